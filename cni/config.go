@@ -1,0 +1,255 @@
+package cni
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+)
+
+// List is a network configuration list: one network, and the plugins that make it up in the order of ADD. [ParseList]
+// and [ParseSingle] make one; its fields are for reading.
+type List struct {
+	Name         string
+	Version      Version // the version its plugins are called with, chosen by [SelectVersion]
+	DisableCheck bool    // CHECK must not be called
+	DisableGC    bool    // GC must not be called
+	OnlyInlined  bool    // loadOnlyInlinedPlugins: plugins from other sources are not added
+	Plugins      []*PluginConfig
+
+	members map[string]json.RawMessage // of the list; none for a single configuration
+	single  bool
+}
+
+// PluginConfig is the configuration of one plugin in a list. It keeps the object as it was written; [ParsePlugin] makes
+// one, its fields are for reading.
+type PluginConfig struct {
+	Type         string          // file name of the executable
+	Capabilities map[string]bool // capability → whether the plugin wants it
+	IPAM         string          // type of the IPAM plugin it delegates to; empty if none
+
+	members map[string]json.RawMessage
+}
+
+const networkConfig = "network configuration"
+
+// ParseList reads a network configuration list. A list of version 1.1.0 may have no plugins key, as they can come from
+// other sources ([List.Append]); it cannot be run like that. Keys of the list are matched exactly, those of a plugin
+// without regard to case where there is no exact match, as configurations rely on. Unknown keys are ignored.
+//
+// What is not JSON or has a wrong JSON type has [CodeDecodingFailure], a version that is not implemented
+// [CodeIncompatibleVersion], anything else that is not acceptable [CodeInvalidConfig].
+func ParseList(b []byte) (*List, error) {
+	m, err := parseObject(b)
+	if err != nil {
+		return nil, DecodeFailure(networkConfig, err)
+	}
+	l := &List{members: m}
+	if err := l.identify(m["name"], m["cniVersion"], m["cniVersions"]); err != nil {
+		return nil, err
+	}
+	for _, option := range []struct {
+		key   string
+		value *bool
+	}{
+		{"disableCheck", &l.DisableCheck}, {"disableGC", &l.DisableGC}, {"loadOnlyInlinedPlugins", &l.OnlyInlined},
+	} {
+		if *option.value, err = boolean(option.key, m[option.key]); err != nil {
+			return nil, l.wrap(err)
+		}
+	}
+	if l.Plugins, err = l.inlined(); err != nil {
+		return nil, l.wrap(err)
+	}
+	return l, nil
+}
+
+// ParseSingle reads the configuration of a single plugin, the only form before 0.3.0, as a list of one. Name and
+// version are lifted from the object; list-level keys such as disableCheck are not. Codes are those of [ParseList].
+func ParseSingle(b []byte) (*List, error) {
+	p, err := ParsePlugin(b)
+	if err != nil {
+		return nil, err
+	}
+	l := &List{single: true, Plugins: []*PluginConfig{p}}
+	m := p.members
+	if err := l.identify(lookup(m, "name"), lookup(m, "cniVersion"), lookup(m, "cniVersions")); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// ParsePlugin reads the configuration of one plugin as it stands in a list or in a drop-in file. Codes are those of
+// [ParseList].
+func ParsePlugin(b []byte) (*PluginConfig, error) {
+	m, err := parseObject(b)
+	if err != nil {
+		return nil, DecodeFailure("plugin configuration", err)
+	}
+	p := &PluginConfig{members: m}
+	typ := lookup(m, "type")
+	if typ == nil && m["plugins"] != nil {
+		return nil, Errorf(CodeInvalidConfig, "plugin type is missing").
+			WithDetails("this is a list of plugins: its file name should end in .conflist")
+	}
+	if p.Type, err = text("type", typ); err != nil {
+		return nil, err
+	}
+	if err := ValidatePluginType(p.Type); err != nil {
+		return nil, err
+	}
+	if err := p.wellKnown(); err != nil {
+		return nil, DecodeFailure("plugin "+p.Type, err)
+	}
+	return p, nil
+}
+
+// wellKnown reads and checks the keys that have a meaning for every plugin.
+func (p *PluginConfig) wellKnown() error {
+	if err := decodeMember(p.members, "capabilities", &p.Capabilities); err != nil {
+		return err
+	}
+	if err := decodeMember(p.members, "dns", new(DNS)); err != nil {
+		return err
+	}
+	raw := lookup(p.members, "ipam")
+	if raw == nil || isNull(raw) {
+		return nil
+	}
+	ipam, err := parseObject(raw)
+	if err != nil {
+		return DecodeFailure("ipam", err)
+	}
+	if p.IPAM, err = text("type", lookup(ipam, "type")); err != nil {
+		return DecodeFailure("ipam", err)
+	}
+	if p.IPAM == "" { // a network without addresses
+		return nil
+	}
+	if err := ValidatePluginType(p.IPAM); err != nil {
+		return DecodeFailure("ipam", err)
+	}
+	return nil
+}
+
+// identify sets name and version from the members that hold them.
+func (l *List) identify(name, cniVersion, cniVersions json.RawMessage) error {
+	var err error
+	if l.Name, err = text("name", name); err != nil {
+		return err
+	}
+	if err := ValidateNetworkName(l.Name); err != nil {
+		return err
+	}
+	if isNull(cniVersion) || isNull(cniVersions) { // nobody should get 0.1.0 by accident
+		return l.wrap(Errorf(CodeDecodingFailure, "cniVersion or cniVersions is null"))
+	}
+	version, err := text("cniVersion", cniVersion)
+	if err != nil {
+		return l.wrap(err)
+	}
+	var versions []string
+	if cniVersions != nil {
+		if err := json.Unmarshal(cniVersions, &versions); err != nil {
+			return l.wrap(DecodeFailure("cniVersions", err))
+		}
+	}
+	if l.Version, err = SelectVersion(version, versions); err != nil {
+		return l.wrap(err)
+	}
+	return nil
+}
+
+// inlined reads the plugins that the list has itself.
+func (l *List) inlined() ([]*PluginConfig, error) {
+	raw, ok := l.members["plugins"]
+	switch {
+	case ok:
+	case l.OnlyInlined:
+		return nil, Errorf(CodeInvalidConfig, "loadOnlyInlinedPlugins is true and there are no plugins")
+	case l.members["type"] != nil:
+		return nil, Errorf(CodeInvalidConfig, "this is the configuration of a single plugin, not a list")
+	case l.Version < V110:
+		return nil, Errorf(CodeInvalidConfig, "plugins is missing")
+	default:
+		return nil, nil
+	}
+	var objects []json.RawMessage
+	if err := json.Unmarshal(raw, &objects); err != nil {
+		return nil, DecodeFailure("plugins", err)
+	}
+	if objects == nil {
+		return nil, Errorf(CodeDecodingFailure, "plugins is null")
+	}
+	if len(objects) == 0 {
+		return nil, Errorf(CodeInvalidConfig, "plugins is empty")
+	}
+	plugins := make([]*PluginConfig, len(objects))
+	for i, o := range objects {
+		var err error
+		if plugins[i], err = ParsePlugin(o); err != nil {
+			return nil, DecodeFailure(fmt.Sprintf("plugins[%d]", i), err)
+		}
+	}
+	return plugins, nil
+}
+
+func (l *List) wrap(err error) error { return DecodeFailure("network "+l.Name, err) }
+
+// Append adds the configurations of plugins from other sources, behind those that the list has itself.
+func (l *List) Append(plugins ...*PluginConfig) { l.Plugins = append(l.Plugins, plugins...) }
+
+// MarshalJSON returns the list as it is run: with all plugins inlined and, if there are any, with
+// loadOnlyInlinedPlugins set, so that [ParseList] of it gives the same network whatever drop-in files say. Unknown
+// keys are kept.
+func (l *List) MarshalJSON() ([]byte, error) {
+	m := map[string]json.RawMessage{}
+	maps.Copy(m, l.members)
+	if l.single {
+		m["name"], m["cniVersion"] = encode(l.Name), encode(l.Version)
+	}
+	if len(l.Plugins) > 0 {
+		m["plugins"] = encode(l.Plugins)
+		m["loadOnlyInlinedPlugins"] = json.RawMessage("true")
+	}
+	return encode(m), nil
+}
+
+// MarshalJSON returns the configuration as it was written, in compact form.
+func (p *PluginConfig) MarshalJSON() ([]byte, error) { return encode(p.members), nil }
+
+// text returns "" for a member that is absent or null.
+func text(key string, raw json.RawMessage) (string, error) {
+	if raw == nil {
+		return "", nil
+	}
+	var s string
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return "", DecodeFailure(key, err)
+	}
+	return s, nil
+}
+
+// boolean accepts true and false, and the same as text in any case: specification 0.4.0 types disableCheck as a string.
+func boolean(key string, raw json.RawMessage) (bool, error) {
+	if raw == nil {
+		return false, nil
+	}
+	var v any
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return false, DecodeFailure(key, err)
+	}
+	switch v := v.(type) {
+	case bool:
+		return v, nil
+	case string:
+		switch strings.ToLower(v) {
+		case "true":
+			return true, nil
+		case "false":
+			return false, nil
+		}
+		return false, Errorf(CodeInvalidConfig, "%s: %q is neither true nor false", key, v)
+	}
+	return false, Errorf(CodeDecodingFailure, "%s: %s is not a boolean", key, raw)
+}

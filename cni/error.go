@@ -1,0 +1,192 @@
+package cni
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Code is the code of an error object. 0 to 99 are reserved by the specification, 100 and above belong to plugins.
+type Code uint
+
+// The codes of the specification (section "Error", list of well-known codes), and two that are only de facto.
+const (
+	CodeIncompatibleVersion Code = 1   // the CNI version is not supported
+	CodeUnsupportedField    Code = 2   // a key or value of the configuration is not supported; the message names both
+	CodeUnknownContainer    Code = 3   // the container is gone; no DEL is needed
+	CodeInvalidEnvironment  Code = 4   // a CNI_ variable is missing or invalid; the message names it
+	CodeIOFailure           Code = 5   // reading or writing failed
+	CodeDecodingFailure     Code = 6   // a document is not JSON, or has a value of the wrong JSON type
+	CodeInvalidConfig       Code = 7   // the configuration was decoded but is not acceptable
+	CodeOwnNamespace        Code = 8   // CNI_NETNS is the plugin's own namespace (de facto)
+	CodeTryAgainLater       Code = 11  // a transient condition; the call may be repeated later
+	CodeNotAvailable        Code = 50  // STATUS: ADD cannot be served. Since 1.1.0
+	CodeLimitedConnectivity Code = 51  // STATUS: as 50, and existing containers may be impaired. Since 1.1.0
+	CodeInternal            Code = 999 // an error that nobody gave a code (de facto)
+)
+
+// assigned reports whether a plugin may send c in version v. Codes older than 50 are sent with every version, whichever
+// introduced them.
+func (c Code) assigned(v Version) bool {
+	switch {
+	case c == CodeNotAvailable || c == CodeLimitedConnectivity:
+		return v >= V110
+	case c < 100:
+		return CodeIncompatibleVersion <= c && c <= CodeOwnNamespace || c == CodeTryAgainLater
+	}
+	return true
+}
+
+// Error is the error object of the protocol. Its cause, if it was made in this process, stays reachable for
+// [errors.Is] and [errors.As].
+type Error struct {
+	Code    Code
+	Msg     string // short, names the operation and the object
+	Details string // longer: what was expected and found, and what helps; may be empty
+
+	cause error
+}
+
+// Errorf makes an error with a code. The format is that of [fmt.Errorf], %w included.
+func Errorf(code Code, format string, args ...any) *Error {
+	cause := fmt.Errorf(format, args...)
+	return &Error{Code: code, Msg: cause.Error(), cause: cause}
+}
+
+// WithDetails returns a copy of e with details set.
+func (e *Error) WithDetails(details string) *Error {
+	c := *e
+	c.Details = details
+	return &c
+}
+
+// Error returns the message, and the details behind a colon.
+func (e *Error) Error() string {
+	if e.Details == "" {
+		return e.Msg
+	}
+	return e.Msg + ": " + e.Details
+}
+
+// Unwrap returns the error e was made from.
+func (e *Error) Unwrap() error { return e.cause }
+
+// CodeOf returns the code of the first [*Error] in err's tree, [CodeInternal] if there is none, and 0 for nil.
+func CodeOf(err error) Code {
+	if err == nil {
+		return 0
+	}
+	if e := (*Error)(nil); errors.As(err, &e) {
+		return e.Code
+	}
+	return CodeInternal
+}
+
+// AsError returns err as the error object that goes over the wire. Where err wraps an [*Error], the first in its tree
+// gives the code and the details, and the message is err's whole text, so that joined errors lose nothing; otherwise
+// the code is [CodeInternal]. It returns nil for nil.
+func AsError(err error) *Error {
+	if err == nil {
+		return nil
+	}
+	var e *Error
+	if !errors.As(err, &e) {
+		return &Error{Code: CodeInternal, Msg: err.Error(), cause: err}
+	}
+	if error(e) == err {
+		return e
+	}
+	// The wrapping text holds the details as well; they go where readers look for them.
+	msg := strings.Replace(err.Error(), e.Error(), e.Msg, 1)
+	return &Error{Code: e.Code, Msg: msg, Details: e.Details, cause: err}
+}
+
+// DecodeFailure turns an error of encoding/json into an [*Error] that names the document and the member. An error that
+// has a code already keeps it and its details, others get [CodeDecodingFailure].
+func DecodeFailure(document string, err error) *Error {
+	if coded := (*Error)(nil); errors.As(err, &coded) {
+		return AsError(fmt.Errorf("%s: %w", document, err))
+	}
+	if t := (*json.UnmarshalTypeError)(nil); errors.As(err, &t) {
+		if t.Field != "" {
+			document += ": " + t.Field
+		}
+		return Errorf(CodeDecodingFailure, "%s: a JSON %s is not acceptable here", document, t.Value)
+	}
+	return Errorf(CodeDecodingFailure, "%s: %w", document, err)
+}
+
+type wireError struct {
+	CNIVersion string `json:"cniVersion,omitempty"`
+	Code       *Code  `json:"code"`
+	Msg        string `json:"msg"`
+	Details    string `json:"details,omitempty"`
+}
+
+// Encode returns the error object in version v; the zero Version stands for the newest.
+func (e *Error) Encode(v Version) []byte {
+	if v == 0 {
+		v = Newest
+	}
+	return encode(wireError{CNIVersion: v.String(), Code: &e.Code, Msg: e.Msg, Details: e.Details})
+}
+
+// DecodeError reads an error object from what a failing plugin printed. Anything but an object with a code that is an
+// unsigned integer has [CodeDecodingFailure]. The code may be any, assigned or not; a missing message is replaced, so
+// that the code still gets through; cniVersion is not looked at.
+func DecodeError(b []byte) (*Error, error) {
+	var w struct {
+		wireError
+		CNIVersion json.RawMessage `json:"cniVersion"`
+	}
+	e, err := decodeErrorObject(b, &w, &w.wireError)
+	if err != nil {
+		return nil, err
+	}
+	if e.Msg == "" {
+		e.Msg = "error without a message"
+	}
+	return e, nil
+}
+
+// DecodeErrorStrict is DecodeError without tolerance, for judging plugins: there has to be a message, and a
+// cniVersion that is there has to be a published version (codes of [ParseVersion]). The code has to be 100 or above
+// or one that is assigned, 50 and 51 only in 1.1.0, which is also what a missing cniVersion stands for
+// ([CodeInvalidConfig] otherwise).
+func DecodeErrorStrict(b []byte) (*Error, error) {
+	var w wireError
+	e, err := decodeErrorObject(b, &w, &w)
+	if err != nil {
+		return nil, err
+	}
+	if e.Msg == "" {
+		return nil, Errorf(CodeDecodingFailure, errorObject+" has no message")
+	}
+	v := Newest
+	if w.CNIVersion != "" {
+		if v, err = ParseVersion(w.CNIVersion); err != nil {
+			return nil, DecodeFailure(errorObject, err)
+		}
+	}
+	if !e.Code.assigned(v) {
+		return nil, Errorf(CodeInvalidConfig, errorObject+": code %d is not assigned in CNI version %v", e.Code, v)
+	}
+	return e, nil
+}
+
+const errorObject = "error object"
+
+// decodeErrorObject decodes b into document, which holds w.
+func decodeErrorObject(b []byte, document any, w *wireError) (*Error, error) {
+	if _, err := parseObject(b); err != nil {
+		return nil, DecodeFailure(errorObject, err)
+	}
+	if err := json.Unmarshal(b, document); err != nil {
+		return nil, DecodeFailure(errorObject, err)
+	}
+	if w.Code == nil {
+		return nil, Errorf(CodeDecodingFailure, errorObject+" has no code")
+	}
+	return &Error{Code: *w.Code, Msg: w.Msg, Details: w.Details}, nil
+}

@@ -1,0 +1,115 @@
+package cni
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// Dropped tells, a sentence for each object, what an encoding in version v has to leave out.
+func (r *Result) Dropped(v Version) []string { return r.express(v).dropped }
+
+// expression is the part of a result that one generation can say, and what is missing from it.
+type expression struct {
+	generation generation
+	said       Result
+	dropped    []string
+}
+
+// express restricts r to what version v can say. What is left survives an encoding in v unchanged.
+//
+// Route members of 1.1.0 are kept from 0.3.0 on, as the reference library does: CHECK and DEL of older networks need
+// them. So are the interface members in 1.0.0.
+func (r *Result) express(v Version) expression {
+	e := expression{generation: v.generation(), said: Result{DNS: r.DNS}}
+	if e.generation == genC {
+		e.said = *r
+		return e
+	}
+	e.interfaces(r.Interfaces)
+	e.ips(r.IPs)
+	e.routes(r.Routes)
+	return e
+}
+
+func (e *expression) drop(format string, args ...any) {
+	e.dropped = append(e.dropped, fmt.Sprintf(format, args...))
+}
+
+func (e *expression) interfaces(all []Interface) {
+	for _, i := range all {
+		if e.generation == genA {
+			e.drop("interface %s", i.Name)
+			continue
+		}
+		var members []string
+		if i.MTU != 0 {
+			members = append(members, "mtu")
+		}
+		if i.SocketPath != "" {
+			members = append(members, "socketPath")
+		}
+		if i.PciID != "" {
+			members = append(members, "pciID")
+		}
+		if members != nil {
+			e.drop("interface %s: %s", i.Name, strings.Join(members, ", "))
+		}
+		e.said.Interfaces = append(e.said.Interfaces, Interface{Name: i.Name, MAC: i.MAC, Sandbox: i.Sandbox})
+	}
+}
+
+func (e *expression) ips(all []IP) {
+	for _, ip := range all {
+		if e.generation == genA {
+			if e.said.first(ip.Address.Addr().Is4()) != nil {
+				e.drop("address %s", ip.Address)
+				continue
+			}
+			ip.Interface = Optional[int]{}
+		}
+		if mixed(ip.Address, ip.Gateway) {
+			e.drop("address %s: gateway %s", ip.Address, ip.Gateway)
+			ip.Gateway = netip.Addr{}
+		}
+		e.said.IPs = append(e.said.IPs, ip)
+	}
+}
+
+func (e *expression) routes(all []Route) {
+	for _, rt := range all {
+		if mixed(rt.Dst, rt.GW) || e.generation == genA && e.said.first(rt.Dst.Addr().Is4()) == nil {
+			e.drop("route %s", rt.Dst)
+			continue
+		}
+		if e.generation == genA {
+			var members []string
+			for _, n := range rt.numbers() {
+				if n.set {
+					members = append(members, n.key)
+				}
+			}
+			if members != nil {
+				e.drop("route %s: %s", rt.Dst, strings.Join(members, ", "))
+			}
+			rt = Route{Dst: rt.Dst, GW: rt.GW}
+		}
+		e.said.Routes = append(e.said.Routes, rt)
+	}
+}
+
+// first returns the first address of a family, nil if there is none.
+func (r *Result) first(is4 bool) *IP {
+	for i, ip := range r.IPs {
+		if ip.Address.Addr().Is4() == is4 {
+			return &r.IPs[i]
+		}
+	}
+	return nil
+}
+
+// mixed reports whether a gateway is of another family than what it leads to, which only 1.0.0 and later allow. An
+// IPv4-mapped address is IPv6.
+func mixed(p netip.Prefix, gateway netip.Addr) bool {
+	return p.IsValid() && gateway.IsValid() && p.Addr().Is4() != gateway.Is4()
+}

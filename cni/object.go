@@ -1,0 +1,63 @@
+package cni
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+)
+
+// parseObject splits one JSON object into its members, whose bytes it leaves as they are. Keys are matched exactly; of
+// equal ones the last counts.
+func parseObject(b []byte) (map[string]json.RawMessage, error) {
+	if len(bytes.TrimSpace(b)) == 0 {
+		return nil, errors.New("document is empty")
+	}
+	if bytes.HasPrefix(b, []byte("\xef\xbb\xbf")) {
+		return nil, errors.New("document begins with a byte order mark")
+	}
+	var m map[string]json.RawMessage
+	if err := json.Unmarshal(b, &m); err != nil {
+		if t := (*json.UnmarshalTypeError)(nil); errors.As(err, &t) {
+			return nil, errors.New("document is a JSON " + t.Value + ", not an object")
+		}
+		return nil, err
+	}
+	if m == nil {
+		return nil, errors.New("document is null, not an object")
+	}
+	return m, nil
+}
+
+// lookup finds a member by its exact key or else without regard to case, as encoding/json does and configurations
+// rely on. Of several that differ in case it takes the last in the order in which [List.Request] writes them: that is
+// the one a plugin which decodes with encoding/json sees.
+func lookup(m map[string]json.RawMessage, key string) json.RawMessage {
+	if raw, ok := m[key]; ok {
+		return raw
+	}
+	last := ""
+	for k := range m {
+		if strings.EqualFold(k, key) {
+			last = max(last, k)
+		}
+	}
+	if last == "" {
+		return nil
+	}
+	return m[last]
+}
+
+// isNull reports whether a member is there and null.
+func isNull(raw json.RawMessage) bool { return string(raw) == "null" }
+
+// encode marshals a value that is known to marshal, without escaping for HTML.
+func encode(v any) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		panic("cni: " + err.Error())
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}

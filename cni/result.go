@@ -1,0 +1,156 @@
+package cni
+
+import (
+	"math"
+	"net/netip"
+	"slices"
+)
+
+// Result is what an ADD made: the success object of every version of the specification in one type. It has no version
+// of its own; [Result.Encode] gives it one.
+type Result struct {
+	Interfaces []Interface // everything the attachment created, host side included
+	IPs        []IP        // addresses, in the order in which they were assigned
+	Routes     []Route     // routes of the container's interface
+	DNS        DNS         // for the caller; CNI itself does nothing with it
+}
+
+// Interface is one network interface of a result.
+type Interface struct {
+	Name       string
+	MAC        string // hardware address as text, empty where it means nothing
+	MTU        int    // bytes; 0 is unknown. Since 1.1.0
+	Sandbox    string // path of the namespace (the value of CNI_NETNS); empty on the host side
+	SocketPath string // absolute path of a socket that stands for the interface. Since 1.1.0
+	PciID      string // PCI address of the device behind it. Since 1.1.0
+}
+
+// IP is one address of a result.
+type IP struct {
+	Address   netip.Prefix  // address with the length of its network; host bits are kept
+	Gateway   netip.Addr    // default gateway of the network; the zero value is none
+	Interface Optional[int] // index into Result.Interfaces
+}
+
+// Route is one route of a result or of an IPAM configuration. Its numbers are unsigned 32-bit ones.
+type Route struct {
+	Dst      netip.Prefix  // destination; host bits are kept
+	GW       netip.Addr    // the zero value is none: a gateway of IPs may be used
+	MTU      int           // bytes; 0 is none. Since 1.1.0
+	AdvMSS   int           // bytes; 0 is none. Since 1.1.0
+	Priority int           // lower wins; 0 is the kernel's default. Since 1.1.0
+	Table    Optional[int] // absent is the main table. Since 1.1.0
+	Scope    Optional[int] // absent is 0, global; 253 is link, 254 host. Since 1.1.0
+}
+
+// DNS is the name service a result or a configuration speaks of.
+type DNS struct {
+	Nameservers []string `json:"nameservers,omitempty"` // addresses, in order of priority
+	Domain      string   `json:"domain,omitempty"`
+	Search      []string `json:"search,omitempty"` // in order of priority
+	Options     []string `json:"options,omitempty"`
+}
+
+// IsZero reports whether d says nothing.
+func (d DNS) IsZero() bool {
+	return len(d.Nameservers) == 0 && d.Domain == "" && len(d.Search) == 0 && len(d.Options) == 0
+}
+
+// Optional is a value that may be absent, for members where absent and zero differ.
+type Optional[T any] struct {
+	Value T
+	Set   bool
+}
+
+// Some returns a value that is there.
+func Some[T any](v T) Optional[T] { return Optional[T]{Value: v, Set: true} }
+
+// Get returns the value and whether it is there.
+func (o Optional[T]) Get() (T, bool) { return o.Value, o.Set }
+
+// Clone returns a deep copy of r.
+func (r *Result) Clone() *Result {
+	c := *r
+	c.Interfaces = slices.Clone(r.Interfaces)
+	c.IPs = slices.Clone(r.IPs)
+	c.Routes = slices.Clone(r.Routes)
+	c.DNS.Nameservers = slices.Clone(r.DNS.Nameservers)
+	c.DNS.Search = slices.Clone(r.DNS.Search)
+	c.DNS.Options = slices.Clone(r.DNS.Options)
+	return &c
+}
+
+// Sandboxed returns the index of the interface with this name and sandbox, which must not be empty. The last one
+// wins, as a chained plugin may list an interface anew.
+func (r *Result) Sandboxed(name, sandbox string) (index int, ok bool) {
+	for i, x := range slices.Backward(r.Interfaces) {
+		if x.Name == name && x.Sandbox == sandbox && sandbox != "" {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// Validate checks what every version demands of a result: names, addresses and destinations are there, addresses have
+// no zone, indexes point into Interfaces and numbers are within their range. The code is [CodeInvalidConfig].
+func (r *Result) Validate() error {
+	for n, i := range r.Interfaces {
+		if i.Name == "" {
+			return Errorf(CodeInvalidConfig, "interfaces[%d] has no name", n)
+		}
+		if !unsigned32(i.MTU) {
+			return Errorf(CodeInvalidConfig, "interfaces[%d]: mtu %d is not an unsigned 32-bit number", n, i.MTU)
+		}
+	}
+	for n, ip := range r.IPs {
+		if !ip.Address.IsValid() {
+			return Errorf(CodeInvalidConfig, "ips[%d] has no address", n)
+		}
+		if ip.Gateway.Zone() != "" {
+			return Errorf(CodeInvalidConfig, "ips[%d]: gateway %s has a zone", n, ip.Gateway)
+		}
+		if i, ok := ip.Interface.Get(); ok && (i < 0 || i >= len(r.Interfaces)) {
+			return Errorf(CodeInvalidConfig, "ips[%d]: interface %d is not one of %d", n, i, len(r.Interfaces))
+		}
+	}
+	for n, rt := range r.Routes {
+		if err := rt.validate(); err != nil {
+			return Errorf(CodeInvalidConfig, "routes[%d]: %w", n, err)
+		}
+	}
+	return nil
+}
+
+func (r Route) validate() error {
+	if !r.Dst.IsValid() {
+		return Errorf(CodeInvalidConfig, "dst is missing")
+	}
+	if r.GW.Zone() != "" {
+		return Errorf(CodeInvalidConfig, "gw %s has a zone", r.GW)
+	}
+	for _, n := range r.numbers() {
+		if !unsigned32(n.value) {
+			return Errorf(CodeInvalidConfig, "%s %d is not an unsigned 32-bit number", n.key, n.value)
+		}
+	}
+	return nil
+}
+
+// number is a numeric member of a route.
+type number struct {
+	key   string
+	value int
+	set   bool
+}
+
+func (r Route) numbers() [5]number {
+	return [...]number{
+		{"mtu", r.MTU, r.MTU != 0},
+		{"advmss", r.AdvMSS, r.AdvMSS != 0},
+		{"priority", r.Priority, r.Priority != 0},
+		{"table", r.Table.Value, r.Table.Set},
+		{"scope", r.Scope.Value, r.Scope.Set},
+	}
+}
+
+func unsigned32(n int) bool { return n >= 0 && uint64(n) <= math.MaxUint32 }

@@ -1,0 +1,135 @@
+package cni
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Version is a published version of the specification. Versions are ordered: compare them with < and >. The zero value
+// is no version.
+type Version uint8
+
+// The published versions, oldest first.
+const (
+	V010 Version = iota + 1 // 0.1.0
+	V020                    // 0.2.0
+	V030                    // 0.3.0
+	V031                    // 0.3.1
+	V040                    // 0.4.0
+	V100                    // 1.0.0
+	V110                    // 1.1.0
+
+	// Newest is the newest version that this package implements.
+	Newest = V110
+)
+
+var versionNames = [...]string{"", "0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"}
+
+// Versions returns all published versions, oldest first.
+func Versions() []Version { return []Version{V010, V020, V030, V031, V040, V100, V110} }
+
+// String returns the version as the protocol writes it, "1.1.0".
+func (v Version) String() string {
+	if int(v) < len(versionNames) {
+		return versionNames[v]
+	}
+	return "Version(" + strconv.Itoa(int(v)) + ")"
+}
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v Version) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
+
+// ParseVersion reads the value of a cniVersion member. The empty string means 0.1.0: the member was introduced with
+// 0.2.0. Text that is not three decimal numbers has [CodeDecodingFailure]; a well-formed version that was never
+// published, or that is newer than [Newest], has [CodeIncompatibleVersion].
+func ParseVersion(s string) (Version, error) {
+	if s == "" {
+		return V010, nil
+	}
+	if i := slices.Index(versionNames[:], s); i > 0 {
+		return Version(i), nil
+	}
+	if !wellFormedVersion(s) {
+		return 0, Errorf(CodeDecodingFailure, "cniVersion %q is not of the form MAJOR.MINOR.PATCH", s)
+	}
+	return 0, Errorf(CodeIncompatibleVersion, "CNI version %q is not supported", s).WithDetails(supported())
+}
+
+func supported() string { return "supported: " + strings.Join(versionNames[1:], ", ") }
+
+// wellFormedVersion reports whether s is three decimal numbers without leading zeros (Semantic Versioning 2.0.0, 2).
+func wellFormedVersion(s string) bool {
+	numbers := strings.Split(s, ".")
+	return len(numbers) == 3 && !slices.ContainsFunc(numbers, func(n string) bool {
+		return n == "" || strings.Trim(n, "0123456789") != "" || len(n) > 1 && n[0] == '0'
+	})
+}
+
+// SelectVersion chooses the version a network is run with: the newest implemented one out of cniVersion and
+// cniVersions (specification 1.1.0, "Network configuration format"). Versions that are not implemented are passed over.
+// Where cniVersions is empty, cniVersion decides alone, and an empty one means 0.1.0. An entry of cniVersions that is
+// not a version has [CodeDecodingFailure] even next to good ones; where nothing is left the code is
+// [CodeIncompatibleVersion].
+func SelectVersion(cniVersion string, cniVersions []string) (Version, error) {
+	if len(cniVersions) == 0 {
+		return ParseVersion(cniVersion)
+	}
+	asked := slices.Clone(cniVersions)
+	if cniVersion != "" {
+		asked = append(asked, cniVersion)
+	}
+	var best Version
+	for _, s := range asked {
+		if s == "" {
+			return 0, Errorf(CodeDecodingFailure, "cniVersions has an empty entry")
+		}
+		v, err := ParseVersion(s)
+		if CodeOf(err) == CodeDecodingFailure {
+			return 0, err
+		}
+		best = max(best, v)
+	}
+	if best == 0 {
+		return 0, Errorf(CodeIncompatibleVersion, "none of the CNI versions %q is supported", asked).WithDetails(supported())
+	}
+	return best, nil
+}
+
+// Has reports whether the verb exists in this version of the specification.
+func (v Version) Has(c Command) bool {
+	switch c {
+	case Add, Del, VersionCommand:
+		return true
+	case Check:
+		return v >= V040
+	case GC, Status:
+		return v >= V110
+	}
+	return false
+}
+
+// PrevResultOnDel reports whether a DEL of this version carries the result of the ADD.
+func (v Version) PrevResultOnDel() bool { return v >= V040 }
+
+// SameForm reports whether results of v and w have the same form, so that one can be read as the other.
+func (v Version) SameForm(w Version) bool { return v.generation() == w.generation() }
+
+// generation is a family of versions that share one form of the result.
+type generation uint8
+
+const (
+	genA generation = iota // 0.1.0, 0.2.0: ip4, ip6
+	genB                   // 0.3.0 to 0.4.0: ips with a version member
+	genC                   // 1.0.0, 1.1.0: ips without
+)
+
+func (v Version) generation() generation {
+	switch {
+	case v <= V020:
+		return genA
+	case v <= V040:
+		return genB
+	}
+	return genC
+}
