@@ -1,0 +1,55 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+)
+
+// Addrs lists the addresses of a link with their prefix lengths, both families.
+func (s *Space) Addrs(l Link) ([]netip.Prefix, error) { return s.rt.Addrs(l) }
+
+// AddAddr adds an address to a link. An IPv4 prefix shorter than /31 gets its broadcast address. The error wraps
+// [unix.EEXIST] if the link has the address already.
+func (s *Space) AddAddr(l Link, addr netip.Prefix) error {
+	return s.tx.Do(addrOp(l, addr),
+		func() error { return s.rt.AddAddr(l, addr) },
+		func() error {
+			_, err := s.rt.DelAddr(l, addr)
+			return err
+		})
+}
+
+// EnsureAddr adds an address to a link that others share, unless it is there. It is not undone: others may rely on it from
+// the moment it exists.
+func (s *Space) EnsureAddr(l Link, addr netip.Prefix) (added bool, err error) {
+	err = s.tx.Do(addrOp(l, addr), func() error {
+		err := s.rt.AddAddr(l, addr)
+		if errors.Is(err, unix.EEXIST) {
+			return nil
+		}
+		added = err == nil
+		return err
+	}, nil)
+	return added, err
+}
+
+// DelAddr removes an address from a link; one that is gone is as good as removed. Undone by adding it again.
+func (s *Space) DelAddr(l Link, addr netip.Prefix) error {
+	existed := false
+	return s.tx.Do("delete "+addrOp(l, addr),
+		func() (err error) {
+			existed, err = s.rt.DelAddr(l, addr)
+			return err
+		},
+		func() error {
+			if !existed {
+				return nil
+			}
+			return present(s.rt.AddAddr(l, addr))
+		})
+}
+
+func addrOp(l Link, addr netip.Prefix) string { return fmt.Sprintf("addr %s dev %s", addr, l.Name) }

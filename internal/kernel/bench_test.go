@@ -1,0 +1,78 @@
+package kernel_test
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/tenon-cni/tenon/internal/kernel"
+)
+
+// BenchmarkAttach makes and removes an attachment to a bridge and reports each call by itself.
+func BenchmarkAttach(b *testing.B) {
+	n := setup(b)
+	must(b, n.container.EnsureSysctl("net/ipv6/conf/default/accept_dad", "0"))
+	must(b, n.host.Masquerade("first", []netip.Prefix{prefix("10.1.2.2/24")})) // makes the skeleton
+	var tx *kernel.Tx
+	var host, container *kernel.Space
+	var bridge, inside, outer kernel.Link
+	steps := []struct {
+		name string
+		do   func() error
+	}{
+		{"Open×2", func() (err error) {
+			tx = kernel.Begin(b.Context())
+			if host, err = tx.Open(n.Host.NS); err != nil {
+				return err
+			}
+			container, err = tx.Open(n.Container("container").NS)
+			return err
+		}},
+		{"EnsureBridge", func() (err error) {
+			bridge, _, err = host.EnsureBridge(kernel.Bridge{Name: "br0"})
+			return err
+		}},
+		{"AddVeth", func() (err error) {
+			inside, outer, err = container.AddVeth(kernel.Veth{Name: "eth0", Host: host, HostName: "veth0", Alias: "owner"})
+			return err
+		}},
+		{"SetMaster", func() error { return host.SetMaster(outer, bridge) }},
+		{"SetPort", func() error { return host.SetPort(outer, kernel.Port{Hairpin: true}) }},
+		{"UpHost", func() error { return host.Up(outer) }},
+		{"Sysctls×3", func() error {
+			return container.Sysctls([]kernel.Setting{
+				{Key: "net/ipv4/conf/eth0/arp_notify", Value: "1"},
+				{Key: "net/ipv6/conf/eth0/accept_dad", Value: "0"},
+				{Key: "net/ipv6/conf/eth0/keep_addr_on_down", Value: "1"},
+			})
+		}},
+		{"AddAddr", func() error { return container.AddAddr(inside, prefix("10.1.2.3/24")) }},
+		{"Up", func() error { return container.Up(inside) }},
+		{"AddRoute", func() error {
+			return container.AddRoute(inside, kernel.Route{Dst: prefix("0.0.0.0/0"), GW: addr("10.1.2.1")})
+		}},
+		{"Masquerade", func() error { return host.Masquerade("owner", []netip.Prefix{prefix("10.1.2.3/24")}) }},
+		{"WaitUp", func() error { return host.WaitUp(b.Context(), outer) }},
+		{"Delete", func() error { return container.Delete(inside) }},
+		{"Unmasquerade", func() error {
+			_, err := host.Unmasquerade(func(tag string) bool { return tag == "owner" })
+			return err
+		}},
+		{"Close×2", func() error {
+			host.Close()
+			container.Close()
+			return nil
+		}},
+	}
+	spent := make([]time.Duration, len(steps))
+	for b.Loop() {
+		for i, step := range steps {
+			start := time.Now()
+			must(b, step.do())
+			spent[i] += time.Since(start)
+		}
+	}
+	for i, step := range steps {
+		b.ReportMetric(float64(spent[i].Microseconds())/float64(b.N), step.name+"-µs")
+	}
+}

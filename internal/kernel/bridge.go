@@ -1,0 +1,80 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/kernel/rtnl"
+)
+
+// ErrNotBridge says that the link of that name is not a bridge.
+var ErrNotBridge = errors.New("not a bridge")
+
+// Bridge describes a bridge to be shared.
+type Bridge struct {
+	Name    string
+	MTU     int  // bytes, if it has to be made; 0 is the kernel's default
+	Promisc bool // demand promiscuous mode; false leaves it as it is
+}
+
+// EnsureBridge finds or makes a bridge and sets it up. A bridge that exists keeps its configuration. Others may use it from
+// the moment it exists, so nothing of this is undone. The error wraps [ErrNotBridge] if the link is of another kind.
+func (s *Space) EnsureBridge(b Bridge) (bridge Link, created bool, err error) {
+	bridge, err = s.Link(b.Name)
+	if errors.Is(err, ErrNoLink) {
+		err = s.tx.Do("add bridge "+b.Name, func() error {
+			err := s.rt.AddBridge(b.Name, b.MTU)
+			if errors.Is(err, unix.EEXIST) { // somebody was faster
+				return nil
+			}
+			created = err == nil
+			return err
+		}, nil)
+		if err == nil {
+			bridge, err = s.Link(b.Name)
+		}
+	}
+	if err != nil {
+		return Link{}, created, err
+	}
+	if bridge.Kind != "bridge" {
+		return Link{}, created, fmt.Errorf("link %q is a %s: %w", b.Name, bridge.Kind, ErrNotBridge)
+	}
+	if b.Promisc {
+		err := s.tx.Do("promisc true dev "+b.Name, func() error {
+			changed, err := s.rt.SetPromisc(bridge, true)
+			if changed && err == nil {
+				bridge.Promisc++
+			}
+			return err
+		}, nil)
+		if err != nil {
+			return Link{}, created, err
+		}
+	}
+	if !bridge.Up {
+		if err := s.tx.Do("up "+b.Name, func() error { return s.rt.SetUp(bridge, true) }, nil); err != nil {
+			return Link{}, created, err
+		}
+		bridge.Up = true
+	}
+	return bridge, created, nil
+}
+
+// SetMaster makes port a port of bridge. Undone by giving it the master it had.
+func (s *Space) SetMaster(port, bridge Link) error {
+	return s.tx.Do(fmt.Sprintf("master %s dev %s", bridge.Name, port.Name),
+		func() error { return s.rt.SetMaster(port, bridge.Index) },
+		func() error { return present(s.rt.SetMaster(port, port.Master)) })
+}
+
+// Port is the configuration of a bridge port.
+type Port = rtnl.Port
+
+// SetPort configures a port of a bridge. It lasts as long as port is one, so it is undone with [Space.SetMaster].
+func (s *Space) SetPort(port Link, p Port) error {
+	return s.tx.Do(fmt.Sprintf("port %s hairpin %t isolated %t", port.Name, p.Hairpin, p.Isolated),
+		func() error { return s.rt.SetPort(port, p) }, nil)
+}

@@ -1,0 +1,19 @@
+// Package kernel changes the network state of the kernel so that every change can be taken back. A [Tx] is a run of
+// changes, in one or several namespaces; a [Space] is one namespace as seen from it. The package knows links, addresses,
+// routes, settings and rules, and nothing of why anybody wants them.
+package kernel
+
+import "context"
+
+// Hooks watch and disturb the changes of transactions.
+type Hooks struct {
+	Trace func(op string)       // called before each change
+	Fault func(op string) error // called before each change; an error fails it before it is made. For tests only
+}
+
+type hooksKey struct{}
+
+// WithHooks returns a context that gives the transactions begun with it hooks. Nil functions are not called.
+func WithHooks(ctx context.Context, h Hooks) context.Context {
+	return context.WithValue(ctx, hooksKey{}, h)
+}

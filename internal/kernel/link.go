@@ -1,0 +1,117 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"net"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/kernel/rtnl"
+)
+
+// Link is what was read of a link (network interface); it does not follow later changes. Methods that take one use its
+// index, and the other fields only as the state before.
+type Link = rtnl.Link
+
+// OperState is the operational state of a link (RFC 2863).
+type OperState = rtnl.OperState
+
+// The operational states that decide anything; see [rtnl.OperState] for all.
+const (
+	OperDown = rtnl.OperDown
+	OperUp   = rtnl.OperUp
+)
+
+// ErrNoLink says that there is no such link.
+var ErrNoLink = rtnl.ErrNoLink
+
+// Link finds a link by its name or by an alternative name; only alternative names may be longer than 15 bytes. The error
+// wraps [ErrNoLink] if there is none.
+func (s *Space) Link(name string) (Link, error) { return s.rt.Link(name) }
+
+// LinkByIndex finds a link by its index. The error wraps [ErrNoLink] if there is none.
+func (s *Space) LinkByIndex(index int) (Link, error) { return s.rt.LinkByIndex(index) }
+
+// Links lists all links.
+func (s *Space) Links() ([]Link, error) { return s.rt.Links() }
+
+// Up sets a link up. Undone by setting it down if it was down when l was read.
+func (s *Space) Up(l Link) error {
+	undo := func() error { return present(s.rt.SetUp(l, false)) }
+	if l.Up {
+		undo = nil
+	}
+	return s.tx.Do("up "+l.Name, func() error { return s.rt.SetUp(l, true) }, undo)
+}
+
+// Down sets a link down. Undone by setting it up if it was up when l was read.
+func (s *Space) Down(l Link) error {
+	undo := func() error { return present(s.rt.SetUp(l, true)) }
+	if !l.Up {
+		undo = nil
+	}
+	return s.tx.Do("down "+l.Name, func() error { return s.rt.SetUp(l, false) }, undo)
+}
+
+// SetAlias sets the alias of a link, up to 255 bytes; an empty one removes it. Undone by setting l.Alias.
+func (s *Space) SetAlias(l Link, alias string) error {
+	return s.tx.Do(fmt.Sprintf("alias %q dev %s", alias, l.Name),
+		func() error { return s.rt.SetAlias(l, alias) },
+		func() error { return present(s.rt.SetAlias(l, l.Alias)) })
+}
+
+// SetMAC sets the hardware address of a link. The kernel then no longer chooses that of a bridge from its ports. Undone by
+// setting l.MAC, if there was one.
+func (s *Space) SetMAC(l Link, mac net.HardwareAddr) error {
+	undo := func() error { return present(s.rt.SetMAC(l, l.MAC)) }
+	if l.MAC == nil {
+		undo = nil
+	}
+	return s.tx.Do(fmt.Sprintf("mac %s dev %s", mac, l.Name), func() error { return s.rt.SetMAC(l, mac) }, undo)
+}
+
+// SetPromisc switches promiscuous mode of a link on or off, beside the demands of packet captures and the like.
+func (s *Space) SetPromisc(l Link, on bool) error {
+	changed := false
+	return s.tx.Do(fmt.Sprintf("promisc %t dev %s", on, l.Name),
+		func() (err error) {
+			changed, err = s.rt.SetPromisc(l, on)
+			return err
+		},
+		func() error {
+			if !changed {
+				return nil
+			}
+			_, err := s.rt.SetPromisc(l, !on)
+			return present(err)
+		})
+}
+
+// Delete deletes a link; one that is gone is as good as deleted. It cannot be undone.
+func (s *Space) Delete(l Link) error {
+	return s.tx.Do("delete link "+l.Name, func() error {
+		_, err := s.rt.Delete(l)
+		return err
+	}, nil)
+}
+
+// DeleteByName deletes the link of a name, as [Space.Delete] does.
+func (s *Space) DeleteByName(name string) error {
+	l, err := s.Link(name)
+	if errors.Is(err, ErrNoLink) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return s.Delete(l)
+}
+
+// present makes undoing something on a link that is gone a success.
+func present(err error) error {
+	if errors.Is(err, ErrNoLink) || errors.Is(err, unix.ENODEV) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,198 @@
+package kernel_test
+
+import (
+	"errors"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/kernel/rtnl"
+)
+
+func TestLinkNotFound(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	_, err := b.host.Link("eth7")
+	if !errors.Is(err, kernel.ErrNoLink) || err.Error() != `link "eth7": not found` {
+		t.Errorf("by name: %v", err)
+	}
+	if _, err := b.host.LinkByIndex(4711); !errors.Is(err, kernel.ErrNoLink) || !strings.Contains(err.Error(), "4711") {
+		t.Errorf("by index: %v", err)
+	}
+}
+
+func TestLinkByAlternativeName(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	_, host := b.veth(t)
+	for _, name := range []string{"short", "a-name-longer-than-15-bytes"} {
+		b.Host.Command("ip", "link", "property", "add", "dev", "veth0", "altname", name)
+		if l, err := b.host.Link(name); err != nil || l.Index != host.Index || l.Name != "veth0" {
+			t.Errorf("%s: %+v, %v", name, l, err)
+		}
+	}
+	if _, err := b.host.Link("another-name-longer-than-15-bytes"); !errors.Is(err, kernel.ErrNoLink) {
+		t.Errorf("unknown long name: %v", err)
+	}
+}
+
+func TestOperStateNames(t *testing.T) {
+	t.Parallel()
+	for state, want := range map[kernel.OperState]string{
+		kernel.OperUp: "up", kernel.OperDown: "down", rtnl.OperLowerLayerDown: "lowerlayerdown", rtnl.OperUnknown: "unknown", 7: "operstate 7",
+	} {
+		if got := state.String(); got != want {
+			t.Errorf("%d is %q, want %q", state, got, want)
+		}
+	}
+}
+
+func TestLinks(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	_, host := b.veth(t)
+	br, _, err := b.host.EnsureBridge(kernel.Bridge{Name: "br0"})
+	must(t, err)
+	must(t, b.host.SetMaster(host, br))
+	links, err := b.host.Links()
+	must(t, err)
+	var got []string
+	for _, l := range links {
+		got = append(got, l.Name+" "+l.Kind)
+		if l.Name == "veth0" && (l.Master != br.Index || l.PeerNSID < 0) {
+			t.Errorf("veth0: master %d, peer namespace %d", l.Master, l.PeerNSID)
+		}
+		if one, err := b.host.LinkByIndex(l.Index); err != nil || one.Name != l.Name {
+			t.Errorf("index %d: %v, %v", l.Index, one, err)
+		}
+	}
+	slices.Sort(got)
+	if want := []string{"br0 bridge", "lo device", "veth0 veth"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestLinkChangesAreUndone(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	_, host := b.veth(t)
+	must(t, b.host.SetAlias(host, "first"))
+	b.tx.Keep()
+	host, err := b.host.Link("veth0")
+	must(t, err)
+	before := b.snapshot(t)
+
+	mac, _ := net.ParseMAC("02:11:22:33:44:55")
+	must(t, b.host.SetAlias(host, "second"))
+	must(t, b.host.SetMAC(host, mac))
+	must(t, b.host.SetPromisc(host, true))
+	must(t, b.host.Up(host))
+	now := show(t, b.Host, "link", "show", "veth0")
+	if now["ifalias"] != "second" || now["address"] != mac.String() || now["promiscuity"] != 1.0 {
+		t.Errorf("changed link: %v", now)
+	}
+	if l, err := b.host.Link("veth0"); err != nil || !l.Up || l.Promisc != 1 || l.Alias != "second" || l.MAC.String() != mac.String() {
+		t.Errorf("changed link: %+v, %v", l, err)
+	}
+	must(t, b.tx.Rollback())
+	b.unchanged(t, before)
+}
+
+func TestLinkChangesThatChangeNothingAreNotUndone(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	_, host := b.vethUp(t)
+	must(t, b.host.SetPromisc(host, true))
+	b.tx.Keep()
+	host, err := b.host.Link("veth0")
+	must(t, err)
+	before := b.snapshot(t)
+	must(t, b.host.SetPromisc(host, true))
+	must(t, b.host.Up(host))
+	must(t, b.tx.Rollback())
+	b.unchanged(t, before)
+}
+
+func TestDown(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	_, host := b.vethUp(t)
+	b.tx.Keep()
+	host, err := b.host.Link("veth0")
+	must(t, err)
+	before := b.snapshot(t)
+	must(t, b.host.Down(host))
+	host, err = b.host.Link("veth0")
+	if err != nil || host.Up {
+		t.Errorf("after Down: %+v, %v", host, err)
+	}
+	must(t, b.host.Down(host)) // is down: nothing to undo
+	must(t, b.tx.Rollback())
+	b.unchanged(t, before)
+}
+
+func TestLinkChangesOfGoneLink(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	_, host := b.veth(t)
+	mac, _ := net.ParseMAC("02:11:22:33:44:55")
+	must(t, b.host.SetAlias(host, "owner"))
+	must(t, b.host.SetMAC(host, mac))
+	must(t, b.host.SetPromisc(host, true))
+	must(t, b.host.Up(host))
+	must(t, b.host.AddAddr(host, prefix("10.1.2.3/24")))
+	must(t, b.host.AddRoute(host, kernel.Route{Dst: prefix("10.9.0.0/16")}))
+	must(t, b.host.Sysctl("net/ipv4/conf/veth0/arp_notify", "1"))
+	b.Host.Command("ip", "link", "del", "veth0")
+	must(t, b.tx.Rollback())
+	for op, err := range map[string]error{
+		"up":      b.host.Up(host),
+		"alias":   b.host.SetAlias(host, "owner"),
+		"mac":     b.host.SetMAC(host, mac),
+		"promisc": b.host.SetPromisc(host, true),
+	} {
+		if !errors.Is(err, unix.ENODEV) && !errors.Is(err, kernel.ErrNoLink) {
+			t.Errorf("%s: %v, want that the link is gone", op, err)
+		}
+	}
+}
+
+// Lists must be complete while links come and go, which interrupts the kernel's dumps.
+func TestLinksWhileTheyChange(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, name := range []string{"br0", "br1", "br2", "br3"} {
+		_, _, err := b.host.EnsureBridge(kernel.Bridge{Name: name})
+		must(t, err)
+	}
+	done := make(chan struct{})
+	churn := make(chan error)
+	other := open(t, kernel.Begin(t.Context()), b.Host)
+	go func() {
+		for {
+			_, _, err := other.EnsureBridge(kernel.Bridge{Name: "churn"})
+			if err == nil {
+				err = other.DeleteByName("churn")
+			}
+			select {
+			case <-done:
+				churn <- err
+				return
+			default:
+			}
+		}
+	}()
+	for range 300 {
+		links, err := b.host.Links()
+		if err != nil || len(links) < 5 {
+			t.Errorf("%d links, %v", len(links), err)
+			break
+		}
+	}
+	close(done)
+	must(t, <-churn)
+}

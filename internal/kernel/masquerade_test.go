@@ -1,0 +1,122 @@
+package kernel_test
+
+import (
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/testnet"
+)
+
+// outside has a server in a namespace beyond the host that tells a client the address it sees it under.
+type outside struct {
+	*bench
+	ns *testnet.Namespace
+}
+
+// connect makes container — host — outside, with routes there and back, IPv4 and IPv6.
+func connect(t *testing.T) *outside {
+	t.Helper()
+	b := setup(t)
+	o := &outside{bench: b, ns: b.Container("outside")}
+	out := open(t, b.tx, o.ns)
+	must(t, b.host.EnsureSysctl("net/ipv4/ip_forward", "1"))
+	must(t, b.host.EnsureSysctl("net/ipv6/conf/all/forwarding", "1"))
+	for _, s := range []*kernel.Space{b.host, b.container, out} {
+		must(t, s.EnsureSysctl("net/ipv6/conf/default/accept_dad", "0"))
+	}
+	for _, pair := range []struct {
+		space              *kernel.Space
+		name               string
+		inside4, host4     string
+		inside6, host6     string
+		through4, through6 string
+	}{
+		{b.container, "veth0", "10.1.2.3/24", "10.1.2.1/24", "fd01::3/64", "fd01::1/64", "10.1.2.1", "fd01::1"},
+		{out, "veth1", "10.1.9.9/24", "10.1.9.1/24", "fd09::9/64", "fd09::1/64", "10.1.9.1", "fd09::1"},
+	} {
+		inside, host, err := pair.space.AddVeth(kernel.Veth{Name: "eth0", Host: b.host, HostName: pair.name})
+		must(t, err)
+		must(t, pair.space.AddAddr(inside, prefix(pair.inside4)))
+		must(t, pair.space.AddAddr(inside, prefix(pair.inside6)))
+		must(t, b.host.AddAddr(host, prefix(pair.host4)))
+		must(t, b.host.AddAddr(host, prefix(pair.host6)))
+		must(t, pair.space.Up(inside))
+		must(t, b.host.Up(host))
+		must(t, pair.space.WaitUp(t.Context(), inside))
+		must(t, b.host.WaitUp(t.Context(), host))
+		must(t, pair.space.WaitDAD(t.Context(), inside)) // also when it is off, the addresses take a moment
+		must(t, b.host.WaitDAD(t.Context(), host))
+		must(t, pair.space.AddRoute(inside, kernel.Route{Dst: prefix("0.0.0.0/0"), GW: addr(pair.through4)}))
+		must(t, pair.space.AddRoute(inside, kernel.Route{Dst: prefix("::/0"), GW: addr(pair.through6)}))
+	}
+	return o
+}
+
+// sees returns the address under which a server outside sees the container.
+func (o *outside) sees(t *testing.T, server string) string {
+	t.Helper()
+	var listener net.PacketConn
+	o.ns.Do(func() {
+		var err error
+		listener, err = net.ListenPacket("udp", net.JoinHostPort(server, "0"))
+		must(t, err)
+	})
+	defer listener.Close()
+	o.Container("container").Do(func() {
+		c, err := net.Dial("udp", listener.LocalAddr().String())
+		must(t, err)
+		defer c.Close()
+		_, err = c.Write([]byte("hello"))
+		must(t, err)
+	})
+	must(t, listener.SetReadDeadline(time.Now().Add(5*time.Second)))
+	_, from, err := listener.ReadFrom(make([]byte, 16))
+	must(t, err)
+	return netip.MustParseAddrPort(from.String()).Addr().String()
+}
+
+func TestMasqueradedTraffic(t *testing.T) {
+	t.Parallel()
+	o := connect(t)
+	check := func(when, want4, want6 string) {
+		t.Helper()
+		if got := o.sees(t, "10.1.9.9"); got != want4 {
+			t.Errorf("%s: seen as %s, want %s", when, got, want4)
+		}
+		if got := o.sees(t, "fd09::9"); got != want6 {
+			t.Errorf("%s: seen as %s, want %s", when, got, want6)
+		}
+	}
+	check("without masquerading", "10.1.2.3", "fd01::3")
+	o.tx.Keep()
+	must(t, o.host.Masquerade("owner", []netip.Prefix{prefix("10.1.2.3/24"), prefix("fd01::3/64")}))
+	check("masqueraded", "10.1.9.1", "fd09::1")
+	must(t, o.tx.Rollback())
+	check("after rollback", "10.1.2.3", "fd01::3")
+	must(t, o.host.Masquerade("owner", []netip.Prefix{prefix("10.1.2.3/16"), prefix("fd01::3/12")}))
+	check("to its own network", "10.1.2.3", "fd01::3")
+}
+
+func TestMasqueradeWithinTransaction(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	must(t, b.host.Masquerade("first", []netip.Prefix{prefix("10.1.2.3/24")}))
+	b.tx.Keep()
+	before := b.snapshot(t)
+	must(t, b.host.Masquerade("second", []netip.Prefix{prefix("10.1.2.3/24"), prefix("fd00::3/64")}))
+	list, err := b.host.Masqueraded()
+	must(t, err)
+	if len(list) != 2 || list[0].Comment != "second" || list[1].Comment != "second" {
+		t.Errorf("got %v", list)
+	}
+	must(t, b.tx.Rollback())
+	b.unchanged(t, before)
+	n, err := b.host.Unmasquerade(func(tag string) bool { return strings.HasPrefix(tag, "fir") })
+	if n != 2 || err != nil {
+		t.Errorf("removed %d, %v", n, err)
+	}
+}

@@ -1,0 +1,184 @@
+// Package netns holds handles on network namespaces: opening, creating, entering and locking them. It is the only
+// package that calls setns or unshare. It knows nothing of what is inside a namespace.
+package netns
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+var (
+	// ErrNotExist says that there is nothing at the path of a namespace: it is gone.
+	ErrNotExist = errors.New("network namespace does not exist")
+	// ErrNotNamespace says that what is at the path is not a network namespace, for example the plain file that
+	// remains of a bind mount.
+	ErrNotNamespace = errors.New("not a network namespace")
+)
+
+// NS is a handle on a network namespace. The namespace lives at least as long as the handle is open.
+// All methods but Close may be called concurrently.
+type NS struct {
+	f    *os.File
+	path string // empty unless opened by path
+	id   ID
+}
+
+// ID identifies a namespace among all that exist at present on this machine: device and inode of its nsfs file.
+type ID struct{ Dev, Inode uint64 }
+
+// Open opens the network namespace at path, for example a bind mount of it or /proc/PID/ns/net. The error wraps
+// [ErrNotExist] or [ErrNotNamespace] where one of them is the reason. Open never blocks, and opens nothing but nsfs
+// files, so that a path of any other kind (FIFO, device) is refused without a side effect.
+func Open(path string) (*NS, error) {
+	probe, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+		return nil, fmt.Errorf("%q: %w", path, ErrNotExist)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open %q: %w", path, err)
+	}
+	defer unix.Close(probe)
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(probe, &st); err != nil {
+		return nil, fmt.Errorf("file system of %q: %w", path, err)
+	}
+	if st.Type != unix.NSFS_MAGIC {
+		return nil, fmt.Errorf("%q: %w", path, ErrNotNamespace)
+	}
+	n, err := open(fdPath(os.Getpid(), probe))
+	if err != nil {
+		return nil, fmt.Errorf("%q: %w", path, err)
+	}
+	n.path = path
+	return n, nil
+}
+
+// Current opens the namespace of the calling thread. Unless the goroutine is locked to its thread this is the
+// namespace of the process.
+func Current() (*NS, error) {
+	n, err := open("/proc/thread-self/ns/net")
+	if err != nil {
+		return nil, fmt.Errorf("current network namespace: %w", err)
+	}
+	return n, nil
+}
+
+// New makes an empty namespace that lives as long as the handle, and as anything else that refers to it.
+func New() (*NS, error) {
+	var n *NS
+	err := onThread(func() (err error) {
+		if err = unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("new network namespace: %w", err)
+		}
+		n, err = Current()
+		return err
+	})
+	return n, err
+}
+
+// open opens an nsfs file.
+func open(path string) (*NS, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), path)
+	kind, err := unix.IoctlRetInt(fd, unix.NS_GET_NSTYPE)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("kind of namespace: %w", err), f.Close())
+	}
+	if kind != unix.CLONE_NEWNET {
+		return nil, errors.Join(ErrNotNamespace, f.Close())
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, errors.Join(fmt.Errorf("identity: %w", err), f.Close())
+	}
+	return &NS{f: f, id: ID{Dev: st.Dev, Inode: st.Ino}}, nil
+}
+
+// Fd returns the file descriptor of the handle; it stays owned by n. It is -1 after Close.
+func (n *NS) Fd() int { return int(n.f.Fd()) }
+
+// Path returns a path of the namespace that child processes can open: the one given to [Open]; else, while the
+// handle is open, /proc/PID/fd/N.
+func (n *NS) Path() string {
+	if n.path != "" {
+		return n.path
+	}
+	return fdPath(os.Getpid(), n.Fd())
+}
+
+// String names the namespace in messages: the path given to [Open], else net:[INODE] as in namespaces(7).
+func (n *NS) String() string {
+	if n.path != "" {
+		return n.path
+	}
+	return fmt.Sprintf("net:[%d]", n.id.Inode)
+}
+
+// ID identifies the namespace; two handles on one namespace have the same.
+func (n *NS) ID() ID { return n.id }
+
+// Same reports whether both are handles on one namespace.
+func (n *NS) Same(other *NS) bool { return n.id == other.id }
+
+// Close gives the handle back. The namespace itself ends with the last reference to it.
+func (n *NS) Close() error { return n.f.Close() }
+
+// Run calls fn inside the namespace and returns its error. fn has a thread of its own, which ends with it, so fn may
+// change anything about the thread; child processes that it starts are in the namespace too, goroutines are not.
+// A panic of fn continues in the caller, as does [runtime.Goexit].
+func (n *NS) Run(fn func() error) error {
+	return onThread(func() error {
+		if err := unix.Setns(n.Fd(), unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("enter network namespace %s: %w", n, err)
+		}
+		return fn()
+	})
+}
+
+// onThread calls fn on a thread that ends with it. The main thread of the process never does: a goroutine that is
+// there hands over to another one.
+func onThread(fn func() error) error {
+	var (
+		err    error
+		caught any
+		exited = true
+		done   = make(chan struct{})
+	)
+	run := func() {
+		defer close(done)
+		defer func() { caught = recover() }()
+		err = fn()
+		exited = false
+	}
+	go func() {
+		runtime.LockOSThread() // never unlocked: the runtime ends the thread with its goroutine
+		if unix.Gettid() != unix.Getpid() {
+			run()
+			return
+		}
+		go func() {
+			runtime.LockOSThread()
+			run()
+		}()
+		<-done
+		runtime.UnlockOSThread()
+	}()
+	<-done
+	switch {
+	case caught != nil:
+		panic(caught)
+	case exited:
+		runtime.Goexit()
+	}
+	return err
+}
+
+func fdPath(pid, fd int) string { return fmt.Sprintf("/proc/%d/fd/%d", pid, fd) }

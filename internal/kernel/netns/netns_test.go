@@ -1,0 +1,315 @@
+package netns_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/kernel/netns"
+	"github.com/tenon-cni/tenon/internal/testnet"
+)
+
+func TestMain(m *testing.M) { testnet.Main(m) }
+
+func newNS(t *testing.T) *netns.NS {
+	t.Helper()
+	testnet.Require(t, testnet.Namespaces)
+	n, err := netns.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { n.Close() })
+	return n
+}
+
+func TestOpenRefuses(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fifo := filepath.Join(dir, "fifo")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		name, path string
+		want       error
+	}{
+		{"empty path", "", netns.ErrNotExist},
+		{"missing path", filepath.Join(dir, "missing"), netns.ErrNotExist},
+		{"below a file", filepath.Join(file, "ns"), netns.ErrNotExist},
+		{"process that is gone", "/proc/4194305/ns/net", netns.ErrNotExist},
+		{"plain file, left of a bind mount", file, netns.ErrNotNamespace},
+		{"FIFO without a writer", fifo, netns.ErrNotNamespace},
+		{"folder", dir, netns.ErrNotNamespace},
+		{"device", "/dev/null", netns.ErrNotNamespace},
+		{"file in procfs", "/proc/self/status", netns.ErrNotNamespace},
+		{"namespace of another kind", "/proc/self/ns/uts", netns.ErrNotNamespace},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			n, err := netns.Open(row.path)
+			if !errors.Is(err, row.want) {
+				t.Fatalf("got %v, %v; want error %v", n, err, row.want)
+			}
+			if row.path != "" && !strings.Contains(err.Error(), row.path) {
+				t.Errorf("error does not name the path: %v", err)
+			}
+		})
+	}
+}
+
+func TestIdentity(t *testing.T) {
+	t.Parallel()
+	a, b := newNS(t), newNS(t)
+	again, err := netns.Open(a.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	if !a.Same(again) || a.ID() != again.ID() {
+		t.Errorf("%v and %v are one namespace", a, again)
+	}
+	if a.Same(b) {
+		t.Errorf("%v and %v are two namespaces", a, b)
+	}
+	if again.Path() != a.Path() || again.String() != a.Path() {
+		t.Errorf("path %q, name %q; want both %q", again.Path(), again, a.Path())
+	}
+	if want := fmt.Sprintf("net:[%d]", a.ID().Inode); a.String() != want {
+		t.Errorf("name %q, want %q", a, want)
+	}
+}
+
+func TestCurrentIsOfTheThread(t *testing.T) {
+	t.Parallel()
+	n := newNS(t)
+	outside, err := netns.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer outside.Close()
+	var inside *netns.NS
+	err = n.Run(func() (err error) {
+		inside, err = netns.Current()
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer inside.Close()
+	if !inside.Same(n) || outside.Same(n) {
+		t.Errorf("inside %v, outside %v, namespace %v", inside, outside, n)
+	}
+}
+
+func TestPathIsForChildProcesses(t *testing.T) {
+	t.Parallel()
+	n := newNS(t)
+	out, err := exec.Command("stat", "-L", "-c", "%i", n.Path()).CombinedOutput()
+	if got, want := strings.TrimSpace(string(out)), fmt.Sprint(n.ID().Inode); err != nil || got != want {
+		t.Errorf("stat %s: %s, %v; want %s", n.Path(), got, err, want)
+	}
+}
+
+func TestRunInheritedByChildProcesses(t *testing.T) {
+	t.Parallel()
+	n := newNS(t)
+	err := n.Run(func() error {
+		out, err := exec.Command("readlink", "/proc/self/ns/net").Output()
+		if got := strings.TrimSpace(string(out)); err == nil && got != n.String() {
+			t.Errorf("child is in %s, want %s", got, n)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRunReturnsTheError(t *testing.T) {
+	t.Parallel()
+	want := errors.New("cause")
+	if err := newNS(t).Run(func() error { return want }); err != want {
+		t.Errorf("got %v, want %v", err, want)
+	}
+}
+
+func TestRunPassesPanics(t *testing.T) {
+	t.Parallel()
+	n := newNS(t)
+	defer func() {
+		if got := recover(); got != "cause" {
+			t.Errorf("recovered %v, want the panic of the function", got)
+		}
+	}()
+	n.Run(func() error { panic("cause") })
+	t.Error("Run returned")
+}
+
+func TestRunPassesGoexit(t *testing.T) {
+	t.Parallel()
+	n := newNS(t)
+	returned := make(chan bool)
+	go func() {
+		ok := false
+		defer func() { returned <- ok }()
+		n.Run(func() error {
+			runtime.Goexit()
+			return nil
+		})
+		ok = true
+	}()
+	if <-returned {
+		t.Error("Run returned after Goexit")
+	}
+}
+
+// The main thread never ends, so a visit there would keep the namespace and change what /proc/PID/ns/net says.
+func TestRunNeverUsesTheMainThread(t *testing.T) {
+	t.Parallel()
+	n := newNS(t)
+	var wg sync.WaitGroup
+	for range 200 {
+		wg.Go(func() {
+			n.Run(func() error {
+				if unix.Gettid() == unix.Getpid() {
+					t.Error("runs on the main thread")
+				}
+				return nil
+			})
+		})
+	}
+	wg.Wait()
+}
+
+func TestRunOnClosedHandle(t *testing.T) {
+	t.Parallel()
+	n := newNS(t)
+	n.Close()
+	err := n.Run(func() error {
+		t.Error("function was called")
+		return nil
+	})
+	if !errors.Is(err, unix.EBADF) {
+		t.Errorf("got %v, want %v", err, unix.EBADF)
+	}
+}
+
+func TestLockExcludes(t *testing.T) {
+	t.Parallel()
+	n := newNS(t)
+	var inside atomic.Int32
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			// A handle of its own, as another process has.
+			other, err := netns.Open(n.Path())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer other.Close()
+			unlock, err := other.Lock(t.Context())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer unlock()
+			if inside.Add(1) != 1 {
+				t.Error("two hold the lock")
+			}
+			runtime.Gosched()
+			inside.Add(-1)
+		})
+	}
+	wg.Wait()
+}
+
+func TestLockHoldsAgainstOtherProcesses(t *testing.T) {
+	t.Parallel()
+	testnet.Require(t, testnet.Tool("flock"))
+	n := newNS(t)
+	unlock, err := n.Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := exec.Command("flock", "--nonblock", n.Path(), "true").Run(); err == nil {
+		t.Error("another process took the lock")
+	}
+	unlock()
+	if out, err := exec.Command("flock", "--nonblock", n.Path(), "true").CombinedOutput(); err != nil {
+		t.Errorf("after unlock: %v %s", err, out)
+	}
+}
+
+func TestLockOfOthersIsFree(t *testing.T) {
+	t.Parallel()
+	for _, n := range []*netns.NS{newNS(t), newNS(t)} {
+		unlock, err := n.Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unlock()
+	}
+}
+
+func TestLockGivesUp(t *testing.T) {
+	t.Parallel()
+	n := newNS(t)
+	unlock, err := n.Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := n.Lock(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
+	}
+	unlock()
+	// What gave up must not take it after all.
+	again, err := n.Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	again()
+}
+
+func BenchmarkRun(b *testing.B) {
+	n, err := netns.New()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer n.Close()
+	for b.Loop() {
+		n.Run(func() error { return nil })
+	}
+}
+
+func BenchmarkLock(b *testing.B) {
+	n, err := netns.New()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer n.Close()
+	for b.Loop() {
+		unlock, err := n.Lock(b.Context())
+		if err != nil {
+			b.Fatal(err)
+		}
+		unlock()
+	}
+}

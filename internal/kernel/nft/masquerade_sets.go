@@ -1,0 +1,111 @@
+package nft
+
+import (
+	"net"
+	"net/netip"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+)
+
+// protocol is what masquerading has for one version of IP. An address has one element in each set, with one comment.
+type protocol struct {
+	nfproto      byte
+	saddr, daddr expr.Payload // loaded side by side they are a key of nets
+	multicast    netip.Prefix
+	addrs        *nftables.Set // what comes from here is masqueraded,
+	nets         *nftables.Set // unless it goes from here to there
+}
+
+func ip4() protocol {
+	return protocol{
+		nfproto:   unix.NFPROTO_IPV4,
+		saddr:     expr.Payload{Base: expr.PayloadBaseNetworkHeader, Offset: 12, Len: 4, DestRegister: unix.NFT_REG_1},
+		daddr:     expr.Payload{Base: expr.PayloadBaseNetworkHeader, Offset: 16, Len: 4, DestRegister: unix.NFT_REG32_01},
+		multicast: netip.MustParsePrefix("224.0.0.0/4"),
+		addrs:     addrSet("masq4", nftables.TypeIPAddr),
+		nets:      netSet("nomasq4", nftables.TypeIPAddr),
+	}
+}
+
+func ip6() protocol {
+	return protocol{
+		nfproto:   unix.NFPROTO_IPV6,
+		saddr:     expr.Payload{Base: expr.PayloadBaseNetworkHeader, Offset: 8, Len: 16, DestRegister: unix.NFT_REG_1},
+		daddr:     expr.Payload{Base: expr.PayloadBaseNetworkHeader, Offset: 24, Len: 16, DestRegister: unix.NFT_REG_2},
+		multicast: netip.MustParsePrefix("ff00::/8"),
+		addrs:     addrSet("masq6", nftables.TypeIP6Addr),
+		nets:      netSet("nomasq6", nftables.TypeIP6Addr),
+	}
+}
+
+func protocolOf(a netip.Addr) protocol {
+	if a.Is4() {
+		return ip4()
+	}
+	return ip6()
+}
+
+func addrSet(name string, t nftables.SetDatatype) *nftables.Set {
+	return &nftables.Set{Table: table, Name: name, KeyType: t, KeyByteOrder: binaryutil.BigEndian}
+}
+
+func netSet(name string, t nftables.SetDatatype) *nftables.Set {
+	return &nftables.Set{
+		Table: table, Name: name, KeyType: nftables.MustConcatSetType(t, t), Interval: true, Concatenation: true,
+	}
+}
+
+func masqueradeSkeleton() skeleton {
+	s := skeleton{
+		version: "masquerade 1",
+		chain: &nftables.Chain{
+			Table:    table,
+			Name:     "postrouting",
+			Type:     nftables.ChainTypeNAT,
+			Hooknum:  nftables.ChainHookPostrouting,
+			Priority: nftables.ChainPriorityNATSource,
+		},
+	}
+	for _, p := range []protocol{ip4(), ip6()} {
+		s.sets = append(s.sets, p.addrs, p.nets)
+		s.rules = append(s.rules, p.toMulticast(), p.toNet(), p.masquerade())
+	}
+	return s
+}
+
+// toMulticast: ip daddr 224.0.0.0/4 return
+func (p protocol) toMulticast() []expr.Any {
+	reg, bits := p.daddr.DestRegister, p.multicast.Addr().BitLen()
+	return append(p.match(), &p.daddr,
+		&expr.Bitwise{
+			SourceRegister: reg, DestRegister: reg, Len: p.daddr.Len,
+			Mask: net.CIDRMask(p.multicast.Bits(), bits), Xor: make([]byte, p.daddr.Len),
+		},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: p.multicast.Addr().AsSlice()},
+		&expr.Verdict{Kind: expr.VerdictReturn})
+}
+
+// toNet: ip saddr . ip daddr @nomasq4 return
+func (p protocol) toNet() []expr.Any {
+	return append(p.match(), &p.saddr, &p.daddr,
+		&expr.Lookup{SourceRegister: p.saddr.DestRegister, SetName: p.nets.Name},
+		&expr.Verdict{Kind: expr.VerdictReturn})
+}
+
+// masquerade: ip saddr @masq4 masquerade
+func (p protocol) masquerade() []expr.Any {
+	return append(p.match(), &p.saddr,
+		&expr.Lookup{SourceRegister: p.saddr.DestRegister, SetName: p.addrs.Name},
+		&expr.Masq{})
+}
+
+// match: meta nfproto ipv4
+func (p protocol) match() []expr.Any {
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: unix.NFT_REG_1},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: unix.NFT_REG_1, Data: []byte{p.nfproto}},
+	}
+}

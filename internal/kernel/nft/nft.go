@@ -1,0 +1,78 @@
+// Package nft keeps the nftables ruleset: the table inet tenon of one network namespace. It is the only package that
+// imports the nftables library. The table has a fixed skeleton, made once, and elements in its sets that carry their
+// owner as comment. Each change is one transaction, made under the lock of the namespace.
+package nft
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+
+	"github.com/google/nftables"
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/kernel/netns"
+)
+
+// ErrNoNFT says that the kernel lacks nftables, or a part of it that the ruleset needs.
+var ErrNoNFT = errors.New("kernel lacks nftables support")
+
+// MaxComment is the length in bytes of the longest comment of an element.
+const MaxComment = 128
+
+// Conn is one nfnetlink socket, bound to a namespace. Closing it after something was deleted waits for the kernel to
+// finish the deletion, about 15 ms.
+type Conn struct {
+	ns *netns.NS
+	c  *nftables.Conn
+}
+
+// Open opens a socket in ns, which must stay open as long as the connection. The error wraps [ErrNoNFT] if there is no
+// nfnetlink.
+func Open(ns *netns.NS) (*Conn, error) {
+	c, err := nftables.New(nftables.AsLasting(), nftables.WithNetNSFd(ns.Fd()))
+	if err != nil {
+		return nil, fmt.Errorf("nfnetlink socket in %s: %w", ns, explain(err, lackingQuestion))
+	}
+	return &Conn{ns: ns, c: c}, nil
+}
+
+// Close closes the socket.
+func (c *Conn) Close() error { return c.c.CloseLasting() }
+
+// Available returns nil if the kernel has nftables, else an error that wraps [ErrNoNFT]. It changes nothing.
+func (c *Conn) Available() error {
+	if _, err := c.c.ListTableOfFamily(table.Name, table.Family); err != nil && !errors.Is(err, unix.ENOENT) {
+		return explain(err, lackingQuestion)
+	}
+	return nil
+}
+
+// locked calls fn holding the lock of the namespace.
+func (c *Conn) locked(ctx context.Context, fn func() error) error {
+	unlock, err := c.ns.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return fn()
+}
+
+// What a kernel without nftables, or without a part of it, answers.
+var (
+	// Without nfnetlink there is no such socket; without nf_tables in it no such question.
+	lackingQuestion = []syscall.Errno{unix.EPROTONOSUPPORT, unix.EINVAL}
+	// Without the inet family, the type of chain or an expression it cannot be made.
+	lackingBuild = []syscall.Errno{unix.EOPNOTSUPP, unix.EAFNOSUPPORT, unix.ENOENT}
+)
+
+// explain wraps err into [ErrNoNFT] if it is one of the answers.
+func explain(err error, answers []syscall.Errno) error {
+	for _, errno := range answers {
+		if errors.Is(err, errno) {
+			return fmt.Errorf("%w: %w", ErrNoNFT, err)
+		}
+	}
+	return err
+}

@@ -1,0 +1,103 @@
+// Package probe asks the running kernel what it can do. It changes nothing and starts nothing; asking may load the module
+// that is asked for. It does not know which plugin needs what.
+package probe
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/kernel/netns"
+	"github.com/tenon-cni/tenon/internal/kernel/nft"
+	"github.com/tenon-cni/tenon/internal/kernel/rtnl"
+)
+
+// Feature is something a kernel may be built without.
+type Feature string
+
+// The features: kinds of links by their rtnetlink names, nftables, and IPv6.
+const (
+	Veth    Feature = "veth"
+	Bridge  Feature = "bridge"
+	Macvlan Feature = "macvlan"
+	IPvlan  Feature = "ipvlan"
+	VLAN    Feature = "vlan"
+	Dummy   Feature = "dummy"
+	VRF     Feature = "vrf"
+	IFB     Feature = "ifb"
+	NFT     Feature = "nftables"
+	IPv6    Feature = "ipv6"
+)
+
+// Help says in a sentence what is missing and how to get it.
+func (f Feature) Help() string {
+	switch f {
+	case IPv6:
+		return "the kernel has no IPv6; boot it without ipv6.disable=1, or leave IPv6 addresses out of the configuration"
+	case NFT:
+		return "the kernel has no nftables; load module nf_tables, or install a kernel built with CONFIG_NF_TABLES_INET"
+	}
+	module := string(f)
+	if f == VLAN {
+		module = "8021q"
+	}
+	return fmt.Sprintf("the kernel cannot make %s interfaces; load module %s, or install a kernel that has it", string(f), module)
+}
+
+// Missing returns those of the features that the kernel lacks. An error says that it could not be asked, for lack of
+// privilege (CAP_NET_ADMIN) for example.
+func Missing(features ...Feature) ([]Feature, error) {
+	ns, err := netns.Current()
+	if err != nil {
+		return nil, err
+	}
+	defer ns.Close()
+	conn, err := rtnl.Open(ns)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	var missing []Feature
+	for _, f := range features {
+		var has bool
+		var err error
+		switch f {
+		case NFT:
+			has, err = hasNFT(ns)
+		case IPv6:
+			has, err = hasIPv6()
+		default:
+			has, err = conn.HasKind(string(f))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("ask the kernel for %s: %w", string(f), err)
+		}
+		if !has {
+			missing = append(missing, f)
+		}
+	}
+	return missing, nil
+}
+
+func hasNFT(ns *netns.NS) (bool, error) {
+	c, err := nft.Open(ns)
+	if err == nil {
+		err = errors.Join(c.Available(), c.Close())
+	}
+	if errors.Is(err, nft.ErrNoNFT) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func hasIPv6() (bool, error) {
+	fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if errors.Is(err, unix.EAFNOSUPPORT) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, unix.Close(fd)
+}

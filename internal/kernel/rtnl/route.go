@@ -1,0 +1,121 @@
+package rtnl
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Tables and scopes of routes (rtnetlink(7)).
+const (
+	AllTables = 0   // in a question: every table
+	TableMain = 254 // what Route.Table 0 stands for
+
+	ScopeUniverse = 0   // through a gateway, or anywhere
+	ScopeLink     = 253 // on the link itself
+)
+
+// Route is a unicast route.
+type Route struct {
+	Dst      netip.Prefix // bits behind the prefix length are ignored
+	GW       netip.Addr   // not valid, or unspecified: none
+	Table    int          // 0 is main
+	Scope    int          // 0 is universe; has no effect in IPv6
+	Priority int          // the metric; 0 is the kernel's default: 0 in IPv4, 1024 in IPv6
+	MTU      int          // bytes, along this route; 0: that of the link
+	AdvMSS   int          // bytes, largest TCP segment to announce; 0: from the MTU
+	Link     int          // index of the link it leaves through
+}
+
+// Gateway returns the gateway, or an invalid address if r is a device route.
+func (r Route) Gateway() netip.Addr {
+	if !r.GW.IsValid() || r.GW.IsUnspecified() {
+		return netip.Addr{}
+	}
+	return r.GW
+}
+
+// AddRoute creates a route beside what is there: it neither replaces nor appends, nor does it mind routes to the same
+// destination through another gateway (IPv6 joins them to one multipath route). It reports whether the route was added;
+// it is not when an identical one is there.
+func (c *Conn) AddRoute(r Route) (added bool, err error) {
+	if !r.Dst.IsValid() {
+		return false, fmt.Errorf("no destination: %w", unix.EINVAL)
+	}
+	err = c.h.RouteAddEcmp(route(r))
+	if errors.Is(err, unix.EEXIST) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// DelRoute removes a route and reports whether it was there.
+func (c *Conn) DelRoute(r Route) (existed bool, err error) {
+	err = c.h.RouteDel(route(r))
+	if gone(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Routes lists the unicast routes of both families in a table or in [AllTables]; of a multipath route one for each hop.
+func (c *Conn) Routes(table int) ([]Route, error) {
+	var routes []Route
+	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+		rs, err := c.h.RouteListFiltered(family, &netlink.Route{Table: table}, netlink.RT_FILTER_TABLE)
+		if errors.Is(err, unix.ENOENT) { // no such table
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list routes: %w", err)
+		}
+		for _, r := range rs {
+			if r.Type == unix.RTN_UNICAST {
+				routes = append(routes, hops(r)...)
+			}
+		}
+	}
+	return routes, nil
+}
+
+func route(r Route) *netlink.Route {
+	n := &netlink.Route{
+		LinkIndex: r.Link,
+		Dst:       ipNet(r.Dst.Masked()),
+		Table:     r.Table,
+		Scope:     netlink.Scope(r.Scope),
+		Priority:  r.Priority,
+		MTU:       r.MTU,
+		AdvMSS:    r.AdvMSS,
+	}
+	if gw := r.Gateway(); gw.IsValid() {
+		n.Gw = gw.AsSlice()
+	}
+	return n
+}
+
+func hops(n netlink.Route) []Route {
+	r := Route{
+		Dst:      prefix(n.Dst),
+		Table:    n.Table,
+		Scope:    int(n.Scope),
+		Priority: n.Priority,
+		MTU:      n.MTU,
+		AdvMSS:   n.AdvMSS,
+		Link:     n.LinkIndex,
+	}
+	r.GW, _ = netip.AddrFromSlice(n.Gw)
+	if len(n.MultiPath) == 0 {
+		return []Route{r}
+	}
+	rs := make([]Route, len(n.MultiPath))
+	for i, hop := range n.MultiPath {
+		rs[i] = r
+		rs[i].Link = hop.LinkIndex
+		rs[i].GW, _ = netip.AddrFromSlice(hop.Gw)
+	}
+	return rs
+}

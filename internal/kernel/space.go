@@ -1,0 +1,36 @@
+package kernel
+
+import (
+	"github.com/tenon-cni/tenon/internal/kernel/netns"
+	"github.com/tenon-cni/tenon/internal/kernel/nft"
+	"github.com/tenon-cni/tenon/internal/kernel/rtnl"
+)
+
+// Space is a network namespace within a transaction: one rtnetlink socket, and from the first use of rules on one nfnetlink
+// socket, both bound to it. All changes are made through [Tx.Do] and are taken back by [Tx.Rollback] unless the method says
+// otherwise. It is for one goroutine.
+type Space struct {
+	NS *netns.NS
+
+	tx  *Tx
+	rt  *rtnl.Conn
+	nft *nft.Conn // nil until first used
+}
+
+// Open opens a namespace for the transaction. ns stays the caller's and must stay open as long as the space, and the space
+// until the transaction is kept or rolled back.
+func (tx *Tx) Open(ns *netns.NS) (*Space, error) {
+	rt, err := rtnl.Open(ns)
+	if err != nil {
+		return nil, err
+	}
+	return &Space{NS: ns, tx: tx, rt: rt}, nil
+}
+
+// Close closes the sockets. After rules were deleted this takes about 15 ms.
+func (s *Space) Close() {
+	s.rt.Close()
+	if s.nft != nil {
+		s.nft.Close()
+	}
+}

@@ -1,0 +1,83 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/tenon-cni/tenon/internal/kernel/sysctl"
+)
+
+// Setting is a kernel setting below /proc/sys, see sysctl(8). Keys are written with dots or slashes; when a dot comes
+// before the first slash the two are exchanged, so that net.ipv4.conf.eth0/100.forwarding is about eth0.100.
+type Setting struct {
+	Key, Value string
+	Optional   bool // not being able to set it is no error
+}
+
+// Sysctl sets a kernel setting in the namespace unless it has the value. Undone by setting the value before. The error
+// wraps [fs.ErrNotExist] if there is no such setting.
+func (s *Space) Sysctl(key, value string) error {
+	return s.Sysctls([]Setting{{Key: key, Value: value}})
+}
+
+// Sysctls sets several settings, each a change as [Space.Sysctl] makes it, on one visit to the namespace.
+func (s *Space) Sysctls(settings []Setting) error {
+	return s.NS.Run(func() error {
+		for _, set := range settings {
+			if err := s.sysctl(set); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// sysctl runs in the namespace, its undo does not.
+func (s *Space) sysctl(set Setting) error {
+	var old string
+	var changed bool
+	return s.tx.Do(sysctlOp(set.Key, set.Value),
+		func() (err error) {
+			old, changed, err = sysctl.Set(set.Key, set.Value)
+			if set.Optional {
+				return nil
+			}
+			return err
+		},
+		func() error {
+			if !changed {
+				return nil
+			}
+			err := s.NS.Run(func() error { return sysctl.Write(set.Key, old) })
+			if errors.Is(err, fs.ErrNotExist) { // gone with its link
+				return nil
+			}
+			return err
+		})
+}
+
+// EnsureSysctl sets a kernel setting that others share, such as forwarding, unless it has the value. It is not undone.
+func (s *Space) EnsureSysctl(key, value string) error {
+	return s.NS.Run(func() error {
+		return s.tx.Do(sysctlOp(key, value), func() error {
+			_, _, err := sysctl.Set(key, value)
+			return err
+		}, nil)
+	})
+}
+
+// ReadSysctl returns the value of a kernel setting in the namespace, without the final newline. The error wraps
+// [fs.ErrNotExist] if there is no such setting.
+func (s *Space) ReadSysctl(key string) (value string, err error) {
+	err = s.NS.Run(func() error {
+		value, err = sysctl.Read(key)
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("sysctl %s: %w", key, err)
+	}
+	return value, nil
+}
+
+func sysctlOp(key, value string) string { return fmt.Sprintf("sysctl %s=%s", key, value) }

@@ -1,0 +1,85 @@
+package kernel_test
+
+import (
+	"errors"
+	"io/fs"
+	"strings"
+	"testing"
+
+	"github.com/tenon-cni/tenon/internal/kernel"
+)
+
+func TestSysctl(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	inside, host, err := b.container.AddVeth(kernel.Veth{Name: "eth0.100", Host: b.host, HostName: "veth0"})
+	must(t, err)
+	b.tx.Keep()
+	before := b.snapshot(t)
+	read := func(key, want string) {
+		t.Helper()
+		if got, err := b.container.ReadSysctl(key); got != want || err != nil {
+			t.Errorf("%s = %q, %v; want %q", key, got, err, want)
+		}
+	}
+	read("net/ipv4/conf/eth0.100/arp_notify", "0")
+	must(t, b.container.Sysctl("net.ipv4.conf.eth0/100.arp_notify", "1"))
+	read("net/ipv4/conf/eth0.100/arp_notify", "1")
+	read("/net/ipv4/conf/eth0.100/arp_notify", "1")
+	must(t, b.container.Sysctl("net/ipv4/conf/eth0.100/arp_notify", "1")) // as it is
+	must(t, b.container.Sysctls([]kernel.Setting{
+		{Key: "net/ipv6/conf/eth0.100/accept_dad", Value: "0"},
+		{Key: "net/ipv6/conf/eth0.100/no_such_setting", Value: "1", Optional: true},
+		{Key: "net/ipv6/conf/eth0.100/mtu", Value: "100", Optional: true}, // below what IPv6 allows
+		{Key: "net/ipv4/ip_local_port_range", Value: "20000 30000"},
+	}))
+	read("net/ipv6/conf/eth0.100/accept_dad", "0")
+	read("net/ipv4/ip_local_port_range", "20000\t30000")
+	if got, err := b.host.ReadSysctl("net/ipv4/ip_local_port_range"); err != nil || strings.HasPrefix(got, "20000") {
+		t.Errorf("another namespace: %q, %v", got, err)
+	}
+	must(t, b.tx.Rollback())
+	b.unchanged(t, before)
+	_, _ = inside, host
+}
+
+func TestSysctlErrors(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	before := b.snapshot(t)
+	const missing = "net/ipv4/conf/eth7/arp_notify"
+	if err := b.host.Sysctl(missing, "1"); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "sysctl "+missing+"=1") {
+		t.Errorf("set: %v", err)
+	}
+	if _, err := b.host.ReadSysctl(missing); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "sysctl "+missing) {
+		t.Errorf("read: %v", err)
+	}
+	err := b.host.Sysctls([]kernel.Setting{{Key: "net/ipv4/ip_forward", Value: "1"}, {Key: missing, Value: "1"}})
+	if !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("several: %v", err)
+	}
+	must(t, b.tx.Rollback())
+	b.unchanged(t, before)
+}
+
+func TestSysctlOptionalStillFaults(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	fault := errors.New("fault")
+	ctx := kernel.WithHooks(t.Context(), kernel.Hooks{Fault: func(string) error { return fault }})
+	s := open(t, kernel.Begin(ctx), b.Host)
+	err := s.Sysctls([]kernel.Setting{{Key: "net/ipv4/ip_forward", Value: "1", Optional: true}})
+	if !errors.Is(err, fault) {
+		t.Errorf("got %v, want the fault", err)
+	}
+}
+
+func TestEnsureSysctlStays(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	must(t, b.host.EnsureSysctl("net/ipv4/ip_forward", "1"))
+	must(t, b.tx.Rollback())
+	if got, err := b.host.ReadSysctl("net/ipv4/ip_forward"); got != "1" || err != nil {
+		t.Errorf("after rollback: %q, %v", got, err)
+	}
+}

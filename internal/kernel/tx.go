@@ -1,0 +1,80 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// undoBudget is how long undoing one change may wait, for a lock for example. It does not depend on the context of the
+// transaction, which may be why there is something to undo.
+const undoBudget = 10 * time.Second
+
+// Tx is a run of changes that can be taken back. It is for one goroutine.
+type Tx struct {
+	ctx   context.Context // bounds the transaction, as it does in database/sql
+	hooks Hooks
+	done  []change
+}
+
+type change struct {
+	op   string
+	undo func() error
+}
+
+// Begin starts a transaction. It makes no change once ctx is done; ctx may carry [Hooks].
+func Begin(ctx context.Context) *Tx {
+	hooks, _ := ctx.Value(hooksKey{}).(Hooks)
+	return &Tx{ctx: ctx, hooks: hooks}
+}
+
+// Do makes a change by calling apply. op names it, with its object, for the trace and for the error, which is
+// "op: cause". undo takes the change back; nil says that it goes away with an earlier one, or stays on purpose. A change
+// that fails leaves nothing to undo: that is up to apply.
+func (tx *Tx) Do(op string, apply, undo func() error) error {
+	if err := tx.attempt(op, apply); err != nil {
+		return fmt.Errorf("%s: %w", op, err)
+	}
+	if undo != nil {
+		tx.done = append(tx.done, change{op, undo})
+	}
+	return nil
+}
+
+func (tx *Tx) attempt(op string, apply func() error) error {
+	if tx.ctx.Err() != nil {
+		return context.Cause(tx.ctx)
+	}
+	if tx.hooks.Trace != nil {
+		tx.hooks.Trace(op)
+	}
+	if tx.hooks.Fault != nil {
+		if err := tx.hooks.Fault(op); err != nil {
+			return err
+		}
+	}
+	return apply()
+}
+
+// Rollback takes all changes back, newest first. It goes on past failures and returns them joined. Afterwards the
+// transaction is empty and can be used again. It works when the context of the transaction is done.
+func (tx *Tx) Rollback() error {
+	var errs []error
+	for len(tx.done) > 0 {
+		last := tx.done[len(tx.done)-1]
+		tx.done = tx.done[:len(tx.done)-1]
+		if err := last.undo(); err != nil {
+			errs = append(errs, fmt.Errorf("undo %s: %w", last.op, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Keep makes all changes so far permanent.
+func (tx *Tx) Keep() { tx.done = nil }
+
+// undoContext is the context for waiting while a change is undone.
+func (tx *Tx) undoContext() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(tx.ctx), undoBudget)
+}

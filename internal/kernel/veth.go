@@ -1,0 +1,66 @@
+package kernel
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/kernel/rtnl"
+)
+
+// Veth describes a veth pair to be made (veth(4)): one end in the space it is made from, the other one in Host.
+type Veth struct {
+	Name     string           // of the inner end
+	MAC      net.HardwareAddr // of the inner end; nil lets the kernel choose, as it does for the outer one
+	MTU      int              // bytes, of both ends; 0 is the kernel's default
+	Host     *Space           // where the outer end is
+	HostName string           // of the outer end
+	Alias    string           // of the outer end; names the owner
+}
+
+// AddVeth makes a pair, both ends in their namespaces under their names from the start, and down. If a name is taken, the
+// error says which one and where, and wraps [unix.EEXIST]. One undo removes both.
+func (s *Space) AddVeth(v Veth) (inside, host Link, err error) {
+	pair := Link{Name: v.Name}
+	err = s.tx.Do(fmt.Sprintf("add veth %s (peer %s)", v.Name, v.HostName),
+		func() (err error) {
+			pair.Index, err = s.rt.AddVeth(rtnl.Veth{
+				Name: v.Name, MAC: v.MAC, MTU: v.MTU, Peer: v.HostName, PeerNS: v.Host.NS,
+			})
+			if errors.Is(err, unix.EEXIST) {
+				err = cmp.Or(errors.Join(s.taken(v.Name, err), v.Host.taken(v.HostName, err)), err)
+			}
+			return err
+		},
+		func() error {
+			_, err := s.rt.Delete(pair)
+			return err
+		})
+	if err != nil {
+		return Link{}, Link{}, err
+	}
+	if inside, err = s.LinkByIndex(pair.Index); err != nil {
+		return Link{}, Link{}, err
+	}
+	if host, err = v.Host.LinkByIndex(inside.Peer); err != nil {
+		return Link{}, Link{}, fmt.Errorf("peer of %s: %w", v.Name, err)
+	}
+	if v.Alias != "" {
+		if err := v.Host.SetAlias(host, v.Alias); err != nil {
+			return Link{}, Link{}, err
+		}
+		host.Alias = v.Alias
+	}
+	return inside, host, nil
+}
+
+// taken wraps cause if the name is in use here, and returns nil if it is not.
+func (s *Space) taken(name string, cause error) error {
+	if _, err := s.Link(name); err != nil {
+		return nil
+	}
+	return fmt.Errorf("link %q exists in %s: %w", name, s.NS, cause)
+}

@@ -1,0 +1,147 @@
+package kernel_test
+
+import (
+	"errors"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/kernel"
+)
+
+func TestAddVeth(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	mac, _ := net.ParseMAC("02:11:22:33:44:55")
+	inside, host, err := b.container.AddVeth(kernel.Veth{
+		Name: "eth0", MAC: mac, MTU: 1400, Host: b.host, HostName: "veth12345678", Alias: "tenon owner",
+	})
+	must(t, err)
+	if inside.Peer != host.Index || host.Peer != inside.Index {
+		t.Errorf("peers: inside %+v, host %+v", inside, host)
+	}
+	if inside.Up || host.Up {
+		t.Error("is up")
+	}
+	if !slices.Equal(inside.MAC, mac) || slices.Equal(host.MAC, mac) {
+		t.Errorf("MAC %s only inside; have %s inside, %s outside", mac, inside.MAC, host.MAC)
+	}
+
+	b.Host.Command("ip", "link", "add", "ref0", "type", "veth", "peer", "ref1") // has the kernel's defaults
+	want := show(t, b.Host, "link", "show", "ref0")["txqlen"]
+	for _, end := range []map[string]any{
+		show(t, b.Container("container"), "link", "show", "eth0"),
+		show(t, b.Host, "link", "show", "veth12345678"),
+	} {
+		if end["mtu"] != 1400.0 || end["txqlen"] != want {
+			t.Errorf("mtu %v, txqlen %v; want 1400, %v", end["mtu"], end["txqlen"], want)
+		}
+	}
+	if alias := show(t, b.Host, "link", "show", "veth12345678")["ifalias"]; alias != "tenon owner" || host.Alias != "tenon owner" {
+		t.Errorf("alias %v, %q; want %q", alias, host.Alias, "tenon owner")
+	}
+	for _, l := range []struct {
+		space *kernel.Space
+		link  kernel.Link
+	}{{b.container, inside}, {b.host, host}} {
+		if again, err := l.space.Link(l.link.Name); err != nil || again.Index != l.link.Index {
+			t.Errorf("link %s: %+v, %v; want index %d", l.link.Name, again, err, l.link.Index)
+		}
+	}
+}
+
+func TestAddVethNameTaken(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name            string
+		inside, outside string
+		wantIn, wantOut bool
+	}{
+		{name: "inside", inside: "eth0", outside: "veth9", wantIn: true},
+		{name: "outside", inside: "eth9", outside: "veth0", wantOut: true},
+		{name: "both", inside: "eth0", outside: "veth0", wantIn: true, wantOut: true},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			b.veth(t)
+			before := b.snapshot(t)
+			_, _, err := b.container.AddVeth(kernel.Veth{Name: row.inside, Host: b.host, HostName: row.outside})
+			if !errors.Is(err, unix.EEXIST) {
+				t.Fatalf("got %v, want EEXIST", err)
+			}
+			for text, want := range map[string]bool{
+				`link "eth0" exists in ` + b.Container("container").Path(): row.wantIn,
+				`link "veth0" exists in ` + b.Host.Path():                  row.wantOut,
+			} {
+				if strings.Contains(err.Error(), text) != want {
+					t.Errorf("says %q: %t, want %t: %v", text, !want, want, err)
+				}
+			}
+			b.unchanged(t, before)
+		})
+	}
+}
+
+func TestAddVethTwice(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.veth(t)
+	if _, _, err := b.container.AddVeth(kernel.Veth{Name: "eth1", Host: b.host, HostName: "veth1"}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAddVethWithinOneNamespace(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	inside, host, err := b.host.AddVeth(kernel.Veth{Name: "br0.100", Host: b.host, HostName: "veth0"})
+	must(t, err)
+	if inside.Name != "br0.100" || host.Name != "veth0" || inside.Peer != host.Index || inside.PeerNSID != -1 {
+		t.Errorf("inside %+v, host %+v", inside, host)
+	}
+	must(t, b.tx.Rollback())
+	if links, err := b.host.Links(); err != nil || len(links) != 1 {
+		t.Errorf("after rollback: %+v, %v", links, err)
+	}
+}
+
+func TestAddVethRollback(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	before := b.snapshot(t)
+	b.vethUp(t)
+	must(t, b.tx.Rollback())
+	b.unchanged(t, before)
+}
+
+func TestAddVethNameTooLong(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	_, _, err := b.container.AddVeth(kernel.Veth{Name: "name-of-16-bytes", Host: b.host, HostName: "veth0"})
+	if !errors.Is(err, unix.ERANGE) && !errors.Is(err, unix.EINVAL) {
+		t.Errorf("name of 16 bytes: %v", err)
+	}
+}
+
+func TestDelete(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	inside, host := b.veth(t)
+	must(t, b.host.Delete(host))
+	if _, err := b.container.Link("eth0"); !errors.Is(err, kernel.ErrNoLink) {
+		t.Errorf("other end: %v, want %v", err, kernel.ErrNoLink)
+	}
+	must(t, b.container.Delete(inside))
+	must(t, b.container.DeleteByName("eth0"))
+	must(t, b.tx.Rollback()) // of what is gone
+
+	b.veth(t)
+	must(t, b.container.DeleteByName("eth0"))
+	if _, err := b.host.Link("veth0"); !errors.Is(err, kernel.ErrNoLink) {
+		t.Errorf("other end: %v, want %v", err, kernel.ErrNoLink)
+	}
+}

@@ -1,0 +1,148 @@
+package kernel_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tenon-cni/tenon/internal/kernel"
+)
+
+func TestWaitUp(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	inside, host := b.veth(t)
+	must(t, b.host.Up(host))
+	other := open(t, kernel.Begin(t.Context()), b.Container("container"))
+	done := make(chan error)
+	time.AfterFunc(50*time.Millisecond, func() { done <- other.Up(inside) }) // when the wait has begun
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	must(t, b.host.WaitUp(ctx, host))
+	must(t, <-done)
+	if l, err := b.host.Link("veth0"); err != nil || l.OperState != kernel.OperUp {
+		t.Errorf("after the wait: %+v, %v", l, err)
+	}
+	must(t, b.host.WaitUp(ctx, host)) // is up
+}
+
+func TestWaitUpDeadline(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	_, host := b.veth(t)
+	must(t, b.host.Up(host))
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+	defer cancel()
+	err := b.host.WaitUp(ctx, host)
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), `link "veth0" is lowerlayerdown, not up`) &&
+		!strings.Contains(err.Error(), `link "veth0" is down, not up`) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestWaitUpCancelled(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	_, host := b.veth(t)
+	cause := errors.New("terminated")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	time.AfterFunc(20*time.Millisecond, func() { cancel(cause) })
+	if err := b.host.WaitUp(ctx, host); !errors.Is(err, cause) {
+		t.Errorf("got %v, want %v", err, cause)
+	}
+}
+
+func TestWaitUpLinkGoes(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	_, host := b.veth(t)
+	other := open(t, kernel.Begin(t.Context()), b.Host)
+	done := make(chan error)
+	time.AfterFunc(50*time.Millisecond, func() { done <- other.Delete(host) })
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if err := b.host.WaitUp(ctx, host); !errors.Is(err, kernel.ErrNoLink) {
+		t.Errorf("got %v, want %v", err, kernel.ErrNoLink)
+	}
+	must(t, <-done)
+}
+
+func TestWaitDAD(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	inside, _ := b.vethUp(t)
+	must(t, b.container.AddAddr(inside, prefix("fd00::3/64")))
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	must(t, b.container.WaitDAD(ctx, inside))
+	for _, a := range addrInfo(t, b) {
+		if a["tentative"] == true {
+			t.Errorf("still tentative: %v", a)
+		}
+	}
+}
+
+func TestWaitDADFindsDuplicate(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	inside, host := b.vethUp(t)
+	must(t, b.host.Sysctl("net/ipv6/conf/veth0/accept_dad", "0")) // has the address at once
+	must(t, b.host.AddAddr(host, prefix("fd00::3/64")))
+	must(t, b.container.AddAddr(inside, prefix("fd00::4/64")))
+	must(t, b.container.AddAddr(inside, prefix("fd00::3/64")))
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	err := b.container.WaitDAD(ctx, inside)
+	var duplicate *kernel.DuplicateError
+	if !errors.As(err, &duplicate) || duplicate.Link != "eth0" || duplicate.Addr != prefix("fd00::3/64") {
+		t.Errorf("got %v", err)
+	}
+	if want := `link "eth0": duplicate address detection failed for fd00::3/64`; err != nil && err.Error() != want {
+		t.Errorf("got %q, want %q", err, want)
+	}
+}
+
+func TestWaitDADDeadline(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name    string
+		carrier bool
+		want    error
+	}{
+		{"with a carrier it is an error", true, context.DeadlineExceeded},
+		{"without one it cannot finish", false, nil},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			inside, host := b.veth(t)
+			must(t, b.container.Sysctl("net/ipv6/conf/eth0/dad_transmits", "30")) // one a second
+			must(t, b.container.Up(inside))
+			if row.carrier {
+				must(t, b.host.Up(host))
+				must(t, b.container.WaitUp(t.Context(), inside))
+			}
+			must(t, b.container.AddAddr(inside, prefix("fd00::3/64")))
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			if err := b.container.WaitDAD(ctx, inside); !errors.Is(err, row.want) {
+				t.Errorf("got %v, want %v", err, row.want)
+			}
+		})
+	}
+}
+
+func TestWaitDADCancelled(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	inside, _ := b.veth(t)
+	must(t, b.container.Up(inside))
+	must(t, b.container.AddAddr(inside, prefix("fd00::3/64")))
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(20*time.Millisecond, cancel)
+	if err := b.container.WaitDAD(ctx, inside); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want %v", err, context.Canceled)
+	}
+}

@@ -1,0 +1,65 @@
+package testnet
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Main runs the tests of a package and fails the run if one of them has left something: a file descriptor, a thread in
+// another network namespace, a goroutine. Call it from TestMain.
+func Main(m *testing.M) {
+	before := resources()
+	code := m.Run()
+	leaked := leaks(before)
+	for end := time.Now().Add(3 * time.Second); len(leaked) > 0 && time.Now().Before(end); leaked = leaks(before) {
+		time.Sleep(10 * time.Millisecond) // what ends in the background
+	}
+	if len(leaked) > 0 {
+		fmt.Fprintf(os.Stderr, "left by the tests:\n%s\n", strings.Join(leaked, "\n"))
+		code = max(code, 1)
+	}
+	os.Exit(code)
+}
+
+// leaks returns what there is beyond before, one description each.
+func leaks(before []string) []string {
+	after := resources()
+	for _, r := range before {
+		if i := slices.Index(after, r); i >= 0 {
+			after = slices.Delete(after, i, i+1)
+		}
+	}
+	return after
+}
+
+func resources() []string {
+	var all []string
+	fds, _ := filepath.Glob("/proc/self/fd/*")
+	for _, fd := range fds {
+		target, err := os.Readlink(fd)
+		if err != nil || strings.HasPrefix(target, "anon_inode:[event") { // the runtime's own
+			continue
+		}
+		all = append(all, "descriptor of "+target)
+	}
+	home, _ := os.Readlink("/proc/self/ns/net")
+	threads, _ := filepath.Glob("/proc/self/task/*/ns/net")
+	for _, thread := range threads {
+		if ns, err := os.Readlink(thread); err == nil && ns != home {
+			all = append(all, "thread in "+ns)
+		}
+	}
+	buf := make([]byte, 1<<20)
+	stacks := strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n")
+	for _, stack := range stacks[1:] { // without this one
+		_, frames, _ := strings.Cut(stack, "\n") // the first line has its number and state
+		all = append(all, "goroutine\n"+strings.TrimSpace(frames))
+	}
+	return all
+}

@@ -1,0 +1,71 @@
+package testnet
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/tenon-cni/tenon/internal/kernel/netns"
+	"github.com/tenon-cni/tenon/internal/kernel/probe"
+)
+
+// Need is something a test needs of the machine. It returns an error that says why it is not there.
+type Need func() error
+
+// Require skips the test if one of the needs is not met. Where the stage must meet them all, which the environment variables
+// CI and TENON_STRICT say by not being empty, the test fails instead. Nothing else in the tree skips.
+func Require(t testing.TB, needs ...Need) {
+	t.Helper()
+	for _, need := range needs {
+		err := need()
+		switch {
+		case err == nil:
+		case os.Getenv("CI") != "" || os.Getenv("TENON_STRICT") != "":
+			t.Fatal("required here:", err)
+		default:
+			t.Skip("skipped:", err)
+		}
+	}
+}
+
+// Root is the need to run as the superuser.
+func Root() error {
+	if uid := os.Geteuid(); uid != 0 {
+		return fmt.Errorf("needs root, runs as user %d", uid)
+	}
+	return nil
+}
+
+// Namespaces is the need to make network namespaces.
+func Namespaces() error {
+	ns, err := netns.New()
+	if err != nil {
+		return err
+	}
+	return ns.Close()
+}
+
+// Tool is the need for an executable.
+func Tool(name string) Need {
+	return func() error {
+		_, err := exec.LookPath(name)
+		return err
+	}
+}
+
+// Kernel is the need for features of the kernel.
+func Kernel(features ...probe.Feature) Need {
+	return func() error {
+		missing, err := probe.Missing(features...)
+		if err != nil || len(missing) == 0 {
+			return err
+		}
+		help := make([]string, len(missing))
+		for i, f := range missing {
+			help[i] = f.Help()
+		}
+		return fmt.Errorf("%s", strings.Join(help, "; "))
+	}
+}

@@ -1,0 +1,270 @@
+package testnet
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Snapshot returns the state of namespaces and folders as text, one fact a line: links with their configuration, addresses,
+// routes of all tables, policy rules, the nftables ruleset, all settings below /proc/sys/net; of the folders each path with
+// mode and content. What changes by itself is left out: counters and timers, what follows from the carrier, link-local
+// addresses and the routes the kernel derives from IPv6 addresses. Two snapshots are equal if nothing else has changed.
+func Snapshot(t testing.TB, spaces []*Namespace, dirs ...string) string {
+	t.Helper()
+	var s snapshot
+	for _, n := range spaces {
+		s.space = n.Name
+		if err := s.namespace(n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.space = ""
+	for _, dir := range dirs {
+		if err := s.dir(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slices.Sort(s.lines)
+	return strings.Join(s.lines, "\n")
+}
+
+// Diff returns the lines that are in one of two snapshots only: "-" those of before, "+" those of after. It is empty when
+// the snapshots are equal.
+func Diff(before, after string) string {
+	a, b := strings.Split(before, "\n"), strings.Split(after, "\n")
+	var out strings.Builder
+	for len(a) > 0 || len(b) > 0 {
+		switch {
+		case len(b) == 0 || len(a) > 0 && a[0] < b[0]:
+			fmt.Fprintln(&out, "-", a[0])
+			a = a[1:]
+		case len(a) == 0 || b[0] < a[0]:
+			fmt.Fprintln(&out, "+", b[0])
+			b = b[1:]
+		default:
+			a, b = a[1:], b[1:]
+		}
+	}
+	return out.String()
+}
+
+type snapshot struct {
+	space string
+	lines []string
+}
+
+func (s *snapshot) add(format string, args ...any) {
+	line := fmt.Sprintf(format, args...)
+	if s.space != "" {
+		line = s.space + " " + line
+	}
+	s.lines = append(s.lines, line)
+}
+
+func (s *snapshot) namespace(n *Namespace) error {
+	if err := s.links(n); err != nil {
+		return err
+	}
+	for _, family := range []string{"-4", "-6"} {
+		if err := s.list(n, "route "+family, derived, "ip", "-j", family, "route", "show", "table", "all"); err != nil {
+			return err
+		}
+		if err := s.list(n, "rule "+family, nil, "ip", "-j", family, "rule"); err != nil {
+			return err
+		}
+	}
+	if err := s.ruleset(n); err != nil {
+		return err
+	}
+	return n.Run(s.sysctls)
+}
+
+type object = map[string]any
+
+func read[T any](n *Namespace, name string, args ...string) (v T, err error) {
+	out, err := n.command(name, args...)
+	if err != nil {
+		return v, err
+	}
+	if err := json.Unmarshal([]byte(out), &v); err != nil {
+		return v, fmt.Errorf("output of %s %s: %w\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return v, nil
+}
+
+// byItself is what changes without anybody's doing, or follows from the carrier or from ports, by its key in the output of ip.
+var byItself = []string{
+	"operstate", "tso_max_size", "tso_max_segs", "valid_life_time", "preferred_life_time", "tentative", "expires", "pref",
+	"bridge_id", "root_id", "root_port", "root_path_cost", "topology_change", "topology_change_detected", "hello_timer",
+	"tcn_timer", "topology_change_timer", "gc_timer", "hold_timer", "message_age_timer", "forward_delay_timer",
+	"state", "designated_port", "designated_cost", "topology_change_ack", "config_pending",
+}
+
+func (s *snapshot) links(n *Namespace) error {
+	links, err := read[[]object](n, "ip", "-j", "-d", "addr")
+	if err != nil {
+		return err
+	}
+	for _, l := range links {
+		name := l["ifname"]
+		l["flags"] = slices.DeleteFunc(strs(l["flags"]), func(f string) bool {
+			return slices.Contains([]string{"LOWER_UP", "NO-CARRIER", "M-DOWN", "DORMANT"}, f)
+		})
+		if q := l["qdisc"]; q == "noop" || q == "noqueue" { // which of them tells whether the link has ever been up
+			delete(l, "qdisc")
+		}
+		addrs, _ := l["addr_info"].([]any)
+		delete(l, "addr_info")
+		s.flatten(fmt.Sprintf("link %s", name), l)
+		for _, a := range addrs {
+			if a := a.(object); a["scope"] != "link" || a["family"] != "inet6" {
+				s.add("addr dev %s %s", name, text(a))
+			}
+		}
+	}
+	return nil
+}
+
+// flatten adds a line for each leaf of an object, so that a difference shows what is different.
+func (s *snapshot) flatten(path string, v any) {
+	o, ok := v.(object)
+	if !ok {
+		s.add("%s %s", path, text(v))
+		return
+	}
+	for key, v := range o {
+		if !slices.Contains(byItself, key) {
+			s.flatten(path+" "+key, v)
+		}
+	}
+}
+
+// list adds a line for each object that a tool lists.
+func (s *snapshot) list(n *Namespace, what string, skip func(object) bool, name string, args ...string) error {
+	list, err := read[[]object](n, name, args...)
+	if err != nil {
+		return err
+	}
+	for _, o := range list {
+		if skip == nil || !skip(o) {
+			s.add("%s %s", what, text(o))
+		}
+	}
+	return nil
+}
+
+// derived reports whether the kernel made a route from the state of a link or an IPv6 address, which it does when it gets to
+// it. From the others it takes the flags, which follow from the carrier.
+func derived(route object) bool {
+	delete(route, "flags")
+	dst, _ := route["dst"].(string)
+	dst, _, _ = strings.Cut(dst, "/")
+	addr, err := netip.ParseAddr(dst)
+	if err != nil || !addr.Is6() || route["protocol"] != "kernel" {
+		return false
+	}
+	return route["type"] != nil || addr.IsLinkLocalUnicast()
+}
+
+func (s *snapshot) ruleset(n *Namespace) error {
+	ruleset, err := read[struct{ Nftables []object }](n, "nft", "--json", "--stateless", "list", "ruleset")
+	if err != nil {
+		return err
+	}
+	position := make(map[string]int) // of a rule in its chain
+	for _, o := range ruleset.Nftables {
+		for kind, v := range o {
+			v, _ := v.(object)
+			if kind == "metainfo" {
+				continue
+			}
+			delete(v, "handle")
+			name := fmt.Sprintf("nft %s %s %s %s", kind, v["family"], v["table"], v["name"])
+			if kind == "rule" {
+				name = fmt.Sprintf("nft rule %s %s %s", v["family"], v["table"], v["chain"])
+				position[name]++
+				name = fmt.Sprintf("%s %d", name, position[name])
+			}
+			elements, _ := v["elem"].([]any)
+			delete(v, "elem")
+			for _, e := range elements {
+				s.add("%s element %s", name, text(e))
+			}
+			s.add("%s %s", name, text(v))
+		}
+	}
+	return nil
+}
+
+// sysctls runs inside the namespace.
+func (s *snapshot) sysctls() error {
+	const root = "/proc/sys/net"
+	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || strings.HasPrefix(d.Name(), "nf_conntrack_count") {
+			return err
+		}
+		if value, err := os.ReadFile(path); err == nil { // some can only be written
+			s.add("sysctl %s = %s", strings.TrimPrefix(path, root+"/"), strings.TrimSpace(string(value)))
+		}
+		return nil
+	})
+}
+
+func (s *snapshot) dir(root string) error {
+	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		content := ""
+		switch {
+		case info.Mode().IsRegular():
+			b, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			content = fmt.Sprintf(" %q", b)
+		case info.Mode()&fs.ModeSymlink != 0:
+			target, err := os.Readlink(path)
+			if err != nil {
+				return err
+			}
+			content = " -> " + target
+		}
+		s.add("file %s %s%s", path, info.Mode(), content)
+		return nil
+	})
+}
+
+// text is canonical JSON without what changes by itself.
+func text(v any) string {
+	if o, ok := v.(object); ok {
+		for _, key := range byItself {
+			delete(o, key)
+		}
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // it was decoded from JSON
+	}
+	return string(b)
+}
+
+func strs(v any) []string {
+	list, _ := v.([]any)
+	out := make([]string, len(list))
+	for i, e := range list {
+		out[i], _ = e.(string)
+	}
+	return out
+}
