@@ -1,0 +1,176 @@
+package ipam
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"net/netip"
+	"slices"
+)
+
+// Reservations is what an allocation needs to know and to change. Its users see a state that nobody else changes.
+type Reservations interface {
+	// Held lists the addresses that Release would free for the owner.
+	Held(ctx context.Context, o Owner) ([]netip.Addr, error)
+	// Last is the address that was last reserved for the set with this index; the zero Addr when that is not known.
+	Last(ctx context.Context, set int) (netip.Addr, error)
+	// NextFree is the lowest address of r, between from and to, that is believed to be free; the zero Addr when there is
+	// none. It is a hint: Reserve decides.
+	NextFree(ctx context.Context, r Range, from, to netip.Addr) (netip.Addr, error)
+	// Reserve makes o the holder of a and a the last address of the set. If somebody holds a, the error is a *TakenError.
+	Reserve(ctx context.Context, set int, a netip.Addr, o Owner) error
+	// Survey counts the usable addresses of the set that are taken and lists the n oldest of them. It looks at the
+	// reservations themselves, and afterwards NextFree agrees with them.
+	Survey(ctx context.Context, set RangeSet, n int) (used uint64, oldest []Lease, err error)
+}
+
+// Request asks for one address of each set.
+type Request struct {
+	Owner Owner
+	Sets  []RangeSet   // canonical, without overlap
+	Addrs []netip.Addr // wanted addresses; one per set is taken, the first in list order, and none may be left over
+}
+
+// Allocation is a reserved address and the range it lies in.
+type Allocation struct {
+	Addr  netip.Addr
+	Range Range
+}
+
+// Prefix is the address with the length of its subnet.
+func (a Allocation) Prefix() netip.Prefix { return netip.PrefixFrom(a.Addr, a.Range.Subnet.Bits()) }
+
+// Allocate reserves one address per set, in the order of the sets. An owner that holds an address of a set gets no second
+// one. The error is or wraps one of the types of this package unless res failed. Reservations made before an error stay:
+// the transaction behind res takes them back, and only them.
+func Allocate(ctx context.Context, res Reservations, req Request) ([]Allocation, error) {
+	requested, err := assign(req.Sets, req.Addrs)
+	if err != nil {
+		return nil, err
+	}
+	held, err := res.Held(ctx, req.Owner)
+	if err != nil {
+		return nil, err
+	}
+	var all []Allocation
+	for i, set := range req.Sets {
+		a, err := allocateOne(ctx, res, turn{i, set, req.Owner, held}, requested[i])
+		if err != nil {
+			return nil, fmt.Errorf("failed to allocate for range %d: %w", i, err)
+		}
+		r, _ := set.Range(a)
+		all = append(all, Allocation{a, r})
+	}
+	return all, nil
+}
+
+// turn is the part of an allocation that concerns one set.
+type turn struct {
+	index int
+	set   RangeSet
+	owner Owner
+	held  []netip.Addr
+}
+
+func allocateOne(ctx context.Context, res Reservations, t turn, requested netip.Addr) (netip.Addr, error) {
+	if i := slices.IndexFunc(t.held, t.set.Contains); i >= 0 {
+		return netip.Addr{}, &DuplicateError{t.held[i], t.owner}
+	}
+	if requested.IsValid() {
+		return requested, t.reserve(ctx, res, requested)
+	}
+	return t.search(ctx, res)
+}
+
+func (t turn) reserve(ctx context.Context, res Reservations, a netip.Addr) error {
+	if !t.set.Usable(a) {
+		return &GatewayError{a}
+	}
+	err := res.Reserve(ctx, t.index, a, t.owner)
+	var taken *TakenError
+	if errors.As(err, &taken) {
+		return &TakenError{t.set, taken.Holder}
+	}
+	return err
+}
+
+// search reserves the first free address. When there seems to be none, it searches again if the reservations themselves
+// say otherwise.
+func (t turn) search(ctx context.Context, res Reservations) (netip.Addr, error) {
+	for surveyed := false; ; surveyed = true {
+		for a, err := range candidates(ctx, res, t.index, t.set) {
+			if err == nil {
+				err = res.Reserve(ctx, t.index, a, t.owner)
+			}
+			var taken *TakenError
+			if !errors.As(err, &taken) {
+				return a, err
+			}
+		}
+		exhausted, err := survey(ctx, res, t.set)
+		if err != nil {
+			return netip.Addr{}, err
+		}
+		if surveyed || exhausted.Used >= exhausted.Capacity {
+			return netip.Addr{}, exhausted
+		}
+	}
+}
+
+// Available returns an *ExhaustedError for the first set that has no free address. It reserves nothing.
+func Available(ctx context.Context, res Reservations, sets []RangeSet) error {
+	for i, set := range sets {
+		free := false
+		for _, err := range candidates(ctx, res, i, set) {
+			if err != nil {
+				return err
+			}
+			free = true
+			break
+		}
+		if free {
+			continue
+		}
+		exhausted, err := survey(ctx, res, set)
+		if err != nil {
+			return err
+		}
+		if exhausted.Used >= exhausted.Capacity {
+			return exhausted
+		}
+	}
+	return nil
+}
+
+func survey(ctx context.Context, res Reservations, set RangeSet) (*ExhaustedError, error) {
+	const oldest = 3
+	used, leases, err := res.Survey(ctx, set, oldest)
+	if err != nil {
+		return nil, err
+	}
+	return &ExhaustedError{set, set.Capacity(), used, leases}, nil
+}
+
+// candidates yields the addresses that seem free, in the order of the search. It ends after an error.
+func candidates(ctx context.Context, res Reservations, index int, set RangeSet) iter.Seq2[netip.Addr, error] {
+	return func(yield func(netip.Addr, error) bool) {
+		last, err := res.Last(ctx, index)
+		if err != nil {
+			yield(netip.Addr{}, err)
+			return
+		}
+		for _, part := range set.after(last) {
+			for from := part.from; from.IsValid() && !part.to.Less(from); {
+				a, err := res.NextFree(ctx, part.Range, from, part.to)
+				if err == nil && !a.IsValid() {
+					break
+				}
+				if (err != nil || part.usable(a)) && !yield(a, err) || err != nil {
+					return
+				}
+				from = a.Next()
+			}
+		}
+	}
+}

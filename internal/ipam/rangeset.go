@@ -1,0 +1,147 @@
+package ipam
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net/netip"
+	"strings"
+)
+
+// RangeSet is a pool of ranges of one family from which one address is taken.
+type RangeSet []Range
+
+// CanonicalizeSets checks every set by itself and fills in the defaults of its ranges.
+func CanonicalizeSets(sets []RangeSet) error {
+	for i, set := range sets {
+		if err := set.canonicalize(); err != nil {
+			return fmt.Errorf("invalid range set %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+func (s RangeSet) canonicalize() error {
+	if len(s) == 0 {
+		return errors.New("empty range set")
+	}
+	for i := range s {
+		if err := s[i].Canonicalize(); err != nil {
+			return err
+		}
+		if s[i].Start.Is4() != s[0].Start.Is4() {
+			return errors.New("mixed address families")
+		}
+		for _, other := range s[:i] {
+			if other.Overlaps(s[i]) {
+				return fmt.Errorf("subnets %s and %s overlap", other, s[i])
+			}
+		}
+	}
+	return nil
+}
+
+// CheckOverlap refuses canonical sets that share an address.
+func CheckOverlap(sets []RangeSet) error {
+	for i, set := range sets {
+		for j, other := range sets[i+1:] {
+			if set.Overlaps(other) {
+				return fmt.Errorf("range set %d overlaps with %d", i, i+1+j)
+			}
+		}
+	}
+	return nil
+}
+
+// OnePerFamily reports whether canonical sets yield at most one address of each family, all that results before version
+// 0.3.0 can hold.
+func OnePerFamily(sets []RangeSet) bool {
+	families := map[bool]int{}
+	for _, set := range sets {
+		families[set.Is4()]++
+	}
+	return families[true] <= 1 && families[false] <= 1
+}
+
+// Is4 reports whether the set holds IPv4 addresses.
+func (s RangeSet) Is4() bool { return s[0].Start.Is4() }
+
+// Overlaps reports whether an address lies in both sets.
+func (s RangeSet) Overlaps(o RangeSet) bool {
+	for _, r := range s {
+		for _, other := range o {
+			if r.Overlaps(other) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Contains reports whether a lies in one of the ranges.
+func (s RangeSet) Contains(a netip.Addr) bool {
+	_, ok := s.Range(a)
+	return ok
+}
+
+// Range is the range that a lies in.
+func (s RangeSet) Range(a netip.Addr) (r Range, ok bool) {
+	for _, r := range s {
+		if r.Contains(a) {
+			return r, true
+		}
+	}
+	return Range{}, false
+}
+
+// Usable reports whether a may be handed out: it lies in a range and is not the gateway of that range.
+func (s RangeSet) Usable(a netip.Addr) bool {
+	r, ok := s.Range(a)
+	return ok && r.usable(a)
+}
+
+// Capacity is the number of addresses that may be handed out; math.MaxUint64 stands for that many and more.
+func (s RangeSet) Capacity() uint64 {
+	var sum uint64
+	for _, r := range s {
+		n := r.capacity()
+		sum += min(n, math.MaxUint64-sum)
+	}
+	return sum
+}
+
+// String is the comma-separated list of ranges.
+func (s RangeSet) String() string {
+	texts := make([]string, len(s))
+	for i, r := range s {
+		texts[i] = r.String()
+	}
+	return strings.Join(texts, ",")
+}
+
+// span is a part of one range, both ends included.
+type span struct {
+	Range
+	from, to netip.Addr
+}
+
+// after is the whole set in the order of the search: it begins behind last, goes up, on to the next range, around, and
+// ends with last. When last does not lie in the set, the search begins with the first range.
+func (s RangeSet) after(last netip.Addr) []span {
+	first := 0
+	for i, r := range s {
+		if r.Contains(last) {
+			first = i
+		}
+	}
+	var order []span
+	for i := range s {
+		r := s[(first+i)%len(s)]
+		order = append(order, span{r, r.Start, r.End})
+	}
+	if r := s[first]; r.Contains(last) {
+		order[0].from = last.Next()
+		order = append(order, span{r, r.Start, last})
+	}
+	return order
+}

@@ -1,0 +1,46 @@
+package ipam
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+)
+
+// ParseRequested reads a requested address, "ADDRESS" or "ADDRESS/LENGTH"; the length is ignored.
+func ParseRequested(s string) (netip.Addr, error) {
+	if s == "" {
+		return netip.Addr{}, errors.New("cannot understand ip: it is empty")
+	}
+	a, err := netip.ParseAddr(s)
+	if err != nil {
+		var p netip.Prefix
+		p, err = netip.ParsePrefix(s)
+		a = p.Addr()
+	}
+	if err != nil || a.Zone() != "" {
+		return netip.Addr{}, fmt.Errorf("invalid IP address %s", s)
+	}
+	return a.Unmap(), nil
+}
+
+// assign gives each set the first requested address that lies in it and in no set before; the zero Addr stands for none.
+func assign(sets []RangeSet, requested []netip.Addr) ([]netip.Addr, error) {
+	var left []netip.Addr
+	for _, a := range requested {
+		if !slices.Contains(left, a) {
+			left = append(left, a)
+		}
+	}
+	assigned := make([]netip.Addr, len(sets))
+	for i, set := range sets {
+		if at := slices.IndexFunc(left, set.Contains); at >= 0 {
+			assigned[i] = left[at]
+			left = slices.Delete(left, at, at+1)
+		}
+	}
+	if len(left) > 0 {
+		return nil, &LeftoverError{left}
+	}
+	return assigned, nil
+}

@@ -1,0 +1,170 @@
+package file
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// dir is an open directory. Names in it are looked up without following symbolic links.
+type dir struct {
+	fd   int
+	path string
+}
+
+// missing is the descriptor of a directory that does not exist: nor does what is looked up in it.
+const missing = -1
+
+func openDir(path string) (*dir, error) {
+	fd, err := openat(unix.AT_FDCWD, path, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	return &dir{fd, path}, nil
+}
+
+func openat(at int, path string, flags int, mode uint32) (int, error) {
+	if at == missing {
+		return missing, unix.ENOENT
+	}
+	for {
+		fd, err := unix.Openat(at, path, flags|unix.O_CLOEXEC, mode)
+		if err != unix.EINTR {
+			return fd, err
+		}
+	}
+}
+
+func (d *dir) close() {
+	if d.fd != missing {
+		_ = unix.Close(d.fd)
+	}
+	d.fd = missing
+}
+
+func (d *dir) name(name string) string { return filepath.Join(d.path, name) }
+
+// fail adds to err what was done to what.
+func (d *dir) fail(op, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &fs.PathError{Op: op, Path: d.name(name), Err: err}
+}
+
+func (d *dir) open(name string, flags int, mode uint32) (int, error) {
+	fd, err := openat(d.fd, name, flags|unix.O_NOFOLLOW, mode)
+	return fd, d.fail("open", name, err)
+}
+
+func (d *dir) openFile(name string, flags int, mode uint32) (*os.File, error) {
+	fd, err := d.open(name, flags, mode)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), d.name(name)), nil
+}
+
+// sub opens a directory in d. On error the result is a missing directory.
+func (d *dir) sub(name string) (*dir, error) {
+	fd, err := d.open(name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		fd = missing
+	}
+	return &dir{fd, d.name(name)}, err
+}
+
+func (d *dir) names() ([]string, error) {
+	f, err := d.openFile(".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return f.Readdirnames(-1)
+}
+
+func (d *dir) stat(name string) (unix.Stat_t, error) {
+	var st unix.Stat_t
+	if d.fd == missing {
+		return st, d.fail("stat", name, unix.ENOENT)
+	}
+	err := unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	return st, d.fail("stat", name, err)
+}
+
+func (d *dir) remove(name string) error { return d.fail("remove", name, unix.Unlinkat(d.fd, name, 0)) }
+
+// file is a regular file that was read.
+type file struct {
+	content  []byte
+	boot     string // see bootOf
+	modified time.Time
+}
+
+// maxContent is more than any file read as a whole has: a string of the environment, so a container ID, is at most 128 KiB
+// long (MAX_ARG_STRLEN), and so are the bits of a bitmap.
+const maxContent = 129 << 10
+
+func (d *dir) read(name string) (file, error) {
+	fd, err := d.open(name, unix.O_RDONLY|unix.O_NONBLOCK, 0) // so that a FIFO does not block
+	if err != nil {
+		return file{}, err
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return file{}, d.fail("stat", name, err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size > maxContent {
+		return file{}, d.fail("read", name, errors.New("not a small regular file"))
+	}
+	content, err := readFull(fd, make([]byte, st.Size))
+	if err != nil {
+		return file{}, d.fail("read", name, err)
+	}
+	return file{content, bootOf(fd), time.Unix(st.Mtim.Unix())}, nil
+}
+
+func readFull(fd int, b []byte) ([]byte, error) {
+	for have := 0; have < len(b); {
+		switch n, err := unix.Read(fd, b[have:]); {
+		case err == unix.EINTR:
+		case err != nil:
+			return nil, err
+		case n == 0:
+			return b[:have], nil
+		default:
+			have += n
+		}
+	}
+	return b, nil
+}
+
+// put makes a new file with this content that names the boot. What a killed process left under the name is removed, not
+// written to: it may be a second link to an address file.
+func (d *dir) put(name string, content []byte, boot string) error {
+	_ = d.remove(name)
+	f, err := d.openFile(name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	markBoot(int(f.Fd()), boot)
+	_, err = f.Write(content)
+	if err = errors.Join(err, f.Close()); err != nil {
+		_ = d.remove(name)
+	}
+	return err
+}
+
+// replace puts a file in the place of another: a reader sees the one or the other, whole.
+func (d *dir) replace(name string, content []byte) error {
+	unfinished := name + ".new"
+	if err := d.put(unfinished, content, ""); err != nil {
+		return err
+	}
+	return d.fail("rename", unfinished, unix.Renameat(d.fd, unfinished, d.fd, name))
+}

@@ -1,0 +1,107 @@
+// Package file keeps reservations as files, in the layout of the reference host-local plugin: both can work in one
+// directory at the same time, and either takes over from the other. It does not decide which address to reserve.
+//
+//	DIR/NETWORK/
+//	    ADDRESS              container ID CR LF interface name
+//	    last_reserved_ip.N   the address that was last reserved for range set N
+//	    lock                 flock(2) target
+//	    .owners/             read only by this package
+//	        index            hash of an address file's content → address
+//	        map.START-END    one bit per address of a range, set when it is taken
+//	        new              the next address file, until it is complete
+//
+// Only the address files count. One is created complete, so an empty one is debris of a process that was killed or of a
+// full disk, and is removed. Its extended attribute user.tenon.boot names the boot that reserved the address; what another
+// boot reserved is removed, because no network namespace survives a boot. The directory therefore belongs to one host.
+//
+// The index and the bitmaps are caches that make the cost of an operation independent of the number of reservations;
+// seal.go says when they are valid. Nothing is synced to disk: after a power cut the boot differs and all is read anew.
+package file
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/tenon-cni/tenon/internal/ipam/store"
+)
+
+// Options say which store to open, and how.
+type Options struct {
+	Dir     string       // where the directories of all networks are
+	Network string       // a valid network name
+	Create  bool         // create the directory if it is missing; without, a missing one is an empty store
+	BootID  string       // names the running boot, at most 64 bytes; when empty, no reservation counts as an earlier boot's
+	Change  store.Change // makes the changes to reservations; nil makes them at once, and nothing takes them back
+	Log     *slog.Logger // is told what was reclaimed and what could not be read; may be nil
+}
+
+// ownersDir is hidden so that listings of a network's directory show what they always did.
+const ownersDir = ".owners"
+
+// Store implements [store.Store].
+type Store struct {
+	dir    *dir     // of the network
+	lock   *os.File // nil when dir is missing
+	owners *dir     // what is hidden in dir
+	index  *index   // nil until load
+	dirty  bool     // dir was changed by us
+	closed bool
+	boot   string
+	change store.Change
+	log    *slog.Logger
+}
+
+var _ store.Store = (*Store)(nil)
+
+// Open locks the directory of the network and waits for others as long as ctx allows. Errors name the path.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	s := &Store{boot: o.BootID, change: o.Change, log: o.Log}
+	if s.change == nil {
+		s.change = func(_ string, apply, _ func() error) error { return apply() }
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	path := filepath.Join(o.Dir, o.Network)
+	var err error
+	s.dir, s.lock, err = openLocked(ctx, path)
+	for o.Create && errors.Is(err, fs.ErrNotExist) {
+		err = s.change("create "+path, func() error { return os.MkdirAll(path, 0o755) }, nil)
+		if err == nil {
+			s.dir, s.lock, err = openLocked(ctx, path)
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		s.dir, err = &dir{missing, path}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if s.owners, err = s.dir.sub(ownersDir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.log.Warn("cannot use the index of reservations", "err", err)
+	}
+	return s, nil
+}
+
+// Close makes the caches valid and unlocks the directory. Closing again does nothing.
+func (s *Store) Close() error {
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	s.seal()
+	var errs []error
+	if s.index != nil {
+		errs = append(errs, s.index.close())
+	}
+	s.owners.close()
+	s.dir.close()
+	if s.lock != nil {
+		errs = append(errs, s.lock.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,429 @@
+package file_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/ipam"
+	"github.com/tenon-cni/tenon/internal/ipam/store"
+	"github.com/tenon-cni/tenon/internal/ipam/store/file"
+	"github.com/tenon-cni/tenon/internal/ipam/store/storetest"
+)
+
+const bootID = "0a1b2c3d-0000-4000-8000-000000000001"
+
+var ctx = context.Background()
+
+// network opens the directory during the given boot.
+func network(path, boot string) storetest.Network {
+	return func(ctx context.Context, change store.Change) (store.Store, error) {
+		return file.Open(ctx, file.Options{Dir: filepath.Dir(path), Network: filepath.Base(path), Create: true, BootID: boot, Change: change})
+	}
+}
+
+func newPath(t testing.TB) string { return filepath.Join(t.TempDir(), "net") }
+
+func TestStore(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, func(t testing.TB) storetest.Network { return network(newPath(t), bootID) })
+}
+
+// Without a boot ID no index is ever valid: every operation reads all files.
+func TestStoreWithoutIndex(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, func(t testing.TB) storetest.Network { return network(newPath(t), "") })
+}
+
+func owner(container string) ipam.Owner { return ipam.Owner{Container: container, IfName: "eth0"} }
+
+func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
+
+// listing describes what others see of a directory.
+func listing(t testing.TB, path string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		info, err := e.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		line := e.Name() + " " + info.Mode().String()
+		if info.Mode().IsRegular() {
+			content, err := os.ReadFile(filepath.Join(path, e.Name()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			line += fmt.Sprintf(" %q", content)
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func wantListing(t testing.TB, path string, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, listing(t, path)); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", path, diff)
+	}
+}
+
+func write(t testing.TB, path, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mustAllocate(t testing.TB, n storetest.Network, o ipam.Owner, sets []ipam.RangeSet) []ipam.Allocation {
+	t.Helper()
+	all, err := n.Allocate(ctx, ipam.Request{Owner: o, Sets: sets})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func mustRelease(t testing.TB, n storetest.Network, o ipam.Owner) {
+	t.Helper()
+	if err := n.Release(ctx, o); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The files are those of the reference plugin, byte for byte, and not readable by others.
+func TestLayout(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "a", "b", "net")
+	n := network(path, bootID)
+	sets := storetest.Sets(t, "10.1.2.0/24", "2001:DB8:1::/64")
+	mustAllocate(t, n, ipam.Owner{Container: " cid1\t", IfName: "eth0"}, sets)
+	cursors := []string{
+		`last_reserved_ip.0 -rw------- "10.1.2.2"`,
+		`last_reserved_ip.1 -rw------- "2001:db8:1::2"`,
+		`lock -rwxr-x--- ""`,
+	}
+	wantListing(t, path, append([]string{
+		`10.1.2.2 -rw------- "cid1\r\neth0"`,
+		`2001:db8:1::2 -rw------- "cid1\r\neth0"`,
+	}, cursors...)...)
+	mustRelease(t, n, owner("cid1"))
+	wantListing(t, path, cursors...)
+	info, err := os.Stat(path)
+	if err != nil || info.Mode() != fs.ModeDir|0o755 {
+		t.Errorf("directory: %v, %v", info.Mode(), err)
+	}
+}
+
+func TestLastReservedAddress(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ name, content, want string }{
+		{"longer than the next", "10.0.0.10", "10.0.0.2"},
+		{"inside", "10.0.0.4", "10.0.0.5"},
+		{"empty", "", "10.0.0.2"},
+		{"garbage", "what?", "10.0.0.2"},
+		{"with a newline, as the reference plugin never writes it", "10.0.0.4\n", "10.0.0.2"},
+		{"the other family", "2001:db8::1", "10.0.0.2"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			path := newPath(t)
+			write(t, filepath.Join(path, "last_reserved_ip.0"), test.content)
+			mustAllocate(t, network(path, bootID), owner("c1"), storetest.Sets(t, "10.0.0.0/29"))
+			wantListing(t, path,
+				test.want+` -rw------- "c1\r\neth0"`,
+				`last_reserved_ip.0 -rw------- "`+test.want+`"`,
+				`lock -rwxr-x--- ""`)
+		})
+	}
+}
+
+// A failed allocation restores what was last reserved, however long.
+func TestRollbackRestoresLastReservedAddress(t *testing.T) {
+	t.Parallel()
+	path := newPath(t)
+	for i, content := range []string{"10.0.0.100", "10.0.0.9", "what?"} {
+		write(t, filepath.Join(path, "last_reserved_ip.0"), content)
+		before := listing(t, path)
+		_, err := network(path, bootID).Allocate(ctx, ipam.Request{
+			Owner: owner("c1"),
+			Sets:  storetest.Sets(t, "10.0.0.0/24", "10.1.0.0/24"),
+			Addrs: []netip.Addr{addr("10.1.0.1")},
+		})
+		var gateway *ipam.GatewayError
+		if !errors.As(err, &gateway) {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			before = append(before, `lock -rwxr-x--- ""`)
+		}
+		wantListing(t, path, before...)
+	}
+}
+
+func TestOldFormat(t *testing.T) {
+	t.Parallel()
+	path := newPath(t)
+	n, sets := network(path, bootID), storetest.Sets(t, "10.0.0.0/24")
+	write(t, filepath.Join(path, "10.0.0.7"), "c1")
+	write(t, filepath.Join(path, "10.0.0.8"), "c1\n")
+	write(t, filepath.Join(path, "10.0.0.9"), "c2")
+	_, err := n.Allocate(ctx, ipam.Request{Owner: owner("c1"), Sets: sets})
+	var duplicate *ipam.DuplicateError
+	if !errors.As(err, &duplicate) || duplicate.Addr != addr("10.0.0.7") {
+		t.Errorf("second address: %v", err)
+	}
+	n.Do(t, nil, func(s store.Store) {
+		freed, err := s.Collect(ctx, []ipam.Owner{{Container: "c1", IfName: "eth1"}})
+		if err != nil || len(freed) != 1 || freed[0].Owner != (ipam.Owner{Container: "c2"}) {
+			t.Errorf("collect: %v, %v", freed, err)
+		}
+	})
+	mustRelease(t, n, owner("c1"))
+	n.Want(t)
+
+	// What names the interface counts alone.
+	write(t, filepath.Join(path, "10.0.0.7"), "c1")
+	write(t, filepath.Join(path, "10.0.0.8"), "c1\r\neth0")
+	mustRelease(t, n, owner("c1"))
+	n.Want(t, "10.0.0.7 container c1")
+}
+
+// An empty file holds nothing. It is reclaimed by the next allocation (R-41), also when the caches were valid before.
+func TestDebrisIsReclaimed(t *testing.T) {
+	t.Parallel()
+	for _, content := range []string{"", " \r\n"} {
+		path := newPath(t)
+		n, sets := network(path, bootID), storetest.Sets(t, "10.0.0.0/29")
+		mustAllocate(t, n, owner("c1"), sets)
+		for _, a := range []string{"10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6"} {
+			write(t, filepath.Join(path, a), content)
+		}
+		for i, want := range []string{"10.0.0.3", "10.0.0.4", "10.0.0.5"} {
+			if got := mustAllocate(t, n, owner(fmt.Sprint("n", i)), sets); got[0].Addr != addr(want) {
+				t.Errorf("got %s, want %s", got[0].Addr, want)
+			}
+		}
+		write(t, filepath.Join(path, "10.0.0.6"), content)
+		n.Do(t, nil, func(s store.Store) {
+			freed, err := s.Collect(ctx, []ipam.Owner{owner("c1")})
+			if err != nil || len(freed) != 4 {
+				t.Errorf("collect: %v, %v", freed, err)
+			}
+		})
+		n.Want(t, "10.0.0.2 container c1 interface eth0", "last 0 10.0.0.5")
+	}
+}
+
+// What cannot be read as a reservation is neither handed out nor touched, and stops nothing.
+func TestStrangeFiles(t *testing.T) {
+	t.Parallel()
+	path := newPath(t)
+	outside := filepath.Join(t.TempDir(), "outside")
+	write(t, outside, "")
+	write(t, filepath.Join(path, "10.0.0.010"), "c1\r\neth0")
+	write(t, filepath.Join(path, "2001:DB8::2"), "c1\r\neth0")
+	write(t, filepath.Join(path, "::ffff:10.0.0.4"), "c1\r\neth0")
+	write(t, filepath.Join(path, "10.0.0.2.bak"), "c1\r\neth0")
+	write(t, filepath.Join(path, "sub", "10.0.0.6"), "c1\r\neth0")
+	write(t, filepath.Join(path, "10.0.0.6"), strings.Repeat("x", 200<<10))
+	for _, err := range []error{
+		os.Symlink(outside, filepath.Join(path, "10.0.0.2")),
+		os.Symlink("nowhere", filepath.Join(path, "10.0.0.3")),
+		os.Mkdir(filepath.Join(path, "10.0.0.4"), 0o755),
+		unix.Mkfifo(filepath.Join(path, "10.0.0.5"), 0o600),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := listing(t, path)
+	n := network(path, bootID)
+	if got := mustAllocate(t, n, owner("c1"), storetest.Sets(t, "10.0.0.0/28")); got[0].Addr != addr("10.0.0.7") {
+		t.Errorf("got %s", got[0].Addr)
+	}
+	_, err := n.Allocate(ctx, ipam.Request{Owner: owner("c2"), Sets: storetest.Sets(t, "10.0.0.0/28"), Addrs: []netip.Addr{addr("10.0.0.2")}})
+	var taken *ipam.TakenError
+	if !errors.As(err, &taken) || taken.Holder.Addr != addr("10.0.0.2") || taken.Details() != "the holder of 10.0.0.2 is not known" {
+		t.Errorf("symbolic link: %v", err)
+	}
+	mustRelease(t, n, owner("c1"))
+	n.Do(t, nil, func(s store.Store) {
+		if freed, err := s.Collect(ctx, nil); err != nil || len(freed) > 0 {
+			t.Errorf("collect: %v, %v", freed, err)
+		}
+	})
+	after := slices.DeleteFunc(listing(t, path), func(line string) bool { return strings.HasPrefix(line, "l") })
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Errorf("(-before +after):\n%s", diff)
+	}
+	if _, err := os.Stat(filepath.Join(path, "nowhere")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a link was written through: %v", err)
+	}
+}
+
+// Symbolic links in the place of our own files are not followed.
+func TestLinksAreNotFollowed(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"lock", "last_reserved_ip.0", ".owners"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := newPath(t)
+			outside := t.TempDir()
+			if err := os.Mkdir(path, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			target := filepath.Join(outside, "target")
+			if name == ".owners" {
+				target = outside
+			}
+			if err := os.Symlink(target, filepath.Join(path, name)); err != nil {
+				t.Fatal(err)
+			}
+			_, err := network(path, bootID).Allocate(ctx, ipam.Request{Owner: owner("c1"), Sets: storetest.Sets(t, "10.0.0.0/29")})
+			var pathError *fs.PathError
+			if !errors.As(err, &pathError) || pathError.Path != filepath.Join(path, name) {
+				t.Errorf("got %v", err)
+			}
+			if entries, err := os.ReadDir(outside); err != nil || len(entries) > 0 {
+				t.Errorf("written outside: %v, %v", entries, err)
+			}
+			if _, err := os.Lstat(filepath.Join(path, "10.0.0.2")); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("reserved all the same: %v", err)
+			}
+		})
+	}
+}
+
+// Whoever only looks or frees does not create a directory.
+func TestMissingDirectory(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	open := storetest.Network(func(ctx context.Context, change store.Change) (store.Store, error) {
+		return file.Open(ctx, file.Options{Dir: filepath.Join(dir, "none"), Network: "net", BootID: bootID, Change: change})
+	})
+	open.Do(t, nil, func(s store.Store) {
+		sets := storetest.Sets(t, "10.0.0.0/24", "2001:db8::/64")
+		held, errHeld := s.Held(ctx, owner("c1"))
+		freed, errCollect := s.Collect(ctx, nil)
+		used, errUsed := s.Used(ctx, sets[0][0])
+		err := errors.Join(errHeld, errCollect, errUsed, s.Release(ctx, owner("c1")), ipam.Available(ctx, s, sets))
+		if err != nil || len(held) > 0 || len(freed) > 0 || used > 0 {
+			t.Errorf("held %v, freed %v, used %d, %v", held, freed, used, err)
+		}
+		if err := s.Reserve(ctx, 0, addr("10.0.0.2"), owner("c1")); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("reserve: %v", err)
+		}
+	})
+	open.Want(t)
+	wantListing(t, dir)
+}
+
+// logged opens the network and collects what is logged.
+func logged(path, boot string, log *bytes.Buffer) storetest.Network {
+	handler := slog.NewTextHandler(log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}})
+	return func(ctx context.Context, change store.Change) (store.Store, error) {
+		return file.Open(ctx, file.Options{Dir: filepath.Dir(path), Network: filepath.Base(path), Create: true, BootID: boot, Change: change, Log: slog.New(handler)})
+	}
+}
+
+func TestDirectoryIsAFile(t *testing.T) {
+	t.Parallel()
+	path := newPath(t)
+	write(t, path, "")
+	for _, p := range []string{path, filepath.Join(path, "net")} {
+		_, err := network(p, bootID).Allocate(ctx, ipam.Request{Owner: owner("c1"), Sets: storetest.Sets(t, "10.0.0.0/24")})
+		var pathError *fs.PathError
+		if !errors.As(err, &pathError) || !strings.HasPrefix(pathError.Path, path) {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
+// When the directory is removed while somebody waits for its lock, the waiting one starts over.
+func TestRemovedWhileWaiting(t *testing.T) {
+	t.Parallel()
+	path := newPath(t)
+	n, sets := network(path, bootID), storetest.Sets(t, "10.0.0.0/24")
+	done := make(chan error, 1)
+	n.Do(t, nil, func(s store.Store) {
+		go func() {
+			_, err := n.Allocate(ctx, ipam.Request{Owner: owner("c1"), Sets: sets})
+			done <- err
+		}()
+		waitForLock(t, path)
+		if err := os.RemoveAll(path); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	n.Want(t, "10.0.0.2 container c1 interface eth0", "last 0 10.0.0.2")
+}
+
+// waitForLock returns when somebody waits for the lock in the directory.
+func waitForLock(t testing.TB, path string) {
+	t.Helper()
+	var st unix.Stat_t
+	if err := unix.Stat(filepath.Join(path, "lock"), &st); err != nil {
+		t.Fatal(err)
+	}
+	waiting := fmt.Sprintf(":%d 0 EOF", st.Ino)
+	for {
+		locks, err := os.ReadFile("/proc/locks")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(locks)) {
+			if strings.Contains(line, "-> FLOCK") && strings.Contains(line, waiting) {
+				return
+			}
+		}
+	}
+}
+
+// After the end of an operation it cannot be taken back any more, and says so.
+func TestUndoAfterClose(t *testing.T) {
+	t.Parallel()
+	path := newPath(t)
+	n := network(path, bootID)
+	var tx storetest.Tx
+	n.Do(t, tx.Do, func(s store.Store) {
+		if err := s.Reserve(ctx, 0, addr("10.0.0.2"), owner("c1")); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if err := tx.Rollback(); err == nil {
+		t.Error("no error")
+	}
+	n.Want(t, "10.0.0.2 container c1 interface eth0", "last 0 10.0.0.2")
+}

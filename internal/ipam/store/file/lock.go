@@ -1,0 +1,81 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// openLocked opens the directory at path and locks the file lock in it, as the reference plugin does. It starts again when
+// the directory was removed while it waited.
+func openLocked(ctx context.Context, path string) (*dir, *os.File, error) {
+	for {
+		d, err := openDir(path)
+		if err != nil {
+			return nil, nil, err
+		}
+		lock, err := d.openFile("lock", unix.O_RDONLY|unix.O_CREAT, 0o750)
+		if err == nil {
+			err = acquire(ctx, lock)
+		}
+		if err == nil {
+			return d, lock, nil
+		}
+		d.close()
+		if !errors.Is(err, errRemoved) {
+			return nil, nil, err
+		}
+	}
+}
+
+var errRemoved = errors.New("lock was removed")
+
+// acquire locks f. On error f is closed, if need be later, when the lock is granted that nobody waits for any more.
+func acquire(ctx context.Context, f *os.File) error {
+	switch err := flock(f, unix.LOCK_EX|unix.LOCK_NB); {
+	case errors.Is(err, unix.EWOULDBLOCK):
+		if err := await(ctx, f); err != nil {
+			return &fs.PathError{Op: "lock", Path: f.Name(), Err: err}
+		}
+	case err != nil:
+		return errors.Join(&fs.PathError{Op: "lock", Path: f.Name(), Err: err}, f.Close())
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err == nil && st.Nlink > 0 {
+		return nil
+	}
+	return errors.Join(errRemoved, f.Close())
+}
+
+// await blocks a thread of its own, which cannot be interrupted, so the others take their turns in the kernel's order.
+func await(ctx context.Context, f *os.File) error {
+	result := make(chan error)
+	go func() {
+		err := flock(f, unix.LOCK_EX)
+		select {
+		case result <- err:
+		case <-ctx.Done():
+			_ = f.Close()
+		}
+	}()
+	select {
+	case err := <-result:
+		if err != nil {
+			return errors.Join(err, f.Close())
+		}
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func flock(f *os.File, how int) error {
+	for {
+		if err := unix.Flock(int(f.Fd()), how); err != unix.EINTR {
+			return err
+		}
+	}
+}

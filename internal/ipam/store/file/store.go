@@ -1,0 +1,204 @@
+package file
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"net/netip"
+	"slices"
+
+	"github.com/tenon-cni/tenon/internal/ipam"
+)
+
+// Held implements [ipam.Reservations].
+func (s *Store) Held(ctx context.Context, o ipam.Owner) ([]netip.Addr, error) {
+	addrs, _, err := s.held(ctx, o)
+	return addrs, err
+}
+
+// held also returns what the files of the addresses hold.
+func (s *Store) held(ctx context.Context, o ipam.Owner) ([]netip.Addr, string, error) {
+	if err := s.load(ctx); err != nil {
+		return nil, "", err
+	}
+	current, old := key(o), key(ipam.Owner{Container: o.Container})
+	addrs, err := s.holding(current)
+	if err != nil || len(addrs) > 0 {
+		return addrs, current, err
+	}
+	addrs, err = s.holding(old)
+	return addrs, old, err
+}
+
+// holding lists the addresses whose files hold the key.
+func (s *Store) holding(key string) ([]netip.Addr, error) {
+	addrs, err := s.index.lookup(hashOf(key))
+	if err != nil {
+		return nil, err
+	}
+	addrs = slices.DeleteFunc(addrs, func(a netip.Addr) bool {
+		r, err := s.read(a)
+		return err != nil || r.key != key
+	})
+	slices.SortFunc(addrs, netip.Addr.Compare)
+	return addrs, nil
+}
+
+// NextFree implements [ipam.Reservations].
+func (s *Store) NextFree(ctx context.Context, r ipam.Range, from, to netip.Addr) (netip.Addr, error) {
+	if r.Size() > maxBitmap {
+		return s.probe(ctx, from, to)
+	}
+	m, err := s.bitmap(ctx, r)
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	at, ok := m.free(r.Offset(from), r.Offset(to))
+	if !ok {
+		return netip.Addr{}, nil
+	}
+	a, _ := r.At(at)
+	return a, nil
+}
+
+// probe looks for the file of one address after the other.
+func (s *Store) probe(ctx context.Context, from, to netip.Addr) (netip.Addr, error) {
+	if err := s.load(ctx); err != nil {
+		return netip.Addr{}, err
+	}
+	for a := from; a.IsValid() && !to.Less(a); a = a.Next() {
+		if ctx.Err() != nil {
+			return netip.Addr{}, context.Cause(ctx)
+		}
+		if _, err := s.dir.stat(a.String()); errors.Is(err, fs.ErrNotExist) {
+			return a, nil
+		}
+	}
+	return netip.Addr{}, nil
+}
+
+// Reserve implements [ipam.Reservations].
+func (s *Store) Reserve(ctx context.Context, set int, a netip.Addr, o ipam.Owner) error {
+	if err := s.load(ctx); err != nil {
+		return err
+	}
+	apply := func() error { return s.add(a, key(o)) }
+	undo := func() error { return s.drop(a, key(o)) }
+	if err := s.change("reserve "+s.dir.name(a.String())+" for "+o.String(), apply, undo); err != nil {
+		return err
+	}
+	return s.setLast(set, a)
+}
+
+func (s *Store) add(a netip.Addr, key string) error {
+	err := s.create(a, key)
+	if errors.Is(err, fs.ErrExist) {
+		r, err := s.read(a)
+		if err != nil {
+			s.log.Debug("holder is not known", "err", err)
+		}
+		r.addr = a
+		return &ipam.TakenError{Holder: s.lease(r)}
+	}
+	if err == nil {
+		s.remember(entry{a, hashOf(key)}, true)
+	}
+	return err
+}
+
+func (s *Store) drop(a netip.Addr, key string) error {
+	if err := s.unlink(a); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	s.remember(entry{a, hashOf(key)}, false)
+	return nil
+}
+
+// Release implements [store.Store].
+func (s *Store) Release(ctx context.Context, o ipam.Owner) error {
+	addrs, key, err := s.held(ctx, o)
+	errs := []error{err}
+	for _, a := range addrs {
+		op := "release " + s.dir.name(a.String()) + " held by " + o.String()
+		errs = append(errs, s.change(op, func() error { return s.drop(a, key) }, nil))
+	}
+	return errors.Join(errs...)
+}
+
+// Collect implements [store.Store].
+func (s *Store) Collect(ctx context.Context, keep []ipam.Owner) ([]ipam.Lease, error) {
+	kept := map[string]bool{}
+	for _, o := range keep {
+		kept[key(o)] = true
+		kept[key(ipam.Owner{Container: o.Container})] = true
+	}
+	return s.rebuild(ctx, func(r record) bool { return !kept[r.key] })
+}
+
+// Leases implements [store.Store].
+func (s *Store) Leases(ctx context.Context) ([]ipam.Lease, error) {
+	addrs, err := s.reserved()
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(addrs, netip.Addr.Compare)
+	var leases []ipam.Lease
+	for _, a := range addrs {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		r, err := s.read(a)
+		if err != nil {
+			s.log.Warn("skipped an address", "err", err)
+			continue
+		}
+		leases = append(leases, s.lease(r))
+	}
+	return leases, nil
+}
+
+// Survey implements [ipam.Reservations].
+func (s *Store) Survey(ctx context.Context, set ipam.RangeSet, n int) (used uint64, oldest []ipam.Lease, err error) {
+	addrs, err := s.reserved()
+	if err != nil {
+		return 0, nil, err
+	}
+	addrs = slices.DeleteFunc(addrs, func(a netip.Addr) bool { return !set.Usable(a) })
+	if uint64(len(addrs)) < set.Capacity() {
+		if err := s.removeMaps(); err != nil {
+			s.log.Debug("outdated bitmaps stay", "err", err)
+		}
+	}
+	used = uint64(len(addrs))
+	s.sortByAge(addrs)
+	for _, a := range addrs[:min(n, len(addrs))] {
+		if r, err := s.read(a); err == nil {
+			oldest = append(oldest, s.lease(r))
+		}
+	}
+	return used, oldest, nil
+}
+
+func (s *Store) sortByAge(addrs []netip.Addr) {
+	modified := make(map[netip.Addr]int64, len(addrs))
+	for _, a := range addrs {
+		if st, err := s.dir.stat(a.String()); err == nil {
+			modified[a] = st.Mtim.Nano()
+		}
+	}
+	slices.SortFunc(addrs, func(a, b netip.Addr) int {
+		return cmp.Compare(modified[a], modified[b])
+	})
+}
+
+// Used implements [store.Store].
+func (s *Store) Used(ctx context.Context, r ipam.Range) (uint64, error) {
+	if r.Size() <= maxBitmap {
+		m, err := s.bitmap(ctx, r)
+		return m.count(), err
+	}
+	addrs, err := s.reserved()
+	addrs = slices.DeleteFunc(addrs, func(a netip.Addr) bool { return !r.Contains(a) })
+	return uint64(len(addrs)), err
+}
