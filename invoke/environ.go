@@ -1,0 +1,54 @@
+package invoke
+
+import (
+	"context"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/tenon-cni/tenon/cni"
+)
+
+func (p Process) environ(ctx context.Context, env cni.Env) []string {
+	var extra []string
+	if p.Environ != nil {
+		extra = p.Environ(ctx)
+	}
+	return mergeEnviron(os.Environ(), extra, env)
+}
+
+// mergeEnviron returns the environment of a plugin: each name once; later sources win, in a source the
+// last entry.
+func mergeEnviron(inherited, extra []string, env cni.Env) []string {
+	drop := protocolNames()
+	if slices.ContainsFunc(extra, func(kv string) bool { return name(kv) == "TRACEPARENT" }) {
+		drop = append(drop, "TRACESTATE", "BAGGAGE")
+	}
+	inherited = slices.DeleteFunc(slices.Clone(inherited), func(kv string) bool { return slices.Contains(drop, name(kv)) })
+	all := slices.Concat(inherited, extra, env.Environ())
+	merged := make([]string, 0, len(all))
+	seen := map[string]bool{}
+	for _, kv := range slices.Backward(all) {
+		if n := name(kv); !seen[n] {
+			seen[n] = true
+			merged = append(merged, kv)
+		}
+	}
+	slices.Reverse(merged)
+	return merged
+}
+
+// protocolNames are the variables of [cni.Env]. Others that begin with CNI_ belong to plugins.
+func protocolNames() []string {
+	var names []string
+	cni.EnvFrom(func(name string) string {
+		names = append(names, name)
+		return ""
+	})
+	return names
+}
+
+func name(kv string) string {
+	n, _, _ := strings.Cut(kv, "=")
+	return n
+}

@@ -1,0 +1,99 @@
+package invoke
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/tenon-cni/tenon/cni"
+)
+
+// Error is a call that failed. It unwraps to Err, so [cni.CodeOf] gives the plugin's code and
+// [errors.As] its message and details as it printed them.
+type Error struct {
+	Plugin  string      // file name of the executable
+	Command cni.Command // verb of the call
+
+	// Err is the error object of the plugin. Where there is no usable one it is made here, with
+	// [cni.CodeIOFailure] if the plugin could not be started and [cni.CodeInternal] otherwise, and
+	// wraps the error of the context if that ended the call.
+	Err *cni.Error
+
+	Status string // how the process ended, "exit status 1" or "signal: killed"; empty if it never started
+	Stderr []byte // the last 4 KiB of standard error; it has been passed on already
+}
+
+// Error names the plugin and the verb and then says what [cni.Error.Error] does.
+func (e *Error) Error() string { return fmt.Sprintf("%s %s: %v", e.Plugin, e.Command, e.Err) }
+
+// Unwrap returns Err.
+func (e *Error) Unwrap() error { return e.Err }
+
+// outcome is how a plugin ended that did not succeed.
+type outcome struct {
+	status         string
+	stdout, stderr []byte
+}
+
+// failed decodes the error object of a plugin.
+func (c Call) failed(o outcome) *Error {
+	object, err := cni.DecodeError(o.stdout)
+	if err != nil {
+		object = cni.Errorf(cni.CodeInternal, "%s without a usable error object", o.status).WithDetails(o.quote())
+	}
+	return c.error(object, o)
+}
+
+// stopped is the error of a plugin that the end of ctx has stopped.
+func (c Call) stopped(ctx context.Context, after time.Duration, o outcome) *Error {
+	e := cni.Errorf(cni.CodeInternal, "stopped after %v: %w", after.Round(time.Millisecond), contextError(ctx))
+	if object, err := cni.DecodeError(o.stdout); err == nil {
+		e = e.WithDetails(object.Error())
+	} else if said := o.quote(); said != "" {
+		e = e.WithDetails(said)
+	}
+	return c.error(e, o)
+}
+
+// contextError is the error of ctx together with its cause, if that says more.
+func contextError(ctx context.Context) error {
+	if cause := context.Cause(ctx); cause != ctx.Err() {
+		return fmt.Errorf("%w: %w", ctx.Err(), cause)
+	}
+	return ctx.Err()
+}
+
+func (c Call) error(err *cni.Error, o outcome) *Error {
+	return &Error{Plugin: filepath.Base(c.Path), Command: c.Env.Command, Err: err, Status: o.status, Stderr: o.stderr}
+}
+
+// quote says what the plugin printed, for people.
+func (o outcome) quote() string {
+	var b bytes.Buffer
+	for _, s := range []struct {
+		name string
+		text []byte
+	}{{"stdout", o.stdout}, {"stderr", o.stderr}} {
+		text := bytes.TrimSpace(s.text)
+		if len(text) == 0 {
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "%s %s", s.name, abbreviate(text))
+	}
+	return b.String()
+}
+
+// abbreviate quotes text, without its middle where it is long: a panic says what happened in its first
+// line, a log in its last.
+func abbreviate(text []byte) string {
+	const head, tail = 256, 512
+	if len(text) <= head+tail {
+		return fmt.Sprintf("%q", text)
+	}
+	return fmt.Sprintf("%q … %q", text[:head], text[len(text)-tail:])
+}

@@ -1,0 +1,76 @@
+package invoke_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/invoke"
+)
+
+// EXE-01, EXE-02, CFG-31, SEC-02.
+func TestFind(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	for _, dir := range []string{"a/folder", "b", "c"} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, f := range []string{"b/both", "c/both", "c/folder", "b/plain", "c/plain", "c/target"} {
+		if err := os.WriteFile(filepath.Join(root, f), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for link, target := range map[string]string{"a/linked": "../c/target", "a/both": "nowhere"} {
+		if err := os.Symlink(target, filepath.Join(root, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, b, c := filepath.Join(root, "a"), filepath.Join(root, "b"), filepath.Join(root, "c")
+	for _, tt := range []struct {
+		name  string
+		paths []string
+		typ   string
+		want  string
+	}{
+		{"the first folder wins", []string{b, c}, "both", b + "/both"},
+		{"a dangling link is passed over", []string{a, b, c}, "both", b + "/both"},
+		{"a link is followed", []string{a, c}, "linked", a + "/linked"},
+		{"a folder of the name is passed over", []string{a, c}, "folder", c + "/folder"},
+		{"a file that may not be executed hides a later one", []string{b, c}, "plain", b + "/plain"},
+		{"empty entries do not count", []string{"", c}, "target", c + "/target"},
+		{"missing folders do not count", []string{root + "/x", c}, "target", c + "/target"},
+		{"not found", []string{a, b}, "absent", `plugin "absent" not found in ` + a + ", " + b +
+			": install the plugin there or add its folder to the plugin folders (CNI_PATH)"},
+		{"no folders", nil, "both", `plugin "both" not found: there are no plugin folders to search: set the plugin folders (CNI_PATH)`},
+		{"a path is no type", []string{a}, "../b/both", `plugin type "../b/both" is not a plain file name`},
+		{"nor is a relative name", []string{a}, "..", `plugin type ".." is not a plain file name`},
+		{"nor is nothing", []string{a}, "", `plugin type is missing`},
+	} {
+		got, err := invoke.Find(tt.paths, tt.typ)
+		if err != nil {
+			got = err.Error()
+			if cni.CodeOf(err) != cni.CodeInvalidConfig {
+				t.Errorf("%s: code %d", tt.name, cni.CodeOf(err))
+			}
+		}
+		if got != tt.want {
+			t.Errorf("%s:\ngot  %s\nwant %s", tt.name, got, tt.want)
+		}
+	}
+}
+
+// A relative folder must not become a search in PATH.
+func TestFindRelative(t *testing.T) {
+	t.Chdir(folder(t, "ok"))
+	path, err := invoke.Find([]string{"."}, "ok")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (invoke.Process{Stderr: &strings.Builder{}}).Call(t.Context(), add(path)); err != nil {
+		t.Error(err)
+	}
+}

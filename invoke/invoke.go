@@ -1,0 +1,36 @@
+// Package invoke calls one plugin once: as a process ([Process]), in the same process ([Local]), or
+// whichever of the two is right ([Auto]), with the same bytes in and out and the same errors. It finds
+// executables the way the specification says ([Find]). For tests it has a caller that keeps what went
+// over the border ([Recorder]) and one that needs no executables ([Fake]).
+//
+// What to call and in which order is the business of package network (runtimes) and package plugin
+// (delegation).
+package invoke
+
+import (
+	"context"
+
+	"github.com/tenon-cni/tenon/cni"
+)
+
+// Call is one call of a plugin.
+type Call struct {
+	Path  string  // the executable, as [Find] returns it
+	Env   cni.Env // the CNI_* variables
+	Stdin []byte  // the request
+}
+
+// Reply is what a plugin that succeeded had to say.
+type Reply struct {
+	Stdout []byte // for ADD a result, for VERSION a version reply, otherwise nothing of interest
+	Stderr []byte // the last 4 KiB of what it wrote there; it has been passed on already
+}
+
+// Caller calls plugins. A failure is an [*Error]. Implementations are safe for concurrent use.
+type Caller interface {
+	Call(ctx context.Context, c Call) (Reply, error)
+}
+
+// Handler is a plugin in this process: the environment and the request in, what it prints out; ok is
+// false if that is an error object.
+type Handler func(ctx context.Context, env cni.Env, stdin []byte) (stdout []byte, ok bool)

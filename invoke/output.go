@@ -1,0 +1,43 @@
+package invoke
+
+import (
+	"bytes"
+	"errors"
+	"io"
+)
+
+const (
+	maxStdout = 16 << 20 // bytes of standard output that are read
+	tailSize  = 4 << 10  // bytes of standard error that are kept
+)
+
+var errFull = errors.New("output is too large")
+
+// capped keeps what is written to it until that is more than max.
+type capped struct {
+	max  int
+	buf  bytes.Buffer
+	full bool
+}
+
+func (w *capped) Write(b []byte) (int, error) {
+	if w.buf.Len()+len(b) > w.max {
+		w.full = true
+		return 0, errFull
+	}
+	return w.buf.Write(b)
+}
+
+// tail passes everything on and keeps the end of it. That nobody takes it at the other side is no
+// failure of the plugin.
+type tail struct {
+	next io.Writer
+	buf  []byte
+}
+
+func (w *tail) Write(b []byte) (int, error) {
+	_, _ = w.next.Write(b)
+	w.buf = append(w.buf, b[max(0, len(b)-tailSize):]...)
+	w.buf = append(w.buf[:0], w.buf[max(0, len(w.buf)-tailSize):]...)
+	return len(b), nil
+}

@@ -1,0 +1,379 @@
+package invoke_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/invoke"
+)
+
+// EXE-05, EXE-06, EXE-16, ERR-06, ERR-07, R-10, R-11: what is judged, and what an error says.
+func TestProcessOutcome(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ plugin, want, status string }{
+		{"ok", "success", ""},
+		{"fails", "11 fails ADD: busy: wait", "exit status 1"},
+		{"lies", `999 lies ADD: exit status 3 without a usable error object: stdout "{\"cniVersion\":\"1.1.0\",\"ips\":[]}"`, "exit status 3"},
+		{"mute", "999 mute ADD: exit status 2 without a usable error object", "exit status 2"},
+		{"grumble", `999 grumble ADD: exit status 2 without a usable error object: stderr "panic: boom\n\ngoroutine 1 [running]:"`, "exit status 2"},
+		{"text", `999 text ADD: exit status 1 without a usable error object: stdout "cannot find \xff the \x00 bridge"`, "exit status 1"},
+		{"twice", `999 twice ADD: exit status 1 without a usable error object: stdout "{\"code\":7,\"msg\":\"one\"}{\"code\":7,\"msg\":\"two\"}"`, "exit status 1"},
+		{"nocode", `999 nocode ADD: exit status 1 without a usable error object: stdout "{\"msg\":\"one\"}"`, "exit status 1"},
+		{"long", `999 long ADD: exit status 1 without a usable error object: stdout "` + strings.Repeat("x", 256) + `" … "` +
+			strings.Repeat("x", 509) + `END"`, "exit status 1"},
+		{"dies", "999 dies ADD: signal: killed without a usable error object", "signal: killed"},
+		{"flood", "999 flood ADD: more than 16 MiB on standard output", "signal: broken pipe"},
+	} {
+		t.Run(tt.plugin, func(t *testing.T) {
+			t.Parallel()
+			_, err := call(t.Context(), t, tt.plugin)
+			if got := describe(err); got != tt.want {
+				t.Errorf("got  %s\nwant %s", got, tt.want)
+			}
+			var e *invoke.Error
+			if errors.As(err, &e) && e.Status != tt.status {
+				t.Errorf("status %q, want %q", e.Status, tt.status)
+			}
+		})
+	}
+}
+
+// ERR-08: code, message, details, plugin and verb are there one by one.
+func TestProcessErrorParts(t *testing.T) {
+	t.Parallel()
+	_, err := call(t.Context(), t, "fails")
+	var e *invoke.Error
+	if !errors.As(err, &e) {
+		t.Fatalf("%T is not an *invoke.Error", err)
+	}
+	want := invoke.Error{
+		Plugin: "fails", Command: cni.Add, Status: "exit status 1", Stderr: []byte("why\n"),
+		Err: &cni.Error{Code: cni.CodeTryAgainLater, Msg: "busy", Details: "wait"},
+	}
+	if diff := cmp.Diff(want, *e, cmp.Comparer(func(a, b *cni.Error) bool {
+		return a.Code == b.Code && a.Msg == b.Msg && a.Details == b.Details
+	})); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// EXE-03, EXE-09, EXE-10, ENV-12: environment, arguments, folder and standard input of a plugin.
+func TestProcessSurroundings(t *testing.T) {
+	// Not parallel: it changes the environment of this process.
+	t.Setenv("FOO", "bar")
+	t.Setenv("CNI_ARGS", "STALE=1")
+	t.Setenv("CNI_NETNS_OVERRIDE", "1")
+	t.Setenv("CNI_LOG_LEVEL", "debug") // no variable of the protocol: some plugin's own (DLG-03)
+	path := filepath.Join(folder(t, "state"), "state")
+	c := add(path)
+	c.Env.ContainerID = "c2"
+	reply, err := invoke.Process{}.Call(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got state
+	if err := json.Unmarshal(reply.Stdout, &got); err != nil {
+		t.Fatal(err)
+	}
+	vars := slices.DeleteFunc(slices.Clone(got.Env), func(kv string) bool {
+		return kv != "FOO=bar" && !strings.HasPrefix(kv, "CNI_")
+	})
+	slices.Sort(vars)
+	wd, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got.Env = vars
+	want := state{
+		Args: []string{path},
+		Env: []string{
+			"CNI_ARGS=", "CNI_COMMAND=ADD", "CNI_CONTAINERID=c2", "CNI_IFNAME=eth0", "CNI_LOG_LEVEL=debug",
+			"CNI_NETNS=/run/netns/x", "CNI_PATH=" + filepath.Dir(path), "FOO=bar",
+		},
+		Stdin: string(c.Stdin), Dir: wd, Group: true,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TRC-01 to TRC-03: trace variables win, and inherited ones of another trace do not survive beside them.
+func TestProcessEnviron(t *testing.T) {
+	t.Setenv("TRACEPARENT", "old")
+	t.Setenv("TRACESTATE", "old")
+	t.Setenv("BAGGAGE", "old")
+	for _, tt := range []struct {
+		name  string
+		extra []string
+		want  []string
+	}{
+		{"without a span everything passes through", nil, []string{"BAGGAGE=old", "TRACEPARENT=old", "TRACESTATE=old"}},
+		{"a span drops what belongs to the old one", []string{"TRACEPARENT=new"}, []string{"TRACEPARENT=new"}},
+		{"a span may bring its own state", []string{"TRACEPARENT=new", "TRACESTATE=new"}, []string{"TRACEPARENT=new", "TRACESTATE=new"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			path := filepath.Join(folder(t, "state"), "state")
+			p := invoke.Process{Environ: func(context.Context) []string { return tt.extra }}
+			reply, err := p.Call(t.Context(), add(path))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got state
+			if err := json.Unmarshal(reply.Stdout, &got); err != nil {
+				t.Fatal(err)
+			}
+			vars := slices.DeleteFunc(got.Env, func(kv string) bool {
+				return !strings.HasPrefix(kv, "TRACE") && !strings.HasPrefix(kv, "BAGGAGE")
+			})
+			slices.Sort(vars)
+			if diff := cmp.Diff(tt.want, vars); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// EXE-04: a plugin need not read a request, however large.
+func TestProcessUnreadStdin(t *testing.T) {
+	t.Parallel()
+	c := add(filepath.Join(folder(t, "ok"), "ok"))
+	c.Stdin = bytes.Repeat([]byte(" "), 1<<20)
+	if _, err := (invoke.Process{Stderr: io.Discard}).Call(t.Context(), c); err != nil {
+		t.Error(err)
+	}
+}
+
+// EXE-08: standard error is passed on whatever becomes of the call, and its end is kept.
+func TestProcessStderr(t *testing.T) {
+	t.Parallel()
+	for plugin, want := range map[string]string{"ok": "a log line\n", "fails": "why\n"} {
+		var passed bytes.Buffer
+		reply, err := invoke.Process{Stderr: &passed}.Call(t.Context(), add(filepath.Join(folder(t, plugin), plugin)))
+		kept := reply.Stderr
+		if e := (*invoke.Error)(nil); errors.As(err, &e) {
+			kept = e.Stderr
+		}
+		if passed.String() != want || string(kept) != want {
+			t.Errorf("%s: passed on %q, kept %q, want %q", plugin, passed.String(), kept, want)
+		}
+	}
+}
+
+// EXE-12, R-05: the end of the context ends the call within 250 ms, whatever the plugin does about it, and
+// with it every process of the group.
+func TestProcessDeadline(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		plugin string
+		why    string
+		alive  bool // the process in the .pid file survives
+	}{
+		{"hang", "dies of SIGTERM", false},
+		{"stubborn", "ignores SIGTERM", false},
+		{"forks", "has a descendant in its group that ignores SIGTERM and holds standard output", false},
+		{"forks-session", "has a descendant of its own session that holds standard output", true},
+	} {
+		t.Run(tt.plugin, func(t *testing.T) {
+			t.Parallel()
+			late := time.Hour
+			for range 3 { // the machine may be busy: the best of three counts
+				path := filepath.Join(folder(t, tt.plugin), tt.plugin)
+				ctx, cancel := context.WithCancel(t.Context())
+				canceled := make(chan time.Time, 1)
+				go func() {
+					waitForFile(ctx, path+".pid")
+					canceled <- time.Now()
+					cancel()
+				}()
+				_, err := invoke.Process{Stderr: io.Discard}.Call(ctx, add(path))
+				late = min(late, time.Since(<-canceled))
+				if !errors.Is(err, context.Canceled) || cni.CodeOf(err) != cni.CodeInternal {
+					t.Fatalf("got %s", describe(err))
+				}
+				pid := readPID(t, path+".pid")
+				if alive := !gone(pid); alive != tt.alive {
+					t.Errorf("%s: alive %v, want %v", tt.why, alive, tt.alive)
+				}
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+				if late <= 250*time.Millisecond {
+					return
+				}
+			}
+			t.Errorf("%s: call returned %v late", tt.why, late)
+		})
+	}
+}
+
+// A plugin that uses the time between SIGTERM and SIGKILL to say something is heard.
+func TestProcessDeadlineMessage(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(folder(t, "polite"), "polite")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	shutdown := errors.New("shutting down")
+	go func() {
+		waitForFile(ctx, path+".pid")
+		cancel(shutdown)
+	}()
+	_, err := invoke.Process{}.Call(ctx, add(path))
+	var e *invoke.Error
+	if !errors.As(err, &e) {
+		t.Fatal(describe(err))
+	}
+	if e.Err.Details != "interrupted" || !errors.Is(err, shutdown) || !errors.Is(err, context.Canceled) {
+		t.Errorf("got %s", describe(err))
+	}
+	if !strings.HasPrefix(err.Error(), "polite ADD: stopped after ") {
+		t.Errorf("got %s", describe(err))
+	}
+}
+
+func TestProcessContextEndedBefore(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithDeadline(t.Context(), time.Now())
+	defer cancel()
+	path := filepath.Join(folder(t, "hang"), "hang")
+	_, err := invoke.Process{}.Call(ctx, add(path))
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %s", describe(err))
+	}
+	if _, err := os.Stat(path + ".pid"); err == nil {
+		t.Error("the plugin was started")
+	}
+}
+
+// EXE-13: a descendant that keeps standard output open does not keep the call of a plugin that is done, and
+// is left alone.
+func TestProcessOrphan(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(folder(t, "orphan"), "orphan")
+	start := time.Now()
+	reply, err := invoke.Process{Stderr: io.Discard}.Call(t.Context(), add(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("took %v", took)
+	}
+	if string(reply.Stdout) != "{}" {
+		t.Errorf("stdout %q", reply.Stdout)
+	}
+	waitForFile(t.Context(), path+".pid")
+	pid := readPID(t, path+".pid")
+	if gone(pid) {
+		t.Error("the descendant was killed")
+	}
+	_ = syscall.Kill(pid, syscall.SIGKILL)
+}
+
+// EXE-14, R-06: an executable that is still being written is tried again, with a process of its own.
+func TestProcessBusy(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "ok")
+	w := copyBusy(t, path)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := invoke.Process{Stderr: io.Discard}.Call(ctx, add(path))
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("while busy: %s", describe(err))
+	}
+	go func() {
+		time.Sleep(150 * time.Millisecond)
+		_ = w.Close()
+	}()
+	if _, err := (invoke.Process{Stderr: io.Discard}).Call(t.Context(), add(path)); err != nil {
+		t.Errorf("after writing: %s", describe(err))
+	}
+}
+
+// copyBusy copies the test binary and keeps the copy open for writing.
+func copyBusy(t *testing.T, path string) *os.File {
+	t.Helper()
+	b, err := os.ReadFile(executable(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o700)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.Close() })
+	if _, err := w.Write(b); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// EXE-02: a file that cannot be executed is an error that says what to do.
+func TestProcessCannotStart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, f := range map[string]struct {
+		content string
+		mode    os.FileMode
+	}{"plain": {"x", 0o644}, "noformat": {"x", 0o755}, "interpreter": {"#!/nowhere/sh\n", 0o755}} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(f.content), f.mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]string{
+		"plain":       "permission denied: the file is not executable, or its file system is mounted noexec",
+		"noformat":    "exec format error: the file is neither a program for this machine nor a script with an interpreter line",
+		"interpreter": "no such file or directory: the file is gone, or its interpreter does not exist",
+		"absent":      "no such file or directory: the file is gone, or its interpreter does not exist",
+	} {
+		path := filepath.Join(dir, name)
+		_, err := invoke.Process{}.Call(t.Context(), add(path))
+		want = "5 " + name + " ADD: start: fork/exec " + path + ": " + want
+		if got := describe(err); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}
+
+func waitForFile(ctx context.Context, path string) {
+	for ctx.Err() == nil {
+		if b, err := os.ReadFile(path); err == nil && len(b) > 0 {
+			return
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+func readPID(t *testing.T, path string) int {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(string(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
+// gone reports whether a process has ended, which a killed one does a moment later.
+func gone(pid int) bool {
+	for range 50 {
+		b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+		if err != nil || strings.Contains(string(b), ") Z ") {
+			return true
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	return false
+}
