@@ -1,0 +1,86 @@
+package plugin_test
+
+import (
+	"context"
+	"net/netip"
+	"testing"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/invoke"
+	"github.com/tenon-cni/tenon/plugin"
+	"github.com/tenon-cni/tenon/plugin/plugintest"
+)
+
+func TestMain(m *testing.M) { plugintest.Main(m, files) }
+
+// config has a member of each JSON type.
+type config struct {
+	plugin.Common
+	Dir    string            `json:"dir"`
+	Mode   string            `json:"mode"`
+	MTU    int               `json:"mtu"`
+	On     bool              `json:"on"`
+	Labels map[string]string `json:"labels"`
+	List   []string          `json:"list"`
+	Nested struct {
+		A     string     `json:"a"`
+		B     int        `json:"b"`
+		Inner struct{ C bool } `json:"inner"`
+		Addr  netip.Addr `json:"addr"`
+	} `json:"nested"`
+}
+
+type call = plugin.Call[config]
+
+// verbs is a plugin that does the same for every verb.
+type verbs func(context.Context, *call) (*cni.Result, error)
+
+func (f verbs) Add(ctx context.Context, c *call) (*cni.Result, error) { return f(ctx, c) }
+func (f verbs) Del(ctx context.Context, c *call) error                { return second(f(ctx, c)) }
+func (f verbs) Check(ctx context.Context, c *call) error              { return second(f(ctx, c)) }
+func (f verbs) Status(ctx context.Context, c *call) error             { return second(f(ctx, c)) }
+func (f verbs) GC(ctx context.Context, c *call) error                 { return second(f(ctx, c)) }
+
+func second(_ *cni.Result, err error) error { return err }
+
+// result can be expressed in every version.
+var result = &cni.Result{IPs: []cni.IP{{Address: netip.MustParsePrefix("10.1.2.3/24")}}}
+
+// recorder keeps the calls that got through to the plugin.
+type recorder struct{ calls []*call }
+
+func (r *recorder) define(i plugin.Info) plugin.Definition {
+	if i.Name == "" {
+		i.Name = "demo"
+	}
+	return plugin.Define(i, verbs(func(_ context.Context, c *call) (*cni.Result, error) {
+		r.calls = append(r.calls, c)
+		return result, nil
+	}))
+}
+
+// last returns the only call.
+func (r *recorder) only(t *testing.T) *call {
+	t.Helper()
+	if len(r.calls) != 1 {
+		t.Fatalf("plugin was called %d times, want once", len(r.calls))
+	}
+	return r.calls[0]
+}
+
+// environment is complete for a verb. Its namespace does not exist.
+func environment(verb cni.Command) cni.Env {
+	return cni.Env{Command: verb, ContainerID: "c-1", Netns: "/run/netns/absent", IfName: "eth0", Path: "/absent"}
+}
+
+func serve(t *testing.T, d plugin.Definition, env cni.Env, stdin string) ([]byte, error) {
+	t.Helper()
+	return d.Serve(t.Context(), env, []byte(stdin), invoke.Fake{})
+}
+
+func wantCode(t *testing.T, err error, want cni.Code) {
+	t.Helper()
+	if got := cni.CodeOf(err); got != want {
+		t.Errorf("code %d, want %d: %v", got, want, err)
+	}
+}

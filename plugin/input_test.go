@@ -1,0 +1,241 @@
+package plugin_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/plugin"
+)
+
+const complete = `{
+  "cniVersion": "1.1.0", "name": "net", "type": "demo",
+  "dir": "d", "mode": "m", "mtu": 7, "on": true, "labels": {"k": "v"}, "list": ["a", "b"],
+  "nested": {"a": "x", "b": 8, "inner": {"c": true}, "addr": "10.0.0.1"},
+  "ipam": {"type": "host-local"},
+  "dns": {"nameservers": ["10.0.0.1"], "domain": "d", "search": ["s"], "options": ["o"]},
+  "runtimeConfig": {"mac": "02:00:00:00:00:01", "ips": ["10.0.0.2"]},
+  "args": {"cni": {"mac": "02:00:00:00:00:02", "ips": ["10.0.0.3"]}}
+}`
+
+// TestDELReadsWhatItCan breaks each member in turn: DEL must see what it would see without it, and ADD must refuse.
+func TestDELReadsWhatItCan(t *testing.T) {
+	t.Parallel()
+	for _, path := range paths(parse(t, complete)) {
+		if path == "name" || path == "cniVersion" {
+			continue // judged before the configuration is decoded
+		}
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			broken, without := parse(t, complete), parse(t, complete)
+			edit(broken, path, func(m map[string]any, key string) { m[key] = wrong(m[key]) })
+			edit(without, path, func(m map[string]any, key string) { delete(m, key) })
+
+			var r, want recorder
+			if _, err := serve(t, r.define(plugin.Info{}), environment(cni.Del), text(t, broken)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := serve(t, want.define(plugin.Info{}), environment(cni.Del), text(t, without)); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want.only(t).Conf, r.only(t).Conf, cmpopts.EquateComparable(), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("broken against missing: %s", diff)
+			}
+			_, err := serve(t, new(recorder).define(plugin.Info{}), environment(cni.Add), text(t, broken))
+			wantCode(t, err, cni.CodeDecodingFailure)
+		})
+	}
+}
+
+// TestSpellings: where members differ in case only, DEL of a broken configuration reads the one that ADD had read.
+func TestSpellings(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		var r recorder
+		_, err := serve(t, r.define(plugin.Info{}), environment(cni.Del),
+			`{"cniVersion":"1.1.0","name":"first","Name":"second","NAME":"last","mtu":"broken"}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c := r.only(t); c.Name != "last" {
+			t.Fatalf("network is %q, want the last", c.Name)
+		}
+	}
+}
+
+func parse(t *testing.T, object string) map[string]any {
+	t.Helper()
+	var m map[string]any
+	if err := json.Unmarshal([]byte(object), &m); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func text(t *testing.T, m map[string]any) string {
+	t.Helper()
+	b, err := json.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// paths lists all members of an object and of the objects in it, joined by dots.
+func paths(m map[string]any) []string {
+	var all []string
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		all = append(all, key)
+		if inner, ok := m[key].(map[string]any); ok {
+			for _, p := range paths(inner) {
+				all = append(all, key+"."+p)
+			}
+		}
+	}
+	return all
+}
+
+func edit(m map[string]any, path string, fn func(m map[string]any, key string)) {
+	key, rest, nested := strings.Cut(path, ".")
+	if nested {
+		edit(m[key].(map[string]any), rest, fn)
+		return
+	}
+	fn(m, key)
+}
+
+// wrong returns a value of another JSON type.
+func wrong(v any) any {
+	if _, ok := v.(float64); ok {
+		return "x"
+	}
+	return 5
+}
+
+func TestPrevResult(t *testing.T) {
+	t.Parallel()
+	const (
+		newer = `"interfaces":[{"name":"eth0"}],"ips":[{"address":"10.0.0.2/24","interface":0}]`
+		older = `"interfaces":[{"name":"eth0"}],"ips":[{"version":"4","address":"10.0.0.2/24","interface":0}]`
+	)
+	for _, row := range []struct {
+		name, version, prev string
+		code                cni.Code
+	}{
+		{"absent", "1.1.0", "", 0},
+		{"null (R-12)", "1.1.0", `null`, 0},
+		{"own version", "1.1.0", `{"cniVersion":"1.1.0",` + newer + `}`, 0},
+		{"version of the same form", "1.1.0", `{"cniVersion":"1.0.0",` + newer + `}`, 0},
+		{"older version of the same form", "0.4.0", `{"cniVersion":"0.3.1",` + older + `}`, 0},
+		{"without version", "0.4.0", `{` + older + `}`, 0},
+		{"another form", "1.1.0", `{"cniVersion":"0.4.0",` + older + `}`, cni.CodeInvalidConfig},
+		{"oldest form", "0.4.0", `{"cniVersion":"0.2.0","ip4":{"ip":"10.0.0.2/24"}}`, cni.CodeInvalidConfig},
+		{"unpublished version", "1.1.0", `{"cniVersion":"7.0.0"}`, cni.CodeIncompatibleVersion},
+		{"string", "1.1.0", `"x"`, cni.CodeDecodingFailure},
+		{"wrong type in it", "1.1.0", `{"cniVersion":"1.1.0","ips":[{"address":5}]}`, cni.CodeDecodingFailure},
+		{"index of no interface", "1.1.0", `{"cniVersion":"1.1.0","ips":[{"address":"10.0.0.2/24","interface":9}]}`, cni.CodeInvalidConfig},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			stdin := fmt.Sprintf(`{"cniVersion":%q,"name":"net"}`, row.version)
+			if row.prev != "" {
+				stdin = fmt.Sprintf(`{"cniVersion":%q,"name":"net","prevResult":%s}`, row.version, row.prev)
+			}
+			there := row.prev != "" && row.prev != "null" && row.code == 0
+			for _, verb := range []cni.Command{cni.Add, cni.Check, cni.Del} {
+				var r recorder
+				_, err := serve(t, r.define(plugin.Info{}), environment(verb), stdin)
+				if verb != cni.Del { // PL-DEL-08
+					wantCode(t, err, row.code)
+				} else if err != nil {
+					t.Errorf("DEL: %v", err)
+				}
+				if err != nil {
+					continue
+				}
+				if c := r.only(t); (c.Prev != nil) != there || there && len(c.Prev.IPs) != 1 {
+					t.Errorf("%s: previous result is %+v", verb, c.Prev)
+				}
+			}
+		})
+	}
+}
+
+func TestArgs(t *testing.T) {
+	t.Parallel()
+	mac := []string{"MAC", "IP"}
+	for _, row := range []struct {
+		name  string
+		known []string
+		args  string
+		code  cni.Code
+	}{
+		{"unread", nil, "garbage;;=", 0},
+		{"none", mac, "", 0},
+		{"known", mac, "MAC=02:00:00:00:00:01;IP=10.0.0.2", 0},
+		{"unknown", mac, "K8S_POD_NAME=web", cni.CodeInvalidEnvironment},
+		{"other case is unknown", mac, "mac=02:00:00:00:00:01", cni.CodeInvalidEnvironment},
+		{"unknown is ignored", mac, "K8S_POD_NAME=web;IgnoreUnknown=1", 0},
+		{"unknown is ignored in words", mac, "IgnoreUnknown=TRUE;K8S_POD_NAME=web", 0},
+		{"unknown is not ignored", mac, "IgnoreUnknown=0;K8S_POD_NAME=web", cni.CodeInvalidEnvironment},
+		{"nothing is known", []string{}, "MAC=x", cni.CodeInvalidEnvironment},
+		{"trailing semicolon", mac, "MAC=x;", cni.CodeInvalidEnvironment},
+		{"two equals signs", mac, "MAC=x=y", cni.CodeInvalidEnvironment},
+		{"no equals sign", mac, "MAC", cni.CodeInvalidEnvironment},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			for _, verb := range []cni.Command{cni.Add, cni.Check, cni.Del} {
+				var r recorder
+				env := environment(verb)
+				env.Args = row.args
+				_, err := serve(t, r.define(plugin.Info{Args: row.known}), env, `{"cniVersion":"1.1.0","name":"net"}`)
+				if verb == cni.Del {
+					wantCode(t, err, 0)
+				} else {
+					wantCode(t, err, row.code)
+				}
+			}
+		})
+	}
+}
+
+func TestRequestPrecedence(t *testing.T) {
+	t.Parallel()
+	const (
+		capability = `"runtimeConfig":{"mac":"cap","ips":["10.0.0.1","10.0.0.2/24"]}`
+		conf       = `"args":{"cni":{"mac":"conf","ips":["10.0.0.3"]}}`
+		env        = "MAC=env;IP=10.0.0.4"
+	)
+	for _, row := range []struct {
+		name, conf, args string
+		want             plugin.Request
+	}{
+		{"nothing", "", "", plugin.Request{}},
+		{"CNI_ARGS", "", env, plugin.Request{MAC: "env", IPs: []string{"10.0.0.4"}}},
+		{"args beat CNI_ARGS", "," + conf, env, plugin.Request{MAC: "conf", IPs: []string{"10.0.0.4", "10.0.0.3"}}},
+		{"capability beats all", "," + conf + "," + capability, env, plugin.Request{MAC: "cap", IPs: []string{"10.0.0.4", "10.0.0.3", "10.0.0.1", "10.0.0.2/24"}}},
+		{"empty value does not count", `,"runtimeConfig":{"mac":""},` + conf, "", plugin.Request{MAC: "conf", IPs: []string{"10.0.0.3"}}},
+		{"capitalised, as containerd does", `,"RuntimeConfig":{"MAC":"cap"}`, "", plugin.Request{MAC: "cap"}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			var r recorder
+			e := environment(cni.Add)
+			e.Args = row.args
+			if _, err := serve(t, r.define(plugin.Info{Args: []string{"MAC", "IP"}}), e, `{"cniVersion":"1.1.0","name":"net"`+row.conf+`}`); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(row.want, r.only(t).Asked); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,332 @@
+package plugin_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/plugin"
+)
+
+// files is a plugin for the process tests: an attachment is a file in a folder.
+var files = plugin.Define(plugin.Info{Name: "files", About: "keeps a file for each attachment"}, filer{})
+
+type filer struct{ none[config] }
+
+func file(c *call) string { return filepath.Join(c.Conf.Dir, c.ContainerID) }
+
+func (filer) Add(ctx context.Context, c *call) (*cni.Result, error) {
+	if err := os.WriteFile(file(c), nil, 0o600); err != nil {
+		return nil, err
+	}
+	switch c.Conf.Mode {
+	case "panic":
+		panic("boom")
+	case "wait":
+		<-ctx.Done()
+		return nil, errors.Join(context.Cause(ctx), os.Remove(file(c)))
+	}
+	return result, nil
+}
+
+func (filer) Del(_ context.Context, c *call) error {
+	if err := os.Remove(file(c)); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func (filer) Check(_ context.Context, c *call) error {
+	_, err := os.Stat(file(c))
+	return err
+}
+
+// process is a run of files in a process of its own.
+type process struct {
+	*exec.Cmd
+	stdout, stderr bytes.Buffer
+	attachment     string // the file
+}
+
+func newProcess(t *testing.T, verb cni.Command, mode string) *process {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	p := &process{Cmd: exec.CommandContext(t.Context(), exe), attachment: filepath.Join(dir, "c-1")}
+	p.Args = []string{"/somewhere/files"}
+	p.Env = append(os.Environ(), environment(verb).Environ()...)
+	conf, err := json.Marshal(map[string]string{"cniVersion": "1.1.0", "name": "net", "dir": dir, "mode": mode})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Stdin = bytes.NewReader(conf)
+	p.Stdout, p.Stderr = &p.stdout, &p.stderr
+	return p
+}
+
+// end waits for the process, which has to answer within seconds, and returns its exit status.
+func (p *process) end(t *testing.T) int {
+	t.Helper()
+	watchdog := time.AfterFunc(5*time.Second, func() { _ = p.Process.Kill() })
+	defer watchdog.Stop()
+	var status *exec.ExitError
+	if err := p.Wait(); err != nil && !errors.As(err, &status) {
+		t.Fatal(err)
+	}
+	if code := p.ProcessState.ExitCode(); code < 0 {
+		t.Fatalf("process ended by %v\n%s", p.ProcessState, &p.stderr)
+	}
+	return p.ProcessState.ExitCode()
+}
+
+func (p *process) start(t *testing.T) {
+	t.Helper()
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (p *process) run(t *testing.T) int {
+	t.Helper()
+	p.start(t)
+	return p.end(t)
+}
+
+// document checks that standard output is one JSON document and decodes it.
+func (p *process) document(t *testing.T, into any) {
+	t.Helper()
+	d := json.NewDecoder(bytes.NewReader(p.stdout.Bytes()))
+	if err := d.Decode(into); err != nil {
+		t.Fatalf("standard output %q: %v", &p.stdout, err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		t.Fatalf("standard output has more than one document: %s", &p.stdout)
+	}
+}
+
+func (p *process) wantError(t *testing.T, code cni.Code) {
+	t.Helper()
+	var raw json.RawMessage
+	p.document(t, &raw)
+	e, err := cni.DecodeErrorStrict(raw)
+	if err != nil {
+		t.Fatalf("standard output %q: %v", &p.stdout, err)
+	}
+	wantCode(t, e, code)
+}
+
+func (p *process) attached() bool {
+	_, err := os.Stat(p.attachment)
+	return err == nil
+}
+
+// openStdin gives the process a standard input that nobody closes.
+func (p *process) openStdin(t *testing.T) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close(); w.Close() })
+	p.Stdin = r
+}
+
+func TestProcess(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name       string
+		verb       cni.Command
+		change     func(*testing.T, *process)
+		code       cni.Code // 0: success
+		attachment bool     // there afterwards
+	}{
+		{"ADD", cni.Add, nil, 0, true},
+		{"DEL", cni.Del, nil, 0, false},
+		{"failure", cni.Check, nil, cni.CodeInternal, false},
+		{"panic", cni.Add, func(t *testing.T, p *process) { *p = *newProcess(t, cni.Add, "panic") }, cni.CodeInternal, true},
+		{"no standard input", cni.Add, func(_ *testing.T, p *process) { p.Stdin = nil }, cni.CodeDecodingFailure, false},
+		{"request too large", cni.Add, func(_ *testing.T, p *process) {
+			p.Stdin = io.MultiReader(p.Stdin, bytes.NewReader(bytes.Repeat([]byte(" "), 16<<20)))
+		}, cni.CodeIOFailure, false},
+		{"largest request", cni.Add, func(_ *testing.T, p *process) {
+			p.Stdin = io.LimitReader(io.MultiReader(p.Stdin, bytes.NewReader(bytes.Repeat([]byte(" "), 16<<20))), 16<<20)
+		}, 0, true},
+		{"unknown verb with an open standard input", "NOPE", func(t *testing.T, p *process) { p.openStdin(t) }, cni.CodeInvalidEnvironment, false},
+		{"missing variables with an open standard input", cni.Add, func(t *testing.T, p *process) {
+			p.Env = append(p.Env, "CNI_IFNAME=")
+			p.openStdin(t)
+		}, cni.CodeInvalidEnvironment, false},
+		{"own namespace", cni.Add, func(_ *testing.T, p *process) { p.Env = append(p.Env, "CNI_NETNS=/proc/self/ns/net") }, cni.CodeOwnNamespace, false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			p := newProcess(t, row.verb, "")
+			if row.change != nil {
+				row.change(t, p)
+			}
+			status := p.run(t)
+			switch {
+			case row.code != 0:
+				if status != 1 {
+					t.Errorf("exit status %d, want 1", status)
+				}
+				p.wantError(t, row.code)
+			case status != 0:
+				t.Errorf("exit status %d: %s", status, &p.stdout)
+			case row.verb == cni.Add:
+				var r json.RawMessage
+				p.document(t, &r)
+				if _, err := cni.DecodeResultStrict(r, 0); err != nil {
+					t.Error(err)
+				}
+			case p.stdout.Len() > 0:
+				t.Errorf("printed %s, want nothing", &p.stdout)
+			}
+			if p.attached() != row.attachment {
+				t.Errorf("attachment is there: %t", p.attached())
+			}
+		})
+	}
+}
+
+func TestProcessPanicIsOnStandardError(t *testing.T) {
+	t.Parallel()
+	p := newProcess(t, cni.Add, "panic")
+	p.run(t)
+	if !strings.Contains(p.stderr.String(), "filer.Add") {
+		t.Errorf("standard error has no stack: %s", &p.stderr)
+	}
+}
+
+func TestProcessWithoutCommand(t *testing.T) {
+	t.Parallel()
+	p := newProcess(t, "", "")
+	p.openStdin(t)
+	if status := p.run(t); status != 0 || p.stdout.Len() > 0 {
+		t.Errorf("exit status %d, printed %s", status, &p.stdout)
+	}
+	lines := strings.Split(strings.TrimSpace(p.stderr.String()), "\n")
+	if len(lines) != 2 || !strings.HasPrefix(lines[0], "CNI files plugin test") || !strings.Contains(lines[1], "0.1.0 0.2.0 0.3.0 0.3.1 0.4.0 1.0.0 1.1.0") {
+		t.Errorf("standard error: %s", &p.stderr)
+	}
+}
+
+// PL-VRS-03
+func TestProcessVersion(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name  string
+		stdin func(*testing.T, *process)
+		echo  string
+	}{
+		{"request", func(_ *testing.T, p *process) { p.Stdin = strings.NewReader(`{"cniVersion":"0.4.0"}`) }, "0.4.0"},
+		{"nothing", func(_ *testing.T, p *process) { p.Stdin = nil }, "1.1.0"},
+		{"garbage", func(_ *testing.T, p *process) { p.Stdin = strings.NewReader("]") }, "1.1.0"},
+		{"too much", func(_ *testing.T, p *process) { p.Stdin = bytes.NewReader(make([]byte, 17<<20)) }, "1.1.0"},
+		{"left open", func(t *testing.T, p *process) { p.openStdin(t) }, "1.1.0"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			p := newProcess(t, cni.VersionCommand, "")
+			p.Env = append(os.Environ(), "CNI_COMMAND=VERSION")
+			row.stdin(t, p)
+			if status := p.run(t); status != 0 {
+				t.Fatalf("exit status %d: %s", status, &p.stdout)
+			}
+			var raw json.RawMessage
+			p.document(t, &raw)
+			if reply, err := cni.DecodeVersionReply(raw); err != nil || reply.CNIVersion != row.echo {
+				t.Errorf("printed %s, want an echo of %s (%v)", raw, row.echo, err)
+			}
+		})
+	}
+}
+
+func TestProcessIsTerminated(t *testing.T) {
+	t.Parallel()
+	p := newProcess(t, cni.Add, "wait")
+	p.start(t)
+	for !p.attached() {
+		time.Sleep(time.Millisecond)
+	}
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if status := p.end(t); status != 1 {
+		t.Errorf("exit status %d, want 1", status)
+	}
+	p.wantError(t, cni.CodeInternal)
+	if p.attached() {
+		t.Error("the attachment stays")
+	}
+}
+
+// TestProcessIsTerminatedWhileReading: somebody runs the plugin by hand and presses Ctrl-C.
+func TestProcessIsTerminatedWhileReading(t *testing.T) {
+	t.Parallel()
+	p := newProcess(t, cni.Add, "")
+	p.openStdin(t)
+	p.start(t)
+	time.Sleep(300 * time.Millisecond) // it is reading now, or it ends sooner
+	if err := p.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	watchdog := time.AfterFunc(5*time.Second, func() { _ = p.Process.Kill() })
+	defer watchdog.Stop()
+	_ = p.Wait()
+	if s := p.ProcessState.Sys().(syscall.WaitStatus); !s.Signaled() || s.Signal() != syscall.SIGINT {
+		t.Errorf("process ended by %v", p.ProcessState)
+	}
+}
+
+// TestProcessIsNotHeard: a result that nobody gets leaves nothing attached.
+func TestProcessIsNotHeard(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name   string
+		stdout func(*testing.T) *os.File
+	}{
+		{"pipe without a reader", func(t *testing.T) *os.File {
+			r, w, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Close()
+			return w
+		}},
+		{"full disk", func(t *testing.T) *os.File {
+			f, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return f
+		}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			p := newProcess(t, cni.Add, "")
+			stdout := row.stdout(t)
+			defer stdout.Close()
+			p.Stdout = stdout
+			if status := p.run(t); status != 1 {
+				t.Errorf("exit status %d, want 1", status)
+			}
+			if p.attached() {
+				t.Errorf("the attachment stays\n%s", &p.stderr)
+			}
+		})
+	}
+}

@@ -1,0 +1,135 @@
+// Package plugin is the kit for writing a CNI plugin: it decodes and checks a call, hands it over as types, and encodes what comes back in
+// the version that was asked for. An author writes a configuration type, three or more methods and one call of [Define];
+// [Main] makes a program of it, package plugintest tests it.
+//
+// The package knows the protocol and nothing else: no kernel, no address management, no file.
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/invoke"
+)
+
+// Plugin is what an author writes. C is the type of the configuration; it embeds [Common].
+//
+// Errors that are or wrap a [*cni.Error] keep its code, others get [cni.CodeInternal]. The context ends with SIGTERM or SIGINT.
+type Plugin[C any] interface {
+	// Add attaches, and leaves nothing behind where it fails.
+	Add(context.Context, *Call[C]) (*cni.Result, error)
+
+	// Del takes away whatever is there for the attachment. It succeeds if there is nothing, and it gets by without Netns, Prev and
+	// with as much of the configuration as could be read.
+	Del(context.Context, *Call[C]) error
+
+	// Check compares what is there with Prev, changes nothing, and says what differs.
+	Check(context.Context, *Call[C]) error
+}
+
+// Statuser is a Plugin that can say whether ADD would work. Its errors should have [cni.CodeNotAvailable] or [cni.CodeLimitedConnectivity].
+type Statuser[C any] interface {
+	Status(context.Context, *Call[C]) error
+}
+
+// Collector is a Plugin that takes away what belongs to attachments of the network that are not in [Call.Valid]. It goes on past errors.
+type Collector[C any] interface {
+	GC(context.Context, *Call[C]) error
+}
+
+// Validator is a Plugin that checks its configuration before ADD, CHECK and STATUS. DEL and GC go without: they have to work with a
+// configuration that has become wrong since. Errors should have [cni.CodeInvalidConfig] or [cni.CodeUnsupportedField].
+type Validator[C any] interface {
+	Validate(*Call[C]) error
+}
+
+// Common is the part of a configuration that every plugin has. Configuration types embed it.
+type Common struct {
+	CNIVersion    string          `json:"cniVersion"`    // version of this call
+	Name          string          `json:"name"`          // name of the network
+	Type          string          `json:"type"`          // file name of the plugin; not compared with the program's
+	IPAM          IPAM            `json:"ipam"`          // address management, if the plugin delegates it
+	DNS           cni.DNS         `json:"dns"`           // for the result
+	PrevResult    json.RawMessage `json:"prevResult"`    // as sent; [Call.Prev] is the decoded form
+	RuntimeConfig RuntimeConfig   `json:"runtimeConfig"` // capability arguments
+	ConfArgs      ConfArgs        `json:"args"`          // generic arguments; what a plugin does not know it ignores
+}
+
+func (c *Common) common() *Common { return c }
+
+// IPAM is what a plugin that delegates has to know of the ipam section.
+type IPAM struct {
+	Type string `json:"type"` // file name of the IPAM plugin; empty for a network without addresses
+}
+
+// RuntimeConfig are the capability arguments that plugins of this kit understand (CNI conventions, "Dynamic plugin specific fields").
+// Members are matched without regard to case: containerd capitalises them.
+type RuntimeConfig struct {
+	MAC      string          `json:"mac"`      // capability mac
+	IPs      []string        `json:"ips"`      // capability ips
+	IPRanges json.RawMessage `json:"ipRanges"` // capability ipRanges
+}
+
+// ConfArgs is the args object of a configuration (CNI conventions, "args in network config").
+type ConfArgs struct {
+	CNI struct {
+		MAC string   `json:"mac"`
+		IPs []string `json:"ips"`
+	} `json:"cni"`
+}
+
+// Request is what was asked for this one attachment, from all the places where it can be asked.
+type Request struct {
+	// MAC is the hardware address. The capability mac wins over args.cni.mac, which wins over MAC in CNI_ARGS.
+	MAC string
+
+	// IPs are the addresses, with or without a prefix length: that of IP in CNI_ARGS, those of args.cni.ips, then those of the capability
+	// ips. They add up, as they do in the reference plugins.
+	IPs []string
+}
+
+// Call is one call of a plugin, decoded and checked.
+type Call[C any] struct {
+	*Common
+	cni.Env
+
+	Conf     *C
+	Asked    Request
+	Prev     *cni.Result           // result of the plugin before (ADD) or of the whole ADD (CHECK, DEL); nil if there is none
+	Version  cni.Version           // version of the call
+	Valid    []cni.ValidAttachment // GC: the attachments that are still in use
+	Delegate Delegator
+	Log      *slog.Logger // writes to standard error
+
+	stdin []byte
+}
+
+// Attachment returns the key of the attachment this call is about.
+func (c *Call[C]) Attachment() cni.Attachment { return c.Env.Attachment(c.Name) }
+
+// Stdin returns the request as it came in.
+func (c *Call[C]) Stdin() []byte { return c.stdin }
+
+// Info describes a plugin.
+type Info struct {
+	Name         string        // file name of the executable
+	About        string        // one sentence for people
+	Versions     []cni.Version // what it supports; nil is every version
+	Capabilities []string      // what of runtimeConfig it understands
+	Args         []string      // keys of CNI_ARGS that it understands; nil leaves CNI_ARGS unread, otherwise others are refused
+	Examples     []Example     // configurations that work; tests start from them
+}
+
+// Example is a configuration with a name.
+type Example struct {
+	Name   string
+	Config string // JSON of a plugin's object, with name and cniVersion
+}
+
+// Definition is a plugin with its types erased: bytes in, bytes out. [Define] makes one.
+type Definition struct {
+	Info
+	serve func(ctx context.Context, env cni.Env, stdin []byte, v cni.Version, caller invoke.Caller) ([]byte, error)
+}

@@ -1,0 +1,261 @@
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/invoke"
+)
+
+// undoBudget is how long taking back may last once a call has been cancelled.
+const undoBudget = 10 * time.Second
+
+// Define ties an implementation to its description. It panics if C does not embed [Common], which only its author can cause.
+func Define[C any](i Info, p Plugin[C]) Definition {
+	if _, ok := any(new(C)).(interface{ common() *Common }); !ok {
+		panic(fmt.Sprintf("plugin %s: %T does not embed plugin.Common", i.Name, *new(C)))
+	}
+	if i.Versions == nil {
+		i.Versions = cni.Versions()
+	}
+	d := Definition{Info: i}
+	d.serve = func(ctx context.Context, env cni.Env, stdin []byte, v cni.Version, caller invoke.Caller) ([]byte, error) {
+		c, err := decodeCall[C](i, env, stdin, v, caller)
+		if err != nil {
+			return nil, err
+		}
+		return dispatch(ctx, p, c)
+	}
+	return d
+}
+
+// Serve is the whole protocol of one call. It returns what the plugin prints on success; what it returns as an error is printed as an error object.
+// Delegates are called through caller.
+func (d Definition) Serve(ctx context.Context, env cni.Env, stdin []byte, caller invoke.Caller) (stdout []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			slog.Error("panic", "plugin", d.Name, "panic", p, "stack", string(debug.Stack()))
+			stdout, err = nil, cni.Errorf(cni.CodeInternal, "%s: panic: %v", d.Name, p).
+				WithDetails("this is a bug; the stack is on standard error")
+		}
+	}()
+	if err := env.Validate(); err != nil {
+		return nil, err
+	}
+	if env.Command == cni.VersionCommand {
+		return d.versionReply(stdin), nil
+	}
+	v, err := d.header(env, stdin)
+	if err != nil {
+		return nil, err
+	}
+	if env.Command == cni.Add || env.Command == cni.Del {
+		if err := refuseOwnNamespace(env); err != nil {
+			return nil, err
+		}
+	}
+	return d.serve(ctx, env, stdin, v, caller)
+}
+
+// Handler returns d as something that package invoke can call in this process. Its delegates go through caller.
+func (d Definition) Handler(caller invoke.Caller) invoke.Handler {
+	return func(ctx context.Context, env cni.Env, stdin []byte) ([]byte, bool) {
+		out, err := d.Serve(ctx, env, stdin, caller)
+		if err != nil {
+			return cni.AsError(err).Encode(errorVersion(stdin)), false
+		}
+		return out, true
+	}
+}
+
+func (d Definition) versionReply(stdin []byte) []byte {
+	r := cni.VersionReply{CNIVersion: cni.Newest.String()}
+	var asked struct {
+		CNIVersion string `json:"cniVersion"`
+	}
+	if json.Unmarshal(stdin, &asked) == nil {
+		if v, err := cni.ParseVersion(asked.CNIVersion); err == nil && asked.CNIVersion != "" {
+			r.CNIVersion = v.String()
+		}
+	}
+	for _, v := range d.Versions {
+		r.Supported = append(r.Supported, v.String())
+	}
+	return append(r.Encode(), '\n')
+}
+
+// header checks what does not depend on the plugin: name, version, and whether the version has the verb.
+func (d Definition) header(env cni.Env, stdin []byte) (cni.Version, error) {
+	name, version, err := cni.DecodeHeader(stdin)
+	if err != nil {
+		return 0, err
+	}
+	if err := cni.ValidateNetworkName(name); err != nil {
+		return 0, err
+	}
+	v, err := cni.ParseVersion(version)
+	if err != nil {
+		return 0, err
+	}
+	if !slices.Contains(d.Versions, v) {
+		return 0, cni.Errorf(cni.CodeIncompatibleVersion, "%s does not support CNI version %v", d.Name, v).
+			WithDetails(fmt.Sprintf("supported: %v", d.Versions))
+	}
+	if !v.Has(env.Command) {
+		return 0, cni.Errorf(cni.CodeIncompatibleVersion, "CNI version %v has no %s", v, env.Command)
+	}
+	return v, nil
+}
+
+// errorVersion is the version an error object is written in: that of the request, or the newest if that cannot be told.
+func errorVersion(stdin []byte) cni.Version {
+	if _, version, err := cni.DecodeHeader(stdin); err == nil {
+		if v, err := cni.ParseVersion(version); err == nil {
+			return v
+		}
+	}
+	return cni.Newest
+}
+
+// refuseOwnNamespace keeps a mistaken runtime from reconfiguring the host. A path that cannot be read is not this namespace.
+func refuseOwnNamespace(env cni.Env) error {
+	if env.Netns == "" || env.OwnNetnsAllowed() {
+		return nil
+	}
+	own, err := os.Stat("/proc/thread-self/ns/net")
+	if err != nil {
+		return cni.Errorf(cni.CodeOwnNamespace, "own network namespace: %w", err)
+	}
+	if asked, err := os.Stat(env.Netns); err == nil && os.SameFile(own, asked) {
+		return cni.Errorf(cni.CodeOwnNamespace, "CNI_NETNS %q is the network namespace of the host", env.Netns).
+			WithDetails("a container needs a namespace of its own; CNI_NETNS_OVERRIDE=1 allows this one")
+	}
+	return nil
+}
+
+func decodeCall[C any](i Info, env cni.Env, stdin []byte, v cni.Version, caller invoke.Caller) (*Call[C], error) {
+	strict := env.Command != cni.Del && env.Command != cni.GC
+	conf := new(C)
+	if strict {
+		if err := json.Unmarshal(stdin, conf); err != nil {
+			return nil, cni.DecodeFailure("network configuration", err)
+		}
+	} else {
+		decodeLeniently(stdin, conf)
+	}
+	common := any(conf).(interface{ common() *Common }).common()
+	c := &Call[C]{
+		Common: common, Env: env, Conf: conf, Version: v, stdin: stdin,
+		Delegate: Delegator{caller: caller, env: env, stdin: stdin, version: v},
+		Log:      slog.Default().With("plugin", i.Name, "verb", env.Command, "network", common.Name, "container", env.ContainerID, "ifname", env.IfName),
+	}
+	var err error
+	if c.Prev, err = decodePrevResult(common.PrevResult, v); err != nil && strict {
+		return nil, err
+	}
+	if c.Asked, err = request(i, env, common); err != nil && strict {
+		return nil, err
+	}
+	if env.Command == cni.GC {
+		if c.Valid, err = cni.DecodeValidAttachments(stdin); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// decodePrevResult reads the previous result. One whose version has another form of result than the call was not converted by the runtime, as it should
+// have been, and is refused.
+func decodePrevResult(raw json.RawMessage, v cni.Version) (*cni.Result, error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil, nil
+	}
+	own, err := cni.ResultVersion(raw, v)
+	if err != nil {
+		return nil, fmt.Errorf("prevResult: %w", err)
+	}
+	if !own.SameForm(v) {
+		return nil, cni.Errorf(cni.CodeInvalidConfig, "prevResult has CNI version %v, the call %v", own, v)
+	}
+	r, err := cni.DecodeResult(raw, v)
+	if err != nil {
+		return nil, fmt.Errorf("prevResult: %w", err)
+	}
+	return r, nil
+}
+
+func request(i Info, env cni.Env, common *Common) (Request, error) {
+	var r Request
+	var args cni.Args
+	if i.Args != nil {
+		var err error
+		if args, err = cni.ParseArgs(env.Args); err != nil {
+			return r, err
+		}
+		if err := args.CheckKnown(i.Args...); err != nil {
+			return r, err
+		}
+	}
+	for _, mac := range []string{common.RuntimeConfig.MAC, common.ConfArgs.CNI.MAC, arg(args, "MAC")} {
+		if mac != "" {
+			r.MAC = mac
+			break
+		}
+	}
+	if ip, ok := args.Get("IP"); ok {
+		r.IPs = append(r.IPs, ip)
+	}
+	r.IPs = append(r.IPs, common.ConfArgs.CNI.IPs...)
+	r.IPs = append(r.IPs, common.RuntimeConfig.IPs...)
+	return r, nil
+}
+
+func arg(args cni.Args, key string) string {
+	v, _ := args.Get(key)
+	return v
+}
+
+func dispatch[C any](ctx context.Context, p Plugin[C], c *Call[C]) ([]byte, error) {
+	if v, ok := p.(Validator[C]); ok && (c.Command == cni.Add || c.Command == cni.Check || c.Command == cni.Status) {
+		if err := v.Validate(c); err != nil {
+			return nil, err
+		}
+	}
+	switch c.Command {
+	case cni.Add:
+		r, err := p.Add(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		out, err := r.Encode(c.Version)
+		if err != nil {
+			undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBudget)
+			defer cancel()
+			return nil, errors.Join(err, p.Del(undo, c))
+		}
+		return out, nil
+	case cni.Del:
+		return nil, p.Del(ctx, c)
+	case cni.Check:
+		return nil, p.Check(ctx, c)
+	case cni.Status:
+		if s, ok := p.(Statuser[C]); ok {
+			return nil, s.Status(ctx, c)
+		}
+		return nil, nil
+	case cni.GC:
+		if g, ok := p.(Collector[C]); ok {
+			return nil, g.GC(ctx, c)
+		}
+		return nil, nil
+	}
+	return nil, cni.Errorf(cni.CodeInvalidEnvironment, "CNI_COMMAND %q is unknown", c.Command)
+}
