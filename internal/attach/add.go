@@ -1,0 +1,191 @@
+package attach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/plugin"
+)
+
+// Add makes the link, asks IPAM for addresses and applies them. Whatever fails, all of it is taken back.
+func (p Plugin[C]) Add(ctx context.Context, c *plugin.Call[C]) (*cni.Result, error) {
+	s, err := open(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	if err := s.enter(); err != nil {
+		return nil, err
+	}
+	r, err := p.add(ctx, s)
+	if err != nil {
+		return nil, errors.Join(err, s.Tx.Rollback())
+	}
+	s.Tx.Keep()
+	return r, nil
+}
+
+func (p Plugin[C]) add(ctx context.Context, s *Session[C]) (*cni.Result, error) {
+	interfaces, err := p.Maker.Make(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	r := &cni.Result{Interfaces: interfaces}
+	index, ok := r.Sandboxed(s.IfName, s.Netns)
+	if !ok {
+		return nil, fmt.Errorf("the link made is not %s in %s", s.IfName, s.Netns)
+	}
+	link, err := s.Sandbox.Link(s.IfName)
+	if err != nil {
+		return nil, err
+	}
+	options := p.options(s.Conf)
+	if s.IPAM.Type != "" {
+		if err := allocate(ctx, s, r, index); err != nil {
+			return nil, err
+		}
+		if a, ok := p.Maker.(Amender[C]); ok {
+			if err := a.Amend(s, r); err != nil {
+				return nil, err
+			}
+		}
+		if err := apply(ctx, s, link, index, r, options); err != nil {
+			return nil, err
+		}
+	} else if !options.KeepDown {
+		if err := s.Sandbox.Up(link); err != nil {
+			return nil, err
+		}
+	}
+	if f, ok := p.Maker.(Finisher[C]); ok {
+		if err := f.Finish(ctx, s, r); err != nil {
+			return nil, err
+		}
+	}
+	if d := s.DNS; d.Domain != "" || d.Nameservers != nil || d.Search != nil || d.Options != nil {
+		r.DNS = d
+	}
+	return r, nil
+}
+
+// allocate calls the IPAM plugin; its undo is the plugin's DEL. An ADD that fails is followed by a DEL too: it may have got half way.
+func allocate[C any](ctx context.Context, s *Session[C], r *cni.Result, index int) error {
+	release := func() error {
+		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBudget)
+		defer cancel()
+		return s.Delegate.Del(undo, s.IPAM.Type)
+	}
+	return s.Tx.Do("ipam "+s.IPAM.Type, func() error {
+		got, err := s.Delegate.Add(ctx, s.IPAM.Type)
+		if err == nil && len(got.IPs) == 0 {
+			err = errors.Join(cni.Errorf(cni.CodeInvalidConfig, "IPAM plugin %s returned missing IP config", s.IPAM.Type), release())
+		}
+		if err != nil {
+			return err
+		}
+		for _, ip := range got.IPs {
+			ip.Interface = cni.Some(index)
+			r.IPs = append(r.IPs, ip)
+		}
+		r.Routes, r.DNS = got.Routes, got.DNS
+		return nil
+	}, release)
+}
+
+// apply puts addresses and routes on the container's interface, in the order that loses no announcement and lets no
+// router advertisement in: settings, addresses, up, routes.
+func apply[C any](ctx context.Context, s *Session[C], link kernel.Link, index int, r *cni.Result, o Options) error {
+	mine := addressesOf(r, index)
+	if err := s.Sandbox.Sysctls(settings(s.IfName, mine, o)); err != nil {
+		return err
+	}
+	for _, ip := range mine {
+		if err := s.Sandbox.AddAddr(link, ip.Address); err != nil {
+			return err
+		}
+	}
+	if err := s.Sandbox.Up(link); err != nil {
+		return err
+	}
+	if has6(mine) {
+		if err := s.Sandbox.WaitDAD(ctx, link); err != nil {
+			return err
+		}
+	}
+	for _, rt := range r.Routes {
+		if err := s.Sandbox.AddRoute(link, route(rt, mine)); err != nil {
+			if errors.Is(err, unix.ENETUNREACH) {
+				return cni.Errorf(cni.CodeInvalidConfig, "%w", err).WithDetails("the gateway is in none of the interface's networks")
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// settings are the sysctls of the container's interface. Only those that make its IPv6 addresses possible are indispensable.
+func settings(ifName string, ips []cni.IP, o Options) []kernel.Setting {
+	v4, v6 := "net/ipv4/conf/"+ifName+"/", "net/ipv6/conf/"+ifName+"/"
+	dad := "0"
+	var list []kernel.Setting
+	if o.AcceptDAD {
+		dad = "1"
+		list = append(list, kernel.Setting{Key: v6 + "enhanced_dad", Value: "1", Optional: true})
+	}
+	list = append(list,
+		kernel.Setting{Key: v6 + "accept_dad", Value: dad, Optional: true},
+		kernel.Setting{Key: v6 + "accept_ra", Value: "0", Optional: true})
+	if o.ARPNotify {
+		list = append(list, kernel.Setting{Key: v4 + "arp_notify", Value: "1", Optional: true})
+	}
+	if has6(ips) {
+		list = append(list,
+			kernel.Setting{Key: "net/ipv6/conf/lo/disable_ipv6", Value: "0"},
+			kernel.Setting{Key: v6 + "disable_ipv6", Value: "0"},
+			kernel.Setting{Key: v6 + "keep_addr_on_down", Value: "1"})
+	}
+	return list
+}
+
+func has6(ips []cni.IP) bool {
+	for _, ip := range ips {
+		if !ip.Address.Addr().Is4() {
+			return true
+		}
+	}
+	return false
+}
+
+func addressesOf(r *cni.Result, index int) []cni.IP {
+	var list []cni.IP
+	for _, ip := range r.IPs {
+		if i, ok := ip.Interface.Get(); ok && i == index {
+			list = append(list, ip)
+		}
+	}
+	return list
+}
+
+// route returns a route of the result as the kernel gets it: without a gateway of its own it has the first of its family that an address brought.
+func route(rt cni.Route, ips []cni.IP) kernel.Route {
+	k := kernel.Route{Dst: rt.Dst, GW: rt.GW, MTU: rt.MTU, AdvMSS: rt.AdvMSS, Priority: rt.Priority, Table: rt.Table.Value, Scope: rt.Scope.Value}
+	if !k.GW.IsValid() && k.Scope < kernel.ScopeLink {
+		k.GW = gateway(ips, rt.Dst.Addr().Is4())
+	}
+	return k
+}
+
+func gateway(ips []cni.IP, is4 bool) netip.Addr {
+	for _, ip := range ips {
+		if ip.Gateway.IsValid() && ip.Address.Addr().Is4() == is4 {
+			return ip.Gateway
+		}
+	}
+	return netip.Addr{}
+}

@@ -1,0 +1,181 @@
+// Package attach is what all plugins that make an interface for a container have in common: namespaces, address management,
+// addresses and routes, roll-back, finding again what belongs to an attachment, CHECK, STATUS and GC. A plugin says how its link is made and what is
+// special about it ([Maker]); everything else happens here, once.
+//
+// It does not know any kind of link, and it allocates no addresses: that is an IPAM plugin's work.
+package attach
+
+import (
+	"context"
+	encoding "encoding/base32"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/kernel/netns"
+	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/plugin"
+)
+
+// undoBudget is how long taking back a failed ADD may last, whatever became of the call's own deadline.
+const undoBudget = 10 * time.Second
+
+// Maker is the part of an interface plugin that differs from one to the next.
+type Maker[C any] interface {
+	// Make creates the link, down and without addresses, and returns the interfaces of the result. One of them is the container's: its name is
+	// CNI_IFNAME and its sandbox CNI_NETNS.
+	Make(context.Context, *Session[C]) ([]cni.Interface, error)
+
+	// Verify compares what is special to this kind with the configuration and Prev. The link, its addresses and routes have been checked.
+	Verify(context.Context, *Session[C], kernel.Link) error
+}
+
+// Amender is a Maker that adds to what IPAM returned before it is applied: gateways, routes.
+type Amender[C any] interface {
+	Amend(*Session[C], *cni.Result) error
+}
+
+// Finisher is a Maker with work left once the container's interface is up and has its addresses and routes.
+type Finisher[C any] interface {
+	Finish(context.Context, *Session[C], *cni.Result) error
+}
+
+// Validator is a Maker that checks its configuration; see [plugin.Validator].
+type Validator[C any] interface {
+	Validate(*plugin.Call[C]) error
+}
+
+// Options tell how the container's interface is brought up.
+type Options struct {
+	KeepDown  bool // leave it down; only without IPAM
+	AcceptDAD bool // let the kernel detect duplicate IPv6 addresses, which takes it a second or two
+	ARPNotify bool // announce IPv4 addresses when the link comes up
+}
+
+// Session is one call in progress.
+type Session[C any] struct {
+	*plugin.Call[C]
+
+	Tx      *kernel.Tx
+	Host    *kernel.Space // the plugin's own namespace
+	Sandbox *kernel.Space // the container's; nil on DEL if it is gone
+	Tag     string        // what everything made for this attachment is marked with
+
+	handles []*netns.NS
+}
+
+// Plugin makes a plugin.Plugin, with STATUS and GC, out of a Maker.
+type Plugin[C any] struct {
+	Maker   Maker[C]
+	Options func(*C) Options // nil: the zero Options
+	Needs   []probe.Feature  // what the kernel must have; STATUS says what it has not
+}
+
+// Validate implements [plugin.Validator].
+func (p Plugin[C]) Validate(c *plugin.Call[C]) error {
+	if c.IPAM.Type == "" && !c.Version.SameForm(cni.Newest) && c.Version.SameForm(cni.V010) {
+		return cni.Errorf(cni.CodeInvalidConfig, "a network without ipam cannot be described in CNI version %v", c.Version).
+			WithDetails("use cniVersion 0.3.0 or newer")
+	}
+	if c.IPAM.Type != "" {
+		if err := cni.ValidatePluginType(c.IPAM.Type); err != nil {
+			return fmt.Errorf("ipam: %w", err)
+		}
+	}
+	if v, ok := p.Maker.(Validator[C]); ok {
+		return v.Validate(c)
+	}
+	return nil
+}
+
+func (p Plugin[C]) options(c *C) Options {
+	if p.Options == nil {
+		return Options{}
+	}
+	return p.Options(c)
+}
+
+// open starts a session in the plugin's own namespace.
+func open[C any](ctx context.Context, c *plugin.Call[C]) (*Session[C], error) {
+	s := &Session[C]{Call: c, Tx: kernel.Begin(ctx), Tag: c.Attachment().Tag()}
+	own, err := netns.Current()
+	if err != nil {
+		return nil, fmt.Errorf("own network namespace: %w", err)
+	}
+	s.handles = append(s.handles, own)
+	if s.Host, err = s.Tx.Open(own); err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// enter opens the container's namespace too.
+func (s *Session[C]) enter() error {
+	ns, err := netns.Open(s.Netns)
+	switch {
+	case errors.Is(err, netns.ErrNotExist):
+		return cni.Errorf(cni.CodeUnknownContainer, "CNI_NETNS: %w", err)
+	case errors.Is(err, netns.ErrNotNamespace):
+		return cni.Errorf(cni.CodeInvalidEnvironment, "CNI_NETNS: %w", err)
+	case err != nil:
+		return cni.Errorf(cni.CodeIOFailure, "CNI_NETNS: %w", err)
+	}
+	s.handles = append(s.handles, ns)
+	s.Sandbox, err = s.Tx.Open(ns)
+	return err
+}
+
+func (s *Session[C]) close() {
+	for _, space := range []*kernel.Space{s.Host, s.Sandbox} {
+		if space != nil {
+			space.Close()
+		}
+	}
+	for _, ns := range s.handles {
+		ns.Close()
+	}
+}
+
+// HostName returns the name of the host's end of a pair made for this attachment. It follows from the attachment, so that DEL and GC find
+// the link when everything else is lost, even where the process died before it could mark it.
+func (s *Session[C]) HostName() string { return hostName(s.Attachment()) }
+
+// The name is "veth", 3 digits of base 32 that name the network and 8 that name the attachment in it: 15 bytes, all that Linux allows.
+const hostPrefix = "veth"
+
+var base32 = encoding.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(encoding.NoPadding)
+
+func hostName(a cni.Attachment) string {
+	o := string(a.Owner())
+	return hostNetworkPrefix(a.Network) + digits(strings.TrimPrefix(o, cni.NetworkOwner(a.Network)))[:8]
+}
+
+func hostNetworkPrefix(network string) string {
+	return hostPrefix + digits(cni.NetworkOwner(network))[:3]
+}
+
+func digits(hexadecimal string) string {
+	raw, _ := hex.DecodeString(hexadecimal)
+	return base32.EncodeToString(raw)
+}
+
+// owned reports whether a link of the host belongs to an attachment: its alias says so, or it has none yet and the name that such a link would have.
+func owned(l kernel.Link, a cni.Attachment) bool {
+	if o, ok := cni.ParseTag(l.Alias); ok {
+		return o == a.Owner()
+	}
+	return l.Alias == "" && l.Kind == "veth" && l.Name == hostName(a)
+}
+
+// ofNetwork is owned for any attachment of a network.
+func ofNetwork(l kernel.Link, network string) bool {
+	if o, ok := cni.ParseTag(l.Alias); ok {
+		return o.Network() == cni.NetworkOwner(network)
+	}
+	return l.Alias == "" && l.Kind == "veth" && len(l.Name) == 15 && strings.HasPrefix(l.Name, hostNetworkPrefix(network))
+}

@@ -1,0 +1,106 @@
+package attach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/plugin"
+)
+
+// Del takes away the link, then the rules, then the address, so that an address never has two live owners. It needs nothing but the key of the attachment, and goes on past errors.
+func (p Plugin[C]) Del(ctx context.Context, c *plugin.Call[C]) error {
+	s, err := open(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	if c.Netns != "" {
+		switch err := s.enter(); cni.CodeOf(err) {
+		case 0, cni.CodeUnknownContainer, cni.CodeInvalidEnvironment: // gone is gone
+		default:
+			return err
+		}
+	}
+	errs := []error{s.deleteLink()}
+	o := c.Attachment().Owner()
+	_, err = s.Host.Unmasquerade(func(comment string) bool { owner, ok := cni.ParseTag(comment); return ok && owner == o })
+	errs = append(errs, err)
+	if c.IPAM.Type != "" {
+		errs = append(errs, c.Delegate.Del(ctx, c.IPAM.Type))
+	}
+	return errors.Join(errs...)
+}
+
+// deleteLink deletes the link of the attachment: by the host's end if it has one, else by its name in the container. A link of that name that
+// another attachment owns stays.
+func (s *Session[C]) deleteLink() error {
+	host, err := s.Host.Link(s.HostName())
+	if err == nil && owned(host, s.Attachment()) {
+		return s.Host.Delete(host)
+	}
+	if err != nil && !errors.Is(err, kernel.ErrNoLink) {
+		return err
+	}
+	if s.Sandbox == nil {
+		return nil
+	}
+	link, err := s.Sandbox.Link(s.IfName)
+	if errors.Is(err, kernel.ErrNoLink) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if peer, err := s.peer(link); err == nil {
+		if o, ok := cni.ParseTag(peer.Alias); ok && o != s.Attachment().Owner() {
+			return nil
+		}
+	}
+	return s.Sandbox.Delete(link)
+}
+
+// peer returns the host's end of a pair whose other end is in the container.
+func (s *Session[C]) peer(link kernel.Link) (kernel.Link, error) {
+	if link.Kind != "veth" || link.Peer == 0 {
+		return kernel.Link{}, fmt.Errorf("link %q: %w: it is not an end of a pair", link.Name, kernel.ErrNoLink)
+	}
+	peer, err := s.Host.LinkByIndex(link.Peer)
+	if err == nil && (peer.Kind != "veth" || peer.Peer != link.Index) {
+		err = fmt.Errorf("link %q: %w: its peer is not in the host's namespace", link.Name, kernel.ErrNoLink)
+	}
+	return peer, err
+}
+
+// GC takes away the links and rules of attachments of this network that are not valid any more, and passes the call on to IPAM.
+func (p Plugin[C]) GC(ctx context.Context, c *plugin.Call[C]) error {
+	s, err := open(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	valid := map[cni.Owner]bool{}
+	names := map[string]bool{}
+	for _, v := range c.Valid {
+		a := cni.Attachment{Network: c.Name, Container: v.ContainerID, IfName: v.IfName}
+		valid[a.Owner()], names[hostName(a)] = true, true
+	}
+	links, err := s.Host.Links()
+	errs := []error{err}
+	for _, l := range links {
+		if o, ok := cni.ParseTag(l.Alias); ofNetwork(l, c.Name) && !valid[o] && (ok || !names[l.Name]) {
+			errs = append(errs, s.Host.Delete(l))
+		}
+	}
+	_, err = s.Host.Unmasquerade(func(comment string) bool {
+		o, ok := cni.ParseTag(comment)
+		return ok && o.Network() == cni.NetworkOwner(c.Name) && !valid[o]
+	})
+	errs = append(errs, err)
+	if c.IPAM.Type != "" {
+		errs = append(errs, c.Delegate.GC(ctx, c.IPAM.Type))
+	}
+	return errors.Join(errs...)
+}

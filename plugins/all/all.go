@@ -1,0 +1,16 @@
+// Package all lists the plugins that are built into the tenon executable, a line each. It holds nothing else.
+package all
+
+import (
+	"github.com/tenon-cni/tenon/plugin"
+	"github.com/tenon-cni/tenon/plugins/bridge"
+	"github.com/tenon-cni/tenon/plugins/hostlocal"
+	"github.com/tenon-cni/tenon/plugins/loopback"
+)
+
+// Plugins are the definitions, by name.
+var Plugins = []plugin.Definition{
+	bridge.Plugin,
+	hostlocal.Plugin,
+	loopback.Plugin,
+}

@@ -1,0 +1,224 @@
+package hostlocal
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/ipam"
+	"github.com/tenon-cni/tenon/internal/ipam/store/file"
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/plugin"
+)
+
+// Config is the configuration of the plugin: the ipam section of a network.
+type Config struct {
+	plugin.Common
+	IPAM Settings `json:"ipam"`
+}
+
+// Settings is the ipam section.
+type Settings struct {
+	// Range is the old form with one range: subnet, rangeStart, rangeEnd, gateway. It counts if subnet is there, and comes before Ranges.
+	ipam.Range
+	// Ranges are the range sets; each yields one address.
+	Ranges []ipam.RangeSet `json:"ranges"`
+	// Routes go into the result as they are.
+	Routes []cni.Route `json:"routes"`
+	// ResolvConf is the path of a resolv.conf(5) whose content becomes the result's dns.
+	ResolvConf string `json:"resolvConf"`
+	// DataDir is the folder of the reservations, one folder for each network. Default [DefaultDataDir].
+	DataDir string `json:"dataDir"`
+}
+
+// DefaultDataDir is where reservations are kept.
+const DefaultDataDir = "/var/lib/cni/networks"
+
+// Plugin is the definition of host-local.
+var Plugin = plugin.Define[Config](plugin.Info{
+	Name:         "host-local",
+	About:        "manages addresses of ranges that belong to this host alone",
+	Capabilities: []string{"ips", "ipRanges"},
+	Args:         []string{"IP"},
+	Examples:     examples,
+}, allocator{})
+
+type allocator struct{}
+
+type call = plugin.Call[Config]
+
+// Add reserves an address of each range set.
+func (allocator) Add(ctx context.Context, c *call) (*cni.Result, error) {
+	request, err := request(c)
+	if err != nil {
+		return nil, err
+	}
+	r := &cni.Result{Routes: c.Conf.IPAM.Routes}
+	if path := c.Conf.IPAM.ResolvConf; path != "" {
+		if r.DNS, err = readResolvConf(path); err != nil {
+			return nil, cni.Errorf(cni.CodeIOFailure, "resolvConf: %w", err)
+		}
+	}
+	tx := kernel.Begin(ctx)
+	s, err := open(ctx, c, tx)
+	if err != nil {
+		return nil, err
+	}
+	allocations, err := ipam.Allocate(ctx, s, request)
+	if err != nil {
+		return nil, errors.Join(coded(err), tx.Rollback(), s.Close())
+	}
+	if err := s.Close(); err != nil {
+		return nil, coded(err)
+	}
+	for _, a := range allocations {
+		r.IPs = append(r.IPs, cni.IP{Address: a.Prefix(), Gateway: a.Range.Gateway})
+	}
+	return r, nil
+}
+
+// Del frees what the attachment holds. It needs no ranges.
+func (allocator) Del(ctx context.Context, c *call) error {
+	return with(ctx, c, func(s *file.Store) error { return s.Release(ctx, owner(c)) })
+}
+
+// Check looks whether the attachment holds an address.
+func (allocator) Check(ctx context.Context, c *call) error {
+	return with(ctx, c, func(s *file.Store) error {
+		held, err := s.Held(ctx, owner(c))
+		if err == nil && len(held) == 0 {
+			err = fmt.Errorf("host-local: Failed to find address added by container %s", c.ContainerID)
+		}
+		return err
+	})
+}
+
+// Status says whether every range set has a free address.
+func (allocator) Status(ctx context.Context, c *call) error {
+	sets, err := sets(c)
+	if err != nil {
+		return err
+	}
+	err = with(ctx, c, func(s *file.Store) error { return ipam.Available(ctx, s, sets) })
+	if err == nil {
+		return nil
+	}
+	e := cni.Errorf(cni.CodeNotAvailable, "%w", err)
+	if full := (*ipam.ExhaustedError)(nil); errors.As(err, &full) {
+		return e.WithDetails(full.Details())
+	}
+	return e
+}
+
+// GC frees what attachments hold that are not in use any more.
+func (allocator) GC(ctx context.Context, c *call) error {
+	var keep []ipam.Owner
+	for _, v := range c.Valid {
+		keep = append(keep, ipam.Owner{Container: v.ContainerID, IfName: v.IfName})
+	}
+	return with(ctx, c, func(s *file.Store) error {
+		freed, err := s.Collect(ctx, keep)
+		for _, l := range freed {
+			c.Log.Info("freed", "lease", l.String())
+		}
+		return err
+	})
+}
+
+// with calls fn with the reservations of the network, which need not exist.
+func with(ctx context.Context, c *call, fn func(*file.Store) error) error {
+	s, err := open(ctx, c, kernel.Begin(ctx))
+	if err != nil {
+		return err
+	}
+	return coded(errors.Join(fn(s), s.Close()))
+}
+
+func open(ctx context.Context, c *call, tx *kernel.Tx) (*file.Store, error) {
+	boot, err := file.BootID()
+	if err != nil {
+		return nil, cni.Errorf(cni.CodeIOFailure, "%w", err)
+	}
+	dir := c.Conf.IPAM.DataDir
+	if dir == "" {
+		dir = DefaultDataDir
+	}
+	s, err := file.Open(ctx, file.Options{
+		Dir: dir, Network: c.Name, Create: c.Command == cni.Add, BootID: boot, Change: tx.Do, Log: c.Log,
+	})
+	if err != nil {
+		return nil, cni.Errorf(cni.CodeIOFailure, "dataDir: %w", err)
+	}
+	return s, nil
+}
+
+func owner(c *call) ipam.Owner { return ipam.Owner{Container: c.ContainerID, IfName: c.IfName} }
+
+// coded gives an error of package ipam or of the store its code.
+func coded(err error) error {
+	var (
+		full      *ipam.ExhaustedError
+		taken     *ipam.TakenError
+		gateway   *ipam.GatewayError
+		duplicate *ipam.DuplicateError
+		leftover  *ipam.LeftoverError
+		known     *cni.Error
+	)
+	switch {
+	case err == nil || errors.As(err, &known):
+		return err
+	case errors.As(err, &full):
+		return cni.Errorf(cni.CodeTryAgainLater, "%w", err).WithDetails(full.Details())
+	case errors.As(err, &taken):
+		return cni.Errorf(cni.CodeTryAgainLater, "%w", err).WithDetails(taken.Details())
+	case errors.As(err, &gateway), errors.As(err, &duplicate), errors.As(err, &leftover):
+		return cni.Errorf(cni.CodeInvalidConfig, "%w", err)
+	}
+	return cni.Errorf(cni.CodeIOFailure, "%w", err)
+}
+
+func request(c *call) (ipam.Request, error) {
+	r := ipam.Request{Owner: owner(c)}
+	for _, text := range c.Asked.IPs {
+		a, err := ipam.ParseRequested(text)
+		if err != nil {
+			return r, cni.Errorf(cni.CodeInvalidConfig, "%w", err)
+		}
+		r.Addrs = append(r.Addrs, a)
+	}
+	var err error
+	r.Sets, err = sets(c)
+	return r, err
+}
+
+// sets collects the range sets: those of the capability ipRanges, the range in the old form, then ranges.
+func sets(c *call) ([]ipam.RangeSet, error) {
+	conf := &c.Conf.IPAM
+	var sets []ipam.RangeSet
+	if raw := c.RuntimeConfig.IPRanges; len(bytes.TrimSpace(raw)) > 0 {
+		if err := json.Unmarshal(raw, &sets); err != nil {
+			return nil, cni.DecodeFailure("runtimeConfig.ipRanges", err)
+		}
+	}
+	if conf.Subnet != (netip.Prefix{}) {
+		sets = append(sets, ipam.RangeSet{conf.Range})
+	}
+	sets = append(sets, conf.Ranges...)
+	if len(sets) == 0 {
+		return nil, cni.Errorf(cni.CodeInvalidConfig, "no IP ranges specified")
+	}
+	if err := ipam.CanonicalizeSets(sets); err != nil {
+		return nil, cni.Errorf(cni.CodeInvalidConfig, "%w", err)
+	}
+	if c.Version < cni.V030 && !ipam.OnePerFamily(sets) {
+		return nil, cni.Errorf(cni.CodeInvalidConfig, "CNI version %v does not support more than 1 address per family", c.Version)
+	}
+	if err := ipam.CheckOverlap(sets); err != nil {
+		return nil, cni.Errorf(cni.CodeInvalidConfig, "%w", err)
+	}
+	return sets, nil
+}

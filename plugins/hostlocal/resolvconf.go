@@ -1,0 +1,47 @@
+package hostlocal
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/tenon-cni/tenon/cni"
+)
+
+// readResolvConf reads a resolv.conf(5). Of several domain lines the last counts; search and options add up.
+func readResolvConf(path string) (cni.DNS, error) {
+	var d cni.DNS
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a FIFO must not make us wait
+	if err != nil {
+		return d, err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return d, errors.Join(err, fmt.Errorf("%s: not a regular file", path))
+	}
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		line := strings.TrimSpace(lines.Text())
+		fields := strings.Fields(line)
+		if len(fields) < 2 || line[0] == '#' || line[0] == ';' {
+			continue
+		}
+		switch fields[0] {
+		case "nameserver":
+			d.Nameservers = append(d.Nameservers, fields[1])
+		case "domain":
+			d.Domain = fields[1]
+		case "search":
+			d.Search = append(d.Search, fields[1:]...)
+		case "options":
+			d.Options = append(d.Options, fields[1:]...)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return d, fmt.Errorf("%s: %w", path, err)
+	}
+	return d, nil
+}

@@ -1,0 +1,123 @@
+package loopback
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/kernel/netns"
+	"github.com/tenon-cni/tenon/plugin"
+)
+
+// Config is the configuration of the plugin: nothing of its own.
+type Config struct{ plugin.Common }
+
+// Plugin is the definition of loopback.
+var Plugin = plugin.Define[Config](plugin.Info{
+	Name:     "loopback",
+	About:    "sets the loopback interface of a container up",
+	Examples: examples,
+}, lo{})
+
+const ifName = "lo"
+
+type lo struct{}
+
+// Add sets lo up. A chained loopback passes the previous result on.
+func (lo) Add(ctx context.Context, c *plugin.Call[Config]) (*cni.Result, error) {
+	var r *cni.Result
+	err := inside(ctx, c, func(s *kernel.Space, l kernel.Link) (err error) {
+		if err = s.Up(l); err == nil {
+			r, err = result(s, l, c.Netns)
+		}
+		return err
+	})
+	switch {
+	case errors.Is(err, netns.ErrNotExist):
+		return nil, cni.Errorf(cni.CodeUnknownContainer, "CNI_NETNS: %w", err)
+	case errors.Is(err, netns.ErrNotNamespace):
+		return nil, cni.Errorf(cni.CodeInvalidEnvironment, "CNI_NETNS: %w", err)
+	case err != nil:
+		return nil, err
+	}
+	if c.Prev != nil {
+		return c.Prev, nil
+	}
+	return r, nil
+}
+
+// result lists the first address of each family; the kernel gives lo its addresses when it comes up.
+func result(s *kernel.Space, l kernel.Link, sandbox string) (*cni.Result, error) {
+	r := &cni.Result{Interfaces: []cni.Interface{{Name: ifName, MAC: "00:00:00:00:00:00", Sandbox: sandbox}}}
+	addrs, err := s.Addrs(l)
+	if err != nil {
+		return nil, err
+	}
+	for _, is4 := range []bool{true, false} {
+		var first netip.Prefix
+		for _, a := range addrs {
+			if a.Addr().Is4() != is4 {
+				continue
+			}
+			if !a.Addr().IsLoopback() {
+				return nil, fmt.Errorf("interface lo has %s, which is not a loopback address", a)
+			}
+			if !first.IsValid() {
+				first = a
+			}
+		}
+		if first.IsValid() {
+			r.IPs = append(r.IPs, cni.IP{Address: first, Interface: cni.Some(0)})
+		}
+	}
+	return r, nil
+}
+
+// Del sets lo down.
+func (lo) Del(ctx context.Context, c *plugin.Call[Config]) error {
+	if c.Netns == "" {
+		return nil
+	}
+	err := inside(ctx, c, func(s *kernel.Space, l kernel.Link) error { return s.Down(l) })
+	if errors.Is(err, netns.ErrNotExist) || errors.Is(err, netns.ErrNotNamespace) {
+		return nil
+	}
+	return err
+}
+
+// Check looks whether lo is up.
+func (lo) Check(ctx context.Context, c *plugin.Call[Config]) error {
+	return inside(ctx, c, func(_ *kernel.Space, l kernel.Link) error {
+		if !l.Up {
+			return errors.New("loopback interface is down")
+		}
+		return nil
+	})
+}
+
+// inside calls fn with the container's lo and takes back what fn changed if it fails.
+func inside(ctx context.Context, c *plugin.Call[Config], fn func(*kernel.Space, kernel.Link) error) error {
+	ns, err := netns.Open(c.Netns)
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	tx := kernel.Begin(ctx)
+	s, err := tx.Open(ns)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	l, err := s.Link(ifName)
+	if err == nil {
+		err = fn(s, l)
+	}
+	if err != nil {
+		return errors.Join(err, tx.Rollback())
+	}
+	tx.Keep()
+	return nil
+}
