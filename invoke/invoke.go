@@ -18,6 +18,10 @@ type Call struct {
 	Path  string  // the executable, as [Find] returns it
 	Env   cni.Env // the CNI_* variables
 	Stdin []byte  // the request
+
+	// Joined keeps a process in the group of this one, for the delegates of a plugin: who stops the plugin's group stops
+	// them with it. Otherwise a plugin gets a group of its own.
+	Joined bool
 }
 
 // Reply is what a plugin that succeeded had to say.

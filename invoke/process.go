@@ -31,7 +31,7 @@ const (
 // Process calls plugins as processes. The zero value is ready for use.
 //
 // A plugin inherits the environment of this process, with the CNI_ variables of the call in place of any
-// it had, runs in a process group of its own, and gets the request on standard input, which it need not
+// it had, runs in a process group of its own unless [Call.Joined] is set, and gets the request on standard input, which it need not
 // read. When ctx ends the group gets SIGTERM and 100 ms later SIGKILL; Call returns within 250 ms of
 // that even if a descendant has left the group and holds standard output. Descendants of a plugin that
 // ended by itself are left alone. More than 16 MiB on standard output is an error. An executable that is
@@ -84,15 +84,14 @@ func (p Process) run(ctx context.Context, c Call) (Reply, error) {
 	cmd.Stdin = bytes.NewReader(c.Stdin)
 	cmd.Stdout = &stdout
 	cmd.Stderr = &stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: !c.Joined}
 	cmd.WaitDelay = drainFor
 	cmd.Cancel = func() error {
-		group := -cmd.Process.Pid
-		if err := unix.Kill(group, unix.SIGTERM); err != nil {
+		if err := unix.Kill(target(cmd, c.Joined), unix.SIGTERM); err != nil {
 			return os.ErrProcessDone
 		}
 		stopped = true
-		kill = time.AfterFunc(killAfter, func() { _ = unix.Kill(group, unix.SIGKILL) })
+		kill = time.AfterFunc(killAfter, func() { _ = unix.Kill(target(cmd, c.Joined), unix.SIGKILL) })
 		return nil
 	}
 	if err := cmd.Start(); err != nil {
@@ -106,7 +105,9 @@ func (p Process) run(ctx context.Context, c Call) (Reply, error) {
 	switch {
 	case stopped:
 		kill.Stop()
-		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // what of the group outlived the plugin
+		if !c.Joined {
+			_ = unix.Kill(target(cmd, c.Joined), unix.SIGKILL) // what of the group outlived the plugin
+		}
 		return Reply{}, c.stopped(ctx, time.Since(start), o)
 	case stdout.full:
 		o.stdout = nil
@@ -117,6 +118,14 @@ func (p Process) run(ctx context.Context, c Call) (Reply, error) {
 		return Reply{}, c.error(cni.Errorf(cni.CodeIOFailure, "standard streams: %w", err), o)
 	}
 	return Reply{Stdout: o.stdout, Stderr: o.stderr}, nil
+}
+
+// target is whom signals go to, as kill(2) names them.
+func target(cmd *exec.Cmd, joined bool) int {
+	if joined {
+		return cmd.Process.Pid
+	}
+	return -cmd.Process.Pid
 }
 
 func startHint(err error) string {

@@ -70,7 +70,7 @@ func (d Delegator) call(ctx context.Context, typ string, verb cni.Command) ([]by
 	}
 	env := d.env
 	env.Command = verb
-	reply, err := d.caller.Call(ctx, invoke.Call{Path: path, Env: env, Stdin: d.stdin})
+	reply, err := d.caller.Call(ctx, invoke.Call{Path: path, Env: env, Stdin: d.stdin, Joined: true})
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	maxStdin    = 16 << 20               // bytes of a request that are read
+	maxStdin    = 16 << 20              // bytes of a request that are read
 	versionWait = 50 * time.Millisecond // how long VERSION waits for a standard input that nobody closes
 )
 

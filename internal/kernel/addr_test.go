@@ -93,13 +93,13 @@ func TestAddrChangesAreUndone(t *testing.T) {
 	b.unchanged(t, before)
 }
 
-func TestEnsureAddr(t *testing.T) {
+func TestEnsureGateway(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	_, host := b.veth(t)
 	b.tx.Keep()
 	for _, want := range []bool{true, false} {
-		if added, err := b.host.EnsureAddr(host, prefix("10.1.2.1/24")); added != want || err != nil {
+		if added, err := b.host.EnsureGateway(host, prefix("10.1.2.1/24")); added != want || err != nil {
 			t.Errorf("added %t, %v; want %t", added, err, want)
 		}
 	}

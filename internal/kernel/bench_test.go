@@ -11,7 +11,7 @@ import (
 // BenchmarkAttach makes and removes an attachment to a bridge and reports each call by itself.
 func BenchmarkAttach(b *testing.B) {
 	n := setup(b)
-	must(b, n.container.EnsureSysctl("net/ipv6/conf/default/accept_dad", "0"))
+	must(b, n.container.EnsureSysctls([]kernel.Setting{{Key: "net/ipv6/conf/default/accept_dad", Value: "0"}}))
 	must(b, n.host.Masquerade("first", []netip.Prefix{prefix("10.1.2.2/24")})) // makes the skeleton
 	var tx *kernel.Tx
 	var host, container *kernel.Space

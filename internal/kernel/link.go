@@ -71,6 +71,11 @@ func (s *Space) SetMAC(l Link, mac net.HardwareAddr) error {
 	return s.tx.Do(fmt.Sprintf("mac %s dev %s", mac, l.Name), func() error { return s.rt.SetMAC(l, mac) }, undo)
 }
 
+// EnsureMAC is SetMAC for a link that others share: it is not undone.
+func (s *Space) EnsureMAC(l Link, mac net.HardwareAddr) error {
+	return s.tx.Do(fmt.Sprintf("mac %s dev %s", mac, l.Name), func() error { return s.rt.SetMAC(l, mac) }, nil)
+}
+
 // SetPromisc switches promiscuous mode of a link on or off, beside the demands of packet captures and the like.
 func (s *Space) SetPromisc(l Link, on bool) error {
 	changed := false

@@ -23,10 +23,10 @@ func connect(t *testing.T) *outside {
 	b := setup(t)
 	o := &outside{bench: b, ns: b.Container("outside")}
 	out := open(t, b.tx, o.ns)
-	must(t, b.host.EnsureSysctl("net/ipv4/ip_forward", "1"))
-	must(t, b.host.EnsureSysctl("net/ipv6/conf/all/forwarding", "1"))
+	must(t, b.host.EnsureSysctls([]kernel.Setting{{Key: "net/ipv4/ip_forward", Value: "1"}}))
+	must(t, b.host.EnsureSysctls([]kernel.Setting{{Key: "net/ipv6/conf/all/forwarding", Value: "1"}}))
 	for _, s := range []*kernel.Space{b.host, b.container, out} {
-		must(t, s.EnsureSysctl("net/ipv6/conf/default/accept_dad", "0"))
+		must(t, s.EnsureSysctls([]kernel.Setting{{Key: "net/ipv6/conf/default/accept_dad", Value: "0"}}))
 	}
 	for _, pair := range []struct {
 		space              *kernel.Space

@@ -18,7 +18,7 @@ import (
 func routed(t *testing.T) (*bench, kernel.Link) {
 	t.Helper()
 	b := setup(t)
-	must(t, b.container.EnsureSysctl("net/ipv6/conf/default/accept_dad", "0"))
+	must(t, b.container.EnsureSysctls([]kernel.Setting{{Key: "net/ipv6/conf/default/accept_dad", Value: "0"}}))
 	inside, _ := b.vethUp(t)
 	must(t, b.container.AddAddr(inside, prefix("10.1.2.3/24")))
 	must(t, b.container.AddAddr(inside, prefix("fd00::3/64")))

@@ -57,13 +57,21 @@ func (s *Space) sysctl(set Setting) error {
 		})
 }
 
-// EnsureSysctl sets a kernel setting that others share, such as forwarding, unless it has the value. It is not undone.
-func (s *Space) EnsureSysctl(key, value string) error {
+// EnsureSysctls sets kernel settings that others share, such as forwarding, unless they have the value. It is not undone.
+func (s *Space) EnsureSysctls(settings []Setting) error {
 	return s.NS.Run(func() error {
-		return s.tx.Do(sysctlOp(key, value), func() error {
-			_, _, err := sysctl.Set(key, value)
-			return err
-		}, nil)
+		for _, set := range settings {
+			if err := s.tx.Do(sysctlOp(set.Key, set.Value), func() error {
+				_, _, err := sysctl.Set(set.Key, set.Value)
+				if set.Optional {
+					return nil
+				}
+				return err
+			}, nil); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 

@@ -77,7 +77,7 @@ func TestSysctlOptionalStillFaults(t *testing.T) {
 func TestEnsureSysctlStays(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	must(t, b.host.EnsureSysctl("net/ipv4/ip_forward", "1"))
+	must(t, b.host.EnsureSysctls([]kernel.Setting{{Key: "net/ipv4/ip_forward", Value: "1"}}))
 	must(t, b.tx.Rollback())
 	if got, err := b.host.ReadSysctl("net/ipv4/ip_forward"); got != "1" || err != nil {
 		t.Errorf("after rollback: %q, %v", got, err)

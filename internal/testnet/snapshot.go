@@ -73,10 +73,7 @@ func (s *snapshot) namespace(n *Namespace) error {
 		return err
 	}
 	for _, family := range []string{"-4", "-6"} {
-		if err := s.list(n, "route "+family, derived, "ip", "-j", family, "route", "show", "table", "all"); err != nil {
-			return err
-		}
-		if err := s.list(n, "rule "+family, nil, "ip", "-j", family, "rule"); err != nil {
+		if err := s.routing(n, family); err != nil {
 			return err
 		}
 	}
@@ -88,15 +85,19 @@ func (s *snapshot) namespace(n *Namespace) error {
 
 type object = map[string]any
 
-func read[T any](n *Namespace, name string, args ...string) (v T, err error) {
-	out, err := n.command(name, args...)
+// read decodes the JSON that a tool prints, one value after the other.
+func (n *Namespace) read(values []any, stdin, name string, args ...string) error {
+	out, err := n.command(stdin, name, args...)
 	if err != nil {
-		return v, err
+		return err
 	}
-	if err := json.Unmarshal([]byte(out), &v); err != nil {
-		return v, fmt.Errorf("output of %s %s: %w\n%s", name, strings.Join(args, " "), err, out)
+	d := json.NewDecoder(strings.NewReader(out))
+	for _, v := range values {
+		if err := d.Decode(v); err != nil {
+			return fmt.Errorf("output of %s %s: %w\n%s", name, strings.Join(args, " "), err, out)
+		}
 	}
-	return v, nil
+	return nil
 }
 
 // byItself is what changes without anybody's doing, or follows from the carrier or from ports, by its key in the output of ip.
@@ -108,8 +109,8 @@ var byItself = []string{
 }
 
 func (s *snapshot) links(n *Namespace) error {
-	links, err := read[[]object](n, "ip", "-j", "-d", "addr")
-	if err != nil {
+	var links []object
+	if err := n.read([]any{&links}, "", "ip", "-j", "-d", "addr"); err != nil {
 		return err
 	}
 	for _, l := range links {
@@ -146,16 +147,19 @@ func (s *snapshot) flatten(path string, v any) {
 	}
 }
 
-// list adds a line for each object that a tool lists.
-func (s *snapshot) list(n *Namespace, what string, skip func(object) bool, name string, args ...string) error {
-	list, err := read[[]object](n, name, args...)
-	if err != nil {
+func (s *snapshot) routing(n *Namespace, family string) error {
+	var routes, rules []object
+	const both = "route show table all\nrule show\n" // by one process
+	if err := n.read([]any{&routes, &rules}, both, "ip", "-j", family, "-batch", "-"); err != nil {
 		return err
 	}
-	for _, o := range list {
-		if skip == nil || !skip(o) {
-			s.add("%s %s", what, text(o))
+	for _, r := range routes {
+		if !derived(r) {
+			s.add("route %s %s", family, text(r))
 		}
+	}
+	for _, r := range rules {
+		s.add("rule %s %s", family, text(r))
 	}
 	return nil
 }
@@ -174,8 +178,8 @@ func derived(route object) bool {
 }
 
 func (s *snapshot) ruleset(n *Namespace) error {
-	ruleset, err := read[struct{ Nftables []object }](n, "nft", "--json", "--stateless", "list", "ruleset")
-	if err != nil {
+	var ruleset struct{ Nftables []object }
+	if err := n.read([]any{&ruleset}, "", "nft", "--json", "--stateless", "list", "ruleset"); err != nil {
 		return err
 	}
 	position := make(map[string]int) // of a rule in its chain

@@ -115,7 +115,7 @@ func (n *Namespace) Do(fn func()) {
 // Command runs a tool inside the namespace and returns what it prints. If it fails, so does the test.
 func (n *Namespace) Command(name string, args ...string) string {
 	n.t.Helper()
-	out, err := n.command(name, args...)
+	out, err := n.command("", name, args...)
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -124,15 +124,18 @@ func (n *Namespace) Command(name string, args ...string) string {
 
 // Try runs a tool inside the namespace. The error has what it prints.
 func (n *Namespace) Try(command ...string) error {
-	_, err := n.command(command[0], command[1:]...)
+	_, err := n.command("", command[0], command[1:]...)
 	return err
 }
 
-func (n *Namespace) command(name string, args ...string) (string, error) {
+func (n *Namespace) command(stdin, name string, args ...string) (string, error) {
 	var out []byte
-	err := n.Run(func() error {
-		var err error
-		if out, err = exec.Command(name, args...).CombinedOutput(); err != nil {
+	err := n.Run(func() (err error) {
+		cmd := exec.Command(name, args...)
+		if stdin != "" {
+			cmd.Stdin = strings.NewReader(stdin)
+		}
+		if out, err = cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("in %s: %s %s: %w\n%s", n.Name, name, strings.Join(args, " "), err, out)
 		}
 		return nil

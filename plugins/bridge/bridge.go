@@ -139,7 +139,7 @@ func (maker) Make(_ context.Context, s *attach.Session[Config]) ([]cni.Interface
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Host.Sysctls(untrusted(br.Name, port.Name)); err != nil {
+	if err := s.Host.EnsureSysctls(append(untrusted(br.Name), untrusted(port.Name)...)); err != nil {
 		return nil, err
 	}
 	if err := s.Host.SetMaster(port, br); err != nil {
@@ -160,16 +160,13 @@ func (maker) Make(_ context.Context, s *attach.Session[Config]) ([]cni.Interface
 	}, nil
 }
 
-// untrusted are the settings that keep a container from steering the host through interfaces it can send to (CVE-2020-10749).
-func untrusted(ifNames ...string) []kernel.Setting {
-	var list []kernel.Setting
-	for _, name := range ifNames {
-		list = append(list,
-			kernel.Setting{Key: "net/ipv6/conf/" + name + "/accept_ra", Value: "0", Optional: true},
-			kernel.Setting{Key: "net/ipv6/conf/" + name + "/accept_redirects", Value: "0", Optional: true},
-			kernel.Setting{Key: "net/ipv4/conf/" + name + "/accept_redirects", Value: "0", Optional: true})
+// untrusted are the settings that keep a container from steering the host through an interface it can send to (CVE-2020-10749).
+func untrusted(ifName string) []kernel.Setting {
+	return []kernel.Setting{
+		{Key: "net/ipv6/conf/" + ifName + "/accept_ra", Value: "0", Optional: true},
+		{Key: "net/ipv6/conf/" + ifName + "/accept_redirects", Value: "0", Optional: true},
+		{Key: "net/ipv4/conf/" + ifName + "/accept_redirects", Value: "0", Optional: true},
 	}
-	return list
 }
 
 // Amend fills in gateways and default routes.
@@ -211,7 +208,7 @@ func (maker) Finish(ctx context.Context, s *attach.Session[Config], r *cni.Resul
 		return err
 	}
 	if c.gateway() && len(r.IPs) > 0 {
-		if err := beGateway(s, br, r); err != nil {
+		if br, err = beGateway(s, br, r); err != nil {
 			return err
 		}
 	}
@@ -237,52 +234,59 @@ func (maker) Finish(ctx context.Context, s *attach.Session[Config], r *cni.Resul
 
 // beGateway puts the gateway addresses on the bridge and turns on forwarding for their families. Bridge, addresses and forwarding are shared by all
 // containers of the network: nothing here is taken back.
-func beGateway(s *attach.Session[Config], br kernel.Link, r *cni.Result) error {
-	forwarding := map[string]bool{}
+func beGateway(s *attach.Session[Config], br kernel.Link, r *cni.Result) (kernel.Link, error) {
+	var forwarding []kernel.Setting
 	for _, ip := range r.IPs {
-		if err := ensureAddr(s, br, netip.PrefixFrom(ip.Gateway, ip.Address.Bits())); err != nil {
-			return err
+		added, err := ensureAddr(s, br, netip.PrefixFrom(ip.Gateway, ip.Address.Bits()))
+		if err == nil && added {
+			br, err = pin(s, br, r.Interfaces[0].MAC)
 		}
+		if err != nil {
+			return br, err
+		}
+		key := "net/ipv6/conf/all/forwarding"
 		if ip.Address.Addr().Is4() {
-			forwarding["net/ipv4/ip_forward"] = true
-		} else {
-			forwarding["net/ipv6/conf/all/forwarding"] = true
+			key = "net/ipv4/ip_forward"
 		}
+		forwarding = append(forwarding, kernel.Setting{Key: key, Value: "1"})
 	}
-	for key := range forwarding {
-		if err := s.Host.EnsureSysctl(key, "1"); err != nil {
-			return err
-		}
-	}
-	return nil
+	return br, s.Host.EnsureSysctls(forwarding)
 }
 
 // ensureAddr gives the bridge an address. Any other IPv4 address it has is in the way, and any IPv6 address of an overlapping network.
-func ensureAddr(s *attach.Session[Config], br kernel.Link, want netip.Prefix) error {
+func ensureAddr(s *attach.Session[Config], br kernel.Link, want netip.Prefix) (added bool, err error) {
 	have, err := s.Host.Addrs(br)
 	if err != nil {
-		return err
+		return false, err
 	}
 	var conflicts []netip.Prefix
 	for _, a := range have {
 		if a == want {
-			return nil
+			return false, nil
 		}
 		if a.Addr().Is4() == want.Addr().Is4() && (want.Addr().Is4() || a.Overlaps(want)) {
 			conflicts = append(conflicts, a)
 		}
 	}
 	if len(conflicts) > 0 && !s.Conf.ForceAddress {
-		return cni.Errorf(cni.CodeInvalidConfig, "%q already has an IP address different from %s", br.Name, want).
+		return false, cni.Errorf(cni.CodeInvalidConfig, "%q already has an IP address different from %s", br.Name, want).
 			WithDetails(fmt.Sprintf("found %v; forceAddress replaces it", conflicts))
 	}
 	for _, a := range conflicts {
 		if err := s.Host.DelAddr(br, a); err != nil {
-			return err
+			return false, err
 		}
 	}
-	_, err = s.Host.EnsureAddr(br, want)
-	return err
+	return s.Host.EnsureGateway(br, want)
+}
+
+// pin makes a bridge keep the hardware address that it had before the container's port joined, now that it is a gateway and neighbours remember it. One
+// that had none, since it has lost its last port, keeps what it has now.
+func pin(s *attach.Session[Config], br kernel.Link, before string) (kernel.Link, error) {
+	if mac, err := net.ParseMAC(before); err == nil {
+		br.MAC = mac
+	}
+	return br, s.Host.EnsureMAC(br, br.MAC)
 }
 
 // Verify compares bridge and host's end with the previous result and the configuration.

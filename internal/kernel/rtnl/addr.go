@@ -28,6 +28,16 @@ func (c *Conn) AddAddr(l Link, p netip.Prefix) error {
 	return c.h.AddrAdd(ref(l), &netlink.Addr{IPNet: ipNet(p)})
 }
 
+// AddGateway is AddAddr for an address that others are to use as soon as it exists: IPv6 skips duplicate address detection,
+// during which it would not answer.
+func (c *Conn) AddGateway(l Link, p netip.Prefix) error {
+	a := &netlink.Addr{IPNet: ipNet(p)}
+	if p.Addr().Is6() {
+		a.Flags = unix.IFA_F_NODAD
+	}
+	return c.h.AddrAdd(ref(l), a)
+}
+
 // DelAddr removes an address and reports whether it was there.
 func (c *Conn) DelAddr(l Link, p netip.Prefix) (existed bool, err error) {
 	err = c.h.AddrDel(ref(l), &netlink.Addr{IPNet: ipNet(p)})

@@ -1,16 +1,24 @@
 package rtnl
 
 import (
+	"crypto/rand"
 	"errors"
 	"net"
 
 	"github.com/vishvananda/netlink"
 )
 
-// AddBridge makes a bridge and sets it up. An mtu of 0 is the kernel's default. The error is EEXIST if the name is taken.
+// AddBridge makes a bridge and sets it up. An mtu of 0 is the kernel's default. It gets a hardware address of its own,
+// random and locally administered: the kernel would have it follow its ports, and neighbours lose it with each of them.
+// The error is EEXIST if the name is taken.
 func (c *Conn) AddBridge(name string, mtu int) error {
+	mac := make(net.HardwareAddr, 6)
+	if _, err := rand.Read(mac); err != nil {
+		return err
+	}
+	mac[0] = mac[0]&^1 | 2 // unicast, locally administered (IEEE 802)
 	a := netlink.NewLinkAttrs()
-	a.Name, a.MTU, a.Flags = name, mtu, net.FlagUp
+	a.Name, a.MTU, a.Flags, a.HardwareAddr = name, mtu, net.FlagUp, mac
 	return c.h.LinkAdd(&netlink.Bridge{LinkAttrs: a})
 }
 
