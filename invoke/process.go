@@ -20,9 +20,8 @@ const (
 	// promise of Process: back within 250 ms of the end of the context.
 	killAfter = 100 * time.Millisecond
 
-	// drainFor is how long a descendant may keep the plugin's standard output open, counted from the
-	// plugin's exit or the end of the context.
-	drainFor = 200 * time.Millisecond
+	// drainFor is how long a descendant may keep the plugin's standard streams open, counted from the plugin's exit.
+	drainFor = 100 * time.Millisecond
 
 	busyRetries = 5
 	busyWait    = 20 * time.Millisecond // before the first retry; four times as long before each further one
@@ -82,8 +81,6 @@ func (p Process) run(ctx context.Context, c Call) (Reply, error) {
 	cmd.Path, cmd.Err = c.Path, nil // never searched for in PATH
 	cmd.Env = p.environ(ctx, c.Env)
 	cmd.Stdin = bytes.NewReader(c.Stdin)
-	cmd.Stdout = &stdout
-	cmd.Stderr = &stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: !c.Joined}
 	cmd.WaitDelay = drainFor
 	cmd.Cancel = func() error {
@@ -94,13 +91,15 @@ func (p Process) run(ctx context.Context, c Call) (Reply, error) {
 		kill = time.AfterFunc(killAfter, func() { _ = unix.Kill(target(cmd, c.Joined), unix.SIGKILL) })
 		return nil
 	}
-	if err := cmd.Start(); err != nil {
+	drain, err := collect(cmd, &stdout, &stderr)
+	if err != nil {
 		if ctx.Err() != nil {
 			return Reply{}, c.stopped(ctx, time.Since(start), outcome{})
 		}
 		return Reply{}, c.error(cni.Errorf(cni.CodeIOFailure, "start: %w", err).WithDetails(startHint(err)), outcome{})
 	}
-	err := cmd.Wait()
+	err = cmd.Wait()
+	drain()
 	o := outcome{status: cmd.ProcessState.String(), stdout: stdout.buf.Bytes(), stderr: stderr.buf}
 	switch {
 	case stopped:

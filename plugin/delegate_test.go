@@ -16,13 +16,19 @@ import (
 // delegating hands each verb to the IPAM plugin of its configuration.
 type delegating struct{}
 
-func (delegating) Add(ctx context.Context, c *call) (*cni.Result, error) { return c.Delegate.Add(ctx, c.IPAM.Type) }
-func (delegating) Del(ctx context.Context, c *call) error                { return c.Delegate.Del(ctx, c.IPAM.Type) }
-func (delegating) Check(ctx context.Context, c *call) error              { return c.Delegate.Check(ctx, c.IPAM.Type) }
-func (delegating) Status(ctx context.Context, c *call) error             { return c.Delegate.Status(ctx, c.IPAM.Type) }
-func (delegating) GC(ctx context.Context, c *call) error                 { return c.Delegate.GC(ctx, c.IPAM.Type) }
+func (delegating) Add(ctx context.Context, c *call) (*cni.Result, error) {
+	return c.Delegate.Add(ctx, c.IPAM.Type)
+}
+func (delegating) Del(ctx context.Context, c *call) error { return c.Delegate.Del(ctx, c.IPAM.Type) }
+func (delegating) Check(ctx context.Context, c *call) error {
+	return c.Delegate.Check(ctx, c.IPAM.Type)
+}
+func (delegating) Status(ctx context.Context, c *call) error {
+	return c.Delegate.Status(ctx, c.IPAM.Type)
+}
+func (delegating) GC(ctx context.Context, c *call) error { return c.Delegate.GC(ctx, c.IPAM.Type) }
 
-var main = plugin.Define(plugin.Info{Name: "main"}, delegating{})
+var delegator = plugin.Define[config](plugin.Info{Name: "main"}, delegating{})
 
 var allVerbs = []cni.Command{cni.Add, cni.Del, cni.Check, cni.Status, cni.GC}
 
@@ -35,14 +41,14 @@ func TestDelegateSeesTheCall(t *testing.T) {
 		r := &invoke.Recorder{Caller: invoke.Fake{"pool": {cni.Add: invoke.Print(`{"cniVersion":"1.1.0"}`)}}}
 		env := environment(verb)
 		env.Args, env.NetnsOverride = "A=B", "1"
-		if _, err := main.Serve(t.Context(), env, []byte(delegated), r); err != nil {
+		if _, err := delegator.Serve(t.Context(), env, []byte(delegated), r); err != nil {
 			t.Fatal(err)
 		}
 		calls := r.Exchanges()
 		if len(calls) != 1 {
 			t.Fatalf("%s: %d calls of the delegate", verb, len(calls))
 		}
-		if diff := cmp.Diff(invoke.Call{Path: "pool", Env: env, Stdin: []byte(delegated)}, calls[0].Call); diff != "" {
+		if diff := cmp.Diff(invoke.Call{Path: "pool", Env: env, Stdin: []byte(delegated), Joined: true}, calls[0].Call); diff != "" {
 			t.Errorf("%s: %s", verb, diff)
 		}
 	}
@@ -51,7 +57,7 @@ func TestDelegateSeesTheCall(t *testing.T) {
 // TestUndoIsADEL: what takes back an ADD is a DEL, whatever the verb of the call.
 func TestUndoIsADEL(t *testing.T) {
 	t.Parallel()
-	d := plugin.Define(plugin.Info{Name: "main"}, verbs(func(ctx context.Context, c *call) (*cni.Result, error) {
+	d := plugin.Define[config](plugin.Info{Name: "main"}, verbs(func(ctx context.Context, c *call) (*cni.Result, error) {
 		return result, c.Delegate.Del(ctx, c.IPAM.Type)
 	}))
 	r := &invoke.Recorder{Caller: invoke.Fake{"pool": nil}}
@@ -67,7 +73,7 @@ func TestDelegateFails(t *testing.T) {
 	t.Parallel()
 	for _, verb := range allVerbs {
 		fake := invoke.Fake{"pool": {verb: invoke.Fail(cni.Errorf(cni.CodeTryAgainLater, "pool is empty").WithDetails("3 of 3"))}}
-		_, err := main.Serve(t.Context(), environment(verb), []byte(delegated), fake)
+		_, err := delegator.Serve(t.Context(), environment(verb), []byte(delegated), fake)
 		e := cni.AsError(err)
 		if e == nil || e.Code != cni.CodeTryAgainLater || !strings.Contains(e.Msg, "pool is empty") || !strings.Contains(e.Msg, "pool "+string(verb)) || e.Details != "3 of 3" {
 			t.Errorf("%s: %+v", verb, e)
@@ -80,7 +86,7 @@ func TestDelegateTooOldForTheVerb(t *testing.T) {
 	t.Parallel()
 	for _, verb := range allVerbs {
 		fake := invoke.Fake{"pool": {verb: invoke.Fail(cni.Errorf(cni.CodeIncompatibleVersion, "what?"))}}
-		_, err := main.Serve(t.Context(), environment(verb), []byte(delegated), fake)
+		_, err := delegator.Serve(t.Context(), environment(verb), []byte(delegated), fake)
 		if optional := slices.Contains([]cni.Command{cni.Status, cni.GC}, verb); (err == nil) != optional {
 			t.Errorf("%s: %v", verb, err)
 		}
@@ -95,7 +101,7 @@ func TestDelegateAnswersInAnotherVersion(t *testing.T) {
 		`{"cniVersion":"0.4.0","ips":[{"version":"4","address":"10.0.0.2/24","gateway":"10.0.0.1"}],"routes":[{"dst":"0.0.0.0/0"}]}`,
 		`{"ips":[{"address":"10.0.0.2/24","gateway":"10.0.0.1"}],"routes":[{"dst":"0.0.0.0/0"}]}`,
 	} {
-		out, err := main.Serve(t.Context(), environment(cni.Add), []byte(delegated), invoke.Fake{"pool": {cni.Add: invoke.Print(answer)}})
+		out, err := delegator.Serve(t.Context(), environment(cni.Add), []byte(delegated), invoke.Fake{"pool": {cni.Add: invoke.Print(answer)}})
 		const want = `{"cniVersion":"1.1.0","ips":[{"address":"10.0.0.2/24","gateway":"10.0.0.1"}],"routes":[{"dst":"0.0.0.0/0"}]}`
 		if err != nil || string(out) != want {
 			t.Errorf("%s: printed %s, error %v", answer, out, err)
@@ -111,7 +117,7 @@ func TestDelegateWithoutUsableAnswer(t *testing.T) {
 		`{"code":11,"msg":"in disguise"}`: cni.CodeDecodingFailure,
 		`{"cniVersion":"7.0.0"}`:          cni.CodeIncompatibleVersion,
 	} {
-		_, err := main.Serve(t.Context(), environment(cni.Add), []byte(delegated), invoke.Fake{"pool": {cni.Add: invoke.Print(answer)}})
+		_, err := delegator.Serve(t.Context(), environment(cni.Add), []byte(delegated), invoke.Fake{"pool": {cni.Add: invoke.Print(answer)}})
 		wantCode(t, err, code)
 		if err == nil || !strings.HasPrefix(err.Error(), "pool ADD: ") {
 			t.Errorf("%q: error %v does not name the delegate", answer, err)
@@ -136,7 +142,7 @@ func TestDelegateIsNotThere(t *testing.T) {
 			t.Parallel()
 			env := environment(cni.Add)
 			env.Path = row.path
-			_, err := main.Serve(t.Context(), env, []byte(row.stdin), plugin.Caller(nil, false))
+			_, err := delegator.Serve(t.Context(), env, []byte(row.stdin), plugin.Caller(nil, false))
 			wantCode(t, err, row.code)
 			if err == nil || !strings.Contains(err.Error(), row.says) {
 				t.Errorf("%v: says nothing of %s", err, row.says)

@@ -16,17 +16,16 @@ func TestMain(m *testing.M) { plugintest.Main(m, files) }
 // config has a member of each JSON type.
 type config struct {
 	plugin.Common
-	Dir    string            `json:"dir"`
-	Mode   string            `json:"mode"`
-	MTU    int               `json:"mtu"`
-	On     bool              `json:"on"`
-	Labels map[string]string `json:"labels"`
-	List   []string          `json:"list"`
+	Dir    string   `json:"dir"`
+	Mode   string   `json:"mode"`
+	MTU    int      `json:"mtu"`
+	On     bool     `json:"on"`
+	List   []string `json:"list"`
 	Nested struct {
-		A     string     `json:"a"`
-		B     int        `json:"b"`
+		A     string           `json:"a"`
+		B     int              `json:"b"`
 		Inner struct{ C bool } `json:"inner"`
-		Addr  netip.Addr `json:"addr"`
+		Addr  netip.Addr       `json:"addr"`
 	} `json:"nested"`
 }
 
@@ -53,7 +52,7 @@ func (r *recorder) define(i plugin.Info) plugin.Definition {
 	if i.Name == "" {
 		i.Name = "demo"
 	}
-	return plugin.Define(i, verbs(func(_ context.Context, c *call) (*cni.Result, error) {
+	return plugin.Define[config](i, verbs(func(_ context.Context, c *call) (*cni.Result, error) {
 		r.calls = append(r.calls, c)
 		return result, nil
 	}))

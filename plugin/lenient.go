@@ -1,6 +1,9 @@
 package plugin
 
-import "encoding/json"
+import (
+	"bytes"
+	"encoding/json"
+)
 
 // decodeLeniently fills in what can be read of a JSON object and passes over the rest: a member of the wrong type costs that member, not its neighbours. DEL
 // and GC need it, since a configuration may have been edited after the ADD.
@@ -11,16 +14,25 @@ func decodeLeniently(object []byte, into any) {
 	decodeMembers(object, into, func(b []byte) []byte { return b })
 }
 
-// decodeMembers decodes the members of object one by one. wrap puts a value back to where object stands in the document.
+// decodeMembers decodes the members of object one by one, in their order: of those that differ in case only the last wins, as it does where nothing is
+// wrong. wrap puts a value back to where object stands in the document.
 func decodeMembers(object []byte, into any, wrap func([]byte) []byte) {
-	var members map[string]json.RawMessage
-	if json.Unmarshal(object, &members) != nil {
+	d := json.NewDecoder(bytes.NewReader(object))
+	if brace, err := d.Token(); err != nil || brace != json.Delim('{') {
 		return
 	}
-	for key, value := range members {
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return
+		}
 		name, err := json.Marshal(key)
 		if err != nil {
-			continue
+			return
 		}
 		at := func(b []byte) []byte {
 			return wrap([]byte("{" + string(name) + ":" + string(b) + "}"))

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/invoke"
 )
@@ -26,12 +28,17 @@ func Main(d Definition, caller invoke.Caller, version string) int {
 		fmt.Fprintf(os.Stderr, "CNI %s plugin %s: %s\nCNI protocol versions supported: %v\n", d.Name, version, d.About, d.Versions)
 		return 0
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
+	if env.Command == cni.VersionCommand {
+		return write(d.versionReply(pollStdin(versionWait)))
+	}
+	// Writing to a pipe that nobody reads must be an error like any other, not the end of the process.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	stdin, err := readStdin(env)
 	if err != nil {
 		return fail(cni.Errorf(cni.CodeIOFailure, "read standard input: %w", err), cni.Newest)
 	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
 	out, err := d.Serve(ctx, env, stdin, caller)
 	if err != nil {
 		return fail(err, errorVersion(stdin))
@@ -53,35 +60,16 @@ func Main(d Definition, caller invoke.Caller, version string) int {
 }
 
 func fail(err error, v cni.Version) int {
-	if _, err := os.Stdout.Write(cni.AsError(err).Encode(v)); err != nil {
-		fmt.Fprintln(os.Stderr, "write error object:", err)
-	}
+	write(cni.AsError(err).Encode(v))
 	return 1
 }
 
-// readStdin reads the request. VERSION has none that matters and must not hang where the runtime leaves standard input open. A verb that is
-// unknown is refused without reading.
+// readStdin reads the request. What the environment rules out is refused without reading.
 func readStdin(env cni.Env) ([]byte, error) {
-	if !env.Command.Valid() {
+	if env.Validate() != nil {
 		return nil, nil
 	}
-	if env.Command != cni.VersionCommand {
-		return readLimited()
-	}
-	ch := make(chan []byte, 1)
-	go func() {
-		b, err := readLimited()
-		if err != nil {
-			b = nil
-		}
-		ch <- b
-	}()
-	select {
-	case b := <-ch:
-		return b, nil
-	case <-time.After(versionWait):
-		return nil, nil
-	}
+	return readLimited()
 }
 
 func readLimited() ([]byte, error) {
@@ -90,4 +78,34 @@ func readLimited() ([]byte, error) {
 		err = fmt.Errorf("request is larger than %d bytes", maxStdin)
 	}
 	return b, err
+}
+
+// pollStdin reads standard input as far as it comes within a time. VERSION needs nothing of it and must not hang where the runtime leaves it open. It
+// gets by without goroutines, because the start of a plugin is what VERSION measures.
+func pollStdin(within time.Duration) []byte {
+	var in []byte
+	deadline := time.Now().Add(within)
+	buf := make([]byte, 4096)
+	for len(in) <= maxStdin {
+		fds := []unix.PollFd{{Fd: int32(os.Stdin.Fd()), Events: unix.POLLIN}}
+		left := time.Until(deadline)
+		if ready, err := unix.Poll(fds, int(left.Milliseconds())); left <= 0 || ready != 1 || err != nil {
+			break
+		}
+		n, err := unix.Read(int(os.Stdin.Fd()), buf)
+		if n <= 0 || err != nil {
+			break
+		}
+		in = append(in, buf[:n]...)
+	}
+	return in
+}
+
+// write prints and returns the exit status.
+func write(out []byte) int {
+	if _, err := os.Stdout.Write(out); err != nil {
+		fmt.Fprintln(os.Stderr, "write standard output:", err)
+		return 1
+	}
+	return 0
 }

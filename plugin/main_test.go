@@ -19,7 +19,7 @@ import (
 )
 
 // files is a plugin for the process tests: an attachment is a file in a folder.
-var files = plugin.Define(plugin.Info{Name: "files", About: "keeps a file for each attachment"}, filer{})
+var files = plugin.Define[config](plugin.Info{Name: "files", About: "keeps a file for each attachment"}, filer{})
 
 type filer struct{ none[config] }
 
@@ -156,7 +156,6 @@ func TestProcess(t *testing.T) {
 		{"ADD", cni.Add, nil, 0, true},
 		{"DEL", cni.Del, nil, 0, false},
 		{"failure", cni.Check, nil, cni.CodeInternal, false},
-		{"panic", cni.Add, func(t *testing.T, p *process) { *p = *newProcess(t, cni.Add, "panic") }, cni.CodeInternal, true},
 		{"no standard input", cni.Add, func(_ *testing.T, p *process) { p.Stdin = nil }, cni.CodeDecodingFailure, false},
 		{"request too large", cni.Add, func(_ *testing.T, p *process) {
 			p.Stdin = io.MultiReader(p.Stdin, bytes.NewReader(bytes.Repeat([]byte(" "), 16<<20)))
@@ -202,10 +201,13 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-func TestProcessPanicIsOnStandardError(t *testing.T) {
+func TestProcessPanics(t *testing.T) {
 	t.Parallel()
 	p := newProcess(t, cni.Add, "panic")
-	p.run(t)
+	if status := p.run(t); status != 1 {
+		t.Errorf("exit status %d, want 1", status)
+	}
+	p.wantError(t, cni.CodeInternal)
 	if !strings.Contains(p.stderr.String(), "filer.Add") {
 		t.Errorf("standard error has no stack: %s", &p.stderr)
 	}

@@ -1,0 +1,58 @@
+package invoke
+
+import (
+	"bytes"
+	"io"
+	"os/exec"
+	"testing"
+	"time"
+)
+
+// slow takes a while over each write, as a process does on a machine that has too much to do.
+type slow struct{ bytes.Buffer }
+
+func (w *slow) Write(b []byte) (int, error) {
+	time.Sleep(drainFor + drainFor/2)
+	return w.Buffer.Write(b)
+}
+
+// What a plugin wrote before it ended must not be lost because we are late: 200 ADDs at once on two processors lost results.
+func TestLateReaderLosesNothing(t *testing.T) {
+	t.Parallel()
+	const size = 150_000 // more than a pipe holds, so that the process ends with the pipe full
+	cmd := exec.Command("head", "-c", "150000", "/dev/zero")
+	var out slow
+	drain, err := collect(cmd, &out, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	drain()
+	if out.Len() != size {
+		t.Errorf("read %d bytes of %d", out.Len(), size)
+	}
+}
+
+// A descendant that holds the streams open does not hold us.
+func TestDescendantIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	cmd := exec.Command("sh", "-c", "sleep 5 & echo done")
+	var out bytes.Buffer
+	drain, err := collect(cmd, &out, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	drain()
+	if took := time.Since(start); took > 2*time.Second {
+		t.Errorf("waited %v", took)
+	}
+	if out.String() != "done\n" {
+		t.Errorf("read %q", out.String())
+	}
+}
