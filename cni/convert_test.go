@@ -338,7 +338,7 @@ func TestUpConversionInventsNothing(t *testing.T) {
 
 func forRandomResults(t *testing.T, test func(t *testing.T, r cni.Result)) {
 	t.Helper()
-	for seed := range uint64(400) {
+	for seed := range uint64(250) {
 		test(t, randomResult(rand.New(rand.NewPCG(seed, 1))))
 		if t.Failed() {
 			t.Fatalf("with seed %d", seed)
