@@ -49,7 +49,9 @@ func (s *Space) Unmasquerade(match func(tag string) bool) (n int, err error) {
 		if err != nil {
 			return err
 		}
-		n, err = c.Unmasquerade(s.tx.ctx, match)
+		if n, err = c.Unmasquerade(s.tx.ctx, match); n > 0 {
+			s.settle()
+		}
 		return err
 	}, nil)
 	return n, err
