@@ -92,6 +92,7 @@ func TestRulesetReadsAsIntended(t *testing.T) {
 	const want = `table inet tenon {
 	set masq4 {
 		type ipv4_addr
+		size 32768
 		comment "masquerade 1"
 		elements = { 10.1.2.3 comment "owner a" }
 	}
@@ -104,6 +105,7 @@ func TestRulesetReadsAsIntended(t *testing.T) {
 
 	set masq6 {
 		type ipv6_addr
+		size 32768
 		elements = { fd00::3 comment "owner a" }
 	}
 
