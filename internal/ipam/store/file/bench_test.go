@@ -33,8 +33,7 @@ func filled(t testing.TB, leases int, skip func(i int) bool) string {
 	return path
 }
 
-// layouts are how full a /16 is. In the fragmented ones every eighth address is free, which a search from any place finds
-// soon, or none but the one before the last.
+// layouts are how full a /16 is. The last two are fragmented: every eighth address is free, or one far from the last.
 var layouts = []struct {
 	name   string
 	leases int
@@ -47,8 +46,8 @@ var layouts = []struct {
 	{"full but one", 65532, func(i int) bool { return i == 40000 }},
 }
 
-// BenchmarkAllocateRelease is an ADD and a DEL, without a process: in the steady state, and after the reference plugin
-// changed the directory, when everything is read anew.
+// BenchmarkAllocateRelease is an ADD and a DEL, without a process: in the steady state, and after somebody else changed the
+// directory, when all files are read.
 func BenchmarkAllocateRelease(b *testing.B) {
 	sets := storetest.Sets(b, "10.1.0.0/16")
 	for _, layout := range layouts {

@@ -70,10 +70,10 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	var err error
 	s.dir, s.lock, err = openLocked(ctx, path)
 	for o.Create && errors.Is(err, fs.ErrNotExist) {
-		err = s.change("create "+path, func() error { return os.MkdirAll(path, 0o755) }, nil)
-		if err == nil {
-			s.dir, s.lock, err = openLocked(ctx, path)
+		if err := s.change("create "+path, func() error { return os.MkdirAll(path, 0o755) }, nil); err != nil {
+			return nil, err
 		}
+		s.dir, s.lock, err = openLocked(ctx, path)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		s.dir, err = &dir{missing, path}, nil

@@ -15,8 +15,8 @@ import (
 // The index and the bitmaps are valid exactly while the mtime of the directory has the value that the index names. That
 // value lies in the past, so no change to the directory can produce it: whoever adds or removes an address file, we
 // included, breaks the seal, and we put it back when the caches agree with our own changes. A killed process leaves it
-// broken. Comparing with the real time of the last change would not do: two changes within a tick of the kernel's clock
-// have the same.
+// broken. The real time of our last change would not do: another change within the same tick of the kernel's clock has the
+// same. What users see of this is a directory that seems unchanged for long; its ctime is right.
 
 // load makes the caches valid, from the address files if need be.
 func (s *Store) load(ctx context.Context) error {

@@ -1,0 +1,182 @@
+package file_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenon-cni/tenon/internal/ipam"
+	"github.com/tenon-cni/tenon/internal/ipam/store"
+	"github.com/tenon-cni/tenon/internal/ipam/store/storetest"
+	"github.com/tenon-cni/tenon/internal/testnet"
+)
+
+// reference is the host-local plugin of Debian's package containernetworking-plugins.
+const reference = "/usr/lib/cni/host-local"
+
+// runReference returns the addresses that ADD got.
+func runReference(verb, path string, o ipam.Owner) ([]string, error) {
+	cmd := exec.Command(reference)
+	cmd.Env = []string{
+		"CNI_COMMAND=" + verb, "CNI_CONTAINERID=" + o.Container, "CNI_IFNAME=" + o.IfName,
+		"CNI_NETNS=/no/such/namespace", "CNI_PATH=/no/such/directory",
+	}
+	cmd.Stdin = strings.NewReader(fmt.Sprintf(`{"cniVersion":"1.0.0","name":%q,"ipam":{"type":"host-local","dataDir":%q,
+		"ranges":[[{"subnet":"10.0.0.0/26"}],[{"subnet":"2001:db8::/64"}]]}}`, filepath.Base(path), filepath.Dir(path)))
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w: %s", verb, o, err, out)
+	}
+	if verb != "ADD" {
+		return nil, nil
+	}
+	var result struct {
+		IPs []struct{ Address netip.Prefix }
+	}
+	err = json.Unmarshal(out, &result)
+	var addrs []string
+	for _, ip := range result.IPs {
+		addrs = append(addrs, ip.Address.Addr().String())
+	}
+	return addrs, err
+}
+
+// wantReference compares the addresses that ADD got, or the error.
+func wantReference(t *testing.T, verb, path string, o ipam.Owner, want string) {
+	t.Helper()
+	addrs, err := runReference(verb, path, o)
+	got := strings.Join(addrs, " ")
+	if err != nil {
+		got = err.Error()
+	}
+	if !strings.Contains(got, want) || want == "" && got != "" {
+		t.Errorf("%s of %s: got %q, want %q", verb, o, got, want)
+	}
+}
+
+func TestReferenceTakesOver(t *testing.T) {
+	t.Parallel()
+	testnet.Require(t, testnet.Tool(reference))
+	path := newPath(t)
+	n, sets := network(path, bootID), storetest.Sets(t, "10.0.0.0/26", "2001:db8::/64")
+	mustAllocate(t, n, owner("c1"), sets)
+	mustAllocate(t, n, ipam.Owner{Container: "c1", IfName: "eth1"}, sets)
+	wantReference(t, "CHECK", path, owner("c1"), "")
+	wantReference(t, "CHECK", path, owner("c2"), "Failed to find address added by container c2")
+	wantReference(t, "ADD", path, owner("c1"), "10.0.0.2 has been allocated to c1, duplicate allocation is not allowed")
+	wantReference(t, "ADD", path, owner("c2"), "10.0.0.4 2001:db8::4")
+	wantReference(t, "DEL", path, owner("c1"), "")
+	n.Want(t, "10.0.0.3 container c1 interface eth1", "10.0.0.4 container c2 interface eth0",
+		"2001:db8::3 container c1 interface eth1", "2001:db8::4 container c2 interface eth0", "last 0 10.0.0.4", "last 1 2001:db8::4")
+	wantConsistent(t, path, sets)
+}
+
+func TestTakeOverFromReference(t *testing.T) {
+	t.Parallel()
+	testnet.Require(t, testnet.Tool(reference))
+	path := newPath(t)
+	n, sets := network(path, bootID), storetest.Sets(t, "10.0.0.0/26", "2001:db8::/64")
+	wantReference(t, "ADD", path, owner("c1"), "10.0.0.2 2001:db8::2")
+	wantReference(t, "ADD", path, owner("c2"), "10.0.0.3 2001:db8::3")
+	_, err := n.Allocate(ctx, ipam.Request{Owner: owner("c1"), Sets: sets})
+	var duplicate *ipam.DuplicateError
+	if !errors.As(err, &duplicate) || duplicate.Addr != addr("10.0.0.2") {
+		t.Errorf("second address: %v", err)
+	}
+	mustRelease(t, n, owner("c1"))
+	if got := mustAllocate(t, n, owner("c3"), sets); got[0].Addr != addr("10.0.0.4") || got[1].Addr != addr("2001:db8::4") {
+		t.Errorf("got %v", got)
+	}
+	mustRelease(t, n, owner("c2"))
+	wantReference(t, "DEL", path, owner("c3"), "")
+	n.Want(t, "last 0 10.0.0.4", "last 1 2001:db8::4")
+}
+
+// The reference plugin compares every file below the directory with the container ID. A bitmap whose bits spell one is no
+// reservation of it.
+func TestReferenceDoesNotSeeTheCaches(t *testing.T) {
+	t.Parallel()
+	testnet.Require(t, testnet.Tool(reference))
+	path := newPath(t)
+	set := ipam.RangeSet{{Subnet: netip.MustParsePrefix("10.0.0.0/24"), End: addr("10.0.0.8"), Gateway: addr("10.9.0.1")}}
+	if err := set[0].Canonicalize(); err != nil {
+		t.Fatal(err)
+	}
+	for i, bits := 0, 'a'; bits>>i > 0; i++ {
+		if a, _ := set[0].At(uint64(i)); bits>>i&1 == 1 {
+			_, err := network(path, bootID).Allocate(ctx, ipam.Request{
+				Owner: owner(fmt.Sprint("c", i)), Sets: []ipam.RangeSet{set}, Addrs: []netip.Addr{a},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	network(path, bootID).Do(t, nil, func(s store.Store) {
+		if used, err := s.Used(ctx, set[0]); err != nil || used != 3 {
+			t.Fatalf("used: %d, %v", used, err)
+		}
+	})
+	wantReference(t, "CHECK", path, owner("a"), "Failed to find address added by container a")
+	before := listing(t, filepath.Join(path, ".owners"))
+	wantReference(t, "DEL", path, owner("a"), "")
+	if diff := cmp.Diff(before, listing(t, filepath.Join(path, ".owners"))); diff != "" || len(before) != 2 {
+		t.Errorf("%d caches (-before +after):\n%s", len(before), diff)
+	}
+}
+
+// Both work in one directory at the same time: no address has two holders, and nothing is left.
+func TestTogetherWithReference(t *testing.T) {
+	t.Parallel()
+	testnet.Require(t, testnet.Tool(reference))
+	path, claims := newPath(t), t.TempDir()
+	n, sets := network(path, bootID), storetest.Sets(t, "10.0.0.0/26", "2001:db8::/64")
+	var wg sync.WaitGroup
+	for i := range 4 {
+		for j := range 12 {
+			wg.Go(func() {
+				if err := churnOnce(n, sets, claims, fmt.Sprintf("ours-%d-%d", i, j)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Go(func() {
+			for j := range 12 {
+				if err := churnReference(path, claims, fmt.Sprintf("theirs-%d-%d", i, j)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	wantNoLeases(t, path)
+	wantConsistent(t, path, sets)
+}
+
+func churnReference(path, claims, container string) error {
+	addrs, err := runReference("ADD", path, owner(container))
+	if err != nil {
+		return err
+	}
+	for _, a := range addrs {
+		if err := claim(claims, a, container); err != nil {
+			return err
+		}
+	}
+	for _, a := range addrs {
+		if err := os.Remove(filepath.Join(claims, a)); err != nil {
+			return err
+		}
+	}
+	_, err = runReference("DEL", path, owner(container))
+	return err
+}
