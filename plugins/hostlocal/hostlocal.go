@@ -23,8 +23,11 @@ type Config struct {
 
 // Settings is the ipam section.
 type Settings struct {
-	// Range is the old form with one range: subnet, rangeStart, rangeEnd, gateway. It counts if subnet is there, and comes before Ranges.
-	ipam.Range
+	// Subnet, RangeStart, RangeEnd and Gateway are the old form with one range. It counts if subnet is there, and comes before Ranges.
+	Subnet     netip.Prefix `json:"subnet"`
+	RangeStart netip.Addr   `json:"rangeStart"`
+	RangeEnd   netip.Addr   `json:"rangeEnd"`
+	Gateway    netip.Addr   `json:"gateway"`
 	// Ranges are the range sets; each yields one address.
 	Ranges []ipam.RangeSet `json:"ranges"`
 	// Routes go into the result as they are.
@@ -33,6 +36,15 @@ type Settings struct {
 	ResolvConf string `json:"resolvConf"`
 	// DataDir is the folder of the reservations, one folder for each network. Default [DefaultDataDir].
 	DataDir string `json:"dataDir"`
+}
+
+// Sets returns the range sets that s has, the old form first, as they are written: see [ipam.CanonicalizeSets].
+func (s *Settings) Sets() []ipam.RangeSet {
+	if !s.Subnet.IsValid() {
+		return s.Ranges
+	}
+	old := ipam.Range{Subnet: s.Subnet, Start: s.RangeStart, End: s.RangeEnd, Gateway: s.Gateway}
+	return append([]ipam.RangeSet{{old}}, s.Ranges...)
 }
 
 // DefaultDataDir is where reservations are kept.
@@ -107,11 +119,9 @@ func (allocator) Status(ctx context.Context, c *call) error {
 	if err == nil {
 		return nil
 	}
-	e := cni.Errorf(cni.CodeNotAvailable, "%w", err)
-	if full := (*ipam.ExhaustedError)(nil); errors.As(err, &full) {
-		return e.WithDetails(full.Details())
-	}
-	return e
+	e := *cni.AsError(err)
+	e.Code = cni.CodeNotAvailable
+	return &e
 }
 
 // GC frees what attachments hold that are not in use any more.
@@ -123,7 +133,7 @@ func (allocator) GC(ctx context.Context, c *call) error {
 	return with(ctx, c, func(s *file.Store) error {
 		freed, err := s.Collect(ctx, keep)
 		for _, l := range freed {
-			c.Log.Info("freed", "lease", l.String())
+			c.Log.Debug("freed", "lease", l.String())
 		}
 		return err
 	})
@@ -204,10 +214,7 @@ func sets(c *call) ([]ipam.RangeSet, error) {
 			return nil, cni.DecodeFailure("runtimeConfig.ipRanges", err)
 		}
 	}
-	if conf.Subnet != (netip.Prefix{}) {
-		sets = append(sets, ipam.RangeSet{conf.Range})
-	}
-	sets = append(sets, conf.Ranges...)
+	sets = append(sets, conf.Sets()...)
 	if len(sets) == 0 {
 		return nil, cni.Errorf(cni.CodeInvalidConfig, "no IP ranges specified")
 	}
