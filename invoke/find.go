@@ -22,9 +22,9 @@ func Lookup(c Caller, paths []string, typ string) (string, error) {
 }
 
 // Find returns the path of the executable of a plugin type: the first regular file of that name in
-// paths, symbolic links followed. Whether it may be executed is not looked at, so that a file which may
-// not hides no mistake behind a namesake in a later folder. The code of an error is
-// [cni.CodeInvalidConfig].
+// paths, symbolic links followed (specification 1.0.0, "Execution Protocol"). The execute bit is not
+// consulted: a file that lacks it fails to start rather than being passed over for a namesake. The code
+// of an error is [cni.CodeInvalidConfig].
 func Find(paths []string, typ string) (string, error) {
 	if err := cni.ValidatePluginType(typ); err != nil {
 		return "", err

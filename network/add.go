@@ -1,0 +1,125 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tenon-cni/tenon/cni"
+)
+
+// Add attaches a container to a network and returns the result of the last plugin.
+//
+// Everything that can be known before is checked before the first plugin starts: the key, the
+// parameters, that Netns is not the host's, that the executables of all plugins are there, that the
+// attachment is not recorded. What is left of an ADD that was cut short, of one that an earlier boot saw,
+// and behind a record that cannot be read, is deleted first.
+//
+// Where a plugin fails, or the record cannot be stored, DEL runs for all plugins in reverse order, even
+// if ctx has ended, and both errors are returned, the first deciding the code. Where that fails too the
+// record stays in state [Adding], and DEL is due. No DEL runs if the first plugin says
+// [cni.CodeUnknownContainer].
+//
+// An attachment that is recorded already is [ErrExists] with [cni.CodeInvalidEnvironment].
+func (c *Client) Add(ctx context.Context, n *Network, r Request) (*cni.Result, error) {
+	if err := checkNetwork(n); err != nil {
+		return nil, err
+	}
+	a := r.Attachment(n.Name)
+	result, err := c.add(ctx, n, a, r)
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w", a, err)
+	}
+	return result, nil
+}
+
+func (c *Client) add(ctx context.Context, n *Network, a cni.Attachment, r Request) (*cni.Result, error) {
+	if err := c.env(cni.Add, a, r.Parameters).Validate(); err != nil {
+		return nil, err
+	}
+	if err := r.Parameters.validate(); err != nil {
+		return nil, err
+	}
+	if err := r.refuseOwnNetns(); err != nil {
+		return nil, err
+	}
+	for _, p := range n.Plugins {
+		if _, err := c.find(p.Type); err != nil {
+			return nil, err
+		}
+	}
+	unlock, err := c.lock(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+
+	record := newRecord(n, a, r.Parameters)
+	if err := c.makeWay(ctx, record, r.Replace); err != nil {
+		return nil, err
+	}
+	if err := c.store().begin(record); err != nil {
+		return nil, err
+	}
+	result, failed, err := c.chain(ctx, record)
+	if err != nil {
+		if failed == 0 && cni.CodeOf(err) == cni.CodeUnknownContainer {
+			return nil, errors.Join(err, c.store().remove(a))
+		}
+		return nil, c.takeBack(ctx, record, err)
+	}
+	done := *record
+	done.State, done.Result = Attached, result
+	if err := c.store().put(&done); err != nil {
+		return nil, c.takeBack(ctx, record, err)
+	}
+	return result, nil
+}
+
+func newRecord(n *Network, a cni.Attachment, p Parameters) *Record {
+	return &Record{Attachment: a, State: Adding, List: n.List, Parameters: p, Created: time.Now().UTC(), BootID: bootID()}
+}
+
+// makeWay deletes what is left under the key of r, unless that is an attachment in use.
+func (c *Client) makeWay(ctx context.Context, r *Record, replace bool) error {
+	old, err := c.store().get(r.Attachment)
+	switch {
+	case errors.Is(err, ErrNoRecord):
+		return nil
+	case err != nil:
+		c.log().Warn("record cannot be read, deleting what it may stand for", "attachment", r.Attachment.String(), "error", err)
+		old = r
+	case old.State == Attached && !old.earlierBoot() && !replace:
+		return cni.Errorf(cni.CodeInvalidEnvironment, "CNI_CONTAINERID and CNI_IFNAME: %w since %s", ErrExists, old.Created.Format(time.RFC3339)).
+			WithDetails("DEL has to come before another ADD")
+	}
+	if err := c.remove(ctx, old); err != nil {
+		return fmt.Errorf("deleting what was left: %w", err)
+	}
+	return nil
+}
+
+// chain runs ADD. On an error it also returns the index of the plugin that failed.
+func (c *Client) chain(ctx context.Context, r *Record) (*cni.Result, int, error) {
+	env := c.env(cni.Add, r.Attachment, r.Parameters)
+	var result *cni.Result
+	for i, p := range r.List.Plugins {
+		out, err := c.run(ctx, r.List, i, env, cni.RequestData{Capabilities: r.Capabilities, PrevResult: result})
+		if err != nil {
+			return nil, i, err
+		}
+		if result, err = cni.DecodeResult(out, r.List.Version); err != nil {
+			return nil, i, fmt.Errorf("%s ADD: %w", p.Type, err)
+		}
+	}
+	return result, 0, nil
+}
+
+// takeBack deletes an attachment whose ADD failed because of cause.
+func (c *Client) takeBack(ctx context.Context, r *Record, cause error) error {
+	if err := c.remove(context.WithoutCancel(ctx), r); err != nil {
+		return fmt.Errorf("%w; DEL after it: %w", cause, err)
+	}
+	return cause
+}

@@ -1,0 +1,563 @@
+package network_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/conformance"
+	"github.com/tenon-cni/tenon/invoke"
+	"github.com/tenon-cni/tenon/network"
+)
+
+// RT-ADD-01, RT-ADD-02, RT-ADD-08, RT-ADD-09, REQ-02, LIF-09, VER-10: a chain in its order, each with the
+// result of the one before, and the last result for caller and record.
+func TestAddChain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, map[string]script{"first": {}, "second": {}, "third": {}})
+	n := list(t, "1.0.0", "red", "first", "second", "third")
+	result, err := r.Add(t.Context(), n, request("c1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range r.entries() {
+		_, version, err := cni.DecodeHeader(e.Stdin)
+		if err != nil {
+			t.Error(err)
+		}
+		got = append(got, e.String()+" "+version+" "+e.prev())
+	}
+	const base = `{"cniVersion":"1.0.0","interfaces":[{"name":"eth0","sandbox":"/run/netns/absent"}],"ips":[{"interface":0,"address":"10.1.2.3/24"}],"dns":{"search":[`
+	want := []string{
+		"ADD first 1.0.0 ",
+		`ADD second 1.0.0 ` + base + `"first"]}}`,
+		`ADD third 1.0.0 ` + base + `"first","second"]}}`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"first", "second", "third"}, result.DNS.Search); diff != "" {
+		t.Error(diff)
+	}
+	record, err := r.Record(request("c1").Attachment("red"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(result, record.Result, equalAddr); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// ENV-09, ENV-11, ENV-14, EXE-11: every plugin of an operation has the same environment and runs in the
+// runtime's own namespace.
+func TestAddEnvironment(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, map[string]script{"first": {}, "second": {}})
+	q := request("c1")
+	q.Args = cni.Args{{Key: "B", Value: "1"}, {Key: "A", Value: ""}}
+	if _, err := r.Add(t.Context(), list(t, "1.1.0", "red", "first", "second"), q); err != nil {
+		t.Fatal(err)
+	}
+	own, err := os.Readlink("/proc/self/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := cni.Env{
+		Command: cni.Add, ContainerID: "c1", Netns: "/run/netns/absent", IfName: "eth0", Args: "B=1;A=", Path: r.plugins,
+	}
+	for _, e := range r.entries() {
+		if diff := cmp.Diff(want, e.Env); diff != "" || e.Netns != own {
+			t.Errorf("%s in %s: %s", e, e.Netns, diff)
+		}
+	}
+}
+
+// What plugins answer, and what comes of it. The list is red, 1.1.0, [first, second].
+func TestAddAnswers(t *testing.T) {
+	t.Parallel()
+	undo := ", DEL second, DEL first"
+	for _, tt := range []struct {
+		name          string
+		first, second act
+		want, calls   string
+	}{
+		{"RT-ADD-03, RT-ADD-05: the error of the first plugin comes back and all get DEL",
+			fails(cni.CodeTryAgainLater, "busy"), act{},
+			"11 red/c1/eth0: first ADD: busy", "ADD first" + undo},
+		{"RT-ADD-03: so does that of a later one",
+			act{Stdout: "{}"}, fails(142, "own code"),
+			"142 red/c1/eth0: second ADD: own code", "ADD first, ADD second" + undo},
+		{"RT-ADD-06: where the first plugin does not know the container there is nothing to undo",
+			fails(cni.CodeUnknownContainer, "gone"), act{},
+			"3 red/c1/eth0: first ADD: gone", "ADD first"},
+		{"RT-ADD-06: where a later one does not, the first may hold something",
+			act{Stdout: "{}"}, fails(cni.CodeUnknownContainer, "gone"),
+			"3 red/c1/eth0: second ADD: gone", "ADD first, ADD second" + undo},
+		{"EXE-05: an exit status outweighs a result",
+			act{Stdout: "{}", Exit: 3}, act{},
+			`999 red/c1/eth0: first ADD: exit status 3 without a usable error object: stdout "{}"`, "ADD first" + undo},
+		{"RES-05: nothing is no result",
+			act{}, act{},
+			"6 red/c1/eth0: first ADD: result: document is empty", "ADD first" + undo},
+		{"EXE-16: one document, not two",
+			act{Stdout: "{} {}"}, act{},
+			"6 red/c1/eth0: first ADD: result: invalid character '{' after top-level value", "ADD first" + undo},
+		{"EXE-16: one document and nothing before it",
+			act{Stdout: "hello\n{}"}, act{},
+			"6 red/c1/eth0: first ADD: result: invalid character 'h' looking for beginning of value", "ADD first" + undo},
+		{"RES-14: an error object is no result",
+			act{Stdout: `{"code":7,"msg":"oops"}`}, act{},
+			`6 red/c1/eth0: first ADD: result is an error object: "oops"`, "ADD first" + undo},
+		{"RES-07: nor is a version that nobody knows",
+			act{Stdout: `{"cniVersion":"7.0.0"}`}, act{},
+			"1 red/c1/eth0: first ADD: result: CNI version \"7.0.0\" is not supported: supported: 0.1.0, 0.2.0, 0.3.0, 0.3.1, 0.4.0, 1.0.0, 1.1.0",
+			"ADD first" + undo},
+		{"RT-ADD-11: no interfaces and an index of -1 are tolerated",
+			act{Stdout: `{"cniVersion":"0.4.0","ips":[{"version":"4","address":"10.1.2.3/24","interface":-1}]}`}, act{Stdout: "{}"},
+			"success", "ADD first, ADD second"},
+		{"R-20: two interfaces of one name are two",
+			act{Stdout: "{}"}, act{Stdout: `{"interfaces":[{"name":"eth0"},{"name":"eth0","sandbox":"/run/netns/absent"}]}`},
+			"success", "ADD first, ADD second"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, map[string]script{"first": {cni.Add: tt.first}, "second": {cni.Add: tt.second}})
+			result, err := r.Add(t.Context(), list(t, "1.1.0", "red", "first", "second"), request("c1"))
+			if got := describe(err); got != tt.want {
+				t.Errorf("got  %s\nwant %s", got, tt.want)
+			}
+			log := r.entries()
+			if got := callsOf(log); got != tt.calls {
+				t.Errorf("calls %q, want %q", got, tt.calls)
+			}
+			for _, e := range log {
+				if e.Env.Command == cni.Del && e.prev() != "" {
+					t.Errorf("%s has previous result %s", e, e.prev()) // RT-ADD-05
+				}
+			}
+			if err != nil {
+				if result != nil {
+					t.Errorf("result %v beside an error", result)
+				}
+				r.wantRecorded()
+				return
+			}
+			r.wantRecorded("red/c1/eth0 attached")
+			if strings.HasPrefix(tt.name, "R-20") && len(result.Interfaces) != 2 {
+				t.Errorf("interfaces %v", result.Interfaces)
+			}
+		})
+	}
+}
+
+// REQ-06, RES-06, VER-12, R-09: a result is read in its own version, or that of the list where it has none,
+// and handed on in that of the list.
+func TestAddConvertsResults(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, version, answer, want string }{
+		{"older", "1.1.0", `{"cniVersion":"0.4.0","ips":[{"version":"4","address":"10.1.2.3/24"}]}`,
+			`{"cniVersion":"1.1.0","ips":[{"address":"10.1.2.3/24"}]}`},
+		{"oldest", "0.4.0", `{"cniVersion":"0.2.0","ip4":{"ip":"10.1.2.3/24"}}`,
+			`{"cniVersion":"0.4.0","ips":[{"version":"4","address":"10.1.2.3/24"}],"dns":{}}`},
+		{"newer", "0.3.1", `{"cniVersion":"1.1.0","ips":[{"address":"10.1.2.3/24"}]}`,
+			`{"cniVersion":"0.3.1","ips":[{"version":"4","address":"10.1.2.3/24"}],"dns":{}}`},
+		{"none", "1.1.0", `{"ips":[{"address":"10.1.2.3/24"}]}`,
+			`{"cniVersion":"1.1.0","ips":[{"address":"10.1.2.3/24"}]}`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, map[string]script{"first": {cni.Add: {Stdout: tt.answer}}, "second": {cni.Add: {Stdout: tt.answer}}})
+			n := list(t, tt.version, "red", "first", "second")
+			result, err := r.Add(t.Context(), n, request("c1"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			encoded, err := result.Encode(n.Version)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([]string{tt.want, tt.want}, []string{r.entries()[1].prev(), string(encoded)}); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// CNV-10: 0.1.0 and 0.2.0 cannot express a result without addresses. As they need it for nothing, the last
+// plugin may answer one.
+func TestAddWithoutAddressesInOldVersion(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, map[string]script{"first": {cni.Add: {Stdout: "{}"}}})
+	a := r.add(list(t, "0.2.0", "red", "first"))
+	record, err := r.Record(a)
+	if err != nil || record.Result != nil {
+		t.Errorf("record %v, %v", record, err)
+	}
+	if err := r.Del(t.Context(), a, network.Fallback{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// RT-ADD-01, ENV-15, SEC-01, PL-ADD-11, DRP-06, CFG-31: what is refused before any plugin starts, and
+// before anything is written.
+func TestAddRefuses(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, map[string]script{"first": {}})
+	good := list(t, "1.1.0", "red", "first")
+	none, err := network.LoadBytes([]byte(`{"cniVersion":"1.1.0","name":"red"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name string
+		n    *network.Network
+		edit func(*network.Request)
+		want string
+	}{
+		{"no network", nil, nil, "7 no network given"},
+		{"network without plugins", none, nil,
+			"7 network red has no plugins: neither under the key plugins nor in a folder of the network's name"},
+		{"missing executable of a later plugin", list(t, "1.1.0", "red", "first", "absent"), nil,
+			"7 red/c1/eth0: plugin \"absent\" not found in " + r.plugins + ": install the plugin there or add its folder to the plugin folders (CNI_PATH)"},
+		{"no namespace", good, func(q *network.Request) { q.Netns = "" },
+			"4 red/c1/eth0: required environment variables are missing: CNI_NETNS"},
+		{"namespace of the runtime", good, func(q *network.Request) { q.Netns = "/proc/self/ns/net" },
+			`8 red/c1/eth0: namespace "/proc/self/ns/net" is that of the host: a container needs a namespace of its own`},
+		{"CNI_ARGS that would be read as another", good, func(q *network.Request) { q.Args = cni.Args{{Key: "A", Value: "1;B=2"}} },
+			"4 red/c1/eth0: CNI_ARGS: a key or value contains '=' or ';'"},
+		{"CNI_ARGS that cannot be read", good, func(q *network.Request) { q.Args = cni.Args{{Key: "A", Value: "1=2"}} },
+			"4 red/c1/eth0: CNI_ARGS: a key or value contains '=' or ';'"},
+		{"capability argument that is not JSON", good,
+			func(q *network.Request) { q.Capabilities = map[string]json.RawMessage{"mac": json.RawMessage("{")} },
+			`6 red/c1/eth0: capability argument "mac" is not JSON`},
+	} {
+		q := request("c1")
+		if tt.edit != nil {
+			tt.edit(&q)
+		}
+		_, err := r.Add(t.Context(), tt.n, q)
+		if got := describe(err); got != tt.want {
+			t.Errorf("%s:\ngot  %s\nwant %s", tt.name, got, tt.want)
+		}
+	}
+	r.wantCalls("")
+	if _, err := os.Stat(r.StateDir); err == nil {
+		t.Error("the state folder was made")
+	}
+}
+
+// ENV-05, ENV-06, ENV-15, CFG-03, SEC-01: identifiers are judged on every verb, before anything else.
+func TestIdentifiers(t *testing.T) {
+	t.Parallel()
+	rows, err := conformance.Identifiers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorder := &invoke.Recorder{Caller: invoke.Fake{"first": {}}}
+	c := &network.Client{Caller: recorder, StateDir: t.TempDir(), Log: quiet}
+	for _, row := range rows {
+		n, q := list(t, "1.1.0", "red", "first"), request("c1")
+		switch row.Field {
+		case conformance.FieldNetworkName:
+			n.Name = row.Value
+		case conformance.FieldContainerID:
+			q.Container = row.Value
+		case conformance.FieldIfName:
+			q.IfName = row.Value
+		}
+		a := q.Attachment(n.Name)
+		before := len(recorder.Exchanges())
+		verbs := map[string]error{}
+		_, verbs["ADD"] = c.Add(t.Context(), n, q)
+		verbs["CHECK"] = c.Check(t.Context(), a, nil)
+		verbs["DEL"] = c.Del(t.Context(), a, network.Fallback{Network: n})
+		for verb, err := range verbs {
+			if row.Verdict == conformance.Valid && err != nil {
+				t.Errorf("%s with %s %q: %v", verb, row.Field, row.Value, err)
+			}
+			if row.Verdict == conformance.Invalid && (err == nil || !slices.Contains(row.Codes, cni.CodeOf(err))) {
+				t.Errorf("%s with %s %q: got %s, want one of %v", verb, row.Field, row.Value, describe(err), row.Codes)
+			}
+		}
+		if calls := len(recorder.Exchanges()) - before; row.Verdict == conformance.Invalid && calls > 0 {
+			t.Errorf("%s %q: %d calls", row.Field, row.Value, calls)
+		}
+	}
+}
+
+// ENV-16, PL-ADD-11: the namespace of the runtime may be asked for; plugins are told, also on DEL.
+func TestAddHostNetns(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, map[string]script{"first": {}})
+	n, q := list(t, "1.1.0", "red", "first"), request("c1")
+	q.Netns, q.HostNetns = "/proc/self/ns/net", true
+	if _, err := r.Add(t.Context(), n, q); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Del(t.Context(), q.Attachment("red"), network.Fallback{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range r.entries() {
+		if e.Env.NetnsOverride != "1" || e.Env.Netns != q.Netns {
+			t.Errorf("%s: override %q, namespace %q", e, e.Env.NetnsOverride, e.Env.Netns)
+		}
+	}
+}
+
+// LIF-04, RT-ADD-05: where DEL fails too both errors are told, the code is that of ADD, and the record says
+// that DEL is due.
+func TestAddUndoFails(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, map[string]script{
+		"first":  {cni.Del: fails(cni.CodeTryAgainLater, "busy")},
+		"second": {cni.Add: fails(cni.CodeInvalidConfig, "bad mode"), cni.Del: fails(cni.CodeIOFailure, "disk")},
+	})
+	n := list(t, "1.1.0", "red", "first", "second")
+	_, err := r.Add(t.Context(), n, request("c1"))
+	want := "7 red/c1/eth0: second ADD: bad mode; DEL after it: second DEL: disk\nfirst DEL: busy"
+	if got := describe(err); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	r.wantCalls("ADD first, ADD second, DEL second, DEL first")
+	r.wantRecorded("red/c1/eth0 adding")
+
+	_, err = r.Add(t.Context(), n, request("c1"))
+	want = "5 red/c1/eth0: deleting what was left: second DEL: disk\nfirst DEL: busy"
+	if got := describe(err); got != want {
+		t.Errorf("ADD again: got  %s\nwant %s", got, want)
+	}
+	r.wantCalls("DEL second, DEL first")
+
+	r.script("first", script{})
+	r.script("second", script{})
+	if _, err := r.Add(t.Context(), n, request("c1")); err != nil {
+		t.Error(err)
+	}
+	r.wantCalls("DEL second, DEL first, ADD first, ADD second")
+}
+
+// RT-ADD-10, LIF-03: no second ADD without DEL, but for those that have nothing to lose.
+func TestAddAgain(t *testing.T) {
+	t.Parallel()
+	n := func(t *testing.T) *network.Network { return list(t, "1.1.0", "red", "first", "second") }
+	for _, tt := range []struct {
+		name    string
+		damage  func(*testing.T, *rig, cni.Attachment)
+		replace bool
+		calls   string // empty: refused
+	}{
+		{"recorded", nil, false, ""},
+		{"recorded, to be replaced", nil, true, "DEL second, DEL first, ADD first, ADD second"},
+		{"ADD was cut short", func(t *testing.T, r *rig, a cni.Attachment) {
+			editRecord(t, r.Client, a, `"attached"`, `"adding"`)
+		}, false, "DEL second, DEL first, ADD first, ADD second"},
+		{"from an earlier boot", func(t *testing.T, r *rig, a cni.Attachment) {
+			editRecord(t, r.Client, a, `"bootID":"`, `"bootID":"x`)
+		}, false, "DEL second, DEL first, ADD first, ADD second"},
+		{"record cannot be read", func(t *testing.T, r *rig, a cni.Attachment) {
+			if err := os.Truncate(recordPath(r.Client, a), 0); err != nil {
+				t.Fatal(err)
+			}
+		}, false, "DEL second, DEL first, ADD first, ADD second"},
+		{"deleted", func(t *testing.T, r *rig, a cni.Attachment) {
+			if err := r.Del(t.Context(), a, network.Fallback{}); err != nil {
+				t.Fatal(err)
+			}
+			r.entries()
+		}, false, "ADD first, ADD second"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, map[string]script{"first": {}, "second": {}})
+			a := r.add(n(t))
+			if tt.damage != nil {
+				tt.damage(t, r, a)
+			}
+			q := request("c1")
+			q.Replace = tt.replace
+			_, err := r.Add(t.Context(), n(t), q)
+			if tt.calls == "" {
+				if !errors.Is(err, network.ErrExists) || cni.CodeOf(err) != cni.CodeInvalidEnvironment {
+					t.Errorf("got %s", describe(err))
+				}
+			} else if err != nil {
+				t.Error(err)
+			}
+			r.wantCalls(tt.calls)
+			r.wantRecorded("red/c1/eth0 attached")
+		})
+	}
+}
+
+// RT-ADD-08: without a place for the record there is no attachment.
+func TestAddCannotRecord(t *testing.T) {
+	t.Parallel()
+	t.Run("from the beginning", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, map[string]script{"first": {}})
+		r.StateDir = filepath.Join(tree(t, map[string]string{"file": ""}), "file")
+		_, err := r.Add(t.Context(), list(t, "1.1.0", "red", "first"), request("c1"))
+		if cni.CodeOf(err) != cni.CodeIOFailure {
+			t.Errorf("got %s", describe(err))
+		}
+		r.wantCalls("")
+	})
+	t.Run("all of a sudden", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, map[string]script{"first": {}})
+		r.script("first", script{cni.Add: {Stdout: "{}", Ruin: filepath.Join(r.StateDir, "records")}})
+		_, err := r.Add(t.Context(), list(t, "1.1.0", "red", "first"), request("c1"))
+		if cni.CodeOf(err) != cni.CodeIOFailure || !strings.Contains(describe(err), "store record") {
+			t.Errorf("got %s", describe(err))
+		}
+		r.wantCalls("ADD first, DEL first")
+	})
+}
+
+// EXE-12, R-05: a plugin that takes too long is stopped, the next is not started, and DEL has time of its own.
+func TestAddTimeout(t *testing.T) {
+	t.Parallel()
+	n := func(t *testing.T) *network.Network { return list(t, "1.1.0", "red", "first", "second", "third") }
+	plugins := map[string]script{"first": {}, "second": {cni.Add: {Stay: time.Minute}}, "third": {}}
+	t.Run("of the call", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, plugins)
+		r.Timeout = 2 * time.Second
+		_, err := r.Add(t.Context(), n(t), request("c1"))
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(describe(err), "second ADD: stopped after ") {
+			t.Errorf("got %s", describe(err))
+		}
+		r.wantCalls("ADD first, DEL third, DEL second, DEL first")
+		r.wantRecorded()
+	})
+	t.Run("of the caller", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, plugins)
+		r.Timeout = -1
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		_, err := r.Add(ctx, n(t), request("c1"))
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %s", describe(err))
+		}
+		r.wantCalls("ADD first, DEL third, DEL second, DEL first")
+		r.wantRecorded()
+	})
+}
+
+// REQ-01 to REQ-14, CFG-34: the table of requests, as plugins get them through a Client.
+func TestDerivedRequests(t *testing.T) {
+	t.Parallel()
+	rows, err := conformance.DerivedRequests()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range rows {
+		t.Run(row.ID, func(t *testing.T) {
+			t.Parallel()
+			var plugin struct{ Type string }
+			if err := json.Unmarshal(row.Plugin, &plugin); err != nil {
+				t.Fatal(err)
+			}
+			members := strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(string(row.List)), "{"), "}")
+			prev := invoke.Print("{}")
+			if row.PrevResult != nil {
+				prev = invoke.Print(string(row.PrevResult))
+			}
+			// The previous result comes from a plugin before (ADD) or from the plugin itself (CHECK, DEL).
+			plugins := string(row.Plugin)
+			if row.Verb == cni.Add && row.PrevResult != nil {
+				plugins = `{"type":"before"},` + plugins
+			}
+			n, err := network.LoadBytes([]byte(`{` + members + `,"plugins":[` + plugins + `]}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			recorder := &invoke.Recorder{Caller: invoke.Fake{"before": {cni.Add: prev}, plugin.Type: {cni.Add: prev}}}
+			c := &network.Client{Caller: recorder, StateDir: t.TempDir()}
+			q := request("c1")
+			q.Capabilities = row.Capabilities
+			a := q.Attachment(n.Name)
+			switch row.Verb {
+			case cni.Status:
+				err = c.Status(t.Context(), n)
+			case cni.GC:
+				err = c.GC(t.Context(), n, row.Valid)
+			case cni.Add, cni.Check, cni.Del:
+				_, err = c.Add(t.Context(), n, q)
+			default:
+				t.Fatalf("verb %s", row.Verb)
+			}
+			if row.Verb == cni.Check {
+				err = errors.Join(err, c.Check(t.Context(), a, nil))
+			}
+			if row.Verb == cni.Del {
+				// Without a previous result there is no record either.
+				f := network.Fallback{Network: n, Parameters: q.Parameters}
+				if row.PrevResult == nil {
+					err = errors.Join(err, os.Remove(recordPath(c, a)))
+				}
+				err = errors.Join(err, c.Del(t.Context(), a, f))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			log := recorder.Exchanges()
+			last := log[len(log)-1].Call
+			if last.Env.Command != row.Verb {
+				t.Fatalf("last call was %s", last.Env.Command)
+			}
+			got := last.Stdin
+			if row.Verb == cni.GC { // REQ-13, DIS-10: the spelling of the tag is sent too
+				got = without(t, got, "cni.dev/attachments", "cni.dev/valid-attachments")
+			}
+			if diff := cmp.Diff(normal(t, row.Want), normal(t, got)); diff != "" {
+				t.Errorf("%s: %s", row.Reason, diff)
+			}
+		})
+	}
+}
+
+// without takes a member away that has the same value as another.
+func without(t *testing.T, object []byte, key, same string) []byte {
+	t.Helper()
+	var m map[string]json.RawMessage
+	if err := json.Unmarshal(object, &m); err != nil {
+		t.Fatal(err)
+	}
+	if string(m[key]) != string(m[same]) {
+		t.Errorf("%s is %s, not %s", key, m[key], m[same])
+	}
+	delete(m, key)
+	b, err := json.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// normal is JSON that can be compared: with sorted keys and exact numbers.
+func normal(t *testing.T, b []byte) string {
+	t.Helper()
+	var v any
+	d := json.NewDecoder(strings.NewReader(string(b)))
+	d.UseNumber()
+	if err := d.Decode(&v); err != nil {
+		t.Fatal(err)
+	}
+	out, err := json.MarshalIndent(v, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}

@@ -1,0 +1,232 @@
+package network
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/invoke"
+)
+
+// DefaultTimeout is how long a plugin may take for one call unless [Client.Timeout] says otherwise.
+const DefaultTimeout = time.Minute
+
+// Client runs networks. The zero value is ready for use; a Client must not be changed while it is in use
+// and may be used concurrently.
+type Client struct {
+	Caller     invoke.Caller // how plugins are called; nil is [invoke.Process]
+	PluginDirs []string      // where their executables are, in order; nil is [DefaultPluginDir]
+
+	// StateDir is the folder of records and locks, made on demand; empty is [DefaultStateDir]. Runtimes that
+	// share it exclude each other. A plugin that runs networks itself needs another than its runtime, which
+	// has locked the container already.
+	StateDir string
+
+	// Timeout limits each call of a plugin, beside the context. Zero is [DefaultTimeout], negative is
+	// no limit. Taking back a failed ADD is limited by it alone.
+	Timeout time.Duration
+
+	Log *slog.Logger // what is worth knowing and no error; nil is [slog.Default]
+}
+
+// Parameters are what an attachment has beside its key and its network.
+type Parameters struct {
+	Netns        string                     // path of the network namespace; may be empty on DEL
+	Args         cni.Args                   // CNI_ARGS, in this order
+	Capabilities map[string]json.RawMessage // capability arguments by name; plugins get those that they declare
+
+	// HostNetns allows Netns to be the namespace of the runtime itself, and tells the plugins so with
+	// CNI_NETNS_OVERRIDE. Otherwise that is refused with [cni.CodeOwnNamespace] before anything is done.
+	HostNetns bool
+}
+
+// Request asks for an attachment.
+type Request struct {
+	Container string // container ID
+	IfName    string // interface name in the container
+	Parameters
+
+	// Replace runs DEL first where the attachment is recorded. Otherwise that is refused with
+	// [ErrExists].
+	Replace bool
+}
+
+// Attachment returns the key of the attachment that r asks for.
+func (r Request) Attachment(network string) cni.Attachment {
+	return cni.Attachment{Network: network, Container: r.Container, IfName: r.IfName}
+}
+
+// Fallback is what DEL is run with where there is no record, or none that can be read.
+type Fallback struct {
+	Network *Network
+	Parameters
+}
+
+func (c *Client) caller() invoke.Caller {
+	if c.Caller == nil {
+		return invoke.Process{}
+	}
+	return c.Caller
+}
+
+func (c *Client) pluginDirs() []string {
+	if c.PluginDirs == nil {
+		return []string{DefaultPluginDir}
+	}
+	return c.PluginDirs
+}
+
+func (c *Client) stateDir() string {
+	if c.StateDir == "" {
+		return DefaultStateDir
+	}
+	return c.StateDir
+}
+
+func (c *Client) log() *slog.Logger {
+	if c.Log == nil {
+		return slog.Default()
+	}
+	return c.Log
+}
+
+func (c *Client) find(typ string) (string, error) {
+	return invoke.Lookup(c.caller(), c.pluginDirs(), typ)
+}
+
+// env returns the environment that all plugins get for one operation. On GC and STATUS the key is empty.
+func (c *Client) env(verb cni.Command, a cni.Attachment, p Parameters) cni.Env {
+	e := cni.Env{
+		Command: verb, ContainerID: a.Container, Netns: p.Netns, IfName: a.IfName,
+		Args: p.Args.String(), Path: strings.Join(c.pluginDirs(), ":"),
+	}
+	if p.HostNetns {
+		e.NetnsOverride = "1"
+	}
+	return e
+}
+
+// run calls plugin i of a list and returns what it printed.
+func (c *Client) run(ctx context.Context, l *cni.List, i int, env cni.Env, d cni.RequestData) ([]byte, error) {
+	typ := l.Plugins[i].Type
+	stdin, err := l.Request(env.Command, i, d)
+	if err != nil {
+		return nil, fmt.Errorf("request to %s: %w", typ, err)
+	}
+	return c.call(ctx, typ, env, stdin)
+}
+
+func (c *Client) call(ctx context.Context, typ string, env cni.Env, stdin []byte) ([]byte, error) {
+	path, err := c.find(typ)
+	if err != nil {
+		return nil, err
+	}
+	timeout := c.Timeout
+	if timeout == 0 {
+		timeout = DefaultTimeout
+	}
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	reply, err := c.caller().Call(ctx, invoke.Call{Path: path, Env: env, Stdin: stdin})
+	return reply.Stdout, err
+}
+
+// runAll calls the plugins of a list in the given order, past those that fail, until ctx ends, and joins
+// the errors.
+func (c *Client) runAll(ctx context.Context, l *cni.List, order []int, env cni.Env, d cni.RequestData) error {
+	var errs []error
+	for n, i := range order {
+		if err := ctx.Err(); n > 0 && err != nil {
+			errs = append(errs, fmt.Errorf("%s and %d more not called: %w", l.Plugins[i].Type, len(order)-n-1, err))
+			break
+		}
+		if _, err := c.run(ctx, l, i, env, d); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func forward(l *cni.List) []int {
+	order := make([]int, len(l.Plugins))
+	for i := range order {
+		order[i] = i
+	}
+	return order
+}
+
+func backward(l *cni.List) []int {
+	order := forward(l)
+	slices.Reverse(order)
+	return order
+}
+
+// checkNetwork refuses what cannot be run.
+func checkNetwork(n *Network) error {
+	if n == nil || n.List == nil {
+		return cni.Errorf(cni.CodeInvalidConfig, "no network given")
+	}
+	if err := cni.ValidateNetworkName(n.Name); err != nil {
+		return err
+	}
+	if len(n.Plugins) == 0 {
+		return noPlugins(n.List)
+	}
+	return nil
+}
+
+func (p Parameters) validate() error {
+	text := p.Args.String()
+	if args, err := cni.ParseArgs(text); err != nil || !slices.Equal(args, p.Args) {
+		return cni.Errorf(cni.CodeInvalidEnvironment, "CNI_ARGS: a key or value contains '=' or ';'")
+	}
+	for name, value := range p.Capabilities {
+		if !json.Valid(value) {
+			return cni.Errorf(cni.CodeDecodingFailure, "capability argument %q is not JSON", name)
+		}
+	}
+	return nil
+}
+
+// refuseOwnNetns keeps a mistaken caller from having the host reconfigured.
+func (p Parameters) refuseOwnNetns() error {
+	if p.Netns == "" || p.HostNetns {
+		return nil
+	}
+	own, err := isOwnNetns(p.Netns)
+	if err != nil {
+		return cni.Errorf(cni.CodeOwnNamespace, "own network namespace: %w", err)
+	}
+	if own {
+		return cni.Errorf(cni.CodeOwnNamespace, "namespace %q is that of the host", p.Netns).
+			WithDetails("a container needs a namespace of its own")
+	}
+	return nil
+}
+
+// isOwnNetns reports whether path is the network namespace in which plugins would be started: that of
+// this thread. A path that cannot be looked at is not.
+func isOwnNetns(path string) (bool, error) {
+	own, err := os.Stat("/proc/thread-self/ns/net")
+	if err != nil {
+		return false, err
+	}
+	asked, err := os.Stat(path)
+	return err == nil && os.SameFile(own, asked), nil
+}
+
+// bootID names this run of the kernel; empty where it cannot be told.
+func bootID() string {
+	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(b))
+}

@@ -1,0 +1,300 @@
+package network_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/invoke"
+	"github.com/tenon-cni/tenon/network"
+)
+
+func valid(ids ...string) []cni.ValidAttachment {
+	v := []cni.ValidAttachment{}
+	for _, id := range ids {
+		v = append(v, cni.ValidAttachment{ContainerID: id, IfName: "eth0"})
+	}
+	return v
+}
+
+// addAll attaches containers to a network.
+func (r *rig) addAll(n *network.Network, ids ...string) {
+	r.t.Helper()
+	for _, id := range ids {
+		if _, err := r.Add(r.t.Context(), n, request(id)); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	r.entries()
+}
+
+// RT-GC-01, RT-GC-05, RT-GC-09, RT-GC-13, REQ-13, ENV-08: DEL for what is stale, with its record, then GC with what is
+// valid, to all plugins in their order; other networks are not touched.
+func TestGC(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, map[string]script{"first": {}, "second": {}})
+	n := list(t, "1.1.0", "red", `{"type":"first","capabilities":{"mac":true}}`, "second")
+	r.addAll(n, "keep", "stale")
+	r.addAll(list(t, "1.1.0", "blue", "first"), "stale")
+	if err := r.GC(t.Context(), n, valid("keep", "unrecorded")); err != nil {
+		t.Fatal(err)
+	}
+	log := r.entries()
+	if got := callsOf(log); got != "DEL second, DEL first, GC first, GC second" {
+		t.Fatalf("calls %q", got)
+	}
+	for _, e := range log[:2] {
+		if e.Env.ContainerID != "stale" || e.Env.Netns != "/run/netns/absent" || e.prev() == "" {
+			t.Errorf("%s: environment %v, previous result %s", e, e.Env, e.prev())
+		}
+	}
+	const list = `[{"containerID":"keep","ifname":"eth0"},{"containerID":"unrecorded","ifname":"eth0"}]`
+	for _, e := range log[2:] {
+		if diff := cmp.Diff(cni.Env{Command: cni.GC, Path: r.plugins}, e.Env); diff != "" {
+			t.Errorf("%s: %s", e, diff)
+		}
+		want := `{"cni.dev/attachments":` + list + `,"cni.dev/valid-attachments":` + list +
+			`,"cniVersion":"1.1.0","name":"red","type":"` + e.Plugin + `"}`
+		if diff := cmp.Diff(want, string(e.Stdin)); diff != "" {
+			t.Errorf("%s: %s", e, diff)
+		}
+	}
+	r.wantRecorded("red/keep/eth0 attached", "blue/stale/eth0 attached")
+
+	if err := r.GC(t.Context(), n, []cni.ValidAttachment{}); err != nil {
+		t.Fatal(err)
+	}
+	log = r.entries()
+	if got := callsOf(log); got != "DEL second, DEL first, GC first, GC second" {
+		t.Fatalf("with an empty list: calls %q", got)
+	}
+	var request map[string]json.RawMessage
+	if err := json.Unmarshal(log[3].Stdin, &request); err != nil || string(request["cni.dev/valid-attachments"]) != "[]" {
+		t.Errorf("with an empty list: request %s", log[3].Stdin)
+	}
+}
+
+// RT-GC-03, RT-GC-06, RT-GC-08, CFG-09: when GC does less, or nothing.
+func TestGCGates(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name        string
+		n           *network.Network
+		valid       []cni.ValidAttachment
+		want, calls string
+	}{
+		{"no list is not an empty list", list(t, "1.1.0", "red", "first"), nil,
+			"7 network red: GC without the list of valid attachments: an empty list says that none is in use", ""},
+		{"disabled", listWith(t, "1.1.0", "red", `"disableGC":true`, "first"), valid(), "success", ""},
+		{"below 1.1.0 only DEL", list(t, "1.0.0", "red", "first"), valid(), "success", "DEL first"},
+		{"no network", nil, valid(), "7 no network given", ""},
+	} {
+		r := newRig(t, map[string]script{"first": {}})
+		r.addAll(list(t, "1.1.0", "red", "first"), "c1")
+		if got := describe(r.GC(t.Context(), tt.n, tt.valid)); got != tt.want {
+			t.Errorf("%s: got %s, want %s", tt.name, got, tt.want)
+		}
+		r.wantCalls(tt.calls)
+	}
+}
+
+// RT-GC-02, RT-GC-07: nothing that fails keeps the rest from being done, all is told, and what could not be deleted stays
+// recorded.
+func TestGCPastFailures(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, map[string]script{"first": {cni.GC: fails(cni.CodeIOFailure, "disk")}, "second": {}, "gone": {}})
+	n := list(t, "1.1.0", "red", "first", "absent", "second")
+	r.addAll(list(t, "1.1.0", "red", "gone"), "c1")
+	r.script("gone", script{cni.Del: fails(cni.CodeTryAgainLater, "busy")})
+	want := "11 network red: red/c1/eth0: gone DEL: busy\nfirst GC: disk\nplugin \"absent\" not found in " + r.plugins +
+		": install the plugin there or add its folder to the plugin folders (CNI_PATH)"
+	if got := describe(r.GC(t.Context(), n, valid())); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	r.wantCalls("DEL gone, GC first, GC second")
+	r.wantRecorded("red/c1/eth0 attached")
+}
+
+// R-02, RT-GC-11: records that cannot be read are told of, and the plugins collect all the same; then such a record is
+// given up, as nothing is left that it stood for.
+func TestGCDamagedRecords(t *testing.T) {
+	t.Parallel()
+	t.Run("one", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, map[string]script{"first": {}})
+		n := list(t, "1.1.0", "red", "first")
+		r.addAll(n, "lost", "valid")
+		for _, id := range []string{"lost", "valid"} {
+			if err := os.Truncate(recordPath(r.Client, request(id).Attachment("red")), 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err := r.GC(t.Context(), n, valid("valid"))
+		lost := recordPath(r.Client, request("lost").Attachment("red"))
+		if got, want := describe(err), "6 network red: "+lost+": record: unexpected end of JSON input"; got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+		r.wantCalls("GC first")
+		if _, err := os.Stat(lost); err == nil {
+			t.Error("the record is still there")
+		}
+		if _, err := os.Stat(recordPath(r.Client, request("valid").Attachment("red"))); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("one, and a plugin fails", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, map[string]script{"first": {cni.GC: fails(cni.CodeIOFailure, "disk")}})
+		n := list(t, "1.1.0", "red", "first")
+		r.addAll(n, "lost")
+		lost := recordPath(r.Client, request("lost").Attachment("red"))
+		if err := os.Truncate(lost, 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.GC(t.Context(), n, valid()); !strings.Contains(describe(err), "first GC: disk") {
+			t.Errorf("got %s", describe(err))
+		}
+		if _, err := os.Stat(lost); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("the folder", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, map[string]script{"first": {}})
+		n := list(t, "1.1.0", "red", "first")
+		r.addAll(n, "c1")
+		folder := filepath.Join(r.StateDir, "records")
+		if err := os.RemoveAll(folder); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(folder, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.GC(t.Context(), n, valid()); cni.CodeOf(err) != cni.CodeIOFailure || strings.Contains(err.Error(), "\n") {
+			t.Errorf("got %s", describe(err))
+		}
+		r.wantCalls("GC first")
+	})
+}
+
+// LIF-08, RT-GC-10: GC waits for an ADD that is under way, and what that attaches is valid though the
+// caller of GC could not know.
+func TestGCBesideAdd(t *testing.T) {
+	t.Parallel()
+	h := newHang(t)
+	n := list(t, "1.1.0", "red", "slow")
+	added := h.add(n)
+	collected := h.gc(n)
+	close(h.leave)
+	if err := errors.Join(<-added, <-collected); err != nil {
+		t.Error(err)
+	}
+	log := h.calls.Exchanges()
+	if len(log) != 2 || log[1].Call.Env.Command != cni.GC {
+		t.Fatalf("calls %v", log)
+	}
+	if log[1].Start.Before(log[0].Start.Add(log[0].Duration)) {
+		t.Error("GC began before ADD had ended")
+	}
+	if v, err := cni.DecodeValidAttachments(log[1].Call.Stdin); err != nil || !slices.Equal(v, valid("c1")) {
+		t.Errorf("valid %v, %v", v, err)
+	}
+	if _, err := h.Record(request("c1").Attachment("red")); err != nil {
+		t.Error(err)
+	}
+}
+
+// hang is a Client whose plugin slow stays in ADD until it may leave.
+type hang struct {
+	*network.Client
+	t              *testing.T
+	calls          *invoke.Recorder
+	entered, leave chan struct{}
+}
+
+func newHang(t *testing.T) *hang {
+	h := &hang{t: t, entered: make(chan struct{}), leave: make(chan struct{})}
+	h.calls = &invoke.Recorder{Caller: invoke.Fake{"slow": {cni.Add: func(context.Context, cni.Env, []byte) ([]byte, bool) {
+		close(h.entered)
+		<-h.leave
+		return []byte("{}"), true
+	}}}}
+	h.Client = &network.Client{StateDir: t.TempDir(), Caller: h.calls}
+	return h
+}
+
+// add attaches c1 and returns when the plugin is in its ADD.
+func (h *hang) add(n *network.Network) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		_, err := h.Add(h.t.Context(), n, request("c1"))
+		done <- err
+	}()
+	<-h.entered
+	return done
+}
+
+// gc collects everything and returns when that waits for the ADD.
+func (h *hang) gc(n *network.Network) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- h.GC(h.t.Context(), n, valid()) }()
+	waitForExclusive(h.t, h.NetworkLock(n.Name))
+	return done
+}
+
+// What a process that was killed has left of an unfinished record goes with the GC of its network.
+func TestGCDrafts(t *testing.T) {
+	t.Parallel()
+	c := &network.Client{Caller: invoke.Fake{"x": {}}, StateDir: t.TempDir()}
+	for _, name := range []string{"red", "blue"} {
+		if _, err := c.Add(t.Context(), list(t, "1.1.0", name, "x"), request("c1")); err != nil {
+			t.Fatal(err)
+		}
+		path := recordPath(c, request("c2").Attachment(name))
+		for _, end := range []string{"", "123456"} {
+			if err := os.WriteFile(filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+end), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := c.GC(t.Context(), list(t, "1.1.0", "red", "x"), valid("c1")); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(filepath.Join(c.StateDir, "records"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := map[string]int{}
+	for _, e := range entries {
+		for _, name := range []string{"red", "blue"} {
+			if strings.HasPrefix(strings.TrimPrefix(e.Name(), "."), cni.NetworkOwner(name)) {
+				count[name]++
+			}
+		}
+	}
+	if count["red"] != 1 || count["blue"] != 3 {
+		t.Errorf("files %v", entries)
+	}
+}
+
+// CACHE-11: what a crash has left is stale, though it was never attached.
+func TestGCLeftOver(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, map[string]script{"first": {}})
+	n := list(t, "1.1.0", "red", "first")
+	r.addAll(n, "c1")
+	editRecord(t, r.Client, request("c1").Attachment("red"), `"attached"`, `"adding"`)
+	if err := r.GC(t.Context(), n, valid()); err != nil {
+		t.Error(err)
+	}
+	r.wantCalls("DEL first, GC first")
+	r.wantRecorded()
+}

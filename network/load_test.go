@@ -1,0 +1,281 @@
+package network_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/conformance"
+	"github.com/tenon-cni/tenon/network"
+)
+
+// tree writes files, given as path and content, and returns their folder.
+func tree(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func types(n *network.Network) string {
+	var s []string
+	for _, p := range n.Plugins {
+		s = append(s, p.Type)
+	}
+	return strings.Join(s, ",")
+}
+
+// DSC-02 to DSC-06, DRP-02 to DRP-04, DRP-06, DRP-08, CFG-10, CFG-21 to CFG-23.
+func TestLoadNetdirs(t *testing.T) {
+	t.Parallel()
+	dirs, err := conformance.Netdirs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range dirs {
+		t.Run(d.Folder, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			if err := os.CopyFS(dir, d.Files); err != nil {
+				t.Fatal(err)
+			}
+			n, err := network.Load(dir, d.Lookup)
+			if d.Verdict == conformance.Valid {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := types(n); got != strings.Join(d.Plugins, ",") || n.Name != d.Lookup {
+					t.Errorf("network %s with %s, want %s", n.Name, got, d.Plugins)
+				}
+				if !strings.HasPrefix(n.Source, dir) {
+					t.Errorf("source %q", n.Source)
+				}
+				return
+			}
+			if len(d.Codes) == 0 {
+				if !errors.Is(err, network.ErrNotFound) {
+					t.Errorf("got %s", describe(err))
+				}
+				return
+			}
+			if !slices.Contains(d.Codes, cni.CodeOf(err)) || err == nil {
+				t.Errorf("got %s, want one of %v", describe(err), d.Codes)
+			}
+			if err != nil && !strings.Contains(err.Error(), dir) {
+				t.Errorf("%v does not name the file", err)
+			}
+		})
+	}
+}
+
+// DRP-04, DRP-07: files as drop-ins.
+func TestLoadDropInVectors(t *testing.T) {
+	t.Parallel()
+	vectors, err := conformance.Vectors()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tested := 0
+	for _, v := range vectors {
+		if v.Kind != conformance.KindDropin {
+			continue
+		}
+		tested++
+		dir := tree(t, map[string]string{"red/10.conf": string(v.Data),
+			"10.conflist": `{"cniVersion":"1.1.0","name":"red","plugins":[{"type":"first"}]}`})
+		n, err := network.Load(dir, "red")
+		switch {
+		case v.Verdict == conformance.Valid && err != nil:
+			t.Errorf("%s: %v", v.File, err)
+		case v.Verdict == conformance.Invalid && (err == nil || !slices.Contains(v.Codes, cni.CodeOf(err))):
+			t.Errorf("%s: got %s, want one of %v", v.File, describe(err), v.Codes)
+		case err == nil:
+			b, err := n.Request(cni.Add, 1, cni.RequestData{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			name, version, err := cni.DecodeHeader(b)
+			if name != "red" || version != "1.1.0" || err != nil {
+				t.Errorf("%s: name %q, version %q, %v", v.File, name, version, err)
+			}
+		}
+	}
+	if tested == 0 {
+		t.Error("there are no vectors")
+	}
+}
+
+const red = `{"cniVersion":"1.1.0","name":"red","plugins":[{"type":"first"}]}`
+
+func TestLoadErrors(t *testing.T) {
+	t.Parallel()
+	blue := strings.Replace(red, "red", "blue", 1)
+	for _, tt := range []struct {
+		name  string // why the row exists
+		files map[string]string
+		look  string
+		want  string // DIR is the folder
+		is    error
+	}{
+		{"DSC-07: missing folder", nil, "red", "999 DIR: no network configuration", network.ErrNoConfig},
+		{"DSC-07: folder without configurations", map[string]string{"readme.txt": ""}, "red",
+			"999 DIR: no network configuration", network.ErrNoConfig},
+		{"DSC-07: other networks", map[string]string{"10.conflist": blue, "20.conf": `{"name":"green","type":"x"}`}, "red",
+			`999 network "red" in DIR: no network of that name (there are: blue, green)`, network.ErrNotFound},
+		{"DSC-06: the broken file is named", map[string]string{"10.conflist": "{", "20.conflist": red}, "red",
+			"6 DIR/10.conflist: network configuration: unexpected end of JSON input", nil},
+		{"DSC-06: so is the broken drop-in of another network", map[string]string{"10.conflist": blue, "blue/x.conf": "[]", "20.conflist": red}, "red",
+			"6 DIR/10.conflist: drop-in DIR/blue/x.conf: plugin configuration: document is a JSON array, not an object", nil},
+		{"DRP-05: file in place of the drop-in folder", map[string]string{"10.conflist": red, "red": ""}, "red",
+			"7 DIR/10.conflist: drop-in folder DIR/red is not a folder", nil},
+		{"DRP-06: no plugins at all", map[string]string{"10.conflist": `{"cniVersion":"1.1.0","name":"red"}`, "red/x.json": "{}"}, "red",
+			"7 DIR/10.conflist: network red has no plugins: neither under the key plugins nor in a folder of the network's name", nil},
+		{"DRP-09, CFG-05: a name that leaves the folder", map[string]string{"d/10.conflist": `{"cniVersion":"1.1.0","name":"../red"}`, "red/x.conf": `{"type":"x"}`}, "d",
+			`7 DIR/d/10.conflist: network name "../red" is not valid: it must start with a letter or digit and hold only letters, digits, '_', '.' and '-'`, nil},
+		{"SEC-01: look-up of such a name", map[string]string{"10.conflist": red}, "../red",
+			`7 network name "../red" is not valid: it must start with a letter or digit and hold only letters, digits, '_', '.' and '-'`, nil},
+	} {
+		dir := filepath.Join(t.TempDir(), "missing")
+		if tt.files != nil {
+			dir = tree(t, tt.files)
+		}
+		_, err := network.Load(dir, tt.look)
+		if tt.look == "d" {
+			_, err = network.LoadFile(filepath.Join(dir, "d/10.conflist"))
+		}
+		if got := strings.ReplaceAll(describe(err), dir, "DIR"); got != tt.want {
+			t.Errorf("%s:\ngot  %s\nwant %s", tt.name, got, tt.want)
+		}
+		if tt.is != nil && !errors.Is(err, tt.is) {
+			t.Errorf("%s: not %v", tt.name, tt.is)
+		}
+	}
+}
+
+// DSC-02, DSC-09: links to files count, one to nothing is an error, what is no file is passed over.
+func TestLoadSpecialFiles(t *testing.T) {
+	t.Parallel()
+	dir := tree(t, map[string]string{"elsewhere/list": red, "00.conflist/x": ""})
+	link := func(target, name string) {
+		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link("elsewhere", "05.conflist")
+	link("elsewhere/list", ".hidden.conflist")
+	n, err := network.Load(dir, "red")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := filepath.Join(dir, ".hidden.conflist"); n.Source != want {
+		t.Errorf("source %s, want %s", n.Source, want)
+	}
+	link("nowhere", ".a.conflist")
+	_, err = network.Load(dir, "red")
+	if !errors.Is(err, fs.ErrNotExist) || cni.CodeOf(err) != cni.CodeIOFailure {
+		t.Errorf("dangling link: %s", describe(err))
+	}
+}
+
+// R-07: one malformed file hides no other network.
+func TestLoadAll(t *testing.T) {
+	t.Parallel()
+	dir := tree(t, map[string]string{
+		"00-bad.conflist": "{", "10.conf": `{"name":"green","type":"x"}`, "20.conflist": red, "30.conflist": red, "40.conf": "[]",
+	})
+	networks, err := network.LoadAll(dir)
+	var got []string
+	for _, n := range networks {
+		got = append(got, n.Name+" "+filepath.Base(n.Source))
+	}
+	if diff := cmp.Diff([]string{"red 20.conflist", "red 30.conflist", "green 10.conf"}, got); diff != "" {
+		t.Error(diff)
+	}
+	want := "6 DIR/00-bad.conflist: network configuration: unexpected end of JSON input\n" +
+		"DIR/40.conf: plugin configuration: document is a JSON array, not an object"
+	if got := strings.ReplaceAll(describe(err), dir, "DIR"); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if _, err := network.LoadAll(filepath.Join(dir, "missing")); !errors.Is(err, network.ErrNoConfig) {
+		t.Errorf("missing folder: %s", describe(err))
+	}
+}
+
+// DSC-08: without a name all extensions are sorted together.
+func TestDefault(t *testing.T) {
+	t.Parallel()
+	single := `{"cniVersion":"1.0.0","name":"red","type":"single"}`
+	for _, tt := range []struct {
+		name  string
+		files map[string]string
+		want  string
+	}{
+		{"the first file", map[string]string{"00-a.conf": single, "99-z.conflist": red}, "single"},
+		{"json counts too", map[string]string{"00-a.json": single, "01.conf": "{", "99-z.conflist": red}, "single"},
+		{"a broken one is an error", map[string]string{"00-a.conf": "{", "99-z.conflist": red},
+			"6 DIR/00-a.conf: plugin configuration: unexpected end of JSON input"},
+		{"none", map[string]string{"x.yaml": ""}, "999 DIR: no network configuration"},
+	} {
+		dir := tree(t, tt.files)
+		n, err := network.Default(dir)
+		got := strings.ReplaceAll(describe(err), dir, "DIR")
+		if err == nil {
+			got = types(n)
+		}
+		if got != tt.want {
+			t.Errorf("%s: got %s, want %s", tt.name, got, tt.want)
+		}
+	}
+	// DSC-04, beside it: by name the list wins.
+	n, err := network.Load(tree(t, map[string]string{"00-a.conf": single, "99-z.conflist": red}), "red")
+	if err != nil || types(n) != "first" {
+		t.Errorf("by name: %v, %v", n, err)
+	}
+}
+
+// CFG-16, DRP-06: bytes are enough, and no folder is looked at.
+func TestLoadBytes(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, conf, want string }{
+		{"list", red, "first"},
+		{"single plugin", `{"name":"red","type":"x"}`, "x"},
+		{"list without plugins", `{"cniVersion":"1.1.0","name":"red"}`, ""},
+		{"not JSON", `{`, "6 network configuration: unexpected end of JSON input"},
+	} {
+		n, err := network.LoadBytes([]byte(tt.conf))
+		got := describe(err)
+		if err == nil {
+			got = types(n)
+		}
+		if got != tt.want {
+			t.Errorf("%s: got %s, want %s", tt.name, got, tt.want)
+		}
+	}
+}
+
+// A file that is named for another purpose is taken for what it holds.
+func TestLoadFileOtherExtension(t *testing.T) {
+	t.Parallel()
+	dir := tree(t, map[string]string{"list.txt": red, "single": `{"name":"red","type":"x"}`})
+	for file, want := range map[string]string{"list.txt": "first", "single": "x"} {
+		n, err := network.LoadFile(filepath.Join(dir, file))
+		if err != nil || types(n) != want {
+			t.Errorf("%s: %v, %v", file, n, err)
+		}
+	}
+}

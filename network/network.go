@@ -1,0 +1,52 @@
+// Package network is the runtime side of CNI: it loads network configurations, runs their plugins for
+// ADD, DEL, CHECK, STATUS, GC and VERSION, and remembers what it attached.
+//
+// # Lifecycle
+//
+// [Client.Add] attaches or leaves nothing behind: when a plugin fails, DEL runs for the whole list
+// before Add returns. What Add was given and what came out is recorded under [Client.StateDir], so
+// [Client.Del] and [Client.Check] need only the key of the attachment and work as at the time of the
+// ADD, whatever has become of the configuration file. A record stays until every plugin has succeeded
+// on DEL. An ADD that a crash has cut short leaves a record too: [Client.Recover] takes it back.
+//
+// # Concurrency
+//
+// Operations exclude each other as the specification demands, across goroutines and processes that
+// share a state folder: one at a time per container, and none on a network while its GC runs. They wait
+// until their context ends. [Client.Status], [Client.Versions], [Client.Validate], [Client.List] and
+// [Client.Record] take no locks and never wait for an operation.
+//
+// # Errors
+//
+// Errors name the attachment or network, the plugin and the verb, and keep the code that the plugin
+// gave ([cni.CodeOf]) and the [*invoke.Error] itself. Several errors are joined.
+//
+// What a plugin does, and how it is started, is not here: see packages plugin and invoke.
+package network
+
+import (
+	"errors"
+
+	"github.com/tenon-cni/tenon/cni"
+)
+
+// Where things are unless told otherwise. The first two are what all runtimes use.
+const (
+	DefaultConfDir   = "/etc/cni/net.d"
+	DefaultPluginDir = "/opt/cni/bin"
+	DefaultStateDir  = "/var/lib/cni/tenon"
+)
+
+// Errors to test for with [errors.Is].
+var (
+	ErrNoConfig = errors.New("no network configuration")     // the folder is missing or has no configuration file
+	ErrNotFound = errors.New("no network of that name")      // there are configurations, but none with the name
+	ErrNoRecord = errors.New("no record of this attachment") // nothing was attached under this key, or it was deleted
+	ErrExists   = errors.New("attachment exists already")    // ADD of an attachment that is recorded
+)
+
+// Network is one network configuration and where it came from.
+type Network struct {
+	*cni.List
+	Source string // path of the file; empty if there is none
+}
