@@ -2,14 +2,14 @@ package plugin
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/invoke"
 )
 
 // Delegator calls other plugins with the request and the environment of the call it belongs to, as the specification asks
-// ("Delegated plugins"). Executables are looked up in CNI_PATH. An error keeps the code of the delegate.
+// ("Delegated plugins"). Executables are looked up in CNI_PATH. An error keeps the code of the delegate; it is an [*invoke.Error] if
+// the delegate was called.
 type Delegator struct {
 	caller  invoke.Caller
 	env     cni.Env
@@ -25,7 +25,7 @@ func (d Delegator) Add(ctx context.Context, typ string) (*cni.Result, error) {
 	}
 	r, err := cni.DecodeResult(out, d.version)
 	if err != nil {
-		return nil, fmt.Errorf("%s ADD: %w", typ, err)
+		return nil, &invoke.Error{Plugin: typ, Command: cni.Add, Err: cni.AsError(err)}
 	}
 	return r, nil
 }

@@ -235,7 +235,13 @@ func dispatch[C any](ctx context.Context, p Plugin[C], c *Call[C]) ([]byte, erro
 		if err != nil {
 			return nil, err
 		}
-		out, err := r.Encode(c.Version)
+		if r == nil {
+			err = cni.Errorf(cni.CodeInternal, "plugin %s returned neither a result nor an error", c.Type)
+		}
+		var out []byte
+		if err == nil {
+			out, err = r.Encode(c.Version)
+		}
 		if err != nil {
 			undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBudget)
 			defer cancel()

@@ -337,6 +337,7 @@ func TestUnprintableResult(t *testing.T) {
 		result        *cni.Result
 	}{
 		{"no address in 0.2.0", "0.2.0", &cni.Result{}},
+		{"no result", "1.1.0", nil},
 		{"invalid result", "1.1.0", &cni.Result{Interfaces: []cni.Interface{{}}}},
 	} {
 		t.Run(row.name, func(t *testing.T) {

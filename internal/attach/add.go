@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/plugin"
 )
 
@@ -23,6 +24,7 @@ func (p Plugin[C]) Add(ctx context.Context, c *plugin.Call[C]) (*cni.Result, err
 	if err := s.enter(); err != nil {
 		return nil, err
 	}
+	defer s.Tx.Rollback() // for a panic: after a return there is nothing left to take back
 	r, err := p.add(ctx, s)
 	if err != nil {
 		return nil, errors.Join(err, s.Tx.Rollback())
@@ -83,11 +85,14 @@ func allocate[C any](ctx context.Context, s *Session[C], r *cni.Result, index in
 	}
 	return s.Tx.Do("ipam "+s.IPAM.Type, func() error {
 		got, err := s.Delegate.Add(ctx, s.IPAM.Type)
-		if err == nil && len(got.IPs) == 0 {
-			err = errors.Join(cni.Errorf(cni.CodeInvalidConfig, "IPAM plugin %s returned missing IP config", s.IPAM.Type), release())
+		if errors.As(err, new(*invoke.Error)) {
+			return errors.Join(err, release())
 		}
-		if err != nil {
+		if err != nil { // it was not even called
 			return err
+		}
+		if len(got.IPs) == 0 {
+			return errors.Join(cni.Errorf(cni.CodeInvalidConfig, "IPAM plugin %s returned missing IP config", s.IPAM.Type), release())
 		}
 		for _, ip := range got.IPs {
 			ip.Interface = cni.Some(index)
@@ -141,8 +146,10 @@ func settings(ifName string, ips []cni.IP, o Options) []kernel.Setting {
 	list = append(list,
 		kernel.Setting{Key: v6 + "accept_dad", Value: dad, Optional: true},
 		kernel.Setting{Key: v6 + "accept_ra", Value: "0", Optional: true})
-	if o.ARPNotify {
-		list = append(list, kernel.Setting{Key: v4 + "arp_notify", Value: "1", Optional: true})
+	if o.Announce {
+		list = append(list,
+			kernel.Setting{Key: v4 + "arp_notify", Value: "1", Optional: true},
+			kernel.Setting{Key: v6 + "ndisc_notify", Value: "1", Optional: true})
 	}
 	if has6(ips) {
 		list = append(list,

@@ -4,30 +4,386 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/invoke"
 )
 
-// TestIPAMResult: interface indexes are ours, all else is passed on as received (IPAM-04).
-func TestIPAMResult(t *testing.T) {
+var values = cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})
+
+// TestResult: interface indexes are filled in, all else of IPAM's result is passed on as received (IPAM-04).
+func TestResult(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, pair{}, verbs{cni.Add: invoke.Print(`{"cniVersion":"0.4.0",
 		"ips":[{"version":"4","address":"10.0.0.2/24","gateway":"10.0.0.1"},{"version":"6","address":"fd00::2/64"}],
 		"routes":[{"dst":"192.168.0.0/16"},{"dst":"192.168.7.9/16","gw":"10.0.0.9"}],"dns":{"domain":"pool"}}`)})
 	r := b.add()
-	r.Interfaces = nil
-	got, err := r.Encode(cni.V110)
-	if err == nil || cni.CodeOf(err) != cni.CodeInvalidConfig { // the indexes point to interfaces
-		t.Fatalf("%s %v", got, err)
+	want := &cni.Result{
+		Interfaces: r.Interfaces,
+		IPs: []cni.IP{
+			{Address: netip.MustParsePrefix("10.0.0.2/24"), Gateway: netip.MustParseAddr("10.0.0.1"), Interface: cni.Some(1)},
+			{Address: netip.MustParsePrefix("fd00::2/64"), Interface: cni.Some(1)},
+		},
+		Routes: []cni.Route{
+			{Dst: netip.MustParsePrefix("192.168.0.0/16")},
+			{Dst: netip.MustParsePrefix("192.168.7.9/16"), GW: netip.MustParseAddr("10.0.0.9")},
+		},
+		DNS: cni.DNS{Domain: "pool"},
 	}
-	got, err = b.serve(t.Context(), b.env(cni.Add))
-	wantError(t, err, cni.CodeInternal, "eth0")
-	if got != nil {
-		t.Errorf("printed %s", got)
+	if diff := cmp.Diff(want, r, values); diff != "" {
+		t.Error(diff)
 	}
+	if i := r.Interfaces[1]; i.Name != "eth0" || i.Sandbox != b.Container("c").Path() || r.Interfaces[0].Sandbox != "" {
+		t.Errorf("interfaces %+v", r.Interfaces)
+	}
+}
+
+func TestDNSOfTheNetwork(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name string
+		dns  map[string]any
+		want cni.DNS
+	}{
+		{"none", nil, cni.DNS{Domain: "pool", Nameservers: []string{"10.0.0.1"}}},
+		{"empty", map[string]any{}, cni.DNS{Domain: "pool", Nameservers: []string{"10.0.0.1"}}},
+		{"any member replaces all", map[string]any{"search": []string{"s"}}, cni.DNS{Search: []string{"s"}}},
+		{"an empty list counts as given", map[string]any{"nameservers": []string{}}, cni.DNS{}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, pair{}, give(address+`,"dns":{"domain":"pool","nameservers":["10.0.0.1"]}`))
+			if row.dns != nil {
+				b.conf["dns"] = row.dns
+			}
+			if diff := cmp.Diff(row.want, b.add().DNS); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestRoutes compares what IPAM asks for with what the container has beside the networks of its addresses.
+func TestRoutes(t *testing.T) {
+	t.Parallel()
+	const dual = `"ips":[{"address":"10.0.0.2/24","gateway":"10.0.0.1"},{"address":"fd00::2/64","gateway":"fd00::1"}],"routes":`
+	for _, row := range []struct{ name, members, want string }{
+		{"gateways of the addresses", dual + `[{"dst":"0.0.0.0/0"},{"dst":"::/0"}]`, "default via 10.0.0.1; default via fd00::1 metric 1024"},
+		{"gateway of its own", dual + `[{"dst":"192.168.0.0/16","gw":"10.0.0.9"}]`, "192.168.0.0/16 via 10.0.0.9"},
+		{"no gateway at all", `"ips":[{"address":"10.0.0.2/24"}],"routes":[{"dst":"192.168.0.0/16"}]`, "192.168.0.0/16"},
+		{"unspecified gateway is none", dual + `[{"dst":"192.168.0.0/16","gw":"0.0.0.0"}]`, "192.168.0.0/16"},
+		{"scope link has no gateway", dual + `[{"dst":"192.168.0.0/16","scope":253}]`, "192.168.0.0/16 scope link"},
+		{"host bits", dual + `[{"dst":"192.168.7.9/16"}]`, "192.168.0.0/16 via 10.0.0.1"},
+		{"metric, MTU, segment size (R-76)", dual + `[{"dst":"192.168.0.0/16","priority":7,"mtu":1300,"advmss":1200}]`, "192.168.0.0/16 via 10.0.0.1 metric 7 mtu 1300 advmss 1200"},
+		{"table", dual + `[{"dst":"192.168.0.0/16","table":77}]`, "192.168.0.0/16 via 10.0.0.1 table 77"},
+		{"same route twice", dual + `[{"dst":"0.0.0.0/0"},{"dst":"0.0.0.0/0","gw":"10.0.0.1"}]`, "default via 10.0.0.1"},
+		{"two gateways for one destination", dual + `[{"dst":"fd01::/64","gw":"fd00::8"},{"dst":"fd01::/64","gw":"fd00::9"}]`,
+			"fd01::/64 metric 1024 nexthop via fd00::8 weight 1 nexthop via fd00::9 weight 1"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, pair{}, give(row.members))
+			b.add()
+			if diff := cmp.Diff(row.want, b.routes()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// routes lists the routes of the container's interface that did not come with an address.
+func (b *bench) routes() string {
+	var all []string
+	for _, family := range []string{"-4", "-6"} {
+		for line := range strings.Lines(b.inside("ip", "-o", family, "route", "show", "table", "all")) {
+			line = strings.NewReplacer("\\\t", " ", " dev eth0", "", " pref medium", "").Replace(line)
+			if strings.Contains(line, "proto kernel") || strings.HasPrefix(line, "multicast") || strings.HasPrefix(line, "fe80:") {
+				continue
+			}
+			all = append(all, strings.Join(strings.Fields(line), " "))
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+func TestGatewayOutOfReach(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, pair{}, give(address+`,"routes":[{"dst":"192.168.0.0/16","gw":"172.16.0.1"}]`))
+	before := b.state()
+	wantError(t, b.call(cni.Add), cni.CodeInvalidConfig, "192.168.0.0/16 via 172.16.0.1", "gateway is in none")
+	b.unchanged(before)
+	if b.asked() != "ADD DEL" {
+		t.Errorf("IPAM was asked to %s", b.asked())
+	}
+}
+
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name, members string
+		conf          map[string]any
+		want          map[string]string
+	}{
+		{"IPv4", address, nil, map[string]string{
+			"ipv4/conf/eth0/arp_notify": "1", "ipv6/conf/eth0/ndisc_notify": "1", "ipv6/conf/eth0/accept_ra": "0", "ipv6/conf/eth0/accept_dad": "0",
+			"ipv6/conf/eth0/keep_addr_on_down": "0",
+		}},
+		{"IPv6", `"ips":[{"address":"fd00::2/64"}]`, nil, map[string]string{
+			"ipv6/conf/eth0/accept_ra": "0", "ipv6/conf/eth0/keep_addr_on_down": "1", "ipv6/conf/eth0/disable_ipv6": "0", "ipv6/conf/lo/disable_ipv6": "0",
+		}},
+		{"detection of duplicates", `"ips":[{"address":"fd00::2/64"}]`, map[string]any{"enabledad": true}, map[string]string{
+			"ipv6/conf/eth0/accept_dad": "1", "ipv6/conf/eth0/enhanced_dad": "1",
+		}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, pair{}, give(row.members))
+			for key, value := range row.conf {
+				b.conf[key] = value
+			}
+			b.inside("sysctl", "-qw", "net.ipv6.conf.default.disable_ipv6=1")
+			b.add()
+			got := map[string]string{}
+			for key := range row.want {
+				got[key] = strings.TrimSpace(b.inside("cat", "/proc/sys/net/"+key))
+			}
+			if diff := cmp.Diff(row.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestIPv6IsUsable: an address can be bound when ADD returns, with or without a gateway (R-75) and detection of duplicates.
+func TestIPv6IsUsable(t *testing.T) {
+	t.Parallel()
+	for _, dad := range []bool{false, true} {
+		t.Run(fmt.Sprintf("enabledad %t", dad), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, pair{}, give(`"ips":[{"address":"fd00::2/64"}]`))
+			b.conf["enabledad"] = dad
+			b.add()
+			if out := b.inside("ip", "-6", "address", "show", "dev", "eth0", "scope", "global"); strings.Contains(out, "tentative") || !strings.Contains(out, "fd00::2/64") {
+				t.Error(out)
+			}
+		})
+	}
+}
+
+// TestDuplicateIPv6Address: detection finds another node with the address, and ADD leaves nothing.
+func TestDuplicateIPv6Address(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, pair{}, give(`"ips":[{"address":"fd00::2/64"}]`))
+	b.conf["enabledad"] = true
+	b.plugin = define(pair{make: func(ctx context.Context, s *session) ([]cni.Interface, error) {
+		interfaces, err := pair{}.Make(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		b.Host.Command("ip", "address", "add", "fd00::2/64", "dev", s.HostName(), "nodad")
+		return interfaces, nil
+	}})
+	before := b.state()
+	wantError(t, b.call(cni.Add), cni.CodeInternal, "duplicate address", "fd00::2/64")
+	b.unchanged(before)
+}
+
+// R-81
+func TestInterfaceNameWithADot(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, pair{}, give(`"ips":[{"address":"10.0.0.2/24"},{"address":"fd00::2/64"}]`))
+	env := b.env(cni.Add)
+	env.IfName = "eth0.100"
+	if _, err := b.serve(t.Context(), env); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.TrimSpace(b.inside("cat", "/proc/sys/net/ipv4/conf/eth0.100/arp_notify")); got != "1" {
+		t.Errorf("arp_notify is %s", got)
+	}
+	env.Command = cni.Del
+	if _, err := b.serve(t.Context(), env); err != nil {
+		t.Error(err)
+	}
+}
+
+// R-69: without IPv6 addresses it does not matter that IPv6 is switched off.
+func TestIPv6Disabled(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, pair{}, give(address))
+	for _, ns := range b.Spaces() {
+		ns.Command("sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=1", "net.ipv6.conf.default.disable_ipv6=1")
+	}
+	b.add()
+	if out := b.inside("ip", "-6", "address"); out != "" {
+		t.Errorf("the container has IPv6 addresses: %s", out)
+	}
+}
+
+func TestWithoutIPAM(t *testing.T) {
+	t.Parallel()
+	for _, down := range []bool{false, true} {
+		t.Run(fmt.Sprintf("keepDown %t", down), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, pair{}, nil)
+			b.conf["keepDown"] = down
+			r := b.add()
+			if len(r.IPs)+len(r.Routes) > 0 {
+				t.Errorf("result %+v", r)
+			}
+			if up := strings.Contains(b.inside("ip", "-br", "link", "show", "dev", "eth0"), ",UP"); up == down {
+				t.Errorf("interface is up: %t", up)
+			}
+			if err := b.call(cni.Check); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestRefusedBeforeAnythingIsDone lists what the configuration rules out.
+func TestRefusedBeforeAnythingIsDone(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name string
+		conf map[string]any
+		says string
+	}{
+		{"no ipam in 0.2.0", map[string]any{"cniVersion": "0.2.0"}, "0.3.0"},
+		{"no ipam in 0.1.0", map[string]any{"cniVersion": "0.1.0", "ipam": map[string]any{}}, "0.3.0"},
+		{"path as ipam.type", map[string]any{"ipam": map[string]any{"type": "../pool"}}, "../pool"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, pair{make: func(context.Context, *session) ([]cni.Interface, error) {
+				t.Error("Make was called")
+				return nil, nil
+			}}, nil)
+			for key, value := range row.conf {
+				b.conf[key] = value
+			}
+			wantError(t, b.call(cni.Add), cni.CodeInvalidConfig, row.says)
+		})
+	}
+}
+
+func TestNamespacePath(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, pair{}, give(address))
+	before := b.state()
+	for path, code := range map[string]cni.Code{
+		"/run/netns/absent": cni.CodeUnknownContainer,
+		"/proc/self/ns/mnt": cni.CodeInvalidEnvironment,
+		t.TempDir():         cni.CodeInvalidEnvironment,
+	} {
+		env := b.env(cni.Add)
+		env.Netns = path
+		_, err := b.serve(t.Context(), env)
+		wantError(t, err, code, "CNI_NETNS", path)
+	}
+	b.unchanged(before)
+	if b.asked() != "" {
+		t.Errorf("IPAM was asked to %s", b.asked())
+	}
+}
+
+// TestIPAMFails: whatever IPAM got done is taken back by its DEL (PL-ADD-09, IPAM-08), and its code is kept.
+func TestIPAMFails(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name string
+		pool verbs
+		code cni.Code
+		says string
+	}{
+		{"error", verbs{cni.Add: invoke.Fail(cni.Errorf(cni.CodeTryAgainLater, "pool is empty"))}, cni.CodeTryAgainLater, "pool is empty"},
+		{"no address", give(`"ips":[]`), cni.CodeInvalidConfig, "missing IP config"},
+		{"no result", verbs{cni.Add: invoke.Print("hello")}, cni.CodeDecodingFailure, "pool ADD"},
+		{"DEL fails too", verbs{
+			cni.Add: invoke.Fail(cni.Errorf(cni.CodeTryAgainLater, "pool is empty")), cni.Del: invoke.Fail(cni.Errorf(5, "disk is full")),
+		}, cni.CodeTryAgainLater, "disk is full"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, pair{}, row.pool)
+			before := b.state()
+			wantError(t, b.call(cni.Add), row.code, row.says)
+			b.unchanged(before)
+			if b.asked() != "ADD DEL" {
+				t.Errorf("IPAM was asked to %s, want ADD DEL", b.asked())
+			}
+		})
+	}
+}
+
+// TestFailureAfterIPAM: the address is released, last, once nobody uses it any more.
+func TestFailureAfterIPAM(t *testing.T) {
+	t.Parallel()
+	failed := errors.New("finish failed")
+	var b *bench
+	linkThere := true
+	b = newBench(t, pair{finish: func(context.Context, *session, *cni.Result) error { return failed }}, verbs{
+		cni.Add: invoke.Print(`{"cniVersion":"1.1.0",` + address + `}`),
+		cni.Del: func(context.Context, cni.Env, []byte) ([]byte, bool) {
+			linkThere = strings.Contains(b.inside("ip", "-br", "address"), "10.0.0.2")
+			return nil, true
+		},
+	})
+	before := b.state()
+	wantError(t, b.call(cni.Add), cni.CodeInternal, failed.Error())
+	b.unchanged(before)
+	if b.asked() != "ADD DEL" || linkThere {
+		t.Errorf("IPAM was asked to %s; at its DEL the address was in use: %t", b.asked(), linkThere)
+	}
+}
+
+// TestCancelled: a call that is told to stop takes back what it did, whenever that is.
+func TestCancelled(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	b := newBench(t, pair{finish: func(context.Context, *session, *cni.Result) error {
+		cancel(errors.New("somebody pressed Ctrl-C"))
+		return nil
+	}}, give(address))
+	b.plugin = define(pair{finish: func(ctx context.Context, s *session, r *cni.Result) error {
+		cancel(errors.New("somebody pressed Ctrl-C"))
+		return s.Masquerade(r)
+	}})
+	before := b.state()
+	_, err := b.serve(ctx, b.env(cni.Add))
+	wantError(t, err, cni.CodeInternal, "Ctrl-C")
+	b.unchanged(before)
+	if b.asked() != "ADD DEL" {
+		t.Errorf("IPAM was asked to %s, want ADD DEL", b.asked())
+	}
+}
+
+// TestPanic: not even a bug in a plugin leaves anything behind.
+func TestPanic(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, pair{finish: func(context.Context, *session, *cni.Result) error { panic("boom") }}, give(address))
+	before := b.state()
+	wantError(t, b.call(cni.Add), cni.CodeInternal, "boom")
+	b.unchanged(before)
+	if b.asked() != "ADD DEL" {
+		t.Errorf("IPAM was asked to %s, want ADD DEL", b.asked())
+	}
+}
+
+// TestMakerWithoutInterface: a plugin that does not make what was asked for is told so, and what it made is gone.
+func TestMakerWithoutInterface(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, pair{make: func(_ context.Context, s *session) ([]cni.Interface, error) {
+		inside, _, err := s.Sandbox.AddVeth(kernel.Veth{Name: "other", Host: s.Host, HostName: s.HostName(), Alias: s.Tag})
+		return []cni.Interface{{Name: inside.Name, Sandbox: s.Netns}}, err
+	}}, nil)
+	before := b.state()
+	wantError(t, b.call(cni.Add), cni.CodeInternal, "eth0")
+	b.unchanged(before)
 }

@@ -53,7 +53,7 @@ type Validator[C any] interface {
 type Options struct {
 	KeepDown  bool // leave it down; only without IPAM
 	AcceptDAD bool // let the kernel detect duplicate IPv6 addresses, which takes it a second or two
-	ARPNotify bool // announce IPv4 addresses when the link comes up
+	Announce  bool // let the kernel tell neighbours the addresses whenever the link comes up or is given a MAC
 }
 
 // Session is one call in progress.
@@ -116,18 +116,28 @@ func open[C any](ctx context.Context, c *plugin.Call[C]) (*Session[C], error) {
 
 // enter opens the container's namespace too.
 func (s *Session[C]) enter() error {
-	ns, err := netns.Open(s.Netns)
-	switch {
-	case errors.Is(err, netns.ErrNotExist):
-		return cni.Errorf(cni.CodeUnknownContainer, "CNI_NETNS: %w", err)
-	case errors.Is(err, netns.ErrNotNamespace):
-		return cni.Errorf(cni.CodeInvalidEnvironment, "CNI_NETNS: %w", err)
-	case err != nil:
-		return cni.Errorf(cni.CodeIOFailure, "CNI_NETNS: %w", err)
+	ns, err := OpenSandbox(s.Env)
+	if err != nil {
+		return err
 	}
 	s.handles = append(s.handles, ns)
 	s.Sandbox, err = s.Tx.Open(ns)
 	return err
+}
+
+// OpenSandbox opens the container's namespace. The code is [cni.CodeUnknownContainer] if it is gone, [cni.CodeInvalidEnvironment] if CNI_NETNS leads to
+// something else, and [cni.CodeIOFailure] if that cannot be told.
+func OpenSandbox(env cni.Env) (*netns.NS, error) {
+	ns, err := netns.Open(env.Netns)
+	switch {
+	case errors.Is(err, netns.ErrNotExist):
+		return nil, cni.Errorf(cni.CodeUnknownContainer, "CNI_NETNS: %w", err)
+	case errors.Is(err, netns.ErrNotNamespace):
+		return nil, cni.Errorf(cni.CodeInvalidEnvironment, "CNI_NETNS: %w", err)
+	case err != nil:
+		return nil, cni.Errorf(cni.CodeIOFailure, "CNI_NETNS: %w", err)
+	}
+	return ns, nil
 }
 
 func (s *Session[C]) close() {

@@ -63,7 +63,7 @@ func define(p pair) plugin.Definition {
 	return plugin.Define[config](plugin.Info{Name: "pair"}, attach.Plugin[config]{
 		Maker: p,
 		Options: func(c *config) attach.Options {
-			return attach.Options{KeepDown: c.KeepDown, AcceptDAD: c.EnableDAD, ARPNotify: true}
+			return attach.Options{KeepDown: c.KeepDown, AcceptDAD: c.EnableDAD, Announce: true}
 		},
 		Needs: []probe.Feature{probe.Veth},
 	})

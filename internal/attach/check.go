@@ -49,7 +49,7 @@ func (p Plugin[C]) Check(ctx context.Context, c *plugin.Call[C]) error {
 	if err := s.checkAddresses(link, index); err != nil {
 		return err
 	}
-	if err := s.checkRoutes(); err != nil {
+	if err := s.checkRoutes(index); err != nil {
 		return err
 	}
 	return p.Maker.Verify(ctx, s, link)
@@ -63,48 +63,55 @@ func CheckMAC(l kernel.Link, want cni.Interface) error {
 	return nil
 }
 
-// checkAddresses looks for the addresses of the result that are this interface's, or nobody's.
+// expected are the addresses of the result that are this interface's, or nobody's.
+func (s *Session[C]) expected(index int) []netip.Prefix {
+	var list []netip.Prefix
+	for _, ip := range s.Prev.IPs {
+		if i, ok := ip.Interface.Get(); !ok || i == index {
+			list = append(list, ip.Address)
+		}
+	}
+	return list
+}
+
 func (s *Session[C]) checkAddresses(link kernel.Link, index int) error {
 	have, err := s.Sandbox.Addrs(link)
 	if err != nil {
 		return err
 	}
-	for _, ip := range s.Prev.IPs {
-		if i, ok := ip.Interface.Get(); ok && i != index {
-			continue
-		}
-		if !slices.Contains(have, ip.Address) {
-			return fmt.Errorf("interface %s: expected address %s, found %v", link.Name, ip.Address, have)
+	for _, want := range s.expected(index) {
+		if !slices.Contains(have, want) {
+			return fmt.Errorf("interface %s: expected address %s, found %v", link.Name, want, have)
 		}
 	}
 	return nil
 }
 
 // checkRoutes looks for the networks of the addresses and the routes of the result, in all tables: later plugins may move them.
-func (s *Session[C]) checkRoutes() error {
+func (s *Session[C]) checkRoutes(index int) error {
 	have, err := s.Sandbox.Routes(kernel.AllTables)
 	if err != nil {
 		return err
 	}
 	find := func(dst netip.Prefix, match func(kernel.Route) bool) error {
 		for _, rt := range have {
-			if rt.Dst == dst.Masked() && match(rt) {
+			if rt.Dst == dst && match(rt) {
 				return nil
 			}
 		}
 		return fmt.Errorf("namespace %s: expected a route to %s, found none", s.Netns, dst)
 	}
 	any := func(kernel.Route) bool { return true }
-	for _, ip := range s.Prev.IPs {
-		if ip.Address.IsSingleIP() {
+	for _, address := range s.expected(index) {
+		if address.IsSingleIP() {
 			continue
 		}
-		if err := find(ip.Address, any); err != nil {
+		if err := find(address.Masked(), any); err != nil {
 			return err
 		}
 	}
 	for _, want := range s.Prev.Routes {
-		if err := find(want.Dst, func(rt kernel.Route) bool {
+		if err := find(want.Dst.Masked(), func(rt kernel.Route) bool {
 			if table, ok := want.Table.Get(); ok && table != 0 && rt.Table != table {
 				return false
 			}

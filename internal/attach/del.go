@@ -18,16 +18,16 @@ func (p Plugin[C]) Del(ctx context.Context, c *plugin.Call[C]) error {
 		return err
 	}
 	defer s.close()
+	var errs []error
 	if c.Netns != "" {
 		switch err := s.enter(); cni.CodeOf(err) {
 		case 0, cni.CodeUnknownContainer, cni.CodeInvalidEnvironment: // gone is gone
 		default:
-			return err
+			errs = append(errs, err)
 		}
 	}
-	o := c.Attachment().Owner()
-	_, err = s.Host.Unmasquerade(func(comment string) bool { owner, ok := cni.ParseTag(comment); return ok && owner == o })
-	errs := []error{err, s.deleteLink()}
+	own := c.Attachment().Owner()
+	errs = append(errs, s.unmasquerade(func(o cni.Owner) bool { return o == own }), s.deleteLink())
 	if c.IPAM.Type != "" {
 		errs = append(errs, c.Delegate.Del(ctx, c.IPAM.Type))
 	}
@@ -87,11 +87,8 @@ func (p Plugin[C]) GC(ctx context.Context, c *plugin.Call[C]) error {
 		a := cni.Attachment{Network: c.Name, Container: v.ContainerID, IfName: v.IfName}
 		valid[a.Owner()], names[hostName(a)] = true, true
 	}
-	_, err = s.Host.Unmasquerade(func(comment string) bool {
-		o, ok := cni.ParseTag(comment)
-		return ok && o.Network() == cni.NetworkOwner(c.Name) && !valid[o]
-	})
-	errs := []error{err}
+	network := cni.NetworkOwner(c.Name)
+	errs := []error{s.unmasquerade(func(o cni.Owner) bool { return o.Network() == network && !valid[o] })}
 	links, err := s.Host.Links()
 	errs = append(errs, err)
 	for _, l := range links {

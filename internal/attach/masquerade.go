@@ -1,6 +1,7 @@
 package attach
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -16,6 +17,18 @@ func (s *Session[C]) Masquerade(r *cni.Result) error {
 		nets = append(nets, ip.Address)
 	}
 	return s.Host.Masquerade(s.Tag, nets)
+}
+
+// unmasquerade takes away what Masquerade set up for owners that match. A kernel without nftables has nothing of that kind.
+func (s *Session[C]) unmasquerade(match func(cni.Owner) bool) error {
+	_, err := s.Host.Unmasquerade(func(comment string) bool {
+		o, ok := cni.ParseTag(comment)
+		return ok && match(o)
+	})
+	if errors.Is(err, kernel.ErrNoNFT) {
+		return nil
+	}
+	return err
 }
 
 // CheckMasquerade looks for what Masquerade set up for the addresses of the previous result.

@@ -66,7 +66,7 @@ var Plugin = plugin.Define[Config](plugin.Info{
 }, attach.Plugin[Config]{
 	Maker: maker{},
 	Options: func(c *Config) attach.Options {
-		return attach.Options{KeepDown: c.DisableContainerInterface, AcceptDAD: c.EnableDAD, ARPNotify: true}
+		return attach.Options{KeepDown: c.DisableContainerInterface, AcceptDAD: c.EnableDAD, Announce: true}
 	},
 	Needs: []probe.Feature{probe.Veth, probe.Bridge},
 })
@@ -228,8 +228,22 @@ func (maker) Finish(ctx context.Context, s *attach.Session[Config], r *cni.Resul
 			return fmt.Errorf("bridge port in error state: %w", err)
 		}
 	}
+	if len(r.IPs) > 0 {
+		if err := announce(s); err != nil {
+			return err
+		}
+	}
 	r.Interfaces[0].MAC, r.Interfaces[1].MAC = br.MAC.String(), port.MAC.String()
 	return nil
+}
+
+// announce makes the kernel tell the neighbours once more whose addresses these are. When the container's interface came up, the port did not forward yet.
+func announce(s *attach.Session[Config]) error {
+	inside, err := s.Sandbox.Link(s.IfName)
+	if err != nil {
+		return err
+	}
+	return s.Sandbox.SetMAC(inside, inside.MAC)
 }
 
 // beGateway puts the gateway addresses on the bridge and turns on forwarding for their families. Bridge, addresses and forwarding are shared by all

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/attach"
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/kernel/netns"
 	"github.com/tenon-cni/tenon/plugin"
@@ -35,12 +36,7 @@ func (lo) Add(ctx context.Context, c *plugin.Call[Config]) (*cni.Result, error) 
 		}
 		return err
 	})
-	switch {
-	case errors.Is(err, netns.ErrNotExist):
-		return nil, cni.Errorf(cni.CodeUnknownContainer, "CNI_NETNS: %w", err)
-	case errors.Is(err, netns.ErrNotNamespace):
-		return nil, cni.Errorf(cni.CodeInvalidEnvironment, "CNI_NETNS: %w", err)
-	case err != nil:
+	if err != nil {
 		return nil, err
 	}
 	if c.Prev != nil {
@@ -100,7 +96,7 @@ func (lo) Check(ctx context.Context, c *plugin.Call[Config]) error {
 
 // inside calls fn with the container's lo and takes back what fn changed if it fails.
 func inside(ctx context.Context, c *plugin.Call[Config], fn func(*kernel.Space, kernel.Link) error) error {
-	ns, err := netns.Open(c.Netns)
+	ns, err := attach.OpenSandbox(c.Env)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,154 @@
+package attach_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/invoke"
+)
+
+// TestDelOrder is R-34: the address is given back when nobody uses it any more.
+func TestDelOrder(t *testing.T) {
+	t.Parallel()
+	var b *bench
+	var then string
+	b = newBench(t, pair{}, verbs{
+		cni.Add: invoke.Print(`{"cniVersion":"1.1.0",` + address + `}`),
+		cni.Del: func(context.Context, cni.Env, []byte) ([]byte, bool) {
+			then = b.inside("ip", "-br", "link") + b.Host.Command("nft", "list", "ruleset")
+			return nil, true
+		},
+	})
+	b.conf["masq"] = true
+	b.add()
+	if rules := b.Host.Command("nft", "list", "ruleset"); !strings.Contains(rules, "10.0.0.2") {
+		t.Fatalf("nothing is masqueraded: %s", rules)
+	}
+	if err := b.call(cni.Del); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(then, "eth0") || strings.Contains(then, "10.0.0.2") || then == "" {
+		t.Errorf("when the address was released there was: %s", then)
+	}
+}
+
+// TestDelGoesPastErrors: each part is tried, all errors are reported.
+func TestDelGoesPastErrors(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, pair{}, verbs{
+		cni.Add: invoke.Print(`{"cniVersion":"1.1.0",` + address + `}`),
+		cni.Del: invoke.Fail(cni.Errorf(cni.CodeIOFailure, "disk is full")),
+	})
+	before := b.state()
+	b.add()
+	wantError(t, b.call(cni.Del), cni.CodeIOFailure, "disk is full")
+	b.unchanged(before)
+}
+
+// TestDelOfUnreadablePath: what can be cleaned is cleaned even if nobody knows whether the namespace is there.
+func TestDelOfUnreadablePath(t *testing.T) {
+	t.Parallel()
+	loop := filepath.Join(t.TempDir(), "loop")
+	if err := os.Symlink(loop, loop); err != nil {
+		t.Fatal(err)
+	}
+	b := newBench(t, pair{}, give(address))
+	before := b.state()
+	b.add()
+	env := b.env(cni.Del)
+	env.Netns = loop
+	_, err := b.serve(t.Context(), env)
+	wantError(t, err, cni.CodeIOFailure, loop)
+	b.unchanged(before)
+	if b.asked() != "ADD DEL" {
+		t.Errorf("IPAM was asked to %s, want ADD DEL", b.asked())
+	}
+}
+
+// TestWithoutNFT: where the kernel has no nftables there is nothing to take out of it.
+func TestWithoutNFT(t *testing.T) {
+	t.Parallel()
+	ctx := kernel.WithHooks(t.Context(), kernel.Hooks{Fault: func(op string) error {
+		if strings.Contains(op, "masquerade") {
+			return kernel.ErrNoNFT
+		}
+		return nil
+	}})
+	b := newBench(t, pair{}, give(address))
+	before := b.state()
+	b.add()
+	if _, err := b.serve(ctx, b.env(cni.Del)); err != nil {
+		t.Errorf("DEL: %v", err)
+	}
+	b.unchanged(before)
+	b.conf["cni.dev/valid-attachments"] = []any{}
+	if _, err := b.serve(ctx, b.env(cni.GC)); err != nil {
+		t.Errorf("GC: %v", err)
+	}
+}
+
+// TestForeignLink: DEL leaves an interface alone that another attachment owns, whatever it is called.
+func TestForeignLink(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, pair{}, nil)
+	b.add()
+	before := b.state()
+	b.conf["name"] = "another"
+	if err := b.call(cni.Del); err != nil {
+		t.Error(err)
+	}
+	b.unchanged(before)
+}
+
+// TestLinkOfNobody: an interface without an owner was made by the reference plugins, whose installation has been taken over.
+func TestLinkOfNobody(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, pair{}, nil)
+	before := b.state()
+	b.inside("ip", "link", "add", "eth0", "type", "veth", "peer", "name", "vethdeadbeef", "netns", b.Host.Path())
+	if err := b.call(cni.Del); err != nil {
+		t.Error(err)
+	}
+	b.unchanged(before)
+}
+
+// TestNamesake: a link of the host that looks like that of an attachment and belongs to another stays.
+func TestNamesake(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, pair{}, nil)
+	name := b.add().Interfaces[0].Name
+	if err := b.call(cni.Del); err != nil {
+		t.Fatal(err)
+	}
+	b.Host.Command("ip", "link", "add", name, "type", "bridge")
+	before := b.state()
+	if err := b.call(cni.Del); err != nil {
+		t.Error(err)
+	}
+	b.conf["cni.dev/valid-attachments"] = []any{}
+	if err := b.call(cni.GC); err != nil {
+		t.Error(err)
+	}
+	b.unchanged(before)
+	wantError(t, b.call(cni.Add), cni.CodeInternal, name, "exists")
+	b.unchanged(before)
+}
+
+// TestGCGoesPastErrors: PL-GC-04, PL-GC-05
+func TestGCGoesPastErrors(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, pair{}, verbs{
+		cni.Add: invoke.Print(`{"cniVersion":"1.1.0",` + address + `}`),
+		cni.GC:  invoke.Fail(cni.Errorf(cni.CodeIOFailure, "disk is full")),
+	})
+	before := b.state()
+	b.add()
+	b.conf["cni.dev/valid-attachments"] = []any{}
+	wantError(t, b.call(cni.GC), cni.CodeIOFailure, "disk is full")
+	b.unchanged(before)
+}

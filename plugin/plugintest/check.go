@@ -1,0 +1,134 @@
+package plugintest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/plugin"
+)
+
+// check calls CHECK of what is as it should be, from right after ADD on. It has to succeed and change nothing.
+func check(_ *testing.T, r *Runtime) {
+	if !r.newest(cni.Check) {
+		return
+	}
+	r.Add("c")
+	r.Check("c")
+	before := r.State()
+	for range 50 {
+		r.Check("c")
+	}
+	r.Unchanged(before)
+	if _, err := r.Do(r.t.Context(), r.Request(cni.Check, "never-added")); err == nil {
+		r.t.Error("CHECK of what was never added succeeded")
+	}
+}
+
+// drift changes one thing each behind the plugin's back. CHECK has to fail, name the object and repair nothing. DEL has to work
+// all the same. What a suite breaks may be shared, so each of its drifts has a host of its own, with the first example that has
+// what is broken.
+func drift(t *testing.T, r *Runtime) {
+	if !r.newest(cni.Check) {
+		return
+	}
+	r.Add("c")
+	if r.makesInterface("c") {
+		for _, d := range ofInterface(r.result("c"), r.Container("c").Path()) {
+			t.Run(d.Name, func(t *testing.T) { r.with(t).drift(d) })
+		}
+	}
+	for _, d := range r.suite.Drifts {
+		if first := slices.IndexFunc(r.suite.Examples, d.applies); first < 0 {
+			t.Errorf("drift %q: no example has %s", d.Name, d.Key)
+		} else if r.suite.Examples[first] != r.example {
+			continue
+		}
+		t.Run(d.Name, func(t *testing.T) {
+			t.Parallel()
+			r := newUsed(t, r.suite, r.example)
+			r.newest(cni.Check)
+			r.drift(d)
+		})
+	}
+}
+
+func (d Drift) applies(e plugin.Example) bool {
+	var conf object
+	err := json.Unmarshal([]byte(e.Config), &conf)
+	return err == nil && (d.Key == "" || conf[d.Key] != nil)
+}
+
+func (r *Runtime) drift(d Drift) {
+	const container = "drifted-container"
+	r.Add(container)
+	r.Check(container)
+	says := d.Break(r.t, Attached{
+		Net: r.Net, Container: r.Container(container), IfName: ifName, Conf: r.Conf, Result: r.result(container), Dir: r.Dir,
+	})
+	before := r.stateOf(r.Host, r.Container(container))
+	_, err := r.Do(r.t.Context(), r.Request(cni.Check, container))
+	switch {
+	case err == nil:
+		r.t.Errorf("CHECK has not noticed it")
+	case !strings.Contains(err.Error(), says):
+		r.t.Errorf("CHECK does not name %q: %v", says, err)
+	}
+	r.same(before, r.stateOf(r.Host, r.Container(container)))
+	r.Del(container)
+	r.Remove(container)
+	for line := range strings.SplitSeq(r.stateOf(r.Host), "\n") {
+		if strings.Contains(line, container) {
+			r.t.Errorf("DEL left: %s", line)
+		}
+	}
+}
+
+// ofInterface are the drifts of an interface with addresses and routes such as those of a result.
+func ofInterface(result *cni.Result, sandbox string) []Drift {
+	drifts := []Drift{
+		command("interface down", "link", "set", ifName, "down"),
+		command("interface gone", "link", "delete", ifName),
+		command("interface renamed", "link", "set", ifName, "name", "renamed"),
+		command("another MAC", "link", "set", ifName, "address", "02:00:00:00:00:01"),
+	}
+	index, _ := result.Sandboxed(ifName, sandbox)
+	for n, ip := range result.IPs {
+		if i, ok := ip.Interface.Get(); !ok || i != index {
+			continue
+		}
+		drifts = append(drifts,
+			Drift{Name: fmt.Sprintf("ips %d gone", n), Break: func(_ testing.TB, a Attached) string {
+				address := a.Result.IPs[n].Address.String()
+				a.Container.Command("ip", "address", "delete", address, "dev", ifName)
+				return address
+			}},
+			Drift{Name: fmt.Sprintf("route to the network of ips %d gone", n), Break: func(_ testing.TB, a Attached) string {
+				return a.deleteRoute(a.Result.IPs[n].Address)
+			}})
+	}
+	for n := range result.Routes {
+		drifts = append(drifts, Drift{Name: fmt.Sprintf("routes %d gone", n), Break: func(_ testing.TB, a Attached) string {
+			return a.deleteRoute(a.Result.Routes[n].Dst)
+		}})
+	}
+	return drifts
+}
+
+func (a Attached) deleteRoute(to netip.Prefix) string {
+	dst := to.Masked().String()
+	a.Container.Command("ip", "route", "delete", dst, "dev", ifName)
+	return dst
+}
+
+// command is a drift of the container's interface by a call of ip.
+func command(name string, args ...string) Drift {
+	return Drift{Name: name, Break: func(_ testing.TB, a Attached) string {
+		a.Container.Command("ip", args...)
+		return ifName
+	}}
+}

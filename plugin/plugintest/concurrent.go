@@ -1,0 +1,70 @@
+package plugintest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"testing"
+
+	"github.com/tenon-cni/tenon/cni"
+)
+
+// concurrent attaches many containers at once and then detaches them at once. No address may be given twice, and nothing may
+// be left.
+func concurrent(_ *testing.T, r *Runtime) {
+	const n = 30
+	before := r.stateOf(r.Host)
+	containers := make([]string, n)
+	requests := make([]Request, n)
+	for i := range requests {
+		containers[i] = fmt.Sprintf("c-%d", i)
+		requests[i] = r.Request(cni.Add, containers[i])
+	}
+	results := r.all(requests)
+	owner := map[netip.Addr]string{}
+	for i, container := range containers {
+		r.prev[container] = results[i]
+		for _, ip := range r.result(container).IPs {
+			a := ip.Address.Addr()
+			if a.IsLoopback() {
+				continue
+			}
+			if other := owner[a]; other != "" {
+				r.t.Errorf("%s and %s both have %s", other, container, a)
+			}
+			owner[a] = container
+		}
+	}
+	for i, container := range containers {
+		requests[i] = r.Request(cni.Del, container)
+	}
+	r.all(requests)
+	r.same(before, r.stateOf(r.Host))
+	for _, container := range containers {
+		r.Container(container).Do(func() {
+			if links, err := net.Interfaces(); err != nil || len(links) != 1 {
+				r.t.Errorf("%s has %v (%v), want lo", container, links, err)
+			}
+		})
+	}
+}
+
+// all makes requests at the same time. All have to succeed.
+func (r *Runtime) all(requests []Request) []json.RawMessage {
+	r.t.Helper()
+	results := make([]json.RawMessage, len(requests))
+	errs := make([]error, len(requests))
+	var wg sync.WaitGroup
+	for i, q := range requests {
+		wg.Go(func() { results[i], errs[i] = r.Do(r.t.Context(), q) })
+	}
+	wg.Wait()
+	for i, err := range errs {
+		if err != nil {
+			r.t.Fatalf("%s of %s: %v", requests[i].Command, requests[i].ContainerID, err)
+		}
+	}
+	return results
+}

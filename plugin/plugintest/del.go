@@ -1,0 +1,111 @@
+package plugintest
+
+import (
+	"encoding/json"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tenon-cni/tenon/cni"
+)
+
+// del calls DEL under all circumstances. It has to succeed, leave nothing of the attachment, and not touch another one of the
+// same network.
+func del(_ *testing.T, r *Runtime) {
+	r.Add("other")
+	cases := slices.Concat(delCases, brokenConfigurations(r.Conf))
+	for _, c := range cases {
+		if !c.blind {
+			r.Container(c.container)
+		}
+	}
+	before := r.State()
+	for _, c := range cases {
+		r.delCase(c)
+	}
+	r.Unchanged(before)
+	r.Check("other")
+}
+
+// delCase is one way to call DEL.
+type delCase struct {
+	container string // its ID says what is special
+	blind     bool   // DEL cannot know the namespace, which ends afterwards
+	missing   bool   // there was no ADD
+	change    func(*Runtime, *Request)
+}
+
+func (r *Runtime) delCase(c delCase) {
+	r.t.Helper()
+	if !c.missing {
+		r.Add(c.container)
+	}
+	q := r.Request(cni.Del, c.container)
+	c.change(r, &q)
+	for range 2 { // it is idempotent
+		if _, err := r.Do(r.t.Context(), q); err != nil {
+			r.t.Errorf("DEL, %s: %v", c.container, err)
+		}
+	}
+	if c.blind {
+		r.Remove(c.container)
+	}
+}
+
+var delCases = []delCase{
+	{container: "twice", change: func(*Runtime, *Request) {}},
+	{container: "never-added", missing: true, change: func(*Runtime, *Request) {}},
+	{container: "never-added-no-netns", missing: true, change: func(_ *Runtime, q *Request) { q.Netns = "" }},
+	{container: "no-prevResult", change: func(_ *Runtime, q *Request) { delete(q.Conf, "prevResult") }},
+	{container: "prevResult-of-garbage", change: func(_ *Runtime, q *Request) { q.Conf["prevResult"] = []any{"x"} }},
+	{container: "prevResult-of-the-future", change: func(_ *Runtime, q *Request) {
+		q.Conf["prevResult"] = json.RawMessage(`{"cniVersion":"9.0.0","ips":"x"}`)
+	}},
+	{container: "prevResult-of-another", change: func(r *Runtime, q *Request) { q.Conf["prevResult"] = r.prev["other"] }},
+	{container: "CNI_ARGS-of-garbage", change: func(_ *Runtime, q *Request) { q.Args = ";=;" }},
+	{container: "no-netns", blind: true, change: func(_ *Runtime, q *Request) { q.Netns = "" }},
+	{container: "netns-path-gone", blind: true, change: func(_ *Runtime, q *Request) { q.Netns = "/run/netns/absent" }},
+	{container: "netns-path-is-a-file", blind: true, change: func(r *Runtime, q *Request) {
+		q.Netns = r.bin + ".file"
+		if err := os.WriteFile(q.Netns, nil, 0o600); err != nil {
+			r.t.Fatal(err)
+		}
+	}},
+	{container: "netns-path-is-a-folder", blind: true, change: func(r *Runtime, q *Request) { q.Netns = r.bin }},
+	{container: "netns-destroyed", blind: true, change: func(r *Runtime, q *Request) { r.Remove(q.ContainerID) }},
+}
+
+// brokenConfigurations are cases in which a member of the configuration has become wrong since ADD, one each, and those in
+// which only what identifies the attachment is left.
+func brokenConfigurations(conf object) []delCase {
+	cases := []delCase{{container: "reduced-configuration", change: func(_ *Runtime, q *Request) {
+		reduced := object{}
+		for _, key := range []string{"name", "cniVersion", "type"} {
+			reduced[key] = q.Conf[key]
+		}
+		if ipam, ok := q.Conf["ipam"].(object); ok {
+			reduced["ipam"] = object{"type": ipam["type"], "dataDir": ipam["dataDir"]}
+		}
+		q.Conf = reduced
+	}}}
+	for _, m := range members(conf) {
+		if slices.Contains([]string{"name", "cniVersion", "type", "ipam", "ipam.type", "ipam.dataDir"}, m.String()) {
+			continue
+		}
+		cases = append(cases, delCase{container: identifier("broken-" + m.String()), change: func(_ *Runtime, q *Request) {
+			q.Conf = m.set(q.Conf, wrong(m.value)[0])
+		}})
+	}
+	return cases
+}
+
+// identifier makes a container ID of any text.
+func identifier(s string) string {
+	return strings.Map(func(c rune) rune {
+		if cni.ValidateContainerID("x"+string(c)) != nil {
+			return '-'
+		}
+		return c
+	}, s)
+}

@@ -1,0 +1,68 @@
+package plugintest
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/tenon-cni/tenon/cni"
+)
+
+// gc collects what attachments have left: all but those that are valid, of this network and no other. What a container's own
+// namespace holds does not count, as it goes with it.
+func gc(_ *testing.T, r *Runtime) {
+	if !r.newest(cni.GC) {
+		return
+	}
+	elsewhere := r.with(r.t)
+	elsewhere.Conf = clone(r.Conf)
+	elsewhere.Conf["name"] = "elsewhere"
+	elsewhere.Add("neighbour")
+	spaces := []*Namespace{r.Host, r.Container("neighbour"), r.Container("kept")}
+	nothing := r.stateOf(spaces...)
+
+	r.Add("kept")
+	kept := r.stateOf(spaces...)
+	r.Add("stale-1")
+	r.Add("stale-2")
+	before := r.State()
+	q := r.Collect()
+	delete(q.Conf, validKey)
+	r.Refused(q, cni.CodeInvalidConfig)
+	for _, list := range []any{nil, "x", []any{5}, []any{object{"containerID": "kept"}}, object{}} {
+		q = r.Collect()
+		q.Conf[validKey] = list
+		r.Refused(q, cni.CodeInvalidConfig, cni.CodeDecodingFailure)
+	}
+	r.Unchanged(before)
+
+	r.Must(r.Collect("kept", "long-gone"))
+	r.same(kept, r.stateOf(spaces...))
+	r.Check("kept")
+	elsewhere.Check("neighbour")
+	r.Must(r.Collect("kept"))
+
+	r.unmark("kept")
+	unmarked := r.stateOf(spaces...)
+	r.Must(r.Collect("kept"))
+	r.same(unmarked, r.stateOf(spaces...))
+	r.Must(r.Collect())
+	r.Remove("kept")
+	r.Container("kept")
+	r.same(nothing, r.stateOf(r.Host, r.Container("neighbour"), r.Container("kept")))
+	elsewhere.Check("neighbour")
+}
+
+// unmark takes the mark off what ADD has made in the host for a container, as if the process had been killed before it set
+// it.
+func (r *Runtime) unmark(container string) {
+	var links []struct{ IfName, IfAlias string }
+	if err := json.Unmarshal([]byte(r.Host.Command("ip", "-j", "link")), &links); err != nil {
+		r.t.Fatal(err)
+	}
+	for _, l := range links {
+		if strings.HasSuffix(l.IfAlias, " "+container) {
+			r.Host.Command("ip", "link", "set", l.IfName, "alias", "")
+		}
+	}
+}

@@ -1,0 +1,42 @@
+package plugintest
+
+import (
+	"path/filepath"
+	"runtime"
+	"time"
+)
+
+// leaks attaches and detaches many times in one process, which must not keep descriptors, threads or goroutines.
+func leaks(r *Runtime) {
+	r.Add("c") // what is opened once is open now
+	r.Del("c")
+	before := used(r)
+	for range 50 {
+		r.Add("c")
+		r.Del("c")
+	}
+	// Threads and goroutines end in the background. The Go runtime starts threads of its own as it sees fit.
+	const slack = 10
+	after := used(r)
+	for range 300 {
+		if after.descriptors <= before.descriptors && after.threads <= before.threads+slack && after.goroutines <= before.goroutines {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+		after = used(r)
+	}
+	r.t.Errorf("used before %+v, after 50 times ADD and DEL %+v", before, after)
+}
+
+type usage struct{ descriptors, threads, goroutines int }
+
+func used(r *Runtime) usage {
+	count := func(pattern string) int {
+		names, err := filepath.Glob(pattern)
+		if err != nil || names == nil {
+			r.t.Fatalf("%s: %v, %d files", pattern, err, len(names))
+		}
+		return len(names)
+	}
+	return usage{descriptors: count("/proc/self/fd/*"), threads: count("/proc/self/task/*"), goroutines: runtime.NumGoroutine()}
+}

@@ -1,0 +1,121 @@
+// Package plugintest is the test suite for CNI plugins made with package plugin: one call of [Run] in a test, and
+// [Main] in TestMain, put a plugin through everything that holds for every plugin, on a real kernel.
+//
+// The contracts, one file each: versions and results; hostile input; roll-back after each single change that can fail;
+// DEL under all circumstances; CHECK after everything that can drift; GC; repeated and concurrent calls; the same
+// bytes in one process as in many; no leaks. What is special about a plugin belongs in tests of its own.
+package plugintest
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/testnet"
+	"github.com/tenon-cni/tenon/plugin"
+	"github.com/tenon-cni/tenon/plugins/all"
+)
+
+// Suite is a plugin and what its tests have to know about it.
+type Suite struct {
+	Plugin    plugin.Definition
+	Delegates []plugin.Definition // plugins that it calls, beside those of Tenon
+	Examples  []plugin.Example    // configurations to test with; nil stands for those of Plugin
+
+	// Rewrite makes an example fit for the test: what it says about the machine has to lead into dir, which is all that
+	// is looked at on disk. For the dataDir of host-local this has been done. May be nil.
+	Rewrite func(conf map[string]any, dir string)
+
+	// Setup makes what the examples expect to find on a host, such as a parent interface. May be nil.
+	Setup func(testing.TB, *Net)
+
+	// Drifts are what CHECK has to notice, beside the usual: link, MAC, addresses and routes of the container's interface.
+	// DEL has to work after each of them.
+	Drifts []Drift
+
+	// Repeatable says that ADD of an attachment that is there succeeds and changes nothing. Otherwise it has to fail.
+	Repeatable bool
+}
+
+// Net is a host and its containers, network namespaces that end with the test.
+type Net = testnet.Net
+
+// Namespace is the network namespace of a host or a container.
+type Namespace = testnet.Namespace
+
+// Drift is something that goes wrong with an attachment behind the plugin's back.
+type Drift struct {
+	Name string
+	Key  string // of the configuration; without it there is nothing to go wrong. Empty: there always is
+
+	// Break makes it go wrong and returns what the error of CHECK has to name.
+	Break func(testing.TB, Attached) (object string)
+}
+
+// Attached is an attachment as ADD left it.
+type Attached struct {
+	*Net
+	Container *Namespace
+	IfName    string
+	Conf      map[string]any // of the network
+	Result    *cni.Result
+	Dir       string // what the plugins keep on disk
+}
+
+// Main runs the tests of a package, and fails if they leave a descriptor, a thread or a goroutine behind. Started under
+// the name of a plugin, one of Tenon's or of own, it is that plugin: that is how the suite runs plugins as processes.
+// TestMain calls it.
+func Main(m *testing.M, own ...plugin.Definition) {
+	defs := slices.Concat(all.Plugins, own) // of namesakes the last counts
+	for _, d := range slices.Backward(defs) {
+		if d.Name == filepath.Base(os.Args[0]) {
+			os.Exit(plugin.Main(d, plugin.Caller(defs, false), "test"))
+		}
+	}
+	// With the race detector a process would sleep for a second before it ends.
+	if err := os.Setenv("GORACE", os.Getenv("GORACE")+" atexit_sleep_ms=0"); err != nil {
+		panic(err)
+	}
+	testnet.Main(m)
+}
+
+// contracts are the subtests. Each is run with each example, on a host of its own.
+var contracts = []struct {
+	name string
+	test func(*testing.T, *Runtime)
+}{
+	{"versions", versions},
+	{"input", input},
+	{"faults", faults},
+	{"del", del},
+	{"gc", gc},
+	{"check", check},
+	{"drift", drift},
+	{"repeat", repeat},
+	{"concurrent", concurrent},
+	{"processes", processes},
+}
+
+// Run runs the suite. It must be called from a test that is not parallel, as it counts what the process has open.
+func Run(t *testing.T, s Suite) {
+	t.Helper()
+	if s.Examples == nil {
+		s.Examples = s.Plugin.Examples
+	}
+	if len(s.Examples) == 0 {
+		t.Fatalf("plugin %s has no examples to test with", s.Plugin.Name)
+	}
+	t.Run("leaks", func(t *testing.T) { leaks(newUsed(t, &s, s.Examples[0])) })
+	for _, c := range contracts {
+		t.Run(c.name, func(t *testing.T) {
+			for _, example := range s.Examples {
+				t.Run(example.Name, func(t *testing.T) {
+					t.Parallel()
+					c.test(t, newUsed(t, &s, example))
+				})
+			}
+		})
+	}
+}

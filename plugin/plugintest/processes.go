@@ -1,0 +1,74 @@
+package plugintest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenon-cni/tenon/cni"
+)
+
+// processes runs the same calls in this process and in processes of their own. What is printed has to be equal but for
+// hardware addresses that the kernel has chosen.
+func processes(_ *testing.T, r *Runtime) {
+	here := r.transcript()
+	r.Exec = true
+	if _, err := r.Do(r.t.Context(), Request{Env: cni.Env{Command: cni.VersionCommand}}); err != nil {
+		r.t.Fatalf("the test does not work as a plugin, TestMain has to call plugintest.Main: %v", err)
+	}
+	if diff := cmp.Diff(here, r.transcript()); diff != "" {
+		r.t.Errorf("in one process and in many: %s", diff)
+	}
+}
+
+// transcript makes calls of every verb, good and bad, and returns what they print. Nothing is on disk at first, so that the same
+// addresses are given each time.
+func (r *Runtime) transcript() []string {
+	if err := errors.Join(os.RemoveAll(r.Dir), os.Mkdir(r.Dir, 0o755)); err != nil {
+		r.t.Fatal(err)
+	}
+	var lines []string
+	print := func(q Request) {
+		out, err := r.Do(r.t.Context(), q)
+		line := fmt.Sprintf("%s of %s: %s", q.Command, q.ContainerID, out)
+		if e := cni.AsError(err); e != nil {
+			line += fmt.Sprintf("code %d, message %q, details %q", e.Code, e.Msg, e.Details)
+		}
+		lines = append(lines, macs.ReplaceAllString(line, "MAC"))
+	}
+	ask := func(verb cni.Command, container string, change func(*Request)) {
+		q := r.Request(verb, container)
+		if change != nil {
+			change(&q)
+		}
+		print(q)
+	}
+	print(Request{Env: cni.Env{Command: cni.VersionCommand}, Conf: object{"cniVersion": "0.4.0"}})
+	print(Request{Env: cni.Env{Command: cni.Status, Path: r.bin}, Conf: r.Conf})
+	r.Add("c")
+	ask(cni.Add, "c", nil)
+	ask(cni.Check, "c", nil)
+	ask(cni.Check, "c", func(q *Request) { delete(q.Conf, "prevResult") })
+	ask(cni.Check, "c", func(q *Request) { q.Conf["prevResult"] = "x" })
+	ask(cni.Add, "d", nil)
+	ask(cni.Del, "d", nil)
+	ask(cni.Add, "d", func(q *Request) { q.Stdin = []byte("{") })
+	ask(cni.Add, "d", func(q *Request) { q.Conf["cniVersion"] = "9.9.9" })
+	ask(cni.Add, "d", func(q *Request) { q.IfName, q.Netns = "", "" })
+	ask(cni.Add, "d", func(q *Request) { q.Path = "/absent" })
+	ask(cni.Del, "d", func(q *Request) { q.Path = "" })
+	ask(cni.Add, "d", func(q *Request) { q.Netns = r.Host.Path() })
+	ask(cni.Add, "d", func(q *Request) { q.Netns = "/absent" })
+	ask(cni.Del, "d", nil)
+	print(r.Collect("c"))
+	ask(cni.Check, "c", nil)
+	ask("NOPE", "d", nil)
+	r.Del("c")
+	return lines
+}
+
+var macs = regexp.MustCompile(`(?:[0-9a-f]{2}:){5}[0-9a-f]{2}`)

@@ -1,0 +1,276 @@
+package plugintest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/testnet"
+	"github.com/tenon-cni/tenon/invoke"
+	"github.com/tenon-cni/tenon/plugin"
+	"github.com/tenon-cni/tenon/plugins/all"
+)
+
+// Runtime is a host of its own with one network, and calls the plugin there as a container runtime does. The suite works with it,
+// and so can tests of what is special about a plugin. Containers have the same name as their ID.
+type Runtime struct {
+	*Net
+	Conf map[string]any // the network; every call gets it as it is then
+	Dir  string         // what the plugins keep on disk
+	Exec bool           // run plugins as processes of their own, which needs [Main]
+
+	t       testing.TB
+	suite   *Suite
+	example plugin.Example
+	bin     string                     // CNI_PATH
+	prev    map[string]json.RawMessage // results by container
+}
+
+type object = map[string]any
+
+const (
+	ifName   = "eth0"
+	validKey = "cni.dev/valid-attachments"
+)
+
+// NewRuntime makes a host for a plugin with a network. conf is JSON; a dataDir of host-local is made to lead into Dir.
+func NewRuntime(t testing.TB, p plugin.Definition, conf string) *Runtime {
+	t.Helper()
+	return newRuntime(t, &Suite{Plugin: p}, plugin.Example{Config: conf})
+}
+
+// newUsed makes a host on which the plugin has been used once, so that what attachments share is there.
+func newUsed(t testing.TB, s *Suite, example plugin.Example) *Runtime {
+	t.Helper()
+	r := newRuntime(t, s, example)
+	r.Add("first")
+	r.Del("first")
+	r.Remove("first")
+	return r
+}
+
+func newRuntime(t testing.TB, s *Suite, example plugin.Example) *Runtime {
+	t.Helper()
+	dir := t.TempDir()
+	r := &Runtime{
+		Net: testnet.New(t), Dir: filepath.Join(dir, "state"), bin: filepath.Join(dir, "bin"),
+		t: t, suite: s, example: example, prev: map[string]json.RawMessage{},
+	}
+	self, err := os.Executable()
+	if err := errors.Join(err, os.Mkdir(r.Dir, 0o755), os.Mkdir(r.bin, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range linked(s) {
+		if err := os.Symlink(self, filepath.Join(r.bin, d.Name)); err != nil && !os.IsExist(err) {
+			t.Fatal(err)
+		}
+	}
+	if err := json.Unmarshal([]byte(example.Config), &r.Conf); err != nil {
+		t.Fatalf("configuration %q: %v", example.Name, err)
+	}
+	s.rewrite(r.Conf, r.Dir)
+	if s.Setup != nil {
+		s.Setup(t, r.Net)
+	}
+	return r
+}
+
+// linked are the plugins that can be called in this process. Of namesakes the last counts.
+func linked(s *Suite) []plugin.Definition {
+	return slices.Concat(all.Plugins, s.Delegates, []plugin.Definition{s.Plugin})
+}
+
+func (s *Suite) rewrite(conf object, dir string) {
+	if ipam, ok := conf["ipam"].(object); ok && ipam["type"] == "host-local" {
+		ipam["dataDir"] = dir
+	}
+	if s.Rewrite != nil {
+		s.Rewrite(conf, dir)
+	}
+}
+
+// Request is one call of the plugin.
+type Request struct {
+	cni.Env
+	Conf  map[string]any
+	Stdin []byte // instead of Conf, unless nil
+}
+
+// Request returns what a runtime asks for a container, with the result of its ADD if there was one.
+func (r *Runtime) Request(verb cni.Command, container string) Request {
+	q := Request{
+		Env: cni.Env{
+			Command: verb, ContainerID: container, Netns: r.Container(container).Path(), IfName: ifName, Path: r.bin,
+		},
+		Conf: clone(r.Conf),
+	}
+	if prev := r.prev[container]; prev != nil && verb != cni.Add {
+		q.Conf["prevResult"] = prev
+	}
+	return q
+}
+
+// Collect returns the GC of a runtime for which only these containers are still attached.
+func (r *Runtime) Collect(valid ...string) Request {
+	list := []cni.ValidAttachment{}
+	for _, container := range valid {
+		list = append(list, cni.ValidAttachment{ContainerID: container, IfName: ifName})
+	}
+	q := Request{Env: cni.Env{Command: cni.GC, Path: r.bin}, Conf: clone(r.Conf)}
+	q.Conf[validKey] = list
+	return q
+}
+
+// Do calls the plugin from the host and returns what it prints. Verbs other than ADD and VERSION must not print anything. It
+// may be called concurrently.
+func (r *Runtime) Do(ctx context.Context, q Request) (json.RawMessage, error) {
+	if q.Stdin == nil {
+		b, err := json.Marshal(q.Conf)
+		if err != nil {
+			return nil, err
+		}
+		q.Stdin = b
+	}
+	var out json.RawMessage
+	err := r.Host.Run(func() error {
+		path := filepath.Join(r.bin, r.suite.Plugin.Name)
+		reply, err := plugin.Caller(linked(r.suite), r.Exec).Call(ctx, invoke.Call{Path: path, Env: q.Env, Stdin: q.Stdin})
+		out = reply.Stdout
+		return err
+	})
+	if prints := q.Command == cni.Add || q.Command == cni.VersionCommand; err == nil && !prints && len(out) > 0 {
+		err = fmt.Errorf("%s printed %s, want nothing", q.Command, out)
+	}
+	return out, err
+}
+
+// Must is Do for a call that has to succeed: otherwise the test ends.
+func (r *Runtime) Must(q Request) json.RawMessage {
+	r.t.Helper()
+	out, err := r.Do(r.t.Context(), q)
+	if err != nil {
+		r.t.Fatalf("%s of %s: %v", q.Command, q.ContainerID, err)
+	}
+	return out
+}
+
+// Refused is Do for a call that has to fail with one of the codes. It returns the error.
+func (r *Runtime) Refused(q Request, codes ...cni.Code) error {
+	r.t.Helper()
+	_, err := r.Do(r.t.Context(), q)
+	if err == nil {
+		r.t.Errorf("%s of %s succeeded, want one of the codes %v", q.Command, q.ContainerID, codes)
+	} else if code := cni.CodeOf(err); !slices.Contains(codes, code) {
+		r.t.Errorf("%s of %s: code %d, want one of %v: %v", q.Command, q.ContainerID, code, codes, err)
+	}
+	return err
+}
+
+// Add attaches a container. The calls to come have the result as the previous one.
+func (r *Runtime) Add(container string) *cni.Result {
+	r.t.Helper()
+	r.prev[container] = r.Must(r.Request(cni.Add, container))
+	return r.result(container)
+}
+
+// Check checks a container that Add has attached.
+func (r *Runtime) Check(container string) {
+	r.t.Helper()
+	r.Must(r.Request(cni.Check, container))
+}
+
+// Del detaches a container.
+func (r *Runtime) Del(container string) {
+	r.t.Helper()
+	r.Must(r.Request(cni.Del, container))
+	delete(r.prev, container)
+}
+
+// result decodes what ADD of a container printed.
+func (r *Runtime) result(container string) *cni.Result {
+	r.t.Helper()
+	result, err := cni.DecodeResultStrict(r.prev[container], 0)
+	if err != nil {
+		r.t.Fatalf("result of %s: %v\n%s", container, err, r.prev[container])
+	}
+	return result
+}
+
+// makesInterface reports whether the container's interface is the work of the plugin.
+func (r *Runtime) makesInterface(container string) bool {
+	_, ok := r.result(container).Sandboxed(ifName, r.Container(container).Path())
+	return ok
+}
+
+// newest sets the version of the network to the newest one that the plugin has and reports whether that has the verb.
+func (r *Runtime) newest(verb cni.Command) bool {
+	v := slices.Max(r.suite.Plugin.Versions)
+	r.Conf["cniVersion"] = v.String()
+	return v.Has(verb)
+}
+
+// State is a text of the host, of all containers and of what is on disk. See [Runtime.Unchanged].
+func (r *Runtime) State() string {
+	r.t.Helper()
+	return r.stateOf(r.Spaces()...)
+}
+
+func (r *Runtime) stateOf(spaces ...*Namespace) string {
+	r.t.Helper()
+	lines := strings.Split(testnet.Snapshot(r.t, spaces, r.Dir), "\n")
+	return strings.Join(slices.DeleteFunc(lines, volatile), "\n")
+}
+
+// volatile reports whether a line is about what host-local keeps beside reservations, caches and where the search for an
+// address goes on; or about the addresses of lo, which the kernel adds when it comes up first and then leaves there.
+func volatile(line string) bool {
+	if path, ok := strings.CutPrefix(line, "file "); ok {
+		return strings.Contains(path, "/.owners") || strings.Contains(path, "/last_reserved_ip.")
+	}
+	return strings.Contains(line, " addr dev lo ") || strings.Contains(line, ` route -4 {"dev":"lo","dst":"127.`)
+}
+
+// Unchanged fails the test if the state is not what it was before.
+func (r *Runtime) Unchanged(before string) {
+	r.t.Helper()
+	r.same(before, r.State())
+}
+
+// same fails the test with the difference of two states. In a long one the settings, of which each interface has hundreds, are
+// left out.
+func (r *Runtime) same(before, after string) {
+	r.t.Helper()
+	lines := strings.Split(testnet.Diff(before, after), "\n")
+	if len(lines) > 30 {
+		lines = slices.DeleteFunc(lines, func(line string) bool { return strings.Contains(line, " sysctl ") })
+	}
+	if diff := strings.Join(lines, "\n"); diff != "" {
+		r.t.Errorf("state has changed:\n%s", diff)
+	}
+}
+
+// with returns the runtime for a subtest.
+func (r *Runtime) with(t testing.TB) *Runtime {
+	c := *r
+	c.t = t
+	return &c
+}
+
+// clone copies an object and the objects in it.
+func clone(o object) object {
+	c := maps.Clone(o)
+	for key, v := range o {
+		if inner, ok := v.(object); ok {
+			c[key] = clone(inner)
+		}
+	}
+	return c
+}

@@ -1,0 +1,429 @@
+package bridge_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/plugin/plugintest"
+	"github.com/tenon-cni/tenon/plugins/bridge"
+)
+
+// runtime makes a host with a network; members are those of the plugin.
+func runtime(t *testing.T, members string) *plugintest.Runtime {
+	t.Helper()
+	return plugintest.NewRuntime(t, bridge.Plugin, `{"cniVersion":"1.1.0","name":"net","type":"bridge","bridge":"br0"`+members+`}`)
+}
+
+// Members of configurations.
+const (
+	ipam4    = `,"ipam":{"type":"host-local","ranges":[[{"subnet":"10.1.2.0/24"}]]}`
+	ipam6    = `,"ipam":{"type":"host-local","ranges":[[{"subnet":"fd00:1::/64"}]]}`
+	ipamDual = `,"ipam":{"type":"host-local","ranges":[[{"subnet":"10.1.2.0/24"}],[{"subnet":"fd00:1::/64"}]]}`
+	gateway  = `,"isDefaultGateway":true`
+)
+
+// link is what ip tells about one interface.
+type link struct {
+	IfName   string
+	IfIndex  int
+	Address  string
+	MTU      int
+	TxQLen   int
+	Promisc  int `json:"promiscuity"`
+	Flags    []string
+	LinkInfo struct {
+		SlaveData struct{ Hairpin, Isolated bool } `json:"info_slave_data"`
+	}
+}
+
+func (l link) up() bool { return slices.Contains(l.Flags, "UP") }
+
+func show(t *testing.T, ns *plugintest.Namespace, name string) link {
+	t.Helper()
+	var links []link
+	out := ns.Command("ip", "-j", "-d", "link", "show", "dev", name)
+	if err := json.Unmarshal([]byte(out), &links); err != nil || len(links) != 1 {
+		t.Fatalf("%v in %s", err, out)
+	}
+	return links[0]
+}
+
+// addresses lists the addresses of an interface as ADDRESS/LENGTH, without link-local ones.
+func addresses(ns *plugintest.Namespace, name string) []string {
+	var all []string
+	for line := range strings.Lines(ns.Command("ip", "-o", "address", "show", "dev", name, "scope", "global")) {
+		all = append(all, strings.Fields(line)[3])
+	}
+	slices.Sort(all)
+	return all
+}
+
+func contains(t *testing.T, err error, text string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), text) {
+		t.Errorf("error says nothing of %q: %v", text, err)
+	}
+}
+
+// TestConfiguration lists what is refused before anything is done.
+func TestConfiguration(t *testing.T) {
+	t.Parallel()
+	r := runtime(t, "")
+	r.Container("c")
+	before := r.State()
+	for _, row := range []struct {
+		name, members string
+		code          cni.Code
+		says          string
+	}{
+		{"hairpin and promiscuous mode", `"hairpinMode":true,"promiscMode":true`, cni.CodeInvalidConfig, "hairpinMode and promiscMode"},
+		{"addresses for an interface that stays down", `"disableContainerInterface":true,"ipam":{"type":"host-local"}`, cni.CodeInvalidConfig, "disableContainerInterface"},
+		{"name of the bridge is too long", `"bridge":"a-name-of-16-byte"`, cni.CodeInvalidConfig, "a-name-of-16-byte"},
+		{"name of the bridge is a path", `"bridge":"../br0"`, cni.CodeInvalidConfig, "../br0"},
+		{"negative MTU", `"mtu":-1`, cni.CodeInvalidConfig, "mtu"},
+		{"MTU no interface can have", `"mtu":65536`, cni.CodeInvalidConfig, "65536"},
+		{"VLAN above the range", `"vlan":4095`, cni.CodeInvalidConfig, "invalid VLAN ID 4095 (must be between 0 and 4094)"},
+		{"VLAN below the range", `"vlan":-1`, cni.CodeInvalidConfig, "invalid VLAN ID -1 (must be between 0 and 4094)"},
+		{"VLAN", `"vlan":100`, cni.CodeUnsupportedField, "vlan: 100"},
+		{"trunk", `"vlanTrunk":[{"id":101}]`, cni.CodeUnsupportedField, "vlanTrunk"},
+		{"empty trunk, which switches filtering on", `"vlanTrunk":[]`, cni.CodeUnsupportedField, "vlanTrunk"},
+		{"MAC spoof check", `"macspoofchk":true`, cni.CodeUnsupportedField, "macspoofchk: true"},
+		{"masquerading by iptables", `"ipMasqBackend":"iptables"`, cni.CodeUnsupportedField, "ipMasqBackend: iptables"},
+		{"masquerading by nobody", `"ipMasqBackend":"ebtables"`, cni.CodeInvalidConfig, "ebtables"},
+		{"MAC", `"runtimeConfig":{"mac":"02:00"}`, cni.CodeInvalidConfig, "02:00"},
+		{"no address in 0.2.0", `"cniVersion":"0.2.0"`, cni.CodeInvalidConfig, "0.3.0"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			for _, verb := range []cni.Command{cni.Add, cni.Status} {
+				q := r.Request(verb, "c")
+				if err := json.Unmarshal([]byte("{"+row.members+"}"), &q.Conf); err != nil {
+					t.Fatal(err)
+				}
+				if q.Conf["cniVersion"] != "1.1.0" && verb == cni.Status {
+					continue
+				}
+				_, err := r.Do(t.Context(), q)
+				if code := cni.CodeOf(err); code != row.code {
+					t.Errorf("%s: code %d, want %d: %v", verb, code, row.code, err)
+				}
+				contains(t, err, row.says)
+				q.Command = cni.Del // what cannot be attached can be detached
+				if _, err := r.Do(t.Context(), q); err != nil {
+					t.Errorf("DEL: %v", err)
+				}
+			}
+		})
+	}
+	r.Unchanged(before)
+}
+
+func TestMakesTheBridge(t *testing.T) {
+	t.Parallel()
+	r := runtime(t, `,"mtu":1400`)
+	result := r.Add("c")
+	br, port, inside := show(t, r.Host, "br0"), show(t, r.Host, result.Interfaces[1].Name), show(t, r.Container("c"), "eth0")
+	for _, l := range []link{br, port, inside} {
+		if l.MTU != 1400 || !l.up() || l.TxQLen != 1000 { // R-85
+			t.Errorf("%s has MTU %d, queue %d, flags %v", l.IfName, l.MTU, l.TxQLen, l.Flags)
+		}
+	}
+	for i, want := range []link{br, port, inside} { // R-66
+		if got := result.Interfaces[i]; got.Name != want.IfName || got.MAC != want.Address {
+			t.Errorf("interface %d is %+v, found %s %s", i, got, want.IfName, want.Address)
+		}
+	}
+	if br.Address == port.Address {
+		t.Error("the bridge has the address of its port")
+	}
+}
+
+func TestUsesTheBridge(t *testing.T) {
+	t.Parallel()
+	r := runtime(t, `,"mtu":1400`)
+	r.Host.Command("ip", "link", "add", "br0", "type", "bridge")
+	r.Host.Command("ip", "link", "set", "br0", "mtu", "1300")
+	before := show(t, r.Host, "br0")
+	r.Add("c")
+	r.Check("c")
+	after := show(t, r.Host, "br0")
+	if after.IfIndex != before.IfIndex || after.MTU != 1300 || !after.up() {
+		t.Errorf("bridge was %+v, is %+v", before, after)
+	}
+	if inside := show(t, r.Container("c"), "eth0"); inside.MTU != 1400 {
+		t.Errorf("MTU of the container is %d", inside.MTU)
+	}
+}
+
+func TestDefaultBridge(t *testing.T) {
+	t.Parallel()
+	r := runtime(t, "")
+	delete(r.Conf, "bridge")
+	if name := r.Add("c").Interfaces[0].Name; name != "cni0" {
+		t.Errorf("bridge is %s, want cni0", name)
+	}
+}
+
+func TestBridgeIsSomethingElse(t *testing.T) {
+	t.Parallel()
+	r := runtime(t, "")
+	r.Host.Command("ip", "link", "add", "br0", "type", "veth", "peer", "name", "peer")
+	r.Container("c")
+	before := r.State()
+	contains(t, r.Refused(r.Request(cni.Add, "c"), cni.CodeInvalidConfig), `"br0"`)
+	r.Unchanged(before)
+}
+
+// TestVersions: addresses of one family, of both, and more of one than old versions can say; DNS comes from resolvConf.
+func TestVersions(t *testing.T) {
+	t.Parallel()
+	resolvConf := filepath.Join(t.TempDir(), "resolv.conf")
+	if err := os.WriteFile(resolvConf, []byte("nameserver 10.9.9.9\nsearch example.com\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		name, ranges string
+		want         []string
+		oldest       cni.Version
+	}{
+		{"IPv4", `[[{"subnet":"10.1.2.0/24"}]]`, []string{"10.1.2.2/24"}, cni.V010},
+		{"IPv6", `[[{"subnet":"fd00:1::/64"}]]`, []string{"fd00:1::2/64"}, cni.V010},
+		{"both", `[[{"subnet":"10.1.2.0/24"}],[{"subnet":"fd00:1::/64"}]]`, []string{"10.1.2.2/24", "fd00:1::2/64"}, cni.V010},
+		{"three", `[[{"subnet":"10.1.2.0/24"}],[{"subnet":"fd00:1::/64"}],[{"subnet":"fd00:2::/64"}]]`,
+			[]string{"10.1.2.2/24", "fd00:1::2/64", "fd00:2::2/64"}, cni.V030},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			r := runtime(t, gateway+`,"ipMasq":true,"ipam":{"type":"host-local","resolvConf":"`+resolvConf+`","ranges":`+row.ranges+`}`)
+			for _, v := range cni.Versions() {
+				r.Conf["cniVersion"] = v.String()
+				if v < row.oldest {
+					r.Refused(r.Request(cni.Add, "c"), cni.CodeInvalidConfig)
+					continue
+				}
+				result := r.Add("c")
+				var got []string
+				for _, ip := range result.IPs {
+					got = append(got, ip.Address.String())
+					if want := ip.Address.Masked().Addr().Next(); ip.Gateway != want {
+						t.Errorf("%v: gateway of %s is %s, want %s", v, ip.Address, ip.Gateway, want)
+					}
+				}
+				if diff := cmp.Diff(row.want, got); diff != "" {
+					t.Errorf("%v: %s", v, diff)
+				}
+				if diff := cmp.Diff(row.want, addresses(r.Container("c"), "eth0")); diff != "" {
+					t.Errorf("%v: container: %s", v, diff)
+				}
+				if diff := cmp.Diff(cni.DNS{Nameservers: []string{"10.9.9.9"}, Search: []string{"example.com"}}, result.DNS); diff != "" {
+					t.Errorf("%v: %s", v, diff)
+				}
+				r.Del("c")
+				if err := os.RemoveAll(filepath.Join(r.Dir, "net")); err != nil { // so that the same addresses are given
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func TestDefaultRoutes(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct{ name, members, v4, v6 string }{
+		{"no gateway", ipamDual, "", ""},
+		{"gateway without a default route", `,"isGateway":true` + ipamDual, "", ""},
+		{"default gateway", gateway + ipamDual, "default via 10.1.2.1 dev eth0", "default via fd00:1::1 dev eth0 metric 1024 pref medium"},
+		{"one default route for two addresses", gateway + `,"ipam":{"type":"host-local","ranges":[[{"subnet":"fd00:1::/64"}],[{"subnet":"fd00:2::/64"}]]}`,
+			"", "default via fd00:1::1 dev eth0 metric 1024 pref medium"},
+		{"default route of IPAM without a gateway is the same route", gateway + `,"ipam":{"type":"host-local","subnet":"10.1.2.0/24","routes":[{"dst":"0.0.0.0/0"}]}`,
+			"default via 10.1.2.1 dev eth0", ""},
+		{"default route of IPAM wins", gateway + `,"ipam":{"type":"host-local","subnet":"10.1.2.0/24","routes":[{"dst":"0.0.0.0/0","gw":"10.1.2.9"}]}`,
+			"default via 10.1.2.9 dev eth0", ""},
+		{"gateway of IPAM", gateway + `,"ipam":{"type":"host-local","subnet":"10.1.2.0/24","gateway":"10.1.2.200"}`, "default via 10.1.2.200 dev eth0", ""},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			r := runtime(t, row.members)
+			r.Add("c")
+			r.Check("c")
+			for family, want := range map[string]string{"-4": row.v4, "-6": row.v6} {
+				if got := strings.TrimSpace(r.Container("c").Command("ip", family, "route", "show", "default")); got != want {
+					t.Errorf("%q, want %q", got, want)
+				}
+			}
+		})
+	}
+}
+
+func TestInterfaceStaysDown(t *testing.T) {
+	t.Parallel()
+	r := runtime(t, `,"disableContainerInterface":true`)
+	r.Add("c")
+	r.Check("c")
+	if l := show(t, r.Container("c"), "eth0"); l.up() {
+		t.Errorf("interface is up: %v", l.Flags)
+	}
+	if have := r.Container("c").Command("ip", "-o", "address", "show", "dev", "eth0"); have != "" {
+		t.Errorf("interface has %s", have)
+	}
+}
+
+func TestPort(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		members           string
+		hairpin, isolated bool
+	}{
+		{"", false, false}, {`,"hairpinMode":true`, true, false}, {`,"portIsolation":true`, false, true},
+		{`,"hairpinMode":true,"portIsolation":true`, true, true},
+	} {
+		t.Run(row.members, func(t *testing.T) {
+			t.Parallel()
+			r := runtime(t, row.members)
+			port := show(t, r.Host, r.Add("c").Interfaces[1].Name).LinkInfo.SlaveData
+			if port.Hairpin != row.hairpin || port.Isolated != row.isolated {
+				t.Errorf("port is %+v", port)
+			}
+		})
+	}
+}
+
+// TestPromiscuous: CHECK wants it where it is configured, and does not mind a packet capture where it is not.
+func TestPromiscuous(t *testing.T) {
+	t.Parallel()
+	for _, on := range []bool{true, false} {
+		t.Run(fmt.Sprint(on), func(t *testing.T) {
+			t.Parallel()
+			r := runtime(t, fmt.Sprintf(`,"promiscMode":%t`, on))
+			r.Add("c")
+			r.Add("d")
+			if got := show(t, r.Host, "br0").Promisc; (got == 1) != on || got > 1 {
+				t.Errorf("promiscuity is %d", got)
+			}
+			r.Check("c")
+			r.Host.Command("ip", "link", "set", "br0", "promisc", map[bool]string{true: "off", false: "on"}[on])
+			if _, err := r.Do(t.Context(), r.Request(cni.Check, "c")); (err != nil) != on {
+				t.Errorf("CHECK: %v", err)
+			}
+		})
+	}
+}
+
+func TestMAC(t *testing.T) {
+	t.Parallel()
+	const env, conf, capability = "02:00:00:00:00:01", "02:00:00:00:00:02", "02:00:00:00:00:03"
+	for _, row := range []struct{ name, members, args, want string }{
+		{"CNI_ARGS", "", "MAC=" + env, env},
+		{"args", `,"args":{"cni":{"mac":"` + conf + `"}}`, "MAC=" + env, conf},
+		{"capability", `,"args":{"cni":{"mac":"` + conf + `"}},"RuntimeConfig":{"mac":"` + capability + `"}`, "MAC=" + env, capability},
+		{"capitals and hyphens", `,"runtimeConfig":{"mac":"02-00-00-00-00-0A"}`, "", "02:00:00:00:00:0a"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			r := runtime(t, row.members)
+			q := r.Request(cni.Add, "c")
+			q.Args = row.args
+			r.Must(q)
+			if got := show(t, r.Container("c"), "eth0").Address; got != row.want {
+				t.Errorf("MAC is %s, want %s", got, row.want)
+			}
+		})
+	}
+}
+
+func TestArgsAreStrict(t *testing.T) {
+	t.Parallel()
+	r := runtime(t, "")
+	q := r.Request(cni.Add, "c")
+	q.Args = "K8S_POD_NAME=web"
+	contains(t, r.Refused(q, cni.CodeInvalidEnvironment), "K8S_POD_NAME")
+	q.Args += ";IgnoreUnknown=1"
+	r.Must(q)
+}
+
+// TestNameClash: the error says which name, and where (R-72).
+func TestNameClash(t *testing.T) {
+	t.Parallel()
+	r := runtime(t, ipam4)
+	r.Add("first") // the bridge
+	c := r.Container("c")
+	c.Command("ip", "link", "add", "eth0", "type", "bridge")
+	before := r.State()
+	err := r.Refused(r.Request(cni.Add, "c"), cni.CodeInternal)
+	contains(t, err, `"eth0" exists`)
+	contains(t, err, c.Path())
+	r.Unchanged(before)
+}
+
+// TestOwnNamespace is R-04: nothing is done, in a process too.
+func TestOwnNamespace(t *testing.T) {
+	t.Parallel()
+	for _, exec := range []bool{false, true} {
+		t.Run(fmt.Sprintf("process %t", exec), func(t *testing.T) {
+			t.Parallel()
+			r := runtime(t, gateway+ipam4)
+			r.Exec = exec
+			r.Container("c")
+			before := r.State()
+			for _, verb := range []cni.Command{cni.Add, cni.Del} {
+				q := r.Request(verb, "c")
+				q.Netns = "/proc/thread-self/ns/net"
+				r.Refused(q, cni.CodeOwnNamespace)
+			}
+			r.Unchanged(before)
+		})
+	}
+}
+
+// TestManyAtFirst is R-65: containers start at the same time where there is neither a bridge nor an address nor a table.
+func TestManyAtFirst(t *testing.T) {
+	t.Parallel()
+	r := runtime(t, gateway+`,"ipMasq":true`+ipamDual)
+	r.Exec = true
+	const n = 50
+	requests := make([]plugintest.Request, n)
+	for i := range requests {
+		requests[i] = r.Request(cni.Add, fmt.Sprintf("c-%d", i))
+	}
+	results := make([]json.RawMessage, n)
+	var wg sync.WaitGroup
+	for i, q := range requests {
+		wg.Go(func() {
+			var err error
+			if results[i], err = r.Do(context.WithoutCancel(t.Context()), q); err != nil {
+				t.Errorf("%s: %v", q.ContainerID, err)
+			}
+		})
+	}
+	wg.Wait()
+	if t.Failed() {
+		return
+	}
+	r.Exec = false
+	seen := map[netip.Prefix]bool{}
+	for i, out := range results {
+		result, err := cni.DecodeResultStrict(out, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, ip := range result.IPs {
+			if seen[ip.Address] {
+				t.Errorf("%s was given twice", ip.Address)
+			}
+			seen[ip.Address] = true
+		}
+		q := r.Request(cni.Check, fmt.Sprintf("c-%d", i))
+		q.Conf["prevResult"] = out
+		r.Must(q)
+	}
+}

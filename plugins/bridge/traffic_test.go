@@ -1,0 +1,297 @@
+package bridge_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/icmp"
+	"golang.org/x/net/ipv4"
+	"golang.org/x/net/ipv6"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/plugin/plugintest"
+)
+
+const (
+	answerWithin = 2 * time.Second
+	noAnswer     = 300 * time.Millisecond
+)
+
+// ping sends one echo request and waits for the reply.
+func ping(from *plugintest.Namespace, to netip.Addr, timeout time.Duration) error {
+	return from.Run(func() error {
+		network, protocol, kind := "ip4:icmp", 1, icmp.Type(ipv4.ICMPTypeEcho)
+		reply := icmp.Type(ipv4.ICMPTypeEchoReply)
+		if to.Is6() {
+			network, protocol, kind, reply = "ip6:ipv6-icmp", 58, ipv6.ICMPTypeEchoRequest, ipv6.ICMPTypeEchoReply
+		}
+		c, err := icmp.ListenPacket(network, "")
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		message, err := (&icmp.Message{Type: kind, Body: &icmp.Echo{ID: os.Getpid() & 0xffff, Seq: 1}}).Marshal(nil)
+		if err != nil {
+			return err
+		}
+		if err := c.SetDeadline(time.Now().Add(timeout)); err != nil {
+			return err
+		}
+		if _, err := c.WriteTo(message, &net.IPAddr{IP: to.AsSlice()}); err != nil {
+			return err
+		}
+		buf := make([]byte, 1500)
+		for {
+			n, peer, err := c.ReadFrom(buf)
+			if err != nil {
+				return err
+			}
+			m, err := icmp.ParseMessage(protocol, buf[:n])
+			if err == nil && m.Type == reply && peer.String() == to.String() {
+				return nil
+			}
+		}
+	})
+}
+
+// reaches checks whether pings are answered.
+func reaches(t *testing.T, from *plugintest.Namespace, to netip.Addr, want bool) {
+	t.Helper()
+	timeout := answerWithin
+	if !want {
+		timeout = noAnswer
+	}
+	err := ping(from, to, timeout)
+	if !want && err == nil || want && err != nil {
+		t.Errorf("%s to %s: %v, want an answer: %t", from.Name, to, err, want)
+	}
+	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%s to %s: %v", from.Name, to, err)
+	}
+}
+
+// TestPing: everything answers when ADD has returned, without waiting (R-67, R-75).
+func TestPing(t *testing.T) {
+	t.Parallel()
+	r := runtime(t, gateway+ipamDual)
+	a := r.Add("a")
+	for _, ip := range a.IPs {
+		reaches(t, r.Container("a"), ip.Gateway, true)
+		reaches(t, r.Host, ip.Address.Addr(), true)
+	}
+	b := r.Add("b")
+	for i := range b.IPs {
+		reaches(t, r.Container("b"), a.IPs[i].Address.Addr(), true)
+		reaches(t, r.Container("a"), b.IPs[i].Address.Addr(), true)
+	}
+}
+
+// TestSwitch: two containers without address management are on one link (R-71).
+func TestSwitch(t *testing.T) {
+	t.Parallel()
+	r := runtime(t, "")
+	for i, container := range []string{"a", "b"} {
+		r.Add(container)
+		r.Container(container).Command("ip", "address", "add", fmt.Sprintf("10.5.0.%d/24", i+1), "dev", "eth0")
+	}
+	reaches(t, r.Container("a"), netip.MustParseAddr("10.5.0.2"), true)
+}
+
+// TestIPv6Off: IPv4 works where IPv6 is switched off in the host and in the container (R-69).
+func TestIPv6Off(t *testing.T) {
+	t.Parallel()
+	r := runtime(t, gateway+`,"ipMasq":true`+ipam4)
+	for _, ns := range []*plugintest.Namespace{r.Host, r.Container("c")} {
+		ns.Command("sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=1", "net.ipv6.conf.default.disable_ipv6=1")
+	}
+	result := r.Add("c")
+	r.Check("c")
+	reaches(t, r.Container("c"), result.IPs[0].Gateway, true)
+}
+
+func TestIsolation(t *testing.T) {
+	t.Parallel()
+	r := runtime(t, gateway+`,"portIsolation":true`+ipam4)
+	r.Add("a")
+	b := r.Add("b").IPs[0].Address.Addr()
+	delete(r.Conf, "portIsolation")
+	open := r.Add("open").IPs[0].Address.Addr()
+	reaches(t, r.Container("a"), b, false)
+	reaches(t, r.Container("a"), open, true)
+	reaches(t, r.Container("open"), b, true)
+	reaches(t, r.Container("a"), netip.MustParseAddr("10.1.2.1"), true)
+}
+
+// TestMasquerade looks at the source addresses that a host outside and a container of the same network see.
+func TestMasquerade(t *testing.T) {
+	t.Parallel()
+	for _, masq := range []bool{true, false} {
+		t.Run(fmt.Sprint(masq), func(t *testing.T) {
+			t.Parallel()
+			r := runtime(t, fmt.Sprintf(`%s,"ipMasq":%t%s`, gateway, masq, ipamDual))
+			outside := uplink(r)
+			c, sibling := r.Add("c"), r.Add("sibling")
+			for i, hosts := range []struct{ router, server string }{{"192.0.2.1", "192.0.2.2"}, {"2001:db8::1", "2001:db8::2"}} {
+				own := c.IPs[i].Address.Addr()
+				want := own
+				if masq {
+					want = netip.MustParseAddr(hosts.router)
+				}
+				if got := seenSource(t, r.Container("c"), outside, netip.MustParseAddr(hosts.server)); got != want {
+					t.Errorf("outside sees %s as %s, want %s", own, got, want)
+				}
+				if got := seenSource(t, r.Container("c"), r.Container("sibling"), sibling.IPs[i].Address.Addr()); got != own {
+					t.Errorf("sibling sees %s as %s", own, got)
+				}
+			}
+		})
+	}
+}
+
+// uplink connects the host with another machine, as 192.0.2.1 and 2001:db8::1. The machine has no routes back.
+func uplink(r *plugintest.Runtime) *plugintest.Namespace {
+	outside := r.Container("outside")
+	r.Host.Command("ip", "link", "add", "uplink", "type", "veth", "peer", "name", "eth0", "netns", outside.Path())
+	for _, end := range []struct {
+		ns      *plugintest.Namespace
+		name, n string
+	}{{r.Host, "uplink", "1"}, {outside, "eth0", "2"}} {
+		end.ns.Command("ip", "address", "add", "192.0.2."+end.n+"/24", "dev", end.name)
+		end.ns.Command("ip", "address", "add", "2001:db8::"+end.n+"/64", "dev", end.name, "nodad")
+		end.ns.Command("sysctl", "-qw", "net.ipv6.conf."+end.name+".accept_dad=0") // so that it can ask for its neighbour
+		end.ns.Command("ip", "link", "set", end.name, "up")
+	}
+	return outside
+}
+
+// seenSource sends a datagram and returns the address that the receiver sees as its source.
+func seenSource(t *testing.T, from, to *plugintest.Namespace, address netip.Addr) netip.Addr {
+	t.Helper()
+	var server *net.UDPConn
+	var err error
+	to.Do(func() { server, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(address, 0))) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	from.Do(func() {
+		var c net.Conn
+		if c, err = net.Dial("udp", server.LocalAddr().String()); err == nil {
+			_, err = c.Write([]byte("hello"))
+			c.Close()
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.SetReadDeadline(time.Now().Add(answerWithin)); err != nil {
+		t.Fatal(err)
+	}
+	_, source, err := server.ReadFromUDPAddrPort(make([]byte, 16))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return source.Addr().Unmap()
+}
+
+// TestNewNeighbour is R-73: an address is given to another container, and its neighbours learn the new MAC at once.
+func TestNewNeighbour(t *testing.T) {
+	t.Parallel()
+	r := runtime(t, `,"isGateway":true`+ipamDual)
+	r.Add("a")
+	attach := func(container string) *cni.Result {
+		q := r.Request(cni.Add, container)
+		q.Conf["runtimeConfig"] = map[string]any{"ips": []string{"10.1.2.77", "fd00:1::77"}}
+		result, err := cni.DecodeResult(r.Must(q), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result
+	}
+	for _, ip := range attach("before").IPs {
+		reaches(t, r.Container("a"), ip.Address.Addr(), true)
+	}
+	r.Del("before")
+	time.Sleep(1100 * time.Millisecond) // what is younger than a second is not believed (locktime, arp(7))
+	after := attach("after")
+	deadline := time.Now().Add(time.Second)
+	for _, ip := range after.IPs {
+		for {
+			out := r.Container("a").Command("ip", "neigh", "show", "to", ip.Address.Addr().String())
+			if strings.Contains(out, after.Interfaces[2].MAC) {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Errorf("neighbour has %q, the MAC is %s", out, after.Interfaces[2].MAC)
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+}
+
+// TestRouterAdvertisements: a container cannot make itself the router of the host (CVE-2020-10749).
+func TestRouterAdvertisements(t *testing.T) {
+	t.Parallel()
+	r := runtime(t, ipam6)
+	for _, conf := range []string{"all", "default"} {
+		r.Host.Command("sysctl", "-qw", "net.ipv6.conf."+conf+".accept_ra=2")
+	}
+	r.Add("c")
+	accepted := func() bool {
+		return strings.Contains(r.Host.Command("ip", "-6", "route"), "2001:db8:bad::") ||
+			strings.Contains(r.Host.Command("ip", "-6", "route"), "default") || strings.Contains(r.Host.Command("ip", "-6", "address"), "2001:db8:bad:")
+	}
+	for range 50 {
+		advertise(t, r.Container("c"))
+	}
+	time.Sleep(200 * time.Millisecond)
+	if accepted() {
+		t.Errorf("the host has followed a container:\n%s", r.Host.Command("ip", "-6", "route"))
+	}
+	// With the setting that ADD has changed the same advertisement is followed.
+	r.Host.Command("sysctl", "-qw", "net.ipv6.conf.br0.accept_ra=2")
+	for end := time.Now().Add(5 * time.Second); !accepted(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the advertisements of this test are not followed by anybody")
+		}
+		advertise(t, r.Container("c"))
+	}
+}
+
+// advertise sends a router advertisement with a prefix (RFC 4861 sections 4.2 and 4.6.2) to all nodes.
+func advertise(t *testing.T, from *plugintest.Namespace) {
+	t.Helper()
+	body := []byte{64, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+	binary.BigEndian.PutUint16(body[2:], 1800) // the default router for half an hour
+	prefix := []byte{3, 4, 64, 0xc0, 0, 0, 0x0e, 0x10, 0, 0, 0x0e, 0x10, 0, 0, 0, 0}
+	prefix = append(prefix, netip.MustParseAddr("2001:db8:bad::").AsSlice()...)
+	err := from.Run(func() error {
+		c, err := icmp.ListenPacket("ip6:ipv6-icmp", "")
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		if err := c.IPv6PacketConn().SetMulticastHopLimit(255); err != nil {
+			return err
+		}
+		message, err := (&icmp.Message{
+			Type: ipv6.ICMPTypeRouterAdvertisement, Body: &icmp.RawBody{Data: append(body, prefix...)},
+		}).Marshal(nil)
+		if err != nil {
+			return err
+		}
+		_, err = c.WriteTo(message, &net.IPAddr{IP: net.IPv6linklocalallnodes, Zone: "eth0"})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
