@@ -1,0 +1,67 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tenon-cni/tenon/internal/ops/text"
+	"github.com/tenon-cni/tenon/network"
+)
+
+func (a *app) add() *cobra.Command {
+	t := &attachment{settings: settings{app: a}}
+	replace := false
+	cmd := &cobra.Command{
+		Use:   "add NETWORK NETNS",
+		Short: "Attach a container to a network",
+		Long: `Runs ADD for the plugins of a network and records the attachment. If one fails, DEL takes everything
+back. Prints what was made.
+
+NETWORK is the name of a configuration in --net-dir, or the path of a file (with a slash).
+NETNS is a name below /run/netns, a process ID, or the path of a network namespace (with a slash).`,
+		Example: `  tenon add pods web
+  tenon add ./pods.conflist 4711 --id web-1 --ifname net1
+  tenon add pods web --cap 'ips=["10.88.0.9"]' --arg IgnoreUnknown=1 --json`,
+		Args: arguments(2, "NETWORK", "NETNS"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := t.parse(args[1:]); err != nil {
+				return err
+			}
+			if t.netns == "" {
+				return usagef("NETNS has to name a namespace")
+			}
+			parameters, err := t.parameters()
+			if err != nil {
+				return err
+			}
+			n, err := t.load(args[0])
+			if err != nil {
+				return err
+			}
+			if err := requireNetns(t.netnsArg, t.netns); err != nil {
+				return attachmentError{fmt.Errorf("%v: %w", t.key(n, ""), err)}
+			}
+			r := network.Request{Container: t.id, IfName: t.ifName, Parameters: parameters, Replace: replace}
+			result, err := t.client().Add(cmd.Context(), n, r)
+			if err != nil {
+				return t.failed(err, n)
+			}
+			if !t.json {
+				fmt.Fprintf(a.stdout, "attached %s to network %s\n", t.id, n.Name)
+				return text.Result(a.stdout, result)
+			}
+			encoded, err := result.Encode(n.Version)
+			if err != nil {
+				return err
+			}
+			return a.printJSON(json.RawMessage(encoded))
+		},
+	}
+	t.flags(cmd)
+	t.parameterFlags(cmd)
+	t.jsonFlag(cmd, "print the result of the plugins, or a failure, as JSON")
+	cmd.Flags().BoolVar(&replace, "replace", false, "run DEL first if the container is attached already")
+	return cmd
+}

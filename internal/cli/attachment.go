@@ -1,0 +1,152 @@
+package cli
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/network"
+)
+
+// attachment are the flags and arguments of commands about one attachment.
+type attachment struct {
+	settings
+	id     string
+	ifName string
+	args   []string
+	caps   []string
+
+	netnsArg string // as it was given; empty if it was not
+	netns    string // path, empty if it was not given
+}
+
+// gone stands for a namespace that nobody can name any more.
+const gone = "-"
+
+func (t *attachment) flags(cmd *cobra.Command) {
+	t.netDirFlag(cmd)
+	t.pluginFlags(cmd)
+	t.stateDirFlag(cmd)
+	cmd.Flags().StringVar(&t.id, "id", "", "`ID` of the container (default: made from the path of NETNS)")
+	cmd.Flags().StringVar(&t.ifName, "ifname", cmp.Or(os.Getenv("CNI_IFNAME"), "eth0"),
+		"`NAME` of the interface in the container [CNI_IFNAME]")
+	cmd.ValidArgsFunction = t.completeAttachment
+}
+
+func (t *attachment) parameterFlags(cmd *cobra.Command) {
+	cmd.Flags().StringArrayVar(&t.args, "arg", nil,
+		"pass `KEY=VALUE` to all plugins, after those of [CNI_ARGS]; repeatable")
+	cmd.Flags().StringArrayVar(&t.caps, "cap", nil,
+		"pass `NAME=JSON`, or a JSON object of several, to plugins with that capability, over those of [CAP_ARGS]; repeatable")
+}
+
+// parse reads the arguments behind NETWORK.
+func (t *attachment) parse(args []string) error {
+	if len(args) > 0 && args[0] != gone {
+		t.netnsArg = args[0]
+		var err error
+		if t.netns, err = netnsPath(t.netnsArg); err != nil {
+			return err
+		}
+	}
+	if t.id == "" && t.netns == "" {
+		return usagef("without NETNS, --id has to name the container")
+	}
+	if t.id == "" {
+		t.id = containerID(t.netns)
+	}
+	return nil
+}
+
+// key returns the attachment in the network n, or if that could not be loaded, in the one of that name.
+func (t *attachment) key(n *network.Network, name string) cni.Attachment {
+	if n != nil {
+		name = n.Name
+	}
+	return cni.Attachment{Network: name, Container: t.id, IfName: t.ifName}
+}
+
+func (t *attachment) parameters() (network.Parameters, error) {
+	p := network.Parameters{Netns: t.netns}
+	var err error
+	if p.Args, err = cni.ParseArgs(os.Getenv("CNI_ARGS")); err != nil {
+		return p, err
+	}
+	for _, pair := range t.args {
+		key, value, ok := strings.Cut(pair, "=")
+		if !ok || key == "" {
+			return p, usagef("--arg %q is not of the form KEY=VALUE", pair)
+		}
+		p.Args = append(p.Args, cni.Arg{Key: key, Value: value})
+	}
+	p.Capabilities, err = capabilities(os.Getenv("CAP_ARGS"), t.caps)
+	return p, err
+}
+
+// capabilities collects capability arguments; later ones win.
+func capabilities(env string, flags []string) (map[string]json.RawMessage, error) {
+	all := map[string]json.RawMessage{}
+	if env != "" {
+		if err := json.Unmarshal([]byte(env), &all); err != nil {
+			return nil, usagef("CAP_ARGS is not a JSON object: %w", err)
+		}
+	}
+	for _, f := range flags {
+		some := map[string]json.RawMessage{}
+		if strings.HasPrefix(strings.TrimSpace(f), "{") {
+			if err := json.Unmarshal([]byte(f), &some); err != nil {
+				return nil, usagef("--cap %s is not a JSON object: %w", f, err)
+			}
+		} else {
+			name, value, ok := strings.Cut(f, "=")
+			if !ok || name == "" || !json.Valid([]byte(value)) {
+				return nil, hint(usagef("--cap %s is not of the form NAME=JSON", f), `for example --cap mac='"02:00:00:00:00:01"'`)
+			}
+			some[name] = json.RawMessage(value)
+		}
+		maps.Copy(all, some)
+	}
+	return all, nil
+}
+
+// failed is the error of a verb on an attachment; n may be nil.
+func (t *attachment) failed(err error, n *network.Network) error {
+	if err == nil {
+		return nil
+	}
+	return attachmentError{t.explain(err, n)}
+}
+
+// sameNetns returns the recorded attachments that network has in the namespace under other keys.
+func (t *attachment) sameNetns(c *network.Client, key cni.Attachment) []cni.Attachment {
+	records, _ := c.List()
+	var others []cni.Attachment
+	for _, r := range records {
+		if r.Attachment.Network == key.Network && r.Netns == t.netns && t.netns != "" && r.Attachment != key {
+			others = append(others, r.Attachment)
+		}
+	}
+	return others
+}
+
+// suggestOthers adds to an error about an attachment that is not recorded which ones are, in the same namespace.
+func (t *attachment) suggestOthers(err error, c *network.Client, key cni.Attachment) error {
+	if !errors.Is(err, network.ErrNoRecord) {
+		return err
+	}
+	for _, o := range t.sameNetns(c, key) {
+		err = hint(err, otherKey(o))
+	}
+	return err
+}
+
+func otherKey(o cni.Attachment) string {
+	return fmt.Sprintf("this namespace is attached with --id %s --ifname %s", o.Container, o.IfName)
+}

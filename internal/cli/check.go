@@ -1,0 +1,37 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) check() *cobra.Command {
+	t := &attachment{settings: settings{app: a}}
+	cmd := &cobra.Command{
+		Use:   "check NETWORK [NETNS]",
+		Short: "Check that an attachment is as ADD left it",
+		Long: `Runs CHECK for the plugins of a network with everything as recorded at ADD. Prints nothing if all is
+well, otherwise what differs. NETNS may be missing if --id names the container.`,
+		Example: `  tenon check pods web
+  tenon check pods --id web-1`,
+		Args: arguments(1, "NETWORK", "NETNS"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := t.parse(args[1:]); err != nil {
+				return err
+			}
+			n, err := t.load(args[0])
+			if err != nil && isPath(args[0]) {
+				return err
+			}
+			key, client := t.key(n, args[0]), t.client()
+			if r, err := client.Record(key); err == nil && t.netns != "" && r.Netns != t.netns {
+				return attachmentError{fmt.Errorf("%v: attached in namespace %s, not %s", key, r.Netns, t.netns)}
+			}
+			return t.failed(t.suggestOthers(client.Check(cmd.Context(), key, n), client, key), n)
+		},
+	}
+	t.flags(cmd)
+	t.jsonFlag(cmd, "print a failure as JSON")
+	return cmd
+}

@@ -1,0 +1,207 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/network"
+)
+
+func TestNearest(t *testing.T) {
+	t.Parallel()
+	commands := []string{"add", "check", "del", "demo", "install", "ipam", "--json", "--keep-none", "--keep"}
+	for name, want := range map[string]string{
+		"ad":       "add",
+		"dad":      "add",
+		"dle":      "del",
+		"delete":   "del",
+		"instal":   "install",
+		"inst":     "install",
+		"chekc":    "check",
+		"x":        "",
+		"ps":       "",
+		"--jsn":    "--json",
+		"--kep":    "--keep",
+		"--keep-n": "--keep-none",
+		"":         "add",
+	} {
+		if got := nearest(name, commands); got != want {
+			t.Errorf("%q: got %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestDistance(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		a, b string
+		want int
+	}{
+		{"", "", 0}, {"a", "", 1}, {"", "ab", 2}, {"add", "add", 0}, {"add", "dad", 1}, {"pods", "pds", 1}, {"bridge", "brigde", 1},
+		{"check", "chalk", 2}, {"abc", "xyz", 3},
+	} {
+		if got, back := distance(row.a, row.b), distance(row.b, row.a); got != row.want || back != row.want {
+			t.Errorf("%q, %q: got %d and %d, want %d", row.a, row.b, got, back, row.want)
+		}
+	}
+}
+
+func TestNetnsPath(t *testing.T) {
+	t.Parallel()
+	wd, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for arg, want := range map[string]string{
+		"web":                "/run/netns/web",
+		"4711":               "/proc/4711/ns/net",
+		"47x":                "/run/netns/47x",
+		"/run/netns/web":     "/run/netns/web",
+		"/var/run/netns/web": "/run/netns/web",
+		"/proc/1/ns/../ns/n": "/proc/1/ns/n",
+		"./web":              filepath.Join(wd, "web"),
+	} {
+		if got, err := netnsPath(arg); got != want || err != nil {
+			t.Errorf("%s: got %s, %v; want %s", arg, got, err, want)
+		}
+	}
+}
+
+// TOOL-03, with another prefix; computed with sha512sum(1).
+func TestContainerID(t *testing.T) {
+	t.Parallel()
+	if got, want := containerID("/run/netns/web"), "tenon-82e215debf7df4651d36"; got != want || cni.ValidateContainerID(got) != nil {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestCapabilities(t *testing.T) {
+	t.Parallel()
+	got, err := capabilities(`{"mac": "a", "ips": []}`, []string{`mac="b"`, ` {"bandwidth": {"x": 1}, "aliases": ["y"]}`, `aliases=["z=1"]`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]json.RawMessage{
+		"mac": []byte(`"b"`), "ips": []byte(`[]`), "bandwidth": []byte(`{"x": 1}`), "aliases": []byte(`["z=1"]`),
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	for _, wrong := range []string{`mac`, `=1`, `mac=`, `mac=x`, `{`, `{"mac"}`} {
+		if _, err := capabilities("", []string{wrong}); !errors.As(err, new(usageError)) {
+			t.Errorf("%s: %v", wrong, err)
+		}
+	}
+	if _, err := capabilities(`[]`, nil); !errors.As(err, new(usageError)) {
+		t.Errorf("CAP_ARGS: %v", err)
+	}
+}
+
+func TestKeep(t *testing.T) {
+	t.Parallel()
+	records := []network.Record{{Attachment: cni.Attachment{Network: "pods", Container: "a", IfName: "eth0"}}}
+	for name, row := range map[string]struct {
+		keep keep
+		want []cni.ValidAttachment // nil: refused
+	}{
+		"nothing said":     {keep{}, nil},
+		"two things said":  {keep{none: true, recorded: true}, nil},
+		"none":             {keep{none: true}, []cni.ValidAttachment{}},
+		"recorded":         {keep{recorded: true}, []cni.ValidAttachment{{ContainerID: "a", IfName: "eth0"}}},
+		"named":            {keep{named: []string{"b/eth1", "c/eth0.5"}}, []cni.ValidAttachment{{ContainerID: "b", IfName: "eth1"}, {ContainerID: "c", IfName: "eth0.5"}}},
+		"no interface":     {keep{named: []string{"b/"}}, nil},
+		"no container":     {keep{named: []string{"/eth0"}}, nil},
+		"three parts":      {keep{named: []string{"n/b/eth0"}}, nil},
+		"named and others": {keep{named: []string{"b/eth1"}, none: true}, nil},
+	} {
+		got, err := row.keep.attachments(records)
+		if !slices.Equal(got, row.want) || (got == nil) != (row.want == nil) || errors.As(err, new(usageError)) != (row.want == nil) {
+			t.Errorf("%s: got %v, %v; want %v", name, got, err, row.want)
+		}
+	}
+}
+
+func TestSize(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[uint64]string{254: "254", 1 << 32: "4294967296", 1 << 56: "about 2^56", math.MaxUint64: "more than 2^64"} {
+		if got := size(n); got != want {
+			t.Errorf("%d: got %s, want %s", n, got, want)
+		}
+	}
+}
+
+// An error is one line, further errors get one each, and hints follow: details, then those added, inner ones first.
+func TestReport(t *testing.T) {
+	t.Parallel()
+	coded := cni.Errorf(cni.CodeTryAgainLater, "no address").WithDetails("all\nare taken")
+	for name, row := range map[string]struct {
+		err            error
+		stderr, stdout string
+		status         int
+	}{
+		"none":  {},
+		"plain": {errors.New("wrong"), "tenon: sub: wrong\n", `{"cniVersion":"1.1.0","code":999,"msg":"wrong"}` + "\n", 1},
+		"coded": {
+			fmt.Errorf("network pods: %w", coded), "tenon: sub: network pods: no address\nhint: all are taken\n",
+			`{"cniVersion":"1.1.0","code":11,"msg":"network pods: no address","details":"all\nare taken"}` + "\n", 1,
+		},
+		"several": {
+			attachmentError{fmt.Errorf("pods/a/eth0: %w", errors.Join(coded, errors.New("second")))},
+			"tenon: sub pods/a/eth0: no address\n  and second\nhint: all are taken\n",
+			`{"cniVersion":"1.1.0","code":11,"msg":"pods/a/eth0: no address\nsecond","details":"all\nare taken"}` + "\n", 1,
+		},
+		"hints": {
+			hint(fmt.Errorf("outer: %w", hint(errors.New("inner"), "first")), "second"),
+			"tenon: sub: outer: inner\nhint: first\nhint: second\n", `{"cniVersion":"1.1.0","code":999,"msg":"outer: inner"}` + "\n", 1,
+		},
+		"usage":  {usagef("nonsense"), "tenon: sub: nonsense\nhint: tenon sub --help\n", "", 2},
+		"silent": {exitStatus(3), "", "", 3},
+	} {
+		a := &app{stdout: temporary(t), stderr: temporary(t)}
+		root := &cobra.Command{Use: "tenon"}
+		sub := &cobra.Command{Use: "sub", Run: func(*cobra.Command, []string) {}}
+		sub.Flags().Bool("json", false, "")
+		root.AddCommand(sub)
+		if err := sub.Flags().Set("json", "true"); err != nil {
+			t.Fatal(err)
+		}
+		if status := a.report(sub, row.err); status != row.status {
+			t.Errorf("%s: exit status %d, want %d", name, status, row.status)
+		}
+		if diff := cmp.Diff(row.stderr, content(t, a.stderr)); diff != "" {
+			t.Errorf("%s: stderr (-want +got)\n%s", name, diff)
+		}
+		if diff := cmp.Diff(row.stdout, content(t, a.stdout)); diff != "" {
+			t.Errorf("%s: stdout (-want +got)\n%s", name, diff)
+		}
+	}
+}
+
+func temporary(t *testing.T) *os.File {
+	t.Helper()
+	f, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+func content(t *testing.T, f *os.File) string {
+	t.Helper()
+	b, err := os.ReadFile(f.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}

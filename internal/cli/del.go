@@ -1,0 +1,56 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tenon-cni/tenon/network"
+)
+
+func (a *app) del() *cobra.Command {
+	t := &attachment{settings: settings{app: a}}
+	cmd := &cobra.Command{
+		Use:   "del NETWORK [NETNS|-]",
+		Short: "Detach a container from a network",
+		Long: `Runs DEL for the plugins of a network in reverse order, with the configuration and the arguments
+that are recorded for the attachment, whatever has become of them since. Goes past plugins that
+fail and keeps the record until all have succeeded. Prints nothing. Doing it again is no error.
+
+Where nothing is recorded, the configuration and arguments given now are used.
+NETNS may be "-" or missing if --id names the container; the namespace need not exist any more.`,
+		Example: `  tenon del pods web
+  tenon del pods - --id web-1`,
+		Args: arguments(1, "NETWORK", "NETNS"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := t.parse(args[1:]); err != nil {
+				return err
+			}
+			parameters, err := t.parameters()
+			if err != nil {
+				return err
+			}
+			n, loadErr := t.load(args[0])
+			if loadErr != nil && isPath(args[0]) {
+				return loadErr
+			}
+			key, client := t.key(n, args[0]), t.client()
+			_, recordErr := client.Record(key)
+			err = client.Del(cmd.Context(), key, network.Fallback{Network: n, Parameters: parameters})
+			if errors.Is(err, network.ErrNoRecord) {
+				err = hint(t.suggestOthers(err, client, key), fmt.Sprintf("nor can the configuration be used: %v", loadErr))
+			} else if err == nil && errors.Is(recordErr, network.ErrNoRecord) {
+				fmt.Fprintf(a.stderr, "tenon: del %v: not recorded; ran DEL as configured now\n", key)
+				for _, o := range t.sameNetns(client, key) {
+					a.printHint(otherKey(o))
+				}
+			}
+			return t.failed(err, n)
+		},
+	}
+	t.flags(cmd)
+	t.parameterFlags(cmd)
+	t.jsonFlag(cmd, "print a failure as JSON")
+	return cmd
+}

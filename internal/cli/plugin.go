@@ -1,0 +1,53 @@
+package cli
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tenon-cni/tenon/internal/ops/text"
+	"github.com/tenon-cni/tenon/plugin"
+	"github.com/tenon-cni/tenon/plugins/all"
+)
+
+func (a *app) plugin() *cobra.Command {
+	return &cobra.Command{
+		Use:   "plugin [NAME]",
+		Short: "Run a built-in plugin, or list them",
+		Long: `Runs a built-in plugin as a runtime does: CNI_ variables from the environment, request on standard
+input, result or error object on standard output. Without NAME lists the built-in plugins.`,
+		Example: `  tenon plugin
+  echo '{"cniVersion": "1.1.0"}' | CNI_COMMAND=VERSION tenon plugin bridge`,
+		Args: arguments(0, "NAME"),
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return builtInNames(), cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return a.listPlugins()
+			}
+			for _, d := range all.Plugins {
+				if d.Name != args[0] {
+					continue
+				}
+				if status := plugin.Main(d, a.caller, a.version); status != 0 {
+					return exitStatus(status)
+				}
+				return nil
+			}
+			return unknown("plugin", args[0], builtInNames())
+		},
+	}
+}
+
+func (a *app) listPlugins() error {
+	rows := [][]string{{"PLUGIN", "CNI", "CAPABILITIES", "WHAT IT DOES"}}
+	for _, d := range all.Plugins {
+		first, last := d.Versions[0], d.Versions[len(d.Versions)-1]
+		rows = append(rows, []string{d.Name, first.String() + " to " + last.String(), strings.Join(d.Capabilities, ", "), d.About})
+	}
+	return text.Table(a.stdout, rows)
+}

@@ -1,0 +1,82 @@
+package cli
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tenon-cni/tenon/internal/ops/inspect"
+	"github.com/tenon-cni/tenon/internal/ops/text"
+)
+
+func (a *app) ps() *cobra.Command {
+	r := &settings{app: a}
+	cmd := &cobra.Command{
+		Use:   "ps",
+		Short: "List attachments",
+		Long: `Lists what "tenon add" and programs with Tenon's library have attached, by the records in --state-dir.
+
+States:
+  ok                        attached, and the namespace exists
+  adding                    ADD is under way, or was cut short
+  namespace gone            the container ended without DEL
+  namespace not accessible  the namespace cannot be looked at, for want of privileges
+  earlier boot              the machine was started since
+
+Records that cannot be read are told on standard error; then the exit status is 1.`,
+		Example: `  tenon ps
+  tenon ps --json`,
+		Args: arguments(0),
+		RunE: func(*cobra.Command, []string) error {
+			records, recordsErr := r.client().List()
+			list, err := inspect.Attachments(records)
+			if err != nil {
+				return err
+			}
+			if r.json {
+				err = a.printJSON(psJSON(list))
+			} else {
+				err = text.Attachments(a.stdout, list)
+			}
+			if err != nil {
+				return err
+			}
+			if recordsErr != nil {
+				return r.explain(hint(fmt.Errorf("unreadable record: %w", recordsErr),
+					"tenon del deletes what an unreadable record stands for if the network is configured, tenon gc if it is kept by nobody"), nil)
+			}
+			return nil
+		},
+	}
+	r.stateDirFlag(cmd)
+	r.jsonFlag(cmd, "print the list as JSON")
+	return cmd
+}
+
+// psEntry is an attachment as JSON.
+type psEntry struct {
+	Network   string        `json:"network"`
+	Container string        `json:"containerID"`
+	IfName    string        `json:"ifname"`
+	Netns     string        `json:"netns"`
+	Addresses []string      `json:"addresses"`
+	Created   time.Time     `json:"created"`
+	State     inspect.State `json:"state"`
+}
+
+func psJSON(list []inspect.Attachment) []psEntry {
+	out := make([]psEntry, len(list))
+	for i, a := range list {
+		out[i] = psEntry{
+			Network: a.Attachment.Network, Container: a.Attachment.Container, IfName: a.Attachment.IfName,
+			Netns: a.Netns, Addresses: []string{}, Created: a.Created, State: a.State,
+		}
+		if a.Result != nil {
+			for _, ip := range a.Result.IPs {
+				out[i].Addresses = append(out[i].Addresses, ip.Address.String())
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,230 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/invoke"
+	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/plugins/all"
+)
+
+// settings are the flags of commands that load networks or run plugins.
+type settings struct {
+	*app
+	netDir     string
+	pluginDirs folders
+	stateDir   string
+	timeout    time.Duration
+	json       bool
+	verbose    bool
+}
+
+// folders is a list of folders as in PATH; given as a flag it may be repeated.
+type folders struct {
+	list []string
+	set  bool
+}
+
+// String implements [pflag.Value].
+func (f *folders) String() string { return strings.Join(f.list, ":") }
+
+// Type implements [pflag.Value].
+func (f *folders) Type() string { return "DIRS" }
+
+// Set implements [pflag.Value]. The first call replaces the default.
+func (f *folders) Set(text string) error {
+	if !f.set {
+		f.list, f.set = nil, true
+	}
+	if text == "" {
+		return errors.New("no folder")
+	}
+	for _, dir := range filepath.SplitList(text) {
+		dir, err := filepath.Abs(dir)
+		if err != nil {
+			return err
+		}
+		f.list = append(f.list, dir)
+	}
+	return nil
+}
+
+func (r *settings) netDirFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&r.netDir, "net-dir", cmp.Or(os.Getenv("NETCONFPATH"), network.DefaultConfDir),
+		"look networks up in `DIR` [NETCONFPATH]")
+}
+
+func (r *settings) stateDirFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&r.stateDir, "state-dir", network.DefaultStateDir, "keep records and locks in `DIR`")
+}
+
+func (r *settings) jsonFlag(cmd *cobra.Command, usage string) {
+	cmd.Flags().BoolVar(&r.json, "json", false, usage)
+}
+
+// pluginFlags are those of commands that run plugins.
+func (r *settings) pluginFlags(cmd *cobra.Command) {
+	r.pluginDirs.list = filepath.SplitList(cmp.Or(os.Getenv("CNI_PATH"), network.DefaultPluginDir))
+	flags := cmd.Flags()
+	flags.Var(&r.pluginDirs, "plugin-dir", "look for plugins in DIRS, separated by colons; repeatable [CNI_PATH]")
+	flags.DurationVar(&r.timeout, "timeout", network.DefaultTimeout, "stop a plugin that takes longer than `TIME`; 0 is no limit")
+	flags.BoolVarP(&r.verbose, "verbose", "v", false, "tell on standard error each call of a plugin and its time")
+}
+
+// client returns a client that does as the flags say.
+func (r *settings) client() *network.Client {
+	c := &network.Client{
+		Caller: r.caller, PluginDirs: r.pluginDirs.list, StateDir: r.stateDir,
+		Timeout: cmp.Or(r.timeout, -1), Log: slog.Default(),
+	}
+	if r.verbose {
+		c.Caller = &invoke.Recorder{Caller: r.caller, Notify: r.tell}
+	}
+	return c
+}
+
+func (r *settings) tell(x invoke.Exchange) {
+	outcome := "ok"
+	if x.Err != nil {
+		outcome = fmt.Sprintf("error %d", cni.CodeOf(x.Err))
+	}
+	ms := float64(x.Duration) / float64(time.Millisecond)
+	fmt.Fprintf(r.stderr, "%s %s: %s, %.1f ms\n", x.Call.Path, x.Call.Env.Command, outcome, ms)
+}
+
+// load finds the network that an argument means: a path if it has a slash, else a name.
+func (r *settings) load(arg string) (*network.Network, error) {
+	if isPath(arg) {
+		n, err := network.LoadFile(arg)
+		if err != nil {
+			return nil, fmt.Errorf("network: %w", err)
+		}
+		return n, nil
+	}
+	n, err := network.Load(r.netDir, arg)
+	switch {
+	case errors.Is(err, network.ErrNoConfig):
+		err = hint(cni.Errorf(cni.CodeInvalidConfig, "network %q: %w", arg, err), r.elsewhere())
+	case errors.Is(err, network.ErrNotFound):
+		err = hint(cni.Errorf(cni.CodeInvalidConfig, "%w", err), r.elsewhere())
+		if near := nearest(arg, r.names()); near != "" {
+			err = hint(err, fmt.Sprintf("did you mean %q?", near))
+		}
+	case err != nil && cni.ValidateNetworkName(arg) == nil:
+		err = needsRoot(hint(fmt.Errorf("network %q: %w", arg, err),
+			"a file that cannot be read hides the networks behind it; tenon status shows all files"))
+	}
+	return n, err
+}
+
+func isPath(arg string) bool { return strings.Contains(arg, "/") }
+
+func (r *settings) elsewhere() string {
+	return fmt.Sprintf("networks were looked for in %s; --net-dir or NETCONFPATH names another folder, "+
+		"and a path with a slash names a file", r.netDir)
+}
+
+// names are the networks that can be loaded.
+func (r *settings) names() []string {
+	networks, _ := network.LoadAll(r.netDir)
+	var names []string
+	for _, n := range networks {
+		names = append(names, n.Name)
+	}
+	return names
+}
+
+// explain adds hints to an error of running a network's plugins; n may be nil.
+func (r *settings) explain(err error, n *network.Network) error {
+	if err == nil {
+		return nil
+	}
+	var hints []string
+	if n != nil {
+		hints = r.missingPlugins(n.List)
+		if cni.CodeOf(err) == cni.CodeTryAgainLater && usesHostLocal(n.List) {
+			hints = append(hints, fmt.Sprintf("tenon ipam list %s shows who holds the addresses", n.Name))
+		}
+	}
+	if errors.Is(err, network.ErrNoRecord) {
+		hints = append(hints, "tenon ps lists what is attached")
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		hints = append(hints, fmt.Sprintf("--timeout is %v", r.timeout))
+	}
+	return needsRoot(hint(err, hints...))
+}
+
+// needsRoot adds a hint to an error that may come from a want of privileges.
+func needsRoot(err error) error {
+	// Causes do not come through the protocol.
+	denied := errors.Is(err, fs.ErrPermission) || cni.CodeOf(err) == cni.CodeInternal
+	if err == nil || os.Geteuid() == 0 || !denied {
+		return err
+	}
+	return hint(err, "you are not root: attaching takes CAP_NET_ADMIN and CAP_SYS_ADMIN, and folders of root are written; try sudo")
+}
+
+// missingPlugins tells how to get the plugins of a list that are not installed.
+func (r *settings) missingPlugins(l *cni.List) []string {
+	var hints []string
+	for _, p := range l.Plugins {
+		for _, typ := range []string{p.Type, p.IPAM} {
+			if typ == "" || !builtIn(typ) {
+				continue
+			}
+			if _, err := invoke.Find(r.pluginDirs.list, typ); err != nil && len(r.pluginDirs.list) > 0 {
+				hints = append(hints, fmt.Sprintf("tenon has the plugin %s built in; tenon install %s puts it there", typ, r.pluginDirs.list[0]))
+			}
+		}
+	}
+	return hints
+}
+
+func builtIn(name string) bool {
+	for _, d := range all.Plugins {
+		if d.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+func usesHostLocal(l *cni.List) bool {
+	for _, p := range l.Plugins {
+		if p.IPAM == "host-local" {
+			return true
+		}
+	}
+	return false
+}
+
+// completeNetwork completes the name of a network as the only argument.
+func (r *settings) completeNetwork(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return r.names(), cobra.ShellCompDirectiveDefault
+}
+
+// completeAttachment completes the name of a network, then that of a namespace.
+func (r *settings) completeAttachment(
+	cmd *cobra.Command, args []string, word string,
+) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) == 1 {
+		return namespaces(), cobra.ShellCompDirectiveDefault
+	}
+	return r.completeNetwork(cmd, args, word)
+}

@@ -1,0 +1,313 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/kernel/netns"
+	"github.com/tenon-cni/tenon/internal/ops/inspect"
+	"github.com/tenon-cni/tenon/internal/ops/install"
+	"github.com/tenon-cni/tenon/internal/ops/text"
+	"github.com/tenon-cni/tenon/invoke"
+	"github.com/tenon-cni/tenon/network"
+)
+
+const (
+	bridge = "demo0"
+	ifName = "eth0"
+)
+
+// config is the network; the data directory goes in.
+const config = `{
+  "cniVersion": "1.1.0",
+  "name": "demo",
+  "plugins": [
+    {
+      "type": "bridge",
+      "bridge": "` + bridge + `",
+      "isDefaultGateway": true,
+      "ipMasq": true,
+      "ipam": {
+        "type": "host-local",
+        "ranges": [
+          [{"subnet": "10.88.0.0/24"}],
+          [{"subnet": "fd00:88::/64"}]
+        ],
+        "dataDir": %q
+      }
+    }
+  ]
+}
+`
+
+// play is the demonstration in its namespaces.
+type play struct {
+	story
+	dir     string
+	host    *netns.NS
+	client  network.Client
+	network *network.Network
+	web, db *container
+}
+
+// container is what a container runtime would have made before it calls CNI: an empty network namespace.
+type container struct {
+	name   string
+	ns     *netns.NS
+	path   string
+	result *cni.Result
+}
+
+// Play runs the demonstration. The process has to be in network and mount namespaces of its own and to be root in their user
+// namespace; dir is an empty folder.
+func (d Demo) Play(ctx context.Context, dir string) error {
+	p := &play{story: story{out: d.Out, colour: d.Colour}, dir: dir}
+	defer p.close()
+	fmt.Fprintln(d.Out, p.bold("Tenon attaches two containers to a network, looks after them, and leaves nothing behind."))
+	fmt.Fprintln(d.Out, "All of it happens in namespaces of its own: nothing on this machine changes.")
+	start := time.Now()
+	for _, s := range []struct {
+		title string
+		run   func(context.Context) error
+	}{
+		{"A host: an empty network namespace, and a folder that vanishes with it", p.makeHost},
+		{"Install the plugins: one executable under several names", func(ctx context.Context) error { return p.install(ctx, d.Plugins) }},
+		{"A network: a bridge that is the gateway of an IPv4 and an IPv6 network", p.configure},
+		{"ADD: attach the containers web and db", p.add},
+		{"Ping, from inside web", p.ping},
+		{"What is attached: tenon ps", p.ps},
+		{"CHECK: is everything as ADD left it?", p.check},
+		{"Somebody takes an address away from web: CHECK names it", p.drift},
+		{"DEL and ADD repair web", p.repair},
+		{"db dies, and its namespace with it: DEL works all the same", p.kill},
+		{"DEL web", func(ctx context.Context) error { return p.del(ctx, p.web) }},
+		{"Proof: nothing is left", p.prove},
+	} {
+		if err := p.step(s.title, func() error { return s.run(ctx) }); err != nil {
+			return fmt.Errorf("step %d: %w", p.chapter, err)
+		}
+	}
+	fmt.Fprintf(d.Out, "\n%s %s\n", p.bold("That was all."), p.faint(took(start)))
+	return nil
+}
+
+func (p *play) close() {
+	for _, ns := range []*netns.NS{p.host, p.web.namespace(), p.db.namespace()} {
+		if ns != nil {
+			ns.Close()
+		}
+	}
+}
+
+func (c *container) namespace() *netns.NS {
+	if c == nil {
+		return nil
+	}
+	return c.ns
+}
+
+// makeHost prepares the namespaces the process is in. What is mounted on the folder goes away with them.
+func (p *play) makeHost(ctx context.Context) error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return noNamespaces(fmt.Errorf("mount: %w", err))
+	}
+	if err := unix.Mount("tenon-demo", p.dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755"); err != nil {
+		return noNamespaces(fmt.Errorf("mount tmpfs: %w", err))
+	}
+	var err error
+	if p.host, err = netns.Current(); err != nil {
+		return err
+	}
+	p.client = network.Client{
+		Caller:     invoke.Process{},
+		PluginDirs: []string{filepath.Join(p.dir, "plugins")},
+		StateDir:   filepath.Join(p.dir, "state"),
+	}
+	p.say("%s, %s", p.host, p.dir)
+	return change(ctx, p.host, func(s *kernel.Space) error {
+		lo, err := s.Link("lo")
+		if err != nil {
+			return err
+		}
+		return s.Up(lo)
+	})
+}
+
+// change changes something in a namespace for good.
+func change(ctx context.Context, ns *netns.NS, fn func(*kernel.Space) error) error {
+	tx := kernel.Begin(ctx)
+	s, err := tx.Open(ns)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if err := fn(s); err != nil {
+		return errors.Join(err, tx.Rollback())
+	}
+	tx.Keep()
+	return nil
+}
+
+func (p *play) install(ctx context.Context, names []string) error {
+	_, err := install.Run(ctx, install.Request{Dir: p.client.PluginDirs[0], Names: names})
+	p.say("%s in %s", strings.Join(names, ", "), p.client.PluginDirs[0])
+	return err
+}
+
+func (p *play) configure(context.Context) error {
+	path := filepath.Join(p.dir, "net.d", "demo.conflist")
+	text := fmt.Sprintf(config, filepath.Join(p.dir, "networks"))
+	if err := os.Mkdir(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		return err
+	}
+	p.say("%s:\n%s", path, text)
+	var err error
+	p.network, err = network.Load(filepath.Dir(path), "demo")
+	return err
+}
+
+func (p *play) add(ctx context.Context) error {
+	for _, c := range []struct {
+		name string
+		into **container
+	}{{"web", &p.web}, {"db", &p.db}} {
+		ns, err := netns.New()
+		if err != nil {
+			return err
+		}
+		*c.into = &container{name: c.name, ns: ns, path: ns.Path()}
+		if err := p.attach(ctx, *c.into); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *play) attach(ctx context.Context, c *container) error {
+	start := time.Now()
+	r := network.Request{Container: c.name, IfName: ifName, Parameters: network.Parameters{Netns: c.path}}
+	var err error
+	if c.result, err = p.client.Add(ctx, p.network, r); err != nil {
+		return err
+	}
+	p.say("%s %s", p.bold(c.name), p.faint(took(start)))
+	return p.show(func(b *bytes.Buffer) error { return text.Result(b, c.result) })
+}
+
+// show says what fn writes, a little further in.
+func (p *play) show(fn func(*bytes.Buffer) error) error {
+	var b bytes.Buffer
+	if err := fn(&b); err != nil {
+		return err
+	}
+	for line := range strings.Lines(b.String()) {
+		p.say("  %s", line)
+	}
+	return nil
+}
+
+func (p *play) attachment(c *container) cni.Attachment {
+	return cni.Attachment{Network: p.network.Name, Container: c.name, IfName: ifName}
+}
+
+func (p *play) ping(ctx context.Context) error {
+	type target struct {
+		name string
+		addr netip.Addr
+	}
+	var targets []target
+	for _, ip := range p.db.result.IPs {
+		targets = append(targets, target{p.db.name, ip.Address.Addr()})
+	}
+	for _, ip := range p.web.result.IPs {
+		targets = append(targets, target{"the gateway", ip.Gateway})
+	}
+	for _, t := range targets {
+		rtt, err := ping(ctx, p.web.ns, t.addr)
+		if err != nil {
+			return err
+		}
+		p.say("%s, %s: answer after %.2f ms", t.name, t.addr, float64(rtt)/float64(time.Millisecond))
+	}
+	return nil
+}
+
+func (p *play) ps(context.Context) error {
+	records, err := p.client.List()
+	if err != nil {
+		return err
+	}
+	list, err := inspect.Attachments(records)
+	if err != nil {
+		return err
+	}
+	return p.show(func(b *bytes.Buffer) error { return text.Attachments(b, list) })
+}
+
+func (p *play) check(ctx context.Context) error {
+	for _, c := range []*container{p.web, p.db} {
+		if err := p.client.Check(ctx, p.attachment(c), p.network); err != nil {
+			return err
+		}
+		p.say("%s is as it should be", c.name)
+	}
+	return nil
+}
+
+func (p *play) drift(ctx context.Context) error {
+	address := p.web.result.IPs[0].Address
+	err := change(ctx, p.web.ns, func(s *kernel.Space) error {
+		l, err := s.Link(ifName)
+		if err != nil {
+			return err
+		}
+		return s.DelAddr(l, address)
+	})
+	if err != nil {
+		return err
+	}
+	p.say("deleted %s from %s of web", address, ifName)
+	err = p.client.Check(ctx, p.attachment(p.web), p.network)
+	if err == nil {
+		return errors.New("CHECK did not notice that an address is missing")
+	}
+	p.say("CHECK: %v", err)
+	return nil
+}
+
+func (p *play) repair(ctx context.Context) error {
+	if err := p.del(ctx, p.web); err != nil {
+		return err
+	}
+	if err := p.attach(ctx, p.web); err != nil {
+		return err
+	}
+	return p.check(ctx)
+}
+
+func (p *play) del(ctx context.Context, c *container) error {
+	return p.client.Del(ctx, p.attachment(c), network.Fallback{})
+}
+
+func (p *play) kill(ctx context.Context) error {
+	p.db.ns.Close()
+	p.db.ns = nil
+	if err := p.ps(ctx); err != nil {
+		return err
+	}
+	return p.del(ctx, p.db)
+}

@@ -1,0 +1,112 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/ops/inspect"
+)
+
+// prove lists everything that could be left and fails if something is.
+func (p *play) prove(ctx context.Context) error {
+	var errs []error
+	for _, kind := range []struct {
+		name string
+		list func(context.Context) ([]string, error)
+	}{
+		{"links in the host, without lo and the bridge, which is shared and stays", p.links},
+		{"masqueraded addresses in the host", p.masqueraded},
+		{"reserved addresses", p.reserved},
+		{"recorded attachments", p.recorded},
+		{"addresses and routes in web", p.inside},
+	} {
+		left, err := kind.list(ctx)
+		if err != nil {
+			return err
+		}
+		if len(left) == 0 {
+			p.say("%s: none", kind.name)
+			continue
+		}
+		errs = append(errs, fmt.Errorf("%s: %s", kind.name, strings.Join(left, ", ")))
+	}
+	return errors.Join(errs...)
+}
+
+func (p *play) links(ctx context.Context) ([]string, error) {
+	var left []string
+	err := change(ctx, p.host, func(s *kernel.Space) error {
+		links, err := s.Links()
+		for _, l := range links {
+			if l.Name != "lo" && l.Name != bridge {
+				left = append(left, l.Name)
+			}
+		}
+		return err
+	})
+	return left, err
+}
+
+func (p *play) masqueraded(ctx context.Context) ([]string, error) {
+	var left []string
+	err := change(ctx, p.host, func(s *kernel.Space) error {
+		elements, err := s.Masqueraded()
+		for _, e := range elements {
+			left = append(left, e.Addr.String())
+		}
+		return err
+	})
+	return left, err
+}
+
+func (p *play) reserved(ctx context.Context) ([]string, error) {
+	pools, err := inspect.Pools(ctx, []*cni.List{p.network.List})
+	var left []string
+	for _, pool := range pools {
+		if pool.Network != p.network.Name {
+			continue
+		}
+		for _, l := range pool.Leases {
+			left = append(left, l.String())
+		}
+	}
+	return left, err
+}
+
+func (p *play) recorded(context.Context) ([]string, error) {
+	records, err := p.client.List()
+	var left []string
+	for _, r := range records {
+		left = append(left, r.Attachment.String())
+	}
+	return left, err
+}
+
+func (p *play) inside(ctx context.Context) ([]string, error) {
+	var left []string
+	err := change(ctx, p.web.ns, func(s *kernel.Space) error {
+		links, err := s.Links()
+		if err != nil {
+			return err
+		}
+		for _, l := range links {
+			addrs, err := s.Addrs(l)
+			if err != nil {
+				return err
+			}
+			for _, a := range addrs {
+				left = append(left, a.String())
+			}
+		}
+		routes, err := s.Routes(kernel.AllTables)
+		for _, r := range routes {
+			left = append(left, r.Dst.String())
+		}
+		return err
+	})
+	return left, err
+}

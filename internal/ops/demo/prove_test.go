@@ -1,0 +1,85 @@
+package demo
+
+import (
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/testnet"
+	"github.com/tenon-cni/tenon/invoke"
+	"github.com/tenon-cni/tenon/network"
+)
+
+func TestMain(m *testing.M) { testnet.Main(m) }
+
+// What the demonstration calls a proof has to be one: each thing that could be left fails it.
+func TestProveFindsWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	for name, leave := range map[string]func(*testing.T, *testnet.Net, *play) string{
+		"link": func(t *testing.T, n *testnet.Net, p *play) string {
+			n.Host.Command("ip", "link", "add", "veth0", "type", "veth", "peer", "veth1")
+			return "links in the host, without lo and the bridge, which is shared and stays: veth1, veth0"
+		},
+		"masquerading": func(t *testing.T, n *testnet.Net, p *play) string {
+			err := change(t.Context(), n.Host.NS, func(s *kernel.Space) error {
+				return s.Masquerade("tag", []netip.Prefix{netip.MustParsePrefix("10.88.0.2/24")})
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return "masqueraded addresses in the host: 10.88.0.2"
+		},
+		"reservation": func(t *testing.T, n *testnet.Net, p *play) string {
+			dir := filepath.Join(p.dir, "networks", "demo")
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, "10.88.0.2"), []byte("web\r\neth0"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			return "reserved addresses: 10.88.0.2 held by container web"
+		},
+		"record": func(t *testing.T, n *testnet.Net, p *play) string {
+			c := p.client
+			c.Caller = invoke.Fake{"bridge": nil}
+			r := network.Request{Container: "web", IfName: "eth0", Parameters: network.Parameters{Netns: p.web.path}}
+			if _, err := c.Add(t.Context(), p.network, r); err != nil {
+				t.Fatal(err)
+			}
+			return "recorded attachments: demo/web/eth0"
+		},
+		"address": func(t *testing.T, n *testnet.Net, p *play) string {
+			n.Container("web").Command("ip", "address", "add", "10.88.0.2/32", "dev", "lo")
+			return "addresses and routes in web: 10.88.0.2/32"
+		},
+		"nothing": func(*testing.T, *testnet.Net, *play) string { return "" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := testnet.New(t, "web")
+			n.Host.Command("ip", "link", "add", bridge, "type", "bridge")
+			dir := t.TempDir()
+			l, err := network.LoadBytes(fmt.Appendf(nil, config, filepath.Join(dir, "networks")))
+			if err != nil {
+				t.Fatal(err)
+			}
+			web := n.Container("web")
+			p := &play{
+				story: story{out: io.Discard}, dir: dir, host: n.Host.NS, network: l,
+				client: network.Client{StateDir: filepath.Join(dir, "state")},
+				web:    &container{name: "web", ns: web.NS, path: web.Path()},
+			}
+			want := leave(t, n, p)
+			err = p.prove(t.Context())
+			if got := cni.AsError(err); want == "" && err != nil || want != "" && (err == nil || !strings.HasPrefix(got.Msg, want)) {
+				t.Errorf("got %v, want %q", err, want)
+			}
+		})
+	}
+}

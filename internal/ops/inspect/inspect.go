@@ -1,0 +1,63 @@
+// Package inspect looks at what is attached and reserved on this host and says what has become of it. It changes nothing.
+package inspect
+
+import (
+	"errors"
+	"time"
+
+	"github.com/tenon-cni/tenon/internal/ipam/store/file"
+	"github.com/tenon-cni/tenon/internal/kernel/netns"
+	"github.com/tenon-cni/tenon/network"
+)
+
+// State says what has become of an attachment.
+type State string
+
+// The states of an attachment.
+const (
+	OK            State = "ok"                       // attached, and its namespace exists
+	Adding        State = "adding"                   // ADD is under way, or was cut short
+	EarlierBoot   State = "earlier boot"             // the machine was started since; DEL is due
+	NamespaceGone State = "namespace gone"           // there is no network namespace at the path; DEL is due
+	Unknown       State = "namespace not accessible" // the namespace cannot be looked at
+)
+
+// Attachment is a recorded attachment.
+type Attachment struct {
+	network.Record
+	State State
+	Age   time.Duration // since the begin of the ADD
+}
+
+// Attachments says what has become of records, in their order.
+func Attachments(records []network.Record) ([]Attachment, error) {
+	boot, err := file.BootID()
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	list := make([]Attachment, len(records))
+	for i, r := range records {
+		list[i] = Attachment{Record: r, State: state(r, boot), Age: max(0, now.Sub(r.Created))}
+	}
+	return list, nil
+}
+
+func state(r network.Record, boot string) State {
+	if r.BootID != "" && r.BootID != boot {
+		return EarlierBoot
+	}
+	if r.State == network.Adding {
+		return Adding
+	}
+	ns, err := netns.Open(r.Netns)
+	switch {
+	case err == nil:
+		ns.Close()
+		return OK
+	case errors.Is(err, netns.ErrNotExist), errors.Is(err, netns.ErrNotNamespace):
+		return NamespaceGone
+	default:
+		return Unknown
+	}
+}

@@ -1,0 +1,191 @@
+package inspect_test
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/ipam/store/file"
+	"github.com/tenon-cni/tenon/internal/ops/inspect"
+	"github.com/tenon-cni/tenon/internal/testnet"
+	"github.com/tenon-cni/tenon/network"
+)
+
+func TestMain(m *testing.M) { testnet.Main(m) }
+
+func TestStates(t *testing.T) {
+	t.Parallel()
+	boot, err := file.BootID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	alive := testnet.New(t).Container("web").Path()
+	plain := filepath.Join(t.TempDir(), "plain")
+	if err := os.WriteFile(plain, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, row := range map[string]struct {
+		record network.Record
+		want   inspect.State
+	}{
+		"attached":              {record(network.Attached, boot, alive), inspect.OK},
+		"boot not recorded":     {record(network.Attached, "", alive), inspect.OK},
+		"path is gone":          {record(network.Attached, boot, "/nowhere"), inspect.NamespaceGone},
+		"path is a plain file":  {record(network.Attached, boot, plain), inspect.NamespaceGone},
+		"path cannot be opened": {record(network.Attached, boot, strings.Repeat("x", 5000)), inspect.Unknown},
+		"being added":           {record(network.Adding, boot, alive), inspect.Adding},
+		"before this boot":      {record(network.Attached, "another", alive), inspect.EarlierBoot},
+		"added before it":       {record(network.Adding, "another", alive), inspect.EarlierBoot},
+	} {
+		got, err := inspect.Attachments([]network.Record{row.record})
+		if err != nil || got[0].State != row.want || got[0].Age < time.Hour || got[0].Age > 2*time.Hour {
+			t.Errorf("%s: %v, age %v, %v; want %v", name, got[0].State, got[0].Age, err, row.want)
+		}
+	}
+}
+
+func record(s network.State, boot, netns string) network.Record {
+	return network.Record{
+		State: s, BootID: boot, Created: time.Now().Add(-time.Hour), Parameters: network.Parameters{Netns: netns},
+	}
+}
+
+func list(t *testing.T, name, plugins string) *cni.List {
+	t.Helper()
+	l, err := cni.ParseList(fmt.Appendf(nil, `{"cniVersion": "1.1.0", "name": %q, "plugins": [%s]}`, name, plugins))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// reserve puts files into a data directory as the reference plugin does.
+func reserve(t *testing.T, dir, network string, addrs ...string) {
+	t.Helper()
+	path := filepath.Join(dir, network)
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range addrs {
+		if err := os.WriteFile(filepath.Join(path, a), []byte("web\r\neth0"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func show(pools []inspect.Pool) string {
+	var b strings.Builder
+	for _, p := range pools {
+		fmt.Fprintf(&b, "%s in %s\n", p.Network, filepath.Base(p.Dir))
+		for _, r := range p.Ranges {
+			fmt.Fprintf(&b, "  %s %d/%d\n", r, r.Used, r.Size())
+		}
+		for _, l := range p.Leases {
+			fmt.Fprintf(&b, "  %s %s %s\n", l.Addr, l.Owner, l.Boot)
+		}
+	}
+	return b.String()
+}
+
+func TestPools(t *testing.T) {
+	t.Parallel()
+	tmp := t.TempDir()
+	a, b, c := filepath.Join(tmp, "a"), filepath.Join(tmp, "b"), filepath.Join(tmp, "c")
+	lists := []*cni.List{
+		list(t, "ranges", fmt.Sprintf(`{"type": "bridge", "ipam": {"type": "host-local", "dataDir": %q, "subnet": "10.1.0.0/24",
+			"ranges": [[{"subnet": "10.2.0.0/24", "rangeStart": "10.2.0.9", "rangeEnd": "10.2.0.10"}, {"subnet": "10.6.0.0/24"}]]}}`, a)),
+		list(t, "empty", fmt.Sprintf(`{"type": "bridge", "ipam": {"type": "host-local", "dataDir": %q, "subnet": "10.3.0.0/30"}}`, b)),
+		list(t, "empty", fmt.Sprintf(`{"type": "bridge", "ipam": {"type": "host-local", "dataDir": %q, "subnet": "10.9.0.0/30"}}`, b)),
+		list(t, "two", fmt.Sprintf(`{"type": "bridge", "ipam": {"type": "host-local", "dataDir": %q, "subnet": "10.4.0.0/30"}},
+			{"type": "bridge", "ipam": {"type": "host-local", "dataDir": %q, "subnet": "10.5.0.0/30"}}`, a, b)),
+		list(t, "other", `{"type": "bridge", "ipam": {"type": "static"}}, {"type": "loopback"}`),
+	}
+	reserve(t, a, "ranges", "10.1.0.2", "10.1.0.3", "10.2.0.10", "192.0.2.1")
+	reserve(t, a, "former", "10.7.0.2")
+	reserve(t, c, "scanned", "10.8.0.2")
+	reserve(t, c, "not a network", "10.8.0.2")
+	pools, err := inspect.Pools(t.Context(), lists, c, filepath.Join(tmp, "missing"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `empty in b
+  10.3.0.1-10.3.0.2 0/2
+former in a
+  10.7.0.2 container web interface eth0 foreign
+ranges in a
+  10.1.0.1-10.1.0.254 2/254
+  10.2.0.9-10.2.0.10 1/2
+  10.6.0.1-10.6.0.254 0/254
+  10.1.0.2 container web interface eth0 foreign
+  10.1.0.3 container web interface eth0 foreign
+  10.2.0.10 container web interface eth0 foreign
+  192.0.2.1 container web interface eth0 foreign
+scanned in c
+  10.8.0.2 container web interface eth0 foreign
+two in a
+  10.4.0.1-10.4.0.2 0/2
+two in b
+  10.5.0.1-10.5.0.2 0/2
+`
+	if diff := cmp.Diff(want, show(pools)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if entries, err := os.ReadDir(b); err == nil {
+		t.Errorf("looking made %v", entries)
+	}
+}
+
+func TestPoolsOfBrokenConfigurations(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	lists := []*cni.List{
+		list(t, "bad", fmt.Sprintf(`{"type": "bridge", "ipam": {"type": "host-local", "dataDir": %q, "subnet": "10.1.0.1/24"}}`, dir)),
+		list(t, "worse", fmt.Sprintf(`{"type": "bridge", "ipam": {"type": "host-local", "dataDir": %q, "subnet": 1}}`, dir)),
+		list(t, "good", fmt.Sprintf(`{"type": "bridge", "ipam": {"type": "host-local", "dataDir": %q, "subnet": "10.2.0.0/30"}}`, dir)),
+	}
+	reserve(t, dir, "bad", "10.1.0.2")
+	pools, err := inspect.Pools(t.Context(), lists)
+	if err == nil || !strings.Contains(err.Error(), "network bad: plugin bridge: ipam: ") ||
+		!strings.Contains(err.Error(), "network worse: plugin bridge: ipam: ") {
+		t.Errorf("got %v", err)
+	}
+	const want = `bad in 001
+  10.1.0.2 container web interface eth0 foreign
+good in 001
+  10.2.0.1-10.2.0.2 0/2
+worse in 001
+`
+	if diff := cmp.Diff(want, show(pools)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestPoolsWaitNoLongerThanTheContext(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	reserve(t, dir, "pods", "10.1.0.2")
+	s, err := file.Open(t.Context(), file.Options{Dir: dir, Network: "pods"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := inspect.Pools(ctx, nil, dir); err == nil || !strings.Contains(err.Error(), "network pods") {
+		t.Errorf("got %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	pools, err := inspect.Pools(t.Context(), nil, dir)
+	if err != nil || len(pools) != 1 || pools[0].Leases[0].Addr != netip.MustParseAddr("10.1.0.2") {
+		t.Errorf("got %v, %v", pools, err)
+	}
+}

@@ -1,0 +1,153 @@
+package inspect
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/ipam"
+	"github.com/tenon-cni/tenon/internal/ipam/store/file"
+	"github.com/tenon-cni/tenon/plugins/hostlocal"
+)
+
+// DefaultDataDir is where host-local keeps reservations unless it is told otherwise.
+const DefaultDataDir = hostlocal.DefaultDataDir
+
+// Pool is what host-local has reserved for one network in one data directory.
+type Pool struct {
+	Network string
+	Dir     string  // data directory, without the network
+	Ranges  []Range // of the configuration; none if no configuration is known
+	Leases  []ipam.Lease
+}
+
+// Range is how much of a range of addresses is reserved.
+type Range struct {
+	ipam.Range
+	Used uint64 // reserved addresses, whoever reserved them
+}
+
+// Pools lists the reservations of the networks that lists configure, and of every other network that has a folder in one of
+// their data directories or in dirs. Of several lists of one name and directory the first counts. The error joins those of
+// what cannot be read; the rest is returned in any case.
+func Pools(ctx context.Context, lists []*cni.List, dirs ...string) ([]Pool, error) {
+	boot, err := file.BootID()
+	if err != nil {
+		return nil, err
+	}
+	pools, err := configured(lists)
+	errs := []error{err}
+	others, err := unconfigured(pools, dirs)
+	errs = append(errs, err)
+	pools = append(pools, others...)
+	for i := range pools {
+		if err := pools[i].read(ctx, boot); err != nil {
+			errs = append(errs, fmt.Errorf("reservations of network %s: %w", pools[i].Network, err))
+		}
+	}
+	slices.SortFunc(pools, func(a, b Pool) int {
+		return cmp.Or(cmp.Compare(a.Network, b.Network), cmp.Compare(a.Dir, b.Dir))
+	})
+	return pools, errors.Join(errs...)
+}
+
+// configured returns the pools that configurations speak of, without their reservations.
+func configured(lists []*cni.List) ([]Pool, error) {
+	var pools []Pool
+	var errs []error
+	for _, l := range lists {
+		for _, p := range l.Plugins {
+			if p.IPAM != "host-local" {
+				continue
+			}
+			pool, err := newPool(l.Name, p)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("network %s: plugin %s: ipam: %w", l.Name, p.Type, err))
+			}
+			if !contains(pools, pool) {
+				pools = append(pools, pool)
+			}
+		}
+	}
+	return pools, errors.Join(errs...)
+}
+
+func contains(pools []Pool, p Pool) bool {
+	return slices.ContainsFunc(pools, func(q Pool) bool { return p.Network == q.Network && p.Dir == q.Dir })
+}
+
+// newPool reads the configuration of host-local. A pool comes back in any case, on an error without ranges.
+func newPool(name string, p *cni.PluginConfig) (Pool, error) {
+	pool := Pool{Network: name, Dir: DefaultDataDir}
+	text, err := p.MarshalJSON()
+	if err != nil {
+		return pool, err
+	}
+	var conf hostlocal.Config
+	err = json.Unmarshal(text, &conf)
+	if conf.IPAM.DataDir != "" {
+		pool.Dir = conf.IPAM.DataDir
+	}
+	if err != nil {
+		return pool, err
+	}
+	sets := conf.IPAM.Sets()
+	if err := ipam.CanonicalizeSets(sets); err != nil {
+		return pool, err
+	}
+	for _, r := range slices.Concat(sets...) {
+		pool.Ranges = append(pool.Ranges, Range{Range: r})
+	}
+	return pool, nil
+}
+
+// unconfigured returns the networks that have a folder in dirs or beside those of known pools, without their reservations.
+func unconfigured(known []Pool, dirs []string) ([]Pool, error) {
+	dirs = slices.Clone(dirs)
+	for _, p := range known {
+		dirs = append(dirs, p.Dir)
+	}
+	slices.Sort(dirs)
+	var pools []Pool
+	var errs []error
+	for _, dir := range slices.Compact(dirs) {
+		entries, err := os.ReadDir(dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+		for _, e := range entries {
+			p := Pool{Network: e.Name(), Dir: dir}
+			if e.IsDir() && cni.ValidateNetworkName(e.Name()) == nil && !contains(known, p) {
+				pools = append(pools, p)
+			}
+		}
+	}
+	return pools, errors.Join(errs...)
+}
+
+// read fills in the reservations.
+func (p *Pool) read(ctx context.Context, boot string) error {
+	if _, err := os.Stat(filepath.Join(p.Dir, p.Network)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	s, err := file.Open(ctx, file.Options{Dir: p.Dir, Network: p.Network, BootID: boot})
+	if err != nil {
+		return err
+	}
+	p.Leases, err = s.Leases(ctx)
+	for _, l := range p.Leases {
+		for i := range p.Ranges {
+			if p.Ranges[i].Contains(l.Addr) {
+				p.Ranges[i].Used++
+			}
+		}
+	}
+	return errors.Join(err, s.Close())
+}

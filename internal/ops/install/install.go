@@ -1,0 +1,216 @@
+// Package install puts the plugins of an executable into a plugin folder, where runtimes look for them.
+package install
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/invoke"
+)
+
+// Change is what installing a plugin did to its file.
+type Change string
+
+// The changes.
+const (
+	Installed Change = "installed" // there was no file of that name
+	Replaced  Change = "replaced"  // there was one with other content, which is gone
+	Unchanged Change = "unchanged" // it was there already
+)
+
+// Plugin is one plugin that was installed.
+type Plugin struct {
+	Name     string
+	Path     string
+	Change   Change
+	Versions []string // of CNI, as the installed file answers to VERSION
+}
+
+// Request says what to install, and where.
+type Request struct {
+	Dir   string   // plugin folder; made if it is missing
+	Names []string // plugins, file names of the links
+}
+
+// programDirs are where the shell finds programs. iproute2 has one called bridge.
+var programDirs = []string{"/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"}
+
+// self leads to the running executable, whatever became of its name.
+const self = "/proc/self/exe"
+
+// Run makes a hard link to the running executable for each plugin, or one copy with links to it where the folder is on
+// another file system. Each file is asked for its VERSION before it appears under its name, which it does at once, in place
+// of what had the name. Repeating it changes nothing.
+//
+// A name that is taken by something other than a file or a symbolic link is refused before anything is changed.
+func Run(ctx context.Context, r Request) ([]Plugin, error) {
+	dir, err := filepath.Abs(r.Dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := usable(dir, r.Names); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, cni.Errorf(cni.CodeIOFailure, "plugin folder: %w", err)
+	}
+	// Files are made and tried in a folder inside, under their own names: a plugin learns its name from that of its file.
+	staging, err := os.MkdirTemp(dir, ".tenon-install-")
+	if err != nil {
+		return nil, cni.Errorf(cni.CodeIOFailure, "plugin folder: %w", err)
+	}
+	in := installation{dir: dir, staging: staging}
+	err = in.run(ctx, r.Names)
+	return in.done, errors.Join(err, os.RemoveAll(staging))
+}
+
+// usable refuses folders that nobody can mean, and names that are taken.
+func usable(dir string, names []string) error {
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		real = dir
+	}
+	if slices.Contains(programDirs, dir) || slices.Contains(programDirs, real) {
+		return cni.Errorf(cni.CodeInvalidConfig, "%s is a folder of programs, not of plugins", dir).
+			WithDetails("a plugin there could replace a program of its name, such as iproute2's bridge; the usual folder is /opt/cni/bin")
+	}
+	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
+		return cni.Errorf(cni.CodeInvalidConfig, "%s is not a folder", dir)
+	}
+	for _, name := range names {
+		info, err := os.Lstat(filepath.Join(dir, name))
+		if err == nil && !info.Mode().IsRegular() && info.Mode().Type() != fs.ModeSymlink {
+			return cni.Errorf(cni.CodeInvalidConfig, "%s is not a file", filepath.Join(dir, name))
+		}
+	}
+	return nil
+}
+
+type installation struct {
+	dir, staging string
+	source       string // the file that all plugins are links to
+	done         []Plugin
+}
+
+func (in *installation) run(ctx context.Context, names []string) error {
+	if err := in.findSource(names); err != nil {
+		return err
+	}
+	for _, name := range names {
+		p, err := in.install(ctx, name)
+		if err != nil {
+			return fmt.Errorf("plugin %s: %w", name, err)
+		}
+		in.done = append(in.done, p)
+	}
+	return nil
+}
+
+// findSource chooses what to link to: the running executable, or if links to it cannot be made in the folder, a copy that is
+// there already, or a new one.
+func (in *installation) findSource(names []string) error {
+	in.source = self
+	first := filepath.Join(in.staging, "source")
+	if err := link(self, first); err == nil {
+		return nil
+	}
+	for _, name := range names {
+		path := filepath.Join(in.dir, name)
+		if same, err := sameContent(self, path); err == nil && same {
+			in.source = path
+			return nil
+		}
+	}
+	in.source = first
+	if err := copyFile(self, first); err != nil {
+		return cni.Errorf(cni.CodeIOFailure, "copy the executable: %w", err)
+	}
+	return nil
+}
+
+func (in *installation) install(ctx context.Context, name string) (Plugin, error) {
+	p := Plugin{Name: name, Path: filepath.Join(in.dir, name), Change: Installed}
+	if info, err := os.Lstat(p.Path); err == nil {
+		p.Change = Replaced
+		if source, err := os.Stat(in.source); err == nil && os.SameFile(source, info) {
+			p.Change = Unchanged
+			p.Versions, err = versions(ctx, p.Path)
+			return p, err
+		}
+	}
+	draft := filepath.Join(in.staging, name)
+	if err := link(in.source, draft); err != nil {
+		return p, cni.Errorf(cni.CodeIOFailure, "%w", err)
+	}
+	var err error
+	if p.Versions, err = versions(ctx, draft); err != nil {
+		return p, err
+	}
+	if err := os.Rename(draft, p.Path); err != nil {
+		return p, cni.Errorf(cni.CodeIOFailure, "%w", err)
+	}
+	return p, nil
+}
+
+// link makes a hard link to what old leads to.
+func link(old, new string) error {
+	if err := unix.Linkat(unix.AT_FDCWD, old, unix.AT_FDCWD, new, unix.AT_SYMLINK_FOLLOW); err != nil {
+		return &os.LinkError{Op: "link", Old: old, New: new, Err: err}
+	}
+	return nil
+}
+
+// versions asks an executable for the versions of CNI that it supports, and demands the newest.
+func versions(ctx context.Context, path string) ([]string, error) {
+	reply, err := invoke.Process{}.Call(ctx, invoke.Call{
+		Path: path, Env: cni.Env{Command: cni.VersionCommand}, Stdin: []byte(`{"cniVersion":"` + cni.Newest.String() + `"}`),
+	})
+	if err != nil {
+		return nil, err
+	}
+	v, err := cni.DecodeVersionReply(reply.Stdout)
+	if err != nil {
+		return nil, err
+	}
+	if !v.Supports(cni.Newest) {
+		return nil, cni.Errorf(cni.CodeIncompatibleVersion, "the installed file does not support CNI version %v", cni.Newest)
+	}
+	return v.Supported, nil
+}
+
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Chmod(0o755), out.Close()) // whatever the umask
+}
+
+// sameContent compares two files, without following a symbolic link at b.
+func sameContent(a, b string) (bool, error) {
+	if info, err := os.Lstat(b); err != nil || !info.Mode().IsRegular() {
+		return false, err
+	}
+	content, err := os.ReadFile(a)
+	if err != nil {
+		return false, err
+	}
+	other, err := os.ReadFile(b)
+	return err == nil && bytes.Equal(content, other), err
+}

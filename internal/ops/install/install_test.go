@@ -1,0 +1,164 @@
+package install_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/ops/install"
+)
+
+// TestMain lets the test executable be what is installed: "alpha" and "beta" are plugins, "old" is one that is too old, and
+// "broken" is none.
+func TestMain(m *testing.M) {
+	switch filepath.Base(os.Args[0]) {
+	case "alpha", "beta":
+		fmt.Println(`{"cniVersion": "1.1.0", "supportedVersions": ["1.0.0", "1.1.0"]}`)
+	case "old":
+		fmt.Println(`{"cniVersion": "0.4.0", "supportedVersions": ["0.3.1", "0.4.0"]}`)
+	case "broken":
+		os.Exit(3)
+	default:
+		os.Exit(m.Run())
+	}
+}
+
+func run(t *testing.T, dir string, names ...string) []string {
+	t.Helper()
+	done, err := install.Run(t.Context(), install.Request{Dir: dir, Names: names})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var changes []string
+	for _, p := range done {
+		if p.Path != filepath.Join(dir, p.Name) || !slices.Equal(p.Versions, []string{"1.0.0", "1.1.0"}) {
+			t.Errorf("%+v", p)
+		}
+		changes = append(changes, p.Name+" "+string(p.Change))
+	}
+	return changes
+}
+
+func expect(t *testing.T, got []string, want ...string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func names(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, e := range entries {
+		all = append(all, e.Name())
+	}
+	return all
+}
+
+func same(t *testing.T, a, b string) bool {
+	t.Helper()
+	x, err := os.Stat(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	y, err := os.Stat(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return os.SameFile(x, y)
+}
+
+func TestRunIsIdempotent(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "new", "plugins")
+	expect(t, run(t, dir, "alpha"), "alpha installed")
+	expect(t, run(t, dir, "alpha", "beta"), "alpha unchanged", "beta installed")
+	expect(t, names(t, dir), "alpha", "beta")
+	if !same(t, filepath.Join(dir, "alpha"), filepath.Join(dir, "beta")) {
+		t.Error("the plugins are not links to one file")
+	}
+}
+
+func TestRunReplacesFilesAndLinks(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	target := filepath.Join(t.TempDir(), "target")
+	write(t, target, "other")
+	write(t, filepath.Join(dir, "alpha"), "other")
+	if err := os.Symlink(target, filepath.Join(dir, "beta")); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, run(t, dir, "alpha", "beta"), "alpha replaced", "beta replaced")
+	if content, err := os.ReadFile(target); err != nil || string(content) != "other" {
+		t.Errorf("wrote through the symbolic link: %q, %v", content, err)
+	}
+}
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWhatDoesNotWorkReplacesNothing(t *testing.T) {
+	t.Parallel()
+	for name, code := range map[string]cni.Code{"broken": cni.CodeInternal, "old": cni.CodeIncompatibleVersion} {
+		dir := t.TempDir()
+		write(t, filepath.Join(dir, name), "working")
+		done, err := install.Run(t.Context(), install.Request{Dir: dir, Names: []string{"alpha", name, "beta"}})
+		if cni.CodeOf(err) != code || !strings.Contains(err.Error(), "plugin "+name) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if len(done) != 1 || done[0].Name != "alpha" {
+			t.Errorf("%s: done %+v", name, done)
+		}
+		if content, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(content) != "working" {
+			t.Errorf("%s: now %q, %v", name, content, err)
+		}
+		want := []string{"alpha", name}
+		slices.Sort(want)
+		expect(t, names(t, dir), want...)
+	}
+}
+
+func TestNonsenseIsRefusedBeforeAnythingIsChanged(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file, taken, link := filepath.Join(dir, "file"), filepath.Join(dir, "taken"), filepath.Join(dir, "link")
+	write(t, file, "")
+	if err := os.MkdirAll(filepath.Join(taken, "beta"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/usr/bin", link); err != nil {
+		t.Fatal(err)
+	}
+	for _, nonsense := range []string{file, taken, link, "/usr/local/sbin", "/sbin/"} {
+		done, err := install.Run(t.Context(), install.Request{Dir: nonsense, Names: []string{"alpha", "beta"}})
+		if cni.CodeOf(err) != cni.CodeInvalidConfig || len(done) > 0 {
+			t.Errorf("%s: %+v, %v", nonsense, done, err)
+		}
+	}
+	expect(t, names(t, taken), "beta")
+}
+
+func TestRunEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	dir := t.TempDir()
+	if _, err := install.Run(ctx, install.Request{Dir: dir, Names: []string{"alpha"}}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	expect(t, names(t, dir))
+}

@@ -1,0 +1,111 @@
+package script
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
+)
+
+// inside runs one script in the namespaces of this process. Folders that everybody uses are empty here: names of
+// namespaces, plugins, records and reservations stay within the script.
+func inside(script string) int {
+	if err := prepare(); err != nil {
+		fmt.Fprintln(os.Stderr, "namespaces of the script:", err)
+		return 1
+	}
+	t := &console{}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		testscript.RunT(t, testscript.Params{
+			Files:               []string{script},
+			Setup:               environment,
+			UpdateScripts:       os.Args[1] == "-update=true",
+			RequireExplicitExec: true,
+			Cmds: map[string]func(*testscript.TestScript, bool, []string){
+				"await": await,
+			},
+		})
+	}()
+	<-done
+	if t.failed {
+		return 1
+	}
+	return 0
+}
+
+func prepare() error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return err
+	}
+	for _, dir := range []string{"/run", "/opt", "/var/lib"} {
+		if err := unix.Mount("tenon-script", dir, "tmpfs", 0, "mode=0755"); err != nil {
+			return fmt.Errorf("%s: %w", dir, err)
+		}
+	}
+	return exec.Command("ip", "link", "set", "lo", "up").Run()
+}
+
+// environment of a script: PATH begins with the executable under test; networks are configured in $WORK/net.d, plugins are in
+// /opt/cni/bin.
+func environment(e *testscript.Env) error {
+	for _, dir := range []string{e.WorkDir, filepath.Dir(e.WorkDir)} {
+		if err := os.Chmod(dir, 0o755); err != nil { // some scripts become another user
+			return err
+		}
+	}
+	e.Setenv("PATH", os.Getenv(binEnv)+":"+e.Getenv("PATH")+":/usr/sbin:/sbin")
+	e.Setenv("NETCONFPATH", filepath.Join(e.WorkDir, "net.d"))
+	e.Setenv("TENON", filepath.Join(os.Getenv(binEnv), "tenon"))
+	return nil
+}
+
+// await waits until a file matches each of the patterns.
+func await(ts *testscript.TestScript, neg bool, patterns []string) {
+	if neg || len(patterns) == 0 {
+		ts.Fatalf("usage: await pattern...")
+	}
+	end := time.Now().Add(10 * time.Second)
+	for _, p := range patterns {
+		for {
+			found, err := filepath.Glob(ts.MkAbs(p))
+			ts.Check(err)
+			if len(found) > 0 {
+				break
+			}
+			if time.Now().After(end) {
+				ts.Fatalf("nothing matches %s", p)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+}
+
+// console is a [testscript.T] that prints; the exit status of the process tells the outcome.
+type console struct{ failed bool }
+
+func (c *console) Skip(args ...any)  { c.Fatal(append([]any{"scripts do not skip:"}, args...)...) }
+func (c *console) Parallel()         {}
+func (c *console) Log(args ...any)   { fmt.Println(args...) }
+func (c *console) Verbose() bool     { return false }
+func (c *console) Fatal(args ...any) { c.Log(args...); c.FailNow() }
+
+func (c *console) FailNow() {
+	c.failed = true
+	runtime.Goexit()
+}
+
+func (c *console) Run(_ string, f func(testscript.T)) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f(c)
+	}()
+	<-done
+}

@@ -1,0 +1,83 @@
+package script
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/testnet"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files in the scripts")
+
+// insideEnv names the script to run in the process that was started in namespaces for it.
+const insideEnv = "TENON_SCRIPT"
+
+// binEnv names the folder with the executable under test.
+const binEnv = "TENON_SCRIPT_BIN"
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if script := os.Getenv(insideEnv); script != "" {
+		os.Exit(inside(script))
+	}
+	os.Exit(outside(m))
+}
+
+// outside builds the executable once, with permissions that let every user run it.
+func outside(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "tenon-script-")
+	if err == nil {
+		defer os.RemoveAll(dir)
+		err = os.Chmod(dir, 0o755)
+	}
+	if err == nil {
+		build := exec.Command("go", "build", "-ldflags=-s -w -X main.version=test", "-o", filepath.Join(dir, "tenon"), "../../cmd/tenon")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		build.Stderr = os.Stderr
+		err = build.Run()
+	}
+	if err == nil {
+		err = os.Setenv(binEnv, dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "build tenon:", err)
+		return 1
+	}
+	return m.Run()
+}
+
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	testnet.Require(t, testnet.Root, testnet.Namespaces,
+		testnet.Tool("ip"), testnet.Tool("nft"), testnet.Tool("setpriv"), testnet.Tool("unshare"))
+	scripts, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(scripts) == 0 {
+		t.Fatal("no scripts:", err)
+	}
+	for _, script := range scripts {
+		t.Run(strings.TrimSuffix(filepath.Base(script), ".txtar"), func(t *testing.T) {
+			t.Parallel()
+			tmp := t.TempDir()
+			if err := os.Chmod(filepath.Dir(tmp), 0o755); err != nil { // as in environment
+				t.Fatal(err)
+			}
+			cmd := exec.CommandContext(t.Context(), "/proc/self/exe", fmt.Sprintf("-update=%t", *update))
+			cmd.Env = append(os.Environ(), insideEnv+"="+script, "TMPDIR="+tmp)
+			cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
+			cmd.WaitDelay = time.Second // more than a script may leave running
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
