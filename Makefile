@@ -1,0 +1,54 @@
+# make demo   shows the whole thing working; touches nothing of this machine
+# make test   runs everything CI runs
+# Both want root, Go and nothing else; what tests need from Debian is installed when missing.
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+PREFIX  ?= /usr/local
+DIR     ?= /opt/cni/bin
+FUZZTIME ?= 60s
+
+.PHONY: help
+help:
+	@echo 'make demo      build, then attach, inspect and remove a container in a sandbox of its own'
+	@echo 'make test      everything CI runs: vet, lint, tests of every tier, fuzz smoke'
+	@echo 'make bench     compare with the reference plugins (PEER_DIR, default /usr/lib/cni)'
+	@echo 'make build     bin/tenon, one static executable'
+	@echo 'make install   bin/tenon to $$(PREFIX)/bin, its plugins to $$(DIR); DESTDIR is put before both'
+	@echo 'make lint      gofmt, go vet, staticcheck'
+	@echo 'make fuzz      every fuzz target for FUZZTIME (default 60s)'
+	@echo 'make golden    rewrite api/ and the dependency list after a change that is meant'
+
+.PHONY: build
+build:
+	@CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/tenon ./cmd/tenon
+
+.PHONY: demo
+demo: build
+	@bin/tenon demo
+
+.PHONY: test
+test:
+	@scripts/test
+
+.PHONY: bench
+bench: build
+	@scripts/test-deps
+	@go run ./test/bench $(BENCHFLAGS)
+
+.PHONY: lint
+lint:
+	@scripts/lint
+
+.PHONY: fuzz
+fuzz:
+	@scripts/fuzz $(FUZZTIME)
+
+.PHONY: golden
+golden:
+	@go test ./internal/archtest -update
+
+.PHONY: install
+install: build
+	install -D -m 0755 bin/tenon $(DESTDIR)$(PREFIX)/bin/tenon
+	bin/tenon install $(DESTDIR)$(DIR)

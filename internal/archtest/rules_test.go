@@ -1,0 +1,313 @@
+package archtest
+
+import (
+	"go/ast"
+	"go/token"
+	"path"
+	"slices"
+	"strings"
+)
+
+// report records one violation; where is a file, a file:line or a folder.
+type report func(where, format string, args ...any)
+
+// rules are checked on the module by TestRules and on testdata/NAME.txtar by TestRulesFindViolations.
+var rules = []struct {
+	name  string
+	check func(*tree, report)
+}{
+	{"layers", layers},
+	{"protocol-is-standard-library", protocolIsStandardLibrary},
+	{"kernel-libraries", kernelLibraries},
+	{"namespaces", namespaces},
+	{"processes", processes},
+	{"process-globals", processGlobals},
+	{"heavy-dependencies", heavyDependencies},
+	{"main-is-thin", mainIsThin},
+	{"plugins", plugins},
+	{"package-comments", packageComments},
+	{"package-names", packageNames},
+	{"no-sleep", noSleep},
+	{"no-init", noInit},
+	{"no-error-text", noErrorText},
+	{"no-silent-skip", noSilentSkip},
+}
+
+// The layers of the design, from the ground up. A package of a layer reaches nothing of the layers listed with it,
+// neither directly nor through others.
+var layerRules = []struct{ from, never []string }{
+	{[]string{"cni"}, []string{"invoke", "network", "plugin", "conformance", "plugins", "internal", "cmd"}},
+	{[]string{"invoke"}, []string{"network", "plugin", "conformance", "plugins", "internal/kernel", "internal/attach", "internal/chained", "internal/ipam", "internal/ops", "internal/cli", "cmd"}},
+	{[]string{"network", "plugin"}, []string{"conformance", "plugins", "internal/kernel", "internal/attach", "internal/chained", "internal/ipam", "internal/ops", "internal/cli", "cmd"}},
+	{[]string{"plugin"}, []string{"network"}},
+	{[]string{"conformance"}, []string{"plugins", "internal/attach", "internal/chained", "internal/ipam", "internal/ops", "internal/cli", "cmd"}},
+	{[]string{"internal/kernel", "internal/ledger"}, []string{"cni", "invoke", "network", "plugin", "conformance", "plugins", "internal/attach", "internal/chained", "internal/ipam", "internal/ops", "internal/cli", "cmd"}},
+	{[]string{"internal/attach", "internal/chained", "internal/ipam"}, []string{"network", "conformance", "plugins", "internal/ops", "internal/cli", "cmd"}},
+	{[]string{"plugins"}, []string{"network", "conformance", "internal/ops", "internal/cli", "cmd"}},
+	{[]string{"internal/ops"}, []string{"internal/cli", "cmd"}},
+	{[]string{"internal/cli"}, []string{"cmd"}},
+	{[]string{"cmd", "cni", "invoke", "network", "plugin", "conformance", "plugins", "internal"}, []string{"internal/testnet", "internal/archtest", "test"}},
+}
+
+// testSuites exercise real plugins on a real kernel, so they reach across the layers.
+var testSuites = []string{"plugin/plugintest", "internal/testnet", "test"}
+
+func layers(t *tree, violated report) {
+	for _, pkg := range t.packages() {
+		if under(pkg, testSuites...) {
+			continue
+		}
+		for _, rule := range layerRules {
+			if !under(pkg, rule.from...) {
+				continue
+			}
+			for _, never := range rule.never {
+				chain := t.reach(pkg, func(p string) bool {
+					folder, ok := inside(p)
+					return ok && under(folder, never)
+				}, func(p string) bool { _, ok := inside(p); return !ok })
+				if chain != nil {
+					violated(pkg, "must not reach %s: %s", never, strings.Join(chain, " → "))
+				}
+			}
+		}
+	}
+}
+
+func protocolIsStandardLibrary(t *tree, violated report) {
+	for _, imported := range t.imports[path.Join(module, "cni")] {
+		switch first, _, _ := strings.Cut(imported, "/"); {
+		case strings.Contains(first, "."):
+			violated("cni", "imports %s: the protocol needs the standard library only", imported)
+		case slices.Contains([]string{"os", "syscall", "net", "io/fs"}, imported) || strings.HasPrefix(imported, "os/"):
+			violated("cni", "imports %s: the protocol is data, without input or output", imported)
+		}
+	}
+}
+
+// One package owns each kernel interface; the rest goes through it.
+var kernelLibraryOwners = map[string]string{
+	"github.com/vishvananda/netlink": "internal/kernel/rtnl",
+	"github.com/google/nftables":     "internal/kernel/nft",
+}
+
+func kernelLibraries(t *tree, violated report) {
+	for _, f := range t.files {
+		for _, imported := range f.imports {
+			for library, owner := range kernelLibraryOwners {
+				if under(imported, library) && f.pkg != owner && !f.support() {
+					violated(f.path, "imports %s: only %s does", imported, owner)
+				}
+			}
+		}
+	}
+}
+
+func namespaces(t *tree, violated report) {
+	names := []string{"Setns", "Unshare", "SYS_SETNS", "SYS_UNSHARE"}
+	for _, f := range t.files {
+		if under(f.pkg, "internal/kernel/netns") || f.support() {
+			continue
+		}
+		for _, u := range uses(f, names, "golang.org/x/sys/unix", "syscall") {
+			violated(t.position(u), "%s: only internal/kernel/netns changes the namespace of a thread", u.Sel.Name)
+		}
+	}
+}
+
+// Programs whose work is done over netlink here, and shells.
+var bannedPrograms = []string{
+	"ip", "tc", "bridge", "nft", "ipset", "ebtables", "iptables", "ip6tables", "iptables-save", "ip6tables-save",
+	"sysctl", "conntrack", "modprobe", "sh", "bash", "/bin/sh", "/bin/bash",
+}
+
+func processes(t *tree, violated report) {
+	starters := []string{"invoke", "internal/kernel/xtables", "internal/cli", "internal/ops", "conformance"}
+	for _, f := range t.files {
+		if f.support() {
+			continue
+		}
+		starts := uses(f, []string{"StartProcess", "ForkExec", "Exec"}, "os", "syscall", "golang.org/x/sys/unix")
+		for _, u := range starts {
+			violated(t.position(u), "%s: processes are started with os/exec", u.Sel.Name)
+		}
+		if !slices.Contains(f.imports, "os/exec") {
+			continue
+		}
+		if !under(f.pkg, starters...) {
+			violated(f.path, "imports os/exec: only %s start processes", strings.Join(starters, ", "))
+		}
+		for lit := range nodes[*ast.BasicLit](f) {
+			text := strings.Trim(lit.Value, "\"`")
+			restore := text == "iptables-restore" || text == "ip6tables-restore"
+			if slices.Contains(bannedPrograms, text) || restore && f.pkg != "internal/kernel/xtables" {
+				violated(t.position(lit), "names the program %q in a file that starts processes", text)
+			}
+		}
+	}
+}
+
+func processGlobals(t *tree, violated report) {
+	for _, f := range t.files {
+		if under(f.pkg, "cmd", "internal/cli") || f.pkg == "plugin" && declaresMain(f) || f.support() {
+			continue
+		}
+		for _, u := range uses(f, []string{"Getenv", "LookupEnv", "Setenv", "Stdout", "Exit"}, "os") {
+			violated(t.position(u), "os.%s: only cmd, internal/cli and plugin.Main own the process", u.Sel.Name)
+		}
+		for _, u := range uses(f, []string{"Print", "Printf", "Println"}, "fmt") {
+			violated(t.position(u), "fmt.%s writes to standard output, which belongs to plugin.Main", u.Sel.Name)
+		}
+		for _, u := range uses(f, []string{"Fatal", "Fatalf", "Fatalln"}, "log") {
+			violated(t.position(u), "log.%s ends the process", u.Sel.Name)
+		}
+	}
+}
+
+func declaresMain(f *file) bool {
+	return slices.ContainsFunc(f.syntax.Decls, func(d ast.Decl) bool {
+		fn, ok := d.(*ast.FuncDecl)
+		return ok && fn.Recv == nil && fn.Name.Name == "Main"
+	})
+}
+
+// What would slow down the start of every plugin if cmd/tenon linked it.
+var heavy = []string{
+	"google.golang.org/grpc", "google.golang.org/protobuf", "github.com/golang/protobuf", "github.com/gogo/protobuf",
+	"k8s.io", "sigs.k8s.io", "go.etcd.io", "github.com/ovn-kubernetes/libovsdb", "net/http", "testing",
+}
+
+func heavyDependencies(t *tree, violated report) {
+	for _, banned := range heavy {
+		chain := t.reach("cmd/tenon", func(p string) bool { return under(p, banned) }, func(string) bool { return false })
+		if chain != nil {
+			violated("cmd/tenon", "links %s: %s", banned, strings.Join(chain, " → "))
+		}
+	}
+}
+
+func mainIsThin(t *tree, violated report) {
+	const limit = 40
+	for _, f := range t.files {
+		if under(f.pkg, "cmd") && !f.test() && f.lines > limit {
+			violated(f.path, "%d lines, at most %d: logic belongs below internal", f.lines, limit)
+		}
+	}
+}
+
+func plugins(t *tree, violated report) {
+	for _, f := range t.files {
+		for _, imported := range f.imports {
+			folder, ok := inside(imported)
+			foreign := ok && under(folder, "plugins") && folder != f.pkg && f.pkg != "plugins/all"
+			if foreign && under(f.pkg, "plugins") {
+				violated(f.path, "imports %s: a plugin does not know another", folder)
+			}
+		}
+	}
+	for _, pkg := range t.packages() {
+		name, ok := strings.CutPrefix(pkg, "plugins/")
+		if !ok || name == "all" || strings.Contains(name, "/") {
+			continue
+		}
+		listed := slices.ContainsFunc([]string{"plugins/all", "cmd/" + name}, func(list string) bool {
+			return slices.Contains(t.imports[path.Join(module, list)], path.Join(module, pkg))
+		})
+		if !listed {
+			violated(pkg, "stands neither in plugins/all/all.go nor in an executable of its own")
+		}
+		if !slices.Contains(t.folders[pkg], "doc.md") {
+			violated(pkg, "has no doc.md")
+		}
+	}
+}
+
+func packageComments(t *tree, violated report) {
+	for _, pkg := range t.packages() {
+		documented := slices.ContainsFunc(t.files, func(f *file) bool {
+			return f.pkg == pkg && !f.test() && f.syntax.Doc != nil
+		})
+		if !documented {
+			violated(pkg, "no package comment says what it holds")
+		}
+	}
+}
+
+func packageNames(t *tree, violated report) {
+	empty := []string{"util", "utils", "common", "helper", "helpers", "pkg", "types", "misc", "shared"}
+	for _, pkg := range t.packages() {
+		for part := range strings.SplitSeq(pkg, "/") {
+			if slices.Contains(empty, part) {
+				violated(pkg, "the name %q does not say what the package holds", part)
+			}
+		}
+	}
+}
+
+func noSleep(t *tree, violated report) {
+	for _, f := range t.files {
+		if f.support() {
+			continue
+		}
+		for _, u := range uses(f, []string{"Sleep"}, "time") {
+			violated(t.position(u), "time.Sleep: wait for the event, with a deadline")
+		}
+	}
+}
+
+func noInit(t *tree, violated report) {
+	for _, f := range t.files {
+		for _, d := range f.syntax.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == "init" {
+				violated(t.position(fn), "init runs before every plugin; make it an explicit call")
+			}
+		}
+	}
+}
+
+func noErrorText(t *tree, violated report) {
+	questions := []string{"Contains", "ContainsAny", "ContainsRune", "Cut", "EqualFold", "HasPrefix", "HasSuffix", "Index"}
+	for _, f := range t.files {
+		if f.support() {
+			continue
+		}
+		for call := range nodes[*ast.CallExpr](f) {
+			s, ok := call.Fun.(*ast.SelectorExpr)
+			if ok && importOf(f, s) == "strings" && slices.Contains(questions, s.Sel.Name) && slices.ContainsFunc(call.Args, isErrorText) {
+				violated(t.position(call), "strings.%s of an error's text: decide with errors.Is or errors.As", s.Sel.Name)
+			}
+		}
+		for cmp := range nodes[*ast.BinaryExpr](f) {
+			if (cmp.Op == token.EQL || cmp.Op == token.NEQ) && (isErrorText(cmp.X) || isErrorText(cmp.Y)) {
+				violated(t.position(cmp), "compares an error's text: decide with errors.Is or errors.As")
+			}
+		}
+	}
+}
+
+// isErrorText matches x.Error().
+func isErrorText(e ast.Expr) bool {
+	call, ok := e.(*ast.CallExpr)
+	if !ok || len(call.Args) > 0 {
+		return false
+	}
+	s, ok := call.Fun.(*ast.SelectorExpr)
+	return ok && s.Sel.Name == "Error"
+}
+
+func noSilentSkip(t *tree, violated report) {
+	for _, f := range t.files {
+		if under(f.pkg, "internal/testnet") {
+			continue
+		}
+		for call := range nodes[*ast.CallExpr](f) {
+			s, ok := call.Fun.(*ast.SelectorExpr)
+			if !ok || !slices.Contains([]string{"Skip", "Skipf", "SkipNow"}, s.Sel.Name) {
+				continue
+			}
+			if x, ok := s.X.(*ast.Ident); ok && slices.Contains([]string{"t", "b", "f", "tb"}, x.Name) {
+				violated(t.position(call), "%s.%s: say what the test needs with testnet.Require", x.Name, s.Sel.Name)
+			}
+		}
+	}
+}

@@ -1,0 +1,133 @@
+// Bench compares the plugins of bin/tenon with the reference plugins: latency of every verb, rate under concurrency,
+// cost of a full address pool, process start, size and processes started. Both sides are measured in one run, call by
+// call in turn, each in a network namespace of its own, so what counts are the ratios.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// inside is set in the environment of the second instance, which owns its network and mount namespace.
+const inside = "TENON_BENCH_INSIDE"
+
+type options struct {
+	tenon, ours, peer, json string
+	quick                   bool
+}
+
+// repeats returns how often a step is measured on each side.
+func (o options) repeats(full, quick int) int {
+	if o.quick {
+		return quick
+	}
+	return full
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.tenon, "tenon", "bin/tenon", "the executable whose plugins are measured")
+	flag.StringVar(&o.ours, "ours", "", "measure the plugins of this folder instead")
+	flag.StringVar(&o.peer, "peer", envOr("PEER_DIR", "/usr/lib/cni"), "folder of the plugins to compare with")
+	flag.StringVar(&o.json, "json", "", "write the rows to this file, too")
+	flag.BoolVar(&o.quick, "quick", false, "fewer repetitions: under a minute, more noise")
+	flag.Parse()
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	run := runInside
+	if os.Getenv(inside) == "" {
+		run = enter
+	}
+	if err := run(ctx, o); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func envOr(key, otherwise string) string {
+	if v := os.Getenv(key); v != "" {
+		return v
+	}
+	return otherwise
+}
+
+// enter runs this program again, away from the machine's own network and mounts.
+func enter(ctx context.Context, _ options) error {
+	if os.Geteuid() != 0 {
+		return errors.New("needs root, to create network namespaces")
+	}
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", os.Args[1:]...)
+	cmd.Env = append(os.Environ(), inside+"=1")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
+	return cmd.Run()
+}
+
+func runInside(ctx context.Context, o options) error {
+	work, err := privateFolder()
+	if err != nil {
+		return err
+	}
+	if o.ours == "" {
+		o.ours = filepath.Join(work, "ours")
+		if out, err := exec.CommandContext(ctx, o.tenon, "install", o.ours).CombinedOutput(); err != nil {
+			return fmt.Errorf("%s install: %w: %s", o.tenon, err, out)
+		}
+	}
+	ours, err := newSide(work, "ours", o.ours)
+	if err != nil {
+		return err
+	}
+	peer, err := newSide(work, "peer", o.peer)
+	if err != nil {
+		return err
+	}
+	b := &bench{options: o, work: work, ours: ours, peer: peer}
+	start := time.Now()
+	b.printHeader(os.Stdout)
+	for _, step := range []func(context.Context) error{
+		b.processStart, b.size, b.processes, b.latencies, b.chainWithPortmap, b.rates, b.leases,
+	} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	b.printFooter(os.Stdout, time.Since(start))
+	if o.json == "" {
+		return nil
+	}
+	return b.writeJSON(o.json)
+}
+
+// privateFolder hides /run (locks, state) behind a file system of this process and returns a folder in it. All of it
+// disappears with the mount namespace.
+func privateFolder() (string, error) {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return "", fmt.Errorf("make mounts private: %w", err)
+	}
+	if err := unix.Mount("tmpfs", "/run", "tmpfs", 0, "mode=0755,nr_inodes=1m"); err != nil {
+		return "", fmt.Errorf("mount tmpfs on /run: %w", err)
+	}
+	const work = "/run/tenon-bench"
+	return work, os.Mkdir(work, 0o755)
+}
+
+func (b *bench) writeJSON(name string) error {
+	out, err := json.MarshalIndent(b.rows, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(name, append(out, '\n'), 0o644)
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// row is one line of the report.
+type row struct {
+	What   string  `json:"what"`
+	Unit   string  `json:"unit"`
+	Ours   float64 `json:"ours"`
+	Peer   float64 `json:"peer,omitempty"`  // zero where there is nothing to compare with
+	Ratio  float64 `json:"ratio,omitempty"` // how the budget counts it: better is higher for "≥", lower for "≤"
+	Budget string  `json:"budget,omitempty"`
+	Result string  `json:"result,omitempty"` // pass, miss, later
+}
+
+// budget is a limit of the design, section 7.
+type budget struct {
+	atLeast bool
+	limit   float64
+}
+
+func atLeast(limit float64) *budget { return &budget{true, limit} }
+func atMost(limit float64) *budget  { return &budget{false, limit} }
+
+func (b *budget) String() string {
+	if b.atLeast {
+		return fmt.Sprintf("≥ %g", b.limit)
+	}
+	return fmt.Sprintf("≤ %g", b.limit)
+}
+
+// judge fills in what a budget says about the value, if there is one.
+func (r row) judge(b *budget, value float64) row {
+	if b == nil {
+		return r
+	}
+	r.Budget, r.Result = b.String(), "miss"
+	if b.atLeast && value >= b.limit || !b.atLeast && value <= b.limit {
+		r.Result = "pass"
+	}
+	return r
+}
+
+const layout = "%-58s %12s %12s %8s  %-7s %s\n"
+
+func (b *bench) printHeader(w io.Writer) {
+	var u unix.Utsname
+	kernel := "unknown"
+	if unix.Uname(&u) == nil {
+		kernel = unix.ByteSliceToString(u.Release[:])
+	}
+	fmt.Fprintf(w, "ours %s, peer %s, kernel %s, %d CPUs; medians\n\n", b.ours.plugins, b.peer.plugins, kernel, runtime.NumCPU())
+	fmt.Fprintf(w, layout, "what", "ours", "peer", "ratio", "budget", "")
+}
+
+// add prints a row and keeps it for the JSON report.
+func (b *bench) add(w io.Writer, r row) {
+	b.rows = append(b.rows, r)
+	text := func(v float64) string {
+		if v == 0 && r.Unit != "processes" || r.Result == "later" {
+			return "-"
+		}
+		return strings.TrimSpace(fmt.Sprintf("%.*f %s", decimals(r.Unit), v, r.Unit))
+	}
+	ratio := "-"
+	if r.Ratio != 0 {
+		ratio = fmt.Sprintf("%.2f", r.Ratio)
+	}
+	fmt.Fprintf(w, layout, r.What, text(r.Ours), text(r.Peer), ratio, r.Budget, r.Result)
+}
+
+func decimals(unit string) int {
+	if unit == "processes" {
+		return 0
+	}
+	return 2
+}
+
+func (b *bench) printFooter(w io.Writer, took time.Duration) {
+	count := map[string]int{}
+	for _, r := range b.rows {
+		count[r.Result]++
+	}
+	fmt.Fprintf(w, "\nbudgets: %d pass, %d miss, %d later (plugin not built yet); %.0f s\n",
+		count["pass"], count["miss"], count["later"], took.Seconds())
+}
+
+func median(samples []time.Duration) time.Duration {
+	if len(samples) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(samples))
+	return sorted[len(sorted)/2]
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

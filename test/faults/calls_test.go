@@ -1,0 +1,229 @@
+//go:build amd64
+
+package faults
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// change is a system call that changes something outside the process, or takes the step before it.
+type change struct {
+	name  string     // the call and what it works on, without what differs from run to run
+	path  string     // the file it changes, if it changes one
+	errno unix.Errno // how it fails when the machine is at its limit; 0: it never does
+	reply bool       // the outcome comes in a message of its own, which can get lost
+}
+
+// classify tells what a call is about to change. It is called when the call has been entered but not executed.
+func (t *tracer) classify(tid int, c syscallEntry) (change, bool) {
+	switch c.number {
+	case unix.SYS_SENDTO:
+		return t.send(tid, "sendto", int(c.args[0]), func() []byte { return peek(tid, c.args[1], c.args[2]) })
+	case unix.SYS_SENDMSG:
+		return t.send(tid, "sendmsg", int(c.args[0]), func() []byte { return peekMessage(tid, c.args[1]) })
+	case unix.SYS_WRITE, unix.SYS_PWRITE64:
+		if c.args[2] == 0 {
+			return change{}, false
+		}
+		return writes(tid, int(c.args[0]))
+	case unix.SYS_WRITEV, unix.SYS_PWRITEV, unix.SYS_FTRUNCATE, unix.SYS_FALLOCATE:
+		return writes(tid, int(c.args[0]))
+	case unix.SYS_OPENAT:
+		if c.args[2]&(unix.O_CREAT|unix.O_TRUNC) == 0 {
+			return change{}, false
+		}
+		return file("create", pathAt(tid, c.args[0], c.args[1]), unix.ENOSPC), true
+	case unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2, unix.SYS_LINKAT:
+		return file("rename", pathAt(tid, c.args[2], c.args[3]), unix.ENOSPC), true
+	case unix.SYS_RENAME, unix.SYS_LINK:
+		return file("rename", pathAt(tid, atCWD, c.args[1]), unix.ENOSPC), true
+	case unix.SYS_SYMLINKAT:
+		return file("symlink", pathAt(tid, c.args[1], c.args[2]), unix.ENOSPC), true
+	case unix.SYS_UNLINKAT:
+		return file("remove", pathAt(tid, c.args[0], c.args[1]), unix.EIO), true
+	case unix.SYS_UNLINK, unix.SYS_RMDIR:
+		return file("remove", pathAt(tid, atCWD, c.args[0]), unix.EIO), true
+	case unix.SYS_MKDIRAT:
+		return file("mkdir", pathAt(tid, c.args[0], c.args[1]), unix.ENOSPC), true
+	case unix.SYS_MKDIR:
+		return file("mkdir", pathAt(tid, atCWD, c.args[0]), unix.ENOSPC), true
+	case unix.SYS_FCHMODAT:
+		return file("chmod", pathAt(tid, c.args[0], c.args[1]), unix.EIO), true
+	case unix.SYS_FCHMOD, unix.SYS_FSETXATTR:
+		return file("chmod", descriptor(tid, int(c.args[0])), unix.EIO), true
+	case unix.SYS_FSYNC, unix.SYS_FDATASYNC:
+		return file("sync", descriptor(tid, int(c.args[0])), unix.EIO), true
+	case unix.SYS_FLOCK:
+		return change{name: "flock", errno: unix.ENOLCK}, true
+	case unix.SYS_SETNS:
+		return change{name: "setns", errno: unix.EPERM}, true
+	case unix.SYS_UNSHARE:
+		return change{name: "unshare", errno: unix.EPERM}, true
+	case unix.SYS_MOUNT, unix.SYS_UMOUNT2:
+		return change{name: "mount", errno: unix.EPERM}, true
+	case unix.SYS_IOCTL:
+		if target := descriptor(tid, int(c.args[0])); strings.HasPrefix(target, "socket:") || target == "/dev/net/tun" {
+			return change{name: fmt.Sprintf("ioctl %#x", c.args[1]), errno: unix.EPERM}, true
+		}
+	case unix.SYS_CLOSE:
+		if protocol, ok := t.netlink[descriptor(tid, int(c.args[0]))]; ok && protocol == unix.NETLINK_NETFILTER {
+			return change{name: "close nftables socket"}, true
+		}
+	}
+	return change{}, false
+}
+
+func file(verb, path string, errno unix.Errno) change {
+	return change{name: verb + " " + filepath.Base(path), path: path, errno: errno}
+}
+
+// writes classifies a change of a file's content. The result of the plugin counts: it can be lost like anything else.
+func writes(tid, fd int) (change, bool) {
+	switch path := descriptor(tid, fd); {
+	case fd == 1 && strings.HasPrefix(path, "pipe:"):
+		return change{name: "write result", errno: unix.EPIPE}, true
+	case strings.HasPrefix(path, "/proc/sys/"):
+		return change{name: "write " + filepath.Base(filepath.Dir(path)) + "/" + filepath.Base(path), errno: unix.EPERM}, true
+	case strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "/dev/"):
+		return file("write", path, unix.ENOSPC), true
+	}
+	return change{}, false
+}
+
+// send classifies a message on a netlink socket; on any other socket there is nothing to change.
+func (t *tracer) send(tid int, call string, fd int, message func() []byte) (change, bool) {
+	protocol, ok := t.netlink[descriptor(tid, fd)]
+	if !ok {
+		return change{}, false
+	}
+	var changes []string
+	for _, kind := range netlinkTypes(message()) {
+		if name, ok := netlinkChange(protocol, kind); ok && !slices.Contains(changes, name) {
+			changes = append(changes, name)
+		}
+	}
+	return change{name: call + " " + strings.Join(changes, ","), errno: unix.ENOBUFS, reply: true}, len(changes) > 0
+}
+
+// netlinkTypes returns the types of the netlink messages in a buffer (netlink(7)).
+func netlinkTypes(b []byte) []uint16 {
+	var types []uint16
+	for len(b) >= unix.SizeofNlMsghdr {
+		length := int(binary.NativeEndian.Uint32(b))
+		types = append(types, binary.NativeEndian.Uint16(b[4:]))
+		aligned := (length + unix.NLMSG_ALIGNTO - 1) &^ (unix.NLMSG_ALIGNTO - 1)
+		if length < unix.SizeofNlMsghdr || aligned > len(b) {
+			break
+		}
+		b = b[aligned:]
+	}
+	return types
+}
+
+var rtnetlinkNames = map[uint16]string{
+	unix.RTM_NEWLINK: "RTM_NEWLINK", unix.RTM_DELLINK: "RTM_DELLINK", unix.RTM_SETLINK: "RTM_SETLINK",
+	unix.RTM_NEWADDR: "RTM_NEWADDR", unix.RTM_DELADDR: "RTM_DELADDR",
+	unix.RTM_NEWROUTE: "RTM_NEWROUTE", unix.RTM_DELROUTE: "RTM_DELROUTE",
+}
+
+// netlinkChange names a message that asks for a change; ok is false for questions and for what frames a batch.
+func netlinkChange(protocol int, kind uint16) (name string, ok bool) {
+	switch protocol {
+	case unix.NETLINK_ROUTE: // rtnetlink(7): groups of NEW, DEL, GET, SET
+		name, known := rtnetlinkNames[kind]
+		if !known {
+			name = fmt.Sprintf("rtnetlink %d", kind)
+		}
+		return name, kind >= unix.RTM_BASE && kind%4 != unix.RTM_GETLINK%4
+	case unix.NETLINK_NETFILTER: // linux/netfilter/nfnetlink.h: subsystem in the upper byte
+		subsystem, message := kind>>8, kind&0xff
+		questions := []uint16{
+			unix.NFT_MSG_GETTABLE, unix.NFT_MSG_GETCHAIN, unix.NFT_MSG_GETRULE, unix.NFT_MSG_GETSET, unix.NFT_MSG_GETSETELEM,
+			unix.NFT_MSG_GETGEN, unix.NFT_MSG_GETOBJ, unix.NFT_MSG_GETOBJ_RESET, unix.NFT_MSG_GETFLOWTABLE,
+		}
+		return "nftables", subsystem == unix.NFNL_SUBSYS_NFTABLES && !slices.Contains(questions, message)
+	}
+	return fmt.Sprintf("netlink %d/%d", protocol, kind), true
+}
+
+// atCWD is unix.AT_FDCWD as a register holds it.
+const atCWD = ^uint64(99)
+
+// pathAt returns the absolute path a call names with a directory descriptor and a string.
+func pathAt(tid int, dir, name uint64) string {
+	path := peekString(tid, name)
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	link := fmt.Sprintf("/proc/%d/cwd", tid)
+	if int32(dir) != unix.AT_FDCWD {
+		link = fmt.Sprintf("/proc/%d/fd/%d", tid, int32(dir))
+	}
+	base, err := os.Readlink(link)
+	if err != nil {
+		return path
+	}
+	return filepath.Join(base, path)
+}
+
+// descriptor returns what a file descriptor of the tracee refers to, as proc(5) writes it, or "".
+func descriptor(tid, fd int) string {
+	target, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", tid, int32(fd)))
+	if err != nil {
+		return ""
+	}
+	return target
+}
+
+// peek reads the memory of the tracee; what cannot be read is left out.
+func peek(tid int, address, length uint64) []byte {
+	b := make([]byte, min(length, 1<<20))
+	if len(b) == 0 {
+		return nil
+	}
+	remote := []unix.RemoteIovec{{Base: uintptr(address), Len: len(b)}}
+	n, err := unix.ProcessVMReadv(tid, []unix.Iovec{{Base: &b[0], Len: uint64(len(b))}}, remote, 0)
+	if err != nil {
+		return nil
+	}
+	return b[:n]
+}
+
+// peekString reads a path. It does not cross a page that is not there: the string may end right before it.
+func peekString(tid int, address uint64) string {
+	const page = 4096
+	var s []byte
+	for len(s) < unix.PathMax {
+		b := peek(tid, address, page-address%page)
+		if end := slices.Index(b, 0); end >= 0 {
+			return string(append(s, b[:end]...))
+		}
+		if len(b) == 0 {
+			break
+		}
+		s = append(s, b...)
+		address += uint64(len(b))
+	}
+	return string(s)
+}
+
+// peekMessage reads the data of a struct msghdr: its vector of buffers stands at offset 16, their number at 24.
+func peekMessage(tid int, address uint64) []byte {
+	header := peek(tid, address, 32)
+	if len(header) < 32 {
+		return nil
+	}
+	vector, count := binary.NativeEndian.Uint64(header[16:]), binary.NativeEndian.Uint64(header[24:])
+	var data []byte
+	for entries := peek(tid, vector, 16*min(count, 1024)); len(entries) >= 16; entries = entries[16:] {
+		data = append(data, peek(tid, binary.NativeEndian.Uint64(entries), binary.NativeEndian.Uint64(entries[8:]))...)
+	}
+	return data
+}

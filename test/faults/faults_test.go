@@ -1,0 +1,171 @@
+//go:build amd64
+
+package faults
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenon-cni/tenon/internal/testnet"
+)
+
+var pluginDir = flag.String("plugins", "", "folder of the plugins to break; without it those of this tree are built")
+
+// all adds to the faults what is slow or differs little.
+var all = os.Getenv("TENON_FAULTS") == "all"
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	testnet.Main(m)
+}
+
+var dualStack = map[string]any{
+	"ranges": []any{[]any{map[string]any{"subnet": "10.88.0.0/30"}}, []any{map[string]any{"subnet": "fd88::/126", "rangeEnd": "fd88::2"}}},
+	"routes": []any{map[string]any{"dst": "0.0.0.0/0"}, map[string]any{"dst": "::/0"}},
+}
+
+var scenarios = []scenario{
+	{
+		name: "bridge dual stack", plugin: "bridge", ipam: dualStack, host: true,
+		conf: map[string]any{"cniVersion": "1.1.0", "bridge": "br0", "isGateway": true, "ipMasq": true},
+	},
+	{
+		name: "bridge dual stack, delegate as a process", plugin: "bridge", ipam: dualStack, host: true, slow: true,
+		conf: map[string]any{"cniVersion": "1.1.0", "bridge": "br0", "isGateway": true, "ipMasq": true},
+		env:  []string{"TENON_EXEC=always"},
+	},
+	{
+		name: "bridge without addresses", plugin: "bridge", host: true,
+		conf: map[string]any{"cniVersion": "1.1.0", "bridge": "br0"},
+	},
+	{
+		name: "host-local", plugin: "host-local", ipam: dualStack, host: true,
+		conf: map[string]any{"cniVersion": "1.1.0"},
+	},
+	{
+		// The state of lo goes with the container's namespace.
+		name: "loopback", plugin: "loopback",
+		conf: map[string]any{"cniVersion": "1.1.0"},
+	},
+}
+
+func TestNothingIsLeft(t *testing.T) {
+	t.Parallel()
+	plugins := builtPlugins(t)
+	for _, s := range scenarios {
+		if s.slow && !all {
+			continue
+		}
+		for _, verb := range []string{"ADD", "DEL"} {
+			t.Run(s.name+" "+verb, func(t *testing.T) {
+				t.Parallel()
+				effects, recoveries := []effect{kill, terminate, fail}, []recovery{del}
+				if s.host {
+					recoveries = append(recoveries, gc)
+				}
+				if all {
+					effects = append(effects, lose)
+				}
+				if all && s.host {
+					recoveries = append(recoveries, delWithoutNamespace)
+				}
+				newRig(t, plugins, s, func(finding string) { t.Error(finding) }).sweep(verb, effects, recoveries)
+			})
+		}
+	}
+}
+
+// builtPlugins returns a folder with the plugins of this tree, or the one named by the flag.
+func builtPlugins(t *testing.T) string {
+	t.Helper()
+	if *pluginDir != "" {
+		return *pluginDir
+	}
+	dir := t.TempDir()
+	tenon := filepath.Join(dir, "tenon")
+	plugins := filepath.Join(dir, "plugins")
+	build := exec.Command("go", "build", "-o", tenon, "./cmd/tenon")
+	build.Dir = filepath.Join("..", "..")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	for _, cmd := range []*exec.Cmd{build, exec.Command(tenon, "install", plugins)} {
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
+		}
+	}
+	return plugins
+}
+
+// The reference plugins are known to leave things behind; a sweep that does not notice is worth nothing.
+func TestSweepFindsWhatReferencePluginsLeave(t *testing.T) {
+	t.Parallel()
+	const reference = "/usr/lib/cni"
+	testnet.Require(t, testnet.Tool(filepath.Join(reference, "bridge")))
+	s := scenario{plugin: "bridge", conf: map[string]any{"cniVersion": "1.0.0", "bridge": "br0"}}
+	for _, row := range []struct {
+		effect effect
+		want   string
+	}{
+		{fail, "the failed ADD left"},
+		{terminate, "exit status"},
+	} {
+		t.Run(row.effect.String(), func(t *testing.T) {
+			t.Parallel()
+			var found []string
+			r := newRig(t, reference, s, func(finding string) { found = append(found, finding) })
+			r.sweep("ADD", []effect{row.effect}, []recovery{del})
+			if !slices.ContainsFunc(found, func(finding string) bool { return strings.Contains(finding, row.want) }) {
+				t.Errorf("findings: %q, want one with %q", found, row.want)
+			}
+		})
+	}
+}
+
+// mkdir with three folders makes three changes; what each effect on the second one does can be seen afterwards.
+func TestEffects(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		effect effect
+		made   []string
+		killed bool
+		code   int
+	}{
+		{none, []string{"a", "b", "c"}, false, 0},
+		{kill, []string{"a"}, true, -1},
+		{terminate, []string{"a", "b"}, true, -1},
+		{fail, []string{"a", "c"}, false, 1},
+		{lose, []string{"a", "b", "c"}, false, 1},
+	} {
+		t.Run(row.effect.String(), func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			cmd := exec.Command("mkdir", "a", "b", "c")
+			cmd.Dir = dir
+			var got *run
+			var err error
+			testnet.New(t).Host.Do(func() { got, err = trace(cmd, nil, fault{row.effect, 1}) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			var made []string
+			entries, err := os.ReadDir(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range entries {
+				made = append(made, e.Name())
+			}
+			want := fmt.Sprint(row.made, row.killed, row.code, row.effect != none)
+			if diff := cmp.Diff(want, fmt.Sprint(made, got.killed, got.code, got.hit)); diff != "" {
+				t.Errorf("folders, killed, exit status, hit (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

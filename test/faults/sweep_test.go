@@ -1,0 +1,229 @@
+//go:build amd64
+
+package faults
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tenon-cni/tenon/internal/testnet"
+)
+
+// scenario is an attachment whose making and removal are broken.
+type scenario struct {
+	name   string
+	plugin string
+	conf   map[string]any // without name and dataDir
+	ipam   map[string]any // host-local's part, without dataDir; nil: none
+	env    []string       // beyond the protocol's variables
+	slow   bool           // only with TENON_FAULTS=all
+	host   bool           // all of it can be removed from the host: by GC, or by DEL without a namespace
+}
+
+// rig is a scenario in namespaces and state folders of its own.
+type rig struct {
+	t       testing.TB
+	net     *testnet.Net
+	plugins string
+	plugin  string
+	env     []string
+	conf    map[string]any
+	state   string // folder of the state files
+	clean   string // snapshot without the attachment
+	report  func(finding string)
+}
+
+func newRig(t testing.TB, plugins string, s scenario, report func(finding string)) *rig {
+	t.Helper()
+	r := &rig{t: t, plugins: plugins, plugin: s.plugin, env: s.env, report: report, net: testnet.New(t, "container"), state: t.TempDir()}
+	r.conf = maps.Clone(s.conf)
+	r.conf["name"], r.conf["type"] = "faults", s.plugin
+	if s.ipam != nil {
+		ipam := maps.Clone(s.ipam)
+		ipam["type"], ipam["dataDir"] = "host-local", r.state
+		r.conf["ipam"] = ipam
+	}
+	// What attachments share (bridge, nftables skeleton, lock files) is there before the first comparison.
+	r.must("ADD")
+	r.must("DEL")
+	r.clean = r.snapshot()
+	return r
+}
+
+// recovery is what a runtime does after an operation broke off.
+type recovery int
+
+const (
+	del recovery = iota
+	gc           // keeps no attachment
+	delWithoutNamespace
+)
+
+func (c recovery) String() string { return [...]string{"DEL", "GC", "DEL without CNI_NETNS"}[c] }
+
+// call runs the plugin under a fault.
+func (r *rig) call(verb string, f fault) *run {
+	r.t.Helper()
+	return r.start(verb, r.net.Container("container").Path(), r.conf, f)
+}
+
+func (r *rig) start(verb, netns string, conf map[string]any, f fault) *run {
+	r.t.Helper()
+	stdin, err := json.Marshal(conf)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	cmd := exec.Command(filepath.Join(r.plugins, r.plugin))
+	cmd.Env = append([]string{
+		"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "CNI_PATH=" + r.plugins, "CNI_COMMAND=" + verb,
+		"CNI_CONTAINERID=c1", "CNI_IFNAME=eth0", "CNI_NETNS=" + netns,
+	}, r.env...)
+	var result *run
+	if err := r.net.Host.Run(func() (err error) {
+		result, err = trace(cmd, stdin, f)
+		return err
+	}); err != nil {
+		r.t.Fatal(err)
+	}
+	return result
+}
+
+// must runs a verb that has to succeed.
+func (r *rig) must(verb string) {
+	r.t.Helper()
+	if result := r.call(verb, fault{}); result.code != 0 || result.killed {
+		r.t.Fatalf("%s: exit status %d\n%s%s", verb, result.code, result.stdout, result.stderr)
+	}
+}
+
+// snapshot is the complete state without what host-local keeps on purpose: the last address, so that addresses rotate, and
+// its cache of who owns what. That the cache is right shows in the next ADD: the ranges have one address.
+func (r *rig) snapshot() string {
+	r.t.Helper()
+	lines := strings.Split(testnet.Snapshot(r.t, r.net.Spaces(), r.state), "\n")
+	lines = slices.DeleteFunc(lines, func(line string) bool {
+		return strings.Contains(line, "/last_reserved_ip.") || strings.Contains(line, "/.owners")
+	})
+	return strings.Join(lines, "\n")
+}
+
+// settle is how long the kernel may take to finish what it does in the background.
+const settle = 300 * time.Millisecond
+
+// expectClean reports a finding unless the state is back to what it was, and starts anew from what it is.
+func (r *rig) expectClean(format string, args ...any) {
+	r.t.Helper()
+	diff := testnet.Diff(r.clean, r.snapshot())
+	for end := time.Now().Add(settle); diff != "" && time.Now().Before(end); {
+		time.Sleep(settle / 10)
+		diff = testnet.Diff(r.clean, r.snapshot())
+	}
+	if diff == "" {
+		return
+	}
+	r.report(fmt.Sprintf(format, args...) + " left:\n" + diff)
+	r.call("DEL", fault{})
+	r.clean = r.snapshot()
+}
+
+// sweep breaks a verb at each of its changes in turn, with each effect. After a kill each of the recoveries has to restore
+// the state.
+func (r *rig) sweep(verb string, effects []effect, recoveries []recovery) {
+	r.t.Helper()
+	if verb == "DEL" {
+		r.must("ADD")
+	}
+	changes := r.call(verb, fault{}).changes
+	r.must("DEL")
+	r.expectClean("ADD and DEL, undisturbed,")
+	tried, missed := 0, 0
+	for n, change := range changes {
+		if change.path != "" && !strings.HasPrefix(change.path, r.state+"/") && !strings.HasPrefix(change.path, "/proc/") {
+			r.report(fmt.Sprintf("%s changes %s, which no snapshot covers", verb, change.path))
+		}
+		for _, e := range effects {
+			if e == fail && change.errno == 0 || e == lose && !change.reply {
+				continue
+			}
+			for _, c := range recoveries {
+				tried++
+				if !r.try(verb, fault{e, n}, c) {
+					missed++
+				}
+				if e != kill {
+					break // what is left to recover does not depend on how
+				}
+			}
+		}
+	}
+	// A plugin that had nothing to wait for makes a few calls less.
+	r.t.Logf("%d changes, %d faults, of which %d came after the end", len(changes), tried, missed)
+}
+
+// try breaks a verb once and looks at what is left. It reports whether the run got to where it was to break.
+func (r *rig) try(verb string, f fault, c recovery) (hit bool) {
+	r.t.Helper()
+	if verb == "DEL" {
+		r.must("ADD")
+	}
+	result := r.call(verb, f)
+	what := fmt.Sprintf("%s, undisturbed", verb)
+	if result.hit {
+		what = fmt.Sprintf("%s %s, change %d (%s)", f.effect, verb, f.n+1, result.changes[f.n].name)
+	}
+	failed := result.killed || result.code != 0
+	switch {
+	case f.effect == kill:
+		r.recover(c, what)
+	case failed && !wellFormedError(result, f):
+		r.report(fmt.Sprintf("%s: exit status %d without an error object: %q%s", what, result.code, result.stdout, result.stderr))
+		r.recover(del, what)
+	case verb == "ADD" && failed && f.effect != lose:
+		r.expectClean("%s: the failed ADD", what)
+	case verb == "DEL" && !failed:
+		r.expectClean("%s: the successful DEL", what)
+	default:
+		r.recover(del, what)
+	}
+	return result.hit
+}
+
+// recover removes what a broken verb left and expects that nothing remains.
+func (r *rig) recover(c recovery, what string) {
+	r.t.Helper()
+	var result *run
+	switch c {
+	case del:
+		result = r.call("DEL", fault{})
+	case delWithoutNamespace:
+		result = r.start("DEL", "", r.conf, fault{})
+	case gc:
+		conf := maps.Clone(r.conf)
+		conf["cni.dev/valid-attachments"] = []any{}
+		result = r.start("GC", "", conf, fault{})
+	}
+	if result.code != 0 {
+		r.report(fmt.Sprintf("%s: the following %s fails: %s", what, c, result.stdout))
+	}
+	r.expectClean("%s: the following %s", what, c)
+}
+
+// wellFormedError reports whether a plugin ended with an error object, as the protocol demands, unless that is what the
+// fault kept it from writing.
+func wellFormedError(result *run, f fault) bool {
+	var object struct {
+		Code *uint
+		Msg  string
+	}
+	err := json.Unmarshal(result.stdout, &object)
+	printed := err == nil && object.Code != nil && object.Msg != ""
+	unable := result.hit && result.changes[f.n].name == "write result"
+	return !result.killed && (printed || unable)
+}

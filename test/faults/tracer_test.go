@@ -1,0 +1,248 @@
+//go:build amd64
+
+package faults
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// effect is what a fault does to a call.
+type effect int
+
+const (
+	none      effect = iota
+	kill             // SIGKILL to the process before the call is executed
+	terminate        // SIGTERM to the process; the call is executed
+	fail             // the call is not executed and returns the error
+	lose             // the call is executed and returns the error nevertheless
+)
+
+func (e effect) String() string {
+	return [...]string{"nothing", "SIGKILL before", "SIGTERM at", "error from", "error after the success of"}[e]
+}
+
+// fault is one thing that goes wrong in a run: the effect on change number n, counted from 0 over all threads and processes.
+type fault struct {
+	effect effect
+	n      int
+}
+
+// run is what the tracer saw.
+type run struct {
+	changes []change
+	hit     bool // the fault took place
+	killed  bool
+	code    int // exit status, where the process was not killed
+	stdout  []byte
+	stderr  []byte
+}
+
+// tracer counts the changes a program makes and lets one of them go wrong.
+type tracer struct {
+	fault   fault
+	run     run
+	netlink map[string]int // "socket:[inode]" → netlink protocol
+	threads map[int]*thread
+}
+
+// thread is what has to be remembered of a tracee from the entry of a call to its return.
+type thread struct {
+	entry syscallEntry
+	errno unix.Errno // reported on return in place of the result
+}
+
+// syscallEntry is a call with its arguments.
+type syscallEntry struct {
+	number uint64
+	args   [6]uint64
+}
+
+// trace runs a program to its end, under a fault, and everything it starts. It must be called on a locked thread, whose
+// namespace the program gets: ptrace(2) binds tracees to the thread that started them. Input and output have to fit into
+// a pipe.
+func trace(cmd *exec.Cmd, input []byte, f fault) (*run, error) {
+	t := &tracer{fault: f, netlink: map[string]int{}, threads: map[int]*thread{}}
+	var ends [3][2]*os.File // of standard input, output and error: to read, to write
+	defer func() {
+		for _, pipe := range ends {
+			pipe[0].Close()
+			pipe[1].Close()
+		}
+	}()
+	for i := range ends {
+		var err error
+		if ends[i][0], ends[i][1], err = os.Pipe(); err != nil {
+			return nil, err
+		}
+	}
+	stdin, stdout, stderr := ends[0], ends[1], ends[2]
+	if _, err := stdin[1].Write(input); err != nil {
+		return nil, err
+	}
+	stdin[1].Close()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin[0], stdout[1], stderr[1]
+	cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	if err := t.follow(cmd.Process.Pid); err != nil {
+		return nil, err
+	}
+	if err := cmd.Process.Release(); err != nil {
+		return nil, err
+	}
+	stdout[1].Close()
+	stderr[1].Close()
+	var errs [2]error
+	t.run.stdout, errs[0] = io.ReadAll(stdout[0])
+	t.run.stderr, errs[1] = io.ReadAll(stderr[0])
+	return &t.run, errors.Join(errs[:]...)
+}
+
+const traceOptions = unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_TRACEFORK |
+	unix.PTRACE_O_TRACEVFORK | unix.PTRACE_O_TRACEEXEC | unix.PTRACE_O_EXITKILL
+
+// follow lets the tracees run from stop to stop until the last has ended. Other goroutines wait for processes, too:
+// __WNOTHREAD leaves theirs alone.
+func (t *tracer) follow(pid int) error {
+	var status unix.WaitStatus
+	if _, err := wait(pid, &status); err != nil {
+		return fmt.Errorf("wait for process %d to start: %w", pid, err)
+	}
+	if err := unix.PtraceSetOptions(pid, traceOptions); err != nil {
+		return fmt.Errorf("set ptrace options: %w", err)
+	}
+	t.threads[pid] = &thread{}
+	if err := unix.PtraceSyscall(pid, 0); err != nil {
+		return fmt.Errorf("resume process %d: %w", pid, err)
+	}
+	for {
+		tid, err := wait(-1, &status)
+		if errors.Is(err, unix.ECHILD) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("wait for a tracee: %w", err)
+		}
+		if status.Exited() || status.Signaled() {
+			delete(t.threads, tid)
+			if tid == pid {
+				t.run.killed, t.run.code = status.Signaled(), status.ExitStatus()
+			}
+			continue
+		}
+		signal, err := t.stopped(tid, status)
+		if err == nil {
+			err = unix.PtraceSyscall(tid, signal)
+		}
+		if err != nil && !errors.Is(err, unix.ESRCH) { // killed in the meantime
+			return fmt.Errorf("trace thread %d: %w", tid, err)
+		}
+	}
+}
+
+func wait(pid int, status *unix.WaitStatus) (int, error) {
+	for {
+		tid, err := unix.Wait4(pid, status, unix.WALL|unix.WNOTHREAD, nil)
+		if err != unix.EINTR {
+			return tid, err
+		}
+	}
+}
+
+// stopped handles a stop of a tracee and returns the signal to resume it with.
+func (t *tracer) stopped(tid int, status unix.WaitStatus) (signal int, err error) {
+	known := t.threads[tid]
+	if known == nil {
+		t.threads[tid] = &thread{}
+	}
+	switch stop := status.StopSignal(); {
+	case stop == unix.SIGTRAP|0x80:
+		return 0, t.syscall(tid, t.threads[tid])
+	case stop == unix.SIGTRAP && status.TrapCause() > 0: // clone, fork, exec
+		return 0, nil
+	case stop == unix.SIGSTOP && known == nil: // how a new tracee begins
+		return 0, nil
+	default:
+		return int(stop), nil
+	}
+}
+
+// syscallInfo is struct ptrace_syscall_info (ptrace(2)).
+type syscallInfo struct {
+	op   uint8
+	_    [3]uint8
+	_    uint32
+	_, _ uint64
+	data [7]uint64 // entry: number and arguments; exit: result
+}
+
+func (t *tracer) syscall(tid int, th *thread) error {
+	var info syscallInfo
+	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_GET_SYSCALL_INFO, uintptr(tid), unsafe.Sizeof(info), uintptr(unsafe.Pointer(&info)), 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	switch info.op {
+	case unix.PTRACE_SYSCALL_INFO_ENTRY:
+		th.entry = syscallEntry{info.data[0], [6]uint64(info.data[1:])}
+		return t.enter(tid, th)
+	case unix.PTRACE_SYSCALL_INFO_EXIT:
+		return t.leave(tid, th, int64(info.data[0]))
+	}
+	return nil
+}
+
+func (t *tracer) enter(tid int, th *thread) error {
+	c, ok := t.classify(tid, th.entry)
+	if !ok {
+		return nil
+	}
+	n := len(t.run.changes)
+	t.run.changes = append(t.run.changes, c)
+	if n != t.fault.n || t.fault.effect == none {
+		return nil
+	}
+	t.run.hit = true
+	switch t.fault.effect {
+	case kill:
+		return unix.Kill(tid, unix.SIGKILL) // of any thread: kills its process; a call that waits to be executed is not
+	case terminate:
+		return unix.Kill(tid, unix.SIGTERM)
+	case fail:
+		th.errno = c.errno
+		return setRegisters(tid, func(r *unix.PtraceRegs) { r.Orig_rax = ^uint64(0) })
+	case lose:
+		th.errno = c.errno
+	}
+	return nil
+}
+
+func (t *tracer) leave(tid int, th *thread, result int64) error {
+	if th.entry.number == unix.SYS_SOCKET && th.entry.args[0] == unix.AF_NETLINK && result >= 0 {
+		t.netlink[descriptor(tid, int(result))] = int(th.entry.args[2])
+	}
+	if th.errno == 0 {
+		return nil
+	}
+	errno := th.errno
+	th.errno = 0
+	return setRegisters(tid, func(r *unix.PtraceRegs) { r.Rax = -uint64(errno) })
+}
+
+func setRegisters(tid int, set func(*unix.PtraceRegs)) error {
+	var r unix.PtraceRegs
+	if err := unix.PtraceGetRegs(tid, &r); err != nil {
+		return err
+	}
+	set(&r)
+	return unix.PtraceSetRegs(tid, &r)
+}
