@@ -21,7 +21,7 @@ import (
 // files is a plugin for the process tests: an attachment is a file in a folder.
 var files = plugin.Define[config](plugin.Info{Name: "files", About: "keeps a file for each attachment"}, filer{})
 
-type filer struct{ none[config] }
+type filer struct{}
 
 func file(c *call) string { return filepath.Join(c.Conf.Dir, c.ContainerID) }
 

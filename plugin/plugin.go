@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"strings"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/invoke"
@@ -119,13 +120,32 @@ type Info struct {
 	Versions     []cni.Version // what it supports; nil is every version
 	Capabilities []string      // what of runtimeConfig it understands
 	Args         []string      // keys of CNI_ARGS that it understands; nil leaves CNI_ARGS unread, otherwise others are refused
-	Examples     []Example     // configurations that work; tests start from them
+	Doc          string        // Markdown for people; the JSON in it are configurations that work, see [Info.Examples]
 }
 
 // Example is a configuration with a name.
 type Example struct {
 	Name   string
 	Config string // JSON of a plugin's object, with name and cniVersion
+}
+
+// Examples returns the configurations in Doc: its fenced blocks of JSON, each with the heading before it.
+func (i Info) Examples() []Example {
+	var list []Example
+	heading, config, inside := "", "", false
+	for line := range strings.Lines(i.Doc) {
+		switch text := strings.TrimSpace(line); {
+		case text == "```json":
+			config, inside = "", true
+		case text == "```" && inside:
+			list, inside = append(list, Example{heading, config}), false
+		case inside:
+			config += line
+		case strings.HasPrefix(text, "#"):
+			heading = strings.TrimSpace(strings.TrimLeft(text, "#"))
+		}
+	}
+	return list
 }
 
 // Definition is a plugin with its types erased: bytes in, bytes out. [Define] makes one.

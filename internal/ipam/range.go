@@ -53,8 +53,10 @@ func (r *Range) checkSubnet() error {
 	case subnet.Addr().Is4In6():
 		return fmt.Errorf("network %s is IPv4 written as IPv6", subnet)
 	case subnet.Addr().BitLen()-subnet.Bits() < 2:
+		//lint:ignore ST1005 users search for the text of the reference plugin
 		return fmt.Errorf("Network %s too small to allocate from", subnet)
 	case subnet.Masked() != subnet:
+		//lint:ignore ST1005 users search for the text of the reference plugin
 		return fmt.Errorf("Network has host bits set. For a subnet mask of length %d the network address is %s",
 			subnet.Bits(), subnet.Masked().Addr())
 	}

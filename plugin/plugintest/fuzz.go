@@ -2,6 +2,7 @@ package plugintest
 
 import (
 	"encoding/json"
+	"os"
 	"strings"
 	"testing"
 
@@ -15,7 +16,7 @@ import (
 func Fuzz(f *testing.F, s Suite) {
 	verbs := []cni.Command{cni.Add, cni.Del, cni.Check, cni.Status, cni.VersionCommand}
 	if s.Examples == nil {
-		s.Examples = s.Plugin.Examples
+		s.Examples = s.Plugin.Examples()
 	}
 	for _, e := range s.Examples {
 		for i := range verbs {
@@ -28,6 +29,9 @@ func Fuzz(f *testing.F, s Suite) {
 	f.Fuzz(func(t *testing.T, verb uint8, args string, stdin []byte) {
 		env := cni.Env{
 			Command: verbs[int(verb)%len(verbs)], ContainerID: "fuzz", IfName: ifName, Netns: "/absent/namespace", Args: args,
+		}
+		if err := os.RemoveAll(dir); err != nil { // what a call does must depend on nothing else
+			t.Fatal(err)
 		}
 		var out []byte
 		var ok bool

@@ -27,11 +27,10 @@ type Runtime struct {
 	Dir  string         // what the plugins keep on disk
 	Exec bool           // run plugins as processes of their own, which needs [Main]
 
-	t       testing.TB
-	suite   *Suite
-	example plugin.Example
-	bin     string                     // CNI_PATH
-	prev    map[string]json.RawMessage // results by container
+	t     testing.TB
+	suite *Suite
+	bin   string                     // CNI_PATH
+	prev  map[string]json.RawMessage // results by container
 }
 
 type object = map[string]any
@@ -62,7 +61,7 @@ func newRuntime(t testing.TB, s *Suite, example plugin.Example) *Runtime {
 	dir := t.TempDir()
 	r := &Runtime{
 		Net: testnet.New(t), Dir: filepath.Join(dir, "state"), bin: filepath.Join(dir, "bin"),
-		t: t, suite: s, example: example, prev: map[string]json.RawMessage{},
+		t: t, suite: s, prev: map[string]json.RawMessage{},
 	}
 	self, err := os.Executable()
 	if err := errors.Join(err, os.Mkdir(r.Dir, 0o755), os.Mkdir(r.bin, 0o755)); err != nil {

@@ -62,7 +62,7 @@ var Plugin = plugin.Define[Config](plugin.Info{
 	About:        "connects a container to a Linux bridge of the host",
 	Capabilities: []string{"mac"},
 	Args:         []string{"MAC"},
-	Examples:     examples,
+	Doc:          doc,
 }, attach.Plugin[Config]{
 	Maker: maker{},
 	Options: func(c *Config) attach.Options {

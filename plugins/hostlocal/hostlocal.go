@@ -56,7 +56,7 @@ var Plugin = plugin.Define[Config](plugin.Info{
 	About:        "manages addresses of ranges that belong to this host alone",
 	Capabilities: []string{"ips", "ipRanges"},
 	Args:         []string{"IP"},
-	Examples:     examples,
+	Doc:          doc,
 }, allocator{})
 
 type allocator struct{}

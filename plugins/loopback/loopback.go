@@ -18,9 +18,9 @@ type Config struct{ plugin.Common }
 
 // Plugin is the definition of loopback.
 var Plugin = plugin.Define[Config](plugin.Info{
-	Name:     "loopback",
-	About:    "sets the loopback interface of a container up",
-	Examples: examples,
+	Name:  "loopback",
+	About: "sets the loopback interface of a container up",
+	Doc:   doc,
 }, lo{})
 
 const ifName = "lo"
