@@ -133,7 +133,7 @@ func TestKeep(t *testing.T) {
 
 func TestSize(t *testing.T) {
 	t.Parallel()
-	for n, want := range map[uint64]string{254: "254", 1 << 32: "4294967296", 1 << 56: "about 2^56", math.MaxUint64: "more than 2^64"} {
+	for n, want := range map[uint64]string{254: "254", 1 << 32: "4294967296", 1 << 56: "about 2^56", math.MaxUint64: "about 2^64 or more"} {
 		if got := size(n); got != want {
 			t.Errorf("%d: got %s, want %s", n, got, want)
 		}

@@ -122,7 +122,7 @@ func (a *app) printPools(pools []inspect.Pool) error {
 // size is a number of addresses for people: large ones are powers of two and as good as without end.
 func size(n uint64) string {
 	if n == math.MaxUint64 {
-		return "more than 2^64"
+		return "about 2^64 or more"
 	}
 	if n > 1<<32 {
 		return fmt.Sprintf("about 2^%.0f", math.Log2(float64(n)))
