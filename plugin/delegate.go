@@ -10,12 +10,7 @@ import (
 // Delegator calls other plugins with the request and the environment of the call it belongs to, as the specification asks
 // ("Delegated plugins"). Executables are looked up in CNI_PATH. An error keeps the code of the delegate; it is an [*invoke.Error] if
 // the delegate was called.
-type Delegator struct {
-	caller  invoke.Caller
-	env     cni.Env
-	stdin   []byte
-	version cni.Version
-}
+type Delegator struct{ input }
 
 // Add calls the delegate's ADD.
 func (d Delegator) Add(ctx context.Context, typ string) (*cni.Result, error) {

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/invoke"
 )
 
 // Plugin is what an author writes. C is the type of the configuration; it embeds [Common].
@@ -151,5 +150,5 @@ func (i Info) Examples() []Example {
 // Definition is a plugin with its types erased: bytes in, bytes out. [Define] makes one.
 type Definition struct {
 	Info
-	serve func(ctx context.Context, env cni.Env, stdin []byte, v cni.Version, caller invoke.Caller) ([]byte, error)
+	serve func(context.Context, input) ([]byte, error)
 }

@@ -18,17 +18,28 @@ import (
 // undoBudget is how long taking back may last once a call has been cancelled.
 const undoBudget = 10 * time.Second
 
-// Define ties an implementation to its description. It panics if C does not embed [Common], which only its author can cause.
-func Define[C any](i Info, p Plugin[C]) Definition {
-	if _, ok := any(new(C)).(interface{ common() *Common }); !ok {
-		panic(fmt.Sprintf("plugin %s: %T does not embed plugin.Common", i.Name, *new(C)))
-	}
+// input is a call whose header has been checked.
+type input struct {
+	env     cni.Env
+	stdin   []byte
+	version cni.Version
+	caller  invoke.Caller // for delegates
+}
+
+// configuration is a pointer to a configuration type, which embeds [Common].
+type configuration[C any] interface {
+	*C
+	common() *Common
+}
+
+// Define ties an implementation to its description.
+func Define[C any, PC configuration[C]](i Info, p Plugin[C]) Definition {
 	if i.Versions == nil {
 		i.Versions = cni.Versions()
 	}
 	d := Definition{Info: i}
-	d.serve = func(ctx context.Context, env cni.Env, stdin []byte, v cni.Version, caller invoke.Caller) ([]byte, error) {
-		c, err := decodeCall[C](i, env, stdin, v, caller)
+	d.serve = func(ctx context.Context, in input) ([]byte, error) {
+		c, err := decodeCall[C, PC](i, in)
 		if err != nil {
 			return nil, err
 		}
@@ -62,7 +73,7 @@ func (d Definition) Serve(ctx context.Context, env cni.Env, stdin []byte, caller
 			return nil, err
 		}
 	}
-	return d.serve(ctx, env, stdin, v, caller)
+	return d.serve(ctx, input{env, stdin, v, caller})
 }
 
 // Handler returns d as something that package invoke can call in this process. Its delegates go through caller.
@@ -141,20 +152,21 @@ func refuseOwnNamespace(env cni.Env) error {
 	return nil
 }
 
-func decodeCall[C any](i Info, env cni.Env, stdin []byte, v cni.Version, caller invoke.Caller) (*Call[C], error) {
+func decodeCall[C any, PC configuration[C]](i Info, in input) (*Call[C], error) {
+	env, v := in.env, in.version
 	strict := env.Command != cni.Del && env.Command != cni.GC
 	conf := new(C)
 	if strict {
-		if err := json.Unmarshal(stdin, conf); err != nil {
+		if err := json.Unmarshal(in.stdin, conf); err != nil {
 			return nil, cni.DecodeFailure("network configuration", err)
 		}
 	} else {
-		decodeLeniently(stdin, conf)
+		decodeLeniently(in.stdin, conf)
 	}
-	common := any(conf).(interface{ common() *Common }).common()
+	common := PC(conf).common()
 	c := &Call[C]{
-		Common: common, Env: env, Conf: conf, Version: v, stdin: stdin,
-		Delegate: Delegator{caller: caller, env: env, stdin: stdin, version: v},
+		Common: common, Env: env, Conf: conf, Version: v, stdin: in.stdin,
+		Delegate: Delegator{in},
 		Log:      slog.Default().With("plugin", i.Name, "verb", env.Command, "network", common.Name, "container", env.ContainerID, "ifname", env.IfName),
 	}
 	var err error
@@ -165,7 +177,7 @@ func decodeCall[C any](i Info, env cni.Env, stdin []byte, v cni.Version, caller 
 		return nil, err
 	}
 	if env.Command == cni.GC {
-		if c.Valid, err = cni.DecodeValidAttachments(stdin); err != nil {
+		if c.Valid, err = cni.DecodeValidAttachments(in.stdin); err != nil {
 			return nil, err
 		}
 	}

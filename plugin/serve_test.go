@@ -190,13 +190,6 @@ func TestDefine(t *testing.T) {
 	if diff := cmp.Diff(cni.Versions(), d.Versions); diff != "" {
 		t.Errorf("versions by default: %s", diff)
 	}
-	defer func() {
-		if recover() == nil {
-			t.Error("a configuration without Common was accepted")
-		}
-	}()
-	type bare struct{}
-	plugin.Define[bare](plugin.Info{Name: "bad"}, none[bare]{})
 }
 
 // none is a plugin without the optional verbs.
@@ -376,4 +369,13 @@ func (p *undone) Add(context.Context, *call) (*cni.Result, error) {
 func (p *undone) Del(ctx context.Context, c *call) error {
 	p.attachment, p.ctxErr = c.Attachment(), ctx.Err()
 	return errors.New("DEL was reached")
+}
+
+func TestExamples(t *testing.T) {
+	t.Parallel()
+	i := plugin.Info{Doc: "# demo\n```\nnot JSON\n```\n## First\ntext\n```json\n{\n  \"a\": 1\n}\n```\n\n### Second one\n```json\n{}\n```\n```json\n{\n"}
+	want := []plugin.Example{{Name: "First", Config: "{\n  \"a\": 1\n}\n"}, {Name: "Second one", Config: "{}\n"}}
+	if diff := cmp.Diff(want, i.Examples()); diff != "" {
+		t.Error(diff)
+	}
 }

@@ -2,6 +2,7 @@ package attach_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -226,13 +227,14 @@ func TestIPv6Disabled(t *testing.T) {
 	}
 }
 
+// TestWithoutIPAM: a network without addresses works, however that is written (R-33).
 func TestWithoutIPAM(t *testing.T) {
 	t.Parallel()
-	for _, down := range []bool{false, true} {
-		t.Run(fmt.Sprintf("keepDown %t", down), func(t *testing.T) {
+	for ipam, down := range map[string]bool{`null`: false, `{}`: false, `{"type":""}`: true} {
+		t.Run(fmt.Sprintf("ipam %s, keepDown %t", ipam, down), func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, pair{}, nil)
-			b.conf["keepDown"] = down
+			b.conf["ipam"], b.conf["keepDown"] = json.RawMessage(ipam), down
 			r := b.add()
 			if len(r.IPs)+len(r.Routes) > 0 {
 				t.Errorf("result %+v", r)
@@ -240,8 +242,10 @@ func TestWithoutIPAM(t *testing.T) {
 			if up := strings.Contains(b.inside("ip", "-br", "link", "show", "dev", "eth0"), ",UP"); up == down {
 				t.Errorf("interface is up: %t", up)
 			}
-			if err := b.call(cni.Check); err != nil {
-				t.Error(err)
+			for _, verb := range []cni.Command{cni.Check, cni.Status, cni.Del} {
+				if err := b.call(verb); err != nil {
+					t.Errorf("%s: %v", verb, err)
+				}
 			}
 		})
 	}
@@ -347,14 +351,10 @@ func TestFailureAfterIPAM(t *testing.T) {
 func TestCancelled(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
-	b := newBench(t, pair{finish: func(context.Context, *session, *cni.Result) error {
-		cancel(errors.New("somebody pressed Ctrl-C"))
-		return nil
-	}}, give(address))
-	b.plugin = define(pair{finish: func(ctx context.Context, s *session, r *cni.Result) error {
+	b := newBench(t, pair{finish: func(_ context.Context, s *session, r *cni.Result) error {
 		cancel(errors.New("somebody pressed Ctrl-C"))
 		return s.Masquerade(r)
-	}})
+	}}, give(address))
 	before := b.state()
 	_, err := b.serve(ctx, b.env(cni.Add))
 	wantError(t, err, cni.CodeInternal, "Ctrl-C")

@@ -1,9 +1,16 @@
-// Package plugintest is the test suite for CNI plugins made with package plugin: one call of [Run] in a test, and
-// [Main] in TestMain, put a plugin through everything that holds for every plugin, on a real kernel.
+// Package plugintest is the test suite for CNI plugins made with package plugin. This puts a plugin through everything
+// that holds for every plugin, on a real kernel:
+//
+//	func TestMain(m *testing.M) { plugintest.Main(m, demo.Plugin) }
+//
+//	func TestSuite(t *testing.T) { plugintest.Run(t, plugintest.Suite{Plugin: demo.Plugin}) }
+//
+//	func FuzzServe(f *testing.F) { plugintest.Fuzz(f, plugintest.Suite{Plugin: demo.Plugin}) }
 //
 // The contracts, one file each: versions and results; hostile input; roll-back after each single change that can fail;
 // DEL under all circumstances; CHECK after everything that can drift; GC; repeated and concurrent calls; the same
-// bytes in one process as in many; no leaks. What is special about a plugin belongs in tests of its own.
+// bytes in one process as in many; no leaks. What is special about a plugin belongs in tests of its own, for which
+// there is [Runtime].
 package plugintest
 
 import (

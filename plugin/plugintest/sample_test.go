@@ -1,0 +1,153 @@
+package plugintest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/attach"
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/plugin"
+)
+
+// sample is an interface plugin that is right but for its bugs.
+type sample struct {
+	attach.Plugin[config]
+	bugs
+}
+
+// bugs are the names of bugs, separated by commas.
+type bugs string
+
+func (b bugs) has(bug string) bool { return slices.Contains(strings.Split(string(b), ","), bug) }
+
+type config struct {
+	plugin.Common
+	MTU any `json:"mtu"`
+}
+
+const doc = "### Example\n```json\n" + `{
+  "cniVersion": "1.1.0", "name": "net", "type": "sample", "mtu": 1400,
+  "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.1.0.0/16"}]]}
+}` + "\n```\n"
+
+type (
+	call    = plugin.Call[config]
+	session = attach.Session[config]
+)
+
+func define(b bugs) plugin.Definition {
+	return plugin.Define[config](plugin.Info{Name: "sample", Doc: doc}, sample{attach.Plugin[config]{Maker: maker{b}}, b})
+}
+
+type maker struct{ bugs }
+
+func (m maker) Make(_ context.Context, s *session) ([]cni.Interface, error) {
+	sandbox := s.Sandbox
+	if m.has("link stays when ADD fails") {
+		var err error
+		if sandbox, err = kernel.Begin(context.Background()).Open(s.Sandbox.NS); err != nil {
+			return nil, err
+		}
+		defer sandbox.Close()
+	}
+	inside, port, err := sandbox.AddVeth(kernel.Veth{Name: s.IfName, Host: s.Host, HostName: s.HostName(), Alias: s.Tag})
+	if err != nil {
+		return nil, err
+	}
+	err = s.Host.Up(port)
+	if m.has("error is swallowed") {
+		err = nil
+	}
+	return []cni.Interface{{Name: port.Name}, {Name: inside.Name, MAC: inside.MAC.String(), Sandbox: s.Netns}}, err
+}
+
+func (maker) Verify(context.Context, *session, kernel.Link) error { return nil }
+
+func (m maker) Validate(c *call) error {
+	if _, ok := c.Conf.MTU.(float64); ok {
+		return nil
+	}
+	err := fmt.Errorf("mtu: %v is not a number", c.Conf.MTU)
+	if m.has("wrong configuration has no code") {
+		return err
+	}
+	return cni.Errorf(cni.CodeInvalidConfig, "%w", err)
+}
+
+func (s sample) Add(ctx context.Context, c *call) (*cni.Result, error) {
+	r, err := s.Plugin.Add(ctx, c)
+	if err != nil && s.has("second ADD succeeds") {
+		return &cni.Result{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if s.has("descriptor stays open") {
+		if _, err := syscall.Open("/dev/null", syscall.O_RDONLY, 0); err != nil {
+			return nil, err
+		}
+	}
+	if s.has("result has another sandbox") {
+		r.Interfaces[1].Sandbox = "/another"
+	}
+	if s.has("address is given twice") {
+		r.IPs[0].Address = netip.MustParsePrefix("10.1.0.7/16")
+	}
+	if s.has("result tells the program's name") {
+		r.DNS.Domain = os.Args[0]
+	}
+	return r, nil
+}
+
+func (s sample) Del(ctx context.Context, c *call) error {
+	switch _, number := c.Conf.MTU.(float64); {
+	case s.has("DEL needs the namespace") && c.Netns == "":
+		return errors.New("no namespace")
+	case s.has("DEL needs the previous result") && c.Prev == nil:
+		return errors.New("no previous result")
+	case s.has("DEL needs the configuration") && !number:
+		return errors.New("no mtu")
+	}
+	ipam := c.IPAM.Type
+	if s.has("DEL detaches all") {
+		c.IPAM.Type = ""
+		if err := s.Plugin.GC(ctx, c); err != nil {
+			return err
+		}
+	}
+	if c.IPAM.Type = ipam; s.has("DEL forgets the address") {
+		c.IPAM.Type = ""
+	}
+	return s.Plugin.Del(ctx, c)
+}
+
+func (s sample) Check(ctx context.Context, c *call) error {
+	if s.has("CHECK does not look") {
+		return nil
+	}
+	err := s.Plugin.Check(ctx, c)
+	if err != nil && s.has("CHECK repairs") {
+		_ = s.Plugin.Del(ctx, c)
+	}
+	if err != nil && s.has("CHECK does not say what") {
+		return errors.New("something is wrong")
+	}
+	return err
+}
+
+func (s sample) GC(ctx context.Context, c *call) error {
+	if s.has("GC does nothing") {
+		return nil
+	}
+	if s.has("GC collects all") {
+		c.Valid = nil
+	}
+	return s.Plugin.GC(ctx, c)
+}
