@@ -1,13 +1,18 @@
 package plugintest
 
 import (
+	"encoding/json"
+	"sync"
 	"testing"
 
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// repeat attaches what is attached already, and under a name that is in use. Neither may change anything.
+// repeat attaches what is attached already, and under a name that is in use. Neither may change anything. Of those who attach
+// the same container at the same time one wins.
 func repeat(_ *testing.T, r *Runtime) {
+	r.Container("c")
+	unattached := r.State()
 	r.Add("c")
 	before := r.State()
 	_, err := r.Do(r.t.Context(), r.Request(cni.Add, "c"))
@@ -25,6 +30,35 @@ func repeat(_ *testing.T, r *Runtime) {
 	}
 	if r.newest(cni.Check) {
 		r.Check("c")
+	}
+	r.Del("c")
+	r.addAtOnce("c")
+	r.Del("c")
+	r.Unchanged(unattached)
+}
+
+// addAtOnce makes many ADDs of one attachment at the same time.
+func (r *Runtime) addAtOnce(container string) {
+	r.t.Helper()
+	results := make([]json.RawMessage, 8)
+	var wg sync.WaitGroup
+	for i := range results {
+		q := r.Request(cni.Add, container)
+		wg.Go(func() { results[i], _ = r.Do(r.t.Context(), q) })
+	}
+	wg.Wait()
+	successes := 0
+	for _, out := range results {
+		if len(out) > 0 {
+			r.prev[container] = out
+			successes++
+		}
+	}
+	if successes != 1 && !r.suite.Repeatable || successes == 0 {
+		r.t.Fatalf("%d of %d ADDs at the same time succeeded", successes, len(results))
+	}
+	if r.newest(cni.Check) {
+		r.Check(container)
 	}
 }
 

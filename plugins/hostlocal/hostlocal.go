@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/netip"
 
 	"github.com/tenon-cni/tenon/cni"
@@ -103,7 +102,7 @@ func (allocator) Check(ctx context.Context, c *call) error {
 	return with(ctx, c, func(s *file.Store) error {
 		held, err := s.Held(ctx, owner(c))
 		if err == nil && len(held) == 0 {
-			err = fmt.Errorf("host-local: Failed to find address added by container %s", c.ContainerID)
+			err = cni.Errorf(cni.CodeInternal, "host-local: Failed to find address added by container %s", c.ContainerID)
 		}
 		return err
 	})
