@@ -48,8 +48,9 @@ func (w *tail) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// collect starts cmd and copies its output. drain, called after the process has ended, waits until everything is copied. A descendant that keeps a stream open
-// is waited for no longer than drainFor, but what the plugin itself wrote is never lost, however late the copying is.
+// collect starts cmd and copies its output. drain, called after the process has ended, waits until everything is
+// copied. A descendant that keeps a stream open is waited for no longer than drainFor, but what the plugin itself
+// wrote is never lost, however late the copying is.
 func collect(cmd *exec.Cmd, stdout, stderr io.Writer) (drain func(), err error) {
 	var streams []*stream
 	closeAll := func() {

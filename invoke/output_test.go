@@ -16,7 +16,8 @@ func (w *slow) Write(b []byte) (int, error) {
 	return w.Buffer.Write(b)
 }
 
-// What a plugin wrote before it ended must not be lost because we are late: 200 ADDs at once on two processors lost results.
+// What a plugin wrote before it ended must not be lost because we are late: 200 ADDs at once on two processors lost
+// results.
 func TestLateReaderLosesNothing(t *testing.T) {
 	t.Parallel()
 	const size = 150_000 // more than a pipe holds, so that the process ends with the pipe full

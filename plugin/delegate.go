@@ -7,9 +7,9 @@ import (
 	"github.com/tenon-cni/tenon/invoke"
 )
 
-// Delegator calls other plugins with the request and the environment of the call it belongs to, as the specification asks
-// ("Delegated plugins"). Executables are looked up in CNI_PATH. An error keeps the code of the delegate; it is an [*invoke.Error] if
-// the delegate was called.
+// Delegator calls other plugins with the request and the environment of the call it belongs to, as the specification
+// asks ("Delegated plugins"). Executables are looked up in CNI_PATH. An error keeps the code of the delegate; it is
+// an [*invoke.Error] if the delegate was called.
 type Delegator struct{ input }
 
 // Add calls the delegate's ADD.

@@ -20,8 +20,9 @@ const (
 	versionWait = 50 * time.Millisecond // how long VERSION waits for a standard input that nobody closes
 )
 
-// Main runs one call from the process environment: CNI_ variables, request on standard input, result or error object on standard output. It
-// returns the exit status. SIGTERM and SIGINT cancel the call, which then takes back what it did.
+// Main runs one call from the process environment: CNI_ variables, request on standard input, result or error object
+// on standard output. It returns the exit status. SIGTERM and SIGINT cancel the call, which then takes back what it
+// did.
 func Main(d Definition, caller invoke.Caller, version string) int {
 	env := cni.EnvFrom(os.Getenv)
 	if env.Command == "" {
@@ -80,8 +81,9 @@ func readLimited() ([]byte, error) {
 	return b, err
 }
 
-// pollStdin reads standard input as far as it comes within a time. VERSION needs nothing of it and must not hang where the runtime leaves it open. It
-// gets by without goroutines, because the start of a plugin is what VERSION measures.
+// pollStdin reads standard input as far as it comes within a time. VERSION needs nothing of it and must not hang
+// where the runtime leaves it open. It gets by without goroutines, because the start of a plugin is what VERSION
+// measures.
 func pollStdin(within time.Duration) []byte {
 	var in []byte
 	deadline := time.Now().Add(within)

@@ -1,6 +1,6 @@
-// Package plugin is the kit for writing a CNI plugin: it decodes and checks a call, hands it over as types, and encodes what comes back in
-// the version that was asked for. An author writes a configuration type, three or more methods and one call of [Define];
-// [Main] makes a program of it, package plugintest tests it.
+// Package plugin is the kit for writing a CNI plugin: it decodes and checks a call, hands it over as types, and
+// encodes what comes back in the version that was asked for. An author writes a configuration type, three or more
+// methods and one call of [Define]; [Main] makes a program of it, package plugintest tests it.
 //
 // The package knows the protocol and nothing else: no kernel, no address management, no file.
 package plugin
@@ -16,31 +16,35 @@ import (
 
 // Plugin is what an author writes. C is the type of the configuration; it embeds [Common].
 //
-// Errors that are or wrap a [*cni.Error] keep its code, others get [cni.CodeInternal]. The context ends with SIGTERM or SIGINT.
+// Errors that are or wrap a [*cni.Error] keep its code, others get [cni.CodeInternal]. The context ends with SIGTERM
+// or SIGINT.
 type Plugin[C any] interface {
 	// Add attaches, and leaves nothing behind where it fails.
 	Add(context.Context, *Call[C]) (*cni.Result, error)
 
-	// Del takes away whatever is there for the attachment. It succeeds if there is nothing, and it gets by without Netns, Prev and
-	// with as much of the configuration as could be read.
+	// Del takes away whatever is there for the attachment. It succeeds if there is nothing, and it gets by without
+	// Netns, Prev and with as much of the configuration as could be read.
 	Del(context.Context, *Call[C]) error
 
 	// Check compares what is there with Prev, changes nothing, and says what differs.
 	Check(context.Context, *Call[C]) error
 }
 
-// Statuser is a Plugin that can say whether ADD would work. Its errors should have [cni.CodeNotAvailable] or [cni.CodeLimitedConnectivity].
+// Statuser is a Plugin that can say whether ADD would work. Its errors should have [cni.CodeNotAvailable] or
+// [cni.CodeLimitedConnectivity].
 type Statuser[C any] interface {
 	Status(context.Context, *Call[C]) error
 }
 
-// Collector is a Plugin that takes away what belongs to attachments of the network that are not in [Call.Valid]. It goes on past errors.
+// Collector is a Plugin that takes away what belongs to attachments of the network that are not in [Call.Valid]. It
+// goes on past errors.
 type Collector[C any] interface {
 	GC(context.Context, *Call[C]) error
 }
 
-// Validator is a Plugin that checks its configuration before ADD, CHECK and STATUS. DEL and GC go without: they have to work with a
-// configuration that has become wrong since. Errors should have [cni.CodeInvalidConfig] or [cni.CodeUnsupportedField].
+// Validator is a Plugin that checks its configuration before ADD, CHECK and STATUS. DEL and GC go without: they have
+// to work with a configuration that has become wrong since. Errors should have [cni.CodeInvalidConfig] or
+// [cni.CodeUnsupportedField].
 type Validator[C any] interface {
 	Validate(*Call[C]) error
 }
@@ -64,8 +68,8 @@ type IPAM struct {
 	Type string `json:"type"` // file name of the IPAM plugin; empty for a network without addresses
 }
 
-// RuntimeConfig are the capability arguments that plugins of this kit understand (CNI conventions, "Dynamic plugin specific fields").
-// Members are matched without regard to case: containerd capitalises them.
+// RuntimeConfig are the capability arguments that plugins of this kit understand (CNI conventions, "Dynamic plugin
+// specific fields"). Members are matched without regard to case: containerd capitalises them.
 type RuntimeConfig struct {
 	MAC      string          `json:"mac"`      // capability mac
 	IPs      []string        `json:"ips"`      // capability ips
@@ -85,8 +89,8 @@ type Request struct {
 	// MAC is the hardware address. The capability mac wins over args.cni.mac, which wins over MAC in CNI_ARGS.
 	MAC string
 
-	// IPs are the addresses, with or without a prefix length: that of IP in CNI_ARGS, those of args.cni.ips, then those of the capability
-	// ips. They add up, as they do in the reference plugins.
+	// IPs are the addresses, with or without a prefix length: that of IP in CNI_ARGS, those of args.cni.ips, then
+	// those of the capability ips. They add up, as they do in the reference plugins.
 	IPs []string
 }
 

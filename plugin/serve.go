@@ -48,8 +48,8 @@ func Define[C any, PC configuration[C]](i Info, p Plugin[C]) Definition {
 	return d
 }
 
-// Serve is the whole protocol of one call. It returns what the plugin prints on success; what it returns as an error is printed as an error object.
-// Delegates are called through caller.
+// Serve is the whole protocol of one call. It returns what the plugin prints on success; what it returns as an error
+// is printed as an error object. Delegates are called through caller.
 func (d Definition) Serve(ctx context.Context, env cni.Env, stdin []byte, caller invoke.Caller) (stdout []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -136,7 +136,8 @@ func errorVersion(stdin []byte) cni.Version {
 	return cni.Newest
 }
 
-// refuseOwnNamespace keeps a mistaken runtime from reconfiguring the host. A path that cannot be read is not this namespace.
+// refuseOwnNamespace keeps a mistaken runtime from reconfiguring the host. A path that cannot be read is not this
+// namespace.
 func refuseOwnNamespace(env cni.Env) error {
 	if env.Netns == "" || env.OwnNetnsAllowed() {
 		return nil
@@ -184,8 +185,8 @@ func decodeCall[C any, PC configuration[C]](i Info, in input) (*Call[C], error) 
 	return c, nil
 }
 
-// decodePrevResult reads the previous result. One whose version has another form of result than the call was not converted by the runtime, as it should
-// have been, and is refused.
+// decodePrevResult reads the previous result. One whose version has another form of result than the call was not
+// converted by the runtime, as it should have been, and is refused.
 func decodePrevResult(raw json.RawMessage, v cni.Version) (*cni.Result, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil

@@ -76,7 +76,8 @@ func (p Plugin[C]) add(ctx context.Context, s *Session[C]) (*cni.Result, error) 
 	return r, nil
 }
 
-// allocate calls the IPAM plugin; its undo is the plugin's DEL. An ADD that fails is followed by a DEL too: it may have got half way.
+// allocate calls the IPAM plugin; its undo is the plugin's DEL. An ADD that fails is followed by a DEL too: it may
+// have got half way.
 func allocate[C any](ctx context.Context, s *Session[C], r *cni.Result, index int) error {
 	release := func() error {
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBudget)
@@ -134,7 +135,8 @@ func apply[C any](ctx context.Context, s *Session[C], link kernel.Link, index in
 	return nil
 }
 
-// settings are the sysctls of the container's interface. Only those that make its IPv6 addresses possible are indispensable.
+// settings are the sysctls of the container's interface. Only those that make its IPv6 addresses possible are
+// indispensable.
 func settings(ifName string, ips []cni.IP, o Options) []kernel.Setting {
 	v4, v6 := "net/ipv4/conf/"+ifName+"/", "net/ipv6/conf/"+ifName+"/"
 	dad := "0"
@@ -179,7 +181,8 @@ func addressesOf(r *cni.Result, index int) []cni.IP {
 	return list
 }
 
-// route returns a route of the result as the kernel gets it: without a gateway of its own it has the first of its family that an address brought.
+// route returns a route of the result as the kernel gets it: without a gateway of its own it has the first of its
+// family that an address brought.
 func route(rt cni.Route, ips []cni.IP) kernel.Route {
 	k := kernel.Route{Dst: rt.Dst, GW: rt.GW, MTU: rt.MTU, AdvMSS: rt.AdvMSS, Priority: rt.Priority, Table: rt.Table.Value, Scope: rt.Scope.Value}
 	if !k.GW.IsValid() && k.Scope < kernel.ScopeLink {

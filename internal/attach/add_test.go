@@ -163,7 +163,8 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestIPv6IsUsable: an address can be bound when ADD returns, with or without a gateway and detection of duplicates.
+// TestIPv6IsUsable: an address can be bound when ADD returns, with or without a gateway and detection of
+// duplicates.
 func TestIPv6IsUsable(t *testing.T) {
 	t.Parallel()
 	for _, dad := range []bool{false, true} {

@@ -1,6 +1,6 @@
-// Package attach is what all plugins that make an interface for a container have in common: namespaces, address management,
-// addresses and routes, roll-back, finding again what belongs to an attachment, CHECK, STATUS and GC. A plugin says how its link is made and what is
-// special about it ([Maker]); everything else happens here, once.
+// Package attach is what all plugins that make an interface for a container have in common: namespaces, address
+// management, addresses and routes, roll-back, finding again what belongs to an attachment, CHECK, STATUS and GC. A
+// plugin says how its link is made and what is special about it ([Maker]); everything else happens here, once.
 //
 // It does not know any kind of link, and it allocates no addresses: that is an IPAM plugin's work.
 package attach
@@ -26,11 +26,12 @@ const undoBudget = 10 * time.Second
 
 // Maker is the part of an interface plugin that differs from one to the next.
 type Maker[C any] interface {
-	// Make creates the link, down and without addresses, and returns the interfaces of the result. One of them is the container's: its name is
-	// CNI_IFNAME and its sandbox CNI_NETNS.
+	// Make creates the link, down and without addresses, and returns the interfaces of the result. One of them is the
+	// container's: its name is CNI_IFNAME and its sandbox CNI_NETNS.
 	Make(context.Context, *Session[C]) ([]cni.Interface, error)
 
-	// Verify compares what is special to this kind with the configuration and Prev. The link, its addresses and routes have been checked.
+	// Verify compares what is special to this kind with the configuration and Prev. The link, its addresses and
+	// routes have been checked.
 	Verify(context.Context, *Session[C], kernel.Link) error
 }
 
@@ -77,7 +78,7 @@ type Plugin[C any] struct {
 
 // Validate implements [plugin.Validator].
 func (p Plugin[C]) Validate(c *plugin.Call[C]) error {
-	if c.IPAM.Type == "" && !c.Version.SameForm(cni.Newest) && c.Version.SameForm(cni.V010) {
+	if c.IPAM.Type == "" && c.Version.SameForm(cni.V010) {
 		return cni.Errorf(cni.CodeInvalidConfig, "a network without ipam cannot be described in CNI version %v", c.Version).
 			WithDetails("use cniVersion 0.3.0 or newer")
 	}
@@ -125,8 +126,8 @@ func (s *Session[C]) enter() error {
 	return err
 }
 
-// OpenSandbox opens the container's namespace. The code is [cni.CodeUnknownContainer] if it is gone, [cni.CodeInvalidEnvironment] if CNI_NETNS leads to
-// something else, and [cni.CodeIOFailure] if that cannot be told.
+// OpenSandbox opens the container's namespace. The code is [cni.CodeUnknownContainer] if it is gone,
+// [cni.CodeInvalidEnvironment] if CNI_NETNS leads to something else, and [cni.CodeIOFailure] if that cannot be told.
 func OpenSandbox(env cni.Env) (*netns.NS, error) {
 	ns, err := netns.Open(env.Netns)
 	switch {
@@ -151,11 +152,12 @@ func (s *Session[C]) close() {
 	}
 }
 
-// HostName returns the name of the host's end of a pair made for this attachment. It follows from the attachment, so that DEL and GC find
-// the link when everything else is lost, even where the process died before it could mark it.
+// HostName returns the name of the host's end of a pair made for this attachment. It follows from the attachment, so
+// that DEL and GC find the link when everything else is lost, even where the process died before it could mark it.
 func (s *Session[C]) HostName() string { return hostName(s.Attachment()) }
 
-// The name is "veth", 3 digits of base 32 that name the network and 8 that name the attachment in it: 15 bytes, all that Linux allows.
+// The name is "veth", 3 digits of base 32 that name the network and 8 that name the attachment in it: 15 bytes, all
+// that Linux allows.
 const hostPrefix = "veth"
 
 var base32 = encoding.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(encoding.NoPadding)
@@ -174,7 +176,8 @@ func digits(hexadecimal string) string {
 	return base32.EncodeToString(raw)
 }
 
-// owned reports whether a link of the host belongs to an attachment: its alias says so, or it has none yet and the name that such a link would have.
+// owned reports whether a link of the host belongs to an attachment: its alias says so, or it has none yet and the
+// name that such a link would have.
 func owned(l kernel.Link, a cni.Attachment) bool {
 	if o, ok := cni.ParseTag(l.Alias); ok {
 		return o == a.Owner()

@@ -13,8 +13,8 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// Check asks IPAM, then compares the container's interface, its addresses and its routes with the previous result, then what the Maker knows. Whatever else
-// is there, from later plugins or by hand, is not its business.
+// Check asks IPAM, then compares the container's interface, its addresses and its routes with the previous result,
+// then what the Maker knows. Whatever else is there, from later plugins or by hand, is not its business.
 func (p Plugin[C]) Check(ctx context.Context, c *plugin.Call[C]) error {
 	if c.IPAM.Type != "" {
 		if err := c.Delegate.Check(ctx, c.IPAM.Type); err != nil {
@@ -87,7 +87,8 @@ func (s *Session[C]) checkAddresses(link kernel.Link, index int) error {
 	return nil
 }
 
-// checkRoutes looks for the networks of the addresses and the routes of the result, in all tables: later plugins may move them.
+// checkRoutes looks for the networks of the addresses and the routes of the result, in all tables: later plugins may
+// move them.
 func (s *Session[C]) checkRoutes(index int) error {
 	have, err := s.Sandbox.Routes(kernel.AllTables)
 	if err != nil {

@@ -10,8 +10,9 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// Del takes away rules and link, then the address, so that an address never has two live owners. The kernel takes 15 ms for each of the first two; it gets the rules first
-// because these it finishes in the background. Del needs nothing but the key of the attachment, and goes on past errors.
+// Del takes away rules and link, then the address, so that an address never has two live owners. The kernel takes 15
+// ms for each of the first two; it gets the rules first because these it finishes in the background. Del needs
+// nothing but the key of the attachment, and goes on past errors.
 func (p Plugin[C]) Del(ctx context.Context, c *plugin.Call[C]) error {
 	s, err := open(ctx, c)
 	if err != nil {
@@ -34,8 +35,8 @@ func (p Plugin[C]) Del(ctx context.Context, c *plugin.Call[C]) error {
 	return errors.Join(errs...)
 }
 
-// deleteLink deletes the link of the attachment: by the host's end if it has one, else by its name in the container. A link of that name that
-// another attachment owns stays.
+// deleteLink deletes the link of the attachment: by the host's end if it has one, else by its name in the container.
+// A link of that name that another attachment owns stays.
 func (s *Session[C]) deleteLink() error {
 	host, err := s.Host.Link(s.HostName())
 	if err == nil && owned(host, s.Attachment()) {
@@ -74,7 +75,8 @@ func (s *Session[C]) peer(link kernel.Link) (kernel.Link, error) {
 	return peer, err
 }
 
-// GC takes away the links and rules of attachments of this network that are not valid any more, and passes the call on to IPAM.
+// GC takes away the links and rules of attachments of this network that are not valid any more, and passes the call
+// on to IPAM.
 func (p Plugin[C]) GC(ctx context.Context, c *plugin.Call[C]) error {
 	s, err := open(ctx, c)
 	if err != nil {

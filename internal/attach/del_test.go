@@ -105,7 +105,8 @@ func TestForeignLink(t *testing.T) {
 	b.unchanged(before)
 }
 
-// TestLinkOfNobody: an interface without an owner was made by the reference plugins, whose installation has been taken over.
+// TestLinkOfNobody: an interface without an owner was made by the reference plugins, whose installation has been
+// taken over.
 func TestLinkOfNobody(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, pair{}, nil)

@@ -10,7 +10,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
-// Masquerade hides what leaves the networks of the result's addresses behind the host. DEL and GC take it away by its owner.
+// Masquerade hides what leaves the networks of the result's addresses behind the host. DEL and GC take it away by its
+// owner.
 func (s *Session[C]) Masquerade(r *cni.Result) error {
 	var nets []netip.Prefix
 	for _, ip := range r.IPs {
@@ -19,7 +20,8 @@ func (s *Session[C]) Masquerade(r *cni.Result) error {
 	return s.Host.Masquerade(s.Tag, nets)
 }
 
-// unmasquerade takes away what Masquerade set up for owners that match. A kernel without nftables has nothing of that kind.
+// unmasquerade takes away what Masquerade set up for owners that match. A kernel without nftables has nothing of that
+// kind.
 func (s *Session[C]) unmasquerade(match func(cni.Owner) bool) error {
 	_, err := s.Host.Unmasquerade(func(comment string) bool {
 		o, ok := cni.ParseTag(comment)

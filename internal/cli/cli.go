@@ -24,8 +24,8 @@ type app struct {
 	stdout, stderr *os.File
 }
 
-// Run runs the command that args name and returns the exit status: 0 for success, 1 for failure, 2 for a command line that
-// makes no sense. caller calls plugins; version is that of the program.
+// Run runs the command that args name and returns the exit status: 0 for success, 1 for failure, 2 for a command line
+// that makes no sense. caller calls plugins; version is that of the program.
 func Run(args []string, version string, caller invoke.Caller) int {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
 	defer stop()

@@ -16,9 +16,9 @@ import (
 // namedDir is where ip-netns(8) keeps namespaces by name.
 const namedDir = "/run/netns"
 
-// netnsPath returns the path of the namespace that an argument means: a path if it has a slash, a process if it is a number,
-// else a name below /run/netns. /var/run is the same as /run (Filesystem Hierarchy Standard 3.0, 5.13), so that both give
-// the same container ID.
+// netnsPath returns the path of the namespace that an argument means: a path if it has a slash, a process if it is a
+// number, else a name below /run/netns. /var/run is the same as /run (Filesystem Hierarchy Standard 3.0, 5.13), so
+// that both give the same container ID.
 func netnsPath(arg string) (string, error) {
 	switch {
 	case isPath(arg):

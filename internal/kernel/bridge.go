@@ -19,8 +19,9 @@ type Bridge struct {
 	Promisc bool // demand promiscuous mode; false leaves it as it is
 }
 
-// EnsureBridge finds or makes a bridge and sets it up. A bridge that exists keeps its configuration. Others may use it from
-// the moment it exists, so nothing of this is undone. The error wraps [ErrNotBridge] if the link is of another kind.
+// EnsureBridge finds or makes a bridge and sets it up. A bridge that exists keeps its configuration. Others may use
+// it from the moment it exists, so nothing of this is undone. The error wraps [ErrNotBridge] if the link is of
+// another kind.
 func (s *Space) EnsureBridge(b Bridge) (bridge Link, created bool, err error) {
 	bridge, err = s.Link(b.Name)
 	if errors.Is(err, ErrNoLink) {

@@ -61,8 +61,8 @@ func (s *Space) SetAlias(l Link, alias string) error {
 		func() error { return present(s.rt.SetAlias(l, l.Alias)) })
 }
 
-// SetMAC sets the hardware address of a link. The kernel then no longer chooses that of a bridge from its ports. Undone by
-// setting l.MAC, if there was one.
+// SetMAC sets the hardware address of a link. The kernel then no longer chooses that of a bridge from its ports.
+// Undone by setting l.MAC, if there was one.
 func (s *Space) SetMAC(l Link, mac net.HardwareAddr) error {
 	undo := func() error { return present(s.rt.SetMAC(l, l.MAC)) }
 	if l.MAC == nil {

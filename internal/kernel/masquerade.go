@@ -15,10 +15,10 @@ var ErrNoNFT = nft.ErrNoNFT
 // Element is a masqueraded address.
 type Element = nft.Element
 
-// Masquerade masquerades what addresses send beyond their networks, in one transaction: each prefix is an address with its
-// prefix length. tag names the owner, 1 to [nft.MaxComment] bytes. An address that carries another tag is taken over. Undone
-// by giving back what was changed, but for addresses that somebody else has taken over since. The error wraps [ErrNoNFT] if
-// the kernel cannot do it.
+// Masquerade masquerades what addresses send beyond their networks, in one transaction: each prefix is an address
+// with its prefix length. tag names the owner, 1 to [nft.MaxComment] bytes. An address that carries another tag is
+// taken over. Undone by giving back what was changed, but for addresses that somebody else has taken over since. The
+// error wraps [ErrNoNFT] if the kernel cannot do it.
 func (s *Space) Masquerade(tag string, addrs []netip.Prefix) error {
 	names := make([]string, len(addrs))
 	for i, a := range addrs {
@@ -41,8 +41,8 @@ func (s *Space) Masquerade(tag string, addrs []netip.Prefix) error {
 		})
 }
 
-// Unmasquerade removes all masquerading whose owner matches, in one transaction, and returns how many elements there were.
-// It cannot be undone.
+// Unmasquerade removes all masquerading whose owner matches, in one transaction, and returns how many elements there
+// were. It cannot be undone.
 func (s *Space) Unmasquerade(match func(tag string) bool) (n int, err error) {
 	err = s.tx.Do("unmasquerade", func() error {
 		c, err := s.rules()

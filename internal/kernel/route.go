@@ -18,9 +18,9 @@ const (
 	ScopeLink     = rtnl.ScopeLink
 )
 
-// AddRoute adds a route that leaves through l; r.Link is not looked at. It neither replaces nor appends, and lets routes to
-// the same destination through other gateways be (IPv6 joins them to a multipath route). An identical route that is there
-// counts as added, and stays when the transaction is rolled back.
+// AddRoute adds a route that leaves through l; r.Link is not looked at. It neither replaces nor appends, and lets
+// routes to the same destination through other gateways be (IPv6 joins them to a multipath route). An identical route
+// that is there counts as added, and stays when the transaction is rolled back.
 func (s *Space) AddRoute(l Link, r Route) error {
 	r.Link = l.Index
 	added := false
@@ -38,8 +38,8 @@ func (s *Space) AddRoute(l Link, r Route) error {
 		})
 }
 
-// Routes lists the unicast routes of both families in a table or in [AllTables]. A multipath route is listed once for each
-// of its hops.
+// Routes lists the unicast routes of both families in a table or in [AllTables]. A multipath route is listed once for
+// each of its hops.
 func (s *Space) Routes(table int) ([]Route, error) { return s.rt.Routes(table) }
 
 func routeOp(l Link, r Route) string {

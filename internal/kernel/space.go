@@ -6,9 +6,9 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel/rtnl"
 )
 
-// Space is a network namespace within a transaction: one rtnetlink socket, and from the first use of rules on one nfnetlink
-// socket, both bound to it. All changes are made through [Tx.Do] and are taken back by [Tx.Rollback] unless the method says
-// otherwise. It is for one goroutine.
+// Space is a network namespace within a transaction: one rtnetlink socket, and from the first use of rules on one
+// nfnetlink socket, both bound to it. All changes are made through [Tx.Do] and are taken back by [Tx.Rollback] unless
+// the method says otherwise. It is for one goroutine.
 type Space struct {
 	NS *netns.NS
 
@@ -18,8 +18,8 @@ type Space struct {
 	settled chan struct{} // closed when the kernel has finished what was deleted of the rules; nil if nothing was
 }
 
-// Open opens a namespace for the transaction. ns stays the caller's and must stay open as long as the space, and the space
-// until the transaction is kept or rolled back.
+// Open opens a namespace for the transaction. ns stays the caller's and must stay open as long as the space, and the
+// space until the transaction is kept or rolled back.
 func (tx *Tx) Open(ns *netns.NS) (*Space, error) {
 	rt, err := rtnl.Open(ns)
 	if err != nil {
@@ -39,8 +39,8 @@ func (s *Space) Close() {
 	}
 }
 
-// settle closes the nfnetlink socket in the background. After something was deleted the kernel takes about 15 ms for that, and deleting a link takes it
-// as long: they can pass at the same time.
+// settle closes the nfnetlink socket in the background. After something was deleted the kernel takes about 15 ms for
+// that, and deleting a link takes it as long: they can pass at the same time.
 func (s *Space) settle() {
 	c, before, settled := s.nft, s.settled, make(chan struct{})
 	s.nft, s.settled = nil, settled

@@ -14,8 +14,8 @@ import (
 // Need is something a test needs of the machine. It returns an error that says why it is not there.
 type Need func() error
 
-// Require skips the test if one of the needs is not met. Where the stage must meet them all, which the environment variables
-// CI and TENON_STRICT say by not being empty, the test fails instead. Nothing else in the tree skips.
+// Require skips the test if one of the needs is not met. Where the stage must meet them all, which the environment
+// variables CI and TENON_STRICT say by not being empty, the test fails instead. Nothing else in the tree skips.
 func Require(t testing.TB, needs ...Need) {
 	t.Helper()
 	for _, need := range needs {

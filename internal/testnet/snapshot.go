@@ -12,10 +12,11 @@ import (
 	"testing"
 )
 
-// Snapshot returns the state of namespaces and folders as text, one fact a line: links with their configuration, addresses,
-// routes of all tables, policy rules, the nftables ruleset, all settings below /proc/sys/net; of the folders each path with
-// mode and content. What changes by itself is left out: counters and timers, what follows from the carrier, link-local
-// addresses and the routes the kernel derives from IPv6 addresses. Two snapshots are equal if nothing else has changed.
+// Snapshot returns the state of namespaces and folders as text, one fact a line: links with their configuration,
+// addresses, routes of all tables, policy rules, the nftables ruleset, all settings below /proc/sys/net; of the
+// folders each path with mode and content. What changes by itself is left out: counters and timers, what follows from
+// the carrier, link-local addresses and the routes the kernel derives from IPv6 addresses. Two snapshots are equal if
+// nothing else has changed.
 func Snapshot(t testing.TB, spaces []*Namespace, dirs ...string) string {
 	t.Helper()
 	var s snapshot
@@ -100,7 +101,8 @@ func (n *Namespace) read(values []any, stdin, name string, args ...string) error
 	return nil
 }
 
-// byItself is what changes without anybody's doing, or follows from the carrier or from ports, by its key in the output of ip.
+// byItself is what changes without anybody's doing, or follows from the carrier or from ports, by its key in the
+// output of ip.
 var byItself = []string{
 	"operstate", "tso_max_size", "tso_max_segs", "valid_life_time", "preferred_life_time", "tentative", "expires", "pref",
 	"bridge_id", "root_id", "root_port", "root_path_cost", "topology_change", "topology_change_detected", "hello_timer",
@@ -164,8 +166,8 @@ func (s *snapshot) routing(n *Namespace, family string) error {
 	return nil
 }
 
-// derived reports whether the kernel made a route from the state of a link or an IPv6 address, which it does when it gets to
-// it. From the others it takes the flags, which follow from the carrier.
+// derived reports whether the kernel made a route from the state of a link or an IPv6 address, which it does when it
+// gets to it. From the others it takes the flags, which follow from the carrier.
 func derived(route object) bool {
 	delete(route, "flags")
 	dst, _ := route["dst"].(string)

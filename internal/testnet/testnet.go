@@ -1,6 +1,6 @@
-// Package testnet gives tests a real kernel: throw-away network namespaces, a text of their complete state, the decision to
-// skip, and a check for leaks. It is for tests only, and the only place outside of package xtables that starts tools; as
-// they are not ours they serve as an independent witness.
+// Package testnet gives tests a real kernel: throw-away network namespaces, a text of their complete state, the
+// decision to skip, and a check for leaks. It is for tests only, and the only place outside of package xtables that
+// starts tools; as they are not ours they serve as an independent witness.
 package testnet
 
 import (
@@ -100,7 +100,8 @@ func (n *Net) namespace(name string) *Namespace {
 	return &Namespace{NS: ns, Name: name, t: n.t, keep: keep}
 }
 
-// Do calls fn inside the namespace, on a thread of its own: it is the current namespace of fn and of the processes fn starts.
+// Do calls fn inside the namespace, on a thread of its own: it is the current namespace of fn and of the processes fn
+// starts.
 func (n *Namespace) Do(fn func()) {
 	n.t.Helper()
 	err := n.Run(func() error {

@@ -29,8 +29,8 @@ func check(_ *testing.T, r *Runtime) {
 	}
 }
 
-// drift changes one thing each behind the plugin's back. CHECK has to fail, name the object and repair nothing. DEL has to work
-// all the same. What a suite breaks may be shared, so each of its drifts has a host of its own.
+// drift changes one thing each behind the plugin's back. CHECK has to fail, name the object and repair nothing. DEL
+// has to work all the same. What a suite breaks may be shared, so each of its drifts has a host of its own.
 func drift(t *testing.T, r *Runtime) {
 	if !r.newest(cni.Check) {
 		return

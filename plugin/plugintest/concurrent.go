@@ -11,8 +11,8 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// concurrent attaches many containers at once and then detaches them at once. No address may be given twice, and nothing may
-// be left.
+// concurrent attaches many containers at once and then detaches them at once. No address may be given twice, and
+// nothing may be left.
 func concurrent(_ *testing.T, r *Runtime) {
 	const n = 30
 	before := r.stateOf(r.Host)

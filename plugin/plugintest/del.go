@@ -10,8 +10,8 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// del calls DEL under all circumstances. It has to succeed, leave nothing of the attachment, and not touch another one of the
-// same network.
+// del calls DEL under all circumstances. It has to succeed, leave nothing of the attachment, and not touch another
+// one of the same network.
 func del(_ *testing.T, r *Runtime) {
 	r.Add("other")
 	cases := slices.Concat(delCases, brokenConfigurations(r.Conf))
@@ -76,8 +76,8 @@ var delCases = []delCase{
 	{container: "netns-destroyed", blind: true, change: func(r *Runtime, q *Request) { r.Remove(q.ContainerID) }},
 }
 
-// brokenConfigurations are cases in which a member of the configuration has become wrong since ADD, one each, and those in
-// which only what identifies the attachment is left.
+// brokenConfigurations are cases in which a member of the configuration has become wrong since ADD, one each, and
+// those in which only what identifies the attachment is left.
 func brokenConfigurations(conf object) []delCase {
 	cases := []delCase{{container: "reduced-configuration", change: func(_ *Runtime, q *Request) {
 		reduced := object{}

@@ -11,8 +11,9 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// Fuzz feeds a plugin requests made from its examples: verb, CNI_ARGS and standard input. Whatever they are, it must not panic
-// and has to print at most one JSON document, and exactly one where it fails. No container exists. Call it from a fuzz target.
+// Fuzz feeds a plugin requests made from its examples: verb, CNI_ARGS and standard input. Whatever they are, it must
+// not panic and has to print at most one JSON document, and exactly one where it fails. No container exists. Call it
+// from a fuzz target.
 func Fuzz(f *testing.F, s Suite) {
 	verbs := []cni.Command{cni.Add, cni.Del, cni.Check, cni.Status, cni.VersionCommand}
 	if s.Examples == nil {

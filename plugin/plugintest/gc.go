@@ -8,8 +8,8 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// gc collects what attachments have left: all but those that are valid, of this network and no other. What a container's own
-// namespace holds does not count, as it goes with it.
+// gc collects what attachments have left: all but those that are valid, of this network and no other. What a
+// container's own namespace holds does not count, as it goes with it.
 func gc(_ *testing.T, r *Runtime) {
 	if !r.newest(cni.GC) {
 		return
@@ -53,8 +53,8 @@ func gc(_ *testing.T, r *Runtime) {
 	elsewhere.Check("neighbour")
 }
 
-// unmark takes the mark off what ADD has made in the host for a container, as if the process had been killed before it set
-// it.
+// unmark takes the mark off what ADD has made in the host for a container, as if the process had been killed before
+// it set it.
 func (r *Runtime) unmark(container string) {
 	var links []struct{ IfName, IfAlias string }
 	if err := json.Unmarshal([]byte(r.Host.Command("ip", "-j", "link")), &links); err != nil {

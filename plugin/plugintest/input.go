@@ -13,8 +13,8 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// input gives ADD requests that are broken: it has to say so with a documented code and leave no trace. What a plugin does
-// not know it may accept.
+// input gives ADD requests that are broken: it has to say so with a documented code and leave no trace. What a plugin
+// does not know it may accept.
 func input(_ *testing.T, r *Runtime) {
 	r.Container("c")
 	before := r.State()

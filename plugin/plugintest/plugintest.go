@@ -38,8 +38,8 @@ type Suite struct {
 	// Setup makes what the examples expect to find on a host, such as a parent interface. May be nil.
 	Setup func(testing.TB, *Net)
 
-	// Drifts are what CHECK has to notice, beside the usual: link, MAC, addresses and routes of the container's interface.
-	// Each is tried with the first example that has what is broken. DEL has to work after it, too.
+	// Drifts are what CHECK has to notice, beside the usual: link, MAC, addresses and routes of the container's
+	// interface. Each is tried with the first example that has what is broken. DEL has to work after it, too.
 	Drifts []Drift
 
 	// Repeatable says that ADD of an attachment that is there succeeds and changes nothing. Otherwise it has to fail.

@@ -25,8 +25,8 @@ func processes(_ *testing.T, r *Runtime) {
 	}
 }
 
-// transcript makes calls of every verb, good and bad, and returns what they print. Nothing is on disk at first, so that the same
-// addresses are given each time.
+// transcript makes calls of every verb, good and bad, and returns what they print. Nothing is on disk at first, so
+// that the same addresses are given each time.
 func (r *Runtime) transcript() []string {
 	if err := errors.Join(os.RemoveAll(r.Dir), os.Mkdir(r.Dir, 0o755)); err != nil {
 		r.t.Fatal(err)

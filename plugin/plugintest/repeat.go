@@ -8,8 +8,8 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// repeat attaches what is attached already, and under a name that is in use. Neither may change anything. Of those who attach
-// the same container at the same time one wins.
+// repeat attaches what is attached already, and under a name that is in use. Neither may change anything. Of those
+// who attach the same container at the same time one wins.
 func repeat(_ *testing.T, r *Runtime) {
 	r.Container("c")
 	unattached := r.State()

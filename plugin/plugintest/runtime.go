@@ -19,8 +19,8 @@ import (
 	"github.com/tenon-cni/tenon/plugins/all"
 )
 
-// Runtime is a host of its own with one network, and calls the plugin there as a container runtime does. The suite works with it,
-// and so can tests of what is special about a plugin. Containers have the same name as their ID.
+// Runtime is a host of its own with one network, and calls the plugin there as a container runtime does. The suite
+// works with it, and so can tests of what is special about a plugin. Containers have the same name as their ID.
 type Runtime struct {
 	*Net
 	Conf map[string]any // the network; every call gets it as it is then
@@ -128,8 +128,8 @@ func (r *Runtime) Collect(valid ...string) Request {
 	return q
 }
 
-// Do calls the plugin from the host and returns what it prints. Verbs other than ADD and VERSION must not print anything. It
-// may be called concurrently.
+// Do calls the plugin from the host and returns what it prints. Verbs other than ADD and VERSION must not print
+// anything. It may be called concurrently.
 func (r *Runtime) Do(ctx context.Context, q Request) (json.RawMessage, error) {
 	if q.Stdin == nil {
 		b, err := json.Marshal(q.Conf)
@@ -243,8 +243,8 @@ func (r *Runtime) Unchanged(before string) {
 	r.same(before, r.State())
 }
 
-// same fails the test with the difference of two states. In a long one the settings, of which each interface has hundreds, are
-// left out.
+// same fails the test with the difference of two states. In a long one the settings, of which each interface has
+// hundreds, are left out.
 func (r *Runtime) same(before, after string) {
 	r.t.Helper()
 	lines := strings.Split(testnet.Diff(before, after), "\n")

@@ -160,7 +160,8 @@ func (maker) Make(_ context.Context, s *attach.Session[Config]) ([]cni.Interface
 	}, nil
 }
 
-// untrusted are the settings that keep a container from steering the host through an interface it can send to (CVE-2020-10749).
+// untrusted are the settings that keep a container from steering the host through an interface it can send to
+// (CVE-2020-10749).
 func untrusted(ifName string) []kernel.Setting {
 	return []kernel.Setting{
 		{Key: "net/ipv6/conf/" + ifName + "/accept_ra", Value: "0", Optional: true},
@@ -237,7 +238,8 @@ func (maker) Finish(ctx context.Context, s *attach.Session[Config], r *cni.Resul
 	return nil
 }
 
-// announce makes the kernel tell the neighbours once more whose addresses these are. When the container's interface came up, the port did not forward yet.
+// announce makes the kernel tell the neighbours once more whose addresses these are. When the container's interface
+// came up, the port did not forward yet.
 func announce(s *attach.Session[Config]) error {
 	inside, err := s.Sandbox.Link(s.IfName)
 	if err != nil {
@@ -246,8 +248,8 @@ func announce(s *attach.Session[Config]) error {
 	return s.Sandbox.SetMAC(inside, inside.MAC)
 }
 
-// beGateway puts the gateway addresses on the bridge and turns on forwarding for their families. Bridge, addresses and forwarding are shared by all
-// containers of the network: nothing here is taken back.
+// beGateway puts the gateway addresses on the bridge and turns on forwarding for their families. Bridge, addresses
+// and forwarding are shared by all containers of the network: nothing here is taken back.
 func beGateway(s *attach.Session[Config], br kernel.Link, r *cni.Result) (kernel.Link, error) {
 	var forwarding []kernel.Setting
 	for _, ip := range r.IPs {
@@ -267,7 +269,8 @@ func beGateway(s *attach.Session[Config], br kernel.Link, r *cni.Result) (kernel
 	return br, s.Host.EnsureSysctls(forwarding)
 }
 
-// ensureAddr gives the bridge an address. Any other IPv4 address it has is in the way, and any IPv6 address of an overlapping network.
+// ensureAddr gives the bridge an address. Any other IPv4 address it has is in the way, and any IPv6 address of an
+// overlapping network.
 func ensureAddr(s *attach.Session[Config], br kernel.Link, want netip.Prefix) (added bool, err error) {
 	have, err := s.Host.Addrs(br)
 	if err != nil {
@@ -294,8 +297,8 @@ func ensureAddr(s *attach.Session[Config], br kernel.Link, want netip.Prefix) (a
 	return s.Host.EnsureGateway(br, want)
 }
 
-// pin makes a bridge keep the hardware address that it had before the container's port joined, now that it is a gateway and neighbours remember it. One
-// that had none, since it has lost its last port, keeps what it has now.
+// pin makes a bridge keep the hardware address that it had before the container's port joined, now that it is a
+// gateway and neighbours remember it. One that had none, since it has lost its last port, keeps what it has now.
 func pin(s *attach.Session[Config], br kernel.Link, before string) (kernel.Link, error) {
 	if mac, err := net.ParseMAC(before); err == nil {
 		br.MAC = mac

@@ -106,8 +106,8 @@ func setting(t *testing.T, ns *plugintest.Namespace, key string) string {
 	return strings.TrimSpace(string(value))
 }
 
-// TestMACOfTheBridge: neighbours remember the gateway, so its address must not follow the ports, which come and go. That goes
-// for a bridge that an administrator has made too.
+// TestMACOfTheBridge: neighbours remember the gateway, so its address must not follow the ports, which come and go.
+// That goes for a bridge that an administrator has made too.
 func TestMACOfTheBridge(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(*plugintest.Runtime){

@@ -1,7 +1,9 @@
-// Package hostlocal is the IPAM plugin host-local: it hands out addresses of ranges that belong to this host alone, and keeps who has which in
-// files, in the layout of the reference plugin, so that either can take over from the other.
+// Package hostlocal is the IPAM plugin host-local: it hands out addresses of ranges that belong to this host alone,
+// and keeps who has which in files, in the layout of the reference plugin, so that either can take over from the
+// other.
 //
-// Ranges and the search for an address are in package ipam, the files in ipam/store/file; what is here is the configuration.
+// Ranges and the search for an address are in package ipam, the files in ipam/store/file; what is here is the
+// configuration.
 package hostlocal
 
 import _ "embed"

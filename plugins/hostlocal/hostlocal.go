@@ -22,7 +22,8 @@ type Config struct {
 
 // Settings is the ipam section.
 type Settings struct {
-	// Subnet, RangeStart, RangeEnd and Gateway are the old form with one range. It counts if subnet is there, and comes before Ranges.
+	// Subnet, RangeStart, RangeEnd and Gateway are the old form with one range. It counts if subnet is there, and
+	// comes before Ranges.
 	Subnet     netip.Prefix `json:"subnet"`
 	RangeStart netip.Addr   `json:"rangeStart"`
 	RangeEnd   netip.Addr   `json:"rangeEnd"`

@@ -46,7 +46,8 @@ func newHost(t *testing.T) *host {
 	return &host{t: t, dir: t.TempDir()}
 }
 
-// call runs a verb for interface eth0 of a container. ipam is the inside of the ipam section, more the rest of the configuration.
+// call runs a verb for interface eth0 of a container. ipam is the inside of the ipam section, more the rest of the
+// configuration.
 func (h *host) call(verb cni.Command, version, container, ipam, more string) (*cni.Result, error) {
 	h.t.Helper()
 	conf := fmt.Sprintf(`{"cniVersion": %q, "name": "mynet", "type": "x", "ipam": {"type": "host-local", "dataDir": %q, %s} %s}`, version, h.dir, ipam, more)
@@ -158,7 +159,8 @@ lock ""
 	}
 }
 
-// Configurations and what ADD answers. The order of sets is that of host-local.md section 1 and 2: ipRanges, the old form, ranges.
+// Configurations and what ADD answers. The order of sets is that of host-local.md section 1 and 2: ipRanges, the old
+// form, ranges.
 func TestConfigurations(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ name, ipam, more, args, want string }{
@@ -273,7 +275,8 @@ func TestPartialAllocationIsTakenBack(t *testing.T) {
 	}
 }
 
-// DEL needs the network's name, the folder and the attachment (R-43), and an old record without an interface will do (R-46).
+// DEL needs the network's name, the folder and the attachment (R-43), and an old record without an interface will do
+// (R-46).
 func TestDelGoesByOwner(t *testing.T) {
 	h := newHost(t)
 	if got := h.add("c1", `"subnet": "10.1.2.0/24"`, ""); got != "10.1.2.2/24" {

@@ -103,8 +103,8 @@ func (r *rig) must(verb string) {
 	}
 }
 
-// snapshot is the complete state without what host-local keeps on purpose: the last address, so that addresses rotate, and
-// its cache of who owns what. That the cache is right shows in the next ADD: the ranges have one address.
+// snapshot is the complete state without what host-local keeps on purpose: the last address, so that addresses
+// rotate, and its cache of who owns what. That the cache is right shows in the next ADD: the ranges have one address.
 func (r *rig) snapshot() string {
 	r.t.Helper()
 	lines := strings.Split(testnet.Snapshot(r.t, r.net.Spaces(), r.state), "\n")
@@ -133,8 +133,8 @@ func (r *rig) expectClean(format string, args ...any) {
 	r.clean = r.snapshot()
 }
 
-// sweep breaks a verb at each of its changes in turn, with each effect. After a kill each of the recoveries has to restore
-// the state.
+// sweep breaks a verb at each of its changes in turn, with each effect. After a kill each of the recoveries has to
+// restore the state.
 func (r *rig) sweep(verb string, effects []effect, recoveries []recovery) {
 	r.t.Helper()
 	if verb == "DEL" {

@@ -29,7 +29,8 @@ func (e effect) String() string {
 	return [...]string{"nothing", "SIGKILL before", "SIGTERM at", "error from", "error after the success of"}[e]
 }
 
-// fault is one thing that goes wrong in a run: the effect on change number n, counted from 0 over all threads and processes.
+// fault is one thing that goes wrong in a run: the effect on change number n, counted from 0 over all threads and
+// processes.
 type fault struct {
 	effect effect
 	n      int

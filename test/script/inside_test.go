@@ -52,8 +52,8 @@ func prepare() error {
 	return exec.Command("ip", "link", "set", "lo", "up").Run()
 }
 
-// environment of a script: PATH begins with the executable under test; networks are configured in $WORK/net.d, plugins are in
-// /opt/cni/bin.
+// environment of a script: PATH begins with the executable under test; networks are configured in $WORK/net.d,
+// plugins are in /opt/cni/bin.
 func environment(e *testscript.Env) error {
 	for _, dir := range []string{e.WorkDir, filepath.Dir(e.WorkDir)} {
 		if err := os.Chmod(dir, 0o755); err != nil { // some scripts become another user

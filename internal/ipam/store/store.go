@@ -15,9 +15,9 @@ type Store interface {
 	// Release frees all addresses whose records name exactly this owner or, when there are none, those whose records name
 	// only its container. It goes on past failures, returns them joined, and succeeds when there is nothing to free.
 	Release(ctx context.Context, o ipam.Owner) error
-	// Collect frees every address whose owner is not in keep and whatever holds nothing: what an earlier boot reserved, and
-	// debris. A record that names only a container is kept if keep names the container. It goes on past failures and
-	// returns what it freed, with the failures joined.
+	// Collect frees every address whose owner is not in keep and whatever holds nothing: what an earlier boot
+	// reserved, and debris. A record that names only a container is kept if keep names the container. It goes on past
+	// failures and returns what it freed, with the failures joined.
 	Collect(ctx context.Context, keep []ipam.Owner) ([]ipam.Lease, error)
 	// Leases lists all reservations by address.
 	Leases(ctx context.Context) ([]ipam.Lease, error)

@@ -48,9 +48,9 @@ func protocolOf(a netip.Addr) protocol {
 	return ip6()
 }
 
-// maxAddrs is how many addresses of a family can be masqueraded in a namespace. A set that says its size gets a hash table of
-// that size (512 KiB). One that does not gets a table that the kernel resizes in the background: a dump meanwhile can list
-// elements twice or leave them out, and what DEL does not see it leaves behind.
+// maxAddrs is how many addresses of a family can be masqueraded in a namespace. A set that says its size gets a hash
+// table of that size (512 KiB). One that does not gets a table that the kernel resizes in the background: a dump
+// meanwhile can list elements twice or leave them out, and what DEL does not see it leaves behind.
 const maxAddrs = 1 << 15
 
 func addrSet(name string, t nftables.SetDatatype) *nftables.Set {

@@ -28,8 +28,8 @@ func (c *Conn) AddAddr(l Link, p netip.Prefix) error {
 	return c.h.AddrAdd(ref(l), &netlink.Addr{IPNet: ipNet(p)})
 }
 
-// AddGateway is AddAddr for an address that others are to use as soon as it exists: IPv6 skips duplicate address detection,
-// during which it would not answer.
+// AddGateway is AddAddr for an address that others are to use as soon as it exists: IPv6 skips duplicate address
+// detection, during which it would not answer.
 func (c *Conn) AddGateway(l Link, p netip.Prefix) error {
 	a := &netlink.Addr{IPNet: ipNet(p)}
 	if p.Addr().Is6() {

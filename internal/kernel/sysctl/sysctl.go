@@ -58,8 +58,8 @@ func Write(key, value string) error {
 	return errors.Join(err, f.Close())
 }
 
-// Set writes the value unless it is there already, and returns the one before and whether it was another one. Values are equal when their fields are:
-// the kernel separates with tabs what users write with spaces.
+// Set writes the value unless it is there already, and returns the one before and whether it was another one. Values
+// are equal when their fields are: the kernel separates with tabs what users write with spaces.
 func Set(key, value string) (old string, changed bool, err error) {
 	old, err = Read(key)
 	if err != nil || strings.Join(strings.Fields(old), " ") == strings.Join(strings.Fields(value), " ") {

@@ -1,5 +1,5 @@
-// Package demo shows Tenon at work: it attaches two containers to a network, uses and checks them, deletes them, and proves
-// that nothing is left. All of it happens in namespaces of its own, so nothing on the machine changes.
+// Package demo shows Tenon at work: it attaches two containers to a network, uses and checks them, deletes them, and
+// proves that nothing is left. All of it happens in namespaces of its own, so nothing on the machine changes.
 package demo
 
 import (
@@ -31,9 +31,9 @@ type Demo struct {
 // stopFor is how long the demonstration may take to end after the context has.
 const stopFor = 5 * time.Second
 
-// Run starts the executable again in network and mount namespaces of its own, without root in a user namespace too, where
-// it plays the demonstration. The folder that the play needs is empty again at its end, whatever ends it, and is removed. An
-// [*exec.ExitError] says that the play failed and has told why.
+// Run starts the executable again in network and mount namespaces of its own, without root in a user namespace too,
+// where it plays the demonstration. The folder that the play needs is empty again at its end, whatever ends it, and
+// is removed. An [*exec.ExitError] says that the play failed and has told why.
 func (d Demo) Run(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "tenon-demo-")
 	if err != nil {

@@ -69,8 +69,8 @@ type container struct {
 	result *cni.Result
 }
 
-// Play runs the demonstration. The process has to be in network and mount namespaces of its own and to be root in their user
-// namespace; dir is an empty folder.
+// Play runs the demonstration. The process has to be in network and mount namespaces of its own and to be root in
+// their user namespace; dir is an empty folder.
 func (d Demo) Play(ctx context.Context, dir string) error {
 	p := &play{story: story{out: d.Out, colour: d.Colour}, dir: dir}
 	defer p.close()

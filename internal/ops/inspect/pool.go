@@ -34,9 +34,9 @@ type Range struct {
 	Used uint64 // reserved addresses, whoever reserved them
 }
 
-// Pools lists the reservations of the networks that lists configure, and of every other network that has a folder in one of
-// their data directories or in dirs. Of several lists of one name and directory the first counts. The error joins those of
-// what cannot be read; the rest is returned in any case.
+// Pools lists the reservations of the networks that lists configure, and of every other network that has a folder in
+// one of their data directories or in dirs. Of several lists of one name and directory the first counts. The error
+// joins those of what cannot be read; the rest is returned in any case.
 func Pools(ctx context.Context, lists []*cni.List, dirs ...string) ([]Pool, error) {
 	boot, err := file.BootID()
 	if err != nil {
@@ -108,7 +108,8 @@ func newPool(name string, p *cni.PluginConfig) (Pool, error) {
 	return pool, nil
 }
 
-// unconfigured returns the networks that have a folder in dirs or beside those of known pools, without their reservations.
+// unconfigured returns the networks that have a folder in dirs or beside those of known pools, without their
+// reservations.
 func unconfigured(known []Pool, dirs []string) ([]Pool, error) {
 	dirs = slices.Clone(dirs)
 	for _, p := range known {

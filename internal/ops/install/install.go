@@ -48,9 +48,9 @@ var programDirs = []string{"/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local
 // self leads to the running executable, whatever became of its name.
 const self = "/proc/self/exe"
 
-// Run makes a hard link to the running executable for each plugin, or one copy with links to it where the folder is on
-// another file system. Each file is asked for its VERSION before it appears under its name, which it does at once, in place
-// of what had the name. Repeating it changes nothing.
+// Run makes a hard link to the running executable for each plugin, or one copy with links to it where the folder is
+// on another file system. Each file is asked for its VERSION before it appears under its name, which it does at once,
+// in place of what had the name. Repeating it changes nothing.
 //
 // A name that is taken by something other than a file or a symbolic link is refused before anything is changed.
 func Run(ctx context.Context, r Request) ([]Plugin, error) {
@@ -116,8 +116,8 @@ func (in *installation) run(ctx context.Context, names []string) error {
 	return nil
 }
 
-// findSource chooses what to link to: the running executable, or if links to it cannot be made in the folder, a copy that is
-// there already, or a new one.
+// findSource chooses what to link to: the running executable, or if links to it cannot be made in the folder, a copy
+// that is there already, or a new one.
 func (in *installation) findSource(names []string) error {
 	in.source = self
 	first := filepath.Join(in.staging, "source")

@@ -14,8 +14,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/ops/install"
 )
 
-// TestMain lets the test executable be what is installed: "alpha" and "beta" are plugins, "old" is one that is too old, and
-// "broken" is none.
+// TestMain lets the test executable be what is installed: "alpha" and "beta" are plugins, "old" is one that is too
+// old, and "broken" is none.
 func TestMain(m *testing.M) {
 	switch filepath.Base(os.Args[0]) {
 	case "alpha", "beta":

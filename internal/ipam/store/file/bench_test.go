@@ -46,8 +46,8 @@ var layouts = []struct {
 	{"full but one", 65532, func(i int) bool { return i == 40000 }},
 }
 
-// BenchmarkAllocateRelease is an ADD and a DEL, without a process: in the steady state, and after somebody else changed the
-// directory, when all files are read.
+// BenchmarkAllocateRelease is an ADD and a DEL, without a process: in the steady state, and after somebody else
+// changed the directory, when all files are read.
 func BenchmarkAllocateRelease(b *testing.B) {
 	sets := storetest.Sets(b, "10.1.0.0/16")
 	for _, layout := range layouts {

@@ -42,8 +42,8 @@ func (s *Store) setLast(set int, a netip.Addr) error {
 	return s.change("write "+s.dir.name(name), apply, undo)
 }
 
-// overwrite writes in place: a new file would cost an inode per reservation, and one that a killed process left between two
-// addresses only makes the next search begin elsewhere.
+// overwrite writes in place: a new file would cost an inode per reservation, and one that a killed process left
+// between two addresses only makes the next search begin elsewhere.
 func (d *dir) overwrite(name string, content []byte) error {
 	f, err := d.openFile(name, unix.O_WRONLY|unix.O_CREAT, 0o600)
 	if err != nil {

@@ -105,8 +105,8 @@ type file struct {
 	modified time.Time
 }
 
-// maxContent is more than any file read as a whole has: a string of the environment, so a container ID, is at most 128 KiB
-// long (MAX_ARG_STRLEN), and so are the bits of a bitmap.
+// maxContent is more than any file read as a whole has: a string of the environment, so a container ID, is at most
+// 128 KiB long (MAX_ARG_STRLEN), and so are the bits of a bitmap.
 const maxContent = 129 << 10
 
 func (d *dir) read(name string) (file, error) {

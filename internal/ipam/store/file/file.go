@@ -10,9 +10,10 @@
 //	        map.START-END    one bit per address of a range, set when it is taken
 //	        new              the next address file, until it is complete
 //
-// Only the address files count. One is created complete, so an empty one is debris of a process that was killed or of a
-// full disk, and is removed. Its extended attribute user.tenon.boot names the boot that reserved the address; what another
-// boot reserved is removed, because no network namespace survives a boot. The directory therefore belongs to one host.
+// Only the address files count. One is created complete, so an empty one is debris of a process that was killed or of
+// a full disk, and is removed. Its extended attribute user.tenon.boot names the boot that reserved the address; what
+// another boot reserved is removed, because no network namespace survives a boot. The directory therefore belongs to
+// one host.
 //
 // The index and the bitmaps are caches that make the cost of an operation independent of the number of reservations;
 // seal.go says when they are valid. Nothing is synced to disk: after a power cut the boot differs and all is read anew.

@@ -9,8 +9,8 @@ import (
 	"os"
 )
 
-// index finds the addresses whose files hold a key. It is a hash table with linear probing, in a file or, when that cannot
-// be written, in memory. It knows the hash of a key, not the key, so what it finds has to be checked.
+// index finds the addresses whose files hold a key. It is a hash table with linear probing, in a file or, when that
+// cannot be written, in memory. It knows the hash of a key, not the key, so what it finds has to be checked.
 type index struct {
 	table interface {
 		io.ReaderAt

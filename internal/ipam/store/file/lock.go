@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openLocked opens the directory at path and locks the file lock in it, as the reference plugin does. It starts again when
-// the directory was removed while it waited.
+// openLocked opens the directory at path and locks the file lock in it, as the reference plugin does. It starts again
+// when the directory was removed while it waited.
 func openLocked(ctx context.Context, path string) (*dir, *os.File, error) {
 	for {
 		d, err := openDir(path)

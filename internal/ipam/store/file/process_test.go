@@ -179,8 +179,8 @@ func TestKilledAtEachChange(t *testing.T) {
 	}
 }
 
-// TestFullDisk gives an allocation one page more after the other, and one inode more after the other: it succeeds or leaves
-// nothing.
+// TestFullDisk gives an allocation one page more after the other, and one inode more after the other: it succeeds or
+// leaves nothing.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Root)

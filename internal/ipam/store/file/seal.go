@@ -12,11 +12,12 @@ import (
 	"github.com/tenon-cni/tenon/internal/ipam"
 )
 
-// The index and the bitmaps are valid exactly while the mtime of the directory has the value that the index names. That
-// value lies in the past, so no change to the directory can produce it: whoever adds or removes an address file, we
-// included, breaks the seal, and we put it back when the caches agree with our own changes. A killed process leaves it
-// broken. The real time of our last change would not do: another change within the same tick of the kernel's clock has the
-// same. What users see of this is a directory that seems unchanged for long; its ctime is right.
+// The index and the bitmaps are valid exactly while the mtime of the directory has the value that the index names.
+// That value lies in the past, so no change to the directory can produce it: whoever adds or removes an address file,
+// we included, breaks the seal, and we put it back when the caches agree with our own changes. A killed process
+// leaves it broken. The real time of our last change would not do: another change within the same tick of the
+// kernel's clock has the same. What users see of this is a directory that seems unchanged for long; its ctime is
+// right.
 
 // load makes the caches valid, from the address files if need be.
 func (s *Store) load(ctx context.Context) error {
@@ -57,9 +58,9 @@ func (s *Store) sealed() *index {
 	return x
 }
 
-// rebuild reads all address files, removes those that hold nothing and those that drop names, and makes the caches anew. It
-// goes on past files that it cannot read, and past failures to remove one, which it returns joined; then, and when the
-// caches cannot be written, they serve this operation only. Without a new index it failed as a whole.
+// rebuild reads all address files, removes those that hold nothing and those that drop names, and makes the caches
+// anew. It goes on past files that it cannot read, and past failures to remove one, which it returns joined; then,
+// and when the caches cannot be written, they serve this operation only. Without a new index it failed as a whole.
 func (s *Store) rebuild(ctx context.Context, drop func(record) bool) (removed []ipam.Lease, err error) {
 	addrs, err := s.reserved()
 	if err != nil {

@@ -103,8 +103,8 @@ func TestForeignChangeDuringAnOperation(t *testing.T) {
 	n.Want(t, "10.0.0.2 container c1 interface eth0", "last 0 10.0.0.2")
 }
 
-// A change by somebody else is seen however soon it follows ours: within one tick of the kernel's clock, directory times of
-// both are the same.
+// A change by somebody else is seen however soon it follows ours: within one tick of the kernel's clock, directory
+// times of both are the same.
 func TestForeignChangeInTheSameTick(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
