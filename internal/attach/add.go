@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -13,6 +14,9 @@ import (
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/plugin"
 )
+
+// dadWait is how long IPv6 addresses have to become usable. Without a carrier they never do, and that is no error.
+const dadWait = 5 * time.Second
 
 // Add makes the link, asks IPAM for addresses and applies them. Whatever fails, all of it is taken back.
 func (p Plugin[C]) Add(ctx context.Context, c *plugin.Call[C]) (*cni.Result, error) {
@@ -120,7 +124,9 @@ func apply[C any](ctx context.Context, s *Session[C], link kernel.Link, index in
 		return err
 	}
 	if has6(mine) {
-		if err := s.Sandbox.WaitDAD(ctx, link); err != nil {
+		wait, cancel := context.WithTimeout(ctx, dadWait)
+		defer cancel()
+		if err := s.Sandbox.WaitDAD(wait, link); err != nil {
 			return err
 		}
 	}

@@ -72,8 +72,8 @@ type Session[C any] struct {
 // Plugin makes a plugin.Plugin, with STATUS and GC, out of a Maker.
 type Plugin[C any] struct {
 	Maker   Maker[C]
-	Options func(*C) Options // nil: the zero Options
-	Needs   []probe.Feature  // what the kernel must have; STATUS says what it has not
+	Options func(*C) Options         // nil: the zero Options
+	Needs   func(*C) []probe.Feature // what the kernel must have, STATUS says what it has not; nil: nothing
 }
 
 // Validate implements [plugin.Validator].

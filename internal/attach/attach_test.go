@@ -65,7 +65,7 @@ func define(p pair) plugin.Definition {
 		Options: func(c *config) attach.Options {
 			return attach.Options{KeepDown: c.KeepDown, AcceptDAD: c.EnableDAD, Announce: true}
 		},
-		Needs: []probe.Feature{probe.Veth},
+		Needs: func(*config) []probe.Feature { return []probe.Feature{probe.Veth} },
 	})
 }
 

@@ -129,12 +129,14 @@ func (s *Session[C]) checkRoutes(index int) error {
 
 // Status says what the kernel lacks, then asks IPAM.
 func (p Plugin[C]) Status(ctx context.Context, c *plugin.Call[C]) error {
-	missing, err := probe.Missing(p.Needs...)
-	if err != nil {
-		return cni.Errorf(cni.CodeNotAvailable, "%w", err)
-	}
-	for _, f := range missing {
-		return cni.Errorf(cni.CodeNotAvailable, "%s", f.Help())
+	if p.Needs != nil {
+		missing, err := probe.Missing(p.Needs(c.Conf)...)
+		if err != nil {
+			return cni.Errorf(cni.CodeNotAvailable, "%w", err)
+		}
+		if len(missing) > 0 {
+			return cni.Errorf(cni.CodeNotAvailable, "%s", missing[0].Help())
+		}
 	}
 	if c.IPAM.Type == "" {
 		return nil

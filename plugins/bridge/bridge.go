@@ -68,7 +68,13 @@ var Plugin = plugin.Define[Config](plugin.Info{
 	Options: func(c *Config) attach.Options {
 		return attach.Options{KeepDown: c.DisableContainerInterface, AcceptDAD: c.EnableDAD, Announce: true}
 	},
-	Needs: []probe.Feature{probe.Veth, probe.Bridge},
+	Needs: func(c *Config) []probe.Feature {
+		features := []probe.Feature{probe.Veth, probe.Bridge}
+		if c.IPMasq {
+			features = append(features, probe.NFT)
+		}
+		return features
+	},
 })
 
 type maker struct{}
