@@ -356,7 +356,7 @@ func (maker) Verify(_ context.Context, s *attach.Session[Config], link kernel.Li
 	if err := checkGateway(s, br); err != nil {
 		return err
 	}
-	if c.IPMasq {
+	if _, ours := cni.ParseTag(port.Alias); c.IPMasq && ours { // a pair of the reference plugin has that plugin's rules
 		return s.CheckMasquerade()
 	}
 	return nil

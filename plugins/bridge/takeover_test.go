@@ -1,0 +1,76 @@
+package bridge_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/testnet"
+	"github.com/tenon-cni/tenon/plugin/plugintest"
+)
+
+const reference = "/usr/lib/cni"
+
+// callReference calls the reference bridge, and through it the reference host-local, in the host of r.
+func callReference(t *testing.T, r *plugintest.Runtime, q plugintest.Request) json.RawMessage {
+	t.Helper()
+	conf, err := json.Marshal(q.Conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Path = reference
+	var out []byte
+	r.Host.Do(func() {
+		cmd := exec.Command(filepath.Join(reference, "bridge"))
+		cmd.Env, cmd.Stdin = append(os.Environ(), q.Environ()...), bytes.NewReader(conf)
+		out, err = cmd.Output()
+	})
+	if err != nil {
+		t.Fatalf("reference bridge %s: %v: %s", q.Command, err, out)
+	}
+	return out
+}
+
+// What the reference plugins attached Tenon checks and deletes, and the other way round: link, addresses and reservations.
+func TestTakeover(t *testing.T) {
+	t.Parallel()
+	testnet.Require(t, testnet.Tool(filepath.Join(reference, "bridge")))
+	for _, row := range []struct{ name, adds, takesOver string }{
+		{"from the reference", "reference", "tenon"},
+		{"to the reference", "tenon", "reference"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			r := runtime(t, gateway+ipamDual)
+			r.Conf["cniVersion"] = "1.0.0" // the newest of Debian's
+			r.Add("before")
+			r.Del("before") // leaves what is shared
+			before := r.State()
+			call := func(who string, verb cni.Command, prev json.RawMessage) json.RawMessage {
+				q := r.Request(verb, "c")
+				if prev != nil {
+					q.Conf["prevResult"] = prev
+				}
+				if who == "reference" {
+					return callReference(t, r, q)
+				}
+				return r.Must(q)
+			}
+			result := call(row.adds, cni.Add, nil)
+			call(row.takesOver, cni.Check, result)
+			call(row.takesOver, cni.Del, result)
+			call(row.adds, cni.Del, result)
+			if diff := testnet.Diff(before, r.State()); strings.Contains(diff, "eth0") || strings.Contains(diff, "veth") {
+				t.Error(diff)
+			}
+			if left, _ := filepath.Glob(filepath.Join(r.Dir, "*", "[1f]*")); len(left) > 0 {
+				t.Errorf("reservations left: %v", left)
+			}
+		})
+	}
+}
