@@ -49,9 +49,7 @@ func (s *Space) Unmasquerade(match func(tag string) bool) (n int, err error) {
 		if err != nil {
 			return err
 		}
-		if n, err = c.Unmasquerade(s.tx.ctx, match); n > 0 {
-			s.settle()
-		}
+		n, err = c.Unmasquerade(s.tx.ctx, match)
 		return err
 	}, nil)
 	return n, err

@@ -12,10 +12,9 @@ import (
 type Space struct {
 	NS *netns.NS
 
-	tx      *Tx
-	rt      *rtnl.Conn
-	nft     *nft.Conn     // nil until first used
-	settled chan struct{} // closed when the kernel has finished what was deleted of the rules; nil if nothing was
+	tx  *Tx
+	rt  *rtnl.Conn
+	nft *nft.Conn // nil until first used
 }
 
 // Open opens a namespace for the transaction. ns stays the caller's and must stay open as long as the space, and the
@@ -28,27 +27,11 @@ func (tx *Tx) Open(ns *netns.NS) (*Space, error) {
 	return &Space{NS: ns, tx: tx, rt: rt}, nil
 }
 
-// Close closes the sockets. It waits for the kernel to finish the deletion of rules.
+// Close closes the sockets. After rules were deleted the kernel takes about 15 ms for it, and next to nothing if a link was
+// deleted in between: it waits for the same.
 func (s *Space) Close() {
 	s.rt.Close()
 	if s.nft != nil {
 		s.nft.Close()
 	}
-	if s.settled != nil {
-		<-s.settled
-	}
-}
-
-// settle closes the nfnetlink socket in the background. After something was deleted the kernel takes about 15 ms for
-// that, and deleting a link takes it as long: they can pass at the same time.
-func (s *Space) settle() {
-	c, before, settled := s.nft, s.settled, make(chan struct{})
-	s.nft, s.settled = nil, settled
-	go func() {
-		defer close(settled)
-		c.Close()
-		if before != nil {
-			<-before
-		}
-	}()
 }
