@@ -10,7 +10,20 @@ import (
 // Delegator calls other plugins with the request and the environment of the call it belongs to, as the specification
 // asks ("Delegated plugins"). Executables are looked up in CNI_PATH. An error keeps the code of the delegate; it is
 // an [*invoke.Error] if the delegate was called.
-type Delegator struct{ input }
+type Delegator struct {
+	input
+	plugin string // that delegates
+}
+
+// Find looks a delegate up without calling it. The code of an error is [cni.CodeInvalidEnvironment] where CNI_PATH is
+// missing and [cni.CodeInvalidConfig] where the delegate is not there.
+func (d Delegator) Find(typ string) (path string, err error) {
+	if len(d.env.Paths()) == 0 {
+		return "", cni.Errorf(cni.CodeInvalidEnvironment, "required environment variables are missing: CNI_PATH").
+			WithDetails("it has to name the folder of plugin " + typ)
+	}
+	return invoke.Lookup(d.caller, d.env.Paths(), typ)
+}
 
 // Add calls the delegate's ADD.
 func (d Delegator) Add(ctx context.Context, typ string) (*cni.Result, error) {
@@ -55,11 +68,10 @@ func (d Delegator) optional(_ []byte, err error) error {
 }
 
 func (d Delegator) call(ctx context.Context, typ string, verb cni.Command) ([]byte, error) {
-	if len(d.env.Paths()) == 0 {
-		return nil, cni.Errorf(cni.CodeInvalidEnvironment, "required environment variables are missing: CNI_PATH").
-			WithDetails("it has to name the folder of plugin " + typ)
+	if typ == d.plugin { // it would call itself for ever: ADD refuses that, and DEL and GC have nothing to do
+		return nil, nil
 	}
-	path, err := invoke.Lookup(d.caller, d.env.Paths(), typ)
+	path, err := d.Find(typ)
 	if err != nil {
 		return nil, err
 	}

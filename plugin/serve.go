@@ -165,9 +165,12 @@ func decodeCall[C any, PC configuration[C]](i Info, in input) (*Call[C], error) 
 		decodeLeniently(in.stdin, conf)
 	}
 	common := PC(conf).common()
+	if strict && common.IPAM.Type == i.Name {
+		return nil, cni.Errorf(cni.CodeInvalidConfig, "ipam.type: %s cannot manage its own addresses", i.Name)
+	}
 	c := &Call[C]{
 		Common: common, Env: env, Conf: conf, Version: v, stdin: in.stdin,
-		Delegate: Delegator{in},
+		Delegate: Delegator{input: in, plugin: i.Name},
 		Log:      slog.Default().With("plugin", i.Name, "verb", env.Command, "network", common.Name, "container", env.ContainerID, "ifname", env.IfName),
 	}
 	var err error

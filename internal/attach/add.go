@@ -20,6 +20,11 @@ const dadWait = 5 * time.Second
 
 // Add makes the link, asks IPAM for addresses and applies them. Whatever fails, all of it is taken back.
 func (p Plugin[C]) Add(ctx context.Context, c *plugin.Call[C]) (*cni.Result, error) {
+	if c.IPAM.Type != "" {
+		if _, err := c.Delegate.Find(c.IPAM.Type); err != nil {
+			return nil, fmt.Errorf("ipam: %w", err)
+		}
+	}
 	s, err := open(ctx, c)
 	if err != nil {
 		return nil, err

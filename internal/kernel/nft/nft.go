@@ -28,9 +28,20 @@ type Conn struct {
 	c  *nftables.Conn
 }
 
+// maxDescriptor is the highest file descriptor that the library can wait for: it uses select(2).
+const maxDescriptor = unix.FD_SETSIZE - 1
+
 // Open opens a socket in ns, which must stay open as long as the connection. The error wraps [ErrNoNFT] if there is no
-// nfnetlink.
+// nfnetlink. A process that has more than about 1000 files open cannot have one.
 func Open(ns *netns.NS) (*Conn, error) {
+	next, err := unix.FcntlInt(uintptr(ns.Fd()), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("nfnetlink socket in %s: %w", ns, err)
+	}
+	unix.Close(next)
+	if next > maxDescriptor {
+		return nil, fmt.Errorf("nfnetlink socket in %s: %w: descriptor %d is beyond %d", ns, unix.EMFILE, next, maxDescriptor)
+	}
 	c, err := nftables.New(nftables.AsLasting(), nftables.WithNetNSFd(ns.Fd()))
 	if err != nil {
 		return nil, fmt.Errorf("nfnetlink socket in %s: %w", ns, explain(err, lackingQuestion))
