@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
@@ -145,7 +143,7 @@ func (maker) Make(_ context.Context, s *attach.Session[Config]) ([]cni.Interface
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Host.EnsureSysctls(append(untrusted(br.Name), untrusted(port.Name)...)); err != nil {
+	if err := s.Distrust(br, port); err != nil {
 		return nil, err
 	}
 	if err := s.Host.SetMaster(port, br); err != nil {
@@ -164,47 +162,6 @@ func (maker) Make(_ context.Context, s *attach.Session[Config]) ([]cni.Interface
 		{Name: port.Name, MAC: port.MAC.String()},
 		{Name: inside.Name, MAC: inside.MAC.String(), Sandbox: s.Netns},
 	}, nil
-}
-
-// untrusted are the settings that keep a container from steering the host through an interface it can send to
-// (CVE-2020-10749).
-func untrusted(ifName string) []kernel.Setting {
-	return []kernel.Setting{
-		{Key: "net/ipv6/conf/" + ifName + "/accept_ra", Value: "0", Optional: true},
-		{Key: "net/ipv6/conf/" + ifName + "/accept_redirects", Value: "0", Optional: true},
-		{Key: "net/ipv4/conf/" + ifName + "/accept_redirects", Value: "0", Optional: true},
-	}
-}
-
-// Amend fills in gateways and default routes.
-func (maker) Amend(s *attach.Session[Config], r *cni.Result) error {
-	if !s.Conf.gateway() {
-		return nil
-	}
-	routed := map[bool]bool{}
-	for _, rt := range r.Routes {
-		if rt.Dst.Bits() == 0 && rt.GW.IsValid() {
-			routed[rt.Dst.Addr().Is4()] = true
-		}
-	}
-	for i := range r.IPs {
-		ip := &r.IPs[i]
-		if !ip.Gateway.IsValid() {
-			ip.Gateway = ip.Address.Masked().Addr().Next()
-		}
-		if is4 := ip.Address.Addr().Is4(); s.Conf.IsDefaultGateway && !routed[is4] {
-			r.Routes = append(r.Routes, cni.Route{Dst: defaultDst(is4), GW: ip.Gateway})
-			routed[is4] = true
-		}
-	}
-	return nil
-}
-
-func defaultDst(is4 bool) netip.Prefix {
-	if is4 {
-		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
-	}
-	return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 }
 
 // Finish makes the bridge the gateway, masquerades, and waits for the port.
@@ -236,145 +193,10 @@ func (maker) Finish(ctx context.Context, s *attach.Session[Config], r *cni.Resul
 		}
 	}
 	if len(r.IPs) > 0 {
-		if err := announce(s); err != nil {
+		if err := s.Announce(); err != nil {
 			return err
 		}
 	}
 	r.Interfaces[0].MAC, r.Interfaces[1].MAC = br.MAC.String(), port.MAC.String()
-	return nil
-}
-
-// announce makes the kernel tell the neighbours once more whose addresses these are. When the container's interface
-// came up, the port did not forward yet.
-func announce(s *attach.Session[Config]) error {
-	inside, err := s.Sandbox.Link(s.IfName)
-	if err != nil {
-		return err
-	}
-	return s.Sandbox.SetMAC(inside, inside.MAC)
-}
-
-// beGateway puts the gateway addresses on the bridge and turns on forwarding for their families. Bridge, addresses
-// and forwarding are shared by all containers of the network: nothing here is taken back.
-func beGateway(s *attach.Session[Config], br kernel.Link, r *cni.Result) (kernel.Link, error) {
-	var forwarding []kernel.Setting
-	for _, ip := range r.IPs {
-		added, err := ensureAddr(s, br, netip.PrefixFrom(ip.Gateway, ip.Address.Bits()))
-		if err == nil && added {
-			br, err = pin(s, br, r.Interfaces[0].MAC)
-		}
-		if err != nil {
-			return br, err
-		}
-		key := "net/ipv6/conf/all/forwarding"
-		if ip.Address.Addr().Is4() {
-			key = "net/ipv4/ip_forward"
-		}
-		forwarding = append(forwarding, kernel.Setting{Key: key, Value: "1"})
-	}
-	return br, s.Host.EnsureSysctls(forwarding)
-}
-
-// ensureAddr gives the bridge an address. Any other IPv4 address it has is in the way, and any IPv6 address of an
-// overlapping network.
-func ensureAddr(s *attach.Session[Config], br kernel.Link, want netip.Prefix) (added bool, err error) {
-	have, err := s.Host.Addrs(br)
-	if err != nil {
-		return false, err
-	}
-	var conflicts []netip.Prefix
-	for _, a := range have {
-		if a == want {
-			return false, nil
-		}
-		if a.Addr().Is4() == want.Addr().Is4() && (want.Addr().Is4() || a.Overlaps(want)) {
-			conflicts = append(conflicts, a)
-		}
-	}
-	if len(conflicts) > 0 && !s.Conf.ForceAddress {
-		return false, cni.Errorf(cni.CodeInvalidConfig, "%q already has an IP address different from %s", br.Name, want).
-			WithDetails(fmt.Sprintf("found %v; forceAddress replaces it", conflicts))
-	}
-	for _, a := range conflicts {
-		if err := s.Host.DelAddr(br, a); err != nil {
-			return false, err
-		}
-	}
-	return s.Host.EnsureGateway(br, want)
-}
-
-// pin makes a bridge keep the hardware address that it had before the container's port joined, now that it is a
-// gateway and neighbours remember it. One that had none, since it has lost its last port, keeps what it has now.
-func pin(s *attach.Session[Config], br kernel.Link, before string) (kernel.Link, error) {
-	if mac, err := net.ParseMAC(before); err == nil {
-		br.MAC = mac
-	}
-	return br, s.Host.EnsureMAC(br, br.MAC)
-}
-
-// Verify compares bridge and host's end with the previous result and the configuration.
-func (maker) Verify(_ context.Context, s *attach.Session[Config], link kernel.Link) error {
-	c := s.Conf
-	br, err := s.Host.Link(c.bridge())
-	if err != nil {
-		return err
-	}
-	if br.Kind != "bridge" {
-		return fmt.Errorf("interface %s: expected a bridge, found a %s", br.Name, br.Kind)
-	}
-	if c.PromiscMode && br.Promisc == 0 {
-		return fmt.Errorf("bridge %s: expected it promiscuous", br.Name)
-	}
-	if link.Kind != "veth" {
-		return fmt.Errorf("interface %s: expected a veth, found a %s", link.Name, link.Kind)
-	}
-	port, err := s.Host.LinkByIndex(link.Peer)
-	if err != nil {
-		return fmt.Errorf("host's end of interface %s: %w", link.Name, err)
-	}
-	switch {
-	case port.Kind != "veth" || port.Peer != link.Index:
-		return fmt.Errorf("host's end of interface %s: not found", link.Name)
-	case port.Master != br.Index:
-		return fmt.Errorf("interface %s: expected it on bridge %s", port.Name, br.Name)
-	case !port.Up:
-		return fmt.Errorf("interface %s: expected it up, found it down", port.Name)
-	}
-	for _, want := range s.Prev.Interfaces {
-		if want.Sandbox != "" {
-			continue
-		}
-		for _, have := range []kernel.Link{br, port} {
-			if want.Name != have.Name {
-				continue
-			}
-			if err := attach.CheckMAC(have, want); err != nil {
-				return err
-			}
-		}
-	}
-	if err := checkGateway(s, br); err != nil {
-		return err
-	}
-	if _, ours := cni.ParseTag(port.Alias); c.IPMasq && ours { // a pair of the reference plugin has that plugin's rules
-		return s.CheckMasquerade()
-	}
-	return nil
-}
-
-func checkGateway(s *attach.Session[Config], br kernel.Link) error {
-	if !s.Conf.gateway() {
-		return nil
-	}
-	have, err := s.Host.Addrs(br)
-	if err != nil {
-		return err
-	}
-	for _, ip := range s.Prev.IPs {
-		want := netip.PrefixFrom(ip.Gateway, ip.Address.Bits())
-		if ip.Gateway.IsValid() && !slices.Contains(have, want) {
-			return fmt.Errorf("bridge %s: expected gateway address %s, found %v", br.Name, want, have)
-		}
-	}
 	return nil
 }

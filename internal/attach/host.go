@@ -1,0 +1,29 @@
+package attach
+
+import (
+	"strings"
+
+	"github.com/tenon-cni/tenon/internal/kernel"
+)
+
+// Distrust keeps containers from steering the host by router advertisements and redirects through links of the host that
+// they can send to (CVE-2020-10749). It is not taken back: such a link is the attachment's own, or shared.
+func (s *Session[C]) Distrust(links ...kernel.Link) error {
+	var list []kernel.Setting
+	for _, l := range links {
+		for _, key := range []string{"net/ipv6/conf/%/accept_ra", "net/ipv6/conf/%/accept_redirects", "net/ipv4/conf/%/accept_redirects"} {
+			list = append(list, kernel.Setting{Key: strings.Replace(key, "%", l.Name, 1), Value: "0", Optional: true})
+		}
+	}
+	return s.Host.EnsureSysctls(list)
+}
+
+// Announce makes the kernel tell the neighbours once more whose addresses the container's are, for plugins whose link does
+// not forward yet when the container's interface comes up. It needs [Options.Announce].
+func (s *Session[C]) Announce() error {
+	inside, err := s.Sandbox.Link(s.IfName)
+	if err != nil {
+		return err
+	}
+	return s.Sandbox.SetMAC(inside, inside.MAC)
+}

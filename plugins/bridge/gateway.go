@@ -1,0 +1,118 @@
+package bridge
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/attach"
+	"github.com/tenon-cni/tenon/internal/kernel"
+)
+
+// Amend fills in gateways and default routes.
+func (maker) Amend(s *attach.Session[Config], r *cni.Result) error {
+	if !s.Conf.gateway() {
+		return nil
+	}
+	routed := map[bool]bool{}
+	for _, rt := range r.Routes {
+		if rt.Dst.Bits() == 0 && rt.GW.IsValid() {
+			routed[rt.Dst.Addr().Is4()] = true
+		}
+	}
+	for i := range r.IPs {
+		ip := &r.IPs[i]
+		if !ip.Gateway.IsValid() {
+			ip.Gateway = ip.Address.Masked().Addr().Next()
+		}
+		if is4 := ip.Address.Addr().Is4(); s.Conf.IsDefaultGateway && !routed[is4] {
+			r.Routes = append(r.Routes, cni.Route{Dst: defaultDst(is4), GW: ip.Gateway})
+			routed[is4] = true
+		}
+	}
+	return nil
+}
+
+func defaultDst(is4 bool) netip.Prefix {
+	if is4 {
+		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+	}
+	return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+}
+
+// beGateway puts the gateway addresses on the bridge and turns on forwarding for their families. Bridge, addresses
+// and forwarding are shared by all containers of the network: nothing here is taken back.
+func beGateway(s *attach.Session[Config], br kernel.Link, r *cni.Result) (kernel.Link, error) {
+	var forwarding []kernel.Setting
+	for _, ip := range r.IPs {
+		added, err := ensureAddr(s, br, netip.PrefixFrom(ip.Gateway, ip.Address.Bits()))
+		if err == nil && added {
+			br, err = pin(s, br, r.Interfaces[0].MAC)
+		}
+		if err != nil {
+			return br, err
+		}
+		key := "net/ipv6/conf/all/forwarding"
+		if ip.Address.Addr().Is4() {
+			key = "net/ipv4/ip_forward"
+		}
+		forwarding = append(forwarding, kernel.Setting{Key: key, Value: "1"})
+	}
+	return br, s.Host.EnsureSysctls(forwarding)
+}
+
+// ensureAddr gives the bridge an address. Any other IPv4 address it has is in the way, and any IPv6 address of an
+// overlapping network.
+func ensureAddr(s *attach.Session[Config], br kernel.Link, want netip.Prefix) (added bool, err error) {
+	have, err := s.Host.Addrs(br)
+	if err != nil {
+		return false, err
+	}
+	var conflicts []netip.Prefix
+	for _, a := range have {
+		if a == want {
+			return false, nil
+		}
+		if a.Addr().Is4() == want.Addr().Is4() && (want.Addr().Is4() || a.Overlaps(want)) {
+			conflicts = append(conflicts, a)
+		}
+	}
+	if len(conflicts) > 0 && !s.Conf.ForceAddress {
+		return false, cni.Errorf(cni.CodeInvalidConfig, "%q already has an IP address different from %s", br.Name, want).
+			WithDetails(fmt.Sprintf("found %v; forceAddress replaces it", conflicts))
+	}
+	for _, a := range conflicts {
+		if err := s.Host.DelAddr(br, a); err != nil {
+			return false, err
+		}
+	}
+	return s.Host.EnsureGateway(br, want)
+}
+
+// pin makes a bridge keep the hardware address that it had before the container's port joined, now that it is a
+// gateway and neighbours remember it. One that had none, since it has lost its last port, keeps what it has now.
+func pin(s *attach.Session[Config], br kernel.Link, before string) (kernel.Link, error) {
+	if mac, err := net.ParseMAC(before); err == nil {
+		br.MAC = mac
+	}
+	return br, s.Host.EnsureMAC(br, br.MAC)
+}
+
+func checkGateway(s *attach.Session[Config], br kernel.Link) error {
+	if !s.Conf.gateway() {
+		return nil
+	}
+	have, err := s.Host.Addrs(br)
+	if err != nil {
+		return err
+	}
+	for _, ip := range s.Prev.IPs {
+		want := netip.PrefixFrom(ip.Gateway, ip.Address.Bits())
+		if ip.Gateway.IsValid() && !slices.Contains(have, want) {
+			return fmt.Errorf("bridge %s: expected gateway address %s, found %v", br.Name, want, have)
+		}
+	}
+	return nil
+}
