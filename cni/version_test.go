@@ -1,6 +1,7 @@
 package cni_test
 
 import (
+	"encoding/json"
 	"slices"
 	"testing"
 
@@ -134,5 +135,26 @@ func TestVersionReplySupports(t *testing.T) {
 	}
 	if want := `{"cniVersion":"1.1.0","supportedVersions":["0.4.0","1.0.0"]}`; string(r.Encode()) != want {
 		t.Errorf("%s, want %s", r.Encode(), want)
+	}
+}
+
+// What is put together by hand is what encoding/json writes.
+func TestVersionReplyEncode(t *testing.T) {
+	t.Parallel()
+	for _, r := range []cni.VersionReply{
+		{},
+		{CNIVersion: "1.1.0", Supported: []string{}},
+		{CNIVersion: "1.1.0", Supported: []string{"1.1.0"}},
+		{CNIVersion: "1.1.0", Supported: []string{"0.4.0", "1.0.0-rc1"}},
+		{CNIVersion: `a"b\c`, Supported: []string{"1.0.0"}},
+		{CNIVersion: "1.0.0", Supported: []string{"é\n", ""}},
+	} {
+		want, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), string(r.Encode())); diff != "" {
+			t.Error(diff)
+		}
 	}
 }
