@@ -151,22 +151,18 @@ func TestDelegateIsNotThere(t *testing.T) {
 	}
 }
 
-// A plugin that names itself for IPAM would call itself for ever, in this process or in ever new ones.
+// A plugin that names itself for IPAM would call itself for ever; TestOwnIPAM of bridge has the verbs that take away.
 func TestDelegateIsNotThePluginItself(t *testing.T) {
 	t.Parallel()
-	for _, row := range []struct {
-		verb cni.Command
-		code cni.Code
-	}{{cni.Add, cni.CodeInvalidConfig}, {cni.Check, cni.CodeInvalidConfig}, {cni.Status, cni.CodeInvalidConfig}, {cni.Del, 0}, {cni.GC, 0}} {
-		t.Run(string(row.verb), func(t *testing.T) {
+	for _, verb := range []cni.Command{cni.Add, cni.Check, cni.Status} {
+		t.Run(string(verb), func(t *testing.T) {
 			t.Parallel()
 			d := new(recorder)
 			definition := d.define(plugin.Info{Name: "loop"})
-			conf := `{"cniVersion":"1.1.0","name":"n","type":"loop","ipam":{"type":"loop"},"cni.dev/valid-attachments":[]}`
-			env := cni.Env{Command: row.verb, ContainerID: "c", IfName: "eth0", Netns: "/nowhere", Path: "/x"}
-			_, err := definition.Serve(t.Context(), env, []byte(conf), invoke.Fake{"loop": nil})
-			if code := cni.CodeOf(err); code != row.code {
-				t.Errorf("code %d, want %d: %v", code, row.code, err)
+			env := cni.Env{Command: verb, ContainerID: "c", IfName: "eth0", Netns: "/nowhere", Path: "/x"}
+			_, err := definition.Serve(t.Context(), env, []byte(`{"cniVersion":"1.1.0","name":"n","ipam":{"type":"loop"}}`), nil)
+			if cni.CodeOf(err) != cni.CodeInvalidConfig {
+				t.Error(err)
 			}
 		})
 	}

@@ -427,3 +427,21 @@ func TestManyAtFirst(t *testing.T) {
 		r.Must(q)
 	}
 }
+
+// An IPAM plugin that is the bridge itself would be called for ever. ADD refuses it and makes nothing, DEL and GC of a
+// network that has become so take away what there is.
+func TestOwnIPAM(t *testing.T) {
+	t.Parallel()
+	r := runtime(t, gateway+ipam4)
+	r.Add("c")
+	r.Conf["ipam"] = map[string]any{"type": "bridge"}
+	add := r.Request(cni.Add, "other")
+	before := r.State()
+	r.Refused(add, cni.CodeInvalidConfig)
+	r.Unchanged(before)
+	r.Must(r.Request(cni.Del, "c"))
+	r.Must(r.Collect())
+	if links := r.Host.Command("ip", "-br", "link", "show", "type", "veth"); links != "" {
+		t.Errorf("left %s", links)
+	}
+}
