@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/age"
 	"github.com/tenon-cni/tenon/internal/ops/inspect"
 	"github.com/tenon-cni/tenon/internal/ops/text"
 	"github.com/tenon-cni/tenon/network"
@@ -109,7 +110,7 @@ func (a *app) printPools(pools []inspect.Pool) error {
 		rows := [][]string{{"ADDRESS", "CONTAINER", "INTERFACE", "AGE", "STATE"}}
 		for _, l := range p.Leases {
 			rows = append(rows, []string{
-				l.Addr.String(), l.Owner.Container, l.Owner.IfName, text.Age(time.Since(l.Since)), l.Boot.String(),
+				l.Addr.String(), l.Owner.Container, l.Owner.IfName, age.Text(l.Age), l.Boot.String(),
 			})
 		}
 		if err := text.Table(a.stdout, rows); err != nil {

@@ -11,8 +11,8 @@ import (
 
 // Reservations is what an allocation needs to know and to change. Its users see a state that nobody else changes.
 type Reservations interface {
-	// Held lists the addresses that Release would free for the owner.
-	Held(ctx context.Context, o Owner) ([]netip.Addr, error)
+	// Held lists what Release would free for the owner, by address.
+	Held(ctx context.Context, o Owner) ([]Lease, error)
 	// Last is the address that was last reserved for the set with this index; the zero Addr when that is not known.
 	Last(ctx context.Context, set int) (netip.Addr, error)
 	// NextFree is the lowest address of r, between from and to, that is believed to be free; the zero Addr when there is
@@ -70,12 +70,12 @@ type turn struct {
 	index int
 	set   RangeSet
 	owner Owner
-	held  []netip.Addr
+	held  []Lease
 }
 
 func allocateOne(ctx context.Context, res Reservations, t turn, requested netip.Addr) (netip.Addr, error) {
-	if i := slices.IndexFunc(t.held, t.set.Contains); i >= 0 {
-		return netip.Addr{}, &DuplicateError{t.held[i], t.owner}
+	if i := slices.IndexFunc(t.held, func(l Lease) bool { return t.set.Contains(l.Addr) }); i >= 0 {
+		return netip.Addr{}, &DuplicateError{t.owner, t.held[i]}
 	}
 	if requested.IsValid() {
 		return requested, t.reserve(ctx, res, requested)
@@ -112,7 +112,7 @@ func (t turn) search(ctx context.Context, res Reservations) (netip.Addr, error) 
 		if err != nil {
 			return netip.Addr{}, err
 		}
-		if surveyed || exhausted.Used >= exhausted.Capacity {
+		if surveyed || exhausted.Used >= t.set.Capacity() {
 			return netip.Addr{}, exhausted
 		}
 	}
@@ -136,7 +136,7 @@ func Available(ctx context.Context, res Reservations, sets []RangeSet) error {
 		if err != nil {
 			return err
 		}
-		if exhausted.Used >= exhausted.Capacity {
+		if exhausted.Used >= set.Capacity() {
 			return exhausted
 		}
 	}
@@ -149,7 +149,7 @@ func survey(ctx context.Context, res Reservations, set RangeSet) (*ExhaustedErro
 	if err != nil {
 		return nil, err
 	}
-	return &ExhaustedError{set, set.Capacity(), used, leases}, nil
+	return &ExhaustedError{set, used, leases}, nil
 }
 
 // candidates yields the addresses that seem free, in the order of the search. It ends after an error.

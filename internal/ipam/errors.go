@@ -8,19 +8,28 @@ import (
 
 // ExhaustedError says that no address of a range set is free.
 type ExhaustedError struct {
-	Set      RangeSet
-	Capacity uint64  // addresses that may be handed out
-	Used     uint64  // how many of them are taken
-	Oldest   []Lease // those taken for the longest time, oldest first
+	Set    RangeSet
+	Used   uint64  // how many of the addresses that may be handed out are taken
+	Oldest []Lease // those taken for the longest time, oldest first
 }
 
 func (e *ExhaustedError) Error() string {
 	return "no IP addresses available in range set: " + e.Set.String()
 }
 
-// Details says how full the set is and who has held addresses for the longest time.
+// Details says what the addresses of the set are used for, and who has held some for the longest time.
 func (e *ExhaustedError) Details() string {
-	text := fmt.Sprintf("%d of %d addresses are taken", e.Used, e.Capacity)
+	var gateways []string
+	for _, r := range e.Set {
+		text := "gateway " + r.Gateway.String()
+		if !r.Contains(r.Gateway) {
+			text += " is outside"
+		}
+		gateways = append(gateways, text)
+	}
+	size, capacity := e.Set.Size(), e.Set.Capacity()
+	text := fmt.Sprintf("of %d addresses %d are used and %d reserved (%s)",
+		size, e.Used, size-capacity, strings.Join(gateways, ", "))
 	for i, l := range e.Oldest {
 		separator := "; "
 		if i == 0 {
@@ -34,19 +43,16 @@ func (e *ExhaustedError) Details() string {
 // TakenError says that somebody else holds a requested address. A store returns it without Set.
 type TakenError struct {
 	Set    RangeSet // where the address was requested from
-	Holder Lease    // the zero Owner: not known
+	Holder Lease
 }
 
 func (e *TakenError) Error() string {
-	return fmt.Sprintf("requested IP address %s is not available in range set %s", e.Holder.Addr, e.Set)
+	return fmt.Sprintf("requested IP address %s is not available in range set %s: %s", e.Holder.Addr, e.Set, e.Holder.holder())
 }
 
-// Details says who holds the address and since when.
+// Details says since when the address has been held, and how it gets free.
 func (e *TakenError) Details() string {
-	if e.Holder.Owner == (Owner{}) {
-		return fmt.Sprintf("the holder of %s is not known", e.Holder.Addr)
-	}
-	return e.Holder.String()
+	return e.Holder.String() + "; DEL of the holder frees it, or GC if the holder is gone"
 }
 
 // GatewayError says that a requested address is the gateway of its range.
@@ -58,13 +64,17 @@ func (e *GatewayError) Error() string {
 
 // DuplicateError says that the owner already holds an address of the set. That address stays reserved.
 type DuplicateError struct {
-	Addr  netip.Addr // the first it holds
 	Owner Owner
+	Held  Lease // the first it holds
 }
 
 func (e *DuplicateError) Error() string {
-	return fmt.Sprintf("%s has been allocated to %s, duplicate allocation is not allowed", e.Addr, e.Owner.Container)
+	return fmt.Sprintf("%s has been allocated to %s, duplicate allocation is not allowed: DEL %s before ADD",
+		e.Held.Addr, e.Owner.Container, e.Owner)
 }
+
+// Details says since when the owner has held the address.
+func (e *DuplicateError) Details() string { return e.Held.String() }
 
 // LeftoverError says that requested addresses lie in no set, or in one from which another requested address is taken.
 type LeftoverError struct{ Addrs []netip.Addr }

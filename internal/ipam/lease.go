@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/netip"
 	"time"
+
+	"github.com/tenon-cni/tenon/internal/age"
 )
 
 // Owner is who holds an address: one interface of one container.
@@ -35,12 +37,29 @@ func (b Boot) String() string { return [...]string{"foreign", "current", "earlie
 // Lease is one reserved address.
 type Lease struct {
 	Addr  netip.Addr
-	Owner Owner
-	Since time.Time // when it was reserved
+	Owner Owner         // the zero Owner: not known
+	Since time.Time     // when it was reserved
+	Age   time.Duration // how long before it was read that was
 	Boot  Boot
 }
 
-// String names the address, its owner and when it was reserved.
+// String names the address, its holder, and for how long and since when it has been reserved.
 func (l Lease) String() string {
-	return fmt.Sprintf("%s held by %s since %s", l.Addr, l.Owner, l.Since.UTC().Format(time.RFC3339))
+	text := fmt.Sprintf("%s %s", l.Addr, l.holder())
+	if l.Owner != (Owner{}) {
+		text += ", since " + l.Since.UTC().Format(time.RFC3339)
+	}
+	return text
+}
+
+// holder is "held by OWNER for AGE".
+func (l Lease) holder() string {
+	if l.Owner == (Owner{}) {
+		return "held by somebody unknown"
+	}
+	text := fmt.Sprintf("held by %s for %s", l.Owner, age.Text(l.Age))
+	if l.Boot == BootEarlier {
+		text += " (from before the machine was started)"
+	}
+	return text
 }

@@ -100,12 +100,16 @@ func (s RangeSet) Usable(a netip.Addr) bool {
 	return ok && r.usable(a)
 }
 
+// Size is the number of addresses in the ranges; math.MaxUint64 stands for that many and more.
+func (s RangeSet) Size() uint64 { return s.sum(Range.Size) }
+
 // Capacity is the number of addresses that may be handed out; math.MaxUint64 stands for that many and more.
-func (s RangeSet) Capacity() uint64 {
+func (s RangeSet) Capacity() uint64 { return s.sum(Range.capacity) }
+
+func (s RangeSet) sum(of func(Range) uint64) uint64 {
 	var sum uint64
 	for _, r := range s {
-		n := r.capacity()
-		sum += min(n, math.MaxUint64-sum)
+		sum += min(of(r), math.MaxUint64-sum)
 	}
 	return sum
 }

@@ -185,7 +185,9 @@ func coded(err error) error {
 		return cni.Errorf(cni.CodeTryAgainLater, "%w", err).WithDetails(full.Details())
 	case errors.As(err, &taken):
 		return cni.Errorf(cni.CodeTryAgainLater, "%w", err).WithDetails(taken.Details())
-	case errors.As(err, &gateway), errors.As(err, &duplicate), errors.As(err, &leftover):
+	case errors.As(err, &duplicate):
+		return cni.Errorf(cni.CodeInvalidConfig, "%w", err).WithDetails(duplicate.Details())
+	case errors.As(err, &gateway), errors.As(err, &leftover):
 		return cni.Errorf(cni.CodeInvalidConfig, "%w", err)
 	}
 	return cni.Errorf(cni.CodeIOFailure, "%w", err)

@@ -217,7 +217,7 @@ func TestSecondAddIsRefused(t *testing.T) {
 		t.Fatal(got)
 	}
 	for _, more := range []string{"", `, "runtimeConfig": {"ips": ["10.1.2.77"]}`} {
-		const want = "7 failed to allocate for range 0: 10.1.2.2 has been allocated to c1, duplicate allocation is not allowed"
+		const want = "7 failed to allocate for range 0: 10.1.2.2 has been allocated to c1, duplicate allocation is not allowed: DEL container c1 interface eth0 before ADD"
 		if got := h.add("c1", ipam, more); got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
@@ -245,7 +245,7 @@ func TestExhausted(t *testing.T) {
 	_, err := h.call(cni.Add, "1.1.0", "late", ipam, "")
 	e := cni.AsError(err)
 	if e == nil || e.Code != cni.CodeTryAgainLater || e.Msg != "failed to allocate for range 0: no IP addresses available in range set: 10.1.2.1-10.1.2.6" && e.Msg != "no IP addresses available in range set: 10.1.2.1-10.1.2.6" ||
-		!strings.HasPrefix(e.Details, "5 of 5 addresses are taken; oldest: 10.1.2.2 held by container c2 interface eth0 since ") {
+		!strings.HasPrefix(e.Details, "of 6 addresses 5 are used and 1 reserved (gateway 10.1.2.1); oldest: 10.1.2.2 held by container c2 interface eth0 for ") {
 		t.Errorf("ADD: %+v", e)
 	}
 	_, err = h.call(cni.Status, "1.1.0", "", ipam, "")

@@ -6,9 +6,9 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/age"
 	"github.com/tenon-cni/tenon/internal/ops/inspect"
 )
 
@@ -28,21 +28,6 @@ func Table(w io.Writer, rows [][]string) error {
 		fmt.Fprintln(t)
 	}
 	return t.Flush()
-}
-
-// Age writes a duration in its largest unit: 12s, 5m, 3h, 40d. Negative ones are 0s.
-func Age(d time.Duration) string {
-	const day = 24 * time.Hour
-	switch {
-	case d >= 2*day:
-		return fmt.Sprintf("%dd", d/day)
-	case d >= 2*time.Hour:
-		return fmt.Sprintf("%dh", d/time.Hour)
-	case d >= 2*time.Minute:
-		return fmt.Sprintf("%dm", d/time.Minute)
-	default:
-		return fmt.Sprintf("%ds", max(0, d/time.Second))
-	}
 }
 
 // Result writes what an ADD made, a line for each fact.
@@ -107,7 +92,7 @@ func Attachments(w io.Writer, list []inspect.Attachment) error {
 		}
 		key := a.Attachment
 		rows = append(rows, []string{
-			key.Network, key.Container, key.IfName, strings.Join(addrs, ","), Age(a.Age), string(a.State),
+			key.Network, key.Container, key.IfName, strings.Join(addrs, ","), age.Text(a.Age), string(a.State),
 		})
 	}
 	return Table(w, rows)

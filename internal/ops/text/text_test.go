@@ -14,23 +14,6 @@ import (
 	"github.com/tenon-cni/tenon/network"
 )
 
-func TestAge(t *testing.T) {
-	t.Parallel()
-	for d, want := range map[time.Duration]string{
-		-time.Hour:             "0s",
-		0:                      "0s",
-		119 * time.Second:      "119s",
-		2 * time.Minute:        "2m",
-		119*time.Minute + 1:    "119m",
-		47 * time.Hour:         "47h",
-		400*24*time.Hour + 100: "400d",
-	} {
-		if got := text.Age(d); got != want {
-			t.Errorf("%v: got %q, want %q", d, got, want)
-		}
-	}
-}
-
 var result = &cni.Result{
 	Interfaces: []cni.Interface{
 		{Name: "br0", MAC: "02:00:00:00:00:01"},

@@ -193,7 +193,7 @@ func TestOldFormat(t *testing.T) {
 	write(t, filepath.Join(path, "10.0.0.9"), "c2")
 	_, err := n.Allocate(ctx, ipam.Request{Owner: owner("c1"), Sets: sets})
 	var duplicate *ipam.DuplicateError
-	if !errors.As(err, &duplicate) || duplicate.Addr != addr("10.0.0.7") {
+	if !errors.As(err, &duplicate) || duplicate.Held.Addr != addr("10.0.0.7") {
 		t.Errorf("second address: %v", err)
 	}
 	n.Do(t, nil, func(s store.Store) {
@@ -267,7 +267,7 @@ func TestStrangeFiles(t *testing.T) {
 	}
 	_, err := n.Allocate(ctx, ipam.Request{Owner: owner("c2"), Sets: storetest.Sets(t, "10.0.0.0/28"), Addrs: []netip.Addr{addr("10.0.0.2")}})
 	var taken *ipam.TakenError
-	if !errors.As(err, &taken) || taken.Holder.Addr != addr("10.0.0.2") || taken.Details() != "the holder of 10.0.0.2 is not known" {
+	if !errors.As(err, &taken) || taken.Holder.Addr != addr("10.0.0.2") || taken.Holder.String() != "10.0.0.2 held by somebody unknown" {
 		t.Errorf("symbolic link: %v", err)
 	}
 	mustRelease(t, n, owner("c1"))

@@ -62,7 +62,7 @@ func (s *Store) read(a netip.Addr) (record, error) {
 
 func (s *Store) lease(r record) ipam.Lease {
 	container, ifName, _ := strings.Cut(r.key, separator)
-	l := ipam.Lease{Addr: r.addr, Owner: ipam.Owner{Container: container, IfName: ifName}, Since: r.since}
+	l := ipam.Lease{Addr: r.addr, Owner: ipam.Owner{Container: container, IfName: ifName}, Since: r.since, Age: max(0, time.Since(r.since))}
 	switch {
 	case s.earlier(r):
 		l.Boot = ipam.BootEarlier

@@ -89,7 +89,7 @@ func TestTakeOverFromReference(t *testing.T) {
 	wantReference(t, "ADD", path, owner("c2"), "10.0.0.3 2001:db8::3")
 	_, err := n.Allocate(ctx, ipam.Request{Owner: owner("c1"), Sets: sets})
 	var duplicate *ipam.DuplicateError
-	if !errors.As(err, &duplicate) || duplicate.Addr != addr("10.0.0.2") {
+	if !errors.As(err, &duplicate) || duplicate.Held.Addr != addr("10.0.0.2") {
 		t.Errorf("second address: %v", err)
 	}
 	mustRelease(t, n, owner("c1"))

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/netip"
 	"slices"
@@ -12,37 +13,40 @@ import (
 )
 
 // Held implements [ipam.Reservations].
-func (s *Store) Held(ctx context.Context, o ipam.Owner) ([]netip.Addr, error) {
-	addrs, _, err := s.held(ctx, o)
-	return addrs, err
+func (s *Store) Held(ctx context.Context, o ipam.Owner) ([]ipam.Lease, error) {
+	records, err := s.held(ctx, o)
+	var leases []ipam.Lease
+	for _, r := range records {
+		leases = append(leases, s.lease(r))
+	}
+	return leases, err
 }
 
-// held also returns what the files of the addresses hold.
-func (s *Store) held(ctx context.Context, o ipam.Owner) ([]netip.Addr, string, error) {
+func (s *Store) held(ctx context.Context, o ipam.Owner) ([]record, error) {
 	if err := s.load(ctx); err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	current, old := key(o), key(ipam.Owner{Container: o.Container})
-	addrs, err := s.holding(current)
-	if err != nil || len(addrs) > 0 {
-		return addrs, current, err
+	records, err := s.holding(key(o))
+	if err != nil || len(records) > 0 {
+		return records, err
 	}
-	addrs, err = s.holding(old)
-	return addrs, old, err
+	return s.holding(key(ipam.Owner{Container: o.Container}))
 }
 
-// holding lists the addresses whose files hold the key.
-func (s *Store) holding(key string) ([]netip.Addr, error) {
+// holding lists the files that hold the key, by address.
+func (s *Store) holding(key string) ([]record, error) {
 	addrs, err := s.index.lookup(hashOf(key))
 	if err != nil {
 		return nil, err
 	}
-	addrs = slices.DeleteFunc(addrs, func(a netip.Addr) bool {
-		r, err := s.read(a)
-		return err != nil || r.key != key
-	})
 	slices.SortFunc(addrs, netip.Addr.Compare)
-	return addrs, nil
+	var records []record
+	for _, a := range addrs {
+		if r, err := s.read(a); err == nil && r.key == key {
+			records = append(records, r)
+		}
+	}
+	return records, nil
 }
 
 // NextFree implements [ipam.Reservations].
@@ -117,13 +121,36 @@ func (s *Store) drop(a netip.Addr, key string) error {
 
 // Release implements [store.Store].
 func (s *Store) Release(ctx context.Context, o ipam.Owner) error {
-	addrs, key, err := s.held(ctx, o)
+	records, err := s.held(ctx, o)
 	errs := []error{err}
-	for _, a := range addrs {
-		op := "release " + s.dir.name(a.String()) + " held by " + o.String()
-		errs = append(errs, s.change(op, func() error { return s.drop(a, key) }, nil))
+	for _, r := range records {
+		errs = append(errs, s.release(r))
 	}
 	return errors.Join(errs...)
+}
+
+// release frees the address of r for good.
+func (s *Store) release(r record) error {
+	op := "release " + s.dir.name(r.addr.String()) + " held by " + s.lease(r).Owner.String()
+	return s.change(op, func() error { return s.drop(r.addr, r.key) }, nil)
+}
+
+// Free frees the address of a lease unless somebody else has come to hold it. A free one stays so.
+func (s *Store) Free(ctx context.Context, l ipam.Lease) error {
+	if err := s.load(ctx); err != nil {
+		return err
+	}
+	r, err := s.read(l.Addr)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if holder := s.lease(r); holder.Owner != l.Owner {
+		return fmt.Errorf("not released: %s", holder)
+	}
+	return s.release(r)
 }
 
 // Collect implements [store.Store].

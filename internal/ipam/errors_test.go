@@ -1,0 +1,68 @@
+package ipam
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+)
+
+// Errors about leases say who holds an address, for how long, and what to do. The texts of the reference plugin stay in
+// them, because people search for those.
+func TestErrors(t *testing.T) {
+	t.Parallel()
+	since := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	lease := func(addr string, o Owner, age time.Duration, b Boot) Lease {
+		return Lease{netip.MustParseAddr(addr), o, since, age, b}
+	}
+	web, old := Owner{"web-1", "eth0"}, Owner{Container: "old"}
+	pool := set(t, `{"subnet":"10.0.0.0/29"}`, `{"subnet":"10.1.0.0/29","gateway":"10.9.0.1"}`)
+	tests := []struct {
+		name string
+		err  interface {
+			error
+			Details() string
+		}
+		want, details string
+	}{
+		{"a conflict names the holder and its age",
+			&TakenError{pool, lease("10.0.0.3", web, 3*time.Hour, BootCurrent)},
+			"requested IP address 10.0.0.3 is not available in range set 10.0.0.1-10.0.0.6,10.1.0.1-10.1.0.6: held by container web-1 interface eth0 for 3h",
+			"10.0.0.3 held by container web-1 interface eth0 for 3h, since 2026-03-01T12:00:00Z; DEL of the holder frees it, or GC if the holder is gone"},
+		{"a holder in the old format has no interface",
+			&TakenError{pool, lease("10.0.0.3", old, 50*time.Hour, BootForeign)},
+			"requested IP address 10.0.0.3 is not available in range set 10.0.0.1-10.0.0.6,10.1.0.1-10.1.0.6: held by container old for 2d",
+			"10.0.0.3 held by container old for 2d, since 2026-03-01T12:00:00Z; DEL of the holder frees it, or GC if the holder is gone"},
+		{"a reservation that could not be reclaimed",
+			&TakenError{pool, lease("10.0.0.3", web, 50*time.Hour, BootEarlier)},
+			"requested IP address 10.0.0.3 is not available in range set 10.0.0.1-10.0.0.6,10.1.0.1-10.1.0.6: held by container web-1 interface eth0 for 2d (from before the machine was started)",
+			"10.0.0.3 held by container web-1 interface eth0 for 2d (from before the machine was started), since 2026-03-01T12:00:00Z; DEL of the holder frees it, or GC if the holder is gone"},
+		{"a holder that cannot be read",
+			&TakenError{pool[:1], Lease{Addr: netip.MustParseAddr("10.0.0.3")}},
+			"requested IP address 10.0.0.3 is not available in range set 10.0.0.1-10.0.0.6: held by somebody unknown",
+			"10.0.0.3 held by somebody unknown; DEL of the holder frees it, or GC if the holder is gone"},
+		{"a repeated ADD says what to do",
+			&DuplicateError{web, lease("10.0.0.3", web, 90*time.Second, BootCurrent)},
+			"10.0.0.3 has been allocated to web-1, duplicate allocation is not allowed: DEL container web-1 interface eth0 before ADD",
+			"10.0.0.3 held by container web-1 interface eth0 for 90s, since 2026-03-01T12:00:00Z"},
+		{"exhaustion adds up and names the oldest",
+			&ExhaustedError{pool, 11, []Lease{lease("10.0.0.2", web, 72*time.Hour, BootCurrent), lease("10.1.0.6", old, 3*time.Hour, BootForeign)}},
+			"no IP addresses available in range set: 10.0.0.1-10.0.0.6,10.1.0.1-10.1.0.6",
+			"of 12 addresses 11 are used and 1 reserved (gateway 10.0.0.1, gateway 10.9.0.1 is outside); " +
+				"oldest: 10.0.0.2 held by container web-1 interface eth0 for 3d, since 2026-03-01T12:00:00Z; 10.1.0.6 held by container old for 3h, since 2026-03-01T12:00:00Z"},
+		{"nothing but the gateway",
+			&ExhaustedError{set(t, `{"subnet":"10.0.0.0/29","rangeEnd":"10.0.0.1"}`), 0, nil},
+			"no IP addresses available in range set: 10.0.0.1-10.0.0.1",
+			"of 1 addresses 0 are used and 1 reserved (gateway 10.0.0.1)"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			if got := test.err.Error(); got != test.want {
+				t.Errorf("got  %s\nwant %s", got, test.want)
+			}
+			if got := test.err.Details(); got != test.details {
+				t.Errorf("details: got  %s\nwant %s", got, test.details)
+			}
+		})
+	}
+}
