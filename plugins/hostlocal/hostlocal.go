@@ -2,6 +2,7 @@ package hostlocal
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -109,11 +110,14 @@ func (allocator) Check(ctx context.Context, c *call) error {
 	})
 }
 
-// Status says whether every range set has a free address.
+// Status says whether reservations can be written and every range set has a free address.
 func (allocator) Status(ctx context.Context, c *call) error {
 	sets, err := sets(c)
 	if err != nil {
 		return err
+	}
+	if err := file.Writable(dataDir(c), c.Name); err != nil {
+		return cni.Errorf(cni.CodeNotAvailable, "dataDir: %w", err)
 	}
 	err = with(ctx, c, func(s *file.Store) error { return ipam.Available(ctx, s, sets) })
 	if err == nil {
@@ -153,18 +157,16 @@ func open(ctx context.Context, c *call, tx *kernel.Tx) (*file.Store, error) {
 	if err != nil {
 		return nil, cni.Errorf(cni.CodeIOFailure, "%w", err)
 	}
-	dir := c.Conf.IPAM.DataDir
-	if dir == "" {
-		dir = DefaultDataDir
-	}
 	s, err := file.Open(ctx, file.Options{
-		Dir: dir, Network: c.Name, Create: c.Command == cni.Add, BootID: boot, Change: tx.Do, Log: c.Log,
+		Dir: dataDir(c), Network: c.Name, Create: c.Command == cni.Add, BootID: boot, Change: tx.Do, Log: c.Log,
 	})
 	if err != nil {
 		return nil, cni.Errorf(cni.CodeIOFailure, "dataDir: %w", err)
 	}
 	return s, nil
 }
+
+func dataDir(c *call) string { return cmp.Or(c.Conf.IPAM.DataDir, DefaultDataDir) }
 
 func owner(c *call) ipam.Owner { return ipam.Owner{Container: c.ContainerID, IfName: c.IfName} }
 

@@ -1,0 +1,171 @@
+package hostlocal_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/testnet"
+)
+
+// ownMounts is set in the process that TestDisks starts in a mount namespace.
+const ownMounts = "HOSTLOCAL_TEST_OWN_MOUNTS"
+
+// On a disk that cannot be written to, whatever the reason, ADD says so (code 5) and leaves nothing, STATUS says so
+// (code 50, PL-STA-03), CHECK works, DEL frees what it can and otherwise fails, and nothing is lost.
+func TestDisks(t *testing.T) {
+	testnet.Require(t, testnet.Root)
+	if os.Getenv(ownMounts) == "" {
+		t.Parallel()
+		cmd := exec.Command("/proc/self/exe", "-test.run=^TestDisks$", "-test.v")
+		cmd.Env = append(os.Environ(), ownMounts+"=1", "TMPDIR="+openDir(t))
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
+		if out, err := cmd.CombinedOutput(); err != nil || strings.Count(string(out), "--- PASS: TestDisks/") != len(disks) {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range disks {
+		t.Run(d.name, d.test)
+	}
+}
+
+// openDir is a folder that every user can reach.
+func openDir(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// disk is a file system that goes bad, and a way to make it good again.
+type disk struct {
+	name, options string
+	spoil, repair func(dir string) error
+	cause         string // what errors say
+	frees         bool   // DEL works all the same
+}
+
+var disks = []disk{
+	{"read-only", "", remount(unix.MS_RDONLY), remount(0), "read-only file system", false},
+	{"no block left", "size=128k", fill, unfill, "no space left on device", true},
+	{"no inode left", "nr_inodes=16", crowd, unfill, "no space left on device", true},
+	{"no permission", "mode=0755", become(65534), become(0), "permission denied", false},
+}
+
+func (d disk) test(t *testing.T) {
+	h := &host{t: t, dir: openDir(t)}
+	do := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	do(unix.Mount("tenon-test", h.dir, "tmpfs", 0, d.options))
+	t.Cleanup(func() { do(unix.Unmount(h.dir, unix.MNT_DETACH)) })
+	h.mustAdd("a", "b")
+	do(d.spoil(h.dir))
+	before := tree(t, h.dir)
+	h.wantFailure(cni.Add, cni.CodeIOFailure, d.cause)
+	h.wantFailure(cni.Status, cni.CodeNotAvailable, d.cause)
+	if after := tree(t, h.dir); after != before {
+		t.Errorf("ADD and STATUS changed\n%sto\n%s", before, after)
+	}
+	if d.frees {
+		if got := h.outcome(cni.Check, "a", pool, ""); got != "" {
+			t.Errorf("CHECK: %s", got)
+		}
+		if got := h.outcome(cni.Del, "b", pool, ""); got != "" {
+			t.Errorf("DEL: %s", got)
+		}
+	} else {
+		h.wantFailure(cni.Del, cni.CodeIOFailure, d.cause)
+	}
+	do(d.repair(h.dir))
+	if got := h.outcome(cni.Del, "b", pool, ""); got != "" || h.holders() != "a" {
+		t.Errorf("left %q: %s", h.holders(), got)
+	}
+	for verb, container := range map[cni.Command]string{cni.Status: "", cni.Check: "a"} {
+		if got := h.outcome(verb, container, pool, ""); got != "" {
+			t.Errorf("%s on a good disk: %s", verb, got)
+		}
+	}
+	h.mustAdd("b")
+}
+
+// wantFailure runs a verb for container b, or in the case of ADD another one.
+func (h *host) wantFailure(verb cni.Command, code cni.Code, cause string) {
+	h.t.Helper()
+	container := map[cni.Command]string{cni.Add: "late", cni.Del: "b"}[verb]
+	got := h.outcome(verb, container, pool, "")
+	if !strings.HasPrefix(got, fmt.Sprint(code, " ")) || !strings.Contains(got, cause) || !strings.Contains(got, h.dir) {
+		h.t.Errorf("%s: got %q, want code %d, %q and %s", verb, got, code, cause, h.dir)
+	}
+}
+
+func remount(flags uintptr) func(string) error {
+	return func(dir string) error { return unix.Mount("", dir, "", unix.MS_REMOUNT|flags, "") }
+}
+
+// fill writes until the disk is full, to files of their own; unfill removes them.
+func fill(dir string) error {
+	f, err := os.Create(filepath.Join(dir, "filler"))
+	for err == nil {
+		_, err = f.Write(make([]byte, 4096))
+	}
+	return full(err)
+}
+
+// crowd makes files until there can be no more.
+func crowd(dir string) error {
+	for i := 0; ; i++ {
+		f, err := os.Create(filepath.Join(dir, fmt.Sprint("filler", i)))
+		if err != nil {
+			return full(err)
+		}
+		f.Close()
+	}
+}
+
+// full is nil for the error that says that the disk is full.
+func full(err error) error {
+	if errors.Is(err, unix.ENOSPC) {
+		return nil
+	}
+	return err
+}
+
+func unfill(dir string) error {
+	fillers, err := filepath.Glob(filepath.Join(dir, "filler*"))
+	for _, f := range fillers {
+		if err := os.Remove(f); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// become changes user and group of the process, so that it can go back.
+func become(id int) func(string) error {
+	return func(string) error {
+		set := []func(int, int, int) error{syscall.Setresgid, syscall.Setresuid}
+		if id == 0 {
+			slices.Reverse(set)
+		}
+		return errors.Join(set[0](id, id, 0), set[1](id, id, 0))
+	}
+}

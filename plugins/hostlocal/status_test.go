@@ -1,0 +1,115 @@
+package hostlocal_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tenon-cni/tenon/cni"
+)
+
+// When all addresses are gone the error says how many there are and who has had them longest; STATUS says so too
+// (PL-STA-01, PL-STA-02, PL-STA-03), and nobody has to ask it first (PL-STA-05).
+func TestExhausted(t *testing.T) {
+	h := newHost(t)
+	const ipam = `"subnet": "10.1.2.0/29"`
+	for i := 2; i <= 6; i++ {
+		if _, err := h.call(cni.Status, "1.1.0", "", ipam, ""); err != nil {
+			t.Fatalf("STATUS with %d of 5 addresses taken: %v", i-2, err)
+		}
+		if got, want := h.add(fmt.Sprintf("c%d", i), ipam, ""), fmt.Sprintf("10.1.2.%d/29", i); got != want {
+			t.Fatalf("got %s, want %s", got, want)
+		}
+	}
+	_, err := h.call(cni.Add, "1.1.0", "late", ipam, "")
+	e := cni.AsError(err)
+	if e == nil || e.Code != cni.CodeTryAgainLater || e.Msg != "failed to allocate for range 0: no IP addresses available in range set: 10.1.2.1-10.1.2.6" && e.Msg != "no IP addresses available in range set: 10.1.2.1-10.1.2.6" ||
+		!strings.HasPrefix(e.Details, "of 6 addresses 5 are used and 1 reserved (gateway 10.1.2.1); oldest: 10.1.2.2 held by container c2 interface eth0 for ") {
+		t.Errorf("ADD: %+v", e)
+	}
+	_, err = h.call(cni.Status, "1.1.0", "", ipam, "")
+	if cni.CodeOf(err) != cni.CodeNotAvailable {
+		t.Errorf("STATUS: %v", err)
+	}
+	if _, err := h.call(cni.Del, "1.1.0", "c4", ipam, ""); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.add("late", ipam, ""); got != "10.1.2.4/29" {
+		t.Error(got)
+	}
+}
+
+// STATUS looks whether there could be a reservation, and makes nothing (PL-STA-03, PL-STA-07).
+func TestStatus(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name, ipam, want string
+		prepare          func(t *testing.T, dir string) string // returns the data folder
+	}{
+		{"a folder that ADD would make", pool, "", func(_ *testing.T, dir string) string { return dir + "/a/b" }},
+		{"a file", pool, "50 dataDir: stat DIR/file/mynet: not a directory", func(t *testing.T, dir string) string {
+			if err := os.WriteFile(dir+"/file", nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			return dir + "/file"
+		}},
+		{"a file in the place of the network", pool, "50 dataDir: DIR/mynet is not a directory", func(t *testing.T, dir string) string {
+			if err := os.WriteFile(dir+"/mynet", nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			return dir
+		}},
+		{"a link in a circle", pool, "50 dataDir: stat DIR/loop/mynet: too many levels of symbolic links", func(t *testing.T, dir string) string {
+			if err := os.Symlink("loop", dir+"/loop"); err != nil {
+				t.Fatal(err)
+			}
+			return dir + "/loop"
+		}},
+		{"no ranges", `"ranges": []`, "7 no IP ranges specified", func(_ *testing.T, dir string) string { return dir }},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			h := newHost(t)
+			dir := h.dir
+			h.dir = row.prepare(t, dir)
+			before := tree(t, dir)
+			if got := strings.ReplaceAll(h.outcome(cni.Status, "", row.ipam, ""), dir, "DIR"); got != row.want {
+				t.Errorf("got  %s\nwant %s", got, row.want)
+			}
+			if after := tree(t, dir); after != before {
+				t.Errorf("STATUS changed\n%sto\n%s", before, after)
+			}
+		})
+	}
+}
+
+func TestStatusExistsFrom110(t *testing.T) { // PL-STA-06
+	h := newHost(t)
+	if _, err := h.serve(cni.Status, "1.0.0", "", pool, ""); cni.CodeOf(err) != cni.CodeIncompatibleVersion {
+		t.Errorf("in 1.0.0: %v", err)
+	}
+}
+
+// tree lists all files below a folder, with kind and size.
+func tree(t *testing.T, dir string) string {
+	t.Helper()
+	var text strings.Builder
+	err := filepath.Walk(dir, func(path string, info os.FileInfo, err error) error {
+		if errors.Is(err, fs.ErrPermission) {
+			fmt.Fprintf(&text, "%s: %v\n", path, err)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&text, "%s %s %d\n", path, info.Mode(), info.Size())
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text.String()
+}
