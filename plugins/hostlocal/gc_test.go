@@ -138,37 +138,3 @@ func chattr(t *testing.T, flag, path string) {
 		t.Fatalf("chattr: %v: %s", err, out)
 	}
 }
-
-// Containers that the reference plugins attached are collected by ours, and deleted by ours.
-func TestGCAfterReference(t *testing.T) {
-	const reference = "/usr/lib/cni/"
-	testnet.Require(t, testnet.Root, testnet.Namespaces, testnet.Tool(reference+"bridge"), testnet.Tool(reference+"host-local"))
-	h := newHost(t)
-	n := testnet.New(t, "a", "b", "c")
-	for _, c := range []string{"a", "b", "c"} {
-		cmd := exec.Command(reference + "bridge")
-		cmd.Env = []string{"CNI_COMMAND=ADD", "CNI_CONTAINERID=" + c, "CNI_IFNAME=eth0", "CNI_NETNS=" + n.Container(c).Path(), "CNI_PATH=" + reference}
-		cmd.Stdin = strings.NewReader(fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "mynet", "type": "bridge", "bridge": "br0",
-			"ipam": {"type": "host-local", "dataDir": %q, %s}}`, h.dir, pool))
-		var out []byte
-		err := n.Host.Run(func() (err error) {
-			out, err = cmd.Output()
-			return err
-		})
-		if err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-	}
-	for _, c := range []string{"a", "b", "c"} {
-		if got := h.outcome(cni.Check, c, pool, ""); got != "" {
-			t.Errorf("CHECK of %s: %s", c, got)
-		}
-	}
-	got := h.outcome(cni.GC, "", pool, `, "cni.dev/valid-attachments": [{"containerID": "a", "ifname": "eth0"}, {"containerID": "c", "ifname": "eth0"}]`)
-	if got != "" || h.holders() != "a c" {
-		t.Errorf("left %q: %s", h.holders(), got)
-	}
-	if got := h.outcome(cni.Del, "c", pool, ""); got != "" || h.holders() != "a" {
-		t.Errorf("left %q: %s", h.holders(), got)
-	}
-}

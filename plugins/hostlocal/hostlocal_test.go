@@ -1,6 +1,7 @@
 package hostlocal_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -30,6 +31,9 @@ var suite = plugintest.Suite{
 	}}},
 }
 
+// What holds for every plugin; of it here: DEL twice, without ADD, namespace, prevResult and with any configuration
+// (PL-DEL-01, PL-DEL-02, PL-DEL-03, PL-DEL-04, PL-DEL-05, PL-DEL-08, IPAM-06), results in the version of the call
+// (IPAM-02, IPAM-05), and 30 calls at once (IPAM-11).
 func TestSuite(t *testing.T) { plugintest.Run(t, suite) }
 
 func FuzzServe(f *testing.F) { plugintest.Fuzz(f, suite) }
@@ -125,7 +129,7 @@ func (h *host) files() string {
 	return text.String()
 }
 
-// host-local.md, "Must also hold": all versions, two sets, routes in both families, resolvConf, exact files.
+// host-local.md 8: all versions, two sets, routes in both families, resolvConf, exact files.
 func TestWholeResult(t *testing.T) {
 	t.Parallel()
 	resolv := filepath.Join(t.TempDir(), "resolv.conf")
@@ -175,30 +179,51 @@ lock ""
 	}
 }
 
-// Configurations and what ADD answers. The order of sets is that of host-local.md section 1 and 2: ipRanges, the old
-// form, ranges.
+// Configurations and what ADD answers (host-local.md 8, config parse and requested IPs). The order of sets is that of
+// host-local.md 1 and 2: ipRanges, the old form, ranges.
 func TestConfigurations(t *testing.T) {
 	t.Parallel()
+	const pools = `"ranges": [[{"subnet": "10.1.2.0/24"}, {"subnet": "10.1.4.0/24"}], [{"subnet": "10.1.3.0/24"}], [{"subnet": "2001:db8:1::/48"}]]`
 	for _, row := range []struct{ name, ipam, more, args, want string }{
 		{"old form", `"subnet": "10.1.2.0/24", "rangeStart": "10.1.2.9", "rangeEnd": "10.1.2.20", "gateway": "10.1.2.30"`, "", "", "10.1.2.9/24"},
-		{"order of the three forms", `"subnet": "10.1.2.0/24", "ranges": [[{"subnet": "10.1.4.0/24"}]]`,
+		{"old form without subnet does not count", `"rangeStart": "10.9.9.9", "gateway": "10.9.9.1", "ranges": [[{"subnet": "10.1.2.0/24"}]]`, "", "", "10.1.2.2/24"},
+		{"new form", `"ranges": [[{"subnet": "10.1.2.0/24"}]]`, "", "", "10.1.2.2/24"},
+		{"order of the three forms (CONV-11)", `"subnet": "10.1.2.0/24", "ranges": [[{"subnet": "10.1.4.0/24"}]]`,
 			`, "runtimeConfig": {"ipRanges": [[{"subnet": "10.1.3.0/24"}]]}`, "", "10.1.3.2/24 10.1.2.2/24 10.1.4.2/24"},
-		{"capability as containerd spells it", `"ranges": []`, `, "runtimeConfig": {"IPRanges": [[{"Subnet": "10.1.3.0/24", "RangeStart": "10.1.3.7"}]]}`, "", "10.1.3.7/24"},
-		{"address of CNI_ARGS", `"subnet": "10.1.2.0/24"`, "", "IP=10.1.2.88", "10.1.2.88/24"},
-		{"address of CNI_ARGS with a prefix", `"subnet": "10.1.2.0/24"`, "", "IP=10.1.2.88/24", "10.1.2.88/24"},
-		{"addresses add up", `"ranges": [[{"subnet": "10.1.2.0/24"}], [{"subnet": "10.1.3.0/24"}], [{"subnet": "2001:db8:1::/48"}]]`,
+		{"ipRanges as containerd spells them (CONV-11)", `"ranges": []`, `, "runtimeConfig": {"ipRanges": [[{"Subnet": "10.1.3.0/24", "RangeStart": "10.1.3.7", "RangeEnd": "10.1.3.7", "Gateway": "10.1.3.7"}]]}`,
+			"", "11 failed to allocate for range 0: no IP addresses available in range set: 10.1.3.7-10.1.3.7"},
+		{"the capability in capitals, too", `"ranges": []`, `, "runtimeConfig": {"IPRanges": [[{"Subnet": "10.1.3.0/24", "RangeStart": "10.1.3.7"}]]}`, "", "10.1.3.7/24"},
+		{"ipRanges is null", `"subnet": "10.1.2.0/24"`, `, "runtimeConfig": {"ipRanges": null}`, "", "10.1.2.2/24"},
+		{"ipRanges is a flat list (CONV-11)", `"subnet": "10.1.2.0/24"`, `, "runtimeConfig": {"ipRanges": [{"subnet": "10.1.3.0/24"}]}`, "",
+			"6 runtimeConfig.ipRanges: a JSON object is not acceptable here"},
+		{"name in ipam is ignored", `"name": "../elsewhere", "subnet": "10.1.2.0/24"`, "", "", "10.1.2.2/24"},
+		{"address of CNI_ARGS (CONV-21)", `"subnet": "10.1.2.0/24"`, "", "IP=10.1.2.88", "10.1.2.88/24"},
+		{"address of CNI_ARGS with a prefix (CONV-21)", `"subnet": "10.1.2.0/24"`, "", "IP=10.1.2.88/16", "10.1.2.88/24"},
+		{"address of args (CONV-20)", `"subnet": "10.1.2.0/24"`, `, "args": {"cni": {"labels": [{"key": "a", "value": "b"}], "ips": ["10.1.2.88"]}}`, "", "10.1.2.88/24"},
+		{"address of the capability with and without a prefix (CONV-14, R-50)", pools, `, "runtimeConfig": {"ips": ["10.1.2.5", "10.1.3.5/8"]}`, "", "10.1.2.5/24 10.1.3.5/24 2001:db8:1::2/48"},
+		{"addresses of all sources add up (CONV-24, R-51, IPAM-10)", pools,
 			`, "args": {"cni": {"ips": ["10.1.3.10/24"]}}, "runtimeConfig": {"ips": ["2001:db8:1::999"]}`, "IP=10.1.2.10", "10.1.2.10/24 10.1.3.10/24 2001:db8:1::999/48"},
+		{"one address from three sources", `"subnet": "10.1.2.0/24"`, `, "args": {"cni": {"ips": ["10.1.2.10/24"]}}, "runtimeConfig": {"ips": ["10.1.2.10"]}`, "IP=10.1.2.10/32", "10.1.2.10/24"},
+		{"second range of a set", pools, "", "IP=10.1.4.9", "10.1.4.9/24 10.1.3.2/24 2001:db8:1::2/48"},
 		{"two addresses of one set", `"subnet": "10.1.2.0/24"`, `, "args": {"cni": {"ips": ["10.1.2.10", "10.1.2.11"]}}`, "", "7 failed to allocate all requested IPs: 10.1.2.11"},
-		{"gateway asked for", `"subnet": "10.1.2.0/24"`, "", "IP=10.1.2.1", "7 failed to allocate for range 0: requested ip 10.1.2.1 is subnet's gateway"},
+		{"an address of no set", `"subnet": "10.1.2.0/24"`, "", "IP=10.9.9.9", "7 failed to allocate all requested IPs: 10.9.9.9"},
+		{"gateway asked for (R-49)", `"subnet": "10.1.2.0/24"`, "", "IP=10.1.2.1", "7 failed to allocate for range 0: requested ip 10.1.2.1 is subnet's gateway"},
 		{"not an address", `"subnet": "10.1.2.0/24"`, "", "IP=ten", "7 invalid IP address ten"},
-		{"unknown key in CNI_ARGS", `"subnet": "10.1.2.0/24"`, "", "MAC=02:00:00:00:00:01", `4 CNI_ARGS: unknown keys ["MAC"]`},
-		{"unknown key allowed", `"subnet": "10.1.2.0/24"`, "", "MAC=02:00:00:00:00:01;IgnoreUnknown=1", "10.1.2.2/24"},
+		{"an empty address", `"subnet": "10.1.2.0/24"`, "", "IP=", "7 cannot understand ip: it is empty"},
+		{"unknown key in CNI_ARGS (CONV-22)", `"subnet": "10.1.2.0/24"`, "", "MAC=02:00:00:00:00:01", `4 CNI_ARGS: unknown keys ["MAC"]`},
+		{"keys of CNI_ARGS have a case (CONV-22)", `"subnet": "10.1.2.0/24"`, "", "ip=10.1.2.9", `4 CNI_ARGS: unknown keys ["ip"]`},
+		{"unknown keys allowed (CONV-22)", `"subnet": "10.1.2.0/24"`, "", "K8S_POD_NAME=web;IP=10.1.2.9;IgnoreUnknown=TRUE", "10.1.2.9/24"},
+		{"CNI_ARGS end in a semicolon (CONV-23)", `"subnet": "10.1.2.0/24"`, "", "IP=10.1.2.9;", `4 CNI_ARGS pair "" is not of the form KEY=VALUE`},
+		{"a key twice: the last counts (CONV-23)", `"subnet": "10.1.2.0/24"`, "", "IP=10.1.2.9;IP=10.1.2.10", "10.1.2.10/24"},
 		{"no range", `"ranges": []`, "", "", "7 no IP ranges specified"},
 		{"empty set", `"ranges": [[]]`, "", "", "7 invalid range set 0: empty range set"},
 		{"mixed families", `"ranges": [[{"subnet": "10.1.2.0/24"}, {"subnet": "2001:db8:1::/64"}]]`, "", "", "7 invalid range set 0: mixed address families"},
-		{"overlap", `"ranges": [[{"subnet": "10.1.2.0/24"}], [{"subnet": "10.1.0.0/16"}]]`, "", "", "7 range set 0 overlaps with 1"},
+		{"overlap inside a set", `"ranges": [[{"subnet": "10.1.2.0/24"}, {"subnet": "10.1.2.0/25"}]]`, "", "", "7 invalid range set 0: subnets 10.1.2.1-10.1.2.254 and 10.1.2.1-10.1.2.126 overlap"},
+		{"overlap of sets", `"ranges": [[{"subnet": "10.1.2.0/24"}], [{"subnet": "10.1.0.0/16"}]]`, "", "", "7 range set 0 overlaps with 1"},
 		{"too small", `"subnet": "10.1.2.0/31"`, "", "", "7 invalid range set 0: Network 10.1.2.0/31 too small to allocate from"},
 		{"subnet is a number", `"subnet": 10`, "", "", "6 network configuration: ipam.subnet: a JSON number is not acceptable here"},
+		{"requested addresses are looked at before ranges", `"ranges": []`, "", "IP=ten", "7 invalid IP address ten"},
+		{"first byte zero (R-45)", `"ranges": [[{"subnet": "0.1.2.0/24", "rangeStart": "0.1.2.255", "rangeEnd": "0.1.2.255"}, {"subnet": "0.1.3.0/24", "rangeStart": "0.1.3.0"}], [{"subnet": "::/64", "rangeStart": "::ffff"}]]`, "", "", "0.1.2.255/24 ::ffff/64"},
 		{"resolvConf is not there", `"subnet": "10.1.2.0/24", "resolvConf": "/no/such/file"`, "", "", "5 resolvConf: open /no/such/file: no such file or directory"},
 		{"resolvConf is a device", `"subnet": "10.1.2.0/24", "resolvConf": "/dev/zero"`, "", "", "5 resolvConf: /dev/zero: not a regular file"},
 	} {
@@ -208,11 +233,34 @@ func TestConfigurations(t *testing.T) {
 			if diff := cmp.Diff(row.want, h.add("c1", row.ipam, row.more)); diff != "" {
 				t.Error(diff)
 			}
+			if files := h.files(); strings.HasPrefix(row.want, "7") && strings.Contains(files, "c1") {
+				t.Errorf("left %s", files)
+			}
 		})
 	}
 }
 
-// 0.1.0 and 0.2.0 can tell one address of each family.
+// Routes go into the result with all that version 1.1.0 knows of them, in their order, and addresses come without
+// interface (IPAM-03).
+func TestRoutesAreCopied(t *testing.T) {
+	h := newHost(t)
+	const routes = `[{"dst":"0.0.0.0/0"},{"dst":"192.168.0.0/16","gw":"10.1.2.7","mtu":1400,"advmss":1340,"priority":300,"table":1000,"scope":0},` +
+		`{"dst":"0.0.0.0/0"},{"dst":"fd00::/8","table":0,"scope":253}]`
+	out, err := h.serve(cni.Add, "1.1.0", "c1", pool+`, "routes": `+routes, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"cniVersion":"1.1.0","ips":[{"address":"10.1.2.2/24","gateway":"10.1.2.1"}],"routes":` + routes + `}`
+	var got bytes.Buffer
+	if err := json.Compact(&got, out); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got.String()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// 0.1.0 and 0.2.0 can tell one address of each family (IPAM-07).
 func TestOldVersionsHaveOneAddress(t *testing.T) {
 	h := newHost(t)
 	const ipam = `"ranges": [[{"subnet": "10.1.2.0/24"}], [{"subnet": "10.1.3.0/24"}]]`
@@ -225,7 +273,8 @@ func TestOldVersionsHaveOneAddress(t *testing.T) {
 	}
 }
 
-// A second ADD for one attachment is refused, also where it asks for an address (R-42), and disturbs nothing.
+// host-local.md 8: a second ADD for one attachment is refused, also where it asks for an address (R-42), and disturbs
+// nothing; another container gets the next address. R-22: the error says what to do.
 func TestSecondAddIsRefused(t *testing.T) {
 	h := newHost(t)
 	const ipam = `"subnet": "10.1.2.0/24"`
@@ -281,3 +330,61 @@ func TestDelGoesByOwner(t *testing.T) {
 	}
 }
 
+// host-local.md 8: DEL of one interface, or of one network, leaves what the container has elsewhere.
+func TestPerInterface(t *testing.T) {
+	h := newHost(t)
+	h.mustAdd("c1", "c2")
+	call := func(verb cni.Command, network, ifName string) {
+		t.Helper()
+		conf := fmt.Sprintf(`{"cniVersion": "1.1.0", "name": %q, "type": "x", "ipam": {"type": "host-local", "dataDir": %q, %s}}`, network, h.dir, pool)
+		env := cni.Env{Command: verb, ContainerID: "c1", IfName: ifName, Netns: "/no/such/namespace"}
+		if _, err := hostlocal.Plugin.Serve(t.Context(), env, []byte(conf), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	call(cni.Add, "mynet", "eth1")
+	call(cni.Add, "other", "eth0")
+	call(cni.Del, "mynet", "eth0")
+	call(cni.Check, "mynet", "eth1")
+	call(cni.Check, "other", "eth0")
+	call(cni.Del, "other", "eth0")
+	call(cni.Check, "mynet", "eth1")
+	if got := h.outcome(cni.Check, "c1", pool, ""); got != "999 host-local: Failed to find address added by container c1" {
+		t.Errorf("CHECK of what is gone: %s", got)
+	}
+}
+
+// Reservations cannot be read by other users (R-52), whatever the umask.
+func TestReservationsAreSecret(t *testing.T) {
+	h := newHost(t)
+	h.mustAdd("c1")
+	for _, name := range []string{"10.1.2.2", "last_reserved_ip.0"} {
+		info, err := os.Stat(filepath.Join(h.dir, "mynet", name))
+		if err != nil || info.Mode() != 0o600 {
+			t.Errorf("%s: %v, %v", name, info.Mode(), err)
+		}
+	}
+}
+
+// The folder of all networks may be a link, as people move it to another disk.
+func TestLinkedDataDir(t *testing.T) {
+	h := newHost(t)
+	real := h.dir
+	h.dir = filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(real, h.dir); err != nil {
+		t.Fatal(err)
+	}
+	h.mustAdd("c1")
+	h.dir = real
+	if got := h.outcome(cni.Check, "c1", pool, ""); got != "" {
+		t.Error(got)
+	}
+	broken := filepath.Join(t.TempDir(), "broken")
+	if err := os.Symlink("/proc/nowhere", broken); err != nil {
+		t.Fatal(err)
+	}
+	h.dir = broken
+	if got := h.add("c1", pool, ""); !strings.HasPrefix(got, "5 dataDir: ") || !strings.Contains(got, broken) {
+		t.Error(got)
+	}
+}
