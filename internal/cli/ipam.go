@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"net/netip"
 	"slices"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/age"
+	"github.com/tenon-cni/tenon/internal/ipam"
 	"github.com/tenon-cni/tenon/internal/ops/inspect"
 	"github.com/tenon-cni/tenon/internal/ops/text"
 	"github.com/tenon-cni/tenon/network"
@@ -20,11 +23,13 @@ import (
 
 func (a *app) ipam() *cobra.Command {
 	cmd := parent(&cobra.Command{
-		Use:     "ipam",
-		Short:   "Look at address reservations",
-		Example: "  tenon ipam list",
+		Use:   "ipam",
+		Short: "Look at address reservations, and release them",
+		Example: `  tenon ipam list
+  tenon ipam show 10.88.0.2
+  tenon ipam release 10.88.0.2 --dry-run`,
 	})
-	cmd.AddCommand(a.ipamList())
+	cmd.AddCommand(a.ipamList(), a.ipamShow(), a.ipamRelease())
 	return cmd
 }
 
@@ -37,17 +42,19 @@ func (a *app) ipamList() *cobra.Command {
 in --net-dir, for recorded attachments, and for others that have a folder in
 ` + inspect.DefaultDataDir + `.
 
-States:
-  current   reserved since the machine was started
-  earlier   reserved before: in use by nobody, freed when addresses are next needed
-  foreign   reserved by an implementation that does not say when`,
+States of a reservation:
+  current   made since the machine was started
+  earlier   made before: in use by nobody, freed when addresses are next needed
+  foreign   made by an implementation that does not say when
+
+ATTACHMENT is what "tenon ps" says of the holder, if tenon attached it.`,
 		Example: `  tenon ipam list
   tenon ipam list pods --json`,
 		Args:              arguments(0, "NETWORK"),
 		ValidArgsFunction: r.completeNetwork,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			lists, listsErr := r.lists()
-			pools, poolsErr := inspect.Pools(cmd.Context(), lists, inspect.DefaultDataDir)
+			all, readErr := r.reservations(cmd.Context())
+			pools := all.pools
 			if len(args) > 0 {
 				var names []string
 				for _, p := range pools {
@@ -56,20 +63,21 @@ States:
 				pools = slices.DeleteFunc(pools, func(p inspect.Pool) bool { return p.Network != args[0] })
 				if len(pools) == 0 {
 					err := fmt.Errorf("network %q has no reservations and no configuration with host-local", args[0])
-					err = errors.Join(err, listsErr, poolsErr)
+					err = errors.Join(err, readErr)
 					if near := nearest(args[0], names); near != "" {
 						err = hint(err, fmt.Sprintf("did you mean %q?", near))
 					}
 					return hint(err, r.elsewhere())
 				}
 			}
+			all.pools = pools
 			var err error
 			if r.json {
-				err = a.printJSON(poolsJSON(pools))
+				err = a.printJSON(all.json())
 			} else {
-				err = a.printPools(pools)
+				err = all.print(a.stdout)
 			}
-			return r.explain(errors.Join(err, listsErr, poolsErr), nil)
+			return r.explain(errors.Join(err, readErr), nil)
 		},
 	}
 	r.netDirFlag(cmd)
@@ -78,46 +86,67 @@ States:
 	return cmd
 }
 
-// lists are the configurations of networks that are configured or recorded.
-func (r *settings) lists() ([]*cni.List, error) {
+// reservations are what host-local has reserved, and the recorded attachments, among which its holders may be.
+type reservations struct {
+	pools       []inspect.Pool
+	attachments []inspect.Attachment
+	recordsErr  error // not all that is recorded could be read
+}
+
+// reservations reads those of networks that are configured, recorded, or have a folder where folders are by default. The
+// error joins those of what cannot be read; the rest is returned in any case.
+func (r *settings) reservations(ctx context.Context) (reservations, error) {
 	networks, loadErr := network.LoadAll(r.netDir)
 	if errors.Is(loadErr, network.ErrNoConfig) {
 		loadErr = nil
 	}
+	records, recordsErr := r.client().List()
 	var lists []*cni.List
 	for _, n := range networks {
 		lists = append(lists, n.List)
 	}
-	records, err := r.client().List()
 	for _, rec := range records {
 		lists = append(lists, rec.List)
 	}
-	return lists, errors.Join(loadErr, err)
+	pools, poolsErr := inspect.Pools(ctx, lists, inspect.DefaultDataDir)
+	attachments, err := inspect.Attachments(records)
+	return reservations{pools, attachments, recordsErr}, errors.Join(loadErr, recordsErr, poolsErr, err)
 }
 
-func (a *app) printPools(pools []inspect.Pool) error {
-	for i, p := range pools {
+// attachment is what has become of the holder of a lease, "" if that is not recorded.
+func (r *reservations) attachment(p *inspect.Pool, l ipam.Lease) inspect.State {
+	holder, _ := inspect.Holder(r.attachments, p.Network, l)
+	return holder.State
+}
+
+func (r *reservations) print(w io.Writer) error {
+	for i, p := range r.pools {
 		if i > 0 {
-			fmt.Fprintln(a.stdout)
+			fmt.Fprintln(w)
 		}
-		fmt.Fprintf(a.stdout, "network %s in %s\n", p.Network, p.Dir)
-		for _, r := range p.Ranges {
-			fmt.Fprintf(a.stdout, "range %s: %d of %s addresses reserved\n", r.Range, r.Used, size(r.Size()))
+		fmt.Fprintf(w, "network %s in %s\n", p.Network, p.Dir)
+		for _, rng := range p.Ranges {
+			fmt.Fprintln(w, "range", usage(rng))
 		}
 		if len(p.Leases) == 0 {
 			continue
 		}
-		rows := [][]string{{"ADDRESS", "CONTAINER", "INTERFACE", "AGE", "STATE"}}
+		rows := [][]string{{"ADDRESS", "CONTAINER", "INTERFACE", "AGE", "STATE", "ATTACHMENT"}}
 		for _, l := range p.Leases {
 			rows = append(rows, []string{
-				l.Addr.String(), l.Owner.Container, l.Owner.IfName, age.Text(l.Age), l.Boot.String(),
+				l.Addr.String(), l.Owner.Container, l.Owner.IfName, age.Text(l.Age), l.Boot.String(), string(r.attachment(&p, l)),
 			})
 		}
-		if err := text.Table(a.stdout, rows); err != nil {
+		if err := text.Table(w, rows); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// usage is a range and how full it is.
+func usage(r inspect.Range) string {
+	return fmt.Sprintf("%s: %d of %s addresses reserved", r.Range, r.Used, size(r.Size()))
 }
 
 // size is a number of addresses for people: large ones are powers of two and as good as without end.
@@ -149,24 +178,32 @@ type rangeEntry struct {
 }
 
 type leaseEntry struct {
-	Address   netip.Addr `json:"address"`
-	Container string     `json:"containerID"`
-	IfName    string     `json:"ifname,omitempty"`
-	Since     time.Time  `json:"since"`
-	State     string     `json:"state"`
+	Address    netip.Addr    `json:"address"`
+	Container  string        `json:"containerID"`
+	IfName     string        `json:"ifname,omitempty"`
+	Since      time.Time     `json:"since"`
+	State      string        `json:"state"`
+	Attachment inspect.State `json:"attachment,omitempty"` // absent: not recorded
 }
 
-func poolsJSON(pools []inspect.Pool) []poolEntry {
-	out := make([]poolEntry, len(pools))
-	for i, p := range pools {
+func (r *reservations) json() []poolEntry {
+	out := make([]poolEntry, len(r.pools))
+	for i, p := range r.pools {
 		out[i] = poolEntry{Network: p.Network, DataDir: p.Dir, Ranges: []rangeEntry{}, Leases: []leaseEntry{}}
-		for _, r := range p.Ranges {
-			out[i].Ranges = append(out[i].Ranges, rangeEntry{r.Subnet, r.Start, r.End, r.Gateway, r.Size(), r.Used})
+		for _, rng := range p.Ranges {
+			out[i].Ranges = append(out[i].Ranges, newRangeEntry(rng))
 		}
 		for _, l := range p.Leases {
-			out[i].Leases = append(out[i].Leases,
-				leaseEntry{l.Addr, l.Owner.Container, l.Owner.IfName, l.Since.UTC(), l.Boot.String()})
+			out[i].Leases = append(out[i].Leases, r.leaseEntry(&p, l))
 		}
 	}
 	return out
+}
+
+func newRangeEntry(r inspect.Range) rangeEntry {
+	return rangeEntry{r.Subnet, r.Start, r.End, r.Gateway, r.Size(), r.Used}
+}
+
+func (r *reservations) leaseEntry(p *inspect.Pool, l ipam.Lease) leaseEntry {
+	return leaseEntry{l.Addr, l.Owner.Container, l.Owner.IfName, l.Since.UTC(), l.Boot.String(), r.attachment(p, l)}
 }

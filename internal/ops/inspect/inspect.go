@@ -1,10 +1,12 @@
-// Package inspect looks at what is attached and reserved on this host and says what has become of it. It changes nothing.
+// Package inspect looks at what is attached and reserved on this host and says what has become of it. It changes nothing
+// but what [Pool.Free] is called for.
 package inspect
 
 import (
 	"errors"
 	"time"
 
+	"github.com/tenon-cni/tenon/internal/ipam"
 	"github.com/tenon-cni/tenon/internal/ipam/store/file"
 	"github.com/tenon-cni/tenon/internal/kernel/netns"
 	"github.com/tenon-cni/tenon/network"
@@ -41,6 +43,21 @@ func Attachments(records []network.Record) ([]Attachment, error) {
 		list[i] = Attachment{Record: r, State: state(r, boot), Age: max(0, now.Sub(r.Created))}
 	}
 	return list, nil
+}
+
+// Holder is the recorded attachment that a lease of a network is for. A lease that names no interface is for any of its
+// container, one that still exists first.
+func Holder(list []Attachment, network string, l ipam.Lease) (holder Attachment, ok bool) {
+	for _, a := range list {
+		key := a.Attachment
+		if key.Network != network || key.Container != l.Owner.Container || l.Owner.IfName != "" && key.IfName != l.Owner.IfName {
+			continue
+		}
+		if !ok || a.State == OK {
+			holder, ok = a, true
+		}
+	}
+	return holder, ok
 }
 
 func state(r network.Record, boot string) State {

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/ipam"
 	"github.com/tenon-cni/tenon/internal/ipam/store/file"
 	"github.com/tenon-cni/tenon/internal/ops/inspect"
 	"github.com/tenon-cni/tenon/internal/testnet"
@@ -187,5 +189,65 @@ func TestPoolsWaitNoLongerThanTheContext(t *testing.T) {
 	pools, err := inspect.Pools(t.Context(), nil, dir)
 	if err != nil || len(pools) != 1 || pools[0].Leases[0].Addr != netip.MustParseAddr("10.1.0.2") {
 		t.Errorf("got %v, %v", pools, err)
+	}
+}
+
+func TestHolder(t *testing.T) {
+	t.Parallel()
+	attached := func(network, container, ifName string, s inspect.State) inspect.Attachment {
+		var a inspect.Attachment
+		a.Attachment, a.State = cni.Attachment{Network: network, Container: container, IfName: ifName}, s
+		return a
+	}
+	attachments := []inspect.Attachment{
+		attached("pods", "web", "eth0", inspect.NamespaceGone), attached("pods", "web", "eth1", inspect.OK),
+		attached("other", "db", "eth0", inspect.OK),
+	}
+	for name, row := range map[string]struct {
+		network string
+		owner   ipam.Owner
+		want    string
+	}{
+		"its interface":                       {"pods", ipam.Owner{Container: "web", IfName: "eth0"}, "pods/web/eth0 true"},
+		"no interface: one that still exists": {"pods", ipam.Owner{Container: "web"}, "pods/web/eth1 true"},
+		"another interface":                   {"pods", ipam.Owner{Container: "web", IfName: "eth2"}, "// false"},
+		"another network":                     {"pods", ipam.Owner{Container: "db", IfName: "eth0"}, "// false"},
+	} {
+		holder, ok := inspect.Holder(attachments, row.network, ipam.Lease{Owner: row.owner})
+		if got := fmt.Sprint(holder.Attachment, " ", ok); got != row.want {
+			t.Errorf("%s: got %s, want %s", name, got, row.want)
+		}
+	}
+}
+
+// A lease is freed for the one who held it when it was looked at, and once.
+func TestFree(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	reserve(t, dir, "pods", "10.1.0.2", "10.1.0.3")
+	pools, err := inspect.Pools(t.Context(), nil, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := pools[0]
+	l, ok := p.Find(netip.MustParseAddr("10.1.0.2"))
+	if _, other := p.Find(netip.MustParseAddr("10.1.0.4")); !ok || other {
+		t.Fatalf("found %v, %v", ok, other)
+	}
+	path := filepath.Join(dir, "pods", "10.1.0.2")
+	if err := os.WriteFile(path, []byte("db\r\neth0"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Free(t.Context(), l); err == nil || !strings.Contains(err.Error(), "10.1.0.2 held by container db interface eth0") {
+		t.Errorf("of another holder by now: %v", err)
+	}
+	l.Owner.Container = "db"
+	for range 2 {
+		if err := p.Free(t.Context(), l); err != nil {
+			t.Error(err)
+		}
+	}
+	if left, err := os.ReadDir(filepath.Dir(path)); err != nil || slices.ContainsFunc(left, func(e os.DirEntry) bool { return e.Name() == "10.1.0.2" }) {
+		t.Errorf("left: %v, %v", left, err)
 	}
 }

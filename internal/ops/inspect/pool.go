@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -151,4 +152,27 @@ func (p *Pool) read(ctx context.Context, boot string) error {
 		}
 	}
 	return errors.Join(err, s.Close())
+}
+
+// Find returns the lease of an address.
+func (p *Pool) Find(a netip.Addr) (l ipam.Lease, ok bool) {
+	i := slices.IndexFunc(p.Leases, func(l ipam.Lease) bool { return l.Addr == a })
+	if i < 0 {
+		return ipam.Lease{}, false
+	}
+	return p.Leases[i], true
+}
+
+// Free frees the address of a lease unless somebody else has come to hold it. The holder is not asked: whoever calls
+// this knows that it does not use the address any more.
+func (p *Pool) Free(ctx context.Context, l ipam.Lease) error {
+	boot, err := file.BootID()
+	if err != nil {
+		return err
+	}
+	s, err := file.Open(ctx, file.Options{Dir: p.Dir, Network: p.Network, BootID: boot})
+	if err != nil {
+		return err
+	}
+	return errors.Join(s.Free(ctx, l), s.Close())
 }

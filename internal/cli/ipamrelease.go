@@ -1,0 +1,163 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tenon-cni/tenon/internal/ipam"
+	"github.com/tenon-cni/tenon/internal/ops/inspect"
+)
+
+// release are the flags of the command.
+type release struct {
+	settings
+	network   string
+	container string
+	ifName    string
+	dryRun    bool
+	force     bool
+
+	addr netip.Addr // the argument
+}
+
+func (a *app) ipamRelease() *cobra.Command {
+	r := &release{settings: settings{app: a}}
+	cmd := &cobra.Command{
+		Use:   "release ADDRESS | --id ID",
+		Short: "Release addresses whose holder is gone",
+		Long: `Releases the reservation of an address, or those of a container, also in the old format, which names no
+interface. This is for holders that nobody will run DEL for: "tenon del" and "tenon gc" do more. An address
+whose holder is recorded is not released without --force. Who else uses one cannot be told: look first with
+--dry-run.`,
+		Example: `  tenon ipam release 10.88.0.2 --dry-run
+  tenon ipam release 10.88.0.2 --network pods
+  tenon ipam release --id web-1 --ifname eth0`,
+		Args: arguments(0, "ADDRESS"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := r.parse(args); err != nil {
+				return err
+			}
+			all, readErr := r.reservations(cmd.Context())
+			if err := r.run(cmd.Context(), &all); err != nil {
+				return r.explain(errors.Join(err, readErr), nil)
+			}
+			return nil
+		},
+	}
+	r.netDirFlag(cmd)
+	r.stateDirFlag(cmd)
+	r.jsonFlag(cmd, "print what is released as JSON")
+	flags := cmd.Flags()
+	flags.StringVar(&r.network, "network", "", "only in the network `NAME`")
+	flags.StringVar(&r.container, "id", "", "all that the container `ID` holds")
+	flags.StringVar(&r.ifName, "ifname", "", "with --id: only what its interface `NAME` holds")
+	flags.BoolVar(&r.dryRun, "dry-run", false, "only tell what would be released")
+	flags.BoolVar(&r.force, "force", false, "also release what a recorded attachment holds")
+	return cmd
+}
+
+func (r *release) parse(args []string) (err error) {
+	if (len(args) == 1) == (r.container != "") {
+		return usagef("either ADDRESS or --id has to say what to release")
+	}
+	if r.ifName != "" && r.container == "" {
+		return usagef("--ifname goes with --id")
+	}
+	if len(args) == 1 {
+		r.addr, err = address(args[0])
+	}
+	return err
+}
+
+// chosen is a lease to release, and the pool it is in.
+type chosen struct {
+	pool  *inspect.Pool
+	lease ipam.Lease
+}
+
+func (r *release) run(ctx context.Context, all *reservations) error {
+	leases := r.choose(all.pools)
+	if len(leases) == 0 {
+		return hint(fmt.Errorf("there is no such reservation"), "tenon ipam list lists them")
+	}
+	if r.addr.IsValid() && len(leases) > 1 {
+		return hint(fmt.Errorf("%s is reserved in networks %s and %s", r.addr, leases[0].pool.Network, leases[1].pool.Network),
+			"--network says which one is meant")
+	}
+	if !r.force {
+		if err := refuse(leases, all); err != nil {
+			return hint(err, "--force releases it all the same")
+		}
+	}
+	released := []releasedEntry{}
+	var errs []error
+	for _, c := range leases {
+		if !r.dryRun {
+			if err := c.pool.Free(ctx, c.lease); err != nil {
+				errs = append(errs, fmt.Errorf("network %s: %w", c.pool.Network, err))
+				continue
+			}
+		}
+		released = append(released, releasedEntry{c.pool.Network, c.pool.Dir, all.leaseEntry(c.pool, c.lease)})
+		if !r.json {
+			verb := map[bool]string{false: "released", true: "would release"}[r.dryRun]
+			fmt.Fprintf(r.stdout, "%s in network %s: %s\n", verb, c.pool.Network, c.lease)
+		}
+	}
+	if r.json {
+		errs = append(errs, r.printJSON(released))
+	}
+	return errors.Join(errs...)
+}
+
+// releasedEntry is a released address as JSON.
+type releasedEntry struct {
+	Network string `json:"network"`
+	DataDir string `json:"dataDir"`
+	leaseEntry
+}
+
+func (r *release) choose(pools []inspect.Pool) []chosen {
+	var list []chosen
+	for i := range pools {
+		p := &pools[i]
+		if r.network != "" && r.network != p.Network {
+			continue
+		}
+		for _, l := range p.Leases {
+			named := l.Addr == r.addr
+			if r.container != "" {
+				named = l.Owner.Container == r.container && (r.ifName == "" || l.Owner.IfName == "" || l.Owner.IfName == r.ifName)
+			}
+			if named {
+				list = append(list, chosen{p, l})
+			}
+		}
+	}
+	return list
+}
+
+// refuse says which addresses recorded attachments hold. What was reserved before the machine was started is in use by
+// nobody.
+func refuse(leases []chosen, all *reservations) error {
+	if all.recordsErr != nil {
+		return errors.New("whether the holder is recorded cannot be told")
+	}
+	var errs []error
+	var hints []string
+	for _, c := range leases {
+		holder, ok := inspect.Holder(all.attachments, c.pool.Network, c.lease)
+		if !ok || c.lease.Boot == ipam.BootEarlier {
+			continue
+		}
+		key := holder.Attachment
+		errs = append(errs, fmt.Errorf("%s is held by %v, which is recorded as: %s", c.lease.Addr, key, holder.State))
+		hints = append(hints, fmt.Sprintf("tenon del %s - --id %s --ifname %s detaches it and releases its addresses", key.Network, key.Container, key.IfName))
+	}
+	return hint(errors.Join(errs...), slices.Compact(hints)...)
+}
