@@ -2,10 +2,15 @@ package file_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"math/rand/v2"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -118,4 +123,111 @@ func TestBootsDoNotExhaust(t *testing.T) {
 			t.Errorf("collected %v, %v", freed, err)
 		}
 	})
+}
+
+// 50 times a machine with a /24 starts 200 containers, of whose ADDs any may be killed at any point, and goes down
+// without one DEL: the range is never exhausted, and of those that got an address no two got the same (field row 1).
+func TestRebootsWithKilledADDs(t *testing.T) {
+	t.Parallel()
+	if !inMemory(t) {
+		return
+	}
+	path := newPath(t)
+	sets := storetest.Sets(t, "10.0.0.0/24")
+	random := rand.New(rand.NewPCG(1, 2))
+	for b := range 50 {
+		holder := killProcess(t, path, boot(b), random)
+		for i := range 180 {
+			container := fmt.Sprintf("c%d-%d", b, i)
+			a, err := addAndDie(path, boot(b), container, sets, random.IntN(20))
+			if errors.Is(err, errDied) {
+				continue
+			}
+			if other, taken := holder[a]; taken || err != nil {
+				t.Fatalf("boot %d, container %d got %s of %q: %v", b, i, a, other, err)
+			}
+			holder[a] = container
+		}
+		network(path, boot(b)).Do(t, nil, func(s store.Store) {
+			leases, err := s.Leases(ctx)
+			for _, l := range leases {
+				if l.Boot != ipam.BootCurrent || l.Owner.Container == "" {
+					t.Errorf("boot %d: %s is %s", b, l, l.Boot)
+				}
+			}
+			if err != nil || len(leases) < len(holder) || len(holder) < 100 {
+				t.Errorf("boot %d: %d reservations for %d containers: %v", b, len(leases), len(holder), err)
+			}
+		})
+		if t.Failed() {
+			return
+		}
+	}
+	wantConsistentIn(t, path, boot(49), sets)
+}
+
+var errDied = errors.New("died")
+
+// addAndDie allocates an address in a process that ends after n changes, if it makes so many: nothing is taken back and
+// no cache is sealed.
+func addAndDie(path, boot, container string, sets []ipam.RangeSet, n int) (a netip.Addr, err error) {
+	s, err := network(path, boot)(ctx, func(_ string, apply, _ func() error) error {
+		if n--; n < 0 {
+			return errDied
+		}
+		return apply()
+	})
+	if err != nil {
+		return a, err
+	}
+	all, err := ipam.Allocate(ctx, s, ipam.Request{Owner: owner(container), Sets: sets})
+	if err == nil && n == 0 {
+		err = errDied
+	}
+	if err != nil {
+		return a, errors.Join(err, file.Abandon(s))
+	}
+	return all[0].Addr, s.Close()
+}
+
+// killProcess kills a process that allocates 20 addresses, wherever it is, and returns those that it got.
+func killProcess(t *testing.T, path, boot string, random *rand.Rand) map[netip.Addr]string {
+	t.Helper()
+	cmd := child("allocate", path, boot)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Duration(random.Int64N(int64(20 * time.Millisecond))))
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if _ = cmd.Wait(); stderr.Len() > 0 {
+		t.Fatal(stderr.String())
+	}
+	holder := map[netip.Addr]string{}
+	for _, a := range strings.Fields(stdout.String()) {
+		holder[addr(a)] = "of the killed process"
+	}
+	return holder
+}
+
+// allocateMany allocates 20 addresses in a process of its own and prints them.
+func allocateMany(args []string) int {
+	path, boot := args[0], args[1]
+	sets := []ipam.RangeSet{{{Subnet: netip.MustParsePrefix("10.0.0.0/24")}}}
+	err := ipam.CanonicalizeSets(sets)
+	for i := 0; i < 20 && err == nil; i++ {
+		var all []ipam.Allocation
+		all, err = network(path, boot).Allocate(ctx, ipam.Request{Owner: owner(fmt.Sprint("k", i)), Sets: sets})
+		if err == nil {
+			fmt.Println(all[0].Addr)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
 }

@@ -3,7 +3,11 @@ package file_test
 import (
 	"os"
 	"os/exec"
+	"strings"
+	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
@@ -17,7 +21,38 @@ func TestMain(m *testing.M) {
 }
 
 // children are what processes started by tests do; they return their exit status.
-var children = map[string]func(args []string) int{"churn": churn, "full-disk": fullDisk}
+var children = map[string]func(args []string) int{"churn": churn, "allocate": allocateMany, "full-disk": fullDisk}
+
+// memoryDir names, in a process that inMemory started, the folder to work in.
+const memoryDir = "FILE_TEST_MEMORY"
+
+// inMemory runs a test again in a process of its own, on a file system in memory, and is true there: making thousands of
+// files on a disk takes seconds. The test returns where it is false.
+func inMemory(t *testing.T) bool {
+	t.Helper()
+	testnet.Require(t, testnet.Root)
+	if dir := os.Getenv(memoryDir); dir != "" {
+		for _, err := range []error{
+			unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
+			unix.Mount("tenon-test", dir, "tmpfs", 0, ""),
+			unix.Setxattr(dir, "user.tenon.test", nil, 0), // since Linux 6.6
+		} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+		return true
+	}
+	dir := t.TempDir()
+	cmd := exec.Command("/proc/self/exe", "-test.v", "-test.run=^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), memoryDir+"="+dir, "TMPDIR="+dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+		t.Errorf("%v\n%s", err, out)
+	}
+	return false
+}
 
 // child prepares a process of this executable.
 func child(name string, args ...string) *exec.Cmd {

@@ -149,7 +149,12 @@ func TestFullSetIsReadAgain(t *testing.T) {
 // wantConsistent compares what the caches say with the files.
 func wantConsistent(t testing.TB, path string, sets []ipam.RangeSet) {
 	t.Helper()
-	network(path, bootID).Do(t, nil, func(s store.Store) {
+	wantConsistentIn(t, path, bootID, sets)
+}
+
+func wantConsistentIn(t testing.TB, path, boot string, sets []ipam.RangeSet) {
+	t.Helper()
+	network(path, boot).Do(t, nil, func(s store.Store) {
 		leases, err := s.Leases(ctx)
 		if err != nil {
 			t.Fatal(err)
