@@ -134,24 +134,46 @@ func TestReferenceDoesNotSeeTheCaches(t *testing.T) {
 	}
 }
 
-// Both work in one directory at the same time: no address has two holders, and nothing is left.
+// Both work in one directory at the same time, and either deletes what the other added: no address has two holders,
+// nothing is left, and the caches agree with the files afterwards.
 func TestTogetherWithReference(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool(reference))
+	if !inMemory(t) {
+		return
+	}
 	path, claims := newPath(t), t.TempDir()
 	n, sets := network(path, bootID), storetest.Sets(t, "10.0.0.0/26", "2001:db8::/64")
+	ours := implementation{
+		add: func(o ipam.Owner) ([]string, error) {
+			all, err := n.Allocate(ctx, ipam.Request{Owner: o, Sets: sets})
+			var addrs []string
+			for _, a := range all {
+				addrs = append(addrs, a.Addr.String())
+			}
+			return addrs, err
+		},
+		del: func(o ipam.Owner) error { return n.Release(ctx, o) },
+	}
+	theirs := implementation{
+		add: func(o ipam.Owner) ([]string, error) { return runReference("ADD", path, o) },
+		del: func(o ipam.Owner) error {
+			_, err := runReference("DEL", path, o)
+			return err
+		},
+	}
 	var wg sync.WaitGroup
-	for i := range 4 {
-		for j := range 12 {
-			wg.Go(func() {
-				if err := churnOnce(n, sets, claims, fmt.Sprintf("ours-%d-%d", i, j)); err != nil {
-					t.Error(err)
-				}
-			})
-		}
+	for i := range 8 {
 		wg.Go(func() {
-			for j := range 12 {
-				if err := churnReference(path, claims, fmt.Sprintf("theirs-%d-%d", i, j)); err != nil {
+			for j := range 25 {
+				adds, dels := ours, ours
+				if (i+j)%2 == 0 {
+					adds = theirs
+				}
+				if (i+j)%4 < 2 {
+					dels = theirs
+				}
+				if err := churnWith(adds, dels, claims, fmt.Sprintf("c-%d-%d", i, j)); err != nil {
 					t.Error(err)
 				}
 			}
@@ -160,10 +182,22 @@ func TestTogetherWithReference(t *testing.T) {
 	wg.Wait()
 	wantNoLeases(t, path)
 	wantConsistent(t, path, sets)
+	mustAllocate(t, n, owner("last"), sets)
+	wantReference(t, "CHECK", path, owner("last"), "")
+	wantReference(t, "ADD", path, owner("last"), "duplicate allocation is not allowed")
+	mustRelease(t, n, owner("last"))
+	wantConsistent(t, path, sets)
 }
 
-func churnReference(path, claims, container string) error {
-	addrs, err := runReference("ADD", path, owner(container))
+// implementation is ours or theirs.
+type implementation struct {
+	add func(ipam.Owner) ([]string, error)
+	del func(ipam.Owner) error
+}
+
+// churnWith attaches with one implementation and detaches with the other.
+func churnWith(adds, dels implementation, claims, container string) error {
+	addrs, err := adds.add(owner(container))
 	if err != nil {
 		return err
 	}
@@ -177,6 +211,44 @@ func churnReference(path, claims, container string) error {
 			return err
 		}
 	}
-	_, err = runReference("DEL", path, owner(container))
-	return err
+	return dels.del(owner(container))
+}
+
+// A directory that the reference plugin has used for long is taken over in place: reservations in both formats, last
+// addresses, debris, and files that are nobody's. The reference plugin takes it over from us in the same way.
+func TestTakeOverInPlace(t *testing.T) {
+	t.Parallel()
+	testnet.Require(t, testnet.Tool(reference))
+	path := newPath(t)
+	n, sets := network(path, bootID), storetest.Sets(t, "10.0.0.0/26", "2001:db8::/64")
+	for name, content := range map[string]string{
+		"10.0.0.2": "old-1", "10.0.0.3": "new-1\r\neth0", "2001:db8::2": "new-1\r\neth0", "10.0.0.4": "old-2\n",
+		"10.0.0.5": "", "10.0.0.60": "new-2\r\neth0", "last_reserved_ip.0": "10.0.0.60", "last_reserved_ip.1": "2001:db8::2",
+		"last_reserved_ip.7": "what?", "lock": "", "notes.txt": "old-1", "10.0.0.6.bak": "new-1\r\neth0",
+	} {
+		write(t, filepath.Join(path, name), content)
+	}
+	if got := mustAllocate(t, n, owner("c1"), sets); got[0].Addr != addr("10.0.0.61") || got[1].Addr != addr("2001:db8::3") {
+		t.Errorf("ours: got %v", got)
+	}
+	wantReference(t, "ADD", path, owner("c2"), "10.0.0.62 2001:db8::4")
+	if got := mustAllocate(t, n, owner("c3"), sets); got[0].Addr != addr("10.0.0.5") { // behind the end, over those taken
+		t.Errorf("ours: got %v", got)
+	}
+	for _, c := range []string{"old-1", "new-1"} {
+		mustRelease(t, n, owner(c))
+	}
+	for _, c := range []string{"old-2", "new-2", "c1", "c3"} {
+		wantReference(t, "DEL", path, owner(c), "")
+	}
+	mustRelease(t, n, owner("c2"))
+	wantConsistent(t, path, sets)
+	var names []string
+	for _, line := range listing(t, path) {
+		names = append(names, strings.Fields(line)[0])
+	}
+	want := []string{"10.0.0.6.bak", "last_reserved_ip.0", "last_reserved_ip.1", "last_reserved_ip.7", "lock", "notes.txt"}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
 }
