@@ -81,6 +81,7 @@ func newBook(last string, taken ...string) *book {
 	return b
 }
 
+// host-local.md 8, allocator table; R-45: first bytes that are zero, on both ends of the arithmetic.
 func TestAllocateFromOneSet(t *testing.T) {
 	t.Parallel()
 	const slash29 = `{"subnet":"10.0.0.0/29"}`
@@ -110,7 +111,9 @@ func TestAllocateFromOneSet(t *testing.T) {
 		{"gateway in the middle", []string{`{"subnet":"10.0.0.0/29","gateway":"10.0.0.4"}`}, "10.0.0.3", "", "10.0.0.5/29"},
 		{"gateway at the end", []string{`{"subnet":"10.0.0.0/29","gateway":"10.0.0.6"}`}, "10.0.0.5", "", "10.0.0.1/29"},
 		{"last is the gateway", []string{slash29}, "10.0.0.1", "", "10.0.0.2/29"},
-		{"first byte zero", []string{`{"subnet":"::/120"}`}, "::fe", "", "::ff/120"},
+		{"first byte zero, IPv4 (R-45)", []string{`{"subnet":"0.0.0.0/23"}`}, "0.0.0.255", "", "0.0.1.0/23"},
+		{"carry through 64 bits (R-45)", []string{`{"subnet":"::/32"}`}, "::ffff:ffff:ffff:ffff", "", "0:0:0:1::/32"},
+		{"first byte zero (R-45)", []string{`{"subnet":"::/120"}`}, "::fe", "", "::ff/120"},
 		{"the last address of IPv6", []string{`{"subnet":"ffff:ffff:ffff:ffff:ffff:ffff:ffff:fff8/125"}`}, "ffff:ffff:ffff:ffff:ffff:ffff:ffff:fffe", "", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff/125"},
 		{"around the last address of IPv6", []string{`{"subnet":"ffff:ffff:ffff:ffff:ffff:ffff:ffff:fff8/125"}`}, "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:fffa/125"},
 		{"full", []string{slash29}, "10.0.0.3", "10.0.0.2 10.0.0.3 10.0.0.4 10.0.0.5 10.0.0.6", "failed to allocate for range 0: no IP addresses available in range set: 10.0.0.1-10.0.0.6"},

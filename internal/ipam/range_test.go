@@ -17,6 +17,7 @@ func parseRange(t testing.TB, text string) Range {
 	return r
 }
 
+// host-local.md 1 and 8, range defaults and what is rejected.
 func TestCanonicalize(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, in, want string }{
@@ -81,6 +82,7 @@ func TestRangeJSONWithoutDefaults(t *testing.T) {
 	}
 }
 
+// host-local.md 8: membership at the borders.
 func TestContains(t *testing.T) {
 	t.Parallel()
 	v4 := canonical(t, `{"subnet":"192.0.2.0/24","rangeStart":"192.0.2.40","rangeEnd":"192.0.2.50"}`)
@@ -120,6 +122,7 @@ func canonical(t testing.TB, text string) Range {
 	return r
 }
 
+// host-local.md 8: overlap table.
 func TestOverlaps(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

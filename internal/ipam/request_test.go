@@ -33,6 +33,7 @@ func TestParseRequested(t *testing.T) {
 	}
 }
 
+// host-local.md 3 and 8, requested IPs.
 func TestAssign(t *testing.T) {
 	t.Parallel()
 	sets := []RangeSet{

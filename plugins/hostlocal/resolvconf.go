@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"syscall"
@@ -11,18 +12,27 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// readResolvConf reads a resolv.conf(5). Of several domain lines the last counts; search and options add up.
+// readResolvConf reads a resolv.conf(5).
 func readResolvConf(path string) (cni.DNS, error) {
-	var d cni.DNS
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a FIFO must not make us wait
 	if err != nil {
-		return d, err
+		return cni.DNS{}, err
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return d, errors.Join(err, fmt.Errorf("%s: not a regular file", path))
+		return cni.DNS{}, errors.Join(err, fmt.Errorf("%s: not a regular file", path))
 	}
-	lines := bufio.NewScanner(f)
+	d, err := parseResolvConf(f)
+	if err != nil {
+		return d, fmt.Errorf("%s: %w", path, err)
+	}
+	return d, nil
+}
+
+// parseResolvConf reads the format. Of several domain lines the last counts; search and options add up.
+func parseResolvConf(r io.Reader) (cni.DNS, error) {
+	var d cni.DNS
+	lines := bufio.NewScanner(r)
 	for lines.Scan() {
 		line := strings.TrimSpace(lines.Text())
 		fields := strings.Fields(line)
@@ -40,8 +50,5 @@ func readResolvConf(path string) (cni.DNS, error) {
 			d.Options = append(d.Options, fields[1:]...)
 		}
 	}
-	if err := lines.Err(); err != nil {
-		return d, fmt.Errorf("%s: %w", path, err)
-	}
-	return d, nil
+	return d, lines.Err()
 }

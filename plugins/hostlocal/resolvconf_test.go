@@ -1,8 +1,10 @@
 package hostlocal
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
+// host-local.md 8: resolv.conf cases.
 func TestReadResolvConf(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -50,4 +53,43 @@ func TestReadResolvConfFIFO(t *testing.T) {
 	if _, err := readResolvConf(path); err == nil {
 		t.Error("a FIFO was read")
 	}
+}
+
+// A line of any length is an error that names the file, not a part of a line.
+func TestReadResolvConfLongLine(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "resolv.conf")
+	if err := os.WriteFile(path, []byte("search "+strings.Repeat("x", 1<<20)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := readResolvConf(path); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("got %v, %v", d, err)
+	}
+}
+
+// FuzzParseResolvConf: what is read are words of the text, and written down one by one they are read as the same.
+func FuzzParseResolvConf(f *testing.F) {
+	f.Add("nameserver 192.0.2.0\n#x\n ; y\ndomain a.example\nsearch b c\noptions four\n\toptions five six\nsearch d\n")
+	f.Add("nameserver\r\nnameserver 1 2\nNameserver 3\ndomain\x00 x\nsearch \u00a0 \u2003y\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		d, err := parseResolvConf(strings.NewReader(text))
+		if err != nil {
+			return
+		}
+		var again strings.Builder
+		for key, words := range map[string][]string{
+			"nameserver": d.Nameservers, "domain": strings.Fields(d.Domain), "search": d.Search, "options": d.Options,
+		} {
+			for _, w := range words {
+				if w == "" || !strings.Contains(text, w) {
+					t.Errorf("%s: %q is no word of %q", key, w, text)
+				}
+				fmt.Fprintln(&again, key, w)
+			}
+		}
+		same, err := parseResolvConf(strings.NewReader(again.String()))
+		if diff := cmp.Diff(d, same); diff != "" || err != nil {
+			t.Errorf("%q: %v\n%s", text, err, diff)
+		}
+	})
 }

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -113,7 +114,8 @@ func mustRelease(t testing.TB, n storetest.Network, o ipam.Owner) {
 	}
 }
 
-// The files are those of the reference plugin, byte for byte, and not readable by others.
+// host-local.md 4, 8: the files are those of the reference plugin, byte for byte, and not readable by others. White
+// space around the ID is not stored.
 func TestLayout(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a", "b", "net")
@@ -137,6 +139,7 @@ func TestLayout(t *testing.T) {
 	}
 }
 
+// host-local.md 4: garbage only makes the search begin with the first address.
 func TestLastReservedAddress(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, content, want string }{
@@ -184,6 +187,7 @@ func TestRollbackRestoresLastReservedAddress(t *testing.T) {
 	}
 }
 
+// host-local.md 5, 8: reservations that name no interface are released, after those that do.
 func TestOldFormat(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
@@ -247,7 +251,9 @@ func TestStrangeFiles(t *testing.T) {
 	write(t, filepath.Join(path, "10.0.0.010"), "c1\r\neth0")
 	write(t, filepath.Join(path, "2001:DB8::2"), "c1\r\neth0")
 	write(t, filepath.Join(path, "::ffff:10.0.0.4"), "c1\r\neth0")
-	write(t, filepath.Join(path, "10.0.0.2.bak"), "c1\r\neth0")
+	for _, name := range []string{"10.0.0.2.bak", "10.0.0.2\n", " 10.0.0.2", "10.0.0.2\xff", "\x01", "10.0.0.2%eth0", strings.Repeat("9", 255)} {
+		write(t, filepath.Join(path, name), "c1\r\neth0")
+	}
 	write(t, filepath.Join(path, "sub", "10.0.0.6"), "c1\r\neth0")
 	write(t, filepath.Join(path, "10.0.0.6"), strings.Repeat("x", 200<<10))
 	for _, err := range []error{
@@ -271,11 +277,17 @@ func TestStrangeFiles(t *testing.T) {
 		t.Errorf("symbolic link: %v", err)
 	}
 	mustRelease(t, n, owner("c1"))
-	n.Do(t, nil, func(s store.Store) {
+	var log bytes.Buffer
+	logged(path, bootID, &log).Do(t, nil, func(s store.Store) {
 		if freed, err := s.Collect(ctx, nil); err != nil || len(freed) > 0 {
 			t.Errorf("collect: %v, %v", freed, err)
 		}
 	})
+	for _, a := range []string{"10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6"} {
+		if name := filepath.Join(path, a); !strings.Contains(log.String(), name) {
+			t.Errorf("collect did not tell of %s: %s", name, log.String())
+		}
+	}
 	after := slices.DeleteFunc(listing(t, path), func(line string) bool { return strings.HasPrefix(line, "l") })
 	if diff := cmp.Diff(before, after); diff != "" {
 		t.Errorf("(-before +after):\n%s", diff)
@@ -355,6 +367,63 @@ func logged(path, boot string, log *bytes.Buffer) storetest.Network {
 	}
 }
 
+// host-local.md 8: the first allocation tells nothing, in particular not that there is no last address yet.
+func TestFirstAllocationIsQuiet(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	mustAllocate(t, logged(newPath(t), bootID, &log), owner("c1"), storetest.Sets(t, "10.0.0.0/24", "2001:db8::/64"))
+	if log.Len() > 0 {
+		t.Errorf("logged %s", log.String())
+	}
+}
+
+// The age of a reservation is that of its file, whoever wrote it.
+func TestConflictTellsTheAge(t *testing.T) {
+	t.Parallel()
+	path := newPath(t)
+	name := filepath.Join(path, "10.0.0.7")
+	write(t, name, "other\r\neth0")
+	since := time.Now().Add(-200 * time.Minute)
+	if err := os.Chtimes(name, since, since); err != nil {
+		t.Fatal(err)
+	}
+	_, err := network(path, bootID).Allocate(ctx, ipam.Request{
+		Owner: owner("c1"), Sets: storetest.Sets(t, "10.0.0.0/24"), Addrs: []netip.Addr{addr("10.0.0.7")},
+	})
+	const want = "failed to allocate for range 0: requested IP address 10.0.0.7 is not available in range set 10.0.0.1-10.0.0.254: held by container other interface eth0 for 3h"
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v", err)
+	}
+}
+
+// 60 000 reservations that the reference plugin left do not hinder anything.
+func TestHugeDirectory(t *testing.T) {
+	t.Parallel()
+	if !inMemory(t) {
+		return
+	}
+	const leases = 60000
+	path := filled(t, leases, func(int) bool { return false })
+	n, sets := network(path, bootID), storetest.Sets(t, "10.1.0.0/16")
+	if got := mustAllocate(t, n, owner("c1"), sets); got[0].Addr != addr("10.1.234.98") {
+		t.Errorf("got %s", got[0].Addr)
+	}
+	mustRelease(t, n, ipam.Owner{Container: fmt.Sprintf("%064d", 12345), IfName: "eth0"})
+	if _, err := os.Stat(filepath.Join(path, "10.1.48.59")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("not released: %v", err)
+	}
+	n.Do(t, nil, func(s store.Store) {
+		if used, err := s.Used(ctx, sets[0][0]); err != nil || used != leases {
+			t.Errorf("used: %d, %v", used, err)
+		}
+		freed, err := s.Collect(ctx, []ipam.Owner{owner("c1")})
+		if err != nil || len(freed) != leases-1 {
+			t.Errorf("collected %d, %v", len(freed), err)
+		}
+	})
+	n.Want(t, "10.1.234.98 container c1 interface eth0", "last 0 10.1.234.98")
+}
+
 func TestDirectoryIsAFile(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
@@ -388,6 +457,34 @@ func TestRemovedWhileWaiting(t *testing.T) {
 		t.Error(err)
 	}
 	n.Want(t, "10.0.0.2 container c1 interface eth0", "last 0 10.0.0.2")
+}
+
+// host-local.md 8: the lock is the one of the reference plugin, flock(2) on the file lock.
+func TestForeignLock(t *testing.T) {
+	t.Parallel()
+	path := newPath(t)
+	name := filepath.Join(path, "lock")
+	write(t, name, "")
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	n, req := network(path, bootID), ipam.Request{Owner: owner("c1"), Sets: storetest.Sets(t, "10.0.0.0/24")}
+	short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+	defer cancel()
+	if _, err := n.Allocate(short, req); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), name) {
+		t.Errorf("while others hold the lock: %v", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_UN); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.Allocate(ctx, req); err != nil {
+		t.Error(err)
+	}
 }
 
 // waitForLock returns when somebody waits for the lock in the directory.

@@ -42,7 +42,8 @@ func (c *scans) want(t testing.TB, when string, want int) {
 	c.log.Reset()
 }
 
-// Only a change by somebody else makes an operation read all files, and only the next one.
+// Only a change by somebody else makes an operation read all files, and only the next one: what an operation costs does
+// not depend on the number of reservations.
 func TestFilesAreReadOnlyAfterForeignChanges(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
