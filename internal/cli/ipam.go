@@ -45,7 +45,8 @@ in --net-dir, for recorded attachments, and for others that have a folder in
 States of a reservation:
   current   made since the machine was started
   earlier   made before: in use by nobody, freed when addresses are next needed
-  foreign   made by an implementation that does not say when
+  foreign   made by an implementation that does not say when; "foreign, earlier" if the file is older than
+            the running system: in use by nobody if the clock was right, freed by gc and release
 
 ATTACHMENT is what "tenon ps" says of the holder, if tenon attached it.`,
 		Example: `  tenon ipam list

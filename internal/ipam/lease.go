@@ -26,13 +26,16 @@ func (o Owner) String() string {
 type Boot uint8
 
 const (
-	BootForeign Boot = iota // by an implementation that does not record it
-	BootCurrent             // since the system started
-	BootEarlier             // before it started, so nothing uses the address any more
+	BootForeign        Boot = iota // by an implementation that does not record it
+	BootForeignEarlier             // by such a one, and if the clock was right, before the system started
+	BootCurrent                    // since the system started
+	BootEarlier                    // before it started, so nothing uses the address any more
 )
 
-// String is "foreign", "current" or "earlier".
-func (b Boot) String() string { return [...]string{"foreign", "current", "earlier"}[b] }
+// String is "foreign", "foreign, earlier", "current" or "earlier".
+func (b Boot) String() string {
+	return [...]string{"foreign", "foreign, earlier", "current", "earlier"}[b]
+}
 
 // Lease is one reserved address.
 type Lease struct {

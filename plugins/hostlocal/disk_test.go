@@ -1,6 +1,7 @@
 package hostlocal_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -15,7 +16,63 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/testnet"
+	"github.com/tenon-cni/tenon/plugins/hostlocal"
 )
+
+// A folder that cannot be used is named with code 5, by every verb that needs it, and nothing happens.
+func TestDataDir(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, dir := range map[string]string{
+		"a device":          "/dev/null",
+		"a file":            file,
+		"below a file":      file + "/x",
+		"in proc":           "/proc/nowhere",
+		"a name of 5000":    "/" + strings.Repeat("x", 5000),
+		"with a zero byte":  "/tmp/\x00",
+		"below odd letters": file + "/\xff\x01\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t)
+			h.dir = dir
+			got := h.add("c1", pool, "")
+			if !strings.HasPrefix(got, "5 dataDir: ") || !strings.Contains(got, strings.TrimRight(dir, "\x00\xff\x01\n")) {
+				t.Errorf("ADD: %s", got)
+			}
+			for _, verb := range []cni.Command{cni.Del, cni.Check, cni.GC} {
+				// What does not exist holds nothing.
+				if got := h.outcome(verb, "c1", pool, `, "cni.dev/valid-attachments": []`); got != "" && !strings.HasPrefix(got, "5 dataDir: ") && !strings.Contains(got, "Failed to find address") {
+					t.Errorf("%s: %s", verb, got)
+				}
+			}
+		})
+	}
+}
+
+// Names lead out of no folder.
+func TestNamesAreNoPaths(t *testing.T) {
+	h := newHost(t)
+	for _, name := range []string{"", ".", "..", "../elsewhere", "a/b", "a\x00b", "a\nb", "\xff", "-a"} {
+		conf, err := json.Marshal(map[string]any{"cniVersion": "1.1.0", "name": name, "type": "x", "ipam": map[string]any{
+			"type": "host-local", "dataDir": h.dir, "subnet": "10.1.2.0/24",
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, verb := range []cni.Command{cni.Add, cni.Del, cni.GC} {
+			env := cni.Env{Command: verb, ContainerID: "c1", IfName: "eth0", Netns: "/no/such/namespace"}
+			if _, err := hostlocal.Plugin.Serve(t.Context(), env, conf, nil); cni.CodeOf(err) != cni.CodeInvalidConfig {
+				t.Errorf("%s of network %q: %v", verb, name, err)
+			}
+		}
+	}
+	if left, err := os.ReadDir(h.dir); err != nil || len(left) > 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+}
 
 // ownMounts is set in the process that TestDisks starts in a mount namespace.
 const ownMounts = "HOSTLOCAL_TEST_OWN_MOUNTS"

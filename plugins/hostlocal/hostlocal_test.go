@@ -54,7 +54,11 @@ func newHost(t *testing.T) *host {
 // configuration.
 func (h *host) serve(verb cni.Command, version, container, ipam, more string) ([]byte, error) {
 	h.t.Helper()
-	conf := fmt.Sprintf(`{"cniVersion": %q, "name": "mynet", "type": "x", "ipam": {"type": "host-local", "dataDir": %q, %s} %s}`, version, h.dir, ipam, more)
+	dir, err := json.Marshal(h.dir)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	conf := fmt.Sprintf(`{"cniVersion": %q, "name": "mynet", "type": "x", "ipam": {"type": "host-local", "dataDir": %s, %s} %s}`, version, dir, ipam, more)
 	if !json.Valid([]byte(conf)) {
 		h.t.Fatalf("not JSON: %s", conf)
 	}

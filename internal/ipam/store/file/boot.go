@@ -2,7 +2,9 @@ package file
 
 import (
 	"fmt"
+	"math"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -14,6 +16,15 @@ func BootID() (string, error) {
 		return "", fmt.Errorf("boot ID: %w", err)
 	}
 	return trim(b), nil
+}
+
+// uptime is the time since the system started, as far as it can be told.
+func uptime() time.Duration {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return math.MaxInt64
+	}
+	return time.Duration(info.Uptime) * time.Second
 }
 
 const (

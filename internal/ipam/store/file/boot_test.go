@@ -106,6 +106,25 @@ func TestForeignReservationInThePlaceOfAnEarlierOne(t *testing.T) {
 	wantBoots(t, path, boot(2), "10.0.0.2 foreign", "10.0.0.3 current")
 }
 
+// Who holds what others reserved before the system started can be guessed only by the time of the file, and clocks may be
+// wrong: it is told, not reclaimed.
+func TestForeignReservationOlderThanTheSystem(t *testing.T) {
+	t.Parallel()
+	path := newPath(t)
+	old := time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, a := range []string{"10.0.0.2", "10.0.0.3"} {
+		name := filepath.Join(path, a)
+		write(t, name, "foreign\r\neth0")
+		if a == "10.0.0.2" {
+			if err := os.Chtimes(name, old, old); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	mustAllocate(t, network(path, boot(1)), owner("c1"), storetest.Sets(t, "10.0.0.0/24"))
+	wantBoots(t, path, boot(1), "10.0.0.2 foreign, earlier", "10.0.0.3 foreign", "10.0.0.4 current")
+}
+
 // Containers that nobody releases fill a range once per boot, not once and for all.
 func TestBootsDoNotExhaust(t *testing.T) {
 	t.Parallel()

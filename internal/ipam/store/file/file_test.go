@@ -508,6 +508,81 @@ func waitForLock(t testing.TB, path string) {
 	}
 }
 
+// What is to be freed is freed for the one who was seen to hold it.
+func TestFree(t *testing.T) {
+	t.Parallel()
+	path := newPath(t)
+	n, sets := network(path, bootID), storetest.Sets(t, "10.0.0.0/29")
+	mustAllocate(t, n, owner("c1"), sets)
+	write(t, filepath.Join(path, "10.0.0.3"), "old")
+	if err := os.Mkdir(filepath.Join(path, "10.0.1.4"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	n.Do(t, nil, func(s store.Store) {
+		free := func(a string, o ipam.Owner) string {
+			err := s.(*file.Store).Free(ctx, ipam.Lease{Addr: addr(a), Owner: o})
+			if err == nil {
+				return ""
+			}
+			text, _, _ := strings.Cut(err.Error(), " for ")
+			return text
+		}
+		for _, row := range []struct {
+			addr  string
+			owner ipam.Owner
+			want  string
+		}{
+			{"10.0.0.2", owner("c2"), "not released: 10.0.0.2 held by container c1 interface eth0"},
+			{"10.0.0.2", owner("c1"), ""},
+			{"10.0.0.2", owner("c1"), ""},
+			{"10.0.0.3", owner("old"), "not released: 10.0.0.3 held by container old"},
+			{"10.0.0.3", ipam.Owner{Container: "old"}, ""},
+			{"10.0.1.4", owner("c1"), "read " + path + "/10.0.1.4: not a small regular file"},
+		} {
+			if got := free(row.addr, row.owner); got != row.want {
+				t.Errorf("%s for %s: got %q, want %q", row.addr, row.owner, got, row.want)
+			}
+		}
+	})
+	n.Want(t, "last 0 10.0.0.2")
+	wantConsistent(t, path, sets)
+}
+
+// An operation ends with its context, wherever it is.
+func TestContextEnds(t *testing.T) {
+	t.Parallel()
+	path := newPath(t)
+	n, sets := network(path, bootID), storetest.Sets(t, "10.0.0.0/29", "2001:db8::/64")
+	mustAllocate(t, n, owner("c1"), sets)
+	over, cancel := context.WithCancel(ctx)
+	cancel()
+	for name, operation := range map[string]func(s store.Store) error{
+		"leases": func(s store.Store) error { _, err := s.Leases(over); return err },
+		"next free": func(s store.Store) error {
+			if _, err := s.Held(ctx, owner("c1")); err != nil {
+				return err
+			}
+			_, err := s.NextFree(over, sets[1][0], sets[1][0].Start, sets[1][0].End)
+			return err
+		},
+		"collect": func(s store.Store) error { _, err := s.Collect(over, nil); return err },
+		"allocate without caches": func(s store.Store) error {
+			if err := os.Chtimes(path, time.Time{}, time.Now()); err != nil {
+				return err
+			}
+			_, err := ipam.Allocate(over, s, ipam.Request{Owner: owner("c2"), Sets: sets})
+			return err
+		},
+	} {
+		n.Do(t, nil, func(s store.Store) {
+			if err := operation(s); !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+	}
+	n.Want(t, "10.0.0.2 container c1 interface eth0", "2001:db8::2 container c1 interface eth0", "last 0 10.0.0.2", "last 1 2001:db8::2")
+}
+
 // After the end of an operation it cannot be taken back any more, and says so.
 func TestUndoAfterClose(t *testing.T) {
 	t.Parallel()

@@ -68,6 +68,8 @@ func (s *Store) lease(r record) ipam.Lease {
 		l.Boot = ipam.BootEarlier
 	case r.boot != "" && s.boot != "":
 		l.Boot = ipam.BootCurrent
+	case l.Age > uptime():
+		l.Boot = ipam.BootForeignEarlier
 	}
 	return l
 }
