@@ -314,7 +314,7 @@ func TestPartialAllocationIsTakenBack(t *testing.T) {
 	}
 }
 
-// DEL needs the network's name, the folder and the attachment, and an old record without an interface will do
+// host-local.md 5, 8: DEL needs the network's name, the folder and the attachment, and an old record without an interface will do
 //
 func TestDelGoesByOwner(t *testing.T) {
 	h := newHost(t)
