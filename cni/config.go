@@ -4,14 +4,17 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
+	"strconv"
 	"strings"
 )
 
 // List is a network configuration list: one network, and the plugins that make it up in the order of ADD. [ParseList]
-// and [ParseSingle] make one; its fields are for reading.
+// and [ParseSingle] make one. A list may also be put together by hand, or changed: its fields decide, not what was read.
 type List struct {
 	Name         string
-	Version      Version // the version its plugins are called with, chosen by [SelectVersion]
+	Version      Version   // the version its plugins are called with: the newest of Versions, unless [List.WithVersion] chose
+	Versions     []Version // those that it may be run with: cniVersion and cniVersions without what is not implemented, oldest first
 	DisableCheck bool    // CHECK must not be called
 	DisableGC    bool    // GC must not be called
 	OnlyInlined  bool    // loadOnlyInlinedPlugins: plugins from other sources are not added
@@ -21,8 +24,8 @@ type List struct {
 	single  bool
 }
 
-// PluginConfig is the configuration of one plugin in a list. It keeps the object as it was written; [ParsePlugin] makes
-// one, its fields are for reading.
+// PluginConfig is the configuration of one plugin in a list. [ParsePlugin] makes one, which keeps the object as it was
+// written; then Capabilities and IPAM are for reading. One that is put together by hand has nothing but its fields.
 type PluginConfig struct {
 	Type         string          // file name of the executable
 	Capabilities map[string]bool // capability → whether the plugin wants it
@@ -55,7 +58,7 @@ func ParseList(b []byte) (*List, error) {
 		{"disableCheck", &l.DisableCheck}, {"disableGC", &l.DisableGC}, {"loadOnlyInlinedPlugins", &l.OnlyInlined},
 	} {
 		if *option.value, err = boolean(option.key, m[option.key]); err != nil {
-			return nil, l.wrap(err)
+			return nil, l.wrap(at(option.key, err))
 		}
 	}
 	if l.Plugins, err = l.inlined(); err != nil {
@@ -96,7 +99,7 @@ func ParsePlugin(b []byte) (*PluginConfig, error) {
 		return nil, err
 	}
 	if err := ValidatePluginType(p.Type); err != nil {
-		return nil, err
+		return nil, at("type", err)
 	}
 	if err := p.wellKnown(); err != nil {
 		return nil, DecodeFailure("plugin "+p.Type, err)
@@ -106,30 +109,51 @@ func ParsePlugin(b []byte) (*PluginConfig, error) {
 
 // wellKnown reads and checks the keys that have a meaning for every plugin.
 func (p *PluginConfig) wellKnown() error {
-	if err := decodeMember(p.members, "capabilities", &p.Capabilities); err != nil {
-		return err
+	if err := p.readCapabilities(); err != nil {
+		return at("capabilities", DecodeFailure("capabilities", err))
 	}
 	if err := decodeMember(p.members, "dns", new(DNS)); err != nil {
-		return err
+		return at("dns", err)
 	}
 	raw := lookup(p.members, "ipam")
 	if raw == nil || isNull(raw) {
 		return nil
 	}
-	ipam, err := parseObject(raw)
-	if err != nil {
-		return DecodeFailure("ipam", err)
-	}
-	if p.IPAM, err = text("type", lookup(ipam, "type")); err != nil {
-		return DecodeFailure("ipam", err)
-	}
-	if p.IPAM == "" { // a network without addresses
-		return nil
-	}
-	if err := ValidatePluginType(p.IPAM); err != nil {
-		return DecodeFailure("ipam", err)
+	if err := p.readIPAM(raw); err != nil {
+		return at("ipam", DecodeFailure("ipam", err))
 	}
 	return nil
+}
+
+func (p *PluginConfig) readCapabilities() error {
+	raw := lookup(p.members, "capabilities")
+	if raw == nil || isNull(raw) {
+		return nil
+	}
+	all, err := parseObject(raw)
+	if err != nil {
+		return err
+	}
+	p.Capabilities = make(map[string]bool, len(all))
+	for _, name := range slices.Sorted(maps.Keys(all)) { // of several errors always the same
+		var wanted bool
+		if err := json.Unmarshal(all[name], &wanted); err != nil {
+			return at(name, DecodeFailure(name, err))
+		}
+		p.Capabilities[name] = wanted
+	}
+	return nil
+}
+
+func (p *PluginConfig) readIPAM(raw json.RawMessage) error {
+	ipam, err := parseObject(raw)
+	if err != nil {
+		return err
+	}
+	if p.IPAM, err = text("type", lookup(ipam, "type")); err != nil || p.IPAM == "" { // none: a network without addresses
+		return err
+	}
+	return at("type", ValidatePluginType(p.IPAM))
 }
 
 // identify sets name and version from the members that hold them.
@@ -139,10 +163,15 @@ func (l *List) identify(name, cniVersion, cniVersions json.RawMessage) error {
 		return err
 	}
 	if err := ValidateNetworkName(l.Name); err != nil {
-		return err
+		return at("name", err)
 	}
-	if isNull(cniVersion) || isNull(cniVersions) { // nobody should get 0.1.0 by accident
-		return l.wrap(Errorf(CodeDecodingFailure, "cniVersion or cniVersions is null"))
+	for _, member := range []struct {
+		key string
+		raw json.RawMessage
+	}{{"cniVersion", cniVersion}, {"cniVersions", cniVersions}} {
+		if isNull(member.raw) { // nobody should get 0.1.0 by accident
+			return l.wrap(at(member.key, Errorf(CodeDecodingFailure, "%s is null", member.key)))
+		}
 	}
 	version, err := text("cniVersion", cniVersion)
 	if err != nil {
@@ -151,12 +180,13 @@ func (l *List) identify(name, cniVersion, cniVersions json.RawMessage) error {
 	var versions []string
 	if cniVersions != nil {
 		if err := json.Unmarshal(cniVersions, &versions); err != nil {
-			return l.wrap(DecodeFailure("cniVersions", err))
+			return l.wrap(at("cniVersions", DecodeFailure("cniVersions", err)))
 		}
 	}
-	if l.Version, err = SelectVersion(version, versions); err != nil {
+	if l.Versions, err = candidates(version, versions); err != nil {
 		return l.wrap(err)
 	}
+	l.Version = slices.Max(l.Versions)
 	return nil
 }
 
@@ -176,19 +206,19 @@ func (l *List) inlined() ([]*PluginConfig, error) {
 	}
 	var objects []json.RawMessage
 	if err := json.Unmarshal(raw, &objects); err != nil {
-		return nil, DecodeFailure("plugins", err)
+		return nil, at("plugins", DecodeFailure("plugins", err))
 	}
 	if objects == nil {
-		return nil, Errorf(CodeDecodingFailure, "plugins is null")
+		return nil, at("plugins", Errorf(CodeDecodingFailure, "plugins is null"))
 	}
 	if len(objects) == 0 {
-		return nil, Errorf(CodeInvalidConfig, "plugins is empty")
+		return nil, at("plugins", Errorf(CodeInvalidConfig, "plugins is empty"))
 	}
 	plugins := make([]*PluginConfig, len(objects))
 	for i, o := range objects {
 		var err error
 		if plugins[i], err = ParsePlugin(o); err != nil {
-			return nil, DecodeFailure(fmt.Sprintf("plugins[%d]", i), err)
+			return nil, at("plugins", at(strconv.Itoa(i), DecodeFailure(fmt.Sprintf("plugins[%d]", i), err)))
 		}
 	}
 	return plugins, nil
@@ -199,14 +229,29 @@ func (l *List) wrap(err error) error { return DecodeFailure("network "+l.Name, e
 // Append adds the configurations of plugins from other sources, behind those that the list has itself.
 func (l *List) Append(plugins ...*PluginConfig) { l.Plugins = append(l.Plugins, plugins...) }
 
+// WithVersion returns the list as it is run in version v and no other.
+func (l *List) WithVersion(v Version) *List {
+	c := *l
+	c.Version, c.Versions = v, []Version{v}
+	return &c
+}
+
 // MarshalJSON returns the list as it is run: with all plugins inlined and, if there are any, with
 // loadOnlyInlinedPlugins set, so that [ParseList] of it gives the same network whatever drop-in files say. Unknown
 // keys are kept.
 func (l *List) MarshalJSON() ([]byte, error) {
 	m := map[string]json.RawMessage{}
 	maps.Copy(m, l.members)
-	if l.single {
-		m["name"], m["cniVersion"] = encode(l.Name), encode(l.Version)
+	m["name"] = encode(l.Name)
+	m["cniVersion"] = encode(l.Version)
+	delete(m, "cniVersions")
+	if len(l.Versions) > 1 && l.Version == slices.Max(l.Versions) {
+		m["cniVersions"] = encode(l.Versions)
+	}
+	for key, value := range map[string]bool{"disableCheck": l.DisableCheck, "disableGC": l.DisableGC} {
+		if written, err := boolean(key, m[key]); err != nil || written != value {
+			m[key] = encode(value)
+		}
 	}
 	if len(l.Plugins) > 0 {
 		m["plugins"] = encode(l.Plugins)
@@ -216,7 +261,27 @@ func (l *List) MarshalJSON() ([]byte, error) {
 }
 
 // MarshalJSON returns the configuration as it was written, in compact form.
-func (p *PluginConfig) MarshalJSON() ([]byte, error) { return encode(p.members), nil }
+func (p *PluginConfig) MarshalJSON() ([]byte, error) { return encode(p.object()), nil }
+
+// object is the configuration as JSON. It must not be changed.
+func (p *PluginConfig) object() map[string]json.RawMessage {
+	if typ, err := text("type", lookup(p.members, "type")); err == nil && typ == p.Type && typ != "" {
+		return p.members
+	}
+	m := maps.Clone(p.members)
+	if m == nil {
+		m = map[string]json.RawMessage{}
+		if p.Capabilities != nil {
+			m["capabilities"] = encode(p.Capabilities)
+		}
+		if p.IPAM != "" {
+			m["ipam"] = encode(map[string]string{"type": p.IPAM})
+		}
+	}
+	removeKey(m, "type")
+	m["type"] = encode(p.Type)
+	return m
+}
 
 // text returns "" for a member that is absent or null.
 func text(key string, raw json.RawMessage) (string, error) {
@@ -225,7 +290,7 @@ func text(key string, raw json.RawMessage) (string, error) {
 	}
 	var s string
 	if err := json.Unmarshal(raw, &s); err != nil {
-		return "", DecodeFailure(key, err)
+		return "", at(key, DecodeFailure(key, err))
 	}
 	return s, nil
 }

@@ -223,3 +223,83 @@ func members(t testing.TB, b []byte) map[string]json.RawMessage {
 	}
 	return m
 }
+
+// VER-05, VER-07, VER-08, CFG-07: what a network may be run with, beside the version that it is.
+func TestListVersions(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string][]cni.Version{
+		``:                     {cni.V010},
+		`"cniVersion":"0.4.0"`: {cni.V040},
+		`"cniVersions":[]`:     {cni.V010},
+		`"cniVersion":"","cniVersions":["1.0.0"]`:                                       {cni.V100},
+		`"cniVersion":"0.3.1","cniVersions":["1.1.0","99.0.0","0.5.0","0.4.0","0.3.1"]`: {cni.V031, cni.V040, cni.V110},
+		`"cniVersion":"99.0.0","cniVersions":["1.0.0"]`:                                 {cni.V100},
+	} {
+		if in != "" {
+			in += ","
+		}
+		for form, parse := range map[string]func([]byte) (*cni.List, error){
+			`"plugins":[{"type":"p"}]`: cni.ParseList, `"type":"p"`: cni.ParseSingle,
+		} {
+			l, err := parse([]byte(`{` + in + `"name":"n",` + form + `}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !cmp.Equal(want, l.Versions) || l.Version != want[len(want)-1] {
+				t.Errorf("%s: version %v out of %v, want %v", in, l.Version, l.Versions, want)
+			}
+			checkStable(t, l)
+			back := parseList(t, storedForm(t, l))
+			if !cmp.Equal(want, back.Versions) {
+				t.Errorf("%s: stored with %v", in, back.Versions)
+			}
+		}
+	}
+}
+
+// VER-10: a list that is run in one version is stored as being of it, and leaves the one it was made from alone.
+func TestListWithVersion(t *testing.T) {
+	t.Parallel()
+	l := parseList(t, `{"cniVersion":"0.4.0","cniVersions":["1.0.0","1.1.0"],"name":"n","plugins":[{"type":"p"}]}`)
+	old := l.WithVersion(cni.V100)
+	want := `{"cniVersion":"1.0.0","loadOnlyInlinedPlugins":true,"name":"n","plugins":[{"type":"p"}]}`
+	if got := storedForm(t, old); got != want {
+		t.Errorf("stored %s, want %s", got, want)
+	}
+	if want := []string{`{"cniVersion":"1.0.0","name":"n","type":"p"}`}; !cmp.Equal(want, requests(t, old)) {
+		t.Errorf("requests %q", requests(t, old))
+	}
+	if l.Version != cni.V110 || len(l.Versions) != 3 {
+		t.Errorf("changed: %+v", l)
+	}
+}
+
+// The fields of a list decide about what is stored, also where they were changed.
+func TestMarshalChangedList(t *testing.T) {
+	t.Parallel()
+	l := parseList(t, `{"cniVersion":"0.4.0","cniVersions":["1.0.0"],"disableCheck":"True","disableGC":true,"name":"n","plugins":[{"TYPE":"p","x":1}]}`)
+	want := `{"cniVersion":"1.0.0","cniVersions":["0.4.0","1.0.0"],"disableCheck":"True","disableGC":true,"loadOnlyInlinedPlugins":true,"name":"n","plugins":[{"TYPE":"p","x":1}]}`
+	if got := storedForm(t, l); got != want {
+		t.Errorf("unchanged: %s, want %s", got, want)
+	}
+	l.Name, l.DisableCheck, l.DisableGC, l.Version, l.Plugins[0].Type = "m", false, true, cni.V040, "q"
+	want = `{"cniVersion":"0.4.0","disableCheck":false,"disableGC":true,"loadOnlyInlinedPlugins":true,"name":"m","plugins":[{"type":"q","x":1}]}`
+	if got := storedForm(t, l); got != want {
+		t.Errorf("changed: %s, want %s", got, want)
+	}
+	checkStable(t, l)
+}
+
+// A list that was put together by hand is one.
+func TestMarshalHandMadeList(t *testing.T) {
+	t.Parallel()
+	l := &cni.List{Name: "n", Version: cni.V110, DisableCheck: true, Plugins: []*cni.PluginConfig{
+		{Type: "p", Capabilities: map[string]bool{"mac": true}, IPAM: "static"}, {Type: "q"},
+	}}
+	want := `{"cniVersion":"1.1.0","disableCheck":true,"loadOnlyInlinedPlugins":true,"name":"n",` +
+		`"plugins":[{"capabilities":{"mac":true},"ipam":{"type":"static"},"type":"p"},{"type":"q"}]}`
+	if got := storedForm(t, l); got != want {
+		t.Errorf("stored %s, want %s", got, want)
+	}
+	checkStable(t, l)
+}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -112,7 +113,13 @@ func DecodeFailure(document string, err error) *Error {
 		if t.Field != "" {
 			document += ": " + t.Field
 		}
-		return Errorf(CodeDecodingFailure, "%s: a JSON %s is not acceptable here", document, t.Value)
+		e := Errorf(CodeDecodingFailure, "%s: a JSON %s is not acceptable here", document, t.Value)
+		for _, key := range slices.Backward(strings.Split(t.Field, ".")) {
+			if key != "" {
+				e.cause = at(key, e.cause)
+			}
+		}
+		return e
 	}
 	return Errorf(CodeDecodingFailure, "%s: %w", document, err)
 }

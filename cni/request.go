@@ -41,8 +41,9 @@ type RequestData struct {
 // [CodeInvalidConfig].
 func (l *List) Request(verb Command, i int, d RequestData) ([]byte, error) {
 	p := l.Plugins[i]
-	m := make(map[string]json.RawMessage, len(p.members)+4)
-	for key, value := range p.members {
+	object := p.object()
+	m := make(map[string]json.RawMessage, len(object)+4)
+	for key, value := range object {
 		if !reserved(key) {
 			m[key] = value
 		}

@@ -72,28 +72,51 @@ func wellFormedVersion(s string) bool {
 // not a version has [CodeDecodingFailure] even next to good ones; where nothing is left the code is
 // [CodeIncompatibleVersion].
 func SelectVersion(cniVersion string, cniVersions []string) (Version, error) {
+	all, err := candidates(cniVersion, cniVersions)
+	if err != nil {
+		return 0, err
+	}
+	return slices.Max(all), nil
+}
+
+// candidates are the versions out of which [SelectVersion] chooses: at least one, oldest first.
+func candidates(cniVersion string, cniVersions []string) ([]Version, error) {
 	if len(cniVersions) == 0 {
-		return ParseVersion(cniVersion)
+		v, err := ParseVersion(cniVersion)
+		return []Version{v}, at("cniVersion", err)
 	}
-	asked := slices.Clone(cniVersions)
-	if cniVersion != "" {
-		asked = append(asked, cniVersion)
-	}
-	var best Version
-	for _, s := range asked {
-		if s == "" {
-			return 0, Errorf(CodeDecodingFailure, "cniVersions has an empty entry")
-		}
+	var all []Version
+	read := func(s string) error {
 		v, err := ParseVersion(s)
 		if CodeOf(err) == CodeDecodingFailure {
-			return 0, err
+			return err
 		}
-		best = max(best, v)
+		if err == nil {
+			all = append(all, v)
+		}
+		return nil
 	}
-	if best == 0 {
-		return 0, Errorf(CodeIncompatibleVersion, "none of the CNI versions %q is supported", asked).WithDetails(supported())
+	for i, s := range cniVersions {
+		err := read(s)
+		if s == "" {
+			err = Errorf(CodeDecodingFailure, "cniVersions has an empty entry")
+		}
+		if err != nil {
+			return nil, at("cniVersions", at(strconv.Itoa(i), err))
+		}
 	}
-	return best, nil
+	asked := cniVersions
+	if cniVersion != "" {
+		if err := read(cniVersion); err != nil {
+			return nil, at("cniVersion", err)
+		}
+		asked = append(slices.Clone(asked), cniVersion)
+	}
+	if all == nil {
+		return nil, at("cniVersions", Errorf(CodeIncompatibleVersion, "none of the CNI versions %q is supported", asked).WithDetails(supported()))
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
 }
 
 // Has reports whether the verb exists in this version of the specification.
