@@ -29,7 +29,7 @@ func (f Fake) Call(ctx context.Context, c Call) (Reply, error) {
 // Find implements [Finder]; the path is the type.
 func (f Fake) Find(_ []string, typ string) (string, error) {
 	if _, ok := f[typ]; !ok {
-		return "", cni.Errorf(cni.CodeInvalidConfig, "plugin %q not found", typ)
+		return "", cni.Errorf(cni.CodeInvalidConfig, "plugin %q %w", typ, ErrNotFound)
 	}
 	return typ, nil
 }

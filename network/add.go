@@ -12,8 +12,8 @@ import (
 // Add attaches a container to a network and returns the result of the last plugin.
 //
 // Everything that can be known before is checked before the first plugin starts: the key, the
-// parameters, that Netns is not the host's, that the executables of all plugins are there, that the
-// attachment is not recorded. What is left of an ADD that was cut short, of one that an earlier boot saw,
+// parameters, that Netns is not the host's, that [Client.Policy] allows the network, that the executables of all plugins
+// are there and agree on a version, that the attachment is not recorded. What is left of an ADD that was cut short, of one that an earlier boot saw,
 // and behind a record that cannot be read, is deleted first.
 //
 // Where a plugin fails, or the record cannot be stored, DEL runs for all plugins in reverse order, even
@@ -44,10 +44,17 @@ func (c *Client) add(ctx context.Context, n *Network, a cni.Attachment, r Reques
 	if err := r.refuseOwnNetns(); err != nil {
 		return nil, err
 	}
+	if err := c.Policy.Check(n); err != nil {
+		return nil, err
+	}
 	for _, p := range n.Plugins {
 		if _, err := c.find(p.Type); err != nil {
 			return nil, err
 		}
+	}
+	l, err := c.negotiate(ctx, n.List)
+	if err != nil {
+		return nil, err
 	}
 	unlock, err := c.lock(ctx, a)
 	if err != nil {
@@ -55,7 +62,7 @@ func (c *Client) add(ctx context.Context, n *Network, a cni.Attachment, r Reques
 	}
 	defer unlock()
 
-	record := newRecord(n, a, r.Parameters)
+	record := newRecord(l, a, r.Parameters)
 	if err := c.makeWay(ctx, record, r.Replace); err != nil {
 		return nil, err
 	}
@@ -77,8 +84,8 @@ func (c *Client) add(ctx context.Context, n *Network, a cni.Attachment, r Reques
 	return result, nil
 }
 
-func newRecord(n *Network, a cni.Attachment, p Parameters) *Record {
-	return &Record{Attachment: a, State: Adding, List: n.List, Parameters: p, Created: time.Now().UTC(), BootID: bootID()}
+func newRecord(l *cni.List, a cni.Attachment, p Parameters) *Record {
+	return &Record{Attachment: a, State: Adding, List: l, Parameters: p, Created: time.Now().UTC(), BootID: bootID()}
 }
 
 // makeWay deletes what is left under the key of r, unless that is an attachment in use.

@@ -33,6 +33,8 @@ type Client struct {
 	// no limit. Taking back a failed ADD is limited by it alone.
 	Timeout time.Duration
 
+	Policy *Policy // what networks have to have; nil requires nothing
+
 	Log *slog.Logger // what is worth knowing and no error; nil is [slog.Default]
 }
 

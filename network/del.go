@@ -47,7 +47,12 @@ func (c *Client) del(ctx context.Context, a cni.Attachment, f Fallback) error {
 		if err := f.refuseOwnNetns(); err != nil {
 			return err
 		}
-		r = newRecord(f.Network, a, f.Parameters)
+		l, err := c.negotiate(ctx, f.Network.List)
+		if err != nil {
+			c.log().Warn("deleting in the newest version that is configured", "attachment", a.String(), "error", err)
+			l = f.Network.List
+		}
+		r = newRecord(l, a, f.Parameters)
 	}
 	return c.remove(ctx, r)
 }

@@ -138,7 +138,7 @@ func TestLoadErrors(t *testing.T) {
 		{"DSC-07: other networks", map[string]string{"10.conflist": blue, "20.conf": `{"name":"green","type":"x"}`}, "red",
 			`999 network "red" in DIR: no network of that name (there are: blue, green)`, network.ErrNotFound},
 		{"DSC-06: the broken file is named", map[string]string{"10.conflist": "{", "20.conflist": red}, "red",
-			"6 DIR/10.conflist: network configuration: unexpected end of JSON input", nil},
+			"6 DIR/10.conflist:1:1: network configuration: unexpected end of JSON input", nil},
 		{"DSC-06: so is the broken drop-in of another network", map[string]string{"10.conflist": blue, "blue/x.conf": "[]", "20.conflist": red}, "red",
 			"6 DIR/10.conflist: drop-in DIR/blue/x.conf: plugin configuration: document is a JSON array, not an object", nil},
 		{"DRP-05: file in place of the drop-in folder", map[string]string{"10.conflist": red, "red": ""}, "red",
@@ -146,7 +146,7 @@ func TestLoadErrors(t *testing.T) {
 		{"DRP-06: no plugins at all", map[string]string{"10.conflist": `{"cniVersion":"1.1.0","name":"red"}`, "red/x.json": "{}"}, "red",
 			"7 DIR/10.conflist: network red has no plugins: neither under the key plugins nor in a folder of the network's name", nil},
 		{"DRP-09, CFG-05: a name that leaves the folder", map[string]string{"d/10.conflist": `{"cniVersion":"1.1.0","name":"../red"}`, "red/x.conf": `{"type":"x"}`}, "d",
-			`7 DIR/d/10.conflist: network name "../red" is not valid: it must start with a letter or digit and hold only letters, digits, '_', '.' and '-'`, nil},
+			`7 DIR/d/10.conflist:1:30: network name "../red" is not valid: it must start with a letter or digit and hold only letters, digits, '_', '.' and '-'`, nil},
 		{"SEC-01: look-up of such a name", map[string]string{"10.conflist": red}, "../red",
 			`7 network name "../red" is not valid: it must start with a letter or digit and hold only letters, digits, '_', '.' and '-'`, nil},
 	} {
@@ -206,7 +206,7 @@ func TestLoadAll(t *testing.T) {
 	if diff := cmp.Diff([]string{"red 20.conflist", "red 30.conflist", "green 10.conf"}, got); diff != "" {
 		t.Error(diff)
 	}
-	want := "6 DIR/00-bad.conflist: network configuration: unexpected end of JSON input\n" +
+	want := "6 DIR/00-bad.conflist:1:1: network configuration: unexpected end of JSON input\n" +
 		"DIR/40.conf: plugin configuration: document is a JSON array, not an object"
 	if got := strings.ReplaceAll(describe(err), dir, "DIR"); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -228,7 +228,7 @@ func TestDefault(t *testing.T) {
 		{"the first file", map[string]string{"00-a.conf": single, "99-z.conflist": red}, "single"},
 		{"json counts too", map[string]string{"00-a.json": single, "01.conf": "{", "99-z.conflist": red}, "single"},
 		{"a broken one is an error", map[string]string{"00-a.conf": "{", "99-z.conflist": red},
-			"6 DIR/00-a.conf: plugin configuration: unexpected end of JSON input"},
+			"6 DIR/00-a.conf:1:1: plugin configuration: unexpected end of JSON input"},
 		{"none", map[string]string{"x.yaml": ""}, "999 DIR: no network configuration"},
 	} {
 		dir := tree(t, tt.files)

@@ -50,3 +50,12 @@ type Network struct {
 	*cni.List
 	Source string // path of the file; empty if there is none
 }
+
+// types are the types of the plugins in their order.
+func (n *Network) types() []string {
+	types := make([]string, len(n.Plugins))
+	for i, p := range n.Plugins {
+		types[i] = p.Type
+	}
+	return types
+}

@@ -14,19 +14,32 @@ import (
 )
 
 // Status asks the plugins in their order whether ADD would work and returns the first no, which
-// usually has [cni.CodeNotAvailable] or [cni.CodeLimitedConnectivity]. A network below 1.1.0 has no
-// STATUS: that is success, and no plugin is called. Status waits for nothing but the plugins.
+// usually has [cni.CodeNotAvailable] or [cni.CodeLimitedConnectivity]. A network that [Client.Policy] refuses is
+// [cni.CodeNotAvailable] before any is asked. A network below 1.1.0, or one that its plugins only support below it, has
+// no STATUS: that is success, and no plugin is called. Status waits for nothing but the plugins.
 func (c *Client) Status(ctx context.Context, n *Network) error {
 	if err := checkNetwork(n); err != nil {
 		return err
 	}
-	if !n.Version.Has(cni.Status) {
-		return nil
+	if err := c.status(ctx, n); err != nil {
+		return fmt.Errorf("network %s: %w", n.Name, err)
+	}
+	return nil
+}
+
+func (c *Client) status(ctx context.Context, n *Network) error {
+	if err := c.Policy.Check(n); err != nil {
+		refusal := cni.AsError(err)
+		return cni.Errorf(cni.CodeNotAvailable, "%s", refusal.Msg).WithDetails(refusal.Details)
+	}
+	l, err := c.negotiate(ctx, n.List)
+	if err != nil || !l.Version.Has(cni.Status) {
+		return err
 	}
 	env := c.env(cni.Status, cni.Attachment{}, Parameters{})
-	for i := range n.Plugins {
-		if _, err := c.run(ctx, n.List, i, env, cni.RequestData{}); err != nil {
-			return fmt.Errorf("network %s: %w", n.Name, err)
+	for i := range l.Plugins {
+		if _, err := c.run(ctx, l, i, env, cni.RequestData{}); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -69,17 +82,21 @@ func (c *Client) Validate(ctx context.Context, n *Network) (capabilities []strin
 	if err := checkNetwork(n); err != nil {
 		return nil, err
 	}
+	l, err := c.negotiate(ctx, n.List)
+	if err != nil {
+		return nil, fmt.Errorf("network %s: %w", n.Name, err)
+	}
 	var errs []error
 	declared := map[string]bool{}
-	for _, p := range n.Plugins {
+	for _, p := range l.Plugins {
 		for name, wanted := range p.Capabilities {
 			if wanted {
 				declared[name] = true
 			}
 		}
 		v, err := c.Versions(ctx, p.Type)
-		if err == nil && !v.Supports(n.Version) {
-			err = cni.Errorf(cni.CodeIncompatibleVersion, "plugin %s does not support CNI version %v", p.Type, n.Version).
+		if err == nil && !v.Supports(l.Version) {
+			err = cni.Errorf(cni.CodeIncompatibleVersion, "plugin %s does not support CNI version %v", p.Type, l.Version).
 				WithDetails("supported: " + strings.Join(v.Supported, ", "))
 		}
 		if err != nil {

@@ -1,0 +1,220 @@
+package network
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tenon-cni/tenon/cni"
+)
+
+// Use is what becomes of a file in a configuration folder.
+type Use string
+
+// The uses of files.
+const (
+	Chosen     Use = "chosen"     // a look-up of the network's name takes it
+	DropIn     Use = "drop-in"    // its plugin is appended to the lists of the network
+	PolicyFile Use = "policy"     // see [Policy]
+	Shadowed   Use = "shadowed"   // a file that is looked at earlier has the network's name
+	Broken     Use = "broken"     // it cannot be used, see Err; so cannot its network
+	Suppressed Use = "suppressed" // a drop-in of a network that says loadOnlyInlinedPlugins
+	Ignored    Use = "ignored"    // nobody reads it
+)
+
+// File is a file or folder in a configuration folder, and what becomes of it.
+type File struct {
+	Path       string
+	Use        Use
+	Reason     string   // why nothing comes of it, for people; empty where something does, and where Err says it
+	Name       string   // of the network that it states or, in a drop-in folder, belongs to; empty if that cannot be told
+	Network    *Network // nil if it is none, or Err says why not
+	Err        error    // what is wrong with it: a [*FileError]
+	Default    bool     // runtimes take it where no network is asked for, whether it can be loaded or not
+	ShadowedBy string   // path of the file that is looked at earlier
+
+	kind kind
+}
+
+// kind is what a file holds according to its name.
+type kind uint8
+
+const (
+	other kind = iota
+	list
+	single
+)
+
+// Catalog is what a configuration folder held at one moment.
+type Catalog struct {
+	Dir    string
+	Files  []File  // in the byte order of paths, those of drop-in folders included
+	Policy *Policy // of [PolicyName]; nil if there is none
+}
+
+// Discover reads all of a configuration folder, each file once, and finds out what becomes of each. One that does not
+// exist is empty. The error is [cni.CodeIOFailure] where the folder cannot be read; files that cannot are no error of it.
+func Discover(dir string) (*Catalog, error) {
+	entries, err := readDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	c := &Catalog{Dir: dir}
+	r := reader{}
+	var folders []string
+	for _, e := range entries {
+		f := File{Path: filepath.Join(dir, e.Name()), Use: Ignored}
+		info, statErr := os.Stat(f.Path)
+		switch {
+		case e.Name() == PolicyName:
+			f.Use = PolicyFile
+			if c.Policy, f.Err = r.policy(f.Path); f.Err != nil {
+				f.Use = Broken
+			}
+		case statErr == nil && info.IsDir():
+			folders = append(folders, f.Path)
+			continue
+		case statErr == nil && !info.Mode().IsRegular():
+			f.Reason = "not a file"
+		default:
+			r.network(&f)
+		}
+		c.Files = append(c.Files, f)
+	}
+	c.settle()
+	for _, folder := range folders {
+		c.Files = append(c.Files, r.folder(folder, c.list(filepath.Base(folder)))...)
+	}
+	slices.SortStableFunc(c.Files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+	return c, nil
+}
+
+// settle finds out which of the files that hold networks are taken.
+func (c *Catalog) settle() {
+	for i := range c.Files {
+		if f := &c.Files[i]; f.kind != other {
+			f.Default = true
+			break
+		}
+	}
+	first := map[string]string{}
+	for _, f := range c.candidates() {
+		if f.Use = Chosen; f.Err != nil {
+			f.Use = Broken
+		}
+		if f.Name == "" {
+			continue
+		}
+		if before, taken := first[f.Name]; taken {
+			f.ShadowedBy = before
+			if f.Err == nil {
+				f.Use = Shadowed
+			}
+			continue
+		}
+		first[f.Name] = f.Path
+	}
+}
+
+// candidates are the files that hold networks, in the order of a look-up by name: the lists (.conflist), then the single
+// plugins (.conf, .json), each in the byte order of file names.
+func (c *Catalog) candidates() []*File {
+	var all []*File
+	for _, k := range []kind{list, single} {
+		for i := range c.Files {
+			if c.Files[i].kind == k {
+				all = append(all, &c.Files[i])
+			}
+		}
+	}
+	return all
+}
+
+// list returns the first list of a name; nil if there is none.
+func (c *Catalog) list(name string) *File {
+	for _, f := range c.candidates() {
+		if f.kind == list && f.Name == name {
+			return f
+		}
+	}
+	return nil
+}
+
+// Lookup finds a network by name: the first file that has it, first among the lists (.conflist), then among the single
+// plugins (.conf, .json), each in the byte order of file names.
+//
+// A broken file hides no other network. If it states the name that is looked for, as far as it can be read, it is the
+// network, and its error that of the look-up. Otherwise it is returned as passed, where it comes before the network or
+// there is none of the name, so that somebody is told: it might have been meant. [Load] is for who must not go on then.
+//
+// The error is [ErrNoConfig] where the folder holds no configuration or does not exist, [ErrNotFound] where none has the
+// name, and otherwise that of [LoadFile].
+func (c *Catalog) Lookup(name string) (n *Network, passed []File, err error) {
+	if err := cni.ValidateNetworkName(name); err != nil {
+		return nil, nil, err
+	}
+	var present []string
+	for _, f := range c.candidates() {
+		switch {
+		case f.Name == name:
+			return f.Network, passed, f.Err
+		case f.Err != nil:
+			passed = append(passed, *f)
+		default:
+			present = append(present, f.Name)
+		}
+	}
+	if present == nil && passed == nil {
+		return nil, nil, c.none()
+	}
+	there := "none can be read"
+	if present != nil {
+		there = "there are: " + strings.Join(present, ", ")
+	}
+	return nil, passed, fmt.Errorf("network %q in %s: %w (%s)", name, c.Dir, ErrNotFound, there)
+}
+
+// Default returns the network that runtimes use where none is asked for: the first file of any kind in the byte order of
+// file names. Errors are [ErrNoConfig] and those of [LoadFile].
+func (c *Catalog) Default() (*Network, error) {
+	for _, f := range c.Files {
+		if f.Default {
+			return f.Network, f.Err
+		}
+	}
+	return nil, c.none()
+}
+
+// Networks returns every network in the order of [Catalog.Lookup]: of several of one name the first counts. The error
+// joins those of the files that cannot be loaded, and is [ErrNoConfig] where there are none.
+func (c *Catalog) Networks() ([]*Network, error) {
+	candidates := c.candidates()
+	if len(candidates) == 0 {
+		return nil, c.none()
+	}
+	var networks []*Network
+	var errs []error
+	for _, f := range candidates {
+		if f.Err != nil {
+			errs = append(errs, f.Err)
+			continue
+		}
+		networks = append(networks, f.Network)
+	}
+	return networks, errors.Join(errs...)
+}
+
+func (c *Catalog) none() error { return fmt.Errorf("%s: %w", c.Dir, ErrNoConfig) }
+
+// readDir returns the entries of a folder in byte order; none if it does not exist.
+func readDir(dir string) ([]fs.DirEntry, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, cni.Errorf(cni.CodeIOFailure, "configuration folder: %w", err)
+	}
+	return entries, nil
+}

@@ -1,0 +1,118 @@
+package network_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/network"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// golden is the file of a layout that says what is to be found out about the others.
+const golden = "want"
+
+// R-07, CFG-01, CFG-04, CFG-23, DSC-02 to DSC-08, DRP-02 to DRP-04, DRP-06, DRP-09: which file becomes what, and which
+// network a look-up finds, in folders as they are met. Each says in its first line why it is here.
+func TestDiscover(t *testing.T) {
+	t.Parallel()
+	layouts, err := filepath.Glob("testdata/layouts/*.txtar")
+	if err != nil || len(layouts) == 0 {
+		t.Fatal(layouts, err)
+	}
+	for _, layout := range layouts {
+		t.Run(strings.TrimSuffix(filepath.Base(layout), ".txtar"), func(t *testing.T) {
+			t.Parallel()
+			archive, err := txtar.ParseFile(layout)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files, want := map[string]string{}, ""
+			for _, f := range archive.Files {
+				if f.Name == golden {
+					want = string(f.Data)
+					continue
+				}
+				files[f.Name] = string(f.Data)
+			}
+			got := describeFolder(t, tree(t, files))
+			if diff := cmp.Diff(want, got); diff != "" && !*update {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+			if !*update {
+				return
+			}
+			archive.Files = slices.DeleteFunc(archive.Files, func(f txtar.File) bool { return f.Name == golden })
+			archive.Files = append(archive.Files, txtar.File{Name: golden, Data: []byte(got)})
+			if err := os.WriteFile(layout, txtar.Format(archive), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// describeFolder says all that is found out about a folder.
+func describeFolder(t *testing.T, dir string) string {
+	t.Helper()
+	c, err := network.Discover(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	names := []string{"red"}
+	for _, f := range c.Files {
+		fmt.Fprintf(&b, "%s: %s", f.Path, f.Use)
+		if f.Name != "" {
+			fmt.Fprintf(&b, " %s", f.Name)
+		}
+		if f.Network != nil {
+			fmt.Fprintf(&b, " %v (%s)", f.Network.Version, types(f.Network))
+		}
+		for _, note := range []string{f.ShadowedBy, f.Reason} {
+			if note != "" {
+				b.WriteString("; " + note)
+			}
+		}
+		if f.Default {
+			b.WriteString("; default")
+		}
+		if f.Err != nil {
+			b.WriteString("; " + describe(f.Err))
+		}
+		b.WriteString("\n")
+		if f.Name != "" && cni.ValidateNetworkName(f.Name) == nil && !slices.Contains(names, f.Name) {
+			names = append(names, f.Name)
+		}
+	}
+	if c.Policy != nil {
+		fmt.Fprintf(&b, "required: %v\n", c.Policy.Required("red"))
+	}
+	for _, name := range names {
+		n, passed, err := c.Lookup(name)
+		fmt.Fprintf(&b, "look-up of %s: %s", name, found(n, err))
+		for _, f := range passed {
+			fmt.Fprintf(&b, "; passed %s", f.Path)
+		}
+		n, err = network.Load(dir, name)
+		fmt.Fprintf(&b, "\nwithout passing: %s\n", found(n, err))
+	}
+	n, err := network.Default(dir)
+	fmt.Fprintf(&b, "default: %s\n", found(n, err))
+	return strings.ReplaceAll(b.String(), dir, "DIR")
+}
+
+func found(n *network.Network, err error) string {
+	if err != nil {
+		return describe(err)
+	}
+	return n.Source + " (" + types(n) + ")"
+}

@@ -1,0 +1,82 @@
+package network
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/tenon-cni/tenon/cni"
+)
+
+// appendDropIns adds the plugins found in dir, whose name is a valid network name.
+func (r reader) appendDropIns(l *cni.List, dir string) error {
+	if l.OnlyInlined {
+		return nil
+	}
+	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
+		return cni.Errorf(cni.CodeInvalidConfig, "drop-in folder %s is not a folder", dir)
+	}
+	entries, err := readDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		if !isDropIn(path) {
+			continue
+		}
+		p, err := r.plugin(path)
+		if err != nil {
+			return fmt.Errorf("drop-in %w", err)
+		}
+		l.Append(p)
+	}
+	return nil
+}
+
+// isDropIn reports whether a file of a drop-in folder is read: others and folders, sockets and the like are left out. A
+// dangling link is not: reading it is an error.
+func isDropIn(path string) bool {
+	info, err := os.Stat(path)
+	return filepath.Ext(path) == singleExt && (err != nil || info.Mode().IsRegular())
+}
+
+// plugin reads a drop-in file.
+func (r reader) plugin(path string) (*cni.PluginConfig, error) {
+	b, err := r.read(path)
+	if err != nil {
+		return nil, fileError(path, nil, err)
+	}
+	p, err := cni.ParsePlugin(b)
+	if err != nil {
+		return nil, fileError(path, b, err)
+	}
+	return p, nil
+}
+
+// folder finds out what becomes of the files in a folder beside the list of its name, which is nil if there is none.
+func (r reader) folder(dir string, of *File) []File {
+	if of == nil {
+		return []File{{Path: dir, Use: Ignored, Reason: "a folder; no list has its name, so nothing in it is a drop-in"}}
+	}
+	entries, err := readDir(dir)
+	if err != nil {
+		return []File{{Path: dir, Use: Broken, Name: of.Name, Err: fileError(dir, nil, err)}}
+	}
+	var files []File
+	for _, e := range entries {
+		f := File{Path: filepath.Join(dir, e.Name()), Name: of.Name, Use: DropIn}
+		switch {
+		case !isDropIn(f.Path):
+			f.Use, f.Reason = Ignored, "drop-ins are files that end in "+singleExt
+		case of.Network != nil && of.Network.OnlyInlined:
+			f.Use, f.Reason = Suppressed, of.Path+" says loadOnlyInlinedPlugins"
+		default:
+			if _, err := r.plugin(f.Path); err != nil {
+				f.Use, f.Err = Broken, err
+			}
+		}
+		files = append(files, f)
+	}
+	return files
+}

@@ -1,0 +1,130 @@
+package network
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/google/renameio/v2"
+
+	"github.com/tenon-cni/tenon/cni"
+)
+
+// versionCache is what executables answered to VERSION, in a file of the state folder. An answer holds as long as the
+// executable is the same file with the same content. Of two processes that store at once one wins, and the other's
+// plugins are asked again.
+type versionCache struct {
+	path    string
+	entries map[string]versionEntry // by path of the executable
+	changed bool
+}
+
+// versionEntry is what one executable answered.
+type versionEntry struct {
+	Identity identity `json:"identity"`
+	Versions []string `json:"versions"`
+}
+
+// identity tells one executable from another that takes its path.
+type identity struct {
+	Device uint64    `json:"device"`
+	Inode  uint64    `json:"inode"`
+	Size   int64     `json:"size"`
+	MTime  time.Time `json:"mtime"`
+	CTime  time.Time `json:"ctime"` // unlike the others nobody can set it
+}
+
+// identify returns the identity of an executable. That of a plugin that is no file is zero.
+func identify(path string) identity {
+	info, err := os.Stat(path)
+	if err != nil {
+		return identity{}
+	}
+	s, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return identity{}
+	}
+	return identity{
+		Device: uint64(s.Dev), Inode: s.Ino, Size: s.Size,
+		MTime: time.Unix(s.Mtim.Unix()).UTC(), CTime: time.Unix(s.Ctim.Unix()).UTC(),
+	}
+}
+
+// get returns what an executable supports, nil if that is not known.
+func (c *versionCache) get(path string, id identity) []string {
+	if e, ok := c.entries[path]; ok && e.Identity == id {
+		return e.Versions
+	}
+	return nil
+}
+
+// put keeps an answer, unless nobody can tell how long it holds.
+func (c *versionCache) put(path string, e versionEntry) {
+	if e.Identity != (identity{}) {
+		c.entries[path], c.changed = e, true
+	}
+}
+
+// versionsKind is the format of the file: an on-disk format, never changed, only succeeded by another.
+const versionsKind = "tenonVersionsV1"
+
+type wireVersions struct {
+	Kind        string                  `json:"kind"`
+	Executables map[string]versionEntry `json:"executables"`
+}
+
+// readVersions reads the file in a state folder. One that is missing, damaged or not ours holds nothing.
+func readVersions(stateDir string) *versionCache {
+	c := &versionCache{path: filepath.Join(stateDir, "versions.json")}
+	b, err := os.ReadFile(c.path)
+	if err == nil {
+		c.entries, err = decodeVersions(b)
+	}
+	if err != nil {
+		c.entries = map[string]versionEntry{}
+	}
+	return c
+}
+
+// decodeVersions takes entries that no plugin can have answered for damage.
+func decodeVersions(b []byte) (map[string]versionEntry, error) {
+	var w wireVersions
+	if err := json.Unmarshal(b, &w); err != nil {
+		return nil, cni.DecodeFailure("versions of plugins", err)
+	}
+	if w.Kind != versionsKind || w.Executables == nil {
+		return nil, cni.Errorf(cni.CodeDecodingFailure, "versions of plugins: kind is %q, not %q", w.Kind, versionsKind)
+	}
+	for path, e := range w.Executables {
+		reply := cni.VersionReply{CNIVersion: cni.Newest.String(), Supported: e.Versions}
+		if _, err := cni.DecodeVersionReply(reply.Encode()); err != nil {
+			return nil, cni.DecodeFailure(path, err)
+		}
+	}
+	return w.Executables, nil
+}
+
+// store writes the file if there is something new, without the executables that are gone.
+func (c *versionCache) store() error {
+	if !c.changed {
+		return nil
+	}
+	for path := range c.entries {
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			delete(c.entries, path)
+		}
+	}
+	b, err := json.Marshal(wireVersions{versionsKind, c.entries})
+	if err != nil {
+		return err
+	}
+	dir := filepath.Dir(c.path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return renameio.WriteFile(c.path, b, 0o600, renameio.WithTempDir(dir))
+}
