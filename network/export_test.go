@@ -2,11 +2,14 @@ package network
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/cni"
 )
 
 // HoldLock is another process that locks a file, says so, and keeps the lock until standard input ends.
@@ -43,3 +46,35 @@ func (c *Client) NetworkLock(name string) string { return c.lockPath("network", 
 var DecodeRecord = decodeRecord
 
 func (r *Record) Encode() ([]byte, error) { return r.encode() }
+
+// DecodeVersions returns what a file of answers to VERSION says, by path of the executable.
+func DecodeVersions(b []byte) (map[string][]string, error) {
+	entries, err := decodeVersions(b)
+	versions := map[string][]string{}
+	for path, e := range entries {
+		versions[path] = e.Versions
+	}
+	return versions, err
+}
+
+// EncodeVersions writes the file anew.
+func EncodeVersions(b []byte) []byte {
+	entries, err := decodeVersions(b)
+	if err != nil {
+		panic(err)
+	}
+	out, err := json.Marshal(wireVersions{versionsKind, entries})
+	if err != nil {
+		panic(err)
+	}
+	return out
+}
+
+// WhatIsWrong returns what is wrong with a list, and which name it states nevertheless; nil if nothing is wrong.
+func WhatIsWrong(b []byte) (e *FileError, name string) {
+	_, err := cni.ParseList(b)
+	if err == nil {
+		return nil, ""
+	}
+	return fileError("x", b, err), statedName(b, list)
+}

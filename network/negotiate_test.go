@@ -1,0 +1,347 @@
+package network_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/invoke"
+	"github.com/tenon-cni/tenon/network"
+)
+
+// answers is a script of a plugin that supports some versions.
+func answers(versions ...string) script {
+	return script{cni.VersionCommand: {Stdout: string(cni.VersionReply{CNIVersion: "1.1.0", Supported: versions}.Encode())}}
+}
+
+func offering(t *testing.T, versions string, plugins ...string) *network.Network {
+	t.Helper()
+	return listWith(t, "", "red", `"cniVersions":["`+strings.ReplaceAll(versions, " ", `","`)+`"]`, plugins...)
+}
+
+const withIPAM = `{"type":"first","ipam":{"type":"ipam"}}`
+
+// VER-05, VER-06, VER-10, VER-11: the newest version that is offered and that all support, delegates included; what is
+// not used for it is told.
+func TestNegotiate(t *testing.T) {
+	t.Parallel()
+	const all = "0.3.1 0.4.0 1.0.0 1.1.0"
+	for _, tt := range []struct {
+		name     string
+		plugins  map[string]script
+		n        *network.Network
+		want     string
+		warning  string // of ADD; "" is none
+		recorded cni.Version
+	}{
+		{"all support the newest", map[string]script{"first": {}, "second": {}, "ipam": {}}, offering(t, all, withIPAM, "second"),
+			"1.1.0", "", cni.V110},
+		{"one is older", map[string]script{"first": {}, "second": answers("0.4.0", "1.0.0")}, offering(t, all, "first", "second"),
+			"1.0.0", "limitedBy=second", cni.V100},
+		{"the IPAM plugin is older", map[string]script{"first": {}, "ipam": answers("0.3.1", "0.4.0")}, offering(t, all, withIPAM),
+			"0.4.0", "limitedBy=ipam", cni.V040},
+		{"versions are no range", map[string]script{"first": answers("0.3.1", "1.0.0"), "second": answers("0.3.1", "0.4.0", "1.1.0")},
+			offering(t, all, "first", "second"), "0.3.1", "limitedBy=first", cni.V031},
+		{"versions that are not known here", map[string]script{"first": answers("2.0.0", "1.0.0")}, offering(t, "1.0.0 2.0.0 0.4.0", "first"),
+			"1.0.0", "", cni.V100},
+		{"nothing in common", map[string]script{"first": answers("1.0.0"), "second": answers("0.4.0", "0.3.1")}, offering(t, all, "first", "second"),
+			"1 network red: no CNI version out of [0.3.1 0.4.0 1.0.0 1.1.0] is supported by all plugins: first supports 1.0.0; second supports 0.4.0, 0.3.1", "", 0},
+		{"one that cannot be asked", map[string]script{"first": {cni.VersionCommand: fails(cni.CodeTryAgainLater, "busy")}}, offering(t, all, "first"),
+			"11 network red: first VERSION: busy", "", 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, tt.plugins)
+			g, err := r.Negotiate(t.Context(), tt.n)
+			got := describe(err)
+			if err == nil {
+				got = g.Version.String()
+			}
+			if got != tt.want {
+				t.Errorf("got %s\nwant %s", got, tt.want)
+			}
+			r.entries()
+			_, err = r.Add(t.Context(), tt.n, request("c1"))
+			if (err == nil) != (tt.recorded != 0) {
+				t.Fatal(describe(err))
+			}
+			if err != nil {
+				r.wantRecorded()
+				if c := cni.CodeOf(err); c != cni.CodeOf(errorOf(r.Negotiate(t.Context(), tt.n))) {
+					t.Errorf("ADD: %s", describe(err))
+				}
+				return
+			}
+			for _, e := range r.entries() {
+				if _, version, _ := cni.DecodeHeader(e.Stdin); e.Env.Command == cni.Add && version != tt.want {
+					t.Errorf("%s in %s", e, version)
+				}
+			}
+			if log := r.log.String(); !strings.Contains(log, tt.warning) || (log == "") != (tt.warning == "") {
+				t.Errorf("log %q, want %q", log, tt.warning)
+			}
+			record, err := r.Record(request("c1").Attachment("red"))
+			if err != nil || record.List.Version != tt.recorded {
+				t.Errorf("recorded %v, %v", record, err)
+			}
+		})
+	}
+}
+
+func errorOf(_ network.Negotiation, err error) error { return err }
+
+// ENV-13, CFG-15, VER-10: CHECK and DEL use the version of the ADD, whatever the plugins have learnt since.
+func TestNegotiatedVersionIsKept(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, map[string]script{"first": answers("0.4.0")})
+	n := offering(t, "0.4.0 1.1.0", "first")
+	a := r.add(n)
+	replace(t, filepath.Join(r.plugins, "first"))
+	r.script("first", answers("0.4.0", "1.1.0"))
+	if err := r.Check(t.Context(), a, n); err != nil {
+		t.Error(err)
+	}
+	if err := r.Del(t.Context(), a, network.Fallback{Network: n}); err != nil {
+		t.Error(err)
+	}
+	for _, e := range r.entries() {
+		if _, version, _ := cni.DecodeHeader(e.Stdin); version != "0.4.0" {
+			t.Errorf("%s in %s", e, version)
+		}
+	}
+	r.add(n)
+	if record, err := r.Record(a); err != nil || record.List.Version != cni.V110 {
+		t.Errorf("afterwards: %v, %v", record, err)
+	}
+}
+
+// replace puts another file in the place of a plugin.
+func replace(t *testing.T, path string) {
+	t.Helper()
+	exe, err := os.Readlink(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(exe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path+".new", b, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// RT-STA-01, RT-GC-06: a network that is run in a version without them has no STATUS and no GC.
+func TestNegotiatedVerbs(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, map[string]script{"first": answers("1.0.0")})
+	n := offering(t, "1.0.0 1.1.0", "first")
+	if err := r.Status(t.Context(), n); err != nil {
+		t.Error(err)
+	}
+	if err := r.GC(t.Context(), n, []cni.ValidAttachment{}); err != nil {
+		t.Error(err)
+	}
+	if _, err := r.Validate(t.Context(), n); err != nil {
+		t.Error(err)
+	}
+	r.wantCalls("VERSION first, VERSION first") // the second is that of Validate, which always asks
+}
+
+// DEL is never refused: without a record and without agreement it is called in the newest version.
+func TestDelWithoutAgreement(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, map[string]script{"first": answers("0.3.1")})
+	n := offering(t, "1.0.0 1.1.0", "first")
+	if err := r.Del(t.Context(), request("c1").Attachment("red"), network.Fallback{Network: n}); err != nil {
+		t.Error(err)
+	}
+	r.wantCalls("VERSION first, DEL first")
+}
+
+// RT-VRS-01, EXE-17: nobody is asked where there is no choice, each executable once where there is one, and again when
+// its file is another or has other content.
+func TestVersionsAreRemembered(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, map[string]script{"first": {}, "second": {}})
+	both := offering(t, "1.0.0 1.1.0", "first", "second", "first")
+	negotiate := func(c *network.Client, n *network.Network, want string) {
+		t.Helper()
+		if _, err := c.Negotiate(t.Context(), n); err != nil {
+			t.Error(err)
+		}
+		r.wantCalls(want)
+	}
+	negotiate(r.Client, list(t, "1.1.0", "red", "first", "second"), "")
+	if _, err := os.Stat(r.StateDir); !errors.Is(err, os.ErrNotExist) {
+		t.Error("something was stored:", err)
+	}
+	negotiate(r.Client, both, "VERSION first, VERSION second")
+	negotiate(r.Client, both, "")
+	another := &network.Client{Caller: r.Caller, PluginDirs: r.PluginDirs, StateDir: r.StateDir} // as another process
+	negotiate(another, both, "")
+	replace(t, filepath.Join(r.plugins, "second"))
+	negotiate(r.Client, both, "VERSION second")
+
+	path := filepath.Join(r.plugins, "second")
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(path, info.ModTime(), info.ModTime()); err != nil { // as after a write that hides itself: only ctime tells
+		t.Fatal(err)
+	}
+	negotiate(another, both, "VERSION second")
+
+	store := filepath.Join(r.StateDir, "versions.json")
+	if info, err := os.Stat(store); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	for _, damage := range []string{"", "{", `{"kind":"tenonVersionsV1"}`, `{"kind":"other","executables":{}}`,
+		`{"kind":"tenonVersionsV1","executables":{"` + path + `":{"versions":["x"]}}}`} {
+		if err := os.WriteFile(store, []byte(damage), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		negotiate(r.Client, both, "VERSION first, VERSION second")
+		negotiate(another, both, "")
+	}
+
+	// A folder that cannot be written to costs time and nothing else.
+	blocked := &network.Client{Caller: r.Caller, PluginDirs: r.PluginDirs, StateDir: filepath.Join(store, "x"), Log: quiet}
+	negotiate(blocked, both, "VERSION first, VERSION second")
+	negotiate(blocked, both, "VERSION first, VERSION second")
+}
+
+// What is gone is forgotten.
+func TestVersionsOfRemovedPlugins(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, map[string]script{"first": {}, "second": {}})
+	for _, typ := range []string{"first", "second"} {
+		if _, err := r.Negotiate(t.Context(), offering(t, "1.0.0 1.1.0", typ)); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(filepath.Join(r.plugins, "first")); err != nil && typ == "first" {
+			t.Fatal(err)
+		}
+	}
+	b, err := os.ReadFile(filepath.Join(r.StateDir, "versions.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(b), "first") || !strings.Contains(string(b), "second") {
+		t.Errorf("stored %s", b)
+	}
+}
+
+// Executables that are missing can be told from other errors; a delegate counts where it has to be asked.
+func TestNegotiateMissing(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, map[string]script{"first": {}})
+	for _, n := range []*network.Network{list(t, "1.1.0", "red", "absent"), offering(t, "1.0.0 1.1.0", "first", "absent"), offering(t, "1.0.0 1.1.0", withIPAM)} {
+		if _, err := r.Add(t.Context(), n, request("c1")); !errors.Is(err, invoke.ErrNotFound) || cni.CodeOf(err) != cni.CodeInvalidConfig {
+			t.Errorf("got %s", describe(err))
+		}
+		r.wantRecorded()
+	}
+}
+
+// VER-05, VER-06: all combinations of what a network offers and two plugins support, against a plain computation.
+func TestNegotiateCombinations(t *testing.T) {
+	t.Parallel()
+	sets := subsets([]cni.Version{cni.V040, cni.V100, cni.V110})
+	for _, offered := range sets {
+		for _, a := range sets {
+			for _, b := range sets {
+				var want cni.Version
+				for _, v := range offered {
+					if slices.Contains(a, v) && slices.Contains(b, v) {
+						want = max(want, v)
+					}
+				}
+				if len(offered) == 1 {
+					want = offered[0] // the plugin refuses it, or not
+				}
+				called := map[cni.Version]bool{}
+				c := &network.Client{Caller: invoke.Fake{"a": supporting(a, called), "b": supporting(b, called)}, StateDir: t.TempDir(), Log: quiet}
+				offer, err := json.Marshal(offered)
+				if err != nil {
+					t.Fatal(err)
+				}
+				n := listWith(t, offered[0].String(), "red", `"cniVersions":`+string(offer), "a", "b")
+				if err := c.Status(t.Context(), n); (err == nil) != (want != 0) {
+					t.Errorf("%v, %v, %v: %s", offered, a, b, describe(err))
+				}
+				if want == cni.V110 != called[cni.V110] || called[cni.V040] || called[cni.V100] {
+					t.Errorf("%v, %v, %v: called %v, want %v", offered, a, b, called, want)
+				}
+			}
+		}
+	}
+}
+
+// supporting is a plugin that says which versions it supports and keeps which it is called with.
+func supporting(versions []cni.Version, called map[cni.Version]bool) map[cni.Command]invoke.Handler {
+	r := cni.VersionReply{CNIVersion: "1.1.0"}
+	for _, v := range versions {
+		r.Supported = append(r.Supported, v.String())
+	}
+	return map[cni.Command]invoke.Handler{
+		cni.VersionCommand: invoke.Print(string(r.Encode())),
+		cni.Status: func(_ context.Context, _ cni.Env, stdin []byte) ([]byte, bool) {
+			_, text, _ := cni.DecodeHeader(stdin)
+			v, _ := cni.ParseVersion(text)
+			called[v] = true
+			return nil, true
+		},
+	}
+}
+
+func subsets(all []cni.Version) [][]cni.Version {
+	var sets [][]cni.Version
+	for bits := 1; bits < 1<<len(all); bits++ {
+		var set []cni.Version
+		for i, v := range all {
+			if bits&(1<<i) != 0 {
+				set = append(set, v)
+			}
+		}
+		sets = append(sets, set)
+	}
+	return sets
+}
+
+func FuzzDecodeVersions(f *testing.F) {
+	f.Add([]byte(`{"kind":"tenonVersionsV1","executables":{"/opt/cni/bin/bridge":{"identity":{"device":1,"inode":2,"size":3,` +
+		`"mtime":"2026-01-02T03:04:05Z","ctime":"2026-01-02T03:04:05.000000006Z"},"versions":["0.4.0","1.0.0"]}}}`))
+	f.Add([]byte(`{"kind":"tenonVersionsV1","executables":{"x":{"versions":["0.4"]}}}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		known, err := network.DecodeVersions(b)
+		if err != nil {
+			if cni.CodeOf(err) != cni.CodeDecodingFailure {
+				t.Error(describe(err))
+			}
+			return
+		}
+		for path, versions := range known {
+			if len(versions) == 0 {
+				t.Errorf("%s supports nothing", path)
+			}
+		}
+		again, err := network.DecodeVersions(network.EncodeVersions(b))
+		if diff := cmp.Diff(known, again); diff != "" || err != nil {
+			t.Error(fmt.Sprint(diff, err))
+		}
+	})
+}

@@ -1,0 +1,86 @@
+package network_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tenon-cni/tenon/conformance"
+	"github.com/tenon-cni/tenon/network"
+)
+
+// Where an error of a file stands, marked with |.
+func TestFileErrorPlace(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, content string }{
+		{"first byte", `|x`},
+		{"within a line", "{\n \"name\" |x}"},
+		{"columns are characters", "{\"name\": \"ä€\" |x}"},
+		{"behind the object", "{\"name\": \"n\"}\n|x"},
+		{"last byte of what ends too soon", "{\n \"name\":|\n"},
+		{"wrong type", `{"name": |5}`},
+		{"list-level value", "{\"name\": \"n\", \"cniVersion\": \"1.1.0\",\r\n\"disableCheck\"\t:  |\"maybe\"}"},
+		{"innermost object that is there, of a key that is not", `{"name": "n", "plugins": [{"type": "a"}, |{"x": 1}]}`},
+		{"key in other letters", `{"name": "n", "plugins": [{"TYPE": |5}]}`},
+		{"of equal keys the last", `{"name": "n", "plugins": [{"type": 1, "type": |2}]}`},
+		{"exact key before one in other letters", `{"name": "n", "plugins": [{"type": |"a/b", "Type": 2}]}`},
+		{"key with a slash", `{"name": "n", "plugins": [{"type": "x", "capabilities": {"a/~b": |1}}]}`},
+		{"delegate", `{"name": "n", "plugins": [{"type": "x", "ipam": { "type": |"../y"}}]}`},
+		{"nowhere", `{"plugins": []}`},
+		{"nothing", ``},
+	} {
+		content := strings.Replace(tt.content, "|", "", 1)
+		dir := tree(t, map[string]string{"10.conflist": content})
+		_, err := network.LoadFile(filepath.Join(dir, "10.conflist"))
+		var e *network.FileError
+		if !errors.As(err, &e) {
+			t.Errorf("%s: %v", tt.name, err)
+			continue
+		}
+		if got := mark(content, e); got != tt.content {
+			t.Errorf("%s: got %q, want %q (%v)", tt.name, got, tt.content, err)
+		}
+	}
+}
+
+// mark puts a bar where e says.
+func mark(content string, e *network.FileError) string {
+	if e.Line == 0 {
+		return content
+	}
+	lines := strings.Split(content, "\n")
+	line := []rune(lines[e.Line-1])
+	lines[e.Line-1] = string(line[:e.Column-1]) + "|" + string(line[e.Column-1:])
+	return strings.Join(lines, "\n")
+}
+
+// A place is one in the document, and a document that is JSON states its name.
+func FuzzBroken(f *testing.F) {
+	vectors, err := conformance.Vectors()
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, v := range vectors {
+		if v.Kind == conformance.KindConflist || v.Kind == conformance.KindConf {
+			f.Add(v.Data)
+		}
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		e, name := network.WhatIsWrong(b)
+		if e == nil {
+			return
+		}
+		if lines := bytes.Count(b, []byte("\n")) + 1; e.Line < 0 || e.Line > lines || (e.Line == 0) != (e.Column == 0) || e.Column > len(b)+1 {
+			t.Errorf("place %d:%d of %d lines", e.Line, e.Column, lines)
+		}
+		var m map[string]any
+		if json.Unmarshal(b, &m) == nil {
+			if want, isText := m["name"].(string); isText && name != want {
+				t.Errorf("name %q, want %q", name, want)
+			}
+		}
+	})
+}
