@@ -15,9 +15,9 @@ type List struct {
 	Name         string
 	Version      Version   // the version its plugins are called with: the newest of Versions, unless [List.WithVersion] chose
 	Versions     []Version // those that it may be run with: cniVersion and cniVersions without what is not implemented, oldest first
-	DisableCheck bool    // CHECK must not be called
-	DisableGC    bool    // GC must not be called
-	OnlyInlined  bool    // loadOnlyInlinedPlugins: plugins from other sources are not added
+	DisableCheck bool      // CHECK must not be called
+	DisableGC    bool      // GC must not be called
+	OnlyInlined  bool      // loadOnlyInlinedPlugins: plugins from other sources are not added
 	Plugins      []*PluginConfig
 
 	members map[string]json.RawMessage // of the list; none for a single configuration
@@ -228,6 +228,20 @@ func (l *List) wrap(err error) error { return DecodeFailure("network "+l.Name, e
 
 // Append adds the configurations of plugins from other sources, behind those that the list has itself.
 func (l *List) Append(plugins ...*PluginConfig) { l.Plugins = append(l.Plugins, plugins...) }
+
+// Executables returns the types of the plugins and of the IPAM plugins they delegate to, each once, in the order in
+// which they are named.
+func (l *List) Executables() []string {
+	var types []string
+	for _, p := range l.Plugins {
+		for _, typ := range []string{p.Type, p.IPAM} {
+			if typ != "" && !slices.Contains(types, typ) {
+				types = append(types, typ)
+			}
+		}
+	}
+	return types
+}
 
 // WithVersion returns the list as it is run in version v and no other.
 func (l *List) WithVersion(v Version) *List {

@@ -120,8 +120,15 @@ func (c *Catalog) settle() {
 	}
 }
 
-// candidates are the files that hold networks, in the order of a look-up by name: the lists (.conflist), then the single
-// plugins (.conf, .json), each in the byte order of file names.
+// Candidates returns the files that hold networks, or are broken, in the order of [Catalog.Lookup].
+func (c *Catalog) Candidates() []File {
+	var all []File
+	for _, f := range c.candidates() {
+		all = append(all, *f)
+	}
+	return all
+}
+
 func (c *Catalog) candidates() []*File {
 	var all []*File
 	for _, k := range []kind{list, single} {

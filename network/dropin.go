@@ -9,8 +9,8 @@ import (
 )
 
 // appendDropIns adds the plugins found in dir, whose name is a valid network name.
-func (r reader) appendDropIns(l *cni.List, dir string) error {
-	if l.OnlyInlined {
+func (r reader) appendDropIns(n *Network, dir string) error {
+	if n.OnlyInlined {
 		return nil
 	}
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
@@ -29,7 +29,8 @@ func (r reader) appendDropIns(l *cni.List, dir string) error {
 		if err != nil {
 			return fmt.Errorf("drop-in %w", err)
 		}
-		l.Append(p)
+		n.Append(p)
+		n.DropIns = append(n.DropIns, path)
 	}
 	return nil
 }

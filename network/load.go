@@ -143,13 +143,14 @@ func (r reader) load(path string) (*Network, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := r.appendDropIns(l, filepath.Join(filepath.Dir(path), l.Name)); err != nil {
+		n := &Network{List: l}
+		if err := r.appendDropIns(n, filepath.Join(filepath.Dir(path), l.Name)); err != nil {
 			return nil, err
 		}
 		if len(l.Plugins) == 0 {
 			return nil, noPlugins(l)
 		}
-		return &Network{List: l}, nil
+		return n, nil
 	case single:
 		l, err := cni.ParseSingle(b)
 		if err != nil {

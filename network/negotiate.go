@@ -73,7 +73,7 @@ func (c *Client) agree(ctx context.Context, l *cni.List) (Negotiation, error) {
 	if len(l.Versions) < 2 {
 		return Negotiation{Version: l.Version}, nil
 	}
-	g, err := c.ask(ctx, executables(l))
+	g, err := c.ask(ctx, l.Executables())
 	if err != nil {
 		return g, err
 	}
@@ -115,17 +115,4 @@ func (c *Client) ask(ctx context.Context, types []string) (g Negotiation, err er
 		c.log().Debug("what plugins support cannot be stored and will be asked again", "error", err)
 	}
 	return g, nil
-}
-
-// executables are the types of the plugins of a list and their IPAM plugins, each once.
-func executables(l *cni.List) []string {
-	var types []string
-	for _, p := range l.Plugins {
-		for _, typ := range []string{p.Type, p.IPAM} {
-			if typ != "" && !slices.Contains(types, typ) {
-				types = append(types, typ)
-			}
-		}
-	}
-	return types
 }

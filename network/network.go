@@ -48,14 +48,23 @@ var (
 // Network is one network configuration and where it came from.
 type Network struct {
 	*cni.List
-	Source string // path of the file; empty if there is none
+	Source  string   // path of the file; empty if there is none
+	DropIns []string // paths of the drop-in files that the last plugins are from, in their order
 }
 
-// types are the types of the plugins in their order.
-func (n *Network) types() []string {
+// Types returns the types of the plugins in their order.
+func (n *Network) Types() []string {
 	types := make([]string, len(n.Plugins))
 	for i, p := range n.Plugins {
 		types[i] = p.Type
 	}
 	return types
+}
+
+// PluginSource returns the path of the file that plugin i is from; empty if it is from none.
+func (n *Network) PluginSource(i int) string {
+	if k := i - (len(n.Plugins) - len(n.DropIns)); k >= 0 {
+		return n.DropIns[k]
+	}
+	return n.Source
 }

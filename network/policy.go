@@ -129,5 +129,5 @@ func (p *Policy) Check(n *Network) error {
 	}
 	return cni.Errorf(cni.CodeInvalidConfig, "network %s lacks the plugin %s, which %s requires",
 		n.Name, strings.Join(missing, " and "), source).
-		WithDetails(fmt.Sprintf("its plugins are: %s", strings.Join(n.types(), ", ")))
+		WithDetails(fmt.Sprintf("its plugins are: %s", strings.Join(n.Types(), ", ")))
 }

@@ -54,7 +54,7 @@ func TestPolicy(t *testing.T) {
 	if got, want := describe(err), "7 red/c2/eth0: "+lacks; got != want {
 		t.Errorf("ADD: got  %s\nwant %s", got, want)
 	}
-	if got, want := describe(r.Status(t.Context(), bare)), "50 network red: "+lacks; got != want {
+	if got, want := describe(r.Status(t.Context(), bare)), "50 "+lacks; got != want {
 		t.Errorf("STATUS: got  %s\nwant %s", got, want)
 	}
 	if got := describe(r.Status(t.Context(), list(t, "0.4.0", "red", "first"))); !strings.HasPrefix(got, "50 ") {

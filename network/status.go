@@ -21,6 +21,10 @@ func (c *Client) Status(ctx context.Context, n *Network) error {
 	if err := checkNetwork(n); err != nil {
 		return err
 	}
+	if err := c.Policy.Check(n); err != nil {
+		refusal := cni.AsError(err)
+		return cni.Errorf(cni.CodeNotAvailable, "%s", refusal.Msg).WithDetails(refusal.Details)
+	}
 	if err := c.status(ctx, n); err != nil {
 		return fmt.Errorf("network %s: %w", n.Name, err)
 	}
@@ -28,10 +32,6 @@ func (c *Client) Status(ctx context.Context, n *Network) error {
 }
 
 func (c *Client) status(ctx context.Context, n *Network) error {
-	if err := c.Policy.Check(n); err != nil {
-		refusal := cni.AsError(err)
-		return cni.Errorf(cni.CodeNotAvailable, "%s", refusal.Msg).WithDetails(refusal.Details)
-	}
 	l, err := c.negotiate(ctx, n.List)
 	if err != nil || !l.Version.Has(cni.Status) {
 		return err
