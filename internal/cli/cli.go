@@ -89,7 +89,7 @@ Exit status: 0 success, 1 failure, 2 wrong usage.`,
 		}
 	}
 	add(groupAttach, a.add(), a.del(), a.check(), a.gc())
-	add(groupLook, a.ps(), a.ipam(), a.status(), a.versions())
+	add(groupLook, a.ps(), a.net(), a.ipam(), a.status(), a.versions())
 	add(groupSetUp, a.install(), a.plugin(), a.demo())
 	root.SetCompletionCommandGroupID(groupSetUp)
 	root.SetHelpCommandGroupID(groupSetUp)

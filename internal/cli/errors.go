@@ -119,6 +119,11 @@ func (a *app) complain(cmd *cobra.Command, err error) {
 	}
 }
 
+// warn tells what is no error of the command.
+func (a *app) warn(format string, args ...any) {
+	fmt.Fprintf(a.stderr, "warning: %s\n", strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "; "))
+}
+
 func (a *app) printHint(text string) {
 	fmt.Fprintf(a.stderr, "hint: %s\n", strings.ReplaceAll(text, "\n", " "))
 }

@@ -74,11 +74,15 @@ func (r *settings) jsonFlag(cmd *cobra.Command, usage string) {
 	cmd.Flags().BoolVar(&r.json, "json", false, usage)
 }
 
+func (r *settings) pluginDirFlag(cmd *cobra.Command) {
+	r.pluginDirs.list = filepath.SplitList(cmp.Or(os.Getenv("CNI_PATH"), network.DefaultPluginDir))
+	cmd.Flags().Var(&r.pluginDirs, "plugin-dir", "look for plugins in DIRS, separated by colons; repeatable [CNI_PATH]")
+}
+
 // pluginFlags are those of commands that run plugins.
 func (r *settings) pluginFlags(cmd *cobra.Command) {
-	r.pluginDirs.list = filepath.SplitList(cmp.Or(os.Getenv("CNI_PATH"), network.DefaultPluginDir))
+	r.pluginDirFlag(cmd)
 	flags := cmd.Flags()
-	flags.Var(&r.pluginDirs, "plugin-dir", "look for plugins in DIRS, separated by colons; repeatable [CNI_PATH]")
 	flags.DurationVar(&r.timeout, "timeout", network.DefaultTimeout, "stop a plugin that takes longer than `TIME`; 0 is no limit")
 	flags.BoolVarP(&r.verbose, "verbose", "v", false, "tell on standard error each call of a plugin and its time")
 }
@@ -88,6 +92,9 @@ func (r *settings) client() *network.Client {
 	c := &network.Client{
 		Caller: r.caller, PluginDirs: r.pluginDirs.list, StateDir: r.stateDir,
 		Timeout: cmp.Or(r.timeout, -1), Log: slog.Default(),
+	}
+	if r.netDir != "" {
+		c.Policy, _ = network.LoadPolicy(r.netDir) // a broken one refuses what it could forbid, and says why
 	}
 	if r.verbose {
 		c.Caller = &invoke.Recorder{Caller: r.caller, Notify: r.tell}
@@ -113,20 +120,31 @@ func (r *settings) load(arg string) (*network.Network, error) {
 		}
 		return n, nil
 	}
-	n, err := network.Load(r.netDir, arg)
+	c, err := network.Discover(r.netDir)
+	if err != nil {
+		return nil, needsRoot(err)
+	}
+	n, passed, err := c.Lookup(arg)
+	for _, f := range passed {
+		r.warn("passed over %v", f.Err)
+	}
+	return n, r.notFound(err, arg)
+}
+
+// notFound adds to an error of a look-up what may help.
+func (r *settings) notFound(err error, name string) error {
 	switch {
 	case errors.Is(err, network.ErrNoConfig):
-		err = hint(cni.Errorf(cni.CodeInvalidConfig, "network %q: %w", arg, err), r.elsewhere())
+		return hint(cni.Errorf(cni.CodeInvalidConfig, "network %q: %w", name, err), r.elsewhere())
 	case errors.Is(err, network.ErrNotFound):
 		err = hint(cni.Errorf(cni.CodeInvalidConfig, "%w", err), r.elsewhere())
-		if near := nearest(arg, r.names()); near != "" {
+		if near := nearest(name, r.names()); near != "" {
 			err = hint(err, fmt.Sprintf("did you mean %q?", near))
 		}
-	case err != nil && cni.ValidateNetworkName(arg) == nil:
-		err = needsRoot(hint(fmt.Errorf("network %q: %w", arg, err),
-			"a file that cannot be read hides the networks behind it; tenon status shows all files"))
+	case err != nil && cni.ValidateNetworkName(name) == nil:
+		return needsRoot(hint(fmt.Errorf("network %q: %w", name, err), "tenon net explain shows what each file is taken for"))
 	}
-	return n, err
+	return err
 }
 
 func isPath(arg string) bool { return strings.Contains(arg, "/") }
@@ -153,7 +171,9 @@ func (r *settings) explain(err error, n *network.Network) error {
 	}
 	var hints []string
 	if n != nil {
-		hints = r.missingPlugins(n.List)
+		if cni.CodeOf(err) == cni.CodeInvalidConfig { // what a look-up has, also that of a plugin for its delegate
+			hints = r.missingPlugins(n.List)
+		}
 		if cni.CodeOf(err) == cni.CodeTryAgainLater && usesHostLocal(n.List) {
 			hints = append(hints, fmt.Sprintf("tenon ipam list %s shows who holds the addresses", n.Name))
 		}
@@ -180,14 +200,10 @@ func needsRoot(err error) error {
 // missingPlugins tells how to get the plugins of a list that are not installed.
 func (r *settings) missingPlugins(l *cni.List) []string {
 	var hints []string
-	for _, p := range l.Plugins {
-		for _, typ := range []string{p.Type, p.IPAM} {
-			if typ == "" || !builtIn(typ) {
-				continue
-			}
-			if _, err := invoke.Find(r.pluginDirs.list, typ); err != nil && len(r.pluginDirs.list) > 0 {
-				hints = append(hints, fmt.Sprintf("tenon has the plugin %s built in; tenon install %s puts it there", typ, r.pluginDirs.list[0]))
-			}
+	for _, typ := range l.Executables() {
+		_, err := invoke.Find(r.pluginDirs.list, typ)
+		if errors.Is(err, invoke.ErrNotFound) && builtIn(typ) && len(r.pluginDirs.list) > 0 {
+			hints = append(hints, fmt.Sprintf("tenon has the plugin %s built in; tenon install %s puts it there", typ, r.pluginDirs.list[0]))
 		}
 	}
 	return hints

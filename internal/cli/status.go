@@ -2,7 +2,6 @@ package cli
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -32,10 +31,11 @@ is no STATUS: of such networks only the plugins are looked for. The exit status 
 				}
 				return r.printStatus(cmd, []*network.Network{n}, nil)
 			}
-			networks, err := network.LoadAll(r.netDir)
-			if errors.Is(err, network.ErrNoConfig) {
-				return hint(cni.Errorf(cni.CodeInvalidConfig, "%w", err), r.elsewhere())
+			c, err := r.catalog()
+			if err != nil {
+				return err
 			}
+			networks, err := c.Networks()
 			return r.printStatus(cmd, networks, err)
 		},
 	}
@@ -87,15 +87,16 @@ func (r *settings) printStatus(cmd *cobra.Command, networks []*network.Network, 
 
 func (r *settings) ask(cmd *cobra.Command, networks []*network.Network) []statusEntry {
 	client := r.client()
-	first := map[string]string{}
-	usual, _ := network.Default(r.netDir)
+	files := map[string]network.File{}
+	if c, err := network.Discover(r.netDir); err == nil {
+		for _, f := range c.Files {
+			files[f.Path] = f
+		}
+	}
 	entries := make([]statusEntry, len(networks))
 	for i, n := range networks {
-		e := statusEntry{Network: n.Name, CNIVersion: n.Version, Source: n.Source, ShadowedBy: first[n.Name]}
-		e.Default = usual != nil && usual.Source == n.Source
-		if e.ShadowedBy == "" {
-			first[n.Name] = n.Source
-		}
+		e := statusEntry{Network: n.Name, CNIVersion: n.Version, Source: n.Source}
+		e.Default, e.ShadowedBy = files[n.Source].Default, files[n.Source].ShadowedBy
 		err := client.Status(cmd.Context(), n)
 		if err == nil && !n.Version.Has(cni.Status) {
 			_, err = client.Validate(cmd.Context(), n)

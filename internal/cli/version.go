@@ -88,11 +88,7 @@ func (r *settings) installed(ctx context.Context) ([]pluginVersion, error) {
 }
 
 func (a *app) printVersion(v versionInfo) error {
-	names := make([]string, len(v.CNI))
-	for i, c := range v.CNI {
-		names[i] = c.String()
-	}
-	_, err := fmt.Fprintf(a.stdout, "tenon %s (%s), CNI %s\n", v.Version, v.Go, strings.Join(names, ", "))
+	_, err := fmt.Fprintf(a.stdout, "tenon %s (%s), CNI %s\n", v.Version, v.Go, versionList(v.CNI))
 	if err != nil || v.Plugins == nil {
 		return err
 	}

@@ -1,0 +1,52 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/network"
+)
+
+func (a *app) net() *cobra.Command {
+	cmd := parent(&cobra.Command{
+		Use:   "net",
+		Short: "Look at network configurations, and write them",
+		Long: `Networks are files in --net-dir. The first in alphabetical order counts: among those of one name for
+who asks for the name, among all for who does not. These commands tell which that is, and what comes
+of the others.`,
+		Example: `  tenon net new pods --type bridge --subnet 10.88.0.0/16
+  tenon net list
+  tenon net explain pods`,
+	})
+	cmd.AddCommand(a.netExplain(), a.netList(), a.netNew(), a.netShow())
+	return cmd
+}
+
+// catalog reads the folder of networks, which has to hold one.
+func (r *settings) catalog() (*network.Catalog, error) {
+	c, err := network.Discover(r.netDir)
+	if err != nil {
+		return nil, needsRoot(err)
+	}
+	return r.requireNetworks(c)
+}
+
+func (r *settings) requireNetworks(c *network.Catalog) (*network.Catalog, error) {
+	if _, err := c.Default(); errors.Is(err, network.ErrNoConfig) {
+		return nil, hint(cni.Errorf(cni.CodeInvalidConfig, "%w", err), r.elsewhere())
+	}
+	return c, nil
+}
+
+// baseName is the path of a file in the folder of networks, without that.
+func (r *settings) baseName(path string) string {
+	if rest, ok := strings.CutPrefix(path, filepath.Clean(r.netDir)+"/"); ok {
+		return rest
+	}
+	return cmp.Or(path, "-")
+}

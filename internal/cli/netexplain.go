@@ -1,0 +1,160 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/ops/explain"
+	"github.com/tenon-cni/tenon/internal/ops/text"
+	"github.com/tenon-cni/tenon/network"
+)
+
+func (a *app) netExplain() *cobra.Command {
+	r := &settings{app: a}
+	cmd := &cobra.Command{
+		Use:   "explain [NETWORK]",
+		Short: "Tell which file is taken, and why others are not",
+		Long: `Lists every file in --net-dir and in the folders of drop-in plugins with what becomes of it, and tells
+how the networks are run: from which file each plugin is, in which version of those that are offered,
+and where the executables are. With NETWORK only what has to do with it; if there is none of that
+name, or its file is broken, the exit status is 1, as it is where there is no network at all.
+
+Uses:
+  chosen      who asks for the network gets it
+  drop-in     its plugin is appended to the network
+  policy      ` + network.PolicyName + `: plugins that networks have to have, or nothing is attached to them
+  shadowed    a file that is looked at earlier has the name
+  suppressed  a drop-in of a network with loadOnlyInlinedPlugins
+  broken      it cannot be used, and neither can its network
+  ignored     nobody reads it`,
+		Example: `  tenon net explain
+  tenon net explain pods --json`,
+		Args:              arguments(0, "NETWORK"),
+		ValidArgsFunction: r.completeNetwork,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name := strings.Join(args, "")
+			c, err := network.Discover(r.netDir)
+			if err != nil {
+				return needsRoot(err)
+			}
+			folder := explain.Explain(cmd.Context(), r.client(), c, name)
+			if r.json {
+				err = a.printJSON(folder)
+			} else {
+				err = r.printExplained(folder)
+			}
+			if err != nil {
+				return err
+			}
+			if name == "" {
+				_, err = r.requireNetworks(c)
+				return err
+			}
+			_, _, err = c.Lookup(name)
+			return r.notFound(err, name)
+		},
+	}
+	r.netDirFlag(cmd)
+	r.pluginFlags(cmd)
+	r.stateDirFlag(cmd)
+	r.jsonFlag(cmd, "print the explanation as JSON")
+	return cmd
+}
+
+func (r *settings) printExplained(folder explain.Folder) error {
+	rows := [][]string{{"FILE", "USE", "NETWORK", "WHY"}}
+	for _, f := range folder.Files {
+		why := []string{errorText(f), f.Reason}
+		if f.ShadowedBy != "" {
+			why = append(why, r.baseName(f.ShadowedBy)+" is looked at earlier")
+		}
+		if f.Default {
+			why = append(why, "default: taken where no network is named")
+		}
+		why = slices.DeleteFunc(why, func(s string) bool { return s == "" })
+		rows = append(rows, []string{r.baseName(f.Path), string(f.Use), f.Network, strings.Join(why, "; ")})
+	}
+	if err := text.Table(r.stdout, rows); err != nil {
+		return err
+	}
+	r.printPolicy(folder.Policy)
+	for _, n := range folder.Networks {
+		fmt.Fprintf(r.stdout, "\nnetwork %s\n", n.Name)
+		if err := r.printNetwork(r.stdout, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func errorText(f explain.File) string {
+	if f.Line == 0 {
+		return f.Error
+	}
+	return fmt.Sprintf("line %d, column %d: %s", f.Line, f.Column, f.Error)
+}
+
+func (r *settings) printPolicy(p *explain.Policy) {
+	if p == nil || p.RequiredPlugins == nil {
+		return
+	}
+	fmt.Fprintln(r.stdout)
+	for _, name := range slices.Sorted(maps.Keys(p.RequiredPlugins)) {
+		who := "network " + name
+		if name == "*" {
+			who = "every network"
+		}
+		fmt.Fprintf(r.stdout, "policy: %s has to have %s\n", who, strings.Join(p.RequiredPlugins[name], ", "))
+	}
+}
+
+func (r *settings) printNetwork(w io.Writer, n explain.Network) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	line := func(what, format string, args ...any) {
+		fmt.Fprintf(t, "  %s\t%s\n", what, fmt.Sprintf(format, args...))
+	}
+	for _, p := range n.Plugins {
+		line("plugin", "%s, from %s", p.Type, r.baseName(p.Path))
+	}
+	for _, x := range n.Executables {
+		if x.Error != "" {
+			line("executable", "%s", x.Error)
+			continue
+		}
+		line("executable", "%s", x.Path)
+	}
+	line("version", "%s", versionText(n))
+	if n.Refused != "" {
+		line("refused", "%s", n.Refused)
+	}
+	return t.Flush()
+}
+
+func versionText(n explain.Network) string {
+	if n.VersionError != "" {
+		return n.VersionError
+	}
+	if len(n.Offered) < 2 {
+		return n.Selected
+	}
+	s := n.Selected + ", offered are " + versionList(n.Offered)
+	if n.LimitedBy != nil {
+		s += "; limited by " + strings.Join(n.LimitedBy, ", ")
+	}
+	return s
+}
+
+func versionList(versions []cni.Version) string {
+	names := make([]string, len(versions))
+	for i, v := range versions {
+		names[i] = v.String()
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,69 @@
+package cli
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tenon-cni/tenon/internal/ops/explain"
+	"github.com/tenon-cni/tenon/internal/ops/text"
+	"github.com/tenon-cni/tenon/network"
+)
+
+func (a *app) netList() *cobra.Command {
+	r := &settings{app: a}
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List networks",
+		Long: `Lists the networks in --net-dir in the order in which a name is looked up, with the plugins that are
+run for them, drop-ins included. What is wrong with files that cannot be used is told on standard
+error. The version is the newest that the network offers; tenon net explain tells the one in use.`,
+		Example: `  tenon net list
+  tenon net list --json`,
+		Args: arguments(0),
+		RunE: func(*cobra.Command, []string) error {
+			c, err := r.catalog()
+			if err != nil {
+				return err
+			}
+			files := c.Candidates()
+			if r.json {
+				return a.printJSON(explain.Files(files))
+			}
+			rows := [][]string{{"NAME", "VERSION", "PLUGINS", "FILE", "NOTE"}}
+			for _, f := range files {
+				rows = append(rows, r.netRow(f))
+				if f.Err != nil {
+					a.warn("%v", f.Err)
+				}
+			}
+			return text.Table(a.stdout, rows)
+		},
+	}
+	r.netDirFlag(cmd)
+	r.jsonFlag(cmd, "print the list as JSON")
+	return cmd
+}
+
+func (r *settings) netRow(f network.File) []string {
+	row := []string{f.Name, "", "", r.baseName(f.Path)}
+	if f.Network != nil {
+		row[1], row[2] = f.Network.Version.String(), strings.Join(f.Network.Types(), ",")
+	}
+	return append(row, strings.Join(r.notes(f), ", "))
+}
+
+// notes say what is remarkable about a file.
+func (r *settings) notes(f network.File) []string {
+	var notes []string
+	if f.Err != nil {
+		notes = append(notes, "broken")
+	}
+	if f.ShadowedBy != "" {
+		notes = append(notes, "hidden by "+r.baseName(f.ShadowedBy))
+	}
+	if f.Default {
+		notes = append(notes, "default")
+	}
+	return notes
+}

@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/ops/compose"
+	"github.com/tenon-cni/tenon/invoke"
+)
+
+func (a *app) netNew() *cobra.Command {
+	r := &settings{app: a}
+	var o newOptions
+	cmd := &cobra.Command{
+		Use:   "new NAME --type PLUGIN [--subnet CIDR ...]",
+		Short: "Write the configuration of a network",
+		Long: `Writes a configuration that usually does: a bridge is the default gateway of its containers, bridge
+and ptp hide their network behind the host, and each container gets an address out of each subnet
+(host-local). Everything else can be edited in the file, which is never overwritten.`,
+		Example: `  tenon net new pods --type bridge --subnet 10.88.0.0/16 --subnet fd00:88::/64
+  tenon net new edge --type ptp --subnet 10.9.0.0/24 --gateway 10.9.0.254 --stdout`,
+		Args: arguments(1, "NAME"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			n, err := r.compose(args[0], o)
+			if err != nil {
+				return err
+			}
+			content, err := n.List()
+			if err != nil {
+				return err
+			}
+			if o.stdout {
+				_, err := a.stdout.Write(content)
+				return err
+			}
+			path, err := compose.Write(r.netDir, o.fileName(n.Name), n.Name, content)
+			if errors.Is(err, fs.ErrExist) {
+				return hint(cni.Errorf(cni.CodeInvalidConfig, "%w", err), "tenon net explain "+n.Name+" tells what is there")
+			}
+			if err != nil {
+				return needsRoot(err)
+			}
+			_, err = fmt.Fprintln(a.stdout, path)
+			return err
+		},
+	}
+	r.netDirFlag(cmd)
+	r.pluginDirFlag(cmd)
+	o.flags(cmd)
+	return cmd
+}
+
+// newOptions are the flags of net new.
+type newOptions struct {
+	typ      string
+	subnets  []string
+	gateways []string
+	master   string
+	file     string
+	stdout   bool
+}
+
+func (o *newOptions) flags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&o.typ, "type", "", "`PLUGIN` that makes the interfaces; needed")
+	flags.StringArrayVar(&o.subnets, "subnet", nil, "give each container an address of `CIDR`; repeatable")
+	flags.StringArrayVar(&o.gateways, "gateway", nil, "use `IP` as gateway of its subnet (default: its first address); repeatable")
+	flags.StringVar(&o.master, "master", "", "interface of the host, for plugins that have a `LINK` above theirs")
+	flags.StringVar(&o.file, "file", "", "`NAME` of the file (default: 10-NAME.conflist)")
+	flags.BoolVar(&o.stdout, "stdout", false, "print the configuration instead of writing it")
+	_ = cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions(builtInNames(), cobra.ShellCompDirectiveNoFileComp))
+}
+
+func (o *newOptions) fileName(name string) string {
+	if o.file == "" {
+		return "10-" + name + ".conflist"
+	}
+	return o.file
+}
+
+// compose reads the options.
+func (r *settings) compose(name string, o newOptions) (compose.Network, error) {
+	n := compose.Network{Name: name, Type: o.typ, Master: o.master}
+	if n.Type == "" {
+		return n, hint(usagef("missing --type"), "for example --type bridge")
+	}
+	if _, err := invoke.Lookup(r.caller, r.pluginDirs.list, n.Type); err != nil && !builtIn(n.Type) {
+		return n, hint(unknown("plugin", n.Type, builtInNames()), fmt.Sprintf("it is neither built in nor in %v", &r.pluginDirs))
+	}
+	if o.file != "" && (isPath(o.file) || filepath.Ext(o.file) != ".conflist") {
+		return n, usagef("--file %q is not the name of a file that ends in .conflist", o.file)
+	}
+	for _, text := range o.subnets {
+		s, err := netip.ParsePrefix(text)
+		if err != nil {
+			return n, usagef("--subnet %q is not of the form ADDRESS/LENGTH", text)
+		}
+		n.Subnets = append(n.Subnets, s)
+	}
+	for _, text := range o.gateways {
+		gw, err := netip.ParseAddr(text)
+		if err != nil {
+			return n, usagef("--gateway %q is not an IP address", text)
+		}
+		n.Gateways = append(n.Gateways, gw)
+	}
+	return n, nil
+}

@@ -1,0 +1,193 @@
+// Package compose writes network configurations: what a network of a kind usually looks like, put into a configuration
+// folder at once and in nobody's way.
+package compose
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/network"
+)
+
+// Network is what can be chosen of a network.
+type Network struct {
+	Name     string
+	Type     string         // of the plugin
+	Subnets  []netip.Prefix // of each a container gets an address; none is a network without addresses
+	Gateways []netip.Addr   // at most one in each subnet; by default its first address
+	Master   string         // interface of the host, for types that have one
+}
+
+type list struct {
+	CNIVersion  string   `json:"cniVersion"`
+	CNIVersions []string `json:"cniVersions"`
+	Name        string   `json:"name"`
+	Plugins     []plugin `json:"plugins"`
+}
+
+type plugin struct {
+	Type      string `json:"type"`
+	Bridge    string `json:"bridge,omitempty"`
+	Master    string `json:"master,omitempty"`
+	IsDefault bool   `json:"isDefaultGateway,omitempty"`
+	IPMasq    bool   `json:"ipMasq,omitempty"`
+	IPAM      *ipam  `json:"ipam,omitempty"`
+}
+
+type ipam struct {
+	Type   string      `json:"type"`
+	Ranges [][]ipRange `json:"ranges"`
+	Routes []ipamRoute `json:"routes,omitempty"`
+}
+
+type ipRange struct {
+	Subnet  netip.Prefix `json:"subnet"`
+	Gateway string       `json:"gateway,omitempty"`
+}
+
+type ipamRoute struct {
+	Dst netip.Prefix `json:"dst"`
+}
+
+// List returns the configuration list, indented. It offers 1.0.0, which every runtime of today knows, and 1.1.0. A bridge
+// bears the name of the network and is its gateway; bridge and ptp hide the network behind the host. What is not
+// acceptable has [cni.CodeInvalidConfig].
+func (n Network) List() ([]byte, error) {
+	if err := n.validate(); err != nil {
+		return nil, err
+	}
+	p := plugin{Type: n.Type, Master: n.Master, IPAM: n.ipam()}
+	switch {
+	case n.Type == "bridge":
+		p.Bridge = bridgeName(n.Name)
+		p.IsDefault, p.IPMasq = p.IPAM != nil, p.IPAM != nil
+	case p.IPAM != nil:
+		p.IPMasq = n.Type == "ptp"
+		p.IPAM.Routes = n.defaultRoutes()
+	}
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetIndent("", "  ")
+	err := e.Encode(list{
+		CNIVersion: cni.V100.String(), CNIVersions: []string{cni.V100.String(), cni.V110.String()}, Name: n.Name, Plugins: []plugin{p},
+	})
+	if err != nil {
+		return nil, err
+	}
+	_, err = cni.ParseList(out.Bytes())
+	return out.Bytes(), err
+}
+
+func (n Network) validate() error {
+	if err := cni.ValidateNetworkName(n.Name); err != nil {
+		return err
+	}
+	for i, s := range n.Subnets {
+		if s != s.Masked() {
+			return cni.Errorf(cni.CodeInvalidConfig, "subnet %s has bits behind its length", s).WithDetails(fmt.Sprintf("%s is meant?", s.Masked()))
+		}
+		for _, other := range n.Subnets[:i] {
+			if s.Overlaps(other) {
+				return cni.Errorf(cni.CodeInvalidConfig, "subnets %s and %s overlap", other, s)
+			}
+		}
+	}
+	taken := map[netip.Prefix]netip.Addr{}
+	for _, gw := range n.Gateways {
+		s := n.subnetOf(gw)
+		if !s.IsValid() {
+			return cni.Errorf(cni.CodeInvalidConfig, "gateway %s is in none of the subnets", gw)
+		}
+		if other, ok := taken[s]; ok {
+			return cni.Errorf(cni.CodeInvalidConfig, "subnet %s has the gateways %s and %s", s, other, gw)
+		}
+		taken[s] = gw
+	}
+	return nil
+}
+
+// subnetOf returns the subnet that an address is in; invalid if there is none.
+func (n Network) subnetOf(a netip.Addr) netip.Prefix {
+	for _, s := range n.Subnets {
+		if s.Contains(a) {
+			return s
+		}
+	}
+	return netip.Prefix{}
+}
+
+func (n Network) ipam() *ipam {
+	if len(n.Subnets) == 0 {
+		return nil
+	}
+	i := &ipam{Type: "host-local"}
+	for _, s := range n.Subnets {
+		r := ipRange{Subnet: s}
+		for _, gw := range n.Gateways {
+			if s.Contains(gw) {
+				r.Gateway = gw.String()
+			}
+		}
+		i.Ranges = append(i.Ranges, []ipRange{r})
+	}
+	return i
+}
+
+// defaultRoutes are those of the address families of the subnets.
+func (n Network) defaultRoutes() []ipamRoute {
+	var routes []ipamRoute
+	for _, dst := range []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)} {
+		for _, s := range n.Subnets {
+			if s.Addr().Is4() == dst.Addr().Is4() {
+				routes = append(routes, ipamRoute{dst})
+				break
+			}
+		}
+	}
+	return routes
+}
+
+// bridgeName keeps the bridges of networks apart. Names of interfaces are short.
+func bridgeName(network string) string {
+	const prefix, longest = "cni-", 15
+	if len(prefix)+len(network) <= longest {
+		return prefix + network
+	}
+	return prefix + cni.NetworkOwner(network)[:longest-len(prefix)]
+}
+
+// Write puts a configuration of a network under a file name into a folder, which is made if it does not exist, and
+// returns its path. The file appears at once and complete. One of its name, and a file of the network's name, even a
+// broken one, is [fs.ErrExist].
+func Write(dir, file, name string, content []byte) (string, error) {
+	c, err := network.Discover(dir)
+	if err != nil {
+		return "", err
+	}
+	for _, f := range c.Candidates() {
+		if f.Name == name {
+			return "", fmt.Errorf("network %s: %w: %s", name, fs.ErrExist, f.Path)
+		}
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	draft, err := os.CreateTemp(dir, ".tenon-*")
+	if err != nil {
+		return "", err
+	}
+	defer os.Remove(draft.Name())
+	_, err = draft.Write(content)
+	if err := errors.Join(err, draft.Chmod(0o644), draft.Sync(), draft.Close()); err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, file)
+	return path, os.Link(draft.Name(), path) // unlike rename it takes no other's place
+}

@@ -1,0 +1,130 @@
+// Package explain says what comes of the files of a configuration folder, and how the networks in it are run: in which
+// version, by which executables, allowed by the policy or not. It runs no verb but VERSION, and changes nothing.
+package explain
+
+import (
+	"context"
+	"errors"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/invoke"
+	"github.com/tenon-cni/tenon/network"
+)
+
+// Folder is a configuration folder.
+type Folder struct {
+	Dir      string    `json:"dir"`
+	Files    []File    `json:"files"` // in the byte order of paths
+	Policy   *Policy   `json:"policy,omitempty"`
+	Networks []Network `json:"networks"` // those that a look-up by name finds
+}
+
+// File is a file or folder and what becomes of it: see [network.File].
+type File struct {
+	Path       string      `json:"path"`
+	Use        network.Use `json:"use"`
+	Network    string      `json:"network,omitempty"`
+	Version    string      `json:"cniVersion,omitempty"`
+	Plugins    []string    `json:"plugins,omitempty"`
+	Default    bool        `json:"default,omitempty"`
+	ShadowedBy string      `json:"shadowedBy,omitempty"`
+	Reason     string      `json:"reason,omitempty"`
+	Error      string      `json:"error,omitempty"`
+	Line       int         `json:"line,omitempty"`
+	Column     int         `json:"column,omitempty"`
+}
+
+// Policy is what networks have to have.
+type Policy struct {
+	Path            string              `json:"path"`
+	RequiredPlugins map[string][]string `json:"requiredPlugins,omitempty"`
+}
+
+// Network is how a network is run.
+type Network struct {
+	Name         string        `json:"network"`
+	Path         string        `json:"path"`
+	Plugins      []Plugin      `json:"plugins"`     // in the order of ADD
+	Executables  []Executable  `json:"executables"` // of plugins and IPAM plugins
+	Offered      []cni.Version `json:"offeredVersions"`
+	Selected     string        `json:"selectedVersion,omitempty"`
+	LimitedBy    []string      `json:"limitedBy,omitempty"` // plugins that do not support the newest version that is offered
+	VersionError string        `json:"versionError,omitempty"`
+	Refused      string        `json:"refused,omitempty"` // why the policy does not allow it
+}
+
+// Plugin is one plugin of a network and the file that it is from.
+type Plugin struct {
+	Type string `json:"type"`
+	Path string `json:"path"`
+}
+
+// Executable is where the executable of a plugin is.
+type Executable struct {
+	Type  string `json:"type"`
+	Path  string `json:"path,omitempty"`
+	Error string `json:"error,omitempty"`
+}
+
+// Explain looks at a folder with the settings of a client; name limits it to one network and to the files that have to
+// do with it, or may have, as nobody knows which network they are of. Empty is all.
+func Explain(ctx context.Context, client *network.Client, c *network.Catalog, name string) Folder {
+	var files []network.File
+	for _, f := range c.Files {
+		if name == "" || f.Name == name || f.Use == network.PolicyFile || f.Use == network.Broken && f.Name == "" {
+			files = append(files, f)
+		}
+	}
+	folder := Folder{Dir: c.Dir, Files: Files(files), Networks: []Network{}}
+	if c.Policy != nil {
+		folder.Policy = &Policy{Path: c.Policy.Source, RequiredPlugins: c.Policy.RequiredPlugins}
+	}
+	for _, f := range files {
+		if f.Use == network.Chosen {
+			folder.Networks = append(folder.Networks, run(ctx, client, c.Policy, f.Network))
+		}
+	}
+	return folder
+}
+
+// Files says what becomes of files.
+func Files(files []network.File) []File {
+	out := []File{}
+	for _, f := range files {
+		e := File{Path: f.Path, Use: f.Use, Network: f.Name, Default: f.Default, ShadowedBy: f.ShadowedBy, Reason: f.Reason}
+		if f.Network != nil {
+			e.Version, e.Plugins = f.Network.Version.String(), f.Network.Types()
+		}
+		if wrong := (*network.FileError)(nil); errors.As(f.Err, &wrong) {
+			e.Error, e.Line, e.Column = wrong.Err.Error(), wrong.Line, wrong.Column
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+func run(ctx context.Context, client *network.Client, policy *network.Policy, n *network.Network) Network {
+	e := Network{Name: n.Name, Path: n.Source, Offered: n.Versions}
+	for i, typ := range n.Types() {
+		e.Plugins = append(e.Plugins, Plugin{typ, n.PluginSource(i)})
+	}
+	for _, typ := range n.Executables() {
+		x := Executable{Type: typ}
+		var err error
+		if x.Path, err = invoke.Lookup(client.Caller, client.PluginDirs, typ); err != nil {
+			x.Error = cni.AsError(err).Msg
+		}
+		e.Executables = append(e.Executables, x)
+	}
+	g, err := client.Negotiate(ctx, n)
+	e.LimitedBy = g.LimitedBy(n.Version)
+	if err != nil {
+		e.VersionError = err.Error()
+	} else {
+		e.Selected = g.Version.String()
+	}
+	if err := policy.Check(n); err != nil {
+		e.Refused = err.Error()
+	}
+	return e
+}
