@@ -13,7 +13,8 @@ import (
 	"github.com/tenon-cni/tenon/conformance"
 )
 
-// Each vector of these kinds is refused with one of its codes, or accepted.
+// CFG-01, CFG-02, CFG-03, CFG-06, CFG-07, CFG-08, CFG-09, CFG-10, CFG-11, CFG-20, CFG-30, CFG-31, CFG-32, CFG-36, CFG-38,
+// VER-01, VER-08, VER-09: each vector of these kinds is refused with one of its codes, or accepted.
 func TestVectors(t *testing.T) {
 	t.Parallel()
 	judges := map[conformance.Kind]func(v conformance.Vector) error{
@@ -112,6 +113,7 @@ func TestIdentifierVectors(t *testing.T) {
 	}
 }
 
+// VER-05, VER-07, VER-08, VER-09.
 func TestVersionSelectionVectors(t *testing.T) {
 	t.Parallel()
 	for i, r := range rows(t, conformance.VersionSelections) {

@@ -1,8 +1,11 @@
 package network_test
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
+	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
 )
@@ -22,6 +25,26 @@ func BenchmarkAddDel(b *testing.B) {
 		}
 		if err := c.Del(b.Context(), q.Attachment("red"), network.Fallback{}); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// What negotiation costs where there is a choice, and every answer is known.
+func BenchmarkNegotiate(b *testing.B) {
+	n, err := network.LoadBytes([]byte(`{"cniVersions":["1.0.0","1.1.0"],"name":"red","plugins":[{"type":"first"},{"type":"second"}]}`))
+	if err != nil {
+		b.Fatal(err)
+	}
+	dir := b.TempDir()
+	for _, name := range []string{"first", "second"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+`echo '{"cniVersion":"1.1.0","supportedVersions":["1.0.0","1.1.0"]}'`), 0o700); err != nil {
+			b.Fatal(err)
+		}
+	}
+	c := &network.Client{PluginDirs: []string{dir}, StateDir: b.TempDir()}
+	for b.Loop() {
+		if g, err := c.Negotiate(b.Context(), n); err != nil || g.Version != cni.V110 {
+			b.Fatal(g, err)
 		}
 	}
 }

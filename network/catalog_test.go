@@ -21,8 +21,8 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 // golden is the file of a layout that says what is to be found out about the others.
 const golden = "want"
 
-// R-07, CFG-01, CFG-04, CFG-23, DSC-02 to DSC-08, DRP-02 to DRP-04, DRP-06, DRP-09: which file becomes what, and which
-// network a look-up finds, in folders as they are met. Each says in its first line why it is here.
+// R-07, CFG-01, CFG-04, CFG-10, CFG-23, DSC-02, DSC-03, DSC-04, DSC-05, DSC-06, DSC-07, DSC-08, DRP-01, DRP-02, DRP-03,
+// DRP-04, DRP-06, DRP-09, VER-07, VER-08, VER-09: which file becomes what, and which network a look-up finds, in folders as they are met. Each says in its first line why it is here.
 func TestDiscover(t *testing.T) {
 	t.Parallel()
 	layouts, err := filepath.Glob("testdata/layouts/*.txtar")

@@ -324,7 +324,7 @@ func subsets(all []cni.Version) [][]cni.Version {
 
 func FuzzDecodeVersions(f *testing.F) {
 	f.Add([]byte(`{"kind":"tenonVersionsV1","executables":{"/opt/cni/bin/bridge":{"identity":{"device":1,"inode":2,"size":3,` +
-		`"mtime":"2026-01-02T03:04:05Z","ctime":"2026-01-02T03:04:05.000000006Z"},"versions":["0.4.0","1.0.0"]}}}`))
+		`"mtime":1767322800000000000,"ctime":1767322800000000001},"versions":["0.4.0","1.0.0"]}}}`))
 	f.Add([]byte(`{"kind":"tenonVersionsV1","executables":{"x":{"versions":["0.4"]}}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		known, err := network.DecodeVersions(b)

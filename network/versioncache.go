@@ -6,8 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
-	"time"
 
 	"github.com/google/renameio/v2"
 
@@ -31,11 +31,11 @@ type versionEntry struct {
 
 // identity tells one executable from another that takes its path.
 type identity struct {
-	Device uint64    `json:"device"`
-	Inode  uint64    `json:"inode"`
-	Size   int64     `json:"size"`
-	MTime  time.Time `json:"mtime"`
-	CTime  time.Time `json:"ctime"` // unlike the others nobody can set it
+	Device uint64 `json:"device"`
+	Inode  uint64 `json:"inode"`
+	Size   int64  `json:"size"`
+	MTime  int64  `json:"mtime"` // nanoseconds since 1970
+	CTime  int64  `json:"ctime"` // the same; unlike the others nobody can set it
 }
 
 // identify returns the identity of an executable. That of a plugin that is no file is zero.
@@ -48,10 +48,7 @@ func identify(path string) identity {
 	if !ok {
 		return identity{}
 	}
-	return identity{
-		Device: uint64(s.Dev), Inode: s.Ino, Size: s.Size,
-		MTime: time.Unix(s.Mtim.Unix()).UTC(), CTime: time.Unix(s.Ctim.Unix()).UTC(),
-	}
+	return identity{Device: uint64(s.Dev), Inode: s.Ino, Size: s.Size, MTime: s.Mtim.Nano(), CTime: s.Ctim.Nano()}
 }
 
 // get returns what an executable supports, nil if that is not known.
@@ -100,12 +97,17 @@ func decodeVersions(b []byte) (map[string]versionEntry, error) {
 		return nil, cni.Errorf(cni.CodeDecodingFailure, "versions of plugins: kind is %q, not %q", w.Kind, versionsKind)
 	}
 	for path, e := range w.Executables {
-		reply := cni.VersionReply{CNIVersion: cni.Newest.String(), Supported: e.Versions}
-		if _, err := cni.DecodeVersionReply(reply.Encode()); err != nil {
-			return nil, cni.DecodeFailure(path, err)
+		if len(e.Versions) == 0 || slices.ContainsFunc(e.Versions, func(s string) bool { return !isVersion(s) }) {
+			return nil, cni.Errorf(cni.CodeDecodingFailure, "versions of plugins: %s supports %q", path, e.Versions)
 		}
 	}
 	return w.Executables, nil
+}
+
+// isVersion reports whether a text is a version, known here or not.
+func isVersion(s string) bool {
+	_, err := cni.ParseVersion(s)
+	return s != "" && cni.CodeOf(err) != cni.CodeDecodingFailure
 }
 
 // store writes the file if there is something new, without the executables that are gone.

@@ -16,7 +16,7 @@ func sampleOfRun() plugin.Definition { return define(bugs(os.Getenv(bugVariable)
 
 func TestMain(m *testing.M) { plugintest.Main(m, sampleOfRun()) }
 
-// TestSuite passes: the plugin has no bugs. TestSuiteFindsBugs runs it with some.
+// TestSuite passes: the plugin has no bugs. VER-02: results are in the version of the request. TestSuiteFindsBugs runs it with some.
 func TestSuite(t *testing.T) { plugintest.Run(t, plugintest.Suite{Plugin: sampleOfRun()}) }
 
 // TestSuiteFindsBugs shows that each contract can fail, and what it says then.
