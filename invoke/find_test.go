@@ -1,6 +1,7 @@
 package invoke_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -72,5 +73,22 @@ func TestFindRelative(t *testing.T) {
 	}
 	if _, err := (invoke.Process{Stderr: &strings.Builder{}}).Call(t.Context(), add(path)); err != nil {
 		t.Error(err)
+	}
+}
+
+// An executable that is not there can be told from a type that is none, whoever looks it up.
+func TestErrNotFound(t *testing.T) {
+	t.Parallel()
+	for typ, want := range map[string]bool{"absent": true, "a/b": false} {
+		for name, c := range map[string]invoke.Caller{"process": invoke.Process{}, "recorder": &invoke.Recorder{}} {
+			for _, paths := range [][]string{nil, {t.TempDir()}} {
+				if _, err := invoke.Lookup(c, paths, typ); errors.Is(err, invoke.ErrNotFound) != want {
+					t.Errorf("%s, %s in %v: %v", name, typ, paths, err)
+				}
+			}
+		}
+	}
+	if _, err := invoke.Lookup(invoke.Fake{}, nil, "absent"); !errors.Is(err, invoke.ErrNotFound) {
+		t.Errorf("fake: %v", err)
 	}
 }

@@ -52,7 +52,7 @@ func (c *Client) add(ctx context.Context, n *Network, a cni.Attachment, r Reques
 			return nil, err
 		}
 	}
-	l, err := c.negotiate(ctx, n.List)
+	n, err := c.negotiate(ctx, n)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func (c *Client) add(ctx context.Context, n *Network, a cni.Attachment, r Reques
 	}
 	defer unlock()
 
-	record := newRecord(l, a, r.Parameters)
+	record := newRecord(n, a, r.Parameters)
 	if err := c.makeWay(ctx, record, r.Replace); err != nil {
 		return nil, err
 	}
@@ -84,8 +84,8 @@ func (c *Client) add(ctx context.Context, n *Network, a cni.Attachment, r Reques
 	return result, nil
 }
 
-func newRecord(l *cni.List, a cni.Attachment, p Parameters) *Record {
-	return &Record{Attachment: a, State: Adding, List: l, Parameters: p, Created: time.Now().UTC(), BootID: bootID()}
+func newRecord(n *Network, a cni.Attachment, p Parameters) *Record {
+	return &Record{Attachment: a, State: Adding, List: n.List, Parameters: p, Created: time.Now().UTC(), BootID: bootID()}
 }
 
 // makeWay deletes what is left under the key of r, unless that is an attachment in use.

@@ -47,12 +47,10 @@ func (c *Client) del(ctx context.Context, a cni.Attachment, f Fallback) error {
 		if err := f.refuseOwnNetns(); err != nil {
 			return err
 		}
-		l, err := c.negotiate(ctx, f.Network.List)
-		if err != nil {
+		if f.Network, err = c.negotiate(ctx, f.Network); err != nil {
 			c.log().Warn("deleting in the newest version that is configured", "attachment", a.String(), "error", err)
-			l = f.Network.List
 		}
-		r = newRecord(l, a, f.Parameters)
+		r = newRecord(f.Network, a, f.Parameters)
 	}
 	return c.remove(ctx, r)
 }

@@ -105,10 +105,11 @@ func (g *collection) deleteOne(ctx context.Context, r *Record) error {
 
 // collect runs GC. Once all plugins have succeeded nothing is left of what unreadable records stood for.
 func (g *collection) collect(ctx context.Context) error {
-	l, err := g.negotiate(ctx, g.network.List)
-	if err != nil || !l.Version.Has(cni.GC) {
+	n, err := g.negotiate(ctx, g.network)
+	if err != nil || !n.Version.Has(cni.GC) {
 		return err
 	}
+	l := n.List
 	env := g.env(cni.GC, cni.Attachment{}, Parameters{})
 	if err := g.runAll(ctx, l, forward(l), env, cni.RequestData{Valid: g.valid}); err != nil {
 		return err

@@ -53,20 +53,20 @@ func (c *Client) Negotiate(ctx context.Context, n *Network) (Negotiation, error)
 	return g, nil
 }
 
-// negotiate returns the list as it is to be run, and tells where that is not in the newest version.
-func (c *Client) negotiate(ctx context.Context, l *cni.List) (*cni.List, error) {
-	if len(l.Versions) < 2 {
-		return l, nil
+// negotiate returns the network as it is to be run, and tells where that is not in the newest version.
+func (c *Client) negotiate(ctx context.Context, n *Network) (*Network, error) {
+	if len(n.Versions) < 2 {
+		return n, nil
 	}
-	g, err := c.agree(ctx, l)
+	g, err := c.agree(ctx, n.List)
 	if err != nil {
-		return nil, err
+		return n, err
 	}
-	if g.Version != l.Version {
-		c.log().Warn("network is run in an older version than it offers", "network", l.Name,
-			"version", g.Version.String(), "offered", l.Version.String(), "limitedBy", strings.Join(g.LimitedBy(l.Version), ","))
+	if g.Version != n.Version {
+		c.log().Warn("network is run in an older version than it offers", "network", n.Name,
+			"version", g.Version.String(), "offered", n.Version.String(), "limitedBy", strings.Join(g.LimitedBy(n.Version), ","))
 	}
-	return l.WithVersion(g.Version), nil
+	return n.WithVersion(g.Version), nil
 }
 
 func (c *Client) agree(ctx context.Context, l *cni.List) (Negotiation, error) {

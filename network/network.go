@@ -1,6 +1,13 @@
 // Package network is the runtime side of CNI: it loads network configurations, runs their plugins for
 // ADD, DEL, CHECK, STATUS, GC and VERSION, and remembers what it attached.
 //
+// # Configurations
+//
+// [Discover] reads a configuration folder and says of every file what becomes of it; [Catalog.Lookup] finds a network in
+// it though other files are broken, [Load] only if none before it is. A [Policy] beside the networks names plugins that
+// they have to have. A network that offers several versions is run in the newest that its plugins support: see
+// [Client.Negotiate].
+//
 // # Lifecycle
 //
 // [Client.Add] attaches or leaves nothing behind: when a plugin fails, DEL runs for the whole list
@@ -13,8 +20,8 @@
 //
 // Operations exclude each other as the specification demands, across goroutines and processes that
 // share a state folder: one at a time per container, and none on a network while its GC runs. They wait
-// until their context ends. [Client.Status], [Client.Versions], [Client.Validate], [Client.List] and
-// [Client.Record] take no locks and never wait for an operation.
+// until their context ends. [Client.Status], [Client.Negotiate], [Client.Versions], [Client.Validate],
+// [Client.List] and [Client.Record] take no locks and never wait for an operation.
 //
 // # Errors
 //
@@ -50,6 +57,13 @@ type Network struct {
 	*cni.List
 	Source  string   // path of the file; empty if there is none
 	DropIns []string // paths of the drop-in files that the last plugins are from, in their order
+}
+
+// WithVersion returns the network as it is run in version v and no other.
+func (n *Network) WithVersion(v cni.Version) *Network {
+	c := *n
+	c.List = n.List.WithVersion(v)
+	return &c
 }
 
 // Types returns the types of the plugins in their order.

@@ -32,13 +32,13 @@ func (c *Client) Status(ctx context.Context, n *Network) error {
 }
 
 func (c *Client) status(ctx context.Context, n *Network) error {
-	l, err := c.negotiate(ctx, n.List)
-	if err != nil || !l.Version.Has(cni.Status) {
+	n, err := c.negotiate(ctx, n)
+	if err != nil || !n.Version.Has(cni.Status) {
 		return err
 	}
 	env := c.env(cni.Status, cni.Attachment{}, Parameters{})
-	for i := range l.Plugins {
-		if _, err := c.run(ctx, l, i, env, cni.RequestData{}); err != nil {
+	for i := range n.Plugins {
+		if _, err := c.run(ctx, n.List, i, env, cni.RequestData{}); err != nil {
 			return err
 		}
 	}
@@ -82,21 +82,21 @@ func (c *Client) Validate(ctx context.Context, n *Network) (capabilities []strin
 	if err := checkNetwork(n); err != nil {
 		return nil, err
 	}
-	l, err := c.negotiate(ctx, n.List)
+	n, err = c.negotiate(ctx, n)
 	if err != nil {
 		return nil, fmt.Errorf("network %s: %w", n.Name, err)
 	}
 	var errs []error
 	declared := map[string]bool{}
-	for _, p := range l.Plugins {
+	for _, p := range n.Plugins {
 		for name, wanted := range p.Capabilities {
 			if wanted {
 				declared[name] = true
 			}
 		}
 		v, err := c.Versions(ctx, p.Type)
-		if err == nil && !v.Supports(l.Version) {
-			err = cni.Errorf(cni.CodeIncompatibleVersion, "plugin %s does not support CNI version %v", p.Type, l.Version).
+		if err == nil && !v.Supports(n.Version) {
+			err = cni.Errorf(cni.CodeIncompatibleVersion, "plugin %s does not support CNI version %v", p.Type, n.Version).
 				WithDetails("supported: " + strings.Join(v.Supported, ", "))
 		}
 		if err != nil {

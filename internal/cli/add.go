@@ -44,7 +44,8 @@ NETNS is a name below /run/netns, a process ID, or the path of a network namespa
 				return attachmentError{fmt.Errorf("%v: %w", t.key(n, ""), err)}
 			}
 			r := network.Request{Container: t.id, IfName: t.ifName, Parameters: parameters, Replace: replace}
-			result, err := t.client().Add(cmd.Context(), n, r)
+			client := t.client()
+			result, err := client.Add(cmd.Context(), n, r)
 			if err != nil {
 				return t.failed(err, n)
 			}
@@ -52,7 +53,11 @@ NETNS is a name below /run/netns, a process ID, or the path of a network namespa
 				fmt.Fprintf(a.stdout, "attached %s to network %s\n", t.id, n.Name)
 				return text.Result(a.stdout, result)
 			}
-			encoded, err := result.Encode(n.Version)
+			record, err := client.Record(t.key(n, ""))
+			if err != nil {
+				return err
+			}
+			encoded, err := result.Encode(record.List.Version)
 			if err != nil {
 				return err
 			}

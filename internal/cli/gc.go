@@ -42,6 +42,9 @@ others lose their network. Prints nothing.`,
 				return err
 			}
 			if dryRun {
+				if n, err = asRun(cmd.Context(), client, n); err != nil {
+					a.warn("%v", err)
+				}
 				return a.wouldGo(n, records, valid)
 			}
 			return r.explain(client.GC(cmd.Context(), n, valid), n)

@@ -29,13 +29,10 @@ NETWORK is the name of a configuration in --net-dir, or the path of a file (with
 			if err != nil {
 				return err
 			}
-			l := n.List
-			if g, err := r.client().Negotiate(cmd.Context(), n); err != nil {
+			if n, err = asRun(cmd.Context(), r.client(), n); err != nil {
 				a.warn("shown in the newest version: %v", err)
-			} else {
-				l = n.WithVersion(g.Version)
 			}
-			b, err := l.MarshalJSON()
+			b, err := n.MarshalJSON()
 			if err != nil {
 				return err
 			}

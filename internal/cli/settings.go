@@ -164,6 +164,15 @@ func (r *settings) names() []string {
 	return names
 }
 
+// asRun returns a network in the version in which a client runs it, and unchanged where that cannot be told.
+func asRun(ctx context.Context, c *network.Client, n *network.Network) (*network.Network, error) {
+	g, err := c.Negotiate(ctx, n)
+	if err != nil {
+		return n, err
+	}
+	return n.WithVersion(g.Version), nil
+}
+
 // explain adds hints to an error of running a network's plugins; n may be nil.
 func (r *settings) explain(err error, n *network.Network) error {
 	if err == nil {

@@ -95,9 +95,12 @@ func (r *settings) ask(cmd *cobra.Command, networks []*network.Network) []status
 	}
 	entries := make([]statusEntry, len(networks))
 	for i, n := range networks {
+		n, err := asRun(cmd.Context(), client, n)
 		e := statusEntry{Network: n.Name, CNIVersion: n.Version, Source: n.Source}
 		e.Default, e.ShadowedBy = files[n.Source].Default, files[n.Source].ShadowedBy
-		err := client.Status(cmd.Context(), n)
+		if err == nil {
+			err = client.Status(cmd.Context(), n)
+		}
 		if err == nil && !n.Version.Has(cni.Status) {
 			_, err = client.Validate(cmd.Context(), n)
 		}

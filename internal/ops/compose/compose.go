@@ -189,5 +189,9 @@ func Write(dir, file, name string, content []byte) (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, file)
-	return path, os.Link(draft.Name(), path) // unlike rename it takes no other's place
+	err = os.Link(draft.Name(), path) // unlike rename it takes no other's place
+	if errors.Is(err, fs.ErrExist) {
+		return "", fmt.Errorf("%s: %w", path, fs.ErrExist)
+	}
+	return path, err
 }
