@@ -3,10 +3,6 @@ package network
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/tenon-cni/tenon/cni"
@@ -54,70 +50,6 @@ type Catalog struct {
 	Dir    string
 	Files  []File  // in the byte order of paths, those of drop-in folders included
 	Policy *Policy // of [PolicyName]; nil if there is none
-}
-
-// Discover reads all of a configuration folder, each file once, and finds out what becomes of each. One that does not
-// exist is empty. The error is [cni.CodeIOFailure] where the folder cannot be read; files that cannot are no error of it.
-func Discover(dir string) (*Catalog, error) {
-	entries, err := readDir(dir)
-	if err != nil {
-		return nil, err
-	}
-	c := &Catalog{Dir: dir}
-	r := reader{}
-	var folders []string
-	for _, e := range entries {
-		f := File{Path: filepath.Join(dir, e.Name()), Use: Ignored}
-		info, statErr := os.Stat(f.Path)
-		switch {
-		case e.Name() == PolicyName:
-			f.Use = PolicyFile
-			if c.Policy, f.Err = r.policy(f.Path); f.Err != nil {
-				f.Use = Broken
-			}
-		case statErr == nil && info.IsDir():
-			folders = append(folders, f.Path)
-			continue
-		case statErr == nil && !info.Mode().IsRegular():
-			f.Reason = "not a file"
-		default:
-			r.network(&f)
-		}
-		c.Files = append(c.Files, f)
-	}
-	c.settle()
-	for _, folder := range folders {
-		c.Files = append(c.Files, r.folder(folder, c.list(filepath.Base(folder)))...)
-	}
-	slices.SortStableFunc(c.Files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
-	return c, nil
-}
-
-// settle finds out which of the files that hold networks are taken.
-func (c *Catalog) settle() {
-	for i := range c.Files {
-		if f := &c.Files[i]; f.kind != other {
-			f.Default = true
-			break
-		}
-	}
-	first := map[string]string{}
-	for _, f := range c.candidates() {
-		if f.Use = Chosen; f.Err != nil {
-			f.Use = Broken
-		}
-		if f.Name == "" {
-			continue
-		}
-		if before, taken := first[f.Name]; taken {
-			f.ShadowedBy = before
-			if f.Err == nil {
-				f.Use = Shadowed
-			}
-			continue
-		}
-		first[f.Name] = f.Path
-	}
 }
 
 // Candidates returns the files that hold networks, or are broken, in the order of [Catalog.Lookup].
@@ -216,12 +148,3 @@ func (c *Catalog) Networks() ([]*Network, error) {
 }
 
 func (c *Catalog) none() error { return fmt.Errorf("%s: %w", c.Dir, ErrNoConfig) }
-
-// readDir returns the entries of a folder in byte order; none if it does not exist.
-func readDir(dir string) ([]fs.DirEntry, error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, cni.Errorf(cni.CodeIOFailure, "configuration folder: %w", err)
-	}
-	return entries, nil
-}
