@@ -56,7 +56,6 @@ func (p Plugin[C]) add(ctx context.Context, s *Session[C]) (*cni.Result, error) 
 	if err != nil {
 		return nil, err
 	}
-	options := p.options(s.Conf)
 	if s.IPAM.Type != "" {
 		if err := allocate(ctx, s, r, index); err != nil {
 			return nil, err
@@ -66,10 +65,13 @@ func (p Plugin[C]) add(ctx context.Context, s *Session[C]) (*cni.Result, error) 
 				return nil, err
 			}
 		}
-		if err := apply(ctx, s, link, index, r, options); err != nil {
+		if err := s.settleDefaults(link, r); err != nil {
 			return nil, err
 		}
-	} else if !options.KeepDown {
+		if err := p.apply(ctx, s, link, index, r); err != nil {
+			return nil, err
+		}
+	} else if !p.options(s.Conf).KeepDown {
 		if err := s.Sandbox.Up(link); err != nil {
 			return nil, err
 		}
@@ -115,9 +117,9 @@ func allocate[C any](ctx context.Context, s *Session[C], r *cni.Result, index in
 
 // apply puts addresses and routes on the container's interface, in the order that loses no announcement and lets no
 // router advertisement in: settings, addresses, up, routes.
-func apply[C any](ctx context.Context, s *Session[C], link kernel.Link, index int, r *cni.Result, o Options) error {
+func (p Plugin[C]) apply(ctx context.Context, s *Session[C], link kernel.Link, index int, r *cni.Result) error {
 	mine := addressesOf(r, index)
-	if err := s.Sandbox.Sysctls(settings(s.IfName, mine, o)); err != nil {
+	if err := s.Sandbox.Sysctls(settings(s.IfName, mine, p.options(s.Conf))); err != nil {
 		return err
 	}
 	for _, ip := range mine {
@@ -132,6 +134,11 @@ func apply[C any](ctx context.Context, s *Session[C], link kernel.Link, index in
 		wait, cancel := context.WithTimeout(ctx, dadWait)
 		defer cancel()
 		if err := s.Sandbox.WaitDAD(wait, link); err != nil {
+			return err
+		}
+	}
+	if m, ok := p.Maker.(Router[C]); ok {
+		if err := m.Route(s, link, r); err != nil {
 			return err
 		}
 	}
@@ -192,10 +199,19 @@ func addressesOf(r *cni.Result, index int) []cni.IP {
 	return list
 }
 
+// What the kernel cuts route metrics down to (ip_metrics_convert in net/ipv4/metrics.c).
+const (
+	maxRouteMTU    = 65535 - 15
+	maxRouteAdvMSS = 65535 - 40
+)
+
 // route returns a route of the result as the kernel gets it: without a gateway of its own it has the first of its
 // family that an address brought.
 func route(rt cni.Route, ips []cni.IP) kernel.Route {
-	k := kernel.Route{Dst: rt.Dst, GW: rt.GW, MTU: rt.MTU, AdvMSS: rt.AdvMSS, Priority: rt.Priority, Table: rt.Table.Value, Scope: rt.Scope.Value}
+	k := kernel.Route{
+		Dst: rt.Dst, GW: rt.GW, Priority: rt.Priority, Table: rt.Table.Value, Scope: rt.Scope.Value,
+		MTU: min(rt.MTU, maxRouteMTU), AdvMSS: min(rt.AdvMSS, maxRouteAdvMSS),
+	}
 	if !k.GW.IsValid() && k.Scope < kernel.ScopeLink {
 		k.GW = gateway(ips, rt.Dst.Addr().Is4())
 	}

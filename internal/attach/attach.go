@@ -24,7 +24,7 @@ import (
 // undoBudget is how long taking back a failed ADD may last, whatever became of the call's own deadline.
 const undoBudget = 10 * time.Second
 
-// Maker is the part of an interface plugin that differs from one to the next.
+// Maker is the part of an interface plugin that differs from one to the next. Its configuration C embeds [Common].
 type Maker[C any] interface {
 	// Make creates the link, down and without addresses, and returns the interfaces of the result. One of them is the
 	// container's: its name is CNI_IFNAME and its sandbox CNI_NETNS.
@@ -38,6 +38,12 @@ type Maker[C any] interface {
 // Amender is a Maker that adds to what IPAM returned before it is applied: gateways, routes.
 type Amender[C any] interface {
 	Amend(*Session[C], *cni.Result) error
+}
+
+// Router is a Maker whose gateways cannot be reached by the networks of the addresses alone. Route is called when the
+// container's interface is up and has its addresses, before it gets the routes of the result.
+type Router[C any] interface {
+	Route(*Session[C], kernel.Link, *cni.Result) error
 }
 
 // Finisher is a Maker with work left once the container's interface is up and has its addresses and routes.
@@ -86,6 +92,9 @@ func (p Plugin[C]) Validate(c *plugin.Call[C]) error {
 		if err := cni.ValidatePluginType(c.IPAM.Type); err != nil {
 			return fmt.Errorf("ipam: %w", err)
 		}
+	}
+	if err := validateSecondDefault(secondDefault(c.Conf)); err != nil {
+		return err
 	}
 	if v, ok := p.Maker.(Validator[C]); ok {
 		return v.Validate(c)

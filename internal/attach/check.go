@@ -49,7 +49,7 @@ func (p Plugin[C]) Check(ctx context.Context, c *plugin.Call[C]) error {
 	if err := s.checkAddresses(link, index); err != nil {
 		return err
 	}
-	if err := s.checkRoutes(index); err != nil {
+	if err := s.checkRoutes(link, index); err != nil {
 		return err
 	}
 	return p.Maker.Verify(ctx, s, link)
@@ -87,41 +87,75 @@ func (s *Session[C]) checkAddresses(link kernel.Link, index int) error {
 	return nil
 }
 
-// checkRoutes looks for the networks of the addresses and the routes of the result, in all tables: later plugins may
-// move them.
-func (s *Session[C]) checkRoutes(index int) error {
-	have, err := s.Sandbox.Routes(kernel.AllTables)
+// checkRoutes looks for the networks of the addresses and the routes of the result.
+func (s *Session[C]) checkRoutes(link kernel.Link, index int) error {
+	var expected []kernel.Route
+	for _, address := range s.expected(index) {
+		if !address.IsSingleIP() {
+			expected = append(expected, kernel.Route{Dst: address.Masked()})
+		}
+	}
+	for _, rt := range s.Prev.Routes {
+		want := route(rt, nil)
+		if want.Dst.Bits() == 0 {
+			want.GW = netip.Addr{} // a later plugin may have chosen another
+		}
+		expected = append(expected, want)
+	}
+	return CheckRoutes(s.Sandbox, link, expected)
+}
+
+// CheckRoutes looks for routes through a link. What an expected one says nothing of, by its zero values, may be anything; so
+// may be the table of one that was made in the main table, as later plugins move routes (sbr, vrf).
+func CheckRoutes(space *kernel.Space, link kernel.Link, expected []kernel.Route) error {
+	have, err := space.Routes(kernel.AllTables)
 	if err != nil {
 		return err
 	}
-	find := func(dst netip.Prefix, match func(kernel.Route) bool) error {
-		for _, rt := range have {
-			if rt.Dst == dst && match(rt) {
-				return nil
-			}
-		}
-		return fmt.Errorf("namespace %s: expected a route to %s, found none", s.Netns, dst)
-	}
-	any := func(kernel.Route) bool { return true }
-	for _, address := range s.expected(index) {
-		if address.IsSingleIP() {
+	for _, want := range expected {
+		same := func(rt kernel.Route) bool { return rt.Link == link.Index && rt.Dst == want.Dst.Masked() }
+		if slices.ContainsFunc(have, func(rt kernel.Route) bool { return same(rt) && satisfies(rt, want) }) {
 			continue
 		}
-		if err := find(address.Masked(), any); err != nil {
-			return err
-		}
+		found := slices.DeleteFunc(have, func(rt kernel.Route) bool { return !same(rt) })
+		return fmt.Errorf("interface %s: expected a route %s, found %v", link.Name, want, found)
 	}
-	for _, want := range s.Prev.Routes {
-		if err := find(want.Dst.Masked(), func(rt kernel.Route) bool {
-			if table, ok := want.Table.Get(); ok && table != 0 && rt.Table != table {
-				return false
+	return nil
+}
+
+func satisfies(rt, want kernel.Route) bool {
+	gw := want.Gateway()
+	return (!gw.IsValid() || rt.GW == gw) &&
+		(want.Table == 0 || want.Table == kernel.TableMain || rt.Table == want.Table) &&
+		(want.Scope == 0 || rt.Scope == want.Scope || !rt.Dst.Addr().Is4()) &&
+		(want.Priority == 0 || rt.Priority == want.Priority) &&
+		(want.MTU == 0 || rt.MTU == want.MTU) &&
+		(want.AdvMSS == 0 || rt.AdvMSS == want.AdvMSS)
+}
+
+// CheckPair looks at the host's end of a pair whose other end is the container's interface, and returns it: it is up and
+// has the hardware address that the previous result knows.
+func (s *Session[C]) CheckPair(link kernel.Link) (host kernel.Link, err error) {
+	if link.Kind != "veth" {
+		return host, fmt.Errorf("interface %s: expected a veth, found a %s", link.Name, link.Kind)
+	}
+	host, err = s.peer(link)
+	if err != nil {
+		return host, fmt.Errorf("host's end of interface %s: %w", link.Name, err)
+	}
+	if !host.Up {
+		return host, fmt.Errorf("interface %s: expected it up, found it down", host.Name)
+	}
+	return host, s.CheckHostMAC(host)
+}
+
+// CheckHostMAC compares the hardware address of a link of the host with that of the previous result.
+func (s *Session[C]) CheckHostMAC(l kernel.Link) error {
+	for _, want := range s.Prev.Interfaces {
+		if want.Sandbox == "" && want.Name == l.Name {
+			if err := CheckMAC(l, want); err != nil {
+				return err
 			}
-			return want.Dst.Bits() == 0 || !want.GW.IsValid() || want.GW.IsUnspecified() || rt.GW == want.GW
-		}); err != nil {
-			if want.GW.IsValid() {
-				return fmt.Errorf("%w via %s", err, want.GW)
-			}
-			return err
 		}
 	}
 	return nil

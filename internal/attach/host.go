@@ -3,6 +3,7 @@ package attach
 import (
 	"strings"
 
+	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
@@ -14,6 +15,20 @@ func (s *Session[C]) Distrust(links ...kernel.Link) error {
 		for _, key := range []string{"net/ipv6/conf/%/accept_ra", "net/ipv6/conf/%/accept_redirects", "net/ipv4/conf/%/accept_redirects"} {
 			list = append(list, kernel.Setting{Key: strings.Replace(key, "%", l.Name, 1), Value: "0", Optional: true})
 		}
+	}
+	return s.Host.EnsureSysctls(list)
+}
+
+// Forward turns on forwarding between the links of the host, for the families of the addresses. It is shared by all
+// networks and not taken back.
+func (s *Session[C]) Forward(ips []cni.IP) error {
+	var list []kernel.Setting
+	for _, ip := range ips {
+		key := "net/ipv6/conf/all/forwarding"
+		if ip.Address.Addr().Is4() {
+			key = "net/ipv4/ip_forward"
+		}
+		list = append(list, kernel.Setting{Key: key, Value: "1"})
 	}
 	return s.Host.EnsureSysctls(list)
 }

@@ -133,13 +133,13 @@ func TestTrace(t *testing.T) {
 		"addr 10.1.2.3/24 dev eth0",
 		"addr fd00::3/64 dev eth0",
 		"up eth0",
-		"route 0.0.0.0/0 via 10.1.2.1 dev eth0 metric 0 scope 0 table 254",
-		"route ::/0 via fd00::1 dev eth0 metric 0 scope 0 table 254",
+		"route 0.0.0.0/0 via 10.1.2.1 dev eth0",
+		"route ::/0 via fd00::1 dev eth0",
 		`alias "taken" dev old0`,
 		"promisc true dev old0",
 		"delete addr 10.8.0.1/24 dev old0",
 		"addr 10.7.0.1/24 dev old0",
-		"route 10.6.0.0/16 dev old0 metric 0 scope 0 table 100",
+		"route 10.6.0.0/16 table 100 dev old0",
 		"masquerade 10.1.2.3/24 fd00::3/64 10.8.0.9/24",
 	}
 	if diff := cmp.Diff(want, trace); diff != "" {

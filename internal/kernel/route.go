@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/tenon-cni/tenon/internal/kernel/rtnl"
 )
@@ -12,10 +11,12 @@ type Route = rtnl.Route
 
 // Tables and scopes of routes (rtnetlink(7)).
 const (
-	AllTables     = rtnl.AllTables
-	TableMain     = rtnl.TableMain
-	ScopeUniverse = rtnl.ScopeUniverse
-	ScopeLink     = rtnl.ScopeLink
+	AllTables      = rtnl.AllTables
+	TableMain      = rtnl.TableMain
+	ScopeUniverse  = rtnl.ScopeUniverse
+	ScopeLink      = rtnl.ScopeLink
+	ScopeHost      = rtnl.ScopeHost
+	DefaultMetric6 = rtnl.DefaultMetric6
 )
 
 // AddRoute adds a route that leaves through l; r.Link is not looked at. It neither replaces nor appends, and lets
@@ -38,25 +39,27 @@ func (s *Space) AddRoute(l Link, r Route) error {
 		})
 }
 
+// DelRoute removes a route that leaves through l; one that is gone is as good as removed. The scope of an IPv4 route has to
+// be right. Undone by adding it again.
+func (s *Space) DelRoute(l Link, r Route) error {
+	r.Link = l.Index
+	existed := false
+	return s.tx.Do("delete "+routeOp(l, r),
+		func() (err error) {
+			existed, err = s.rt.DelRoute(r)
+			return err
+		},
+		func() error {
+			if !existed {
+				return nil
+			}
+			_, err := s.rt.AddRoute(r)
+			return present(err)
+		})
+}
+
 // Routes lists the unicast routes of both families in a table or in [AllTables]. A multipath route is listed once for
 // each of its hops.
 func (s *Space) Routes(table int) ([]Route, error) { return s.rt.Routes(table) }
 
-func routeOp(l Link, r Route) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "route %s", r.Dst.Masked())
-	if gw := r.Gateway(); gw.IsValid() {
-		fmt.Fprintf(&b, " via %s", gw)
-	}
-	if r.Table == 0 {
-		r.Table = TableMain
-	}
-	fmt.Fprintf(&b, " dev %s metric %d scope %d table %d", l.Name, r.Priority, r.Scope, r.Table)
-	if r.MTU != 0 {
-		fmt.Fprintf(&b, " mtu %d", r.MTU)
-	}
-	if r.AdvMSS != 0 {
-		fmt.Fprintf(&b, " advmss %d", r.AdvMSS)
-	}
-	return b.String()
-}
+func routeOp(l Link, r Route) string { return fmt.Sprintf("route %s dev %s", r, l.Name) }

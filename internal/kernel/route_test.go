@@ -81,6 +81,21 @@ func TestAddRoute(t *testing.T) {
 			kernel.Route{Dst: prefix("10.9.0.0/16"), Scope: kernel.ScopeLink, Table: 254},
 		},
 		{
+			"scope host",
+			kernel.Route{Dst: prefix("10.9.0.1/32"), Scope: kernel.ScopeHost},
+			kernel.Route{Dst: prefix("10.9.0.1/32"), Scope: kernel.ScopeHost, Table: 254},
+		},
+		{
+			"source",
+			kernel.Route{Dst: prefix("10.9.0.0/16"), GW: addr("10.1.2.1"), Src: addr("10.1.2.3")},
+			kernel.Route{Dst: prefix("10.9.0.0/16"), GW: addr("10.1.2.1"), Src: addr("10.1.2.3"), Table: 254},
+		},
+		{
+			"source in IPv6",
+			kernel.Route{Dst: prefix("fd09::/32"), Src: addr("fd00::3")},
+			kernel.Route{Dst: prefix("fd09::/32"), Src: addr("fd00::3"), Table: 254, Priority: 1024},
+		},
+		{
 			"unspecified gateway is none",
 			kernel.Route{Dst: prefix("10.9.0.0/16"), GW: addr("0.0.0.0")},
 			kernel.Route{Dst: prefix("10.9.0.0/16"), Table: 254},
@@ -154,6 +169,59 @@ func TestAddRouteBesideAnother(t *testing.T) {
 		}
 		must(t, b.tx.Rollback())
 		b.unchanged(t, before)
+	}
+}
+
+// TestDelRoute: a route is taken away, those beside it stay, and the rollback brings it back as it was.
+func TestDelRoute(t *testing.T) {
+	t.Parallel()
+	b, inside := routed(t)
+	for _, r := range []kernel.Route{
+		{Dst: prefix("10.9.0.0/16"), GW: addr("10.1.2.1"), Src: addr("10.1.2.3"), Table: 254, Priority: 7, MTU: 1300, AdvMSS: 1200},
+		{Dst: prefix("10.9.0.0/16"), Scope: kernel.ScopeLink, Table: 254},
+		{Dst: prefix("fd09::/32"), GW: addr("fd00::1"), Src: addr("fd00::3"), Table: 100, Priority: 7, MTU: 1300},
+	} {
+		must(t, b.container.AddRoute(inside, r))
+	}
+	b.tx.Keep()
+	before := b.snapshot(t)
+	for _, dst := range []string{"10.9.0.0/16", "fd09::/32"} {
+		all := b.routesTo(t, kernel.AllTables, dst)
+		must(t, b.container.DelRoute(inside, all[0]))
+		if diff := cmp.Diff(all[1:], b.routesTo(t, kernel.AllTables, dst), compareRoutes, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("left (-want +got):\n%s", diff)
+		}
+	}
+	must(t, b.container.DelRoute(inside, kernel.Route{Dst: prefix("10.66.0.0/16")})) // is not there
+	must(t, b.tx.Rollback())
+	b.unchanged(t, before)
+}
+
+// TestDelRouteOfTheKernel: what comes with an address can be taken away.
+func TestDelRouteOfTheKernel(t *testing.T) {
+	t.Parallel()
+	b, inside := routed(t)
+	for _, dst := range []string{"10.1.2.0/24", "fd00::/64"} {
+		must(t, b.container.DelRoute(inside, b.routesTo(t, kernel.TableMain, dst)[0]))
+		if left := b.routesTo(t, kernel.AllTables, dst); left != nil {
+			t.Errorf("left %v", left)
+		}
+	}
+}
+
+func TestRouteString(t *testing.T) {
+	t.Parallel()
+	for want, r := range map[string]kernel.Route{
+		"0.0.0.0/0":   {Dst: prefix("0.0.0.0/0"), GW: addr("0.0.0.0")},
+		"10.9.0.0/16": {Dst: prefix("10.9.8.7/16")},
+		"fd09::/32 via fd00::1 src fd00::3 metric 7 scope 253 table 100 mtu 1300 advmss 1200": {
+			Dst: prefix("fd09::/32"), GW: addr("fd00::1"), Src: addr("fd00::3"),
+			Priority: 7, Scope: kernel.ScopeLink, Table: 100, MTU: 1300, AdvMSS: 1200,
+		},
+	} {
+		if got := r.String(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }
 

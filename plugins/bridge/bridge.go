@@ -16,7 +16,7 @@ import (
 
 // Config is the configuration of the plugin.
 type Config struct {
-	plugin.Common
+	attach.Common
 
 	// Bridge is the name of the bridge; it is made where it does not exist. Default "cni0".
 	Bridge string `json:"bridge"`

@@ -45,7 +45,6 @@ func defaultDst(is4 bool) netip.Prefix {
 // beGateway puts the gateway addresses on the bridge and turns on forwarding for their families. Bridge, addresses
 // and forwarding are shared by all containers of the network: nothing here is taken back.
 func beGateway(s *attach.Session[Config], br kernel.Link, r *cni.Result) (kernel.Link, error) {
-	var forwarding []kernel.Setting
 	for _, ip := range r.IPs {
 		added, err := ensureAddr(s, br, netip.PrefixFrom(ip.Gateway, ip.Address.Bits()))
 		if err == nil && added {
@@ -54,13 +53,8 @@ func beGateway(s *attach.Session[Config], br kernel.Link, r *cni.Result) (kernel
 		if err != nil {
 			return br, err
 		}
-		key := "net/ipv6/conf/all/forwarding"
-		if ip.Address.Addr().Is4() {
-			key = "net/ipv4/ip_forward"
-		}
-		forwarding = append(forwarding, kernel.Setting{Key: key, Value: "1"})
 	}
-	return br, s.Host.EnsureSysctls(forwarding)
+	return br, s.Forward(r.IPs)
 }
 
 // ensureAddr gives the bridge an address. Any other IPv4 address it has is in the way, and any IPv6 address of an

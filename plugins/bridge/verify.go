@@ -22,33 +22,15 @@ func (maker) Verify(_ context.Context, s *attach.Session[Config], link kernel.Li
 	if c.PromiscMode && br.Promisc == 0 {
 		return fmt.Errorf("bridge %s: expected it promiscuous", br.Name)
 	}
-	if link.Kind != "veth" {
-		return fmt.Errorf("interface %s: expected a veth, found a %s", link.Name, link.Kind)
-	}
-	port, err := s.Host.LinkByIndex(link.Peer)
+	port, err := s.CheckPair(link)
 	if err != nil {
-		return fmt.Errorf("host's end of interface %s: %w", link.Name, err)
+		return err
 	}
-	switch {
-	case port.Kind != "veth" || port.Peer != link.Index:
-		return fmt.Errorf("host's end of interface %s: not found", link.Name)
-	case port.Master != br.Index:
+	if port.Master != br.Index {
 		return fmt.Errorf("interface %s: expected it on bridge %s", port.Name, br.Name)
-	case !port.Up:
-		return fmt.Errorf("interface %s: expected it up, found it down", port.Name)
 	}
-	for _, want := range s.Prev.Interfaces {
-		if want.Sandbox != "" {
-			continue
-		}
-		for _, have := range []kernel.Link{br, port} {
-			if want.Name != have.Name {
-				continue
-			}
-			if err := attach.CheckMAC(have, want); err != nil {
-				return err
-			}
-		}
+	if err := s.CheckHostMAC(br); err != nil {
+		return err
 	}
 	if err := checkGateway(s, br); err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -16,12 +17,17 @@ const (
 
 	ScopeUniverse = 0   // through a gateway, or anywhere
 	ScopeLink     = 253 // on the link itself
+	ScopeHost     = 254 // on this machine
+
+	// DefaultMetric6 is what an IPv6 route without a metric gets (include/uapi/linux/ipv6_route.h).
+	DefaultMetric6 = 1024
 )
 
 // Route is a unicast route.
 type Route struct {
 	Dst      netip.Prefix // bits behind the prefix length are ignored
 	GW       netip.Addr   // not valid, or unspecified: none
+	Src      netip.Addr   // source address that senders who have chosen none get; not valid: the kernel's choice
 	Table    int          // 0 is main
 	Scope    int          // 0 is universe; has no effect in IPv6
 	Priority int          // the metric; 0 is the kernel's default: 0 in IPv4, 1024 in IPv6
@@ -36,6 +42,29 @@ func (r Route) Gateway() netip.Addr {
 		return netip.Addr{}
 	}
 	return r.GW
+}
+
+// String describes what r says, but for its link: 10.0.0.0/8 via 10.1.2.1 metric 7 table 100.
+func (r Route) String() string {
+	var b strings.Builder
+	fmt.Fprint(&b, r.Dst.Masked())
+	for _, a := range []struct {
+		key   string
+		value netip.Addr
+	}{{"via", r.Gateway()}, {"src", r.Src}} {
+		if a.value.IsValid() {
+			fmt.Fprintf(&b, " %s %s", a.key, a.value)
+		}
+	}
+	for _, n := range []struct {
+		key   string
+		value int
+	}{{"metric", r.Priority}, {"scope", r.Scope}, {"table", r.Table}, {"mtu", r.MTU}, {"advmss", r.AdvMSS}} {
+		if n.value != 0 {
+			fmt.Fprintf(&b, " %s %d", n.key, n.value)
+		}
+	}
+	return b.String()
 }
 
 // AddRoute creates a route beside what is there: it neither replaces nor appends, nor does it mind routes to the same
@@ -94,6 +123,9 @@ func route(r Route) *netlink.Route {
 	if gw := r.Gateway(); gw.IsValid() {
 		n.Gw = gw.AsSlice()
 	}
+	if r.Src.IsValid() {
+		n.Src = r.Src.AsSlice()
+	}
 	return n
 }
 
@@ -108,6 +140,7 @@ func hops(n netlink.Route) []Route {
 		Link:     n.LinkIndex,
 	}
 	r.GW, _ = netip.AddrFromSlice(n.Gw)
+	r.Src, _ = netip.AddrFromSlice(n.Src)
 	if len(n.MultiPath) == 0 {
 		return []Route{r}
 	}
