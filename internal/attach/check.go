@@ -46,10 +46,10 @@ func (p Plugin[C]) Check(ctx context.Context, c *plugin.Call[C]) error {
 	if !link.Up && !p.options(c.Conf).KeepDown {
 		return fmt.Errorf("interface %s: expected it up, found it down", link.Name)
 	}
-	if err := s.checkAddresses(link, index); err != nil {
+	if err := s.checkAddresses(link); err != nil {
 		return err
 	}
-	if err := s.checkRoutes(link, index); err != nil {
+	if err := s.checkRoutes(link); err != nil {
 		return err
 	}
 	return p.Maker.Verify(ctx, s, link)
@@ -63,36 +63,37 @@ func CheckMAC(l kernel.Link, want cni.Interface) error {
 	return nil
 }
 
-// expected are the addresses of the result that are this interface's, or nobody's.
-func (s *Session[C]) expected(index int) []netip.Prefix {
-	var list []netip.Prefix
+// PrevIPs are the addresses of the previous result that are the container's interface's, or nobody's.
+func (s *Session[C]) PrevIPs() []cni.IP {
+	index, _ := s.Prev.Sandboxed(s.IfName, s.Netns)
+	var list []cni.IP
 	for _, ip := range s.Prev.IPs {
 		if i, ok := ip.Interface.Get(); !ok || i == index {
-			list = append(list, ip.Address)
+			list = append(list, ip)
 		}
 	}
 	return list
 }
 
-func (s *Session[C]) checkAddresses(link kernel.Link, index int) error {
+func (s *Session[C]) checkAddresses(link kernel.Link) error {
 	have, err := s.Sandbox.Addrs(link)
 	if err != nil {
 		return err
 	}
-	for _, want := range s.expected(index) {
-		if !slices.Contains(have, want) {
-			return fmt.Errorf("interface %s: expected address %s, found %v", link.Name, want, have)
+	for _, ip := range s.PrevIPs() {
+		if !slices.Contains(have, ip.Address) {
+			return fmt.Errorf("interface %s: expected address %s, found %v", link.Name, ip.Address, have)
 		}
 	}
 	return nil
 }
 
 // checkRoutes looks for the networks of the addresses and the routes of the result.
-func (s *Session[C]) checkRoutes(link kernel.Link, index int) error {
+func (s *Session[C]) checkRoutes(link kernel.Link) error {
 	var expected []kernel.Route
-	for _, address := range s.expected(index) {
-		if !address.IsSingleIP() {
-			expected = append(expected, kernel.Route{Dst: address.Masked()})
+	for _, ip := range s.PrevIPs() {
+		if !ip.Address.IsSingleIP() {
+			expected = append(expected, kernel.Route{Dst: ip.Address.Masked()})
 		}
 	}
 	for _, rt := range s.Prev.Routes {

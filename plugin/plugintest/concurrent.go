@@ -21,6 +21,9 @@ func concurrent(_ *testing.T, r *Runtime) {
 	for i := range requests {
 		containers[i] = fmt.Sprintf("c-%d", i)
 		requests[i] = r.Request(cni.Add, containers[i])
+		if r.suite.Distinguish != nil {
+			r.suite.Distinguish(&requests[i], i)
+		}
 	}
 	results := r.all(requests)
 	owner := map[netip.Addr]string{}

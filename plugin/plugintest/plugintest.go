@@ -42,6 +42,10 @@ type Suite struct {
 	// interface. Each is tried with the first example that has what is broken. DEL has to work after it, too.
 	Drifts []Drift
 
+	// Distinguish changes the request of the n-th of many containers, for a plugin that gives addresses that it is asked
+	// for and none of its own choice. May be nil.
+	Distinguish func(q *Request, n int)
+
 	// Repeatable says that ADD of an attachment that is there succeeds and changes nothing. Otherwise it has to fail.
 	Repeatable bool
 }

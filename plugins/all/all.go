@@ -6,6 +6,8 @@ import (
 	"github.com/tenon-cni/tenon/plugins/bridge"
 	"github.com/tenon-cni/tenon/plugins/hostlocal"
 	"github.com/tenon-cni/tenon/plugins/loopback"
+	"github.com/tenon-cni/tenon/plugins/ptp"
+	"github.com/tenon-cni/tenon/plugins/static"
 )
 
 // Plugins are the definitions, by name.
@@ -13,4 +15,6 @@ var Plugins = []plugin.Definition{
 	bridge.Plugin,
 	hostlocal.Plugin,
 	loopback.Plugin,
+	ptp.Plugin,
+	static.Plugin,
 }

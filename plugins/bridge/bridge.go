@@ -100,8 +100,6 @@ func (maker) Validate(c *plugin.Call[Config]) error {
 		return invalid("hairpinMode and promiscMode cannot both be set")
 	case conf.DisableContainerInterface && c.IPAM.Type != "":
 		return invalid("disableContainerInterface cannot be used with ipam")
-	case conf.MTU < 0 || conf.MTU > 65535:
-		return invalid("mtu: %d is not within 0 to 65535", conf.MTU)
 	case conf.VLAN < 0 || conf.VLAN > 4094:
 		return invalid("vlan: invalid VLAN ID %d (must be between 0 and 4094)", conf.VLAN)
 	case conf.VLAN != 0:
@@ -110,10 +108,9 @@ func (maker) Validate(c *plugin.Call[Config]) error {
 		return unsupported("vlanTrunk", conf.VLANTrunk)
 	case conf.MACSpoofChk:
 		return unsupported("macspoofchk", true)
-	case conf.IPMasqBackend == "iptables":
-		return unsupported("ipMasqBackend", conf.IPMasqBackend)
-	case conf.IPMasqBackend != "" && conf.IPMasqBackend != "nftables":
-		return invalid("ipMasqBackend: %q is neither \"nftables\" nor \"iptables\"", conf.IPMasqBackend)
+	}
+	if err := errors.Join(attach.ValidateMTU(conf.MTU), attach.ValidateMasqueradeBackend(conf.IPMasqBackend)); err != nil {
+		return err
 	}
 	if c.Asked.MAC != "" {
 		if _, err := net.ParseMAC(c.Asked.MAC); err != nil {

@@ -1,0 +1,161 @@
+package ptp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/attach"
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/plugin"
+)
+
+// Config is the configuration of the plugin.
+type Config struct {
+	attach.Common
+
+	// IPMasq masquerades what leaves the networks of the container's addresses.
+	IPMasq bool `json:"ipMasq"`
+	// IPMasqBackend is as for bridge.
+	IPMasqBackend string `json:"ipMasqBackend"`
+	// MTU of both ends of the pair, in bytes; 0 is the kernel's default.
+	MTU int `json:"mtu"`
+}
+
+// Plugin is the definition of ptp.
+var Plugin = plugin.Define[Config](plugin.Info{
+	Name:  "ptp",
+	About: "connects a container to the host by a routed link of its own",
+	Doc:   doc,
+}, attach.Plugin[Config]{
+	Maker: maker{},
+	Needs: func(c *Config) []probe.Feature {
+		features := []probe.Feature{probe.Veth}
+		if c.IPMasq {
+			features = append(features, probe.NFT)
+		}
+		return features
+	},
+})
+
+type (
+	maker   struct{}
+	session = attach.Session[Config]
+)
+
+// Validate refuses what cannot become a routed link.
+func (maker) Validate(c *plugin.Call[Config]) error {
+	if c.IPAM.Type == "" {
+		return cni.Errorf(cni.CodeInvalidConfig, "ptp needs ipam: a routed link has addresses").
+			WithDetails("bridge is for networks without address management")
+	}
+	return errors.Join(attach.ValidateMTU(c.Conf.MTU), attach.ValidateMasqueradeBackend(c.Conf.IPMasqBackend))
+}
+
+// Make makes the pair.
+func (maker) Make(_ context.Context, s *session) ([]cni.Interface, error) {
+	inside, host, err := s.Sandbox.AddVeth(kernel.Veth{
+		Name: s.IfName, MTU: s.Conf.MTU, Host: s.Host, HostName: s.HostName(), Alias: s.Tag,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Distrust(host); err != nil {
+		return nil, err
+	}
+	if err := s.Host.Up(host); err != nil {
+		return nil, err
+	}
+	return []cni.Interface{
+		{Name: host.Name, MAC: host.MAC.String()},
+		{Name: inside.Name, MAC: inside.MAC.String(), Sandbox: s.Netns},
+	}, nil
+}
+
+// Amend demands what IPAM plugins may leave out: each address needs a gateway, for the host's end of the link to have.
+func (maker) Amend(s *session, r *cni.Result) error {
+	for _, ip := range r.IPs {
+		own := ip.Address.Addr()
+		if !ip.Gateway.IsValid() || ip.Gateway.Is4() != own.Is4() || ip.Gateway == own {
+			return cni.Errorf(cni.CodeInvalidConfig, "address %s of IPAM plugin %s has no gateway that the host could be", ip.Address, s.IPAM.Type).
+				WithDetails("ptp reaches everything through a gateway of the address's family on the host; found " + ip.Gateway.String())
+		}
+	}
+	return nil
+}
+
+// Route makes the gateways reachable on their own, before anything is routed through them.
+func (maker) Route(s *session, link kernel.Link, r *cni.Result) error {
+	for _, rt := range gatewayRoutes(r.IPs) {
+		if err := s.Sandbox.AddRoute(link, rt); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Finish routes the container's networks through their gateways, and makes the host the gateway.
+func (maker) Finish(_ context.Context, s *session, r *cni.Result) error {
+	link, err := s.Sandbox.Link(s.IfName)
+	if err != nil {
+		return err
+	}
+	if err := leaveNetworks(s.Sandbox, link, r.IPs); err != nil {
+		return err
+	}
+	host, err := s.Host.Link(s.HostName())
+	if err != nil {
+		return err
+	}
+	for _, ip := range r.IPs {
+		if _, err := s.Host.EnsureGateway(host, single(ip.Gateway)); err != nil {
+			return err
+		}
+		if err := s.Host.AddRoute(host, hostRoute(ip)); err != nil {
+			return err
+		}
+	}
+	if err := s.Forward(r.IPs); err != nil {
+		return err
+	}
+	if s.Conf.IPMasq {
+		return s.Masquerade(r)
+	}
+	return nil
+}
+
+// Verify compares the host's end, and what leads to either end, with the previous result.
+func (maker) Verify(_ context.Context, s *session, link kernel.Link) error {
+	host, err := s.CheckPair(link)
+	if err != nil {
+		return err
+	}
+	have, err := s.Host.Addrs(host)
+	if err != nil {
+		return err
+	}
+	ips := s.PrevIPs()
+	var toContainer []kernel.Route
+	for _, ip := range ips {
+		if want := single(ip.Gateway); ip.Gateway.IsValid() && !slices.Contains(have, want) {
+			return fmt.Errorf("interface %s: expected gateway address %s, found %v", host.Name, want, have)
+		}
+		toContainer = append(toContainer, hostRoute(ip))
+	}
+	if err := attach.CheckRoutes(s.Host, host, toContainer); err != nil {
+		return err
+	}
+	if err := attach.CheckRoutes(s.Sandbox, link, gatewayRoutes(ips)); err != nil {
+		return err
+	}
+	if _, ours := cni.ParseTag(host.Alias); s.Conf.IPMasq && ours { // a pair of the reference plugin has that plugin's rules
+		return s.CheckMasquerade()
+	}
+	return nil
+}
+
+func single(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }

@@ -1,0 +1,64 @@
+package ptp
+
+import (
+	"net/netip"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/kernel"
+)
+
+// gatewayRoutes lead from the container to its gateways, each once: its first address is the source.
+func gatewayRoutes(ips []cni.IP) []kernel.Route {
+	var routes []kernel.Route
+	for _, ip := range firsts(ips, func(ip cni.IP) netip.Addr { return ip.Gateway }) {
+		if ip.Gateway.IsValid() {
+			routes = append(routes, kernel.Route{Dst: single(ip.Gateway), Scope: kernel.ScopeLink, Src: ip.Address.Addr()})
+		}
+	}
+	return routes
+}
+
+// leaveNetworks replaces the routes that the kernel has made for the networks of the addresses, which say that they are on
+// the link, by routes through the gateways.
+func leaveNetworks(space *kernel.Space, link kernel.Link, ips []cni.IP) error {
+	have, err := space.Routes(kernel.TableMain)
+	if err != nil {
+		return err
+	}
+	for _, ip := range firsts(ips, func(ip cni.IP) netip.Prefix { return ip.Address.Masked() }) {
+		network := ip.Address.Masked()
+		if network.IsSingleIP() {
+			continue
+		}
+		for _, rt := range have {
+			if rt.Dst != network || rt.Link != link.Index || rt.Gateway().IsValid() {
+				continue
+			}
+			if err := space.DelRoute(link, rt); err != nil {
+				return err
+			}
+		}
+		if err := space.AddRoute(link, kernel.Route{Dst: network, GW: ip.Gateway, Src: ip.Address.Addr()}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hostRoute leads from the host to an address of the container.
+func hostRoute(ip cni.IP) kernel.Route {
+	return kernel.Route{Dst: single(ip.Address.Addr()), Scope: kernel.ScopeHost}
+}
+
+// firsts returns the addresses whose key none before them has.
+func firsts[K comparable](ips []cni.IP, key func(cni.IP) K) []cni.IP {
+	var list []cni.IP
+	seen := map[K]bool{}
+	for _, ip := range ips {
+		if k := key(ip); !seen[k] {
+			seen[k] = true
+			list = append(list, ip)
+		}
+	}
+	return list
+}

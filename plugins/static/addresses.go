@@ -1,0 +1,135 @@
+package static
+
+import (
+	"net/netip"
+	"strings"
+
+	"github.com/tenon-cni/tenon/cni"
+)
+
+// addresses are those of the configuration and of CNI_ARGS; or those of args.cni.ips instead; or those of the capability
+// ips instead of either.
+func addresses(c *call) ([]cni.IP, error) {
+	if c.Conf.IPAM == nil {
+		return nil, cni.Errorf(cni.CodeInvalidConfig, "IPAM config missing 'ipam' key")
+	}
+	configured := c.Conf.IPAM.Addresses
+	var ips []cni.IP
+	var err error
+	switch {
+	case len(c.RuntimeConfig.IPs) > 0:
+		ips, err = requested(c.RuntimeConfig.IPs, configured)
+	case len(c.ConfArgs.CNI.IPs) > 0:
+		ips, err = requested(c.ConfArgs.CNI.IPs, configured)
+	default:
+		ips, err = withArgs(c, configured)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if c.Version < cni.V030 && !onePerFamily(ips) {
+		return nil, cni.Errorf(cni.CodeInvalidConfig, "CNI version %v does not support more than 1 address per family", c.Version).
+			WithDetails("use cniVersion 0.3.0 or newer")
+	}
+	return ips, nil
+}
+
+// withArgs are the configured addresses and those of CNI_ARGS. A GATEWAY there is one of the addresses there.
+func withArgs(c *call, configured []Address) ([]cni.IP, error) {
+	var ips []cni.IP
+	for _, a := range configured {
+		p, err := netip.ParsePrefix(a.Address)
+		if err != nil {
+			return nil, cni.Errorf(cni.CodeInvalidConfig, "the 'address' field is expected to be in CIDR notation, got: '%s'", a.Address)
+		}
+		ips = append(ips, cni.IP{Address: p, Gateway: a.Gateway})
+	}
+	asked, err := fromArgs(c.Args, configured)
+	return append(ips, asked...), err
+}
+
+// fromArgs are the addresses of CNI_ARGS.
+func fromArgs(text string, configured []Address) ([]cni.IP, error) {
+	args, err := cni.ParseArgs(text)
+	if err != nil {
+		return nil, err
+	}
+	var ips []cni.IP
+	for _, s := range items(args, "IP") {
+		ip, ok := parse(s, configured)
+		if !ok {
+			return nil, cni.Errorf(cni.CodeInvalidEnvironment, "the 'ip' field is expected to be in CIDR notation, got: '%s'", s)
+		}
+		ips = append(ips, ip)
+	}
+	for _, s := range items(args, "GATEWAY") {
+		gw, err := netip.ParseAddr(s)
+		if err != nil {
+			return nil, cni.Errorf(cni.CodeInvalidEnvironment, "invalid gateway address: %s", s)
+		}
+		for i := range ips {
+			if ips[i].Address.Contains(gw) {
+				ips[i].Gateway = gw
+			}
+		}
+	}
+	return ips, nil
+}
+
+// items are the values of a key of CNI_ARGS, which are separated by commas.
+func items(args cni.Args, key string) []string {
+	text, _ := args.Get(key)
+	if text == "" {
+		return nil
+	}
+	list := strings.Split(text, ",")
+	for i := range list {
+		list[i] = strings.TrimSpace(list[i])
+	}
+	return list
+}
+
+// requested are addresses asked for in JSON.
+func requested(texts []string, configured []Address) ([]cni.IP, error) {
+	var ips []cni.IP
+	for _, s := range texts {
+		ip, ok := parse(s, configured)
+		if !ok {
+			return nil, cni.Errorf(cni.CodeInvalidConfig, "an entry in the 'ips' field is NOT in CIDR notation, got: '%s'", s).
+				WithDetails("without a prefix length it has to be in the network of an address of the configuration")
+		}
+		ips = append(ips, ip)
+	}
+	return ips, nil
+}
+
+// parse reads an address that was asked for. One without a prefix length gets that of the configured address whose network
+// it is in, and its gateway with it.
+func parse(s string, configured []Address) (ip cni.IP, ok bool) {
+	if p, err := netip.ParsePrefix(s); err == nil {
+		return cni.IP{Address: p}, true
+	}
+	addr, err := netip.ParseAddr(s)
+	if err != nil {
+		return cni.IP{}, false
+	}
+	for _, a := range configured {
+		if p, err := netip.ParsePrefix(a.Address); err == nil && p.Contains(addr) {
+			return cni.IP{Address: netip.PrefixFrom(addr, p.Bits()), Gateway: a.Gateway}, true
+		}
+	}
+	return cni.IP{}, false
+}
+
+// onePerFamily reports whether there is at most one address of each family.
+func onePerFamily(ips []cni.IP) bool {
+	seen := map[bool]bool{}
+	for _, ip := range ips {
+		is4 := ip.Address.Addr().Is4()
+		if seen[is4] {
+			return false
+		}
+		seen[is4] = true
+	}
+	return true
+}

@@ -1,0 +1,95 @@
+package static
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/plugin"
+)
+
+// Config is the configuration of the plugin: the ipam section of a network.
+type Config struct {
+	plugin.Common
+	IPAM *Settings `json:"ipam"`
+}
+
+// Settings is the ipam section.
+type Settings struct {
+	// Addresses of the container. None is allowed; plugins that need one refuse the result.
+	Addresses []Address `json:"addresses"`
+	// Routes go into the result as they are.
+	Routes []cni.Route `json:"routes"`
+	// DNS goes into the result as it is.
+	DNS cni.DNS `json:"dns"`
+}
+
+// Address is an address of the configuration.
+type Address struct {
+	// Address in CIDR notation: with the length of its network, whose host bits are kept.
+	Address string `json:"address"`
+	// Gateway of the network; may be absent.
+	Gateway netip.Addr `json:"gateway"`
+}
+
+// Plugin is the definition of static.
+var Plugin = plugin.Define[Config](plugin.Info{
+	Name:         "static",
+	About:        "gives the addresses that its configuration or the caller names",
+	Capabilities: []string{"ips"},
+	Args:         []string{"IP", "GATEWAY"},
+	Doc:          doc,
+}, fixed{})
+
+type fixed struct{}
+
+type call = plugin.Call[Config]
+
+// Validate refuses what ADD would refuse.
+func (fixed) Validate(c *call) error {
+	_, err := addresses(c)
+	return err
+}
+
+// Add returns what the configuration and the caller say.
+func (fixed) Add(_ context.Context, c *call) (*cni.Result, error) {
+	ips, err := addresses(c)
+	if err != nil {
+		return nil, err
+	}
+	return &cni.Result{IPs: ips, Routes: c.Conf.IPAM.Routes, DNS: c.Conf.IPAM.DNS}, nil
+}
+
+// Del has nothing to do.
+func (fixed) Del(context.Context, *call) error { return nil }
+
+// Check looks for the addresses, and for the gateways that they have here, in the previous result.
+func (fixed) Check(_ context.Context, c *call) error {
+	if c.Prev == nil {
+		return cni.Errorf(cni.CodeInvalidConfig, "CHECK needs prevResult")
+	}
+	ips, err := addresses(c)
+	if err != nil {
+		return err
+	}
+	for _, want := range ips {
+		at := slices.IndexFunc(c.Prev.IPs, func(ip cni.IP) bool { return ip.Address.Addr() == want.Address.Addr() })
+		if at < 0 {
+			return fmt.Errorf("prevResult: expected address %s, found %v", want.Address, prefixes(c.Prev.IPs))
+		}
+		if have := c.Prev.IPs[at].Gateway; want.Gateway.IsValid() && have != want.Gateway {
+			return fmt.Errorf("prevResult: expected gateway %s of address %s, found %s", want.Gateway, want.Address, have)
+		}
+	}
+	return nil
+}
+
+func prefixes(ips []cni.IP) []netip.Prefix {
+	list := make([]netip.Prefix, len(ips))
+	for i, ip := range ips {
+		list[i] = ip.Address
+	}
+	return list
+}
