@@ -1,6 +1,6 @@
-// Package testnet gives tests a real kernel: throw-away network namespaces, a text of their complete state, the
-// decision to skip, and a check for leaks. It is for tests only, and the only place outside of package xtables that
-// starts tools; as they are not ours they serve as an independent witness.
+// Package testnet gives tests a real kernel: throw-away network namespaces, traffic between them, a text of their
+// complete state, the decision to skip, and a check for leaks. It is for tests only, and the only place outside of package
+// xtables that starts tools; as they are not ours they serve as an independent witness.
 package testnet
 
 import (

@@ -2,80 +2,20 @@ package bridge_test
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/net/icmp"
-	"golang.org/x/net/ipv4"
 	"golang.org/x/net/ipv6"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/plugin/plugintest"
 )
-
-const (
-	answerWithin = 2 * time.Second
-	noAnswer     = 300 * time.Millisecond
-)
-
-// ping sends one echo request and waits for the reply.
-func ping(from *plugintest.Namespace, to netip.Addr, timeout time.Duration) error {
-	return from.Run(func() error {
-		network, protocol, kind := "ip4:icmp", 1, icmp.Type(ipv4.ICMPTypeEcho)
-		reply := icmp.Type(ipv4.ICMPTypeEchoReply)
-		if to.Is6() {
-			network, protocol, kind, reply = "ip6:ipv6-icmp", 58, ipv6.ICMPTypeEchoRequest, ipv6.ICMPTypeEchoReply
-		}
-		c, err := icmp.ListenPacket(network, "")
-		if err != nil {
-			return err
-		}
-		defer c.Close()
-		message, err := (&icmp.Message{Type: kind, Body: &icmp.Echo{ID: os.Getpid() & 0xffff, Seq: 1}}).Marshal(nil)
-		if err != nil {
-			return err
-		}
-		if err := c.SetDeadline(time.Now().Add(timeout)); err != nil {
-			return err
-		}
-		if _, err := c.WriteTo(message, &net.IPAddr{IP: to.AsSlice()}); err != nil {
-			return err
-		}
-		buf := make([]byte, 1500)
-		for {
-			n, peer, err := c.ReadFrom(buf)
-			if err != nil {
-				return err
-			}
-			m, err := icmp.ParseMessage(protocol, buf[:n])
-			if err == nil && m.Type == reply && peer.String() == to.String() {
-				return nil
-			}
-		}
-	})
-}
-
-// reaches checks whether pings are answered.
-func reaches(t *testing.T, from *plugintest.Namespace, to netip.Addr, want bool) {
-	t.Helper()
-	timeout := answerWithin
-	if !want {
-		timeout = noAnswer
-	}
-	err := ping(from, to, timeout)
-	if !want && err == nil || want && err != nil {
-		t.Errorf("%s to %s: %v, want an answer: %t", from.Name, to, err, want)
-	}
-	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("%s to %s: %v", from.Name, to, err)
-	}
-}
 
 // TestPing: everything answers when ADD has returned, without waiting (R-67, R-75).
 func TestPing(t *testing.T) {
@@ -83,13 +23,13 @@ func TestPing(t *testing.T) {
 	r := runtime(t, gateway+ipamDual)
 	a := r.Add("a")
 	for _, ip := range a.IPs {
-		reaches(t, r.Container("a"), ip.Gateway, true)
-		reaches(t, r.Host, ip.Address.Addr(), true)
+		testnet.Reaches(t, r.Container("a"), ip.Gateway, true)
+		testnet.Reaches(t, r.Host, ip.Address.Addr(), true)
 	}
 	b := r.Add("b")
 	for i := range b.IPs {
-		reaches(t, r.Container("b"), a.IPs[i].Address.Addr(), true)
-		reaches(t, r.Container("a"), b.IPs[i].Address.Addr(), true)
+		testnet.Reaches(t, r.Container("b"), a.IPs[i].Address.Addr(), true)
+		testnet.Reaches(t, r.Container("a"), b.IPs[i].Address.Addr(), true)
 	}
 }
 
@@ -101,7 +41,7 @@ func TestSwitch(t *testing.T) {
 		r.Add(container)
 		r.Container(container).Command("ip", "address", "add", fmt.Sprintf("10.5.0.%d/24", i+1), "dev", "eth0")
 	}
-	reaches(t, r.Container("a"), netip.MustParseAddr("10.5.0.2"), true)
+	testnet.Reaches(t, r.Container("a"), netip.MustParseAddr("10.5.0.2"), true)
 }
 
 // TestIPv6Off: IPv4 works where IPv6 is switched off in the host and in the container (R-69).
@@ -113,7 +53,7 @@ func TestIPv6Off(t *testing.T) {
 	}
 	result := r.Add("c")
 	r.Check("c")
-	reaches(t, r.Container("c"), result.IPs[0].Gateway, true)
+	testnet.Reaches(t, r.Container("c"), result.IPs[0].Gateway, true)
 }
 
 func TestIsolation(t *testing.T) {
@@ -123,10 +63,10 @@ func TestIsolation(t *testing.T) {
 	b := r.Add("b").IPs[0].Address.Addr()
 	delete(r.Conf, "portIsolation")
 	open := r.Add("open").IPs[0].Address.Addr()
-	reaches(t, r.Container("a"), b, false)
-	reaches(t, r.Container("a"), open, true)
-	reaches(t, r.Container("open"), b, true)
-	reaches(t, r.Container("a"), netip.MustParseAddr("10.1.2.1"), true)
+	testnet.Reaches(t, r.Container("a"), b, false)
+	testnet.Reaches(t, r.Container("a"), open, true)
+	testnet.Reaches(t, r.Container("open"), b, true)
+	testnet.Reaches(t, r.Container("a"), netip.MustParseAddr("10.1.2.1"), true)
 }
 
 // TestMasquerade looks at the source addresses that a host outside and a container of the same network see.
@@ -136,7 +76,7 @@ func TestMasquerade(t *testing.T) {
 		t.Run(fmt.Sprint(masq), func(t *testing.T) {
 			t.Parallel()
 			r := runtime(t, fmt.Sprintf(`%s,"ipMasq":%t%s`, gateway, masq, ipamDual))
-			outside := uplink(r)
+			outside := r.Uplink()
 			c, sibling := r.Add("c"), r.Add("sibling")
 			for i, hosts := range []struct{ router, server string }{{"192.0.2.1", "192.0.2.2"}, {"2001:db8::1", "2001:db8::2"}} {
 				own := c.IPs[i].Address.Addr()
@@ -144,61 +84,15 @@ func TestMasquerade(t *testing.T) {
 				if masq {
 					want = netip.MustParseAddr(hosts.router)
 				}
-				if got := seenSource(t, r.Container("c"), outside, netip.MustParseAddr(hosts.server)); got != want {
+				if got := testnet.SourceSeen(t, r.Container("c"), outside, netip.MustParseAddr(hosts.server)); got != want {
 					t.Errorf("outside sees %s as %s, want %s", own, got, want)
 				}
-				if got := seenSource(t, r.Container("c"), r.Container("sibling"), sibling.IPs[i].Address.Addr()); got != own {
+				if got := testnet.SourceSeen(t, r.Container("c"), r.Container("sibling"), sibling.IPs[i].Address.Addr()); got != own {
 					t.Errorf("sibling sees %s as %s", own, got)
 				}
 			}
 		})
 	}
-}
-
-// uplink connects the host with another machine, as 192.0.2.1 and 2001:db8::1. The machine has no routes back.
-func uplink(r *plugintest.Runtime) *plugintest.Namespace {
-	outside := r.Container("outside")
-	r.Host.Command("ip", "link", "add", "uplink", "type", "veth", "peer", "name", "eth0", "netns", outside.Path())
-	for _, end := range []struct {
-		ns      *plugintest.Namespace
-		name, n string
-	}{{r.Host, "uplink", "1"}, {outside, "eth0", "2"}} {
-		end.ns.Command("ip", "address", "add", "192.0.2."+end.n+"/24", "dev", end.name)
-		end.ns.Command("ip", "address", "add", "2001:db8::"+end.n+"/64", "dev", end.name, "nodad")
-		end.ns.Command("sysctl", "-qw", "net.ipv6.conf."+end.name+".accept_dad=0") // so that it can ask for its neighbour
-		end.ns.Command("ip", "link", "set", end.name, "up")
-	}
-	return outside
-}
-
-// seenSource sends a datagram and returns the address that the receiver sees as its source.
-func seenSource(t *testing.T, from, to *plugintest.Namespace, address netip.Addr) netip.Addr {
-	t.Helper()
-	var server *net.UDPConn
-	var err error
-	to.Do(func() { server, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(address, 0))) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Close()
-	from.Do(func() {
-		var c net.Conn
-		if c, err = net.Dial("udp", server.LocalAddr().String()); err == nil {
-			_, err = c.Write([]byte("hello"))
-			c.Close()
-		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := server.SetReadDeadline(time.Now().Add(answerWithin)); err != nil {
-		t.Fatal(err)
-	}
-	_, source, err := server.ReadFromUDPAddrPort(make([]byte, 16))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return source.Addr().Unmap()
 }
 
 // TestNewNeighbour is R-73: an address is given to another container, and its neighbours learn the new MAC at once.
@@ -216,7 +110,7 @@ func TestNewNeighbour(t *testing.T) {
 		return result
 	}
 	for _, ip := range attach("before").IPs {
-		reaches(t, r.Container("a"), ip.Address.Addr(), true)
+		testnet.Reaches(t, r.Container("a"), ip.Address.Addr(), true)
 	}
 	r.Del("before")
 	time.Sleep(1100 * time.Millisecond) // what is younger than a second is not believed (locktime, arp(7))

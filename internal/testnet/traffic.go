@@ -1,0 +1,118 @@
+package testnet
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"testing"
+	"time"
+
+	"golang.org/x/net/icmp"
+	"golang.org/x/net/ipv4"
+	"golang.org/x/net/ipv6"
+)
+
+const (
+	answerWithin = 2 * time.Second
+	noAnswer     = 300 * time.Millisecond
+)
+
+// ping sends one echo request and waits for the reply.
+func ping(from *Namespace, to netip.Addr, timeout time.Duration) error {
+	return from.Run(func() error {
+		network, protocol, kind := "ip4:icmp", 1, icmp.Type(ipv4.ICMPTypeEcho)
+		reply := icmp.Type(ipv4.ICMPTypeEchoReply)
+		if to.Is6() {
+			network, protocol, kind, reply = "ip6:ipv6-icmp", 58, ipv6.ICMPTypeEchoRequest, ipv6.ICMPTypeEchoReply
+		}
+		c, err := icmp.ListenPacket(network, "")
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		message, err := (&icmp.Message{Type: kind, Body: &icmp.Echo{ID: os.Getpid() & 0xffff, Seq: 1}}).Marshal(nil)
+		if err != nil {
+			return err
+		}
+		if err := c.SetDeadline(time.Now().Add(timeout)); err != nil {
+			return err
+		}
+		if _, err := c.WriteTo(message, &net.IPAddr{IP: to.AsSlice()}); err != nil {
+			return err
+		}
+		buf := make([]byte, 1500)
+		for {
+			n, peer, err := c.ReadFrom(buf)
+			if err != nil {
+				return err
+			}
+			m, err := icmp.ParseMessage(protocol, buf[:n])
+			if err == nil && m.Type == reply && peer.String() == to.String() {
+				return nil
+			}
+		}
+	})
+}
+
+// Reaches checks whether pings are answered.
+func Reaches(t testing.TB, from *Namespace, to netip.Addr, want bool) {
+	t.Helper()
+	timeout := answerWithin
+	if !want {
+		timeout = noAnswer
+	}
+	err := ping(from, to, timeout)
+	if !want && err == nil || want && err != nil {
+		t.Errorf("%s to %s: %v, want an answer: %t", from.Name, to, err, want)
+	}
+	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%s to %s: %v", from.Name, to, err)
+	}
+}
+
+// Uplink connects the host with another machine, as 192.0.2.1 and 2001:db8::1. The machine has no routes back.
+func (n *Net) Uplink() *Namespace {
+	outside := n.Container("outside")
+	n.Host.Command("ip", "link", "add", "uplink", "type", "veth", "peer", "name", "eth0", "netns", outside.Path())
+	for _, end := range []struct {
+		ns         *Namespace
+		name, last string
+	}{{n.Host, "uplink", "1"}, {outside, "eth0", "2"}} {
+		end.ns.Command("ip", "address", "add", "192.0.2."+end.last+"/24", "dev", end.name)
+		end.ns.Command("ip", "address", "add", "2001:db8::"+end.last+"/64", "dev", end.name, "nodad")
+		end.ns.Command("sysctl", "-qw", "net.ipv6.conf."+end.name+".accept_dad=0") // so that it can ask for its neighbour
+		end.ns.Command("ip", "link", "set", end.name, "up")
+	}
+	return outside
+}
+
+// SourceSeen sends a datagram and returns the address that the receiver sees as its source.
+func SourceSeen(t testing.TB, from, to *Namespace, address netip.Addr) netip.Addr {
+	t.Helper()
+	var server *net.UDPConn
+	var err error
+	to.Do(func() { server, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(address, 0))) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	from.Do(func() {
+		var c net.Conn
+		if c, err = net.Dial("udp", server.LocalAddr().String()); err == nil {
+			_, err = c.Write([]byte("hello"))
+			c.Close()
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.SetReadDeadline(time.Now().Add(answerWithin)); err != nil {
+		t.Fatal(err)
+	}
+	_, source, err := server.ReadFromUDPAddrPort(make([]byte, 16))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return source.Addr().Unmap()
+}

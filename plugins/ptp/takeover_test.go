@@ -1,0 +1,164 @@
+package ptp_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/testnet"
+	"github.com/tenon-cni/tenon/plugin/plugintest"
+)
+
+const reference = "/usr/lib/cni"
+
+// callReference calls the reference ptp, and through it the reference host-local, in the host of r.
+func callReference(t *testing.T, r *plugintest.Runtime, q plugintest.Request) json.RawMessage {
+	t.Helper()
+	conf, err := json.Marshal(q.Conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Path = reference
+	var out []byte
+	r.Host.Do(func() {
+		cmd := exec.Command(filepath.Join(reference, "ptp"))
+		cmd.Env, cmd.Stdin = append(os.Environ(), q.Environ()...), bytes.NewReader(conf)
+		out, err = cmd.Output()
+	})
+	if err != nil {
+		t.Fatalf("reference ptp %s: %v: %s", q.Command, err, out)
+	}
+	return out
+}
+
+// attach attaches container c by the plugins of either side and returns the result.
+func attach(t *testing.T, r *plugintest.Runtime, who string) json.RawMessage {
+	t.Helper()
+	return call(t, r, who, cni.Add, nil)
+}
+
+func call(t *testing.T, r *plugintest.Runtime, who string, verb cni.Command, prev json.RawMessage) json.RawMessage {
+	t.Helper()
+	q := r.Request(verb, "c")
+	if prev != nil {
+		q.Conf["prevResult"] = prev
+	}
+	if who == "reference" {
+		return callReference(t, r, q)
+	}
+	return r.Must(q)
+}
+
+// TestLikeTheReference: routes, addresses of the host's end and result are those that the reference plugin makes.
+func TestLikeTheReference(t *testing.T) {
+	t.Parallel()
+	testnet.Require(t, testnet.Tool(filepath.Join(reference, "ptp")))
+	var seen [2]string
+	for i, who := range []string{"reference", "tenon"} {
+		r := runtime(t, `,"ipMasq":true`+ipamDual)
+		r.Conf["cniVersion"] = "1.0.0" // the newest of Debian's
+		var result struct{ IPs, Routes any }
+		if err := json.Unmarshal(attach(t, r, who), &result); err != nil {
+			t.Fatal(err)
+		}
+		state, err := json.MarshalIndent([]any{
+			result, routes(r.Container("c"), "-4"), routes(r.Container("c"), "-6"), hostRoutes(r, "-4"), hostRoutes(r, "-6"),
+			addresses(r, "-4"), addresses(r, "-6"),
+		}, "", " ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen[i] = string(state)
+	}
+	if diff := cmp.Diff(seen[0], seen[1]); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// hostRoutes are the routes of the host, with the name of its end of the pair taken out.
+func hostRoutes(r *plugintest.Runtime, family string) []string {
+	list := routes(r.Host, family)
+	for i, line := range list {
+		fields := strings.Fields(line)
+		for j := range fields {
+			if j > 0 && fields[j-1] == "dev" {
+				fields[j] = "HOSTEND"
+			}
+		}
+		list[i] = strings.Join(fields, " ")
+	}
+	return list
+}
+
+// addresses are those of the host's end.
+func addresses(r *plugintest.Runtime, family string) (list []string) {
+	for line := range strings.Lines(r.Host.Command("ip", "-o", family, "address", "show", "scope", "global")) {
+		list = append(list, strings.Fields(line)[3])
+	}
+	return list
+}
+
+// TestTakeover: what the reference plugins attached Tenon checks and deletes, and the other way round: link, addresses and
+// reservations.
+func TestTakeover(t *testing.T) {
+	t.Parallel()
+	testnet.Require(t, testnet.Tool(filepath.Join(reference, "ptp")))
+	for _, row := range []struct{ name, adds, takesOver, members string }{
+		{"from the reference", "reference", "tenon", `,"ipMasq":true` + ipamDual},
+		{"to the reference", "tenon", "reference", ipamDual}, // its DEL fails where rules of its own for ipMasq are missing
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			r := runtime(t, row.members)
+			r.Conf["cniVersion"] = "1.0.0"
+			r.Add("before")
+			r.Del("before") // leaves what is shared
+			before := r.State()
+			result := attach(t, r, row.adds)
+			call(t, r, row.takesOver, cni.Check, result)
+			call(t, r, row.takesOver, cni.Del, result)
+			left(t, r, before)
+			call(t, r, row.adds, cni.Del, result) // takes its rules away
+		})
+	}
+}
+
+// TestTakeoverByGC: the reservation of what the reference plugins attached is collected when the container is gone, and
+// with it its link.
+func TestTakeoverByGC(t *testing.T) {
+	t.Parallel()
+	testnet.Require(t, testnet.Tool(filepath.Join(reference, "ptp")))
+	r := runtime(t, `,"ipMasq":true`+ipamDual)
+	r.Add("before")
+	r.Del("before")
+	r.Remove("before")
+	before := r.State()
+	r.Conf["cniVersion"] = "1.0.0"
+	attach(t, r, "reference")
+	r.Conf["cniVersion"] = "1.1.0"
+	r.Must(r.Collect("c"))
+	if addresses(r, "-4") == nil {
+		t.Error("a valid attachment was collected")
+	}
+	r.Remove("c")
+	r.Must(r.Collect())
+	left(t, r, before)
+}
+
+// left fails the test if there is a link or a reservation that was not there before.
+func left(t *testing.T, r *plugintest.Runtime, before string) {
+	t.Helper()
+	if diff := testnet.Diff(before, r.State()); strings.Contains(diff, "eth0") || strings.Contains(diff, "veth") {
+		t.Error(diff)
+	}
+	if files, _ := filepath.Glob(filepath.Join(r.Dir, "*", "[1f]*")); len(files) > 0 {
+		t.Errorf("reservations left: %v", files)
+	}
+}

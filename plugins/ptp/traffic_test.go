@@ -1,0 +1,105 @@
+package ptp_test
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/testnet"
+)
+
+// TestPing is ptp.md 8: everything answers when ADD has returned, without waiting (R-67, R-75).
+func TestPing(t *testing.T) {
+	t.Parallel()
+	r := runtime(t, ipamDual)
+	a := r.Add("a")
+	for _, ip := range a.IPs {
+		testnet.Reaches(t, r.Container("a"), ip.Gateway, true)
+		testnet.Reaches(t, r.Host, ip.Address.Addr(), true)
+	}
+	b := r.Add("b")
+	for i := range b.IPs {
+		testnet.Reaches(t, r.Container("b"), a.IPs[i].Address.Addr(), true)
+		testnet.Reaches(t, r.Container("a"), b.IPs[i].Address.Addr(), true)
+	}
+}
+
+// TestPingFromASingleAddress: the gateway need not be in the network of the address.
+func TestPingFromASingleAddress(t *testing.T) {
+	t.Parallel()
+	r := runtime(t, static(`{"address":"203.0.113.7/32","gateway":"169.254.1.1"},{"address":"2001:db8:7::7/128","gateway":"2001:db8:8::1"}`,
+		`,"routes":[{"dst":"0.0.0.0/0"},{"dst":"::/0"}]`))
+	outside := r.Uplink()
+	for _, ip := range r.Add("c").IPs {
+		testnet.Reaches(t, r.Container("c"), ip.Gateway, true)
+	}
+	for _, address := range []string{"192.0.2.1", "2001:db8::1"} { // the host's, through the default route
+		testnet.Reaches(t, r.Container("c"), netip.MustParseAddr(address), true)
+	}
+	outside.Command("ip", "route", "add", "203.0.113.7/32", "via", "192.0.2.1")
+	testnet.Reaches(t, outside, netip.MustParseAddr("203.0.113.7"), true)
+}
+
+// TestMasquerade looks at the source addresses that a host outside and a container of the same network see.
+func TestMasquerade(t *testing.T) {
+	t.Parallel()
+	for _, masq := range []bool{true, false} {
+		t.Run(fmt.Sprint(masq), func(t *testing.T) {
+			t.Parallel()
+			r := runtime(t, fmt.Sprintf(`,"ipMasq":%t%s`, masq, ipamDual))
+			outside := r.Uplink()
+			c, sibling := r.Add("c"), r.Add("sibling")
+			for i, hosts := range []struct{ router, server string }{{"192.0.2.1", "192.0.2.2"}, {"2001:db8::1", "2001:db8::2"}} {
+				own := c.IPs[i].Address.Addr()
+				want := own
+				if masq {
+					want = netip.MustParseAddr(hosts.router)
+				}
+				if got := testnet.SourceSeen(t, r.Container("c"), outside, netip.MustParseAddr(hosts.server)); got != want {
+					t.Errorf("outside sees %s as %s, want %s", own, got, want)
+				}
+				if got := testnet.SourceSeen(t, r.Container("c"), r.Container("sibling"), sibling.IPs[i].Address.Addr()); got != own {
+					t.Errorf("sibling sees %s as %s", own, got)
+				}
+			}
+		})
+	}
+}
+
+// TestReuse is R-34: an address is given back when nobody uses it any more, and whoever gets it next is its only owner.
+func TestReuse(t *testing.T) {
+	t.Parallel()
+	r := runtime(t, `,"ipMasq":true,"ipam":{"type":"host-local","ranges":[[{"subnet":"10.1.2.0/30"}],[{"subnet":"fd00:7::/126","rangeEnd":"fd00:7::2"}]]}`)
+	owners := func() (n int) {
+		for family, address := range map[string]string{"-4": "10.1.2.2", "-6": "fd00:7::2"} {
+			n += strings.Count(r.Host.Command("ip", family, "route", "show", address), " dev ")
+		}
+		return n
+	}
+	released := 0
+	ctx := kernel.WithHooks(t.Context(), kernel.Hooks{Trace: func(op string) {
+		if strings.HasPrefix(op, "release ") {
+			released++
+			if n := owners(); n != 0 {
+				t.Errorf("%s: the host still has %d routes", op, n)
+			}
+		}
+	}})
+	for i := range 5 {
+		container := fmt.Sprintf("c%d", i)
+		r.Add(container)
+		if n := owners(); n != 2 {
+			t.Errorf("%d routes to two addresses", n)
+		}
+		r.Refused(r.Request(cni.Add, "waiting"), cni.CodeTryAgainLater)
+		if _, err := r.Do(ctx, r.Request(cni.Del, container)); err != nil {
+			t.Error(err)
+		}
+	}
+	if released == 0 {
+		t.Error("nothing was released")
+	}
+}
