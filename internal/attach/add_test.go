@@ -84,9 +84,11 @@ func TestRoutes(t *testing.T) {
 		{"host bits", dual + `[{"dst":"192.168.7.9/16"}]`, "192.168.0.0/16 via 10.0.0.1"},
 		{"metric, MTU, segment size (R-76)", dual + `[{"dst":"192.168.0.0/16","priority":7,"mtu":1300,"advmss":1200}]`,
 			"192.168.0.0/16 via 10.0.0.1 metric 7 mtu 1300 advmss 1200"},
+		{"scope and table (common.md 13)", dual + `[{"dst":"192.168.0.0/16","gw":"10.0.0.9","scope":200,"table":77}]`,
+			"192.168.0.0/16 via 10.0.0.9 table 77 scope site"},
 		{"table", dual + `[{"dst":"192.168.0.0/16","table":77}]`, "192.168.0.0/16 via 10.0.0.1 table 77"},
 		{"same route twice", dual + `[{"dst":"0.0.0.0/0"},{"dst":"0.0.0.0/0","gw":"10.0.0.1"}]`, "default via 10.0.0.1"},
-		{"two gateways for one destination", dual + `[{"dst":"fd01::/64","gw":"fd00::8"},{"dst":"fd01::/64","gw":"fd00::9"}]`,
+		{"two gateways for one destination (common.md 13)", dual + `[{"dst":"fd01::/64","gw":"fd00::8"},{"dst":"fd01::/64","gw":"fd00::9"}]`,
 			"fd01::/64 metric 1024 nexthop via fd00::8 weight 1 nexthop via fd00::9 weight 1"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -113,6 +115,34 @@ func (b *bench) routes() string {
 		}
 	}
 	return strings.Join(all, "; ")
+}
+
+// TestAddressStays is common.md 13: IPv6 addresses outlive a link that goes down and up.
+func TestAddressStays(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, pair{}, give(`"ips":[{"address":"fd00::2/64"}]`))
+	b.add()
+	b.inside("ip", "link", "set", "eth0", "down")
+	b.inside("ip", "link", "set", "eth0", "up")
+	if err := b.call(cni.Check); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestIndexOfIPAM is common.md 13: what an IPAM plugin says about interfaces it knows nothing of does not count (RES-03).
+func TestIndexOfIPAM(t *testing.T) {
+	t.Parallel()
+	for _, index := range []string{"0", "1", "7", "-1"} {
+		b := newBench(t, pair{}, give(`"ips":[{"address":"10.0.0.2/24","interface":`+index+`}]`))
+		r, err := b.serve(t.Context(), b.env(cni.Add))
+		if err != nil {
+			wantError(t, err, cni.CodeInvalidConfig, "interface")
+			continue
+		}
+		if !strings.Contains(string(r), `"interface":1`) {
+			t.Errorf("IPAM said %s, result %s", index, r)
+		}
+	}
 }
 
 func TestGatewayOutOfReach(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 func TestMain(m *testing.M) { testnet.Main(m) }
 
 type config struct {
-	plugin.Common
+	attach.Common
 	KeepDown  bool `json:"keepDown"`
 	EnableDAD bool `json:"enabledad"`
 	Masq      bool `json:"masq"`

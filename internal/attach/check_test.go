@@ -12,7 +12,8 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// TestCheckAllows lists what later plugins and administrators may have done (PL-CHK-03).
+// TestCheckAllows lists what later plugins and administrators may have done (PL-CHK-03), beside what ADD makes of unusual
+// routes.
 func TestCheckAllows(t *testing.T) {
 	t.Parallel()
 	const routed = address + `,"routes":[{"dst":"0.0.0.0/0"},{"dst":"192.168.0.0/16","table":77}]`
@@ -30,6 +31,15 @@ func TestCheckAllows(t *testing.T) {
 			b.inside("ip", "route", "add", "10.0.0.0/24", "dev", "eth0", "table", "100")
 		}},
 		{"another default gateway", routed, func(b *bench) { b.inside("ip", "route", "replace", "default", "via", "10.0.0.9") }},
+		{"everything a route can say (R-76)", address + `,"routes":[
+			{"dst":"192.168.0.0/16","priority":7,"mtu":1300,"advmss":1200,"table":77},{"dst":"192.168.0.0/16","scope":253},
+			{"dst":"172.16.0.0/12","gw":"0.0.0.0"},{"dst":"10.99.9.9/16","table":0,"scope":0}]`, func(*bench) {}},
+		{"more than the kernel can say", address + `,"routes":[{"dst":"192.168.0.0/16","mtu":70000,"advmss":70000}]`, func(*bench) {}},
+		{"two gateways for one destination (common.md 13)", address + `,"routes":[{"dst":"192.168.0.0/16","gw":"10.0.0.8"},{"dst":"192.168.0.0/16","gw":"10.0.0.9"}]`,
+			func(*bench) {}},
+		{"another route to the same destination", routed, func(b *bench) {
+			b.inside("ip", "route", "prepend", "192.168.0.0/16", "via", "10.0.0.9", "metric", "7", "table", "77")
+		}},
 		{"address without a network", `"ips":[{"address":"10.0.0.2/32"},{"address":"fd00::2/128"}]`, func(*bench) {}},
 		{"address and network of another interface", routed, func(b *bench) {
 			b.prev(func(r *cni.Result) {
@@ -76,7 +86,15 @@ func (b *bench) prev(change func(*cni.Result)) {
 
 func TestCheckNotices(t *testing.T) {
 	t.Parallel()
-	const routed = address + `,"routes":[{"dst":"192.168.0.0/16","gw":"10.0.0.9"},{"dst":"192.168.0.0/16","table":77}]`
+	const routed = address + `,"routes":[{"dst":"192.168.0.0/16","gw":"10.0.0.9"},{"dst":"192.168.0.0/16","table":77},
+		{"dst":"172.16.0.0/12","priority":7,"mtu":1300,"advmss":1200},{"dst":"10.50.0.0/16","scope":253}]`
+	stated := []string{"eth0", "172.16.0.0/12 metric 7 mtu 1300 advmss 1200", "found [172.16.0.0/12 via 10.0.0.1 "}
+	replace := func(args ...string) func(*bench) {
+		return func(b *bench) {
+			b.inside("ip", "route", "delete", "172.16.0.0/12")
+			b.inside(append([]string{"ip", "route", "add", "172.16.0.0/12", "via", "10.0.0.1"}, args...)...)
+		}
+	}
 	for _, row := range []struct {
 		name   string
 		change func(*bench)
@@ -95,6 +113,16 @@ func TestCheckNotices(t *testing.T) {
 			b.inside("ip", "route", "replace", "192.168.0.0/16", "via", "10.0.0.8")
 		}, cni.CodeInternal, []string{"192.168.0.0/16", "10.0.0.9"}},
 		{"route of a table", func(b *bench) { b.inside("ip", "route", "flush", "table", "77") }, cni.CodeInternal, []string{"192.168.0.0/16"}},
+		{"metric (R-76)", replace("metric", "8", "mtu", "1300", "advmss", "1200"), cni.CodeInternal, stated},
+		{"MTU of a route (R-76)", replace("metric", "7", "mtu", "1301", "advmss", "1200"), cni.CodeInternal, stated},
+		{"segment size (R-76)", replace("metric", "7", "mtu", "1300"), cni.CodeInternal, stated},
+		{"scope (R-76)", func(b *bench) {
+			b.inside("ip", "route", "replace", "10.50.0.0/16", "dev", "eth0", "scope", "global")
+		}, cni.CodeInternal, []string{"10.50.0.0/16 scope 253"}},
+		{"route through another interface", func(b *bench) {
+			b.inside("ip", "link", "add", "other", "up", "type", "bridge")
+			b.inside("ip", "route", "replace", "192.168.0.0/16", "dev", "other")
+		}, cni.CodeInternal, []string{"192.168.0.0/16 via 10.0.0.9", "eth0"}},
 		{"address without an interface", func(b *bench) {
 			b.prev(func(r *cni.Result) { r.IPs = append(r.IPs, cni.IP{Address: mustPrefix("10.66.0.1/32")}) })
 		}, cni.CodeInternal, []string{"10.66.0.1/32"}},
