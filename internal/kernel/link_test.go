@@ -161,7 +161,7 @@ func TestLinkChangesOfGoneLink(t *testing.T) {
 	}
 }
 
-// Lists must be complete while links come and go, which interrupts the kernel's dumps.
+// lists must be complete while links come and go, which interrupts the kernel's dumps.
 func TestLinksWhileTheyChange(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

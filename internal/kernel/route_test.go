@@ -152,6 +152,7 @@ func TestAddRouteDoesNotUndoAnIdenticalOne(t *testing.T) {
 	}
 }
 
+// TestAddRouteBesideAnother is common.md 13: two gateways for one destination.
 func TestAddRouteBesideAnother(t *testing.T) {
 	t.Parallel()
 	b, inside := routed(t)

@@ -9,6 +9,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
+// TestSysctl is common.md 13: dotted and slashed keys of an interface whose name has a dot.
 func TestSysctl(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -12,6 +12,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
+// TestAddVeth is common.md 13: both ends where they belong, each the peer of the other, a MAC inside only. The queues have
+// the length that the kernel gives them.
 func TestAddVeth(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -53,6 +55,7 @@ func TestAddVeth(t *testing.T) {
 	}
 }
 
+// TestAddVethNameTaken is common.md 13 and R-72: the error says which name is taken, and where.
 func TestAddVethNameTaken(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -86,6 +89,7 @@ func TestAddVethNameTaken(t *testing.T) {
 	}
 }
 
+// TestAddVethTwice is common.md 13: a second pair between the same namespaces.
 func TestAddVethTwice(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -127,6 +131,7 @@ func TestAddVethNameTooLong(t *testing.T) {
 	}
 }
 
+// TestDelete is common.md 13: with one end the other goes, and a link that nobody knows is a case of its own.
 func TestDelete(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

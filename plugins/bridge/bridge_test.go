@@ -101,6 +101,7 @@ func TestConfiguration(t *testing.T) {
 		{"MAC spoof check", `"macspoofchk":true`, cni.CodeUnsupportedField, "macspoofchk: true"},
 		{"masquerading by iptables", `"ipMasqBackend":"iptables"`, cni.CodeUnsupportedField, "ipMasqBackend: iptables"},
 		{"masquerading by nobody", `"ipMasqBackend":"ebtables"`, cni.CodeInvalidConfig, "ebtables"},
+		{"rule that nobody knows", `"secondDefaultRoute":"replace"`, cni.CodeInvalidConfig, "replace"},
 		{"MAC", `"runtimeConfig":{"mac":"02:00"}`, cni.CodeInvalidConfig, "02:00"},
 		{"no address in 0.2.0", `"cniVersion":"0.2.0"`, cni.CodeInvalidConfig, "0.3.0"},
 	} {

@@ -47,6 +47,10 @@ var scenarios = []scenario{
 		conf: map[string]any{"cniVersion": "1.1.0", "bridge": "br0"},
 	},
 	{
+		name: "ptp dual stack", plugin: "ptp", ipam: dualStack, host: true,
+		conf: map[string]any{"cniVersion": "1.1.0", "ipMasq": true, "mtu": 1400},
+	},
+	{
 		name: "host-local", plugin: "host-local", ipam: dualStack, host: true,
 		conf: map[string]any{"cniVersion": "1.1.0"},
 	},
