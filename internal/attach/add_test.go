@@ -19,7 +19,7 @@ import (
 
 var values = cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})
 
-// TestResult: interface indexes are filled in, all else of IPAM's result is passed on as received (IPAM-04).
+// TestResult: interface indexes are filled in, all else of IPAM's result is passed on as received (IPAM-01, IPAM-04).
 func TestResult(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, pair{}, verbs{cni.Add: invoke.Print(`{"cniVersion":"0.4.0",
@@ -46,6 +46,7 @@ func TestResult(t *testing.T) {
 	}
 }
 
+// TestDNSOfTheNetwork: dns of the configuration is input of the plugin, which puts it in the place of IPAM's (DNS-04).
 func TestDNSOfTheNetwork(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -329,7 +330,7 @@ func TestNamespacePath(t *testing.T) {
 	}
 }
 
-// TestIPAMFails: whatever IPAM got done is taken back by its DEL (PL-ADD-09, IPAM-08), and its code is kept.
+// TestIPAMFails: whatever IPAM got done is taken back by its DEL (PL-ADD-09, DLG-07, IPAM-08), and its code is kept.
 func TestIPAMFails(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -358,7 +359,7 @@ func TestIPAMFails(t *testing.T) {
 	}
 }
 
-// TestFailureAfterIPAM: the address is released, last, once nobody uses it any more.
+// TestFailureAfterIPAM is R-48 and PL-ADD-10: the address is released, last, once nobody uses it any more.
 func TestFailureAfterIPAM(t *testing.T) {
 	t.Parallel()
 	failed := errors.New("finish failed")

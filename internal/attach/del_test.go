@@ -37,7 +37,7 @@ func TestDelOrder(t *testing.T) {
 	}
 }
 
-// TestDelGoesPastErrors: each part is tried, all errors are reported.
+// TestDelGoesPastErrors: each part is tried, all errors are reported (PL-DEL-06, DLG-06).
 func TestDelGoesPastErrors(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, pair{}, verbs{

@@ -22,9 +22,9 @@ func (s *Space) AddAddr(l Link, addr netip.Prefix) error {
 		})
 }
 
-// EnsureGateway adds the address of a gateway to a link that others share, unless it is there. An IPv6 address is not
-// checked for duplicates, so that it answers at once. It is not undone: others may rely on it from the moment it
-// exists.
+// EnsureGateway adds the address of a gateway to a link, unless it is there. An IPv6 address is not checked for
+// duplicates, so that it answers at once. It is not undone: where others share the link they may rely on it from the
+// moment it exists.
 func (s *Space) EnsureGateway(l Link, addr netip.Prefix) (added bool, err error) {
 	err = s.tx.Do(addrOp(l, addr), func() error {
 		err := s.rt.AddGateway(l, addr)

@@ -82,7 +82,7 @@ func (maker) Amend(s *session, r *cni.Result) error {
 		own := ip.Address.Addr()
 		if !ip.Gateway.IsValid() || ip.Gateway.Is4() != own.Is4() || ip.Gateway == own {
 			return cni.Errorf(cni.CodeInvalidConfig, "address %s of IPAM plugin %s has no gateway that the host could be", ip.Address, s.IPAM.Type).
-				WithDetails("ptp reaches everything through a gateway of the address's family on the host; found " + ip.Gateway.String())
+				WithDetails(fmt.Sprintf("ptp needs one of the same family, which the host's end of the link gets; found %s", ip.Gateway))
 		}
 	}
 	return nil

@@ -2,6 +2,7 @@ package ptp_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -59,7 +60,7 @@ func compare(t *testing.T, what string, want, got []string) {
 func TestRoutes(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, ipamDual)
-	r.Add("c")
+	result := r.Add("c")
 	r.Check("c")
 	c := r.Container("c")
 	compare(t, "container, IPv4", []string{
@@ -77,6 +78,12 @@ func TestRoutes(t *testing.T) {
 		"fd00:7::1 dev HOSTEND metric 256", // comes with the address
 		"fd00:7::2 dev HOSTEND metric 1024",
 	}, routes(r.Host, "-6"))
+	for _, key := range []string{"ipv6/conf/%s/accept_ra", "ipv6/conf/%s/accept_redirects", "ipv4/conf/%s/accept_redirects"} { // CVE-2020-10749
+		key = fmt.Sprintf("/proc/sys/net/"+key, result.Interfaces[0].Name)
+		if got := strings.TrimSpace(r.Host.Command("cat", key)); got != "0" {
+			t.Errorf("%s is %s", key, got)
+		}
+	}
 	for file, family := range map[string]string{"net/ipv4/ip_forward": "IPv4", "net/ipv6/conf/all/forwarding": "IPv6"} {
 		if got := strings.TrimSpace(r.Host.Command("cat", "/proc/sys/"+file)); got != "1" {
 			t.Errorf("forwarding of %s is %s", family, got)

@@ -77,7 +77,8 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestSources: who is listened to (R-50, R-51, CONV-04, CONV-20, CONV-21, CONV-24, IPAM-10).
+// TestSources: who is listened to (R-50, R-51, CONV-02, CONV-04, CONV-14, CONV-20, CONV-21,
+// CONV-24, IPAM-10).
 func TestSources(t *testing.T) {
 	t.Parallel()
 	const (
