@@ -22,6 +22,7 @@ func routed(t *testing.T) (*bench, kernel.Link) {
 	inside, _ := b.vethUp(t)
 	must(t, b.container.AddAddr(inside, prefix("10.1.2.3/24")))
 	must(t, b.container.AddAddr(inside, prefix("fd00::3/64")))
+	must(t, b.container.WaitDAD(t.Context(), inside)) // or it cannot be the source of a route yet
 	b.tx.Keep()
 	return b, inside
 }
