@@ -2,15 +2,12 @@ package nft
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	mathbits "math/bits"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/google/nftables"
-	"golang.org/x/sys/unix"
 )
 
 // Element is a masqueraded address: what it sends gets an address of the host as its source, unless it goes to Net or to
@@ -34,8 +31,8 @@ type replacement struct {
 // prefix length. The elements carry tag as comment, 1 to [MaxComment] bytes. An address that carries another tag is taken
 // over. undo gives back what was changed; an address that somebody else has taken over since stays theirs.
 func (c *Conn) Masquerade(ctx context.Context, tag string, addrs []netip.Prefix) (undo func(context.Context) error, err error) {
-	if tag == "" || len(tag) > MaxComment || strings.ContainsRune(tag, 0) {
-		return nil, fmt.Errorf("comment %q: not 1 to %d bytes without NUL", tag, MaxComment)
+	if err := checkComment(tag); err != nil {
+		return nil, err
 	}
 	addrs, err = distinct(addrs)
 	if err != nil {
@@ -158,18 +155,6 @@ func (c *Conn) Masqueraded(ctx context.Context) ([]Element, error) {
 	return list, err
 }
 
-// elements lists a set; one that is not there has none.
-func (c *Conn) elements(set *nftables.Set) ([]nftables.SetElement, error) {
-	es, err := c.c.GetSetElements(set)
-	if errors.Is(err, unix.ENOENT) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("elements of nft set %s: %w", set.Name, explain(err, lackingQuestion))
-	}
-	return es, nil
-}
-
 // find reads the elements of an address.
 func (c *Conn) find(a netip.Addr) (pair, error) {
 	p, key := protocolOf(a), a.AsSlice()
@@ -180,19 +165,6 @@ func (c *Conn) find(a netip.Addr) (pair, error) {
 	// An address is in its own network.
 	net, err := c.element(p.nets, slices.Concat(key, key))
 	return pair{addr, net}, err
-}
-
-func (c *Conn) element(set *nftables.Set, key []byte) (*nftables.SetElement, error) {
-	es, err := c.c.FindSetElements(set, []nftables.SetElement{{Key: key}})
-	switch {
-	case errors.Is(err, unix.ENOENT):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("element of nft set %s: %w", set.Name, err)
-	case len(es) != 1:
-		return nil, fmt.Errorf("element of nft set %s: %d answers", set.Name, len(es))
-	}
-	return &es[0], nil
 }
 
 func newPair(a netip.Prefix, tag string) pair {
@@ -208,13 +180,6 @@ func newPair(a netip.Prefix, tag string) pair {
 }
 
 func (p pair) equal(q pair) bool { return same(p.addr, q.addr) && same(p.net, q.net) }
-
-func same(a, b *nftables.SetElement) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	return slices.Equal(a.Key, b.Key) && slices.Equal(a.KeyEnd, b.KeyEnd) && a.Comment == b.Comment
-}
 
 // comment names the owner of the address, "" if there is none.
 func (p pair) comment() string {

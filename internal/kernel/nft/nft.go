@@ -1,6 +1,7 @@
-// Package nft keeps the nftables ruleset: the table inet tenon of one network namespace. It is the only package that
-// imports the nftables library. The table has a fixed skeleton, made once, and elements in its sets that carry their
-// owner as comment. Each change is one transaction, made under the lock of the namespace.
+// Package nft keeps the nftables ruleset of one network namespace: the tables inet tenon and bridge tenon. It is the only
+// package that imports the nftables library. A table has a fixed skeleton, made once, and elements in its sets that carry
+// their owner as comment. Each change is one transaction, made under the lock of the namespace. Of the tables of others it
+// can remove rules and chains ([Conn.Prune]); it knows nothing of what they mean.
 package nft
 
 import (
@@ -17,9 +18,6 @@ import (
 
 // ErrNoNFT says that the kernel lacks nftables, or a part of it that the ruleset needs.
 var ErrNoNFT = errors.New("kernel lacks nftables support")
-
-// MaxComment is the length in bytes of the longest comment of an element.
-const MaxComment = 128
 
 // Conn is one nfnetlink socket, bound to a namespace. Closing it after something was deleted waits for the kernel to
 // finish the deletion, about 15 ms.

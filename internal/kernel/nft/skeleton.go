@@ -9,11 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// table is the one table that is ours; the rest of the ruleset is never touched.
-var table = &nftables.Table{Family: nftables.TableFamilyINet, Name: "tenon"}
+// The tables that are ours, one of each family needed. In the rest of the ruleset nothing is changed but what the
+// reference plugins have left.
+var (
+	table       = &nftables.Table{Family: nftables.TableFamilyINet, Name: "tenon"}
+	bridgeTable = &nftables.Table{Family: nftables.TableFamilyBridge, Name: "tenon"}
+)
 
-// skeleton is what one concern, such as masquerading, needs in the table before it can add elements. It is made at first
-// use and then only looked at: adding a base chain again, or deleting anything, costs 15 ms.
+// skeleton is what one concern, such as masquerading, needs in a table before it can add elements. It is made at first
+// use and then only looked at: adding a base chain again, or deleting anything, costs 15 ms. The chain says which table.
 type skeleton struct {
 	version string // comment of the first set; changes with anything below
 	sets    []*nftables.Set
@@ -24,7 +28,7 @@ type skeleton struct {
 // ensure makes the skeleton unless it is there in this version. What there is of another version, or of a damaged one, is
 // replaced in one transaction that keeps the elements. The caller holds the lock.
 func (c *Conn) ensure(s skeleton) error {
-	marker, err := c.c.GetSetByName(table, s.sets[0].Name)
+	marker, err := c.c.GetSetByName(s.chain.Table, s.sets[0].Name)
 	if err == nil && marker.Comment == s.version {
 		return nil
 	}
@@ -32,7 +36,7 @@ func (c *Conn) ensure(s skeleton) error {
 		return fmt.Errorf("nft set %s: %w", s.sets[0].Name, explain(err, lackingQuestion))
 	}
 	if err := c.build(s); err != nil {
-		return fmt.Errorf("nft table inet %s: %w", table.Name, err)
+		return fmt.Errorf("nft table %s %s: %w", Family(s.chain.Table.Family), s.chain.Table.Name, err)
 	}
 	return nil
 }
@@ -51,7 +55,7 @@ func (c *Conn) build(s skeleton) error {
 		}
 		existing, kept[set.Name] = append(existing, set), elements
 	}
-	c.c.AddTable(table)
+	c.c.AddTable(s.chain.Table)
 	c.c.AddChain(s.chain)
 	c.c.FlushChain(s.chain)
 	for _, set := range existing {
@@ -61,7 +65,7 @@ func (c *Conn) build(s skeleton) error {
 		_ = c.c.AddSet(set, kept[set.Name]) // Flush returns the error
 	}
 	for _, rule := range s.rules {
-		c.c.AddRule(&nftables.Rule{Table: table, Chain: s.chain, Exprs: rule})
+		c.c.AddRule(&nftables.Rule{Table: s.chain.Table, Chain: s.chain, Exprs: rule})
 	}
 	return explain(c.c.Flush(), lackingBuild)
 }
