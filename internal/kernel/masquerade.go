@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -11,6 +12,14 @@ import (
 
 // ErrNoNFT says that the kernel lacks nftables, or a part of it that is needed.
 var ErrNoNFT = nft.ErrNoNFT
+
+// UnlessNoNFT returns err, but nil for an [ErrNoNFT]: a kernel without nftables has nothing to remove or to list.
+func UnlessNoNFT(err error) error {
+	if errors.Is(err, ErrNoNFT) {
+		return nil
+	}
+	return err
+}
 
 // Element is a masqueraded address.
 type Element = nft.Element

@@ -131,6 +131,13 @@ func (n *NS) Same(other *NS) bool { return n.id == other.id }
 // Close gives the handle back. The namespace itself ends with the last reference to it.
 func (n *NS) Close() error { return n.f.Close() }
 
+// Here reports whether the calling thread is in the namespace, and with it everything but what [NS.Run] calls elsewhere.
+func (n *NS) Here() bool {
+	var st unix.Stat_t
+	err := unix.Stat("/proc/thread-self/ns/net", &st)
+	return err == nil && n.id == ID{Dev: st.Dev, Inode: st.Ino}
+}
+
 // Run calls fn inside the namespace and returns its error. fn has a thread of its own, which ends with it, so fn may
 // change anything about the thread; child processes that it starts are in the namespace too, goroutines are not.
 // A panic of fn continues in the caller, as does [runtime.Goexit].

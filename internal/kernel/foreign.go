@@ -1,0 +1,43 @@
+package kernel
+
+import (
+	"fmt"
+
+	"github.com/tenon-cni/tenon/internal/kernel/nft"
+)
+
+// Rules and tables of nftables that somebody else owns.
+type (
+	Table   = nft.Table
+	Rule    = nft.Rule
+	Pruning = nft.Pruning
+)
+
+// Prune removes rules and chains from a table that somebody else owns, in one transaction. It cannot be undone.
+func (s *Space) Prune(p Pruning) error {
+	return s.tx.Do(fmt.Sprintf("prune %s %s %s", p.Table.Family, p.Table.Name, p.Base), func() error {
+		c, err := s.rules()
+		if err != nil {
+			return err
+		}
+		return c.Prune(s.tx.ctx, p)
+	}, nil)
+}
+
+// Rules lists the rules of a chain. One that is not there has none.
+func (s *Space) Rules(t Table, chain string) ([]Rule, error) {
+	c, err := s.rules()
+	if err != nil {
+		return nil, err
+	}
+	return c.Rules(t, chain)
+}
+
+// HasChain reports whether a table has a chain.
+func (s *Space) HasChain(t Table, chain string) (bool, error) {
+	c, err := s.rules()
+	if err != nil {
+		return false, err
+	}
+	return c.HasChain(t, chain)
+}

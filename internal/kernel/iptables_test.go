@@ -1,0 +1,159 @@
+package kernel_test
+
+import (
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/kernel/nft"
+	"github.com/tenon-cni/tenon/internal/kernel/xtables"
+	"github.com/tenon-cni/tenon/internal/testnet"
+)
+
+var chain = xtables.Masquerade{Chain: "CNI-1", Comment: "one"}
+
+// saved is what iptables of both families saves of the nat table, without the comments of the tool.
+func saved(ns *testnet.Namespace, kind string) string {
+	var out strings.Builder
+	for _, tool := range []string{"iptables", "ip6tables"} {
+		for line := range strings.Lines(ns.Command(tool+kind+"-save", "-t", "nat")) {
+			if !strings.HasPrefix(line, "#") {
+				out.WriteString(line)
+			}
+		}
+	}
+	return out.String()
+}
+
+// useLegacy makes iptables that of the legacy kind for this test.
+func useLegacy(t *testing.T) {
+	t.Helper()
+	testnet.Require(t, testnet.Tool("iptables-legacy-restore"))
+	dir := t.TempDir()
+	for _, tool := range []string{"iptables-restore", "iptables-save", "ip6tables-restore", "ip6tables-save"} {
+		legacy, err := exec.LookPath(strings.Replace(tool, "tables-", "tables-legacy-", 1))
+		must(t, err)
+		// The program looks at the name it is called by.
+		must(t, os.WriteFile(filepath.Join(dir, tool), []byte("#!/bin/sh\nexec "+legacy+" \"$@\"\n"), 0o700))
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+}
+
+// TestMasqueradeIPTables makes, repeats, takes back and removes, with both kinds of iptables. It is not parallel since
+// it changes PATH.
+func TestMasqueradeIPTables(t *testing.T) {
+	for _, kind := range []string{"-nft", "-legacy"} {
+		t.Run(kind, func(t *testing.T) {
+			if kind == "-legacy" {
+				useLegacy(t)
+			}
+			b := setup(t)
+			for _, tool := range []string{"iptables", "ip6tables"} {
+				b.Host.Command(tool+kind, "-t", "nat", "-A", "POSTROUTING", "-o", "eth9", "-j", "MASQUERADE")
+			}
+			foreign := saved(b.Host, kind)
+			same := func(what, want string) {
+				t.Helper()
+				if got := saved(b.Host, kind); got != want {
+					t.Errorf("%s: found\n%s, want\n%s", what, got, want)
+				}
+			}
+			first, second := []netip.Prefix{prefix("10.1.2.3/24"), prefix("fd00::3/64")}, []netip.Prefix{prefix("10.1.2.4/24"), prefix("fd00::4/64")}
+			must(t, b.host.MasqueradeIPTables(chain, first))
+			one := saved(b.Host, kind)
+			if strings.Count(one, "-j CNI-1") != 2 || strings.Count(one, "-A CNI-1 ") != 4 {
+				t.Errorf("rules:\n%s", one)
+			}
+			must(t, b.tx.Rollback())
+			same("taken back", foreign)
+			must(t, b.host.MasqueradeIPTables(chain, first))
+			b.tx.Keep()
+			must(t, b.host.MasqueradeIPTables(chain, first))
+			same("once more", one)
+			must(t, b.tx.Rollback())
+			same("once more, taken back", one)
+			must(t, b.host.MasqueradeIPTables(chain, second))
+			jumps, err := b.host.IPTablesJumps(kernel.IPTables{Chain: "CNI-1", Legacy: true})
+			if len(jumps) != 4 || err != nil {
+				t.Errorf("jumps %v, %v; want 4", jumps, err)
+			}
+			must(t, b.host.UnmasqueradeIPTables(kernel.IPTables{Legacy: true, Match: func(j kernel.Jump) bool { return j.Source == addr("10.1.2.4") || j.Source == addr("fd00::4") }}))
+			same("second address removed", one)
+			must(t, b.host.UnmasqueradeIPTables(kernel.IPTables{Chain: "CNI-1", Legacy: true}))
+			same("all removed", foreign)
+			must(t, b.host.UnmasqueradeIPTables(kernel.IPTables{Chain: "CNI-1", Legacy: true}))
+			must(t, b.tx.Rollback())
+			same("taken back after it was removed", foreign)
+		})
+	}
+}
+
+// TestMasqueradeIPTablesRace: many want the same at once, and there is one rule for it.
+func TestMasqueradeIPTablesRace(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var wg sync.WaitGroup
+	for range 8 {
+		host := open(t, kernel.Begin(t.Context()), b.Host)
+		wg.Go(func() {
+			if err := host.MasqueradeIPTables(chain, []netip.Prefix{prefix("10.1.2.3/24")}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if out := saved(b.Host, ""); strings.Count(out, "-A ") != 3 {
+		t.Errorf("rules:\n%s", out)
+	}
+}
+
+func TestGuardWithinTransaction(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	inside, port := b.veth(t)
+	must(t, b.host.Guard("first", port, inside.MAC))
+	b.tx.Keep()
+	before := b.snapshot(t)
+	must(t, b.host.Guard("second", port, port.MAC))
+	tag, ok, err := b.host.Guarded(port, port.MAC)
+	if tag != "second" || !ok || err != nil {
+		t.Errorf("guarded: %q, %t, %v", tag, ok, err)
+	}
+	must(t, b.tx.Rollback())
+	b.unchanged(t, before)
+	must(t, b.host.Unguard("veth0", func(tag string) bool { return tag == "first" }))
+	if _, ok, err := b.host.Guarded(port, inside.MAC); ok || err != nil {
+		t.Errorf("still guarded, %v", err)
+	}
+}
+
+// BenchmarkRemoveNothing is what DEL pays for looking where the reference plugins could have left something.
+func BenchmarkRemoveNothing(b *testing.B) {
+	s := setup(b)
+	never := func(string) bool { return false }
+	must(b, s.host.Guard("other", kernel.Link{Name: "port"}, []byte{2, 0, 0, 0, 0, 1}))
+	for name, remove := range map[string]func() error{
+		"iptables":            func() error { return s.host.UnmasqueradeIPTables(kernel.IPTables{Chain: "CNI-1"}) },
+		"iptables and legacy": func() error { return s.host.UnmasqueradeIPTables(kernel.IPTables{Chain: "CNI-1", Legacy: true}) },
+		"nftables": func() error {
+			return s.host.Prune(kernel.Pruning{Table: kernel.Table{Family: nft.INet, Name: "cni_plugins_masquerade"}, Base: "masq_checks"})
+		},
+		"guard": func() error { return s.host.Unguard("absent", never) },
+		"guards of the reference plugin": func() error {
+			return s.host.Prune(kernel.Pruning{Table: kernel.Table{Family: nft.Bridge, Name: "nat"}, Base: "PREROUTING", Chains: []string{"cni-br-iface-a-eth0"}})
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			s.Host.Do(func() { // as in a plugin
+				for b.Loop() {
+					must(b, remove())
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,118 @@
+// Package xtables changes the nat tables of iptables and ip6tables by their own tools, for configurations that ask for
+// them: it is the only package that starts iptables-restore. iptables comes in two kinds, which see nothing of each other:
+// the newer one keeps its rules in nftables, where package nft can read and remove them, the legacy one in tables of its
+// own. Which of them is installed does not matter here.
+package xtables
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/tenon-cni/tenon/internal/kernel/netns"
+)
+
+// ErrNoTool says that iptables is not installed, or not in PATH.
+var ErrNoTool = errors.New("iptables is not installed")
+
+// Family is IPv4 or IPv6.
+type Family int
+
+// The families.
+const (
+	IPv4 Family = iota
+	IPv6
+)
+
+// tool names the program of a family.
+func (f Family) tool(suffix string) string { return [...]string{"iptables", "ip6tables"}[f] + suffix }
+
+// Available returns nil if the tools of both families are there, else an error that wraps [ErrNoTool]. It starts nothing.
+func Available() error {
+	for _, f := range []Family{IPv4, IPv6} {
+		if _, err := exec.LookPath(f.tool("-restore")); err != nil {
+			return fmt.Errorf("%w: %w", ErrNoTool, err)
+		}
+	}
+	return nil
+}
+
+// HasLegacy reports whether a namespace has a nat table of the legacy kind.
+func HasLegacy(ns *netns.NS, f Family) (bool, error) {
+	path := [...]string{"/proc/thread-self/net/ip_tables_names", "/proc/thread-self/net/ip6_tables_names"}[f]
+	var names []byte
+	read := func() (err error) {
+		names, err = os.ReadFile(path)
+		return err
+	}
+	var err error
+	if ns.Here() { // as it is in a plugin, whose host this is: a thread of its own would cost 0.3 ms
+		err = read()
+	} else {
+		err = ns.Run(read)
+	}
+	if errors.Is(err, os.ErrNotExist) { // the kernel has none
+		return false, nil
+	}
+	return slices.Contains(strings.Fields(string(names)), "nat"), err
+}
+
+// commands are the two programs of one kind of iptables.
+type commands struct{ save, restore string }
+
+func (f Family) commands() commands { return commands{f.tool("-save"), f.tool("-restore")} }
+
+// legacyCommands are those of the legacy kind, which is not always the default one.
+func (f Family) legacyCommands() commands {
+	if legacy := (commands{f.tool("-legacy-save"), f.tool("-legacy-restore")}); inPath(legacy.save) && inPath(legacy.restore) {
+		return legacy
+	}
+	return f.commands()
+}
+
+func inPath(tool string) bool {
+	_, err := exec.LookPath(tool)
+	return err == nil
+}
+
+// saved returns the lines that describe the nat table. They are what restore takes.
+func (c commands) saved(ctx context.Context, ns *netns.NS) ([]string, error) {
+	out, err := run(ctx, ns, "", c.save, "-t", "nat")
+	return strings.Split(string(out), "\n"), err
+}
+
+// apply makes all changes to the nat table, or none.
+func (c commands) apply(ctx context.Context, ns *netns.NS, changes []string) error {
+	lines := slices.Concat([]string{"*nat"}, changes, []string{"COMMIT", ""})
+	_, err := run(ctx, ns, strings.Join(lines, "\n"), c.restore, "--noflush", "--wait")
+	return err
+}
+
+func run(ctx context.Context, ns *netns.NS, input, name string, args ...string) ([]byte, error) {
+	var stdout, stderr bytes.Buffer
+	err := ns.Run(func() error {
+		cmd := exec.CommandContext(ctx, name, args...)
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &stdout, &stderr
+		// Nothing may change after this process has died: then DEL is on its way.
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		return cmd.Run()
+	})
+	switch {
+	case err == nil:
+		return stdout.Bytes(), nil
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
+	case errors.Is(err, exec.ErrNotFound):
+		err = fmt.Errorf("%w: %w", ErrNoTool, err)
+	}
+	if text := strings.TrimSpace(stderr.String()); text != "" {
+		return nil, fmt.Errorf("%s: %w: %s", name, err, text)
+	}
+	return nil, fmt.Errorf("%s: %w", name, err)
+}

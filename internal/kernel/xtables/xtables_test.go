@@ -1,0 +1,210 @@
+package xtables_test
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenon-cni/tenon/internal/kernel/xtables"
+	"github.com/tenon-cni/tenon/internal/testnet"
+)
+
+func TestMain(m *testing.M) { testnet.Main(m) }
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func setup(t *testing.T) *testnet.Namespace {
+	t.Helper()
+	testnet.Require(t, testnet.Tool("iptables-restore"), testnet.Tool("iptables-legacy"))
+	return testnet.New(t).Host
+}
+
+var owner = xtables.Masquerade{Chain: "CHAIN", Comment: `a "quoted" \ comment; $(touch x) -j ACCEPT`}
+
+func prefixes(list ...string) []netip.Prefix {
+	var out []netip.Prefix
+	for _, s := range list {
+		out = append(out, netip.MustParsePrefix(s))
+	}
+	return out
+}
+
+// rules returns the rules of the nat table, with C for the comment.
+func rules(ns *testnet.Namespace, save string) []string {
+	list := []string{}
+	for line := range strings.Lines(ns.Command(save, "-t", "nat")) {
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, "-A") {
+			list = append(list, strings.ReplaceAll(line, `-m comment --comment "a \"quoted\" \\ comment; $(touch x) -j ACCEPT"`, "C"))
+		}
+	}
+	return list
+}
+
+func expect(t *testing.T, ns *testnet.Namespace, save string, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(append([]string{}, want...), rules(ns, save)); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", save, diff)
+	}
+}
+
+func TestAdd(t *testing.T) {
+	t.Parallel()
+	ns := setup(t)
+	add := func(fresh bool, want []string, addrs ...string) {
+		t.Helper()
+		added, err := owner.Add(t.Context(), ns.NS, xtables.IPv4, fresh, prefixes(addrs...))
+		must(t, err)
+		var got []string
+		for _, a := range added {
+			got = append(got, a.String())
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("added %v, want %v", got, want)
+		}
+	}
+	add(true, []string{"10.1.2.3", "10.1.2.4"}, "10.1.2.3/24", "10.1.2.4/24")
+	all := []string{
+		"-A POSTROUTING -s 10.1.2.3/32 C -j CHAIN",
+		"-A POSTROUTING -s 10.1.2.4/32 C -j CHAIN",
+		"-A CHAIN -d 10.1.2.0/24 C -j ACCEPT",
+		"-A CHAIN ! -d 224.0.0.0/4 C -j MASQUERADE",
+	}
+	expect(t, ns, "iptables-save", all...)
+	add(false, nil, "10.1.2.3/24")
+	expect(t, ns, "iptables-save", all...)
+	add(false, []string{"10.1.2.5"}, "10.1.2.5/24", "10.1.2.3/24")
+	expect(t, ns, "iptables-save", slices.Insert(all, 2, "-A POSTROUTING -s 10.1.2.5/32 C -j CHAIN")...)
+}
+
+func TestAddPrefixLengths(t *testing.T) {
+	t.Parallel()
+	ns := setup(t)
+	for range 2 { // what is read back is recognised
+		_, err := owner.Add(t.Context(), ns.NS, xtables.IPv6, false, prefixes("fd00::3/64", "fd01::3/128", "fd02::3/0", "fd03::3/61"))
+		must(t, err)
+		expect(t, ns, "ip6tables-save",
+			"-A POSTROUTING -s fd00::3/128 C -j CHAIN",
+			"-A POSTROUTING -s fd01::3/128 C -j CHAIN",
+			"-A POSTROUTING -s fd02::3/128 C -j CHAIN",
+			"-A POSTROUTING -s fd03::3/128 C -j CHAIN",
+			"-A CHAIN -d fd00::/64 C -j ACCEPT",
+			"-A CHAIN ! -d ff00::/8 C -j MASQUERADE",
+			"-A CHAIN -d fd01::3/128 C -j ACCEPT",
+			"-A CHAIN C -j ACCEPT",
+			"-A CHAIN -d fd03::/61 C -j ACCEPT",
+		)
+	}
+}
+
+// A transaction that iptables refuses changes nothing, and its error says why.
+func TestAddFails(t *testing.T) {
+	t.Parallel()
+	ns := setup(t)
+	bad := xtables.Masquerade{Chain: "a-name-that-is-longer-than-iptables-allows", Comment: "c"}
+	_, err := bad.Add(t.Context(), ns.NS, xtables.IPv4, true, prefixes("10.1.2.3/24"))
+	if err == nil || !strings.Contains(err.Error(), "iptables-restore") || !strings.Contains(err.Error(), "too long") {
+		t.Errorf("got %v, want what iptables-restore says", err)
+	}
+	expect(t, ns, "iptables-save")
+	for name, comment := range map[string]string{
+		"two lines": "a\nCOMMIT", "not ASCII": "ä", "too long": strings.Repeat("x", xtables.MaxComment+1),
+	} {
+		if _, err := (xtables.Masquerade{Chain: "C", Comment: comment}).Add(t.Context(), ns.NS, xtables.IPv4, true, prefixes("10.1.2.3/24")); err == nil {
+			t.Errorf("comment of %s is accepted", name)
+		}
+	}
+	long := xtables.Masquerade{Chain: "C", Comment: strings.Repeat("x", xtables.MaxComment)}
+	_, err = long.Add(t.Context(), ns.NS, xtables.IPv4, true, prefixes("10.1.2.3/24"))
+	must(t, err)
+}
+
+func TestAddIsCalledOff(t *testing.T) {
+	t.Parallel()
+	ns := setup(t)
+	cause := errors.New("terminated")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(cause)
+	if _, err := owner.Add(ctx, ns.NS, xtables.IPv4, true, prefixes("10.1.2.3/24")); !errors.Is(err, cause) {
+		t.Errorf("got %v, want %v", err, cause)
+	}
+}
+
+func TestLegacy(t *testing.T) {
+	t.Parallel()
+	ns := setup(t)
+	ns.Command("iptables", "-t", "nat", "-N", "CHAIN") // of the newer kind
+	for _, f := range []xtables.Family{xtables.IPv4, xtables.IPv6} {
+		if has, err := xtables.HasLegacy(ns.NS, f); has || err != nil {
+			t.Fatalf("family %d: legacy table in a new namespace: %t, %v", f, has, err)
+		}
+	}
+	for _, rule := range []string{
+		"-N CHAIN", "-A CHAIN -j MASQUERADE", "-N OTHER",
+		"-A POSTROUTING -s 10.1.2.3/32 -j CHAIN", "-A POSTROUTING -s 10.1.2.4/32 -j CHAIN",
+		"-A POSTROUTING -s 10.1.2.3/32 -o eth9 -j OTHER", "-A POSTROUTING -s 10.1.2.3/32 -j MASQUERADE",
+	} {
+		ns.Command("iptables-legacy", append([]string{"-t", "nat"}, strings.Fields(rule)...)...)
+	}
+	ns.Command("iptables-legacy", "-t", "nat", "-A", "POSTROUTING", "-s", "10.1.2.3/32", "-m", "comment", "--comment", owner.Comment, "-j", "CHAIN")
+	if has, err := xtables.HasLegacy(ns.NS, xtables.IPv4); !has || err != nil {
+		t.Fatalf("legacy table is not seen: %v", err)
+	}
+	foreign := []string{"-A POSTROUTING -s 10.1.2.3/32 -o eth9 -j OTHER", "-A POSTROUTING -s 10.1.2.3/32 -j MASQUERADE"}
+	remove := func(source string) {
+		t.Helper()
+		must(t, xtables.LegacyRemove(t.Context(), ns.NS, xtables.IPv4, func(j xtables.Jump) bool {
+			return j.Chain == "CHAIN" && j.Source == netip.MustParseAddr(source)
+		}))
+	}
+	jumps, err := xtables.LegacyJumps(t.Context(), ns.NS, xtables.IPv4)
+	must(t, err)
+	if len(jumps) != 5 || jumps[4] != (xtables.Jump{Chain: "CHAIN", Comment: owner.Comment, Source: netip.MustParseAddr("10.1.2.3")}) {
+		t.Errorf("jumps %v", jumps)
+	}
+	remove("10.1.2.3")
+	expect(t, ns, "iptables-legacy-save", slices.Concat([]string{"-A POSTROUTING -s 10.1.2.4/32 -j CHAIN"}, foreign, []string{"-A CHAIN -j MASQUERADE"})...)
+	remove("10.1.2.4")
+	expect(t, ns, "iptables-legacy-save", foreign...)
+	if out := ns.Command("iptables-legacy-save", "-t", "nat"); strings.Contains(out, ":CHAIN") || !strings.Contains(out, ":OTHER") {
+		t.Errorf("chains:\n%s", out)
+	}
+	remove("10.1.2.4") // nothing left
+}
+
+// Without tools that is what is said, and it is no mystery (R-101).
+func TestNoTool(t *testing.T) {
+	ns := testnet.New(t).Host
+	must(t, xtables.Available())
+	t.Setenv("PATH", t.TempDir())
+	_, err := owner.Add(t.Context(), ns.NS, xtables.IPv4, true, prefixes("10.1.2.3/24"))
+	for _, err := range []error{xtables.Available(), err} {
+		if !errors.Is(err, xtables.ErrNoTool) || !strings.Contains(err.Error(), "iptables-restore") {
+			t.Errorf("got %v, want one that says which tool is missing", err)
+		}
+	}
+}
+
+// What iptables takes long for ends with the deadline.
+func TestDeadline(t *testing.T) {
+	ns := testnet.New(t).Host
+	dir := t.TempDir()
+	must(t, os.WriteFile(dir+"/iptables-restore", []byte("#!/bin/sh\nexec sleep 60\n"), 0o700))
+	t.Setenv("PATH", dir+":/usr/bin:/bin")
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := owner.Add(ctx, ns.NS, xtables.IPv4, true, prefixes("10.1.2.3/24")); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+}
