@@ -25,6 +25,9 @@ func (p Plugin[C]) Add(ctx context.Context, c *plugin.Call[C]) (*cni.Result, err
 			return nil, fmt.Errorf("ipam: %w", err)
 		}
 	}
+	if err := masqOf(c.Conf).available(cni.CodeUnsupportedField); err != nil {
+		return nil, err
+	}
 	s, err := open(ctx, c)
 	if err != nil {
 		return nil, err

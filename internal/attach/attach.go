@@ -51,6 +51,12 @@ type Finisher[C any] interface {
 	Finish(context.Context, *Session[C], *cni.Result) error
 }
 
+// Remover is a Maker that has made more than its link, which DEL and GC have to take away when the link is gone. As DEL
+// does, it needs nothing but the key of the attachment.
+type Remover[C any] interface {
+	Remove(*Session[C], Gone) error
+}
+
 // Validator is a Maker that checks its configuration; see [plugin.Validator].
 type Validator[C any] interface {
 	Validate(*plugin.Call[C]) error
@@ -96,8 +102,19 @@ func (p Plugin[C]) Validate(c *plugin.Call[C]) error {
 	if err := validateSecondDefault(secondDefault(c.Conf)); err != nil {
 		return err
 	}
+	if err := masqOf(c.Conf).validate(c.Env, c.Name); err != nil {
+		return err
+	}
 	if v, ok := p.Maker.(Validator[C]); ok {
 		return v.Validate(c)
+	}
+	return nil
+}
+
+// remove calls the Maker's Remove, if it has one.
+func (p Plugin[C]) remove(s *Session[C], g Gone) error {
+	if r, ok := p.Maker.(Remover[C]); ok {
+		return r.Remove(s, g)
 	}
 	return nil
 }

@@ -164,14 +164,20 @@ func (s *Session[C]) CheckHostMAC(l kernel.Link) error {
 
 // Status says what the kernel lacks, then asks IPAM.
 func (p Plugin[C]) Status(ctx context.Context, c *plugin.Call[C]) error {
+	masq := masqOf(c.Conf)
+	needs := masq.features()
 	if p.Needs != nil {
-		missing, err := probe.Missing(p.Needs(c.Conf)...)
-		if err != nil {
-			return cni.Errorf(cni.CodeNotAvailable, "%w", err)
-		}
-		if len(missing) > 0 {
-			return cni.Errorf(cni.CodeNotAvailable, "%s", missing[0].Help())
-		}
+		needs = append(p.Needs(c.Conf), needs...)
+	}
+	missing, err := probe.Missing(needs...)
+	if err != nil {
+		return cni.Errorf(cni.CodeNotAvailable, "%w", err)
+	}
+	if len(missing) > 0 {
+		return cni.Errorf(cni.CodeNotAvailable, "%s", missing[0].Help())
+	}
+	if err := masq.available(cni.CodeNotAvailable); err != nil {
+		return err
 	}
 	if c.IPAM.Type == "" {
 		return nil

@@ -27,8 +27,8 @@ func (p Plugin[C]) Del(ctx context.Context, c *plugin.Call[C]) error {
 			errs = append(errs, err)
 		}
 	}
-	own := c.Attachment().Owner()
-	errs = append(errs, s.unmasquerade(func(o cni.Owner) bool { return o == own }), s.deleteLink())
+	gone := goneOne(c.Attachment())
+	errs = append(errs, s.unmasquerade(gone), s.deleteLink(), p.remove(s, gone))
 	if c.IPAM.Type != "" {
 		errs = append(errs, c.Delegate.Del(ctx, c.IPAM.Type))
 	}
@@ -83,21 +83,20 @@ func (p Plugin[C]) GC(ctx context.Context, c *plugin.Call[C]) error {
 		return err
 	}
 	defer s.close()
-	valid := map[cni.Owner]bool{}
+	gone := goneBut(c.Name, c.Valid)
 	names := map[string]bool{}
-	for _, v := range c.Valid {
-		a := cni.Attachment{Network: c.Name, Container: v.ContainerID, IfName: v.IfName}
-		valid[a.Owner()], names[hostName(a)] = true, true
+	for _, a := range gone.valid {
+		names[hostName(a)] = true
 	}
-	network := cni.NetworkOwner(c.Name)
-	errs := []error{s.unmasquerade(func(o cni.Owner) bool { return o.Network() == network && !valid[o] })}
+	errs := []error{s.unmasquerade(gone)}
 	links, err := s.Host.Links()
 	errs = append(errs, err)
 	for _, l := range links {
-		if o, ok := cni.ParseTag(l.Alias); ofNetwork(l, c.Name) && !valid[o] && (ok || !names[l.Name]) {
+		if o, ok := cni.ParseTag(l.Alias); ofNetwork(l, c.Name) && !gone.owners[o] && (ok || !names[l.Name]) {
 			errs = append(errs, s.Host.Delete(l))
 		}
 	}
+	errs = append(errs, p.remove(s, gone))
 	if c.IPAM.Type != "" {
 		errs = append(errs, c.Delegate.GC(ctx, c.IPAM.Type))
 	}

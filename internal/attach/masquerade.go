@@ -8,44 +8,121 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/kernel/xtables"
 )
 
-// Masquerade hides what leaves the networks of the result's addresses behind the host. DEL and GC take it away by its
-// owner.
+// Masq is the part of a configuration that is about masquerading. A plugin that masquerades embeds it in its own: then
+// the keys are checked, STATUS asks for what they need, and DEL and GC look where the reference plugins leave things.
+type Masq struct {
+	// IPMasq masquerades what leaves the network. It needs ipam.
+	IPMasq bool `json:"ipMasq"`
+	// IPMasqBackend is what masquerades: "nftables", the default, or "iptables", with the chains of the reference plugins.
+	IPMasqBackend Backend `json:"ipMasqBackend"`
+}
+
+// Backend is a subsystem of the kernel with its tool.
+type Backend string
+
+// The backends. The empty one is [NFTables].
+const (
+	NFTables Backend = "nftables"
+	IPTables Backend = "iptables"
+)
+
+func (m *Masq) masq() *Masq { return m }
+
+// masqOf returns the Masq of a configuration, a zero one if it has none.
+func masqOf[C any](c *C) *Masq {
+	if m, ok := any(c).(interface{ masq() *Masq }); ok {
+		return m.masq()
+	}
+	return &Masq{}
+}
+
+func (m *Masq) validate(env cni.Env, network string) error {
+	switch m.IPMasqBackend {
+	case "", NFTables:
+	case IPTables:
+		if n := len(iptablesMasquerade(network, env.ContainerID).Comment); m.IPMasq && n > xtables.MaxComment {
+			return cni.Errorf(cni.CodeInvalidConfig, "ipMasqBackend: iptables: comment with network and container has %d bytes, %d are possible", n, xtables.MaxComment).
+				WithDetails(`use "nftables"`)
+		}
+	default:
+		return cni.Errorf(cni.CodeInvalidConfig, "ipMasqBackend: %q is neither %q nor %q", m.IPMasqBackend, NFTables, IPTables)
+	}
+	return nil
+}
+
+// features are what the kernel must have.
+func (m *Masq) features() []probe.Feature {
+	if m.IPMasq && m.IPMasqBackend != IPTables {
+		return []probe.Feature{probe.NFT}
+	}
+	return nil
+}
+
+// available says whether the tool is there, where one is needed. code is that of the error.
+func (m *Masq) available(code cni.Code) error {
+	if !m.IPMasq || m.IPMasqBackend != IPTables {
+		return nil
+	}
+	if err := kernel.IPTablesAvailable(); err != nil {
+		return cni.Errorf(code, "ipMasqBackend: iptables: %w", err).
+			WithDetails("install package iptables, or have its folder in PATH, or leave ipMasqBackend out")
+	}
+	return nil
+}
+
+// Masquerade hides what leaves the networks of the result's addresses behind the host. DEL and GC take it away.
 func (s *Session[C]) Masquerade(r *cni.Result) error {
 	var nets []netip.Prefix
 	for _, ip := range r.IPs {
 		nets = append(nets, ip.Address)
 	}
+	if masqOf(s.Conf).IPMasqBackend == IPTables {
+		return s.Host.MasqueradeIPTables(iptablesMasquerade(s.Name, s.ContainerID), nets)
+	}
 	return s.Host.Masquerade(s.Tag, nets)
 }
 
-// unmasquerade takes away what Masquerade set up for owners that match. A kernel without nftables has nothing of that
-// kind.
-func (s *Session[C]) unmasquerade(match func(cni.Owner) bool) error {
-	_, err := s.Host.Unmasquerade(func(comment string) bool {
-		o, ok := cni.ParseTag(comment)
-		return ok && match(o)
-	})
-	if errors.Is(err, kernel.ErrNoNFT) {
-		return nil
-	}
-	return err
+// unmasquerade takes away the masquerading of attachments that are gone, whoever set it up.
+func (s *Session[C]) unmasquerade(g Gone) error {
+	_, err := s.Host.Unmasquerade(g.Tag)
+	return errors.Join(kernel.UnlessNoNFT(err), s.removeReference(g))
 }
 
-// CheckMasquerade looks for what Masquerade set up for the addresses of the previous result.
+// CheckMasquerade looks for the masquerading of the addresses of the previous result. Which backend does it, and which
+// plugin set it up, does not matter.
 func (s *Session[C]) CheckMasquerade() error {
-	have, err := s.Host.Masqueraded()
+	have, err := s.masqueraded()
 	if err != nil {
 		return err
 	}
 	for _, ip := range s.Prev.IPs {
-		if !slices.ContainsFunc(have, func(e kernel.Element) bool {
-			o, ok := cni.ParseTag(e.Comment)
-			return ok && o == s.Attachment().Owner() && e.Addr == ip.Address.Addr()
-		}) {
-			return fmt.Errorf("nftables table inet tenon: expected address %s to be masqueraded for %s, found it is not", ip.Address.Addr(), s.Attachment())
+		if slices.Contains(have, ip.Address.Addr()) {
+			continue
 		}
+		where := "nftables table inet tenon"
+		if masqOf(s.Conf).IPMasqBackend == IPTables {
+			where = "chain " + iptablesMasquerade(s.Name, s.ContainerID).Chain + " of iptables"
+		}
+		return fmt.Errorf("%s: expected address %s to be masqueraded for %s, found it is not", where, ip.Address.Addr(), s.Attachment())
 	}
 	return nil
+}
+
+// masqueraded lists the addresses that are masqueraded for this attachment.
+func (s *Session[C]) masqueraded() ([]netip.Addr, error) {
+	addrs, err := s.referenceMasquerades()
+	if err != nil {
+		return nil, err
+	}
+	elements, err := s.Host.Masqueraded()
+	for _, e := range elements {
+		if o, ok := cni.ParseTag(e.Comment); ok && o == s.Attachment().Owner() {
+			addrs = append(addrs, e.Addr)
+		}
+	}
+	return addrs, kernel.UnlessNoNFT(err)
 }

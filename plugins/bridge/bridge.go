@@ -17,6 +17,7 @@ import (
 // Config is the configuration of the plugin.
 type Config struct {
 	attach.Common
+	attach.Masq
 
 	// Bridge is the name of the bridge; it is made where it does not exist. Default "cni0".
 	Bridge string `json:"bridge"`
@@ -26,10 +27,6 @@ type Config struct {
 	IsDefaultGateway bool `json:"isDefaultGateway"`
 	// ForceAddress lets a gateway address replace one of another network that the bridge has.
 	ForceAddress bool `json:"forceAddress"`
-	// IPMasq masquerades what leaves the network. It needs ipam.
-	IPMasq bool `json:"ipMasq"`
-	// IPMasqBackend is "nftables", the default. "iptables" is not supported yet.
-	IPMasqBackend string `json:"ipMasqBackend"`
 	// MTU of both ends of the pair, and of a bridge that is made, in bytes; 0 is the kernel's default.
 	MTU int `json:"mtu"`
 	// HairpinMode lets frames leave by the port they came in. Not together with PromiscMode.
@@ -43,10 +40,12 @@ type Config struct {
 	// DisableContainerInterface leaves the container's interface down. Not together with ipam.
 	DisableContainerInterface bool `json:"disableContainerInterface"`
 
+	// MACSpoofChk drops frames of the container whose source is not the hardware address of its interface.
+	MACSpoofChk bool `json:"macspoofchk"`
+
 	// Not supported yet.
-	VLAN        int   `json:"vlan"`
-	VLANTrunk   []any `json:"vlanTrunk"`
-	MACSpoofChk bool  `json:"macspoofchk"`
+	VLAN      int   `json:"vlan"`
+	VLANTrunk []any `json:"vlanTrunk"`
 }
 
 const (
@@ -68,7 +67,7 @@ var Plugin = plugin.Define[Config](plugin.Info{
 	},
 	Needs: func(c *Config) []probe.Feature {
 		features := []probe.Feature{probe.Veth, probe.Bridge}
-		if c.IPMasq {
+		if c.MACSpoofChk {
 			features = append(features, probe.NFT)
 		}
 		return features
@@ -106,10 +105,8 @@ func (maker) Validate(c *plugin.Call[Config]) error {
 		return unsupported("vlan", conf.VLAN)
 	case conf.VLANTrunk != nil:
 		return unsupported("vlanTrunk", conf.VLANTrunk)
-	case conf.MACSpoofChk:
-		return unsupported("macspoofchk", true)
 	}
-	if err := errors.Join(attach.ValidateMTU(conf.MTU), attach.ValidateMasqueradeBackend(conf.IPMasqBackend)); err != nil {
+	if err := attach.ValidateMTU(conf.MTU); err != nil {
 		return err
 	}
 	if c.Asked.MAC != "" {
@@ -142,6 +139,11 @@ func (maker) Make(_ context.Context, s *attach.Session[Config]) ([]cni.Interface
 	}
 	if err := s.Distrust(br, port); err != nil {
 		return nil, err
+	}
+	if c.MACSpoofChk { // before the port can receive anything
+		if err := s.Host.Guard(s.Tag, port, inside.MAC); err != nil {
+			return nil, err
+		}
 	}
 	if err := s.Host.SetMaster(port, br); err != nil {
 		return nil, err

@@ -98,8 +98,6 @@ func TestConfiguration(t *testing.T) {
 		{"VLAN", `"vlan":100`, cni.CodeUnsupportedField, "vlan: 100"},
 		{"trunk", `"vlanTrunk":[{"id":101}]`, cni.CodeUnsupportedField, "vlanTrunk"},
 		{"empty trunk, which switches filtering on", `"vlanTrunk":[]`, cni.CodeUnsupportedField, "vlanTrunk"},
-		{"MAC spoof check", `"macspoofchk":true`, cni.CodeUnsupportedField, "macspoofchk: true"},
-		{"masquerading by iptables", `"ipMasqBackend":"iptables"`, cni.CodeUnsupportedField, "ipMasqBackend: iptables"},
 		{"masquerading by nobody", `"ipMasqBackend":"ebtables"`, cni.CodeInvalidConfig, "ebtables"},
 		{"rule that nobody knows", `"secondDefaultRoute":"replace"`, cni.CodeInvalidConfig, "replace"},
 		{"MAC", `"runtimeConfig":{"mac":"02:00"}`, cni.CodeInvalidConfig, "02:00"},

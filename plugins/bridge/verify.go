@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/attach"
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
@@ -35,8 +34,13 @@ func (maker) Verify(_ context.Context, s *attach.Session[Config], link kernel.Li
 	if err := checkGateway(s, br); err != nil {
 		return err
 	}
-	if _, ours := cni.ParseTag(port.Alias); c.IPMasq && ours { // a pair of the reference plugin has that plugin's rules
-		return s.CheckMasquerade()
+	if c.IPMasq {
+		if err := s.CheckMasquerade(); err != nil {
+			return err
+		}
+	}
+	if c.MACSpoofChk {
+		return checkGuard(s, port, link)
 	}
 	return nil
 }

@@ -1,0 +1,149 @@
+package attach
+
+import (
+	"crypto/sha512"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/kernel/nft"
+	"github.com/tenon-cni/tenon/internal/kernel/xtables"
+)
+
+// The reference plugins masquerade by chains of iptables or by a table of nftables. The first is what the backend
+// iptables makes here too; both are checked, and removed by DEL and GC, so that running containers survive a change from
+// one to the other.
+
+// referenceTable and referenceChain hold a rule for each address.
+var referenceTable = kernel.Table{Family: nft.INet, Name: "cni_plugins_masquerade"}
+
+const referenceChain = "masq_checks"
+
+// sha512Digits returns the first n hexadecimal digits of a hash.
+func sha512Digits(n int, s string) string {
+	sum := sha512.Sum512([]byte(s))
+	return hex.EncodeToString(sum[:])[:n]
+}
+
+// iptablesMasquerade is the masquerading of a container's attachments to a network by iptables: the interface is part of
+// neither chain nor comment.
+func iptablesMasquerade(network, container string) xtables.Masquerade {
+	return xtables.Masquerade{
+		Chain:   iptablesPrefix + sha512Digits(24, network+container),
+		Comment: fmt.Sprintf("name: %q id: %q", network, container),
+	}
+}
+
+const iptablesPrefix = "CNI-"
+
+// iptablesContainer returns the container that a comment of iptablesMasquerade names, if it is one of this network.
+func iptablesContainer(network, comment string) (container string, ok bool) {
+	rest, ok := strings.CutPrefix(comment, fmt.Sprintf("name: %q id: \"", network))
+	if !ok {
+		return "", false
+	}
+	return strings.CutSuffix(rest, `"`)
+}
+
+// What a comment in referenceChain begins with.
+
+func referenceNetwork(network string) string { return sha512Digits(16, network) + "-" }
+
+func referenceOwner(a cni.Attachment) string {
+	return referenceNetwork(a.Network) + sha512Digits(16, a.IfName+":"+a.Container)
+}
+
+// ofReference reports whether a comment in referenceChain names an attachment that is gone.
+func (g Gone) ofReference(comment string) bool {
+	if !g.All() {
+		return strings.HasPrefix(comment, referenceOwner(g.One))
+	}
+	if !strings.HasPrefix(comment, referenceNetwork(g.Network)) {
+		return false
+	}
+	for _, a := range g.valid {
+		if strings.HasPrefix(comment, referenceOwner(a)) {
+			return false
+		}
+	}
+	return true
+}
+
+// removeReference removes the masquerading of the reference plugins, and that of the backend iptables.
+func (s *Session[C]) removeReference(g Gone) error {
+	err := s.Host.Prune(kernel.Pruning{
+		Table: referenceTable, Base: referenceChain,
+		Match: func(r kernel.Rule) bool { return g.ofReference(r.Comment) },
+	})
+	err = kernel.UnlessNoNFT(err)
+	what := kernel.IPTables{Legacy: masqOf(s.Conf).IPMasq}
+	if g.All() {
+		what.Match = func(j kernel.Jump) bool {
+			container, ok := iptablesContainer(g.Network, j.Comment)
+			return ok && strings.HasPrefix(j.Chain, iptablesPrefix) && !g.containers[container]
+		}
+		return errors.Join(err, kernel.UnlessNoNFT(s.Host.UnmasqueradeIPTables(what)))
+	}
+	what.Chain = iptablesMasquerade(g.One.Network, g.One.Container).Chain
+	var failed error
+	others := sync.OnceValue(func() (a map[netip.Addr]bool) {
+		a, failed = s.otherAddresses()
+		return a
+	})
+	what.Match = func(j kernel.Jump) bool { return !others()[j.Source] }
+	return errors.Join(err, kernel.UnlessNoNFT(s.Host.UnmasqueradeIPTables(what)), failed)
+}
+
+// otherAddresses are those of other interfaces of the container, which may be on the same network.
+func (s *Session[C]) otherAddresses() (map[netip.Addr]bool, error) {
+	if s.Sandbox == nil {
+		return nil, nil
+	}
+	links, err := s.Sandbox.Links()
+	if err != nil {
+		return nil, err
+	}
+	others := map[netip.Addr]bool{}
+	for _, l := range links {
+		if l.Name == s.IfName {
+			continue
+		}
+		addrs, err := s.Sandbox.Addrs(l)
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range addrs {
+			others[a.Addr()] = true
+		}
+	}
+	return others, nil
+}
+
+// referenceMasquerades lists the addresses that one of the reference plugins, or the backend iptables, masquerades for
+// this attachment.
+func (s *Session[C]) referenceMasquerades() ([]netip.Addr, error) {
+	chain := iptablesMasquerade(s.Name, s.ContainerID).Chain
+	jumps, err := s.Host.IPTablesJumps(kernel.IPTables{Chain: chain, Legacy: masqOf(s.Conf).IPMasq})
+	if err != nil {
+		return nil, err
+	}
+	rules, err := s.Host.Rules(referenceTable, referenceChain)
+	if err := kernel.UnlessNoNFT(err); err != nil {
+		return nil, err
+	}
+	var addrs []netip.Addr
+	for _, j := range jumps {
+		addrs = append(addrs, j.Source)
+	}
+	for _, r := range rules {
+		if strings.HasPrefix(r.Comment, referenceOwner(s.Attachment())) {
+			addrs = append(addrs, r.Source)
+		}
+	}
+	return addrs, nil
+}

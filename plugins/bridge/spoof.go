@@ -1,0 +1,78 @@
+package bridge
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/attach"
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/kernel/nft"
+)
+
+// Remove ends the guards against forged hardware addresses, whether the configuration still asks for them or not: a
+// port without one costs a question. It comes after the link is gone, so that nothing passes in between. What the
+// reference plugin left goes too.
+func (maker) Remove(s *attach.Session[Config], gone attach.Gone) error {
+	var ours, theirs error
+	if gone.All() {
+		ours, theirs = s.Host.UnguardAll(gone.Tag), collectReferenceGuards(s)
+	} else {
+		ours, theirs = s.Host.Unguard(s.HostName(), gone.Tag), removeReferenceGuard(s, referenceGuard(gone.One))
+	}
+	return errors.Join(kernel.UnlessNoNFT(ours), kernel.UnlessNoNFT(theirs))
+}
+
+// checkGuard looks for the guard of the port. That of the reference plugin will do.
+func checkGuard(s *attach.Session[Config], port, inside kernel.Link) error {
+	tag, ok, err := s.Host.Guarded(port, inside.MAC)
+	if err != nil {
+		return err
+	}
+	if o, ours := cni.ParseTag(tag); ok && ours && o == s.Attachment().Owner() {
+		return nil
+	}
+	if ok, err = s.Host.HasChain(referenceGuards, referenceGuard(s.Attachment())); ok || err != nil {
+		return err
+	}
+	return fmt.Errorf("nftables table bridge tenon: expected port %s to accept frames from %s only, found it does not", port.Name, inside.MAC)
+}
+
+// The reference plugin has a chain for each port in this table, reached from referenceHook, and another one behind it.
+var referenceGuards = kernel.Table{Family: nft.Bridge, Name: "nat"}
+
+const (
+	referenceHook   = "PREROUTING"
+	referencePrefix = "cni-br-iface-"
+)
+
+func referenceGuard(a cni.Attachment) string { return referencePrefix + a.Container + "-" + a.IfName }
+
+func removeReferenceGuard(s *attach.Session[Config], chain string) error {
+	return s.Host.Prune(kernel.Pruning{
+		Table: referenceGuards, Base: referenceHook, Chains: []string{chain, chain + "-mac"},
+		Match: func(r kernel.Rule) bool { return r.Jump == chain },
+	})
+}
+
+// collectReferenceGuards removes the guards of ports that do not exist any more. Which network they were of is not said.
+func collectReferenceGuards(s *attach.Session[Config]) error {
+	rules, err := s.Host.Rules(referenceGuards, referenceHook)
+	if err != nil || len(rules) == 0 {
+		return err
+	}
+	links, err := s.Host.Links()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, r := range rules {
+		exists := slices.ContainsFunc(links, func(l kernel.Link) bool { return l.Name == r.IIFName })
+		if strings.HasPrefix(r.Jump, referencePrefix) && r.IIFName != "" && !exists {
+			errs = append(errs, removeReferenceGuard(s, r.Jump))
+		}
+	}
+	return errors.Join(errs...)
+}
