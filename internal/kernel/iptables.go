@@ -50,18 +50,19 @@ func (s *Space) MasqueradeIPTables(m xtables.Masquerade, addrs []netip.Prefix) e
 			continue
 		}
 		var added []netip.Addr
-		err := s.tx.Do(fmt.Sprintf("masquerade by iptables %s", strings.Trim(fmt.Sprint(mine), "[]")),
-			func() (err error) {
-				added, err = s.addIPTables(f, m, mine)
-				return err
-			},
-			func() error {
-				ctx, cancel := s.tx.undoContext()
-				defer cancel()
-				return s.removeIPTables(ctx, f, IPTables{
-					Chain: m.Chain, Match: func(j Jump) bool { return slices.Contains(added, j.Source) }, Legacy: true,
-				})
+		undo := func() error {
+			ctx, cancel := s.tx.undoContext()
+			defer cancel()
+			return s.removeIPTables(ctx, f, IPTables{
+				Chain: m.Chain, Match: func(j Jump) bool { return slices.Contains(added, j.Source) }, Legacy: true,
 			})
+		}
+		err := s.tx.Do(fmt.Sprintf("masquerade by iptables %s", strings.Trim(fmt.Sprint(mine), "[]")), func() (err error) {
+			if added, err = s.addIPTables(f, m, mine); err != nil { // if it was called off, it can have been done all the same
+				return errors.Join(err, undo())
+			}
+			return nil
+		}, undo)
 		if err != nil {
 			return err
 		}

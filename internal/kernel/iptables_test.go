@@ -1,6 +1,8 @@
 package kernel_test
 
 import (
+	"context"
+	"errors"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -8,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/kernel/nft"
@@ -156,4 +159,23 @@ func BenchmarkRemoveNothing(b *testing.B) {
 			})
 		})
 	}
+}
+
+// A deadline can end iptables when it has just done its work.
+func TestMasqueradeIPTablesCalledOff(t *testing.T) {
+	real, err := exec.LookPath("iptables-restore")
+	must(t, err)
+	dir := t.TempDir()
+	must(t, os.WriteFile(dir+"/iptables-restore", []byte("#!/bin/sh\n"+real+" \"$@\"\nexec sleep 60\n"), 0o700))
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	b := setup(t)
+	b.Host.Command("iptables", "-t", "nat", "-A", "POSTROUTING", "-o", "eth9", "-j", "MASQUERADE")
+	before := b.snapshot(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	b.begin(t, ctx)
+	if err := b.host.MasqueradeIPTables(chain, []netip.Prefix{prefix("10.1.2.3/24")}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+	b.unchanged(t, before)
 }

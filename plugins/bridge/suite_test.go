@@ -26,6 +26,18 @@ var suite = plugintest.Suite{
 			a.Host.Command("nft", "delete", "element", "inet", "tenon", "masq4", "{", address, "}")
 			return address
 		}},
+		{Name: "not masqueraded by iptables", Key: "ipMasqBackend", Break: func(_ testing.TB, a plugintest.Attached) string {
+			a.Host.Command("iptables", "-t", "nat", "-F", "POSTROUTING")
+			return a.Result.IPs[0].Address.Addr().String()
+		}},
+		{Name: "port not guarded", Key: "macspoofchk", Break: func(_ testing.TB, a plugintest.Attached) string {
+			a.Host.Command("nft", "flush set bridge tenon guarded; flush set bridge tenon macs")
+			return portName(a)
+		}},
+		{Name: "port guarded for another address", Key: "macspoofchk", Break: func(_ testing.TB, a plugintest.Attached) string {
+			a.Host.Command("nft", "flush set bridge tenon macs; add element bridge tenon macs { "+portName(a)+" . 02:00:00:00:00:01 }")
+			return portName(a)
+		}},
 		{Name: "reservation gone", Key: "ipam", Break: func(t testing.TB, a plugintest.Attached) string {
 			for _, ip := range a.Result.IPs {
 				if err := os.Remove(filepath.Join(a.Dir, a.Conf["name"].(string), ip.Address.Addr().String())); err != nil {

@@ -43,6 +43,12 @@ var scenarios = []scenario{
 		env:  []string{"TENON_EXEC=always"},
 	},
 	{
+		name: "bridge with iptables and guard", plugin: "bridge", ipam: dualStack, host: true,
+		conf: map[string]any{
+			"cniVersion": "1.1.0", "bridge": "br0", "isGateway": true, "ipMasq": true, "ipMasqBackend": "iptables", "macspoofchk": true,
+		},
+	},
+	{
 		name: "bridge without addresses", plugin: "bridge", host: true,
 		conf: map[string]any{"cniVersion": "1.1.0", "bridge": "br0"},
 	},
