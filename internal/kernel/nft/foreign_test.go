@@ -176,6 +176,30 @@ func TestPruneRace(t *testing.T) {
 	}
 }
 
+// TestForeignRulesAreNotRead is R-116: where the reference plugin has left nothing the rules of others, in the very chain
+// that would be looked through, do not matter.
+func TestForeignRulesAreNotRead(t *testing.T) {
+	t.Parallel()
+	ns, c := setup(t)
+	flood(t, ns, 20000)
+	prune := func(chain string) (read int) {
+		must(t, c.Prune(t.Context(), nft.Pruning{
+			Table: nft.Table{Family: nft.Bridge, Name: "nat"}, Base: "PREROUTING", Chains: []string{chain},
+			Match: func(nft.Rule) bool { read++; return false },
+		}))
+		return read
+	}
+	if n := prune("cni-br-iface-a-eth0"); n != 0 {
+		t.Errorf("%d rules read", n)
+	}
+	guard(t, c, "a", "port1", mac(1))
+	must(t, c.Unguard(t.Context(), "port1", is("a")))
+	ns.Command("nft", "add chain bridge nat cni-br-iface-a-eth0")
+	if n := prune("cni-br-iface-a-eth0"); n != 20000 {
+		t.Errorf("with something to remove %d rules were read, want all", n)
+	}
+}
+
 // BenchmarkPruneNothing is what DEL pays for each place where the reference plugins could have left something, with and
 // without rules of others there.
 func BenchmarkPruneNothing(b *testing.B) {
