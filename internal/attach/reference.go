@@ -91,37 +91,52 @@ func (s *Session[C]) removeReference(g Gone) error {
 	}
 	what.Chain = iptablesMasquerade(g.One.Network, g.One.Container).Chain
 	var failed error
-	others := sync.OnceValue(func() (a map[netip.Addr]bool) {
-		a, failed = s.otherAddresses()
-		return a
+	mine := sync.OnceValue(func() func(netip.Addr) bool { // only asked if there is such a chain
+		m, err := s.ownSources()
+		failed = err
+		return m
 	})
-	what.Match = func(j kernel.Jump) bool { return !others()[j.Source] }
+	what.Match = func(j kernel.Jump) bool { return mine()(j.Source) }
 	return errors.Join(err, kernel.UnlessNoNFT(s.Host.UnmasqueradeIPTables(what)), failed)
 }
 
-// otherAddresses are those of other interfaces of the container, which may be on the same network.
-func (s *Session[C]) otherAddresses() (map[netip.Addr]bool, error) {
-	if s.Sandbox == nil {
-		return nil, nil
+// ownSources tells which of the addresses that a chain masquerades are those of this attachment: another interface of the
+// container may be on the same network. They are those of the previous result, and those that no other interface has.
+// Without namespace and result they are all.
+func (s *Session[C]) ownSources() (mine func(netip.Addr) bool, err error) {
+	own, others := map[netip.Addr]bool{}, map[netip.Addr]bool{}
+	if s.Prev != nil {
+		for _, ip := range s.Prev.IPs {
+			own[ip.Address.Addr()] = true
+			own[ip.Address.Masked().Addr()] = true // as very old versions of the reference plugins have it
+		}
 	}
+	if s.Sandbox != nil {
+		err = s.otherAddresses(others)
+	}
+	guess := s.Sandbox != nil || len(own) == 0
+	return func(a netip.Addr) bool { return own[a] || guess && !others[a] }, err
+}
+
+// otherAddresses collects the addresses of other interfaces of the container.
+func (s *Session[C]) otherAddresses(others map[netip.Addr]bool) error {
 	links, err := s.Sandbox.Links()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	others := map[netip.Addr]bool{}
 	for _, l := range links {
 		if l.Name == s.IfName {
 			continue
 		}
 		addrs, err := s.Sandbox.Addrs(l)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for _, a := range addrs {
 			others[a.Addr()] = true
 		}
 	}
-	return others, nil
+	return nil
 }
 
 // referenceMasquerades lists the addresses that one of the reference plugins, or the backend iptables, masquerades for

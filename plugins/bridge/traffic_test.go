@@ -72,10 +72,19 @@ func TestIsolation(t *testing.T) {
 // TestMasquerade looks at the source addresses that a host outside and a container of the same network see.
 func TestMasquerade(t *testing.T) {
 	t.Parallel()
-	for _, masq := range []bool{true, false} {
-		t.Run(fmt.Sprint(masq), func(t *testing.T) {
+	for _, row := range []struct {
+		name, members string
+		masq          bool
+	}{
+		{"true", `,"ipMasq":true`, true},
+		{"false", `,"ipMasq":false,"ipMasqBackend":"iptables"`, false},
+		{"by nftables", `,"ipMasq":true,"ipMasqBackend":"nftables"`, true},
+		{"by iptables", `,"ipMasq":true,"ipMasqBackend":"iptables"`, true},
+	} {
+		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			r := runtime(t, fmt.Sprintf(`%s,"ipMasq":%t%s`, gateway, masq, ipamDual))
+			masq := row.masq
+			r := runtime(t, gateway+row.members+ipamDual)
 			outside := r.Uplink()
 			c, sibling := r.Add("c"), r.Add("sibling")
 			for i, hosts := range []struct{ router, server string }{{"192.0.2.1", "192.0.2.2"}, {"2001:db8::1", "2001:db8::2"}} {

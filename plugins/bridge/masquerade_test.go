@@ -1,0 +1,344 @@
+package bridge_test
+
+import (
+	"crypto/sha512"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/testnet"
+	"github.com/tenon-cni/tenon/plugin/plugintest"
+)
+
+const byIPTables = `,"ipMasq":true,"ipMasqBackend":"iptables"`
+
+// saved is what both families of iptables save of the nat table.
+func saved(r *plugintest.Runtime, kind string) string {
+	var out strings.Builder
+	for _, tool := range []string{"iptables", "ip6tables"} {
+		for line := range strings.Lines(r.Host.Command(tool+kind+"-save", "-t", "nat")) {
+			if !strings.HasPrefix(line, "#") { // the time
+				out.WriteString(line)
+			}
+		}
+	}
+	return out.String()
+}
+
+// foreign makes rules that are nobody's business here, in both families.
+func foreign(r *plugintest.Runtime) {
+	for _, tool := range []string{"iptables", "ip6tables"} {
+		for _, rule := range []string{
+			"-N CNI-of-somebody-else", "-A CNI-of-somebody-else -j RETURN", "-A POSTROUTING -j CNI-of-somebody-else",
+			"-A POSTROUTING -o eth9 -j MASQUERADE", "-A POSTROUTING -m mark --mark 0x4000/0x4000 -j MASQUERADE",
+		} {
+			r.Host.Command(tool, append([]string{"-t", "nat"}, strings.Fields(rule)...)...)
+		}
+	}
+	r.Host.Command("nft", `add table inet other
+		add chain inet other postrouting { type nat hook postrouting priority srcnat; }
+		add rule inet other postrouting ip saddr 10.0.0.0/8 oifname "eth9" masquerade comment "theirs"`)
+}
+
+// TestIPTablesAsTheReference compares the rules with those of the reference plugin, byte for byte.
+func TestIPTablesAsTheReference(t *testing.T) {
+	t.Parallel()
+	testnet.Require(t, testnet.Tool(filepath.Join(reference, "bridge")))
+	for name, ipam := range map[string]string{"IPv4": ipam4, "IPv6": ipam6, "dual stack": ipamDual} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rules := map[string]string{}
+			for _, who := range []string{"reference", "tenon"} {
+				r := runtime(t, gateway+byIPTables+ipam)
+				r.Conf["cniVersion"] = "1.0.0"
+				foreign(r)
+				for _, attachment := range []string{"a/eth0", "b/eth0", "a/eth1"} { // both of a share a chain
+					container, ifName, _ := strings.Cut(attachment, "/")
+					q := r.Request(cni.Add, container)
+					q.IfName = ifName
+					delete(q.Conf, "isDefaultGateway") // the second of a container cannot have a default route
+					q.Conf["isGateway"] = true
+					if who == "reference" {
+						callReference(t, r, q)
+					} else {
+						r.Must(q)
+					}
+				}
+				rules[who] = saved(r, "")
+			}
+			if diff := cmp.Diff(rules["reference"], rules["tenon"]); diff != "" {
+				t.Errorf("(-reference +tenon):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestMasqueradeTakeover: what one implementation made the other checks and removes, in all circumstances in which it has to (R-35).
+func TestMasqueradeTakeover(t *testing.T) {
+	t.Parallel()
+	testnet.Require(t, testnet.Tool(filepath.Join(reference, "bridge")))
+	remove := map[string]func(*plugintest.Runtime){
+		"DEL": func(r *plugintest.Runtime) { r.Must(r.Request(cni.Del, "c")) },
+		"DEL without namespace and previous result": func(r *plugintest.Runtime) {
+			q := r.Request(cni.Del, "c")
+			q.Netns = ""
+			r.Must(q)
+		},
+		"DEL after the namespace is gone": func(r *plugintest.Runtime) {
+			q := r.Request(cni.Del, "c")
+			r.Remove("c")
+			r.Must(q)
+		},
+		"DEL with the other backend": func(r *plugintest.Runtime) {
+			q := r.Request(cni.Del, "c")
+			q.Conf["ipMasqBackend"] = "nftables"
+			r.Must(q)
+		},
+		"DEL without masquerading": func(r *plugintest.Runtime) {
+			q := r.Request(cni.Del, "c")
+			delete(q.Conf, "ipMasq")
+			r.Must(q)
+		},
+		"GC": func(r *plugintest.Runtime) {
+			r.Conf["cniVersion"] = "1.1.0"
+			r.Must(r.Collect("stays"))
+		},
+		"DEL by the reference plugin": func(r *plugintest.Runtime) { callReference(t, r, r.Request(cni.Del, "c")) },
+	}
+	for _, who := range []string{"reference", "tenon"} {
+		for name, remove := range remove {
+			t.Run("of "+who+", "+name, func(t *testing.T) {
+				t.Parallel()
+				r := runtime(t, `,"isGateway":true`+byIPTables+ipamDual)
+				r.Conf["cniVersion"] = "1.0.0"
+				foreign(r)
+				add := func(container string) json.RawMessage {
+					if who == "reference" {
+						return callReference(t, r, r.Request(cni.Add, container))
+					}
+					return r.Must(r.Request(cni.Add, container))
+				}
+				add("stays")
+				ruleset := func() string { return r.Host.Command("nft", "-s", "list", "ruleset", "inet") + saved(r, "") }
+				before := ruleset()
+				q := r.Request(cni.Check, "c")
+				q.Conf["prevResult"] = add("c")
+				r.Must(q)
+				if strings.Count(ruleset(), "CNI-") == strings.Count(before, "CNI-") {
+					t.Fatal("no rules were made")
+				}
+				remove(r)
+				if diff := cmp.Diff(before, ruleset()); diff != "" {
+					t.Errorf("(-before +after):\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+// TestTwoInterfacesShareAChain: DEL of one leaves the other masqueraded, and the last takes the chain along.
+func TestTwoInterfacesShareAChain(t *testing.T) {
+	t.Parallel()
+	for name, del := range map[string]func(q *plugintest.Request, result json.RawMessage){
+		"by the interfaces of the container": func(q *plugintest.Request, _ json.RawMessage) { delete(q.Conf, "prevResult") },
+		"after the namespace is gone":        func(q *plugintest.Request, result json.RawMessage) { q.Netns = ""; q.Conf["prevResult"] = result },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := runtime(t, byIPTables+ipamDual)
+			before := saved(r, "")
+			results, jumps := map[string]json.RawMessage{}, map[string][]string{}
+			for _, ifName := range []string{"eth0", "eth1"} {
+				q := r.Request(cni.Add, "c")
+				q.IfName = ifName
+				results[ifName] = r.Must(q)
+				result, err := cni.DecodeResult(results[ifName], 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, ip := range result.IPs {
+					jumps[ifName] = append(jumps[ifName], "-s "+ip.Address.Addr().String()+"/")
+				}
+			}
+			for i, ifName := range []string{"eth0", "eth1"} {
+				q := r.Request(cni.Del, "c")
+				q.IfName = ifName
+				del(&q, results[ifName])
+				r.Must(q)
+				now := saved(r, "")
+				for _, jump := range jumps[ifName] {
+					if strings.Contains(now, jump) {
+						t.Errorf("DEL of %s left %s", ifName, jump)
+					}
+				}
+				if i == 0 {
+					for _, jump := range jumps["eth1"] {
+						if !strings.Contains(now, jump) {
+							t.Errorf("DEL of eth0 took %s away", jump)
+						}
+					}
+					check := r.Request(cni.Check, "c")
+					check.IfName = "eth1"
+					check.Conf["prevResult"] = results["eth1"]
+					r.Must(check)
+				}
+			}
+			if now := saved(r, ""); strings.Contains(now, "CNI-") {
+				t.Errorf("found\n%s\nwant\n%s", now, before)
+			}
+		})
+	}
+}
+
+// The comments of the reference plugin's rules in nftables (reference of the shared behaviour, section 8.2). Debian's does
+// not have that backend yet, so the rules are made here.
+// TestCopiedAddress: a container cannot keep its rules by having its address on another interface as well.
+func TestCopiedAddress(t *testing.T) {
+	t.Parallel()
+	r := runtime(t, byIPTables+ipamDual)
+	for _, ip := range r.Add("c").IPs {
+		r.Container("c").Command("ip", "address", "add", ip.Address.Addr().String(), "dev", "lo")
+	}
+	r.Del("c")
+	if out := saved(r, ""); strings.Contains(out, "CNI-") {
+		t.Errorf("left:\n%s", out)
+	}
+}
+
+const masqChecks = `add table inet cni_plugins_masquerade
+	add chain inet cni_plugins_masquerade masq_checks
+	add chain inet cni_plugins_masquerade postrouting { type nat hook postrouting priority 100; }
+	add rule inet cni_plugins_masquerade postrouting ip daddr 224.0.0.0/4 return
+	add rule inet cni_plugins_masquerade postrouting goto masq_checks
+`
+
+func sha512Hex(s string) string { return fmt.Sprintf("%x", sha512.Sum512([]byte(s))) }
+
+// referenceRules makes the rules of attachments to networks, one "NETWORK CONTAINER ADDRESS" each.
+func referenceRules(r *plugintest.Runtime, attachments ...string) {
+	var script strings.Builder
+	script.WriteString(masqChecks)
+	for _, a := range attachments {
+		f := strings.Fields(a)
+		family := "ip"
+		if strings.Contains(f[2], ":") {
+			family = "ip6"
+		}
+		fmt.Fprintf(&script, "add rule inet cni_plugins_masquerade masq_checks %s saddr %s masquerade comment \"%s-%s, net: %s, if: eth0, id: %s\"\n",
+			family, f[2], sha512Hex(f[0])[:16], sha512Hex("eth0:" + f[1])[:16], f[0], f[1])
+	}
+	r.Host.Command("nft", script.String())
+}
+
+// referenceLeft lists the containers that the rules name.
+func referenceLeft(r *plugintest.Runtime) []string {
+	list := []string{}
+	for line := range strings.Lines(r.Host.Command("nft", "list", "chain", "inet", "cni_plugins_masquerade", "masq_checks")) {
+		if _, after, ok := strings.Cut(line, "net: "); ok {
+			after = strings.TrimSuffix(strings.TrimSpace(after), `"`)
+			list = append(list, strings.Replace(after, ", if: eth0, id:", "", 1))
+		}
+	}
+	return list
+}
+
+// TestReferenceNFT: the rules of the reference plugin's other backend.
+func TestReferenceNFT(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name   string
+		rules  []string
+		remove func(*plugintest.Runtime)
+		want   []string
+	}{
+		{"DEL takes the attachment's, in both families", []string{"net c 10.1.2.2", "net c fd00:1::2", "net other 10.1.2.3"},
+			func(r *plugintest.Runtime) { r.Must(r.Request(cni.Del, "c")) }, []string{"net other"}},
+		{"DEL leaves the rule of another container for the same address", []string{"net c 10.1.2.2", "net new 10.1.2.2"},
+			func(r *plugintest.Runtime) { r.Must(r.Request(cni.Del, "c")) }, []string{"net new"}},
+		{"GC with attachments that never were", []string{"net c 10.1.2.2"},
+			func(r *plugintest.Runtime) { r.Must(r.Collect("c", "never")) }, []string{"net c"}},
+		{"GC of one network does not touch another", []string{"net c 10.1.2.2", "lan c 10.9.2.2", "net d 10.1.2.3"},
+			func(r *plugintest.Runtime) { r.Must(r.Collect("d")) }, []string{"lan c", "net d"}},
+		{"GC with an empty list takes all of the network", []string{"net c 10.1.2.2", "net d fd00:1::3", "lan c 10.9.2.2"},
+			func(r *plugintest.Runtime) { r.Must(r.Collect()) }, []string{"lan c"}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			r := runtime(t, `,"ipMasq":true`+ipamDual)
+			referenceRules(r, row.rules...)
+			row.remove(r)
+			got := referenceLeft(r)
+			slices.Sort(got)
+			if diff := cmp.Diff(row.want, got); diff != "" {
+				t.Errorf("rules left (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestCheckAcceptsReferenceNFT: an attachment that the reference plugin masquerades is all right.
+func TestCheckAcceptsReferenceNFT(t *testing.T) {
+	t.Parallel()
+	r := runtime(t, `,"ipMasq":true`+ipamDual)
+	result := r.Add("c")
+	for _, set := range []string{"masq4", "nomasq4", "masq6", "nomasq6"} {
+		r.Host.Command("nft", "flush", "set", "inet", "tenon", set)
+	}
+	if _, err := r.Do(t.Context(), r.Request(cni.Check, "c")); err == nil {
+		t.Error("CHECK has not noticed that nobody masquerades")
+	}
+	referenceRules(r, "net c "+result.IPs[0].Address.Addr().String(), "net c "+result.IPs[1].Address.Addr().String())
+	r.Check("c")
+}
+
+// TestLegacyIPTables: rules in tables of the legacy kind go with DEL and GC where the network masquerades.
+func TestLegacyIPTables(t *testing.T) {
+	t.Parallel()
+	testnet.Require(t, testnet.Tool("iptables-legacy"))
+	chain := "CNI-" + sha512Hex("netc")[:24]
+	for name, remove := range map[string]func(*plugintest.Runtime){
+		"DEL": func(r *plugintest.Runtime) { r.Must(r.Request(cni.Del, "c")) },
+		"GC":  func(r *plugintest.Runtime) { r.Must(r.Collect("other")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := runtime(t, `,"ipMasq":true`+ipam4)
+			r.Host.Command("iptables-legacy", "-t", "nat", "-A", "POSTROUTING", "-o", "eth9", "-j", "MASQUERADE")
+			before := saved(r, "-legacy")
+			r.Host.Command("iptables-legacy", "-t", "nat", "-N", chain)
+			r.Host.Command("iptables-legacy", "-t", "nat", "-A", chain, "-j", "MASQUERADE")
+			r.Host.Command("iptables-legacy", "-t", "nat", "-A", "POSTROUTING", "-s", "10.1.2.2/32", "-m", "comment", "--comment", `name: "net" id: "c"`, "-j", chain)
+			remove(r)
+			if got := saved(r, "-legacy"); got != before {
+				t.Errorf("found\n%s\nwant\n%s", got, before)
+			}
+		})
+	}
+}
+
+// TestNoIPTables: the tool is missed before anything is done, and DEL does not need it (R-101). It changes PATH.
+func TestNoIPTables(t *testing.T) {
+	r := runtime(t, gateway+byIPTables+ipam4)
+	r.Container("c")
+	before := r.State()
+	status := plugintest.Request{Env: cni.Env{Command: cni.Status, Path: r.Request(cni.Add, "c").Path}, Conf: r.Conf}
+	r.Must(status)
+	path := t.TempDir()
+	func() {
+		t.Setenv("PATH", path)
+		for _, err := range []error{r.Refused(status, cni.CodeNotAvailable), r.Refused(r.Request(cni.Add, "c"), cni.CodeUnsupportedField)} {
+			contains(t, err, "ipMasqBackend: iptables")
+			contains(t, err, "iptables-restore")
+			contains(t, err, "install package iptables")
+		}
+		r.Must(r.Request(cni.Del, "c"))
+	}()
+	t.Setenv("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+	r.Unchanged(before)
+}
