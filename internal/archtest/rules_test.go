@@ -117,8 +117,8 @@ func namespaces(t *tree, violated report) {
 
 // Programs whose work is done over netlink here, and shells.
 var bannedPrograms = []string{
-	"ip", "tc", "bridge", "nft", "ipset", "ebtables", "iptables", "ip6tables", "iptables-save", "ip6tables-save",
-	"sysctl", "conntrack", "modprobe", "sh", "bash", "/bin/sh", "/bin/bash",
+	"ip", "tc", "bridge", "nft", "ipset", "ebtables", "iptables", "ip6tables", "sysctl", "conntrack",
+	"modprobe", "sh", "bash", "/bin/sh", "/bin/bash",
 }
 
 func processes(t *tree, violated report) {
@@ -139,7 +139,7 @@ func processes(t *tree, violated report) {
 		}
 		for lit := range nodes[*ast.BasicLit](f) {
 			text := strings.Trim(lit.Value, "\"`")
-			restore := text == "iptables-restore" || text == "ip6tables-restore"
+			restore := slices.Contains([]string{"iptables-restore", "ip6tables-restore", "iptables-save", "ip6tables-save"}, text)
 			if slices.Contains(bannedPrograms, text) || restore && f.pkg != "internal/kernel/xtables" {
 				violated(t.position(lit), "names the program %q in a file that starts processes", text)
 			}

@@ -196,8 +196,6 @@ func TestTwoInterfacesShareAChain(t *testing.T) {
 	}
 }
 
-// The comments of the reference plugin's rules in nftables (reference of the shared behaviour, section 8.2). Debian's does
-// not have that backend yet, so the rules are made here.
 // TestCopiedAddress: a container cannot keep its rules by having its address on another interface as well.
 func TestCopiedAddress(t *testing.T) {
 	t.Parallel()
@@ -211,6 +209,8 @@ func TestCopiedAddress(t *testing.T) {
 	}
 }
 
+// masqChecks is where the reference plugin's other backend has its rules. Debian's does not have it yet, so they are made
+// here.
 const masqChecks = `add table inet cni_plugins_masquerade
 	add chain inet cni_plugins_masquerade masq_checks
 	add chain inet cni_plugins_masquerade postrouting { type nat hook postrouting priority 100; }

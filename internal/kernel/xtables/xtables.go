@@ -1,7 +1,7 @@
 // Package xtables changes the nat tables of iptables and ip6tables by their own tools, for configurations that ask for
-// them: it is the only package that starts iptables-restore. iptables comes in two kinds, which see nothing of each other:
-// the newer one keeps its rules in nftables, where package nft can read and remove them, the legacy one in tables of its
-// own. Which of them is installed does not matter here.
+// them: it is the only package that starts iptables-restore, and iptables-save where there may be rules already. iptables
+// comes in two kinds, which see nothing of each other: the newer one keeps its rules in nftables, where package nft can
+// read and remove them, the legacy one in tables of its own. Which of them is installed does not matter here.
 package xtables
 
 import (
@@ -30,13 +30,10 @@ const (
 	IPv6
 )
 
-// tool names the program of a family.
-func (f Family) tool(suffix string) string { return [...]string{"iptables", "ip6tables"}[f] + suffix }
-
 // Available returns nil if the tools of both families are there, else an error that wraps [ErrNoTool]. It starts nothing.
 func Available() error {
 	for _, f := range []Family{IPv4, IPv6} {
-		if _, err := exec.LookPath(f.tool("-restore")); err != nil {
+		if _, err := exec.LookPath(f.commands().restore); err != nil {
 			return fmt.Errorf("%w: %w", ErrNoTool, err)
 		}
 	}
@@ -66,11 +63,14 @@ func HasLegacy(ns *netns.NS, f Family) (bool, error) {
 // commands are the two programs of one kind of iptables.
 type commands struct{ save, restore string }
 
-func (f Family) commands() commands { return commands{f.tool("-save"), f.tool("-restore")} }
+func (f Family) commands() commands {
+	return [...]commands{{"iptables-save", "iptables-restore"}, {"ip6tables-save", "ip6tables-restore"}}[f]
+}
 
 // legacyCommands are those of the legacy kind, which is not always the default one.
 func (f Family) legacyCommands() commands {
-	if legacy := (commands{f.tool("-legacy-save"), f.tool("-legacy-restore")}); inPath(legacy.save) && inPath(legacy.restore) {
+	legacy := [...]commands{{"iptables-legacy-save", "iptables-legacy-restore"}, {"ip6tables-legacy-save", "ip6tables-legacy-restore"}}[f]
+	if inPath(legacy.save) && inPath(legacy.restore) {
 		return legacy
 	}
 	return f.commands()
