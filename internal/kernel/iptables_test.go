@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -178,4 +179,37 @@ func TestMasqueradeIPTablesCalledOff(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	b.unchanged(t, before)
+}
+
+// One process for each family is started to masquerade, and none to stop. Only if there is a chain is it read first.
+func TestIPTablesProcesses(t *testing.T) {
+	dir := t.TempDir()
+	log := filepath.Join(dir, "log")
+	for _, tool := range []string{"iptables-restore", "iptables-save", "ip6tables-restore", "ip6tables-save"} {
+		path, err := exec.LookPath(tool)
+		must(t, err)
+		must(t, os.WriteFile(filepath.Join(dir, tool), []byte("#!/bin/sh\necho "+tool+" >>"+log+"\nexec "+path+" \"$@\"\n"), 0o700))
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	b := setup(t)
+	started := func(want ...string) {
+		t.Helper()
+		got, err := os.ReadFile(log)
+		if err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+		must(t, os.WriteFile(log, nil, 0o600))
+		if got := strings.Fields(string(got)); !slices.Equal(got, want) {
+			t.Errorf("started %v, want %v", got, want)
+		}
+	}
+	must(t, b.host.MasqueradeIPTables(chain, []netip.Prefix{prefix("10.1.2.3/24"), prefix("fd00::3/64"), prefix("10.1.2.4/24")}))
+	started("iptables-restore", "ip6tables-restore")
+	must(t, b.host.MasqueradeIPTables(chain, []netip.Prefix{prefix("10.1.2.5/24")}))
+	started("iptables-save", "iptables-restore")
+	must(t, b.host.MasqueradeIPTables(chain, []netip.Prefix{prefix("10.1.2.5/24")}))
+	started("iptables-save")
+	must(t, b.host.UnmasqueradeIPTables(kernel.IPTables{Chain: "CNI-1", Legacy: true}))
+	must(t, b.tx.Rollback())
+	started()
 }

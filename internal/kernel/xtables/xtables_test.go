@@ -59,6 +59,7 @@ func expect(t *testing.T, ns *testnet.Namespace, save string, want ...string) {
 	}
 }
 
+// TestAdd: there is a rule for each address, not for the network, and no rule twice.
 func TestAdd(t *testing.T) {
 	t.Parallel()
 	ns := setup(t)
