@@ -54,7 +54,7 @@ func HasLegacy(ns *netns.NS, f Family) (bool, error) {
 	} else {
 		err = ns.Run(read)
 	}
-	if errors.Is(err, os.ErrNotExist) { // the kernel has none
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) { // the kernel has none, or none for this user
 		return false, nil
 	}
 	return slices.Contains(strings.Fields(string(names)), "nat"), err
