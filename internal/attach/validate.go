@@ -11,14 +11,3 @@ func ValidateMTU(mtu int) error {
 	}
 	return nil
 }
-
-// ValidateMasqueradeBackend refuses a value of ipMasqBackend that [Session.Masquerade] cannot act on.
-func ValidateMasqueradeBackend(backend string) error {
-	switch backend {
-	case "", "nftables":
-		return nil
-	case "iptables":
-		return cni.Errorf(cni.CodeUnsupportedField, "ipMasqBackend: %s is not supported by this version of Tenon", backend)
-	}
-	return cni.Errorf(cni.CodeInvalidConfig, "ipMasqBackend: %q is neither \"nftables\" nor \"iptables\"", backend)
-}

@@ -64,7 +64,7 @@ func (f frames) send(t *testing.T, source net.HardwareAddr, vlan uint16, payload
 func (f frames) receive(t *testing.T, payloads ...string) (got []string) {
 	t.Helper()
 	buf := make([]byte, 2000)
-	for end := time.Now().Add(answerWithin); time.Now().Before(end); {
+	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
 		tv := unix.NsecToTimeval(int64(10 * time.Millisecond))
 		if err := unix.SetsockoptTimeval(f.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv); err != nil {
 			t.Fatal(err)
@@ -135,7 +135,7 @@ func TestChangedMAC(t *testing.T) {
 	check := func(want bool) {
 		t.Helper()
 		for _, ip := range result.IPs {
-			reaches(t, r.Container("c"), ip.Gateway, want)
+			testnet.Reaches(t, r.Container("c"), ip.Gateway, want)
 		}
 	}
 	check(true)
@@ -200,7 +200,7 @@ func TestGuardsAreRemoved(t *testing.T) {
 		}
 		r.Must(r.Request(cni.Del, "c"))
 	}
-	reaches(t, r.Container("stays"), r.Add("other").IPs[0].Address.Addr(), true)
+	testnet.Reaches(t, r.Container("stays"), r.Add("other").IPs[0].Address.Addr(), true)
 }
 
 // TestGuardAmongManyRules: nothing happens to the rules of others in the same family. That they are not even read shows

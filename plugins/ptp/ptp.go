@@ -2,7 +2,6 @@ package ptp
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -17,11 +16,8 @@ import (
 // Config is the configuration of the plugin.
 type Config struct {
 	attach.Common
+	attach.Masq
 
-	// IPMasq masquerades what leaves the networks of the container's addresses.
-	IPMasq bool `json:"ipMasq"`
-	// IPMasqBackend is as for bridge.
-	IPMasqBackend string `json:"ipMasqBackend"`
 	// MTU of both ends of the pair, in bytes; 0 is the kernel's default.
 	MTU int `json:"mtu"`
 }
@@ -33,13 +29,7 @@ var Plugin = plugin.Define[Config](plugin.Info{
 	Doc:   doc,
 }, attach.Plugin[Config]{
 	Maker: maker{},
-	Needs: func(c *Config) []probe.Feature {
-		features := []probe.Feature{probe.Veth}
-		if c.IPMasq {
-			features = append(features, probe.NFT)
-		}
-		return features
-	},
+	Needs: func(*Config) []probe.Feature { return []probe.Feature{probe.Veth} },
 })
 
 type (
@@ -53,7 +43,7 @@ func (maker) Validate(c *plugin.Call[Config]) error {
 		return cni.Errorf(cni.CodeInvalidConfig, "ptp needs ipam: a routed link has addresses").
 			WithDetails("bridge is for networks without address management")
 	}
-	return errors.Join(attach.ValidateMTU(c.Conf.MTU), attach.ValidateMasqueradeBackend(c.Conf.IPMasqBackend))
+	return attach.ValidateMTU(c.Conf.MTU)
 }
 
 // Make makes the pair.
@@ -158,7 +148,7 @@ func (maker) Verify(_ context.Context, s *session, link kernel.Link) error {
 	if err := attach.CheckRoutes(s.Sandbox, link, gatewayRoutes(ips)); err != nil {
 		return err
 	}
-	if _, ours := cni.ParseTag(host.Alias); s.Conf.IPMasq && ours { // a pair of the reference plugin has that plugin's rules
+	if s.Conf.IPMasq {
 		return s.CheckMasquerade()
 	}
 	return nil

@@ -282,10 +282,10 @@ func TestDNS(t *testing.T) {
 	}
 }
 
-// TestVersions is ptp.md 8: every version, masqueraded and not; CHECK is refused where there is none (PL-CHK-01).
+// TestVersions is ptp.md 8: every version, masqueraded by either backend and not; CHECK is refused where there is none (PL-CHK-01).
 func TestVersions(t *testing.T) {
 	t.Parallel()
-	for _, masq := range []string{"", `,"ipMasq":true`, `,"ipMasq":true,"ipMasqBackend":"nftables"`} {
+	for _, masq := range []string{"", `,"ipMasq":true`, `,"ipMasq":true,"ipMasqBackend":"nftables"`, `,"ipMasq":true,"ipMasqBackend":"iptables"`} {
 		t.Run(masq, func(t *testing.T) {
 			t.Parallel()
 			r := runtime(t, masq+ipamDual)

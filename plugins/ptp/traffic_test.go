@@ -46,10 +46,10 @@ func TestPingFromASingleAddress(t *testing.T) {
 // TestMasquerade looks at the source addresses that a host outside and a container of the same network see.
 func TestMasquerade(t *testing.T) {
 	t.Parallel()
-	for _, masq := range []bool{true, false} {
-		t.Run(fmt.Sprint(masq), func(t *testing.T) {
+	for members, masq := range map[string]bool{"": false, `,"ipMasq":true`: true, `,"ipMasq":true,"ipMasqBackend":"iptables"`: true} {
+		t.Run(members, func(t *testing.T) {
 			t.Parallel()
-			r := runtime(t, fmt.Sprintf(`,"ipMasq":%t%s`, masq, ipamDual))
+			r := runtime(t, members+ipamDual)
 			outside := r.Uplink()
 			c, sibling := r.Add("c"), r.Add("sibling")
 			for i, hosts := range []struct{ router, server string }{{"192.0.2.1", "192.0.2.2"}, {"2001:db8::1", "2001:db8::2"}} {
