@@ -17,6 +17,7 @@ help:
 	@echo 'make install   bin/tenon to $$(PREFIX)/bin, its plugins to $$(DIR); DESTDIR is put before both'
 	@echo 'make lint      gofmt, go vet, staticcheck'
 	@echo 'make fuzz      every fuzz target for FUZZTIME (default 60s)'
+	@echo 'make rows      which requirements no test proves; make rows ROWSFLAGS=-v which test proves which'
 	@echo 'make golden    rewrite api/ and the dependency list after a change that is meant'
 
 .PHONY: build
@@ -43,6 +44,10 @@ lint:
 .PHONY: fuzz
 fuzz:
 	@scripts/fuzz $(FUZZTIME)
+
+.PHONY: rows
+rows:
+	@go run ./test/rows $(ROWSFLAGS)
 
 .PHONY: golden
 golden:

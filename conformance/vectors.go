@@ -3,6 +3,11 @@
 // for. They are data of any implementation, in whatever language: the files are in the folder examples, listed in its
 // INDEX.tsv.
 //
+// [Rows] is the catalogue of requirements, each with an identifier that never changes: CFG configurations, DSC and DRP
+// where they are found, VER versions, ENV variables, EXE processes, LIF the life of an attachment, REQ requests, RT-VERB
+// and PL-VERB what a runtime and a plugin owe on a verb, CACHE records, DLG delegation, IPAM, RES results, CNV conversion,
+// ERR errors, CONV conventions, DNS, TRC tracing, SEC hardening, TOOL command lines, DIS contradictions, R regressions.
+//
 // The judge that runs executables against them is not part of it yet.
 package conformance
 
