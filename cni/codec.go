@@ -20,8 +20,8 @@ type wireIPA struct {
 }
 
 type wireRouteA struct {
-	Dst netip.Prefix `json:"dst"`
-	GW  wireAddr     `json:"gw,omitzero"`
+	Dst netip.Prefix `json:"dst" required:"true"` // destination network
+	GW  wireAddr     `json:"gw,omitzero"`         // next hop; the gateway of the address where there is none
 }
 
 // wireResult is the form of 0.3.0 and later. [Result.express] sees to it that interfaces have no members that are too
@@ -62,11 +62,11 @@ type wireIP struct {
 
 type wireRoute struct {
 	wireRouteA
-	MTU      int  `json:"mtu,omitempty"`
-	AdvMSS   int  `json:"advmss,omitempty"`
-	Priority int  `json:"priority,omitempty"`
-	Table    *int `json:"table,omitempty"`
-	Scope    *int `json:"scope,omitempty"`
+	MTU      int  `json:"mtu,omitempty"`      // largest packet on the path, in bytes
+	AdvMSS   int  `json:"advmss,omitempty"`   // largest TCP segment to ask for, in bytes
+	Priority int  `json:"priority,omitempty"` // lower wins
+	Table    *int `json:"table,omitempty"`    // routing table; the main one where there is none
+	Scope    *int `json:"scope,omitempty"`    // 0 global, 253 link, 254 host
 }
 
 // wireAddr is an address without a zone, which the protocol does not have.
@@ -192,6 +192,10 @@ func (r *Route) UnmarshalJSON(b []byte) error {
 	*r = rt
 	return nil
 }
+
+// JSONForm returns a value of a type whose fields are the members of a route. Descriptions of configurations follow from
+// it.
+func (Route) JSONForm() any { return wireRoute{} }
 
 func pointer(o Optional[int]) *int {
 	if !o.Set {

@@ -46,9 +46,9 @@ type Route struct {
 // DNS is the name service a result or a configuration speaks of.
 type DNS struct {
 	Nameservers []string `json:"nameservers,omitempty"` // addresses, in order of priority
-	Domain      string   `json:"domain,omitempty"`
-	Search      []string `json:"search,omitempty"` // in order of priority
-	Options     []string `json:"options,omitempty"`
+	Domain      string   `json:"domain,omitempty"`      // local domain, for short names
+	Search      []string `json:"search,omitempty"`      // domains for short names, in order of priority
+	Options     []string `json:"options,omitempty"`     // of the resolver
 }
 
 // IsZero reports whether d says nothing.

@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"reflect"
 	"strings"
 
 	"github.com/tenon-cni/tenon/cni"
@@ -79,9 +80,9 @@ type RuntimeConfig struct {
 // ConfArgs is the args object of a configuration (CNI conventions, "args in network config").
 type ConfArgs struct {
 	CNI struct {
-		MAC string   `json:"mac"`
-		IPs []string `json:"ips"`
-	} `json:"cni"`
+		MAC string   `json:"mac"` // hardware address
+		IPs []string `json:"ips"` // addresses, with or without a prefix length
+	} `json:"cni"` // what the conventions define
 }
 
 // Request is what was asked for this one attachment, from all the places where it can be asked.
@@ -120,11 +121,23 @@ func (c *Call[C]) Stdin() []byte { return c.stdin }
 type Info struct {
 	Name         string        // file name of the executable
 	About        string        // one sentence for people
+	Role         Role          // where it stands in a network
 	Versions     []cni.Version // what it supports; nil is every version
 	Capabilities []string      // what of runtimeConfig it understands
 	Args         []string      // keys of CNI_ARGS that it understands; nil leaves CNI_ARGS unread, otherwise others are refused
 	Doc          string        // Markdown for people; the JSON in it are configurations that work, see [Info.Examples]
 }
+
+// Role is where a plugin stands in a network.
+type Role uint8
+
+// The roles.
+const (
+	RoleInterface Role = iota // makes the container's interface: first in a chain
+	RoleChained               // works on the result of the plugins before it
+	RoleEither                // works alone and behind others
+	RoleIPAM                  // manages addresses for another: named by ipam.type
+)
 
 // Example is a configuration with a name.
 type Example struct {
@@ -154,5 +167,7 @@ func (i Info) Examples() []Example {
 // Definition is a plugin with its types erased: bytes in, bytes out. [Define] makes one.
 type Definition struct {
 	Info
-	serve func(context.Context, input) ([]byte, error)
+	config   reflect.Type // of the configuration
+	serve    func(context.Context, input) ([]byte, error)
+	validate func(input) error
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"reflect"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -37,7 +38,14 @@ func Define[C any, PC configuration[C]](i Info, p Plugin[C]) Definition {
 	if i.Versions == nil {
 		i.Versions = cni.Versions()
 	}
-	d := Definition{Info: i}
+	d := Definition{Info: i, config: reflect.TypeFor[C]()}
+	d.validate = func(in input) error {
+		c, err := decodeCall[C, PC](i, in)
+		if err != nil {
+			return err
+		}
+		return validate(p, c)
+	}
 	d.serve = func(ctx context.Context, in input) ([]byte, error) {
 		c, err := decodeCall[C, PC](i, in)
 		if err != nil {
@@ -74,6 +82,17 @@ func (d Definition) Serve(ctx context.Context, env cni.Env, stdin []byte, caller
 		}
 	}
 	return d.serve(ctx, input{env, stdin, v, caller})
+}
+
+// Validate judges a request as ADD does before it starts: header, JSON types, and what the [Validator] of the plugin says.
+// Nothing is run, and nothing is known about the attachment.
+func (d Definition) Validate(request []byte) error {
+	env := cni.Env{Command: cni.Add, ContainerID: "container", Netns: "/", IfName: "eth0"}
+	v, err := d.header(env, request)
+	if err != nil {
+		return err
+	}
+	return d.validate(input{env: env, stdin: request, version: v})
 }
 
 // Handler returns d as something that package invoke can call in this process. Its delegates go through caller.
@@ -239,9 +258,16 @@ func arg(args cni.Args, key string) string {
 	return v
 }
 
+func validate[C any](p Plugin[C], c *Call[C]) error {
+	if v, ok := p.(Validator[C]); ok {
+		return v.Validate(c)
+	}
+	return nil
+}
+
 func dispatch[C any](ctx context.Context, p Plugin[C], c *Call[C]) ([]byte, error) {
-	if v, ok := p.(Validator[C]); ok && (c.Command == cni.Add || c.Command == cni.Check || c.Command == cni.Status) {
-		if err := v.Validate(c); err != nil {
+	if c.Command == cni.Add || c.Command == cni.Check || c.Command == cni.Status {
+		if err := validate(p, c); err != nil {
 			return nil, err
 		}
 	}

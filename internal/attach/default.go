@@ -15,7 +15,7 @@ type Common struct {
 
 	// SecondDefaultRoute is what becomes of a default route where the container has one through another interface
 	// with the same metric, from another network. Default [SecondDefaultMetric].
-	SecondDefaultRoute SecondDefaultRoute `json:"secondDefaultRoute"`
+	SecondDefaultRoute SecondDefaultRoute `json:"secondDefaultRoute" enum:"metric,refuse" default:"metric"`
 }
 
 func (c *Common) secondDefaultRoute() SecondDefaultRoute { return c.SecondDefaultRoute }

@@ -18,7 +18,7 @@ type Masq struct {
 	// IPMasq masquerades what leaves the network. It needs ipam.
 	IPMasq bool `json:"ipMasq"`
 	// IPMasqBackend is what masquerades: "nftables", the default, or "iptables", with the chains of the reference plugins.
-	IPMasqBackend Backend `json:"ipMasqBackend"`
+	IPMasqBackend Backend `json:"ipMasqBackend" enum:"nftables,iptables" default:"nftables"`
 }
 
 // Backend is a subsystem of the kernel with its tool.

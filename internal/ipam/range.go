@@ -13,7 +13,7 @@ import (
 // host-local configurations.
 type Range struct {
 	// Subnet is the network, without host bits. Its length becomes that of the addresses. At most /30 or /126.
-	Subnet netip.Prefix `json:"subnet"`
+	Subnet netip.Prefix `json:"subnet" required:"true"`
 	// Start is the first address that may be handed out. Default: the network address plus one.
 	Start netip.Addr `json:"rangeStart,omitzero"`
 	// End is the last address that may be handed out. Default: the last address of the subnet, without the broadcast

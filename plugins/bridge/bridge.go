@@ -19,16 +19,16 @@ type Config struct {
 	attach.Common
 	attach.Masq
 
-	// Bridge is the name of the bridge; it is made where it does not exist. Default "cni0".
-	Bridge string `json:"bridge"`
+	// Bridge is the name of the bridge; it is made where it does not exist.
+	Bridge string `json:"bridge" default:"cni0"`
 	// IsGateway gives the bridge the gateway address of each network and turns on forwarding.
 	IsGateway bool `json:"isGateway"`
 	// IsDefaultGateway implies IsGateway and adds a default route for each address family.
 	IsDefaultGateway bool `json:"isDefaultGateway"`
 	// ForceAddress lets a gateway address replace one of another network that the bridge has.
 	ForceAddress bool `json:"forceAddress"`
-	// MTU of both ends of the pair, and of a bridge that is made, in bytes; 0 is the kernel's default.
-	MTU int `json:"mtu"`
+	// MTU is that of both ends of the pair, and of a bridge that is made, in bytes; 0 is the kernel's default.
+	MTU int `json:"mtu" min:"0" max:"65535"`
 	// HairpinMode lets frames leave by the port they came in. Not together with PromiscMode.
 	HairpinMode bool `json:"hairpinMode"`
 	// PromiscMode makes the bridge promiscuous.

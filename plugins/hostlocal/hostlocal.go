@@ -18,25 +18,25 @@ import (
 // Config is the configuration of the plugin: the ipam section of a network.
 type Config struct {
 	plugin.Common
+	// IPAM is the section of address management.
 	IPAM Settings `json:"ipam"`
 }
 
 // Settings is the ipam section.
 type Settings struct {
-	// Subnet, RangeStart, RangeEnd and Gateway are the old form with one range. It counts if subnet is there, and
-	// comes before Ranges.
-	Subnet     netip.Prefix `json:"subnet"`
-	RangeStart netip.Addr   `json:"rangeStart"`
-	RangeEnd   netip.Addr   `json:"rangeEnd"`
-	Gateway    netip.Addr   `json:"gateway"`
+	// The old form: one range, which comes before Ranges. It counts if subnet is there.
+	Subnet     netip.Prefix `json:"subnet"`     // network of the range in the old form, which comes before ranges
+	RangeStart netip.Addr   `json:"rangeStart"` // first address of the range in the old form
+	RangeEnd   netip.Addr   `json:"rangeEnd"`   // last address of the range in the old form
+	Gateway    netip.Addr   `json:"gateway"`    // gateway of the range in the old form
 	// Ranges are the range sets; each yields one address.
 	Ranges []ipam.RangeSet `json:"ranges"`
 	// Routes go into the result as they are.
 	Routes []cni.Route `json:"routes"`
 	// ResolvConf is the path of a resolv.conf(5) whose content becomes the result's dns.
 	ResolvConf string `json:"resolvConf"`
-	// DataDir is the folder of the reservations, one folder for each network. Default [DefaultDataDir].
-	DataDir string `json:"dataDir"`
+	// DataDir is the folder of the reservations, one folder for each network.
+	DataDir string `json:"dataDir" default:"/var/lib/cni/networks"`
 }
 
 // Sets returns the range sets that s has, the old form first, as they are written: see [ipam.CanonicalizeSets].
@@ -55,6 +55,7 @@ const DefaultDataDir = "/var/lib/cni/networks"
 var Plugin = plugin.Define[Config](plugin.Info{
 	Name:         "host-local",
 	About:        "manages addresses of ranges that belong to this host alone",
+	Role:         plugin.RoleIPAM,
 	Capabilities: []string{"ips", "ipRanges"},
 	Args:         []string{"IP"},
 	Doc:          doc,
@@ -63,6 +64,12 @@ var Plugin = plugin.Define[Config](plugin.Info{
 type allocator struct{}
 
 type call = plugin.Call[Config]
+
+// Validate refuses ranges from which nothing can be allocated.
+func (allocator) Validate(c *call) error {
+	_, err := sets(c)
+	return err
+}
 
 // Add reserves an address of each range set.
 func (allocator) Add(ctx context.Context, c *call) (*cni.Result, error) {

@@ -20,6 +20,7 @@ type Config struct{ plugin.Common }
 var Plugin = plugin.Define[Config](plugin.Info{
 	Name:  "loopback",
 	About: "sets the loopback interface of a container up",
+	Role:  plugin.RoleEither,
 	Doc:   doc,
 }, lo{})
 

@@ -1,0 +1,175 @@
+package plugin_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/plugin"
+)
+
+// described has a field for each thing a schema can say.
+type described struct {
+	plugin.Common
+	DNS      int              `json:"dns" required:"true"` // hides that of Common
+	Flag     bool             `json:"flag,omitempty"`
+	Small    uint8            `json:"small" max:"7"`
+	Level    int              `json:"level" min:"-1" max:"9" default:"3"`
+	Rate     *float64         `json:"rate"`
+	Mode     string           `json:"mode" enum:"a,b" default:"a"`
+	Subnet   netip.Prefix     `json:"subnet"`
+	Sets     [][]inner        `json:"sets"`
+	Labels   map[string][]int `json:"labels"`
+	Routes   []cni.Route      `json:"routes"`
+	Raw      json.RawMessage  `json:"raw"`
+	Any      any              `json:"any"`
+	Secret   []byte           `json:"secret"`
+	Self     *inner           `json:"self"`
+	Untagged string
+	Left     string `json:"-"`
+}
+
+type inner struct {
+	ID    int             `json:"id" required:"true"`
+	Outer []inner         `json:"outer"`
+	Place struct{ X int } `json:"place"`
+}
+
+type nothing struct{ plugin.Plugin[described] }
+
+func TestSchema(t *testing.T) {
+	t.Parallel()
+	d := plugin.Define[described](plugin.Info{Name: "demo", About: "shows", Capabilities: []string{"mac"}}, nothing{})
+	s := d.Schema()
+	const want = `{
+		"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "demo", "description": "shows",
+		"type": "object", "required": ["type", "dns"],
+		"properties": {
+			"dns": {"type": "integer"},
+			"flag": {"type": "boolean"},
+			"small": {"type": "integer", "minimum": 0, "maximum": 7},
+			"level": {"type": "integer", "minimum": -1, "maximum": 9, "default": 3},
+			"rate": {"type": "number"},
+			"mode": {"type": "string", "enum": ["a", "b"], "default": "a"},
+			"subnet": {"type": "string"},
+			"sets": {"type": "array", "items": {"type": "array", "items": {"type": "object", "required": ["id"], "properties": {
+				"id": {"type": "integer"}, "outer": {"type": "array", "items": {}},
+				"place": {"type": "object", "properties": {"X": {"type": "integer"}}}}}}},
+			"labels": {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "integer"}}},
+			"routes": {"type": "array", "items": {"type": "object", "required": ["dst"], "properties": {
+				"dst": {"type": "string"}, "gw": {"type": "string"}, "mtu": {"type": "integer"}, "advmss": {"type": "integer"},
+				"priority": {"type": "integer"}, "table": {"type": "integer"}, "scope": {"type": "integer"}}}},
+			"raw": {}, "any": {}, "secret": {"type": "string"},
+			"self": {"type": "object", "required": ["id"], "properties": {
+				"id": {"type": "integer"}, "outer": {"type": "array", "items": {}},
+				"place": {"type": "object", "properties": {"X": {"type": "integer"}}}}},
+			"Untagged": {"type": "string"},
+			"type": {"type": "string", "const": "demo"},
+			"cniVersion": {"type": "string"},
+			"ipam": {"type": "object", "properties": {"type": {"type": "string"}}},
+			"name": {"type": "string"},
+			"prevResult": {},
+			"runtimeConfig": {},
+			"args": {},
+			"capabilities": {"type": "object", "properties": {"mac": {"type": "boolean"}},
+				"additionalProperties": {"type": "boolean"}, "description": "what the runtime is to pass on in runtimeConfig"}
+		}}`
+	for _, key := range []string{"runtimeConfig", "args"} { // what they hold is not the concern here
+		s.Properties[key] = &plugin.Schema{}
+	}
+	got, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(indented(t, []byte(want)), indented(t, got)); diff != "" {
+		t.Errorf("schema (-want +got):\n%s", diff)
+	}
+	const module = "github.com/tenon-cni/tenon/"
+	for key, want := range map[string]string{"dns": module + "plugin_test.described.DNS", "name": module + "plugin.Common.Name"} {
+		if got := s.Properties[key].Field; got != want {
+			t.Errorf("%s comes from %s, want %s", key, got, want)
+		}
+	}
+	if got, want := s.Properties["self"].Properties["place"].Properties["X"].Field, module+"plugin_test.inner.Place.X"; got != want {
+		t.Errorf("a field of a type without a name comes from %s, want %s", got, want)
+	}
+	if diff := cmp.Diff([]string{"dns", "flag", "small"}, s.Order[:3]); diff != "" {
+		t.Errorf("order (-want +got):\n%s", diff)
+	}
+}
+
+// managed has an ipam section of its own.
+type managed struct {
+	plugin.Common
+	IPAM struct {
+		Pool string `json:"pool" required:"true"`
+	} `json:"ipam"`
+}
+
+func TestSchemaOfIPAM(t *testing.T) {
+	t.Parallel()
+	d := plugin.Define[managed](plugin.Info{Name: "pool", Role: plugin.RoleIPAM}, struct{ plugin.Plugin[managed] }{})
+	s := d.Schema()
+	ipam := s.Properties["ipam"]
+	if ipam.Properties["type"].Const != "pool" || s.Properties["type"].Const != "" {
+		t.Errorf("type is %q, ipam.type %q", s.Properties["type"].Const, ipam.Properties["type"].Const)
+	}
+	if diff := cmp.Diff([][]string{{"type", "ipam"}, {"type", "pool"}}, [][]string{s.Required, ipam.Required}); diff != "" {
+		t.Errorf("required (-want +got):\n%s", diff)
+	}
+}
+
+// indented sorts the members of an object and writes it as text.
+func indented(t *testing.T, document []byte) string {
+	t.Helper()
+	var v any
+	if err := json.Unmarshal(document, &v); err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetIndent("", "  ")
+	if err := e.Encode(v); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// refuser refuses what it is told to.
+type refuser struct{ plugin.Plugin[described] }
+
+func (refuser) Validate(c *plugin.Call[described]) error {
+	if c.Conf.Mode == "b" {
+		return cni.Errorf(cni.CodeUnsupportedField, "mode: b is not supported")
+	}
+	return nil
+}
+
+// Validate needs neither a namespace nor anything else of a call, and runs nothing: the plugin's other methods are nil.
+func TestDefinitionValidate(t *testing.T) {
+	t.Parallel()
+	type nameless struct{ plugin.Common }
+	d := plugin.Define[described](plugin.Info{Name: "demo", Versions: []cni.Version{cni.V110}}, refuser{})
+	for name, row := range map[string]struct {
+		conf string
+		want cni.Code
+	}{
+		"not JSON":            {`{`, cni.CodeDecodingFailure},
+		"version":             {`{"cniVersion":"1.0.0","name":"n","type":"demo"}`, cni.CodeIncompatibleVersion},
+		"the plugin says no":  {`{"cniVersion":"1.1.0","name":"n","type":"demo","mode":"b"}`, cni.CodeUnsupportedField},
+		"wrong JSON type":     {`{"cniVersion":"1.1.0","name":"n","type":"demo","flag":1}`, cni.CodeDecodingFailure},
+		"its own ipam plugin": {`{"cniVersion":"1.1.0","name":"n","type":"demo","ipam":{"type":"demo"}}`, cni.CodeInvalidConfig},
+	} {
+		if err := d.Validate([]byte(row.conf)); cni.CodeOf(err) != row.want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	silent := plugin.Define[nameless](plugin.Info{Name: "silent"}, struct{ plugin.Plugin[nameless] }{})
+	if err := silent.Validate([]byte(`{"name":"n","type":"silent"}`)); err != nil {
+		t.Errorf("a plugin without a Validator: %v", err)
+	}
+}

@@ -1,0 +1,94 @@
+package docs
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tenon-cni/tenon/plugin"
+)
+
+// page is the reference of a plugin: its doc.md, with a table of the options before the examples.
+func page(d plugin.Definition, s *plugin.Schema) string {
+	prose, examples, _ := strings.Cut(d.Doc, "\n## Examples\n")
+	var b strings.Builder
+	b.WriteString("<!-- Made by make golden from plugins/*/doc.md and the comments of the configuration type. -->\n\n")
+	b.WriteString(strings.TrimSpace(prose) + "\n\n")
+	if rows := options(s, ""); hasOwn(s) {
+		b.WriteString("## Options\n\n| key | type | default | meaning |\n|---|---|---|---|\n")
+		b.WriteString(strings.Join(rows, ""))
+		b.WriteString("\n")
+	}
+	fmt.Fprintf(&b, "JSON Schema: [%s.json](../schema/%s.json)\n\n## Examples\n%s", d.Name, d.Name, examples)
+	return b.String()
+}
+
+// general are the keys that mean the same for every plugin and need no mention.
+const general = module + "plugin.Common."
+
+// hasOwn reports whether a configuration has keys of its own.
+func hasOwn(s *plugin.Schema) bool {
+	return slices.ContainsFunc(s.Order, func(key string) bool {
+		field := s.Properties[key].Field
+		return field != "" && !strings.HasPrefix(field, general)
+	})
+}
+
+// options are the rows for the keys of an object and of the objects inside.
+func options(s *plugin.Schema, prefix string) []string {
+	var rows []string
+	for _, key := range s.Order {
+		p := s.Properties[key]
+		if p.Field == "" || strings.HasPrefix(p.Field, general) && key != "dns" && key != "ipam" {
+			continue
+		}
+		if key == "ipam" && p.Field != general+"IPAM" { // the section of an IPAM plugin
+			rows = append(rows, options(p, prefix+key+".")...)
+			continue
+		}
+		rows = append(rows, fmt.Sprintf("| `%s` | %s | %s | %s |\n", prefix+key, kind(p, false), fallback(p), cell(p.Description)))
+		if strings.HasPrefix(p.Field, general) {
+			continue
+		}
+		inner, path := p, prefix+key
+		for inner.Items != nil {
+			inner, path = inner.Items, path+"[]"
+		}
+		rows = append(rows, options(inner, path+".")...)
+	}
+	return rows
+}
+
+// kind is the type in words.
+func kind(s *plugin.Schema, plural bool) string {
+	name := s.Type
+	switch {
+	case s.Enum != nil:
+		return "`" + strings.Join(s.Enum, "` or `") + "`"
+	case s.Items != nil:
+		name = "array of " + kind(s.Items, true)
+		if plural {
+			name = "arrays of " + kind(s.Items, true)
+		}
+	case name == "":
+		name = "anything"
+	case plural:
+		name += "s"
+	}
+	if s.Minimum != nil && s.Maximum != nil {
+		name += fmt.Sprintf(", %d to %d", *s.Minimum, *s.Maximum)
+	}
+	return name
+}
+
+func fallback(s *plugin.Schema) string {
+	switch {
+	case s.Default != nil:
+		return fmt.Sprintf("`%s`", s.Default)
+	case s.Type == "boolean":
+		return "`false`"
+	}
+	return ""
+}
+
+func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
