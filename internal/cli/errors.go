@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/ops/text"
 )
 
 const (
@@ -53,7 +54,7 @@ func (e attachmentError) Unwrap() error { return e.error }
 // unknown says that there is nothing of a kind with this name, and suggests the nearest of those there are.
 func unknown(kind, name string, known []string) error {
 	err := error(usageError{fmt.Errorf("there is no %s %q", kind, name)})
-	if near := nearest(name, known); near != "" {
+	if near := text.Nearest(name, known); near != "" {
 		err = hint(err, fmt.Sprintf("did you mean %q?", near))
 	}
 	return err

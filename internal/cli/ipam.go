@@ -65,7 +65,7 @@ ATTACHMENT is what "tenon ps" says of the holder, if tenon attached it.`,
 				if len(pools) == 0 {
 					err := fmt.Errorf("network %q has no reservations and no configuration with host-local", args[0])
 					err = errors.Join(err, readErr)
-					if near := nearest(args[0], names); near != "" {
+					if near := text.Nearest(args[0], names); near != "" {
 						err = hint(err, fmt.Sprintf("did you mean %q?", near))
 					}
 					return hint(err, r.elsewhere())

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/ops/text"
 )
 
 // namedDir is where ip-netns(8) keeps namespaces by name.
@@ -49,7 +50,7 @@ func requireNetns(arg, path string) error {
 	case isPath(arg):
 		return err
 	}
-	if near := nearest(arg, namespaces()); near != "" {
+	if near := text.Nearest(arg, namespaces()); near != "" {
 		err = hint(err, fmt.Sprintf("did you mean %q?", near))
 	}
 	return hint(err, fmt.Sprintf("ip netns add %s makes one", arg))

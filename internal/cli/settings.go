@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/ops/text"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
 	"github.com/tenon-cni/tenon/plugins/all"
@@ -138,7 +139,7 @@ func (r *settings) notFound(err error, name string) error {
 		return hint(cni.Errorf(cni.CodeInvalidConfig, "network %q: %w", name, err), r.elsewhere())
 	case errors.Is(err, network.ErrNotFound):
 		err = hint(cni.Errorf(cni.CodeInvalidConfig, "%w", err), r.elsewhere())
-		if near := nearest(name, r.names()); near != "" {
+		if near := text.Nearest(name, r.names()); near != "" {
 			err = hint(err, fmt.Sprintf("did you mean %q?", near))
 		}
 	case err != nil && cni.ValidateNetworkName(name) == nil:

@@ -1,10 +1,10 @@
-package cli
+package text
 
 import "strings"
 
-// nearest returns the candidate that name most likely stands for, "" if none is near: one that begins with it or with
+// Nearest returns the candidate that name most likely stands for, "" if none is near: one that begins with it or with
 // which it begins, or one that is at most two edits away and not altogether different.
-func nearest(name string, candidates []string) string {
+func Nearest(name string, candidates []string) string {
 	best, least := "", min(2, len(strings.TrimLeft(name, "-"))/2)+1
 	for _, c := range candidates {
 		d := distance(name, c)
