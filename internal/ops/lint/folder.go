@@ -1,0 +1,95 @@
+package lint
+
+import "net/netip"
+
+// folder judges the networks of a folder together.
+func (c *checker) folder() {
+	first := map[string]*network{}
+	var counted []*network
+	for _, n := range c.inOrder() {
+		if n.network == "" {
+			continue
+		}
+		if before := first[n.network]; before != nil {
+			c.add("duplicate-name", n.at(n.value.get("name")), "rename the network, or remove one of the files",
+				"network %s stands in %s, which is found first; this file is never used", n.network, before.file)
+			continue
+		}
+		first[n.network] = n
+		if n.list != nil {
+			counted = append(counted, n)
+		}
+	}
+	for i, n := range counted {
+		for _, before := range counted[:i] {
+			c.together(before, n)
+		}
+	}
+}
+
+// inOrder returns the networks as a look-up by name goes: lists, then single plugins.
+func (c *checker) inOrder() []*network {
+	var lists, singles []*network
+	for _, n := range c.networks {
+		if n.form == List {
+			lists = append(lists, n)
+		} else {
+			singles = append(singles, n)
+		}
+	}
+	return append(lists, singles...)
+}
+
+// together judges two networks that can exist at the same time.
+func (c *checker) together(a, b *network) {
+	for i := range a.plugins {
+		for j, q := range b.plugins {
+			mine, other := poolOf(a, i), poolOf(b, j)
+			if x, y, ok := mine.overlap(other); ok {
+				c.add("range-overlap", other.spot, "reservations are kept for each network: both may hand out the same address",
+					"%s overlaps with %s of network %s (%s)", y, x, a.network, a.file)
+			}
+			c.bridges(a.plugins[i], q, mine, other, a)
+		}
+	}
+}
+
+// bridges judges two plugins that may share a bridge: it has one IPv4 network.
+func (c *checker) bridges(a, b *pluginObject, mine, other pool, first *network) {
+	name := bridgeOf(a)
+	if name == "" || name != bridgeOf(b) || !isGateway(a) || !isGateway(b) {
+		return
+	}
+	for _, x := range mine.gateways() {
+		for _, y := range other.gateways() {
+			if conflict(x, y) {
+				c.add("shared-bridge", b.at(b.value), "give one of the networks another bridge",
+					"bridge %s gets the address %s, and %s from network %s (%s)", name, y, x, first.network, first.file)
+				return
+			}
+		}
+	}
+}
+
+// conflict reports whether the bridge plugin does not let both addresses be on one bridge.
+func conflict(x, y netip.Prefix) bool {
+	if x == y || x.Addr().Is4() != y.Addr().Is4() {
+		return false
+	}
+	return x.Addr().Is4() || x.Overlaps(y)
+}
+
+func bridgeOf(p *pluginObject) string {
+	if p.typ != "bridge" {
+		return ""
+	}
+	if name := p.value.get("bridge").text(); name != "" {
+		return name
+	}
+	name, _ := p.def.Schema().Properties["bridge"].Default.(string)
+	return name
+}
+
+func isGateway(p *pluginObject) bool {
+	return p.value.get("isGateway").isTrue() || p.value.get("isDefaultGateway").isTrue()
+}

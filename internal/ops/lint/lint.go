@@ -1,0 +1,169 @@
+// Package lint finds what is wrong, or probably not meant, with network configurations: before a runtime runs them, and
+// more of it than a runtime complains of. [Check] is a pure function of files and of what is known about the plugins'
+// executables; [ReadDir] and [ReadFile] read the former.
+//
+// What a plugin accepts is not written here again: keys and JSON types come from the schema of its configuration, limits
+// and contradictions from its own validation. Plugins that are not built in are judged by the rules for all plugins.
+package lint
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+)
+
+// Severity says how bad a finding is.
+type Severity uint8
+
+// The severities.
+const (
+	Info    Severity = iota + 1 // good to know
+	Warning                     // works, but probably not as meant
+	Error                       // the network, or a container on it, cannot be set up
+)
+
+// String is "info", "warning" or "error".
+func (s Severity) String() string { return [...]string{"?", "info", "warning", "error"}[s] }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// Finding is something that a rule has found.
+type Finding struct {
+	Severity Severity `json:"severity"`
+	Rule     string   `json:"rule"` // see [Rules]
+	File     string   `json:"file"`
+	Line     int      `json:"line,omitempty"` // from 1; 0 where it is about the file
+	Column   int      `json:"column,omitempty"`
+	Pointer  string   `json:"pointer,omitempty"` // JSON Pointer of the value; empty is the document
+	Network  string   `json:"network,omitempty"`
+	Plugin   string   `json:"plugin,omitempty"`
+	Message  string   `json:"message"`
+	Hint     string   `json:"hint,omitempty"` // what to do
+}
+
+// String is the finding as compilers write it.
+func (f Finding) String() string {
+	place := f.File
+	if f.Line > 0 {
+		place = fmt.Sprintf("%s:%d:%d", f.File, f.Line, f.Column)
+	}
+	return fmt.Sprintf("%s: %s: %s [%s]", place, f.Severity, f.Message, f.Rule)
+}
+
+// Rule is one kind of finding.
+type Rule struct {
+	ID       string
+	Severity Severity
+	Title    string
+}
+
+// Rules are all rules, in the order of what they look at: files, lists, chains, plugins, addresses.
+var Rules = []Rule{
+	{"read", Error, "the file cannot be read"},
+	{"syntax", Error, "the file is not JSON"},
+	{"ignored-file", Warning, "no runtime reads the file"},
+	{"duplicate-name", Warning, "a file before it has the same network"},
+	{"list", Error, "the list cannot be loaded"},
+	{"list-key", Warning, "a key of the list that nobody reads"},
+	{"duplicate-key", Warning, "a key stands there twice; the last counts"},
+	{"no-version", Warning, "without cniVersion the oldest version is meant"},
+	{"version-feature", Warning, "the version does not have the feature yet"},
+	{"single-form", Info, "the form of a single plugin is deprecated"},
+	{"chain-order", Error, "the plugin cannot stand where it does"},
+	{"repeated-plugin", Warning, "a plugin stands twice in a chain"},
+	{"missing-plugin", Error, "there is no executable for the plugin"},
+	{"version-skew", Error, "the plugin does not support the version of the network"},
+	{"unknown-key", Warning, "the plugin does not know the key"},
+	{"key-case", Info, "the key is spelled with other capitals"},
+	{"type", Error, "the value has the wrong JSON type"},
+	{"refused", Error, "the plugin refuses the configuration"},
+	{"reserved-key", Warning, "the key belongs to the runtime"},
+	{"unknown-capability", Warning, "no plugin makes use of the capability"},
+	{"needs-ipam", Warning, "the option does nothing without addresses"},
+	{"range", Error, "nothing can be allocated from the range"},
+	{"range-gateway", Warning, "the gateway lies outside its subnet"},
+	{"range-empty", Warning, "no address is left beside the gateway"},
+	{"range-sets", Info, "each container gets an address of each set"},
+	{"shared-pool", Error, "two plugins of a network share their reservations"},
+	{"range-overlap", Warning, "two networks hand out the same addresses"},
+	{"shared-bridge", Warning, "two networks give a bridge different addresses"},
+}
+
+func severity(rule string) Severity {
+	i := slices.IndexFunc(Rules, func(r Rule) bool { return r.ID == rule })
+	return Rules[i].Severity
+}
+
+// Executable is what is known about the executable of a plugin.
+type Executable struct {
+	Err      error    // it is not there, or does not answer
+	Versions []string // what it says it supports
+}
+
+// Check judges the files of one folder. executables, by plugin type, are those of the plugins that the files name; if it
+// is nil nothing is known about any. Findings are in the order of files and places.
+func Check(files []File, executables map[string]Executable) []Finding {
+	c := checker{executables: executables}
+	for _, f := range files {
+		c.file(f)
+	}
+	c.gather()
+	for _, n := range c.networks {
+		c.network(n)
+	}
+	c.folder()
+	slices.SortStableFunc(c.found, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+	return c.found
+}
+
+// checker collects findings.
+type checker struct {
+	executables map[string]Executable
+	networks    []*network
+	dropIns     []File
+	found       []Finding
+}
+
+// spot is what a finding is about.
+type spot struct {
+	file    string
+	value   *node // nil: the file
+	key     *node // of the value, to be pointed at in its place; may be nil
+	network string
+	plugin  string
+}
+
+// at is a spot of the same plugin.
+func (s spot) at(value *node) spot {
+	s.value, s.key = value, nil
+	return s
+}
+
+func (c *checker) add(rule string, at spot, hint, format string, args ...any) {
+	f := Finding{
+		Severity: severity(rule), Rule: rule, File: at.file, Network: at.network, Plugin: at.plugin,
+		Message: fmt.Sprintf(format, args...), Hint: hint,
+	}
+	if at.value != nil {
+		place := at.value
+		if at.key != nil {
+			place = at.key
+		}
+		f.Line, f.Column = place.position()
+		f.Pointer = at.value.pointer
+	}
+	c.found = append(c.found, f)
+}
+
+// compact is a value as it stands in messages.
+func compact(raw json.RawMessage) string {
+	const most = 60
+	if len(raw) > most {
+		return string(raw[:most]) + "…"
+	}
+	return string(raw)
+}

@@ -1,0 +1,206 @@
+package lint
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/ops/text"
+	"github.com/tenon-cni/tenon/plugin"
+)
+
+// pluginObject judges plugin i of a network.
+func (c *checker) pluginObject(n *network, p *pluginObject, i int) {
+	if p.value.kind != isObject {
+		return // it could not be loaded
+	}
+	c.keys(p)
+	c.reserved(n, p)
+	c.capabilities(p)
+	for _, key := range []string{"isGateway", "isDefaultGateway", "ipMasq"} {
+		if value := p.value.get(key); value.isTrue() && p.ipam == "" {
+			c.add("needs-ipam", p.at(value), "add an ipam section, or remove it", "%s does nothing in a network without addresses", key)
+		}
+	}
+	if n.list == nil {
+		return
+	}
+	request, err := n.list.Request(cni.Add, i, cni.RequestData{})
+	if err != nil {
+		c.add("refused", p.blame(err), "", "%v", err)
+		return
+	}
+	if p.def != nil && p.def.Role != plugin.RoleIPAM && !p.wrongType {
+		c.refused(p.spot, p.def, request)
+	}
+	if p.allocator == nil || p.allocator.Role != plugin.RoleIPAM || p.wrongIPAM || p.ipam == hostLocal && c.ranges(p) {
+		return
+	}
+	c.refused(p.at(p.value.get("ipam")), p.allocator, request)
+}
+
+// refused tells what a plugin itself has to say about its configuration.
+func (c *checker) refused(at spot, d *plugin.Definition, request []byte) {
+	err := d.Validate(request)
+	if err == nil || cni.CodeOf(err) == cni.CodeIncompatibleVersion { // see executable
+		return
+	}
+	e := cni.AsError(err)
+	c.add("refused", at.blame(err), e.Details, "%s refuses this with code %d: %s", d.Name, e.Code, e.Msg)
+}
+
+// keys judges the keys and JSON types by the schemas of the plugin and of its IPAM plugin.
+func (c *checker) keys(p *pluginObject) {
+	known := p.def
+	if known == nil {
+		known = &unknown
+	}
+	s := known.Schema()
+	// What runtimes read or write, and what plugins pass over, is not judged.
+	for _, key := range []string{"args", "cniVersions", "prevResult", "runtimeConfig"} {
+		s.Properties[key] = &plugin.Schema{}
+	}
+	if p.allocator != nil {
+		s.Properties["ipam"] = p.allocator.Schema().Properties["ipam"]
+	} else if p.ipam != "" || p.def == nil {
+		s.Properties["ipam"].Order = nil
+	}
+	if p.def == nil {
+		s.Order = nil
+	}
+	w := walk{c, p, s}
+	w.value(p.value, s)
+}
+
+// unknown stands for every plugin that is not built in: it has the keys that all have.
+var unknown = plugin.Define[general](plugin.Info{}, nil)
+
+type general struct{ plugin.Common }
+
+// walk compares a value with a schema. One without Order has keys that are not known.
+type walk struct {
+	*checker
+	p   *pluginObject
+	top *plugin.Schema
+}
+
+func (w walk) value(n *node, s *plugin.Schema) {
+	if s.Type == "" || n.kind == isNull { // null is as if it were not there
+		return
+	}
+	integer := s.Type == "integer" && n.kind == isNumber && !strings.ContainsAny(string(n.raw), ".eE")
+	if !integer && string(n.kind) != s.Type {
+		hint := ""
+		if s.Type == string(isArray) {
+			hint = "a pair of brackets is missing: [" + compact(n.raw) + "]"
+		}
+		if s.Type == string(isBoolean) && n.kind == isString {
+			hint = "without quotes: " + n.text()
+		}
+		w.add("type", w.p.at(n), hint, "%s: %s is not a JSON %s", n.label(), compact(n.raw), s.Type)
+		if ipam := w.p.value.get("ipam"); ipam != nil && strings.HasPrefix(n.pointer, ipam.pointer) {
+			w.p.wrongIPAM = true
+		} else {
+			w.p.wrongType = true
+		}
+		return
+	}
+	for _, e := range n.elements {
+		w.value(e, s.Items)
+	}
+	for _, m := range n.members {
+		w.member(m, s)
+	}
+}
+
+func (w walk) member(m member, s *plugin.Schema) {
+	at := w.p.at(m.value)
+	at.key = m.name
+	if p := s.Properties[m.key]; p != nil {
+		w.value(m.value, p)
+		return
+	}
+	for key, p := range s.Properties {
+		if strings.EqualFold(key, m.key) {
+			w.add("key-case", at, "", "%q is read as %q", m.key, key)
+			w.value(m.value, p)
+			return
+		}
+	}
+	if s.Additional != nil {
+		w.value(m.value, s.Additional)
+		return
+	}
+	if len(s.Order) == 0 || strings.HasPrefix(m.key, "_") || strings.HasPrefix(m.key, "$") || strings.HasPrefix(m.key, reservedPrefix) {
+		return
+	}
+	w.add("unknown-key", at, w.suggest(m.key, s), "nobody reads the key %q here", m.key)
+}
+
+// suggest says what may be meant by a key.
+func (w walk) suggest(key string, s *plugin.Schema) string {
+	ipam := w.top.Properties["ipam"]
+	switch {
+	case slices.Contains(listKeys, key):
+		return "it is a key of the list, not of a plugin"
+	case s == w.top && ipam.Properties[key] != nil:
+		return "it belongs into the ipam section"
+	case s == ipam && w.top.Properties[key] != nil:
+		return "it belongs beside the ipam section, not into it"
+	}
+	if near := text.Nearest(key, slices.Sorted(maps.Keys(s.Properties))); near != "" {
+		return fmt.Sprintf("did you mean %q?", near)
+	}
+	const most = 8 // nobody reads more
+	if len(s.Order) > most {
+		return ""
+	}
+	return "there are: " + strings.Join(s.Order, ", ")
+}
+
+const reservedPrefix = "cni.dev/"
+
+// reserved tells the keys that are not the administrator's to write.
+func (c *checker) reserved(n *network, p *pluginObject) {
+	for _, m := range p.value.members {
+		at := p.at(m.value)
+		at.key = m.name
+		switch key := m.key; {
+		case strings.EqualFold(key, "runtimeConfig"):
+			c.add("reserved-key", at, "declare capabilities; the runtime fills it in", "runtimeConfig belongs to the runtime, which may replace it")
+		case strings.EqualFold(key, "prevResult"), strings.HasPrefix(key, reservedPrefix):
+			c.add("reserved-key", at, "remove it", "%s belongs to the runtime, which removes it", key)
+		case key == "args" && n.list != nil && n.list.Version >= cni.V100:
+			c.add("reserved-key", at, "", "args belongs to the runtime since CNI 1.0.0; it is still passed on")
+		}
+	}
+}
+
+// capabilities tells those that are declared for nobody.
+func (c *checker) capabilities(p *pluginObject) {
+	if p.def == nil || p.ipam != "" && p.allocator == nil {
+		return // a plugin that is not known may want any
+	}
+	understood := slices.Clone(p.def.Capabilities)
+	if p.allocator != nil {
+		understood = append(understood, p.allocator.Capabilities...)
+	}
+	declared := p.value.get("capabilities")
+	if declared == nil {
+		return
+	}
+	for _, m := range declared.members {
+		if !m.value.isTrue() || slices.Contains(understood, m.key) {
+			continue
+		}
+		at := p.at(m.value)
+		at.key = m.name
+		hint := "remove it"
+		if len(understood) > 0 {
+			hint = "understood are: " + strings.Join(understood, ", ")
+		}
+		c.add("unknown-capability", at, hint, "%s does not make use of the capability %q", p.typ, m.key)
+	}
+}

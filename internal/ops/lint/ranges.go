@@ -1,0 +1,136 @@
+package lint
+
+import (
+	"encoding/json"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/tenon-cni/tenon/internal/ipam"
+	"github.com/tenon-cni/tenon/plugins/hostlocal"
+)
+
+const hostLocal = "host-local"
+
+// ranges judges the ranges of host-local, set by set. It reports whether that says all there is to say.
+func (c *checker) ranges(p *pluginObject) (done bool) {
+	conf, ok := decodeHostLocal(p)
+	if !ok {
+		return false
+	}
+	section := p.value.get("ipam")
+	sets := conf.IPAM.Sets()
+	if len(sets) == 0 {
+		return p.value.path("capabilities", "ipRanges").isTrue() // the runtime brings them
+	}
+	families := map[bool]int{}
+	for i, set := range sets {
+		at := p.at(section.get("subnet"))
+		old := len(sets) - len(conf.IPAM.Ranges) // the range in the old form comes first
+		if i >= old {
+			at = p.at(section.get("ranges").element(i - old))
+		}
+		if err := ipam.CanonicalizeSets([]ipam.RangeSet{set}); err != nil {
+			c.badSet(p, at, set)
+			done = true
+			continue
+		}
+		families[set.Is4()]++
+		c.goodSet(p, at, set)
+	}
+	if done {
+		return true
+	}
+	if err := ipam.CheckOverlap(sets); err != nil {
+		c.add("range", p.at(section), "an address can be in one of them only", "%v", err)
+		return true
+	}
+	for _, is4 := range []bool{true, false} {
+		if family := map[bool]string{true: "IPv4", false: "IPv6"}[is4]; families[is4] > 1 {
+			c.add("range-sets", p.at(section), "for one address out of several ranges, put the ranges into one inner array",
+				"each container gets %d %s addresses, one of each set", families[is4], family)
+		}
+	}
+	return false
+}
+
+// decodeHostLocal reads the configuration of host-local.
+func decodeHostLocal(p *pluginObject) (conf hostlocal.Config, ok bool) {
+	ok = json.Unmarshal(p.value.raw, &conf) == nil
+	return conf, ok
+}
+
+// badSet says what is wrong with a set: a range of it, or the ranges with each other.
+func (c *checker) badSet(p *pluginObject, at spot, set ipam.RangeSet) {
+	for i, r := range set {
+		if err := r.Canonicalize(); err != nil {
+			hint := ""
+			if r.Subnet.IsValid() && r.Subnet.Masked() != r.Subnet {
+				hint = "write " + r.Subnet.Masked().String()
+			}
+			c.add("range", p.at(at.value.element(i)), hint, "%v", err)
+			return
+		}
+	}
+	err := ipam.CanonicalizeSets([]ipam.RangeSet{set})
+	hint := "a set is a pool from which one address is taken"
+	if slices.ContainsFunc(set, func(r ipam.Range) bool { return r.Subnet.Addr().Is4() != set[0].Subnet.Addr().Is4() }) {
+		hint = "each address family needs a set of its own: [[{…}], [{…}]]"
+	}
+	c.add("range", at, hint, "%s", strings.TrimPrefix(err.Error(), "invalid range set 0: "))
+}
+
+// goodSet tells what is odd about a canonical set.
+func (c *checker) goodSet(p *pluginObject, at spot, set ipam.RangeSet) {
+	for i, r := range set {
+		if !r.Subnet.Contains(r.Gateway) {
+			c.add("range-gateway", p.at(at.value.element(i)), "", "gateway %s lies outside of %s: containers cannot reach it directly", r.Gateway, r.Subnet)
+		}
+	}
+	if set.Capacity() == 0 {
+		c.add("range-empty", at, "", "%s holds nothing but the gateway", set)
+	}
+}
+
+// pool is what a network hands out.
+type pool struct {
+	spot
+	sets []ipam.RangeSet
+}
+
+// poolOf returns the ranges of a plugin of a network; none if they are not good.
+func poolOf(n *network, i int) pool {
+	p := n.plugins[i]
+	at := p.at(p.value.get("ipam"))
+	if p.ipam != hostLocal {
+		return pool{spot: at}
+	}
+	conf, ok := decodeHostLocal(p)
+	if sets := conf.IPAM.Sets(); ok && ipam.CanonicalizeSets(sets) == nil {
+		return pool{at, sets}
+	}
+	return pool{spot: at}
+}
+
+// overlap returns a range of each that share an address.
+func (a pool) overlap(b pool) (x, y ipam.Range, ok bool) {
+	for _, mine := range slices.Concat(a.sets...) {
+		for _, other := range slices.Concat(b.sets...) {
+			if mine.Overlaps(other) {
+				return mine, other, true
+			}
+		}
+	}
+	return x, y, false
+}
+
+// gateways are the addresses that a bridge is given.
+func (a pool) gateways() []netip.Prefix {
+	var all []netip.Prefix
+	for _, set := range a.sets {
+		for _, r := range set {
+			all = append(all, netip.PrefixFrom(r.Gateway, r.Subnet.Bits()))
+		}
+	}
+	return all
+}
