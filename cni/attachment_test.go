@@ -49,6 +49,7 @@ func TestOwnerAndTagArePinned(t *testing.T) {
 }
 
 // The parts of a key cannot run into each other.
+// DIS-19
 func TestOwnerTellsPartsApart(t *testing.T) {
 	t.Parallel()
 	owners := map[cni.Owner]cni.Attachment{}

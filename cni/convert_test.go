@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/conformance"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -103,6 +105,7 @@ var conversions = map[string]cni.Result{
 	"dns-alone": {DNS: cni.DNS{Nameservers: []string{"192.0.2.53"}, Search: []string{"<a>&b"}}},
 }
 
+// CNV-08, CNV-09, CNV-10, CNV-13, RES-01, RES-13, DIS-16, DIS-17: what each version can say, and how.
 func TestConversions(t *testing.T) {
 	t.Parallel()
 	for name, r := range conversions {
@@ -332,6 +335,100 @@ func TestUpConversionInventsNothing(t *testing.T) {
 		}
 		if m := object(t, encoded); m["interfaces"] != nil || bytes.Contains(encoded, []byte(`"interface"`)) {
 			t.Errorf("%v: %s", v, encoded)
+		}
+	}
+}
+
+// CNV-01, CNV-02, CNV-03, CNV-04: between versions of one form nothing changes but the version, whatever the result.
+func TestConversionWithinAForm(t *testing.T) {
+	t.Parallel()
+	forRandomResults(t, func(t *testing.T, r cni.Result) {
+		for _, from := range cni.Versions() {
+			encoded, err := r.Encode(from)
+			if err != nil {
+				continue
+			}
+			for _, to := range cni.Versions() {
+				if !from.SameForm(to) {
+					continue
+				}
+				back, err := cni.DecodeResultStrict(encoded, from)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := back.Encode(to)
+				want := strings.Replace(string(encoded), from.String(), to.String(), 1)
+				if diff := cmp.Diff(want, string(got)); diff != "" || err != nil {
+					t.Errorf("%v to %v (-want +got), %v:\n%s", from, to, err, diff)
+				}
+			}
+		}
+	})
+}
+
+// CNV-05: ip4, then ip6, whatever stands first; routes in the same order.
+func TestConversionFromTheOldestForm(t *testing.T) {
+	t.Parallel()
+	r, err := cni.DecodeResult([]byte(`{"cniVersion":"0.2.0",
+		"ip6":{"ip":"fd00::2/64","gateway":"fd00::1","routes":[{"dst":"::/0","gw":"fd00::1"}]},
+		"ip4":{"ip":"10.0.0.2/24","routes":[{"dst":"10.9.0.0/16"},{"dst":"0.0.0.0/0","gw":"10.0.0.1"}]},
+		"dns":{"domain":"d"}}`), cni.V020)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for v, want := range map[cni.Version]string{
+		cni.V040: `{"cniVersion":"0.4.0","ips":[{"version":"4","address":"10.0.0.2/24"},{"version":"6","address":"fd00::2/64","gateway":"fd00::1"}],` +
+			`"routes":[{"dst":"10.9.0.0/16"},{"dst":"0.0.0.0/0","gw":"10.0.0.1"},{"dst":"::/0","gw":"fd00::1"}],"dns":{"domain":"d"}}`,
+		cni.V110: `{"cniVersion":"1.1.0","ips":[{"address":"10.0.0.2/24"},{"address":"fd00::2/64","gateway":"fd00::1"}],` +
+			`"routes":[{"dst":"10.9.0.0/16"},{"dst":"0.0.0.0/0","gw":"10.0.0.1"},{"dst":"::/0","gw":"fd00::1"}],"dns":{"domain":"d"}}`,
+	} {
+		got, err := r.Encode(v)
+		if diff := cmp.Diff(want, string(got)); diff != "" || err != nil {
+			t.Errorf("%v (-want +got), %v:\n%s", v, err, diff)
+		}
+	}
+}
+
+// CNV-06: from 0.4.0 to 1.0.0 the version members go, and nothing else.
+func TestConversionToTheNewestForm(t *testing.T) {
+	t.Parallel()
+	version := regexp.MustCompile(`"version":"[46]",`)
+	forRandomResults(t, func(t *testing.T, r cni.Result) {
+		encoded, err := r.Encode(cni.V040)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := cni.DecodeResultStrict(encoded, cni.V040)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := back.Encode(cni.V100)
+		want := version.ReplaceAllString(strings.Replace(string(encoded), "0.4.0", "1.0.0", 1), "")
+		want = strings.Replace(want, `,"dns":{}`, "", 1) // an empty one is left out from 1.0.0 on
+		if diff := cmp.Diff(want, string(got)); diff != "" || err != nil {
+			t.Errorf("(-want +got), %v:\n%s", err, diff)
+		}
+	})
+}
+
+// RES-19: white space and the order of members mean nothing.
+func TestFormattingMeansNothing(t *testing.T) {
+	t.Parallel()
+	for _, v := range vectors(t) {
+		if v.Kind != conformance.KindResult || v.Verdict != conformance.Valid {
+			continue
+		}
+		want, err := cni.DecodeResult(v.Data, callVersion(v))
+		if err != nil {
+			t.Fatal(err)
+		}
+		indented, err := json.MarshalIndent(object(t, v.Data), "\t", "    ") // sorts the members
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := cni.DecodeResult(indented, callVersion(v))
+		if diff := cmp.Diff(want, got, sameResult); diff != "" || err != nil {
+			t.Errorf("%s (-want +got), %v:\n%s", v.File, err, diff)
 		}
 	}
 }

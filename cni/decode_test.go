@@ -82,6 +82,7 @@ func TestDecodeResultIgnoresMembersOfOtherVersions(t *testing.T) {
 	}
 }
 
+// RES-11, RES-18: a version that is missing is derived, one that contradicts its address is refused.
 func TestDecodeResultTolerance(t *testing.T) {
 	t.Parallel()
 	in := []byte(`{"cniVersion":"0.4.0","ips":[{"address":"2001:db8::2/64","interface":-1}]}`)
@@ -105,6 +106,7 @@ func TestDecodeResultTolerance(t *testing.T) {
 	}
 }
 
+// RES-10, CNV-14: nulls, omissions and contradictions are errors with a code.
 func TestDecodeResultRefuses(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -163,6 +165,7 @@ func TestDecodeResultWithCodeAndMsg(t *testing.T) {
 }
 
 // Addresses are written canonically (RES-12).
+// RES-09: an empty gateway is none.
 func TestDecodeResultCanonicalises(t *testing.T) {
 	t.Parallel()
 	r, err := cni.DecodeResult([]byte(`{"ips":[{"address":"2001:DB8:0:0::2/64","gateway":""}]}`), cni.V110)

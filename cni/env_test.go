@@ -32,6 +32,7 @@ func TestEnvironRoundTrip(t *testing.T) {
 }
 
 // Variables that are empty are set all the same, so that none of the runtime's own gets through (ENV-12).
+// ENV-17, ENV-18, DIS-04, DIS-18: there are no other variables, and these always.
 func TestEnvironSetsAll(t *testing.T) {
 	t.Parallel()
 	want := []string{"CNI_COMMAND=GC", "CNI_CONTAINERID=", "CNI_NETNS=", "CNI_IFNAME=", "CNI_ARGS=", "CNI_PATH=/b"}
@@ -40,6 +41,7 @@ func TestEnvironSetsAll(t *testing.T) {
 	}
 }
 
+// ENV-01, ENV-03, ENV-04, ENV-07, DIS-23, DIS-31
 func TestEnvValidate(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -111,6 +113,7 @@ func TestEnvAccessors(t *testing.T) {
 	}
 }
 
+// CONV-23: the last of equal keys counts, keys are case-sensitive, values may be empty.
 func TestArgs(t *testing.T) {
 	t.Parallel()
 	const text = "A=1;IP=10.0.0.2;A=2;K8S_POD_NAME="

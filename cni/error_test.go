@@ -89,6 +89,7 @@ func TestWithDetailsCopies(t *testing.T) {
 	}
 }
 
+// ERR-05
 func TestEncodeError(t *testing.T) {
 	t.Parallel()
 	e := cni.Errorf(cni.CodeInvalidConfig, "mode %q", "<x>").WithDetails("known: a, b")
@@ -105,6 +106,7 @@ func TestEncodeError(t *testing.T) {
 	}
 }
 
+// DIS-02: readers do not need the version.
 func TestDecodeError(t *testing.T) {
 	t.Parallel()
 	const strictly, tolerantly = true, false

@@ -1,6 +1,7 @@
 package cni_test
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -248,6 +249,45 @@ func FuzzParseTag(f *testing.F) {
 		}
 		if ok && !strings.HasPrefix(tag, "tenon:"+string(o)) {
 			t.Errorf("%q is of %q", tag, o)
+		}
+	})
+}
+
+func FuzzDecodeHeader(f *testing.F) {
+	for _, v := range vectors(f) {
+		if _, ok := v.Kind.Verb(); ok {
+			f.Add(v.Data)
+		}
+	}
+	f.Add([]byte(`{"Name":"a","name":"b","CNIVERSION":"1.0.0","cniVersion":null}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		name, version, err := cni.DecodeHeader(b)
+		if err != nil {
+			if cni.CodeOf(err) != cni.CodeDecodingFailure {
+				t.Errorf("code %d: %v", cni.CodeOf(err), err)
+			}
+			return
+		}
+		var plugin struct{ Name, CNIVersion string } // what a plugin decodes later
+		if err := json.Unmarshal(b, &plugin); err != nil || plugin.Name != name || plugin.CNIVersion != version {
+			t.Errorf("%q, %q, but a plugin sees %+v, %v", name, version, plugin, err)
+		}
+	})
+}
+
+func FuzzRoute(f *testing.F) {
+	for _, r := range conversions {
+		for _, rt := range r.Routes {
+			f.Add([]byte(marshal(f, rt)))
+		}
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var r, back cni.Route
+		if json.Unmarshal(b, &r) != nil || r == (cni.Route{}) { // null changes nothing
+			return
+		}
+		if err := json.Unmarshal(marshal(t, r), &back); err != nil || back != r {
+			t.Errorf("%+v came back as %+v, %v", r, back, err)
 		}
 	})
 }

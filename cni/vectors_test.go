@@ -15,6 +15,7 @@ import (
 
 // CFG-01, CFG-02, CFG-03, CFG-06, CFG-07, CFG-08, CFG-09, CFG-10, CFG-11, CFG-20, CFG-30, CFG-31, CFG-32, CFG-36, CFG-38,
 // VER-01, VER-08, VER-09: each vector of these kinds is refused with one of its codes, or accepted.
+// ERR-12, RES-09, RES-10, RES-18, DIS-15, DIS-16, DIS-21: and what cannot be decoded has another code than what is not acceptable.
 func TestVectors(t *testing.T) {
 	t.Parallel()
 	judges := map[conformance.Kind]func(v conformance.Vector) error{
@@ -113,7 +114,7 @@ func TestIdentifierVectors(t *testing.T) {
 	}
 }
 
-// VER-05, VER-07, VER-08, VER-09.
+// VER-05, VER-07, VER-08, VER-09, DIS-22.
 func TestVersionSelectionVectors(t *testing.T) {
 	t.Parallel()
 	for i, r := range rows(t, conformance.VersionSelections) {
@@ -141,6 +142,7 @@ func TestVersionSelectionVectors(t *testing.T) {
 	}
 }
 
+// CONV-22, CONV-23
 func TestArgsVectors(t *testing.T) {
 	t.Parallel()
 	for _, r := range rows(t, conformance.CNIArgs) {
@@ -155,6 +157,7 @@ func TestArgsVectors(t *testing.T) {
 	}
 }
 
+// DIS-05, DIS-06, DIS-07, DIS-12: requests hold what they should and nothing else, to the digit.
 func TestDerivedRequestVectors(t *testing.T) {
 	t.Parallel()
 	for _, r := range rows(t, conformance.DerivedRequests) {

@@ -34,6 +34,7 @@ func TestVersionsParseAndPrint(t *testing.T) {
 	}
 }
 
+// DIS-11
 func TestParseVersion(t *testing.T) {
 	t.Parallel()
 	if v, err := cni.ParseVersion(""); v != cni.V010 || err != nil {
@@ -84,6 +85,7 @@ func TestVersionHas(t *testing.T) {
 	}
 }
 
+// DIS-08
 func TestVersionPrevResultOnDel(t *testing.T) {
 	t.Parallel()
 	for _, v := range cni.Versions() {

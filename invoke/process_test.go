@@ -157,7 +157,7 @@ func TestProcessUnreadStdin(t *testing.T) {
 	}
 }
 
-// EXE-08: standard error is passed on whatever becomes of the call, and its end is kept.
+// DIS-36, EXE-08: standard error is passed on whatever becomes of the call, and its end is kept.
 func TestProcessStderr(t *testing.T) {
 	t.Parallel()
 	for plugin, want := range map[string]string{"ok": "a log line\n", "fails": "why\n"} {
@@ -255,7 +255,7 @@ func TestProcessContextEndedBefore(t *testing.T) {
 	}
 }
 
-// EXE-13: a descendant that keeps standard output open does not keep the call of a plugin that is done, and
+// DIS-36, EXE-13: a descendant that keeps standard output open does not keep the call of a plugin that is done, and
 // is left alone.
 func TestProcessOrphan(t *testing.T) {
 	t.Parallel()
@@ -279,7 +279,7 @@ func TestProcessOrphan(t *testing.T) {
 	_ = syscall.Kill(pid, syscall.SIGKILL)
 }
 
-// EXE-14, R-06: an executable that is still being written is tried again, with a process of its own.
+// DIS-36, EXE-14, R-06: an executable that is still being written is tried again, with a process of its own.
 func TestProcessBusy(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ok")

@@ -347,6 +347,7 @@ func TestAddUndoFails(t *testing.T) {
 }
 
 // RT-ADD-10, LIF-03: no second ADD without DEL, but for those that have nothing to lose.
+// DIS-20
 func TestAddAgain(t *testing.T) {
 	t.Parallel()
 	n := func(t *testing.T) *network.Network { return list(t, "1.1.0", "red", "first", "second") }

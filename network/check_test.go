@@ -54,6 +54,7 @@ func TestCheckFails(t *testing.T) {
 }
 
 // RT-CHK-01, RT-CHK-02, RT-CHK-03, RT-CHK-08, CFG-08, R-13: where no plugin may be called.
+// DIS-13, DIS-14
 func TestCheckGates(t *testing.T) {
 	t.Parallel()
 	off := func(t *testing.T, version, value string) *network.Network {

@@ -149,6 +149,7 @@ func TestDelDamagedRecord(t *testing.T) {
 }
 
 // RT-DEL-05: where only the result cannot be read, the rest of the record still counts.
+// DIS-13
 func TestDelDamagedResult(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}})

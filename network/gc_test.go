@@ -38,6 +38,7 @@ func (r *rig) addAll(n *network.Network, ids ...string) {
 
 // RT-GC-01, RT-GC-05, RT-GC-09, RT-GC-13, REQ-13, ENV-08: DEL for what is stale, with its record, then GC with what is
 // valid, to all plugins in their order; other networks are not touched.
+// DIS-29
 func TestGC(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}, "second": {}})

@@ -41,7 +41,7 @@ func types(n *network.Network) string {
 }
 
 // DSC-02, DSC-03, DSC-04, DSC-05, DSC-06, DRP-02, DRP-03, DRP-04, DRP-06, DRP-08, CFG-10, CFG-11, CFG-20, CFG-21, CFG-23,
-// TOOL-05: the look-up that passes nothing over.
+// TOOL-05, DIS-09: the look-up that passes nothing over.
 func TestLoadNetdirs(t *testing.T) {
 	t.Parallel()
 	dirs, err := conformance.Netdirs()

@@ -21,6 +21,7 @@ import (
 
 // LIF-06: operations of one container never overlap, over all its attachments and all clients of a state folder; those of
 // different containers do.
+// DIS-37
 func TestContainersOneAtATime(t *testing.T) {
 	t.Parallel()
 	var running sync.Map // container → *atomic.Int32

@@ -35,6 +35,7 @@ var allVerbs = []cni.Command{cni.Add, cni.Del, cni.Check, cni.Status, cni.GC}
 const delegated = `{ "cniVersion": "1.1.0", "name": "net", "big": 12345678901234567890, "ipam": {"type": "pool"}, "cni.dev/valid-attachments": [] }`
 
 // TestDelegateSeesTheCall: same bytes, same environment (DLG-03, DLG-04).
+// DIS-27, DIS-30
 func TestDelegateSeesTheCall(t *testing.T) {
 	t.Parallel()
 	for _, verb := range allVerbs {
@@ -69,6 +70,7 @@ func TestUndoIsADEL(t *testing.T) {
 	}
 }
 
+// PL-DEL-06
 func TestDelegateFails(t *testing.T) {
 	t.Parallel()
 	for _, verb := range allVerbs {

@@ -120,6 +120,7 @@ func wrong(v any) any {
 	return 5
 }
 
+// PL-ADD-07
 func TestPrevResult(t *testing.T) {
 	t.Parallel()
 	const (
@@ -169,6 +170,7 @@ func TestPrevResult(t *testing.T) {
 	}
 }
 
+// CONV-22, CONV-23, CONV-25
 func TestArgs(t *testing.T) {
 	t.Parallel()
 	mac := []string{"MAC", "IP"}
@@ -208,6 +210,7 @@ func TestArgs(t *testing.T) {
 	}
 }
 
+// CONV-15, CONV-24: of hardware addresses; requested IP addresses add up.
 func TestRequestPrecedence(t *testing.T) {
 	t.Parallel()
 	const (

@@ -144,6 +144,7 @@ func (p *process) openStdin(t *testing.T) {
 	p.Stdin = r
 }
 
+// ENV-02, ERR-01, ERR-10, PL-ADD-04, PL-ADD-05, PL-DEL-07, DIS-01, DIS-32: one document on standard output or nothing, and exit status 1 for failure.
 func TestProcess(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {

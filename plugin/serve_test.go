@@ -16,6 +16,7 @@ import (
 )
 
 // TestOrder checks what is judged first where several things are wrong (ERR-09), and that the plugin is not reached.
+// ENV-01, ENV-02, ENV-03, ENV-07, ERR-04, DIS-31
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	const good = `{"cniVersion":"1.1.0","name":"net","type":"demo"}`
@@ -71,6 +72,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
+// PL-CHK-01, PL-STA-06, PL-GC-07, DIS-23: a verb that a version has not is code 1.
 func TestVerbGates(t *testing.T) {
 	t.Parallel()
 	for _, v := range cni.Versions() {
@@ -89,6 +91,7 @@ func TestVerbGates(t *testing.T) {
 }
 
 // ENV-08, ENV-10, PL-STA-07
+// DIS-04
 func TestVariablesThatDoNotMatter(t *testing.T) {
 	t.Parallel()
 	for _, env := range []cni.Env{
@@ -104,6 +107,7 @@ func TestVariablesThatDoNotMatter(t *testing.T) {
 }
 
 // TestOwnNamespace is R-04 and PL-ADD-11: the plugin must not be reached.
+// DIS-24
 func TestOwnNamespace(t *testing.T) {
 	t.Parallel()
 	const own = "/proc/self/ns/net"
@@ -157,6 +161,7 @@ func TestOwnNamespaceOfThread(t *testing.T) {
 	})
 }
 
+// PL-VRS-01, PL-VRS-05, DIS-03
 func TestVersion(t *testing.T) {
 	t.Parallel()
 	d := new(recorder).define(plugin.Info{Versions: []cni.Version{cni.V040, cni.V100}})
@@ -265,6 +270,7 @@ func TestValidAttachments(t *testing.T) {
 	}
 }
 
+// ERR-01, PL-ADD-05
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -294,6 +300,7 @@ func TestErrors(t *testing.T) {
 }
 
 // ERR-02: the error object has the version of the request, or the newest where that cannot be told.
+// DIS-02
 func TestErrorVersion(t *testing.T) {
 	t.Parallel()
 	d := new(recorder).define(plugin.Info{Versions: []cni.Version{cni.V110}})
@@ -323,6 +330,7 @@ func TestPanic(t *testing.T) {
 }
 
 // TestUnprintableResult: what cannot be printed must not stay, even if the call has been cancelled meanwhile.
+// CNV-15
 func TestUnprintableResult(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {

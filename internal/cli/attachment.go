@@ -79,6 +79,11 @@ func (t *attachment) parameters() (network.Parameters, error) {
 	if p.Args, err = cni.ParseArgs(os.Getenv("CNI_ARGS")); err != nil {
 		return p, err
 	}
+	for _, a := range p.Args { // plugins take either, but here it is a slip
+		if a.Key == "" || a.Value == "" {
+			return p, cni.Errorf(cni.CodeInvalidEnvironment, "CNI_ARGS pair %q lacks its key or value", a.Key+"="+a.Value)
+		}
+	}
 	for _, pair := range t.args {
 		key, value, ok := strings.Cut(pair, "=")
 		if !ok || key == "" {

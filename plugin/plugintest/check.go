@@ -13,6 +13,7 @@ import (
 )
 
 // check calls CHECK of what is as it should be, from right after ADD on. It has to succeed and change nothing.
+// PL-CHK-07, PL-CHK-09
 func check(_ *testing.T, r *Runtime) {
 	if !r.newest(cni.Check) {
 		return
@@ -31,6 +32,7 @@ func check(_ *testing.T, r *Runtime) {
 
 // drift changes one thing each behind the plugin's back. CHECK has to fail, name the object and repair nothing. DEL
 // has to work all the same. What a suite breaks may be shared, so each of its drifts has a host of its own.
+// PL-CHK-04, PL-CHK-05
 func drift(t *testing.T, r *Runtime) {
 	if !r.newest(cni.Check) {
 		return
@@ -87,6 +89,7 @@ func (r *Runtime) drift(d Drift) {
 }
 
 // ofInterface are the drifts of an interface with addresses and routes such as those of a result.
+// PL-ADD-01, RES-17: the interface, its addresses and the routes of the result are where they should be, or nothing could be taken away.
 func ofInterface(result *cni.Result, sandbox string) []Drift {
 	drifts := []Drift{
 		command("interface down", "link", "set", ifName, "down"),

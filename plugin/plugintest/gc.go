@@ -10,6 +10,7 @@ import (
 
 // gc collects what attachments have left: all but those that are valid, of this network and no other. What a
 // container's own namespace holds does not count, as it goes with it.
+// PL-GC-01, PL-GC-02
 func gc(_ *testing.T, r *Runtime) {
 	if !r.newest(cni.GC) {
 		return

@@ -129,7 +129,7 @@ func (r *Runtime) Collect(valid ...string) Request {
 }
 
 // Do calls the plugin from the host and returns what it prints. Verbs other than ADD and VERSION must not print
-// anything. It may be called concurrently.
+// anything (PL-DEL-07, PL-CHK-09, PL-GC-09). It may be called concurrently.
 func (r *Runtime) Do(ctx context.Context, q Request) (json.RawMessage, error) {
 	if q.Stdin == nil {
 		b, err := json.Marshal(q.Conf)
@@ -148,7 +148,23 @@ func (r *Runtime) Do(ctx context.Context, q Request) (json.RawMessage, error) {
 	if prints := q.Command == cni.Add || q.Command == cni.VersionCommand; err == nil && !prints && len(out) > 0 {
 		err = fmt.Errorf("%s printed %s, want nothing", q.Command, out)
 	}
+	r.judge(q.Command, err)
 	return out, err
+}
+
+// judge fails the test if an error has a code that a plugin must not send: ERR-03, DIS-25.
+func (r *Runtime) judge(verb cni.Command, err error) {
+	r.t.Helper()
+	if err == nil {
+		return
+	}
+	code := cni.CodeOf(err)
+	if _, wrong := cni.DecodeErrorStrict(cni.AsError(err).Encode(cni.Newest)); wrong != nil {
+		r.t.Errorf("%s: %v: %v", verb, err, wrong)
+	}
+	if verb != cni.Status && (code == cni.CodeNotAvailable || code == cni.CodeLimitedConnectivity) {
+		r.t.Errorf("%s: code %d is one of STATUS: %v", verb, code, err)
+	}
 }
 
 // Must is Do for a call that has to succeed: otherwise the test ends.

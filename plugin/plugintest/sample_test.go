@@ -75,6 +75,12 @@ func (m maker) Validate(c *call) error {
 		return nil
 	}
 	err := fmt.Errorf("mtu: %v is not a number", c.Conf.MTU)
+	if m.has("error has a reserved code") {
+		return cni.Errorf(42, "%w", err)
+	}
+	if m.has("ADD has a code of STATUS") {
+		return cni.Errorf(cni.CodeNotAvailable, "%w", err)
+	}
 	if m.has("wrong configuration has no code") {
 		return err
 	}

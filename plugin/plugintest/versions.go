@@ -1,6 +1,7 @@
 package plugintest
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/tenon-cni/tenon/cni"
@@ -8,8 +9,10 @@ import (
 
 // versions attaches, checks and detaches in every version of the plugin. Results have to be valid and in the version that
 // was asked for.
+// PL-ADD-04, PL-ADD-12, RES-01
 func versions(_ *testing.T, r *Runtime) {
 	before := r.stateOf(r.Host)
+	r.announced()
 	served := 0
 	for _, v := range r.suite.Plugin.Versions {
 		container := "v" + v.String()
@@ -57,4 +60,17 @@ func versions(_ *testing.T, r *Runtime) {
 		r.Refused(r.Collect(), code)
 	}
 	r.same(before, r.stateOf(r.Host))
+}
+
+// announced asks for the versions of the plugin: PL-VRS-01, PL-VRS-04.
+func (r *Runtime) announced() {
+	reply, err := cni.DecodeVersionReply(r.Must(Request{Env: cni.Env{Command: cni.VersionCommand}, Conf: object{"cniVersion": "1.0.0"}}))
+	if err != nil || reply.CNIVersion != "1.0.0" {
+		r.t.Errorf("VERSION answers %+v (%v)", reply, err)
+	}
+	for _, v := range cni.Versions() {
+		if got, want := reply.Supports(v), slices.Contains(r.suite.Plugin.Versions, v); got != want {
+			r.t.Errorf("VERSION says %t of %v, want %t", got, v, want)
+		}
+	}
 }

@@ -77,6 +77,7 @@ func contains(t *testing.T, err error, text string) {
 }
 
 // TestConfiguration lists what is refused before anything is done.
+// ERR-04: code 2 names key and value. CONV-07: a capability that is malformed is refused.
 func TestConfiguration(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, "")
@@ -351,6 +352,7 @@ func TestArgsAreStrict(t *testing.T) {
 }
 
 // TestNameClash: the error says which name, and where.
+// PL-ADD-02, PL-ADD-03
 func TestNameClash(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, ipam4)

@@ -84,6 +84,7 @@ func TestIPv6Disabled(t *testing.T) {
 }
 
 // TestChained: the result of the plugins before is passed on.
+// DIS-33, PL-ADD-06
 func TestChained(t *testing.T) {
 	t.Parallel()
 	const prev = `{"cniVersion":"1.1.0","interfaces":[{"name":"eth0","sandbox":"/somewhere"}],"ips":[{"interface":0,"address":"10.0.0.2/24"}]}`

@@ -115,7 +115,7 @@ func mustRelease(t testing.TB, n storetest.Network, o ipam.Owner) {
 }
 
 // host-local.md 4, 8: the files are those of the reference plugin, byte for byte, and not readable by others. White
-// space around the ID is not stored. Names are addresses (IPAM-09).
+// space around the ID is not stored. Names are addresses (IPAM-09, DIS-28).
 func TestLayout(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a", "b", "net")
