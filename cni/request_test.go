@@ -175,6 +175,7 @@ func TestDecodeHeader(t *testing.T) {
 	}
 }
 
+//
 func TestDecodeValidAttachments(t *testing.T) {
 	t.Parallel()
 	c1, c2 := cni.ValidAttachment{ContainerID: "c1", IfName: "eth0"}, cni.ValidAttachment{ContainerID: "c2", IfName: "eth0"}

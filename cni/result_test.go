@@ -59,6 +59,7 @@ func TestSandboxed(t *testing.T) {
 }
 
 // What a plugin must not print is refused when it encodes, in every version.
+// RES-03
 func TestEncodeRefusesInvalid(t *testing.T) {
 	t.Parallel()
 	ip := cni.IP{Address: prefix("10.0.0.2/24")}

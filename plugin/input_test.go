@@ -227,6 +227,7 @@ func TestRequestPrecedence(t *testing.T) {
 		{"args beat CNI_ARGS", "," + conf, env, plugin.Request{MAC: "conf", IPs: []string{"10.0.0.4", "10.0.0.3"}}},
 		{"capability beats all", "," + conf + "," + capability, env, plugin.Request{MAC: "cap", IPs: []string{"10.0.0.4", "10.0.0.3", "10.0.0.1", "10.0.0.2/24"}}},
 		{"empty value does not count", `,"runtimeConfig":{"mac":""},` + conf, "", plugin.Request{MAC: "conf", IPs: []string{"10.0.0.3"}}},
+		{"what nobody understands does not matter (CONV-02)", `,"args":{"cni":{"labels":[{"key":"a","value":"b"}],"later":5},"other":{"ips":"x"}}`, "", plugin.Request{}},
 		{"capitalised, as containerd does", `,"RuntimeConfig":{"MAC":"cap"}`, "", plugin.Request{MAC: "cap"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {

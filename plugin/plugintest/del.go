@@ -12,7 +12,7 @@ import (
 
 // del calls DEL under all circumstances. It has to succeed, leave nothing of the attachment, and not touch another
 // one of the same network.
-// PL-DEL-01, PL-DEL-02, PL-DEL-03, PL-DEL-04, PL-DEL-05
+// PL-DEL-01, PL-DEL-02, PL-DEL-03, PL-DEL-04, PL-DEL-05, R-32
 func del(_ *testing.T, r *Runtime) {
 	r.Add("other")
 	cases := slices.Concat(delCases, brokenConfigurations(r.Conf))

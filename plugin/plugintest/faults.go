@@ -32,7 +32,7 @@ func (f *fault) context(ctx context.Context) context.Context {
 
 // faults fails each change of a verb once. The error has to name the change. After ADD nothing may be left; after DEL
 // and GC the next one has to take away the rest.
-// PL-ADD-10
+// PL-ADD-10, R-48
 func faults(t *testing.T, r *Runtime) {
 	r.Container("c")
 	t.Run("ADD", func(t *testing.T) { r.with(t).faultsOfAdd() })
