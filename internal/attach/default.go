@@ -13,8 +13,8 @@ import (
 type Common struct {
 	plugin.Common
 
-	// SecondDefaultRoute is what becomes of a default route where the container has one through another interface
-	// with the same metric, from another network. Default [SecondDefaultMetric].
+	// SecondDefaultRoute is what becomes of a default route where the container has one of another network, with the same
+	// metric: "metric" gives it the next metric that is free, which the result has as priority; "refuse" fails with code 7.
 	SecondDefaultRoute SecondDefaultRoute `json:"secondDefaultRoute" enum:"metric,refuse" default:"metric"`
 }
 

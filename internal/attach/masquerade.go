@@ -17,7 +17,8 @@ import (
 type Masq struct {
 	// IPMasq masquerades what leaves the network. It needs ipam.
 	IPMasq bool `json:"ipMasq"`
-	// IPMasqBackend is what masquerades: "nftables", the default, or "iptables", with the chains of the reference plugins.
+	// IPMasqBackend is what masquerades: "nftables" with table inet tenon, or "iptables" with the chains CNI-… of table nat
+	// that the reference plugins make, for which iptables-restore and ip6tables-restore have to be in PATH.
 	IPMasqBackend Backend `json:"ipMasqBackend" enum:"nftables,iptables" default:"nftables"`
 }
 

@@ -18,8 +18,8 @@ type Config struct {
 	attach.Common
 	attach.Masq
 
-	// MTU of both ends of the pair, in bytes; 0 is the kernel's default.
-	MTU int `json:"mtu"`
+	// MTU is that of both ends of the pair, in bytes; 0 is the kernel's default.
+	MTU int `json:"mtu" min:"0" max:"65535"`
 }
 
 // Plugin is the definition of ptp.

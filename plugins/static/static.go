@@ -13,12 +13,14 @@ import (
 // Config is the configuration of the plugin: the ipam section of a network.
 type Config struct {
 	plugin.Common
+
+	// IPAM is the section that names this plugin.
 	IPAM *Settings `json:"ipam"`
 }
 
 // Settings is the ipam section.
 type Settings struct {
-	// Addresses of the container. None is allowed; plugins that need one refuse the result.
+	// Addresses are those of the container. None is allowed; plugins that need one refuse the result.
 	Addresses []Address `json:"addresses"`
 	// Routes go into the result as they are.
 	Routes []cni.Route `json:"routes"`
@@ -28,9 +30,9 @@ type Settings struct {
 
 // Address is an address of the configuration.
 type Address struct {
-	// Address in CIDR notation: with the length of its network, whose host bits are kept.
+	// Address is in CIDR notation: with the length of its network, whose host bits are kept.
 	Address string `json:"address"`
-	// Gateway of the network; may be absent.
+	// Gateway is that of the network; may be absent.
 	Gateway netip.Addr `json:"gateway"`
 }
 
@@ -40,6 +42,7 @@ var Plugin = plugin.Define[Config](plugin.Info{
 	About:        "gives the addresses that its configuration or the caller names",
 	Capabilities: []string{"ips"},
 	Args:         []string{"IP", "GATEWAY"},
+	Role:         plugin.RoleIPAM,
 	Doc:          doc,
 }, fixed{})
 
