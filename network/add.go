@@ -12,9 +12,10 @@ import (
 // Add attaches a container to a network and returns the result of the last plugin.
 //
 // Everything that can be known before is checked before the first plugin starts: the key, the
-// parameters, that Netns is not the host's, that [Client.Policy] allows the network, that the executables of all plugins
-// are there and agree on a version, that the attachment is not recorded. What is left of an ADD that was cut short, of one that an earlier boot saw,
-// and behind a record that cannot be read, is deleted first.
+// parameters, that Netns is not the host's, that [Client.Policy] allows the network, that the executables of
+// all plugins are there and agree on a version, that the attachment is not recorded. What is left of an ADD
+// or a DEL that was cut short, of an attachment that an earlier boot saw, and behind a record that cannot be
+// read, is deleted first.
 //
 // Where a plugin fails, or the record cannot be stored, DEL runs for all plugins in reverse order, even
 // if ctx has ended, and both errors are returned, the first deciding the code. Where that fails too the
@@ -56,14 +57,14 @@ func (c *Client) add(ctx context.Context, n *Network, a cni.Attachment, r Reques
 	if err != nil {
 		return nil, err
 	}
-	unlock, err := c.lock(ctx, a)
+	ctx, unlock, err := c.lock(ctx, a)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
 
-	record := newRecord(n, a, r.Parameters)
-	if err := c.makeWay(ctx, record, r.Replace); err != nil {
+	record := c.newRecord(n, a, r.Parameters)
+	if err := c.makeWay(ctx, n, record, r.Replace); err != nil {
 		return nil, err
 	}
 	if err := c.store().begin(record); err != nil {
@@ -77,20 +78,23 @@ func (c *Client) add(ctx context.Context, n *Network, a cni.Attachment, r Reques
 		return nil, c.takeBack(ctx, record, err)
 	}
 	done := *record
-	done.State, done.Result = Attached, result
+	done.State, done.Result, done.Done = Attached, result, time.Now().UTC()
 	if err := c.store().put(&done); err != nil {
 		return nil, c.takeBack(ctx, record, err)
 	}
 	return result, nil
 }
 
-func newRecord(n *Network, a cni.Attachment, p Parameters) *Record {
-	return &Record{Attachment: a, State: Adding, List: n.List, Parameters: p, Created: time.Now().UTC(), BootID: bootID()}
+func (c *Client) newRecord(n *Network, a cni.Attachment, p Parameters) *Record {
+	return &Record{
+		Attachment: a, State: Adding, List: n.List, Parameters: p,
+		Created: time.Now().UTC(), BootID: bootID(), Runtime: c.Runtime,
+	}
 }
 
 // makeWay deletes what is left under the key of r, unless that is an attachment in use.
-func (c *Client) makeWay(ctx context.Context, r *Record, replace bool) error {
-	old, err := c.store().get(r.Attachment)
+func (c *Client) makeWay(ctx context.Context, n *Network, r *Record, replace bool) error {
+	old, err := c.lookUp(r.Attachment, n)
 	switch {
 	case errors.Is(err, ErrNoRecord):
 		return nil

@@ -493,7 +493,7 @@ func TestDerivedRequests(t *testing.T) {
 			case cni.Status:
 				err = c.Status(t.Context(), n)
 			case cni.GC:
-				err = c.GC(t.Context(), n, row.Valid)
+				err = c.GC(t.Context(), n, network.Keep{Attachments: row.Valid})
 			case cni.Add, cni.Check, cni.Del:
 				_, err = c.Add(t.Context(), n, q)
 			default:

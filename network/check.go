@@ -12,7 +12,8 @@ import (
 // A network below 0.4.0 has no CHECK: [cni.CodeIncompatibleVersion]. One with disableCheck is never
 // asked, which is success. What is not attached is [ErrNoRecord]; a record that cannot be read is an
 // error. No plugin is called in these cases. n may be nil: it is only asked for its version where there
-// is no record, and for disableCheck.
+// is no record, for disableCheck, and for the plugins of drop-in files where the reference library has
+// attached.
 func (c *Client) Check(ctx context.Context, a cni.Attachment, n *Network) error {
 	if err := a.Validate(); err != nil {
 		return err
@@ -24,12 +25,12 @@ func (c *Client) Check(ctx context.Context, a cni.Attachment, n *Network) error 
 }
 
 func (c *Client) check(ctx context.Context, a cni.Attachment, n *Network) error {
-	unlock, err := c.lock(ctx, a)
+	ctx, unlock, err := c.lock(ctx, a)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	r, err := c.store().get(a)
+	r, err := c.lookUp(a, n)
 	var l *cni.List
 	switch {
 	case r != nil:
@@ -61,6 +62,8 @@ func (c *Client) check(ctx context.Context, a cni.Attachment, n *Network) error 
 // checkable refuses a record that does not speak of something attached.
 func (r *Record) checkable() error {
 	switch {
+	case r.State == Deleting:
+		return cni.Errorf(cni.CodeUnknownContainer, "DEL was begun and has not succeeded").WithDetails("DEL is due")
 	case r.State != Attached:
 		return cni.Errorf(cni.CodeUnknownContainer, "ADD was not completed").WithDetails("DEL is due")
 	case r.earlierBoot():

@@ -29,6 +29,15 @@ type Client struct {
 	// has locked the container already.
 	StateDir string
 
+	// Runtime names the runtime in the records. GC leaves alone what another has attached.
+	Runtime string
+
+	// CacheDir is the folder of the reference library (libcni), usually [DefaultCacheDir]. What was attached
+	// with that library can then be checked, deleted and collected with the configuration, the arguments and
+	// the result in it; a record of our own goes before. The folder is only read, but for the file of an
+	// attachment whose DEL has succeeded, which is removed. Empty: what is in it does not count.
+	CacheDir string
+
 	// Timeout limits each call of a plugin, beside the context. Zero is [DefaultTimeout], negative is
 	// no limit. Taking back a failed ADD is limited by it alone.
 	Timeout time.Duration

@@ -113,7 +113,7 @@ func TestDelPastFailures(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	r.wantCalls("DEL third, DEL first")
-	r.wantRecorded("red/c1/eth0 attached")
+	r.wantRecorded("red/c1/eth0 deleting")
 	r.script("second", script{})
 	r.script("third", script{})
 	if err := r.Del(t.Context(), a, network.Fallback{}); err != nil {
@@ -224,7 +224,7 @@ func TestDelContextEnds(t *testing.T) {
 		t.Errorf("got %s", describe(err))
 	}
 	r.wantCalls("")
-	r.wantRecorded("red/c1/eth0 attached")
+	r.wantRecorded("red/c1/eth0 deleting")
 }
 
 // CACHE-11: what a crash or an earlier boot has left gets DEL, the rest none, and errors stop nothing.
@@ -250,8 +250,8 @@ func TestRecover(t *testing.T) {
 	if err := os.Truncate(recordPath(r.Client, attachments["unreadable"]), 0); err != nil {
 		t.Fatal(err)
 	}
-	err := r.Recover(t.Context())
-	want := []string{"record: unexpected end of JSON input", "blue/stuck/eth0: second DEL: disk"}
+	err := r.Recover(t.Context(), nil)
+	want := []string{"record: damaged, it is not as it was written", "blue/stuck/eth0: second DEL: disk"}
 	for _, w := range want {
 		if !strings.Contains(describe(err), w) {
 			t.Errorf("%q is not in %s", w, describe(err))

@@ -78,3 +78,12 @@ func WhatIsWrong(b []byte) (e *FileError, name string) {
 	}
 	return fileError("x", b, err), statedName(b, list)
 }
+
+// Seal and Unseal are what is around the body of a record.
+var (
+	Seal   = seal
+	Unseal = unseal
+)
+
+// DecodeCached reads a file of the reference library.
+var DecodeCached = decodeCached

@@ -25,6 +25,8 @@ func valid(ids ...string) []cni.ValidAttachment {
 	return v
 }
 
+func keep(ids ...string) network.Keep { return network.Keep{Attachments: valid(ids...)} }
+
 // addAll attaches containers to a network.
 func (r *rig) addAll(n *network.Network, ids ...string) {
 	r.t.Helper()
@@ -45,7 +47,7 @@ func TestGC(t *testing.T) {
 	n := list(t, "1.1.0", "red", `{"type":"first","capabilities":{"mac":true}}`, "second")
 	r.addAll(n, "keep", "stale")
 	r.addAll(list(t, "1.1.0", "blue", "first"), "stale")
-	if err := r.GC(t.Context(), n, valid("keep", "unrecorded")); err != nil {
+	if err := r.GC(t.Context(), n, keep("keep", "unrecorded")); err != nil {
 		t.Fatal(err)
 	}
 	log := r.entries()
@@ -70,7 +72,7 @@ func TestGC(t *testing.T) {
 	}
 	r.wantRecorded("red/keep/eth0 attached", "blue/stale/eth0 attached")
 
-	if err := r.GC(t.Context(), n, []cni.ValidAttachment{}); err != nil {
+	if err := r.GC(t.Context(), n, keep()); err != nil {
 		t.Fatal(err)
 	}
 	log = r.entries()
@@ -100,7 +102,7 @@ func TestGCGates(t *testing.T) {
 	} {
 		r := newRig(t, map[string]script{"first": {}})
 		r.addAll(list(t, "1.1.0", "red", "first"), "c1")
-		if got := describe(r.GC(t.Context(), tt.n, tt.valid)); got != tt.want {
+		if got := describe(r.GC(t.Context(), tt.n, network.Keep{Attachments: tt.valid})); got != tt.want {
 			t.Errorf("%s: got %s, want %s", tt.name, got, tt.want)
 		}
 		r.wantCalls(tt.calls)
@@ -117,56 +119,55 @@ func TestGCPastFailures(t *testing.T) {
 	r.script("gone", script{cni.Del: fails(cni.CodeTryAgainLater, "busy")})
 	want := "11 network red: red/c1/eth0: gone DEL: busy\nfirst GC: disk\nplugin \"absent\" not found in " + r.plugins +
 		": install the plugin there or add its folder to the plugin folders (CNI_PATH)"
-	if got := describe(r.GC(t.Context(), n, valid())); got != want {
+	if got := describe(r.GC(t.Context(), n, keep())); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	r.wantCalls("DEL gone, GC first, GC second")
-	r.wantRecorded("red/c1/eth0 attached")
+	r.wantRecorded("red/c1/eth0 deleting")
 }
 
-// R-02, RT-GC-11: records that cannot be read are told of, and the plugins collect all the same; then such a record is
-// given up, as nothing is left that it stood for.
+// R-02, RT-GC-11: records that cannot be read are told of and stay, and the plugins collect all the same.
 func TestGCDamagedRecords(t *testing.T) {
 	t.Parallel()
-	t.Run("one", func(t *testing.T) {
-		t.Parallel()
-		r := newRig(t, map[string]script{"first": {}})
-		n := list(t, "1.1.0", "red", "first")
-		r.addAll(n, "lost", "valid")
-		for _, id := range []string{"lost", "valid"} {
-			if err := os.Truncate(recordPath(r.Client, request(id).Attachment("red")), 0); err != nil {
-				t.Fatal(err)
+	for _, tt := range []struct {
+		name  string
+		left  int64  // bytes of the record
+		valid string // what the plugins are told beside the one that is listed
+		key   string // in front of the error
+	}{
+		{"of which nothing is left", 0, "", ""},
+		{"of which the key is left", 200, "lost", "red/lost/eth0: "},
+	} {
+		t.Run("one "+tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, map[string]script{"first": {}})
+			n := list(t, "1.1.0", "red", "first")
+			r.addAll(n, "lost", "valid")
+			for _, id := range []string{"lost", "valid"} {
+				if err := os.Truncate(recordPath(r.Client, request(id).Attachment("red")), tt.left); err != nil {
+					t.Fatal(err)
+				}
 			}
-		}
-		err := r.GC(t.Context(), n, valid("valid"))
-		lost := recordPath(r.Client, request("lost").Attachment("red"))
-		if got, want := describe(err), "6 network red: "+lost+": record: unexpected end of JSON input"; got != want {
-			t.Errorf("got  %s\nwant %s", got, want)
-		}
-		r.wantCalls("GC first")
-		if _, err := os.Stat(lost); err == nil {
-			t.Error("the record is still there")
-		}
-		if _, err := os.Stat(recordPath(r.Client, request("valid").Attachment("red"))); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Run("one, and a plugin fails", func(t *testing.T) {
-		t.Parallel()
-		r := newRig(t, map[string]script{"first": {cni.GC: fails(cni.CodeIOFailure, "disk")}})
-		n := list(t, "1.1.0", "red", "first")
-		r.addAll(n, "lost")
-		lost := recordPath(r.Client, request("lost").Attachment("red"))
-		if err := os.Truncate(lost, 0); err != nil {
-			t.Fatal(err)
-		}
-		if err := r.GC(t.Context(), n, valid()); !strings.Contains(describe(err), "first GC: disk") {
-			t.Errorf("got %s", describe(err))
-		}
-		if _, err := os.Stat(lost); err != nil {
-			t.Error(err)
-		}
-	})
+			err := r.GC(t.Context(), n, keep("valid"))
+			lost := recordPath(r.Client, request("lost").Attachment("red"))
+			if got, want := describe(err), "6 network red: "+tt.key+lost+": record: damaged, it is not as it was written"; got != want {
+				t.Errorf("got  %s\nwant %s", got, want)
+			}
+			log := r.entries()
+			if callsOf(log) != "GC first" {
+				t.Fatalf("calls %s", callsOf(log))
+			}
+			want := valid(strings.Fields("valid " + tt.valid)...)
+			if got, err := cni.DecodeValidAttachments(log[0].Stdin); err != nil || !slices.Equal(got, want) {
+				t.Errorf("valid %v, %v, want %v", got, err, want)
+			}
+			for _, id := range []string{"lost", "valid"} {
+				if _, err := os.Stat(recordPath(r.Client, request(id).Attachment("red"))); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
 	t.Run("the folder", func(t *testing.T) {
 		t.Parallel()
 		r := newRig(t, map[string]script{"first": {}})
@@ -179,7 +180,7 @@ func TestGCDamagedRecords(t *testing.T) {
 		if err := os.WriteFile(folder, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.GC(t.Context(), n, valid()); cni.CodeOf(err) != cni.CodeIOFailure || strings.Contains(err.Error(), "\n") {
+		if err := r.GC(t.Context(), n, keep()); cni.CodeOf(err) != cni.CodeIOFailure || strings.Contains(err.Error(), "\n") {
 			t.Errorf("got %s", describe(err))
 		}
 		r.wantCalls("GC first")
@@ -246,7 +247,7 @@ func (h *hang) add(n *network.Network) <-chan error {
 // gc collects everything and returns when that waits for the ADD.
 func (h *hang) gc(n *network.Network) <-chan error {
 	done := make(chan error, 1)
-	go func() { done <- h.GC(h.t.Context(), n, valid()) }()
+	go func() { done <- h.GC(h.t.Context(), n, keep()) }()
 	waitForExclusive(h.t, h.NetworkLock(n.Name))
 	return done
 }
@@ -266,7 +267,7 @@ func TestGCDrafts(t *testing.T) {
 			}
 		}
 	}
-	if err := c.GC(t.Context(), list(t, "1.1.0", "red", "x"), valid("c1")); err != nil {
+	if err := c.GC(t.Context(), list(t, "1.1.0", "red", "x"), keep("c1")); err != nil {
 		t.Fatal(err)
 	}
 	entries, err := os.ReadDir(filepath.Join(c.StateDir, "records"))
@@ -293,7 +294,7 @@ func TestGCLeftOver(t *testing.T) {
 	n := list(t, "1.1.0", "red", "first")
 	r.addAll(n, "c1")
 	editRecord(t, r.Client, request("c1").Attachment("red"), `"attached"`, `"adding"`)
-	if err := r.GC(t.Context(), n, valid()); err != nil {
+	if err := r.GC(t.Context(), n, keep()); err != nil {
 		t.Error(err)
 	}
 	r.wantCalls("DEL first, GC first")

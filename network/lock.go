@@ -3,62 +3,97 @@ package network
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/invoke"
 )
 
-// lock waits until a's container is free and no GC runs on its network, and keeps it so until unlock.
-func (c *Client) lock(ctx context.Context, a cni.Attachment) (unlock func(), err error) {
-	unlockNetwork, err := c.lockFile(ctx, "network", a.Network, unix.F_RDLCK)
+// lock waits until a's container is free and no GC runs on its network, and keeps it so until unlock. Plugins have to be
+// called with the context it returns.
+func (c *Client) lock(ctx context.Context, a cni.Attachment) (locked context.Context, unlock func(), err error) {
+	locked, unlockNetwork, err := c.lockFile(ctx, "network", a.Network, unix.F_RDLCK)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	unlockContainer, err := c.lockContainer(ctx, a.Container)
+	locked, unlockContainer, err := c.lockContainer(locked, a.Container)
 	if err != nil {
 		unlockNetwork()
-		return nil, err
+		return nil, nil, err
 	}
-	return func() {
+	return locked, func() {
 		unlockContainer()
 		unlockNetwork()
 	}, nil
 }
 
 // lockNetwork waits until nothing is under way on a network, and keeps it so until unlock.
-func (c *Client) lockNetwork(ctx context.Context, network string) (unlock func(), err error) {
+func (c *Client) lockNetwork(ctx context.Context, network string) (locked context.Context, unlock func(), err error) {
 	return c.lockFile(ctx, "network", network, unix.F_WRLCK)
 }
 
 // lockContainer waits until nothing is under way for a container, and keeps it so until unlock. Where a
 // network is locked too, that comes first, and nobody holds two of a kind: there is no deadlock.
-func (c *Client) lockContainer(ctx context.Context, container string) (unlock func(), err error) {
+func (c *Client) lockContainer(ctx context.Context, container string) (locked context.Context, unlock func(), err error) {
 	return c.lockFile(ctx, "container", container, unix.F_WRLCK)
 }
 
-func (c *Client) lockFile(ctx context.Context, kind, name string, mode int16) (unlock func(), err error) {
+func (c *Client) lockFile(ctx context.Context, kind, name string, mode int16) (context.Context, func(), error) {
+	failed := func(code cni.Code, format string, err error) (context.Context, func(), error) {
+		return nil, nil, cni.Errorf(code, format, kind, name, err)
+	}
 	path := c.lockPath(kind, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, cni.Errorf(cni.CodeIOFailure, "lock %s %s: %w", kind, name, err)
+		return failed(cni.CodeIOFailure, "lock %s %s: %w", err)
 	}
 	l, err := lockPath(ctx, path, mode)
-	if err == nil {
-		return l.release, nil
+	switch {
+	case err == nil:
+		// Where this process is killed, a plugin that outlives it has the lock until it is done, so that nobody takes
+		// back what is still being made.
+		return invoke.WithFile(ctx, l.File), l.release, nil
+	case ctx.Err() != nil:
+		return failed(cni.CodeTryAgainLater, "%s %s is busy: %w", err)
+	default:
+		return failed(cni.CodeIOFailure, "lock %s %s: %w", err)
 	}
-	if ctx.Err() != nil {
-		return nil, cni.Errorf(cni.CodeTryAgainLater, "%s %s is busy: %w", kind, name, err)
-	}
-	return nil, cni.Errorf(cni.CodeIOFailure, "lock %s %s: %w", kind, name, err)
 }
 
-// lockPath returns the file of a lock: names may be longer than those of files.
+// lockPath returns the file of a lock: names may be longer than those of files. That of a network is called after the
+// first half of its owners, which tells it where the name is not known.
 func (c *Client) lockPath(kind, name string) string {
+	if kind == "network" {
+		return c.networkLockPath(cni.NetworkOwner(name))
+	}
 	return filepath.Join(c.stateDir(), "locks", fmt.Sprintf("%s-%x", kind, sha256.Sum256([]byte(name))))
+}
+
+func (c *Client) networkLockPath(owner string) string {
+	return filepath.Join(c.stateDir(), "locks", "network-"+owner)
+}
+
+// sweepLocks removes lock files that killed processes have left.
+func (c *Client) sweepLocks() error {
+	dir := filepath.Join(c.stateDir(), "locks")
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return cni.Errorf(cni.CodeIOFailure, "locks: %w", err)
+	}
+	for _, e := range entries {
+		if f, err := os.OpenFile(filepath.Join(dir, e.Name()), os.O_RDWR, 0); err == nil {
+			lockedFile{f}.release()
+		}
+	}
+	return nil
 }
 
 // lockedFile is a lock between goroutines and processes: open file description locks (fcntl(2),
@@ -90,29 +125,37 @@ func lockPath(ctx context.Context, path string, mode int16) (lockedFile, error) 
 			}
 		}
 		if l.inPlace() {
-			_ = l.set(unix.F_OFD_SETLK, gate, 1, unix.F_UNLCK)
+			_ = l.set(gate, 1, unix.F_UNLCK)
 			return l, nil
 		}
 		l.release() // its last holder removed it while this one waited
 	}
 }
 
-// take waits for one byte. On an error the file is no longer the caller's.
+// How long to wait before the next try for a lock: at first, and at most.
+const (
+	firstWait = time.Millisecond
+	lastWait  = 32 * time.Millisecond
+)
+
+// errInherited tells a plugin that runs networks itself why it would wait for ever.
+var errInherited = errors.New("it is held by the runtime that has started this program, which needs a state folder of its own")
+
+// take waits for one byte. On an error the file is no longer the caller's. It tries again and again because nothing can
+// end the wait of a thread that the kernel lets wait for a lock, however long its holder takes.
 func (l lockedFile) take(ctx context.Context, b int64, mode int16) error {
-	err := l.set(unix.F_OFD_SETLK, b, 1, mode)
-	if err == unix.EAGAIN {
-		taken := make(chan error, 1)
-		go func() { taken <- l.set(unix.F_OFD_SETLKW, b, 1, mode) }()
+	err := l.set(b, 1, mode)
+	if err == unix.EAGAIN && l.inherited() {
+		err = errInherited
+	}
+	for wait := firstWait; err == unix.EAGAIN; wait = min(2*wait, lastWait) {
+		timer := time.NewTimer(wait)
 		select {
-		case err = <-taken:
+		case <-timer.C:
+			err = l.set(b, 1, mode)
 		case <-ctx.Done():
-			// Nothing ends the wait of a thread for a lock. It goes on, but must not keep others from the gate.
-			_ = l.set(unix.F_OFD_SETLK, gate, 1, unix.F_UNLCK)
-			go func() {
-				<-taken
-				l.release()
-			}()
-			return ctx.Err()
+			timer.Stop()
+			err = ctx.Err()
 		}
 	}
 	if err != nil {
@@ -121,13 +164,38 @@ func (l lockedFile) take(ctx context.Context, b int64, mode int16) error {
 	return err
 }
 
-func (l lockedFile) set(cmd int, start, length int64, mode int16) error {
-	for {
-		lock := unix.Flock_t{Type: mode, Whence: io.SeekStart, Start: start, Len: length}
-		if err := unix.FcntlFlock(l.Fd(), cmd, &lock); err != unix.EINTR {
-			return err
+// inherited reports whether this program was started with the file open, so by whoever has locked it. What a program
+// opens itself is closed on exec.
+func (l lockedFile) inherited() bool {
+	own, err := l.Stat()
+	if err != nil {
+		return false
+	}
+	const dir = "/proc/self/fd"
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return false
+	}
+	for _, e := range entries {
+		info, err := os.Stat(filepath.Join(dir, e.Name()))
+		if err != nil || !os.SameFile(own, info) {
+			continue
+		}
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			return true
 		}
 	}
+	return false
+}
+
+// set locks or unlocks bytes; EAGAIN if others hold them.
+func (l lockedFile) set(start, length int64, mode int16) error {
+	lock := unix.Flock_t{Type: mode, Whence: io.SeekStart, Start: start, Len: length}
+	return unix.FcntlFlock(l.Fd(), unix.F_OFD_SETLK, &lock)
 }
 
 // inPlace reports whether the file is still the one that others find.
@@ -144,12 +212,12 @@ func (l lockedFile) inPlace() bool {
 // that release at once the last finds itself alone. Closing would not do, as a process that is just being
 // forked holds the file open until its exec.
 func (l lockedFile) release() {
-	_ = l.set(unix.F_OFD_SETLK, gate, both, unix.F_UNLCK)
-	if l.set(unix.F_OFD_SETLK, gate, both, unix.F_WRLCK) == nil {
+	_ = l.set(gate, both, unix.F_UNLCK)
+	if l.set(gate, both, unix.F_WRLCK) == nil {
 		if l.inPlace() {
 			_ = os.Remove(l.Name())
 		}
-		_ = l.set(unix.F_OFD_SETLK, gate, both, unix.F_UNLCK)
+		_ = l.set(gate, both, unix.F_UNLCK)
 	}
 	_ = l.Close()
 }

@@ -86,7 +86,7 @@ func TestLockDeadline(t *testing.T) {
 			return h.Del(ctx, a, network.Fallback{})
 		},
 		"11 network red: network red is busy: context deadline exceeded": func(ctx context.Context) error {
-			return h.GC(ctx, n, valid())
+			return h.GC(ctx, n, keep())
 		},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)

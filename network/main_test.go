@@ -295,7 +295,7 @@ func recordPath(c *network.Client, a cni.Attachment) string {
 	return filepath.Join(c.StateDir, "records", string(a.Owner())+".json")
 }
 
-// editRecord replaces text in a record.
+// editRecord replaces text in a record, as if it had been written so.
 func editRecord(t *testing.T, c *network.Client, a cni.Attachment, old, new string) {
 	t.Helper()
 	path := recordPath(c, a)
@@ -303,11 +303,15 @@ func editRecord(t *testing.T, c *network.Client, a cni.Attachment, old, new stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	edited := strings.Replace(string(b), old, new, 1)
-	if edited == string(b) {
-		t.Fatalf("%q is not in %s", old, b)
+	body, err := network.Unseal(b)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte(edited), 0o600); err != nil {
+	edited := strings.Replace(string(body), old, new, 1)
+	if edited == string(body) {
+		t.Fatalf("%q is not in %s", old, body)
+	}
+	if err := os.WriteFile(path, network.Seal([]byte(edited)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -151,7 +151,7 @@ func TestNegotiatedVerbs(t *testing.T) {
 	if err := r.Status(t.Context(), n); err != nil {
 		t.Error(err)
 	}
-	if err := r.GC(t.Context(), n, []cni.ValidAttachment{}); err != nil {
+	if err := r.GC(t.Context(), n, network.Keep{Attachments: []cni.ValidAttachment{}}); err != nil {
 		t.Error(err)
 	}
 	if _, err := r.Validate(t.Context(), n); err != nil {

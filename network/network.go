@@ -14,14 +14,18 @@
 // before Add returns. What Add was given and what came out is recorded under [Client.StateDir], so
 // [Client.Del] and [Client.Check] need only the key of the attachment and work as at the time of the
 // ADD, whatever has become of the configuration file. A record stays until every plugin has succeeded
-// on DEL. An ADD that a crash has cut short leaves a record too: [Client.Recover] takes it back.
+// on DEL. An ADD or a DEL that a crash has cut short leaves a record too: [Client.Recover] runs DEL for it.
+//
+// Several runtimes may share a host: records name the runtime ([Client.Runtime]), and GC leaves alone what
+// another has attached, also what was attached with the reference library ([Client.CacheDir]).
 //
 // # Concurrency
 //
 // Operations exclude each other as the specification demands, across goroutines and processes that
 // share a state folder: one at a time per container, and none on a network while its GC runs. They wait
-// until their context ends. [Client.Status], [Client.Negotiate], [Client.Versions], [Client.Validate],
-// [Client.List] and [Client.Record] take no locks and never wait for an operation.
+// until their context ends. A plugin that outlives a killed runtime counts as an operation. [Client.Status],
+// [Client.Negotiate], [Client.Versions], [Client.Validate], [Client.List] and [Client.Record] take no locks
+// and never wait for an operation.
 //
 // # Errors
 //
@@ -42,6 +46,7 @@ const (
 	DefaultConfDir   = "/etc/cni/net.d"
 	DefaultPluginDir = "/opt/cni/bin"
 	DefaultStateDir  = "/var/lib/cni/tenon"
+	DefaultCacheDir  = "/var/lib/cni"
 )
 
 // Errors to test for with [errors.Is].
@@ -50,6 +55,8 @@ var (
 	ErrNotFound = errors.New("no network of that name")      // there are configurations, but none with the name
 	ErrNoRecord = errors.New("no record of this attachment") // nothing was attached under this key, or it was deleted
 	ErrExists   = errors.New("attachment exists already")    // ADD of an attachment that is recorded
+
+	ErrUnreadable = errors.New("unreadable record") // a record is damaged, or none that this version knows
 )
 
 // Network is one network configuration and where it came from.

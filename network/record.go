@@ -2,9 +2,7 @@ package network
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
@@ -21,7 +19,15 @@ const (
 
 	// Attached is written when the last plugin has succeeded.
 	Attached State = "attached"
+
+	// Deleting is noted before the first plugin gets DEL. If nobody works on the attachment any more, that
+	// DEL was cut short or failed, and is due again.
+	Deleting State = "deleting"
 )
+
+// ReferenceRuntime is what stands for [Client.Runtime] where an attachment was made with the reference library
+// (libcni), which keeps no such name.
+const ReferenceRuntime = "libcni"
 
 // Record is what is remembered of an attachment, from before the first plugin runs until all have
 // succeeded on DEL.
@@ -36,13 +42,20 @@ type Record struct {
 	Result *cni.Result
 
 	Created time.Time // begin of the ADD
+	Done    time.Time // its end; zero before
 	BootID  string    // of the kernel that ran then (random/boot_id); no namespace outlives it
+
+	Runtime string // [Client.Runtime] of the ADD
+
+	// Source is the file of the reference library that all this comes from, empty for what this library has
+	// recorded. Such a file tells no boot, and of times only when it was written.
+	Source string
 
 	resultErr error // why Result could not be read
 }
 
 // leftOver reports whether DEL is due, provided that nobody works on the attachment.
-func (r *Record) leftOver() bool { return r.State == Adding || r.earlierBoot() }
+func (r *Record) leftOver() bool { return r.State != Attached || r.earlierBoot() }
 
 // earlierBoot reports whether the machine was started since the ADD.
 func (r *Record) earlierBoot() bool {
@@ -50,15 +63,13 @@ func (r *Record) earlierBoot() bool {
 	return r.BootID != "" && now != "" && r.BootID != now
 }
 
-// recordKind is the format of a record on disk: an on-disk format, never changed, only succeeded by another.
-const recordKind = "tenonRecordV1"
-
+// wireRecord is a record within its seal. The key comes first: keyOf relies on it.
 type wireRecord struct {
-	Kind           string                     `json:"kind"`
-	State          State                      `json:"state"`
 	Network        string                     `json:"network"`
 	Container      string                     `json:"container"`
 	IfName         string                     `json:"ifname"`
+	Runtime        string                     `json:"runtime,omitempty"`
+	State          State                      `json:"state"`
 	Netns          string                     `json:"netns"`
 	HostNetns      bool                       `json:"hostNetns,omitempty"`
 	CNIVersion     string                     `json:"cniVersion"` // the one that was selected, whatever it would be today
@@ -67,6 +78,7 @@ type wireRecord struct {
 	CapabilityArgs map[string]json.RawMessage `json:"capabilityArgs,omitempty"`
 	Result         json.RawMessage            `json:"result,omitempty"`
 	Created        time.Time                  `json:"created"`
+	Done           time.Time                  `json:"done,omitzero"`
 	BootID         string                     `json:"bootID"`
 }
 
@@ -78,29 +90,31 @@ func (r *Record) encode() ([]byte, error) {
 		return nil, err
 	}
 	w := wireRecord{
-		Kind: recordKind, State: r.State,
 		Network: r.Attachment.Network, Container: r.Attachment.Container, IfName: r.Attachment.IfName,
+		Runtime: r.Runtime, State: r.State,
 		Netns: r.Netns, HostNetns: r.HostNetns, Args: r.Args.String(), CapabilityArgs: r.Capabilities,
-		CNIVersion: r.List.Version.String(), Config: config, Created: r.Created, BootID: r.BootID,
+		CNIVersion: r.List.Version.String(), Config: config, Created: r.Created, Done: r.Done, BootID: r.BootID,
 	}
 	if r.Result != nil {
 		if w.Result, err = r.Result.Encode(r.List.Version); err != nil && r.List.Version.PrevResultOnDel() {
 			return nil, err
 		}
 	}
-	return json.Marshal(w)
+	body, err := json.Marshal(w)
+	return seal(body), err
 }
 
 // decodeRecord reads what encode wrote and checks that it speaks of a valid attachment. A result that
 // cannot be read leaves the rest usable. Codes are those of the documents inside; what is no record has
 // [cni.CodeDecodingFailure].
 func decodeRecord(b []byte) (*Record, error) {
-	var w wireRecord
-	if err := json.Unmarshal(b, &w); err != nil {
-		return nil, cni.DecodeFailure("record", err)
+	body, err := unseal(b)
+	if err != nil {
+		return nil, err
 	}
-	if w.Kind != recordKind {
-		return nil, cni.Errorf(cni.CodeDecodingFailure, "record: kind is %q, not %q", w.Kind, recordKind)
+	var w wireRecord
+	if err := json.Unmarshal(body, &w); err != nil {
+		return nil, cni.DecodeFailure("record", err)
 	}
 	if w.State != Adding && w.State != Attached {
 		return nil, cni.Errorf(cni.CodeDecodingFailure, "record: state %q is unknown", w.State)
@@ -110,12 +124,13 @@ func decodeRecord(b []byte) (*Record, error) {
 		State:      w.State,
 		Parameters: Parameters{Netns: w.Netns, HostNetns: w.HostNetns, Capabilities: w.CapabilityArgs},
 		Created:    w.Created,
+		Done:       w.Done,
 		BootID:     w.BootID,
+		Runtime:    w.Runtime,
 	}
 	if err := r.Attachment.Validate(); err != nil {
 		return nil, fmt.Errorf("record: %w", err)
 	}
-	var err error
 	if r.Args, err = cni.ParseArgs(w.Args); err != nil {
 		return nil, fmt.Errorf("record: %w", err)
 	}
@@ -129,43 +144,18 @@ func decodeRecord(b []byte) (*Record, error) {
 	if len(r.List.Plugins) == 0 {
 		return nil, fmt.Errorf("record: %w", noPlugins(r.List))
 	}
-	if w.Result != nil {
-		if r.Result, err = cni.DecodeResult(w.Result, r.List.Version); err != nil {
-			r.Result, r.resultErr = nil, fmt.Errorf("record: %w", err)
-		}
-	}
+	r.Result, r.resultErr = readResult("record", w.Result, r.List.Version)
 	return r, nil
 }
 
-// Record returns what is recorded of an attachment, [ErrNoRecord] if nothing is. A record that cannot be
-// read has the code of what is wrong with it.
-func (c *Client) Record(a cni.Attachment) (*Record, error) {
-	if err := a.Validate(); err != nil {
-		return nil, err
+// readResult decodes the result in a document; none is nil.
+func readResult(document string, raw json.RawMessage, v cni.Version) (*cni.Result, error) {
+	if raw == nil || string(raw) == "null" {
+		return nil, nil
 	}
-	r, err := c.store().get(a)
+	r, err := cni.DecodeResult(raw, v)
 	if err != nil {
-		return nil, fmt.Errorf("%v: %w", a, err)
+		return nil, fmt.Errorf("%s: %w", document, err)
 	}
 	return r, nil
-}
-
-// List returns all records, oldest first. The error joins those of records that cannot be read; the
-// others are returned in any case.
-func (c *Client) List() ([]Record, error) {
-	found, err := c.store().scan("")
-	if err != nil {
-		return nil, err
-	}
-	var records []Record
-	var errs []error
-	for _, s := range found {
-		if s.err != nil {
-			errs = append(errs, s.err)
-			continue
-		}
-		records = append(records, *s.record)
-	}
-	slices.SortStableFunc(records, func(a, b Record) int { return a.Created.Compare(b.Created) })
-	return records, errors.Join(errs...)
 }

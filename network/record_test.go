@@ -1,8 +1,10 @@
 package network_test
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -25,17 +27,21 @@ var equalAddr = cmp.Options{
 }
 
 // The format on disk. It must never change: records outlive the program that wrote them.
-const recordV1 = `{"kind":"tenonRecordV1","state":"attached","network":"red","container":"c1","ifname":"eth0",` +
+const recordV1 = `{"network":"red","container":"c1","ifname":"eth0","runtime":"crio","state":"attached",` +
 	`"netns":"/run/netns/x","hostNetns":true,"cniVersion":"1.0.0","config":{"cniVersion":"1.0.0","extra":[1.10],` +
 	`"loadOnlyInlinedPlugins":true,"name":"red","plugins":[{"big":9007199254740993,"type":"first"}]},` +
 	`"args":"B=1;A=2","capabilityArgs":{"mac":"02:00:00:00:00:01"},` +
 	`"result":{"cniVersion":"1.0.0","ips":[{"address":"10.1.2.3/24"}]},` +
-	`"created":"2026-01-02T03:04:05.000000006Z","bootID":"b"}`
+	`"created":"2026-01-02T03:04:05.000000006Z","done":"2026-01-02T03:04:06Z","bootID":"b"}`
+
+// sealedV1 is what is around it.
+const sealedV1 = `{"kind":"tenonRecordV1","sha256":"SUM","record":` + recordV1 + "}\n"
 
 // CACHE-03, CACHE-04: everything that was given is kept, in the effective configuration and exactly.
 func TestRecordFormat(t *testing.T) {
 	t.Parallel()
-	r, err := network.DecodeRecord([]byte(recordV1))
+	sealed := strings.Replace(sealedV1, "SUM", fmt.Sprintf("%x", sha256.Sum256([]byte(recordV1))), 1)
+	r, err := network.DecodeRecord([]byte(sealed))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +49,7 @@ func TestRecordFormat(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(recordV1, string(b)); diff != "" {
+	if diff := cmp.Diff(sealed, string(b)); diff != "" {
 		t.Error(diff)
 	}
 	want := network.Record{
@@ -56,7 +62,9 @@ func TestRecordFormat(t *testing.T) {
 		},
 		Result:  &cni.Result{IPs: []cni.IP{{Address: netip.MustParsePrefix("10.1.2.3/24")}}},
 		Created: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC),
+		Done:    time.Date(2026, 1, 2, 3, 4, 6, 0, time.UTC),
 		BootID:  "b",
+		Runtime: "crio",
 	}
 	// The list is compared by its encoding above; cmp would look into it.
 	want.List, r.List = nil, nil
@@ -70,9 +78,7 @@ func TestRecordFormat(t *testing.T) {
 func TestRecordRefused(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, old, new, want string }{
-		{"cut short", recordV1, recordV1[:100], "6 record: unexpected end of JSON input"},
-		{"empty", recordV1, "", "6 record: unexpected end of JSON input"},
-		{"other kind", "tenonRecordV1", "tenonRecordV9", `6 record: kind is "tenonRecordV9", not "tenonRecordV1"`},
+		{"cut short within the seal", recordV1, recordV1[:100], "6 record: unexpected end of JSON input"},
 		{"other state", `"attached"`, `"gone"`, `6 record: state "gone" is unknown`},
 		{"key that leads elsewhere", `"c1"`, `"../c1"`, `4 record: CNI_CONTAINERID "../c1" is not a valid container ID: ` +
 			`it must start with a letter or digit and hold only letters, digits, '_', '.' and '-'`},
@@ -84,18 +90,49 @@ func TestRecordRefused(t *testing.T) {
 			`1 record: CNI version "7.0.0" is not supported: supported: 0.1.0, 0.2.0, 0.3.0, 0.3.1, 0.4.0, 1.0.0, 1.1.0`},
 		{"unreadable arguments", `"B=1;A=2"`, `"B"`, `4 record: CNI_ARGS pair "B" is not of the form KEY=VALUE`},
 	} {
-		_, err := network.DecodeRecord([]byte(strings.Replace(recordV1, tt.old, tt.new, 1)))
+		_, err := network.DecodeRecord(network.Seal([]byte(strings.Replace(recordV1, tt.old, tt.new, 1))))
 		if got := describe(err); got != tt.want {
 			t.Errorf("%s:\ngot  %s\nwant %s", tt.name, got, tt.want)
 		}
 	}
+	for name, tt := range map[string]struct{ text, want string }{
+		"empty":      {"", "6 record: damaged, it is not as it was written"},
+		"no seal":    {recordV1, `6 record: kind is "", not "tenonRecordV1"`},
+		"other kind": {`{"kind":"tenonRecordV9"}`, `6 record: kind is "tenonRecordV9", not "tenonRecordV1"`},
+		"wrong sum":  {sealedV1, "6 record: damaged, it is not as it was written"},
+	} {
+		_, err := network.DecodeRecord([]byte(tt.text))
+		if got := describe(err); got != tt.want {
+			t.Errorf("%s:\ngot  %s\nwant %s", name, got, tt.want)
+		}
+	}
+}
+
+// R-08: nothing can be cut off a record, added to it or changed in it without being noticed.
+func TestRecordDamageIsNoticed(t *testing.T) {
+	t.Parallel()
+	whole := network.Seal([]byte(recordV1))
+	noticed := func(b []byte, format string, args ...any) {
+		if _, err := network.DecodeRecord(b); cni.CodeOf(err) != cni.CodeDecodingFailure {
+			t.Errorf(format+": %s", append(args, describe(err))...)
+		}
+	}
+	for i := range whole {
+		noticed(whole[:i], "%d bytes are left", i)
+		for bit := range 8 {
+			flipped := slices.Clone(whole)
+			flipped[i] ^= 1 << bit
+			noticed(flipped, "bit %d of byte %d is flipped", bit, i)
+		}
+	}
+	noticed(append(slices.Clone(whole), '\n'), "a byte is added")
 }
 
 // The version of a record is the one that was selected then, even where the configuration offers a newer one.
 func TestRecordKeepsVersion(t *testing.T) {
 	t.Parallel()
 	edited := strings.Replace(recordV1, `"config":{"cniVersion":"1.0.0"`, `"config":{"cniVersion":"1.0.0","cniVersions":["1.1.0"]`, 1)
-	r, err := network.DecodeRecord([]byte(edited))
+	r, err := network.DecodeRecord(network.Seal([]byte(edited)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +257,8 @@ func TestListDamaged(t *testing.T) {
 	}
 }
 
-// R-08, R-09, R-16, RT-DEL-05, SEC-04: whatever has happened to a record, DEL with the network at hand cleans up.
+// R-08, RT-DEL-05, SEC-04: whatever has happened to a record, DEL with the network at hand cleans up, and takes nothing
+// from it.
 func TestDelWithDamagedRecord(t *testing.T) {
 	t.Parallel()
 	recorder := &invoke.Recorder{Caller: invoke.Fake{"x": {}}}
@@ -228,45 +266,50 @@ func TestDelWithDamagedRecord(t *testing.T) {
 	n := list(t, "1.1.0", "red", "x")
 	q := request("c1")
 	a := q.Attachment("red")
-	attach := func() []byte {
-		if _, err := c.Add(t.Context(), n, q); err != nil {
-			t.Fatal(err)
-		}
-		b, err := os.ReadFile(recordPath(c, a))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b
+	if _, err := c.Add(t.Context(), n, q); err != nil {
+		t.Fatal(err)
 	}
-	whole := attach()
-	damaged := map[string][]byte{"empty": nil, "another's": []byte(strings.Replace(string(whole), `"c1"`, `"c2"`, 1))}
-	for i := 0; i < len(whole); i += 7 {
-		damaged["cut short"] = whole[:i]
+	whole, err := os.ReadFile(recordPath(c, a))
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := network.Unseal(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cleansUp := func(b []byte, what string) {
+		if err := os.WriteFile(recordPath(c, a), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		before := len(recorder.Exchanges())
+		if err := c.Del(t.Context(), a, network.Fallback{Network: n, Parameters: q.Parameters}); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		calls := recorder.Exchanges()[before:]
+		if len(calls) != 1 || calls[0].Call.Env.ContainerID != "c1" || strings.Contains(string(calls[0].Call.Stdin), "prevResult") {
+			t.Fatalf("%s: calls %v", what, calls)
+		}
+		if _, err := os.Stat(recordPath(c, a)); err == nil {
+			t.Fatalf("%s: the record is still there", what)
+		}
+	}
+	cleansUp(network.Seal([]byte(strings.Replace(string(body), `"c1"`, `"c2"`, 1))), "another's")
+	for i := range whole {
+		cleansUp(whole[:i], fmt.Sprintf("%d bytes are left", i))
 		flipped := slices.Clone(whole)
 		flipped[i] ^= 1
-		damaged["flipped"] = flipped
-		for name, b := range damaged {
-			if err := os.WriteFile(recordPath(c, a), b, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			before := len(recorder.Exchanges())
-			if err := c.Del(t.Context(), a, network.Fallback{Network: n, Parameters: q.Parameters}); err != nil {
-				t.Fatalf("%s at %d: %v", name, i, err)
-			}
-			if calls := recorder.Exchanges()[before:]; len(calls) != 1 || calls[0].Call.Env.ContainerID != "c1" {
-				t.Fatalf("%s at %d: calls %v", name, i, calls)
-			}
-			if _, err := os.Stat(recordPath(c, a)); err == nil {
-				t.Fatalf("%s at %d: the record is still there", name, i)
-			}
-		}
+		cleansUp(flipped, fmt.Sprintf("byte %d is flipped", i))
 	}
 }
 
 func FuzzDecodeRecord(f *testing.F) {
-	f.Add([]byte(recordV1))
-	f.Add([]byte(strings.Replace(recordV1, `"config":{`, `"config":{"type":"x",`, 1)))
-	f.Fuzz(func(t *testing.T, b []byte) {
+	f.Add([]byte(recordV1), true)
+	f.Add([]byte(strings.Replace(recordV1, `"config":{`, `"config":{"type":"x",`, 1)), true)
+	f.Add(network.Seal([]byte(recordV1)), false)
+	f.Fuzz(func(t *testing.T, b []byte, sealed bool) {
+		if sealed { // what only a checksum keeps out
+			b = network.Seal(b)
+		}
 		r, err := network.DecodeRecord(b)
 		if err != nil {
 			return

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/google/renameio/v2"
@@ -19,12 +20,13 @@ type store struct{ dir string }
 
 const (
 	recordExt   = ".json"
-	draftPrefix = "." // renameio's too
+	deletingExt = ".deleting" // a record since its DEL has begun
+	draftPrefix = "."         // renameio's too
 )
 
 func (c *Client) store() store { return store{filepath.Join(c.stateDir(), "records")} }
 
-func (s store) path(o cni.Owner) string { return filepath.Join(s.dir, string(o)+recordExt) }
+func (s store) path(o cni.Owner, ext string) string { return filepath.Join(s.dir, string(o)+ext) }
 
 // begin stores a record before the first plugin runs. It survives the end of this process; a power cut it
 // need not survive, as the attachment does not.
@@ -53,58 +55,97 @@ func (s store) write(r *Record, replace func(path string, b []byte) error) error
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return cni.Errorf(cni.CodeIOFailure, "store record: %w", err)
 	}
-	if err := replace(s.path(r.Attachment.Owner()), b); err != nil {
+	if err := replace(s.path(r.Attachment.Owner(), recordExt), b); err != nil {
 		return cni.Errorf(cni.CodeIOFailure, "store record: %w", err)
+	}
+	return nil
+}
+
+// deleting notes that DEL of an attachment begins. Renaming the record keeps its content, down to the disk.
+func (s store) deleting(a cni.Attachment) error {
+	if err := os.Rename(s.path(a.Owner(), recordExt), s.path(a.Owner(), deletingExt)); err != nil {
+		return cni.Errorf(cni.CodeIOFailure, "note DEL: %w", err)
 	}
 	return nil
 }
 
 // get reads the record of an attachment. The error is ErrNoRecord where there is none.
 func (s store) get(a cni.Attachment) (*Record, error) {
-	r, err := s.read(a.Owner())
-	if err != nil {
-		return nil, err
+	found := s.read(a.Owner())
+	if found.err == nil && found.record.Attachment != a {
+		return nil, cni.Errorf(cni.CodeInvalidConfig, "record of %v is that of %v", a, found.record.Attachment)
 	}
-	if r.Attachment != a {
-		return nil, cni.Errorf(cni.CodeInvalidConfig, "record %s is that of %v", s.path(a.Owner()), r.Attachment)
-	}
-	return r, nil
+	return found.record, found.err
 }
 
-func (s store) read(o cni.Owner) (*Record, error) {
-	path := s.path(o)
-	b, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, cni.Errorf(cni.CodeUnknownContainer, "%w", ErrNoRecord)
-	}
-	if err != nil {
-		return nil, cni.Errorf(cni.CodeIOFailure, "read record: %w", err)
-	}
-	r, err := decodeRecord(b)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	if r.Attachment.Owner() != o {
-		return nil, cni.Errorf(cni.CodeInvalidConfig, "record %s is that of %v", path, r.Attachment)
-	}
-	return r, nil
-}
-
-// remove forgets an attachment, known or not.
-func (s store) remove(a cni.Attachment) error { return s.removeOwner(a.Owner()) }
-
-func (s store) removeOwner(o cni.Owner) error {
-	if err := os.Remove(s.path(o)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return cni.Errorf(cni.CodeIOFailure, "remove record: %w", err)
-	}
-	return nil
-}
-
-// stored is one file of the store: a record, or why there is none to be had from it.
+// stored is a file of the store or of the cache: a record, or why there is none to be had from it.
 type stored struct {
 	owner  cni.Owner
 	record *Record
 	err    error
+	key    cni.Attachment // of what cannot be read, zero if unknown
+}
+
+// unreadable makes an error an [ErrUnreadable].
+type unreadable struct{ error }
+
+func (e unreadable) Unwrap() error { return e.error }
+
+func (e unreadable) Is(target error) bool { return target == ErrUnreadable }
+
+// damage is err with the attachment it is about.
+func (s stored) damage() error {
+	if s.key == (cni.Attachment{}) {
+		return s.err
+	}
+	return fmt.Errorf("%v: %w", s.key, s.err)
+}
+
+// read reads the record of an owner. A record can only change from adding over attached to deleting, so looking for
+// its names in this order finds it.
+func (s store) read(o cni.Owner) stored {
+	found := s.readFile(o, recordExt)
+	if !errors.Is(found.err, ErrNoRecord) {
+		return found
+	}
+	found = s.readFile(o, deletingExt)
+	if found.record != nil {
+		found.record.State = Deleting
+	}
+	return found
+}
+
+func (s store) readFile(o cni.Owner, ext string) stored {
+	path := s.path(o, ext)
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return stored{owner: o, err: cni.Errorf(cni.CodeUnknownContainer, "%w", ErrNoRecord)}
+	}
+	if err != nil {
+		return stored{owner: o, err: cni.Errorf(cni.CodeIOFailure, "read record: %w", err)}
+	}
+	r, err := decodeRecord(b)
+	if err == nil && r.Attachment.Owner() != o {
+		err = cni.Errorf(cni.CodeInvalidConfig, "this is the record of %v", r.Attachment)
+	}
+	if err != nil {
+		found := stored{owner: o, err: unreadable{fmt.Errorf("%s: %w", path, err)}}
+		if key, ok := keyOf(b, o); ok {
+			found.key = key
+		}
+		return found
+	}
+	return stored{owner: o, record: r}
+}
+
+// remove forgets an attachment, known or not.
+func (s store) remove(a cni.Attachment) error {
+	for _, ext := range []string{recordExt, deletingExt} {
+		if err := os.Remove(s.path(a.Owner(), ext)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return cni.Errorf(cni.CodeIOFailure, "remove record: %w", err)
+		}
+	}
+	return nil
 }
 
 // scan reads the records whose owners begin with prefix, in the order of owners. Those that come and go
@@ -112,26 +153,38 @@ type stored struct {
 func (s store) scan(prefix string) ([]stored, error) {
 	var found []stored
 	err := s.each(prefix, func(name string) error {
-		base, ok := strings.CutSuffix(name, recordExt)
-		o := cni.Owner(base)
-		if !ok || !o.Valid() {
+		ext := filepath.Ext(name)
+		o := cni.Owner(strings.TrimSuffix(name, ext))
+		if ext != recordExt && ext != deletingExt || !o.Valid() {
 			return nil
 		}
-		r, err := s.read(o)
-		if !errors.Is(err, ErrNoRecord) {
-			found = append(found, stored{o, r, err})
+		if n := len(found); n > 0 && found[n-1].owner == o { // renamed meanwhile
+			return nil
+		}
+		if f := s.read(o); !errors.Is(f.err, ErrNoRecord) {
+			found = append(found, f)
 		}
 		return nil
 	})
 	return found, err
 }
 
-// sweep removes drafts of records of a network, left by a process that was killed while it wrote one. The
-// network has to be locked, so that nobody is writing.
-func (s store) sweep(network string) error {
-	return s.each(draftPrefix+cni.NetworkOwner(network), func(name string) error {
-		return os.Remove(filepath.Join(s.dir, name))
+// drafts returns the networks of which there are unfinished records, as the first halves of their owners.
+func (s store) drafts() ([]string, error) {
+	var networks []string
+	err := s.each(draftPrefix, func(name string) error {
+		if n := cni.Owner(strings.TrimPrefix(name, draftPrefix)).Network(); !slices.Contains(networks, n) {
+			networks = append(networks, n)
+		}
+		return nil
 	})
+	return networks, err
+}
+
+// sweep removes drafts of records of a network, given as the first half of its owners, that a process has left which
+// was killed while it wrote one. The network has to be locked, so that nobody is writing.
+func (s store) sweep(network string) error {
+	return s.each(draftPrefix+network, func(name string) error { return os.Remove(filepath.Join(s.dir, name)) })
 }
 
 // each calls f with the names of files that begin with prefix, sorted, up to its first error.

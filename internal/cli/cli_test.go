@@ -7,7 +7,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -70,24 +69,28 @@ func TestCapabilities(t *testing.T) {
 
 func TestKeep(t *testing.T) {
 	t.Parallel()
-	records := []network.Record{{Attachment: cni.Attachment{Network: "pods", Container: "a", IfName: "eth0"}}}
 	for name, row := range map[string]struct {
 		keep keep
-		want []cni.ValidAttachment // nil: refused
+		want []cni.ValidAttachment // nil: refused, or what is recorded
 	}{
 		"nothing said":     {keep{}, nil},
 		"two things said":  {keep{none: true, recorded: true}, nil},
 		"none":             {keep{none: true}, []cni.ValidAttachment{}},
-		"recorded":         {keep{recorded: true}, []cni.ValidAttachment{{ContainerID: "a", IfName: "eth0"}}},
+		"recorded":         {keep{recorded: true, allRuntimes: true}, nil},
 		"named":            {keep{named: []string{"b/eth1", "c/eth0.5"}}, []cni.ValidAttachment{{ContainerID: "b", IfName: "eth1"}, {ContainerID: "c", IfName: "eth0.5"}}},
 		"no interface":     {keep{named: []string{"b/"}}, nil},
 		"no container":     {keep{named: []string{"/eth0"}}, nil},
 		"three parts":      {keep{named: []string{"n/b/eth0"}}, nil},
 		"named and others": {keep{named: []string{"b/eth1"}, none: true}, nil},
 	} {
-		got, err := row.keep.attachments(records)
-		if !slices.Equal(got, row.want) || (got == nil) != (row.want == nil) || errors.As(err, new(usageError)) != (row.want == nil) {
-			t.Errorf("%s: got %v, %v; want %v", name, got, err, row.want)
+		got, err := row.keep.inUse()
+		refused := row.want == nil && name != "recorded"
+		want := network.Keep{Attachments: row.want}
+		if !refused {
+			want.Recorded, want.AllRuntimes = row.keep.recorded, row.keep.allRuntimes
+		}
+		if diff := cmp.Diff(want, got); diff != "" || errors.As(err, new(usageError)) != refused {
+			t.Errorf("%s: %v, (-want +got)\n%s", name, err, diff)
 		}
 	}
 }

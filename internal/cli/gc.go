@@ -1,8 +1,8 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,7 +20,11 @@ func (a *app) gc() *cobra.Command {
 		Short: "Remove what belongs to no attachment in use",
 		Long: `Deletes the recorded attachments of a network that are not to be kept, then has the plugins remove
 whatever else they find of the network. Which attachments are in use has to be said, since all
-others lose their network. Prints nothing.`,
+others lose their network. Prints nothing.
+
+What other runtimes have attached, by the records in --state-dir and --cache-dir, is kept in any case
+unless --all-runtimes is given. --keep-recorded keeps all attachments, and removes what is left of an ADD
+or a DEL that was cut short, and of those from before the machine was started.`,
 		Example: `  tenon gc pods --keep-recorded
   tenon gc pods --keep web-1/eth0 --keep web-2/eth0 --dry-run
   tenon gc pods --keep-none`,
@@ -30,24 +34,23 @@ others lose their network. Prints nothing.`,
 			if err != nil {
 				return err
 			}
-			client := r.client()
-			records, err := client.List()
-			if err != nil && (k.recorded || dryRun) {
-				return hint(fmt.Errorf("not all that is recorded can be read: %w", err),
-					"name with --keep what is in use; gc then removes records that cannot be read")
-			}
-			records = slices.DeleteFunc(records, func(r network.Record) bool { return r.Attachment.Network != n.Name })
-			valid, err := k.attachments(records)
+			inUse, err := k.inUse()
 			if err != nil {
 				return err
 			}
+			client := r.client()
 			if dryRun {
 				if n, err = asRun(cmd.Context(), client, n); err != nil {
 					a.warn("%v", err)
 				}
-				return a.wouldGo(n, records, valid)
+				err = a.wouldGo(client, n, inUse)
+			} else {
+				err = client.GC(cmd.Context(), n, inUse)
 			}
-			return r.explain(client.GC(cmd.Context(), n, valid), n)
+			if k.recorded && errors.Is(err, network.ErrUnreadable) {
+				err = hint(err, "where a record cannot be read, name with --keep what is in use")
+			}
+			return r.explain(err, n)
 		},
 	}
 	r.netDirFlag(cmd)
@@ -57,6 +60,7 @@ others lose their network. Prints nothing.`,
 	cmd.Flags().StringArrayVar(&k.named, "keep", nil, "keep the attachment `ID/IFNAME`; repeatable")
 	cmd.Flags().BoolVar(&k.recorded, "keep-recorded", false, "keep what is recorded")
 	cmd.Flags().BoolVar(&k.none, "keep-none", false, "keep nothing")
+	cmd.Flags().BoolVar(&k.allRuntimes, "all-runtimes", false, "remove also what other runtimes have attached and is not to be kept")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only tell which recorded attachments would go")
 	cmd.ValidArgsFunction = r.completeNetwork
 	return cmd
@@ -64,13 +68,14 @@ others lose their network. Prints nothing.`,
 
 // keep says which attachments are in use.
 type keep struct {
-	named    []string
-	recorded bool
-	none     bool
+	named       []string
+	recorded    bool
+	none        bool
+	allRuntimes bool
 }
 
-// attachments returns them. Exactly one way of saying it is demanded.
-func (k keep) attachments(records []network.Record) ([]cni.ValidAttachment, error) {
+// inUse reads the flags. Exactly one way of saying it is demanded.
+func (k keep) inUse() (network.Keep, error) {
 	ways := 0
 	for _, used := range []bool{len(k.named) > 0, k.recorded, k.none} {
 		if used {
@@ -78,41 +83,38 @@ func (k keep) attachments(records []network.Record) ([]cni.ValidAttachment, erro
 		}
 	}
 	if ways != 1 {
-		return nil, usagef("exactly one of --keep, --keep-recorded and --keep-none has to say what is in use")
+		return network.Keep{}, usagef("exactly one of --keep, --keep-recorded and --keep-none has to say what is in use")
+	}
+	if k.recorded {
+		return network.Keep{Recorded: true, AllRuntimes: k.allRuntimes}, nil
 	}
 	valid := []cni.ValidAttachment{}
 	for _, text := range k.named {
 		id, ifName, ok := strings.Cut(text, "/")
 		if !ok || cni.ValidateContainerID(id) != nil || cni.ValidateIfName(ifName) != nil {
-			return nil, usagef("--keep %q is not of the form ID/IFNAME", text)
+			return network.Keep{}, usagef("--keep %q is not of the form ID/IFNAME", text)
 		}
 		valid = append(valid, cni.ValidAttachment{ContainerID: id, IfName: ifName})
 	}
-	if k.recorded {
-		for _, r := range records {
-			valid = append(valid, cni.ValidAttachment{ContainerID: r.Attachment.Container, IfName: r.Attachment.IfName})
-		}
-	}
-	return valid, nil
+	return network.Keep{Attachments: valid, AllRuntimes: k.allRuntimes}, nil
 }
 
-// wouldGo prints which recorded attachments GC would delete.
-func (a *app) wouldGo(n *network.Network, records []network.Record, valid []cni.ValidAttachment) error {
+// wouldGo prints what GC would do.
+func (a *app) wouldGo(c *network.Client, n *network.Network, k network.Keep) error {
 	if n.DisableGC {
 		fmt.Fprintf(a.stdout, "nothing: network %s has disableGC\n", n.Name)
 		return nil
 	}
-	for _, r := range records {
-		if !slices.Contains(valid, cni.ValidAttachment{ContainerID: r.Attachment.Container, IfName: r.Attachment.IfName}) {
-			fmt.Fprintf(a.stdout, "would delete %v\n", r.Attachment)
-		}
+	stale, err := c.Stale(n, k)
+	for _, r := range stale {
+		fmt.Fprintf(a.stdout, "would delete %v\n", r.Attachment)
 	}
 	if !n.Version.Has(cni.GC) {
 		fmt.Fprintf(a.stdout, "plugins would not be asked: CNI version %v has no GC\n", n.Version)
-		return nil
+		return err
 	}
 	for _, p := range n.Plugins {
 		fmt.Fprintf(a.stdout, "would ask %s to remove what it finds of other attachments\n", p.Type)
 	}
-	return nil
+	return err
 }

@@ -15,11 +15,13 @@ func (a *app) ps() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ps",
 		Short: "List attachments",
-		Long: `Lists what "tenon add" and programs with Tenon's library have attached, by the records in --state-dir.
+		Long: `Lists what "tenon add" and programs with Tenon's library have attached, by the records in --state-dir, and
+what was attached with the reference library (runtime libcni), by its files in --cache-dir.
 
 States:
   ok                        attached, and the namespace exists
   adding                    ADD is under way, or was cut short
+  deleting                  DEL is under way, or was cut short, or failed
   namespace gone            the container ended without DEL
   namespace not accessible  the namespace cannot be looked at, for want of privileges
   earlier boot              the machine was started since
@@ -43,8 +45,7 @@ Records that cannot be read are told on standard error; then the exit status is 
 				return err
 			}
 			if recordsErr != nil {
-				return r.explain(hint(fmt.Errorf("unreadable record: %w", recordsErr),
-					"tenon del deletes what an unreadable record stands for if the network is configured, tenon gc if it is kept by nobody"), nil)
+				return r.explain(fmt.Errorf("unreadable record: %w", recordsErr), nil)
 			}
 			return nil
 		},
@@ -63,6 +64,8 @@ type psEntry struct {
 	Addresses []string      `json:"addresses"`
 	Created   time.Time     `json:"created"`
 	State     inspect.State `json:"state"`
+	Runtime   string        `json:"runtime"`
+	Source    string        `json:"source,omitempty"` // file of the reference library
 }
 
 func psJSON(list []inspect.Attachment) []psEntry {
@@ -71,6 +74,7 @@ func psJSON(list []inspect.Attachment) []psEntry {
 		out[i] = psEntry{
 			Network: a.Attachment.Network, Container: a.Attachment.Container, IfName: a.Attachment.IfName,
 			Netns: a.Netns, Addresses: []string{}, Created: a.Created, State: a.State,
+			Runtime: a.Runtime, Source: a.Source,
 		}
 		if a.Result != nil {
 			for _, ip := range a.Result.IPs {

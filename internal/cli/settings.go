@@ -27,6 +27,7 @@ type settings struct {
 	netDir     string
 	pluginDirs folders
 	stateDir   string
+	cacheDir   string
 	timeout    time.Duration
 	json       bool
 	verbose    bool
@@ -69,6 +70,8 @@ func (r *settings) netDirFlag(cmd *cobra.Command) {
 
 func (r *settings) stateDirFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&r.stateDir, "state-dir", network.DefaultStateDir, "keep records and locks in `DIR`")
+	cmd.Flags().StringVar(&r.cacheDir, "cache-dir", network.DefaultCacheDir,
+		"find what was attached with the reference library (cnitool, CRI-O, Podman) in `DIR`; empty: nowhere")
 }
 
 func (r *settings) jsonFlag(cmd *cobra.Command, usage string) {
@@ -88,10 +91,13 @@ func (r *settings) pluginFlags(cmd *cobra.Command) {
 	flags.BoolVarP(&r.verbose, "verbose", "v", false, "tell on standard error each call of a plugin and its time")
 }
 
+// runtimeName is what records of "tenon add" name as their runtime.
+const runtimeName = "tenon"
+
 // client returns a client that does as the flags say.
 func (r *settings) client() *network.Client {
 	c := &network.Client{
-		Caller: r.caller, PluginDirs: r.pluginDirs.list, StateDir: r.stateDir,
+		Caller: r.caller, PluginDirs: r.pluginDirs.list, StateDir: r.stateDir, CacheDir: r.cacheDir, Runtime: runtimeName,
 		Timeout: cmp.Or(r.timeout, -1), Log: slog.Default(),
 	}
 	if r.netDir != "" {
@@ -190,6 +196,9 @@ func (r *settings) explain(err error, n *network.Network) error {
 	}
 	if errors.Is(err, network.ErrNoRecord) {
 		hints = append(hints, "tenon ps lists what is attached")
+	}
+	if errors.Is(err, network.ErrUnreadable) {
+		hints = append(hints, "tenon del deletes what an unreadable record stands for if the network is configured")
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		hints = append(hints, fmt.Sprintf("--timeout is %v", r.timeout))

@@ -19,6 +19,7 @@ type State string
 const (
 	OK            State = "ok"                       // attached, and its namespace exists
 	Adding        State = "adding"                   // ADD is under way, or was cut short
+	Deleting      State = "deleting"                 // DEL is under way, or was cut short, or failed
 	EarlierBoot   State = "earlier boot"             // the machine was started since; DEL is due
 	NamespaceGone State = "namespace gone"           // there is no network namespace at the path; DEL is due
 	Unknown       State = "namespace not accessible" // the namespace cannot be looked at
@@ -64,8 +65,11 @@ func state(r network.Record, boot string) State {
 	if r.BootID != "" && r.BootID != boot {
 		return EarlierBoot
 	}
-	if r.State == network.Adding {
+	switch r.State {
+	case network.Adding:
 		return Adding
+	case network.Deleting:
+		return Deleting
 	}
 	ns, err := netns.Open(r.Netns)
 	switch {

@@ -44,6 +44,7 @@ func TestStates(t *testing.T) {
 		"path is a plain file":  {record(network.Attached, boot, plain), inspect.NamespaceGone},
 		"path cannot be opened": {record(network.Attached, boot, strings.Repeat("x", 5000)), inspect.Unknown},
 		"being added":           {record(network.Adding, boot, alive), inspect.Adding},
+		"being deleted":         {record(network.Deleting, boot, alive), inspect.Deleting},
 		"before this boot":      {record(network.Attached, "another", alive), inspect.EarlierBoot},
 		"added before it":       {record(network.Adding, "another", alive), inspect.EarlierBoot},
 	} {

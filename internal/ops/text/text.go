@@ -82,7 +82,7 @@ func properties(i cni.Interface) string {
 
 // Attachments writes a table of attachments.
 func Attachments(w io.Writer, list []inspect.Attachment) error {
-	rows := [][]string{{"NETWORK", "CONTAINER", "INTERFACE", "ADDRESSES", "AGE", "STATE"}}
+	rows := [][]string{{"NETWORK", "CONTAINER", "INTERFACE", "ADDRESSES", "AGE", "RUNTIME", "STATE"}}
 	for _, a := range list {
 		var addrs []string
 		if a.Result != nil {
@@ -92,7 +92,7 @@ func Attachments(w io.Writer, list []inspect.Attachment) error {
 		}
 		key := a.Attachment
 		rows = append(rows, []string{
-			key.Network, key.Container, key.IfName, strings.Join(addrs, ","), age.Text(a.Age), string(a.State),
+			key.Network, key.Container, key.IfName, strings.Join(addrs, ","), age.Text(a.Age), a.Runtime, string(a.State),
 		})
 	}
 	return Table(w, rows)

@@ -54,15 +54,15 @@ host        br0, MAC 02:00:00:00:00:01
 
 func TestAttachments(t *testing.T) {
 	t.Parallel()
-	const want = `NETWORK  CONTAINER  INTERFACE  ADDRESSES         AGE  STATE
-pods     web-1      eth0       10.1.0.2,fd00::2  3m   ok
-pods     web-2      net1       -                 5s   adding
+	const want = `NETWORK  CONTAINER  INTERFACE  ADDRESSES         AGE  RUNTIME  STATE
+pods     web-1      eth0       10.1.0.2,fd00::2  3m   crio     ok
+pods     web-2      net1       -                 5s   -        adding
 `
 	key := cni.Attachment{Network: "pods", Container: "web-1", IfName: "eth0"}
 	other := cni.Attachment{Network: "pods", Container: "web-2", IfName: "net1"}
 	var b strings.Builder
 	err := text.Attachments(&b, []inspect.Attachment{
-		{Record: network.Record{Attachment: key, Result: result}, State: inspect.OK, Age: 3 * time.Minute},
+		{Record: network.Record{Attachment: key, Result: result, Runtime: "crio"}, State: inspect.OK, Age: 3 * time.Minute},
 		{Record: network.Record{Attachment: other}, State: inspect.Adding, Age: 5 * time.Second},
 	})
 	if err != nil {

@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/network"
+)
+
+func (a *app) recover() *cobra.Command {
+	r := &settings{app: a}
+	cmd := &cobra.Command{
+		Use:   "recover",
+		Short: "Finish what was cut short",
+		Long: `Deletes what is left of an ADD or a DEL that was cut short or failed, and what was attached before the
+machine was started, with the configuration and the arguments that are recorded. Waits for what is under
+way. Prints each attachment that was deleted; attachments in use are left alone.`,
+		Example: `  tenon recover
+  tenon recover --json`,
+		Args: arguments(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			entries := []recoverEntry{}
+			err := r.client().Recover(cmd.Context(), func(done network.Recovered) {
+				e := newRecoverEntry(done)
+				entries = append(entries, e)
+				if !r.json {
+					fmt.Fprintln(a.stdout, e)
+				}
+			})
+			err = r.explain(err, nil)
+			if r.json {
+				return r.printRecovered(cmd, entries, err)
+			}
+			if err == nil && len(entries) == 0 {
+				fmt.Fprintln(a.stdout, "nothing to recover")
+			}
+			return err
+		},
+	}
+	r.pluginFlags(cmd)
+	r.stateDirFlag(cmd)
+	cmd.Flags().BoolVar(&r.json, "json", false, "print the list as JSON")
+	return cmd
+}
+
+// printRecovered prints the list alone as JSON, and what else went wrong for people.
+func (r *settings) printRecovered(cmd *cobra.Command, entries []recoverEntry, err error) error {
+	if err := r.printJSON(entries); err != nil {
+		return err
+	}
+	if err != nil {
+		r.complain(cmd, err)
+		return exitStatus(statusFailure)
+	}
+	return nil
+}
+
+// recoverEntry is an attachment for which DEL ran.
+type recoverEntry struct {
+	Network   string          `json:"network"`
+	Container string          `json:"containerID"`
+	IfName    string          `json:"ifname"`
+	Reason    string          `json:"reason"`
+	Deleted   bool            `json:"deleted"`
+	Error     json.RawMessage `json:"error,omitempty"`
+
+	key cni.Attachment
+}
+
+func newRecoverEntry(r network.Recovered) recoverEntry {
+	a := r.Record.Attachment
+	e := recoverEntry{Network: a.Network, Container: a.Container, IfName: a.IfName, Deleted: r.Err == nil, key: a}
+	switch r.Record.State {
+	case network.Adding:
+		e.Reason = "ADD was not completed"
+	case network.Deleting:
+		e.Reason = "DEL was not completed"
+	default:
+		e.Reason = "attached before the machine was started"
+	}
+	if r.Err != nil {
+		e.Error = cni.AsError(r.Err).Encode(cni.Newest)
+	}
+	return e
+}
+
+func (e recoverEntry) String() string {
+	done := "deleted"
+	if !e.Deleted {
+		done = "not deleted"
+	}
+	return fmt.Sprintf("%s %v: %s", done, e.key, e.Reason)
+}

@@ -1,0 +1,91 @@
+package network
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/tenon-cni/tenon/cni"
+)
+
+// Record returns what is recorded of an attachment, [ErrNoRecord] if nothing is. A record that cannot be
+// read has the code of what is wrong with it.
+func (c *Client) Record(a cni.Attachment) (*Record, error) {
+	if err := a.Validate(); err != nil {
+		return nil, err
+	}
+	r, err := c.lookUp(a, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w", a, err)
+	}
+	return r, nil
+}
+
+// List returns all records, oldest first. The error joins those of records that cannot be read; the
+// others are returned in any case.
+func (c *Client) List() ([]Record, error) {
+	found, err := c.scan("")
+	records, damaged := readable(found)
+	return records, errors.Join(err, damaged)
+}
+
+// readable returns the records among what was found, oldest first, and an error about the rest.
+func readable(found []stored) ([]Record, error) {
+	var records []Record
+	var errs []error
+	for _, s := range found {
+		if s.err != nil {
+			errs = append(errs, s.damage())
+			continue
+		}
+		records = append(records, *s.record)
+	}
+	slices.SortStableFunc(records, func(a, b Record) int { return a.Created.Compare(b.Created) })
+	return records, errors.Join(errs...)
+}
+
+// lookUp returns what is recorded of an attachment: by this library, or else by the reference library. n, which may
+// be nil, completes what the latter has stored.
+func (c *Client) lookUp(a cni.Attachment, n *Network) (*Record, error) {
+	r, err := c.store().get(a)
+	if !errors.Is(err, ErrNoRecord) || c.CacheDir == "" {
+		return r, err
+	}
+	r, err = c.cache().get(a)
+	if err != nil {
+		return nil, err
+	}
+	return r, r.complete(n)
+}
+
+// scan returns what is recorded of a network, or of all if that is empty.
+func (c *Client) scan(network string) ([]stored, error) {
+	prefix := ""
+	if network != "" {
+		prefix = cni.NetworkOwner(network)
+	}
+	found, err := c.store().scan(prefix)
+	if c.CacheDir == "" {
+		return found, err
+	}
+	own := map[cni.Owner]bool{}
+	for _, s := range found {
+		own[s.owner] = true
+	}
+	cached, cacheErr := c.cache().scan(network)
+	for _, s := range cached {
+		if !own[s.owner] {
+			found = append(found, s)
+		}
+	}
+	return found, errors.Join(err, cacheErr)
+}
+
+// forget removes what is recorded of an attachment.
+func (c *Client) forget(a cni.Attachment) error {
+	err := c.store().remove(a)
+	if c.CacheDir != "" {
+		err = errors.Join(err, c.cache().remove(a))
+	}
+	return err
+}

@@ -1,0 +1,79 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/cni"
+)
+
+// Recovered is one thing that [Client.Recover] has done.
+type Recovered struct {
+	Record Record // as it was found
+	Err    error  // of DEL, nil if nothing is left
+}
+
+// Recover deletes what was left by an ADD or a DEL that was cut short by the end of its process, or that failed and
+// could not be taken back, and what an earlier boot attached, whichever runtime that was: nobody works on it, so it is in
+// nobody's use. It also removes unfinished files. A runtime calls it when it starts.
+//
+// Recover waits for operations that are under way, which a plugin can be that has outlived its runtime. It calls report,
+// unless that is nil, after each DEL, goes on past errors, and returns them joined with those of records that cannot be
+// read. What was attached with the reference library is left alone, as nothing tells that it was not finished.
+func (c *Client) Recover(ctx context.Context, report func(Recovered)) error {
+	found, err := c.store().scan("")
+	records, damaged := readable(found)
+	errs := []error{err, damaged}
+	for _, r := range records {
+		if !r.leftOver() {
+			continue
+		}
+		done, err := c.recover(ctx, r.Attachment)
+		if err != nil {
+			err = fmt.Errorf("%v: %w", r.Attachment, err)
+			errs = append(errs, err)
+		}
+		if done != nil && report != nil {
+			report(Recovered{Record: *done, Err: err})
+		}
+	}
+	return errors.Join(append(errs, c.sweepDrafts(ctx), c.sweepLocks())...)
+}
+
+// recover deletes one attachment and returns its record, nil if in the meantime somebody else has dealt with it.
+func (c *Client) recover(ctx context.Context, a cni.Attachment) (*Record, error) {
+	ctx, unlock, err := c.lock(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	r, err := c.store().get(a)
+	if errors.Is(err, ErrNoRecord) {
+		return nil, nil
+	}
+	if err != nil || !r.leftOver() {
+		return nil, err
+	}
+	return r, c.remove(ctx, r)
+}
+
+// sweepDrafts removes unfinished records.
+func (c *Client) sweepDrafts(ctx context.Context) error {
+	networks, err := c.store().drafts()
+	errs := []error{err}
+	for _, n := range networks {
+		path := c.networkLockPath(n)
+		l, err := lockPath(ctx, path, unix.F_WRLCK)
+		if err != nil {
+			errs = append(errs, cni.Errorf(cni.CodeOf(err), "lock %s: %w", filepath.Base(path), err))
+			continue
+		}
+		errs = append(errs, c.store().sweep(n))
+		l.release()
+	}
+	return errors.Join(errs...)
+}
