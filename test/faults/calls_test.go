@@ -62,6 +62,10 @@ func (t *tracer) classify(tid int, c syscallEntry) (change, bool) {
 		return file("sync", descriptor(tid, int(c.args[0])), unix.EIO), true
 	case unix.SYS_FLOCK:
 		return change{name: "flock", errno: unix.ENOLCK}, true
+	case unix.SYS_CLONE, unix.SYS_CLONE3, unix.SYS_FORK, unix.SYS_VFORK:
+		return change{name: "start process", errno: unix.EAGAIN}, startsProcess(tid, c)
+	case unix.SYS_WAITID, unix.SYS_WAIT4:
+		return change{name: "wait for process"}, true
 	case unix.SYS_SETNS:
 		return change{name: "setns", errno: unix.EPERM}, true
 	case unix.SYS_UNSHARE:
@@ -78,6 +82,22 @@ func (t *tracer) classify(tid int, c syscallEntry) (change, bool) {
 		}
 	}
 	return change{}, false
+}
+
+// startsProcess tells a new process from a new thread.
+func startsProcess(tid int, c syscallEntry) bool {
+	flags := c.args[0]
+	switch c.number {
+	case unix.SYS_FORK, unix.SYS_VFORK:
+		return true
+	case unix.SYS_CLONE3: // the flags are the first member of struct clone_args
+		b := peek(tid, c.args[0], 8)
+		if len(b) < 8 {
+			return false
+		}
+		flags = binary.NativeEndian.Uint64(b)
+	}
+	return flags&unix.CLONE_THREAD == 0
 }
 
 func file(verb, path string, errno unix.Errno) change {

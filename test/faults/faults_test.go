@@ -23,6 +23,9 @@ var pluginDir = flag.String("plugins", "", "folder of the plugins to break; with
 var all = os.Getenv("TENON_FAULTS") == "all"
 
 func TestMain(m *testing.M) {
+	if name := filepath.Base(os.Args[0]); isMarker(name) {
+		os.Exit(mark(name))
+	}
 	flag.Parse()
 	testnet.Main(m)
 }
@@ -99,9 +102,15 @@ func builtPlugins(t *testing.T) string {
 	if *pluginDir != "" {
 		return *pluginDir
 	}
+	_, plugins := build(t)
+	return plugins
+}
+
+// build returns the executable of this tree, and a folder with its plugins.
+func build(t *testing.T) (tenon, plugins string) {
+	t.Helper()
 	dir := t.TempDir()
-	tenon := filepath.Join(dir, "tenon")
-	plugins := filepath.Join(dir, "plugins")
+	tenon, plugins = filepath.Join(dir, "tenon"), filepath.Join(dir, "plugins")
 	build := exec.Command("go", "build", "-o", tenon, "./cmd/tenon")
 	build.Dir = filepath.Join("..", "..")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -110,7 +119,7 @@ func builtPlugins(t *testing.T) string {
 			t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
 		}
 	}
-	return plugins
+	return tenon, plugins
 }
 
 // The reference plugins are known to leave things behind; a sweep that does not notice is worth nothing.
@@ -160,7 +169,7 @@ func TestEffects(t *testing.T) {
 			cmd.Dir = dir
 			var got *run
 			var err error
-			testnet.New(t).Host.Do(func() { got, err = trace(cmd, nil, fault{row.effect, 1}) })
+			testnet.New(t).Host.Do(func() { got, err = trace(cmd, nil, fault{effect: row.effect, n: 1}) })
 			if err != nil {
 				t.Fatal(err)
 			}

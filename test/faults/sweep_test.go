@@ -107,7 +107,12 @@ func (r *rig) must(verb string) {
 // rotate, and its cache of who owns what. That the cache is right shows in the next ADD: the ranges have one address.
 func (r *rig) snapshot() string {
 	r.t.Helper()
-	lines := strings.Split(testnet.Snapshot(r.t, r.net.Spaces(), r.state), "\n")
+	return snapshot(r.t, r.net, r.state)
+}
+
+func snapshot(t testing.TB, net *testnet.Net, state string) string {
+	t.Helper()
+	lines := strings.Split(testnet.Snapshot(t, net.Spaces(), state), "\n")
 	lines = slices.DeleteFunc(lines, func(line string) bool {
 		return strings.Contains(line, "/last_reserved_ip.") || strings.Contains(line, "/.owners")
 	})
@@ -120,17 +125,23 @@ const settle = 300 * time.Millisecond
 // expectClean reports a finding unless the state is back to what it was, and starts anew from what it is.
 func (r *rig) expectClean(format string, args ...any) {
 	r.t.Helper()
-	diff := testnet.Diff(r.clean, r.snapshot())
-	for end := time.Now().Add(settle); diff != "" && time.Now().Before(end); {
-		time.Sleep(settle / 10)
-		diff = testnet.Diff(r.clean, r.snapshot())
-	}
+	diff := settledDiff(r.clean, r.snapshot)
 	if diff == "" {
 		return
 	}
 	r.report(fmt.Sprintf(format, args...) + " left:\n" + diff)
 	r.call("DEL", fault{})
 	r.clean = r.snapshot()
+}
+
+// settledDiff is how the state differs from what it was, once the kernel has had its time.
+func settledDiff(before string, snapshot func() string) string {
+	diff := testnet.Diff(before, snapshot())
+	for end := time.Now().Add(settle); diff != "" && time.Now().Before(end); {
+		time.Sleep(settle / 10)
+		diff = testnet.Diff(before, snapshot())
+	}
+	return diff
 }
 
 // sweep breaks a verb at each of its changes in turn, with each effect. After a kill each of the recoveries has to
@@ -154,7 +165,7 @@ func (r *rig) sweep(verb string, effects []effect, recoveries []recovery) {
 			}
 			for _, c := range recoveries {
 				tried++
-				if !r.try(verb, fault{e, n}, c) {
+				if !r.try(verb, fault{effect: e, n: n}, c) {
 					missed++
 				}
 				if e != kill {

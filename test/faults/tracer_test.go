@@ -30,10 +30,11 @@ func (e effect) String() string {
 }
 
 // fault is one thing that goes wrong in a run: the effect on change number n, counted from 0 over all threads and
-// processes.
+// processes, or over those of the first process if first is set.
 type fault struct {
 	effect effect
 	n      int
+	first  bool
 }
 
 // run is what the tracer saw.
@@ -50,6 +51,7 @@ type run struct {
 type tracer struct {
 	fault   fault
 	run     run
+	pid     int            // of the first process
 	netlink map[string]int // "socket:[inode]" → netlink protocol
 	threads map[int]*thread
 }
@@ -121,6 +123,7 @@ func (t *tracer) follow(pid int) error {
 	if err := unix.PtraceSetOptions(pid, traceOptions); err != nil {
 		return fmt.Errorf("set ptrace options: %w", err)
 	}
+	t.pid = pid
 	t.threads[pid] = &thread{}
 	if err := unix.PtraceSyscall(pid, 0); err != nil {
 		return fmt.Errorf("resume process %d: %w", pid, err)
@@ -204,7 +207,7 @@ func (t *tracer) syscall(tid int, th *thread) error {
 
 func (t *tracer) enter(tid int, th *thread) error {
 	c, ok := t.classify(tid, th.entry)
-	if !ok {
+	if !ok || t.fault.first && !t.inFirst(tid) {
 		return nil
 	}
 	n := len(t.run.changes)
@@ -225,6 +228,12 @@ func (t *tracer) enter(tid int, th *thread) error {
 		th.errno = c.errno
 	}
 	return nil
+}
+
+// inFirst reports whether a thread belongs to the first process.
+func (t *tracer) inFirst(tid int) bool {
+	_, err := os.Stat(fmt.Sprintf("/proc/%d/task/%d", t.pid, tid))
+	return err == nil
 }
 
 func (t *tracer) leave(tid int, th *thread, result int64) error {
