@@ -19,9 +19,10 @@ const (
 
 var errFull = errors.New("output is too large")
 
-// capped keeps what is written to it until that is more than max.
+// capped keeps what is written to it until that is more than max, and then calls over.
 type capped struct {
 	max  int
+	over func()
 	buf  bytes.Buffer
 	full bool
 }
@@ -29,6 +30,7 @@ type capped struct {
 func (w *capped) Write(b []byte) (int, error) {
 	if w.buf.Len()+len(b) > w.max {
 		w.full = true
+		w.over()
 		return 0, errFull
 	}
 	return w.buf.Write(b)

@@ -33,7 +33,7 @@ const (
 // in a process group of its own unless [Call.Joined] is set, and gets the request on standard input, which it need
 // not read. When ctx ends the group gets SIGTERM and 100 ms later SIGKILL; Call returns within 250 ms of that even if
 // a descendant has left the group and holds standard output. Descendants of a plugin that ended by itself are left
-// alone. More than 16 MiB on standard output is an error. An executable that is open for writing (ETXTBSY) is tried
+// alone. A plugin that writes more than 16 MiB to standard output is stopped like that, too. An executable that is open for writing (ETXTBSY) is tried
 // again up to five times, over about seven seconds.
 type Process struct {
 	// Stderr is where standard error of plugins goes, at once and whatever becomes of the call. It
@@ -70,14 +70,16 @@ func (p Process) Call(ctx context.Context, c Call) (Reply, error) {
 
 func (p Process) run(ctx context.Context, c Call) (Reply, error) {
 	start := time.Now()
-	stdout := capped{max: maxStdout}
+	running, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	stdout := capped{max: maxStdout, over: func() { stop(errFull) }}
 	stderr := tail{next: p.Stderr}
 	if stderr.next == nil {
 		stderr.next = os.Stderr
 	}
 	stopped := false
 	var kill *time.Timer
-	cmd := exec.CommandContext(ctx, c.Path)
+	cmd := exec.CommandContext(running, c.Path)
 	cmd.Path, cmd.Err = c.Path, nil // never searched for in PATH
 	cmd.Env = p.environ(ctx, c.Env)
 	cmd.Stdin = bytes.NewReader(c.Stdin)
@@ -102,11 +104,16 @@ func (p Process) run(ctx context.Context, c Call) (Reply, error) {
 	err = cmd.Wait()
 	drain()
 	o := outcome{status: cmd.ProcessState.String(), stdout: stdout.buf.Bytes(), stderr: stderr.buf}
-	switch {
-	case stopped:
+	if stopped {
 		kill.Stop()
 		if !c.Joined {
 			_ = unix.Kill(target(cmd, c.Joined), unix.SIGKILL) // what of the group outlived the plugin
+		}
+	}
+	switch {
+	case stopped && ctx.Err() != nil:
+		if stdout.full {
+			o.stdout = nil
 		}
 		return Reply{}, c.stopped(ctx, time.Since(start), o)
 	case stdout.full:

@@ -1,0 +1,257 @@
+package network_test
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/invoke"
+	"github.com/tenon-cni/tenon/network"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// hostile is a plugin that misbehaves on one verb.
+type hostile struct {
+	name   string
+	script string
+	hangs  bool // until it is stopped
+	stays  bool // what it has started runs on: it left the group, or the plugin ended by itself
+}
+
+var hostiles = []hostile{
+	{name: "hangs", script: `exec sleep 60`, hangs: true},
+	{name: "hangs in a child that holds stdout", script: `sleep 60 & wait`, hangs: true},
+	{name: "leaves a child that holds stdout", script: `sleep 60 & echo "$good"`, stays: true},
+	{name: "ignores SIGTERM", script: `trap '' TERM; while :; do sleep 60; done`, hangs: true},
+	{name: "has a child that ignores SIGTERM", script: `(trap '' TERM; while :; do sleep 60; done) & sleep 60`, hangs: true},
+	{name: "has a child with a session of its own", script: `setsid sh -c 'echo $$ >"$0"; exec sleep 60' "$dir/pid" & sleep 60`, hangs: true, stays: true},
+	{name: "floods stdout", script: `exec yes`},
+	{name: "floods stdout, whoever reads it", script: `trap '' PIPE; while :; do yes 2>/dev/null; done`},
+	{name: "floods stderr", script: `exec yes >&2`, hangs: true},
+	{name: "prints garbage", script: `echo garbage`},
+	{name: "prints two documents", script: `echo "$good$good"`},
+	{name: "prints part of a document", script: `printf '{"cniVersion":'`},
+	{name: "prints part of a document and hangs", script: `printf '{"cniVersion":'; exec sleep 60`, hangs: true},
+	{name: "prints 16 MiB and a byte", script: `head -c 16777217 /dev/zero`},
+	{name: "prints a result and fails", script: `echo "$good"; exit 1`},
+	{name: "prints an error and succeeds", script: `echo '{"cniVersion":"1.1.0","code":7,"msg":"wrong"}'`},
+	{name: "prints nothing and fails", script: `exit 1`},
+	{name: "fails with text", script: `echo 'no such bridge'; echo 'see the log' >&2; exit 3`},
+	{name: "dies of a signal", script: `kill -9 $$`},
+	{name: "closes stdin", script: `exec <&-; echo "$good"`},
+	{name: "reads nothing of a request of 300 kB", script: `echo "$good"`},
+	{name: "closes stdout and hangs", script: `exec >&-; exec sleep 60`, hangs: true},
+}
+
+// How long a plugin may take that hangs, how long one that does not, and how much longer than that the call may.
+const (
+	hangTime  = time.Second
+	endTime   = time.Minute
+	graceTime = 250 * time.Millisecond
+)
+
+// Field row 36, EXE-04, EXE-12, EXE-13, EXE-15, EXE-16, RES-14, ERR-06, SEC-03, SEC-06, R-05, R-10, R-11: whatever a
+// plugin does, on every verb the call is back in time, says what happened, and nothing of its group runs on.
+func TestHostilePlugins(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	said := map[string]string{}
+	verbs := []cni.Command{cni.Add, cni.Del, cni.Check, cni.Status, cni.GC, cni.VersionCommand}
+	each := func(name string, choose func(hostile) bool) {
+		t.Run(name, func(t *testing.T) {
+			for _, h := range hostiles {
+				if !choose(h) {
+					continue
+				}
+				for _, verb := range verbs {
+					t.Run(h.name+" on "+string(verb), func(t *testing.T) {
+						t.Parallel()
+						text := h.call(t, verb)
+						mu.Lock()
+						defer mu.Unlock()
+						said[h.name+" "+string(verb)] = text
+					})
+				}
+			}
+		})
+	}
+	busy := func(h hostile) bool { return strings.HasPrefix(h.name, "floods") }
+	each("idle", func(h hostile) bool { return !busy(h) })
+	each("busy", busy)
+	var got strings.Builder
+	for _, h := range hostiles {
+		fmt.Fprintf(&got, "# %s\n", h.name)
+		for _, verb := range verbs {
+			fmt.Fprintf(&got, "%s: %s\n", verb, said[h.name+" "+string(verb)])
+		}
+	}
+	compareGolden(t, "testdata/hostile.golden", got.String())
+}
+
+func compareGolden(t *testing.T, path, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// What differs from run to run.
+var (
+	stopTime = regexp.MustCompile(`stopped after [0-9.]+m?s`)
+	flood    = regexp.MustCompile(`"[yn\\]+" … "[yn\\]+"`)
+)
+
+// call calls the plugin and returns the outcome. The machine may be busy: the best of some tries counts.
+func (h hostile) call(t *testing.T, verb cni.Command) string {
+	t.Helper()
+	text := ""
+	late := time.Hour
+	for try := 0; try < 8 && late > graceTime; try++ {
+		r := newRig(t, nil)
+		r.shell("p", fmt.Sprintf(`good='{"cniVersion":"1.1.0","supportedVersions":["1.1.0"]}'
+if [ $CNI_COMMAND = %s ]; then
+echo $$ >"$dir/pid"
+%s
+exit
+fi
+cat >/dev/null
+echo "$good"`, verb, h.script))
+		filler := strings.Repeat("x", 300_000)
+		n := list(t, "1.1.0", "red", `{"type":"p","filler":"`+filler+`"}`)
+		if verb == cni.Check {
+			r.add(n)
+		}
+		recorder := &invoke.Recorder{Caller: r.Caller}
+		r.Caller = recorder
+		r.Timeout = endTime
+		if h.hangs {
+			r.Timeout = hangTime
+		}
+		start := time.Now()
+		stalled := stallsAfter(start.Add(r.Timeout))
+		err := verbCall(t, r, verb, n)
+		late = time.Since(start) - r.Timeout - stalled()
+		for _, x := range recorder.Exchanges() {
+			if x.Call.Env.Command != verb { // the DEL after an ADD has a deadline of its own
+				late -= x.Duration
+			}
+		}
+		text = flood.ReplaceAllString(stopTime.ReplaceAllString(describe(err), "stopped after T"), "FLOOD")
+		h.expectEnd(t, filepath.Join(r.plugins, "pid"))
+	}
+	if late > graceTime {
+		t.Errorf("returned %v after its deadline", late)
+	}
+	return text
+}
+
+// stallsAfter measures, from a moment on, for how long this process wanted to run and could not: by how much timers are
+// late. The function it returns ends that and tells. It is what a busy machine adds to every deadline.
+func stallsAfter(begin time.Time) (stalled func() time.Duration) {
+	stop, total := make(chan struct{}), make(chan time.Duration)
+	go func() {
+		sum := time.Duration(0)
+		for next := begin; ; next = time.Now().Add(5 * time.Millisecond) {
+			select {
+			case <-stop:
+				total <- sum
+				return
+			case <-time.After(time.Until(next)):
+				sum += max(0, time.Since(next))
+			}
+		}
+	}()
+	return func() time.Duration {
+		close(stop)
+		return <-total
+	}
+}
+
+func verbCall(t *testing.T, r *rig, verb cni.Command, n *network.Network) error {
+	ctx := t.Context()
+	a := request("c1").Attachment(n.Name)
+	switch verb {
+	case cni.Add:
+		_, err := r.Add(ctx, n, request("c1"))
+		return err
+	case cni.Del:
+		return r.Del(ctx, a, network.Fallback{Network: n})
+	case cni.Check:
+		return r.Check(ctx, a, n)
+	case cni.Status:
+		return r.Status(ctx, n)
+	case cni.GC:
+		return r.GC(ctx, n, keep())
+	default:
+		_, err := r.Versions(ctx, "p")
+		return err
+	}
+}
+
+// expectEnd looks for what runs on of the process group whose leader is named in a file, and ends it.
+func (h hostile) expectEnd(t *testing.T, pidFile string) {
+	t.Helper()
+	b, err := os.ReadFile(pidFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	group, err := strconv.Atoi(string(bytes.TrimSpace(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 200 {
+		if runs := groupRuns(t, group); runs == h.stays {
+			break
+		}
+		time.Sleep(5 * time.Millisecond) // a process that was killed ends a moment later
+	}
+	if runs := groupRuns(t, group); runs != h.stays {
+		t.Errorf("something of the group runs: %t, want %t", runs, h.stays)
+	}
+	if h.stays {
+		if err := unix.Kill(-group, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+			t.Error(err)
+		}
+	}
+}
+
+// groupRuns reports whether a process of a group is neither gone nor a zombie.
+func groupRuns(t *testing.T, group int) bool {
+	t.Helper()
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range stats {
+		b, _ := os.ReadFile(path)
+		_, rest, _ := bytes.Cut(b, []byte(") "))
+		fields := bytes.Fields(rest) // state, parent, group: proc(5)
+		if len(fields) > 2 && string(fields[2]) == strconv.Itoa(group) && string(fields[0]) != "Z" {
+			return true
+		}
+	}
+	return false
+}

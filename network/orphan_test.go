@@ -1,0 +1,120 @@
+package network_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/invoke"
+	"github.com/tenon-cni/tenon/network"
+)
+
+// runtimeArg makes the test binary a runtime that attaches c1 to a network of the plugin slow: see killedRuntime.
+const runtimeArg = "runtime"
+
+func runAsRuntime(args []string) bool {
+	if len(args) != 4 || args[1] != runtimeArg {
+		return false
+	}
+	c := &network.Client{StateDir: args[2], PluginDirs: []string{args[3]}, Caller: invoke.Process{Stderr: io.Discard}}
+	n, err := network.LoadBytes([]byte(slowNetwork))
+	if err != nil {
+		panic(err)
+	}
+	if _, err := c.Add(context.Background(), n, request("c1")); err != nil {
+		panic(err)
+	}
+	return true
+}
+
+const slowNetwork = `{"cniVersion":"1.1.0","name":"red","plugins":[{"type":"slow"}]}`
+
+// LIF-06, field row 3: a plugin that outlives its killed runtime counts as an operation. Nobody takes back what it is
+// still making, and what it has made is taken back.
+func TestRecoverWaitsForOrphan(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	made := filepath.Join(r.plugins, "made")
+	// It goes on when somebody writes to the pipe.
+	if err := unix.Mkfifo(filepath.Join(r.plugins, "go"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.shell("slow", `case $CNI_COMMAND in
+ADD) touch "$dir/started"; read line <"$dir/go"; touch "$dir/made"; echo '{"cniVersion":"1.1.0"}' ;;
+DEL) rm -f "$dir/made" ;;
+esac`)
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	runtime := exec.Command(exe, runtimeArg, r.StateDir, r.plugins)
+	if err := runtime.Start(); err != nil {
+		t.Fatal(err)
+	}
+	waitForPath(t, filepath.Join(r.plugins, "started"))
+	if err := runtime.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = runtime.Wait()
+
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if err := r.Recover(ctx, nil); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "busy") {
+		t.Errorf("while the plugin runs: %s", describe(err))
+	}
+	if err := os.WriteFile(filepath.Join(r.plugins, "go"), []byte("\n"), 0); err != nil { // waits for the reader
+		t.Fatal(err)
+	}
+	var recovered []string
+	if err := r.Recover(t.Context(), func(done network.Recovered) {
+		recovered = append(recovered, done.Record.Attachment.String()+" "+string(done.Record.State))
+	}); err != nil {
+		t.Error(err)
+	}
+	if got := strings.Join(recovered, ", "); got != "red/c1/eth0 adding" {
+		t.Errorf("recovered %q", got)
+	}
+	if _, err := os.Stat(made); err == nil {
+		t.Error("what the plugin made is still there")
+	}
+	r.wantRecorded()
+}
+
+func waitForPath(t *testing.T, path string) {
+	t.Helper()
+	for range 5000 {
+		if _, err := os.Stat(path); err == nil {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Fatal("there is no", path)
+}
+
+// A plugin that runs networks itself with the state folder of its runtime is told so, and does not wait for itself.
+func TestMetaPluginSharesStateFolder(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.shell("slow", `case $CNI_COMMAND in ADD) exec `+exe+` `+runtimeArg+` `+r.StateDir+` "$dir" ;; esac`)
+	n, err := network.LoadBytes([]byte(slowNetwork))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = r.Add(t.Context(), n, request("c1"))
+	if got := describe(err); !strings.Contains(got, "lock container c1: it is held by the runtime that has started this program, "+
+		"which needs a state folder of its own") {
+		t.Errorf("got %s", got)
+	}
+}
