@@ -46,11 +46,14 @@ type wireCached struct {
 }
 
 // bareResult is the error of a file that holds no more than the result.
-type bareResult struct{ *cni.Result }
-
-func (bareResult) Error() string {
-	return "the reference library has stored the result alone, neither configuration nor arguments"
+type bareResult struct {
+	error
+	result *cni.Result
 }
+
+func (e bareResult) Unwrap() error { return e.error }
+
+var errBare = cni.Errorf(cni.CodeDecodingFailure, "the reference library has stored the result alone, neither configuration nor arguments")
 
 // decodeCached reads a file of the reference library, down to the identity in it. One of its old format is a
 // [bareResult]. A result that cannot be read leaves the rest usable. The list may be without plugins.
@@ -64,7 +67,7 @@ func decodeCached(b []byte) (*Record, error) {
 		if err != nil {
 			return nil, cni.DecodeFailure("cached attachment", err)
 		}
-		return nil, bareResult{result}
+		return nil, bareResult{errBare, result}
 	}
 	if string(w.Kind) != `"`+cacheKind+`"` {
 		return nil, cni.Errorf(cni.CodeDecodingFailure, "cached attachment: kind is %s, not %q", w.kind(), cacheKind)

@@ -51,7 +51,7 @@ func (c *Client) del(ctx context.Context, a cni.Attachment, f Fallback) error {
 		}
 		r = c.newRecord(n, a, f.Parameters)
 		if bare := (bareResult{}); errors.As(err, &bare) {
-			r.Result = bare.Result
+			r.Result = bare.result
 		} else if !errors.Is(err, ErrNoRecord) {
 			c.log().Warn("record cannot be read, deleting as asked", "attachment", a.String(), "error", err)
 		}
