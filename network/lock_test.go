@@ -104,6 +104,10 @@ func TestLockDeadline(t *testing.T) {
 	if err := <-added; err != nil {
 		t.Error(err)
 	}
+	// Nor does anything of those who gave up still wait.
+	if left, err := os.ReadDir(filepath.Join(h.StateDir, "locks")); err != nil || len(left) > 0 {
+		t.Errorf("lock files %v, %v", left, err)
+	}
 	if err := h.Del(t.Context(), a, network.Fallback{}); err != nil {
 		t.Error(err)
 	}
@@ -208,7 +212,7 @@ func TestLockOtherProcess(t *testing.T) {
 	}
 }
 
-// waitForRemoval waits until a lock file is gone: a waiter that has given up removes it when the lock comes.
+// waitForRemoval waits until a lock file is gone.
 func waitForRemoval(t *testing.T, path string) {
 	t.Helper()
 	for range 1000 {

@@ -1,0 +1,38 @@
+package invoke_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/tenon-cni/tenon/invoke"
+)
+
+// LIF-06: files of the context are open in a process, in their order, and closed in those called without it.
+func TestProcessHoldsFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "plugin")
+	if err := os.WriteFile(path, []byte("#!/bin/sh\nreadlink /proc/$$/fd/3 /proc/$$/fd/4\nexit 0\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	ctx, want := t.Context(), ""
+	for _, name := range []string{"first", "second"} {
+		f, err := os.Create(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		ctx = invoke.WithFile(ctx, f)
+		want += fmt.Sprintln(f.Name())
+	}
+	reply, err := invoke.Process{}.Call(ctx, add(path))
+	if err != nil || string(reply.Stdout) != want {
+		t.Errorf("open are %q, %v, want %q", reply.Stdout, err, want)
+	}
+	reply, err = invoke.Process{}.Call(t.Context(), add(path))
+	if err != nil || string(reply.Stdout) != "" {
+		t.Errorf("without: open are %q, %v", reply.Stdout, err)
+	}
+}
