@@ -112,7 +112,7 @@ func TestProcessSurroundings(t *testing.T) {
 	}
 }
 
-// TRC-01 to TRC-03: trace variables win, and inherited ones of another trace do not survive beside them.
+// TRC-01, TRC-02, TRC-03: trace variables win, and inherited ones of another trace do not survive beside them.
 func TestProcessEnviron(t *testing.T) {
 	t.Setenv("TRACEPARENT", "old")
 	t.Setenv("TRACESTATE", "old")

@@ -456,7 +456,8 @@ func TestAddTimeout(t *testing.T) {
 	})
 }
 
-// REQ-01 to REQ-14, CFG-34: the table of requests, as plugins get them through a Client.
+// REQ-01, REQ-02, REQ-03, REQ-04, REQ-05, REQ-07, REQ-08, REQ-09, REQ-10, REQ-11, REQ-12, REQ-13, REQ-14, REQ-17, CFG-34:
+// the table of requests, as plugins get them through a Client.
 func TestDerivedRequests(t *testing.T) {
 	t.Parallel()
 	rows, err := conformance.DerivedRequests()

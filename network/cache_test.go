@@ -108,7 +108,7 @@ func TestCached(t *testing.T) {
 	r.wantRecorded()
 }
 
-// CACHE-06, RT-DEL-05, RT-CHK-08, RT-CHK-09, R-08, R-09: every example of a cached attachment, and damaged ones. DEL always
+// CACHE-06, RT-DEL-05, RT-CHK-08, RT-CHK-09, R-08, R-09, R-12: every example of a cached attachment, and damaged ones. DEL always
 // cleans up, with the result if that can be read, and takes the file away; CHECK wants to know all.
 func TestCachedExamples(t *testing.T) {
 	t.Parallel()
@@ -185,7 +185,7 @@ func TestCachedExamples(t *testing.T) {
 	}
 }
 
-// CACHE-08, SEC-01, SEC-04: a file counts for the attachment in it alone, whatever it is called.
+// CACHE-07, CACHE-08, SEC-01, SEC-04: a file counts for the attachment in it alone, whatever it is called.
 func TestCachedIdentity(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}})
@@ -346,6 +346,7 @@ func TestCacheIsRead(t *testing.T) {
 	}
 }
 
+// SEC-05: a file of the reference library is anybody's.
 func FuzzDecodeCached(f *testing.F) {
 	files, err := filepath.Glob(filepath.Join(examples, "cache-*.json"))
 	if err != nil {

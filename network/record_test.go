@@ -302,6 +302,7 @@ func TestDelWithDamagedRecord(t *testing.T) {
 	}
 }
 
+// SEC-05: so is a record.
 func FuzzDecodeRecord(f *testing.F) {
 	f.Add([]byte(recordV1))
 	f.Add([]byte(strings.Replace(recordV1, `"config":{`, `"config":{"type":"x",`, 1)))

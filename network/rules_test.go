@@ -1,0 +1,171 @@
+package network_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/invoke"
+	"github.com/tenon-cni/tenon/network"
+)
+
+// CACHE-01, LIF-14, RT-CHK-07: what one runtime has attached another checks, as often as it likes, and deletes.
+func TestAnotherClientGoesOn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, map[string]script{"first": {}})
+	a := r.add(list(t, "1.1.0", "red", "first"))
+	next := &network.Client{Caller: r.Caller, PluginDirs: r.PluginDirs, StateDir: r.StateDir, Log: quiet}
+	for range 2 {
+		if err := next.Check(t.Context(), a, nil); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := next.Del(t.Context(), a, network.Fallback{}); err != nil {
+		t.Error(err)
+	}
+	log := r.entries()
+	if callsOf(log) != "CHECK first, CHECK first, DEL first" || log[2].prev() == "" {
+		t.Errorf("log %v", log)
+	}
+}
+
+// LIF-02: the same container and interface in two networks are two attachments.
+func TestTwoNetworksOneKey(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, map[string]script{"first": {}})
+	for _, name := range []string{"red", "blue"} {
+		r.add(list(t, "1.1.0", name, "first"))
+	}
+	r.wantRecorded("red/c1/eth0 attached", "blue/c1/eth0 attached")
+	if err := r.Del(t.Context(), request("c1").Attachment("red"), network.Fallback{}); err != nil {
+		t.Error(err)
+	}
+	r.wantRecorded("blue/c1/eth0 attached")
+}
+
+// RT-DEL-09: an error of DEL counts, whatever it says.
+func TestDelForgivesNoWords(t *testing.T) {
+	t.Parallel()
+	for _, words := range []string{"not found", "no such file or directory", "namespace is gone"} {
+		r := newRig(t, map[string]script{"first": {}})
+		a := r.add(list(t, "1.1.0", "red", "first"))
+		r.script("first", script{cni.Del: fails(cni.CodeInternal, words)})
+		if err := r.Del(t.Context(), a, network.Fallback{}); err == nil {
+			t.Errorf("%s: success", words)
+		}
+		r.wantRecorded("red/c1/eth0 deleting")
+	}
+}
+
+// REQ-15, ENV-18, SEC-07: arguments travel in CNI_ARGS and capability arguments in runtimeConfig, nowhere else, neither into
+// args of the request nor into the log.
+func TestWhereArgumentsGo(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.shell("first", `env >"$dir/env.$CNI_COMMAND"; cat >"$dir/stdin.$CNI_COMMAND"; echo '{"cniVersion":"1.1.0"}'`)
+	q := request("c1")
+	q.Args = cni.Args{{Key: "K", Value: "argument-secret"}}
+	q.Capabilities = map[string]json.RawMessage{"mac": json.RawMessage(`"capability-secret"`)}
+	n := list(t, "1.1.0", "red", `{"type":"first","capabilities":{"mac":true}}`)
+	if _, err := r.Add(t.Context(), n, q); err != nil {
+		t.Fatal(err)
+	}
+	a := q.Attachment("red")
+	if err := os.Truncate(recordPath(r.Client, a), 100); err != nil { // something to log
+		t.Fatal(err)
+	}
+	if err := r.Del(t.Context(), a, network.Fallback{Network: n, Parameters: q.Parameters}); err != nil {
+		t.Fatal(err)
+	}
+	for _, verb := range []string{"ADD", "DEL"} {
+		env, err := os.ReadFile(filepath.Join(r.plugins, "env."+verb))
+		if err != nil {
+			t.Fatal(err)
+		}
+		stdin, err := os.ReadFile(filepath.Join(r.plugins, "stdin."+verb))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(env), "capability-secret") || !strings.Contains(string(env), "\nCNI_ARGS=K=argument-secret\n") {
+			t.Errorf("%s: environment %s", verb, env)
+		}
+		if want := `"runtimeConfig":{"mac":"capability-secret"}`; !strings.Contains(string(stdin), want) ||
+			strings.Contains(string(stdin), "argument-secret") || strings.Contains(string(stdin), `"args"`) {
+			t.Errorf("%s: request %s", verb, stdin)
+		}
+	}
+	if log := r.log.String(); log == "" || strings.Contains(log, "secret") {
+		t.Errorf("log %q", log)
+	}
+}
+
+// EXE-07, EXE-15: what stands on standard error is no answer, even if it looks like one.
+func TestStderrIsNoAnswer(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.shell("first", `echo '{"code":7,"msg":"wrong"}' >&2; [ $CNI_COMMAND != ADD ] || echo '{"cniVersion":"1.1.0"}'`)
+	n := list(t, "1.1.0", "red", "first")
+	if _, err := r.Add(t.Context(), n, request("c1")); err != nil {
+		t.Error(err)
+	}
+	if err := r.Check(t.Context(), request("c1").Attachment("red"), nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// EXE-17: an executable may be replaced between two calls; the new one runs, and answers for its versions.
+func TestPluginIsReplaced(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	for _, version := range []string{"1.0.0", "1.1.0"} {
+		next := filepath.Join(r.plugins, "next")
+		r.shell("next", `echo '{"cniVersion":"1.1.0","supportedVersions":["`+version+`"]}'`)
+		if err := os.Rename(next, filepath.Join(r.plugins, "first")); err != nil {
+			t.Fatal(err)
+		}
+		reply, err := r.Versions(t.Context(), "first")
+		if err != nil || !slices.Equal(reply.Supported, []string{version}) {
+			t.Errorf("supported %v, %v, want %s", reply.Supported, err, version)
+		}
+	}
+}
+
+// TRC-01, TRC-04: the trace context of the caller goes with every verb.
+func TestTraceGoesWithEveryVerb(t *testing.T) {
+	t.Parallel()
+	type traceKey struct{}
+	r := newRig(t, nil)
+	r.Caller = invoke.Process{Stderr: io.Discard, Environ: func(ctx context.Context) []string {
+		return []string{"TRACEPARENT=" + ctx.Value(traceKey{}).(string)}
+	}}
+	r.shell("first", `echo "$CNI_COMMAND $TRACEPARENT" >>"$dir/trace"; echo '{"cniVersion":"1.1.0","supportedVersions":["1.1.0"]}'`)
+	n := list(t, "1.1.0", "red", "first")
+	ctx := context.WithValue(t.Context(), traceKey{}, "00-1-2-03")
+	a := request("c1").Attachment("red")
+	if _, err := r.Client.Add(ctx, n, request("c1")); err != nil {
+		t.Fatal(err)
+	}
+	_, versionErr := r.Versions(ctx, "first")
+	for _, err := range []error{
+		r.Check(ctx, a, n), r.Status(ctx, n), r.GC(ctx, n, keep("c1")), versionErr, r.Del(ctx, a, network.Fallback{}),
+	} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	b, err := os.ReadFile(filepath.Join(r.plugins, "trace"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Fields(strings.ReplaceAll(string(b), " 00-1-2-03\n", "\n"))
+	slices.Sort(lines)
+	if want := []string{"ADD", "CHECK", "DEL", "GC", "STATUS", "VERSION"}; !slices.Equal(lines, want) {
+		t.Errorf("traced %v, want %v", lines, want)
+	}
+}
