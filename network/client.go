@@ -1,6 +1,7 @@
 package network
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -139,17 +140,19 @@ func (c *Client) call(ctx context.Context, typ string, env cni.Env, stdin []byte
 	if err != nil {
 		return nil, err
 	}
-	timeout := c.Timeout
-	if timeout == 0 {
-		timeout = DefaultTimeout
-	}
-	if timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, timeout)
-		defer cancel()
-	}
+	ctx, cancel := c.limit(ctx, 1)
+	defer cancel()
 	reply, err := c.caller().Call(ctx, invoke.Call{Path: path, Env: env, Stdin: stdin})
 	return reply.Stdout, err
+}
+
+// limit returns a context that ends after the time for so many calls at the latest.
+func (c *Client) limit(ctx context.Context, calls int) (context.Context, context.CancelFunc) {
+	timeout := cmp.Or(c.Timeout, DefaultTimeout)
+	if timeout < 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, time.Duration(calls)*timeout)
 }
 
 // runAll calls the plugins of a list in the given order, past those that fail, until ctx ends, and joins

@@ -21,9 +21,10 @@ type Recovered struct {
 // could not be taken back, and what an earlier boot attached, whichever runtime that was: nobody works on it, so it is in
 // nobody's use. It also removes unfinished files. A runtime calls it when it starts.
 //
-// Recover waits for operations that are under way, which a plugin can be that has outlived its runtime. It calls report,
-// unless that is nil, after each DEL, goes on past errors, and returns them joined with those of records that cannot be
-// read. What was attached with the reference library is left alone, as nothing tells that it was not finished.
+// Recover waits for operations that are under way, which a plugin can be that has outlived its runtime, but for none
+// longer than [Client.Timeout] allows plugins. It calls report, unless that is nil, after each DEL, goes on past errors,
+// and returns them joined with those of records that cannot be read. What was attached with the reference library is left
+// alone, as nothing tells that it was not finished.
 func (c *Client) Recover(ctx context.Context, report func(Recovered)) error {
 	found, err := c.store().scan("")
 	records, damaged := readable(found)
@@ -32,7 +33,7 @@ func (c *Client) Recover(ctx context.Context, report func(Recovered)) error {
 		if !r.leftOver() {
 			continue
 		}
-		done, err := c.recover(ctx, r.Attachment)
+		done, err := c.recover(ctx, r)
 		if err != nil {
 			err = fmt.Errorf("%v: %w", r.Attachment, err)
 			errs = append(errs, err)
@@ -44,8 +45,13 @@ func (c *Client) Recover(ctx context.Context, report func(Recovered)) error {
 	return errors.Join(append(errs, c.sweepDrafts(ctx), c.sweepLocks())...)
 }
 
-// recover deletes one attachment and returns its record, nil if in the meantime somebody else has dealt with it.
-func (c *Client) recover(ctx context.Context, a cni.Attachment) (*Record, error) {
+// recover deletes one attachment and returns its record, nil if in the meantime somebody else has dealt with it. Its time
+// is that of the plugins, and as much again for one that has outlived its runtime: if it hangs, the others have to wait no
+// longer.
+func (c *Client) recover(ctx context.Context, seen Record) (*Record, error) {
+	a := seen.Attachment
+	ctx, cancel := c.limit(ctx, len(seen.List.Plugins)+1)
+	defer cancel()
 	ctx, unlock, err := c.lock(ctx, a)
 	if err != nil {
 		return nil, err
@@ -66,14 +72,20 @@ func (c *Client) sweepDrafts(ctx context.Context) error {
 	networks, err := c.store().drafts()
 	errs := []error{err}
 	for _, n := range networks {
-		path := c.networkLockPath(n)
-		l, err := lockPath(ctx, path, unix.F_WRLCK)
-		if err != nil {
-			errs = append(errs, cni.Errorf(cni.CodeOf(err), "lock %s: %w", filepath.Base(path), err))
-			continue
-		}
-		errs = append(errs, c.store().sweep(n))
-		l.release()
+		errs = append(errs, c.sweepNetwork(ctx, n))
 	}
 	return errors.Join(errs...)
+}
+
+// sweepNetwork removes unfinished records of a network, given as the first half of its owners.
+func (c *Client) sweepNetwork(ctx context.Context, owner string) error {
+	ctx, cancel := c.limit(ctx, 1)
+	defer cancel()
+	path := c.networkLockPath(owner)
+	l, err := lockPath(ctx, path, unix.F_WRLCK)
+	if err != nil {
+		return cni.Errorf(cni.CodeTryAgainLater, "unfinished records: lock %s: %w", filepath.Base(path), err)
+	}
+	defer l.release()
+	return c.store().sweep(owner)
 }
