@@ -3,7 +3,6 @@ package network_test
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,8 +20,6 @@ import (
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // hostile is a plugin that misbehaves on one verb.
 type hostile struct {

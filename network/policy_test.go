@@ -63,7 +63,7 @@ func TestPolicy(t *testing.T) {
 	r.wantCalls("")
 	for verb, err := range map[string]error{
 		"CHECK": r.Check(t.Context(), a, bare),
-		"GC":    r.GC(t.Context(), bare, []cni.ValidAttachment{{ContainerID: "c1", IfName: "eth0"}}),
+		"GC":    r.GC(t.Context(), bare, network.Keep{Attachments: []cni.ValidAttachment{{ContainerID: "c1", IfName: "eth0"}}}),
 		"DEL":   r.Del(t.Context(), a, network.Fallback{Network: bare}),
 	} {
 		if err != nil {
