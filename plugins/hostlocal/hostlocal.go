@@ -65,9 +65,9 @@ type allocator struct{}
 
 type call = plugin.Call[Config]
 
-// Validate refuses ranges from which nothing can be allocated.
+// Validate refuses requests that are no addresses, and ranges from which nothing can be allocated.
 func (allocator) Validate(c *call) error {
-	_, err := sets(c)
+	_, err := request(c)
 	return err
 }
 
