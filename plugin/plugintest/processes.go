@@ -13,7 +13,7 @@ import (
 )
 
 // processes runs the same calls in this process and in processes of their own. What is printed has to be equal but for
-// hardware addresses that the kernel has chosen.
+// hardware addresses that the kernel has chosen, and times.
 func processes(_ *testing.T, r *Runtime) {
 	here := r.transcript()
 	r.Exec = true
@@ -38,7 +38,7 @@ func (r *Runtime) transcript() []string {
 		if e := cni.AsError(err); e != nil {
 			line += fmt.Sprintf("code %d, message %q, details %q", e.Code, e.Msg, e.Details)
 		}
-		lines = append(lines, macs.ReplaceAllString(line, "MAC"))
+		lines = append(lines, differing.ReplaceAllString(line, "…"))
 	}
 	ask := func(verb cni.Command, container string, change func(*Request)) {
 		q := r.Request(verb, container)
@@ -71,4 +71,5 @@ func (r *Runtime) transcript() []string {
 	return lines
 }
 
-var macs = regexp.MustCompile(`(?:[0-9a-f]{2}:){5}[0-9a-f]{2}`)
+// differing are hardware addresses, times (RFC 3339) and durations as people write them.
+var differing = regexp.MustCompile(`(?:[0-9a-f]{2}:){5}[0-9a-f]{2}|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|\bfor \d+s`)
