@@ -17,6 +17,8 @@ type Bridge struct {
 	Name    string
 	MTU     int  // bytes, if it has to be made; 0 is the kernel's default
 	Promisc bool // demand promiscuous mode; false leaves it as it is
+
+	VLANFiltering bool // forward by VLAN, if it has to be made
 }
 
 // EnsureBridge finds or makes a bridge and sets it up. A bridge that exists keeps its configuration. Others may use
@@ -26,7 +28,7 @@ func (s *Space) EnsureBridge(b Bridge) (bridge Link, created bool, err error) {
 	bridge, err = s.Link(b.Name)
 	if errors.Is(err, ErrNoLink) {
 		err = s.tx.Do("add bridge "+b.Name, func() error {
-			err := s.rt.AddBridge(b.Name, b.MTU)
+			err := s.rt.AddBridge(rtnl.Bridge{Name: b.Name, MTU: b.MTU, VLANFiltering: b.VLANFiltering})
 			if errors.Is(err, unix.EEXIST) { // somebody was faster
 				return nil
 			}

@@ -27,6 +27,13 @@ func (tx *Tx) Open(ns *netns.NS) (*Space, error) {
 	return &Space{NS: ns, tx: tx, rt: rt}, nil
 }
 
+// Shared returns the same space for changes to links that others use too: none is undone, whatever the method says.
+func (s *Space) Shared() *Space {
+	shared := *s
+	shared.tx = &Tx{ctx: s.tx.ctx, hooks: s.tx.hooks} // never rolled back
+	return &shared
+}
+
 // Close closes the sockets. After rules were deleted the kernel takes about 15 ms for it, and next to nothing if a link was
 // deleted in between: it waits for the same.
 func (s *Space) Close() {

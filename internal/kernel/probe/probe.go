@@ -16,7 +16,7 @@ import (
 // Feature is something a kernel may be built without.
 type Feature string
 
-// The features: kinds of links by their rtnetlink names, nftables, and IPv6.
+// The features: kinds of links by their rtnetlink names, VLAN filtering of bridges, nftables, and IPv6.
 const (
 	Veth    Feature = "veth"
 	Bridge  Feature = "bridge"
@@ -28,6 +28,8 @@ const (
 	IFB     Feature = "ifb"
 	NFT     Feature = "nftables"
 	IPv6    Feature = "ipv6"
+
+	VLANFiltering Feature = "bridge-vlan-filtering"
 )
 
 // Help says in a sentence what is missing and how to get it.
@@ -37,6 +39,8 @@ func (f Feature) Help() string {
 		return "the kernel has no IPv6; boot it without ipv6.disable=1, or leave IPv6 addresses out of the configuration"
 	case NFT:
 		return "the kernel has no nftables; load module nf_tables, or install a kernel built with CONFIG_NF_TABLES_INET"
+	case VLANFiltering:
+		return "the kernel has no VLAN filtering of bridges; install one built with CONFIG_BRIDGE_VLAN_FILTERING, or leave vlan and vlanTrunk out of the configuration"
 	}
 	module := string(f)
 	if f == VLAN {
@@ -67,6 +71,8 @@ func Missing(features ...Feature) ([]Feature, error) {
 			has, err = hasNFT(ns)
 		case IPv6:
 			has, err = hasIPv6()
+		case VLANFiltering:
+			has, err = conn.HasVLANFiltering()
 		default:
 			has, err = conn.HasKind(string(f))
 		}

@@ -30,6 +30,8 @@ func TestMissingAgreesWithTools(t *testing.T) {
 		probe.IFB:     "ip link add test type ifb",
 		probe.NFT:     "nft add table inet test",
 		probe.IPv6:    "ip -6 addr add fd00::1/64 dev lower",
+
+		probe.VLANFiltering: "ip link add test type bridge vlan_filtering 1",
 	} {
 		scratch := n.Container(string(feature))
 		scratch.Command("ip", "link", "add", "lower", "type", "veth", "peer", "name", "other")
@@ -60,7 +62,7 @@ func TestMissingChangesNothing(t *testing.T) {
 	n := testnet.New(t)
 	before := testnet.Snapshot(t, n.Spaces())
 	n.Host.Do(func() {
-		if _, err := probe.Missing(probe.Veth, probe.Bridge, probe.Dummy, probe.NFT, probe.IPv6); err != nil {
+		if _, err := probe.Missing(probe.Veth, probe.Bridge, probe.Dummy, probe.NFT, probe.IPv6, probe.VLANFiltering); err != nil {
 			t.Error(err)
 		}
 	})
@@ -93,6 +95,8 @@ func TestHelp(t *testing.T) {
 		probe.VLAN: "load module 8021q",
 		probe.NFT:  "CONFIG_NF_TABLES_INET",
 		probe.IPv6: "ipv6.disable=1",
+
+		probe.VLANFiltering: "CONFIG_BRIDGE_VLAN_FILTERING",
 	} {
 		if got := feature.Help(); !strings.Contains(got, want) {
 			t.Errorf("%s: %q lacks %q", feature, got, want)

@@ -8,18 +8,29 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// AddBridge makes a bridge and sets it up. An mtu of 0 is the kernel's default. It gets a hardware address of its own,
-// random and locally administered: the kernel would have it follow its ports, and neighbours lose it with each of them.
-// The error is EEXIST if the name is taken.
-func (c *Conn) AddBridge(name string, mtu int) error {
+// Bridge describes a bridge to be made (bridge(8)).
+type Bridge struct {
+	Name          string
+	MTU           int  // bytes; 0 is the kernel's default
+	VLANFiltering bool // forward by VLAN: frames reach only those ports that have theirs
+}
+
+// AddBridge makes a bridge and sets it up. It gets a hardware address of its own, random and locally administered: the
+// kernel would have it follow its ports, and neighbours lose it with each of them. The error is EEXIST if the name is
+// taken.
+func (c *Conn) AddBridge(b Bridge) error {
 	mac := make(net.HardwareAddr, 6)
 	if _, err := rand.Read(mac); err != nil {
 		return err
 	}
 	mac[0] = mac[0]&^1 | 2 // unicast, locally administered (IEEE 802)
 	a := netlink.NewLinkAttrs()
-	a.Name, a.MTU, a.Flags, a.HardwareAddr = name, mtu, net.FlagUp, mac
-	return c.h.LinkAdd(&netlink.Bridge{LinkAttrs: a})
+	a.Name, a.MTU, a.Flags, a.HardwareAddr = b.Name, b.MTU, net.FlagUp, mac
+	l := &netlink.Bridge{LinkAttrs: a}
+	if b.VLANFiltering { // a kernel that cannot refuses to be told not to
+		l.VlanFiltering = &b.VLANFiltering
+	}
+	return c.h.LinkAdd(l)
 }
 
 // Port is the configuration of a bridge port (bridge(8)).

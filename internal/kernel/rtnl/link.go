@@ -27,6 +27,8 @@ type Link struct {
 	Peer      int              // veth: index of the other end, in its namespace; else 0
 	PeerNSID  int              // veth: identifier of the other end's namespace in this one, -1 if it is this one
 	Promisc   int              // how many demand promiscuous mode, packet captures included
+
+	VLANFiltering bool // bridge: whether it forwards by VLAN
 }
 
 // OperState is the operational state of a link (RFC 2863; the kernel's networking/operstates).
@@ -149,6 +151,9 @@ func newLink(l netlink.Link) Link {
 	}
 	if link.Kind == "veth" {
 		link.Peer, link.PeerNSID = a.ParentIndex, a.NetNsID
+	}
+	if br, ok := l.(*netlink.Bridge); ok && br.VlanFiltering != nil {
+		link.VLANFiltering = *br.VlanFiltering
 	}
 	return link
 }

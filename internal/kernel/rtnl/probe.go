@@ -22,3 +22,22 @@ func (c *Conn) HasKind(kind string) (bool, error) {
 	}
 	return false, err
 }
+
+// HasVLANFiltering reports whether bridges can forward by VLAN. Nothing is made: the request has the name of the loopback,
+// which is taken, and a default VLAN that only a kernel with filtering looks at, and refuses, before it sees that.
+func (c *Conn) HasVLANFiltering() (bool, error) {
+	if has, err := c.HasKind("bridge"); !has || err != nil {
+		return false, err
+	}
+	a := netlink.NewLinkAttrs()
+	a.Name, a.NumTxQueues = "lo", 1<<16 // see HasKind; should there be no lo
+	invalid := uint16(4095)
+	err := c.h.LinkAdd(&netlink.Bridge{LinkAttrs: a, VlanDefaultPVID: &invalid})
+	switch {
+	case errors.Is(err, unix.EEXIST):
+		return false, nil
+	case errors.Is(err, unix.EINVAL):
+		return true, nil
+	}
+	return false, err
+}
