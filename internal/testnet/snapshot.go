@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// Snapshot returns the state of namespaces and folders as text, one fact a line: links with their configuration,
-// addresses, routes of all tables, policy rules, the nftables ruleset, all settings below /proc/sys/net; of the
+// Snapshot returns the state of namespaces and folders as text, one fact a line: links with their configuration
+// and VLANs, addresses, routes of all tables, policy rules, the nftables ruleset, all settings below /proc/sys/net; of the
 // folders each path with mode and content. What changes by itself is left out: counters and timers, what follows from
 // the carrier, link-local addresses and the routes the kernel derives from IPv6 addresses. Two snapshots are equal if
 // nothing else has changed.
@@ -73,6 +73,9 @@ func (s *snapshot) namespace(n *Namespace) error {
 	if err := s.links(n); err != nil {
 		return err
 	}
+	if err := s.vlans(n); err != nil {
+		return err
+	}
 	for _, family := range []string{"-4", "-6"} {
 		if err := s.routing(n, family); err != nil {
 			return err
@@ -130,6 +133,23 @@ func (s *snapshot) links(n *Namespace) error {
 			if a := a.(object); a["scope"] != "link" || a["family"] != "inet6" {
 				s.add("addr dev %s %s", name, text(a))
 			}
+		}
+	}
+	return nil
+}
+
+// vlans adds which VLANs the ports of bridges are in.
+func (s *snapshot) vlans(n *Namespace) error {
+	var ports []struct {
+		IfName string
+		VLANs  []object
+	}
+	if err := n.read([]any{&ports}, "", "bridge", "-j", "vlan", "show"); err != nil {
+		return err
+	}
+	for _, p := range ports {
+		for _, v := range p.VLANs {
+			s.add("vlan dev %s %s", p.IfName, text(v))
 		}
 	}
 	return nil

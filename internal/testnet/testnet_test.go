@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/internal/kernel/netns"
+	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
@@ -118,6 +119,17 @@ func shell(command string) string {
 		return "nft '" + rest + "'"
 	}
 	return command
+}
+
+func TestSnapshotSeesVLANs(t *testing.T) {
+	t.Parallel()
+	testnet.Require(t, testnet.Kernel(probe.VLANFiltering))
+	n := prepared(t)
+	before := testnet.Snapshot(t, n.Spaces())
+	n.Host.Command("bridge", "vlan", "add", "dev", "port0", "vid", "100", "untagged")
+	if diff, want := testnet.Diff(before, testnet.Snapshot(t, n.Spaces())), `+ host vlan dev port0 {"flags":["Egress Untagged"],"vlan":100}`; strings.TrimSpace(diff) != want {
+		t.Errorf("difference is %q, want %q", diff, want)
+	}
 }
 
 // prepared is a host with something of each kind.
@@ -248,10 +260,10 @@ func TestMainFindsLeaks(t *testing.T) {
 func TestRequire(t *testing.T) {
 	missing := testnet.Need(func() error { return errors.New("no such thing") })
 	for _, row := range []struct {
-		name         string
-		ci, strict   string
-		need         testnet.Need
-		skips, fails bool
+		name           string
+		ci, strict, vm string
+		need           testnet.Need
+		skips, fails   bool
 	}{
 		{name: "met", need: testnet.Root},
 		{name: "not met", need: missing, skips: true},
@@ -259,10 +271,14 @@ func TestRequire(t *testing.T) {
 		{name: "not met in strict mode", strict: "1", need: missing, fails: true},
 		{name: "no such tool", need: testnet.Tool("no-such-tool"), skips: true},
 		{name: "no such feature", need: testnet.Kernel("nosuchkind"), skips: true},
+		{name: "no such feature in strict mode", strict: "1", need: testnet.Kernel("nosuchkind"), fails: true},
+		{name: "no such feature, but another kernel to come", ci: "true", strict: "1", vm: "later", need: testnet.Kernel("nosuchkind"), skips: true},
+		{name: "no such tool, which another kernel does not bring", strict: "1", vm: "later", need: testnet.Tool("no-such-tool"), fails: true},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Setenv("CI", row.ci)
 			t.Setenv("TENON_STRICT", row.strict)
+			t.Setenv("TENON_VM", row.vm)
 			r := recorder{TB: t}
 			done := make(chan struct{})
 			go func() {
