@@ -1,6 +1,7 @@
 package testnet
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -10,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // Snapshot returns the state of namespaces and folders as text, one fact a line: links with their configuration
@@ -232,15 +235,26 @@ func (s *snapshot) ruleset(n *Namespace) error {
 // sysctls runs inside the namespace.
 func (s *snapshot) sysctls() error {
 	const root = "/proc/sys/net"
+	buf := make([]byte, 4096) // more than any has
 	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || strings.HasPrefix(d.Name(), "nf_conntrack_count") {
 			return err
 		}
-		if value, err := os.ReadFile(path); err == nil { // some can only be written
-			s.add("sysctl %s = %s", strings.TrimPrefix(path, root+"/"), strings.TrimSpace(string(value)))
+		if n, err := readSetting(path, buf); err == nil { // some can only be written
+			s.add("sysctl %s = %s", strings.TrimPrefix(path, root+"/"), bytes.TrimSpace(buf[:n]))
 		}
 		return nil
 	})
+}
+
+// readSetting is os.ReadFile with a third of its system calls: each interface has a hundred settings.
+func readSetting(path string, buf []byte) (n int, err error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(fd)
+	return unix.Read(fd, buf)
 }
 
 func (s *snapshot) dir(root string) error {

@@ -42,10 +42,13 @@ type Config struct {
 
 	// MACSpoofChk drops frames of the container whose source is not the hardware address of its interface.
 	MACSpoofChk bool `json:"macspoofchk"`
-
-	// Not supported yet.
-	VLAN      int   `json:"vlan"`
-	VLANTrunk []any `json:"vlanTrunk"`
+	// VLAN puts the container into a VLAN: an access port, or with VLANTrunk the native VLAN of a trunk. 0 is none. A
+	// bridge that is made forwards by VLAN if this or VLANTrunk is given; one that exists stays as it is.
+	VLAN int `json:"vlan" min:"0" max:"4094"`
+	// VLANTrunk holds the VLANs whose frames the container sends and receives with a tag.
+	VLANTrunk []Trunk `json:"vlanTrunk"`
+	// PreserveDefaultVLAN leaves the port in the default VLAN of the bridge, normally 1, beside those configured.
+	PreserveDefaultVLAN bool `json:"preserveDefaultVlan"`
 }
 
 const (
@@ -70,6 +73,9 @@ var Plugin = plugin.Define[Config](plugin.Info{
 		if c.MACSpoofChk {
 			features = append(features, probe.NFT)
 		}
+		if c.filtering() {
+			features = append(features, probe.VLANFiltering)
+		}
 		return features
 	},
 })
@@ -85,13 +91,10 @@ func (c *Config) bridge() string {
 
 func (c *Config) gateway() bool { return c.IsGateway || c.IsDefaultGateway }
 
-// Validate refuses contradictions, and keys that are not supported yet.
+// Validate refuses contradictions.
 func (maker) Validate(c *plugin.Call[Config]) error {
 	conf := c.Conf
 	invalid := func(format string, args ...any) error { return cni.Errorf(cni.CodeInvalidConfig, format, args...) }
-	unsupported := func(key string, value any) error {
-		return cni.Errorf(cni.CodeUnsupportedField, "%s: %v is not supported by this version of Tenon", key, value)
-	}
 	switch {
 	case cni.ValidateIfName(conf.bridge()) != nil:
 		return invalid("bridge: %q is not a valid interface name", conf.bridge())
@@ -99,14 +102,11 @@ func (maker) Validate(c *plugin.Call[Config]) error {
 		return invalid("hairpinMode and promiscMode cannot both be set")
 	case conf.DisableContainerInterface && c.IPAM.Type != "":
 		return invalid("disableContainerInterface cannot be used with ipam")
-	case conf.VLAN < 0 || conf.VLAN > 4094:
-		return invalid("vlan: invalid VLAN ID %d (must be between 0 and 4094)", conf.VLAN)
-	case conf.VLAN != 0:
-		return unsupported("vlan", conf.VLAN)
-	case conf.VLANTrunk != nil:
-		return unsupported("vlanTrunk", conf.VLANTrunk)
 	}
 	if err := attach.ValidateMTU(conf.MTU); err != nil {
+		return err
+	}
+	if err := conf.validateVLANs(); err != nil {
 		return err
 	}
 	if c.Asked.MAC != "" {
@@ -120,7 +120,12 @@ func (maker) Validate(c *plugin.Call[Config]) error {
 // Make makes the bridge, unless it is there, and a pair that joins the container to it.
 func (maker) Make(_ context.Context, s *attach.Session[Config]) ([]cni.Interface, error) {
 	c := s.Conf
-	br, _, err := s.Host.EnsureBridge(kernel.Bridge{Name: c.bridge(), MTU: c.MTU, Promisc: c.PromiscMode})
+	if err := c.needFiltering(); err != nil {
+		return nil, err
+	}
+	br, _, err := s.Host.EnsureBridge(kernel.Bridge{
+		Name: c.bridge(), MTU: c.MTU, Promisc: c.PromiscMode, VLANFiltering: c.filtering(),
+	})
 	if errors.Is(err, kernel.ErrNotBridge) {
 		return nil, cni.Errorf(cni.CodeInvalidConfig, "bridge: %w", err)
 	}
@@ -153,6 +158,12 @@ func (maker) Make(_ context.Context, s *attach.Session[Config]) ([]cni.Interface
 			return nil, err
 		}
 	}
+	if err := c.setVLANs(s.Host, port, c.vlans()); err != nil {
+		return nil, err
+	}
+	if c.filtering() && !br.VLANFiltering {
+		s.Log.Warn(notFiltering(br))
+	}
 	if err := s.Host.Up(port); err != nil {
 		return nil, err
 	}
@@ -171,7 +182,7 @@ func (maker) Finish(ctx context.Context, s *attach.Session[Config], r *cni.Resul
 		return err
 	}
 	if c.gateway() && len(r.IPs) > 0 {
-		if br, err = beGateway(s, br, r); err != nil {
+		if br, err = beGateway(ctx, s, br, r); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/netip"
@@ -42,12 +43,20 @@ func defaultDst(is4 bool) netip.Prefix {
 	return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 }
 
-// beGateway puts the gateway addresses on the bridge and turns on forwarding for their families. Bridge, addresses
-// and forwarding are shared by all containers of the network: nothing here is taken back.
-func beGateway(s *attach.Session[Config], br kernel.Link, r *cni.Result) (kernel.Link, error) {
+// beGateway puts the gateway addresses on the bridge, or on the gateway interface of the VLAN, and turns on forwarding
+// for their families. All that is shared by the containers of the network: nothing here is taken back.
+func beGateway(ctx context.Context, s *attach.Session[Config], br kernel.Link, r *cni.Result) (kernel.Link, error) {
+	gw := br
+	if s.Conf.VLAN != 0 {
+		var err error
+		if gw, err = ensureVLANGateway(ctx, s, br); err != nil {
+			return br, err
+		}
+		r.Interfaces = append(r.Interfaces, cni.Interface{Name: gw.Name, MAC: gw.MAC.String()})
+	}
 	for _, ip := range r.IPs {
-		added, err := ensureAddr(s, br, netip.PrefixFrom(ip.Gateway, ip.Address.Bits()))
-		if err == nil && added {
+		added, err := ensureAddr(s, gw, netip.PrefixFrom(ip.Gateway, ip.Address.Bits()))
+		if err == nil && added && gw.Index == br.Index {
 			br, err = pin(s, br, r.Interfaces[0].MAC)
 		}
 		if err != nil {
@@ -57,10 +66,10 @@ func beGateway(s *attach.Session[Config], br kernel.Link, r *cni.Result) (kernel
 	return br, s.Forward(r.IPs)
 }
 
-// ensureAddr gives the bridge an address. Any other IPv4 address it has is in the way, and any IPv6 address of an
+// ensureAddr gives the gateway an address. Any other IPv4 address it has is in the way, and any IPv6 address of an
 // overlapping network.
-func ensureAddr(s *attach.Session[Config], br kernel.Link, want netip.Prefix) (added bool, err error) {
-	have, err := s.Host.Addrs(br)
+func ensureAddr(s *attach.Session[Config], gw kernel.Link, want netip.Prefix) (added bool, err error) {
+	have, err := s.Host.Addrs(gw)
 	if err != nil {
 		return false, err
 	}
@@ -74,15 +83,15 @@ func ensureAddr(s *attach.Session[Config], br kernel.Link, want netip.Prefix) (a
 		}
 	}
 	if len(conflicts) > 0 && !s.Conf.ForceAddress {
-		return false, cni.Errorf(cni.CodeInvalidConfig, "%q already has an IP address different from %s", br.Name, want).
+		return false, cni.Errorf(cni.CodeInvalidConfig, "%q already has an IP address different from %s", gw.Name, want).
 			WithDetails(fmt.Sprintf("found %v; forceAddress replaces it", conflicts))
 	}
 	for _, a := range conflicts {
-		if err := s.Host.DelAddr(br, a); err != nil {
+		if err := s.Host.DelAddr(gw, a); err != nil {
 			return false, err
 		}
 	}
-	return s.Host.EnsureGateway(br, want)
+	return s.Host.EnsureGateway(gw, want)
 }
 
 // pin makes a bridge keep the hardware address that it had before the container's port joined, now that it is a
@@ -95,17 +104,24 @@ func pin(s *attach.Session[Config], br kernel.Link, before string) (kernel.Link,
 }
 
 func checkGateway(s *attach.Session[Config], br kernel.Link) error {
-	if !s.Conf.gateway() {
+	if !s.Conf.gateway() || len(s.Prev.IPs) == 0 {
 		return nil
 	}
-	have, err := s.Host.Addrs(br)
+	gw := br
+	if s.Conf.VLAN != 0 {
+		var err error
+		if gw, err = checkVLANGateway(s, br); err != nil {
+			return err
+		}
+	}
+	have, err := s.Host.Addrs(gw)
 	if err != nil {
 		return err
 	}
 	for _, ip := range s.Prev.IPs {
 		want := netip.PrefixFrom(ip.Gateway, ip.Address.Bits())
 		if ip.Gateway.IsValid() && !slices.Contains(have, want) {
-			return fmt.Errorf("bridge %s: expected gateway address %s, found %v", br.Name, want, have)
+			return fmt.Errorf("%s %s: expected gateway address %s, found %v", gw.Kind, gw.Name, want, have)
 		}
 	}
 	return nil

@@ -39,6 +39,25 @@ func callReference(t *testing.T, r *plugintest.Runtime, q plugintest.Request) js
 // What the reference plugins attached Tenon checks and deletes, and the other way round: link, addresses and reservations.
 func TestTakeover(t *testing.T) {
 	t.Parallel()
+	takeover(t, gateway+ipamDual, "tenon")
+}
+
+// TestTakeoverOfVLAN is the same for an access port. Each of the two uses the other's gateway interface. The reference,
+// as old as it is here, leaves its port in the default VLAN too.
+func TestTakeoverOfVLAN(t *testing.T) {
+	t.Parallel()
+	testnet.Require(t, vlanFiltering)
+	for _, first := range []string{"tenon", "reference"} {
+		t.Run(first+" makes what is shared", func(t *testing.T) {
+			t.Parallel()
+			takeover(t, vlanGateway, first)
+		})
+	}
+}
+
+// takeover attaches and detaches by either plugin, on a host where one of them has made what attachments share.
+func takeover(t *testing.T, members, first string) {
+	t.Helper()
 	testnet.Require(t, testnet.Tool(filepath.Join(reference, "bridge")))
 	for _, row := range []struct{ name, adds, takesOver string }{
 		{"from the reference", "reference", "tenon"},
@@ -46,11 +65,8 @@ func TestTakeover(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			r := runtime(t, gateway+ipamDual)
+			r := runtime(t, members)
 			r.Conf["cniVersion"] = "1.0.0" // the newest of Debian's
-			r.Add("before")
-			r.Del("before") // leaves what is shared
-			before := r.State()
 			call := func(who string, verb cni.Command, prev json.RawMessage) json.RawMessage {
 				q := r.Request(verb, "c")
 				if prev != nil {
@@ -61,6 +77,9 @@ func TestTakeover(t *testing.T) {
 				}
 				return r.Must(q)
 			}
+			call(first, cni.Add, nil)
+			call(first, cni.Del, nil) // leaves what is shared
+			before := r.State()
 			result := call(row.adds, cni.Add, nil)
 			call(row.takesOver, cni.Check, result)
 			call(row.takesOver, cni.Del, result)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/attach"
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
@@ -25,10 +26,14 @@ func (maker) Verify(_ context.Context, s *attach.Session[Config], link kernel.Li
 	if err != nil {
 		return err
 	}
-	if port.Master != br.Index {
-		return fmt.Errorf("interface %s: expected it on bridge %s", port.Name, br.Name)
+	if err := checkPort(port, br); err != nil {
+		return err
 	}
 	if err := s.CheckHostMAC(br); err != nil {
+		return err
+	}
+	_, ours := cni.ParseTag(port.Alias)
+	if err := checkVLANs(s, br, port, ours); err != nil {
 		return err
 	}
 	if err := checkGateway(s, br); err != nil {
@@ -41,6 +46,16 @@ func (maker) Verify(_ context.Context, s *attach.Session[Config], link kernel.Li
 	}
 	if c.MACSpoofChk {
 		return checkGuard(s, port, link)
+	}
+	return nil
+}
+
+func checkPort(port, br kernel.Link) error {
+	switch {
+	case port.Master != br.Index:
+		return fmt.Errorf("interface %s: expected it on bridge %s", port.Name, br.Name)
+	case !port.Up:
+		return fmt.Errorf("interface %s: expected it up, found it down", port.Name)
 	}
 	return nil
 }

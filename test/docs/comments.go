@@ -153,7 +153,7 @@ func plain(comment, name string, keys map[string]string, lit *ast.BasicLit) stri
 		text = rest
 	}
 	text = word.ReplaceAllStringFunc(text, func(w string) string {
-		if key, ok := keys[w]; ok && w != strings.ToLower(w) {
+		if key, ok := keys[w]; ok && w != strings.ToLower(w) && w != strings.ToUpper(w) { // not an ordinary word, nor an acronym
 			return key
 		}
 		return w

@@ -3,7 +3,6 @@
 package faults
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,10 +13,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-var pluginDir = flag.String("plugins", "", "folder of the plugins to break; without it those of this tree are built")
+// pluginDir is the folder of the plugins to break; without it those of this tree are built.
+var pluginDir = os.Getenv("TENON_PLUGINS")
 
 // all adds to the faults what is slow or differs little.
 var all = os.Getenv("TENON_FAULTS") == "all"
@@ -26,7 +27,6 @@ func TestMain(m *testing.M) {
 	if name := filepath.Base(os.Args[0]); isMarker(name) {
 		os.Exit(mark(name))
 	}
-	flag.Parse()
 	testnet.Main(m)
 }
 
@@ -60,6 +60,12 @@ var scenarios = []scenario{
 		conf: map[string]any{"cniVersion": "1.1.0", "ipMasq": true, "mtu": 1400},
 	},
 	{
+		name: "bridge VLANs", plugin: "bridge", ipam: dualStack, host: true, needs: probe.VLANFiltering, slow: true,
+		conf: map[string]any{
+			"cniVersion": "1.1.0", "bridge": "br0", "isGateway": true, "vlan": 100, "vlanTrunk": []any{map[string]any{"minID": 200, "maxID": 210}},
+		},
+	},
+	{
 		name: "host-local", plugin: "host-local", ipam: dualStack, host: true,
 		conf: map[string]any{"cniVersion": "1.1.0"},
 	},
@@ -80,6 +86,9 @@ func TestNothingIsLeft(t *testing.T) {
 		for _, verb := range []string{"ADD", "DEL"} {
 			t.Run(s.name+" "+verb, func(t *testing.T) {
 				t.Parallel()
+				if s.needs != "" {
+					testnet.Require(t, testnet.Kernel(s.needs))
+				}
 				effects, recoveries := []effect{kill, terminate, fail}, []recovery{del}
 				if s.host {
 					recoveries = append(recoveries, gc)
@@ -96,11 +105,11 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 }
 
-// builtPlugins returns a folder with the plugins of this tree, or the one named by the flag.
+// builtPlugins returns a folder with the plugins of this tree, or the one named by TENON_PLUGINS.
 func builtPlugins(t *testing.T) string {
 	t.Helper()
-	if *pluginDir != "" {
-		return *pluginDir
+	if pluginDir != "" {
+		return pluginDir
 	}
 	_, plugins := build(t)
 	return plugins

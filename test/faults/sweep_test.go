@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
@@ -25,6 +26,7 @@ type scenario struct {
 	env    []string       // beyond the protocol's variables
 	slow   bool           // only with TENON_FAULTS=all
 	host   bool           // all of it can be removed from the host: by GC, or by DEL without a namespace
+	needs  probe.Feature  // of the kernel; empty: nothing special
 }
 
 // rig is a scenario in namespaces and state folders of its own.

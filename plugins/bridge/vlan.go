@@ -1,0 +1,181 @@
+package bridge
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/attach"
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/kernel/probe"
+)
+
+const (
+	maxVLAN     = 4094
+	defaultVLAN = 1 // native VLAN of a trunk that names none
+)
+
+// Trunk is an element of vlanTrunk: one VLAN, a range, or both.
+type Trunk struct {
+	// ID is one VLAN.
+	ID *int `json:"id,omitempty" min:"1" max:"4094"`
+	// MinID is the first of a range. It needs MaxID.
+	MinID *int `json:"minID,omitempty" min:"1" max:"4094"`
+	// MaxID is the last of a range. It needs MinID.
+	MaxID *int `json:"maxID,omitempty" min:"1" max:"4094"`
+}
+
+// filtering reports whether a bridge that is made has to forward by VLAN.
+func (c *Config) filtering() bool { return c.VLAN != 0 || c.VLANTrunk != nil }
+
+// validateVLANs has the messages of the reference plugin. What they leave out is in the details.
+func (c *Config) validateVLANs() error {
+	if c.VLAN < 0 || c.VLAN > maxVLAN {
+		return cni.Errorf(cni.CodeInvalidConfig, "vlan: invalid VLAN ID %d (must be between 0 and %d)", c.VLAN, maxVLAN)
+	}
+	for i, t := range c.VLANTrunk {
+		if message := t.validate(); message != "" {
+			return cni.Errorf(cni.CodeInvalidConfig, "%s", message).
+				WithDetails(fmt.Sprintf("vlanTrunk: element %d is %s; IDs are within 1 to %d", i, t, maxVLAN))
+		}
+	}
+	if name := c.vlanGateway(); c.gateway() && c.VLAN != 0 && cni.ValidateIfName(name) != nil {
+		return cni.Errorf(cni.CodeInvalidConfig, "bridge: name %q of the VLAN's gateway interface is not valid", name).
+			WithDetails(fmt.Sprintf("it has %d bytes, of which Linux allows 15; choose a shorter name for the bridge", len(name)))
+	}
+	return nil
+}
+
+func (t Trunk) validate() string {
+	bad := func(id *int) bool { return id != nil && (*id < 1 || *id > maxVLAN) }
+	switch {
+	case t.MinID == nil && t.MaxID != nil:
+		return "minID and maxID should be configured simultaneously, minID is missing"
+	case t.MinID != nil && t.MaxID == nil:
+		return "minID and maxID should be configured simultaneously, maxID is missing"
+	case bad(t.MinID):
+		return "incorrect trunk minID parameter"
+	case bad(t.MaxID):
+		return "incorrect trunk maxID parameter"
+	case t.MinID != nil && *t.MinID > *t.MaxID:
+		return "minID is greater than maxID in trunk parameter"
+	case bad(t.ID):
+		return "incorrect trunk id parameter"
+	}
+	return ""
+}
+
+// String is the element as it stands in the configuration.
+func (t Trunk) String() string {
+	out, err := json.Marshal(t)
+	if err != nil {
+		return err.Error()
+	}
+	return string(out)
+}
+
+// needFiltering says which key the kernel cannot serve, if it has no VLAN filtering.
+func (c *Config) needFiltering() error {
+	if !c.filtering() {
+		return nil
+	}
+	missing, err := probe.Missing(probe.VLANFiltering)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	key, value := "vlan", any(c.VLAN)
+	if c.VLAN == 0 {
+		key, value = "vlanTrunk", c.VLANTrunk
+	}
+	return cni.Errorf(cni.CodeUnsupportedField, "%s: %v is not supported here: %s", key, value, missing[0].Help())
+}
+
+// vlans are those the port has to be in, by ID: the native one, which has the untagged frames, and the tagged ones. The
+// native VLAN stays untagged if the trunk names it too.
+func (c *Config) vlans() []kernel.VLAN {
+	var tagged [maxVLAN + 1]bool
+	for _, t := range c.VLANTrunk {
+		if t.ID != nil {
+			tagged[*t.ID] = true
+		}
+		if t.MinID != nil {
+			for id := *t.MinID; id <= *t.MaxID; id++ {
+				tagged[id] = true
+			}
+		}
+	}
+	native := c.VLAN
+	if native == 0 && slices.Contains(tagged[:], true) {
+		native = defaultVLAN
+	}
+	var list []kernel.VLAN
+	for id := 1; id <= maxVLAN; id++ {
+		switch {
+		case id == native:
+			list = append(list, untagged(id))
+		case tagged[id]:
+			list = append(list, kernel.VLAN{ID: uint16(id)})
+		}
+	}
+	return list
+}
+
+func untagged(id int) kernel.VLAN { return kernel.VLAN{ID: uint16(id), PVID: true, Untagged: true} }
+
+// setVLANs puts a port into VLANs and takes it out of those that the bridge gave it.
+func (c *Config) setVLANs(host *kernel.Space, port kernel.Link, want []kernel.VLAN) error {
+	if len(want) == 0 {
+		return nil
+	}
+	if !c.PreserveDefaultVLAN {
+		have, err := host.VLANs(port)
+		if err != nil {
+			return err
+		}
+		if other := slices.DeleteFunc(have, in(want)); len(other) > 0 {
+			if err := host.DeleteVLANs(port, other); err != nil {
+				return err
+			}
+		}
+	}
+	return host.AddVLANs(port, want)
+}
+
+// in returns a function that reports whether a list has a VLAN, whatever its flags.
+func in(list []kernel.VLAN) func(kernel.VLAN) bool {
+	return func(v kernel.VLAN) bool {
+		return slices.ContainsFunc(list, func(w kernel.VLAN) bool { return w.ID == v.ID })
+	}
+}
+
+// notFiltering says why VLANs separate nobody on a bridge that somebody else has made.
+func notFiltering(br kernel.Link) string {
+	return fmt.Sprintf("bridge %s: expected VLAN filtering, found it off; ip link set %s type bridge vlan_filtering 1", br.Name, br.Name)
+}
+
+// checkVLANs compares the VLANs of the container's port with the configuration. The reference plugin's ports may be in
+// the default VLAN too: only since 2025 it takes them out.
+func checkVLANs(s *attach.Session[Config], br, port kernel.Link, ours bool) error {
+	if s.Conf.filtering() && !br.VLANFiltering {
+		return errors.New(notFiltering(br))
+	}
+	want := s.Conf.vlans()
+	if len(want) == 0 {
+		return nil
+	}
+	have, err := s.Host.VLANs(port)
+	if err != nil {
+		return err
+	}
+	relevant := have
+	if s.Conf.PreserveDefaultVLAN || !ours {
+		wanted := in(want)
+		relevant = slices.DeleteFunc(slices.Clone(have), func(v kernel.VLAN) bool { return !wanted(v) })
+	}
+	if !slices.Equal(relevant, want) {
+		return fmt.Errorf("interface %s: expected VLANs %s, found %s", port.Name, kernel.FormatVLANs(want), kernel.FormatVLANs(have))
+	}
+	return nil
+}

@@ -1,0 +1,130 @@
+package bridge
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/attach"
+	"github.com/tenon-cni/tenon/internal/kernel"
+)
+
+// The gateway of a VLAN is an interface of the host, one end of a pair whose other end is a port of the bridge. All
+// containers of the VLAN share it, and it is never removed.
+
+// vlanGateway is the name of the gateway interface.
+func (c *Config) vlanGateway() string { return fmt.Sprintf("%s.%d", c.bridge(), c.VLAN) }
+
+// vlanGatewayAlias marks both ends. It names no attachment, so GC leaves them.
+func (c *Config) vlanGatewayAlias() string {
+	return fmt.Sprintf("tenon gateway of VLAN %d on %s", c.VLAN, c.bridge())
+}
+
+// ensureVLANGateway finds or makes the gateway interface. One that is there is used, whatever it is; a pair that an ADD
+// was killed over is completed. Nothing is undone, as others use it from the moment it exists.
+func ensureVLANGateway(ctx context.Context, s *attach.Session[Config], br kernel.Link) (kernel.Link, error) {
+	host := s.Host.Shared()
+	gw, err := host.Link(s.Conf.vlanGateway())
+	if errors.Is(err, kernel.ErrNoLink) {
+		gw, err = addVLANGateway(host, s.Conf, br)
+	}
+	if err != nil {
+		return gw, err
+	}
+	port, isPair := otherEnd(host, gw)
+	isPair = isPair && (port.Master == 0 || port.Master == br.Index)
+	if isPair && !port.Up { // which is done last
+		if err := joinVLAN(s, host, br, gw, port); err != nil {
+			return gw, err
+		}
+	}
+	if !gw.Up {
+		if err := host.Up(gw); err != nil {
+			return gw, err
+		}
+	}
+	if !isPair {
+		return gw, nil
+	}
+	wait, cancel := context.WithTimeout(ctx, portWait)
+	defer cancel()
+	if err := host.WaitUp(wait, port); err != nil {
+		return gw, fmt.Errorf("bridge port of %s in error state: %w", gw.Name, err)
+	}
+	return gw, nil
+}
+
+// addVLANGateway makes the pair, unless somebody is faster.
+func addVLANGateway(host *kernel.Space, c *Config, br kernel.Link) (kernel.Link, error) {
+	name := c.vlanGateway()
+	gw, _, err := host.AddVeth(kernel.Veth{
+		Name: name, MTU: br.MTU, Host: host, HostName: fmt.Sprintf("veth%x", sha256.Sum256([]byte(name)))[:12],
+	})
+	if errors.Is(err, unix.EEXIST) {
+		if gw, again := host.Link(name); again == nil {
+			return gw, nil
+		}
+	}
+	return gw, err
+}
+
+// joinVLAN makes one end of the pair a port in the VLAN.
+func joinVLAN(s *attach.Session[Config], host *kernel.Space, br, gw, port kernel.Link) error {
+	for _, end := range []kernel.Link{gw, port} {
+		if err := host.SetAlias(end, s.Conf.vlanGatewayAlias()); err != nil {
+			return err
+		}
+	}
+	if err := s.Distrust(gw, port); err != nil {
+		return err
+	}
+	if err := host.SetMaster(port, br); err != nil {
+		return err
+	}
+	if err := s.Conf.setVLANs(host, port, []kernel.VLAN{untagged(s.Conf.VLAN)}); err != nil {
+		return err
+	}
+	return host.Up(port)
+}
+
+// otherEnd finds the other end of a pair, if l is one and both are in the host.
+func otherEnd(host *kernel.Space, l kernel.Link) (end kernel.Link, ok bool) {
+	if l.Kind != "veth" || l.PeerNSID != -1 {
+		return kernel.Link{}, false
+	}
+	end, err := host.LinkByIndex(l.Peer)
+	return end, err == nil
+}
+
+// checkVLANGateway finds the gateway interface, and looks at its port if it is ours.
+func checkVLANGateway(s *attach.Session[Config], br kernel.Link) (kernel.Link, error) {
+	gw, err := s.Host.Link(s.Conf.vlanGateway())
+	if err != nil {
+		return gw, fmt.Errorf("gateway of VLAN %d: %w", s.Conf.VLAN, err)
+	}
+	if err := s.CheckHostMAC(gw); err != nil {
+		return gw, err
+	}
+	if !gw.Up {
+		return gw, fmt.Errorf("interface %s: expected it up, found it down", gw.Name)
+	}
+	port, isPair := otherEnd(s.Host, gw)
+	if !isPair || gw.Alias != s.Conf.vlanGatewayAlias() {
+		return gw, nil
+	}
+	if err := checkPort(port, br); err != nil {
+		return gw, err
+	}
+	have, err := s.Host.VLANs(port)
+	if err != nil {
+		return gw, err
+	}
+	if want := untagged(s.Conf.VLAN); !slices.Contains(have, want) {
+		return gw, fmt.Errorf("interface %s: expected VLAN %s, found %s", port.Name, kernel.FormatVLANs([]kernel.VLAN{want}), kernel.FormatVLANs(have))
+	}
+	return gw, nil
+}
