@@ -94,7 +94,11 @@ func ofInterface(result *cni.Result, sandbox string) []Drift {
 	drifts := []Drift{
 		command("interface down", "link", "set", ifName, "down"),
 		command("interface gone", "link", "delete", ifName),
-		command("interface renamed", "link", "set", ifName, "name", "renamed"),
+		{Name: "interface renamed", Break: func(_ testing.TB, a Attached) string {
+			a.Container.Command("ip", "link", "set", ifName, "down") // before Linux 6.2 an interface has to be
+			a.Container.Command("ip", "link", "set", ifName, "name", "renamed")
+			return ifName
+		}},
 		command("another MAC", "link", "set", ifName, "address", "02:00:00:00:00:01"),
 	}
 	index, _ := result.Sandboxed(ifName, sandbox)
