@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"time"
 
@@ -122,7 +123,12 @@ func allocate[C any](ctx context.Context, s *Session[C], r *cni.Result, index in
 // router advertisement in: settings, addresses, up, routes.
 func (p Plugin[C]) apply(ctx context.Context, s *Session[C], link kernel.Link, index int, r *cni.Result) error {
 	mine := addressesOf(r, index)
-	if err := s.Sandbox.Sysctls(settings(s.IfName, mine, p.options(s.Conf))); err != nil {
+	err := s.Sandbox.Sysctls(settings(s.IfName, mine, p.options(s.Conf)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return cni.Errorf(cni.CodeInvalidConfig, "IPv6 addresses: this kernel has no IPv6").
+			WithDetails("it was built or started without (ipv6.disable=1)")
+	}
+	if err != nil {
 		return err
 	}
 	for _, ip := range mine {

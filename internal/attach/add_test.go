@@ -14,6 +14,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/invoke"
 )
 
@@ -257,6 +258,19 @@ func TestIPv6Disabled(t *testing.T) {
 	b.add()
 	if out := b.inside("ip", "-6", "address"); out != "" {
 		t.Errorf("the container has IPv6 addresses: %s", out)
+	}
+}
+
+// R-69: a kernel without IPv6 does all that needs none, and says so of the rest.
+func TestKernelWithoutIPv6(t *testing.T) {
+	testnet.Require(t, testnet.WithoutIPv6)
+	newBench(t, pair{}, give(address)).add()
+	b := newBench(t, pair{}, give(`"ips":[{"address":"fd00::2/64"}]`))
+	if err := b.call(cni.Add); cni.CodeOf(err) != cni.CodeInvalidConfig || !strings.Contains(err.Error(), "this kernel has no IPv6") {
+		t.Error(err)
+	}
+	if links := b.inside("ip", "-br", "link"); strings.Contains(links, "eth0") {
+		t.Errorf("left %s", links)
 	}
 }
 

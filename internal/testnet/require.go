@@ -75,6 +75,14 @@ func Kernel(features ...probe.Feature) Need {
 	}
 }
 
+// WithoutIPv6 is the need for a kernel that was started without IPv6.
+func WithoutIPv6() error {
+	if _, err := os.Stat("/proc/sys/net/ipv6"); err == nil {
+		return kernelError("boot with ipv6.disable=1") // as scripts/vm-tests reads it
+	}
+	return nil
+}
+
 // kernelError says what the kernel lacks. Another one may have it.
 type kernelError string
 
