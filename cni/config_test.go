@@ -38,7 +38,7 @@ func TestParseListReadsFields(t *testing.T) {
 	}
 }
 
-// What the vectors leave out.
+// CFG-13, CFG-36, SEC-02: what the vectors leave out.
 func TestParseListRefuses(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -120,7 +120,7 @@ func TestParsePluginIgnoresCase(t *testing.T) {
 	}
 }
 
-// The list a runtime stores is the list it ran (CFG-15).
+// The list a runtime stores is the list it ran.
 func TestMarshalListIsStable(t *testing.T) {
 	t.Parallel()
 	for _, v := range vectors(t) {

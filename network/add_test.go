@@ -63,6 +63,7 @@ func TestAddChain(t *testing.T) {
 func TestAddEnvironment(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}, "second": {}})
+	r.PluginDirs = []string{"/nowhere", r.plugins}
 	q := request("c1")
 	q.Args = cni.Args{{Key: "B", Value: "1"}, {Key: "A", Value: ""}}
 	if _, err := r.Add(t.Context(), list(t, "1.1.0", "red", "first", "second"), q); err != nil {
@@ -73,7 +74,7 @@ func TestAddEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := cni.Env{
-		Command: cni.Add, ContainerID: "c1", Netns: "/run/netns/absent", IfName: "eth0", Args: "B=1;A=", Path: r.plugins,
+		Command: cni.Add, ContainerID: "c1", Netns: "/run/netns/absent", IfName: "eth0", Args: "B=1;A=", Path: "/nowhere:" + r.plugins,
 	}
 	for _, e := range r.entries() {
 		if diff := cmp.Diff(want, e.Env); diff != "" || e.Netns != own {
@@ -160,8 +161,8 @@ func TestAddAnswers(t *testing.T) {
 	}
 }
 
-// REQ-06, RES-06, VER-12, R-09: a result is read in its own version, or that of the list where it has none,
-// and handed on in that of the list.
+// REQ-06, RES-06, VER-12, RT-ADD-09, R-09: a result is read in its own version, or that of the list where it has none,
+// and handed on, to the next plugin, the caller and DEL, in that of the list.
 func TestAddConvertsResults(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, version, answer, want string }{
@@ -172,6 +173,10 @@ func TestAddConvertsResults(t *testing.T) {
 		{"newer", "0.3.1", `{"cniVersion":"1.1.0","ips":[{"address":"10.1.2.3/24"}]}`,
 			`{"cniVersion":"0.3.1","ips":[{"version":"4","address":"10.1.2.3/24"}],"dns":{}}`},
 		{"none", "1.1.0", `{"ips":[{"address":"10.1.2.3/24"}]}`,
+			`{"cniVersion":"1.1.0","ips":[{"address":"10.1.2.3/24"}]}`},
+		{"empty", "1.1.0", `{"cniVersion":"","ips":[{"address":"10.1.2.3/24"}]}`,
+			`{"cniVersion":"1.1.0","ips":[{"address":"10.1.2.3/24"}]}`},
+		{"not text", "1.1.0", `{"cniVersion":1,"ips":[{"address":"10.1.2.3/24"}]}`,
 			`{"cniVersion":"1.1.0","ips":[{"address":"10.1.2.3/24"}]}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -186,7 +191,15 @@ func TestAddConvertsResults(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff([]string{tt.want, tt.want}, []string{r.entries()[1].prev(), string(encoded)}); diff != "" {
+			if err := r.Del(t.Context(), request("c1").Attachment("red"), network.Fallback{}); err != nil {
+				t.Fatal(err)
+			}
+			log, onDel := r.entries(), tt.want
+			if !n.Version.PrevResultOnDel() {
+				onDel = ""
+			}
+			got := []string{log[1].prev(), string(encoded), log[2].prev(), log[3].prev()}
+			if diff := cmp.Diff([]string{tt.want, tt.want, onDel, onDel}, got); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -218,6 +231,8 @@ func TestAddRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	leaves := list(t, "1.1.0", "red", "first")
+	leaves.Plugins[0].Type = "../" + filepath.Base(r.plugins) + "/first" // no configuration that is loaded says so
 	for _, tt := range []struct {
 		name string
 		n    *network.Network
@@ -229,6 +244,8 @@ func TestAddRefuses(t *testing.T) {
 			"7 network red has no plugins: neither under the key plugins nor in a folder of the network's name"},
 		{"missing executable of a later plugin", list(t, "1.1.0", "red", "first", "absent"), nil,
 			"7 red/c1/eth0: plugin \"absent\" not found in " + r.plugins + ": install the plugin there or add its folder to the plugin folders (CNI_PATH)"},
+		{"executable outside of the folders", leaves, nil,
+			`7 red/c1/eth0: plugin type "` + leaves.Plugins[0].Type + `" is not a plain file name`},
 		{"no namespace", good, func(q *network.Request) { q.Netns = "" },
 			"4 red/c1/eth0: required environment variables are missing: CNI_NETNS"},
 		{"namespace of the runtime", good, func(q *network.Request) { q.Netns = "/proc/self/ns/net" },

@@ -159,8 +159,14 @@ func TestCachedExamples(t *testing.T) {
 			if tt.check != "" && check != tt.check {
 				t.Errorf("CHECK:\ngot  %s\nwant %s", check, tt.check)
 			}
-			if (check == "success") != (r.calls() == "CHECK loopback") {
+			checked := r.entries()
+			if (check == "success") != (callsOf(checked) == "CHECK loopback") {
 				t.Error("CHECK of what cannot be read called plugins")
+			}
+			for _, e := range checked {
+				if !strings.Contains(e.prev(), tt.prev) {
+					t.Errorf("CHECK: previous result %q, want %q in it", e.prev(), tt.prev)
+				}
 			}
 			if err := r.Del(t.Context(), a, network.Fallback{Network: n}); err != nil {
 				t.Fatal(err)

@@ -1,6 +1,7 @@
 package network_test
 
 import (
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -17,7 +18,9 @@ func TestCheck(t *testing.T) {
 	r := newRig(t, map[string]script{"first": {}, "second": {}})
 	q := request("c1")
 	q.Args = cni.Args{{Key: "A", Value: "1"}}
-	if _, err := r.Add(t.Context(), list(t, "0.4.0", "red", "first", "second"), q); err != nil {
+	q.Capabilities = map[string]json.RawMessage{"mac": json.RawMessage(`"02:00:00:00:00:01"`)}
+	n := list(t, "0.4.0", "red", `{"type":"first","capabilities":{"mac":true}}`, "second")
+	if _, err := r.Add(t.Context(), n, q); err != nil {
 		t.Fatal(err)
 	}
 	added := r.entries()
@@ -34,11 +37,16 @@ func TestCheck(t *testing.T) {
 		if diff := cmp.Diff(want, e.Env); diff != "" {
 			t.Errorf("%s: %s", e, diff)
 		}
-		const prev = `{"cniVersion":"0.4.0","interfaces":[{"name":"eth0","sandbox":"/run/netns/absent"}],` +
-			`"ips":[{"version":"4","interface":0,"address":"10.1.2.3/24"}],"dns":{"search":["first","second"]}}`
-		if diff := cmp.Diff(prev, e.prev()); diff != "" {
-			t.Errorf("%s: %s", e, diff)
-		}
+	}
+	const prev = `"prevResult":{"cniVersion":"0.4.0","interfaces":[{"name":"eth0","sandbox":"/run/netns/absent"}],` +
+		`"ips":[{"version":"4","interface":0,"address":"10.1.2.3/24"}],"dns":{"search":["first","second"]}}`
+	got := []string{string(checked[0].Stdin), string(checked[1].Stdin)}
+	want := []string{
+		`{"cniVersion":"0.4.0","name":"red",` + prev + `,"runtimeConfig":{"mac":"02:00:00:00:00:01"},"type":"first"}`,
+		`{"cniVersion":"0.4.0","name":"red",` + prev + `,"type":"second"}`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/tenon-cni/tenon/network"
 )
 
-// RT-DEL-01, RT-DEL-02, RT-DEL-04, RT-DEL-07, REQ-04, LIF-10, CACHE-05, CACHE-10, ENV-13, R-18: DEL in
+// RT-DEL-01, RT-DEL-02, RT-DEL-04, RT-DEL-07, REQ-04, LIF-10, CACHE-05, CACHE-10, CFG-15, ENV-13, R-18: DEL in
 // reverse order with everything as recorded, whatever has become of the configuration.
 func TestDel(t *testing.T) {
 	t.Parallel()

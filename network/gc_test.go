@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -97,6 +99,7 @@ func TestGCGates(t *testing.T) {
 		{"no list is not an empty list", list(t, "1.1.0", "red", "first"), nil,
 			"7 network red: GC without the list of valid attachments: an empty list says that none is in use", ""},
 		{"disabled", listWith(t, "1.1.0", "red", `"disableGC":true`, "first"), valid(), "success", ""},
+		{"disabled as text", listWith(t, "1.1.0", "red", `"disableGC":"True"`, "first"), valid(), "success", ""},
 		{"below 1.1.0 only DEL", list(t, "1.0.0", "red", "first"), valid(), "success", "DEL first"},
 		{"no network", nil, valid(), "7 no network given", ""},
 	} {
@@ -109,8 +112,8 @@ func TestGCGates(t *testing.T) {
 	}
 }
 
-// RT-GC-02, RT-GC-07: nothing that fails keeps the rest from being done, all is told, and what could not be deleted stays
-// recorded.
+// RT-GC-02, RT-GC-07, ERR-11: nothing that fails keeps the rest from being done, all is told, each with its code, and what
+// could not be deleted stays recorded.
 func TestGCPastFailures(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {cni.GC: fails(cni.CodeIOFailure, "disk")}, "second": {}, "gone": {}})
@@ -119,11 +122,32 @@ func TestGCPastFailures(t *testing.T) {
 	r.script("gone", script{cni.Del: fails(cni.CodeTryAgainLater, "busy")})
 	want := "11 network red: red/c1/eth0: gone DEL: busy\nfirst GC: disk\nplugin \"absent\" not found in " + r.plugins +
 		": install the plugin there or add its folder to the plugin folders (CNI_PATH)"
-	if got := describe(r.GC(t.Context(), n, keep())); got != want {
+	err := r.GC(t.Context(), n, keep())
+	if got := describe(err); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if got, want := codes(err), []cni.Code{cni.CodeTryAgainLater, cni.CodeIOFailure, cni.CodeInvalidConfig}; !slices.Equal(got, want) {
+		t.Errorf("codes %v, want %v", got, want)
 	}
 	r.wantCalls("DEL gone, GC first, GC second")
 	r.wantRecorded("red/c1/eth0 deleting")
+}
+
+// codes lists those of joined errors.
+func codes(err error) []cni.Code {
+	switch e := err.(type) {
+	case *cni.Error:
+		return []cni.Code{e.Code}
+	case interface{ Unwrap() []error }:
+		var all []cni.Code
+		for _, err := range e.Unwrap() {
+			all = append(all, codes(err)...)
+		}
+		return all
+	case interface{ Unwrap() error }:
+		return codes(e.Unwrap())
+	}
+	return nil
 }
 
 // R-02, RT-GC-11: records that cannot be read are told of and stay, and the plugins collect all the same.
@@ -187,11 +211,46 @@ func TestGCDamagedRecords(t *testing.T) {
 	})
 }
 
-// LIF-08, RT-GC-10: GC waits for an ADD that is under way, and what that attaches is valid though the
-// caller of GC could not know.
+// LIF-08, RT-GC-10: no GC of a network begins beside ADD or DEL, and neither of these beside a GC.
+func TestGCExcludes(t *testing.T) {
+	t.Parallel()
+	for _, tt := range [][2]cni.Command{{cni.Add, cni.GC}, {cni.Del, cni.GC}, {cni.GC, cni.Add}, {cni.GC, cni.Del}} {
+		t.Run(fmt.Sprint(tt[1], " beside ", tt[0]), func(t *testing.T) {
+			t.Parallel()
+			h := newHang(t, tt[0])
+			n := list(t, "1.1.0", "red", "slow")
+			call := func(ctx context.Context, verb cni.Command, container string) (err error) {
+				switch verb {
+				case cni.Add:
+					_, err = h.Add(ctx, n, request(container))
+				case cni.Del:
+					err = h.Del(ctx, request(container).Attachment("red"), network.Fallback{Network: n})
+				case cni.GC:
+					err = h.GC(ctx, n, keep())
+				}
+				return err
+			}
+			first := h.enter(func() error { return call(t.Context(), tt[0], "c1") })
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			if err := call(ctx, tt[1], "c2"); !strings.Contains(describe(err), "network red is busy: ") {
+				t.Errorf("the second: %s", describe(err))
+			}
+			if log := h.calls.Exchanges(); len(log) > 0 { // the first has not ended
+				t.Errorf("calls %v", log)
+			}
+			close(h.leave)
+			if err := errors.Join(<-first, call(t.Context(), tt[1], "c2")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// GC waits for an ADD that is under way, and what that attaches is valid though the caller of GC could not know.
 func TestGCBesideAdd(t *testing.T) {
 	t.Parallel()
-	h := newHang(t)
+	h := newHang(t, cni.Add)
 	n := list(t, "1.1.0", "red", "slow")
 	added := h.add(n)
 	collected := h.gc(n)
@@ -214,7 +273,7 @@ func TestGCBesideAdd(t *testing.T) {
 	}
 }
 
-// hang is a Client whose plugin slow stays in ADD until it may leave.
+// hang is a Client whose plugin slow stays in a verb until it may leave.
 type hang struct {
 	*network.Client
 	t              *testing.T
@@ -222,9 +281,9 @@ type hang struct {
 	entered, leave chan struct{}
 }
 
-func newHang(t *testing.T) *hang {
+func newHang(t *testing.T, verb cni.Command) *hang {
 	h := &hang{t: t, entered: make(chan struct{}), leave: make(chan struct{})}
-	h.calls = &invoke.Recorder{Caller: invoke.Fake{"slow": {cni.Add: func(context.Context, cni.Env, []byte) ([]byte, bool) {
+	h.calls = &invoke.Recorder{Caller: invoke.Fake{"slow": {verb: func(context.Context, cni.Env, []byte) ([]byte, bool) {
 		close(h.entered)
 		<-h.leave
 		return []byte("{}"), true
@@ -233,15 +292,20 @@ func newHang(t *testing.T) *hang {
 	return h
 }
 
-// add attaches c1 and returns when the plugin is in its ADD.
-func (h *hang) add(n *network.Network) <-chan error {
+// enter makes a call and returns when the plugin is in its verb.
+func (h *hang) enter(call func() error) <-chan error {
 	done := make(chan error, 1)
-	go func() {
-		_, err := h.Add(h.t.Context(), n, request("c1"))
-		done <- err
-	}()
+	go func() { done <- call() }()
 	<-h.entered
 	return done
+}
+
+// add attaches c1 and returns when the plugin is in its ADD.
+func (h *hang) add(n *network.Network) <-chan error {
+	return h.enter(func() error {
+		_, err := h.Add(h.t.Context(), n, request("c1"))
+		return err
+	})
 }
 
 // gc collects everything and returns when that waits for the ADD.

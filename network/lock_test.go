@@ -77,7 +77,7 @@ func TestContainersOneAtATime(t *testing.T) {
 // A caller that cannot wait is told what it waited for, and may come back later.
 func TestLockDeadline(t *testing.T) {
 	t.Parallel()
-	h := newHang(t)
+	h := newHang(t, cni.Add)
 	n := list(t, "1.1.0", "red", "slow")
 	added := h.add(n)
 	a := request("c1").Attachment("red")

@@ -105,7 +105,7 @@ func TestWhereArgumentsGo(t *testing.T) {
 	}
 }
 
-// EXE-07, EXE-15: what stands on standard error is no answer, even if it looks like one.
+// EXE-07: what stands on standard error is no answer, even if it looks like one.
 func TestStderrIsNoAnswer(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)

@@ -2,6 +2,7 @@ package network_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -59,7 +60,7 @@ func TestStatusOutcome(t *testing.T) {
 // STATUS and what reads records do not wait for an ADD that hangs, nor for a GC that waits for it.
 func TestStatusBesideAdd(t *testing.T) {
 	t.Parallel()
-	h := newHang(t)
+	h := newHang(t, cni.Add)
 	n := list(t, "1.1.0", "red", "slow")
 	added := h.add(n)
 	collected := h.gc(n)
@@ -118,7 +119,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// VER-16, ERR-11: all problems at once, or the capabilities that are wanted.
+// VER-16, ERR-11, CFG-32: all problems at once, each with its code, or the capabilities that are wanted.
 func TestValidate(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}, "second": {},
@@ -140,9 +141,8 @@ func TestValidate(t *testing.T) {
 	if got := describe(err); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	var e *cni.Error
-	if !errors.As(err, &e) {
-		t.Errorf("no code in %v", err)
+	if got, want := codes(err), []cni.Code{cni.CodeInvalidConfig, cni.CodeIncompatibleVersion}; !slices.Equal(got, want) {
+		t.Errorf("codes %v, want %v", got, want)
 	}
 	if _, err := r.Validate(t.Context(), nil); cni.CodeOf(err) != cni.CodeInvalidConfig {
 		t.Errorf("no network: %s", describe(err))
