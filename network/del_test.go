@@ -57,6 +57,25 @@ func TestDel(t *testing.T) {
 	r.wantRecorded()
 }
 
+// CACHE-04: so are plugins that drop-in files have added.
+func TestDelOfDropIns(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, map[string]script{"first": {}, "second": {}})
+	dir := tree(t, map[string]string{"10.conflist": red, "red/10.conf": `{"type":"second"}`})
+	n, err := network.Load(dir, "red")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := r.add(n)
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Del(t.Context(), a, network.Fallback{}); err != nil {
+		t.Error(err)
+	}
+	r.wantCalls("DEL second, DEL first")
+}
+
 // RT-DEL-06, LIF-05: without a record all plugins run, with what is given and no previous result; and again.
 func TestDelWithoutRecord(t *testing.T) {
 	t.Parallel()

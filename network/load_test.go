@@ -1,6 +1,7 @@
 package network_test
 
 import (
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
@@ -110,9 +111,17 @@ func TestLoadDropInVectors(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			name, version, err := cni.DecodeHeader(b)
-			if name != "red" || version != "1.1.0" || err != nil {
-				t.Errorf("%s: name %q, version %q, %v", v.File, name, version, err)
+			var want map[string]any
+			if err := json.Unmarshal(v.Data, &want); err != nil {
+				t.Fatal(err)
+			}
+			want["name"], want["cniVersion"] = "red", "1.1.0"
+			wanted, err := json.Marshal(want)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(normal(t, wanted), normal(t, b)); diff != "" {
+				t.Errorf("%s: %s", v.File, diff)
 			}
 		}
 	}
@@ -168,7 +177,8 @@ func TestLoadErrors(t *testing.T) {
 	}
 }
 
-// DSC-02, DSC-09: links to files count, one to nothing is an error, what is no file is passed over.
+// DSC-02, DSC-09, DRP-05: links to files count, one to nothing is an error, what is no file is passed over, an empty folder
+// of drop-ins is none.
 func TestLoadSpecialFiles(t *testing.T) {
 	t.Parallel()
 	dir := tree(t, map[string]string{"elsewhere/list": red, "00.conflist/x": ""})
@@ -179,6 +189,9 @@ func TestLoadSpecialFiles(t *testing.T) {
 	}
 	link("elsewhere", "05.conflist")
 	link("elsewhere/list", ".hidden.conflist")
+	if err := os.Mkdir(filepath.Join(dir, "red"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	n, err := network.Load(dir, "red")
 	if err != nil {
 		t.Fatal(err)
@@ -242,10 +255,12 @@ func TestDefault(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", tt.name, got, tt.want)
 		}
 	}
-	// DSC-04, beside it: by name the list wins.
-	n, err := network.Load(tree(t, map[string]string{"00-a.conf": single, "99-z.conflist": red}), "red")
-	if err != nil || types(n) != "first" {
-		t.Errorf("by name: %v, %v", n, err)
+	// DSC-04, DSC-06, beside it: by name the list wins, over a broken single plugin too.
+	for _, conf := range []string{single, "{"} {
+		n, err := network.Load(tree(t, map[string]string{"00-a.conf": conf, "99-z.conflist": red}), "red")
+		if err != nil || types(n) != "first" {
+			t.Errorf("%s: by name: %v, %v", conf, n, err)
+		}
 	}
 }
 

@@ -145,7 +145,7 @@ func (p *process) openStdin(t *testing.T) {
 	p.Stdin = r
 }
 
-// ENV-02, ERR-01, ERR-10, PL-ADD-04, PL-ADD-05, PL-DEL-07, DIS-01, DIS-32: one document on standard output or nothing, and exit status 1 for failure.
+// ENV-02, EXE-06, ERR-01, ERR-10, SEC-03, PL-ADD-04, PL-ADD-05, PL-DEL-07, DIS-01, DIS-32: one document on standard output or nothing, and exit status 1 for failure.
 func TestProcess(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -215,9 +215,11 @@ func TestProcessPanics(t *testing.T) {
 	}
 }
 
+// EXE-18: without any variable a plugin says what it is, and reads nothing.
 func TestProcessWithoutCommand(t *testing.T) {
 	t.Parallel()
 	p := newProcess(t, "", "")
+	p.Env = []string{}
 	p.openStdin(t)
 	if status := p.run(t); status != 0 || p.stdout.Len() > 0 {
 		t.Errorf("exit status %d, printed %s", status, &p.stdout)

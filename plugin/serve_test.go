@@ -44,7 +44,12 @@ func TestOrder(t *testing.T) {
 		{"VER-01: malformed version", environment(cni.Add), `{"cniVersion":"1.0","name":"net"}`, 6, []string{"cniVersion"}, nil},
 		{"VER-03: unpublished version before the configuration", environment(cni.Add), `{"cniVersion":"9.9.9","name":"net","mtu":"x"}`, 1, []string{"9.9.9"}, nil},
 		{"VER-03: version the plugin has not", environment(cni.Add), `{"cniVersion":"0.4.0","name":"net"}`, 1, []string{"demo", "0.4.0", "1.0.0"}, nil},
+		{"VER-03: on DEL", environment(cni.Del), `{"cniVersion":"0.4.0","name":"net"}`, 1, []string{"0.4.0", "1.0.0"}, nil},
+		{"VER-03: on CHECK", environment(cni.Check), `{"cniVersion":"0.4.0","name":"net"}`, 1, []string{"0.4.0", "1.0.0"}, nil},
+		{"VER-03: on STATUS", environment(cni.Status), `{"cniVersion":"9.9.9","name":"net"}`, 1, []string{"9.9.9"}, nil},
+		{"VER-03: on GC", environment(cni.GC), `{"cniVersion":"9.9.9","name":"net"}`, 1, []string{"9.9.9"}, nil},
 		{"VER-04, R-14: no version is 0.1.0, which the plugin has not", environment(cni.Add), `{"name":"net"}`, 1, []string{"0.1.0"}, nil},
+		{"VER-04, R-14: so is an empty one", environment(cni.Add), `{"cniVersion":"","name":"net"}`, 1, []string{"0.1.0"}, nil},
 		{"GC before 1.1.0", environment(cni.GC), `{"cniVersion":"1.0.0","name":"net"}`, 1, []string{"GC", "1.0.0"}, nil},
 		{"STATUS before 1.1.0", environment(cni.Status), `{"cniVersion":"1.0.0","name":"net"}`, 1, []string{"STATUS"}, nil},
 		{"wrong type in the configuration", environment(cni.Add), `{"cniVersion":"1.1.0","name":"net","mtu":"x"}`, 6, []string{"mtu"}, nil},
@@ -106,7 +111,7 @@ func TestVariablesThatDoNotMatter(t *testing.T) {
 	}
 }
 
-// TestOwnNamespace is R-04 and PL-ADD-11: the plugin must not be reached.
+// TestOwnNamespace is R-04, ENV-16 and PL-ADD-11: the plugin must not be reached.
 // DIS-24
 func TestOwnNamespace(t *testing.T) {
 	t.Parallel()
