@@ -22,6 +22,7 @@ func seed(f *testing.F, kinds ...conformance.Kind) {
 	}
 }
 
+// SEC-05: no decoder panics, whatever a plugin prints or a file holds; and what one accepts comes back as it was.
 func FuzzDecodeResult(f *testing.F) {
 	for _, v := range vectors(f) {
 		if v.Kind == conformance.KindResult {
@@ -79,6 +80,7 @@ func FuzzDecodeResult(f *testing.F) {
 	})
 }
 
+// SEC-05
 func FuzzDecodeError(f *testing.F) {
 	seed(f, conformance.KindError)
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -105,6 +107,7 @@ func FuzzDecodeError(f *testing.F) {
 	})
 }
 
+// SEC-05
 func FuzzDecodeVersionReply(f *testing.F) {
 	seed(f, conformance.KindVersion)
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -119,6 +122,7 @@ func FuzzDecodeVersionReply(f *testing.F) {
 	})
 }
 
+// SEC-05
 func FuzzParseList(f *testing.F) {
 	seed(f, conformance.KindConflist)
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -99,6 +99,7 @@ func judgeRequest(verb cni.Command, stdin []byte) error {
 	return err
 }
 
+// CFG-03, ENV-04, ENV-05, ENV-06
 func TestIdentifierVectors(t *testing.T) {
 	t.Parallel()
 	validate := map[conformance.Field]func(string) error{

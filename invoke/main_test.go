@@ -44,6 +44,7 @@ var plugins = map[string]func() int{
 	"long":    func() int { return say(string(bytes.Repeat([]byte("x"), 1<<20))+"END", "", 1) },
 	"dies":    func() int { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL); select {} },
 	"state":   printState,
+	"objects": func() int { _, _ = io.Copy(os.Stdout, os.Stdin); return 1 },
 	"flood":   flood,
 	"hang":    func() int { hang(); return 0 },
 	"stubborn": func() int {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -21,7 +22,7 @@ import (
 	"github.com/tenon-cni/tenon/invoke"
 )
 
-// EXE-05, EXE-06, EXE-16, ERR-06, ERR-07, R-10, R-11: what is judged, and what an error says.
+// EXE-05, EXE-06, EXE-16, ERR-06, R-10, R-11: what is judged, and what an error says.
 func TestProcessOutcome(t *testing.T) {
 	t.Parallel()
 	const either = "signal: broken pipe or terminated, whichever comes first"
@@ -50,6 +51,38 @@ func TestProcessOutcome(t *testing.T) {
 				t.Errorf("status %q, want %q", e.Status, tt.status)
 			}
 		})
+	}
+}
+
+// ERR-07: error objects that are none, and those that only lack something. All are failures that say something.
+func TestProcessErrorObjects(t *testing.T) {
+	t.Parallel()
+	for object, want := range map[string]string{
+		`{"code":42,"msg":"x"}`:                      "42 objects ADD: x",
+		`{"cniVersion":"1.0.0","code":50,"msg":"x"}`: "50 objects ADD: x",
+		`{"code":0,"msg":"x"}`:                       "0 objects ADD: x",
+		`{"code":7}`:                                 "7 objects ADD: error without a message",
+		`{"code":7,"msg":"","details":"d"}`:          "7 objects ADD: error without a message: d",
+		`{"msg":"x"}`:                                "",
+		`{}`:                                         "",
+		`null`:                                       "",
+		`{"code":"7","msg":"x"}`:                     "",
+		`{"code":-1,"msg":"x"}`:                      "",
+		`{"code":7.5,"msg":"x"}`:                     "",
+		`{"code":1e30,"msg":"x"}`:                    "",
+	} {
+		if want == "" {
+			want = fmt.Sprintf("999 objects ADD: exit status 1 without a usable error object: stdout %q", object)
+		}
+		c := add(filepath.Join(folder(t, "objects"), "objects"))
+		c.Stdin = []byte(object)
+		_, err := invoke.Process{Stderr: io.Discard}.Call(t.Context(), c)
+		if got := describe(err); got != want {
+			t.Errorf("%s:\ngot  %s\nwant %s", object, got, want)
+		}
+		if e := (*invoke.Error)(nil); !errors.As(err, &e) || e.Status != "exit status 1" {
+			t.Errorf("%s: %+v", object, err)
+		}
 	}
 }
 
@@ -297,6 +330,19 @@ func TestProcessBusy(t *testing.T) {
 	}()
 	if _, err := (invoke.Process{Stderr: io.Discard}).Call(t.Context(), add(path)); err != nil {
 		t.Errorf("after writing: %s", describe(err))
+	}
+}
+
+// EXE-14, R-06: it is not tried for ever, and the error says what is wrong.
+func TestProcessStaysBusy(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "ok")
+	copyBusy(t, path)
+	_, err := invoke.Process{Stderr: io.Discard}.Call(t.Context(), add(path))
+	want := "5 ok ADD: start: fork/exec " + path + ": text file busy: " +
+		"the file is still being written; replace plugins by renaming a finished file"
+	if got := describe(err); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
 

@@ -1,6 +1,7 @@
 package plugin_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -167,6 +168,32 @@ func TestPrevResult(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// R-16: a plugin that hands on what it got loses nothing of it, though it embeds Common.
+func TestPrevResultIsKeptWhole(t *testing.T) {
+	t.Parallel()
+	d := plugin.Define[config](plugin.Info{Name: "demo"}, verbs(func(_ context.Context, c *call) (*cni.Result, error) {
+		return c.Prev, nil
+	}))
+	for version, prev := range map[string]string{
+		"1.1.0": `{"cniVersion":"1.1.0",` +
+			`"interfaces":[{"name":"br0","mac":"02:00:00:00:00:01","mtu":1450},` +
+			`{"name":"eth0","mac":"02:00:00:00:00:02","sandbox":"/run/netns/c","mtu":1450,"socketPath":"/run/c.sock","pciID":"0000:3b:02.1"}],` +
+			`"ips":[{"interface":1,"address":"10.1.2.3/24","gateway":"10.1.2.1"},{"address":"2001:db8::3/64"}],` +
+			`"routes":[{"dst":"0.0.0.0/0","gw":"10.1.2.1"},{"dst":"10.9.0.0/16","mtu":1400,"advmss":1360,"priority":20,"table":100,"scope":253}],` +
+			`"dns":{"nameservers":["10.1.2.1"],"domain":"example.org","search":["a.example.org"],"options":["ndots:2"]}}`,
+		"0.4.0": `{"cniVersion":"0.4.0",` +
+			`"interfaces":[{"name":"eth0","mac":"02:00:00:00:00:02","sandbox":"/run/netns/c"}],` +
+			`"ips":[{"version":"4","interface":0,"address":"10.1.2.3/24","gateway":"10.1.2.1"}],` +
+			`"routes":[{"dst":"0.0.0.0/0","gw":"10.1.2.1"}],` +
+			`"dns":{"nameservers":["10.1.2.1"],"domain":"example.org","search":["a.example.org"],"options":["ndots:2"]}}`,
+	} {
+		out, err := serve(t, d, environment(cni.Add), fmt.Sprintf(`{"cniVersion":%q,"name":"net","prevResult":%s}`, version, prev))
+		if diff := cmp.Diff(prev, strings.TrimSpace(string(out))); diff != "" || err != nil {
+			t.Errorf("%s: %v %s", version, err, diff)
+		}
 	}
 }
 

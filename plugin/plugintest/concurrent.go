@@ -12,9 +12,9 @@ import (
 )
 
 // concurrent attaches many containers at once and then detaches them at once. No address may be given twice, and
-// nothing may be left.
+// nothing may be left: LIF-07.
 func concurrent(_ *testing.T, r *Runtime) {
-	const n = 30
+	const n = 50
 	before := r.stateOf(r.Host)
 	containers := make([]string, n)
 	requests := make([]Request, n)

@@ -45,7 +45,33 @@ func input(_ *testing.T, r *Runtime) {
 			}
 		}
 	}
+	r.unknown()
 	r.Unchanged(before)
+}
+
+// unknown gives an ADD keys that no plugin has: it accepts them or names key and value in an error of code 2, and does not
+// mind what is in args: CFG-40.
+func (r *Runtime) unknown() {
+	const key, value = "org.example.unknown", "odd"
+	q := r.Request(cni.Add, "c")
+	q.Conf[key] = value
+	_, err := r.Do(r.t.Context(), q)
+	named := err == nil || strings.Contains(err.Error(), key) && strings.Contains(err.Error(), value)
+	if code := cni.CodeOf(err); err != nil && code != cni.CodeUnsupportedField || !named {
+		r.t.Errorf("unknown key %s = %q: code %d: %v", key, value, code, err)
+	}
+	q.Command = cni.Del
+	r.Must(q)
+
+	q = r.Request(cni.Add, "c")
+	args := object{key: value}
+	if own, ok := q.Conf["args"].(object); ok {
+		maps.Copy(args, own)
+	}
+	q.Conf["args"] = args
+	r.Must(q)
+	q.Command = cni.Del
+	r.Must(q)
 }
 
 // wrong returns values that cannot stand for v.

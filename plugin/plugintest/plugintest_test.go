@@ -30,6 +30,7 @@ func TestSuiteFindsBugs(t *testing.T) {
 		{"leaks", "descriptor stays open", []string{"used before", "descriptors"}},
 		{"versions", "result has another sandbox", []string{"has sandbox /another"}},
 		{"input", "wrong configuration has no code", []string{"mtu = x: code 999"}},
+		{"input", "unknown key is refused without its name", []string{`unknown key org.example.unknown = "odd": code 2`}},
 		{"input", "error has a reserved code", []string{"code 42 is not assigned"}},
 		{"input", "ADD has a code of STATUS", []string{"code 50 is one of STATUS"}},
 		{"faults", "link stays when ADD fails", []string{"+ c link eth0"}},

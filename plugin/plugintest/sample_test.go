@@ -71,6 +71,9 @@ func (m maker) Make(_ context.Context, s *session) ([]cni.Interface, error) {
 func (maker) Verify(context.Context, *session, kernel.Link) error { return nil }
 
 func (m maker) Validate(c *call) error {
+	if m.has("unknown key is refused without its name") && strings.Contains(string(c.Stdin()), "unknown") {
+		return cni.Errorf(cni.CodeUnsupportedField, "unknown key")
+	}
 	if _, ok := c.Conf.MTU.(float64); ok {
 		return nil
 	}
