@@ -117,7 +117,8 @@ func (allocator) Check(ctx context.Context, c *call) error {
 	})
 }
 
-// Status says whether reservations can be written and every range set has a free address.
+// Status says whether reservations can be written and every range set has a free address. It does not wait for an ADD
+// that hangs.
 func (allocator) Status(ctx context.Context, c *call) error {
 	sets, err := sets(c)
 	if err != nil {
@@ -165,7 +166,7 @@ func open(ctx context.Context, c *call, tx *kernel.Tx) (*file.Store, error) {
 		return nil, cni.Errorf(cni.CodeIOFailure, "%w", err)
 	}
 	s, err := file.Open(ctx, file.Options{
-		Dir: dataDir(c), Network: c.Name, Create: c.Command == cni.Add, BootID: boot, Change: tx.Do, Log: c.Log,
+		Dir: dataDir(c), Network: c.Name, Create: c.Command == cni.Add, Peek: c.Command == cni.Status, BootID: boot, Change: tx.Do, Log: c.Log,
 	})
 	if err != nil {
 		return nil, cni.Errorf(cni.CodeIOFailure, "dataDir: %w", err)

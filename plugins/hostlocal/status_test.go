@@ -8,6 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/cni"
 )
@@ -83,6 +86,43 @@ func TestStatus(t *testing.T) {
 				t.Errorf("STATUS changed\n%sto\n%s", before, after)
 			}
 		})
+	}
+}
+
+// R-19: STATUS does not wait for an ADD that hangs with the reservations locked, and still knows when they are exhausted.
+func TestStatusBesideAdd(t *testing.T) {
+	const ipam = `"ranges": [[{"subnet": "10.1.2.0/30"}], [{"subnet": "fd00::/64"}]]`
+	h := newHost(t)
+	for _, want := range []string{"", "50 no IP addresses available in range set: 10.1.2.1-10.1.2.2"} {
+		if want != "" {
+			h.add("c1", ipam, "")
+		} else if err := os.Mkdir(filepath.Join(h.dir, "mynet"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		lock, err := os.OpenFile(filepath.Join(h.dir, "mynet", "lock"), os.O_RDONLY|os.O_CREATE, 0o750)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+			t.Fatal(err)
+		}
+		before := tree(t, h.dir)
+		answer := make(chan string, 1)
+		go func() { answer <- h.outcome(cni.Status, "", ipam, "") }()
+		select {
+		case got := <-answer:
+			if got != want {
+				t.Errorf("got  %s\nwant %s", got, want)
+			}
+		case <-time.After(10 * time.Second):
+			t.Error("STATUS waits")
+		}
+		if after := tree(t, h.dir); after != before {
+			t.Errorf("STATUS changed\n%sto\n%s", before, after)
+		}
+		if err := lock.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

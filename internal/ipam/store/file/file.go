@@ -35,6 +35,7 @@ type Options struct {
 	Dir     string       // where the directories of all networks are
 	Network string       // a valid network name
 	Create  bool         // create the directory if it is missing; without, a missing one is an empty store
+	Peek    bool         // for who only reads: where others have locked the directory, do not wait; see Open
 	BootID  string       // names the running boot, at most 64 bytes; when empty, no reservation counts as an earlier boot's
 	Change  store.Change // makes the changes to reservations; nil makes them at once, and nothing takes them back
 	Log     *slog.Logger // is told what was reclaimed and what could not be read; may be nil
@@ -58,7 +59,9 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// Open locks the directory of the network and waits for others as long as ctx allows. Errors name the path.
+// Open locks the directory of the network and waits for others as long as ctx allows. With Peek it waits for nobody: what
+// others are at work on is read as it is at the moment, from the address files alone, those of an earlier boot included,
+// and cannot be changed. Errors name the path.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{boot: o.BootID, change: o.Change, log: o.Log}
 	if s.change == nil {
@@ -68,16 +71,25 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	path := filepath.Join(o.Dir, o.Network)
+	wait := func(f *os.File) error { return await(ctx, f) }
+	if o.Peek {
+		wait = giveUp
+	}
 	var err error
-	s.dir, s.lock, err = openLocked(ctx, path)
+	s.dir, s.lock, err = openLocked(path, wait)
 	for o.Create && errors.Is(err, fs.ErrNotExist) {
 		if err := s.change("create "+path, func() error { return os.MkdirAll(path, 0o755) }, nil); err != nil {
 			return nil, err
 		}
-		s.dir, s.lock, err = openLocked(ctx, path)
+		s.dir, s.lock, err = openLocked(path, wait)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		s.dir, err = &dir{missing, path}, nil
+	}
+	if errors.Is(err, errBusy) {
+		s.change = func(string, func() error, func() error) error { return err }
+		s.owners, s.index = &dir{missing, path}, newIndex(nil) // the caches are in other hands
+		return s, nil
 	}
 	if err != nil {
 		return nil, err

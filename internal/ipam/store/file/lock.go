@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openLocked opens the directory at path and locks the file lock in it, as the reference plugin does. It starts again
-// when the directory was removed while it waited.
-func openLocked(ctx context.Context, path string) (*dir, *os.File, error) {
+// openLocked opens the directory at path and locks the file lock in it, as the reference plugin does. wait is called where
+// somebody else has the lock. It starts again when the directory was removed while it waited.
+func openLocked(path string, wait func(*os.File) error) (*dir, *os.File, error) {
 	for {
 		d, err := openDir(path)
 		if err != nil {
@@ -19,10 +19,13 @@ func openLocked(ctx context.Context, path string) (*dir, *os.File, error) {
 		}
 		lock, err := d.openFile("lock", unix.O_RDONLY|unix.O_CREAT, 0o750)
 		if err == nil {
-			err = acquire(ctx, lock)
+			err = acquire(lock, wait)
 		}
 		if err == nil {
 			return d, lock, nil
+		}
+		if errors.Is(err, errBusy) {
+			return d, nil, err
 		}
 		d.close()
 		if !errors.Is(err, errRemoved) {
@@ -31,13 +34,16 @@ func openLocked(ctx context.Context, path string) (*dir, *os.File, error) {
 	}
 }
 
-var errRemoved = errors.New("lock was removed")
+var (
+	errRemoved = errors.New("lock was removed")
+	errBusy    = errors.New("somebody else is at work")
+)
 
 // acquire locks f. On error f is closed, if need be later, when the lock is granted that nobody waits for any more.
-func acquire(ctx context.Context, f *os.File) error {
+func acquire(f *os.File, wait func(*os.File) error) error {
 	switch err := flock(f, unix.LOCK_EX|unix.LOCK_NB); {
 	case errors.Is(err, unix.EWOULDBLOCK):
-		if err := await(ctx, f); err != nil {
+		if err := wait(f); err != nil {
 			return &fs.PathError{Op: "lock", Path: f.Name(), Err: err}
 		}
 	case err != nil:
@@ -71,6 +77,9 @@ func await(ctx context.Context, f *os.File) error {
 		return context.Cause(ctx)
 	}
 }
+
+// giveUp does not wait.
+func giveUp(f *os.File) error { return errors.Join(errBusy, f.Close()) }
 
 func flock(f *os.File, how int) error {
 	for {
