@@ -23,8 +23,9 @@ const (
 	// drainFor is how long a descendant may keep the plugin's standard streams open, counted from the plugin's exit.
 	drainFor = 100 * time.Millisecond
 
-	busyRetries = 5
+	busyRetries = 9
 	busyWait    = 20 * time.Millisecond // before the first retry; four times as long before each further one
+	busyWaitMax = time.Second           // but no longer
 )
 
 // Process calls plugins as processes. The zero value is ready for use.
@@ -34,7 +35,7 @@ const (
 // not read. When ctx ends the group gets SIGTERM and 100 ms later SIGKILL; Call returns within 250 ms of that even if
 // a descendant has left the group and holds standard output. Descendants of a plugin that ended by itself are left
 // alone. A plugin that writes more than 16 MiB to standard output is stopped like that, too. An executable that is open for writing (ETXTBSY) is tried
-// again up to five times, over about seven seconds.
+// again for about six seconds, in the end once a second.
 type Process struct {
 	// Stderr is where standard error of plugins goes, at once and whatever becomes of the call. It
 	// has to bear concurrent writes if calls are concurrent. nil is [os.Stderr].
@@ -64,7 +65,7 @@ func (p Process) Call(ctx context.Context, c Call) (Reply, error) {
 		case <-ctx.Done():
 			timer.Stop()
 		}
-		wait *= 4
+		wait = min(4*wait, busyWaitMax)
 	}
 }
 
