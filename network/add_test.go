@@ -92,7 +92,7 @@ func TestAddAnswers(t *testing.T) {
 		first, second act
 		want, calls   string
 	}{
-		{"RT-ADD-03, RT-ADD-05: the error of the first plugin comes back and all get DEL",
+		{"RT-ADD-03, RT-ADD-05, RT-ADD-07: the error of the first plugin comes back and all get DEL",
 			fails(cni.CodeTryAgainLater, "busy"), act{},
 			"11 red/c1/eth0: first ADD: busy", "ADD first" + undo},
 		{"RT-ADD-03: so does that of a later one",

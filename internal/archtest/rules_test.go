@@ -171,10 +171,10 @@ func declaresMain(f *file) bool {
 	})
 }
 
-// What would slow down the start of every plugin if cmd/tenon linked it.
+// TRC-06: what would slow down the start of every plugin if cmd/tenon linked it, the libraries for tracing among it.
 var heavy = []string{
 	"google.golang.org/grpc", "google.golang.org/protobuf", "github.com/golang/protobuf", "github.com/gogo/protobuf",
-	"k8s.io", "sigs.k8s.io", "go.etcd.io", "github.com/ovn-kubernetes/libovsdb", "net/http", "testing",
+	"go.opentelemetry.io", "k8s.io", "sigs.k8s.io", "go.etcd.io", "github.com/ovn-kubernetes/libovsdb", "net/http", "testing",
 }
 
 func heavyDependencies(t *tree, violated report) {

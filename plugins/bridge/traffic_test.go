@@ -69,7 +69,7 @@ func TestIsolation(t *testing.T) {
 	testnet.Reaches(t, r.Container("a"), netip.MustParseAddr("10.1.2.1"), true)
 }
 
-// TestMasquerade looks at the source addresses that a host outside and a container of the same network see.
+// TestMasquerade looks at the source addresses that a host outside and a container of the same network see: CFG-35.
 func TestMasquerade(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
