@@ -145,7 +145,7 @@ func (p *process) openStdin(t *testing.T) {
 	p.Stdin = r
 }
 
-// ENV-02, EXE-06, ERR-01, ERR-10, SEC-03, PL-ADD-04, PL-ADD-05, PL-DEL-07, DIS-01, DIS-32: one document on standard output or nothing, and exit status 1 for failure.
+// ENV-02, EXE-06, ERR-01, ERR-10, PL-ADD-04, PL-ADD-05, PL-DEL-07, DIS-01, DIS-32: one document on standard output or nothing, and exit status 1 for failure.
 func TestProcess(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -157,6 +157,7 @@ func TestProcess(t *testing.T) {
 	}{
 		{"ADD", cni.Add, nil, 0, true},
 		{"DEL", cni.Del, nil, 0, false},
+		{"ADD in a trace that cannot be continued: TRC-05", cni.Add, func(_ *testing.T, p *process) { p.Env = append(p.Env, "TRACEPARENT=x", "BAGGAGE=;") }, 0, true},
 		{"failure", cni.Check, nil, cni.CodeInternal, false},
 		{"no standard input", cni.Add, func(_ *testing.T, p *process) { p.Stdin = nil }, cni.CodeDecodingFailure, false},
 		{"request too large", cni.Add, func(_ *testing.T, p *process) {
@@ -200,6 +201,26 @@ func TestProcess(t *testing.T) {
 				t.Errorf("attachment is there: %t", p.attached())
 			}
 		})
+	}
+}
+
+// SEC-03: no more of a request is read than it may have.
+func TestProcessReadsNoFurther(t *testing.T) {
+	t.Parallel()
+	zeros, err := os.Open("/dev/zero")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer zeros.Close()
+	request := &io.LimitedReader{R: zeros, N: 64 << 20}
+	p := newProcess(t, cni.Add, "")
+	p.Stdin = request
+	if status := p.run(t); status != 1 {
+		t.Errorf("exit status %d, want 1", status)
+	}
+	p.wantError(t, cni.CodeIOFailure)
+	if request.N < 40<<20 {
+		t.Errorf("only %d bytes are left of 64 MiB", request.N)
 	}
 }
 

@@ -77,7 +77,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// PL-CHK-01, PL-STA-06, PL-GC-07, DIS-23: a verb that a version has not is code 1.
+// PL-CHK-01, PL-STA-06, PL-GC-07, RT-STA-05, DIS-23: a verb that a version has not is code 1.
 func TestVerbGates(t *testing.T) {
 	t.Parallel()
 	for _, v := range cni.Versions() {
