@@ -31,11 +31,11 @@ const (
 // Process calls plugins as processes. The zero value is ready for use.
 //
 // A plugin inherits the environment of this process, with the CNI_ variables of the call in place of any it had, runs
-// in a process group of its own unless [Call.Joined] is set, and gets the request on standard input, which it need
-// not read. When ctx ends the group gets SIGTERM and 100 ms later SIGKILL; Call returns within 250 ms of that even if
-// a descendant has left the group and holds standard output. Descendants of a plugin that ended by itself are left
-// alone. A plugin that writes more than 16 MiB to standard output is stopped like that, too. An executable that is open for writing (ETXTBSY) is tried
-// again for about six seconds, in the end once a second.
+// in a process group of its own unless [Call.Joined] is set, and gets the request on standard input, which it need not
+// read. When ctx ends the group gets SIGTERM and 100 ms later SIGKILL; Call returns within 250 ms of that even if a
+// descendant has left the group and holds standard output. Descendants of a plugin that ended by itself are left alone.
+// A plugin that writes more than 16 MiB to standard output is stopped like that, too. An executable that is open for
+// writing (ETXTBSY) is tried again for about six seconds, in the end once a second.
 type Process struct {
 	// Stderr is where standard error of plugins goes, at once and whatever becomes of the call. It
 	// has to bear concurrent writes if calls are concurrent. nil is [os.Stderr].
