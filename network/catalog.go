@@ -32,17 +32,19 @@ type File struct {
 	Err        error    // what is wrong with it: a [*FileError]
 	Default    bool     // runtimes take it where no network is asked for, whether it can be loaded or not
 	ShadowedBy string   // path of the file that is looked at earlier
-
-	kind kind
+	Kind       Kind     // what it should hold
+	Content    []byte   // as it was read; nil if nobody reads it, or it cannot be read
 }
 
-// kind is what a file holds according to its name.
-type kind uint8
+// Kind is what a file holds according to its name and its folder.
+type Kind string
 
+// The kinds of files.
 const (
-	other kind = iota
-	list
-	single
+	OtherFile  Kind = ""        // nothing that a runtime reads, or the policy
+	ListFile   Kind = "list"    // a network configuration list
+	SingleFile Kind = "single"  // a network of a single plugin
+	DropInFile Kind = "drop-in" // a plugin of the network whose name its folder bears
 )
 
 // Catalog is what a configuration folder held at one moment.
@@ -63,9 +65,9 @@ func (c *Catalog) Candidates() []File {
 
 func (c *Catalog) candidates() []*File {
 	var all []*File
-	for _, k := range []kind{list, single} {
+	for _, k := range []Kind{ListFile, SingleFile} {
 		for i := range c.Files {
-			if c.Files[i].kind == k {
+			if c.Files[i].Kind == k {
 				all = append(all, &c.Files[i])
 			}
 		}
@@ -76,7 +78,7 @@ func (c *Catalog) candidates() []*File {
 // list returns the first list of a name; nil if there is none.
 func (c *Catalog) list(name string) *File {
 	for _, f := range c.candidates() {
-		if f.kind == list && f.Name == name {
+		if f.Kind == ListFile && f.Name == name {
 			return f
 		}
 	}

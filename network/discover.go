@@ -30,6 +30,7 @@ func Discover(dir string) (*Catalog, error) {
 			if c.Policy, f.Err = r.policy(f.Path); f.Err != nil {
 				f.Use = Broken
 			}
+			f.Content = r[f.Path].content
 		case statErr == nil && info.IsDir():
 			folders = append(folders, f.Path)
 			continue
@@ -48,10 +49,34 @@ func Discover(dir string) (*Catalog, error) {
 	return c, nil
 }
 
+// DiscoverFile reads one configuration file as [LoadFile] does, with its drop-ins, as if there were nothing else. That it
+// cannot be read, or loaded, is no error of it but of the file in the catalogue.
+func DiscoverFile(path string) *Catalog {
+	r := reader{}
+	f := File{Path: path, Kind: kindOf(path)}
+	if f.Kind == OtherFile {
+		content, _ := r.read(path)
+		f.Kind = kindOfContent(content)
+	}
+	r.open(&f)
+	c := &Catalog{Dir: filepath.Dir(path), Files: []File{f}}
+	c.settle()
+	folder := filepath.Join(c.Dir, f.Name)
+	if kindOf(path) == ListFile && cni.ValidateNetworkName(f.Name) == nil && isFolder(folder) {
+		c.Files = append(c.Files, r.folder(folder, &c.Files[0])...)
+	}
+	return c
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
 // settle finds out which of the files that hold networks are taken.
 func (c *Catalog) settle() {
 	for i := range c.Files {
-		if f := &c.Files[i]; f.kind != other {
+		if f := &c.Files[i]; f.Kind == ListFile || f.Kind == SingleFile {
 			f.Default = true
 			break
 		}

@@ -57,27 +57,43 @@ func (r reader) plugin(path string) (*cni.PluginConfig, error) {
 
 // folder finds out what becomes of the files in a folder beside the list of its name, which is nil if there is none.
 func (r reader) folder(dir string, of *File) []File {
-	if of == nil {
-		return []File{{Path: dir, Use: Ignored, Reason: "a folder; no list has its name, so nothing in it is a drop-in"}}
-	}
+	name := filepath.Base(dir)
 	entries, err := readDir(dir)
-	if err != nil {
-		return []File{{Path: dir, Use: Broken, Name: of.Name, Err: fileError(dir, nil, err)}}
+	if err != nil && of != nil {
+		return []File{{Path: dir, Use: Broken, Name: name, Err: fileError(dir, nil, err)}}
 	}
 	var files []File
 	for _, e := range entries {
-		f := File{Path: filepath.Join(dir, e.Name()), Name: of.Name, Use: DropIn}
+		f := File{Path: filepath.Join(dir, e.Name()), Name: name, Use: Ignored}
 		switch {
+		case !isDropIn(f.Path) && of == nil:
+			continue
 		case !isDropIn(f.Path):
-			f.Use, f.Reason = Ignored, "drop-ins are files that end in "+singleExt
-		case of.Network != nil && of.Network.OnlyInlined:
-			f.Use, f.Reason = Suppressed, of.Path+" says loadOnlyInlinedPlugins"
+			f.Reason = "drop-ins are files that end in " + singleExt
 		default:
-			if _, err := r.plugin(f.Path); err != nil {
-				f.Use, f.Err = Broken, err
-			}
+			f.Kind = DropInFile
+			r.dropIn(&f, of)
 		}
 		files = append(files, f)
 	}
+	if files == nil && of == nil {
+		return []File{{Path: dir, Use: Ignored, Reason: "a folder; no list has its name, so nothing in it is a drop-in"}}
+	}
 	return files
+}
+
+// dropIn finds out what becomes of a drop-in of a list, which is nil if there is none.
+func (r reader) dropIn(f, of *File) {
+	switch {
+	case of == nil:
+		f.Reason = "no list has the name of its folder"
+	case of.Network != nil && of.Network.OnlyInlined:
+		f.Use, f.Reason = Suppressed, of.Path+" says loadOnlyInlinedPlugins"
+	default:
+		f.Use = DropIn
+		if _, f.Err = r.plugin(f.Path); f.Err != nil {
+			f.Use = Broken
+		}
+		f.Content = r[f.Path].content
+	}
 }

@@ -76,7 +76,7 @@ func WhatIsWrong(b []byte) (e *FileError, name string) {
 	if err == nil {
 		return nil, ""
 	}
-	return fileError("x", b, err), statedName(b, list)
+	return fileError("x", b, err), statedName(b, ListFile)
 }
 
 // Seal and Unseal are what is around the body of a record.

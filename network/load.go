@@ -1,7 +1,6 @@
 package network
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/document"
 )
 
 // Extensions of configuration files. They are matched exactly.
@@ -20,14 +20,14 @@ const (
 	jsonExt   = ".json" // as singleExt
 )
 
-func kindOf(path string) kind {
+func kindOf(path string) Kind {
 	switch filepath.Ext(path) {
 	case listExt:
-		return list
+		return ListFile
 	case singleExt, jsonExt:
-		return single
+		return SingleFile
 	}
-	return other
+	return OtherFile
 }
 
 // Load looks a network up by name as [Catalog.Lookup] does, but passes nothing over: a file before it that cannot be
@@ -84,8 +84,7 @@ func LoadFile(path string) (*Network, error) {
 // come out without plugins: it cannot be run. Codes are those of [cni.ParseList].
 func LoadBytes(b []byte) (*Network, error) {
 	parse := cni.ParseList
-	var keys map[string]json.RawMessage
-	if json.Unmarshal(b, &keys) == nil && keys["plugins"] == nil && keys["type"] != nil {
+	if kindOfContent(b) == SingleFile {
 		parse = cni.ParseSingle
 	}
 	l, err := parse(b)
@@ -95,10 +94,19 @@ func LoadBytes(b []byte) (*Network, error) {
 	return &Network{List: l}, nil
 }
 
-// reader reads each file once, by path.
-type reader map[string]document
+// kindOfContent is the kind of what has no name that says so.
+func kindOfContent(b []byte) Kind {
+	var keys map[string]json.RawMessage
+	if json.Unmarshal(b, &keys) == nil && keys["plugins"] == nil && keys["type"] != nil {
+		return SingleFile
+	}
+	return ListFile
+}
 
-type document struct {
+// reader reads each file once, by path.
+type reader map[string]readFile
+
+type readFile struct {
 	content []byte
 	err     error
 }
@@ -118,14 +126,20 @@ func (r reader) read(path string) ([]byte, error) {
 
 // network sets what a file says of a network, if its name is that of a configuration file.
 func (r reader) network(f *File) {
-	if f.kind = kindOf(f.Path); f.kind == other {
+	if f.Kind = kindOf(f.Path); f.Kind == OtherFile {
 		f.Reason = fmt.Sprintf("the name does not end in %s, %s or %s", listExt, singleExt, jsonExt)
 		return
 	}
+	r.open(f)
+}
+
+// open sets what a file of a kind says of a network.
+func (r reader) open(f *File) {
 	n, err := r.load(f.Path)
+	f.Content = r[f.Path].content
 	if err != nil {
-		f.Name = statedName(r[f.Path].content, f.kind)
-		f.Err = fileError(f.Path, r[f.Path].content, err)
+		f.Name = statedName(f.Content, f.Kind)
+		f.Err = fileError(f.Path, f.Content, err)
 		return
 	}
 	n.Source = f.Path
@@ -138,7 +152,7 @@ func (r reader) load(path string) (*Network, error) {
 		return nil, err
 	}
 	switch kindOf(path) {
-	case list:
+	case ListFile:
 		l, err := cni.ParseList(b)
 		if err != nil {
 			return nil, err
@@ -151,7 +165,7 @@ func (r reader) load(path string) (*Network, error) {
 			return nil, noPlugins(l)
 		}
 		return n, nil
-	case single:
+	case SingleFile:
 		l, err := cni.ParseSingle(b)
 		if err != nil {
 			return nil, err
@@ -168,25 +182,11 @@ func noPlugins(l *cni.List) error {
 
 // statedName returns the name that a configuration which cannot be loaded states, as far as it can be read; "" if it
 // states none before it ends to be JSON.
-func statedName(b []byte, k kind) string {
+func statedName(b []byte, k Kind) string {
 	name := ""
-	d := json.NewDecoder(bytes.NewReader(b))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return ""
-	}
-	for d.More() {
-		t, err := d.Token()
-		if err != nil {
-			break
-		}
-		var value any
-		if err := d.Decode(&value); err != nil {
-			break
-		}
-		key, _ := t.(string)
-		text, isText := value.(string)
-		if isText && (key == "name" || k == single && strings.EqualFold(key, "name")) {
-			name = text
+	for _, m := range document.Parse(b).Members {
+		if m.Value.Kind == document.String && (m.Key == "name" || k == SingleFile && strings.EqualFold(m.Key, "name")) {
+			name = m.Value.Text()
 		}
 	}
 	return name

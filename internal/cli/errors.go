@@ -51,13 +51,17 @@ type attachmentError struct{ error }
 
 func (e attachmentError) Unwrap() error { return e.error }
 
-// unknown says that there is nothing of a kind with this name, and suggests the nearest of those there are.
-func unknown(kind, name string, known []string) error {
-	err := error(usageError{fmt.Errorf("there is no %s %q", kind, name)})
+// didYouMean adds to an error about a name the nearest of those there are.
+func didYouMean(err error, name string, known []string) error {
 	if near := text.Nearest(name, known); near != "" {
-		err = hint(err, fmt.Sprintf("did you mean %q?", near))
+		return hint(err, fmt.Sprintf("did you mean %q?", near))
 	}
 	return err
+}
+
+// unknown says that there is nothing of a kind with this name, and suggests the nearest of those there are.
+func unknown(kind, name string, known []string) error {
+	return didYouMean(usagef("there is no %s %q", kind, name), name, known)
 }
 
 // flagError explains why flags could not be read. A subcommand that does not exist is the better explanation.

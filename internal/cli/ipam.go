@@ -64,11 +64,7 @@ ATTACHMENT is what "tenon ps" says of the holder, if tenon attached it.`,
 				pools = slices.DeleteFunc(pools, func(p inspect.Pool) bool { return p.Network != args[0] })
 				if len(pools) == 0 {
 					err := fmt.Errorf("network %q has no reservations and no configuration with host-local", args[0])
-					err = errors.Join(err, readErr)
-					if near := text.Nearest(args[0], names); near != "" {
-						err = hint(err, fmt.Sprintf("did you mean %q?", near))
-					}
-					return hint(err, r.elsewhere())
+					return hint(didYouMean(errors.Join(err, readErr), args[0], names), r.elsewhere())
 				}
 			}
 			all.pools = pools

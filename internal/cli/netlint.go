@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"slices"
 
@@ -12,7 +11,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/ops/lint"
-	"github.com/tenon-cni/tenon/internal/ops/text"
+	"github.com/tenon-cni/tenon/network"
 )
 
 // lintSettings are the flags of net lint.
@@ -60,48 +59,55 @@ status is 1 if there are errors; with --strict also if there are warnings.`,
 
 // lint returns what is found in what args name.
 func (r *lintSettings) lint(ctx context.Context, args []string) ([]lint.Finding, error) {
-	read, path, name := lint.ReadDir, r.netDir, ""
 	if len(args) > 0 && isPath(args[0]) {
-		path = args[0]
-		if info, err := os.Stat(path); err == nil && !info.IsDir() {
-			read = lint.ReadFile
+		c, err := r.readPath(args[0])
+		if err != nil {
+			return nil, err
 		}
-	} else if len(args) > 0 {
-		name = args[0]
+		return lint.Check(c, r.asker(ctx)), nil
 	}
-	files, err := read(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist) && path == r.netDir:
-		return nil, hint(cni.Errorf(cni.CodeInvalidConfig, "%s: no such folder", path), r.elsewhere())
-	case err != nil:
-		return nil, cni.Errorf(cni.CodeIOFailure, "%s: %w", path, err)
+	c, err := lint.Read(r.netDir)
+	if err != nil {
+		return nil, needsRoot(err)
 	}
-	found := lint.Check(files, r.executables(ctx, lint.Types(files)))
-	if name == "" {
-		return found, nil
-	}
-	if names := lint.Networks(files); !slices.Contains(names, name) {
-		err := hint(cni.Errorf(cni.CodeInvalidConfig, "there is no network %q in %s", name, path), r.elsewhere())
-		if near := text.Nearest(name, names); near != "" {
-			err = hint(err, fmt.Sprintf("did you mean %q?", near))
+	found := lint.Check(c, r.asker(ctx))
+	if len(args) > 0 {
+		name := args[0]
+		_, _, err := c.Lookup(name)
+		if err != nil && !slices.ContainsFunc(c.Candidates(), func(f network.File) bool { return f.Name == name }) {
+			return nil, r.notFound(err, name)
 		}
-		return nil, err
+		return slices.DeleteFunc(found, func(f lint.Finding) bool { return f.Network != name }), nil
 	}
-	return slices.DeleteFunc(found, func(f lint.Finding) bool { return f.Network != name }), nil
+	if len(found) == 0 {
+		_, err = r.requireNetworks(c)
+	}
+	return found, err
 }
 
-// executables asks the plugins for their versions.
-func (r *lintSettings) executables(ctx context.Context, types []string) map[string]lint.Executable {
+// readPath reads a folder or a file.
+func (r *lintSettings) readPath(path string) (*network.Catalog, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, needsRoot(cni.Errorf(cni.CodeIOFailure, "%s: %w", path, errors.Unwrap(err)))
+	case info.IsDir():
+		return lint.Read(path)
+	default:
+		return network.DiscoverFile(path), nil
+	}
+}
+
+// asker asks the plugins for their versions, if that is wanted.
+func (r *lintSettings) asker(ctx context.Context) lint.Ask {
 	if r.offline {
 		return nil
 	}
 	client := r.client()
-	all := map[string]lint.Executable{}
-	for _, typ := range types {
+	return func(typ string) ([]string, error) {
 		reply, err := client.Versions(ctx, typ)
-		all[typ] = lint.Executable{Versions: reply.Supported, Err: err}
+		return reply.Supported, err
 	}
-	return all
 }
 
 func (r *lintSettings) printFindings(found []lint.Finding) error {

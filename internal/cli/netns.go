@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/ops/text"
 )
 
 // namedDir is where ip-netns(8) keeps namespaces by name.
@@ -50,10 +49,7 @@ func requireNetns(arg, path string) error {
 	case isPath(arg):
 		return err
 	}
-	if near := text.Nearest(arg, namespaces()); near != "" {
-		err = hint(err, fmt.Sprintf("did you mean %q?", near))
-	}
-	return hint(err, fmt.Sprintf("ip netns add %s makes one", arg))
+	return hint(didYouMean(err, arg, namespaces()), fmt.Sprintf("ip netns add %s makes one", arg))
 }
 
 // namespaces are those that have names.

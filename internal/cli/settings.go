@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/ops/text"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
 	"github.com/tenon-cni/tenon/plugins/all"
@@ -144,10 +143,7 @@ func (r *settings) notFound(err error, name string) error {
 	case errors.Is(err, network.ErrNoConfig):
 		return hint(cni.Errorf(cni.CodeInvalidConfig, "network %q: %w", name, err), r.elsewhere())
 	case errors.Is(err, network.ErrNotFound):
-		err = hint(cni.Errorf(cni.CodeInvalidConfig, "%w", err), r.elsewhere())
-		if near := text.Nearest(name, r.names()); near != "" {
-			err = hint(err, fmt.Sprintf("did you mean %q?", near))
-		}
+		return hint(didYouMean(cni.Errorf(cni.CodeInvalidConfig, "%w", err), name, r.names()), r.elsewhere())
 	case err != nil && cni.ValidateNetworkName(name) == nil:
 		return needsRoot(hint(fmt.Errorf("network %q: %w", name, err), "tenon net explain shows what each file is taken for"))
 	}

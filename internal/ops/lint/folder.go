@@ -4,50 +4,31 @@ import "net/netip"
 
 // folder judges the networks of a folder together.
 func (c *checker) folder() {
-	first := map[string]*network{}
-	var counted []*network
-	for _, n := range c.inOrder() {
-		if n.network == "" {
+	var counted []*configured
+	for _, n := range c.networks {
+		if n.ShadowedBy != "" {
+			c.add("duplicate-name", n.at(n.value.Get("name")), "rename the network, or remove one of the files",
+				"network %s stands in %s, which is found first; this file is never used", n.Name, n.ShadowedBy)
 			continue
 		}
-		if before := first[n.network]; before != nil {
-			c.add("duplicate-name", n.at(n.value.get("name")), "rename the network, or remove one of the files",
-				"network %s stands in %s, which is found first; this file is never used", n.network, before.file)
+		if n.list == nil {
 			continue
 		}
-		first[n.network] = n
-		if n.list != nil {
-			counted = append(counted, n)
-		}
-	}
-	for i, n := range counted {
-		for _, before := range counted[:i] {
+		for _, before := range counted {
 			c.together(before, n)
 		}
+		counted = append(counted, n)
 	}
-}
-
-// inOrder returns the networks as a look-up by name goes: lists, then single plugins.
-func (c *checker) inOrder() []*network {
-	var lists, singles []*network
-	for _, n := range c.networks {
-		if n.form == List {
-			lists = append(lists, n)
-		} else {
-			singles = append(singles, n)
-		}
-	}
-	return append(lists, singles...)
 }
 
 // together judges two networks that can exist at the same time.
-func (c *checker) together(a, b *network) {
+func (c *checker) together(a, b *configured) {
 	for i := range a.plugins {
 		for j, q := range b.plugins {
 			mine, other := poolOf(a, i), poolOf(b, j)
 			if x, y, ok := mine.overlap(other); ok {
 				c.add("range-overlap", other.spot, "reservations are kept for each network: both may hand out the same address",
-					"%s overlaps with %s of network %s (%s)", y, x, a.network, a.file)
+					"%s overlaps with %s of network %s (%s)", y, x, a.Name, a.Path)
 			}
 			c.bridges(a.plugins[i], q, mine, other, a)
 		}
@@ -55,7 +36,7 @@ func (c *checker) together(a, b *network) {
 }
 
 // bridges judges two plugins that may share a bridge: it has one IPv4 network.
-func (c *checker) bridges(a, b *pluginObject, mine, other pool, first *network) {
+func (c *checker) bridges(a, b *pluginObject, mine, other pool, first *configured) {
 	name := bridgeOf(a)
 	if name == "" || name != bridgeOf(b) || !isGateway(a) || !isGateway(b) {
 		return
@@ -64,7 +45,7 @@ func (c *checker) bridges(a, b *pluginObject, mine, other pool, first *network) 
 		for _, y := range other.gateways() {
 			if conflict(x, y) {
 				c.add("shared-bridge", b.at(b.value), "give one of the networks another bridge",
-					"bridge %s gets the address %s, and %s from network %s (%s)", name, y, x, first.network, first.file)
+					"bridge %s gets the address %s, and %s from network %s (%s)", name, y, x, first.Name, first.Path)
 				return
 			}
 		}
@@ -83,7 +64,7 @@ func bridgeOf(p *pluginObject) string {
 	if p.typ != "bridge" {
 		return ""
 	}
-	if name := p.value.get("bridge").text(); name != "" {
+	if name := p.value.Get("bridge").Text(); name != "" {
 		return name
 	}
 	name, _ := p.def.Schema().Properties["bridge"].Default.(string)
@@ -91,5 +72,5 @@ func bridgeOf(p *pluginObject) string {
 }
 
 func isGateway(p *pluginObject) bool {
-	return p.value.get("isGateway").isTrue() || p.value.get("isDefaultGateway").isTrue()
+	return p.value.Get("isGateway").IsTrue() || p.value.Get("isDefaultGateway").IsTrue()
 }

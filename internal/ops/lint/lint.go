@@ -1,6 +1,6 @@
 // Package lint finds what is wrong, or probably not meant, with network configurations: before a runtime runs them, and
-// more of it than a runtime complains of. [Check] is a pure function of files and of what is known about the plugins'
-// executables; [ReadDir] and [ReadFile] read the former.
+// more of it than a runtime complains of. Which file is what is for package network to say, and what is wrong with one that
+// it cannot load.
 //
 // What a plugin accepts is not written here again: keys and JSON types come from the schema of its configuration, limits
 // and contradictions from its own validation. Plugins that are not built in are judged by the rules for all plugins.
@@ -11,6 +11,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+
+	"github.com/tenon-cni/tenon/internal/document"
+	"github.com/tenon-cni/tenon/network"
 )
 
 // Severity says how bad a finding is.
@@ -59,7 +62,7 @@ type Rule struct {
 	Title    string
 }
 
-// Rules are all rules, in the order of what they look at: files, lists, chains, plugins, addresses.
+// Rules are all rules, in the order of what they look at: files, lists, chains, plugins, addresses, policy.
 var Rules = []Rule{
 	{"read", Error, "the file cannot be read"},
 	{"syntax", Error, "the file is not JSON"},
@@ -74,7 +77,8 @@ var Rules = []Rule{
 	{"chain-order", Error, "the plugin cannot stand where it does"},
 	{"repeated-plugin", Warning, "a plugin stands twice in a chain"},
 	{"missing-plugin", Error, "there is no executable for the plugin"},
-	{"version-skew", Error, "the plugin does not support the version of the network"},
+	{"version-skew", Error, "plugins do not support the version of the network"},
+	{"older-version", Info, "the network is run in an older version than it offers"},
 	{"unknown-key", Warning, "the plugin does not know the key"},
 	{"key-case", Info, "the key is spelled with other capitals"},
 	{"type", Error, "the value has the wrong JSON type"},
@@ -89,6 +93,9 @@ var Rules = []Rule{
 	{"shared-pool", Error, "two plugins of a network share their reservations"},
 	{"range-overlap", Warning, "two networks hand out the same addresses"},
 	{"shared-bridge", Warning, "two networks give a bridge different addresses"},
+	{"policy", Error, "the policy cannot be used"},
+	{"policy-plugin", Error, "a network lacks a plugin that the policy requires"},
+	{"policy-network", Warning, "the policy speaks of a network that is not there"},
 }
 
 func severity(rule string) Severity {
@@ -96,20 +103,20 @@ func severity(rule string) Severity {
 	return Rules[i].Severity
 }
 
-// Executable is what is known about the executable of a plugin.
-type Executable struct {
-	Err      error    // it is not there, or does not answer
-	Versions []string // what it says it supports
-}
+// Ask returns the versions that the executable of a plugin says it supports. An error is that it is not there, or does
+// not answer.
+type Ask func(typ string) ([]string, error)
 
-// Check judges the files of one folder. executables, by plugin type, are those of the plugins that the files name; if it
-// is nil nothing is known about any. Findings are in the order of files and places.
-func Check(files []File, executables map[string]Executable) []Finding {
-	c := checker{executables: executables}
-	for _, f := range files {
+// Check judges the files of one folder. ask is called once for each plugin that they name; if it is nil, nothing is known
+// about executables. Findings are in the order of files and places.
+func Check(catalog *network.Catalog, ask Ask) []Finding {
+	c := checker{catalog: catalog, ask: ask, asked: map[string]executable{}}
+	for _, f := range catalog.Candidates() {
+		c.candidate(f)
+	}
+	for _, f := range catalog.Files {
 		c.file(f)
 	}
-	c.gather()
 	for _, n := range c.networks {
 		c.network(n)
 	}
@@ -122,24 +129,31 @@ func Check(files []File, executables map[string]Executable) []Finding {
 
 // checker collects findings.
 type checker struct {
-	executables map[string]Executable
-	networks    []*network
-	dropIns     []File
-	found       []Finding
+	catalog  *network.Catalog
+	ask      Ask
+	asked    map[string]executable
+	networks []*configured // in the order of look-ups
+	found    []Finding
 }
 
 // spot is what a finding is about.
 type spot struct {
 	file    string
-	value   *node // nil: the file
-	key     *node // of the value, to be pointed at in its place; may be nil
+	value   *document.Node // nil: the file
+	key     *document.Node // of the value, to be pointed at in its place; may be nil
 	network string
 	plugin  string
 }
 
 // at is a spot of the same plugin.
-func (s spot) at(value *node) spot {
+func (s spot) at(value *document.Node) spot {
 	s.value, s.key = value, nil
+	return s
+}
+
+// atKey is a spot of the same plugin: a member of an object, of which its key is pointed at.
+func (s spot) atKey(m document.Member) spot {
+	s.value, s.key = m.Value, m.Name
 	return s
 }
 
@@ -153,8 +167,8 @@ func (c *checker) add(rule string, at spot, hint, format string, args ...any) {
 		if at.key != nil {
 			place = at.key
 		}
-		f.Line, f.Column = place.position()
-		f.Pointer = at.value.pointer
+		f.Line, f.Column = place.Position()
+		f.Pointer = at.value.Pointer
 	}
 	c.found = append(c.found, f)
 }

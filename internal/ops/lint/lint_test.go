@@ -1,10 +1,9 @@
 package lint_test
 
 import (
-	"errors"
+	"encoding/json"
 	"flag"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,13 +14,14 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/ops/lint"
+	"github.com/tenon-cni/tenon/network"
 )
 
 var update = flag.Bool("update", false, "rewrite what the archives want")
 
 // Each rule has an archive: the files below wrong/ must give the findings in want, one of which is the rule's; those below
 // right/ none at all. A file executables, beside either, tells what is known about them: "type version version", or
-// "type" alone for one that is missing.
+// "type" alone for one that is missing. A file with the content "nowhere" is a link to nothing.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	for _, rule := range lint.Rules {
@@ -34,7 +34,8 @@ func TestRules(t *testing.T) {
 			}
 			var got strings.Builder
 			found := false
-			for _, f := range check(t, archive, "wrong") {
+			dir, findings := check(t, archive, "wrong")
+			for _, f := range findings {
 				found = found || f.Rule == rule.ID
 				got.WriteString(f.String() + "\n")
 				if f.Hint != "" {
@@ -44,21 +45,23 @@ func TestRules(t *testing.T) {
 			if !found {
 				t.Errorf("the rule is not among the findings:\n%s", got.String())
 			}
-			for _, f := range check(t, archive, "right") {
+			_, none := check(t, archive, "right")
+			for _, f := range none {
 				t.Errorf("in what is right: %v", f)
 			}
 			last := len(archive.Files) - 1
 			if archive.Files[last].Name != "want" {
 				t.Fatal("the last file must be \"want\"")
 			}
+			text := strings.ReplaceAll(got.String(), dir+"/", "")
 			if *update {
-				archive.Files[last].Data = []byte(got.String())
+				archive.Files[last].Data = []byte(text)
 				if err := os.WriteFile(name, txtar.Format(archive), 0o644); err != nil {
 					t.Fatal(err)
 				}
 				return
 			}
-			if diff := cmp.Diff(string(archive.Files[last].Data), got.String()); diff != "" {
+			if diff := cmp.Diff(string(archive.Files[last].Data), text); diff != "" {
 				t.Errorf("findings (-want +got):\n%s", diff)
 			}
 		})
@@ -79,54 +82,83 @@ func TestArchivesAreOfRules(t *testing.T) {
 	}
 }
 
-func check(t *testing.T, archive *txtar.Archive, side string) []lint.Finding {
+func check(t *testing.T, archive *txtar.Archive, side string) (dir string, found []lint.Finding) {
 	t.Helper()
-	var files []lint.File
-	var executables map[string]lint.Executable
+	dir = t.TempDir()
+	var ask lint.Ask
 	for _, f := range archive.Files {
 		name, ok := strings.CutPrefix(f.Name, side+"/")
 		switch {
 		case !ok:
 		case name == "executables":
-			executables = parseExecutables(string(f.Data))
+			ask = executables(string(f.Data))
 		default:
-			files = append(files, file(name, f.Data))
+			write(t, filepath.Join(dir, name), f.Data)
 		}
 	}
-	return lint.Check(files, executables)
+	c, err := lint.Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir, lint.Check(c, ask)
 }
 
-func file(name string, data []byte) lint.File {
-	f := lint.File{Path: name, Data: []byte(strings.TrimSuffix(string(data), "\n"))}
-	folder := path.Dir(name)
-	switch ext := path.Ext(name); {
-	case folder != ".":
-		f.Network = folder
-		if ext == ".conf" {
-			f.Form = lint.DropIn
-		}
-	case ext == ".conflist":
-		f.Form = lint.List
-	case ext == ".conf" || ext == ".json":
-		f.Form = lint.Single
+func write(t *testing.T, path string, data []byte) {
+	t.Helper()
+	text := strings.TrimSuffix(string(data), "\n")
+	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	if text == "nowhere" && err == nil {
+		err = os.Symlink(text, path)
+	} else if err == nil {
+		err = os.WriteFile(path, []byte(text), 0o644)
 	}
-	if name == "unreadable.conflist" {
-		f.Data, f.Err = nil, errors.New("permission denied")
+	if err != nil {
+		t.Fatal(err)
 	}
-	return f
 }
 
-func parseExecutables(table string) map[string]lint.Executable {
-	all := map[string]lint.Executable{}
+func executables(table string) lint.Ask {
+	all := map[string][]string{}
 	for line := range strings.Lines(table) {
 		words := strings.Fields(line)
-		x := lint.Executable{Versions: words[1:]}
-		if len(words) == 1 {
-			x = lint.Executable{Err: cni.Errorf(cni.CodeInvalidConfig, "plugin %q not found in /opt/cni/bin", words[0]).WithDetails("install it")}
-		}
-		all[words[0]] = x
+		all[words[0]] = words[1:]
 	}
-	return all
+	return func(typ string) ([]string, error) {
+		versions, known := all[typ]
+		if known && len(versions) == 0 {
+			return nil, cni.Errorf(cni.CodeInvalidConfig, "plugin %q not found in /opt/cni/bin", typ).WithDetails("install it")
+		}
+		return versions, nil
+	}
+}
+
+// A file that nobody reads is not read by lint either if it is no file, or too large for a configuration.
+func TestReadLeavesOut(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "large.bak"), []byte(`{"type": "x", "y": "`+strings.Repeat("x", 1<<20)+`"}`))
+	if err := os.Symlink("/dev/zero", filepath.Join(dir, "zero.conf.bak")); err != nil {
+		t.Fatal(err)
+	}
+	c, err := lint.Read(dir)
+	if found := lint.Check(c, nil); err != nil || found != nil {
+		t.Errorf("%v %v", found, err)
+	}
+}
+
+func TestFindingAsJSON(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "a.conf")
+	write(t, path, []byte("{\"cniVersion\": \"0.4.0\", \"name\": \"n\",\n \"type\": \"bridge\", \"é\": 0, \"x/~y\": 1}"))
+	got, err := json.Marshal(lint.Check(network.DiscoverFile(path), nil)[1:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `[{"severity":"warning","rule":"unknown-key","file":"` + path + `","line":2,"column":28,"pointer":"/x~1~0y","network":"n","plugin":"bridge",` +
+		`"message":"nobody reads the key \"x/~y\" here"}]`
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("finding (-want +got):\n%s", diff)
+	}
 }
 
 // Whatever is in a file, lint does not fall over it, and places are in the file.
@@ -144,14 +176,20 @@ func FuzzCheck(f *testing.F) {
 			f.Add(file.Data)
 		}
 	}
+	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, data []byte) {
-		for _, form := range []lint.Form{lint.Other, lint.List, lint.Single, lint.DropIn} {
-			lines := strings.Count(string(data), "\n") + 1
-			base := lint.File{Path: "base.conflist", Form: lint.List, Data: []byte(`{"cniVersion":"1.1.0","name":"n","plugins":[{"type":"bridge"}]}`)}
-			for _, found := range lint.Check([]lint.File{base, {Path: "x", Network: "n", Form: form, Data: data}}, nil) {
-				if found.Line > lines || found.Message == "" {
-					t.Errorf("%v", found)
-				}
+		lines := strings.Count(string(data), "\n") + 1
+		write(t, filepath.Join(dir, "base.conflist"), []byte(`{"cniVersion":"1.1.0","name":"n","plugins":[{"type":"bridge"}]}`))
+		for _, name := range []string{"x.conflist", "x.conf", "n/x.conf", "n/x.json", "x.bak", network.PolicyName} {
+			write(t, filepath.Join(dir, name), append(data, ' '))
+		}
+		c, err := lint.Read(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range lint.Check(c, nil) {
+			if found.Line > lines || found.Message == "" {
+				t.Errorf("%v", found)
 			}
 		}
 	})

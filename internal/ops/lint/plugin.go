@@ -7,20 +7,21 @@ import (
 	"strings"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/document"
 	"github.com/tenon-cni/tenon/internal/ops/text"
 	"github.com/tenon-cni/tenon/plugin"
 )
 
 // pluginObject judges plugin i of a network.
-func (c *checker) pluginObject(n *network, p *pluginObject, i int) {
-	if p.value.kind != isObject {
+func (c *checker) pluginObject(n *configured, p *pluginObject, i int) {
+	if p.value.Kind != document.Object {
 		return // it could not be loaded
 	}
 	c.keys(p)
 	c.reserved(n, p)
 	c.capabilities(p)
 	for _, key := range []string{"isGateway", "isDefaultGateway", "ipMasq"} {
-		if value := p.value.get(key); value.isTrue() && p.ipam == "" {
+		if value := p.value.Get(key); value.IsTrue() && p.ipam == "" {
 			c.add("needs-ipam", p.at(value), "add an ipam section, or remove it", "%s does nothing in a network without addresses", key)
 		}
 	}
@@ -38,7 +39,7 @@ func (c *checker) pluginObject(n *network, p *pluginObject, i int) {
 	if p.allocator == nil || p.allocator.Role != plugin.RoleIPAM || p.wrongIPAM || p.ipam == hostLocal && c.ranges(p) {
 		return
 	}
-	c.refused(p.at(p.value.get("ipam")), p.allocator, request)
+	c.refused(p.at(p.value.Get("ipam")), p.allocator, request)
 }
 
 // refused tells what a plugin itself has to say about its configuration.
@@ -86,57 +87,56 @@ type walk struct {
 	top *plugin.Schema
 }
 
-func (w walk) value(n *node, s *plugin.Schema) {
-	if s.Type == "" || n.kind == isNull { // null is as if it were not there
+func (w walk) value(n *document.Node, s *plugin.Schema) {
+	if s.Type == "" || n.Kind == document.Null { // null is as if it were not there
 		return
 	}
-	integer := s.Type == "integer" && n.kind == isNumber && !strings.ContainsAny(string(n.raw), ".eE")
-	if !integer && string(n.kind) != s.Type {
+	integer := s.Type == "integer" && n.Kind == document.Number && !strings.ContainsAny(string(n.Raw), ".eE")
+	if !integer && string(n.Kind) != s.Type {
 		hint := ""
-		if s.Type == string(isArray) {
-			hint = "a pair of brackets is missing: [" + compact(n.raw) + "]"
+		if s.Type == string(document.Array) {
+			hint = "a pair of brackets is missing: [" + compact(n.Raw) + "]"
 		}
-		if s.Type == string(isBoolean) && n.kind == isString {
-			hint = "without quotes: " + n.text()
+		if s.Type == string(document.Boolean) && n.Kind == document.String {
+			hint = "without quotes: " + n.Text()
 		}
-		w.add("type", w.p.at(n), hint, "%s: %s is not a JSON %s", n.label(), compact(n.raw), s.Type)
-		if ipam := w.p.value.get("ipam"); ipam != nil && strings.HasPrefix(n.pointer, ipam.pointer) {
+		w.add("type", w.p.at(n), hint, "%s: %s is not a JSON %s", n.Label(), compact(n.Raw), s.Type)
+		if ipam := w.p.value.Get("ipam"); ipam != nil && strings.HasPrefix(n.Pointer, ipam.Pointer) {
 			w.p.wrongIPAM = true
 		} else {
 			w.p.wrongType = true
 		}
 		return
 	}
-	for _, e := range n.elements {
+	for _, e := range n.Elements {
 		w.value(e, s.Items)
 	}
-	for _, m := range n.members {
+	for _, m := range n.Members {
 		w.member(m, s)
 	}
 }
 
-func (w walk) member(m member, s *plugin.Schema) {
-	at := w.p.at(m.value)
-	at.key = m.name
-	if p := s.Properties[m.key]; p != nil {
-		w.value(m.value, p)
+func (w walk) member(m document.Member, s *plugin.Schema) {
+	at := w.p.atKey(m)
+	if p := s.Properties[m.Key]; p != nil {
+		w.value(m.Value, p)
 		return
 	}
 	for key, p := range s.Properties {
-		if strings.EqualFold(key, m.key) {
-			w.add("key-case", at, "", "%q is read as %q", m.key, key)
-			w.value(m.value, p)
+		if strings.EqualFold(key, m.Key) {
+			w.add("key-case", at, "", "%q is read as %q", m.Key, key)
+			w.value(m.Value, p)
 			return
 		}
 	}
 	if s.Additional != nil {
-		w.value(m.value, s.Additional)
+		w.value(m.Value, s.Additional)
 		return
 	}
-	if len(s.Order) == 0 || strings.HasPrefix(m.key, "_") || strings.HasPrefix(m.key, "$") || strings.HasPrefix(m.key, reservedPrefix) {
+	if len(s.Order) == 0 || strings.HasPrefix(m.Key, "_") || strings.HasPrefix(m.Key, "$") || strings.HasPrefix(m.Key, reservedPrefix) {
 		return
 	}
-	w.add("unknown-key", at, w.suggest(m.key, s), "nobody reads the key %q here", m.key)
+	w.add("unknown-key", at, w.suggest(m.Key, s), "nobody reads the key %q here", m.Key)
 }
 
 // suggest says what may be meant by a key.
@@ -163,11 +163,10 @@ func (w walk) suggest(key string, s *plugin.Schema) string {
 const reservedPrefix = "cni.dev/"
 
 // reserved tells the keys that are not the administrator's to write.
-func (c *checker) reserved(n *network, p *pluginObject) {
-	for _, m := range p.value.members {
-		at := p.at(m.value)
-		at.key = m.name
-		switch key := m.key; {
+func (c *checker) reserved(n *configured, p *pluginObject) {
+	for _, m := range p.value.Members {
+		at := p.atKey(m)
+		switch key := m.Key; {
 		case strings.EqualFold(key, "runtimeConfig"):
 			c.add("reserved-key", at, "declare capabilities; the runtime fills it in", "runtimeConfig belongs to the runtime, which may replace it")
 		case strings.EqualFold(key, "prevResult"), strings.HasPrefix(key, reservedPrefix):
@@ -187,20 +186,19 @@ func (c *checker) capabilities(p *pluginObject) {
 	if p.allocator != nil {
 		understood = append(understood, p.allocator.Capabilities...)
 	}
-	declared := p.value.get("capabilities")
+	declared := p.value.Get("capabilities")
 	if declared == nil {
 		return
 	}
-	for _, m := range declared.members {
-		if !m.value.isTrue() || slices.Contains(understood, m.key) {
+	for _, m := range declared.Members {
+		if !m.Value.IsTrue() || slices.Contains(understood, m.Key) {
 			continue
 		}
-		at := p.at(m.value)
-		at.key = m.name
+		at := p.atKey(m)
 		hint := "remove it"
 		if len(understood) > 0 {
 			hint = "understood are: " + strings.Join(understood, ", ")
 		}
-		c.add("unknown-capability", at, hint, "%s does not make use of the capability %q", p.typ, m.key)
+		c.add("unknown-capability", at, hint, "%s does not make use of the capability %q", p.typ, m.Key)
 	}
 }

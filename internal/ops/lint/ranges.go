@@ -18,17 +18,17 @@ func (c *checker) ranges(p *pluginObject) (done bool) {
 	if !ok {
 		return false
 	}
-	section := p.value.get("ipam")
+	section := p.value.Get("ipam")
 	sets := conf.IPAM.Sets()
 	if len(sets) == 0 {
-		return p.value.path("capabilities", "ipRanges").isTrue() // the runtime brings them
+		return p.value.Path("capabilities", "ipRanges").IsTrue() // the runtime brings them
 	}
 	families := map[bool]int{}
 	for i, set := range sets {
-		at := p.at(section.get("subnet"))
+		at := p.at(section.Get("subnet"))
 		old := len(sets) - len(conf.IPAM.Ranges) // the range in the old form comes first
 		if i >= old {
-			at = p.at(section.get("ranges").element(i - old))
+			at = p.at(section.Get("ranges").Element(i - old))
 		}
 		if err := ipam.CanonicalizeSets([]ipam.RangeSet{set}); err != nil {
 			c.badSet(p, at, set)
@@ -56,7 +56,7 @@ func (c *checker) ranges(p *pluginObject) (done bool) {
 
 // decodeHostLocal reads the configuration of host-local.
 func decodeHostLocal(p *pluginObject) (conf hostlocal.Config, ok bool) {
-	ok = json.Unmarshal(p.value.raw, &conf) == nil
+	ok = json.Unmarshal(p.value.Raw, &conf) == nil
 	return conf, ok
 }
 
@@ -68,7 +68,7 @@ func (c *checker) badSet(p *pluginObject, at spot, set ipam.RangeSet) {
 			if r.Subnet.IsValid() && r.Subnet.Masked() != r.Subnet {
 				hint = "write " + r.Subnet.Masked().String()
 			}
-			c.add("range", p.at(at.value.element(i)), hint, "%v", err)
+			c.add("range", p.at(at.value.Element(i)), hint, "%v", err)
 			return
 		}
 	}
@@ -84,7 +84,7 @@ func (c *checker) badSet(p *pluginObject, at spot, set ipam.RangeSet) {
 func (c *checker) goodSet(p *pluginObject, at spot, set ipam.RangeSet) {
 	for i, r := range set {
 		if !r.Subnet.Contains(r.Gateway) {
-			c.add("range-gateway", p.at(at.value.element(i)), "", "gateway %s lies outside of %s: containers cannot reach it directly", r.Gateway, r.Subnet)
+			c.add("range-gateway", p.at(at.value.Element(i)), "", "gateway %s lies outside of %s: containers cannot reach it directly", r.Gateway, r.Subnet)
 		}
 	}
 	if set.Capacity() == 0 {
@@ -99,9 +99,9 @@ type pool struct {
 }
 
 // poolOf returns the ranges of a plugin of a network; none if they are not good.
-func poolOf(n *network, i int) pool {
+func poolOf(n *configured, i int) pool {
 	p := n.plugins[i]
-	at := p.at(p.value.get("ipam"))
+	at := p.at(p.value.Get("ipam"))
 	if p.ipam != hostLocal {
 		return pool{spot: at}
 	}

@@ -1,0 +1,234 @@
+// Package document reads JSON documents into values that know where they stand, for messages that point at a place in a
+// file. It knows nothing of what the values mean.
+package document
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Kind is the type of a JSON value.
+type Kind string
+
+// The kinds of values. Invalid is what stands where a document ends to be JSON.
+const (
+	Invalid Kind = ""
+	Object  Kind = "object"
+	Array   Kind = "array"
+	String  Kind = "string"
+	Number  Kind = "number"
+	Boolean Kind = "boolean"
+	Null    Kind = "null"
+)
+
+// Node is a value of a document and where it stands. A nil Node is a value that is not there: it has no members.
+type Node struct {
+	Kind     Kind
+	Pointer  string   // JSON pointer (RFC 6901); empty is the document
+	Members  []Member // of an object, in their order
+	Elements []*Node  // of an array
+	Raw      json.RawMessage
+
+	document []byte
+	offset   int
+}
+
+// Member is a member of an object.
+type Member struct {
+	Key   string
+	Name  *Node // the key as a value, for its place
+	Value *Node
+}
+
+// Parse reads a document. Of one that is not JSON it returns what comes before the mistake.
+func Parse(document []byte) *Node {
+	d := json.NewDecoder(bytes.NewReader(document))
+	d.UseNumber()
+	p := parser{document: document, Decoder: d}
+	return p.value("", 0)
+}
+
+// At is a place in a document that has no value of its own, such as that of a mistake.
+func At(document []byte, offset int) *Node {
+	return &Node{document: document, offset: max(0, min(offset, len(document)))}
+}
+
+// deepest is how many arrays and objects may be in one another, as in encoding/json.
+const deepest = 10000
+
+type parser struct {
+	document []byte
+	*json.Decoder
+	failed bool
+}
+
+// start is where the next token begins.
+func (p *parser) start() int {
+	offset := int(p.InputOffset())
+	return len(p.document) - len(bytes.TrimLeft(p.document[offset:], " \t\r\n,:"))
+}
+
+// token is nil, as null is, where there is none.
+func (p *parser) token() json.Token {
+	token, err := p.Token()
+	p.failed = p.failed || err != nil
+	return token
+}
+
+func (p *parser) value(pointer string, depth int) *Node {
+	n := &Node{Pointer: pointer, document: p.document, offset: p.start()}
+	switch t := p.token().(type) {
+	case json.Delim:
+		n.Kind = Array
+		if t == '{' {
+			n.Kind = Object
+		}
+		p.failed = p.failed || depth == deepest
+		for !p.failed && p.More() {
+			p.child(n, depth+1)
+		}
+		if !p.failed {
+			p.token() // the closing bracket
+		}
+	case string:
+		n.Kind = String
+	case json.Number:
+		n.Kind = Number
+	case bool:
+		n.Kind = Boolean
+	default:
+		if p.failed {
+			return n
+		}
+		n.Kind = Null
+	}
+	n.Raw = p.document[n.offset:p.InputOffset()]
+	return n
+}
+
+func (p *parser) child(n *Node, depth int) {
+	if n.Kind == Array {
+		n.Elements = append(n.Elements, p.value(n.Pointer+"/"+strconv.Itoa(len(n.Elements)), depth))
+		return
+	}
+	name := &Node{Kind: String, document: p.document, offset: p.start()}
+	key, _ := p.token().(string)
+	if p.failed {
+		return
+	}
+	n.Members = append(n.Members, Member{key, name, p.value(n.Pointer+"/"+escape.Replace(key), depth)})
+}
+
+var (
+	escape   = strings.NewReplacer("~", "~0", "/", "~1")
+	unescape = strings.NewReplacer("~1", "/", "~0", "~")
+)
+
+// Label is the last key on the way to the value, with the indices behind it: "ranges[0]".
+func (n *Node) Label() string {
+	label := ""
+	for _, token := range slices.Backward(strings.Split(n.Pointer, "/")) {
+		if _, err := strconv.Atoi(token); err != nil {
+			return token + label
+		}
+		label = "[" + token + "]" + label
+	}
+	return label
+}
+
+// Get returns the member with a key, as configurations are read: in its exact spelling or else in any other, the last of
+// several. It is nil if there is none, and for what is no object.
+func (n *Node) Get(key string) *Node {
+	if n == nil {
+		return nil
+	}
+	var found *Node
+	exact := false
+	for _, m := range n.Members {
+		if m.Key == key || !exact && strings.EqualFold(m.Key, key) {
+			found, exact = m.Value, exact || m.Key == key
+		}
+	}
+	return found
+}
+
+// Path is Get for a member of a member.
+func (n *Node) Path(keys ...string) *Node {
+	for _, key := range keys {
+		n = n.Get(key)
+	}
+	return n
+}
+
+// Resolve returns the value that a JSON pointer names or, where there is none, the innermost around it that is there.
+// Keys match as for [Node.Get].
+func (n *Node) Resolve(pointer string) *Node {
+	for _, token := range strings.Split(pointer, "/")[1:] {
+		next := n.Get(unescape.Replace(token))
+		if i, err := strconv.Atoi(token); err == nil && i >= 0 && i < len(n.Elements) {
+			next = n.Elements[i]
+		}
+		if next == nil {
+			break
+		}
+		n = next
+	}
+	return n
+}
+
+// Element returns an element of an array; the array itself if there is no such element.
+func (n *Node) Element(i int) *Node {
+	if n == nil || i >= len(n.Elements) {
+		return n
+	}
+	return n.Elements[i]
+}
+
+// Keys are the members of an object, none of anything else.
+func (n *Node) Keys() []Member {
+	if n == nil {
+		return nil
+	}
+	return n.Members
+}
+
+// All are the elements of an array, none of anything else.
+func (n *Node) All() []*Node {
+	if n == nil {
+		return nil
+	}
+	return n.Elements
+}
+
+// Text returns the value of a string, "" of anything else.
+func (n *Node) Text() string {
+	var s string
+	if n == nil || n.Kind != String || json.Unmarshal(n.Raw, &s) != nil {
+		return ""
+	}
+	return s
+}
+
+// IsTrue reports whether the value is true.
+func (n *Node) IsTrue() bool { return n != nil && string(n.Raw) == "true" }
+
+// Find returns the first value, in the order of the document, that fits.
+func (n *Node) Find(fits func(*Node) bool) *Node {
+	for _, m := range n.Keys() {
+		if found := m.Value.Find(fits); found != nil {
+			return found
+		}
+	}
+	for _, e := range n.All() {
+		if found := e.Find(fits); found != nil {
+			return found
+		}
+	}
+	if n != nil && fits(n) {
+		return n
+	}
+	return nil
+}

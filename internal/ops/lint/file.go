@@ -1,0 +1,188 @@
+package lint
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/document"
+	"github.com/tenon-cni/tenon/internal/ops/text"
+	"github.com/tenon-cni/tenon/network"
+)
+
+// candidate takes in a file that holds a network.
+func (c *checker) candidate(f network.File) {
+	at := spot{file: f.Path, network: f.Name}
+	if at.value = c.open(f, at); at.value == nil {
+		return
+	}
+	n := &configured{spot: at, File: f}
+	c.networks = append(c.networks, n)
+	if f.Network != nil {
+		n.list = f.Network.List
+	}
+	if f.Kind == network.SingleFile {
+		n.plugins = []*pluginObject{object(at, at.value)}
+		if n.list != nil && n.list.Version >= cni.V100 {
+			c.add("single-form", at, "write a list: {\"cniVersion\": …, \"name\": …, \"plugins\": [{…}]} in a file that ends in .conflist",
+				"the configuration of a single plugin is not part of CNI %v; runtimes still take it", n.list.Version)
+		}
+		return
+	}
+	c.listKeys(n)
+	for _, element := range n.value.Get("plugins").All() {
+		n.plugins = append(n.plugins, object(at, element))
+	}
+}
+
+// file judges a file that holds no network.
+func (c *checker) file(f network.File) {
+	at := spot{file: f.Path, network: f.Name}
+	switch {
+	case f.Kind == network.ListFile || f.Kind == network.SingleFile: // see candidate
+	case c.catalog.Policy != nil && f.Path == c.catalog.Policy.Source:
+		c.policy(f, at)
+	case f.Kind == network.DropInFile:
+		c.dropIn(f, at)
+	case f.Err != nil:
+		c.open(f, at)
+	default:
+		c.ignored(f, at)
+	}
+}
+
+// open parses a file, and says why if that is not possible.
+func (c *checker) open(f network.File, at spot) *document.Node {
+	if f.Content == nil {
+		c.add("read", at, "", "cannot be read: %v", complaint(f))
+		return nil
+	}
+	if err := syntaxError(f.Content); err != nil {
+		c.syntax(f, at, err)
+		return nil
+	}
+	doc := document.Parse(f.Content)
+	c.duplicates(at, doc, f.Kind == network.ListFile)
+	return doc
+}
+
+// complaint is what is wrong with a file itself, and not with another that belongs to it.
+func complaint(f network.File) error {
+	if e := (*network.FileError)(nil); errors.As(f.Err, &e) && !errors.As(e.Err, new(*network.FileError)) {
+		return e.Err
+	}
+	return nil
+}
+
+func syntaxError(data []byte) error { return json.Unmarshal(data, new(json.RawMessage)) }
+
+func (c *checker) syntax(f network.File, at spot, err error) {
+	offset, hint := 0, ""
+	if s := (*json.SyntaxError)(nil); errors.As(err, &s) {
+		offset = max(0, int(s.Offset)-1)
+	}
+	before := bytes.TrimSpace(f.Content[:min(offset, len(f.Content))])
+	rest := f.Content[min(offset, len(f.Content)):]
+	switch {
+	case len(bytes.TrimSpace(f.Content)) == 0:
+		hint = "the file is empty"
+	case bytes.HasPrefix(f.Content, []byte("\xef\xbb\xbf")):
+		hint = "the file begins with a byte order mark: save it as UTF-8 without one"
+	case bytes.HasPrefix(rest, []byte("/")) || bytes.HasPrefix(rest, []byte("#")):
+		hint = "JSON has no comments"
+	case len(rest) > 0 && strings.Contains("]}", string(rest[:1])) && bytes.HasSuffix(before, []byte(",")):
+		hint = "JSON has no comma behind the last element"
+	}
+	at.value = document.At(f.Content, offset)
+	c.add("syntax", at, hint, "%v", err)
+}
+
+// duplicates tells the keys that an object has twice. Those of a list are matched exactly, others in any case.
+func (c *checker) duplicates(at spot, n *document.Node, exactly bool) {
+	for i, m := range n.Members {
+		for _, before := range n.Members[:i] {
+			if before.Key == m.Key || !exactly && strings.EqualFold(before.Key, m.Key) {
+				line, _ := before.Name.Position()
+				c.add("duplicate-key", at.atKey(m), "remove one of them", "%q stands in line %d already; plugins see one of both", m.Key, line)
+				break
+			}
+		}
+		c.duplicates(at, m.Value, false)
+	}
+	for _, e := range n.Elements {
+		c.duplicates(at, e, false)
+	}
+}
+
+// dropIn adds a drop-in to its network.
+func (c *checker) dropIn(f network.File, at spot) {
+	switch f.Use {
+	case network.Ignored:
+		c.add("ignored-file", at, "the folder of a drop-in bears the name of a network that is a list (.conflist)",
+			"is not read: there is no list of a network %q", f.Name)
+		return
+	case network.Suppressed:
+		c.add("ignored-file", at, "", "is not read: network %s says loadOnlyInlinedPlugins", f.Name)
+		return
+	}
+	if at.value = c.open(f, at); at.value == nil {
+		return
+	}
+	if err := complaint(f); err != nil {
+		e := cni.AsError(err)
+		c.add("list", at.blame(err), e.Details, "%s; network %s cannot be loaded", e.Msg, f.Name)
+		return
+	}
+	if i := slices.IndexFunc(c.networks, func(n *configured) bool { return n.Kind == network.ListFile && n.Name == f.Name }); i >= 0 {
+		c.networks[i].plugins = append(c.networks[i].plugins, object(at, at.value))
+	}
+}
+
+// ignored tells of a file that looks as if a runtime should read it.
+func (c *checker) ignored(f network.File, at spot) {
+	if syntaxError(f.Content) != nil {
+		return
+	}
+	if doc := document.Parse(f.Content); doc.Get("plugins") == nil && doc.Get("type") == nil {
+		return
+	}
+	why, hint := "its name does not end in .conflist, .conf or .json", ""
+	ext := filepath.Ext(f.Path)
+	switch inner := filepath.Ext(strings.TrimSuffix(f.Path, ext)); {
+	case f.Name != "":
+		why, hint = "drop-ins end in .conf", "rename it to "+strings.TrimSuffix(filepath.Base(f.Path), ext)+".conf"
+	case slices.Contains(extensions, strings.ToLower(ext)):
+		hint = "the extension has to be in lower case: " + strings.ToLower(ext)
+	case slices.Contains(extensions, inner):
+		hint = "if it is a copy that nobody needs, move it elsewhere"
+	}
+	c.add("ignored-file", at, hint, "looks like a configuration, but no runtime reads it: %s", why)
+}
+
+var extensions = []string{".conflist", ".conf", ".json"}
+
+var listKeys = []string{"cniVersion", "cniVersions", "name", "disableCheck", "disableGC", "loadOnlyInlinedPlugins", "plugins"}
+
+// listKeys tells of keys that look like those of a list but are not, and of those of a plugin.
+func (c *checker) listKeys(n *configured) {
+	for _, m := range n.value.Members {
+		if slices.Contains(listKeys, m.Key) || strings.HasPrefix(m.Key, "_") || strings.HasPrefix(m.Key, "$") {
+			continue
+		}
+		hint := "keys of the list are not passed on; what is meant for a plugin stands in its object"
+		if near := text.Nearest(m.Key, listKeys); near != "" {
+			hint = fmt.Sprintf("did you mean %q?", near)
+		}
+		for _, key := range listKeys {
+			if strings.EqualFold(key, m.Key) {
+				hint = fmt.Sprintf("keys of the list are matched exactly: %q", key)
+			}
+		}
+		c.add("list-key", n.atKey(m), hint, "nobody reads the key %q of a list", m.Key)
+	}
+}

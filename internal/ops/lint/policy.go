@@ -1,0 +1,49 @@
+package lint
+
+import (
+	"slices"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/document"
+	"github.com/tenon-cni/tenon/internal/ops/text"
+	"github.com/tenon-cni/tenon/network"
+)
+
+// policy judges the file with the policy.
+func (c *checker) policy(f network.File, at spot) {
+	if f.Content == nil || syntaxError(f.Content) != nil {
+		c.open(f, at)
+		return
+	}
+	at.value = document.Parse(f.Content)
+	c.duplicates(at, at.value, true)
+	if err := complaint(f); err != nil {
+		e := cni.AsError(err)
+		c.add("policy", at.blame(err), e.Details, "%s; nothing is attached to any network", e.Msg)
+		return
+	}
+	var names []string
+	for _, n := range c.networks {
+		names = append(names, n.Name)
+	}
+	for _, m := range at.value.Get("requiredPlugins").Keys() {
+		if m.Key == "*" || slices.Contains(names, m.Key) {
+			continue
+		}
+		hint := ""
+		if near := text.Nearest(m.Key, names); near != "" {
+			hint = "did you mean \"" + near + "\"?"
+		}
+		c.add("policy-network", at.atKey(m), hint, "there is no network %q", m.Key)
+	}
+}
+
+// required tells the plugins that a network has to have and lacks.
+func (c *checker) required(n *configured) {
+	if p := c.catalog.Policy; p != nil && p.RequiredPlugins != nil { // one that is broken has none
+		if err := p.Check(n.Network); err != nil {
+			e := cni.AsError(err)
+			c.add("policy-plugin", n.at(n.value.Get("plugins")), e.Details, "%s", e.Msg)
+		}
+	}
+}

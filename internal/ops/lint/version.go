@@ -1,0 +1,115 @@
+package lint
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/network"
+)
+
+// executable is what is known about the executable of a plugin.
+type executable struct {
+	versions []string // nil: nothing is known
+	err      error
+}
+
+// executable asks a plugin once. If nobody may be asked, what is built in knows its own versions.
+func (c *checker) executable(typ string) executable {
+	x, done := c.asked[typ]
+	switch def := definition(typ); {
+	case done:
+		return x
+	case cni.ValidatePluginType(typ) != nil:
+	case c.ask != nil:
+		x.versions, x.err = c.ask(typ)
+	case def != nil:
+		for _, v := range def.Versions {
+			x.versions = append(x.versions, v.String())
+		}
+	}
+	c.asked[typ] = x
+	return x
+}
+
+// version judges the newest version of a network by itself.
+func (c *checker) version(n *configured) {
+	if n.list == nil {
+		return
+	}
+	if n.value.Get("cniVersion") == nil && n.value.Get("cniVersions") == nil {
+		c.add("no-version", n.spot, fmt.Sprintf("add \"cniVersion\": %q", cni.Newest),
+			"without cniVersion the network is run with %v, which has no CHECK, GC and STATUS and one address for each family", cni.V010)
+	}
+	for _, feature := range []struct {
+		key   string
+		since cni.Version
+		what  string
+	}{
+		{"disableCheck", cni.V040, "there is no CHECK that it could forbid"},
+		{"disableGC", cni.V110, "there is no GC that it could forbid"},
+		{"loadOnlyInlinedPlugins", cni.V110, "other runtimes may not know it"},
+		{"plugins", cni.V030, "lists of plugins came with 0.3.0"},
+	} {
+		if value := n.value.Get(feature.key); value != nil && n.list.Version < feature.since {
+			c.add("version-feature", n.at(value), fmt.Sprintf("use cniVersion %v or newer", feature.since),
+				"%s in a network of CNI version %v: %s", feature.key, n.list.Version, feature.what)
+		}
+	}
+}
+
+// negotiate finds out in which of several versions a network is run, as [network.Client.Negotiate] does.
+func (c *checker) negotiate(n *configured) {
+	if n.list == nil || len(n.list.Versions) < 2 {
+		return // see runnable
+	}
+	var g network.Negotiation
+	for _, typ := range n.list.Executables() {
+		if x := c.executable(typ); x.versions != nil {
+			g.Plugins = append(g.Plugins, network.PluginVersions{Type: typ, Versions: x.versions})
+		}
+	}
+	at := n.at(n.value.Get("cniVersions"))
+	newest := n.list.Version
+	common := slices.DeleteFunc(slices.Clone(n.list.Versions), func(v cni.Version) bool { return g.LimitedBy(v) != nil })
+	if len(common) == 0 {
+		c.add("version-skew", at, support(g.Plugins), "no CNI version out of %v is supported by all plugins", n.list.Versions)
+		return
+	}
+	n.list = n.list.WithVersion(common[len(common)-1])
+	if n.list.Version < newest {
+		limits := g.LimitedBy(newest)
+		g.Plugins = slices.DeleteFunc(g.Plugins, func(p network.PluginVersions) bool { return !slices.Contains(limits, p.Type) })
+		c.add("older-version", at, support(g.Plugins), "the network is run with CNI version %v, as not all plugins support %v", n.list.Version, newest)
+	}
+}
+
+func support(plugins []network.PluginVersions) string {
+	var each []string
+	for _, p := range plugins {
+		each = append(each, p.Type+" supports "+strings.Join(p.Versions, ", "))
+	}
+	return strings.Join(each, "; ")
+}
+
+// runnable judges whether a plugin can be run in the version of the network.
+func (c *checker) runnable(n *configured, at spot, typ string) {
+	if typ == "" {
+		return
+	}
+	x := c.executable(typ)
+	if x.err != nil {
+		e := cni.AsError(x.err)
+		hint := e.Details
+		if definition(typ) != nil {
+			hint = "tenon has it built in: tenon install DIR puts it there"
+		}
+		c.add("missing-plugin", at, hint, "%s", e.Msg)
+		return
+	}
+	if n.list != nil && len(n.list.Versions) == 1 && x.versions != nil && !slices.Contains(x.versions, n.list.Version.String()) {
+		c.add("version-skew", at, "it supports "+strings.Join(x.versions, ", "),
+			"%s does not support CNI version %v, in which the network is run", typ, n.list.Version)
+	}
+}
