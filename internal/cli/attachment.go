@@ -33,7 +33,7 @@ const gone = "-"
 func (t *attachment) flags(cmd *cobra.Command) {
 	t.netDirFlag(cmd)
 	t.pluginFlags(cmd)
-	t.stateDirFlag(cmd)
+	t.recordFlags(cmd)
 	cmd.Flags().StringVar(&t.id, "id", "", "`ID` of the container (default: made from the path of NETNS)")
 	cmd.Flags().StringVar(&t.ifName, "ifname", cmp.Or(os.Getenv("CNI_IFNAME"), "eth0"),
 		"`NAME` of the interface in the container [CNI_IFNAME]")

@@ -22,6 +22,7 @@ type app struct {
 	version        string
 	caller         invoke.Caller
 	stdout, stderr *os.File
+	logLevel       slog.LevelVar // from which on what the library and plugins log is told
 }
 
 // Run runs the command that args name and returns the exit status: 0 for success, 1 for failure, 2 for a command line
@@ -31,7 +32,8 @@ func Run(args []string, version string, caller invoke.Caller) int {
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	a := &app{version: version, caller: caller, stdout: os.Stdout, stderr: os.Stderr}
-	slog.SetDefault(slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	a.logLevel.Set(slog.LevelWarn)
+	slog.SetDefault(slog.New(logHandler{w: a.stderr, least: &a.logLevel}))
 	root := a.root()
 	root.SetArgs(args)
 	root.SetOut(a.stdout)

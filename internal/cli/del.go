@@ -41,7 +41,7 @@ NETNS may be "-" or missing if --id names the container; the namespace need not 
 			if errors.Is(err, network.ErrNoRecord) {
 				err = hint(t.suggestOthers(err, client, key), fmt.Sprintf("nor can the configuration be used: %v", loadErr))
 			} else if err == nil && errors.Is(recordErr, network.ErrNoRecord) {
-				fmt.Fprintf(a.stderr, "tenon: del %v: not recorded; ran DEL as configured now\n", key)
+				a.warn("%v is not recorded: ran DEL as configured now", key)
 				for _, o := range t.sameNetns(client, key) {
 					a.printHint(otherKey(o))
 				}

@@ -98,6 +98,15 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 	return statusFailure
 }
 
+// unfinished ends a command that has printed what it could: what went wrong is told, and is no part of its output.
+func (a *app) unfinished(cmd *cobra.Command, err error) error {
+	if err == nil {
+		return nil
+	}
+	a.complain(cmd, err)
+	return exitStatus(statusFailure)
+}
+
 // complain prints an error as one line, further lines for each further error of several, and the hints.
 func (a *app) complain(cmd *cobra.Command, err error) {
 	prefix := cmd.CommandPath()
@@ -117,6 +126,10 @@ func (a *app) complain(cmd *cobra.Command, err error) {
 	if object.Details != "" {
 		a.printHint(object.Details)
 	}
+	a.printHints(err)
+}
+
+func (a *app) printHints(err error) {
 	if h := (hinted{}); errors.As(err, &h) {
 		for _, text := range h.hints {
 			a.printHint(text)
@@ -126,7 +139,7 @@ func (a *app) complain(cmd *cobra.Command, err error) {
 
 // warn tells what is no error of the command.
 func (a *app) warn(format string, args ...any) {
-	fmt.Fprintf(a.stderr, "warning: %s\n", strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "; "))
+	_ = writeLine(a.stderr, "warning", fmt.Sprintf(format, args...))
 }
 
 func (a *app) printHint(text string) {

@@ -55,7 +55,7 @@ or a DEL that was cut short, and of those from before the machine was started.`,
 	}
 	r.netDirFlag(cmd)
 	r.pluginFlags(cmd)
-	r.stateDirFlag(cmd)
+	r.recordFlags(cmd)
 	r.jsonFlag(cmd, "print a failure as JSON")
 	cmd.Flags().StringArrayVar(&k.named, "keep", nil, "keep the attachment `ID/IFNAME`; repeatable")
 	cmd.Flags().BoolVar(&k.recorded, "keep-recorded", false, "keep what is recorded")

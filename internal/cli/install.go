@@ -31,7 +31,7 @@ what had its name. Containers that are attached are not affected. Doing it again
 				return err
 			}
 			done, err := install.Run(cmd.Context(), install.Request{Dir: args[0], Names: names})
-			rows := [][]string{{"PLUGIN", "FILE", "CNI VERSIONS"}}
+			rows := [][]string{{"PLUGIN", "STATE", "CNI"}}
 			for _, p := range done {
 				rows = append(rows, []string{p.Name, string(p.Change), strings.Join(p.Versions, ", ")})
 			}

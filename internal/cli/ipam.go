@@ -25,6 +25,8 @@ func (a *app) ipam() *cobra.Command {
 	cmd := parent(&cobra.Command{
 		Use:   "ipam",
 		Short: "Look at address reservations, and release them",
+		Long: `Addresses are reserved by the IPAM plugin host-local, in files that outlive containers. These commands tell
+who holds which, whether the holder still exists, and free what nobody will.`,
 		Example: `  tenon ipam list
   tenon ipam show 10.88.0.2
   tenon ipam release 10.88.0.2 --dry-run`,
@@ -74,11 +76,11 @@ ATTACHMENT is what "tenon ps" says of the holder, if tenon attached it.`,
 			} else {
 				err = all.print(a.stdout)
 			}
-			return r.explain(errors.Join(err, readErr), nil)
+			return a.unfinished(cmd, r.explain(errors.Join(err, readErr), nil))
 		},
 	}
 	r.netDirFlag(cmd)
-	r.stateDirFlag(cmd)
+	r.recordFlags(cmd)
 	r.jsonFlag(cmd, "print the list as JSON")
 	return cmd
 }
@@ -90,24 +92,39 @@ type reservations struct {
 	recordsErr  error // not all that is recorded could be read
 }
 
-// reservations reads those of networks that are configured, recorded, or have a folder where folders are by default. The
-// error joins those of what cannot be read; the rest is returned in any case.
+// reservations reads those of networks that are configured, recorded, or have a folder where folders are by default, and
+// warns of configurations that are no good. The error joins those of what cannot be read; the rest is returned in any case.
 func (r *settings) reservations(ctx context.Context) (reservations, error) {
-	networks, loadErr := network.LoadAll(r.netDir)
-	if errors.Is(loadErr, network.ErrNoConfig) {
-		loadErr = nil
-	}
+	lists, configErr := r.lists()
 	records, recordsErr := r.client().List()
-	var lists []*cni.List
-	for _, n := range networks {
-		lists = append(lists, n.List)
-	}
 	for _, rec := range records {
 		lists = append(lists, rec.List)
 	}
 	pools, poolsErr := inspect.Pools(ctx, lists, inspect.DefaultDataDir)
+	for _, p := range pools {
+		if p.Invalid != nil {
+			r.warn("ranges are not known: %v", p.Invalid)
+		}
+	}
 	attachments, err := inspect.Attachments(records)
-	return reservations{pools, attachments, recordsErr}, errors.Join(loadErr, recordsErr, poolsErr, err)
+	return reservations{pools, attachments, recordsErr}, errors.Join(configErr, recordsErr, poolsErr, err)
+}
+
+// lists are the configurations that can be loaded. Files that cannot are passed over.
+func (r *settings) lists() ([]*cni.List, error) {
+	c, err := network.Discover(r.netDir)
+	if err != nil {
+		return nil, err
+	}
+	var lists []*cni.List
+	for _, f := range c.Candidates() {
+		if f.Err != nil {
+			r.passedOver(f)
+			continue
+		}
+		lists = append(lists, f.Network.List)
+	}
+	return lists, nil
 }
 
 // attachment is what has become of the holder of a lease, "" if that is not recorded.

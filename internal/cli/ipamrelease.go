@@ -1,11 +1,11 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -43,14 +43,14 @@ whose holder is recorded is not released without --force. Who else uses one cann
 				return err
 			}
 			all, readErr := r.reservations(cmd.Context())
-			if err := r.run(cmd.Context(), &all); err != nil {
+			if err := r.run(cmd, &all); err != nil {
 				return r.explain(errors.Join(err, readErr), nil)
 			}
 			return nil
 		},
 	}
 	r.netDirFlag(cmd)
-	r.stateDirFlag(cmd)
+	r.recordFlags(cmd)
 	r.jsonFlag(cmd, "print what is released as JSON")
 	flags := cmd.Flags()
 	flags.StringVar(&r.network, "network", "", "only in the network `NAME`")
@@ -80,7 +80,7 @@ type chosen struct {
 	lease ipam.Lease
 }
 
-func (r *release) run(ctx context.Context, all *reservations) error {
+func (r *release) run(cmd *cobra.Command, all *reservations) error {
 	leases := r.choose(all.pools)
 	if len(leases) == 0 {
 		return hint(fmt.Errorf("there is no such reservation"), "tenon ipam list lists them")
@@ -89,16 +89,18 @@ func (r *release) run(ctx context.Context, all *reservations) error {
 		return hint(fmt.Errorf("%s is reserved in networks %s and %s", r.addr, leases[0].pool.Network, leases[1].pool.Network),
 			"--network says which one is meant")
 	}
-	if !r.force {
-		if err := refuse(leases, all); err != nil {
-			return hint(err, "--force releases it all the same")
+	if err := refuse(leases, all); err != nil && !r.force {
+		err = hint(err, "--force releases it all the same")
+		if r.dryRun {
+			return r.wouldRefuse(err)
 		}
+		return err
 	}
 	released := []releasedEntry{}
 	var errs []error
 	for _, c := range leases {
 		if !r.dryRun {
-			if err := c.pool.Free(ctx, c.lease); err != nil {
+			if err := c.pool.Free(cmd.Context(), c.lease); err != nil {
 				errs = append(errs, fmt.Errorf("network %s: %w", c.pool.Network, err))
 				continue
 			}
@@ -110,9 +112,27 @@ func (r *release) run(ctx context.Context, all *reservations) error {
 		}
 	}
 	if r.json {
-		errs = append(errs, r.printJSON(released))
+		if err := r.printJSON(released); err != nil {
+			return err
+		}
 	}
-	return errors.Join(errs...)
+	return r.unfinished(cmd, r.explain(errors.Join(errs...), nil))
+}
+
+// wouldRefuse tells why nothing would be released.
+func (r *release) wouldRefuse(err error) error {
+	w := r.stdout
+	if r.json {
+		if err := r.printJSON([]releasedEntry{}); err != nil {
+			return err
+		}
+		w = r.stderr
+	}
+	for line := range strings.Lines(err.Error()) {
+		fmt.Fprintf(w, "would release nothing: %s\n", strings.TrimSpace(line))
+	}
+	r.printHints(err)
+	return nil
 }
 
 // releasedEntry is a released address as JSON.

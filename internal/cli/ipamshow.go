@@ -33,19 +33,20 @@ become of the holder. States are those of "tenon ipam list", and:
 			}
 			all, readErr := r.reservations(cmd.Context())
 			found := all.show(addr)
-			switch {
-			case len(found) == 0:
+			if len(found) == 0 {
 				err = hint(fmt.Errorf("no network has %s in a range or reserved", addr), r.elsewhere())
-			case r.json:
+				return r.explain(errors.Join(err, readErr), nil)
+			}
+			if r.json {
 				err = a.printJSON(found)
-			default:
+			} else {
 				err = printShown(a.stdout, found)
 			}
-			return r.explain(errors.Join(err, readErr), nil)
+			return a.unfinished(cmd, r.explain(errors.Join(err, readErr), nil))
 		},
 	}
 	r.netDirFlag(cmd)
-	r.stateDirFlag(cmd)
+	r.recordFlags(cmd)
 	r.jsonFlag(cmd, "print what is known as JSON")
 	return cmd
 }

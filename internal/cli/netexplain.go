@@ -55,10 +55,11 @@ Uses:
 			}
 			if name == "" {
 				_, err = r.requireNetworks(c)
-				return err
+			} else {
+				_, _, err = c.Lookup(name)
+				err = r.notFound(err, name)
 			}
-			_, _, err = c.Lookup(name)
-			return r.notFound(err, name)
+			return a.unfinished(cmd, err)
 		},
 	}
 	r.netDirFlag(cmd)

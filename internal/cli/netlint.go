@@ -28,7 +28,7 @@ func (a *app) netLint() *cobra.Command {
 		Long: `Looks through the configurations in --net-dir, in DIR or in FILE, or at one NETWORK, for what will
 not work or is probably not meant: keys that nobody reads, wrong types, options and address ranges that
 the plugins refuse, plugins that are missing or too old, files that no runtime looks at, networks that
-get into each other's way. An argument with a slash is a path.
+get into each other's way or lack what ` + network.PolicyName + ` requires. An argument with a slash is a path.
 
 Plugins of tenon are asked what they accept; of others only what holds for all plugins is checked. All
 are asked for their versions (VERSION), which --offline leaves out. Nothing is changed or attached.

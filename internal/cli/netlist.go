@@ -17,7 +17,7 @@ func (a *app) netList() *cobra.Command {
 		Short: "List networks",
 		Long: `Lists the networks in --net-dir in the order in which a name is looked up, with the plugins that are
 run for them, drop-ins included. What is wrong with files that cannot be used is told on standard
-error. The version is the newest that the network offers; tenon net explain tells the one in use.`,
+error. CNI is the newest version that a network offers; tenon net explain tells the one in use.`,
 		Example: `  tenon net list
   tenon net list --json`,
 		Args: arguments(0),
@@ -30,7 +30,7 @@ error. The version is the newest that the network offers; tenon net explain tell
 			if r.json {
 				return a.printJSON(explain.Files(files))
 			}
-			rows := [][]string{{"NAME", "VERSION", "PLUGINS", "FILE", "NOTE"}}
+			rows := [][]string{{"NETWORK", "CNI", "PLUGINS", "FILE", "NOTE"}}
 			for _, f := range files {
 				rows = append(rows, r.netRow(f))
 				if f.Err != nil {
@@ -50,11 +50,11 @@ func (r *settings) netRow(f network.File) []string {
 	if f.Network != nil {
 		row[1], row[2] = f.Network.Version.String(), strings.Join(f.Network.Types(), ",")
 	}
-	return append(row, strings.Join(r.notes(f), ", "))
+	return append(row, r.notes(f))
 }
 
 // notes say what is remarkable about a file.
-func (r *settings) notes(f network.File) []string {
+func (r *settings) notes(f network.File) string {
 	var notes []string
 	if f.Err != nil {
 		notes = append(notes, "broken")
@@ -65,5 +65,5 @@ func (r *settings) notes(f network.File) []string {
 	if f.Default {
 		notes = append(notes, "default")
 	}
-	return notes
+	return strings.Join(notes, ", ")
 }

@@ -30,7 +30,7 @@ Records that cannot be read are told on standard error; then the exit status is 
 		Example: `  tenon ps
   tenon ps --json`,
 		Args: arguments(0),
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			records, recordsErr := r.client().List()
 			list, err := inspect.Attachments(records)
 			if err != nil {
@@ -45,12 +45,12 @@ Records that cannot be read are told on standard error; then the exit status is 
 				return err
 			}
 			if recordsErr != nil {
-				return r.explain(fmt.Errorf("unreadable record: %w", recordsErr), nil)
+				recordsErr = fmt.Errorf("unreadable record: %w", recordsErr)
 			}
-			return nil
+			return a.unfinished(cmd, r.explain(recordsErr, nil))
 		},
 	}
-	r.stateDirFlag(cmd)
+	r.recordFlags(cmd)
 	r.jsonFlag(cmd, "print the list as JSON")
 	return cmd
 }

@@ -30,32 +30,20 @@ way. Prints each attachment that was deleted; attachments in use are left alone.
 					fmt.Fprintln(a.stdout, e)
 				}
 			})
-			err = r.explain(err, nil)
 			if r.json {
-				return r.printRecovered(cmd, entries, err)
-			}
-			if err == nil && len(entries) == 0 {
+				if err := a.printJSON(entries); err != nil {
+					return err
+				}
+			} else if err == nil && len(entries) == 0 {
 				fmt.Fprintln(a.stdout, "nothing to recover")
 			}
-			return err
+			return a.unfinished(cmd, r.explain(err, nil))
 		},
 	}
 	r.pluginFlags(cmd)
-	r.stateDirFlag(cmd)
-	cmd.Flags().BoolVar(&r.json, "json", false, "print the list as JSON")
+	r.recordFlags(cmd)
+	r.jsonFlag(cmd, "print the list as JSON")
 	return cmd
-}
-
-// printRecovered prints the list alone as JSON, and what else went wrong for people.
-func (r *settings) printRecovered(cmd *cobra.Command, entries []recoverEntry, err error) error {
-	if err := r.printJSON(entries); err != nil {
-		return err
-	}
-	if err != nil {
-		r.complain(cmd, err)
-		return exitStatus(statusFailure)
-	}
-	return nil
 }
 
 // recoverEntry is an attachment for which DEL ran.

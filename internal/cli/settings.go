@@ -68,9 +68,14 @@ func (r *settings) netDirFlag(cmd *cobra.Command) {
 }
 
 func (r *settings) stateDirFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&r.stateDir, "state-dir", network.DefaultStateDir, "keep records and locks in `DIR`")
+	cmd.Flags().StringVar(&r.stateDir, "state-dir", network.DefaultStateDir, "keep records, locks, and which versions plugins support in `DIR`")
+}
+
+// recordFlags are those of commands that look at what is attached.
+func (r *settings) recordFlags(cmd *cobra.Command) {
+	r.stateDirFlag(cmd)
 	cmd.Flags().StringVar(&r.cacheDir, "cache-dir", network.DefaultCacheDir,
-		"find what was attached with the reference library (cnitool, CRI-O, Podman) in `DIR`; empty: nowhere")
+		"look in `DIR` for what the reference library attached (cnitool, CRI-O, Podman); empty: nowhere")
 }
 
 func (r *settings) jsonFlag(cmd *cobra.Command, usage string) {
@@ -87,7 +92,7 @@ func (r *settings) pluginFlags(cmd *cobra.Command) {
 	r.pluginDirFlag(cmd)
 	flags := cmd.Flags()
 	flags.DurationVar(&r.timeout, "timeout", network.DefaultTimeout, "stop a plugin that takes longer than `TIME`; 0 is no limit")
-	flags.BoolVarP(&r.verbose, "verbose", "v", false, "tell on standard error each call of a plugin and its time")
+	flags.BoolVarP(&r.verbose, "verbose", "v", false, "tell on standard error what is done, with the time of each call of a plugin")
 }
 
 // runtimeName is what records of "tenon add" name as their runtime.
@@ -103,6 +108,7 @@ func (r *settings) client() *network.Client {
 		c.Policy, _ = network.LoadPolicy(r.netDir) // a broken one refuses what it could forbid, and says why
 	}
 	if r.verbose {
+		r.logLevel.Set(slog.LevelDebug)
 		c.Caller = &invoke.Recorder{Caller: r.caller, Notify: r.tell}
 	}
 	return c
@@ -132,10 +138,13 @@ func (r *settings) load(arg string) (*network.Network, error) {
 	}
 	n, passed, err := c.Lookup(arg)
 	for _, f := range passed {
-		r.warn("passed over %v", f.Err)
+		r.passedOver(f)
 	}
 	return n, r.notFound(err, arg)
 }
+
+// passedOver warns that a file is left out.
+func (r *settings) passedOver(f network.File) { r.warn("passed over %v", f.Err) }
 
 // notFound adds to an error of a look-up what may help.
 func (r *settings) notFound(err error, name string) error {

@@ -2,7 +2,9 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -17,8 +19,9 @@ func (a *app) status() *cobra.Command {
 		Use:   "status [NETWORK]",
 		Short: "Ask whether containers could be attached now",
 		Long: `Asks the plugins of a network, or of each network in --net-dir, whether ADD would work (STATUS). Says
-which file a network comes from, and which one runtimes use where none is named. Below CNI 1.1.0 there
-is no STATUS: of such networks only the plugins are looked for. The exit status is 1 if one is not ready.`,
+which file a network comes from, and which one runtimes use where none is named; warns if there is more
+than one that could be. Below CNI 1.1.0 there is no STATUS: of such networks only the plugins are looked
+for. The exit status is 1 if one is not ready.`,
 		Example: `  tenon status
   tenon status pods`,
 		Args:              arguments(0, "NETWORK"),
@@ -35,14 +38,33 @@ is no STATUS: of such networks only the plugins are looked for. The exit status 
 			if err != nil {
 				return err
 			}
+			r.warnOfDefaults(c)
 			networks, err := c.Networks()
 			return r.printStatus(cmd, networks, err)
 		},
 	}
 	r.netDirFlag(cmd)
 	r.pluginFlags(cmd)
+	r.stateDirFlag(cmd)
 	r.jsonFlag(cmd, "print the list as JSON")
 	return cmd
+}
+
+// warnOfDefaults tells where the name of a file decides which network containers get: a file that some package brings
+// takes the place of the one that is meant.
+func (r *settings) warnOfDefaults(c *network.Catalog) {
+	var taken string
+	var others []string
+	for _, f := range c.Candidates() {
+		if f.Default {
+			taken = r.baseName(f.Path)
+		} else {
+			others = append(others, r.baseName(f.Path))
+		}
+	}
+	if others != nil {
+		r.warn("several files could be the default: who names no network gets that of %s, the first, and not of %s", taken, strings.Join(others, ", "))
+	}
 }
 
 // statusEntry is what is known of one network.
@@ -55,7 +77,8 @@ type statusEntry struct {
 	Ready      bool            `json:"ready"`
 	Error      json.RawMessage `json:"error,omitempty"`
 
-	err error
+	file network.File
+	err  error
 }
 
 func (r *settings) printStatus(cmd *cobra.Command, networks []*network.Network, loadErr error) error {
@@ -64,25 +87,15 @@ func (r *settings) printStatus(cmd *cobra.Command, networks []*network.Network, 
 	if r.json {
 		err = r.printJSON(entries)
 	} else {
-		err = text.Table(r.stdout, statusRows(entries))
+		err = text.Table(r.stdout, r.statusRows(entries))
 	}
 	if err != nil {
 		return err
 	}
-	failed := loadErr != nil
 	for _, e := range entries {
-		if e.err != nil {
-			failed = true
-			r.complain(cmd, e.err)
-		}
+		err = errors.Join(err, r.unfinished(cmd, e.err))
 	}
-	if loadErr != nil {
-		r.complain(cmd, loadErr)
-	}
-	if failed {
-		return exitStatus(statusFailure)
-	}
-	return nil
+	return errors.Join(err, r.unfinished(cmd, loadErr))
 }
 
 func (r *settings) ask(cmd *cobra.Command, networks []*network.Network) []statusEntry {
@@ -96,8 +109,10 @@ func (r *settings) ask(cmd *cobra.Command, networks []*network.Network) []status
 	entries := make([]statusEntry, len(networks))
 	for i, n := range networks {
 		n, err := asRun(cmd.Context(), client, n)
-		e := statusEntry{Network: n.Name, CNIVersion: n.Version, Source: n.Source}
-		e.Default, e.ShadowedBy = files[n.Source].Default, files[n.Source].ShadowedBy
+		f := files[n.Source]
+		e := statusEntry{
+			Network: n.Name, CNIVersion: n.Version, Source: n.Source, Default: f.Default, ShadowedBy: f.ShadowedBy, file: f,
+		}
 		if err == nil {
 			err = client.Status(cmd.Context(), n)
 		}
@@ -113,21 +128,14 @@ func (r *settings) ask(cmd *cobra.Command, networks []*network.Network) []status
 	return entries
 }
 
-func statusRows(entries []statusEntry) [][]string {
-	rows := [][]string{{"NETWORK", "CNI", "STATE", "FILE"}}
+func (r *settings) statusRows(entries []statusEntry) [][]string {
+	rows := [][]string{{"NETWORK", "CNI", "STATE", "FILE", "NOTE"}}
 	for _, e := range entries {
 		state := "ready"
 		if !e.Ready {
 			state = fmt.Sprintf("not ready (%d)", cni.CodeOf(e.err))
 		}
-		source := e.Source
-		if e.Default {
-			source += " (default)"
-		}
-		if e.ShadowedBy != "" {
-			source += " (hidden by " + e.ShadowedBy + ")"
-		}
-		rows = append(rows, []string{e.Network, e.CNIVersion.String(), state, source})
+		rows = append(rows, []string{e.Network, e.CNIVersion.String(), state, r.baseName(e.Source), r.notes(e.file)})
 	}
 	return rows
 }

@@ -33,9 +33,9 @@ func (a *app) versions() *cobra.Command {
 				v.Plugins, err = r.installed(cmd.Context())
 			}
 			if r.json {
-				return errors.Join(a.printJSON(v), err)
+				return a.unfinished(cmd, errors.Join(a.printJSON(v), err))
 			}
-			return errors.Join(a.printVersion(v), err)
+			return a.unfinished(cmd, errors.Join(a.printVersion(v), err))
 		},
 	}
 	r.pluginFlags(cmd)
@@ -92,7 +92,7 @@ func (a *app) printVersion(v versionInfo) error {
 	if err != nil || v.Plugins == nil {
 		return err
 	}
-	rows := [][]string{{"PLUGIN", "CNI VERSIONS"}}
+	rows := [][]string{{"PLUGIN", "CNI"}}
 	for _, p := range v.Plugins {
 		supported := strings.Join(p.Versions, ", ")
 		if p.Error != "" {

@@ -156,9 +156,14 @@ func TestPoolsOfBrokenConfigurations(t *testing.T) {
 	}
 	reserve(t, dir, "bad", "10.1.0.2")
 	pools, err := inspect.Pools(t.Context(), lists)
-	if err == nil || !strings.Contains(err.Error(), "network bad: plugin bridge: ipam: ") ||
-		!strings.Contains(err.Error(), "network worse: plugin bridge: ipam: ") {
-		t.Errorf("got %v", err)
+	if err != nil {
+		t.Errorf("a configuration keeps others from being looked at: %v", err)
+	}
+	for _, p := range pools {
+		if prefix := "network " + p.Network + ": plugin bridge: ipam: "; (p.Invalid == nil) != (p.Network == "good") ||
+			p.Invalid != nil && !strings.HasPrefix(p.Invalid.Error(), prefix) {
+			t.Errorf("%s: %v", p.Network, p.Invalid)
+		}
 	}
 	const want = `bad in 001
   10.1.0.2 container web interface eth0 foreign

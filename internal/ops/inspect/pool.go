@@ -26,6 +26,7 @@ type Pool struct {
 	Network string
 	Dir     string  // data directory, without the network
 	Ranges  []Range // of the configuration; none if no configuration is known
+	Invalid error   // what is wrong with the configuration; then the ranges are not known either
 	Leases  []ipam.Lease
 }
 
@@ -43,10 +44,9 @@ func Pools(ctx context.Context, lists []*cni.List, dirs ...string) ([]Pool, erro
 	if err != nil {
 		return nil, err
 	}
-	pools, err := configured(lists)
-	errs := []error{err}
+	pools := configured(lists)
 	others, err := unconfigured(pools, dirs)
-	errs = append(errs, err)
+	errs := []error{err}
 	pools = append(pools, others...)
 	for i := range pools {
 		if err := pools[i].read(ctx, boot); err != nil {
@@ -60,53 +60,53 @@ func Pools(ctx context.Context, lists []*cni.List, dirs ...string) ([]Pool, erro
 }
 
 // configured returns the pools that configurations speak of, without their reservations.
-func configured(lists []*cni.List) ([]Pool, error) {
+func configured(lists []*cni.List) []Pool {
 	var pools []Pool
-	var errs []error
 	for _, l := range lists {
 		for _, p := range l.Plugins {
 			if p.IPAM != "host-local" {
 				continue
 			}
-			pool, err := newPool(l.Name, p)
-			if err != nil {
-				errs = append(errs, fmt.Errorf("network %s: plugin %s: ipam: %w", l.Name, p.Type, err))
-			}
-			if !contains(pools, pool) {
+			if pool := newPool(l.Name, p); !contains(pools, pool) {
 				pools = append(pools, pool)
 			}
 		}
 	}
-	return pools, errors.Join(errs...)
+	return pools
 }
 
 func contains(pools []Pool, p Pool) bool {
 	return slices.ContainsFunc(pools, func(q Pool) bool { return p.Network == q.Network && p.Dir == q.Dir })
 }
 
-// newPool reads the configuration of host-local. A pool comes back in any case, on an error without ranges.
-func newPool(name string, p *cni.PluginConfig) (Pool, error) {
+// newPool reads the configuration of host-local.
+func newPool(name string, p *cni.PluginConfig) Pool {
 	pool := Pool{Network: name, Dir: DefaultDataDir}
-	text, err := p.MarshalJSON()
-	if err != nil {
-		return pool, err
-	}
-	var conf hostlocal.Config
-	err = json.Unmarshal(text, &conf)
+	conf, err := decode(p)
 	if conf.IPAM.DataDir != "" {
 		pool.Dir = conf.IPAM.DataDir
 	}
-	if err != nil {
-		return pool, err
-	}
 	sets := conf.IPAM.Sets()
-	if err := ipam.CanonicalizeSets(sets); err != nil {
-		return pool, err
+	if err == nil {
+		err = ipam.CanonicalizeSets(sets)
+	}
+	if err != nil {
+		pool.Invalid = fmt.Errorf("network %s: plugin %s: ipam: %w", name, p.Type, err)
+		return pool
 	}
 	for _, r := range slices.Concat(sets...) {
 		pool.Ranges = append(pool.Ranges, Range{Range: r})
 	}
-	return pool, nil
+	return pool
+}
+
+// decode returns what can be read also with an error.
+func decode(p *cni.PluginConfig) (conf hostlocal.Config, err error) {
+	text, err := p.MarshalJSON()
+	if err != nil {
+		return conf, err
+	}
+	return conf, json.Unmarshal(text, &conf)
 }
 
 // unconfigured returns the networks that have a folder in dirs or beside those of known pools, without their
