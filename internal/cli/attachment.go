@@ -152,6 +152,10 @@ func (t *attachment) suggestOthers(err error, c *network.Client, key cni.Attachm
 	return err
 }
 
+func detaching(key cni.Attachment) string {
+	return fmt.Sprintf("tenon del %s - --id %s --ifname %s detaches it and releases its addresses", key.Network, key.Container, key.IfName)
+}
+
 func otherKey(o cni.Attachment) string {
 	return fmt.Sprintf("this namespace is attached with --id %s --ifname %s", o.Container, o.IfName)
 }

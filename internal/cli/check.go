@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/tenon-cni/tenon/cni"
 )
 
 func (a *app) check() *cobra.Command {
@@ -28,7 +30,11 @@ well, otherwise what differs. NETNS may be missing if --id names the container.`
 			if r, err := client.Record(key); err == nil && t.netns != "" && r.Netns != t.netns {
 				return attachmentError{fmt.Errorf("%v: attached in namespace %s, not %s", key, r.Netns, t.netns)}
 			}
-			return t.failed(t.suggestOthers(client.Check(cmd.Context(), key, n), client, key), n)
+			err = t.suggestOthers(client.Check(cmd.Context(), key, n), client, key)
+			if cni.CodeOf(err) == cni.CodeUnknownContainer {
+				err = hint(err, detaching(key))
+			}
+			return t.failed(err, n)
 		},
 	}
 	t.flags(cmd)

@@ -177,7 +177,7 @@ func refuse(leases []chosen, all *reservations) error {
 		}
 		key := holder.Attachment
 		errs = append(errs, fmt.Errorf("%s is held by %v, which is recorded as: %s", c.lease.Addr, key, holder.State))
-		hints = append(hints, fmt.Sprintf("tenon del %s - --id %s --ifname %s detaches it and releases its addresses", key.Network, key.Container, key.IfName))
+		hints = append(hints, detaching(key))
 	}
 	return hint(errors.Join(errs...), slices.Compact(hints)...)
 }

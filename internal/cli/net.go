@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/network"
 )
 
@@ -38,7 +37,7 @@ func (r *settings) catalog() (*network.Catalog, error) {
 
 func (r *settings) requireNetworks(c *network.Catalog) (*network.Catalog, error) {
 	if _, err := c.Default(); errors.Is(err, network.ErrNoConfig) {
-		return nil, hint(cni.Errorf(cni.CodeInvalidConfig, "%w", err), r.elsewhere())
+		return nil, r.noConfig(err, c)
 	}
 	return c, nil
 }

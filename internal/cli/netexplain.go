@@ -57,7 +57,7 @@ Uses:
 				_, err = r.requireNetworks(c)
 			} else {
 				_, _, err = c.Lookup(name)
-				err = r.notFound(err, name)
+				err = r.notFound(err, c, name)
 			}
 			return a.unfinished(cmd, err)
 		},

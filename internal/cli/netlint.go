@@ -75,7 +75,7 @@ func (r *lintSettings) lint(ctx context.Context, args []string) ([]lint.Finding,
 		name := args[0]
 		_, _, err := c.Lookup(name)
 		if err != nil && !slices.ContainsFunc(c.Candidates(), func(f network.File) bool { return f.Name == name }) {
-			return nil, r.notFound(err, name)
+			return nil, r.notFound(err, c, name)
 		}
 		return slices.DeleteFunc(found, func(f lint.Finding) bool { return f.Network != name }), nil
 	}

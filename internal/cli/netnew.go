@@ -6,12 +6,15 @@ import (
 	"io/fs"
 	"net/netip"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/ops/compose"
 	"github.com/tenon-cni/tenon/invoke"
+	"github.com/tenon-cni/tenon/plugin"
+	"github.com/tenon-cni/tenon/plugins/all"
 )
 
 func (a *app) netNew() *cobra.Command {
@@ -92,6 +95,9 @@ func (r *settings) compose(name string, o newOptions) (compose.Network, error) {
 	}
 	if _, err := invoke.Lookup(r.caller, r.pluginDirs.list, n.Type); err != nil && !builtIn(n.Type) {
 		return n, hint(unknown("plugin", n.Type, builtInNames()), fmt.Sprintf("it is neither built in nor in %v", &r.pluginDirs))
+	}
+	if i := slices.Index(builtInNames(), n.Type); i >= 0 && all.Plugins[i].Role == plugin.RoleIPAM {
+		return n, hint(usagef("%s manages addresses for plugins that make interfaces", n.Type), "for example --type bridge --subnet 10.88.0.0/16")
 	}
 	if o.file != "" && (isPath(o.file) || filepath.Ext(o.file) != ".conflist") {
 		return n, usagef("--file %q is not the name of a file that ends in .conflist", o.file)

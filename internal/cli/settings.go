@@ -9,15 +9,16 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/ops/text"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
-	"github.com/tenon-cni/tenon/plugins/all"
 )
 
 // settings are the flags of commands that load networks or run plugins.
@@ -140,23 +141,32 @@ func (r *settings) load(arg string) (*network.Network, error) {
 	for _, f := range passed {
 		r.passedOver(f)
 	}
-	return n, r.notFound(err, arg)
+	return n, r.notFound(err, c, arg)
 }
 
 // passedOver warns that a file is left out.
 func (r *settings) passedOver(f network.File) { r.warn("passed over %v", f.Err) }
 
 // notFound adds to an error of a look-up what may help.
-func (r *settings) notFound(err error, name string) error {
+func (r *settings) notFound(err error, c *network.Catalog, name string) error {
 	switch {
 	case errors.Is(err, network.ErrNoConfig):
-		return hint(cni.Errorf(cni.CodeInvalidConfig, "network %q: %w", name, err), r.elsewhere())
+		return r.noConfig(fmt.Errorf("network %q: %w", name, err), c)
 	case errors.Is(err, network.ErrNotFound):
-		return hint(didYouMean(cni.Errorf(cni.CodeInvalidConfig, "%w", err), name, r.names()), r.elsewhere())
+		return hint(didYouMean(cni.Errorf(cni.CodeInvalidConfig, "%w", err), name, names(c)), r.elsewhere())
 	case err != nil && cni.ValidateNetworkName(name) == nil:
-		return needsRoot(hint(fmt.Errorf("network %q: %w", name, err), "tenon net explain shows what each file is taken for"))
+		return needsRoot(hint(fmt.Errorf("network %q: %w", name, err), "tenon net lint tells all that is wrong with it"))
 	}
 	return err
+}
+
+// noConfig adds to the error that a folder holds no network how to get one.
+func (r *settings) noConfig(err error, c *network.Catalog) error {
+	what := "tenon net new writes one, for example: tenon net new pods --type bridge --subnet 10.88.0.0/16"
+	if len(c.Files) > 0 {
+		what = "tenon net explain tells why none of the files there counts"
+	}
+	return hint(cni.Errorf(cni.CodeInvalidConfig, "%w", err), what, r.elsewhere())
 }
 
 func isPath(arg string) bool { return strings.Contains(arg, "/") }
@@ -167,11 +177,12 @@ func (r *settings) elsewhere() string {
 }
 
 // names are the networks that can be loaded.
-func (r *settings) names() []string {
-	networks, _ := network.LoadAll(r.netDir)
+func names(c *network.Catalog) []string {
 	var names []string
-	for _, n := range networks {
-		names = append(names, n.Name)
+	for _, f := range c.Candidates() {
+		if f.Use == network.Chosen {
+			names = append(names, f.Name)
+		}
 	}
 	return names
 }
@@ -198,6 +209,9 @@ func (r *settings) explain(err error, n *network.Network) error {
 		if cni.CodeOf(err) == cni.CodeTryAgainLater && usesHostLocal(n.List) {
 			hints = append(hints, fmt.Sprintf("tenon ipam list %s shows who holds the addresses", n.Name))
 		}
+	}
+	if errors.Is(err, network.ErrExists) {
+		hints = append(hints, "--replace runs it")
 	}
 	if errors.Is(err, network.ErrNoRecord) {
 		hints = append(hints, "tenon ps lists what is attached")
@@ -226,21 +240,18 @@ func (r *settings) missingPlugins(l *cni.List) []string {
 	var hints []string
 	for _, typ := range l.Executables() {
 		_, err := invoke.Find(r.pluginDirs.list, typ)
-		if errors.Is(err, invoke.ErrNotFound) && builtIn(typ) && len(r.pluginDirs.list) > 0 {
+		switch near := text.Nearest(typ, builtInNames()); {
+		case !errors.Is(err, invoke.ErrNotFound):
+		case builtIn(typ) && len(r.pluginDirs.list) > 0:
 			hints = append(hints, fmt.Sprintf("tenon has the plugin %s built in; tenon install %s puts it there", typ, r.pluginDirs.list[0]))
+		case near != "":
+			hints = append(hints, fmt.Sprintf("instead of %q, did you mean %q?", typ, near))
 		}
 	}
 	return hints
 }
 
-func builtIn(name string) bool {
-	for _, d := range all.Plugins {
-		if d.Name == name {
-			return true
-		}
-	}
-	return false
-}
+func builtIn(name string) bool { return slices.Contains(builtInNames(), name) }
 
 func usesHostLocal(l *cni.List) bool {
 	for _, p := range l.Plugins {
@@ -256,7 +267,11 @@ func (r *settings) completeNetwork(_ *cobra.Command, args []string, _ string) ([
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return r.names(), cobra.ShellCompDirectiveDefault
+	c, err := network.Discover(r.netDir)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	return names(c), cobra.ShellCompDirectiveDefault
 }
 
 // completeAttachment completes the name of a network, then that of a namespace.

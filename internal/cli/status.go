@@ -86,7 +86,7 @@ func (r *settings) printStatus(cmd *cobra.Command, networks []*network.Network, 
 	var err error
 	if r.json {
 		err = r.printJSON(entries)
-	} else {
+	} else if len(entries) > 0 {
 		err = text.Table(r.stdout, r.statusRows(entries))
 	}
 	if err != nil {

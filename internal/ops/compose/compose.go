@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/ipam"
 	"github.com/tenon-cni/tenon/network"
 )
 
@@ -33,15 +34,15 @@ type list struct {
 }
 
 type plugin struct {
-	Type      string `json:"type"`
-	Bridge    string `json:"bridge,omitempty"`
-	Master    string `json:"master,omitempty"`
-	IsDefault bool   `json:"isDefaultGateway,omitempty"`
-	IPMasq    bool   `json:"ipMasq,omitempty"`
-	IPAM      *ipam  `json:"ipam,omitempty"`
+	Type      string       `json:"type"`
+	Bridge    string       `json:"bridge,omitempty"`
+	Master    string       `json:"master,omitempty"`
+	IsDefault bool         `json:"isDefaultGateway,omitempty"`
+	IPMasq    bool         `json:"ipMasq,omitempty"`
+	IPAM      *ipamSection `json:"ipam,omitempty"`
 }
 
-type ipam struct {
+type ipamSection struct {
 	Type   string      `json:"type"`
 	Ranges [][]ipRange `json:"ranges"`
 	Routes []ipamRoute `json:"routes,omitempty"`
@@ -93,6 +94,9 @@ func (n Network) validate() error {
 		if s != s.Masked() {
 			return cni.Errorf(cni.CodeInvalidConfig, "subnet %s has bits behind its length", s).WithDetails(fmt.Sprintf("%s is meant?", s.Masked()))
 		}
+		if err := (&ipam.Range{Subnet: s}).Canonicalize(); err != nil {
+			return cni.Errorf(cni.CodeInvalidConfig, "subnet %s: %w", s, err)
+		}
 		for _, other := range n.Subnets[:i] {
 			if s.Overlaps(other) {
 				return cni.Errorf(cni.CodeInvalidConfig, "subnets %s and %s overlap", other, s)
@@ -123,11 +127,11 @@ func (n Network) subnetOf(a netip.Addr) netip.Prefix {
 	return netip.Prefix{}
 }
 
-func (n Network) ipam() *ipam {
+func (n Network) ipam() *ipamSection {
 	if len(n.Subnets) == 0 {
 		return nil
 	}
-	i := &ipam{Type: "host-local"}
+	i := &ipamSection{Type: "host-local"}
 	for _, s := range n.Subnets {
 		r := ipRange{Subnet: s}
 		for _, gw := range n.Gateways {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -97,6 +98,8 @@ func (c *checker) syntax(f network.File, at spot, err error) {
 		hint = "JSON has no comments"
 	case len(rest) > 0 && strings.Contains("]}", string(rest[:1])) && bytes.HasSuffix(before, []byte(",")):
 		hint = "JSON has no comma behind the last element"
+	case offset >= len(bytes.TrimRight(f.Content, " \t\r\n"))-1 && len(rest) <= 1:
+		hint = "the file ends too soon: a bracket or a quote is not closed, or the rest is missing"
 	}
 	at.value = document.At(f.Content, offset)
 	c.add("syntax", at, hint, "%v", err)
@@ -166,19 +169,23 @@ func (c *checker) ignored(f network.File, at spot) {
 
 var extensions = []string{".conflist", ".conf", ".json"}
 
-var listKeys = []string{"cniVersion", "cniVersions", "name", "disableCheck", "disableGC", "loadOnlyInlinedPlugins", "plugins"}
+// listKeys are the keys of a list and their JSON types.
+var listKeys = map[string]string{
+	"cniVersion": "string", "cniVersions": "array", "name": "string", "plugins": "array",
+	"disableCheck": "boolean", "disableGC": "boolean", "loadOnlyInlinedPlugins": "boolean",
+}
 
 // listKeys tells of keys that look like those of a list but are not, and of those of a plugin.
 func (c *checker) listKeys(n *configured) {
 	for _, m := range n.value.Members {
-		if slices.Contains(listKeys, m.Key) || strings.HasPrefix(m.Key, "_") || strings.HasPrefix(m.Key, "$") {
+		if listKeys[m.Key] != "" || strings.HasPrefix(m.Key, "_") || strings.HasPrefix(m.Key, "$") {
 			continue
 		}
 		hint := "keys of the list are not passed on; what is meant for a plugin stands in its object"
-		if near := text.Nearest(m.Key, listKeys); near != "" {
+		if near := text.Nearest(m.Key, slices.Sorted(maps.Keys(listKeys))); near != "" {
 			hint = fmt.Sprintf("did you mean %q?", near)
 		}
-		for _, key := range listKeys {
+		for key := range listKeys {
 			if strings.EqualFold(key, m.Key) {
 				hint = fmt.Sprintf("keys of the list are matched exactly: %q", key)
 			}

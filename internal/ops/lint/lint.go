@@ -86,6 +86,7 @@ var Rules = []Rule{
 	{"reserved-key", Warning, "the key belongs to the runtime"},
 	{"unknown-capability", Warning, "no plugin makes use of the capability"},
 	{"needs-ipam", Warning, "the option does nothing without addresses"},
+	{"ipam-type", Warning, "an ipam section that names no plugin does nothing"},
 	{"range", Error, "nothing can be allocated from the range"},
 	{"range-gateway", Warning, "the gateway lies outside its subnet"},
 	{"range-empty", Warning, "no address is left beside the gateway"},
@@ -171,6 +172,22 @@ func (c *checker) add(rule string, at spot, hint, format string, args ...any) {
 		f.Pointer = at.value.Pointer
 	}
 	c.found = append(c.found, f)
+}
+
+// typeHint says how a value can become one of a JSON type; "" if that is not plain.
+func typeHint(n *document.Node, typ string) string {
+	text := n.Text()
+	parsed := document.Parse([]byte(text)).Kind
+	switch {
+	case typ == "" || typ == string(n.Kind):
+	case typ == string(document.Array):
+		return "a pair of brackets is missing: [" + compact(n.Raw) + "]"
+	case typ == string(document.String) && (n.Kind == document.Number || n.Kind == document.Boolean):
+		return fmt.Sprintf("in quotes: %q", n.Raw)
+	case typ == string(parsed), typ == "integer" && parsed == document.Number:
+		return "without quotes: " + text
+	}
+	return ""
 }
 
 // compact is a value as it stands in messages.

@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strconv"
@@ -45,6 +46,15 @@ func definition(name string) *plugin.Definition {
 	return &all.Plugins[i]
 }
 
+// builtIn are the names of the plugins that are built in.
+func builtIn() []string {
+	var names []string
+	for _, d := range all.Plugins {
+		names = append(names, d.Name)
+	}
+	return names
+}
+
 // network judges one network.
 func (c *checker) network(n *configured) {
 	c.version(n)
@@ -66,7 +76,8 @@ func (c *checker) network(n *configured) {
 	said := slices.ContainsFunc(n.plugins, func(p *pluginObject) bool { return p.wrongType || p.wrongIPAM })
 	if err := complaint(n.File); err != nil && !said {
 		e := cni.AsError(err)
-		c.add("list", n.blame(err), e.Details, "%s", e.Msg)
+		at := n.blame(err)
+		c.add("list", at, cmp.Or(e.Details, typeHint(at.value, listKeys[at.value.Label()])), "%s", e.Msg)
 	}
 	if n.Network != nil {
 		c.required(n)

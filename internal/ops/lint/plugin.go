@@ -25,6 +25,9 @@ func (c *checker) pluginObject(n *configured, p *pluginObject, i int) {
 			c.add("needs-ipam", p.at(value), "add an ipam section, or remove it", "%s does nothing in a network without addresses", key)
 		}
 	}
+	if section := p.value.Get("ipam"); p.def != nil && len(section.Keys()) > 0 && section.Get("type") == nil {
+		c.add("ipam-type", p.at(section), `add "type", for example "host-local", or remove the section`, "the ipam section names no plugin: containers get no addresses")
+	}
 	if n.list == nil {
 		return
 	}
@@ -65,7 +68,7 @@ func (c *checker) keys(p *pluginObject) {
 	}
 	if p.allocator != nil {
 		s.Properties["ipam"] = p.allocator.Schema().Properties["ipam"]
-	} else if p.ipam != "" || p.def == nil {
+	} else if p.def == nil || p.ipam != "" || p.value.Path("ipam", "type") == nil {
 		s.Properties["ipam"].Order = nil
 	}
 	if p.def == nil {
@@ -93,14 +96,7 @@ func (w walk) value(n *document.Node, s *plugin.Schema) {
 	}
 	integer := s.Type == "integer" && n.Kind == document.Number && !strings.ContainsAny(string(n.Raw), ".eE")
 	if !integer && string(n.Kind) != s.Type {
-		hint := ""
-		if s.Type == string(document.Array) {
-			hint = "a pair of brackets is missing: [" + compact(n.Raw) + "]"
-		}
-		if s.Type == string(document.Boolean) && n.Kind == document.String {
-			hint = "without quotes: " + n.Text()
-		}
-		w.add("type", w.p.at(n), hint, "%s: %s is not a JSON %s", n.Label(), compact(n.Raw), s.Type)
+		w.add("type", w.p.at(n), typeHint(n, s.Type), "%s: %s is not a JSON %s", n.Label(), compact(n.Raw), s.Type)
 		if ipam := w.p.value.Get("ipam"); ipam != nil && strings.HasPrefix(n.Pointer, ipam.Pointer) {
 			w.p.wrongIPAM = true
 		} else {
@@ -143,7 +139,7 @@ func (w walk) member(m document.Member, s *plugin.Schema) {
 func (w walk) suggest(key string, s *plugin.Schema) string {
 	ipam := w.top.Properties["ipam"]
 	switch {
-	case slices.Contains(listKeys, key):
+	case listKeys[key] != "":
 		return "it is a key of the list, not of a plugin"
 	case s == w.top && ipam.Properties[key] != nil:
 		return "it belongs into the ipam section"

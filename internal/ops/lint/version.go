@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/ops/text"
 	"github.com/tenon-cni/tenon/network"
 )
 
@@ -104,6 +105,8 @@ func (c *checker) runnable(n *configured, at spot, typ string) {
 		hint := e.Details
 		if definition(typ) != nil {
 			hint = "tenon has it built in: tenon install DIR puts it there"
+		} else if near := text.Nearest(typ, builtIn()); near != "" {
+			hint = fmt.Sprintf("did you mean %q?", near)
 		}
 		c.add("missing-plugin", at, hint, "%s", e.Msg)
 		return

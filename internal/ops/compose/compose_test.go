@@ -1,0 +1,256 @@
+package compose_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/ops/compose"
+	"github.com/tenon-cni/tenon/internal/ops/lint"
+)
+
+func prefixes(list ...string) []netip.Prefix {
+	var all []netip.Prefix
+	for _, s := range list {
+		all = append(all, netip.MustParsePrefix(s))
+	}
+	return all
+}
+
+// What a network looks like, without what all have.
+func TestList(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name    string
+		network compose.Network
+		plugin  string
+	}{
+		{"layer 2", compose.Network{Type: "bridge"}, `{"type": "bridge", "bridge": "cni-red"}`},
+		{
+			"bridge, IPv6 alone", compose.Network{Type: "bridge", Subnets: prefixes("fd00::/64")},
+			`{"type": "bridge", "bridge": "cni-red", "isDefaultGateway": true, "ipMasq": true,
+				"ipam": {"type": "host-local", "ranges": [[{"subnet": "fd00::/64"}]]}}`,
+		},
+		{
+			"ptp, IPv6 alone", compose.Network{Type: "ptp", Subnets: prefixes("fd00::/64")},
+			`{"type": "ptp", "ipMasq": true,
+				"ipam": {"type": "host-local", "ranges": [[{"subnet": "fd00::/64"}]], "routes": [{"dst": "::/0"}]}}`,
+		},
+		{
+			"dual stack: a set for each family; a gateway for its subnet",
+			compose.Network{Type: "ptp", Subnets: prefixes("fd00::/64", "10.1.0.0/24"), Gateways: []netip.Addr{netip.MustParseAddr("10.1.0.9")}},
+			`{"type": "ptp", "ipMasq": true, "ipam": {"type": "host-local",
+				"ranges": [[{"subnet": "fd00::/64"}], [{"subnet": "10.1.0.0/24", "gateway": "10.1.0.9"}]],
+				"routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]}}`,
+		},
+		{"a type that is not known", compose.Network{Type: "odd", Master: "eth0"}, `{"type": "odd", "master": "eth0"}`},
+	} {
+		tt.network.Name = "red"
+		b, err := tt.network.List()
+		if err != nil {
+			t.Errorf("%s: %v", tt.name, err)
+			continue
+		}
+		var got, want any
+		list := `{"cniVersion": "1.0.0", "cniVersions": ["1.0.0", "1.1.0"], "name": "red", "plugins": [` + tt.plugin + `]}`
+		if err := errors.Join(json.Unmarshal(b, &got), json.Unmarshal([]byte(list), &want)); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", tt.name, diff)
+		}
+	}
+}
+
+func TestListRefuses(t *testing.T) {
+	t.Parallel()
+	gateways := func(list ...string) []netip.Addr {
+		var all []netip.Addr
+		for _, s := range list {
+			all = append(all, netip.MustParseAddr(s))
+		}
+		return all
+	}
+	for name, n := range map[string]compose.Network{
+		"no name":                       {Type: "bridge"},
+		"a name that is a path":         {Name: "../red", Type: "bridge"},
+		"a type that is a path":         {Name: "red", Type: "../bridge"},
+		"a subnet without room":         {Name: "red", Type: "bridge", Subnets: prefixes("10.1.0.0/31")},
+		"host bits":                     {Name: "red", Type: "bridge", Subnets: prefixes("10.1.0.1/24")},
+		"subnets that overlap":          {Name: "red", Type: "bridge", Subnets: prefixes("10.1.0.0/16", "10.1.2.0/24")},
+		"a gateway outside":             {Name: "red", Type: "bridge", Subnets: prefixes("10.1.0.0/24"), Gateways: gateways("10.2.0.1")},
+		"two gateways of a subnet":      {Name: "red", Type: "bridge", Subnets: prefixes("10.1.0.0/24"), Gateways: gateways("10.1.0.1", "10.1.0.2")},
+		"a gateway of the other family": {Name: "red", Type: "bridge", Subnets: prefixes("10.1.0.0/24"), Gateways: gateways("fd00::1")},
+		"a gateway without a subnet":    {Name: "red", Type: "bridge", Gateways: gateways("10.1.0.1")},
+	} {
+		if b, err := n.List(); cni.CodeOf(err) != cni.CodeInvalidConfig {
+			t.Errorf("%s: %s, %v", name, b, err)
+		}
+	}
+}
+
+// The names of bridges fit, and differ where those of networks do.
+func TestBridgeNames(t *testing.T) {
+	t.Parallel()
+	seen := map[string]string{}
+	for _, name := range []string{"r", "elevenchars", "twelve-chars", "twelve-charS", strings.Repeat("x", 250), strings.Repeat("x", 251)} {
+		b, err := compose.Network{Name: name, Type: "bridge"}.List()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var list struct{ Plugins []struct{ Bridge string } }
+		if err := json.Unmarshal(b, &list); err != nil {
+			t.Fatal(err)
+		}
+		bridge := list.Plugins[0].Bridge
+		if err := cni.ValidateIfName(bridge); err != nil || seen[bridge] != "" {
+			t.Errorf("%.20s: %s, as %s: %v", name, bridge, seen[bridge], err)
+		}
+		seen[bridge] = name
+	}
+}
+
+// What is written passes lint.
+func TestListPassesLint(t *testing.T) {
+	t.Parallel()
+	for _, typ := range []string{"bridge", "ptp"} {
+		for _, subnets := range [][]netip.Prefix{prefixes("10.1.0.0/24"), prefixes("fd00::/64"), prefixes("10.1.0.0/24", "fd00::/64")} {
+			dir := t.TempDir()
+			b, err := compose.Network{Name: "red", Type: typ, Subnets: subnets}.List()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := compose.Write(dir, "red.conflist", "red", b); err != nil {
+				t.Fatal(err)
+			}
+			c, err := lint.Read(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if found := lint.Check(c, nil); found != nil {
+				t.Errorf("%s %v: %v", typ, subnets, found)
+			}
+		}
+	}
+}
+
+// The folder is made, the file is readable for all, and nothing else is left.
+func TestWrite(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "cni", "net.d")
+	path, err := compose.Write(dir, "10-red.conflist", "red", []byte("content"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(path); err != nil || string(b) != "content" || path != filepath.Join(dir, "10-red.conflist") || info.Mode() != 0o644 {
+		t.Errorf("%s %v: %q %v", path, info.Mode(), b, err)
+	}
+	files(t, dir, "10-red.conflist")
+}
+
+// A file is not overwritten, and neither is a network of the name, be it broken; nothing is left of the attempt.
+func TestWriteRefuses(t *testing.T) {
+	t.Parallel()
+	for name, there := range map[string]struct{ file, content string }{
+		"a file of the name":    {"10-red.conflist", "anything"},
+		"a network of the name": {"99-x.conflist", `{"name": "red", "plugins": [{"type": "x"}]}`},
+		"a broken one":          {"99-x.conflist", `{"name": "red", `},
+		"a single plugin":       {"99-x.conf", `{"name": "red", "type": "x"}`},
+	} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, there.file), []byte(there.content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := compose.Write(dir, "10-red.conflist", "red", []byte("new")); !errors.Is(err, fs.ErrExist) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if b, err := os.ReadFile(filepath.Join(dir, there.file)); err != nil || string(b) != there.content {
+			t.Errorf("%s: %q %v", name, b, err)
+		}
+		files(t, dir, there.file)
+	}
+}
+
+// Of several writers one has its file, whole, and no reader ever sees a part of one.
+func TestWriteAtOnce(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "red.conflist")
+	var written atomic.Int32
+	var writers, readers sync.WaitGroup
+	done := make(chan struct{})
+	readers.Go(func() {
+		for {
+			if b, err := os.ReadFile(path); err == nil && len(b) != 1<<20 {
+				t.Errorf("read %d bytes", len(b))
+			}
+			select {
+			case <-done:
+				return
+			default:
+			}
+		}
+	})
+	for i := range 8 {
+		writers.Go(func() {
+			content := []byte(strings.Repeat(string(rune('a'+i)), 1<<20))
+			_, err := compose.Write(dir, "red.conflist", "red", content)
+			switch {
+			case err == nil:
+				written.Add(1)
+			case !errors.Is(err, fs.ErrExist):
+				t.Error(err)
+			}
+		})
+	}
+	writers.Wait()
+	close(done)
+	readers.Wait()
+	b, err := os.ReadFile(path)
+	if err != nil || written.Load() != 1 || strings.Trim(string(b), string(b[:1])) != "" {
+		t.Errorf("%d have written, %d bytes, %v", written.Load(), len(b), err)
+	}
+	files(t, dir, "red.conflist")
+}
+
+// A folder that cannot be had is an error.
+func TestWriteWithoutFolder(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := compose.Write(filepath.Join(file, "net.d"), "x.conflist", "red", nil); err == nil || errors.Is(err, fs.ErrExist) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func files(t *testing.T, dir string, want ...string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range entries {
+		got = append(got, e.Name())
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("files %v, want %v", got, want)
+	}
+}
