@@ -30,11 +30,11 @@ or a DEL that was cut short, and of those from before the machine was started.`,
   tenon gc pods --keep-none`,
 		Args: arguments(1, "NETWORK"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			n, err := r.load(args[0])
+			inUse, err := k.inUse()
 			if err != nil {
 				return err
 			}
-			inUse, err := k.inUse()
+			n, err := r.load(args[0])
 			if err != nil {
 				return err
 			}

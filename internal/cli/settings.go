@@ -164,7 +164,7 @@ func (r *settings) notFound(err error, c *network.Catalog, name string) error {
 func (r *settings) noConfig(err error, c *network.Catalog) error {
 	what := "tenon net new writes one, for example: tenon net new pods --type bridge --subnet 10.88.0.0/16"
 	if len(c.Files) > 0 {
-		what = "tenon net explain tells why none of the files there counts"
+		what = "no file there counts: the name of one that does ends in .conflist, .conf or .json"
 	}
 	return hint(cni.Errorf(cni.CodeInvalidConfig, "%w", err), what, r.elsewhere())
 }

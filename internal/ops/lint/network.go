@@ -95,7 +95,7 @@ func (s spot) blame(err error) spot {
 	message := cni.AsError(err).Msg
 	quoted := s.value.Find(func(v *document.Node) bool {
 		t := v.Text()
-		return len(t) > 1 && strings.Contains(message, strconv.Quote(t))
+		return len(t) > 1 && (strings.Contains(message, strconv.Quote(t)) || strings.Contains(message, "'"+t+"'"))
 	})
 	if quoted != nil {
 		return s.at(quoted)

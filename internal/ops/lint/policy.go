@@ -19,7 +19,13 @@ func (c *checker) policy(f network.File, at spot) {
 	c.duplicates(at, at.value, true)
 	if err := complaint(f); err != nil {
 		e := cni.AsError(err)
-		c.add("policy", at.blame(err), e.Details, "%s; nothing is attached to any network", e.Msg)
+		hint := e.Details
+		for _, m := range at.value.Keys() {
+			if m.Key != "requiredPlugins" {
+				hint = `the only key is "requiredPlugins"`
+			}
+		}
+		c.add("policy", at.blame(err), hint, "%s; nothing is attached to any network", e.Msg)
 		return
 	}
 	var names []string
