@@ -124,69 +124,6 @@ func (r *settings) tell(x invoke.Exchange) {
 	fmt.Fprintf(r.stderr, "%s %s: %s, %.1f ms\n", x.Call.Path, x.Call.Env.Command, outcome, ms)
 }
 
-// load finds the network that an argument means: a path if it has a slash, else a name.
-func (r *settings) load(arg string) (*network.Network, error) {
-	if isPath(arg) {
-		n, err := network.LoadFile(arg)
-		if err != nil {
-			return nil, fmt.Errorf("network: %w", err)
-		}
-		return n, nil
-	}
-	c, err := network.Discover(r.netDir)
-	if err != nil {
-		return nil, needsRoot(err)
-	}
-	n, passed, err := c.Lookup(arg)
-	for _, f := range passed {
-		r.passedOver(f)
-	}
-	return n, r.notFound(err, c, arg)
-}
-
-// passedOver warns that a file is left out.
-func (r *settings) passedOver(f network.File) { r.warn("passed over %v", f.Err) }
-
-// notFound adds to an error of a look-up what may help.
-func (r *settings) notFound(err error, c *network.Catalog, name string) error {
-	switch {
-	case errors.Is(err, network.ErrNoConfig):
-		return r.noConfig(fmt.Errorf("network %q: %w", name, err), c)
-	case errors.Is(err, network.ErrNotFound):
-		return hint(didYouMean(cni.Errorf(cni.CodeInvalidConfig, "%w", err), name, names(c)), r.elsewhere())
-	case err != nil && cni.ValidateNetworkName(name) == nil:
-		return needsRoot(hint(fmt.Errorf("network %q: %w", name, err), "tenon net lint tells all that is wrong with it"))
-	}
-	return err
-}
-
-// noConfig adds to the error that a folder holds no network how to get one.
-func (r *settings) noConfig(err error, c *network.Catalog) error {
-	what := "tenon net new writes one, for example: tenon net new pods --type bridge --subnet 10.88.0.0/16"
-	if len(c.Files) > 0 {
-		what = "no file there counts: the name of one that does ends in .conflist, .conf or .json"
-	}
-	return hint(cni.Errorf(cni.CodeInvalidConfig, "%w", err), what, r.elsewhere())
-}
-
-func isPath(arg string) bool { return strings.Contains(arg, "/") }
-
-func (r *settings) elsewhere() string {
-	return fmt.Sprintf("networks were looked for in %s; --net-dir or NETCONFPATH names another folder, "+
-		"and a path with a slash names a file", r.netDir)
-}
-
-// names are the networks that can be loaded.
-func names(c *network.Catalog) []string {
-	var names []string
-	for _, f := range c.Candidates() {
-		if f.Use == network.Chosen {
-			names = append(names, f.Name)
-		}
-	}
-	return names
-}
-
 // asRun returns a network in the version in which a client runs it, and unchanged where that cannot be told.
 func asRun(ctx context.Context, c *network.Client, n *network.Network) (*network.Network, error) {
 	g, err := c.Negotiate(ctx, n)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // Kind is the type of a JSON value.
@@ -126,6 +127,13 @@ var (
 	escape   = strings.NewReplacer("~", "~0", "/", "~1")
 	unescape = strings.NewReplacer("~1", "/", "~0", "~")
 )
+
+// Position is the line and the column where the value begins, both from 1; columns are characters.
+func (n *Node) Position() (line, column int) {
+	before := n.document[:n.offset]
+	line = 1 + bytes.Count(before, []byte("\n"))
+	return line, 1 + utf8.RuneCount(before[1+bytes.LastIndexByte(before, '\n'):])
+}
 
 // Label is the last key on the way to the value, with the indices behind it: "ranges[0]".
 func (n *Node) Label() string {
