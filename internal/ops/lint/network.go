@@ -2,10 +2,10 @@ package lint
 
 import (
 	"cmp"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/document"
@@ -84,8 +84,6 @@ func (c *checker) network(n *configured) {
 	}
 }
 
-var words = regexp.MustCompile(`\w+`)
-
 // blame finds the value that an error is about. Where it does not say so itself that is the text it quotes, or else the
 // key that it names: for pointing at, not for deciding.
 func (s spot) blame(err error) spot {
@@ -100,7 +98,7 @@ func (s spot) blame(err error) spot {
 	if quoted != nil {
 		return s.at(quoted)
 	}
-	named := words.FindAllString(message, -1)
+	named := strings.FieldsFunc(message, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '_' })
 	for _, m := range slices.Concat(s.value.Keys(), s.value.Get("ipam").Keys()) {
 		if slices.Contains(named, m.Key) {
 			return s.at(m.Value)
