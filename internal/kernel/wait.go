@@ -13,6 +13,6 @@ type DuplicateError = rtnl.DuplicateError
 func (s *Space) WaitUp(ctx context.Context, l Link) error { return s.rt.WaitUp(ctx, l) }
 
 // WaitDAD waits until duplicate address detection has finished on all IPv6 addresses of l (RFC 4862 section 5.4). The
-// error is a [*DuplicateError] as soon as one of them is found in use elsewhere. Reaching the deadline of ctx is an
-// error only if the operational state of l is up: without a carrier detection does not even start.
+// error is a [*DuplicateError] as soon as one of them is found in use elsewhere. A link that is down is not waited for, and
+// reaching the deadline of ctx is an error only if its operational state is up: before, detection does not even start.
 func (s *Space) WaitDAD(ctx context.Context, l Link) error { return s.rt.WaitDAD(ctx, l) }

@@ -134,6 +134,20 @@ func TestWaitDADDeadline(t *testing.T) {
 	}
 }
 
+// TestWaitDADOfLinkThatIsDown is R-74: what cannot even start is not waited for.
+func TestWaitDADOfLinkThatIsDown(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	inside, _ := b.veth(t)
+	must(t, b.container.AddAddr(inside, prefix("fd00::3/64")))
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	must(t, b.container.WaitDAD(ctx, inside))
+	if ctx.Err() != nil {
+		t.Error("it was waited for until the deadline")
+	}
+}
+
 func TestWaitDADCancelled(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

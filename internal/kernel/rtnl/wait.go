@@ -38,15 +38,19 @@ func (e *DuplicateError) Error() string {
 }
 
 // WaitDAD waits until no IPv6 address of l is tentative. The error is a [*DuplicateError] as soon as one of them is found
-// in use elsewhere. Reaching the deadline of ctx is an error only if the operational state is up: without a carrier
-// detection does not even start.
+// in use elsewhere. A link that is down is not waited for, and reaching the deadline of ctx is an error only if the
+// operational state is up: before, detection does not even start.
 func (c *Conn) WaitDAD(ctx context.Context, l Link) error {
 	err := c.await(ctx, l, unix.RTNLGRP_IPV6_IFADDR, func() (bool, error) {
 		d, err := c.dad(l)
 		if err == nil && d.duplicate.IsValid() {
 			err = &DuplicateError{Link: l.Name, Addr: d.duplicate}
 		}
-		return !d.tentative, err
+		if err != nil || !d.tentative {
+			return true, err
+		}
+		now, err := c.LinkByIndex(l.Index)
+		return !now.Up, err
 	})
 	if !errors.Is(err, context.DeadlineExceeded) {
 		return err
