@@ -258,7 +258,7 @@ func find[T any](all []T, is func(T) bool) (found T, ok bool) {
 	return found, false
 }
 
-// Where nothing is dropped nothing changes, order included; only 0.1.0 and 0.2.0 put IPv4 first.
+// where nothing is dropped nothing changes, order included; only 0.1.0 and 0.2.0 put IPv4 first.
 func TestRoundTrip(t *testing.T) {
 	t.Parallel()
 	forRandomResults(t, func(t *testing.T, r cni.Result) {

@@ -49,7 +49,8 @@ func TestResultVersion(t *testing.T) {
 	}
 }
 
-// Members that a version does not have are unknown there and must not be looked at, whatever they hold (RES-08).
+// Members that a version does not have are unknown there and must not be looked at, whatever they hold; those of no version
+// are lost (RES-08).
 func TestDecodeResultIgnoresMembersOfOtherVersions(t *testing.T) {
 	t.Parallel()
 	address := []cni.IP{{Address: prefix("10.0.0.2/24")}}
@@ -70,6 +71,7 @@ func TestDecodeResultIgnoresMembersOfOtherVersions(t *testing.T) {
 			cni.Result{IPs: address, Routes: []cni.Route{{Dst: prefix("10.0.0.0/8")}}},
 		},
 		{`{"cniVersion":"1.1.0","ip4":5,"ips":[{"address":"10.0.0.2/24"}]}`, cni.Result{IPs: address}},
+		{`{"cniVersion":"1.1.0","extra":{"a":[1]},"ips":[{"address":"10.0.0.2/24","extra":1}]}`, cni.Result{IPs: address}},
 	} {
 		r, err := cni.DecodeResultStrict([]byte(test.in), cni.V110)
 		if err != nil {

@@ -82,7 +82,7 @@ func TestStatusBesideAdd(t *testing.T) {
 	}
 }
 
-// RT-VRS-02, RT-VRS-03, RT-VRS-04, REQ-16, VER-14, VER-15, PL-VRS-02: the request, and how answers are read.
+// RT-VRS-02, RT-VRS-03, RT-VRS-04, REQ-16, VER-14, VER-15: the request, and how answers are read.
 func TestVersions(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -2,6 +2,9 @@ package plugin_test
 
 import (
 	"context"
+	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -148,6 +151,50 @@ func TestDelegateIsNotThere(t *testing.T) {
 			wantCode(t, err, row.code)
 			if err == nil || !strings.Contains(err.Error(), row.says) {
 				t.Errorf("%v: says nothing of %s", err, row.says)
+			}
+		})
+	}
+}
+
+// TestDelegateProcess: the delegate is the first file of its name in the folders of CNI_PATH (DLG-02). What it says on
+// standard error is passed on, whatever becomes of it (DLG-05). It succeeds with exit status 0 and a result (DLG-08).
+func TestDelegateProcess(t *testing.T) {
+	t.Parallel()
+	const answer = `echo '{"cniVersion":"1.1.0","ips":[{"address":"10.0.0.2/24"}]}'`
+	for _, row := range []struct {
+		name, script string
+		code         cni.Code
+	}{
+		{"success", answer, 0},
+		{"failure", `echo '{"cniVersion":"1.1.0","code":11,"msg":"pool is empty"}'; exit 1`, cni.CodeTryAgainLater},
+		{"result of a failure", answer + "; exit 1", cni.CodeInternal},
+		{"error object of a success", `echo '{"cniVersion":"1.1.0","code":11,"msg":"pool is empty"}'`, cni.CodeDecodingFailure},
+		{"nothing", "", cni.CodeDecodingFailure},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			first, second := filepath.Join(dir, "first", "pool"), filepath.Join(dir, "second", "pool")
+			for path, script := range map[string]string{first: row.script, second: "exit 1"} {
+				script = "#!/bin/sh\necho this is $0 >&2\n" + script
+				if err := errors.Join(os.Mkdir(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(script), 0o700)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := os.MkdirAll(filepath.Join(dir, "folder", "pool"), 0o700); err != nil { // no regular file
+				t.Fatal(err)
+			}
+			p := newProcess(t, cni.Add, "")
+			p.Args[0], p.Stdin = "/somewhere/main", strings.NewReader(delegated)
+			p.Env = append(p.Env, "CNI_PATH="+strings.Join([]string{dir, dir + "/absent", dir + "/folder", dir + "/first", dir + "/second"}, ":"))
+			p.run(t)
+			if row.code != 0 {
+				p.wantError(t, row.code)
+			} else if !strings.Contains(p.stdout.String(), "10.0.0.2/24") {
+				t.Errorf("printed %s", &p.stdout)
+			}
+			if want := "this is " + first + "\n"; p.stderr.String() != want {
+				t.Errorf("standard error is %q, want %q", &p.stderr, want)
 			}
 		})
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-cni/tenon/plugin/plugintest"
 )
 
-func TestMain(m *testing.M) { plugintest.Main(m, files) }
+func TestMain(m *testing.M) { plugintest.Main(m, files, delegator) }
 
 // config has a member of each JSON type.
 type config struct {

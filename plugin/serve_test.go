@@ -166,7 +166,7 @@ func TestOwnNamespaceOfThread(t *testing.T) {
 	})
 }
 
-// PL-VRS-01, PL-VRS-05, DIS-03
+// PL-VRS-01, PL-VRS-02, PL-VRS-05, DIS-03
 func TestVersion(t *testing.T) {
 	t.Parallel()
 	d := new(recorder).define(plugin.Info{Versions: []cni.Version{cni.V040, cni.V100}})

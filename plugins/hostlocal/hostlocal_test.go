@@ -278,7 +278,7 @@ func TestOldVersionsHaveOneAddress(t *testing.T) {
 }
 
 // host-local.md 8: a second ADD for one attachment is refused, also where it asks for an address (R-42), and disturbs
-// nothing; another container gets the next address. R-22: the error says what to do.
+// nothing; another container gets the next address. The error says what to do.
 func TestSecondAddIsRefused(t *testing.T) {
 	h := newHost(t)
 	const ipam = `"subnet": "10.1.2.0/24"`

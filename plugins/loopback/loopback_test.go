@@ -83,11 +83,15 @@ func TestIPv6Disabled(t *testing.T) {
 	}
 }
 
-// TestChained: the result of the plugins before is passed on.
-// DIS-33, PL-ADD-06
+// TestChained: the result of the plugins before is passed on with all that a result can say, dns too.
+// DIS-33, DNS-02, PL-ADD-06, R-16
 func TestChained(t *testing.T) {
 	t.Parallel()
-	const prev = `{"cniVersion":"1.1.0","interfaces":[{"name":"eth0","sandbox":"/somewhere"}],"ips":[{"interface":0,"address":"10.0.0.2/24"}]}`
+	const prev = `{"cniVersion":"1.1.0",` +
+		`"interfaces":[{"name":"eth0","mac":"02:00:00:00:00:01","sandbox":"/somewhere","mtu":1400,"socketPath":"/s","pciID":"0000:00:02.0"}],` +
+		`"ips":[{"interface":0,"address":"10.0.0.2/24","gateway":"10.0.0.1"}],` +
+		`"routes":[{"dst":"10.1.2.3/8","gw":"10.0.0.9","mtu":1300,"advmss":1200,"priority":7,"table":0,"scope":0}],` +
+		`"dns":{"nameservers":["10.0.0.53"],"domain":"d","search":["s"],"options":["o"]}}`
 	r := runtime(t)
 	q := r.Request(cni.Add, "c")
 	q.Conf["prevResult"] = json.RawMessage(prev)

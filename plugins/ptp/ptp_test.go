@@ -305,7 +305,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestNames: the name of the interface may have a dot, be that of one of the host, and is not free if the
+// TestNames: the name of the interface may have a dot, be that of one of the host, and is not free if the
 // container has such an interface (R-72, PL-ADD-03).
 func TestNames(t *testing.T) {
 	t.Parallel()

@@ -43,7 +43,7 @@ func TestPingFromASingleAddress(t *testing.T) {
 	testnet.Reaches(t, outside, netip.MustParseAddr("203.0.113.7"), true)
 }
 
-// TestMasquerade looks at the source addresses that a host outside and a container of the same network see.
+// TestMasquerade looks at the source addresses that a host outside and a container of the same network see (CFG-35).
 func TestMasquerade(t *testing.T) {
 	t.Parallel()
 	for members, masq := range map[string]bool{"": false, `,"ipMasq":true`: true, `,"ipMasq":true,"ipMasqBackend":"iptables"`: true} {
