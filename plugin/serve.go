@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"reflect"
 	"runtime/debug"
@@ -282,7 +283,7 @@ func dispatch[C any](ctx context.Context, p Plugin[C], c *Call[C]) ([]byte, erro
 		}
 		var out []byte
 		if err == nil {
-			out, err = r.Encode(c.Version)
+			out, err = onlyAddresses(r, c.Prev, c.Log).Encode(c.Version)
 		}
 		if err != nil {
 			undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBudget)
@@ -306,4 +307,18 @@ func dispatch[C any](ctx context.Context, p Plugin[C], c *Call[C]) ([]byte, erro
 		return nil, nil
 	}
 	return nil, cni.Errorf(cni.CodeInvalidEnvironment, "CNI_COMMAND %q is unknown", c.Command)
+}
+
+// onlyAddresses returns r without nameservers that are no addresses, which no resolver could use. What a plugin before has
+// said stays.
+func onlyAddresses(r, prev *cni.Result, log *slog.Logger) *cni.Result {
+	r = r.Clone()
+	r.DNS.Nameservers = slices.DeleteFunc(r.DNS.Nameservers, func(server string) bool {
+		if _, err := netip.ParseAddr(server); err == nil || prev != nil && slices.Contains(prev.DNS.Nameservers, server) {
+			return false
+		}
+		log.Warn("nameserver is not an address: it is left out", "nameserver", server)
+		return true
+	})
+	return r
 }

@@ -334,6 +334,18 @@ func TestPanic(t *testing.T) {
 	}
 }
 
+// TestNameservers is DNS-03: what is no address is left out, unless a plugin before has said it (DNS-02).
+func TestNameservers(t *testing.T) {
+	t.Parallel()
+	d := plugin.Define[config](plugin.Info{Name: "demo"}, verbs(func(context.Context, *call) (*cni.Result, error) {
+		return &cni.Result{DNS: cni.DNS{Nameservers: []string{"10.0.0.53", "dns.example", "fd00::53", "theirs", "fe80::1%eth0", ""}}}, nil
+	}))
+	out, err := serve(t, d, environment(cni.Add), `{"cniVersion":"1.1.0","name":"net","prevResult":{"dns":{"nameservers":["theirs"]}}}`)
+	if want := `{"cniVersion":"1.1.0","dns":{"nameservers":["10.0.0.53","fd00::53","theirs","fe80::1%eth0"]}}`; string(out) != want || err != nil {
+		t.Errorf("printed %s, %v, want %s", out, err, want)
+	}
+}
+
 // TestUnprintableResult: what cannot be printed must not stay, even if the call has been cancelled meanwhile.
 // CNV-15
 func TestUnprintableResult(t *testing.T) {
