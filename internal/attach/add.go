@@ -85,10 +85,30 @@ func (p Plugin[C]) add(ctx context.Context, s *Session[C]) (*cni.Result, error) 
 			return nil, err
 		}
 	}
+	if s.Prev != nil {
+		r = behind(s.Prev, r)
+	}
 	if d := s.DNS; d.Domain != "" || d.Nameservers != nil || d.Search != nil || d.Options != nil {
 		r.DNS = d
 	}
 	return r, nil
+}
+
+// behind returns the result of a plugin that has made r behind others, which have made prev.
+func behind(prev, r *cni.Result) *cni.Result {
+	all := prev.Clone()
+	for _, ip := range r.IPs {
+		if i, ok := ip.Interface.Get(); ok {
+			ip.Interface = cni.Some(len(prev.Interfaces) + i)
+		}
+		all.IPs = append(all.IPs, ip)
+	}
+	all.Interfaces = append(all.Interfaces, r.Interfaces...)
+	all.Routes = append(all.Routes, r.Routes...)
+	if !r.DNS.IsZero() {
+		all.DNS = r.DNS
+	}
+	return all
 }
 
 // allocate calls the IPAM plugin; its undo is the plugin's DEL. An ADD that fails is followed by a DEL too: it may

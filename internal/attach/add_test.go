@@ -73,6 +73,46 @@ func TestDNSOfTheNetwork(t *testing.T) {
 	}
 }
 
+// TestBehindOthers: what plugins before have made stays in the result, and indexes lead to where they did (PL-ADD-06, RES-03).
+// dns of IPAM and of the network counts more (DNS-02).
+func TestBehindOthers(t *testing.T) {
+	t.Parallel()
+	const prev = `{"interfaces":[{"name":"lo","sandbox":"/c"}],"ips":[{"interface":0,"address":"127.0.0.1/8"}],` +
+		`"routes":[{"dst":"10.0.0.0/24"}],"dns":{"domain":"before"}}`
+	const given = address + `,"routes":[{"dst":"0.0.0.0/0"}]`
+	for _, row := range []struct {
+		name, pool string
+		conf       any
+		want       cni.DNS
+	}{
+		{"dns of the plugins before", given, nil, cni.DNS{Domain: "before"}},
+		{"dns of IPAM", given + `,"dns":{"search":["s"]}`, nil, cni.DNS{Search: []string{"s"}}},
+		{"dns of the network", given + `,"dns":{"search":["s"]}`, map[string]any{"nameservers": []string{}}, cni.DNS{}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, pair{}, give(row.pool))
+			b.conf["prevResult"], b.conf["dns"] = json.RawMessage(prev), row.conf
+			r := b.add()
+			want := &cni.Result{
+				Interfaces: append([]cni.Interface{{Name: "lo", Sandbox: "/c"}}, r.Interfaces[1:]...),
+				IPs: []cni.IP{
+					{Address: mustPrefix("127.0.0.1/8"), Interface: cni.Some(0)},
+					{Address: mustPrefix("10.0.0.2/24"), Gateway: netip.MustParseAddr("10.0.0.1"), Interface: cni.Some(2)},
+				},
+				Routes: []cni.Route{{Dst: mustPrefix("10.0.0.0/24")}, {Dst: mustPrefix("0.0.0.0/0")}},
+				DNS:    row.want,
+			}
+			if diff := cmp.Diff(want, r, values); diff != "" || len(r.Interfaces) != 3 || r.Interfaces[2].Name != "eth0" {
+				t.Errorf("%+v\n%s", r.Interfaces, diff)
+			}
+			if err := b.call(cni.Check); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // TestRoutes compares what IPAM asks for with what the container has beside the networks of its addresses.
 func TestRoutes(t *testing.T) {
 	t.Parallel()

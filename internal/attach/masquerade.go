@@ -100,7 +100,7 @@ func (s *Session[C]) CheckMasquerade() error {
 	if err != nil {
 		return err
 	}
-	for _, ip := range s.Prev.IPs {
+	for _, ip := range s.PrevIPs() {
 		if slices.Contains(have, ip.Address.Addr()) {
 			continue
 		}

@@ -32,6 +32,7 @@ func TestHostNames(t *testing.T) {
 	b := newBench(t, pair{}, nil)
 	seen := map[string]bool{}
 	prefix := b.add().Interfaces[0].Name[:7]
+	delete(b.conf, "prevResult")
 	for i := range 3 {
 		env := b.env(cni.Add)
 		env.IfName = fmt.Sprintf("net%d", i)

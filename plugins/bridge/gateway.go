@@ -118,7 +118,7 @@ func checkGateway(s *attach.Session[Config], br kernel.Link) error {
 	if err != nil {
 		return err
 	}
-	for _, ip := range s.Prev.IPs {
+	for _, ip := range s.PrevIPs() {
 		want := netip.PrefixFrom(ip.Gateway, ip.Address.Bits())
 		if ip.Gateway.IsValid() && !slices.Contains(have, want) {
 			return fmt.Errorf("%s %s: expected gateway address %s, found %v", gw.Kind, gw.Name, want, have)

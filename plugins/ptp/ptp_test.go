@@ -344,7 +344,7 @@ func TestIPv6Off(t *testing.T) {
 // TestOtherAddresses: CHECK looks at what is this interface's, not at what another one of the chain has.
 func TestOtherAddresses(t *testing.T) {
 	t.Parallel()
-	r := runtime(t, ipam4)
+	r := runtime(t, `,"ipMasq":true`+ipam4)
 	result := r.Add("c")
 	result.IPs = append(result.IPs, cni.IP{
 		Address: netip.MustParsePrefix("10.77.0.9/24"), Gateway: netip.MustParseAddr("10.77.0.1"), Interface: cni.Some(0),
