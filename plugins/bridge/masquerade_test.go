@@ -323,6 +323,44 @@ func TestLegacyIPTables(t *testing.T) {
 	}
 }
 
+// TestRulesRemovedByOthers is R-98: a firewall that is started again takes rules, chains or all tables with it. CHECK says
+// so, DEL and GC have nothing left to do.
+func TestRulesRemovedByOthers(t *testing.T) {
+	t.Parallel()
+	for name, remove := range map[string]string{
+		"everything":         "nft flush ruleset",
+		"table of nftables":  "nft delete table inet tenon",
+		"sets of nftables":   "nft flush set inet tenon masq4",
+		"rules of iptables":  "iptables -t nat -F",
+		"jumps of iptables":  "iptables -t nat -F POSTROUTING",
+		"chains of iptables": "iptables -t nat -F; iptables -t nat -X",
+		"rules of nftables":  "nft flush table inet tenon",
+		"table of guards":    "nft delete table bridge tenon",
+		"rules of guards":    "nft flush table bridge tenon",
+	} {
+		for backend, members := range map[string]string{"nftables": `,"ipMasq":true`, "iptables": byIPTables} {
+			if tool, _, _ := strings.Cut(remove, " "); tool == "iptables" && backend != tool || strings.Contains(remove, "inet tenon") && backend != "nftables" {
+				continue
+			}
+			t.Run(name+" with "+backend, func(t *testing.T) {
+				t.Parallel()
+				r := runtime(t, gateway+guarded+members+ipam4)
+				r.Add("c")
+				r.Add("other")
+				r.Host.Command("sh", "-c", remove)
+				if _, err := r.Do(t.Context(), r.Request(cni.Check, "c")); err == nil {
+					t.Error("CHECK has not noticed")
+				}
+				r.Del("c")
+				r.Del("c")
+				r.Must(r.Collect())
+				r.Add("c") // and ADD makes it all again
+				r.Check("c")
+			})
+		}
+	}
+}
+
 // TestNoIPTables: the tool is missed before anything is done, and DEL does not need it (R-101). It changes PATH.
 func TestNoIPTables(t *testing.T) {
 	r := runtime(t, gateway+byIPTables+ipam4)

@@ -80,11 +80,15 @@ func (c *Conn) UnguardAll(ctx context.Context, match func(comment string) bool) 
 	})
 }
 
-// Guarded reports whether a port lets in this hardware address and no other, and the comment of the guard.
+// Guarded reports whether a port lets in this hardware address and no other, and the comment of the guard. Where somebody
+// has flushed the rules no port is guarded.
 func (c *Conn) Guarded(ctx context.Context, port string, mac net.HardwareAddr) (comment string, ok bool, err error) {
 	var g guard
-	err = c.locked(ctx, func() (err error) {
-		g, err = c.guardOf(port)
+	err = c.locked(ctx, func() error {
+		rules, err := c.countRules(guardSkeleton())
+		if rules > 0 {
+			g, err = c.guardOf(port)
+		}
 		return err
 	})
 	return g.comment(), err == nil && g.equal(newGuard(port, mac, g.comment())), err

@@ -100,6 +100,22 @@ func TestGuardAgain(t *testing.T) {
 	expectGuards(t, ns, `"port" comment "c"`, `"port" . 02:00:00:00:00:03 comment "c"`)
 }
 
+// Without its rules no port is guarded, and the next guard makes them anew.
+func TestGuardRulesFlushed(t *testing.T) {
+	t.Parallel()
+	ns, c := setup(t)
+	guard(t, c, "a", "port", mac(1))
+	fresh := ns.Command("nft", "list", "ruleset")
+	ns.Command("nft", "flush table bridge tenon")
+	if _, ok, err := c.Guarded(t.Context(), "port", mac(1)); ok || err != nil {
+		t.Errorf("guarded without rules: %t, %v", ok, err)
+	}
+	guard(t, c, "a", "port", mac(1))
+	if diff := cmp.Diff(sortedLines(fresh), sortedLines(ns.Command("nft", "list", "ruleset"))); diff != "" {
+		t.Errorf("(-fresh +made anew):\n%s", diff)
+	}
+}
+
 func TestGuardUndo(t *testing.T) {
 	t.Parallel()
 	ns, c := setup(t)

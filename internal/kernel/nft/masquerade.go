@@ -126,10 +126,13 @@ func (c *Conn) Unmasquerade(ctx context.Context, match func(comment string) bool
 	return n, nil
 }
 
-// Masqueraded lists the masqueraded addresses, in their order.
+// Masqueraded lists the masqueraded addresses, in their order. Where somebody has flushed the rules there are none.
 func (c *Conn) Masqueraded(ctx context.Context) ([]Element, error) {
 	var list []Element
 	err := c.locked(ctx, func() error {
+		if rules, err := c.countRules(masqueradeSkeleton()); rules == 0 {
+			return err
+		}
 		for _, p := range []protocol{ip4(), ip6()} {
 			addrs, err := c.elements(p.addrs)
 			if err != nil {

@@ -29,16 +29,28 @@ type skeleton struct {
 // replaced in one transaction that keeps the elements. The caller holds the lock.
 func (c *Conn) ensure(s skeleton) error {
 	marker, err := c.c.GetSetByName(s.chain.Table, s.sets[0].Name)
-	if err == nil && marker.Comment == s.version {
-		return nil
-	}
 	if err != nil && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("nft set %s: %w", s.sets[0].Name, explain(err, lackingQuestion))
+	}
+	if err == nil && marker.Comment == s.version {
+		rules, err := c.countRules(s)
+		if rules == len(s.rules) || err != nil {
+			return err
+		}
 	}
 	if err := c.build(s); err != nil {
 		return fmt.Errorf("nft table %s %s: %w", Family(s.chain.Table.Family), s.chain.Table.Name, err)
 	}
 	return nil
+}
+
+// countRules counts the rules of a skeleton, of whatever version. Who flushes a table leaves the sets and takes the rules.
+func (c *Conn) countRules(s skeleton) (int, error) {
+	rules, err := c.c.GetRules(s.chain.Table, s.chain)
+	if err != nil {
+		return 0, fmt.Errorf("rules of nft table %s %s: %w", Family(s.chain.Table.Family), s.chain.Table.Name, explain(err, lackingQuestion))
+	}
+	return len(rules), nil
 }
 
 func (c *Conn) build(s skeleton) error {

@@ -59,7 +59,7 @@ func Missing(features ...Feature) ([]Feature, error) {
 	defer ns.Close()
 	conn, err := rtnl.Open(ns)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("ask the kernel for %v: %w", features, err)
 	}
 	defer conn.Close()
 	var missing []Feature

@@ -71,6 +71,8 @@ func TestMissingChangesNothing(t *testing.T) {
 	}
 }
 
+// TestMissingWithoutPrivilege: what cannot be asked is not taken for missing, and the error says why. Neither does
+// masquerading choose its backend by asking: it is nftables unless the configuration says iptables.
 func TestMissingWithoutPrivilege(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Root)
@@ -81,9 +83,11 @@ func TestMissingWithoutPrivilege(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		missing, err := probe.Missing(probe.Veth)
-		if err == nil || missing != nil {
-			t.Errorf("got %v, %v; want that it cannot be asked", missing, err)
+		for _, f := range []probe.Feature{probe.Veth, probe.NFT} {
+			missing, err := probe.Missing(f)
+			if err == nil || !strings.Contains(err.Error(), "not permitted") || !strings.Contains(err.Error(), string(f)) || missing != nil {
+				t.Errorf("%s: got %v, %v; want that it cannot be asked", f, missing, err)
+			}
 		}
 	})
 }
