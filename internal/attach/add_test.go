@@ -132,6 +132,8 @@ func TestRoutes(t *testing.T) {
 		{"same route twice", dual + `[{"dst":"0.0.0.0/0"},{"dst":"0.0.0.0/0","gw":"10.0.0.1"}]`, "default via 10.0.0.1"},
 		{"two gateways for one destination (common.md 13)", dual + `[{"dst":"fd01::/64","gw":"fd00::8"},{"dst":"fd01::/64","gw":"fd00::9"}]`,
 			"fd01::/64 metric 1024 nexthop via fd00::8 weight 1 nexthop via fd00::9 weight 1"},
+		{"two gateways for one destination of IPv4 (common.md 13)", dual + `[{"dst":"192.168.0.0/16","gw":"10.0.0.8"},{"dst":"192.168.0.0/16","gw":"10.0.0.9"}]`,
+			"192.168.0.0/16 via 10.0.0.9; 192.168.0.0/16 via 10.0.0.8"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -171,18 +173,18 @@ func TestAddressStays(t *testing.T) {
 	}
 }
 
-// TestIndexOfIPAM is common.md 13: what an IPAM plugin says about interfaces it knows nothing of does not count (RES-03).
+// TestIndexOfIPAM is common.md 13: an IPAM plugin knows of no interfaces. An index to one is refused, also where such an
+// interface will be; -1, which old plugins write for none, is none (RES-03).
 func TestIndexOfIPAM(t *testing.T) {
 	t.Parallel()
-	for _, index := range []string{"0", "1", "7", "-1"} {
+	for index, refused := range map[string]bool{"0": true, "1": true, "7": true, "-2": true, "-1": false, "null": false} {
 		b := newBench(t, pair{}, give(`"ips":[{"address":"10.0.0.2/24","interface":`+index+`}]`))
-		r, err := b.serve(t.Context(), b.env(cni.Add))
-		if err != nil {
-			wantError(t, err, cni.CodeInvalidConfig, "interface")
-			continue
-		}
-		if !strings.Contains(string(r), `"interface":1`) {
-			t.Errorf("IPAM said %s, result %s", index, r)
+		before := b.state()
+		if refused {
+			wantError(t, b.call(cni.Add), cni.CodeInvalidConfig, "interface "+index)
+			b.unchanged(before)
+		} else if got := b.add().IPs[0].Interface; got != cni.Some(1) {
+			t.Errorf("IPAM said %s, result %v", index, got)
 		}
 	}
 }

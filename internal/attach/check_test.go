@@ -140,7 +140,7 @@ func TestCheckNotices(t *testing.T) {
 	}
 }
 
-// PL-CHK-08
+// DLG-06, PL-CHK-08
 func TestCheckAsksIPAM(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, pair{}, verbs{

@@ -140,7 +140,7 @@ func TestNamesake(t *testing.T) {
 	b.unchanged(before)
 }
 
-// TestGCGoesPastErrors: PL-GC-04, PL-GC-05
+// TestGCGoesPastErrors: DIS-30, DLG-06, PL-GC-04, PL-GC-05
 func TestGCGoesPastErrors(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, pair{}, verbs{

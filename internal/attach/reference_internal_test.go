@@ -6,7 +6,8 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// TestReferenceNames compares with names that the reference plugins are known to make.
+// TestReferenceNames compares with names that the reference plugins are known to make (common.md 13; its form with a prefix is
+// portmap's).
 func TestReferenceNames(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ network, container, chain string }{

@@ -10,6 +10,7 @@ import (
 
 // repeat attaches what is attached already, and under a name that is in use. Neither may change anything. Of those
 // who attach the same container at the same time one wins.
+// PL-ADD-03
 func repeat(_ *testing.T, r *Runtime) {
 	r.Container("c")
 	unattached := r.State()

@@ -133,6 +133,7 @@ func TestConfiguration(t *testing.T) {
 	r.Unchanged(before)
 }
 
+// TestMakesTheBridge is bridge.md 13, as are the next three.
 func TestMakesTheBridge(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"mtu":1400`)
@@ -189,7 +190,7 @@ func TestBridgeIsSomethingElse(t *testing.T) {
 	r.Unchanged(before)
 }
 
-// TestVersions: addresses of one family, of both, and more of one than old versions can say; DNS comes from resolvConf.
+// TestVersions is bridge.md 13: addresses of one family, of both, and more of one than old versions can say; DNS comes from resolvConf.
 func TestVersions(t *testing.T) {
 	t.Parallel()
 	resolvConf := filepath.Join(t.TempDir(), "resolv.conf")
@@ -242,6 +243,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
+// TestDefaultRoutes is bridge.md 13: the routes have no source hint.
 func TestDefaultRoutes(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ name, members, v4, v6 string }{
@@ -270,6 +272,7 @@ func TestDefaultRoutes(t *testing.T) {
 	}
 }
 
+// TestInterfaceStaysDown is bridge.md 13: without addresses, link-local ones included.
 func TestInterfaceStaysDown(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"disableContainerInterface":true`)
@@ -283,6 +286,7 @@ func TestInterfaceStaysDown(t *testing.T) {
 	}
 }
 
+// TestPort is bridge.md 13: isolation, and hairpin mode beside it.
 func TestPort(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -303,7 +307,7 @@ func TestPort(t *testing.T) {
 	}
 }
 
-// TestPromiscuous: CHECK wants it where it is configured, and does not mind a packet capture where it is not.
+// TestPromiscuous is bridge.md 13. CHECK wants it where it is configured, and does not mind a packet capture where it is not.
 func TestPromiscuous(t *testing.T) {
 	t.Parallel()
 	for _, on := range []bool{true, false} {
@@ -324,6 +328,7 @@ func TestPromiscuous(t *testing.T) {
 	}
 }
 
+// TestMAC is bridge.md 13: who is listened to.
 func TestMAC(t *testing.T) {
 	t.Parallel()
 	const env, conf, capability = "02:00:00:00:00:01", "02:00:00:00:00:02", "02:00:00:00:00:03"

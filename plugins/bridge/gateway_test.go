@@ -15,7 +15,7 @@ import (
 	"github.com/tenon-cni/tenon/plugin/plugintest"
 )
 
-// TestGatewayAddress puts a gateway address on a bridge that has another one.
+// TestGatewayAddress is bridge.md 13: a gateway address for a bridge that has another one. An error releases the lease.
 func TestGatewayAddress(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -107,7 +107,7 @@ func setting(t *testing.T, ns *plugintest.Namespace, key string) string {
 }
 
 // TestMACOfTheBridge: neighbours remember the gateway, so its address must not follow the ports, which come and go.
-// That goes for a bridge that an administrator has made too.
+// That goes for a bridge that an administrator has made too (bridge.md 13).
 func TestMACOfTheBridge(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(*plugintest.Runtime){
@@ -151,7 +151,7 @@ func TestMACOfTheBridge(t *testing.T) {
 	}
 }
 
-// TestMasqueradeElements: one address, one element each, gone with the attachment; nothing where it was not asked for.
+// TestMasqueradeElements is bridge.md 13: one address, one element each, gone with the attachment; nothing where it was not asked for.
 func TestMasqueradeElements(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, gateway+`,"ipMasq":true,"ipMasqBackend":"nftables"`+ipamDual)

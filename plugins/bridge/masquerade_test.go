@@ -47,7 +47,7 @@ func foreign(r *plugintest.Runtime) {
 		add rule inet other postrouting ip saddr 10.0.0.0/8 oifname "eth9" masquerade comment "theirs"`)
 }
 
-// TestIPTablesAsTheReference compares the rules with those of the reference plugin, byte for byte.
+// TestIPTablesAsTheReference compares the rules with those of the reference plugin, byte for byte (bridge.md 13).
 func TestIPTablesAsTheReference(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool(filepath.Join(reference, "bridge")))
@@ -249,7 +249,8 @@ func referenceLeft(r *plugintest.Runtime) []string {
 	return list
 }
 
-// TestReferenceNFT: the rules of the reference plugin's other backend.
+// TestReferenceNFT is common.md 13: the rules of the reference plugin's other backend. Those of Tenon itself are taken away by
+// owner too: TestAddressInTheHandsOfAnother and the contract of GC.
 func TestReferenceNFT(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -361,7 +362,7 @@ func TestRulesRemovedByOthers(t *testing.T) {
 	}
 }
 
-// TestNoIPTables: the tool is missed before anything is done, and DEL does not need it (R-101). It changes PATH.
+// TestNoIPTables: the tool is missed before anything is done, and DEL does not need it (R-101, common.md 13). It changes PATH.
 func TestNoIPTables(t *testing.T) {
 	r := runtime(t, gateway+byIPTables+ipam4)
 	r.Container("c")

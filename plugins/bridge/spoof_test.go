@@ -162,7 +162,7 @@ func guards(r *plugintest.Runtime) []string {
 	return list
 }
 
-// TestGuardsAreRemoved by DEL with whatever it is given, and by GC.
+// TestGuardsAreRemoved by DEL with whatever it is given, and by GC (R-35; bridge.md 13).
 func TestGuardsAreRemoved(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, guarded+ipam4)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -146,7 +147,7 @@ func TestWholeResult(t *testing.T) {
 	for _, v := range cni.Versions() {
 		t.Run(v.String(), func(t *testing.T) {
 			h := newHost(t)
-			r, err := h.call(cni.Add, v.String(), " dummy"[1:], ipam, "")
+			r, err := h.call(cni.Add, v.String(), "dummy", ipam, "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -180,6 +181,25 @@ lock ""
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// host-local.md 8: the first allocation, where nothing is on disk, has nothing to say but the result.
+func TestFirstAllocationIsSilent(t *testing.T) {
+	h := newHost(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), self)
+	cmd.Args[0], cmd.Stdout, cmd.Stderr = "host-local", &stdout, &stderr
+	cmd.Env = append(os.Environ(), cni.Env{Command: cni.Add, ContainerID: "c1", IfName: "eth0", Netns: "/no/such/namespace"}.Environ()...)
+	cmd.Stdin = strings.NewReader(fmt.Sprintf(`{"cniVersion": "1.1.0", "name": "mynet", "ipam": {"type": "host-local", "dataDir": %q, %s}}`, h.dir, pool))
+	err = cmd.Run()
+	const want = `{"cniVersion":"1.1.0","ips":[{"address":"10.1.2.2/24","gateway":"10.1.2.1"}]}`
+	if err != nil || stdout.String() != want || stderr.Len() > 0 {
+		t.Errorf("%v: printed %s, want %s; on standard error %s", err, &stdout, want, &stderr)
 	}
 }
 

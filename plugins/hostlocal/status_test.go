@@ -16,7 +16,8 @@ import (
 )
 
 // When all addresses are gone the error says how many there are and who has had them longest; STATUS says so too
-// (PL-STA-01, PL-STA-02, PL-STA-03), and nobody has to ask it first (PL-STA-05).
+// (PL-STA-01, PL-STA-02, PL-STA-03), and nobody has to ask it first (PL-STA-05). The broadcast address is never given
+// (host-local.md 8).
 func TestExhausted(t *testing.T) {
 	h := newHost(t)
 	const ipam = `"subnet": "10.1.2.0/29"`

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/plugin/plugintest"
 	"github.com/tenon-cni/tenon/plugins/ptp"
 )
@@ -142,7 +143,7 @@ func TestConfigurations(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name, members string
-		want4         []string
+		want4, want6  []string
 	}{
 		{
 			"three routes and a /66",
@@ -155,6 +156,10 @@ func TestConfigurations(t *testing.T) {
 				"10.1.2.1 dev eth0 scope link src 10.1.2.2",
 				"192.168.0.0/16 via 10.1.2.1 dev eth0",
 			},
+			[]string{
+				"2001:db8:1::1 dev eth0 src 2001:db8:1::2 metric 1024",
+				"2001:db8:1::/66 via 2001:db8:1::1 dev eth0 src 2001:db8:1::2 metric 1024",
+			},
 		},
 		{
 			"single address, gateway elsewhere",
@@ -164,6 +169,7 @@ func TestConfigurations(t *testing.T) {
 				"default via 169.254.1.1 dev eth0",
 				"169.254.1.1 dev eth0 scope link src 203.0.113.7",
 			},
+			[]string{"2001:db8::7 dev eth0 metric 256", "default via fe80::1 dev eth0 metric 1024"},
 		},
 		{
 			"network whose gateway is elsewhere",
@@ -173,6 +179,7 @@ func TestConfigurations(t *testing.T) {
 				"10.1.2.0/24 via 169.254.1.1 dev eth0 src 10.1.2.2",
 				"169.254.1.1 dev eth0 scope link src 10.1.2.2",
 			},
+			nil,
 		},
 		{
 			"two addresses of one network",
@@ -181,6 +188,7 @@ func TestConfigurations(t *testing.T) {
 				"10.1.2.0/24 via 10.1.2.1 dev eth0 src 10.1.2.2",
 				"10.1.2.1 dev eth0 scope link src 10.1.2.2",
 			},
+			nil,
 		},
 		{
 			"gateway that is another container",
@@ -190,6 +198,7 @@ func TestConfigurations(t *testing.T) {
 				"10.1.2.1 dev eth0 scope link src 10.1.2.2",
 				"192.168.0.0/16 via 10.1.2.9 dev eth0",
 			},
+			nil,
 		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -197,7 +206,8 @@ func TestConfigurations(t *testing.T) {
 			r := runtime(t, row.members)
 			r.Add("c")
 			r.Check("c")
-			compare(t, "container", row.want4, routes(r.Container("c"), "-4"))
+			compare(t, "container, IPv4", row.want4, routes(r.Container("c"), "-4"))
+			compare(t, "container, IPv6", row.want6, routes(r.Container("c"), "-6"))
 			r.Del("c")
 			compare(t, "host after DEL", nil, routes(r.Host, "-4"))
 		})
@@ -282,7 +292,8 @@ func TestDNS(t *testing.T) {
 	}
 }
 
-// TestVersions is ptp.md 8: every version, masqueraded by either backend and not; CHECK is refused where there is none (PL-CHK-01).
+// TestVersions is ptp.md 8: every version, masqueraded by either backend and not; the container reaches its gateways. CHECK is
+// refused where there is none (PL-CHK-01).
 func TestVersions(t *testing.T) {
 	t.Parallel()
 	for _, masq := range []string{"", `,"ipMasq":true`, `,"ipMasq":true,"ipMasqBackend":"nftables"`, `,"ipMasq":true,"ipMasqBackend":"iptables"`} {
@@ -291,8 +302,12 @@ func TestVersions(t *testing.T) {
 			r := runtime(t, masq+ipamDual)
 			for _, v := range cni.Versions() {
 				r.Conf["cniVersion"] = v.String()
-				if got := len(r.Add("c").IPs); got != 2 {
-					t.Errorf("%v: %d addresses", v, got)
+				ips := r.Add("c").IPs
+				if len(ips) != 2 {
+					t.Errorf("%v: addresses %v", v, ips)
+				}
+				for _, ip := range ips {
+					testnet.Reaches(t, r.Container("c"), ip.Gateway, true)
 				}
 				if v.Has(cni.Check) {
 					r.Check("c")

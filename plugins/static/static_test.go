@@ -77,7 +77,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestSources: who is listened to (R-50, R-51, CONV-02, CONV-04, CONV-14, CONV-20, CONV-21,
+// TestSources: who is listened to, in every version (static.md 4, CONV-02, CONV-04, CONV-14, CONV-20, CONV-21,
 // CONV-24, IPAM-10).
 func TestSources(t *testing.T) {
 	t.Parallel()
@@ -112,27 +112,54 @@ func TestSources(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			r := runtime(t, row.members)
-			out := r.Must(request(r, row.args))
-			result, err := cni.DecodeResultStrict(out, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var got []string
-			for _, ip := range result.IPs {
-				text := ip.Address.String()
-				if ip.Gateway.IsValid() {
-					text += " via " + ip.Gateway.String()
+			for _, v := range cni.Versions() {
+				r.Conf["cniVersion"] = v.String()
+				q := request(r, row.args)
+				if v < cni.V030 && !onePerFamily(row.want) { // 0.1.0 and 0.2.0 cannot say it
+					r.Refused(q, cni.CodeInvalidConfig)
+					continue
 				}
-				got = append(got, text)
+				out := r.Must(q)
+				if diff := cmp.Diff(row.want, described(t, out)); diff != "" {
+					t.Errorf("%v: %s", v, diff)
+				}
+				if v.Has(cni.Check) {
+					q.Command, q.Conf["prevResult"] = cni.Check, out
+					r.Must(q)
+				}
 			}
-			if diff := cmp.Diff(row.want, strings.Join(got, "; ")); diff != "" {
-				t.Error(diff)
-			}
-			q := request(r, row.args)
-			q.Command, q.Conf["prevResult"] = cni.Check, out
-			r.Must(q)
 		})
 	}
+}
+
+// described is a result as "ADDRESS via GATEWAY; …".
+func described(t *testing.T, out json.RawMessage) string {
+	t.Helper()
+	result, err := cni.DecodeResultStrict(out, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []string
+	for _, ip := range result.IPs {
+		text := ip.Address.String()
+		if ip.Gateway.IsValid() {
+			text += " via " + ip.Gateway.String()
+		}
+		list = append(list, text)
+	}
+	return strings.Join(list, "; ")
+}
+
+// onePerFamily reports whether what is described has an address and no more than one of each family.
+func onePerFamily(text string) bool {
+	six := 0
+	for ip := range strings.SplitSeq(text, "; ") {
+		if address, _, _ := strings.Cut(ip, "/"); strings.Contains(address, ":") {
+			six++
+		}
+	}
+	four := strings.Count(text, "; ") + 1 - six
+	return text != "" && four <= 1 && six <= 1
 }
 
 // TestRefused has the texts of the reference plugin (static.md 1, 2, 4), CONV-07, CONV-22, CONV-23.

@@ -184,7 +184,7 @@ func TestLegacy(t *testing.T) {
 	remove("10.1.2.4") // nothing left
 }
 
-// Without tools that is what is said, and it is no mystery.
+// Without tools that is what is said, and it is no mystery (R-101, common.md 13).
 func TestNoTool(t *testing.T) {
 	ns := testnet.New(t).Host
 	must(t, xtables.Available())
