@@ -14,8 +14,7 @@ import (
 )
 
 // input gives ADD requests that are broken: it has to say so with a documented code and leave no trace. What a plugin
-// does not know it may accept, or refuse by name and value, but for what is in args.
-// CFG-40
+// does not know it may accept.
 func input(_ *testing.T, r *Runtime) {
 	r.Container("c")
 	before := r.State()

@@ -33,7 +33,6 @@ func TestSuiteFindsBugs(t *testing.T) {
 		{"input", "unknown key is refused without its name", []string{`unknown key org.example.unknown = "odd": code 2`}},
 		{"input", "error has a reserved code", []string{"code 42 is not assigned"}},
 		{"input", "ADD has a code of STATUS", []string{"code 50 is one of STATUS"}},
-		{"input", "what nobody knows is refused", []string{"unknown key args", "unknown key example.com/odd"}},
 		{"faults", "link stays when ADD fails", []string{"+ c link eth0"}},
 		{"faults", "error is swallowed", []string{"success although \"up veth"}},
 		{"del", "DEL needs the namespace,DEL needs the previous result,DEL needs the configuration",
