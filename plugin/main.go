@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -26,7 +27,8 @@ const (
 func Main(d Definition, caller invoke.Caller, version string) int {
 	env := cni.EnvFrom(os.Getenv)
 	if env.Command == "" {
-		fmt.Fprintf(os.Stderr, "CNI %s plugin %s: %s\nCNI protocol versions supported: %v\n", d.Name, version, d.About, d.Versions)
+		versions := strings.Trim(strings.ReplaceAll(fmt.Sprint(d.Versions), " ", ", "), "[]")
+		fmt.Fprintf(os.Stderr, "CNI %s plugin %s\nCNI protocol versions supported: %s\n", d.Name, version, versions)
 		return 0
 	}
 	if env.Command == cni.VersionCommand {

@@ -75,10 +75,13 @@ func (maker) Make(_ context.Context, s *session) ([]cni.Interface, error) {
 // Amend demands what IPAM plugins may leave out: each address needs a gateway, for the host's end of the link to have.
 func (maker) Amend(s *session, r *cni.Result) error {
 	for _, ip := range r.IPs {
+		const hint = "ptp needs one of the same family, which the host's end of the link gets"
 		own := ip.Address.Addr()
-		if !ip.Gateway.IsValid() || ip.Gateway.Is4() != own.Is4() || ip.Gateway == own {
-			return cni.Errorf(cni.CodeInvalidConfig, "address %s of IPAM plugin %s has no gateway that the host could be", ip.Address, s.IPAM.Type).
-				WithDetails(fmt.Sprintf("ptp needs one of the same family, which the host's end of the link gets; found %s", ip.Gateway))
+		if !ip.Gateway.IsValid() {
+			return cni.Errorf(cni.CodeInvalidConfig, "address %s of IPAM plugin %s has no gateway", ip.Address, s.IPAM.Type).WithDetails(hint)
+		}
+		if ip.Gateway.Is4() != own.Is4() || ip.Gateway == own {
+			return cni.Errorf(cni.CodeInvalidConfig, "gateway %s of address %s of IPAM plugin %s cannot be the host's", ip.Gateway, ip.Address, s.IPAM.Type).WithDetails(hint)
 		}
 	}
 	return nil
