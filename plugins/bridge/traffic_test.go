@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/net/ipv6"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/plugin/plugintest"
 )
@@ -30,6 +32,34 @@ func TestPing(t *testing.T) {
 	for i := range b.IPs {
 		testnet.Reaches(t, r.Container("b"), a.IPs[i].Address.Addr(), true)
 		testnet.Reaches(t, r.Container("a"), b.IPs[i].Address.Addr(), true)
+	}
+}
+
+// TestWaitsForThePort is R-67: ADD returns when the port forwards, also where that takes a while.
+func TestWaitsForThePort(t *testing.T) {
+	t.Parallel()
+	r := runtime(t, `,"isGateway":true`+ipam4)
+	c := r.Container("c")
+	late := make(chan struct{})
+	interrupt := sync.OnceFunc(func() {
+		c.Command("ip", "link", "set", "eth0", "down") // the port has no carrier now
+		time.AfterFunc(300*time.Millisecond, func() {
+			defer close(late)
+			c.Command("ip", "link", "set", "eth0", "up")
+		})
+	})
+	ctx := kernel.WithHooks(t.Context(), kernel.Hooks{Trace: func(op string) {
+		if strings.Contains(op, "10.1.2.1/24") { // the gateway address, which comes when the interface is up
+			interrupt()
+		}
+	}})
+	if _, err := r.Do(ctx, r.Request(cni.Add, "c")); err != nil {
+		t.Fatal(err)
+	}
+	ports := r.Host.Command("ip", "-d", "link", "show", "master", "br0")
+	<-late
+	if !strings.Contains(ports, "state UP") || !strings.Contains(ports, "state forwarding") {
+		t.Errorf("when ADD returned the port was %s", ports)
 	}
 }
 
