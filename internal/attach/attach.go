@@ -7,10 +7,9 @@ package attach
 
 import (
 	"context"
-	encoding "encoding/base32"
-	"encoding/hex"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -186,20 +185,20 @@ func (s *Session[C]) HostName() string { return hostName(s.Attachment()) }
 // that Linux allows.
 const hostPrefix = "veth"
 
-var base32 = encoding.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(encoding.NoPadding)
-
 func hostName(a cni.Attachment) string {
 	o := string(a.Owner())
-	return hostNetworkPrefix(a.Network) + digits(strings.TrimPrefix(o, cni.NetworkOwner(a.Network)))[:8]
+	return hostNetworkPrefix(a.Network) + digits(strings.TrimPrefix(o, cni.NetworkOwner(a.Network)), 8)
 }
 
 func hostNetworkPrefix(network string) string {
-	return hostPrefix + digits(cni.NetworkOwner(network))[:3]
+	return hostPrefix + digits(cni.NetworkOwner(network), 3)
 }
 
-func digits(hexadecimal string) string {
-	raw, _ := hex.DecodeString(hexadecimal)
-	return base32.EncodeToString(raw)
+// digits returns the first n digits of base 32, up to 12, of a number of 64 bits.
+func digits(hexadecimal string, n int) string {
+	v, _ := strconv.ParseUint(hexadecimal, 16, 64)
+	text := strconv.FormatUint(v>>(64-5*n), 32)
+	return strings.Repeat("0", n-len(text)) + text
 }
 
 // owned reports whether a link of the host belongs to an attachment: its alias says so, or it has none yet and the

@@ -120,13 +120,18 @@ func (p *parser) child(n *Node, depth int) {
 	if p.failed {
 		return
 	}
-	n.Members = append(n.Members, Member{key, name, p.value(n.Pointer+"/"+escape.Replace(key), depth)})
+	n.Members = append(n.Members, Member{key, name, p.value(n.Pointer+"/"+escape(key), depth)})
 }
 
-var (
-	escape   = strings.NewReplacer("~", "~0", "/", "~1")
-	unescape = strings.NewReplacer("~1", "/", "~0", "~")
-)
+// What stands for ~ and / in a JSON pointer (RFC 6901 section 3).
+
+func escape(key string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(key, "~", "~0"), "/", "~1")
+}
+
+func unescape(token string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(token, "~1", "/"), "~0", "~")
+}
 
 // Position is the line and the column where the value begins, both from 1; columns are characters.
 func (n *Node) Position() (line, column int) {
@@ -175,7 +180,7 @@ func (n *Node) Path(keys ...string) *Node {
 // Keys match as for [Node.Get].
 func (n *Node) Resolve(pointer string) *Node {
 	for _, token := range strings.Split(pointer, "/")[1:] {
-		next := n.Get(unescape.Replace(token))
+		next := n.Get(unescape(token))
 		if i, err := strconv.Atoi(token); err == nil && i >= 0 && i < len(n.Elements) {
 			next = n.Elements[i]
 		}

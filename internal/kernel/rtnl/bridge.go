@@ -1,11 +1,11 @@
 package rtnl
 
 import (
-	"crypto/rand"
 	"errors"
 	"net"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // Bridge describes a bridge to be made (bridge(8)).
@@ -20,7 +20,7 @@ type Bridge struct {
 // taken.
 func (c *Conn) AddBridge(b Bridge) error {
 	mac := make(net.HardwareAddr, 6)
-	if _, err := rand.Read(mac); err != nil {
+	if _, err := unix.Getrandom(mac, 0); err != nil {
 		return err
 	}
 	mac[0] = mac[0]&^1 | 2 // unicast, locally administered (IEEE 802)

@@ -35,7 +35,7 @@ func (c *checker) candidate(f network.File) {
 		}
 		return
 	}
-	c.listKeys(n)
+	c.unknownKeys(n)
 	for _, element := range n.value.Get("plugins").All() {
 		n.plugins = append(n.plugins, object(at, element))
 	}
@@ -170,22 +170,25 @@ func (c *checker) ignored(f network.File, at spot) {
 var extensions = []string{".conflist", ".conf", ".json"}
 
 // listKeys are the keys of a list and their JSON types.
-var listKeys = map[string]string{
-	"cniVersion": "string", "cniVersions": "array", "name": "string", "plugins": "array",
-	"disableCheck": "boolean", "disableGC": "boolean", "loadOnlyInlinedPlugins": "boolean",
+func listKeys() map[string]string {
+	return map[string]string{
+		"cniVersion": "string", "cniVersions": "array", "name": "string", "plugins": "array",
+		"disableCheck": "boolean", "disableGC": "boolean", "loadOnlyInlinedPlugins": "boolean",
+	}
 }
 
-// listKeys tells of keys that look like those of a list but are not, and of those of a plugin.
-func (c *checker) listKeys(n *configured) {
+// unknownKeys tells of keys that look like those of a list but are not, and of those of a plugin.
+func (c *checker) unknownKeys(n *configured) {
+	known := listKeys()
 	for _, m := range n.value.Members {
-		if listKeys[m.Key] != "" || strings.HasPrefix(m.Key, "_") || strings.HasPrefix(m.Key, "$") {
+		if known[m.Key] != "" || strings.HasPrefix(m.Key, "_") || strings.HasPrefix(m.Key, "$") {
 			continue
 		}
 		hint := "keys of the list are not passed on; what is meant for a plugin stands in its object"
-		if near := text.Nearest(m.Key, slices.Sorted(maps.Keys(listKeys))); near != "" {
+		if near := text.Nearest(m.Key, slices.Sorted(maps.Keys(known))); near != "" {
 			hint = fmt.Sprintf("did you mean %q?", near)
 		}
-		for key := range listKeys {
+		for key := range known {
 			if strings.EqualFold(key, m.Key) {
 				hint = fmt.Sprintf("keys of the list are matched exactly: %q", key)
 			}

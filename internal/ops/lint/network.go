@@ -77,7 +77,7 @@ func (c *checker) network(n *configured) {
 	if err := complaint(n.File); err != nil && !said {
 		e := cni.AsError(err)
 		at := n.blame(err)
-		c.add("list", at, cmp.Or(e.Details, typeHint(at.value, listKeys[at.value.Label()])), "%s", e.Msg)
+		c.add("list", at, cmp.Or(e.Details, typeHint(at.value, listKeys()[at.value.Label()])), "%s", e.Msg)
 	}
 	if n.Network != nil {
 		c.required(n)

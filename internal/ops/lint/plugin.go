@@ -59,7 +59,7 @@ func (c *checker) refused(at spot, d *plugin.Definition, request []byte) {
 func (c *checker) keys(p *pluginObject) {
 	known := p.def
 	if known == nil {
-		known = &unknown
+		known = unknown()
 	}
 	s := known.Schema()
 	// What runtimes read or write, and what plugins pass over, is not judged.
@@ -79,7 +79,10 @@ func (c *checker) keys(p *pluginObject) {
 }
 
 // unknown stands for every plugin that is not built in: it has the keys that all have.
-var unknown = plugin.Define[general](plugin.Info{}, nil)
+func unknown() *plugin.Definition {
+	d := plugin.Define[general](plugin.Info{}, nil)
+	return &d
+}
 
 type general struct{ plugin.Common }
 
@@ -139,7 +142,7 @@ func (w walk) member(m document.Member, s *plugin.Schema) {
 func (w walk) suggest(key string, s *plugin.Schema) string {
 	ipam := w.top.Properties["ipam"]
 	switch {
-	case listKeys[key] != "":
+	case listKeys()[key] != "":
 		return "it is a key of the list, not of a plugin"
 	case s == w.top && ipam.Properties[key] != nil:
 		return "it belongs into the ipam section"
