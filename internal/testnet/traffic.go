@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -85,6 +86,42 @@ func (n *Net) Uplink() *Namespace {
 		end.ns.Command("ip", "link", "set", end.name, "up")
 	}
 	return outside
+}
+
+// CheckSources checks as whom others see the addresses of a container's eth0: another machine, behind an [Net.Uplink], as
+// the host if that masquerades them, and a sibling as they are.
+func (n *Net) CheckSources(t testing.TB, container, sibling string, masqueraded bool) {
+	t.Helper()
+	outside, from, to := n.Uplink(), n.Container(container), n.Container(sibling)
+	all, siblings := addresses(from), addresses(to)
+	if len(all) == 0 || len(all) != len(siblings) {
+		t.Fatalf("%s has %v, %s %v", container, all, sibling, siblings)
+	}
+	for i, own := range all {
+		router, server := "192.0.2.1", "192.0.2.2"
+		if own.Is6() {
+			router, server = "2001:db8::1", "2001:db8::2"
+		}
+		want := own
+		if masqueraded {
+			want = netip.MustParseAddr(router)
+		}
+		if got := SourceSeen(t, from, outside, netip.MustParseAddr(server)); got != want {
+			t.Errorf("outside sees %s as %s, want %s", own, got, want)
+		}
+		if got := SourceSeen(t, from, to, siblings[i]); got != own {
+			t.Errorf("sibling sees %s as %s", own, got)
+		}
+	}
+}
+
+// addresses are those of a container, IPv4 first.
+func addresses(ns *Namespace) []netip.Addr {
+	var all []netip.Addr
+	for line := range strings.Lines(ns.Command("ip", "-o", "address", "show", "dev", "eth0", "scope", "global")) {
+		all = append(all, netip.MustParsePrefix(strings.Fields(line)[3]).Addr())
+	}
+	return all
 }
 
 // SourceSeen sends a datagram and returns the address that the receiver sees as its source.

@@ -66,7 +66,7 @@ func TestIPTablesAsTheReference(t *testing.T) {
 					delete(q.Conf, "isDefaultGateway") // the second of a container cannot have a default route
 					q.Conf["isGateway"] = true
 					if who == "reference" {
-						callReference(t, r, q)
+						r.Foreign(reference, q)
 					} else {
 						r.Must(q)
 					}
@@ -110,7 +110,7 @@ func TestMasqueradeTakeover(t *testing.T) {
 			r.Conf["cniVersion"] = "1.1.0"
 			r.Must(r.Collect("stays"))
 		},
-		"DEL by the reference plugin": func(r *plugintest.Runtime) { callReference(t, r, r.Request(cni.Del, "c")) },
+		"DEL by the reference plugin": func(r *plugintest.Runtime) { r.Foreign(reference, r.Request(cni.Del, "c")) },
 	}
 	for _, who := range []string{"reference", "tenon"} {
 		for name, remove := range remove {
@@ -121,7 +121,7 @@ func TestMasqueradeTakeover(t *testing.T) {
 				foreign(r)
 				add := func(container string) json.RawMessage {
 					if who == "reference" {
-						return callReference(t, r, r.Request(cni.Add, container))
+						return r.Foreign(reference, r.Request(cni.Add, container))
 					}
 					return r.Must(r.Request(cni.Add, container))
 				}

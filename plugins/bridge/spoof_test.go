@@ -255,10 +255,10 @@ func TestReferenceGuards(t *testing.T) {
 			t.Parallel()
 			r := runtime(t, guarded)
 			r.Conf["cniVersion"] = "1.0.0"
-			callReference(t, r, r.Request(cni.Add, "stays"))
+			r.Foreign(reference, r.Request(cni.Add, "stays"))
 			want := strings.Join(guards(r), "\n")
 			q := r.Request(cni.Check, "c")
-			q.Conf["prevResult"] = callReference(t, r, r.Request(cni.Add, "c"))
+			q.Conf["prevResult"] = r.Foreign(reference, r.Request(cni.Add, "c"))
 			r.Must(q)
 			if now := guards(r); len(now) != 8 {
 				t.Fatalf("the reference plugin made %d lines of guards:\n%s", len(now), strings.Join(now, "\n"))

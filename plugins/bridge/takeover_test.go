@@ -1,40 +1,17 @@
 package bridge_test
 
 import (
-	"bytes"
 	"encoding/json"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/testnet"
-	"github.com/tenon-cni/tenon/plugin/plugintest"
 )
 
+// reference is the folder of the reference plugins.
 const reference = "/usr/lib/cni"
-
-// callReference calls the reference bridge, and through it the reference host-local, in the host of r.
-func callReference(t *testing.T, r *plugintest.Runtime, q plugintest.Request) json.RawMessage {
-	t.Helper()
-	conf, err := json.Marshal(q.Conf)
-	if err != nil {
-		t.Fatal(err)
-	}
-	q.Path = reference
-	var out []byte
-	r.Host.Do(func() {
-		cmd := exec.Command(filepath.Join(reference, "bridge"))
-		cmd.Env, cmd.Stdin = append(os.Environ(), q.Environ()...), bytes.NewReader(conf)
-		out, err = cmd.Output()
-	})
-	if err != nil {
-		t.Fatalf("reference bridge %s: %v: %s", q.Command, err, out)
-	}
-	return out
-}
 
 // What the reference plugins attached Tenon checks and deletes, and the other way round: link, addresses and reservations.
 func TestTakeover(t *testing.T) {
@@ -73,7 +50,7 @@ func takeover(t *testing.T, members, first string) {
 					q.Conf["prevResult"] = prev
 				}
 				if who == "reference" {
-					return callReference(t, r, q)
+					return r.Foreign(reference, q)
 				}
 				return r.Must(q)
 			}

@@ -1,10 +1,7 @@
 package ptp_test
 
 import (
-	"bytes"
 	"encoding/json"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,27 +14,8 @@ import (
 	"github.com/tenon-cni/tenon/plugin/plugintest"
 )
 
+// reference is the folder of the reference plugins.
 const reference = "/usr/lib/cni"
-
-// callReference calls the reference ptp, and through it the reference host-local, in the host of r.
-func callReference(t *testing.T, r *plugintest.Runtime, q plugintest.Request) json.RawMessage {
-	t.Helper()
-	conf, err := json.Marshal(q.Conf)
-	if err != nil {
-		t.Fatal(err)
-	}
-	q.Path = reference
-	var out []byte
-	r.Host.Do(func() {
-		cmd := exec.Command(filepath.Join(reference, "ptp"))
-		cmd.Env, cmd.Stdin = append(os.Environ(), q.Environ()...), bytes.NewReader(conf)
-		out, err = cmd.Output()
-	})
-	if err != nil {
-		t.Fatalf("reference ptp %s: %v: %s", q.Command, err, out)
-	}
-	return out
-}
 
 // attach attaches container c by the plugins of either side and returns the result.
 func attach(t *testing.T, r *plugintest.Runtime, who string) json.RawMessage {
@@ -52,7 +30,7 @@ func call(t *testing.T, r *plugintest.Runtime, who string, verb cni.Command, pre
 		q.Conf["prevResult"] = prev
 	}
 	if who == "reference" {
-		return callReference(t, r, q)
+		return r.Foreign(reference, q)
 	}
 	return r.Must(q)
 }

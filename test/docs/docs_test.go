@@ -200,3 +200,13 @@ func TestPlain(t *testing.T) {
 		}
 	}
 }
+
+// Plugins that make an interface have the options that all of them have: their configuration embeds attach.Common.
+func TestCommonOptions(t *testing.T) {
+	t.Parallel()
+	for _, p := range all.Plugins {
+		if p.Role == plugin.RoleInterface && p.Schema().Properties["secondDefaultRoute"] == nil {
+			t.Errorf("%s has no secondDefaultRoute", p.Name)
+		}
+	}
+}
