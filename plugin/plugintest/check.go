@@ -25,9 +25,34 @@ func check(_ *testing.T, r *Runtime) {
 		r.Check("c")
 	}
 	r.Unchanged(before)
+	if r.makesInterface("c") {
+		r.Must(r.beside("c"))
+	}
 	if _, err := r.Do(r.t.Context(), r.Request(cni.Check, "never-added")); err == nil {
 		r.t.Error("CHECK of what was never added succeeded")
 	}
+}
+
+// beside returns CHECK of a container that has an address on another interface of the chain, which is not this plugin's
+// business (PL-CHK-03).
+func (r *Runtime) beside(container string) Request {
+	all := r.result(container)
+	all.Interfaces = append(all.Interfaces, cni.Interface{Name: "beside", Sandbox: r.Container(container).Path()})
+	all.IPs = append(all.IPs, cni.IP{
+		Address: netip.MustParsePrefix("10.77.0.9/24"), Gateway: netip.MustParseAddr("10.77.0.1"),
+		Interface: cni.Some(len(all.Interfaces) - 1),
+	})
+	q := r.Request(cni.Check, container)
+	version, err := cni.ParseVersion(fmt.Sprint(q.Conf["cniVersion"]))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	prev, err := all.Encode(version)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	q.Conf["prevResult"] = json.RawMessage(prev)
+	return q
 }
 
 // drift changes one thing each behind the plugin's back. CHECK has to fail, name the object and repair nothing. DEL

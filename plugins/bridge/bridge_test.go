@@ -351,23 +351,6 @@ func TestMAC(t *testing.T) {
 	}
 }
 
-// TestOtherAddresses: CHECK looks at what is this interface's, not at what another one of the chain has (common.md 9).
-func TestOtherAddresses(t *testing.T) {
-	t.Parallel()
-	r := runtime(t, gateway+`,"ipMasq":true`+ipam4)
-	result := r.Add("c")
-	result.IPs = append(result.IPs, cni.IP{
-		Address: netip.MustParsePrefix("10.77.0.9/24"), Gateway: netip.MustParseAddr("10.77.0.1"), Interface: cni.Some(0),
-	})
-	prev, err := result.Encode(cni.V110)
-	if err != nil {
-		t.Fatal(err)
-	}
-	q := r.Request(cni.Check, "c")
-	q.Conf["prevResult"] = json.RawMessage(prev)
-	r.Must(q)
-}
-
 func TestArgsAreStrict(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, "")

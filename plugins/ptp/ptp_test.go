@@ -3,7 +3,6 @@ package ptp_test
 import (
 	"encoding/json"
 	"fmt"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -354,21 +353,4 @@ func TestIPv6Off(t *testing.T) {
 	}
 	r.Add("c")
 	r.Check("c")
-}
-
-// TestOtherAddresses: CHECK looks at what is this interface's, not at what another one of the chain has.
-func TestOtherAddresses(t *testing.T) {
-	t.Parallel()
-	r := runtime(t, `,"ipMasq":true`+ipam4)
-	result := r.Add("c")
-	result.IPs = append(result.IPs, cni.IP{
-		Address: netip.MustParsePrefix("10.77.0.9/24"), Gateway: netip.MustParseAddr("10.77.0.1"), Interface: cni.Some(0),
-	})
-	prev, err := result.Encode(cni.V110)
-	if err != nil {
-		t.Fatal(err)
-	}
-	q := r.Request(cni.Check, "c")
-	q.Conf["prevResult"] = json.RawMessage(prev)
-	r.Must(q)
 }
