@@ -17,8 +17,8 @@ import (
 // PolicyName is the name of the file with the [Policy] in a configuration folder. Runtimes do not take it for a network.
 const PolicyName = "tenon.policy"
 
-// everyNetwork stands for all names in a policy.
-const everyNetwork = "*"
+// EveryNetwork stands for all names in a [Policy].
+const EveryNetwork = "*"
 
 // Policy says which plugins a network has to have, so that nobody who edits a shared configuration can have containers
 // start without them: [Client.Add] and [Client.Status] refuse a network that lacks one. DEL, CHECK and GC are never
@@ -54,7 +54,7 @@ func ParsePolicy(b []byte) (*Policy, error) {
 		return nil, cni.Errorf(cni.CodeInvalidConfig, "policy: requiredPlugins is missing")
 	}
 	for name, types := range p.RequiredPlugins {
-		if err := cni.ValidateNetworkName(name); name != everyNetwork && err != nil {
+		if err := cni.ValidateNetworkName(name); name != EveryNetwork && err != nil {
 			return nil, cni.DecodeFailure("policy: requiredPlugins", err)
 		}
 		for _, typ := range types {
@@ -100,7 +100,7 @@ func (p *Policy) Required(network string) []string {
 	if p == nil {
 		return nil
 	}
-	all := slices.Concat(p.RequiredPlugins[everyNetwork], p.RequiredPlugins[network])
+	all := slices.Concat(p.RequiredPlugins[EveryNetwork], p.RequiredPlugins[network])
 	slices.Sort(all)
 	return slices.Compact(all)
 }

@@ -109,7 +109,7 @@ func (r *settings) printPolicy(p *explain.Policy) {
 	fmt.Fprintln(r.stdout)
 	for _, name := range slices.Sorted(maps.Keys(p.RequiredPlugins)) {
 		who := "network " + name
-		if name == "*" {
+		if name == network.EveryNetwork {
 			who = "every network"
 		}
 		fmt.Fprintf(r.stdout, "policy: %s has to have %s\n", who, strings.Join(p.RequiredPlugins[name], ", "))

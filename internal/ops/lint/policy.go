@@ -33,7 +33,7 @@ func (c *checker) policy(f network.File, at spot) {
 		names = append(names, n.Name)
 	}
 	for _, m := range at.value.Get("requiredPlugins").Keys() {
-		if m.Key == "*" || slices.Contains(names, m.Key) {
+		if m.Key == network.EveryNetwork || slices.Contains(names, m.Key) {
 			continue
 		}
 		hint := ""
