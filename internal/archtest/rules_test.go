@@ -37,12 +37,13 @@ var rules = []struct {
 // neither directly nor through others.
 var layerRules = []struct{ from, never []string }{
 	{[]string{"cni"}, []string{"invoke", "network", "plugin", "conformance", "plugins", "internal", "cmd"}},
-	{[]string{"invoke"}, []string{"network", "plugin", "conformance", "plugins", "internal/kernel", "internal/attach", "internal/chained", "internal/ipam", "internal/ops", "internal/cli", "cmd"}},
-	{[]string{"network", "plugin"}, []string{"conformance", "plugins", "internal/kernel", "internal/attach", "internal/chained", "internal/ipam", "internal/ops", "internal/cli", "cmd"}},
+	{[]string{"invoke"}, []string{"network", "plugin", "conformance", "plugins", "internal/kernel", "internal/attach", "internal/chained", "internal/session", "internal/ipam", "internal/ops", "internal/cli", "cmd"}},
+	{[]string{"network", "plugin"}, []string{"conformance", "plugins", "internal/kernel", "internal/attach", "internal/chained", "internal/session", "internal/ipam", "internal/ops", "internal/cli", "cmd"}},
 	{[]string{"plugin"}, []string{"network"}},
-	{[]string{"conformance"}, []string{"plugins", "internal/attach", "internal/chained", "internal/ipam", "internal/ops", "internal/cli", "cmd"}},
-	{[]string{"internal/kernel", "internal/ledger"}, []string{"cni", "invoke", "network", "plugin", "conformance", "plugins", "internal/attach", "internal/chained", "internal/ipam", "internal/ops", "internal/cli", "cmd"}},
-	{[]string{"internal/attach", "internal/chained", "internal/ipam"}, []string{"network", "conformance", "plugins", "internal/ops", "internal/cli", "cmd"}},
+	{[]string{"conformance"}, []string{"plugins", "internal/attach", "internal/chained", "internal/session", "internal/ipam", "internal/ops", "internal/cli", "cmd"}},
+	{[]string{"internal/kernel", "internal/ledger"}, []string{"cni", "invoke", "network", "plugin", "conformance", "plugins", "internal/attach", "internal/chained", "internal/session", "internal/ipam", "internal/ops", "internal/cli", "cmd"}},
+	{[]string{"internal/session"}, []string{"internal/attach", "internal/chained", "internal/ipam"}},
+	{[]string{"internal/attach", "internal/chained", "internal/session", "internal/ipam"}, []string{"network", "conformance", "plugins", "internal/ops", "internal/cli", "cmd"}},
 	{[]string{"plugins"}, []string{"network", "conformance", "internal/ops", "internal/cli", "cmd"}},
 	{[]string{"internal/ops"}, []string{"internal/cli", "cmd"}},
 	{[]string{"internal/cli"}, []string{"cmd"}},

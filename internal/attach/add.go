@@ -33,8 +33,8 @@ func (p Plugin[C]) Add(ctx context.Context, c *plugin.Call[C]) (*cni.Result, err
 	if err != nil {
 		return nil, err
 	}
-	defer s.close()
-	if err := s.enter(); err != nil {
+	defer s.Close()
+	if err := s.Enter(); err != nil {
 		return nil, err
 	}
 	defer s.Tx.Rollback() // for a panic: after a return there is nothing left to take back

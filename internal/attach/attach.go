@@ -7,7 +7,6 @@ package attach
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -15,8 +14,8 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/netns"
 	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/plugin"
 )
 
@@ -68,17 +67,13 @@ type Options struct {
 	Announce  bool // let the kernel tell neighbours the addresses whenever the link comes up or is given a MAC
 }
 
-// Session is one call in progress.
+// Session is one call in progress. On DEL the container's namespace may be gone: Sandbox is nil then.
 type Session[C any] struct {
-	*plugin.Call[C]
-
-	Tx      *kernel.Tx
-	Host    *kernel.Space // the plugin's own namespace
-	Sandbox *kernel.Space // the container's; nil on DEL if it is gone
-	Tag     string        // what everything made for this attachment is marked with
-
-	handles []*netns.NS
+	*session.Session[C]
 }
+
+// Gone tells what DEL and GC have to remove.
+type Gone = session.Gone
 
 // Plugin makes a plugin.Plugin, with STATUS and GC, out of a Maker.
 type Plugin[C any] struct {
@@ -127,54 +122,11 @@ func (p Plugin[C]) options(c *C) Options {
 
 // open starts a session in the plugin's own namespace.
 func open[C any](ctx context.Context, c *plugin.Call[C]) (*Session[C], error) {
-	s := &Session[C]{Call: c, Tx: kernel.Begin(ctx), Tag: c.Attachment().Tag()}
-	own, err := netns.Current()
+	s, err := session.Open(ctx, c)
 	if err != nil {
-		return nil, fmt.Errorf("own network namespace: %w", err)
-	}
-	s.handles = append(s.handles, own)
-	if s.Host, err = s.Tx.Open(own); err != nil {
-		s.close()
 		return nil, err
 	}
-	return s, nil
-}
-
-// enter opens the container's namespace too.
-func (s *Session[C]) enter() error {
-	ns, err := OpenSandbox(s.Env)
-	if err != nil {
-		return err
-	}
-	s.handles = append(s.handles, ns)
-	s.Sandbox, err = s.Tx.Open(ns)
-	return err
-}
-
-// OpenSandbox opens the container's namespace. The code is [cni.CodeUnknownContainer] if it is gone,
-// [cni.CodeInvalidEnvironment] if CNI_NETNS leads to something else, and [cni.CodeIOFailure] if that cannot be told.
-func OpenSandbox(env cni.Env) (*netns.NS, error) {
-	ns, err := netns.Open(env.Netns)
-	switch {
-	case errors.Is(err, netns.ErrNotExist):
-		return nil, cni.Errorf(cni.CodeUnknownContainer, "CNI_NETNS: %w", err)
-	case errors.Is(err, netns.ErrNotNamespace):
-		return nil, cni.Errorf(cni.CodeInvalidEnvironment, "CNI_NETNS: %w", err)
-	case err != nil:
-		return nil, cni.Errorf(cni.CodeIOFailure, "CNI_NETNS: %w", err)
-	}
-	return ns, nil
-}
-
-func (s *Session[C]) close() {
-	for _, space := range []*kernel.Space{s.Host, s.Sandbox} {
-		if space != nil {
-			space.Close()
-		}
-	}
-	for _, ns := range s.handles {
-		ns.Close()
-	}
+	return &Session[C]{s}, nil
 }
 
 // HostName returns the name of the host's end of a pair made for this attachment. It follows from the attachment, so
@@ -210,10 +162,7 @@ func owned(l kernel.Link, a cni.Attachment) bool {
 	return l.Alias == "" && l.Kind == "veth" && l.Name == hostName(a)
 }
 
-// ofNetwork is owned for any attachment of a network.
-func ofNetwork(l kernel.Link, network string) bool {
-	if o, ok := cni.ParseTag(l.Alias); ok {
-		return o.Network() == cni.NetworkOwner(network)
-	}
+// unmarked reports whether a link without alias has a name that those of a network have.
+func unmarked(l kernel.Link, network string) bool {
 	return l.Alias == "" && l.Kind == "veth" && len(l.Name) == 15 && strings.HasPrefix(l.Name, hostNetworkPrefix(network))
 }

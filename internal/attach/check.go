@@ -9,7 +9,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/plugin"
 )
 
@@ -28,8 +28,8 @@ func (p Plugin[C]) Check(ctx context.Context, c *plugin.Call[C]) error {
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	if err := s.enter(); err != nil {
+	defer s.Close()
+	if err := s.Enter(); err != nil {
 		return err
 	}
 	index, ok := c.Prev.Sandboxed(c.IfName, c.Netns)
@@ -169,12 +169,8 @@ func (p Plugin[C]) Status(ctx context.Context, c *plugin.Call[C]) error {
 	if p.Needs != nil {
 		needs = append(p.Needs(c.Conf), needs...)
 	}
-	missing, err := probe.Missing(needs...)
-	if err != nil {
-		return cni.Errorf(cni.CodeNotAvailable, "%w", err)
-	}
-	if len(missing) > 0 {
-		return cni.Errorf(cni.CodeNotAvailable, "%s", missing[0].Help())
+	if err := session.Lacking(needs...); err != nil {
+		return err
 	}
 	if err := masq.available(cni.CodeNotAvailable); err != nil {
 		return err

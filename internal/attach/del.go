@@ -7,6 +7,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/plugin"
 )
 
@@ -18,17 +19,9 @@ func (p Plugin[C]) Del(ctx context.Context, c *plugin.Call[C]) error {
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	var errs []error
-	if c.Netns != "" {
-		switch err := s.enter(); cni.CodeOf(err) {
-		case 0, cni.CodeUnknownContainer, cni.CodeInvalidEnvironment: // gone is gone
-		default:
-			errs = append(errs, err)
-		}
-	}
-	gone := goneOne(c.Attachment())
-	errs = append(errs, s.unmasquerade(gone), s.deleteLink(), p.remove(s, gone))
+	defer s.Close()
+	gone := session.GoneOne(c.Attachment())
+	errs := append([]error{s.EnterIfThere()}, s.unmasquerade(gone), s.deleteLink(), p.remove(s, gone))
 	if c.IPAM.Type != "" {
 		errs = append(errs, c.Delegate.Del(ctx, c.IPAM.Type))
 	}
@@ -82,17 +75,18 @@ func (p Plugin[C]) GC(ctx context.Context, c *plugin.Call[C]) error {
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	gone := goneBut(c.Name, c.Valid)
+	defer s.Close()
+	gone := session.GoneBut(c.Name, c.Valid)
 	names := map[string]bool{}
-	for _, a := range gone.valid {
+	for _, a := range gone.Valid {
 		names[hostName(a)] = true
 	}
 	errs := []error{s.unmasquerade(gone)}
 	links, err := s.Host.Links()
 	errs = append(errs, err)
 	for _, l := range links {
-		if o, ok := cni.ParseTag(l.Alias); ofNetwork(l, c.Name) && !gone.owners[o] && (ok || !names[l.Name]) {
+		o, marked := cni.ParseTag(l.Alias)
+		if marked && gone.Owner(o) || !marked && unmarked(l, c.Name) && !names[l.Name] {
 			errs = append(errs, s.Host.Delete(l))
 		}
 	}

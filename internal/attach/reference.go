@@ -58,15 +58,15 @@ func referenceOwner(a cni.Attachment) string {
 	return referenceNetwork(a.Network) + sha512Digits(16, a.IfName+":"+a.Container)
 }
 
-// ofReference reports whether a comment in referenceChain names an attachment that is gone.
-func (g Gone) ofReference(comment string) bool {
+// goneReference reports whether a comment in referenceChain names an attachment that is gone.
+func goneReference(g Gone, comment string) bool {
 	if !g.All() {
 		return strings.HasPrefix(comment, referenceOwner(g.One))
 	}
 	if !strings.HasPrefix(comment, referenceNetwork(g.Network)) {
 		return false
 	}
-	for _, a := range g.valid {
+	for _, a := range g.Valid {
 		if strings.HasPrefix(comment, referenceOwner(a)) {
 			return false
 		}
@@ -78,14 +78,14 @@ func (g Gone) ofReference(comment string) bool {
 func (s *Session[C]) removeReference(g Gone) error {
 	err := s.Host.Prune(kernel.Pruning{
 		Table: referenceTable, Base: referenceChain,
-		Match: func(r kernel.Rule) bool { return g.ofReference(r.Comment) },
+		Match: func(r kernel.Rule) bool { return goneReference(g, r.Comment) },
 	})
 	err = kernel.UnlessNoNFT(err)
 	what := kernel.IPTables{Legacy: masqOf(s.Conf).IPMasq}
 	if g.All() {
 		what.Match = func(j kernel.Jump) bool {
 			container, ok := iptablesContainer(g.Network, j.Comment)
-			return ok && strings.HasPrefix(j.Chain, iptablesPrefix) && !g.containers[container]
+			return ok && strings.HasPrefix(j.Chain, iptablesPrefix) && g.Container(container)
 		}
 		return errors.Join(err, kernel.UnlessNoNFT(s.Host.UnmasqueradeIPTables(what)))
 	}

@@ -7,9 +7,9 @@ import (
 	"net/netip"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/attach"
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/kernel/netns"
+	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/plugin"
 )
 
@@ -97,7 +97,7 @@ func (lo) Check(ctx context.Context, c *plugin.Call[Config]) error {
 
 // inside calls fn with the container's lo and takes back what fn changed if it fails.
 func inside(ctx context.Context, c *plugin.Call[Config], fn func(*kernel.Space, kernel.Link) error) error {
-	ns, err := attach.OpenSandbox(c.Env)
+	ns, err := session.OpenSandbox(c.Env)
 	if err != nil {
 		return err
 	}
