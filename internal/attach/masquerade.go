@@ -8,6 +8,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/kernel/nft"
 	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/kernel/xtables"
 )
@@ -89,41 +90,43 @@ func (s *Session[C]) Masquerade(r *cni.Result) error {
 
 // unmasquerade takes away the masquerading of attachments that are gone, whoever set it up.
 func (s *Session[C]) unmasquerade(g Gone) error {
-	_, err := s.Host.Unmasquerade(g.Tag)
+	_, err := s.Host.Release(nft.Masquerading, g.Tag)
 	return errors.Join(kernel.UnlessNoNFT(err), s.removeReference(g))
 }
 
 // CheckMasquerade looks for the masquerading of the addresses of the previous result. Which backend does it, and which
 // plugin set it up, does not matter.
 func (s *Session[C]) CheckMasquerade() error {
-	have, err := s.masqueraded()
+	var missing []netip.Addr
+	for _, ip := range s.PrevIPs() {
+		entries, err := nft.Masquerade(ip.Address)
+		if err != nil {
+			return err
+		}
+		absent, err := s.Host.Missing(s.Tag, entries)
+		if kernel.UnlessNoNFT(err) != nil {
+			return err
+		}
+		if err != nil || len(absent) > 0 {
+			missing = append(missing, ip.Address.Addr())
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	theirs, err := s.referenceMasquerades()
 	if err != nil {
 		return err
 	}
-	for _, ip := range s.PrevIPs() {
-		if slices.Contains(have, ip.Address.Addr()) {
+	for _, addr := range missing {
+		if slices.Contains(theirs, addr) {
 			continue
 		}
 		where := "nftables table inet tenon"
 		if masqOf(s.Conf).IPMasqBackend == IPTables {
 			where = "chain " + iptablesMasquerade(s.Name, s.ContainerID).Chain + " of iptables"
 		}
-		return fmt.Errorf("%s: expected address %s to be masqueraded for %s, found it is not", where, ip.Address.Addr(), s.Attachment())
+		return fmt.Errorf("%s: expected address %s to be masqueraded for %s, found it is not", where, addr, s.Attachment())
 	}
 	return nil
-}
-
-// masqueraded lists the addresses that are masqueraded for this attachment.
-func (s *Session[C]) masqueraded() ([]netip.Addr, error) {
-	addrs, err := s.referenceMasquerades()
-	if err != nil {
-		return nil, err
-	}
-	elements, err := s.Host.Masqueraded()
-	for _, e := range elements {
-		if o, ok := cni.ParseTag(e.Comment); ok && o == s.Attachment().Owner() {
-			addrs = append(addrs, e.Addr)
-		}
-	}
-	return addrs, kernel.UnlessNoNFT(err)
 }

@@ -10,6 +10,7 @@ import (
 	"errors"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/plugin"
@@ -47,6 +48,7 @@ type Session[C any] = session.Session[C]
 type Plugin[C any] struct {
 	Decorator Decorator[C]
 	Inside    bool                     // it works in the container's namespace too
+	Concerns  []*kernel.Concern        // of the entries of a [Ruler]: where DEL and GC look for them
 	Needs     func(*C) []probe.Feature // what the kernel must have, STATUS says what it has not; nil: nothing
 }
 
@@ -67,11 +69,18 @@ func (p Plugin[C]) Add(ctx context.Context, c *plugin.Call[C]) (*cni.Result, err
 	defer s.Close()
 	defer s.Tx.Rollback() // for a panic: after a return there is nothing left to take back
 	r := c.Prev.Clone()
-	if err := p.Decorator.Apply(ctx, s, r); err != nil {
+	if err := p.add(ctx, s, r); err != nil {
 		return nil, errors.Join(err, s.Tx.Rollback())
 	}
 	s.Tx.Keep()
 	return r, nil
+}
+
+func (p Plugin[C]) add(ctx context.Context, s *Session[C], r *cni.Result) error {
+	if err := p.claim(s); err != nil {
+		return err
+	}
+	return p.Decorator.Apply(ctx, s, r)
 }
 
 // Check compares what is there with what Add makes.
@@ -81,6 +90,9 @@ func (p Plugin[C]) Check(ctx context.Context, c *plugin.Call[C]) error {
 		return err
 	}
 	defer s.Close()
+	if err := p.verifyRules(s); err != nil {
+		return err
+	}
 	return p.Decorator.Verify(ctx, s)
 }
 
@@ -114,7 +126,7 @@ func (p Plugin[C]) Del(ctx context.Context, c *plugin.Call[C]) error {
 	if p.Inside {
 		entered = s.EnterIfThere()
 	}
-	return errors.Join(entered, p.Decorator.Remove(ctx, s, session.GoneOne(c.Attachment())))
+	return errors.Join(entered, p.remove(ctx, s, session.GoneOne(c.Attachment())))
 }
 
 // GC removes what attachments of this network have left that are not valid any more.
@@ -124,7 +136,11 @@ func (p Plugin[C]) GC(ctx context.Context, c *plugin.Call[C]) error {
 		return err
 	}
 	defer s.Close()
-	return p.Decorator.Remove(ctx, s, session.GoneBut(c.Name, c.Valid))
+	return p.remove(ctx, s, session.GoneBut(c.Name, c.Valid))
+}
+
+func (p Plugin[C]) remove(ctx context.Context, s *Session[C], gone session.Gone) error {
+	return errors.Join(p.release(ctx, s, gone), p.Decorator.Remove(ctx, s, gone))
 }
 
 // Status says what the kernel lacks, then what the Decorator knows.

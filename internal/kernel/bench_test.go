@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/kernel/nft"
 )
 
 // BenchmarkAttach makes and removes an attachment to a bridge and reports each call by itself.
@@ -55,7 +56,7 @@ func BenchmarkAttach(b *testing.B) {
 		{"WaitUp", func() error { return host.WaitUp(b.Context(), outer) }},
 		{"Delete", func() error { return container.Delete(inside) }},
 		{"Unmasquerade", func() error {
-			_, err := host.Unmasquerade(func(tag string) bool { return tag == "owner" })
+			_, err := host.Release(nft.Masquerading, func(tag string) bool { return tag == "owner" })
 			return err
 		}},
 		{"Close×2", func() error {

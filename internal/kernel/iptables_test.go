@@ -124,15 +124,14 @@ func TestGuardWithinTransaction(t *testing.T) {
 	b.tx.Keep()
 	before := b.snapshot(t)
 	must(t, b.host.Guard("second", port, port.MAC))
-	tag, ok, err := b.host.Guarded(port, port.MAC)
-	if tag != "second" || !ok || err != nil {
-		t.Errorf("guarded: %q, %t, %v", tag, ok, err)
+	if held, err := b.host.Held(nft.Guarding); len(held) != 2 || held[0].Comment != "second" || err != nil {
+		t.Errorf("guarded: %v, %v", held, err)
 	}
 	must(t, b.tx.Rollback())
 	b.unchanged(t, before)
-	must(t, b.host.Unguard("veth0", func(tag string) bool { return tag == "first" }))
-	if _, ok, err := b.host.Guarded(port, inside.MAC); ok || err != nil {
-		t.Errorf("still guarded, %v", err)
+	held, err := b.host.ReleaseIf(nft.GuardedPort("veth0"), nft.Guarding, func(tag string) bool { return tag == "first" })
+	if len(held) != 2 || err != nil {
+		t.Errorf("removed %v, %v", held, err)
 	}
 }
 
@@ -147,7 +146,10 @@ func BenchmarkRemoveNothing(b *testing.B) {
 		"nftables": func() error {
 			return s.host.Prune(kernel.Pruning{Table: kernel.Table{Family: nft.INet, Name: "cni_plugins_masquerade"}, Base: "masq_checks"})
 		},
-		"guard": func() error { return s.host.Unguard("absent", never) },
+		"guard": func() error {
+			_, err := s.host.ReleaseIf(nft.GuardedPort("absent"), nft.Guarding, never)
+			return err
+		},
 		"guards of the reference plugin": func() error {
 			return s.host.Prune(kernel.Pruning{Table: kernel.Table{Family: nft.Bridge, Name: "nat"}, Base: "PREROUTING", Chains: []string{"cni-br-iface-a-eth0"}})
 		},

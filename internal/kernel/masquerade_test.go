@@ -3,11 +3,13 @@ package kernel_test
 import (
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/kernel/nft"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
@@ -108,15 +110,15 @@ func TestMasqueradeWithinTransaction(t *testing.T) {
 	b.tx.Keep()
 	before := b.snapshot(t)
 	must(t, b.host.Masquerade("second", []netip.Prefix{prefix("10.1.2.3/24"), prefix("fd00::3/64")}))
-	list, err := b.host.Masqueraded()
+	list, err := b.host.Held(nft.Masquerading)
 	must(t, err)
-	if len(list) != 2 || list[0].Comment != "second" || list[1].Comment != "second" {
+	if len(list) != 4 || slices.ContainsFunc(list, func(h kernel.Held) bool { return h.Comment != "second" }) {
 		t.Errorf("got %v", list)
 	}
 	must(t, b.tx.Rollback())
 	b.unchanged(t, before)
-	n, err := b.host.Unmasquerade(func(tag string) bool { return strings.HasPrefix(tag, "fir") })
-	if n != 2 || err != nil {
-		t.Errorf("removed %d, %v", n, err)
+	held, err := b.host.Release(nft.Masquerading, func(tag string) bool { return strings.HasPrefix(tag, "fir") })
+	if len(held) != 2 || err != nil {
+		t.Errorf("removed %v, %v", held, err)
 	}
 }

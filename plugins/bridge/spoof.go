@@ -18,23 +18,26 @@ import (
 func (maker) Remove(s *attach.Session[Config], gone attach.Gone) error {
 	var ours, theirs error
 	if gone.All() {
-		ours, theirs = s.Host.UnguardAll(gone.Tag), collectReferenceGuards(s)
+		_, ours = s.Host.Release(nft.Guarding, gone.Tag)
+		theirs = collectReferenceGuards(s)
 	} else {
-		ours, theirs = s.Host.Unguard(s.HostName(), gone.Tag), removeReferenceGuard(s, referenceGuard(gone.One))
+		_, ours = s.Host.ReleaseIf(nft.GuardedPort(s.HostName()), nft.Guarding, gone.Tag)
+		theirs = removeReferenceGuard(s, referenceGuard(gone.One))
 	}
 	return errors.Join(kernel.UnlessNoNFT(ours), kernel.UnlessNoNFT(theirs))
 }
 
 // checkGuard looks for the guard of the port. That of the reference plugin will do.
 func checkGuard(s *attach.Session[Config], port, inside kernel.Link) error {
-	tag, ok, err := s.Host.Guarded(port, inside.MAC)
+	entries, err := nft.Guard(port.Name, inside.MAC)
 	if err != nil {
 		return err
 	}
-	if o, ours := cni.ParseTag(tag); ok && ours && o == s.Attachment().Owner() {
-		return nil
+	missing, err := s.Host.Missing(s.Tag, entries)
+	if err != nil || len(missing) == 0 {
+		return err
 	}
-	if ok, err = s.Host.HasChain(referenceGuards, referenceGuard(s.Attachment())); ok || err != nil {
+	if ok, err := s.Host.HasChain(referenceGuards, referenceGuard(s.Attachment())); ok || err != nil {
 		return err
 	}
 	return fmt.Errorf("nftables table bridge tenon: expected port %s to accept frames from %s only, found it does not", port.Name, inside.MAC)

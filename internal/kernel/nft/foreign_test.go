@@ -193,7 +193,7 @@ func TestForeignRulesAreNotRead(t *testing.T) {
 		t.Errorf("%d rules read", n)
 	}
 	guard(t, c, "a", "port1", mac(1))
-	must(t, c.Unguard(t.Context(), "port1", is("a")))
+	unguard(t, c, "port1", is("a"))
 	ns.Command("nft", "add chain bridge nat cni-br-iface-a-eth0")
 	if n := prune("cni-br-iface-a-eth0"); n != 20000 {
 		t.Errorf("with something to remove %d rules were read, want all", n)

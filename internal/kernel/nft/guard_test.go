@@ -17,12 +17,35 @@ func mac(last byte) net.HardwareAddr { return net.HardwareAddr{2, 0, 0, 0, 0, la
 // guard guards a port and returns the undo, which fails the test if it fails.
 func guard(t testing.TB, c *nft.Conn, tag, port string, mac net.HardwareAddr) (undo func()) {
 	t.Helper()
-	back, err := c.Guard(t.Context(), tag, port, mac)
+	back, err := c.Put(t.Context(), nft.Claim{Tag: tag, Entries: guardEntries(t, port, mac)})
 	must(t, err)
 	return func() {
 		t.Helper()
 		must(t, back(t.Context()))
 	}
+}
+
+func guardEntries(t testing.TB, port string, mac net.HardwareAddr) []nft.Entry {
+	t.Helper()
+	entries, err := nft.Guard(port, mac)
+	must(t, err)
+	return entries
+}
+
+// guarded reports whether the guard of a port is there.
+func guarded(t testing.TB, c *nft.Conn, tag, port string, mac net.HardwareAddr) bool {
+	t.Helper()
+	missing, err := c.Missing(t.Context(), nft.Claim{Tag: tag, Entries: guardEntries(t, port, mac)})
+	must(t, err)
+	return len(missing) == 0
+}
+
+// unguard removes the guard of a port if its comment matches.
+func unguard(t testing.TB, c *nft.Conn, port string, match func(string) bool) {
+	t.Helper()
+	first := nft.GuardedPort(port)
+	_, err := c.Take(t.Context(), nft.Guarding, match, &first)
+	must(t, err)
 }
 
 // expectGuards compares the elements of the guards, as nft shows them.
@@ -70,14 +93,16 @@ func TestGuardReadsAsIntended(t *testing.T) {
 	if diff := cmp.Diff(want, ns.Command("nft", "list", "ruleset")); diff != "" {
 		t.Errorf("ruleset (-want +got):\n%s", diff)
 	}
-	tag, ok, err := c.Guarded(t.Context(), "veth0123456789a", mac(1))
-	if tag != "owner a" || !ok || err != nil {
-		t.Errorf("guarded: %q, %t, %v", tag, ok, err)
+	if !guarded(t, c, "owner a", "veth0123456789a", mac(1)) {
+		t.Error("the guard is not seen")
 	}
 	for port, m := range map[string]net.HardwareAddr{"veth0123456789a": mac(2), "other": mac(1)} {
-		if tag, ok, err := c.Guarded(t.Context(), port, m); ok || err != nil {
-			t.Errorf("%s for %s: guarded %q, %v", port, m, tag, err)
+		if guarded(t, c, "owner a", port, m) {
+			t.Errorf("%s is guarded for %s", port, m)
 		}
+	}
+	if guarded(t, c, "owner b", "veth0123456789a", mac(1)) {
+		t.Error("the guard is somebody else's")
 	}
 }
 
@@ -107,8 +132,8 @@ func TestGuardRulesFlushed(t *testing.T) {
 	guard(t, c, "a", "port", mac(1))
 	fresh := ns.Command("nft", "list", "ruleset")
 	ns.Command("nft", "flush table bridge tenon")
-	if _, ok, err := c.Guarded(t.Context(), "port", mac(1)); ok || err != nil {
-		t.Errorf("guarded without rules: %t, %v", ok, err)
+	if guarded(t, c, "a", "port", mac(1)) {
+		t.Error("guarded without rules")
 	}
 	guard(t, c, "a", "port", mac(1))
 	if diff := cmp.Diff(sortedLines(fresh), sortedLines(ns.Command("nft", "list", "ruleset"))); diff != "" {
@@ -125,22 +150,17 @@ func TestGuardUndo(t *testing.T) {
 
 func TestGuardRefuses(t *testing.T) {
 	t.Parallel()
-	ns, c := setup(t)
 	for _, row := range []struct {
-		name, tag, port string
-		mac             net.HardwareAddr
+		name, port string
+		mac        net.HardwareAddr
 	}{
-		{"no comment", "", "port", mac(1)},
-		{"no port", "a", "", mac(1)},
-		{"name that no interface has", "a", "a-name-of-16-byte", mac(1)},
-		{"address that is not Ethernet's", "a", "port", net.HardwareAddr{1, 2, 3, 4, 5, 6, 7, 8}},
+		{"no port", "", mac(1)},
+		{"name that no interface has", "a-name-of-16-byte", mac(1)},
+		{"address that is not Ethernet's", "port", net.HardwareAddr{1, 2, 3, 4, 5, 6, 7, 8}},
 	} {
-		if _, err := c.Guard(t.Context(), row.tag, row.port, row.mac); err == nil {
+		if _, err := nft.Guard(row.port, row.mac); err == nil {
 			t.Errorf("%s: accepted", row.name)
 		}
-	}
-	if out := ns.Command("nft", "list", "ruleset"); out != "" {
-		t.Errorf("ruleset:\n%s", out)
 	}
 }
 
@@ -151,13 +171,14 @@ func TestUnguard(t *testing.T) {
 		guard(t, c, fmt.Sprintf("net%d/%d", i%2, i), fmt.Sprintf("port%d", i), mac(i))
 	}
 	before := generation(t, ns)
-	must(t, c.Unguard(t.Context(), "port0", is("net1/0")))
-	must(t, c.Unguard(t.Context(), "absent", is("net1/0")))
+	unguard(t, c, "port0", is("net1/0"))
+	unguard(t, c, "absent", is("net1/0"))
 	if after := generation(t, ns); after != before {
 		t.Errorf("no owner matches: generation %d, was %d", after, before)
 	}
-	must(t, c.Unguard(t.Context(), "port0", is("net0/0")))
-	must(t, c.UnguardAll(t.Context(), func(comment string) bool { return strings.HasPrefix(comment, "net1/") }))
+	unguard(t, c, "port0", is("net0/0"))
+	_, err := c.Take(t.Context(), nft.Guarding, func(comment string) bool { return strings.HasPrefix(comment, "net1/") }, nil)
+	must(t, err)
 	if after := generation(t, ns); after != before+2 {
 		t.Errorf("%d transactions, want 2", after-before)
 	}
@@ -169,8 +190,9 @@ func is(want string) func(string) bool { return func(s string) bool { return s =
 func TestUnguardBeforeFirstUse(t *testing.T) {
 	t.Parallel()
 	ns, c := setup(t)
-	must(t, c.Unguard(t.Context(), "port", is("a")))
-	must(t, c.UnguardAll(t.Context(), is("a")))
+	unguard(t, c, "port", is("a"))
+	_, err := c.Take(t.Context(), nft.Guarding, is("a"), nil)
+	must(t, err)
 	if out := ns.Command("nft", "list", "ruleset"); out != "" {
 		t.Errorf("ruleset:\n%s", out)
 	}
@@ -183,6 +205,6 @@ func BenchmarkUnguardNothing(b *testing.B) {
 		guard(b, c, "other", fmt.Sprintf("port%d", i), mac(1))
 	}
 	for b.Loop() {
-		must(b, c.Unguard(b.Context(), "absent", is("a")))
+		unguard(b, c, "absent", is("a"))
 	}
 }

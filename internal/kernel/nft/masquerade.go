@@ -1,195 +1,36 @@
 package nft
 
 import (
-	"context"
 	"fmt"
 	mathbits "math/bits"
+	"net"
 	"net/netip"
 	"slices"
 
 	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
 )
 
-// Element is a masqueraded address: what it sends gets an address of the host as its source, unless it goes to Net or to
-// a multicast group.
-type Element struct {
-	Addr    netip.Addr
-	Net     netip.Prefix // not valid if the element for it is missing
-	Comment string       // names the owner
-}
+// Masquerading gives what containers send beyond their networks an address of the host as its source.
+var Masquerading = &Concern{name: "masquerade", skeleton: masqueradeSkeleton}
 
-// pair is the elements of one address; one that is missing is nil.
-type pair struct{ addr, net *nftables.SetElement }
-
-// replacement is the change of the elements of an address.
-type replacement struct {
-	addr     netip.Addr
-	old, new pair
-}
-
-// Masquerade masquerades what addresses send beyond their networks: each prefix is the address of a container with its
-// prefix length. The elements carry tag as comment, 1 to [MaxComment] bytes. An address that carries another tag is taken
-// over. undo gives back what was changed; an address that somebody else has taken over since stays theirs.
-func (c *Conn) Masquerade(ctx context.Context, tag string, addrs []netip.Prefix) (undo func(context.Context) error, err error) {
-	if err := checkComment(tag); err != nil {
-		return nil, err
+// Masquerade returns the entries that masquerade what addresses send beyond their networks and not to a multicast group:
+// each prefix is the address of a container with its prefix length.
+func Masquerade(addrs ...netip.Prefix) ([]Entry, error) {
+	addrs, err := distinct(addrs)
+	var entries []Entry
+	for _, a := range addrs {
+		p, addr, net := protocolOf(a.Addr()), a.Addr().AsSlice(), a.Masked()
+		entries = append(entries,
+			Entry{Masquerading, p.addrs.Name, nftables.SetElement{Key: addr}, len(addr)},
+			Entry{Masquerading, p.nets.Name, nftables.SetElement{
+				Key:    slices.Concat(addr, net.Addr().AsSlice()),
+				KeyEnd: slices.Concat(addr, last(net).AsSlice()),
+			}, len(addr)})
 	}
-	addrs, err = distinct(addrs)
-	if err != nil {
-		return nil, err
-	}
-	var made []replacement
-	err = c.locked(ctx, func() error {
-		if err := c.ensure(masqueradeSkeleton()); err != nil {
-			return err
-		}
-		for _, a := range addrs {
-			old, err := c.find(a.Addr())
-			if err != nil {
-				return err
-			}
-			if want := newPair(a, tag); !old.equal(want) {
-				made = append(made, replacement{addr: a.Addr(), old: old, new: want})
-			}
-		}
-		return c.replace(made)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return func(ctx context.Context) error {
-		return c.locked(ctx, func() error { return c.restore(tag, made) })
-	}, nil
-}
-
-func (c *Conn) restore(tag string, made []replacement) error {
-	var back []replacement
-	for _, r := range made {
-		now, err := c.find(r.addr)
-		if err != nil {
-			return err
-		}
-		if now.comment() == tag {
-			back = append(back, replacement{addr: r.addr, old: now, new: r.old})
-		}
-	}
-	return c.replace(back)
-}
-
-// replace makes all replacements in one transaction.
-func (c *Conn) replace(rs []replacement) error {
-	for _, r := range rs {
-		p := protocolOf(r.addr)
-		for _, set := range []struct {
-			*nftables.Set
-			old, new *nftables.SetElement
-		}{{p.addrs, r.old.addr, r.new.addr}, {p.nets, r.old.net, r.new.net}} {
-			if set.old != nil {
-				_ = c.c.SetDeleteElements(set.Set, []nftables.SetElement{*set.old}) // Flush returns the error
-			}
-			if set.new != nil {
-				_ = c.c.SetAddElements(set.Set, []nftables.SetElement{*set.new}) // Flush returns the error
-			}
-		}
-	}
-	return c.c.Flush()
-}
-
-// Unmasquerade removes all elements whose comment matches, in one transaction, and returns how many. Nothing is sent when
-// there are none.
-func (c *Conn) Unmasquerade(ctx context.Context, match func(comment string) bool) (n int, err error) {
-	err = c.locked(ctx, func() error {
-		type deletion struct {
-			set      *nftables.Set
-			elements []nftables.SetElement
-		}
-		var deletions []deletion
-		for _, p := range []protocol{ip4(), ip6()} {
-			for _, set := range []*nftables.Set{p.addrs, p.nets} {
-				elements, err := c.elements(set)
-				if err != nil {
-					return err
-				}
-				elements = slices.DeleteFunc(elements, func(e nftables.SetElement) bool { return !match(e.Comment) })
-				deletions = append(deletions, deletion{set, elements})
-			}
-		}
-		for _, d := range deletions {
-			_ = c.c.SetDeleteElements(d.set, d.elements) // Flush returns the error
-			n += len(d.elements)
-		}
-		return c.c.Flush()
-	})
-	if err != nil {
-		return 0, err
-	}
-	return n, nil
-}
-
-// Masqueraded lists the masqueraded addresses, in their order. Where somebody has flushed the rules there are none.
-func (c *Conn) Masqueraded(ctx context.Context) ([]Element, error) {
-	var list []Element
-	err := c.locked(ctx, func() error {
-		if rules, err := c.countRules(masqueradeSkeleton()); rules == 0 {
-			return err
-		}
-		for _, p := range []protocol{ip4(), ip6()} {
-			addrs, err := c.elements(p.addrs)
-			if err != nil {
-				return err
-			}
-			nets, err := c.elements(p.nets)
-			if err != nil {
-				return err
-			}
-			netOf := make(map[netip.Addr]netip.Prefix, len(nets))
-			for _, e := range nets {
-				a, n := decodeNet(e)
-				netOf[a] = n
-			}
-			for _, e := range addrs {
-				a, _ := netip.AddrFromSlice(e.Key)
-				list = append(list, Element{Addr: a, Net: netOf[a], Comment: e.Comment})
-			}
-		}
-		return nil
-	})
-	slices.SortFunc(list, func(a, b Element) int { return a.Addr.Compare(b.Addr) })
-	return list, err
-}
-
-// find reads the elements of an address.
-func (c *Conn) find(a netip.Addr) (pair, error) {
-	p, key := protocolOf(a), a.AsSlice()
-	addr, err := c.element(p.addrs, key)
-	if err != nil {
-		return pair{}, err
-	}
-	// An address is in its own network.
-	net, err := c.element(p.nets, slices.Concat(key, key))
-	return pair{addr, net}, err
-}
-
-func newPair(a netip.Prefix, tag string) pair {
-	addr, net := a.Addr().AsSlice(), a.Masked()
-	return pair{
-		addr: &nftables.SetElement{Key: addr, Comment: tag},
-		net: &nftables.SetElement{
-			Key:     slices.Concat(addr, net.Addr().AsSlice()),
-			KeyEnd:  slices.Concat(addr, last(net).AsSlice()),
-			Comment: tag,
-		},
-	}
-}
-
-func (p pair) equal(q pair) bool { return same(p.addr, q.addr) && same(p.net, q.net) }
-
-// comment names the owner of the address, "" if there is none.
-func (p pair) comment() string {
-	if p.addr == nil {
-		return ""
-	}
-	return p.addr.Comment
+	return entries, err
 }
 
 // distinct leaves one prefix of each address, the longest. It refuses what is not a prefix.
@@ -221,21 +62,134 @@ func last(n netip.Prefix) netip.Addr {
 	return a
 }
 
-// decodeNet splits an element of an interval set into the address and its network.
-func decodeNet(e nftables.SetElement) (netip.Addr, netip.Prefix) {
-	half := len(e.Key) / 2
-	if e.KeyEnd == nil { // a single address
-		e.KeyEnd = e.Key
+// protocol is what masquerading has for one version of IP. An address has one element in each set, with one comment.
+type protocol struct {
+	nfproto      byte
+	saddr, daddr expr.Payload // loaded side by side they are a key of nets
+	multicast    netip.Prefix
+	addrs        *set // what comes from here is masqueraded,
+	nets         *set // unless it goes from here to there
+}
+
+func ip4() protocol {
+	return protocol{
+		nfproto:   unix.NFPROTO_IPV4,
+		saddr:     expr.Payload{Base: expr.PayloadBaseNetworkHeader, Offset: 12, Len: 4, DestRegister: unix.NFT_REG_1},
+		daddr:     expr.Payload{Base: expr.PayloadBaseNetworkHeader, Offset: 16, Len: 4, DestRegister: unix.NFT_REG32_01},
+		multicast: netip.MustParsePrefix("224.0.0.0/4"),
+		addrs:     addrSet("masq4", nftables.TypeIPAddr),
+		nets:      netSet("nomasq4", nftables.TypeIPAddr),
 	}
-	a, _ := netip.AddrFromSlice(e.Key[:half])
-	first, _ := netip.AddrFromSlice(e.Key[half:])
+}
+
+func ip6() protocol {
+	return protocol{
+		nfproto:   unix.NFPROTO_IPV6,
+		saddr:     expr.Payload{Base: expr.PayloadBaseNetworkHeader, Offset: 8, Len: 16, DestRegister: unix.NFT_REG_1},
+		daddr:     expr.Payload{Base: expr.PayloadBaseNetworkHeader, Offset: 24, Len: 16, DestRegister: unix.NFT_REG_2},
+		multicast: netip.MustParsePrefix("ff00::/8"),
+		addrs:     addrSet("masq6", nftables.TypeIP6Addr),
+		nets:      netSet("nomasq6", nftables.TypeIP6Addr),
+	}
+}
+
+func protocolOf(a netip.Addr) protocol {
+	if a.Is4() {
+		return ip4()
+	}
+	return ip6()
+}
+
+// maxAddrs is how many addresses of a family can be masqueraded in a namespace. A set that says its size gets a hash
+// table of that size (512 KiB). One that does not gets a table that the kernel resizes in the background: a dump
+// meanwhile can list elements twice or leave them out, and what DEL does not see it leaves behind.
+const maxAddrs = 1 << 15
+
+func addrSet(name string, t nftables.SetDatatype) *set {
+	return &set{
+		Set:  &nftables.Set{Table: table, Name: name, KeyType: t, KeyByteOrder: binaryutil.BigEndian, Size: maxAddrs},
+		text: func(x nftables.SetElement) string { return address(x.Key).String() },
+	}
+}
+
+func netSet(name string, t nftables.SetDatatype) *set {
+	return &set{
+		Set: &nftables.Set{
+			Table: table, Name: name, KeyType: nftables.MustConcatSetType(t, t), Interval: true, Concatenation: true,
+		},
+		text: func(x nftables.SetElement) string {
+			half := len(x.Key) / 2
+			return fmt.Sprintf("%s not to %s", address(x.Key[:half]), network(x.Key[half:], lastKey(x)[half:]))
+		},
+	}
+}
+
+func masqueradeSkeleton() skeleton {
+	s := skeleton{version: "masquerade 1", table: table}
+	postrouting := chain{Chain: &nftables.Chain{
+		Table:    table,
+		Name:     "postrouting",
+		Type:     nftables.ChainTypeNAT,
+		Hooknum:  nftables.ChainHookPostrouting,
+		Priority: nftables.ChainPriorityNATSource,
+	}}
+	for _, p := range []protocol{ip4(), ip6()} {
+		s.sets = append(s.sets, p.addrs, p.nets)
+		postrouting.rules = append(postrouting.rules, p.toMulticast(), p.toNet(), p.masquerade())
+	}
+	s.chains = []chain{postrouting}
+	return s
+}
+
+// toMulticast: ip daddr 224.0.0.0/4 return
+func (p protocol) toMulticast() []expr.Any {
+	reg, bits := p.daddr.DestRegister, p.multicast.Addr().BitLen()
+	return append(p.match(), &p.daddr,
+		&expr.Bitwise{
+			SourceRegister: reg, DestRegister: reg, Len: p.daddr.Len,
+			Mask: net.CIDRMask(p.multicast.Bits(), bits), Xor: make([]byte, p.daddr.Len),
+		},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: p.multicast.Addr().AsSlice()},
+		&expr.Verdict{Kind: expr.VerdictReturn})
+}
+
+// toNet: ip saddr . ip daddr @nomasq4 return
+func (p protocol) toNet() []expr.Any {
+	return append(p.match(), &p.saddr, &p.daddr,
+		&expr.Lookup{SourceRegister: p.saddr.DestRegister, SetName: p.nets.Name},
+		&expr.Verdict{Kind: expr.VerdictReturn})
+}
+
+// masquerade: ip saddr @masq4 masquerade
+func (p protocol) masquerade() []expr.Any {
+	return append(p.match(), &p.saddr,
+		&expr.Lookup{SourceRegister: p.saddr.DestRegister, SetName: p.addrs.Name},
+		&expr.Masq{})
+}
+
+// match: meta nfproto ipv4
+func (p protocol) match() []expr.Any {
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: unix.NFT_REG_1},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: unix.NFT_REG_1, Data: []byte{p.nfproto}},
+	}
+}
+
+// address reads an address in a key.
+func address(key []byte) netip.Addr {
+	a, _ := netip.AddrFromSlice(key)
+	return a
+}
+
+// network returns the network of a range of addresses.
+func network(first, last []byte) netip.Prefix {
 	bits := 0
-	for i := range half {
-		diff := e.Key[half+i] ^ e.KeyEnd[half+i]
+	for i := range first {
+		diff := first[i] ^ last[i]
 		bits += 8 - mathbits.Len8(diff)
 		if diff != 0 {
 			break
 		}
 	}
-	return a, netip.PrefixFrom(first, bits)
+	return netip.PrefixFrom(address(first), bits)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/kernel/nft"
 	"github.com/tenon-cni/tenon/internal/ops/inspect"
 )
 
@@ -54,9 +55,9 @@ func (p *play) links(ctx context.Context) ([]string, error) {
 func (p *play) masqueraded(ctx context.Context) ([]string, error) {
 	var left []string
 	err := change(ctx, p.host, func(s *kernel.Space) error {
-		elements, err := s.Masqueraded()
-		for _, e := range elements {
-			left = append(left, e.Addr.String())
+		held, err := s.Held(nft.Masquerading)
+		for _, h := range held {
+			left = append(left, h.Text)
 		}
 		return err
 	})

@@ -1,0 +1,153 @@
+package nft
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+)
+
+// The tables that are ours, one of each family needed. In the rest of the ruleset nothing is changed but what the
+// reference plugins have left.
+var (
+	table       = &nftables.Table{Family: nftables.TableFamilyINet, Name: "tenon"}
+	bridgeTable = &nftables.Table{Family: nftables.TableFamilyBridge, Name: "tenon"}
+)
+
+// Concern is a part of the ruleset with a purpose of its own, such as masquerading.
+type Concern struct {
+	name     string
+	skeleton func() skeleton // a fresh one, as the library writes into it
+
+	// conflict says why a claim cannot be met beside what there is; nil if nothing can stand in the way. Those before it
+	// in the list will be met, if they can. The lock is held.
+	conflict func(c *Conn, claims []Claim, i int) error
+}
+
+// String returns what the concern is about.
+func (c *Concern) String() string { return c.name }
+
+// skeleton is what a concern needs in a table before it can have elements. It is made at first use and then only looked
+// at: adding a base chain again, or deleting anything, costs 15 ms.
+type skeleton struct {
+	version string // comment of the first set; changes with anything below
+	table   *nftables.Table
+	sets    []*set
+	chains  []chain // a chain comes after those that it jumps to
+}
+
+// set is a set or a map, whose elements have an owner each.
+type set struct {
+	*nftables.Set
+
+	// users names the set that keeps the elements of this one, which then have no owner: each is there as long as an
+	// element of users begins with its key.
+	users string
+
+	text func(nftables.SetElement) string // what an element says, for people
+}
+
+type chain struct {
+	*nftables.Chain
+	rules [][]expr.Any
+}
+
+// set returns the set of that name, which must be one of the skeleton.
+func (s skeleton) set(name string) *set {
+	for _, set := range s.sets {
+		if set.Name == name {
+			return set
+		}
+	}
+	panic("nft: no set " + name)
+}
+
+// intact reports whether the skeleton is there, in this version and undamaged. Who flushes a table leaves its sets and
+// takes the rules.
+func (c *Conn) intact(s skeleton) (bool, error) {
+	marker, err := c.c.GetSetByName(s.table, s.sets[0].Name)
+	if errors.Is(err, unix.ENOENT) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("nft set %s: %w", s.sets[0].Name, explain(err, lackingQuestion))
+	}
+	if marker.Comment != s.version {
+		return false, nil
+	}
+	for _, chain := range s.chains {
+		rules, err := c.c.GetRules(s.table, chain.Chain)
+		if err != nil {
+			return false, fmt.Errorf("rules of nft chain %s: %w", chain.Name, explain(err, lackingQuestion))
+		}
+		if len(rules) != len(chain.rules) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// plan is a transaction in the making: questions are asked first, then everything is sent at once.
+type plan struct {
+	steps []func(*Conn) // each adds to the messages to send
+}
+
+func (p *plan) add(step func(*Conn)) { p.steps = append(p.steps, step) }
+
+// send makes the transaction. Nothing is sent if there is nothing to do.
+func (c *Conn) send(p plan) error {
+	if len(p.steps) == 0 {
+		return nil
+	}
+	for _, step := range p.steps {
+		step(c)
+	}
+	return explain(c.c.Flush(), lackingBuild)
+}
+
+// ensure plans the skeleton unless it is there in this version. What there is of another version, or of a damaged one, is
+// replaced; the elements stay.
+func (c *Conn) ensure(p *plan, s skeleton) error {
+	ok, err := c.intact(s)
+	if ok || err != nil {
+		return err
+	}
+	s.sets[0].Comment = s.version
+	kept := make(map[string][]nftables.SetElement, len(s.sets))
+	for _, set := range s.sets {
+		elements, err := c.c.GetSetElements(set.Set)
+		if errors.Is(err, unix.ENOENT) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("elements of nft set %s: %w", set.Name, err)
+		}
+		kept[set.Name] = elements
+	}
+	p.add(func(c *Conn) { c.build(s, kept) })
+	return nil
+}
+
+// build makes the skeleton. kept has the elements of the sets that are there, also if they have none.
+func (c *Conn) build(s skeleton, kept map[string][]nftables.SetElement) {
+	c.c.AddTable(s.table)
+	for _, chain := range s.chains {
+		c.c.AddChain(chain.Chain)
+		c.c.FlushChain(chain.Chain)
+	}
+	for _, set := range s.sets {
+		if _, there := kept[set.Name]; there {
+			c.c.DelSet(set.Set)
+		}
+	}
+	for _, set := range s.sets {
+		_ = c.c.AddSet(set.Set, kept[set.Name]) // Flush returns the error
+	}
+	for _, chain := range s.chains {
+		for _, rule := range chain.rules {
+			c.c.AddRule(&nftables.Rule{Table: s.table, Chain: chain.Chain, Exprs: rule})
+		}
+	}
+}

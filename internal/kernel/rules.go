@@ -1,0 +1,148 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+
+	"github.com/tenon-cni/tenon/internal/kernel/nft"
+)
+
+// ErrNoNFT says that the kernel lacks nftables, or a part of it that is needed.
+var ErrNoNFT = nft.ErrNoNFT
+
+// UnlessNoNFT returns err, but nil for an [ErrNoNFT]: a kernel without nftables has nothing to remove or to list.
+func UnlessNoNFT(err error) error {
+	if errors.Is(err, ErrNoNFT) {
+		return nil
+	}
+	return err
+}
+
+// The ruleset is made of concerns, whose entries have an owner each: a tag of 1 to [nft.MaxComment] bytes.
+type (
+	Concern = nft.Concern
+	Entry   = nft.Entry
+	Held    = nft.Held // an entry that is there
+)
+
+// Claim makes entries of an owner, in one transaction; op says what for. What others have about the same is taken over, or
+// is a conflict that the error names: the concern decides. What the owner had besides goes. Undone by giving back what was
+// changed, but for what somebody else has taken over since. The error wraps [ErrNoNFT] if the kernel cannot do it.
+func (s *Space) Claim(op, tag string, entries []Entry) error {
+	claim := nft.Claim{Tag: tag, Entries: entries}
+	if b, ok := s.tx.ctx.Value(batchKey{}).(*Batch); ok {
+		b.claims = append(b.claims, claim)
+		return nil
+	}
+	return s.claim(op, claim)
+}
+
+func (s *Space) claim(op string, claims ...nft.Claim) error {
+	var undo func(context.Context) error
+	return s.tx.Do(op,
+		func() error {
+			c, err := s.rules()
+			if err != nil {
+				return err
+			}
+			undo, err = c.Put(s.tx.ctx, claims...)
+			return err
+		},
+		func() error {
+			ctx, cancel := s.tx.undoContext()
+			defer cancel()
+			return undo(ctx)
+		})
+}
+
+// Release removes the entries of a concern whose owner matches, in one transaction, and returns them. It cannot be undone.
+func (s *Space) Release(concern *Concern, match func(tag string) bool) ([]Held, error) {
+	return s.release(concern, match, nil)
+}
+
+// ReleaseIf is Release that looks for nothing unless one entry is there with an owner that matches: one small question
+// instead of many.
+func (s *Space) ReleaseIf(there Entry, concern *Concern, match func(tag string) bool) ([]Held, error) {
+	return s.release(concern, match, &there)
+}
+
+func (s *Space) release(concern *Concern, match func(tag string) bool, first *Entry) (held []Held, err error) {
+	err = s.tx.Do(fmt.Sprintf("un%s", concern), func() error {
+		c, err := s.rules()
+		if err != nil {
+			return err
+		}
+		held, err = c.Take(s.tx.ctx, concern, match, first)
+		return err
+	}, nil)
+	return held, err
+}
+
+// Missing returns what is not there of the entries of an owner.
+func (s *Space) Missing(tag string, entries []Entry) ([]Held, error) {
+	c, err := s.rules()
+	if err != nil {
+		return nil, err
+	}
+	return c.Missing(s.tx.ctx, nft.Claim{Tag: tag, Entries: entries})
+}
+
+// Held lists the entries of a concern, of all owners.
+func (s *Space) Held(concern *Concern) ([]Held, error) {
+	c, err := s.rules()
+	if err != nil {
+		return nil, err
+	}
+	return c.List(s.tx.ctx, concern)
+}
+
+// Masquerade masquerades what addresses send beyond their networks: each prefix is an address with its prefix length.
+func (s *Space) Masquerade(tag string, addrs []netip.Prefix) error {
+	entries, err := nft.Masquerade(addrs...)
+	if err != nil {
+		return err
+	}
+	return s.Claim("masquerade "+strings.Trim(fmt.Sprint(addrs), "[]"), tag, entries)
+}
+
+// Guard lets a port of a bridge receive only frames whose source is the hardware address mac.
+func (s *Space) Guard(tag string, port Link, mac net.HardwareAddr) error {
+	entries, err := nft.Guard(port.Name, mac)
+	if err != nil {
+		return err
+	}
+	return s.Claim(fmt.Sprintf("guard %s for %s", port.Name, mac), tag, entries)
+}
+
+// Batch gathers the claims of many transactions, to meet them all at once.
+type Batch struct{ claims []nft.Claim }
+
+type batchKey struct{}
+
+// WithBatch returns a context whose transactions leave their claims to a batch. They cannot undo them.
+func WithBatch(ctx context.Context) (context.Context, *Batch) {
+	b := new(Batch)
+	return context.WithValue(ctx, batchKey{}, b), b
+}
+
+// Meet meets the claims of a batch, whose transactions were about this namespace, in one transaction. A claim that cannot
+// be met is left out and named in the error.
+func (s *Space) Meet(b *Batch) error {
+	return s.claim(fmt.Sprintf("meet %d claims", len(b.claims)), b.claims...)
+}
+
+// rules opens the nfnetlink socket at its first use.
+func (s *Space) rules() (*nft.Conn, error) {
+	if s.nft == nil {
+		c, err := nft.Open(s.NS)
+		if err != nil {
+			return nil, err
+		}
+		s.nft = c
+	}
+	return s.nft, nil
+}
