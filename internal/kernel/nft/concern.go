@@ -104,7 +104,11 @@ func (c *Conn) send(p plan) error {
 	for _, step := range p.steps {
 		step(c)
 	}
-	return explain(c.c.Flush(), lackingBuild)
+	err := c.c.Flush()
+	if errors.Is(err, unix.ENFILE) {
+		return fmt.Errorf("a set of the nftables table tenon is full: %w", err)
+	}
+	return explain(err, lackingBuild)
 }
 
 // ensure plans the skeleton unless it is there in this version. What there is of another version, or of a damaged one, is

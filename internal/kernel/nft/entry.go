@@ -49,20 +49,20 @@ func (c *Conn) Put(ctx context.Context, claims ...Claim) (undo func(context.Cont
 			return nil, err
 		}
 	}
+	var met []Claim
 	var changes []change
 	var refused error
 	err = c.locked(ctx, func() error {
-		var p plan
-		var met []Claim
 		if met, refused = c.meetable(claims); len(met) == 0 {
 			return nil
 		}
+		var p plan
 		if changes, err = c.planClaims(&p, met); err != nil {
 			return err
 		}
 		return c.send(p)
 	})
-	if err != nil {
+	if err != nil || len(met) == 0 {
 		return nil, errors.Join(refused, err)
 	}
 	return func(ctx context.Context) error {
