@@ -27,7 +27,7 @@ type Decorator[C any] interface {
 
 	// Remove takes away what Apply has made for attachments that are gone. It needs nothing but their keys: Sandbox and
 	// Prev may be nil, and the configuration is what could be read of it. It goes on past errors.
-	Remove(context.Context, *Session[C], session.Gone) error
+	Remove(context.Context, *Session[C], Gone) error
 }
 
 // Validator is a Decorator that checks its configuration; see [plugin.Validator].
@@ -43,6 +43,9 @@ type Statuser[C any] interface {
 // Session is one call in progress. Sandbox is nil unless the plugin is [Plugin.Inside], and on DEL where the container's
 // namespace is gone. On ADD and CHECK Prev is there.
 type Session[C any] = session.Session[C]
+
+// Gone is what DEL and GC have to remove.
+type Gone = session.Gone
 
 // Plugin makes a plugin.Plugin, with STATUS and GC, out of a Decorator.
 type Plugin[C any] struct {

@@ -27,7 +27,8 @@ type Net struct {
 // Namespace is a network namespace that ends with its test. Its path can be used as CNI_NETNS, by child processes too.
 type Namespace struct {
 	*netns.NS
-	Name string
+	Name   string
+	Number int // of a container: the lowest that no other of the test had when it was made, from 0
 
 	t    testing.TB
 	keep *netns.NS // what the path leads to
@@ -53,9 +54,23 @@ func (n *Net) Container(name string) *Namespace {
 	c := n.containers[name]
 	if c == nil {
 		c = n.namespace(name)
+		c.Number = n.free()
 		n.containers[name] = c
 	}
 	return c
+}
+
+// free returns the lowest number that no container has.
+func (n *Net) free() int {
+	taken := make(map[int]bool)
+	for _, c := range n.containers {
+		taken[c.Number] = true
+	}
+	number := 0
+	for taken[number] {
+		number++
+	}
+	return number
 }
 
 // Remove ends a container as a runtime does: the path is gone, and then the namespace, unless something else holds it.
@@ -121,6 +136,14 @@ func (n *Namespace) Command(name string, args ...string) string {
 		n.t.Fatal(err)
 	}
 	return out
+}
+
+// Batch runs commands of ip in one process, given without the word ip. If one fails, so does the test.
+func (n *Namespace) Batch(commands ...string) {
+	n.t.Helper()
+	if _, err := n.command(strings.Join(commands, "\n"), "ip", "-batch", "-"); err != nil {
+		n.t.Fatal(err)
+	}
 }
 
 // Try runs a tool inside the namespace. The error has what it prints.

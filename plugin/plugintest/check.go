@@ -25,7 +25,7 @@ func check(_ *testing.T, r *Runtime) {
 		r.Check("c")
 	}
 	r.Unchanged(before)
-	if r.makesInterface("c") {
+	if r.hasInterface("c") {
 		r.Must(r.beside("c"))
 	}
 	if _, err := r.Do(r.t.Context(), r.Request(cni.Check, "never-added")); err == nil {

@@ -3,8 +3,8 @@ package plugintest
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"testing"
 
@@ -15,16 +15,15 @@ import (
 // nothing may be left: LIF-07.
 func concurrent(_ *testing.T, r *Runtime) {
 	const n = 50
-	before := r.stateOf(r.Host)
 	containers := make([]string, n)
 	requests := make([]Request, n)
+	interfaces := make([][]string, n)
 	for i := range requests {
 		containers[i] = fmt.Sprintf("c-%d", i)
 		requests[i] = r.Request(cni.Add, containers[i])
-		if r.suite.Distinguish != nil {
-			r.suite.Distinguish(&requests[i], i)
-		}
+		interfaces[i] = r.interfaces(containers[i])
 	}
+	before := r.stateOf(r.Host)
 	results := r.all(requests)
 	owner := map[netip.Addr]string{}
 	for i, container := range containers {
@@ -45,12 +44,10 @@ func concurrent(_ *testing.T, r *Runtime) {
 	}
 	r.all(requests)
 	r.same(before, r.stateOf(r.Host))
-	for _, container := range containers {
-		r.Container(container).Do(func() {
-			if links, err := net.Interfaces(); err != nil || len(links) != 1 {
-				r.t.Errorf("%s has %v (%v), want lo", container, links, err)
-			}
-		})
+	for i, container := range containers {
+		if left := r.interfaces(container); !slices.Equal(left, interfaces[i]) {
+			r.t.Errorf("%s has %v, want %v", container, left, interfaces[i])
+		}
 	}
 }
 

@@ -19,8 +19,11 @@ func gc(_ *testing.T, r *Runtime) {
 	elsewhere.Conf = clone(r.Conf)
 	elsewhere.Conf["name"] = "elsewhere"
 	elsewhere.Add("neighbour")
+	nothing := r.stateOf(r.Host, r.Container("neighbour"))
 	spaces := []*Namespace{r.Host, r.Container("neighbour"), r.Container("kept")}
-	nothing := r.stateOf(spaces...)
+	for _, stale := range []string{"stale-1", "stale-2"} {
+		r.Container(stale)
+	}
 
 	r.Add("kept")
 	kept := r.stateOf(spaces...)
@@ -48,9 +51,10 @@ func gc(_ *testing.T, r *Runtime) {
 	r.Must(r.Collect("kept"))
 	r.same(unmarked, r.stateOf(spaces...))
 	r.Must(r.Collect())
-	r.Remove("kept")
-	r.Container("kept")
-	r.same(nothing, r.stateOf(r.Host, r.Container("neighbour"), r.Container("kept")))
+	for _, container := range []string{"kept", "stale-1", "stale-2"} {
+		r.Remove(container)
+	}
+	r.same(nothing, r.stateOf(r.Host, r.Container("neighbour")))
 	elsewhere.Check("neighbour")
 }
 

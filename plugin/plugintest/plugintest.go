@@ -7,7 +7,8 @@
 //
 //	func FuzzServe(f *testing.F) { plugintest.Fuzz(f, plugintest.Suite{Plugin: demo.Plugin}) }
 //
-// The contracts, one file each: versions and results; hostile input; roll-back after each single change that can fail;
+// The contracts, one file each: versions and results; hostile input; what
+// the plugins before have made; roll-back after each single change that can fail;
 // DEL under all circumstances; CHECK after everything that can drift; GC; repeated and concurrent calls; the same
 // bytes in one process as in many; no leaks. What is special about a plugin belongs in tests of its own, for which
 // there is [Runtime].
@@ -38,15 +39,21 @@ type Suite struct {
 	// Setup makes what the examples expect to find on a host, such as a parent interface. May be nil.
 	Setup func(testing.TB, *Net)
 
+	// Before attaches a container before the plugin is called for it the first time, and returns the result of those who
+	// do so. It ends with the container, so it must leave nothing else. nil is [Veth] for plugins that are always chained,
+	// and for the others nothing: a plugin that works alone too is tested a second time with Veth.
+	Before func(testing.TB, *Net, *Namespace) *cni.Result
+
 	// Drifts are what CHECK has to notice, beside the usual: link, MAC, addresses and routes of the container's
 	// interface. Each is tried with the first example that has what is broken. DEL has to work after it, too.
 	Drifts []Drift
 
-	// Distinguish changes the request of the n-th of many containers, for a plugin that gives addresses that it is asked
-	// for and none of its own choice. May be nil.
+	// Distinguish changes the requests for the n-th of all containers that there are at the same time (the first, 0, is spared),
+	// where two cannot have the same: addresses that the plugin is asked for, ports of the host. May be nil.
 	Distinguish func(q *Request, n int)
 
-	// Repeatable says that ADD of an attachment that is there succeeds and changes nothing. Otherwise it has to fail.
+	// Repeatable says that ADD of an attachment that is there succeeds and changes nothing, as that of a chained plugin does.
+	// Otherwise it has to fail.
 	Repeatable bool
 }
 
@@ -100,6 +107,7 @@ var contracts = []struct {
 }{
 	{"versions", versions, true},
 	{"input", input, true},
+	{"previous", previous, true},
 	{"faults", faults, true},
 	{"del", del, true},
 	{"check", check, true},

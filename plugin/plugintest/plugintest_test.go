@@ -6,18 +6,22 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tenon-cni/tenon/plugin"
 	"github.com/tenon-cni/tenon/plugin/plugintest"
 )
 
 const bugVariable = "PLUGINTEST_BUGS"
 
-func sampleOfRun() plugin.Definition { return define(bugs(os.Getenv(bugVariable))) }
+func bugsOfRun() bugs { return bugs(os.Getenv(bugVariable)) }
 
-func TestMain(m *testing.M) { plugintest.Main(m, sampleOfRun()) }
+func TestMain(m *testing.M) { plugintest.Main(m, define(bugsOfRun()), defineChained(bugsOfRun())) }
 
 // TestSuite passes: the plugin has no bugs. VER-02: results are in the version of the request. TestSuiteFindsBugs runs it with some.
-func TestSuite(t *testing.T) { plugintest.Run(t, plugintest.Suite{Plugin: sampleOfRun()}) }
+func TestSuite(t *testing.T) { plugintest.Run(t, plugintest.Suite{Plugin: define(bugsOfRun())}) }
+
+// TestChained is TestSuite for a chained plugin.
+func TestChained(t *testing.T) { plugintest.Run(t, chainedSuite(bugsOfRun())) }
+
+func FuzzChained(f *testing.F) { plugintest.Fuzz(f, chainedSuite("")) }
 
 // TestSuiteFindsBugs shows that each contract can fail, and what it says then.
 func TestSuiteFindsBugs(t *testing.T) {

@@ -17,7 +17,7 @@ func repeat(_ *testing.T, r *Runtime) {
 	r.Add("c")
 	before := r.State()
 	_, err := r.Do(r.t.Context(), r.Request(cni.Add, "c"))
-	if (err == nil) != r.suite.Repeatable {
+	if (err == nil) != r.suite.repeatable() {
 		r.t.Errorf("second ADD of an attachment: %v", err)
 	}
 	r.Unchanged(before)
@@ -55,7 +55,7 @@ func (r *Runtime) addAtOnce(container string) {
 			successes++
 		}
 	}
-	if successes != 1 && !r.suite.Repeatable || successes == 0 {
+	if successes != 1 && !r.suite.repeatable() || successes == 0 {
 		r.t.Fatalf("%d of %d ADDs at the same time succeeded", successes, len(results))
 	}
 	if r.newest(cni.Check) {

@@ -27,10 +27,11 @@ type Runtime struct {
 	Dir  string         // what the plugins keep on disk
 	Exec bool           // run plugins as processes of their own, which needs [Main]
 
-	t     testing.TB
-	suite *Suite
-	bin   string                     // CNI_PATH
-	prev  map[string]json.RawMessage // results by container
+	t      testing.TB
+	suite  *Suite
+	bin    string                     // CNI_PATH
+	before map[string]*cni.Result     // of the plugins before, by container
+	prev   map[string]json.RawMessage // results by container
 }
 
 type object = map[string]any
@@ -61,7 +62,7 @@ func newRuntime(t testing.TB, s *Suite, example plugin.Example) *Runtime {
 	dir := t.TempDir()
 	r := &Runtime{
 		Net: testnet.New(t), Dir: filepath.Join(dir, "state"), bin: filepath.Join(dir, "bin"),
-		t: t, suite: s, prev: map[string]json.RawMessage{},
+		t: t, suite: s, before: map[string]*cni.Result{}, prev: map[string]json.RawMessage{},
 	}
 	self, err := os.Executable()
 	if err := errors.Join(err, os.Mkdir(r.Dir, 0o755), os.Mkdir(r.bin, 0o755)); err != nil {
@@ -103,7 +104,8 @@ type Request struct {
 	Stdin []byte // instead of Conf, unless nil
 }
 
-// Request returns what a runtime asks for a container, with the result of its ADD if there was one.
+// Request returns what a runtime asks for a container, with the result of its ADD if there was one. ADD, and CHECK of what
+// was never added, have that of the plugins before.
 func (r *Runtime) Request(verb cni.Command, container string) Request {
 	q := Request{
 		Env: cni.Env{
@@ -111,8 +113,15 @@ func (r *Runtime) Request(verb cni.Command, container string) Request {
 		},
 		Conf: clone(r.Conf),
 	}
-	if prev := r.prev[container]; prev != nil && verb != cni.Add {
+	prev := r.prev[container]
+	if verb == cni.Add || verb == cni.Check && prev == nil {
+		prev = r.previous(container)
+	}
+	if prev != nil {
 		q.Conf["prevResult"] = prev
+	}
+	if n := r.Container(container).Number; n > 0 && r.suite.Distinguish != nil {
+		r.suite.Distinguish(&q, n)
 	}
 	return q
 }
@@ -221,6 +230,11 @@ func (r *Runtime) result(container string) *cni.Result {
 
 // makesInterface reports whether the container's interface is the work of the plugin.
 func (r *Runtime) makesInterface(container string) bool {
+	return r.hasInterface(container) && r.before[container] == nil
+}
+
+// hasInterface reports whether the container's interface is in the result.
+func (r *Runtime) hasInterface(container string) bool {
 	_, ok := r.result(container).Sandboxed(ifName, r.Container(container).Path())
 	return ok
 }
@@ -279,13 +293,23 @@ func (r *Runtime) with(t testing.TB) *Runtime {
 	return &c
 }
 
-// clone copies an object and the objects in it.
-func clone(o object) object {
-	c := maps.Clone(o)
-	for key, v := range o {
-		if inner, ok := v.(object); ok {
-			c[key] = clone(inner)
+// clone copies an object with all objects and lists in it.
+func clone(o object) object { return cloneValue(o).(object) }
+
+func cloneValue(v any) any {
+	switch v := v.(type) {
+	case object:
+		c := maps.Clone(v)
+		for key, inner := range v {
+			c[key] = cloneValue(inner)
 		}
+		return c
+	case []any:
+		c := slices.Clone(v)
+		for i, inner := range v {
+			c[i] = cloneValue(inner)
+		}
+		return c
 	}
-	return c
+	return v
 }

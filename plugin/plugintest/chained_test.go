@@ -1,0 +1,142 @@
+package plugintest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/chained"
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/plugin"
+	"github.com/tenon-cni/tenon/plugin/plugintest"
+)
+
+// marker is a chained plugin that is right but for its bugs: it marks the host's end of the pair with an alias.
+type marker struct{ bugs }
+
+const chainedDoc = "### Example\n```json\n" + `{"cniVersion": "1.1.0", "name": "net", "type": "marker", "loud": true}` + "\n```\n"
+
+type chainedConfig struct {
+	plugin.Common
+	Loud bool `json:"loud"`
+}
+
+func defineChained(b bugs) plugin.Definition {
+	info := plugin.Info{Name: "marker", Role: plugin.RoleChained, Doc: chainedDoc}
+	return plugin.Define[chainedConfig](info, chainedSample{chained.Plugin[chainedConfig]{Decorator: marker{b}, Inside: true}, b})
+}
+
+func chainedSuite(b bugs) plugintest.Suite {
+	return plugintest.Suite{
+		Plugin: defineChained(b),
+		Drifts: []plugintest.Drift{{Name: "mark gone", Break: func(_ testing.TB, a plugintest.Attached) string {
+			end := a.Result.Interfaces[0].Name
+			a.Host.Command("ip", "link", "set", end, "alias", "")
+			return end
+		}}},
+	}
+}
+
+type decoration = chained.Session[chainedConfig]
+
+// end finds the host's end.
+func end(s *decoration) (kernel.Link, error) {
+	for _, i := range s.Prev.Interfaces {
+		if i.Sandbox == "" {
+			return s.Host.Link(i.Name)
+		}
+	}
+	return kernel.Link{}, cni.Errorf(cni.CodeInvalidConfig, "prevResult has no interface of the host")
+}
+
+func (m marker) Apply(_ context.Context, s *decoration, r *cni.Result) error {
+	l, err := end(s)
+	if err != nil {
+		return err
+	}
+	switch {
+	case m.has("DNS is lost"):
+		r.DNS = cni.DNS{}
+	case m.has("interfaces are in another order"):
+		r.Interfaces[0], r.Interfaces[1] = r.Interfaces[1], r.Interfaces[0]
+	case m.has("second ADD is refused") && l.Alias != "":
+		return errors.New("marked already")
+	case m.has("undo is forgotten"):
+		if err := s.Host.Shared().SetAlias(l, s.Tag); err != nil {
+			return err
+		}
+	}
+	if err := s.Host.SetAlias(l, s.Tag); err != nil {
+		return err
+	}
+	inside, err := s.Sandbox.Link(s.IfName)
+	if err != nil {
+		return err
+	}
+	return s.Sandbox.SetAlias(inside, s.Tag)
+}
+
+func (m marker) Verify(_ context.Context, s *decoration) error {
+	if m.has("CHECK is blind") {
+		return nil
+	}
+	if own := len(s.Prev.IPs); m.has("CHECK counts addresses") && own != 2 {
+		return fmt.Errorf("%d addresses", own)
+	}
+	l, err := end(s)
+	if err == nil && l.Alias != s.Tag {
+		err = fmt.Errorf("%s has alias %q, want %q", l.Name, l.Alias, s.Tag)
+	}
+	return err
+}
+
+func (m marker) Remove(_ context.Context, s *decoration, gone chained.Gone) error {
+	if m.has("GC does nothing") && gone.All() {
+		return nil
+	}
+	if m.has("DEL needs the namespace") && !gone.All() && s.Sandbox == nil {
+		return errors.New("no namespace")
+	}
+	if m.has("DEL needs the previous result") && !gone.All() && s.Prev == nil {
+		return nil
+	}
+	spaces := []*kernel.Space{s.Host}
+	if s.Sandbox != nil && !m.has("DEL leaves the container marked") {
+		spaces = append(spaces, s.Sandbox)
+	}
+	var errs []error
+	for _, space := range spaces {
+		links, err := space.Links()
+		errs = append(errs, err)
+		for _, l := range links {
+			if gone.Tag(l.Alias) || m.has("DEL removes all marks") && strings.HasPrefix(l.Alias, "tenon:") {
+				errs = append(errs, space.SetAlias(l, ""))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// chainedSample has the bugs that the archetype keeps a Decorator from.
+type chainedSample struct {
+	chained.Plugin[chainedConfig]
+	bugs
+}
+
+func (s chainedSample) Add(ctx context.Context, c *plugin.Call[chainedConfig]) (*cni.Result, error) {
+	if c.Prev == nil && s.has("previous result is not missed") {
+		return &cni.Result{}, nil
+	}
+	if c.Prev != nil && len(c.Prev.Interfaces) == 0 && s.has("poor previous result has no code") {
+		return nil, errors.New("no interface")
+	}
+	r, err := s.Plugin.Add(ctx, c)
+	if err == nil && s.has("result tells the program's name") {
+		r.Interfaces = append(r.Interfaces, cni.Interface{Name: os.Args[0]})
+	}
+	return r, err
+}
