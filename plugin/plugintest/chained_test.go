@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"strings"
 	"testing"
@@ -58,20 +59,20 @@ func (m marker) Apply(_ context.Context, s *decoration, r *cni.Result) error {
 	if err != nil {
 		return err
 	}
-	switch {
-	case m.has("DNS is lost"):
-		r.DNS = cni.DNS{}
-	case m.has("interfaces are in another order"):
-		r.Interfaces[0], r.Interfaces[1] = r.Interfaces[1], r.Interfaces[0]
-	case m.has("second ADD is refused") && l.Alias != "":
+	if m.has("undo is forgotten") {
+		s.Host = s.Host.Shared()
+	}
+	if m.has("second ADD is refused") && l.Alias != "" {
 		return errors.New("marked already")
-	case m.has("undo is forgotten"):
-		if err := s.Host.Shared().SetAlias(l, s.Tag); err != nil {
-			return err
-		}
 	}
 	if err := s.Host.SetAlias(l, s.Tag); err != nil {
 		return err
+	}
+	if m.has("something stays on the host") { // of DEL without the namespace
+		name := fmt.Sprintf("left%s", s.Attachment().Owner()[24:])
+		if _, _, err := s.Host.AddVeth(kernel.Veth{Name: name, Host: s.Host, HostName: name + "p", Alias: s.Tag}); err != nil {
+			return err
+		}
 	}
 	inside, err := s.Sandbox.Link(s.IfName)
 	if err != nil {
@@ -113,6 +114,10 @@ func (m marker) Remove(_ context.Context, s *decoration, gone chained.Gone) erro
 		links, err := space.Links()
 		errs = append(errs, err)
 		for _, l := range links {
+			if gone.Tag(l.Alias) && strings.HasPrefix(l.Name, "left") && s.Sandbox != nil {
+				errs = append(errs, space.Delete(l))
+				continue
+			}
 			if gone.Tag(l.Alias) || m.has("DEL removes all marks") && strings.HasPrefix(l.Alias, "tenon:") {
 				errs = append(errs, space.SetAlias(l, ""))
 			}
@@ -129,14 +134,24 @@ type chainedSample struct {
 
 func (s chainedSample) Add(ctx context.Context, c *plugin.Call[chainedConfig]) (*cni.Result, error) {
 	if c.Prev == nil && s.has("previous result is not missed") {
-		return &cni.Result{}, nil
+		return &cni.Result{IPs: []cni.IP{{Address: netip.MustParsePrefix("10.0.0.2/24")}}}, nil
 	}
 	if c.Prev != nil && len(c.Prev.Interfaces) == 0 && s.has("poor previous result has no code") {
 		return nil, errors.New("no interface")
 	}
 	r, err := s.Plugin.Add(ctx, c)
-	if err == nil && s.has("result tells the program's name") {
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case s.has("DNS is lost"):
+		r.DNS = cni.DNS{}
+	case s.has("interfaces are in another order"):
+		r.Interfaces[0], r.Interfaces[1] = r.Interfaces[1], r.Interfaces[0]
+	case s.has("interface is lost"):
+		r.Interfaces, r.IPs = r.Interfaces[:0], nil
+	case s.has("result tells the program's name"):
 		r.Interfaces = append(r.Interfaces, cni.Interface{Name: os.Args[0]})
 	}
-	return r, err
+	return r, nil
 }

@@ -1,62 +1,95 @@
 package plugintest
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/plugin"
 )
 
+// absent is the container's namespace in what the fuzzer works on, which must not differ from one process to the next. It
+// leads nowhere, or stands for that of the container.
+const absent = "/absent/namespace"
+
 // Fuzz feeds a plugin requests made from its examples: verb, CNI_ARGS and standard input. Whatever they are, it must
-// not panic and has to print at most one JSON document, and exactly one where it fails. No container exists. Call it
-// from a fuzz target.
+// not panic and has to print at most one JSON document, and exactly one where it fails; what ADD has accepted it has to
+// DEL. There is a container only for chained plugins. Call it from a fuzz target.
 func Fuzz(f *testing.F, s Suite) {
 	verbs := []cni.Command{cni.Add, cni.Del, cni.Check, cni.Status, cni.VersionCommand}
 	if s.Examples == nil {
 		s.Examples = s.Plugin.Examples()
 	}
+	r := newRuntime(f, &s, s.Examples[0])
+	env := cni.Env{ContainerID: "fuzz", IfName: ifName, Netns: absent}
+	if s.before() != nil {
+		env.Netns = r.Container(env.ContainerID).Path()
+	}
 	for _, e := range s.Examples {
 		for i := range verbs {
-			f.Add(uint8(i), "MAC=02:00:00:00:00:01;IP=10.0.0.2", []byte(e.Config))
+			f.Add(uint8(i), "MAC=02:00:00:00:00:01;IP=10.0.0.2", r.seed(e, env))
 		}
 	}
-	host := testnet.New(f).Host
-	dir := f.TempDir()
 	handler := s.Plugin.Handler(plugin.Caller(linked(&s), false))
 	f.Fuzz(func(t *testing.T, verb uint8, args string, stdin []byte) {
-		env := cni.Env{
-			Command: verbs[int(verb)%len(verbs)], ContainerID: "fuzz", IfName: ifName, Netns: "/absent/namespace", Args: args,
-		}
-		if err := os.RemoveAll(dir); err != nil { // what a call does must depend on nothing else
+		env := env
+		env.Command, env.Args = verbs[int(verb)%len(verbs)], args
+		if err := os.RemoveAll(r.Dir); err != nil { // what a call does must depend on nothing else
 			t.Fatal(err)
 		}
-		var out []byte
-		var ok bool
-		err := host.Run(func() error {
-			out, ok = handler(t.Context(), env, s.contain(stdin, dir))
+		stdin = s.contain(bytes.ReplaceAll(stdin, []byte(absent), []byte(env.Netns)), r.Dir)
+		err := r.Host.Run(func() error {
+			out, ok := handler(t.Context(), env, stdin)
+			judgeOutput(t, env.Command, out, ok)
+			if ok && env.Command == cni.Add {
+				env.Command = cni.Del
+				if out, ok = handler(t.Context(), env, stdin); !ok {
+					t.Errorf("DEL after ADD: %s", out)
+				}
+			}
 			return nil
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ok {
-			if prints := env.Command == cni.Add || env.Command == cni.VersionCommand; prints != json.Valid(out) || !prints && len(out) > 0 {
-				t.Errorf("%s printed %q", env.Command, out)
-			}
-			return
-		}
-		e, err := cni.DecodeErrorStrict(out)
-		if err != nil {
-			t.Fatalf("%s printed %q: %v", env.Command, out, err)
-		}
-		if strings.Contains(e.Msg, "panic:") {
-			t.Errorf("%s: %v", env.Command, e)
-		}
 	})
+}
+
+// seed returns a configuration, with the result of the plugins before if there are any.
+func (r *Runtime) seed(e plugin.Example, env cni.Env) []byte {
+	if r.suite.before() == nil {
+		return []byte(e.Config)
+	}
+	r.Conf = nil
+	if err := json.Unmarshal([]byte(e.Config), &r.Conf); err != nil {
+		r.t.Fatalf("configuration %q: %v", e.Name, err)
+	}
+	seed, err := json.Marshal(r.Request(cni.Add, env.ContainerID).Conf)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return bytes.ReplaceAll(seed, []byte(env.Netns), []byte(absent))
+}
+
+// judgeOutput fails the test unless a call has printed what it should.
+func judgeOutput(t *testing.T, verb cni.Command, out []byte, ok bool) {
+	t.Helper()
+	if ok {
+		if prints := verb == cni.Add || verb == cni.VersionCommand; prints != json.Valid(out) || !prints && len(out) > 0 {
+			t.Errorf("%s printed %q", verb, out)
+		}
+		return
+	}
+	e, err := cni.DecodeErrorStrict(out)
+	switch {
+	case err != nil:
+		t.Errorf("%s printed %q: %v", verb, out, err)
+	case strings.Contains(e.Msg, "panic:"):
+		t.Errorf("%s: %v", verb, e)
+	}
 }
 
 // contain keeps a request from leading to a folder other than dir.
