@@ -1,0 +1,334 @@
+package chained_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/chained"
+	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/testnet"
+	"github.com/tenon-cni/tenon/plugin"
+	"github.com/tenon-cni/tenon/plugin/plugintest"
+)
+
+func TestMain(m *testing.M) { testnet.Main(m) }
+
+type (
+	config  struct{ plugin.Common }
+	session = chained.Session[config]
+)
+
+// fake is a Decorator made of functions; nil does nothing.
+type fake struct {
+	apply  func(*session, *cni.Result) error
+	verify func(*session) error
+	remove func(*session, chained.Gone) error
+}
+
+func (f fake) Apply(_ context.Context, s *session, r *cni.Result) error {
+	if f.apply == nil {
+		return nil
+	}
+	return f.apply(s, r)
+}
+
+func (f fake) Verify(_ context.Context, s *session) error {
+	if f.verify == nil {
+		return nil
+	}
+	return f.verify(s)
+}
+
+func (f fake) Remove(_ context.Context, s *session, gone chained.Gone) error {
+	if f.remove == nil {
+		return nil
+	}
+	return f.remove(s, gone)
+}
+
+// demanding is a Decorator that is never satisfied.
+type demanding struct{ fake }
+
+func (demanding) Validate(c *plugin.Call[config]) error {
+	if c.Command == cni.Status {
+		return nil
+	}
+	return cni.Errorf(cni.CodeInvalidConfig, "not valid")
+}
+
+func (demanding) Status(context.Context, *plugin.Call[config]) error {
+	return cni.Errorf(cni.CodeNotAvailable, "the decorator is not ready")
+}
+
+func runtime(t *testing.T, p chained.Plugin[config]) *plugintest.Runtime {
+	t.Helper()
+	def := plugin.Define[config](plugin.Info{Name: "fake", Role: plugin.RoleChained}, p)
+	return plugintest.NewRuntime(t, def, `{"cniVersion":"1.1.0","name":"net","type":"fake"}`)
+}
+
+func wantError(t *testing.T, err error, says ...string) {
+	t.Helper()
+	for _, text := range says {
+		if err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("error is %v, want one that says %q", err, text)
+		}
+	}
+}
+
+// change marks the interfaces on both sides.
+func change(s *session) error {
+	host, err := s.Host.Link(s.Prev.Interfaces[0].Name)
+	if err != nil {
+		return err
+	}
+	inside, err := s.Sandbox.Link(s.IfName)
+	if err != nil {
+		return err
+	}
+	return errors.Join(s.Host.SetAlias(host, s.Tag), s.Sandbox.SetAlias(inside, s.Tag))
+}
+
+// TestRollback: what Apply has changed in either namespace is taken back if it fails, however it does (PL-ADD-10).
+func TestRollback(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func() error{
+		"error": func() error { return cni.Errorf(cni.CodeIOFailure, "end of Apply") },
+		"panic": func() error { panic("end of Apply") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			changed := false
+			r := runtime(t, chained.Plugin[config]{Inside: true, Decorator: fake{apply: func(s *session, _ *cni.Result) error {
+				if err := change(s); err != nil {
+					return err
+				}
+				changed = true
+				return end()
+			}}})
+			r.Container("c")
+			before := r.State()
+			wantError(t, r.Refused(r.Request(cni.Add, "c"), cni.CodeIOFailure, cni.CodeInternal), "end of Apply")
+			if !changed {
+				t.Error("nothing was changed")
+			}
+			r.Unchanged(before)
+		})
+	}
+}
+
+// TestKept: what Apply has changed stays if it succeeds.
+func TestKept(t *testing.T) {
+	t.Parallel()
+	r := runtime(t, chained.Plugin[config]{Inside: true, Decorator: fake{apply: func(s *session, _ *cni.Result) error { return change(s) }}})
+	r.Add("c")
+	tag := cni.Attachment{Network: "net", Container: "c", IfName: "eth0"}.Tag()
+	for _, space := range r.Spaces() {
+		if links := space.Command("ip", "link"); !strings.Contains(links, tag) {
+			t.Errorf("%s has nothing with %q:\n%s", space.Name, tag, links)
+		}
+	}
+}
+
+// TestRollbackGoesPastErrors: where taking back fails too, the error tells both.
+func TestRollbackGoesPastErrors(t *testing.T) {
+	t.Parallel()
+	r := runtime(t, chained.Plugin[config]{Decorator: fake{apply: func(s *session, _ *cni.Result) error {
+		nothing := func() error { return nil }
+		if err := s.Tx.Do("a change", nothing, func() error { return errors.New("stuck") }); err != nil {
+			return err
+		}
+		return cni.Errorf(cni.CodeIOFailure, "end of Apply")
+	}}})
+	wantError(t, r.Refused(r.Request(cni.Add, "c"), cni.CodeIOFailure), "end of Apply", "undo a change: stuck")
+}
+
+// TestPrevResult: ADD and CHECK demand one and say what is wrong; DEL and GC do without (PL-ADD-08, PL-CHK-02, PL-DEL-04).
+func TestPrevResult(t *testing.T) {
+	t.Parallel()
+	never := func(*session) error {
+		t.Error("the decorator was asked")
+		return nil
+	}
+	removals := 0
+	r := runtime(t, chained.Plugin[config]{Decorator: fake{
+		apply:  func(s *session, _ *cni.Result) error { return never(s) },
+		verify: never,
+		remove: func(s *session, _ chained.Gone) error {
+			removals++
+			return nil
+		},
+	}})
+	for _, verb := range []cni.Command{cni.Add, cni.Check, cni.Del} {
+		q := r.Request(verb, "c")
+		delete(q.Conf, "prevResult")
+		if verb == cni.Del {
+			r.Must(q)
+			continue
+		}
+		wantError(t, r.Refused(q, cni.CodeInvalidConfig), "no prevResult: fake must be called as chained plugin")
+	}
+	r.Must(r.Collect())
+	if removals != 2 {
+		t.Errorf("DEL and GC called Remove %d times", removals)
+	}
+}
+
+// TestResult: the result of ADD is that of the plugins before with what Apply amends, and Prev stays as it was sent
+// (PL-ADD-06).
+func TestResult(t *testing.T) {
+	t.Parallel()
+	var prev *cni.Result
+	r := runtime(t, chained.Plugin[config]{Decorator: fake{apply: func(s *session, r *cni.Result) error {
+		r.Interfaces[1].MTU = 1400
+		r.Interfaces = append(r.Interfaces, cni.Interface{Name: "mine"})
+		r.DNS.Nameservers[0] = "10.0.0.53"
+		prev = s.Prev
+		return nil
+	}}})
+	got := r.Add("c")
+	if prev.Interfaces[1].MTU != 1500 || len(prev.Interfaces) != 2 || prev.DNS.Nameservers[0] != "10.88.0.1" {
+		t.Errorf("Prev has changed: %+v", prev)
+	}
+	if got.Interfaces[1].MTU != 1400 || len(got.Interfaces) != 3 || got.Interfaces[2].Name != "mine" || got.DNS.Nameservers[0] != "10.0.0.53" {
+		t.Errorf("result %+v", got)
+	}
+}
+
+// TestInside: the container's namespace is there for those who ask for it, and must be there then, but for DEL.
+func TestInside(t *testing.T) {
+	t.Parallel()
+	for _, inside := range []bool{true, false} {
+		seen := func(s *session) error {
+			if (s.Sandbox != nil) != inside {
+				t.Errorf("%s: Inside %t: sandbox %v", s.Command, inside, s.Sandbox)
+			}
+			return nil
+		}
+		r := runtime(t, chained.Plugin[config]{Inside: inside, Decorator: fake{
+			apply:  func(s *session, _ *cni.Result) error { return seen(s) },
+			verify: seen,
+			remove: func(s *session, gone chained.Gone) error {
+				if gone.All() {
+					return nil
+				}
+				return seen(s)
+			},
+		}})
+		r.Add("c")
+		r.Check("c")
+		r.Del("c")
+		for _, verb := range []cni.Command{cni.Add, cni.Check} {
+			q := r.Request(verb, "c")
+			q.Netns = "/absent"
+			if inside {
+				r.Refused(q, cni.CodeUnknownContainer)
+			} else {
+				r.Must(q)
+			}
+		}
+	}
+}
+
+// TestDelWithoutNamespace: Remove is called in any case, with the attachment and without a sandbox. That it cannot be told
+// whether the namespace is there is an error, but a later one (PL-DEL-03, PL-DEL-04).
+func TestDelWithoutNamespace(t *testing.T) {
+	t.Parallel()
+	loop := filepath.Join(t.TempDir(), "loop")
+	if err := os.Symlink(loop, loop); err != nil {
+		t.Fatal(err)
+	}
+	var removed []cni.Attachment
+	var stuck error
+	r := runtime(t, chained.Plugin[config]{Inside: true, Decorator: fake{remove: func(s *session, gone chained.Gone) error {
+		if s.Sandbox != nil || gone.All() {
+			t.Errorf("DEL with CNI_NETNS %q: sandbox %v, gone %+v", s.Netns, s.Sandbox, gone)
+		}
+		removed = append(removed, gone.One)
+		return stuck
+	}}})
+	q := r.Request(cni.Del, "c")
+	for _, path := range []string{"", "/absent", t.TempDir()} {
+		q.Netns = path
+		r.Must(q)
+	}
+	q.Netns, stuck = loop, errors.New("stuck")
+	wantError(t, r.Refused(q, cni.CodeIOFailure), loop, "stuck")
+	one := cni.Attachment{Network: "net", Container: "c", IfName: "eth0"}
+	if diff := cmp.Diff([]cni.Attachment{one, one, one, one}, removed); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestGC: Remove gets all attachments of the network but the valid ones.
+func TestGC(t *testing.T) {
+	t.Parallel()
+	calls := 0
+	r := runtime(t, chained.Plugin[config]{Inside: true, Decorator: fake{remove: func(s *session, gone chained.Gone) error {
+		calls++
+		if s.Sandbox != nil || s.Prev != nil || !gone.All() {
+			t.Errorf("sandbox %v, prev %v, gone %+v", s.Sandbox, s.Prev, gone)
+		}
+		for _, row := range []struct {
+			network, container string
+			gone               bool
+		}{{"net", "valid", false}, {"net", "stale", true}, {"other", "stale", false}} {
+			a := cni.Attachment{Network: row.network, Container: row.container, IfName: "eth0"}
+			if gone.Tag(a.Tag()) != row.gone {
+				t.Errorf("%s of %s: gone is %t", row.container, row.network, !row.gone)
+			}
+		}
+		return cni.Errorf(cni.CodeIOFailure, "stuck")
+	}}})
+	wantError(t, r.Refused(r.Collect("valid"), cni.CodeIOFailure), "stuck")
+	if calls != 1 {
+		t.Errorf("Remove was called %d times", calls)
+	}
+}
+
+// TestStatus: what the kernel lacks is said before what the decorator knows, as without it that says nothing.
+func TestStatus(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name   string
+		plugin chained.Plugin[config]
+		says   string // empty: STATUS succeeds
+	}{
+		{"nothing needed, nothing known", chained.Plugin[config]{Decorator: fake{}}, ""},
+		{"kernel has it", chained.Plugin[config]{Decorator: fake{}, Needs: needs(probe.Veth)}, ""},
+		{"kernel has it, decorator is not ready", chained.Plugin[config]{Decorator: demanding{}, Needs: needs(probe.Veth)}, "decorator"},
+		{"kernel lacks it, decorator is not ready", chained.Plugin[config]{Decorator: demanding{}, Needs: needs("nosuchkind")}, "nosuchkind"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			r := runtime(t, row.plugin)
+			q := plugintest.Request{Env: cni.Env{Command: cni.Status}, Conf: r.Conf}
+			if row.says == "" {
+				r.Must(q)
+				return
+			}
+			wantError(t, r.Refused(q, cni.CodeNotAvailable), row.says)
+		})
+	}
+}
+
+func needs(f probe.Feature) func(*config) []probe.Feature {
+	return func(*config) []probe.Feature { return []probe.Feature{f} }
+}
+
+// TestValidate: the decorator judges the configuration before ADD and CHECK, not before DEL and GC.
+func TestValidate(t *testing.T) {
+	t.Parallel()
+	r := runtime(t, chained.Plugin[config]{Decorator: demanding{}})
+	for _, verb := range []cni.Command{cni.Add, cni.Check} {
+		wantError(t, r.Refused(r.Request(verb, "c"), cni.CodeInvalidConfig), "not valid")
+	}
+	r.Must(r.Request(cni.Del, "c"))
+	r.Must(r.Collect())
+}
