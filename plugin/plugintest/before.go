@@ -7,9 +7,6 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
-
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/plugin"
 )
@@ -28,17 +25,18 @@ func Veth(_ testing.TB, n *Net, c *Namespace) *cni.Result {
 			return netip.AddrFrom16([16]byte{0xfd, 0, 0, 0x88, 0, 0, 0, number, 15: host})
 		}
 	)
-	c.Batch(
-		fmt.Sprintf("link add %s address %s type veth peer name %s address %s netns %s", ifName, mac(2), end, mac(1), n.Host.Path()),
-		"link set "+ifName+" up")
+	c.Batch(fmt.Sprintf("link add %s address %s type veth peer name %s address %s netns %s", ifName, mac(2), end, mac(1), n.Host.Path()))
+	// Nobody asks for a neighbour while an address is tentative: the first packets would wait.
+	c.Command("sysctl", "-qw", "net.ipv6.conf."+ifName+".accept_dad=0")
+	n.Host.Command("sysctl", "-qw", "net.ipv6.conf."+end+".accept_dad=0", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
 	n.Host.Batch(
 		"link set "+end+" up",
 		fmt.Sprintf("address add %s/32 dev %s", v4(1), end),
 		fmt.Sprintf("address add %s/128 dev %s nodad", v6(1), end),
 		fmt.Sprintf("route add %s/32 dev %s", v4(2), end),
 		fmt.Sprintf("route add %s/128 dev %s", v6(2), end))
-	n.Host.Command("sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
 	c.Batch(
+		"link set "+ifName+" up",
 		fmt.Sprintf("address add %s/24 dev %s", v4(2), ifName),
 		fmt.Sprintf("address add %s/64 dev %s nodad", v6(2), ifName),
 		fmt.Sprintf("route add default via %s", v4(1)),
@@ -88,15 +86,21 @@ func (r *Runtime) Container(name string) *Namespace {
 // something else holds it.
 func (r *Runtime) Remove(name string) {
 	r.t.Helper()
-	if r.before[name] != nil { // the kernel would take the host's ends away some time later
-		for _, l := range r.interfaces(name) {
-			if l != "lo" {
-				r.Net.Container(name).Command("ip", "link", "delete", l)
-			}
-		}
+	if r.before[name] != nil {
+		r.unplug(name) // the kernel would take the host's ends away some time later
 	}
 	delete(r.before, name)
 	r.Net.Remove(name)
+}
+
+// unplug deletes all interfaces of a container.
+func (r *Runtime) unplug(container string) {
+	r.t.Helper()
+	for _, l := range r.interfaces(container) {
+		if l != "lo" {
+			r.Net.Container(container).Command("ip", "link", "delete", l)
+		}
+	}
 }
 
 // interfaces lists the names of a container's interfaces.
@@ -115,96 +119,26 @@ func (r *Runtime) interfaces(container string) []string {
 	return names
 }
 
-// previous returns the result of Before in the version of the network, nil if there is none or the version is too old to
-// hand it over.
+// previous returns the result of Before as a request carries it, nil if there is none.
 func (r *Runtime) previous(container string) json.RawMessage {
 	r.t.Helper()
-	result := r.before[container]
+	if result := r.before[container]; result != nil {
+		return r.encode(result)
+	}
+	return nil
+}
+
+// encode returns a result in the version of the network, nil if that is unknown or too old to hand results over.
+func (r *Runtime) encode(result *cni.Result) json.RawMessage {
+	r.t.Helper()
 	text, _ := r.Conf["cniVersion"].(string)
 	version, err := cni.ParseVersion(text)
-	if result == nil || err != nil || version < cni.V030 {
+	if err != nil || version < cni.V030 {
 		return nil
 	}
-	prev, err := result.Encode(version)
+	out, err := result.Encode(version)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return prev
-}
-
-// passedOn fails the test unless the result of ADD has everything of the one before: interfaces under the same index,
-// addresses, routes and DNS as they were. Hardware address and MTU of the container's interface a plugin may have changed.
-// PL-ADD-06
-func (r *Runtime) passedOn(container string) {
-	r.t.Helper()
-	raw := r.previous(container)
-	if raw == nil {
-		return
-	}
-	before, err := cni.DecodeResultStrict(raw, 0)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	after := r.result(container)
-	after.Interfaces = after.Interfaces[:min(len(after.Interfaces), len(before.Interfaces))]
-	for _, result := range []*cni.Result{before, after} {
-		if i, ok := result.Sandboxed(ifName, r.Container(container).Path()); ok {
-			result.Interfaces[i].MAC, result.Interfaces[i].MTU = "", 0
-		}
-	}
-	if diff := cmp.Diff(before, after, cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})); diff != "" {
-		r.t.Errorf("result of ADD is not the previous one with additions: %s", diff)
-	}
-}
-
-// previous calls a chained plugin without a previous result, which it refuses, and with poor ones, which it may refuse.
-// Nothing changes.
-// PL-ADD-08, PL-CHK-02
-func previous(_ *testing.T, r *Runtime) {
-	if !r.suite.onlyChained() {
-		return
-	}
-	r.Container("c")
-	before := r.State()
-	for _, v := range r.suite.Plugin.Versions {
-		r.Conf["cniVersion"] = v.String()
-		for _, verb := range []cni.Command{cni.Add, cni.Check} {
-			q := r.Request(verb, "c")
-			delete(q.Conf, "prevResult")
-			if v.Has(verb) {
-				r.Refused(q, cni.CodeInvalidConfig)
-			}
-		}
-	}
-	for _, wrong := range []any{"x", 5, []any{}, object{"ips": "x"}, object{"ips": []any{object{"address": "x"}}}, object{"cniVersion": "9.9.9"}} {
-		q := r.Request(cni.Add, "c")
-		q.Conf["prevResult"] = wrong
-		r.Refused(q, cni.CodeDecodingFailure, cni.CodeInvalidConfig, cni.CodeIncompatibleVersion)
-	}
-	r.poor(func(result *cni.Result) { result.Interfaces, result.IPs = nil, nil })
-	r.poor(func(result *cni.Result) { result.IPs, result.Routes = nil, nil })
-	r.poor(func(result *cni.Result) {
-		for i := range result.IPs {
-			result.IPs[i].Interface = cni.Optional[int]{}
-		}
-	})
-	r.Unchanged(before)
-}
-
-// poor gives ADD a previous result that lacks something.
-func (r *Runtime) poor(lack func(*cni.Result)) {
-	r.t.Helper()
-	result := r.before["c"]
-	defer func() { r.before["c"] = result }()
-	r.before["c"] = result.Clone()
-	lack(r.before["c"])
-	q := r.Request(cni.Add, "c")
-	if _, err := r.Do(r.t.Context(), q); err != nil {
-		if code := cni.CodeOf(err); code != cni.CodeInvalidConfig && code != cni.CodeUnsupportedField {
-			r.t.Errorf("ADD with prevResult %s: code %d is not one for a wrong configuration: %v", q.Conf["prevResult"], code, err)
-		}
-		return
-	}
-	q.Command = cni.Del
-	r.Must(q)
+	return out
 }

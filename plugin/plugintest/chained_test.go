@@ -2,6 +2,7 @@ package plugintest_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -68,12 +69,6 @@ func (m marker) Apply(_ context.Context, s *decoration, r *cni.Result) error {
 	if err := s.Host.SetAlias(l, s.Tag); err != nil {
 		return err
 	}
-	if m.has("something stays on the host") { // of DEL without the namespace
-		name := fmt.Sprintf("left%s", s.Attachment().Owner()[24:])
-		if _, _, err := s.Host.AddVeth(kernel.Veth{Name: name, Host: s.Host, HostName: name + "p", Alias: s.Tag}); err != nil {
-			return err
-		}
-	}
 	inside, err := s.Sandbox.Link(s.IfName)
 	if err != nil {
 		return err
@@ -102,10 +97,18 @@ func (m marker) Remove(_ context.Context, s *decoration, gone chained.Gone) erro
 	if m.has("DEL needs the namespace") && !gone.All() && s.Sandbox == nil {
 		return errors.New("no namespace")
 	}
+	if m.has("DEL needs the interface") && s.Sandbox != nil {
+		if _, err := s.Sandbox.Link(s.IfName); err != nil {
+			return err
+		}
+	}
 	if m.has("DEL needs the previous result") && !gone.All() && s.Prev == nil {
 		return nil
 	}
-	spaces := []*kernel.Space{s.Host}
+	var spaces []*kernel.Space
+	if s.Sandbox != nil || gone.All() || !m.has("DEL without namespace leaves the host marked") {
+		spaces = append(spaces, s.Host)
+	}
 	if s.Sandbox != nil && !m.has("DEL leaves the container marked") {
 		spaces = append(spaces, s.Sandbox)
 	}
@@ -114,10 +117,6 @@ func (m marker) Remove(_ context.Context, s *decoration, gone chained.Gone) erro
 		links, err := space.Links()
 		errs = append(errs, err)
 		for _, l := range links {
-			if gone.Tag(l.Alias) && strings.HasPrefix(l.Name, "left") && s.Sandbox != nil {
-				errs = append(errs, space.Delete(l))
-				continue
-			}
 			if gone.Tag(l.Alias) || m.has("DEL removes all marks") && strings.HasPrefix(l.Alias, "tenon:") {
 				errs = append(errs, space.SetAlias(l, ""))
 			}
@@ -150,6 +149,8 @@ func (s chainedSample) Add(ctx context.Context, c *plugin.Call[chainedConfig]) (
 		r.Interfaces[0], r.Interfaces[1] = r.Interfaces[1], r.Interfaces[0]
 	case s.has("interface is lost"):
 		r.Interfaces, r.IPs = r.Interfaces[:0], nil
+	case s.has("result is another each time"):
+		r.Interfaces = append(r.Interfaces, cni.Interface{Name: rand.Text()})
 	case s.has("result tells the program's name"):
 		r.Interfaces = append(r.Interfaces, cni.Interface{Name: os.Args[0]})
 	}

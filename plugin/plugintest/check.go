@@ -43,15 +43,7 @@ func (r *Runtime) beside(container string) Request {
 		Interface: cni.Some(len(all.Interfaces) - 1),
 	})
 	q := r.Request(cni.Check, container)
-	version, err := cni.ParseVersion(fmt.Sprint(q.Conf["cniVersion"]))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	prev, err := all.Encode(version)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	q.Conf["prevResult"] = json.RawMessage(prev)
+	q.Conf["prevResult"] = r.encode(all)
 	return q
 }
 

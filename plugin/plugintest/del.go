@@ -17,7 +17,7 @@ func del(_ *testing.T, r *Runtime) {
 	r.Add("other")
 	cases := slices.Concat(delCases, brokenConfigurations(r.Conf))
 	for _, c := range cases {
-		if !c.blind {
+		if !c.blind && !c.gone {
 			r.Container(c.container)
 		}
 	}
@@ -34,11 +34,14 @@ type delCase struct {
 	container string // its ID says what is special
 	blind     bool   // DEL cannot know the namespace, which ends afterwards
 	missing   bool   // there was no ADD
+	gone      bool   // the interface does not exist any more, nor maybe the namespace, which ends afterwards
 	change    func(*Runtime, *Request)
 }
 
 func (r *Runtime) delCase(c delCase) {
 	r.t.Helper()
+	r.Container(c.container)
+	host := r.stateOf(r.Host)
 	if !c.missing {
 		r.Add(c.container)
 	}
@@ -50,6 +53,9 @@ func (r *Runtime) delCase(c delCase) {
 		}
 	}
 	if c.blind {
+		r.same(host, r.stateOf(r.Host))
+	}
+	if c.blind || c.gone {
 		r.Remove(c.container)
 	}
 }
@@ -74,7 +80,8 @@ var delCases = []delCase{
 		}
 	}},
 	{container: "netns-path-is-a-folder", blind: true, change: func(r *Runtime, q *Request) { q.Netns = r.bin }},
-	{container: "netns-destroyed", blind: true, change: func(r *Runtime, q *Request) { r.Remove(q.ContainerID) }},
+	{container: "netns-destroyed", gone: true, change: func(r *Runtime, q *Request) { r.Remove(q.ContainerID) }},
+	{container: "interface-gone", gone: true, change: func(r *Runtime, q *Request) { r.unplug(q.ContainerID) }},
 }
 
 // brokenConfigurations are cases in which a member of the configuration has become wrong since ADD, one each, and

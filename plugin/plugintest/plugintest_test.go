@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/plugin/plugintest"
 )
 
@@ -66,15 +69,34 @@ func TestSuiteFindsBugsOfChained(t *testing.T) {
 		{"del", "DEL needs the previous result", []string{"+ no-prevResult link eth0 ifalias"}},
 		{"del", "DEL leaves the container marked", []string{"+ twice link eth0 ifalias"}},
 		{"del", "DEL removes all marks", []string{"other"}},
-		{"del", "something stays on the host", []string{"+ host link left"}},
+		{"del", "DEL without namespace leaves the host marked", []string{"+ host link veth", "no-netns"}},
+		{"del", "DEL needs the interface", []string{"DEL, interface-gone: "}},
 		{"check", "CHECK is blind", []string{"CHECK of what was never added succeeded"}},
 		{"check", "CHECK counts addresses", []string{"3 addresses"}},
 		{"drift", "CHECK is blind", []string{"CHECK has not noticed it"}},
 		{"gc", "GC does nothing", []string{"stale-1"}},
 		{"repeat", "second ADD is refused", []string{"second ADD of an attachment: marker ADD: marked already"}},
+		{"repeat", "result is another each time", []string{"second ADD of an attachment has result"}},
 		{"processes", "result tells the program's name", []string{"in one process and in many"}},
 	} {
 		t.Run(row.contract+" "+string(row.bugs), func(t *testing.T) { row.found(t, "TestChained") })
+	}
+}
+
+// TestVeth: what a chained plugin finds works. Containers reach one another and the host, in both families, and their end
+// leaves with them.
+func TestVeth(t *testing.T) {
+	t.Parallel()
+	r := plugintest.NewRuntime(t, defineChained(""), `{"cniVersion":"1.1.0","name":"net","type":"marker"}`)
+	a, b := r.Add("a"), r.Add("b")
+	for i, ip := range a.IPs {
+		testnet.Reaches(t, r.Container("b"), ip.Address.Addr(), true)
+		testnet.Reaches(t, r.Container("b"), b.IPs[i].Gateway, true)
+		testnet.Reaches(t, r.Host, ip.Address.Addr(), true)
+	}
+	r.Remove("b")
+	if again := r.Add("b"); !cmp.Equal(again.Interfaces[0], b.Interfaces[0]) {
+		t.Errorf("host's end %+v, before %+v", again.Interfaces[0], b.Interfaces[0])
 	}
 }
 

@@ -16,9 +16,12 @@ func repeat(_ *testing.T, r *Runtime) {
 	unattached := r.State()
 	r.Add("c")
 	before := r.State()
-	_, err := r.Do(r.t.Context(), r.Request(cni.Add, "c"))
+	again, err := r.Do(r.t.Context(), r.Request(cni.Add, "c"))
 	if (err == nil) != r.suite.repeatable() {
 		r.t.Errorf("second ADD of an attachment: %v", err)
+	}
+	if err == nil && string(again) != string(r.prev["c"]) {
+		r.t.Errorf("second ADD of an attachment has result %s, the first had %s", again, r.prev["c"])
 	}
 	r.Unchanged(before)
 	if r.makesInterface("c") {

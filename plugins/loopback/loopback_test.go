@@ -26,6 +26,13 @@ var suite = plugintest.Suite{
 
 func TestSuite(t *testing.T) { plugintest.Run(t, suite) }
 
+// TestSuiteChained: behind others loopback is as good a plugin.
+func TestSuiteChained(t *testing.T) {
+	chained := suite
+	chained.Before = plugintest.Veth
+	plugintest.Run(t, chained)
+}
+
 func FuzzServe(f *testing.F) { plugintest.Fuzz(f, suite) }
 
 func runtime(t *testing.T) *plugintest.Runtime {

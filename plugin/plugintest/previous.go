@@ -1,0 +1,87 @@
+package plugintest
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/tenon-cni/tenon/cni"
+)
+
+// passedOn fails the test unless the result of ADD has everything of the one before: interfaces under the same index,
+// addresses, routes and DNS as they were. Hardware address and MTU of the container's interface a plugin may have changed.
+// PL-ADD-06
+func (r *Runtime) passedOn(container string) {
+	r.t.Helper()
+	raw := r.previous(container)
+	if raw == nil {
+		return
+	}
+	before, err := cni.DecodeResultStrict(raw, 0)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	after := r.result(container)
+	after.Interfaces = after.Interfaces[:min(len(after.Interfaces), len(before.Interfaces))]
+	for _, result := range []*cni.Result{before, after} {
+		if i, ok := result.Sandboxed(ifName, r.Container(container).Path()); ok {
+			result.Interfaces[i].MAC, result.Interfaces[i].MTU = "", 0
+		}
+	}
+	if diff := cmp.Diff(before, after, cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})); diff != "" {
+		r.t.Errorf("result of ADD is not the previous one with additions: %s", diff)
+	}
+}
+
+// previous calls a chained plugin without a previous result, which it refuses, and with poor ones, which it may refuse.
+// Nothing changes.
+// PL-ADD-08, PL-CHK-02
+func previous(_ *testing.T, r *Runtime) {
+	if !r.suite.onlyChained() {
+		return
+	}
+	r.Container("c")
+	before := r.State()
+	for _, v := range r.suite.Plugin.Versions {
+		r.Conf["cniVersion"] = v.String()
+		for _, verb := range []cni.Command{cni.Add, cni.Check} {
+			q := r.Request(verb, "c")
+			delete(q.Conf, "prevResult")
+			if v.Has(verb) {
+				r.Refused(q, cni.CodeInvalidConfig)
+			}
+		}
+	}
+	for _, wrong := range []any{"x", 5, []any{}, object{"ips": "x"}, object{"ips": []any{object{"address": "x"}}}, object{"cniVersion": "9.9.9"}} {
+		q := r.Request(cni.Add, "c")
+		q.Conf["prevResult"] = wrong
+		r.Refused(q, cni.CodeDecodingFailure, cni.CodeInvalidConfig, cni.CodeIncompatibleVersion)
+	}
+	r.poor(func(result *cni.Result) { result.Interfaces, result.IPs = nil, nil })
+	r.poor(func(result *cni.Result) { result.IPs, result.Routes = nil, nil })
+	r.poor(func(result *cni.Result) {
+		for i := range result.IPs {
+			result.IPs[i].Interface = cni.Optional[int]{}
+		}
+	})
+	r.Unchanged(before)
+}
+
+// poor gives ADD a previous result that lacks something.
+func (r *Runtime) poor(lack func(*cni.Result)) {
+	r.t.Helper()
+	result := r.before["c"].Clone()
+	lack(result)
+	q := r.Request(cni.Add, "c")
+	q.Conf["prevResult"] = r.encode(result)
+	if _, err := r.Do(r.t.Context(), q); err != nil {
+		if code := cni.CodeOf(err); code != cni.CodeInvalidConfig && code != cni.CodeUnsupportedField {
+			r.t.Errorf("ADD with prevResult %s: code %d is not one for a wrong configuration: %v", q.Conf["prevResult"], code, err)
+		}
+		return
+	}
+	q.Command = cni.Del
+	r.Must(q)
+}
