@@ -106,16 +106,18 @@ func (r *Runtime) unplug(container string) {
 // interfaces lists the names of a container's interfaces.
 func (r *Runtime) interfaces(container string) []string {
 	r.t.Helper()
-	var names []string
-	r.Net.Container(container).Do(func() {
-		links, err := net.Interfaces()
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		for _, l := range links {
-			names = append(names, l.Name)
-		}
+	var links []net.Interface
+	err := r.Net.Container(container).Run(func() (err error) {
+		links, err = net.Interfaces()
+		return err
 	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	names := make([]string, len(links))
+	for i, l := range links {
+		names[i] = l.Name
+	}
 	return names
 }
 

@@ -54,6 +54,7 @@ func previous(_ *testing.T, r *Runtime) {
 			}
 		}
 	}
+	r.newest(cni.Add)
 	for _, wrong := range []any{"x", 5, []any{}, object{"ips": "x"}, object{"ips": []any{object{"address": "x"}}}, object{"cniVersion": "9.9.9"}} {
 		q := r.Request(cni.Add, "c")
 		q.Conf["prevResult"] = wrong
