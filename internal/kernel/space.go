@@ -1,6 +1,8 @@
 package kernel
 
 import (
+	"context"
+
 	"github.com/tenon-cni/tenon/internal/kernel/netns"
 	"github.com/tenon-cni/tenon/internal/kernel/nft"
 	"github.com/tenon-cni/tenon/internal/kernel/rtnl"
@@ -15,6 +17,8 @@ type Space struct {
 	tx  *Tx
 	rt  *rtnl.Conn
 	nft *nft.Conn // nil until first used
+
+	unlock func() // nil without [Space.Lock]
 }
 
 // Open opens a namespace for the transaction. ns stays the caller's and must stay open as long as the space, and the
@@ -34,11 +38,20 @@ func (s *Space) Shared() *Space {
 	return &shared
 }
 
-// Close closes the sockets. After rules were deleted the kernel takes about 15 ms for it, and next to nothing if a link was
+// Lock takes the lock of the namespace, see [netns.NS.Lock], and holds it until Close: past a rollback.
+func (s *Space) Lock(ctx context.Context) (err error) {
+	s.unlock, err = s.NS.Lock(ctx)
+	return err
+}
+
+// Close closes the sockets and gives the lock back. After rules were deleted the kernel takes about 15 ms for it, and next to nothing if a link was
 // deleted in between: it waits for the same.
 func (s *Space) Close() {
 	s.rt.Close()
 	if s.nft != nil {
 		s.nft.Close()
+	}
+	if s.unlock != nil {
+		s.unlock()
 	}
 }

@@ -16,7 +16,8 @@ import (
 // Feature is something a kernel may be built without.
 type Feature string
 
-// The features: kinds of links by their rtnetlink names, VLAN filtering of bridges, nftables, and IPv6.
+// The features: kinds of links by their rtnetlink names, VLAN filtering of bridges, nftables, IPv6, and
+// rules that choose a routing table.
 const (
 	Veth    Feature = "veth"
 	Bridge  Feature = "bridge"
@@ -30,6 +31,7 @@ const (
 	IPv6    Feature = "ipv6"
 
 	VLANFiltering Feature = "bridge-vlan-filtering"
+	PolicyRules   Feature = "policy-rules"
 )
 
 // Help says in a sentence what is missing and how to get it.
@@ -41,6 +43,8 @@ func (f Feature) Help() string {
 		return "the kernel has no nftables; load module nf_tables, or install a kernel built with CONFIG_NF_TABLES_INET"
 	case VLANFiltering:
 		return "the kernel has no VLAN filtering of bridges; install one built with CONFIG_BRIDGE_VLAN_FILTERING, or leave vlan and vlanTrunk out of the configuration"
+	case PolicyRules:
+		return "the kernel has one routing table for all; install one built with CONFIG_IP_MULTIPLE_TABLES"
 	}
 	module := string(f)
 	if f == VLAN {
@@ -73,6 +77,8 @@ func Missing(features ...Feature) ([]Feature, error) {
 			has, err = hasIPv6()
 		case VLANFiltering:
 			has, err = conn.HasVLANFiltering()
+		case PolicyRules:
+			has, err = conn.HasPolicyRules()
 		default:
 			has, err = conn.HasKind(string(f))
 		}

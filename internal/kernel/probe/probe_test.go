@@ -32,6 +32,7 @@ func TestMissingAgreesWithTools(t *testing.T) {
 		probe.IPv6:    "ip -6 addr add fd00::1/64 dev lower",
 
 		probe.VLANFiltering: "ip link add test type bridge vlan_filtering 1",
+		probe.PolicyRules:   "ip rule add from 10.1.2.3 lookup 100",
 	} {
 		scratch := n.Container(string(feature))
 		scratch.Command("ip", "link", "add", "lower", "type", "veth", "peer", "name", "other")
@@ -62,7 +63,7 @@ func TestMissingChangesNothing(t *testing.T) {
 	n := testnet.New(t)
 	before := testnet.Snapshot(t, n.Spaces())
 	n.Host.Do(func() {
-		if _, err := probe.Missing(probe.Veth, probe.Bridge, probe.Dummy, probe.NFT, probe.IPv6, probe.VLANFiltering); err != nil {
+		if _, err := probe.Missing(probe.Veth, probe.Bridge, probe.Dummy, probe.NFT, probe.IPv6, probe.VLANFiltering, probe.PolicyRules); err != nil {
 			t.Error(err)
 		}
 	})
@@ -101,6 +102,7 @@ func TestHelp(t *testing.T) {
 		probe.IPv6: "ipv6.disable=1",
 
 		probe.VLANFiltering: "CONFIG_BRIDGE_VLAN_FILTERING",
+		probe.PolicyRules:   "CONFIG_IP_MULTIPLE_TABLES",
 	} {
 		if got := feature.Help(); !strings.Contains(got, want) {
 			t.Errorf("%s: %q lacks %q", feature, got, want)

@@ -29,6 +29,7 @@ type Link struct {
 	Promisc   int              // how many demand promiscuous mode, packet captures included
 
 	VLANFiltering bool // bridge: whether it forwards by VLAN
+	VRFTable      int  // VRF: its routing table; else 0
 }
 
 // OperState is the operational state of a link (RFC 2863; the kernel's networking/operstates).
@@ -154,6 +155,9 @@ func newLink(l netlink.Link) Link {
 	}
 	if br, ok := l.(*netlink.Bridge); ok && br.VlanFiltering != nil {
 		link.VLANFiltering = *br.VlanFiltering
+	}
+	if vrf, ok := l.(*netlink.Vrf); ok {
+		link.VRFTable = int(vrf.Table)
 	}
 	return link
 }

@@ -23,6 +23,11 @@ const (
 	DefaultMetric6 = 1024
 )
 
+// Reserved reports whether a table has a meaning of its own: unspecified, default, main and local.
+func Reserved(table int) bool {
+	return table == unix.RT_TABLE_UNSPEC || table >= unix.RT_TABLE_DEFAULT && table <= unix.RT_TABLE_LOCAL
+}
+
 // Route is a unicast route.
 type Route struct {
 	Dst      netip.Prefix // bits behind the prefix length are ignored
@@ -93,21 +98,29 @@ func (c *Conn) DelRoute(r Route) (existed bool, err error) {
 // Routes lists the unicast routes of both families in a table or in [AllTables]; of a multipath route one for each hop.
 func (c *Conn) Routes(table int) ([]Route, error) {
 	var routes []Route
+	err := c.eachRoute(table, func(n netlink.Route) {
+		if n.Type == unix.RTN_UNICAST {
+			routes = append(routes, hops(n)...)
+		}
+	})
+	return routes, err
+}
+
+// eachRoute calls do for the routes of every type and of both families in a table or in [AllTables].
+func (c *Conn) eachRoute(table int, do func(netlink.Route)) error {
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
 		rs, err := c.h.RouteListFiltered(family, &netlink.Route{Table: table}, netlink.RT_FILTER_TABLE)
 		if errors.Is(err, unix.ENOENT) { // no such table
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("list routes: %w", err)
+			return fmt.Errorf("list routes: %w", err)
 		}
 		for _, r := range rs {
-			if r.Type == unix.RTN_UNICAST {
-				routes = append(routes, hops(r)...)
-			}
+			do(r)
 		}
 	}
-	return routes, nil
+	return nil
 }
 
 func route(r Route) *netlink.Route {

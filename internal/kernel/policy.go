@@ -1,0 +1,73 @@
+package kernel
+
+import "github.com/tenon-cni/tenon/internal/kernel/rtnl"
+
+// PolicyRule has a routing table looked up for what has one source address.
+type PolicyRule = rtnl.PolicyRule
+
+// Protocol marks the routes and rules that are made for attachments.
+const Protocol = rtnl.Protocol
+
+// PolicyRules lists the rules of both families, each in the order in which they are looked at.
+func (s *Space) PolicyRules() ([]PolicyRule, error) { return s.rt.PolicyRules() }
+
+// AddPolicyRule adds a rule, which must have a source and gets [Protocol]. Without a priority it becomes the first of its
+// family, but for that of the table local, even if there is the same.
+func (s *Space) AddPolicyRule(r PolicyRule) error {
+	r.Protocol = Protocol
+	return s.tx.Do("rule "+r.String(),
+		func() error { return s.rt.AddPolicyRule(r) },
+		func() error {
+			_, err := s.rt.DelPolicyRule(r)
+			return err
+		})
+}
+
+// DelPolicyRule removes a rule that PolicyRules has listed, and that says no more than a [PolicyRule] does; one that is gone
+// is as good as removed. Undone by adding it again with its priority and protocol.
+func (s *Space) DelPolicyRule(r PolicyRule) error {
+	existed := false
+	return s.tx.Do("delete rule "+r.String(),
+		func() (err error) {
+			existed, err = s.rt.DelPolicyRule(r)
+			return err
+		},
+		func() error {
+			if !existed {
+				return nil
+			}
+			return present(s.rt.AddPolicyRule(r))
+		})
+}
+
+// FreeTables returns the first n routing tables from 100 on that nobody uses: no rule, no route of any type and no VRF.
+func (s *Space) FreeTables(n int) ([]int, error) {
+	used, err := s.rt.RouteTables()
+	if err != nil {
+		return nil, err
+	}
+	rules, err := s.PolicyRules()
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range rules {
+		used[r.Table] = true
+	}
+	links, err := s.Links()
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range links {
+		used[l.VRFTable] = true
+	}
+	var free []int
+	for table := firstTable; len(free) < n; table++ {
+		if !used[table] && !rtnl.Reserved(table) {
+			free = append(free, table)
+		}
+	}
+	return free, nil
+}
+
+// firstTable is where the reference plugins begin, too.
+const firstTable = 100

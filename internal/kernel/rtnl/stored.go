@@ -1,0 +1,125 @@
+package rtnl
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// StoredRoute is a unicast route through one link with all that the kernel says of it, also what [Route] has no field for:
+// who made it, the hops of a multipath route, all metrics. It can be put back as it was, or into another table.
+type StoredRoute struct {
+	Route // of a multipath route the first hop
+
+	full netlink.Route
+}
+
+// OwnRoute returns a route that does not exist yet, with [Protocol].
+func OwnRoute(r Route) StoredRoute {
+	n := *route(r)
+	n.Protocol, n.Type = Protocol, unix.RTN_UNICAST
+	if n.Table == 0 {
+		n.Table = TableMain
+	}
+	r.Table = n.Table
+	return StoredRoute{Route: r, full: n}
+}
+
+// In returns the route as it is to be in another table. It has no end of life there: that of a route that a router has
+// announced is put off by its next announcement, but only where that was put first.
+func (r StoredRoute) In(table int) StoredRoute {
+	r.Table, r.full.Table, r.full.Expires = table, table, 0
+	return r
+}
+
+// Gateways are those of all hops.
+func (r StoredRoute) Gateways() []netip.Addr {
+	var list []netip.Addr
+	for _, hop := range hops(r.full) {
+		if gw := hop.Gateway(); gw.IsValid() {
+			list = append(list, gw)
+		}
+	}
+	return list
+}
+
+// Same reports whether r and other differ in nothing that [Route] has a field for, but for their tables.
+func (r StoredRoute) Same(other StoredRoute) bool {
+	a, b := hops(r.In(0).full), hops(other.In(0).full)
+	return slices.Equal(a, b)
+}
+
+// StoredRoutes lists the routes in all tables that leave through l and through nothing else. Those without a gateway come
+// first: the kernel takes no route through a gateway that it cannot reach. Otherwise it is the order of preference.
+func (c *Conn) StoredRoutes(l Link) ([]StoredRoute, error) {
+	var routes []StoredRoute
+	err := c.eachRoute(AllTables, func(n netlink.Route) {
+		if n.Type != unix.RTN_UNICAST {
+			return
+		}
+		all := hops(n)
+		if slices.ContainsFunc(all, func(hop Route) bool { return hop.Link != l.Index }) {
+			return
+		}
+		routes = append(routes, StoredRoute{Route: all[0], full: request(n)})
+	})
+	slices.SortStableFunc(routes, func(a, b StoredRoute) int { return a.depends() - b.depends() })
+	return routes, err
+}
+
+// depends is 1 for a route that needs another one, to its gateway, else 0.
+func (r StoredRoute) depends() int {
+	if n := r.full; n.Gw == nil && n.Via == nil && n.MultiPath == nil && n.NHID == 0 {
+		return 0
+	}
+	return 1
+}
+
+// RouteTables returns the tables that have routes, of any type.
+func (c *Conn) RouteTables() (map[int]bool, error) {
+	tables := map[int]bool{}
+	err := c.eachRoute(AllTables, func(n netlink.Route) { tables[n.Table] = true })
+	return tables, err
+}
+
+// request returns a route that was read as it has to be asked for.
+func request(n netlink.Route) netlink.Route {
+	n.Flags &= unix.RTNH_F_ONLINK // the others are states, which the kernel refuses to be told
+	for i, hop := range n.MultiPath {
+		h := *hop
+		h.Flags &= unix.RTNH_F_ONLINK
+		n.MultiPath[i] = &h
+	}
+	return n
+}
+
+// PutRoute adds a stored route behind what is there and reports whether it was added; it is not when an identical one is
+// there.
+func (c *Conn) PutRoute(r StoredRoute) (added bool, err error) {
+	err = c.h.RouteAppend(r.message())
+	if errors.Is(err, unix.EEXIST) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// TakeRoute removes a stored route and reports whether it was there.
+func (c *Conn) TakeRoute(r StoredRoute) (existed bool, err error) {
+	err = c.h.RouteDel(r.message())
+	if gone(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// message is the route for a request. One that names a next hop object must not say what the object does.
+func (r StoredRoute) message() *netlink.Route {
+	n := r.full
+	if n.NHID != 0 {
+		n.LinkIndex, n.Gw, n.Via, n.MultiPath, n.Encap, n.Flags = 0, nil, nil, nil, nil, 0
+	}
+	return &n
+}

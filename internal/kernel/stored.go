@@ -1,0 +1,52 @@
+package kernel
+
+import "github.com/tenon-cni/tenon/internal/kernel/rtnl"
+
+// StoredRoute is a unicast route through one link with all that the kernel says of it. It can be put back as it was, or
+// into another table.
+type StoredRoute = rtnl.StoredRoute
+
+// OwnRoute returns a route through l that does not exist yet, with [Protocol].
+func OwnRoute(l Link, r Route) StoredRoute {
+	r.Link = l.Index
+	return rtnl.OwnRoute(r)
+}
+
+// StoredRoutes lists the routes in all tables that leave through l and through nothing else, in an order in which they can
+// be put; they have to be taken in the reverse one.
+func (s *Space) StoredRoutes(l Link) ([]StoredRoute, error) { return s.rt.StoredRoutes(l) }
+
+// PutRoute adds a stored route behind others to the same destination. An identical one that is there counts as added, and
+// stays when the transaction is rolled back.
+func (s *Space) PutRoute(l Link, r StoredRoute) error {
+	added := false
+	return s.tx.Do(routeOp(l, r.Route),
+		func() (err error) {
+			added, err = s.rt.PutRoute(r)
+			return err
+		},
+		func() error {
+			if !added {
+				return nil
+			}
+			_, err := s.rt.TakeRoute(r)
+			return err
+		})
+}
+
+// TakeRoute removes a stored route; one that is gone is as good as removed. Undone by putting it back as it was.
+func (s *Space) TakeRoute(l Link, r StoredRoute) error {
+	existed := false
+	return s.tx.Do("delete "+routeOp(l, r.Route),
+		func() (err error) {
+			existed, err = s.rt.TakeRoute(r)
+			return err
+		},
+		func() error {
+			if !existed {
+				return nil
+			}
+			_, err := s.rt.PutRoute(r)
+			return err
+		})
+}

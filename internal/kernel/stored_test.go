@@ -1,0 +1,200 @@
+package kernel_test
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tenon-cni/tenon/internal/kernel"
+)
+
+func fields(s string) []string { return strings.Fields(s) }
+
+// everyKind are routes that say what a route can say.
+var everyKind = []string{
+	"-4 route add 10.9.0.0/16 via 10.1.2.1 src 10.1.2.3 metric 7 mtu 1300 advmss 1200 proto static",
+	"-4 route add 10.10.0.0/16 scope link proto 99",
+	"-4 route add 10.11.0.0/16 via 10.1.2.1 table 1000 initcwnd 20 rto_min 10ms tos 8 realm 5",
+	"-4 route add 10.12.0.0/16 via 192.0.2.1 onlink",
+	"-4 route add 10.13.0.0/16 mtu lock 1300 nexthop via 10.1.2.1 weight 2 nexthop via 10.1.2.4 weight 3",
+	"-4 route add 10.14.0.0/16 nexthop via 192.0.2.1 onlink dev eth0 nexthop via 10.1.2.4",
+	"-4 route add 10.15.0.0/16 via inet6 fd00::1",
+	"-4 route add 10.16.0.0/16 nhid 5",
+	"-4 route add default via 10.1.2.1",
+	"-4 route append default via 10.1.2.4",
+	"-6 route add fd09::/32 via fd00::1 src fd00::3 metric 7 mtu 1300 advmss 1200 proto static",
+	"-6 route add fd10::/32 table 1000 proto 99",
+	"-6 route add fd13::/32 nexthop via fd00::1 weight 2 nexthop via fd00::4 weight 3",
+	"-6 route add default via fe80::1",
+}
+
+// storing is a container with routes of every kind through eth0.
+func storing(t *testing.T) (*bench, kernel.Link) {
+	t.Helper()
+	b, inside := routed(t)
+	ns := b.Container("container")
+	ns.Command("ip", fields("nexthop add id 5 via 10.1.2.9 dev eth0")...)
+	for _, route := range everyKind {
+		if !strings.Contains(route, " nhid ") && !strings.Contains(route, " nexthop ") {
+			route += " dev eth0"
+		}
+		ns.Command("ip", fields(route)...)
+	}
+	return b, inside
+}
+
+// TestStoredRoutes: all routes of a link can be taken away and are put back as they were, by a rollback and by hand.
+func TestStoredRoutes(t *testing.T) {
+	t.Parallel()
+	b, inside := storing(t)
+	before := b.snapshot(t)
+	inOrder := func() string { return b.Container("container").Command("ip", fields("-4 route show table all")...) }
+	ordered := inOrder()
+	all, err := b.container.StoredRoutes(inside)
+	must(t, err)
+	take := func() {
+		t.Helper()
+		for _, r := range slices.Backward(all) {
+			must(t, b.container.TakeRoute(inside, r))
+			must(t, b.container.TakeRoute(inside, r)) // is not there
+		}
+		left, err := b.container.StoredRoutes(inside)
+		must(t, err)
+		if len(left) > 0 {
+			t.Errorf("left: %v", left)
+		}
+	}
+	take()
+	must(t, b.tx.Rollback())
+	b.unchanged(t, before)
+	if got := inOrder(); got != ordered {
+		t.Errorf("routes are\n%swere\n%s", got, ordered)
+	}
+
+	take()
+	b.tx.Keep()
+	taken := b.snapshot(t)
+	for range 2 { // the second time they are there
+		for _, r := range all {
+			must(t, b.container.PutRoute(inside, r))
+		}
+	}
+	b.unchanged(t, before)
+	if got := inOrder(); got != ordered {
+		t.Errorf("routes are\n%swere\n%s", got, ordered)
+	}
+	must(t, b.tx.Rollback())
+	b.unchanged(t, taken)
+}
+
+// TestStoredRoutesInAnotherTable: there they say the same, and those that are where they were stay.
+func TestStoredRoutesInAnotherTable(t *testing.T) {
+	t.Parallel()
+	b, inside := storing(t)
+	before := b.snapshot(t)
+	all, err := b.container.StoredRoutes(inside)
+	must(t, err)
+	want := map[string]int{}
+	for _, r := range all {
+		must(t, b.container.PutRoute(inside, r.In(5000)))
+	}
+	for _, family := range []string{"-4", "-6"} {
+		for line := range strings.Lines(b.Container("container").Command("ip", fields("-d -o "+family+" route show table all type unicast")...)) {
+			to5000 := strings.NewReplacer(" table main ", " ", " table 1000 ", " ", " table 5000 ", " ").Replace(line)
+			if strings.Contains(line, "nh_info ") { // of the next hop object
+				continue
+			}
+			if strings.Contains(line, " table 5000 ") {
+				want[to5000]--
+			} else {
+				want[to5000]++
+			}
+		}
+	}
+	for line, n := range want {
+		if n != 0 {
+			t.Errorf("%+d of %s", n, line)
+		}
+	}
+	must(t, b.tx.Rollback())
+	b.unchanged(t, before)
+}
+
+// TestStoredRoutesEndOfLife: what a router announced ends where it was put, not in another table, where nobody renews it.
+func TestStoredRoutesEndOfLife(t *testing.T) {
+	t.Parallel()
+	b, inside := routed(t)
+	ns := b.Container("container")
+	ns.Command("ip", fields("-6 route add default via fe80::1 dev eth0 proto ra expires 1000")...)
+	all, err := b.container.StoredRoutes(inside)
+	must(t, err)
+	i := slices.IndexFunc(all, func(r kernel.StoredRoute) bool { return r.Dst == prefix("::/0") })
+	must(t, b.container.TakeRoute(inside, all[i]))
+	must(t, b.container.PutRoute(inside, all[i].In(100)))
+	if got := ns.Command("ip", fields("-6 route show table 100")...); !strings.Contains(got, "proto ra") || strings.Contains(got, "expires") {
+		t.Errorf("in another table it is %s", got)
+	}
+	must(t, b.tx.Rollback())
+	if got := ns.Command("ip", fields("-6 route show default")...); !strings.Contains(got, "expires ") {
+		t.Errorf("back again it is %s", got)
+	}
+}
+
+// TestStoredRoutesOfOneLink: a multipath route that leaves through two links is nobody's.
+func TestStoredRoutesOfOneLink(t *testing.T) {
+	t.Parallel()
+	b, inside := routed(t)
+	ns := b.Container("container")
+	for _, command := range []string{
+		"link add other type veth peer name rehto", "link set other up", "address add 10.7.0.3/24 dev other",
+		"route add 10.9.0.0/16 nexthop via 10.1.2.1 dev eth0 nexthop via 10.7.0.1 dev other",
+	} {
+		ns.Command("ip", fields(command)...)
+	}
+	all, err := b.container.StoredRoutes(inside)
+	must(t, err)
+	for _, r := range all {
+		if r.Dst == prefix("10.9.0.0/16") || r.Link != inside.Index {
+			t.Errorf("lists %v through link %d", r.Route, r.Link)
+		}
+	}
+	if len(all) == 0 {
+		t.Error("lists nothing")
+	}
+}
+
+// TestStoredRouteSame: tables apart, and what has no field.
+func TestStoredRouteSame(t *testing.T) {
+	t.Parallel()
+	b, inside := storing(t)
+	all, err := b.container.StoredRoutes(inside)
+	must(t, err)
+	for i, r := range all {
+		for j, other := range all {
+			if same := r.Same(other.In(4711)); same != (i == j) {
+				t.Errorf("%v and %v are the same: %t", r.Route, other.Route, same)
+			}
+		}
+	}
+	own := kernel.OwnRoute(inside, kernel.Route{Dst: prefix("0.0.0.0/0"), GW: addr("10.1.2.1")})
+	i := slices.IndexFunc(all, own.Same)
+	if i < 0 || all[i].Dst != prefix("0.0.0.0/0") {
+		t.Errorf("%v is not found among those that are there", own.Route)
+	}
+	multipath := slices.IndexFunc(all, func(r kernel.StoredRoute) bool { return r.Dst == prefix("10.13.0.0/16") })
+	if got := all[multipath].Gateways(); !slices.Equal(got, []netip.Addr{addr("10.1.2.1"), addr("10.1.2.4")}) {
+		t.Errorf("gateways %v", got)
+	}
+}
+
+// TestOwnRoute: it is marked as made for an attachment.
+func TestOwnRoute(t *testing.T) {
+	t.Parallel()
+	b, inside := routed(t)
+	must(t, b.container.PutRoute(inside, kernel.OwnRoute(inside, kernel.Route{Dst: prefix("0.0.0.0/0"), GW: addr("10.1.2.1"), Table: 100})))
+	want := "default via 10.1.2.1 dev eth0 proto 116"
+	if got := b.Container("container").Command("ip", fields("route show table 100")...); strings.TrimSpace(got) != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
