@@ -103,35 +103,7 @@ func (s *Session[C]) checkRoutes(link kernel.Link) error {
 		}
 		expected = append(expected, want)
 	}
-	return CheckRoutes(s.Sandbox, link, expected)
-}
-
-// CheckRoutes looks for routes through a link. What an expected one says nothing of, by its zero values, may be anything; so
-// may be the table of one that was made in the main table, as later plugins move routes (sbr, vrf).
-func CheckRoutes(space *kernel.Space, link kernel.Link, expected []kernel.Route) error {
-	have, err := space.Routes(kernel.AllTables)
-	if err != nil {
-		return err
-	}
-	for _, want := range expected {
-		same := func(rt kernel.Route) bool { return rt.Link == link.Index && rt.Dst == want.Dst.Masked() }
-		if slices.ContainsFunc(have, func(rt kernel.Route) bool { return same(rt) && satisfies(rt, want) }) {
-			continue
-		}
-		found := slices.DeleteFunc(have, func(rt kernel.Route) bool { return !same(rt) })
-		return fmt.Errorf("interface %s: expected a route %s, found %v", link.Name, want, found)
-	}
-	return nil
-}
-
-func satisfies(rt, want kernel.Route) bool {
-	gw := want.Gateway()
-	return (!gw.IsValid() || rt.GW == gw) &&
-		(want.Table == 0 || want.Table == kernel.TableMain || rt.Table == want.Table) &&
-		(want.Scope == 0 || rt.Scope == want.Scope || !rt.Dst.Addr().Is4()) &&
-		(want.Priority == 0 || rt.Priority == want.Priority) &&
-		(want.MTU == 0 || rt.MTU == want.MTU) &&
-		(want.AdvMSS == 0 || rt.AdvMSS == want.AdvMSS)
+	return s.Sandbox.CheckRoutes(link, expected)
 }
 
 // CheckPair looks at the host's end of a pair whose other end is the container's interface, and returns it: it is up and

@@ -101,7 +101,7 @@ func (p Plugin[C]) Check(ctx context.Context, c *plugin.Call[C]) error {
 
 // open starts a session for ADD or CHECK, in both namespaces.
 func (p Plugin[C]) open(ctx context.Context, c *plugin.Call[C]) (*Session[C], error) {
-	if c.Prev == nil {
+	if c.Prev == nil || c.Version < cni.V030 { // before 0.3.0 there are no chains
 		return nil, cni.Errorf(cni.CodeInvalidConfig, "no prevResult: %s must be called as chained plugin", c.Type).
 			WithDetails("it belongs behind a plugin that makes an interface, such as bridge, in the plugins of a network")
 	}

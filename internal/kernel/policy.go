@@ -40,6 +40,9 @@ func (s *Space) DelPolicyRule(r PolicyRule) error {
 		})
 }
 
+// ReservedTable reports whether a routing table has a meaning of its own: unspecified, default, main and local.
+func ReservedTable(table int) bool { return rtnl.Reserved(table) }
+
 // FreeTables returns the first n routing tables from 100 on that nobody uses: no rule, no route of any type and no VRF.
 func (s *Space) FreeTables(n int) ([]int, error) {
 	used, err := s.rt.RouteTables()
@@ -62,7 +65,7 @@ func (s *Space) FreeTables(n int) ([]int, error) {
 	}
 	var free []int
 	for table := firstTable; len(free) < n; table++ {
-		if !used[table] && !rtnl.Reserved(table) {
+		if !used[table] && !ReservedTable(table) {
 			free = append(free, table)
 		}
 	}

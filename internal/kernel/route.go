@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/tenon-cni/tenon/internal/kernel/rtnl"
 )
@@ -61,5 +62,33 @@ func (s *Space) DelRoute(l Link, r Route) error {
 // Routes lists the unicast routes of both families in a table or in [AllTables]. A multipath route is listed once for
 // each of its hops.
 func (s *Space) Routes(table int) ([]Route, error) { return s.rt.Routes(table) }
+
+// CheckRoutes looks for routes through l. What an expected one says nothing of, by its zero values, may be anything; so
+// may be the table of one that was made in the main table, as others move routes. The error says what is missing.
+func (s *Space) CheckRoutes(l Link, expected []Route) error {
+	have, err := s.Routes(AllTables)
+	if err != nil {
+		return err
+	}
+	for _, want := range expected {
+		same := func(rt Route) bool { return rt.Link == l.Index && rt.Dst == want.Dst.Masked() }
+		if slices.ContainsFunc(have, func(rt Route) bool { return same(rt) && satisfies(rt, want) }) {
+			continue
+		}
+		found := slices.DeleteFunc(have, func(rt Route) bool { return !same(rt) })
+		return fmt.Errorf("interface %s: expected a route %s, found %v", l.Name, want, found)
+	}
+	return nil
+}
+
+func satisfies(rt, want Route) bool {
+	gw := want.Gateway()
+	return (!gw.IsValid() || rt.GW == gw) &&
+		(want.Table == 0 || want.Table == TableMain || rt.Table == want.Table) &&
+		(want.Scope == 0 || rt.Scope == want.Scope || !rt.Dst.Addr().Is4()) &&
+		(want.Priority == 0 || rt.Priority == want.Priority) &&
+		(want.MTU == 0 || rt.MTU == want.MTU) &&
+		(want.AdvMSS == 0 || rt.AdvMSS == want.AdvMSS)
+}
 
 func routeOp(l Link, r Route) string { return fmt.Sprintf("route %s dev %s", r, l.Name) }

@@ -188,13 +188,21 @@ func TestStoredRouteSame(t *testing.T) {
 	}
 }
 
-// TestOwnRoute: it is marked as made for an attachment.
+// TestOwnRoute: it is marked as made for an attachment, and recognised.
 func TestOwnRoute(t *testing.T) {
 	t.Parallel()
 	b, inside := routed(t)
-	must(t, b.container.PutRoute(inside, kernel.OwnRoute(inside, kernel.Route{Dst: prefix("0.0.0.0/0"), GW: addr("10.1.2.1"), Table: 100})))
-	want := "default via 10.1.2.1 dev eth0 proto 116"
+	own := kernel.OwnRoute(inside, kernel.Route{Dst: prefix("0.0.0.0/0"), GW: addr("10.1.2.1"), Table: 100})
+	must(t, b.container.PutRoute(inside, own.WithPriority(7)))
+	want := "default via 10.1.2.1 dev eth0 proto 116 metric 7"
 	if got := b.Container("container").Command("ip", fields("route show table 100")...); strings.TrimSpace(got) != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+	all, err := b.container.StoredRoutes(inside)
+	must(t, err)
+	for _, r := range all {
+		if r.Own() != (r.Table == 100) {
+			t.Errorf("%v is our own: %t", r.Route, r.Own())
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/tenon-cni/tenon/plugins/hostlocal"
 	"github.com/tenon-cni/tenon/plugins/loopback"
 	"github.com/tenon-cni/tenon/plugins/ptp"
+	"github.com/tenon-cni/tenon/plugins/sbr"
 	"github.com/tenon-cni/tenon/plugins/static"
 )
 
@@ -16,5 +17,6 @@ var Plugins = []plugin.Definition{
 	hostlocal.Plugin,
 	loopback.Plugin,
 	ptp.Plugin,
+	sbr.Plugin,
 	static.Plugin,
 }

@@ -145,10 +145,10 @@ func (maker) Verify(_ context.Context, s *session, link kernel.Link) error {
 		}
 		toContainer = append(toContainer, hostRoute(ip))
 	}
-	if err := attach.CheckRoutes(s.Host, host, toContainer); err != nil {
+	if err := s.Host.CheckRoutes(host, toContainer); err != nil {
 		return err
 	}
-	if err := attach.CheckRoutes(s.Sandbox, link, gatewayRoutes(ips)); err != nil {
+	if err := s.Sandbox.CheckRoutes(link, gatewayRoutes(ips)); err != nil {
 		return err
 	}
 	if s.Conf.IPMasq {

@@ -35,6 +35,15 @@ func (r StoredRoute) In(table int) StoredRoute {
 	return r
 }
 
+// WithPriority returns the route as it is with another metric.
+func (r StoredRoute) WithPriority(priority int) StoredRoute {
+	r.Priority, r.full.Priority = priority, priority
+	return r
+}
+
+// Own reports whether the route is one that [OwnRoute] has made.
+func (r StoredRoute) Own() bool { return r.full.Protocol == Protocol }
+
 // Gateways are those of all hops.
 func (r StoredRoute) Gateways() []netip.Addr {
 	var list []netip.Addr
@@ -46,10 +55,11 @@ func (r StoredRoute) Gateways() []netip.Addr {
 	return list
 }
 
-// Same reports whether r and other differ in nothing that [Route] has a field for, but for their tables.
+// Same reports whether r and other say the same, wherever they are and whoever made them.
 func (r StoredRoute) Same(other StoredRoute) bool {
-	a, b := hops(r.In(0).full), hops(other.In(0).full)
-	return slices.Equal(a, b)
+	a, b := r.In(AllTables).full, other.In(AllTables).full
+	a.Protocol, b.Protocol = 0, 0
+	return r.MTU == other.MTU && r.AdvMSS == other.AdvMSS && a.Equal(b)
 }
 
 // StoredRoutes lists the routes in all tables that leave through l and through nothing else. Those without a gateway come

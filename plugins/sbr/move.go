@@ -1,0 +1,145 @@
+package sbr
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/kernel"
+)
+
+// move gives each address a table of its own, with its routes, and takes the routes from the main table. As long as a table
+// lacks a route, the main table has it.
+func move(ctx context.Context, s *session, link kernel.Link, ips []cni.IP, rules []kernel.PolicyRule) error {
+	all, err := s.Sandbox.StoredRoutes(link)
+	if err != nil {
+		return err
+	}
+	tables, err := reusable(s, link, ips, rules)
+	if err != nil {
+		return err
+	}
+	p := plan{link: link, ips: ips, originals: gather(all, ips, tables)}
+	if p.gateways, err = parseGateways(s.Conf.Gateways); err != nil {
+		return err
+	}
+	free, err := s.Sandbox.FreeTables(len(ips) - len(tables))
+	if err != nil {
+		return err
+	}
+	for _, ip := range ips {
+		table, ok := tables[ip.Address.Addr()]
+		if !ok {
+			table, free = free[0], free[1:]
+			if err := s.Sandbox.AddPolicyRule(kernel.PolicyRule{Src: single(ip), Table: table}); err != nil {
+				return err
+			}
+		}
+		if err := fill(s, link, in(all, table), p.routes(ip, table)); err != nil {
+			return err
+		}
+	}
+	leaving := movable(all, ips)
+	if s.Conf.AddSourceHints {
+		if err := addHints(ctx, s, link, ips, in(all, kernel.TableMain)); err != nil {
+			return err
+		}
+		leaving = slices.DeleteFunc(leaving, func(r kernel.StoredRoute) bool { return r.Scope == kernel.ScopeLink })
+	}
+	return take(s, link, leaving)
+}
+
+// reusable returns the tables to which rules of this plugin lead from the addresses already, of an ADD before: those with a
+// route through the interface, and empty ones.
+func reusable(s *session, link kernel.Link, ips []cni.IP, rules []kernel.PolicyRule) (map[netip.Addr]int, error) {
+	routes, err := s.Sandbox.Routes(kernel.AllTables)
+	if err != nil {
+		return nil, err
+	}
+	filled, mine := map[int]bool{}, map[int]bool{}
+	for _, r := range routes {
+		filled[r.Table] = true
+		mine[r.Table] = mine[r.Table] || r.Link == link.Index
+	}
+	tables := map[netip.Addr]int{}
+	for _, ip := range ips {
+		rule, ok := ruleOf(s.Conf, ip, rules)
+		if ok && rule.Protocol == kernel.Protocol && !kernel.ReservedTable(rule.Table) && (mine[rule.Table] || !filled[rule.Table]) {
+			tables[ip.Address.Addr()] = rule.Table
+		}
+	}
+	return tables, nil
+}
+
+// gather returns the routes of the interface: those in the main table, and those that an ADD before has moved from there,
+// unless there is another to the same destination by now.
+func gather(all []kernel.StoredRoute, ips []cni.IP, tables map[netip.Addr]int) []kernel.StoredRoute {
+	main := movable(all, ips)
+	list := slices.Clone(main)
+	for _, ip := range ips {
+		moved := originals(in(all, tables[ip.Address.Addr()]))
+		moved = slices.DeleteFunc(moved, func(r kernel.StoredRoute) bool {
+			return slices.ContainsFunc(main, func(m kernel.StoredRoute) bool { return m.Dst == r.Dst && m.Priority == r.Priority })
+		})
+		list = append(list, without(moved, list)...)
+	}
+	return list
+}
+
+// fill changes the contents of a table.
+func fill(s *session, link kernel.Link, have, want []kernel.StoredRoute) error {
+	if err := take(s, link, without(have, want)); err != nil {
+		return err
+	}
+	for _, r := range without(want, have) {
+		if err := s.Sandbox.PutRoute(link, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func take(s *session, link kernel.Link, routes []kernel.StoredRoute) error {
+	for _, r := range slices.Backward(routes) { // gateways are reached through the first ones
+		if err := s.Sandbox.TakeRoute(link, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dadWait is how long duplicate address detection may take: before its end an address cannot be a source.
+const dadWait = 5 * time.Second
+
+// addHints routes the networks of the addresses in the main table, with the addresses as sources.
+func addHints(ctx context.Context, s *session, link kernel.Link, ips []cni.IP, main []kernel.StoredRoute) error {
+	wait, cancel := context.WithTimeout(ctx, dadWait)
+	defer cancel()
+	if err := s.Sandbox.WaitDAD(wait, link); err != nil {
+		return err
+	}
+	var hints []kernel.StoredRoute
+	for _, ip := range ips {
+		if !ip.Address.IsSingleIP() {
+			hints = append(hints, kernel.OwnRoute(link, hint(ip)))
+		}
+	}
+	for _, r := range without(hints, main) {
+		if err := s.Sandbox.PutRoute(link, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func hint(ip cni.IP) kernel.Route {
+	r := kernel.Route{Dst: ip.Address.Masked(), Src: ip.Address.Addr(), Table: kernel.TableMain}
+	if r.Src.Is4() {
+		r.Scope = kernel.ScopeLink
+	} else {
+		r.Priority = kernel.DefaultMetric6
+	}
+	return r
+}

@@ -1,0 +1,110 @@
+package sbr
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"syscall"
+
+	"github.com/tenon-cni/tenon/internal/kernel"
+	gone "github.com/tenon-cni/tenon/internal/session"
+)
+
+// Remove takes the rules of the interface away, and moves the routes back that are still there. There is nothing without the
+// container's namespace, and so nothing for GC: all that is made ends with it.
+func (decorator) Remove(ctx context.Context, s *session, _ gone.Gone) error {
+	if s.Sandbox == nil {
+		return nil
+	}
+	if err := s.Sandbox.Lock(ctx); err != nil {
+		return err
+	}
+	link, err := s.Sandbox.Link(s.IfName)
+	if err != nil && !errors.Is(err, kernel.ErrNoLink) {
+		return err
+	}
+	rules, err := s.Sandbox.PolicyRules()
+	if err != nil {
+		return err
+	}
+	all, err := s.Sandbox.StoredRoutes(link)
+	if err != nil {
+		return err
+	}
+	mine, err := owned(s, link)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, rule := range rules {
+		if rule.More || !rule.Src.IsSingleIP() || !mine(rule) || s.Conf.Table != nil && rule.Table != *s.Conf.Table {
+			continue
+		}
+		if s.Conf.Table == nil && rule.Protocol == kernel.Protocol && !kernel.ReservedTable(rule.Table) {
+			if err := moveBack(s, link, in(all, rule.Table)); err != nil {
+				errs = append(errs, err)
+				continue // the next DEL needs it to find the table
+			}
+		}
+		errs = append(errs, s.Sandbox.DelPolicyRule(rule))
+	}
+	hints := slices.DeleteFunc(in(all, kernel.TableMain), func(r kernel.StoredRoute) bool { return !r.Own() })
+	return errors.Join(append(errs, take(s, link, hints))...)
+}
+
+// moveBack empties the table of an address, into the main table. What the kernel refuses, for lack of another route for
+// example, ends with the interface.
+func moveBack(s *session, link kernel.Link, filled []kernel.StoredRoute) error {
+	for _, r := range originals(filled) {
+		err := s.Sandbox.PutRoute(link, r)
+		if errors.As(err, new(syscall.Errno)) {
+			s.Log.Warn("a route does not come back to the main table", "error", err)
+			err = nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return take(s, link, filled)
+}
+
+// owned returns what tells the rules for this interface. They are for one of its addresses or, if no other interface has
+// that, for one that the previous result has. What this plugin has made for an address that nobody has any more is the
+// rest of an interface that is gone, unless it leads to routes through another one.
+func owned(s *session, link kernel.Link) (func(kernel.PolicyRule) bool, error) {
+	own, others := map[netip.Addr]bool{}, map[netip.Addr]bool{}
+	links, err := s.Sandbox.Links()
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range links {
+		addrs, err := s.Sandbox.Addrs(l)
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range addrs {
+			own[a.Addr()] = own[a.Addr()] || l.Index == link.Index
+			others[a.Addr()] = others[a.Addr()] || l.Index != link.Index
+		}
+	}
+	if s.Prev != nil {
+		ips, _ := addresses(s.Prev, s.IfName) // none is none
+		for _, ip := range ips {
+			a := ip.Address.Addr()
+			own[a] = own[a] || !others[a]
+		}
+	}
+	routes, err := s.Sandbox.Routes(kernel.AllTables)
+	if err != nil {
+		return nil, err
+	}
+	elsewhere := map[int]bool{} // tables with routes through other interfaces
+	for _, r := range routes {
+		elsewhere[r.Table] = elsewhere[r.Table] || r.Link != link.Index
+	}
+	return func(r kernel.PolicyRule) bool {
+		a := r.Src.Addr()
+		return own[a] || !others[a] && r.Protocol == kernel.Protocol && !elsewhere[r.Table]
+	}, nil
+}

@@ -1,0 +1,114 @@
+package sbr
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/kernel"
+)
+
+// plan decides on the routes of each address. It changes nothing.
+type plan struct {
+	link      kernel.Link
+	ips       []cni.IP // all addresses of the interface
+	gateways  gateways
+	originals []kernel.StoredRoute // the routes of the interface, as they are or were in the main table
+}
+
+// routes returns what belongs into the table of an address: the routes that go with it, and a default route if it has a
+// gateway and no such route. That through a gateway of the configuration comes before others, which get the next metric.
+func (p plan) routes(ip cni.IP, table int) []kernel.StoredRoute {
+	own := kernel.Route{Priority: kernel.DefaultMetric6, Table: table}
+	var list, defaults []kernel.StoredRoute
+	if ip.Address.Addr().Is4() {
+		own.Priority = 0
+	} else {
+		list = append(list, kernel.OwnRoute(p.link, kernel.Route{Dst: linkLocal, Priority: linkLocalMetric, Table: table}))
+	}
+	for _, r := range p.originals {
+		switch {
+		case !p.goWith(ip, r):
+		case isDefault(r):
+			defaults = append(defaults, r.In(table))
+		default:
+			list = append(list, r.In(table))
+		}
+	}
+	var chosen bool
+	own.GW, chosen = p.gateways.of(ip)
+	if len(defaults) > 0 {
+		best := slices.MinFunc(defaults, func(a, b kernel.StoredRoute) int { return a.Priority - b.Priority })
+		if !chosen || slices.Equal(best.Gateways(), []netip.Addr{own.GW}) {
+			return append(list, defaults...)
+		}
+		own.Priority, own.MTU, own.AdvMSS = best.Priority, best.MTU, best.AdvMSS
+	}
+	if own.GW.IsValid() {
+		own.Dst = netip.PrefixFrom(own.GW, 0)
+		list = append(list, kernel.OwnRoute(p.link, own))
+	}
+	for _, r := range defaults {
+		list = append(list, r.WithPriority(r.Priority+1))
+	}
+	return list
+}
+
+// originals returns what the routes in the table of an address were in the main table: the inverse of [plan.routes].
+func originals(filled []kernel.StoredRoute) []kernel.StoredRoute {
+	behind := slices.ContainsFunc(filled, func(r kernel.StoredRoute) bool { return r.Own() && isDefault(r) })
+	var list []kernel.StoredRoute
+	for _, r := range filled {
+		if r.Own() {
+			continue
+		}
+		if behind && isDefault(r) {
+			r = r.WithPriority(max(r.Priority-1, 0))
+		}
+		list = append(list, r.In(kernel.TableMain))
+	}
+	return list
+}
+
+// goWith reports whether a route goes with an address. It does if that claims it, and if no address does: such are routes on
+// the link without a source, and those through a link-local gateway, which routers announce.
+func (p plan) goWith(ip cni.IP, r kernel.StoredRoute) bool {
+	if ip.Address.Addr().Is4() != r.Dst.Addr().Is4() {
+		return false
+	}
+	return claims(ip, r) || !slices.ContainsFunc(p.ips, func(ip cni.IP) bool { return claims(ip, r) })
+}
+
+// claims reports whether the source or a gateway of a route is in the network of an address, or is its gateway.
+func claims(ip cni.IP, r kernel.StoredRoute) bool {
+	mine := func(a netip.Addr) bool { return ip.Address.Masked().Contains(a) || a == ip.Gateway }
+	return r.Src.IsValid() && mine(r.Src) || slices.ContainsFunc(r.Gateways(), mine)
+}
+
+// The network of the link-local addresses stays in the main table and is in that of each IPv6 address: who talks to one of
+// them names the interface, and from the interface's own one no rule leads elsewhere. The kernel adds its route when the
+// carrier comes, at any time.
+var linkLocal = netip.MustParsePrefix("fe80::/64")
+
+const linkLocalMetric = 256 // as the kernel's (IP6_RT_PRIO_ADDRCONF)
+
+func isDefault(r kernel.StoredRoute) bool { return r.Dst.Bits() == 0 }
+
+// in returns the routes in a table.
+func in(all []kernel.StoredRoute, table int) []kernel.StoredRoute {
+	return slices.DeleteFunc(slices.Clone(all), func(r kernel.StoredRoute) bool { return r.Table != table })
+}
+
+// movable returns the routes in the main table that are to leave it. Those of a family without an address go with none, and
+// stay.
+func movable(all []kernel.StoredRoute, ips []cni.IP) []kernel.StoredRoute {
+	return slices.DeleteFunc(in(all, kernel.TableMain), func(r kernel.StoredRoute) bool {
+		same := func(ip cni.IP) bool { return ip.Address.Addr().Is4() == r.Dst.Addr().Is4() }
+		return r.Own() || r.Dst == linkLocal || !slices.ContainsFunc(ips, same)
+	})
+}
+
+// without returns the routes that say the same as none of the others.
+func without(routes, others []kernel.StoredRoute) []kernel.StoredRoute {
+	return slices.DeleteFunc(slices.Clone(routes), func(r kernel.StoredRoute) bool { return slices.ContainsFunc(others, r.Same) })
+}

@@ -1,0 +1,130 @@
+package sbr
+
+import (
+	"context"
+	"math"
+	"net/netip"
+	"slices"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/chained"
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/plugin"
+)
+
+// Config is the configuration of the plugin.
+type Config struct {
+	plugin.Common
+
+	// Table is a routing table that somebody else fills: the rules lead there, and no routes are moved. Without it each address
+	// gets a table of its own, the first from 100 on that nobody uses.
+	Table *int `json:"table" min:"1" max:"4294967295"`
+
+	// Gateways are the gateways of the default routes, at most one of each family, instead of those that the interface has.
+	Gateways []string `json:"gateways"`
+
+	// AddSourceHints leaves the networks of the addresses in the main table, too, with the address as the source that senders get who
+	// have chosen none.
+	AddSourceHints bool `json:"addSourceHints" default:"false"`
+}
+
+// Plugin is the definition of sbr.
+var Plugin = plugin.Define[Config](plugin.Info{
+	Name:  "sbr",
+	About: "routes by source address: replies leave by the interface they came in on",
+	Role:  plugin.RoleChained,
+	Doc:   doc,
+}, chained.Plugin[Config]{
+	Decorator: decorator{},
+	Inside:    true,
+	Needs:     func(*Config) []probe.Feature { return []probe.Feature{probe.PolicyRules} },
+})
+
+type (
+	decorator struct{}
+	session   = chained.Session[Config]
+)
+
+// Validate refuses tables that do not exist and gateways of which one would not count.
+func (decorator) Validate(c *plugin.Call[Config]) error {
+	if t := c.Conf.Table; t != nil {
+		if *t < 1 || *t > math.MaxUint32 {
+			return cni.Errorf(cni.CodeInvalidConfig, "table: %d is not a number from 1 to %d", *t, uint32(math.MaxUint32))
+		}
+		return nil
+	}
+	_, err := parseGateways(c.Conf.Gateways)
+	return err
+}
+
+// Apply adds the rules, fills the tables to which they lead, and then takes the routes from the main table.
+func (decorator) Apply(ctx context.Context, s *session, r *cni.Result) error {
+	ips, err := addresses(r, s.IfName)
+	if err != nil {
+		return err
+	}
+	link, err := s.Sandbox.Link(s.IfName)
+	if err != nil {
+		return err
+	}
+	if err := s.Sandbox.Lock(ctx); err != nil {
+		return err
+	}
+	rules, err := s.Sandbox.PolicyRules()
+	if err != nil {
+		return err
+	}
+	if s.Conf.Table != nil {
+		return leadTo(s, ips, rules)
+	}
+	return move(ctx, s, link, ips, rules)
+}
+
+// leadTo adds the rules that are missing to the table of the configuration.
+func leadTo(s *session, ips []cni.IP, rules []kernel.PolicyRule) error {
+	for _, ip := range ips {
+		if _, ok := ruleOf(s.Conf, ip, rules); ok {
+			continue
+		}
+		if err := s.Sandbox.AddPolicyRule(kernel.PolicyRule{Src: single(ip), Table: *s.Conf.Table}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ruleOf returns the rule that decides on the table of an address: the first that has no other condition. Where the
+// configuration has a table it is the one that leads there.
+func ruleOf(c *Config, ip cni.IP, rules []kernel.PolicyRule) (kernel.PolicyRule, bool) {
+	i := slices.IndexFunc(rules, func(r kernel.PolicyRule) bool {
+		return !r.More && r.Src == single(ip) && (c.Table == nil || r.Table == *c.Table)
+	})
+	if i < 0 {
+		return kernel.PolicyRule{}, false
+	}
+	return rules[i], true
+}
+
+// addresses are those of a result that are the interface's: those that say so, and those that name no interface. It is an
+// error if there are none.
+func addresses(r *cni.Result, ifName string) ([]cni.IP, error) {
+	var list []cni.IP
+	for _, ip := range r.IPs {
+		i, ok := ip.Interface.Get()
+		elsewhere := ok && r.Interfaces[i].Name != ifName
+		again := slices.ContainsFunc(list, func(have cni.IP) bool { return have.Address.Addr() == ip.Address.Addr() })
+		if !elsewhere && !again {
+			list = append(list, ip)
+		}
+	}
+	if list == nil {
+		return nil, cni.Errorf(cni.CodeInvalidConfig, "prevResult has no address of interface %s", ifName).
+			WithDetails("sbr routes by source address; the plugins before it have to give one")
+	}
+	return list, nil
+}
+
+func single(ip cni.IP) netip.Prefix {
+	return netip.PrefixFrom(ip.Address.Addr(), ip.Address.Addr().BitLen())
+}

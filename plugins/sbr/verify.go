@@ -1,0 +1,88 @@
+package sbr
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/kernel"
+)
+
+// Verify looks for the rule of each address, for the routes in the table to which it leads, and for the hints.
+func (decorator) Verify(_ context.Context, s *session) error {
+	ips, err := addresses(s.Prev, s.IfName)
+	if err != nil {
+		return err
+	}
+	link, err := s.Sandbox.Link(s.IfName)
+	if err != nil {
+		return err
+	}
+	rules, err := s.Sandbox.PolicyRules()
+	if err != nil {
+		return err
+	}
+	gws, err := parseGateways(s.Conf.Gateways)
+	if err != nil && s.Conf.Table == nil {
+		return err
+	}
+	for _, ip := range ips {
+		rule, ok := ruleOf(s.Conf, ip, rules)
+		switch {
+		case !ok && s.Conf.Table != nil:
+			return fmt.Errorf("interface %s: expected a rule from %s lookup %d, found none", link.Name, single(ip), *s.Conf.Table)
+		case !ok:
+			return fmt.Errorf("interface %s: expected a rule from %s to a table of its own, found none", link.Name, single(ip))
+		}
+		if s.Conf.Table != nil {
+			continue
+		}
+		if err := s.Sandbox.CheckRoutes(link, expected(s.Prev.Routes, ip, gws, rule.Table)); err != nil {
+			return err
+		}
+	}
+	if s.Conf.Table == nil && s.Conf.AddSourceHints {
+		return checkHints(s, link, ips)
+	}
+	return nil
+}
+
+// expected are the routes in the table of an address: its network, the default route, and what the result has through
+// gateways in its network.
+func expected(routes []cni.Route, ip cni.IP, gws gateways, table int) []kernel.Route {
+	var list []kernel.Route
+	if !ip.Address.IsSingleIP() {
+		list = append(list, kernel.Route{Dst: ip.Address.Masked(), Table: table})
+	}
+	gw, chosen := gws.of(ip)
+	if gw.IsValid() {
+		want := kernel.Route{Dst: netip.PrefixFrom(gw, 0).Masked(), Table: table}
+		if chosen {
+			want.GW = gw
+		}
+		list = append(list, want)
+	}
+	for _, rt := range routes {
+		if rt.Dst.Bits() > 0 && !rt.Table.Set && ip.Address.Masked().Contains(rt.GW) {
+			list = append(list, kernel.Route{Dst: rt.Dst, GW: rt.GW, Table: table})
+		}
+	}
+	return list
+}
+
+func checkHints(s *session, link kernel.Link, ips []cni.IP) error {
+	main, err := s.Sandbox.Routes(kernel.TableMain)
+	if err != nil {
+		return err
+	}
+	for _, ip := range ips {
+		want := hint(ip)
+		there := func(r kernel.Route) bool { return r.Link == link.Index && r.Dst == want.Dst && r.Src == want.Src }
+		if !ip.Address.IsSingleIP() && !slices.ContainsFunc(main, there) {
+			return fmt.Errorf("interface %s: expected a route %s, found none", link.Name, want)
+		}
+	}
+	return nil
+}
