@@ -13,7 +13,8 @@ func OwnRoute(l Link, r Route) StoredRoute {
 }
 
 // StoredRoutes lists the routes in all tables that leave through l and through nothing else, in an order in which they can
-// be put; they have to be taken in the reverse one.
+// be put; they have to be taken in the reverse one. Of a multipath route of IPv6, which is so many routes with the same
+// metric, the hops through l are one; put back they come behind the others.
 func (s *Space) StoredRoutes(l Link) ([]StoredRoute, error) { return s.rt.StoredRoutes(l) }
 
 // PutRoute adds a stored route behind others to the same destination. An identical one that is there counts as added, and

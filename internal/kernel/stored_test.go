@@ -141,27 +141,43 @@ func TestStoredRoutesEndOfLife(t *testing.T) {
 	}
 }
 
-// TestStoredRoutesOfOneLink: a multipath route that leaves through two links is nobody's.
-func TestStoredRoutesOfOneLink(t *testing.T) {
+// TestStoredRoutesOfTwoLinks: a multipath route of IPv4 through two links is nobody's; in IPv6 each has its hops, and with
+// them taken the route is that through the other.
+func TestStoredRoutesOfTwoLinks(t *testing.T) {
 	t.Parallel()
 	b, inside := routed(t)
 	ns := b.Container("container")
 	for _, command := range []string{
-		"link add other type veth peer name rehto", "link set other up", "address add 10.7.0.3/24 dev other",
+		"link add other type veth peer name rehto", "link set rehto up", "link set other up",
+		"address add 10.7.0.3/24 dev other", "address add fd07::3/64 dev other nodad",
 		"route add 10.9.0.0/16 nexthop via 10.1.2.1 dev eth0 nexthop via 10.7.0.1 dev other",
+		"-6 route add default nexthop via fd07::1 dev other weight 2 nexthop via fd00::1 dev eth0 weight 3 nexthop via fd00::4 dev eth0",
+		"-6 route add fd09::/32 via fd07::1 dev other", "-6 route append fd09::/32 via fd00::1 dev eth0",
 	} {
 		ns.Command("ip", fields(command)...)
 	}
+	before := b.snapshot(t)
 	all, err := b.container.StoredRoutes(inside)
 	must(t, err)
-	for _, r := range all {
+	for _, r := range slices.Backward(all) {
 		if r.Dst == prefix("10.9.0.0/16") || r.Link != inside.Index {
 			t.Errorf("lists %v through link %d", r.Route, r.Link)
 		}
+		must(t, b.container.TakeRoute(inside, r))
 	}
-	if len(all) == 0 {
-		t.Error("lists nothing")
+	for _, dst := range []string{"::/0", "fd09::/32"} {
+		if left := b.routesTo(t, kernel.TableMain, dst); len(left) != 1 || left[0].GW != addr("fd07::1") {
+			t.Errorf("%s: left %v", dst, left)
+		}
 	}
+	for _, r := range all {
+		must(t, b.container.PutRoute(inside, r.In(100)))
+	}
+	if got := b.routesTo(t, 100, "::/0"); len(got) != 2 || got[0].GW != addr("fd00::1") || got[1].GW != addr("fd00::4") {
+		t.Errorf("in another table %v", got)
+	}
+	must(t, b.tx.Rollback())
+	b.unchanged(t, before)
 }
 
 // TestStoredRouteSame: tables apart, and what has no field.

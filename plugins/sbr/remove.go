@@ -7,13 +7,13 @@ import (
 	"slices"
 	"syscall"
 
+	"github.com/tenon-cni/tenon/internal/chained"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	gone "github.com/tenon-cni/tenon/internal/session"
 )
 
 // Remove takes the rules of the interface away, and moves the routes back that are still there. There is nothing without the
 // container's namespace, and so nothing for GC: all that is made ends with it.
-func (decorator) Remove(ctx context.Context, s *session, _ gone.Gone) error {
+func (decorator) Remove(ctx context.Context, s *session, _ chained.Gone) error {
 	if s.Sandbox == nil {
 		return nil
 	}
@@ -36,9 +36,12 @@ func (decorator) Remove(ctx context.Context, s *session, _ gone.Gone) error {
 	if err != nil {
 		return err
 	}
+	another := func(r kernel.PolicyRule) bool { // 0: the table of the configuration cannot be read any more
+		return s.Conf.Table != nil && *s.Conf.Table != 0 && *s.Conf.Table != r.Table
+	}
 	var errs []error
 	for _, rule := range rules {
-		if rule.More || !rule.Src.IsSingleIP() || !mine(rule) || s.Conf.Table != nil && rule.Table != *s.Conf.Table {
+		if rule.More || !rule.Src.IsSingleIP() || !mine(rule) || another(rule) {
 			continue
 		}
 		if s.Conf.Table == nil && rule.Protocol == kernel.Protocol && !kernel.ReservedTable(rule.Table) {

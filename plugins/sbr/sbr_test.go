@@ -15,7 +15,7 @@ import (
 	"github.com/tenon-cni/tenon/plugins/sbr"
 )
 
-// pod is a container with two interfaces: eth0, which is the cluster's, and net1, with which the plugin is called.
+// pod is a container with two interfaces: eth0, see [plugintest.Veth], and net1, with which the plugin is called.
 type pod struct {
 	*plugintest.Runtime
 	*plugintest.Namespace
@@ -34,10 +34,7 @@ func newPod(t *testing.T, members string, commands ...string) *pod {
 	r := plugintest.NewRuntime(t, sbr.Plugin, `{"cniVersion":"1.1.0","name":"net","type":"sbr"`+members+`}`)
 	p := &pod{Runtime: r, Namespace: r.Container("c"), t: t}
 	p.ip(
-		"link add eth0 type veth peer name eth0-peer", "link add net1 type veth peer name net1-peer",
-		"link set eth0-peer up", "link set net1-peer up", "link set eth0 up", "link set net1 up",
-		"address add 10.88.0.2/16 dev eth0", "address add fd00:88::2/64 dev eth0 nodad",
-		"route add default via 10.88.0.1", "-6 route add default via fd00:88::1",
+		"link add net1 type veth peer name net1-peer", "link set net1-peer up", "link set net1 up",
 		"address add 192.168.1.209/24 dev net1", "address add fd00:7::9/64 dev net1 nodad",
 	)
 	p.ip(commands...)

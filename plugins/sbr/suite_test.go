@@ -1,6 +1,8 @@
 package sbr_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/tenon-cni/tenon/plugin/plugintest"
@@ -11,15 +13,28 @@ func TestMain(m *testing.M) { plugintest.Main(m) }
 
 var suite = plugintest.Suite{
 	Plugin: sbr.Plugin,
+	Distinguish: func(q *plugintest.Request, n int) {
+		if q.Conf["gateways"] != nil { // they are in the networks of the container
+			q.Conf["gateways"] = []any{fmt.Sprintf("10.88.%d.1", n), fmt.Sprintf("fd00:88:0:%x::1", n)}
+		}
+	},
 	Drifts: []plugintest.Drift{
-		drift("rule gone", "10.88.", "rule", "delete", "from", "10.88.0.0/16"),
+		drift("rule gone", "ADDRESS", "rule delete from ADDRESS"),
+		drift("rule leads elsewhere", "table 77", "rule add from ADDRESS lookup 77"),
+		drift("IPv6 rule gone", "fd00:88:", "-6 rule delete lookup 101"),
+		drift("default route gone", "0.0.0.0/0 table 100", "route delete default table 100"),
+		drift("IPv6 default route gone", "::/0 table 101", "-6 route delete default table 101"),
+		drift("network gone", "table 100", "route delete NETWORK table 100"),
 	},
 }
 
-func drift(name, object string, command ...string) plugintest.Drift {
+// drift is a call of ip in the container, with its first address and network put in. CHECK has to name the object.
+func drift(name, object, command string) plugintest.Drift {
 	return plugintest.Drift{Name: name, Break: func(_ testing.TB, a plugintest.Attached) string {
-		a.Container.Command("ip", command...)
-		return object
+		address := a.Result.IPs[0].Address
+		r := strings.NewReplacer("ADDRESS", address.Addr().String(), "NETWORK", address.Masked().String())
+		a.Container.Command("ip", strings.Fields(r.Replace(command))...)
+		return r.Replace(object)
 	}}
 }
 

@@ -62,13 +62,20 @@ func (r StoredRoute) Same(other StoredRoute) bool {
 	return r.MTU == other.MTU && r.AdvMSS == other.AdvMSS && a.Equal(b)
 }
 
-// StoredRoutes lists the routes in all tables that leave through l and through nothing else. Those without a gateway come
+// StoredRoutes lists the routes in all tables that leave through l and through nothing else. Of a multipath route of IPv6,
+// which is so many routes with the same metric, the hops through l are one. Those without a gateway come
 // first: the kernel takes no route through a gateway that it cannot reach. Otherwise it is the order of preference.
 func (c *Conn) StoredRoutes(l Link) ([]StoredRoute, error) {
 	var routes []StoredRoute
 	err := c.eachRoute(AllTables, func(n netlink.Route) {
 		if n.Type != unix.RTN_UNICAST {
 			return
+		}
+		if n.Family == netlink.FAMILY_V6 && n.MultiPath != nil {
+			n.MultiPath = slices.DeleteFunc(n.MultiPath, func(hop *netlink.NexthopInfo) bool { return hop.LinkIndex != l.Index })
+			if len(n.MultiPath) == 0 {
+				return
+			}
 		}
 		all := hops(n)
 		if slices.ContainsFunc(all, func(hop Route) bool { return hop.Link != l.Index }) {

@@ -1,0 +1,104 @@
+package sbr_test
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/testnet"
+)
+
+// reference is the folder of the reference plugins.
+const reference = "/usr/lib/cni"
+
+// foreign makes a call of the reference plugin. It wants a version in the previous result (common.md 1.2).
+func (p *pod) foreign(verb cni.Command, addresses ...string) {
+	p.t.Helper()
+	q := p.call(verb, addresses...)
+	q.Conf["cniVersion"] = "1.0.0" // the newest of Debian's
+	if prev, ok := q.Conf["prevResult"].(json.RawMessage); ok {
+		q.Conf["prevResult"] = json.RawMessage(strings.Replace(string(prev), "{", `{"cniVersion":"1.0.0",`, 1))
+	}
+	p.Foreign(reference, q)
+}
+
+// TestLikeTheReference: rules and tables are those of the reference plugin, but for who has made them, the routes of the
+// other family, which mean nothing, and the link-local network.
+func TestLikeTheReference(t *testing.T) {
+	t.Parallel()
+	testnet.Require(t, testnet.Tool(filepath.Join(reference, "sbr")))
+	const no6 = "-6 address flush dev net1 scope global" // it takes routes of IPv6 from the main table without an address, too
+	for _, row := range []struct {
+		name                string
+		commands, addresses []string
+	}{
+		{"one address", []string{no6, "route add 10.77.0.0/16 via 192.168.1.254 metric 7"}, []string{address4}},
+		{"dual stack", []string{"-6 route add fd77::/64 via fd00:7::99"}, []string{address4, address6}},
+		{"a default route", []string{no6, "route append default via 192.168.1.1 dev net1"}, []string{address4}},
+		{"two networks", []string{no6, "address add 192.168.101.209/24 dev net1", "route add 10.78.0.0/16 via 192.168.101.254"},
+			[]string{address4, `{"address":"192.168.101.209/24","gateway":"192.168.101.1"}`}},
+		{"two addresses in one network", []string{no6, "address add 192.168.1.210/24 dev net1"},
+			[]string{address4, `{"address":"192.168.1.210/24","gateway":"192.168.1.1"}`}},
+		{"a rule of somebody", []string{"rule add from 10.9.9.9 lookup 100", "rule add from 10.9.9.8 lookup 102"}, []string{address4, address6}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			var seen [2][]string
+			for i := range seen {
+				p := newPod(t, "", row.commands...)
+				if i == 0 {
+					p.foreign(cni.Add, row.addresses...)
+				} else {
+					p.add(row.addresses...)
+				}
+				seen[i] = p.comparable()
+			}
+			equal(t, "state", seen[1], seen[0]...)
+			if len(seen[0]) < 3 {
+				t.Errorf("the reference has made no more than %q", seen[0])
+			}
+		})
+	}
+}
+
+// comparable lists rules and routes.
+func (p *pod) comparable() []string {
+	list := append(p.rules("-4"), p.rules("-6")...)
+	for _, table := range []string{"main", "100", "101", "102", "103"} {
+		v4, v6 := p.routes("-4", table), p.routes("-6", table)
+		if len(v4) > 0 && table != "main" {
+			v6 = nil // copies in the table of an IPv4 address
+		}
+		for _, r := range append(v4, v6...) {
+			list = append(list, "table "+table+": "+r)
+		}
+	}
+	for i := range list {
+		list[i] = strings.TrimSpace(strings.ReplaceAll(list[i], " proto 116", ""))
+	}
+	return slices.DeleteFunc(list, func(line string) bool { return strings.Contains(line, "fe80::") })
+}
+
+// TestTakeover: CHECK accepts what the reference plugin has made, DEL of either removes the rules of the other.
+func TestTakeover(t *testing.T) {
+	t.Parallel()
+	testnet.Require(t, testnet.Tool(filepath.Join(reference, "sbr")))
+	t.Run("from the reference", func(t *testing.T) {
+		t.Parallel()
+		p := newPod(t, "")
+		p.foreign(cni.Add, address4, address6)
+		p.Must(p.call(cni.Check, address4, address6))
+		p.Must(p.call(cni.Del))
+		equal(t, "rules", append(p.rules("-4"), p.rules("-6")...))
+	})
+	t.Run("to the reference", func(t *testing.T) {
+		t.Parallel()
+		p := newPod(t, "")
+		p.add(address4, address6)
+		p.foreign(cni.Del)
+		equal(t, "rules", append(p.rules("-4"), p.rules("-6")...))
+	})
+}
