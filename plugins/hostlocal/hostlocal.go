@@ -9,6 +9,7 @@ import (
 	"net/netip"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/boot"
 	"github.com/tenon-cni/tenon/internal/ipam"
 	"github.com/tenon-cni/tenon/internal/ipam/store/file"
 	"github.com/tenon-cni/tenon/internal/kernel"
@@ -161,12 +162,12 @@ func with(ctx context.Context, c *call, fn func(*file.Store) error) error {
 }
 
 func open(ctx context.Context, c *call, tx *kernel.Tx) (*file.Store, error) {
-	boot, err := file.BootID()
+	id, err := boot.ID()
 	if err != nil {
 		return nil, cni.Errorf(cni.CodeIOFailure, "%w", err)
 	}
 	s, err := file.Open(ctx, file.Options{
-		Dir: dataDir(c), Network: c.Name, Create: c.Command == cni.Add, Peek: c.Command == cni.Status, BootID: boot, Change: tx.Do, Log: c.Log,
+		Dir: dataDir(c), Network: c.Name, Create: c.Command == cni.Add, Peek: c.Command == cni.Status, BootID: id, Change: tx.Do, Log: c.Log,
 	})
 	if err != nil {
 		return nil, cni.Errorf(cni.CodeIOFailure, "dataDir: %w", err)

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/tenon-cni/tenon/internal/boot"
 	"github.com/tenon-cni/tenon/internal/ipam"
-	"github.com/tenon-cni/tenon/internal/ipam/store/file"
 	"github.com/tenon-cni/tenon/internal/kernel/netns"
 	"github.com/tenon-cni/tenon/network"
 )
@@ -34,14 +34,14 @@ type Attachment struct {
 
 // Attachments says what has become of records, in their order.
 func Attachments(records []network.Record) ([]Attachment, error) {
-	boot, err := file.BootID()
+	id, err := boot.ID()
 	if err != nil {
 		return nil, err
 	}
 	now := time.Now()
 	list := make([]Attachment, len(records))
 	for i, r := range records {
-		list[i] = Attachment{Record: r, State: state(r, boot), Age: max(0, now.Sub(r.Created))}
+		list[i] = Attachment{Record: r, State: state(r, id), Age: max(0, now.Sub(r.Created))}
 	}
 	return list, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/boot"
 	"github.com/tenon-cni/tenon/internal/ipam"
 	"github.com/tenon-cni/tenon/internal/ipam/store/file"
 	"github.com/tenon-cni/tenon/internal/ops/inspect"
@@ -25,7 +26,7 @@ func TestMain(m *testing.M) { testnet.Main(m) }
 
 func TestStates(t *testing.T) {
 	t.Parallel()
-	boot, err := file.BootID()
+	id, err := boot.ID()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,13 +39,13 @@ func TestStates(t *testing.T) {
 		record network.Record
 		want   inspect.State
 	}{
-		"attached":              {record(network.Attached, boot, alive), inspect.OK},
+		"attached":              {record(network.Attached, id, alive), inspect.OK},
 		"boot not recorded":     {record(network.Attached, "", alive), inspect.OK},
-		"path is gone":          {record(network.Attached, boot, "/nowhere"), inspect.NamespaceGone},
-		"path is a plain file":  {record(network.Attached, boot, plain), inspect.NamespaceGone},
-		"path cannot be opened": {record(network.Attached, boot, strings.Repeat("x", 5000)), inspect.Unknown},
-		"being added":           {record(network.Adding, boot, alive), inspect.Adding},
-		"being deleted":         {record(network.Deleting, boot, alive), inspect.Deleting},
+		"path is gone":          {record(network.Attached, id, "/nowhere"), inspect.NamespaceGone},
+		"path is a plain file":  {record(network.Attached, id, plain), inspect.NamespaceGone},
+		"path cannot be opened": {record(network.Attached, id, strings.Repeat("x", 5000)), inspect.Unknown},
+		"being added":           {record(network.Adding, id, alive), inspect.Adding},
+		"being deleted":         {record(network.Deleting, id, alive), inspect.Deleting},
 		"before this boot":      {record(network.Attached, "another", alive), inspect.EarlierBoot},
 		"added before it":       {record(network.Adding, "another", alive), inspect.EarlierBoot},
 	} {

@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/boot"
 	"github.com/tenon-cni/tenon/internal/ipam"
 	"github.com/tenon-cni/tenon/internal/ipam/store/file"
 	"github.com/tenon-cni/tenon/plugins/hostlocal"
@@ -40,7 +41,7 @@ type Range struct {
 // one of their data directories or in dirs. Of several lists of one name and directory the first counts. The error
 // joins those of what cannot be read; the rest is returned in any case.
 func Pools(ctx context.Context, lists []*cni.List, dirs ...string) ([]Pool, error) {
-	boot, err := file.BootID()
+	id, err := boot.ID()
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +50,7 @@ func Pools(ctx context.Context, lists []*cni.List, dirs ...string) ([]Pool, erro
 	errs := []error{err}
 	pools = append(pools, others...)
 	for i := range pools {
-		if err := pools[i].read(ctx, boot); err != nil {
+		if err := pools[i].read(ctx, id); err != nil {
 			errs = append(errs, fmt.Errorf("reservations of network %s: %w", pools[i].Network, err))
 		}
 	}
@@ -135,11 +136,11 @@ func unconfigured(known []Pool, dirs []string) ([]Pool, error) {
 }
 
 // read fills in the reservations.
-func (p *Pool) read(ctx context.Context, boot string) error {
+func (p *Pool) read(ctx context.Context, id string) error {
 	if _, err := os.Stat(filepath.Join(p.Dir, p.Network)); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	s, err := file.Open(ctx, file.Options{Dir: p.Dir, Network: p.Network, BootID: boot})
+	s, err := file.Open(ctx, file.Options{Dir: p.Dir, Network: p.Network, BootID: id})
 	if err != nil {
 		return err
 	}
@@ -166,11 +167,11 @@ func (p *Pool) Find(a netip.Addr) (l ipam.Lease, ok bool) {
 // Free frees the address of a lease unless somebody else has come to hold it. The holder is not asked: whoever calls
 // this knows that it does not use the address any more.
 func (p *Pool) Free(ctx context.Context, l ipam.Lease) error {
-	boot, err := file.BootID()
+	id, err := boot.ID()
 	if err != nil {
 		return err
 	}
-	s, err := file.Open(ctx, file.Options{Dir: p.Dir, Network: p.Network, BootID: boot})
+	s, err := file.Open(ctx, file.Options{Dir: p.Dir, Network: p.Network, BootID: id})
 	if err != nil {
 		return err
 	}

@@ -22,14 +22,6 @@ import (
 
 func boot(n int) string { return fmt.Sprintf("0a1b2c3d-0000-4000-8000-%012d", n) }
 
-func TestBootID(t *testing.T) {
-	t.Parallel()
-	id, err := file.BootID()
-	if err != nil || len(id) != 36 {
-		t.Errorf("got %q, %v", id, err)
-	}
-}
-
 // The first operation after a boot reclaims what was reserved before it, unless somebody else reserved it.
 func TestReservationsOfAnEarlierBoot(t *testing.T) {
 	t.Parallel()

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/boot"
 )
 
 // dir is an open directory. Names in it are looked up without following symbolic links.
@@ -101,7 +103,7 @@ func (d *dir) remove(name string) error { return d.fail("remove", name, unix.Unl
 // file is a regular file that was read.
 type file struct {
 	content  []byte
-	boot     string // see bootOf
+	boot     string // see boot.Of
 	modified time.Time
 }
 
@@ -126,7 +128,7 @@ func (d *dir) read(name string) (file, error) {
 	if err != nil {
 		return file{}, d.fail("read", name, err)
 	}
-	return file{content, bootOf(fd), time.Unix(st.Mtim.Unix())}, nil
+	return file{content, boot.Of(fd), time.Unix(st.Mtim.Unix())}, nil
 }
 
 func readFull(fd int, b []byte) ([]byte, error) {
@@ -146,13 +148,13 @@ func readFull(fd int, b []byte) ([]byte, error) {
 
 // put makes a new file with this content that names the boot. What a killed process left under the name is removed, not
 // written to: it may be a second link to an address file.
-func (d *dir) put(name string, content []byte, boot string) error {
+func (d *dir) put(name string, content []byte, id string) error {
 	_ = d.remove(name)
 	f, err := d.openFile(name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
-	markBoot(int(f.Fd()), boot)
+	boot.Mark(int(f.Fd()), id)
 	_, err = f.Write(content)
 	if err = errors.Join(err, f.Close()); err != nil {
 		_ = d.remove(name)

@@ -7,6 +7,8 @@ import (
 	"io"
 	"net/netip"
 	"os"
+
+	"github.com/tenon-cni/tenon/internal/boot"
 )
 
 // index finds the addresses whose files hold a key. It is a hash table with linear probing, in a file or, when that
@@ -23,10 +25,10 @@ type index struct {
 // header begins the table and is padded to headerSize. All numbers are little endian.
 type header struct {
 	Magic [16]byte
-	Boot  [maxBoot]byte // the boot that wrote the table
-	Mtime int64         // the mtime of the directory while the table is valid, in seconds
-	Slots uint64        // a power of two
-	Used  uint64        // slots that are not empty
+	Boot  [boot.MaxID]byte // the boot that wrote the table
+	Mtime int64            // the mtime of the directory while the table is valid, in seconds
+	Slots uint64           // a power of two
+	Used  uint64           // slots that are not empty
 }
 
 const (

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io/fs"
+	"math"
 	"net/netip"
 	"strings"
 	"time"
@@ -72,6 +73,15 @@ func (s *Store) lease(r record) ipam.Lease {
 		l.Boot = ipam.BootForeignEarlier
 	}
 	return l
+}
+
+// uptime is the time since the system started, as far as it can be told.
+func uptime() time.Duration {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return math.MaxInt64
+	}
+	return time.Duration(info.Uptime) * time.Second
 }
 
 // earlier reports whether another boot reserved the address.

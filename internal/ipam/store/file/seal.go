@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tenon-cni/tenon/internal/boot"
 	"github.com/tenon-cni/tenon/internal/ipam"
 )
 
@@ -188,7 +189,7 @@ func (s *Store) seal() {
 	}
 }
 
-func bootField(boot string) (field [maxBoot]byte) {
-	copy(field[:], boot)
+func bootField(id string) (field [boot.MaxID]byte) {
+	copy(field[:], id)
 	return field
 }

@@ -1,0 +1,43 @@
+// Package boot tells what was written since the system started from what an earlier boot has left on disk: no network
+// namespace survives a boot, so what such a file says about one holds no longer.
+package boot
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// MaxID is how long the name of a boot may be, in bytes.
+const MaxID = 64
+
+// ID is the random ID that the kernel chose when it started (random(4)).
+func ID() (string, error) {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", fmt.Errorf("boot ID: %w", err)
+	}
+	return strings.TrimSpace(string(b)), nil
+}
+
+const attr = "user.tenon.boot"
+
+// Mark makes the open file name the boot; an empty one is not named. Where a file system has no such attributes (tmpfs
+// before Linux 6.6, which does not survive a boot either) the file stays without.
+func Mark(fd int, id string) {
+	if id != "" {
+		_ = unix.Fsetxattr(fd, attr, []byte(id), 0)
+	}
+}
+
+// Of is the boot that the open file names, empty for none.
+func Of(fd int) string {
+	b := make([]byte, MaxID)
+	n, err := unix.Fgetxattr(fd, attr, b)
+	if err != nil {
+		return ""
+	}
+	return string(b[:n])
+}
