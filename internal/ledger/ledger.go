@@ -1,0 +1,140 @@
+// Package ledger keeps what the kernel cannot remember about something that was changed, such as the values it had
+// before: a folder with one file for each value, as JSON. It decides neither what is kept nor what a name stands for.
+//
+// A file is replaced as a whole: a reader sees the value before or the one after, never a part. Only the owner of the
+// folder can read it. A file names the boot it was written in; one of an earlier boot counts as absent and is removed,
+// because no network namespace survives a boot. One that names no boot is somebody else's, and counts.
+package ledger
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/renameio/v2"
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/boot"
+)
+
+// ErrName says that a name cannot be that of a file in the folder.
+var ErrName = errors.New("invalid name")
+
+// Ledger is a folder of values. It need not exist: then it is empty, and Write makes it.
+type Ledger struct {
+	Dir  string
+	Boot string // names the running boot, see [boot.ID]; when empty, no value counts as an earlier boot's
+}
+
+// Path is the file of a name. The error wraps [ErrName] where the name leads elsewhere, or to a hidden file.
+func (l Ledger) Path(name string) (string, error) {
+	if name == "" || name[0] == '.' || strings.ContainsAny(name, "/\x00") {
+		return "", fmt.Errorf("%s: %w %q", l.Dir, ErrName, name)
+	}
+	return filepath.Join(l.Dir, name), nil
+}
+
+// Read decodes the value of a name into v and reports whether there is one. What an earlier boot has left is removed.
+// On error, too, v may have been changed.
+func (l Ledger) Read(name string, v any) (ok bool, err error) {
+	path, err := l.Path(name)
+	if err != nil {
+		return false, err
+	}
+	content, err := l.current(path)
+	if absent(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if err := json.Unmarshal(content, v); err != nil {
+		return false, fmt.Errorf("%s: %w", path, err)
+	}
+	return true, nil
+}
+
+// current is the content of a file, fs.ErrNotExist if it is of an earlier boot.
+func (l Ledger) current(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if of := boot.Of(int(f.Fd())); of != "" && l.Boot != "" && of != l.Boot {
+		return nil, errors.Join(fs.ErrNotExist, os.Remove(path))
+	}
+	return io.ReadAll(f)
+}
+
+// Write makes v the value of a name: indented by one space, without a final newline.
+func (l Ledger) Write(name string, v any) error {
+	path, err := l.Path(name)
+	if err != nil {
+		return err
+	}
+	content, err := json.MarshalIndent(v, "", " ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(l.Dir, 0o700); err != nil {
+		return err
+	}
+	f, err := renameio.NewPendingFile(path, renameio.WithTempDir(l.Dir), renameio.WithPermissions(0o600))
+	if err != nil {
+		return err
+	}
+	boot.Mark(int(f.Fd()), l.Boot)
+	if _, err := f.Write(content); err != nil {
+		return errors.Join(err, f.Cleanup())
+	}
+	return f.CloseAtomicallyReplace()
+}
+
+// Remove removes the value of a name. That there is none is no error.
+func (l Ledger) Remove(name string) error {
+	path, err := l.Path(name)
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(path); !absent(err) {
+		return err
+	}
+	return nil
+}
+
+// absent reports whether err says that there is no such file, or that there cannot be.
+func absent(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ENAMETOOLONG)
+}
+
+// Names lists what has a value, sorted. What an earlier boot has left is removed.
+func (l Ledger) Names() ([]string, error) {
+	entries, err := os.ReadDir(l.Dir)
+	if absent(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	var errs []error
+	for _, e := range entries {
+		path, err := l.Path(e.Name())
+		if err != nil || !e.Type().IsRegular() {
+			continue
+		}
+		switch _, err := l.current(path); {
+		case err == nil:
+			names = append(names, e.Name())
+		case !absent(err):
+			errs = append(errs, err)
+		}
+	}
+	return names, errors.Join(errs...)
+}
