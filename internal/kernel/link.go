@@ -93,6 +93,27 @@ func (s *Space) SetPromisc(l Link, on bool) error {
 		})
 }
 
+// SetAllMulticast switches the reception of all multicast on or off. Undone by setting it as it was when l was read.
+func (s *Space) SetAllMulticast(l Link, on bool) error {
+	return s.tx.Do(fmt.Sprintf("allmulticast %t dev %s", on, l.Name),
+		func() error { return s.rt.SetAllMulticast(l, on) },
+		func() error { return present(s.rt.SetAllMulticast(l, l.AllMulticast)) })
+}
+
+// SetMTU sets the MTU of a link, in bytes. Undone by setting l.MTU.
+func (s *Space) SetMTU(l Link, mtu int) error {
+	return s.tx.Do(fmt.Sprintf("mtu %d dev %s", mtu, l.Name),
+		func() error { return s.rt.SetMTU(l, mtu) },
+		func() error { return present(s.rt.SetMTU(l, l.MTU)) })
+}
+
+// SetTxQLen sets the length of a link's transmit queue, in packets. Undone by setting l.TxQLen.
+func (s *Space) SetTxQLen(l Link, packets int) error {
+	return s.tx.Do(fmt.Sprintf("txqueuelen %d dev %s", packets, l.Name),
+		func() error { return s.rt.SetTxQLen(l, packets) },
+		func() error { return present(s.rt.SetTxQLen(l, l.TxQLen)) })
+}
+
 // Delete deletes a link; one that is gone is as good as deleted. It cannot be undone.
 func (s *Space) Delete(l Link) error {
 	return s.tx.Do("delete link "+l.Name, func() error {

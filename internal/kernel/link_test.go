@@ -93,12 +93,17 @@ func TestLinkChangesAreUndone(t *testing.T) {
 	must(t, b.host.SetAlias(host, "second"))
 	must(t, b.host.SetMAC(host, mac))
 	must(t, b.host.SetPromisc(host, true))
+	must(t, b.host.SetAllMulticast(host, true))
+	must(t, b.host.SetMTU(host, 1400))
+	must(t, b.host.SetTxQLen(host, 77))
 	must(t, b.host.Up(host))
 	now := show(t, b.Host, "link", "show", "veth0")
-	if now["ifalias"] != "second" || now["address"] != mac.String() || now["promiscuity"] != 1.0 {
+	if now["ifalias"] != "second" || now["address"] != mac.String() || now["promiscuity"] != 1.0 ||
+		now["allmulti"] != 1.0 || now["mtu"] != 1400.0 || now["txqlen"] != 77.0 {
 		t.Errorf("changed link: %v", now)
 	}
-	if l, err := b.host.Link("veth0"); err != nil || !l.Up || l.Promisc != 1 || l.Alias != "second" || l.MAC.String() != mac.String() {
+	if l, err := b.host.Link("veth0"); err != nil || !l.Up || l.Promisc != 1 || l.Alias != "second" || l.MAC.String() != mac.String() ||
+		!l.Promiscuous || !l.AllMulticast || l.MTU != 1400 || l.TxQLen != 77 {
 		t.Errorf("changed link: %+v, %v", l, err)
 	}
 	must(t, b.tx.Rollback())
@@ -146,6 +151,9 @@ func TestLinkChangesOfGoneLink(t *testing.T) {
 	must(t, b.host.SetAlias(host, "owner"))
 	must(t, b.host.SetMAC(host, mac))
 	must(t, b.host.SetPromisc(host, true))
+	must(t, b.host.SetAllMulticast(host, true))
+	must(t, b.host.SetMTU(host, 1400))
+	must(t, b.host.SetTxQLen(host, 77))
 	must(t, b.host.Up(host))
 	must(t, b.host.AddAddr(host, prefix("10.1.2.3/24")))
 	must(t, b.host.AddRoute(host, kernel.Route{Dst: prefix("10.9.0.0/16")}))
@@ -153,10 +161,13 @@ func TestLinkChangesOfGoneLink(t *testing.T) {
 	b.Host.Command("ip", "link", "del", "veth0")
 	must(t, b.tx.Rollback())
 	for op, err := range map[string]error{
-		"up":      b.host.Up(host),
-		"alias":   b.host.SetAlias(host, "owner"),
-		"mac":     b.host.SetMAC(host, mac),
-		"promisc": b.host.SetPromisc(host, true),
+		"up":           b.host.Up(host),
+		"alias":        b.host.SetAlias(host, "owner"),
+		"mac":          b.host.SetMAC(host, mac),
+		"promisc":      b.host.SetPromisc(host, true),
+		"allmulticast": b.host.SetAllMulticast(host, true),
+		"mtu":          b.host.SetMTU(host, 1400),
+		"txqueuelen":   b.host.SetTxQLen(host, 77),
 	} {
 		if !errors.Is(err, unix.ENODEV) && !errors.Is(err, kernel.ErrNoLink) {
 			t.Errorf("%s: %v, want that the link is gone", op, err)

@@ -88,4 +88,18 @@ func (s *Space) ReadSysctl(key string) (value string, err error) {
 	return value, nil
 }
 
+// Values reads several kernel settings on one visit to the namespace, in their order. Those that cannot be read are left
+// out: there is none, or it can only be written.
+func (s *Space) Values(keys []string) (values []Setting, err error) {
+	err = s.NS.Run(func() error {
+		for _, key := range keys {
+			if value, err := sysctl.Read(key); err == nil {
+				values = append(values, Setting{Key: key, Value: value})
+			}
+		}
+		return nil
+	})
+	return values, err
+}
+
 func sysctlOp(key, value string) string { return fmt.Sprintf("sysctl %s=%s", key, value) }

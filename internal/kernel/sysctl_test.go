@@ -84,3 +84,37 @@ func TestEnsureSysctlStays(t *testing.T) {
 		t.Errorf("after rollback: %q, %v", got, err)
 	}
 }
+
+// TestSysctlOfNoText: an empty value is one like any other, and is put back.
+func TestSysctlOfNoText(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const key = "net/ipv4/ip_local_reserved_ports"
+	before := b.snapshot(t)
+	must(t, b.host.Sysctl(key, "2000-2002,3000"))
+	must(t, b.tx.Rollback())
+	b.unchanged(t, before)
+	must(t, b.host.Sysctl(key, "4000"))
+	must(t, b.host.Sysctl(key, ""))
+	if got, err := b.host.ReadSysctl(key); got != "" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// TestSysctlsThatCannotBeRead are written all the same: a command, and a secret that has not been set.
+func TestSysctlsThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const command, secret, plain = "net/ipv4/route/flush", "net/ipv6/conf/default/stable_secret", "net/ipv4/ip_forward"
+	keys := []string{command, plain, secret, "net/ipv4/none"}
+	values, err := b.host.Values(keys)
+	if err != nil || len(values) != 1 || values[0].Key != plain {
+		t.Errorf("values %v, %v", values, err)
+	}
+	must(t, b.host.Sysctl(command, "1"))
+	must(t, b.host.Sysctl(secret, "2001:db8::1"))
+	must(t, b.tx.Rollback())
+	if values, err = b.host.Values(keys); err != nil || len(values) != 2 || values[1].Value != "2001:0db8:0000:0000:0000:0000:0000:0001" {
+		t.Errorf("values %v, %v", values, err)
+	}
+}

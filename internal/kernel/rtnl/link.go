@@ -27,6 +27,11 @@ type Link struct {
 	Peer      int              // veth: index of the other end, in its namespace; else 0
 	PeerNSID  int              // veth: identifier of the other end's namespace in this one, -1 if it is this one
 	Promisc   int              // how many demand promiscuous mode, packet captures included
+	TxQLen    int              // packets that wait for transmission at most, for queueing disciplines that go by it
+
+	// What the administrator demands (IFF_PROMISC, IFF_ALLMULTI), whatever others do.
+	Promiscuous  bool // receives everything
+	AllMulticast bool // receives all multicast
 
 	VLANFiltering bool // bridge: whether it forwards by VLAN
 	VRFTable      int  // VRF: its routing table; else 0
@@ -118,6 +123,20 @@ func (c *Conn) SetPromisc(l Link, on bool) (changed bool, err error) {
 	return true, c.h.SetPromiscOff(ref(l))
 }
 
+// SetAllMulticast sets the administrator's demand for all multicast.
+func (c *Conn) SetAllMulticast(l Link, on bool) error {
+	if on {
+		return c.h.LinkSetAllmulticastOn(ref(l))
+	}
+	return c.h.LinkSetAllmulticastOff(ref(l))
+}
+
+// SetMTU sets the MTU, in bytes.
+func (c *Conn) SetMTU(l Link, mtu int) error { return c.h.LinkSetMTU(ref(l), mtu) }
+
+// SetTxQLen sets the length of the transmit queue, in packets.
+func (c *Conn) SetTxQLen(l Link, packets int) error { return c.h.LinkSetTxQLen(ref(l), packets) }
+
 // SetMaster makes l a port of the link with the index master, or of none if that is 0.
 func (c *Conn) SetMaster(l Link, master int) error {
 	return c.h.LinkSetMasterByIndex(ref(l), master)
@@ -149,6 +168,10 @@ func newLink(l netlink.Link) Link {
 		Master:    a.MasterIndex,
 		PeerNSID:  -1,
 		Promisc:   a.Promisc,
+		TxQLen:    a.TxQLen,
+
+		Promiscuous:  a.RawFlags&unix.IFF_PROMISC != 0,
+		AllMulticast: a.RawFlags&unix.IFF_ALLMULTI != 0,
 	}
 	if link.Kind == "veth" {
 		link.Peer, link.PeerNSID = a.ParentIndex, a.NetNsID

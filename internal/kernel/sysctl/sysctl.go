@@ -5,9 +5,13 @@ package sysctl
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // ErrKey says that a key cannot name a setting.
@@ -44,7 +48,8 @@ func Read(key string) (string, error) {
 	return strings.TrimSuffix(string(b), "\n"), nil
 }
 
-// Write sets the value with a single write. The error wraps [io/fs.ErrNotExist] when there is no such setting.
+// Write sets the value with a single write; an empty one is written as an empty line, as to write nothing would change
+// nothing. The error wraps [io/fs.ErrNotExist] when there is no such setting.
 func Write(key, value string) error {
 	p, err := Path(key)
 	if err != nil {
@@ -54,15 +59,28 @@ func Write(key, value string) error {
 	if err != nil {
 		return err
 	}
+	if value == "" {
+		value = "\n"
+	}
 	_, err = f.WriteString(value)
 	return errors.Join(err, f.Close())
 }
 
+// Equal reports whether the fields of two values are equal.
+func Equal(a, b string) bool {
+	return slices.Equal(strings.Fields(a), strings.Fields(b))
+}
+
 // Set writes the value unless it is there already, and returns the one before and whether it was another one. Values
-// are equal when their fields are: the kernel separates with tabs what users write with spaces.
+// are equal when their fields are: the kernel separates with tabs what users write with spaces. One that is there and
+// cannot be read (a command, such as net/ipv4/route/flush, or a secret that has not been set) is written and does not
+// count as changed, as nothing is known to put back.
 func Set(key, value string) (old string, changed bool, err error) {
 	old, err = Read(key)
-	if err != nil || strings.Join(strings.Fields(old), " ") == strings.Join(strings.Fields(value), " ") {
+	switch {
+	case errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EIO):
+		return "", false, Write(key, value)
+	case err != nil || Equal(old, value):
 		return old, false, err
 	}
 	if err := Write(key, value); err != nil {
