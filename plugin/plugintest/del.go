@@ -89,8 +89,10 @@ var delCases = []delCase{
 func brokenConfigurations(conf object) []delCase {
 	cases := []delCase{{container: "reduced-configuration", change: func(_ *Runtime, q *Request) {
 		reduced := object{}
-		for _, key := range []string{"name", "cniVersion", "type"} {
-			reduced[key] = q.Conf[key]
+		for _, key := range []string{"name", "cniVersion", "type", "dataDir"} {
+			if value, ok := q.Conf[key]; ok {
+				reduced[key] = value
+			}
 		}
 		if ipam, ok := q.Conf["ipam"].(object); ok {
 			reduced["ipam"] = object{"type": ipam["type"], "dataDir": ipam["dataDir"]}
@@ -98,7 +100,7 @@ func brokenConfigurations(conf object) []delCase {
 		q.Conf = reduced
 	}}}
 	for _, m := range members(conf) {
-		if slices.Contains([]string{"name", "cniVersion", "type", "ipam", "ipam.type", "ipam.dataDir"}, m.String()) {
+		if slices.Contains([]string{"name", "cniVersion", "type", "dataDir", "ipam", "ipam.type", "ipam.dataDir"}, m.String()) {
 			continue
 		}
 		cases = append(cases, delCase{container: identifier("broken-" + m.String()), change: func(_ *Runtime, q *Request) {
