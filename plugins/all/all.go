@@ -9,6 +9,7 @@ import (
 	"github.com/tenon-cni/tenon/plugins/ptp"
 	"github.com/tenon-cni/tenon/plugins/sbr"
 	"github.com/tenon-cni/tenon/plugins/static"
+	"github.com/tenon-cni/tenon/plugins/tuning"
 )
 
 // Plugins are the definitions, by name.
@@ -19,4 +20,5 @@ var Plugins = []plugin.Definition{
 	ptp.Plugin,
 	sbr.Plugin,
 	static.Plugin,
+	tuning.Plugin,
 }

@@ -1,0 +1,54 @@
+package tuning
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"regexp"
+	"strings"
+
+	"github.com/tenon-cni/tenon/cni"
+)
+
+// allow refuses settings of which the administrator's list has none that matches: a regular expression a line, found
+// anywhere in the key as it was written. It counts more than all configurations and arguments. Without a list all settings
+// are allowed; it is not even looked at where there are none.
+func (t tuner) allow(settings settings) error {
+	if len(settings) == 0 {
+		return nil
+	}
+	content, err := os.ReadFile(t.allowList)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return cni.Errorf(cni.CodeIOFailure, "list of allowed sysctls: %w", err)
+	}
+	var list []*regexp.Regexp
+	for line := range strings.Lines(string(content)) {
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		expression, err := regexp.Compile(line)
+		if err != nil {
+			return cni.Errorf(cni.CodeInvalidConfig, "%s: %w", t.allowList, err)
+		}
+		list = append(list, expression)
+	}
+	for _, s := range settings {
+		if !matches(list, s.key) {
+			return cni.Errorf(cni.CodeInvalidConfig, "sysctl %q is not allowed", s.key).
+				WithDetails("no line of " + t.allowList + " matches it")
+		}
+	}
+	return nil
+}
+
+func matches(list []*regexp.Regexp, key string) bool {
+	for _, expression := range list {
+		if expression.MatchString(key) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,135 @@
+package tuning
+
+import (
+	"bytes"
+	"cmp"
+	"net"
+	"slices"
+	"strconv"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/kernel"
+)
+
+// Attributes are those of the container's interface; what is not there is left alone. In this form, and in this order, the
+// reference plugin remembers those that it has changed.
+type Attributes struct {
+	// MAC is the hardware address. The argument MAC of CNI_ARGS counts more, the capability mac more than that, and
+	// args.cni.mac most.
+	MAC string `json:"mac,omitempty"`
+
+	// Promisc switches promiscuous mode on: the interface receives everything. False leaves it alone.
+	Promisc *bool `json:"promisc,omitempty"`
+
+	// MTU is in bytes; 0 leaves it alone. Below 1280 the interface loses its IPv6 addresses.
+	MTU *int `json:"mtu,omitempty" min:"0" max:"65535"`
+
+	// AllMulti switches the reception of all multicast on or off; an absent key leaves it alone.
+	AllMulti *bool `json:"allmulti,omitempty"`
+
+	// TxQLen is the length of the transmit queue, in packets; an absent key leaves it alone.
+	TxQLen *int `json:"txQLen,omitempty" min:"0" max:"4294967295"`
+}
+
+const (
+	maxMTU    = 1<<16 - 1
+	maxTxQLen = 1<<32 - 1
+)
+
+// clean drops what stands for nothing and refuses what no interface can have.
+func (a *Attributes) clean() error {
+	if a.Promisc != nil && !*a.Promisc {
+		a.Promisc = nil
+	}
+	if a.MTU != nil && *a.MTU == 0 {
+		a.MTU = nil
+	}
+	if a.MAC != "" {
+		if _, err := net.ParseMAC(a.MAC); err != nil {
+			return cni.Errorf(cni.CodeInvalidConfig, "mac: %w", err)
+		}
+	}
+	if a.MTU != nil && (*a.MTU < 0 || *a.MTU > maxMTU) {
+		return cni.Errorf(cni.CodeInvalidConfig, "mtu: %d is not within 0 to %d", *a.MTU, maxMTU)
+	}
+	if a.TxQLen != nil && (*a.TxQLen < 0 || *a.TxQLen > maxTxQLen) {
+		return cni.Errorf(cni.CodeInvalidConfig, "txQLen: %d is not within 0 to %d", *a.TxQLen, maxTxQLen)
+	}
+	return nil
+}
+
+func (a Attributes) none() bool { return a == Attributes{} }
+
+// or returns a with what it has not from b.
+func (a Attributes) or(b Attributes) Attributes {
+	return Attributes{
+		MAC:      cmp.Or(a.MAC, b.MAC),
+		Promisc:  cmp.Or(a.Promisc, b.Promisc),
+		MTU:      cmp.Or(a.MTU, b.MTU),
+		AllMulti: cmp.Or(a.AllMulti, b.AllMulti),
+		TxQLen:   cmp.Or(a.TxQLen, b.TxQLen),
+	}
+}
+
+// of returns what a link has in the place of those in a.
+func (a Attributes) of(l kernel.Link) Attributes {
+	if a.MAC != "" {
+		a.MAC = l.MAC.String()
+	}
+	if a.Promisc != nil {
+		a.Promisc = &l.Promiscuous
+	}
+	if a.MTU != nil {
+		a.MTU = &l.MTU
+	}
+	if a.AllMulti != nil {
+		a.AllMulti = &l.AllMulticast
+	}
+	if a.TxQLen != nil {
+		a.TxQLen = &l.TxQLen
+	}
+	return a
+}
+
+// difference is an attribute that a link should have otherwise, and what makes it so.
+type difference struct {
+	name, want, have string
+	set              func() error
+}
+
+// differ returns in what a link differs from a.
+func (a Attributes) differ(s *kernel.Space, l kernel.Link) (all []difference) {
+	if mac, err := net.ParseMAC(a.MAC); err == nil && !bytes.Equal(mac, l.MAC) {
+		all = append(all, difference{"mac", a.MAC, l.MAC.String(), func() error { return s.SetMAC(l, mac) }})
+	}
+	if on := a.Promisc; on != nil && *on != l.Promiscuous {
+		all = append(all, difference{"promisc", strconv.FormatBool(*on), strconv.FormatBool(!*on), func() error { return s.SetPromisc(l, *on) }})
+	}
+	if mtu := a.MTU; mtu != nil && *mtu != l.MTU {
+		all = append(all, difference{"mtu", strconv.Itoa(*mtu), strconv.Itoa(l.MTU), func() error { return s.SetMTU(l, *mtu) }})
+	}
+	if on := a.AllMulti; on != nil && *on != l.AllMulticast {
+		all = append(all, difference{"allmulti", strconv.FormatBool(*on), strconv.FormatBool(!*on), func() error { return s.SetAllMulticast(l, *on) }})
+	}
+	if n := a.TxQLen; n != nil && *n != l.TxQLen {
+		all = append(all, difference{"txQLen", strconv.Itoa(*n), strconv.Itoa(l.TxQLen), func() error { return s.SetTxQLen(l, *n) }})
+	}
+	return all
+}
+
+// show makes the result say what the interface has become: the one in this container, or else the one that is in none.
+func (a Attributes) show(s *session, r *cni.Result) {
+	i, ok := r.Sandboxed(s.IfName, s.Netns)
+	if !ok {
+		i = slices.IndexFunc(r.Interfaces, func(x cni.Interface) bool { return x.Name == s.IfName && x.Sandbox == "" })
+	}
+	if i < 0 {
+		return
+	}
+	if a.MAC != "" {
+		r.Interfaces[i].MAC = a.MAC
+	}
+	if known := r.Interfaces[i].MTU != 0; a.MTU != nil && (known || s.Version >= cni.V110) {
+		r.Interfaces[i].MTU = *a.MTU
+	}
+}

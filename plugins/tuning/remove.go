@@ -1,0 +1,112 @@
+package tuning
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"syscall"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/chained"
+	"github.com/tenon-cni/tenon/internal/kernel"
+)
+
+// Remove puts back what there was before, and forgets it.
+func (tuner) Remove(_ context.Context, s *session, gone chained.Gone) error {
+	m, err := open(s.Conf)
+	if err != nil {
+		return err
+	}
+	if gone.All() {
+		return collect(s, m, gone)
+	}
+	return m.remove(s.Tx, s.Sandbox, s.Attachment(), s.Log)
+}
+
+// collect is Remove for all attachments that are gone. Where the namespace of one is still there, it is found by what ADD has
+// remembered. The folder is everybody's: what the reference plugin remembers stays, as nobody can tell of which network it
+// is, unless it is of an earlier boot.
+func collect(s *session, m memory, gone chained.Gone) error {
+	owners, err := m.attachments.Names()
+	_, err2 := m.interfaces.Names() // forgets what is of an earlier boot
+	errs := []error{err, err2}
+	for _, owner := range owners {
+		if gone.Owner(cni.Owner(owner)) {
+			errs = append(errs, collectOne(s, m, owner))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func collectOne(s *session, m memory, owner string) error {
+	var x attachment
+	if _, err := m.attachments.Read(owner, &x); err != nil || x.Container == "" { // broken
+		return forget(s.Tx, m.attachments, owner)
+	}
+	var sandbox *kernel.Space
+	if ns := x.namespace(); ns != nil {
+		defer ns.Close()
+		var err error
+		if sandbox, err = s.Tx.Open(ns); err != nil {
+			return err
+		}
+		defer sandbox.Close()
+	}
+	return m.remove(s.Tx, sandbox, cni.Attachment{Network: s.Name, Container: x.Container, IfName: x.IfName}, s.Log)
+}
+
+// remove puts back in the namespace, if it is there, what there was before, and forgets it: last what GC finds it by. What
+// fails is remembered, for the next DEL.
+func (m memory) remove(tx *kernel.Tx, sandbox *kernel.Space, a cni.Attachment, log *slog.Logger) error {
+	if sandbox != nil {
+		attributes, settings := m.read(a, log)
+		err := errors.Join(restore(sandbox, a.IfName, attributes, log), reset(sandbox, settings))
+		if err != nil {
+			return err
+		}
+	}
+	if err := forget(tx, m.interfaces, fileName(a)); err != nil {
+		return err
+	}
+	return forget(tx, m.attachments, string(a.Owner()))
+}
+
+// restore gives an interface, if it is there, the attributes that it had. What the kernel refuses stays as it is: it would
+// refuse it the next time, and DEL would never end.
+func restore(sandbox *kernel.Space, ifName string, before Attributes, log *slog.Logger) error {
+	if before.none() {
+		return nil
+	}
+	link, err := sandbox.Link(ifName)
+	if errors.Is(err, kernel.ErrNoLink) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, d := range before.differ(sandbox, link) {
+		err := d.set()
+		if errno := syscall.Errno(0); errors.As(err, &errno) {
+			log.Warn("an attribute stays as it is", "err", fmt.Errorf("interface %s: %w", ifName, err))
+			continue
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// reset gives settings the values that they had, in reverse order. Those that are gone, with their interface, or that the
+// kernel refuses, stay.
+func reset(sandbox *kernel.Space, before []kernel.Setting) error {
+	if len(before) == 0 {
+		return nil
+	}
+	slices.Reverse(before)
+	for i := range before {
+		before[i].Optional = true
+	}
+	return sandbox.Sysctls(before)
+}

@@ -1,0 +1,121 @@
+package tuning
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/kernel/sysctl"
+)
+
+// Sysctls is a JSON object of strings with all its members, those that are there twice among them, in their order.
+type Sysctls []Sysctl
+
+// Sysctl is a kernel setting as users write it.
+type Sysctl struct{ Key, Value string }
+
+// JSONForm implements [plugin.Former].
+func (Sysctls) JSONForm() any { return map[string]string{} }
+
+// UnmarshalJSON appends the members of an object.
+func (s *Sysctls) UnmarshalJSON(b []byte) error {
+	d := json.NewDecoder(bytes.NewReader(b))
+	if brace, err := d.Token(); err != nil || brace != json.Delim('{') {
+		return json.Unmarshal(b, new(map[string]string)) // which says what is wrong, or that it is null
+	}
+	for d.More() {
+		token, err := d.Token()
+		if err != nil {
+			return err
+		}
+		key, _ := token.(string)
+		var value string
+		if err := d.Decode(&value); err != nil {
+			return err
+		}
+		*s = append(*s, Sysctl{key, value})
+	}
+	return nil
+}
+
+// setting is a sysctl and the file below /proc/sys that it stands for.
+type setting struct{ key, value, file string }
+
+type settings []setting
+
+// maxValue is what the kernel takes with one write, less its final NUL.
+const maxValue = 4095
+
+// resolve finds the files of settings.
+func (s Sysctls) resolve(ifName string) (settings, error) {
+	var all settings
+	for _, x := range s {
+		file := fileOf(x.Key, ifName)
+		if file == "" {
+			return nil, cni.Errorf(cni.CodeInvalidConfig, "invalid net sysctl key: %q", x.Key).
+				WithDetails("keys are names below net, such as net.ipv4.conf.IFNAME.arp_notify or net/ipv4/conf/IFNAME/arp_notify")
+		}
+		if sysctl.Global(file) {
+			return nil, cni.Errorf(cni.CodeInvalidConfig, "invalid net sysctl key: %q", x.Key).
+				WithDetails("it acts on the whole machine, not on the container")
+		}
+		if len(x.Value) > maxValue || strings.ContainsFunc(x.Value, func(c rune) bool { return !valid(c) }) {
+			return nil, cni.Errorf(cni.CodeInvalidConfig, "invalid value of sysctl %s: %.80q", x.Key, x.Value).
+				WithDetails(`values are up to 4095 letters, digits, blanks, tabs and ",.:_-"`)
+		}
+		if all.find(file) >= 0 {
+			return nil, cni.Errorf(cni.CodeInvalidConfig, "duplicated sysctl keys are not allowed: %q", x.Key).
+				WithDetails("another key of the same object is the same or stands for the same setting")
+		}
+		all = append(all, setting{x.Key, x.Value, file})
+	}
+	return all, nil
+}
+
+// fileOf is the file of a key below /proc/sys, empty if it is none below net. All dots separate, as in the reference plugin,
+// whose configurations have to work: a name with a dot needs IFNAME. So no key leads upwards. Without an interface, which
+// STATUS has not, IFNAME stays.
+func fileOf(key, ifName string) string {
+	file := strings.TrimPrefix(strings.ReplaceAll(key, ".", "/"), "/")
+	if ifName != "" {
+		file = strings.Replace(file, "IFNAME", ifName, 1)
+	}
+	if _, err := sysctl.Path(file); err != nil || !strings.HasPrefix(file, "net/") {
+		return ""
+	}
+	return file
+}
+
+// valid reports whether values may have a character: what settings below net consist of, and nothing that separates one
+// setting from the next in any tool (CVE-2022-0811).
+func valid(c rune) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune(" \t,.:_-", c)
+}
+
+func (s settings) find(file string) int {
+	return slices.IndexFunc(s, func(x setting) bool { return x.file == file })
+}
+
+// merge returns s with what others say instead, or on top.
+func (s settings) merge(others settings) settings {
+	for _, o := range others {
+		if i := s.find(o.file); i >= 0 {
+			s[i] = o
+		} else {
+			s = append(s, o)
+		}
+	}
+	return s
+}
+
+// files returns the settings as they are written.
+func (s settings) files() []kernel.Setting {
+	all := make([]kernel.Setting, len(s))
+	for i, x := range s {
+		all[i] = kernel.Setting{Key: x.file, Value: x.value}
+	}
+	return all
+}

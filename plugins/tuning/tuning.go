@@ -1,0 +1,176 @@
+package tuning
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/chained"
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/kernel/sysctl"
+	"github.com/tenon-cni/tenon/plugin"
+)
+
+// Config is the configuration of the plugin. Its Args are in the place of those of [plugin.Common].
+type Config struct {
+	plugin.Common
+	Settings
+
+	// DataDir is where the plugin remembers what there was before.
+	DataDir string `json:"dataDir" default:"/run/cni/tuning"`
+
+	// Args are the generic arguments of the caller. What they name counts instead of what the configuration says.
+	Args struct {
+		// CNI is the part of the arguments that plugins look at.
+		CNI Settings `json:"cni"`
+	} `json:"args"`
+}
+
+const defaultDataDir = "/run/cni/tuning"
+
+// Settings are what the plugin changes.
+type Settings struct {
+	// Sysctl are settings below net that the network namespace of the container has for itself, written in their order. Keys
+	// have dots or slashes; IFNAME in one is the container's interface. A key that is there twice is refused, and so is one
+	// that acts on the whole machine. Values are up to 4095 letters, digits, blanks, tabs and ",.:_-", written at once.
+	// Arguments are merged key by key.
+	Sysctl Sysctls `json:"sysctl"`
+
+	Attributes
+}
+
+// Plugin is the definition of tuning.
+var Plugin = define("/etc/cni/tuning/allowlist.conf")
+
+func define(allowList string) plugin.Definition {
+	return plugin.Define[Config](plugin.Info{
+		Name:         "tuning",
+		About:        "changes sysctls of a container, and MAC, MTU, modes and queue length of its interface",
+		Role:         plugin.RoleChained,
+		Capabilities: []string{"mac"},
+		Args:         []string{"MAC"},
+		Doc:          doc,
+	}, chained.Plugin[Config]{Decorator: tuner{allowList}, Inside: true})
+}
+
+type (
+	// tuner is the difference. allowList is the file that says which sysctls the administrator allows.
+	tuner struct{ allowList string }
+
+	call    = plugin.Call[Config]
+	session = chained.Session[Config]
+)
+
+// wanted is what a call asks for, from all the places where it can be asked.
+func wanted(c *call) (settings, Attributes, error) {
+	args := c.Conf.Args.CNI
+	a := args.Attributes.or(c.Conf.Attributes)
+	// That args count more than the capability is the reference plugin's order, and no other's.
+	a.MAC = cmp.Or(args.MAC, c.Asked.MAC, c.Conf.MAC)
+	if err := a.clean(); err != nil {
+		return nil, a, err
+	}
+	s, err := c.Conf.Sysctl.resolve(c.IfName)
+	if err != nil {
+		return nil, a, err
+	}
+	over, err := args.Sysctl.resolve(c.IfName)
+	return s.merge(over), a, err
+}
+
+// Validate refuses what cannot be set, whatever the container.
+func (tuner) Validate(c *call) error {
+	_, _, err := wanted(c)
+	return err
+}
+
+// Status says whether the list of allowed settings can be used, and has those of the configuration.
+func (t tuner) Status(_ context.Context, c *call) error {
+	settings, _, err := wanted(c)
+	if err == nil {
+		err = t.allow(settings)
+	}
+	if err != nil {
+		return cni.Errorf(cni.CodeNotAvailable, "%w", err)
+	}
+	return nil
+}
+
+// Apply remembers what there is and changes it.
+func (t tuner) Apply(_ context.Context, s *session, r *cni.Result) error {
+	settings, attributes, err := wanted(s.Call)
+	if err != nil {
+		return err
+	}
+	if err := t.allow(settings); err != nil {
+		return err
+	}
+	var link kernel.Link
+	if !attributes.none() {
+		if link, err = s.Sandbox.Link(s.IfName); err != nil {
+			return fmt.Errorf("interface to change: %w", err)
+		}
+	}
+	if err := remember(s, settings, attributes.of(link)); err != nil {
+		return cni.Errorf(cni.CodeIOFailure, "dataDir: %w", err)
+	}
+	if err := set(s, settings); err != nil {
+		return err
+	}
+	for _, d := range attributes.differ(s.Sandbox, link) {
+		if err := d.set(); err != nil {
+			return err
+		}
+	}
+	attributes.show(s, r)
+	return nil
+}
+
+// set writes the settings in the container. What the kernel refuses is a mistake of the configuration.
+func set(s *session, settings settings) error {
+	if len(settings) == 0 {
+		return nil
+	}
+	err := s.Sandbox.Sysctls(settings.files())
+	if !errors.As(err, new(*fs.PathError)) {
+		return err
+	}
+	refused := cni.Errorf(cni.CodeInvalidConfig, "%w", err)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return refused.WithDetails("a network namespace has no such setting for itself: it may be one of the host, or its module is not loaded")
+	}
+	return refused
+}
+
+// Verify compares what is asked for with what is there. What is not asked for may be as it likes.
+func (tuner) Verify(_ context.Context, s *session) error {
+	settings, attributes, err := wanted(s.Call)
+	if err != nil {
+		return err
+	}
+	if !attributes.none() {
+		link, err := s.Sandbox.Link(s.IfName)
+		if err != nil {
+			return err
+		}
+		for _, d := range attributes.differ(s.Sandbox, link) {
+			return fmt.Errorf("interface %s: expected %s %s, found %s", link.Name, d.name, d.want, d.have)
+		}
+	}
+	for _, want := range settings.files() {
+		have, err := s.Sandbox.ReadSysctl(want.Key)
+		if errors.Is(err, fs.ErrPermission) { // it can only be written
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if !sysctl.Equal(have, want.Value) {
+			return fmt.Errorf("sysctl %s: expected %q, found %q", want.Key, want.Value, have)
+		}
+	}
+	return nil
+}
