@@ -16,7 +16,7 @@ import (
 )
 
 // Snapshot returns the state of namespaces and folders as text, one fact a line: links with their configuration
-// and VLANs, addresses, routes of all tables, policy rules, the nftables ruleset, all settings below /proc/sys/net; of the
+// and VLANs, traffic control, addresses, routes of all tables, policy rules, the nftables ruleset, all settings below /proc/sys/net; of the
 // folders each path with mode and content. What changes by itself is left out: counters and timers, what follows from
 // the carrier, link-local addresses and the routes the kernel derives from IPv6 addresses. Two snapshots are equal if
 // nothing else has changed.
@@ -78,6 +78,13 @@ func (s *snapshot) namespace(n *Namespace) error {
 	}
 	if err := s.vlans(n); err != nil {
 		return err
+	}
+	shaping, err := n.Shaping()
+	if err != nil {
+		return err
+	}
+	for _, line := range shaping {
+		s.add("%s", line)
 	}
 	for _, family := range []string{"-4", "-6"} {
 		if err := s.routing(n, family); err != nil {

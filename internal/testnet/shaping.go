@@ -1,0 +1,57 @@
+package testnet
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Shaping lists the qdiscs of a namespace that somebody has made, and their filters: a line each.
+func (n *Namespace) Shaping() (lines []string, err error) {
+	out, err := n.command("", "tc", "qdisc", "show")
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(out) {
+		fields := strings.Fields(line) // qdisc tbf 1: dev veth0 root …
+		if len(fields) < 5 || fields[2] == "0:" || fields[3] != "dev" {
+			continue
+		}
+		lines = append(lines, strings.Join(fields, " "))
+		hooks := map[string][]string{"ingress": {"ingress"}, "clsact": {"ingress", "egress"}}[fields[1]]
+		for _, hook := range hooks {
+			filters, err := n.filters(fields[4], hook)
+			if err != nil {
+				return nil, err
+			}
+			lines = append(lines, filters...)
+		}
+	}
+	slices.Sort(lines)
+	return lines, nil
+}
+
+// filters lists those of a hook, each with its match and actions.
+func (n *Namespace) filters(dev, hook string) (lines []string, err error) {
+	out, err := n.command("", "tc", "filter", "show", "dev", dev, hook)
+	for filter := range strings.SplitSeq(out, "filter ") {
+		if strings.Contains(filter, "order ") { // of all: the others are tables
+			lines = append(lines, fmt.Sprintf("filter dev %s %s %s", dev, hook, strings.Join(unnumbered(strings.Fields(filter)), " ")))
+		}
+	}
+	return lines, err
+}
+
+// unnumbered leaves out the words that say under which number the kernel keeps a filter, and the numbers.
+func unnumbered(words []string) (out []string) {
+	for i := 0; i < len(words); i++ {
+		if slices.Contains([]string{"fh", "ht", "key", "index", "ref", "bind"}, words[i]) {
+			if words[i] != "key" {
+				i++
+			}
+			continue
+		}
+		out = append(out, words[i])
+	}
+	return out
+}
