@@ -112,7 +112,7 @@ func (s *Session[C]) CheckPair(link kernel.Link) (host kernel.Link, err error) {
 	if link.Kind != "veth" {
 		return host, fmt.Errorf("interface %s: expected a veth, found a %s", link.Name, link.Kind)
 	}
-	host, err = s.peer(link)
+	host, err = s.Host.Peer(link)
 	if err != nil {
 		return host, fmt.Errorf("host's end of interface %s: %w", link.Name, err)
 	}

@@ -3,7 +3,6 @@ package attach
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
@@ -48,24 +47,12 @@ func (s *Session[C]) deleteLink() error {
 	if err != nil {
 		return err
 	}
-	if peer, err := s.peer(link); err == nil {
+	if peer, err := s.Host.Peer(link); err == nil {
 		if o, ok := cni.ParseTag(peer.Alias); ok && o != s.Attachment().Owner() {
 			return nil
 		}
 	}
 	return s.Sandbox.Delete(link)
-}
-
-// peer returns the host's end of a pair whose other end is in the container.
-func (s *Session[C]) peer(link kernel.Link) (kernel.Link, error) {
-	if link.Kind != "veth" || link.Peer == 0 {
-		return kernel.Link{}, fmt.Errorf("link %q: %w: it is not an end of a pair", link.Name, kernel.ErrNoLink)
-	}
-	peer, err := s.Host.LinkByIndex(link.Peer)
-	if err == nil && (peer.Kind != "veth" || peer.Peer != link.Index) {
-		err = fmt.Errorf("link %q: %w: its peer is not in the host's namespace", link.Name, kernel.ErrNoLink)
-	}
-	return peer, err
 }
 
 // GC takes away the links and rules of attachments of this network that are not valid any more, and passes the call

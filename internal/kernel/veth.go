@@ -64,3 +64,16 @@ func (s *Space) taken(name string, cause error) error {
 	}
 	return fmt.Errorf("link %q exists in %s: %w", name, s.NS, cause)
 }
+
+// Peer returns the end of a pair that is here, of the one inside, which is in another namespace. The error wraps [ErrNoLink]
+// if there is none.
+func (s *Space) Peer(inside Link) (Link, error) {
+	if inside.Kind != "veth" || inside.Peer == 0 {
+		return Link{}, fmt.Errorf("link %q: %w: it is not an end of a pair", inside.Name, ErrNoLink)
+	}
+	peer, err := s.LinkByIndex(inside.Peer)
+	if err == nil && (peer.Kind != "veth" || peer.Peer != inside.Index) {
+		err = fmt.Errorf("link %q: %w: its peer is not in the host's namespace", inside.Name, ErrNoLink)
+	}
+	return peer, err
+}
