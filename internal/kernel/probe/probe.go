@@ -16,8 +16,8 @@ import (
 // Feature is something a kernel may be built without.
 type Feature string
 
-// The features: kinds of links by their rtnetlink names, VLAN filtering of bridges, nftables, IPv6, and
-// rules that choose a routing table.
+// The features: kinds of links by their rtnetlink names, VLAN filtering of bridges, rules that choose a routing table,
+// traffic shaping (tbf and filters of what a link receives), nftables, and IPv6.
 const (
 	Veth    Feature = "veth"
 	Bridge  Feature = "bridge"
@@ -32,6 +32,7 @@ const (
 
 	VLANFiltering Feature = "bridge-vlan-filtering"
 	PolicyRules   Feature = "policy-rules"
+	Shaping       Feature = "traffic-shaping"
 )
 
 // Help says in a sentence what is missing and how to get it.
@@ -41,6 +42,8 @@ func (f Feature) Help() string {
 		return "the kernel has no IPv6; boot it without ipv6.disable=1, or leave IPv6 addresses out of the configuration"
 	case NFT:
 		return "the kernel has no nftables; load module nf_tables, or install a kernel built with CONFIG_NF_TABLES_INET"
+	case Shaping:
+		return "the kernel cannot shape traffic; load modules sch_tbf, sch_ingress, cls_u32 and act_mirred, or install a kernel that has them"
 	case VLANFiltering:
 		return "the kernel has no VLAN filtering of bridges; install one built with CONFIG_BRIDGE_VLAN_FILTERING, or leave vlan and vlanTrunk out of the configuration"
 	case PolicyRules:
@@ -79,6 +82,8 @@ func Missing(features ...Feature) ([]Feature, error) {
 			has, err = conn.HasVLANFiltering()
 		case PolicyRules:
 			has, err = conn.HasPolicyRules()
+		case Shaping:
+			has, err = conn.HasShaping()
 		default:
 			has, err = conn.HasKind(string(f))
 		}

@@ -16,7 +16,7 @@ func TestMain(m *testing.M) { testnet.Main(m) }
 // What the tools of others manage to make must be reported as there, and nothing else.
 func TestMissingAgreesWithTools(t *testing.T) {
 	t.Parallel()
-	testnet.Require(t, testnet.Tool("ip"), testnet.Tool("nft"))
+	testnet.Require(t, testnet.Tool("ip"), testnet.Tool("nft"), testnet.Tool("tc"))
 	n := testnet.New(t)
 	n.Host.Command("ip", "link", "add", "lower", "type", "veth", "peer", "name", "other")
 	for feature, command := range map[probe.Feature]string{
@@ -33,6 +33,7 @@ func TestMissingAgreesWithTools(t *testing.T) {
 
 		probe.VLANFiltering: "ip link add test type bridge vlan_filtering 1",
 		probe.PolicyRules:   "ip rule add from 10.1.2.3 lookup 100",
+		probe.Shaping:       "tc qdisc add dev lower root tbf rate 1mbit burst 10k latency 1ms",
 	} {
 		scratch := n.Container(string(feature))
 		scratch.Command("ip", "link", "add", "lower", "type", "veth", "peer", "name", "other")
@@ -63,7 +64,7 @@ func TestMissingChangesNothing(t *testing.T) {
 	n := testnet.New(t)
 	before := testnet.Snapshot(t, n.Spaces())
 	n.Host.Do(func() {
-		if _, err := probe.Missing(probe.Veth, probe.Bridge, probe.Dummy, probe.NFT, probe.IPv6, probe.VLANFiltering, probe.PolicyRules); err != nil {
+		if _, err := probe.Missing(probe.Veth, probe.Bridge, probe.Dummy, probe.NFT, probe.IPv6, probe.VLANFiltering, probe.PolicyRules, probe.Shaping); err != nil {
 			t.Error(err)
 		}
 	})
@@ -103,6 +104,7 @@ func TestHelp(t *testing.T) {
 
 		probe.VLANFiltering: "CONFIG_BRIDGE_VLAN_FILTERING",
 		probe.PolicyRules:   "CONFIG_IP_MULTIPLE_TABLES",
+		probe.Shaping:       "load modules sch_tbf",
 	} {
 		if got := feature.Help(); !strings.Contains(got, want) {
 			t.Errorf("%s: %q lacks %q", feature, got, want)

@@ -41,3 +41,24 @@ func (c *Conn) HasVLANFiltering() (bool, error) {
 	}
 	return false, err
 }
+
+// HasShaping reports whether the kernel has the qdiscs that SetTBF and AddHooks make; asking loads their modules. Nothing is
+// made: the requests name block 0, which the kernel refuses after it has found the kind.
+func (c *Conn) HasShaping() (bool, error) {
+	const loopback = 1 // its index in every namespace
+	for _, kind := range []string{"tbf", KindIngress} {
+		parent := uint32(netlink.HANDLE_ROOT)
+		if kind == KindIngress {
+			parent = netlink.HANDLE_INGRESS
+		}
+		a := netlink.QdiscAttrs{LinkIndex: loopback, Parent: parent, IngressBlock: new(uint32)}
+		err := c.h.QdiscReplace(&netlink.GenericQdisc{QdiscAttrs: a, QdiscType: kind})
+		if errors.Is(err, unix.ENOENT) {
+			return false, nil
+		}
+		if !errors.Is(err, unix.EINVAL) {
+			return false, err
+		}
+	}
+	return true, nil
+}

@@ -1,0 +1,186 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/kernel/rtnl"
+)
+
+// Filter hands packets of a link to another, or lets them pass.
+type Filter = rtnl.Filter
+
+// Match says which packets a filter is about; the zero value is about all of them.
+type Match = rtnl.Match
+
+// Hook is where a filter looks at packets of a link.
+type Hook = rtnl.Hook
+
+// The hooks of filters, and the target of those that let packets pass.
+const (
+	Ingress = rtnl.Ingress
+	Egress  = rtnl.Egress
+	Pass    = rtnl.Pass
+)
+
+// classifier is what a link has of filters.
+type classifier struct {
+	kind    string   // of the qdisc that holds them: [rtnl.KindIngress], [rtnl.KindClsact] or "", none
+	filters []Filter // that SetFilters could have made
+	others  int      // number of those that it could not
+}
+
+// Filters lists the filters of a link that [Space.SetFilters] could have made.
+func (s *Space) Filters(l Link) ([]Filter, error) {
+	now, err := s.classifier(l)
+	return now.filters, err
+}
+
+// Redirections lists for links, by their index, those that filters hand packets to them from.
+func (s *Space) Redirections() (map[int][]Link, error) {
+	qdiscs, err := s.rt.Qdiscs()
+	if err != nil {
+		return nil, err
+	}
+	from := map[int][]Link{}
+	for _, q := range qdiscs {
+		if !holdsFilters(q) {
+			continue
+		}
+		l := Link{Index: q.Link, Name: fmt.Sprintf("with index %d", q.Link)}
+		now, err := s.readFilters(l, q.Kind)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range now.filters {
+			from[f.Target] = append(from[f.Target], l)
+		}
+	}
+	return from, nil
+}
+
+func holdsFilters(q rtnl.Qdisc) bool { return q.Kind == rtnl.KindIngress || q.Kind == rtnl.KindClsact }
+
+func (s *Space) classifier(l Link) (classifier, error) {
+	qdiscs, err := s.rt.Qdiscs()
+	if err != nil {
+		return classifier{}, err
+	}
+	i := slices.IndexFunc(qdiscs, func(q rtnl.Qdisc) bool { return q.Link == l.Index && holdsFilters(q) })
+	if i < 0 {
+		return classifier{}, nil
+	}
+	return s.readFilters(l, qdiscs[i].Kind)
+}
+
+func (s *Space) readFilters(l Link, kind string) (classifier, error) {
+	now := classifier{kind: kind}
+	hooks := []rtnl.Hook{Ingress}
+	if kind == rtnl.KindClsact {
+		hooks = append(hooks, Egress)
+	}
+	for _, h := range hooks {
+		list, others, err := s.rt.Filters(l, h)
+		if err != nil {
+			return now, err
+		}
+		now.filters, now.others = append(now.filters, list...), now.others+others
+	}
+	return now, nil
+}
+
+// SetFilters makes the filters of a link that are mine those wanted, and leaves the others. The qdisc that holds them comes
+// with the first and goes with the last; where it is of a kind that has not the hook and others use it, the error wraps
+// [unix.EEXIST]. Undone by making them what they were.
+func (s *Space) SetFilters(l Link, mine func(Filter) bool, want []Filter) error {
+	now, err := s.classifier(l)
+	if err != nil {
+		return err
+	}
+	shared := now.others > 0 || slices.ContainsFunc(now.filters, func(f Filter) bool { return !mine(f) })
+	kind := kindFor(now.kind, shared, want)
+	for _, f := range now.filters {
+		if mine(f) && (kind != now.kind || !slices.Contains(want, f)) {
+			if err := s.deleteFilter(l, now.kind, f); err != nil {
+				return err
+			}
+		}
+	}
+	if kind != now.kind {
+		if shared {
+			return fmt.Errorf("link %q has a qdisc %s with filters of somebody else: %w", l.Name, now.kind, unix.EEXIST)
+		}
+		if err := s.changeHooks(l, now.kind, kind); err != nil {
+			return err
+		}
+	}
+	for _, f := range want {
+		if kind != now.kind || !slices.Contains(now.filters, f) {
+			if err := s.addFilter(l, kind, f); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// kindFor returns the kind of qdisc that filters need, where there is one of the kind now.
+func kindFor(now string, shared bool, want []Filter) string {
+	switch {
+	case slices.ContainsFunc(want, func(f Filter) bool { return f.Hook == Egress }):
+		return rtnl.KindClsact
+	case len(want) == 0 && !shared:
+		return ""
+	case now == "":
+		return rtnl.KindIngress
+	}
+	return now
+}
+
+func (s *Space) changeHooks(l Link, from, to string) error {
+	if from != "" {
+		err := s.tx.Do(fmt.Sprintf("delete %s dev %s", from, l.Name),
+			func() error { return present(s.rt.DeleteHooks(l, from)) },
+			func() error { return present(s.rt.AddHooks(l, from)) })
+		if err != nil {
+			return err
+		}
+	}
+	if to == "" {
+		return nil
+	}
+	added := false
+	return s.tx.Do(fmt.Sprintf("add %s dev %s", to, l.Name),
+		func() error {
+			err := s.rt.AddHooks(l, to)
+			added = err == nil
+			if errors.Is(err, unix.EEXIST) { // somebody was faster
+				return nil
+			}
+			return err
+		},
+		func() error {
+			if !added {
+				return nil
+			}
+			return present(s.rt.DeleteHooks(l, to))
+		})
+}
+
+func (s *Space) addFilter(l Link, kind string, f Filter) error {
+	return s.tx.Do(fmt.Sprintf("add filter %s dev %s", f, l.Name),
+		func() error { return s.rt.AddFilter(l, kind, f) },
+		func() error { return present(s.rt.DeleteFilter(l, f)) })
+}
+
+func (s *Space) deleteFilter(l Link, kind string, f Filter) error {
+	undo := func() error { return present(s.rt.AddFilter(l, kind, f)) }
+	if f.Target < 0 { // it led nowhere
+		undo = nil
+	}
+	return s.tx.Do(fmt.Sprintf("delete filter %s dev %s", f, l.Name),
+		func() error { return present(s.rt.DeleteFilter(l, f)) }, undo)
+}

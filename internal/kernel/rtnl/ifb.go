@@ -1,0 +1,25 @@
+package rtnl
+
+import (
+	"net"
+
+	"github.com/vishvananda/netlink"
+)
+
+// IFB describes an intermediate functional block to be made: a link that sends what filters of another hand it, and gives
+// it back to that one.
+type IFB struct {
+	Name string
+	MTU  int              // bytes; 0 is the kernel's default
+	MAC  net.HardwareAddr // nil lets the kernel choose; nobody sees it
+}
+
+// AddIFB makes an ifb, down. It has no transmit queue, as its qdisc is to be the only one, and as many queues as the kernel
+// likes. The error is EEXIST if the name is taken.
+func (c *Conn) AddIFB(b IFB) (index int, err error) {
+	a := netlink.NewLinkAttrs()
+	a.Name, a.MTU, a.HardwareAddr, a.TxQLen = b.Name, b.MTU, b.MAC, 0
+	l := &netlink.Ifb{LinkAttrs: a}
+	err = c.h.LinkAdd(l)
+	return l.Index, err
+}

@@ -1,0 +1,118 @@
+package rtnl
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// TBF are the parameters of a token bucket filter (tc-tbf(8)).
+type TBF struct {
+	Rate   uint64        // bytes per second, above 0
+	Buffer time.Duration // what Rate takes for the bytes of the bucket; the kernel takes 274 s at most
+	Limit  uint32        // bytes that may wait; above 0
+}
+
+// String returns the parameters for people.
+func (t TBF) String() string {
+	return fmt.Sprintf("rate %d B/s buffer %s limit %d B", t.Rate, t.Buffer, t.Limit)
+}
+
+// Same reports whether two filters do the same: other implementations cut the buffer to microseconds, and the kernel to
+// its ticks.
+func (t TBF) Same(u TBF) bool {
+	const slack = 16 // ticks of 64 ns, so 1 µs
+	a, b := int64(ticks(t.Buffer)), int64(ticks(u.Buffer))
+	return t.Rate == u.Rate && t.Limit == u.Limit && max(a-b, b-a) <= slack
+}
+
+// ticks are the unit of buffers, of which /proc/net/psched tells how many make a microsecond. One that is longer than they
+// can say is as long as possible, one that is shorter than a tick that long.
+func ticks(d time.Duration) uint32 {
+	n := float64(d) / float64(time.Microsecond) * netlink.TickInUsec()
+	return uint32(min(max(n, 1), math.MaxUint32))
+}
+
+// Qdisc is a queueing discipline of a link.
+type Qdisc struct {
+	Link    int    // index
+	Kind    string // of rtnetlink: "tbf", "ingress", …
+	Default bool   // the kernel's own choice, which gives way to any other
+	Root    bool   // of the link's transmit side
+	Ours    bool   // under the handle that SetTBF uses
+	TBF     TBF    // of a tbf
+}
+
+// tbfHandle is that of the root on which [Conn.SetTBF] works.
+var tbfHandle = netlink.MakeHandle(1, 0)
+
+// Qdiscs lists the qdiscs of all links: the kernel does not select.
+func (c *Conn) Qdiscs() ([]Qdisc, error) {
+	all, err := c.h.QdiscList(nil)
+	if err != nil {
+		return nil, fmt.Errorf("list qdiscs: %w", err)
+	}
+	list := make([]Qdisc, len(all))
+	for i, q := range all {
+		a := q.Attrs()
+		list[i] = Qdisc{
+			Link: a.LinkIndex, Kind: q.Type(), Default: a.Handle == 0,
+			Root: a.Parent == netlink.HANDLE_ROOT, Ours: a.Handle == tbfHandle,
+		}
+		if t, ok := q.(*netlink.Tbf); ok {
+			ns := float64(t.Buffer) / netlink.TickInUsec() * float64(time.Microsecond)
+			list[i].TBF = TBF{Rate: t.Rate, Buffer: time.Duration(ns), Limit: t.Limit}
+		}
+	}
+	return list, nil
+}
+
+// SetTBF makes a tbf with handle 1: the root qdisc of a link, or gives the one that is there other parameters, which
+// loses no packet.
+func (c *Conn) SetTBF(l Link, t TBF) error {
+	return c.h.QdiscReplace(&netlink.Tbf{
+		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: l.Index, Handle: tbfHandle, Parent: netlink.HANDLE_ROOT},
+		Rate:       t.Rate, Buffer: ticks(t.Buffer), Limit: t.Limit,
+	})
+}
+
+// DeleteTBF deletes what SetTBF has made, if it is there.
+func (c *Conn) DeleteTBF(l Link) error {
+	return c.deleteQdisc(&netlink.Tbf{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: l.Index, Handle: tbfHandle, Parent: netlink.HANDLE_ROOT}})
+}
+
+// The two kinds of qdisc that hold filters for what a link receives. Only the second has the hook [Egress] too.
+const (
+	KindIngress = "ingress"
+	KindClsact  = "clsact"
+)
+
+// hooksHandle is the only one that they can have.
+var hooksHandle = netlink.MakeHandle(0xffff, 0)
+
+// AddHooks makes a qdisc, KindIngress or KindClsact, that holds filters. A link has one of them at most: the error is
+// EEXIST if it has one.
+func (c *Conn) AddHooks(l Link, kind string) error { return c.h.QdiscAdd(hooks(l, kind)) }
+
+// DeleteHooks deletes such a qdisc, and all filters in it, if it is there.
+func (c *Conn) DeleteHooks(l Link, kind string) error { return c.deleteQdisc(hooks(l, kind)) }
+
+func hooks(l Link, kind string) netlink.Qdisc {
+	a := netlink.QdiscAttrs{LinkIndex: l.Index, Handle: hooksHandle, Parent: netlink.HANDLE_INGRESS}
+	if kind == KindClsact {
+		return &netlink.Clsact{QdiscAttrs: a}
+	}
+	return &netlink.Ingress{QdiscAttrs: a}
+}
+
+func (c *Conn) deleteQdisc(q netlink.Qdisc) error {
+	err := c.h.QdiscDel(q)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) || gone(err) { // it depends on what is there instead
+		return nil
+	}
+	return err
+}

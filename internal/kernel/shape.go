@@ -1,0 +1,90 @@
+package kernel
+
+import (
+	"fmt"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/kernel/rtnl"
+)
+
+// IFB describes an intermediate functional block to be made: a link that sends what filters of another hand it, and gives
+// it back to that one.
+type IFB = rtnl.IFB
+
+// AddIFB makes an ifb with an alias that names the owner, down. If the name is taken, the error wraps [unix.EEXIST].
+func (s *Space) AddIFB(b IFB, alias string) (Link, error) {
+	l := Link{Name: b.Name}
+	err := s.tx.Do("add ifb "+b.Name,
+		func() (err error) {
+			l.Index, err = s.rt.AddIFB(b)
+			return err
+		},
+		func() error {
+			_, err := s.rt.Delete(l)
+			return err
+		})
+	if err != nil {
+		return Link{}, err
+	}
+	if l, err = s.LinkByIndex(l.Index); err != nil {
+		return Link{}, err
+	}
+	l.Alias, err = alias, s.SetAlias(l, alias)
+	return l, err
+}
+
+// TBF are the parameters of a token bucket filter (tc-tbf(8)).
+type TBF = rtnl.TBF
+
+// TBF returns the token bucket filter that [Space.SetTBF] has made the root of a link, and whether there is one.
+func (s *Space) TBF(l Link) (t TBF, ok bool, err error) {
+	q, err := s.root(l)
+	return q.TBF, q.Ours && q.Kind == "tbf", err
+}
+
+func (s *Space) root(l Link) (rtnl.Qdisc, error) {
+	all, err := s.rt.Qdiscs()
+	i := slices.IndexFunc(all, func(q rtnl.Qdisc) bool { return q.Link == l.Index && q.Root })
+	if i < 0 {
+		return rtnl.Qdisc{}, err
+	}
+	return all[i], err
+}
+
+// SetTBF makes a token bucket filter the root of a link, with handle 1:, or gives the one that is there other parameters,
+// which loses no packet. Undone by giving it the former ones. A root that somebody else has made stays: then the error wraps
+// [unix.EEXIST].
+func (s *Space) SetTBF(l Link, t TBF) error {
+	q, err := s.root(l)
+	if err != nil {
+		return err
+	}
+	was, had := q.TBF, q.Ours && q.Kind == "tbf"
+	if q.Kind != "" && !q.Default && !had {
+		return fmt.Errorf("link %q has a qdisc %s of somebody else: %w", l.Name, q.Kind, unix.EEXIST)
+	}
+	if had && was.Same(t) {
+		return nil
+	}
+	return s.tx.Do(fmt.Sprintf("tbf %s dev %s", t, l.Name),
+		func() error { return s.rt.SetTBF(l, t) },
+		func() error {
+			if had {
+				return present(s.rt.SetTBF(l, was))
+			}
+			return present(s.rt.DeleteTBF(l))
+		})
+}
+
+// DeleteTBF deletes what [Space.SetTBF] has made. Undone by making it again.
+func (s *Space) DeleteTBF(l Link) error {
+	was, had, err := s.TBF(l)
+	if err != nil || !had {
+		return err
+	}
+	return s.tx.Do("delete tbf dev "+l.Name,
+		func() error { return present(s.rt.DeleteTBF(l)) },
+		func() error { return present(s.rt.SetTBF(l, was)) })
+}
