@@ -3,6 +3,7 @@ package all
 
 import (
 	"github.com/tenon-cni/tenon/plugin"
+	"github.com/tenon-cni/tenon/plugins/bandwidth"
 	"github.com/tenon-cni/tenon/plugins/bridge"
 	"github.com/tenon-cni/tenon/plugins/hostlocal"
 	"github.com/tenon-cni/tenon/plugins/loopback"
@@ -14,6 +15,7 @@ import (
 
 // Plugins are the definitions, by name.
 var Plugins = []plugin.Definition{
+	bandwidth.Plugin,
 	bridge.Plugin,
 	hostlocal.Plugin,
 	loopback.Plugin,

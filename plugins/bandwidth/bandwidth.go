@@ -1,0 +1,205 @@
+package bandwidth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/chained"
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/plugin"
+)
+
+// Config is the configuration of the plugin.
+type Config struct {
+	plugin.Common
+	Limits
+
+	// ShapedSubnets are the networks that the limits are for: traffic between the container and others passes freely.
+	ShapedSubnets []netip.Prefix `json:"shapedSubnets"`
+
+	// UnshapedSubnets are networks that the limits are not for. Not together with shapedSubnets.
+	UnshapedSubnets []netip.Prefix `json:"unshapedSubnets"`
+
+	// RuntimeConfig has the limits that the runtime asks for. They count if the configuration has none of its own.
+	RuntimeConfig struct {
+		Bandwidth Limits `json:"bandwidth"` // capability bandwidth
+	} `json:"runtimeConfig"`
+}
+
+func (c *Config) limits() Limits {
+	if c.Limits.given() {
+		return c.Limits
+	}
+	return c.RuntimeConfig.Bandwidth
+}
+
+// Plugin is the definition of bandwidth.
+var Plugin = plugin.Define[Config](plugin.Info{
+	Name:         "bandwidth",
+	About:        "limits how much a container sends and receives",
+	Role:         plugin.RoleChained,
+	Versions:     slices.DeleteFunc(cni.Versions(), func(v cni.Version) bool { return v < cni.V030 }),
+	Capabilities: []string{"bandwidth"},
+	Doc:          doc,
+}, chained.Plugin[Config]{
+	Decorator: shaper{},
+	Inside:    true,
+	Needs:     func(*Config) []probe.Feature { return []probe.Feature{probe.IFB, probe.Shaping} },
+})
+
+type (
+	shaper  struct{}
+	session = chained.Session[Config]
+)
+
+// Validate refuses limits that the kernel cannot keep, and subnets that contradict one another.
+func (shaper) Validate(c *plugin.Call[Config]) error {
+	l := c.Conf.limits()
+	if err := errors.Join(l.ingress().validate(), l.egress().validate()); err != nil {
+		return err
+	}
+	return c.Conf.validateSubnets()
+}
+
+// Apply sets the limits, in place of those that an earlier ADD has set.
+func (d shaper) Apply(_ context.Context, s *session, r *cni.Result) error {
+	dirs := directions(s.Conf, s.Attachment())
+	if len(dirs) == 0 {
+		return remove(s, s.Attachment())
+	}
+	end, err := hostEnd(s)
+	if err != nil {
+		return err
+	}
+	var filters []kernel.Filter
+	var used []int
+	for _, dir := range dirs {
+		on := end
+		if dir.names != nil {
+			if on, err = ensureDevice(s, end, dir.names); err != nil {
+				return err
+			}
+			r.Interfaces = append(r.Interfaces, cni.Interface{Name: on.Name, MAC: on.MAC.String()})
+			filters = append(filters, subnetFilters(s.Conf, dir.hook, on.Index)...)
+		}
+		dir.warn(s, end.MTU)
+		if err := s.Host.SetTBF(on, dir.tbf(end.MTU)); err != nil {
+			return err
+		}
+		if !on.Up {
+			if err := s.Host.Up(on); err != nil {
+				return err
+			}
+		}
+		used = append(used, on.Index)
+	}
+	return replace(s, end, used, filters)
+}
+
+// replace hands packets of the host's end to the ifbs in use, and takes away what is in use no longer.
+func replace(s *session, end kernel.Link, used []int, filters []kernel.Filter) error {
+	if !slices.Contains(used, end.Index) {
+		if err := s.Host.DeleteTBF(end); err != nil {
+			return err
+		}
+	}
+	own, err := devices(s.Host, s.Attachment(), &end, allNames(s.Attachment())...)
+	if err != nil {
+		return err
+	}
+	if err := s.Host.SetFilters(end, leadTo(own), filters); err != nil {
+		return err
+	}
+	for _, l := range own {
+		if !slices.Contains(used, l.Index) {
+			if err := s.Host.Delete(l); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// leadTo tells which filters are those that hand packets to one of the links, or that belong to them: they let packets
+// pass, or are left from links that are gone.
+func leadTo(links []kernel.Link) func(kernel.Filter) bool {
+	return func(f kernel.Filter) bool {
+		return f.Target <= kernel.Pass || slices.ContainsFunc(links, func(l kernel.Link) bool { return l.Index == f.Target })
+	}
+}
+
+// hostEnd finds the host's end of the container's veth pair, which one of the plugins before must have made.
+func hostEnd(s *session) (kernel.Link, error) {
+	inside, err := s.Sandbox.Link(s.IfName)
+	if err != nil {
+		return inside, err
+	}
+	end, err := s.Host.Peer(inside)
+	if err != nil {
+		return end, cni.Errorf(cni.CodeInvalidConfig, "bandwidth limits interfaces that are veth pairs, such as those of bridge and ptp: %w", err)
+	}
+	for _, i := range s.Prev.Interfaces {
+		if i.Sandbox == "" && i.Name == end.Name {
+			return end, nil
+		}
+	}
+	return end, cni.Errorf(cni.CodeInvalidConfig, "prevResult has no interface %s of the host, the other end of %s", end.Name, s.IfName)
+}
+
+// Verify looks for the limits of the configuration.
+func (shaper) Verify(_ context.Context, s *session) error {
+	dirs := directions(s.Conf, s.Attachment())
+	if len(dirs) == 0 {
+		return nil
+	}
+	end, err := hostEnd(s)
+	if err != nil {
+		return err
+	}
+	have, err := s.Host.Filters(end)
+	if err != nil {
+		return err
+	}
+	for _, dir := range dirs {
+		on := end
+		if dir.names != nil {
+			list, err := devices(s.Host, s.Attachment(), &end, dir.names...)
+			if err != nil {
+				return err
+			}
+			if len(list) == 0 {
+				return fmt.Errorf("interface %s: expected an ifb %s, found none", end.Name, dir.names[0])
+			}
+			on = list[0]
+			for _, f := range subnetFilters(s.Conf, dir.hook, on.Index) {
+				if !slices.Contains(have, f) {
+					return fmt.Errorf("interface %s: expected a filter %s (%s), found %v", end.Name, f, on.Name, have)
+				}
+			}
+		}
+		if err := checkTBF(s.Host, on, dir.tbf(end.MTU)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkTBF(host *kernel.Space, on kernel.Link, want kernel.TBF) error {
+	if !on.Up {
+		return fmt.Errorf("interface %s: expected it up, found it down", on.Name)
+	}
+	switch have, ok, err := host.TBF(on); {
+	case err != nil:
+		return err
+	case !ok:
+		return fmt.Errorf("interface %s: expected a tbf with %s, found none", on.Name, want)
+	case !have.Same(want):
+		return fmt.Errorf("interface %s: expected a tbf with %s, found %s", on.Name, want, have)
+	}
+	return nil
+}

@@ -1,0 +1,140 @@
+package bandwidth
+
+import (
+	"crypto/sha512"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/kernel"
+)
+
+// The ifb for what a container sends has the name that the reference plugin gives it, which is the same for all interfaces
+// of the container on a network. The second of those gets a name of its own, and so does the ifb for what it
+// receives, which the reference plugin has not.
+const (
+	referencePrefix = "bwp"
+	egressPrefix    = "bwe"
+	ingressPrefix   = "bwi"
+	nameDigits      = 12
+)
+
+func referenceName(network, container string) string {
+	sum := sha512.Sum512([]byte(network + container))
+	return referencePrefix + hex.EncodeToString(sum[:])[:nameDigits]
+}
+
+func ownName(prefix string, a cni.Attachment) string {
+	o := string(a.Owner())
+	return prefix + strings.TrimPrefix(o, cni.NetworkOwner(a.Network))[:nameDigits]
+}
+
+func egressNames(a cni.Attachment) []string {
+	return []string{referenceName(a.Network, a.Container), ownName(egressPrefix, a)}
+}
+
+func ingressNames(a cni.Attachment) []string { return []string{ownName(ingressPrefix, a)} }
+
+func allNames(a cni.Attachment) []string { return append(egressNames(a), ingressNames(a)...) }
+
+// Hardware addresses of ifbs mean nothing to the network. Ours follow from the owner, as a link is born with its address but
+// gets its alias later: it is found even where the process was killed in between.
+
+const networkBytes = 3 // of the address, that name the network; the first marks it as locally administered
+
+func address(a cni.Attachment) net.HardwareAddr {
+	own, _ := hex.DecodeString(strings.TrimPrefix(string(a.Owner()), cni.NetworkOwner(a.Network)))
+	return append(networkAddress(a.Network), own[:6-networkBytes]...)
+}
+
+func networkAddress(network string) net.HardwareAddr {
+	b, _ := hex.DecodeString(cni.NetworkOwner(network))
+	return append(net.HardwareAddr{2}, b[:networkBytes-1]...)
+}
+
+// owned reports whether a link is one that an attachment has made.
+func owned(l kernel.Link, a cni.Attachment) bool {
+	if l.Kind != "ifb" {
+		return false
+	}
+	if o, ok := cni.ParseTag(l.Alias); ok {
+		return o == a.Owner()
+	}
+	return l.Alias == "" && slices.Equal(l.MAC, address(a))
+}
+
+// foreign reports whether a link is one that the reference plugin has made: it is up from the start and has no alias.
+func foreign(l kernel.Link) bool {
+	return l.Kind == "ifb" && l.Alias == "" && l.Up && strings.HasPrefix(l.Name, referencePrefix)
+}
+
+// devices finds those of the names that belong to an attachment: its own, and what the reference plugin has made, unless
+// that serves another link than the host's end. host may be nil: then it is not known.
+func devices(host *kernel.Space, a cni.Attachment, end *kernel.Link, names ...string) (list []kernel.Link, err error) {
+	for _, name := range names {
+		l, err := host.Link(name)
+		if errors.Is(err, kernel.ErrNoLink) {
+			continue
+		}
+		if err != nil {
+			return list, err
+		}
+		mine := owned(l, a)
+		if !mine && foreign(l) {
+			if mine, err = serves(host, l, end); err != nil {
+				return list, err
+			}
+		}
+		if mine {
+			list = append(list, l)
+		}
+	}
+	return list, nil
+}
+
+// serves reports whether no other link than end hands packets to l.
+func serves(host *kernel.Space, l kernel.Link, end *kernel.Link) (bool, error) {
+	if end == nil {
+		return true, nil
+	}
+	from, err := host.Redirections()
+	others := slices.ContainsFunc(from[l.Index], func(f kernel.Link) bool { return f.Index != end.Index })
+	return !others, err
+}
+
+// ensureDevice finds the attachment's ifb, or makes it under the first of the names that is free.
+func ensureDevice(s *session, end kernel.Link, names []string) (kernel.Link, error) {
+	var busy error
+	for range 3 { // others may make and delete such links meanwhile
+		have, err := devices(s.Host, s.Attachment(), &end, names...)
+		if err != nil {
+			return kernel.Link{}, err
+		}
+		if len(have) > 0 {
+			return adopt(s, have[0])
+		}
+		for _, name := range names {
+			b := kernel.IFB{Name: name, MTU: end.MTU, MAC: address(s.Attachment())}
+			l, err := s.Host.AddIFB(b, s.Tag)
+			if !errors.Is(err, unix.EEXIST) {
+				return l, err
+			}
+			busy = err
+		}
+	}
+	return kernel.Link{}, fmt.Errorf("no free name for the ifb: %w", busy)
+}
+
+// adopt marks an ifb, which may be the reference plugin's, as the attachment's.
+func adopt(s *session, l kernel.Link) (kernel.Link, error) {
+	if l.Alias == s.Tag {
+		return l, nil
+	}
+	return l, s.Host.SetAlias(l, s.Tag)
+}

@@ -1,0 +1,105 @@
+package bandwidth
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/kernel"
+	shared "github.com/tenon-cni/tenon/internal/session"
+)
+
+// Remove deletes the ifbs of attachments that are gone, and takes the limits off the host's ends that are left: without the
+// ifb their filters would drop everything.
+func (shaper) Remove(_ context.Context, s *session, g shared.Gone) error {
+	if g.All() {
+		return collect(s, g)
+	}
+	return remove(s, g.One)
+}
+
+func remove(s *session, a cni.Attachment) error {
+	end := knownEnd(s)
+	own, err := devices(s.Host, a, end, allNames(a)...)
+	errs := []error{err}
+	if end != nil {
+		errs = append(errs, unlimit(s, *end, own))
+	}
+	return errors.Join(append(errs, deleteDevices(s, own))...)
+}
+
+// knownEnd returns the host's end of the container's veth pair, or nil if that cannot be told any more.
+func knownEnd(s *session) *kernel.Link {
+	if s.Sandbox == nil {
+		return nil
+	}
+	inside, err := s.Sandbox.Link(s.IfName)
+	if err != nil {
+		return nil
+	}
+	end, err := s.Host.Peer(inside)
+	if err != nil {
+		return nil
+	}
+	return &end
+}
+
+// unlimit takes the limits off a host's end.
+func unlimit(s *session, end kernel.Link, own []kernel.Link) error {
+	return errors.Join(s.Host.DeleteTBF(end), s.Host.SetFilters(end, leadTo(own), nil))
+}
+
+// deleteDevices deletes ifbs. Links that still hand them packets lose their limits.
+func deleteDevices(s *session, list []kernel.Link) error {
+	if len(list) == 0 {
+		return nil
+	}
+	from, err := s.Host.Redirections()
+	errs := []error{err}
+	for _, l := range list {
+		for _, end := range from[l.Index] {
+			errs = append(errs, unlimit(s, end, list))
+		}
+		errs = append(errs, s.Host.Delete(l))
+	}
+	return errors.Join(errs...)
+}
+
+// collect is Remove for GC.
+func collect(s *session, g shared.Gone) error {
+	links, err := s.Host.Links()
+	if err != nil {
+		return err
+	}
+	from, err := s.Host.Redirections()
+	if err != nil {
+		return err
+	}
+	var stale []kernel.Link
+	for _, l := range links {
+		if l.Kind == "ifb" && (goneOwn(l, g) || goneForeign(l, g) && len(from[l.Index]) == 0) {
+			stale = append(stale, l)
+		}
+	}
+	return deleteDevices(s, stale)
+}
+
+// goneOwn reports whether a link is Tenon's and its owner gone.
+func goneOwn(l kernel.Link, g shared.Gone) bool {
+	if l.Alias != "" {
+		return g.Tag(l.Alias)
+	}
+	ours := slices.Contains([]string{referencePrefix, egressPrefix, ingressPrefix}, l.Name[:min(3, len(l.Name))])
+	return ours && strings.HasPrefix(string(l.MAC), string(networkAddress(g.Network))) &&
+		!slices.ContainsFunc(g.Valid, func(a cni.Attachment) bool { return owned(l, a) })
+}
+
+// goneForeign reports whether a link may be one that the reference plugin has made for an attachment that is gone. Its name
+// does not tell the network: only those that nobody uses are gone for sure.
+func goneForeign(l kernel.Link, g shared.Gone) bool {
+	return foreign(l) && !slices.ContainsFunc(g.Valid, func(a cni.Attachment) bool {
+		return l.Name == referenceName(a.Network, a.Container)
+	})
+}

@@ -1,0 +1,128 @@
+package chain
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/testnet"
+	"github.com/tenon-cni/tenon/invoke"
+	"github.com/tenon-cni/tenon/plugin"
+	"github.com/tenon-cni/tenon/plugin/plugintest"
+	"github.com/tenon-cni/tenon/plugins/all"
+	"github.com/tenon-cni/tenon/plugins/bridge"
+	"github.com/tenon-cni/tenon/plugins/ptp"
+)
+
+func TestMain(m *testing.M) { plugintest.Main(m) }
+
+// What is sent, and how long that takes at least, with some bytes that pass at once.
+const (
+	rate  = 8_000_000 // bit/s
+	size  = 500_000   // bytes
+	least = 400 * time.Millisecond
+)
+
+// transfer sends so much by TCP and returns how long it took.
+func transfer(t *testing.T, from, to *testnet.Namespace, address netip.Addr) time.Duration {
+	t.Helper()
+	var l net.Listener
+	var c net.Conn
+	var err error
+	to.Do(func() { l, err = net.Listen("tcp", netip.AddrPortFrom(address, 0).String()) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	from.Do(func() { c, err = net.Dial("tcp", l.Addr().String()) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	go c.Write(make([]byte, size)) // ends at the latest when c is closed
+	in, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	start := time.Now()
+	if err := in.SetReadDeadline(start.Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.CopyN(io.Discard, in, size); err != nil {
+		t.Fatal(err)
+	}
+	return time.Since(start)
+}
+
+// behind calls bandwidth in the network of another plugin, with its result or, later, the one of the chain.
+func behind(t *testing.T, r *plugintest.Runtime, verb cni.Command, prev json.RawMessage) json.RawMessage {
+	t.Helper()
+	q := r.Request(verb, "c")
+	q.Conf["type"], q.Conf["prevResult"] = "bandwidth", prev
+	q.Conf["ingressRate"], q.Conf["egressRate"] = rate, rate
+	stdin, err := json.Marshal(q.Conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var reply invoke.Reply
+	r.Host.Do(func() {
+		call := invoke.Call{Path: filepath.Join(q.Path, "bandwidth"), Env: q.Env, Stdin: stdin}
+		reply, err = plugin.Caller(all.Plugins, false).Call(t.Context(), call)
+	})
+	if err != nil {
+		t.Fatalf("%s: %v", verb, err)
+	}
+	return reply.Stdout
+}
+
+// TestBandwidth: behind ptp with an MTU of 512, and behind bridge, the container is reached and limited, and all plugins find
+// everything in its place (bandwidth.md 8, common.md 13). After DEL of the chain nothing is left.
+func TestBandwidth(t *testing.T) {
+	const ipam = `,"ipam":{"type":"host-local","subnet":"10.90.0.0/24","routes":[{"dst":"0.0.0.0/0"}]}}`
+	for name, row := range map[string]struct {
+		plugin.Definition
+		members string
+	}{
+		"ptp":    {ptp.Plugin, `,"mtu":512`},
+		"bridge": {bridge.Plugin, `,"isGateway":true`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testnet.Require(t, testnet.Kernel(probe.IFB, probe.Shaping))
+			r := plugintest.NewRuntime(t, row.Definition, fmt.Sprintf(`{"cniVersion":"1.1.0","name":"net","type":%q%s`, name, row.members+ipam))
+			r.Add("c")
+			r.Del("c") // leaves what is shared
+			before := r.State()
+			made := r.Add("c")
+			first, err := made.Encode(cni.V110)
+			if err != nil {
+				t.Fatal(err)
+			}
+			free := r.State()
+			prev := behind(t, r, cni.Add, first)
+			behind(t, r, cni.Check, prev)
+			r.Check("c")
+			ip := made.IPs[0]
+			testnet.Reaches(t, r.Container("c"), ip.Gateway, true)
+			inside, gateway := ip.Address.Addr(), ip.Gateway
+			received, sent := transfer(t, r.Host, r.Container("c"), inside), transfer(t, r.Container("c"), r.Host, gateway)
+			if received < least || sent < least {
+				t.Errorf("received in %s, sent in %s, want %s at least", received, sent, least)
+			}
+			behind(t, r, cni.Del, prev)
+			r.Unchanged(free)
+			if free := transfer(t, r.Host, r.Container("c"), inside); free > least/2 {
+				t.Errorf("without limits received in %s, want %s at most", free, least/2)
+			}
+			r.Del("c")
+			r.Unchanged(before)
+		})
+	}
+}
