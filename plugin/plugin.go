@@ -170,4 +170,5 @@ type Definition struct {
 	config   reflect.Type // of the configuration
 	serve    func(context.Context, input) ([]byte, error)
 	validate func(input) error
+	repair   func(context.Context, input) error
 }

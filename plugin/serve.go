@@ -54,28 +54,39 @@ func Define[C any, PC configuration[C]](i Info, p Plugin[C]) Definition {
 		}
 		return dispatch(ctx, p, c)
 	}
+	d.repair = func(ctx context.Context, in input) error {
+		r, ok := p.(Repairer[C])
+		if !ok {
+			return nil
+		}
+		c, err := decodeCall[C, PC](i, in)
+		if err != nil {
+			return err
+		}
+		if err := validate(p, c); err != nil {
+			return err
+		}
+		return r.Repair(ctx, c)
+	}
 	return d
 }
 
 // Serve is the whole protocol of one call. It returns what the plugin prints on success; what it returns as an error
 // is printed as an error object. Delegates are called through caller.
 func (d Definition) Serve(ctx context.Context, env cni.Env, stdin []byte, caller invoke.Caller) (stdout []byte, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			slog.Error("panic", "plugin", d.Name, "panic", p, "stack", string(debug.Stack()))
-			stdout, err = nil, cni.Errorf(cni.CodeInternal, "%s: panic: %v", d.Name, p).
-				WithDetails("this is a bug; the stack is on standard error")
-		}
-	}()
+	defer d.catch(&err)
 	if err := env.Validate(); err != nil {
 		return nil, err
 	}
 	if env.Command == cni.VersionCommand {
 		return d.versionReply(stdin), nil
 	}
-	v, err := d.header(env, stdin)
+	v, err := d.header(stdin)
 	if err != nil {
 		return nil, err
+	}
+	if !v.Has(env.Command) {
+		return nil, cni.Errorf(cni.CodeIncompatibleVersion, "CNI version %v has no %s", v, env.Command)
 	}
 	if env.Command == cni.Add || env.Command == cni.Del {
 		if err := refuseOwnNamespace(env); err != nil {
@@ -85,11 +96,20 @@ func (d Definition) Serve(ctx context.Context, env cni.Env, stdin []byte, caller
 	return d.serve(ctx, input{env, stdin, v, caller})
 }
 
+// catch makes a panic an error. It has to be deferred itself.
+func (d Definition) catch(err *error) {
+	if p := recover(); p != nil {
+		slog.Error("panic", "plugin", d.Name, "panic", p, "stack", string(debug.Stack()))
+		*err = cni.Errorf(cni.CodeInternal, "%s: panic: %v", d.Name, p).
+			WithDetails("this is a bug; the stack is on standard error")
+	}
+}
+
 // Validate judges a request as ADD does before it starts: header, JSON types, and what the [Validator] of the plugin says.
 // Nothing is run, and nothing is known about the attachment.
 func (d Definition) Validate(request []byte) error {
 	env := cni.Env{Command: cni.Add, ContainerID: "container", Netns: "/", IfName: "eth0"}
-	v, err := d.header(env, request)
+	v, err := d.header(request)
 	if err != nil {
 		return err
 	}
@@ -123,8 +143,8 @@ func (d Definition) versionReply(stdin []byte) []byte {
 	return append(r.Encode(), '\n')
 }
 
-// header checks what does not depend on the plugin: name, version, and whether the version has the verb.
-func (d Definition) header(env cni.Env, stdin []byte) (cni.Version, error) {
+// header checks what does not depend on the plugin: name and version.
+func (d Definition) header(stdin []byte) (cni.Version, error) {
 	name, version, err := cni.DecodeHeader(stdin)
 	if err != nil {
 		return 0, err
@@ -139,9 +159,6 @@ func (d Definition) header(env cni.Env, stdin []byte) (cni.Version, error) {
 	if !slices.Contains(d.Versions, v) {
 		return 0, cni.Errorf(cni.CodeIncompatibleVersion, "%s does not support CNI version %v", d.Name, v).
 			WithDetails(fmt.Sprintf("supported: %v", d.Versions))
-	}
-	if !v.Has(env.Command) {
-		return 0, cni.Errorf(cni.CodeIncompatibleVersion, "CNI version %v has no %s", v, env.Command)
 	}
 	return v, nil
 }

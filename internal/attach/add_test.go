@@ -442,7 +442,7 @@ func TestCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	b := newBench(t, pair{finish: func(_ context.Context, s *session, r *cni.Result) error {
 		cancel(errors.New("somebody pressed Ctrl-C"))
-		return s.Masquerade(r)
+		return s.Masquerade(r.IPs)
 	}}, give(address))
 	before := b.state()
 	_, err := b.serve(ctx, b.env(cni.Add))

@@ -76,10 +76,13 @@ func (m *Masq) available(code cni.Code) error {
 	return nil
 }
 
-// Masquerade hides what leaves the networks of the result's addresses behind the host. DEL and GC take it away.
-func (s *Session[C]) Masquerade(r *cni.Result) error {
+// Masquerade hides what leaves the networks of addresses behind the host. DEL and GC take it away.
+func (s *Session[C]) Masquerade(ips []cni.IP) error {
+	if len(ips) == 0 {
+		return nil
+	}
 	var nets []netip.Prefix
-	for _, ip := range r.IPs {
+	for _, ip := range ips {
 		nets = append(nets, ip.Address)
 	}
 	if masqOf(s.Conf).IPMasqBackend == IPTables {

@@ -129,10 +129,29 @@ func WithBatch(ctx context.Context) (context.Context, *Batch) {
 	return context.WithValue(ctx, batchKey{}, b), b
 }
 
-// Meet meets the claims of a batch, whose transactions were about this namespace, in one transaction. A claim that cannot
+// Meet meets the claims of batches, whose transactions were about this namespace, in one transaction. A claim that cannot
 // be met is left out and named in the error.
-func (s *Space) Meet(b *Batch) error {
-	return s.claim(fmt.Sprintf("meet %d claims", len(b.claims)), b.claims...)
+func (s *Space) Meet(batches ...*Batch) error {
+	var claims []nft.Claim
+	for _, b := range batches {
+		claims = append(claims, b.claims...)
+	}
+	if len(claims) == 0 {
+		return nil
+	}
+	return s.claim(fmt.Sprintf("meet %d claims", len(claims)), claims...)
+}
+
+// Unmet returns what is not there of the claims of a batch.
+func (s *Space) Unmet(b *Batch) (missing []Held, err error) {
+	for _, claim := range b.claims {
+		some, err := s.Missing(claim.Tag, claim.Entries)
+		if err != nil {
+			return nil, err
+		}
+		missing = append(missing, some...)
+	}
+	return missing, nil
 }
 
 // rules opens the nfnetlink socket at its first use.

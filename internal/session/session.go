@@ -80,6 +80,15 @@ func OpenSandbox(env cni.Env) (*netns.NS, error) {
 	return ns, nil
 }
 
+// Exists returns nil if the container's namespace is there. Its errors are those of [OpenSandbox].
+func Exists(env cni.Env) error {
+	ns, err := OpenSandbox(env)
+	if err == nil {
+		ns.Close()
+	}
+	return err
+}
+
 // Close closes the namespaces.
 func (s *Session[C]) Close() {
 	for _, space := range []*kernel.Space{s.Host, s.Sandbox} {

@@ -1,7 +1,14 @@
-// Package all lists the plugins that are built into the tenon executable, a line each. It holds nothing else.
+// Package all lists the plugins that are built into the tenon executable, a line each, and repairs what they have made. It
+// holds nothing else.
 package all
 
 import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tenon-cni/tenon/internal/repair"
+	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/plugin"
 	"github.com/tenon-cni/tenon/plugins/bandwidth"
 	"github.com/tenon-cni/tenon/plugins/bridge"
@@ -23,4 +30,18 @@ var Plugins = []plugin.Definition{
 	sbr.Plugin,
 	static.Plugin,
 	tuning.Plugin,
+}
+
+// Repair puts back what plugins here have made in the ruleset of the host for attachments, and others have taken away: in
+// one transaction, then what the other backends have. It suits network.Client.Repair. Plugins that are not Tenon's are
+// passed over, and so are containers that are gone.
+func Repair(ctx context.Context, calls []invoke.Call) error {
+	outcomes, err := repair.Run(ctx, Plugins, calls)
+	errs := []error{err}
+	for i, o := range outcomes {
+		if o.Failed() {
+			errs = append(errs, fmt.Errorf("%s/%s %s: %w", calls[i].Env.ContainerID, calls[i].Env.IfName, calls[i].Path, o.Err))
+		}
+	}
+	return errors.Join(errs...)
 }

@@ -186,8 +186,8 @@ func (maker) Finish(ctx context.Context, s *attach.Session[Config], r *cni.Resul
 			return err
 		}
 	}
-	if c.IPMasq && len(r.IPs) > 0 {
-		if err := s.Masquerade(r); err != nil {
+	if c.IPMasq {
+		if err := s.Masquerade(r.IPs); err != nil {
 			return err
 		}
 	}

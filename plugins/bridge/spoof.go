@@ -27,6 +27,28 @@ func (maker) Remove(s *attach.Session[Config], gone attach.Gone) error {
 	return errors.Join(kernel.UnlessNoNFT(ours), kernel.UnlessNoNFT(theirs))
 }
 
+// Repair guards the port again, unless the guard of the reference plugin is there. A port that is gone needs none.
+func (maker) Repair(s *attach.Session[Config]) error {
+	if !s.Conf.MACSpoofChk {
+		return nil
+	}
+	if ok, err := s.Host.HasChain(referenceGuards, referenceGuard(s.Attachment())); ok || err != nil {
+		return err
+	}
+	port, err := s.HostEnd()
+	if errors.Is(err, kernel.ErrNoLink) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	mac, err := s.PrevMAC()
+	if err != nil {
+		return err
+	}
+	return s.Host.Guard(s.Tag, port, mac)
+}
+
 // checkGuard looks for the guard of the port. That of the reference plugin will do.
 func checkGuard(s *attach.Session[Config], port, inside kernel.Link) error {
 	entries, err := nft.Guard(port.Name, inside.MAC)

@@ -122,7 +122,7 @@ func (maker) Finish(_ context.Context, s *session, r *cni.Result) error {
 		return err
 	}
 	if s.Conf.IPMasq {
-		return s.Masquerade(r)
+		return s.Masquerade(r.IPs)
 	}
 	return nil
 }

@@ -1,0 +1,91 @@
+package attach
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/session"
+	"github.com/tenon-cni/tenon/plugin"
+)
+
+// Repairer is a Maker that has made entries of the ruleset beside masquerading. Repair makes them again.
+type Repairer[C any] interface {
+	Repair(*Session[C]) error
+}
+
+// Repair implements [plugin.Repairer]: it makes the rules of an attachment again, from its result.
+func (p Plugin[C]) Repair(ctx context.Context, c *plugin.Call[C]) error {
+	s, err := open(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if err := s.Enter(); err != nil {
+		return err
+	}
+	if r, ok := p.Maker.(Repairer[C]); ok {
+		if err := r.Repair(s); err != nil {
+			return err
+		}
+	}
+	if !masqOf(c.Conf).IPMasq {
+		return nil
+	}
+	return repairMasquerade(ctx, s)
+}
+
+// repairMasquerade leaves alone the addresses that the reference plugins masquerade, whose rules survived.
+func repairMasquerade[C any](ctx context.Context, s *Session[C]) error {
+	if s.Prev == nil { // a version that cannot express it: there are no addresses
+		return nil
+	}
+	theirs, err := s.referenceMasquerades()
+	if err != nil {
+		return err
+	}
+	all := s.PrevIPs()
+	missing := slices.DeleteFunc(slices.Clone(all), func(ip cni.IP) bool { return slices.Contains(theirs, ip.Address.Addr()) })
+	if masqOf(s.Conf).IPMasqBackend != IPTables {
+		return s.Masquerade(missing)
+	}
+	return session.PutOff(ctx, session.Steps{Allow: func(ctx context.Context) (restored []string, err error) {
+		s, err := open(ctx, s.Call)
+		if err != nil {
+			return nil, err
+		}
+		defer s.Close()
+		if err := s.Masquerade(all); err != nil { // all: the chain can have lost rules that its jumps do not tell of
+			return nil, errors.Join(err, s.Tx.Rollback())
+		}
+		for _, ip := range missing {
+			restored = append(restored, "masquerade by iptables "+ip.Address.String())
+		}
+		return restored, nil
+	}})
+}
+
+// PrevMAC returns the hardware address that the container's interface was given. That of the interface counts only where
+// the result does not say: the container can have changed it.
+func (s *Session[C]) PrevMAC() (net.HardwareAddr, error) {
+	if s.Prev != nil {
+		if i, ok := s.Prev.Sandboxed(s.IfName, s.Netns); ok && s.Prev.Interfaces[i].MAC != "" {
+			return net.ParseMAC(s.Prev.Interfaces[i].MAC)
+		}
+	}
+	link, err := s.Sandbox.Link(s.IfName)
+	return link.MAC, err
+}
+
+// HostEnd returns the host's end of the pair that the container's interface is an end of. Without either the error wraps
+// [kernel.ErrNoLink].
+func (s *Session[C]) HostEnd() (kernel.Link, error) {
+	link, err := s.Sandbox.Link(s.IfName)
+	if err != nil {
+		return kernel.Link{}, err
+	}
+	return s.peer(link)
+}

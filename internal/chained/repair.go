@@ -1,0 +1,59 @@
+package chained
+
+import (
+	"context"
+	"errors"
+
+	"github.com/tenon-cni/tenon/internal/session"
+	"github.com/tenon-cni/tenon/plugin"
+)
+
+// Restorer is a Decorator that has made more than the entries of its [Ruler] where others may take it away: rules by
+// iptables, interfaces in the zones of firewalld. Both methods return what was missing, for people, and leave what is
+// there as it is. Sandbox is as on CHECK.
+type Restorer[C any] interface {
+	// Deny puts back what refuses packets. Of all attachments it comes before any Allow.
+	Deny(context.Context, *Session[C]) (restored []string, err error)
+
+	// Allow puts back the rest.
+	Allow(context.Context, *Session[C]) (restored []string, err error)
+}
+
+// Repair implements [plugin.Repairer]: it makes the entries of the Ruler again, then what the Restorer has.
+func (p Plugin[C]) Repair(ctx context.Context, c *plugin.Call[C]) error {
+	_, rules := p.Decorator.(Ruler[C])
+	r, more := p.Decorator.(Restorer[C])
+	if !rules && !more {
+		return nil
+	}
+	if err := session.Exists(c.Env); err != nil {
+		return err
+	}
+	if err := p.inSession(ctx, c, p.claim); err != nil || !more {
+		return err
+	}
+	step := func(restore func(context.Context, *Session[C]) ([]string, error)) session.Step {
+		return func(ctx context.Context) (restored []string, err error) {
+			err = p.inSession(ctx, c, func(s *Session[C]) (err error) {
+				restored, err = restore(ctx, s)
+				return err
+			})
+			return restored, err
+		}
+	}
+	return session.PutOff(ctx, session.Steps{Deny: step(r.Deny), Allow: step(r.Allow)})
+}
+
+// inSession makes changes in a session, and takes back what it has changed if it fails.
+func (p Plugin[C]) inSession(ctx context.Context, c *plugin.Call[C], change func(*Session[C]) error) error {
+	s, err := p.open(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if err := change(s); err != nil {
+		return errors.Join(err, s.Tx.Rollback())
+	}
+	s.Tx.Keep()
+	return nil
+}

@@ -1,0 +1,173 @@
+// Package repair puts back what plugins of this program have made in the ruleset of the host and others have taken away:
+// that of many attachments at once, in one transaction. It does not know which attachments there are, nor what rules.
+package repair
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/kernel/netns"
+	"github.com/tenon-cni/tenon/internal/session"
+	"github.com/tenon-cni/tenon/invoke"
+	"github.com/tenon-cni/tenon/plugin"
+)
+
+// ErrForeign says that the executable of a call is not of this program, so that nobody knows what it has made.
+var ErrForeign = errors.New("is not a plugin of Tenon")
+
+// errUnmet is where the error of all says more.
+var errUnmet = errors.New("is still missing in the ruleset")
+
+// Outcome is what has become of a call.
+type Outcome struct {
+	Restored []string // what was missing, for people; not what could not be put back
+	Err      error    // [ErrForeign]; with [cni.CodeUnknownContainer] if the container is gone
+}
+
+// Failed reports whether something could not be put back that should be there.
+func (o Outcome) Failed() bool {
+	return o.Err != nil && !errors.Is(o.Err, ErrForeign) && cni.CodeOf(o.Err) != cni.CodeUnknownContainer
+}
+
+// Run repairs what calls are about, which are those of CHECK. All that is in the ruleset comes back in one transaction, then
+// the rest: what refuses packets before what accepts them. The outcomes are in the order of the calls; the error is about
+// all of them. Attachments that are made or removed meanwhile must not be among them.
+func Run(ctx context.Context, plugins []plugin.Definition, calls []invoke.Call) ([]Outcome, error) {
+	all := gather(ctx, plugins, calls)
+	err := all.inHost(ctx, all.meet)
+	all.finish(ctx)
+	return all.outcomes(), err
+}
+
+// Missing tells what Run would put back, as far as the ruleset is concerned, and changes nothing. What else plugins would
+// do is told by CHECK, for which caller is asked.
+func Missing(ctx context.Context, plugins []plugin.Definition, calls []invoke.Call, caller invoke.Caller) ([]Outcome, error) {
+	all := gather(ctx, plugins, calls)
+	err := all.inHost(ctx, all.compare)
+	for _, p := range all {
+		if p.steps.Deny == nil && p.steps.Allow == nil || p.Err != nil {
+			continue
+		}
+		if _, err := caller.Call(ctx, p.call); err != nil && len(p.Restored) == 0 {
+			p.Restored = []string{cni.AsError(err).Msg}
+		}
+	}
+	return all.outcomes(), err
+}
+
+// pending is the repair of one call in progress.
+type pending struct {
+	Outcome
+	call  invoke.Call
+	batch *kernel.Batch
+	steps *session.Steps
+}
+
+type repairs []*pending
+
+// gather asks the plugins what they would make.
+func gather(ctx context.Context, plugins []plugin.Definition, calls []invoke.Call) repairs {
+	all := make(repairs, len(calls))
+	own := ours{}
+	for i, call := range calls {
+		p := &pending{call: call}
+		ctx, batch := kernel.WithBatch(ctx)
+		ctx, p.steps = session.WithSteps(ctx)
+		p.batch = batch
+		name := filepath.Base(call.Path)
+		d := slices.IndexFunc(plugins, func(d plugin.Definition) bool { return d.Name == name })
+		if d < 0 || !own.has(call.Path) {
+			p.Err = ErrForeign
+		} else {
+			p.Err = plugins[d].Repair(ctx, call.Env, call.Stdin)
+		}
+		all[i] = p
+	}
+	return all
+}
+
+// inHost opens the namespace of the host for f.
+func (r repairs) inHost(ctx context.Context, f func(*kernel.Space) error) error {
+	ns, err := netns.Current()
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	host, err := kernel.Begin(ctx).Open(ns)
+	if err != nil {
+		return err
+	}
+	defer host.Close()
+	return f(host)
+}
+
+// meet makes all claims of the calls that have not failed: all that a plugin wants or nothing.
+func (r repairs) meet(host *kernel.Space) error {
+	if err := r.compare(host); err != nil {
+		return err
+	}
+	var batches []*kernel.Batch
+	for _, p := range r {
+		if p.Err == nil {
+			batches = append(batches, p.batch)
+		}
+	}
+	failure := host.Meet(batches...)
+	if failure == nil {
+		return nil
+	}
+	for _, p := range r {
+		if len(p.Restored) == 0 || p.Err != nil {
+			continue
+		}
+		if missing, err := host.Unmet(p.batch); err != nil || len(missing) > 0 {
+			p.Restored, p.Err = nil, errUnmet
+		}
+	}
+	return failure
+}
+
+// compare notes what is missing.
+func (r repairs) compare(host *kernel.Space) error {
+	for _, p := range r {
+		if p.Err != nil {
+			continue
+		}
+		missing, err := host.Unmet(p.batch)
+		if err != nil {
+			return err
+		}
+		for _, held := range missing {
+			p.Restored = append(p.Restored, held.Set+" "+held.Text)
+		}
+	}
+	return nil
+}
+
+// finish does what is not in the ruleset.
+func (r repairs) finish(ctx context.Context) {
+	for _, step := range []func(*session.Steps) session.Step{
+		func(s *session.Steps) session.Step { return s.Deny },
+		func(s *session.Steps) session.Step { return s.Allow },
+	} {
+		for _, p := range r {
+			if p.Err != nil {
+				continue
+			}
+			restored, err := step(p.steps).Run(ctx)
+			p.Restored, p.Err = append(p.Restored, restored...), err
+		}
+	}
+}
+
+func (r repairs) outcomes() []Outcome {
+	list := make([]Outcome, len(r))
+	for i, p := range r {
+		list[i] = p.Outcome
+	}
+	return list
+}
