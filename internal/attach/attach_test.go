@@ -54,7 +54,7 @@ func (p pair) Finish(ctx context.Context, s *session, r *cni.Result) error {
 		return p.finish(ctx, s, r)
 	}
 	if s.Conf.Masq {
-		return s.Masquerade(r)
+		return s.Masquerade(r.IPs)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/tenon-cni/tenon/internal/kernel/nft"
@@ -142,16 +143,26 @@ func (s *Space) Meet(batches ...*Batch) error {
 	return s.claim(fmt.Sprintf("meet %d claims", len(claims)), claims...)
 }
 
-// Unmet returns what is not there of the claims of a batch.
-func (s *Space) Unmet(b *Batch) (missing []Held, err error) {
-	for _, claim := range b.claims {
-		some, err := s.Missing(claim.Tag, claim.Entries)
-		if err != nil {
-			return nil, err
-		}
-		missing = append(missing, some...)
+// Unmet returns for each batch what is not there of its claims.
+func (s *Space) Unmet(batches ...*Batch) ([][]Held, error) {
+	c, err := s.rules()
+	if err != nil {
+		return nil, err
 	}
-	return missing, nil
+	var claims []nft.Claim
+	for _, b := range batches {
+		claims = append(claims, b.claims...)
+	}
+	missing, err := c.MissingOfEach(s.tx.ctx, claims...)
+	if err != nil {
+		return nil, err
+	}
+	unmet := make([][]Held, len(batches))
+	for i, b := range batches {
+		unmet[i] = slices.Concat(missing[:len(b.claims)]...)
+		missing = missing[len(b.claims):]
+	}
+	return unmet, nil
 }
 
 // rules opens the nfnetlink socket at its first use.

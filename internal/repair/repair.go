@@ -49,7 +49,7 @@ func Missing(ctx context.Context, plugins []plugin.Definition, calls []invoke.Ca
 	all := gather(ctx, plugins, calls)
 	err := all.inHost(ctx, all.compare)
 	for _, p := range all {
-		if p.steps.Deny == nil && p.steps.Allow == nil || p.Err != nil {
+		if p.steps.Deny == nil && p.steps.Allow == nil {
 			continue
 		}
 		if _, err := caller.Call(ctx, p.call); err != nil && len(p.Restored) == 0 {
@@ -85,6 +85,9 @@ func gather(ctx context.Context, plugins []plugin.Definition, calls []invoke.Cal
 		} else {
 			p.Err = plugins[d].Repair(ctx, call.Env, call.Stdin)
 		}
+		if p.Err != nil { // all that a plugin wants, or nothing
+			p.batch, p.steps = new(kernel.Batch), new(session.Steps)
+		}
 		all[i] = p
 	}
 	return all
@@ -105,27 +108,24 @@ func (r repairs) inHost(ctx context.Context, f func(*kernel.Space) error) error 
 	return f(host)
 }
 
-// meet makes all claims of the calls that have not failed: all that a plugin wants or nothing.
+// meet makes all claims that can be met. Calls of which one cannot have failed.
 func (r repairs) meet(host *kernel.Space) error {
-	if err := r.compare(host); err != nil {
+	missing, err := host.Unmet(r.batches()...)
+	if err != nil {
 		return err
 	}
-	var batches []*kernel.Batch
-	for _, p := range r {
-		if p.Err == nil {
-			batches = append(batches, p.batch)
+	failure := host.Meet(r.batches()...)
+	still := make([][]kernel.Held, len(r))
+	if failure != nil {
+		if still, err = host.Unmet(r.batches()...); err != nil {
+			return errors.Join(failure, err)
 		}
 	}
-	failure := host.Meet(batches...)
-	if failure == nil {
-		return nil
-	}
-	for _, p := range r {
-		if len(p.Restored) == 0 || p.Err != nil {
-			continue
-		}
-		if missing, err := host.Unmet(p.batch); err != nil || len(missing) > 0 {
-			p.Restored, p.Err = nil, errUnmet
+	for i, p := range r {
+		if len(still[i]) == 0 {
+			p.note(missing[i])
+		} else {
+			p.Err = errUnmet
 		}
 	}
 	return failure
@@ -133,19 +133,25 @@ func (r repairs) meet(host *kernel.Space) error {
 
 // compare notes what is missing.
 func (r repairs) compare(host *kernel.Space) error {
-	for _, p := range r {
-		if p.Err != nil {
-			continue
-		}
-		missing, err := host.Unmet(p.batch)
-		if err != nil {
-			return err
-		}
-		for _, held := range missing {
-			p.Restored = append(p.Restored, held.Set+" "+held.Text)
-		}
+	missing, err := host.Unmet(r.batches()...)
+	for i, held := range missing {
+		r[i].note(held)
 	}
-	return nil
+	return err
+}
+
+func (r repairs) batches() []*kernel.Batch {
+	list := make([]*kernel.Batch, len(r))
+	for i, p := range r {
+		list[i] = p.batch
+	}
+	return list
+}
+
+func (p *pending) note(missing []kernel.Held) {
+	for _, held := range missing {
+		p.Restored = append(p.Restored, held.Set+" "+held.Text)
+	}
 }
 
 // finish does what is not in the ruleset.

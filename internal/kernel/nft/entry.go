@@ -87,6 +87,13 @@ func (c *Conn) meetable(claims []Claim) (met []Claim, err error) {
 	return met, errors.Join(errs...)
 }
 
+func entriesOf(claims []Claim) (all []Entry) {
+	for _, claim := range claims {
+		all = append(all, claim.Entries...)
+	}
+	return all
+}
+
 // concerns lists the concerns of entries, each once.
 func concerns(entries []Entry) (list []*Concern) {
 	for _, e := range entries {
@@ -106,12 +113,8 @@ type change struct {
 
 // planClaims plans skeletons and elements.
 func (c *Conn) planClaims(p *plan, claims []Claim) ([]change, error) {
-	var all []Entry
-	for _, claim := range claims {
-		all = append(all, claim.Entries...)
-	}
 	var changes []change
-	for _, concern := range concerns(all) {
+	for _, concern := range concerns(entriesOf(claims)) {
 		s := concern.skeleton()
 		if err := c.ensure(p, s); err != nil {
 			return nil, fmt.Errorf("%s: %w", concern, err)
@@ -143,14 +146,7 @@ func (p *plan) change(changes []change) {
 // compare returns what has to change in a concern for claims to be met. Its sets, which can be large, are read whole only if
 // there is anything about what is claimed.
 func (c *Conn) compare(s skeleton, concern *Concern, claims []Claim) ([]change, error) {
-	w := wishes{tags: map[string]bool{}, sets: map[string]*wished{}}
-	for _, claim := range claims {
-		for _, e := range claim.Entries {
-			if e.concern == concern {
-				w.add(s, e, claim.Tag)
-			}
-		}
-	}
+	w := wishesOf(s, concern, claims)
 	found, err := c.lookAt(s, w)
 	if err != nil {
 		return nil, err
@@ -187,6 +183,18 @@ type wished struct {
 	there    map[string]bool // the keys of elements that are there already
 }
 
+func wishesOf(s skeleton, concern *Concern, claims []Claim) wishes {
+	w := wishes{tags: map[string]bool{}, sets: map[string]*wished{}}
+	for _, claim := range claims {
+		for _, e := range claim.Entries {
+			if e.concern == concern {
+				w.add(s, e, claim.Tag)
+			}
+		}
+	}
+	return w
+}
+
 func (w *wishes) add(s skeleton, e Entry, tag string) {
 	w.tags[tag] = true
 	in := w.sets[e.set]
@@ -194,10 +202,7 @@ func (w *wishes) add(s skeleton, e Entry, tag string) {
 		in = &wished{index: map[string]int{}, about: map[string]bool{}, there: map[string]bool{}}
 		w.sets[e.set] = in
 	}
-	x := e.element
-	if s.set(e.set).users == "" {
-		x.Comment = tag
-	}
+	x := s.set(e.set).owned(e, tag)
 	if i, twice := in.index[string(x.Key)]; twice { // the last one counts
 		in.elements[i] = x
 		return
@@ -263,6 +268,11 @@ func (in *wished) note(x nftables.SetElement) (same bool) {
 		in.there[string(x.Key)] = true
 	}
 	return same
+}
+
+// has reports whether x, which is wished, was found.
+func (in *wished) has(x nftables.SetElement) bool {
+	return in.there[string(x.Key)] && equal(in.elements[in.index[string(x.Key)]], x)
 }
 
 // superfluous returns what has to go from a set: what is about the same as something wished, and what those who wish have
@@ -448,36 +458,52 @@ func (c *Conn) List(ctx context.Context, concern *Concern) (list []Held, err err
 }
 
 // Missing returns what is not there of a claim: nothing is in a concern whose rules somebody has flushed.
-func (c *Conn) Missing(ctx context.Context, claim Claim) (missing []Held, err error) {
+func (c *Conn) Missing(ctx context.Context, claim Claim) ([]Held, error) {
+	missing, err := c.MissingOfEach(ctx, claim)
+	if err != nil {
+		return nil, err
+	}
+	return missing[0], nil
+}
+
+// MissingOfEach is Missing for many claims.
+func (c *Conn) MissingOfEach(ctx context.Context, claims ...Claim) (missing [][]Held, err error) {
+	missing = make([][]Held, len(claims))
 	err = c.locked(ctx, func() error {
-		for _, concern := range concerns(claim.Entries) {
+		for _, concern := range concerns(entriesOf(claims)) {
 			s := concern.skeleton()
+			w := wishesOf(s, concern, claims)
 			ok, err := c.intact(s)
+			if ok {
+				_, err = c.lookAt(s, w)
+			}
 			if err != nil {
 				return err
 			}
-			for _, e := range claim.Entries {
-				if e.concern != concern {
-					continue
-				}
-				set, want := s.set(e.set), e.element
-				if want.Comment = claim.Tag; set.users != "" {
-					want.Comment = ""
-				}
-				var x *nftables.SetElement
-				if ok {
-					if x, err = c.element(set.Set, want.Key); err != nil {
-						return err
+			for i, claim := range claims {
+				for _, e := range claim.Entries {
+					if e.concern != concern {
+						continue
 					}
-				}
-				if x == nil || !equal(*x, want) {
-					missing = append(missing, set.held(want))
+					set := s.set(e.set)
+					if want := set.owned(e, claim.Tag); !w.sets[e.set].has(want) {
+						missing[i] = append(missing[i], set.held(want))
+					}
 				}
 			}
 		}
 		return nil
 	})
 	return missing, err
+}
+
+// owned is the element of an entry as its owner has it.
+func (s *set) owned(e Entry, tag string) nftables.SetElement {
+	x := e.element
+	if s.users == "" {
+		x.Comment = tag
+	}
+	return x
 }
 
 // held is an element as others see it.

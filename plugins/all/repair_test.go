@@ -1,0 +1,372 @@
+package all_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/nftables"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/testnet"
+	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/plugin"
+	"github.com/tenon-cni/tenon/plugins/all"
+)
+
+func TestMain(m *testing.M) { testnet.Main(m) }
+
+// chains are networks whose attachments have rules that have to come back: a line each. In a line stand the plugins, the
+// first for a bridge or ptp with its ipam. N is replaced by a number of the network's own, from 1 on.
+var chains = []string{
+	`{"type":"bridge","bridge":"brN","isDefaultGateway":true,"ipMasq":true,"macspoofchk":true,"ipam":IPAM}`,
+	`{"type":"ptp","ipMasq":true,"ipam":IPAM}`,
+}
+
+// host is a machine with networks, run by the library and the plugins in this process.
+type host struct {
+	*testnet.Net
+	*network.Client
+	t        testing.TB
+	networks []*network.Network
+}
+
+func newHost(t testing.TB, chains ...string) *host {
+	t.Helper()
+	testnet.Require(t, testnet.Kernel(probe.NFT), testnet.Tool("nft"))
+	dir, self := t.TempDir(), executable(t)
+	for _, d := range all.Plugins {
+		if err := os.Symlink(self, filepath.Join(dir, d.Name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := &host{Net: testnet.New(t), t: t, Client: &network.Client{
+		Caller: plugin.Caller(all.Plugins, false), PluginDirs: []string{dir}, StateDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	}}
+	for i, chain := range chains {
+		ipam := fmt.Sprintf(`{"type":"host-local","dataDir":%q,"ranges":[[{"subnet":"10.N.0.0/16"}],[{"subnet":"fd00:N::/64"}]]}`, t.TempDir())
+		text := strings.ReplaceAll(strings.ReplaceAll(chain, "IPAM", ipam), "N", fmt.Sprint(i+1))
+		n, err := network.LoadBytes([]byte(fmt.Sprintf(`{"cniVersion":"1.1.0","name":"net%d","plugins":[%s]}`, i+1, text)))
+		must(t, err)
+		h.networks = append(h.networks, n)
+	}
+	return h
+}
+
+func executable(t testing.TB) string {
+	t.Helper()
+	path, err := os.Executable()
+	must(t, err)
+	return path
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (h *host) add(n *network.Network, container string) error {
+	r := network.Request{Container: container, IfName: "eth0", Parameters: network.Parameters{Netns: h.Container(container).Path()}}
+	return h.Host.Run(func() error {
+		_, err := h.Add(context.Background(), n, r)
+		return err
+	})
+}
+
+func (h *host) del(n *network.Network, container string) error {
+	a := cni.Attachment{Network: n.Name, Container: container, IfName: "eth0"}
+	return h.Host.Run(func() error { return h.Del(context.Background(), a, network.Fallback{}) })
+}
+
+// addMany attaches so many containers, in turns to each network.
+func (h *host) addMany(count int) {
+	h.t.Helper()
+	for i := range count {
+		must(h.t, h.add(h.networks[i%len(h.networks)], fmt.Sprintf("c%d", i)))
+	}
+}
+
+func (h *host) repair(networks ...string) []network.Unrepaired {
+	h.t.Helper()
+	var passed []network.Unrepaired
+	must(h.t, h.Host.Run(func() (err error) {
+		passed, err = h.Repair(context.Background(), networks, all.Repair)
+		return err
+	}))
+	return passed
+}
+
+// rules is the ruleset, line by line in the order of the alphabet: elements come back in any order. What changes by itself
+// is left out.
+func (h *host) rules() string {
+	text := h.Host.Command("nft", "-s", "list", "ruleset")
+	lines := strings.FieldsFunc(regexp.MustCompile(`expires \S+`).ReplaceAllString(text, ""), func(r rune) bool { return r == '\n' || r == ',' })
+	for i, l := range lines {
+		lines[i] = strings.Trim(strings.TrimPrefix(strings.TrimSpace(l), "elements = { "), " }")
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+func (h *host) generation() uint32 {
+	h.t.Helper()
+	c, err := nftables.New(nftables.WithNetNSFd(h.Host.Fd()))
+	must(h.t, err)
+	gen, err := c.GetGen()
+	must(h.t, err)
+	return gen.ID
+}
+
+func (h *host) wantRules(want string) {
+	h.t.Helper()
+	if diff := cmp.Diff(want, h.rules()); diff != "" {
+		h.t.Errorf("ruleset (-before +after):\n%s", diff)
+	}
+}
+
+// TestRepairManyAttachments: all rules of 200 attachments are back after a flush, in one transaction, and once.
+func TestRepairManyAttachments(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, chains...)
+	h.addMany(200)
+	before := h.rules()
+	if n := strings.Count(before, "10."); n < 400 {
+		t.Fatalf("%d rules with addresses for 200 attachments:\n%s", n, before)
+	}
+	h.Host.Command("nft", "flush", "ruleset")
+	flushed := h.generation()
+	if passed := h.repair(); len(passed) > 0 {
+		t.Errorf("passed over: %v", passed)
+	}
+	h.wantRules(before)
+	repaired := h.generation()
+	if repaired != flushed+1 {
+		t.Errorf("%d transactions", repaired-flushed)
+	}
+	h.repair()
+	if again := h.generation(); again != repaired {
+		t.Errorf("with nothing missing there were %d transactions", again-repaired)
+	}
+	h.wantRules(before)
+	for i := range 200 { // and nothing has come that DEL does not find
+		must(t, h.del(h.networks[i%len(h.networks)], fmt.Sprintf("c%d", i)))
+	}
+	if left := h.rules(); strings.Contains(left, "tenon:") {
+		t.Errorf("left:\n%s", left)
+	}
+}
+
+// TestRepairDamage: whatever of the rules is gone comes back, and what others have made stays.
+func TestRepairDamage(t *testing.T) {
+	t.Parallel()
+	for name, damage := range map[string]string{
+		"everything":             "flush ruleset",
+		"a table":                "delete table inet tenon",
+		"the table of guards":    "delete table bridge tenon",
+		"the rules":              "flush table inet tenon; flush table bridge tenon",
+		"the rules of one chain": "flush chain inet tenon postrouting",
+		"a set":                  "flush set inet tenon masq4",
+		"the guards":             "flush set bridge tenon guarded; flush set bridge tenon macs",
+		"nothing":                "list ruleset",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t, chains...)
+			h.addMany(4)
+			before := h.rules()
+			h.Host.Command("nft", damage)
+			const foreign = `add table inet filter; add chain inet filter input { type filter hook input priority 0; }; add rule inet filter input accept`
+			h.Host.Command("nft", foreign)
+			h.repair()
+			h.Host.Command("nft", "list chain inet filter input")
+			h.Host.Command("nft", "delete table inet filter")
+			h.wantRules(before)
+		})
+	}
+}
+
+// TestRepairOneNetwork leaves the others alone.
+func TestRepairOneNetwork(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, chains...)
+	h.addMany(2)
+	before := h.rules()
+	h.Host.Command("nft", "flush", "ruleset")
+	h.repair("net2")
+	if got := h.rules(); strings.Contains(got, "10.1.0.") || !strings.Contains(got, "10.2.0.") {
+		t.Errorf("after the repair of net2:\n%s", got)
+	}
+	h.repair("net1")
+	h.wantRules(before)
+}
+
+// TestRepairGoneContainer: a container that ended without DEL needs no rules, and others may have its address by now.
+func TestRepairGoneContainer(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, chains...)
+	h.addMany(2)
+	before := h.rules()
+	must(t, h.add(h.networks[0], "gone"))
+	must(t, h.add(h.networks[1], "gone2"))
+	for _, name := range []string{"gone", "gone2"} {
+		h.Remove(name)
+	}
+	h.Host.Command("nft", "flush", "ruleset")
+	h.repair()
+	h.wantRules(before)
+}
+
+// TestRepairBesideChanges: attachments come and go during repairs. Who is there in the end has all rules, nobody else any.
+func TestRepairBesideChanges(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, chains...)
+	h.addMany(10)
+	steady := h.rules()
+	const workers, rounds = 4, 8
+	for i := range workers {
+		h.Container(fmt.Sprintf("w%d", i)) // not at the same time
+	}
+	var wg sync.WaitGroup
+	done := make(chan struct{})
+	errs := make([]error, workers)
+	for i := range workers {
+		wg.Go(func() {
+			name := fmt.Sprintf("w%d", i)
+			for range rounds {
+				errs[i] = errors.Join(errs[i], h.add(h.networks[i%2], name), h.del(h.networks[i%2], name))
+			}
+		})
+	}
+	go func() { wg.Wait(); close(done) }()
+	for repairs := 0; ; repairs++ {
+		h.Host.Command("nft", "flush", "ruleset")
+		h.repair()
+		select {
+		case <-done:
+			if err := errors.Join(errs...); err != nil {
+				t.Error(err)
+			}
+			h.repair()
+			h.wantRules(steady)
+			t.Logf("%d repairs", repairs)
+			return
+		default:
+		}
+	}
+}
+
+// TestRepairUnderTraffic: while rules are repaired that are in place, nobody outside sees the address of a container.
+func TestRepairUnderTraffic(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, chains...)
+	h.addMany(20)
+	outside, from := h.Uplink(), h.Container("c0")
+	seen := func() netip.Addr { return testnet.SourceSeen(t, from, outside, netip.MustParseAddr("192.0.2.2")) }
+	router := netip.MustParseAddr("192.0.2.1")
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 20 {
+			h.Host.Command("nft", "flush chain bridge tenon prerouting; delete element inet tenon masq6 { fd00:1::2 }")
+			h.repair()
+		}
+	}()
+	for packets := 0; ; packets++ {
+		if got := seen(); got != router {
+			t.Errorf("outside sees %s, want %s", got, router)
+		}
+		select {
+		case <-done:
+			t.Logf("%d packets", packets)
+			return
+		default:
+		}
+	}
+}
+
+// TestRepairKeepsForgersOut is CVE-2025-54388: what refuses packets is back with all the rest, so that nobody who could not
+// send under a false address can after a repair.
+func TestRepairKeepsForgersOut(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, chains[0])
+	h.addMany(2)
+	forger, gateway := h.Container("c0"), netip.MustParseAddr("10.1.0.1")
+	testnet.Reaches(t, forger, gateway, true)
+	forger.Command("ip", "link", "set", "eth0", "address", "02:00:00:00:00:99")
+	testnet.Reaches(t, forger, gateway, false)
+	h.Host.Command("nft", "flush", "ruleset")
+	testnet.Reaches(t, forger, gateway, true)
+	h.repair() // with the address that it was given, not the one it has taken
+	testnet.Reaches(t, forger, gateway, false)
+	testnet.Reaches(t, h.Container("c1"), gateway, true)
+}
+
+// TestRepairForeign: what a plugin that is not Tenon's has made is not guessed, whatever its name.
+func TestRepairForeign(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, chains[1])
+	h.addMany(1)
+	h.Host.Command("nft", "flush", "ruleset")
+	path := filepath.Join(h.PluginDirs[0], "ptp")
+	must(t, os.Rename(path, path+".old"))
+	must(t, os.WriteFile(path, []byte("#!/bin/sh\nexit 1\n"), 0o755))
+	h.repair()
+	if got := h.rules(); got != "" {
+		t.Errorf("rules:\n%s", got)
+	}
+	must(t, os.Rename(path+".old", path))
+	h.repair()
+	if got := h.rules(); !strings.Contains(got, "10.1.0.2") {
+		t.Errorf("rules:\n%s", got)
+	}
+}
+
+// TestRepairIPTables: rules by iptables come back too, and once.
+func TestRepairIPTables(t *testing.T) {
+	t.Parallel()
+	testnet.Require(t, testnet.Tool("iptables-restore"))
+	h := newHost(t, strings.Replace(chains[1], `"ipMasq":true`, `"ipMasq":true,"ipMasqBackend":"iptables"`, 1), chains[0])
+	h.addMany(4)
+	before := h.rules()
+	for _, damage := range []string{"flush ruleset", "flush chain ip nat POSTROUTING", "list ruleset"} {
+		h.Host.Command("nft", damage)
+		h.repair()
+		h.repair()
+		h.wantRules(before)
+	}
+}
+
+// BenchmarkRepair repairs 200 attachments after a flush.
+func BenchmarkRepair(b *testing.B) {
+	h := newHost(b, chains[0])
+	h.addMany(200)
+	for b.Loop() {
+		b.StopTimer()
+		h.Host.Command("nft", "flush", "ruleset")
+		b.StartTimer()
+		h.repair()
+	}
+}
+
+// BenchmarkRepairNothing repairs 200 attachments of which nothing is missing.
+func BenchmarkRepairNothing(b *testing.B) {
+	h := newHost(b, chains[0])
+	h.addMany(200)
+	for b.Loop() {
+		h.repair()
+	}
+}
