@@ -79,7 +79,12 @@ func (c *Client) lockRecorded(ctx context.Context, wanted func(cni.Owner) bool) 
 	var held []func()
 	var errs []error
 	for _, network := range slices.Sorted(maps.Keys(locked)) {
-		_, release, err := c.lockNetwork(wait, network)
+		try, cancel := wait, context.CancelFunc(func() {})
+		if wait.Err() != nil { // others have used the time up
+			try, cancel = context.WithTimeout(ctx, lastWait)
+		}
+		_, release, err := c.lockNetwork(try, network)
+		cancel()
 		if err != nil {
 			errs = append(errs, err)
 			continue

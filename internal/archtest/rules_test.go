@@ -43,7 +43,7 @@ var layerRules = []struct{ from, never []string }{
 	{[]string{"conformance"}, []string{"plugins", "internal/attach", "internal/chained", "internal/session", "internal/ipam", "internal/ops", "internal/cli", "cmd"}},
 	{[]string{"internal/kernel", "internal/ledger"}, []string{"cni", "invoke", "network", "plugin", "conformance", "plugins", "internal/attach", "internal/chained", "internal/session", "internal/ipam", "internal/ops", "internal/cli", "cmd"}},
 	{[]string{"internal/session"}, []string{"internal/attach", "internal/chained", "internal/ipam"}},
-	{[]string{"internal/attach", "internal/chained", "internal/session", "internal/ipam"}, []string{"network", "conformance", "plugins", "internal/ops", "internal/cli", "cmd"}},
+	{[]string{"internal/attach", "internal/chained", "internal/session", "internal/ipam", "internal/repair"}, []string{"network", "conformance", "plugins", "internal/ops", "internal/cli", "cmd"}},
 	{[]string{"plugins"}, []string{"network", "conformance", "internal/ops", "internal/cli", "cmd"}},
 	{[]string{"internal/ops"}, []string{"internal/cli", "cmd"}},
 	{[]string{"internal/cli"}, []string{"cmd"}},

@@ -90,7 +90,7 @@ Exit status: 0 success, 1 failure, 2 wrong usage.`,
 			root.AddCommand(c)
 		}
 	}
-	add(groupAttach, a.add(), a.del(), a.check(), a.gc(), a.recover())
+	add(groupAttach, a.add(), a.del(), a.check(), a.gc(), a.recover(), a.repair())
 	add(groupLook, a.ps(), a.net(), a.ipam(), a.status(), a.versions())
 	add(groupSetUp, a.install(), a.plugin(), a.demo())
 	root.SetCompletionCommandGroupID(groupSetUp)

@@ -1,0 +1,136 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/repair"
+	"github.com/tenon-cni/tenon/invoke"
+	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/plugin"
+	"github.com/tenon-cni/tenon/plugins/all"
+)
+
+// repairs are what a repair has to tell.
+type repairs struct {
+	*settings
+	client  *network.Client
+	dryRun  bool
+	entries []repairEntry
+}
+
+// repairEntry is a plugin of an attachment from which something was missing, or an attachment that was passed over.
+type repairEntry struct {
+	Network   string          `json:"network"`
+	Container string          `json:"containerID"`
+	IfName    string          `json:"ifname"`
+	Plugin    string          `json:"plugin,omitempty"`
+	Missing   []string        `json:"missing"`
+	Repaired  bool            `json:"repaired"`
+	Note      string          `json:"note,omitempty"` // why it was passed over
+	Error     json.RawMessage `json:"error,omitempty"`
+
+	key     cni.Attachment
+	foreign bool
+}
+
+func newRepairEntry(key cni.Attachment) repairEntry {
+	return repairEntry{Network: key.Network, Container: key.Container, IfName: key.IfName, Missing: []string{}, key: key}
+}
+
+func (p *repairs) passOver(key cni.Attachment, why error) {
+	if slices.ContainsFunc(p.entries, func(e repairEntry) bool { return e.key == key && e.Note != "" && !e.foreign }) {
+		return // another plugin has said so
+	}
+	e := newRepairEntry(key)
+	e.Note = cni.AsError(why).Msg
+	p.entries = append(p.entries, e)
+}
+
+// run is what [network.Client.Repair] does.
+func (p *repairs) run(ctx context.Context, calls []invoke.Call) error {
+	do := repair.Run
+	if p.dryRun {
+		do = func(ctx context.Context, plugins []plugin.Definition, calls []invoke.Call) ([]repair.Outcome, error) {
+			return repair.Missing(ctx, plugins, calls, p.client.Caller)
+		}
+	}
+	outcomes, err := do(ctx, all.Plugins, calls)
+	errs := []error{err}
+	for i, o := range outcomes {
+		name, _, _ := cni.DecodeHeader(calls[i].Stdin)
+		key := calls[i].Env.Attachment(name)
+		e := newRepairEntry(key)
+		e.Plugin, e.Missing = filepath.Base(calls[i].Path), append(e.Missing, o.Restored...)
+		e.Repaired = len(o.Restored) > 0 && o.Err == nil && !p.dryRun
+		switch {
+		case errors.Is(o.Err, repair.ErrForeign):
+			e.Note, e.foreign = fmt.Sprintf("%s %v", calls[i].Path, o.Err), true
+		case o.Failed():
+			e.Error = cni.AsError(o.Err).Encode(cni.Newest)
+			errs = append(errs, fmt.Errorf("%v: %s: %w", key, e.Plugin, o.Err))
+		case o.Err != nil:
+			p.passOver(key, o.Err)
+			continue
+		case len(o.Restored) == 0:
+			continue
+		}
+		p.entries = append(p.entries, e)
+	}
+	return errors.Join(errs...)
+}
+
+// checkForeign adds what CHECK says to attachments with plugins that are not Tenon's.
+func (p *repairs) checkForeign(ctx context.Context) {
+	says := map[cni.Attachment]string{}
+	for i, e := range p.entries {
+		if !e.foreign {
+			continue
+		}
+		if says[e.key] == "" {
+			says[e.key] = "CHECK finds nothing wrong"
+			if err := p.client.Check(ctx, e.key, nil); err != nil {
+				says[e.key] = "CHECK says: " + cni.AsError(err).Msg
+			}
+		}
+		p.entries[i].Note += "; " + says[e.key]
+	}
+}
+
+// print prints the entries. complete says that nothing has failed.
+func (p *repairs) print(complete bool) error {
+	if p.json {
+		if p.entries == nil {
+			p.entries = []repairEntry{}
+		}
+		return p.printJSON(p.entries)
+	}
+	repaired := 0
+	for _, e := range p.entries {
+		verb, text := "repaired", strings.Join(e.Missing, ", ")
+		switch {
+		case e.Error != nil:
+			continue // it is told as an error
+		case e.Note != "":
+			verb, text = "passed over", e.Note
+		case p.dryRun:
+			verb = "would repair"
+			fallthrough
+		default:
+			repaired++
+		}
+		if _, err := fmt.Fprintf(p.stdout, "%s %s: %s\n", verb, strings.TrimSpace(e.key.String()+" "+e.Plugin), text); err != nil {
+			return err
+		}
+	}
+	if complete && repaired == 0 {
+		fmt.Fprintln(p.stdout, "nothing to repair")
+	}
+	return nil
+}
