@@ -1,0 +1,180 @@
+package repair_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/chained"
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/kernel/nft"
+	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/repair"
+	"github.com/tenon-cni/tenon/internal/session"
+	"github.com/tenon-cni/tenon/internal/testnet"
+	"github.com/tenon-cni/tenon/invoke"
+	"github.com/tenon-cni/tenon/plugin"
+)
+
+func TestMain(m *testing.M) { testnet.Main(m) }
+
+// wall is a chained plugin with rules in the ruleset and elsewhere. Elsewhere is log, where it writes what it does.
+type wall struct {
+	log *[]string
+	net *testnet.Net
+}
+
+type conf struct {
+	plugin.Common
+	Broken string `json:"broken"`
+}
+
+type call = chained.Session[conf]
+
+func (w wall) Apply(context.Context, *call, *cni.Result) error    { return nil }
+func (w wall) Verify(context.Context, *call) error                { return errors.New("a brick is missing") }
+func (w wall) Remove(context.Context, *call, session.Gone) error  { return nil }
+func (w wall) Deny(_ context.Context, s *call) ([]string, error)  { return w.restore("deny", s) }
+func (w wall) Allow(_ context.Context, s *call) ([]string, error) { return w.restore("allow", s) }
+func (w wall) Rules(s *call) (entries []kernel.Entry, err error) {
+	if s.Conf.Broken == "rules" {
+		return nil, errors.New("no such rules")
+	}
+	return nft.Masquerade(s.Prev.IPs[0].Address)
+}
+
+func (w wall) restore(step string, s *call) ([]string, error) {
+	ruleset := "after the ruleset"
+	if !strings.Contains(w.net.Host.Command("nft", "list", "ruleset"), "masquerade") {
+		ruleset = "before the ruleset"
+	}
+	*w.log = append(*w.log, fmt.Sprintf("%s %s %s", step, s.ContainerID, ruleset))
+	if s.Conf.Broken == step {
+		return nil, errors.New("cannot " + step)
+	}
+	return []string{step}, nil
+}
+
+// rig is a host with the plugin wall.
+type rig struct {
+	*testnet.Net
+	t    *testing.T
+	path string
+	defs []plugin.Definition
+	log  []string
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	testnet.Require(t, testnet.Kernel(probe.NFT), testnet.Tool("nft"))
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{Net: testnet.New(t), t: t, path: filepath.Join(t.TempDir(), "wall")}
+	if err := os.Symlink(self, r.path); err != nil {
+		t.Fatal(err)
+	}
+	w := chained.Plugin[conf]{Decorator: wall{&r.log, r.Net}, Concerns: []*kernel.Concern{nft.Masquerading}}
+	r.defs = []plugin.Definition{plugin.Define[conf](plugin.Info{Name: "wall", Role: plugin.RoleChained}, w)}
+	return r
+}
+
+// call is that of CHECK for container i.
+func (r *rig) call(i int, broken string) invoke.Call {
+	name := fmt.Sprintf("c%d", i)
+	return invoke.Call{
+		Path: r.path,
+		Env:  cni.Env{Command: cni.Check, ContainerID: name, Netns: r.Container(name).Path(), IfName: "eth0", Path: "/nowhere"},
+		Stdin: []byte(fmt.Sprintf(`{"cniVersion":"1.1.0","name":"n","type":"wall","broken":%q,"prevResult":{"cniVersion":"1.1.0","ips":[{"address":"10.1.0.%d/24"}]}}`,
+			broken, i)),
+	}
+}
+
+func (r *rig) do(f func() ([]repair.Outcome, error)) (list []string) {
+	r.t.Helper()
+	err := r.Host.Run(func() error {
+		outcomes, err := f()
+		for _, o := range outcomes {
+			list = append(list, fmt.Sprintf("%s: %v, failed: %t", strings.Join(o.Restored, ", "), o.Err, o.Failed()))
+		}
+		return err
+	})
+	if err != nil {
+		r.t.Error(err)
+	}
+	return list
+}
+
+func (r *rig) want(want, got []string) {
+	r.t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		r.t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestDenyBeforeAllow is CVE-2025-54388: nothing is let through for anybody before everything is refused that has to be. Of
+// an attachment that cannot be closed nothing is opened, and it does not keep the others from repair.
+func TestDenyBeforeAllow(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	gone := r.call(6, "")
+	r.Remove("c6")
+	foreign := r.call(7, "")
+	foreign.Path = "/bin/true"
+	calls := []invoke.Call{r.call(2, ""), r.call(3, "rules"), r.call(4, "deny"), r.call(5, "allow"), gone, foreign, r.call(8, "")}
+	got := r.do(func() ([]repair.Outcome, error) { return repair.Run(t.Context(), r.defs, calls) })
+	rules := func(i int) string { return fmt.Sprintf("masq4 10.1.0.%d, nomasq4 10.1.0.%d not to 10.1.0.0/24", i, i) }
+	r.want([]string{
+		rules(2) + ", deny, allow: <nil>, failed: false",
+		": no such rules, failed: true",
+		rules(4) + ": cannot deny, failed: true",
+		rules(5) + ", deny: cannot allow, failed: true",
+		fmt.Sprintf(": CNI_NETNS: %q: network namespace does not exist, failed: false", gone.Env.Netns),
+		": is not a plugin of Tenon, failed: false",
+		rules(8) + ", deny, allow: <nil>, failed: false",
+	}, got)
+	const after = " after the ruleset"
+	r.want([]string{
+		"deny c2" + after, "deny c4" + after, "deny c5" + after, "deny c8" + after,
+		"allow c2" + after, "allow c5" + after, "allow c8" + after,
+	}, r.log)
+}
+
+// TestMissing changes nothing: what is not in the ruleset is asked CHECK for.
+func TestMissing(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	calls := []invoke.Call{r.call(2, ""), r.call(3, "rules")}
+	caller := invoke.Local{}
+	for _, d := range r.defs {
+		caller[d.Name] = d.Handler(caller)
+	}
+	missing := func() []string {
+		return r.do(func() ([]repair.Outcome, error) { return repair.Missing(t.Context(), r.defs, calls, caller) })
+	}
+	before := testnet.Snapshot(t, r.Spaces())
+	r.want([]string{
+		"masq4 10.1.0.2, nomasq4 10.1.0.2 not to 10.1.0.0/24: <nil>, failed: false",
+		": no such rules, failed: true",
+	}, missing())
+	if diff := testnet.Diff(before, testnet.Snapshot(t, r.Spaces())); diff != "" || len(r.log) > 0 {
+		t.Errorf("did %q, changed:\n%s", r.log, diff)
+	}
+	r.do(func() ([]repair.Outcome, error) { return repair.Run(t.Context(), r.defs, calls) })
+	r.want([]string{"wall CHECK: a brick is missing: <nil>, failed: false", ": no such rules, failed: true"}, missing())
+}
+
+// TestNothing is for a host on which nothing is attached, or of which the kernel has no rules.
+func TestNothing(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.want(nil, r.do(func() ([]repair.Outcome, error) { return repair.Run(t.Context(), r.defs, nil) }))
+}
