@@ -21,6 +21,8 @@ type Masq struct {
 	// IPMasqBackend is what masquerades: "nftables" with table inet tenon, or "iptables" with the chains CNI-… of table nat
 	// that the reference plugins make, for which iptables-restore and ip6tables-restore have to be in PATH.
 	IPMasqBackend Backend `json:"ipMasqBackend" enum:"nftables,iptables" default:"nftables"`
+	// Masquerade is what is masqueraded, and how. It needs IPMasq.
+	Masquerade *Masquerade `json:"masquerade"`
 }
 
 // Backend is a subsystem of the kernel with its tool.
@@ -53,7 +55,7 @@ func (m *Masq) validate(env cni.Env, network string) error {
 	default:
 		return cni.Errorf(cni.CodeInvalidConfig, "ipMasqBackend: %q is neither %q nor %q", m.IPMasqBackend, NFTables, IPTables)
 	}
-	return nil
+	return m.validateDetails()
 }
 
 // features are what the kernel must have.
@@ -78,31 +80,37 @@ func (m *Masq) available(code cni.Code) error {
 
 // Masquerade hides what leaves the networks of addresses behind the host. DEL and GC take it away.
 func (s *Session[C]) Masquerade(ips []cni.IP) error {
-	if len(ips) == 0 {
+	m := masqOf(s.Conf)
+	d := m.details()
+	nets := d.masqueraded(ips)
+	if len(nets) == 0 {
 		return nil
 	}
-	var nets []netip.Prefix
-	for _, ip := range ips {
-		nets = append(nets, ip.Address)
+	if m.IPMasqBackend == IPTables {
+		how := iptablesMasquerade(s.Name, s.ContainerID)
+		how.Exclude = d.ExcludeCIDRs
+		return s.Host.MasqueradeIPTables(how, nets)
 	}
-	if masqOf(s.Conf).IPMasqBackend == IPTables {
-		return s.Host.MasqueradeIPTables(iptablesMasquerade(s.Name, s.ContainerID), nets)
-	}
-	return s.Host.Masquerade(s.Tag, nets)
+	return s.Host.Masquerade(s.Tag, d.masq(), nets)
 }
 
 // unmasquerade takes away the masquerading of attachments that are gone, whoever set it up.
 func (s *Session[C]) unmasquerade(g Gone) error {
-	_, err := s.Host.Release(nft.Masquerading, g.Tag)
-	return errors.Join(kernel.UnlessNoNFT(err), s.removeReference(g))
+	var errs []error
+	for _, concern := range []*kernel.Concern{nft.Masquerading, nft.Dropping} {
+		_, err := s.Host.Release(concern, g.Tag)
+		errs = append(errs, kernel.UnlessNoNFT(err))
+	}
+	return errors.Join(append(errs, s.removeReference(g))...)
 }
 
 // CheckMasquerade looks for the masquerading of the addresses of the previous result. Which backend does it, and which
 // plugin set it up, does not matter.
 func (s *Session[C]) CheckMasquerade() error {
+	d := masqOf(s.Conf).details()
 	var missing []netip.Addr
-	for _, ip := range s.PrevIPs() {
-		entries, err := nft.Masquerade(ip.Address)
+	for _, address := range d.masqueraded(s.PrevIPs()) {
+		entries, err := d.masq().Entries(address)
 		if err != nil {
 			return err
 		}
@@ -111,7 +119,7 @@ func (s *Session[C]) CheckMasquerade() error {
 			return err
 		}
 		if err != nil || len(absent) > 0 {
-			missing = append(missing, ip.Address.Addr())
+			missing = append(missing, address.Addr())
 		}
 	}
 	if len(missing) == 0 {

@@ -61,8 +61,8 @@ func repairMasquerade[C any](ctx context.Context, s *Session[C]) error {
 		if err := s.Masquerade(all); err != nil { // all: the chain can have lost rules that its jumps do not tell of
 			return nil, errors.Join(err, s.Tx.Rollback())
 		}
-		for _, ip := range missing {
-			restored = append(restored, "masquerade by iptables "+ip.Address.String())
+		for _, address := range masqOf(s.Conf).details().masqueraded(missing) {
+			restored = append(restored, "masquerade by iptables "+address.String())
 		}
 		return restored, nil
 	}})

@@ -13,7 +13,7 @@ import (
 func BenchmarkAttach(b *testing.B) {
 	n := setup(b)
 	must(b, n.container.EnsureSysctls([]kernel.Setting{{Key: "net/ipv6/conf/default/accept_dad", Value: "0"}}))
-	must(b, n.host.Masquerade("first", []netip.Prefix{prefix("10.1.2.2/24")})) // makes the skeleton
+	must(b, n.host.Masquerade("first", kernel.Masq{}, []netip.Prefix{prefix("10.1.2.2/24")})) // makes the skeleton
 	var tx *kernel.Tx
 	var host, container *kernel.Space
 	var bridge, inside, outer kernel.Link
@@ -52,7 +52,7 @@ func BenchmarkAttach(b *testing.B) {
 		{"AddRoute", func() error {
 			return container.AddRoute(inside, kernel.Route{Dst: prefix("0.0.0.0/0"), GW: addr("10.1.2.1")})
 		}},
-		{"Masquerade", func() error { return host.Masquerade("owner", []netip.Prefix{prefix("10.1.2.3/24")}) }},
+		{"Masquerade", func() error { return host.Masquerade("owner", kernel.Masq{}, []netip.Prefix{prefix("10.1.2.3/24")}) }},
 		{"WaitUp", func() error { return host.WaitUp(b.Context(), outer) }},
 		{"Delete", func() error { return container.Delete(inside) }},
 		{"Unmasquerade", func() error {

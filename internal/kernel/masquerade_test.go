@@ -95,21 +95,21 @@ func TestMasqueradedTraffic(t *testing.T) {
 	}
 	check("without masquerading", "10.1.2.3", "fd01::3")
 	o.tx.Keep()
-	must(t, o.host.Masquerade("owner", []netip.Prefix{prefix("10.1.2.3/24"), prefix("fd01::3/64")}))
+	must(t, o.host.Masquerade("owner", kernel.Masq{}, []netip.Prefix{prefix("10.1.2.3/24"), prefix("fd01::3/64")}))
 	check("masqueraded", "10.1.9.1", "fd09::1")
 	must(t, o.tx.Rollback())
 	check("after rollback", "10.1.2.3", "fd01::3")
-	must(t, o.host.Masquerade("owner", []netip.Prefix{prefix("10.1.2.3/16"), prefix("fd01::3/12")}))
+	must(t, o.host.Masquerade("owner", kernel.Masq{}, []netip.Prefix{prefix("10.1.2.3/16"), prefix("fd01::3/12")}))
 	check("to its own network", "10.1.2.3", "fd01::3")
 }
 
 func TestMasqueradeWithinTransaction(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	must(t, b.host.Masquerade("first", []netip.Prefix{prefix("10.1.2.3/24")}))
+	must(t, b.host.Masquerade("first", kernel.Masq{}, []netip.Prefix{prefix("10.1.2.3/24")}))
 	b.tx.Keep()
 	before := b.snapshot(t)
-	must(t, b.host.Masquerade("second", []netip.Prefix{prefix("10.1.2.3/24"), prefix("fd00::3/64")}))
+	must(t, b.host.Masquerade("second", kernel.Masq{}, []netip.Prefix{prefix("10.1.2.3/24"), prefix("fd00::3/64")}))
 	list, err := b.host.Held(nft.Masquerading)
 	must(t, err)
 	if len(list) != 4 || slices.ContainsFunc(list, func(h kernel.Held) bool { return h.Comment != "second" }) {

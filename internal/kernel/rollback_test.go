@@ -56,7 +56,7 @@ func attach(host, container *kernel.Space) error {
 		func() error { return host.AddAddr(old, prefix("10.7.0.1/24")) },
 		func() error { return host.AddRoute(old, kernel.Route{Dst: prefix("10.6.0.0/16"), Table: 100}) },
 		func() error {
-			return host.Masquerade("owner", []netip.Prefix{prefix("10.1.2.3/24"), prefix("fd00::3/64"), prefix("10.8.0.9/24")})
+			return host.Masquerade("owner", kernel.Masq{}, []netip.Prefix{prefix("10.1.2.3/24"), prefix("fd00::3/64"), prefix("10.8.0.9/24")})
 		},
 	} {
 		if err := change(); err != nil {
@@ -76,7 +76,7 @@ func TestRollbackAfterEachFailure(t *testing.T) {
 	b.Host.Command("ip", "link", "add", "old0", "type", "veth", "peer", "old1")
 	b.Host.Command("ip", "addr", "add", "10.8.0.1/24", "brd", "+", "dev", "old0")
 	b.Host.Command("ip", "link", "set", "old0", "up")
-	must(t, b.host.Masquerade("before", []netip.Prefix{prefix("10.8.0.9/24")}))
+	must(t, b.host.Masquerade("before", kernel.Masq{}, []netip.Prefix{prefix("10.8.0.9/24")}))
 	b.tx.Keep()
 	before := b.snapshot(t)
 

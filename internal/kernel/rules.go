@@ -28,6 +28,7 @@ type (
 	Concern = nft.Concern
 	Entry   = nft.Entry
 	Held    = nft.Held // an entry that is there
+	Masq    = nft.Masq
 )
 
 // Claim makes entries of an owner, in one transaction; op says what for. What others have about the same is taken over, or
@@ -102,8 +103,8 @@ func (s *Space) Held(concern *Concern) ([]Held, error) {
 }
 
 // Masquerade masquerades what addresses send beyond their networks: each prefix is an address with its prefix length.
-func (s *Space) Masquerade(tag string, addrs []netip.Prefix) error {
-	entries, err := nft.Masquerade(addrs...)
+func (s *Space) Masquerade(tag string, how Masq, addrs []netip.Prefix) error {
+	entries, err := how.Entries(addrs...)
 	if err != nil {
 		return err
 	}

@@ -46,6 +46,10 @@ type set struct {
 	// element of users begins with its key.
 	users string
 
+	// subject is what the scopes of entries are, if other sets of the concern have the same: who takes over what an entry
+	// is about takes it over in all of them.
+	subject string
+
 	text func(nftables.SetElement) string // what an element says, for people
 }
 

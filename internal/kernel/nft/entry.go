@@ -159,7 +159,7 @@ func (c *Conn) compare(s skeleton, concern *Concern, claims []Claim) ([]change, 
 			if err != nil {
 				return nil, err
 			}
-			changes[i].del = w.superfluous(set, there)
+			changes[i].del = w.superfluous(s, set, there)
 		}
 		if wished := w.sets[set.Name]; wished != nil {
 			changes[i].add = wished.missing()
@@ -277,13 +277,19 @@ func (in *wished) has(x nftables.SetElement) bool {
 
 // superfluous returns what has to go from a set: what is about the same as something wished, and what those who wish have
 // besides.
-func (w wishes) superfluous(set *set, there []nftables.SetElement) (del []nftables.SetElement) {
+func (w wishes) superfluous(s skeleton, set *set, there []nftables.SetElement) (del []nftables.SetElement) {
 	in := w.sets[set.Name]
+	var alike []*wished
+	for name, other := range w.sets {
+		if name == set.Name || set.subject != "" && set.subject == s.set(name).subject {
+			alike = append(alike, other)
+		}
+	}
 	for _, x := range there {
 		if in != nil && in.note(x) {
 			continue
 		}
-		if w.tags[x.Comment] || in != nil && in.hasAbout(x) {
+		if w.tags[x.Comment] || slices.ContainsFunc(alike, func(other *wished) bool { return other.hasAbout(x) }) {
 			del = append(del, x)
 		}
 	}

@@ -16,21 +16,71 @@ import (
 // Masquerading gives what containers send beyond their networks an address of the host as its source.
 var Masquerading = &Concern{name: "masquerade", skeleton: masqueradeSkeleton}
 
-// Masquerade returns the entries that masquerade what addresses send beyond their networks and not to a multicast group:
-// each prefix is the address of a container with its prefix length.
-func Masquerade(addrs ...netip.Prefix) ([]Entry, error) {
+// Masquerade is [Masq.Entries] of the zero Masq.
+func Masquerade(addrs ...netip.Prefix) ([]Entry, error) { return Masq{}.Entries(addrs...) }
+
+// Masq says how addresses are masqueraded.
+type Masq struct {
+	Exclude    []netip.Prefix // networks that see the container's own address, beside its own network
+	SameSubnet bool           // its own network is no exception
+	// ToSource is what others see instead of an address of the interface that packets leave by, one for each family.
+	ToSource    []netip.Addr
+	DropInvalid bool // drop what cannot be masqueraded because the kernel does not know its connection
+}
+
+// Entries returns the entries that masquerade what addresses send beyond their networks and not to a multicast group: each
+// prefix is the address of a container with its prefix length.
+func (m Masq) Entries(addrs ...netip.Prefix) ([]Entry, error) {
 	addrs, err := distinct(addrs)
 	var entries []Entry
 	for _, a := range addrs {
-		p, addr, net := protocolOf(a.Addr()), a.Addr().AsSlice(), a.Masked()
-		entries = append(entries,
-			Entry{Masquerading, p.addrs.Name, nftables.SetElement{Key: addr}, len(addr)},
-			Entry{Masquerading, p.nets.Name, nftables.SetElement{
-				Key:    slices.Concat(addr, net.Addr().AsSlice()),
-				KeyEnd: slices.Concat(addr, last(net).AsSlice()),
-			}, len(addr)})
+		p, addr := protocolOf(a.Addr()), a.Addr().AsSlice()
+		entries = append(entries, Entry{Masquerading, p.addrs.Name, nftables.SetElement{Key: addr}, len(addr)})
+		for _, to := range m.ToSource {
+			if to.Is4() == a.Addr().Is4() {
+				entries = append(entries, Entry{Masquerading, p.sources.Name, nftables.SetElement{Key: addr, Val: to.AsSlice()}, len(addr)})
+			}
+		}
+		seen := m.unmasked(a)
+		entries = append(entries, notTo(Masquerading, p.nets, addr, seen)...)
+		if m.DropInvalid {
+			entries = append(entries, Entry{Dropping, p.strict.Name, nftables.SetElement{Key: addr}, len(addr)})
+			entries = append(entries, notTo(Dropping, p.lenient, addr, seen)...)
+		}
 	}
 	return entries, err
+}
+
+// unmasked returns the networks that see an address as it is. None contains another: ranges of a set must not overlap.
+func (m Masq) unmasked(a netip.Prefix) []netip.Prefix {
+	var nets []netip.Prefix
+	if !m.SameSubnet {
+		nets = append(nets, a.Masked())
+	}
+	for _, n := range m.Exclude {
+		if n.Addr().Is4() == a.Addr().Is4() {
+			nets = append(nets, n.Masked())
+		}
+	}
+	slices.SortFunc(nets, func(a, b netip.Prefix) int { return a.Bits() - b.Bits() }) // who contains others comes first
+	var outer []netip.Prefix
+	for _, n := range nets {
+		if !slices.ContainsFunc(outer, func(o netip.Prefix) bool { return o.Overlaps(n) }) {
+			outer = append(outer, n)
+		}
+	}
+	return outer
+}
+
+// notTo returns an entry for each network in a set of addresses with networks.
+func notTo(concern *Concern, set *set, addr []byte, nets []netip.Prefix) (entries []Entry) {
+	for _, n := range nets {
+		entries = append(entries, Entry{concern, set.Name, nftables.SetElement{
+			Key:    slices.Concat(addr, n.Addr().AsSlice()),
+			KeyEnd: slices.Concat(addr, last(n).AsSlice()),
+		}, len(addr)})
+	}
+	return entries
 }
 
 // distinct leaves one prefix of each address, the longest. It refuses what is not a prefix.
@@ -62,13 +112,18 @@ func last(n netip.Prefix) netip.Addr {
 	return a
 }
 
-// protocol is what masquerading has for one version of IP. An address has one element in each set, with one comment.
+// protocol is what masquerading has for one version of IP.
 type protocol struct {
 	nfproto      byte
 	saddr, daddr expr.Payload // loaded side by side they are a key of nets
 	multicast    netip.Prefix
-	addrs        *set // what comes from here is masqueraded,
-	nets         *set // unless it goes from here to there
+
+	addrs   *set // what comes from here is masqueraded,
+	nets    *set // unless it goes from here to there;
+	sources *set // and what comes from here is seen as this
+
+	// Of [Dropping], which has sets of its own: those of one concern are replaced without asking another.
+	strict, lenient *set
 }
 
 func ip4() protocol {
@@ -79,6 +134,9 @@ func ip4() protocol {
 		multicast: netip.MustParsePrefix("224.0.0.0/4"),
 		addrs:     addrSet("masq4", nftables.TypeIPAddr),
 		nets:      netSet("nomasq4", nftables.TypeIPAddr),
+		sources:   sourceMap("snat4", nftables.TypeIPAddr),
+		strict:    addrSet("valid4", nftables.TypeIPAddr),
+		lenient:   netSet("anystate4", nftables.TypeIPAddr),
 	}
 }
 
@@ -90,6 +148,9 @@ func ip6() protocol {
 		multicast: netip.MustParsePrefix("ff00::/8"),
 		addrs:     addrSet("masq6", nftables.TypeIP6Addr),
 		nets:      netSet("nomasq6", nftables.TypeIP6Addr),
+		sources:   sourceMap("snat6", nftables.TypeIP6Addr),
+		strict:    addrSet("valid6", nftables.TypeIP6Addr),
+		lenient:   netSet("anystate6", nftables.TypeIP6Addr),
 	}
 }
 
@@ -107,8 +168,9 @@ const maxAddrs = 1 << 15
 
 func addrSet(name string, t nftables.SetDatatype) *set {
 	return &set{
-		Set:  &nftables.Set{Table: table, Name: name, KeyType: t, KeyByteOrder: binaryutil.BigEndian, Size: maxAddrs},
-		text: func(x nftables.SetElement) string { return address(x.Key).String() },
+		Set:     &nftables.Set{Table: table, Name: name, KeyType: t, KeyByteOrder: binaryutil.BigEndian, Size: maxAddrs},
+		subject: t.Name,
+		text:    func(x nftables.SetElement) string { return address(x.Key).String() },
 	}
 }
 
@@ -117,6 +179,7 @@ func netSet(name string, t nftables.SetDatatype) *set {
 		Set: &nftables.Set{
 			Table: table, Name: name, KeyType: nftables.MustConcatSetType(t, t), Interval: true, Concatenation: true,
 		},
+		subject: t.Name,
 		text: func(x nftables.SetElement) string {
 			half := len(x.Key) / 2
 			return fmt.Sprintf("%s not to %s", address(x.Key[:half]), network(x.Key[half:], lastKey(x)[half:]))
@@ -124,8 +187,21 @@ func netSet(name string, t nftables.SetDatatype) *set {
 	}
 }
 
+// maxSources is how many addresses of a family can have a source of their own. Every host that masquerades has the maps.
+const maxSources = 1 << 12
+
+func sourceMap(name string, t nftables.SetDatatype) *set {
+	return &set{
+		Set: &nftables.Set{
+			Table: table, Name: name, IsMap: true, KeyType: t, DataType: t, KeyByteOrder: binaryutil.BigEndian, Size: maxSources,
+		},
+		subject: t.Name,
+		text:    func(x nftables.SetElement) string { return fmt.Sprintf("%s as %s", address(x.Key), address(x.Val)) },
+	}
+}
+
 func masqueradeSkeleton() skeleton {
-	s := skeleton{version: "masquerade 1", table: table}
+	s := skeleton{version: "masquerade 2", table: table}
 	postrouting := chain{Chain: &nftables.Chain{
 		Table:    table,
 		Name:     "postrouting",
@@ -134,8 +210,8 @@ func masqueradeSkeleton() skeleton {
 		Priority: nftables.ChainPriorityNATSource,
 	}}
 	for _, p := range []protocol{ip4(), ip6()} {
-		s.sets = append(s.sets, p.addrs, p.nets)
-		postrouting.rules = append(postrouting.rules, p.toMulticast(), p.toNet(), p.masquerade())
+		s.sets = append(s.sets, p.addrs, p.nets, p.sources)
+		postrouting.rules = append(postrouting.rules, p.toMulticast(), p.toNet(), p.toSource(), p.masquerade())
 	}
 	s.chains = []chain{postrouting}
 	return s
@@ -158,6 +234,14 @@ func (p protocol) toNet() []expr.Any {
 	return append(p.match(), &p.saddr, &p.daddr,
 		&expr.Lookup{SourceRegister: p.saddr.DestRegister, SetName: p.nets.Name},
 		&expr.Verdict{Kind: expr.VerdictReturn})
+}
+
+// toSource: snat ip to ip saddr map @snat4
+func (p protocol) toSource() []expr.Any {
+	reg := p.saddr.DestRegister
+	return append(p.match(), &p.saddr,
+		&expr.Lookup{SourceRegister: reg, DestRegister: reg, IsDestRegSet: true, SetName: p.sources.Name},
+		&expr.NAT{Type: expr.NATTypeSourceNAT, Family: uint32(p.nfproto), RegAddrMin: reg})
 }
 
 // masquerade: ip saddr @masq4 masquerade

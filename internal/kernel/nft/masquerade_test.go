@@ -121,7 +121,7 @@ func TestRulesetReadsAsIntended(t *testing.T) {
 	set masq4 {
 		type ipv4_addr
 		size 32768
-		comment "masquerade 1"
+		comment "masquerade 2"
 		elements = { 10.1.2.3 comment "owner a" }
 	}
 
@@ -129,6 +129,11 @@ func TestRulesetReadsAsIntended(t *testing.T) {
 		type ipv4_addr . ipv4_addr
 		flags interval
 		elements = { 10.1.2.3 . 10.1.2.0/24 comment "owner a" }
+	}
+
+	map snat4 {
+		type ipv4_addr : ipv4_addr
+		size 4096
 	}
 
 	set masq6 {
@@ -143,13 +148,20 @@ func TestRulesetReadsAsIntended(t *testing.T) {
 		elements = { fd00::3 . fd00::/64 comment "owner a" }
 	}
 
+	map snat6 {
+		type ipv6_addr : ipv6_addr
+		size 4096
+	}
+
 	chain postrouting {
 		type nat hook postrouting priority srcnat; policy accept;
 		ip daddr 224.0.0.0/4 return
 		ip saddr . ip daddr @nomasq4 return
+		snat ip to ip saddr map @snat4
 		ip saddr @masq4 masquerade
 		ip6 daddr ff00::/8 return
 		ip6 saddr . ip6 daddr @nomasq6 return
+		snat ip6 to ip6 saddr map @snat6
 		ip6 saddr @masq6 masquerade
 	}
 }
@@ -321,7 +333,7 @@ func TestSkeletonIsMadeOnce(t *testing.T) {
 	if after := generation(t, ns); after != before+1 {
 		t.Errorf("%d transactions for one element", after-before)
 	}
-	if out := ns.Command("nft", "-a", "list", "chain", "inet", "tenon", "postrouting"); strings.Count(out, "# handle") != 7 {
+	if out := ns.Command("nft", "-a", "list", "chain", "inet", "tenon", "postrouting"); strings.Count(out, "# handle") != 9 {
 		t.Errorf("chain:\n%s", out)
 	}
 }

@@ -14,6 +14,8 @@ import (
 type Masquerade struct {
 	Chain   string
 	Comment string // of each rule, at most [MaxComment] bytes of printable ASCII
+
+	Exclude []netip.Prefix // networks that see the addresses as they are, besides their own
 }
 
 // MaxComment is the length in bytes of the longest comment of a rule.
@@ -61,6 +63,11 @@ func (m Masquerade) Add(ctx context.Context, ns *netns.NS, f Family, fresh bool,
 	}
 	for _, a := range addrs {
 		add(m.toNetwork(a.Masked()))
+		for _, n := range m.Exclude {
+			if n.Addr().Is4() == (f == IPv4) {
+				add(m.toNetwork(n.Masked()))
+			}
+		}
 		add(m.masquerade(f))
 		if add(m.jump(a.Addr())) {
 			added = append(added, a.Addr())

@@ -28,7 +28,7 @@ func TestProveFindsWhatIsLeft(t *testing.T) {
 		},
 		"masquerading": func(t *testing.T, n *testnet.Net, p *play) string {
 			err := change(t.Context(), n.Host.NS, func(s *kernel.Space) error {
-				return s.Masquerade("tag", []netip.Prefix{netip.MustParsePrefix("10.88.0.2/24")})
+				return s.Masquerade("tag", kernel.Masq{}, []netip.Prefix{netip.MustParsePrefix("10.88.0.2/24")})
 			})
 			if err != nil {
 				t.Fatal(err)
