@@ -16,7 +16,8 @@ type Masquerade struct {
 	V6 *bool `json:"v6" default:"true"`
 	// ExcludeCIDRs are networks that see the container's own address, beside its own network. They need a route back.
 	ExcludeCIDRs []netip.Prefix `json:"excludeCIDRs"`
-	// SameSubnet masquerades also what the host routes to the container's own network. With nftables only.
+	// SameSubnet masquerades also what the host routes to the own network of the container, and where br_netfilter is on,
+	// what it bridges there. With nftables only.
 	SameSubnet bool `json:"sameSubnet"`
 	// DropInvalid drops packets of connections that the kernel does not know, which would leave with the container's own
 	// address; not those to networks that see it anyway. With nftables only.

@@ -113,6 +113,7 @@ var contracts = []struct {
 	{"check", check, true},
 	{"drift", drift, false},
 	{"gc", gc, false},
+	{"repair", repair, true},
 	{"repeat", repeat, false},
 	{"concurrent", concurrent, false},
 	{"processes", processes, false},

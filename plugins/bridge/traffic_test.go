@@ -121,6 +121,45 @@ func TestMasquerade(t *testing.T) {
 	}
 }
 
+// TestMasqueradeDetails looks at the source addresses that a machine outside sees, also after a flush and a repair
+// (field-notes 52). A sibling sees the container as it is, whether br_netfilter is on or not.
+func TestMasqueradeDetails(t *testing.T) {
+	t.Parallel()
+	for details, want := range map[string][2]string{
+		`"v6":false`:                               {"192.0.2.1", "fd00:1::2"},
+		`"excludeCIDRs":["192.0.2.0/24"]`:          {"10.1.2.2", "2001:db8::1"},
+		`"toSource":["192.0.2.50","2001:db8::50"]`: {"192.0.2.50", "2001:db8::50"},
+		`"dropInvalid":true`:                       {"192.0.2.1", "2001:db8::1"},
+	} {
+		t.Run(details, func(t *testing.T) {
+			t.Parallel()
+			r := runtime(t, gateway+`,"ipMasq":true,"masquerade":{`+details+`}`+ipamDual)
+			outside := r.Uplink()
+			r.Add("c")
+			r.Add("sibling")
+			for _, when := range []string{"ADD", "repair"} {
+				for i, server := range []string{"192.0.2.2", "2001:db8::2"} {
+					if got := testnet.SourceSeen(t, r.Container("c"), outside, netip.MustParseAddr(server)); got.String() != want[i] {
+						t.Errorf("after %s, %s sees %s, want %s", when, server, got, want[i])
+					}
+				}
+				if got := testnet.SourceSeen(t, r.Container("c"), r.Container("sibling"), netip.MustParseAddr("10.1.2.3")); got.String() != "10.1.2.2" {
+					t.Errorf("after %s, the sibling sees %s", when, got)
+				}
+				r.Check("c")
+				r.Host.Command("nft", "flush", "ruleset")
+				if err := r.Repair("c"); err != nil {
+					t.Error(err)
+				}
+			}
+			r.Del("c")
+			if left := r.Host.Command("nft", "list", "ruleset"); strings.Contains(left, "tenon:") {
+				t.Errorf("left:\n%s", left)
+			}
+		})
+	}
+}
+
 // TestNewNeighbour is R-73: an address is given to another container, and its neighbours learn the new MAC at once.
 func TestNewNeighbour(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,53 @@
+package plugintest
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/testnet"
+)
+
+// repair has the plugin put back what it keeps in the ruleset of the host when somebody has flushed that, and when nobody
+// has: all is as before then. Of a container that is gone it puts nothing back.
+func repair(_ *testing.T, r *Runtime) {
+	testnet.Require(r.t, testnet.Kernel(probe.NFT), testnet.Tool("nft"))
+	r.Add("a")
+	r.Add("b")
+	before := r.State()
+	for _, damage := range []string{"flush ruleset", "list ruleset"} {
+		r.Host.Command("nft", damage)
+		for range 2 {
+			for _, container := range []string{"a", "b"} {
+				if err := r.Repair(container); err != nil {
+					r.t.Errorf("repair of %s after nft %s: %v", container, damage, err)
+				}
+			}
+		}
+		r.Unchanged(before)
+	}
+	gone := r.Request(cni.Check, "b")
+	r.Del("b")
+	r.Remove("b")
+	without := r.State()
+	if err := r.repair(gone); err != nil && cni.CodeOf(err) != cni.CodeUnknownContainer {
+		r.t.Errorf("repair of a container that is gone: %v", err)
+	}
+	r.Unchanged(without)
+	r.Del("a")
+}
+
+// Repair has the plugin repair what Add has made for a container.
+func (r *Runtime) Repair(container string) error {
+	r.t.Helper()
+	return r.repair(r.Request(cni.Check, container))
+}
+
+func (r *Runtime) repair(q Request) error {
+	stdin, err := json.Marshal(q.Conf)
+	if err != nil {
+		return err
+	}
+	return r.Host.Run(func() error { return r.suite.Plugin.Repair(r.t.Context(), q.Env, stdin) })
+}
