@@ -174,3 +174,30 @@ func TestMasqueradeOneIsReplaced(t *testing.T) {
 		t.Errorf("(-fresh +replaced):\n%s", diff)
 	}
 }
+
+// TestManyClaims: as many as a host can have are met in one transaction.
+func TestManyClaims(t *testing.T) {
+	t.Parallel()
+	ns, c := setup(t)
+	claims := make([]nft.Claim, 4000)
+	for i := range claims {
+		claims[i] = claim(t, fmt.Sprintf("tenon:%032d", i), nft.Masq{DropInvalid: true},
+			fmt.Sprintf("10.1.%d.%d/16", i/250, i%250), fmt.Sprintf("fd00::%x/64", i+1))
+	}
+	before := generation(t, ns)
+	_, err := c.Put(t.Context(), claims...)
+	must(t, err)
+	if after := generation(t, ns); after != before+1 {
+		t.Errorf("%d transactions", after-before)
+	}
+	if n := len(held(t, c, nft.Masquerading, nft.Dropping)); n != 8*len(claims) {
+		t.Errorf("%d elements", n)
+	}
+	missing, err := c.MissingOfEach(t.Context(), claims...)
+	must(t, err)
+	for i, m := range missing {
+		if len(m) > 0 {
+			t.Errorf("of claim %d there is missing %v", i, m)
+		}
+	}
+}
