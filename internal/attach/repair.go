@@ -3,7 +3,9 @@ package attach
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 
 	"github.com/tenon-cni/tenon/cni"
@@ -47,7 +49,10 @@ func repairMasquerade[C any](ctx context.Context, s *Session[C]) error {
 	if err != nil {
 		return err
 	}
-	all := s.PrevIPs()
+	all, err := s.presentIPs()
+	if err != nil {
+		return err
+	}
 	missing := slices.DeleteFunc(slices.Clone(all), func(ip cni.IP) bool { return slices.Contains(theirs, ip.Address.Addr()) })
 	if masqOf(s.Conf).IPMasqBackend != IPTables {
 		return s.Masquerade(missing)
@@ -68,6 +73,22 @@ func repairMasquerade[C any](ctx context.Context, s *Session[C]) error {
 	}})
 }
 
+// presentIPs returns the addresses of the previous result that the container's interface still has. Without that interface
+// the namespace is another container's by now, and so may be the addresses.
+func (s *Session[C]) presentIPs() ([]cni.IP, error) {
+	link, err := s.Sandbox.Link(s.IfName)
+	if errors.Is(err, kernel.ErrNoLink) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	have, err := s.Sandbox.Addrs(link)
+	return slices.DeleteFunc(s.PrevIPs(), func(ip cni.IP) bool {
+		return !slices.ContainsFunc(have, func(p netip.Prefix) bool { return p.Addr() == ip.Address.Addr() })
+	}), err
+}
+
 // PrevMAC returns the hardware address that the container's interface was given. That of the interface counts only where
 // the result does not say: the container can have changed it.
 func (s *Session[C]) PrevMAC() (net.HardwareAddr, error) {
@@ -80,12 +101,16 @@ func (s *Session[C]) PrevMAC() (net.HardwareAddr, error) {
 	return link.MAC, err
 }
 
-// HostEnd returns the host's end of the pair that the container's interface is an end of. Without either the error wraps
-// [kernel.ErrNoLink].
+// HostEnd returns the host's end of the pair that the container's interface is an end of. Without either, or if it is that
+// of another attachment by now, the error wraps [kernel.ErrNoLink].
 func (s *Session[C]) HostEnd() (kernel.Link, error) {
 	link, err := s.Sandbox.Link(s.IfName)
 	if err != nil {
 		return kernel.Link{}, err
 	}
-	return s.peer(link)
+	host, err := s.peer(link)
+	if o, ok := cni.ParseTag(host.Alias); ok && o != s.Attachment().Owner() {
+		return kernel.Link{}, fmt.Errorf("link %q: %w: %q is that of another attachment", s.IfName, kernel.ErrNoLink, host.Name)
+	}
+	return host, err
 }

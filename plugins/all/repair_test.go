@@ -230,6 +230,32 @@ func TestRepairGoneContainer(t *testing.T) {
 	h.wantRules(before)
 }
 
+// TestRepairReusedNamespace: a container that ended without DEL and whose namespace is another's gets nothing, and nothing is
+// taken from whoever has its address.
+func TestRepairReusedNamespace(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, chains...)
+	for i, n := range h.networks {
+		container := fmt.Sprintf("gone%d", i)
+		must(t, h.add(n, container))
+		before := h.rules()
+		h.Container(container).Command("ip", "link", "delete", "eth0")
+		h.Host.Command("nft", "flush", "ruleset")
+		h.repair(n.Name)
+		if got := h.rules(); got != "" {
+			t.Errorf("rules of %s:\n%s", container, got)
+		}
+		other := cni.Attachment{Network: "other", Container: container, IfName: "eth0"}
+		h.Container(container).Command("ip", "link", "add", "eth0", "type", "veth", "peer", "name", container, "netns", h.Host.Path())
+		h.Container(container).Command("ip", "address", "add", "10.9.0.9/24", "dev", "eth0")
+		h.Host.Command("ip", "link", "set", container, "alias", other.Tag())
+		h.repair(n.Name)
+		if got := h.rules(); got != "" || before == "" {
+			t.Errorf("rules of %s:\n%s", container, got)
+		}
+	}
+}
+
 // TestRepairBesideChanges: attachments come and go during repairs. Who is there in the end has all rules, nobody else any.
 func TestRepairBesideChanges(t *testing.T) {
 	t.Parallel()
