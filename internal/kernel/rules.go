@@ -146,19 +146,22 @@ func (s *Space) Meet(batches ...*Batch) error {
 
 // Unmet returns for each batch what is not there of its claims.
 func (s *Space) Unmet(batches ...*Batch) ([][]Held, error) {
-	c, err := s.rules()
-	if err != nil {
-		return nil, err
-	}
+	unmet := make([][]Held, len(batches))
 	var claims []nft.Claim
 	for _, b := range batches {
 		claims = append(claims, b.claims...)
+	}
+	if len(claims) == 0 { // nothing is asked of a kernel that may lack nftables
+		return unmet, nil
+	}
+	c, err := s.rules()
+	if err != nil {
+		return nil, err
 	}
 	missing, err := c.MissingOfEach(s.tx.ctx, claims...)
 	if err != nil {
 		return nil, err
 	}
-	unmet := make([][]Held, len(batches))
 	for i, b := range batches {
 		unmet[i] = slices.Concat(missing[:len(b.claims)]...)
 		missing = missing[len(b.claims):]

@@ -112,13 +112,13 @@ func (r repairs) inHost(ctx context.Context, f func(*kernel.Space) error) error 
 func (r repairs) meet(host *kernel.Space) error {
 	missing, err := host.Unmet(r.batches()...)
 	if err != nil {
-		return err
+		return r.fail(err)
 	}
 	failure := host.Meet(r.batches()...)
 	still := make([][]kernel.Held, len(r))
 	if failure != nil {
 		if still, err = host.Unmet(r.batches()...); err != nil {
-			return errors.Join(failure, err)
+			return r.fail(errors.Join(failure, err))
 		}
 	}
 	for i, p := range r {
@@ -129,6 +129,16 @@ func (r repairs) meet(host *kernel.Space) error {
 		}
 	}
 	return failure
+}
+
+// fail says of all calls that nothing is known of what they are about in the ruleset: nothing is to be let through then.
+func (r repairs) fail(err error) error {
+	for _, p := range r {
+		if p.Err == nil {
+			p.Err = errUnmet
+		}
+	}
+	return err
 }
 
 // compare notes what is missing.

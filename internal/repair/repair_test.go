@@ -148,6 +148,28 @@ func TestDenyBeforeAllow(t *testing.T) {
 	}, r.log)
 }
 
+// TestNothingOpensWhereRulesFail: where the ruleset cannot be repaired, what lets packets through is not either.
+func TestNothingOpensWhereRulesFail(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	calls := []invoke.Call{r.call(2, ""), r.call(3, "")}
+	ctx := kernel.WithHooks(t.Context(), kernel.Hooks{Fault: func(op string) error { return errors.New("no rules today") }})
+	var outcomes []repair.Outcome
+	err := r.Host.Run(func() (err error) {
+		outcomes, err = repair.Run(ctx, r.defs, calls)
+		return err
+	})
+	if err == nil || !strings.Contains(err.Error(), "no rules today") {
+		t.Errorf("error %v", err)
+	}
+	for _, o := range outcomes {
+		if !o.Failed() || len(o.Restored) > 0 {
+			t.Errorf("outcome %+v", o)
+		}
+	}
+	r.want(nil, r.log)
+}
+
 // TestMissing changes nothing: what is not in the ruleset is asked CHECK for.
 func TestMissing(t *testing.T) {
 	t.Parallel()
