@@ -108,7 +108,7 @@ func (s *Session[C]) HostEnd() (kernel.Link, error) {
 	if err != nil {
 		return kernel.Link{}, err
 	}
-	host, err := s.peer(link)
+	host, err := s.Host.Peer(link)
 	if o, ok := cni.ParseTag(host.Alias); ok && o != s.Attachment().Owner() {
 		return kernel.Link{}, fmt.Errorf("link %q: %w: %q is that of another attachment", s.IfName, kernel.ErrNoLink, host.Name)
 	}
