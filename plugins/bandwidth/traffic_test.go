@@ -106,20 +106,30 @@ func (f *flood) rate(t *testing.T, d time.Duration) float64 {
 func (f *flood) isLimited(t *testing.T, what string, tolerance float64, d time.Duration) {
 	t.Helper()
 	f.rate(t, d/3) // until the bucket is empty
-	within(t, what, f.rate(t, d), slow*(1-tolerance), slow*(1+tolerance))
+	within(t, what, func() float64 { return f.rate(t, d) }, slow*(1-tolerance), slow*(1+tolerance))
 }
 
 // isFree checks that it is much more.
 func (f *flood) isFree(t *testing.T, what string) {
 	t.Helper()
-	within(t, what, f.rate(t, 100*time.Millisecond), 2*slow, math.Inf(1))
+	within(t, what, func() float64 { return f.rate(t, 100*time.Millisecond) }, 2*slow, math.Inf(1))
 }
 
-func within(t *testing.T, what string, got, least, most float64) {
+// attempts is how often a measurement is made: what else the machine does at the time can spoil it.
+const attempts = 5
+
+// within measures until the result is as it should be.
+func within(t *testing.T, what string, measure func() float64, least, most float64) {
 	t.Helper()
-	if got < least || got > most {
-		t.Errorf("%s: %.3f Mbit/s, want %.3f to %.3f", what, got/1e6, least/1e6, most/1e6)
+	var all []float64
+	for range attempts {
+		got := measure()
+		if got >= least && got <= most {
+			return
+		}
+		all = append(all, math.Round(got/1e3)/1e3)
 	}
+	t.Errorf("%s: %v Mbit/s, want %.3f to %.3f", what, all, least/1e6, most/1e6)
 }
 
 // limited makes a network with the rate for both directions, and a container.
@@ -131,13 +141,20 @@ func limited(t *testing.T, members string) (r *plugintest.Runtime, host, contain
 }
 
 // TestRate measures what gets through where more is sent: within 3 % of the rate, each way, and much more without limits.
-// What gets through has not waited for much longer than 25 ms and the burst take, 41 ms.
+// What gets through has not waited for much longer than 25 ms and the burst take, 41 ms, in one measurement at least.
 func TestRate(t *testing.T) {
 	r, host, container := limited(t, "")
 	in, out := newFlood(t, host, container), newFlood(t, container, host)
 	in.isLimited(t, "received", 0.03, 600*time.Millisecond)
-	slices.Sort(in.ages)
-	if p99 := in.ages[len(in.ages)*99/100]; p99 > 150*time.Millisecond {
+	var p99 time.Duration
+	for range attempts {
+		in.rate(t, 200*time.Millisecond)
+		slices.Sort(in.ages)
+		if p99 = in.ages[len(in.ages)*99/100]; p99 < 100*time.Millisecond {
+			break
+		}
+	}
+	if p99 >= 100*time.Millisecond {
 		t.Errorf("99th percentile of the latency: %s", p99)
 	}
 	out.rate(t, 100*time.Millisecond) // what has arrived unread
@@ -151,8 +168,8 @@ func TestRate(t *testing.T) {
 // a lost segment arrives at once, so it may seem to be more; TestRate is about that.
 func TestTCPReachesRate(t *testing.T) {
 	_, host, container := limited(t, "")
-	within(t, "received", tcpRate(t, host, container), 0.97*slow, 1.5*slow)
-	within(t, "sent", tcpRate(t, container, host), 0.97*slow, 1.5*slow)
+	within(t, "received", func() float64 { return tcpRate(t, host, container) }, 0.97*slow, 1.5*slow)
+	within(t, "sent", func() float64 { return tcpRate(t, container, host) }, 0.97*slow, 1.5*slow)
 }
 
 // tcpRate returns how many bits per second one TCP connection brings, on the wire, once the bucket is empty.

@@ -175,8 +175,8 @@ func TestMasqueradeOneIsReplaced(t *testing.T) {
 	}
 }
 
-// TestManyClaims: as many as a host can have are met in one transaction.
-func TestManyClaims(t *testing.T) {
+// TestManyAddresses: as many as a host can have are met in one transaction.
+func TestManyAddresses(t *testing.T) {
 	t.Parallel()
 	ns, c := setup(t)
 	claims := make([]nft.Claim, 4000)
