@@ -41,6 +41,12 @@ func iptablesMasquerade(network, container string) xtables.Masquerade {
 
 const iptablesPrefix = "CNI-"
 
+// iptablesJumps are the rules that lead to a chain of iptablesMasquerade, "" for any. Whether there are some of the legacy
+// kind is only looked for where the network masquerades.
+func iptablesJumps(chain string, legacy bool) kernel.IPTables {
+	return kernel.IPTables{Table: "nat", Removal: xtables.Removal{In: "POSTROUTING", Target: chain}, Legacy: legacy}
+}
+
 // iptablesContainer returns the container that a comment of iptablesMasquerade names, if it is one of this network.
 func iptablesContainer(network, comment string) (container string, ok bool) {
 	rest, ok := strings.CutPrefix(comment, fmt.Sprintf("name: %q id: \"", network))
@@ -81,23 +87,23 @@ func (s *Session[C]) removeReference(g Gone) error {
 		Match: func(r kernel.Rule) bool { return goneReference(g, r.Comment) },
 	})
 	err = kernel.UnlessNoNFT(err)
-	what := kernel.IPTables{Legacy: masqOf(s.Conf).IPMasq}
+	what := iptablesJumps("", masqOf(s.Conf).IPMasq)
 	if g.All() {
-		what.Match = func(j kernel.Jump) bool {
-			container, ok := iptablesContainer(g.Network, j.Comment)
-			return ok && strings.HasPrefix(j.Chain, iptablesPrefix) && g.Container(container)
+		what.Match = func(r kernel.IPTablesRule) bool {
+			container, ok := iptablesContainer(g.Network, r.Comment)
+			return ok && strings.HasPrefix(r.Target, iptablesPrefix) && g.Container(container)
 		}
-		return errors.Join(err, kernel.UnlessNoNFT(s.Host.UnmasqueradeIPTables(what)))
+		return errors.Join(err, kernel.UnlessNoNFT(s.Host.RemoveIPTables(what)))
 	}
-	what.Chain = iptablesMasquerade(g.One.Network, g.One.Container).Chain
+	what.Target = iptablesMasquerade(g.One.Network, g.One.Container).Chain
 	var failed error
 	mine := sync.OnceValue(func() func(netip.Addr) bool { // only asked if there is such a chain
 		m, err := s.ownSources()
 		failed = err
 		return m
 	})
-	what.Match = func(j kernel.Jump) bool { return mine()(j.Source) }
-	return errors.Join(err, kernel.UnlessNoNFT(s.Host.UnmasqueradeIPTables(what)), failed)
+	what.Match = func(r kernel.IPTablesRule) bool { return mine()(r.Source) }
+	return errors.Join(err, kernel.UnlessNoNFT(s.Host.RemoveIPTables(what)), failed)
 }
 
 // ownSources tells which of the addresses that a chain masquerades are those of this attachment: another interface of the
@@ -143,7 +149,7 @@ func (s *Session[C]) otherAddresses(others map[netip.Addr]bool) error {
 // this attachment.
 func (s *Session[C]) referenceMasquerades() ([]netip.Addr, error) {
 	chain := iptablesMasquerade(s.Name, s.ContainerID).Chain
-	jumps, err := s.Host.IPTablesJumps(kernel.IPTables{Chain: chain, Legacy: masqOf(s.Conf).IPMasq})
+	jumps, err := s.Host.IPTablesRules(iptablesJumps(chain, masqOf(s.Conf).IPMasq))
 	if err != nil {
 		return nil, err
 	}

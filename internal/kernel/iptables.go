@@ -18,180 +18,219 @@ var ErrNoIPTables = xtables.ErrNoTool
 // IPTablesAvailable returns nil if iptables can be used, else an error that wraps [ErrNoIPTables].
 func IPTablesAvailable() error { return xtables.Available() }
 
-// IPTables is what to look for in the POSTROUTING chains of iptables and ip6tables: jumps to a chain.
+// IPTables is what to look for, or to remove, in tables of iptables and ip6tables.
 type IPTables struct {
-	Chain  string          // "": to any
-	Match  func(Jump) bool // nil: all
-	Legacy bool            // look into tables of the legacy kind too, which only a process can read
+	Table string // "nat", "filter"
+	xtables.Removal
+	Legacy bool // look into tables of the legacy kind too, which only a process can read
 }
 
-// Jump is a rule that jumps from POSTROUTING to a chain.
-type Jump = xtables.Jump
+// IPTablesRule is a rule of iptables.
+type IPTablesRule = xtables.Rule
 
-// natTable is where iptables keeps a nat table of its newer kind.
-func natTable(f xtables.Family) Table {
-	return Table{Family: [...]nft.Family{nft.IPv4, nft.IPv6}[f], Name: "nat"}
+var families = []xtables.Family{xtables.IPv4, xtables.IPv6}
+
+// nftTable is where iptables of the newer kind keeps a table.
+func nftTable(t xtables.Table) Table {
+	return Table{Family: [...]nft.Family{nft.IPv4, nft.IPv6}[t.Family], Name: t.Name}
 }
 
-const postrouting = "POSTROUTING"
-
-func (i IPTables) matches(j Jump) bool {
-	return j.Chain != "" && (i.Chain == "" || i.Chain == j.Chain) && (i.Match == nil || i.Match(j))
+func ruleOf(chain string, r Rule) IPTablesRule {
+	target := r.Jump
+	if target == "" {
+		target = strings.ToUpper(r.Verdict)
+	}
+	return IPTablesRule{
+		Chain: chain, Target: target, Comment: r.Comment, Source: r.Source, Dest: r.Dest,
+		In: r.IIFName, Out: r.OIFName, Others: r.Others,
+	}
 }
 
-func jumpOf(r Rule) Jump { return Jump{Chain: r.Jump, Comment: r.Comment, Source: r.Source} }
+// EditIPTables makes an edit in a table, in one transaction. Undone by taking back what was changed, but for chains that
+// others have come to use. The error wraps [ErrNoIPTables] if there is no such tool.
+func (s *Space) EditIPTables(t xtables.Table, e xtables.Edit) error {
+	var undo xtables.Undo
+	revert := func() error {
+		ctx, cancel := s.tx.undoContext()
+		defer cancel()
+		return s.lockedIPTables(ctx, t, undo.Chains(), func(fresh bool) error {
+			if fresh {
+				return nil
+			}
+			return t.Revert(ctx, s.NS, undo)
+		})
+	}
+	chains := slices.Concat(e.Chains, e.Own)
+	return s.tx.Do(fmt.Sprintf("edit %s with chains %s", t, strings.Join(chains, " ")), func() error {
+		err := s.lockedIPTables(s.tx.ctx, t, chains, func(fresh bool) (err error) {
+			undo, err = t.Apply(s.tx.ctx, s.NS, e, fresh)
+			return err
+		})
+		if err != nil { // if it was called off, it can have been done all the same
+			return errors.Join(err, revert())
+		}
+		return nil
+	}, revert)
+}
+
+// lockedIPTables calls fn with the lock of the namespace. fresh says that none of the chains is there.
+func (s *Space) lockedIPTables(ctx context.Context, t xtables.Table, chains []string, fn func(fresh bool) error) error {
+	unlock, err := s.NS.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	legacy, err := t.HasLegacy(s.NS)
+	if err != nil {
+		return err
+	}
+	fresh := !legacy
+	for _, chain := range chains {
+		exists, err := s.HasChain(nftTable(t), chain)
+		if UnlessNoNFT(err) != nil {
+			return err
+		}
+		fresh = fresh && !exists
+	}
+	return fn(fresh)
+}
+
+// CheckIPTables looks for rules in a table, in the form of [xtables.Edit]. The error names the first that is not there, and
+// then wraps [xtables.ErrMissing].
+func (s *Space) CheckIPTables(t xtables.Table, rules []string) error {
+	return t.Check(s.tx.ctx, s.NS, rules)
+}
 
 // MasqueradeIPTables masquerades by iptables what addresses send beyond their networks, in one transaction for each
 // family. Undone by removing the jumps that were made. The error wraps [ErrNoIPTables] if there is no such tool.
 func (s *Space) MasqueradeIPTables(m xtables.Masquerade, addrs []netip.Prefix) error {
-	for _, f := range []xtables.Family{xtables.IPv4, xtables.IPv6} {
+	for _, f := range families {
 		mine := slices.DeleteFunc(slices.Clone(addrs), func(a netip.Prefix) bool { return a.Addr().Is4() != (f == xtables.IPv4) })
 		if len(mine) == 0 {
 			continue
 		}
-		var added []netip.Addr
-		undo := func() error {
-			ctx, cancel := s.tx.undoContext()
-			defer cancel()
-			return s.removeIPTables(ctx, f, IPTables{
-				Chain: m.Chain, Match: func(j Jump) bool { return slices.Contains(added, j.Source) }, Legacy: true,
-			})
-		}
-		err := s.tx.Do(fmt.Sprintf("masquerade by iptables %s", strings.Trim(fmt.Sprint(mine), "[]")), func() (err error) {
-			if added, err = s.addIPTables(f, m, mine); err != nil { // if it was called off, it can have been done all the same
-				return errors.Join(err, undo())
-			}
-			return nil
-		}, undo)
-		if err != nil {
+		if err := s.EditIPTables(xtables.Table{Family: f, Name: "nat"}, m.Edit(f, mine)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *Space) addIPTables(f xtables.Family, m xtables.Masquerade, addrs []netip.Prefix) ([]netip.Addr, error) {
-	unlock, err := s.NS.Lock(s.tx.ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-	exists, err := s.HasChain(natTable(f), m.Chain)
-	if err != nil && !errors.Is(err, ErrNoNFT) {
-		return nil, err
-	}
-	legacy, err := xtables.HasLegacy(s.NS, f)
-	if err != nil {
-		return nil, err
-	}
-	return m.Add(s.tx.ctx, s.NS, f, !exists && !legacy, addrs)
-}
-
-// UnmasqueradeIPTables removes jumps, and with the last jump to a chain the chain. It cannot be undone. Without tables
-// of the legacy kind no process is started.
-func (s *Space) UnmasqueradeIPTables(what IPTables) error {
-	return s.tx.Do(strings.TrimSpace("unmasquerade by iptables "+what.Chain), func() error {
+// RemoveIPTables removes rules and chains from the tables of both families. It cannot be undone. Without tables of the
+// legacy kind no process is started.
+func (s *Space) RemoveIPTables(what IPTables) error {
+	return s.tx.Do(strings.TrimSpace("remove from iptables "+what.In+" "+what.Target), func() error {
 		var errs []error
-		for _, f := range []xtables.Family{xtables.IPv4, xtables.IPv6} {
-			errs = append(errs, s.removeIPTables(s.tx.ctx, f, what))
+		for _, f := range families {
+			t := xtables.Table{Family: f, Name: what.Table}
+			errs = append(errs, s.removeNFT(t, what), s.removeLegacy(t, what))
 		}
 		return errors.Join(errs...)
 	}, nil)
 }
 
-func (s *Space) removeIPTables(ctx context.Context, f xtables.Family, what IPTables) error {
-	return errors.Join(s.removeNatJumps(ctx, f, what), s.removeLegacyJumps(ctx, f, what))
-}
-
-func (s *Space) removeNatJumps(ctx context.Context, f xtables.Family, what IPTables) error {
+func (s *Space) removeNFT(t xtables.Table, what IPTables) error {
 	c, err := s.rules()
 	if err != nil {
 		return UnlessNoNFT(err)
 	}
-	chains := []string{what.Chain}
-	if what.Chain == "" {
-		if chains, err = s.matchingChains(f, what); err != nil {
+	targets := []string{what.Target}
+	if what.Target == "" {
+		if targets, err = s.targets(t, what); err != nil {
 			return err
 		}
 	}
 	var errs []error
-	for _, chain := range chains {
-		only := what
-		only.Chain = chain
-		errs = append(errs, UnlessNoNFT(c.Prune(ctx, nft.Pruning{
-			Table: natTable(f), Base: postrouting, Chains: []string{chain},
-			Match: func(r Rule) bool { return only.matches(jumpOf(r)) },
-		})))
+	for _, target := range targets {
+		p := nft.Pruning{
+			Table: nftTable(t), Base: what.In,
+			Match: func(r Rule) bool { return r.Jump == target && what.Matches(ruleOf(what.In, r)) },
+		}
+		if target != "" {
+			p.Chains = append([]string{target}, what.Also...)
+		}
+		if what.Unless != nil {
+			p.Unless = func(r Rule) bool { return what.Unless(ruleOf("", r)) }
+		}
+		errs = append(errs, UnlessNoNFT(c.Prune(s.tx.ctx, p)))
 	}
 	return errors.Join(errs...)
 }
 
-// matchingChains lists the chains that jumps which match lead to.
-func (s *Space) matchingChains(f xtables.Family, what IPTables) (chains []string, err error) {
-	rules, err := s.natRules(natTable(f), "")
+// targets lists the chains that rules which match lead to, and last "" if there are rules that lead to none.
+func (s *Space) targets(t xtables.Table, what IPTables) (chains []string, err error) {
+	rules, err := s.Rules(nftTable(t), what.In)
+	others := false
 	for _, r := range rules {
-		if what.matches(jumpOf(r)) && !slices.Contains(chains, r.Jump) {
+		switch {
+		case !what.Matches(ruleOf(what.In, r)):
+		case r.Jump == "":
+			others = true
+		case !slices.Contains(chains, r.Jump):
 			chains = append(chains, r.Jump)
 		}
 	}
-	return chains, err
+	if others {
+		chains = append(chains, "")
+	}
+	return chains, UnlessNoNFT(err)
 }
 
-func (s *Space) removeLegacyJumps(ctx context.Context, f xtables.Family, what IPTables) error {
+func (s *Space) removeLegacy(t xtables.Table, what IPTables) error {
 	if !what.Legacy {
 		return nil
 	}
-	if ok, err := xtables.HasLegacy(s.NS, f); !ok {
+	if ok, err := t.HasLegacy(s.NS); !ok {
 		return err
 	}
-	unlock, err := s.NS.Lock(ctx)
+	unlock, err := s.NS.Lock(s.tx.ctx)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	err = xtables.LegacyRemove(ctx, s.NS, f, what.matches)
+	err = t.LegacyRemove(s.tx.ctx, s.NS, what.Removal)
 	if errors.Is(err, ErrNoIPTables) { // then it was not used
 		return nil
 	}
 	return err
 }
 
-// IPTablesJumps lists jumps of both families.
-func (s *Space) IPTablesJumps(what IPTables) (jumps []Jump, err error) {
-	for _, f := range []xtables.Family{xtables.IPv4, xtables.IPv6} {
-		rules, err := s.natRules(natTable(f), what.Chain)
+// IPTablesRules lists rules of both families.
+func (s *Space) IPTablesRules(what IPTables) (rules []IPTablesRule, err error) {
+	for _, f := range families {
+		t := xtables.Table{Family: f, Name: what.Table}
+		newer, err := s.nftRules(t, what)
 		if err != nil {
 			return nil, err
 		}
-		for _, r := range rules {
-			jumps = append(jumps, jumpOf(r))
+		rules = append(rules, newer...)
+		if !what.Legacy {
+			continue
 		}
-		legacy, err := s.legacyJumps(f, what)
+		if ok, err := t.HasLegacy(s.NS); err != nil {
+			return nil, err
+		} else if !ok {
+			continue
+		}
+		legacy, err := t.LegacyRules(s.tx.ctx, s.NS, what.In)
 		if err != nil {
 			return nil, err
 		}
-		jumps = append(jumps, legacy...)
+		rules = append(rules, legacy...)
 	}
-	return slices.DeleteFunc(jumps, func(j Jump) bool { return !what.matches(j) }), nil
+	return slices.DeleteFunc(rules, func(r IPTablesRule) bool { return !what.Matches(r) }), nil
 }
 
-// natRules lists the rules of POSTROUTING, unless the chain they are to lead to is not there.
-func (s *Space) natRules(t Table, chain string) ([]Rule, error) {
-	if chain != "" {
-		if ok, err := s.HasChain(t, chain); !ok {
+// nftRules lists the rules of a chain, unless the chain they are to lead to is not there.
+func (s *Space) nftRules(t xtables.Table, what IPTables) (rules []IPTablesRule, err error) {
+	if what.Target != "" {
+		if ok, err := s.HasChain(nftTable(t), what.Target); !ok {
 			return nil, UnlessNoNFT(err)
 		}
 	}
-	rules, err := s.Rules(t, postrouting)
+	list, err := s.Rules(nftTable(t), what.In)
+	for _, r := range list {
+		rules = append(rules, ruleOf(what.In, r))
+	}
 	return rules, UnlessNoNFT(err)
-}
-
-func (s *Space) legacyJumps(f xtables.Family, what IPTables) ([]Jump, error) {
-	if !what.Legacy {
-		return nil, nil
-	}
-	if ok, err := xtables.HasLegacy(s.NS, f); !ok {
-		return nil, err
-	}
-	return xtables.LegacyJumps(s.tx.ctx, s.NS, f)
 }

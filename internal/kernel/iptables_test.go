@@ -21,6 +21,11 @@ import (
 
 var chain = xtables.Masquerade{Chain: "CNI-1", Comment: "one"}
 
+// jumps are the rules of both kinds that lead from POSTROUTING to a chain.
+func jumps(chain string) kernel.IPTables {
+	return kernel.IPTables{Table: "nat", Removal: xtables.Removal{In: "POSTROUTING", Target: chain}, Legacy: true}
+}
+
 // saved is what iptables of both families saves of the nat table, without the comments of the tool.
 func saved(ns *testnet.Namespace, kind string) string {
 	var out strings.Builder
@@ -82,15 +87,17 @@ func TestMasqueradeIPTables(t *testing.T) {
 			must(t, b.tx.Rollback())
 			same("once more, taken back", one)
 			must(t, b.host.MasqueradeIPTables(chain, second))
-			jumps, err := b.host.IPTablesJumps(kernel.IPTables{Chain: "CNI-1", Legacy: true})
-			if len(jumps) != 4 || err != nil {
-				t.Errorf("jumps %v, %v; want 4", jumps, err)
+			rules, err := b.host.IPTablesRules(jumps("CNI-1"))
+			if len(rules) != 4 || err != nil {
+				t.Errorf("jumps %v, %v; want 4", rules, err)
 			}
-			must(t, b.host.UnmasqueradeIPTables(kernel.IPTables{Legacy: true, Match: func(j kernel.Jump) bool { return j.Source == addr("10.1.2.4") || j.Source == addr("fd00::4") }}))
+			some := jumps("")
+			some.Match = func(r kernel.IPTablesRule) bool { return r.Source == addr("10.1.2.4") || r.Source == addr("fd00::4") }
+			must(t, b.host.RemoveIPTables(some))
 			same("second address removed", one)
-			must(t, b.host.UnmasqueradeIPTables(kernel.IPTables{Chain: "CNI-1", Legacy: true}))
+			must(t, b.host.RemoveIPTables(jumps("CNI-1")))
 			same("all removed", foreign)
-			must(t, b.host.UnmasqueradeIPTables(kernel.IPTables{Chain: "CNI-1", Legacy: true}))
+			must(t, b.host.RemoveIPTables(jumps("CNI-1")))
 			must(t, b.tx.Rollback())
 			same("taken back after it was removed", foreign)
 		})
@@ -141,8 +148,12 @@ func BenchmarkRemoveNothing(b *testing.B) {
 	never := func(string) bool { return false }
 	must(b, s.host.Guard("other", kernel.Link{Name: "port"}, []byte{2, 0, 0, 0, 0, 1}))
 	for name, remove := range map[string]func() error{
-		"iptables":            func() error { return s.host.UnmasqueradeIPTables(kernel.IPTables{Chain: "CNI-1"}) },
-		"iptables and legacy": func() error { return s.host.UnmasqueradeIPTables(kernel.IPTables{Chain: "CNI-1", Legacy: true}) },
+		"iptables": func() error {
+			what := jumps("CNI-1")
+			what.Legacy = false
+			return s.host.RemoveIPTables(what)
+		},
+		"iptables and legacy": func() error { return s.host.RemoveIPTables(jumps("CNI-1")) },
 		"nftables": func() error {
 			return s.host.Prune(kernel.Pruning{Table: kernel.Table{Family: nft.INet, Name: "cni_plugins_masquerade"}, Base: "masq_checks"})
 		},
@@ -211,7 +222,7 @@ func TestIPTablesProcesses(t *testing.T) {
 	started("iptables-save", "iptables-restore")
 	must(t, b.host.MasqueradeIPTables(chain, []netip.Prefix{prefix("10.1.2.5/24")}))
 	started("iptables-save")
-	must(t, b.host.UnmasqueradeIPTables(kernel.IPTables{Chain: "CNI-1", Legacy: true}))
+	must(t, b.host.RemoveIPTables(jumps("CNI-1")))
 	must(t, b.tx.Rollback())
 	started()
 }

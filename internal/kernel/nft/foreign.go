@@ -51,7 +51,11 @@ type Rule struct {
 	Comment string     // of nft or of iptables
 	Jump    string     // the chain it jumps or goes to, "" if it does not
 	Source  netip.Addr // what it compares the source address with, its network part if it is a network; not valid if it does not
+	Dest    netip.Addr // the same of the destination
 	IIFName string     // what it compares the name of the incoming interface with, "" if it does not
+	OIFName string     // the same of the outgoing interface
+	Verdict string     // "accept", "drop", "return", or the name of a target of iptables; "" if it has none of these
+	Others  int        // how many conditions it has besides
 
 	handle uint64
 }
@@ -89,6 +93,7 @@ type Pruning struct {
 	// Chains are removed too when no rule of Base is left that jumps to one of them. If any are named, but the first
 	// is not there, nothing is done, and the rules of Base are not even read.
 	Chains []string
+	Unless func(Rule) bool // nothing is done while a rule of Chains matches; may be nil
 }
 
 // attempts is how often a removal is tried while others change the same table.
@@ -118,6 +123,9 @@ func (c *Conn) prune(p Pruning) error {
 			chains = append(chains, chain)
 		}
 	}
+	if needed, err := c.needed(p, chains); needed || err != nil {
+		return err
+	}
 	rules, err := c.Rules(p.Table, p.Base)
 	if err != nil {
 		return err
@@ -146,6 +154,19 @@ func (c *Conn) prune(p Pruning) error {
 	return nil
 }
 
+// needed reports whether a rule of the chains keeps all that is to go.
+func (c *Conn) needed(p Pruning, chains []string) (bool, error) {
+	if p.Unless == nil {
+		return false, nil
+	}
+	for _, chain := range chains {
+		if rules, err := c.Rules(p.Table, chain); err != nil || slices.ContainsFunc(rules, p.Unless) {
+			return true, err
+		}
+	}
+	return false, nil
+}
+
 func (t Table) nft() *nftables.Table {
 	return &nftables.Table{Family: nftables.TableFamily(t.Family), Name: t.Name}
 }
@@ -156,41 +177,70 @@ func (f Family) rule(r *nftables.Rule) Rule {
 	var load expr.Any
 	for _, e := range r.Exprs {
 		switch e := e.(type) {
-		case *expr.Meta, *expr.Payload:
+		case *expr.Meta, *expr.Payload, *expr.Ct, *expr.Fib:
 			load = e
 		case *expr.Cmp:
-			if e.Op == expr.CmpOpEq {
-				f.compare(&out, load, e.Data)
+			if e.Op != expr.CmpOpEq || !f.compare(&out, load, e.Data) {
+				out.Others++
 			}
+		case *expr.Lookup, *expr.Range, *expr.Limit:
+			out.Others++
 		case *expr.Verdict:
-			out.Jump = e.Chain
+			out.Jump, out.Verdict = e.Chain, verdicts[e.Kind]
+		case *expr.Target:
+			out.Verdict = e.Name
 		case *expr.Match:
 			if text, ok := e.Info.(*xt.Comment); ok {
 				out.Comment = string(*text)
+			} else {
+				out.Others++
 			}
 		}
 	}
 	return out
 }
 
-// compare notes what a rule compares with data.
-func (f Family) compare(r *Rule, load expr.Any, data []byte) {
+var verdicts = map[expr.VerdictKind]string{expr.VerdictAccept: "accept", expr.VerdictDrop: "drop", expr.VerdictReturn: "return"}
+
+// compare notes what a rule compares with data, unless that is something else.
+func (f Family) compare(r *Rule, load expr.Any, data []byte) bool {
+	name := func() string { return string(bytes.TrimRight(data, "\x00")) }
 	switch load := load.(type) {
 	case *expr.Meta:
-		if load.Key == expr.MetaKeyIIFNAME {
-			r.IIFName = string(bytes.TrimRight(data, "\x00"))
+		switch load.Key {
+		case expr.MetaKeyIIFNAME:
+			r.IIFName = name()
+		case expr.MetaKeyOIFNAME:
+			r.OIFName = name()
+		default:
+			return false
 		}
+		return true
 	case *expr.Payload:
-		// Of a network whose length is a multiple of 8 only the network part is loaded.
-		full := 4
-		source := ip4().saddr
-		if f == IPv6 || f == INet && len(data) == 16 {
-			full, source = 16, ip6().saddr
-		}
-		if f != Bridge && load.Base == source.Base && load.Offset == source.Offset && len(data) <= full {
-			r.Source, _ = netip.AddrFromSlice(append(bytes.Clone(data), make([]byte, full-len(data))...))
-		}
+		return f.compareAddr(r, load, data)
 	}
+	return false
+}
+
+// compareAddr notes an address. Of a network whose length is a multiple of 8 only the network part is loaded.
+func (f Family) compareAddr(r *Rule, load *expr.Payload, data []byte) bool {
+	full, source, dest := 4, ip4().saddr, ip4().daddr
+	if f == IPv6 || f == INet && len(data) == 16 {
+		full, source, dest = 16, ip6().saddr, ip6().daddr
+	}
+	if f == Bridge || load.Base != source.Base || len(data) > full {
+		return false
+	}
+	addr, _ := netip.AddrFromSlice(append(bytes.Clone(data), make([]byte, full-len(data))...))
+	switch load.Offset {
+	case source.Offset:
+		r.Source = addr
+	case dest.Offset:
+		r.Dest = addr
+	default:
+		return false
+	}
+	return true
 }
 
 // comment returns the comment in the data that nft keeps with a rule: entries of type, length and value, of which a

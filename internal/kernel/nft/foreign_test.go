@@ -36,10 +36,13 @@ func TestRules(t *testing.T) {
 		"-A POSTROUTING -s 10.128.0.0/9 -j CHAIN",
 		"-A POSTROUTING ! -s 10.1.2.3 -j ACCEPT",
 		"-A POSTROUTING -m addrtype --dst-type LOCAL -m mark --mark 0x1 -j MASQUERADE",
+		"-A CHAIN -i br0 ! -o br0 -j ACCEPT",
+		"-A CHAIN -d 10.1.2.3 -o br0 -j RETURN",
 	} {
 		ns.Command("iptables-nft", append([]string{"-t", "nat"}, strings.Fields(rule)...)...)
 	}
 	ns.Command("ip6tables-nft", "-t", "nat", "-A", "POSTROUTING", "-s", "fd00::3/128", "-j", "MASQUERADE")
+	ns.Command("ip6tables-nft", "-t", "nat", "-A", "POSTROUTING", "-d", "fd00::3/128", "-m", "conntrack", "--ctstate", "RELATED,ESTABLISHED", "-j", "ACCEPT")
 	addr := netip.MustParseAddr
 	for _, row := range []struct {
 		table nft.Table
@@ -47,16 +50,20 @@ func TestRules(t *testing.T) {
 		want  []nft.Rule
 	}{
 		{nft.Table{Family: nft.INet, Name: "masq"}, "checks", []nft.Rule{
-			{Comment: "four", Source: addr("10.1.2.3")}, {Comment: "six", Source: addr("fd00::3")},
+			{Comment: "four", Source: addr("10.1.2.3"), Others: 2}, {Comment: "six", Source: addr("fd00::3"), Others: 1},
 		}},
-		{nft.Table{Family: nft.Bridge, Name: "nat"}, "ports", []nft.Rule{{Comment: "of a port", Jump: "target", IIFName: "veth1"}, {}}},
+		{nft.Table{Family: nft.Bridge, Name: "nat"}, "ports", []nft.Rule{{Comment: "of a port", Jump: "target", IIFName: "veth1"}, {Verdict: "drop", Others: 2}}},
 		{nft.Table{Family: nft.IPv4, Name: "nat"}, "POSTROUTING", []nft.Rule{
 			{Comment: "the_one", Jump: "CHAIN", Source: addr("10.1.2.3")},
-			{Jump: "CHAIN", Source: addr("10.1.0.0")},
+			{Jump: "CHAIN", Source: addr("10.1.0.0"), Dest: addr("10.9.0.0"), Others: 2},
 			{Jump: "CHAIN", Source: addr("10.128.0.0")},
-			{}, {},
+			{Verdict: "accept", Others: 1}, {Verdict: "MASQUERADE", Others: 2},
 		}},
-		{nft.Table{Family: nft.IPv6, Name: "nat"}, "POSTROUTING", []nft.Rule{{Source: addr("fd00::3")}}},
+		{nft.Table{Family: nft.IPv4, Name: "nat"}, "CHAIN", []nft.Rule{
+			{Verdict: "accept", IIFName: "br0", Others: 1},
+			{Verdict: "return", Dest: addr("10.1.2.3"), OIFName: "br0"},
+		}},
+		{nft.Table{Family: nft.IPv6, Name: "nat"}, "POSTROUTING", []nft.Rule{{Verdict: "MASQUERADE", Source: addr("fd00::3")}, {Verdict: "accept", Dest: addr("fd00::3"), Others: 1}}},
 		{nft.Table{Family: nft.IPv6, Name: "nat"}, "absent", nil},
 		{nft.Table{Family: nft.INet, Name: "absent"}, "absent", nil},
 	} {
@@ -100,6 +107,7 @@ func TestPrune(t *testing.T) {
 			"chain first {", "chain second {", "jump second", "drop",
 		}},
 		{"chain that is not there", []string{"absent", "second"}, comment("a", "b"), nil},
+		{"a rule of the chains holds all back", []string{"first", "second"}, comment("a", "b"), nil},
 		{"second chain that is not there", []string{"first", "absent"}, comment("a"), []string{`ip saddr 10.0.0.1 jump first comment "a"`}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -116,7 +124,11 @@ func TestPrune(t *testing.T) {
 			}
 			want := slices.DeleteFunc(lines(), func(line string) bool { return slices.Contains(row.gone, line) })
 			before := generation(t, ns)
-			must(t, c.Prune(t.Context(), nft.Pruning{Table: table, Base: "base", Chains: row.chains, Match: row.match}))
+			p := nft.Pruning{Table: table, Base: "base", Chains: row.chains, Match: row.match}
+			if row.name == "a rule of the chains holds all back" {
+				p.Unless = func(r nft.Rule) bool { return r.Verdict == "drop" } // in the second
+			}
+			must(t, c.Prune(t.Context(), p))
 			if diff := cmp.Diff(want, lines()); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

@@ -1,4 +1,4 @@
-// Package xtables changes the nat tables of iptables and ip6tables by their own tools, for configurations that ask for
+// Package xtables changes the tables of iptables and ip6tables by their own tools, for configurations that ask for
 // them: it is the only package that starts iptables-restore, and iptables-save where there may be rules already. iptables
 // comes in two kinds, which see nothing of each other: the newer one keeps its rules in nftables, where package nft can
 // read and remove them, the legacy one in tables of its own. Which of them is installed does not matter here.
@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/tenon-cni/tenon/internal/kernel/netns"
 )
@@ -40,9 +41,9 @@ func Available() error {
 	return nil
 }
 
-// HasLegacy reports whether a namespace has a nat table of the legacy kind.
-func HasLegacy(ns *netns.NS, f Family) (bool, error) {
-	path := [...]string{"/proc/thread-self/net/ip_tables_names", "/proc/thread-self/net/ip6_tables_names"}[f]
+// HasLegacy reports whether a namespace has a table of the legacy kind.
+func (t Table) HasLegacy(ns *netns.NS) (bool, error) {
+	path := [...]string{"/proc/thread-self/net/ip_tables_names", "/proc/thread-self/net/ip6_tables_names"}[t.Family]
 	var names []byte
 	read := func() (err error) {
 		names, err = os.ReadFile(path)
@@ -57,7 +58,7 @@ func HasLegacy(ns *netns.NS, f Family) (bool, error) {
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) { // the kernel has none, or none for this user
 		return false, nil
 	}
-	return slices.Contains(strings.Fields(string(names)), "nat"), err
+	return slices.Contains(strings.Fields(string(names)), t.Name), err
 }
 
 // commands are the two programs of one kind of iptables.
@@ -81,18 +82,44 @@ func inPath(tool string) bool {
 	return err == nil
 }
 
-// saved returns the lines that describe the nat table. They are what restore takes.
-func (c commands) saved(ctx context.Context, ns *netns.NS) ([]string, error) {
-	out, err := run(ctx, ns, "", c.save, "-t", "nat")
+// saved returns the lines that describe a table. They are what restore takes.
+func (c commands) saved(ctx context.Context, ns *netns.NS, table string) ([]string, error) {
+	out, err := run(ctx, ns, "", c.save, "-t", table)
 	return strings.Split(string(out), "\n"), err
 }
 
-// apply makes all changes to the nat table, or none.
-func (c commands) apply(ctx context.Context, ns *netns.NS, changes []string) error {
-	lines := slices.Concat([]string{"*nat"}, changes, []string{"COMMIT", ""})
-	_, err := run(ctx, ns, strings.Join(lines, "\n"), c.restore, "--noflush", "--wait")
+// apply makes all changes to a table, or none.
+func (c commands) apply(ctx context.Context, ns *netns.NS, table string, changes []string) error {
+	lines := slices.Concat([]string{"*" + table}, changes, []string{"COMMIT", ""})
+	_, err := run(ctx, ns, strings.Join(lines, "\n"), c.restore, "--noflush", patience(ctx))
 	return err
 }
+
+// patience is the option that has a tool of the legacy kind wait for others, for whole seconds within the deadline: then
+// it can say for what it has waited.
+func patience(ctx context.Context) string {
+	if deadline, ok := ctx.Deadline(); ok {
+		return fmt.Sprintf("--wait=%d", max(1, int(time.Until(deadline).Seconds())))
+	}
+	return "--wait"
+}
+
+// failure is what went wrong in a tool, and what it says about that.
+type failure struct {
+	tool string
+	err  error
+	text string
+}
+
+func (f *failure) Error() string {
+	text := f.tool + ": " + f.err.Error()
+	if f.text != "" {
+		text += ": " + f.text
+	}
+	return text
+}
+
+func (f *failure) Unwrap() error { return f.err }
 
 func run(ctx context.Context, ns *netns.NS, input, name string, args ...string) ([]byte, error) {
 	var stdout, stderr bytes.Buffer
@@ -111,8 +138,5 @@ func run(ctx context.Context, ns *netns.NS, input, name string, args ...string) 
 	case errors.Is(err, exec.ErrNotFound):
 		err = fmt.Errorf("%w: %w", ErrNoTool, err)
 	}
-	if text := strings.TrimSpace(stderr.String()); text != "" {
-		return nil, fmt.Errorf("%s: %w: %s", name, err, text)
-	}
-	return nil, fmt.Errorf("%s: %w", name, err)
+	return nil, &failure{name, err, strings.TrimSpace(stderr.String())}
 }

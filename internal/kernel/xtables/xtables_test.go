@@ -5,12 +5,14 @@ import (
 	"errors"
 	"net/netip"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/kernel/xtables"
 	"github.com/tenon-cni/tenon/internal/testnet"
@@ -59,23 +61,25 @@ func expect(t *testing.T, ns *testnet.Namespace, save string, want ...string) {
 	}
 }
 
-// TestAdd: there is a rule for each address, not for the network, and no rule twice.
-func TestAdd(t *testing.T) {
+var nat = xtables.Table{Family: xtables.IPv4, Name: "nat"}
+
+// masquerade makes the edit of a Masquerade in a table that may have something already.
+func masquerade(ctx context.Context, ns *testnet.Namespace, m xtables.Masquerade, addrs ...string) (xtables.Undo, error) {
+	return nat.Apply(ctx, ns.NS, m.Edit(xtables.IPv4, prefixes(addrs...)), false)
+}
+
+// TestMasquerade: there is a rule for each address, not for the network, and no rule twice. Taken back is what was
+// not there before.
+func TestMasquerade(t *testing.T) {
 	t.Parallel()
 	ns := setup(t)
-	add := func(fresh bool, want []string, addrs ...string) {
+	add := func(addrs ...string) xtables.Undo {
 		t.Helper()
-		added, err := owner.Add(t.Context(), ns.NS, xtables.IPv4, fresh, prefixes(addrs...))
+		undo, err := masquerade(t.Context(), ns, owner, addrs...)
 		must(t, err)
-		var got []string
-		for _, a := range added {
-			got = append(got, a.String())
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("added %v, want %v", got, want)
-		}
+		return undo
 	}
-	add(true, []string{"10.1.2.3", "10.1.2.4"}, "10.1.2.3/24", "10.1.2.4/24")
+	first := add("10.1.2.3/24", "10.1.2.4/24")
 	all := []string{
 		"-A POSTROUTING -s 10.1.2.3/32 C -j CHAIN",
 		"-A POSTROUTING -s 10.1.2.4/32 C -j CHAIN",
@@ -83,17 +87,23 @@ func TestAdd(t *testing.T) {
 		"-A CHAIN ! -d 224.0.0.0/4 C -j MASQUERADE",
 	}
 	expect(t, ns, "iptables-save", all...)
-	add(false, nil, "10.1.2.3/24")
+	again := add("10.1.2.3/24")
 	expect(t, ns, "iptables-save", all...)
-	add(false, []string{"10.1.2.5"}, "10.1.2.5/24", "10.1.2.3/24")
-	expect(t, ns, "iptables-save", slices.Insert(all, 2, "-A POSTROUTING -s 10.1.2.5/32 C -j CHAIN")...)
+	second := add("10.1.2.5/24", "10.1.2.3/24")
+	expect(t, ns, "iptables-save", slices.Insert(slices.Clone(all), 2, "-A POSTROUTING -s 10.1.2.5/32 C -j CHAIN")...)
+	must(t, nat.Revert(t.Context(), ns.NS, again))
+	must(t, nat.Revert(t.Context(), ns.NS, first)) // the chain is used
+	expect(t, ns, "iptables-save", "-A POSTROUTING -s 10.1.2.5/32 C -j CHAIN", all[2], all[3])
+	must(t, nat.Revert(t.Context(), ns.NS, second)) // it has not made the chain
+	expect(t, ns, "iptables-save", all[2], all[3])
 }
 
 func TestAddPrefixLengths(t *testing.T) {
 	t.Parallel()
 	ns := setup(t)
 	for range 2 { // what is read back is recognised
-		_, err := owner.Add(t.Context(), ns.NS, xtables.IPv6, false, prefixes("fd00::3/64", "fd01::3/128", "fd02::3/0", "fd03::3/61"))
+		table := xtables.Table{Family: xtables.IPv6, Name: "nat"}
+		_, err := table.Apply(t.Context(), ns.NS, owner.Edit(table.Family, prefixes("fd00::3/64", "fd01::3/128", "fd02::3/0", "fd03::3/61")), false)
 		must(t, err)
 		expect(t, ns, "ip6tables-save",
 			"-A POSTROUTING -s fd00::3/128 C -j CHAIN",
@@ -114,7 +124,7 @@ func TestAddFails(t *testing.T) {
 	t.Parallel()
 	ns := setup(t)
 	bad := xtables.Masquerade{Chain: "a-name-that-is-longer-than-iptables-allows", Comment: "c"}
-	_, err := bad.Add(t.Context(), ns.NS, xtables.IPv4, true, prefixes("10.1.2.3/24"))
+	_, err := masquerade(t.Context(), ns, bad, "10.1.2.3/24")
 	if err == nil || !strings.Contains(err.Error(), "iptables-restore") || !strings.Contains(err.Error(), "too long") {
 		t.Errorf("got %v, want what iptables-restore says", err)
 	}
@@ -122,12 +132,12 @@ func TestAddFails(t *testing.T) {
 	for name, comment := range map[string]string{
 		"two lines": "a\nCOMMIT", "not ASCII": "ä", "too long": strings.Repeat("x", xtables.MaxComment+1),
 	} {
-		if _, err := (xtables.Masquerade{Chain: "C", Comment: comment}).Add(t.Context(), ns.NS, xtables.IPv4, true, prefixes("10.1.2.3/24")); err == nil {
+		if _, err := masquerade(t.Context(), ns, xtables.Masquerade{Chain: "C", Comment: comment}, "10.1.2.3/24"); err == nil {
 			t.Errorf("comment of %s is accepted", name)
 		}
 	}
 	long := xtables.Masquerade{Chain: "C", Comment: strings.Repeat("x", xtables.MaxComment)}
-	_, err = long.Add(t.Context(), ns.NS, xtables.IPv4, true, prefixes("10.1.2.3/24"))
+	_, err = masquerade(t.Context(), ns, long, "10.1.2.3/24")
 	must(t, err)
 }
 
@@ -137,7 +147,7 @@ func TestAddIsCalledOff(t *testing.T) {
 	cause := errors.New("terminated")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(cause)
-	if _, err := owner.Add(ctx, ns.NS, xtables.IPv4, true, prefixes("10.1.2.3/24")); !errors.Is(err, cause) {
+	if _, err := masquerade(ctx, ns, owner, "10.1.2.3/24"); !errors.Is(err, cause) {
 		t.Errorf("got %v, want %v", err, cause)
 	}
 }
@@ -147,7 +157,7 @@ func TestLegacy(t *testing.T) {
 	ns := setup(t)
 	ns.Command("iptables", "-t", "nat", "-N", "CHAIN") // of the newer kind
 	for _, f := range []xtables.Family{xtables.IPv4, xtables.IPv6} {
-		if has, err := xtables.HasLegacy(ns.NS, f); has || err != nil {
+		if has, err := (xtables.Table{Family: f, Name: "nat"}).HasLegacy(ns.NS); has || err != nil {
 			t.Fatalf("family %d: legacy table in a new namespace: %t, %v", f, has, err)
 		}
 	}
@@ -159,19 +169,19 @@ func TestLegacy(t *testing.T) {
 		ns.Command("iptables-legacy", append([]string{"-t", "nat"}, strings.Fields(rule)...)...)
 	}
 	ns.Command("iptables-legacy", "-t", "nat", "-A", "POSTROUTING", "-s", "10.1.2.3/32", "-m", "comment", "--comment", owner.Comment, "-j", "CHAIN")
-	if has, err := xtables.HasLegacy(ns.NS, xtables.IPv4); !has || err != nil {
+	if has, err := nat.HasLegacy(ns.NS); !has || err != nil {
 		t.Fatalf("legacy table is not seen: %v", err)
 	}
 	foreign := []string{"-A POSTROUTING -s 10.1.2.3/32 -o eth9 -j OTHER", "-A POSTROUTING -s 10.1.2.3/32 -j MASQUERADE"}
 	remove := func(source string) {
 		t.Helper()
-		must(t, xtables.LegacyRemove(t.Context(), ns.NS, xtables.IPv4, func(j xtables.Jump) bool {
-			return j.Chain == "CHAIN" && j.Source == netip.MustParseAddr(source)
+		must(t, nat.LegacyRemove(t.Context(), ns.NS, xtables.Removal{
+			In: "POSTROUTING", Target: "CHAIN", Match: func(r xtables.Rule) bool { return r.Source == netip.MustParseAddr(source) },
 		}))
 	}
-	jumps, err := xtables.LegacyJumps(t.Context(), ns.NS, xtables.IPv4)
+	jumps, err := nat.LegacyRules(t.Context(), ns.NS, "POSTROUTING")
 	must(t, err)
-	if len(jumps) != 5 || jumps[4] != (xtables.Jump{Chain: "CHAIN", Comment: owner.Comment, Source: netip.MustParseAddr("10.1.2.3")}) {
+	if len(jumps) != 5 || jumps[4] != (xtables.Rule{Chain: "POSTROUTING", Target: "CHAIN", Comment: owner.Comment, Source: netip.MustParseAddr("10.1.2.3")}) {
 		t.Errorf("jumps %v", jumps)
 	}
 	remove("10.1.2.3")
@@ -189,7 +199,7 @@ func TestNoTool(t *testing.T) {
 	ns := testnet.New(t).Host
 	must(t, xtables.Available())
 	t.Setenv("PATH", t.TempDir())
-	_, err := owner.Add(t.Context(), ns.NS, xtables.IPv4, true, prefixes("10.1.2.3/24"))
+	_, err := nat.Apply(t.Context(), ns.NS, owner.Edit(xtables.IPv4, prefixes("10.1.2.3/24")), true)
 	for _, err := range []error{xtables.Available(), err} {
 		if !errors.Is(err, xtables.ErrNoTool) || !strings.Contains(err.Error(), "iptables-restore") {
 			t.Errorf("got %v, want one that says which tool is missing", err)
@@ -205,7 +215,33 @@ func TestDeadline(t *testing.T) {
 	t.Setenv("PATH", dir+":/usr/bin:/bin")
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := owner.Add(ctx, ns.NS, xtables.IPv4, true, prefixes("10.1.2.3/24")); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := nat.Apply(ctx, ns.NS, owner.Edit(xtables.IPv4, prefixes("10.1.2.3/24")), true); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}
+}
+
+// Another process that holds the lock of the legacy kind is waited for as long as there is time, and the error says so. No
+// lock of the machine is touched.
+func TestLockedByAnother(t *testing.T) {
+	testnet.Require(t, testnet.Tool("iptables-legacy-restore"))
+	ns := testnet.New(t).Host
+	dir := t.TempDir()
+	legacy, err := exec.LookPath("iptables-legacy-restore")
+	must(t, err)
+	must(t, os.WriteFile(dir+"/iptables-restore", []byte("#!/bin/sh\nexec "+legacy+" \"$@\"\n"), 0o700))
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	t.Setenv("XTABLES_LOCKFILE", dir+"/lock")
+	lock, err := os.Create(dir + "/lock")
+	must(t, err)
+	defer lock.Close()
+	must(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
+	ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
+	defer cancel()
+	_, err = nat.Apply(ctx, ns.NS, owner.Edit(xtables.IPv4, prefixes("10.1.2.3/24")), true)
+	if err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), "xtables lock") {
+		t.Errorf("got %v, want what is waited for", err)
+	}
+	must(t, unix.Flock(int(lock.Fd()), unix.LOCK_UN))
+	_, err = nat.Apply(t.Context(), ns.NS, owner.Edit(xtables.IPv4, prefixes("10.1.2.3/24")), true)
+	must(t, err)
 }
