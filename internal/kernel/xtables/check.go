@@ -4,17 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
-	"strconv"
+	"strings"
 
 	"github.com/tenon-cni/tenon/internal/kernel/netns"
 )
 
 // ErrMissing says that a rule is not there.
 var ErrMissing = errors.New("rule is missing")
-
-// failedLine finds the number of the line in what iptables-restore prints.
-var failedLine = regexp.MustCompile(`line (\d+) failed`)
 
 // Check looks for rules, in the form of [Edit], in the words of any version of iptables, and changes nothing. The error
 // names the first that is not there, and then wraps [ErrMissing].
@@ -34,11 +30,21 @@ func (t Table) Check(ctx context.Context, ns *netns.NS, rules []string) error {
 	if !errors.As(err, &failed) {
 		return err
 	}
-	if match := failedLine.FindStringSubmatch(failed.text); match != nil {
-		const first = 2 // after the name of the table
-		if n, err := strconv.Atoi(match[1]); err == nil && n >= first && n < first+len(rules) {
-			return fmt.Errorf("%s: %w: %s", t, ErrMissing, appended(rules[n-first]))
-		}
+	const first = 2 // after the name of the table
+	switch n := lineNumber(failed.text); {
+	case n == 0:
+		return err
+	case n-first < len(rules):
+		return fmt.Errorf("%s: %w: %s", t, ErrMissing, appended(rules[n-first]))
 	}
-	return err
+	return fmt.Errorf("%s: %w: %s", t, ErrMissing, failed.text) // as for a chain that is not there
+}
+
+// lineNumber returns the number of the line that iptables-restore complains about, 0 if it is about something else.
+func lineNumber(text string) (n int) {
+	_, after, _ := strings.Cut(text, "line")
+	if _, err := fmt.Sscanf(strings.TrimLeft(after, ": "), "%d", &n); err != nil || n < 2 {
+		return 0
+	}
+	return n
 }
