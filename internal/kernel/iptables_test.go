@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/kernel/nft"
 	"github.com/tenon-cni/tenon/internal/kernel/xtables"
@@ -100,6 +102,90 @@ func TestMasqueradeIPTables(t *testing.T) {
 			must(t, b.host.RemoveIPTables(jumps("CNI-1")))
 			must(t, b.tx.Rollback())
 			same("taken back after it was removed", foreign)
+		})
+	}
+}
+
+// TestEditIPTables makes, changes, takes back, checks and removes, with both kinds of iptables, in a table where there is
+// more. It is not parallel since it changes PATH.
+func TestEditIPTables(t *testing.T) {
+	first := xtables.Edit{
+		Chains: []string{"SHARED"}, Common: []string{"-I FORWARD -j SHARED", "-A SHARED -o eth8 -j RETURN"},
+		Own:   []string{"OWN"},
+		Rules: []string{`-A SHARED -i eth0 -m comment --comment "of one" -j OWN`, "-A OWN -s 10.1.2.3/32 -j ACCEPT", "-A OWN -j DROP"},
+	}
+	second := first
+	second.Rules = []string{`-A SHARED -i eth1 -m comment --comment "of one" -j OWN`, "-A OWN -j DROP", "-A OWN -s 10.1.2.3/32 -j ACCEPT"}
+	second.Drop = func(r kernel.IPTablesRule) bool { return r.Chain == "SHARED" && r.In == "eth7" }
+	table := xtables.Table{Name: "filter"}
+	for _, kind := range []string{"-nft", "-legacy"} {
+		t.Run(kind, func(t *testing.T) {
+			if kind == "-legacy" {
+				useLegacy(t)
+			}
+			b := setup(t)
+			rule := func(words string) { b.Host.Command("iptables"+kind, strings.Fields(words)...) }
+			rule("-A FORWARD -i eth9 -j ACCEPT")
+			state := func() (lines []string) {
+				for line := range strings.Lines(b.Host.Command("iptables"+kind+"-save", "-t", "filter")) {
+					if !strings.HasPrefix(line, "#") {
+						lines = append(lines, strings.TrimSpace(line))
+					}
+				}
+				return lines
+			}
+			same := func(what string, want []string) {
+				t.Helper()
+				if diff := cmp.Diff(want, state()); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", what, diff)
+				}
+			}
+			before := state()
+			must(t, b.host.EditIPTables(table, first))
+			must(t, b.tx.Rollback())
+			same("taken back", before)
+
+			rule("-N SHARED")
+			rule("-A SHARED -i eth7 -j ACCEPT")
+			rule("-A SHARED -j ACCEPT")
+			must(t, b.host.EditIPTables(table, first))
+			b.tx.Keep()
+			one := state()
+			must(t, b.host.CheckIPTables(table, first.Rules))
+			must(t, b.host.EditIPTables(table, first))
+			same("once more", one)
+			must(t, b.host.EditIPTables(table, second))
+			want := []string{
+				"-A FORWARD -j SHARED", "-A FORWARD -i eth9 -j ACCEPT", "-A OWN -j DROP", "-A OWN -s 10.1.2.3/32 -j ACCEPT",
+				"-A SHARED -j ACCEPT", "-A SHARED -o eth8 -j RETURN", `-A SHARED -i eth1 -m comment --comment "of one" -j OWN`,
+			}
+			got := slices.DeleteFunc(state(), func(line string) bool { return !strings.HasPrefix(line, "-A") })
+			slices.SortStableFunc(got, func(a, b string) int { return strings.Compare(strings.Fields(a)[1], strings.Fields(b)[1]) })
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("changed (-want +got):\n%s", diff)
+			}
+			if err := b.host.CheckIPTables(table, first.Rules); !errors.Is(err, xtables.ErrMissing) || !strings.Contains(err.Error(), "-i eth0") {
+				t.Errorf("check of what is gone: %v", err)
+			}
+			must(t, b.tx.Rollback())
+			same("changed, taken back", one)
+
+			must(t, b.host.RemoveIPTables(kernel.IPTables{Table: "filter", Legacy: true, Removal: xtables.Removal{
+				In: "SHARED", Match: func(r kernel.IPTablesRule) bool { return r.In == "eth7" || r.Comment == "of one" },
+			}}))
+			if got := strings.Join(state(), "\n"); strings.Contains(got, "OWN") || strings.Contains(got, "eth7") {
+				t.Errorf("removed:\n%s", got)
+			}
+			last := kernel.IPTables{Table: "filter", Legacy: true, Removal: xtables.Removal{
+				In: "FORWARD", Target: "SHARED", Unless: func(r kernel.IPTablesRule) bool { return r.Target == "ACCEPT" },
+			}}
+			left := state()
+			must(t, b.host.RemoveIPTables(last))
+			same("somebody needs it", left)
+			rule("-D SHARED -j ACCEPT")
+			must(t, b.host.RemoveIPTables(last))
+			same("all removed", before)
+			must(t, b.host.RemoveIPTables(last))
 		})
 	}
 }

@@ -245,3 +245,41 @@ func TestLockedByAnother(t *testing.T) {
 	_, err = nat.Apply(t.Context(), ns.NS, owner.Edit(xtables.IPv4, prefixes("10.1.2.3/24")), true)
 	must(t, err)
 }
+
+// TestMadeByOthersMeanwhile is R-99: the reference plugin makes the same chain between look and change. Nothing it has put
+// there is lost.
+func TestMadeByOthersMeanwhile(t *testing.T) {
+	ns := setup(t)
+	dir := t.TempDir()
+	restore, err := exec.LookPath("iptables-restore")
+	must(t, err)
+	script := "#!/bin/sh\nif mkdir " + dir + "/once 2>/dev/null; then\n iptables -t nat -N CHAIN\n iptables -t nat -A CHAIN -p tcp -j ACCEPT\nfi\nexec " + restore + " \"$@\"\n"
+	must(t, os.WriteFile(dir+"/iptables-restore", []byte(script), 0o700))
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	undo, err := nat.Apply(t.Context(), ns.NS, owner.Edit(xtables.IPv4, prefixes("10.1.2.3/24")), true)
+	must(t, err)
+	expect(t, ns, "iptables-save",
+		"-A POSTROUTING -s 10.1.2.3/32 C -j CHAIN",
+		"-A CHAIN -p tcp -j ACCEPT",
+		"-A CHAIN -d 10.1.2.0/24 C -j ACCEPT",
+		"-A CHAIN ! -d 224.0.0.0/4 C -j MASQUERADE",
+	)
+	must(t, nat.Revert(t.Context(), ns.NS, undo))
+	if got := rules(ns, "iptables-save"); len(got) != 3 || got[0] != "-A CHAIN -p tcp -j ACCEPT" {
+		t.Errorf("taken back: %v", got)
+	}
+}
+
+// An edit is about chains it names: where there are none of them there is nothing to read first.
+func TestEditIsRefused(t *testing.T) {
+	t.Parallel()
+	ns := setup(t)
+	for name, rule := range map[string]string{
+		"foreign chain, foreign target": "-A POSTROUTING -j MASQUERADE", "no rule": "-D CHAIN -j ACCEPT", "two lines": "-A CHAIN -j ACCEPT\n-F", "empty": "",
+	} {
+		if _, err := nat.Apply(t.Context(), ns.NS, xtables.Edit{Chains: []string{"CHAIN"}, Rules: []string{rule}}, true); err == nil {
+			t.Errorf("%s is accepted", name)
+		}
+	}
+	expect(t, ns, "iptables-save")
+}
