@@ -1,10 +1,7 @@
 package kernel
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -44,76 +41,6 @@ func ruleOf(chain string, r Rule) IPTablesRule {
 		Chain: chain, Target: target, Comment: r.Comment, Source: r.Source, Dest: r.Dest,
 		In: r.IIFName, Out: r.OIFName, Others: r.Others,
 	}
-}
-
-// EditIPTables makes an edit in a table, in one transaction. Undone by taking back what was changed, but for chains that
-// others have come to use. The error wraps [ErrNoIPTables] if there is no such tool.
-func (s *Space) EditIPTables(t xtables.Table, e xtables.Edit) error {
-	var undo xtables.Undo
-	revert := func() error {
-		ctx, cancel := s.tx.undoContext()
-		defer cancel()
-		return s.lockedIPTables(ctx, t, undo.Chains(), func(fresh bool) error {
-			if fresh {
-				return nil
-			}
-			return t.Revert(ctx, s.NS, undo)
-		})
-	}
-	chains := slices.Concat(e.Chains, e.Own)
-	return s.tx.Do(fmt.Sprintf("edit %s with chains %s", t, strings.Join(chains, " ")), func() error {
-		err := s.lockedIPTables(s.tx.ctx, t, chains, func(fresh bool) (err error) {
-			undo, err = t.Apply(s.tx.ctx, s.NS, e, fresh)
-			return err
-		})
-		if err != nil { // if it was called off, it can have been done all the same
-			return errors.Join(err, revert())
-		}
-		return nil
-	}, revert)
-}
-
-// lockedIPTables calls fn with the lock of the namespace. fresh says that none of the chains is there.
-func (s *Space) lockedIPTables(ctx context.Context, t xtables.Table, chains []string, fn func(fresh bool) error) error {
-	unlock, err := s.NS.Lock(ctx)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	legacy, err := t.HasLegacy(s.NS)
-	if err != nil {
-		return err
-	}
-	fresh := !legacy
-	for _, chain := range chains {
-		exists, err := s.HasChain(nftTable(t), chain)
-		if UnlessNoNFT(err) != nil {
-			return err
-		}
-		fresh = fresh && !exists
-	}
-	return fn(fresh)
-}
-
-// CheckIPTables looks for rules in a table, in the form of [xtables.Edit]. The error names the first that is not there, and
-// then wraps [xtables.ErrMissing].
-func (s *Space) CheckIPTables(t xtables.Table, rules []string) error {
-	return t.Check(s.tx.ctx, s.NS, rules)
-}
-
-// MasqueradeIPTables masquerades by iptables what addresses send beyond their networks, in one transaction for each
-// family. Undone by removing the jumps that were made. The error wraps [ErrNoIPTables] if there is no such tool.
-func (s *Space) MasqueradeIPTables(m xtables.Masquerade, addrs []netip.Prefix) error {
-	for _, f := range families {
-		mine := slices.DeleteFunc(slices.Clone(addrs), func(a netip.Prefix) bool { return a.Addr().Is4() != (f == xtables.IPv4) })
-		if len(mine) == 0 {
-			continue
-		}
-		if err := s.EditIPTables(xtables.Table{Family: f, Name: "nat"}, m.Edit(f, mine)); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // RemoveIPTables removes rules and chains from the tables of both families. It cannot be undone. Without tables of the

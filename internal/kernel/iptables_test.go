@@ -28,55 +28,28 @@ func jumps(chain string) kernel.IPTables {
 	return kernel.IPTables{Table: "nat", Removal: xtables.Removal{In: "POSTROUTING", Target: chain}, Legacy: true}
 }
 
-// saved is what iptables of both families saves of the nat table, without the comments of the tool.
-func saved(ns *testnet.Namespace, kind string) string {
-	var out strings.Builder
-	for _, tool := range []string{"iptables", "ip6tables"} {
-		for line := range strings.Lines(ns.Command(tool+kind+"-save", "-t", "nat")) {
-			if !strings.HasPrefix(line, "#") {
-				out.WriteString(line)
-			}
-		}
-	}
-	return out.String()
-}
-
-// useLegacy makes iptables that of the legacy kind for this test.
-func useLegacy(t *testing.T) {
-	t.Helper()
-	testnet.Require(t, testnet.Tool("iptables-legacy-restore"))
-	dir := t.TempDir()
-	for _, tool := range []string{"iptables-restore", "iptables-save", "ip6tables-restore", "ip6tables-save"} {
-		legacy, err := exec.LookPath(strings.Replace(tool, "tables-", "tables-legacy-", 1))
-		must(t, err)
-		// The program looks at the name it is called by.
-		must(t, os.WriteFile(filepath.Join(dir, tool), []byte("#!/bin/sh\nexec "+legacy+" \"$@\"\n"), 0o700))
-	}
-	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
-}
-
 // TestMasqueradeIPTables makes, repeats, takes back and removes, with both kinds of iptables. It is not parallel since
 // it changes PATH.
 func TestMasqueradeIPTables(t *testing.T) {
 	for _, kind := range []string{"-nft", "-legacy"} {
 		t.Run(kind, func(t *testing.T) {
 			if kind == "-legacy" {
-				useLegacy(t)
+				testnet.LegacyIPTables(t)
 			}
 			b := setup(t)
 			for _, tool := range []string{"iptables", "ip6tables"} {
 				b.Host.Command(tool+kind, "-t", "nat", "-A", "POSTROUTING", "-o", "eth9", "-j", "MASQUERADE")
 			}
-			foreign := saved(b.Host, kind)
+			foreign := b.Host.IPTables(kind, "nat")
 			same := func(what, want string) {
 				t.Helper()
-				if got := saved(b.Host, kind); got != want {
+				if got := b.Host.IPTables(kind, "nat"); got != want {
 					t.Errorf("%s: found\n%s, want\n%s", what, got, want)
 				}
 			}
 			first, second := []netip.Prefix{prefix("10.1.2.3/24"), prefix("fd00::3/64")}, []netip.Prefix{prefix("10.1.2.4/24"), prefix("fd00::4/64")}
 			must(t, b.host.MasqueradeIPTables(chain, first))
-			one := saved(b.Host, kind)
+			one := b.Host.IPTables(kind, "nat")
 			if strings.Count(one, "-j CNI-1") != 2 || strings.Count(one, "-A CNI-1 ") != 4 {
 				t.Errorf("rules:\n%s", one)
 			}
@@ -121,19 +94,12 @@ func TestEditIPTables(t *testing.T) {
 	for _, kind := range []string{"-nft", "-legacy"} {
 		t.Run(kind, func(t *testing.T) {
 			if kind == "-legacy" {
-				useLegacy(t)
+				testnet.LegacyIPTables(t)
 			}
 			b := setup(t)
 			rule := func(words string) { b.Host.Command("iptables"+kind, strings.Fields(words)...) }
 			rule("-A FORWARD -i eth9 -j ACCEPT")
-			state := func() (lines []string) {
-				for line := range strings.Lines(b.Host.Command("iptables"+kind+"-save", "-t", "filter")) {
-					if !strings.HasPrefix(line, "#") {
-						lines = append(lines, strings.TrimSpace(line))
-					}
-				}
-				return lines
-			}
+			state := func() []string { return strings.Split(b.Host.IPTables(kind, "filter"), "\n") }
 			same := func(what string, want []string) {
 				t.Helper()
 				if diff := cmp.Diff(want, state()); diff != "" {
@@ -204,7 +170,7 @@ func TestMasqueradeIPTablesRace(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if out := saved(b.Host, ""); strings.Count(out, "-A ") != 3 {
+	if out := b.Host.IPTables("", "nat"); strings.Count(out, "-A ") != 3 {
 		t.Errorf("rules:\n%s", out)
 	}
 }

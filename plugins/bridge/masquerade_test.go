@@ -20,17 +20,7 @@ import (
 const byIPTables = `,"ipMasq":true,"ipMasqBackend":"iptables"`
 
 // saved is what both families of iptables save of the nat table.
-func saved(r *plugintest.Runtime, kind string) string {
-	var out strings.Builder
-	for _, tool := range []string{"iptables", "ip6tables"} {
-		for line := range strings.Lines(r.Host.Command(tool+kind+"-save", "-t", "nat")) {
-			if !strings.HasPrefix(line, "#") { // the time
-				out.WriteString(line)
-			}
-		}
-	}
-	return out.String()
-}
+func saved(r *plugintest.Runtime, kind string) string { return r.Host.IPTables(kind, "nat") }
 
 // foreign makes rules that are nobody's business here, in both families.
 func foreign(r *plugintest.Runtime) {

@@ -93,18 +93,7 @@ func (h *host) dismiss(t *testing.T, both ...string) {
 	h.remove(t, admitted(func(a netip.Addr) bool { return slices.Contains(both, a.String()) }))
 }
 
-// saved is what both families of iptables save, without the comments of the tool.
-func (h *host) saved() string {
-	var out strings.Builder
-	for _, tool := range []string{"iptables-save", "ip6tables-save"} {
-		for line := range strings.Lines(h.Command(tool, "-t", "filter")) {
-			if !strings.HasPrefix(line, "#") {
-				out.WriteString(line)
-			}
-		}
-	}
-	return out.String()
-}
+func (h *host) saved() string { return h.IPTables("", "filter") }
 
 func (h *host) same(t *testing.T, what, want string) {
 	t.Helper()

@@ -199,18 +199,7 @@ func (h *host) remove(t *testing.T, what ...xtables.Removal) {
 	}
 }
 
-// saved is what both families of iptables save, without the comments of the tool.
-func (h *host) saved() string {
-	var out strings.Builder
-	for _, tool := range []string{"iptables-save", "ip6tables-save"} {
-		for line := range strings.Lines(h.Command(tool, "-t", "nat")) {
-			if !strings.HasPrefix(line, "#") {
-				out.WriteString(line)
-			}
-		}
-	}
-	return out.String()
-}
+func (h *host) saved() string { return h.IPTables("", "nat") }
 
 // conf is what is the same for the reference plugin.
 func (t ipTables) conf(external map[string]any) map[string]any {
@@ -354,14 +343,21 @@ func TestAsTheReference(t *testing.T) {
 
 // TestAgain: what an earlier ADD has left, with other ports, does not stay (portmap.md 3.1), and what fails is taken back.
 func TestAgain(t *testing.T) {
-	t.Parallel()
+	t.Run("legacy", func(t *testing.T) { // first, since it changes PATH
+		testnet.LegacyIPTables(t)
+		testAgain(t, func(*testing.T) {})
+	})
+	testAgain(t, (*testing.T).Parallel)
+}
+
+func testAgain(t *testing.T, parallel func(*testing.T)) {
 	rows := cases()
 	all := rows["eight mappings"]
 	all.masqAll = true
 	rows["masqAll"] = all
 	for name, c := range rows {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+			parallel(t)
 			h := newHost(t)
 			h.foreign()
 			before := h.saved()

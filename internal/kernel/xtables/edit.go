@@ -29,6 +29,11 @@ type Edit struct {
 func (e Edit) chains() []string { return slices.Concat(e.Chains, e.Own) }
 
 func (e Edit) validate() error {
+	for _, chain := range e.chains() {
+		if chain == "" || strings.HasPrefix(chain, "-") || strings.ContainsAny(chain, " \"'\\!") || !printable(chain) {
+			return fmt.Errorf("chain %q: no name of a chain", chain)
+		}
+	}
 	for _, line := range slices.Concat(e.Common, e.Rules) {
 		if !printable(line) {
 			return fmt.Errorf("rule %q: not printable ASCII", line)
@@ -127,8 +132,9 @@ func (t Table) Apply(ctx context.Context, ns *netns.NS, e Edit, fresh bool) (und
 	if err := e.validate(); err != nil {
 		return Undo{}, err
 	}
-	return undo, t.Family.commands().change(ctx, ns, t.Name, fresh, func(now table) (commands []string) {
+	err = t.Family.commands().change(ctx, ns, t.Name, fresh, func(now table) (commands []string) {
 		commands, undo = e.plan(now)
 		return commands
 	})
+	return undo, err
 }

@@ -13,7 +13,7 @@ type Removal struct {
 	Target string          // that lead to this chain; "": any rules, and with each the chain it leads to
 	Match  func(Rule) bool // and match; nil: all
 	Also   []string        // chains that go with Target
-	Unless func(Rule) bool // nothing goes while a rule of Target or Also matches; may be nil
+	Unless func(Rule) bool // nothing goes while a rule of Target or Also matches, whose Chain it may not see; may be nil
 }
 
 // Matches reports whether a rule goes.

@@ -22,11 +22,8 @@ type Undo struct {
 	kept   map[string]bool // were there and stayed
 }
 
-// Chains are those without which there is nothing to take back.
-func (u Undo) Chains() []string { return u.edit.chains() }
-
-// Revert takes an edit back, in one transaction. What others have come to use stays. The caller holds the lock of the
-// namespace.
+// Revert takes an edit back, in one transaction. What others have come to use stays. Without any of the chains there is
+// nothing to take back. The caller holds the lock of the namespace.
 func (t Table) Revert(ctx context.Context, ns *netns.NS, u Undo) error {
 	return t.Family.commands().change(ctx, ns, t.Name, false, u.plan)
 }

@@ -96,12 +96,13 @@ func (c commands) apply(ctx context.Context, ns *netns.NS, table string, changes
 }
 
 // patience is the option that has a tool of the legacy kind wait for others, for whole seconds within the deadline: then
-// it can say for what it has waited.
+// it can say for what it has waited. Without a deadline that is better than to wait until somebody loses patience.
 func patience(ctx context.Context) string {
+	wait := 30 * time.Second
 	if deadline, ok := ctx.Deadline(); ok {
-		return fmt.Sprintf("--wait=%d", max(1, int(time.Until(deadline).Seconds())))
+		wait = min(wait, time.Until(deadline))
 	}
-	return "--wait"
+	return fmt.Sprintf("--wait=%d", max(1, int(wait.Seconds())))
 }
 
 // failure is what went wrong in a tool, and what it says about that.

@@ -223,13 +223,8 @@ func TestDeadline(t *testing.T) {
 // Another process that holds the lock of the legacy kind is waited for as long as there is time, and the error says so. No
 // lock of the machine is touched.
 func TestLockedByAnother(t *testing.T) {
-	testnet.Require(t, testnet.Tool("iptables-legacy-restore"))
-	ns := testnet.New(t).Host
-	dir := t.TempDir()
-	legacy, err := exec.LookPath("iptables-legacy-restore")
-	must(t, err)
-	must(t, os.WriteFile(dir+"/iptables-restore", []byte("#!/bin/sh\nexec "+legacy+" \"$@\"\n"), 0o700))
-	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	testnet.LegacyIPTables(t)
+	ns, dir := testnet.New(t).Host, t.TempDir()
 	t.Setenv("XTABLES_LOCKFILE", dir+"/lock")
 	lock, err := os.Create(dir + "/lock")
 	must(t, err)
@@ -279,6 +274,11 @@ func TestEditIsRefused(t *testing.T) {
 	} {
 		if _, err := nat.Apply(t.Context(), ns.NS, xtables.Edit{Chains: []string{"CHAIN"}, Rules: []string{rule}}, true); err == nil {
 			t.Errorf("%s is accepted", name)
+		}
+	}
+	for _, chain := range []string{"", "-F", "two words", "two\nlines", `"quoted"`, "a-name-that-is-longer-than-iptables-allows"} {
+		if _, err := nat.Apply(t.Context(), ns.NS, xtables.Edit{Chains: []string{chain}}, true); err == nil {
+			t.Errorf("chain %q is accepted", chain)
 		}
 	}
 	expect(t, ns, "iptables-save")

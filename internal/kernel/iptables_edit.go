@@ -1,0 +1,80 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/tenon-cni/tenon/internal/kernel/xtables"
+)
+
+// EditIPTables makes an edit in a table, in one transaction. Undone by taking back what was changed, but for chains that
+// others have come to use. The error wraps [ErrNoIPTables] if there is no such tool.
+func (s *Space) EditIPTables(t xtables.Table, e xtables.Edit) error {
+	chains := slices.Concat(e.Chains, e.Own)
+	var undo xtables.Undo
+	revert := func() error {
+		ctx, cancel := s.tx.undoContext()
+		defer cancel()
+		return s.lockedIPTables(ctx, t, chains, func(fresh bool) error {
+			if fresh {
+				return nil
+			}
+			return t.Revert(ctx, s.NS, undo)
+		})
+	}
+	return s.tx.Do(fmt.Sprintf("edit %s with chains %s", t, strings.Join(chains, " ")), func() error {
+		err := s.lockedIPTables(s.tx.ctx, t, chains, func(fresh bool) (err error) {
+			undo, err = t.Apply(s.tx.ctx, s.NS, e, fresh)
+			return err
+		})
+		if err != nil && s.tx.ctx.Err() != nil { // called off, it can have been done all the same
+			return errors.Join(err, revert())
+		}
+		return err
+	}, revert)
+}
+
+// lockedIPTables calls fn with the lock of the namespace. fresh says that none of the chains is there.
+func (s *Space) lockedIPTables(ctx context.Context, t xtables.Table, chains []string, fn func(fresh bool) error) error {
+	unlock, err := s.NS.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	legacy, err := t.HasLegacy(s.NS)
+	if err != nil {
+		return err
+	}
+	exists := legacy
+	for i := 0; i < len(chains) && !exists; i++ {
+		if exists, err = s.HasChain(nftTable(t), chains[i]); UnlessNoNFT(err) != nil {
+			return err
+		}
+	}
+	return fn(!exists)
+}
+
+// CheckIPTables looks for rules in a table, in the form of [xtables.Edit]. The error names the first that is not there, and
+// then wraps [xtables.ErrMissing].
+func (s *Space) CheckIPTables(t xtables.Table, rules []string) error {
+	return t.Check(s.tx.ctx, s.NS, rules)
+}
+
+// MasqueradeIPTables masquerades by iptables what addresses send beyond their networks, in one transaction for each
+// family. Undone by removing the jumps that were made. The error wraps [ErrNoIPTables] if there is no such tool.
+func (s *Space) MasqueradeIPTables(m xtables.Masquerade, addrs []netip.Prefix) error {
+	for _, f := range families {
+		mine := slices.DeleteFunc(slices.Clone(addrs), func(a netip.Prefix) bool { return a.Addr().Is4() != (f == xtables.IPv4) })
+		if len(mine) == 0 {
+			continue
+		}
+		if err := s.EditIPTables(xtables.Table{Family: f, Name: "nat"}, m.Edit(f, mine)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
