@@ -63,18 +63,6 @@ func CheckMAC(l kernel.Link, want cni.Interface) error {
 	return nil
 }
 
-// PrevIPs are the addresses of the previous result that are the container's interface's, or nobody's.
-func (s *Session[C]) PrevIPs() []cni.IP {
-	index, _ := s.Prev.Sandboxed(s.IfName, s.Netns)
-	var list []cni.IP
-	for _, ip := range s.Prev.IPs {
-		if i, ok := ip.Interface.Get(); !ok || i == index {
-			list = append(list, ip)
-		}
-	}
-	return list
-}
-
 func (s *Session[C]) checkAddresses(link kernel.Link) error {
 	have, err := s.Sandbox.Addrs(link)
 	if err != nil {

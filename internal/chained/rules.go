@@ -48,6 +48,9 @@ func (p Plugin[C]) verifyRules(s *Session[C]) error {
 	if err != nil || len(missing) == 0 {
 		return err
 	}
+	if m := missing[0]; m.Unwanted {
+		return fmt.Errorf("nftables table tenon, set %s: expected no %s for %s, found it is there", m.Set, m.Text, s.Attachment())
+	}
 	return fmt.Errorf("nftables table tenon, set %s: expected %s for %s, found it is not there (%d of %d are missing)",
 		missing[0].Set, missing[0].Text, s.Attachment(), len(missing), len(entries))
 }

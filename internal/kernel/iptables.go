@@ -12,8 +12,24 @@ import (
 // ErrNoIPTables says that iptables is not installed, or not in PATH.
 var ErrNoIPTables = xtables.ErrNoTool
 
-// IPTablesAvailable returns nil if iptables can be used, else an error that wraps [ErrNoIPTables].
-func IPTablesAvailable() error { return xtables.Available() }
+// IPTablesAvailable returns nil if iptables can be used, for these families or for both, else an error that wraps
+// [ErrNoIPTables].
+func IPTablesAvailable(families ...xtables.Family) error { return xtables.Available(families...) }
+
+// IPTablesDrops reports whether the host forwards nothing of a family but what rules of iptables accept. Of a filter table
+// of the legacy kind only a process could tell: it is taken to be like that.
+func (s *Space) IPTablesDrops(f xtables.Family) (bool, error) {
+	t := xtables.Table{Family: f, Name: "filter"}
+	if legacy, err := t.HasLegacy(s.NS); legacy || err != nil {
+		return legacy, err
+	}
+	c, err := s.rules()
+	if err != nil {
+		return false, UnlessNoNFT(err)
+	}
+	drops, err := c.Drops(nftTable(t), "FORWARD")
+	return drops, UnlessNoNFT(err)
+}
 
 // IPTables is what to look for, or to remove, in tables of iptables and ip6tables.
 type IPTables struct {

@@ -93,6 +93,26 @@ func (s *Space) Missing(tag string, entries []Entry) ([]Held, error) {
 	return c.Missing(s.tx.ctx, nft.Claim{Tag: tag, Entries: entries})
 }
 
+// Owned is Held that does not depend on the rules and takes no lock, so that it can be asked by who has it. A kernel without
+// nftables has nothing.
+func (s *Space) Owned(concern *Concern) ([]Held, error) {
+	c, err := s.rules()
+	if err != nil {
+		return nil, UnlessNoNFT(err)
+	}
+	list, err := c.Owned(concern)
+	return list, UnlessNoNFT(err)
+}
+
+// NFTAvailable returns nil if the kernel has nftables, else an error that wraps [ErrNoNFT].
+func (s *Space) NFTAvailable() error {
+	c, err := s.rules()
+	if err != nil {
+		return err
+	}
+	return c.Available()
+}
+
 // Held lists the entries of a concern, of all owners.
 func (s *Space) Held(concern *Concern) ([]Held, error) {
 	c, err := s.rules()

@@ -80,6 +80,18 @@ func OpenSandbox(env cni.Env) (*netns.NS, error) {
 	return ns, nil
 }
 
+// PrevIPs are the addresses of the previous result that are the container's interface's, or nobody's.
+func (s *Session[C]) PrevIPs() []cni.IP {
+	index, known := s.Prev.Sandboxed(s.IfName, s.Netns)
+	var list []cni.IP
+	for _, ip := range s.Prev.IPs {
+		if i, ok := ip.Interface.Get(); !ok || known && i == index {
+			list = append(list, ip)
+		}
+	}
+	return list
+}
+
 // Exists returns nil if the container's namespace is there. Its errors are those of [OpenSandbox].
 func Exists(env cni.Env) error {
 	ns, err := OpenSandbox(env)

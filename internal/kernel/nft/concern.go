@@ -46,6 +46,9 @@ type set struct {
 	// element of users begins with its key.
 	users string
 
+	// policy says that of those elements that others keep the last claim decides which are there: see [absent].
+	policy bool
+
 	// subject is what the scopes of entries are, if other sets of the concern have the same: who takes over what an entry
 	// is about takes it over in all of them.
 	subject string

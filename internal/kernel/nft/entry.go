@@ -23,6 +23,9 @@ type Entry struct {
 	scope   int                 // so many bytes of the key say what it is about: what others have about the same is replaced
 }
 
+// absent is the scope of an entry that must not be there, in a set that is a policy.
+const absent = -1
+
 // Claim is everything that an owner wants. The elements carry Tag as comment, 1 to [MaxComment] bytes.
 type Claim struct {
 	Tag     string
@@ -37,6 +40,8 @@ type Held struct {
 	Value   []byte // in a map
 	Comment string // names the owner, "" if it is kept by elements of another set
 	Text    string // what it says, for people
+
+	Unwanted bool // in the answer of [Conn.Missing]: it is there and must not be
 }
 
 // Put meets claims in one transaction: their elements are there afterwards, and nothing of another owner about the same.
@@ -109,6 +114,7 @@ type change struct {
 	skeleton skeleton
 	set      *set
 	del, add []nftables.SetElement
+	turned   []nftables.SetElement // of add: what others would have kept before, had the policy been the same
 }
 
 // planClaims plans skeletons and elements.
@@ -163,9 +169,27 @@ func (c *Conn) compare(s skeleton, concern *Concern, claims []Claim) ([]change, 
 		}
 		if wished := w.sets[set.Name]; wished != nil {
 			changes[i].add = wished.missing()
+			changes[i].del = append(changes[i].del, wished.unwanted...)
+		}
+		if changes[i].turned, err = c.turned(s, changes[i]); err != nil {
+			return nil, err
 		}
 	}
 	return changes, c.orphans(s, changes)
+}
+
+// turned returns what a change adds to a policy that others have already.
+func (c *Conn) turned(s skeleton, ch change) ([]nftables.SetElement, error) {
+	if !ch.set.policy || len(ch.add) == 0 {
+		return nil, nil
+	}
+	users, err := c.elements(s.set(ch.set.users).Set)
+	return slices.DeleteFunc(slices.Clone(ch.add), func(x nftables.SetElement) bool { return !keptBy(users, x) }), err
+}
+
+// keptBy reports whether one of the users keeps x.
+func keptBy(users []nftables.SetElement, x nftables.SetElement) bool {
+	return slices.ContainsFunc(users, func(u nftables.SetElement) bool { return bytes.HasPrefix(u.Key, x.Key) })
 }
 
 // wishes are the elements that are wanted of a concern.
@@ -181,6 +205,8 @@ type wished struct {
 	about    map[string]bool // what they are about, see [Entry]
 	scopes   []int           // the lengths of these
 	there    map[string]bool // the keys of elements that are there already
+	absent   map[string]bool // the keys of elements that must not be there
+	unwanted []nftables.SetElement
 }
 
 func wishesOf(s skeleton, concern *Concern, claims []Claim) wishes {
@@ -199,20 +225,22 @@ func (w *wishes) add(s skeleton, e Entry, tag string) {
 	w.tags[tag] = true
 	in := w.sets[e.set]
 	if in == nil {
-		in = &wished{index: map[string]int{}, about: map[string]bool{}, there: map[string]bool{}}
+		in = &wished{index: map[string]int{}, about: map[string]bool{}, there: map[string]bool{}, absent: map[string]bool{}}
 		w.sets[e.set] = in
 	}
 	x := s.set(e.set).owned(e, tag)
+	if in.absent[string(x.Key)] = e.scope == absent; e.scope != absent {
+		in.about[string(x.Key[:e.scope])] = true
+		if !slices.Contains(in.scopes, e.scope) {
+			in.scopes = append(in.scopes, e.scope)
+		}
+	}
 	if i, twice := in.index[string(x.Key)]; twice { // the last one counts
 		in.elements[i] = x
 		return
 	}
 	in.index[string(x.Key)] = len(in.elements)
 	in.elements = append(in.elements, x)
-	in.about[string(x.Key[:e.scope])] = true
-	if !slices.Contains(in.scopes, e.scope) {
-		in.scopes = append(in.scopes, e.scope)
-	}
 }
 
 // few is how many questions about single elements cost no more than reading a set.
@@ -233,7 +261,9 @@ func (c *Conn) lookAt(s skeleton, w wishes) (found bool, err error) {
 			return false, err
 		}
 		for _, x := range there {
-			if in.hasAbout(x) {
+			if in.absent[string(x.Key)] {
+				in.unwanted = append(in.unwanted, x)
+			} else if in.hasAbout(x) {
 				found = found || set.users == ""
 				in.note(x)
 			}
@@ -272,7 +302,7 @@ func (in *wished) note(x nftables.SetElement) (same bool) {
 
 // has reports whether x, which is wished, was found.
 func (in *wished) has(x nftables.SetElement) bool {
-	return in.there[string(x.Key)] && equal(in.elements[in.index[string(x.Key)]], x)
+	return contains(in.unwanted, x) || in.there[string(x.Key)] && equal(in.elements[in.index[string(x.Key)]], x)
 }
 
 // superfluous returns what has to go from a set: what is about the same as something wished, and what those who wish have
@@ -298,10 +328,12 @@ func (w wishes) superfluous(s skeleton, set *set, there []nftables.SetElement) (
 
 // missing returns the elements that are not there yet.
 func (in *wished) missing() []nftables.SetElement {
-	return slices.DeleteFunc(slices.Clone(in.elements), func(x nftables.SetElement) bool { return in.there[string(x.Key)] })
+	return slices.DeleteFunc(slices.Clone(in.elements), func(x nftables.SetElement) bool {
+		return in.there[string(x.Key)] || in.absent[string(x.Key)]
+	})
 }
 
-// orphans adds to changes of a concern the elements that nothing keeps afterwards.
+// orphans adds to changes of a concern the elements that nothing keeps afterwards, and leaves out those that nothing would.
 func (c *Conn) orphans(s skeleton, changes []change) error {
 	for i := range changes {
 		kept := &changes[i]
@@ -309,28 +341,32 @@ func (c *Conn) orphans(s skeleton, changes []change) error {
 			continue
 		}
 		users := changes[slices.IndexFunc(changes, func(ch change) bool { return ch.set.Name == kept.set.users })]
-		if len(users.del) == 0 {
+		lonely := func(x nftables.SetElement) bool { return !keptBy(users.add, x) }
+		if len(users.del) == 0 && !slices.ContainsFunc(kept.add, lonely) {
 			continue
 		}
 		left, err := c.elements(users.set.Set)
 		if err != nil {
 			return err
 		}
-		left = slices.DeleteFunc(left, func(x nftables.SetElement) bool {
-			return slices.ContainsFunc(users.del, func(d nftables.SetElement) bool { return equal(d, x) })
-		})
+		left = slices.DeleteFunc(left, func(x nftables.SetElement) bool { return contains(users.del, x) })
 		left = append(left, users.add...)
+		kept.add = slices.DeleteFunc(kept.add, func(x nftables.SetElement) bool { return !keptBy(left, x) })
 		all, err := c.elements(kept.set.Set)
 		if err != nil {
 			return err
 		}
 		for _, x := range all {
-			if !slices.ContainsFunc(left, func(u nftables.SetElement) bool { return bytes.HasPrefix(u.Key, x.Key) }) {
+			if !keptBy(left, x) && !contains(kept.del, x) {
 				kept.del = append(kept.del, x)
 			}
 		}
 	}
 	return nil
+}
+
+func contains(list []nftables.SetElement, x nftables.SetElement) bool {
+	return slices.ContainsFunc(list, func(y nftables.SetElement) bool { return equal(x, y) })
 }
 
 // revert takes changes back, but for what somebody else has changed since.
@@ -372,11 +408,12 @@ func bySkeleton(changes []change) (groups [][]change) {
 // inverse adds to back what takes ch back. What was added is gone, or somebody else's, if it is not there any more: then
 // nothing comes back in its place either.
 func (c *Conn) inverse(ch change, back *change) error {
-	if ch.set.users != "" { // it is an orphan, or others have come to need it
-		return nil
+	added := ch.add
+	if ch.set.users != "" { // what others have not come to need will be an orphan
+		added = ch.turned
 	}
 	free := true
-	for _, x := range ch.add {
+	for _, x := range added {
 		now, err := c.element(ch.set.Set, x.Key)
 		if err != nil {
 			return err
@@ -392,8 +429,8 @@ func (c *Conn) inverse(ch change, back *change) error {
 		if err != nil {
 			return err
 		}
-		gone := now != nil && slices.ContainsFunc(back.del, func(d nftables.SetElement) bool { return equal(d, *now) })
-		if gone || now == nil && (free || len(ch.add) == 0) {
+		gone := now != nil && contains(back.del, *now)
+		if gone || now == nil && (free || len(added) == 0) {
 			back.add = append(back.add, x)
 		}
 	}
@@ -441,20 +478,11 @@ func (c *Conn) Take(ctx context.Context, concern *Concern, match func(comment st
 // them.
 func (c *Conn) List(ctx context.Context, concern *Concern) (list []Held, err error) {
 	err = c.locked(ctx, func() error {
-		s := concern.skeleton()
-		if ok, err := c.intact(s); !ok {
+		if ok, err := c.intact(concern.skeleton()); !ok {
 			return err
 		}
-		for _, set := range s.sets {
-			elements, err := c.elements(set.Set)
-			if err != nil {
-				return err
-			}
-			for _, x := range elements {
-				list = append(list, set.held(x))
-			}
-		}
-		return nil
+		list, err = c.Owned(concern)
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", concern, err)
@@ -463,7 +491,22 @@ func (c *Conn) List(ctx context.Context, concern *Concern) (list []Held, err err
 	return list, nil
 }
 
-// Missing returns what is not there of a claim: nothing is in a concern whose rules somebody has flushed.
+// Owned returns all elements of a concern, also where somebody has flushed the rules. It takes no lock, so that it can be
+// asked by who has it.
+func (c *Conn) Owned(concern *Concern) (list []Held, err error) {
+	for _, set := range concern.skeleton().sets {
+		elements, err := c.elements(set.Set)
+		if err != nil {
+			return nil, err
+		}
+		for _, x := range elements {
+			list = append(list, set.held(x))
+		}
+	}
+	return list, nil
+}
+
+// Missing returns what is not there of a claim, or is and must not be: nothing is in a concern whose rules somebody has flushed.
 func (c *Conn) Missing(ctx context.Context, claim Claim) ([]Held, error) {
 	missing, err := c.MissingOfEach(ctx, claim)
 	if err != nil {
@@ -492,8 +535,11 @@ func (c *Conn) MissingOfEach(ctx context.Context, claims ...Claim) (missing [][]
 						continue
 					}
 					set := s.set(e.set)
-					if want := set.owned(e, claim.Tag); !w.sets[e.set].has(want) {
-						missing[i] = append(missing[i], set.held(want))
+					want, unwanted := set.owned(e, claim.Tag), e.scope == absent
+					if w.sets[e.set].has(want) == unwanted {
+						held := set.held(want)
+						held.Unwanted = unwanted
+						missing[i] = append(missing[i], held)
 					}
 				}
 			}

@@ -54,7 +54,7 @@ type Rule struct {
 	Dest    netip.Addr // the same of the destination
 	IIFName string     // what it compares the name of the incoming interface with, "" if it does not
 	OIFName string     // the same of the outgoing interface
-	Verdict string     // "accept", "drop", "return", or the name of a target of iptables; "" if it has none of these
+	Verdict string     // "accept", "drop", "reject", "return", or the name of a target of iptables; "" if it has none of these
 	Others  int        // how many conditions it has besides
 
 	handle uint64
@@ -83,6 +83,28 @@ func (c *Conn) HasChain(t Table, chain string) (bool, error) {
 		return false, fmt.Errorf("nft chain %s %s %s: %w", t.Family, t.Name, chain, explain(err, lackingQuestion))
 	}
 	return true, nil
+}
+
+// Drops reports whether nothing gets past a base chain that none of its rules accepts: by its policy, or by a last rule that
+// is for everything. One that is not there stops nothing.
+func (c *Conn) Drops(t Table, chain string) (bool, error) {
+	base, err := c.c.ListChain(t.nft(), chain)
+	if errors.Is(err, unix.ENOENT) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("nft chain %s %s %s: %w", t.Family, t.Name, chain, explain(err, lackingQuestion))
+	}
+	if base.Policy != nil && *base.Policy == nftables.ChainPolicyDrop {
+		return true, nil
+	}
+	rules, err := c.Rules(t, chain)
+	if err != nil || len(rules) == 0 {
+		return false, err
+	}
+	last := rules[len(rules)-1]
+	last.Comment, last.handle = "", 0
+	return last == Rule{Verdict: "drop"} || last == Rule{Verdict: "reject"} || last == Rule{Verdict: "REJECT"}, nil
 }
 
 // Pruning is what to remove from the table of somebody else.
@@ -187,6 +209,8 @@ func (f Family) rule(r *nftables.Rule) Rule {
 			out.Others++
 		case *expr.Verdict:
 			out.Jump, out.Verdict = e.Chain, verdicts[e.Kind]
+		case *expr.Reject:
+			out.Verdict = "reject"
 		case *expr.Target:
 			out.Verdict = e.Name
 		case *expr.Match:

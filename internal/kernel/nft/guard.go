@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/google/nftables"
-	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 )
@@ -51,12 +50,7 @@ func nameOf(key []byte) string {
 // maxPorts is how many ports can be guarded in a namespace; see maxAddrs for why there is a limit.
 const maxPorts = 1 << 15
 
-func guardedPorts() *set {
-	return &set{
-		Set:  &nftables.Set{Table: bridgeTable, Name: "guarded", KeyType: nftables.TypeIFName, KeyByteOrder: binaryutil.NativeEndian, Size: maxPorts},
-		text: func(x nftables.SetElement) string { return nameOf(x.Key) },
-	}
-}
+func guardedPorts() *set { return interfaceSet(bridgeTable, "guarded", maxPorts) }
 
 func guardedMACs() *set {
 	return &set{

@@ -26,6 +26,15 @@ type Edit struct {
 	Drop func(Rule) bool // what goes besides, unless it is wanted; may be nil
 }
 
+// With returns an edit that makes another as well, after it.
+func (e Edit) With(other Edit) Edit {
+	drop := func(r Rule) bool { return e.Drop != nil && e.Drop(r) || other.Drop != nil && other.Drop(r) }
+	return Edit{
+		Chains: slices.Concat(e.Chains, other.Chains), Common: slices.Concat(e.Common, other.Common),
+		Own: slices.Concat(e.Own, other.Own), Rules: slices.Concat(e.Rules, other.Rules), Drop: drop,
+	}
+}
+
 func (e Edit) chains() []string { return slices.Concat(e.Chains, e.Own) }
 
 func (e Edit) validate() error {

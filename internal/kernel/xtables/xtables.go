@@ -31,9 +31,13 @@ const (
 	IPv6
 )
 
-// Available returns nil if the tools of both families are there, else an error that wraps [ErrNoTool]. It starts nothing.
-func Available() error {
-	for _, f := range []Family{IPv4, IPv6} {
+// Available returns nil if the tools of some families are there, or without any those of both, else an error that wraps
+// [ErrNoTool]. It starts nothing.
+func Available(families ...Family) error {
+	if len(families) == 0 {
+		families = []Family{IPv4, IPv6}
+	}
+	for _, f := range families {
 		if _, err := exec.LookPath(f.commands().restore); err != nil {
 			return fmt.Errorf("%w: %w", ErrNoTool, err)
 		}

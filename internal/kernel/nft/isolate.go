@@ -1,0 +1,85 @@
+package nft
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"slices"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+)
+
+// Isolation keeps what is behind an interface of the host apart from what is behind the others that are isolated.
+type Isolation struct {
+	Interface string // a bridge, or the host's end of a link
+	Inside    bool   // what is behind the interface is kept apart from each other as well
+	Port      string // where the owner is behind a bridge that is isolated inside, its port; else ""
+}
+
+// Entries returns the entries of the isolation for an owner. There is one for all owners that share an interface, and it
+// ends with the last of them. Inside is what the owner wants who has come last, also when that one leaves earlier. But a
+// port stays closed to the others of its bridge as long as its owner is there.
+func (i Isolation) Entries(tag string) ([]Entry, error) {
+	if i.Interface == "" || max(len(i.Interface), len(i.Port)) >= unix.IFNAMSIZ {
+		return nil, fmt.Errorf("interface %q, port %q: no such names", i.Interface, i.Port)
+	}
+	owner := sha256.Sum256([]byte(tag))
+	name := ifName(i.Interface)
+	pair := slices.Concat(name, name)
+	member := slices.Concat(pair, owner[:16])
+	inside := Entry{Filtering, together().Name, nftables.SetElement{Key: pair}, len(pair)}
+	if i.Inside {
+		inside.scope = absent
+	}
+	entries := []Entry{
+		{Filtering, members().Name, nftables.SetElement{Key: member}, len(member)},
+		{Filtering, isolated().Name, nftables.SetElement{Key: name}, len(name)},
+		inside,
+	}
+	if i.Port != "" {
+		key := ifName(i.Port)
+		entries = append(entries, Entry{PortIsolation, isolatedPorts().Name, nftables.SetElement{Key: key}, len(key)})
+	}
+	return entries, nil
+}
+
+// Isolated returns the interface that an element of an [Isolation] says its owner to be behind.
+func (h Held) Isolated() (iface string, ok bool) {
+	if h.Set != members().Name {
+		return "", false
+	}
+	return nameOf(h.Key), true
+}
+
+// PortIsolation closes ports of bridges to the other ports: no frame is forwarded from one or to one, and only the host is
+// reached. This needs neither br_netfilter nor a kernel that can tell the bridge of a frame (CONFIG_NFT_BRIDGE_META).
+var PortIsolation = &Concern{name: "port isolation", skeleton: portIsolationSkeleton}
+
+func isolatedPorts() *set { return interfaceSet(bridgeTable, "isolated", maxPorts) }
+
+// portIsolationSkeleton has the rules: iifname @isolated drop, oifname @isolated drop
+func portIsolationSkeleton() skeleton {
+	dropAt := func(side expr.MetaKey) []expr.Any {
+		return []expr.Any{
+			&expr.Meta{Key: side, Register: unix.NFT_REG_1},
+			&expr.Lookup{SourceRegister: unix.NFT_REG_1, SetName: isolatedPorts().Name},
+			&expr.Verdict{Kind: expr.VerdictDrop},
+		}
+	}
+	return skeleton{
+		version: "port isolation 1",
+		table:   bridgeTable,
+		sets:    []*set{isolatedPorts()},
+		chains: []chain{{&nftables.Chain{
+			Table:    bridgeTable,
+			Name:     "forward",
+			Type:     nftables.ChainTypeFilter,
+			Hooknum:  nftables.ChainHookForward,
+			Priority: nftables.ChainPriorityRef(priorityBridgeFilter),
+		}, [][]expr.Any{dropAt(expr.MetaKeyIIFNAME), dropAt(expr.MetaKeyOIFNAME)}}},
+	}
+}
+
+// priorityBridgeFilter is what "filter" stands for in the bridge family (NF_BR_PRI_FILTER_BRIDGED).
+const priorityBridgeFilter = -200
