@@ -3,6 +3,7 @@ module github.com/tenon-cni/tenon
 go 1.26.0
 
 require (
+	github.com/godbus/dbus/v5 v5.2.4
 	github.com/google/go-cmp v0.7.0
 	github.com/google/nftables v0.3.1-0.20251119083706-1db35da82052
 	github.com/google/renameio/v2 v2.0.0
