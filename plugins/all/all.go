@@ -12,6 +12,7 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 	"github.com/tenon-cni/tenon/plugins/bandwidth"
 	"github.com/tenon-cni/tenon/plugins/bridge"
+	"github.com/tenon-cni/tenon/plugins/firewall"
 	"github.com/tenon-cni/tenon/plugins/hostlocal"
 	"github.com/tenon-cni/tenon/plugins/loopback"
 	"github.com/tenon-cni/tenon/plugins/ptp"
@@ -24,6 +25,7 @@ import (
 var Plugins = []plugin.Definition{
 	bandwidth.Plugin,
 	bridge.Plugin,
+	firewall.Plugin,
 	hostlocal.Plugin,
 	loopback.Plugin,
 	ptp.Plugin,

@@ -1,0 +1,90 @@
+package firewall
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/kernel/xtables"
+)
+
+// backend is a firewall of the host.
+type backend string
+
+// The backends. Others are as [backendAuto], as in the reference plugin.
+const (
+	backendAuto      backend = "auto"
+	backendNFT       backend = "nftables"
+	backendIPTables  backend = "iptables"
+	backendFirewalld backend = "firewalld"
+)
+
+func (b backend) named() bool {
+	return slices.Contains([]backend{backendNFT, backendIPTables, backendFirewalld}, b)
+}
+
+// choose returns the backend to use for addresses.
+func choose(ctx context.Context, s *session, addrs []netip.Addr) (backend, error) {
+	b := s.Conf.Backend
+	if b.named() {
+		return b, nil
+	}
+	if b != "" && b != backendAuto {
+		s.Log.Warn("unknown backend: the plugin chooses one", "backend", string(b))
+	}
+	withoutNFT := s.Host.NFTAvailable() != nil
+	if withoutNFT && !s.Conf.open() { // only iptables can isolate then
+		return backendIPTables, nil
+	}
+	if err := running(ctx); err == nil {
+		return backendFirewalld, nil
+	} else if ctx.Err() != nil {
+		return "", err
+	}
+	if withoutNFT {
+		return backendIPTables, nil
+	}
+	if stops, err := iptablesStops(s, addrs); !stops || err != nil {
+		return backendNFT, err
+	}
+	if err := kernel.IPTablesAvailable(families(addrs)...); err != nil {
+		s.Log.Warn("the FORWARD chain of iptables stops the container, and there is no tool to let it through", "err", err)
+		return backendNFT, nil
+	}
+	return backendIPTables, nil
+}
+
+// iptablesStops reports whether rules of iptables are needed for the packets of addresses to be forwarded.
+func iptablesStops(s *session, addrs []netip.Addr) (bool, error) {
+	for _, f := range families(addrs) {
+		if drops, err := s.Host.IPTablesDrops(f); drops || err != nil {
+			return drops, err
+		}
+	}
+	return false, nil
+}
+
+// families are those of addresses, each once.
+func families(addrs []netip.Addr) (list []xtables.Family) {
+	for _, f := range []xtables.Family{xtables.IPv4, xtables.IPv6} {
+		if len(ofFamily(f, addrs)) > 0 {
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
+func ofFamily(f xtables.Family, addrs []netip.Addr) []netip.Addr {
+	return slices.DeleteFunc(slices.Clone(addrs), func(a netip.Addr) bool { return a.Is4() != (f == xtables.IPv4) })
+}
+
+// lacksIPTables says which tool of iptables is missing, nil if none is. code is that of the error.
+func lacksIPTables(code cni.Code, families ...xtables.Family) error {
+	if err := kernel.IPTablesAvailable(families...); err != nil {
+		return cni.Errorf(code, "backend iptables: %w", err).
+			WithDetails(`install package iptables, or have its folder in PATH, or use "backend": "nftables"`)
+	}
+	return nil
+}

@@ -1,0 +1,199 @@
+package firewall
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/chained"
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/kernel/nft"
+	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/kernel/xtables"
+	"github.com/tenon-cni/tenon/plugin"
+)
+
+// Config is the configuration of the plugin.
+type Config struct {
+	plugin.Common
+
+	// Backend is the firewall that has to let the addresses through: "firewalld", "iptables" or "nftables". With "auto", as
+	// with any other value, it is firewalld where that is running, else iptables where its FORWARD chain would stop them,
+	// else nftables.
+	Backend backend `json:"backend" default:"auto"`
+	// AdminChain is a chain of iptables for rules of the user, which come before those for the containers.
+	AdminChain string `json:"iptablesAdminChainName" default:"CNI-ADMIN"`
+	// Zone is the zone of firewalld that the addresses become sources of.
+	Zone string `json:"firewalldZone" default:"trusted"`
+	// IngressPolicy says from where the containers can be reached: from everywhere ("open"), not from other bridges that have
+	// a policy ("same-bridge"), nor from each other ("isolated").
+	IngressPolicy ingressPolicy `json:"ingressPolicy" enum:"open,same-bridge,isolated" default:"open"`
+}
+
+// Plugin is the definition of firewall.
+var Plugin = plugin.Define[Config](plugin.Info{
+	Name:     "firewall",
+	About:    "lets a container's addresses through the host's firewall, and isolates bridges",
+	Role:     plugin.RoleChained,
+	Versions: []cni.Version{cni.V040, cni.V100, cni.V110},
+	Doc:      doc,
+}, chained.Plugin[Config]{
+	Decorator: decorator{},
+	Needs: func(c *Config) []probe.Feature {
+		if c.Backend == backendNFT {
+			return []probe.Feature{probe.NFT}
+		}
+		return nil
+	},
+})
+
+type (
+	decorator struct{}
+	session   = chained.Session[Config]
+)
+
+const defaultZone, defaultAdminChain = "trusted", "CNI-ADMIN"
+
+func (c *Config) zone() string {
+	if c.Zone == "" {
+		return defaultZone
+	}
+	return c.Zone
+}
+
+func (c *Config) adminChain() string {
+	if c.AdminChain == "" {
+		return defaultAdminChain
+	}
+	return c.AdminChain
+}
+
+func (c *Config) open() bool { return c.IngressPolicy == "" || c.IngressPolicy == policyOpen }
+
+// maxChain is the length of the longest name of a chain of iptables.
+const maxChain = 28
+
+// Validate checks the policy, and that the name of the chain is one: it becomes a word of a rule.
+func (decorator) Validate(c *plugin.Call[Config]) error {
+	if p := c.Conf.IngressPolicy; !c.Conf.open() && p != policySameBridge && p != policyIsolated {
+		return cni.Errorf(cni.CodeInvalidConfig, "ingressPolicy: unknown ingress policy %q", p).
+			WithDetails("there are open, same-bridge and isolated")
+	}
+	chain := c.Conf.adminChain()
+	foreign := func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`"'\!`, r) }
+	if len(chain) > maxChain || chain[0] == '-' || strings.ContainsFunc(chain, foreign) {
+		return cni.Errorf(cni.CodeInvalidConfig, "iptablesAdminChainName: %q cannot be a chain of iptables", chain).
+			WithDetails("a name has up to 28 letters, digits and dashes")
+	}
+	return nil
+}
+
+// Status says what the backend that was asked for lacks.
+func (decorator) Status(ctx context.Context, c *plugin.Call[Config]) error {
+	switch c.Conf.Backend {
+	case backendIPTables:
+		return lacksIPTables(cni.CodeNotAvailable)
+	case backendFirewalld:
+		if err := running(ctx); err != nil {
+			return cni.Errorf(cni.CodeNotAvailable, "backend firewalld: %w", err).WithDetails("start firewalld, or leave backend out")
+		}
+	}
+	return nil
+}
+
+// Rules admits the addresses and, with a policy, isolates what they are behind, whatever the backend. Where the kernel has no
+// nftables, iptables and firewalld let through all the same, but of them only iptables can isolate.
+func (decorator) Rules(s *session) ([]kernel.Entry, error) {
+	if s.Conf.Backend != backendNFT && (s.Conf.open() || s.Conf.Backend != backendFirewalld) {
+		if err := s.Host.NFTAvailable(); errors.Is(err, kernel.ErrNoNFT) {
+			return nil, nil
+		}
+	}
+	entries := nft.Admit(addresses(s)...)
+	if s.Conf.open() {
+		return entries, nil
+	}
+	isolation, err := isolationOf(s)
+	if err != nil {
+		return nil, err
+	}
+	more, err := isolation.Entries(s.Tag)
+	return append(entries, more...), err
+}
+
+// Apply has the backend let the addresses through.
+func (decorator) Apply(ctx context.Context, s *session, _ *cni.Result) error {
+	addrs := addresses(s)
+	b, err := choose(ctx, s, addrs)
+	if err != nil {
+		return err
+	}
+	switch b {
+	case backendFirewalld:
+		return addSources(ctx, s, addrs)
+	case backendIPTables:
+		return eachEdit(s, addrs, s.Host.EditIPTables)
+	}
+	return nil
+}
+
+// Verify looks for what Apply makes.
+func (decorator) Verify(ctx context.Context, s *session) error {
+	addrs := addresses(s)
+	b, err := choose(ctx, s, addrs)
+	if err != nil {
+		return err
+	}
+	switch b {
+	case backendFirewalld:
+		return checkSources(ctx, s, addrs)
+	case backendIPTables:
+		return eachEdit(s, addrs, func(t xtables.Table, e xtables.Edit) error { return check(s, t, e) })
+	}
+	return nil
+}
+
+// check looks for the rules of an edit.
+func check(s *session, t xtables.Table, e xtables.Edit) error {
+	return s.Host.CheckIPTables(t, slices.Concat(e.Common, e.Rules))
+}
+
+// eachEdit calls do with what is wanted in the filter table of each family that has addresses.
+func eachEdit(s *session, addrs []netip.Addr, do func(xtables.Table, xtables.Edit) error) error {
+	for _, f := range families(addrs) {
+		e := admission(s.Conf.adminChain(), ofFamily(f, addrs))
+		if !s.Conf.open() {
+			i, err := isolationOf(s)
+			if err != nil {
+				return err
+			}
+			e = e.With(isolation(i.Interface, s.Conf.IngressPolicy))
+		}
+		err := do(xtables.Table{Family: f, Name: "filter"}, e)
+		if errors.Is(err, kernel.ErrNoIPTables) {
+			return errors.Join(lacksIPTables(cni.CodeUnsupportedField, f), err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addresses are all that the previous result has, each once, whatever interface they are of. Those of other interfaces that
+// CHECK is told of may have come later.
+func addresses(s *session) (list []netip.Addr) {
+	ips := s.Prev.IPs
+	if s.Command == cni.Check {
+		ips = s.PrevIPs()
+	}
+	for _, ip := range ips {
+		if a := ip.Address.Addr().Unmap(); !slices.Contains(list, a) {
+			list = append(list, a)
+		}
+	}
+	return list
+}

@@ -1,0 +1,102 @@
+package firewall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/tenon-cni/tenon/internal/firewalld"
+)
+
+// patience is how long a bus that does not answer is waited for where firewalld is only looked for.
+const patience = 2 * time.Second
+
+var errNotRunning = errors.New("firewalld is not running")
+
+// running returns nil if firewalld is running, else why it cannot be used.
+func running(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return withFirewalld(ctx, func(c *firewalld.Conn) error {
+		running, err := c.Running(ctx)
+		if err == nil && !running {
+			err = errNotRunning
+		}
+		return err
+	})
+}
+
+func withFirewalld(ctx context.Context, do func(*firewalld.Conn) error) error {
+	c, err := firewalld.Open(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(c), c.Close())
+}
+
+// addSources adds addresses to the zone. Undone for those that were not in it.
+func addSources(ctx context.Context, s *session, addrs []netip.Addr) error {
+	return withFirewalld(ctx, func(c *firewalld.Conn) error {
+		for _, a := range addrs {
+			added := false
+			err := s.Tx.Do(fmt.Sprintf("firewalld: add %s to zone %s", a, s.Conf.zone()),
+				func() (err error) {
+					added, err = c.AddSource(ctx, s.Conf.zone(), a)
+					return err
+				},
+				func() error {
+					if !added {
+						return nil
+					}
+					ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+					defer cancel()
+					return withFirewalld(ctx, func(c *firewalld.Conn) error { return c.RemoveSource(ctx, s.Conf.zone(), a) })
+				})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func checkSources(ctx context.Context, s *session, addrs []netip.Addr) error {
+	return withFirewalld(ctx, func(c *firewalld.Conn) error {
+		for _, a := range addrs {
+			has, err := c.HasSource(ctx, s.Conf.zone(), a)
+			if err != nil {
+				return err
+			}
+			if !has {
+				return fmt.Errorf("firewalld zone %q: expected source %s for %s, found it is not there", s.Conf.zone(), a, s.Attachment())
+			}
+		}
+		return nil
+	})
+}
+
+// removeSources removes addresses from the zone, but for those that are others'. Where firewalld is not running there is
+// nothing to remove. A call of it can take long, so it is not made with the lock of the namespace: who comes for an address
+// meanwhile gets it back.
+func removeSources(ctx context.Context, s *session, addrs []netip.Addr, taken func(netip.Addr) bool) error {
+	if s.Conf.Backend.named() && s.Conf.Backend != backendFirewalld || running(ctx) != nil {
+		return nil
+	}
+	return withFirewalld(ctx, func(c *firewalld.Conn) error {
+		var errs []error
+		for _, a := range addrs {
+			if taken(a) {
+				continue
+			}
+			err := s.Tx.Do(fmt.Sprintf("firewalld: remove %s from zone %s", a, s.Conf.zone()),
+				func() error { return c.RemoveSource(ctx, s.Conf.zone(), a) }, nil)
+			if err == nil && taken(a) {
+				_, err = c.AddSource(ctx, s.Conf.zone(), a)
+			}
+			errs = append(errs, err)
+		}
+		return errors.Join(errs...)
+	})
+}

@@ -1,0 +1,354 @@
+package firewall_test
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/godbus/dbus/v5"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/testnet"
+)
+
+// startBus starts a system bus of the test's own, at which the plugin looks for firewalld, and returns its address.
+func startBus(t *testing.T) string {
+	t.Helper()
+	testnet.Require(t, testnet.Tool("dbus-daemon"))
+	dir, err := os.MkdirTemp("", "bus") // an address has no space for the name of a test
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	address := "unix:path=" + filepath.Join(dir, "bus")
+	conf := filepath.Join(dir, "bus.conf")
+	err = os.WriteFile(conf, []byte(`<busconfig><type>system</type><listen>`+address+`</listen><auth>EXTERNAL</auth>
+		<policy context="default"><allow user="*"/><allow own="*"/><allow send_type="method_call"/>
+		<allow send_destination="*" eavesdrop="true"/><allow receive_sender="*"/></policy></busconfig>`), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start(t, exec.Command("dbus-daemon", "--config-file="+conf, "--nofork", "--nopidfile", "--print-address=1"))
+	t.Setenv("DBUS_SYSTEM_BUS_ADDRESS", address)
+	return address
+}
+
+// start starts a process that ends with the test, and waits for its first line.
+func start(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Fatalf("%s: %v", cmd.Path, err)
+	}
+}
+
+// fake is a service that does as firewalld: it has the sources of zones, and remembers the calls.
+type fake struct {
+	mu      sync.Mutex
+	sources []string // zone and address
+	calls   []string
+	fail    string // the exception that addSource raises
+}
+
+func exception(text string) *dbus.Error {
+	return dbus.NewError("org.fedoraproject.FirewallD1.Exception", []any{text})
+}
+
+func (f *fake) note(method, zone, source string) (entry string, there bool) {
+	f.calls = append(f.calls, fmt.Sprintf("%s %s %s", method, zone, source))
+	entry = zone + " " + source
+	return entry, slices.Contains(f.sources, entry)
+}
+
+// AddSource is a method of the D-Bus interface.
+func (f *fake) AddSource(zone, source string) (string, *dbus.Error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	entry, there := f.note("add", zone, source)
+	switch {
+	case f.fail != "" && strings.Contains(source, ":"):
+		return "", exception(f.fail)
+	case there:
+		return "", exception("ZONE_ALREADY_SET: '" + source + "' already bound to '" + zone + "'")
+	}
+	f.sources = append(f.sources, entry)
+	return zone, nil
+}
+
+// RemoveSource is a method of the D-Bus interface.
+func (f *fake) RemoveSource(zone, source string) (string, *dbus.Error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	entry, there := f.note("remove", zone, source)
+	if !there {
+		return "", exception("UNKNOWN_SOURCE: '" + source + "' is not in any zone")
+	}
+	f.sources = slices.DeleteFunc(f.sources, func(s string) bool { return s == entry })
+	return zone, nil
+}
+
+// QuerySource is a method of the D-Bus interface.
+func (f *fake) QuerySource(zone, source string) (bool, *dbus.Error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, there := f.note("query", zone, source)
+	return there, nil
+}
+
+// did compares the calls since the last time.
+func (f *fake) did(t *testing.T, want ...string) {
+	t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if diff := cmp.Diff(want, f.calls); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+	f.calls = nil
+}
+
+// set changes what the service is.
+func (f *fake) set(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change()
+}
+
+// expect compares the sources.
+func (f *fake) expect(t *testing.T, want ...string) {
+	t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !slices.Equal(f.sources, want) {
+		t.Errorf("sources %q, want %q", f.sources, want)
+	}
+}
+
+// startFake puts the service on a bus.
+func startFake(t *testing.T) *fake {
+	t.Helper()
+	bus, err := dbus.Connect(startBus(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { bus.Close() })
+	f := new(fake)
+	names := map[string]string{"AddSource": "addSource", "RemoveSource": "removeSource", "QuerySource": "querySource"}
+	err = bus.ExportWithMap(f, names, "/org/fedoraproject/FirewallD1", "org.fedoraproject.FirewallD1.zone")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if reply, err := bus.RequestName("org.fedoraproject.FirewallD1", dbus.NameFlagDoNotQueue); reply != dbus.RequestNameReplyPrimaryOwner || err != nil {
+		t.Fatal(reply, err)
+	}
+	return f
+}
+
+// What the fake has for container a.
+var sourcesOfA = []string{"trusted 10.9.0.2/32", "trusted fd00:9::2/128"}
+
+// TestFirewalld is firewall.md 7: found where it is running, called as by the reference plugin, whose bug of not looking at the
+// answer of CHECK is not imitated (firewall.md 3).
+func TestFirewalld(t *testing.T) {
+	for _, backend := range []string{"auto", "firewalld", "ipfw"} {
+		t.Run(backend, func(t *testing.T) {
+			f := startFake(t)
+			l := newLab(t, fmt.Sprintf(`,"backend":%q`, backend), "br0")
+			l.plug("a", "br0", 0, 2)
+			l.add("a")
+			f.did(t, "add trusted 10.9.0.2/32", "add trusted fd00:9::2/128")
+			l.check("a")
+			f.did(t, "query trusted 10.9.0.2/32", "query trusted fd00:9::2/128")
+			l.add("a") // it is in the zone already
+			f.expect(t, sourcesOfA...)
+			if out := l.Host.Command("nft", "list", "ruleset"); strings.Contains(out, "CNI-FORWARD") {
+				t.Error("iptables is used")
+			}
+			f.set(func() { f.sources = f.sources[:1] })
+			l.checkFails("a", "fd00:9::2")
+			f.set(func() { f.calls = nil })
+			l.del("a")
+			f.did(t, "remove trusted 10.9.0.2/32", "remove trusted fd00:9::2/128")
+			l.del("a")
+			f.expect(t)
+		})
+	}
+}
+
+// TestFirewalldZone: another zone, and policies besides, which are native.
+func TestFirewalldZone(t *testing.T) {
+	f := startFake(t)
+	l := two(t, `,"firewalldZone":"containers","zone":"ignored"`+isolated)
+	l.add("a", "b")
+	l.check("a", "b")
+	l.matrix("a: outside", "b: outside")
+	f.expect(t, "containers 10.9.0.2/32", "containers fd00:9::2/128", "containers 10.9.0.3/32", "containers fd00:9::3/128")
+	l.del("a", "b")
+	f.expect(t)
+}
+
+// TestFirewalldReuse is R-33 for sources, and DEL without a previous result.
+func TestFirewalldReuse(t *testing.T) {
+	f := startFake(t)
+	l := reuse(t, "")
+	l.add("old", "new")
+	l.del("old")
+	f.expect(t, sourcesOfA...)
+	l.check("new")
+	bare := l.request(cni.Del, "new", "")
+	delete(bare.Conf, "prevResult")
+	l.Must(bare)
+	f.expect(t)
+}
+
+// TestFirewalldOfTheReference: what the reference plugin has added DEL removes.
+func TestFirewalldOfTheReference(t *testing.T) {
+	testnet.Require(t, testnet.Tool("/usr/lib/cni/firewall"))
+	f := startFake(t)
+	l := newLab(t, "", "br0")
+	l.plug("a", "br0", 0, 2)
+	l.Foreign("/usr/lib/cni", l.request(cni.Add, "a", ""))
+	f.expect(t, sourcesOfA...)
+	l.del("a")
+	f.expect(t)
+}
+
+// An ADD that fails takes back what it has added, and nothing else.
+func TestFirewalldFails(t *testing.T) {
+	f := startFake(t)
+	l := newLab(t, "", "br0")
+	l.plug("a", "br0", 0, 2)
+	f.set(func() { f.fail = "INVALID_ZONE: trusted" })
+	before := l.State()
+	err := l.Refused(l.request(cni.Add, "a", ""), cni.CodeInternal)
+	if err != nil && !strings.Contains(err.Error(), "INVALID_ZONE") {
+		t.Error(err)
+	}
+	f.expect(t)
+	f.set(func() { f.sources = sourcesOfA[:1] })
+	l.Refused(l.request(cni.Add, "a", ""), cni.CodeInternal)
+	f.expect(t, sourcesOfA[0])
+	l.Host.Command("nft", "flush", "ruleset")
+	l.Unchanged(before)
+}
+
+// Where firewalld is not running it is not chosen, and who asks for it is told.
+func TestFirewalldNotRunning(t *testing.T) {
+	startBus(t)
+	l := newLab(t, "", "br0")
+	l.plug("a", "br0", 0, 2)
+	l.add("a")
+	l.check("a")
+	l.del("a")
+	named := `,"backend":"firewalld"`
+	l.Refused(l.request(cni.Add, "a", named), cni.CodeInternal)
+	l.Must(l.request(cni.Del, "a", named))
+	status := l.request(cni.Status, "a", named)
+	status.Conf["cniVersion"] = "1.1.0"
+	delete(status.Conf, "prevResult")
+	if _, err := l.Do(t.Context(), status); cni.CodeOf(err) != cni.CodeNotAvailable || !strings.Contains(err.Error(), "not running") {
+		t.Errorf("STATUS: %v", err)
+	}
+}
+
+// A bus that does not answer is not waited for for ever.
+func TestFirewalldBusHangs(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "bus")
+	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(fd)
+	if err := syscall.Bind(fd, &syscall.SockaddrUnix{Name: path}); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Listen(fd, 5); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path="+path)
+	l := newLab(t, "", "br0")
+	l.plug("a", "br0", 0, 2)
+	begin := time.Now()
+	l.add("a")
+	l.del("a")
+	if d := time.Since(begin); d > 30*time.Second {
+		t.Errorf("took %s", d)
+	}
+}
+
+// TestRealFirewalld has the true one in a namespace, where it drops what it does not know.
+func TestRealFirewalld(t *testing.T) {
+	testnet.Require(t, testnet.Tool("firewalld"), testnet.Tool("unshare"))
+	l := newLab(t, "", "br0")
+	l.plug("a", "br0", 0, 2)
+	l.plug("b", "br0", 0, 3)
+	l.outside()
+	startFirewalld(t, l)
+	l.matrix("a: ", "outside: ")
+	l.add("a")
+	l.check("a")
+	l.matrix("a: outside")
+	if out := l.Host.Command("nft", "list", "table", "inet", "firewalld"); !strings.Contains(out, "10.9.0.2") || !strings.Contains(out, "fd00:9::2") {
+		t.Error("the addresses are in no zone of firewalld")
+	}
+	l.add("a")
+	l.matrix("b: ", "outside: ")
+	l.del("a")
+	l.del("a")
+	l.matrix("a: ", "outside: ")
+}
+
+// startFirewalld starts firewalld on the host, with folders and a bus of its own.
+func startFirewalld(t *testing.T, l *lab) {
+	t.Helper()
+	address := startBus(t)
+	etc := t.TempDir()
+	if err := os.Mkdir(filepath.Join(etc, "zones"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(etc, "firewalld.conf"), []byte("DefaultZone=public\nFirewallBackend=nftables\nIndividualCalls=no\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-ec", `
+		mount -t tmpfs -o mode=755 tmpfs /run
+		mkdir /run/lock /run/dbus
+		mount -t tmpfs tmpfs /var/log
+		mount --bind "$1" /etc/firewalld
+		echo ready
+		exec firewalld --nofork --nopid`, "sh", etc)
+	l.Host.Do(func() { start(t, cmd) })
+	bus, err := dbus.Connect(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer bus.Close()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		var state string
+		service := bus.Object("org.fedoraproject.FirewallD1", "/org/fedoraproject/FirewallD1")
+		variant, err := service.GetProperty("org.fedoraproject.FirewallD1.state")
+		if err == nil && variant.Store(&state) == nil && state == "RUNNING" {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("firewalld is not running: %v, state %q", err, state)
+		}
+	}
+}

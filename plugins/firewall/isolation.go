@@ -1,0 +1,63 @@
+package firewall
+
+import (
+	"errors"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/kernel/nft"
+)
+
+// isolationOf finds what the previous result says the container to be behind: a bridge, or else the host's end of its link,
+// as that of ptp. What a bridge forwards itself the host's rules do not see, so that isolated its port is closed.
+func isolationOf(s *session) (i nft.Isolation, err error) {
+	i.Inside = s.Conf.IngressPolicy == policyIsolated
+	links, err := hostLinks(s)
+	if err != nil {
+		return i, err
+	}
+	i.Interface = links[0].Name
+	for _, l := range links {
+		if l.Kind != "bridge" {
+			continue
+		}
+		i.Interface = l.Name
+		if i.Inside {
+			i.Port, err = portOf(l, links)
+		}
+		return i, err
+	}
+	return i, nil
+}
+
+// hostLinks are the interfaces of the host that the previous result names.
+func hostLinks(s *session) (links []kernel.Link, err error) {
+	for _, i := range s.Prev.Interfaces {
+		if i.Sandbox != "" {
+			continue
+		}
+		l, err := s.Host.Link(i.Name)
+		if errors.Is(err, kernel.ErrNoLink) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		links = append(links, l)
+	}
+	if len(links) == 0 {
+		return nil, cni.Errorf(cni.CodeInvalidConfig, "ingressPolicy: %s: prevResult names no interface that the host has", s.Conf.IngressPolicy).
+			WithDetails("firewall belongs behind bridge or ptp in the plugins of a network")
+	}
+	return links, nil
+}
+
+func portOf(bridge kernel.Link, links []kernel.Link) (string, error) {
+	for _, l := range links {
+		if l.Master == bridge.Index {
+			return l.Name, nil
+		}
+	}
+	return "", cni.Errorf(cni.CodeInvalidConfig, "ingressPolicy: isolated: prevResult names no port of bridge %s", bridge.Name).
+		WithDetails("firewall belongs right behind bridge in the plugins of a network")
+}

@@ -1,0 +1,57 @@
+package firewall_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/plugins/firewall"
+)
+
+// repair puts back what others have taken away from containers.
+func (l *lab) repair(names ...string) {
+	l.t.Helper()
+	for _, name := range names {
+		q := l.request(cni.Check, name, l.conf)
+		stdin, err := json.Marshal(q.Conf)
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		l.Host.Do(func() { err = firewall.Plugin.Repair(l.t.Context(), q.Env, stdin) })
+		if err != nil {
+			l.t.Errorf("repair of %s: %v", name, err)
+		}
+	}
+}
+
+// TestRepair is R-06, CVE-2025-54388: after a flush everything is back, and nothing twice.
+func TestRepair(t *testing.T) {
+	t.Parallel()
+	for _, backend := range []string{"nftables", "iptables"} {
+		t.Run(backend, func(t *testing.T) {
+			t.Parallel()
+			l := two(t, `,"backend":"`+backend+`"`+isolated)
+			l.add("a", "b", "c")
+			before := l.saved()
+			l.Host.Command("nft", "flush", "ruleset")
+			l.repair("a", "b", "c")
+			l.repair("a", "b", "c")
+			l.check("a", "b", "c")
+			l.matrix("a: ", "b: ", "c: ")
+			if after := l.saved(); len(after) != len(before) {
+				t.Errorf("before:\n%s\nafter:\n%s", before, after)
+			}
+		})
+	}
+}
+
+// TestRepairFirewalld: a reload takes the sources away.
+func TestRepairFirewalld(t *testing.T) {
+	f := startFake(t)
+	l := newLab(t, "", "br0")
+	l.plug("a", "br0", 0, 2)
+	l.add("a")
+	f.set(func() { f.sources = nil })
+	l.repair("a")
+	f.expect(t, sourcesOfA...)
+}
