@@ -90,6 +90,7 @@ func protocolIsStandardLibrary(t *tree, violated report) {
 var kernelLibraryOwners = map[string]string{
 	"github.com/vishvananda/netlink": "internal/kernel/rtnl",
 	"github.com/google/nftables":     "internal/kernel/nft",
+	"github.com/mdlayher/netlink":    "internal/kernel/conntrack",
 }
 
 func kernelLibraries(t *tree, violated report) {

@@ -50,9 +50,14 @@ type Gone = session.Gone
 // Plugin makes a plugin.Plugin, with STATUS and GC, out of a Decorator.
 type Plugin[C any] struct {
 	Decorator Decorator[C]
-	Inside    bool                     // it works in the container's namespace too
-	Concerns  []*kernel.Concern        // of the entries of a [Ruler]: where DEL and GC look for them
-	Needs     func(*C) []probe.Feature // what the kernel must have, STATUS says what it has not; nil: nothing
+	Inside    bool              // it works in the container's namespace too
+	Concerns  []*kernel.Concern // of the entries of a [Ruler]: where DEL and GC look for them
+
+	// Holds returns an entry that is there if an owner, by its tag, has any: then DEL of an attachment that has none takes
+	// one question. nil: there is none.
+	Holds func(tag string) kernel.Entry
+
+	Needs func(*C) []probe.Feature // what the kernel must have, STATUS says what it has not; nil: nothing
 }
 
 // Validate implements [plugin.Validator].

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
+	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/session"
 )
@@ -27,7 +29,29 @@ func (p Plugin[C]) claim(s *Session[C]) error {
 	if err != nil || len(entries) == 0 {
 		return err
 	}
-	return s.Host.Claim(s.Type+" rules", s.Tag, entries)
+	return told(s.Host.Claim(s.Type+" rules", s.Tag, entries))
+}
+
+// CodeTaken is the code of an error that says that another attachment has what this one wants, such as a port of the host.
+const CodeTaken cni.Code = 100
+
+// told says in the words of the protocol who has what is wanted.
+func told(err error) error {
+	var taken *kernel.TakenError
+	if errors.As(err, &taken) {
+		return Taken(taken.What, taken.Holder)
+	}
+	return err
+}
+
+// Taken returns the error that says that somebody has what is wanted: the owner of a tag, or somebody else in other words.
+func Taken(what, holder string) error {
+	if _, ours := cni.ParseTag(holder); ours {
+		if part := strings.SplitN(holder, " ", 4); len(part) == 4 { // see cni.Attachment.Tag
+			holder = fmt.Sprintf("container %s, interface %s, network %s", part[3], part[2], part[1])
+		}
+	}
+	return cni.Errorf(CodeTaken, "%s is taken by %s", what, holder)
 }
 
 // rules are the entries of the Ruler, none if the Decorator is not one.
@@ -59,7 +83,13 @@ func (p Plugin[C]) verifyRules(s *Session[C]) error {
 func (p Plugin[C]) release(ctx context.Context, s *Session[C], gone session.Gone) error {
 	var errs []error
 	for _, concern := range p.Concerns {
-		held, err := s.Host.Release(concern, gone.Tag)
+		var held []kernel.Held
+		var err error
+		if p.Holds != nil && !gone.All() {
+			held, err = s.Host.ReleaseIf(p.Holds(s.Tag), concern, gone.Tag)
+		} else {
+			held, err = s.Host.Release(concern, gone.Tag)
+		}
 		errs = append(errs, kernel.UnlessNoNFT(err))
 		if r, ok := p.Decorator.(Releaser[C]); ok && len(held) > 0 {
 			errs = append(errs, r.Released(ctx, s, held))

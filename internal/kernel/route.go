@@ -1,7 +1,9 @@
 package kernel
 
 import (
+	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/tenon-cni/tenon/internal/kernel/rtnl"
@@ -90,5 +92,26 @@ func satisfies(rt, want Route) bool {
 		(want.MTU == 0 || rt.MTU == want.MTU) &&
 		(want.AdvMSS == 0 || rt.AdvMSS == want.AdvMSS)
 }
+
+// LinkTo returns the link through which packets to an address leave. The error wraps [ErrNoRoute] if none does.
+func (s *Space) LinkTo(dst netip.Addr) (Link, error) {
+	index, local, ok, err := s.rt.Lookup(dst)
+	if err != nil {
+		return Link{}, err
+	}
+	if !ok || local {
+		return Link{}, fmt.Errorf("%s: %w", dst, ErrNoRoute)
+	}
+	return s.rt.LinkByIndex(index)
+}
+
+// IsLocal reports whether an address is one of this machine: of the namespace, that is.
+func (s *Space) IsLocal(a netip.Addr) (bool, error) {
+	_, local, _, err := s.rt.Lookup(a)
+	return local, err
+}
+
+// ErrNoRoute says that packets to an address would not leave.
+var ErrNoRoute = errors.New("no route")
 
 func routeOp(l Link, r Route) string { return fmt.Sprintf("route %s dev %s", r, l.Name) }

@@ -278,3 +278,25 @@ func TestRoutesNameTheLink(t *testing.T) {
 		}
 	}
 }
+
+// TestLinkTo asks the kernel where packets would go.
+func TestLinkTo(t *testing.T) {
+	t.Parallel()
+	b, inside := routed(t)
+	must(t, b.container.AddRoute(inside, kernel.Route{Dst: prefix("192.0.2.0/24"), GW: addr("10.1.2.1")}))
+	for _, a := range []string{"10.1.2.9", "192.0.2.1", "fd00::9"} {
+		if l, err := b.container.LinkTo(addr(a)); err != nil || l.Name != inside.Name {
+			t.Errorf("%s: %s, %v", a, l.Name, err)
+		}
+	}
+	for _, a := range []string{"203.0.113.1", "2001:db8::1", "10.1.2.3", "fd00::3"} { // no route, and its own
+		if _, err := b.container.LinkTo(addr(a)); !errors.Is(err, kernel.ErrNoRoute) {
+			t.Errorf("%s: %v", a, err)
+		}
+	}
+	for a, want := range map[string]bool{"10.1.2.3": true, "fd00::3": true, "10.1.2.9": false, "2001:db8::1": false} {
+		if got, err := b.container.IsLocal(addr(a)); got != want || err != nil {
+			t.Errorf("%s is local: %t, %v", a, got, err)
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenon-cni/tenon/internal/kernel/netns"
 	"github.com/tenon-cni/tenon/internal/kernel/nft"
 )
 
@@ -29,6 +30,9 @@ type (
 	Entry   = nft.Entry
 	Held    = nft.Held // an entry that is there
 	Masq    = nft.Masq
+
+	// TakenError says that somebody has what a claim wants.
+	TakenError = nft.TakenError
 )
 
 // Claim makes entries of an owner, in one transaction; op says what for. What others have about the same is taken over, or
@@ -59,6 +63,21 @@ func (s *Space) claim(op string, claims ...nft.Claim) error {
 			defer cancel()
 			return undo(ctx)
 		})
+}
+
+// Buildable returns nil if the kernel can do what a concern needs, else an error that wraps [ErrNoNFT] or says why it cannot
+// be told. It tries in a namespace of its own.
+func Buildable(ctx context.Context, concern *Concern) error {
+	ns, err := netns.New()
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	c, err := nft.Open(ns)
+	if err != nil {
+		return err
+	}
+	return errors.Join(c.Build(ctx, concern), c.Close())
 }
 
 // Release removes the entries of a concern whose owner matches, in one transaction, and returns them. It cannot be undone.

@@ -1,6 +1,7 @@
 package nft
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -135,9 +136,25 @@ func (c *Conn) ensure(p *plan, s skeleton) error {
 		if err != nil {
 			return fmt.Errorf("elements of nft set %s: %w", set.Name, err)
 		}
+		decodeVerdicts(set.Set, elements)
 		kept[set.Name] = elements
 	}
 	p.add(func(c *Conn) { c.build(s, kept) })
+	return nil
+}
+
+// Build makes what a concern needs before it can have entries.
+func (c *Conn) Build(ctx context.Context, concern *Concern) error {
+	err := c.locked(ctx, func() error {
+		var p plan
+		if err := c.ensure(&p, concern.skeleton()); err != nil {
+			return err
+		}
+		return c.send(p)
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", concern, err)
+	}
 	return nil
 }
 

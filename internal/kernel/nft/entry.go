@@ -21,6 +21,11 @@ type Entry struct {
 	set     string
 	element nftables.SetElement // without comment
 	scope   int                 // so many bytes of the key say what it is about: what others have about the same is replaced
+	chain   *chain              // where the element leads, in a verdict map: there as long as an element leads to it, or nil
+}
+
+func newEntry(concern *Concern, set *set, x nftables.SetElement, scope int) Entry {
+	return Entry{concern: concern, set: set.Name, element: x, scope: scope}
 }
 
 // absent is the scope of an entry that must not be there, in a set that is a policy.
@@ -115,7 +120,12 @@ type change struct {
 	set      *set
 	del, add []nftables.SetElement
 	turned   []nftables.SetElement // of add: what others would have kept before, had the policy been the same
+
+	// In a verdict map, the chains that elements lead to: to make, or to fill again, before and to remove afterwards.
+	fill, drop []chain
 }
+
+func (ch change) empty() bool { return len(ch.del)+len(ch.add)+len(ch.fill) == 0 }
 
 // planClaims plans skeletons and elements.
 func (c *Conn) planClaims(p *plan, claims []Claim) ([]change, error) {
@@ -131,7 +141,7 @@ func (c *Conn) planClaims(p *plan, claims []Claim) ([]change, error) {
 		}
 		changes = append(changes, list...)
 	}
-	changes = slices.DeleteFunc(changes, func(ch change) bool { return len(ch.del)+len(ch.add) == 0 })
+	changes = slices.DeleteFunc(changes, change.empty)
 	p.change(changes)
 	return changes, nil
 }
@@ -139,12 +149,14 @@ func (c *Conn) planClaims(p *plan, claims []Claim) ([]change, error) {
 // change plans changes of elements.
 func (p *plan) change(changes []change) {
 	for _, ch := range changes {
-		if len(ch.del)+len(ch.add) == 0 {
+		if ch.empty() {
 			continue
 		}
 		p.add(func(c *Conn) {
+			c.fill(ch.fill)
 			_ = c.c.SetDeleteElements(ch.set.Set, ch.del) // Flush returns the error
 			_ = c.c.SetAddElements(ch.set.Set, ch.add)    // Flush returns the error
+			c.drop(ch.drop)
 		})
 	}
 }
@@ -167,11 +179,15 @@ func (c *Conn) compare(s skeleton, concern *Concern, claims []Claim) ([]change, 
 			}
 			changes[i].del = w.superfluous(s, set, there)
 		}
-		if wished := w.sets[set.Name]; wished != nil {
+		wished := w.sets[set.Name]
+		if wished != nil {
 			changes[i].add = wished.missing()
 			changes[i].del = append(changes[i].del, wished.unwanted...)
 		}
 		if changes[i].turned, err = c.turned(s, changes[i]); err != nil {
+			return nil, err
+		}
+		if err := c.lead(&changes[i], wished.leads()); err != nil {
 			return nil, err
 		}
 	}
@@ -207,6 +223,7 @@ type wished struct {
 	there    map[string]bool // the keys of elements that are there already
 	absent   map[string]bool // the keys of elements that must not be there
 	unwanted []nftables.SetElement
+	chains   []chain // where the elements lead
 }
 
 func wishesOf(s skeleton, concern *Concern, claims []Claim) wishes {
@@ -234,6 +251,9 @@ func (w *wishes) add(s skeleton, e Entry, tag string) {
 		if !slices.Contains(in.scopes, e.scope) {
 			in.scopes = append(in.scopes, e.scope)
 		}
+	}
+	if e.chain != nil {
+		in.chains = withChain(in.chains, *e.chain)
 	}
 	if i, twice := in.index[string(x.Key)]; twice { // the last one counts
 		in.elements[i] = x
@@ -385,6 +405,11 @@ func (c *Conn) revert(changes []change) error {
 				}
 			}
 		}
+		for i := range back {
+			if err := c.lead(&back[i], dropped(group, back[i])); err != nil {
+				return err
+			}
+		}
 		if err := c.orphans(s, back); err != nil {
 			return err
 		}
@@ -459,6 +484,9 @@ func (c *Conn) Take(ctx context.Context, concern *Concern, match func(comment st
 					changes[i].del = append(changes[i].del, x)
 					taken = append(taken, set.held(x))
 				}
+			}
+			if err := c.lead(&changes[i], nil); err != nil {
+				return err
 			}
 		}
 		if err := c.orphans(s, changes); err != nil {
@@ -536,7 +564,13 @@ func (c *Conn) MissingOfEach(ctx context.Context, claims ...Claim) (missing [][]
 					}
 					set := s.set(e.set)
 					want, unwanted := set.owned(e, claim.Tag), e.scope == absent
-					if w.sets[e.set].has(want) == unwanted {
+					there := w.sets[e.set].has(want)
+					if there && e.chain != nil {
+						if there, err = c.filled(*e.chain); err != nil {
+							return err
+						}
+					}
+					if there == unwanted {
 						held := set.held(want)
 						held.Unwanted = unwanted
 						missing[i] = append(missing[i], held)
@@ -579,6 +613,7 @@ func (c *Conn) elements(set *nftables.Set) ([]nftables.SetElement, error) {
 	if err != nil {
 		return nil, fmt.Errorf("elements of nft set %s: %w", set.Name, explain(err, lackingQuestion))
 	}
+	decodeVerdicts(set, es)
 	return es, nil
 }
 
@@ -593,12 +628,14 @@ func (c *Conn) element(set *nftables.Set, key []byte) (*nftables.SetElement, err
 	case len(es) != 1:
 		return nil, fmt.Errorf("element of nft set %s: %d answers", set.Name, len(es))
 	}
+	decodeVerdicts(set, es)
 	return &es[0], nil
 }
 
 // equal compares elements. The end of a range of one is not always told.
 func equal(a, b nftables.SetElement) bool {
-	return bytes.Equal(a.Key, b.Key) && bytes.Equal(lastKey(a), lastKey(b)) && bytes.Equal(a.Val, b.Val) && a.Comment == b.Comment
+	return bytes.Equal(a.Key, b.Key) && bytes.Equal(lastKey(a), lastKey(b)) && bytes.Equal(a.Val, b.Val) && chainOf(a) == chainOf(b) &&
+		a.Comment == b.Comment
 }
 
 // lastKey returns the last key of an element, which is its only one unless it is a range.

@@ -51,12 +51,12 @@ func roomSkeleton() skeleton {
 // InRoom returns the entries of a guest.
 func InRoom(room, guest string) []Entry {
 	return []Entry{
-		{Rooms, "rooms", nftables.SetElement{Key: ifName(room)}, 16},
-		{Rooms, "guests", nftables.SetElement{Key: slices.Concat(ifName(room), ifName(guest))}, 32},
+		newEntry(Rooms, roomSkeleton().set("rooms"), nftables.SetElement{Key: ifName(room)}, 16),
+		newEntry(Rooms, roomSkeleton().set("guests"), nftables.SetElement{Key: slices.Concat(ifName(room), ifName(guest))}, 32),
 	}
 }
 
 // Seat returns the entry of a seat.
 func Seat(name string) Entry {
-	return Entry{Rooms, "seats", nftables.SetElement{Key: ifName(name)}, 16}
+	return newEntry(Rooms, roomSkeleton().set("seats"), nftables.SetElement{Key: ifName(name)}, 16)
 }

@@ -21,7 +21,7 @@ func Admit(addrs ...netip.Addr) (entries []Entry) {
 	for _, a := range addrs {
 		a = a.Unmap()
 		key := a.AsSlice()
-		entries = append(entries, Entry{Filtering, admittedSet(protocolOf(a)).Name, nftables.SetElement{Key: key}, len(key)})
+		entries = append(entries, newEntry(Filtering, admittedSet(protocolOf(a)), nftables.SetElement{Key: key}, len(key)))
 	}
 	return entries
 }

@@ -3,6 +3,7 @@ package nft
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -56,6 +57,10 @@ type Rule struct {
 	OIFName string     // the same of the outgoing interface
 	Verdict string     // "accept", "drop", "reject", "return", or the name of a target of iptables; "" if it has none of these
 	Others  int        // how many conditions it has besides
+
+	Protocol byte           // what it compares the transport protocol with, 0 if it does not; one of Others
+	Port     uint16         // the same of the destination port
+	DNAT     netip.AddrPort // where it leads by destination NAT of nftables; not valid if it does not
 
 	handle uint64
 }
@@ -197,8 +202,15 @@ func (t Table) nft() *nftables.Table {
 func (f Family) rule(r *nftables.Rule) Rule {
 	out := Rule{Comment: comment(r.UserData), handle: r.Handle}
 	var load expr.Any
+	registers := map[uint32][]byte{}
 	for _, e := range r.Exprs {
 		switch e := e.(type) {
+		case *expr.Immediate:
+			registers[e.Register] = e.Data
+		case *expr.NAT:
+			if addr, ok := netip.AddrFromSlice(registers[e.RegAddrMin]); ok && e.Type == expr.NATTypeDestNAT {
+				out.DNAT = netip.AddrPortFrom(addr, port(registers[e.RegProtoMin]))
+			}
 		case *expr.Meta, *expr.Payload, *expr.Ct, *expr.Fib:
 			load = e
 		case *expr.Cmp:
@@ -236,14 +248,29 @@ func (f Family) compare(r *Rule, load expr.Any, data []byte) bool {
 			r.IIFName = name()
 		case expr.MetaKeyOIFNAME:
 			r.OIFName = name()
+		case expr.MetaKeyL4PROTO:
+			r.Protocol = data[0]
+			return false
 		default:
 			return false
 		}
 		return true
 	case *expr.Payload:
+		if load.Base == expr.PayloadBaseTransportHeader && load.Offset == 2 {
+			r.Port = port(data)
+			return false
+		}
 		return f.compareAddr(r, load, data)
 	}
 	return false
+}
+
+// port reads a port, 0 if it is none.
+func port(data []byte) uint16 {
+	if len(data) < 2 {
+		return 0
+	}
+	return binary.BigEndian.Uint16(data)
 }
 
 // compareAddr notes an address. Of a network whose length is a multiple of 8 only the network part is loaded.

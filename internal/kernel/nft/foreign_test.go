@@ -24,6 +24,12 @@ func TestRules(t *testing.T) {
 		add chain inet masq checks
 		add rule inet masq checks ip saddr 10.1.2.3 ip daddr != 10.1.2.0/24 masquerade comment "four"
 		add rule inet masq checks ip6 saddr fd00::3 masquerade comment "six"
+		add table ip cni_hostport
+		add chain ip cni_hostport hostports
+		add rule ip cni_hostport hostports ip daddr 192.0.2.1 tcp dport 8080 dnat to 10.1.2.2:80 comment "cid1"
+		add table ip6 cni_hostport
+		add chain ip6 cni_hostport hostports
+		add rule ip6 cni_hostport hostports udp dport 53 dnat to [fd00::2]:5353 comment "cid2"
 		add table bridge nat
 		add chain bridge nat target
 		add chain bridge nat ports
@@ -55,7 +61,7 @@ func TestRules(t *testing.T) {
 		{nft.Table{Family: nft.Bridge, Name: "nat"}, "ports", []nft.Rule{{Comment: "of a port", Jump: "target", IIFName: "veth1"}, {Verdict: "drop", Others: 2}}},
 		{nft.Table{Family: nft.IPv4, Name: "nat"}, "POSTROUTING", []nft.Rule{
 			{Comment: "the_one", Jump: "CHAIN", Source: addr("10.1.2.3")},
-			{Jump: "CHAIN", Source: addr("10.1.0.0"), Dest: addr("10.9.0.0"), Others: 2},
+			{Jump: "CHAIN", Source: addr("10.1.0.0"), Dest: addr("10.9.0.0"), Others: 2, Protocol: 6, Port: 80},
 			{Jump: "CHAIN", Source: addr("10.128.0.0")},
 			{Verdict: "accept", Others: 1}, {Verdict: "MASQUERADE", Others: 2},
 		}},
@@ -69,7 +75,7 @@ func TestRules(t *testing.T) {
 	} {
 		got, err := c.Rules(row.table, row.chain)
 		must(t, err)
-		if diff := cmp.Diff(row.want, got, cmpopts.IgnoreUnexported(nft.Rule{}), cmpopts.EquateComparable(netip.Addr{}), cmpopts.EquateEmpty()); diff != "" {
+		if diff := cmp.Diff(row.want, got, cmpopts.IgnoreUnexported(nft.Rule{}), cmpopts.EquateComparable(netip.Addr{}, netip.AddrPort{}), cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s %s (-want +got):\n%s", row.table.Name, row.chain, diff)
 		}
 	}

@@ -25,14 +25,14 @@ func Guard(port string, mac net.HardwareAddr) ([]Entry, error) {
 	key := ifName(port)
 	return []Entry{
 		GuardedPort(port),
-		{Guarding, guardedMACs().Name, nftables.SetElement{Key: slices.Concat(key, mac, []byte{0, 0})}, len(key)}, // keys are made of 4 bytes
+		newEntry(Guarding, guardedMACs(), nftables.SetElement{Key: slices.Concat(key, mac, []byte{0, 0})}, len(key)), // keys are made of 4 bytes
 	}, nil
 }
 
 // GuardedPort returns the entry that every guard of a port has.
 func GuardedPort(port string) Entry {
 	key := ifName(port)
-	return Entry{Guarding, guardedPorts().Name, nftables.SetElement{Key: key}, len(key)}
+	return newEntry(Guarding, guardedPorts(), nftables.SetElement{Key: key}, len(key))
 }
 
 // ifName is the name of an interface as the kernel compares it.

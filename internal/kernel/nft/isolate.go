@@ -28,18 +28,18 @@ func (i Isolation) Entries(tag string) ([]Entry, error) {
 	name := ifName(i.Interface)
 	pair := slices.Concat(name, name)
 	member := slices.Concat(pair, owner[:16])
-	inside := Entry{Filtering, together().Name, nftables.SetElement{Key: pair}, len(pair)}
+	inside := newEntry(Filtering, together(), nftables.SetElement{Key: pair}, len(pair))
 	if i.Inside {
 		inside.scope = absent
 	}
 	entries := []Entry{
-		{Filtering, members().Name, nftables.SetElement{Key: member}, len(member)},
-		{Filtering, isolated().Name, nftables.SetElement{Key: name}, len(name)},
+		newEntry(Filtering, members(), nftables.SetElement{Key: member}, len(member)),
+		newEntry(Filtering, isolated(), nftables.SetElement{Key: name}, len(name)),
 		inside,
 	}
 	if i.Port != "" {
 		key := ifName(i.Port)
-		entries = append(entries, Entry{PortIsolation, isolatedPorts().Name, nftables.SetElement{Key: key}, len(key)})
+		entries = append(entries, newEntry(PortIsolation, isolatedPorts(), nftables.SetElement{Key: key}, len(key)))
 	}
 	return entries, nil
 }

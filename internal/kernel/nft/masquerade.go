@@ -35,16 +35,16 @@ func (m Masq) Entries(addrs ...netip.Prefix) ([]Entry, error) {
 	var entries []Entry
 	for _, a := range addrs {
 		p, addr := protocolOf(a.Addr()), a.Addr().AsSlice()
-		entries = append(entries, Entry{Masquerading, p.addrs.Name, nftables.SetElement{Key: addr}, len(addr)})
+		entries = append(entries, newEntry(Masquerading, p.addrs, nftables.SetElement{Key: addr}, len(addr)))
 		for _, to := range m.ToSource {
 			if to.Is4() == a.Addr().Is4() {
-				entries = append(entries, Entry{Masquerading, p.sources.Name, nftables.SetElement{Key: addr, Val: to.AsSlice()}, len(addr)})
+				entries = append(entries, newEntry(Masquerading, p.sources, nftables.SetElement{Key: addr, Val: to.AsSlice()}, len(addr)))
 			}
 		}
 		seen := m.unmasked(a)
 		entries = append(entries, notTo(Masquerading, p.nets, addr, seen)...)
 		if m.DropInvalid {
-			entries = append(entries, Entry{Dropping, p.strict.Name, nftables.SetElement{Key: addr}, len(addr)})
+			entries = append(entries, newEntry(Dropping, p.strict, nftables.SetElement{Key: addr}, len(addr)))
 			entries = append(entries, notTo(Dropping, p.lenient, addr, seen)...)
 		}
 	}
@@ -75,10 +75,10 @@ func (m Masq) unmasked(a netip.Prefix) []netip.Prefix {
 // notTo returns an entry for each network in a set of addresses with networks.
 func notTo(concern *Concern, set *set, addr []byte, nets []netip.Prefix) (entries []Entry) {
 	for _, n := range nets {
-		entries = append(entries, Entry{concern, set.Name, nftables.SetElement{
+		entries = append(entries, newEntry(concern, set, nftables.SetElement{
 			Key:    slices.Concat(addr, n.Addr().AsSlice()),
 			KeyEnd: slices.Concat(addr, last(n).AsSlice()),
-		}, len(addr)})
+		}, len(addr)))
 	}
 	return entries
 }

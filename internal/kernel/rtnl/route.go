@@ -123,6 +123,24 @@ func (c *Conn) eachRoute(table int, do func(netlink.Route)) error {
 	return nil
 }
 
+// Lookup asks where the kernel would send a packet: to a link, or, if local, to this machine itself. ok is false if nowhere.
+func (c *Conn) Lookup(dst netip.Addr) (link int, local, ok bool, err error) {
+	// The library asks with a flag that a strict IPv6 refuses.
+	_ = c.h.SetStrictCheck(false)
+	defer func() { _ = c.h.SetStrictCheck(true) }()
+	rs, err := c.h.RouteGet(dst.AsSlice())
+	if errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EINVAL) {
+		return 0, false, false, nil // no route, or one that says unreachable, prohibit or blackhole
+	}
+	if err != nil {
+		return 0, false, false, fmt.Errorf("look up route to %s: %w", dst, err)
+	}
+	for _, r := range rs {
+		return r.LinkIndex, r.Type == unix.RTN_LOCAL, true, nil
+	}
+	return 0, false, false, nil
+}
+
 func route(r Route) *netlink.Route {
 	n := &netlink.Route{
 		LinkIndex: r.Link,
