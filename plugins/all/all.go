@@ -15,6 +15,7 @@ import (
 	"github.com/tenon-cni/tenon/plugins/firewall"
 	"github.com/tenon-cni/tenon/plugins/hostlocal"
 	"github.com/tenon-cni/tenon/plugins/loopback"
+	"github.com/tenon-cni/tenon/plugins/portmap"
 	"github.com/tenon-cni/tenon/plugins/ptp"
 	"github.com/tenon-cni/tenon/plugins/sbr"
 	"github.com/tenon-cni/tenon/plugins/static"
@@ -28,6 +29,7 @@ var Plugins = []plugin.Definition{
 	firewall.Plugin,
 	hostlocal.Plugin,
 	loopback.Plugin,
+	portmap.Plugin,
 	ptp.Plugin,
 	sbr.Plugin,
 	static.Plugin,

@@ -20,8 +20,6 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-func TestMain(m *testing.M) { testnet.Main(m) }
-
 const reference = "/usr/lib/cni"
 
 func must(t testing.TB, err error) {

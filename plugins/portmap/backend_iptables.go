@@ -1,0 +1,146 @@
+package portmap
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/chained"
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/kernel/nft"
+	"github.com/tenon-cni/tenon/internal/kernel/xtables"
+)
+
+func natTable(a netip.Prefix) xtables.Table {
+	return xtables.Table{Family: familyOf(a.Addr()), Name: "nat"}
+}
+
+func (c *Config) ipTables(container string, forwards []forward) ipTables {
+	return ipTables{
+		network: c.Name, container: container, forwards: forwards,
+		snat: c.snat(), masqAll: c.MasqAll, markBit: c.markBit(), markChain: c.ExternalSetMarkChain,
+		conditions: [2][]string{xtables.IPv4: c.ConditionsV4, xtables.IPv6: c.ConditionsV6},
+	}
+}
+
+// iptablesAvailable says whether the tools are there. code is that of the error.
+func iptablesAvailable(code cni.Code) error {
+	if err := kernel.IPTablesAvailable(); err != nil {
+		return cni.Errorf(code, "backend iptables: %w", err).
+			WithDetails("install package iptables, or have its folder in PATH, or use backend nftables")
+	}
+	return nil
+}
+
+// applyIPTables makes the rules, unless ports are taken. That is no more than a look: only nftables can tell two apart that
+// come at the same time.
+func applyIPTables(s *session, forwards []forward, addrs []netip.Prefix, maps []nft.Mapping) error {
+	if err := iptablesAvailable(cni.CodeInvalidConfig); err != nil {
+		return err
+	}
+	if err := refusePublished(s, maps); err != nil {
+		return err
+	}
+	t := s.Conf.ipTables(s.ContainerID, forwards)
+	for _, a := range addrs {
+		if err := s.Host.EditIPTables(natTable(a), t.edit(a)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refusePublished refuses ports that the backend nftables has given to somebody else.
+func refusePublished(s *session, maps []nft.Mapping) error {
+	held, err := s.Host.Held(nft.Publishing)
+	if err != nil {
+		return kernel.UnlessNoNFT(err)
+	}
+	for _, h := range held {
+		theirs, ok := nft.Published(h)
+		if !ok || h.Comment == s.Tag {
+			continue
+		}
+		for _, m := range maps {
+			if m.Overlaps(theirs) {
+				return chained.Taken(m.String(), h.Comment)
+			}
+		}
+	}
+	return nil
+}
+
+// Deny has nothing to put back: what guards the loopback addresses is in the nftables ruleset.
+func (mapper) Deny(context.Context, *session) ([]string, error) { return nil, nil }
+
+// Allow puts back what iptables had.
+func (mapper) Allow(_ context.Context, s *session) (restored []string, err error) {
+	forwards, err := s.Conf.forwards()
+	if err != nil || len(forwards) == 0 || s.Conf.backend() != iptablesBackend {
+		return nil, err
+	}
+	t := s.Conf.ipTables(s.ContainerID, forwards)
+	for _, a := range containerAddrs(s) {
+		missing := s.Host.CheckIPTables(natTable(a), t.rules(a))
+		if missing == nil {
+			continue
+		}
+		if err := s.Host.EditIPTables(natTable(a), t.edit(a)); err != nil {
+			return restored, err
+		}
+		restored = append(restored, missing.Error())
+	}
+	return restored, nil
+}
+
+func verifyIPTables(s *session, forwards []forward, addrs []netip.Prefix) error {
+	t := s.Conf.ipTables(s.ContainerID, forwards)
+	for _, a := range addrs {
+		err := s.Host.CheckIPTables(natTable(a), t.rules(a))
+		if errors.Is(err, xtables.ErrMissing) {
+			return cni.Errorf(cni.CodeInternal, "missing hostport rules in %q chain: %w", ownChain(s.Name, s.ContainerID), err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeIPTables removes what the backend iptables has made, here or in the reference plugin. Whether there is something of
+// the legacy kind, which only a process can read, is only looked for where the network uses that backend.
+func removeIPTables(s *session, gone chained.Gone) error {
+	var removals []xtables.Removal
+	if gone.All() {
+		var valid []string
+		for _, a := range gone.Valid {
+			valid = append(valid, a.Container)
+		}
+		removals = append(removals, leftoversBut(gone.Network, valid))
+	} else {
+		removals = leftovers(gone.One.Network, gone.One.Container)
+	}
+	legacy := s.Conf.backend() == iptablesBackend
+	var errs []error
+	for _, r := range removals {
+		errs = append(errs, kernel.UnlessNoNFT(s.Host.RemoveIPTables(kernel.IPTables{Table: "nat", Removal: r, Legacy: legacy})))
+	}
+	if legacy && !gone.All() && s.Prev != nil {
+		errs = append(errs, forgetForwards(s))
+	}
+	return errors.Join(errs...)
+}
+
+// forgetForwards forgets the flows to the container. Without previous result and mappings nothing is known of them.
+func forgetForwards(s *session) error {
+	forwards, err := s.Conf.forwards()
+	if err != nil { // DEL works without
+		return nil
+	}
+	maps, err := mappings(forwards, containerAddrs(s))
+	if err != nil {
+		return nil
+	}
+	return forgetGone(s, maps)
+}

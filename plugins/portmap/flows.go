@@ -1,0 +1,62 @@
+package portmap
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+
+	"github.com/tenon-cni/tenon/internal/kernel/conntrack"
+	"github.com/tenon-cni/tenon/internal/kernel/nft"
+)
+
+// Where the protocol knows no beginning of a connection, the kernel goes on to send to where the first packet went, and a
+// steady stream never ends. TCP does not need it, and pays nothing for it.
+
+// forgetStale makes flows begin anew that have come for the ports and do not lead to the container.
+func forgetStale(s *session, maps []nft.Mapping) error {
+	return forget(s, maps, func(f conntrack.Flow, m nft.Mapping) bool {
+		to := netip.AddrPortFrom(m.To.Addr(), m.To.Port()+f.Orig.Dst.Port()-m.First)
+		if f.Reply.Src == to {
+			return false
+		}
+		local, err := s.Host.IsLocal(f.Orig.Dst.Addr())
+		return err == nil && local // what the host only routes is not meant
+	})
+}
+
+// forgetGone makes flows begin anew that have led to the container.
+func forgetGone(s *session, maps []nft.Mapping) error {
+	return forget(s, maps, func(f conntrack.Flow, m nft.Mapping) bool {
+		return f.Reply.Src.Addr() == m.To.Addr() && f.Orig.Dst.Addr() != m.To.Addr()
+	})
+}
+
+// forget deletes the flows that came for one of the mappings and match. The kernel lists those of a protocol, of one port if
+// there is no other.
+func forget(s *session, maps []nft.Mapping, match func(conntrack.Flow, nft.Mapping) bool) error {
+	var errs []error
+	for _, filter := range []conntrack.Filter{{Protocol: udp}, {Protocol: sctp}, {IPv6: true, Protocol: udp}, {IPv6: true, Protocol: sctp}} {
+		of := slices.DeleteFunc(slices.Clone(maps), func(m nft.Mapping) bool {
+			return m.Protocol != filter.Protocol || m.To.Addr().Is6() != filter.IPv6
+		})
+		if len(of) == 0 {
+			continue
+		}
+		if len(of) == 1 && of[0].First == of[0].Last {
+			filter.DstPort = of[0].First
+		}
+		filter.Match = func(f conntrack.Flow) bool {
+			return slices.ContainsFunc(of, func(m nft.Mapping) bool { return cameFor(f, m) && match(f, m) })
+		}
+		errs = append(errs, s.Host.DeleteFlows(filter, func(err error) {
+			s.Log.Warn("datagrams may go on to where they went before", "error", err)
+		}))
+	}
+	return errors.Join(errs...)
+}
+
+// cameFor reports whether the first packet of a flow was for the ports of a mapping, as far as it alone can tell.
+func cameFor(f conntrack.Flow, m nft.Mapping) bool {
+	to := f.Orig.Dst
+	return m.First <= to.Port() && to.Port() <= m.Last && (!m.Host.IsValid() || m.Host == to.Addr())
+}

@@ -1,0 +1,49 @@
+package portmap
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/kernel/nft"
+)
+
+// openLoopback lets connections to 127.0.0.1 reach the container, where one of the mappings is for that address: packets
+// with this source may leave through the link that leads there. The ruleset keeps others from using it (CVE-2020-8558).
+// Others may need it too, so it is never taken back.
+func openLoopback(s *session, maps []nft.Mapping) error {
+	to, ok := fromLoopback(s.Conf, maps)
+	if !ok {
+		return nil
+	}
+	link, err := s.Host.LinkTo(to)
+	if errors.Is(err, kernel.ErrNoRoute) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return s.Host.EnsureSysctls([]kernel.Setting{{Key: "net/ipv4/conf/" + link.Name + "/route_localnet", Value: "1"}})
+}
+
+// fromLoopback returns the address of the container if connections to 127.0.0.1 reach it.
+func fromLoopback(c *Config, maps []nft.Mapping) (to netip.Addr, ok bool) {
+	i := slices.IndexFunc(maps, func(m nft.Mapping) bool { return m.To.Addr().Is4() && (!m.Host.IsValid() || m.Host.IsLoopback()) })
+	if i < 0 || !c.snat() {
+		return netip.Addr{}, false
+	}
+	return maps[i].To.Addr(), true
+}
+
+// loopbackGuard returns what the backend iptables needs of the ruleset: an entry, with which the guard of the loopback
+// addresses comes. Where the kernel has no nftables there is no guard.
+func loopbackGuard(s *session, maps []nft.Mapping) ([]kernel.Entry, error) {
+	if _, ok := fromLoopback(s.Conf, maps); !ok {
+		return nil, nil
+	}
+	if err := s.Host.NFTAvailable(); err != nil {
+		return nil, kernel.UnlessNoNFT(err)
+	}
+	return []kernel.Entry{nft.Publisher(s.Tag)}, nil
+}

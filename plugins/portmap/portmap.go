@@ -1,0 +1,143 @@
+package portmap
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/chained"
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/kernel/nft"
+	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/plugin"
+)
+
+// Plugin is the definition of portmap.
+var Plugin = plugin.Define[Config](plugin.Info{
+	Name:         "portmap",
+	About:        "forwards ports of the host to a container",
+	Role:         plugin.RoleChained,
+	Capabilities: []string{"portMappings"},
+	Doc:          doc,
+}, chained.Plugin[Config]{
+	Decorator: mapper{},
+	Concerns:  []*kernel.Concern{nft.Publishing},
+	Holds:     nft.Publisher,
+	Needs:     needs,
+})
+
+type (
+	mapper  struct{}
+	session = chained.Session[Config]
+)
+
+func needs(c *Config) []probe.Feature {
+	if c.backend() == iptablesBackend {
+		return nil
+	}
+	return []probe.Feature{probe.NFT}
+}
+
+// Validate refuses what cannot be forwarded before anything is done.
+func (mapper) Validate(c *plugin.Call[Config]) error { return c.Conf.validate() }
+
+// Rules are those of nftables.
+func (mapper) Rules(s *session) ([]kernel.Entry, error) {
+	forwards, err := s.Conf.forwards()
+	if err != nil || len(forwards) == 0 {
+		return nil, err
+	}
+	addrs := containerAddrs(s)
+	maps, err := mappings(forwards, addrs)
+	if err != nil {
+		return nil, err
+	}
+	if s.Conf.backend() == iptablesBackend {
+		return loopbackGuard(s, maps)
+	}
+	p := nft.Publication{Mappings: maps, Hairpins: s.Conf.hairpins(addrs)}
+	if p.When4, p.When6, err = s.Conf.conditions(); err != nil {
+		return nil, err
+	}
+	return nft.Publish(s.Tag, p)
+}
+
+// Apply makes what is not in the nftables ruleset. The result is the one before.
+func (mapper) Apply(_ context.Context, s *session, _ *cni.Result) error {
+	forwards, err := s.Conf.forwards()
+	if err != nil || len(forwards) == 0 {
+		return err
+	}
+	addrs := containerAddrs(s)
+	maps, err := mappings(forwards, addrs)
+	if err != nil {
+		return err
+	}
+	if err := refuseReference(s, maps); err != nil {
+		return err
+	}
+	if s.Conf.backend() == iptablesBackend {
+		if err := applyIPTables(s, forwards, addrs, maps); err != nil {
+			return err
+		}
+	}
+	if err := forgetStale(s, maps); err != nil {
+		return err
+	}
+	return openLoopback(s, maps)
+}
+
+// Verify looks for the rules of iptables; those of nftables have been found.
+func (mapper) Verify(_ context.Context, s *session) error {
+	forwards, err := s.Conf.forwards()
+	if err != nil || len(forwards) == 0 || s.Conf.backend() != iptablesBackend {
+		return err
+	}
+	return verifyIPTables(s, forwards, containerAddrs(s))
+}
+
+// Released forgets the flows to the container of the mappings that are gone.
+func (mapper) Released(_ context.Context, s *session, held []kernel.Held) error {
+	var gone []nft.Mapping
+	for _, h := range held {
+		if m, ok := nft.Published(h); ok {
+			gone = append(gone, m)
+		}
+	}
+	return forgetGone(s, gone)
+}
+
+// Remove removes what iptables has, and what the reference plugin has left.
+func (mapper) Remove(_ context.Context, s *session, gone chained.Gone) error {
+	return errors.Join(removeIPTables(s, gone), removeReference(s, gone))
+}
+
+// Status says whether the kernel, or the tool, can do what ADD needs.
+func (mapper) Status(ctx context.Context, c *plugin.Call[Config]) error {
+	if c.Conf.backend() == iptablesBackend {
+		return iptablesAvailable(cni.CodeNotAvailable)
+	}
+	if err := kernel.Buildable(ctx, nft.Publishing); err != nil {
+		return cni.Errorf(cni.CodeNotAvailable, "%w", err).
+			WithDetails("install a kernel built with CONFIG_NFT_NAT, CONFIG_NFT_MASQ, CONFIG_NFT_FIB_INET and CONFIG_NF_CONNTRACK")
+	}
+	return nil
+}
+
+// containerAddrs are those that ports lead to: the first of each family of the container's interface, with prefix length.
+func containerAddrs(s *session) (addrs []netip.Prefix) {
+	var have [2]bool
+	for _, ip := range s.Prev.IPs {
+		if i, ok := ip.Interface.Get(); ok && i >= 0 && i < len(s.Prev.Interfaces) {
+			if at := s.Prev.Interfaces[i]; at.Name != s.IfName || at.Sandbox == "" {
+				continue
+			}
+		}
+		if a := ip.Address; !have[familyOf(a.Addr())] {
+			have[familyOf(a.Addr())] = true
+			addrs = append(addrs, a)
+		}
+	}
+	return addrs
+}
