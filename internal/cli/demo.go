@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/ops/demo"
+	"github.com/tenon-cni/tenon/plugins/all"
 )
 
 func (a *app) demo() *cobra.Command {
@@ -17,16 +18,17 @@ func (a *app) demo() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "See it work, in a sandbox of its own",
-		Long: `Attaches two containers to a dual-stack network, lets one ping the other, checks, breaks and repairs
-an attachment, deletes everything and proves that nothing is left. Takes a second or two and needs no
-container runtime. All of it happens in network and mount namespaces of its own: nothing on this
-machine changes. Works without root where user namespaces are allowed.`,
+		Long: `Attaches two containers to a dual-stack network, lets one ping the other and all of them reach a port
+of the host that leads to one, takes addresses and rules away and puts them back, deletes everything and
+proves that nothing is left. Takes a second or two and needs no container runtime. All of it happens in
+network and mount namespaces of its own: nothing on this machine changes. Works without root where user
+namespaces are allowed.`,
 		Example: "  tenon demo",
 		Args:    arguments(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d := demo.Demo{
 				Out: a.stdout, Err: a.stderr, Colour: coloured(a.stdout),
-				Inner: []string{"demo", "--" + insideFlag}, Plugins: builtInNames(),
+				Inner: []string{"demo", "--" + insideFlag}, Plugins: builtInNames(), Repair: all.Repair,
 			}
 			if inside != "" {
 				return d.Play(cmd.Context(), inside)

@@ -1,4 +1,4 @@
-// Package demo shows Tenon at work: it attaches two containers to a network, uses and checks them, deletes them, and
+// Package demo shows Tenon at work: it attaches two containers to a network, uses, checks and repairs them, deletes them, and
 // proves that nothing is left. All of it happens in namespaces of its own, so nothing on the machine changes.
 package demo
 
@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/invoke"
 )
 
 // Demo says how the demonstration is run.
@@ -26,6 +27,8 @@ type Demo struct {
 	Inner []string
 	// Plugins are the names of the plugins that the executable holds.
 	Plugins []string
+	// Repair is what [network.Client.Repair] needs for these plugins.
+	Repair func(context.Context, []invoke.Call) error
 }
 
 // stopFor is how long the demonstration may take to end after the context has.

@@ -3,6 +3,7 @@ package demo
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -37,6 +38,7 @@ const config = `{
       "type": "bridge",
       "bridge": "` + bridge + `",
       "isDefaultGateway": true,
+      "hairpinMode": true,
       "ipMasq": true,
       "ipam": {
         "type": "host-local",
@@ -46,7 +48,8 @@ const config = `{
         ],
         "dataDir": %q
       }
-    }
+    },
+    {"type": "portmap", "capabilities": {"portMappings": true}}
   ]
 }
 `
@@ -59,14 +62,7 @@ type play struct {
 	client  network.Client
 	network *network.Network
 	web, db *container
-}
-
-// container is what a container runtime would have made before it calls CNI: an empty network namespace.
-type container struct {
-	name   string
-	ns     *netns.NS
-	path   string
-	result *cni.Result
+	lost    []string // rules that somebody has taken away
 }
 
 // Play runs the demonstration. The process has to be in network and mount namespaces of its own and to be root in
@@ -83,13 +79,17 @@ func (d Demo) Play(ctx context.Context, dir string) error {
 	}{
 		{"A host: an empty network namespace, and a folder that vanishes with it", p.makeHost},
 		{"Install the plugins: one executable under several names", func(ctx context.Context) error { return p.install(ctx, d.Plugins) }},
-		{"A network: a bridge that is the gateway of an IPv4 and an IPv6 network", p.configure},
+		{"A network: a bridge that is the gateway of an IPv4 and an IPv6 network, and ports of the host", p.configure},
 		{"ADD: attach the containers web and db", p.add},
 		{"Ping, from inside web", p.ping},
+		{fmt.Sprintf("Port %d of the host is port %d of web, for everybody", hostPort, containerPort), p.ports},
+		{"Another container wants the same port: ADD names who has it", p.taken},
 		{"What is attached: tenon ps", p.ps},
 		{"CHECK: is everything as ADD left it?", p.check},
 		{"Somebody takes an address away from web: CHECK names it", p.drift},
 		{"DEL and ADD repair web", p.repair},
+		{"Somebody flushes the rules of all containers: CHECK names what is missing", p.flush},
+		{"The rules come back: tenon repair", func(ctx context.Context) error { return p.restore(ctx, d.Repair) }},
 		{"db dies, and its namespace with it: DEL works all the same", p.kill},
 		{"DEL web", func(ctx context.Context) error { return p.del(ctx, p.web) }},
 		{"Proof: nothing is left", p.prove},
@@ -103,18 +103,11 @@ func (d Demo) Play(ctx context.Context, dir string) error {
 }
 
 func (p *play) close() {
-	for _, ns := range []*netns.NS{p.host, p.web.namespace(), p.db.namespace()} {
-		if ns != nil {
-			ns.Close()
-		}
+	if p.host != nil {
+		p.host.Close()
 	}
-}
-
-func (c *container) namespace() *netns.NS {
-	if c == nil {
-		return nil
-	}
-	return c.ns
+	p.web.close()
+	p.db.close()
 }
 
 // makeHost prepares the namespaces the process is in. What is mounted on the folder goes away with them.
@@ -182,15 +175,18 @@ func (p *play) configure(context.Context) error {
 
 func (p *play) add(ctx context.Context) error {
 	for _, c := range []struct {
-		name string
-		into **container
-	}{{"web", &p.web}, {"db", &p.db}} {
-		ns, err := netns.New()
-		if err != nil {
+		name         string
+		into         **container
+		capabilities map[string]json.RawMessage
+	}{{"web", &p.web, published}, {"db", &p.db, nil}} {
+		var err error
+		if *c.into, err = newContainer(c.name, c.capabilities); err != nil {
 			return err
 		}
-		*c.into = &container{name: c.name, ns: ns, path: ns.Path()}
 		if err := p.attach(ctx, *c.into); err != nil {
+			return err
+		}
+		if err := p.show(func(b *bytes.Buffer) error { return text.Result(b, (*c.into).result) }); err != nil {
 			return err
 		}
 	}
@@ -199,13 +195,15 @@ func (p *play) add(ctx context.Context) error {
 
 func (p *play) attach(ctx context.Context, c *container) error {
 	start := time.Now()
-	r := network.Request{Container: c.name, IfName: ifName, Parameters: network.Parameters{Netns: c.path}}
+	r := network.Request{
+		Container: c.name, IfName: ifName, Parameters: network.Parameters{Netns: c.path, Capabilities: c.capabilities},
+	}
 	var err error
 	if c.result, err = p.client.Add(ctx, p.network, r); err != nil {
 		return err
 	}
 	p.say("%s %s", p.bold(c.name), p.faint(took(start)))
-	return p.show(func(b *bytes.Buffer) error { return text.Result(b, c.result) })
+	return nil
 }
 
 // show says what fn writes, a little further in.
@@ -281,9 +279,14 @@ func (p *play) drift(ctx context.Context) error {
 		return err
 	}
 	p.say("deleted %s from %s of web", address, ifName)
-	err = p.client.Check(ctx, p.attachment(p.web), p.network)
+	return p.checkFails(ctx, "an address is missing")
+}
+
+// checkFails shows what CHECK says about web.
+func (p *play) checkFails(ctx context.Context, why string) error {
+	err := p.client.Check(ctx, p.attachment(p.web), p.network)
 	if err == nil {
-		return errors.New("CHECK did not notice that an address is missing")
+		return fmt.Errorf("CHECK did not notice that %s", why)
 	}
 	p.say("CHECK: %v", err)
 	return nil
@@ -304,8 +307,7 @@ func (p *play) del(ctx context.Context, c *container) error {
 }
 
 func (p *play) kill(ctx context.Context) error {
-	p.db.ns.Close()
-	p.db.ns = nil
+	p.db.close()
 	if err := p.ps(ctx); err != nil {
 		return err
 	}

@@ -20,10 +20,11 @@ func (p *play) prove(ctx context.Context) error {
 		list func(context.Context) ([]string, error)
 	}{
 		{"links in the host, without lo and the bridge, which is shared and stays", p.links},
-		{"masqueraded addresses in the host", p.masqueraded},
+		{"masqueraded addresses in the host", func(ctx context.Context) ([]string, error) { return p.rules(ctx, nft.Masquerading) }},
+		{"ports of the host, and who reaches them by a detour", func(ctx context.Context) ([]string, error) { return p.rules(ctx, nft.Publishing) }},
 		{"reserved addresses", p.reserved},
 		{"recorded attachments", p.recorded},
-		{"addresses and routes in web", p.inside},
+		{"addresses and routes in web", p.web.inside},
 	} {
 		left, err := kind.list(ctx)
 		if err != nil {
@@ -52,18 +53,6 @@ func (p *play) links(ctx context.Context) ([]string, error) {
 	return left, err
 }
 
-func (p *play) masqueraded(ctx context.Context) ([]string, error) {
-	var left []string
-	err := change(ctx, p.host, func(s *kernel.Space) error {
-		held, err := s.Held(nft.Masquerading)
-		for _, h := range held {
-			left = append(left, h.Text)
-		}
-		return err
-	})
-	return left, err
-}
-
 func (p *play) reserved(ctx context.Context) ([]string, error) {
 	pools, err := inspect.Pools(ctx, []*cni.List{p.network.List})
 	var left []string
@@ -84,30 +73,5 @@ func (p *play) recorded(context.Context) ([]string, error) {
 	for _, r := range records {
 		left = append(left, r.Attachment.String())
 	}
-	return left, err
-}
-
-func (p *play) inside(ctx context.Context) ([]string, error) {
-	var left []string
-	err := change(ctx, p.web.ns, func(s *kernel.Space) error {
-		links, err := s.Links()
-		if err != nil {
-			return err
-		}
-		for _, l := range links {
-			addrs, err := s.Addrs(l)
-			if err != nil {
-				return err
-			}
-			for _, a := range addrs {
-				left = append(left, a.String())
-			}
-		}
-		routes, err := s.Routes(kernel.AllTables)
-		for _, r := range routes {
-			left = append(left, r.Dst.String())
-		}
-		return err
-	})
 	return left, err
 }

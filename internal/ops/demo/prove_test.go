@@ -9,8 +9,11 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/kernel/nft"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
@@ -35,6 +38,18 @@ func TestProveFindsWhatIsLeft(t *testing.T) {
 			}
 			return "masqueraded addresses in the host: 10.88.0.2"
 		},
+		"port": func(t *testing.T, n *testnet.Net, p *play) string {
+			port := nft.Mapping{Protocol: unix.IPPROTO_TCP, First: 8080, Last: 8080, To: netip.MustParseAddrPort("10.88.0.2:80")}
+			entries, err := nft.Publish("tag", nft.Publication{Mappings: []nft.Mapping{port}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = change(t.Context(), n.Host.NS, func(s *kernel.Space) error { return s.Claim("publish", "tag", entries) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			return "ports of the host, and who reaches them by a detour: owner "
+		},
 		"reservation": func(t *testing.T, n *testnet.Net, p *play) string {
 			dir := filepath.Join(p.dir, "networks", "demo")
 			if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -47,7 +62,7 @@ func TestProveFindsWhatIsLeft(t *testing.T) {
 		},
 		"record": func(t *testing.T, n *testnet.Net, p *play) string {
 			c := p.client
-			c.Caller = invoke.Fake{"bridge": nil}
+			c.Caller = invoke.Fake{"bridge": nil, "portmap": nil}
 			r := network.Request{Container: "web", IfName: "eth0", Parameters: network.Parameters{Netns: p.web.path}}
 			if _, err := c.Add(t.Context(), p.network, r); err != nil {
 				t.Fatal(err)

@@ -1,0 +1,105 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/kernel/netns"
+)
+
+// container is what a container runtime would have made before it calls CNI: an empty network namespace.
+type container struct {
+	name         string
+	ns           *netns.NS
+	path         string
+	capabilities map[string]json.RawMessage // what the runtime asks for it
+	result       *cni.Result
+	servers      []net.Listener
+}
+
+func newContainer(name string, capabilities map[string]json.RawMessage) (*container, error) {
+	ns, err := netns.New()
+	if err != nil {
+		return nil, err
+	}
+	return &container{name: name, ns: ns, path: ns.Path(), capabilities: capabilities}, nil
+}
+
+// close ends what is there of a container.
+func (c *container) close() {
+	if c == nil {
+		return
+	}
+	for _, l := range c.servers {
+		l.Close()
+	}
+	if c.ns != nil {
+		c.ns.Close()
+	}
+	c.servers, c.ns = nil, nil
+}
+
+// serve tells each client, until the container is closed, whom it has reached, and from where it seems to come.
+func (c *container) serve(ctx context.Context) error {
+	// One listener for both families would be for IPv4 only: package net looks once, perhaps where nobody has set up lo yet,
+	// whether there is IPv6.
+	for _, network := range []string{"tcp4", "tcp6"} {
+		err := c.ns.Run(func() error {
+			l, err := new(net.ListenConfig).Listen(ctx, network, fmt.Sprintf(":%d", containerPort))
+			if err == nil {
+				c.servers = append(c.servers, l)
+			}
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("server in %s: %w", c.name, err)
+		}
+	}
+	for _, l := range c.servers {
+		go c.answer(l)
+	}
+	return nil
+}
+
+// answer serves until the listener is closed.
+func (c *container) answer(l net.Listener) {
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		from, _, _ := net.SplitHostPort(conn.RemoteAddr().String())
+		fmt.Fprintf(conn, "%s answers, it sees %s", c.name, from) // the client tells if that does not arrive
+		conn.Close()
+	}
+}
+
+// inside lists the addresses and routes that it has.
+func (c *container) inside(ctx context.Context) ([]string, error) {
+	var left []string
+	err := change(ctx, c.ns, func(s *kernel.Space) error {
+		links, err := s.Links()
+		if err != nil {
+			return err
+		}
+		for _, l := range links {
+			addrs, err := s.Addrs(l)
+			if err != nil {
+				return err
+			}
+			for _, a := range addrs {
+				left = append(left, a.String())
+			}
+		}
+		routes, err := s.Routes(kernel.AllTables)
+		for _, r := range routes {
+			left = append(left, r.Dst.String())
+		}
+		return err
+	})
+	return left, err
+}
