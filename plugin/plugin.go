@@ -122,6 +122,7 @@ type Info struct {
 	Name         string        // file name of the executable
 	About        string        // one sentence for people
 	Role         Role          // where it stands in a network
+	Repeatable   bool          // several of it can stand in a network, with different configurations
 	Versions     []cni.Version // what it supports; nil is every version
 	Capabilities []string      // what of runtimeConfig it understands
 	Args         []string      // keys of CNI_ARGS that it understands; nil leaves CNI_ARGS unread, otherwise others are refused

@@ -50,6 +50,7 @@ func define(allowList string) plugin.Definition {
 		Name:         "tuning",
 		About:        "changes sysctls of a container, and MAC, MTU, modes and queue length of its interface",
 		Role:         plugin.RoleChained,
+		Repeatable:   true,
 		Capabilities: []string{"mac"},
 		Args:         []string{"MAC"},
 		Doc:          doc,

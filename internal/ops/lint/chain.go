@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 
@@ -25,9 +26,17 @@ func (c *checker) order(n *configured, i int) {
 	if p.allocator != nil && p.allocator.Role != plugin.RoleIPAM {
 		c.add("chain-order", ipam, "IPAM plugins are, for example, host-local, static and dhcp", "%s does not manage addresses", p.ipam)
 	}
-	if slices.ContainsFunc(n.plugins[:i], func(o *pluginObject) bool { return o.typ == p.typ && p.typ != "" }) {
+	if slices.ContainsFunc(n.plugins[:i], p.repeats) {
 		c.add("repeated-plugin", typ, "", "%s stands in this network twice", p.typ)
 	}
 	c.runnable(n, typ, p.typ)
 	c.runnable(n, ipam, p.ipam)
+}
+
+// repeats reports whether two plugins of a network are the same, of which one is too many.
+func (p *pluginObject) repeats(o *pluginObject) bool {
+	if p.def != nil && p.def.Repeatable {
+		return bytes.Equal(p.value.Raw, o.value.Raw)
+	}
+	return p.typ != "" && p.typ == o.typ
 }
