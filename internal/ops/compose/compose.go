@@ -24,6 +24,13 @@ type Network struct {
 	Subnets  []netip.Prefix // of each a container gets an address; none is a network without addresses
 	Gateways []netip.Addr   // at most one in each subnet; by default its first address
 	Master   string         // interface of the host, for types that have one
+	Chained  []Chained      // the plugins behind it
+}
+
+// Chained is a plugin that works on what another has made.
+type Chained struct {
+	Type         string
+	Capabilities []string // what it gets from the runtime
 }
 
 type list struct {
@@ -40,6 +47,8 @@ type plugin struct {
 	IsDefault bool         `json:"isDefaultGateway,omitempty"`
 	IPMasq    bool         `json:"ipMasq,omitempty"`
 	IPAM      *ipamSection `json:"ipam,omitempty"`
+
+	Capabilities map[string]bool `json:"capabilities,omitempty"`
 }
 
 type ipamSection struct {
@@ -73,17 +82,29 @@ func (n Network) List() ([]byte, error) {
 		p.IPMasq = n.Type == "ptp"
 		p.IPAM.Routes = n.defaultRoutes()
 	}
+	plugins := []plugin{p}
+	for _, c := range n.Chained {
+		plugins = append(plugins, c.plugin())
+	}
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
 	e.SetIndent("", "  ")
 	err := e.Encode(list{
-		CNIVersion: cni.V100.String(), CNIVersions: []string{cni.V100.String(), cni.V110.String()}, Name: n.Name, Plugins: []plugin{p},
+		CNIVersion: cni.V100.String(), CNIVersions: []string{cni.V100.String(), cni.V110.String()}, Name: n.Name, Plugins: plugins,
 	})
 	if err != nil {
 		return nil, err
 	}
 	_, err = cni.ParseList(out.Bytes())
 	return out.Bytes(), err
+}
+
+func (c Chained) plugin() plugin {
+	p := plugin{Type: c.Type, Capabilities: map[string]bool{}}
+	for _, name := range c.Capabilities {
+		p.Capabilities[name] = true
+	}
+	return p
 }
 
 func (n Network) validate() error {

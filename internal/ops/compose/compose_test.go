@@ -54,6 +54,10 @@ func TestList(t *testing.T) {
 				"ranges": [[{"subnet": "fd00::/64"}], [{"subnet": "10.1.0.0/24", "gateway": "10.1.0.9"}]],
 				"routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]}}`,
 		},
+		{
+			"chained plugins", compose.Network{Type: "bridge", Chained: []compose.Chained{{Type: "portmap", Capabilities: []string{"portMappings"}}, {Type: "odd"}}},
+			`{"type": "bridge", "bridge": "cni-red"}, {"type": "portmap", "capabilities": {"portMappings": true}}, {"type": "odd"}`,
+		},
 		{"a type that is not known", compose.Network{Type: "odd", Master: "eth0"}, `{"type": "odd", "master": "eth0"}`},
 	} {
 		tt.network.Name = "red"
