@@ -53,13 +53,18 @@ func prepare() error {
 }
 
 // environment of a script: PATH begins with the executable under test; networks are configured in $WORK/net.d,
-// plugins are in /opt/cni/bin.
+// plugins are in /opt/cni/bin; README.md is $README.
 func environment(e *testscript.Env) error {
 	for _, dir := range []string{e.WorkDir, filepath.Dir(e.WorkDir)} {
 		if err := os.Chmod(dir, 0o755); err != nil { // some scripts become another user
 			return err
 		}
 	}
+	readme, err := filepath.Abs("../../README.md")
+	if err != nil {
+		return err
+	}
+	e.Setenv("README", readme)
 	e.Setenv("PATH", os.Getenv(binEnv)+":"+e.Getenv("PATH")+":/usr/sbin:/sbin")
 	e.Setenv("NETCONFPATH", filepath.Join(e.WorkDir, "net.d"))
 	e.Setenv("TENON", filepath.Join(os.Getenv(binEnv), "tenon"))
