@@ -97,10 +97,15 @@ type Request struct {
 
 // Call is one call of a plugin, decoded and checked.
 type Call[C any] struct {
+	*AnyCall
+	Conf *C
+}
+
+// AnyCall is a call of any plugin: what does not depend on the type of its configuration.
+type AnyCall struct {
 	*Common
 	cni.Env
 
-	Conf     *C
 	Asked    Request
 	Prev     *cni.Result           // result of the plugin before (ADD) or of the whole ADD (CHECK, DEL); nil if there is none
 	Version  cni.Version           // version of the call
@@ -108,14 +113,18 @@ type Call[C any] struct {
 	Delegate Delegator
 	Log      *slog.Logger // writes to standard error
 
+	conf  any
 	stdin []byte
 }
 
+// Config returns the configuration: a pointer to the type that was given to [Define].
+func (c *AnyCall) Config() any { return c.conf }
+
 // Attachment returns the key of the attachment this call is about.
-func (c *Call[C]) Attachment() cni.Attachment { return c.Env.Attachment(c.Name) }
+func (c *AnyCall) Attachment() cni.Attachment { return c.Env.Attachment(c.Name) }
 
 // Stdin returns the request as it came in.
-func (c *Call[C]) Stdin() []byte { return c.stdin }
+func (c *AnyCall) Stdin() []byte { return c.stdin }
 
 // Info describes a plugin.
 type Info struct {
@@ -168,8 +177,6 @@ func (i Info) Examples() []Example {
 // Definition is a plugin with its types erased: bytes in, bytes out. [Define] makes one.
 type Definition struct {
 	Info
-	config   reflect.Type // of the configuration
-	serve    func(context.Context, input) ([]byte, error)
-	validate func(input) error
-	repair   func(context.Context, input) error
+	config reflect.Type // of the configuration
+	plugin untyped
 }

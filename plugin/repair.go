@@ -27,5 +27,15 @@ func (d Definition) Repair(ctx context.Context, env cni.Env, stdin []byte) (err 
 	if err != nil {
 		return err
 	}
-	return d.repair(ctx, input{env: env, stdin: stdin, version: v})
+	if !d.plugin.repairs() {
+		return nil
+	}
+	c, err := d.decode(input{env: env, stdin: stdin, version: v})
+	if err != nil {
+		return err
+	}
+	if err := d.plugin.validate(c); err != nil {
+		return err
+	}
+	return d.plugin.repair(ctx, c)
 }

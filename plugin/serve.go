@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
-	"reflect"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -26,49 +25,6 @@ type input struct {
 	stdin   []byte
 	version cni.Version
 	caller  invoke.Caller // for delegates
-}
-
-// configuration is a pointer to a configuration type, which embeds [Common].
-type configuration[C any] interface {
-	*C
-	common() *Common
-}
-
-// Define ties an implementation to its description.
-func Define[C any, PC configuration[C]](i Info, p Plugin[C]) Definition {
-	if i.Versions == nil {
-		i.Versions = cni.Versions()
-	}
-	d := Definition{Info: i, config: reflect.TypeFor[C]()}
-	d.validate = func(in input) error {
-		c, err := decodeCall[C, PC](i, in)
-		if err != nil {
-			return err
-		}
-		return validate(p, c)
-	}
-	d.serve = func(ctx context.Context, in input) ([]byte, error) {
-		c, err := decodeCall[C, PC](i, in)
-		if err != nil {
-			return nil, err
-		}
-		return dispatch(ctx, p, c)
-	}
-	d.repair = func(ctx context.Context, in input) error {
-		r, ok := p.(Repairer[C])
-		if !ok {
-			return nil
-		}
-		c, err := decodeCall[C, PC](i, in)
-		if err != nil {
-			return err
-		}
-		if err := validate(p, c); err != nil {
-			return err
-		}
-		return r.Repair(ctx, c)
-	}
-	return d
 }
 
 // Serve is the whole protocol of one call. It returns what the plugin prints on success; what it returns as an error
@@ -93,7 +49,11 @@ func (d Definition) Serve(ctx context.Context, env cni.Env, stdin []byte, caller
 			return nil, err
 		}
 	}
-	return d.serve(ctx, input{env, stdin, v, caller})
+	c, err := d.decode(input{env, stdin, v, caller})
+	if err != nil {
+		return nil, err
+	}
+	return dispatch(ctx, d.plugin, c)
 }
 
 // catch makes a panic an error. It has to be deferred itself.
@@ -113,7 +73,11 @@ func (d Definition) Validate(request []byte) error {
 	if err != nil {
 		return err
 	}
-	return d.validate(input{env: env, stdin: request, version: v})
+	c, err := d.decode(input{env: env, stdin: request, version: v})
+	if err != nil {
+		return err
+	}
+	return d.plugin.validate(c)
 }
 
 // Handler returns d as something that package invoke can call in this process. Its delegates go through caller.
@@ -190,10 +154,10 @@ func refuseOwnNamespace(env cni.Env) error {
 	return nil
 }
 
-func decodeCall[C any, PC configuration[C]](i Info, in input) (*Call[C], error) {
-	env, v := in.env, in.version
+func (d Definition) decode(in input) (*AnyCall, error) {
+	i, env, v := d.Info, in.env, in.version
 	strict := env.Command != cni.Del && env.Command != cni.GC
-	conf := new(C)
+	conf, common := d.plugin.configuration()
 	if strict {
 		if err := json.Unmarshal(in.stdin, conf); err != nil {
 			return nil, cni.DecodeFailure("network configuration", err)
@@ -201,12 +165,11 @@ func decodeCall[C any, PC configuration[C]](i Info, in input) (*Call[C], error) 
 	} else {
 		decodeLeniently(in.stdin, conf)
 	}
-	common := PC(conf).common()
 	if strict && common.IPAM.Type == i.Name {
 		return nil, cni.Errorf(cni.CodeInvalidConfig, "ipam.type: %s cannot manage its own addresses", i.Name)
 	}
-	c := &Call[C]{
-		Common: common, Env: env, Conf: conf, Version: v, stdin: in.stdin,
+	c := &AnyCall{
+		Common: common, Env: env, Version: v, conf: conf, stdin: in.stdin,
 		Delegate: Delegator{input: in, plugin: i.Name},
 		Log:      slog.Default().With("plugin", i.Name, "verb", env.Command, "network", common.Name, "container", env.ContainerID, "ifname", env.IfName),
 	}
@@ -276,22 +239,15 @@ func arg(args cni.Args, key string) string {
 	return v
 }
 
-func validate[C any](p Plugin[C], c *Call[C]) error {
-	if v, ok := p.(Validator[C]); ok {
-		return v.Validate(c)
-	}
-	return nil
-}
-
-func dispatch[C any](ctx context.Context, p Plugin[C], c *Call[C]) ([]byte, error) {
+func dispatch(ctx context.Context, p untyped, c *AnyCall) ([]byte, error) {
 	if c.Command == cni.Add || c.Command == cni.Check || c.Command == cni.Status {
-		if err := validate(p, c); err != nil {
+		if err := p.validate(c); err != nil {
 			return nil, err
 		}
 	}
 	switch c.Command {
 	case cni.Add:
-		r, err := p.Add(ctx, c)
+		r, err := p.add(ctx, c)
 		if err != nil {
 			return nil, err
 		}
@@ -305,23 +261,17 @@ func dispatch[C any](ctx context.Context, p Plugin[C], c *Call[C]) ([]byte, erro
 		if err != nil {
 			undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBudget)
 			defer cancel()
-			return nil, errors.Join(err, p.Del(undo, c))
+			return nil, errors.Join(err, p.del(undo, c))
 		}
 		return out, nil
 	case cni.Del:
-		return nil, p.Del(ctx, c)
+		return nil, p.del(ctx, c)
 	case cni.Check:
-		return nil, p.Check(ctx, c)
+		return nil, p.check(ctx, c)
 	case cni.Status:
-		if s, ok := p.(Statuser[C]); ok {
-			return nil, s.Status(ctx, c)
-		}
-		return nil, nil
+		return nil, p.status(ctx, c)
 	case cni.GC:
-		if g, ok := p.(Collector[C]); ok {
-			return nil, g.GC(ctx, c)
-		}
-		return nil, nil
+		return nil, p.gc(ctx, c)
 	}
 	return nil, cni.Errorf(cni.CodeInvalidEnvironment, "CNI_COMMAND %q is unknown", c.Command)
 }

@@ -19,14 +19,14 @@ import (
 // dadWait is how long IPv6 addresses have to become usable. Without a carrier they never do, and that is no error.
 const dadWait = 5 * time.Second
 
-// Add makes the link, asks IPAM for addresses and applies them. Whatever fails, all of it is taken back.
-func (p Plugin[C]) Add(ctx context.Context, c *plugin.Call[C]) (*cni.Result, error) {
+// add makes the link, asks IPAM for addresses and applies them. Whatever fails, all of it is taken back.
+func add(ctx context.Context, p untyped, c *plugin.AnyCall) (*cni.Result, error) {
 	if c.IPAM.Type != "" {
 		if _, err := c.Delegate.Find(c.IPAM.Type); err != nil {
 			return nil, fmt.Errorf("ipam: %w", err)
 		}
 	}
-	if err := masqOf(c.Conf).available(cni.CodeUnsupportedField); err != nil {
+	if err := masqOf(c.Config()).available(cni.CodeUnsupportedField); err != nil {
 		return nil, err
 	}
 	s, err := open(ctx, c)
@@ -38,7 +38,7 @@ func (p Plugin[C]) Add(ctx context.Context, c *plugin.Call[C]) (*cni.Result, err
 		return nil, err
 	}
 	defer s.Tx.Rollback() // for a panic: after a return there is nothing left to take back
-	r, err := p.add(ctx, s)
+	r, err := attach(ctx, p, s)
 	if err != nil {
 		return nil, errors.Join(err, s.Tx.Rollback())
 	}
@@ -46,8 +46,8 @@ func (p Plugin[C]) Add(ctx context.Context, c *plugin.Call[C]) (*cni.Result, err
 	return r, nil
 }
 
-func (p Plugin[C]) add(ctx context.Context, s *Session[C]) (*cni.Result, error) {
-	interfaces, err := p.Maker.Make(ctx, s)
+func attach(ctx context.Context, p untyped, s *Core) (*cni.Result, error) {
+	interfaces, err := p.make(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -64,26 +64,22 @@ func (p Plugin[C]) add(ctx context.Context, s *Session[C]) (*cni.Result, error) 
 		if err := allocate(ctx, s, r, index); err != nil {
 			return nil, err
 		}
-		if a, ok := p.Maker.(Amender[C]); ok {
-			if err := a.Amend(s, r); err != nil {
-				return nil, err
-			}
+		if err := p.amend(s, r); err != nil {
+			return nil, err
 		}
 		if err := s.settleDefaults(link, r); err != nil {
 			return nil, err
 		}
-		if err := p.apply(ctx, s, link, index, r); err != nil {
+		if err := apply(ctx, p, s, link, index, r); err != nil {
 			return nil, err
 		}
-	} else if !p.options(s.Conf).KeepDown {
+	} else if !p.options(s).KeepDown {
 		if err := s.Sandbox.Up(link); err != nil {
 			return nil, err
 		}
 	}
-	if f, ok := p.Maker.(Finisher[C]); ok {
-		if err := f.Finish(ctx, s, r); err != nil {
-			return nil, err
-		}
+	if err := p.finish(ctx, s, r); err != nil {
+		return nil, err
 	}
 	if s.Prev != nil {
 		r = behind(s.Prev, r)
@@ -113,7 +109,7 @@ func behind(prev, r *cni.Result) *cni.Result {
 
 // allocate calls the IPAM plugin; its undo is the plugin's DEL. An ADD that fails is followed by a DEL too: it may
 // have got half way.
-func allocate[C any](ctx context.Context, s *Session[C], r *cni.Result, index int) error {
+func allocate(ctx context.Context, s *Core, r *cni.Result, index int) error {
 	release := func() error {
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBudget)
 		defer cancel()
@@ -141,9 +137,9 @@ func allocate[C any](ctx context.Context, s *Session[C], r *cni.Result, index in
 
 // apply puts addresses and routes on the container's interface, in the order that loses no announcement and lets no
 // router advertisement in: settings, addresses, up, routes.
-func (p Plugin[C]) apply(ctx context.Context, s *Session[C], link kernel.Link, index int, r *cni.Result) error {
+func apply(ctx context.Context, p untyped, s *Core, link kernel.Link, index int, r *cni.Result) error {
 	mine := addressesOf(r, index)
-	err := s.Sandbox.Sysctls(settings(s.IfName, mine, p.options(s.Conf)))
+	err := s.Sandbox.Sysctls(settings(s.IfName, mine, p.options(s)))
 	if errors.Is(err, fs.ErrNotExist) {
 		return cni.Errorf(cni.CodeInvalidConfig, "IPv6 addresses: this kernel has no IPv6").
 			WithDetails("it was built or started without (ipv6.disable=1)")
@@ -166,10 +162,8 @@ func (p Plugin[C]) apply(ctx context.Context, s *Session[C], link kernel.Link, i
 			return err
 		}
 	}
-	if m, ok := p.Maker.(Router[C]); ok {
-		if err := m.Route(s, link, r); err != nil {
-			return err
-		}
+	if err := p.route(s, link, r); err != nil {
+		return err
 	}
 	for _, rt := range r.Routes {
 		if err := s.Sandbox.AddRoute(link, route(rt, mine)); err != nil {

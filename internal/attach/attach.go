@@ -7,14 +7,12 @@ package attach
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/plugin"
 )
@@ -67,71 +65,32 @@ type Options struct {
 	Announce  bool // let the kernel tell neighbours the addresses whenever the link comes up or is given a MAC
 }
 
-// Session is one call in progress. On DEL the container's namespace may be gone: Sandbox is nil then.
+// Session is one call in progress, with the configuration of its plugin.
 type Session[C any] struct {
-	*session.Session[C]
+	*Core
+	Conf *C
+}
+
+// Core is a session of any plugin. On DEL the container's namespace may be gone: Sandbox is nil then.
+type Core struct {
+	*session.Core
 }
 
 // Gone tells what DEL and GC have to remove.
 type Gone = session.Gone
 
-// Plugin makes a plugin.Plugin, with STATUS and GC, out of a Maker.
-type Plugin[C any] struct {
-	Maker   Maker[C]
-	Options func(*C) Options         // nil: the zero Options
-	Needs   func(*C) []probe.Feature // what the kernel must have, STATUS says what it has not; nil: nothing
-}
-
-// Validate implements [plugin.Validator].
-func (p Plugin[C]) Validate(c *plugin.Call[C]) error {
-	if c.IPAM.Type == "" && c.Version.SameForm(cni.V010) {
-		return cni.Errorf(cni.CodeInvalidConfig, "a network without ipam cannot be described in CNI version %v", c.Version).
-			WithDetails("use cniVersion 0.3.0 or newer")
-	}
-	if c.IPAM.Type != "" {
-		if err := cni.ValidatePluginType(c.IPAM.Type); err != nil {
-			return fmt.Errorf("ipam: %w", err)
-		}
-	}
-	if err := validateSecondDefault(secondDefault(c.Conf)); err != nil {
-		return err
-	}
-	if err := masqOf(c.Conf).validate(c.Env, c.Name); err != nil {
-		return err
-	}
-	if v, ok := p.Maker.(Validator[C]); ok {
-		return v.Validate(c)
-	}
-	return nil
-}
-
-// remove calls the Maker's Remove, if it has one.
-func (p Plugin[C]) remove(s *Session[C], g Gone) error {
-	if r, ok := p.Maker.(Remover[C]); ok {
-		return r.Remove(s, g)
-	}
-	return nil
-}
-
-func (p Plugin[C]) options(c *C) Options {
-	if p.Options == nil {
-		return Options{}
-	}
-	return p.Options(c)
-}
-
 // open starts a session in the plugin's own namespace.
-func open[C any](ctx context.Context, c *plugin.Call[C]) (*Session[C], error) {
+func open(ctx context.Context, c *plugin.AnyCall) (*Core, error) {
 	s, err := session.Open(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	return &Session[C]{s}, nil
+	return &Core{s}, nil
 }
 
 // HostName returns the name of the host's end of a pair made for this attachment. It follows from the attachment, so
 // that DEL and GC find the link when everything else is lost, even where the process died before it could mark it.
-func (s *Session[C]) HostName() string { return hostName(s.Attachment()) }
+func (s *Core) HostName() string { return hostName(s.Attachment()) }
 
 // The name is "veth", 3 digits of base 32 that name the network and 8 that name the attachment in it: 15 bytes, all
 // that Linux allows.

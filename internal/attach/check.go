@@ -13,9 +13,9 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// Check asks IPAM, then compares the container's interface, its addresses and its routes with the previous result,
+// check asks IPAM, then compares the container's interface, its addresses and its routes with the previous result,
 // then what the Maker knows. Whatever else is there, from later plugins or by hand, is not its business.
-func (p Plugin[C]) Check(ctx context.Context, c *plugin.Call[C]) error {
+func check(ctx context.Context, p untyped, c *plugin.AnyCall) error {
 	if c.IPAM.Type != "" {
 		if err := c.Delegate.Check(ctx, c.IPAM.Type); err != nil {
 			return err
@@ -43,7 +43,7 @@ func (p Plugin[C]) Check(ctx context.Context, c *plugin.Call[C]) error {
 	if err := CheckMAC(link, c.Prev.Interfaces[index]); err != nil {
 		return err
 	}
-	if !link.Up && !p.options(c.Conf).KeepDown {
+	if !link.Up && !p.options(s).KeepDown {
 		return fmt.Errorf("interface %s: expected it up, found it down", link.Name)
 	}
 	if err := s.checkAddresses(link); err != nil {
@@ -52,7 +52,7 @@ func (p Plugin[C]) Check(ctx context.Context, c *plugin.Call[C]) error {
 	if err := s.checkRoutes(link); err != nil {
 		return err
 	}
-	return p.Maker.Verify(ctx, s, link)
+	return p.verify(ctx, s, link)
 }
 
 // CheckMAC compares the hardware address of a link with that of a result, if that has one.
@@ -63,7 +63,7 @@ func CheckMAC(l kernel.Link, want cni.Interface) error {
 	return nil
 }
 
-func (s *Session[C]) checkAddresses(link kernel.Link) error {
+func (s *Core) checkAddresses(link kernel.Link) error {
 	have, err := s.Sandbox.Addrs(link)
 	if err != nil {
 		return err
@@ -77,7 +77,7 @@ func (s *Session[C]) checkAddresses(link kernel.Link) error {
 }
 
 // checkRoutes looks for the networks of the addresses and the routes of the result.
-func (s *Session[C]) checkRoutes(link kernel.Link) error {
+func (s *Core) checkRoutes(link kernel.Link) error {
 	var expected []kernel.Route
 	for _, ip := range s.PrevIPs() {
 		if !ip.Address.IsSingleIP() {
@@ -96,7 +96,7 @@ func (s *Session[C]) checkRoutes(link kernel.Link) error {
 
 // CheckPair looks at the host's end of a pair whose other end is the container's interface, and returns it: it is up and
 // has the hardware address that the previous result knows.
-func (s *Session[C]) CheckPair(link kernel.Link) (host kernel.Link, err error) {
+func (s *Core) CheckPair(link kernel.Link) (host kernel.Link, err error) {
 	if link.Kind != "veth" {
 		return host, fmt.Errorf("interface %s: expected a veth, found a %s", link.Name, link.Kind)
 	}
@@ -111,7 +111,7 @@ func (s *Session[C]) CheckPair(link kernel.Link) (host kernel.Link, err error) {
 }
 
 // CheckHostMAC compares the hardware address of a link of the host with that of the previous result.
-func (s *Session[C]) CheckHostMAC(l kernel.Link) error {
+func (s *Core) CheckHostMAC(l kernel.Link) error {
 	for _, want := range s.Prev.Interfaces {
 		if want.Sandbox == "" && want.Name == l.Name {
 			if err := CheckMAC(l, want); err != nil {
@@ -122,14 +122,10 @@ func (s *Session[C]) CheckHostMAC(l kernel.Link) error {
 	return nil
 }
 
-// Status says what the kernel lacks, then asks IPAM.
-func (p Plugin[C]) Status(ctx context.Context, c *plugin.Call[C]) error {
-	masq := masqOf(c.Conf)
-	needs := masq.features()
-	if p.Needs != nil {
-		needs = append(p.Needs(c.Conf), needs...)
-	}
-	if err := session.Lacking(needs...); err != nil {
+// status says what the kernel lacks, then asks IPAM.
+func status(ctx context.Context, p untyped, c *plugin.AnyCall) error {
+	masq := masqOf(c.Config())
+	if err := session.Lacking(append(p.needs(c), masq.features()...)...); err != nil {
 		return err
 	}
 	if err := masq.available(cni.CodeNotAvailable); err != nil {

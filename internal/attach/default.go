@@ -43,8 +43,8 @@ func validateSecondDefault(rule SecondDefaultRoute) error {
 }
 
 // secondDefault is the rule of the configuration.
-func secondDefault[C any](c *C) SecondDefaultRoute {
-	if c, ok := any(c).(interface{ secondDefaultRoute() SecondDefaultRoute }); ok {
+func secondDefault(conf any) SecondDefaultRoute {
+	if c, ok := conf.(interface{ secondDefaultRoute() SecondDefaultRoute }); ok {
 		return c.secondDefaultRoute()
 	}
 	return SecondDefaultMetric
@@ -52,7 +52,7 @@ func secondDefault[C any](c *C) SecondDefaultRoute {
 
 // settleDefaults applies the rule to the default routes of the result. Several of them are one another's alternatives,
 // and stay together.
-func (s *Session[C]) settleDefaults(link kernel.Link, r *cni.Result) error {
+func (s *Core) settleDefaults(link kernel.Link, r *cni.Result) error {
 	if !slices.ContainsFunc(r.Routes, func(rt cni.Route) bool { return rt.Dst.Bits() == 0 }) {
 		return nil
 	}
@@ -73,7 +73,7 @@ func (s *Session[C]) settleDefaults(link kernel.Link, r *cni.Result) error {
 		if rt.Dst.Bits() != 0 || !conflict {
 			continue
 		}
-		if secondDefault(s.Conf) == SecondDefaultRefuse {
+		if secondDefault(s.Config()) == SecondDefaultRefuse {
 			return s.refuseDefault(link, first)
 		}
 		for conflict {
@@ -103,7 +103,7 @@ func slotOf(r kernel.Route) slot {
 	return s
 }
 
-func (s *Session[C]) refuseDefault(link kernel.Link, first kernel.Route) error {
+func (s *Core) refuseDefault(link kernel.Link, first kernel.Route) error {
 	other := fmt.Sprintf("interface %d", first.Link)
 	if l, err := s.Sandbox.LinkByIndex(first.Link); err == nil {
 		other = "interface " + l.Name

@@ -9,7 +9,7 @@ import (
 
 // Distrust keeps containers from steering the host by router advertisements and redirects through links of the host that
 // they can send to (CVE-2020-10749). It is not taken back: such a link is the attachment's own, or shared.
-func (s *Session[C]) Distrust(links ...kernel.Link) error {
+func (s *Core) Distrust(links ...kernel.Link) error {
 	var list []kernel.Setting
 	for _, l := range links {
 		for _, key := range []string{"net/ipv6/conf/%/accept_ra", "net/ipv6/conf/%/accept_redirects", "net/ipv4/conf/%/accept_redirects"} {
@@ -21,7 +21,7 @@ func (s *Session[C]) Distrust(links ...kernel.Link) error {
 
 // Forward turns on forwarding between the links of the host, for the families of the addresses. It is shared by all
 // networks and not taken back.
-func (s *Session[C]) Forward(ips []cni.IP) error {
+func (s *Core) Forward(ips []cni.IP) error {
 	var list []kernel.Setting
 	for _, ip := range ips {
 		key := "net/ipv6/conf/all/forwarding"
@@ -35,7 +35,7 @@ func (s *Session[C]) Forward(ips []cni.IP) error {
 
 // Announce makes the kernel tell the neighbours once more whose addresses the container's are, for plugins whose link does
 // not forward yet when the container's interface comes up. It needs [Options.Announce].
-func (s *Session[C]) Announce() error {
+func (s *Core) Announce() error {
 	inside, err := s.Sandbox.Link(s.IfName)
 	if err != nil {
 		return err

@@ -37,8 +37,8 @@ const (
 func (m *Masq) masq() *Masq { return m }
 
 // masqOf returns the Masq of a configuration, a zero one if it has none.
-func masqOf[C any](c *C) *Masq {
-	if m, ok := any(c).(interface{ masq() *Masq }); ok {
+func masqOf(conf any) *Masq {
+	if m, ok := conf.(interface{ masq() *Masq }); ok {
 		return m.masq()
 	}
 	return &Masq{}
@@ -79,8 +79,8 @@ func (m *Masq) available(code cni.Code) error {
 }
 
 // Masquerade hides what leaves the networks of addresses behind the host. DEL and GC take it away.
-func (s *Session[C]) Masquerade(ips []cni.IP) error {
-	m := masqOf(s.Conf)
+func (s *Core) Masquerade(ips []cni.IP) error {
+	m := masqOf(s.Config())
 	d := m.details()
 	nets := d.masqueraded(ips)
 	if len(nets) == 0 {
@@ -95,7 +95,7 @@ func (s *Session[C]) Masquerade(ips []cni.IP) error {
 }
 
 // unmasquerade takes away the masquerading of attachments that are gone, whoever set it up.
-func (s *Session[C]) unmasquerade(g Gone) error {
+func (s *Core) unmasquerade(g Gone) error {
 	var errs []error
 	for _, concern := range []*kernel.Concern{nft.Masquerading, nft.Dropping} {
 		_, err := s.Host.Release(concern, g.Tag)
@@ -106,8 +106,8 @@ func (s *Session[C]) unmasquerade(g Gone) error {
 
 // CheckMasquerade looks for the masquerading of the addresses of the previous result. Which backend does it, and which
 // plugin set it up, does not matter.
-func (s *Session[C]) CheckMasquerade() error {
-	d := masqOf(s.Conf).details()
+func (s *Core) CheckMasquerade() error {
+	d := masqOf(s.Config()).details()
 	var missing []netip.Addr
 	for _, address := range d.masqueraded(s.PrevIPs()) {
 		entries, err := d.masq().Entries(address)
@@ -134,7 +134,7 @@ func (s *Session[C]) CheckMasquerade() error {
 			continue
 		}
 		where := "nftables table inet tenon"
-		if masqOf(s.Conf).IPMasqBackend == IPTables {
+		if masqOf(s.Config()).IPMasqBackend == IPTables {
 			where = "chain " + iptablesMasquerade(s.Name, s.ContainerID).Chain + " of iptables"
 		}
 		return fmt.Errorf("%s: expected address %s to be masqueraded for %s, found it is not", where, addr, s.Attachment())

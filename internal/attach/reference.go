@@ -81,13 +81,13 @@ func goneReference(g Gone, comment string) bool {
 }
 
 // removeReference removes the masquerading of the reference plugins, and that of the backend iptables.
-func (s *Session[C]) removeReference(g Gone) error {
+func (s *Core) removeReference(g Gone) error {
 	err := s.Host.Prune(kernel.Pruning{
 		Table: referenceTable, Base: referenceChain,
 		Match: func(r kernel.Rule) bool { return goneReference(g, r.Comment) },
 	})
 	err = kernel.UnlessNoNFT(err)
-	what := iptablesJumps("", masqOf(s.Conf).IPMasq)
+	what := iptablesJumps("", masqOf(s.Config()).IPMasq)
 	if g.All() {
 		what.Match = func(r kernel.IPTablesRule) bool {
 			container, ok := iptablesContainer(g.Network, r.Comment)
@@ -109,7 +109,7 @@ func (s *Session[C]) removeReference(g Gone) error {
 // ownSources tells which of the addresses that a chain masquerades are those of this attachment: another interface of the
 // container may be on the same network. They are those of the previous result, and those that no other interface has.
 // Without namespace and result they are all.
-func (s *Session[C]) ownSources() (mine func(netip.Addr) bool, err error) {
+func (s *Core) ownSources() (mine func(netip.Addr) bool, err error) {
 	own, others := map[netip.Addr]bool{}, map[netip.Addr]bool{}
 	if s.Prev != nil {
 		for _, ip := range s.Prev.IPs {
@@ -125,7 +125,7 @@ func (s *Session[C]) ownSources() (mine func(netip.Addr) bool, err error) {
 }
 
 // otherAddresses collects the addresses of other interfaces of the container.
-func (s *Session[C]) otherAddresses(others map[netip.Addr]bool) error {
+func (s *Core) otherAddresses(others map[netip.Addr]bool) error {
 	links, err := s.Sandbox.Links()
 	if err != nil {
 		return err
@@ -147,9 +147,9 @@ func (s *Session[C]) otherAddresses(others map[netip.Addr]bool) error {
 
 // referenceMasquerades lists the addresses that one of the reference plugins, or the backend iptables, masquerades for
 // this attachment.
-func (s *Session[C]) referenceMasquerades() ([]netip.Addr, error) {
+func (s *Core) referenceMasquerades() ([]netip.Addr, error) {
 	chain := iptablesMasquerade(s.Name, s.ContainerID).Chain
-	jumps, err := s.Host.IPTablesRules(iptablesJumps(chain, masqOf(s.Conf).IPMasq))
+	jumps, err := s.Host.IPTablesRules(iptablesJumps(chain, masqOf(s.Config()).IPMasq))
 	if err != nil {
 		return nil, err
 	}

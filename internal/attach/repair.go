@@ -19,8 +19,8 @@ type Repairer[C any] interface {
 	Repair(*Session[C]) error
 }
 
-// Repair implements [plugin.Repairer]: it makes the rules of an attachment again, from its result.
-func (p Plugin[C]) Repair(ctx context.Context, c *plugin.Call[C]) error {
+// repair makes the rules of an attachment again, from its result.
+func repair(ctx context.Context, p untyped, c *plugin.AnyCall) error {
 	s, err := open(ctx, c)
 	if err != nil {
 		return err
@@ -29,19 +29,17 @@ func (p Plugin[C]) Repair(ctx context.Context, c *plugin.Call[C]) error {
 	if err := s.Enter(); err != nil {
 		return err
 	}
-	if r, ok := p.Maker.(Repairer[C]); ok {
-		if err := r.Repair(s); err != nil {
-			return err
-		}
+	if err := p.repair(s); err != nil {
+		return err
 	}
-	if !masqOf(c.Conf).IPMasq {
+	if !masqOf(c.Config()).IPMasq {
 		return nil
 	}
 	return repairMasquerade(ctx, s)
 }
 
 // repairMasquerade leaves alone the addresses that the reference plugins masquerade, whose rules survived.
-func repairMasquerade[C any](ctx context.Context, s *Session[C]) error {
+func repairMasquerade(ctx context.Context, s *Core) error {
 	if s.Prev == nil { // a version that cannot express it: there are no addresses
 		return nil
 	}
@@ -54,11 +52,11 @@ func repairMasquerade[C any](ctx context.Context, s *Session[C]) error {
 		return err
 	}
 	missing := slices.DeleteFunc(slices.Clone(all), func(ip cni.IP) bool { return slices.Contains(theirs, ip.Address.Addr()) })
-	if masqOf(s.Conf).IPMasqBackend != IPTables {
+	if masqOf(s.Config()).IPMasqBackend != IPTables {
 		return s.Masquerade(missing)
 	}
 	return session.PutOff(ctx, session.Steps{Allow: func(ctx context.Context) (restored []string, err error) {
-		s, err := open(ctx, s.Call)
+		s, err := open(ctx, s.AnyCall)
 		if err != nil {
 			return nil, err
 		}
@@ -66,7 +64,7 @@ func repairMasquerade[C any](ctx context.Context, s *Session[C]) error {
 		if err := s.Masquerade(all); err != nil { // all: the chain can have lost rules that its jumps do not tell of
 			return nil, errors.Join(err, s.Tx.Rollback())
 		}
-		for _, address := range masqOf(s.Conf).details().masqueraded(missing) {
+		for _, address := range masqOf(s.Config()).details().masqueraded(missing) {
 			restored = append(restored, "masquerade by iptables "+address.String())
 		}
 		return restored, nil
@@ -75,7 +73,7 @@ func repairMasquerade[C any](ctx context.Context, s *Session[C]) error {
 
 // presentIPs returns the addresses of the previous result that the container's interface still has. Without that interface
 // the namespace is another container's by now, and so may be the addresses.
-func (s *Session[C]) presentIPs() ([]cni.IP, error) {
+func (s *Core) presentIPs() ([]cni.IP, error) {
 	link, err := s.Sandbox.Link(s.IfName)
 	if errors.Is(err, kernel.ErrNoLink) {
 		return nil, nil
@@ -91,7 +89,7 @@ func (s *Session[C]) presentIPs() ([]cni.IP, error) {
 
 // PrevMAC returns the hardware address that the container's interface was given. That of the interface counts only where
 // the result does not say: the container can have changed it.
-func (s *Session[C]) PrevMAC() (net.HardwareAddr, error) {
+func (s *Core) PrevMAC() (net.HardwareAddr, error) {
 	if s.Prev != nil {
 		if i, ok := s.Prev.Sandboxed(s.IfName, s.Netns); ok && s.Prev.Interfaces[i].MAC != "" {
 			return net.ParseMAC(s.Prev.Interfaces[i].MAC)
@@ -103,7 +101,7 @@ func (s *Session[C]) PrevMAC() (net.HardwareAddr, error) {
 
 // HostEnd returns the host's end of the pair that the container's interface is an end of. Without either, or if it is that
 // of another attachment by now, the error wraps [kernel.ErrNoLink].
-func (s *Session[C]) HostEnd() (kernel.Link, error) {
+func (s *Core) HostEnd() (kernel.Link, error) {
 	link, err := s.Sandbox.Link(s.IfName)
 	if err != nil {
 		return kernel.Link{}, err

@@ -1,6 +1,11 @@
 package attach
 
-import "github.com/tenon-cni/tenon/cni"
+import (
+	"fmt"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/plugin"
+)
 
 const maxMTU = 65535
 
@@ -10,4 +15,21 @@ func ValidateMTU(mtu int) error {
 		return cni.Errorf(cni.CodeInvalidConfig, "mtu: %d is not within 0 to %d", mtu, maxMTU)
 	}
 	return nil
+}
+
+// validate checks what all configurations have in common.
+func validate(c *plugin.AnyCall) error {
+	if c.IPAM.Type == "" && c.Version.SameForm(cni.V010) {
+		return cni.Errorf(cni.CodeInvalidConfig, "a network without ipam cannot be described in CNI version %v", c.Version).
+			WithDetails("use cniVersion 0.3.0 or newer")
+	}
+	if c.IPAM.Type != "" {
+		if err := cni.ValidatePluginType(c.IPAM.Type); err != nil {
+			return fmt.Errorf("ipam: %w", err)
+		}
+	}
+	if err := validateSecondDefault(secondDefault(c.Config())); err != nil {
+		return err
+	}
+	return masqOf(c.Config()).validate(c.Env, c.Name)
 }

@@ -10,8 +10,6 @@ import (
 	"errors"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/plugin"
 )
@@ -47,29 +45,8 @@ type Session[C any] = session.Session[C]
 // Gone is what DEL and GC have to remove.
 type Gone = session.Gone
 
-// Plugin makes a plugin.Plugin, with STATUS and GC, out of a Decorator.
-type Plugin[C any] struct {
-	Decorator Decorator[C]
-	Inside    bool              // it works in the container's namespace too
-	Concerns  []*kernel.Concern // of the entries of a [Ruler]: where DEL and GC look for them
-
-	// Holds returns an entry that is there if an owner, by its tag, has any: then DEL of an attachment that has none takes
-	// one question. nil: there is none.
-	Holds func(tag string) kernel.Entry
-
-	Needs func(*C) []probe.Feature // what the kernel must have, STATUS says what it has not; nil: nothing
-}
-
-// Validate implements [plugin.Validator].
-func (p Plugin[C]) Validate(c *plugin.Call[C]) error {
-	if v, ok := p.Decorator.(Validator[C]); ok {
-		return v.Validate(c)
-	}
-	return nil
-}
-
-// Add applies the Decorator to the result of the plugins before. What it has changed is taken back if it fails.
-func (p Plugin[C]) Add(ctx context.Context, c *plugin.Call[C]) (*cni.Result, error) {
+// add applies the Decorator to the result of the plugins before. What it has changed is taken back if it fails.
+func (p untyped) add(ctx context.Context, c *plugin.AnyCall) (*cni.Result, error) {
 	s, err := p.open(ctx, c)
 	if err != nil {
 		return nil, err
@@ -77,22 +54,22 @@ func (p Plugin[C]) Add(ctx context.Context, c *plugin.Call[C]) (*cni.Result, err
 	defer s.Close()
 	defer s.Tx.Rollback() // for a panic: after a return there is nothing left to take back
 	r := c.Prev.Clone()
-	if err := p.add(ctx, s, r); err != nil {
+	if err := p.decorate(ctx, s, r); err != nil {
 		return nil, errors.Join(err, s.Tx.Rollback())
 	}
 	s.Tx.Keep()
 	return r, nil
 }
 
-func (p Plugin[C]) add(ctx context.Context, s *Session[C], r *cni.Result) error {
+func (p untyped) decorate(ctx context.Context, s *session.Core, r *cni.Result) error {
 	if err := p.claim(s); err != nil {
 		return err
 	}
-	return p.Decorator.Apply(ctx, s, r)
+	return p.apply(ctx, s, r)
 }
 
-// Check compares what is there with what Add makes.
-func (p Plugin[C]) Check(ctx context.Context, c *plugin.Call[C]) error {
+// check compares what is there with what ADD makes.
+func (p untyped) check(ctx context.Context, c *plugin.AnyCall) error {
 	s, err := p.open(ctx, c)
 	if err != nil {
 		return err
@@ -101,11 +78,11 @@ func (p Plugin[C]) Check(ctx context.Context, c *plugin.Call[C]) error {
 	if err := p.verifyRules(s); err != nil {
 		return err
 	}
-	return p.Decorator.Verify(ctx, s)
+	return p.verify(ctx, s)
 }
 
 // open starts a session for ADD or CHECK, in both namespaces.
-func (p Plugin[C]) open(ctx context.Context, c *plugin.Call[C]) (*Session[C], error) {
+func (p untyped) open(ctx context.Context, c *plugin.AnyCall) (*session.Core, error) {
 	if c.Prev == nil || c.Version < cni.V030 { // before 0.3.0 there are no chains
 		return nil, cni.Errorf(cni.CodeInvalidConfig, "no prevResult: %s must be called as chained plugin", c.Type).
 			WithDetails("it belongs behind a plugin that makes an interface, such as bridge, in the plugins of a network")
@@ -114,7 +91,7 @@ func (p Plugin[C]) open(ctx context.Context, c *plugin.Call[C]) (*Session[C], er
 	if err != nil {
 		return nil, err
 	}
-	if p.Inside {
+	if p.inside {
 		if err := s.Enter(); err != nil {
 			s.Close()
 			return nil, err
@@ -123,43 +100,30 @@ func (p Plugin[C]) open(ctx context.Context, c *plugin.Call[C]) (*Session[C], er
 	return s, nil
 }
 
-// Del removes what there is of the attachment.
-func (p Plugin[C]) Del(ctx context.Context, c *plugin.Call[C]) error {
+// del removes what there is of the attachment.
+func (p untyped) del(ctx context.Context, c *plugin.AnyCall) error {
 	s, err := session.Open(ctx, c)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
 	var entered error
-	if p.Inside {
+	if p.inside {
 		entered = s.EnterIfThere()
 	}
-	return errors.Join(entered, p.remove(ctx, s, session.GoneOne(c.Attachment())))
+	return errors.Join(entered, p.clean(ctx, s, session.GoneOne(c.Attachment())))
 }
 
-// GC removes what attachments of this network have left that are not valid any more.
-func (p Plugin[C]) GC(ctx context.Context, c *plugin.Call[C]) error {
+// gc removes what attachments of this network have left that are not valid any more.
+func (p untyped) gc(ctx context.Context, c *plugin.AnyCall) error {
 	s, err := session.Open(ctx, c)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	return p.remove(ctx, s, session.GoneBut(c.Name, c.Valid))
+	return p.clean(ctx, s, session.GoneBut(c.Name, c.Valid))
 }
 
-func (p Plugin[C]) remove(ctx context.Context, s *Session[C], gone session.Gone) error {
-	return errors.Join(p.release(ctx, s, gone), p.Decorator.Remove(ctx, s, gone))
-}
-
-// Status says what the kernel lacks, then what the Decorator knows.
-func (p Plugin[C]) Status(ctx context.Context, c *plugin.Call[C]) error {
-	if p.Needs != nil {
-		if err := session.Lacking(p.Needs(c.Conf)...); err != nil {
-			return err
-		}
-	}
-	if st, ok := p.Decorator.(Statuser[C]); ok {
-		return st.Status(ctx, c)
-	}
-	return nil
+func (p untyped) clean(ctx context.Context, s *session.Core, gone session.Gone) error {
+	return errors.Join(p.release(ctx, s, gone), p.remove(ctx, s, gone))
 }

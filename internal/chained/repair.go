@@ -19,10 +19,9 @@ type Restorer[C any] interface {
 	Allow(context.Context, *Session[C]) (restored []string, err error)
 }
 
-// Repair implements [plugin.Repairer]: it makes the entries of the Ruler again, then what the Restorer has.
-func (p Plugin[C]) Repair(ctx context.Context, c *plugin.Call[C]) error {
-	_, rules := p.Decorator.(Ruler[C])
-	r, more := p.Decorator.(Restorer[C])
+// repair makes the entries of the Ruler again, then what the Restorer has.
+func (p untyped) repair(ctx context.Context, c *plugin.AnyCall) error {
+	rules, more := p.repairs()
 	if !rules && !more {
 		return nil
 	}
@@ -32,20 +31,20 @@ func (p Plugin[C]) Repair(ctx context.Context, c *plugin.Call[C]) error {
 	if err := p.inSession(ctx, c, p.claim); err != nil || !more {
 		return err
 	}
-	step := func(restore func(context.Context, *Session[C]) ([]string, error)) session.Step {
+	step := func(restore func(context.Context, *session.Core) ([]string, error)) session.Step {
 		return func(ctx context.Context) (restored []string, err error) {
-			err = p.inSession(ctx, c, func(s *Session[C]) (err error) {
+			err = p.inSession(ctx, c, func(s *session.Core) (err error) {
 				restored, err = restore(ctx, s)
 				return err
 			})
 			return restored, err
 		}
 	}
-	return session.PutOff(ctx, session.Steps{Deny: step(r.Deny), Allow: step(r.Allow)})
+	return session.PutOff(ctx, session.Steps{Deny: step(p.deny), Allow: step(p.allow)})
 }
 
 // inSession makes changes in a session, and takes back what it has changed if it fails.
-func (p Plugin[C]) inSession(ctx context.Context, c *plugin.Call[C], change func(*Session[C]) error) error {
+func (p untyped) inSession(ctx context.Context, c *plugin.AnyCall, change func(*session.Core) error) error {
 	s, err := p.open(ctx, c)
 	if err != nil {
 		return err

@@ -24,7 +24,7 @@ type Releaser[C any] interface {
 }
 
 // claim makes the entries of the Ruler.
-func (p Plugin[C]) claim(s *Session[C]) error {
+func (p untyped) claim(s *session.Core) error {
 	entries, err := p.rules(s)
 	if err != nil || len(entries) == 0 {
 		return err
@@ -54,16 +54,8 @@ func Taken(what, holder string) error {
 	return cni.Errorf(CodeTaken, "%s is taken by %s", what, holder)
 }
 
-// rules are the entries of the Ruler, none if the Decorator is not one.
-func (p Plugin[C]) rules(s *Session[C]) ([]kernel.Entry, error) {
-	if r, ok := p.Decorator.(Ruler[C]); ok {
-		return r.Rules(s)
-	}
-	return nil, nil
-}
-
 // verifyRules looks for the entries of the Ruler.
-func (p Plugin[C]) verifyRules(s *Session[C]) error {
+func (p untyped) verifyRules(s *session.Core) error {
 	entries, err := p.rules(s)
 	if err != nil || len(entries) == 0 {
 		return err
@@ -80,19 +72,19 @@ func (p Plugin[C]) verifyRules(s *Session[C]) error {
 }
 
 // release removes the entries of attachments that are gone. A kernel without nftables has none.
-func (p Plugin[C]) release(ctx context.Context, s *Session[C], gone session.Gone) error {
+func (p untyped) release(ctx context.Context, s *session.Core, gone session.Gone) error {
 	var errs []error
-	for _, concern := range p.Concerns {
+	for _, concern := range p.concerns {
 		var held []kernel.Held
 		var err error
-		if p.Holds != nil && !gone.All() {
-			held, err = s.Host.ReleaseIf(p.Holds(s.Tag), concern, gone.Tag)
+		if p.holds != nil && !gone.All() {
+			held, err = s.Host.ReleaseIf(p.holds(s.Tag), concern, gone.Tag)
 		} else {
 			held, err = s.Host.Release(concern, gone.Tag)
 		}
 		errs = append(errs, kernel.UnlessNoNFT(err))
-		if r, ok := p.Decorator.(Releaser[C]); ok && len(held) > 0 {
-			errs = append(errs, r.Released(ctx, s, held))
+		if len(held) > 0 {
+			errs = append(errs, p.released(ctx, s, held))
 		}
 	}
 	return errors.Join(errs...)

@@ -14,21 +14,30 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// Session is one call in progress. It is for one goroutine.
+// Session is one call in progress, with the configuration of its plugin. It is for one goroutine.
 type Session[C any] struct {
-	*plugin.Call[C]
+	*Core
+	Conf *C
+}
+
+// Of gives the session of a call of C the type of its configuration.
+func Of[C any](s *Core) *Session[C] { return &Session[C]{s, s.Config().(*C)} }
+
+// Core is a session of any plugin: what does not depend on the type of its configuration.
+type Core struct {
+	*plugin.AnyCall
 
 	Tx      *kernel.Tx
 	Host    *kernel.Space // the plugin's own namespace
-	Sandbox *kernel.Space // the container's; nil until [Session.Enter]
+	Sandbox *kernel.Space // the container's; nil until [Core.Enter]
 	Tag     string        // what everything made for this attachment is marked with
 
 	handles []*netns.NS
 }
 
 // Open starts a session in the plugin's own namespace. It must be closed.
-func Open[C any](ctx context.Context, c *plugin.Call[C]) (*Session[C], error) {
-	s := &Session[C]{Call: c, Tx: kernel.Begin(ctx), Tag: c.Attachment().Tag()}
+func Open(ctx context.Context, c *plugin.AnyCall) (*Core, error) {
+	s := &Core{AnyCall: c, Tx: kernel.Begin(ctx), Tag: c.Attachment().Tag()}
 	own, err := netns.Current()
 	if err != nil {
 		return nil, fmt.Errorf("own network namespace: %w", err)
@@ -42,7 +51,7 @@ func Open[C any](ctx context.Context, c *plugin.Call[C]) (*Session[C], error) {
 }
 
 // Enter opens the container's namespace too. Its errors are those of [OpenSandbox].
-func (s *Session[C]) Enter() error {
+func (s *Core) Enter() error {
 	ns, err := OpenSandbox(s.Env)
 	if err != nil {
 		return err
@@ -53,7 +62,7 @@ func (s *Session[C]) Enter() error {
 }
 
 // EnterIfThere is Enter for DEL: where the namespace is gone, Sandbox stays nil and that is no error.
-func (s *Session[C]) EnterIfThere() error {
+func (s *Core) EnterIfThere() error {
 	if s.Netns == "" {
 		return nil
 	}
@@ -81,7 +90,7 @@ func OpenSandbox(env cni.Env) (*netns.NS, error) {
 }
 
 // PrevIPs are the addresses of the previous result that are the container's interface's, or nobody's.
-func (s *Session[C]) PrevIPs() []cni.IP {
+func (s *Core) PrevIPs() []cni.IP {
 	index, known := s.Prev.Sandboxed(s.IfName, s.Netns)
 	var list []cni.IP
 	for _, ip := range s.Prev.IPs {
@@ -102,7 +111,7 @@ func Exists(env cni.Env) error {
 }
 
 // Close closes the namespaces.
-func (s *Session[C]) Close() {
+func (s *Core) Close() {
 	for _, space := range []*kernel.Space{s.Host, s.Sandbox} {
 		if space != nil {
 			space.Close()

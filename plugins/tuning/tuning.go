@@ -66,15 +66,15 @@ type (
 )
 
 // wanted is what a call asks for, from all the places where it can be asked.
-func wanted(c *call) (settings, Attributes, error) {
-	args := c.Conf.Args.CNI
-	a := args.Attributes.or(c.Conf.Attributes)
+func wanted(c *plugin.AnyCall, conf *Config) (settings, Attributes, error) {
+	args := conf.Args.CNI
+	a := args.Attributes.or(conf.Attributes)
 	// That args count more than the capability is the reference plugin's order, and no other's.
-	a.MAC = cmp.Or(args.MAC, c.Asked.MAC, c.Conf.MAC)
+	a.MAC = cmp.Or(args.MAC, c.Asked.MAC, conf.MAC)
 	if err := a.clean(); err != nil {
 		return nil, a, err
 	}
-	s, err := c.Conf.Sysctl.resolve(c.IfName)
+	s, err := conf.Sysctl.resolve(c.IfName)
 	if err != nil {
 		return nil, a, err
 	}
@@ -84,13 +84,13 @@ func wanted(c *call) (settings, Attributes, error) {
 
 // Validate refuses what cannot be set, whatever the container.
 func (tuner) Validate(c *call) error {
-	_, _, err := wanted(c)
+	_, _, err := wanted(c.AnyCall, c.Conf)
 	return err
 }
 
 // Status says whether the list of allowed settings can be used, and has those of the configuration.
 func (t tuner) Status(_ context.Context, c *call) error {
-	settings, _, err := wanted(c)
+	settings, _, err := wanted(c.AnyCall, c.Conf)
 	if err == nil {
 		err = t.allow(settings)
 	}
@@ -102,7 +102,7 @@ func (t tuner) Status(_ context.Context, c *call) error {
 
 // Apply remembers what there is and changes it.
 func (t tuner) Apply(_ context.Context, s *session, r *cni.Result) error {
-	settings, attributes, err := wanted(s.Call)
+	settings, attributes, err := wanted(s.AnyCall, s.Conf)
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func set(s *session, settings settings) error {
 
 // Verify compares what is asked for with what is there. What is not asked for may be as it likes.
 func (tuner) Verify(_ context.Context, s *session) error {
-	settings, attributes, err := wanted(s.Call)
+	settings, attributes, err := wanted(s.AnyCall, s.Conf)
 	if err != nil {
 		return err
 	}
