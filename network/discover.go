@@ -5,8 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
+	"sort"
 
 	"github.com/tenon-cni/tenon/cni"
 )
@@ -45,7 +44,7 @@ func Discover(dir string) (*Catalog, error) {
 	for _, folder := range folders {
 		c.Files = append(c.Files, r.folder(folder, c.list(filepath.Base(folder)))...)
 	}
-	slices.SortStableFunc(c.Files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+	sort.SliceStable(c.Files, func(i, j int) bool { return c.Files[i].Path < c.Files[j].Path })
 	return c, nil
 }
 

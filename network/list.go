@@ -3,7 +3,7 @@ package network
 import (
 	"errors"
 	"fmt"
-	"slices"
+	"sort"
 
 	"github.com/tenon-cni/tenon/cni"
 )
@@ -40,7 +40,7 @@ func readable(found []stored) ([]Record, error) {
 		}
 		records = append(records, *s.record)
 	}
-	slices.SortStableFunc(records, func(a, b Record) int { return a.Created.Compare(b.Created) })
+	sort.SliceStable(records, func(i, j int) bool { return records[i].Created.Before(records[j].Created) })
 	return records, errors.Join(errs...)
 }
 

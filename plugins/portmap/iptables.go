@@ -137,7 +137,7 @@ func (t ipTables) entries(family xtables.Family) (rules []string) {
 		}
 		ports[f.protocol] = append(ports[f.protocol], f.ports())
 	}
-	slices.SortFunc(protocols, cmp.Compare[string])
+	slices.Sort(protocols)
 	var conditions string
 	for _, word := range t.conditions[family] {
 		conditions += " " + xtables.Quote(word)

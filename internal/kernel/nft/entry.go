@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/google/nftables"
@@ -515,7 +516,7 @@ func (c *Conn) List(ctx context.Context, concern *Concern) (list []Held, err err
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", concern, err)
 	}
-	slices.SortStableFunc(list, func(a, b Held) int { return strings.Compare(a.Text, b.Text) })
+	sort.SliceStable(list, func(i, j int) bool { return list[i].Text < list[j].Text })
 	return list, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"sort"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
@@ -62,7 +63,7 @@ func (m Masq) unmasked(a netip.Prefix) []netip.Prefix {
 			nets = append(nets, n.Masked())
 		}
 	}
-	slices.SortFunc(nets, func(a, b netip.Prefix) int { return a.Bits() - b.Bits() }) // who contains others comes first
+	sort.Slice(nets, func(i, j int) bool { return nets[i].Bits() < nets[j].Bits() }) // who contains others comes first
 	var outer []netip.Prefix
 	for _, n := range nets {
 		if !slices.ContainsFunc(outer, func(o netip.Prefix) bool { return o.Overlaps(n) }) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+	"sort"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -83,16 +84,14 @@ func (c *Conn) StoredRoutes(l Link) ([]StoredRoute, error) {
 		}
 		routes = append(routes, StoredRoute{Route: all[0], full: request(n)})
 	})
-	slices.SortStableFunc(routes, func(a, b StoredRoute) int { return a.depends() - b.depends() })
+	sort.SliceStable(routes, func(i, j int) bool { return !routes[i].depends() && routes[j].depends() })
 	return routes, err
 }
 
-// depends is 1 for a route that needs another one, to its gateway, else 0.
-func (r StoredRoute) depends() int {
-	if n := r.full; n.Gw == nil && n.Via == nil && n.MultiPath == nil && n.NHID == 0 {
-		return 0
-	}
-	return 1
+// depends reports whether a route needs another one, to its gateway.
+func (r StoredRoute) depends() bool {
+	n := r.full
+	return n.Gw != nil || n.Via != nil || n.MultiPath != nil || n.NHID != 0
 }
 
 // RouteTables returns the tables that have routes, of any type.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sort"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/boot"
@@ -54,8 +55,8 @@ func Pools(ctx context.Context, lists []*cni.List, dirs ...string) ([]Pool, erro
 			errs = append(errs, fmt.Errorf("reservations of network %s: %w", pools[i].Network, err))
 		}
 	}
-	slices.SortFunc(pools, func(a, b Pool) int {
-		return cmp.Or(cmp.Compare(a.Network, b.Network), cmp.Compare(a.Dir, b.Dir))
+	sort.Slice(pools, func(i, j int) bool {
+		return cmp.Or(cmp.Compare(pools[i].Network, pools[j].Network), cmp.Compare(pools[i].Dir, pools[j].Dir)) < 0
 	})
 	return pools, errors.Join(errs...)
 }

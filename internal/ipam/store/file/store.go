@@ -1,13 +1,13 @@
 package file
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/netip"
 	"slices"
+	"sort"
 
 	"github.com/tenon-cni/tenon/internal/ipam"
 )
@@ -39,7 +39,7 @@ func (s *Store) holding(key string) ([]record, error) {
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(addrs, netip.Addr.Compare)
+	sort.Slice(addrs, func(i, j int) bool { return addrs[i].Less(addrs[j]) })
 	var records []record
 	for _, a := range addrs {
 		if r, err := s.read(a); err == nil && r.key == key {
@@ -169,7 +169,7 @@ func (s *Store) Leases(ctx context.Context) ([]ipam.Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(addrs, netip.Addr.Compare)
+	sort.Slice(addrs, func(i, j int) bool { return addrs[i].Less(addrs[j]) })
 	var leases []ipam.Lease
 	for _, a := range addrs {
 		if ctx.Err() != nil {
@@ -214,9 +214,7 @@ func (s *Store) sortByAge(addrs []netip.Addr) {
 			modified[a] = st.Mtim.Nano()
 		}
 	}
-	slices.SortFunc(addrs, func(a, b netip.Addr) int {
-		return cmp.Compare(modified[a], modified[b])
-	})
+	sort.Slice(addrs, func(i, j int) bool { return modified[addrs[i]] < modified[addrs[j]] })
 }
 
 // Used implements [store.Store].
