@@ -143,7 +143,7 @@ func kindFor(now string, shared bool, want []Filter) string {
 func (s *Space) changeHooks(l Link, from, to string) error {
 	if from != "" {
 		err := s.tx.Do(fmt.Sprintf("delete %s dev %s", from, l.Name),
-			func() error { return present(s.rt.DeleteHooks(l, from)) },
+			func() error { return present(s.rt.DeleteHooks(l)) },
 			func() error { return present(s.rt.AddHooks(l, from)) })
 		if err != nil {
 			return err
@@ -166,7 +166,7 @@ func (s *Space) changeHooks(l Link, from, to string) error {
 			if !added {
 				return nil
 			}
-			return present(s.rt.DeleteHooks(l, to))
+			return present(s.rt.DeleteHooks(l))
 		})
 }
 

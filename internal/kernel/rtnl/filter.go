@@ -1,9 +1,12 @@
 package rtnl
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/bits"
+	"net"
 	"net/netip"
 	"slices"
 
@@ -65,7 +68,7 @@ var flow = netlink.MakeHandle(1, 1)
 // Filters lists the filters of a hook, which the qdisc of the link must have: KindIngress would show those of Ingress for
 // Egress too. Those that AddFilter would not make are counted only.
 func (c *Conn) Filters(l Link, h Hook) (list []Filter, others int, err error) {
-	all, err := c.u32(l, h)
+	all, err := c.filters(l, h)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -79,12 +82,20 @@ func (c *Conn) Filters(l Link, h Hook) (list []Filter, others int, err error) {
 	return list, others, nil
 }
 
-func (c *Conn) u32(l Link, h Hook) ([]netlink.Filter, error) {
-	all, err := c.h.FilterList(ref(l), uint32(h))
+// filters leaves out what the kernel lists beside filters, such as their hash tables.
+func (c *Conn) filters(l Link, h Hook) ([]tcObject, error) {
+	all, err := c.tcList(unix.RTM_GETTFILTER, nl.TcMsg{Ifindex: int32(l.Index), Parent: uint32(h)})
 	if err != nil {
 		return nil, fmt.Errorf("list filters of %s: %w", l.Name, err)
 	}
-	return all, nil
+	return slices.DeleteFunc(all, func(o tcObject) bool {
+		options, there := o.attributes[nl.TCA_OPTIONS]
+		if o.kind() != kindU32 {
+			return !there
+		}
+		u32, err := attributes(options)
+		return err == nil && u32[nl.TCA_U32_SEL] == nil
+	}), nil
 }
 
 // AddFilter adds a filter to the qdisc of a link that [Conn.AddHooks] has made, of this kind.
@@ -93,22 +104,13 @@ func (c *Conn) AddFilter(l Link, kind string, f Filter) error {
 	if kind == KindIngress {
 		parent = hooksHandle
 	}
-	u := &netlink.U32{
-		FilterAttrs: netlink.FilterAttrs{
-			LinkIndex: l.Index, Parent: parent, Priority: f.Priority, Protocol: f.Match.protocol(),
-		},
-		ClassId: flow,
-		Sel:     &nl.TcU32Sel{Flags: nl.TC_U32_TERMINAL, Keys: f.Match.keys()},
-	}
-	if f.Target != Pass {
-		u.Actions = []netlink.Action{netlink.NewMirredAction(f.Target)}
-	}
-	return c.h.FilterAdd(u)
+	about := nl.TcMsg{Ifindex: int32(l.Index), Parent: parent, Info: netlink.MakeHandle(f.Priority, swapped(f.Match.protocol()))}
+	return c.tcChange(unix.RTM_NEWTFILTER, unix.NLM_F_CREATE|unix.NLM_F_EXCL, about, kindOf(kindU32), f.options())
 }
 
 // DeleteFilter deletes the filters that are like this one.
 func (c *Conn) DeleteFilter(l Link, f Filter) error {
-	all, err := c.u32(l, f.Hook)
+	all, err := c.filters(l, f.Hook)
 	if err != nil {
 		return err
 	}
@@ -116,34 +118,84 @@ func (c *Conn) DeleteFilter(l Link, f Filter) error {
 		if decoded, ok := decodeFilter(f.Hook, candidate); !ok || decoded != f {
 			continue
 		}
-		candidate.Attrs().Parent = uint32(f.Hook) // the kernel reports the qdisc
-		if err := c.h.FilterDel(candidate); err != nil && !errors.Is(err, unix.ENOENT) {
+		about := candidate.TcMsg
+		about.Parent = uint32(f.Hook) // the kernel reports the qdisc
+		chain := nl.NewRtAttr(nl.TCA_CHAIN, candidate.attributes[nl.TCA_CHAIN])
+		if err := c.tcChange(unix.RTM_DELTFILTER, 0, about, chain, kindOf(kindU32)); err != nil && !errors.Is(err, unix.ENOENT) {
 			return err
 		}
 	}
 	return nil
 }
 
+const (
+	kindU32    = "u32"
+	kindMirred = "mirred"
+)
+
+// options are those of u32, with an action mirred if there is a target.
+func (f Filter) options() *nl.RtAttr {
+	o := nl.NewRtAttr(nl.TCA_OPTIONS, nil)
+	keys := f.Match.keys()
+	selector := nl.TcU32Sel{Flags: nl.TC_U32_TERMINAL, Nkeys: uint8(len(keys)), Keys: keys}
+	o.AddRtAttr(nl.TCA_U32_SEL, selector.Serialize())
+	o.AddRtAttr(nl.TCA_U32_CLASSID, nl.Uint32Attr(flow))
+	if f.Target != Pass {
+		action := o.AddRtAttr(nl.TCA_U32_ACT, nil).AddRtAttr(nl.TCA_ACT_TAB, nil)
+		action.AddRtAttr(nl.TCA_ACT_KIND, nl.ZeroTerminated(kindMirred))
+		redirect := nl.TcMirred{
+			TcGen:   nl.TcGen{Action: int32(netlink.TC_ACT_STOLEN)},
+			Eaction: int32(netlink.TCA_EGRESS_REDIR), Ifindex: uint32(f.Target),
+		}
+		action.AddRtAttr(nl.TCA_ACT_OPTIONS, nil).AddRtAttr(nl.TCA_MIRRED_PARMS, redirect.Serialize())
+	}
+	return o
+}
+
 // decodeFilter is the inverse of AddFilter.
-func decodeFilter(h Hook, f netlink.Filter) (Filter, bool) {
-	u, ok := f.(*netlink.U32)
-	if !ok || u.Sel == nil || u.ClassId != flow {
-		return Filter{}, false
+func decodeFilter(h Hook, f tcObject) (Filter, bool) {
+	priority, protocol := netlink.MajorMinor(f.Info)
+	d := Filter{Hook: h, Priority: priority}
+	options, err := attributes(f.attributes[nl.TCA_OPTIONS])
+	selector, class := options[nl.TCA_U32_SEL], options[nl.TCA_U32_CLASSID]
+	if err != nil || f.kind() != kindU32 || len(selector) < nl.SizeofTcU32Sel || !bytes.Equal(class, nl.Uint32Attr(flow)) {
+		return d, false
 	}
-	d := Filter{Hook: h, Priority: u.Priority}
-	if d.Match, ok = decodeMatch(u.Protocol, u.Sel.Keys); !ok {
-		return Filter{}, false
+	var ok bool
+	if d.Match, ok = decodeMatch(swapped(protocol), nl.DeserializeTcU32Sel(selector).Keys); !ok {
+		return d, false
 	}
-	if len(u.Actions) > 0 {
-		m, ok := u.Actions[0].(*netlink.MirredAction)
-		if !ok || m.MirredAction != netlink.TCA_EGRESS_REDIR {
-			return Filter{}, false
-		}
-		if d.Target = m.Ifindex; d.Target == 0 {
-			d.Target = targetGone
-		}
+	if actions := options[nl.TCA_U32_ACT]; len(actions) > 0 {
+		d.Target, ok = decodeRedirect(actions)
 	}
-	return d, true
+	return d, ok
+}
+
+// decodeRedirect returns the target of the first action, if that is a redirection.
+func decodeRedirect(actions []byte) (target int, ok bool) {
+	table, err := attributes(actions)
+	if err != nil {
+		return 0, false
+	}
+	action, err := attributes(table[nl.TCA_ACT_TAB])
+	if err != nil || text(action[nl.TCA_ACT_KIND]) != kindMirred {
+		return 0, false
+	}
+	options, err := attributes(action[nl.TCA_ACT_OPTIONS])
+	parameters := options[nl.TCA_MIRRED_PARMS] // struct tc_mirred: five words, what to do, with which link
+	if err != nil || len(parameters) < 28 {
+		return 0, false
+	}
+	what, link := binary.NativeEndian.Uint32(parameters[20:]), binary.NativeEndian.Uint32(parameters[24:])
+	if target = int(link); target == 0 {
+		target = targetGone
+	}
+	return target, netlink.MirredAct(what) == netlink.TCA_EGRESS_REDIR
+}
+
+// swapped converts a number to the byte order of the network, and back.
+func swapped(n uint16) uint16 {
+	return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, n))
 }
 
 func (m Match) protocol() uint16 {
@@ -163,7 +215,7 @@ const (
 	source6, destination6 = 8, 24
 )
 
-// keys compare the prefix word by word.
+// keys compare the prefix word by word. The words are in the byte order of the network.
 func (m Match) keys() (keys []nl.TcU32Key) {
 	if !m.Prefix.IsValid() {
 		return []nl.TcU32Key{{}}
@@ -178,10 +230,11 @@ func (m Match) keys() (keys []nl.TcU32Key) {
 		offset = destination6
 	}
 	address := m.Prefix.Masked().Addr().AsSlice()
-	for at, bits := 0, m.Prefix.Bits(); at == 0 || bits > 0; at, bits = at+4, bits-32 {
+	mask := net.CIDRMask(m.Prefix.Bits(), m.Prefix.Addr().BitLen())
+	for at := 0; at == 0 || at < (m.Prefix.Bits()+7)/8; at += 4 {
 		keys = append(keys, nl.TcU32Key{
-			Mask: ^uint32(0) << (32 - min(bits, 32)),
-			Val:  binary.BigEndian.Uint32(address[at:]),
+			Mask: binary.NativeEndian.Uint32(mask[at:]),
+			Val:  binary.NativeEndian.Uint32(address[at:]),
 			Off:  int32(offset + at),
 		})
 	}
@@ -206,14 +259,12 @@ func decodeMatch(protocol uint16, keys []nl.TcU32Key) (m Match, ok bool) {
 	if 4*len(keys) > len(address) {
 		return m, false
 	}
-	bits := 0
+	length := 0
 	for i, k := range keys {
-		binary.BigEndian.PutUint32(address[4*i:], k.Val)
-		for mask := k.Mask; mask != 0; mask <<= 1 {
-			bits++
-		}
+		binary.NativeEndian.PutUint32(address[4*i:], k.Val)
+		length += bits.OnesCount32(k.Mask)
 	}
 	a, _ := netip.AddrFromSlice(address)
-	m.Prefix = netip.PrefixFrom(a, bits)
+	m.Prefix = netip.PrefixFrom(a, length)
 	return m, m.Prefix.IsValid() && slices.Equal(m.keys(), keys)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -51,8 +52,8 @@ func (c *Conn) HasShaping() (bool, error) {
 		if kind == KindIngress {
 			parent = netlink.HANDLE_INGRESS
 		}
-		a := netlink.QdiscAttrs{LinkIndex: loopback, Parent: parent, IngressBlock: new(uint32)}
-		err := c.h.QdiscReplace(&netlink.GenericQdisc{QdiscAttrs: a, QdiscType: kind})
+		err := c.tcChange(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, nl.TcMsg{Ifindex: loopback, Parent: parent},
+			kindOf(kind), nl.NewRtAttr(nl.TCA_INGRESS_BLOCK, nl.Uint32Attr(0)))
 		if errors.Is(err, unix.ENOENT) {
 			return false, nil
 		}

@@ -1,12 +1,14 @@
 package rtnl
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -47,25 +49,28 @@ type Qdisc struct {
 	TBF     TBF    // of a tbf
 }
 
+const kindTBF = "tbf"
+
 // tbfHandle is that of the root on which [Conn.SetTBF] works.
 var tbfHandle = netlink.MakeHandle(1, 0)
 
 // Qdiscs lists the qdiscs of all links: the kernel does not select.
 func (c *Conn) Qdiscs() ([]Qdisc, error) {
-	all, err := c.h.QdiscList(nil)
+	all, err := c.tcList(unix.RTM_GETQDISC, nl.TcMsg{})
 	if err != nil {
 		return nil, fmt.Errorf("list qdiscs: %w", err)
 	}
 	list := make([]Qdisc, len(all))
 	for i, q := range all {
-		a := q.Attrs()
 		list[i] = Qdisc{
-			Link: a.LinkIndex, Kind: q.Type(), Default: a.Handle == 0,
-			Root: a.Parent == netlink.HANDLE_ROOT, Ours: a.Handle == tbfHandle,
+			Link: int(q.Ifindex), Kind: q.kind(), Default: q.Handle == 0,
+			Root: q.Parent == netlink.HANDLE_ROOT, Ours: q.Handle == tbfHandle,
 		}
-		if t, ok := q.(*netlink.Tbf); ok {
-			ns := float64(t.Buffer) / netlink.TickInUsec() * float64(time.Microsecond)
-			list[i].TBF = TBF{Rate: t.Rate, Buffer: time.Duration(ns), Limit: t.Limit}
+		if q.kind() != kindTBF {
+			continue
+		}
+		if list[i].TBF, err = decodeTBF(q.attributes[nl.TCA_OPTIONS]); err != nil {
+			return nil, fmt.Errorf("list qdiscs: %w", err)
 		}
 	}
 	return list, nil
@@ -74,15 +79,42 @@ func (c *Conn) Qdiscs() ([]Qdisc, error) {
 // SetTBF makes a tbf with handle 1: the root qdisc of a link, or gives the one that is there other parameters, which
 // loses no packet.
 func (c *Conn) SetTBF(l Link, t TBF) error {
-	return c.h.QdiscReplace(&netlink.Tbf{
-		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: l.Index, Handle: tbfHandle, Parent: netlink.HANDLE_ROOT},
-		Rate:       t.Rate, Buffer: ticks(t.Buffer), Limit: t.Limit,
-	})
+	return c.tcChange(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, root(l), kindOf(kindTBF), t.options())
 }
 
 // DeleteTBF deletes what SetTBF has made, if it is there.
-func (c *Conn) DeleteTBF(l Link) error {
-	return c.deleteQdisc(&netlink.Tbf{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: l.Index, Handle: tbfHandle, Parent: netlink.HANDLE_ROOT}})
+func (c *Conn) DeleteTBF(l Link) error { return c.deleteQdisc(root(l)) }
+
+func root(l Link) nl.TcMsg {
+	return nl.TcMsg{Ifindex: int32(l.Index), Handle: tbfHandle, Parent: netlink.HANDLE_ROOT}
+}
+
+// options has a rate of more than 32 bits twice, as the kernel wants it.
+func (t TBF) options() *nl.RtAttr {
+	o := nl.NewRtAttr(nl.TCA_OPTIONS, nil)
+	parameters := nl.TcTbfQopt{Rate: nl.TcRateSpec{Rate: uint32(t.Rate)}, Limit: t.Limit, Buffer: ticks(t.Buffer)}
+	o.AddRtAttr(nl.TCA_TBF_PARMS, parameters.Serialize())
+	if t.Rate > math.MaxUint32 {
+		o.AddRtAttr(nl.TCA_TBF_RATE64, nl.Uint64Attr(t.Rate))
+	}
+	return o
+}
+
+// decodeTBF is the inverse of options.
+func decodeTBF(options []byte) (t TBF, err error) {
+	o, err := attributes(options)
+	if err != nil {
+		return t, err
+	}
+	if b := o[nl.TCA_TBF_PARMS]; len(b) >= nl.SizeofTcTbfQopt {
+		parameters := nl.DeserializeTcTbfQopt(b)
+		ns := float64(parameters.Buffer) / netlink.TickInUsec() * float64(time.Microsecond)
+		t = TBF{Rate: uint64(parameters.Rate.Rate), Buffer: time.Duration(ns), Limit: parameters.Limit}
+	}
+	if b := o[nl.TCA_TBF_RATE64]; len(b) >= 8 {
+		t.Rate = binary.NativeEndian.Uint64(b)
+	}
+	return t, nil
 }
 
 // The two kinds of qdisc that hold filters for what a link receives. Only the second has the hook [Egress] too.
@@ -96,21 +128,19 @@ var hooksHandle = netlink.MakeHandle(0xffff, 0)
 
 // AddHooks makes a qdisc, KindIngress or KindClsact, that holds filters. A link has one of them at most: the error is
 // EEXIST if it has one.
-func (c *Conn) AddHooks(l Link, kind string) error { return c.h.QdiscAdd(hooks(l, kind)) }
-
-// DeleteHooks deletes such a qdisc, and all filters in it, if it is there.
-func (c *Conn) DeleteHooks(l Link, kind string) error { return c.deleteQdisc(hooks(l, kind)) }
-
-func hooks(l Link, kind string) netlink.Qdisc {
-	a := netlink.QdiscAttrs{LinkIndex: l.Index, Handle: hooksHandle, Parent: netlink.HANDLE_INGRESS}
-	if kind == KindClsact {
-		return &netlink.Clsact{QdiscAttrs: a}
-	}
-	return &netlink.Ingress{QdiscAttrs: a}
+func (c *Conn) AddHooks(l Link, kind string) error {
+	return c.tcChange(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_EXCL, hooks(l), kindOf(kind))
 }
 
-func (c *Conn) deleteQdisc(q netlink.Qdisc) error {
-	err := c.h.QdiscDel(q)
+// DeleteHooks deletes such a qdisc, and all filters in it, if it is there.
+func (c *Conn) DeleteHooks(l Link) error { return c.deleteQdisc(hooks(l)) }
+
+func hooks(l Link) nl.TcMsg {
+	return nl.TcMsg{Ifindex: int32(l.Index), Handle: hooksHandle, Parent: netlink.HANDLE_INGRESS}
+}
+
+func (c *Conn) deleteQdisc(q nl.TcMsg) error {
+	err := c.tcChange(unix.RTM_DELQDISC, 0, q)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) || gone(err) { // it depends on what is there instead
 		return nil
 	}

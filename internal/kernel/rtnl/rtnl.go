@@ -7,17 +7,19 @@ import (
 	"fmt"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	vns "github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/kernel/netns"
 )
 
-// Conn is one rtnetlink socket, bound to a namespace. Dumps that the kernel interrupts are repeated a bounded number of
+// Conn is rtnetlink sockets, bound to a namespace. Dumps that the kernel interrupts are repeated a bounded number of
 // times; then their error wraps [ErrInterrupted].
 type Conn struct {
-	ns *netns.NS
-	h  *netlink.Handle
+	ns       *netns.NS
+	h        *netlink.Handle
+	tcSocket *nl.SocketHandle // nil until somebody asks for qdiscs or filters
 }
 
 // ErrInterrupted says that a list changed each time while it was read (NLM_F_DUMP_INTR).
@@ -39,8 +41,13 @@ func Open(ns *netns.NS) (*Conn, error) {
 	return &Conn{ns: ns, h: h}, nil
 }
 
-// Close closes the socket.
-func (c *Conn) Close() error { return c.h.Close() }
+// Close closes the sockets.
+func (c *Conn) Close() error {
+	if c.tcSocket != nil {
+		c.tcSocket.Close()
+	}
+	return c.h.Close()
+}
 
 // gone reports whether err says that the object of a deletion is not there.
 func gone(err error) bool {
