@@ -1,17 +1,15 @@
 package demo
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"time"
-
-	"golang.org/x/net/icmp"
-	"golang.org/x/net/ipv4"
-	"golang.org/x/net/ipv6"
 
 	"github.com/tenon-cni/tenon/internal/kernel/netns"
 )
@@ -21,26 +19,25 @@ const (
 	pingEvery = 100 * time.Millisecond // how long each waits for its reply
 )
 
-// family is what differs between ICMP and ICMPv6.
+// family is what differs between ICMP (RFC 792) and ICMPv6 (RFC 4443).
 type family struct {
-	network, any   string
-	protocol       int // number of the protocol (IANA)
-	request, reply icmp.Type
+	network        string // with the number of the protocol
+	request, reply byte   // types of messages
 }
 
 func familyOf(a netip.Addr) family {
 	if a.Is4() {
-		return family{"ip4:icmp", "0.0.0.0", 1, ipv4.ICMPTypeEcho, ipv4.ICMPTypeEchoReply}
+		return family{"ip4:1", 8, 0}
 	}
-	return family{"ip6:ipv6-icmp", "::", 58, ipv6.ICMPTypeEchoRequest, ipv6.ICMPTypeEchoReply}
+	return family{"ip6:58", 128, 129}
 }
 
 // ping sends echo requests from a namespace until one is answered, and returns how long that answer took.
 func ping(ctx context.Context, from *netns.NS, to netip.Addr) (time.Duration, error) {
 	f := familyOf(to)
-	var conn *icmp.PacketConn
+	var conn *net.IPConn
 	err := from.Run(func() (err error) {
-		conn, err = icmp.ListenPacket(f.network, f.any)
+		conn, err = net.ListenIP(f.network, nil)
 		return err
 	})
 	if err != nil {
@@ -65,17 +62,12 @@ func ping(ctx context.Context, from *netns.NS, to netip.Addr) (time.Duration, er
 }
 
 // echo sends one request and waits for the reply to it.
-func (f family) echo(conn *icmp.PacketConn, to netip.Addr, seq int) error {
-	id := os.Getpid() & 0xffff
-	request := icmp.Message{Type: f.request, Body: &icmp.Echo{ID: id, Seq: seq, Data: []byte("tenon")}}
-	packet, err := request.Marshal(nil)
-	if err != nil {
-		return err
-	}
+func (f family) echo(conn *net.IPConn, to netip.Addr, seq int) error {
 	if err := conn.SetDeadline(time.Now().Add(pingEvery)); err != nil {
 		return err
 	}
-	if _, err := conn.WriteTo(packet, &net.IPAddr{IP: to.AsSlice()}); err != nil {
+	request := f.message(os.Getpid(), seq)
+	if _, err := conn.WriteTo(request, &net.IPAddr{IP: to.AsSlice()}); err != nil {
 		return err
 	}
 	buf := make([]byte, 1500)
@@ -84,12 +76,29 @@ func (f family) echo(conn *icmp.PacketConn, to netip.Addr, seq int) error {
 		if err != nil {
 			return err
 		}
-		m, err := icmp.ParseMessage(f.protocol, buf[:n])
-		if err != nil || m.Type != f.reply {
-			continue
-		}
-		if e, ok := m.Body.(*icmp.Echo); ok && e.ID == id && e.Seq == seq {
+		if n == len(request) && buf[0] == f.reply && bytes.Equal(buf[4:n], request[4:]) {
 			return nil
 		}
 	}
+}
+
+// message is an echo request: type, code, checksum, identifier, sequence number, data. The kernel puts its own checksum into
+// those of ICMPv6.
+func (f family) message(id, seq int) []byte {
+	m := []byte{f.request, 0, 0, 0}
+	m = binary.BigEndian.AppendUint16(m, uint16(id))
+	m = binary.BigEndian.AppendUint16(m, uint16(seq))
+	m = append(m, "tenon!"...) // an even number of bytes, for checksum
+	binary.BigEndian.PutUint16(m[2:], checksum(m))
+	return m
+}
+
+// checksum is that of the Internet (RFC 1071).
+func checksum(b []byte) uint16 {
+	var sum uint32
+	for i := 0; i < len(b); i += 2 {
+		sum += uint32(binary.BigEndian.Uint16(b[i:]))
+	}
+	sum = sum>>16 + sum&0xffff
+	return ^uint16(sum>>16 + sum)
 }
