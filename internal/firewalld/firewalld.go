@@ -8,24 +8,22 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
-
-	"github.com/godbus/dbus/v5"
 )
 
 // What firewalld is called on the bus (firewalld.dbus(5)).
 const (
 	busName = "org.fedoraproject.FirewallD1"
-	object  = dbus.ObjectPath("/org/fedoraproject/FirewallD1")
-	zones   = "org.fedoraproject.FirewallD1.zone."
+	object  = "/org/fedoraproject/FirewallD1"
+	zones   = "org.fedoraproject.FirewallD1.zone"
 )
 
 // Conn is a connection with the system bus, where DBUS_SYSTEM_BUS_ADDRESS says it is or at its usual place.
-type Conn struct{ bus *dbus.Conn }
+type Conn struct{ bus *bus }
 
 // Open connects. It fails where there is no bus; whether firewalld is on it is another question. The connection ends with
 // the context, too.
 func Open(ctx context.Context) (*Conn, error) {
-	bus, err := dbus.ConnectSystemBus(dbus.WithContext(ctx))
+	bus, err := dial(ctx, systemBus())
 	if err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
@@ -40,20 +38,19 @@ func (c *Conn) Close() error { return c.bus.Close() }
 
 // Running reports whether firewalld is on the bus. It is not started by the question.
 func (c *Conn) Running(ctx context.Context) (bool, error) {
-	var owner string
-	err := c.bus.BusObject().CallWithContext(ctx, "org.freedesktop.DBus.GetNameOwner", 0, busName).Store(&owner)
-	if e := (dbus.Error{}); errors.As(err, &e) && e.Name == "org.freedesktop.DBus.Error.NameHasNoOwner" {
+	_, err := c.bus.call(ctx, method{driver, driverObject, driver, "GetNameOwner"}, busName)
+	if e := new(exception); errors.As(err, &e) && e.name == "org.freedesktop.DBus.Error.NameHasNoOwner" {
 		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("system bus: %w", err)
 	}
-	return owner != "", nil
+	return true, nil
 }
 
 // AddSource adds an address, alone, to a zone. added is false if the zone had it.
 func (c *Conn) AddSource(ctx context.Context, zone string, a netip.Addr) (added bool, err error) {
-	err = c.call(ctx, new(string), "addSource", zone, a)
+	_, err = c.call(ctx, "addSource", zone, a)
 	if says(err, "ZONE_ALREADY_SET") {
 		return false, nil
 	}
@@ -62,7 +59,7 @@ func (c *Conn) AddSource(ctx context.Context, zone string, a netip.Addr) (added 
 
 // RemoveSource removes an address from a zone; one that is not in it is as good as removed.
 func (c *Conn) RemoveSource(ctx context.Context, zone string, a netip.Addr) error {
-	err := c.call(ctx, new(string), "removeSource", zone, a)
+	_, err := c.call(ctx, "removeSource", zone, a)
 	if says(err, "UNKNOWN_SOURCE") {
 		return nil
 	}
@@ -71,26 +68,28 @@ func (c *Conn) RemoveSource(ctx context.Context, zone string, a netip.Addr) erro
 
 // HasSource reports whether an address, alone, is in a zone.
 func (c *Conn) HasSource(ctx context.Context, zone string, a netip.Addr) (has bool, err error) {
-	err = c.call(ctx, &has, "querySource", zone, a)
-	return has, err
+	answer, err := c.call(ctx, "querySource", zone, a)
+	return err == nil && answer.number() == 1, err
 }
 
-func (c *Conn) call(ctx context.Context, answer any, method, zone string, a netip.Addr) error {
+func (c *Conn) call(ctx context.Context, member, zone string, a netip.Addr) (*decoder, error) {
 	source := netip.PrefixFrom(a, a.BitLen()).String()
-	err := c.bus.Object(busName, object).CallWithContext(ctx, zones+method, 0, zone, source).Store(answer)
+	answer, err := c.bus.call(ctx, method{busName, object, zones, member}, zone, source)
 	if err != nil {
-		return fmt.Errorf("firewalld: %s %s in zone %q: %w", method, source, zone, err)
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return nil, fmt.Errorf("firewalld: %s %s in zone %q: %w", member, source, zone, err)
 	}
-	return nil
+	return answer, nil
 }
 
 // says reports whether err is an exception of firewalld with this code, which its text begins with.
 func says(err error, code string) bool {
-	var e dbus.Error
-	if !errors.As(err, &e) || len(e.Body) == 0 {
+	var e *exception
+	if !errors.As(err, &e) {
 		return false
 	}
-	text, _ := e.Body[0].(string)
-	first, _, _ := strings.Cut(text, ":")
+	first, _, _ := strings.Cut(e.text, ":")
 	return first == code
 }
