@@ -86,12 +86,11 @@ func protocolIsStandardLibrary(t *tree, violated report) {
 	}
 }
 
-// One package owns each kernel interface, and the bus; the rest goes through it.
+// One package owns each kernel interface; the rest goes through it.
 var libraryOwners = map[string]string{
 	"github.com/vishvananda/netlink": "internal/kernel/rtnl",
 	"github.com/google/nftables":     "internal/kernel/nft",
 	"github.com/mdlayher/netlink":    "internal/kernel/conntrack",
-	"github.com/godbus/dbus/v5":      "internal/firewalld",
 }
 
 func kernelLibraries(t *tree, violated report) {
