@@ -90,22 +90,51 @@ func (l Ledger) Write(name string, v any) error {
 		return err
 	}
 	boot.Mark(int(f.Fd()), l.Boot)
-	if _, err := f.Write(content); err != nil {
+	_, err = f.Write(content)
+	if err == nil {
+		err = f.CloseAtomicallyReplace()
+	}
+	if err != nil {
 		return errors.Join(err, f.Cleanup())
 	}
-	return f.CloseAtomicallyReplace()
+	return nil
 }
 
-// Remove removes the value of a name. That there is none is no error.
+// Remove removes the value of a name, and what a Write of it has left that was killed. That there is none is no error.
 func (l Ledger) Remove(name string) error {
 	path, err := l.Path(name)
 	if err != nil {
 		return err
 	}
+	errs := []error{l.removeDrafts(name)}
 	if err := os.Remove(path); !absent(err) {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// removeDrafts removes files that were to become the one of a name: renameio puts a dot before, and a number behind.
+func (l Ledger) removeDrafts(name string) error {
+	dir, err := os.Open(l.Dir)
+	if absent(err) {
+		return nil
+	}
+	if err != nil {
 		return err
 	}
-	return nil
+	defer dir.Close()
+	files, err := dir.Readdirnames(-1)
+	errs := []error{err}
+	for _, file := range files {
+		number, ok := strings.CutPrefix(file, "."+name)
+		if !ok || strings.Trim(number, "0123456789") != "" {
+			continue
+		}
+		if err := os.Remove(filepath.Join(l.Dir, file)); !absent(err) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // absent reports whether err says that there is no such file, or that there cannot be.

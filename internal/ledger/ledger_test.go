@@ -65,6 +65,29 @@ func TestLedger(t *testing.T) {
 	wantNames(t, l, "y")
 }
 
+// TestRemoveDrafts: what a Write has left that was killed goes with its value, and nothing else does.
+func TestRemoveDrafts(t *testing.T) {
+	t.Parallel()
+	l := open(t)
+	write(t, l, "x", value{MTU: 1})
+	for _, name := range []string{".x123", ".x", ".x.123", ".xy123", ".y123"} {
+		if err := os.WriteFile(filepath.Join(l.Dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Remove("x"); err != nil {
+		t.Error(err)
+	}
+	var left []string
+	entries, err := os.ReadDir(l.Dir)
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	if want := []string{".x.123", ".xy123", ".y123"}; !slices.Equal(left, want) || err != nil {
+		t.Errorf("left %q, %v; want %q", left, err, want)
+	}
+}
+
 // TestFiles: what is on disk, for other implementations and for nobody else.
 func TestFiles(t *testing.T) {
 	t.Parallel()
