@@ -12,7 +12,7 @@ import (
 // before the first slash the two are exchanged, so that net.ipv4.conf.eth0/100.forwarding is about eth0.100.
 type Setting struct {
 	Key, Value string
-	Optional   bool // not being able to set it is no error
+	Optional   bool // that it cannot be set is no error, unless it can be the next time, see [Exhausted]
 }
 
 // Sysctl sets a kernel setting in the namespace unless it has the value. Undone by setting the value before. The error
@@ -40,7 +40,7 @@ func (s *Space) sysctl(set Setting) error {
 	return s.tx.Do(sysctlOp(set.Key, set.Value),
 		func() (err error) {
 			old, changed, err = sysctl.Set(set.Key, set.Value)
-			if set.Optional {
+			if set.Optional && !Exhausted(err) {
 				return nil
 			}
 			return err
@@ -63,7 +63,7 @@ func (s *Space) EnsureSysctls(settings []Setting) error {
 		for _, set := range settings {
 			if err := s.tx.Do(sysctlOp(set.Key, set.Value), func() error {
 				_, _, err := sysctl.Set(set.Key, set.Value)
-				if set.Optional {
+				if set.Optional && !Exhausted(err) {
 					return nil
 				}
 				return err

@@ -61,7 +61,7 @@ func (decorator) Remove(ctx context.Context, s *session, _ chained.Gone) error {
 func moveBack(s *session, link kernel.Link, filled []kernel.StoredRoute) error {
 	for _, r := range originals(filled) {
 		err := s.Sandbox.PutRoute(link, r)
-		if errors.As(err, new(syscall.Errno)) {
+		if errors.As(err, new(syscall.Errno)) && !kernel.Exhausted(err) {
 			s.Log.Warn("a route does not come back to the main table", "error", err)
 			err = nil
 		}

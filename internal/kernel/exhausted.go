@@ -1,0 +1,18 @@
+package kernel
+
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+)
+
+// Exhausted reports whether something failed for lack of memory or the like, so that it can succeed the next time. What
+// the kernel refuses for another reason it will refuse again.
+func Exhausted(err error) bool {
+	for _, errno := range []unix.Errno{unix.ENOMEM, unix.ENOBUFS, unix.EAGAIN, unix.EINTR} {
+		if errors.Is(err, errno) {
+			return true
+		}
+	}
+	return false
+}
