@@ -11,6 +11,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/chained"
 	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/kernel/netns"
 )
 
 // Remove puts back what there was before, and forgets it.
@@ -22,7 +23,14 @@ func (tuner) Remove(_ context.Context, s *session, gone chained.Gone) error {
 	if gone.All() {
 		return collect(s, m, gone)
 	}
-	return m.remove(s.Tx, s.Sandbox, s.Attachment(), s.Log)
+	if s.Sandbox != nil {
+		return m.remove(s.Tx, s.Sandbox, s.Attachment(), s.Log)
+	}
+	var x attachment // the namespace can be there all the same
+	if _, err := m.attachments.Read(string(s.Attachment().Owner()), &x); err != nil {
+		s.Log.Warn("what there was before is not known", "err", err)
+	}
+	return m.removeFrom(s, x.namespace(), s.Attachment())
 }
 
 // collect is Remove for all attachments that are gone. Where the namespace of one is still there, it is found by what ADD has
@@ -45,16 +53,21 @@ func collectOne(s *session, m memory, owner string) error {
 	if _, err := m.attachments.Read(owner, &x); err != nil || x.Container == "" { // broken
 		return forget(s.Tx, m.attachments, owner)
 	}
-	var sandbox *kernel.Space
-	if ns := x.namespace(); ns != nil {
-		defer ns.Close()
-		var err error
-		if sandbox, err = s.Tx.Open(ns); err != nil {
-			return err
-		}
-		defer sandbox.Close()
+	return m.removeFrom(s, x.namespace(), cni.Attachment{Network: s.Name, Container: x.Container, IfName: x.IfName})
+}
+
+// removeFrom is remove in a namespace that was remembered, nil if it is gone, which it closes.
+func (m memory) removeFrom(s *session, ns *netns.NS, a cni.Attachment) error {
+	if ns == nil {
+		return m.remove(s.Tx, nil, a, s.Log)
 	}
-	return m.remove(s.Tx, sandbox, cni.Attachment{Network: s.Name, Container: x.Container, IfName: x.IfName}, s.Log)
+	defer ns.Close()
+	sandbox, err := s.Tx.Open(ns)
+	if err != nil {
+		return err
+	}
+	defer sandbox.Close()
+	return m.remove(s.Tx, sandbox, a, s.Log)
 }
 
 // remove puts back in the namespace, if it is there, what there was before, and forgets it: last what GC finds it by. What
@@ -89,7 +102,7 @@ func restore(sandbox *kernel.Space, ifName string, before Attributes, log *slog.
 	var errs []error
 	for _, d := range before.differ(sandbox, link) {
 		err := d.set()
-		if errno := syscall.Errno(0); errors.As(err, &errno) {
+		if errors.As(err, new(syscall.Errno)) && !kernel.Exhausted(err) {
 			log.Warn("an attribute stays as it is", "err", fmt.Errorf("interface %s: %w", ifName, err))
 			continue
 		}
