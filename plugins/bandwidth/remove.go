@@ -83,7 +83,13 @@ func collect(s *session, g shared.Gone) error {
 			stale = append(stale, l)
 		}
 	}
-	return deleteDevices(s, stale)
+	errs := []error{deleteDevices(s, stale)}
+	for _, l := range links { // an ADD that was killed has limited an end, and made no ifb yet
+		if l.Kind == "veth" && g.Tag(l.Alias) {
+			errs = append(errs, unlimit(s, l, nil))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // goneOwn reports whether a link is Tenon's and its owner gone.
