@@ -3,7 +3,11 @@ package chained
 import (
 	"context"
 	"errors"
+	"net/netip"
+	"slices"
 
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/plugin"
 )
@@ -25,7 +29,7 @@ func (p untyped) repair(ctx context.Context, c *plugin.AnyCall) error {
 	if !rules && !more {
 		return nil
 	}
-	if err := session.Exists(c.Env); err != nil {
+	if err := p.inSession(ctx, c, attached); err != nil {
 		return err
 	}
 	if err := p.inSession(ctx, c, p.claim); err != nil || !more {
@@ -41,6 +45,31 @@ func (p untyped) repair(ctx context.Context, c *plugin.AnyCall) error {
 		}
 	}
 	return session.PutOff(ctx, session.Steps{Deny: step(p.deny), Allow: step(p.allow)})
+}
+
+// attached returns nil if the container's interface is there, with one of its addresses if it was given any. Otherwise the
+// namespace is another container's by now, and so may be what rules would be about: [cni.CodeUnknownContainer].
+func attached[C any](s *Session[C]) error {
+	if s.Sandbox == nil {
+		if err := s.Enter(); err != nil {
+			return err
+		}
+	}
+	link, err := s.Sandbox.Link(s.IfName)
+	if errors.Is(err, kernel.ErrNoLink) {
+		return cni.Errorf(cni.CodeUnknownContainer, "%w", err)
+	}
+	if err != nil {
+		return err
+	}
+	have, err := s.Sandbox.Addrs(link)
+	given := s.PrevIPs()
+	if err != nil || len(given) == 0 || slices.ContainsFunc(given, func(ip cni.IP) bool {
+		return slices.ContainsFunc(have, func(p netip.Prefix) bool { return p.Addr() == ip.Address.Addr() })
+	}) {
+		return err
+	}
+	return cni.Errorf(cni.CodeUnknownContainer, "interface %s has none of its addresses: it is another's by now", s.IfName)
 }
 
 // inSession makes changes in a session, and takes back what it has changed if it fails.

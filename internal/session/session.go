@@ -101,15 +101,6 @@ func (s *Core) PrevIPs() []cni.IP {
 	return list
 }
 
-// Exists returns nil if the container's namespace is there. Its errors are those of [OpenSandbox].
-func Exists(env cni.Env) error {
-	ns, err := OpenSandbox(env)
-	if err == nil {
-		ns.Close()
-	}
-	return err
-}
-
 // Close closes the namespaces.
 func (s *Core) Close() {
 	for _, space := range []*kernel.Space{s.Host, s.Sandbox} {

@@ -2,6 +2,7 @@ package all_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -33,7 +34,13 @@ func TestMain(m *testing.M) { testnet.Main(m) }
 var chains = []string{
 	`{"type":"bridge","bridge":"brN","isDefaultGateway":true,"ipMasq":true,"macspoofchk":true,"ipam":IPAM}`,
 	`{"type":"ptp","ipMasq":true,"ipam":IPAM}`,
+	whole,
 }
+
+// whole is a chain of all plugins that have rules.
+const whole = `{"type":"bridge","bridge":"brN","isDefaultGateway":true,"ipMasq":true,"ipam":IPAM},` +
+	`{"type":"portmap","snat":true,"capabilities":{"portMappings":true}},` +
+	`{"type":"firewall","backend":"nftables","ingressPolicy":"isolated"}`
 
 // host is a machine with networks, run by the library and the plugins in this process.
 type host struct {
@@ -80,7 +87,12 @@ func must(t testing.TB, err error) {
 }
 
 func (h *host) add(n *network.Network, container string) error {
-	r := network.Request{Container: container, IfName: "eth0", Parameters: network.Parameters{Netns: h.Container(container).Path()}}
+	c := h.Container(container)
+	ports := fmt.Sprintf(`[{"hostPort":%d,"containerPort":80,"protocol":"tcp"},{"hostPort":%d,"containerPort":53,"protocol":"udp","hostIP":"127.0.0.1"},`+
+		`{"hostPort":%[3]d,"containerPort":%[3]d,"range":9,"protocol":"tcp"}]`, 8000+c.Number, 9000+c.Number, 10000+10*c.Number)
+	r := network.Request{Container: container, IfName: "eth0", Parameters: network.Parameters{
+		Netns: c.Path(), Capabilities: map[string]json.RawMessage{"portMappings": json.RawMessage(ports)},
+	}}
 	return h.Host.Run(func() error {
 		_, err := h.Add(context.Background(), n, r)
 		return err
@@ -376,9 +388,9 @@ func TestRepairIPTables(t *testing.T) {
 	}
 }
 
-// BenchmarkRepair repairs 200 attachments after a flush.
+// BenchmarkRepair repairs 200 attachments with the rules of all plugins after a flush.
 func BenchmarkRepair(b *testing.B) {
-	h := newHost(b, chains[0])
+	h := newHost(b, whole)
 	h.addMany(200)
 	for b.Loop() {
 		b.StopTimer()
@@ -390,7 +402,7 @@ func BenchmarkRepair(b *testing.B) {
 
 // BenchmarkRepairNothing repairs 200 attachments of which nothing is missing.
 func BenchmarkRepairNothing(b *testing.B) {
-	h := newHost(b, chains[0])
+	h := newHost(b, whole)
 	h.addMany(200)
 	for b.Loop() {
 		h.repair()
