@@ -110,7 +110,7 @@ func writes(tid, fd int) (change, bool) {
 	case fd == 1 && strings.HasPrefix(path, "pipe:"):
 		return change{name: "write result", errno: unix.EPIPE}, true
 	case strings.HasPrefix(path, "/proc/sys/"):
-		return change{name: "write " + filepath.Base(filepath.Dir(path)) + "/" + filepath.Base(path), errno: unix.EPERM}, true
+		return change{name: "write " + filepath.Base(filepath.Dir(path)) + "/" + filepath.Base(path), errno: unix.ENOMEM}, true
 	case strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "/dev/"):
 		return file("write", path, unix.ENOSPC), true
 	}

@@ -23,12 +23,7 @@ var pluginDir = os.Getenv("TENON_PLUGINS")
 // all adds to the faults what is slow or differs little.
 var all = os.Getenv("TENON_FAULTS") == "all"
 
-func TestMain(m *testing.M) {
-	if name := filepath.Base(os.Args[0]); isMarker(name) {
-		os.Exit(mark(name))
-	}
-	testnet.Main(m)
-}
+func TestMain(m *testing.M) { testnet.Main(m) }
 
 var dualStack = map[string]any{
 	"ranges": []any{[]any{map[string]any{"subnet": "10.88.0.0/30"}}, []any{map[string]any{"subnet": "fd88::/126", "rangeEnd": "fd88::2"}}},
@@ -79,7 +74,7 @@ var scenarios = []scenario{
 func TestNothingIsLeft(t *testing.T) {
 	t.Parallel()
 	plugins := builtPlugins(t)
-	for _, s := range scenarios {
+	for _, s := range slices.Concat(scenarios, chained) {
 		if s.slow && !all {
 			continue
 		}
@@ -88,6 +83,9 @@ func TestNothingIsLeft(t *testing.T) {
 				t.Parallel()
 				if s.needs != "" {
 					testnet.Require(t, testnet.Kernel(s.needs))
+				}
+				if s.tool != "" {
+					testnet.Require(t, testnet.Tool(s.tool))
 				}
 				effects, recoveries := []effect{kill, terminate, fail}, []recovery{del}
 				if s.host {

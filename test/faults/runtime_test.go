@@ -4,44 +4,54 @@ package faults
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// Field row 3, CACHE-11, LIF-04, RT-DEL-08: wherever a runtime is killed while it runs a chain of three plugins, those who
-// come after it take back what it has left, with "tenon recover" and a DEL of what was finished. A neighbour is not harmed.
+// Field row 3, CACHE-11, LIF-04, RT-DEL-08: wherever a runtime is killed while it runs a chain of plugins, those who come
+// after it take back what it has left, with "tenon recover" and a DEL of what was finished. Where one of the plugins is
+// killed or fails, the runtime does so itself, or the next one. A neighbour is not harmed.
 func TestRuntimeIsKilled(t *testing.T) {
 	t.Parallel()
+	testnet.Require(t, testnet.Kernel(probe.IFB, probe.Shaping))
 	tenon, plugins := build(t)
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{markerPrefix + "one", markerPrefix + "two"} {
-		if err := os.Symlink(exe, filepath.Join(plugins, name)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for name, env := range map[string][]string{
-		"plugins are processes":       {"TENON_EXEC=always"},
-		"the first is in the process": nil,
+	always := []string{"TENON_EXEC=always"}
+	for _, row := range []struct {
+		name   string
+		env    []string
+		fault  fault
+		sample int // every so many changes; with TENON_FAULTS=all a tenth of that
+	}{
+		{"runtime, plugins are processes", always, fault{effect: kill, first: true}, 10},
+		{"runtime, plugins are in the process", nil, fault{effect: kill, first: true}, 50},
+		{"a plugin", always, fault{effect: kill}, 50},
+		{"a call of a plugin", always, fault{effect: fail}, 50},
 	} {
 		for _, verb := range []string{"add", "del"} {
-			t.Run(verb+", "+name, func(t *testing.T) {
+			t.Run(verb+", "+row.name, func(t *testing.T) {
 				t.Parallel()
-				newRuntimeRig(t, tenon, plugins, env).sweep(verb)
+				newRuntimeRig(t, tenon, plugins, row.env).sweep(verb, row.fault, row.sample)
 			})
 		}
 	}
 }
 
-// runtimeRig is "tenon" with a network of three plugins, in namespaces and folders of its own. The container "neighbour"
-// is attached throughout.
+// ports are the mappings of each container.
+var ports = map[string]string{
+	"container": `portMappings=[{"hostPort":8080,"containerPort":80,"protocol":"tcp"},{"hostPort":8053,"containerPort":53,"protocol":"udp","hostIP":"127.0.0.1"},` +
+		`{"hostPort":40000,"containerPort":40000,"range":10,"protocol":"udp"}]`,
+	"neighbour": `portMappings=[{"hostPort":8081,"containerPort":80,"protocol":"tcp"},{"hostPort":40010,"containerPort":40010,"range":10,"protocol":"udp"}]`,
+}
+
+// runtimeRig is "tenon" with a network of a whole chain of plugins, in namespaces and folders of its own. The container
+// "neighbour" is attached throughout.
 type runtimeRig struct {
 	t       *testing.T
 	net     *testnet.Net
@@ -62,8 +72,14 @@ func newRuntimeRig(t *testing.T, tenon, plugins string, env []string) *runtimeRi
 	ipam := map[string]any{"type": "host-local", "dataDir": filepath.Join(r.dir, "ipam"), "subnet": "10.88.0.0/29"}
 	conf, err := json.Marshal(map[string]any{"cniVersion": "1.1.0", "name": "faults", "plugins": []any{
 		map[string]any{"type": "bridge", "bridge": "br0", "isGateway": true, "ipMasq": true, "ipam": ipam},
-		map[string]any{"type": markerPrefix + "one", "dir": r.dir},
-		map[string]any{"type": markerPrefix + "two", "dir": r.dir},
+		map[string]any{"type": "portmap", "snat": true, "capabilities": map[string]any{"portMappings": true}},
+		map[string]any{"type": "firewall", "backend": "nftables", "ingressPolicy": "isolated"},
+		map[string]any{"type": "bandwidth", "ingressRate": 8000000, "egressRate": 8000000},
+		map[string]any{
+			"type": "tuning", "dataDir": filepath.Join(r.dir, "tuning"), "mtu": 1400, "txQLen": 2000,
+			"sysctl": map[string]any{"net.core.somaxconn": "500"},
+		},
+		map[string]any{"type": "sbr"},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -89,6 +105,9 @@ func (r *runtimeRig) command(verb, container string) *exec.Cmd {
 	}
 	if container != "" {
 		args = append(args, r.netFile, r.net.Container(container).Path(), "--id", container)
+		if verb == "add" {
+			args = append(args, "--cap", ports[container])
+		}
 	}
 	cmd := exec.Command(r.tenon, args...)
 	cmd.Env = append([]string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, r.env...)
@@ -123,31 +142,31 @@ func (r *runtimeRig) broken(verb string, f fault) *run {
 	return result
 }
 
-func (r *runtimeRig) sweep(verb string) {
+func (r *runtimeRig) sweep(verb string, f fault, stride int) {
 	r.t.Helper()
+	if all {
+		stride /= 10
+	}
 	prepare := func() {
 		if verb == "del" {
 			r.must("add", "container")
 		}
 	}
 	prepare()
-	changes := r.broken(verb, fault{first: true}).changes
+	changes := r.broken(verb, fault{first: f.first}).changes
 	r.must("del", "container")
-	stride := 4 // what all does takes minutes
-	if all {
-		stride = 1
-	}
 	for n := 0; n < len(changes); n += stride {
 		c := changes[n]
 		prepare()
-		result := r.broken(verb, fault{effect: kill, n: n, first: true})
-		if result.hit && !result.killed {
+		f.n = n
+		result := r.broken(verb, f)
+		if result.hit && f.first && !result.killed {
 			r.t.Fatalf("%s, change %d: exit status %d", verb, n+1, result.code)
 		}
 		if result.hit {
 			c = result.changes[n]
 		}
-		r.recover(verb + " killed before " + c.name)
+		r.recover(fmt.Sprintf("%s, %s change %d (%s)", verb, f.effect, n+1, c.name))
 	}
 	if out, err := r.try("check", "neighbour"); err != nil {
 		r.t.Errorf("the neighbour: %v\n%s", err, out)

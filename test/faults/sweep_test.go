@@ -23,10 +23,13 @@ type scenario struct {
 	plugin string
 	conf   map[string]any // without name and dataDir
 	ipam   map[string]any // host-local's part, without dataDir; nil: none
+	behind *scenario      // what makes the interface, undisturbed, for a chained plugin
 	env    []string       // beyond the protocol's variables
 	slow   bool           // only with TENON_FAULTS=all
+	sample int            // without TENON_FAULTS=all: one fault only, at every so many changes; 0: all
 	host   bool           // all of it can be removed from the host: by GC, or by DEL without a namespace
 	needs  probe.Feature  // of the kernel; empty: nothing special
+	tool   string         // that has to be there; empty: none
 }
 
 // rig is a scenario in namespaces and state folders of its own.
@@ -34,7 +37,7 @@ type rig struct {
 	t       testing.TB
 	net     *testnet.Net
 	plugins string
-	plugin  string
+	sample  int
 	env     []string
 	conf    map[string]any
 	state   string // folder of the state files
@@ -44,19 +47,36 @@ type rig struct {
 
 func newRig(t testing.TB, plugins string, s scenario, report func(finding string)) *rig {
 	t.Helper()
-	r := &rig{t: t, plugins: plugins, plugin: s.plugin, env: s.env, report: report, net: testnet.New(t, "container"), state: t.TempDir()}
-	r.conf = maps.Clone(s.conf)
-	r.conf["name"], r.conf["type"] = "faults", s.plugin
-	if s.ipam != nil {
-		ipam := maps.Clone(s.ipam)
-		ipam["type"], ipam["dataDir"] = "host-local", r.state
-		r.conf["ipam"] = ipam
+	r := &rig{t: t, plugins: plugins, sample: s.sample, env: s.env, report: report, net: testnet.New(t, "container"), state: t.TempDir()}
+	var prev json.RawMessage
+	if s.behind != nil {
+		r.conf = s.behind.complete(r.state, nil)
+		prev = r.must("ADD").stdout
 	}
+	r.conf = s.complete(r.state, prev)
 	// What attachments share (bridge, nftables skeleton, lock files) is there before the first comparison.
 	r.must("ADD")
 	r.must("DEL")
 	r.clean = r.snapshot()
 	return r
+}
+
+// complete returns the configuration with what depends on where it is used.
+func (s *scenario) complete(state string, prev json.RawMessage) map[string]any {
+	conf := maps.Clone(s.conf)
+	conf["name"], conf["type"] = "faults", s.plugin
+	if s.ipam != nil {
+		ipam := maps.Clone(s.ipam)
+		ipam["type"], ipam["dataDir"] = "host-local", state
+		conf["ipam"] = ipam
+	}
+	if s.plugin == "tuning" {
+		conf["dataDir"] = filepath.Join(state, "tuning")
+	}
+	if prev != nil {
+		conf["prevResult"] = prev
+	}
+	return conf
 }
 
 // recovery is what a runtime does after an operation broke off.
@@ -82,7 +102,7 @@ func (r *rig) start(verb, netns string, conf map[string]any, f fault) *run {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	cmd := exec.Command(filepath.Join(r.plugins, r.plugin))
+	cmd := exec.Command(filepath.Join(r.plugins, conf["type"].(string)))
 	cmd.Env = append([]string{
 		"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "CNI_PATH=" + r.plugins, "CNI_COMMAND=" + verb,
 		"CNI_CONTAINERID=c1", "CNI_IFNAME=eth0", "CNI_NETNS=" + netns,
@@ -98,11 +118,13 @@ func (r *rig) start(verb, netns string, conf map[string]any, f fault) *run {
 }
 
 // must runs a verb that has to succeed.
-func (r *rig) must(verb string) {
+func (r *rig) must(verb string) *run {
 	r.t.Helper()
-	if result := r.call(verb, fault{}); result.code != 0 || result.killed {
-		r.t.Fatalf("%s: exit status %d\n%s%s", verb, result.code, result.stdout, result.stderr)
+	result := r.call(verb, fault{})
+	if result.code != 0 || result.killed {
+		r.t.Fatalf("%s %s: exit status %d\n%s%s", r.conf["type"], verb, result.code, result.stdout, result.stderr)
 	}
+	return result
 }
 
 // snapshot is the complete state without what host-local keeps on purpose: the last address, so that addresses
@@ -146,10 +168,30 @@ func settledDiff(before string, snapshot func() string) string {
 	return diff
 }
 
+// attempt is a fault and what comes after it.
+type attempt struct {
+	effect   effect
+	recovery recovery
+}
+
+// attempts combines each effect with each recovery, where it matters: after a kill.
+func attempts(effects []effect, recoveries []recovery) (list []attempt) {
+	for _, e := range effects {
+		for _, c := range recoveries {
+			list = append(list, attempt{e, c})
+			if e != kill {
+				break // what is left to recover does not depend on how
+			}
+		}
+	}
+	return list
+}
+
 // sweep breaks a verb at each of its changes in turn, with each effect. After a kill each of the recoveries has to
 // restore the state.
 func (r *rig) sweep(verb string, effects []effect, recoveries []recovery) {
 	r.t.Helper()
+	list := attempts(effects, recoveries)
 	if verb == "DEL" {
 		r.must("ADD")
 	}
@@ -161,23 +203,26 @@ func (r *rig) sweep(verb string, effects []effect, recoveries []recovery) {
 		if change.path != "" && !strings.HasPrefix(change.path, r.state+"/") && !strings.HasPrefix(change.path, "/proc/") {
 			r.report(fmt.Sprintf("%s changes %s, which no snapshot covers", verb, change.path))
 		}
-		for _, e := range effects {
-			if e == fail && change.errno == 0 || e == lose && !change.reply {
+		for i, a := range list {
+			if !r.picks(n, i, len(list)) || a.effect == fail && change.errno == 0 || a.effect == lose && !change.reply {
 				continue
 			}
-			for _, c := range recoveries {
-				tried++
-				if !r.try(verb, fault{effect: e, n: n}, c) {
-					missed++
-				}
-				if e != kill {
-					break // what is left to recover does not depend on how
-				}
+			tried++
+			if !r.try(verb, fault{effect: a.effect, n: n}, a.recovery) {
+				missed++
 			}
 		}
 	}
 	// A plugin that had nothing to wait for makes a few calls less.
 	r.t.Logf("%d changes, %d faults, of which %d came after the end", len(changes), tried, missed)
+}
+
+// picks reports whether fault number i of so many is tried at change number n: of a sample it is the next at the next.
+func (r *rig) picks(n, i, faults int) bool {
+	if all || r.sample == 0 {
+		return true
+	}
+	return n%r.sample == 0 && n/r.sample%faults == i
 }
 
 // try breaks a verb once and looks at what is left. It reports whether the run got to where it was to break.
