@@ -32,8 +32,13 @@ func remove(s *session, a cni.Attachment) error {
 
 // knownEnd returns the host's end of the container's veth pair, or nil if that cannot be told any more.
 func knownEnd(s *session) *kernel.Link {
-	if s.Sandbox == nil {
-		return nil
+	if s.Sandbox == nil { // then the namespace can be there all the same
+		links, err := s.Host.Links()
+		i := slices.IndexFunc(links, func(l kernel.Link) bool { return l.Kind == "veth" && l.Alias == s.Tag })
+		if err != nil || i < 0 {
+			return nil
+		}
+		return &links[i]
 	}
 	inside, err := s.Sandbox.Link(s.IfName)
 	if err != nil {
