@@ -49,7 +49,7 @@ func (p untyped) repair(ctx context.Context, c *plugin.AnyCall) error {
 
 // attached returns nil if the container's interface is there, with one of its addresses if it was given any. Otherwise the
 // namespace is another container's by now, and so may be what rules would be about: [cni.CodeUnknownContainer].
-func attached[C any](s *Session[C]) error {
+func attached(s *session.Core) error {
 	if s.Sandbox == nil {
 		if err := s.Enter(); err != nil {
 			return err
