@@ -145,7 +145,7 @@ func (c *Conn) ensure(p *plan, s skeleton) error {
 
 // Build makes what a concern needs before it can have entries.
 func (c *Conn) Build(ctx context.Context, concern *Concern) error {
-	err := c.locked(ctx, func() error {
+	err := c.tried(ctx, func() error {
 		var p plan
 		if err := c.ensure(&p, concern.skeleton()); err != nil {
 			return err

@@ -63,11 +63,12 @@ func (c *Conn) Put(ctx context.Context, claims ...Claim) (undo func(context.Cont
 	var met []Claim
 	var changes []change
 	var refused error
-	err = c.locked(ctx, func() error {
+	err = c.tried(ctx, func() error {
 		if met, refused = c.meetable(claims); len(met) == 0 {
 			return nil
 		}
 		var p plan
+		var err error
 		if changes, err = c.planClaims(&p, met); err != nil {
 			return err
 		}
@@ -77,7 +78,7 @@ func (c *Conn) Put(ctx context.Context, claims ...Claim) (undo func(context.Cont
 		return nil, errors.Join(refused, err)
 	}
 	return func(ctx context.Context) error {
-		return c.locked(ctx, func() error { return c.revert(changes) })
+		return c.tried(ctx, func() error { return c.revert(changes) })
 	}, refused
 }
 
@@ -466,7 +467,8 @@ func (c *Conn) inverse(ch change, back *change) error {
 // Take removes what has a comment that matches, in one transaction, and returns it. Nothing is sent if there is nothing.
 // Where first is given, nothing is looked for unless that is there: one small question instead of many.
 func (c *Conn) Take(ctx context.Context, concern *Concern, match func(comment string) bool, first *Entry) (taken []Held, err error) {
-	err = c.locked(ctx, func() error {
+	err = c.tried(ctx, func() error {
+		taken = nil
 		s := concern.skeleton()
 		if first != nil {
 			if x, err := c.element(s.set(first.set).Set, first.element.Key); x == nil || !match(x.Comment) {

@@ -123,9 +123,6 @@ type Pruning struct {
 	Unless func(Rule) bool // nothing is done while a rule of Chains matches; may be nil
 }
 
-// attempts is how often a removal is tried while others change the same table.
-const attempts = 5
-
 // Prune removes rules and chains in one transaction. Nothing is sent when there are none.
 func (c *Conn) Prune(ctx context.Context, p Pruning) error {
 	return c.locked(ctx, func() (err error) {

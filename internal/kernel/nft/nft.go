@@ -68,6 +68,22 @@ func (c *Conn) locked(ctx context.Context, fn func() error) error {
 	return fn()
 }
 
+// attempts is how often something is tried while others change the ruleset.
+const attempts = 5
+
+// tried is locked for what looks first and changes then: others, who know no lock, may flush the ruleset in between. Then
+// it is tried again.
+func (c *Conn) tried(ctx context.Context, fn func() error) error {
+	return c.locked(ctx, func() (err error) {
+		for range attempts {
+			if err = fn(); !errors.Is(err, unix.ENOENT) {
+				return err
+			}
+		}
+		return err
+	})
+}
+
 // What a kernel without nftables, or without a part of it, answers.
 var (
 	// Without nfnetlink there is no such socket; without nf_tables in it no such question.
