@@ -38,6 +38,9 @@ func (s *Space) EnsureBridge(b Bridge) (bridge Link, created bool, err error) {
 		if err == nil {
 			bridge, err = s.Link(b.Name)
 		}
+		if err == nil {
+			err = s.EnsureSysctls([]Setting{NoDAD(b.Name)})
+		}
 	}
 	if err != nil {
 		return Link{}, created, err

@@ -15,6 +15,13 @@ type Setting struct {
 	Optional   bool // that it cannot be set is no error, unless it can be the next time, see [Exhausted]
 }
 
+// NoDAD makes a link of the host that containers are behind not detect duplicates of its own IPv6 addresses: while it
+// does for its link-local one it asks for no neighbour, and what others send to the containers waits. It is for links
+// that are down.
+func NoDAD(link string) Setting {
+	return Setting{Key: "net/ipv6/conf/" + link + "/accept_dad", Value: "0", Optional: true}
+}
+
 // Sysctl sets a kernel setting in the namespace unless it has the value. Undone by setting the value before. The error
 // wraps [fs.ErrNotExist] if there is no such setting.
 func (s *Space) Sysctl(key, value string) error {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/plugin/plugintest"
 )
@@ -32,6 +33,26 @@ func TestPing(t *testing.T) {
 	for i := range b.IPs {
 		testnet.Reaches(t, r.Container("b"), a.IPs[i].Address.Addr(), true)
 		testnet.Reaches(t, r.Container("a"), b.IPs[i].Address.Addr(), true)
+	}
+}
+
+// TestReachedAtOnce: what others send to the first container behind a new gateway does not wait until the gateway has
+// made sure of its own link-local address. That takes half a minute here.
+func TestReachedAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, members := range map[string]string{"bridge": "", "gateway of a VLAN": `,"vlan":100`} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if members != "" {
+				testnet.Require(t, testnet.Kernel(probe.VLANFiltering))
+			}
+			r := runtime(t, gateway+members+ipamDual)
+			outside := r.Uplink()
+			outside.Command("ip", "route", "add", "default", "via", "2001:db8::1")
+			r.Host.Command("sysctl", "-qw", "net.ipv6.conf.default.dad_transmits=30")
+			result := r.Add("c")
+			testnet.Reaches(t, outside, result.IPs[1].Address.Addr(), true)
+		})
 	}
 }
 

@@ -82,6 +82,9 @@ func joinVLAN(s *attach.Session[Config], host *kernel.Space, br, gw, port kernel
 	if err := s.Distrust(gw, port); err != nil {
 		return err
 	}
+	if err := host.EnsureSysctls([]kernel.Setting{kernel.NoDAD(gw.Name)}); err != nil {
+		return err
+	}
 	if err := host.SetMaster(port, br); err != nil {
 		return err
 	}

@@ -57,10 +57,7 @@ func (maker) Make(_ context.Context, s *session) ([]cni.Interface, error) {
 	if err := s.Distrust(host); err != nil {
 		return nil, err
 	}
-	// While its own link-local address is being looked for, a link of the host asks for no neighbour: what others send to
-	// the container would wait.
-	noDAD := kernel.Setting{Key: "net/ipv6/conf/" + host.Name + "/accept_dad", Value: "0", Optional: true}
-	if err := s.Host.Sysctls([]kernel.Setting{noDAD}); err != nil {
+	if err := s.Host.Sysctls([]kernel.Setting{kernel.NoDAD(host.Name)}); err != nil {
 		return nil, err
 	}
 	if err := s.Host.Up(host); err != nil {
