@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/boot"
 	"github.com/tenon-cni/tenon/invoke"
 )
 
@@ -241,6 +242,6 @@ func isOwnNetns(path string) (bool, error) {
 
 // bootID names this run of the kernel; empty where it cannot be told.
 func bootID() string {
-	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return strings.TrimSpace(string(b))
+	id, _ := boot.ID()
+	return id
 }
