@@ -31,6 +31,8 @@ type Schema struct {
 	// Field is where the property comes from, for tools that look up its comment: import path, type and field, with dots;
 	// in a type without a name that of the outer field and its own.
 	Field string `json:"-"`
+	// Optional says that an absent key is not the same as the zero value: the field is a pointer.
+	Optional bool `json:"-"`
 }
 
 // Former is a type that decodes itself and says which type has the same JSON form.
@@ -150,6 +152,7 @@ func (s *Schema) addFields(t reflect.Type, field string, outer []reflect.Type) {
 		}
 		property := describe(f.Type, field+"."+f.Name, outer)
 		property.Field = field + "." + f.Name
+		property.Optional = f.Type.Kind() == reflect.Pointer
 		property.constrain(f.Tag)
 		s.add(key, property)
 		if f.Tag.Get("required") == "true" {

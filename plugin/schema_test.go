@@ -78,6 +78,11 @@ func TestSchema(t *testing.T) {
 			"capabilities": {"type": "object", "properties": {"mac": {"type": "boolean"}},
 				"additionalProperties": {"type": "boolean"}, "description": "what the runtime is to pass on in runtimeConfig"}
 		}}`
+	for key, want := range map[string]bool{"flag": false, "level": false, "rate": true, "self": true} {
+		if got := s.Properties[key].Optional; got != want {
+			t.Errorf("%s is optional: %t", key, got)
+		}
+	}
 	for _, key := range []string{"runtimeConfig", "args"} { // what they hold is not the concern here
 		s.Properties[key] = &plugin.Schema{}
 	}

@@ -85,7 +85,7 @@ func fallback(s *plugin.Schema) string {
 	switch {
 	case s.Default != nil:
 		return fmt.Sprintf("`%s`", s.Default)
-	case s.Type == "boolean":
+	case s.Type == "boolean" && !s.Optional:
 		return "`false`"
 	}
 	return ""
