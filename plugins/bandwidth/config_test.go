@@ -90,7 +90,7 @@ func TestNoLimits(t *testing.T) {
 	}
 }
 
-// TestPlaces: bandwidth.md 1 and 8. The runtime's limits do what the configuration's do, also as containerd spells them;
+// TestPlaces: bandwidth.md 1 and 8, CONV-12. The runtime's limits do what the configuration's do, also as containerd spells them;
 // they are ignored, and not mixed in, if there is any in the configuration.
 func TestPlaces(t *testing.T) {
 	t.Parallel()

@@ -25,7 +25,7 @@ func reuse(t testing.TB, conf string) *lab {
 }
 
 // TestAddressReuse is R-33: the late DEL of a container that had the address before takes nothing from who has it now, and
-// with nothing but its key the last DEL takes everything.
+// with nothing but its key the last DEL takes everything.
 func TestAddressReuse(t *testing.T) {
 	t.Parallel()
 	for _, backend := range []string{"nftables", "iptables"} {

@@ -131,7 +131,7 @@ func TestPolicyChanges(t *testing.T) {
 	}
 }
 
-// TestIsolatedLinks is R-34 for networks that are routed.
+// TestIsolatedLinks is R-34 for networks that are routed: the plugin goes behind all kinds of interface (CONV-06).
 func TestIsolatedLinks(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []string{sameBridge, isolated} {

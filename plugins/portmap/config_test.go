@@ -146,7 +146,7 @@ func TestAddressChoice(t *testing.T) {
 	}
 }
 
-// TestContainerd: names of members and of protocols in any case.
+// TestContainerd: names of members and of protocols in any case (CONV-10).
 func TestContainerd(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, "")

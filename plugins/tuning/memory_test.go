@@ -204,6 +204,22 @@ func TestDELWhatCannotBePutBack(t *testing.T) {
 	}
 }
 
+// TestDELWithoutNamespace is R-39: of a container that is gone nothing is remembered.
+func TestDELWithoutNamespace(t *testing.T) {
+	t.Parallel()
+	r := runtime(t, `,"mtu":1400,"sysctl":{"net.core.somaxconn":"5"}`)
+	r.Add("c")
+	if files(t, r) == nil {
+		t.Error("ADD has remembered nothing")
+	}
+	del := r.Request(cni.Del, "c")
+	r.Remove("c")
+	r.Must(del)
+	if left := files(t, r); left != nil {
+		t.Errorf("files left: %q", left)
+	}
+}
+
 // TestGC: of containers that are gone, with their namespaces or without, nothing is remembered, and where the namespace is
 // still there it is put back; the folder is that of other networks and of the reference plugin too, whose stays.
 // tuning.md 8
