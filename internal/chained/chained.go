@@ -75,7 +75,7 @@ func (p untyped) check(ctx context.Context, c *plugin.AnyCall) error {
 		return err
 	}
 	defer s.Close()
-	if err := p.verifyRules(s); err != nil {
+	if err := p.verifyRules(ctx, s); err != nil {
 		return err
 	}
 	return p.verify(ctx, s)

@@ -23,6 +23,11 @@ type Releaser[C any] interface {
 	Released(context.Context, *Session[C], []kernel.Held) error
 }
 
+// Heir is a Ruler that knows what the reference plugin makes instead of the entries, and says what of that is missing.
+type Heir[C any] interface {
+	VerifyReference(context.Context, *Session[C]) error
+}
+
 // claim makes the entries of the Ruler.
 func (p untyped) claim(s *session.Core) error {
 	entries, err := p.rules(s)
@@ -54,8 +59,8 @@ func Taken(what, holder string) error {
 	return cni.Errorf(CodeTaken, "%s is taken by %s", what, holder)
 }
 
-// verifyRules looks for the entries of the Ruler.
-func (p untyped) verifyRules(s *session.Core) error {
+// verifyRules looks for the entries of the Ruler. Where there is none at all the reference plugin may have run ADD.
+func (p untyped) verifyRules(ctx context.Context, s *session.Core) error {
 	entries, err := p.rules(s)
 	if err != nil || len(entries) == 0 {
 		return err
@@ -63,6 +68,9 @@ func (p untyped) verifyRules(s *session.Core) error {
 	missing, err := s.Host.Missing(s.Tag, entries)
 	if err != nil || len(missing) == 0 {
 		return err
+	}
+	if len(missing) == len(entries) && p.inherits(ctx, s) {
+		return nil
 	}
 	if m := missing[0]; m.Unwanted {
 		return fmt.Errorf("nftables table tenon, set %s: expected no %s for %s, found it is there", m.Set, m.Text, s.Attachment())

@@ -23,6 +23,7 @@ type decorator interface {
 	remove(context.Context, *session.Core, Gone) error
 	rules(*session.Core) ([]kernel.Entry, error)
 	released(context.Context, *session.Core, []kernel.Held) error
+	inherits(context.Context, *session.Core) bool // what the reference plugin makes is there, for an Heir
 	repairs() (ruler, restorer bool)
 	deny(context.Context, *session.Core) (restored []string, err error)  // of a Restorer
 	allow(context.Context, *session.Core) (restored []string, err error) // of a Restorer
@@ -55,6 +56,11 @@ func (t typed[C]) released(ctx context.Context, s *session.Core, held []kernel.H
 		return r.Released(ctx, session.Of[C](s), held)
 	}
 	return nil
+}
+
+func (t typed[C]) inherits(ctx context.Context, s *session.Core) bool {
+	h, ok := t.d.(Heir[C])
+	return ok && h.VerifyReference(ctx, session.Of[C](s)) == nil
 }
 
 func (t typed[C]) repairs() (ruler, restorer bool) {

@@ -97,6 +97,15 @@ func (mapper) Verify(_ context.Context, s *session) error {
 	return verifyIPTables(s, forwards, containerAddrs(s))
 }
 
+// VerifyReference looks for what the reference plugin makes by default, which is iptables.
+func (mapper) VerifyReference(_ context.Context, s *session) error {
+	forwards, err := s.Conf.forwards()
+	if err != nil {
+		return err
+	}
+	return verifyIPTables(s, forwards, containerAddrs(s))
+}
+
 // Released forgets the flows to the container of the mappings that are gone.
 func (mapper) Released(_ context.Context, s *session, held []kernel.Held) error {
 	var gone []nft.Mapping

@@ -41,8 +41,8 @@ func (h *host) reference(verb cni.Command, container, ports string) {
 	must(h.t, err)
 }
 
-// TestTakesOverIPTables: what the reference plugin has forwarded stays until DEL, which removes it, or GC; meanwhile nobody
-// else gets the port (R-98, R-89).
+// TestTakesOverIPTables: what the reference plugin has forwarded stays until DEL, which removes it, or GC; meanwhile CHECK
+// accepts it, and nobody else gets the port (R-98, R-89).
 func TestTakesOverIPTables(t *testing.T) {
 	t.Parallel()
 	ports := both(8080, 80, "")
@@ -58,6 +58,9 @@ func TestTakesOverIPTables(t *testing.T) {
 	if err := h.refused(chained.CodeTaken, "d", ports); err == nil || !strings.Contains(err.Error(), `id: "c"`) {
 		t.Errorf("%v does not name the container", err)
 	}
+	h.check("c", ports)
+	h.drifted("c", both(8080, 81, ""))
+	h.drifted("d", ports)
 	held := h.ruleset()
 	h.conf["name"] = "other"
 	h.del("c", ports)
