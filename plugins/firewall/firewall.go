@@ -1,6 +1,7 @@
 package firewall
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/netip"
@@ -97,9 +98,7 @@ func (decorator) Status(ctx context.Context, c *plugin.Call[Config]) error {
 	case backendIPTables:
 		return lacksIPTables(cni.CodeNotAvailable)
 	case backendFirewalld:
-		if err := running(ctx); err != nil {
-			return cni.Errorf(cni.CodeNotAvailable, "backend firewalld: %w", err).WithDetails("start firewalld, or leave backend out")
-		}
+		return lacksFirewalld(ctx, cni.CodeNotAvailable)
 	}
 	return nil
 }
@@ -133,7 +132,9 @@ func (decorator) Apply(ctx context.Context, s *session, _ *cni.Result) error {
 	}
 	switch b {
 	case backendFirewalld:
-		return addSources(ctx, s, addrs)
+		if err := addSources(ctx, s, addrs); err != nil {
+			return cmp.Or(lacksFirewalld(ctx, cni.CodeUnsupportedField), err)
+		}
 	case backendIPTables:
 		return eachEdit(s, addrs, s.Host.EditIPTables)
 	}
@@ -174,7 +175,7 @@ func eachEdit(s *session, addrs []netip.Addr, do func(xtables.Table, xtables.Edi
 		}
 		err := do(xtables.Table{Family: f, Name: "filter"}, e)
 		if errors.Is(err, kernel.ErrNoIPTables) {
-			return errors.Join(lacksIPTables(cni.CodeUnsupportedField, f), err)
+			return cmp.Or(lacksIPTables(cni.CodeUnsupportedField, f), err)
 		}
 		if err != nil {
 			return err

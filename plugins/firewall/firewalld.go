@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/firewalld"
 )
 
@@ -26,6 +27,14 @@ func running(ctx context.Context) error {
 		}
 		return err
 	})
+}
+
+// lacksFirewalld says why firewalld cannot be used, nil if it can. code is that of the error.
+func lacksFirewalld(ctx context.Context, code cni.Code) error {
+	if err := running(ctx); err != nil {
+		return cni.Errorf(code, "backend firewalld: %w", err).WithDetails("start firewalld, or leave backend out")
+	}
+	return nil
 }
 
 func withFirewalld(ctx context.Context, do func(*firewalld.Conn) error) error {

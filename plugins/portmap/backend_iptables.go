@@ -36,7 +36,7 @@ func iptablesAvailable(code cni.Code) error {
 // applyIPTables makes the rules, unless ports are taken. That is no more than a look: only nftables can tell two apart that
 // come at the same time.
 func applyIPTables(s *session, forwards []forward, addrs []netip.Prefix, maps []nft.Mapping) error {
-	if err := iptablesAvailable(cni.CodeInvalidConfig); err != nil {
+	if err := iptablesAvailable(cni.CodeUnsupportedField); err != nil {
 		return err
 	}
 	if err := refusePublished(s, maps); err != nil {
