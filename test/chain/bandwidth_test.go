@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -21,7 +22,13 @@ import (
 	"github.com/tenon-cni/tenon/plugins/ptp"
 )
 
-func TestMain(m *testing.M) { plugintest.Main(m) }
+// The system bus of this machine is none of the tests' business.
+func TestMain(m *testing.M) {
+	if err := os.Setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nowhere"); err != nil {
+		panic(err)
+	}
+	plugintest.Main(m)
+}
 
 // What is sent, and how long that takes at least, with some bytes that pass at once.
 const (
