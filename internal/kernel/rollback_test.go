@@ -121,6 +121,7 @@ func TestTrace(t *testing.T) {
 	must(t, attach(b.host, b.container))
 	want := []string{
 		"add bridge br0",
+		"sysctl net/ipv6/conf/br0/accept_dad=0",
 		"add veth eth0 (peer veth0)",
 		`alias "owner" dev veth0`,
 		"master br0 dev veth0",

@@ -17,7 +17,7 @@ type Setting struct {
 
 // NoDAD makes a link of the host that containers are behind not detect duplicates of its own IPv6 addresses: while it
 // does for its link-local one it asks for no neighbour, and what others send to the containers waits. It is for links
-// that are down.
+// that have not come up yet, as a bridge without ports.
 func NoDAD(link string) Setting {
 	return Setting{Key: "net/ipv6/conf/" + link + "/accept_dad", Value: "0", Optional: true}
 }

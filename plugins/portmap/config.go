@@ -32,7 +32,7 @@ type Config struct {
 	ExternalSetMarkChain string `json:"externalSetMarkChain"`
 	// ConditionsV4 has to be met by what is forwarded over IPv4: words of a rule of the backend.
 	ConditionsV4 []string `json:"conditionsV4"`
-	// ConditionsV6 is ConditionsV4 for IPv6.
+	// ConditionsV6 has to be met by what is forwarded over IPv6, in the same way.
 	ConditionsV6 []string `json:"conditionsV6"`
 
 	// RuntimeConfig holds what the runtime passes on.
