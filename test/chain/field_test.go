@@ -21,10 +21,11 @@ import (
 	"github.com/tenon-cni/tenon/plugins/all"
 )
 
-// The configurations that Debian's containerd and Podman bring along.
+// The configurations that containerd and Podman bring along, and one without a bridge.
 const (
 	ofContainerd = "testdata/10-containerd-net.conflist"
 	ofPodman     = "testdata/87-podman-bridge.conflist"
+	routed       = "testdata/ptp-portmap.conflist"
 )
 
 const reference = "/usr/lib/cni"
@@ -146,11 +147,11 @@ func (r *runtime) greeted(from *testnet.Namespace, address string, want bool) {
 	}
 }
 
-// TestFieldConfigurations: what the packages of containerd and Podman configure works unchanged, in one process and in many:
-// the container is reached, CHECK accepts it, and DEL leaves nothing.
+// TestFieldConfigurations: what the packages of containerd and Podman configure works unchanged, in one process and in many, and
+// so does portmap behind ptp (portmap.md 7): the container is reached, CHECK accepts it, and DEL leaves nothing.
 func TestFieldConfigurations(t *testing.T) {
 	t.Parallel()
-	for _, file := range []string{ofContainerd, ofPodman} {
+	for _, file := range []string{ofContainerd, ofPodman, routed} {
 		for mode, exec := range map[string]bool{"in process": false, "processes": true} {
 			t.Run(filepath.Base(file)+", "+mode, func(t *testing.T) {
 				t.Parallel()
@@ -165,7 +166,7 @@ func TestFieldConfigurations(t *testing.T) {
 					r.greet("c", a)
 				}
 				from := []*testnet.Namespace{outside, r.Host, sibling}
-				if file == ofPodman { // has hairpinMode
+				if file != ofContainerd { // whose bridge has no hairpinMode
 					from = append(from, r.Container("c"))
 				}
 				for _, ns := range from {
