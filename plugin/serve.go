@@ -160,7 +160,7 @@ func (d Definition) decode(in input) (*AnyCall, error) {
 	conf, common := d.plugin.configuration()
 	if strict {
 		if err := json.Unmarshal(in.stdin, conf); err != nil {
-			return nil, cni.DecodeFailure("network configuration", inKeys(err, reflect.TypeFor[C]()))
+			return nil, cni.DecodeFailure("network configuration", inKeys(err, d.config))
 		}
 	} else {
 		decodeLeniently(in.stdin, conf)
