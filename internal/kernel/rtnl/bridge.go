@@ -4,7 +4,7 @@ import (
 	"errors"
 	"net"
 
-	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -24,13 +24,11 @@ func (c *Conn) AddBridge(b Bridge) error {
 		return err
 	}
 	mac[0] = mac[0]&^1 | 2 // unicast, locally administered (IEEE 802)
-	a := netlink.NewLinkAttrs()
-	a.Name, a.MTU, a.Flags, a.HardwareAddr = b.Name, b.MTU, net.FlagUp, mac
-	l := &netlink.Bridge{LinkAttrs: a}
+	l := creation{name: b.Name, kind: "bridge", mac: mac, mtu: b.MTU, up: true}
 	if b.VLANFiltering { // a kernel that cannot refuses to be told not to
-		l.VlanFiltering = &b.VLANFiltering
+		l.data = []*nl.RtAttr{nl.NewRtAttr(nl.IFLA_BR_VLAN_FILTERING, nl.Uint8Attr(1))}
 	}
-	return c.h.LinkAdd(l)
+	return c.create(l)
 }
 
 // Port is the configuration of a bridge port (bridge(8)).

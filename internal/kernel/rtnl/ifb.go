@@ -3,7 +3,8 @@ package rtnl
 import (
 	"net"
 
-	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
 )
 
 // IFB describes an intermediate functional block to be made: a link that sends what filters of another hand it, and gives
@@ -17,9 +18,6 @@ type IFB struct {
 // AddIFB makes an ifb, down. It has no transmit queue, as its qdisc is to be the only one, and as many queues as the kernel
 // likes. The error is EEXIST if the name is taken.
 func (c *Conn) AddIFB(b IFB) (index int, err error) {
-	a := netlink.NewLinkAttrs()
-	a.Name, a.MTU, a.HardwareAddr, a.TxQLen = b.Name, b.MTU, b.MAC, 0
-	l := &netlink.Ifb{LinkAttrs: a}
-	err = c.h.LinkAdd(l)
-	return l.Index, err
+	noQueue := nl.NewRtAttr(unix.IFLA_TXQLEN, nl.Uint32Attr(0))
+	return c.made(creation{name: b.Name, kind: "ifb", mac: b.MAC, mtu: b.MTU, attributes: []*nl.RtAttr{noQueue}})
 }

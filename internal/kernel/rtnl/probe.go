@@ -11,10 +11,7 @@ import (
 // HasKind reports whether the kernel can make links of a kind; asking loads the module if there is one. Nothing is made:
 // the request has a number of queues that the kernel refuses after it has found the kind.
 func (c *Conn) HasKind(kind string) (bool, error) {
-	a := netlink.NewLinkAttrs()
-	a.Name, a.NumTxQueues = "probe", 1<<16
-	a.ParentIndex = 1 // the library wants one for some kinds
-	err := c.h.LinkAdd(&netlink.GenericLink{LinkAttrs: a, LinkType: kind})
+	err := c.create(creation{name: "probe", kind: kind, attributes: tooManyQueues()})
 	switch {
 	case errors.Is(err, unix.EOPNOTSUPP):
 		return false, nil
@@ -24,16 +21,19 @@ func (c *Conn) HasKind(kind string) (bool, error) {
 	return false, err
 }
 
+// tooManyQueues is a number that the kernel refuses.
+func tooManyQueues() []*nl.RtAttr {
+	return []*nl.RtAttr{nl.NewRtAttr(unix.IFLA_NUM_TX_QUEUES, nl.Uint32Attr(1<<16))}
+}
+
 // HasVLANFiltering reports whether bridges can forward by VLAN. Nothing is made: the request has the name of the loopback,
 // which is taken, and a default VLAN that only a kernel with filtering looks at, and refuses, before it sees that.
 func (c *Conn) HasVLANFiltering() (bool, error) {
 	if has, err := c.HasKind("bridge"); !has || err != nil {
 		return false, err
 	}
-	a := netlink.NewLinkAttrs()
-	a.Name, a.NumTxQueues = "lo", 1<<16 // see HasKind; should there be no lo
-	invalid := uint16(4095)
-	err := c.h.LinkAdd(&netlink.Bridge{LinkAttrs: a, VlanDefaultPVID: &invalid})
+	invalid := nl.NewRtAttr(nl.IFLA_BR_VLAN_DEFAULT_PVID, nl.Uint16Attr(4095))
+	err := c.create(creation{name: "lo", kind: "bridge", attributes: tooManyQueues(), data: []*nl.RtAttr{invalid}}) // should there be no lo
 	switch {
 	case errors.Is(err, unix.EEXIST):
 		return false, nil

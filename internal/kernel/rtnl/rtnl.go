@@ -17,9 +17,9 @@ import (
 // Conn is rtnetlink sockets, bound to a namespace. Dumps that the kernel interrupts are repeated a bounded number of
 // times; then their error wraps [ErrInterrupted].
 type Conn struct {
-	ns       *netns.NS
-	h        *netlink.Handle
-	tcSocket *nl.SocketHandle // nil until somebody asks for qdiscs or filters
+	ns  *netns.NS
+	h   *netlink.Handle
+	own *nl.SocketHandle // for requests of our own; nil until the first
 }
 
 // ErrInterrupted says that a list changed each time while it was read (NLM_F_DUMP_INTR).
@@ -43,10 +43,29 @@ func Open(ns *netns.NS) (*Conn, error) {
 
 // Close closes the sockets.
 func (c *Conn) Close() error {
-	if c.tcSocket != nil {
-		c.tcSocket.Close()
+	if c.own != nil {
+		c.own.Close()
 	}
 	return c.h.Close()
+}
+
+// request sends a request that the library does not know, or knows too much of, and returns what the kernel answers.
+func (c *Conn) request(typ uint16, flags int, about nl.NetlinkRequestData, attributes []*nl.RtAttr) ([][]byte, error) {
+	if c.own == nil {
+		s, err := nl.GetNetlinkSocketAt(vns.NsHandle(c.ns.Fd()), vns.None(), unix.NETLINK_ROUTE)
+		if err != nil {
+			return nil, fmt.Errorf("rtnetlink socket in %s: %w", c.ns, err)
+		}
+		c.own = &nl.SocketHandle{Socket: s}
+	}
+	r := nl.NewNetlinkRequest(int(typ), flags)
+	r.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_ROUTE: c.own}
+	r.RetryInterrupted = true
+	r.AddData(about)
+	for _, a := range attributes {
+		r.AddData(a)
+	}
+	return r.Execute(unix.NETLINK_ROUTE, 0)
 }
 
 // gone reports whether err says that the object of a deletion is not there.

@@ -2,10 +2,8 @@ package rtnl
 
 import (
 	"bytes"
-	"fmt"
 
 	"github.com/vishvananda/netlink/nl"
-	vns "github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 )
 
@@ -24,7 +22,7 @@ func text(zeroTerminated []byte) string { return string(bytes.TrimRight(zeroTerm
 
 // tcList asks for a list: typ is unix.RTM_GET….
 func (c *Conn) tcList(typ uint16, about nl.TcMsg) ([]tcObject, error) {
-	messages, err := c.tc(typ, unix.NLM_F_DUMP, about, nil)
+	messages, err := c.request(typ, unix.NLM_F_DUMP, &about, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -42,26 +40,8 @@ func (c *Conn) tcList(typ uint16, about nl.TcMsg) ([]tcObject, error) {
 
 // tcChange makes or deletes something: typ is unix.RTM_NEW… or RTM_DEL….
 func (c *Conn) tcChange(typ uint16, flags int, about nl.TcMsg, attributes ...*nl.RtAttr) error {
-	_, err := c.tc(typ, flags|unix.NLM_F_ACK, about, attributes)
+	_, err := c.request(typ, flags|unix.NLM_F_ACK, &about, attributes)
 	return err
-}
-
-func (c *Conn) tc(typ uint16, flags int, about nl.TcMsg, attributes []*nl.RtAttr) ([][]byte, error) {
-	if c.tcSocket == nil {
-		s, err := nl.GetNetlinkSocketAt(vns.NsHandle(c.ns.Fd()), vns.None(), unix.NETLINK_ROUTE)
-		if err != nil {
-			return nil, fmt.Errorf("rtnetlink socket in %s: %w", c.ns, err)
-		}
-		c.tcSocket = &nl.SocketHandle{Socket: s}
-	}
-	r := nl.NewNetlinkRequest(int(typ), flags)
-	r.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_ROUTE: c.tcSocket}
-	r.RetryInterrupted = true
-	r.AddData(&about)
-	for _, a := range attributes {
-		r.AddData(a)
-	}
-	return r.Execute(unix.NETLINK_ROUTE, 0)
 }
 
 // attributes returns values by type.

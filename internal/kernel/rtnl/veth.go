@@ -3,7 +3,8 @@ package rtnl
 import (
 	"net"
 
-	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/kernel/netns"
 )
@@ -20,9 +21,11 @@ type Veth struct {
 // AddVeth makes a pair, both ends in their namespaces under their names and down, and returns the index of the near
 // end. The transmit queues have the kernel's default length. The error is EEXIST if one of the names is taken.
 func (c *Conn) AddVeth(v Veth) (index int, err error) {
-	l := netlink.NewVeth(netlink.NewLinkAttrs()) // these set "no queue length given", which 0 is not
-	l.Name, l.HardwareAddr, l.MTU = v.Name, v.MAC, v.MTU
-	l.PeerName, l.PeerNamespace = v.Peer, netlink.NsFd(v.PeerNS.Fd())
-	err = c.h.LinkAdd(l)
-	return l.Index, err
+	peer := nl.NewRtAttr(nl.VETH_INFO_PEER, nil)
+	nl.NewIfInfomsgChild(peer, unix.AF_UNSPEC)
+	for _, a := range (creation{name: v.Peer, mtu: v.MTU}).common() {
+		peer.AddChild(a)
+	}
+	peer.AddRtAttr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(v.PeerNS.Fd())))
+	return c.made(creation{name: v.Name, kind: "veth", mac: v.MAC, mtu: v.MTU, data: []*nl.RtAttr{peer}})
 }
