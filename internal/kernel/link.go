@@ -56,7 +56,7 @@ func (s *Space) Down(l Link) error {
 
 // SetAlias sets the alias of a link, up to 255 bytes; an empty one removes it. Undone by setting l.Alias.
 func (s *Space) SetAlias(l Link, alias string) error {
-	return s.tx.Do(fmt.Sprintf("alias %q dev %s", alias, l.Name),
+	return s.tx.set(fmt.Sprintf("alias %q dev %s", alias, l.Name),
 		func() error { return s.rt.SetAlias(l, alias) },
 		func() error { return present(s.rt.SetAlias(l, l.Alias)) })
 }
@@ -68,7 +68,7 @@ func (s *Space) SetMAC(l Link, mac net.HardwareAddr) error {
 	if l.MAC == nil {
 		undo = nil
 	}
-	return s.tx.Do(fmt.Sprintf("mac %s dev %s", mac, l.Name), func() error { return s.rt.SetMAC(l, mac) }, undo)
+	return s.tx.set(fmt.Sprintf("mac %s dev %s", mac, l.Name), func() error { return s.rt.SetMAC(l, mac) }, undo)
 }
 
 // EnsureMAC is SetMAC for a link that others share: it is not undone.
@@ -79,7 +79,7 @@ func (s *Space) EnsureMAC(l Link, mac net.HardwareAddr) error {
 // SetPromisc switches promiscuous mode of a link on or off, beside the demands of packet captures and the like.
 func (s *Space) SetPromisc(l Link, on bool) error {
 	changed := false
-	return s.tx.Do(fmt.Sprintf("promisc %t dev %s", on, l.Name),
+	return s.tx.set(fmt.Sprintf("promisc %t dev %s", on, l.Name),
 		func() (err error) {
 			changed, err = s.rt.SetPromisc(l, on)
 			return err
@@ -95,21 +95,21 @@ func (s *Space) SetPromisc(l Link, on bool) error {
 
 // SetAllMulticast switches the reception of all multicast on or off. Undone by setting it as it was when l was read.
 func (s *Space) SetAllMulticast(l Link, on bool) error {
-	return s.tx.Do(fmt.Sprintf("allmulticast %t dev %s", on, l.Name),
+	return s.tx.set(fmt.Sprintf("allmulticast %t dev %s", on, l.Name),
 		func() error { return s.rt.SetAllMulticast(l, on) },
 		func() error { return present(s.rt.SetAllMulticast(l, l.AllMulticast)) })
 }
 
 // SetMTU sets the MTU of a link, in bytes. Undone by setting l.MTU.
 func (s *Space) SetMTU(l Link, mtu int) error {
-	return s.tx.Do(fmt.Sprintf("mtu %d dev %s", mtu, l.Name),
+	return s.tx.set(fmt.Sprintf("mtu %d dev %s", mtu, l.Name),
 		func() error { return s.rt.SetMTU(l, mtu) },
 		func() error { return present(s.rt.SetMTU(l, l.MTU)) })
 }
 
 // SetTxQLen sets the length of a link's transmit queue, in packets. Undone by setting l.TxQLen.
 func (s *Space) SetTxQLen(l Link, packets int) error {
-	return s.tx.Do(fmt.Sprintf("txqueuelen %d dev %s", packets, l.Name),
+	return s.tx.set(fmt.Sprintf("txqueuelen %d dev %s", packets, l.Name),
 		func() error { return s.rt.SetTxQLen(l, packets) },
 		func() error { return present(s.rt.SetTxQLen(l, l.TxQLen)) })
 }

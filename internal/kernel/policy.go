@@ -15,7 +15,7 @@ func (s *Space) PolicyRules() ([]PolicyRule, error) { return s.rt.PolicyRules() 
 // family, but for that of the table local, even if there is the same.
 func (s *Space) AddPolicyRule(r PolicyRule) error {
 	r.Protocol = Protocol
-	return s.tx.Do("rule "+r.String(),
+	return s.tx.set("rule "+r.String(),
 		func() error { return s.rt.AddPolicyRule(r) },
 		func() error {
 			_, err := s.rt.DelPolicyRule(r)

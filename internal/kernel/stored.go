@@ -21,9 +21,10 @@ func (s *Space) StoredRoutes(l Link) ([]StoredRoute, error) { return s.rt.Stored
 // stays when the transaction is rolled back.
 func (s *Space) PutRoute(l Link, r StoredRoute) error {
 	added := false
-	return s.tx.Do(routeOp(l, r.Route),
+	return s.tx.set(routeOp(l, r.Route),
 		func() (err error) {
 			added, err = s.rt.PutRoute(r)
+			added = added || Exhausted(err)
 			return err
 		},
 		func() error {
@@ -38,9 +39,10 @@ func (s *Space) PutRoute(l Link, r StoredRoute) error {
 // TakeRoute removes a stored route; one that is gone is as good as removed. Undone by putting it back as it was.
 func (s *Space) TakeRoute(l Link, r StoredRoute) error {
 	existed := false
-	return s.tx.Do("delete "+routeOp(l, r.Route),
+	return s.tx.set("delete "+routeOp(l, r.Route),
 		func() (err error) {
 			existed, err = s.rt.TakeRoute(r)
+			existed = existed || Exhausted(err)
 			return err
 		},
 		func() error {

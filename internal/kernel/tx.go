@@ -42,6 +42,18 @@ func (tx *Tx) Do(op string, apply, undo func() error) error {
 	return nil
 }
 
+// set is Do for a change whose undo does no harm where nothing was changed. It is also called at once where apply fails for
+// lack of resources: nobody knows then whether the kernel has made the change and could not say so.
+func (tx *Tx) set(op string, apply, undo func() error) error {
+	return tx.Do(op, func() error {
+		err := apply()
+		if Exhausted(err) && undo != nil {
+			err = errors.Join(err, undo())
+		}
+		return err
+	}, undo)
+}
+
 func (tx *Tx) attempt(op string, apply func() error) error {
 	if tx.ctx.Err() != nil {
 		return context.Cause(tx.ctx)
