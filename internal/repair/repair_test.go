@@ -87,12 +87,16 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// call is that of CHECK for container i.
+// call is that of CHECK for container i, which has its interface and address.
 func (r *rig) call(i int, broken string) invoke.Call {
 	name := fmt.Sprintf("c%d", i)
+	container := r.Container(name)
+	if container.Try("ip", "link", "show", "eth0") != nil {
+		container.Batch("link add eth0 type veth peer name other", fmt.Sprintf("address add 10.1.0.%d/24 dev eth0", i))
+	}
 	return invoke.Call{
 		Path: r.path,
-		Env:  cni.Env{Command: cni.Check, ContainerID: name, Netns: r.Container(name).Path(), IfName: "eth0", Path: "/nowhere"},
+		Env:  cni.Env{Command: cni.Check, ContainerID: name, Netns: container.Path(), IfName: "eth0", Path: "/nowhere"},
 		Stdin: []byte(fmt.Sprintf(`{"cniVersion":"1.1.0","name":"n","type":"wall","broken":%q,"prevResult":{"cniVersion":"1.1.0","ips":[{"address":"10.1.0.%d/24"}]}}`,
 			broken, i)),
 	}
