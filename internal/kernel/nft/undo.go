@@ -1,8 +1,6 @@
 package nft
 
-import (
-	"slices"
-)
+import "slices"
 
 // revert takes changes back, but for what somebody else has changed since.
 func (c *Conn) revert(changes []change) error {
