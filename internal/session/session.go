@@ -89,12 +89,13 @@ func OpenSandbox(env cni.Env) (*netns.NS, error) {
 	return ns, nil
 }
 
-// PrevIPs are the addresses of the previous result that are the container's interface's, or nobody's.
+// PrevIPs are the addresses of the previous result that are the container's interface's, or nobody's. Whether the path of
+// its namespace is written as in this call does not matter.
 func (s *Core) PrevIPs() []cni.IP {
-	index, known := s.Prev.Sandboxed(s.IfName, s.Netns)
 	var list []cni.IP
 	for _, ip := range s.Prev.IPs {
-		if i, ok := ip.Interface.Get(); !ok || known && i == index {
+		i, ok := ip.Interface.Get()
+		if !ok || s.Prev.Interfaces[i].Name == s.IfName && s.Prev.Interfaces[i].Sandbox != "" {
 			list = append(list, ip)
 		}
 	}
@@ -111,6 +112,11 @@ func (s *Core) Close() {
 	for _, ns := range s.handles {
 		ns.Close()
 	}
+}
+
+// Drift is the error of CHECK for what is not in the ruleset as it should be, which repair puts right.
+func Drift(format string, args ...any) error {
+	return cni.Errorf(cni.CodeInternal, format, args...).WithDetails("tenon repair puts back what somebody has flushed")
 }
 
 // Lacking says what the kernel lacks, for STATUS: an error with [cni.CodeNotAvailable].

@@ -137,12 +137,7 @@ func (mapper) Status(ctx context.Context, c *plugin.Call[Config]) error {
 // containerAddrs are those that ports lead to: the first of each family of the container's interface, with prefix length.
 func containerAddrs(s *session) (addrs []netip.Prefix) {
 	var have [2]bool
-	for _, ip := range s.Prev.IPs {
-		if i, ok := ip.Interface.Get(); ok && i >= 0 && i < len(s.Prev.Interfaces) {
-			if at := s.Prev.Interfaces[i]; at.Name != s.IfName || at.Sandbox == "" {
-				continue
-			}
-		}
+	for _, ip := range s.PrevIPs() {
 		if a := ip.Address; !have[familyOf(a.Addr())] {
 			have[familyOf(a.Addr())] = true
 			addrs = append(addrs, a)

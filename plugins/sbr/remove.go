@@ -92,7 +92,7 @@ func owned(s *session, link kernel.Link) (func(kernel.PolicyRule) bool, error) {
 		}
 	}
 	if s.Prev != nil {
-		ips, _ := addresses(s.Prev, s.IfName) // none is none
+		ips, _ := addresses(s) // none is none
 		for _, ip := range ips {
 			a := ip.Address.Addr()
 			own[a] = own[a] || !others[a]

@@ -59,8 +59,8 @@ func (decorator) Validate(c *plugin.Call[Config]) error {
 }
 
 // Apply adds the rules, fills the tables to which they lead, and then takes the routes from the main table.
-func (decorator) Apply(ctx context.Context, s *session, r *cni.Result) error {
-	ips, err := addresses(r, s.IfName)
+func (decorator) Apply(ctx context.Context, s *session, _ *cni.Result) error {
+	ips, err := addresses(s)
 	if err != nil {
 		return err
 	}
@@ -106,20 +106,16 @@ func ruleOf(c *Config, ip cni.IP, rules []kernel.PolicyRule) (kernel.PolicyRule,
 	return rules[i], true
 }
 
-// addresses are those of a result that are the interface's: those that say so, and those that name no interface. It is an
-// error if there are none.
-func addresses(r *cni.Result, ifName string) ([]cni.IP, error) {
+// addresses are those of the interface in the previous result, each once. It is an error if there are none.
+func addresses(s *session) ([]cni.IP, error) {
 	var list []cni.IP
-	for _, ip := range r.IPs {
-		i, ok := ip.Interface.Get()
-		elsewhere := ok && r.Interfaces[i].Name != ifName
-		again := slices.ContainsFunc(list, func(have cni.IP) bool { return have.Address.Addr() == ip.Address.Addr() })
-		if !elsewhere && !again {
+	for _, ip := range s.PrevIPs() {
+		if !slices.ContainsFunc(list, func(have cni.IP) bool { return have.Address.Addr() == ip.Address.Addr() }) {
 			list = append(list, ip)
 		}
 	}
 	if list == nil {
-		return nil, cni.Errorf(cni.CodeInvalidConfig, "prevResult has no address of interface %s", ifName).
+		return nil, cni.Errorf(cni.CodeInvalidConfig, "prevResult has no address of interface %s", s.IfName).
 			WithDetails("sbr routes by source address; the plugins before it have to give one")
 	}
 	return list, nil

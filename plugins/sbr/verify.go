@@ -12,7 +12,7 @@ import (
 
 // Verify looks for the rule of each address, for the routes in the table to which it leads, and for the hints.
 func (decorator) Verify(_ context.Context, s *session) error {
-	ips, err := addresses(s.Prev, s.IfName)
+	ips, err := addresses(s)
 	if err != nil {
 		return err
 	}
