@@ -2,7 +2,6 @@ package attach
 
 import (
 	"errors"
-	"fmt"
 	"net/netip"
 	"slices"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel/nft"
 	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/kernel/xtables"
+	"github.com/tenon-cni/tenon/internal/session"
 )
 
 // Masq is the part of a configuration that is about masquerading. A plugin that masquerades embeds it in its own: then
@@ -137,7 +137,7 @@ func (s *Core) CheckMasquerade() error {
 		if masqOf(s.Config()).IPMasqBackend == IPTables {
 			where = "chain " + iptablesMasquerade(s.Name, s.ContainerID).Chain + " of iptables"
 		}
-		return fmt.Errorf("%s: expected address %s to be masqueraded for %s, found it is not", where, addr, s.Attachment())
+		return session.Drift("%s: expected address %s to be masqueraded for %s, found it is not", where, addr, s.Attachment())
 	}
 	return nil
 }

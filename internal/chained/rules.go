@@ -56,7 +56,7 @@ func Taken(what, holder string) error {
 			holder = fmt.Sprintf("container %s, interface %s, network %s", part[3], part[2], part[1])
 		}
 	}
-	return cni.Errorf(CodeTaken, "%s is taken by %s", what, holder)
+	return cni.Errorf(CodeTaken, "%s is taken by %s", what, holder).WithDetails("DEL of that attachment frees it; GC, if its container is gone")
 }
 
 // verifyRules looks for the entries of the Ruler. Where there is none at all the reference plugin may have run ADD.
@@ -73,9 +73,9 @@ func (p untyped) verifyRules(ctx context.Context, s *session.Core) error {
 		return nil
 	}
 	if m := missing[0]; m.Unwanted {
-		return fmt.Errorf("nftables table tenon, set %s: expected no %s for %s, found it is there", m.Set, m.Text, s.Attachment())
+		return session.Drift("nftables table tenon, set %s: expected no %s for %s, found it is there", m.Set, m.Text, s.Attachment())
 	}
-	return fmt.Errorf("nftables table tenon, set %s: expected %s for %s, found it is not there (%d of %d are missing)",
+	return session.Drift("nftables table tenon, set %s: expected %s for %s, found it is not there (%d of %d are missing)",
 		missing[0].Set, missing[0].Text, s.Attachment(), len(missing), len(entries))
 }
 

@@ -2,7 +2,6 @@ package bridge
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -10,6 +9,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/attach"
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/kernel/nft"
+	"github.com/tenon-cni/tenon/internal/session"
 )
 
 // Remove ends the guards against forged hardware addresses, whether the configuration still asks for them or not: a
@@ -62,7 +62,7 @@ func checkGuard(s *attach.Session[Config], port, inside kernel.Link) error {
 	if ok, err := s.Host.HasChain(referenceGuards, referenceGuard(s.Attachment())); ok || err != nil {
 		return err
 	}
-	return fmt.Errorf("nftables table bridge tenon: expected port %s to accept frames from %s only, found it does not", port.Name, inside.MAC)
+	return session.Drift("nftables table bridge tenon: expected port %s to accept frames from %s only, found it does not", port.Name, inside.MAC)
 }
 
 // The reference plugin has a chain for each port in this table, reached from referenceHook, and another one behind it.

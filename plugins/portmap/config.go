@@ -168,13 +168,15 @@ func (c *Config) forwards() ([]forward, error) {
 
 const maxPort = 65535
 
+const portHint = "each of portMappings has a hostPort and a containerPort, from 1 to 65535"
+
 func (m PortMapping) forward() (f forward, err error) {
 	count := max(m.Range, 1)
 	switch {
 	case m.ContainerPort <= 0 || m.ContainerPort > maxPort:
-		return f, cni.Errorf(cni.CodeInvalidConfig, "Invalid container port number: %d", m.ContainerPort)
+		return f, cni.Errorf(cni.CodeInvalidConfig, "Invalid container port number: %d", m.ContainerPort).WithDetails(portHint)
 	case m.HostPort <= 0 || m.HostPort > maxPort:
-		return f, cni.Errorf(cni.CodeInvalidConfig, "Invalid host port number: %d", m.HostPort)
+		return f, cni.Errorf(cni.CodeInvalidConfig, "Invalid host port number: %d", m.HostPort).WithDetails(portHint)
 	case m.Range < 0 || max(m.HostPort, m.ContainerPort) > maxPort-count+1:
 		return f, cni.Errorf(cni.CodeInvalidConfig, "range of %d ports from host port %d and container port %d: beyond %d", m.Range, m.HostPort, m.ContainerPort, maxPort)
 	}
