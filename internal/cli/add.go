@@ -40,6 +40,7 @@ NETNS is a name below /run/netns, a process ID, or the path of a network namespa
 			if err != nil {
 				return err
 			}
+			warnUnread(n, parameters.Capabilities)
 			if err := requireNetns(t.netnsArg, t.netns); err != nil {
 				return attachmentError{fmt.Errorf("%v: %w", t.key(n, ""), err)}
 			}

@@ -5,13 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/ops/text"
 	"github.com/tenon-cni/tenon/network"
 )
 
@@ -119,6 +122,27 @@ func capabilities(env string, flags []string) (map[string]json.RawMessage, error
 		maps.Copy(all, some)
 	}
 	return all, nil
+}
+
+// warnUnread tells of capability arguments that no plugin of the network takes: they do nothing.
+func warnUnread(n *network.Network, args map[string]json.RawMessage) {
+	taken := map[string]bool{}
+	for _, p := range n.Plugins {
+		for name, wanted := range p.Capabilities {
+			taken[name] = taken[name] || wanted
+		}
+	}
+	known := slices.Sorted(maps.Keys(taken))
+	for _, name := range slices.Sorted(maps.Keys(args)) {
+		if taken[name] {
+			continue
+		}
+		message := fmt.Sprintf("no plugin of network %s takes the capability %q: it does nothing", n.Name, name)
+		if near := text.Nearest(name, known); near != "" {
+			message += fmt.Sprintf("; did you mean %q?", near)
+		}
+		slog.Warn(message)
+	}
 }
 
 // failed is the error of a verb on an attachment; n may be nil.
