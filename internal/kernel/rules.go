@@ -66,8 +66,11 @@ func (s *Space) claim(op string, claims ...nft.Claim) error {
 }
 
 // Buildable returns nil if the kernel can do what a concern needs, else an error that wraps [ErrNoNFT] or says why it cannot
-// be told. It tries in a namespace of its own.
+// be told. Unless it has been made in the current namespace it tries in one of its own, which takes 6 ms.
 func Buildable(ctx context.Context, concern *Concern) error {
+	if built, err := builtHere(concern); built || err != nil {
+		return err
+	}
 	ns, err := netns.New()
 	if err != nil {
 		return err
@@ -78,6 +81,20 @@ func Buildable(ctx context.Context, concern *Concern) error {
 		return err
 	}
 	return errors.Join(c.Build(ctx, concern), c.Close())
+}
+
+func builtHere(concern *Concern) (bool, error) {
+	ns, err := netns.Current()
+	if err != nil {
+		return false, err
+	}
+	defer ns.Close()
+	c, err := nft.Open(ns)
+	if err != nil {
+		return false, err
+	}
+	defer c.Close()
+	return c.Built(concern)
 }
 
 // Release removes the entries of a concern whose owner matches, in one transaction, and returns them. It cannot be undone.
@@ -92,7 +109,7 @@ func (s *Space) ReleaseIf(there Entry, concern *Concern, match func(tag string) 
 }
 
 func (s *Space) release(concern *Concern, match func(tag string) bool, first *Entry) (held []Held, err error) {
-	err = s.tx.Do(fmt.Sprintf("un%s", concern), func() error {
+	err = s.tx.Do(fmt.Sprintf("release %s", concern), func() error {
 		c, err := s.rules()
 		if err != nil {
 			return err

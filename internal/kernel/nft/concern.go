@@ -75,15 +75,8 @@ func (s skeleton) set(name string) *set {
 // intact reports whether the skeleton is there, in this version and undamaged. Who flushes a table leaves its sets and
 // takes the rules.
 func (c *Conn) intact(s skeleton) (bool, error) {
-	marker, err := c.c.GetSetByName(s.table, s.sets[0].Name)
-	if errors.Is(err, unix.ENOENT) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("nft set %s: %w", s.sets[0].Name, explain(err, lackingQuestion))
-	}
-	if marker.Comment != s.version {
-		return false, nil
+	if ok, err := c.marked(s); !ok {
+		return false, err
 	}
 	for _, chain := range s.chains {
 		rules, err := c.c.GetRules(s.table, chain.Chain)
@@ -96,6 +89,21 @@ func (c *Conn) intact(s skeleton) (bool, error) {
 	}
 	return true, nil
 }
+
+// marked reports whether the skeleton was made in this version.
+func (c *Conn) marked(s skeleton) (bool, error) {
+	marker, err := c.c.GetSetByName(s.table, s.sets[0].Name)
+	if errors.Is(err, unix.ENOENT) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("nft set %s: %w", s.sets[0].Name, explain(err, lackingQuestion))
+	}
+	return marker.Comment == s.version, nil
+}
+
+// Built reports whether what a concern needs has been made here: then the kernel can do it.
+func (c *Conn) Built(concern *Concern) (bool, error) { return c.marked(concern.skeleton()) }
 
 // plan is a transaction in the making: questions are asked first, then everything is sent at once.
 type plan struct {
