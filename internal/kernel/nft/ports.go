@@ -81,7 +81,7 @@ func Publish(tag string, p Publication) ([]Entry, error) {
 	if len(p.Mappings) == 0 {
 		return nil, nil
 	}
-	entries := []Entry{Publisher(tag)}
+	var entries []Entry
 	for _, m := range p.Mappings {
 		if m.First == 0 || m.Last < m.First || m.To.Port() == 0 || int(m.To.Port())+int(m.Last-m.First) > 0xffff || !m.To.IsValid() ||
 			m.Host.IsValid() && m.Host.Is4() != m.To.Addr().Is4() {
@@ -103,7 +103,7 @@ func Publish(tag string, p Publication) ([]Entry, error) {
 	for _, h := range p.Hairpins {
 		entries = append(entries, portsOf(h.To).hairpin(h))
 	}
-	return entries, nil
+	return append(entries, Publisher(tag)), nil // last: of what is missing the first is told
 }
 
 // Distinct leaves one of mappings that say the same, and refuses those of which a packet could be for two.
