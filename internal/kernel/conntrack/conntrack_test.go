@@ -26,22 +26,29 @@ func tracking(t testing.TB, ports ...int) *testnet.Namespace {
 	ns := testnet.New(t).Host
 	ns.Command("nft", "add table inet t; add chain inet t c { type filter hook output priority 0; }; add rule inet t c ct state new")
 	for _, address := range []string{"127.0.0.1", "::1"} {
-		for _, p := range ports {
-			var err error
-			ns.Do(func() {
-				from := &net.UDPAddr{IP: net.ParseIP(address), Port: 1000}
-				var c *net.UDPConn
-				if c, err = net.DialUDP("udp", from, &net.UDPAddr{IP: net.ParseIP(address), Port: p}); err == nil {
-					_, err = c.Write([]byte("hello"))
-					c.Close()
-				}
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+		var err error
+		ns.Do(func() { err = send(net.ParseIP(address), ports) })
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
 	return ns
+}
+
+// send sends to ports from one socket: a second one could not have its port while a process that another test starts holds
+// a copy of the first.
+func send(address net.IP, ports []int) error {
+	c, err := net.ListenUDP("udp", &net.UDPAddr{IP: address, Port: 1000})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	for _, p := range ports {
+		if _, err := c.WriteTo([]byte("hello"), &net.UDPAddr{IP: address, Port: p}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // left are the flows as the kernel shows them.
