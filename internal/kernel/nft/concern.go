@@ -79,27 +79,52 @@ func (c *Conn) intact(s skeleton) (bool, error) {
 		return false, err
 	}
 	for _, chain := range s.chains {
-		rules, err := c.c.GetRules(s.table, chain.Chain)
-		if err != nil {
-			return false, fmt.Errorf("rules of nft chain %s: %w", chain.Name, explain(err, lackingQuestion))
-		}
-		if len(rules) != len(chain.rules) {
-			return false, nil
+		if ok, err := c.whole(s, chain); !ok {
+			return false, err
 		}
 	}
 	return true, nil
 }
 
+// whole reports whether a chain of the skeleton has its rules.
+func (c *Conn) whole(s skeleton, ch chain) (bool, error) {
+	use, err := c.chainUse(s.table, ch.Name)
+	if errors.Is(err, unix.ENOENT) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("nft chain %s: %w", ch.Name, explain(err, lackingQuestion))
+	}
+	if want := len(ch.rules) + s.leadingTo(ch.Name); use <= want {
+		return use == want, nil
+	}
+	return c.filled(ch) // chains that are not of the skeleton lead to it too
+}
+
+// leadingTo returns how many rules lead to a chain.
+func (s skeleton) leadingTo(name string) (n int) {
+	for _, ch := range s.chains {
+		for _, rule := range ch.rules {
+			for _, e := range rule {
+				if v, ok := e.(*expr.Verdict); ok && v.Chain == name {
+					n++
+				}
+			}
+		}
+	}
+	return n
+}
+
 // marked reports whether the skeleton was made in this version.
 func (c *Conn) marked(s skeleton) (bool, error) {
-	marker, err := c.c.GetSetByName(s.table, s.sets[0].Name)
+	comment, err := c.setComment(s.sets[0].Set)
 	if errors.Is(err, unix.ENOENT) {
 		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("nft set %s: %w", s.sets[0].Name, explain(err, lackingQuestion))
 	}
-	return marker.Comment == s.version, nil
+	return comment == s.version, nil
 }
 
 // Built reports whether what a concern needs has been made here: then the kernel can do it.
@@ -137,14 +162,13 @@ func (c *Conn) ensure(p *plan, s skeleton) error {
 	s.sets[0].Comment = s.version
 	kept := make(map[string][]nftables.SetElement, len(s.sets))
 	for _, set := range s.sets {
-		elements, err := c.c.GetSetElements(set.Set)
+		elements, err := c.read(set.Set)
 		if errors.Is(err, unix.ENOENT) {
 			continue
 		}
 		if err != nil {
 			return fmt.Errorf("elements of nft set %s: %w", set.Name, err)
 		}
-		decodeVerdicts(set.Set, elements)
 		kept[set.Name] = elements
 	}
 	p.add(func(c *Conn) { c.build(s, kept) })

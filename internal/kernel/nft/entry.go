@@ -71,20 +71,19 @@ func checkComment(comment string) error {
 
 // elements lists a set; one that is not there has none.
 func (c *Conn) elements(set *nftables.Set) ([]nftables.SetElement, error) {
-	es, err := c.c.GetSetElements(set)
+	es, err := c.read(set)
 	if errors.Is(err, unix.ENOENT) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("elements of nft set %s: %w", set.Name, explain(err, lackingQuestion))
 	}
-	decodeVerdicts(set, es)
 	return es, nil
 }
 
 // element reads the element that has a key, alone or in its range; nil if there is none.
 func (c *Conn) element(set *nftables.Set, key []byte) (*nftables.SetElement, error) {
-	es, err := c.c.FindSetElements(set, []nftables.SetElement{{Key: key}})
+	es, err := c.read(set, key)
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		return nil, nil
@@ -93,7 +92,6 @@ func (c *Conn) element(set *nftables.Set, key []byte) (*nftables.SetElement, err
 	case len(es) != 1:
 		return nil, fmt.Errorf("element of nft set %s: %d answers", set.Name, len(es))
 	}
-	decodeVerdicts(set, es)
 	return &es[0], nil
 }
 

@@ -80,7 +80,7 @@ func (c *Conn) Rules(t Table, chain string) ([]Rule, error) {
 
 // HasChain reports whether a table has a chain.
 func (c *Conn) HasChain(t Table, chain string) (bool, error) {
-	_, err := c.c.ListChain(t.nft(), chain)
+	_, err := c.chainUse(t.nft(), chain)
 	if errors.Is(err, unix.ENOENT) {
 		return false, nil
 	}

@@ -2,12 +2,10 @@ package nft
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"slices"
 
 	"github.com/google/nftables"
-	"github.com/google/nftables/expr"
 )
 
 // Elements of a verdict map lead to chains, which an owner fills with rules of its own. A chain is there as long as an
@@ -120,23 +118,4 @@ func chainOf(x nftables.SetElement) string {
 		return ""
 	}
 	return x.VerdictData.Chain
-}
-
-// decodeVerdicts reads the verdicts of elements that the library has read as bytes: attributes with the kind and the name.
-func decodeVerdicts(s *nftables.Set, elements []nftables.SetElement) {
-	if s.DataType != nftables.TypeVerdict {
-		return
-	}
-	const header, kindEnd = 4, 8
-	for i := range elements {
-		x := &elements[i]
-		if len(x.Val) < kindEnd {
-			continue
-		}
-		x.VerdictData = &expr.Verdict{Kind: expr.VerdictKind(int32(binary.BigEndian.Uint32(x.Val[header:])))}
-		if len(x.Val) > kindEnd+header {
-			x.VerdictData.Chain = string(bytes.TrimRight(x.Val[kindEnd+header:], "\x00"))
-		}
-		x.Val = nil
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/google/nftables"
+	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/kernel/netns"
@@ -24,6 +25,11 @@ var ErrNoNFT = errors.New("kernel lacks nftables support")
 type Conn struct {
 	ns *netns.NS
 	c  *nftables.Conn
+
+	// For questions of our own on the same socket, see [Conn.ask].
+	socket syscall.RawConn
+	buffer []byte
+	asked  uint32 // number of the last question
 }
 
 // maxDescriptor is the highest file descriptor that the library can wait for: it uses select(2).
@@ -40,11 +46,22 @@ func Open(ns *netns.NS) (*Conn, error) {
 	if next > maxDescriptor {
 		return nil, fmt.Errorf("nfnetlink socket in %s: %w: descriptor %d is beyond %d", ns, unix.EMFILE, next, maxDescriptor)
 	}
-	c, err := nftables.New(nftables.AsLasting(), nftables.WithNetNSFd(ns.Fd()))
+	c := &Conn{ns: ns}
+	c.c, err = nftables.New(nftables.AsLasting(), nftables.WithNetNSFd(ns.Fd()), nftables.WithSockOptions(c.prepare))
 	if err != nil {
 		return nil, fmt.Errorf("nfnetlink socket in %s: %w", ns, explain(err, lackingQuestion))
 	}
-	return &Conn{ns: ns, c: c}, nil
+	return c, nil
+}
+
+// maxBatch is how many bytes the largest transaction can have, and the answers to it: the memory is used when they do.
+const maxBatch = 64 << 20
+
+func (c *Conn) prepare(socket *netlink.Conn) (err error) {
+	if c.socket, err = socket.SyscallConn(); err != nil {
+		return err
+	}
+	return errors.Join(socket.SetWriteBuffer(maxBatch), socket.SetReadBuffer(maxBatch))
 }
 
 // Close closes the socket.
