@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/kernel/netns"
+	"github.com/tenon-cni/tenon/internal/kernel/nlmsg"
 )
 
 // ErrNoNFT says that the kernel lacks nftables, or a part of it that the ruleset needs.
@@ -27,9 +28,8 @@ type Conn struct {
 	c  *nftables.Conn
 
 	// For questions of our own on the same socket, see [Conn.ask].
-	socket syscall.RawConn
-	buffer []byte
-	asked  uint32 // number of the last question
+	socket   syscall.RawConn
+	exchange nlmsg.Exchange
 }
 
 // maxDescriptor is the highest file descriptor that the library can wait for: it uses select(2).

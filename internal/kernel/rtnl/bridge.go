@@ -1,7 +1,6 @@
 package rtnl
 
 import (
-	"errors"
 	"net"
 
 	"github.com/vishvananda/netlink/nl"
@@ -39,5 +38,17 @@ type Port struct {
 
 // SetPort configures l, which must be a port of a bridge.
 func (c *Conn) SetPort(l Link, p Port) error {
-	return errors.Join(c.h.LinkSetHairpin(ref(l), p.Hairpin), c.h.LinkSetIsolated(ref(l), p.Isolated))
+	info := nl.NewRtAttr(unix.IFLA_PROTINFO|unix.NLA_F_NESTED, nil)
+	info.AddRtAttr(nl.IFLA_BRPORT_MODE, flag(p.Hairpin))
+	info.AddRtAttr(nl.IFLA_BRPORT_ISOLATED, flag(p.Isolated))
+	m := nl.NewIfInfomsg(unix.AF_BRIDGE)
+	m.Index = int32(l.Index)
+	return c.change(unix.RTM_SETLINK, 0, m, info)
+}
+
+func flag(on bool) []byte {
+	if on {
+		return []byte{1}
+	}
+	return []byte{0}
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/kernel/nlmsg"
 )
 
 // Hook is where a filter looks at packets of a link.
@@ -93,8 +95,7 @@ func (c *Conn) filters(l Link, h Hook) ([]tcObject, error) {
 		if o.kind() != kindU32 {
 			return !there
 		}
-		u32, err := attributes(options)
-		return err == nil && u32[nl.TCA_U32_SEL] == nil
+		return attributes(options)[nl.TCA_U32_SEL] == nil
 	}), nil
 }
 
@@ -156,9 +157,9 @@ func (f Filter) options() *nl.RtAttr {
 func decodeFilter(h Hook, f tcObject) (Filter, bool) {
 	priority, protocol := netlink.MajorMinor(f.Info)
 	d := Filter{Hook: h, Priority: priority}
-	options, err := attributes(f.attributes[nl.TCA_OPTIONS])
+	options := attributes(f.attributes[nl.TCA_OPTIONS])
 	selector, class := options[nl.TCA_U32_SEL], options[nl.TCA_U32_CLASSID]
-	if err != nil || f.kind() != kindU32 || len(selector) < nl.SizeofTcU32Sel || !bytes.Equal(class, nl.Uint32Attr(flow)) {
+	if f.kind() != kindU32 || len(selector) < nl.SizeofTcU32Sel || !bytes.Equal(class, nl.Uint32Attr(flow)) {
 		return d, false
 	}
 	var ok bool
@@ -173,17 +174,12 @@ func decodeFilter(h Hook, f tcObject) (Filter, bool) {
 
 // decodeRedirect returns the target of the first action, if that is a redirection.
 func decodeRedirect(actions []byte) (target int, ok bool) {
-	table, err := attributes(actions)
-	if err != nil {
+	action := attributes(attributes(actions)[nl.TCA_ACT_TAB])
+	if nlmsg.Text(action[nl.TCA_ACT_KIND]) != kindMirred {
 		return 0, false
 	}
-	action, err := attributes(table[nl.TCA_ACT_TAB])
-	if err != nil || text(action[nl.TCA_ACT_KIND]) != kindMirred {
-		return 0, false
-	}
-	options, err := attributes(action[nl.TCA_ACT_OPTIONS])
-	parameters := options[nl.TCA_MIRRED_PARMS] // struct tc_mirred: five words, what to do, with which link
-	if err != nil || len(parameters) < 28 {
+	parameters := attributes(action[nl.TCA_ACT_OPTIONS])[nl.TCA_MIRRED_PARMS] // struct tc_mirred: five words, what to do, with which link
+	if len(parameters) < 28 {
 		return 0, false
 	}
 	what, link := binary.NativeEndian.Uint32(parameters[20:]), binary.NativeEndian.Uint32(parameters[24:])

@@ -1,12 +1,17 @@
 package rtnl
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 
-	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/kernel/netns"
+	"github.com/tenon-cni/tenon/internal/kernel/nlmsg"
 )
 
 // ErrNoLink says that there is no such link.
@@ -15,19 +20,21 @@ var ErrNoLink = errors.New("not found")
 // Link is what was read of a link (network interface); it does not follow later changes. Methods that take one use its
 // index, and the other fields only as the state before.
 type Link struct {
-	Index     int              // above 0
-	Name      string           // 1 to 15 bytes
-	Kind      string           // of rtnetlink: "veth", "bridge", …; "device" for one without (hardware, loopback)
-	Alias     string           // free text, up to 255 bytes
-	MAC       net.HardwareAddr // nil if none or all zero
-	MTU       int              // bytes
-	Up        bool             // administrative state (IFF_UP)
-	OperState OperState        // operational state
-	Master    int              // index of the link (bridge, bond, VRF) this is a port of, or 0
-	Peer      int              // veth: index of the other end, in its namespace; else 0
-	PeerNSID  int              // veth: identifier of the other end's namespace in this one, -1 if it is this one
-	Promisc   int              // how many demand promiscuous mode, packet captures included
-	TxQLen    int              // packets that wait for transmission at most, for queueing disciplines that go by it
+	Index      int              // above 0
+	Name       string           // 1 to 15 bytes
+	Kind       string           // of rtnetlink: "veth", "bridge", …; "device" for one without (hardware, loopback)
+	Alias      string           // free text, up to 255 bytes
+	MAC        net.HardwareAddr // nil if none or all zero
+	MTU        int              // bytes
+	Up         bool             // administrative state (IFF_UP)
+	OperState  OperState        // operational state
+	Master     int              // index of the link (bridge, bond, VRF) this is a port of, or 0
+	Peer       int              // veth: index of the other end, in its namespace; else 0
+	PeerNSID   int              // veth: identifier of the other end's namespace in this one, -1 if it is this one
+	Parent     int              // the link this one is made on (VLAN, macvlan, ipvlan), in its namespace, else 0
+	ParentNSID int              // identifier of that namespace in this one, -1 if it is this one
+	Promisc    int              // how many demand promiscuous mode, packet captures included
+	TxQLen     int              // packets that wait for transmission at most, for queueing disciplines that go by it
 
 	// What the administrator demands (IFF_PROMISC, IFF_ALLMULTI), whatever others do.
 	Promiscuous  bool // receives everything
@@ -63,130 +70,222 @@ func (s OperState) String() string {
 // Link finds a link by its name or by an alternative name; only alternative names may be longer than 15 bytes. The error
 // wraps [ErrNoLink] if there is none.
 func (c *Conn) Link(name string) (Link, error) {
-	l, err := c.h.LinkByName(name)
+	kind := uint16(unix.IFLA_IFNAME)
+	if len(name) >= unix.IFNAMSIZ {
+		kind = unix.IFLA_ALT_IFNAME
+	}
+	l, err := c.link(0, nl.NewRtAttr(int(kind), nl.ZeroTerminated(name)))
 	if err != nil {
 		return Link{}, linkError(fmt.Sprintf("link %q", name), err)
 	}
-	return newLink(l), nil
+	return l, nil
 }
 
 // LinkByIndex finds a link by its index. The error wraps [ErrNoLink] if there is none.
 func (c *Conn) LinkByIndex(index int) (Link, error) {
-	l, err := c.h.LinkByIndex(index)
+	l, err := c.link(index)
 	if err != nil {
 		return Link{}, linkError(fmt.Sprintf("link with index %d", index), err)
 	}
-	return newLink(l), nil
+	return l, nil
+}
+
+func (c *Conn) link(index int, attributes ...*nl.RtAttr) (l Link, err error) {
+	err = c.ask(unix.RTM_GETLINK, 0, header(index), append(attributes, brief()), func(m []byte) (err error) {
+		l, err = readLink(m)
+		return err
+	})
+	return l, err
 }
 
 // Links lists all links.
-func (c *Conn) Links() ([]Link, error) {
-	ls, err := c.h.LinkList()
+func (c *Conn) Links() (links []Link, err error) {
+	err = c.list(unix.RTM_GETLINK, header(0), []*nl.RtAttr{brief()}, func() { links = nil }, func(m []byte) error {
+		l, err := readLink(m)
+		links = append(links, l)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("list links: %w", err)
-	}
-	links := make([]Link, len(ls))
-	for i, l := range ls {
-		links[i] = newLink(l)
 	}
 	return links, nil
 }
 
-// SetUp sets the administrative state.
-func (c *Conn) SetUp(l Link, up bool) error {
-	if up {
-		return c.h.LinkSetUp(ref(l))
-	}
-	return c.h.LinkSetDown(ref(l))
+// skipStats is RTEXT_FILTER_SKIP_STATS of linux/rtnetlink.h.
+const skipStats = 1 << 3
+
+// brief leaves the counters out of what the kernel tells of a link.
+func brief() *nl.RtAttr {
+	return nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(skipStats))
 }
 
+func header(index int) *nl.IfInfomsg {
+	m := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	m.Index = int32(index)
+	return m
+}
+
+// set changes attributes of a link.
+func (c *Conn) set(l Link, attributes ...*nl.RtAttr) error {
+	return c.change(unix.RTM_NEWLINK, 0, header(l.Index), attributes...)
+}
+
+// setFlag changes a flag of a link (IFF_…).
+func (c *Conn) setFlag(l Link, flag uint32, on bool) error {
+	m := header(l.Index)
+	m.Change = flag
+	if on {
+		m.Flags = flag
+	}
+	return c.change(unix.RTM_NEWLINK, 0, m)
+}
+
+// SetUp sets the administrative state.
+func (c *Conn) SetUp(l Link, up bool) error { return c.setFlag(l, unix.IFF_UP, up) }
+
 // SetAlias sets the alias; an empty one removes it.
-func (c *Conn) SetAlias(l Link, alias string) error { return c.h.LinkSetAlias(ref(l), alias) }
+func (c *Conn) SetAlias(l Link, alias string) error {
+	return c.set(l, nl.NewRtAttr(unix.IFLA_IFALIAS, []byte(alias)))
+}
 
 // SetMAC sets the hardware address, which from then on counts as chosen by the administrator.
 func (c *Conn) SetMAC(l Link, mac net.HardwareAddr) error {
-	return c.h.LinkSetHardwareAddr(ref(l), mac)
+	return c.set(l, nl.NewRtAttr(unix.IFLA_ADDRESS, mac))
 }
 
 // SetPromisc sets the administrator's demand for promiscuous mode and reports whether it was different before.
 func (c *Conn) SetPromisc(l Link, on bool) (changed bool, err error) {
-	now, err := c.h.LinkByIndex(l.Index)
-	if err != nil {
-		return false, linkError(fmt.Sprintf("link %q", l.Name), err)
+	now, err := c.LinkByIndex(l.Index)
+	if err != nil || now.Promiscuous == on {
+		return false, err
 	}
-	if was := now.Attrs().RawFlags&unix.IFF_PROMISC != 0; was == on {
-		return false, nil
-	}
-	if on {
-		return true, c.h.SetPromiscOn(ref(l))
-	}
-	return true, c.h.SetPromiscOff(ref(l))
+	return true, c.setFlag(l, unix.IFF_PROMISC, on)
 }
 
 // SetAllMulticast sets the administrator's demand for all multicast.
-func (c *Conn) SetAllMulticast(l Link, on bool) error {
-	if on {
-		return c.h.LinkSetAllmulticastOn(ref(l))
-	}
-	return c.h.LinkSetAllmulticastOff(ref(l))
-}
+func (c *Conn) SetAllMulticast(l Link, on bool) error { return c.setFlag(l, unix.IFF_ALLMULTI, on) }
 
 // SetMTU sets the MTU, in bytes.
-func (c *Conn) SetMTU(l Link, mtu int) error { return c.h.LinkSetMTU(ref(l), mtu) }
+func (c *Conn) SetMTU(l Link, mtu int) error {
+	return c.set(l, nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(mtu))))
+}
 
 // SetTxQLen sets the length of the transmit queue, in packets.
-func (c *Conn) SetTxQLen(l Link, packets int) error { return c.h.LinkSetTxQLen(ref(l), packets) }
+func (c *Conn) SetTxQLen(l Link, packets int) error {
+	return c.set(l, nl.NewRtAttr(unix.IFLA_TXQLEN, nl.Uint32Attr(uint32(packets))))
+}
 
 // SetMaster makes l a port of the link with the index master, or of none if that is 0.
 func (c *Conn) SetMaster(l Link, master int) error {
-	return c.h.LinkSetMasterByIndex(ref(l), master)
+	return c.set(l, nl.NewRtAttr(unix.IFLA_MASTER, nl.Uint32Attr(uint32(master))))
+}
+
+// Rename gives a link another name. The error is EEXIST if it is taken, EBUSY if the link is up (before 6.2).
+func (c *Conn) Rename(l Link, name string) error {
+	return c.set(l, nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(name)))
+}
+
+// Move puts a link into another namespace, under the name it has. The error is EEXIST if that is taken there. The kernel
+// sets it down and forgets its addresses, and routes.
+func (c *Conn) Move(l Link, to *netns.NS) error {
+	return c.set(l, nl.NewRtAttr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(to.Fd()))))
 }
 
 // Delete deletes a link and reports whether it was there.
 func (c *Conn) Delete(l Link) (existed bool, err error) {
-	err = c.h.LinkDel(ref(l))
+	err = c.change(unix.RTM_DELLINK, 0, header(l.Index))
 	if gone(err) {
 		return false, nil
 	}
 	return err == nil, err
 }
 
-// ref is how the library is told which link is meant: it looks at nothing but the index.
-func ref(l Link) netlink.Link { return &netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: l.Index}} }
+// readLink reads struct ifinfomsg and its attributes. It is our own, because that of the library knows all kinds there are.
+func readLink(m []byte) (Link, error) {
+	if len(m) < unix.SizeofIfInfomsg {
+		return Link{}, unix.EBADMSG
+	}
+	about := nl.DeserializeIfInfomsg(m)
+	l := Link{
+		Index: int(about.Index), Kind: noKind, PeerNSID: -1,
+		Up: about.Flags&unix.IFF_UP != 0, Promiscuous: about.Flags&unix.IFF_PROMISC != 0, AllMulticast: about.Flags&unix.IFF_ALLMULTI != 0,
+	}
+	var info []byte
+	parent, parentNSID := 0, -1
+	for kind, v := range nlmsg.Attributes(m[unix.SizeofIfInfomsg:]) {
+		switch kind {
+		case unix.IFLA_IFNAME:
+			l.Name = nlmsg.Text(v)
+		case unix.IFLA_IFALIAS:
+			l.Alias = nlmsg.Text(v)
+		case unix.IFLA_ADDRESS:
+			if slices.ContainsFunc(v, func(b byte) bool { return b != 0 }) {
+				l.MAC = slices.Clone(v)
+			}
+		case unix.IFLA_MTU:
+			l.MTU = number(v)
+		case unix.IFLA_OPERSTATE:
+			l.OperState = OperState(number(v))
+		case unix.IFLA_MASTER:
+			l.Master = number(v)
+		case unix.IFLA_LINK:
+			parent = number(v)
+		case unix.IFLA_LINK_NETNSID:
+			parentNSID = int(int32(number(v)))
+		case unix.IFLA_PROMISCUITY:
+			l.Promisc = number(v)
+		case unix.IFLA_TXQLEN:
+			l.TxQLen = number(v)
+		case unix.IFLA_LINKINFO:
+			info = v
+		}
+	}
+	for kind, v := range nlmsg.Attributes(info) {
+		switch kind {
+		case nl.IFLA_INFO_KIND:
+			l.Kind = nlmsg.Text(v)
+		case nl.IFLA_INFO_DATA:
+			l.readKind(v)
+		}
+	}
+	if l.Kind == "veth" {
+		l.Peer, l.PeerNSID = parent, parentNSID
+	} else if l.Kind != noKind {
+		l.Parent, l.ParentNSID = parent, parentNSID
+	}
+	return l, nil
+}
 
-func newLink(l netlink.Link) Link {
-	a := l.Attrs()
-	link := Link{
-		Index:     a.Index,
-		Name:      a.Name,
-		Kind:      l.Type(),
-		Alias:     a.Alias,
-		MAC:       a.HardwareAddr,
-		MTU:       a.MTU,
-		Up:        a.RawFlags&unix.IFF_UP != 0,
-		OperState: OperState(a.OperState),
-		Master:    a.MasterIndex,
-		PeerNSID:  -1,
-		Promisc:   a.Promisc,
-		TxQLen:    a.TxQLen,
+// noKind is the kind of links without one.
+const noKind = "device"
 
-		Promiscuous:  a.RawFlags&unix.IFF_PROMISC != 0,
-		AllMulticast: a.RawFlags&unix.IFF_ALLMULTI != 0,
+// readKind reads what the kind of the link defines; the kernel tells the kind first.
+func (l *Link) readKind(data []byte) {
+	for kind, v := range nlmsg.Attributes(data) {
+		switch {
+		case l.Kind == "bridge" && kind == nl.IFLA_BR_VLAN_FILTERING:
+			l.VLANFiltering = number(v) != 0
+		case l.Kind == "vrf" && kind == nl.IFLA_VRF_TABLE:
+			l.VRFTable = number(v)
+		}
 	}
-	if link.Kind == "veth" {
-		link.Peer, link.PeerNSID = a.ParentIndex, a.NetNsID
+}
+
+// number reads an unsigned number of 1, 2 or 4 bytes.
+func number(v []byte) int {
+	switch len(v) {
+	case 1:
+		return int(v[0])
+	case 2:
+		return int(binary.NativeEndian.Uint16(v))
+	case 4:
+		return int(binary.NativeEndian.Uint32(v))
 	}
-	if br, ok := l.(*netlink.Bridge); ok && br.VlanFiltering != nil {
-		link.VLANFiltering = *br.VlanFiltering
-	}
-	if vrf, ok := l.(*netlink.Vrf); ok {
-		link.VRFTable = int(vrf.Table)
-	}
-	return link
+	return 0
 }
 
 func linkError(what string, err error) error {
-	if errors.As(err, new(netlink.LinkNotFoundError)) || errors.Is(err, unix.ENODEV) {
+	if errors.Is(err, unix.ENODEV) {
 		err = ErrNoLink
 	}
 	return fmt.Errorf("%s: %w", what, err)

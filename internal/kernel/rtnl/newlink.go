@@ -33,8 +33,7 @@ func (c *Conn) create(l creation) error {
 		}
 	}
 	attributes := append(l.common(), l.attributes...)
-	_, err := c.request(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK, about, append(attributes, info))
-	return err
+	return c.change(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, about, append(attributes, info)...)
 }
 
 // made is create for who has to know the index.

@@ -60,10 +60,14 @@ func (c *Conn) HasPolicyRules() (bool, error) {
 
 // ruleList asks without the strict check, which the library's request does not pass: its header is too long.
 func (c *Conn) ruleList(family int) ([]netlink.Rule, error) {
-	if err := c.h.SetStrictCheck(false); err == nil {
-		defer func() { _ = c.h.SetStrictCheck(true) }()
+	h, err := c.library()
+	if err != nil {
+		return nil, err
 	}
-	return c.h.RuleList(family)
+	if err := h.SetStrictCheck(false); err == nil {
+		defer func() { _ = h.SetStrictCheck(true) }()
+	}
+	return h.RuleList(family)
 }
 
 // noRules reports whether err says that the kernel has no rules for a family.
@@ -77,13 +81,21 @@ func (c *Conn) AddPolicyRule(r PolicyRule) error {
 	if !r.Src.IsValid() || r.Table == 0 {
 		return fmt.Errorf("no source or no table: %w", unix.EINVAL)
 	}
-	return c.h.RuleAdd(policyRule(r))
+	h, err := c.library()
+	if err != nil {
+		return err
+	}
+	return h.RuleAdd(policyRule(r))
 }
 
 // DelPolicyRule removes the first rule that says the same, with any priority if r has none, and reports whether there was
 // one.
 func (c *Conn) DelPolicyRule(r PolicyRule) (existed bool, err error) {
-	err = c.h.RuleDel(policyRule(r))
+	h, err := c.library()
+	if err != nil {
+		return false, err
+	}
+	err = h.RuleDel(policyRule(r))
 	if errors.Is(err, unix.ENOENT) || noRules(err) {
 		return false, nil
 	}

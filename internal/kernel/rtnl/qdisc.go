@@ -102,10 +102,7 @@ func (t TBF) options() *nl.RtAttr {
 
 // decodeTBF is the inverse of options.
 func decodeTBF(options []byte) (t TBF, err error) {
-	o, err := attributes(options)
-	if err != nil {
-		return t, err
-	}
+	o := attributes(options)
 	if b := o[nl.TCA_TBF_PARMS]; len(b) >= nl.SizeofTcTbfQopt {
 		parameters := nl.DeserializeTcTbfQopt(b)
 		ns := float64(parameters.Buffer) / netlink.TickInUsec() * float64(time.Microsecond)

@@ -7,7 +7,10 @@ import (
 	"strings"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/kernel/nlmsg"
 )
 
 // Tables and scopes of routes (rtnetlink(7)).
@@ -79,7 +82,11 @@ func (c *Conn) AddRoute(r Route) (added bool, err error) {
 	if !r.Dst.IsValid() {
 		return false, fmt.Errorf("no destination: %w", unix.EINVAL)
 	}
-	err = c.h.RouteAddEcmp(route(r))
+	h, err := c.library()
+	if err != nil {
+		return false, err
+	}
+	err = h.RouteAddEcmp(route(r))
 	if errors.Is(err, unix.EEXIST) {
 		return false, nil
 	}
@@ -88,7 +95,11 @@ func (c *Conn) AddRoute(r Route) (added bool, err error) {
 
 // DelRoute removes a route and reports whether it was there.
 func (c *Conn) DelRoute(r Route) (existed bool, err error) {
-	err = c.h.RouteDel(route(r))
+	h, err := c.library()
+	if err != nil {
+		return false, err
+	}
+	err = h.RouteDel(route(r))
 	if gone(err) {
 		return false, nil
 	}
@@ -108,8 +119,12 @@ func (c *Conn) Routes(table int) ([]Route, error) {
 
 // eachRoute calls do for the routes of every type and of both families in a table or in [AllTables].
 func (c *Conn) eachRoute(table int, do func(netlink.Route)) error {
+	h, err := c.library()
+	if err != nil {
+		return err
+	}
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		rs, err := c.h.RouteListFiltered(family, &netlink.Route{Table: table}, netlink.RT_FILTER_TABLE)
+		rs, err := h.RouteListFiltered(family, &netlink.Route{Table: table}, netlink.RT_FILTER_TABLE)
 		if errors.Is(err, unix.ENOENT) { // no such table
 			continue
 		}
@@ -125,20 +140,26 @@ func (c *Conn) eachRoute(table int, do func(netlink.Route)) error {
 
 // Lookup asks where the kernel would send a packet: to a link, or, if local, to this machine itself. ok is false if nowhere.
 func (c *Conn) Lookup(dst netip.Addr) (link int, local, ok bool, err error) {
-	// The library asks with a flag that a strict IPv6 refuses.
-	_ = c.h.SetStrictCheck(false)
-	defer func() { _ = c.h.SetStrictCheck(true) }()
-	rs, err := c.h.RouteGet(dst.AsSlice())
+	about := &nl.RtMsg{RtMsg: unix.RtMsg{Family: familyOf(dst), Dst_len: uint8(dst.BitLen())}}
+	err = c.ask(unix.RTM_GETROUTE, 0, about, []*nl.RtAttr{nl.NewRtAttr(unix.RTA_DST, dst.AsSlice())}, func(m []byte) error {
+		if len(m) < unix.SizeofRtMsg {
+			return unix.EBADMSG
+		}
+		ok, local = true, nl.DeserializeRtMsg(m).Type == unix.RTN_LOCAL
+		for kind, v := range nlmsg.Attributes(m[unix.SizeofRtMsg:]) {
+			if kind == unix.RTA_OIF {
+				link = number(v)
+			}
+		}
+		return nil
+	})
 	if errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EINVAL) {
 		return 0, false, false, nil // no route, or one that says unreachable, prohibit or blackhole
 	}
 	if err != nil {
 		return 0, false, false, fmt.Errorf("look up route to %s: %w", dst, err)
 	}
-	for _, r := range rs {
-		return r.LinkIndex, r.Type == unix.RTN_LOCAL, true, nil
-	}
-	return 0, false, false, nil
+	return link, local, ok, nil
 }
 
 func route(r Route) *netlink.Route {

@@ -115,7 +115,11 @@ func request(n netlink.Route) netlink.Route {
 // PutRoute adds a stored route behind what is there and reports whether it was added; it is not when an identical one is
 // there.
 func (c *Conn) PutRoute(r StoredRoute) (added bool, err error) {
-	err = c.h.RouteAppend(r.message())
+	h, err := c.library()
+	if err != nil {
+		return false, err
+	}
+	err = h.RouteAppend(r.message())
 	if errors.Is(err, unix.EEXIST) {
 		return false, nil
 	}
@@ -124,7 +128,11 @@ func (c *Conn) PutRoute(r StoredRoute) (added bool, err error) {
 
 // TakeRoute removes a stored route and reports whether it was there.
 func (c *Conn) TakeRoute(r StoredRoute) (existed bool, err error) {
-	err = c.h.RouteDel(r.message())
+	h, err := c.library()
+	if err != nil {
+		return false, err
+	}
+	err = h.RouteDel(r.message())
 	if gone(err) {
 		return false, nil
 	}

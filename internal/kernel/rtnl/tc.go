@@ -1,10 +1,12 @@
 package rtnl
 
 import (
-	"bytes"
+	"slices"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/kernel/nlmsg"
 )
 
 // Qdiscs and filters are requests of our own, because those of the library know all kinds of them there are: 0.3 MB in the
@@ -16,45 +18,32 @@ type tcObject struct {
 	attributes map[uint16][]byte // TCA_…
 }
 
-func (o tcObject) kind() string { return text(o.attributes[nl.TCA_KIND]) }
-
-func text(zeroTerminated []byte) string { return string(bytes.TrimRight(zeroTerminated, "\x00")) }
+func (o tcObject) kind() string { return nlmsg.Text(o.attributes[nl.TCA_KIND]) }
 
 // tcList asks for a list: typ is unix.RTM_GET….
-func (c *Conn) tcList(typ uint16, about nl.TcMsg) ([]tcObject, error) {
-	messages, err := c.request(typ, unix.NLM_F_DUMP, &about, nil)
-	if err != nil {
-		return nil, err
-	}
-	list := make([]tcObject, len(messages))
-	for i, m := range messages {
-		header := nl.DeserializeTcMsg(m)
-		a, err := attributes(m[header.Len():])
-		if err != nil {
-			return nil, err
+func (c *Conn) tcList(typ uint16, about nl.TcMsg) (list []tcObject, err error) {
+	err = c.list(typ, &about, nil, func() { list = nil }, func(m []byte) error {
+		if len(m) < about.Len() {
+			return unix.EBADMSG
 		}
-		list[i] = tcObject{*header, a}
-	}
-	return list, nil
+		list = append(list, tcObject{*nl.DeserializeTcMsg(slices.Clone(m)), attributes(slices.Clone(m[about.Len():]))})
+		return nil
+	})
+	return list, err
 }
 
 // tcChange makes or deletes something: typ is unix.RTM_NEW… or RTM_DEL….
 func (c *Conn) tcChange(typ uint16, flags int, about nl.TcMsg, attributes ...*nl.RtAttr) error {
-	_, err := c.request(typ, flags|unix.NLM_F_ACK, &about, attributes)
-	return err
+	return c.change(typ, flags, &about, attributes...)
 }
 
 // attributes returns values by type.
-func attributes(b []byte) (map[uint16][]byte, error) {
-	list, err := nl.ParseRouteAttr(b)
-	if err != nil {
-		return nil, err
-	}
+func attributes(b []byte) map[uint16][]byte {
 	values := map[uint16][]byte{}
-	for _, a := range list {
-		values[a.Attr.Type&nl.NLA_TYPE_MASK] = a.Value
+	for kind, v := range nlmsg.Attributes(b) {
+		values[kind] = v
 	}
-	return values, nil
+	return values
 }
 
 func kindOf(kind string) *nl.RtAttr { return nl.NewRtAttr(nl.TCA_KIND, nl.ZeroTerminated(kind)) }

@@ -5,6 +5,9 @@ import (
 	"strings"
 
 	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/kernel/nlmsg"
 )
 
 // VLAN is an entry in the table of VLANs that a bridge port is in (bridge(8)).
@@ -15,14 +18,28 @@ type VLAN struct {
 }
 
 // VLANs lists the VLANs of a bridge port, or of the bridge itself, by their IDs.
-func (c *Conn) VLANs(l Link) ([]VLAN, error) {
-	all, err := c.h.BridgeVlanList()
+func (c *Conn) VLANs(l Link) (list []VLAN, err error) {
+	mask := nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(nl.RTEXT_FILTER_BRVLAN))
+	err = c.list(unix.RTM_GETLINK, nl.NewIfInfomsg(unix.AF_BRIDGE), []*nl.RtAttr{mask}, func() { list = nil }, func(m []byte) error {
+		if len(m) < unix.SizeofIfInfomsg || int(nl.DeserializeIfInfomsg(m).Index) != l.Index {
+			return nil
+		}
+		for kind, spec := range nlmsg.Attributes(m[unix.SizeofIfInfomsg:]) {
+			if kind != unix.IFLA_AF_SPEC {
+				continue
+			}
+			for kind, v := range nlmsg.Attributes(spec) {
+				if kind != nl.IFLA_BRIDGE_VLAN_INFO || len(v) < nl.SizeofBridgeVlanInfo {
+					continue
+				}
+				info := nl.DeserializeBridgeVlanInfo(v)
+				list = append(list, VLAN{ID: info.Vid, PVID: info.Flags&nl.BRIDGE_VLAN_INFO_PVID != 0, Untagged: info.Flags&nl.BRIDGE_VLAN_INFO_UNTAGGED != 0})
+			}
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, fmt.Errorf("list VLANs: %w", err)
-	}
-	var list []VLAN
-	for _, v := range all[int32(l.Index)] {
-		list = append(list, VLAN{ID: v.Vid, PVID: v.Flags&nl.BRIDGE_VLAN_INFO_PVID != 0, Untagged: v.Flags&nl.BRIDGE_VLAN_INFO_UNTAGGED != 0})
 	}
 	return list, nil
 }
@@ -30,15 +47,38 @@ func (c *Conn) VLANs(l Link) ([]VLAN, error) {
 // AddVLANs puts a bridge port into VLANs. What is there gets the flags given.
 func (c *Conn) AddVLANs(port Link, list []VLAN) error {
 	return ranges(list, func(first VLAN, last uint16) error {
-		return c.h.BridgeVlanAddRange(ref(port), first.ID, last, first.PVID, first.Untagged, false, true)
+		var flags uint16
+		if first.PVID {
+			flags |= nl.BRIDGE_VLAN_INFO_PVID
+		}
+		if first.Untagged {
+			flags |= nl.BRIDGE_VLAN_INFO_UNTAGGED
+		}
+		return c.vlans(unix.RTM_SETLINK, port, flags, first.ID, last)
 	})
 }
 
 // DeleteVLANs takes a bridge port out of VLANs, as far as it is in them.
 func (c *Conn) DeleteVLANs(port Link, list []VLAN) error {
-	return ranges(list, func(first VLAN, last uint16) error {
-		return c.h.BridgeVlanDelRange(ref(port), first.ID, last, false, false, false, true)
-	})
+	return ranges(list, func(first VLAN, last uint16) error { return c.vlans(unix.RTM_DELLINK, port, 0, first.ID, last) })
+}
+
+// vlans changes one VLAN of a bridge port, or those up to last unless that is 0.
+func (c *Conn) vlans(kind uint16, port Link, flags, first, last uint16) error {
+	about := nl.NewIfInfomsg(unix.AF_BRIDGE)
+	about.Index = int32(port.Index)
+	spec := nl.NewRtAttr(unix.IFLA_AF_SPEC, nil)
+	spec.AddRtAttr(nl.IFLA_BRIDGE_FLAGS, nl.Uint16Attr(nl.BRIDGE_FLAGS_MASTER))
+	info := func(flags, id uint16) {
+		spec.AddRtAttr(nl.IFLA_BRIDGE_VLAN_INFO, (&nl.BridgeVlanInfo{Flags: flags, Vid: id}).Serialize())
+	}
+	if last == 0 {
+		info(flags, first)
+	} else {
+		info(flags|nl.BRIDGE_VLAN_INFO_RANGE_BEGIN, first)
+		info(flags|nl.BRIDGE_VLAN_INFO_RANGE_END, last)
+	}
+	return c.change(kind, 0, about, spec)
 }
 
 // FormatVLANs is a list for people: "1 pvid untagged, 101, 200-210".
