@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -41,11 +40,39 @@ func Read(key string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	b, err := os.ReadFile(p)
+	fd, err := open(p, unix.O_RDONLY)
 	if err != nil {
 		return "", err
 	}
-	return strings.TrimSuffix(string(b), "\n"), nil
+	defer unix.Close(fd)
+	var value []byte
+	for buf := make([]byte, 512); ; {
+		n, err := retried(func() (int, error) { return unix.Read(fd, buf) })
+		if err != nil {
+			return "", &fs.PathError{Op: "read", Path: p, Err: err}
+		}
+		if n == 0 {
+			return strings.TrimSuffix(string(value), "\n"), nil
+		}
+		value = append(value, buf[:n]...)
+	}
+}
+
+// open is a system call of its own, as are reading and writing: an [os.File] makes three times as many.
+func open(path string, flags int) (int, error) {
+	fd, err := retried(func() (int, error) { return unix.Open(path, flags|unix.O_CLOEXEC, 0) })
+	if err != nil {
+		return -1, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	return fd, nil
+}
+
+func retried(call func() (int, error)) (n int, err error) {
+	for {
+		if n, err = call(); err != unix.EINTR {
+			return n, err
+		}
+	}
 }
 
 // Write sets the value with a single write; an empty one is written as an empty line, as to write nothing would change
@@ -55,15 +82,18 @@ func Write(key, value string) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(p, os.O_WRONLY, 0)
+	fd, err := open(p, unix.O_WRONLY)
 	if err != nil {
 		return err
 	}
+	defer unix.Close(fd)
 	if value == "" {
 		value = "\n"
 	}
-	_, err = f.WriteString(value)
-	return errors.Join(err, f.Close())
+	if _, err := retried(func() (int, error) { return unix.Write(fd, []byte(value)) }); err != nil {
+		return &fs.PathError{Op: "write", Path: p, Err: err}
+	}
+	return nil
 }
 
 // Equal reports whether the fields of two values are equal.
