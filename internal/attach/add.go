@@ -56,10 +56,6 @@ func attach(ctx context.Context, p untyped, s *Core) (*cni.Result, error) {
 	if !ok {
 		return nil, fmt.Errorf("the link made is not %s in %s", s.IfName, s.Netns)
 	}
-	link, err := s.Sandbox.Link(s.IfName)
-	if err != nil {
-		return nil, err
-	}
 	if s.IPAM.Type != "" {
 		if err := allocate(ctx, s, r, index); err != nil {
 			return nil, err
@@ -67,14 +63,9 @@ func attach(ctx context.Context, p untyped, s *Core) (*cni.Result, error) {
 		if err := p.amend(s, r); err != nil {
 			return nil, err
 		}
-		if err := s.settleDefaults(link, r); err != nil {
-			return nil, err
-		}
-		if err := apply(ctx, p, s, link, index, r); err != nil {
-			return nil, err
-		}
-	} else if !p.options(s).KeepDown {
-		if err := s.Sandbox.Up(link); err != nil {
+	}
+	if !p.options(s).NoLink {
+		if err := bringUp(ctx, p, s, index, r); err != nil {
 			return nil, err
 		}
 	}
@@ -84,10 +75,28 @@ func attach(ctx context.Context, p untyped, s *Core) (*cni.Result, error) {
 	if s.Prev != nil {
 		r = behind(s.Prev, r)
 	}
-	if d := s.DNS; d.Domain != "" || d.Nameservers != nil || d.Search != nil || d.Options != nil {
+	if d := s.DNS; p.ownDNS() || d.Domain != "" || d.Nameservers != nil || d.Search != nil || d.Options != nil {
 		r.DNS = d
 	}
 	return r, nil
+}
+
+// bringUp applies to the container's interface what the result says of it.
+func bringUp(ctx context.Context, p untyped, s *Core, index int, r *cni.Result) error {
+	link, err := s.Sandbox.Link(s.IfName)
+	if err != nil {
+		return err
+	}
+	if s.IPAM.Type != "" {
+		if err := s.settleDefaults(link, r); err != nil {
+			return err
+		}
+		return apply(ctx, p, s, link, index, r)
+	}
+	if p.options(s).KeepDown {
+		return nil
+	}
+	return s.Sandbox.Up(link)
 }
 
 // behind returns the result of a plugin that has made r behind others, which have made prev.
@@ -147,8 +156,12 @@ func apply(ctx context.Context, p untyped, s *Core, link kernel.Link, index int,
 	if err != nil {
 		return err
 	}
+	add := s.Sandbox.AddAddr
+	if p.options(s).DAD == DADOptimistic {
+		add = s.Sandbox.AddOptimistic
+	}
 	for _, ip := range mine {
-		if err := s.Sandbox.AddAddr(link, ip.Address); err != nil {
+		if err := add(link, ip.Address); err != nil {
 			return err
 		}
 	}
@@ -180,15 +193,7 @@ func apply(ctx context.Context, p untyped, s *Core, link kernel.Link, index int,
 // indispensable.
 func settings(ifName string, ips []cni.IP, o Options) []kernel.Setting {
 	v4, v6 := "net/ipv4/conf/"+ifName+"/", "net/ipv6/conf/"+ifName+"/"
-	dad := "0"
-	var list []kernel.Setting
-	if o.AcceptDAD {
-		dad = "1"
-		list = append(list, kernel.Setting{Key: v6 + "enhanced_dad", Value: "1", Optional: true})
-	}
-	list = append(list,
-		kernel.Setting{Key: v6 + "accept_dad", Value: dad, Optional: true},
-		kernel.Setting{Key: v6 + "accept_ra", Value: "0", Optional: true})
+	list := append(o.DAD.settings(v6), kernel.Setting{Key: v6 + "accept_ra", Value: "0", Optional: true})
 	if o.Announce {
 		list = append(list,
 			kernel.Setting{Key: v4 + "arp_notify", Value: "1", Optional: true},

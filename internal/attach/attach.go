@@ -60,9 +60,18 @@ type Validator[C any] interface {
 
 // Options tell how the container's interface is brought up.
 type Options struct {
-	KeepDown  bool // leave it down; only without IPAM
-	AcceptDAD bool // let the kernel detect duplicate IPv6 addresses, which takes it a second or two
-	Announce  bool // let the kernel tell neighbours the addresses whenever the link comes up or is given a MAC
+	KeepDown bool // leave it down; only without IPAM
+	DAD      DAD  // the zero value: [DADOff]
+	Announce bool // let the kernel tell neighbours the addresses whenever the link comes up or is given a MAC
+
+	// NoLink says that the container has no interface in the kernel (a device that user space drives): what IPAM returns
+	// is reported, not applied.
+	NoLink bool
+}
+
+// Returner is a Maker whose link is not deleted by DEL but given back.
+type Returner[C any] interface {
+	Return(*Session[C]) error
 }
 
 // Session is one call in progress, with the configuration of its plugin.

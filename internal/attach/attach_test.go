@@ -10,7 +10,6 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/attach"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/plugin"
@@ -63,9 +62,13 @@ func define(p pair) plugin.Definition {
 	return plugin.Define[config](plugin.Info{Name: "pair"}, attach.Plugin[config]{
 		Maker: p,
 		Options: func(c *config) attach.Options {
-			return attach.Options{KeepDown: c.KeepDown, AcceptDAD: c.EnableDAD, Announce: true}
+			o := attach.Options{KeepDown: c.KeepDown, Announce: true}
+			if c.EnableDAD {
+				o.DAD = attach.DADWait
+			}
+			return o
 		},
-		Needs: func(*config) []probe.Feature { return []probe.Feature{probe.Veth} },
+		Kind: "veth",
 	})
 }
 

@@ -36,9 +36,15 @@ func check(ctx context.Context, p untyped, c *plugin.AnyCall) error {
 	if !ok {
 		return cni.Errorf(cni.CodeInvalidConfig, "prevResult has no interface %s in %s", c.IfName, c.Netns)
 	}
+	if p.options(s).NoLink {
+		return p.verify(ctx, s, kernel.Link{})
+	}
 	link, err := s.Sandbox.Link(c.IfName)
 	if err != nil {
 		return err
+	}
+	if kind := p.kind(); kind != "" && link.Kind != kind {
+		return fmt.Errorf("interface %s: expected a %s, found a %s", link.Name, kind, link.Kind)
 	}
 	if err := CheckMAC(link, c.Prev.Interfaces[index]); err != nil {
 		return err
@@ -97,9 +103,6 @@ func (s *Core) checkRoutes(link kernel.Link) error {
 // CheckPair looks at the host's end of a pair whose other end is the container's interface, and returns it: it is up and
 // has the hardware address that the previous result knows.
 func (s *Core) CheckPair(link kernel.Link) (host kernel.Link, err error) {
-	if link.Kind != "veth" {
-		return host, fmt.Errorf("interface %s: expected a veth, found a %s", link.Name, link.Kind)
-	}
 	host, err = s.Host.Peer(link)
 	if err != nil {
 		return host, fmt.Errorf("host's end of interface %s: %w", link.Name, err)

@@ -20,16 +20,19 @@ func del(ctx context.Context, p untyped, c *plugin.AnyCall) error {
 	}
 	defer s.Close()
 	gone := session.GoneOne(c.Attachment())
-	errs := append([]error{s.EnterIfThere()}, s.unmasquerade(gone), s.deleteLink(), p.remove(s, gone))
+	errs := append([]error{s.EnterIfThere()}, s.unmasquerade(gone), s.detach(p), p.remove(s, gone))
 	if c.IPAM.Type != "" {
 		errs = append(errs, c.Delegate.Del(ctx, c.IPAM.Type))
 	}
 	return errors.Join(errs...)
 }
 
-// deleteLink deletes the link of the attachment: by the host's end if it has one, else by its name in the container.
-// A link of that name that another attachment owns stays.
-func (s *Core) deleteLink() error {
+// detach deletes the link of the attachment, or gives it back: by the host's end if it has one, else by its name in the
+// container. A link of that name that another attachment owns stays, as does one of another kind.
+func (s *Core) detach(p untyped) error {
+	if returner, err := p.giveBack(s); returner {
+		return err
+	}
 	host, err := s.Host.Link(s.HostName())
 	if err == nil && owned(host, s.Attachment()) {
 		return s.Host.Delete(host)
@@ -47,8 +50,15 @@ func (s *Core) deleteLink() error {
 	if err != nil {
 		return err
 	}
+	if kind := p.kind(); kind != "" && link.Kind != kind {
+		return nil
+	}
+	aliases := []string{link.Alias}
 	if peer, err := s.Host.Peer(link); err == nil {
-		if o, ok := cni.ParseTag(peer.Alias); ok && o != s.Attachment().Owner() {
+		aliases = append(aliases, peer.Alias)
+	}
+	for _, alias := range aliases {
+		if o, ok := cni.ParseTag(alias); ok && o != s.Attachment().Owner() {
 			return nil
 		}
 	}

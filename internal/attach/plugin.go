@@ -12,8 +12,10 @@ import (
 // Plugin makes a plugin.Plugin, with STATUS and GC, out of a Maker.
 type Plugin[C any] struct {
 	Maker   Maker[C]
+	Kind    string                   // of rtnetlink, of the container's link: what CHECK expects, DEL deletes and STATUS asks for; "": any
 	Options func(*C) Options         // nil: the zero Options
-	Needs   func(*C) []probe.Feature // what the kernel must have, STATUS says what it has not; nil: nothing
+	Needs   func(*C) []probe.Feature // what else the kernel must have, STATUS says what it has not; nil: nothing
+	OwnDNS  bool                     // the result has the DNS of the configuration, and never that of IPAM
 }
 
 // Add implements [plugin.Plugin].
@@ -56,6 +58,8 @@ func (p Plugin[C]) Validate(c *plugin.Call[C]) error {
 // untyped is a Plugin that is called without the type of its configuration, so that the work is compiled once and not for
 // each type. What the Maker does not implement does nothing.
 type untyped interface {
+	kind() string
+	ownDNS() bool
 	options(*Core) Options
 	needs(*plugin.AnyCall) []probe.Feature
 	make(context.Context, *Core) ([]cni.Interface, error)
@@ -65,9 +69,22 @@ type untyped interface {
 	finish(context.Context, *Core, *cni.Result) error
 	remove(*Core, Gone) error
 	repair(*Core) error
+	giveBack(*Core) (returner bool, err error)
 }
 
 func (Plugin[C]) session(s *Core) *Session[C] { return &Session[C]{s, s.Config().(*C)} }
+
+func (p Plugin[C]) kind() string { return p.Kind }
+
+func (p Plugin[C]) ownDNS() bool { return p.OwnDNS }
+
+func (p Plugin[C]) giveBack(s *Core) (returner bool, err error) {
+	r, ok := p.Maker.(Returner[C])
+	if ok {
+		err = r.Return(p.session(s))
+	}
+	return ok, err
+}
 
 func (p Plugin[C]) options(s *Core) Options {
 	if p.Options == nil {
@@ -77,10 +94,14 @@ func (p Plugin[C]) options(s *Core) Options {
 }
 
 func (p Plugin[C]) needs(c *plugin.AnyCall) []probe.Feature {
-	if p.Needs == nil {
-		return nil
+	var list []probe.Feature
+	if p.Kind != "" {
+		list = append(list, probe.Feature(p.Kind))
 	}
-	return p.Needs(c.Config().(*C))
+	if p.Needs != nil {
+		list = append(list, p.Needs(c.Config().(*C))...)
+	}
+	return list
 }
 
 func (p Plugin[C]) make(ctx context.Context, s *Core) ([]cni.Interface, error) {

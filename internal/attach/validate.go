@@ -31,5 +31,8 @@ func validate(c *plugin.AnyCall) error {
 	if err := validateSecondDefault(secondDefault(c.Config())); err != nil {
 		return err
 	}
+	if err := validateDAD(c.Config()); err != nil {
+		return err
+	}
 	return masqOf(c.Config()).validate(c.Env, c.Name)
 }

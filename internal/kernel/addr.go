@@ -13,9 +13,17 @@ func (s *Space) Addrs(l Link) ([]netip.Prefix, error) { return s.rt.Addrs(l) }
 
 // AddAddr adds an address to a link. An IPv4 prefix shorter than /31 gets its broadcast address. The error wraps
 // [unix.EEXIST] if the link has the address already.
-func (s *Space) AddAddr(l Link, addr netip.Prefix) error {
+func (s *Space) AddAddr(l Link, addr netip.Prefix) error { return s.addAddr(l, addr, s.rt.AddAddr) }
+
+// AddOptimistic is AddAddr for an address that can be used while duplicates of it are looked for, where the sysctl
+// optimistic_dad of the link lets it (RFC 4429).
+func (s *Space) AddOptimistic(l Link, addr netip.Prefix) error {
+	return s.addAddr(l, addr, s.rt.AddOptimistic)
+}
+
+func (s *Space) addAddr(l Link, addr netip.Prefix, add func(Link, netip.Prefix) error) error {
 	return s.tx.Do(addrOp(l, addr),
-		func() error { return s.rt.AddAddr(l, addr) },
+		func() error { return add(l, addr) },
 		func() error {
 			_, err := s.rt.DelAddr(l, addr)
 			return err

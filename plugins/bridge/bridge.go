@@ -65,11 +65,16 @@ var Plugin = plugin.Define[Config](plugin.Info{
 	Doc:          doc,
 }, attach.Plugin[Config]{
 	Maker: maker{},
+	Kind:  "veth",
 	Options: func(c *Config) attach.Options {
-		return attach.Options{KeepDown: c.DisableContainerInterface, AcceptDAD: c.EnableDAD, Announce: true}
+		o := attach.Options{KeepDown: c.DisableContainerInterface, Announce: true}
+		if c.EnableDAD {
+			o.DAD = attach.DADWait
+		}
+		return o
 	},
 	Needs: func(c *Config) []probe.Feature {
-		features := []probe.Feature{probe.Veth, probe.Bridge}
+		features := []probe.Feature{probe.Bridge}
 		if c.MACSpoofChk {
 			features = append(features, probe.NFT)
 		}

@@ -9,7 +9,6 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/attach"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/plugin"
 )
 
@@ -29,7 +28,7 @@ var Plugin = plugin.Define[Config](plugin.Info{
 	Doc:   doc,
 }, attach.Plugin[Config]{
 	Maker: maker{},
-	Needs: func(*Config) []probe.Feature { return []probe.Feature{probe.Veth} },
+	Kind:  "veth",
 })
 
 type (

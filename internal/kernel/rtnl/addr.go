@@ -67,6 +67,15 @@ func (c *Conn) AddGateway(l Link, p netip.Prefix) error {
 	return c.addAddr(l, p, 0)
 }
 
+// AddOptimistic is AddAddr for an address that can be used while duplicates of it are looked for: IPv6 with optimistic_dad
+// (RFC 4429).
+func (c *Conn) AddOptimistic(l Link, p netip.Prefix) error {
+	if p.Addr().Is6() {
+		return c.addAddr(l, p, unix.IFA_F_OPTIMISTIC)
+	}
+	return c.addAddr(l, p, 0)
+}
+
 func (c *Conn) addAddr(l Link, p netip.Prefix, flags uint32) error {
 	if !p.IsValid() || p.Addr().Is4In6() {
 		return fmt.Errorf("address %s: %w", p, unix.EINVAL)
@@ -113,7 +122,7 @@ func broadcast(p netip.Prefix) []byte {
 
 // dad sums up duplicate address detection on the IPv6 addresses of a link (RFC 4862 section 5.4).
 type dad struct {
-	tentative bool         // one is not finished
+	tentative bool         // one is not finished, and the address cannot be used
 	duplicate netip.Prefix // valid if it has found one
 }
 
@@ -122,7 +131,7 @@ func (c *Conn) dad(l Link) (d dad, err error) {
 		switch {
 		case flags&unix.IFA_F_DADFAILED != 0:
 			d.duplicate = a
-		case flags&unix.IFA_F_TENTATIVE != 0:
+		case flags&unix.IFA_F_TENTATIVE != 0 && flags&unix.IFA_F_OPTIMISTIC == 0:
 			d.tentative = true
 		}
 	})

@@ -42,6 +42,9 @@ type Link struct {
 
 	VLANFiltering bool // bridge: whether it forwards by VLAN
 	VRFTable      int  // VRF: its routing table; else 0
+
+	Mode string // macvlan, ipvlan: see [NewLink]; else ""
+	VLAN int    // VLAN: its ID; else 0
 }
 
 // OperState is the operational state of a link (RFC 2863; the kernel's networking/operstates).
@@ -258,18 +261,6 @@ func readLink(m []byte) (Link, error) {
 
 // noKind is the kind of links without one.
 const noKind = "device"
-
-// readKind reads what the kind of the link defines; the kernel tells the kind first.
-func (l *Link) readKind(data []byte) {
-	for kind, v := range nlmsg.Attributes(data) {
-		switch {
-		case l.Kind == "bridge" && kind == nl.IFLA_BR_VLAN_FILTERING:
-			l.VLANFiltering = number(v) != 0
-		case l.Kind == "vrf" && kind == nl.IFLA_VRF_TABLE:
-			l.VRFTable = number(v)
-		}
-	}
-}
 
 // number reads an unsigned number of 1, 2 or 4 bytes.
 func number(v []byte) int {

@@ -37,7 +37,7 @@ func (e *DuplicateError) Error() string {
 	return fmt.Sprintf("link %q: duplicate address detection failed for %s", e.Link, e.Addr)
 }
 
-// WaitDAD waits until no IPv6 address of l is tentative. The error is a [*DuplicateError] as soon as one of them is found
+// WaitDAD waits until all IPv6 addresses of l can be used. The error is a [*DuplicateError] as soon as one of them is found
 // in use elsewhere. A link that is down is not waited for, and reaching the deadline of ctx is an error only if the
 // operational state is up: before, detection does not even start.
 func (c *Conn) WaitDAD(ctx context.Context, l Link) error {

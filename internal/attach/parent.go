@@ -1,0 +1,64 @@
+package attach
+
+import (
+	"errors"
+	"sort"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/kernel"
+)
+
+// Parent finds the link that the container's is to be made on, and where it is: in the host, or with inContainer in the
+// container's namespace. name may be an alternative name; without one it is the link of the default route there, of IPv4
+// before IPv6. The code of the error is [cni.CodeInvalidConfig] if there is none.
+func (s *Core) Parent(name string, inContainer bool) (kernel.Link, *kernel.Space, error) {
+	space, where := s.Host, "the host"
+	if inContainer {
+		space, where = s.Sandbox, "the container (linkInContainer)"
+	}
+	if name == "" {
+		l, err := defaultLink(space)
+		if errors.Is(err, kernel.ErrNoLink) {
+			err = cni.Errorf(cni.CodeInvalidConfig, "no default route interface found in %s", where).WithDetails("name the interface in master")
+		}
+		return l, space, err
+	}
+	l, err := space.Link(name)
+	if errors.Is(err, kernel.ErrNoLink) {
+		err = cni.Errorf(cni.CodeInvalidConfig, "master: %w in %s", err, where).WithDetails("ip link shows the interfaces there are")
+	}
+	return l, space, err
+}
+
+// defaultLink finds the link of the default route. Of several it is that of the one the kernel prefers, of a multipath
+// route that of the first hop.
+func defaultLink(space *kernel.Space) (kernel.Link, error) {
+	routes, err := space.Routes(kernel.TableMain)
+	if err != nil {
+		return kernel.Link{}, err
+	}
+	var found []kernel.Route
+	for _, r := range routes {
+		if r.Dst.Bits() == 0 && r.Link != 0 {
+			found = append(found, r)
+		}
+	}
+	if found == nil {
+		return kernel.Link{}, kernel.ErrNoLink
+	}
+	sort.SliceStable(found, func(i, j int) bool {
+		if a, b := found[i].Dst.Addr().Is4(), found[j].Dst.Addr().Is4(); a != b {
+			return a
+		}
+		return found[i].Priority < found[j].Priority
+	})
+	return space.LinkByIndex(found[0].Link)
+}
+
+// CheckMTU refuses an MTU that a link on that parent cannot have. 0 is that of the parent.
+func CheckMTU(mtu int, parent kernel.Link) error {
+	if mtu < 0 || mtu > parent.MTU {
+		return cni.Errorf(cni.CodeInvalidConfig, "invalid MTU %d, must be [0, master MTU(%d)]", mtu, parent.MTU)
+	}
+	return nil
+}

@@ -1,0 +1,67 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"net"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/kernel/rtnl"
+)
+
+// NewLink describes a link to be made that has no other end; see [rtnl.NewLink] for the fields of its kind.
+type NewLink struct {
+	Name  string
+	Kind  string           // "macvlan", "ipvlan", "vlan", "dummy", "vrf"
+	Alias string           // names the owner
+	MAC   net.HardwareAddr // nil lets the kernel choose, or take that of the parent
+	MTU   int              // bytes; 0 is the kernel's default, or that of the parent
+
+	Parent      Link   // the link it is made on; the zero Link for those that are on none
+	ParentSpace *Space // where the parent is
+
+	Mode       string // macvlan, ipvlan
+	BCQueueLen uint32 // macvlan: packets; 0 is the kernel's default
+	VLAN       uint16 // VLAN: its ID
+	Table      uint32 // VRF: its routing table
+}
+
+// AddLink makes a link, in this space under its name from the start, and down. If the name is taken the error says so, and
+// wraps [unix.EEXIST]; so it does if the parent has the VLAN already.
+func (s *Space) AddLink(n NewLink) (Link, error) {
+	l := rtnl.NewLink{
+		Name: n.Name, Kind: n.Kind, MAC: n.MAC, MTU: n.MTU, Mode: n.Mode, BCQueueLen: n.BCQueueLen, VLAN: n.VLAN, Table: n.Table,
+	}
+	op := fmt.Sprintf("add %s %s", n.Kind, n.Name)
+	if n.Parent.Index != 0 {
+		l.Parent, l.ParentNS = n.Parent.Index, n.ParentSpace.NS
+		op += " on " + n.Parent.Name
+	}
+	made := Link{Name: n.Name}
+	err := s.tx.Do(op,
+		func() (err error) {
+			made.Index, err = s.rt.AddLink(l)
+			if errors.Is(err, unix.EEXIST) {
+				if taken := s.taken(n.Name, err); taken != nil {
+					return taken
+				}
+			}
+			return err
+		},
+		func() error {
+			_, err := s.rt.Delete(made)
+			return err
+		})
+	if err != nil {
+		return Link{}, err
+	}
+	if made, err = s.LinkByIndex(made.Index); err != nil || n.Alias == "" {
+		return made, err
+	}
+	if err := s.SetAlias(made, n.Alias); err != nil {
+		return Link{}, err
+	}
+	made.Alias = n.Alias
+	return made, nil
+}
