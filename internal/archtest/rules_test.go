@@ -87,18 +87,18 @@ func protocolIsStandardLibrary(t *tree, violated report) {
 }
 
 // One package owns each kernel interface; the rest goes through it.
-var libraryOwners = map[string]string{
-	"github.com/vishvananda/netlink": "internal/kernel/rtnl",
-	"github.com/google/nftables":     "internal/kernel/nft",
-	"github.com/mdlayher/netlink":    "internal/kernel/conntrack",
+var libraryOwners = map[string][]string{
+	"github.com/vishvananda/netlink": {"internal/kernel/rtnl"},
+	"github.com/google/nftables":     {"internal/kernel/nft"},
+	"github.com/mdlayher/netlink":    {"internal/kernel/conntrack", "internal/kernel/nft"},
 }
 
 func kernelLibraries(t *tree, violated report) {
 	for _, f := range t.files {
 		for _, imported := range f.imports {
-			for library, owner := range libraryOwners {
-				if under(imported, library) && f.pkg != owner && !f.support() {
-					violated(f.path, "imports %s: only %s does", imported, owner)
+			for library, owners := range libraryOwners {
+				if under(imported, library) && !slices.Contains(owners, f.pkg) && !f.support() {
+					violated(f.path, "imports %s: only %s does", imported, strings.Join(owners, ", "))
 				}
 			}
 		}
