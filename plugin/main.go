@@ -25,6 +25,9 @@ const (
 // on standard output. It returns the exit status. SIGTERM and SIGINT cancel the call, which then takes back what it
 // did.
 func Main(d Definition, caller invoke.Caller, version string) int {
+	if d.Helper != nil && len(os.Args) == 3 && os.Args[1] == "helper" {
+		return d.Helper(os.Args[2], os.Stderr)
+	}
 	env := cni.EnvFrom(os.Getenv)
 	if env.Command == "" {
 		versions := strings.Trim(strings.ReplaceAll(fmt.Sprint(d.Versions), " ", ", "), "[]")

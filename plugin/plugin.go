@@ -8,6 +8,7 @@ package plugin
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"log/slog"
 	"reflect"
 	"strings"
@@ -136,6 +137,10 @@ type Info struct {
 	Capabilities []string      // what of runtimeConfig it understands
 	Args         []string      // keys of CNI_ARGS that it understands; nil leaves CNI_ARGS unread, otherwise others are refused
 	Doc          string        // Markdown for people; the JSON in it are configurations that work, see [Info.Examples]
+
+	// Helper is called by [Main] where the executable is started with two arguments, "helper" and the one it gets: for work
+	// that the plugin has to do in another process. It returns the exit status. nil: there is none.
+	Helper func(argument string, stderr io.Writer) (status int)
 }
 
 // Role is where a plugin stands in a network.

@@ -124,7 +124,7 @@ var bannedPrograms = []string{
 }
 
 func processes(t *tree, violated report) {
-	starters := []string{"invoke", "internal/kernel/xtables", "internal/cli", "internal/ops", "conformance"}
+	starters := []string{"invoke", "internal/kernel/xtables", "internal/kernel/tun", "internal/cli", "internal/ops", "conformance"}
 	for _, f := range t.files {
 		if f.support() {
 			continue

@@ -83,6 +83,15 @@ func WithoutIPv6() error {
 	return nil
 }
 
+// SELinux is the need for a kernel that was started with it. It needs no policy: without one, nothing is forbidden, and the
+// contexts are the names of initial SIDs.
+func SELinux() error {
+	if missing, err := probe.Missing(probe.SELinux); err != nil || len(missing) > 0 {
+		return kernelError("boot with security=selinux") // as scripts/vm-tests reads it
+	}
+	return nil
+}
+
 // kernelError says what the kernel lacks. Another one may have it.
 type kernelError string
 

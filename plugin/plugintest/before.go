@@ -76,7 +76,8 @@ func (s *Suite) repeatable() bool { return s.Repeatable || s.onlyChained() }
 // Container returns the container of that name. If there is none it is made, and attached by Before.
 func (r *Runtime) Container(name string) *Namespace {
 	r.t.Helper()
-	if before := r.suite.before(); before != nil && r.before[name] == nil {
+	before := r.suite.before()
+	if _, done := r.before[name]; before != nil && !done {
 		r.before[name] = before(r.t, r.Net, r.Net.Container(name))
 	}
 	return r.Net.Container(name)

@@ -19,6 +19,7 @@ import (
 	"github.com/tenon-cni/tenon/plugins/ptp"
 	"github.com/tenon-cni/tenon/plugins/sbr"
 	"github.com/tenon-cni/tenon/plugins/static"
+	"github.com/tenon-cni/tenon/plugins/tap"
 	"github.com/tenon-cni/tenon/plugins/tuning"
 )
 
@@ -33,6 +34,7 @@ var Plugins = []plugin.Definition{
 	ptp.Plugin,
 	sbr.Plugin,
 	static.Plugin,
+	tap.Plugin,
 	tuning.Plugin,
 }
 

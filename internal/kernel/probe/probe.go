@@ -11,13 +11,14 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel/netns"
 	"github.com/tenon-cni/tenon/internal/kernel/nft"
 	"github.com/tenon-cni/tenon/internal/kernel/rtnl"
+	"github.com/tenon-cni/tenon/internal/kernel/tun"
 )
 
 // Feature is something a kernel may be built without.
 type Feature string
 
 // The features: kinds of links by their rtnetlink names, VLAN filtering of bridges, rules that choose a routing table,
-// traffic shaping (tbf and filters of what a link receives), nftables, and IPv6.
+// traffic shaping (tbf and filters of what a link receives), nftables, IPv6, and SELinux.
 const (
 	Veth    Feature = "veth"
 	Bridge  Feature = "bridge"
@@ -27,6 +28,8 @@ const (
 	Dummy   Feature = "dummy"
 	VRF     Feature = "vrf"
 	IFB     Feature = "ifb"
+	Tun     Feature = "tun"
+	SELinux Feature = "selinux"
 	NFT     Feature = "nftables"
 	IPv6    Feature = "ipv6"
 
@@ -44,6 +47,10 @@ func (f Feature) Help() string {
 		return "the kernel has no nftables; load module nf_tables, or install a kernel built with CONFIG_NF_TABLES_INET"
 	case Shaping:
 		return "the kernel cannot shape traffic; load modules sch_tbf, sch_ingress, cls_u32 and act_mirred, or install a kernel that has them"
+	case SELinux:
+		return "SELinux is not enabled; boot with security=selinux, or leave security contexts out of the configuration"
+	case Tun:
+		return "the kernel cannot make tap devices, or /dev/net/tun is missing; load module tun, or install a kernel that has it"
 	case VLANFiltering:
 		return "the kernel has no VLAN filtering of bridges; install one built with CONFIG_BRIDGE_VLAN_FILTERING, or leave vlan and vlanTrunk out of the configuration"
 	case PolicyRules:
@@ -78,6 +85,10 @@ func Missing(features ...Feature) ([]Feature, error) {
 			has, err = hasNFT(ns)
 		case IPv6:
 			has, err = hasIPv6()
+		case Tun:
+			has, err = there(tun.Available(), tun.ErrMissing)
+		case SELinux:
+			has, err = there(tun.Labels(), tun.ErrNoSELinux)
 		case VLANFiltering:
 			has, err = conn.HasVLANFiltering()
 		case PolicyRules:
@@ -102,7 +113,12 @@ func hasNFT(ns *netns.NS) (bool, error) {
 	if err == nil {
 		err = errors.Join(c.Available(), c.Close())
 	}
-	if errors.Is(err, nft.ErrNoNFT) {
+	return there(err, nft.ErrNoNFT)
+}
+
+// there tells what an error means that is nil if something is there, and wraps missing if it is not.
+func there(err, missing error) (bool, error) {
+	if errors.Is(err, missing) {
 		return false, nil
 	}
 	return err == nil, err

@@ -28,6 +28,7 @@ func TestMissingAgreesWithTools(t *testing.T) {
 		probe.Dummy:   "ip link add test type dummy",
 		probe.VRF:     "ip link add test type vrf table 7",
 		probe.IFB:     "ip link add test type ifb",
+		probe.Tun:     "ip tuntap add mode tap name test",
 		probe.NFT:     "nft add table inet test",
 		probe.IPv6:    "ip -6 addr add fd00::1/64 dev lower",
 
@@ -64,7 +65,7 @@ func TestMissingChangesNothing(t *testing.T) {
 	n := testnet.New(t)
 	before := testnet.Snapshot(t, n.Spaces())
 	n.Host.Do(func() {
-		if _, err := probe.Missing(probe.Veth, probe.Bridge, probe.Dummy, probe.NFT, probe.IPv6, probe.VLANFiltering, probe.PolicyRules, probe.Shaping); err != nil {
+		if _, err := probe.Missing(probe.Veth, probe.Bridge, probe.Dummy, probe.NFT, probe.IPv6, probe.Tun, probe.SELinux, probe.VLANFiltering, probe.PolicyRules, probe.Shaping); err != nil {
 			t.Error(err)
 		}
 	})
@@ -101,7 +102,9 @@ func TestHelp(t *testing.T) {
 		probe.VLAN: "load module 8021q",
 		probe.NFT:  "CONFIG_NF_TABLES_INET",
 		probe.IPv6: "ipv6.disable=1",
+		probe.Tun:  "load module tun",
 
+		probe.SELinux: "security=selinux",
 		probe.VLANFiltering: "CONFIG_BRIDGE_VLAN_FILTERING",
 		probe.PolicyRules:   "CONFIG_IP_MULTIPLE_TABLES",
 		probe.Shaping:       "load modules sch_tbf",

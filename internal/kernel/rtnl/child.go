@@ -102,6 +102,10 @@ func (l NewLink) data() ([]*nl.RtAttr, error) {
 
 // readKind reads what the kind of the link defines; the kernel tells the kind first.
 func (l *Link) readKind(data []byte) {
+	if l.Kind == "tun" {
+		l.Tun = readTun(data)
+		return
+	}
 	for kind, v := range nlmsg.Attributes(data) {
 		switch {
 		case l.Kind == "bridge" && kind == nl.IFLA_BR_VLAN_FILTERING:

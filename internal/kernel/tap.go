@@ -1,0 +1,103 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"net"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/kernel/tun"
+)
+
+// Tap describes a tap device to be made.
+type Tap struct {
+	tun.Tap
+	MAC   net.HardwareAddr // nil lets the kernel choose
+	MTU   int              // bytes; 0 is the kernel's default
+	Alias string           // names the owner
+
+	Context string      // the security context (SELinux) it gets; "" is that of this process
+	Program tun.Program // how this executable makes a device with another context
+}
+
+// AddTap makes a tap device, in this space under its name from the start, and down. It stays until it is deleted, and has no
+// carrier until a program opens it. If the name is taken the error says so, and wraps [unix.EEXIST]. The errors of package
+// tun say what else is in the way.
+func (s *Space) AddTap(t Tap) (Link, error) {
+	err := s.tx.Do("add tap "+t.Name,
+		func() error {
+			err := s.NS.Run(func() error {
+				if t.Context != "" {
+					return t.CreateLabelled(t.Context, t.Program)
+				}
+				return t.Create()
+			})
+			if errors.Is(err, unix.EBUSY) {
+				if taken := s.taken(t.Name, unix.EEXIST); taken != nil {
+					return taken
+				}
+			}
+			return err
+		},
+		func() error { return s.deleteTap(t.Name) })
+	if err != nil {
+		return Link{}, err
+	}
+	made, err := s.Link(t.Name)
+	if err != nil {
+		return Link{}, err
+	}
+	if t.Alias != "" {
+		err = s.SetAlias(made, t.Alias)
+	}
+	if err == nil && t.MTU != 0 {
+		err = s.SetMTU(made, t.MTU)
+	}
+	if err == nil && t.MAC != nil {
+		err = s.SetMAC(made, t.MAC)
+	}
+	if err != nil {
+		return Link{}, err
+	}
+	return s.LinkByIndex(made.Index)
+}
+
+// deleteTap goes by name: the ioctl that makes a device does not tell its index.
+func (s *Space) deleteTap(name string) error {
+	l, err := s.rt.Link(name)
+	if err == nil {
+		_, err = s.rt.Delete(l)
+	}
+	return present(err)
+}
+
+// CheckTap compares a link with what AddTap makes: that it is a tap device, and what t demands of owner, group and queues. Linux
+// tells these from 4.18 on; before, there is nothing to compare.
+func CheckTap(l Link, t tun.Tap) error {
+	have := l.Tun
+	if have == nil {
+		return nil
+	}
+	differs := func(what string, want, have any) error {
+		return fmt.Errorf("interface %s: expected %s %v, found %v", l.Name, what, want, have)
+	}
+	switch {
+	case !have.Tap:
+		return fmt.Errorf("interface %s: expected a tap device, found a tun device", l.Name)
+	case t.MultiQueue && !have.MultiQueue:
+		return fmt.Errorf("interface %s: expected several queues, found one", l.Name)
+	case t.Owner != nil && (have.Owner == nil || *have.Owner != *t.Owner):
+		return differs("owner", *t.Owner, id(have.Owner))
+	case t.Group != nil && (have.Group == nil || *have.Group != *t.Group):
+		return differs("group", *t.Group, id(have.Group))
+	}
+	return nil
+}
+
+func id(n *uint32) any {
+	if n == nil {
+		return "none"
+	}
+	return *n
+}

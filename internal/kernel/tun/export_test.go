@@ -1,0 +1,4 @@
+package tun
+
+// Execute is for tests.
+var Execute = execute

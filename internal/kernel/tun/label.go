@@ -1,0 +1,86 @@
+package tun
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+var (
+	// ErrNoSELinux says that the kernel was started without SELinux.
+	ErrNoSELinux = errors.New("SELinux is not enabled")
+	// ErrContext says that SELinux knows no such context, or that nothing may be executed with it.
+	ErrContext = errors.New("SELinux refuses the context")
+)
+
+// Program is how the running executable has to be started to call [Main]: argument 0 and those before that of Main.
+type Program []string
+
+// CreateLabelled is [Tap.Create] for a device with a security context of SELinux. A tap device has that of the task which
+// makes it, whatever was written to fscreate and sockcreate. A thread of many may only change its own (attr/current) to one
+// that the policy bounds by the one it has, so another program has to be executed with it: this one. The calling thread
+// must end afterwards, what it executes from now on has that context.
+func (t Tap) CreateLabelled(context string, self Program) error {
+	description, err := json.Marshal(t)
+	if err != nil {
+		return err
+	}
+	return execute(context, append(slices.Clone(self), string(description)))
+}
+
+// execute runs this executable with a security context. The error wraps the [unix.Errno] that it exits with.
+func execute(context string, args []string) error {
+	if err := Labels(); err != nil {
+		return err
+	}
+	if err := os.WriteFile("/proc/thread-self/attr/exec", []byte(context), 0); err != nil {
+		return fmt.Errorf("%w %q: %w", ErrContext, context, err)
+	}
+	var stderr bytes.Buffer
+	cmd := exec.Cmd{Path: "/proc/self/exe", Args: args, Env: []string{}, Stderr: &stderr}
+	err := cmd.Run()
+	if errors.Is(err, unix.EACCES) {
+		return fmt.Errorf("%w %q for a program that makes the device: %w", ErrContext, context, err)
+	}
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		err = fmt.Errorf("%s: %w", bytes.TrimSpace(stderr.Bytes()), unix.Errno(exit.ExitCode()))
+	}
+	return err
+}
+
+// Labels returns nil if the kernel enforces or could enforce a policy of SELinux, else [ErrNoSELinux].
+func Labels() error {
+	known, err := os.ReadFile("/proc/filesystems") // selinuxfs is registered only if it was not disabled
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(strings.Fields(string(known)), "selinuxfs") {
+		return ErrNoSELinux
+	}
+	return nil
+}
+
+// Main is what the program does that [Tap.CreateLabelled] executes: it makes the device described. The exit status is 0, or
+// the error number with a message on stderr.
+func Main(description string, stderr io.Writer) (status int) {
+	var t Tap
+	err := json.Unmarshal([]byte(description), &t)
+	if err == nil {
+		err = t.Create()
+	}
+	if err == nil {
+		return 0
+	}
+	fmt.Fprint(stderr, err)
+	number := unix.EINVAL
+	errors.As(err, &number)
+	return int(number)
+}

@@ -1,0 +1,177 @@
+package tap
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/attach"
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/kernel/tun"
+	"github.com/tenon-cni/tenon/plugin"
+)
+
+// Config is the configuration of the plugin.
+type Config struct {
+	attach.Common
+
+	// MultiQueue lets several threads of a virtual machine each drive a queue of the device.
+	MultiQueue bool `json:"multiQueue"`
+	// MTU is that of the device, in bytes; 0 is the kernel's default.
+	MTU int `json:"mtu" min:"0" max:"65535"`
+	// MAC is the hardware address, unless another one is asked for in CNI_ARGS or runtimeConfig. Without one the kernel chooses.
+	MAC string `json:"mac"`
+	// Owner is the ID of the user whom it takes to open the device, or else CAP_NET_ADMIN; without one anybody can be. With both
+	// Owner and Group frames have a virtio_net_hdr before them.
+	Owner *uint32 `json:"owner" max:"4294967294"`
+	// Group is the ID of the group whose member it takes to open the device, or else CAP_NET_ADMIN. With Owner it takes both.
+	Group *uint32 `json:"group" max:"4294967294"`
+	// SELinuxContext is the security context of the device: that of the processes which are to open it.
+	SELinuxContext string `json:"selinuxContext"`
+	// Bridge is the name of a bridge in the container, of which the device becomes a port.
+	Bridge string `json:"bridge"`
+}
+
+const name = "tap"
+
+// Plugin is the definition of tap.
+var Plugin = plugin.Define[Config](plugin.Info{
+	Name:         name,
+	About:        "gives a container a tap device, for a virtual machine in it",
+	Capabilities: []string{"mac"},
+	Args:         []string{"MAC"},
+	Doc:          doc,
+	Helper:       tun.Main,
+}, attach.Plugin[Config]{
+	Maker:  maker{},
+	Kind:   string(probe.Tun),
+	OwnDNS: true,
+	Needs: func(c *Config) []probe.Feature {
+		if c.SELinuxContext == "" {
+			return nil
+		}
+		return []probe.Feature{probe.SELinux}
+	},
+})
+
+type (
+	maker   struct{}
+	session = attach.Session[Config]
+)
+
+// device is what the configuration says of the device to the kernel.
+func (c *Config) device(name string) tun.Tap {
+	return tun.Tap{
+		Name: name, MultiQueue: c.MultiQueue, Owner: c.Owner, Group: c.Group,
+		VNetHdr: c.Owner != nil && c.Group != nil, // as the reference plugin has it: who relies on it cannot ask for it
+	}
+}
+
+func invalid(format string, args ...any) error {
+	return cni.Errorf(cni.CodeInvalidConfig, format, args...)
+}
+
+// Validate refuses values that no device can have.
+func (maker) Validate(c *plugin.Call[Config]) error {
+	conf := c.Conf
+	for key, id := range map[string]*uint32{"owner": conf.Owner, "group": conf.Group} {
+		if id != nil && *id == math.MaxUint32 { // the kernel's own word for none
+			return invalid("%s: %d is not an ID", key, *id)
+		}
+	}
+	if conf.Bridge != "" && cni.ValidateIfName(conf.Bridge) != nil {
+		return invalid("bridge: %q is not a valid interface name", conf.Bridge)
+	}
+	if _, err := parseMAC(c.Asked.MAC, conf.MAC); err != nil {
+		return invalid("mac: %w", err)
+	}
+	return attach.ValidateMTU(conf.MTU)
+}
+
+// parseMAC parses the first address that is given, and returns nil if none is.
+func parseMAC(given ...string) (net.HardwareAddr, error) {
+	mac := cmp.Or(given...)
+	if mac == "" {
+		return nil, nil
+	}
+	return net.ParseMAC(mac)
+}
+
+// Make makes the device and plugs it into the bridge.
+func (maker) Make(_ context.Context, s *session) ([]cni.Interface, error) {
+	c := s.Conf
+	bridge, err := findBridge(s)
+	if err != nil {
+		return nil, err
+	}
+	mac, err := parseMAC(s.Asked.MAC, c.MAC)
+	if err != nil {
+		return nil, err
+	}
+	link, err := s.Sandbox.AddTap(kernel.Tap{
+		Tap: c.device(s.IfName), MAC: mac, MTU: c.MTU, Alias: s.Tag,
+		Context: c.SELinuxContext, Program: tun.Program{name, "helper"},
+	})
+	if err != nil {
+		return nil, unsupported(s, err)
+	}
+	if bridge.Index != 0 {
+		if err := s.Sandbox.SetMaster(link, bridge); err != nil {
+			return nil, err
+		}
+	}
+	if s.IPAM.Type != "" { // of IPv4 only, as the reference plugin has it
+		if err := s.Sandbox.Sysctls([]kernel.Setting{{Key: "net/ipv4/conf/" + s.IfName + "/arp_notify", Value: "1", Optional: true}}); err != nil {
+			return nil, err
+		}
+	}
+	return []cni.Interface{{Name: link.Name, MAC: link.MAC.String(), Sandbox: s.Netns}}, nil
+}
+
+// findBridge returns the bridge of the configuration, the zero Link if that names none.
+func findBridge(s *session) (kernel.Link, error) {
+	if s.Conf.Bridge == "" {
+		return kernel.Link{}, nil
+	}
+	l, err := s.Sandbox.Link(s.Conf.Bridge)
+	if errors.Is(err, kernel.ErrNoLink) {
+		return l, cni.Errorf(cni.CodeInvalidConfig, "bridge: %w in the container", err).WithDetails("it is not made by this plugin, but by one before it in the chain or by the runtime")
+	}
+	if err == nil && l.Kind != "bridge" {
+		err = invalid("bridge: link %q in the container is a %s: %w", l.Name, l.Kind, kernel.ErrNotBridge)
+	}
+	return l, err
+}
+
+// unsupported gives the error of a device that cannot be made here its code: it names key and value of what cannot.
+func unsupported(s *session, err error) error {
+	label := s.Conf.SELinuxContext
+	switch {
+	case errors.Is(err, tun.ErrMissing):
+		return cni.Errorf(cni.CodeUnsupportedField, "type: %s is not supported here: %w", s.Type, err).WithDetails(probe.Tun.Help())
+	case errors.Is(err, tun.ErrNoSELinux):
+		return cni.Errorf(cni.CodeUnsupportedField, "selinuxContext: %s is not supported here: %w", label, err).
+			WithDetails(probe.SELinux.Help())
+	case errors.Is(err, tun.ErrContext):
+		return cni.Errorf(cni.CodeInvalidConfig, "selinuxContext: %w", err).
+			WithDetails("it has to be in the policy, this plugin allowed to change to it, and the plugin's executable an entry point to it")
+	}
+	return err
+}
+
+// Verify compares the device with the configuration.
+func (maker) Verify(_ context.Context, s *session, link kernel.Link) error {
+	if err := kernel.CheckTap(link, s.Conf.device(link.Name)); err != nil {
+		return err
+	}
+	bridge, err := findBridge(s)
+	if err == nil && bridge.Index != 0 && link.Master != bridge.Index {
+		err = fmt.Errorf("interface %s: expected it on bridge %s", link.Name, bridge.Name)
+	}
+	return err
+}
