@@ -27,12 +27,7 @@ type Tap struct {
 func (s *Space) AddTap(t Tap) (Link, error) {
 	err := s.tx.Do("add tap "+t.Name,
 		func() error {
-			err := s.NS.Run(func() error {
-				if t.Context != "" {
-					return t.CreateLabelled(t.Context, t.Program)
-				}
-				return t.Create()
-			})
+			err := s.NS.Run(t.create)
 			if errors.Is(err, unix.EBUSY) {
 				if taken := s.taken(t.Name, unix.EEXIST); taken != nil {
 					return taken
@@ -61,6 +56,14 @@ func (s *Space) AddTap(t Tap) (Link, error) {
 		return Link{}, err
 	}
 	return s.LinkByIndex(made.Index)
+}
+
+// create is for a thread that ends afterwards.
+func (t Tap) create() error {
+	if t.Context != "" {
+		return t.CreateLabelled(t.Context, t.Program)
+	}
+	return t.Create()
 }
 
 // deleteTap goes by name: the ioctl that makes a device does not tell its index.

@@ -35,7 +35,7 @@ func TestNoSELinux(t *testing.T) {
 func TestSELinux(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.SELinux)
-	r := runtime(t, `,"selinuxContext":"unlabeled","owner":5001,"group":5002,"multiQueue":true,"mtu":1400`+ipam4)
+	r := runtime(t, `,"selinuxContext":"unlabeled","owner":5001,"group":5002,"multiQueue":true,"mtu":1400`)
 	r.Container("c")
 	before := r.State()
 	r.Must(r.Request(cni.Status, "c"))

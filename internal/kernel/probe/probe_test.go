@@ -104,7 +104,7 @@ func TestHelp(t *testing.T) {
 		probe.IPv6: "ipv6.disable=1",
 		probe.Tun:  "load module tun",
 
-		probe.SELinux: "security=selinux",
+		probe.SELinux:       "security=selinux",
 		probe.VLANFiltering: "CONFIG_BRIDGE_VLAN_FILTERING",
 		probe.PolicyRules:   "CONFIG_IP_MULTIPLE_TABLES",
 		probe.Shaping:       "load modules sch_tbf",

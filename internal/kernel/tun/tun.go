@@ -24,7 +24,7 @@ type Tap struct {
 }
 
 // Available says why there can be no tap devices: the error is nil, or wraps [ErrMissing] or the reason why that cannot be
-// told. It loads the module if there is one.
+// told. Opening the device file loads the module if there is one.
 func Available() error {
 	fd, err := open()
 	if err != nil {
