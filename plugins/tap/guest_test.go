@@ -74,18 +74,6 @@ func TestGuest(t *testing.T) {
 	}
 }
 
-// TestWithoutOwner: who may open the device is nobody's business then: the owner is none, not root.
-func TestWithoutOwner(t *testing.T) {
-	t.Parallel()
-	r := runtime(t, "")
-	r.Add("c")
-	fd, err := openTap(r.Container("c"), 109, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	unix.Close(fd)
-}
-
 // TestQueues: with multiQueue a second one can be opened, without it cannot.
 func TestQueues(t *testing.T) {
 	t.Parallel()

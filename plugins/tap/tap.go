@@ -26,10 +26,11 @@ type Config struct {
 	MTU int `json:"mtu" min:"0" max:"65535"`
 	// MAC is the hardware address, unless another one is asked for in CNI_ARGS or runtimeConfig. Without one the kernel chooses.
 	MAC string `json:"mac"`
-	// Owner is the ID of the user whom it takes to open the device, or else CAP_NET_ADMIN; without one anybody can be. With both
-	// Owner and Group frames have a virtio_net_hdr before them.
+	// Owner is the ID of the user who may open the device without CAP_NET_ADMIN. With both Owner and Group frames have a
+	// virtio_net_hdr before them.
 	Owner *uint32 `json:"owner" max:"4294967294"`
-	// Group is the ID of the group whose member it takes to open the device, or else CAP_NET_ADMIN. With Owner it takes both.
+	// Group is the ID of the group whose members may open the device without CAP_NET_ADMIN. With both Owner and Group it may take
+	// both: that depends on the kernel, as does who may open a device that has neither.
 	Group *uint32 `json:"group" max:"4294967294"`
 	// SELinuxContext is the security context of the device: that of the processes which are to open it.
 	SELinuxContext string `json:"selinuxContext"`

@@ -13,8 +13,8 @@ type Tun struct {
 	VNetHdr    bool    // frames have a virtio_net_hdr before them
 	PI         bool    // frames have packet information before them
 	Persistent bool    // it outlives who opens it
-	Owner      *uint32 // the user whom it takes to open it; nil: any
-	Group      *uint32 // the group whose member it takes to open it; nil: any
+	Owner      *uint32 // the user who may open it without CAP_NET_ADMIN; nil: none is named
+	Group      *uint32 // the group whose members may, likewise
 }
 
 const typeTap = 2 // TUN_TAP_DEV

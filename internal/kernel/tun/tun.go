@@ -19,8 +19,8 @@ type Tap struct {
 	Name       string
 	MultiQueue bool    // several programs, or threads, can each drive a queue
 	VNetHdr    bool    // frames have a virtio_net_hdr before them, until a program that opens it says otherwise
-	Owner      *uint32 // the user whom it takes to open it, or CAP_NET_ADMIN; nil: any
-	Group      *uint32 // the group whose member it takes, likewise; nil: any
+	Owner      *uint32 // the user who may open it without CAP_NET_ADMIN; nil: none is named
+	Group      *uint32 // the group whose members may, likewise
 }
 
 // Available says why there can be no tap devices: the error is nil, or wraps [ErrMissing] or the reason why that cannot be
