@@ -240,28 +240,47 @@ func (s *snapshot) ruleset(n *Namespace) error {
 }
 
 // sysctls runs inside the namespace.
-func (s *snapshot) sysctls() error {
-	const root = "/proc/sys/net"
-	buf := make([]byte, 4096) // more than any has
-	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || strings.HasPrefix(d.Name(), "nf_conntrack_count") {
-			return err
+func (s *snapshot) sysctls() error { return s.settings("/proc/sys/net", "", make([]byte, 4096)) } // more than any has
+
+// settings adds those of a folder. Each interface has more than a hundred, and their look-up is most of the work of a
+// snapshot: they are opened from their folder, and read with a third of the system calls of os.ReadFile.
+func (s *snapshot) settings(folder, prefix string, buf []byte) error {
+	dir, err := os.Open(folder)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	entries, err := dir.ReadDir(-1)
+	if err != nil {
+		return err
+	}
+	at := int(dir.Fd())
+	for _, e := range entries {
+		name := e.Name()
+		if e.IsDir() {
+			if err := s.settings(folder+"/"+name, prefix+name+"/", buf); err != nil {
+				return err
+			}
+			continue
 		}
-		if n, err := readSetting(path, buf); err == nil { // some can only be written
-			s.add("sysctl %s = %s", strings.TrimPrefix(path, root+"/"), bytes.TrimSpace(buf[:n]))
+		if strings.HasPrefix(name, "nf_conntrack_count") {
+			continue
 		}
-		return nil
-	})
+		if n, err := readSetting(at, name, buf); err == nil { // some can only be written
+			s.add("sysctl %s%s = %s", prefix, name, bytes.TrimSpace(buf[:n]))
+		}
+	}
+	return nil
 }
 
-// readSetting is os.ReadFile with a third of its system calls: each interface has a hundred settings.
-func readSetting(path string, buf []byte) (n int, err error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+func readSetting(at int, name string, buf []byte) (n int, err error) {
+	fd, err := unix.Openat(at, name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return 0, err
 	}
-	defer unix.Close(fd)
-	return unix.Read(fd, buf)
+	n, err = unix.Read(fd, buf)
+	unix.Close(fd)
+	return n, err
 }
 
 func (s *snapshot) dir(root string) error {
