@@ -12,8 +12,6 @@ require (
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
 	github.com/spf13/cobra v1.10.1
 	github.com/spf13/pflag v1.0.9
-	github.com/vishvananda/netlink v1.3.2-0.20260629151558-4e35dc940f49
-	github.com/vishvananda/netns v0.0.5
 	golang.org/x/net v0.47.0
 	golang.org/x/sys v0.49.0
 )
@@ -21,6 +19,7 @@ require (
 require (
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/mdlayher/socket v0.5.1 // indirect
+	github.com/vishvananda/netns v0.0.5 // indirect
 	golang.org/x/sync v0.18.0 // indirect
 	golang.org/x/text v0.31.0 // indirect
 	golang.org/x/tools v0.38.0 // indirect

@@ -53,8 +53,6 @@ type bareResult struct {
 
 func (e bareResult) Unwrap() error { return e.error }
 
-var errBare = cni.Errorf(cni.CodeDecodingFailure, "the reference library has stored the result alone, neither configuration nor arguments")
-
 // decodeCached reads a file of the reference library, down to the identity in it. One of its old format is a
 // [bareResult]. A result that cannot be read leaves the rest usable. The list may be without plugins.
 func decodeCached(b []byte) (*Record, error) {
@@ -67,7 +65,8 @@ func decodeCached(b []byte) (*Record, error) {
 		if err != nil {
 			return nil, cni.DecodeFailure("cached attachment", err)
 		}
-		return nil, bareResult{errBare, result}
+		bare := cni.Errorf(cni.CodeDecodingFailure, "the reference library has stored the result alone, neither configuration nor arguments")
+		return nil, bareResult{bare, result}
 	}
 	if string(w.Kind) != `"`+cacheKind+`"` {
 		return nil, cni.Errorf(cni.CodeDecodingFailure, "cached attachment: kind is %s, not %q", w.kind(), cacheKind)

@@ -88,10 +88,12 @@ func protocolIsStandardLibrary(t *tree, violated report) {
 
 // One package owns each kernel interface; the rest goes through it.
 var libraryOwners = map[string][]string{
-	"github.com/vishvananda/netlink": {"internal/kernel/rtnl"},
-	"github.com/google/nftables":     {"internal/kernel/nft"},
-	"github.com/mdlayher/netlink":    {"internal/kernel/conntrack", "internal/kernel/nft"},
+	"github.com/google/nftables":  {"internal/kernel/nft"},
+	"github.com/mdlayher/netlink": {"internal/kernel/conntrack", "internal/kernel/nft"},
 }
+
+// Nobody needs a library for rtnetlink.
+const rtnetlinkOwner = "internal/kernel/rtnl"
 
 func kernelLibraries(t *tree, violated report) {
 	for _, f := range t.files {
@@ -101,6 +103,12 @@ func kernelLibraries(t *tree, violated report) {
 					violated(f.path, "imports %s: only %s does", imported, strings.Join(owners, ", "))
 				}
 			}
+		}
+		if f.pkg == rtnetlinkOwner || f.support() {
+			continue
+		}
+		for _, u := range uses(f, []string{"NETLINK_ROUTE"}, "golang.org/x/sys/unix", "syscall") {
+			violated(t.position(u), "%s: only %s does", u.Sel.Name, rtnetlinkOwner)
 		}
 	}
 }
@@ -176,8 +184,10 @@ func declaresMain(f *file) bool {
 	})
 }
 
-// TRC-06: what would slow down the start of every plugin if cmd/tenon linked it, the libraries for tracing among it.
+// TRC-06: what would slow down the start of every plugin if cmd/tenon linked it, the libraries for tracing among it. The
+// first asks the processor what it can do, for which it leaves a virtual machine; the second needs the first.
 var heavy = []string{
+	"golang.org/x/sys/cpu", "github.com/vishvananda/netlink",
 	"google.golang.org/grpc", "google.golang.org/protobuf", "github.com/golang/protobuf", "github.com/gogo/protobuf",
 	"go.opentelemetry.io", "k8s.io", "sigs.k8s.io", "go.etcd.io", "github.com/ovn-kubernetes/libovsdb", "net/http", "testing",
 }

@@ -23,9 +23,15 @@ var everyKind = []string{
 	"-4 route add 10.16.0.0/16 nhid 5",
 	"-4 route add default via 10.1.2.1",
 	"-4 route append default via 10.1.2.4",
+	"-4 route add 10.17.0.0/16 via 10.1.2.1 mtu lock 1300 window 3000 rtt 50ms rttvar 20ms ssthresh 7 cwnd lock 9 reordering 4 hoplimit 9" +
+		" initrwnd 10 features ecn quickack 1 fastopen_no_cookie 1 congctl reno",
+	"-4 route add 10.18.0.0/16 encap ip id 7 dst 10.9.9.9 via 10.1.2.1",
+	"-4 route add 10.19.0.0/16 nexthop encap ip id 7 dst 10.9.9.9 via 10.1.2.1 nexthop via 10.1.2.4",
 	"-6 route add fd09::/32 via fd00::1 src fd00::3 metric 7 mtu 1300 advmss 1200 proto static",
 	"-6 route add fd10::/32 table 1000 proto 99",
 	"-6 route add fd13::/32 nexthop via fd00::1 weight 2 nexthop via fd00::4 weight 3",
+	"-6 route add fd14::/32 from fd00::/64 via fd00::1 pref high",
+	"-6 route add fd15::/32 encap ip6 id 7 dst fd00::9 via fd00::1",
 	"-6 route add default via fe80::1",
 }
 
@@ -175,6 +181,36 @@ func TestStoredRoutesOfTwoLinks(t *testing.T) {
 	}
 	if got := b.routesTo(t, 100, "::/0"); len(got) != 2 || got[0].GW != addr("fd00::1") || got[1].GW != addr("fd00::4") {
 		t.Errorf("in another table %v", got)
+	}
+	must(t, b.tx.Rollback())
+	b.unchanged(t, before)
+}
+
+// TestStoredRoutesOfANextHopGroup: they are one's whose link is the only one, in IPv6 too: to take those through one link
+// would take all.
+func TestStoredRoutesOfANextHopGroup(t *testing.T) {
+	t.Parallel()
+	b, inside := routed(t)
+	ns := b.Container("container")
+	for _, command := range []string{
+		"link add other type veth peer name rehto", "link set rehto up", "link set other up", "address add fd07::3/64 dev other nodad",
+		"nexthop add id 1 via fd00::1 dev eth0", "nexthop add id 2 via fd00::4 dev eth0", "nexthop add id 3 via fd07::1 dev other",
+		"nexthop add id 12 group 1/2", "nexthop add id 13 group 1/3",
+		"-6 route add fd12::/32 nhid 12", "-6 route add fd13::/32 nhid 13",
+	} {
+		ns.Command("ip", fields(command)...)
+	}
+	before := b.snapshot(t)
+	all, err := b.container.StoredRoutes(inside)
+	must(t, err)
+	if !slices.ContainsFunc(all, func(r kernel.StoredRoute) bool { return r.Dst == prefix("fd12::/32") }) {
+		t.Errorf("lists %v", all)
+	}
+	for _, r := range slices.Backward(all) {
+		must(t, b.container.TakeRoute(inside, r))
+	}
+	if left := b.routesTo(t, kernel.TableMain, "fd13::/32"); len(left) != 2 {
+		t.Errorf("of the route through two links is left %v", left)
 	}
 	must(t, b.tx.Rollback())
 	b.unchanged(t, before)

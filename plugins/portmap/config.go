@@ -184,7 +184,7 @@ func (m PortMapping) forward() (f forward, err error) {
 		protocol: strings.ToLower(m.Protocol),
 		hostPort: uint16(m.HostPort), containerPort: uint16(m.ContainerPort), count: uint16(count),
 	}
-	if _, ok := protocols[f.protocol]; !ok {
+	if protocol(f.protocol) == 0 {
 		return f, cni.Errorf(cni.CodeInvalidConfig, "protocol %q of host port %d is none of tcp, udp and sctp", m.Protocol, m.HostPort)
 	}
 	if m.HostIP == "" {
@@ -199,7 +199,18 @@ func (m PortMapping) forward() (f forward, err error) {
 
 const udp, sctp = unix.IPPROTO_UDP, unix.IPPROTO_SCTP
 
-var protocols = map[string]byte{"tcp": unix.IPPROTO_TCP, "udp": udp, "sctp": sctp}
+// protocol is the number of a protocol that has ports, else 0.
+func protocol(name string) byte {
+	switch name {
+	case "tcp":
+		return unix.IPPROTO_TCP
+	case "udp":
+		return udp
+	case "sctp":
+		return sctp
+	}
+	return 0
+}
 
 // mappings are the forwards to the addresses of a container.
 func mappings(forwards []forward, addrs []netip.Prefix) ([]nft.Mapping, error) {
@@ -210,7 +221,7 @@ func mappings(forwards []forward, addrs []netip.Prefix) ([]nft.Mapping, error) {
 				continue
 			}
 			m := nft.Mapping{
-				Protocol: protocols[f.protocol], Host: f.hostIP, First: f.hostPort, Last: f.last(f.hostPort),
+				Protocol: protocol(f.protocol), Host: f.hostIP, First: f.hostPort, Last: f.last(f.hostPort),
 				To: netip.AddrPortFrom(a.Addr(), f.containerPort),
 			}
 			if m.Host.IsUnspecified() {

@@ -20,6 +20,9 @@ var (
 	ErrNotNamespace = errors.New("not a network namespace")
 )
 
+// ofThread is the namespace of the calling thread.
+const ofThread = "/proc/thread-self/ns/net"
+
 // NS is a handle on a network namespace. The namespace lives at least as long as the handle is open.
 // All methods but Close may be called concurrently.
 type NS struct {
@@ -61,7 +64,7 @@ func Open(path string) (*NS, error) {
 // Current opens the namespace of the calling thread. Unless the goroutine is locked to its thread this is the
 // namespace of the process.
 func Current() (*NS, error) {
-	n, err := open("/proc/thread-self/ns/net")
+	n, err := open(ofThread)
 	if err != nil {
 		return nil, fmt.Errorf("current network namespace: %w", err)
 	}
@@ -134,7 +137,7 @@ func (n *NS) Close() error { return n.f.Close() }
 // Here reports whether the calling thread is in the namespace, and with it everything but what [NS.Run] calls elsewhere.
 func (n *NS) Here() bool {
 	var st unix.Stat_t
-	err := unix.Stat("/proc/thread-self/ns/net", &st)
+	err := unix.Stat(ofThread, &st)
 	return err == nil && n.id == ID{Dev: st.Dev, Inode: st.Ino}
 }
 
@@ -148,6 +151,45 @@ func (n *NS) Run(fn func() error) error {
 		}
 		return fn()
 	})
+}
+
+// Socket opens a socket (socket(2)) that belongs to the namespace, wherever it is used. It has no thread of its own, as
+// [NS.Run] has: the calling one enters the namespace and comes back. Should it not come back, that is an error, and the thread
+// ends with its goroutine.
+func (n *NS) Socket(domain, kind, protocol int) (fd int, err error) {
+	runtime.LockOSThread()
+	fd, back, err := n.socket(domain, kind, protocol)
+	if back {
+		runtime.UnlockOSThread()
+	}
+	if err != nil {
+		return -1, fmt.Errorf("socket in network namespace %s: %w", n, err)
+	}
+	return fd, nil
+}
+
+// socket reports whether the thread is where it was.
+func (n *NS) socket(domain, kind, protocol int) (fd int, back bool, err error) {
+	if n.Here() {
+		fd, err = unix.Socket(domain, kind, protocol)
+		return fd, true, err
+	}
+	here, err := unix.Open(ofThread, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, true, err
+	}
+	defer unix.Close(here)
+	if err := unix.Setns(n.Fd(), unix.CLONE_NEWNET); err != nil {
+		return -1, true, err
+	}
+	fd, err = unix.Socket(domain, kind, protocol)
+	if failed := unix.Setns(here, unix.CLONE_NEWNET); failed != nil {
+		if err == nil {
+			unix.Close(fd)
+		}
+		return -1, false, fmt.Errorf("leave it: %w", failed)
+	}
+	return fd, true, err
 }
 
 // onThread calls fn on a thread that ends with it. The main thread of the process never does: a goroutine that is

@@ -72,6 +72,47 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
+// TestSocket: it belongs to the namespace, and the threads of the process are where they were.
+func TestSocket(t *testing.T) {
+	t.Parallel()
+	n := newNS(t)
+	for range 100 {
+		fd, err := n.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+		if err != nil {
+			t.Fatal(err)
+		}
+		of, err := unix.IoctlRetInt(fd, unix.SIOCGSKNS)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var st unix.Stat_t
+		if err := unix.Fstat(of, &st); err != nil || (netns.ID{Dev: st.Dev, Inode: st.Ino}) != n.ID() {
+			t.Errorf("the socket belongs to namespace %d, not to %s: %v", st.Ino, n, err)
+		}
+		unix.Close(of)
+		unix.Close(fd)
+		if n.Here() {
+			t.Fatal("a thread is left in the namespace")
+		}
+	}
+	here, err := netns.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer here.Close()
+	fd, err := here.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unix.Close(fd)
+	if _, err := n.Socket(unix.AF_NETLINK, unix.SOCK_RAW, 1000); !errors.Is(err, unix.EPROTONOSUPPORT) {
+		t.Errorf("unknown protocol: %v", err)
+	}
+	if n.Here() {
+		t.Error("an error has left a thread in the namespace")
+	}
+}
+
 func TestIdentity(t *testing.T) {
 	t.Parallel()
 	a, b := newNS(t), newNS(t)
@@ -296,6 +337,21 @@ func BenchmarkRun(b *testing.B) {
 	defer n.Close()
 	for b.Loop() {
 		n.Run(func() error { return nil })
+	}
+}
+
+func BenchmarkSocket(b *testing.B) {
+	n, err := netns.New()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer n.Close()
+	for b.Loop() {
+		fd, err := n.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+		if err != nil {
+			b.Fatal(err)
+		}
+		unix.Close(fd)
 	}
 }
 

@@ -217,7 +217,7 @@ func (f Family) rule(r *nftables.Rule) Rule {
 		case *expr.Lookup, *expr.Range, *expr.Limit:
 			out.Others++
 		case *expr.Verdict:
-			out.Jump, out.Verdict = e.Chain, verdicts[e.Kind]
+			out.Jump, out.Verdict = e.Chain, verdict(e.Kind)
 		case *expr.Reject:
 			out.Verdict = "reject"
 		case *expr.Target:
@@ -233,7 +233,18 @@ func (f Family) rule(r *nftables.Rule) Rule {
 	return out
 }
 
-var verdicts = map[expr.VerdictKind]string{expr.VerdictAccept: "accept", expr.VerdictDrop: "drop", expr.VerdictReturn: "return"}
+// verdict names those that a [Rule] tells.
+func verdict(kind expr.VerdictKind) string {
+	switch kind {
+	case expr.VerdictAccept:
+		return "accept"
+	case expr.VerdictDrop:
+		return "drop"
+	case expr.VerdictReturn:
+		return "return"
+	}
+	return ""
+}
 
 // compare notes what a rule compares with data, unless that is something else.
 func (f Family) compare(r *Rule, load expr.Any, data []byte) bool {

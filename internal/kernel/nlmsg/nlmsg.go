@@ -1,6 +1,6 @@
-// Package nlmsg exchanges messages with the kernel on a netlink socket (netlink(7)). The kernel answers while it takes the
-// request, so nothing is waited for on a goroutine that is parked meanwhile, as libraries do: an exchange takes 5 µs, not
-// 100.
+// Package nlmsg builds and reads messages of netlink(7), whatever they are about, and exchanges them with the kernel. The
+// kernel answers while it takes the request, so nothing is waited for on a goroutine that is parked meanwhile, as libraries
+// do: an exchange takes 5 µs, not 100.
 package nlmsg
 
 import (
@@ -15,8 +15,9 @@ import (
 // ErrInterrupted says that what was listed has changed meanwhile (NLM_F_DUMP_INTR): some of it may be missing, or there twice.
 var ErrInterrupted = errors.New("list changed while it was read")
 
-// maxAnswer is as much as the kernel puts into one datagram (netlink_dump in net/netlink/af_netlink.c).
-const maxAnswer = 32 << 10
+// maxAnswer is more than the kernel puts into one datagram: 32 KiB (netlink_dump in net/netlink/af_netlink.c), or one message
+// that is longer, as that of a bridge port in all VLANs is.
+const maxAnswer = 64 << 10
 
 // Exchange is the exchanges on one socket. It is for one goroutine.
 type Exchange struct {
@@ -85,7 +86,7 @@ func (a *answers) read(data []byte) error {
 			return fmt.Errorf("message of %d bytes in %d: %w", size, len(data), unix.EBADMSG)
 		}
 		payload := data[unix.SizeofNlMsghdr:size]
-		data = data[min(align(size), len(data)):]
+		data = data[min(Align(size), len(data)):]
 		if number != a.number {
 			continue // the answer to a request that was given up
 		}
@@ -141,7 +142,7 @@ func Attributes(b []byte) iter.Seq2[uint16, []byte] {
 			if !yield(binary.NativeEndian.Uint16(b[2:])&^(unix.NLA_F_NESTED|unix.NLA_F_NET_BYTEORDER), b[unix.SizeofRtAttr:size]) {
 				return
 			}
-			b = b[min(align(size), len(b)):]
+			b = b[min(Align(size), len(b)):]
 		}
 	}
 }
@@ -156,4 +157,5 @@ func Text(value []byte) string {
 	return string(value)
 }
 
-func align(n int) int { return (n + unix.NLMSG_ALIGNTO - 1) &^ (unix.NLMSG_ALIGNTO - 1) }
+// Align is where something may begin at the earliest after n bytes.
+func Align(n int) int { return (n + unix.NLMSG_ALIGNTO - 1) &^ (unix.NLMSG_ALIGNTO - 1) }

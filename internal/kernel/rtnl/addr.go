@@ -3,10 +3,8 @@ package rtnl
 import (
 	"encoding/binary"
 	"fmt"
-	"net"
 	"net/netip"
 
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/kernel/nlmsg"
@@ -20,19 +18,16 @@ func (c *Conn) Addrs(l Link) (list []netip.Prefix, err error) {
 
 // eachAddr calls each with the addresses of a link and their flags (IFA_F_…), again from the start after reset.
 func (c *Conn) eachAddr(l Link, family int, reset func(), each func(a netip.Prefix, flags uint32)) error {
-	about := nl.NewIfAddrmsg(family)
-	about.Index = uint32(l.Index)
-	err := c.list(unix.RTM_GETADDR, about, nil, reset, func(m []byte) error {
-		if len(m) < unix.SizeofIfAddrmsg {
-			return unix.EBADMSG
-		}
-		about := nl.DeserializeIfAddrmsg(m)
-		if int(about.Index) != l.Index {
-			return nil
+	of := unix.IfAddrmsg{Family: uint8(family), Index: uint32(l.Index)}
+	err := c.list(unix.RTM_GETADDR, of, nil, reset, func(m []byte) error {
+		var about unix.IfAddrmsg
+		attributes, err := nlmsg.Read(m, &about)
+		if err != nil || int(about.Index) != l.Index {
+			return err
 		}
 		var local, remote netip.Addr
 		flags := uint32(about.Flags)
-		for kind, v := range nlmsg.Attributes(m[unix.SizeofIfAddrmsg:]) {
+		for kind, v := range nlmsg.Attributes(attributes) {
 			switch kind {
 			case unix.IFA_LOCAL: // only IPv4, and IPv6 with a peer
 				local, _ = netip.AddrFromSlice(v)
@@ -82,10 +77,10 @@ func (c *Conn) addAddr(l Link, p netip.Prefix, flags uint32) error {
 	}
 	about, attributes := address(l, p)
 	if flags != 0 {
-		attributes = append(attributes, nl.NewRtAttr(unix.IFA_FLAGS, nl.Uint32Attr(flags)))
+		attributes = append(attributes, nlmsg.Uint32(unix.IFA_FLAGS, flags))
 	}
 	if p.Addr().Is4() && p.Bits() < 31 {
-		attributes = append(attributes, nl.NewRtAttr(unix.IFA_BROADCAST, broadcast(p)))
+		attributes = append(attributes, nlmsg.Bytes(unix.IFA_BROADCAST, broadcast(p)))
 	}
 	return c.change(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL, about, attributes...)
 }
@@ -100,11 +95,10 @@ func (c *Conn) DelAddr(l Link, p netip.Prefix) (existed bool, err error) {
 	return err == nil, err
 }
 
-func address(l Link, p netip.Prefix) (*nl.IfAddrmsg, []*nl.RtAttr) {
-	about := nl.NewIfAddrmsg(int(familyOf(p.Addr())))
-	about.Index, about.Prefixlen = uint32(l.Index), uint8(p.Bits())
+func address(l Link, p netip.Prefix) (unix.IfAddrmsg, []nlmsg.Attribute) {
+	about := unix.IfAddrmsg{Family: familyOf(p.Addr()), Prefixlen: uint8(p.Bits()), Index: uint32(l.Index)}
 	local := p.Addr().AsSlice()
-	return about, []*nl.RtAttr{nl.NewRtAttr(unix.IFA_LOCAL, local), nl.NewRtAttr(unix.IFA_ADDRESS, local)}
+	return about, []nlmsg.Attribute{nlmsg.Bytes(unix.IFA_LOCAL, local), nlmsg.Bytes(unix.IFA_ADDRESS, local)}
 }
 
 func familyOf(a netip.Addr) uint8 {
@@ -136,14 +130,4 @@ func (c *Conn) dad(l Link) (d dad, err error) {
 		}
 	})
 	return d, err
-}
-
-func ipNet(p netip.Prefix) *net.IPNet {
-	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
-}
-
-func prefix(n *net.IPNet) netip.Prefix {
-	ip, _ := netip.AddrFromSlice(n.IP)
-	bits, _ := n.Mask.Size()
-	return netip.PrefixFrom(ip.Unmap(), bits) // the library has IPv4 addresses of 16 bytes too
 }

@@ -3,8 +3,9 @@ package rtnl
 import (
 	"net"
 
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/kernel/nlmsg"
 )
 
 // Bridge describes a bridge to be made (bridge(8)).
@@ -25,7 +26,7 @@ func (c *Conn) AddBridge(b Bridge) error {
 	mac[0] = mac[0]&^1 | 2 // unicast, locally administered (IEEE 802)
 	l := creation{name: b.Name, kind: "bridge", mac: mac, mtu: b.MTU, up: true}
 	if b.VLANFiltering { // a kernel that cannot refuses to be told not to
-		l.data = []*nl.RtAttr{nl.NewRtAttr(nl.IFLA_BR_VLAN_FILTERING, nl.Uint8Attr(1))}
+		l.data = []nlmsg.Attribute{nlmsg.Uint8(unix.IFLA_BR_VLAN_FILTERING, 1)}
 	}
 	return c.create(l)
 }
@@ -38,17 +39,13 @@ type Port struct {
 
 // SetPort configures l, which must be a port of a bridge.
 func (c *Conn) SetPort(l Link, p Port) error {
-	info := nl.NewRtAttr(unix.IFLA_PROTINFO|unix.NLA_F_NESTED, nil)
-	info.AddRtAttr(nl.IFLA_BRPORT_MODE, flag(p.Hairpin))
-	info.AddRtAttr(nl.IFLA_BRPORT_ISOLATED, flag(p.Isolated))
-	m := nl.NewIfInfomsg(unix.AF_BRIDGE)
-	m.Index = int32(l.Index)
-	return c.change(unix.RTM_SETLINK, 0, m, info)
+	return c.change(unix.RTM_SETLINK, 0, unix.IfInfomsg{Family: unix.AF_BRIDGE, Index: int32(l.Index)},
+		nlmsg.Nest(unix.IFLA_PROTINFO|unix.NLA_F_NESTED, flag(unix.IFLA_BRPORT_MODE, p.Hairpin), flag(unix.IFLA_BRPORT_ISOLATED, p.Isolated)))
 }
 
-func flag(on bool) []byte {
+func flag(kind uint16, on bool) nlmsg.Attribute {
 	if on {
-		return []byte{1}
+		return nlmsg.Uint8(kind, 1)
 	}
-	return []byte{0}
+	return nlmsg.Uint8(kind, 0)
 }

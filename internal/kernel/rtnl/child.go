@@ -1,11 +1,9 @@
 package rtnl
 
 import (
-	"encoding/binary"
 	"fmt"
 	"net"
 
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/kernel/netns"
@@ -67,35 +65,35 @@ func (c *Conn) AddLink(l NewLink) (index int, err error) {
 	}
 	made := creation{name: l.Name, kind: l.Kind, mac: l.MAC, mtu: l.MTU, data: data}
 	if l.Parent != 0 {
-		made.attributes = []*nl.RtAttr{nl.NewRtAttr(unix.IFLA_LINK, nl.Uint32Attr(uint32(l.Parent)))}
+		made.attributes = []nlmsg.Attribute{nlmsg.Uint32(unix.IFLA_LINK, uint32(l.Parent))}
 		if !l.ParentNS.Same(c.ns) {
 			id, err := c.nsid(l.ParentNS)
 			if err != nil {
 				return 0, err
 			}
-			made.attributes = append(made.attributes, nl.NewRtAttr(unix.IFLA_LINK_NETNSID, nl.Uint32Attr(uint32(id))))
+			made.attributes = append(made.attributes, nlmsg.Uint32(unix.IFLA_LINK_NETNSID, uint32(id)))
 		}
 	}
 	return c.made(made)
 }
 
 // data is what the kind defines.
-func (l NewLink) data() ([]*nl.RtAttr, error) {
+func (l NewLink) data() ([]nlmsg.Attribute, error) {
 	switch l.Kind {
 	case "macvlan":
 		number, err := modeNumber(macvlanModes, l.Mode)
-		list := []*nl.RtAttr{nl.NewRtAttr(unix.IFLA_MACVLAN_MODE, nl.Uint32Attr(number))}
+		list := []nlmsg.Attribute{nlmsg.Uint32(unix.IFLA_MACVLAN_MODE, number)}
 		if l.BCQueueLen != 0 { // a kernel that cannot (before 5.11) must not be told
-			list = append(list, nl.NewRtAttr(unix.IFLA_MACVLAN_BC_QUEUE_LEN, nl.Uint32Attr(l.BCQueueLen)))
+			list = append(list, nlmsg.Uint32(unix.IFLA_MACVLAN_BC_QUEUE_LEN, l.BCQueueLen))
 		}
 		return list, err
 	case "ipvlan":
 		number, err := modeNumber(ipvlanModes, l.Mode)
-		return []*nl.RtAttr{nl.NewRtAttr(unix.IFLA_IPVLAN_MODE, nl.Uint16Attr(uint16(number)))}, err
+		return []nlmsg.Attribute{nlmsg.Uint16(unix.IFLA_IPVLAN_MODE, uint16(number))}, err
 	case "vlan":
-		return []*nl.RtAttr{nl.NewRtAttr(unix.IFLA_VLAN_ID, nl.Uint16Attr(l.VLAN))}, nil
+		return []nlmsg.Attribute{nlmsg.Uint16(unix.IFLA_VLAN_ID, l.VLAN)}, nil
 	case "vrf":
-		return []*nl.RtAttr{nl.NewRtAttr(nl.IFLA_VRF_TABLE, nl.Uint32Attr(l.Table))}, nil
+		return []nlmsg.Attribute{nlmsg.Uint32(unix.IFLA_VRF_TABLE, l.Table)}, nil
 	}
 	return nil, nil
 }
@@ -108,9 +106,9 @@ func (l *Link) readKind(data []byte) {
 	}
 	for kind, v := range nlmsg.Attributes(data) {
 		switch {
-		case l.Kind == "bridge" && kind == nl.IFLA_BR_VLAN_FILTERING:
+		case l.Kind == "bridge" && kind == unix.IFLA_BR_VLAN_FILTERING:
 			l.VLANFiltering = number(v) != 0
-		case l.Kind == "vrf" && kind == nl.IFLA_VRF_TABLE:
+		case l.Kind == "vrf" && kind == unix.IFLA_VRF_TABLE:
 			l.VRFTable = number(v)
 		case l.Kind == "vlan" && kind == unix.IFLA_VLAN_ID:
 			l.VLAN = number(v)
@@ -124,23 +122,20 @@ func (l *Link) readKind(data []byte) {
 
 // nsid returns the identifier of a namespace in this one. It gets one that stays if it has none.
 func (c *Conn) nsid(ns *netns.NS) (id int32, err error) {
-	about := genmsg{}
-	fd := nl.NewRtAttr(unix.NETNSA_FD, nl.Uint32Attr(uint32(ns.Fd())))
+	var about unix.RtGenmsg
+	fd := nlmsg.Uint32(unix.NETNSA_FD, uint32(ns.Fd()))
 	ask := func() error {
-		return c.ask(unix.RTM_GETNSID, 0, about, []*nl.RtAttr{fd}, func(m []byte) error {
-			for kind, v := range nlmsg.Attributes(m[min(len(m), about.aligned()):]) {
-				if kind == unix.NETNSA_NSID && len(v) == 4 {
-					id = int32(binary.NativeEndian.Uint32(v))
-				}
-			}
-			return nil
+		return c.ask(unix.RTM_GETNSID, 0, about, []nlmsg.Attribute{fd}, func(m []byte) error {
+			values, err := nlmsg.Read(m, &unix.RtGenmsg{})
+			id = int32(number(attributes(values)[unix.NETNSA_NSID]))
+			return err
 		})
 	}
 	if err := ask(); err != nil || id >= 0 {
 		return id, err
 	}
 	unassigned := int32(unix.NETNSA_NSID_NOT_ASSIGNED) // whatever is free
-	if err := c.change(unix.RTM_NEWNSID, 0, about, fd, nl.NewRtAttr(unix.NETNSA_NSID, nl.Uint32Attr(uint32(unassigned)))); err != nil {
+	if err := c.change(unix.RTM_NEWNSID, 0, about, fd, nlmsg.Uint32(unix.NETNSA_NSID, uint32(unassigned))); err != nil {
 		return 0, fmt.Errorf("identifier of namespace %s: %w", ns, err)
 	}
 	if err := ask(); err != nil || id >= 0 {
@@ -148,10 +143,3 @@ func (c *Conn) nsid(ns *netns.NS) (id int32, err error) {
 	}
 	return 0, fmt.Errorf("identifier of namespace %s: %w", ns, unix.ENOENT)
 }
-
-// genmsg is struct rtgenmsg, for all families, with its padding.
-type genmsg struct{}
-
-func (genmsg) aligned() int        { return unix.NLMSG_ALIGNTO }
-func (g genmsg) Len() int          { return g.aligned() }
-func (g genmsg) Serialize() []byte { return make([]byte, g.aligned()) }

@@ -1,17 +1,12 @@
 package rtnl
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/bits"
-	"net"
 	"net/netip"
 	"slices"
 
-	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/kernel/nlmsg"
@@ -20,10 +15,10 @@ import (
 // Hook is where a filter looks at packets of a link.
 type Hook uint32
 
-// The hooks.
+// The hooks (TC_H_CLSACT with TC_H_MIN_… of linux/pkt_sched.h).
 const (
-	Ingress Hook = netlink.HANDLE_MIN_INGRESS // what the link receives
-	Egress  Hook = netlink.HANDLE_MIN_EGRESS  // what it sends
+	Ingress Hook = 0xfffffff2 // what the link receives
+	Egress  Hook = 0xfffffff3 // what it sends
 )
 
 // Match says which packets a filter is about; the zero value is about all of them.
@@ -64,8 +59,8 @@ const (
 	targetGone = -1
 )
 
-// flow is the class that the filters name; nobody asks, but without one they are none.
-var flow = netlink.MakeHandle(1, 1)
+// flow is the class that the filters name, 1:1; nobody asks, but without one they are none.
+const flow = 1<<16 | 1
 
 // Filters lists the filters of a hook, which the qdisc of the link must have: KindIngress would show those of Ingress for
 // Egress too. Those that AddFilter would not make are counted only.
@@ -86,16 +81,16 @@ func (c *Conn) Filters(l Link, h Hook) (list []Filter, others int, err error) {
 
 // filters leaves out what the kernel lists beside filters, such as their hash tables.
 func (c *Conn) filters(l Link, h Hook) ([]tcObject, error) {
-	all, err := c.tcList(unix.RTM_GETTFILTER, nl.TcMsg{Ifindex: int32(l.Index), Parent: uint32(h)})
+	all, err := c.tcList(unix.RTM_GETTFILTER, tcMsg{Ifindex: int32(l.Index), Parent: uint32(h)})
 	if err != nil {
 		return nil, fmt.Errorf("list filters of %s: %w", l.Name, err)
 	}
 	return slices.DeleteFunc(all, func(o tcObject) bool {
-		options, there := o.attributes[nl.TCA_OPTIONS]
+		options, there := o.attributes[unix.TCA_OPTIONS]
 		if o.kind() != kindU32 {
 			return !there
 		}
-		return attributes(options)[nl.TCA_U32_SEL] == nil
+		return attributes(options)[u32Sel] == nil
 	}), nil
 }
 
@@ -105,8 +100,8 @@ func (c *Conn) AddFilter(l Link, kind string, f Filter) error {
 	if kind == KindIngress {
 		parent = hooksHandle
 	}
-	about := nl.TcMsg{Ifindex: int32(l.Index), Parent: parent, Info: netlink.MakeHandle(f.Priority, swapped(f.Match.protocol()))}
-	return c.tcChange(unix.RTM_NEWTFILTER, unix.NLM_F_CREATE|unix.NLM_F_EXCL, about, kindOf(kindU32), f.options())
+	about := tcMsg{Ifindex: int32(l.Index), Parent: parent, Info: handle(f.Priority, swapped(f.Match.protocol()))}
+	return c.change(unix.RTM_NEWTFILTER, unix.NLM_F_CREATE|unix.NLM_F_EXCL, about, kindOf(kindU32), f.options())
 }
 
 // DeleteFilter deletes the filters that are like this one.
@@ -119,10 +114,10 @@ func (c *Conn) DeleteFilter(l Link, f Filter) error {
 		if decoded, ok := decodeFilter(f.Hook, candidate); !ok || decoded != f {
 			continue
 		}
-		about := candidate.TcMsg
+		about := candidate.tcMsg
 		about.Parent = uint32(f.Hook) // the kernel reports the qdisc
-		chain := nl.NewRtAttr(nl.TCA_CHAIN, candidate.attributes[nl.TCA_CHAIN])
-		if err := c.tcChange(unix.RTM_DELTFILTER, 0, about, chain, kindOf(kindU32)); err != nil && !errors.Is(err, unix.ENOENT) {
+		chain := nlmsg.Bytes(unix.TCA_CHAIN, candidate.attributes[unix.TCA_CHAIN])
+		if err := c.change(unix.RTM_DELTFILTER, 0, about, chain, kindOf(kindU32)); err != nil && !errors.Is(err, unix.ENOENT) {
 			return err
 		}
 	}
@@ -135,38 +130,37 @@ const (
 )
 
 // options are those of u32, with an action mirred if there is a target.
-func (f Filter) options() *nl.RtAttr {
-	o := nl.NewRtAttr(nl.TCA_OPTIONS, nil)
+func (f Filter) options() nlmsg.Attribute {
 	keys := f.Match.keys()
-	selector := nl.TcU32Sel{Flags: nl.TC_U32_TERMINAL, Nkeys: uint8(len(keys)), Keys: keys}
-	o.AddRtAttr(nl.TCA_U32_SEL, selector.Serialize())
-	o.AddRtAttr(nl.TCA_U32_CLASSID, nl.Uint32Attr(flow))
-	if f.Target != Pass {
-		action := o.AddRtAttr(nl.TCA_U32_ACT, nil).AddRtAttr(nl.TCA_ACT_TAB, nil)
-		action.AddRtAttr(nl.TCA_ACT_KIND, nl.ZeroTerminated(kindMirred))
-		redirect := nl.TcMirred{
-			TcGen:   nl.TcGen{Action: int32(netlink.TC_ACT_STOLEN)},
-			Eaction: int32(netlink.TCA_EGRESS_REDIR), Ifindex: uint32(f.Target),
-		}
-		action.AddRtAttr(nl.TCA_ACT_OPTIONS, nil).AddRtAttr(nl.TCA_MIRRED_PARMS, redirect.Serialize())
+	selector := u32Selector{Flags: u32Terminal, Keys: uint8(len(keys))}
+	options := []nlmsg.Attribute{
+		nlmsg.Struct(u32Sel, selector, nlmsg.Body(keys)),
+		nlmsg.Uint32(u32ClassID, flow),
 	}
-	return o
+	if f.Target != Pass {
+		redirect := mirred{Action: actionStolen, What: mirredRedirect, Link: uint32(f.Target)}
+		options = append(options, nlmsg.Nest(u32Act, nlmsg.Nest(actFirst,
+			nlmsg.String(actKind, kindMirred), nlmsg.Nest(actOptions, nlmsg.Struct(mirredParms, redirect)))))
+	}
+	return nlmsg.Nest(unix.TCA_OPTIONS, options...)
 }
 
 // decodeFilter is the inverse of AddFilter.
 func decodeFilter(h Hook, f tcObject) (Filter, bool) {
-	priority, protocol := netlink.MajorMinor(f.Info)
-	d := Filter{Hook: h, Priority: priority}
-	options := attributes(f.attributes[nl.TCA_OPTIONS])
-	selector, class := options[nl.TCA_U32_SEL], options[nl.TCA_U32_CLASSID]
-	if f.kind() != kindU32 || len(selector) < nl.SizeofTcU32Sel || !bytes.Equal(class, nl.Uint32Attr(flow)) {
+	d := Filter{Hook: h, Priority: uint16(f.Info >> 16)}
+	options := attributes(f.attributes[unix.TCA_OPTIONS])
+	if f.kind() != kindU32 || number(options[u32ClassID]) != flow {
+		return d, false
+	}
+	keys, err := readKeys(options[u32Sel])
+	if err != nil {
 		return d, false
 	}
 	var ok bool
-	if d.Match, ok = decodeMatch(swapped(protocol), nl.DeserializeTcU32Sel(selector).Keys); !ok {
+	if d.Match, ok = decodeMatch(swapped(uint16(f.Info)), keys); !ok {
 		return d, false
 	}
-	if actions := options[nl.TCA_U32_ACT]; len(actions) > 0 {
+	if actions := options[u32Act]; len(actions) > 0 {
 		d.Target, ok = decodeRedirect(actions)
 	}
 	return d, ok
@@ -174,20 +168,40 @@ func decodeFilter(h Hook, f tcObject) (Filter, bool) {
 
 // decodeRedirect returns the target of the first action, if that is a redirection.
 func decodeRedirect(actions []byte) (target int, ok bool) {
-	action := attributes(attributes(actions)[nl.TCA_ACT_TAB])
-	if nlmsg.Text(action[nl.TCA_ACT_KIND]) != kindMirred {
+	action := attributes(attributes(actions)[actFirst])
+	if nlmsg.Text(action[actKind]) != kindMirred {
 		return 0, false
 	}
-	parameters := attributes(action[nl.TCA_ACT_OPTIONS])[nl.TCA_MIRRED_PARMS] // struct tc_mirred: five words, what to do, with which link
-	if len(parameters) < 28 {
+	var m mirred
+	if _, err := nlmsg.Read(attributes(action[actOptions])[mirredParms], &m); err != nil {
 		return 0, false
 	}
-	what, link := binary.NativeEndian.Uint32(parameters[20:]), binary.NativeEndian.Uint32(parameters[24:])
-	if target = int(link); target == 0 {
+	if target = int(m.Link); target == 0 {
 		target = targetGone
 	}
-	return target, netlink.MirredAct(what) == netlink.TCA_EGRESS_REDIR
+	return target, m.What == mirredRedirect
 }
+
+// mirred is struct tc_mirred (linux/tc_act/tc_mirred.h).
+type mirred struct {
+	Index, Capab uint32
+	Action       int32
+	Refs, Binds  int32
+	What         int32
+	Link         uint32
+}
+
+// Of linux/pkt_cls.h and linux/tc_act/tc_mirred.h.
+const (
+	actFirst   = 1 // actions are numbered
+	actKind    = 1 // TCA_ACT_…
+	actOptions = 2
+
+	actionStolen = 4 // TC_ACT_STOLEN
+
+	mirredParms    = 2 // TCA_MIRRED_PARMS
+	mirredRedirect = 1 // TCA_EGRESS_REDIR
+)
 
 // swapped converts a number to the byte order of the network, and back.
 func swapped(n uint16) uint16 {
@@ -203,64 +217,4 @@ func (m Match) protocol() uint16 {
 	default:
 		return unix.ETH_P_IPV6
 	}
-}
-
-// Where addresses are in the headers of IPv4 (RFC 791) and IPv6 (RFC 8200).
-const (
-	source4, destination4 = 12, 16
-	source6, destination6 = 8, 24
-)
-
-// keys compare the prefix word by word. The words are in the byte order of the network.
-func (m Match) keys() (keys []nl.TcU32Key) {
-	if !m.Prefix.IsValid() {
-		return []nl.TcU32Key{{}}
-	}
-	offset := source6
-	switch is4 := m.Prefix.Addr().Is4(); {
-	case is4 && m.Dst:
-		offset = destination4
-	case is4:
-		offset = source4
-	case m.Dst:
-		offset = destination6
-	}
-	address := m.Prefix.Masked().Addr().AsSlice()
-	mask := net.CIDRMask(m.Prefix.Bits(), m.Prefix.Addr().BitLen())
-	for at := 0; at == 0 || at < (m.Prefix.Bits()+7)/8; at += 4 {
-		keys = append(keys, nl.TcU32Key{
-			Mask: binary.NativeEndian.Uint32(mask[at:]),
-			Val:  binary.NativeEndian.Uint32(address[at:]),
-			Off:  int32(offset + at),
-		})
-	}
-	return keys
-}
-
-// decodeMatch is the inverse of keys.
-func decodeMatch(protocol uint16, keys []nl.TcU32Key) (m Match, ok bool) {
-	if len(keys) == 0 {
-		return m, false
-	}
-	address := make([]byte, 4)
-	switch offset := keys[0].Off; protocol {
-	case unix.ETH_P_IP:
-		m.Dst = offset == destination4
-	case unix.ETH_P_IPV6:
-		m.Dst = offset == destination6
-		address = make([]byte, 16)
-	default:
-		return m, slices.Equal(m.keys(), keys)
-	}
-	if 4*len(keys) > len(address) {
-		return m, false
-	}
-	length := 0
-	for i, k := range keys {
-		binary.NativeEndian.PutUint32(address[4*i:], k.Val)
-		length += bits.OnesCount32(k.Mask)
-	}
-	a, _ := netip.AddrFromSlice(address)
-	m.Prefix = netip.PrefixFrom(a, length)
-	return m, m.Prefix.IsValid() && slices.Equal(m.keys(), keys)
 }

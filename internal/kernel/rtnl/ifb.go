@@ -3,8 +3,9 @@ package rtnl
 import (
 	"net"
 
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/kernel/nlmsg"
 )
 
 // IFB describes an intermediate functional block to be made: a link that sends what filters of another hand it, and gives
@@ -18,6 +19,6 @@ type IFB struct {
 // AddIFB makes an ifb, down. It has no transmit queue, as its qdisc is to be the only one, and as many queues as the kernel
 // likes. The error is EEXIST if the name is taken.
 func (c *Conn) AddIFB(b IFB) (index int, err error) {
-	noQueue := nl.NewRtAttr(unix.IFLA_TXQLEN, nl.Uint32Attr(0))
-	return c.made(creation{name: b.Name, kind: "ifb", mac: b.MAC, mtu: b.MTU, attributes: []*nl.RtAttr{noQueue}})
+	noQueue := nlmsg.Uint32(unix.IFLA_TXQLEN, 0)
+	return c.made(creation{name: b.Name, kind: "ifb", mac: b.MAC, mtu: b.MTU, attributes: []nlmsg.Attribute{noQueue}})
 }

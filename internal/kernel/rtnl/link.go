@@ -7,7 +7,6 @@ import (
 	"net"
 	"slices"
 
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/kernel/netns"
@@ -79,7 +78,7 @@ func (c *Conn) Link(name string) (Link, error) {
 	if len(name) >= unix.IFNAMSIZ {
 		kind = unix.IFLA_ALT_IFNAME
 	}
-	l, err := c.link(0, nl.NewRtAttr(int(kind), nl.ZeroTerminated(name)))
+	l, err := c.link(0, nlmsg.String(kind, name))
 	if err != nil {
 		return Link{}, linkError(fmt.Sprintf("link %q", name), err)
 	}
@@ -95,7 +94,7 @@ func (c *Conn) LinkByIndex(index int) (Link, error) {
 	return l, nil
 }
 
-func (c *Conn) link(index int, attributes ...*nl.RtAttr) (l Link, err error) {
+func (c *Conn) link(index int, attributes ...nlmsg.Attribute) (l Link, err error) {
 	err = c.ask(unix.RTM_GETLINK, 0, header(index), append(attributes, brief()), func(m []byte) (err error) {
 		l, err = readLink(m)
 		return err
@@ -105,7 +104,7 @@ func (c *Conn) link(index int, attributes ...*nl.RtAttr) (l Link, err error) {
 
 // Links lists all links.
 func (c *Conn) Links() (links []Link, err error) {
-	err = c.list(unix.RTM_GETLINK, header(0), []*nl.RtAttr{brief()}, func() { links = nil }, func(m []byte) error {
+	err = c.list(unix.RTM_GETLINK, header(0), []nlmsg.Attribute{brief()}, func() { links = nil }, func(m []byte) error {
 		l, err := readLink(m)
 		links = append(links, l)
 		return err
@@ -120,18 +119,14 @@ func (c *Conn) Links() (links []Link, err error) {
 const skipStats = 1 << 3
 
 // brief leaves the counters out of what the kernel tells of a link.
-func brief() *nl.RtAttr {
-	return nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(skipStats))
+func brief() nlmsg.Attribute {
+	return nlmsg.Uint32(unix.IFLA_EXT_MASK, skipStats)
 }
 
-func header(index int) *nl.IfInfomsg {
-	m := nl.NewIfInfomsg(unix.AF_UNSPEC)
-	m.Index = int32(index)
-	return m
-}
+func header(index int) unix.IfInfomsg { return unix.IfInfomsg{Index: int32(index)} }
 
 // set changes attributes of a link.
-func (c *Conn) set(l Link, attributes ...*nl.RtAttr) error {
+func (c *Conn) set(l Link, attributes ...nlmsg.Attribute) error {
 	return c.change(unix.RTM_NEWLINK, 0, header(l.Index), attributes...)
 }
 
@@ -150,12 +145,12 @@ func (c *Conn) SetUp(l Link, up bool) error { return c.setFlag(l, unix.IFF_UP, u
 
 // SetAlias sets the alias; an empty one removes it.
 func (c *Conn) SetAlias(l Link, alias string) error {
-	return c.set(l, nl.NewRtAttr(unix.IFLA_IFALIAS, []byte(alias)))
+	return c.set(l, nlmsg.Bytes(unix.IFLA_IFALIAS, []byte(alias)))
 }
 
 // SetMAC sets the hardware address, which from then on counts as chosen by the administrator.
 func (c *Conn) SetMAC(l Link, mac net.HardwareAddr) error {
-	return c.set(l, nl.NewRtAttr(unix.IFLA_ADDRESS, mac))
+	return c.set(l, nlmsg.Bytes(unix.IFLA_ADDRESS, mac))
 }
 
 // SetPromisc sets the administrator's demand for promiscuous mode and reports whether it was different before.
@@ -172,28 +167,28 @@ func (c *Conn) SetAllMulticast(l Link, on bool) error { return c.setFlag(l, unix
 
 // SetMTU sets the MTU, in bytes.
 func (c *Conn) SetMTU(l Link, mtu int) error {
-	return c.set(l, nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(mtu))))
+	return c.set(l, nlmsg.Uint32(unix.IFLA_MTU, uint32(mtu)))
 }
 
 // SetTxQLen sets the length of the transmit queue, in packets.
 func (c *Conn) SetTxQLen(l Link, packets int) error {
-	return c.set(l, nl.NewRtAttr(unix.IFLA_TXQLEN, nl.Uint32Attr(uint32(packets))))
+	return c.set(l, nlmsg.Uint32(unix.IFLA_TXQLEN, uint32(packets)))
 }
 
 // SetMaster makes l a port of the link with the index master, or of none if that is 0.
 func (c *Conn) SetMaster(l Link, master int) error {
-	return c.set(l, nl.NewRtAttr(unix.IFLA_MASTER, nl.Uint32Attr(uint32(master))))
+	return c.set(l, nlmsg.Uint32(unix.IFLA_MASTER, uint32(master)))
 }
 
 // Rename gives a link another name. The error is EEXIST if it is taken, EBUSY if the link is up (before 6.2).
 func (c *Conn) Rename(l Link, name string) error {
-	return c.set(l, nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(name)))
+	return c.set(l, nlmsg.String(unix.IFLA_IFNAME, name))
 }
 
 // Move puts a link into another namespace, under the name it has. The error is EEXIST if that is taken there. The kernel
 // sets it down and forgets its addresses, and routes.
 func (c *Conn) Move(l Link, to *netns.NS) error {
-	return c.set(l, nl.NewRtAttr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(to.Fd()))))
+	return c.set(l, nlmsg.Uint32(unix.IFLA_NET_NS_FD, uint32(to.Fd())))
 }
 
 // Delete deletes a link and reports whether it was there.
@@ -205,19 +200,20 @@ func (c *Conn) Delete(l Link) (existed bool, err error) {
 	return err == nil, err
 }
 
-// readLink reads struct ifinfomsg and its attributes. It is our own, because that of the library knows all kinds there are.
+// readLink reads struct ifinfomsg and its attributes.
 func readLink(m []byte) (Link, error) {
-	if len(m) < unix.SizeofIfInfomsg {
-		return Link{}, unix.EBADMSG
+	var about unix.IfInfomsg
+	attributes, err := nlmsg.Read(m, &about)
+	if err != nil {
+		return Link{}, err
 	}
-	about := nl.DeserializeIfInfomsg(m)
 	l := Link{
 		Index: int(about.Index), Kind: noKind, PeerNSID: -1,
 		Up: about.Flags&unix.IFF_UP != 0, Promiscuous: about.Flags&unix.IFF_PROMISC != 0, AllMulticast: about.Flags&unix.IFF_ALLMULTI != 0,
 	}
 	var info []byte
 	parent, parentNSID := 0, -1
-	for kind, v := range nlmsg.Attributes(m[unix.SizeofIfInfomsg:]) {
+	for kind, v := range nlmsg.Attributes(attributes) {
 		switch kind {
 		case unix.IFLA_IFNAME:
 			l.Name = nlmsg.Text(v)
@@ -247,9 +243,9 @@ func readLink(m []byte) (Link, error) {
 	}
 	for kind, v := range nlmsg.Attributes(info) {
 		switch kind {
-		case nl.IFLA_INFO_KIND:
+		case unix.IFLA_INFO_KIND:
 			l.Kind = nlmsg.Text(v)
-		case nl.IFLA_INFO_DATA:
+		case unix.IFLA_INFO_DATA:
 			l.readKind(v)
 		}
 	}

@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/kernel/nlmsg"
 )
 
 // Protocol marks the routes and rules that are made for attachments (RTA_PROTOCOL, FRA_PROTOCOL). No other program is
@@ -34,40 +35,33 @@ func (r PolicyRule) String() string {
 // PolicyRules lists the rules of both families, each in the order in which they are looked at.
 func (c *Conn) PolicyRules() ([]PolicyRule, error) {
 	var rules []PolicyRule
-	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		rs, err := c.ruleList(family)
-		if noRules(err) {
-			continue
-		}
-		if err != nil {
+	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
+		rs, err := c.rules(family)
+		if err != nil && !noRules(err) {
 			return nil, fmt.Errorf("list policy rules: %w", err)
 		}
-		for _, r := range rs {
-			rules = append(rules, newPolicyRule(r))
-		}
+		rules = append(rules, rs...)
 	}
 	return rules, nil
 }
 
 // HasPolicyRules reports whether the kernel can choose routing tables by rules, in IPv4.
 func (c *Conn) HasPolicyRules() (bool, error) {
-	_, err := c.ruleList(netlink.FAMILY_V4)
+	_, err := c.rules(unix.AF_INET)
 	if noRules(err) {
 		return false, nil
 	}
 	return err == nil, err
 }
 
-// ruleList asks without the strict check, which the library's request does not pass: its header is too long.
-func (c *Conn) ruleList(family int) ([]netlink.Rule, error) {
-	h, err := c.library()
-	if err != nil {
-		return nil, err
-	}
-	if err := h.SetStrictCheck(false); err == nil {
-		defer func() { _ = h.SetStrictCheck(true) }()
-	}
-	return h.RuleList(family)
+func (c *Conn) rules(family uint8) (list []PolicyRule, err error) {
+	err = c.list(unix.RTM_GETRULE, ruleMsg{Family: family}, nil, func() { list = nil }, func(m []byte) error {
+		var about ruleMsg
+		values, err := nlmsg.Read(m, &about)
+		list = append(list, newPolicyRule(about, values))
+		return err
+	})
+	return list, err
 }
 
 // noRules reports whether err says that the kernel has no rules for a family.
@@ -81,48 +75,60 @@ func (c *Conn) AddPolicyRule(r PolicyRule) error {
 	if !r.Src.IsValid() || r.Table == 0 {
 		return fmt.Errorf("no source or no table: %w", unix.EINVAL)
 	}
-	h, err := c.library()
-	if err != nil {
-		return err
-	}
-	return h.RuleAdd(policyRule(r))
+	about, attributes := r.message()
+	return c.change(unix.RTM_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_EXCL, about, attributes...)
 }
 
 // DelPolicyRule removes the first rule that says the same, with any priority if r has none, and reports whether there was
 // one.
 func (c *Conn) DelPolicyRule(r PolicyRule) (existed bool, err error) {
-	h, err := c.library()
-	if err != nil {
-		return false, err
-	}
-	err = h.RuleDel(policyRule(r))
+	about, attributes := r.message()
+	err = c.change(unix.RTM_DELRULE, 0, about, attributes...)
 	if errors.Is(err, unix.ENOENT) || noRules(err) {
 		return false, nil
 	}
 	return err == nil, err
 }
 
-func policyRule(r PolicyRule) *netlink.Rule {
-	n := netlink.NewRule()
-	n.Src, n.Table, n.Protocol = ipNet(r.Src), r.Table, uint8(r.Protocol)
-	if r.Priority != 0 {
-		n.Priority = r.Priority
-	}
-	return n
+// ruleMsg is struct fib_rule_hdr (linux/fib_rules.h).
+type ruleMsg struct {
+	Family, DstLen, SrcLen, TOS uint8
+	Table, _, _, Action         uint8
+	Flags                       uint32
 }
 
-func newPolicyRule(n netlink.Rule) PolicyRule {
-	r := PolicyRule{Table: n.Table, Priority: n.Priority, Protocol: int(n.Protocol), More: says(n)}
-	if n.Src != nil {
-		r.Src = prefix(n.Src)
+func (r PolicyRule) message() (ruleMsg, []nlmsg.Attribute) {
+	about := ruleMsg{Family: familyOf(r.Src.Addr()), SrcLen: uint8(r.Src.Bits()), Action: unix.FR_ACT_TO_TBL}
+	list := []nlmsg.Attribute{nlmsg.Bytes(unix.FRA_SRC, r.Src.Addr().AsSlice()), nlmsg.Uint32(unix.FRA_TABLE, uint32(r.Table))}
+	if r.Priority != 0 {
+		list = append(list, nlmsg.Uint32(unix.FRA_PRIORITY, uint32(r.Priority)))
+	}
+	if r.Protocol != 0 {
+		list = append(list, nlmsg.Uint8(unix.FRA_PROTOCOL, uint8(r.Protocol)))
+	}
+	return about, list
+}
+
+// newPolicyRule is the inverse of message. Whatever it does not know says more: other conditions than the source, or another
+// effect than to look up the table.
+func newPolicyRule(about ruleMsg, attributes []byte) PolicyRule {
+	r := PolicyRule{More: about.Action != unix.FR_ACT_TO_TBL || about.Flags&unix.FIB_RULE_INVERT != 0 || about.DstLen != 0 || about.TOS != 0}
+	for kind, v := range nlmsg.Attributes(attributes) {
+		switch kind {
+		case unix.FRA_SRC:
+			src, _ := netip.AddrFromSlice(v)
+			r.Src = netip.PrefixFrom(src, int(about.SrcLen))
+		case unix.FRA_TABLE:
+			r.Table = number(v)
+		case unix.FRA_PRIORITY:
+			r.Priority = number(v)
+		case unix.FRA_PROTOCOL:
+			r.Protocol = number(v)
+		case unix.FRA_SUPPRESS_PREFIXLEN: // always there, with -1 for no
+			r.More = r.More || int32(number(v)) >= 0
+		default:
+			r.More = true
+		}
 	}
 	return r
-}
-
-// says reports whether a rule has other conditions than its source, or another effect than to look up its table.
-func says(n netlink.Rule) bool {
-	n.Priority, n.Family, n.Protocol, n.Src = -1, 0, 0, nil
-	table := n.Table
-	n.Table = 0
-	return table == 0 || n != *netlink.NewRule()
 }

@@ -3,9 +3,9 @@ package rtnl
 import (
 	"errors"
 
-	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/kernel/nlmsg"
 )
 
 // HasKind reports whether the kernel can make links of a kind; asking loads the module if there is one. Nothing is made:
@@ -22,8 +22,8 @@ func (c *Conn) HasKind(kind string) (bool, error) {
 }
 
 // tooManyQueues is a number that the kernel refuses.
-func tooManyQueues() []*nl.RtAttr {
-	return []*nl.RtAttr{nl.NewRtAttr(unix.IFLA_NUM_TX_QUEUES, nl.Uint32Attr(1<<16))}
+func tooManyQueues() []nlmsg.Attribute {
+	return []nlmsg.Attribute{nlmsg.Uint32(unix.IFLA_NUM_TX_QUEUES, 1<<16)}
 }
 
 // HasVLANFiltering reports whether bridges can forward by VLAN. Nothing is made: the request has the name of the loopback,
@@ -32,8 +32,8 @@ func (c *Conn) HasVLANFiltering() (bool, error) {
 	if has, err := c.HasKind("bridge"); !has || err != nil {
 		return false, err
 	}
-	invalid := nl.NewRtAttr(nl.IFLA_BR_VLAN_DEFAULT_PVID, nl.Uint16Attr(4095))
-	err := c.create(creation{name: "lo", kind: "bridge", attributes: tooManyQueues(), data: []*nl.RtAttr{invalid}}) // should there be no lo
+	invalid := nlmsg.Uint16(unix.IFLA_BR_VLAN_DEFAULT_PVID, 4095)
+	err := c.create(creation{name: "lo", kind: "bridge", attributes: tooManyQueues(), data: []nlmsg.Attribute{invalid}}) // should there be no lo
 	switch {
 	case errors.Is(err, unix.EEXIST):
 		return false, nil
@@ -48,12 +48,12 @@ func (c *Conn) HasVLANFiltering() (bool, error) {
 func (c *Conn) HasShaping() (bool, error) {
 	const loopback = 1 // its index in every namespace
 	for _, kind := range []string{"tbf", KindIngress} {
-		parent := uint32(netlink.HANDLE_ROOT)
+		parent := uint32(parentRoot)
 		if kind == KindIngress {
-			parent = netlink.HANDLE_INGRESS
+			parent = parentIngress
 		}
-		err := c.tcChange(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, nl.TcMsg{Ifindex: loopback, Parent: parent},
-			kindOf(kind), nl.NewRtAttr(nl.TCA_INGRESS_BLOCK, nl.Uint32Attr(0)))
+		err := c.change(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, tcMsg{Ifindex: loopback, Parent: parent},
+			kindOf(kind), nlmsg.Uint32(unix.TCA_INGRESS_BLOCK, 0))
 		if errors.Is(err, unix.ENOENT) {
 			return false, nil
 		}

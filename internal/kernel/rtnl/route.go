@@ -6,8 +6,6 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/kernel/nlmsg"
@@ -82,24 +80,26 @@ func (c *Conn) AddRoute(r Route) (added bool, err error) {
 	if !r.Dst.IsValid() {
 		return false, fmt.Errorf("no destination: %w", unix.EINVAL)
 	}
-	h, err := c.library()
-	if err != nil {
-		return false, err
-	}
-	err = h.RouteAddEcmp(route(r))
+	return c.addRoute(r.message(unix.RTPROT_BOOT), 0)
+}
+
+// addRoute reports whether the route was added; flags are NLM_F_… besides NLM_F_CREATE.
+func (c *Conn) addRoute(m routeMessage, flags int) (added bool, err error) {
+	err = c.change(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|flags, m.RtMsg, m.encode()...)
 	if errors.Is(err, unix.EEXIST) {
 		return false, nil
 	}
 	return err == nil, err
 }
 
-// DelRoute removes a route and reports whether it was there.
+// DelRoute removes a route and reports whether it was there, whoever made it.
 func (c *Conn) DelRoute(r Route) (existed bool, err error) {
-	h, err := c.library()
-	if err != nil {
-		return false, err
-	}
-	err = h.RouteDel(route(r))
+	return c.deleteRoute(r.message(unix.RTPROT_UNSPEC))
+}
+
+// deleteRoute reports whether the route was there.
+func (c *Conn) deleteRoute(m routeMessage) (existed bool, err error) {
+	err = c.change(unix.RTM_DELROUTE, 0, m.RtMsg, m.encode()...)
 	if gone(err) {
 		return false, nil
 	}
@@ -108,50 +108,47 @@ func (c *Conn) DelRoute(r Route) (existed bool, err error) {
 
 // Routes lists the unicast routes of both families in a table or in [AllTables]; of a multipath route one for each hop.
 func (c *Conn) Routes(table int) ([]Route, error) {
+	all, err := c.routes(table)
 	var routes []Route
-	err := c.eachRoute(table, func(n netlink.Route) {
-		if n.Type == unix.RTN_UNICAST {
-			routes = append(routes, hops(n)...)
+	for _, m := range all {
+		if m.Type == unix.RTN_UNICAST {
+			routes = append(routes, m.hops()...)
 		}
-	})
+	}
 	return routes, err
 }
 
-// eachRoute calls do for the routes of every type and of both families in a table or in [AllTables].
-func (c *Conn) eachRoute(table int, do func(netlink.Route)) error {
-	h, err := c.library()
-	if err != nil {
-		return err
+// routes lists the routes of every type and of both families in a table or in [AllTables].
+func (c *Conn) routes(table int) (all []routeMessage, err error) {
+	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
+		before := len(all)
+		selection := []nlmsg.Attribute{nlmsg.Uint32(unix.RTA_TABLE, uint32(table))}
+		err := c.list(unix.RTM_GETROUTE, unix.RtMsg{Family: family}, selection, func() { all = all[:before] }, func(b []byte) error {
+			m, err := readRoute(b)
+			if err != nil {
+				return err
+			}
+			wanted := m.Family == family && m.Flags&unix.RTM_F_CLONED == 0 // a kernel that does not select lists what it has learned, too
+			if wanted && (table == AllTables || m.table() == table) {
+				all = append(all, m)
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, unix.ENOENT) { // no such table
+			return nil, fmt.Errorf("list routes: %w", err)
+		}
 	}
-	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		rs, err := h.RouteListFiltered(family, &netlink.Route{Table: table}, netlink.RT_FILTER_TABLE)
-		if errors.Is(err, unix.ENOENT) { // no such table
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("list routes: %w", err)
-		}
-		for _, r := range rs {
-			do(r)
-		}
-	}
-	return nil
+	return all, nil
 }
 
 // Lookup asks where the kernel would send a packet: to a link, or, if local, to this machine itself. ok is false if nowhere.
 func (c *Conn) Lookup(dst netip.Addr) (link int, local, ok bool, err error) {
-	about := &nl.RtMsg{RtMsg: unix.RtMsg{Family: familyOf(dst), Dst_len: uint8(dst.BitLen())}}
-	err = c.ask(unix.RTM_GETROUTE, 0, about, []*nl.RtAttr{nl.NewRtAttr(unix.RTA_DST, dst.AsSlice())}, func(m []byte) error {
-		if len(m) < unix.SizeofRtMsg {
-			return unix.EBADMSG
-		}
-		ok, local = true, nl.DeserializeRtMsg(m).Type == unix.RTN_LOCAL
-		for kind, v := range nlmsg.Attributes(m[unix.SizeofRtMsg:]) {
-			if kind == unix.RTA_OIF {
-				link = number(v)
-			}
-		}
-		return nil
+	about := unix.RtMsg{Family: familyOf(dst), Dst_len: uint8(dst.BitLen())}
+	err = c.ask(unix.RTM_GETROUTE, 0, about, []nlmsg.Attribute{nlmsg.Bytes(unix.RTA_DST, dst.AsSlice())}, func(m []byte) error {
+		var route unix.RtMsg
+		values, err := nlmsg.Read(m, &route)
+		ok, local, link = err == nil, route.Type == unix.RTN_LOCAL, number(attributes(values)[unix.RTA_OIF])
+		return err
 	})
 	if errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EINVAL) {
 		return 0, false, false, nil // no route, or one that says unreachable, prohibit or blackhole
@@ -160,47 +157,4 @@ func (c *Conn) Lookup(dst netip.Addr) (link int, local, ok bool, err error) {
 		return 0, false, false, fmt.Errorf("look up route to %s: %w", dst, err)
 	}
 	return link, local, ok, nil
-}
-
-func route(r Route) *netlink.Route {
-	n := &netlink.Route{
-		LinkIndex: r.Link,
-		Dst:       ipNet(r.Dst.Masked()),
-		Table:     r.Table,
-		Scope:     netlink.Scope(r.Scope),
-		Priority:  r.Priority,
-		MTU:       r.MTU,
-		AdvMSS:    r.AdvMSS,
-	}
-	if gw := r.Gateway(); gw.IsValid() {
-		n.Gw = gw.AsSlice()
-	}
-	if r.Src.IsValid() {
-		n.Src = r.Src.AsSlice()
-	}
-	return n
-}
-
-func hops(n netlink.Route) []Route {
-	r := Route{
-		Dst:      prefix(n.Dst),
-		Table:    n.Table,
-		Scope:    int(n.Scope),
-		Priority: n.Priority,
-		MTU:      n.MTU,
-		AdvMSS:   n.AdvMSS,
-		Link:     n.LinkIndex,
-	}
-	r.GW, _ = netip.AddrFromSlice(n.Gw)
-	r.Src, _ = netip.AddrFromSlice(n.Src)
-	if len(n.MultiPath) == 0 {
-		return []Route{r}
-	}
-	rs := make([]Route, len(n.MultiPath))
-	for i, hop := range n.MultiPath {
-		rs[i] = r
-		rs[i].Link = hop.LinkIndex
-		rs[i].GW, _ = netip.AddrFromSlice(hop.Gw)
-	}
-	return rs
 }

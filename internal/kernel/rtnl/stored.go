@@ -1,12 +1,12 @@
 package rtnl
 
 import (
-	"errors"
+	"bytes"
+	"maps"
 	"net/netip"
 	"slices"
 	"sort"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -15,30 +15,29 @@ import (
 type StoredRoute struct {
 	Route // of a multipath route the first hop
 
-	full netlink.Route
+	full routeMessage
 }
 
 // OwnRoute returns a route that does not exist yet, with [Protocol].
 func OwnRoute(r Route) StoredRoute {
-	n := *route(r)
-	n.Protocol, n.Type = Protocol, unix.RTN_UNICAST
-	if n.Table == 0 {
-		n.Table = TableMain
-	}
-	r.Table = n.Table
-	return StoredRoute{Route: r, full: n}
+	full := r.message(Protocol)
+	r.Table = full.table()
+	return StoredRoute{Route: r, full: full}
 }
 
 // In returns the route as it is to be in another table. It has no end of life there: that of a route that a router has
 // announced is put off by its next announcement, but only where that was put first.
 func (r StoredRoute) In(table int) StoredRoute {
-	r.Table, r.full.Table, r.full.Expires = table, table, 0
+	r.Table, r.full = table, r.full.in(table).without(unix.RTA_EXPIRES)
 	return r
 }
 
 // WithPriority returns the route as it is with another metric.
 func (r StoredRoute) WithPriority(priority int) StoredRoute {
-	r.Priority, r.full.Priority = priority, priority
+	r.Priority, r.full = priority, r.full.with(unix.RTA_PRIORITY, native(priority))
+	if priority == 0 {
+		r.full = r.full.without(unix.RTA_PRIORITY)
+	}
 	return r
 }
 
@@ -48,7 +47,7 @@ func (r StoredRoute) Own() bool { return r.full.Protocol == Protocol }
 // Gateways are those of all hops.
 func (r StoredRoute) Gateways() []netip.Addr {
 	var list []netip.Addr
-	for _, hop := range hops(r.full) {
+	for _, hop := range r.full.hops() {
 		if gw := hop.Gateway(); gw.IsValid() {
 			list = append(list, gw)
 		}
@@ -60,90 +59,115 @@ func (r StoredRoute) Gateways() []netip.Addr {
 func (r StoredRoute) Same(other StoredRoute) bool {
 	a, b := r.In(AllTables).full, other.In(AllTables).full
 	a.Protocol, b.Protocol = 0, 0
-	return r.MTU == other.MTU && r.AdvMSS == other.AdvMSS && a.Equal(b)
+	return a.RtMsg == b.RtMsg && maps.EqualFunc(a.attributes, b.attributes, bytes.Equal)
 }
 
 // StoredRoutes lists the routes in all tables that leave through l and through nothing else. Of a multipath route of IPv6,
-// which is so many routes with the same metric, the hops through l are one. Those without a gateway come
-// first: the kernel takes no route through a gateway that it cannot reach. Otherwise it is the order of preference.
+// which is so many routes with the same metric, the hops through l are one; those of a next hop object belong together.
+// Those without a gateway come first: the kernel takes no route through a gateway that it cannot reach. Otherwise it is the
+// order of preference.
 func (c *Conn) StoredRoutes(l Link) ([]StoredRoute, error) {
+	all, err := c.routes(AllTables)
+	if err != nil {
+		return nil, err
+	}
 	var routes []StoredRoute
-	err := c.eachRoute(AllTables, func(n netlink.Route) {
-		if n.Type != unix.RTN_UNICAST {
-			return
+	for _, m := range all {
+		if m.Type != unix.RTN_UNICAST {
+			continue
 		}
-		if n.Family == netlink.FAMILY_V6 && n.MultiPath != nil {
-			n.MultiPath = slices.DeleteFunc(n.MultiPath, func(hop *netlink.NexthopInfo) bool { return hop.LinkIndex != l.Index })
-			if len(n.MultiPath) == 0 {
-				return
-			}
+		if m.Family == unix.AF_INET6 && !m.has(rtaNextHop) {
+			m = m.through(l.Index)
 		}
-		all := hops(n)
-		if slices.ContainsFunc(all, func(hop Route) bool { return hop.Link != l.Index }) {
-			return
+		hops := m.hops()
+		if len(hops) == 0 || slices.ContainsFunc(hops, func(hop Route) bool { return hop.Link != l.Index }) {
+			continue
 		}
-		routes = append(routes, StoredRoute{Route: all[0], full: request(n)})
-	})
+		routes = append(routes, StoredRoute{Route: hops[0], full: m.request()})
+	}
 	sort.SliceStable(routes, func(i, j int) bool { return !routes[i].depends() && routes[j].depends() })
-	return routes, err
+	return routes, nil
 }
+
+// rtaNextHop is RTA_NH_ID of linux/rtnetlink.h: the next hop object that says where the route leads.
+const rtaNextHop = 30
 
 // depends reports whether a route needs another one, to its gateway.
 func (r StoredRoute) depends() bool {
-	n := r.full
-	return n.Gw != nil || n.Via != nil || n.MultiPath != nil || n.NHID != 0
+	return r.full.has(unix.RTA_GATEWAY, unix.RTA_VIA, unix.RTA_MULTIPATH, rtaNextHop)
 }
 
 // RouteTables returns the tables that have routes, of any type.
 func (c *Conn) RouteTables() (map[int]bool, error) {
+	all, err := c.routes(AllTables)
 	tables := map[int]bool{}
-	err := c.eachRoute(AllTables, func(n netlink.Route) { tables[n.Table] = true })
+	for _, m := range all {
+		tables[m.table()] = true
+	}
 	return tables, err
 }
 
-// request returns a route that was read as it has to be asked for.
-func request(n netlink.Route) netlink.Route {
-	n.Flags &= unix.RTNH_F_ONLINK // the others are states, which the kernel refuses to be told
-	for i, hop := range n.MultiPath {
-		h := *hop
-		h.Flags &= unix.RTNH_F_ONLINK
-		n.MultiPath[i] = &h
+// through returns a route with those of its hops, if it is a multipath route, that leave through a link.
+func (m routeMessage) through(link int) routeMessage {
+	return m.eachHop(func(h *hop) bool { return int(h.Ifindex) == link })
+}
+
+// eachHop returns a route, if it is a multipath route with those of its hops that keep keeps, as that has changed them.
+func (m routeMessage) eachHop(keep func(*hop) bool) routeMessage {
+	multipath, there := m.attributes[unix.RTA_MULTIPATH]
+	if !there {
+		return m
 	}
-	return n
+	kept := []byte{}
+	for _, h := range readHops(multipath) {
+		if keep(&h) {
+			kept = h.appendTo(kept)
+		}
+	}
+	return m.with(unix.RTA_MULTIPATH, kept)
+}
+
+// request returns a route that was read as it has to be asked for: without states, which the kernel refuses to be told.
+func (m routeMessage) request() routeMessage {
+	const settings = unix.RTNH_F_ONLINK // the other flags are states
+	m.Flags &= settings
+	m = m.eachHop(func(h *hop) bool {
+		h.Flags &= settings
+		return true
+	})
+	if left := secondsLeft(m.attributes[unix.RTA_CACHEINFO]); left > 0 {
+		m = m.with(unix.RTA_EXPIRES, native(left))
+	}
+	m = m.without(unix.RTA_CACHEINFO)
+	if bytes.Equal(m.attributes[unix.RTA_PREF], []byte{0}) { // medium, as those that say nothing are
+		m = m.without(unix.RTA_PREF)
+	}
+	if m.has(rtaNextHop) { // the rest says what the object does
+		m.Flags = 0
+		m = m.without(unix.RTA_OIF, unix.RTA_GATEWAY, unix.RTA_VIA, unix.RTA_MULTIPATH, unix.RTA_ENCAP, unix.RTA_ENCAP_TYPE)
+	}
+	return m
+}
+
+// secondsLeft reads struct rta_cacheinfo (linux/rtnetlink.h) of a route of IPv6: 0 is forever. One that is over and not yet
+// cleared away has a second left, like one that has less.
+func secondsLeft(cacheInfo []byte) int {
+	const at, ticksPerSecond = 8, 100 // USER_HZ
+	if len(cacheInfo) < at+4 {
+		return 0
+	}
+	ticks := int(int32(number(cacheInfo[at : at+4])))
+	if ticks == 0 {
+		return 0
+	}
+	return max(ticks/ticksPerSecond, 1)
 }
 
 // PutRoute adds a stored route behind what is there and reports whether it was added; it is not when an identical one is
 // there.
 func (c *Conn) PutRoute(r StoredRoute) (added bool, err error) {
-	h, err := c.library()
-	if err != nil {
-		return false, err
-	}
-	err = h.RouteAppend(r.message())
-	if errors.Is(err, unix.EEXIST) {
-		return false, nil
-	}
-	return err == nil, err
+	return c.addRoute(r.full, unix.NLM_F_APPEND)
 }
 
 // TakeRoute removes a stored route and reports whether it was there.
-func (c *Conn) TakeRoute(r StoredRoute) (existed bool, err error) {
-	h, err := c.library()
-	if err != nil {
-		return false, err
-	}
-	err = h.RouteDel(r.message())
-	if gone(err) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// message is the route for a request. One that names a next hop object must not say what the object does.
-func (r StoredRoute) message() *netlink.Route {
-	n := r.full
-	if n.NHID != 0 {
-		n.LinkIndex, n.Gw, n.Via, n.MultiPath, n.Encap, n.Flags = 0, nil, nil, nil, nil, 0
-	}
-	return &n
-}
+func (c *Conn) TakeRoute(r StoredRoute) (existed bool, err error) { return c.deleteRoute(r.full) }

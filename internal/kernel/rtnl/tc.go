@@ -3,38 +3,48 @@ package rtnl
 import (
 	"slices"
 
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/kernel/nlmsg"
 )
 
-// Qdiscs and filters are requests of our own, because those of the library know all kinds of them there are: 0.3 MB in the
-// file that every plugin is.
+// tcMsg is struct tcmsg (linux/rtnetlink.h).
+type tcMsg struct {
+	Family  uint8
+	_       [3]byte
+	Ifindex int32
+	Handle  uint32
+	Parent  uint32
+	Info    uint32 // of a filter: priority and protocol
+}
+
+// Parents that are none with a handle (TC_H_… of linux/pkt_sched.h).
+const (
+	parentRoot    = 0xffffffff
+	parentIngress = 0xfffffff1
+)
+
+// handle is a number of two halves, which tc(8) shows as MAJOR:MINOR.
+func handle(major, minor uint16) uint32 { return uint32(major)<<16 | uint32(minor) }
 
 // tcObject is a qdisc or a filter as the kernel describes it.
 type tcObject struct {
-	nl.TcMsg
+	tcMsg
 	attributes map[uint16][]byte // TCA_…
 }
 
-func (o tcObject) kind() string { return nlmsg.Text(o.attributes[nl.TCA_KIND]) }
+func (o tcObject) kind() string { return nlmsg.Text(o.attributes[unix.TCA_KIND]) }
 
 // tcList asks for a list: typ is unix.RTM_GET….
-func (c *Conn) tcList(typ uint16, about nl.TcMsg) (list []tcObject, err error) {
-	err = c.list(typ, &about, nil, func() { list = nil }, func(m []byte) error {
-		if len(m) < about.Len() {
-			return unix.EBADMSG
-		}
-		list = append(list, tcObject{*nl.DeserializeTcMsg(slices.Clone(m)), attributes(slices.Clone(m[about.Len():]))})
-		return nil
+func (c *Conn) tcList(typ uint16, about tcMsg) (list []tcObject, err error) {
+	err = c.list(typ, about, nil, func() { list = nil }, func(m []byte) error {
+		var o tcObject
+		values, err := nlmsg.Read(slices.Clone(m), &o.tcMsg)
+		o.attributes = attributes(values)
+		list = append(list, o)
+		return err
 	})
 	return list, err
-}
-
-// tcChange makes or deletes something: typ is unix.RTM_NEW… or RTM_DEL….
-func (c *Conn) tcChange(typ uint16, flags int, about nl.TcMsg, attributes ...*nl.RtAttr) error {
-	return c.change(typ, flags, &about, attributes...)
 }
 
 // attributes returns values by type.
@@ -46,4 +56,4 @@ func attributes(b []byte) map[uint16][]byte {
 	return values
 }
 
-func kindOf(kind string) *nl.RtAttr { return nl.NewRtAttr(nl.TCA_KIND, nl.ZeroTerminated(kind)) }
+func kindOf(kind string) nlmsg.Attribute { return nlmsg.String(unix.TCA_KIND, kind) }

@@ -3,10 +3,10 @@ package rtnl
 import (
 	"net"
 
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/kernel/netns"
+	"github.com/tenon-cni/tenon/internal/kernel/nlmsg"
 )
 
 // Veth describes a veth pair to be made (veth(4)).
@@ -18,14 +18,13 @@ type Veth struct {
 	PeerNS *netns.NS        // namespace of the far end
 }
 
+// vethInfoPeer is VETH_INFO_PEER of linux/veth.h.
+const vethInfoPeer = 1
+
 // AddVeth makes a pair, both ends in their namespaces under their names and down, and returns the index of the near
 // end. The transmit queues have the kernel's default length. The error is EEXIST if one of the names is taken.
 func (c *Conn) AddVeth(v Veth) (index int, err error) {
-	peer := nl.NewRtAttr(nl.VETH_INFO_PEER, nil)
-	nl.NewIfInfomsgChild(peer, unix.AF_UNSPEC)
-	for _, a := range (creation{name: v.Peer, mtu: v.MTU}).common() {
-		peer.AddChild(a)
-	}
-	peer.AddRtAttr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(v.PeerNS.Fd())))
-	return c.made(creation{name: v.Name, kind: "veth", mac: v.MAC, mtu: v.MTU, data: []*nl.RtAttr{peer}})
+	far := append(creation{name: v.Peer, mtu: v.MTU}.common(), nlmsg.Uint32(unix.IFLA_NET_NS_FD, uint32(v.PeerNS.Fd())))
+	peer := nlmsg.Struct(vethInfoPeer, unix.IfInfomsg{}, far...)
+	return c.made(creation{name: v.Name, kind: "veth", mac: v.MAC, mtu: v.MTU, data: []nlmsg.Attribute{peer}})
 }

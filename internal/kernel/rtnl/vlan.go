@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/kernel/nlmsg"
@@ -17,23 +16,45 @@ type VLAN struct {
 	Untagged bool   // frames go out without a tag
 }
 
+// vlanInfo is struct bridge_vlan_info (linux/if_bridge.h).
+type vlanInfo struct{ Flags, ID uint16 }
+
+// Of linux/if_bridge.h and, the filter, linux/rtnetlink.h.
+const (
+	filterVLANs = 1 << 1 // RTEXT_FILTER_BRVLAN
+
+	bridgeFlags    = 0 // IFLA_BRIDGE_FLAGS
+	bridgeOfPort   = 1 // BRIDGE_FLAGS_MASTER
+	bridgeVLANInfo = 2 // IFLA_BRIDGE_VLAN_INFO
+
+	vlanPVID       = 1 << 1 // BRIDGE_VLAN_INFO_…
+	vlanUntagged   = 1 << 2
+	vlanRangeBegin = 1 << 3
+	vlanRangeEnd   = 1 << 4
+)
+
 // VLANs lists the VLANs of a bridge port, or of the bridge itself, by their IDs.
 func (c *Conn) VLANs(l Link) (list []VLAN, err error) {
-	mask := nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(nl.RTEXT_FILTER_BRVLAN))
-	err = c.list(unix.RTM_GETLINK, nl.NewIfInfomsg(unix.AF_BRIDGE), []*nl.RtAttr{mask}, func() { list = nil }, func(m []byte) error {
-		if len(m) < unix.SizeofIfInfomsg || int(nl.DeserializeIfInfomsg(m).Index) != l.Index {
-			return nil
+	mask := nlmsg.Uint32(unix.IFLA_EXT_MASK, filterVLANs)
+	err = c.list(unix.RTM_GETLINK, unix.IfInfomsg{Family: unix.AF_BRIDGE}, []nlmsg.Attribute{mask}, func() { list = nil }, func(m []byte) error {
+		var about unix.IfInfomsg
+		attributes, err := nlmsg.Read(m, &about)
+		if err != nil || int(about.Index) != l.Index {
+			return err
 		}
-		for kind, spec := range nlmsg.Attributes(m[unix.SizeofIfInfomsg:]) {
+		for kind, spec := range nlmsg.Attributes(attributes) {
 			if kind != unix.IFLA_AF_SPEC {
 				continue
 			}
 			for kind, v := range nlmsg.Attributes(spec) {
-				if kind != nl.IFLA_BRIDGE_VLAN_INFO || len(v) < nl.SizeofBridgeVlanInfo {
+				var info vlanInfo
+				if kind != bridgeVLANInfo {
 					continue
 				}
-				info := nl.DeserializeBridgeVlanInfo(v)
-				list = append(list, VLAN{ID: info.Vid, PVID: info.Flags&nl.BRIDGE_VLAN_INFO_PVID != 0, Untagged: info.Flags&nl.BRIDGE_VLAN_INFO_UNTAGGED != 0})
+				if _, err := nlmsg.Read(v, &info); err != nil {
+					return err
+				}
+				list = append(list, VLAN{ID: info.ID, PVID: info.Flags&vlanPVID != 0, Untagged: info.Flags&vlanUntagged != 0})
 			}
 		}
 		return nil
@@ -49,10 +70,10 @@ func (c *Conn) AddVLANs(port Link, list []VLAN) error {
 	return ranges(list, func(first VLAN, last uint16) error {
 		var flags uint16
 		if first.PVID {
-			flags |= nl.BRIDGE_VLAN_INFO_PVID
+			flags |= vlanPVID
 		}
 		if first.Untagged {
-			flags |= nl.BRIDGE_VLAN_INFO_UNTAGGED
+			flags |= vlanUntagged
 		}
 		return c.vlans(unix.RTM_SETLINK, port, flags, first.ID, last)
 	})
@@ -65,20 +86,18 @@ func (c *Conn) DeleteVLANs(port Link, list []VLAN) error {
 
 // vlans changes one VLAN of a bridge port, or those up to last unless that is 0.
 func (c *Conn) vlans(kind uint16, port Link, flags, first, last uint16) error {
-	about := nl.NewIfInfomsg(unix.AF_BRIDGE)
-	about.Index = int32(port.Index)
-	spec := nl.NewRtAttr(unix.IFLA_AF_SPEC, nil)
-	spec.AddRtAttr(nl.IFLA_BRIDGE_FLAGS, nl.Uint16Attr(nl.BRIDGE_FLAGS_MASTER))
+	spec := []nlmsg.Attribute{nlmsg.Uint16(bridgeFlags, bridgeOfPort)}
 	info := func(flags, id uint16) {
-		spec.AddRtAttr(nl.IFLA_BRIDGE_VLAN_INFO, (&nl.BridgeVlanInfo{Flags: flags, Vid: id}).Serialize())
+		spec = append(spec, nlmsg.Struct(bridgeVLANInfo, vlanInfo{Flags: flags, ID: id}))
 	}
 	if last == 0 {
 		info(flags, first)
 	} else {
-		info(flags|nl.BRIDGE_VLAN_INFO_RANGE_BEGIN, first)
-		info(flags|nl.BRIDGE_VLAN_INFO_RANGE_END, last)
+		info(flags|vlanRangeBegin, first)
+		info(flags|vlanRangeEnd, last)
 	}
-	return c.change(kind, 0, about, spec)
+	about := unix.IfInfomsg{Family: unix.AF_BRIDGE, Index: int32(port.Index)}
+	return c.change(kind, 0, about, nlmsg.Nest(unix.IFLA_AF_SPEC, spec...))
 }
 
 // FormatVLANs is a list for people: "1 pvid untagged, 101, 200-210".

@@ -2,14 +2,11 @@ package rtnl
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
-	"syscall"
+	"os"
 
-	"github.com/vishvananda/netlink/nl"
-	vns "github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 )
 
@@ -65,13 +62,13 @@ func (c *Conn) WaitDAD(ctx context.Context, l Link) error {
 	return fmt.Errorf("link %q: duplicate address detection has not finished: %w", l.Name, err)
 }
 
-// await calls done, again after each event of the multicast group that is about l, until it returns true or an error, or
+// await calls done, again after each event of the multicast group, until it returns true or an error, or
 // ctx is done.
 func (c *Conn) await(ctx context.Context, l Link, group uint, done func() (bool, error)) error {
 	if ok, err := done(); ok || err != nil {
 		return err
 	}
-	events, err := nl.SubscribeAt(vns.NsHandle(c.ns.Fd()), vns.None(), unix.NETLINK_ROUTE, group)
+	events, err := c.subscribe(group)
 	if err != nil {
 		return fmt.Errorf("watch link %q: %w", l.Name, err)
 	}
@@ -81,31 +78,24 @@ func (c *Conn) await(ctx context.Context, l Link, group uint, done func() (bool,
 		if ok, err := done(); ok || err != nil {
 			return err
 		}
-		for {
-			msgs, _, err := events.Receive()
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			if errors.Is(err, unix.ENOBUFS) { // events were lost: look
-				break
-			}
-			if err != nil {
-				return fmt.Errorf("watch link %q: %w", l.Name, err)
-			}
-			if about(msgs, l.Index) {
-				break
-			}
+		_, err := events.Read(make([]byte, 1)) // the rest of it is lost, and not looked at
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil && !errors.Is(err, unix.ENOBUFS): // that events were lost is one, too
+			return fmt.Errorf("watch link %q: %w", l.Name, err)
 		}
 	}
 }
 
-// about reports whether one of the messages concerns a link. The index is at the same place in struct ifinfomsg and
-// struct ifaddrmsg.
-func about(msgs []syscall.NetlinkMessage, index int) bool {
-	for _, m := range msgs {
-		if len(m.Data) >= 8 && binary.NativeEndian.Uint32(m.Data[4:]) == uint32(index) {
-			return true
-		}
+// subscribe opens a socket on which the kernel tells of events.
+func (c *Conn) subscribe(group uint) (*os.File, error) {
+	fd, err := socket(c.ns, unix.SOCK_NONBLOCK) // or closing it would not end a read
+	if err != nil {
+		return nil, err
 	}
-	return false
+	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: 1 << (group - 1)}); err != nil {
+		return nil, errors.Join(err, unix.Close(fd))
+	}
+	return os.NewFile(uintptr(fd), "rtnetlink"), nil
 }

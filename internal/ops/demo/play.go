@@ -178,7 +178,7 @@ func (p *play) add(ctx context.Context) error {
 		name         string
 		into         **container
 		capabilities map[string]json.RawMessage
-	}{{"web", &p.web, published}, {"db", &p.db, nil}} {
+	}{{"web", &p.web, published()}, {"db", &p.db, nil}} {
 		var err error
 		if *c.into, err = newContainer(c.name, c.capabilities); err != nil {
 			return err

@@ -21,8 +21,9 @@ const (
 )
 
 // published is what the runtime passes on about ports.
-var published = map[string]json.RawMessage{
-	"portMappings": json.RawMessage(fmt.Sprintf(`[{"hostPort": %d, "containerPort": %d, "protocol": "tcp"}]`, hostPort, containerPort)),
+func published() map[string]json.RawMessage {
+	ports := fmt.Sprintf(`[{"hostPort": %d, "containerPort": %d, "protocol": "tcp"}]`, hostPort, containerPort)
+	return map[string]json.RawMessage{"portMappings": json.RawMessage(ports)}
 }
 
 // ask returns what a server says to a client in a namespace.
@@ -81,7 +82,7 @@ func (p *play) ports(ctx context.Context) error {
 
 // taken lets a container ask for the port that web has, and looks what remains of it.
 func (p *play) taken(ctx context.Context) error {
-	other, err := newContainer("other", published)
+	other, err := newContainer("other", published())
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,73 @@
+package nlmsg
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// Attribute is an attribute as it is sent: length, type and value, and zeros up to where the next may begin. The type may
+// have flags (NLA_F_…); most that hold others do without NLA_F_NESTED.
+type Attribute []byte
+
+// Bytes is an attribute with any value. One that is longer than an attribute can say is cut, as the kernel takes none of
+// that length.
+func Bytes(kind uint16, value []byte) Attribute {
+	value = value[:min(len(value), math.MaxUint16-unix.SizeofRtAttr)]
+	size := unix.SizeofRtAttr + len(value)
+	a := binary.NativeEndian.AppendUint16(make(Attribute, 0, Align(size)), uint16(size))
+	a = binary.NativeEndian.AppendUint16(a, kind)
+	return append(a, value...)[:Align(size)]
+}
+
+// Uint8 is an attribute with a number.
+func Uint8(kind uint16, n uint8) Attribute { return Bytes(kind, []byte{n}) }
+
+// Uint16 is an attribute with a number in the byte order of the machine.
+func Uint16(kind, n uint16) Attribute {
+	return Bytes(kind, binary.NativeEndian.AppendUint16(nil, n))
+}
+
+// Uint32 is an attribute with a number in the byte order of the machine.
+func Uint32(kind uint16, n uint32) Attribute {
+	return Bytes(kind, binary.NativeEndian.AppendUint32(nil, n))
+}
+
+// Uint64 is an attribute with a number in the byte order of the machine.
+func Uint64(kind uint16, n uint64) Attribute {
+	return Bytes(kind, binary.NativeEndian.AppendUint64(nil, n))
+}
+
+// String is an attribute with a string that ends with a zero.
+func String(kind uint16, text string) Attribute { return Bytes(kind, append([]byte(text), 0)) }
+
+// Nest is an attribute that holds others.
+func Nest(kind uint16, inside ...Attribute) Attribute { return Bytes(kind, slices.Concat(inside...)) }
+
+// Struct is an attribute with a structure of C, as [Body] has one.
+func Struct(kind uint16, value any, inside ...Attribute) Attribute {
+	return Bytes(kind, Body(value, inside...))
+}
+
+// Body is what follows the header of a message: a structure of C, without holes and in the byte order of the machine, zeros
+// up to where something may begin, and attributes.
+func Body(about any, attributes ...Attribute) []byte {
+	b, err := binary.Append(nil, binary.NativeEndian, about)
+	if err != nil {
+		panic(err) // no structure of fixed size
+	}
+	b = append(b, make([]byte, Align(len(b))-len(b))...)
+	return append(b, slices.Concat(attributes...)...)
+}
+
+// Read is the inverse of [Body]: it fills the structure that about points to, and returns the attributes. The error is
+// EBADMSG if there are not enough bytes.
+func Read(body []byte, about any) (attributes []byte, err error) {
+	n, err := binary.Decode(body, binary.NativeEndian, about)
+	if err != nil {
+		return nil, unix.EBADMSG
+	}
+	return body[min(Align(n), len(body)):], nil
+}
