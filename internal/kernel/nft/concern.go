@@ -24,7 +24,7 @@ type Concern struct {
 
 	// conflict says why a claim cannot be met beside what there is; nil if nothing can stand in the way. Those before it
 	// in the list will be met, if they can. The lock is held.
-	conflict func(c *Conn, claims []Claim, i int) error
+	conflict func(l *look, claims []Claim, i int) error
 }
 
 // String returns what the concern is about.

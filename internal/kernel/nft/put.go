@@ -44,12 +44,13 @@ func (c *Conn) Put(ctx context.Context, claims ...Claim) (undo func(context.Cont
 
 // meetable leaves out the claims that conflict with what others have.
 func (c *Conn) meetable(claims []Claim) (met []Claim, err error) {
+	l := &look{c: c, whole: map[string][]nftables.SetElement{}}
 	var errs []error
 	for i, claim := range claims {
 		var err error
 		for _, concern := range concerns(claim.Entries) {
 			if concern.conflict != nil {
-				err = errors.Join(err, concern.conflict(c, claims, i))
+				err = errors.Join(err, concern.conflict(l, claims, i))
 			}
 		}
 		if errs = append(errs, err); err == nil {
@@ -57,6 +58,22 @@ func (c *Conn) meetable(claims []Claim) (met []Claim, err error) {
 		}
 	}
 	return met, errors.Join(errs...)
+}
+
+// look is what is there for all claims of a transaction: a set that is read whole is read once.
+type look struct {
+	c     *Conn
+	whole map[string][]nftables.SetElement // by the name of the set
+}
+
+func (l *look) elements(s *set) (list []nftables.SetElement, err error) {
+	list, known := l.whole[s.Name]
+	if !known {
+		if list, err = l.c.elements(s.Set); err == nil {
+			l.whole[s.Name] = list
+		}
+	}
+	return list, err
 }
 
 // change is what a transaction does to one set.

@@ -16,7 +16,7 @@ type TakenError struct {
 func (e *TakenError) Error() string { return e.What + " is taken by " + e.Holder }
 
 // taken looks for mappings of others that would get packets of one claim, or not get theirs any more.
-func taken(c *Conn, claims []Claim, i int) error {
+func taken(l *look, claims []Claim, i int) error {
 	for _, p := range []ports{ports4(), ports6()} {
 		want := wanted(p, claims[i])
 		if len(want.all) == 0 {
@@ -33,7 +33,7 @@ func taken(c *Conn, claims []Claim, i int) error {
 			}
 		}
 		for _, set := range p.maps() {
-			there, err := c.near(p, set, want)
+			there, err := l.near(p, set, want)
 			if err != nil {
 				return err
 			}
@@ -118,13 +118,13 @@ func (w *mappings) against(m Mapping, holder string) error {
 
 // near reads the elements of a map that can overlap what is wanted. A large map is not read whole for a few ports: that is
 // the one of single ports without an address.
-func (c *Conn) near(p ports, s *set, want mappings) ([]nftables.SetElement, error) {
+func (l *look) near(p ports, s *set, want mappings) ([]nftables.SetElement, error) {
 	if s != p.single || len(want.ranges) > 0 || len(want.all) > few {
-		return c.elements(s.Set)
+		return l.elements(s)
 	}
 	var keys []nftables.SetElement
 	for _, m := range want.all {
 		keys = append(keys, nftables.SetElement{Key: keyOf(netip.Addr{}, m.Protocol, m.First)})
 	}
-	return c.each(s, keys)
+	return l.c.each(s, keys)
 }
