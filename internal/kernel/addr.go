@@ -11,6 +11,9 @@ import (
 // Addrs lists the addresses of a link with their prefix lengths, both families.
 func (s *Space) Addrs(l Link) ([]netip.Prefix, error) { return s.rt.Addrs(l) }
 
+// KeptAddrs lists the addresses of a link that somebody has given it for good, see [rtnl.Conn.KeptAddrs].
+func (s *Space) KeptAddrs(l Link) ([]netip.Prefix, error) { return s.rt.KeptAddrs(l) }
+
 // AddAddr adds an address to a link. An IPv4 prefix shorter than /31 gets its broadcast address. The error wraps
 // [unix.EEXIST] if the link has the address already.
 func (s *Space) AddAddr(l Link, addr netip.Prefix) error { return s.addAddr(l, addr, s.rt.AddAddr) }
@@ -48,16 +51,21 @@ func (s *Space) EnsureGateway(l Link, addr netip.Prefix) (added bool, err error)
 // DelAddr removes an address from a link; one that is gone is as good as removed. Undone by adding it again.
 func (s *Space) DelAddr(l Link, addr netip.Prefix) error {
 	existed := false
-	return s.tx.Do("delete "+addrOp(l, addr),
+	return s.tx.set("delete "+addrOp(l, addr),
 		func() (err error) {
 			existed, err = s.rt.DelAddr(l, addr)
+			existed = existed || Exhausted(err)
 			return err
 		},
 		func() error {
 			if !existed {
 				return nil
 			}
-			return present(s.rt.AddAddr(l, addr))
+			err := s.rt.AddAddr(l, addr)
+			if errors.Is(err, unix.EEXIST) {
+				return nil
+			}
+			return present(err)
 		})
 }
 

@@ -51,7 +51,7 @@ func (s *Space) Down(l Link) error {
 	if !l.Up {
 		undo = nil
 	}
-	return s.tx.Do("down "+l.Name, func() error { return s.rt.SetUp(l, false) }, undo)
+	return s.tx.set("down "+l.Name, func() error { return s.rt.SetUp(l, false) }, undo)
 }
 
 // SetAlias sets the alias of a link, up to 255 bytes; an empty one removes it. Undone by setting l.Alias.

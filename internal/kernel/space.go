@@ -44,6 +44,9 @@ func (s *Space) Lock(ctx context.Context) (err error) {
 	return err
 }
 
+// Exclusive takes the same lock for as long as it takes until unlock is called.
+func (s *Space) Exclusive() (unlock func(), err error) { return s.NS.Lock(s.tx.ctx) }
+
 // Close closes the sockets and gives the lock back. After rules were deleted the kernel takes about 15 ms for it, and next to nothing if a link was
 // deleted in between: it waits for the same.
 func (s *Space) Close() {

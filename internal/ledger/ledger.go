@@ -113,7 +113,11 @@ func (l Ledger) Remove(name string) error {
 	return errors.Join(errs...)
 }
 
-// removeDrafts removes files that were to become the one of a name: renameio puts a dot before, and a number behind.
+// RemoveDrafts removes what a Write of any name has left that was killed. Nobody may be writing.
+func (l Ledger) RemoveDrafts() error { return l.removeDrafts("") }
+
+// removeDrafts removes files that were to become the one of a name, "" for any: renameio puts a dot before, and a number
+// behind.
 func (l Ledger) removeDrafts(name string) error {
 	dir, err := os.Open(l.Dir)
 	if absent(err) {
@@ -126,8 +130,9 @@ func (l Ledger) removeDrafts(name string) error {
 	files, err := dir.Readdirnames(-1)
 	errs := []error{err}
 	for _, file := range files {
-		number, ok := strings.CutPrefix(file, "."+name)
-		if !ok || strings.Trim(number, "0123456789") != "" {
+		rest, ok := strings.CutPrefix(file, "."+name)
+		between := strings.TrimRight(rest, "0123456789")
+		if own := between == "" && name != ""; !ok || !own && (name != "" || between == rest) {
 			continue
 		}
 		if err := os.Remove(filepath.Join(l.Dir, file)); !absent(err) {

@@ -75,17 +75,29 @@ func TestRemoveDrafts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	left := func(want ...string) {
+		t.Helper()
+		var left []string
+		entries, err := os.ReadDir(l.Dir)
+		for _, e := range entries {
+			left = append(left, e.Name())
+		}
+		if !slices.Equal(left, want) || err != nil {
+			t.Errorf("left %q, %v; want %q", left, err, want)
+		}
+	}
 	if err := l.Remove("x"); err != nil {
 		t.Error(err)
 	}
-	var left []string
-	entries, err := os.ReadDir(l.Dir)
-	for _, e := range entries {
-		left = append(left, e.Name())
+	left(".x.123", ".xy123", ".y123")
+	write(t, l, "z", value{MTU: 1})
+	if err := os.WriteFile(filepath.Join(l.Dir, ".hidden"), nil, 0o600); err != nil {
+		t.Fatal(err)
 	}
-	if want := []string{".x.123", ".xy123", ".y123"}; !slices.Equal(left, want) || err != nil {
-		t.Errorf("left %q, %v; want %q", left, err, want)
+	if err := l.RemoveDrafts(); err != nil {
+		t.Error(err)
 	}
+	left(".hidden", "z")
 }
 
 // TestFiles: what is on disk, for other implementations and for nobody else.

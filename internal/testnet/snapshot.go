@@ -117,7 +117,7 @@ func (n *Namespace) read(values []any, stdin, name string, args ...string) error
 // byItself is what changes without anybody's doing, or follows from the carrier or from ports, by its key in the
 // output of ip.
 var byItself = []string{
-	"operstate", "tso_max_size", "tso_max_segs", "valid_life_time", "preferred_life_time", "tentative", "expires", "pref",
+	"operstate", "tso_max_size", "tso_max_segs", "valid_life_time", "preferred_life_time", "tentative", "optimistic", "expires", "pref",
 	"bridge_id", "root_id", "root_port", "root_path_cost", "topology_change", "topology_change_detected", "hello_timer",
 	"tcn_timer", "topology_change_timer", "gc_timer", "hold_timer", "message_age_timer", "forward_delay_timer",
 	"state", "designated_port", "designated_cost", "topology_change_ack", "config_pending",

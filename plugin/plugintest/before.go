@@ -73,11 +73,10 @@ func (s *Suite) before() func(testing.TB, *Net, *Namespace) *cni.Result {
 // could be in use (PL-ADD-03), and what was flushed behind its back is put back by ADD.
 func (s *Suite) repeatable() bool { return s.Repeatable || s.onlyChained() }
 
-// Container returns the container of that name. If there is none it is made, and attached by Before.
+// Container returns the container of that name. If there is none it is made, and prepared by Before.
 func (r *Runtime) Container(name string) *Namespace {
 	r.t.Helper()
-	before := r.suite.before()
-	if _, done := r.before[name]; before != nil && !done {
+	if before := r.suite.before(); before != nil && !r.prepared(name) {
 		r.before[name] = before(r.t, r.Net, r.Net.Container(name))
 	}
 	return r.Net.Container(name)
@@ -87,20 +86,29 @@ func (r *Runtime) Container(name string) *Namespace {
 // something else holds it.
 func (r *Runtime) Remove(name string) {
 	r.t.Helper()
-	if r.before[name] != nil {
+	if r.prepared(name) {
 		r.unplug(name) // the kernel would take the host's ends away some time later
 	}
 	delete(r.before, name)
 	r.Net.Remove(name)
 }
 
+// prepared reports whether Before has been called for a container.
+func (r *Runtime) prepared(name string) bool {
+	_, ok := r.before[name]
+	return ok
+}
+
 // unplug deletes all interfaces of a container.
 func (r *Runtime) unplug(container string) {
 	r.t.Helper()
 	for _, l := range r.interfaces(container) {
-		if l != "lo" {
-			r.Net.Container(container).Command("ip", "link", "delete", l)
+		if l != "lo" { // the other end of a pair goes with the first
+			_ = r.Net.Container(container).Try("ip", "link", "delete", l)
 		}
+	}
+	if left := r.interfaces(container); len(left) > 1 {
+		r.t.Fatalf("interfaces of %s that cannot be deleted: %q", container, left)
 	}
 }
 

@@ -40,7 +40,8 @@ type Suite struct {
 	Setup func(testing.TB, *Net)
 
 	// Before attaches a container before the plugin is called for it the first time, and returns the result of those who
-	// do so, or nil if it only puts something into it. It ends with the container, so it must leave nothing else. nil is [Veth] for plugins that are always chained,
+	// do so; nil if it makes only what the plugin needs for this container. It ends with the interfaces of the container, so it must
+	// leave nothing else. nil is [Veth] for plugins that are always chained,
 	// and for the others nothing: a plugin that works alone too is tested a second time with Veth.
 	Before func(testing.TB, *Net, *Namespace) *cni.Result
 

@@ -13,6 +13,7 @@ import (
 	"github.com/tenon-cni/tenon/plugins/bandwidth"
 	"github.com/tenon-cni/tenon/plugins/bridge"
 	"github.com/tenon-cni/tenon/plugins/firewall"
+	"github.com/tenon-cni/tenon/plugins/hostdevice"
 	"github.com/tenon-cni/tenon/plugins/hostlocal"
 	"github.com/tenon-cni/tenon/plugins/loopback"
 	"github.com/tenon-cni/tenon/plugins/portmap"
@@ -28,6 +29,7 @@ var Plugins = []plugin.Definition{
 	bandwidth.Plugin,
 	bridge.Plugin,
 	firewall.Plugin,
+	hostdevice.Plugin,
 	hostlocal.Plugin,
 	loopback.Plugin,
 	portmap.Plugin,

@@ -25,21 +25,16 @@ type memory struct {
 // attachment is what the reference plugin does not remember. There is one for all that has been changed for an attachment, so
 // that GC, which knows no containers, finds the attributes and the namespace too.
 type attachment struct {
-	Container string   `json:"containerID"`
-	IfName    string   `json:"ifName"`
-	Netns     string   `json:"netns"`            // path of the namespace
-	ID        netns.ID `json:"namespace"`        // which it is, as another may get the path
-	Sysctl    []value  `json:"sysctl,omitempty"` // in the order in which they were changed
+	Container string `json:"containerID"`
+	IfName    string `json:"ifName"`
+	netns.Ref
+	Sysctl []value `json:"sysctl,omitempty"` // in the order in which they were changed
 }
 
 // namespace opens the namespace that the attachment is in, nil if it is gone.
 func (a attachment) namespace() *netns.NS {
-	ns, err := netns.Open(a.Netns)
+	ns, err := a.Ref.Open()
 	if err != nil {
-		return nil
-	}
-	if ns.ID() != a.ID {
-		ns.Close()
 		return nil
 	}
 	return ns
@@ -91,7 +86,7 @@ func remember(s *session, settings settings, before Attributes) error {
 		if stale = there && !old.isIn(s.Sandbox.NS); stale {
 			old.Sysctl = nil
 		}
-		return attachment{a.Container, a.IfName, s.Netns, s.Sandbox.NS.ID(), older(old.Sysctl, values)}
+		return attachment{a.Container, a.IfName, s.Sandbox.NS.Ref(), older(old.Sysctl, values)}
 	})
 	if err == nil && stale {
 		err = forget(s.Tx, m.interfaces, fileName(a))

@@ -61,6 +61,14 @@ var scenarios = []scenario{
 		},
 	},
 	{
+		name: "host-device", plugin: "host-device", ipam: dualStack, host: true,
+		setup: []string{
+			"link add ens1 type veth peer name wire", "link set wire up", "link set ens1 up",
+			"address add 198.51.100.1/24 brd + dev ens1", "address add fd00:51::1/64 dev ens1",
+		},
+		conf: map[string]any{"cniVersion": "1.1.0", "device": "ens1"},
+	},
+	{
 		name: "host-local", plugin: "host-local", ipam: dualStack, host: true,
 		conf: map[string]any{"cniVersion": "1.1.0"},
 	},

@@ -23,6 +23,7 @@ type scenario struct {
 	plugin string
 	conf   map[string]any // without name and dataDir
 	ipam   map[string]any // host-local's part, without dataDir; nil: none
+	setup  []string       // commands of ip that make what has to be there in the host
 	behind *scenario      // what makes the interface, undisturbed, for a chained plugin
 	env    []string       // beyond the protocol's variables
 	slow   bool           // only with TENON_FAULTS=all
@@ -48,6 +49,9 @@ type rig struct {
 func newRig(t testing.TB, plugins string, s scenario, report func(finding string)) *rig {
 	t.Helper()
 	r := &rig{t: t, plugins: plugins, sample: s.sample, env: s.env, report: report, net: testnet.New(t, "container"), state: t.TempDir()}
+	if s.setup != nil {
+		r.net.Host.Batch(s.setup...)
+	}
 	var prev json.RawMessage
 	if s.behind != nil {
 		r.conf = s.behind.complete(r.state, nil)
@@ -70,8 +74,8 @@ func (s *scenario) complete(state string, prev json.RawMessage) map[string]any {
 		ipam["type"], ipam["dataDir"] = "host-local", state
 		conf["ipam"] = ipam
 	}
-	if s.plugin == "tuning" {
-		conf["dataDir"] = filepath.Join(state, "tuning")
+	if s.plugin == "tuning" || s.plugin == "host-device" {
+		conf["dataDir"] = filepath.Join(state, s.plugin)
 	}
 	if prev != nil {
 		conf["prevResult"] = prev

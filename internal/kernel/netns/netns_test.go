@@ -135,6 +135,33 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
+func TestRef(t *testing.T) {
+	t.Parallel()
+	a, b := newNS(t), newNS(t)
+	link := filepath.Join(t.TempDir(), "ns")
+	lead := func(to *netns.NS) {
+		t.Helper()
+		if err := errors.Join(os.RemoveAll(link), os.Symlink(to.Path(), link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lead(a)
+	opened, err := netns.Open(link)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer opened.Close()
+	again, err := opened.Ref().Open()
+	if err != nil || !again.Same(a) {
+		t.Fatalf("%v, %v", again, err)
+	}
+	again.Close()
+	lead(b)
+	if _, err := opened.Ref().Open(); !errors.Is(err, netns.ErrNotExist) {
+		t.Errorf("another namespace has the path: %v", err)
+	}
+}
+
 func TestCurrentIsOfTheThread(t *testing.T) {
 	t.Parallel()
 	n := newNS(t)

@@ -16,6 +16,18 @@ func (c *Conn) Addrs(l Link) (list []netip.Prefix, err error) {
 	return list, err
 }
 
+// KeptAddrs lists the addresses of a link that somebody has given it for good: not those with an end of life, which their
+// source will give it again, nor the link-local ones of IPv6, which the kernel does. Of those of one network the first is
+// the one that the others depend on.
+func (c *Conn) KeptAddrs(l Link) (list []netip.Prefix, err error) {
+	err = c.eachAddr(l, unix.AF_UNSPEC, func() { list = nil }, func(a netip.Prefix, flags uint32) {
+		if flags&unix.IFA_F_PERMANENT != 0 && (a.Addr().Is4() || !a.Addr().IsLinkLocalUnicast()) {
+			list = append(list, a)
+		}
+	})
+	return list, err
+}
+
 // eachAddr calls each with the addresses of a link and their flags (IFA_F_…), again from the start after reset.
 func (c *Conn) eachAddr(l Link, family int, reset func(), each func(a netip.Prefix, flags uint32)) error {
 	of := unix.IfAddrmsg{Family: uint8(family), Index: uint32(l.Index)}

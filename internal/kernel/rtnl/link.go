@@ -35,6 +35,10 @@ type Link struct {
 	Promisc    int              // how many demand promiscuous mode, packet captures included
 	TxQLen     int              // packets that wait for transmission at most, for queueing disciplines that go by it
 
+	// What is known of hardware, wherever the link is and whatever it is called.
+	PermMAC net.HardwareAddr // the address it was built with; nil if none, and before 5.6
+	Device  string           // the device it is the link of, as "pci/0000:3b:00.0"; "" if none, and before 5.14
+
 	// What the administrator demands (IFF_PROMISC, IFF_ALLMULTI), whatever others do.
 	Promiscuous  bool // receives everything
 	AllMulticast bool // receives all multicast
@@ -185,10 +189,19 @@ func (c *Conn) Rename(l Link, name string) error {
 	return c.set(l, nlmsg.String(unix.IFLA_IFNAME, name))
 }
 
-// Move puts a link into another namespace, under the name it has. The error is EEXIST if that is taken there. The kernel
-// sets it down and forgets its addresses, and routes.
-func (c *Conn) Move(l Link, to *netns.NS) error {
-	return c.set(l, nlmsg.Uint32(unix.IFLA_NET_NS_FD, uint32(to.Fd())))
+// Move puts a link into another namespace and gives it a name there, in one request. index is the one it is to have there; 0
+// lets it have its own or, if that is taken, another (before 5.13: always). The kernel sets it down and forgets its addresses
+// and routes.
+//
+// The link arrives under the name it has and is renamed then; if a link there has that name, it arrives under the new one. So
+// where only the new name is taken, the error is EEXIST and the link has moved all the same. If both are it has not, nor if
+// the index is taken: EBUSY.
+func (c *Conn) Move(l Link, to *netns.NS, name string, index int) error {
+	attributes := []nlmsg.Attribute{nlmsg.Uint32(unix.IFLA_NET_NS_FD, uint32(to.Fd())), nlmsg.String(unix.IFLA_IFNAME, name)}
+	if index != 0 {
+		attributes = append(attributes, nlmsg.Uint32(unix.IFLA_NEW_IFINDEX, uint32(index)))
+	}
+	return c.set(l, attributes...)
 }
 
 // Delete deletes a link and reports whether it was there.
@@ -212,6 +225,7 @@ func readLink(m []byte) (Link, error) {
 		Up: about.Flags&unix.IFF_UP != 0, Promiscuous: about.Flags&unix.IFF_PROMISC != 0, AllMulticast: about.Flags&unix.IFF_ALLMULTI != 0,
 	}
 	var info []byte
+	var bus, device string
 	parent, parentNSID := 0, -1
 	for kind, v := range nlmsg.Attributes(attributes) {
 		switch kind {
@@ -223,6 +237,12 @@ func readLink(m []byte) (Link, error) {
 			if slices.ContainsFunc(v, func(b byte) bool { return b != 0 }) {
 				l.MAC = slices.Clone(v)
 			}
+		case unix.IFLA_PERM_ADDRESS:
+			l.PermMAC = slices.Clone(v)
+		case unix.IFLA_PARENT_DEV_BUS_NAME:
+			bus = nlmsg.Text(v)
+		case unix.IFLA_PARENT_DEV_NAME:
+			device = nlmsg.Text(v)
 		case unix.IFLA_MTU:
 			l.MTU = number(v)
 		case unix.IFLA_OPERSTATE:
@@ -248,6 +268,9 @@ func readLink(m []byte) (Link, error) {
 		case unix.IFLA_INFO_DATA:
 			l.readKind(v)
 		}
+	}
+	if device != "" {
+		l.Device = bus + "/" + device
 	}
 	if l.Kind == "veth" {
 		l.Peer, l.PeerNSID = parent, parentNSID

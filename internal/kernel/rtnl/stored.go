@@ -44,6 +44,11 @@ func (r StoredRoute) WithPriority(priority int) StoredRoute {
 // Own reports whether the route is one that [OwnRoute] has made.
 func (r StoredRoute) Own() bool { return r.full.Protocol == Protocol }
 
+// Derived reports whether the kernel has made the route, of an address or of what a router has announced, and would again.
+func (r StoredRoute) Derived() bool {
+	return slices.Contains([]uint8{unix.RTPROT_KERNEL, unix.RTPROT_RA, unix.RTPROT_REDIRECT}, r.full.Protocol)
+}
+
 // Gateways are those of all hops.
 func (r StoredRoute) Gateways() []netip.Addr {
 	var list []netip.Addr

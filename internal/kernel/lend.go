@@ -1,0 +1,185 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// Links are lent and fetched without a namespace in between, in which a link would be lost with the process: the kernel
+// moves and renames in one request, so at any time a link is in one of the two spaces. The space that lends never sees
+// it under a name of the other one, which tools there (udev, network managers) would take for a new device: on its way out it
+// is renamed after it has moved, on its way back before, or in the same step.
+
+// Lend moves a link to another space, where it gets a name, and returns it as it is there: down, without addresses and
+// routes, with its alias. If the name is taken there the error says so, and wraps [unix.EEXIST]. Undone by fetching it; it gets
+// back its state, its master, the addresses of [Space.KeptAddrs], and its routes.
+func (s *Space) Lend(l Link, to *Space, name string) (lent Link, err error) {
+	if err := to.taken(name, unix.EEXIST); err != nil {
+		return Link{}, err
+	}
+	if err := s.strip(l); err != nil {
+		return Link{}, err
+	}
+	err = s.tx.Do(fmt.Sprintf("lend %s as %s", l.Name, name),
+		func() (err error) {
+			lent, err = s.lend(l, to, name, 0)
+			return err
+		},
+		func() error {
+			_, err := s.fetch(lent, to, l.Name, l.Index)
+			return present(err)
+		})
+	return lent, err
+}
+
+// strip takes from a link what it would lose on the move, so that it can be undone.
+func (s *Space) strip(l Link) error {
+	routes, err := s.StoredRoutes(l)
+	if err != nil {
+		return err
+	}
+	for _, r := range slices.Backward(routes) {
+		if r.Derived() {
+			continue
+		}
+		if err := s.TakeRoute(l, r); err != nil {
+			return err
+		}
+	}
+	addrs, err := s.KeptAddrs(l)
+	if err != nil {
+		return err
+	}
+	for _, a := range slices.Backward(addrs) {
+		if err := s.DelAddr(l, a); err != nil {
+			return err
+		}
+	}
+	if l.Master != 0 {
+		if err := s.SetMaster(l, Link{Name: "none"}); err != nil {
+			return err
+		}
+	}
+	return s.Down(l)
+}
+
+func (s *Space) lend(l Link, to *Space, name string, index int) (Link, error) {
+	err := s.move(l, to, name, index)
+	if errors.Is(err, unix.ENODEV) {
+		return Link{}, err
+	}
+	var lent Link
+	if err == nil {
+		lent, err = to.Link(name)
+	}
+	if err != nil {
+		return Link{}, errors.Join(err, s.recall(l, to))
+	}
+	return lent, nil
+}
+
+// recall fetches a link that has moved although the request, or what came after it, failed: somebody was faster to take the
+// name.
+func (s *Space) recall(l Link, to *Space) error {
+	if _, err := s.LinkByIndex(l.Index); !errors.Is(err, ErrNoLink) {
+		return err
+	}
+	links, err := to.Links()
+	if err != nil {
+		return err
+	}
+	for _, there := range links {
+		if there.Kind == l.Kind && there.Alias == l.Alias && slices.Equal(there.MAC, l.MAC) && !there.Up {
+			_, err := s.fetch(there, to, l.Name, l.Index)
+			return err
+		}
+	}
+	return nil
+}
+
+// Fetch moves a link from another space to this one, where it gets a name and, if it is free, an index; 0 is any. It returns
+// the link as it is here: down, without addresses and routes, with its alias. If the name is taken here the error says so, wraps
+// [unix.EEXIST], and the link is where and what it was. Undone by lending it, and setting it up if it was; its addresses and
+// routes are lost.
+func (s *Space) Fetch(l Link, from *Space, name string, index int) (fetched Link, err error) {
+	if err := s.taken(name, unix.EEXIST); err != nil {
+		return Link{}, err
+	}
+	if err := from.Down(l); err != nil {
+		return Link{}, err
+	}
+	err = s.tx.Do(fmt.Sprintf("fetch %s as %s", l.Name, name),
+		func() (err error) {
+			fetched, err = s.fetch(l, from, name, index)
+			return err
+		},
+		func() error {
+			_, err := s.lend(fetched, from, l.Name, l.Index)
+			return present(err)
+		})
+	return fetched, err
+}
+
+func (s *Space) fetch(l Link, from *Space, name string, index int) (Link, error) {
+	if err := s.prepare(l, from, name); err != nil {
+		return Link{}, err
+	}
+	if err := from.move(l, s, name, index); err != nil {
+		return Link{}, errors.Join(err, present(from.rt.Rename(l, l.Name)))
+	}
+	return s.Link(name)
+}
+
+// move moves a link under an index, if that is free, and a name.
+func (s *Space) move(l Link, to *Space, name string, index int) error {
+	err := s.rt.Move(l, to.NS, name, index)
+	if errors.Is(err, unix.EBUSY) && index != 0 {
+		err = s.rt.Move(l, to.NS, name, 0)
+	}
+	return err
+}
+
+// prepare renames a link before it is fetched, so that it does not arrive under the name it has: to the one it is to have
+// or, if a link there has that, to one that a link here has, as the kernel then renames before it arrives. Without such a
+// name it stays as it is, and arrives under its own: only where all names that are here are in use there, too.
+func (s *Space) prepare(l Link, from *Space, name string) error {
+	if l.Name == name {
+		return nil
+	}
+	err := from.rt.Rename(l, name)
+	if !errors.Is(err, unix.EEXIST) {
+		return err
+	}
+	if s.taken(l.Name, unix.EEXIST) != nil {
+		return nil
+	}
+	links, err := s.Links()
+	if err != nil {
+		return err
+	}
+	for _, here := range links {
+		if err := from.rt.Rename(l, here.Name); !errors.Is(err, unix.EEXIST) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Rename gives a link, which is down, another name. If it is taken the error says so, and wraps [unix.EEXIST]. Undone by
+// giving it l.Name.
+func (s *Space) Rename(l Link, name string) error {
+	return s.tx.set(fmt.Sprintf("name %s dev %s", name, l.Name),
+		func() error {
+			err := s.rt.Rename(l, name)
+			if errors.Is(err, unix.EEXIST) {
+				if taken := s.taken(name, err); taken != nil {
+					return taken
+				}
+			}
+			return err
+		},
+		func() error { return present(s.rt.Rename(l, l.Name)) })
+}

@@ -1,0 +1,225 @@
+package kernel_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/testnet"
+)
+
+// device makes ens1 in the host, the end of a pair whose other one is in a namespace of its own.
+func (b *bench) device(t *testing.T) kernel.Link {
+	t.Helper()
+	b.Host.Batch("link add ens1 type veth peer name ens1 netns "+b.Container("wire").Path(), "link set ens1 alias ens1")
+	l, err := b.host.Link("ens1")
+	must(t, err)
+	return l
+}
+
+// TestLend: a link comes back as it was, under its index, whoever has the names in between, and the host sees it under no
+// other name. R-84
+func TestLend(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name        string
+		inContainer string // commands of ip
+		inHost      string
+	}{
+		{name: "nobody has either name"},
+		{
+			name: "the container has the name of the host", inContainer: "link add ens1 type veth peer name x",
+			inHost: "link add ens2 type veth peer name y",
+		},
+		{name: "the host has the name of the container", inHost: "link add net1 type veth peer name y"},
+		{
+			name: "both have the name of the other", inContainer: "link add ens1 type veth peer name x",
+			inHost: "link add net1 type veth peer name y",
+		},
+		{name: "the container has the index", inContainer: "link add x index 2 type veth peer name y index 3"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			l := b.device(t)
+			for ns, command := range map[*testnet.Namespace]string{b.Container("container"): row.inContainer, b.Host: row.inHost} {
+				if command != "" {
+					ns.Batch(command)
+				}
+			}
+			before := b.snapshot(t)
+			seen := b.Host.Uevents(t)
+
+			in, err := b.host.Lend(l, b.container, "net1")
+			must(t, err)
+			if in.Name != "net1" || in.Alias != "ens1" || !slices.Equal(in.MAC, l.MAC) {
+				t.Errorf("lent: %+v", in)
+			}
+			if _, err := b.host.Link("ens1"); !errors.Is(err, kernel.ErrNoLink) {
+				t.Errorf("in the host: %v", err)
+			}
+			must(t, b.tx.Rollback())
+			b.unchanged(t, before)
+
+			in, err = b.host.Lend(l, b.container, "net1")
+			must(t, err)
+			b.tx.Keep()
+			lent := b.snapshot(t)
+			_, err = b.host.Fetch(in, b.container, "ens1", l.Index)
+			must(t, err)
+			must(t, b.tx.Rollback())
+			b.unchanged(t, lent)
+
+			back, err := b.host.Fetch(in, b.container, "ens1", l.Index)
+			must(t, err)
+			if back.Name != "ens1" || back.Index != l.Index {
+				t.Errorf("back as %+v, was %+v", back, l)
+			}
+			b.unchanged(t, before)
+			want := []string{"remove ens1", "add ens1", "remove ens1", "add ens1", "remove ens1", "add ens1"}
+			if got := seen(); !slices.Equal(got, want) {
+				t.Errorf("the host saw %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// TestLendIsUndone: the link has everything again that it loses on the move.
+func TestLendIsUndone(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.device(t)
+	b.Host.Batch("link add br0 type bridge", "link set ens1 master br0", "link set ens1 up",
+		"address add 10.1.2.3/24 brd + dev ens1", "address add 10.1.2.4/24 brd + dev ens1", "address add fd00::3/64 dev ens1",
+		"route add default via 10.1.2.1", "route add 10.9.0.0/16 dev ens1 table 77", "route add default via fd00::1")
+	b.Container("wire").Batch("link set ens1 up")
+	l, err := b.host.Link("ens1")
+	must(t, err)
+	before := b.snapshot(t)
+	in, err := b.host.Lend(l, b.container, "net1")
+	must(t, err)
+	if in.Up || in.Master != 0 {
+		t.Errorf("lent: %+v", in)
+	}
+	must(t, b.tx.Rollback())
+	b.unchanged(t, before)
+}
+
+// TestLendToTakenName: nothing changes where the name is in use, even if it is only since a moment ago.
+func TestLendToTakenName(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	l := b.device(t)
+	before := b.snapshot(t)
+	for _, late := range []bool{false, true} {
+		take := func(op string) {
+			if op == "lend ens1 as net1" {
+				b.Container("container").Batch("link add net1 type veth peer name x")
+			}
+		}
+		b.begin(t, kernel.WithHooks(t.Context(), kernel.Hooks{Trace: take}))
+		if !late {
+			b.begin(t, t.Context())
+			take("lend ens1 as net1")
+		}
+		_, err := b.host.Lend(l, b.container, "net1")
+		if !errors.Is(err, unix.EEXIST) || !late && !strings.Contains(err.Error(), `link "net1" exists in `) {
+			t.Errorf("late %t: %v", late, err)
+		}
+		b.Container("container").Batch("link delete net1")
+		b.unchanged(t, before)
+	}
+}
+
+// TestFetchToTakenName: the link stays what and where it is.
+func TestFetchToTakenName(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	in, err := b.host.Lend(b.device(t), b.container, "net1")
+	must(t, err)
+	before := b.snapshot(t)
+	for _, late := range []bool{false, true} {
+		take := func(op string) {
+			if op == "fetch net1 as ens1" {
+				b.Host.Batch("link add ens1 type veth peer name x")
+			}
+		}
+		b.begin(t, kernel.WithHooks(t.Context(), kernel.Hooks{Trace: take}))
+		if !late {
+			b.begin(t, t.Context())
+			take("fetch net1 as ens1")
+		}
+		_, err := b.host.Fetch(in, b.container, "ens1", 0)
+		if !errors.Is(err, unix.EEXIST) || !late && !strings.Contains(err.Error(), `link "ens1" exists in `) {
+			t.Errorf("late %t: %v", late, err)
+		}
+		b.Host.Batch("link delete ens1")
+		b.unchanged(t, before)
+	}
+}
+
+// TestFetchWithoutUnusedName: where the container has every name of the host, the link arrives all the same.
+func TestFetchWithoutUnusedName(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	l := b.device(t)
+	in, err := b.host.Lend(l, b.container, "net1")
+	must(t, err)
+	b.Container("container").Batch("link add ens1 type veth peer name x")
+	back, err := b.host.Fetch(in, b.container, "ens1", l.Index)
+	if err != nil || back.Name != "ens1" {
+		t.Errorf("%+v, %v", back, err)
+	}
+}
+
+// TestFetchToTakenIndex: an index that another link has got is not worth an error.
+func TestFetchToTakenIndex(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	l := b.device(t)
+	in, err := b.host.Lend(l, b.container, "net1")
+	must(t, err)
+	b.Host.Batch("link add x index 2 type veth peer name y index 9")
+	if l.Index != 2 {
+		t.Fatalf("the device has index %d", l.Index)
+	}
+	back, err := b.host.Fetch(in, b.container, "ens1", l.Index)
+	if err != nil || back.Name != "ens1" || back.Index == l.Index {
+		t.Errorf("%+v, %v", back, err)
+	}
+}
+
+func TestRename(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	l := b.device(t)
+	before := b.snapshot(t)
+	if err := b.host.Rename(l, "lo"); !errors.Is(err, unix.EEXIST) || !strings.Contains(err.Error(), `link "lo" exists in `) {
+		t.Errorf("to a name in use: %v", err)
+	}
+	must(t, b.host.Rename(l, "ens2"))
+	if _, err := b.host.Link("ens2"); err != nil {
+		t.Error(err)
+	}
+	must(t, b.tx.Rollback())
+	b.unchanged(t, before)
+}
+
+// TestKeptAddrs: those that come from elsewhere are not the administrator's.
+func TestKeptAddrs(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	l := b.device(t)
+	b.Host.Batch("address add 10.1.2.3/24 dev ens1", "address add 10.1.2.4/24 dev ens1", "address add 10.1.3.3/24 dev ens1 valid_lft 99 preferred_lft 99",
+		"address add fd00::3/64 dev ens1", "address add fe80::3/64 dev ens1", "address add fd00::4/64 dev ens1 valid_lft 99 preferred_lft 99")
+	got, err := b.host.KeptAddrs(l)
+	must(t, err)
+	if want := "[10.1.2.3/24 10.1.2.4/24 fd00::3/64]"; fmt.Sprint(got) != want {
+		t.Errorf("got %s, want %s", fmt.Sprint(got), want)
+	}
+}

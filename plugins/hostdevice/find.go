@@ -1,0 +1,159 @@
+package hostdevice
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/kernel"
+)
+
+// wanted is the device that a call asks for.
+type wanted struct {
+	name       string
+	mac        net.HardwareAddr
+	kernelPath string // below devices
+	pci, aux   string // names of the device on its bus
+	dpdk       bool   // user space drives it
+}
+
+// sysfs is the folder where sysfs(5) is.
+type sysfs string
+
+// userSpace are the drivers that leave a device to user space.
+var userSpace = []string{"vfio-pci", "uio_pci_generic", "igb_uio"}
+
+// errNoDevice has the text of the reference plugin.
+var errNoDevice = errors.New(`specify either "device", "hwaddr", "kernelpath" or "pciBusID"`)
+
+// wanted reads the configuration, and from sysfs who drives the device.
+func (sys sysfs) wanted(c *Config) (w wanted, err error) {
+	w = wanted{name: c.Device, pci: c.PCIBusID, dpdk: c.DPDKMode}
+	if err := sys.identify(&w, c.RuntimeConfig.DeviceID); err != nil {
+		return w, err
+	}
+	if w.name == "" && c.HWAddr == "" && c.KernelPath == "" && w.pci == "" && w.aux == "" {
+		return w, cni.Errorf(cni.CodeInvalidConfig, "%w", errNoDevice)
+	}
+	if c.HWAddr != "" {
+		if w.mac, err = net.ParseMAC(c.HWAddr); err != nil {
+			return w, cni.Errorf(cni.CodeInvalidConfig, "hwaddr: %w", err)
+		}
+	}
+	if c.KernelPath != "" {
+		below, ok := strings.CutPrefix(c.KernelPath, "/sys/devices/")
+		if !ok || slices.Contains(strings.Split(below, "/"), "..") {
+			return w, cni.Errorf(cni.CodeInvalidConfig, "kernelpath: %q is not an absolute path below /sys/devices/", c.KernelPath)
+		}
+		w.kernelPath = below
+	}
+	if w.pci == "" {
+		return w, nil
+	}
+	if !isFileName(w.pci) {
+		return w, cni.Errorf(cni.CodeInvalidConfig, "pciBusID: %q is not a PCI address", w.pci)
+	}
+	driver, err := os.Readlink(sys.path("bus/pci/devices", w.pci, "driver"))
+	if err != nil {
+		return w, cni.Errorf(cni.CodeInvalidConfig, "driver of PCI device %s: %w", w.pci, err).WithDetails("is it there, and bound to a driver?")
+	}
+	w.dpdk = slices.Contains(userSpace, filepath.Base(driver))
+	return w, nil
+}
+
+// identify finds out on which bus the device is that the runtime has chosen.
+func (sys sysfs) identify(w *wanted, id string) error {
+	switch {
+	case id == "":
+		return nil
+	case isFileName(id) && isThere(sys.path("bus/pci/devices", id)):
+		w.pci = id
+		return nil
+	case isFileName(id) && isThere(sys.path("bus/auxiliary/devices", id)):
+		w.pci, w.aux = "", id
+		return nil
+	}
+	return cni.Errorf(cni.CodeInvalidConfig, "runtimeConfig.deviceID: there is neither a PCI nor an auxiliary device %q", id)
+}
+
+// find finds the link of the device in the host.
+func (sys sysfs) find(host *kernel.Space, w wanted) (kernel.Link, error) {
+	l, err := sys.lookUp(host, w)
+	if errors.Is(err, kernel.ErrNoLink) || errors.Is(err, fs.ErrNotExist) {
+		return l, cni.Errorf(cni.CodeInvalidConfig, "host device: %w", err).WithDetails("it may be in a container already")
+	}
+	return l, err
+}
+
+func (sys sysfs) lookUp(host *kernel.Space, w wanted) (kernel.Link, error) {
+	switch {
+	case w.name != "":
+		return host.Link(w.name)
+	case w.mac != nil:
+		return byMAC(host, w.mac)
+	case w.kernelPath != "":
+		return linkOf(host, sys.path("devices", w.kernelPath, "net"))
+	case w.pci != "":
+		return linkOf(host, sys.pciNet(w.pci))
+	}
+	return linkOf(host, sys.path("bus/auxiliary/devices", w.aux, "net"))
+}
+
+// byMAC finds the link with the lowest index.
+func byMAC(host *kernel.Space, mac net.HardwareAddr) (found kernel.Link, err error) {
+	links, err := host.Links()
+	for _, l := range links {
+		if bytes.Equal(l.MAC, mac) && (found.Index == 0 || l.Index < found.Index) {
+			found = l
+		}
+	}
+	if err == nil && found.Index == 0 {
+		err = fmt.Errorf("link with address %s: %w", mac, kernel.ErrNoLink)
+	}
+	return found, err
+}
+
+// linkOf finds the first link in a folder of them.
+func linkOf(host *kernel.Space, folder string) (kernel.Link, error) {
+	links, err := os.ReadDir(folder)
+	if err == nil && len(links) == 0 {
+		err = fmt.Errorf("link in %s: %w", folder, kernel.ErrNoLink)
+	}
+	if err != nil {
+		return kernel.Link{}, err
+	}
+	return host.Link(links[0].Name())
+}
+
+// pciNet is the folder of the links of a PCI device. Those of a virtio device are one further down.
+func (sys sysfs) pciNet(address string) string {
+	device := sys.path("bus/pci/devices", address)
+	children, _ := os.ReadDir(device)
+	for _, c := range children {
+		if below := filepath.Join(device, c.Name(), "net"); strings.HasPrefix(c.Name(), "virtio") && isThere(below) {
+			return below
+		}
+	}
+	return filepath.Join(device, "net")
+}
+
+func (sys sysfs) path(elements ...string) string {
+	return filepath.Join(append([]string{string(sys)}, elements...)...)
+}
+
+func isThere(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// isFileName refuses what would lead elsewhere.
+func isFileName(name string) bool {
+	return name != "." && name != ".." && !strings.ContainsAny(name, "/\x00")
+}

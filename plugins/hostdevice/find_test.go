@@ -1,0 +1,123 @@
+package hostdevice_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/plugin/plugintest"
+)
+
+// TestSelection: every way to name the device, and which of several counts. host-device.md 5.
+func TestSelection(t *testing.T) {
+	t.Parallel()
+	id := func(s string) string { return fmt.Sprintf(`,"runtimeConfig":{"deviceID":%q}`, s) }
+	for _, row := range []struct{ name, conf string }{
+		{"name", `,"device":"ens1"`},
+		{"alternative name", `,"device":"a-name-longer-than-15-bytes"`},
+		{"hardware address", `,"hwaddr":"02:00:5E:00:00:01"`},
+		{"path", `,"kernelpath":"/sys/` + pciPath + `"`},
+		{"PCI address", `,"pciBusID":"` + pciDevice + `"`},
+		{"virtio device", `,"pciBusID":"` + virtio + `"`},
+		{"PCI address of the runtime", id(pciDevice)},
+		{"PCI address of the runtime goes before the configuration's", `,"pciBusID":"absent"` + id(pciDevice)},
+		{"auxiliary device of the runtime", id(auxiliary)},
+		{"auxiliary device goes before a PCI address", `,"pciBusID":"absent"` + id(auxiliary)},
+		{"name goes before the runtime's device", `,"device":"ens1"` + id(pciDevice) + `,"hwaddr":"02:00:00:00:00:99"`},
+		{"hardware address goes before a path", `,"hwaddr":"02:00:5e:00:00:01","kernelpath":"/sys/devices/absent"`},
+		{"path goes before a PCI address", `,"kernelpath":"/sys/` + pciPath + `","pciBusID":"` + virtio + `"`},
+		{"mode of user space is the driver's to say", `,"pciBusID":"` + pciDevice + `","DPDKMode":true`},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			r := lab(t, row.conf)
+			r.Host.Command("ip", "link", "property", "add", "dev", "ens1", "altname", "a-name-longer-than-15-bytes")
+			r.Host.Batch("link add aaa address 02:00:5e:00:00:02 type veth peer name bbb")
+			if got := r.Add("c").Interfaces[0].MAC; got != "02:00:5e:00:00:01" {
+				t.Errorf("the container has %s", got)
+			}
+			r.Check("c")
+			del(t, r, nil)
+			if link(t, r.Host, "ens1") == nil {
+				t.Error("it is not back")
+			}
+		})
+	}
+}
+
+// TestNoDevice: what names no device, or something else, is refused with the reason.
+func TestNoDevice(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct{ name, conf, says string }{
+		{"no selector: host-device.md 5", ``, `specify either "device", "hwaddr", "kernelpath" or "pciBusID"`},
+		{"unknown name", `,"device":"ens9"`, `link "ens9": not found`},
+		{"unknown address", `,"hwaddr":"02:00:00:00:00:99"`, "02:00:00:00:00:99: not found"},
+		{"address that is none", `,"hwaddr":"02:00"`, "hwaddr: "},
+		{"unknown path", `,"kernelpath":"/sys/devices/absent"`, "devices/absent/net: no such file or directory"},
+		{"relative path", `,"kernelpath":"sys/` + pciPath + `"`, "not an absolute path below /sys/devices/"},
+		{"path elsewhere", `,"kernelpath":"/sys/class/net/ens1"`, "not an absolute path below /sys/devices/"},
+		{"path that leads out", `,"kernelpath":"/sys/devices/../class"`, "not an absolute path below /sys/devices/"},
+		{"unknown PCI address", `,"pciBusID":"0000:00:99.9"`, "driver of PCI device 0000:00:99.9"},
+		{"PCI device without driver", `,"pciBusID":"` + unboundPCI + `"`, "driver of PCI device " + unboundPCI},
+		{"PCI address that leads out", `,"pciBusID":"../devices/` + pciDevice + `"`, "is not a PCI address"},
+		{"PCI address that is the folder", `,"pciBusID":".."`, "is not a PCI address"},
+		{"PCI address that is a pattern", `,"pciBusID":"*"`, "driver of PCI device *"},
+		{"unknown device of the runtime", `,"runtimeConfig":{"deviceID":"absent"}`, `neither a PCI nor an auxiliary device "absent"`},
+		{"device of the runtime that leads out", `,"runtimeConfig":{"deviceID":"../../pci/devices/` + pciDevice + `"}`, "neither a PCI nor an auxiliary device"},
+		{"lo", `,"device":"lo"`, "lend lo as eth0"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			r := lab(t, row.conf)
+			before := r.State()
+			err := r.Refused(r.Request(cni.Add, "c"), cni.CodeInvalidConfig)
+			if err == nil || !strings.Contains(err.Error(), row.says) {
+				t.Errorf("%v, want %q", err, row.says)
+			}
+			r.Unchanged(before)
+			del(t, r, nil)
+		})
+	}
+}
+
+// TestUserSpace: host-device.md 4. A device that user space drives is reported with its addresses and not moved, and DEL
+// succeeds, also when the device has vanished.
+func TestUserSpace(t *testing.T) {
+	t.Parallel()
+	const static = `,"ipam":{"type":"static","addresses":[{"address":"10.10.0.1/24","gateway":"10.10.0.254"}]}`
+	for _, row := range []struct{ name, conf string }{
+		{"by its driver", `,"pciBusID":"` + userSpace + `"`},
+		{"by the runtime", `,"runtimeConfig":{"deviceID":"` + userSpace + `"}`},
+		{"without a PCI address, by the configuration", `,"device":"ens1","dpdkmode":true`},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			r := lab(t, row.conf+static)
+			r.Container("c").Batch("link add eth0 type veth peer name x") // not the plugin's business
+			before := r.State()
+			want := &cni.Result{
+				Interfaces: []cni.Interface{{Name: "eth0", Sandbox: r.Container("c").Path()}},
+			}
+			got := r.Add("c")
+			if diff := cmp.Diff(want.Interfaces, got.Interfaces); diff != "" || len(got.IPs) != 1 || got.IPs[0].Address.String() != "10.10.0.1/24" {
+				t.Errorf("%s %v", diff, got.IPs)
+			}
+			r.Check("c")
+			del(t, r, nil)
+			del(t, r, func(q *plugintest.Request) { q.Conf["pciBusID"] = "absent" })
+			r.Unchanged(before)
+		})
+	}
+}
+
+// TestStatusWithoutDevice: the runtime names the device when it attaches, not when it asks for the status.
+func TestStatusWithoutDevice(t *testing.T) {
+	t.Parallel()
+	r := lab(t, ipam)
+	q := plugintest.Request{Env: cni.Env{Command: cni.Status, Path: r.Request(cni.Add, "c").Path}, Conf: r.Conf}
+	q.Conf["cniVersion"] = "1.1.0"
+	r.Must(q)
+}

@@ -1,0 +1,300 @@
+package hostdevice_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/testnet"
+	"github.com/tenon-cni/tenon/plugin/plugintest"
+)
+
+// TestThereAndBack: host-device.md 1. The device is in the container, up, and gone from the host; it comes back as it was.
+func TestThereAndBack(t *testing.T) {
+	t.Parallel()
+	r := lab(t, `,"device":"ens1"`)
+	r.Host.Command("ip", "link", "set", "ens1", "alias", "uplink, rack 3")
+	before := r.State()
+	r.Add("c")
+	inside := link(t, r.Container("c"), "eth0")
+	if !isUp(inside) || inside["ifalias"] != "ens1" || link(t, r.Host, "ens1") != nil {
+		t.Errorf("container has %v, host %v", inside, link(t, r.Host, "ens1"))
+	}
+	r.Check("c")
+	del(t, r, nil)
+	r.Unchanged(before)
+}
+
+// TestBackFromAnywhere: whatever the container has done to the device, or has become of the namespace, DEL finds it.
+func TestBackFromAnywhere(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name   string
+		damage func(*plugintest.Runtime)
+		change func(*plugintest.Request)
+	}{
+		{name: "R-24: it is up"},
+		{name: "R-23: renamed", damage: func(r *plugintest.Runtime) {
+			r.Container("c").Batch("link set eth0 down", "link set eth0 name renamed", "link set renamed up")
+		}},
+		{name: "R-23: renamed, with another address", damage: func(r *plugintest.Runtime) {
+			r.Container("c").Batch("link set eth0 down", "link set eth0 name renamed address 02:00:00:00:00:01 mtu 1300")
+		}},
+		{name: "R-23: renamed, without alias", damage: func(r *plugintest.Runtime) {
+			r.Container("c").Batch("link set eth0 down", "link set eth0 name renamed")
+			r.Container("c").Command("ip", "link", "set", "renamed", "alias", "")
+		}},
+		{name: "R-84: another interface has its name in the host", damage: func(r *plugintest.Runtime) {
+			r.Container("c").Batch("link add ens1 type veth peer name x")
+		}},
+		{name: "R-21: CNI_NETNS is empty", change: func(q *plugintest.Request) { q.Netns = "" }},
+		{name: "R-22: the path is gone", change: func(q *plugintest.Request) { q.Netns = "/run/netns/absent" }},
+		{name: "R-22: the namespace has ended, the device is back under its name in the container", damage: func(r *plugintest.Runtime) {
+			r.Container("c").Command("ip", "link", "set", "eth0", "netns", r.Host.Path())
+			r.Remove("c")
+		}},
+		{name: "R-22: the same, and nobody knows the namespace", change: func(q *plugintest.Request) { q.Netns = "" },
+			damage: func(r *plugintest.Runtime) {
+				r.Container("c").Command("ip", "link", "set", "eth0", "netns", r.Host.Path())
+				r.Remove("c")
+			}},
+		{name: "R-22: the device is at home already", damage: func(r *plugintest.Runtime) {
+			r.Container("c").Batch("link set eth0 down", "link set eth0 name ens1", "link set ens1 netns "+r.Host.Path())
+		}},
+		{name: "the configuration is reduced, the alias gone", damage: func(r *plugintest.Runtime) {
+			r.Container("c").Command("ip", "link", "set", "eth0", "alias", "")
+		}, change: func(q *plugintest.Request) { delete(q.Conf, "device") }},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			for _, verb := range []cni.Command{cni.Del, cni.GC} {
+				r := lab(t, `,"device":"ens1"`+ipam)
+				r.Conf["cniVersion"] = "1.1.0"
+				r.Container("c").Batch("link add aaa type veth peer name bbb")
+				before := testnet.Snapshot(t, []*testnet.Namespace{r.Host})
+				r.Add("c")
+				if row.damage != nil {
+					row.damage(r)
+				}
+				if verb == cni.Del {
+					del(t, r, row.change)
+				} else {
+					r.Must(r.Collect())
+				}
+				if diff := testnet.Diff(before, hostWithoutIndex(t, r, before)); diff != "" {
+					t.Errorf("after %s: %s", verb, diff)
+				}
+				if leases, _ := filepath.Glob(filepath.Join(r.Dir, "net", "10.*")); leases != nil {
+					t.Errorf("after %s: %q", verb, leases)
+				}
+			}
+		})
+	}
+}
+
+// hostWithoutIndex is the state of the host, but for the index where the kernel has chosen another one: the plugin has had no
+// say when a device fell back.
+func hostWithoutIndex(t *testing.T, r *plugintest.Runtime, before string) string {
+	t.Helper()
+	lines := strings.Split(testnet.Snapshot(t, []*testnet.Namespace{r.Host}), "\n")
+	old := strings.Split(before, "\n")
+	for i, line := range lines {
+		const index = "host link ens1 ifindex "
+		if at := slices.IndexFunc(old, func(l string) bool { return strings.HasPrefix(l, index) }); strings.HasPrefix(line, index) && at >= 0 {
+			lines[i] = old[at]
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// TestDestroyed: R-22. A device that has ended with its namespace is not waited for; the address is released.
+func TestDestroyed(t *testing.T) {
+	t.Parallel()
+	r := lab(t, `,"device":"ens1"`+ipam)
+	r.Add("c")
+	r.Container("c").Command("ip", "link", "delete", "eth0")
+	r.Remove("c")
+	del(t, r, nil)
+	if files, _ := filepath.Glob(filepath.Join(r.Dir, "*", "[0-9a-f]*")); slices.ContainsFunc(files, func(f string) bool { return filepath.Base(f) != "last_reserved_ip.0" && filepath.Base(f) != "lock" }) {
+		t.Errorf("left %q", files)
+	}
+	plug(r)
+	r.Add("c")
+}
+
+// TestNameTakenInHost: host-device.md 2. DEL fails and the device stays, up and with its address; the address of IPAM is
+// released all the same. When the name is free again DEL succeeds.
+func TestNameTakenInHost(t *testing.T) {
+	t.Parallel()
+	r := lab(t, `,"device":"ens1"`+ipam)
+	before := testnet.Snapshot(t, []*testnet.Namespace{r.Host})
+	r.Add("c")
+	r.Host.Batch("link add ens1 type veth peer name ens9")
+	inside := testnet.Snapshot(t, []*testnet.Namespace{r.Container("c")})
+	_, err := r.Do(t.Context(), r.Request(cni.Del, "c"))
+	if !errors.Is(err, unix.EEXIST) && (err == nil || !strings.Contains(err.Error(), `link "ens1" exists in `)) {
+		t.Errorf("DEL: %v", err)
+	}
+	if diff := testnet.Diff(inside, testnet.Snapshot(t, []*testnet.Namespace{r.Container("c")})); diff != "" {
+		t.Errorf("container: %s", diff)
+	}
+	if !isUp(link(t, r.Container("c"), "eth0")) {
+		t.Error("eth0 is down")
+	}
+	r.Host.Batch("link delete ens1")
+	del(t, r, nil)
+	if diff := testnet.Diff(before, testnet.Snapshot(t, []*testnet.Namespace{r.Host})); diff != "" {
+		t.Errorf("host: %s", diff)
+	}
+}
+
+// TestSameNames: host-device.md 3, R-84. The container has an interface with the name of the device in the host, and the host
+// never sees the device under a name of the container.
+func TestSameNames(t *testing.T) {
+	t.Parallel()
+	r := lab(t, `,"device":"ens1"`)
+	r.Host.Batch("link add eno1 type veth peer name eno2")
+	r.Container("c").Batch("link add ens1 type veth peer name x")
+	before := r.State()
+	seen := r.Host.Uevents(t)
+	r.Add("c")
+	del(t, r, nil)
+	r.Unchanged(before)
+	if got, want := seen(), []string{"remove ens1", "add ens1"}; !slices.Equal(got, want) {
+		t.Errorf("the host saw %q, want %q", got, want)
+	}
+}
+
+// TestAnotherOwner: field row 44. The device of a container that is gone has got another owner before the late DEL, and that
+// one keeps it, with what it was in the host.
+func TestAnotherOwner(t *testing.T) {
+	t.Parallel()
+	r := lab(t, `,"device":"ens1"`)
+	before := testnet.Snapshot(t, []*testnet.Namespace{r.Host})
+	r.Add("c")
+	late := r.Request(cni.Del, "c")
+	r.Container("c").Command("ip", "link", "set", "eth0", "netns", r.Host.Path()) // as the kernel does when it ends
+	r.Add("b")
+	owned := r.State()
+	for _, netns := range []string{late.Netns, "", r.Container("b").Path()} {
+		late.Netns = netns
+		r.Must(late)
+		r.Unchanged(owned)
+	}
+	r.Check("b")
+	r.Del("b")
+	if diff := testnet.Diff(before, hostWithoutIndex(t, r, before)); diff != "" {
+		t.Errorf("host: %s", diff)
+	}
+}
+
+// TestAlias: DEL of what nobody remembers goes by the alias, and is careful with it.
+func TestAlias(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name  string
+		alias string
+		code  cni.Code // of the error
+		says  string
+		moves bool
+	}{
+		{name: "name in the host", alias: "ens7", moves: true},
+		{name: "none", says: "alias is not set", code: cni.CodeInternal},
+		{name: "that is no name", alias: "uplink to rack 3", says: "not the name that it had in the host", code: cni.CodeInvalidEnvironment},
+		{name: "of another attachment", alias: cni.Attachment{Network: "net", Container: "b", IfName: "eth0"}.Tag()},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			r := lab(t, `,"device":"ens1"`)
+			r.Container("c").Batch("link add eth0 type veth peer name x")
+			if row.alias != "" {
+				r.Container("c").Command("ip", "link", "set", "eth0", "alias", row.alias)
+			}
+			_, err := r.Do(t.Context(), r.Request(cni.Del, "c"))
+			if (err == nil) != (row.says == "") || err != nil && !strings.Contains(err.Error(), row.says) {
+				t.Errorf("%v, want %q", err, row.says)
+			}
+			if moved := link(t, r.Host, "ens7") != nil; moved != row.moves || moved == (link(t, r.Container("c"), "eth0") != nil) {
+				t.Errorf("host has %v", link(t, r.Host, "ens7"))
+			}
+		})
+	}
+}
+
+// TestFallenReference: R-22. What the reference plugin has moved, and the kernel moved back, gets its name by its alias. It has
+// to be the configuration's device, and unused.
+func TestFallenReference(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name, alias, want string
+		commands          []string
+	}{
+		{name: "its name", alias: "ens1", want: "ens1"},
+		{name: "another device", alias: "ens2", want: "eth0"},
+		{name: "it is in use", alias: "ens1", commands: []string{"link set eth0 up"}, want: "eth0"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			r := lab(t, `,"device":"ens1"`)
+			r.Host.Batch(append([]string{"link set ens1 down", "link set ens1 name eth0", "link set eth0 alias " + row.alias}, row.commands...)...)
+			r.Remove("c")
+			del(t, r, func(q *plugintest.Request) { q.Netns = "" })
+			if link(t, r.Host, row.want) == nil {
+				t.Errorf("there is no %s in the host", row.want)
+			}
+		})
+	}
+}
+
+// TestTakeover: either plugin gives back what the other has moved.
+func TestTakeover(t *testing.T) {
+	t.Parallel()
+	const reference = "/usr/lib/cni"
+	testnet.Require(t, testnet.Tool(filepath.Join(reference, "host-device")))
+	for _, first := range []string{"reference", "tenon"} {
+		t.Run(first, func(t *testing.T) {
+			t.Parallel()
+			r := lab(t, `,"device":"ens1"`+ipam)
+			who := map[bool]func(plugintest.Request) []byte{
+				true:  func(q plugintest.Request) []byte { return r.Foreign(reference, q) },
+				false: func(q plugintest.Request) []byte { return r.Must(q) },
+			}
+			result := who[first == "reference"](r.Request(cni.Add, "c"))
+			if inside := link(t, r.Container("c"), "eth0"); inside["ifalias"] != "ens1" || !isUp(inside) {
+				t.Errorf("%v\n%s", inside, result)
+			}
+			who[first != "reference"](r.Request(cni.Del, "c"))
+			back := link(t, r.Host, "ens1")
+			if back == nil || isUp(back) || first == "reference" && back["ifalias"] != nil { // the reference leaves the alias
+				t.Errorf("back is %v", back)
+			}
+			if first == "tenon" { // what it remembers of a device that is back ends with the next use of it
+				r.Container("d")
+				r.Add("d")
+				r.Must(r.Request(cni.Del, "c"))
+				r.Check("d")
+				r.Del("d")
+			}
+			if files, err := os.ReadDir(r.Conf["dataDir"].(string)); err != nil || len(files) > 0 {
+				t.Errorf("remembered: %v, %v", files, err)
+			}
+		})
+	}
+}
+
+// TestFailedAdd: where the device cannot be attached it is in the host as if nothing had been: addresses, routes, state.
+func TestFailedAdd(t *testing.T) {
+	t.Parallel()
+	r := lab(t, `,"device":"ens1","ipam":{"type":"static","addresses":[{"address":"10.96.0.7/24"}],"routes":[{"dst":"192.0.2.0/24","gw":"10.99.0.1"}]}`)
+	r.Host.Batch("route add default via 198.51.100.254", "route add 10.7.0.0/16 dev ens1 table 77", "route add default via fd00:51::fe")
+	before := r.State()
+	q := r.Request(cni.Add, "c")
+	r.Refused(q, cni.CodeInvalidConfig)
+	r.Unchanged(before)
+}

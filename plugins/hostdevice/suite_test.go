@@ -1,0 +1,84 @@
+package hostdevice_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/plugin/plugintest"
+	"github.com/tenon-cni/tenon/plugins/hostdevice"
+)
+
+// sysfs is what the plugin takes for /sys, in this process and in those it starts. It is gone with the test's executable.
+var sysfs = func() string {
+	self, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	return filepath.Join(filepath.Dir(self), "sys")
+}()
+
+// The devices in sysfs: ens1 is at the first, nothing at that of user space.
+const (
+	pciDevice   = "0000:3b:00.1"
+	pciPath     = "devices/pci0000:3a/0000:3a:00.0/0000:3b:00.1"
+	virtio      = "0000:00:05.0"
+	userSpace   = "0000:5e:00.0"
+	unboundPCI  = "0000:5f:00.0"
+	auxiliary   = "mlx5_core.sf.4"
+	firstDevice = "ens1"
+)
+
+func TestMain(m *testing.M) {
+	pci := func(address string) string { return filepath.Join(sysfs, "bus/pci/devices", address) }
+	for _, folder := range []string{
+		filepath.Join(pci(pciDevice), "net", firstDevice), filepath.Join(sysfs, pciPath, "net", firstDevice),
+		filepath.Join(pci(virtio), "virtio1/net", firstDevice), pci(userSpace), pci(unboundPCI),
+		filepath.Join(sysfs, "bus/auxiliary/devices", auxiliary, "net", firstDevice),
+	} {
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			panic(err)
+		}
+	}
+	for address, driver := range map[string]string{pciDevice: "ice", virtio: "virtio-pci", userSpace: "vfio-pci"} {
+		if err := os.Symlink("../../../drivers/"+driver, filepath.Join(pci(address), "driver")); err != nil && !os.IsExist(err) {
+			panic(err)
+		}
+	}
+	plugintest.Main(m, suite.Plugin)
+}
+
+var suite = plugintest.Suite{
+	Plugin:  hostdevice.WithSysfs(sysfs),
+	Rewrite: func(conf map[string]any, dir string) { conf["dataDir"] = filepath.Join(dir, "devices") },
+	Before: func(t testing.TB, n *plugintest.Net, c *plugintest.Namespace) *cni.Result {
+		device(t, n, c)
+		return nil
+	},
+	Distinguish: func(q *plugintest.Request, n int) { q.Conf["device"] = deviceName(n) },
+}
+
+// device makes a device in the host, for one container: up, with addresses. It is one end of a pair, whose other one is in
+// the container: so it ends with that.
+func device(_ testing.TB, n *plugintest.Net, c *plugintest.Namespace) {
+	name := deviceName(c.Number)
+	n.Host.Batch(fmt.Sprintf("link add %s address 02:00:5e:00:00:%02x mtu 1400 type veth peer name wire netns %s", name, c.Number+1, c.Path()),
+		fmt.Sprintf("address add 198.51.%d.1/24 brd + dev %s", c.Number, name),
+		fmt.Sprintf("address add 198.51.%d.2/24 brd + dev %s", c.Number, name),
+		fmt.Sprintf("address add fd00:51:%x::1/64 dev %s", c.Number, name),
+		"link set "+name+" up")
+	c.Batch("link set wire up")
+}
+
+func deviceName(number int) string {
+	if number == 0 {
+		return firstDevice
+	}
+	return fmt.Sprintf("ens1np%d", number)
+}
+
+func TestSuite(t *testing.T) { plugintest.Run(t, suite) }
+
+func FuzzServe(f *testing.F) { plugintest.Fuzz(f, suite) }
