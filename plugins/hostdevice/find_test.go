@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-cni/tenon/plugin/plugintest"
 )
 
-// TestSelection: every way to name the device, and which of several counts. host-device.md 5.
+// TestSelection: every way to name the device, and which of several counts. host-device.md 5, CONV-17.
 func TestSelection(t *testing.T) {
 	t.Parallel()
 	id := func(s string) string { return fmt.Sprintf(`,"runtimeConfig":{"deviceID":%q}`, s) }
