@@ -56,7 +56,11 @@ func attach(ctx context.Context, p untyped, s *Core) (*cni.Result, error) {
 	if !ok {
 		return nil, fmt.Errorf("the link made is not %s in %s", s.IfName, s.Netns)
 	}
-	if s.IPAM.Type != "" {
+	inherits := p.inherits() && s.IPAM.Type == "" && s.Prev != nil
+	switch {
+	case inherits:
+		inherit(s, r, index)
+	case s.IPAM.Type != "":
 		if err := allocate(ctx, s, r, index); err != nil {
 			return nil, err
 		}
@@ -72,7 +76,7 @@ func attach(ctx context.Context, p untyped, s *Core) (*cni.Result, error) {
 	if err := p.finish(ctx, s, r); err != nil {
 		return nil, err
 	}
-	if s.Prev != nil {
+	if s.Prev != nil && !inherits {
 		r = behind(s.Prev, r)
 	}
 	if d := s.DNS; p.ownDNS() || d.Domain != "" || d.Nameservers != nil || d.Search != nil || d.Options != nil {
@@ -87,7 +91,7 @@ func bringUp(ctx context.Context, p untyped, s *Core, index int, r *cni.Result) 
 	if err != nil {
 		return err
 	}
-	if s.IPAM.Type != "" {
+	if len(r.IPs) > 0 {
 		if err := s.settleDefaults(link, r); err != nil {
 			return err
 		}
@@ -97,6 +101,15 @@ func bringUp(ctx context.Context, p untyped, s *Core, index int, r *cni.Result) 
 		return nil
 	}
 	return s.Sandbox.Up(link)
+}
+
+// inherit gives the container's interface what the plugins before have got addresses for.
+func inherit(s *Core, r *cni.Result, index int) {
+	prev := s.Prev.Clone()
+	r.IPs, r.Routes = prev.IPs, prev.Routes
+	for i := range r.IPs {
+		r.IPs[i].Interface = cni.Some(index)
+	}
 }
 
 // behind returns the result of a plugin that has made r behind others, which have made prev.
@@ -175,6 +188,9 @@ func apply(ctx context.Context, p untyped, s *Core, link kernel.Link, index int,
 			return err
 		}
 	}
+	if err := announce(s, link, mine, p.options(s)); err != nil {
+		return err
+	}
 	if err := p.route(s, link, r); err != nil {
 		return err
 	}
@@ -183,6 +199,24 @@ func apply(ctx context.Context, p untyped, s *Core, link kernel.Link, index int,
 			if errors.Is(err, unix.ENETUNREACH) {
 				return cni.Errorf(cni.CodeInvalidConfig, "%w", err).WithDetails("the gateway is in none of the interface's networks")
 			}
+			return err
+		}
+	}
+	return nil
+}
+
+// announce does what the kernel does not: it never tells neighbours to forget what they know of an address that is used while
+// duplicates are looked for (RFC 4429, section 3.3), as it cannot know that address management gave it to this container
+// alone. Another node that has it defends it.
+func announce(s *Core, link kernel.Link, ips []cni.IP, o Options) error {
+	if !o.Announce || o.DAD != DADOptimistic {
+		return nil
+	}
+	for _, ip := range ips {
+		if ip.Address.Addr().Is4() {
+			continue
+		}
+		if err := s.Sandbox.Advertise(link, ip.Address.Addr()); err != nil {
 			return err
 		}
 	}

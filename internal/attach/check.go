@@ -74,9 +74,16 @@ func (s *Core) checkAddresses(link kernel.Link) error {
 	if err != nil {
 		return err
 	}
+	duplicates, err := s.Sandbox.Duplicates(link)
+	if err != nil {
+		return err
+	}
 	for _, ip := range s.PrevIPs() {
 		if !slices.Contains(have, ip.Address) {
 			return fmt.Errorf("interface %s: expected address %s, found %v", link.Name, ip.Address, have)
+		}
+		if slices.Contains(duplicates, ip.Address) {
+			return &kernel.DuplicateError{Link: link.Name, Addr: ip.Address}
 		}
 	}
 	return nil

@@ -30,6 +30,16 @@ func (s *Core) Parent(name string, inContainer bool) (kernel.Link, *kernel.Space
 	return l, space, err
 }
 
+// CheckParent looks whether the parent that is configured is still there. Without a name that is not known: another link can
+// have the default route by now.
+func (s *Core) CheckParent(name string, inContainer bool) error {
+	if name == "" {
+		return nil
+	}
+	_, _, err := s.Parent(name, inContainer)
+	return err
+}
+
 // defaultLink finds the link of the default route. Of several it is that of the one the kernel prefers, of a multipath
 // route that of the first hop.
 func defaultLink(space *kernel.Space) (kernel.Link, error) {

@@ -16,6 +16,10 @@ type Plugin[C any] struct {
 	Options func(*C) Options         // nil: the zero Options
 	Needs   func(*C) []probe.Feature // what else the kernel must have, STATUS says what it has not; nil: nothing
 	OwnDNS  bool                     // the result has the DNS of the configuration, and never that of IPAM
+
+	// Inherits says that without IPAM the container's interface gets the addresses and routes of the previous result, if there
+	// is one, and takes the place of the interfaces there.
+	Inherits bool
 }
 
 // Add implements [plugin.Plugin].
@@ -60,6 +64,7 @@ func (p Plugin[C]) Validate(c *plugin.Call[C]) error {
 type untyped interface {
 	kind() string
 	ownDNS() bool
+	inherits() bool
 	options(*Core) Options
 	needs(*plugin.AnyCall) []probe.Feature
 	make(context.Context, *Core) ([]cni.Interface, error)
@@ -77,6 +82,8 @@ func (Plugin[C]) session(s *Core) *Session[C] { return &Session[C]{s, s.Config()
 func (p Plugin[C]) kind() string { return p.Kind }
 
 func (p Plugin[C]) ownDNS() bool { return p.OwnDNS }
+
+func (p Plugin[C]) inherits() bool { return p.Inherits }
 
 func (p Plugin[C]) giveBack(s *Core) (returner bool, err error) {
 	r, ok := p.Maker.(Returner[C])

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"context"
+	"net/netip"
 
 	"github.com/tenon-cni/tenon/internal/kernel/rtnl"
 )
@@ -16,3 +17,7 @@ func (s *Space) WaitUp(ctx context.Context, l Link) error { return s.rt.WaitUp(c
 // error is a [*DuplicateError] as soon as one of them is found in use elsewhere. A link that is down is not waited for, and
 // reaching the deadline of ctx is an error only if its operational state is up: before, detection does not even start.
 func (s *Space) WaitDAD(ctx context.Context, l Link) error { return s.rt.WaitDAD(ctx, l) }
+
+// Duplicates lists the IPv6 addresses of a link that duplicate address detection has found in use by another node, so that
+// the kernel does not use them.
+func (s *Space) Duplicates(l Link) ([]netip.Prefix, error) { return s.rt.Duplicates(l) }

@@ -92,6 +92,14 @@ func SELinux() error {
 	return nil
 }
 
+// OptimisticDAD is the need for a kernel that lets IPv6 addresses be used while duplicates of them are looked for.
+func OptimisticDAD() error {
+	if _, err := os.Stat("/proc/sys/net/ipv6/conf/all/optimistic_dad"); err != nil {
+		return kernelError("the kernel is built without CONFIG_IPV6_OPTIMISTIC_DAD")
+	}
+	return nil
+}
+
 // kernelError says what the kernel lacks. Another one may have it.
 type kernelError string
 

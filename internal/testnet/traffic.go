@@ -1,6 +1,7 @@
 package testnet
 
 import (
+	"encoding/binary"
 	"errors"
 	"net"
 	"net/netip"
@@ -85,6 +86,16 @@ func (n *Net) Uplink() *Namespace {
 		end.ns.Command("sysctl", "-qw", "net.ipv6.conf."+end.name+".accept_dad=0") // so that it can ask for its neighbour
 		end.ns.Command("ip", "link", "set", end.name, "up")
 	}
+	for _, up := range []func() string{
+		func() string { return n.Host.Command("ip", "link", "show", "dev", "uplink") },
+		func() string { return outside.Command("ip", "link", "show", "dev", "eth0") },
+	} {
+		for end := time.Now().Add(5 * time.Second); !strings.Contains(up(), "state UP"); time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(end) {
+				n.t.Fatalf("uplink: %s", up())
+			}
+		}
+	}
 	return outside
 }
 
@@ -152,4 +163,49 @@ func SourceSeen(t testing.TB, from, to *Namespace, address netip.Addr) netip.Add
 		t.Fatal(err)
 	}
 	return source.Addr().Unmap()
+}
+
+// LearnsMAC checks that a machine is told within a second that an address has this hardware address.
+func LearnsMAC(t testing.TB, n *Namespace, address netip.Addr, mac string) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Second); ; time.Sleep(10 * time.Millisecond) {
+		out := n.Command("ip", "neigh", "show", "to", address.String())
+		if strings.Contains(out, mac) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Errorf("%s has %q, the MAC is %s", n.Name, out, mac)
+			return
+		}
+	}
+}
+
+// Advertise sends a router advertisement with prefix 2001:db8:bad::/64 (RFC 4861 sections 4.2 and 4.6.2) to all nodes, through eth0.
+func Advertise(t testing.TB, from *Namespace) {
+	t.Helper()
+	body := []byte{64, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+	binary.BigEndian.PutUint16(body[2:], 1800) // the default router for half an hour
+	prefix := []byte{3, 4, 64, 0xc0, 0, 0, 0x0e, 0x10, 0, 0, 0x0e, 0x10, 0, 0, 0, 0}
+	prefix = append(prefix, netip.MustParseAddr("2001:db8:bad::").AsSlice()...)
+	err := from.Run(func() error {
+		c, err := icmp.ListenPacket("ip6:ipv6-icmp", "")
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		if err := c.IPv6PacketConn().SetMulticastHopLimit(255); err != nil {
+			return err
+		}
+		message, err := (&icmp.Message{
+			Type: ipv6.ICMPTypeRouterAdvertisement, Body: &icmp.RawBody{Data: append(body, prefix...)},
+		}).Marshal(nil)
+		if err != nil {
+			return err
+		}
+		_, err = c.WriteTo(message, &net.IPAddr{IP: net.IPv6linklocalallnodes, Zone: "eth0"})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -45,8 +45,13 @@ type Suite struct {
 	// and for the others nothing: a plugin that works alone too is tested a second time with Veth.
 	Before func(testing.TB, *Net, *Namespace) *cni.Result
 
+	// TakesOver says that the container's interface takes the place of those of Before: their addresses and routes are its own.
+	// Otherwise the result of ADD has all that the one before has.
+	TakesOver bool
+
 	// Drifts are what CHECK has to notice, beside the usual: link, MAC, addresses and routes of the container's
-	// interface. Each is tried with the first example that has what is broken. DEL has to work after it, too.
+	// interface, but for those whose names are here too. Each is tried with the first example that has what is broken. DEL has to
+	// work after it, too.
 	Drifts []Drift
 
 	// Distinguish changes the requests for the n-th of all containers that there are at the same time (the first, 0, is spared),

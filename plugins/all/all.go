@@ -15,7 +15,9 @@ import (
 	"github.com/tenon-cni/tenon/plugins/firewall"
 	"github.com/tenon-cni/tenon/plugins/hostdevice"
 	"github.com/tenon-cni/tenon/plugins/hostlocal"
+	"github.com/tenon-cni/tenon/plugins/ipvlan"
 	"github.com/tenon-cni/tenon/plugins/loopback"
+	"github.com/tenon-cni/tenon/plugins/macvlan"
 	"github.com/tenon-cni/tenon/plugins/portmap"
 	"github.com/tenon-cni/tenon/plugins/ptp"
 	"github.com/tenon-cni/tenon/plugins/sbr"
@@ -31,7 +33,9 @@ var Plugins = []plugin.Definition{
 	firewall.Plugin,
 	hostdevice.Plugin,
 	hostlocal.Plugin,
+	ipvlan.Plugin,
 	loopback.Plugin,
+	macvlan.Plugin,
 	portmap.Plugin,
 	ptp.Plugin,
 	sbr.Plugin,

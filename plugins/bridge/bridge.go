@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
@@ -114,12 +113,8 @@ func (maker) Validate(c *plugin.Call[Config]) error {
 	if err := conf.validateVLANs(); err != nil {
 		return err
 	}
-	if c.Asked.MAC != "" {
-		if _, err := net.ParseMAC(c.Asked.MAC); err != nil {
-			return invalid("mac: %w", err)
-		}
-	}
-	return nil
+	_, err := attach.ParseMAC(c.Asked.MAC)
+	return err
 }
 
 // Make makes the bridge, unless it is there, and a pair that joins the container to it.
@@ -137,13 +132,13 @@ func (maker) Make(_ context.Context, s *attach.Session[Config]) ([]cni.Interface
 	if err != nil {
 		return nil, err
 	}
-	veth := kernel.Veth{Name: s.IfName, MTU: c.MTU, Host: s.Host, HostName: s.HostName(), Alias: s.Tag}
-	if s.Asked.MAC != "" {
-		if veth.MAC, err = net.ParseMAC(s.Asked.MAC); err != nil {
-			return nil, err
-		}
+	mac, err := attach.ParseMAC(s.Asked.MAC)
+	if err != nil {
+		return nil, err
 	}
-	inside, port, err := s.Sandbox.AddVeth(veth)
+	inside, port, err := s.Sandbox.AddVeth(kernel.Veth{
+		Name: s.IfName, MAC: mac, MTU: c.MTU, Host: s.Host, HostName: s.HostName(), Alias: s.Tag,
+	})
 	if err != nil {
 		return nil, err
 	}

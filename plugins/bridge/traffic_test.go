@@ -1,17 +1,12 @@
 package bridge_test
 
 import (
-	"encoding/binary"
 	"fmt"
-	"net"
 	"net/netip"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"golang.org/x/net/icmp"
-	"golang.org/x/net/ipv6"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
@@ -201,19 +196,8 @@ func TestNewNeighbour(t *testing.T) {
 	r.Del("before")
 	time.Sleep(1100 * time.Millisecond) // what is younger than a second is not believed (locktime, arp(7))
 	after := attach("after")
-	deadline := time.Now().Add(time.Second)
 	for _, ip := range after.IPs {
-		for {
-			out := r.Container("a").Command("ip", "neigh", "show", "to", ip.Address.Addr().String())
-			if strings.Contains(out, after.Interfaces[2].MAC) {
-				break
-			}
-			if time.Now().After(deadline) {
-				t.Errorf("neighbour has %q, the MAC is %s", out, after.Interfaces[2].MAC)
-				break
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
+		testnet.LearnsMAC(t, r.Container("a"), ip.Address.Addr(), after.Interfaces[2].MAC)
 	}
 }
 
@@ -230,7 +214,7 @@ func TestRouterAdvertisements(t *testing.T) {
 			strings.Contains(r.Host.Command("ip", "-6", "route"), "default") || strings.Contains(r.Host.Command("ip", "-6", "address"), "2001:db8:bad:")
 	}
 	for range 50 {
-		advertise(t, r.Container("c"))
+		testnet.Advertise(t, r.Container("c"))
 	}
 	time.Sleep(200 * time.Millisecond)
 	if accepted() {
@@ -242,36 +226,6 @@ func TestRouterAdvertisements(t *testing.T) {
 		if time.Now().After(end) {
 			t.Fatal("the advertisements of this test are not followed by anybody")
 		}
-		advertise(t, r.Container("c"))
-	}
-}
-
-// advertise sends a router advertisement with a prefix (RFC 4861 sections 4.2 and 4.6.2) to all nodes.
-func advertise(t *testing.T, from *plugintest.Namespace) {
-	t.Helper()
-	body := []byte{64, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
-	binary.BigEndian.PutUint16(body[2:], 1800) // the default router for half an hour
-	prefix := []byte{3, 4, 64, 0xc0, 0, 0, 0x0e, 0x10, 0, 0, 0x0e, 0x10, 0, 0, 0, 0}
-	prefix = append(prefix, netip.MustParseAddr("2001:db8:bad::").AsSlice()...)
-	err := from.Run(func() error {
-		c, err := icmp.ListenPacket("ip6:ipv6-icmp", "")
-		if err != nil {
-			return err
-		}
-		defer c.Close()
-		if err := c.IPv6PacketConn().SetMulticastHopLimit(255); err != nil {
-			return err
-		}
-		message, err := (&icmp.Message{
-			Type: ipv6.ICMPTypeRouterAdvertisement, Body: &icmp.RawBody{Data: append(body, prefix...)},
-		}).Marshal(nil)
-		if err != nil {
-			return err
-		}
-		_, err = c.WriteTo(message, &net.IPAddr{IP: net.IPv6linklocalallnodes, Zone: "eth0"})
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
+		testnet.Advertise(t, r.Container("c"))
 	}
 }

@@ -1,12 +1,10 @@
 package tap
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
-	"net"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/attach"
@@ -88,19 +86,10 @@ func (maker) Validate(c *plugin.Call[Config]) error {
 	if conf.Bridge != "" && cni.ValidateIfName(conf.Bridge) != nil {
 		return invalid("bridge: %q is not a valid interface name", conf.Bridge)
 	}
-	if _, err := parseMAC(c.Asked.MAC, conf.MAC); err != nil {
-		return invalid("mac: %w", err)
+	if _, err := attach.AskedMAC(c.AnyCall, conf.MAC); err != nil {
+		return err
 	}
 	return attach.ValidateMTU(conf.MTU)
-}
-
-// parseMAC parses the first address that is given, and returns nil if none is.
-func parseMAC(given ...string) (net.HardwareAddr, error) {
-	mac := cmp.Or(given...)
-	if mac == "" {
-		return nil, nil
-	}
-	return net.ParseMAC(mac)
 }
 
 // Make makes the device and plugs it into the bridge.
@@ -110,7 +99,7 @@ func (maker) Make(_ context.Context, s *session) ([]cni.Interface, error) {
 	if err != nil {
 		return nil, err
 	}
-	mac, err := parseMAC(s.Asked.MAC, c.MAC)
+	mac, err := attach.AskedMAC(s.AnyCall, c.MAC)
 	if err != nil {
 		return nil, err
 	}

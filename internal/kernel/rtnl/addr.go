@@ -143,3 +143,13 @@ func (c *Conn) dad(l Link) (d dad, err error) {
 	})
 	return d, err
 }
+
+// Duplicates lists the addresses of a link that duplicate address detection has found in use elsewhere.
+func (c *Conn) Duplicates(l Link) (list []netip.Prefix, err error) {
+	err = c.eachAddr(l, unix.AF_INET6, func() { list = nil }, func(a netip.Prefix, flags uint32) {
+		if flags&unix.IFA_F_DADFAILED != 0 {
+			list = append(list, a)
+		}
+	})
+	return list, err
+}

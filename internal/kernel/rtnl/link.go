@@ -297,7 +297,7 @@ func number(v []byte) int {
 }
 
 func linkError(what string, err error) error {
-	if errors.Is(err, unix.ENODEV) {
+	if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ERANGE) { // ERANGE: the name is longer than any can be
 		err = ErrNoLink
 	}
 	return fmt.Errorf("%s: %w", what, err)

@@ -1,0 +1,120 @@
+package ipvlan
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/attach"
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/plugin"
+)
+
+// Config is the configuration of the plugin.
+type Config struct {
+	attach.Common
+	attach.Segment
+
+	// Master is the interface that the container's is made on, by its name or an alternative name. Without one it is the only
+	// interface of the previous result, or where there is none, that of the default route.
+	Master string `json:"master"`
+	// LinkInContainer looks for Master, or the default route, in the container instead of the host.
+	LinkInContainer bool `json:"linkInContainer"`
+	// Mode is what the container does itself: with "l2" all, with "l3" its packets are routed by the host, past the host's
+	// filters, and broadcasts are none; "l3s" is the same through the filters.
+	Mode Mode `json:"mode" enum:"l2,l3,l3s" default:"l2"`
+	// MTU is in bytes; 0 is that of Master.
+	MTU int `json:"mtu" min:"0" max:"65535"`
+}
+
+// Mode is a mode of ipvlan (the kernel's networking/ipvlan).
+type Mode string
+
+// The modes.
+const (
+	L2  Mode = "l2"
+	L3  Mode = "l3"
+	L3S Mode = "l3s"
+)
+
+const kind = "ipvlan"
+
+// Plugin is the definition of ipvlan.
+var Plugin = plugin.Define[Config](plugin.Info{
+	Name:  kind,
+	About: "connects a container to the network of an interface, under the hardware address of that",
+	Role:  plugin.RoleEither,
+	Doc:   doc,
+}, attach.Plugin[Config]{
+	Maker:    maker{},
+	Kind:     kind,
+	OwnDNS:   true,
+	Inherits: true,
+	Options:  func(c *Config) attach.Options { return attach.Options{DAD: c.Detection(), Announce: true} },
+})
+
+type (
+	maker   struct{}
+	session = attach.Session[Config]
+)
+
+func (c *Config) mode() Mode {
+	if c.Mode == "" {
+		return L2
+	}
+	return c.Mode
+}
+
+// Validate refuses what cannot become an ipvlan on any parent.
+func (maker) Validate(c *plugin.Call[Config]) error {
+	switch m := c.Conf.mode(); m {
+	case L2, L3, L3S:
+	default:
+		return cni.Errorf(cni.CodeInvalidConfig, "mode: %q is neither %q nor %q nor %q", m, L2, L3, L3S)
+	}
+	if c.Command == cni.Add && c.IPAM.Type == "" && (c.Prev == nil || len(c.Prev.IPs) == 0) {
+		return cni.Errorf(cni.CodeInvalidConfig, "ipvlan needs ipam, or addresses in prevResult").
+			WithDetails("macvlan is for networks without address management")
+	}
+	return attach.ValidateMTU(c.Conf.MTU)
+}
+
+// Make makes the ipvlan in the container.
+func (maker) Make(_ context.Context, s *session) ([]cni.Interface, error) {
+	c := s.Conf
+	name, err := master(s)
+	if err != nil {
+		return nil, err
+	}
+	parent, where, err := s.Parent(name, c.LinkInContainer)
+	if err != nil {
+		return nil, err
+	}
+	link, err := s.Sandbox.AddLink(kernel.NewLink{
+		Name: s.IfName, Kind: kind, Alias: s.Tag, MTU: c.MTU, Parent: parent, ParentSpace: where, Mode: string(c.mode()),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return []cni.Interface{{Name: link.Name, MAC: link.MAC.String(), Sandbox: s.Netns}}, nil
+}
+
+// master is the name of the parent, "" for the interface of the default route.
+func master(s *session) (string, error) {
+	if s.Conf.Master != "" || s.Prev == nil {
+		return s.Conf.Master, nil
+	}
+	if len(s.Prev.Interfaces) != 1 || s.Prev.Interfaces[0].Name == "" {
+		return "", cni.Errorf(cni.CodeInvalidConfig, "prevResult has %d interfaces, not a single one with a name to be the parent", len(s.Prev.Interfaces)).
+			WithDetails("name the interface in master")
+	}
+	return s.Prev.Interfaces[0].Name, nil
+}
+
+// Verify compares the mode with the configuration, and looks for the parent.
+func (maker) Verify(_ context.Context, s *session, link kernel.Link) error {
+	if want := string(s.Conf.mode()); link.Mode != want {
+		return fmt.Errorf("interface %s: expected mode %s, found %s", link.Name, want, link.Mode)
+	}
+	return s.CheckParent(s.Conf.Master, s.Conf.LinkInContainer)
+}

@@ -1,0 +1,364 @@
+package ipvlan_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/testnet"
+	"github.com/tenon-cni/tenon/plugin/plugintest"
+	"github.com/tenon-cni/tenon/plugins/ipvlan"
+)
+
+// runtime makes a host whose interface uplink leads to another machine; members are those of the plugin.
+func runtime(t *testing.T, members string) (r *plugintest.Runtime, outside *plugintest.Namespace) {
+	t.Helper()
+	testnet.Require(t, ipvlans)
+	r = plugintest.NewRuntime(t, ipvlan.Plugin, `{"cniVersion":"1.1.0","name":"net","type":"ipvlan","master":"uplink","dad":"off"`+members+`}`)
+	return r, r.Uplink()
+}
+
+// ipam has addresses of the uplink's networks.
+const ipam = `,"ipam":{"type":"host-local","ranges":[
+	[{"subnet":"192.0.2.0/24","rangeStart":"192.0.2.10","gateway":"192.0.2.2"}],
+	[{"subnet":"2001:db8::/64","rangeStart":"2001:db8::10","gateway":"2001:db8::2"}]],
+	"routes":[{"dst":"0.0.0.0/0"},{"dst":"::/0"},{"dst":"198.51.100.0/24","priority":7,"mtu":1300,"advmss":1200}]}`
+
+func contains(t *testing.T, err error, text string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), text) {
+		t.Errorf("error says nothing of %q: %v", text, err)
+	}
+}
+
+// merge sets members, JSON without the braces, in the configuration of a request.
+func merge(t *testing.T, q *plugintest.Request, members string) {
+	t.Helper()
+	if err := json.Unmarshal([]byte("{"+members+"}"), &q.Conf); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const chainedResult = `"cniVersion":"1.1.0","interfaces":[{"name":"uplink"}],"ips":[{"address":"192.0.2.50/24"}]`
+
+// TestRefused lists what is refused before anything is made, be it by configuration (validated, STATUS says so too), for the
+// lack of a parent (R-79), or in a chain (ipvlan.md 2). What cannot be attached can be detached.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	const none = `"ipam":null`
+	for _, row := range []struct {
+		name, members string
+		configuration bool
+		says          string
+	}{
+		{"mode nobody knows", `"mode":"bridge"`, true, `mode: "bridge"`},
+		{"mode in capitals", `"mode":"L3S"`, true, `mode: "L3S"`},
+		{"negative MTU", `"mtu":-1`, true, "mtu: -1"},
+		{"way to look for duplicates", `"dad":"maybe"`, true, "maybe"},
+		{"no addresses", none, false, "ipvlan needs ipam"},
+		{"no addresses in the previous result", none + `,"prevResult":{"interfaces":[{"name":"uplink"}]}`, false, "addresses in prevResult"},
+		{"no interface in the previous result", `"master":"","prevResult":{"cniVersion":"1.1.0"}`, false, "prevResult has 0 interfaces"},
+		{"two interfaces in the previous result", `"master":"","prevResult":{"interfaces":[{"name":"uplink"},{"name":"b"}]}`, false, "prevResult has 2 interfaces"},
+		{"interface of the previous result is gone", `"master":"","prevResult":{"interfaces":[{"name":"gone"}]}`, false, `"gone"`},
+		{"no such parent", `"master":"absent"`, false, `"absent": not found in the host`},
+		{"no such parent in the container", `"linkInContainer":true`, false, `"uplink": not found in the container`},
+		{"no default route", `"master":""`, false, "no default route interface found in the host"},
+		{"no default route in the container", `"master":"","linkInContainer":true`, false, "no default route interface found in the container"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			r, _ := runtime(t, ipam)
+			r.Container("c")
+			before := r.State()
+			q := r.Request(cni.Add, "c")
+			merge(t, &q, row.members)
+			contains(t, r.Refused(q, cni.CodeInvalidConfig), row.says)
+			q.Command = cni.Status
+			if row.configuration {
+				contains(t, r.Refused(q, cni.CodeInvalidConfig), row.says)
+			} else {
+				r.Must(q)
+			}
+			q.Command = cni.Del
+			r.Must(q)
+			r.Unchanged(before)
+		})
+	}
+}
+
+// TestMaster is ipvlan.md 8: the parent by name, by the default route and by the previous result, in host and container; its
+// mode, its hardware address, and the MTU, which the kernel judges. Nothing has to wait for the other machine.
+func TestMaster(t *testing.T) {
+	t.Parallel()
+	for _, inside := range []bool{false, true} {
+		for _, mode := range []ipvlan.Mode{"", ipvlan.L2, ipvlan.L3, ipvlan.L3S} {
+			for name, members := range map[string]string{
+				"name": `"master":"uplink"`, "default route": `"master":""`, "previous result": `"master":"","prevResult":{"interfaces":[{"name":"uplink"}]}`,
+			} {
+				t.Run(fmt.Sprintf("linkInContainer %t, %s, mode %q", inside, name, mode), func(t *testing.T) {
+					t.Parallel()
+					r, _ := runtime(t, fmt.Sprintf(`,"linkInContainer":%t,"mode":%q,"mtu":1400`, inside, mode)+ipam)
+					where := r.Host
+					if inside {
+						where = r.Container("c")
+						r.Host.Command("ip", "link", "set", "uplink", "netns", where.Path())
+					}
+					where.Batch("link set uplink up", "route add default dev uplink metric 40")
+					q := r.Request(cni.Add, "c")
+					merge(t, &q, members)
+					q.Conf["prevResult"] = r.Must(q)
+					q.Command = cni.Check
+					r.Must(q)
+					kind := strings.ToLower(string(mode))
+					if kind == "" {
+						kind = "l2"
+					}
+					have := r.Container("c").Command("ip", "-d", "link", "show", "dev", "eth0")
+					for _, want := range []string{"ipvlan  mode " + kind + " bridge", "mtu 1400", ",UP"} {
+						if !strings.Contains(have, want) {
+							t.Errorf("no %q in %s", want, have)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestChained is ipvlan.md 8: without ipam the result is the ipvlan alone, with addresses, routes and parent of the one before,
+// and the configuration's DNS.
+func TestChained(t *testing.T) {
+	t.Parallel()
+	r, outside := runtime(t, "")
+	delete(r.Conf, "master")
+	q := r.Request(cni.Add, "c")
+	merge(t, &q, `"prevResult":{`+chainedResult+`,"routes":[{"dst":"198.51.100.0/24","gw":"192.0.2.2"}],"dns":{"domain":"before"}}`)
+	out := r.Must(q)
+	got, err := cni.DecodeResultStrict(out, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &cni.Result{
+		Interfaces: []cni.Interface{{Name: "eth0", MAC: strings.Fields(r.Host.Command("ip", "-br", "link", "show", "dev", "uplink"))[2], Sandbox: r.Container("c").Path()}},
+		IPs:        []cni.IP{{Address: netip.MustParsePrefix("192.0.2.50/24"), Interface: cni.Some(0)}},
+		Routes:     []cni.Route{{Dst: netip.MustParsePrefix("198.51.100.0/24"), GW: netip.MustParseAddr("192.0.2.2")}},
+	}
+	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}), cmpopts.EquateEmpty()); diff != "" {
+		t.Error(diff)
+	}
+	testnet.Reaches(t, outside, netip.MustParseAddr("192.0.2.50"), true)
+	q.Conf["prevResult"] = out
+	for _, verb := range []cni.Command{cni.Check, cni.Del} {
+		q.Command = verb
+		r.Must(q)
+	}
+}
+
+// TestChainedWithIPAM: the addresses before do not count (ipvlan.md 2), but stay in the result (PL-ADD-06).
+func TestChainedWithIPAM(t *testing.T) {
+	t.Parallel()
+	r, _ := runtime(t, ipam)
+	q := r.Request(cni.Add, "c")
+	merge(t, &q, `"master":"","prevResult":{`+chainedResult+`}`)
+	got, err := cni.DecodeResultStrict(r.Must(q), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Interfaces) != 2 || len(got.IPs) != 3 || got.IPs[1].Interface != cni.Some(1) {
+		t.Errorf("%+v", got)
+	}
+	if out := r.Container("c").Command("ip", "-4", "address", "show", "dev", "eth0"); strings.Contains(out, "192.0.2.50") || !strings.Contains(out, "192.0.2.10/24") {
+		t.Error(out)
+	}
+}
+
+// TestDel is R-27: parent, default route and a previous result with one interface are not needed, and the address is released.
+func TestDel(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*plugintest.Request){
+		"no master, no result": func(q *plugintest.Request) { delete(q.Conf, "master"); delete(q.Conf, "prevResult") },
+		"several interfaces": func(q *plugintest.Request) {
+			delete(q.Conf, "master")
+			q.Conf["prevResult"] = json.RawMessage(`{"cniVersion":"1.1.0","interfaces":[{"name":"a"},{"name":"b"}]}`)
+		},
+		"no netns":    func(q *plugintest.Request) { q.Netns = "" },
+		"wrong types": func(q *plugintest.Request) { q.Conf["master"], q.Conf["mode"] = 5, 6 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, _ := runtime(t, ipam)
+			r.Add("c")
+			r.Host.Command("ip", "link", "delete", "uplink")
+			q := r.Request(cni.Del, "c")
+			change(&q)
+			r.Must(q)
+			r.Must(q)
+			if left, _ := filepath.Glob(filepath.Join(r.Dir, "net", "[12]*")); len(left) > 0 {
+				t.Errorf("reservations left: %v", left)
+			}
+		})
+	}
+}
+
+// TestNameClash: the error says which name, and where (R-72), and neither link nor lease is left (ipvlan.md 4).
+func TestNameClash(t *testing.T) {
+	t.Parallel()
+	r, _ := runtime(t, ipam)
+	r.Container("c").Command("ip", "link", "add", "eth0", "type", "bridge")
+	before := r.State()
+	err := r.Refused(r.Request(cni.Add, "c"), cni.CodeInternal)
+	contains(t, err, `"eth0" exists`)
+	contains(t, err, r.Container("c").Path())
+	r.Unchanged(before)
+}
+
+// TestRoutes is R-76, R-77 and R-81: what a route of the result says is applied, and the default route of a second network gets a
+// metric of its own.
+func TestRoutes(t *testing.T) {
+	t.Parallel()
+	r, _ := runtime(t, ipam)
+	r.Add("c")
+	q := r.Request(cni.Add, "c")
+	q.IfName = "eth1.100"
+	q.Conf["ipam"] = json.RawMessage(`{"type":"static","addresses":[{"address":"192.0.2.60/24","gateway":"192.0.2.2"}],"routes":[{"dst":"0.0.0.0/0"}]}`)
+	r.Must(q)
+	c := r.Container("c")
+	if out := c.Command("ip", "route", "show", "198.51.100.0/24"); !strings.Contains(out, "via 192.0.2.2 dev eth0 metric 7 mtu 1300 advmss 1200") {
+		t.Errorf("route %s", out)
+	}
+	if diff := cmp.Diff("default via 192.0.2.2 dev eth0 \ndefault via 192.0.2.2 dev eth1.100 metric 1 \n", c.Command("ip", "route", "show", "default")); diff != "" {
+		t.Error(diff)
+	}
+	if got := strings.TrimSpace(c.Command("cat", "/proc/sys/net/ipv4/conf/eth1.100/arp_notify")); got != "1" {
+		t.Errorf("arp_notify is %s", got)
+	}
+	r.Check("c")
+}
+
+// TestPing: containers reach one another and the other machine as soon as ADD has returned; with the modes of layer 3 the other
+// machine needs a route by way of the host. Addresses can be bound (R-75), however duplicates are looked for.
+func TestPing(t *testing.T) {
+	t.Parallel()
+	const routed = `,"ipam":{"type":"host-local","ranges":[[{"subnet":"10.96.0.0/24"}],[{"subnet":"fd00:96::/64"}]],"routes":[{"dst":"0.0.0.0/0"},{"dst":"::/0"}]}`
+	for _, row := range []struct{ mode, dad, ipam string }{{"l2", "off", ipam}, {"l2", "wait", ipam}, {"l2", "optimistic", ipam}, {"l3", "off", routed}, {"l3s", "optimistic", routed}} {
+		t.Run(row.mode+" "+row.dad, func(t *testing.T) {
+			t.Parallel()
+			r, outside := runtime(t, row.ipam)
+			r.Conf["mode"], r.Conf["dad"] = row.mode, row.dad
+			outside.Batch("route add 10.96.0.0/24 via 192.0.2.1", "route add fd00:96::/64 via 2001:db8::1")
+			a, b := r.Add("a"), r.Add("b")
+			for i, ip := range a.IPs {
+				bind(t, r.Container("a"), ip.Address.Addr())
+				if row.dad == "optimistic" && testnet.OptimisticDAD() == nil && row.mode == "l2" && i > 0 {
+					continue // it asks for no neighbours yet (RFC 4429, section 3.2)
+				}
+				testnet.Reaches(t, r.Container("a"), b.IPs[i].Address.Addr(), true)
+				testnet.Reaches(t, outside, ip.Address.Addr(), true)
+				testnet.Reaches(t, r.Container("b"), []netip.Addr{netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("2001:db8::2")}[i], true)
+			}
+		})
+	}
+}
+
+func bind(t *testing.T, ns *plugintest.Namespace, address netip.Addr) {
+	t.Helper()
+	err := ns.Run(func() error {
+		c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(address, 0)))
+		if err != nil {
+			return err
+		}
+		return c.Close()
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNewNeighbour is R-73: other machines that know another hardware address of the container's addresses, that of a macvlan
+// before, learn that of the parent within a second.
+func TestNewNeighbour(t *testing.T) {
+	t.Parallel()
+	for _, dad := range []string{"optimistic", "wait", "off"} {
+		t.Run(dad, func(t *testing.T) {
+			t.Parallel()
+			r, outside := runtime(t, ipam)
+			r.Conf["dad"] = dad
+			before := r.Container("before")
+			r.Host.Command("ip", "link", "add", "link", "uplink", "name", "eth0", "netns", before.Path(), "type", "macvlan", "mode", "bridge")
+			before.Batch("address add 192.0.2.10/24 dev eth0", "address add 2001:db8::10/64 dev eth0 nodad", "link set eth0 up")
+			addresses := []netip.Addr{netip.MustParseAddr("192.0.2.10"), netip.MustParseAddr("2001:db8::10")}
+			for _, a := range addresses {
+				testnet.Reaches(t, outside, a, true)
+			}
+			before.Command("ip", "link", "delete", "eth0")
+			time.Sleep(1100 * time.Millisecond) // what is younger than a second is not believed (locktime, arp(7))
+			mac := r.Add("after").Interfaces[0].MAC
+			for _, a := range addresses {
+				testnet.LearnsMAC(t, outside, a, mac)
+			}
+		})
+	}
+}
+
+// TestParentIsDown is R-74: nothing waits for what cannot come.
+func TestParentIsDown(t *testing.T) {
+	t.Parallel()
+	r, _ := runtime(t, ipam)
+	delete(r.Conf, "dad")
+	r.Host.Command("ip", "link", "set", "uplink", "down")
+	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second)
+	defer cancel()
+	if _, err := r.Do(ctx, r.Request(cni.Add, "c")); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestOneModePerParent: the kernel gives all interfaces of a parent the mode of the last one; CHECK of the others says so.
+func TestOneModePerParent(t *testing.T) {
+	t.Parallel()
+	r, _ := runtime(t, ipam)
+	r.Add("a")
+	q := r.Request(cni.Add, "b")
+	q.Conf["mode"] = "l3"
+	r.Must(q)
+	contains(t, r.Refused(r.Request(cni.Check, "a"), cni.CodeInternal), "expected mode l2, found l3")
+}
+
+// TestTakeover: what the reference plugin attached Tenon checks and deletes, and the other way round.
+func TestTakeover(t *testing.T) {
+	t.Parallel()
+	const reference = "/usr/lib/cni"
+	testnet.Require(t, testnet.Tool(filepath.Join(reference, "ipvlan")))
+	for _, tenonAdds := range []bool{true, false} {
+		t.Run(fmt.Sprintf("Tenon adds %t", tenonAdds), func(t *testing.T) {
+			t.Parallel()
+			r, _ := runtime(t, ipam)
+			delete(r.Conf["ipam"].(map[string]any), "routes") // it does not find those without a gateway of their own
+			r.Conf["cniVersion"] = "1.0.0"                    // the newest of Debian's
+			before := r.State()
+			q := r.Request(cni.Add, "c")
+			add, rest := r.Must, func(q plugintest.Request) { r.Foreign(reference, q) }
+			if !tenonAdds {
+				add, rest = func(q plugintest.Request) json.RawMessage { return r.Foreign(reference, q) }, func(q plugintest.Request) { r.Must(q) }
+			}
+			q.Conf["prevResult"] = add(q)
+			for _, verb := range []cni.Command{cni.Check, cni.Del} {
+				q.Command = verb
+				rest(q)
+			}
+			if diff := testnet.Diff(before, r.State()); strings.Contains(diff, "eth0") || strings.Contains(diff, "192.0.2.1") {
+				t.Error(diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,129 @@
+package ipvlan_test
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/testnet"
+	"github.com/tenon-cni/tenon/plugin"
+	"github.com/tenon-cni/tenon/plugin/plugintest"
+	"github.com/tenon-cni/tenon/plugins/ipvlan"
+)
+
+func TestMain(m *testing.M) { plugintest.Main(m) }
+
+var ipvlans = testnet.Kernel(probe.IPvlan)
+
+// parent makes the interface that the examples name, which has the default route of the host.
+func parent(_ testing.TB, n *plugintest.Net) { addParent(n, n.Host) }
+
+func addParent(n *plugintest.Net, ns *plugintest.Namespace) {
+	other := fmt.Sprintf("outside%d", ns.Number)
+	ns.Batch("link add eth1 type veth peer name "+other+" netns "+n.Host.Path(), "link set eth1 up", "route add default dev eth1")
+	n.Host.Command("ip", "link", "set", other, "up")
+}
+
+// examples are those with address management, or the chained one.
+func examples(withIPAM bool) (list []plugin.Example) {
+	for _, e := range ipvlan.Plugin.Examples() {
+		if strings.Contains(e.Config, `"ipam"`) == withIPAM {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+var suite = plugintest.Suite{
+	Plugin:   ipvlan.Plugin,
+	Setup:    parent,
+	Examples: examples(true),
+	Rewrite:  swift,
+	Drifts: []plugintest.Drift{
+		{Name: "another mode", Break: func(_ testing.TB, a plugintest.Attached) string {
+			a.Container.Command("ip", "link", "set", "eth0", "type", "ipvlan", "mode", "l3")
+			return "expected mode l2, found l3"
+		}},
+		{Name: "another kind", Break: func(_ testing.TB, a plugintest.Attached) string {
+			a.Container.Batch("link delete eth0", "link add eth0 up type bridge")
+			return "expected a ipvlan, found a bridge"
+		}},
+		{Name: "another MAC", Break: func(_ testing.TB, a plugintest.Attached) string { // it is that of the parent
+			a.Host.Command("ip", "link", "set", "eth1", "address", "02:00:00:00:00:01")
+			return "eth0"
+		}},
+		{Name: "parent renamed", Key: "master", Break: func(_ testing.TB, a plugintest.Attached) string {
+			a.Host.Batch("link set eth1 down", "link set eth1 name renamed", "link set renamed up")
+			return `"eth1"`
+		}},
+		{Name: "reservation gone", Break: func(t testing.TB, a plugintest.Attached) string {
+			for _, ip := range a.Result.IPs {
+				if err := os.Remove(filepath.Join(a.Dir, a.Conf["name"].(string), ip.Address.Addr().String())); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return a.Container.Name
+		}},
+	},
+}
+
+// swift switches duplicate detection off where the kernel has no optimistic addresses: each ADD would wait one or two seconds.
+func swift(conf map[string]any, _ string) {
+	if testnet.OptimisticDAD() != nil {
+		conf["dad"] = "off"
+	}
+}
+
+// The suite is ipvlan.md 8: with and without master.
+func TestSuite(t *testing.T) {
+	testnet.Require(t, ipvlans)
+	plugintest.Run(t, suite)
+}
+
+// TestSuiteInContainer is ipvlan.md 8 with linkInContainer: the parent is one that the plugins before have made in the container.
+func TestSuiteInContainer(t *testing.T) {
+	testnet.Require(t, ipvlans)
+	inside := suite
+	inside.Examples, inside.Setup, inside.Drifts = inside.Examples[:1], nil, nil
+	inside.Before = func(_ testing.TB, n *plugintest.Net, c *plugintest.Namespace) *cni.Result {
+		addParent(n, c)
+		return &cni.Result{Interfaces: []cni.Interface{{Name: "eth1", Sandbox: c.Path()}}}
+	}
+	inside.Rewrite = func(conf map[string]any, dir string) {
+		swift(conf, dir)
+		conf["linkInContainer"] = true
+	}
+	plugintest.Run(t, inside)
+}
+
+// TestSuiteChained: without ipam, parent and addresses are those of the result before (ipvlan.md 8).
+func TestSuiteChained(t *testing.T) {
+	testnet.Require(t, ipvlans)
+	plugintest.Run(t, plugintest.Suite{
+		Plugin: ipvlan.Plugin, Examples: examples(false), Rewrite: swift, Setup: parent, TakesOver: true,
+		Before: func(_ testing.TB, _ *plugintest.Net, c *plugintest.Namespace) *cni.Result {
+			return before(c.Number + 2)
+		},
+	})
+}
+
+// before is the result of plugins that have chosen the host's eth1, and got addresses for the container.
+func before(number int) *cni.Result {
+	return &cni.Result{
+		Interfaces: []cni.Interface{{Name: "eth1"}},
+		IPs: []cni.IP{
+			{Address: netip.MustParsePrefix(fmt.Sprintf("10.99.0.%d/24", number)), Gateway: netip.MustParseAddr("10.99.0.1")},
+			{Address: netip.MustParsePrefix(fmt.Sprintf("fd00:99::%x/64", number))},
+		},
+		Routes: []cni.Route{{Dst: netip.MustParsePrefix("0.0.0.0/0")}, {Dst: netip.MustParsePrefix("fd00:7::/64"), GW: netip.MustParseAddr("fd00:99::ffff")}},
+	}
+}
+
+func FuzzServe(f *testing.F) {
+	plugintest.Fuzz(f, plugintest.Suite{Plugin: ipvlan.Plugin, Setup: parent})
+}

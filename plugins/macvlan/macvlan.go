@@ -1,0 +1,119 @@
+package macvlan
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/attach"
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/plugin"
+)
+
+// Config is the configuration of the plugin.
+type Config struct {
+	attach.Common
+	attach.Segment
+
+	// Master is the interface that the container's is made on, by its name or an alternative name. Without one it is that of
+	// the default route.
+	Master string `json:"master"`
+	// LinkInContainer looks for Master, or the default route, in the container instead of the host.
+	LinkInContainer bool `json:"linkInContainer"`
+	// Mode is who is reached directly: "bridge" reaches other interfaces of the same parent, "private" none of them, "vepa" those
+	// to which a switch outside sends the frames back, and "passthru" gives the container the parent for itself alone, with its
+	// hardware address.
+	Mode Mode `json:"mode" enum:"bridge,private,vepa,passthru" default:"bridge"`
+	// MTU is in bytes, up to that of Master; 0 is that of Master.
+	MTU int `json:"mtu" min:"0" max:"65535"`
+	// MAC is the hardware address; the capability mac and MAC in CNI_ARGS go before it. Without one the kernel chooses.
+	MAC string `json:"mac"`
+	// BCQueueLen is how many broadcasts and multicasts can wait to be copied to the interfaces of the parent, in packets; 0 is
+	// the kernel's default, 1000.
+	BCQueueLen uint32 `json:"bcqueuelen"`
+}
+
+// Mode is a mode of macvlan (ip-link(8)).
+type Mode string
+
+// The modes.
+const (
+	Bridge   Mode = "bridge"
+	Private  Mode = "private"
+	VEPA     Mode = "vepa"
+	Passthru Mode = "passthru"
+)
+
+const kind = "macvlan"
+
+// Plugin is the definition of macvlan.
+var Plugin = plugin.Define[Config](plugin.Info{
+	Name:         kind,
+	About:        "connects a container to the network of an interface, with a hardware address of its own",
+	Capabilities: []string{"mac"},
+	Args:         []string{"MAC"},
+	Doc:          doc,
+}, attach.Plugin[Config]{
+	Maker:   maker{},
+	Kind:    kind,
+	OwnDNS:  true,
+	Options: func(c *Config) attach.Options { return attach.Options{DAD: c.Detection(), Announce: true} },
+})
+
+type (
+	maker   struct{}
+	session = attach.Session[Config]
+)
+
+func (c *Config) mode() Mode {
+	if c.Mode == "" {
+		return Bridge
+	}
+	return c.Mode
+}
+
+// Validate refuses what cannot become a macvlan on any parent.
+func (maker) Validate(c *plugin.Call[Config]) error {
+	switch m := c.Conf.mode(); m {
+	case Bridge, Private, VEPA, Passthru:
+	default:
+		return cni.Errorf(cni.CodeInvalidConfig, "mode: %q is neither %q nor %q nor %q nor %q", m, Bridge, Private, VEPA, Passthru)
+	}
+	if err := attach.ValidateMTU(c.Conf.MTU); err != nil {
+		return err
+	}
+	_, err := attach.AskedMAC(c.AnyCall, c.Conf.MAC)
+	return err
+}
+
+// Make makes the macvlan in the container.
+func (maker) Make(_ context.Context, s *session) ([]cni.Interface, error) {
+	c := s.Conf
+	mac, err := attach.AskedMAC(s.AnyCall, c.MAC)
+	if err != nil {
+		return nil, err
+	}
+	parent, where, err := s.Parent(c.Master, c.LinkInContainer)
+	if err != nil {
+		return nil, err
+	}
+	if err := attach.CheckMTU(c.MTU, parent); err != nil {
+		return nil, err
+	}
+	link, err := s.Sandbox.AddLink(kernel.NewLink{
+		Name: s.IfName, Kind: kind, Alias: s.Tag, MAC: mac, MTU: c.MTU,
+		Parent: parent, ParentSpace: where, Mode: string(c.mode()), BCQueueLen: c.BCQueueLen,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return []cni.Interface{{Name: link.Name, MAC: link.MAC.String(), Sandbox: s.Netns}}, nil
+}
+
+// Verify compares the mode with the configuration, and looks for the parent.
+func (maker) Verify(_ context.Context, s *session, link kernel.Link) error {
+	if want := string(s.Conf.mode()); link.Mode != want {
+		return fmt.Errorf("interface %s: expected mode %s, found %s", link.Name, want, link.Mode)
+	}
+	return s.CheckParent(s.Conf.Master, s.Conf.LinkInContainer)
+}

@@ -1,0 +1,81 @@
+package macvlan_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/testnet"
+	"github.com/tenon-cni/tenon/plugin/plugintest"
+	"github.com/tenon-cni/tenon/plugins/macvlan"
+)
+
+func TestMain(m *testing.M) { plugintest.Main(m) }
+
+var macvlans = testnet.Kernel(probe.Macvlan)
+
+// parent makes the interface that the examples name, which has the default route of the host.
+func parent(_ testing.TB, n *plugintest.Net) { addParent(n, n.Host) }
+
+func addParent(n *plugintest.Net, ns *plugintest.Namespace) {
+	other := fmt.Sprintf("outside%d", ns.Number)
+	ns.Batch("link add eth1 type veth peer name "+other+" netns "+n.Host.Path(), "link set eth1 up", "route add default dev eth1")
+	n.Host.Command("ip", "link", "set", other, "up")
+}
+
+var suite = plugintest.Suite{
+	Plugin: macvlan.Plugin,
+	Setup:  parent,
+	Distinguish: func(q *plugintest.Request, n int) {
+		if q.Conf["mac"] != nil { // of one parent, no two interfaces that are up can have the same
+			q.Conf["mac"] = fmt.Sprintf("02:00:5e:00:53:%02x", n+1)
+		}
+	},
+	Drifts: []plugintest.Drift{
+		{Name: "another mode", Break: func(_ testing.TB, a plugintest.Attached) string {
+			a.Container.Command("ip", "link", "set", "eth0", "type", "macvlan", "mode", "private")
+			return "expected mode bridge, found private"
+		}},
+		{Name: "another kind", Break: func(_ testing.TB, a plugintest.Attached) string {
+			a.Container.Batch("link delete eth0", "link add eth0 up type bridge")
+			return "expected a macvlan, found a bridge"
+		}},
+		{Name: "parent renamed", Key: "master", Break: func(_ testing.TB, a plugintest.Attached) string {
+			a.Host.Batch("link set eth1 down", "link set eth1 name renamed", "link set renamed up")
+			return `"eth1"`
+		}},
+		{Name: "reservation gone", Break: func(t testing.TB, a plugintest.Attached) string {
+			for _, ip := range a.Result.IPs {
+				if err := os.Remove(filepath.Join(a.Dir, a.Conf["name"].(string), ip.Address.Addr().String())); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return a.Container.Name
+		}},
+	},
+}
+
+// The suite is macvlan.md 8 with linkInContainer absent: in every version, with and without addresses and master.
+func TestSuite(t *testing.T) {
+	testnet.Require(t, macvlans)
+	plugintest.Run(t, suite)
+}
+
+// TestSuiteInContainer is macvlan.md 8 with linkInContainer: parent and default route are those that the plugins before have
+// made in the container.
+func TestSuiteInContainer(t *testing.T) {
+	testnet.Require(t, macvlans)
+	inside := suite
+	inside.Setup, inside.Drifts = nil, nil
+	inside.Before = func(_ testing.TB, n *plugintest.Net, c *plugintest.Namespace) *cni.Result {
+		addParent(n, c)
+		return &cni.Result{Interfaces: []cni.Interface{{Name: "eth1", Sandbox: c.Path()}}}
+	}
+	inside.Rewrite = func(conf map[string]any, _ string) { conf["linkInContainer"] = true }
+	plugintest.Run(t, inside)
+}
+
+func FuzzServe(f *testing.F) { plugintest.Fuzz(f, suite) }

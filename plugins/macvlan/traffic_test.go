@@ -1,0 +1,201 @@
+package macvlan_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/testnet"
+	"github.com/tenon-cni/tenon/plugin/plugintest"
+)
+
+// The addresses of the other machine.
+var outside4, outside6 = netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("2001:db8::2")
+
+// TestPing: containers reach one another and the other machine as soon as ADD has returned, as the mode has it. While an
+// address is optimistic the container asks for no neighbours (RFC 4429, section 3.2), so ADD waits here.
+func TestPing(t *testing.T) {
+	t.Parallel()
+	for mode, siblings := range map[string]bool{"bridge": true, "private": false, "vepa": false} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			r, outside := runtime(t, `,"dad":"wait","mode":"`+mode+`"`+ipam)
+			a, b := r.Add("a"), r.Add("b")
+			for i, ip := range a.IPs {
+				testnet.Reaches(t, outside, ip.Address.Addr(), true)
+				testnet.Reaches(t, r.Container("a"), b.IPs[i].Address.Addr(), siblings)
+			}
+			testnet.Reaches(t, r.Container("b"), outside4, true)
+			testnet.Reaches(t, r.Container("b"), outside6, true)
+		})
+	}
+}
+
+// TestPassthru: one container has the parent for itself, with its address. Another one is refused, and harms nobody.
+func TestPassthru(t *testing.T) {
+	t.Parallel()
+	r, _ := runtime(t, `,"dad":"wait","mode":"passthru"`+ipam)
+	a := r.Add("a")
+	if want := show(t, r.Host, "uplink").Address; a.Interfaces[0].MAC != want {
+		t.Errorf("MAC %s, want %s", a.Interfaces[0].MAC, want)
+	}
+	testnet.Reaches(t, r.Container("a"), outside4, true)
+	r.Container("b")
+	before := r.State()
+	r.Refused(r.Request(cni.Add, "b"), cni.CodeInternal)
+	r.Unchanged(before)
+	testnet.Reaches(t, r.Container("a"), outside6, true)
+}
+
+// TestSwitch: without address management the containers are on one link (R-71).
+func TestSwitch(t *testing.T) {
+	t.Parallel()
+	r, _ := runtime(t, "")
+	for i, container := range []string{"a", "b"} {
+		r.Add(container)
+		r.Container(container).Command("ip", "address", "add", fmt.Sprintf("10.5.0.%d/24", i+1), "dev", "eth0")
+	}
+	testnet.Reaches(t, r.Container("a"), netip.MustParseAddr("10.5.0.2"), true)
+}
+
+// TestAddressesCanBeBound is R-75 and field-notes 26: at the return of ADD, however duplicates are looked for.
+func TestAddressesCanBeBound(t *testing.T) {
+	t.Parallel()
+	for _, dad := range []string{"optimistic", "wait", "off"} {
+		t.Run(dad, func(t *testing.T) {
+			t.Parallel()
+			r, _ := runtime(t, `,"dad":"`+dad+`","ipam":{"type":"host-local","ranges":[[{"subnet":"2001:db8::/64","rangeStart":"2001:db8::10"}]]}`)
+			address := r.Add("c").IPs[0].Address.Addr()
+			err := r.Container("c").Run(func() error {
+				c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(address, 0)))
+				if err != nil {
+					return err
+				}
+				return c.Close()
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestDuplicate: an address that another machine has fails ADD where that waits, and nothing is left; otherwise CHECK.
+func TestDuplicate(t *testing.T) {
+	t.Parallel()
+	const static = `,"ipam":{"type":"static","addresses":[{"address":"2001:db8::2/64"}]}`
+	t.Run("wait", func(t *testing.T) {
+		t.Parallel()
+		r, _ := runtime(t, `,"dad":"wait"`+static)
+		r.Container("c")
+		before := r.State()
+		contains(t, r.Refused(r.Request(cni.Add, "c"), cni.CodeInternal), "duplicate address detection failed for 2001:db8::2/64")
+		r.Unchanged(before)
+	})
+	t.Run("optimistic", func(t *testing.T) {
+		t.Parallel()
+		testnet.Require(t, testnet.OptimisticDAD)
+		r, _ := runtime(t, static)
+		r.Add("c")
+		for end := time.Now().Add(5 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+			_, err := r.Do(t.Context(), r.Request(cni.Check, "c"))
+			if err != nil {
+				contains(t, err, "duplicate address detection failed for 2001:db8::2/64")
+				return
+			}
+			if time.Now().After(end) {
+				t.Fatal("CHECK has not noticed it")
+			}
+		}
+	})
+}
+
+// TestParentIsDown is R-74: nothing waits for what cannot come.
+func TestParentIsDown(t *testing.T) {
+	t.Parallel()
+	for _, dad := range []string{"optimistic", "wait", "off"} {
+		t.Run(dad, func(t *testing.T) {
+			t.Parallel()
+			r, _ := runtime(t, `,"dad":"`+dad+`"`+ipam)
+			r.Host.Command("ip", "link", "set", "uplink", "down")
+			ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second)
+			defer cancel()
+			if _, err := r.Do(ctx, r.Request(cni.Add, "c")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestNewNeighbour is R-73: an address is given to another container, and other machines learn the new MAC within a second.
+func TestNewNeighbour(t *testing.T) {
+	t.Parallel()
+	for _, dad := range []string{"optimistic", "wait", "off"} {
+		t.Run(dad, func(t *testing.T) {
+			t.Parallel()
+			r, outside := runtime(t, `,"dad":"`+dad+`"`+ipam)
+			attach := func(container string) *cni.Result {
+				q := r.Request(cni.Add, container)
+				q.Conf["runtimeConfig"] = map[string]any{"ips": []string{"192.0.2.77", "2001:db8::77"}}
+				result, err := cni.DecodeResult(r.Must(q), 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return result
+			}
+			for _, ip := range attach("before").IPs {
+				testnet.Reaches(t, outside, ip.Address.Addr(), true)
+			}
+			r.Del("before")
+			time.Sleep(1100 * time.Millisecond) // what is younger than a second is not believed (locktime, arp(7))
+			after := attach("after")
+			for _, ip := range after.IPs {
+				testnet.LearnsMAC(t, outside, ip.Address.Addr(), after.Interfaces[0].MAC)
+				if dad != "optimistic" { // it would answer as soon as it may ask who is asking
+					testnet.Reaches(t, outside, ip.Address.Addr(), true)
+				}
+			}
+		})
+	}
+}
+
+// TestRouterAdvertisements is field-notes 27: what routers say while ADD is at work, or later, changes nothing. Without ADD's
+// settings it would.
+func TestRouterAdvertisements(t *testing.T) {
+	t.Parallel()
+	r, outside := runtime(t, ipam)
+	c := r.Container("c")
+	c.Command("sysctl", "-qw", "net.ipv6.conf.all.accept_ra=2", "net.ipv6.conf.default.accept_ra=2")
+	changes := 0
+	ctx := kernel.WithHooks(t.Context(), kernel.Hooks{Trace: func(string) {
+		changes++
+		testnet.Advertise(t, outside)
+	}})
+	if _, err := r.Do(ctx, r.Request(cni.Add, "c")); err != nil {
+		t.Fatal(err)
+	}
+	testnet.Advertise(t, outside)
+	time.Sleep(200 * time.Millisecond)
+	if followed(c) || changes < 10 {
+		t.Errorf("after %d advertisements:\n%s", changes, c.Command("ip", "-6", "route"))
+	}
+	c.Command("sysctl", "-qw", "net.ipv6.conf.eth0.accept_ra=2")
+	for end := time.Now().Add(5 * time.Second); !followed(c); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the advertisements of this test are not followed by anybody")
+		}
+		testnet.Advertise(t, outside)
+	}
+}
+
+// followed reports whether a container has an address, a route or a router from an advertisement.
+func followed(ns *plugintest.Namespace) bool {
+	return strings.Contains(ns.Command("ip", "-6", "address"), "2001:db8:bad:") || strings.Contains(ns.Command("ip", "-6", "route"), "2001:db8:bad:") ||
+		strings.Contains(ns.Command("ip", "-6", "route"), "default via fe80")
+}
