@@ -69,7 +69,7 @@ func (s *Space) EnsureBridge(b Bridge) (bridge Link, created bool, err error) {
 	return bridge, created, nil
 }
 
-// SetMaster makes port a port of bridge. Undone by giving it the master it had.
+// SetMaster makes port a port of bridge, or of none if that is the zero Link. Undone by giving it the master it had.
 func (s *Space) SetMaster(port, bridge Link) error {
 	return s.tx.Do(fmt.Sprintf("master %s dev %s", bridge.Name, port.Name),
 		func() error { return s.rt.SetMaster(port, bridge.Index) },

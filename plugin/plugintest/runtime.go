@@ -259,12 +259,14 @@ func (r *Runtime) stateOf(spaces ...*Namespace) string {
 }
 
 // volatile reports whether a line is about what host-local keeps beside reservations, caches and where the search for an
-// address goes on; or about the addresses of lo, which the kernel adds when it comes up first and then leaves there.
+// address goes on; or about what the kernel adds once and then leaves there: the addresses of lo when it comes up first, and
+// the rule for VRFs with the first of them.
 func volatile(line string) bool {
 	if path, ok := strings.CutPrefix(line, "file "); ok {
 		return strings.Contains(path, "/.owners") || strings.Contains(path, "/last_reserved_ip.")
 	}
-	return strings.Contains(line, " addr dev lo ") || strings.Contains(line, ` route -4 {"dev":"lo","dst":"127.`)
+	return strings.Contains(line, " addr dev lo ") || strings.Contains(line, ` route -4 {"dev":"lo","dst":"127.`) ||
+		strings.Contains(line, `{"l3mdev":null,"priority":1000,`)
 }
 
 // Unchanged fails the test if the state is not what it was before.

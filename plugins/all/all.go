@@ -24,6 +24,7 @@ import (
 	"github.com/tenon-cni/tenon/plugins/static"
 	"github.com/tenon-cni/tenon/plugins/tap"
 	"github.com/tenon-cni/tenon/plugins/tuning"
+	"github.com/tenon-cni/tenon/plugins/vrf"
 )
 
 // Plugins are the definitions, by name.
@@ -42,6 +43,7 @@ var Plugins = []plugin.Definition{
 	static.Plugin,
 	tap.Plugin,
 	tuning.Plugin,
+	vrf.Plugin,
 }
 
 // Repair puts back what plugins here have made in the ruleset of the host for attachments, and others have taken away: in

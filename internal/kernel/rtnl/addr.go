@@ -12,7 +12,7 @@ import (
 
 // Addrs lists the addresses of a link with their prefix lengths, both families.
 func (c *Conn) Addrs(l Link) (list []netip.Prefix, err error) {
-	err = c.eachAddr(l, unix.AF_UNSPEC, func() { list = nil }, func(a netip.Prefix, _ uint32) { list = append(list, a) })
+	err = c.eachAddr(l, unix.AF_UNSPEC, func() { list = nil }, func(a netip.Prefix, _ uint32, _ []byte) { list = append(list, a) })
 	return list, err
 }
 
@@ -20,7 +20,7 @@ func (c *Conn) Addrs(l Link) (list []netip.Prefix, err error) {
 // source will give it again, nor the link-local ones of IPv6, which the kernel does. Of those of one network the first is
 // the one that the others depend on.
 func (c *Conn) KeptAddrs(l Link) (list []netip.Prefix, err error) {
-	err = c.eachAddr(l, unix.AF_UNSPEC, func() { list = nil }, func(a netip.Prefix, flags uint32) {
+	err = c.eachAddr(l, unix.AF_UNSPEC, func() { list = nil }, func(a netip.Prefix, flags uint32, _ []byte) {
 		if flags&unix.IFA_F_PERMANENT != 0 && (a.Addr().Is4() || !a.Addr().IsLinkLocalUnicast()) {
 			list = append(list, a)
 		}
@@ -28,8 +28,9 @@ func (c *Conn) KeptAddrs(l Link) (list []netip.Prefix, err error) {
 	return list, err
 }
 
-// eachAddr calls each with the addresses of a link and their flags (IFA_F_…), again from the start after reset.
-func (c *Conn) eachAddr(l Link, family int, reset func(), each func(a netip.Prefix, flags uint32)) error {
+// eachAddr calls each with the addresses of a link, their flags (IFA_F_…) and the message about them, which the next one
+// overwrites; again from the start after reset.
+func (c *Conn) eachAddr(l Link, family int, reset func(), each func(a netip.Prefix, flags uint32, message []byte)) error {
 	of := unix.IfAddrmsg{Family: uint8(family), Index: uint32(l.Index)}
 	err := c.list(unix.RTM_GETADDR, of, nil, reset, func(m []byte) error {
 		var about unix.IfAddrmsg
@@ -52,7 +53,7 @@ func (c *Conn) eachAddr(l Link, family int, reset func(), each func(a netip.Pref
 		if !local.IsValid() {
 			local = remote
 		}
-		each(netip.PrefixFrom(local, int(about.Prefixlen)), flags)
+		each(netip.PrefixFrom(local, int(about.Prefixlen)), flags, m)
 		return nil
 	})
 	if err != nil {
@@ -133,7 +134,7 @@ type dad struct {
 }
 
 func (c *Conn) dad(l Link) (d dad, err error) {
-	err = c.eachAddr(l, unix.AF_INET6, func() { d = dad{} }, func(a netip.Prefix, flags uint32) {
+	err = c.eachAddr(l, unix.AF_INET6, func() { d = dad{} }, func(a netip.Prefix, flags uint32, _ []byte) {
 		switch {
 		case flags&unix.IFA_F_DADFAILED != 0:
 			d.duplicate = a
@@ -146,7 +147,7 @@ func (c *Conn) dad(l Link) (d dad, err error) {
 
 // Duplicates lists the addresses of a link that duplicate address detection has found in use elsewhere.
 func (c *Conn) Duplicates(l Link) (list []netip.Prefix, err error) {
-	err = c.eachAddr(l, unix.AF_INET6, func() { list = nil }, func(a netip.Prefix, flags uint32) {
+	err = c.eachAddr(l, unix.AF_INET6, func() { list = nil }, func(a netip.Prefix, flags uint32, _ []byte) {
 		if flags&unix.IFA_F_DADFAILED != 0 {
 			list = append(list, a)
 		}

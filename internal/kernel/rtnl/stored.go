@@ -8,6 +8,8 @@ import (
 	"sort"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/kernel/nlmsg"
 )
 
 // StoredRoute is a unicast route through one link with all that the kernel says of it, also what [Route] has no field for:
@@ -49,6 +51,9 @@ func (r StoredRoute) Derived() bool {
 	return slices.Contains([]uint8{unix.RTPROT_KERNEL, unix.RTPROT_RA, unix.RTPROT_REDIRECT}, r.full.Protocol)
 }
 
+// ByObject reports whether the hops of the route are a next hop object (ip-nexthop(8)), which others may use too.
+func (r StoredRoute) ByObject() bool { return r.full.has(rtaNextHop) }
+
 // Gateways are those of all hops.
 func (r StoredRoute) Gateways() []netip.Addr {
 	var list []netip.Addr
@@ -60,11 +65,26 @@ func (r StoredRoute) Gateways() []netip.Addr {
 	return list
 }
 
-// Same reports whether r and other say the same, wherever they are and whoever made them.
+// Same reports whether r and other say the same, wherever they are and whoever made them. Of a multipath route of IPv6 one
+// hop is the same as a route of its own: which it is depends on the routes through other links.
 func (r StoredRoute) Same(other StoredRoute) bool {
-	a, b := r.In(AllTables).full, other.In(AllTables).full
+	a, b := r.In(AllTables).full.single(), other.In(AllTables).full.single()
 	a.Protocol, b.Protocol = 0, 0
 	return a.RtMsg == b.RtMsg && maps.EqualFunc(a.attributes, b.attributes, bytes.Equal)
+}
+
+// single returns a multipath route with one hop as a route of its own.
+func (m routeMessage) single() routeMessage {
+	hops := readHops(m.attributes[unix.RTA_MULTIPATH])
+	if len(hops) != 1 {
+		return m
+	}
+	m = m.without(unix.RTA_MULTIPATH).with(unix.RTA_OIF, native(int(hops[0].Ifindex)))
+	m.Flags |= uint32(hops[0].Flags)
+	for kind, v := range nlmsg.Attributes(hops[0].attributes) {
+		m = m.with(kind, v)
+	}
+	return m
 }
 
 // StoredRoutes lists the routes in all tables that leave through l and through nothing else. Of a multipath route of IPv6,

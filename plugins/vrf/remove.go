@@ -1,0 +1,66 @@
+package vrf
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"syscall"
+
+	"github.com/tenon-cni/tenon/internal/chained"
+	"github.com/tenon-cni/tenon/internal/kernel"
+)
+
+// Remove takes the interface out of the VRF, and deletes the VRF if it has no other member. There is nothing without the
+// container's namespace, and so nothing for GC: all that is made ends with it.
+func (decorator) Remove(ctx context.Context, s *session, _ chained.Gone) error {
+	if s.Sandbox == nil {
+		return nil
+	}
+	if err := s.Sandbox.Lock(ctx); err != nil {
+		return err
+	}
+	links, err := s.Sandbox.Links()
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(links, func(l kernel.Link) bool { return l.Name == s.IfName })
+	var link kernel.Link // none if it is gone
+	if i >= 0 {
+		link = links[i]
+	}
+	vrf, ok := left(s.Conf, link, links)
+	if !ok {
+		return nil
+	}
+	if link.Master == vrf.Index {
+		if err := leave(ctx, s, link, vrf); err != nil {
+			return errors.Join(err, s.Tx.Rollback())
+		}
+	}
+	if slices.ContainsFunc(links, func(l kernel.Link) bool { return l.Master == vrf.Index && l.Index != link.Index }) {
+		return nil
+	}
+	return s.Sandbox.Delete(vrf)
+}
+
+// left returns the VRF of the configuration or, where that cannot be read any more, the one that the interface is in.
+func left(c *Config, link kernel.Link, links []kernel.Link) (kernel.Link, bool) {
+	i := slices.IndexFunc(links, func(l kernel.Link) bool {
+		return l.Kind == kind && (l.Name == c.VRFName || c.VRFName == "" && l.Index == link.Master)
+	})
+	if i < 0 {
+		return kernel.Link{}, false
+	}
+	return links[i], true
+}
+
+// leave takes the interface out of the VRF. If the kernel refuses to have everything back as it was, it would do so the next
+// time, too, and DEL would never end.
+func leave(ctx context.Context, s *session, link, vrf kernel.Link) error {
+	err := s.Sandbox.LeaveVRF(ctx, link, vrf)
+	if errors.As(err, new(syscall.Errno)) && !kernel.Exhausted(err) {
+		s.Log.Warn("routes and addresses of the interface are lost", "err", err)
+		return s.Sandbox.SetMaster(link, kernel.Link{})
+	}
+	return err
+}

@@ -1,0 +1,48 @@
+package vrf_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/testnet"
+	"github.com/tenon-cni/tenon/plugin/plugintest"
+	"github.com/tenon-cni/tenon/plugins/vrf"
+)
+
+func TestMain(m *testing.M) { plugintest.Main(m) }
+
+var suite = plugintest.Suite{
+	Plugin: vrf.Plugin,
+	Drifts: []plugintest.Drift{
+		drift("VRF gone", "red", "link delete red"),
+		drift("VRF down", "red", "link set red down"),
+		drift("not a member", "eth0", "link set eth0 nomaster"),
+		drift("another VRF of that name", "eth0", "link delete red", "link add red type vrf table 7"),
+		drift("not a VRF", "red", "link delete red", "link add red type bridge"),
+		drift("default route gone", "0.0.0.0/0", "route delete default vrf red"),
+		drift("IPv6 default route gone", "::/0", "-6 route delete default vrf red"),
+		drift("default route elsewhere", "0.0.0.0/0", "route delete default vrf red", "route add default dev eth0 table 77"),
+		drift("network gone", "10.88.", "-4 route flush vrf red scope link"),
+	},
+}
+
+// drift is calls of ip in the container. CHECK has to name the object.
+func drift(name, object string, commands ...string) plugintest.Drift {
+	return plugintest.Drift{Name: name, Break: func(_ testing.TB, a plugintest.Attached) string {
+		for _, c := range commands {
+			a.Container.Command("ip", strings.Fields(c)...)
+		}
+		return object
+	}}
+}
+
+func TestSuite(t *testing.T) {
+	testnet.Require(t, testnet.Kernel(probe.VRF))
+	plugintest.Run(t, suite)
+}
+
+func FuzzServe(f *testing.F) {
+	testnet.Require(f, testnet.Kernel(probe.VRF))
+	plugintest.Fuzz(f, suite)
+}
