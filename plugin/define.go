@@ -12,7 +12,7 @@ func Define[C any, PC configuration[C]](i Info, p Plugin[C]) Definition {
 	if i.Versions == nil {
 		i.Versions = cni.Versions()
 	}
-	return Definition{Info: i, config: reflect.TypeFor[C](), plugin: typed[C, PC]{p}}
+	return Definition{Info: i, config: reflect.TypeFor[C](), plugin: &typed[C, PC]{p}}
 }
 
 // configuration is a pointer to a configuration type, which embeds [Common].
@@ -38,47 +38,47 @@ type untyped interface {
 // typed gives the calls of an untyped their type.
 type typed[C any, PC configuration[C]] struct{ p Plugin[C] }
 
-func (t typed[C, PC]) call(c *AnyCall) *Call[C] { return &Call[C]{AnyCall: c, Conf: c.conf.(*C)} }
+func (t *typed[C, PC]) call(c *AnyCall) *Call[C] { return &Call[C]{AnyCall: c, Conf: c.conf.(*C)} }
 
-func (t typed[C, PC]) configuration() (conf any, common *Common) {
+func (t *typed[C, PC]) configuration() (conf any, common *Common) {
 	c := new(C)
 	return c, PC(c).common()
 }
 
-func (t typed[C, PC]) validate(c *AnyCall) error {
+func (t *typed[C, PC]) validate(c *AnyCall) error {
 	if v, ok := t.p.(Validator[C]); ok {
 		return v.Validate(t.call(c))
 	}
 	return nil
 }
 
-func (t typed[C, PC]) add(ctx context.Context, c *AnyCall) (*cni.Result, error) {
+func (t *typed[C, PC]) add(ctx context.Context, c *AnyCall) (*cni.Result, error) {
 	return t.p.Add(ctx, t.call(c))
 }
 
-func (t typed[C, PC]) del(ctx context.Context, c *AnyCall) error { return t.p.Del(ctx, t.call(c)) }
+func (t *typed[C, PC]) del(ctx context.Context, c *AnyCall) error { return t.p.Del(ctx, t.call(c)) }
 
-func (t typed[C, PC]) check(ctx context.Context, c *AnyCall) error { return t.p.Check(ctx, t.call(c)) }
+func (t *typed[C, PC]) check(ctx context.Context, c *AnyCall) error { return t.p.Check(ctx, t.call(c)) }
 
-func (t typed[C, PC]) status(ctx context.Context, c *AnyCall) error {
+func (t *typed[C, PC]) status(ctx context.Context, c *AnyCall) error {
 	if s, ok := t.p.(Statuser[C]); ok {
 		return s.Status(ctx, t.call(c))
 	}
 	return nil
 }
 
-func (t typed[C, PC]) gc(ctx context.Context, c *AnyCall) error {
+func (t *typed[C, PC]) gc(ctx context.Context, c *AnyCall) error {
 	if g, ok := t.p.(Collector[C]); ok {
 		return g.GC(ctx, t.call(c))
 	}
 	return nil
 }
 
-func (t typed[C, PC]) repairs() bool {
+func (t *typed[C, PC]) repairs() bool {
 	_, ok := t.p.(Repairer[C])
 	return ok
 }
 
-func (t typed[C, PC]) repair(ctx context.Context, c *AnyCall) error {
+func (t *typed[C, PC]) repair(ctx context.Context, c *AnyCall) error {
 	return t.p.(Repairer[C]).Repair(ctx, t.call(c))
 }

@@ -59,7 +59,7 @@ func (p pair) Finish(ctx context.Context, s *session, r *cni.Result) error {
 }
 
 func define(p pair) plugin.Definition {
-	return plugin.Define[config](plugin.Info{Name: "pair"}, attach.Plugin[config]{
+	return plugin.Define[config](plugin.Info{Name: "pair"}, &attach.Plugin[config]{
 		Maker: p,
 		Options: func(c *config) attach.Options {
 			o := attach.Options{KeepDown: c.KeepDown, Announce: true}

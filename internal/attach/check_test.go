@@ -183,7 +183,7 @@ func TestStatus(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, pair{}, row.pool)
-			b.plugin = plugin.Define[config](plugin.Info{Name: "pair"}, attach.Plugin[config]{Maker: pair{}, Needs: func(*config) []probe.Feature { return row.needs }})
+			b.plugin = plugin.Define[config](plugin.Info{Name: "pair"}, &attach.Plugin[config]{Maker: pair{}, Needs: func(*config) []probe.Feature { return row.needs }})
 			before := b.state()
 			if err := b.call(cni.Status); row.code != 0 {
 				wantError(t, err, row.code, row.says)

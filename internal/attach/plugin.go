@@ -23,33 +23,33 @@ type Plugin[C any] struct {
 }
 
 // Add implements [plugin.Plugin].
-func (p Plugin[C]) Add(ctx context.Context, c *plugin.Call[C]) (*cni.Result, error) {
+func (p *Plugin[C]) Add(ctx context.Context, c *plugin.Call[C]) (*cni.Result, error) {
 	return add(ctx, p, c.AnyCall)
 }
 
 // Del implements [plugin.Plugin].
-func (p Plugin[C]) Del(ctx context.Context, c *plugin.Call[C]) error { return del(ctx, p, c.AnyCall) }
+func (p *Plugin[C]) Del(ctx context.Context, c *plugin.Call[C]) error { return del(ctx, p, c.AnyCall) }
 
 // Check implements [plugin.Plugin].
-func (p Plugin[C]) Check(ctx context.Context, c *plugin.Call[C]) error {
+func (p *Plugin[C]) Check(ctx context.Context, c *plugin.Call[C]) error {
 	return check(ctx, p, c.AnyCall)
 }
 
 // Status implements [plugin.Statuser].
-func (p Plugin[C]) Status(ctx context.Context, c *plugin.Call[C]) error {
+func (p *Plugin[C]) Status(ctx context.Context, c *plugin.Call[C]) error {
 	return status(ctx, p, c.AnyCall)
 }
 
 // GC implements [plugin.Collector].
-func (p Plugin[C]) GC(ctx context.Context, c *plugin.Call[C]) error { return gc(ctx, p, c.AnyCall) }
+func (p *Plugin[C]) GC(ctx context.Context, c *plugin.Call[C]) error { return gc(ctx, p, c.AnyCall) }
 
 // Repair implements [plugin.Repairer].
-func (p Plugin[C]) Repair(ctx context.Context, c *plugin.Call[C]) error {
+func (p *Plugin[C]) Repair(ctx context.Context, c *plugin.Call[C]) error {
 	return repair(ctx, p, c.AnyCall)
 }
 
 // Validate implements [plugin.Validator].
-func (p Plugin[C]) Validate(c *plugin.Call[C]) error {
+func (p *Plugin[C]) Validate(c *plugin.Call[C]) error {
 	if err := validate(c.AnyCall); err != nil {
 		return err
 	}
@@ -77,15 +77,15 @@ type untyped interface {
 	giveBack(*Core) (returner bool, err error)
 }
 
-func (Plugin[C]) session(s *Core) *Session[C] { return &Session[C]{s, s.Config().(*C)} }
+func (*Plugin[C]) session(s *Core) *Session[C] { return &Session[C]{s, s.Config().(*C)} }
 
-func (p Plugin[C]) kind() string { return p.Kind }
+func (p *Plugin[C]) kind() string { return p.Kind }
 
-func (p Plugin[C]) ownDNS() bool { return p.OwnDNS }
+func (p *Plugin[C]) ownDNS() bool { return p.OwnDNS }
 
-func (p Plugin[C]) inherits() bool { return p.Inherits }
+func (p *Plugin[C]) inherits() bool { return p.Inherits }
 
-func (p Plugin[C]) giveBack(s *Core) (returner bool, err error) {
+func (p *Plugin[C]) giveBack(s *Core) (returner bool, err error) {
 	r, ok := p.Maker.(Returner[C])
 	if ok {
 		err = r.Return(p.session(s))
@@ -93,14 +93,14 @@ func (p Plugin[C]) giveBack(s *Core) (returner bool, err error) {
 	return ok, err
 }
 
-func (p Plugin[C]) options(s *Core) Options {
+func (p *Plugin[C]) options(s *Core) Options {
 	if p.Options == nil {
 		return Options{}
 	}
 	return p.Options(s.Config().(*C))
 }
 
-func (p Plugin[C]) needs(c *plugin.AnyCall) []probe.Feature {
+func (p *Plugin[C]) needs(c *plugin.AnyCall) []probe.Feature {
 	var list []probe.Feature
 	if p.Kind != "" {
 		list = append(list, probe.Feature(p.Kind))
@@ -111,43 +111,43 @@ func (p Plugin[C]) needs(c *plugin.AnyCall) []probe.Feature {
 	return list
 }
 
-func (p Plugin[C]) make(ctx context.Context, s *Core) ([]cni.Interface, error) {
+func (p *Plugin[C]) make(ctx context.Context, s *Core) ([]cni.Interface, error) {
 	return p.Maker.Make(ctx, p.session(s))
 }
 
-func (p Plugin[C]) verify(ctx context.Context, s *Core, link kernel.Link) error {
+func (p *Plugin[C]) verify(ctx context.Context, s *Core, link kernel.Link) error {
 	return p.Maker.Verify(ctx, p.session(s), link)
 }
 
-func (p Plugin[C]) amend(s *Core, r *cni.Result) error {
+func (p *Plugin[C]) amend(s *Core, r *cni.Result) error {
 	if a, ok := p.Maker.(Amender[C]); ok {
 		return a.Amend(p.session(s), r)
 	}
 	return nil
 }
 
-func (p Plugin[C]) route(s *Core, link kernel.Link, r *cni.Result) error {
+func (p *Plugin[C]) route(s *Core, link kernel.Link, r *cni.Result) error {
 	if m, ok := p.Maker.(Router[C]); ok {
 		return m.Route(p.session(s), link, r)
 	}
 	return nil
 }
 
-func (p Plugin[C]) finish(ctx context.Context, s *Core, r *cni.Result) error {
+func (p *Plugin[C]) finish(ctx context.Context, s *Core, r *cni.Result) error {
 	if f, ok := p.Maker.(Finisher[C]); ok {
 		return f.Finish(ctx, p.session(s), r)
 	}
 	return nil
 }
 
-func (p Plugin[C]) remove(s *Core, g Gone) error {
+func (p *Plugin[C]) remove(s *Core, g Gone) error {
 	if r, ok := p.Maker.(Remover[C]); ok {
 		return r.Remove(p.session(s), g)
 	}
 	return nil
 }
 
-func (p Plugin[C]) repair(s *Core) error {
+func (p *Plugin[C]) repair(s *Core) error {
 	if r, ok := p.Maker.(Repairer[C]); ok {
 		return r.Repair(p.session(s))
 	}

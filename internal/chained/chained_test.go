@@ -69,7 +69,7 @@ func (demanding) Status(context.Context, *plugin.Call[config]) error {
 
 func runtime(t *testing.T, p chained.Plugin[config]) *plugintest.Runtime {
 	t.Helper()
-	def := plugin.Define[config](plugin.Info{Name: "fake", Role: plugin.RoleChained}, p)
+	def := plugin.Define[config](plugin.Info{Name: "fake", Role: plugin.RoleChained}, &p)
 	return plugintest.NewRuntime(t, def, `{"cniVersion":"1.1.0","name":"net","type":"fake"}`)
 }
 

@@ -24,32 +24,32 @@ type Plugin[C any] struct {
 }
 
 // Add implements [plugin.Plugin].
-func (p Plugin[C]) Add(ctx context.Context, c *plugin.Call[C]) (*cni.Result, error) {
+func (p *Plugin[C]) Add(ctx context.Context, c *plugin.Call[C]) (*cni.Result, error) {
 	return p.untyped().add(ctx, c.AnyCall)
 }
 
 // Del implements [plugin.Plugin].
-func (p Plugin[C]) Del(ctx context.Context, c *plugin.Call[C]) error {
+func (p *Plugin[C]) Del(ctx context.Context, c *plugin.Call[C]) error {
 	return p.untyped().del(ctx, c.AnyCall)
 }
 
 // Check implements [plugin.Plugin].
-func (p Plugin[C]) Check(ctx context.Context, c *plugin.Call[C]) error {
+func (p *Plugin[C]) Check(ctx context.Context, c *plugin.Call[C]) error {
 	return p.untyped().check(ctx, c.AnyCall)
 }
 
 // GC implements [plugin.Collector].
-func (p Plugin[C]) GC(ctx context.Context, c *plugin.Call[C]) error {
+func (p *Plugin[C]) GC(ctx context.Context, c *plugin.Call[C]) error {
 	return p.untyped().gc(ctx, c.AnyCall)
 }
 
 // Repair implements [plugin.Repairer].
-func (p Plugin[C]) Repair(ctx context.Context, c *plugin.Call[C]) error {
+func (p *Plugin[C]) Repair(ctx context.Context, c *plugin.Call[C]) error {
 	return p.untyped().repair(ctx, c.AnyCall)
 }
 
 // Validate implements [plugin.Validator].
-func (p Plugin[C]) Validate(c *plugin.Call[C]) error {
+func (p *Plugin[C]) Validate(c *plugin.Call[C]) error {
 	if v, ok := p.Decorator.(Validator[C]); ok {
 		return v.Validate(c)
 	}
@@ -57,7 +57,7 @@ func (p Plugin[C]) Validate(c *plugin.Call[C]) error {
 }
 
 // Status says what the kernel lacks, then what the Decorator knows.
-func (p Plugin[C]) Status(ctx context.Context, c *plugin.Call[C]) error {
+func (p *Plugin[C]) Status(ctx context.Context, c *plugin.Call[C]) error {
 	if p.Needs != nil {
 		if err := session.Lacking(p.Needs(c.Conf)...); err != nil {
 			return err
@@ -69,6 +69,6 @@ func (p Plugin[C]) Status(ctx context.Context, c *plugin.Call[C]) error {
 	return nil
 }
 
-func (p Plugin[C]) untyped() untyped {
-	return untyped{typed[C]{p.Decorator}, p.Inside, p.Concerns, p.Holds}
+func (p *Plugin[C]) untyped() untyped {
+	return untyped{&typed[C]{p.Decorator}, p.Inside, p.Concerns, p.Holds}
 }

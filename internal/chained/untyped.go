@@ -32,47 +32,47 @@ type decorator interface {
 // typed gives the calls of a decorator their type.
 type typed[C any] struct{ d Decorator[C] }
 
-func (t typed[C]) apply(ctx context.Context, s *session.Core, r *cni.Result) error {
+func (t *typed[C]) apply(ctx context.Context, s *session.Core, r *cni.Result) error {
 	return t.d.Apply(ctx, session.Of[C](s), r)
 }
 
-func (t typed[C]) verify(ctx context.Context, s *session.Core) error {
+func (t *typed[C]) verify(ctx context.Context, s *session.Core) error {
 	return t.d.Verify(ctx, session.Of[C](s))
 }
 
-func (t typed[C]) remove(ctx context.Context, s *session.Core, g Gone) error {
+func (t *typed[C]) remove(ctx context.Context, s *session.Core, g Gone) error {
 	return t.d.Remove(ctx, session.Of[C](s), g)
 }
 
-func (t typed[C]) rules(s *session.Core) ([]kernel.Entry, error) {
+func (t *typed[C]) rules(s *session.Core) ([]kernel.Entry, error) {
 	if r, ok := t.d.(Ruler[C]); ok {
 		return r.Rules(session.Of[C](s))
 	}
 	return nil, nil
 }
 
-func (t typed[C]) released(ctx context.Context, s *session.Core, held []kernel.Held) error {
+func (t *typed[C]) released(ctx context.Context, s *session.Core, held []kernel.Held) error {
 	if r, ok := t.d.(Releaser[C]); ok {
 		return r.Released(ctx, session.Of[C](s), held)
 	}
 	return nil
 }
 
-func (t typed[C]) inherits(ctx context.Context, s *session.Core) bool {
+func (t *typed[C]) inherits(ctx context.Context, s *session.Core) bool {
 	h, ok := t.d.(Heir[C])
 	return ok && h.VerifyReference(ctx, session.Of[C](s)) == nil
 }
 
-func (t typed[C]) repairs() (ruler, restorer bool) {
+func (t *typed[C]) repairs() (ruler, restorer bool) {
 	_, ruler = t.d.(Ruler[C])
 	_, restorer = t.d.(Restorer[C])
 	return ruler, restorer
 }
 
-func (t typed[C]) deny(ctx context.Context, s *session.Core) (restored []string, err error) {
+func (t *typed[C]) deny(ctx context.Context, s *session.Core) (restored []string, err error) {
 	return t.d.(Restorer[C]).Deny(ctx, session.Of[C](s))
 }
 
-func (t typed[C]) allow(ctx context.Context, s *session.Core) (restored []string, err error) {
+func (t *typed[C]) allow(ctx context.Context, s *session.Core) (restored []string, err error) {
 	return t.d.(Restorer[C]).Allow(ctx, session.Of[C](s))
 }

@@ -82,7 +82,7 @@ func newRig(t *testing.T) *rig {
 	if err := os.Symlink(self, r.path); err != nil {
 		t.Fatal(err)
 	}
-	w := chained.Plugin[conf]{Decorator: wall{&r.log, r.Net}, Concerns: []*kernel.Concern{nft.Masquerading}}
+	w := &chained.Plugin[conf]{Decorator: wall{&r.log, r.Net}, Concerns: []*kernel.Concern{nft.Masquerading}}
 	r.defs = []plugin.Definition{plugin.Define[conf](plugin.Info{Name: "wall", Role: plugin.RoleChained}, w)}
 	return r
 }

@@ -29,7 +29,7 @@ type chainedConfig struct {
 
 func defineChained(b bugs) plugin.Definition {
 	info := plugin.Info{Name: "marker", Role: plugin.RoleChained, Doc: chainedDoc}
-	return plugin.Define[chainedConfig](info, chainedSample{chained.Plugin[chainedConfig]{Decorator: marker{b}, Inside: true}, b})
+	return plugin.Define[chainedConfig](info, chainedSample{&chained.Plugin[chainedConfig]{Decorator: marker{b}, Inside: true}, b})
 }
 
 func chainedSuite(b bugs) plugintest.Suite {
@@ -127,7 +127,7 @@ func (m marker) Remove(_ context.Context, s *decoration, gone chained.Gone) erro
 
 // chainedSample has the bugs that the archetype keeps a Decorator from.
 type chainedSample struct {
-	chained.Plugin[chainedConfig]
+	*chained.Plugin[chainedConfig]
 	bugs
 }
 

@@ -46,7 +46,7 @@ var Plugin = plugin.Define[Config](plugin.Info{
 	Versions:     slices.DeleteFunc(cni.Versions(), func(v cni.Version) bool { return v < cni.V030 }),
 	Capabilities: []string{"bandwidth"},
 	Doc:          doc,
-}, chained.Plugin[Config]{
+}, &chained.Plugin[Config]{
 	Decorator: shaper{},
 	Inside:    true,
 	Needs:     func(*Config) []probe.Feature { return []probe.Feature{probe.IFB, probe.Shaping} },

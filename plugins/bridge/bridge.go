@@ -62,7 +62,7 @@ var Plugin = plugin.Define[Config](plugin.Info{
 	Capabilities: []string{"mac"},
 	Args:         []string{"MAC"},
 	Doc:          doc,
-}, attach.Plugin[Config]{
+}, &attach.Plugin[Config]{
 	Maker: maker{},
 	Kind:  "veth",
 	Options: func(c *Config) attach.Options {

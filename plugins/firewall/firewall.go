@@ -41,7 +41,7 @@ var Plugin = plugin.Define[Config](plugin.Info{
 	Role:     plugin.RoleChained,
 	Versions: []cni.Version{cni.V040, cni.V100, cni.V110},
 	Doc:      doc,
-}, chained.Plugin[Config]{
+}, &chained.Plugin[Config]{
 	Decorator: decorator{},
 	Needs: func(c *Config) []probe.Feature {
 		if c.Backend == backendNFT {

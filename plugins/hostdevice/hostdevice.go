@@ -55,7 +55,7 @@ func define(root string) plugin.Definition {
 		About:        "gives a container a network device of the host",
 		Capabilities: []string{"deviceID"},
 		Doc:          doc,
-	}, attach.Plugin[Config]{
+	}, &attach.Plugin[Config]{
 		Maker:  m,
 		OwnDNS: true,
 		Options: func(c *Config) attach.Options {

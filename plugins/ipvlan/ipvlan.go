@@ -45,7 +45,7 @@ var Plugin = plugin.Define[Config](plugin.Info{
 	About: "connects a container to the network of an interface, under the hardware address of that",
 	Role:  plugin.RoleEither,
 	Doc:   doc,
-}, attach.Plugin[Config]{
+}, &attach.Plugin[Config]{
 	Maker:    maker{},
 	Kind:     kind,
 	OwnDNS:   true,

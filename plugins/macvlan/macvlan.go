@@ -53,7 +53,7 @@ var Plugin = plugin.Define[Config](plugin.Info{
 	Capabilities: []string{"mac"},
 	Args:         []string{"MAC"},
 	Doc:          doc,
-}, attach.Plugin[Config]{
+}, &attach.Plugin[Config]{
 	Maker:   maker{},
 	Kind:    kind,
 	OwnDNS:  true,

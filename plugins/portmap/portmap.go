@@ -20,7 +20,7 @@ var Plugin = plugin.Define[Config](plugin.Info{
 	Role:         plugin.RoleChained,
 	Capabilities: []string{"portMappings"},
 	Doc:          doc,
-}, chained.Plugin[Config]{
+}, &chained.Plugin[Config]{
 	Decorator: mapper{},
 	Concerns:  []*kernel.Concern{nft.Publishing},
 	Holds:     nft.Publisher,

@@ -26,7 +26,7 @@ var Plugin = plugin.Define[Config](plugin.Info{
 	Name:  "ptp",
 	About: "connects a container to the host by a routed link of its own",
 	Doc:   doc,
-}, attach.Plugin[Config]{
+}, &attach.Plugin[Config]{
 	Maker: maker{},
 	Kind:  "veth",
 })

@@ -35,7 +35,7 @@ var Plugin = plugin.Define[Config](plugin.Info{
 	About: "routes by source address: replies leave by the interface they came in on",
 	Role:  plugin.RoleChained,
 	Doc:   doc,
-}, chained.Plugin[Config]{
+}, &chained.Plugin[Config]{
 	Decorator: decorator{},
 	Inside:    true,
 	Needs:     func(*Config) []probe.Feature { return []probe.Feature{probe.PolicyRules} },

@@ -46,7 +46,7 @@ var Plugin = plugin.Define[Config](plugin.Info{
 	Args:         []string{"MAC"},
 	Doc:          doc,
 	Helper:       tun.Main,
-}, attach.Plugin[Config]{
+}, &attach.Plugin[Config]{
 	Maker:  maker{},
 	Kind:   string(probe.Tun),
 	OwnDNS: true,

@@ -54,7 +54,7 @@ func define(allowList string) plugin.Definition {
 		Capabilities: []string{"mac"},
 		Args:         []string{"MAC"},
 		Doc:          doc,
-	}, chained.Plugin[Config]{Decorator: tuner{allowList}, Inside: true})
+	}, &chained.Plugin[Config]{Decorator: tuner{allowList}, Inside: true})
 }
 
 type (

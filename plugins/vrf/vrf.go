@@ -31,7 +31,7 @@ var Plugin = plugin.Define[Config](plugin.Info{
 	Role:     plugin.RoleChained,
 	Versions: slices.DeleteFunc(cni.Versions(), func(v cni.Version) bool { return v < cni.V031 }),
 	Doc:      doc,
-}, chained.Plugin[Config]{
+}, &chained.Plugin[Config]{
 	Decorator: decorator{},
 	Inside:    true,
 	Needs:     func(*Config) []probe.Feature { return []probe.Feature{probe.VRF} },
