@@ -76,10 +76,13 @@ func attach(ctx context.Context, p untyped, s *Core) (*cni.Result, error) {
 	if err := p.finish(ctx, s, r); err != nil {
 		return nil, err
 	}
+	if p.ownDNS() {
+		r.DNS = cni.DNS{}
+	}
 	if s.Prev != nil && !inherits {
 		r = behind(s.Prev, r)
 	}
-	if d := s.DNS; p.ownDNS() || d.Domain != "" || d.Nameservers != nil || d.Search != nil || d.Options != nil {
+	if d := s.DNS; d.Domain != "" || d.Nameservers != nil || d.Search != nil || d.Options != nil {
 		r.DNS = d
 	}
 	return r, nil

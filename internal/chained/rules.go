@@ -3,8 +3,6 @@ package chained
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
@@ -38,7 +36,7 @@ func (p untyped) claim(s *session.Core) error {
 }
 
 // CodeTaken is the code of an error that says that another attachment has what this one wants, such as a port of the host.
-const CodeTaken cni.Code = 100
+const CodeTaken = session.CodeTaken
 
 // told says in the words of the protocol who has what is wanted.
 func told(err error) error {
@@ -51,12 +49,7 @@ func told(err error) error {
 
 // Taken returns the error that says that somebody has what is wanted: the owner of a tag, or somebody else in other words.
 func Taken(what, holder string) error {
-	if _, ours := cni.ParseTag(holder); ours {
-		if part := strings.SplitN(holder, " ", 4); len(part) == 4 { // see cni.Attachment.Tag
-			holder = fmt.Sprintf("container %s, interface %s, network %s", part[3], part[2], part[1])
-		}
-	}
-	return cni.Errorf(CodeTaken, "%s is taken by %s", what, holder).WithDetails("DEL of that attachment frees it; GC, if its container is gone")
+	return cni.Errorf(CodeTaken, "%s is taken by %s", what, session.Holder(holder)).WithDetails("DEL of that attachment frees it; GC, if its container is gone")
 }
 
 // verifyRules looks for the entries of the Ruler. Where there is none at all the reference plugin may have run ADD.

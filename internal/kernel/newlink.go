@@ -28,7 +28,7 @@ type NewLink struct {
 }
 
 // AddLink makes a link, in this space under its name from the start, and down. If the name is taken the error says so, and
-// wraps [unix.EEXIST]; so it does if the parent has the VLAN already.
+// wraps [unix.EEXIST]; so does the [VLANTakenError] if the parent has the VLAN already.
 func (s *Space) AddLink(n NewLink) (Link, error) {
 	l := rtnl.NewLink{
 		Name: n.Name, Kind: n.Kind, MAC: n.MAC, MTU: n.MTU, Mode: n.Mode, BCQueueLen: n.BCQueueLen, VLAN: n.VLAN, Table: n.Table,
@@ -38,6 +38,11 @@ func (s *Space) AddLink(n NewLink) (Link, error) {
 		l.Parent, l.ParentNS = n.Parent.Index, n.ParentSpace.NS
 		op += " on " + n.Parent.Name
 	}
+	if n.Kind == "vlan" && !n.ParentSpace.NS.Same(s.NS) {
+		if err := n.ParentSpace.rt.Identify(s.NS); err != nil { // for vlanTaken
+			return Link{}, err
+		}
+	}
 	made := Link{Name: n.Name}
 	err := s.tx.Do(op,
 		func() (err error) {
@@ -45,6 +50,9 @@ func (s *Space) AddLink(n NewLink) (Link, error) {
 			if errors.Is(err, unix.EEXIST) {
 				if taken := s.taken(n.Name, err); taken != nil {
 					return taken
+				}
+				if n.Kind == "vlan" {
+					return n.ParentSpace.vlanTaken(n.Parent, n.VLAN, err)
 				}
 			}
 			return err

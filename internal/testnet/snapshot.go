@@ -22,7 +22,26 @@ import (
 // nothing else has changed.
 func Snapshot(t testing.TB, spaces []*Namespace, dirs ...string) string {
 	t.Helper()
-	var s snapshot
+	return (&snapshot{withSettings: true}).take(t, spaces, dirs)
+}
+
+// Objects is [Snapshot] without the settings below /proc/sys/net, whose look-up is most of its work.
+func Objects(t testing.TB, spaces []*Namespace, dirs ...string) string {
+	t.Helper()
+	return new(snapshot).take(t, spaces, dirs)
+}
+
+// WithoutSettings makes of what Snapshot returns what Objects would have returned.
+func WithoutSettings(snapshot string) string {
+	lines := strings.Split(snapshot, "\n")
+	return strings.Join(slices.DeleteFunc(lines, func(line string) bool {
+		_, fact, _ := strings.Cut(line, " ") // behind the namespace
+		return strings.HasPrefix(fact, "sysctl ")
+	}), "\n")
+}
+
+func (s *snapshot) take(t testing.TB, spaces []*Namespace, dirs []string) string {
+	t.Helper()
 	for _, n := range spaces {
 		s.space = n.Name
 		if err := s.namespace(n); err != nil {
@@ -60,8 +79,9 @@ func Diff(before, after string) string {
 }
 
 type snapshot struct {
-	space string
-	lines []string
+	withSettings bool
+	space        string
+	lines        []string
 }
 
 func (s *snapshot) add(format string, args ...any) {
@@ -91,7 +111,7 @@ func (s *snapshot) namespace(n *Namespace) error {
 			return err
 		}
 	}
-	if err := s.ruleset(n); err != nil {
+	if err := s.ruleset(n); err != nil || !s.withSettings {
 		return err
 	}
 	return n.Run(s.sysctls)

@@ -12,6 +12,7 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 	"github.com/tenon-cni/tenon/plugins/bandwidth"
 	"github.com/tenon-cni/tenon/plugins/bridge"
+	"github.com/tenon-cni/tenon/plugins/dummy"
 	"github.com/tenon-cni/tenon/plugins/firewall"
 	"github.com/tenon-cni/tenon/plugins/hostdevice"
 	"github.com/tenon-cni/tenon/plugins/hostlocal"
@@ -24,6 +25,7 @@ import (
 	"github.com/tenon-cni/tenon/plugins/static"
 	"github.com/tenon-cni/tenon/plugins/tap"
 	"github.com/tenon-cni/tenon/plugins/tuning"
+	"github.com/tenon-cni/tenon/plugins/vlan"
 	"github.com/tenon-cni/tenon/plugins/vrf"
 )
 
@@ -31,6 +33,7 @@ import (
 var Plugins = []plugin.Definition{
 	bandwidth.Plugin,
 	bridge.Plugin,
+	dummy.Plugin,
 	firewall.Plugin,
 	hostdevice.Plugin,
 	hostlocal.Plugin,
@@ -43,6 +46,7 @@ var Plugins = []plugin.Definition{
 	static.Plugin,
 	tap.Plugin,
 	tuning.Plugin,
+	vlan.Plugin,
 	vrf.Plugin,
 }
 

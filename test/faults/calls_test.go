@@ -21,6 +21,17 @@ type change struct {
 	reply bool       // the outcome comes in a message of its own, which can get lost
 }
 
+// watched are the calls that [tracer.classify] has to see, and the one by which it learns of sockets.
+var watched = []uint32{
+	unix.SYS_SENDTO, unix.SYS_SENDMSG, unix.SYS_WRITE, unix.SYS_PWRITE64, unix.SYS_WRITEV, unix.SYS_PWRITEV, unix.SYS_FTRUNCATE,
+	unix.SYS_FALLOCATE, unix.SYS_OPENAT, unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2, unix.SYS_LINKAT, unix.SYS_RENAME, unix.SYS_LINK,
+	unix.SYS_SYMLINKAT, unix.SYS_UNLINKAT, unix.SYS_UNLINK, unix.SYS_RMDIR, unix.SYS_MKDIRAT, unix.SYS_MKDIR, unix.SYS_FCHMODAT,
+	unix.SYS_FCHMOD, unix.SYS_FSETXATTR, unix.SYS_FSYNC, unix.SYS_FDATASYNC, unix.SYS_FLOCK, unix.SYS_CLONE, unix.SYS_CLONE3,
+	unix.SYS_FORK, unix.SYS_VFORK, unix.SYS_WAITID, unix.SYS_WAIT4, unix.SYS_SETNS, unix.SYS_UNSHARE, unix.SYS_MOUNT,
+	unix.SYS_UMOUNT2, unix.SYS_IOCTL, unix.SYS_CLOSE,
+	unix.SYS_SOCKET,
+}
+
 // classify tells what a call is about to change. It is called when the call has been entered but not executed.
 func (t *tracer) classify(tid int, c syscallEntry) (change, bool) {
 	switch c.number {

@@ -55,7 +55,7 @@ var scenarios = []scenario{
 		conf: map[string]any{"cniVersion": "1.1.0", "ipMasq": true, "mtu": 1400},
 	},
 	{
-		name: "bridge VLANs", plugin: "bridge", ipam: dualStack, host: true, needs: probe.VLANFiltering, slow: true,
+		name: "bridge VLANs", plugin: "bridge", ipam: dualStack, host: true, needs: probe.VLANFiltering, sample: 3,
 		conf: map[string]any{
 			"cniVersion": "1.1.0", "bridge": "br0", "isGateway": true, "vlan": 100, "vlanTrunk": []any{map[string]any{"minID": 200, "maxID": 210}},
 		},
@@ -67,6 +67,16 @@ var scenarios = []scenario{
 			"address add 198.51.100.1/24 brd + dev ens1", "address add fd00:51::1/64 dev ens1",
 		},
 		conf: map[string]any{"cniVersion": "1.1.0", "device": "ens1"},
+	},
+	{
+		// The namespace of the container holds all of it.
+		name: "vlan", plugin: "vlan", ipam: dualStack, needs: probe.VLAN, sample: 2,
+		setup: []string{"link add eno1 type veth peer name far", "link set eno1 up"},
+		conf:  map[string]any{"cniVersion": "1.1.0", "master": "eno1", "vlanId": 5, "dad": "off"},
+	},
+	{
+		name: "dummy", plugin: "dummy", ipam: dualStack, needs: probe.Dummy, sample: 2,
+		conf: map[string]any{"cniVersion": "1.1.0"},
 	},
 	{
 		name: "host-local", plugin: "host-local", ipam: dualStack, host: true,
@@ -201,5 +211,26 @@ func TestEffects(t *testing.T) {
 				t.Errorf("folders, killed, exit status, hit (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestSettingsAreLookedAt: not after each fault, but in the end each is found.
+func TestSettingsAreLookedAt(t *testing.T) {
+	t.Parallel()
+	var found []string
+	s := scenario{plugin: "loopback", conf: map[string]any{"cniVersion": "1.0.0"}}
+	r := newRig(t, builtPlugins(t), s, func(finding string) { found = append(found, finding) })
+	r.net.Host.Command("sysctl", "-qw", "net.ipv4.conf.all.arp_notify=1")
+	r.expectClean("a fault")
+	if found != nil {
+		t.Errorf("after a fault: %q", found)
+	}
+	r.expectSettings("many faults")
+	if len(found) != 1 || !strings.Contains(found[0], "many faults left") || !strings.Contains(found[0], "+ host sysctl ipv4/conf/all/arp_notify = 1") {
+		t.Errorf("after many faults: %q", found)
+	}
+	r.expectSettings("nothing")
+	if len(found) != 1 {
+		t.Errorf("found again: %q", found)
 	}
 }

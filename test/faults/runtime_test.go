@@ -95,7 +95,7 @@ func newRuntimeRig(t *testing.T, tenon, plugins string, env []string) *runtimeRi
 	return r
 }
 
-func (r *runtimeRig) snapshot() string { return snapshot(r.t, r.net, r.dir) }
+func (r *runtimeRig) snapshot() string { return snapshot(r.t, testnet.Snapshot, r.net, r.dir) }
 
 // command is a verb for a container, or one that is about none.
 func (r *runtimeRig) command(verb, container string) *exec.Cmd {

@@ -61,7 +61,7 @@ func newRig(t testing.TB, plugins string, s scenario, report func(finding string
 	// What attachments share (bridge, nftables skeleton, lock files) is there before the first comparison.
 	r.must("ADD")
 	r.must("DEL")
-	r.clean = r.snapshot()
+	r.clean = r.snapshot(testnet.Snapshot)
 	return r
 }
 
@@ -131,16 +131,19 @@ func (r *rig) must(verb string) *run {
 	return result
 }
 
-// snapshot is the complete state without what host-local keeps on purpose: the last address, so that addresses
-// rotate, and its cache of who owns what. That the cache is right shows in the next ADD: the ranges have one address.
-func (r *rig) snapshot() string {
+// taker is [testnet.Snapshot] or [testnet.Objects].
+type taker func(testing.TB, []*testnet.Namespace, ...string) string
+
+func (r *rig) snapshot(take taker) string {
 	r.t.Helper()
-	return snapshot(r.t, r.net, r.state)
+	return snapshot(r.t, take, r.net, r.state)
 }
 
-func snapshot(t testing.TB, net *testnet.Net, state string) string {
+// snapshot is the state without what host-local keeps on purpose: the last address, so that addresses rotate, and its
+// cache of who owns what. That the cache is right shows in the next ADD: the ranges have one address.
+func snapshot(t testing.TB, take taker, net *testnet.Net, state string) string {
 	t.Helper()
-	lines := strings.Split(testnet.Snapshot(t, net.Spaces(), state), "\n")
+	lines := strings.Split(take(t, net.Spaces(), state), "\n")
 	lines = slices.DeleteFunc(lines, func(line string) bool {
 		return strings.Contains(line, "/last_reserved_ip.") || strings.Contains(line, "/.owners")
 	})
@@ -150,16 +153,35 @@ func snapshot(t testing.TB, net *testnet.Net, state string) string {
 // settle is how long the kernel may take to finish what it does in the background.
 const settle = 300 * time.Millisecond
 
-// expectClean reports a finding unless the state is back to what it was, and starts anew from what it is.
+// expectClean reports a finding unless the state is back to what it was, and starts anew from what it is. Settings are left
+// to expectSettings.
 func (r *rig) expectClean(format string, args ...any) {
 	r.t.Helper()
-	diff := settledDiff(r.clean, r.snapshot)
+	diff := settledDiff(testnet.WithoutSettings(r.clean), func() string { return r.snapshot(testnet.Objects) })
 	if diff == "" {
 		return
 	}
 	r.report(fmt.Sprintf(format, args...) + " left:\n" + diff)
 	r.call("DEL", fault{})
-	r.clean = r.snapshot()
+	r.clean = r.snapshot(testnet.Snapshot)
+}
+
+// settingsEvery is at every how many changes the settings are looked at.
+const settingsEvery = 8
+
+// expectSettings is expectClean with the settings. No ADD puts back one that was left, so they are looked at now and then:
+// reading them takes longer than breaking a plugin.
+func (r *rig) expectSettings(what string) {
+	r.t.Helper()
+	now := ""
+	diff := settledDiff(r.clean, func() string {
+		now = r.snapshot(testnet.Snapshot)
+		return now
+	})
+	if diff != "" {
+		r.report(what + " left:\n" + diff)
+		r.clean = now
+	}
 }
 
 // settledDiff is how the state differs from what it was, once the kernel has had its time.
@@ -202,6 +224,7 @@ func (r *rig) sweep(verb string, effects []effect, recoveries []recovery) {
 	changes := r.call(verb, fault{}).changes
 	r.must("DEL")
 	r.expectClean("ADD and DEL, undisturbed,")
+	r.expectSettings("ADD and DEL, undisturbed,")
 	tried, missed := 0, 0
 	for n, change := range changes {
 		if change.path != "" && !strings.HasPrefix(change.path, r.state+"/") && !strings.HasPrefix(change.path, "/proc/") {
@@ -215,6 +238,9 @@ func (r *rig) sweep(verb string, effects []effect, recoveries []recovery) {
 			if !r.try(verb, fault{effect: a.effect, n: n}, a.recovery) {
 				missed++
 			}
+		}
+		if n%settingsEvery == settingsEvery-1 || n == len(changes)-1 {
+			r.expectSettings(fmt.Sprintf("%s, the faults at change %d (%s) or up to %d before,", verb, n+1, change.name, settingsEvery-1))
 		}
 	}
 	// A plugin that had nothing to wait for makes a few calls less.

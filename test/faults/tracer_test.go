@@ -58,8 +58,9 @@ type tracer struct {
 
 // thread is what has to be remembered of a tracee from the entry of a call to its return.
 type thread struct {
-	entry syscallEntry
-	errno unix.Errno // reported on return in place of the result
+	entry  syscallEntry
+	errno  unix.Errno // reported on return in place of the result
+	leaves bool       // the return is waited for
 }
 
 // syscallEntry is a call with its arguments.
@@ -111,7 +112,7 @@ func trace(cmd *exec.Cmd, input []byte, f fault) (*run, error) {
 }
 
 const traceOptions = unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_TRACEFORK |
-	unix.PTRACE_O_TRACEVFORK | unix.PTRACE_O_TRACEEXEC | unix.PTRACE_O_EXITKILL
+	unix.PTRACE_O_TRACEVFORK | unix.PTRACE_O_TRACEEXEC | unix.PTRACE_O_TRACESECCOMP | unix.PTRACE_O_EXITKILL
 
 // follow lets the tracees run from stop to stop until the last has ended. Other goroutines wait for processes, too:
 // __WNOTHREAD leaves theirs alone.
@@ -123,9 +124,12 @@ func (t *tracer) follow(pid int) error {
 	if err := unix.PtraceSetOptions(pid, traceOptions); err != nil {
 		return fmt.Errorf("set ptrace options: %w", err)
 	}
+	if err := stopAtWatched(pid); err != nil {
+		return fmt.Errorf("filter system calls of process %d: %w", pid, err)
+	}
 	t.pid = pid
 	t.threads[pid] = &thread{}
-	if err := unix.PtraceSyscall(pid, 0); err != nil {
+	if err := unix.PtraceCont(pid, 0); err != nil {
 		return fmt.Errorf("resume process %d: %w", pid, err)
 	}
 	for {
@@ -144,8 +148,10 @@ func (t *tracer) follow(pid int) error {
 			continue
 		}
 		signal, err := t.stopped(tid, status)
-		if err == nil {
+		if err == nil && t.threads[tid].leaves {
 			err = unix.PtraceSyscall(tid, signal)
+		} else if err == nil {
+			err = unix.PtraceCont(tid, signal)
 		}
 		if err != nil && !errors.Is(err, unix.ESRCH) { // killed in the meantime
 			return fmt.Errorf("trace thread %d: %w", tid, err)
@@ -169,7 +175,7 @@ func (t *tracer) stopped(tid int, status unix.WaitStatus) (signal int, err error
 		t.threads[tid] = &thread{}
 	}
 	switch stop := status.StopSignal(); {
-	case stop == unix.SIGTRAP|0x80:
+	case stop == unix.SIGTRAP|0x80, stop == unix.SIGTRAP && status.TrapCause() == unix.PTRACE_EVENT_SECCOMP:
 		return 0, t.syscall(tid, t.threads[tid])
 	case stop == unix.SIGTRAP && status.TrapCause() > 0: // clone, fork, exec
 		return 0, nil
@@ -186,7 +192,7 @@ type syscallInfo struct {
 	_    [3]uint8
 	_    uint32
 	_, _ uint64
-	data [7]uint64 // entry: number and arguments; exit: result
+	data [7]uint64 // entry, seccomp: number and arguments; exit: result
 }
 
 func (t *tracer) syscall(tid int, th *thread) error {
@@ -196,10 +202,13 @@ func (t *tracer) syscall(tid int, th *thread) error {
 		return errno
 	}
 	switch info.op {
-	case unix.PTRACE_SYSCALL_INFO_ENTRY:
+	case unix.PTRACE_SYSCALL_INFO_SECCOMP:
 		th.entry = syscallEntry{info.data[0], [6]uint64(info.data[1:])}
-		return t.enter(tid, th)
+		err := t.enter(tid, th)
+		th.leaves = th.errno != 0 || th.entry.number == unix.SYS_SOCKET
+		return err
 	case unix.PTRACE_SYSCALL_INFO_EXIT:
+		th.leaves = false
 		return t.leave(tid, th, int64(info.data[0]))
 	}
 	return nil

@@ -1,0 +1,21 @@
+package session
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/tenon-cni/tenon/cni"
+)
+
+// CodeTaken is the code of an error that says that another attachment has what this one wants, such as a port of the host.
+const CodeTaken cni.Code = 100
+
+// Holder names the attachment whose tag that is, for people. What is no tag it returns as it is.
+func Holder(tag string) string {
+	if _, ours := cni.ParseTag(tag); ours {
+		if part := strings.SplitN(tag, " ", 4); len(part) == 4 { // see cni.Attachment.Tag
+			return fmt.Sprintf("container %s, interface %s, network %s", part[3], part[2], part[1])
+		}
+	}
+	return tag
+}

@@ -1,0 +1,52 @@
+package dummy
+
+import (
+	"context"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/attach"
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/plugin"
+)
+
+// Config is the configuration of the plugin.
+type Config struct {
+	attach.Common
+}
+
+// Plugin is the definition of dummy.
+var Plugin = plugin.Define[Config](plugin.Info{
+	Name:  "dummy",
+	About: "gives a container an interface without traffic to keep addresses on",
+	Doc:   doc,
+}, &attach.Plugin[Config]{
+	Maker: maker{},
+	Kind:  "dummy",
+})
+
+type (
+	maker   struct{}
+	session = attach.Session[Config]
+)
+
+// Validate refuses what would hold no address.
+func (maker) Validate(c *plugin.Call[Config]) error {
+	if c.IPAM.Type == "" {
+		return cni.Errorf(cni.CodeInvalidConfig, "dummy interface requires an IPAM configuration").
+			WithDetails(`{"type": "static", "addresses": [...]} gives it the addresses named there`)
+	}
+	return nil
+}
+
+// Make makes the link.
+func (maker) Make(_ context.Context, s *session) ([]cni.Interface, error) {
+	s.DNS = cni.DNS{} // the result has that of IPAM, as the reference plugin's
+	link, err := s.Sandbox.AddLink(kernel.NewLink{Name: s.IfName, Kind: "dummy", Alias: s.Tag})
+	if err != nil {
+		return nil, err
+	}
+	return []cni.Interface{{Name: link.Name, MAC: link.MAC.String(), Sandbox: s.Netns}}, nil
+}
+
+// Verify has nothing to add: there is nothing special about a dummy.
+func (maker) Verify(context.Context, *session, kernel.Link) error { return nil }

@@ -1,0 +1,27 @@
+package dummy_test
+
+import (
+	"testing"
+
+	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/testnet"
+	"github.com/tenon-cni/tenon/plugin/plugintest"
+	"github.com/tenon-cni/tenon/plugins/dummy"
+)
+
+func TestMain(m *testing.M) { plugintest.Main(m) }
+
+var kernel = testnet.Kernel(probe.Dummy)
+
+func TestSuite(t *testing.T) {
+	testnet.Require(t, kernel)
+	plugintest.Run(t, plugintest.Suite{Plugin: dummy.Plugin, Drifts: []plugintest.Drift{
+		{Name: "interface of another kind", Break: func(_ testing.TB, a plugintest.Attached) string {
+			a.Container.Command("ip", "link", "delete", a.IfName)
+			a.Container.Batch("link add "+a.IfName+" type veth peer name other", "link set "+a.IfName+" up", "link set other up")
+			return "a dummy, found a veth"
+		}},
+	}})
+}
+
+func FuzzServe(f *testing.F) { plugintest.Fuzz(f, plugintest.Suite{Plugin: dummy.Plugin}) }

@@ -1,0 +1,120 @@
+package vlan_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/testnet"
+	"github.com/tenon-cni/tenon/plugin/plugintest"
+	"github.com/tenon-cni/tenon/plugins/vlan"
+)
+
+func TestMain(m *testing.M) { plugintest.Main(m) }
+
+var kernel = testnet.Kernel(probe.VLAN)
+
+// suite is that of the examples whose parent is in the container, or of the others.
+func suite(inContainer bool) plugintest.Suite {
+	s := plugintest.Suite{Plugin: vlan.Plugin}
+	for _, e := range vlan.Plugin.Examples() {
+		if strings.Contains(e.Config, "linkInContainer") == inContainer {
+			s.Examples = append(s.Examples, e)
+		}
+	}
+	return s
+}
+
+func TestSuite(t *testing.T) {
+	testnet.Require(t, kernel)
+	s := suite(false)
+	s.Setup = func(_ testing.TB, n *plugintest.Net) { cards(n.Host, "eno1", "eno2") }
+	// The archive's kernel knows no optimistic addresses: each ADD would wait for one or two seconds.
+	s.Rewrite = func(conf map[string]any, _ string) { conf["dad"] = "off" }
+	s.Distinguish = numbered()
+	s.Drifts = []plugintest.Drift{
+		replaced("interface of another VLAN", "link eno1 type vlan id 6", "VLAN 5, found 6"),
+		replaced("interface on another parent", "link eno2 type vlan id 5", "on eno1"),
+		replaced("interface of another kind", "type dummy", "a vlan, found a dummy"),
+		{Name: "another MTU", Key: "mtu", Break: func(_ testing.TB, a plugintest.Attached) string {
+			a.Container.Command("ip", "link", "set", a.IfName, "mtu", "1390")
+			return "MTU 1400, found 1390"
+		}},
+		{Name: "metric of a route changed", Break: func(_ testing.TB, a plugintest.Attached) string {
+			a.Container.Command("ip", "route", "delete", "10.9.0.0/16")
+			a.Container.Command("ip", "route", "add", "10.9.0.0/16", "via", "10.1.2.1", "metric", "8", "mtu", "1300")
+			return "metric 7"
+		}},
+		{Name: "reservation gone", Break: func(t testing.TB, a plugintest.Attached) string {
+			for _, ip := range a.Result.IPs {
+				if err := os.Remove(filepath.Join(a.Dir, a.Conf["name"].(string), ip.Address.Addr().String())); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return a.Container.Name
+		}},
+	}
+	plugintest.Run(t, s)
+}
+
+// TestSuiteInContainer is that of a parent in the container, which has a result of those who put it there.
+func TestSuiteInContainer(t *testing.T) {
+	testnet.Require(t, kernel, testnet.Kernel(probe.Dummy))
+	s := suite(true)
+	s.Before = func(_ testing.TB, _ *plugintest.Net, c *plugintest.Namespace) *cni.Result {
+		c.Batch("link add port0 type dummy", "link set port0 up")
+		return &cni.Result{
+			Interfaces: []cni.Interface{{Name: "port0", Sandbox: c.Path()}},
+			DNS:        cni.DNS{Nameservers: []string{"192.0.2.53"}},
+		}
+	}
+	plugintest.Run(t, s)
+}
+
+func FuzzServe(f *testing.F) { plugintest.Fuzz(f, plugintest.Suite{Plugin: vlan.Plugin}) }
+
+// cards are interfaces with a carrier, ends of pairs whose other ends nobody uses.
+func cards(ns *plugintest.Namespace, names ...string) {
+	for _, name := range names {
+		ns.Batch("link add "+name+" type veth peer name far-"+name, "link set "+name+" up", "link set far-"+name+" up")
+	}
+}
+
+// numbered gives each container a VLAN of its own, also one whose number another had: the kernel ends namespaces some time
+// after they are gone.
+func numbered() func(*plugintest.Request, int) {
+	var mu sync.Mutex
+	ids := map[string]int{}
+	return func(q *plugintest.Request, _ int) {
+		mu.Lock()
+		defer mu.Unlock()
+		if ids[q.ContainerID] == 0 {
+			ids[q.ContainerID] = 1000 + len(ids)
+		}
+		q.Conf["vlanId"] = ids[q.ContainerID]
+	}
+}
+
+// replaced is a drift in which another link has taken the place of the interface, with everything that is configured on it.
+func replaced(name, link, says string) plugintest.Drift {
+	return plugintest.Drift{Name: name, Break: func(_ testing.TB, a plugintest.Attached) string {
+		parent, kind, ok := strings.Cut(link, "type")
+		if !ok {
+			panic(link)
+		}
+		a.Container.Command("ip", "link", "delete", a.IfName)
+		a.Host.Batch(fmt.Sprintf("link add %s name %s netns %s address %s type %s",
+			parent, a.IfName, a.Container.Path(), a.Result.Interfaces[0].MAC, kind))
+		a.Container.Command("ip", "link", "set", a.IfName, "mtu", "1400", "up")
+		for _, ip := range a.Result.IPs {
+			a.Container.Command("ip", "address", "add", ip.Address.String(), "dev", a.IfName)
+		}
+		a.Container.Batch("route add 10.9.0.0/16 via 10.1.2.1 metric 7 mtu 1300", "route add ::/0 via fd00:1:2::1")
+		return says
+	}}
+}
