@@ -45,7 +45,7 @@ func (s *Core) detach(p untyped) error {
 	}
 	link, err := s.Sandbox.Link(s.IfName)
 	if errors.Is(err, kernel.ErrNoLink) {
-		return nil
+		return s.Sandbox.DeleteByName(kernel.TemporaryName(s.Tag))
 	}
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package kernel
 import (
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"net"
 
 	"golang.org/x/sys/unix"
@@ -48,12 +49,7 @@ func (s *Space) AddLink(n NewLink) (Link, error) {
 		func() (err error) {
 			made.Index, err = s.rt.AddLink(l)
 			if errors.Is(err, unix.EEXIST) {
-				if taken := s.taken(n.Name, err); taken != nil {
-					return taken
-				}
-				if n.Kind == "vlan" {
-					return n.ParentSpace.vlanTaken(n.Parent, n.VLAN, err)
-				}
+				made.Index, err = s.addAnyway(n, l, err)
 			}
 			return err
 		},
@@ -72,4 +68,35 @@ func (s *Space) AddLink(n NewLink) (Link, error) {
 	}
 	made.Alias = n.Alias
 	return made, nil
+}
+
+// addAnyway is for a link that could not be made because something exists: its name here, its VLAN on the parent, or its name
+// where the parent is. There, kernels before 6.15 make it before they move it here.
+func (s *Space) addAnyway(n NewLink, l rtnl.NewLink, cause error) (index int, err error) {
+	if taken := s.taken(n.Name, cause); taken != nil {
+		return 0, taken
+	}
+	if n.ParentSpace != nil && n.ParentSpace.taken(n.Name, cause) != nil {
+		l.Name = TemporaryName(n.Alias)
+		index, cause = s.rt.AddLink(l)
+		if cause == nil {
+			if err := s.rt.Rename(Link{Index: index}, n.Name); err != nil {
+				_, undone := s.rt.Delete(Link{Index: index})
+				return 0, errors.Join(err, undone)
+			}
+			return index, nil
+		}
+	}
+	if n.Kind == "vlan" && errors.Is(cause, unix.EEXIST) {
+		return 0, n.ParentSpace.vlanTaken(n.Parent, n.VLAN, cause)
+	}
+	return 0, cause
+}
+
+// TemporaryName is the name that a link of an owner can have in its namespace for a moment before it gets its own: a process
+// that is killed leaves it under that name.
+func TemporaryName(owner string) string {
+	h := fnv.New64a()
+	h.Write([]byte(owner))
+	return fmt.Sprintf("tmp%012x", h.Sum64()>>16)
 }

@@ -18,7 +18,7 @@ import (
 
 // sample is an interface plugin that is right but for its bugs.
 type sample struct {
-	attach.Plugin[config]
+	*attach.Plugin[config]
 	bugs
 }
 
@@ -43,7 +43,7 @@ type (
 )
 
 func define(b bugs) plugin.Definition {
-	return plugin.Define[config](plugin.Info{Name: "sample", Doc: doc}, sample{attach.Plugin[config]{Maker: maker{b}}, b})
+	return plugin.Define[config](plugin.Info{Name: "sample", Doc: doc}, sample{&attach.Plugin[config]{Maker: maker{b}}, b})
 }
 
 type maker struct{ bugs }
