@@ -254,7 +254,11 @@ func (r *Runtime) State() string {
 
 func (r *Runtime) stateOf(spaces ...*Namespace) string {
 	r.t.Helper()
-	lines := strings.Split(testnet.Snapshot(r.t, spaces, r.Dir), "\n")
+	snapshot := testnet.Snapshot
+	if sampled {
+		snapshot = testnet.Objects
+	}
+	lines := strings.Split(snapshot(r.t, spaces, r.Dir), "\n")
 	return strings.Join(slices.DeleteFunc(lines, volatile), "\n")
 }
 

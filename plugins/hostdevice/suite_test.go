@@ -51,8 +51,10 @@ func TestMain(m *testing.M) {
 }
 
 var suite = plugintest.Suite{
-	Plugin:  hostdevice.WithSysfs(sysfs),
-	Rewrite: func(conf map[string]any, dir string) { conf["dataDir"] = filepath.Join(dir, "devices") },
+	Plugin: hostdevice.WithSysfs(sysfs),
+	// The others differ in how they name the device: TestSelection.
+	Examples: hostdevice.WithSysfs(sysfs).Examples()[:2],
+	Rewrite:  func(conf map[string]any, dir string) { conf["dataDir"] = filepath.Join(dir, "devices") },
 	Before: func(t testing.TB, n *plugintest.Net, c *plugintest.Namespace) *cni.Result {
 		device(t, n, c)
 		return nil

@@ -29,6 +29,9 @@ func addParent(n *plugintest.Net, ns *plugintest.Namespace) {
 var suite = plugintest.Suite{
 	Plugin: macvlan.Plugin,
 	Setup:  parent,
+	// Nothing has to be there. But what is prepared loses its interfaces before its namespace: the kernel clears those away some
+	// time later, and the parent has their hardware addresses until then.
+	Before: func(testing.TB, *plugintest.Net, *plugintest.Namespace) *cni.Result { return nil },
 	Distinguish: func(q *plugintest.Request, n int) {
 		if q.Conf["mac"] != nil { // of one parent, no two interfaces that are up can have the same
 			q.Conf["mac"] = fmt.Sprintf("02:00:5e:00:53:%02x", n+1)
