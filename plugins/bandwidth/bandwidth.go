@@ -67,7 +67,10 @@ func (shaper) Validate(c *plugin.Call[Config]) error {
 }
 
 // Apply sets the limits, in place of those that an earlier ADD has set.
-func (d shaper) Apply(_ context.Context, s *session, r *cni.Result) error {
+func (d shaper) Apply(ctx context.Context, s *session, r *cni.Result) error {
+	if err := s.Sandbox.Lock(ctx); err != nil { // another ADD of the same attachment could take back what this one relies on
+		return err
+	}
 	dirs := directions(s.Conf, s.Attachment())
 	if len(dirs) == 0 {
 		return remove(s, s.Attachment())
