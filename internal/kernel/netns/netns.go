@@ -154,13 +154,22 @@ func (n *NS) Run(fn func() error) error {
 }
 
 // Socket opens a socket (socket(2)) that belongs to the namespace, wherever it is used. It has no thread of its own, as
-// [NS.Run] has: the calling one enters the namespace and comes back. Should it not come back, that is an error, and the thread
-// ends with its goroutine.
+// [NS.Run] has: one enters the namespace and comes back. Should it not come back, that is an error, and the end of the thread:
+// the caller is never on it.
 func (n *NS) Socket(domain, kind, protocol int) (fd int, err error) {
-	runtime.LockOSThread()
-	fd, back, err := n.socket(domain, kind, protocol)
-	if back {
-		runtime.UnlockOSThread()
+	if n.Here() {
+		fd, err = unix.Socket(domain, kind, protocol)
+	} else {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			runtime.LockOSThread()
+			var back bool
+			if fd, back, err = n.socket(domain, kind, protocol); back {
+				runtime.UnlockOSThread()
+			}
+		}()
+		<-done
 	}
 	if err != nil {
 		return -1, fmt.Errorf("socket in network namespace %s: %w", n, err)
@@ -168,12 +177,8 @@ func (n *NS) Socket(domain, kind, protocol int) (fd int, err error) {
 	return fd, nil
 }
 
-// socket reports whether the thread is where it was.
+// socket opens a socket from another namespace. It reports whether the thread is there again.
 func (n *NS) socket(domain, kind, protocol int) (fd int, back bool, err error) {
-	if n.Here() {
-		fd, err = unix.Socket(domain, kind, protocol)
-		return fd, true, err
-	}
 	here, err := unix.Open(ofThread, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return -1, true, err

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -110,6 +111,49 @@ func TestSocket(t *testing.T) {
 	}
 	if n.Here() {
 		t.Error("an error has left a thread in the namespace")
+	}
+}
+
+// TestSocketNoWayBack: in a user namespace of its own the test may enter namespaces that it has made, but not the one it
+// comes from. Then the thread is given up; the caller stays where it is.
+func TestSocketNoWayBack(t *testing.T) {
+	const inside = "TENON_TEST_NO_WAY_BACK"
+	if os.Getenv(inside) == "" {
+		t.Parallel()
+		cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$")
+		cmd.Env = append(os.Environ(), inside+"=1")
+		cmd.SysProcAttr = &syscall.SysProcAttr{
+			Cloneflags:  unix.CLONE_NEWUSER,
+			UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
+			GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
+		}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	runtime.LockOSThread() // the thread that is looked at is the caller's
+	defer runtime.UnlockOSThread()
+	here, err := netns.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer here.Close()
+	n, err := netns.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	for range 3 {
+		if _, err := n.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE); !errors.Is(err, unix.EPERM) {
+			t.Errorf("got %v, want %v", err, unix.EPERM)
+		}
+		if !here.Here() {
+			t.Fatal("the caller is not where it was")
+		}
+	}
+	if !t.Failed() {
+		os.Exit(0) // the threads given up may be the main one, which TestMain compares the others with
 	}
 }
 
