@@ -89,7 +89,7 @@ func protocolIsStandardLibrary(t *tree, violated report) {
 // One package owns each kernel interface; the rest goes through it.
 var libraryOwners = map[string][]string{
 	"github.com/google/nftables":  {"internal/kernel/nft"},
-	"github.com/mdlayher/netlink": {"internal/kernel/conntrack", "internal/kernel/nft"},
+	"github.com/mdlayher/netlink": {"internal/kernel/nft"},
 }
 
 // Nobody needs a library for rtnetlink.

@@ -8,10 +8,10 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/kernel/netns"
+	"github.com/tenon-cni/tenon/internal/kernel/nlmsg"
 )
 
 // Flow is an entry: a connection, or what the kernel takes for one where the protocol knows none.
@@ -48,26 +48,29 @@ const (
 
 // Delete deletes the entries that match and returns how many. One that is gone meanwhile is no error.
 func Delete(ns *netns.NS, f Filter) (deleted int, err error) {
-	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: ns.Fd()})
+	fd, err := ns.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
 	if err != nil {
 		return 0, fmt.Errorf("ctnetlink socket in %s: %w", ns, err)
 	}
-	defer conn.Close()
-	list, err := conn.Execute(message(msgGet, netlink.Dump, family(f.IPv6), f.attributes))
-	if err != nil {
+	defer unix.Close(fd)
+	var x nlmsg.Exchange
+	ask := func(kind uint16, flags int, attributes []nlmsg.Attribute, each func([]byte) error) error {
+		body := nlmsg.Body(nlmsg.Netfilter{Family: family(f.IPv6)}, attributes...)
+		return x.Ask(fd, unix.NFNL_SUBSYS_CTNETLINK<<8|kind, flags, body, each)
+	}
+	var found []entry
+	if err := ask(msgGet, unix.NLM_F_DUMP, f.attributes(), func(payload []byte) error {
+		e, err := decode(payload)
+		if err == nil && e.flow.Protocol == f.Protocol && f.Match(e.flow) {
+			found = append(found, e)
+		}
+		return err
+	}); err != nil {
 		return 0, fmt.Errorf("list connection tracking entries: %w", err)
 	}
 	var errs []error
-	for _, m := range list {
-		e, err := decode(m.Data)
-		if err != nil {
-			return deleted, err
-		}
-		if e.flow.Protocol != f.Protocol || !f.Match(e.flow) {
-			continue
-		}
-		_, err = conn.Execute(message(msgDelete, netlink.Acknowledge, family(f.IPv6), e.attributes))
-		switch {
+	for _, e := range found {
+		switch err := ask(msgDelete, unix.NLM_F_ACK, e.name, nil); {
 		case err == nil:
 			deleted++
 		case !errors.Is(err, unix.ENOENT):
@@ -77,48 +80,6 @@ func Delete(ns *netns.NS, f Filter) (deleted int, err error) {
 	return deleted, errors.Join(errs...)
 }
 
-func message(kind uint16, flags netlink.HeaderFlags, family byte, attributes func(*netlink.AttributeEncoder)) netlink.Message {
-	ae := netlink.NewAttributeEncoder()
-	ae.ByteOrder = binary.BigEndian
-	attributes(ae)
-	data, err := ae.Encode()
-	if err != nil {
-		panic(err) // of fixed numbers and addresses
-	}
-	return netlink.Message{
-		Header: netlink.Header{Type: unix.NFNL_SUBSYS_CTNETLINK<<8 | netlink.HeaderType(kind), Flags: netlink.Request | flags},
-		Data:   append([]byte{family, unix.NFNETLINK_V0, 0, 0}, data...),
-	}
-}
-
-// attributes say what to list.
-func (f Filter) attributes(ae *netlink.AttributeEncoder) {
-	flags := uint32(flagProtoNum)
-	ae.Nested(attrOrig, func(ae *netlink.AttributeEncoder) error {
-		ae.Nested(tupleProto, func(ae *netlink.AttributeEncoder) error {
-			ae.Uint8(protoNum, f.Protocol)
-			if f.DstPort != 0 {
-				flags |= flagProtoDPort
-				ae.Uint16(protoDstPort, f.DstPort)
-			}
-			return nil
-		})
-		return nil
-	})
-	ae.Nested(attrFilter, func(ae *netlink.AttributeEncoder) error {
-		ae.ByteOrder = binary.NativeEndian
-		ae.Uint32(filterOrig, flags)
-		ae.Uint32(filterReply, 0)
-		return nil
-	})
-}
-
-// entry is a flow with what names it.
-type entry struct {
-	flow           Flow
-	orig, id, zone []byte // attributes as they came; nil: none
-}
-
 func family(ipv6 bool) byte {
 	if ipv6 {
 		return unix.AF_INET6
@@ -126,96 +87,66 @@ func family(ipv6 bool) byte {
 	return unix.AF_INET
 }
 
-// attributes name the entry. Without the tuple the kernel would delete all there are.
-func (e entry) attributes(ae *netlink.AttributeEncoder) {
-	ae.Bytes(attrOrig|netlink.Nested, e.orig)
-	if e.id != nil {
-		ae.Bytes(attrID, e.id)
+// attributes say what to list.
+func (f Filter) attributes() []nlmsg.Attribute {
+	flags, proto := uint32(flagProtoNum), nlmsg.Uint8(protoNum, f.Protocol)
+	if f.DstPort != 0 {
+		flags |= flagProtoDPort
+		proto = append(proto, nlmsg.Bytes(protoDstPort, binary.BigEndian.AppendUint16(nil, f.DstPort))...)
 	}
-	if e.zone != nil {
-		ae.Bytes(attrZone, e.zone)
+	return []nlmsg.Attribute{
+		nlmsg.Nest(attrOrig|unix.NLA_F_NESTED, nlmsg.Nest(tupleProto|unix.NLA_F_NESTED, proto)),
+		nlmsg.Nest(attrFilter|unix.NLA_F_NESTED, nlmsg.Uint32(filterOrig, flags), nlmsg.Uint32(filterReply, 0)),
 	}
 }
 
-// decode reads an entry as the kernel lists it.
-func decode(data []byte) (e entry, err error) {
-	const header = 4 // struct nfgenmsg
-	if len(data) < header {
-		return entry{}, errors.New("connection tracking entry is cut off")
-	}
-	ad, err := attributes(data[header:])
+// entry is a flow with what names it: the attributes that came with it.
+type entry struct {
+	flow Flow
+	name []nlmsg.Attribute
+}
+
+// decode reads an entry as the kernel lists it. One without a tuple is an error: the kernel would delete all there are.
+func decode(payload []byte) (e entry, err error) {
+	attributes, err := nlmsg.Read(payload, new(nlmsg.Netfilter))
 	if err != nil {
-		return entry{}, err
+		return entry{}, fmt.Errorf("connection tracking entry: %w", err)
 	}
-	for ad.Next() {
-		switch ad.Type() {
+	for kind, value := range nlmsg.Attributes(attributes) {
+		switch kind {
 		case attrOrig:
-			e.orig = ad.Bytes()
-			e.flow.Orig, e.flow.Protocol, err = decodeTuple(e.orig)
+			e.flow.Orig, e.flow.Protocol = decodeTuple(value)
+			e.name = append(e.name, nlmsg.Bytes(kind|unix.NLA_F_NESTED, value))
 		case attrReply:
-			e.flow.Reply, _, err = decodeTuple(ad.Bytes())
-		case attrID:
-			e.id = ad.Bytes()
-		case attrZone:
-			e.zone = ad.Bytes()
-		}
-		if err != nil {
-			return entry{}, err
+			e.flow.Reply, _ = decodeTuple(value)
+		case attrID, attrZone:
+			e.name = append(e.name, nlmsg.Bytes(kind, value))
 		}
 	}
-	if e.orig == nil {
+	if !e.flow.Orig.Src.IsValid() {
 		return entry{}, errors.New("connection tracking entry has no tuple")
 	}
-	return e, ad.Err()
+	return e, nil
 }
 
-func decodeTuple(data []byte) (t Tuple, protocol byte, err error) {
+func decodeTuple(tuple []byte) (t Tuple, protocol byte) {
 	var src, dst netip.Addr
 	var srcPort, dstPort uint16
-	ad, err := attributes(data)
-	if err != nil {
-		return Tuple{}, 0, err
-	}
-	for ad.Next() {
-		part, err := attributes(ad.Bytes())
-		if err != nil {
-			return Tuple{}, 0, err
-		}
-		switch ad.Type() {
-		case tupleIP:
-			for part.Next() {
-				addr, _ := netip.AddrFromSlice(part.Bytes())
-				switch part.Type() {
-				case ip4Src, ip6Src:
-					src = addr
-				case ip4Dst, ip6Dst:
-					dst = addr
-				}
-			}
-		case tupleProto:
-			for part.Next() {
-				switch part.Type() {
-				case protoNum:
-					protocol = part.Uint8()
-				case protoSrcPort:
-					srcPort = part.Uint16()
-				case protoDstPort:
-					dstPort = part.Uint16()
-				}
+	for part, inside := range nlmsg.Attributes(tuple) {
+		for kind, value := range nlmsg.Attributes(inside) {
+			switch {
+			case part == tupleIP && (kind == ip4Src || kind == ip6Src):
+				src, _ = netip.AddrFromSlice(value)
+			case part == tupleIP && (kind == ip4Dst || kind == ip6Dst):
+				dst, _ = netip.AddrFromSlice(value)
+			case part == tupleProto && kind == protoNum && len(value) == 1:
+				protocol = value[0]
+			case part == tupleProto && kind == protoSrcPort && len(value) == 2:
+				srcPort = binary.BigEndian.Uint16(value)
+			case part == tupleProto && kind == protoDstPort && len(value) == 2:
+				dstPort = binary.BigEndian.Uint16(value)
 			}
 		}
-		if err := part.Err(); err != nil {
-			return Tuple{}, 0, err
-		}
 	}
-	return Tuple{netip.AddrPortFrom(src, srcPort), netip.AddrPortFrom(dst, dstPort)}, protocol, ad.Err()
-}
-
-func attributes(data []byte) (*netlink.AttributeDecoder, error) {
-	ad, err := netlink.NewAttributeDecoder(data)
-	if err != nil {
-		return nil, fmt.Errorf("connection tracking entry: %w", err)
-	}
-	ad.ByteOrder = binary.BigEndian
-	return ad, nil
+	return Tuple{netip.AddrPortFrom(src, srcPort), netip.AddrPortFrom(dst, dstPort)}, protocol
 }

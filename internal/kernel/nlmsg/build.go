@@ -51,6 +51,13 @@ func Struct(kind uint16, value any, inside ...Attribute) Attribute {
 	return Bytes(kind, Body(value, inside...))
 }
 
+// Netfilter is what messages of netfilter have before their attributes: struct nfgenmsg.
+type Netfilter struct {
+	Family  uint8 // AF_…, or NFPROTO_…
+	Version uint8 // NFNETLINK_V0, which is 0
+	_       [2]byte
+}
+
 // Body is what follows the header of a message: a structure of C, without holes and in the byte order of the machine, zeros
 // up to where something may begin, and attributes.
 func Body(about any, attributes ...Attribute) []byte {
