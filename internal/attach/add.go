@@ -68,28 +68,28 @@ func attach(ctx context.Context, p untyped, s *Core) (*cni.Result, error) {
 			return nil, err
 		}
 	}
-	if !p.options(s).NoLink {
-		if err := bringUp(ctx, p, s, index, r); err != nil {
+	if o := p.options(s); !o.NoLink {
+		if err := bringUp(ctx, p, s, o, index, r); err != nil {
 			return nil, err
 		}
 	}
 	if err := p.finish(ctx, s, r); err != nil {
 		return nil, err
 	}
-	if p.ownDNS() {
+	if p.dns() == DNSOfConfiguration {
 		r.DNS = cni.DNS{}
 	}
 	if s.Prev != nil && !inherits {
 		r = behind(s.Prev, r)
 	}
-	if d := s.DNS; d.Domain != "" || d.Nameservers != nil || d.Search != nil || d.Options != nil {
+	if d := s.DNS; p.dns() != DNSOfIPAM && (d.Domain != "" || d.Nameservers != nil || d.Search != nil || d.Options != nil) {
 		r.DNS = d
 	}
 	return r, nil
 }
 
 // bringUp applies to the container's interface what the result says of it.
-func bringUp(ctx context.Context, p untyped, s *Core, index int, r *cni.Result) error {
+func bringUp(ctx context.Context, p untyped, s *Core, o Options, index int, r *cni.Result) error {
 	link, err := s.Sandbox.Link(s.IfName)
 	if err != nil {
 		return err
@@ -98,9 +98,9 @@ func bringUp(ctx context.Context, p untyped, s *Core, index int, r *cni.Result) 
 		if err := s.settleDefaults(link, r); err != nil {
 			return err
 		}
-		return apply(ctx, p, s, link, index, r)
+		return apply(ctx, p, s, o, link, index, r)
 	}
-	if p.options(s).KeepDown {
+	if o.KeepDown {
 		return nil
 	}
 	return s.Sandbox.Up(link)
@@ -162,9 +162,9 @@ func allocate(ctx context.Context, s *Core, r *cni.Result, index int) error {
 
 // apply puts addresses and routes on the container's interface, in the order that loses no announcement and lets no
 // router advertisement in: settings, addresses, up, routes.
-func apply(ctx context.Context, p untyped, s *Core, link kernel.Link, index int, r *cni.Result) error {
+func apply(ctx context.Context, p untyped, s *Core, o Options, link kernel.Link, index int, r *cni.Result) error {
 	mine := addressesOf(r, index)
-	err := s.Sandbox.Sysctls(settings(s.IfName, mine, p.options(s)))
+	err := s.Sandbox.Sysctls(settings(s.IfName, mine, o))
 	if errors.Is(err, fs.ErrNotExist) {
 		return cni.Errorf(cni.CodeInvalidConfig, "IPv6 addresses: this kernel has no IPv6").
 			WithDetails("it was built or started without (ipv6.disable=1)")
@@ -173,7 +173,7 @@ func apply(ctx context.Context, p untyped, s *Core, link kernel.Link, index int,
 		return err
 	}
 	add := s.Sandbox.AddAddr
-	if p.options(s).DAD == DADOptimistic {
+	if o.DAD == DADOptimistic {
 		add = s.Sandbox.AddOptimistic
 	}
 	for _, ip := range mine {
@@ -191,7 +191,7 @@ func apply(ctx context.Context, p untyped, s *Core, link kernel.Link, index int,
 			return err
 		}
 	}
-	if err := announce(s, link, mine, p.options(s)); err != nil {
+	if err := announce(s, link, mine, o); err != nil {
 		return err
 	}
 	if err := p.route(s, link, r); err != nil {

@@ -36,7 +36,8 @@ func check(ctx context.Context, p untyped, c *plugin.AnyCall) error {
 	if !ok {
 		return cni.Errorf(cni.CodeInvalidConfig, "prevResult has no interface %s in %s", c.IfName, c.Netns)
 	}
-	if p.options(s).NoLink {
+	o := p.options(s)
+	if o.NoLink {
 		return p.verify(ctx, s, kernel.Link{})
 	}
 	link, err := s.Sandbox.Link(c.IfName)
@@ -49,7 +50,7 @@ func check(ctx context.Context, p untyped, c *plugin.AnyCall) error {
 	if err := CheckMAC(link, c.Prev.Interfaces[index]); err != nil {
 		return err
 	}
-	if !link.Up && !p.options(s).KeepDown {
+	if !link.Up && !o.KeepDown {
 		return fmt.Errorf("interface %s: expected it up, found it down", link.Name)
 	}
 	if err := s.checkAddresses(link); err != nil {

@@ -15,12 +15,21 @@ type Plugin[C any] struct {
 	Kind    string                   // of rtnetlink, of the container's link: what CHECK expects, DEL deletes and STATUS asks for; "": any
 	Options func(*C) Options         // nil: the zero Options
 	Needs   func(*C) []probe.Feature // what else the kernel must have, STATUS says what it has not; nil: nothing
-	OwnDNS  bool                     // the result has the DNS of the configuration, and never that of IPAM
+	DNS     DNS                      // whose the result has
 
 	// Inherits says that without IPAM the container's interface gets the addresses and routes of the previous result, if there
 	// is one, and takes the place of the interfaces there.
 	Inherits bool
 }
+
+// DNS says whose DNS a result has.
+type DNS int
+
+const (
+	DNSOfAny           DNS = iota // that of the configuration; without, that of IPAM
+	DNSOfConfiguration            // never that of IPAM
+	DNSOfIPAM                     // never that of the configuration
+)
 
 // Add implements [plugin.Plugin].
 func (p *Plugin[C]) Add(ctx context.Context, c *plugin.Call[C]) (*cni.Result, error) {
@@ -63,7 +72,7 @@ func (p *Plugin[C]) Validate(c *plugin.Call[C]) error {
 // each type. What the Maker does not implement does nothing.
 type untyped interface {
 	kind() string
-	ownDNS() bool
+	dns() DNS
 	inherits() bool
 	options(*Core) Options
 	needs(*plugin.AnyCall) []probe.Feature
@@ -81,7 +90,7 @@ func (*Plugin[C]) session(s *Core) *Session[C] { return &Session[C]{s, s.Config(
 
 func (p *Plugin[C]) kind() string { return p.Kind }
 
-func (p *Plugin[C]) ownDNS() bool { return p.OwnDNS }
+func (p *Plugin[C]) dns() DNS { return p.DNS }
 
 func (p *Plugin[C]) inherits() bool { return p.Inherits }
 

@@ -22,6 +22,7 @@ var Plugin = plugin.Define[Config](plugin.Info{
 }, &attach.Plugin[Config]{
 	Maker: maker{},
 	Kind:  "dummy",
+	DNS:   attach.DNSOfIPAM, // as the reference plugin's
 })
 
 type (
@@ -40,7 +41,6 @@ func (maker) Validate(c *plugin.Call[Config]) error {
 
 // Make makes the link.
 func (maker) Make(_ context.Context, s *session) ([]cni.Interface, error) {
-	s.DNS = cni.DNS{} // the result has that of IPAM, as the reference plugin's
 	link, err := s.Sandbox.AddLink(kernel.NewLink{Name: s.IfName, Kind: "dummy", Alias: s.Tag})
 	if err != nil {
 		return nil, err

@@ -56,8 +56,8 @@ func define(root string) plugin.Definition {
 		Capabilities: []string{"deviceID"},
 		Doc:          doc,
 	}, &attach.Plugin[Config]{
-		Maker:  m,
-		OwnDNS: true,
+		Maker: m,
+		DNS:   attach.DNSOfConfiguration,
 		Options: func(c *Config) attach.Options {
 			w, err := m.sys.wanted(c)
 			return attach.Options{DAD: c.Detection(), NoLink: err == nil && w.dpdk}

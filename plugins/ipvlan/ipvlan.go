@@ -48,7 +48,7 @@ var Plugin = plugin.Define[Config](plugin.Info{
 }, &attach.Plugin[Config]{
 	Maker:    maker{},
 	Kind:     kind,
-	OwnDNS:   true,
+	DNS:      attach.DNSOfConfiguration,
 	Inherits: true,
 	Options:  func(c *Config) attach.Options { return attach.Options{DAD: c.Detection(), Announce: true} },
 })

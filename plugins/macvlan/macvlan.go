@@ -56,7 +56,7 @@ var Plugin = plugin.Define[Config](plugin.Info{
 }, &attach.Plugin[Config]{
 	Maker:   maker{},
 	Kind:    kind,
-	OwnDNS:  true,
+	DNS:     attach.DNSOfConfiguration,
 	Options: func(c *Config) attach.Options { return attach.Options{DAD: c.Detection(), Announce: true} },
 })
 

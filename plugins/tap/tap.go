@@ -47,9 +47,9 @@ var Plugin = plugin.Define[Config](plugin.Info{
 	Doc:          doc,
 	Helper:       tun.Main,
 }, &attach.Plugin[Config]{
-	Maker:  maker{},
-	Kind:   string(probe.Tun),
-	OwnDNS: true,
+	Maker: maker{},
+	Kind:  string(probe.Tun),
+	DNS:   attach.DNSOfConfiguration,
 	Needs: func(c *Config) []probe.Feature {
 		if c.SELinuxContext == "" {
 			return nil

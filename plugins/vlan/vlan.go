@@ -36,9 +36,9 @@ var Plugin = plugin.Define[Config](plugin.Info{
 	About: "gives a container a VLAN of an interface of the host",
 	Doc:   doc,
 }, &attach.Plugin[Config]{
-	Maker:  maker{},
-	Kind:   "vlan",
-	OwnDNS: true,
+	Maker: maker{},
+	Kind:  "vlan",
+	DNS:   attach.DNSOfConfiguration,
 	Options: func(c *Config) attach.Options {
 		return attach.Options{DAD: c.Detection(), Announce: true}
 	},
