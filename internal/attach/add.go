@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/plugin"
 )
@@ -264,19 +265,10 @@ func addressesOf(r *cni.Result, index int) []cni.IP {
 	return list
 }
 
-// What the kernel cuts route metrics down to (ip_metrics_convert in net/ipv4/metrics.c).
-const (
-	maxRouteMTU    = 65535 - 15
-	maxRouteAdvMSS = 65535 - 40
-)
-
 // route returns a route of the result as the kernel gets it: without a gateway of its own it has the first of its
 // family that an address brought.
 func route(rt cni.Route, ips []cni.IP) kernel.Route {
-	k := kernel.Route{
-		Dst: rt.Dst, GW: rt.GW, Priority: rt.Priority, Table: rt.Table.Value, Scope: rt.Scope.Value,
-		MTU: min(rt.MTU, maxRouteMTU), AdvMSS: min(rt.AdvMSS, maxRouteAdvMSS),
-	}
+	k := session.Route(rt)
 	if !k.GW.IsValid() && k.Scope < kernel.ScopeLink {
 		k.GW = gateway(ips, rt.Dst.Addr().Is4())
 	}

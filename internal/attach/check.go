@@ -3,7 +3,6 @@ package attach
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -56,7 +55,7 @@ func check(ctx context.Context, p untyped, c *plugin.AnyCall) error {
 	if err := s.checkAddresses(link); err != nil {
 		return err
 	}
-	if err := s.checkRoutes(link); err != nil {
+	if err := s.Sandbox.CheckRoutes(link, s.PrevRoutes()); err != nil {
 		return err
 	}
 	return p.verify(ctx, s, link)
@@ -88,24 +87,6 @@ func (s *Core) checkAddresses(link kernel.Link) error {
 		}
 	}
 	return nil
-}
-
-// checkRoutes looks for the networks of the addresses and the routes of the result.
-func (s *Core) checkRoutes(link kernel.Link) error {
-	var expected []kernel.Route
-	for _, ip := range s.PrevIPs() {
-		if !ip.Address.IsSingleIP() {
-			expected = append(expected, kernel.Route{Dst: ip.Address.Masked()})
-		}
-	}
-	for _, rt := range s.Prev.Routes {
-		want := route(rt, nil)
-		if want.Dst.Bits() == 0 {
-			want.GW = netip.Addr{} // a later plugin may have chosen another
-		}
-		expected = append(expected, want)
-	}
-	return s.Sandbox.CheckRoutes(link, expected)
 }
 
 // CheckPair looks at the host's end of a pair whose other end is the container's interface, and returns it: it is up and

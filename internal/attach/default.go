@@ -6,6 +6,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/plugin"
 )
 
@@ -68,7 +69,7 @@ func (s *Core) settleDefaults(link kernel.Link, r *cni.Result) error {
 	}
 	for i := range r.Routes {
 		rt := &r.Routes[i]
-		at := slotOf(route(*rt, nil))
+		at := slotOf(session.Route(*rt))
 		first, conflict := taken[at]
 		if rt.Dst.Bits() != 0 || !conflict {
 			continue

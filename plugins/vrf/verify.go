@@ -3,7 +3,6 @@ package vrf
 import (
 	"context"
 	"fmt"
-	"net/netip"
 
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
@@ -37,23 +36,13 @@ func verify(s *session, link, vrf kernel.Link) error {
 	return s.Sandbox.CheckRoutes(link, expected(s, vrf.VRFTable))
 }
 
-// expected are the networks of the addresses, and the routes of the result: those of the main table are in that of the VRF.
+// expected are the routes that the previous result demands, those of the main table in that of the VRF.
 func expected(s *session, table int) []kernel.Route {
-	var list []kernel.Route
-	for _, ip := range s.PrevIPs() {
-		if !ip.Address.IsSingleIP() {
-			list = append(list, kernel.Route{Dst: ip.Address.Masked(), Table: table})
+	list := s.PrevRoutes()
+	for i := range list {
+		if t := list[i].Table; t == 0 || t == kernel.TableMain {
+			list[i].Table = table
 		}
-	}
-	for _, rt := range s.Prev.Routes {
-		want := kernel.Route{Dst: rt.Dst, GW: rt.GW, Table: table}
-		if t, ok := rt.Table.Get(); ok && t != kernel.TableMain {
-			want.Table = t
-		}
-		if rt.Dst.Bits() == 0 {
-			want.GW = netip.Addr{} // a plugin may have chosen another
-		}
-		list = append(list, want)
 	}
 	return list
 }
