@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net/netip"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -16,9 +15,6 @@ import (
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/plugin"
 )
-
-// dadWait is how long IPv6 addresses have to become usable. Without a carrier they never do, and that is no error.
-const dadWait = 5 * time.Second
 
 // add makes the link, asks IPAM for addresses and applies them. Whatever fails, all of it is taken back.
 func add(ctx context.Context, p untyped, c *plugin.AnyCall) (*cni.Result, error) {
@@ -186,9 +182,7 @@ func apply(ctx context.Context, p untyped, s *Core, o Options, link kernel.Link,
 		return err
 	}
 	if has6(mine) {
-		wait, cancel := context.WithTimeout(ctx, dadWait)
-		defer cancel()
-		if err := s.Sandbox.WaitDAD(wait, link); err != nil {
+		if err := s.Sandbox.WaitDAD(ctx, link); err != nil {
 			return err
 		}
 	}

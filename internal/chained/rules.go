@@ -35,9 +35,6 @@ func (p untyped) claim(s *session.Core) error {
 	return told(s.Host.Claim(s.Type+" rules", s.Tag, entries))
 }
 
-// CodeTaken is the code of an error that says that another attachment has what this one wants, such as a port of the host.
-const CodeTaken = session.CodeTaken
-
 // told says in the words of the protocol who has what is wanted.
 func told(err error) error {
 	var taken *kernel.TakenError
@@ -49,7 +46,7 @@ func told(err error) error {
 
 // Taken returns the error that says that somebody has what is wanted: the owner of a tag, or somebody else in other words.
 func Taken(what, holder string) error {
-	return cni.Errorf(CodeTaken, "%s is taken by %s", what, session.Holder(holder)).WithDetails("DEL of that attachment frees it; GC, if its container is gone")
+	return cni.Errorf(session.CodeTaken, "%s is taken by %s", what, session.Holder(holder)).WithDetails("DEL of that attachment frees it; GC, if its container is gone")
 }
 
 // verifyRules looks for the entries of the Ruler. Where there is none at all the reference plugin may have run ADD.

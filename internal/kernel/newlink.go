@@ -14,7 +14,7 @@ import (
 // NewLink describes a link to be made that has no other end; see [rtnl.NewLink] for the fields of its kind.
 type NewLink struct {
 	Name  string
-	Kind  string           // "macvlan", "ipvlan", "vlan", "dummy", "vrf"
+	Kind  string           // "macvlan", "ipvlan", "vlan", "dummy", "vrf", "ifb"
 	Alias string           // names the owner
 	MAC   net.HardwareAddr // nil lets the kernel choose, or take that of the parent
 	MTU   int              // bytes; 0 is the kernel's default, or that of the parent

@@ -65,6 +65,9 @@ func (s *Space) DelRoute(l Link, r Route) error {
 // each of its hops.
 func (s *Space) Routes(table int) ([]Route, error) { return s.rt.Routes(table) }
 
+// LinkLocal is the network that each IPv6 interface is in (RFC 4291 section 2.5.6).
+var LinkLocal = netip.MustParsePrefix("fe80::/64")
+
 // CheckRoutes looks for routes through l. What an expected one says nothing of, by its zero values, may be anything; so
 // may be the table of one that was made in the main table, as others move routes. The error says what is missing.
 func (s *Space) CheckRoutes(l Link, expected []Route) error {

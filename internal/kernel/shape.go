@@ -9,32 +9,6 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel/rtnl"
 )
 
-// IFB describes an intermediate functional block to be made: a link that sends what filters of another hand it, and gives
-// it back to that one.
-type IFB = rtnl.IFB
-
-// AddIFB makes an ifb with an alias that names the owner, down. If the name is taken, the error wraps [unix.EEXIST].
-func (s *Space) AddIFB(b IFB, alias string) (Link, error) {
-	l := Link{Name: b.Name}
-	err := s.tx.Do("add ifb "+b.Name,
-		func() (err error) {
-			l.Index, err = s.rt.AddIFB(b)
-			return err
-		},
-		func() error {
-			_, err := s.rt.Delete(l)
-			return err
-		})
-	if err != nil {
-		return Link{}, err
-	}
-	if l, err = s.LinkByIndex(l.Index); err != nil {
-		return Link{}, err
-	}
-	l.Alias, err = alias, s.SetAlias(l, alias)
-	return l, err
-}
-
 // TBF are the parameters of a token bucket filter (tc-tbf(8)).
 type TBF = rtnl.TBF
 

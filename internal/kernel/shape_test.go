@@ -130,7 +130,7 @@ func TestSetFilters(t *testing.T) {
 	t.Parallel()
 	b := shaping(t)
 	_, l := b.vethUp(t)
-	ifb, err := b.host.AddIFB(kernel.IFB{Name: "ifb7", MTU: 1400}, "owner")
+	ifb, err := b.host.AddLink(kernel.NewLink{Kind: "ifb", Name: "ifb7", MTU: 1400, Alias: "owner"})
 	must(t, err)
 	sets := filterSets(ifb.Index)
 	mine := func(kernel.Filter) bool { return true }
@@ -198,7 +198,7 @@ func TestSetFiltersLeavesOthers(t *testing.T) {
 	t.Parallel()
 	b := shaping(t)
 	_, l := b.vethUp(t)
-	ifb, err := b.host.AddIFB(kernel.IFB{Name: "ifb7"}, "owner")
+	ifb, err := b.host.AddLink(kernel.NewLink{Kind: "ifb", Name: "ifb7", Alias: "owner"})
 	must(t, err)
 	b.Host.Command("tc", "qdisc", "add", "dev", "veth0", "ingress")
 	for _, words := range []string{
@@ -233,7 +233,7 @@ func TestFilterToNowhere(t *testing.T) {
 	t.Parallel()
 	b := shaping(t)
 	_, l := b.vethUp(t)
-	ifb, err := b.host.AddIFB(kernel.IFB{Name: "ifb7"}, "owner")
+	ifb, err := b.host.AddLink(kernel.NewLink{Kind: "ifb", Name: "ifb7", Alias: "owner"})
 	must(t, err)
 	all := func(kernel.Filter) bool { return true }
 	must(t, b.host.SetFilters(l, all, []kernel.Filter{{Hook: kernel.Ingress, Priority: 1, Target: ifb.Index}}))
@@ -249,12 +249,12 @@ func TestFilterToNowhere(t *testing.T) {
 	}
 }
 
-func TestAddIFB(t *testing.T) {
+func TestIFB(t *testing.T) {
 	t.Parallel()
 	b := shaping(t)
 	before := b.snapshot(t)
 	mac := []byte{2, 1, 2, 3, 4, 5}
-	l, err := b.host.AddIFB(kernel.IFB{Name: "ifb7", MTU: 1400, MAC: mac}, "owner")
+	l, err := b.host.AddLink(kernel.NewLink{Kind: "ifb", Name: "ifb7", MTU: 1400, MAC: mac, Alias: "owner"})
 	must(t, err)
 	if l.Kind != "ifb" || l.Alias != "owner" || l.MTU != 1400 || l.MAC.String() != "02:01:02:03:04:05" || l.Up {
 		t.Errorf("got %+v", l)
@@ -262,7 +262,7 @@ func TestAddIFB(t *testing.T) {
 	if out := show(t, b.Host, "link", "show", "ifb7"); out["txqlen"] != nil || out["ifalias"] != "owner" {
 		t.Errorf("ip shows %v", out)
 	}
-	if _, err := b.host.AddIFB(kernel.IFB{Name: "ifb7"}, ""); !errors.Is(err, unix.EEXIST) {
+	if _, err := b.host.AddLink(kernel.NewLink{Kind: "ifb", Name: "ifb7"}); !errors.Is(err, unix.EEXIST) {
 		t.Errorf("second: %v, want EEXIST", err)
 	}
 	must(t, b.tx.Rollback())

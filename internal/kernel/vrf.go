@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -14,17 +12,12 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel/sysctl"
 )
 
-// dadWait is how long duplicate address detection may take.
-const dadWait = 5 * time.Second
-
 // JoinVRF makes l a member of a VRF, with its routes of the main table in that of the VRF. The kernel sets the link down and
 // up for that, and forgets its routes and most of its IPv6 addresses. Both are put back as they were, and compared: the error
 // says what is missing. Addresses that duplicates are being looked for are waited for before, and need not be looked for
 // again. Undone by leaving the VRF, with everything as it was before. The space should be locked.
 func (s *Space) JoinVRF(ctx context.Context, l, vrf Link) error {
-	wait, cancel := context.WithTimeout(ctx, dadWait)
-	defer cancel()
-	if err := s.WaitDAD(wait, l); err != nil {
+	if err := s.WaitDAD(ctx, l); err != nil {
 		return err
 	}
 	return s.changeVRF(ctx, l, vrf.Index, "join vrf "+vrf.Name, func(table int) int {
@@ -136,9 +129,7 @@ func (s *Space) putAddrs(ctx context.Context, l Link, addrs []rtnl.StoredAddr) e
 	if slices.ContainsFunc(addrs, func(a rtnl.StoredAddr) bool { return a.Tentative && !a.Optimistic }) {
 		return nil
 	}
-	wait, cancel := context.WithTimeout(ctx, dadWait)
-	defer cancel()
-	return s.rt.WaitDAD(wait, l)
+	return s.WaitDAD(ctx, l)
 }
 
 // putRoutes makes the routes of a link those that are wanted. The kernel has made those to the networks of its addresses, also
@@ -154,7 +145,7 @@ func (s *Space) putRoutes(l Link, want []StoredRoute) error {
 		}
 	}
 	for _, r := range slices.Backward(without(have, want)) {
-		if r.Dst == linkLocal { // comes and goes with the carrier
+		if r.Dst == LinkLocal { // comes and goes with the carrier
 			continue
 		}
 		if _, err := s.rt.TakeRoute(r); err != nil {
@@ -169,8 +160,6 @@ func (s *Space) putRoutes(l Link, want []StoredRoute) error {
 	}
 	return nil
 }
-
-var linkLocal = netip.MustParsePrefix("fe80::/64")
 
 // without returns the routes that are none of the others.
 func without(routes, others []StoredRoute) []StoredRoute {

@@ -3,6 +3,7 @@ package kernel
 import (
 	"context"
 	"net/netip"
+	"time"
 
 	"github.com/tenon-cni/tenon/internal/kernel/rtnl"
 )
@@ -13,10 +14,18 @@ type DuplicateError = rtnl.DuplicateError
 // WaitUp waits until the operational state of l is up. When ctx is done before, the error names the state.
 func (s *Space) WaitUp(ctx context.Context, l Link) error { return s.rt.WaitUp(ctx, l) }
 
-// WaitDAD waits until duplicate address detection has finished on all IPv6 addresses of l (RFC 4862 section 5.4). The
-// error is a [*DuplicateError] as soon as one of them is found in use elsewhere. A link that is down is not waited for, and
-// reaching the deadline of ctx is an error only if its operational state is up: before, detection does not even start.
-func (s *Space) WaitDAD(ctx context.Context, l Link) error { return s.rt.WaitDAD(ctx, l) }
+// dadWait is how long duplicate address detection may take.
+const dadWait = 5 * time.Second
+
+// WaitDAD waits up to 5 s until duplicate address detection has finished on all IPv6 addresses of l (RFC 4862 section 5.4):
+// before, an address cannot be a source. The error is a [*DuplicateError] as soon as one of them is found in use elsewhere. A
+// link that is down is not waited for, and its time being over is an error only if its operational state is up: without a
+// carrier, detection does not even start.
+func (s *Space) WaitDAD(ctx context.Context, l Link) error {
+	wait, cancel := context.WithTimeout(ctx, dadWait)
+	defer cancel()
+	return s.rt.WaitDAD(wait, l)
+}
 
 // Duplicates lists the IPv6 addresses of a link that duplicate address detection has found in use by another node, so that
 // the kernel does not use them.

@@ -120,8 +120,7 @@ func ensureDevice(s *session, end kernel.Link, names []string) (kernel.Link, err
 			return adopt(s, have[0])
 		}
 		for _, name := range names {
-			b := kernel.IFB{Name: name, MTU: end.MTU, MAC: address(s.Attachment())}
-			l, err := s.Host.AddIFB(b, s.Tag)
+			l, err := s.Host.AddLink(kernel.NewLink{Name: name, Kind: "ifb", Alias: s.Tag, MAC: address(s.Attachment()), MTU: end.MTU})
 			if !errors.Is(err, unix.EEXIST) {
 				return l, err
 			}

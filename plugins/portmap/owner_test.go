@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/chained"
+	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
@@ -195,7 +195,7 @@ func TestSecondContainer(t *testing.T) {
 				h.conf["name"], h.conf["backend"] = "net2", second
 				before := h.ruleset()
 				for _, more := range []string{"", `,"hostIP":"192.0.2.1"`, `,"hostIP":"::"`} {
-					err := h.refused(chained.CodeTaken, "second", both(8080, 80, more))
+					err := h.refused(session.CodeTaken, "second", both(8080, 80, more))
 					for _, word := range []string{"8080", "tcp", "first", "net1"} {
 						if err == nil || !strings.Contains(err.Error(), word) {
 							t.Errorf("%v does not name %s", err, word)
@@ -203,7 +203,7 @@ func TestSecondContainer(t *testing.T) {
 					}
 				}
 				if first == "nftables" && second == "nftables" {
-					h.refused(chained.CodeTaken, "second", `[{"hostPort":8000,"containerPort":8000,"protocol":"udp","range":100}]`)
+					h.refused(session.CodeTaken, "second", `[{"hostPort":8000,"containerPort":8000,"protocol":"udp","range":100}]`)
 				}
 				if diff := cmp.Diff(before, h.ruleset()); diff != "" {
 					t.Errorf("refused, but changed:\n%s", diff)
@@ -239,7 +239,7 @@ func TestProcessesAtOnce(t *testing.T) {
 		switch {
 		case err == nil:
 			won++
-		case cni.CodeOf(err) != chained.CodeTaken:
+		case cni.CodeOf(err) != session.CodeTaken:
 			t.Error(err)
 		}
 	}

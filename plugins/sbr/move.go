@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/netip"
 	"slices"
-	"time"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
@@ -110,14 +109,9 @@ func take(s *session, link kernel.Link, routes []kernel.StoredRoute) error {
 	return nil
 }
 
-// dadWait is how long duplicate address detection may take: before its end an address cannot be a source.
-const dadWait = 5 * time.Second
-
 // addHints routes the networks of the addresses in the main table, with the addresses as sources.
 func addHints(ctx context.Context, s *session, link kernel.Link, ips []cni.IP, main []kernel.StoredRoute) error {
-	wait, cancel := context.WithTimeout(ctx, dadWait)
-	defer cancel()
-	if err := s.Sandbox.WaitDAD(wait, link); err != nil {
+	if err := s.Sandbox.WaitDAD(ctx, link); err != nil {
 		return err
 	}
 	var hints []kernel.StoredRoute

@@ -24,7 +24,7 @@ func (p plan) routes(ip cni.IP, table int) []kernel.StoredRoute {
 	if ip.Address.Addr().Is4() {
 		own.Priority = 0
 	} else {
-		list = append(list, kernel.OwnRoute(p.link, kernel.Route{Dst: linkLocal, Priority: linkLocalMetric, Table: table}))
+		list = append(list, kernel.OwnRoute(p.link, kernel.Route{Dst: kernel.LinkLocal, Priority: linkLocalMetric, Table: table}))
 	}
 	for _, r := range p.originals {
 		switch {
@@ -88,8 +88,6 @@ func claims(ip cni.IP, r kernel.StoredRoute) bool {
 // The network of the link-local addresses stays in the main table and is in that of each IPv6 address: who talks to one of
 // them names the interface, and from the interface's own one no rule leads elsewhere. The kernel adds its route when the
 // carrier comes, at any time.
-var linkLocal = netip.MustParsePrefix("fe80::/64")
-
 const linkLocalMetric = 256 // as the kernel's (IP6_RT_PRIO_ADDRCONF)
 
 func isDefault(r kernel.StoredRoute) bool { return r.Dst.Bits() == 0 }
@@ -104,7 +102,7 @@ func in(all []kernel.StoredRoute, table int) []kernel.StoredRoute {
 func movable(all []kernel.StoredRoute, ips []cni.IP) []kernel.StoredRoute {
 	return slices.DeleteFunc(in(all, kernel.TableMain), func(r kernel.StoredRoute) bool {
 		same := func(ip cni.IP) bool { return ip.Address.Addr().Is4() == r.Dst.Addr().Is4() }
-		return r.Own() || r.Dst == linkLocal || !slices.ContainsFunc(ips, same)
+		return r.Own() || r.Dst == kernel.LinkLocal || !slices.ContainsFunc(ips, same)
 	})
 }
 

@@ -74,6 +74,9 @@ func (c *Conn) AddLink(l NewLink) (index int, err error) {
 			made.attributes = append(made.attributes, nlmsg.Uint32(unix.IFLA_LINK_NETNSID, uint32(id)))
 		}
 	}
+	if l.Kind == "ifb" { // its qdisc is to be its only queue
+		made.attributes = append(made.attributes, nlmsg.Uint32(unix.IFLA_TXQLEN, 0))
+	}
 	return c.made(made)
 }
 

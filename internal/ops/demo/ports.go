@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/chained"
 	"github.com/tenon-cni/tenon/internal/kernel/netns"
+	"github.com/tenon-cni/tenon/internal/session"
 )
 
 const (
@@ -91,7 +91,7 @@ func (p *play) taken(ctx context.Context) error {
 	if err == nil {
 		return fmt.Errorf("port %d of the host has two containers", hostPort)
 	}
-	if cni.CodeOf(err) != chained.CodeTaken {
+	if cni.CodeOf(err) != session.CodeTaken {
 		return err
 	}
 	p.say("ADD: %v", err)
