@@ -146,6 +146,13 @@ func (n *Namespace) Batch(commands ...string) {
 	}
 }
 
+// Wire makes interfaces with a carrier: ends of pairs whose other ends, far-NAME, nobody uses.
+func (n *Namespace) Wire(names ...string) {
+	for _, name := range names {
+		n.Batch("link add "+name+" type veth peer name far-"+name, "link set "+name+" up", "link set far-"+name+" up")
+	}
+}
+
 // Try runs a tool inside the namespace. The error has what it prints.
 func (n *Namespace) Try(command ...string) error {
 	_, err := n.command("", command[0], command[1:]...)

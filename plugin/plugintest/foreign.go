@@ -6,6 +6,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
 // Foreign makes a call of the executable of the plugin's name in a folder, and through it of the delegates there: those of
@@ -25,4 +28,23 @@ func (r *Runtime) Foreign(folder string, q Request) json.RawMessage {
 		r.t.Fatalf("%s %s: %v: %s", cmd.Path, q.Command, err, out)
 	}
 	return out
+}
+
+// Mixed makes ADD with the plugins of a folder and CHECK and DEL with Tenon's, or the other way round. It returns how the
+// state differs from before.
+func (r *Runtime) Mixed(folder string, tenonAdds bool) (left string) {
+	r.t.Helper()
+	before := r.State()
+	theirs := func(q Request) json.RawMessage { return r.Foreign(folder, q) }
+	add, rest := theirs, r.Must
+	if tenonAdds {
+		add, rest = r.Must, theirs
+	}
+	q := r.Request(cni.Add, "c")
+	q.Conf["prevResult"] = add(q)
+	for _, verb := range []cni.Command{cni.Check, cni.Del} {
+		q.Command = verb
+		rest(q)
+	}
+	return testnet.Diff(before, r.State())
 }

@@ -1,8 +1,6 @@
 package bridge_test
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -49,14 +47,6 @@ var drifts = []plugintest.Drift{
 	{Name: "port guarded for another address", Key: "macspoofchk", Break: func(_ testing.TB, a plugintest.Attached) string {
 		a.Host.Command("nft", "flush set bridge tenon macs; add element bridge tenon macs { "+portName(a)+" . 02:00:00:00:00:01 }")
 		return portName(a)
-	}},
-	{Name: "reservation gone", Key: "ipam", Break: func(t testing.TB, a plugintest.Attached) string {
-		for _, ip := range a.Result.IPs {
-			if err := os.Remove(filepath.Join(a.Dir, a.Conf["name"].(string), ip.Address.Addr().String())); err != nil {
-				t.Fatal(err)
-			}
-		}
-		return a.Container.Name
 	}},
 }
 

@@ -1,8 +1,6 @@
 package ptp_test
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/tenon-cni/tenon/plugin/plugintest"
@@ -37,14 +35,6 @@ var suite = plugintest.Suite{
 			address := a.Result.IPs[0].Address.Addr().String()
 			a.Host.Command("nft", "delete", "element", "inet", "tenon", "masq4", "{", address, "}")
 			return address
-		}},
-		{Name: "reservation gone", Break: func(t testing.TB, a plugintest.Attached) string {
-			for _, ip := range a.Result.IPs {
-				if err := os.Remove(filepath.Join(a.Dir, a.Conf["name"].(string), ip.Address.Addr().String())); err != nil {
-					t.Fatal(err)
-				}
-			}
-			return a.Container.Name
 		}},
 	},
 }

@@ -2,8 +2,6 @@ package tap_test
 
 import (
 	"errors"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -23,14 +21,6 @@ var suite = plugintest.Suite{
 		owned("another group", "group", unix.TUNSETGROUP),
 		inContainer("not on the bridge", "link", "set", "eth0", "nomaster"),
 		inContainer("bridge gone", "link", "delete", "br0"),
-		{Name: "reservation gone", Key: "ipam", Break: func(t testing.TB, a plugintest.Attached) string {
-			for _, ip := range a.Result.IPs {
-				if err := os.Remove(filepath.Join(a.Dir, a.Conf["name"].(string), ip.Address.Addr().String())); err != nil {
-					t.Fatal(err)
-				}
-			}
-			return a.Container.Name
-		}},
 	},
 }
 

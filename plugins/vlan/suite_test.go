@@ -2,8 +2,6 @@ package vlan_test
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -33,7 +31,7 @@ func suite(inContainer bool) plugintest.Suite {
 func TestSuite(t *testing.T) {
 	testnet.Require(t, kernel)
 	s := suite(false)
-	s.Setup = func(_ testing.TB, n *plugintest.Net) { cards(n.Host, "eno1", "eno2") }
+	s.Setup = func(_ testing.TB, n *plugintest.Net) { n.Host.Wire("eno1", "eno2") }
 	// The archive's kernel knows no optimistic addresses: each ADD would wait for one or two seconds.
 	s.Rewrite = func(conf map[string]any, _ string) { conf["dad"] = "off" }
 	s.Distinguish = numbered()
@@ -49,14 +47,6 @@ func TestSuite(t *testing.T) {
 			a.Container.Command("ip", "route", "delete", "10.9.0.0/16")
 			a.Container.Command("ip", "route", "add", "10.9.0.0/16", "via", "10.1.2.1", "metric", "8", "mtu", "1300")
 			return "metric 7"
-		}},
-		{Name: "reservation gone", Break: func(t testing.TB, a plugintest.Attached) string {
-			for _, ip := range a.Result.IPs {
-				if err := os.Remove(filepath.Join(a.Dir, a.Conf["name"].(string), ip.Address.Addr().String())); err != nil {
-					t.Fatal(err)
-				}
-			}
-			return a.Container.Name
 		}},
 	}
 	plugintest.Run(t, s)
@@ -77,13 +67,6 @@ func TestSuiteInContainer(t *testing.T) {
 }
 
 func FuzzServe(f *testing.F) { plugintest.Fuzz(f, plugintest.Suite{Plugin: vlan.Plugin}) }
-
-// cards are interfaces with a carrier, ends of pairs whose other ends nobody uses.
-func cards(ns *plugintest.Namespace, names ...string) {
-	for _, name := range names {
-		ns.Batch("link add "+name+" type veth peer name far-"+name, "link set "+name+" up", "link set far-"+name+" up")
-	}
-}
 
 // numbered gives each container a VLAN of its own, also one whose number another had: the kernel ends namespaces some time
 // after they are gone.

@@ -25,7 +25,7 @@ func runtime(t *testing.T, members string) *plugintest.Runtime {
 	t.Helper()
 	testnet.Require(t, kernel)
 	r := plugintest.NewRuntime(t, vlan.Plugin, `{"cniVersion":"1.1.0","name":"net","type":"vlan"`+members+`}`)
-	cards(r.Host, "eno1")
+	r.Host.Wire("eno1")
 	return r
 }
 
@@ -50,7 +50,7 @@ func in(r *plugintest.Runtime, place string) *plugintest.Namespace {
 	if place == "host" {
 		return r.Host
 	}
-	cards(r.Container("c"), "eno1")
+	r.Container("c").Wire("eno1")
 	return r.Container("c")
 }
 
@@ -361,7 +361,7 @@ func TestRoutes(t *testing.T) {
 	r := runtime(t, vlan5+static(`{"address":"10.1.2.2/24","gateway":"10.1.2.1"}`,
 		`,"routes":[{"dst":"0.0.0.0/0"},{"dst":"10.9.0.0/16","mtu":1300,"advmss":1200,"priority":7},{"dst":"10.8.0.0/16","table":99,"scope":253}]`))
 	c := r.Container("c")
-	cards(c, "net0")
+	c.Wire("net0")
 	c.Batch("address add 10.5.0.2/24 dev net0", "route add default via 10.5.0.1")
 	result := r.Add("c")
 	r.Check("c")
