@@ -93,26 +93,36 @@ func (s *snapshot) add(format string, args ...any) {
 }
 
 func (s *snapshot) namespace(n *Namespace) error {
-	if err := s.links(n); err != nil {
+	if err := s.objects(n); err != nil {
 		return err
 	}
-	if err := s.vlans(n); err != nil {
-		return err
-	}
-	shaping, err := n.Shaping()
+	there, err := n.present()
 	if err != nil {
 		return err
 	}
-	for _, line := range shaping {
-		s.add("%s", line)
+	if there.shaping {
+		lines, err := n.Shaping()
+		if err != nil {
+			return err
+		}
+		for _, line := range lines {
+			s.add("%s", line)
+		}
 	}
-	for _, family := range []string{"-4", "-6"} {
-		if err := s.routing(n, family); err != nil {
+	if there.rules6 {
+		var rules []object
+		if err := n.read([]any{&rules}, "", "ip", "-j", "-d", "-6", "rule", "show"); err != nil {
+			return err
+		}
+		s.rules("-6", rules)
+	}
+	if there.tables {
+		if err := s.ruleset(n); err != nil {
 			return err
 		}
 	}
-	if err := s.ruleset(n); err != nil || !s.withSettings {
-		return err
+	if !s.withSettings {
+		return nil
 	}
 	return n.Run(s.sysctls)
 }
@@ -143,12 +153,26 @@ var byItself = []string{
 	"state", "designated_port", "designated_cost", "topology_change_ack", "config_pending",
 }
 
-func (s *snapshot) links(n *Namespace) error {
-	var links []object
-	if err := n.read([]any{&links}, "", "ip", "-j", "-d", "addr"); err != nil {
+// objects adds what ip lists, of IPv6 without rules, and the VLANs of bridges.
+func (s *snapshot) objects(n *Namespace) error {
+	var links, routes, rules []object
+	const all = "address show\nroute show table all\nrule show\n" // by one process
+	if err := n.read([]any{&links, &routes, &rules}, all, "ip", "-j", "-d", "-batch", "-"); err != nil {
 		return err
 	}
+	s.routes(routes)
+	s.rules("-4", rules)
+	if s.links(links) {
+		return s.vlans(n)
+	}
+	return nil
+}
+
+// links reports whether there is a bridge.
+func (s *snapshot) links(links []object) (bridge bool) {
 	for _, l := range links {
+		info, _ := l["linkinfo"].(object)
+		bridge = bridge || info["info_kind"] == "bridge"
 		name := l["ifname"]
 		l["flags"] = slices.DeleteFunc(strs(l["flags"]), func(f string) bool {
 			return slices.Contains([]string{"LOWER_UP", "NO-CARRIER", "M-DOWN", "DORMANT"}, f)
@@ -165,7 +189,7 @@ func (s *snapshot) links(n *Namespace) error {
 			}
 		}
 	}
-	return nil
+	return bridge
 }
 
 // vlans adds which VLANs the ports of bridges are in.
@@ -199,21 +223,22 @@ func (s *snapshot) flatten(path string, v any) {
 	}
 }
 
-func (s *snapshot) routing(n *Namespace, family string) error {
-	var routes, rules []object
-	const both = "route show table all\nrule show\n" // by one process
-	if err := n.read([]any{&routes, &rules}, both, "ip", "-j", family, "-batch", "-"); err != nil {
-		return err
-	}
+func (s *snapshot) routes(routes []object) {
 	for _, r := range routes {
+		family := "-4"
+		if _, ok := r["pref"]; ok { // each of IPv6 has a preference
+			family = "-6"
+		}
 		if !derived(r) {
 			s.add("route %s %s", family, text(r))
 		}
 	}
+}
+
+func (s *snapshot) rules(family string, rules []object) {
 	for _, r := range rules {
 		s.add("rule %s %s", family, text(r))
 	}
-	return nil
 }
 
 // derived reports whether the kernel made a route from the state of a link or an IPv6 address, which it does when it
@@ -226,7 +251,7 @@ func derived(route object) bool {
 	if err != nil || !addr.Is6() || route["protocol"] != "kernel" {
 		return false
 	}
-	return route["type"] != nil || addr.IsLinkLocalUnicast()
+	return route["type"] != "unicast" || addr.IsLinkLocalUnicast()
 }
 
 func (s *snapshot) ruleset(n *Namespace) error {

@@ -1,0 +1,80 @@
+package testnet
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/kernel/nlmsg"
+)
+
+// present tells what there is in a namespace beyond what is in each. It takes a hundredth of the time of the tools that list
+// it, most of which have nothing to tell of most namespaces.
+type present struct{ tables, shaping, rules6 bool }
+
+func (n *Namespace) present() (p present, err error) {
+	err = n.dump(unix.NETLINK_NETFILTER, unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETTABLE, nlmsg.Body(nlmsg.Netfilter{}), func([]byte) error {
+		p.tables = true
+		return nil
+	})
+	if err != nil { // a kernel without says so to nft, too
+		p.tables = true
+	}
+	if err := n.dump(unix.NETLINK_ROUTE, unix.RTM_GETQDISC, nlmsg.Body(qdisc{}), func(payload []byte) error {
+		var q qdisc
+		_, err := nlmsg.Read(payload, &q)
+		p.shaping = p.shaping || q.Handle != 0 // those of the kernel have none
+		return err
+	}); err != nil {
+		return p, fmt.Errorf("in %s: qdiscs: %w", n.Name, err)
+	}
+	usual := 0
+	err = n.dump(unix.NETLINK_ROUTE, unix.RTM_GETRULE, nlmsg.Body(rule{Family: unix.AF_INET6}), func(payload []byte) error {
+		var r rule
+		attributes, err := nlmsg.Read(payload, &r)
+		plain := r == rule{Family: unix.AF_INET6, Table: r.Table, Action: unix.FR_ACT_TO_TBL}
+		for kind := range nlmsg.Attributes(attributes) {
+			plain = plain && (kind == unix.FRA_TABLE || kind == unix.FRA_PRIORITY || kind == unix.FRA_SUPPRESS_PREFIXLEN || kind == unix.FRA_PROTOCOL)
+		}
+		if plain && (r.Table == unix.RT_TABLE_LOCAL || r.Table == unix.RT_TABLE_MAIN) {
+			usual++
+		} else {
+			p.rules6 = true
+		}
+		return err
+	})
+	switch {
+	case errors.Is(err, unix.EOPNOTSUPP): // no IPv6
+	case err != nil:
+		return p, fmt.Errorf("in %s: rules: %w", n.Name, err)
+	default:
+		p.rules6 = p.rules6 || usual != 2
+	}
+	return p, nil
+}
+
+// qdisc is struct tcmsg.
+type qdisc struct {
+	Family               uint8
+	_                    [3]byte
+	Link                 int32
+	Handle, Parent, Info uint32
+}
+
+// rule is struct fib_rule_hdr.
+type rule struct {
+	Family, DstLen, SrcLen, TOS uint8
+	Table, _, _, Action         uint8
+	Flags                       uint32
+}
+
+// dump calls each with what the kernel lists.
+func (n *Namespace) dump(protocol int, kind uint16, body []byte, each func(payload []byte) error) error {
+	fd, err := n.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return new(nlmsg.Exchange).Ask(fd, kind, unix.NLM_F_DUMP, body, each)
+}
