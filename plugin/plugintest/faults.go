@@ -13,9 +13,9 @@ import (
 
 var errFault = errors.New("injected fault")
 
-// sampled says that this is a machine on which all takes many times as long (scripts/vm-tests): then every eighth change fails, one
-// example of a suite is enough,
-// and the settings below /proc/sys/net, whose look-up is most of the work, are not compared.
+// sampled says that this is a machine on which all takes many times as long (scripts/vm-tests), and which is there for its kernel:
+// one example of a suite is enough then, one member of the configuration that is wrong, and every eighth change that fails; and
+// the settings below /proc/sys/net, whose look-up is most of the work, are not compared.
 var sampled = os.Getenv("TENON_SAMPLE") != ""
 
 func step() int {

@@ -127,6 +127,11 @@ var contracts = []struct {
 	{"processes", processes, false},
 }
 
+// asksForExample reports whether subtests of a suite are to be run, and no others.
+func asksForExample(suite string) bool {
+	return strings.Contains(flag.Lookup("test.run").Value.String(), "^"+suite+"$/")
+}
+
 // Run runs the suite. It must be called from a test that is not parallel, as it counts what the process has open.
 func Run(t *testing.T, s Suite) {
 	t.Helper()
@@ -139,7 +144,7 @@ func Run(t *testing.T, s Suite) {
 	t.Run("leaks", func(t *testing.T) { leaks(newUsed(t, &s, s.Examples[0])) })
 	for _, c := range contracts {
 		examples := s.Examples
-		if !c.every || sampled && !strings.Contains(flag.Lookup("test.run").Value.String(), "/") { // but where an example is asked for
+		if !c.every || sampled && !asksForExample(t.Name()) {
 			examples = examples[:1]
 		}
 		t.Run(c.name, func(t *testing.T) {

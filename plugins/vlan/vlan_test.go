@@ -24,6 +24,12 @@ import (
 func runtime(t *testing.T, members string) *plugintest.Runtime {
 	t.Helper()
 	testnet.Require(t, kernel)
+	return anyRuntime(t, members)
+}
+
+// anyRuntime is runtime on any kernel, for what comes to no VLAN.
+func anyRuntime(t *testing.T, members string) *plugintest.Runtime {
+	t.Helper()
 	r := plugintest.NewRuntime(t, vlan.Plugin, `{"cniVersion":"1.1.0","name":"net","type":"vlan"`+members+`}`)
 	r.Host.Wire("eno1")
 	return r
@@ -141,7 +147,7 @@ func TestRefused(t *testing.T) {
 		} {
 			t.Run(place+", "+row.name, func(t *testing.T) {
 				t.Parallel()
-				r := runtime(t, members+row.members)
+				r := anyRuntime(t, members+row.members)
 				in(r, place)
 				r.Container("c")
 				before := r.State()

@@ -23,6 +23,12 @@ var pluginDir = os.Getenv("TENON_PLUGINS")
 // all adds to the faults what is slow or differs little.
 var all = os.Getenv("TENON_FAULTS") == "all"
 
+// emulated says that this is a machine on which all takes many times as long (scripts/vm-tests): then one change in emulatedSample times
+// as many is broken.
+var emulated = os.Getenv("TENON_SAMPLE") != ""
+
+const emulatedSample = 6
+
 func TestMain(m *testing.M) { testnet.Main(m) }
 
 var dualStack = map[string]any{

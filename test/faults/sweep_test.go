@@ -48,6 +48,9 @@ type rig struct {
 
 func newRig(t testing.TB, plugins string, s scenario, report func(finding string)) *rig {
 	t.Helper()
+	if emulated {
+		s.sample = max(s.sample, 1) * emulatedSample
+	}
 	r := &rig{t: t, plugins: plugins, sample: s.sample, env: s.env, report: report, net: testnet.New(t, "container"), state: t.TempDir()}
 	if s.setup != nil {
 		r.net.Host.Batch(s.setup...)
