@@ -109,7 +109,9 @@ func (s *snapshot) namespace(n *Namespace) error {
 			s.add("%s", line)
 		}
 	}
-	if there.rules6 {
+	if !there.rules6 {
+		s.rules("-6", usualRules6())
+	} else {
 		var rules []object
 		if err := n.read([]any{&rules}, "", "ip", "-j", "-d", "-6", "rule", "show"); err != nil {
 			return err
@@ -238,6 +240,14 @@ func (s *snapshot) routes(routes []object) {
 func (s *snapshot) rules(family string, rules []object) {
 	for _, r := range rules {
 		s.add("rule %s %s", family, text(r))
+	}
+}
+
+// usualRules6 are those of each namespace, as ip shows them.
+func usualRules6() []object {
+	return []object{
+		{"priority": 0, "protocol": "kernel", "src": "all", "table": "local"},
+		{"priority": 32766, "protocol": "kernel", "src": "all", "table": "main"},
 	}
 }
 

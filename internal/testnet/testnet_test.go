@@ -113,6 +113,27 @@ func TestSnapshotSees(t *testing.T) {
 	}
 }
 
+// TestSnapshotSeesRules: those of IPv6, which are listed only where there are unusual ones, differ by what is done to them and
+// nothing else.
+func TestSnapshotSeesRules(t *testing.T) {
+	t.Parallel()
+	n := prepared(t)
+	for _, row := range []struct{ change, want string }{
+		{"add from fd00::1 table 100", "+ host rule -6 "},
+		{"delete from fd00::1 table 100", "- host rule -6 "},
+		{"delete priority 32766", "- host rule -6 "},
+		{"add priority 32766 table main protocol kernel", "+ host rule -6 "},
+		{"add priority 32766 table main", "+ host rule -6 "},
+	} {
+		before := testnet.Snapshot(t, n.Spaces())
+		n.Host.Command("ip", strings.Fields("-6 rule "+row.change)...)
+		diff := testnet.Diff(before, testnet.Snapshot(t, n.Spaces()))
+		if !strings.HasPrefix(diff, row.want) || strings.Count(diff, "\n") != 1 {
+			t.Errorf("%s: difference is %q, want one line that begins with %q", row.change, diff, row.want)
+		}
+	}
+}
+
 // shell quotes what follows nft, whose language has characters of the shell's.
 func shell(command string) string {
 	if rest, ok := strings.CutPrefix(command, "nft "); ok {
