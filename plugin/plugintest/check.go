@@ -23,7 +23,7 @@ func check(_ *testing.T, r *Runtime) {
 	r.Add("c")
 	r.Check("c")
 	before := r.State()
-	for range 50 {
+	for range times(50) {
 		r.Check("c")
 	}
 	r.Unchanged(before)

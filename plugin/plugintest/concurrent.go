@@ -14,7 +14,7 @@ import (
 // concurrent attaches many containers at once and then detaches them at once. No address may be given twice, and
 // nothing may be left: LIF-07.
 func concurrent(_ *testing.T, r *Runtime) {
-	const n = 50
+	n := times(50)
 	containers := make([]string, n)
 	requests := make([]Request, n)
 	interfaces := make([][]string, n)

@@ -11,7 +11,7 @@ func leaks(r *Runtime) {
 	r.Add("c") // what is opened once is open now
 	r.Del("c")
 	before := used(r)
-	for range 50 {
+	for range times(50) {
 		r.Add("c")
 		r.Del("c")
 	}
@@ -25,7 +25,7 @@ func leaks(r *Runtime) {
 		time.Sleep(10 * time.Millisecond)
 		after = used(r)
 	}
-	r.t.Errorf("used before %+v, after 50 times ADD and DEL %+v", before, after)
+	r.t.Errorf("used before %+v, after many times ADD and DEL %+v", before, after)
 }
 
 type usage struct{ descriptors, threads, goroutines int }

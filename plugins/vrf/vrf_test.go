@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -37,21 +38,35 @@ func newPod(t *testing.T, commands ...string) *pod {
 	testnet.Require(t, testnet.Kernel(probe.VRF))
 	r := plugintest.NewRuntime(t, vrf.Plugin, `{"cniVersion":"1.1.0","name":"net","type":"vrf"}`)
 	p := &pod{Runtime: r, Namespace: r.Net.Container("pod"), t: t}
-	p.Batch("link add once type vrf table 9", "link delete once") // the kernel adds a rule, which stays
-	p.Command("sysctl", "-qw", "net.ipv6.conf.default.accept_dad=0")
+	noDAD(t, p.Namespace)
+	list := []string{"link add once type vrf table 9", "link delete once"} // the kernel adds a rule, which stays
 	for _, n := range []string{"1", "2"} {
 		peer := r.Net.Container("peer" + n)
-		p.Batch("link add net"+n+" type veth peer name eth0 netns "+peer.Path(), "link set net"+n+" up")
-		peer.Command("sysctl", "-qw", "net.ipv6.conf.eth0.accept_dad=0")
-		peer.Batch("link set lo up", "link set eth0 up", "address add 10.0.0.1/24 dev eth0", "address add fd00:7::1/64 dev eth0 nodad",
-			"address add 198.51.100.1/32 dev lo", "address add 2001:db8:5::1/128 dev lo nodad")
-		p.Batch("address add 10.0.0.2/24 dev net"+n, "address add fd00:7::2/64 dev net"+n+" nodad",
-			"route append default via 10.0.0.1 dev net"+n, "route add default via fd00:7::1 metric 100"+n+" dev net"+n)
+		noDAD(t, peer)
+		list = append(list, "link add net"+n+" type veth peer name eth0 netns "+peer.Path(), "link set net"+n+" up",
+			"address add 10.0.0.2/24 dev net"+n, "address add fd00:7::2/64 dev net"+n+" nodad")
 	}
+	p.Batch(list...)
+	for _, n := range []string{"1", "2"} {
+		r.Net.Container("peer"+n).Batch("link set lo up", "link set eth0 up", "address add 10.0.0.1/24 dev eth0", "address add fd00:7::1/64 dev eth0 nodad",
+			"address add 198.51.100.1/32 dev lo", "address add 2001:db8:5::1/128 dev lo nodad")
+	}
+	p.Batch("route append default via 10.0.0.1 dev net1", "route add default via fd00:7::1 metric 1001 dev net1",
+		"route append default via 10.0.0.1 dev net2", "route add default via fd00:7::1 metric 1002 dev net2")
 	for _, c := range commands {
 		p.Command("ip", strings.Fields(c)...)
 	}
 	return p
+}
+
+// noDAD has interfaces yet to be made use their link-local addresses at once.
+func noDAD(t *testing.T, n *plugintest.Namespace) {
+	t.Helper()
+	n.Do(func() {
+		if err := os.WriteFile("/proc/sys/net/ipv6/conf/default/accept_dad", []byte("0"), 0); err != nil {
+			t.Fatal(err)
+		}
+	})
 }
 
 // call returns a request about an interface; members are those of the plugin.
