@@ -12,7 +12,7 @@ import (
 // find out that an older answer has become wrong.
 func (s *Space) Advertise(l Link, addr netip.Addr) error {
 	return s.tx.Do(fmt.Sprintf("advertise %s dev %s", addr, l.Name), func() error {
-		return s.NS.Run(func() error { return advertise(l, addr) })
+		return s.NS.Visit(func() error { return advertise(l, addr) })
 	}, nil)
 }
 

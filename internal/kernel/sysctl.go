@@ -30,7 +30,7 @@ func (s *Space) Sysctl(key, value string) error {
 
 // Sysctls sets several settings, each a change as [Space.Sysctl] makes it, on one visit to the namespace.
 func (s *Space) Sysctls(settings []Setting) error {
-	return s.NS.Run(func() error {
+	return s.NS.Visit(func() error {
 		for _, set := range settings {
 			if err := s.sysctl(set); err != nil {
 				return err
@@ -56,7 +56,7 @@ func (s *Space) sysctl(set Setting) error {
 			if !changed {
 				return nil
 			}
-			err := s.NS.Run(func() error { return sysctl.Write(set.Key, old) })
+			err := s.NS.Visit(func() error { return sysctl.Write(set.Key, old) })
 			if errors.Is(err, fs.ErrNotExist) { // gone with its link
 				return nil
 			}
@@ -66,7 +66,7 @@ func (s *Space) sysctl(set Setting) error {
 
 // EnsureSysctls sets kernel settings that others share, such as forwarding, unless they have the value. It is not undone.
 func (s *Space) EnsureSysctls(settings []Setting) error {
-	return s.NS.Run(func() error {
+	return s.NS.Visit(func() error {
 		for _, set := range settings {
 			if err := s.tx.Do(sysctlOp(set.Key, set.Value), func() error {
 				_, _, err := sysctl.Set(set.Key, set.Value)
@@ -85,7 +85,7 @@ func (s *Space) EnsureSysctls(settings []Setting) error {
 // ReadSysctl returns the value of a kernel setting in the namespace, without the final newline. The error wraps
 // [fs.ErrNotExist] if there is no such setting.
 func (s *Space) ReadSysctl(key string) (value string, err error) {
-	err = s.NS.Run(func() error {
+	err = s.NS.Visit(func() error {
 		value, err = sysctl.Read(key)
 		return err
 	})
@@ -98,7 +98,7 @@ func (s *Space) ReadSysctl(key string) (value string, err error) {
 // Values reads several kernel settings on one visit to the namespace, in their order. Those that cannot be read are left
 // out: there is none, or it can only be written.
 func (s *Space) Values(keys []string) (values []Setting, err error) {
-	err = s.NS.Run(func() error {
+	err = s.NS.Visit(func() error {
 		for _, key := range keys {
 			if value, err := sysctl.Read(key); err == nil {
 				values = append(values, Setting{Key: key, Value: value})

@@ -104,7 +104,7 @@ func (s *Space) withoutDAD(l Link, addrs []rtnl.StoredAddr, do func() error) err
 	dad := NoDAD(l.Name)
 	var before string
 	changed := false
-	err := s.NS.Run(func() (err error) {
+	err := s.NS.Visit(func() (err error) {
 		before, changed, err = sysctl.Set(dad.Key, dad.Value)
 		return err
 	})
@@ -115,7 +115,7 @@ func (s *Space) withoutDAD(l Link, addrs []rtnl.StoredAddr, do func() error) err
 	if !changed {
 		return err
 	}
-	return errors.Join(err, s.NS.Run(func() error { return sysctl.Write(dad.Key, before) }))
+	return errors.Join(err, s.NS.Visit(func() error { return sysctl.Write(dad.Key, before) }))
 }
 
 // putAddrs puts back the addresses that are gone. When it returns they can be used, as routes that have one as their source

@@ -252,42 +252,53 @@ func TestRunInheritedByChildProcesses(t *testing.T) {
 	}
 }
 
-func TestRunReturnsTheError(t *testing.T) {
+// inside calls a test with both ways to call a function in a namespace.
+func inside(t *testing.T, test func(*testing.T, func(func() error) error)) {
+	t.Helper()
 	t.Parallel()
-	want := errors.New("cause")
-	if err := newNS(t).Run(func() error { return want }); err != want {
-		t.Errorf("got %v, want %v", err, want)
+	n := newNS(t)
+	for name, way := range map[string]func(func() error) error{"Run": n.Run, "Visit": n.Visit} {
+		t.Run(name, func(t *testing.T) { test(t, way) })
 	}
 }
 
-func TestRunPassesPanics(t *testing.T) {
-	t.Parallel()
-	n := newNS(t)
-	defer func() {
-		if got := recover(); got != "cause" {
-			t.Errorf("recovered %v, want the panic of the function", got)
+func TestErrorIsReturned(t *testing.T) {
+	inside(t, func(t *testing.T, run func(func() error) error) {
+		want := errors.New("cause")
+		if err := run(func() error { return want }); err != want {
+			t.Errorf("got %v, want %v", err, want)
 		}
-	}()
-	n.Run(func() error { panic("cause") })
-	t.Error("Run returned")
+	})
 }
 
-func TestRunPassesGoexit(t *testing.T) {
-	t.Parallel()
-	n := newNS(t)
-	returned := make(chan bool)
-	go func() {
-		ok := false
-		defer func() { returned <- ok }()
-		n.Run(func() error {
-			runtime.Goexit()
-			return nil
-		})
-		ok = true
-	}()
-	if <-returned {
-		t.Error("Run returned after Goexit")
-	}
+func TestPanicContinues(t *testing.T) {
+	inside(t, func(t *testing.T, run func(func() error) error) {
+		defer func() {
+			if got := recover(); got != "cause" {
+				t.Errorf("recovered %v, want the panic of the function", got)
+			}
+		}()
+		run(func() error { panic("cause") })
+		t.Error("returned")
+	})
+}
+
+func TestGoexitContinues(t *testing.T) {
+	inside(t, func(t *testing.T, run func(func() error) error) {
+		returned := make(chan bool)
+		go func() {
+			ok := false
+			defer func() { returned <- ok }()
+			run(func() error {
+				runtime.Goexit()
+				return nil
+			})
+			ok = true
+		}()
+		if <-returned {
+			t.Error("returned after Goexit")
+		}
+	})
 }
 
 // The main thread never ends, so a visit there would keep the namespace and change what /proc/PID/ns/net says.
@@ -408,6 +419,17 @@ func BenchmarkRun(b *testing.B) {
 	defer n.Close()
 	for b.Loop() {
 		n.Run(func() error { return nil })
+	}
+}
+
+func BenchmarkVisit(b *testing.B) {
+	n, err := netns.New()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer n.Close()
+	for b.Loop() {
+		n.Visit(func() error { return nil })
 	}
 }
 
