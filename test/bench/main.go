@@ -80,21 +80,24 @@ func runInside(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
+	programs, err := os.MkdirTemp("", "tenon-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(programs)
 	if o.ours == "" {
-		o.ours = filepath.Join(work, "ours")
+		o.ours = filepath.Join(programs, "installed")
 		if out, err := exec.CommandContext(ctx, o.tenon, "install", o.ours).CombinedOutput(); err != nil {
 			return fmt.Errorf("%s install: %w: %s", o.tenon, err, out)
 		}
 	}
-	ours, err := newSide(work, "ours", o.ours)
-	if err != nil {
+	b := &bench{options: o, programs: programs}
+	if b.ours, err = newSide(work, "ours", programs, o.ours); err != nil {
 		return err
 	}
-	peer, err := newSide(work, "peer", o.peer)
-	if err != nil {
+	if b.peer, err = newSide(work, "peer", programs, o.peer); err != nil {
 		return err
 	}
-	b := &bench{options: o, work: work, ours: ours, peer: peer}
 	start := time.Now()
 	b.printHeader(os.Stdout)
 	for _, step := range []func(context.Context) error{

@@ -58,7 +58,7 @@ func (b *bench) printHeader(w io.Writer) {
 	if unix.Uname(&u) == nil {
 		kernel = unix.ByteSliceToString(u.Release[:])
 	}
-	fmt.Fprintf(w, "ours %s, peer %s, kernel %s, %d CPUs; medians\n\n", b.ours.plugins, b.peer.plugins, kernel, runtime.NumCPU())
+	fmt.Fprintf(w, "ours %s, peer %s, kernel %s, %d CPUs; medians\n\n", b.ours.from, b.peer.from, kernel, runtime.NumCPU())
 	fmt.Fprintf(w, layout, "what", "ours", "peer", "ratio", "budget", "")
 }
 

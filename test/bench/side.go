@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -19,22 +20,62 @@ import (
 // side is one of the two implementations, with a host namespace and state folders of its own.
 type side struct {
 	name    string
-	plugins string // folder of the executables
+	from    string // folder of the executables
+	plugins string // of their copies
 	state   string
 	host    string // path of the network namespace the plugins are started in
 }
 
-func newSide(work, name, plugins string) (*side, error) {
-	plugins, err := filepath.Abs(plugins)
-	if err != nil {
+func newSide(work, name, programs, plugins string) (*side, error) {
+	s := &side{name: name, from: plugins, state: filepath.Join(work, name+"-state")}
+	if err := os.Mkdir(s.state, 0o755); err != nil {
 		return nil, err
 	}
-	s := &side{name: name, plugins: plugins, state: filepath.Join(work, name+"-state")}
-	if err := os.Mkdir(s.state, 0o755); err != nil {
+	var err error
+	if s.plugins, err = copyPrograms(programs, name, plugins); err != nil {
 		return nil, err
 	}
 	s.host, err = s.newNamespace("host")
 	return s, err
+}
+
+// copyPrograms copies a folder of programs and their names, and returns the path of the copy. How a file was written decides how
+// fast it starts (see package install), so all that are compared are written in the same way, each at once.
+func copyPrograms(to, name, from string) (string, error) {
+	to = filepath.Join(to, name)
+	if err := os.Mkdir(to, 0o755); err != nil {
+		return "", err
+	}
+	entries, err := os.ReadDir(from)
+	if err != nil {
+		return "", err
+	}
+	copies := map[uint64]string{} // by inode
+	for _, e := range entries {
+		info, err := os.Stat(filepath.Join(from, e.Name()))
+		if err != nil {
+			return "", err
+		}
+		if !info.Mode().IsRegular() {
+			continue
+		}
+		program, inode := filepath.Join(to, e.Name()), info.Sys().(*syscall.Stat_t).Ino
+		if first, ok := copies[inode]; ok {
+			if err := os.Link(first, program); err != nil {
+				return "", err
+			}
+			continue
+		}
+		copies[inode] = program
+		content, err := os.ReadFile(filepath.Join(from, e.Name()))
+		if err == nil {
+			err = os.WriteFile(program, content, info.Mode().Perm())
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	return to, nil
 }
 
 // has reports whether the implementation has a plugin of this name.

@@ -15,7 +15,7 @@ import (
 
 type bench struct {
 	options
-	work       string
+	programs   string // folder of the copies that are run
 	ours, peer *side
 	rows       []row
 }
@@ -65,7 +65,7 @@ func (b *bench) processStart(ctx context.Context) error {
 
 // buildEmpty compiles a program that does nothing, the way plugins are compiled.
 func (b *bench) buildEmpty(ctx context.Context) (*side, error) {
-	dir := filepath.Join(b.work, "empty-program")
+	dir := filepath.Join(b.programs, "empty-program")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -78,7 +78,8 @@ func (b *bench) buildEmpty(ctx context.Context) (*side, error) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("build an empty program: %w: %s", err, out)
 	}
-	return &side{name: "empty", plugins: dir}, nil
+	plugins, err := copyPrograms(b.programs, "empty", dir)
+	return &side{name: "empty", plugins: plugins}, err
 }
 
 // size compares what the plugin folders take on disk, every file counted once however many names it has.
