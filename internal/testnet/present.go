@@ -71,10 +71,14 @@ type rule struct {
 
 // dump calls each with what the kernel lists.
 func (n *Namespace) dump(protocol int, kind uint16, body []byte, each func(payload []byte) error) error {
+	return n.ask(protocol, kind, unix.NLM_F_DUMP, body, each)
+}
+
+func (n *Namespace) ask(protocol int, kind uint16, flags int, body []byte, each func(payload []byte) error) error {
 	fd, err := n.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fd)
-	return new(nlmsg.Exchange).Ask(fd, kind, unix.NLM_F_DUMP, body, each)
+	return new(nlmsg.Exchange).Ask(fd, kind, flags, body, each)
 }

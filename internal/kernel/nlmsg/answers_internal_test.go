@@ -102,5 +102,62 @@ func FuzzAnswers(f *testing.F) {
 			return nil
 		}}
 		_ = a.read(b)
+		o := outcome{first: 7, count: 2}
+		if err := o.read(b); err == nil && o.err != nil && o.refused > 1 {
+			t.Fatalf("request %d was refused", o.refused)
+		}
 	})
+}
+
+// TestOutcome: of several requests the first refusal counts, wherever it is, and one that is not confirmed is not done.
+func TestOutcome(t *testing.T) {
+	t.Parallel()
+	answer := func(number uint32, e unix.Errno) []byte { return message(unix.NLMSG_ERROR, 0, number, errno(e)...) }
+	for _, row := range []struct {
+		name string
+		data []byte
+		lost error
+		want string
+	}{
+		{"confirmed", answer(9, 0), nil, "0"},
+		{"refused", slices.Concat(answer(8, unix.EEXIST), answer(9, 0)), nil, "1: file exists"},
+		{"the first refusal counts", slices.Concat(answer(7, unix.ENOENT), answer(8, unix.EEXIST), answer(9, unix.EBUSY)), nil, "0: no such file or directory"},
+		{"not confirmed", nil, nil, "0: no answer to 1 of 3 requests: protocol error"},
+		{"answers to requests before and after", slices.Concat(answer(6, unix.EEXIST), answer(10, unix.EEXIST), answer(9, 0)), nil, "0"},
+		{"what is no answer", slices.Concat(message(unix.RTM_NEWLINK, 0, 9), answer(9, 0)), nil, "0"},
+		{"more refusals than there was room for", answer(8, unix.EEXIST), unix.ENOBUFS, "1: file exists"},
+		{"nothing but lost answers", nil, unix.ENOBUFS, "0: no buffer space available"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			o := outcome{first: 7, count: 3, unconfirmed: 1}
+			if err := o.read(row.data); err != nil {
+				t.Fatal(err)
+			}
+			refused, err := o.result(row.lost)
+			got := fmt.Sprint(refused)
+			if err != nil {
+				got += ": " + err.Error()
+			}
+			if got != row.want {
+				t.Errorf("got %q, want %q", got, row.want)
+			}
+		})
+	}
+	if err := new(outcome).read(answer(7, 0)[:19]); !errors.Is(err, unix.EBADMSG) {
+		t.Errorf("longer than the datagram: %v", err)
+	}
+}
+
+// TestRequests: messages follow each other as the kernel takes them.
+func TestRequests(t *testing.T) {
+	t.Parallel()
+	var b []byte
+	for i, r := range []Request{{Kind: 3, Body: []byte{1, 2, 3}}, {Kind: 4, Flags: unix.NLM_F_ACK}} {
+		b = r.appendTo(b, uint32(7+i))
+	}
+	want := slices.Concat(message(3, unix.NLM_F_REQUEST, 7, 1, 2, 3), message(4, unix.NLM_F_REQUEST|unix.NLM_F_ACK, 8))
+	if !bytes.Equal(b, want) {
+		t.Errorf("got %x, want %x", b, want)
+	}
 }

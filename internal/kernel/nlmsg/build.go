@@ -53,9 +53,9 @@ func Struct(kind uint16, value any, inside ...Attribute) Attribute {
 
 // Netfilter is what messages of netfilter have before their attributes: struct nfgenmsg.
 type Netfilter struct {
-	Family  uint8 // AF_…, or NFPROTO_…
-	Version uint8 // NFNETLINK_V0, which is 0
-	_       [2]byte
+	Family   uint8   // AF_…, or NFPROTO_…
+	Version  uint8   // NFNETLINK_V0, which is 0
+	Resource [2]byte // of some messages, in network byte order
 }
 
 // Body is what follows the header of a message: a structure of C, without holes and in the byte order of the machine, zeros

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,40 +26,47 @@ type Exchange struct {
 	last   uint32 // number of the last request
 }
 
+// Prepare has errors come with a text, and without the request that they are about. Before Linux 4.12 there is no text.
+func Prepare(fd int) {
+	for _, option := range []int{unix.NETLINK_EXT_ACK, unix.NETLINK_CAP_ACK} {
+		_ = unix.SetsockoptInt(fd, unix.SOL_NETLINK, option, 1)
+	}
+}
+
+// Request is a message to the kernel.
+type Request struct {
+	Kind  uint16
+	Flags int    // NLM_F_…, without NLM_F_REQUEST
+	Body  []byte // what follows the header
+}
+
+// appendTo appends the message, with a number that its answers have, and zeros up to where the next may begin.
+func (r Request) appendTo(b []byte, number uint32) []byte {
+	size := unix.SizeofNlMsghdr + len(r.Body)
+	b = slices.Grow(b, Align(size))
+	b = binary.NativeEndian.AppendUint32(b, uint32(size))
+	b = binary.NativeEndian.AppendUint16(b, r.Kind)
+	b = binary.NativeEndian.AppendUint16(b, uint16(unix.NLM_F_REQUEST|r.Flags))
+	b = binary.NativeEndian.AppendUint32(b, number)
+	b = binary.NativeEndian.AppendUint32(b, 0)
+	return append(append(b, r.Body...), make([]byte, Align(size)-size)...)
+}
+
 // Ask sends a request, which may have waited for nothing but locks of the kernel, and calls each with what follows the
 // header of each answer, in a buffer that the next one overwrites. flags are NLM_F_…, without NLM_F_REQUEST; with NLM_F_ACK
 // there is no answer but whether it was done. The error of the kernel wraps its number.
 func (x *Exchange) Ask(fd int, kind uint16, flags int, body []byte, each func(payload []byte) error) error {
-	if x.buffer == nil {
-		x.buffer = make([]byte, maxAnswer)
-	}
 	x.last++
-	request := binary.NativeEndian.AppendUint32(make([]byte, 0, unix.SizeofNlMsghdr+len(body)), uint32(unix.SizeofNlMsghdr+len(body)))
-	request = binary.NativeEndian.AppendUint16(request, kind)
-	request = binary.NativeEndian.AppendUint16(request, uint16(unix.NLM_F_REQUEST|flags))
-	request = binary.NativeEndian.AppendUint32(request, x.last)
-	request = binary.NativeEndian.AppendUint32(request, 0)
-	if err := unix.Sendto(fd, append(request, body...), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+	if err := send(fd, Request{kind, flags, body}.appendTo(nil, x.last)); err != nil {
 		return err
 	}
 	a := answers{number: x.last, one: flags&(unix.NLM_F_DUMP|unix.NLM_F_ACK) == 0, each: each}
 	for !a.done {
-		n, _, err := unix.Recvfrom(fd, x.buffer, unix.MSG_TRUNC)
-		switch {
-		case err == unix.EINTR:
-			continue
-		case err == unix.EAGAIN:
-			_, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
-			if err == nil || err == unix.EINTR {
-				continue
-			}
-			return err
-		case err != nil:
-			return err
-		case n > len(x.buffer):
-			return fmt.Errorf("answer of %d bytes: %w", n, unix.EMSGSIZE)
+		data, err := x.receive(fd, 0)
+		if err == nil {
+			err = a.read(data)
 		}
-		if err := a.read(x.buffer[:n]); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -66,6 +74,72 @@ func (x *Exchange) Ask(fd int, kind uint16, flags int, body []byte, each func(pa
 		return ErrInterrupted
 	}
 	return nil
+}
+
+// repeats is how often a list is asked for that changes while it is read.
+const repeats = 10
+
+// List is Ask for a list, which is asked for again if it has changed while it was read, a bounded number of times. What each
+// was called with before reset counts for nothing.
+func (x *Exchange) List(fd int, kind uint16, body []byte, reset func(), each func(payload []byte) error) (err error) {
+	for range repeats {
+		reset()
+		if err = x.Ask(fd, kind, unix.NLM_F_DUMP, body, each); !errors.Is(err, ErrInterrupted) {
+			return err
+		}
+	}
+	return err
+}
+
+// send sends a datagram. One that the socket has no room for gets it, as far as that is allowed.
+func send(fd int, data []byte) error {
+	kernel := &unix.SockaddrNetlink{Family: unix.AF_NETLINK}
+	err := unix.Sendto(fd, data, 0, kernel)
+	if err != unix.EMSGSIZE {
+		return err
+	}
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, len(data)); err != nil { // for who is root of the host
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, len(data))
+	}
+	return unix.Sendto(fd, data, 0, kernel)
+}
+
+// receive reads a datagram into the buffer. flags are MSG_….
+func (x *Exchange) receive(fd, flags int) ([]byte, error) {
+	if x.buffer == nil {
+		x.buffer = make([]byte, maxAnswer)
+	}
+	for {
+		n, _, err := unix.Recvfrom(fd, x.buffer, unix.MSG_TRUNC|flags)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return nil, err
+		case n > len(x.buffer):
+			return nil, fmt.Errorf("answer of %d bytes: %w", n, unix.EMSGSIZE)
+		}
+		return x.buffer[:n], nil
+	}
+}
+
+// reply is a message of the kernel.
+type reply struct {
+	kind, flags uint16
+	number      uint32
+	payload     []byte // what follows the header
+}
+
+// next reads the first message of a datagram that is longer than a header.
+func next(data []byte) (m reply, rest []byte, err error) {
+	size := int(binary.NativeEndian.Uint32(data))
+	if size < unix.SizeofNlMsghdr || size > len(data) {
+		return reply{}, nil, fmt.Errorf("message of %d bytes in %d: %w", size, len(data), unix.EBADMSG)
+	}
+	return reply{
+		kind: binary.NativeEndian.Uint16(data[4:]), flags: binary.NativeEndian.Uint16(data[6:]), number: binary.NativeEndian.Uint32(data[8:]),
+		payload: data[unix.SizeofNlMsghdr:size],
+	}, data[min(Align(size), len(data)):], nil
 }
 
 // answers are those to one request.
@@ -80,25 +154,23 @@ type answers struct {
 // read reads the messages of a datagram.
 func (a *answers) read(data []byte) error {
 	for len(data) >= unix.SizeofNlMsghdr {
-		size, kind := int(binary.NativeEndian.Uint32(data)), binary.NativeEndian.Uint16(data[4:])
-		flags, number := binary.NativeEndian.Uint16(data[6:]), binary.NativeEndian.Uint32(data[8:])
-		if size < unix.SizeofNlMsghdr || size > len(data) {
-			return fmt.Errorf("message of %d bytes in %d: %w", size, len(data), unix.EBADMSG)
+		m, rest, err := next(data)
+		if err != nil {
+			return err
 		}
-		payload := data[unix.SizeofNlMsghdr:size]
-		data = data[min(Align(size), len(data)):]
-		if number != a.number {
+		data = rest
+		if m.number != a.number {
 			continue // the answer to a request that was given up
 		}
-		a.interrupted = a.interrupted || flags&unix.NLM_F_DUMP_INTR != 0
+		a.interrupted = a.interrupted || m.flags&unix.NLM_F_DUMP_INTR != 0
 		switch {
-		case kind == unix.NLMSG_ERROR || kind == unix.NLMSG_DONE:
+		case m.kind == unix.NLMSG_ERROR || m.kind == unix.NLMSG_DONE:
 			a.done = true
-			return failure(payload, flags)
-		case kind == unix.NLMSG_NOOP || a.each == nil:
+			return failure(m)
+		case m.kind == unix.NLMSG_NOOP || a.each == nil:
 			continue
 		}
-		if err := a.each(payload); err != nil {
+		if err := a.each(m.payload); err != nil {
 			return err
 		}
 		a.done = a.done || a.one
@@ -112,16 +184,16 @@ const (
 )
 
 // failure reads the number that an answer begins with, and what the kernel says of it.
-func failure(payload []byte, flags uint16) error {
-	if len(payload) < errnoLen {
+func failure(m reply) error {
+	if len(m.payload) < errnoLen {
 		return nil
 	}
-	errno := unix.Errno(-int32(binary.NativeEndian.Uint32(payload)))
+	errno := unix.Errno(-int32(binary.NativeEndian.Uint32(m.payload)))
 	if errno == 0 {
 		return nil
 	}
-	rest := payload[errnoLen:]
-	if flags&unix.NLM_F_ACK_TLVS != 0 && flags&unix.NLM_F_CAPPED != 0 /* without the request */ && len(rest) >= unix.SizeofNlMsghdr {
+	rest := m.payload[errnoLen:]
+	if m.flags&unix.NLM_F_ACK_TLVS != 0 && m.flags&unix.NLM_F_CAPPED != 0 /* without the request */ && len(rest) >= unix.SizeofNlMsghdr {
 		for kind, value := range Attributes(rest[unix.SizeofNlMsghdr:]) {
 			if kind == textOfError {
 				return fmt.Errorf("%w: %s", errno, Text(value))

@@ -26,10 +26,9 @@ func Open(ns *netns.NS) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	// For errors with a text (before 4.12: without). Lists of one link are then filtered by the kernel (before 4.20: here).
-	for _, option := range []int{unix.NETLINK_EXT_ACK, unix.NETLINK_CAP_ACK, unix.NETLINK_GET_STRICT_CHK} {
-		_ = unix.SetsockoptInt(fd, unix.SOL_NETLINK, option, 1)
-	}
+	nlmsg.Prepare(fd)
+	// Lists of one link are then filtered by the kernel (before 4.20: here).
+	_ = unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_GET_STRICT_CHK, 1)
 	return &Conn{ns: ns, fd: fd}, nil
 }
 
@@ -45,20 +44,10 @@ func socket(ns *netns.NS, flags int) (fd int, err error) {
 // Close closes the socket.
 func (c *Conn) Close() error { return unix.Close(c.fd) }
 
-// repeats is how often a list is asked for that changes while it is read.
-const repeats = 10
-
 // list calls each with the messages of a dump. They are complete when it returns no error: each may see some that count for
 // nothing, and is told by reset.
 func (c *Conn) list(kind uint16, about any, attributes []nlmsg.Attribute, reset func(), each func([]byte) error) error {
-	var err error
-	for range repeats {
-		reset()
-		if err = c.ask(kind, unix.NLM_F_DUMP, about, attributes, each); !errors.Is(err, nlmsg.ErrInterrupted) {
-			return err
-		}
-	}
-	return err
+	return c.exchange.List(c.fd, kind, nlmsg.Body(about, attributes...), reset, each)
 }
 
 // change makes a change; flags are NLM_F_… besides NLM_F_ACK.

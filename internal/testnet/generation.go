@@ -1,0 +1,23 @@
+package testnet
+
+import (
+	"encoding/binary"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/kernel/nlmsg"
+)
+
+// Generation is a number that grows by one with each transaction of nftables in the namespace.
+func (n *Namespace) Generation() (id uint32, err error) {
+	err = n.ask(unix.NETLINK_NETFILTER, unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETGEN, 0, nlmsg.Body(nlmsg.Netfilter{}), func(payload []byte) error {
+		attributes, err := nlmsg.Read(payload, new(nlmsg.Netfilter))
+		for kind, value := range nlmsg.Attributes(attributes) {
+			if kind == unix.NFTA_GEN_ID && len(value) == 4 {
+				id = binary.BigEndian.Uint32(value)
+			}
+		}
+		return err
+	})
+	return id, err
+}
