@@ -17,7 +17,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/nftables"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel/probe"
@@ -136,11 +135,9 @@ func (h *host) rules() string {
 
 func (h *host) generation() uint32 {
 	h.t.Helper()
-	c, err := nftables.New(nftables.WithNetNSFd(h.Host.Fd()))
+	n, err := h.Host.Generation()
 	must(h.t, err)
-	gen, err := c.GetGen()
-	must(h.t, err)
-	return gen.ID
+	return n
 }
 
 func (h *host) wantRules(want string) {

@@ -5,22 +5,22 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/google/nftables"
-	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/kernel/nftmsg"
 )
 
 // The tables that are ours, one of each family needed. In the rest of the ruleset nothing is changed but what the
 // reference plugins have left.
 var (
-	table       = &nftables.Table{Family: nftables.TableFamilyINet, Name: "tenon"}
-	bridgeTable = &nftables.Table{Family: nftables.TableFamilyBridge, Name: "tenon"}
+	table       = nftmsg.Table{Family: nftmsg.INet, Name: "tenon"}
+	bridgeTable = nftmsg.Table{Family: nftmsg.Bridge, Name: "tenon"}
 )
 
 // Concern is a part of the ruleset with a purpose of its own, such as masquerading.
 type Concern struct {
 	name     string
-	skeleton func() skeleton // a fresh one, as the library writes into it
+	skeleton func() skeleton // not a value, which every process would make when it starts
 
 	// conflict says why a claim cannot be met beside what there is; nil if nothing can stand in the way. Those before it
 	// in the list will be met, if they can. The lock is held.
@@ -34,14 +34,14 @@ func (c *Concern) String() string { return c.name }
 // at: adding a base chain again, or deleting anything, costs 15 ms.
 type skeleton struct {
 	version string // comment of the first set; changes with anything below
-	table   *nftables.Table
+	table   nftmsg.Table
 	sets    []*set
 	chains  []chain // a chain comes after those that it jumps to
 }
 
 // set is a set or a map, whose elements have an owner each.
 type set struct {
-	*nftables.Set
+	nftmsg.Set
 
 	// users names the set that keeps the elements of this one, which then have no owner: each is there as long as an
 	// element of users begins with its key.
@@ -52,14 +52,14 @@ type set struct {
 
 	// subject is what the scopes of entries are, if other sets of the concern have the same: who takes over what an entry
 	// is about takes it over in all of them.
-	subject string
+	subject nftmsg.Type
 
-	text func(nftables.SetElement) string // what an element says, for people
+	text func(nftmsg.Element) string // what an element says, for people
 }
 
 type chain struct {
-	*nftables.Chain
-	rules [][]expr.Any
+	nftmsg.Chain
+	rules [][]nftmsg.Expr
 }
 
 // set returns the set of that name, which must be one of the skeleton.
@@ -88,15 +88,15 @@ func (c *Conn) intact(s skeleton) (bool, error) {
 
 // whole reports whether a chain of the skeleton has its rules.
 func (c *Conn) whole(s skeleton, ch chain) (bool, error) {
-	use, err := c.chainUse(s.table, ch.Name)
+	state, err := c.messages.Chain(s.table, ch.Name)
 	if errors.Is(err, unix.ENOENT) {
 		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("nft chain %s: %w", ch.Name, explain(err, lackingQuestion))
 	}
-	if want := len(ch.rules) + s.leadingTo(ch.Name); use <= want {
-		return use == want, nil
+	if want := len(ch.rules) + s.leadingTo(ch.Name); state.Use <= want {
+		return state.Use == want, nil
 	}
 	return c.filled(ch) // chains that are not of the skeleton lead to it too
 }
@@ -106,7 +106,7 @@ func (s skeleton) leadingTo(name string) (n int) {
 	for _, ch := range s.chains {
 		for _, rule := range ch.rules {
 			for _, e := range rule {
-				if v, ok := e.(*expr.Verdict); ok && v.Chain == name {
+				if v, ok := e.(nftmsg.Verdict); ok && v.Chain == name {
 					n++
 				}
 			}
@@ -117,7 +117,7 @@ func (s skeleton) leadingTo(name string) (n int) {
 
 // marked reports whether the skeleton was made in this version.
 func (c *Conn) marked(s skeleton) (bool, error) {
-	comment, err := c.setComment(s.sets[0].Set)
+	comment, err := c.messages.SetComment(s.sets[0].Set)
 	if errors.Is(err, unix.ENOENT) {
 		return false, nil
 	}
@@ -131,21 +131,11 @@ func (c *Conn) marked(s skeleton) (bool, error) {
 func (c *Conn) Built(concern *Concern) (bool, error) { return c.marked(concern.skeleton()) }
 
 // plan is a transaction in the making: questions are asked first, then everything is sent at once.
-type plan struct {
-	steps []func(*Conn) // each adds to the messages to send
-}
-
-func (p *plan) add(step func(*Conn)) { p.steps = append(p.steps, step) }
+type plan struct{ nftmsg.Transaction }
 
 // send makes the transaction. Nothing is sent if there is nothing to do.
-func (c *Conn) send(p plan) error {
-	if len(p.steps) == 0 {
-		return nil
-	}
-	for _, step := range p.steps {
-		step(c)
-	}
-	err := c.c.Flush()
+func (c *Conn) send(p *plan) error {
+	err := c.messages.Commit(&p.Transaction)
 	if errors.Is(err, unix.ENFILE) {
 		return fmt.Errorf("a set of the nftables table tenon is full: %w", err)
 	}
@@ -159,10 +149,9 @@ func (c *Conn) ensure(p *plan, s skeleton) error {
 	if ok || err != nil {
 		return err
 	}
-	s.sets[0].Comment = s.version
-	kept := make(map[string][]nftables.SetElement, len(s.sets))
+	kept := make(map[string][]nftmsg.Element, len(s.sets))
 	for _, set := range s.sets {
-		elements, err := c.read(set.Set)
+		elements, err := c.messages.Elements(set.Set)
 		if errors.Is(err, unix.ENOENT) {
 			continue
 		}
@@ -171,7 +160,7 @@ func (c *Conn) ensure(p *plan, s skeleton) error {
 		}
 		kept[set.Name] = elements
 	}
-	p.add(func(c *Conn) { c.build(s, kept) })
+	p.build(s, kept)
 	return nil
 }
 
@@ -182,7 +171,7 @@ func (c *Conn) Build(ctx context.Context, concern *Concern) error {
 		if err := c.ensure(&p, concern.skeleton()); err != nil {
 			return err
 		}
-		return c.send(p)
+		return c.send(&p)
 	})
 	if err != nil {
 		return fmt.Errorf("%s: %w", concern, err)
@@ -191,23 +180,28 @@ func (c *Conn) Build(ctx context.Context, concern *Concern) error {
 }
 
 // build makes the skeleton. kept has the elements of the sets that are there, also if they have none.
-func (c *Conn) build(s skeleton, kept map[string][]nftables.SetElement) {
-	c.c.AddTable(s.table)
+func (p *plan) build(s skeleton, kept map[string][]nftmsg.Element) {
+	p.AddTable(s.table)
 	for _, chain := range s.chains {
-		c.c.AddChain(chain.Chain)
-		c.c.FlushChain(chain.Chain)
+		p.AddChain(chain.Chain)
+		p.FlushChain(chain.Chain)
 	}
 	for _, set := range s.sets {
 		if _, there := kept[set.Name]; there {
-			c.c.DelSet(set.Set)
+			p.DeleteSet(set.Set)
 		}
 	}
-	for _, set := range s.sets {
-		_ = c.c.AddSet(set.Set, kept[set.Name]) // Flush returns the error
+	for i, set := range s.sets {
+		made := set.Set
+		if i == 0 {
+			made.Comment = s.version
+		}
+		p.AddSet(made)
+		p.AddElements(set.Set, kept[set.Name])
 	}
 	for _, chain := range s.chains {
 		for _, rule := range chain.rules {
-			c.c.AddRule(&nftables.Rule{Table: s.table, Chain: chain.Chain, Exprs: rule})
+			p.AddRule(chain.Chain, rule)
 		}
 	}
 }

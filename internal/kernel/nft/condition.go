@@ -9,21 +9,22 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/kernel/nftmsg"
 )
 
 // Condition is what a packet has to meet. The zero value is always met.
 type Condition struct {
 	text  string
-	rules [][]expr.Any // one of them has to match
+	rules [][]nftmsg.Expr // one of them has to match
 }
 
 func (c Condition) always() bool { return c.text == "" }
 
 // then returns the rules that do something if the condition is met.
-func (c Condition) then(do expr.Any) [][]expr.Any {
-	rules := make([][]expr.Any, len(c.rules))
+func (c Condition) then(do nftmsg.Expr) [][]nftmsg.Expr {
+	rules := make([][]nftmsg.Expr, len(c.rules))
 	for i, r := range c.rules {
 		rules[i] = append(slices.Clone(r), do)
 	}
@@ -44,7 +45,7 @@ const maxAlternatives = 1024
 // each with one value or a set of them in braces, and == or != before it. The error names the word that is not understood.
 func ParseCondition(family Family, words []string) (Condition, error) {
 	p := parser{family: family, words: spread(words)}
-	c := Condition{text: strings.Join(p.words, " "), rules: [][]expr.Any{protocolFor(family).match()}}
+	c := Condition{text: strings.Join(p.words, " "), rules: [][]nftmsg.Expr{protocolFor(family).match()}}
 	for len(p.words) > 0 {
 		alternatives, err := p.match()
 		if err != nil {
@@ -53,7 +54,7 @@ func ParseCondition(family Family, words []string) (Condition, error) {
 		if len(c.rules)*len(alternatives) > maxAlternatives {
 			return Condition{}, fmt.Errorf("sets of more than %d values in all", maxAlternatives)
 		}
-		var rules [][]expr.Any
+		var rules [][]nftmsg.Expr
 		for _, r := range c.rules {
 			for _, a := range alternatives {
 				rules = append(rules, slices.Concat(r, a))
@@ -107,13 +108,13 @@ func (p *parser) taken(these ...string) bool {
 
 // subject is what a match compares.
 type subject struct {
-	load   []expr.Any
+	load   []nftmsg.Expr
 	native bool // in the byte order of the machine
 	value  func(word string) (first, last []byte, err error)
 }
 
 // match reads one match and returns the alternatives it consists of.
-func (p *parser) match() ([][]expr.Any, error) {
+func (p *parser) match() ([][]nftmsg.Expr, error) {
 	s, err := p.subject()
 	if err != nil {
 		return nil, err
@@ -126,7 +127,7 @@ func (p *parser) match() ([][]expr.Any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all [][]expr.Any
+	var all [][]nftmsg.Expr
 	for _, v := range values {
 		first, last, err := s.value(v)
 		if err != nil {
@@ -135,7 +136,7 @@ func (p *parser) match() ([][]expr.Any, error) {
 		all = append(all, slices.Concat(s.load, compared(first, last, s.native, not)))
 	}
 	if not { // none of them
-		return [][]expr.Any{slices.Concat(all...)}, nil
+		return [][]nftmsg.Expr{slices.Concat(all...)}, nil
 	}
 	return all, nil
 }
@@ -167,22 +168,20 @@ func (p *parser) values() ([]string, error) {
 	}
 }
 
-func compared(first, last []byte, native, not bool) []expr.Any {
-	op := expr.CmpOpEq
+func compared(first, last []byte, native, not bool) []nftmsg.Expr {
+	op := uint32(unix.NFT_CMP_EQ) // and NFT_RANGE_EQ
 	if not {
-		op = expr.CmpOpNeq
+		op = unix.NFT_CMP_NEQ
 	}
 	if slices.Equal(first, last) {
-		return []expr.Any{&expr.Cmp{Op: op, Register: unix.NFT_REG_1, Data: first}}
+		return []nftmsg.Expr{nftmsg.Cmp{Op: op, Register: unix.NFT_REG_1, Data: first}}
 	}
-	var exprs []expr.Any
+	var exprs []nftmsg.Expr
 	if native { // a range compares bytes
-		exprs = append(exprs, &expr.Byteorder{
-			SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_1, Op: expr.ByteorderHton, Len: wordLen, Size: wordLen,
-		})
+		exprs = append(exprs, nftmsg.NetworkOrder{Register: unix.NFT_REG_1})
 		first, last = bigEndian(first), bigEndian(last)
 	}
-	return append(exprs, &expr.Range{Op: op, Register: unix.NFT_REG_1, FromData: first, ToData: last})
+	return append(exprs, nftmsg.Range{Op: op, Register: unix.NFT_REG_1, From: first, To: last})
 }
 
 func bigEndian(native []byte) []byte {
@@ -201,13 +200,13 @@ func (p *parser) subject() (subject, error) {
 	}
 	switch first {
 	case "iifname":
-		return nameSubject(expr.MetaKeyIIFNAME), nil
+		return nameSubject(unix.NFT_META_IIFNAME), nil
 	case "oifname":
-		return nameSubject(expr.MetaKeyOIFNAME), nil
+		return nameSubject(unix.NFT_META_OIFNAME), nil
 	case "mark":
-		return subject{meta(expr.MetaKeyMARK), true, numbers(32, binary.NativeEndian)}, nil
+		return subject{meta(unix.NFT_META_MARK), true, numbers(32, binary.NativeEndian)}, nil
 	case "l4proto":
-		return subject{meta(expr.MetaKeyL4PROTO), false, protocolValue}, nil
+		return subject{meta(unix.NFT_META_L4PROTO), false, protocolValue}, nil
 	case "ip", "ip6":
 		return p.address(first)
 	case "tcp", "udp", "sctp", "th":
@@ -216,15 +215,15 @@ func (p *parser) subject() (subject, error) {
 	return subject{}, fmt.Errorf("%q is not understood", first)
 }
 
-func meta(key expr.MetaKey) []expr.Any {
-	return []expr.Any{&expr.Meta{Key: key, Register: unix.NFT_REG_1}}
+func meta(key uint32) []nftmsg.Expr {
+	return []nftmsg.Expr{nftmsg.Meta{Key: key, Register: unix.NFT_REG_1}}
 }
 
 func (p *parser) address(version string) (subject, error) {
 	if version != p.family.String() {
 		return subject{}, fmt.Errorf("%q is not about %s", version, p.family)
 	}
-	proto, load := protocolFor(p.family), expr.Payload{}
+	proto, load := protocolFor(p.family), nftmsg.Payload{}
 	switch w := p.next(); w {
 	case "saddr":
 		load = proto.saddr
@@ -233,8 +232,8 @@ func (p *parser) address(version string) (subject, error) {
 	default:
 		return subject{}, fmt.Errorf("%q is not understood", version+" "+w)
 	}
-	load.DestRegister = unix.NFT_REG_1
-	return subject{[]expr.Any{&load}, false, func(word string) (first, last []byte, err error) {
+	load.Register = unix.NFT_REG_1
+	return subject{[]nftmsg.Expr{load}, false, func(word string) (first, last []byte, err error) {
 		return addresses(word, proto.daddr.Len == addrLen4)
 	}}, nil
 }
@@ -265,15 +264,15 @@ func (p *parser) port(protocol string) (subject, error) {
 	default:
 		return subject{}, fmt.Errorf("%q is not understood", protocol+" "+w)
 	}
-	var load []expr.Any
+	var load []nftmsg.Expr
 	if protocol != "th" {
 		number, _, err := protocolValue(protocol)
 		if err != nil {
 			return subject{}, err
 		}
-		load = append(meta(expr.MetaKeyL4PROTO), &expr.Cmp{Op: expr.CmpOpEq, Register: unix.NFT_REG_1, Data: number})
+		load = append(meta(unix.NFT_META_L4PROTO), nftmsg.Cmp{Op: unix.NFT_CMP_EQ, Register: unix.NFT_REG_1, Data: number})
 	}
-	load = append(load, &expr.Payload{Base: expr.PayloadBaseTransportHeader, Offset: offset, Len: 2, DestRegister: unix.NFT_REG_1})
+	load = append(load, nftmsg.Payload{Base: unix.NFT_PAYLOAD_TRANSPORT_HEADER, Offset: offset, Len: 2, Register: unix.NFT_REG_1})
 	return subject{load, false, numbers(16, nil)}, nil
 }
 
@@ -311,7 +310,7 @@ func protocolValue(word string) (first, last []byte, err error) {
 }
 
 // nameSubject compares names of interfaces.
-func nameSubject(key expr.MetaKey) subject {
+func nameSubject(key uint32) subject {
 	return subject{meta(key), false, func(word string) (first, last []byte, err error) {
 		word = strings.Trim(word, `"`)
 		begin, wild := strings.CutSuffix(word, "*")

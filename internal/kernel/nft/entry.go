@@ -7,8 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/kernel/nftmsg"
 )
 
 // MaxComment is the length in bytes of the longest comment of an element.
@@ -18,12 +19,12 @@ const MaxComment = 128
 type Entry struct {
 	concern *Concern
 	set     string
-	element nftables.SetElement // without comment
-	scope   int                 // so many bytes of the key say what it is about: what others have about the same is replaced
-	chain   *chain              // where the element leads, in a verdict map: there as long as an element leads to it, or nil
+	element nftmsg.Element // without comment
+	scope   int            // so many bytes of the key say what it is about: what others have about the same is replaced
+	chain   *chain         // where the element leads, in a verdict map: there as long as an element leads to it, or nil
 }
 
-func newEntry(concern *Concern, set *set, x nftables.SetElement, scope int) Entry {
+func newEntry(concern *Concern, set *set, x nftmsg.Element, scope int) Entry {
 	return Entry{concern: concern, set: set.Name, element: x, scope: scope}
 }
 
@@ -49,12 +50,12 @@ type Held struct {
 }
 
 // held is an element as others see it.
-func (s *set) held(x nftables.SetElement) Held {
-	return Held{Set: s.Name, Key: x.Key, KeyEnd: x.KeyEnd, Value: x.Val, Comment: x.Comment, Text: s.text(x)}
+func (s *set) held(x nftmsg.Element) Held {
+	return Held{Set: s.Name, Key: x.Key, KeyEnd: x.KeyEnd, Value: x.Value, Comment: x.Comment, Text: s.text(x)}
 }
 
 // owned is the element of an entry as its owner has it.
-func (s *set) owned(e Entry, tag string) nftables.SetElement {
+func (s *set) owned(e Entry, tag string) nftmsg.Element {
 	x := e.element
 	if s.users == "" {
 		x.Comment = tag
@@ -70,8 +71,8 @@ func checkComment(comment string) error {
 }
 
 // elements lists a set; one that is not there has none.
-func (c *Conn) elements(set *nftables.Set) ([]nftables.SetElement, error) {
-	es, err := c.read(set)
+func (c *Conn) elements(set nftmsg.Set) ([]nftmsg.Element, error) {
+	es, err := c.messages.Elements(set)
 	if errors.Is(err, unix.ENOENT) {
 		return nil, nil
 	}
@@ -82,8 +83,8 @@ func (c *Conn) elements(set *nftables.Set) ([]nftables.SetElement, error) {
 }
 
 // element reads the element that has a key, alone or in its range; nil if there is none.
-func (c *Conn) element(set *nftables.Set, key []byte) (*nftables.SetElement, error) {
-	es, err := c.read(set, key)
+func (c *Conn) element(set nftmsg.Set, key []byte) (*nftmsg.Element, error) {
+	es, err := c.messages.Elements(set, key)
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		return nil, nil
@@ -95,18 +96,18 @@ func (c *Conn) element(set *nftables.Set, key []byte) (*nftables.SetElement, err
 	return &es[0], nil
 }
 
-func contains(list []nftables.SetElement, x nftables.SetElement) bool {
-	return slices.ContainsFunc(list, func(y nftables.SetElement) bool { return equal(x, y) })
+func contains(list []nftmsg.Element, x nftmsg.Element) bool {
+	return slices.ContainsFunc(list, func(y nftmsg.Element) bool { return equal(x, y) })
 }
 
 // equal compares elements. The end of a range of one is not always told.
-func equal(a, b nftables.SetElement) bool {
-	return bytes.Equal(a.Key, b.Key) && bytes.Equal(lastKey(a), lastKey(b)) && bytes.Equal(a.Val, b.Val) && chainOf(a) == chainOf(b) &&
+func equal(a, b nftmsg.Element) bool {
+	return bytes.Equal(a.Key, b.Key) && bytes.Equal(lastKey(a), lastKey(b)) && bytes.Equal(a.Value, b.Value) && chainOf(a) == chainOf(b) &&
 		a.Comment == b.Comment
 }
 
 // lastKey returns the last key of an element, which is its only one unless it is a range.
-func lastKey(x nftables.SetElement) []byte {
+func lastKey(x nftmsg.Element) []byte {
 	if x.KeyEnd == nil {
 		return x.Key
 	}

@@ -6,9 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/nftables"
-	"github.com/google/nftables/binaryutil"
-	"github.com/google/nftables/expr"
+	"github.com/tenon-cni/tenon/internal/kernel/nftmsg"
 )
 
 // Rooms is a concern for these tests: a room is open as long as somebody is in it, and a seat has one owner for good.
@@ -28,35 +26,35 @@ func seatTaken(l *look, claims []Claim, i int) error {
 }
 
 func roomSkeleton() skeleton {
-	t := &nftables.Table{Family: nftables.TableFamilyINet, Name: "rooms"}
-	text := func(x nftables.SetElement) string {
+	t := nftmsg.Table{Family: nftmsg.INet, Name: "rooms"}
+	text := func(x nftmsg.Element) string {
 		var names []string
 		for key := range slices.Chunk(x.Key, 16) {
 			names = append(names, nameOf(key))
 		}
 		return strings.Join(names, " ")
 	}
-	name := nftables.TypeIFName
+	name := nftmsg.TypeIfName
 	return skeleton{
 		version: "rooms 1", table: t,
 		sets: []*set{
-			{Set: &nftables.Set{Table: t, Name: "rooms", KeyType: name, KeyByteOrder: binaryutil.NativeEndian, Size: 64}, users: "guests", text: text},
-			{Set: &nftables.Set{Table: t, Name: "guests", KeyType: nftables.MustConcatSetType(name, name), Concatenation: true, Size: 256}, text: text},
-			{Set: &nftables.Set{Table: t, Name: "seats", KeyType: name, KeyByteOrder: binaryutil.NativeEndian, Size: 64}, text: text},
+			{Set: nftmsg.Set{Table: t, Name: "rooms", Key: []nftmsg.Type{name}, Size: 64}, users: "guests", text: text},
+			{Set: nftmsg.Set{Table: t, Name: "guests", Key: []nftmsg.Type{name, name}, Size: 256}, text: text},
+			{Set: nftmsg.Set{Table: t, Name: "seats", Key: []nftmsg.Type{name}, Size: 64}, text: text},
 		},
-		chains: []chain{{&nftables.Chain{Table: t, Name: "doors"}, [][]expr.Any{{&expr.Counter{}}}}},
+		chains: []chain{{nftmsg.Chain{Table: t, Name: "doors"}, [][]nftmsg.Expr{{nftmsg.Raw{Name: "counter"}}}}},
 	}
 }
 
 // InRoom returns the entries of a guest.
 func InRoom(room, guest string) []Entry {
 	return []Entry{
-		newEntry(Rooms, roomSkeleton().set("rooms"), nftables.SetElement{Key: ifName(room)}, 16),
-		newEntry(Rooms, roomSkeleton().set("guests"), nftables.SetElement{Key: slices.Concat(ifName(room), ifName(guest))}, 32),
+		newEntry(Rooms, roomSkeleton().set("rooms"), nftmsg.Element{Key: ifName(room)}, 16),
+		newEntry(Rooms, roomSkeleton().set("guests"), nftmsg.Element{Key: slices.Concat(ifName(room), ifName(guest))}, 32),
 	}
 }
 
 // Seat returns the entry of a seat.
 func Seat(name string) Entry {
-	return newEntry(Rooms, roomSkeleton().set("seats"), nftables.SetElement{Key: ifName(name)}, 16)
+	return newEntry(Rooms, roomSkeleton().set("seats"), nftmsg.Element{Key: ifName(name)}, 16)
 }

@@ -1,13 +1,13 @@
 package nft
 
 import (
+	"encoding/binary"
 	"fmt"
 	"net/netip"
 
-	"github.com/google/nftables"
-	"github.com/google/nftables/binaryutil"
-	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/kernel/nftmsg"
 )
 
 // Filtering is about what the host forwards: it keeps isolated interfaces apart, and after that accepts what comes from
@@ -21,7 +21,7 @@ func Admit(addrs ...netip.Addr) (entries []Entry) {
 	for _, a := range addrs {
 		a = a.Unmap()
 		key := a.AsSlice()
-		entries = append(entries, newEntry(Filtering, admittedSet(protocolOf(a)), nftables.SetElement{Key: key}, len(key)))
+		entries = append(entries, newEntry(Filtering, admittedSet(protocolOf(a)), nftmsg.Element{Key: key}, len(key)))
 	}
 	return entries
 }
@@ -38,9 +38,9 @@ func (h Held) Admitted() (a netip.Addr, ok bool) {
 
 func admittedSet(p protocol) *set {
 	if p.nfproto == unix.NFPROTO_IPV4 {
-		return addrSet("admitted4", nftables.TypeIPAddr)
+		return addrSet("admitted4", nftmsg.TypeIPv4Addr)
 	}
-	return addrSet("admitted6", nftables.TypeIP6Addr)
+	return addrSet("admitted6", nftmsg.TypeIPv6Addr)
 }
 
 func filterSkeleton() skeleton {
@@ -54,34 +54,31 @@ func filterSkeleton() skeleton {
 }
 
 // acceptFrom: ip saddr @admitted4 accept
-func (p protocol) acceptFrom() []expr.Any {
-	return append(p.match(), &p.saddr,
-		&expr.Lookup{SourceRegister: p.saddr.DestRegister, SetName: admittedSet(p).Name},
-		&expr.Verdict{Kind: expr.VerdictAccept})
+func (p protocol) acceptFrom() []nftmsg.Expr {
+	return append(p.match(), p.saddr,
+		nftmsg.Lookup{Set: admittedSet(p).Name, Register: p.saddr.Register},
+		nftmsg.Verdict{Code: nftmsg.Accept})
 }
 
 // acceptReplies: ip daddr @admitted4 ct state established,related accept
-func (p protocol) acceptReplies() []expr.Any {
-	const states = expr.CtStateBitESTABLISHED | expr.CtStateBitRELATED
-	reg := p.daddr.DestRegister
-	return append(p.match(), &p.daddr,
-		&expr.Lookup{SourceRegister: reg, SetName: admittedSet(p).Name},
-		&expr.Ct{Key: expr.CtKeySTATE, Register: unix.NFT_REG_1},
-		&expr.Bitwise{
-			SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_1, Len: 4,
-			Mask: binaryutil.NativeEndian.PutUint32(states), Xor: make([]byte, 4),
-		},
-		&expr.Cmp{Op: expr.CmpOpNeq, Register: unix.NFT_REG_1, Data: make([]byte, 4)},
-		&expr.Verdict{Kind: expr.VerdictAccept})
+func (p protocol) acceptReplies() []nftmsg.Expr {
+	const states = stateEstablished | stateRelated
+	reg := p.daddr.Register
+	return append(p.match(), p.daddr,
+		nftmsg.Lookup{Set: admittedSet(p).Name, Register: reg},
+		nftmsg.Ct{Key: unix.NFT_CT_STATE, Register: unix.NFT_REG_1},
+		nftmsg.Mask{Register: unix.NFT_REG_1, Bits: binary.NativeEndian.AppendUint32(nil, states)},
+		nftmsg.Cmp{Op: unix.NFT_CMP_NEQ, Register: unix.NFT_REG_1, Data: make([]byte, 4)},
+		nftmsg.Verdict{Code: nftmsg.Accept})
 }
 
 // maxIsolated is how many interfaces can be isolated in a namespace; see maxAddrs for why there is a limit.
 const maxIsolated = 1 << 12
 
-func interfaceSet(t *nftables.Table, name string, size uint32) *set {
+func interfaceSet(t nftmsg.Table, name string, size uint32) *set {
 	return &set{
-		Set:  &nftables.Set{Table: t, Name: name, KeyType: nftables.TypeIFName, KeyByteOrder: binaryutil.NativeEndian, Size: size},
-		text: func(x nftables.SetElement) string { return nameOf(x.Key) },
+		Set:  nftmsg.Set{Table: t, Name: name, Key: []nftmsg.Type{nftmsg.TypeIfName}, Size: size},
+		text: func(x nftmsg.Element) string { return nameOf(x.Key) },
 	}
 }
 
@@ -95,12 +92,12 @@ func isolated() *set {
 // together are pairs of interfaces that are not: an interface with itself, unless what is behind it is kept apart too.
 func together() *set {
 	return &set{
-		Set: &nftables.Set{
-			Table: table, Name: "together", KeyType: nftables.MustConcatSetType(nftables.TypeIFName, nftables.TypeIFName),
-			Concatenation: true, Size: maxIsolated,
+		Set: nftmsg.Set{
+			Table: table, Name: "together", Key: []nftmsg.Type{nftmsg.TypeIfName, nftmsg.TypeIfName},
+			Size: maxIsolated,
 		},
 		users: members().Name, policy: true,
-		text: func(x nftables.SetElement) string {
+		text: func(x nftmsg.Element) string {
 			return fmt.Sprintf("%s with %s", nameOf(x.Key), nameOf(x.Key[unix.IFNAMSIZ:]))
 		},
 	}
@@ -109,11 +106,11 @@ func together() *set {
 // members are whom the isolation is for. The end of a key is the owner's, so that each has one.
 func members() *set {
 	return &set{
-		Set: &nftables.Set{
-			Table: table, Name: "members", Concatenation: true, Size: maxPorts,
-			KeyType: nftables.MustConcatSetType(nftables.TypeIFName, nftables.TypeIFName, nftables.TypeIP6Addr),
+		Set: nftmsg.Set{
+			Table: table, Name: "members", Size: maxPorts,
+			Key: []nftmsg.Type{nftmsg.TypeIfName, nftmsg.TypeIfName, nftmsg.TypeIPv6Addr},
 		},
-		text: func(x nftables.SetElement) string { return nameOf(x.Key) },
+		text: func(x nftmsg.Element) string { return nameOf(x.Key) },
 	}
 }
 
@@ -123,19 +120,19 @@ func isolationSkeleton() skeleton {
 		version: "filter 1",
 		table:   table,
 		sets:    []*set{isolated(), together(), members()},
-		chains: []chain{{&nftables.Chain{
+		chains: []chain{{nftmsg.Chain{
 			Table:    table,
 			Name:     "forward",
-			Type:     nftables.ChainTypeFilter,
-			Hooknum:  nftables.ChainHookForward,
-			Priority: nftables.ChainPriorityFilter,
-		}, [][]expr.Any{{
-			&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: unix.NFT_REG_1},
-			&expr.Lookup{SourceRegister: unix.NFT_REG_1, SetName: isolated().Name},
-			&expr.Meta{Key: expr.MetaKeyOIFNAME, Register: unix.NFT_REG_2}, // right behind the other
-			&expr.Lookup{SourceRegister: unix.NFT_REG_2, SetName: isolated().Name},
-			&expr.Lookup{SourceRegister: unix.NFT_REG_1, SetName: together().Name, Invert: true},
-			&expr.Verdict{Kind: expr.VerdictDrop},
+			Type:     nftmsg.ChainFilter,
+			Hook:     unix.NF_INET_FORWARD,
+			Priority: nftmsg.PriorityFilter,
+		}, [][]nftmsg.Expr{{
+			nftmsg.Meta{Key: unix.NFT_META_IIFNAME, Register: unix.NFT_REG_1},
+			nftmsg.Lookup{Set: isolated().Name, Register: unix.NFT_REG_1},
+			nftmsg.Meta{Key: unix.NFT_META_OIFNAME, Register: unix.NFT_REG_2}, // right behind the other
+			nftmsg.Lookup{Set: isolated().Name, Register: unix.NFT_REG_2},
+			nftmsg.Lookup{Set: together().Name, Register: unix.NFT_REG_1, Not: true},
+			nftmsg.Verdict{Code: nftmsg.Drop},
 		}}}},
 	}
 }

@@ -9,43 +9,25 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/google/nftables"
-	"github.com/google/nftables/expr"
-	"github.com/google/nftables/xt"
 	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/kernel/nftmsg"
+	"github.com/tenon-cni/tenon/internal/kernel/nlmsg"
 )
 
 // Family is a family of tables.
-type Family nftables.TableFamily
+type Family = nftmsg.Family
 
 // The families.
 const (
-	INet   = Family(nftables.TableFamilyINet)
-	IPv4   = Family(nftables.TableFamilyIPv4)
-	IPv6   = Family(nftables.TableFamilyIPv6)
-	Bridge = Family(nftables.TableFamilyBridge)
+	INet   = nftmsg.INet
+	IPv4   = nftmsg.IPv4
+	IPv6   = nftmsg.IPv6
+	Bridge = nftmsg.Bridge
 )
 
-// String returns the family as nft(8) writes it.
-func (f Family) String() string {
-	switch f {
-	case INet:
-		return "inet"
-	case IPv4:
-		return "ip"
-	case IPv6:
-		return "ip6"
-	case Bridge:
-		return "bridge"
-	}
-	return fmt.Sprintf("family %d", byte(f))
-}
-
 // Table is a table that somebody else owns.
-type Table struct {
-	Family Family
-	Name   string
-}
+type Table = nftmsg.Table
 
 // Rule is what tells to whom a rule belongs.
 type Rule struct {
@@ -67,20 +49,20 @@ type Rule struct {
 
 // Rules lists the rules of a chain. One that is not there has none.
 func (c *Conn) Rules(t Table, chain string) ([]Rule, error) {
-	list, err := c.c.GetRules(t.nft(), &nftables.Chain{Name: chain})
+	list, err := c.messages.Rules(t, chain)
 	if err != nil {
 		return nil, fmt.Errorf("rules of nft chain %s %s %s: %w", t.Family, t.Name, chain, explain(err, lackingQuestion))
 	}
 	rules := make([]Rule, len(list))
 	for i, r := range list {
-		rules[i] = t.Family.rule(r)
+		rules[i] = ruleOf(t.Family, r)
 	}
 	return rules, nil
 }
 
 // HasChain reports whether a table has a chain.
 func (c *Conn) HasChain(t Table, chain string) (bool, error) {
-	_, err := c.chainUse(t.nft(), chain)
+	_, err := c.messages.Chain(t, chain)
 	if errors.Is(err, unix.ENOENT) {
 		return false, nil
 	}
@@ -93,14 +75,14 @@ func (c *Conn) HasChain(t Table, chain string) (bool, error) {
 // Drops reports whether nothing gets past a base chain that none of its rules accepts: by its policy, or by a last rule that
 // is for everything. One that is not there stops nothing.
 func (c *Conn) Drops(t Table, chain string) (bool, error) {
-	base, err := c.c.ListChain(t.nft(), chain)
+	base, err := c.messages.Chain(t, chain)
 	if errors.Is(err, unix.ENOENT) {
 		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("nft chain %s %s %s: %w", t.Family, t.Name, chain, explain(err, lackingQuestion))
 	}
-	if base.Policy != nil && *base.Policy == nftables.ChainPolicyDrop {
+	if base.Drops {
 		return true, nil
 	}
 	rules, err := c.Rules(t, chain)
@@ -154,25 +136,24 @@ func (c *Conn) prune(p Pruning) error {
 	if err != nil {
 		return err
 	}
-	table := p.Table.nft()
+	var t nftmsg.Transaction
 	used := false
 	for _, r := range rules {
-		if !p.Match(r) {
+		if p.Match(r) {
+			t.DeleteRule(nftmsg.Chain{Table: p.Table, Name: p.Base}, r.handle)
+		} else {
 			used = used || slices.Contains(chains, r.Jump)
-			continue
 		}
-		rule := &nftables.Rule{Table: table, Chain: &nftables.Chain{Name: p.Base}, Handle: r.handle}
-		_ = c.c.DelRule(rule) // Flush returns the error
 	}
 	if !used {
 		for _, chain := range chains {
-			c.c.FlushChain(&nftables.Chain{Table: table, Name: chain})
+			t.FlushChain(nftmsg.Chain{Table: p.Table, Name: chain})
 		}
 		for _, chain := range chains {
-			c.c.DelChain(&nftables.Chain{Table: table, Name: chain})
+			t.DeleteChain(nftmsg.Chain{Table: p.Table, Name: chain})
 		}
 	}
-	if err := c.c.Flush(); err != nil {
+	if err := c.messages.Commit(&t); err != nil {
 		return fmt.Errorf("remove from nft table %s %s: %w", p.Table.Family, p.Table.Name, err)
 	}
 	return nil
@@ -191,84 +172,86 @@ func (c *Conn) needed(p Pruning, chains []string) (bool, error) {
 	return false, nil
 }
 
-func (t Table) nft() *nftables.Table {
-	return &nftables.Table{Family: nftables.TableFamily(t.Family), Name: t.Name}
-}
-
-// rule reads a rule. A comparison takes the form: load something, perhaps mask it, compare it.
-func (f Family) rule(r *nftables.Rule) Rule {
-	out := Rule{Comment: comment(r.UserData), handle: r.Handle}
-	var load expr.Any
+// ruleOf reads a rule of a table of the family. A comparison takes the form: load something, perhaps mask it, compare it.
+func ruleOf(f Family, r nftmsg.Rule) Rule {
+	out := Rule{Comment: r.Comment, handle: r.Handle}
+	var load any
 	registers := map[uint32][]byte{}
-	for _, e := range r.Exprs {
-		switch e := e.(type) {
-		case *expr.Immediate:
-			registers[e.Register] = e.Data
-		case *expr.NAT:
-			if addr, ok := netip.AddrFromSlice(registers[e.RegAddrMin]); ok && e.Type == expr.NATTypeDestNAT {
-				out.DNAT = netip.AddrPortFrom(addr, port(registers[e.RegProtoMin]))
+	for _, raw := range r.Exprs {
+		switch e := raw.Read().(type) {
+		case nftmsg.Immediate:
+			registers[e.Register] = e.Value
+		case nftmsg.NAT:
+			if addr, ok := netip.AddrFromSlice(registers[e.Addr]); ok && e.Type == unix.NFT_NAT_DNAT {
+				out.DNAT = netip.AddrPortFrom(addr, port(registers[e.Port]))
 			}
-		case *expr.Meta, *expr.Payload, *expr.Ct, *expr.Fib:
-			load = e
-		case *expr.Cmp:
-			if e.Op != expr.CmpOpEq || !f.compare(&out, load, e.Data) {
+		case nftmsg.Cmp:
+			if e.Op != unix.NFT_CMP_EQ || !compare(f, &out, load, e.Data) {
 				out.Others++
 			}
-		case *expr.Lookup, *expr.Range, *expr.Limit:
-			out.Others++
-		case *expr.Verdict:
-			out.Jump, out.Verdict = e.Chain, verdict(e.Kind)
-		case *expr.Reject:
-			out.Verdict = "reject"
-		case *expr.Target:
+		case nftmsg.Verdict:
+			out.Jump, out.Verdict = e.Chain, verdict(e)
+		case nftmsg.Target:
 			out.Verdict = e.Name
-		case *expr.Match:
-			if text, ok := e.Info.(*xt.Comment); ok {
-				out.Comment = string(*text)
+		case nftmsg.Match:
+			if e.Name == "comment" {
+				out.Comment = nlmsg.Text(e.Info)
 			} else {
 				out.Others++
 			}
+		case nftmsg.Raw:
+			switch e.Name {
+			case "bitwise": // of what is loaded
+			case "reject":
+				out.Verdict = e.Name
+			case "lookup", "range", "limit", "quota", "connlimit", "dynset":
+				out.Others++
+			default:
+				load = e
+			}
+		default:
+			load = e
 		}
 	}
 	return out
 }
 
 // verdict names those that a [Rule] tells.
-func verdict(kind expr.VerdictKind) string {
-	switch kind {
-	case expr.VerdictAccept:
+func verdict(v nftmsg.Verdict) string {
+	switch v.Code {
+	case nftmsg.Accept:
 		return "accept"
-	case expr.VerdictDrop:
+	case nftmsg.Drop:
 		return "drop"
-	case expr.VerdictReturn:
+	case unix.NFT_RETURN:
 		return "return"
 	}
 	return ""
 }
 
 // compare notes what a rule compares with data, unless that is something else.
-func (f Family) compare(r *Rule, load expr.Any, data []byte) bool {
-	name := func() string { return string(bytes.TrimRight(data, "\x00")) }
+func compare(f Family, r *Rule, load any, data []byte) bool {
+	name := func() string { return nlmsg.Text(data) }
 	switch load := load.(type) {
-	case *expr.Meta:
-		switch load.Key {
-		case expr.MetaKeyIIFNAME:
+	case nftmsg.Meta:
+		switch {
+		case load.Key == unix.NFT_META_IIFNAME:
 			r.IIFName = name()
-		case expr.MetaKeyOIFNAME:
+		case load.Key == unix.NFT_META_OIFNAME:
 			r.OIFName = name()
-		case expr.MetaKeyL4PROTO:
+		case load.Key == unix.NFT_META_L4PROTO && len(data) == 1:
 			r.Protocol = data[0]
 			return false
 		default:
 			return false
 		}
 		return true
-	case *expr.Payload:
-		if load.Base == expr.PayloadBaseTransportHeader && load.Offset == 2 {
+	case nftmsg.Payload:
+		if load.Base == unix.NFT_PAYLOAD_TRANSPORT_HEADER && load.Offset == 2 {
 			r.Port = port(data)
 			return false
 		}
-		return f.compareAddr(r, load, data)
+		return compareAddr(f, r, load, data)
 	}
 	return false
 }
@@ -282,7 +265,7 @@ func port(data []byte) uint16 {
 }
 
 // compareAddr notes an address. Of a network whose length is a multiple of 8 only the network part is loaded.
-func (f Family) compareAddr(r *Rule, load *expr.Payload, data []byte) bool {
+func compareAddr(f Family, r *Rule, load nftmsg.Payload, data []byte) bool {
 	full, source, dest := 4, ip4().saddr, ip4().daddr
 	if f == IPv6 || f == INet && len(data) == 16 {
 		full, source, dest = 16, ip6().saddr, ip6().daddr
@@ -300,17 +283,4 @@ func (f Family) compareAddr(r *Rule, load *expr.Payload, data []byte) bool {
 		return false
 	}
 	return true
-}
-
-// comment returns the comment in the data that nft keeps with a rule: entries of type, length and value, of which a
-// comment has type 0.
-func comment(data []byte) string {
-	for len(data) >= 2 && len(data) >= 2+int(data[1]) {
-		value := data[2 : 2+int(data[1])]
-		if data[0] == 0 {
-			return string(bytes.TrimRight(value, "\x00"))
-		}
-		data = data[2+len(value):]
-	}
-	return ""
 }

@@ -6,9 +6,9 @@ import (
 	"net"
 	"slices"
 
-	"github.com/google/nftables"
-	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/kernel/nftmsg"
 )
 
 // Guarding keeps containers from sending frames with a hardware address that is not theirs.
@@ -25,14 +25,14 @@ func Guard(port string, mac net.HardwareAddr) ([]Entry, error) {
 	key := ifName(port)
 	return []Entry{
 		GuardedPort(port),
-		newEntry(Guarding, guardedMACs(), nftables.SetElement{Key: slices.Concat(key, mac, []byte{0, 0})}, len(key)), // keys are made of 4 bytes
+		newEntry(Guarding, guardedMACs(), nftmsg.Element{Key: slices.Concat(key, mac, []byte{0, 0})}, len(key)), // keys are made of 4 bytes
 	}, nil
 }
 
 // GuardedPort returns the entry that every guard of a port has.
 func GuardedPort(port string) Entry {
 	key := ifName(port)
-	return newEntry(Guarding, guardedPorts(), nftables.SetElement{Key: key}, len(key))
+	return newEntry(Guarding, guardedPorts(), nftmsg.Element{Key: key}, len(key))
 }
 
 // ifName is the name of an interface as the kernel compares it.
@@ -54,11 +54,11 @@ func guardedPorts() *set { return interfaceSet(bridgeTable, "guarded", maxPorts)
 
 func guardedMACs() *set {
 	return &set{
-		Set: &nftables.Set{
-			Table: bridgeTable, Name: "macs", KeyType: nftables.MustConcatSetType(nftables.TypeIFName, nftables.TypeEtherAddr),
-			Concatenation: true, Size: maxPorts,
+		Set: nftmsg.Set{
+			Table: bridgeTable, Name: "macs", Key: []nftmsg.Type{nftmsg.TypeIfName, nftmsg.TypeEtherAddr},
+			Size: maxPorts,
 		},
-		text: func(x nftables.SetElement) string {
+		text: func(x nftmsg.Element) string {
 			return fmt.Sprintf("%s from %s", nameOf(x.Key), net.HardwareAddr(x.Key[unix.IFNAMSIZ:][:macLen]))
 		},
 	}
@@ -70,18 +70,18 @@ func guardSkeleton() skeleton {
 		version: "macspoofchk 1",
 		table:   bridgeTable,
 		sets:    []*set{guardedPorts(), guardedMACs()},
-		chains: []chain{{&nftables.Chain{
+		chains: []chain{{nftmsg.Chain{
 			Table:    bridgeTable,
 			Name:     "prerouting",
-			Type:     nftables.ChainTypeFilter,
-			Hooknum:  nftables.ChainHookPrerouting,
-			Priority: nftables.ChainPriorityRaw, // with the reference plugin: before anything else looks at the frame
-		}, [][]expr.Any{{
-			&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: unix.NFT_REG_1},
-			&expr.Lookup{SourceRegister: unix.NFT_REG_1, SetName: guardedPorts().Name},
-			&expr.Payload{Base: expr.PayloadBaseLLHeader, Offset: 6, Len: macLen, DestRegister: unix.NFT_REG_2}, // right behind the name
-			&expr.Lookup{SourceRegister: unix.NFT_REG_1, SetName: guardedMACs().Name, Invert: true},
-			&expr.Verdict{Kind: expr.VerdictDrop},
+			Type:     nftmsg.ChainFilter,
+			Hook:     unix.NF_INET_PRE_ROUTING,
+			Priority: nftmsg.PriorityRaw, // with the reference plugin: before anything else looks at the frame
+		}, [][]nftmsg.Expr{{
+			nftmsg.Meta{Key: unix.NFT_META_IIFNAME, Register: unix.NFT_REG_1},
+			nftmsg.Lookup{Set: guardedPorts().Name, Register: unix.NFT_REG_1},
+			nftmsg.Payload{Base: unix.NFT_PAYLOAD_LL_HEADER, Offset: 6, Len: macLen, Register: unix.NFT_REG_2}, // right behind the name
+			nftmsg.Lookup{Set: guardedMACs().Name, Register: unix.NFT_REG_1, Not: true},
+			nftmsg.Verdict{Code: nftmsg.Drop},
 		}}}},
 	}
 }

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/google/nftables"
-	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/kernel/nftmsg"
 )
 
 // Isolation keeps what is behind an interface of the host apart from what is behind the others that are isolated.
@@ -28,18 +28,18 @@ func (i Isolation) Entries(tag string) ([]Entry, error) {
 	name := ifName(i.Interface)
 	pair := slices.Concat(name, name)
 	member := slices.Concat(pair, owner[:16])
-	inside := newEntry(Filtering, together(), nftables.SetElement{Key: pair}, len(pair))
+	inside := newEntry(Filtering, together(), nftmsg.Element{Key: pair}, len(pair))
 	if i.Inside {
 		inside.scope = absent
 	}
 	entries := []Entry{
-		newEntry(Filtering, members(), nftables.SetElement{Key: member}, len(member)),
-		newEntry(Filtering, isolated(), nftables.SetElement{Key: name}, len(name)),
+		newEntry(Filtering, members(), nftmsg.Element{Key: member}, len(member)),
+		newEntry(Filtering, isolated(), nftmsg.Element{Key: name}, len(name)),
 		inside,
 	}
 	if i.Port != "" {
 		key := ifName(i.Port)
-		entries = append(entries, newEntry(PortIsolation, isolatedPorts(), nftables.SetElement{Key: key}, len(key)))
+		entries = append(entries, newEntry(PortIsolation, isolatedPorts(), nftmsg.Element{Key: key}, len(key)))
 	}
 	return entries, nil
 }
@@ -60,26 +60,23 @@ func isolatedPorts() *set { return interfaceSet(bridgeTable, "isolated", maxPort
 
 // portIsolationSkeleton has the rules: iifname @isolated drop, oifname @isolated drop
 func portIsolationSkeleton() skeleton {
-	dropAt := func(side expr.MetaKey) []expr.Any {
-		return []expr.Any{
-			&expr.Meta{Key: side, Register: unix.NFT_REG_1},
-			&expr.Lookup{SourceRegister: unix.NFT_REG_1, SetName: isolatedPorts().Name},
-			&expr.Verdict{Kind: expr.VerdictDrop},
+	dropAt := func(side uint32) []nftmsg.Expr {
+		return []nftmsg.Expr{
+			nftmsg.Meta{Key: side, Register: unix.NFT_REG_1},
+			nftmsg.Lookup{Set: isolatedPorts().Name, Register: unix.NFT_REG_1},
+			nftmsg.Verdict{Code: nftmsg.Drop},
 		}
 	}
 	return skeleton{
 		version: "port isolation 1",
 		table:   bridgeTable,
 		sets:    []*set{isolatedPorts()},
-		chains: []chain{{&nftables.Chain{
+		chains: []chain{{nftmsg.Chain{
 			Table:    bridgeTable,
 			Name:     "forward",
-			Type:     nftables.ChainTypeFilter,
-			Hooknum:  nftables.ChainHookForward,
-			Priority: nftables.ChainPriorityRef(priorityBridgeFilter),
-		}, [][]expr.Any{dropAt(expr.MetaKeyIIFNAME), dropAt(expr.MetaKeyOIFNAME)}}},
+			Type:     nftmsg.ChainFilter,
+			Hook:     unix.NF_INET_FORWARD,
+			Priority: nftmsg.PriorityBridgeFilter,
+		}, [][]nftmsg.Expr{dropAt(unix.NFT_META_IIFNAME), dropAt(unix.NFT_META_OIFNAME)}}},
 	}
 }
-
-// priorityBridgeFilter is what "filter" stands for in the bridge family (NF_BR_PRI_FILTER_BRIDGED).
-const priorityBridgeFilter = -200

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/google/nftables"
+	"github.com/tenon-cni/tenon/internal/kernel/nftmsg"
 )
 
 // Elements of a verdict map lead to chains, which an owner fills with rules of its own. A chain is there as long as an
@@ -14,7 +14,7 @@ import (
 // lead adds to a change of a verdict map the chains to fill and those to drop. wanted are the chains its new elements lead
 // to, and those that have to stay.
 func (c *Conn) lead(ch *change, wanted []chain) error {
-	if ch.set.DataType != nftables.TypeVerdict {
+	if !slices.Contains(ch.set.Data, nftmsg.TypeVerdict) {
 		return nil
 	}
 	for _, w := range wanted {
@@ -33,7 +33,7 @@ func (c *Conn) lead(ch *change, wanted []chain) error {
 	}
 	used := map[string]bool{}
 	for _, x := range left {
-		if !slices.ContainsFunc(ch.del, func(d nftables.SetElement) bool { return bytes.Equal(d.Key, x.Key) }) {
+		if !slices.ContainsFunc(ch.del, func(d nftmsg.Element) bool { return bytes.Equal(d.Key, x.Key) }) {
 			used[chainOf(x)] = true
 		}
 	}
@@ -46,13 +46,17 @@ func (c *Conn) lead(ch *change, wanted []chain) error {
 			continue
 		}
 		used[name] = true // once
-		rules, err := c.c.GetRules(ch.set.Table, &nftables.Chain{Name: name})
+		rules, err := c.messages.Rules(ch.set.Table, name)
 		if err != nil {
 			return fmt.Errorf("rules of nft chain %s: %w", name, err)
 		}
-		gone := chain{Chain: &nftables.Chain{Table: ch.set.Table, Name: name}}
+		gone := chain{Chain: nftmsg.Chain{Table: ch.set.Table, Name: name}}
 		for _, r := range rules {
-			gone.rules = append(gone.rules, r.Exprs)
+			var rule []nftmsg.Expr
+			for _, e := range r.Exprs {
+				rule = append(rule, e)
+			}
+			gone.rules = append(gone.rules, rule)
 		}
 		ch.drop = append(ch.drop, gone)
 	}
@@ -61,27 +65,27 @@ func (c *Conn) lead(ch *change, wanted []chain) error {
 
 // filled reports whether a chain is there with all its rules.
 func (c *Conn) filled(ch chain) (bool, error) {
-	rules, err := c.c.GetRules(ch.Table, ch.Chain)
+	rules, err := c.messages.Rules(ch.Table, ch.Name)
 	if err != nil {
 		return false, fmt.Errorf("rules of nft chain %s: %w", ch.Name, err)
 	}
 	return len(rules) == len(ch.rules), nil
 }
 
-func (c *Conn) fill(chains []chain) {
+func (p *plan) fill(chains []chain) {
 	for _, ch := range chains {
-		c.c.AddChain(ch.Chain)
-		c.c.FlushChain(ch.Chain)
+		p.AddChain(ch.Chain)
+		p.FlushChain(ch.Chain)
 		for _, rule := range ch.rules {
-			c.c.AddRule(&nftables.Rule{Table: ch.Table, Chain: ch.Chain, Exprs: rule})
+			p.AddRule(ch.Chain, rule)
 		}
 	}
 }
 
-func (c *Conn) drop(chains []chain) {
+func (p *plan) drop(chains []chain) {
 	for _, ch := range chains {
-		c.c.FlushChain(ch.Chain)
-		c.c.DelChain(ch.Chain)
+		p.FlushChain(ch.Chain)
+		p.DeleteChain(ch.Chain)
 	}
 }
 
@@ -104,7 +108,7 @@ func withChain(list []chain, ch chain) []chain {
 func dropped(changes []change, back change) (chains []chain) {
 	for _, ch := range changes {
 		for _, gone := range ch.drop {
-			if ch.set == back.set && slices.ContainsFunc(back.add, func(x nftables.SetElement) bool { return chainOf(x) == gone.Name }) {
+			if ch.set == back.set && slices.ContainsFunc(back.add, func(x nftmsg.Element) bool { return chainOf(x) == gone.Name }) {
 				chains = append(chains, gone)
 			}
 		}
@@ -113,9 +117,9 @@ func dropped(changes []change, back change) (chains []chain) {
 }
 
 // chainOf returns the name of the chain that an element of a verdict map leads to, "" for others.
-func chainOf(x nftables.SetElement) string {
-	if x.VerdictData == nil {
+func chainOf(x nftmsg.Element) string {
+	if x.Verdict == nil {
 		return ""
 	}
-	return x.VerdictData.Chain
+	return x.Verdict.Chain
 }

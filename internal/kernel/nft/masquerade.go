@@ -8,10 +8,9 @@ import (
 	"slices"
 	"sort"
 
-	"github.com/google/nftables"
-	"github.com/google/nftables/binaryutil"
-	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/kernel/nftmsg"
 )
 
 // Masquerading gives what containers send beyond their networks an address of the host as its source.
@@ -36,16 +35,16 @@ func (m Masq) Entries(addrs ...netip.Prefix) ([]Entry, error) {
 	var entries []Entry
 	for _, a := range addrs {
 		p, addr := protocolOf(a.Addr()), a.Addr().AsSlice()
-		entries = append(entries, newEntry(Masquerading, p.addrs, nftables.SetElement{Key: addr}, len(addr)))
+		entries = append(entries, newEntry(Masquerading, p.addrs, nftmsg.Element{Key: addr}, len(addr)))
 		for _, to := range m.ToSource {
 			if to.Is4() == a.Addr().Is4() {
-				entries = append(entries, newEntry(Masquerading, p.sources, nftables.SetElement{Key: addr, Val: to.AsSlice()}, len(addr)))
+				entries = append(entries, newEntry(Masquerading, p.sources, nftmsg.Element{Key: addr, Value: to.AsSlice()}, len(addr)))
 			}
 		}
 		seen := m.unmasked(a)
 		entries = append(entries, notTo(Masquerading, p.nets, addr, seen)...)
 		if m.DropInvalid {
-			entries = append(entries, newEntry(Dropping, p.strict, nftables.SetElement{Key: addr}, len(addr)))
+			entries = append(entries, newEntry(Dropping, p.strict, nftmsg.Element{Key: addr}, len(addr)))
 			entries = append(entries, notTo(Dropping, p.lenient, addr, seen)...)
 		}
 	}
@@ -76,7 +75,7 @@ func (m Masq) unmasked(a netip.Prefix) []netip.Prefix {
 // notTo returns an entry for each network in a set of addresses with networks.
 func notTo(concern *Concern, set *set, addr []byte, nets []netip.Prefix) (entries []Entry) {
 	for _, n := range nets {
-		entries = append(entries, newEntry(concern, set, nftables.SetElement{
+		entries = append(entries, newEntry(concern, set, nftmsg.Element{
 			Key:    slices.Concat(addr, n.Addr().AsSlice()),
 			KeyEnd: slices.Concat(addr, last(n).AsSlice()),
 		}, len(addr)))
@@ -116,7 +115,7 @@ func last(n netip.Prefix) netip.Addr {
 // protocol is what masquerading has for one version of IP.
 type protocol struct {
 	nfproto      byte
-	saddr, daddr expr.Payload // loaded side by side they are a key of nets
+	saddr, daddr nftmsg.Payload // loaded side by side they are a key of nets
 	multicast    netip.Prefix
 
 	addrs   *set // what comes from here is masqueraded,
@@ -130,28 +129,28 @@ type protocol struct {
 func ip4() protocol {
 	return protocol{
 		nfproto:   unix.NFPROTO_IPV4,
-		saddr:     expr.Payload{Base: expr.PayloadBaseNetworkHeader, Offset: 12, Len: 4, DestRegister: unix.NFT_REG_1},
-		daddr:     expr.Payload{Base: expr.PayloadBaseNetworkHeader, Offset: 16, Len: 4, DestRegister: unix.NFT_REG32_01},
+		saddr:     nftmsg.Payload{Base: unix.NFT_PAYLOAD_NETWORK_HEADER, Offset: 12, Len: 4, Register: unix.NFT_REG_1},
+		daddr:     nftmsg.Payload{Base: unix.NFT_PAYLOAD_NETWORK_HEADER, Offset: 16, Len: 4, Register: unix.NFT_REG32_01},
 		multicast: netip.MustParsePrefix("224.0.0.0/4"),
-		addrs:     addrSet("masq4", nftables.TypeIPAddr),
-		nets:      netSet("nomasq4", nftables.TypeIPAddr),
-		sources:   sourceMap("snat4", nftables.TypeIPAddr),
-		strict:    addrSet("valid4", nftables.TypeIPAddr),
-		lenient:   netSet("anystate4", nftables.TypeIPAddr),
+		addrs:     addrSet("masq4", nftmsg.TypeIPv4Addr),
+		nets:      netSet("nomasq4", nftmsg.TypeIPv4Addr),
+		sources:   sourceMap("snat4", nftmsg.TypeIPv4Addr),
+		strict:    addrSet("valid4", nftmsg.TypeIPv4Addr),
+		lenient:   netSet("anystate4", nftmsg.TypeIPv4Addr),
 	}
 }
 
 func ip6() protocol {
 	return protocol{
 		nfproto:   unix.NFPROTO_IPV6,
-		saddr:     expr.Payload{Base: expr.PayloadBaseNetworkHeader, Offset: 8, Len: 16, DestRegister: unix.NFT_REG_1},
-		daddr:     expr.Payload{Base: expr.PayloadBaseNetworkHeader, Offset: 24, Len: 16, DestRegister: unix.NFT_REG_2},
+		saddr:     nftmsg.Payload{Base: unix.NFT_PAYLOAD_NETWORK_HEADER, Offset: 8, Len: 16, Register: unix.NFT_REG_1},
+		daddr:     nftmsg.Payload{Base: unix.NFT_PAYLOAD_NETWORK_HEADER, Offset: 24, Len: 16, Register: unix.NFT_REG_2},
 		multicast: netip.MustParsePrefix("ff00::/8"),
-		addrs:     addrSet("masq6", nftables.TypeIP6Addr),
-		nets:      netSet("nomasq6", nftables.TypeIP6Addr),
-		sources:   sourceMap("snat6", nftables.TypeIP6Addr),
-		strict:    addrSet("valid6", nftables.TypeIP6Addr),
-		lenient:   netSet("anystate6", nftables.TypeIP6Addr),
+		addrs:     addrSet("masq6", nftmsg.TypeIPv6Addr),
+		nets:      netSet("nomasq6", nftmsg.TypeIPv6Addr),
+		sources:   sourceMap("snat6", nftmsg.TypeIPv6Addr),
+		strict:    addrSet("valid6", nftmsg.TypeIPv6Addr),
+		lenient:   netSet("anystate6", nftmsg.TypeIPv6Addr),
 	}
 }
 
@@ -167,21 +166,21 @@ func protocolOf(a netip.Addr) protocol {
 // meanwhile can list elements twice or leave them out, and what DEL does not see it leaves behind.
 const maxAddrs = 1 << 15
 
-func addrSet(name string, t nftables.SetDatatype) *set {
+func addrSet(name string, t nftmsg.Type) *set {
 	return &set{
-		Set:     &nftables.Set{Table: table, Name: name, KeyType: t, KeyByteOrder: binaryutil.BigEndian, Size: maxAddrs},
-		subject: t.Name,
-		text:    func(x nftables.SetElement) string { return address(x.Key).String() },
+		Set:     nftmsg.Set{Table: table, Name: name, Key: []nftmsg.Type{t}, Size: maxAddrs},
+		subject: t,
+		text:    func(x nftmsg.Element) string { return address(x.Key).String() },
 	}
 }
 
-func netSet(name string, t nftables.SetDatatype) *set {
+func netSet(name string, t nftmsg.Type) *set {
 	return &set{
-		Set: &nftables.Set{
-			Table: table, Name: name, KeyType: nftables.MustConcatSetType(t, t), Interval: true, Concatenation: true,
+		Set: nftmsg.Set{
+			Table: table, Name: name, Key: []nftmsg.Type{t, t}, Interval: true,
 		},
-		subject: t.Name,
-		text: func(x nftables.SetElement) string {
+		subject: t,
+		text: func(x nftmsg.Element) string {
 			half := len(x.Key) / 2
 			return fmt.Sprintf("%s not to %s", address(x.Key[:half]), network(x.Key[half:], lastKey(x)[half:]))
 		},
@@ -191,24 +190,24 @@ func netSet(name string, t nftables.SetDatatype) *set {
 // maxSources is how many addresses of a family can have a source of their own. Every host that masquerades has the maps.
 const maxSources = 1 << 12
 
-func sourceMap(name string, t nftables.SetDatatype) *set {
+func sourceMap(name string, t nftmsg.Type) *set {
 	return &set{
-		Set: &nftables.Set{
-			Table: table, Name: name, IsMap: true, KeyType: t, DataType: t, KeyByteOrder: binaryutil.BigEndian, Size: maxSources,
+		Set: nftmsg.Set{
+			Table: table, Name: name, Key: []nftmsg.Type{t}, Data: []nftmsg.Type{t}, Size: maxSources,
 		},
-		subject: t.Name,
-		text:    func(x nftables.SetElement) string { return fmt.Sprintf("%s as %s", address(x.Key), address(x.Val)) },
+		subject: t,
+		text:    func(x nftmsg.Element) string { return fmt.Sprintf("%s as %s", address(x.Key), address(x.Value)) },
 	}
 }
 
 func masqueradeSkeleton() skeleton {
 	s := skeleton{version: "masquerade 2", table: table}
-	postrouting := chain{Chain: &nftables.Chain{
+	postrouting := chain{Chain: nftmsg.Chain{
 		Table:    table,
 		Name:     "postrouting",
-		Type:     nftables.ChainTypeNAT,
-		Hooknum:  nftables.ChainHookPostrouting,
-		Priority: nftables.ChainPriorityNATSource,
+		Type:     nftmsg.ChainNAT,
+		Hook:     unix.NF_INET_POST_ROUTING,
+		Priority: nftmsg.PrioritySNAT,
 	}}
 	for _, p := range []protocol{ip4(), ip6()} {
 		s.sets = append(s.sets, p.addrs, p.nets, p.sources)
@@ -219,44 +218,41 @@ func masqueradeSkeleton() skeleton {
 }
 
 // toMulticast: ip daddr 224.0.0.0/4 return
-func (p protocol) toMulticast() []expr.Any {
-	reg, bits := p.daddr.DestRegister, p.multicast.Addr().BitLen()
-	return append(p.match(), &p.daddr,
-		&expr.Bitwise{
-			SourceRegister: reg, DestRegister: reg, Len: p.daddr.Len,
-			Mask: net.CIDRMask(p.multicast.Bits(), bits), Xor: make([]byte, p.daddr.Len),
-		},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: p.multicast.Addr().AsSlice()},
-		&expr.Verdict{Kind: expr.VerdictReturn})
+func (p protocol) toMulticast() []nftmsg.Expr {
+	reg, bits := p.daddr.Register, p.multicast.Addr().BitLen()
+	return append(p.match(), p.daddr,
+		nftmsg.Mask{Register: reg, Bits: net.CIDRMask(p.multicast.Bits(), bits)},
+		nftmsg.Cmp{Op: unix.NFT_CMP_EQ, Register: reg, Data: p.multicast.Addr().AsSlice()},
+		nftmsg.Verdict{Code: unix.NFT_RETURN})
 }
 
 // toNet: ip saddr . ip daddr @nomasq4 return
-func (p protocol) toNet() []expr.Any {
-	return append(p.match(), &p.saddr, &p.daddr,
-		&expr.Lookup{SourceRegister: p.saddr.DestRegister, SetName: p.nets.Name},
-		&expr.Verdict{Kind: expr.VerdictReturn})
+func (p protocol) toNet() []nftmsg.Expr {
+	return append(p.match(), p.saddr, p.daddr,
+		nftmsg.Lookup{Set: p.nets.Name, Register: p.saddr.Register},
+		nftmsg.Verdict{Code: unix.NFT_RETURN})
 }
 
 // toSource: snat ip to ip saddr map @snat4
-func (p protocol) toSource() []expr.Any {
-	reg := p.saddr.DestRegister
-	return append(p.match(), &p.saddr,
-		&expr.Lookup{SourceRegister: reg, DestRegister: reg, IsDestRegSet: true, SetName: p.sources.Name},
-		&expr.NAT{Type: expr.NATTypeSourceNAT, Family: uint32(p.nfproto), RegAddrMin: reg})
+func (p protocol) toSource() []nftmsg.Expr {
+	reg := p.saddr.Register
+	return append(p.match(), p.saddr,
+		nftmsg.Map{Set: p.sources.Name, Register: reg, Into: reg},
+		nftmsg.NAT{Type: unix.NFT_NAT_SNAT, Family: uint32(p.nfproto), Addr: reg})
 }
 
 // masquerade: ip saddr @masq4 masquerade
-func (p protocol) masquerade() []expr.Any {
-	return append(p.match(), &p.saddr,
-		&expr.Lookup{SourceRegister: p.saddr.DestRegister, SetName: p.addrs.Name},
-		&expr.Masq{})
+func (p protocol) masquerade() []nftmsg.Expr {
+	return append(p.match(), p.saddr,
+		nftmsg.Lookup{Set: p.addrs.Name, Register: p.saddr.Register},
+		nftmsg.Masq{})
 }
 
 // match: meta nfproto ipv4
-func (p protocol) match() []expr.Any {
-	return []expr.Any{
-		&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: unix.NFT_REG_1},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: unix.NFT_REG_1, Data: []byte{p.nfproto}},
+func (p protocol) match() []nftmsg.Expr {
+	return []nftmsg.Expr{
+		nftmsg.Meta{Key: unix.NFT_META_NFPROTO, Register: unix.NFT_REG_1},
+		nftmsg.Cmp{Op: unix.NFT_CMP_EQ, Register: unix.NFT_REG_1, Data: []byte{p.nfproto}},
 	}
 }
 

@@ -8,9 +8,9 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/google/nftables"
-	"github.com/google/nftables/binaryutil"
 	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/kernel/nftmsg"
 )
 
 // Publishing leads what comes in for ports of the host to containers. Of several mappings of a port that exclude each other
@@ -128,7 +128,7 @@ func Published(h Held) (m Mapping, ok bool) {
 	for _, p := range []ports{ports4(), ports6()} {
 		for _, set := range p.maps() {
 			if set.Name == h.Set {
-				return mappingOf(set, nftables.SetElement{Key: h.Key, KeyEnd: h.KeyEnd, Val: h.Value}), true
+				return mappingOf(set, nftmsg.Element{Key: h.Key, KeyEnd: h.KeyEnd, Value: h.Value}), true
 			}
 		}
 	}
@@ -179,7 +179,7 @@ func appendSpan(list []Mapping, m Mapping, joins func(before Mapping) bool) []Ma
 func gateOf(tag string, when Condition) *chain {
 	digest := sha256.Sum256([]byte(tag + "\x00" + when.text))
 	return &chain{
-		Chain: &nftables.Chain{Table: table, Name: "hostports_" + hex.EncodeToString(digest[:8])},
+		Chain: nftmsg.Chain{Table: table, Name: "hostports_" + hex.EncodeToString(digest[:8])},
 		rules: when.then(forward()),
 	}
 }
@@ -199,8 +199,8 @@ type ports struct {
 	hairpins         *set
 }
 
-func ports4() ports { return portsFor(ip4(), "4", nftables.TypeIPAddr) }
-func ports6() ports { return portsFor(ip6(), "6", nftables.TypeIP6Addr) }
+func ports4() ports { return portsFor(ip4(), "4", nftmsg.TypeIPv4Addr) }
+func ports6() ports { return portsFor(ip6(), "6", nftmsg.TypeIPv6Addr) }
 
 func portsOf(a netip.Addr) ports {
 	if a.Is4() {
@@ -212,27 +212,24 @@ func portsOf(a netip.Addr) ports {
 // maxSingle is how many single ports can be published for an address family; see maxAddrs for why there is a limit.
 const maxSingle = 1 << 16
 
-func portsFor(p protocol, suffix string, addr nftables.SetDatatype) ports {
-	port := []nftables.SetDatatype{nftables.TypeInetProto, nftables.TypeInetService}
-	at := append([]nftables.SetDatatype{addr}, port...)
-	to := nftables.MustConcatSetType(addr, nftables.TypeInetService)
-	of := func(name string, size uint32, data nftables.SetDatatype, key ...nftables.SetDatatype) *set {
-		s := &set{Set: &nftables.Set{
-			Table: table, Name: name + suffix, IsMap: true, KeyType: nftables.MustConcatSetType(key...), DataType: data,
-			Concatenation: true, Interval: size == 0, Size: size,
-		}}
-		s.text = func(x nftables.SetElement) string { return mappingOf(s, x).String() }
+func portsFor(p protocol, suffix string, addr nftmsg.Type) ports {
+	port := []nftmsg.Type{nftmsg.TypeInetProto, nftmsg.TypeInetService}
+	at := append([]nftmsg.Type{addr}, port...)
+	one, several := []nftmsg.Type{addr, nftmsg.TypeInetService}, []nftmsg.Type{addr}
+	of := func(name string, size uint32, key, data []nftmsg.Type) *set {
+		s := &set{Set: nftmsg.Set{Table: table, Name: name + suffix, Key: key, Data: data, Interval: size == 0, Size: size}}
+		s.text = func(x nftmsg.Element) string { return mappingOf(s, x).String() }
 		return s
 	}
 	ports := ports{
 		protocol: p,
-		single:   of("dnat", maxSingle, to, port...), singleAt: of("dnatat", maxSingle, to, at...),
-		ranges: of("ranges", 0, addr, port...), rangesAt: of("rangesat", 0, addr, at...),
-		gates:    of("gates", 0, nftables.TypeVerdict, at...),
+		single:   of("dnat", maxSingle, port, one), singleAt: of("dnatat", maxSingle, at, one),
+		ranges: of("ranges", 0, port, several), rangesAt: of("rangesat", 0, at, several),
+		gates:    of("gates", 0, at, []nftmsg.Type{nftmsg.TypeVerdict}),
 		hairpins: netSet("hairpin"+suffix, addr),
 	}
-	ports.gates.text = func(x nftables.SetElement) string { return fmt.Sprintf("conditions in chain %s", chainOf(x)) }
-	ports.hairpins.text = func(x nftables.SetElement) string {
+	ports.gates.text = func(x nftmsg.Element) string { return fmt.Sprintf("conditions in chain %s", chainOf(x)) }
+	ports.hairpins.text = func(x nftmsg.Element) string {
 		half := len(x.Key) / 2
 		return fmt.Sprintf("%s from %s", address(x.Key[:half]), network(x.Key[half:], lastKey(x)[half:]))
 	}
@@ -246,17 +243,17 @@ func (p ports) maps() []*set { return []*set{p.single, p.singleAt, p.ranges, p.r
 // which nftables has no type; this one is as long.
 func publishers() *set {
 	return &set{
-		Set: &nftables.Set{
-			Table: table, Name: "publishers", KeyType: nftables.TypeIP6Addr, KeyByteOrder: binaryutil.BigEndian, Size: maxSingle,
+		Set: nftmsg.Set{
+			Table: table, Name: "publishers", Key: []nftmsg.Type{nftmsg.TypeIPv6Addr}, Size: maxSingle,
 		},
-		text: func(x nftables.SetElement) string { return "owner " + hex.EncodeToString(x.Key) },
+		text: func(x nftmsg.Element) string { return "owner " + hex.EncodeToString(x.Key) },
 	}
 }
 
 // Publisher returns the entry that is there if an owner has published anything.
 func Publisher(tag string) Entry {
 	key := sha256.Sum256([]byte(tag))
-	return newEntry(Publishing, publishers(), nftables.SetElement{Key: key[:addrLen6]}, addrLen6)
+	return newEntry(Publishing, publishers(), nftmsg.Element{Key: key[:addrLen6]}, addrLen6)
 }
 
 func (p ports) mapping(m Mapping) Entry {
@@ -269,7 +266,7 @@ func (p ports) mapping(m Mapping) Entry {
 	case m.Host.IsValid():
 		set = p.singleAt
 	}
-	x := nftables.SetElement{Key: keyOf(m.Host, m.Protocol, m.First), Val: value}
+	x := nftmsg.Element{Key: keyOf(m.Host, m.Protocol, m.First), Value: value}
 	if m.First != m.Last {
 		x.KeyEnd = keyOf(m.Host, m.Protocol, m.Last)
 	}
@@ -281,9 +278,9 @@ func (p ports) gate(m Mapping, gate *chain) Entry {
 	if m.Host.IsValid() {
 		hosts = netip.PrefixFrom(m.Host, m.Host.BitLen())
 	}
-	x := nftables.SetElement{
+	x := nftmsg.Element{
 		Key: keyOf(hosts.Masked().Addr(), m.Protocol, m.First), KeyEnd: keyOf(last(hosts.Masked()), m.Protocol, m.Last),
-		VerdictData: goTo(gate.Name),
+		Verdict: new(goTo(gate.Name)),
 	}
 	e := newEntry(Publishing, p.gates, x, len(x.Key))
 	e.chain = gate
@@ -292,7 +289,7 @@ func (p ports) gate(m Mapping, gate *chain) Entry {
 
 func (p ports) hairpin(h Hairpin) Entry {
 	to, from := h.To.AsSlice(), h.From.Masked()
-	x := nftables.SetElement{
+	x := nftmsg.Element{
 		Key: slices.Concat(to, from.Addr().AsSlice()), KeyEnd: slices.Concat(to, last(from).AsSlice()),
 	}
 	return newEntry(Publishing, p.hairpins, x, len(to))
@@ -310,7 +307,7 @@ func keyOf(host netip.Addr, protocol byte, port uint16) []byte {
 func word(port uint16) []byte { return append(binary.BigEndian.AppendUint16(nil, port), 0, 0) }
 
 // mappingOf reads an element of a map.
-func mappingOf(s *set, x nftables.SetElement) Mapping {
+func mappingOf(s *set, x nftmsg.Element) Mapping {
 	var m Mapping
 	n := len(x.Key) - 2*wordLen
 	if n > 0 {
@@ -319,9 +316,9 @@ func mappingOf(s *set, x nftables.SetElement) Mapping {
 	m.Protocol = x.Key[n]
 	m.First = binary.BigEndian.Uint16(x.Key[n+wordLen:])
 	m.Last = binary.BigEndian.Uint16(lastKey(x)[n+wordLen:])
-	to, port := x.Val, m.First
+	to, port := x.Value, m.First
 	if !s.Interval {
-		to, port = x.Val[:len(x.Val)-wordLen], binary.BigEndian.Uint16(x.Val[len(x.Val)-wordLen:])
+		to, port = x.Value[:len(x.Value)-wordLen], binary.BigEndian.Uint16(x.Value[len(x.Value)-wordLen:])
 	}
 	m.To = netip.AddrPortFrom(address(to), port)
 	return m

@@ -328,7 +328,7 @@ func TestTakenRace(t *testing.T) {
 func TestPublishAgain(t *testing.T) {
 	t.Parallel()
 	ns, c := setup(t)
-	when, err := nft.ParseCondition(nft.IPv4, []string{"ip saddr 10.0.0.0/8"})
+	when, err := nft.ParseCondition(nft.IPv4, []string{"ip saddr 10.0.0.0/8 meta mark 5-77"}) // a range, as each expression has to come back
 	must(t, err)
 	entries, err := nft.Publish("a", nft.Publication{When4: when, Mappings: []nft.Mapping{
 		mapping(tcp, "", 1, 1, "10.0.0.1:1"), mapping(tcp, "", 100, 200, "10.0.0.1:100"),

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/google/nftables"
+	"github.com/tenon-cni/tenon/internal/kernel/nftmsg"
 )
 
 // Put meets claims in one transaction: their elements are there afterwards, and nothing of another owner about the same.
@@ -32,7 +32,7 @@ func (c *Conn) Put(ctx context.Context, claims ...Claim) (undo func(context.Cont
 		if changes, err = c.planClaims(&p, met); err != nil {
 			return err
 		}
-		return c.send(p)
+		return c.send(&p)
 	})
 	if err != nil || len(met) == 0 {
 		return nil, errors.Join(refused, err)
@@ -44,7 +44,7 @@ func (c *Conn) Put(ctx context.Context, claims ...Claim) (undo func(context.Cont
 
 // meetable leaves out the claims that conflict with what others have.
 func (c *Conn) meetable(claims []Claim) (met []Claim, err error) {
-	l := &look{c: c, whole: map[string][]nftables.SetElement{}}
+	l := &look{c: c, whole: map[string][]nftmsg.Element{}}
 	var errs []error
 	for i, claim := range claims {
 		var err error
@@ -63,10 +63,10 @@ func (c *Conn) meetable(claims []Claim) (met []Claim, err error) {
 // look is what is there for all claims of a transaction: a set that is read whole is read once.
 type look struct {
 	c     *Conn
-	whole map[string][]nftables.SetElement // by the name of the set
+	whole map[string][]nftmsg.Element // by the name of the set
 }
 
-func (l *look) elements(s *set) (list []nftables.SetElement, err error) {
+func (l *look) elements(s *set) (list []nftmsg.Element, err error) {
 	list, known := l.whole[s.Name]
 	if !known {
 		if list, err = l.c.elements(s.Set); err == nil {
@@ -80,8 +80,8 @@ func (l *look) elements(s *set) (list []nftables.SetElement, err error) {
 type change struct {
 	skeleton skeleton
 	set      *set
-	del, add []nftables.SetElement
-	turned   []nftables.SetElement // of add: what others would have kept before, had the policy been the same
+	del, add []nftmsg.Element
+	turned   []nftmsg.Element // of add: what others would have kept before, had the policy been the same
 
 	// In a verdict map, the chains that elements lead to: to make, or to fill again, before and to remove afterwards.
 	fill, drop []chain
@@ -114,12 +114,10 @@ func (p *plan) change(changes []change) {
 		if ch.empty() {
 			continue
 		}
-		p.add(func(c *Conn) {
-			c.fill(ch.fill)
-			_ = c.c.SetDeleteElements(ch.set.Set, ch.del) // Flush returns the error
-			_ = c.c.SetAddElements(ch.set.Set, ch.add)    // Flush returns the error
-			c.drop(ch.drop)
-		})
+		p.fill(ch.fill)
+		p.DeleteElements(ch.set.Set, ch.del)
+		p.AddElements(ch.set.Set, ch.add)
+		p.drop(ch.drop)
 	}
 }
 
@@ -157,17 +155,17 @@ func (c *Conn) compare(s skeleton, concern *Concern, claims []Claim) ([]change, 
 }
 
 // turned returns what a change adds to a policy that others have already.
-func (c *Conn) turned(s skeleton, ch change) ([]nftables.SetElement, error) {
+func (c *Conn) turned(s skeleton, ch change) ([]nftmsg.Element, error) {
 	if !ch.set.policy || len(ch.add) == 0 {
 		return nil, nil
 	}
 	users, err := c.elements(s.set(ch.set.users).Set)
-	return slices.DeleteFunc(slices.Clone(ch.add), func(x nftables.SetElement) bool { return !keptBy(users, x) }), err
+	return slices.DeleteFunc(slices.Clone(ch.add), func(x nftmsg.Element) bool { return !keptBy(users, x) }), err
 }
 
 // keptBy reports whether one of the users keeps x.
-func keptBy(users []nftables.SetElement, x nftables.SetElement) bool {
-	return slices.ContainsFunc(users, func(u nftables.SetElement) bool { return bytes.HasPrefix(u.Key, x.Key) })
+func keptBy(users []nftmsg.Element, x nftmsg.Element) bool {
+	return slices.ContainsFunc(users, func(u nftmsg.Element) bool { return bytes.HasPrefix(u.Key, x.Key) })
 }
 
 // orphans adds to changes of a concern the elements that nothing keeps afterwards, and leaves out those that nothing would.
@@ -178,7 +176,7 @@ func (c *Conn) orphans(s skeleton, changes []change) error {
 			continue
 		}
 		users := changes[slices.IndexFunc(changes, func(ch change) bool { return ch.set.Name == kept.set.users })]
-		lonely := func(x nftables.SetElement) bool { return !keptBy(users.add, x) }
+		lonely := func(x nftmsg.Element) bool { return !keptBy(users.add, x) }
 		if len(users.del) == 0 && !slices.ContainsFunc(kept.add, lonely) {
 			continue
 		}
@@ -186,9 +184,9 @@ func (c *Conn) orphans(s skeleton, changes []change) error {
 		if err != nil {
 			return err
 		}
-		left = slices.DeleteFunc(left, func(x nftables.SetElement) bool { return contains(users.del, x) })
+		left = slices.DeleteFunc(left, func(x nftmsg.Element) bool { return contains(users.del, x) })
 		left = append(left, users.add...)
-		kept.add = slices.DeleteFunc(kept.add, func(x nftables.SetElement) bool { return !keptBy(left, x) })
+		kept.add = slices.DeleteFunc(kept.add, func(x nftmsg.Element) bool { return !keptBy(left, x) })
 		all, err := c.elements(kept.set.Set)
 		if err != nil {
 			return err

@@ -39,7 +39,7 @@ func (c *Conn) Take(ctx context.Context, concern *Concern, match func(comment st
 		}
 		var p plan
 		p.change(changes)
-		return c.send(p)
+		return c.send(&p)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", concern, err)

@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/google/nftables"
+	"github.com/tenon-cni/tenon/internal/kernel/nftmsg"
 )
 
 // TakenError says that somebody has what an owner wants.
@@ -118,13 +118,13 @@ func (w *mappings) against(m Mapping, holder string) error {
 
 // near reads the elements of a map that can overlap what is wanted. A large map is not read whole for a few ports: that is
 // the one of single ports without an address.
-func (l *look) near(p ports, s *set, want mappings) ([]nftables.SetElement, error) {
+func (l *look) near(p ports, s *set, want mappings) ([]nftmsg.Element, error) {
 	if s != p.single || len(want.ranges) > 0 || len(want.all) > few {
 		return l.elements(s)
 	}
-	var keys []nftables.SetElement
+	var keys []nftmsg.Element
 	for _, m := range want.all {
-		keys = append(keys, nftables.SetElement{Key: keyOf(netip.Addr{}, m.Protocol, m.First)})
+		keys = append(keys, nftmsg.Element{Key: keyOf(netip.Addr{}, m.Protocol, m.First)})
 	}
 	return l.c.each(s, keys)
 }

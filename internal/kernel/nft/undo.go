@@ -28,7 +28,7 @@ func (c *Conn) revert(changes []change) error {
 		}
 		p.change(back)
 	}
-	return c.send(p)
+	return c.send(&p)
 }
 
 // bySkeleton keeps changes of the same skeleton together.

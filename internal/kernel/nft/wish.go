@@ -3,7 +3,7 @@ package nft
 import (
 	"slices"
 
-	"github.com/google/nftables"
+	"github.com/tenon-cni/tenon/internal/kernel/nftmsg"
 )
 
 // wishes are the elements that are wanted of a concern.
@@ -14,13 +14,13 @@ type wishes struct {
 
 // wished are those of one set.
 type wished struct {
-	elements []nftables.SetElement
+	elements []nftmsg.Element
 	index    map[string]int  // of elements, by key
 	about    map[string]bool // what they are about, see [Entry]
 	scopes   []int           // the lengths of these
 	there    map[string]bool // the keys of elements that are there already
 	absent   map[string]bool // the keys of elements that must not be there
-	unwanted []nftables.SetElement
+	unwanted []nftmsg.Element
 	chains   []chain // where the elements lead
 }
 
@@ -69,7 +69,7 @@ const few = 32
 func (c *Conn) lookAt(s skeleton, w wishes) (found bool, err error) {
 	for name, in := range w.sets {
 		set := s.set(name)
-		var there []nftables.SetElement
+		var there []nftmsg.Element
 		if len(in.elements) > few {
 			there, err = c.elements(set.Set)
 		} else {
@@ -91,7 +91,7 @@ func (c *Conn) lookAt(s skeleton, w wishes) (found bool, err error) {
 }
 
 // each reads the elements that have the keys of others.
-func (c *Conn) each(set *set, others []nftables.SetElement) (there []nftables.SetElement, err error) {
+func (c *Conn) each(set *set, others []nftmsg.Element) (there []nftmsg.Element, err error) {
 	for _, o := range others {
 		x, err := c.element(set.Set, o.Key)
 		if err != nil {
@@ -104,12 +104,12 @@ func (c *Conn) each(set *set, others []nftables.SetElement) (there []nftables.Se
 	return there, nil
 }
 
-func (in *wished) hasAbout(x nftables.SetElement) bool {
+func (in *wished) hasAbout(x nftmsg.Element) bool {
 	return slices.ContainsFunc(in.scopes, func(n int) bool { return len(x.Key) >= n && in.about[string(x.Key[:n])] })
 }
 
 // note remembers x if it is what is wished.
-func (in *wished) note(x nftables.SetElement) (same bool) {
+func (in *wished) note(x nftmsg.Element) (same bool) {
 	i, ok := in.index[string(x.Key)]
 	same = ok && equal(in.elements[i], x)
 	if same {
@@ -119,17 +119,17 @@ func (in *wished) note(x nftables.SetElement) (same bool) {
 }
 
 // has reports whether x, which is wished, was found.
-func (in *wished) has(x nftables.SetElement) bool {
+func (in *wished) has(x nftmsg.Element) bool {
 	return contains(in.unwanted, x) || in.there[string(x.Key)] && equal(in.elements[in.index[string(x.Key)]], x)
 }
 
 // superfluous returns what has to go from a set: what is about the same as something wished, and what those who wish have
 // besides.
-func (w wishes) superfluous(s skeleton, set *set, there []nftables.SetElement) (del []nftables.SetElement) {
+func (w wishes) superfluous(s skeleton, set *set, there []nftmsg.Element) (del []nftmsg.Element) {
 	in := w.sets[set.Name]
 	var alike []*wished
 	for name, other := range w.sets {
-		if name == set.Name || set.subject != "" && set.subject == s.set(name).subject {
+		if name == set.Name || set.subject != 0 && set.subject == s.set(name).subject {
 			alike = append(alike, other)
 		}
 	}
@@ -145,8 +145,8 @@ func (w wishes) superfluous(s skeleton, set *set, there []nftables.SetElement) (
 }
 
 // missing returns the elements that are not there yet.
-func (in *wished) missing() []nftables.SetElement {
-	return slices.DeleteFunc(slices.Clone(in.elements), func(x nftables.SetElement) bool {
+func (in *wished) missing() []nftmsg.Element {
+	return slices.DeleteFunc(slices.Clone(in.elements), func(x nftmsg.Element) bool {
 		return in.there[string(x.Key)] || in.absent[string(x.Key)]
 	})
 }
