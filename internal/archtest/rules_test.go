@@ -18,7 +18,7 @@ var rules = []struct {
 }{
 	{"layers", layers},
 	{"protocol-is-standard-library", protocolIsStandardLibrary},
-	{"kernel-libraries", kernelLibraries},
+	{"kernel-interfaces", kernelInterfaces},
 	{"namespaces", namespaces},
 	{"processes", processes},
 	{"process-globals", processGlobals},
@@ -86,29 +86,24 @@ func protocolIsStandardLibrary(t *tree, violated report) {
 	}
 }
 
-// One package owns each kernel interface; the rest goes through it.
-var libraryOwners = map[string][]string{
-	"github.com/google/nftables":  {"internal/kernel/nft"},
-	"github.com/mdlayher/netlink": {"internal/kernel/nft"},
+// One package owns each kernel interface, and speaks it without a library; the rest goes through it.
+var interfaceOwners = map[string]string{
+	"NETLINK_ROUTE":         "internal/kernel/rtnl",
+	"NFNL_SUBSYS_NFTABLES":  "internal/kernel/nftmsg",
+	"NFNL_SUBSYS_CTNETLINK": "internal/kernel/conntrack",
 }
 
-// Nobody needs a library for rtnetlink.
-const rtnetlinkOwner = "internal/kernel/rtnl"
-
-func kernelLibraries(t *tree, violated report) {
+func kernelInterfaces(t *tree, violated report) {
 	for _, f := range t.files {
-		for _, imported := range f.imports {
-			for library, owners := range libraryOwners {
-				if under(imported, library) && !slices.Contains(owners, f.pkg) && !f.support() {
-					violated(f.path, "imports %s: only %s does", imported, strings.Join(owners, ", "))
-				}
-			}
-		}
-		if f.pkg == rtnetlinkOwner || f.support() {
+		if f.support() {
 			continue
 		}
-		for _, u := range uses(f, []string{"NETLINK_ROUTE"}, "golang.org/x/sys/unix", "syscall") {
-			violated(t.position(u), "%s: only %s does", u.Sel.Name, rtnetlinkOwner)
+		for name, owner := range interfaceOwners {
+			for _, u := range uses(f, []string{name}, "golang.org/x/sys/unix", "syscall") {
+				if f.pkg != owner {
+					violated(t.position(u), "%s: only %s does", name, owner)
+				}
+			}
 		}
 	}
 }
