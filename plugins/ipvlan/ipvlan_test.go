@@ -106,38 +106,46 @@ func TestRefused(t *testing.T) {
 // mode, its hardware address, and the MTU, which the kernel judges. Nothing has to wait for the other machine.
 func TestMaster(t *testing.T) {
 	t.Parallel()
+	const byName = `"master":"uplink"`
+	type row struct {
+		name, members string
+		inside        bool
+		mode          ipvlan.Mode
+	}
+	rows := []row{{"mode l2", byName, false, ipvlan.L2}, {"mode l3", byName, false, ipvlan.L3}, {"mode l3s", byName, true, ipvlan.L3S}}
 	for _, inside := range []bool{false, true} {
-		for _, mode := range []ipvlan.Mode{"", ipvlan.L2, ipvlan.L3, ipvlan.L3S} {
-			for name, members := range map[string]string{
-				"name": `"master":"uplink"`, "default route": `"master":""`, "previous result": `"master":"","prevResult":{"interfaces":[{"name":"uplink"}]}`,
-			} {
-				t.Run(fmt.Sprintf("linkInContainer %t, %s, mode %q", inside, name, mode), func(t *testing.T) {
-					t.Parallel()
-					r, _ := runtime(t, fmt.Sprintf(`,"linkInContainer":%t,"mode":%q,"mtu":1400`, inside, mode)+ipam)
-					where := r.Host
-					if inside {
-						where = r.Container("c")
-						r.Host.Command("ip", "link", "set", "uplink", "netns", where.Path())
-					}
-					where.Batch("link set uplink up", "route add default dev uplink metric 40")
-					q := r.Request(cni.Add, "c")
-					merge(t, &q, members)
-					q.Conf["prevResult"] = r.Must(q)
-					q.Command = cni.Check
-					r.Must(q)
-					kind := strings.ToLower(string(mode))
-					if kind == "" {
-						kind = "l2"
-					}
-					have := r.Container("c").Command("ip", "-d", "link", "show", "dev", "eth0")
-					for _, want := range []string{"ipvlan  mode " + kind + " bridge", "mtu 1400", ",UP"} {
-						if !strings.Contains(have, want) {
-							t.Errorf("no %q in %s", want, have)
-						}
-					}
-				})
-			}
+		for name, members := range map[string]string{
+			"name": byName, "default route": `"master":""`, "previous result": `"master":"","prevResult":{"interfaces":[{"name":"uplink"}]}`,
+		} {
+			rows = append(rows, row{fmt.Sprintf("linkInContainer %t, %s", inside, name), members, inside, ""})
 		}
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			r, _ := runtime(t, fmt.Sprintf(`,"linkInContainer":%t,"mode":%q,"mtu":1400`, row.inside, row.mode)+ipam)
+			where := r.Host
+			if row.inside {
+				where = r.Container("c")
+				r.Host.Command("ip", "link", "set", "uplink", "netns", where.Path())
+			}
+			where.Batch("link set uplink up", "route add default dev uplink metric 40")
+			q := r.Request(cni.Add, "c")
+			merge(t, &q, row.members)
+			q.Conf["prevResult"] = r.Must(q)
+			q.Command = cni.Check
+			r.Must(q)
+			kind := string(row.mode)
+			if kind == "" {
+				kind = "l2"
+			}
+			have := r.Container("c").Command("ip", "-d", "link", "show", "dev", "eth0")
+			for _, want := range []string{"ipvlan  mode " + kind + " bridge", "mtu 1400", ",UP"} {
+				if !strings.Contains(have, want) {
+					t.Errorf("no %q in %s", want, have)
+				}
+			}
+		})
 	}
 }
 
