@@ -97,6 +97,11 @@ func open(ctx context.Context, c *plugin.AnyCall) (*Core, error) {
 	return &Core{s}, nil
 }
 
+// Made returns the interfaces of the result of a plugin that has made one link, the container's.
+func (s *Core) Made(link kernel.Link) []cni.Interface {
+	return []cni.Interface{{Name: link.Name, MAC: link.MAC.String(), Sandbox: s.Netns}}
+}
+
 // HostName returns the name of the host's end of a pair made for this attachment. It follows from the attachment, so
 // that DEL and GC find the link when everything else is lost, even where the process died before it could mark it.
 func (s *Core) HostName() string { return hostName(s.Attachment()) }

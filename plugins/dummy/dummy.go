@@ -45,7 +45,7 @@ func (maker) Make(_ context.Context, s *session) ([]cni.Interface, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []cni.Interface{{Name: link.Name, MAC: link.MAC.String(), Sandbox: s.Netns}}, nil
+	return s.Made(link), nil
 }
 
 // Verify has nothing to add: there is nothing special about a dummy.

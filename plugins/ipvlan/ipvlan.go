@@ -96,7 +96,7 @@ func (maker) Make(_ context.Context, s *session) ([]cni.Interface, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []cni.Interface{{Name: link.Name, MAC: link.MAC.String(), Sandbox: s.Netns}}, nil
+	return s.Made(link), nil
 }
 
 // master is the name of the parent, "" for the interface of the default route.

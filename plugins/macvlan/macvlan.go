@@ -107,7 +107,7 @@ func (maker) Make(_ context.Context, s *session) ([]cni.Interface, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []cni.Interface{{Name: link.Name, MAC: link.MAC.String(), Sandbox: s.Netns}}, nil
+	return s.Made(link), nil
 }
 
 // Verify compares the mode with the configuration, and looks for the parent.

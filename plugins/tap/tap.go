@@ -120,7 +120,7 @@ func (maker) Make(_ context.Context, s *session) ([]cni.Interface, error) {
 			return nil, err
 		}
 	}
-	return []cni.Interface{{Name: link.Name, MAC: link.MAC.String(), Sandbox: s.Netns}}, nil
+	return s.Made(link), nil
 }
 
 // findBridge returns the bridge of the configuration, the zero Link if that names none.

@@ -81,7 +81,7 @@ func (maker) Make(_ context.Context, s *call) ([]cni.Interface, error) {
 	if err != nil {
 		return nil, told(err)
 	}
-	return []cni.Interface{{Name: link.Name, MAC: link.MAC.String(), Sandbox: s.Netns}}, nil
+	return s.Made(link), nil
 }
 
 // told says who has the VLAN, if that is why it could not be made.
