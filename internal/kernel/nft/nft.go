@@ -1,6 +1,7 @@
-// Package nft keeps the nftables ruleset of one network namespace: the tables inet tenon and bridge tenon. A table has a fixed skeleton, made once, and elements in its sets that carry
-// their owner as comment. Each change is one transaction, made under the lock of the namespace. Of the tables of others it
-// can remove rules and chains ([Conn.Prune]); it knows nothing of what they mean.
+// Package nft keeps the nftables ruleset of one network namespace: the tables inet tenon and bridge tenon. A table has a fixed
+// skeleton, made once, and elements in its sets that carry their owner as comment. Each change is one transaction, made under
+// the lock of the namespace. Of the tables of others it can remove rules and chains ([Conn.Prune]); it knows nothing of what
+// they mean.
 package nft
 
 import (
