@@ -186,6 +186,14 @@ func (r *Runtime) Must(q Request) json.RawMessage {
 	return out
 }
 
+// Says expects an error that has a text in its message.
+func Says(t testing.TB, err error, text string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), text) {
+		t.Errorf("error says nothing of %q: %v", text, err)
+	}
+}
+
 // Refused is Do for a call that has to fail with one of the codes. It returns the error.
 func (r *Runtime) Refused(q Request, codes ...cni.Code) error {
 	r.t.Helper()

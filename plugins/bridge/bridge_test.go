@@ -69,13 +69,6 @@ func addresses(ns *plugintest.Namespace, name string) []string {
 	return all
 }
 
-func contains(t *testing.T, err error, text string) {
-	t.Helper()
-	if err == nil || !strings.Contains(err.Error(), text) {
-		t.Errorf("error says nothing of %q: %v", text, err)
-	}
-}
-
 // TestConfiguration lists what is refused before anything is done.
 // ERR-04: code 2 names key and value. CONV-07: a capability that is malformed is refused.
 func TestConfiguration(t *testing.T) {
@@ -122,7 +115,7 @@ func TestConfiguration(t *testing.T) {
 				if code := cni.CodeOf(err); code != row.code {
 					t.Errorf("%s: code %d, want %d: %v", verb, code, row.code, err)
 				}
-				contains(t, err, row.says)
+				plugintest.Says(t, err, row.says)
 				q.Command = cni.Del // what cannot be attached can be detached
 				if _, err := r.Do(t.Context(), q); err != nil {
 					t.Errorf("DEL: %v", err)
@@ -186,7 +179,7 @@ func TestBridgeIsSomethingElse(t *testing.T) {
 	r.Host.Command("ip", "link", "add", "br0", "type", "veth", "peer", "name", "peer")
 	r.Container("c")
 	before := r.State()
-	contains(t, r.Refused(r.Request(cni.Add, "c"), cni.CodeInvalidConfig), `"br0"`)
+	plugintest.Says(t, r.Refused(r.Request(cni.Add, "c"), cni.CodeInvalidConfig), `"br0"`)
 	r.Unchanged(before)
 }
 
@@ -356,7 +349,7 @@ func TestArgsAreStrict(t *testing.T) {
 	r := runtime(t, "")
 	q := r.Request(cni.Add, "c")
 	q.Args = "K8S_POD_NAME=web"
-	contains(t, r.Refused(q, cni.CodeInvalidEnvironment), "K8S_POD_NAME")
+	plugintest.Says(t, r.Refused(q, cni.CodeInvalidEnvironment), "K8S_POD_NAME")
 	q.Args += ";IgnoreUnknown=1"
 	r.Must(q)
 }
@@ -371,8 +364,8 @@ func TestNameClash(t *testing.T) {
 	c.Command("ip", "link", "add", "eth0", "type", "bridge")
 	before := r.State()
 	err := r.Refused(r.Request(cni.Add, "c"), cni.CodeInternal)
-	contains(t, err, `"eth0" exists`)
-	contains(t, err, c.Path())
+	plugintest.Says(t, err, `"eth0" exists`)
+	plugintest.Says(t, err, c.Path())
 	r.Unchanged(before)
 }
 

@@ -40,7 +40,7 @@ func TestGatewayAddress(t *testing.T) {
 			r.Host.Command("ip", "link", "add", "br0", "up", "type", "bridge")
 			r.Host.Command("ip", "address", "add", row.has, "dev", "br0", "nodad")
 			if row.want == nil {
-				contains(t, r.Refused(r.Request(cni.Add, "c"), cni.CodeInvalidConfig), `"br0" already has an IP address different from `)
+				plugintest.Says(t, r.Refused(r.Request(cni.Add, "c"), cni.CodeInvalidConfig), `"br0" already has an IP address different from `)
 				if reserved := reservations(t, r); reserved != nil {
 					t.Errorf("still reserved: %v", reserved)
 				}

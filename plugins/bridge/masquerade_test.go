@@ -362,9 +362,9 @@ func TestNoIPTables(t *testing.T) {
 	path := os.Getenv("PATH")
 	t.Setenv("PATH", t.TempDir())
 	for _, err := range []error{r.Refused(status, cni.CodeNotAvailable), r.Refused(r.Request(cni.Add, "c"), cni.CodeUnsupportedField)} {
-		contains(t, err, "ipMasqBackend: iptables")
-		contains(t, err, "iptables-restore")
-		contains(t, err, "install package iptables")
+		plugintest.Says(t, err, "ipMasqBackend: iptables")
+		plugintest.Says(t, err, "iptables-restore")
+		plugintest.Says(t, err, "install package iptables")
 	}
 	r.Must(r.Request(cni.Del, "c"))
 	t.Setenv("PATH", path)

@@ -107,9 +107,9 @@ func TestKernelWithoutVLANFiltering(t *testing.T) {
 					return
 				}
 				err := r.Refused(r.Request(cni.Add, "c"), cni.CodeUnsupportedField)
-				contains(t, err, row.key)
-				contains(t, err, "CONFIG_BRIDGE_VLAN_FILTERING")
-				contains(t, r.Refused(r.Request(cni.Status, "c"), cni.CodeNotAvailable), "CONFIG_BRIDGE_VLAN_FILTERING")
+				plugintest.Says(t, err, row.key)
+				plugintest.Says(t, err, "CONFIG_BRIDGE_VLAN_FILTERING")
+				plugintest.Says(t, r.Refused(r.Request(cni.Status, "c"), cni.CodeNotAvailable), "CONFIG_BRIDGE_VLAN_FILTERING")
 				r.Must(r.Request(cni.Del, "c"))
 				r.Unchanged(before)
 			})
@@ -129,7 +129,7 @@ func TestBridgeThatDoesNotFilter(t *testing.T) {
 	if got, want := vlans(r.Host, port), "100 pvid untagged"; got != want {
 		t.Errorf("port is in VLANs %s, want %s", got, want)
 	}
-	contains(t, r.Refused(r.Request(cni.Check, "c"), cni.CodeInternal), "bridge br0: expected VLAN filtering")
+	plugintest.Says(t, r.Refused(r.Request(cni.Check, "c"), cni.CodeInternal), "bridge br0: expected VLAN filtering")
 	r.Host.Command("ip", "link", "set", "br0", "type", "bridge", "vlan_filtering", "1")
 	r.Check("c")
 }

@@ -24,13 +24,6 @@ func runtime(t *testing.T, members string) *plugintest.Runtime {
 const ipam = `,"ipam":{"type":"static","addresses":[{"address":"10.1.2.2/24","gateway":"10.1.2.1"}],
 	"routes":[{"dst":"10.9.0.0/16"}],"dns":{"nameservers":["10.1.2.53"]}}`
 
-func contains(t *testing.T, err error, text string) {
-	t.Helper()
-	if !strings.Contains(fmt.Sprint(err), text) {
-		t.Errorf("error %v says nothing of %q", err, text)
-	}
-}
-
 // TestResult is dummy.md 2: one interface, which is up, the routes and the dns of IPAM; dns, mtu and mac of the configuration
 // are ignored.
 func TestResult(t *testing.T) {
@@ -72,7 +65,7 @@ func TestWithoutIPAM(t *testing.T) {
 			r.Container("c")
 			before := r.State()
 			for _, verb := range []cni.Command{cni.Add, cni.Check} {
-				contains(t, r.Refused(r.Request(verb, "c"), cni.CodeInvalidConfig), "dummy interface requires an IPAM configuration")
+				plugintest.Says(t, r.Refused(r.Request(verb, "c"), cni.CodeInvalidConfig), "dummy interface requires an IPAM configuration")
 			}
 			r.Must(r.Request(cni.Del, "c"))
 			r.Unchanged(before)
@@ -93,7 +86,7 @@ func TestNames(t *testing.T) {
 		q.Conf["prevResult"] = nil
 		prev := r.Must(q)
 		attached := r.State()
-		contains(t, r.Refused(q, cni.CodeInternal), fmt.Sprintf("link %q exists in %s", name, c.Path()))
+		plugintest.Says(t, r.Refused(q, cni.CodeInternal), fmt.Sprintf("link %q exists in %s", name, c.Path()))
 		r.Unchanged(attached)
 		q.Conf["prevResult"] = prev
 		for _, verb := range []cni.Command{cni.Check, cni.Del, cni.Del} {
@@ -103,7 +96,7 @@ func TestNames(t *testing.T) {
 	}
 	c.Command("ip", "link", "add", "eth0", "type", "veth", "peer", "name", "other")
 	before := r.State()
-	contains(t, r.Refused(r.Request(cni.Add, "c"), cni.CodeInternal), `link "eth0" exists`)
+	plugintest.Says(t, r.Refused(r.Request(cni.Add, "c"), cni.CodeInternal), `link "eth0" exists`)
 	r.Must(r.Request(cni.Del, "c"))
 	r.Unchanged(before)
 }
@@ -123,7 +116,7 @@ func TestStatus(t *testing.T) {
 	t.Parallel()
 	r := plugintest.NewRuntime(t, dummy.Plugin, `{"cniVersion":"1.1.0","name":"net","type":"dummy","ipam":{"type":"host-local","subnet":"10.1.2.0/24"}}`)
 	if kernel() != nil {
-		contains(t, r.Refused(r.Request(cni.Status, "c"), cni.CodeNotAvailable), "dummy")
+		plugintest.Says(t, r.Refused(r.Request(cni.Status, "c"), cni.CodeNotAvailable), "dummy")
 		return
 	}
 	r.Must(r.Request(cni.Status, "c"))

@@ -55,13 +55,6 @@ func show(t *testing.T, ns *plugintest.Namespace, name string) link {
 	return links[0]
 }
 
-func contains(t *testing.T, err error, text string) {
-	t.Helper()
-	if err == nil || !strings.Contains(err.Error(), text) {
-		t.Errorf("error says nothing of %q: %v", text, err)
-	}
-}
-
 // merge sets members, JSON without the braces, in the configuration of a request.
 func merge(t *testing.T, q *plugintest.Request, members string) {
 	t.Helper()
@@ -99,7 +92,7 @@ func TestConfiguration(t *testing.T) {
 				if q.Conf["cniVersion"] != "1.1.0" && verb == cni.Status {
 					continue
 				}
-				contains(t, r.Refused(q, cni.CodeInvalidConfig), row.says)
+				plugintest.Says(t, r.Refused(q, cni.CodeInvalidConfig), row.says)
 				q.Command = cni.Del
 				r.Must(q)
 			}
@@ -114,7 +107,7 @@ func TestArgsAreStrict(t *testing.T) {
 	r, _ := runtime(t, "")
 	q := r.Request(cni.Add, "c")
 	q.Args = "K8S_POD_NAME=web"
-	contains(t, r.Refused(q, cni.CodeInvalidEnvironment), "K8S_POD_NAME")
+	plugintest.Says(t, r.Refused(q, cni.CodeInvalidEnvironment), "K8S_POD_NAME")
 	q.Args += ";IgnoreUnknown=1"
 	r.Must(q)
 }
@@ -127,7 +120,7 @@ func TestMTU(t *testing.T) {
 	r.Container("c")
 	before := r.State()
 	r.Conf["mtu"] = 1451
-	contains(t, r.Refused(r.Request(cni.Add, "c"), cni.CodeInvalidConfig), "invalid MTU 1451, must be [0, master MTU(1450)]")
+	plugintest.Says(t, r.Refused(r.Request(cni.Add, "c"), cni.CodeInvalidConfig), "invalid MTU 1451, must be [0, master MTU(1450)]")
 	r.Unchanged(before)
 	for mtu, want := range map[int]int{0: 1450, 1450: 1450, 1300: 1300} {
 		r.Conf["mtu"] = mtu
@@ -158,7 +151,7 @@ func TestNoMaster(t *testing.T) {
 			before := r.State()
 			q := r.Request(cni.Add, "c")
 			merge(t, &q, row.members)
-			contains(t, r.Refused(q, cni.CodeInvalidConfig), row.says)
+			plugintest.Says(t, r.Refused(q, cni.CodeInvalidConfig), row.says)
 			r.Unchanged(before)
 			q.Command = cni.Del
 			r.Must(q)
@@ -260,8 +253,8 @@ func TestNameClash(t *testing.T) {
 	c.Command("ip", "link", "add", "eth0", "type", "bridge")
 	before := r.State()
 	err := r.Refused(r.Request(cni.Add, "c"), cni.CodeInternal)
-	contains(t, err, `"eth0" exists`)
-	contains(t, err, c.Path())
+	plugintest.Says(t, err, `"eth0" exists`)
+	plugintest.Says(t, err, c.Path())
 	r.Unchanged(before)
 }
 
@@ -309,7 +302,7 @@ func TestDelWithoutParent(t *testing.T) {
 			r, _ := runtime(t, ipam)
 			r.Add("c")
 			r.Host.Command("ip", "link", "delete", "uplink")
-			contains(t, r.Refused(r.Request(cni.Check, "c"), cni.CodeInternal), "eth0")
+			plugintest.Says(t, r.Refused(r.Request(cni.Check, "c"), cni.CodeInternal), "eth0")
 			q := r.Request(cni.Del, "c")
 			change(&q)
 			r.Must(q)
@@ -350,7 +343,7 @@ func TestRoutes(t *testing.T) {
 	}
 	r.Check("c")
 	c.Batch("route delete 198.51.100.0/24 dev eth0", "route append 198.51.100.0/24 via 192.0.2.2 dev eth0 metric 7 mtu 1301 advmss 1200")
-	contains(t, r.Refused(r.Request(cni.Check, "c"), cni.CodeInternal), "mtu 1300")
+	plugintest.Says(t, r.Refused(r.Request(cni.Check, "c"), cni.CodeInternal), "mtu 1300")
 }
 
 // TestTakeover: what the reference plugin attached Tenon checks and deletes, and the other way round.

@@ -97,7 +97,7 @@ func TestDuplicate(t *testing.T) {
 		r, _ := runtime(t, `,"dad":"wait"`+static)
 		r.Container("c")
 		before := r.State()
-		contains(t, r.Refused(r.Request(cni.Add, "c"), cni.CodeInternal), "duplicate address detection failed for 2001:db8::2/64")
+		plugintest.Says(t, r.Refused(r.Request(cni.Add, "c"), cni.CodeInternal), "duplicate address detection failed for 2001:db8::2/64")
 		r.Unchanged(before)
 	})
 	t.Run("optimistic", func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestDuplicate(t *testing.T) {
 			}
 			_, err = r.Do(t.Context(), q)
 		}
-		contains(t, err, "duplicate address detection failed for 2001:db8::2/64")
+		plugintest.Says(t, err, "duplicate address detection failed for 2001:db8::2/64")
 	})
 }
 

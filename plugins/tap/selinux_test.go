@@ -9,6 +9,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/testnet"
+	"github.com/tenon-cni/tenon/plugin/plugintest"
 )
 
 // TestNoSELinux: where SELinux is not enabled no device has a context. ADD says so and leaves nothing, STATUS says it before.
@@ -24,8 +25,8 @@ func TestNoSELinux(t *testing.T) {
 	r := runtime(t, `,"selinuxContext":"`+context+`"`)
 	r.Container("c")
 	before := r.State()
-	contains(t, r.Refused(r.Request(cni.Add, "c"), cni.CodeUnsupportedField), "selinuxContext: "+context)
-	contains(t, r.Refused(r.Request(cni.Status, "c"), cni.CodeNotAvailable), "SELinux")
+	plugintest.Says(t, r.Refused(r.Request(cni.Add, "c"), cni.CodeUnsupportedField), "selinuxContext: "+context)
+	plugintest.Says(t, r.Refused(r.Request(cni.Status, "c"), cni.CodeNotAvailable), "SELinux")
 	r.Must(r.Request(cni.Del, "c"))
 	r.Unchanged(before)
 }
@@ -47,7 +48,7 @@ func TestSELinux(t *testing.T) {
 	}
 	r.Check("c")
 	_, err := r.Do(t.Context(), r.Request(cni.Add, "c"))
-	contains(t, err, `link "eth0" exists`)
+	plugintest.Says(t, err, `link "eth0" exists`)
 	r.Del("c")
 	r.Unchanged(before)
 }

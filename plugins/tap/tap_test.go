@@ -63,13 +63,6 @@ func (l link) check(t *testing.T, want map[string]any) {
 	}
 }
 
-func contains(t *testing.T, err error, text string) {
-	t.Helper()
-	if err == nil || !strings.Contains(err.Error(), text) {
-		t.Errorf("error says nothing of %q: %v", text, err)
-	}
-}
-
 // TestEveryVersion is the first line of tap.md 8: owner 0 and group 0 with host-local, in all versions.
 func TestEveryVersion(t *testing.T) {
 	t.Parallel()
@@ -128,7 +121,7 @@ func TestNoBridge(t *testing.T) {
 	for name, says := range map[string]string{"absent": "absent", "pair": "is a veth", "elsewhere": "in the container", "../x": "valid"} {
 		q := r.Request(cni.Add, "c")
 		q.Conf["bridge"] = name
-		contains(t, r.Refused(q, cni.CodeInvalidConfig), says)
+		plugintest.Says(t, r.Refused(q, cni.CodeInvalidConfig), says)
 		q.Command = cni.Del
 		r.Must(q)
 	}
@@ -232,7 +225,7 @@ func TestNameTaken(t *testing.T) {
 		before := r.State()
 		q := r.Request(cni.Add, "c")
 		_, err := r.Do(t.Context(), q)
-		contains(t, err, `link "eth0" exists`)
+		plugintest.Says(t, err, `link "eth0" exists`)
 		r.Unchanged(before)
 	}
 }
@@ -253,7 +246,7 @@ func TestReplaced(t *testing.T) {
 		mac := show(t, r, "c").Address
 		r.Container("c").Batch("link delete eth0", "tuntap add mode tap name eth0 "+mode, "link set eth0 up address "+mac)
 		if _, err := r.Do(t.Context(), r.Request(cni.Check, "c")); says != "" || err != nil {
-			contains(t, err, says)
+			plugintest.Says(t, err, says)
 		}
 		r.Del("c")
 		if r.Container("c").Try("ip", "link", "show", "eth0") == nil {
@@ -319,7 +312,7 @@ func TestConfiguration(t *testing.T) {
 		if err := json.Unmarshal([]byte("{"+row.members+"}"), &q.Conf); err != nil {
 			t.Fatal(err)
 		}
-		contains(t, r.Refused(q, row.code), row.says)
+		plugintest.Says(t, r.Refused(q, row.code), row.says)
 	}
 	r.Unchanged(before)
 }
@@ -342,7 +335,7 @@ func TestFaults(t *testing.T) {
 			return nil
 		}})
 		_, err := r.Do(ctx, r.Request(cni.Add, "c"))
-		if contains(t, err, "made to fail"); failed == "" {
+		if plugintest.Says(t, err, "made to fail"); failed == "" {
 			t.Errorf("there is no step %q", step)
 		}
 		r.Unchanged(before)
@@ -359,7 +352,7 @@ func TestNoDevice(t *testing.T) {
 	for verb, want := range map[cni.Command]cni.Code{cni.Add: cni.CodeUnsupportedField, cni.Status: cni.CodeNotAvailable, cni.Del: 0} {
 		err := execute(t, r, r.Request(verb, "c"), "unshare", "-m", "sh", "-c", `mount -t tmpfs none /dev/net && exec "$0"`)
 		if code(t, err, want); want != 0 {
-			contains(t, err, "load module tun")
+			plugintest.Says(t, err, "load module tun")
 		}
 	}
 	r.Unchanged(before)

@@ -82,13 +82,6 @@ func show(t *testing.T, ns *plugintest.Namespace, name string) shown {
 	return links[0]
 }
 
-func contains(t *testing.T, err error, text string) {
-	t.Helper()
-	if !strings.Contains(fmt.Sprint(err), text) {
-		t.Errorf("error %v says nothing of %q", err, text)
-	}
-}
-
 // TestResult is vlan.md 2 and 7: one interface with the parent's MAC, the MTU that is asked for or the parent's, the routes
 // of IPAM, and the dns of the configuration instead of IPAM's.
 func TestResult(t *testing.T) {
@@ -151,7 +144,7 @@ func TestRefused(t *testing.T) {
 				in(r, place)
 				r.Container("c")
 				before := r.State()
-				contains(t, r.Refused(r.Request(cni.Add, "c"), cni.CodeInvalidConfig), row.says)
+				plugintest.Says(t, r.Refused(r.Request(cni.Add, "c"), cni.CodeInvalidConfig), row.says)
 				r.Must(r.Request(cni.Del, "c"))
 				r.Unchanged(before)
 			})
@@ -200,7 +193,7 @@ func TestTaken(t *testing.T) {
 			row.take(r)
 			r.Container("c")
 			before := r.State()
-			contains(t, r.Refused(r.Request(cni.Add, "c"), session.CodeTaken), row.says)
+			plugintest.Says(t, r.Refused(r.Request(cni.Add, "c"), session.CodeTaken), row.says)
 			r.Unchanged(before)
 			r.Must(r.Request(cni.Del, "c"))
 			r.Unchanged(before)
@@ -345,7 +338,7 @@ func TestDuplicates(t *testing.T) {
 		hosts[0].Add("a")
 		hosts[1].Container("b")
 		before := hosts[1].State()
-		contains(t, hosts[1].Refused(hosts[1].Request(cni.Add, "b"), cni.CodeInternal), "fd00:7::1")
+		plugintest.Says(t, hosts[1].Refused(hosts[1].Request(cni.Add, "b"), cni.CodeInternal), "fd00:7::1")
 		hosts[1].Unchanged(before)
 	})
 	for _, way := range []string{"", `,"dad":"optimistic"`, `,"dad":"wait"`, `,"dad":"off"`} {
@@ -392,10 +385,10 @@ func TestRoutes(t *testing.T) {
 		t.Errorf("the first default route does not count any more: %s", out)
 	}
 	c.Command("ip", "route", "replace", "10.9.0.0/16", "via", "10.1.2.1", "dev", "eth0", "metric", "7", "mtu", "1300")
-	contains(t, r.Refused(r.Request(cni.Check, "c"), cni.CodeInternal), "10.9.0.0/16")
+	plugintest.Says(t, r.Refused(r.Request(cni.Check, "c"), cni.CodeInternal), "10.9.0.0/16")
 	r.Del("c")
 	r.Conf["secondDefaultRoute"] = "refuse"
-	contains(t, r.Refused(r.Request(cni.Add, "c"), cni.CodeInvalidConfig), "default route")
+	plugintest.Says(t, r.Refused(r.Request(cni.Add, "c"), cni.CodeInvalidConfig), "default route")
 }
 
 // TestNames: the name of the interface may have a dot, where the settings of IPv6 are written too (R-81), and be one that the
@@ -416,7 +409,7 @@ func TestNames(t *testing.T) {
 				if got := strings.TrimSpace(r.Container("c").Command("cat", "/proc/sys/net/ipv6/conf/"+name+"/keep_addr_on_down")); got != "1" {
 					t.Errorf("%s: keep_addr_on_down is %s", name, got)
 				}
-				contains(t, r.Refused(q, cni.CodeInternal), fmt.Sprintf("link %q exists in %s", name, r.Container("c").Path()))
+				plugintest.Says(t, r.Refused(q, cni.CodeInternal), fmt.Sprintf("link %q exists in %s", name, r.Container("c").Path()))
 				q.Conf["prevResult"] = prev
 				for _, verb := range []cni.Command{cni.Check, cni.Del, cni.Del} {
 					q.Command = verb
@@ -432,7 +425,7 @@ func TestStatus(t *testing.T) {
 	t.Parallel()
 	r := plugintest.NewRuntime(t, vlan.Plugin, `{"cniVersion":"1.1.0","name":"net","type":"vlan"`+vlan5+ipam4+`}`)
 	if kernel() != nil {
-		contains(t, r.Refused(r.Request(cni.Status, "c"), cni.CodeNotAvailable), "8021q")
+		plugintest.Says(t, r.Refused(r.Request(cni.Status, "c"), cni.CodeNotAvailable), "8021q")
 		return
 	}
 	r.Must(r.Request(cni.Status, "c"))
