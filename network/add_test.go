@@ -450,7 +450,7 @@ func TestAddTimeout(t *testing.T) {
 	t.Run("of the call", func(t *testing.T) {
 		t.Parallel()
 		r := newRig(t, plugins)
-		r.Timeout = 2 * time.Second
+		r.Timeout = 8 * time.Second
 		_, err := r.Add(t.Context(), n(t), request("c1"))
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(describe(err), "second ADD: stopped after ") {
 			t.Errorf("got %s", describe(err))

@@ -4,13 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/invoke"
 )
 
 type bench struct {
@@ -60,6 +65,29 @@ func (b *bench) processStart(ctx context.Context) error {
 	r := row{What: "VERSION (peer column: an empty Go program)", Unit: "ms", Ours: milliseconds(ours), Peer: milliseconds(floor)}
 	r.Ratio = float64(ours) / float64(floor)
 	b.add(os.Stdout, r.judge(atMost(1.7), r.Ratio))
+	return nil
+}
+
+// deadline measures how long after its deadline the call of a plugin returns that ignores SIGTERM and hangs in a child.
+func (b *bench) deadline(ctx context.Context) error {
+	path := filepath.Join(b.programs, "hangs")
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n(trap '' TERM; while :; do sleep 60; done) &\nsleep 60\n"), 0o755); err != nil {
+		return err
+	}
+	const given = 100 * time.Millisecond
+	var late []time.Duration
+	for range b.repeats(9, 3) {
+		short, cancel := context.WithTimeout(ctx, given)
+		start := time.Now()
+		_, err := invoke.Process{Stderr: io.Discard}.Call(short, invoke.Call{Path: path, Env: cni.Env{Command: cni.Status}})
+		late = append(late, time.Since(start)-given)
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) {
+			return fmt.Errorf("a plugin that hangs: %w", err)
+		}
+	}
+	r := row{What: "a plugin that ignores SIGTERM: back after the deadline", Unit: "ms", Ours: milliseconds(slices.Max(late))}
+	b.add(os.Stdout, r.judge(atMost(250), r.Ours))
 	return nil
 }
 
