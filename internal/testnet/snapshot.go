@@ -1,7 +1,6 @@
 package testnet
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -11,13 +10,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"golang.org/x/sys/unix"
 )
 
 // Snapshot returns the state of namespaces and folders as text, one fact a line: links with their configuration
-// and VLANs, traffic control, addresses, routes of all tables, policy rules, the nftables ruleset, all settings below /proc/sys/net; of the
-// folders each path with mode and content. What changes by itself is left out: counters and timers, what follows from
+// and VLANs, traffic control, addresses, routes of all tables, policy rules, the nftables ruleset, the settings below /proc/sys/net, without
+// those of the neighbours of single links; of the folders each path with mode and content. What changes by itself is left out: counters and timers, what follows from
 // the carrier, link-local addresses and the routes the kernel derives from IPv6 addresses. Two snapshots are equal if
 // nothing else has changed.
 func Snapshot(t testing.TB, spaces []*Namespace, dirs ...string) string {
@@ -126,7 +123,7 @@ func (s *snapshot) namespace(n *Namespace) error {
 	if !s.withSettings {
 		return nil
 	}
-	return n.Run(s.sysctls)
+	return s.settings(n)
 }
 
 type object = map[string]any
@@ -292,50 +289,6 @@ func (s *snapshot) ruleset(n *Namespace) error {
 		}
 	}
 	return nil
-}
-
-// sysctls runs inside the namespace.
-func (s *snapshot) sysctls() error { return s.settings("/proc/sys/net", "", make([]byte, 4096)) } // more than any has
-
-// settings adds those of a folder. Each interface has more than a hundred, and their look-up is most of the work of a
-// snapshot: they are opened from their folder, and read with a third of the system calls of os.ReadFile.
-func (s *snapshot) settings(folder, prefix string, buf []byte) error {
-	dir, err := os.Open(folder)
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	entries, err := dir.ReadDir(-1)
-	if err != nil {
-		return err
-	}
-	at := int(dir.Fd())
-	for _, e := range entries {
-		name := e.Name()
-		if e.IsDir() {
-			if err := s.settings(folder+"/"+name, prefix+name+"/", buf); err != nil {
-				return err
-			}
-			continue
-		}
-		if strings.HasPrefix(name, "nf_conntrack_count") {
-			continue
-		}
-		if n, err := readSetting(at, name, buf); err == nil { // some can only be written
-			s.add("sysctl %s%s = %s", prefix, name, bytes.TrimSpace(buf[:n]))
-		}
-	}
-	return nil
-}
-
-func readSetting(at int, name string, buf []byte) (n int, err error) {
-	fd, err := unix.Openat(at, name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return 0, err
-	}
-	n, err = unix.Read(fd, buf)
-	unix.Close(fd)
-	return n, err
 }
 
 func (s *snapshot) dir(root string) error {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -206,7 +207,12 @@ func Advertise(t testing.TB, from *Namespace) {
 		if err != nil {
 			return err
 		}
-		_, err = c.WriteTo(message, &net.IPAddr{IP: net.IPv6linklocalallnodes, Zone: "eth0"})
+		link, err := net.InterfaceByName("eth0")
+		if err != nil {
+			return err
+		}
+		// By its number: package net remembers names for a while, and takes them for those of another namespace.
+		_, err = c.WriteTo(message, &net.IPAddr{IP: net.IPv6linklocalallnodes, Zone: strconv.Itoa(link.Index)})
 		return err
 	})
 	if err != nil {

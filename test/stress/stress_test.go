@@ -20,11 +20,11 @@ const containers = 200
 
 func TestMain(m *testing.M) { testnet.Main(m) }
 
-// rounds is 20, or $TENON_STRESS_ROUNDS.
+// rounds is 6, or $TENON_STRESS_ROUNDS.
 func rounds(t *testing.T) int {
 	s := os.Getenv("TENON_STRESS_ROUNDS")
 	if s == "" {
-		return 20
+		return 6
 	}
 	n, err := strconv.Atoi(s)
 	if err != nil {

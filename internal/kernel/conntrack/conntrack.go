@@ -25,7 +25,7 @@ type Flow struct {
 type Tuple struct{ Src, Dst netip.AddrPort }
 
 // Filter says what the kernel is to list. One that cannot (before Linux 5.8) lists all flows of the family. It goes through its
-// whole table for it, which takes 10 ms on a machine with much memory, however few flows there are.
+// whole table for it, which takes 10 ms on a machine with much memory, however few flows there are, unless there is none.
 type Filter struct {
 	IPv6     bool   // instead of IPv4
 	Protocol byte   // IPPROTO_UDP, …
@@ -35,7 +35,9 @@ type Filter struct {
 
 // The parts of ctnetlink that golang.org/x/sys/unix lacks (include/uapi/linux/netfilter/nfnetlink_conntrack.h).
 const (
-	msgGet, msgDelete = 1, 2
+	msgGet, msgDelete, msgStats = 1, 2, 5
+
+	statsEntries = 1 // of the namespace
 
 	attrOrig, attrReply, attrID, attrZone, attrFilter = 1, 2, 12, 18, 25
 
@@ -57,6 +59,19 @@ func Delete(ns *netns.NS, f Filter) (deleted int, err error) {
 	ask := func(kind uint16, flags int, attributes []nlmsg.Attribute, each func([]byte) error) error {
 		body := nlmsg.Body(nlmsg.Netfilter{Family: family(f.IPv6)}, attributes...)
 		return x.Ask(fd, unix.NFNL_SUBSYS_CTNETLINK<<8|kind, flags, body, each)
+	}
+	none := false
+	if err := ask(msgStats, 0, nil, func(payload []byte) error {
+		attributes, err := nlmsg.Read(payload, new(nlmsg.Netfilter))
+		for kind, value := range nlmsg.Attributes(attributes) {
+			none = none || kind == statsEntries && len(value) == 4 && binary.BigEndian.Uint32(value) == 0
+		}
+		return err
+	}); err != nil {
+		return 0, fmt.Errorf("count connection tracking entries: %w", err)
+	}
+	if none {
+		return 0, nil
 	}
 	var found []entry
 	if err := ask(msgGet, unix.NLM_F_DUMP, f.attributes(), func(payload []byte) error {

@@ -1,0 +1,145 @@
+package testnet
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/kernel/nlmsg"
+)
+
+// settings adds those below /proc/sys/net. Each link has about a hundred, and their look-up is most of the work of a snapshot.
+func (s *snapshot) settings(n *Namespace) error {
+	r := &settingsReader{snapshot: s, found: map[string][]string{}}
+	var err error
+	if r.confs, err = n.confs(); err != nil {
+		return err
+	}
+	if err := n.Run(func() error { return r.folder("/proc/sys/net", "") }); err != nil || len(r.found) == 0 {
+		return err
+	}
+	now, err := n.confs()
+	for folder, lines := range r.found {
+		if now[folder] == r.confs[folder] { // so the lines are of these values
+			known.Store(r.key(folder), lines)
+		}
+	}
+	return err
+}
+
+// known are the settings that belong to the values of a link: all names are looked up for the first of those that have the same.
+var known sync.Map
+
+type settingsReader struct {
+	*snapshot
+	confs map[string]string   // see Namespace.confs
+	found map[string][]string // by folder of a link: the settings, unless they were known
+	buf   [4096]byte          // more than any setting has
+}
+
+// key is that of the settings of a folder among those that are known.
+func (r *settingsReader) key(folder string) string {
+	family, _, _ := strings.Cut(folder, "/")
+	return family + r.confs[folder]
+}
+
+// confs returns by folder, such as ipv4/conf/eth0, the values that links have for an address family, as they are in the kernel.
+func (n *Namespace) confs() (map[string]string, error) {
+	confs := map[string]string{}
+	err := n.dump(unix.NETLINK_ROUTE, unix.RTM_GETLINK, nlmsg.Body(unix.IfInfomsg{}), func(payload []byte) error {
+		return addConfs(confs, payload)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("in %s: links: %w", n.Name, err)
+	}
+	return confs, nil
+}
+
+func addConfs(confs map[string]string, payload []byte) error {
+	attributes, err := nlmsg.Read(payload, new(unix.IfInfomsg))
+	name, values := "", map[string]string{}
+	for kind, value := range nlmsg.Attributes(attributes) {
+		switch kind {
+		case unix.IFLA_IFNAME:
+			name = nlmsg.Text(value)
+		case unix.IFLA_AF_SPEC:
+			for family, inside := range nlmsg.Attributes(value) {
+				for kind, value := range nlmsg.Attributes(inside) {
+					switch {
+					case family == unix.AF_INET && kind == unix.IFLA_INET_CONF:
+						values["ipv4"] += string(value)
+					case family == unix.AF_INET6 && (kind == unix.IFLA_INET6_CONF || kind == unix.IFLA_INET6_ADDR_GEN_MODE):
+						values["ipv6"] += string(value)
+					}
+				}
+			}
+		}
+	}
+	for family, v := range values {
+		confs[family+"/conf/"+name] = v
+	}
+	return err
+}
+
+// folder adds the settings of a folder.
+func (r *settingsReader) folder(path, prefix string) error {
+	conf := strings.TrimSuffix(prefix, "/")
+	_, isLink := r.confs[conf]
+	if isLink {
+		if lines, ok := known.Load(r.key(conf)); ok {
+			r.addAll(prefix, lines.([]string))
+			return nil
+		}
+	}
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	entries, err := dir.ReadDir(-1)
+	if err != nil {
+		return err
+	}
+	var lines []string
+	for _, e := range entries {
+		name := e.Name()
+		switch family, table, _ := strings.Cut(prefix, "/"); {
+		case e.IsDir() && table == "neigh/" && r.confs[family+"/conf/"+name] != "":
+		case e.IsDir():
+			if err := r.folder(path+"/"+name, prefix+name+"/"); err != nil {
+				return err
+			}
+		case strings.HasPrefix(name, "nf_conntrack_count"):
+		default:
+			if value, err := r.read(int(dir.Fd()), name); err == nil { // some can only be written
+				lines = append(lines, name+" = "+value)
+			}
+		}
+	}
+	r.addAll(prefix, lines)
+	if isLink {
+		r.found[conf] = lines
+	}
+	return nil
+}
+
+func (r *settingsReader) addAll(prefix string, lines []string) {
+	for _, line := range lines {
+		r.add("sysctl %s%s", prefix, line)
+	}
+}
+
+// read makes a third of the system calls of os.ReadFile, and looks the name up in the folder that is open.
+func (r *settingsReader) read(at int, name string) (string, error) {
+	fd, err := unix.Openat(at, name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", err
+	}
+	n, err := unix.Read(fd, r.buf[:])
+	unix.Close(fd)
+	return string(bytes.TrimSpace(r.buf[:max(n, 0)])), err
+}
