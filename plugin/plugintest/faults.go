@@ -14,8 +14,9 @@ import (
 var errFault = errors.New("injected fault")
 
 // sampled says that this is a machine on which all takes many times as long (scripts/vm-tests), and which is there for its kernel:
-// one example of a suite is enough then, one member of the configuration that is wrong, every eighth change that fails, and a fifth
-// of what is repeated; and the settings below /proc/sys/net, whose look-up is most of the work, are not compared.
+// one example of a suite is enough then, of a suite beside TestSuite what is about the kernel, one member of the configuration
+// that is wrong, every eighth change that fails, and a fifth of what is repeated; and the settings below /proc/sys/net, whose
+// look-up is most of the work, are not compared.
 var sampled = os.Getenv("TENON_SAMPLE") != ""
 
 // times is how often something is repeated.
