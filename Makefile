@@ -14,6 +14,7 @@ FUZZTIME ?= 60s
 help:
 	@echo 'make demo      build, then attach, inspect and remove a container in a sandbox of its own'
 	@echo 'make test      everything CI runs: vet, lint, tests of every tier, fuzz smoke'
+	@echo 'make race      every test with the race detector, which make test has for the packages that need it most'
 	@echo 'make bench     compare with the reference plugins (PEER_DIR, default /usr/lib/cni)'
 	@echo 'make build     bin/tenon, one static executable'
 	@echo 'make install   bin/tenon to $$(PREFIX)/bin, its plugins to $$(DIR); DESTDIR is put before both'
@@ -33,6 +34,11 @@ demo: build
 .PHONY: test
 test:
 	@scripts/test
+
+.PHONY: race
+race:
+	@scripts/test-deps
+	@CGO_ENABLED=1 go test -race ./...
 
 .PHONY: bench
 bench: build
