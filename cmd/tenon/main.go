@@ -17,6 +17,9 @@ func main() { os.Exit(run(filepath.Base(os.Args[0]))) }
 
 func run(name string) int {
 	caller := plugin.Caller(all.Plugins, os.Getenv("TENON_EXEC") == "always")
+	if name == "dhcp" && len(os.Args) > 1 && os.Args[1] == "daemon" {
+		return cli.RunDHCPDaemon(os.Args[2:], version, caller)
+	}
 	for _, d := range all.Plugins {
 		if d.Name == name {
 			return plugin.Main(d, caller, version)

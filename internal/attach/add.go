@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/netip"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -56,7 +57,9 @@ func attach(ctx context.Context, p untyped, s *Core) (*cni.Result, error) {
 	inherits := p.inherits() && s.IPAM.Type == "" && s.Prev != nil
 	switch {
 	case inherits:
-		inherit(s, r, index)
+		if err := inherit(s, r, index); err != nil {
+			return nil, err
+		}
 	case s.IPAM.Type != "":
 		if err := allocate(ctx, s, r, index); err != nil {
 			return nil, err
@@ -85,6 +88,12 @@ func attach(ctx context.Context, p untyped, s *Core) (*cni.Result, error) {
 	return r, nil
 }
 
+// refuseRouters lets no router advertisement in: not from when the interface comes up, which IPAM may do that looks for
+// a server. IPAM that wants them says so then.
+func (s *Core) refuseRouters() error {
+	return s.Sandbox.Sysctls([]kernel.Setting{{Key: "net/ipv6/conf/" + s.IfName + "/accept_ra", Value: "0", Optional: true}})
+}
+
 // bringUp applies to the container's interface what the result says of it.
 func bringUp(ctx context.Context, p untyped, s *Core, o Options, index int, r *cni.Result) error {
 	link, err := s.Sandbox.Link(s.IfName)
@@ -104,12 +113,16 @@ func bringUp(ctx context.Context, p untyped, s *Core, o Options, index int, r *c
 }
 
 // inherit gives the container's interface what the plugins before have got addresses for.
-func inherit(s *Core, r *cni.Result, index int) {
+func inherit(s *Core, r *cni.Result, index int) error {
 	prev := s.Prev.Clone()
 	r.IPs, r.Routes = prev.IPs, prev.Routes
+	if len(r.IPs) == 0 {
+		return nil
+	}
 	for i := range r.IPs {
 		r.IPs[i].Interface = cni.Some(index)
 	}
+	return s.refuseRouters()
 }
 
 // behind returns the result of a plugin that has made r behind others, which have made prev.
@@ -132,6 +145,9 @@ func behind(prev, r *cni.Result) *cni.Result {
 // allocate calls the IPAM plugin; its undo is the plugin's DEL. An ADD that fails is followed by a DEL too: it may
 // have got half way.
 func allocate(ctx context.Context, s *Core, r *cni.Result, index int) error {
+	if err := s.refuseRouters(); err != nil {
+		return err
+	}
 	release := func() error {
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBudget)
 		defer cancel()
@@ -157,26 +173,12 @@ func allocate(ctx context.Context, s *Core, r *cni.Result, index int) error {
 	}, release)
 }
 
-// apply puts addresses and routes on the container's interface, in the order that loses no announcement and lets no
-// router advertisement in: settings, addresses, up, routes.
+// apply puts addresses and routes on the container's interface, in the order that loses no announcement: settings,
+// addresses, up, routes.
 func apply(ctx context.Context, p untyped, s *Core, o Options, link kernel.Link, index int, r *cni.Result) error {
 	mine := addressesOf(r, index)
-	err := s.Sandbox.Sysctls(settings(s.IfName, mine, o))
-	if errors.Is(err, fs.ErrNotExist) {
-		return cni.Errorf(cni.CodeInvalidConfig, "IPv6 addresses: this kernel has no IPv6").
-			WithDetails("it was built or started without (ipv6.disable=1)")
-	}
-	if err != nil {
+	if err := give(s, o, link, mine); err != nil {
 		return err
-	}
-	add := s.Sandbox.AddAddr
-	if o.DAD == DADOptimistic {
-		add = s.Sandbox.AddOptimistic
-	}
-	for _, ip := range mine {
-		if err := add(link, ip.Address); err != nil {
-			return err
-		}
 	}
 	if err := s.Sandbox.Up(link); err != nil {
 		return err
@@ -203,6 +205,47 @@ func apply(ctx context.Context, p untyped, s *Core, o Options, link kernel.Link,
 	return nil
 }
 
+// give gives the interface its addresses, with the settings that they need.
+func give(s *Core, o Options, link kernel.Link, ips []cni.IP) error {
+	auto, err := autoconfigured(s, link, ips)
+	if err != nil {
+		return err
+	}
+	err = s.Sandbox.Sysctls(settings(s.IfName, ips, o))
+	if errors.Is(err, fs.ErrNotExist) {
+		return cni.Errorf(cni.CodeInvalidConfig, "IPv6 addresses: this kernel has no IPv6").
+			WithDetails("it was built or started without (ipv6.disable=1)")
+	}
+	if err != nil {
+		return err
+	}
+	add := s.Sandbox.AddAddr
+	if o.DAD == DADOptimistic {
+		add = s.Sandbox.AddOptimistic
+	}
+	for _, ip := range ips {
+		if slices.Contains(auto, ip.Address) {
+			continue
+		}
+		if err := add(link, ip.Address); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// autoconfigured are those of the addresses that the kernel has by router advertisements, and IPAM only reports: the kernel
+// goes on looking after them, and after the default route. An interface that nobody has brought up yet has none.
+func autoconfigured(s *Core, link kernel.Link, ips []cni.IP) ([]netip.Prefix, error) {
+	if !link.Up || !has6(ips) {
+		return nil, nil
+	}
+	a, err := s.Sandbox.Autoconf(link)
+	return slices.DeleteFunc(a.Addrs, func(p netip.Prefix) bool {
+		return !slices.ContainsFunc(ips, func(ip cni.IP) bool { return ip.Address == p })
+	}), err
+}
+
 // announce does what the kernel does not: it never tells neighbours to forget what they know of an address that is used while
 // duplicates are looked for (RFC 4429, section 3.3), as it cannot know that address management gave it to this container
 // alone. Another node that has it defends it.
@@ -225,7 +268,7 @@ func announce(s *Core, link kernel.Link, ips []cni.IP, o Options) error {
 // indispensable.
 func settings(ifName string, ips []cni.IP, o Options) []kernel.Setting {
 	v4, v6 := "net/ipv4/conf/"+ifName+"/", "net/ipv6/conf/"+ifName+"/"
-	list := append(o.DAD.settings(v6), kernel.Setting{Key: v6 + "accept_ra", Value: "0", Optional: true})
+	list := o.DAD.settings(v6)
 	if o.Announce {
 		list = append(list,
 			kernel.Setting{Key: v4 + "arp_notify", Value: "1", Optional: true},

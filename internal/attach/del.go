@@ -13,6 +13,8 @@ import (
 // del takes away rules and link, then the address, so that an address never has two live owners. Rules come before the
 // link because the kernel then waits once for both: 17 ms instead of 33. It needs nothing but the key of the
 // attachment, and goes on past errors.
+//
+// An address from DHCP is given back while there is a link through which its server can be told.
 func del(ctx context.Context, p untyped, c *plugin.AnyCall) error {
 	s, err := open(ctx, c)
 	if err != nil {
@@ -20,12 +22,19 @@ func del(ctx context.Context, p untyped, c *plugin.AnyCall) error {
 	}
 	defer s.Close()
 	gone := session.GoneOne(c.Attachment())
-	errs := append([]error{s.EnterIfThere()}, s.unmasquerade(gone), s.detach(p), p.remove(s, gone))
-	if c.IPAM.Type != "" {
+	errs := []error{s.EnterIfThere()}
+	if releasesFirst(c) {
+		errs = append(errs, c.Delegate.Del(ctx, c.IPAM.Type))
+	}
+	errs = append(errs, s.unmasquerade(gone), s.detach(p), p.remove(s, gone))
+	if c.IPAM.Type != "" && !releasesFirst(c) {
 		errs = append(errs, c.Delegate.Del(ctx, c.IPAM.Type))
 	}
 	return errors.Join(errs...)
 }
+
+// releasesFirst reports whether the addresses are those of a server that is told over the link.
+func releasesFirst(c *plugin.AnyCall) bool { return c.IPAM.Type == "dhcp" }
 
 // detach deletes the link of the attachment, or gives it back: by the host's end if it has one, else by its name in the
 // container. A link of that name that another attachment owns stays, as does one of another kind.
@@ -66,7 +75,7 @@ func (s *Core) detach(p untyped) error {
 }
 
 // gc takes away the links and rules of attachments of this network that are not valid any more, and passes the call
-// on to IPAM.
+// on to IPAM, in the order of del.
 func gc(ctx context.Context, p untyped, c *plugin.AnyCall) error {
 	s, err := open(ctx, c)
 	if err != nil {
@@ -78,7 +87,11 @@ func gc(ctx context.Context, p untyped, c *plugin.AnyCall) error {
 	for _, a := range gone.Valid {
 		names[hostName(a)] = true
 	}
-	errs := []error{s.unmasquerade(gone)}
+	var errs []error
+	if releasesFirst(c) {
+		errs = append(errs, c.Delegate.GC(ctx, c.IPAM.Type))
+	}
+	errs = append(errs, s.unmasquerade(gone))
 	links, err := s.Host.Links()
 	errs = append(errs, err)
 	for _, l := range links {
@@ -88,7 +101,7 @@ func gc(ctx context.Context, p untyped, c *plugin.AnyCall) error {
 		}
 	}
 	errs = append(errs, p.remove(s, gone))
-	if c.IPAM.Type != "" {
+	if c.IPAM.Type != "" && !releasesFirst(c) {
 		errs = append(errs, c.Delegate.GC(ctx, c.IPAM.Type))
 	}
 	return errors.Join(errs...)

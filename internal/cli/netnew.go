@@ -26,10 +26,12 @@ func (a *app) netNew() *cobra.Command {
 		Short: "Write the configuration of a network",
 		Long: `Writes a configuration that usually does: a bridge is the default gateway of its containers, bridge
 and ptp hide their network behind the host, and each container gets an address out of each subnet
-(host-local). Plugins behind it (--with) do what the runtime asks of them for each container, such as
-ports and limits of bandwidth. Everything else can be edited in the file, which is never overwritten.`,
+(host-local), or one of the DHCP server on its link (--dhcp), for which tenon dhcp-daemon has to run.
+Plugins behind it (--with) do what the runtime asks of them for each container, such as ports and
+limits of bandwidth. Everything else can be edited in the file, which is never overwritten.`,
 		Example: `  tenon net new pods --type bridge --subnet 10.88.0.0/16 --subnet fd00:88::/64
   tenon net new pods --type bridge --subnet 10.88.0.0/16 --with portmap,firewall,bandwidth,tuning
+  tenon net new lan --type macvlan --master eth0 --dhcp
   tenon net new edge --type ptp --subnet 10.9.0.0/24 --gateway 10.9.0.254 --stdout`,
 		Args: arguments(1, "NAME"),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -67,6 +69,7 @@ type newOptions struct {
 	typ      string
 	subnets  []string
 	gateways []string
+	dhcp     bool
 	master   string
 	with     []string
 	file     string
@@ -78,6 +81,7 @@ func (o *newOptions) flags(cmd *cobra.Command) {
 	flags.StringVar(&o.typ, "type", "", "`PLUGIN` that makes the interfaces; needed")
 	flags.StringArrayVar(&o.subnets, "subnet", nil, "give each container an address of `CIDR`; repeatable")
 	flags.StringArrayVar(&o.gateways, "gateway", nil, "use `IP` as gateway of its subnet (default: its first address); repeatable")
+	flags.BoolVar(&o.dhcp, "dhcp", false, "addresses are those of the DHCP server on the link")
 	flags.StringVar(&o.master, "master", "", "interface of the host, for plugins that have a `LINK` above theirs")
 	flags.StringSliceVar(&o.with, "with", nil, "put `PLUGINS`, separated by commas, behind it; repeatable")
 	flags.StringVar(&o.file, "file", "", "`NAME` of the file (default: 10-NAME.conflist)")
@@ -95,7 +99,7 @@ func (o *newOptions) fileName(name string) string {
 
 // compose reads the options.
 func (r *settings) compose(name string, o newOptions) (compose.Network, error) {
-	n := compose.Network{Name: name, Type: o.typ, Master: o.master}
+	n := compose.Network{Name: name, Type: o.typ, DHCP: o.dhcp, Master: o.master}
 	if n.Type == "" {
 		return n, hint(usagef("missing --type"), "for example --type bridge")
 	}

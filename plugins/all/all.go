@@ -12,6 +12,7 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 	"github.com/tenon-cni/tenon/plugins/bandwidth"
 	"github.com/tenon-cni/tenon/plugins/bridge"
+	"github.com/tenon-cni/tenon/plugins/dhcp"
 	"github.com/tenon-cni/tenon/plugins/dummy"
 	"github.com/tenon-cni/tenon/plugins/firewall"
 	"github.com/tenon-cni/tenon/plugins/hostdevice"
@@ -33,6 +34,7 @@ import (
 var Plugins = []plugin.Definition{
 	bandwidth.Plugin,
 	bridge.Plugin,
+	dhcp.Plugin,
 	dummy.Plugin,
 	firewall.Plugin,
 	hostdevice.Plugin,

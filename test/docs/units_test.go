@@ -4,40 +4,80 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/tenon-cni/tenon/internal/dhcp/settings"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// TestUnits has systemd read the units that operators are given, and looks for what makes a reload reach them.
+// needed is what units cannot do without, which systemd does not know: by what a reload reaches the one, and the socket the
+// other.
+var needed = map[string][]string{
+	"tenon-repair.service": {
+		"Type=oneshot", "RemainAfterExit=yes", "ExecReload=/usr/local/bin/tenon repair",
+		"After=nftables.service firewalld.service", "ReloadPropagatedFrom=nftables.service firewalld.service",
+	},
+	"tenon-dhcp.service": {"Requires=tenon-dhcp.socket", "ExecStart=/usr/local/bin/tenon dhcp-daemon", "Restart=always"},
+	"tenon-dhcp.socket":  {"ListenStream=" + settings.DefaultSocket, "SocketMode=0600", "RemoveOnStop=yes"},
+}
+
+// TestUnits has systemd read the units that operators are given.
 func TestUnits(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("systemd-analyze"))
-	units, err := filepath.Glob("../../contrib/systemd/*.service")
-	if err != nil || len(units) == 0 {
-		t.Fatal("no units:", err)
+	units, err := filepath.Glob("../../contrib/systemd/*")
+	if err != nil || len(units) != len(needed) {
+		t.Fatalf("%d units, expected %d: %v", len(units), len(needed), err)
 	}
+	dir := t.TempDir() // one, as they name each other
+	var copied []string
 	for _, unit := range units {
 		text, err := os.ReadFile(unit)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, line := range []string{
-			"Type=oneshot", "RemainAfterExit=yes", "ExecReload=/usr/local/bin/tenon repair",
-			"After=nftables.service firewalld.service", "ReloadPropagatedFrom=nftables.service firewalld.service",
-		} {
-			if !strings.Contains(string(text), "\n"+line+"\n") {
+		lines := strings.Split(string(text), "\n")
+		for _, line := range needed[filepath.Base(unit)] {
+			if !slices.Contains(lines, line) {
 				t.Errorf("%s: no line %s", unit, line)
 			}
 		}
-		copied := filepath.Join(t.TempDir(), filepath.Base(unit))
+		to := filepath.Join(dir, filepath.Base(unit))
 		program := strings.ReplaceAll(string(text), "=/usr/local/bin/tenon ", "=/bin/true ") // which is there
-		if err := os.WriteFile(copied, []byte(program), 0o644); err != nil {
+		if err := os.WriteFile(to, []byte(program), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if out, err := exec.Command("systemd-analyze", "verify", copied).CombinedOutput(); err != nil || len(out) > 0 {
-			t.Errorf("%s: %v\n%s", unit, err, out)
+		copied = append(copied, to)
+	}
+	if out, err := exec.Command("systemd-analyze", append([]string{"verify"}, copied...)...).CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestManifest: the daemon of the DaemonSet sees the namespaces of the node, and its socket is where the plugin looks for it.
+func TestManifest(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../contrib/kubernetes/tenon-dhcp.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(string(text), "\n")
+	for i, line := range lines {
+		lines[i] = strings.TrimSpace(line)
+	}
+	const prefix = "/host"
+	for _, line := range []string{
+		"kind: DaemonSet", "hostPID: true", "hostNetwork: true", "- operator: Exists", "privileged: true # sockets in the namespaces of others",
+		`command: ["/usr/local/bin/tenon", "dhcp-daemon", "--hostprefix", "` + prefix + `"]`,
+		`exec: {command: ["/usr/local/bin/tenon", "dhcp", "list", "--socketpath", "` + prefix + settings.DefaultSocket + `"]}`,
+		"- {name: run, mountPath: " + prefix + "/run, mountPropagation: HostToContainer}",
+		"- {name: run, mountPath: " + prefix + "/var/run, mountPropagation: HostToContainer}",
+		"hostPath: {path: /run, type: Directory}",
+	} {
+		if !slices.Contains(lines, line) {
+			t.Errorf("no line %s", line)
 		}
 	}
 }

@@ -23,6 +23,7 @@ type Network struct {
 	Type     string         // of the plugin
 	Subnets  []netip.Prefix // of each a container gets an address; none is a network without addresses
 	Gateways []netip.Addr   // at most one in each subnet; by default its first address
+	DHCP     bool           // addresses are those of a server on the link, instead of Subnets
 	Master   string         // interface of the host, for types that have one
 	Chained  []Chained      // the plugins behind it
 }
@@ -53,7 +54,7 @@ type plugin struct {
 
 type ipamSection struct {
 	Type   string      `json:"type"`
-	Ranges [][]ipRange `json:"ranges"`
+	Ranges [][]ipRange `json:"ranges,omitempty"`
 	Routes []ipamRoute `json:"routes,omitempty"`
 }
 
@@ -67,8 +68,8 @@ type ipamRoute struct {
 }
 
 // List returns the configuration list, indented. It offers 1.0.0, which every runtime of today knows, and 1.1.0. A bridge
-// bears the name of the network and is its gateway; bridge and ptp hide the network behind the host. What is not
-// acceptable has [cni.CodeInvalidConfig].
+// bears the name of the network and is its gateway; bridge and ptp hide the network behind the host: not where addresses come
+// from a server, which says who the gateway is. What is not acceptable has [cni.CodeInvalidConfig].
 func (n Network) List() ([]byte, error) {
 	if err := n.validate(); err != nil {
 		return nil, err
@@ -77,8 +78,8 @@ func (n Network) List() ([]byte, error) {
 	switch {
 	case n.Type == "bridge":
 		p.Bridge = bridgeName(n.Name)
-		p.IsDefault, p.IPMasq = p.IPAM != nil, p.IPAM != nil
-	case p.IPAM != nil:
+		p.IsDefault, p.IPMasq = len(n.Subnets) > 0, len(n.Subnets) > 0
+	case len(n.Subnets) > 0:
 		p.IPMasq = n.Type == "ptp"
 		p.IPAM.Routes = n.defaultRoutes()
 	}
@@ -110,6 +111,9 @@ func (c Chained) plugin() plugin {
 func (n Network) validate() error {
 	if err := cni.ValidateNetworkName(n.Name); err != nil {
 		return err
+	}
+	if n.DHCP && len(n.Subnets) > 0 {
+		return cni.Errorf(cni.CodeInvalidConfig, "addresses are out of subnets or from a DHCP server, not both")
 	}
 	for i, s := range n.Subnets {
 		if s != s.Masked() {
@@ -149,6 +153,9 @@ func (n Network) subnetOf(a netip.Addr) netip.Prefix {
 }
 
 func (n Network) ipam() *ipamSection {
+	if n.DHCP {
+		return &ipamSection{Type: "dhcp"}
+	}
 	if len(n.Subnets) == 0 {
 		return nil
 	}

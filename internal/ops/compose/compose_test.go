@@ -43,6 +43,10 @@ func TestList(t *testing.T) {
 				"ipam": {"type": "host-local", "ranges": [[{"subnet": "fd00::/64"}]]}}`,
 		},
 		{
+			"addresses from a server", compose.Network{Type: "bridge", DHCP: true},
+			`{"type": "bridge", "bridge": "cni-red", "ipam": {"type": "dhcp"}}`,
+		},
+		{
 			"ptp, IPv6 alone", compose.Network{Type: "ptp", Subnets: prefixes("fd00::/64")},
 			`{"type": "ptp", "ipMasq": true,
 				"ipam": {"type": "host-local", "ranges": [[{"subnet": "fd00::/64"}]], "routes": [{"dst": "::/0"}]}}`,
@@ -96,6 +100,7 @@ func TestListRefuses(t *testing.T) {
 		"a gateway outside":             {Name: "red", Type: "bridge", Subnets: prefixes("10.1.0.0/24"), Gateways: gateways("10.2.0.1")},
 		"two gateways of a subnet":      {Name: "red", Type: "bridge", Subnets: prefixes("10.1.0.0/24"), Gateways: gateways("10.1.0.1", "10.1.0.2")},
 		"a gateway of the other family": {Name: "red", Type: "bridge", Subnets: prefixes("10.1.0.0/24"), Gateways: gateways("fd00::1")},
+		"a subnet beside DHCP":          {Name: "red", Type: "bridge", Subnets: prefixes("10.1.0.0/24"), DHCP: true},
 		"a gateway without a subnet":    {Name: "red", Type: "bridge", Gateways: gateways("10.1.0.1")},
 	} {
 		if b, err := n.List(); cni.CodeOf(err) != cni.CodeInvalidConfig {

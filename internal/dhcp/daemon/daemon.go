@@ -1,0 +1,286 @@
+// Package daemon gets leases by DHCP for attachments, and keeps them: it renews them, changes interfaces when servers change
+// their mind, and gives them back. Leases are in files, so that another daemon can go on where one was ended or killed.
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
+	"github.com/tenon-cni/tenon/internal/dhcp/settings"
+	"github.com/tenon-cni/tenon/internal/dhcp/state"
+	"github.com/tenon-cni/tenon/internal/ledger"
+)
+
+// DefaultSocket is where the daemon listens.
+const DefaultSocket = settings.DefaultSocket
+
+// Options are the flags of the daemon. What is zero has the default that is named.
+type Options struct {
+	Socket     string   // /run/cni/dhcp.sock
+	HostPrefix string   // of paths: where a container has the file system of the host
+	PIDFile    string   // absolute; empty: none
+	Listener   *os.File // that systemd has opened; nil: the daemon opens one
+	TakeOver   bool     // from a daemon that runs already
+
+	Broadcast     bool          // servers shall answer by broadcast
+	Timeout       time.Duration // after the first transmission of a message, 10 s
+	ResendMax     time.Duration // between attempts to get a lease, at most, 62 s
+	ResendTimeout time.Duration // for getting the first lease, 208 s
+	LookEvery     time.Duration // whether interfaces and their addresses are still there, 1 min
+
+	Log *slog.Logger
+}
+
+// Daemon is a daemon that runs.
+type Daemon struct {
+	Options
+	host          host
+	leases, notes ledger.Ledger
+	listener      *rpc.Listener
+	handedOver    chan struct{} // closed when another daemon has the socket
+
+	running  sync.WaitGroup // goroutines of leases
+	requests context.Context
+	callOff  context.CancelFunc // of requests
+
+	mu     sync.Mutex
+	all    map[string]*lease // by the names of their files
+	busy   int               // requests that are being handled
+	idle   *sync.Cond        // busy has become less
+	ending bool
+}
+
+// noteEvery is how often it is looked for notes of attachments that were deleted: who writes one has met no daemon.
+const noteEvery = time.Minute
+
+// Run is a daemon until its context ends. Leases are not given back then.
+func Run(ctx context.Context, o Options) error {
+	o.Socket = cmp.Or(o.Socket, settings.DefaultSocket)
+	o.Timeout, o.ResendMax, o.ResendTimeout = cmp.Or(o.Timeout, 10*time.Second), cmp.Or(o.ResendMax, 62*time.Second), cmp.Or(o.ResendTimeout, 208*time.Second)
+	o.LookEvery = cmp.Or(o.LookEvery, time.Minute)
+	if o.HostPrefix != "" && !filepath.IsAbs(o.HostPrefix) {
+		return fmt.Errorf("hostprefix %q is not an absolute path", o.HostPrefix)
+	}
+	d := &Daemon{Options: o, host: host{o.HostPrefix}, all: map[string]*lease{}, handedOver: make(chan struct{})}
+	d.Socket = o.HostPrefix + o.Socket
+	d.idle = sync.NewCond(&d.mu)
+	d.requests, d.callOff = context.WithCancel(context.WithoutCancel(ctx))
+	defer d.callOff()
+	var err error
+	if d.leases, err = state.Leases(d.Socket); err != nil {
+		return err
+	}
+	if d.notes, err = state.Notes(d.Socket); err != nil {
+		return err
+	}
+	if d.PIDFile != "" {
+		if !filepath.IsAbs(d.PIDFile) {
+			return fmt.Errorf("pidfile %q is not an absolute path", d.PIDFile)
+		}
+		if err := os.WriteFile(d.PIDFile, []byte(strconv.Itoa(os.Getpid())), 0o644); err != nil {
+			return err
+		}
+		defer d.removePIDFile()
+	}
+	return d.serve(ctx)
+}
+
+// removePIDFile removes it unless another daemon has written its own.
+func (d *Daemon) removePIDFile() {
+	if b, err := os.ReadFile(d.PIDFile); err == nil && string(b) == strconv.Itoa(os.Getpid()) {
+		os.Remove(d.PIDFile)
+	}
+}
+
+func (d *Daemon) serve(ctx context.Context) error {
+	if err := d.takeOver(ctx); err != nil {
+		return err
+	}
+	unlock, err := lock(ctx, state.Dir(d.Socket))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := d.listen(); err != nil {
+		return err
+	}
+	if err := d.adopt(ctx); err != nil {
+		d.Log.Error("leases of the daemon before", "error", err)
+	}
+	d.workOff(ctx)
+	notes := time.NewTicker(noteEvery)
+	defer notes.Stop()
+	server := &rpc.Server{Handle: d.handle, Log: d.Log}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(d.requests, d.listener) }()
+	d.Log.Info("listening", "socket", d.Socket)
+	for {
+		select {
+		case <-notes.C:
+			d.workOff(ctx)
+		case <-d.handedOver: // by a request, which is answered before Serve returns
+			unlock()
+			return <-served
+		case err := <-served:
+			d.leave()
+			return err
+		case <-ctx.Done():
+			err := d.listener.Close()
+			if d.Options.Listener == nil {
+				err = errors.Join(err, remove(d.Socket))
+			}
+			d.callOff()
+			d.leave()
+			return errors.Join(err, <-served)
+		}
+	}
+}
+
+func remove(path string) error {
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// takeOver has a daemon that runs end and leave its socket.
+func (d *Daemon) takeOver(ctx context.Context) error {
+	if !d.TakeOver {
+		return nil
+	}
+	r, err := rpc.Call(ctx, d.Socket, rpc.Request{Verb: rpc.HandOver})
+	if errors.Is(err, rpc.ErrUnreachable) {
+		return nil
+	}
+	if err == nil {
+		err = r.Err()
+	}
+	if err != nil {
+		return fmt.Errorf("take over: %w", err)
+	}
+	if r.Listener == nil {
+		return errors.New("take over: the daemon has kept its socket")
+	}
+	d.listener, err = rpc.Inherited(r.Listener)
+	return err
+}
+
+// listen opens the socket, unless there is one by now.
+func (d *Daemon) listen() (err error) {
+	switch {
+	case d.listener != nil:
+	case d.Options.Listener != nil:
+		d.listener, err = rpc.Inherited(d.Options.Listener)
+	default:
+		d.listener, err = rpc.Listen(d.Socket)
+	}
+	return err
+}
+
+// leave ends all goroutines; the leases stay.
+func (d *Daemon) leave() {
+	d.mu.Lock()
+	d.ending = true
+	for _, l := range d.all {
+		l.stop(errLeave)
+	}
+	d.mu.Unlock()
+	d.running.Wait()
+}
+
+// adopt goes on with the leases of the daemon before.
+func (d *Daemon) adopt(ctx context.Context) error {
+	names, err := d.leases.Names()
+	errs := []error{err}
+	for _, name := range names {
+		var rec state.Lease
+		if ok, err := d.leases.Read(name, &rec); err != nil || !ok {
+			errs = append(errs, err)
+			continue
+		}
+		at, err := d.host.open(ctx, &rec, nil)
+		if errors.Is(err, errGone) {
+			d.Log.Info("lease of a container that is gone", "network", rec.Network, "container", rec.Container, "ifname", rec.IfName)
+			errs = append(errs, d.leases.Remove(name))
+			continue
+		}
+		if err == nil {
+			err = d.settle(ctx, at, &rec)
+			at.Close()
+		}
+		if err != nil {
+			d.Log.Warn("lease", "network", rec.Network, "container", rec.Container, "ifname", rec.IfName, "error", err)
+		}
+		d.mu.Lock()
+		d.all[name] = d.start(rec, 0, nil)
+		d.mu.Unlock()
+	}
+	d.Log.Info("adopted", "leases", len(names))
+	return errors.Join(errs...)
+}
+
+// settle takes off what has expired while no daemon ran.
+func (d *Daemon) settle(ctx context.Context, at *spot, rec *state.Lease) error {
+	const why = "the lease has expired while no daemon ran"
+	var errs []error
+	if rec.Lease != nil && rec.Lease.Expired(time.Now()) {
+		errs = append(errs, at.change(ctx, rec.Lease, nil, rec))
+		rec.Last, rec.Lease, rec.Lost = rec.Lease, nil, why
+	}
+	if rec.Six != nil && rec.Six.Expired(time.Now()) {
+		errs = append(errs, at.change6(ctx, rec.Six, nil))
+		rec.Six, rec.Lost6 = nil, why
+	}
+	if len(errs) > 0 {
+		errs = append(errs, d.leases.Write(state.Name(rec.Attachment), rec))
+	}
+	return errors.Join(errs...)
+}
+
+// workOff gives back what attachments have that were deleted while no daemon ran.
+func (d *Daemon) workOff(ctx context.Context) {
+	names, err := d.notes.Names()
+	if err != nil {
+		d.Log.Error("notes", "error", err)
+	}
+	for _, name := range names {
+		d.drop(ctx, name)
+		if err := d.notes.Remove(name); err != nil {
+			d.Log.Error("note", "error", err)
+		}
+	}
+}
+
+// drop gives back what an attachment has, if anything, and waits until it has.
+func (d *Daemon) drop(ctx context.Context, name string) {
+	d.mu.Lock()
+	l := d.all[name]
+	d.mu.Unlock()
+	if l == nil {
+		return
+	}
+	l.stop(errRelease)
+	select {
+	case <-l.ended:
+	case <-ctx.Done():
+	}
+}
+
+// forget takes a lease that has ended out of the list.
+func (d *Daemon) forget(l *lease) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.all[l.name] == l {
+		delete(d.all, l.name)
+	}
+}

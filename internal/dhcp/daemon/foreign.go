@@ -1,0 +1,82 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
+	"github.com/tenon-cni/tenon/internal/dhcp/state"
+	"github.com/tenon-cni/tenon/internal/dhcp/v4"
+	"github.com/tenon-cni/tenon/internal/kernel"
+)
+
+// unknownTime is how long an address that another daemon has got is taken to be good, as long as the server does not say.
+const unknownTime = time.Hour
+
+// goOn goes on with the lease of an attachment that a daemon without files has got, that of the reference plugin: with the
+// address that its result says, if the interface has it. The server is asked whether that is still good, but not waited for.
+func (d *Daemon) goOn(ctx context.Context, q *rpc.Request, rec state.Lease) (*cni.Result, error) {
+	unknown := cni.Errorf(cni.CodeInternal, "the daemon has no lease for interface %s of container %s", rec.IfName, rec.Container)
+	at, err := d.host.enter(ctx, &rec, q.NS)
+	if err != nil {
+		return nil, err
+	}
+	defer at.Close()
+	var have []netip.Prefix
+	err = at.visit(ctx, func(space *kernel.Space) (err error) {
+		have, err = space.Addrs(at.link)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	was := slices.DeleteFunc(previous(q.Config), func(p netip.Prefix) bool { return !p.Addr().Is4() || !slices.Contains(have, p) })
+	if len(was) != 1 || rec.DHCP6 != "" || !d.host.reachable(&rec.Place) {
+		return nil, unknown
+	}
+	now := time.Now()
+	rec.Lease = &v4.Lease{Address: was[0], Renew: now.Add(unknownTime / 2), Rebind: now.Add(unknownTime / 8 * 7), Expires: now.Add(unknownTime)}
+	name := state.Name(rec.Attachment)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l := d.all[name]
+	switch {
+	case l != nil: // by a request at the same time
+	case d.ending:
+		return nil, cni.Errorf(cni.CodeTryAgainLater, "the daemon ends")
+	default:
+		if err := d.leases.Write(name, &rec); err != nil {
+			return nil, err
+		}
+		l = d.start(rec, 0, nil)
+		d.all[name] = l
+	}
+	return l.outcome()
+}
+
+// previous are the addresses of the previous result in a configuration.
+func previous(config []byte) (list []netip.Prefix) {
+	var conf struct {
+		CNIVersion string          `json:"cniVersion"`
+		PrevResult json.RawMessage `json:"prevResult"`
+	}
+	if json.Unmarshal(config, &conf) != nil {
+		return nil
+	}
+	v, err := cni.ParseVersion(conf.CNIVersion)
+	if err != nil {
+		return nil
+	}
+	r, err := cni.DecodeResult(conf.PrevResult, v)
+	if err != nil {
+		return nil
+	}
+	for _, ip := range r.IPs {
+		list = append(list, ip.Address)
+	}
+	return list
+}

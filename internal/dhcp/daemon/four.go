@@ -1,0 +1,143 @@
+package daemon
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/tenon-cni/tenon/internal/dhcp/link"
+	"github.com/tenon-cni/tenon/internal/dhcp/state"
+	"github.com/tenon-cni/tenon/internal/dhcp/v4"
+)
+
+// four is the DHCPv4 client of a lease, in the goroutine of that.
+type four struct {
+	talk[*link.Conn, *v4.Message]
+	machine *v4.Machine
+	early   []time.Time // when the first message is repeated, see repeats
+	opening []byte      // that message
+}
+
+// repeats is how long after the first message it is sent again, unless something has come: the port of a bridge that the
+// interface is behind lets nothing through for a moment after the interface has come up.
+var repeats = [...]time.Duration{250 * time.Millisecond, time.Second, 3 * time.Second}
+
+func (d *Daemon) newFour(rec *state.Lease, mac net.HardwareAddr, total time.Duration) four {
+	return four{machine: v4.New(v4.Params{
+		MAC: mac, ClientID: rec.ClientID, Options: rec.Options, Parameters: rec.Parameters, Broadcast: d.Broadcast || rec.Broadcast, Probe: true,
+		Timeout: d.Timeout, Pause: d.ResendMax, Total: total,
+	})}
+}
+
+// then4 takes what the machine wants next.
+func (l *lease) then4(actions []v4.Action, wake time.Time) {
+	l.queue, l.four.wake = append(l.queue, actions...), wake
+}
+
+// next is when something is to be done at the latest, and where messages come.
+func (f *four) next(by time.Time) (time.Time, chan *v4.Message) {
+	if len(f.early) > 0 && f.early[0].Before(by) {
+		by = f.early[0]
+	}
+	return f.talk.next(by, f.machine.Expects())
+}
+
+// insist sends the first message several times.
+func (f *four) insist() {
+	for _, d := range repeats {
+		f.early = append(f.early, time.Now().Add(d))
+	}
+}
+
+// repeat sends the first message again when it is time.
+func (l *lease) repeat() {
+	f := &l.four
+	if len(f.early) == 0 || time.Now().Before(f.early[0]) {
+		return
+	}
+	f.early = f.early[1:]
+	if f.line != nil && f.opening != nil {
+		if err := f.line.conn.Broadcast(netip.Addr{}, netip.Addr{}, f.opening); err != nil {
+			l.log.Warn("send", "error", err)
+		}
+	}
+}
+
+func (l *lease) send4(ctx context.Context, s v4.Send) error {
+	f := &l.four
+	if err := f.dial(ctx, l, (*link.Link).Open, v4.Decode); err != nil {
+		return err
+	}
+	l.log.Debug("send", "type", s.Message.Type(), "from", s.From, "to", s.To)
+	b := s.Message.Encode()
+	if len(f.early) > 0 {
+		f.opening = b
+	}
+	if !s.To.IsValid() {
+		return f.line.conn.Broadcast(s.From, netip.Addr{}, b)
+	}
+	f.line.closePort()
+	port, err := f.line.dhcp().Unicast(s.From, s.To, b)
+	if err != nil { // the interface has not the address yet, or not any more
+		l.log.Debug("sent to all nodes, for the server", "reason", err)
+		return f.line.conn.Broadcast(s.From, s.To, b)
+	}
+	f.line.port = port
+	return nil
+}
+
+// probe4 asks who has an address.
+func (l *lease) probe4(ctx context.Context, address netip.Addr) {
+	var by net.HardwareAddr
+	err := l.four.dial(ctx, l, (*link.Link).Open, v4.Decode)
+	if err == nil {
+		by, err = l.four.line.dhcp().Probe(ctx, address)
+	}
+	if err != nil {
+		l.log.Warn("probe", "address", address, "error", err)
+	}
+	l.then4(l.four.machine.Probed(time.Now(), address, by))
+}
+
+func (l *lease) bind4(ctx context.Context, b v4.Bind) error {
+	before := b.Before
+	if !l.answered { // all but the MTU is in the result, for the interface plugin
+		before = new(b.Lease)
+		before.MTU = 0
+	}
+	if before == nil || !before.Same(b.Lease) {
+		l.change(ctx, func(at *spot) error { return at.change(ctx, before, &b.Lease, &l.rec) })
+	}
+	l.rec.Lease, l.rec.Lost, l.rec.Last = &b.Lease, "", nil
+	l.log.Info("bound", "address", b.Lease.Address, "server", b.Lease.Server, "renew", b.Lease.Renew, "expires", b.Lease.Expires)
+	return l.got()
+}
+
+func (l *lease) lose4(ctx context.Context, a v4.Lose) error {
+	l.log.Error("lease is lost", "address", a.Lease.Address, "reason", a.Reason)
+	l.change(ctx, func(at *spot) error { return at.change(ctx, &a.Lease, nil, &l.rec) })
+	l.rec.Lease, l.rec.Lost, l.rec.Last = nil, a.Reason, &a.Lease
+	return l.keep()
+}
+
+// release4 gives the address back, and waits until the message has left: there is no answer to it.
+func (l *lease) release4(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, farewellTime)
+	defer cancel()
+	for _, a := range l.four.machine.Release() {
+		s, ok := a.(v4.Send)
+		if !ok {
+			continue
+		}
+		err := l.send4(ctx, s)
+		if err == nil && l.four.line.port != nil {
+			err = l.four.line.port.Sent(ctx)
+		}
+		if err != nil {
+			l.log.Warn("the server does not learn that the address is free", "error", err)
+			continue
+		}
+		l.log.Info("released", "address", s.From, "server", s.To)
+	}
+}

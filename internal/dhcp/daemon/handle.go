@@ -1,0 +1,324 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
+	"github.com/tenon-cni/tenon/internal/dhcp/settings"
+	"github.com/tenon-cni/tenon/internal/dhcp/state"
+	"github.com/tenon-cni/tenon/internal/dhcp/v4"
+	"github.com/tenon-cni/tenon/internal/kernel/netns"
+)
+
+// handle answers a request.
+func (d *Daemon) handle(ctx context.Context, q *rpc.Request) *rpc.Reply {
+	if q.Verb == rpc.HandOver {
+		return d.handOver()
+	}
+	d.mu.Lock()
+	ending := d.ending
+	d.busy++
+	d.mu.Unlock()
+	defer func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.busy--
+		d.idle.Broadcast()
+	}()
+	if ending {
+		return rpc.Fail(cni.Errorf(cni.CodeTryAgainLater, "the daemon ends"))
+	}
+	var r *cni.Result
+	var err error
+	switch q.Verb {
+	case rpc.Allocate:
+		r, err = d.allocate(ctx, q)
+	case rpc.Check:
+		r, err = d.check(ctx, q)
+	case rpc.Release:
+		err = d.release(ctx, q)
+	case rpc.Collect:
+		err = d.collect(ctx, q)
+	case rpc.List:
+		return &rpc.Reply{Leases: d.list()}
+	case rpc.Status:
+	default:
+		err = fmt.Errorf("unknown request %q", q.Verb)
+	}
+	if err != nil {
+		return rpc.Fail(err)
+	}
+	if r == nil {
+		return new(rpc.Reply)
+	}
+	encoded, err := r.Encode(cni.V110)
+	if err != nil {
+		return rpc.Fail(err)
+	}
+	return &rpc.Reply{Result: encoded}
+}
+
+// wanted is what a request is about: the attachment, and what its network says.
+func wanted(q *rpc.Request) (state.Lease, error) {
+	n, err := settings.Parse(q.Config)
+	if err != nil {
+		return state.Lease{}, err
+	}
+	l := state.Lease{Attachment: cni.Attachment{Network: n.Name, Container: q.Container, IfName: q.IfName}, Priority: n.IPAM.Priority}
+	if err := l.Validate(); err != nil {
+		return l, err
+	}
+	if l.Options, l.Parameters, err = n.IPAM.Options(q.Args); err != nil {
+		return l, err
+	}
+	l.DHCP6 = n.IPAM.DHCP6
+	l.ClientID = v4.ClientID(strings.Join([]string{l.Container, l.Network, l.IfName}, "/"))
+	l.Place.Path = q.Netns
+	return l, nil
+}
+
+// allocate returns the address that the attachment has, or gets one.
+func (d *Daemon) allocate(ctx context.Context, q *rpc.Request) (*cni.Result, error) {
+	rec, err := wanted(q)
+	if err != nil {
+		return nil, err
+	}
+	at, err := d.host.enter(ctx, &rec, q.NS)
+	if err != nil {
+		if errors.Is(err, netns.ErrNotExist) {
+			return nil, cni.Errorf(cni.CodeUnknownContainer, "%w", err)
+		}
+		return nil, err
+	}
+	name := state.Name(rec.Attachment)
+	err = d.notes.Remove(name)
+	if err == nil && rec.DHCP6 == settings.SLAAC {
+		err = at.acceptRouters(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, at.Close())
+	}
+	l, created, err := d.obtain(ctx, rec, at)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-l.first:
+	case <-ctx.Done():
+		if created {
+			l.stop(errRelease)
+			<-l.ended
+		}
+		return nil, cni.Errorf(cni.CodeTryAgainLater, "%w", context.Cause(ctx))
+	}
+	r, err := l.outcome()
+	if err == nil && rec.DHCP6 == settings.SLAAC {
+		err = d.awaitRouters(ctx, &rec, q.NS, r)
+	}
+	if err != nil && created {
+		d.drop(ctx, name)
+	}
+	return r, err
+}
+
+// obtain returns the lease that is there for a place, or one that is begun; it takes care of at.
+func (d *Daemon) obtain(ctx context.Context, rec state.Lease, at *spot) (l *lease, created bool, err error) {
+	name := state.Name(rec.Attachment)
+	for {
+		d.mu.Lock()
+		l := d.all[name]
+		switch {
+		case d.ending:
+			d.mu.Unlock()
+			return nil, false, errors.Join(cni.Errorf(cni.CodeTryAgainLater, "the daemon ends"), at.Close())
+		case l == nil:
+			l = d.start(rec, d.ResendTimeout, at)
+			d.all[name] = l
+			d.mu.Unlock()
+			return l, true, nil
+		}
+		d.mu.Unlock()
+		if had := l.snapshot(); had.Lost == "" && had.Lost6 == "" && had.DHCP6 == rec.DHCP6 && had.Place.NS == rec.Place.NS && had.Place.Index == rec.Place.Index {
+			return l, false, at.Close()
+		}
+		d.drop(ctx, name) // the container is another, or the address is lost
+		if ctx.Err() != nil {
+			return nil, false, errors.Join(context.Cause(ctx), at.Close())
+		}
+	}
+}
+
+func (l *lease) snapshot() state.Lease {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.saved
+}
+
+// outcome is the result of the lease that is there, or why there is none.
+func (l *lease) outcome() (*cni.Result, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var none *noLeaseError
+	switch {
+	case errors.As(l.failure, &none):
+		return nil, cni.Errorf(cni.CodeInternal, "no more tries").WithDetails(none.Error())
+	case l.failure != nil:
+		return nil, l.failure
+	case l.saved.Lease == nil:
+		why := cmp.Or(l.saved.Lost, l.reason, l.status)
+		return nil, cni.Errorf(cni.CodeInternal, "no lease for interface %s of container %s: %s", l.saved.IfName, l.saved.Container, why)
+	}
+	if l.saved.Lost6 != "" {
+		return nil, cni.Errorf(cni.CodeInternal, "no DHCPv6 lease for interface %s of container %s: %s", l.saved.IfName, l.saved.Container, l.saved.Lost6)
+	}
+	r := result(l.saved.Lease, l.saved.Priority)
+	add6(r, &l.saved)
+	return r, nil
+}
+
+// check returns the address that the attachment has. It asks no server, and waits for nobody.
+func (d *Daemon) check(ctx context.Context, q *rpc.Request) (*cni.Result, error) {
+	rec, err := wanted(q)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	l := d.all[state.Name(rec.Attachment)]
+	d.mu.Unlock()
+	if l == nil {
+		return d.goOn(ctx, q, rec)
+	}
+	had := l.snapshot()
+	at, err := d.host.enter(ctx, &rec, q.NS)
+	if err != nil {
+		return nil, err
+	}
+	defer at.Close()
+	if had.Place.NS != rec.Place.NS || had.Place.Index != rec.Place.Index {
+		return nil, cni.Errorf(cni.CodeInternal, "the lease is for another interface: expected number %d of namespace %d, found %d of %d",
+			had.Place.Index, had.Place.NS.Inode, rec.Place.Index, rec.Place.NS.Inode)
+	}
+	r, err := l.outcome()
+	if err == nil && had.DHCP6 == settings.SLAAC {
+		err = at.addAdvertised(ctx, r)
+	}
+	return r, err
+}
+
+// release gives back what the attachment has. Of the configuration only the name of the network is needed.
+func (d *Daemon) release(ctx context.Context, q *rpc.Request) error {
+	n, err := settings.Parse(q.Config)
+	if err != nil {
+		return err
+	}
+	name := state.Name(cni.Attachment{Network: n.Name, Container: q.Container, IfName: q.IfName})
+	d.drop(ctx, name)
+	return d.notes.Remove(name)
+}
+
+// collect gives back what attachments of a network have that are not valid any more.
+func (d *Daemon) collect(ctx context.Context, q *rpc.Request) error {
+	n, err := settings.Parse(q.Config)
+	if err != nil {
+		return err
+	}
+	for _, l := range d.sorted() {
+		a := l.snapshot().Attachment
+		valid := slices.Contains(q.Valid, cni.ValidAttachment{ContainerID: a.Container, IfName: a.IfName})
+		if a.Network == n.Name && !valid {
+			d.drop(ctx, l.name)
+		}
+	}
+	return ctx.Err()
+}
+
+// sorted are the leases, by the names of their files.
+func (d *Daemon) sorted() (list []*lease) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, l := range d.all {
+		list = append(list, l)
+	}
+	slices.SortFunc(list, func(a, b *lease) int { return cmp.Compare(a.name, b.name) })
+	return list
+}
+
+func (d *Daemon) list() (list []rpc.Lease) {
+	for _, l := range d.sorted() {
+		l.mu.Lock()
+		s := l.saved
+		out := rpc.Lease{
+			Network: s.Network, Container: s.Container, IfName: s.IfName, Netns: s.Place.Path, State: l.status, Reason: cmp.Or(s.Lost, s.Lost6, l.reason),
+		}
+		l.mu.Unlock()
+		if s.Lease != nil {
+			out.Addresses = s.Addresses()
+			out.Server, out.Renew, out.Expires = s.Lease.Server.String(), s.Lease.Renew, s.Lease.Expires
+		}
+		list = append(list, out)
+	}
+	return list
+}
+
+// drainTime is for requests that are being handled when the daemon hands over; then they are called off.
+const drainTime = 5 * time.Second
+
+// handOver ends the daemon, and leaves the socket to the caller. Clients wait in its queue meanwhile.
+func (d *Daemon) handOver() *rpc.Reply {
+	f, err := d.listener.File()
+	if err == nil {
+		err = d.listener.Close()
+	}
+	if err != nil {
+		return rpc.Fail(err)
+	}
+	defer time.AfterFunc(drainTime, d.callOff).Stop()
+	d.mu.Lock()
+	for d.busy > 0 {
+		d.idle.Wait()
+	}
+	d.mu.Unlock()
+	d.leave()
+	close(d.handedOver)
+	return &rpc.Reply{Listener: f}
+}
+
+// ErrRuns says that there is a daemon with the same leases already.
+var ErrRuns = errors.New("another daemon has them")
+
+// lock makes sure that no two daemons have the same leases. unlock may be called twice.
+func lock(ctx context.Context, dir string) (unlock func(), err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	ctx, cancel := context.WithTimeout(ctx, drainTime)
+	defer cancel()
+	for {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return func() { f.Close() }, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(fmt.Errorf("the leases in %s: %w", dir, ErrRuns), f.Close())
+		case <-tick.C:
+		}
+	}
+}

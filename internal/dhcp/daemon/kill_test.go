@@ -1,0 +1,110 @@
+package daemon_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
+	"github.com/tenon-cni/tenon/internal/testnet/dhcpserver"
+)
+
+// process is a daemon that can be killed.
+func (d *node) process() (kill func()) {
+	d.t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	var log bytes.Buffer
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), daemonAt+"="+d.socket)
+	cmd.Stderr = &log
+	if err := cmd.Start(); err != nil {
+		d.t.Fatal(err)
+	}
+	d.pid = cmd.Process.Pid
+	var once sync.Once
+	kill = func() {
+		once.Do(func() {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+			if d.t.Failed() {
+				d.t.Log(log.String())
+			}
+		})
+	}
+	d.t.Cleanup(kill)
+	return kill
+}
+
+func (d *node) eventuallyAnswers() {
+	d.t.Helper()
+	dhcpserver.Eventually(d.t, func() error {
+		_, err := rpc.Call(d.t.Context(), d.socket, rpc.Request{Verb: rpc.Status})
+		return err
+	})
+}
+
+// TestKill: R-53: a daemon is killed 100 times while it renews 50 leases; no address is lost, and none is left.
+func TestKill(t *testing.T) {
+	const leases, kills = 50, 100
+	var names []string
+	for i := range leases {
+		names = append(names, fmt.Sprintf("c%d", i))
+	}
+	n := dhcpserver.NewNet(t, names...)
+	s := dhcpserver.Start(t, n, isc, "10.92.0.100,10.92.0.160", 10)
+	d := newNode(t, n)
+	d.stop()
+	kill := d.process()
+	d.eventuallyAnswers()
+	var all sync.WaitGroup
+	for _, c := range names {
+		all.Go(func() { d.must(rpc.Allocate, c) })
+	}
+	all.Wait()
+	before := map[string]string{}
+	for _, c := range names {
+		d.add(c)
+		before[c] = d.addresses(c)
+	}
+	begun := strings.Count(s.Log(), "DHCPDISCOVER")
+	for i := range kills {
+		time.Sleep(time.Duration(i%20) * 10 * time.Millisecond)
+		kill()
+		kill = d.process()
+		if i%10 == 0 {
+			d.eventuallyAnswers()
+		}
+	}
+	d.eventuallyAnswers()
+	dhcpserver.Eventually(t, func() error {
+		for _, c := range names {
+			if l, ok := d.lease(c); !ok || l.State != "bound" || time.Until(l.Expires) < 0 {
+				return fmt.Errorf("%s: %+v", c, l)
+			}
+		}
+		return nil
+	})
+	if again := strings.Count(s.Log(), "DHCPDISCOVER"); again != begun {
+		t.Errorf("%d clients have begun anew", again-begun)
+	}
+	for _, c := range names {
+		if got := d.addresses(c); got != before[c] {
+			t.Errorf("%s has\n%s\nand had\n%s", c, got, before[c])
+		}
+		d.must(rpc.Release, c)
+	}
+	dhcpserver.Eventually(t, func() error {
+		if n := strings.Count(s.Log(), s.Kind.Released); n != leases {
+			return fmt.Errorf("%d addresses are free again, expected %d", n, leases)
+		}
+		return nil
+	})
+}

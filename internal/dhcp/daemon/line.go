@@ -1,0 +1,123 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/tenon-cni/tenon/internal/dhcp/link"
+)
+
+const (
+	listenFor  = 40 * time.Second // after a message; then the namespace is let go
+	maxMessage = 4096             // bytes of a message; servers are told that 1500 can be received
+)
+
+// conn is a socket of package link.
+type conn interface {
+	Receive(buffer []byte) (message []byte, err error)
+	Close() error
+}
+
+// line is an open place with a socket, on which messages come. C and M are pointers, so that there is one code for all.
+type line[C conn, M any] struct {
+	*spot
+	conn     C
+	port     *link.Port // that a message was sent from by unicast; may be nil
+	messages chan M
+	closed   chan struct{}
+}
+
+// talk is what connects a machine with its link. There is no line while there is nothing to wait for.
+type talk[C conn, M any] struct {
+	wake  time.Time   // when the machine wants to go on; zero: never
+	line  *line[C, M] // nil while it is closed
+	until time.Time   // when it is closed unless something is sent
+}
+
+// dial opens the line, unless it is open.
+func (t *talk[C, M]) dial(ctx context.Context, l *lease, open func(*link.Link) (C, error), decode func([]byte) (M, error)) error {
+	t.until = time.Now().Add(listenFor)
+	if t.line != nil {
+		return nil
+	}
+	at, err := l.open(ctx)
+	if err != nil {
+		return err
+	}
+	conn, err := open(at.dhcp())
+	if err != nil {
+		return errors.Join(err, at.Close())
+	}
+	opened := &line[C, M]{spot: at, conn: conn, messages: make(chan M), closed: make(chan struct{})}
+	t.line = opened
+	l.d.running.Go(func() { opened.receive(l.log, decode) })
+	return nil
+}
+
+// hangUp closes the line. What the kernel says to that changes nothing.
+func (t *talk[C, M]) hangUp() {
+	if t.line != nil {
+		t.line.closePort()
+		close(t.line.closed)
+		t.line.conn.Close()
+		t.line.Close()
+		t.line = nil
+	}
+}
+
+// next is when something is to be done at the latest, and where messages come. The line is closed when none are expected.
+func (t *talk[C, M]) next(by time.Time, expected bool) (time.Time, chan M) {
+	if t.line != nil && (!expected || time.Now().After(t.until)) {
+		t.hangUp()
+	}
+	if !t.wake.IsZero() && t.wake.Before(by) {
+		by = t.wake
+	}
+	if t.line == nil {
+		return by, nil
+	}
+	if t.until.Before(by) {
+		by = t.until
+	}
+	return by, t.line.messages
+}
+
+func (l *line[C, M]) closePort() {
+	if l.port != nil {
+		l.port.Close()
+		l.port = nil
+	}
+}
+
+// receive hands over what comes, until the line is closed.
+func (l *line[C, M]) receive(log *slog.Logger, decode func([]byte) (M, error)) {
+	buffer := make([]byte, maxMessage)
+	for {
+		b, err := l.conn.Receive(buffer)
+		if errors.Is(err, os.ErrClosed) {
+			return
+		}
+		if err != nil { // such as that the interface is down; when it is up again more comes
+			log.Debug("receive", "error", err)
+			select {
+			case <-l.closed:
+				return
+			case <-time.After(time.Second):
+			}
+			continue
+		}
+		m, err := decode(b)
+		if err != nil {
+			log.Debug("receive", "error", err)
+			continue
+		}
+		select {
+		case l.messages <- m:
+		case <-l.closed:
+			return
+		}
+	}
+}

@@ -1,0 +1,103 @@
+package daemon_test
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
+	"github.com/tenon-cni/tenon/internal/dhcp/state"
+	"github.com/tenon-cni/tenon/internal/dhcp/v4"
+	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/testnet"
+)
+
+// TestMany: 500 leases of an earlier daemon are adopted, and need less than 40 MiB and few threads, while all servers are asked at
+// the same time. It logs how long adoption takes; the budget is 2 s.
+func TestMany(t *testing.T) {
+	const many = 500
+	testnet.Require(t, testnet.Kernel(probe.Veth), testnet.Tool("ip"))
+	n := testnet.New(t, "c")
+	d := newNode(t, n)
+	d.stop()
+	c := n.Container("c")
+	var commands []string
+	for i := range many / 2 {
+		name, peer := fmt.Sprintf("d%d", i), fmt.Sprintf("d%d", many/2+i)
+		commands = append(commands, "link add "+name+" type veth peer name "+peer, "link set "+name+" up", "link set "+peer+" up")
+	}
+	c.Batch(commands...)
+	leases, err := state.Leases(d.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Do(func() {
+		for i := range many {
+			var link *net.Interface
+			if link, err = net.InterfaceByName(fmt.Sprintf("d%d", i)); err != nil {
+				return
+			}
+			rec := state.Lease{
+				Attachment: cni.Attachment{Network: "lan", Container: "c", IfName: link.Name},
+				Place:      state.Place{Path: c.Path(), NS: c.ID(), Index: link.Index, MAC: link.HardwareAddr.String()},
+				ClientID:   v4.ClientID(link.Name),
+				Lease: &v4.Lease{
+					Address: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 1, byte(i / 256), byte(i % 256)}), 16), Server: netip.MustParseAddr("10.1.255.1"),
+					Renew: time.Now().Add(time.Hour), Rebind: time.Now().Add(2 * time.Hour), Expires: time.Now().Add(3 * time.Hour),
+				},
+			}
+			if err = leases.Write(state.Name(rec.Attachment), &rec); err != nil {
+				return
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	d.process()
+	d.eventuallyAnswers()
+	r, err := rpc.Call(t.Context(), d.socket, rpc.Request{Verb: rpc.List})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d leases adopted in %v", len(r.Leases), time.Since(began))
+	if len(r.Leases) != many {
+		t.Errorf("%d leases, expected %d", len(r.Leases), many)
+	}
+	status := d.status()
+	t.Logf("%v", status)
+	if kB := number(status["VmHWM"]); kB > 40<<10 || kB == 0 {
+		t.Errorf("%d KiB of memory", kB)
+	}
+	if threads := number(status["Threads"]); threads > 50 {
+		t.Errorf("%d threads", threads)
+	}
+}
+
+func number(text string) (n int) {
+	fmt.Sscan(text, &n)
+	return n
+}
+
+// status is /proc/PID/status of the daemon that is a process.
+func (d *node) status() map[string]string {
+	d.t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.pid))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	values := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		key, value, _ := strings.Cut(line, ":")
+		if key == "VmHWM" || key == "VmRSS" || key == "Threads" {
+			values[key] = strings.TrimSpace(value)
+		}
+	}
+	return values
+}

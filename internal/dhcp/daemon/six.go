@@ -1,0 +1,206 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"net/netip"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/dhcp/link"
+	"github.com/tenon-cni/tenon/internal/dhcp/settings"
+	"github.com/tenon-cni/tenon/internal/dhcp/state"
+	"github.com/tenon-cni/tenon/internal/dhcp/v6"
+	"github.com/tenon-cni/tenon/internal/kernel"
+)
+
+// six is the DHCPv6 client of a lease, in the goroutine of that.
+type six struct {
+	talk[*link.Conn6, *v6.Message]
+	machine *v6.Machine
+}
+
+func (d *Daemon) newSix(rec *state.Lease, total time.Duration) *six {
+	h := fnv.New32a()
+	h.Write(rec.ClientID)
+	return &six{machine: v6.New(v6.Params{
+		ClientID: duid(d.leases.Boot, rec.Container), IAID: h.Sum32(), Request: []uint16{v6.OptDNS, v6.OptSearch},
+		Stateless: rec.DHCP6 == settings.Stateless, Probe: true, Total: total,
+	})}
+}
+
+// duid identifies a container (RFC 8415 section 11). Each has its own, as it is a node of its own to servers, and one number
+// of 32 bits (IAID) is too few to tell all containers of a host apart. It is not made of a hardware address, which is a random
+// one and ends with its interface (section 11.4), but of what no daemon has to remember: the container's name on this host,
+// for which the boot stands, as no container outlives it.
+func duid(boot, container string) v6.DUID {
+	h := fnv.New128a()
+	fmt.Fprintf(h, "%s/%s", boot, container)
+	u := [16]byte(h.Sum(nil))
+	u[6], u[8] = u[6]&0x0f|0x80, u[8]&0x3f|0x80 // version 8 (RFC 9562 section 5.8)
+	return v6.UUID(u)
+}
+
+// then6 takes what the machine wants next.
+func (l *lease) then6(actions []v6.Action, wake time.Time) {
+	l.queue, l.six.wake = append(l.queue, actions...), wake
+}
+
+// next is when something is to be done at the latest, and where messages come.
+func (s *six) next(by time.Time) (time.Time, chan *v6.Message) {
+	return s.talk.next(by, s.machine.Expects())
+}
+
+func (l *lease) send6(ctx context.Context, s v6.Send) error {
+	if err := l.six.dial(ctx, l, (*link.Link).Open6, v6.Decode); err != nil {
+		return err
+	}
+	l.log.Debug("send", "type", s.Message.Type)
+	return l.six.line.conn.Send(s.Message.Encode())
+}
+
+// probe6 has the kernel look whether others have addresses.
+func (l *lease) probe6(ctx context.Context, addresses []netip.Addr) {
+	var taken []netip.Addr
+	at, err := l.open(ctx)
+	if err == nil {
+		taken, err = at.duplicates(ctx, addresses)
+		err = errors.Join(err, at.Close())
+	}
+	if err != nil {
+		l.log.Warn("duplicate address detection", "error", err)
+	}
+	l.then6(l.six.machine.Probed(time.Now(), taken...))
+}
+
+// duplicates returns which of some addresses other nodes have. They are on the interface only meanwhile.
+func (s *spot) duplicates(ctx context.Context, addresses []netip.Addr) (taken []netip.Addr, err error) {
+	tx := kernel.Begin(ctx)
+	space, err := tx.Open(s.ns)
+	if err != nil {
+		return nil, err
+	}
+	defer space.Close()
+	for _, a := range addresses {
+		if err == nil {
+			err = space.AddAddr(s.link, netip.PrefixFrom(a, 128))
+		}
+	}
+	if err == nil {
+		err = space.WaitDAD(ctx, s.link)
+	}
+	var found *kernel.DuplicateError
+	for errors.As(err, &found) && slices.Contains(addresses, found.Addr.Addr()) { // the others are still looked at
+		taken = append(taken, found.Addr.Addr())
+		if err = space.DelAddr(s.link, found.Addr); err == nil {
+			err = space.WaitDAD(ctx, s.link)
+		}
+	}
+	return taken, errors.Join(err, tx.Rollback())
+}
+
+// conflicts6 looks whether the kernel has found that others have the addresses of the lease, so that it does not use them.
+func (l *lease) conflicts6(ctx context.Context, at *spot) {
+	var taken []netip.Addr
+	err := at.visit(ctx, func(space *kernel.Space) error {
+		found, err := space.Duplicates(at.link)
+		for _, p := range found {
+			taken = append(taken, p.Addr())
+		}
+		return err
+	})
+	if err != nil {
+		l.log.Warn("duplicate address detection", "error", err)
+	}
+	l.then6(l.six.machine.Declined(time.Now(), taken...))
+}
+
+func (l *lease) bind6(ctx context.Context, b v6.Bind) error {
+	if l.answered && (b.Before == nil || !b.Before.Same(b.Lease)) {
+		l.change(ctx, func(at *spot) error { return at.change6(ctx, b.Before, &b.Lease) })
+	}
+	l.rec.Six, l.rec.Lost6 = &b.Lease, ""
+	l.log.Info("bound by DHCPv6", "addresses", b.Lease.Prefixes(), "renew", b.Lease.Renew)
+	return l.got()
+}
+
+func (l *lease) lose6(ctx context.Context, a v6.Lose) error {
+	l.log.Error("DHCPv6 lease is lost", "reason", a.Reason)
+	l.change(ctx, func(at *spot) error { return at.change6(ctx, &a.Lease, nil) })
+	l.rec.Six, l.rec.Lost6 = nil, a.Reason
+	return l.keep()
+}
+
+// change6 gives the interface the addresses of a lease, and takes those away that only another has; either may be nil.
+func (s *spot) change6(ctx context.Context, before, after *v6.Lease) error {
+	had, shall := before.Prefixes(), after.Prefixes()
+	return s.visit(ctx, func(space *kernel.Space) error {
+		for _, p := range shall {
+			if !slices.Contains(had, p) {
+				if err := space.AddAddr(s.link, p); err != nil && !errors.Is(err, unix.EEXIST) {
+					return err
+				}
+			}
+		}
+		for _, p := range had {
+			if !slices.Contains(shall, p) {
+				if err := space.DelAddr(s.link, p); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// release6 gives the addresses back, which the interface must not have from then on (RFC 8415 section 18.2.7), and waits until
+// the server answers.
+func (l *lease) release6(ctx context.Context) {
+	if l.six == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, farewellTime)
+	defer cancel()
+	if len(l.rec.Six.Prefixes()) > 0 {
+		l.change(ctx, func(at *spot) error { return at.change6(ctx, l.rec.Six, nil) })
+	}
+	actions, wake := l.six.machine.Release(time.Now())
+	for !l.six.machine.Stopped() {
+		for _, a := range actions { // one, or none yet
+			if err := l.send6(ctx, a.(v6.Send)); err != nil {
+				l.log.Warn("the DHCPv6 server does not learn that the addresses are free", "error", err)
+				return
+			}
+		}
+		select {
+		case m := <-l.six.line.messages:
+			actions, wake = l.six.machine.Received(time.Now(), m)
+		case <-time.After(time.Until(wake)):
+			actions, wake = l.six.machine.Tick(time.Now())
+		case <-ctx.Done():
+			l.log.Warn("the DHCPv6 server has not answered that the addresses are free")
+			return
+		}
+	}
+}
+
+// add6 adds to a result what DHCPv6 has given. Its servers say nothing of routes.
+func add6(r *cni.Result, s *state.Lease) {
+	if s.Six == nil {
+		return
+	}
+	for _, p := range s.Six.Prefixes() {
+		r.IPs = append(r.IPs, cni.IP{Address: p})
+	}
+	if s.DHCP6 == settings.Stateless {
+		for _, a := range s.Six.DNS {
+			r.DNS.Nameservers = append(r.DNS.Nameservers, a.String())
+		}
+		r.DNS.Search = s.Six.Search
+	}
+}

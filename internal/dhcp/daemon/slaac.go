@@ -1,0 +1,65 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/dhcp/state"
+	"github.com/tenon-cni/tenon/internal/kernel"
+)
+
+var errNoRouter = errors.New("no router has advertised a prefix for autonomous configuration")
+
+// acceptRouters lets the kernel configure the interface by router advertisements, whose lifetimes it looks after. The daemon
+// only reports what there is.
+func (s *spot) acceptRouters(ctx context.Context) error {
+	conf := "net/ipv6/conf/" + s.link.Name + "/"
+	err := s.visit(ctx, func(space *kernel.Space) error {
+		return space.Sysctls([]kernel.Setting{
+			{Key: conf + "disable_ipv6", Value: "0"},
+			{Key: conf + "accept_ra", Value: "2"}, // also where the container forwards
+			{Key: conf + "autoconf", Value: "1"},
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("router advertisements: %w", err)
+	}
+	return nil
+}
+
+// awaitRouters waits until the kernel has an address by router advertisements, which is from when the interface came up, and
+// adds that to the result.
+func (d *Daemon) awaitRouters(ctx context.Context, rec *state.Lease, passed *os.File, r *cni.Result) error {
+	at, err := d.host.enter(ctx, rec, passed)
+	if err != nil {
+		return err
+	}
+	defer at.Close()
+	wait, cancel := context.WithTimeoutCause(ctx, d.ResendTimeout, errNoRouter)
+	defer cancel()
+	err = at.visit(ctx, func(space *kernel.Space) error { return space.WaitAutoconf(wait, at.link) })
+	if err != nil {
+		return cni.Errorf(cni.CodeTryAgainLater, "%w", err)
+	}
+	return at.addAdvertised(ctx, r)
+}
+
+// addAdvertised adds to a result the addresses that the kernel has by router advertisements, with the router that it has
+// chosen. Routes are not in it: those of the kernel end when the router says so, and those of a result do not.
+func (s *spot) addAdvertised(ctx context.Context, r *cni.Result) error {
+	var found kernel.Autoconf
+	err := s.visit(ctx, func(space *kernel.Space) (err error) {
+		found, err = space.Autoconf(s.link)
+		return err
+	})
+	if err == nil && len(found.Addrs) == 0 {
+		err = cni.Errorf(cni.CodeInternal, "interface %s has no address by router advertisements any more", s.link.Name)
+	}
+	for _, p := range found.Addrs {
+		r.IPs = append(r.IPs, cni.IP{Address: p, Gateway: found.Router})
+	}
+	return err
+}

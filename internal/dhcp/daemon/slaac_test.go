@@ -1,0 +1,79 @@
+package daemon_test
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
+	"github.com/tenon-cni/tenon/internal/testnet/dhcpserver"
+)
+
+// TestSLAAC: the address and the router that the kernel has by router advertisements are reported, also where the namespace's
+// interfaces are not to accept any; CHECK sees that the address is gone, and DEL leaves it to the kernel.
+func TestSLAAC(t *testing.T) {
+	t.Parallel()
+	n := dhcpserver.NewNet(t, "a")
+	dhcpserver.Start(t, n, isc, pool, 60)
+	dhcpserver.Start(t, n, dhcpserver.Router, "", 1800)
+	c := n.Container("a")
+	c.Command("sysctl", "-qw", "net.ipv6.conf.eth0.accept_ra=0", "net.ipv6.conf.eth0.autoconf=0", "net.ipv6.conf.all.forwarding=1")
+	d := newNode(t, n)
+	d.dhcp6("slaac")
+	r := d.must(rpc.Allocate, "a")
+	if len(r.IPs) != 2 || !netip.MustParsePrefix("fd00:92::/64").Contains(r.IPs[1].Address.Addr()) || r.IPs[1].Address.Bits() != 64 || !r.IPs[1].Gateway.IsLinkLocalUnicast() {
+		t.Fatalf("%+v", r.IPs)
+	}
+	for _, rt := range r.Routes {
+		if rt.Dst.Addr().Is6() {
+			t.Errorf("route %+v, which is the kernel's", rt)
+		}
+	}
+	if got := c.Command("ip", "-6", "route", "show", "default"); !strings.Contains(got, "via "+r.IPs[1].Gateway.String()) {
+		t.Errorf("default route: %s, in the result %s", got, r.IPs[1].Gateway)
+	}
+	for _, verb := range []rpc.Verb{rpc.Check, rpc.Allocate} {
+		if again := d.must(verb, "a"); len(again.IPs) != 2 || again.IPs[1] != r.IPs[1] {
+			t.Errorf("%s: %+v, before %+v", verb, again.IPs, r.IPs)
+		}
+	}
+	d.must(rpc.Release, "a")
+	if got := d.addresses6("a"); !strings.Contains(got, r.IPs[1].Address.String()) {
+		t.Errorf("after DEL: %s", got)
+	}
+	d.must(rpc.Allocate, "a")
+	c.Command("sysctl", "-qw", "net.ipv6.conf.eth0.accept_ra=0")
+	c.Batch("addr del " + r.IPs[1].Address.String() + " dev eth0")
+	if _, err := d.call(rpc.Check, "a"); err == nil || !strings.Contains(err.Error(), "no address by router advertisements any more") {
+		t.Errorf("CHECK without the address: %v", err)
+	}
+}
+
+// TestNoRouter: without a router ADD fails in its time, and the IPv4 address is free again.
+func TestNoRouter(t *testing.T) {
+	t.Parallel()
+	n := dhcpserver.NewNet(t, "a")
+	s := dhcpserver.Start(t, n, isc, pool, 60)
+	d := newNode(t, n)
+	d.stop()
+	d.o.ResendTimeout = 3 * time.Second
+	d.start()
+	d.dhcp6("slaac")
+	_, err := d.call(rpc.Allocate, "a")
+	if err == nil || cni.CodeOf(err) != cni.CodeTryAgainLater || !strings.Contains(err.Error(), `link "eth0" by router advertisements: no router has advertised`) {
+		t.Errorf("%v", err)
+	}
+	if l, ok := d.lease("a"); ok {
+		t.Errorf("still there: %+v", l)
+	}
+	dhcpserver.Eventually(t, func() error {
+		if !strings.Contains(s.Log(), s.Kind.Released) {
+			return errors.New("the server knows of no release: " + fmt.Sprint(s.Log()))
+		}
+		return nil
+	})
+}

@@ -1,0 +1,195 @@
+package link_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/dhcp/link"
+	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/testnet"
+)
+
+func TestMain(m *testing.M) { testnet.Main(m) }
+
+// pair is a container without address whose eth0 ends as srv0, 192.0.2.1/24, in the host.
+func pair(t *testing.T) (n *testnet.Net, client link.Link) {
+	t.Helper()
+	testnet.Require(t, testnet.Kernel(probe.Veth), testnet.Tool("ip"))
+	n = testnet.New(t, "c")
+	c := n.Container("c")
+	c.Command("ip", "link", "add", "eth0", "address", "02:00:00:00:00:01", "type", "veth", "peer", "name", "srv0")
+	c.Command("ip", "link", "set", "srv0", "netns", n.Host.NS.Path())
+	c.Command("ip", "link", "set", "eth0", "up")
+	n.Host.Batch("link set srv0 up", "addr add 192.0.2.1/24 dev srv0")
+	for !strings.Contains(c.Command("ip", "link", "show", "eth0"), "state UP") { // until then the kernel drops what is sent
+		time.Sleep(time.Millisecond)
+	}
+	client = link.Link{NS: c.NS, Name: "eth0", MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}}
+	c.Do(func() {
+		if i, err := net.InterfaceByName("eth0"); err == nil {
+			client.Index = i.Index
+		}
+	})
+	return n, client
+}
+
+// server listens where servers do.
+func server(t *testing.T, ns *testnet.Namespace) *net.UDPConn {
+	t.Helper()
+	var conn *net.UDPConn
+	var err error
+	ns.Do(func() { conn, err = net.ListenUDP("udp4", &net.UDPAddr{Port: 67}) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// TestExchange: a client without an address is heard, and hears what is meant for it alone, also with the kernel's incomplete
+// checksums.
+func TestExchange(t *testing.T) {
+	t.Parallel()
+	n, client := pair(t)
+	conn, err := client.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := server(t, n.Host)
+	if err := conn.Broadcast(netip.Addr{}, netip.Addr{}, []byte("discover")); err != nil {
+		t.Fatal(err)
+	}
+	buffer := make([]byte, 1500)
+	size, from, err := srv.ReadFromUDP(buffer)
+	if err != nil || string(buffer[:size]) != "discover" || from.String() != "0.0.0.0:68" {
+		t.Fatalf("server got %q from %v, %v", buffer[:size], from, err)
+	}
+	if err := conn.Broadcast(netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("192.0.2.1"), []byte("rebind")); err != nil { // an address that it need not have
+		t.Fatal(err)
+	}
+	size, from, err = srv.ReadFromUDP(buffer)
+	if err != nil || string(buffer[:size]) != "rebind" || from.String() != "192.0.2.7:68" {
+		t.Fatalf("server got %q from %v, %v", buffer[:size], from, err)
+	}
+	n.Host.Command("ip", "neigh", "replace", "192.0.2.7", "lladdr", "02:00:00:00:00:01", "dev", "srv0")
+	for _, to := range []string{"192.0.2.7:99", "192.0.2.7:68"} { // the first is for another port
+		if _, err := srv.WriteToUDP([]byte("to "+to), net.UDPAddrFromAddrPort(netip.MustParseAddrPort(to))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	message, err := conn.Receive(buffer)
+	if err != nil || string(message) != "to 192.0.2.7:68" {
+		t.Errorf("client got %q, %v", message, err)
+	}
+	time.AfterFunc(10*time.Millisecond, func() { conn.Close() })
+	if _, err := conn.Receive(buffer); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("closed: %v", err)
+	}
+}
+
+// TestUnicast: with an address the client sends as everybody does, and the kernel does not refuse the answer.
+func TestUnicast(t *testing.T) {
+	t.Parallel()
+	n, client := pair(t)
+	n.Container("c").Batch("addr add 192.0.2.7/24 dev eth0")
+	conn, err := client.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	srv := server(t, n.Host)
+	from, to := netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("192.0.2.1")
+	port, err := client.Unicast(from, to, []byte("renew"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := port.Sent(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	buffer := make([]byte, 1500)
+	size, sender, err := srv.ReadFromUDP(buffer)
+	if err != nil || string(buffer[:size]) != "renew" || sender.String() != "192.0.2.7:68" {
+		t.Fatalf("server got %q from %v, %v", buffer[:size], sender, err)
+	}
+	for range 2 { // the second would report that the port was unreachable
+		if _, err := srv.WriteToUDP([]byte("ack"), sender); err != nil {
+			t.Fatal(err)
+		}
+		if message, err := conn.Receive(buffer); err != nil || string(message) != "ack" {
+			t.Fatalf("client got %q, %v", message, err)
+		}
+	}
+	if err := port.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Unicast(netip.MustParseAddr("192.0.2.8"), to, nil); !errors.Is(err, unix.EADDRNOTAVAIL) {
+		t.Errorf("from an address that it has not: %v", err)
+	}
+}
+
+// TestNoAddress: without an address nothing is sent, rather than from 0.0.0.0, which servers do not accept.
+func TestNoAddress(t *testing.T) {
+	t.Parallel()
+	_, client := pair(t)
+	if _, err := client.Unicast(netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("192.0.2.1"), []byte("release")); err == nil {
+		t.Error("no error")
+	}
+}
+
+// TestSent: a message has not left before somebody answers for the address of the server.
+func TestSent(t *testing.T) {
+	t.Parallel()
+	n, client := pair(t)
+	n.Container("c").Batch("addr add 192.0.2.7/24 dev eth0")
+	from, nobody := netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("192.0.2.99")
+	port, err := client.Unicast(from, nobody, []byte("release"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer port.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := port.Sent(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("it has left: %v", err)
+	}
+}
+
+// TestProbe: an address that is in use answers, one that is not does not, and who calls it off does not wait.
+func TestProbe(t *testing.T) {
+	t.Parallel()
+	n, client := pair(t)
+	n.Host.Command("ip", "link", "set", "srv0", "address", "02:00:00:00:00:02")
+	by, err := client.Probe(t.Context(), netip.MustParseAddr("192.0.2.1"))
+	if err != nil || by.String() != "02:00:00:00:00:02" {
+		t.Errorf("in use: %v, %v", by, err)
+	}
+	if by, err := client.Probe(t.Context(), netip.MustParseAddr("192.0.2.9")); err != nil || by != nil {
+		t.Errorf("free: %v, %v", by, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := client.Probe(ctx, netip.MustParseAddr("192.0.2.9")); !errors.Is(err, context.Canceled) {
+		t.Errorf("called off: %v", err)
+	}
+}
+
+// TestNoLink: a link that is gone is an error with its name.
+func TestNoLink(t *testing.T) {
+	t.Parallel()
+	n, client := pair(t)
+	n.Container("c").Batch("link del eth0")
+	if _, err := client.Open(); err == nil {
+		t.Error("no error")
+	}
+}

@@ -1,0 +1,72 @@
+package rpc_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
+	"github.com/tenon-cni/tenon/internal/testnet"
+)
+
+// TestPeer: whoever may open the socket, as systemd can let a group do, only root is answered.
+func TestPeer(t *testing.T) {
+	testnet.Require(t, testnet.Root)
+	socket := serve(t, func(context.Context, *rpc.Request) *rpc.Reply { return new(rpc.Reply) })
+	for dir := filepath.Dir(socket); dir != os.TempDir(); dir = filepath.Dir(dir) {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(socket, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for user, want := range map[int]string{0: "TENON-DHCP/1\n", 65534: ""} {
+		c, err := dialAs(user, socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.WriteString(c, "TENON-DHCP/1\n")
+		b := make([]byte, 64)
+		if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := c.Read(b); string(b[:n]) != want || os.IsTimeout(err) {
+			t.Errorf("user %d got %q, %v", user, b[:n], err)
+		}
+		c.Close()
+	}
+}
+
+// dialAs connects as another user, on a thread that ends with it.
+func dialAs(user int, socket string) (c net.Conn, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread()
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, ^uintptr(0), uintptr(user), ^uintptr(0)); errno != 0 {
+			err = errno
+			return
+		}
+		fd, e := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if e == nil {
+			e = unix.Connect(fd, &unix.SockaddrUnix{Name: socket})
+		}
+		if e != nil {
+			err = e
+			return
+		}
+		f := os.NewFile(uintptr(fd), socket)
+		defer f.Close()
+		c, err = net.FileConn(f)
+	}()
+	<-done
+	return c, err
+}

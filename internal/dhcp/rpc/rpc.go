@@ -1,0 +1,136 @@
+// Package rpc is the wire between the plugin dhcp and its daemon, on a Unix stream socket: both ends of it. It knows nothing
+// of leases.
+//
+// Each side greets with a line. Then comes a request as a line of JSON, which may hand over the namespace as a descriptor
+// (SCM_RIGHTS), and the reply as another. A client whose greeting is answered by HTTP has met the daemon of the reference
+// plugin, and speaks net/rpc with it: see reference.go. The server speaks that with clients who begin with it.
+package rpc
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"time"
+
+	"github.com/tenon-cni/tenon/cni"
+)
+
+// Verb is what the daemon shall do.
+type Verb string
+
+// The verbs.
+const (
+	Allocate Verb = "allocate"  // get an address, or say which one the attachment has
+	Check    Verb = "check"     // say which address the attachment has, or why it has none any more
+	Release  Verb = "release"   // give the address back
+	Collect  Verb = "collect"   // give back what attachments of a network have that are not in Valid
+	List     Verb = "list"      // all leases
+	Status   Verb = "status"    // whether the daemon answers
+	HandOver Verb = "hand over" // end, and leave the listening socket to the caller
+)
+
+// Request is what the plugin asks the daemon for.
+type Request struct {
+	Verb      Verb                  `json:"verb"`
+	Container string                `json:"containerID,omitempty"`
+	IfName    string                `json:"ifname,omitempty"`
+	Netns     string                `json:"netns,omitempty"`  // path
+	Args      string                `json:"args,omitempty"`   // CNI_ARGS
+	Config    json.RawMessage       `json:"config,omitempty"` // of the network
+	Valid     []cni.ValidAttachment `json:"valid,omitempty"`  // Collect
+
+	// NS is the namespace, if the client could open it: the path may lead nowhere where the daemon runs. Who has the
+	// request closes it.
+	NS *os.File `json:"-"`
+}
+
+// Reply is the answer of the daemon.
+type Reply struct {
+	Error  *Failure        `json:"error,omitempty"`
+	Result json.RawMessage `json:"result,omitempty"` // of version 1.1.0
+	Leases []Lease         `json:"leases,omitempty"` // List
+
+	// Listener is the socket of a daemon that has handed over. Who has the reply closes it.
+	Listener *os.File `json:"-"`
+}
+
+// Failure is an error object of CNI.
+type Failure struct {
+	Code    cni.Code `json:"code"`
+	Msg     string   `json:"msg"`
+	Details string   `json:"details,omitempty"`
+}
+
+// Fail returns the reply that an error is.
+func Fail(err error) *Reply {
+	e := cni.AsError(err)
+	return &Reply{Error: &Failure{e.Code, e.Msg, e.Details}}
+}
+
+// Err returns the error that the reply is, or nil.
+func (r *Reply) Err() error {
+	if r.Error == nil {
+		return nil
+	}
+	return cni.Errorf(r.Error.Code, "%s", r.Error.Msg).WithDetails(r.Error.Details)
+}
+
+// Lease is what the daemon says of an attachment.
+type Lease struct {
+	Network   string         `json:"network"`
+	Container string         `json:"containerID"`
+	IfName    string         `json:"ifname"`
+	Netns     string         `json:"netns"`
+	State     string         `json:"state"`            // in words
+	Reason    string         `json:"reason,omitempty"` // why there is no lease, or it could not be prolonged
+	Addresses []netip.Prefix `json:"addresses,omitempty"`
+	Server    string         `json:"server,omitempty"`
+	Renew     time.Time      `json:"renew,omitzero"`
+	Expires   time.Time      `json:"expires,omitzero"` // zero: never
+}
+
+var (
+	// ErrUnreachable says that nobody answers on the socket.
+	ErrUnreachable = errors.New("nobody answers")
+	// ErrReference says that the daemon of the reference plugin cannot do what it was asked.
+	ErrReference = errors.New("the daemon is that of the reference plugin, which cannot do this")
+)
+
+const (
+	greeting    = "TENON-DHCP/1\n"
+	maxGreeting = 256
+	maxRequest  = 4 << 20
+	maxReply    = 64 << 20
+
+	patience = 10 * time.Second // for what takes no time: reading a request, answering the greeting
+)
+
+// encode is a message as it is sent.
+func encode(v any) ([]byte, error) {
+	b, err := json.Marshal(v)
+	return append(b, '\n'), err
+}
+
+func receive(c *conn, limit int, v any) error {
+	line, err := c.line(limit)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(line, v); err != nil {
+		return fmt.Errorf("malformed message: %w", err)
+	}
+	return nil
+}
+
+// first takes the first of the files that came with a message; the others are closed.
+func first(files []*os.File) *os.File {
+	if len(files) == 0 {
+		return nil
+	}
+	for _, f := range files[1:] {
+		f.Close()
+	}
+	return files[0]
+}

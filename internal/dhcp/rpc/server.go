@@ -1,0 +1,106 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+// Server answers requests.
+type Server struct {
+	// Handle answers one. Its context ends with that of Serve, and when the client hangs up.
+	Handle func(context.Context, *Request) *Reply
+	Log    *slog.Logger
+}
+
+// atOnce is how many clients are served at the same time; others wait.
+const atOnce = 1024
+
+// Serve answers until the listener is closed, and returns when all is answered.
+func (s *Server) Serve(ctx context.Context, l *Listener) error {
+	var all sync.WaitGroup
+	defer all.Wait()
+	slots := make(chan struct{}, atOnce)
+	for {
+		slots <- struct{}{}
+		accepted, err := l.unix.AcceptUnix()
+		if errors.Is(err, net.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		all.Go(func() {
+			c := &conn{UnixConn: accepted}
+			defer func() { <-slots }()
+			defer c.Close()
+			if err := s.serve(ctx, c); err != nil {
+				s.Log.Warn("client", "error", err)
+			}
+		})
+	}
+}
+
+func (s *Server) serve(ctx context.Context, c *conn) error {
+	if err := c.trusted(); err != nil {
+		return err
+	}
+	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+		return err
+	}
+	line, err := c.line(maxGreeting)
+	switch {
+	case err != nil:
+		return err
+	case string(line) == connectLine:
+		return s.serveReference(ctx, c)
+	case string(line)+"\n" != greeting:
+		_, err := c.Write([]byte("HTTP/1.0 400 Bad Request\r\n\r\n"))
+		return err
+	}
+	if _, err := c.Write([]byte(greeting)); err != nil {
+		return err
+	}
+	q := new(Request)
+	if err := receive(c, maxRequest, q); err != nil {
+		return err
+	}
+	q.NS = first(c.take())
+	r := s.handle(ctx, c, q)
+	answer, err := encode(r)
+	if err != nil {
+		return err
+	}
+	if r.Listener != nil {
+		defer r.Listener.Close()
+	}
+	return c.send(answer, r.Listener)
+}
+
+// handle answers a request, and calls that off when the client hangs up.
+func (s *Server) handle(ctx context.Context, c *conn, q *Request) *Reply {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if q.NS != nil {
+		defer q.NS.Close()
+	}
+	_ = c.SetDeadline(time.Time{})
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		b := make([]byte, 1)
+		if n, err := c.Read(b); n > 0 {
+			c.ahead = append(b, c.ahead...) // the next request
+		} else if !errors.Is(err, os.ErrDeadlineExceeded) {
+			cancel()
+		}
+	})
+	r := s.Handle(ctx, q)
+	_ = c.SetReadDeadline(time.Unix(1, 0))
+	watch.Wait()
+	_ = c.SetDeadline(time.Now().Add(patience))
+	return r
+}

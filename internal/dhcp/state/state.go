@@ -1,0 +1,72 @@
+// Package state is what daemon and plugin of DHCP keep in files beside the socket: leases, and notes of attachments that were
+// deleted while no daemon ran. Files are those of package ledger; they do not outlive a boot, as no namespace does.
+package state
+
+import (
+	"net/netip"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/boot"
+	"github.com/tenon-cni/tenon/internal/dhcp/settings"
+	"github.com/tenon-cni/tenon/internal/dhcp/v4"
+	"github.com/tenon-cni/tenon/internal/dhcp/v6"
+	"github.com/tenon-cni/tenon/internal/kernel/netns"
+	"github.com/tenon-cni/tenon/internal/ledger"
+)
+
+// Lease is an attachment with the lease that it has.
+type Lease struct {
+	cni.Attachment
+	Place Place `json:"place"`
+
+	// What the server is told, and asked.
+	ClientID   []byte      `json:"clientID"`
+	Options    []v4.Option `json:"options,omitempty"`
+	Parameters []byte      `json:"parameters,omitempty"`
+	Broadcast  bool        `json:"broadcast,omitempty"` // is how it shall answer
+	Priority   int         `json:"priority,omitempty"`  // metric of the routes
+
+	Lease *v4.Lease `json:"lease,omitempty"` // nil: lost
+	Lost  string    `json:"lost,omitempty"`  // why
+	Last  *v4.Lease `json:"last,omitempty"`  // what was lost
+
+	DHCP6 settings.DHCP6 `json:"dhcp6,omitempty"`
+	Six   *v6.Lease      `json:"six,omitempty"` // nil: lost, or not wanted
+	Lost6 string         `json:"lost6,omitempty"`
+}
+
+// Place is where a lease is for. Paths come and go, and interfaces are renamed.
+type Place struct {
+	Path  string   `json:"path"` // of the namespace, without the prefix of the host
+	NS    netns.ID `json:"ns"`
+	Index int      `json:"index"`
+	MAC   string   `json:"mac"`
+}
+
+// Note says that an attachment was deleted.
+type Note struct{ cni.Attachment }
+
+// Name is that of the file of an attachment.
+func Name(a cni.Attachment) string { return string(a.Owner()) }
+
+// Dir is the folder beside a socket.
+func Dir(socket string) string { return socket + ".d" }
+
+// Leases are those of the daemon at a socket.
+func Leases(socket string) (ledger.Ledger, error) { return folder(socket, "leases") }
+
+// Notes are those for the daemon at a socket.
+func Notes(socket string) (ledger.Ledger, error) { return folder(socket, "deleted") }
+
+func folder(socket, name string) (ledger.Ledger, error) {
+	id, err := boot.ID()
+	return ledger.Ledger{Dir: Dir(socket) + "/" + name, Boot: id}, err
+}
+
+// Addresses are those that the attachment has.
+func (l *Lease) Addresses() (list []netip.Prefix) {
+	if l.Lease != nil {
+		list = append(list, l.Lease.Address)
+	}
+	return append(list, l.Six.Prefixes()...)
+}

@@ -1,0 +1,195 @@
+package v4
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/bits"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/tenon-cni/tenon/internal/dhcp/domains"
+)
+
+// Lease is what a server has lent to a client. It is saved as JSON.
+type Lease struct {
+	Address netip.Prefix `json:"address"` // with the length of its network
+	Server  netip.Addr   `json:"server"`  // who lent it; not valid: unknown
+	Routers []netip.Addr `json:"routers,omitempty"`
+	Routes  []Route      `json:"routes,omitempty"` // beside the one through the first router, or instead of it: see Classless
+	// Classless says that Routes come from option 121: then the routers are not for a default route (RFC 3442).
+	Classless bool         `json:"classless,omitempty"`
+	MTU       int          `json:"mtu,omitempty"` // bytes; 0: the server has not said
+	DNS       []netip.Addr `json:"dns,omitempty"`
+	Domain    string       `json:"domain,omitempty"`
+	Search    []string     `json:"search,omitempty"`
+
+	// When the server that lent it is asked to prolong it (T1), when any other is (T2), both a little before the server has said,
+	// and until when the address is good. Zero: never.
+	Renew   time.Time `json:"renew,omitzero"`
+	Rebind  time.Time `json:"rebind,omitzero"`
+	Expires time.Time `json:"expires,omitzero"`
+}
+
+// Route is a route that a server wants. A gateway of 0.0.0.0 says that the network is on the link.
+type Route struct {
+	Dst     netip.Prefix `json:"dst"`
+	Gateway netip.Addr   `json:"gateway"`
+}
+
+// Same reports whether two leases say the same, but for who lent them and their times.
+func (l Lease) Same(o Lease) bool {
+	return l.Address == o.Address && slices.Equal(l.Routers, o.Routers) && slices.Equal(l.Routes, o.Routes) &&
+		l.Classless == o.Classless && l.MTU == o.MTU &&
+		slices.Equal(l.DNS, o.DNS) && l.Domain == o.Domain && slices.Equal(l.Search, o.Search)
+}
+
+// defaultTime is that of a lease whose server has not said (as the reference plugin has it).
+const defaultTime = time.Hour
+
+// minMTU is what every link carries (RFC 791); RFC 2132 section 5.1 allows no less than 68.
+const minMTU = 68
+
+// leaseOf reads what an ACK lends, from the time at which it was asked for (RFC 2131 section 4.4.1).
+func leaseOf(m *Message, asked time.Time) (Lease, error) {
+	address, err := addressOf(m)
+	if err != nil {
+		return Lease{}, err
+	}
+	l := Lease{Address: address, DNS: nodes(m.Addrs(OptDNS)), Domain: m.Text(OptDomainName), Search: domains.Decode(m.Get(OptSearch))}
+	if server, ok := m.Addr(OptServerID); ok && usable(server) {
+		l.Server = server
+	}
+	if mtu := m.Get(OptMTU); len(mtu) == 2 && binary.BigEndian.Uint16(mtu) >= minMTU {
+		l.MTU = int(binary.BigEndian.Uint16(mtu))
+	}
+	if l.Routes = classless(m.Get(OptClasslessRoute)); len(l.Routes) > 0 {
+		l.Classless = true
+	} else {
+		l.Routes = classful(m.Get(OptStaticRoutes))
+	}
+	l.setTimes(m, asked)
+	return l, l.setRouters(nodes(m.Addrs(OptRouter)))
+}
+
+// addressOf reads the address and its network, and refuses what no node can have.
+func addressOf(m *Message) (p netip.Prefix, err error) {
+	mask := m.Get(OptSubnetMask)
+	if len(mask) != 4 {
+		return p, errors.New("the server gave no subnet mask")
+	}
+	length, ok := prefixLength(mask)
+	if !ok {
+		return p, fmt.Errorf("the server gave the subnet mask %d.%d.%d.%d", mask[0], mask[1], mask[2], mask[3])
+	}
+	if !usable(m.Your) {
+		return p, fmt.Errorf("the server gave the address %v", m.Your)
+	}
+	p = netip.PrefixFrom(m.Your, length)
+	if length < 31 && (m.Your == p.Masked().Addr() || m.Your == lastOf(p)) {
+		return p, fmt.Errorf("the server gave %s, which stands for the network or for all of its nodes", p)
+	}
+	return p, nil
+}
+
+// setRouters keeps those that can be reached. With a mask of 32 bits, which clouds give, they are on the link all the same;
+// so they are where option 121 says how they are reached. Otherwise one outside of the network is a mistake, and where all
+// of them are, address or mask are wrong.
+func (l *Lease) setRouters(list []netip.Addr) error {
+	l.Routers = slices.DeleteFunc(slices.Clone(list), func(a netip.Addr) bool {
+		return a == l.Address.Addr() || l.Address.Bits() < 32 && !l.Classless && !l.Address.Contains(a)
+	})
+	if len(list) > 0 && len(l.Routers) == 0 && !l.Classless {
+		return fmt.Errorf("the server gave %s, and the router %s, which is not another node of that network", l.Address, list[0])
+	}
+	return nil
+}
+
+// nodes keeps the addresses that can be those of nodes.
+func nodes(list []netip.Addr) []netip.Addr {
+	return slices.DeleteFunc(list, func(a netip.Addr) bool { return !usable(a) })
+}
+
+// setTimes reads options 51, 58 and 59. What makes no sense (T1 > T2 > end) counts as not said.
+func (l *Lease) setTimes(m *Message, asked time.Time) {
+	all, ok := m.Duration(OptLeaseTime)
+	if !ok || all == 0 {
+		all = defaultTime
+	}
+	if all == Infinite {
+		return
+	}
+	renew, rebind := all/2, all/20*17 // RFC 2131 section 4.4.5; the other way round it overflows
+	if d, ok := m.Duration(OptRebindingTime); ok && d > 0 && d < all {
+		rebind = d
+	}
+	if d, ok := m.Duration(OptRenewalTime); ok && d > 0 && d < rebind {
+		renew = d
+	}
+	l.Renew, l.Rebind, l.Expires = asked.Add(min(renew, rebind)), asked.Add(rebind), asked.Add(all)
+}
+
+// Expired reports whether the lease has ended.
+func (l Lease) Expired(now time.Time) bool { return !l.Expires.IsZero() && !now.Before(l.Expires) }
+
+// usable reports whether an address can be that of a node: not of 0.0.0.0/8, 127.0.0.0/8, multicast or what follows it.
+func usable(a netip.Addr) bool {
+	return a.Is4() && !a.IsLoopback() && a.As4()[0] > 0 && a.As4()[0] < 224
+}
+
+// route returns a route unless its network can not be one, or its router can not be a node; 0.0.0.0 is none.
+func route(dst netip.Prefix, gateway netip.Addr) (r Route, ok bool) {
+	a := dst.Addr()
+	return Route{dst, gateway}, (usable(a) || a.As4()[0] == 0 && dst.Bits() < 8) && (gateway.IsUnspecified() || usable(gateway))
+}
+
+func prefixLength(mask []byte) (int, bool) {
+	v := binary.BigEndian.Uint32(mask)
+	n := bits.LeadingZeros32(^v)
+	return n, n > 0 && (n == 32 || v<<n == 0)
+}
+
+func lastOf(p netip.Prefix) netip.Addr {
+	a := p.Addr().As4()
+	v := binary.BigEndian.Uint32(a[:]) | (1<<(32-p.Bits()) - 1)
+	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, v)))
+}
+
+// classless reads option 121 (RFC 3442): the length of the network, as many bytes of it as that needs, the router. A list
+// with a mistake counts as none.
+func classless(b []byte) (routes []Route) {
+	for len(b) > 0 {
+		length := int(b[0])
+		n := (length + 7) / 8
+		if length > 32 || len(b) < 1+n+4 {
+			return nil
+		}
+		var dst [4]byte
+		copy(dst[:], b[1:1+n])
+		if r, ok := route(netip.PrefixFrom(netip.AddrFrom4(dst), length).Masked(), netip.AddrFrom4([4]byte(b[1+n:]))); ok {
+			routes = append(routes, r)
+		}
+		b = b[1+n+4:]
+	}
+	return routes
+}
+
+// classful reads option 33 (RFC 2132 section 5.8): pairs of a destination, whose class says how long its network is, and a
+// router.
+func classful(b []byte) (routes []Route) {
+	for ; len(b) >= 8; b = b[8:] {
+		length := 24
+		switch {
+		case b[0] < 128:
+			length = 8
+		case b[0] < 192:
+			length = 16
+		}
+		dst := netip.PrefixFrom(netip.AddrFrom4([4]byte(b)), length).Masked()
+		if r, ok := route(dst, netip.AddrFrom4([4]byte(b[4:]))); ok {
+			routes = append(routes, r)
+		}
+	}
+	return routes
+}

@@ -1,0 +1,413 @@
+package v4
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/tenon-cni/tenon/internal/dhcp/client"
+)
+
+// state is where the client is in RFC 2131 section 4.4.
+type state int
+
+const (
+	stopped    state = iota
+	paused           // between two attempts
+	selecting        // DISCOVER has been sent
+	requesting       // REQUEST has been sent for an offer
+	rebooting        // REQUEST has been sent for the lease of an earlier run
+	probing          // the link is asked who has the address
+	bound
+	renewing  // the server that lent it is asked
+	rebinding // any server is asked
+)
+
+func (s state) String() string {
+	return [...]string{"stopped", "waiting for the next attempt", "waiting for an offer", "waiting for the server to confirm",
+		"waiting for the server to confirm the earlier lease", "looking whether the address is free", "bound", "renewing", "rebinding"}[s]
+}
+
+const (
+	maxTries     = 3 // of a message
+	shortPauses  = 4 // so many, before they grow
+	shortPause   = 2 * time.Second
+	declinePause = 10 * time.Second // RFC 2131 section 3.1 (5)
+	probeTime    = 10 * time.Second // after that whoever probes is taken to be gone
+	startTime    = time.Second      // at most, in which those who start together ask whether their leases are still good
+)
+
+// Machine is a client: what happens goes in, what has to be done comes out, with the time at which to call [Machine.Tick];
+// a zero time is never. Its methods must not be called at the same time.
+//
+// It has a lease when it is rebooting, bound, renewing or rebinding, or probing another address than it has.
+type Machine struct {
+	p     Params
+	state state
+	lease *Lease // what the client has
+	wake  time.Time
+
+	// The exchange with servers.
+	xid     uint32
+	began   time.Time
+	secs    uint16    // as last sent
+	asked   time.Time // the last message
+	tries   int       // of that message
+	offered struct{ address, server netip.Addr }
+	odd     string // what was wrong with a message that was not accepted
+	probed  Lease  // granted, and looked at
+
+	pauses  int       // between attempts, so far
+	giveUp  time.Time // zero: never
+	refused string    // why the last attempt failed
+
+	actions []Action
+}
+
+// New returns a client that has not begun.
+func New(p Params) *Machine { return &Machine{p: p.complete()} }
+
+// Lease returns what the client has, nil if nothing. The caller must not change it.
+func (m *Machine) Lease() *Lease { return m.lease }
+
+// State says in words where the client is.
+func (m *Machine) State() string { return m.state.String() }
+
+// Stopped reports whether the client has not begun, has failed or was stopped: nothing that happens changes it.
+func (m *Machine) Stopped() bool { return m.state == stopped }
+
+// Expects reports whether an answer may come.
+func (m *Machine) Expects() bool {
+	switch m.state {
+	case selecting, requesting, rebooting, renewing, rebinding:
+		return true
+	}
+	return false
+}
+
+// Reason says why the last attempt to get or prolong a lease failed, "" if it did not.
+func (m *Machine) Reason() string { return m.refused }
+
+// Start begins. With the lease of an earlier run it asks whether that is still good (INIT-REBOOT, RFC 2131 section 3.2): if
+// so there is a [Bind], if not a [Lose]; where nobody answers, neither, and the lease is kept up to its end.
+func (m *Machine) Start(now time.Time, earlier *Lease) ([]Action, time.Time) {
+	if earlier != nil && !earlier.Expired(now) {
+		m.lease = earlier
+		m.enter(now, rebooting)
+		m.wake = now.Add(m.startDelay(now))
+		return m.done(now)
+	}
+	if m.p.Total > 0 {
+		m.giveUp = now.Add(m.p.Total)
+	}
+	m.ask(now, selecting)
+	return m.done(now)
+}
+
+// Tick tells that the time to wake has come. A call before changes nothing.
+func (m *Machine) Tick(now time.Time) ([]Action, time.Time) {
+	if !m.wake.IsZero() && !now.Before(m.wake) {
+		m.tick(now)
+	}
+	return m.done(now)
+}
+
+// Received hands over a message from the link. What is not for this client, or not expected, changes nothing.
+func (m *Machine) Received(now time.Time, r *Message) ([]Action, time.Time) {
+	if r.Reply && r.XID == m.xid && bytes.Equal(r.MAC, m.p.MAC) {
+		m.received(now, r)
+	}
+	return m.done(now)
+}
+
+// Probed tells who answered for an address that was probed; by is nil if nobody did.
+func (m *Machine) Probed(now time.Time, address netip.Addr, by net.HardwareAddr) ([]Action, time.Time) {
+	switch {
+	case m.state != probing || m.probed.Address.Addr() != address:
+	case by == nil:
+		m.bind(now, m.probed)
+	default:
+		m.decline(now, m.probed, by)
+	}
+	return m.done(now)
+}
+
+// Release gives the lease back, and stops.
+func (m *Machine) Release() []Action {
+	l := m.lease
+	if m.state == probing { // the server has lent that by now
+		l = &m.probed
+	}
+	if l != nil && l.Server.IsValid() {
+		msg := m.farewell(Release, l.Server)
+		msg.Client = l.Address.Addr()
+		m.do(Send{Message: msg, From: msg.Client, To: l.Server})
+	}
+	m.Stop()
+	actions := m.actions
+	m.actions = nil
+	return actions
+}
+
+// Stop ends the client; the server is not told, and the lease is good up to its end. [Machine.Start] begins anew.
+func (m *Machine) Stop() { *m = Machine{p: m.p, refused: m.refused, actions: m.actions} }
+
+// done returns what has to be done, and when to wake: also at the end of the lease, and of the time for the first one.
+func (m *Machine) done(now time.Time) ([]Action, time.Time) {
+	if m.lease != nil {
+		m.wakeBy(m.lease.Expires)
+	}
+	if m.state != probing {
+		m.wakeBy(m.giveUp)
+	}
+	if !m.wake.IsZero() && m.wake.Before(now) {
+		m.wake = now
+	}
+	actions := m.actions
+	m.actions = nil
+	return actions, m.wake
+}
+
+// wakeBy wakes no later than at a time; zero is never.
+func (m *Machine) wakeBy(t time.Time) {
+	if !t.IsZero() && (m.wake.IsZero() || t.Before(m.wake)) {
+		m.wake = t
+	}
+}
+
+func (m *Machine) do(a Action) { m.actions = append(m.actions, a) }
+
+// ask enters a state, and sends its message.
+func (m *Machine) ask(now time.Time, s state) {
+	m.enter(now, s)
+	m.send(now)
+}
+
+// startDelay is for the clients of a daemon not to ask all together. One that is about to prolong its lease does at once.
+func (m *Machine) startDelay(now time.Time) time.Duration {
+	most := startTime
+	if t1 := m.lease.Renew; !t1.IsZero() {
+		most = min(most, t1.Sub(now)/10)
+	}
+	if most <= 0 {
+		return 0
+	}
+	return time.Duration(m.p.Rand() % uint64(most))
+}
+
+// enter enters a state with a new exchange.
+func (m *Machine) enter(now time.Time, s state) {
+	m.state, m.began, m.tries, m.odd = s, now, 0, ""
+	m.xid = uint32(m.p.Rand())
+}
+
+func (m *Machine) tick(now time.Time) {
+	switch {
+	case m.lease != nil && m.lease.Expired(now):
+		m.lose(client.Because("the lease has expired", m.unanswered()))
+		m.ask(now, selecting)
+		return
+	case m.state != probing && !m.giveUp.IsZero() && !now.Before(m.giveUp):
+		m.fail(m.unanswered())
+		return
+	}
+	switch m.state {
+	case paused:
+		m.ask(now, selecting)
+	case selecting, requesting:
+		if m.tries < maxTries {
+			m.send(now)
+			return
+		}
+		m.pause(now, m.growing(), m.unanswered())
+	case rebooting:
+		if m.tries < maxTries-1 {
+			m.send(now)
+			return
+		}
+		m.refused = m.unanswered()
+		m.rest()
+	case probing:
+		m.bind(now, m.probed)
+	case bound, renewing, rebinding:
+		m.prolong(now)
+	}
+}
+
+// prolong asks the server, or any if it is late or the one has not answered (RFC 2131 section 4.4.5).
+func (m *Machine) prolong(now time.Time) {
+	m.refused = m.unanswered()
+	switch {
+	case m.state != rebinding && !now.Before(m.lease.Rebind):
+		m.ask(now, rebinding)
+	case m.state == bound:
+		m.ask(now, renewing)
+	default:
+		m.send(now)
+	}
+}
+
+func (m *Machine) received(now time.Time, r *Message) {
+	switch kind := r.Type(); {
+	case m.state == selecting:
+		if kind == Offer {
+			m.consider(now, r)
+		}
+	case !m.awaits(r):
+	case kind == ACK:
+		m.acknowledged(now, r)
+	case kind == NAK:
+		reason := client.Because("the server refused", r.Text(OptMessage))
+		if m.lease == nil {
+			m.pause(now, m.growing(), reason)
+			return
+		}
+		m.lose(reason)
+		m.ask(now, selecting)
+	}
+}
+
+// awaits reports whether an answer is of somebody who was sent a REQUEST. One that does not say of whom it is counts too.
+func (m *Machine) awaits(r *Message) bool {
+	switch m.state {
+	case requesting, renewing:
+		whom := m.asksWhom()
+		server, ok := r.Addr(OptServerID)
+		return !ok || !whom.IsValid() || server == whom
+	case rebooting, rebinding:
+		return true
+	}
+	return false
+}
+
+// consider takes the first offer that could become a lease; a server may leave the mask to the ACK.
+func (m *Machine) consider(now time.Time, r *Message) {
+	server, _ := r.Addr(OptServerID)
+	switch {
+	case !usable(server):
+		m.odd = "an offer does not say of which server it is"
+		return
+	case r.Get(OptSubnetMask) != nil:
+		if _, err := leaseOf(r, now); err != nil {
+			m.odd = err.Error()
+			return
+		}
+	case !usable(r.Your):
+		m.odd = fmt.Sprintf("the server offered the address %v", r.Your)
+		return
+	}
+	m.offered.address, m.offered.server = r.Your, server
+	m.state, m.tries, m.odd = requesting, 0, ""
+	m.send(now)
+}
+
+func (m *Machine) acknowledged(now time.Time, r *Message) {
+	lease, err := leaseOf(r, m.asked)
+	switch {
+	case err != nil:
+	case m.state == requesting && r.Your != m.offered.address:
+		err = fmt.Errorf("the server offered %s and gave %s", m.offered.address, r.Your)
+	case lease.Expired(now):
+		err = fmt.Errorf("the server gave %s for a time that is over", lease.Address)
+	}
+	if err != nil && m.lease == nil {
+		m.pause(now, m.growing(), err.Error())
+		return
+	}
+	if err != nil { // what the client has stays good up to its end, and is asked for as before
+		m.odd = err.Error()
+		return
+	}
+	if !lease.Server.IsValid() {
+		lease.Server = m.asksWhom()
+	}
+	if !lease.Server.IsValid() && m.lease != nil {
+		lease.Server = m.lease.Server
+	}
+	random := m.p.Rand() // the same for both: T2 stays after T1
+	lease.Renew, lease.Rebind = client.Earlier(lease.Renew, m.asked, random), client.Earlier(lease.Rebind, m.asked, random)
+	if m.p.Probe && (m.lease == nil || m.lease.Address.Addr() != r.Your) {
+		m.state, m.probed, m.wake = probing, lease, now.Add(probeTime)
+		m.do(Probe{r.Your})
+		return
+	}
+	m.bind(now, lease)
+}
+
+// bind takes a lease.
+func (m *Machine) bind(now time.Time, l Lease) {
+	if l.Expired(now) { // while it was probed
+		if m.lease != nil {
+			m.lose("the lease has expired")
+		}
+		m.pause(now, m.growing(), fmt.Sprintf("the server gave %s for a shorter time than it takes to see whether it is free", l.Address))
+		return
+	}
+	m.do(Bind{l, m.lease})
+	m.lease, m.giveUp, m.pauses, m.refused = &l, time.Time{}, 0, ""
+	m.rest()
+}
+
+// rest is bound, up to T1.
+func (m *Machine) rest() { m.state, m.wake = bound, m.lease.Renew }
+
+func (m *Machine) lose(reason string) {
+	m.do(Lose{*m.lease, reason})
+	m.lease, m.refused, m.pauses = nil, reason, 0
+}
+
+// decline tells the server that somebody has the address, and gives up what the client has: the server has nothing else for
+// it on record.
+func (m *Machine) decline(now time.Time, l Lease, by net.HardwareAddr) {
+	reason := fmt.Sprintf("%s is in use by %s", l.Address.Addr(), by)
+	if m.lease != nil {
+		m.lose(reason)
+	}
+	msg := m.farewell(Decline, l.Server)
+	msg.Set(OptRequestedIP, l.Address.Addr().AsSlice())
+	m.do(Send{Message: msg})
+	m.pause(now, declinePause, reason)
+}
+
+// pause ends an attempt, and is the end if there is no time for another one.
+func (m *Machine) pause(now time.Time, d time.Duration, reason string) {
+	if !m.giveUp.IsZero() && now.Add(d).After(m.giveUp) {
+		m.fail(reason)
+		return
+	}
+	m.pauses++
+	m.state, m.refused, m.wake = paused, reason, now.Add(d)
+}
+
+// growing is the time to the next attempt: 2 s a few times, then twice as much each time, a second more or less.
+func (m *Machine) growing() time.Duration {
+	d := shortPause
+	for i := shortPauses; i <= m.pauses && d < m.p.Pause; i++ {
+		d *= 2
+	}
+	jitter := time.Duration(m.p.Rand()%uint64(2*time.Second)) - time.Second
+	return min(d, max(m.p.Pause, shortPause)) + jitter
+}
+
+func (m *Machine) fail(reason string) {
+	m.refused = reason
+	m.Stop()
+	m.do(Fail{reason})
+}
+
+// unanswered says what is waited for in vain, or has been.
+func (m *Machine) unanswered() string {
+	switch m.state {
+	case paused, probing, bound:
+		return m.refused
+	case rebooting:
+		if m.tries == 0 {
+			return m.refused
+		}
+	case selecting:
+		return client.Because("no OFFER in "+client.Tries(m.tries), m.odd)
+	}
+	return client.Because("no answer to the REQUEST in "+client.Tries(m.tries), m.odd)
+}

@@ -1,0 +1,67 @@
+package v4
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"time"
+)
+
+// Params are what a client is and wants. What is zero has the default that is named.
+type Params struct {
+	MAC        net.HardwareAddr // 6 bytes
+	ClientID   []byte           // option 61, see [ClientID]; at most 255 bytes count; none: servers go by the MAC
+	Options    []Option         // sent to the server besides; option 61 replaces ClientID; what is the protocol's own is ignored
+	Parameters []byte           // option 55: codes of options asked for; none: what the server thinks fit
+	Broadcast  bool             // the server shall answer by broadcast
+	Probe      bool             // an address is only taken when nobody on the link answers for it
+
+	Timeout time.Duration // after the first transmission of a message, 10 s; after the second and third twice and four times
+	Pause   time.Duration // between attempts to get a lease, at most, 62 s; it begins with 2 s and grows up to that
+	Total   time.Duration // for getting the first lease; 0: for ever
+
+	Rand func() uint64 // the source of transaction numbers and of jitter, [rand.Uint64]
+}
+
+// ClientID returns the identifier (option 61) of what a text names, at most 255 bytes: a zero byte (RFC 2132 section 9.14: no
+// hardware address) and the text. Where that is too long, a hash of all of it stands for its end, so that different texts
+// have different identifiers.
+func ClientID(text string) []byte {
+	const most = 254
+	if len(text) > most {
+		h := fnv.New128a()
+		h.Write([]byte(text))
+		sum := fmt.Sprintf("#%x", h.Sum(nil))
+		text = text[:most-len(sum)] + sum
+	}
+	return append([]byte{0}, text...)
+}
+
+// complete returns the parameters with the defaults, and the identifier in one place.
+func (p Params) complete() Params {
+	for _, o := range p.Options {
+		if o.Code == OptClientID {
+			p.ClientID = o.Value
+		}
+	}
+	p.ClientID = p.ClientID[:min(len(p.ClientID), 255)]
+	p.Options = slices.DeleteFunc(slices.Clone(p.Options), func(o Option) bool {
+		switch o.Code {
+		case optPad, optEnd, OptRequestedIP, OptOverload, OptType, OptServerID, OptClientID:
+			return true
+		}
+		return false
+	})
+	if p.Timeout <= 0 {
+		p.Timeout = 10 * time.Second
+	}
+	if p.Pause <= 0 {
+		p.Pause = 62 * time.Second
+	}
+	if p.Rand == nil {
+		p.Rand = rand.Uint64
+	}
+	return p
+}

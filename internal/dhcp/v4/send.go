@@ -1,0 +1,94 @@
+package v4
+
+import (
+	"net/netip"
+	"time"
+)
+
+// send sends what the state is about, and sets the time to wait for an answer.
+func (m *Machine) send(now time.Time) {
+	m.tries++
+	m.asked = now
+	if m.state != requesting { // RFC 2131 section 4.4.1: relays shall treat DISCOVER and REQUEST alike
+		m.secs = uint16(max(0, min(now.Sub(m.began)/time.Second, 1<<16-1)))
+	}
+	switch m.state {
+	case selecting:
+		m.do(Send{Message: m.question(Discover)})
+	case requesting:
+		msg := m.question(Request)
+		msg.Set(OptRequestedIP, m.offered.address.AsSlice())
+		msg.Set(OptServerID, m.offered.server.AsSlice())
+		m.do(Send{Message: msg})
+	case rebooting:
+		msg := m.question(Request)
+		msg.Set(OptRequestedIP, m.lease.Address.Addr().AsSlice())
+		m.do(Send{Message: msg})
+	case renewing, rebinding: // RFC 2131 section 4.3.6: the address is in ciaddr, and nowhere else
+		msg := m.question(Request)
+		msg.Client, msg.Broadcast = m.lease.Address.Addr(), false
+		m.do(Send{Message: msg, From: msg.Client, To: m.asksWhom()})
+		m.wake = m.next(now)
+		return
+	}
+	m.wake = now.Add(m.p.Timeout << (m.tries - 1))
+}
+
+// next is when a lease that is renewed or rebound is asked for again: after half of what is left until the next step, but not
+// more often than every minute (RFC 2131 section 4.4.5), or in a short lease than a twentieth of what it has after T1.
+func (m *Machine) next(now time.Time) time.Time {
+	until := m.lease.Rebind
+	if m.state == rebinding {
+		until = m.lease.Expires
+	}
+	half := until.Sub(now) / 2
+	if half < min(max(m.lease.Expires.Sub(m.lease.Renew)/20, time.Second), time.Minute) {
+		return until
+	}
+	return now.Add(half)
+}
+
+// asksWhom is the one server that is asked; not valid: any.
+func (m *Machine) asksWhom() (server netip.Addr) {
+	switch m.state {
+	case requesting:
+		return m.offered.server
+	case renewing:
+		return m.lease.Server
+	}
+	return server
+}
+
+// question is a message that wants an answer, with what all of these say.
+func (m *Machine) question(kind Type) *Message {
+	msg := m.message(kind)
+	msg.Secs, msg.Broadcast = m.secs, m.p.Broadcast
+	msg.Set(OptMaxMessageSize, []byte{maxMessage >> 8, maxMessage & 0xff})
+	if len(m.p.Parameters) > 0 {
+		msg.Set(OptParameters, m.p.Parameters)
+	}
+	for _, o := range m.p.Options {
+		msg.Set(o.Code, o.Value)
+	}
+	return msg
+}
+
+// farewell is a message that gives an address back; RFC 2131 table 5 allows no more in it.
+func (m *Machine) farewell(kind Type, server netip.Addr) *Message {
+	m.xid = uint32(m.p.Rand())
+	msg := m.message(kind)
+	if server.IsValid() {
+		msg.Set(OptServerID, server.AsSlice())
+	}
+	return msg
+}
+
+// message is one with what all say: the identifier too, without which the server does not find the lease.
+func (m *Machine) message(kind Type) *Message {
+	msg := &Message{XID: m.xid, MAC: m.p.MAC}
+	msg.Set(OptType, []byte{byte(kind)})
+	if len(m.p.ClientID) > 0 {
+		msg.Set(OptClientID, m.p.ClientID)
+	}
+	return msg
+}

@@ -1,0 +1,140 @@
+package v6
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"time"
+)
+
+// timing is how often and how long a message is sent: RFC 8415 section 7.6. MRD is in exchange.end.
+type timing struct {
+	first, most time.Duration // IRT, MRT
+	tries       int           // MRC; 0: no limit
+}
+
+func (m *Machine) timing() timing {
+	switch m.state {
+	case soliciting:
+		return timing{first: time.Second, most: m.solMax}
+	case requesting:
+		return timing{first: time.Second, most: 30 * time.Second, tries: 10}
+	case confirming:
+		return timing{first: time.Second, most: 4 * time.Second}
+	case informing:
+		return timing{first: time.Second, most: m.infMax}
+	case releasing, declining:
+		return timing{first: time.Second, tries: 4}
+	}
+	return timing{first: 10 * time.Second, most: 600 * time.Second} // renewing, rebinding
+}
+
+// confirmTime is the MRD of CONFIRM.
+const confirmTime = 10 * time.Second
+
+// exchange is a message that is sent until there is an answer.
+type exchange struct {
+	xid    uint32
+	began  time.Time     // with the first transmission
+	end    time.Time     // MRD; zero: none
+	tries  int           // transmissions
+	rt     time.Duration // RT: to the next one
+	server DUID          // who is asked; nil: all
+	hints  []netip.Addr  // the addresses that it is about
+	best   *Message      // ADVERTISE
+	odd    string        // what was wrong with an answer that was not accepted
+}
+
+// ask enters a state with a new exchange.
+func (m *Machine) ask(now time.Time, s state, server DUID, about []netip.Addr) {
+	m.state = s
+	m.ex = exchange{xid: uint32(m.p.Rand()) & 0xffffff, server: server, hints: about}
+	m.send(now)
+}
+
+// soon is ask for all servers after up to a second, so that clients that start together do not ask together (RFC 8415
+// sections 18.2.1, 18.2.3, 18.2.6).
+func (m *Machine) soon(now time.Time, s state, about []netip.Addr) {
+	m.state = s
+	m.ex = exchange{xid: uint32(m.p.Rand()) & 0xffffff, hints: about}
+	m.wake = now.Add(time.Duration(m.p.Rand() % uint64(time.Second)))
+}
+
+// send sends the message of the state, and sets the time to wait for an answer (RFC 8415 section 15).
+func (m *Machine) send(now time.Time) {
+	t := m.timing()
+	if m.ex.tries == 0 {
+		m.ex.began = now
+		m.ex.rt = t.first + m.jitter(t.first)
+		if m.state == soliciting { // more than IRT: section 18.2.1
+			m.ex.rt = t.first + max(1, t.first-m.ex.rt, m.ex.rt-t.first)
+		}
+		switch m.state {
+		case confirming:
+			m.ex.end = now.Add(confirmTime)
+		case renewing:
+			m.ex.end = m.lease.Rebind
+		}
+	} else {
+		m.ex.rt = 2*m.ex.rt + m.jitter(m.ex.rt)
+	}
+	if t.most > 0 && m.ex.rt > t.most {
+		m.ex.rt = t.most + m.jitter(t.most)
+	}
+	m.ex.tries++
+	m.wake = earliest(now.Add(m.ex.rt), m.ex.end)
+	m.do(Send{m.message(now)})
+}
+
+// jitter is RAND: up to a tenth, more or less.
+func (m *Machine) jitter(d time.Duration) time.Duration {
+	return d / 10000 * time.Duration(int64(m.p.Rand()%2001)-1000)
+}
+
+// kind is the type of the message of a state.
+func (s state) kind() Type {
+	switch s {
+	case soliciting:
+		return Solicit
+	case requesting:
+		return Request
+	case confirming:
+		return Confirm
+	case renewing:
+		return Renew
+	case rebinding:
+		return Rebind
+	case declining:
+		return Decline
+	case releasing:
+		return Release
+	}
+	return InformationRequest
+}
+
+// message is that of the state, with the options of RFC 8415 section 18.2.
+func (m *Machine) message(now time.Time) *Message {
+	msg := &Message{Type: m.state.kind(), XID: m.ex.xid}
+	msg.Add(OptClientID, m.p.ClientID)
+	if m.ex.server != nil {
+		msg.Add(OptServerID, m.ex.server)
+	}
+	elapsed := min(max(now.Sub(m.ex.began)/(10*time.Millisecond), 0), 1<<16-1)
+	msg.Add(OptElapsed, binary.BigEndian.AppendUint16(nil, uint16(elapsed)))
+	if m.state != informing {
+		msg.Add(OptIANA, appendIA(m.p.IAID, m.ex.hints))
+	}
+	switch m.state {
+	case confirming, declining, releasing:
+		return msg
+	}
+	own := []uint16{OptSolMaxRT}
+	if m.state == informing {
+		own = []uint16{OptRefresh, OptInfMaxRT}
+	}
+	var codes []byte
+	for _, code := range append(own, m.p.Request...) {
+		codes = binary.BigEndian.AppendUint16(codes, code)
+	}
+	msg.Add(OptRequest, codes)
+	return msg
+}

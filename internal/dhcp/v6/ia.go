@@ -1,0 +1,78 @@
+package v6
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"time"
+)
+
+// ia is what a server says about the addresses of a client (IA_NA, RFC 8415 section 21.4).
+type ia struct {
+	t1, t2    time.Duration // 0: the client decides
+	addresses []iaAddress
+	status    status
+}
+
+// iaAddress is one of them (section 21.6). With a valid time of 0 it is none any more.
+type iaAddress struct {
+	addr             netip.Addr
+	preferred, valid time.Duration
+}
+
+// maxAddresses is how many a client takes: who gives more means no good.
+const maxAddresses = 16
+
+// ia returns the IA of an identifier. One that is malformed, or whose T1 is after T2, counts as none (section 21.4); so does
+// an address with a mistake or a bad status (section 21.6).
+func (m *Message) ia(id uint32) (a ia, ok bool) {
+	for _, o := range m.Options {
+		if o.Code != OptIANA || len(o.Value) < 12 || binary.BigEndian.Uint32(o.Value) != id {
+			continue
+		}
+		a.t1, a.t2 = duration(o.Value[4:]), duration(o.Value[8:])
+		list, ok := options(o.Value[12:])
+		if !ok || a.t1 > a.t2 && a.t2 > 0 {
+			return ia{}, false
+		}
+		a.status = statusOf(list)
+		for _, o := range list {
+			if addr, ok := iaAddressOf(o); ok && len(a.addresses) < maxAddresses {
+				a.addresses = append(a.addresses, addr)
+			}
+		}
+		return a, true
+	}
+	return ia{}, false
+}
+
+func iaAddressOf(o Option) (a iaAddress, ok bool) {
+	if o.Code != OptIAAddr || len(o.Value) < 24 {
+		return a, false
+	}
+	a = iaAddress{netip.AddrFrom16([16]byte(o.Value)), duration(o.Value[16:]), duration(o.Value[20:])}
+	list, ok := options(o.Value[24:])
+	return a, ok && usable(a.addr) && a.preferred <= a.valid && statusOf(list).code == success
+}
+
+// usable reports whether an address can be lent to a node.
+func usable(a netip.Addr) bool { return a.IsGlobalUnicast() && !a.Is4In6() }
+
+// good reports whether there is an address to be had.
+func (a ia) good() bool {
+	for _, addr := range a.addresses {
+		if a.status.code == success && addr.valid > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// appendIA is the IA that a client sends: the addresses that it means, without times (RFC 8415 section 18.2).
+func appendIA(id uint32, list []netip.Addr) []byte {
+	b := binary.BigEndian.AppendUint32(nil, id)
+	b = append(b, make([]byte, 8)...)
+	for _, a := range list {
+		b = appendOptions(b, []Option{{OptIAAddr, append(a.AsSlice(), make([]byte, 8)...)}})
+	}
+	return b
+}

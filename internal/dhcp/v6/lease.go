@@ -1,0 +1,154 @@
+package v6
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/tenon-cni/tenon/internal/dhcp/domains"
+)
+
+// Lease is what a server has lent to a client, or told it. It is saved as JSON.
+type Lease struct {
+	Addresses []Address    `json:"addresses,omitempty"` // of 128 bits: routers say what is on the link; none: stateless
+	Server    DUID         `json:"server"`              // who lent them
+	DNS       []netip.Addr `json:"dns,omitempty"`
+	Search    []string     `json:"search,omitempty"`
+
+	// When the server that lent it is asked to prolong it (T1; or, stateless, any is asked again), and when any other is (T2),
+	// both a little before the server has said. Zero: never.
+	Renew  time.Time `json:"renew,omitzero"`
+	Rebind time.Time `json:"rebind,omitzero"`
+}
+
+// Address is an address, and until when new connections shall be made with it, and until when it may be used at all; zero:
+// for ever. They are the preferred and valid lifetimes of the kernel (RFC 4862 section 5.5.4).
+type Address struct {
+	Addr      netip.Addr `json:"addr"`
+	Preferred time.Time  `json:"preferred,omitzero"`
+	Valid     time.Time  `json:"valid,omitzero"`
+}
+
+// Same reports whether two leases say the same, but for who lent them and their times.
+func (l Lease) Same(o Lease) bool {
+	return slices.Equal(l.addrs(), o.addrs()) && slices.Equal(l.DNS, o.DNS) && slices.Equal(l.Search, o.Search)
+}
+
+func (l Lease) addrs() (list []netip.Addr) {
+	for _, a := range l.Addresses {
+		list = append(list, a.Addr)
+	}
+	return list
+}
+
+// Prefixes are the addresses as an interface has them, which says nothing of what else is on the link; none of no lease.
+func (l *Lease) Prefixes() (list []netip.Prefix) {
+	if l == nil {
+		return nil
+	}
+	for _, a := range l.Addresses {
+		list = append(list, netip.PrefixFrom(a.Addr, 128))
+	}
+	return list
+}
+
+// Expired reports whether no address is valid any more. A stateless lease does not end.
+func (l Lease) Expired(now time.Time) bool {
+	return len(l.Addresses) > 0 && len(l.without(now).Addresses) == 0
+}
+
+// without returns the lease without what is not valid any more.
+func (l Lease) without(now time.Time) Lease {
+	return l.keep(func(a Address) bool { return a.Valid.IsZero() || now.Before(a.Valid) })
+}
+
+func (l Lease) keep(keep func(Address) bool) Lease {
+	l.Addresses = slices.DeleteFunc(slices.Clone(l.Addresses), func(a Address) bool { return !keep(a) })
+	return l
+}
+
+// ends is when the first address stops being valid; zero: never.
+func (l Lease) ends() (t time.Time) {
+	for _, a := range l.Addresses {
+		t = earliest(t, a.Valid)
+	}
+	return t
+}
+
+// earliest returns the earlier of two times; zero is never.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// in is the time after a while; the zero time after an infinite one.
+func in(now time.Time, d time.Duration) time.Time {
+	if d == Infinite {
+		return time.Time{}
+	}
+	return now.Add(d)
+}
+
+// told returns what a reply tells besides addresses.
+func told(r *Message) Lease {
+	return Lease{Server: DUID(r.Get(OptServerID)), DNS: r.addrs(OptDNS), Search: domains.Decode(r.Get(OptSearch))}
+}
+
+// leaseOf reads what a reply lends. Of what was lent before what it does not mention stays (RFC 8415 section 18.2.10.1).
+func leaseOf(r *Message, a ia, now time.Time, before []Address) Lease {
+	l := told(r)
+	l.Addresses = slices.Clone(before)
+	shortest, end := Infinite, Infinite // preferred and valid
+	for _, given := range a.addresses {
+		i := slices.IndexFunc(l.Addresses, func(a Address) bool { return a.Addr == given.addr })
+		if given.valid == 0 {
+			if i >= 0 {
+				l.Addresses = slices.Delete(l.Addresses, i, i+1)
+			}
+			continue
+		}
+		if i < 0 {
+			i = len(l.Addresses)
+			if i == maxAddresses {
+				continue
+			}
+			l.Addresses = append(l.Addresses, Address{})
+		}
+		l.Addresses[i] = Address{given.addr, in(now, given.preferred), in(now, given.valid)}
+		end = min(end, given.valid)
+		if given.preferred > 0 {
+			shortest = min(shortest, given.preferred)
+		}
+	}
+	l.setTimes(a, now, min(shortest, end), end)
+	return l
+}
+
+// setTimes sets T1 and T2: as the server says, or 0.5 and 0.8 of the shortest preferred time (RFC 8415 section 21.4), and of
+// the shortest valid time where they would be too late.
+func (l *Lease) setTimes(a ia, now time.Time, shortest, end time.Duration) {
+	t1, t2 := a.t1, a.t2
+	if t2 == 0 {
+		t2 = max(part(shortest, 8), t1)
+	}
+	if t1 == 0 {
+		t1 = min(part(shortest, 5), t2)
+	}
+	if t2 >= end {
+		t2 = part(end, 8)
+	}
+	if t1 > t2 {
+		t1 = part(end, 5)
+	}
+	l.Renew, l.Rebind = in(now, t1), in(now, t2)
+}
+
+// part is tenths of a time.
+func part(d time.Duration, tenths int) time.Duration {
+	if d == Infinite {
+		return d
+	}
+	return d / 10 * time.Duration(tenths)
+}

@@ -1,0 +1,26 @@
+package v6
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// Params are what a client is and wants. What is zero has the default that is named.
+type Params struct {
+	ClientID DUID     // required
+	IAID     uint32   // which of the client's interfaces this is (RFC 8415 section 12)
+	Request  []uint16 // codes of options asked for; those for the protocol itself need not be among them
+
+	Stateless bool          // no address, only what else the server tells
+	Probe     bool          // an address is only taken when nobody on the link has it
+	Total     time.Duration // for getting the first lease; 0: for ever
+
+	Rand func() uint64 // the source of transaction numbers and of jitter, [rand.Uint64]
+}
+
+func (p Params) complete() Params {
+	if p.Rand == nil {
+		p.Rand = rand.Uint64
+	}
+	return p
+}

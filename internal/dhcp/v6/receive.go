@@ -1,0 +1,166 @@
+package v6
+
+import (
+	"slices"
+	"time"
+
+	"github.com/tenon-cni/tenon/internal/dhcp/client"
+)
+
+func (m *Machine) received(now time.Time, r *Message) {
+	switch m.state {
+	case soliciting:
+		if r.Type == Advertise {
+			m.advertised(now, r)
+		}
+	case requesting, renewing, rebinding:
+		m.replied(now, r)
+	case confirming:
+		m.confirmed(now, r)
+	case informing:
+		m.informed(now, r)
+	case declining:
+		m.declined(now)
+	case releasing:
+		m.Stop()
+	}
+}
+
+// advertised takes the offer of the server with the highest preference in the first second; later, the first (RFC 8415
+// sections 18.2.1, 18.2.9).
+func (m *Machine) advertised(now time.Time, r *Message) {
+	if s := statusOf(r.Options); s.code != success {
+		m.ex.odd = s.String()
+		return
+	}
+	if a, _ := r.ia(m.p.IAID); !a.good() {
+		m.ex.odd = "a server has no address for the client"
+		if a.status.code != success {
+			m.ex.odd = a.status.String()
+		}
+		return
+	}
+	if m.ex.best == nil || preference(r) > preference(m.ex.best) {
+		m.ex.best = r
+	}
+	if m.ex.tries > 1 || preference(r) == 255 {
+		m.request(now, m.ex.best)
+	}
+}
+
+// preference is 0 to 255 (RFC 8415 section 21.8).
+func preference(m *Message) byte {
+	if v := m.Get(OptPreference); len(v) == 1 {
+		return v[0]
+	}
+	return 0
+}
+
+// request asks the server of an ADVERTISE for what it has offered (RFC 8415 section 18.2.2).
+func (m *Machine) request(now time.Time, offer *Message) {
+	a, _ := offer.ia(m.p.IAID)
+	m.ask(now, requesting, DUID(offer.Get(OptServerID)), leaseOf(offer, a, now, nil).addrs())
+}
+
+// replied reads what is lent or prolonged (RFC 8415 section 18.2.10.1).
+func (m *Machine) replied(now time.Time, r *Message) {
+	a, ok := r.ia(m.p.IAID)
+	overall := statusOf(r.Options)
+	prolongs := m.state == renewing || m.state == rebinding
+	switch {
+	case overall.code != success && !(prolongs && overall.code == noBinding):
+		m.denied(now, overall)
+		return
+	case prolongs && (overall.code == noBinding || ok && a.status.code == noBinding): // the server has forgotten them, and may give them anew
+		m.ask(now, requesting, DUID(r.Get(OptServerID)), m.lease.addrs())
+		return
+	case !ok:
+		m.ex.odd = "the REPLY says nothing of the client's addresses"
+		return
+	case a.status.code != success:
+		m.denied(now, a.status)
+		return
+	}
+	switch {
+	case a.good() && prolongs:
+		m.granted(now, leaseOf(r, a, now, m.lease.without(now).Addresses))
+	case a.good():
+		m.granted(now, leaseOf(r, a, now, nil))
+	case prolongs:
+		m.takenBack(now, a)
+	default:
+		m.deny(now, "the server gave no address that can be used")
+	}
+}
+
+// granted takes what a server has lent. Addresses that the client has not had are looked at before (RFC 8415 section 18.2.10.1).
+func (m *Machine) granted(now time.Time, l Lease) {
+	random := m.p.Rand() // the same for both: T2 stays after T1
+	l.Renew, l.Rebind = client.Earlier(l.Renew, now, random), client.Earlier(l.Rebind, now, random)
+	news := l.keep(func(a Address) bool { return m.lease == nil || !slices.Contains(m.lease.addrs(), a.Addr) })
+	if !m.p.Probe || len(news.Addresses) == 0 {
+		m.bind(l)
+		return
+	}
+	m.state, m.ex, m.probed, m.wake = probing, exchange{}, l, now.Add(probeTime)
+	m.do(Probe{news.addrs()})
+}
+
+// takenBack is for a REPLY that prolongs nothing: an address with no time left is lost, the rest is asked for as before.
+func (m *Machine) takenBack(now time.Time, a ia) {
+	rest := m.lease.keep(func(has Address) bool {
+		return !slices.ContainsFunc(a.addresses, func(given iaAddress) bool { return given.addr == has.Addr })
+	})
+	m.ex.odd, m.ex.hints = "the server prolongs no address", rest.addrs()
+	if len(rest.Addresses) < len(m.lease.Addresses) {
+		m.reduce(rest, "the server has taken back the addresses")
+	}
+	if m.lease == nil {
+		m.ask(now, soliciting, nil, nil)
+	}
+}
+
+// denied ends a REQUEST, unless the same may be asked again; all else goes on, as another server may say otherwise.
+func (m *Machine) denied(now time.Time, s status) {
+	if s.code == unspecFail || s.code == useMulticast {
+		m.ex.odd = s.String()
+		return
+	}
+	m.deny(now, s.String())
+}
+
+func (m *Machine) deny(now time.Time, reason string) {
+	if m.state == requesting {
+		m.pause(now, reason)
+		return
+	}
+	m.ex.odd = reason
+}
+
+// confirmed reads whether the addresses fit the link (RFC 8415 section 18.2.10.2).
+func (m *Machine) confirmed(now time.Time, r *Message) {
+	switch s := statusOf(r.Options); s.code {
+	case success:
+		m.rest()
+	case notOnLink:
+		m.lose(s.String())
+		m.ask(now, soliciting, nil, nil)
+	default:
+		m.ex.odd = s.String()
+	}
+}
+
+// informed reads what a server tells without lending (RFC 8415 section 18.2.10.4).
+func (m *Machine) informed(now time.Time, r *Message) {
+	if s := statusOf(r.Options); s.code != success {
+		m.ex.odd = s.String()
+		return
+	}
+	l := told(r)
+	refresh, ok := r.seconds(OptRefresh)
+	if !ok {
+		refresh = defaultRefresh
+	}
+	l.Renew = client.Earlier(in(now, max(refresh, leastRefresh)), now.Add(leastRefresh), m.p.Rand())
+	m.bind(l)
+}

@@ -1,0 +1,50 @@
+package v6
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/tenon-cni/tenon/internal/dhcp/client"
+)
+
+// Codes of the status that a server gives (RFC 8415 section 21.13).
+const (
+	success uint16 = iota
+	unspecFail
+	noAddrsAvail
+	noBinding
+	notOnLink
+	useMulticast
+)
+
+// status is what a server says about a message, or an IA or an address in it.
+type status struct {
+	code uint16
+	text string
+}
+
+// String says it for people, with what does not print replaced.
+func (s status) String() string {
+	names := [...]string{"Success", "UnspecFail", "NoAddrsAvail", "NoBinding", "NotOnLink", "UseMulticast"}
+	name := fmt.Sprintf("status %d", s.code)
+	if int(s.code) < len(names) {
+		name = names[s.code]
+	}
+	return client.Because("the server answered "+name, s.text)
+}
+
+// statusOf reads the status; none is success.
+func statusOf(list []Option) status {
+	v := get(list, OptStatus)
+	if len(v) < 2 {
+		return status{}
+	}
+	text := bytes.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r == '\uFFFD' {
+			return '?'
+		}
+		return r
+	}, bytes.TrimRight(v[2:], "\x00"))
+	return status{binary.BigEndian.Uint16(v), string(text)}
+}

@@ -1,0 +1,16 @@
+package kernel
+
+import (
+	"context"
+
+	"github.com/tenon-cni/tenon/internal/kernel/rtnl"
+)
+
+// Autoconf is what the kernel has made of router advertisements for a link (RFC 4862).
+type Autoconf = rtnl.Autoconf
+
+// Autoconf reads what the kernel has made of router advertisements for a link.
+func (s *Space) Autoconf(l Link) (Autoconf, error) { return s.rt.Autoconf(l) }
+
+// WaitAutoconf waits until the kernel has made an address of router advertisements, and all that it has made can be used.
+func (s *Space) WaitAutoconf(ctx context.Context, l Link) error { return s.rt.WaitAutoconf(ctx, l) }

@@ -1,0 +1,46 @@
+package kernel_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/testnet"
+)
+
+// TestAutoconf: what the kernel has made of a router advertisement is told from what others have given the link, and waited for
+// until it can be used.
+func TestAutoconf(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	inside, host := b.veth(t)
+	must(t, b.container.Sysctl("net/ipv6/conf/eth0/accept_dad", "0")) // so that it can advertise at once
+	must(t, b.container.Up(inside))
+	must(t, b.host.Up(host))
+	must(t, b.host.AddAddr(host, prefix("fd00:1::3/64")))
+	must(t, b.host.WaitDAD(t.Context(), host))
+	if a, err := b.host.Autoconf(host); err != nil || len(a.Addrs) > 0 || a.Router.IsValid() {
+		t.Errorf("before: %+v, %v", a, err)
+	}
+	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := b.host.WaitAutoconf(short, host); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), `link "veth0"`) {
+		t.Errorf("without an advertisement: %v", err)
+	}
+	other := open(t, kernel.Begin(t.Context()), b.Host)
+	waited := make(chan error)
+	go func() { waited <- other.WaitAutoconf(t.Context(), host) }()
+	testnet.Advertise(t, b.Container("container"))
+	must(t, <-waited)
+	a, err := b.host.Autoconf(host)
+	must(t, err)
+	if len(a.Addrs) != 1 || a.Addrs[0].Masked() != prefix("2001:db8:bad::/64") || !a.Router.IsLinkLocalUnicast() {
+		t.Errorf("got %+v", a)
+	}
+	if out := b.Host.Command("ip", "-6", "address", "show", "dev", "veth0"); strings.Contains(out, "tentative") {
+		t.Error(out)
+	}
+}

@@ -1,0 +1,196 @@
+package dhcp
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
+	"github.com/tenon-cni/tenon/internal/dhcp/settings"
+	"github.com/tenon-cni/tenon/internal/dhcp/state"
+	"github.com/tenon-cni/tenon/plugin"
+)
+
+// Config is the configuration of the plugin: the ipam section of a network.
+type Config struct {
+	plugin.Common
+
+	// IPAM is the section that names this plugin.
+	IPAM *settings.Settings `json:"ipam"`
+}
+
+// Plugin is the definition of dhcp.
+var Plugin = plugin.Define[Config](plugin.Info{
+	Name:  "dhcp",
+	About: "gets addresses from a DHCP server on the link, through a daemon that renews them",
+	Role:  plugin.RoleIPAM,
+	Doc:   doc,
+}, client{})
+
+type client struct{}
+
+type call = plugin.Call[Config]
+
+// Validate refuses options that are none.
+func (client) Validate(c *call) error {
+	if c.Conf.IPAM == nil {
+		return cni.Errorf(cni.CodeInvalidConfig, "the network configuration has no ipam section")
+	}
+	_, _, err := c.Conf.IPAM.Options(c.Args)
+	return err
+}
+
+// Add returns the address that the daemon has got, with the routes of the configuration behind those of the server.
+func (client) Add(ctx context.Context, c *call) (*cni.Result, error) {
+	r, err := ask(ctx, c, rpc.Allocate)
+	if err != nil {
+		return nil, err
+	}
+	r.Routes = append(r.Routes, c.Conf.IPAM.Routes...)
+	return r, nil
+}
+
+// Check asks the daemon whether it still has the address of the previous result.
+func (client) Check(ctx context.Context, c *call) error {
+	r, err := ask(ctx, c, rpc.Check)
+	if err != nil || c.Prev == nil {
+		return err
+	}
+	for _, ip := range r.IPs {
+		same := func(p cni.IP) bool { return p.Address == ip.Address }
+		if !slices.ContainsFunc(c.Prev.IPs, same) {
+			return fmt.Errorf("the server has changed the address: expected %v of prevResult, found %s", prefixes(c.Prev.IPs), ip.Address)
+		}
+	}
+	return nil
+}
+
+func prefixes(ips []cni.IP) []netip.Prefix {
+	list := make([]netip.Prefix, len(ips))
+	for i, ip := range ips {
+		list[i] = ip.Address
+	}
+	return list
+}
+
+// Del gives the address back. Where no daemon runs the next one does.
+func (client) Del(ctx context.Context, c *call) error {
+	config, err := network(c)
+	if err != nil {
+		return err
+	}
+	q := rpc.Request{Verb: rpc.Release, Container: c.ContainerID, IfName: c.IfName, Netns: c.Netns, Config: config}
+	reply, err := rpc.Call(ctx, socket(c), q)
+	if errors.Is(err, rpc.ErrUnreachable) {
+		return note(c)
+	}
+	if err != nil {
+		return cni.Errorf(cni.CodeInternal, "error dialing DHCP daemon: %w", err)
+	}
+	return outer(reply, "Release")
+}
+
+// note leaves word for the next daemon that the attachment was deleted, if an earlier one has left a lease of it.
+func note(c *call) error {
+	a := c.Attachment()
+	leases, err := state.Leases(socket(c))
+	if err != nil {
+		return cni.Errorf(cni.CodeIOFailure, "%w", err)
+	}
+	if ok, err := leases.Read(state.Name(a), new(json.RawMessage)); err == nil && !ok {
+		return nil
+	}
+	notes, err := state.Notes(socket(c))
+	if err == nil {
+		err = notes.Write(state.Name(a), state.Note{Attachment: a})
+	}
+	if err != nil {
+		return cni.Errorf(cni.CodeIOFailure, "note for the DHCP daemon, which does not run: %w", err)
+	}
+	c.Log.Warn("no DHCP daemon runs; the next one gives the address back", "socket", socket(c))
+	return nil
+}
+
+// Status looks whether the daemon answers.
+func (client) Status(ctx context.Context, c *call) error {
+	reply, err := rpc.Call(ctx, socket(c), rpc.Request{Verb: rpc.Status})
+	if errors.Is(err, rpc.ErrReference) {
+		return nil
+	}
+	if err == nil {
+		err = reply.Err()
+	}
+	if err != nil {
+		return cni.Errorf(cni.CodeNotAvailable, "error dialing DHCP daemon: %w", err).WithDetails(hint)
+	}
+	return nil
+}
+
+// GC has the daemon give back what is not in use any more. Where none runs there is nothing to look at yet.
+func (client) GC(ctx context.Context, c *call) error {
+	config, err := network(c)
+	if err != nil {
+		return err
+	}
+	reply, err := rpc.Call(ctx, socket(c), rpc.Request{Verb: rpc.Collect, Config: config, Valid: c.Valid})
+	if errors.Is(err, rpc.ErrReference) || errors.Is(err, rpc.ErrUnreachable) {
+		return nil
+	}
+	if err != nil {
+		return cni.Errorf(cni.CodeInternal, "error dialing DHCP daemon: %w", err)
+	}
+	return outer(reply, "GC")
+}
+
+const hint = "start it with: dhcp daemon, or tenon dhcp-daemon"
+
+// ask makes a request about the container, whose answer is a result.
+func ask(ctx context.Context, c *call, verb rpc.Verb) (*cni.Result, error) {
+	path, err := filepath.Abs(c.Netns)
+	if err != nil {
+		return nil, err
+	}
+	q := rpc.Request{Verb: verb, Container: c.ContainerID, IfName: c.IfName, Netns: path, Args: c.Args, Config: c.Stdin()}
+	if q.NS, err = os.Open(path); err != nil {
+		return nil, cni.Errorf(cni.CodeUnknownContainer, "CNI_NETNS: %w", err)
+	}
+	defer q.NS.Close()
+	reply, err := rpc.Call(ctx, socket(c), q)
+	if err != nil {
+		return nil, cni.Errorf(cni.CodeInternal, "error dialing DHCP daemon: %w", err).WithDetails(hint)
+	}
+	if err := outer(reply, "Allocate"); err != nil {
+		return nil, err
+	}
+	return cni.DecodeResult(reply.Result, cni.V110)
+}
+
+// outer puts the error of the daemon into the words of the reference plugin, which users and tests know.
+func outer(reply *rpc.Reply, method string) error {
+	err := reply.Err()
+	if err == nil {
+		return nil
+	}
+	e := cni.AsError(err)
+	return cni.Errorf(e.Code, "error calling DHCP.%s: %s", method, e.Msg).WithDetails(e.Details)
+}
+
+// socket is that of the daemon.
+func socket(c *call) string {
+	if c.Conf.IPAM == nil {
+		return settings.DefaultSocket
+	}
+	return cmp.Or(c.Conf.IPAM.DaemonSocketPath, settings.DefaultSocket)
+}
+
+// network is as much of the configuration as DEL and GC need: the rest may have become wrong since.
+func network(c *call) (json.RawMessage, error) {
+	return json.Marshal(map[string]any{"cniVersion": c.Version, "name": c.Name, "type": c.Type, "ipam": map[string]string{"type": "dhcp"}})
+}
