@@ -3,9 +3,12 @@
 # Both want root, Go and nothing else; what tests need from Debian is installed when missing.
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-LDFLAGS := -s -w -X main.version=$(VERSION)
-# Inlined is what works on the kernel; elsewhere it makes the file that every plugin is 0.18 MiB larger, and nothing faster.
-INLINE  := -gcflags='github.com/...=-l' -gcflags='github.com/tenon-cni/tenon/internal/kernel/...='
+# Functions at every 16th byte, not every 32nd, save 0.09 MiB.
+LDFLAGS := -s -w -funcalign=16 -X main.version=$(VERSION)
+# Inlined is what reads and writes messages of the kernel; elsewhere it makes the file that every plugin is 0.3 MiB larger, and
+# nothing faster.
+KERNEL  := github.com/tenon-cni/tenon/internal/kernel
+INLINE  := -gcflags='github.com/...=-l' -gcflags='$(KERNEL)/nlmsg=' -gcflags='$(KERNEL)/nftmsg='
 PREFIX  ?= /usr/local
 DIR     ?= /opt/cni/bin
 FUZZTIME ?= 60s

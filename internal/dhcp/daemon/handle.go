@@ -260,6 +260,7 @@ func (d *Daemon) list() (list []rpc.Lease) {
 		s := l.saved
 		out := rpc.Lease{
 			Network: s.Network, Container: s.Container, IfName: s.IfName, Netns: s.Place.Path, State: l.status, Reason: cmp.Or(s.Lost, s.Lost6, l.reason),
+			DNS: s.DNS(),
 		}
 		l.mu.Unlock()
 		if s.Lease != nil {

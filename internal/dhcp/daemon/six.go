@@ -198,9 +198,6 @@ func add6(r *cni.Result, s *state.Lease) {
 		r.IPs = append(r.IPs, cni.IP{Address: p})
 	}
 	if s.DHCP6 == settings.Stateless {
-		for _, a := range s.Six.DNS {
-			r.DNS.Nameservers = append(r.DNS.Nameservers, a.String())
-		}
-		r.DNS.Search = s.Six.Search
+		r.DNS = (&state.Lease{Six: s.Six}).DNS()
 	}
 }

@@ -103,9 +103,11 @@ func TestChangedRoutes(t *testing.T) {
 	stop := answer(t, n, func(question *v4.Message) [][]byte {
 		if changed.Load() {
 			return lend(question, 60, v4.Option{Code: v4.OptMTU, Value: []byte{1300 >> 8, 1300 & 0xff}},
+				v4.Option{Code: v4.OptDNS, Value: []byte{10, 92, 0, 54}}, v4.Option{Code: v4.OptDomainName, Value: []byte("new.example")},
 				v4.Option{Code: v4.OptClasslessRoute, Value: []byte{16, 172, 30, 10, 92, 0, 2, 16, 172, 31, 10, 92, 0, 9}})
 		}
 		return lend(question, 2, v4.Option{Code: v4.OptMTU, Value: []byte{1400 >> 8, 1400 & 0xff}},
+			v4.Option{Code: v4.OptDNS, Value: []byte{10, 92, 0, 53}},
 			v4.Option{Code: v4.OptClasslessRoute, Value: []byte{16, 172, 30, 10, 92, 0, 2, 16, 172, 29, 10, 92, 0, 9}})
 	})
 	d := newNode(t, n)
@@ -136,6 +138,9 @@ func TestChangedRoutes(t *testing.T) {
 		}
 		if want := []string{"172.30.0.0/16 10.92.0.2", "172.31.0.0/16 10.92.0.9"}; !slices.Equal(routes, want) {
 			t.Errorf("%s: the result has %v, expected %v", when, routes, want)
+		}
+		if l, _ := d.lease("a"); fmt.Sprint(l.DNS) != "{[10.92.0.54] new.example [] []}" {
+			t.Errorf("%s: the list has %v", when, l.DNS)
 		}
 		d.stop()
 		d.start()

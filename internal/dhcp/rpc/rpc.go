@@ -89,6 +89,7 @@ type Lease struct {
 	Server    string         `json:"server,omitempty"`
 	Renew     time.Time      `json:"renew,omitzero"`
 	Expires   time.Time      `json:"expires,omitzero"` // zero: never
+	DNS       cni.DNS        `json:"dns,omitzero"`     // as the servers say now
 }
 
 var (

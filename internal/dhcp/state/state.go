@@ -4,6 +4,7 @@ package state
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/boot"
@@ -69,4 +70,20 @@ func (l *Lease) Addresses() (list []netip.Prefix) {
 		list = append(list, l.Lease.Address)
 	}
 	return append(list, l.Six.Prefixes()...)
+}
+
+// DNS is what the servers say of name servers. Those of containers are the business of runtimes, who hear of it once, in the result
+// of ADD.
+func (l *Lease) DNS() (d cni.DNS) {
+	var addresses []netip.Addr
+	if l.Lease != nil {
+		addresses, d.Domain, d.Search = l.Lease.DNS, l.Lease.Domain, l.Lease.Search
+	}
+	if l.Six != nil {
+		addresses, d.Search = slices.Concat(addresses, l.Six.DNS), slices.Concat(d.Search, l.Six.Search)
+	}
+	for _, a := range addresses {
+		d.Nameservers = append(d.Nameservers, a.String())
+	}
+	return d
 }
