@@ -17,6 +17,9 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
+// raced says that the race detector is built in, whose memory is not the daemon's.
+var raced bool
+
 // TestMany: 500 leases of an earlier daemon are adopted, and need less than 40 MiB and few threads, while all servers are asked at
 // the same time. It logs how long adoption takes; the budget is 2 s.
 func TestMany(t *testing.T) {
@@ -72,7 +75,7 @@ func TestMany(t *testing.T) {
 	}
 	status := d.status()
 	t.Logf("%v", status)
-	if kB := number(status["VmHWM"]); kB > 40<<10 || kB == 0 {
+	if kB := number(status["VmHWM"]); kB > 40<<10 && !raced || kB == 0 {
 		t.Errorf("%d KiB of memory", kB)
 	}
 	if threads := number(status["Threads"]); threads > 50 {
