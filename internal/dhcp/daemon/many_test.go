@@ -17,9 +17,6 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// raced says that the race detector is built in, whose memory is not the daemon's.
-var raced bool
-
 // TestMany: 500 leases of an earlier daemon are adopted, and need less than 40 MiB and few threads, while all servers are asked at
 // the same time. It logs how long adoption takes; the budget is 2 s.
 func TestMany(t *testing.T) {
