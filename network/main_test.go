@@ -3,7 +3,6 @@ package network_test
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
 )
@@ -30,12 +30,7 @@ func TestMain(m *testing.M) {
 	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
 		panic(err)
 	}
-	flag.Parse()
-	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue { // plugins that hang cost time, but nothing else
-		if err := flag.Set(f.Name, "8"); err != nil {
-			panic(err)
-		}
-	}
+	testnet.AtOnce(8) // plugins that hang cost time, but nothing else
 	os.Exit(m.Run())
 }
 

@@ -1,11 +1,13 @@
 package testnet
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +27,17 @@ func Main(m *testing.M) {
 		code = max(code, 1)
 	}
 	os.Exit(code)
+}
+
+// AtOnce has n tests run at the same time unless -parallel says otherwise, in a package whose tests wait most of their time. Its
+// TestMain calls it.
+func AtOnce(n int) {
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
+		if err := flag.Set(f.Name, strconv.Itoa(n)); err != nil {
+			panic(err)
+		}
+	}
 }
 
 // leaks returns what there is beyond before, one description each.

@@ -28,6 +28,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	testnet.AtOnce(6) // they wait for leases to end
 	testnet.Main(m)
 }
 
