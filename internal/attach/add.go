@@ -55,11 +55,15 @@ func attach(ctx context.Context, p untyped, s *Core) (*cni.Result, error) {
 		return nil, fmt.Errorf("the link made is not %s in %s", s.IfName, s.Netns)
 	}
 	inherits := p.inherits() && s.IPAM.Type == "" && s.Prev != nil
-	switch {
-	case inherits:
-		if err := inherit(s, r, index); err != nil {
+	o := p.options(s)
+	if !o.NoLink && (s.IPAM.Type != "" || inherits && len(s.Prev.IPs) > 0) {
+		if err := s.refuseRouters(); err != nil {
 			return nil, err
 		}
+	}
+	switch {
+	case inherits:
+		inherit(s, r, index)
 	case s.IPAM.Type != "":
 		if err := allocate(ctx, s, r, index); err != nil {
 			return nil, err
@@ -68,7 +72,7 @@ func attach(ctx context.Context, p untyped, s *Core) (*cni.Result, error) {
 			return nil, err
 		}
 	}
-	if o := p.options(s); !o.NoLink {
+	if !o.NoLink {
 		if err := bringUp(ctx, p, s, o, index, r); err != nil {
 			return nil, err
 		}
@@ -113,16 +117,12 @@ func bringUp(ctx context.Context, p untyped, s *Core, o Options, index int, r *c
 }
 
 // inherit gives the container's interface what the plugins before have got addresses for.
-func inherit(s *Core, r *cni.Result, index int) error {
+func inherit(s *Core, r *cni.Result, index int) {
 	prev := s.Prev.Clone()
 	r.IPs, r.Routes = prev.IPs, prev.Routes
-	if len(r.IPs) == 0 {
-		return nil
-	}
 	for i := range r.IPs {
 		r.IPs[i].Interface = cni.Some(index)
 	}
-	return s.refuseRouters()
 }
 
 // behind returns the result of a plugin that has made r behind others, which have made prev.
@@ -145,9 +145,6 @@ func behind(prev, r *cni.Result) *cni.Result {
 // allocate calls the IPAM plugin; its undo is the plugin's DEL. An ADD that fails is followed by a DEL too: it may
 // have got half way.
 func allocate(ctx context.Context, s *Core, r *cni.Result, index int) error {
-	if err := s.refuseRouters(); err != nil {
-		return err
-	}
 	release := func() error {
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBudget)
 		defer cancel()
