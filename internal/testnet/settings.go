@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 
@@ -46,6 +47,9 @@ func (r *settingsReader) key(folder string) string {
 	family, _, _ := strings.Cut(folder, "/")
 	return family + r.confs[folder]
 }
+
+// apart are the settings of a link that the kernel does not say with its values.
+var apart = []string{"ra_honor_pio_life", "ra_honor_pio_pflag", "regen_min_advance", "stable_secret"}
 
 // confs returns by folder, such as ipv4/conf/eth0, the values that links have for an address family, as they are in the kernel.
 func (n *Namespace) confs() (map[string]string, error) {
@@ -92,6 +96,11 @@ func (r *settingsReader) folder(path, prefix string) error {
 	if isLink {
 		if lines, ok := known.Load(r.key(conf)); ok {
 			r.addAll(prefix, lines.([]string))
+			for _, name := range apart {
+				if value, err := r.read(unix.AT_FDCWD, path+"/"+name); err == nil {
+					r.add("sysctl %s%s = %s", prefix, name, value)
+				}
+			}
 			return nil
 		}
 	}
@@ -122,7 +131,10 @@ func (r *settingsReader) folder(path, prefix string) error {
 	}
 	r.addAll(prefix, lines)
 	if isLink {
-		r.found[conf] = lines
+		r.found[conf] = slices.DeleteFunc(lines, func(line string) bool {
+			name, _, _ := strings.Cut(line, " ")
+			return slices.Contains(apart, name)
+		})
 	}
 	return nil
 }
@@ -133,7 +145,7 @@ func (r *settingsReader) addAll(prefix string, lines []string) {
 	}
 }
 
-// read makes a third of the system calls of os.ReadFile, and looks the name up in the folder that is open.
+// read makes a third of the system calls of os.ReadFile, and looks the name up in a folder that is open.
 func (r *settingsReader) read(at int, name string) (string, error) {
 	fd, err := unix.Openat(at, name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -154,6 +154,47 @@ func TestSnapshotSeesVLANs(t *testing.T) {
 }
 
 // prepared is a host with something of each kind.
+// TestSnapshotSeesSettings: each setting of a link that can be changed, although those of links are not all looked up each time.
+func TestSnapshotSeesSettings(t *testing.T) {
+	t.Parallel()
+	host := prepared(t).Host
+	seen := 0
+	for _, folder := range []string{"ipv4/conf/veth0", "ipv6/conf/veth0"} {
+		host.Do(func() {
+			entries, err := os.ReadDir("/proc/sys/net/" + folder)
+			if err != nil {
+				t.Error(err)
+			}
+			for _, e := range entries {
+				path := "/proc/sys/net/" + folder + "/" + e.Name()
+				before, err := os.ReadFile(path)
+				if err != nil {
+					continue // can only be written
+				}
+				snapshot := testnet.Snapshot(t, []*testnet.Namespace{host})
+				for _, value := range []string{"0", "1", "2", "1400"} {
+					_ = os.WriteFile(path, []byte(value), 0) // some values are none
+					if now, err := os.ReadFile(path); err == nil && string(now) != string(before) {
+						break
+					}
+				}
+				now, err := os.ReadFile(path)
+				if err != nil || string(now) == string(before) {
+					continue
+				}
+				seen++
+				line := "sysctl " + folder + "/" + e.Name() + " = " + strings.TrimSpace(string(now))
+				if diff := testnet.Diff(snapshot, testnet.Snapshot(t, []*testnet.Namespace{host})); !strings.Contains(diff, line) {
+					t.Errorf("%s: no %q in\n%s", path, line, diff)
+				}
+			}
+		})
+	}
+	if seen < 60 {
+		t.Errorf("only %d settings could be changed", seen)
+	}
+}
+
 func prepared(t *testing.T) *testnet.Net {
 	t.Helper()
 	testnet.Require(t, testnet.Tool("nft"), testnet.Tool("bridge"), testnet.Tool("tc"), testnet.Tool("sysctl"))
