@@ -65,7 +65,7 @@ var plugins = map[string]func() int{
 	"sleeper": func() int {
 		signal.Ignore(syscall.SIGTERM)
 		started(os.Args[1])
-		time.Sleep(10 * time.Second)
+		time.Sleep(time.Minute)
 		return 0
 	},
 }
