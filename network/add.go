@@ -12,8 +12,8 @@ import (
 // Add attaches a container to a network and returns the result of the last plugin.
 //
 // Everything that can be known before is checked before the first plugin starts: the key, the
-// parameters, that Netns is not the host's, that [Client.Policy] allows the network, that the executables of
-// all plugins are there and agree on a version, that the attachment is not recorded. What is left of an ADD
+// parameters, that Netns is not the host's, that [Client.Policy] allows the network and the executables, that
+// those of all plugins are there and agree on a version, that the attachment is not recorded. What is left of an ADD
 // or a DEL that was cut short, of an attachment that an earlier boot saw, and behind a record that cannot be
 // read, is deleted first.
 //
@@ -50,6 +50,9 @@ func (c *Client) add(ctx context.Context, n *Network, a cni.Attachment, r Reques
 	}
 	for _, p := range n.Plugins {
 		if _, err := c.find(p.Type); err != nil {
+			return nil, err
+		}
+		if err := c.findIPAM(p); err != nil {
 			return nil, err
 		}
 	}

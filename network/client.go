@@ -44,7 +44,7 @@ type Client struct {
 	// no limit. Taking back a failed ADD is limited by it alone.
 	Timeout time.Duration
 
-	Policy *Policy // what networks have to have; nil requires nothing
+	Policy *Policy // what networks have to have, and what may be executed; nil requires nothing
 
 	Log *slog.Logger // what is worth knowing and no error; nil is [slog.Default]
 }
@@ -110,8 +110,25 @@ func (c *Client) log() *slog.Logger {
 	return c.Log
 }
 
+// find returns the executable of a plugin, if it may be run.
 func (c *Client) find(typ string) (string, error) {
-	return invoke.Lookup(c.caller(), c.pluginDirs(), typ)
+	path, err := invoke.Lookup(c.caller(), c.pluginDirs(), typ)
+	if err != nil {
+		return "", err
+	}
+	if err := c.Policy.CheckExecutable(typ, path); err != nil {
+		return "", err
+	}
+	return path, nil
+}
+
+// findIPAM looks for the executable that a plugin calls for addresses, if what may be run is limited.
+func (c *Client) findIPAM(p *cni.PluginConfig) error {
+	if p.IPAM == "" || !c.Policy.limitsExecutables() {
+		return nil
+	}
+	_, err := c.find(p.IPAM)
+	return err
 }
 
 // env returns the environment that all plugins get for one operation. On GC and STATUS the key is empty.
@@ -129,6 +146,9 @@ func (c *Client) env(verb cni.Command, a cni.Attachment, p Parameters) cni.Env {
 // run calls plugin i of a list and returns what it printed.
 func (c *Client) run(ctx context.Context, l *cni.List, i int, env cni.Env, d cni.RequestData) ([]byte, error) {
 	typ := l.Plugins[i].Type
+	if err := c.findIPAM(l.Plugins[i]); err != nil {
+		return nil, err
+	}
 	stdin, err := l.Request(env.Command, i, d)
 	if err != nil {
 		return nil, fmt.Errorf("request to %s: %w", typ, err)

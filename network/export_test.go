@@ -87,3 +87,9 @@ var (
 
 // DecodeCached reads a file of the reference library.
 var DecodeCached = decodeCached
+
+// Tick is the step of the times of files.
+const Tick = tick
+
+// Digests returns how many digests are remembered.
+func (p *Policy) Digests() int { return len(p.digests.known) }

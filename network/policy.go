@@ -20,29 +20,37 @@ const PolicyName = "tenon.policy"
 // EveryNetwork stands for all names in a [Policy].
 const EveryNetwork = "*"
 
-// Policy says which plugins a network has to have, so that nobody who edits a shared configuration can have containers
-// start without them: [Client.Add] and [Client.Status] refuse a network that lacks one. DEL, CHECK and GC are never
-// refused. The zero value requires nothing.
+// Policy says which plugins a network has to have, and which executables may be run at all, so that nobody who edits a
+// shared configuration can have containers start without the former, or root run anything else. The zero value requires
+// nothing and allows everything. A Policy must not be copied or changed once it is in use, and may be used concurrently.
 type Policy struct {
 	// RequiredPlugins are the types that have to be in the chain of a network, drop-ins included, by its name. Those under
-	// "*" have to be in every chain.
+	// "*" have to be in every chain. [Client.Add] and [Client.Status] refuse a network that lacks one; DEL, CHECK and GC are
+	// never refused for that.
 	RequiredPlugins map[string][]string `json:"requiredPlugins"`
+
+	// Executables, unless nil, are the digests of the only executables that are run, on any verb, by the type of the plugin:
+	// "sha256:" and 64 hexadecimal digits in lower case. A type that is not listed is not run; those under "*" may be of any
+	// type. See [Policy.CheckExecutable].
+	Executables map[string][]string `json:"executables"`
 
 	Source string `json:"-"` // path of the file; empty if there is none
 
-	err error // why it is not known what is required
+	err     error // why it is not known what is required
+	digests digests
 }
 
-// ParsePolicy reads a policy: {"requiredPlugins": {"*": ["tuning"], "red": ["firewall"]}}. An unknown key, like every
-// other mistake, is an error, lest a misspelt policy requires nothing: [cni.CodeDecodingFailure] for what is not JSON or
-// has a wrong type or an unknown key, [cni.CodeInvalidConfig] for names that no network and no plugin can have.
+// ParsePolicy reads a policy: {"requiredPlugins": {"*": ["tuning"], "red": ["firewall"]}, "executables": {"bridge":
+// ["sha256:…"]}}; one of the two may be missing. An unknown key, like every other mistake, is an error, lest a misspelt
+// policy requires nothing: [cni.CodeDecodingFailure] for what is not JSON or has a wrong type or an unknown key,
+// [cni.CodeInvalidConfig] for names that no network and no plugin can have, and for what is no digest.
 func ParsePolicy(b []byte) (*Policy, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(b, &members); err != nil {
 		return nil, cni.DecodeFailure("policy", err)
 	}
 	for _, key := range slices.Sorted(maps.Keys(members)) {
-		if key != "requiredPlugins" {
+		if key != "requiredPlugins" && key != "executables" {
 			return nil, cni.Errorf(cni.CodeDecodingFailure, "policy: key %q is unknown", key)
 		}
 	}
@@ -50,20 +58,33 @@ func ParsePolicy(b []byte) (*Policy, error) {
 	if err := json.Unmarshal(b, p); err != nil {
 		return nil, cni.DecodeFailure("policy", err)
 	}
-	if p.RequiredPlugins == nil {
+	if p.RequiredPlugins == nil && (p.Executables == nil || members["requiredPlugins"] != nil) {
 		return nil, cni.Errorf(cni.CodeInvalidConfig, "policy: requiredPlugins is missing")
 	}
+	if p.Executables == nil && members["executables"] != nil {
+		return nil, cni.Errorf(cni.CodeInvalidConfig, "policy: executables is null; an empty object allows none")
+	}
+	if err := p.validateRequired(); err != nil {
+		return nil, err
+	}
+	if err := p.validateExecutables(); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *Policy) validateRequired() error {
 	for name, types := range p.RequiredPlugins {
 		if err := cni.ValidateNetworkName(name); name != EveryNetwork && err != nil {
-			return nil, cni.DecodeFailure("policy: requiredPlugins", err)
+			return cni.DecodeFailure("policy: requiredPlugins", err)
 		}
 		for _, typ := range types {
 			if err := cni.ValidatePluginType(typ); err != nil {
-				return nil, cni.DecodeFailure("policy: requiredPlugins of "+name, err)
+				return cni.DecodeFailure("policy: requiredPlugins of "+name, err)
 			}
 		}
 	}
-	return p, nil
+	return nil
 }
 
 // LoadPolicy reads the file [PolicyName] of a configuration folder; without one the policy is nil, which requires
@@ -123,11 +144,7 @@ func (p *Policy) Check(n *Network) error {
 	if missing == nil {
 		return nil
 	}
-	source := p.Source
-	if source == "" {
-		source = "the policy"
-	}
 	return cni.Errorf(cni.CodeInvalidConfig, "network %s lacks the plugin %s, which %s requires",
-		n.Name, strings.Join(missing, " and "), source).
+		n.Name, strings.Join(missing, " and "), p.source()).
 		WithDetails(fmt.Sprintf("its plugins are: %s", strings.Join(n.Types(), ", ")))
 }

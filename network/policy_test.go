@@ -29,6 +29,16 @@ func TestParsePolicy(t *testing.T) {
 		`{"requiredPlugins":{"red":"mesh"}}`:                          "6 policy: requiredPlugins: a JSON string is not acceptable here",
 		`{"requiredPlugins":{"re d":["mesh"]}}`:                       `7 policy: requiredPlugins: network name "re d" is not valid: it must start with a letter or digit and hold only letters, digits, '_', '.' and '-'`,
 		`{"requiredPlugins":{"red":["a/b"]}}`:                         `7 policy: requiredPlugins of red: plugin type "a/b" is not a plain file name`,
+		`{"executables":{"a":["sha256:0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a"],"*":[]}}`: "",
+		`{"executables":{}}`:                        "",
+		`{"executables":null}`:                      "7 policy: requiredPlugins is missing",
+		`{"executables":{},"requiredPlugins":null}`: "7 policy: requiredPlugins is missing",
+		`{"executables":null,"requiredPlugins":{}}`: "7 policy: executables is null; an empty object allows none",
+		`{"executables":{"a":"sha256:0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a"}}`: "6 policy: executables: a JSON string is not acceptable here",
+		`{"executables":{"a/b":[]}}`:          `7 policy: executables: plugin type "a/b" is not a plain file name`,
+		`{"executables":{"a":["sha256:0a"]}}`: `7 policy: executables of a: "sha256:0a" is not "sha256:" and 64 hexadecimal digits in lower case`,
+		`{"executables":{"a":["0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a"]}}`:        `7 policy: executables of a: "0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a" is not "sha256:" and 64 hexadecimal digits in lower case`,
+		`{"executables":{"a":["sha256:0A0A0A0A0A0A0A0A0A0A0A0A0A0A0A0A0A0A0A0A0A0A0A0A0A0A0A0A0A0A0A0A"]}}`: `7 policy: executables of a: "sha256:0A0A0A0A0A0A0A0A0A0A0A0A0A0A0A0A0A0A0A0A0A0A0A0A0A0A0A0A0A0A0A0A" is not "sha256:" and 64 hexadecimal digits in lower case`,
 	} {
 		p, err := network.ParsePolicy([]byte(in))
 		got := describe(err)

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
 
 	"github.com/google/renameio/v2"
 
@@ -27,28 +26,6 @@ type versionCache struct {
 type versionEntry struct {
 	Identity identity `json:"identity"`
 	Versions []string `json:"versions"`
-}
-
-// identity tells one executable from another that takes its path.
-type identity struct {
-	Device uint64 `json:"device"`
-	Inode  uint64 `json:"inode"`
-	Size   int64  `json:"size"`
-	MTime  int64  `json:"mtime"` // nanoseconds since 1970
-	CTime  int64  `json:"ctime"` // the same; unlike the others nobody can set it
-}
-
-// identify returns the identity of an executable. That of a plugin that is no file is zero.
-func identify(path string) identity {
-	info, err := os.Stat(path)
-	if err != nil {
-		return identity{}
-	}
-	s, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return identity{}
-	}
-	return identity{Device: uint64(s.Dev), Inode: s.Ino, Size: s.Size, MTime: s.Mtim.Nano(), CTime: s.Ctim.Nano()}
 }
 
 // get returns what an executable supports, nil if that is not known.

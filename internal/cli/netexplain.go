@@ -103,7 +103,7 @@ func errorText(f explain.File) string {
 }
 
 func (r *settings) printPolicy(p *explain.Policy) {
-	if p == nil || p.RequiredPlugins == nil {
+	if p == nil || p.RequiredPlugins == nil && p.Executables == nil {
 		return
 	}
 	fmt.Fprintln(r.stdout)
@@ -113,6 +113,9 @@ func (r *settings) printPolicy(p *explain.Policy) {
 			who = "every network"
 		}
 		fmt.Fprintf(r.stdout, "policy: %s has to have %s\n", who, strings.Join(p.RequiredPlugins[name], ", "))
+	}
+	if p.Executables != nil {
+		fmt.Fprintln(r.stdout, "policy: only executables with listed digests are run")
 	}
 }
 

@@ -38,6 +38,7 @@ type File struct {
 type Policy struct {
 	Path            string              `json:"path"`
 	RequiredPlugins map[string][]string `json:"requiredPlugins,omitempty"`
+	Executables     map[string][]string `json:"executables,omitempty"` // the only digests that are run, by type
 }
 
 // Network is how a network is run.
@@ -77,7 +78,7 @@ func Explain(ctx context.Context, client *network.Client, c *network.Catalog, na
 	}
 	folder := Folder{Dir: c.Dir, Files: Files(files), Networks: []Network{}}
 	if c.Policy != nil {
-		folder.Policy = &Policy{Path: c.Policy.Source, RequiredPlugins: c.Policy.RequiredPlugins}
+		folder.Policy = &Policy{Path: c.Policy.Source, RequiredPlugins: c.Policy.RequiredPlugins, Executables: c.Policy.Executables}
 	}
 	for _, f := range files {
 		if f.Use == network.Chosen {
@@ -111,7 +112,10 @@ func run(ctx context.Context, client *network.Client, policy *network.Policy, n 
 	for _, typ := range n.Executables() {
 		x := Executable{Type: typ}
 		var err error
-		if x.Path, err = invoke.Lookup(client.Caller, client.PluginDirs, typ); err != nil {
+		if x.Path, err = invoke.Lookup(client.Caller, client.PluginDirs, typ); err == nil {
+			err = policy.CheckExecutable(typ, x.Path)
+		}
+		if err != nil {
 			x.Error = cni.AsError(err).Msg
 		}
 		e.Executables = append(e.Executables, x)

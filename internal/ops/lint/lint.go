@@ -97,6 +97,7 @@ var Rules = []Rule{
 	{"shared-bridge", Warning, "two networks give a bridge different addresses"},
 	{"policy", Error, "the policy cannot be used"},
 	{"policy-plugin", Error, "a network lacks a plugin that the policy requires"},
+	{"policy-executable", Error, "the policy does not allow the executable"},
 	{"policy-network", Warning, "the policy speaks of a network that is not there"},
 }
 

@@ -21,7 +21,7 @@ var update = flag.Bool("update", false, "rewrite what the archives want")
 
 // Each rule has an archive: the files below wrong/ must give the findings in want, one of which is the rule's; those below
 // right/ none at all. A file executables, beside either, tells what is known about them: "type version version", or
-// "type" alone for one that is missing. A file with the content "nowhere" is a link to nothing.
+// "type" alone for one that is missing, "type refused" for one that the policy does not allow. A file with the content "nowhere" is a link to nothing.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	for _, rule := range lint.Rules {
@@ -125,6 +125,9 @@ func executables(table string) lint.Ask {
 	}
 	return func(typ string) ([]string, error) {
 		versions, known := all[typ]
+		if slices.Equal(versions, []string{"refused"}) {
+			return nil, cni.Errorf(cni.CodeInvalidConfig, "plugin %q: %w", typ, network.ErrNotAllowed).WithDetails("list it")
+		}
 		if known && len(versions) == 0 {
 			return nil, cni.Errorf(cni.CodeInvalidConfig, "plugin %q not found in /opt/cni/bin", typ).WithDetails("install it")
 		}

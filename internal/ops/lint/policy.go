@@ -21,8 +21,8 @@ func (c *checker) policy(f network.File, at spot) {
 		e := cni.AsError(err)
 		hint := e.Details
 		for _, m := range at.value.Keys() {
-			if m.Key != "requiredPlugins" {
-				hint = `the only key is "requiredPlugins"`
+			if m.Key != "requiredPlugins" && m.Key != "executables" {
+				hint = `the keys are "requiredPlugins" and "executables"`
 			}
 		}
 		c.add("policy", at.blame(err), hint, "%s; nothing is attached to any network", e.Msg)

@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -103,6 +104,10 @@ func (c *checker) runnable(n *configured, at spot, typ string) {
 	if x.err != nil {
 		e := cni.AsError(x.err)
 		hint := e.Details
+		if errors.Is(x.err, network.ErrNotAllowed) {
+			c.add("policy-executable", at, hint, "%s", e.Msg)
+			return
+		}
 		if definition(typ) != nil {
 			hint = "tenon has it built in: tenon install DIR puts it there"
 		} else if near := text.Nearest(typ, builtIn()); near != "" {
