@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -93,3 +94,26 @@ const Tick = tick
 
 // Digests returns how many digests are remembered.
 func (p *Policy) Digests() int { return len(p.digests.known) }
+
+// Merge is merge for tests.
+func Merge(old *Snapshot, c *Catalog, now time.Time, min int, linger time.Duration) *Snapshot {
+	return merge(old, c, now, retention{min, linger})
+}
+
+// CannotRead is cannotRead for tests.
+var CannotRead = cannotRead
+
+// OpenFolderWith is OpenFolder with another way to watch; nil stands for none.
+func OpenFolderWith(o FolderOptions, watch func(folders []string) (bool, error)) (*Folder, error) {
+	return openFolder(o, func(chan<- struct{}) (watcher, error) {
+		if watch == nil {
+			return nil, unix.EMFILE
+		}
+		return fakeWatcher(watch), nil
+	})
+}
+
+type fakeWatcher func(folders []string) (bool, error)
+
+func (w fakeWatcher) watch(folders []string) (bool, error) { return w(folders) }
+func (w fakeWatcher) Close() error                         { return nil }

@@ -5,7 +5,7 @@
 //
 // [Discover] reads a configuration folder and says of every file what becomes of it; [Catalog.Lookup] finds a network in
 // it though other files are broken, [Load] only if none before it is. A [Policy] beside the networks names plugins that
-// they have to have. A network that offers several versions is run in the newest that its plugins support: see
+// they have to have, and executables that may be run. A [Folder] keeps all of that up to date while others write to it. A network that offers several versions is run in the newest that its plugins support: see
 // [Client.Negotiate].
 //
 // # Lifecycle

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -114,6 +115,12 @@ func (r reader) readPolicy(path string) (*Policy, error) {
 		return nil, err
 	}
 	return ParsePolicy(b)
+}
+
+// equal reports whether two policies say the same. One that could not be read is equal to none.
+func (p *Policy) equal(q *Policy) bool {
+	return q != nil && p.err == nil && q.err == nil && p.Source == q.Source &&
+		reflect.DeepEqual(p.RequiredPlugins, q.RequiredPlugins) && reflect.DeepEqual(p.Executables, q.Executables)
 }
 
 // Required returns the types that the policy requires of a network, sorted.

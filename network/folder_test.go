@@ -1,0 +1,528 @@
+package network_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/invoke"
+	"github.com/tenon-cni/tenon/network"
+)
+
+// openFolder opens a folder that is looked at only when the kernel tells that something has changed.
+func openFolder(t *testing.T, o network.FolderOptions) *network.Folder {
+	t.Helper()
+	if o.Rescan == 0 {
+		o.Rescan = -1
+	}
+	if o.Log == nil {
+		o.Log = quiet
+	}
+	f, err := network.OpenFolder(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return f
+}
+
+// eventually waits until what is in use is as wanted.
+func eventually(t *testing.T, f *network.Folder, want string) {
+	t.Helper()
+	var got string
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		s := f.Snapshot()
+		lines := strings.Split(inUse(s, s.Dir), "\n")
+		for i, line := range lines {
+			lines[i], _, _ = strings.Cut(line, " since ")
+		}
+		if got = strings.Join(lines, "\n"); got == want {
+			return
+		}
+	}
+	t.Fatalf("in use:\n%s\nwanted:\n%s", got, want)
+}
+
+func must(t *testing.T, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// put writes a file as one that is written with care: another takes its place.
+func put(t *testing.T, content string, path ...string) {
+	t.Helper()
+	to := filepath.Join(path...)
+	must(t, os.MkdirAll(filepath.Dir(to), 0o700), os.WriteFile(to+".tmp", []byte(content), 0o600), os.Rename(to+".tmp", to))
+}
+
+// Field row 11: each change of a folder is seen, however it is made.
+func TestFolderFollows(t *testing.T) {
+	t.Parallel()
+	dir := tree(t, map[string]string{"10.conflist": conf("red", "a"), "mesh": `{"type":"x"}`})
+	f := openFolder(t, network.FolderOptions{Dir: dir, Linger: -1})
+	in := func(name string) string { return filepath.Join(dir, name) }
+	eventually(t, f, "red (a)")
+
+	put(t, conf("red", "b"), in("10.conflist"))
+	eventually(t, f, "red (b)")
+	must(t, os.WriteFile(in("10.conflist"), []byte(conf("red", "c")), 0o600))
+	eventually(t, f, "red (c)")
+	must(t, os.Mkdir(in("red"), 0o700))
+	must(t, os.Link(in("mesh"), in("red/x.conf")))
+	eventually(t, f, "red (c,x)")
+	must(t, os.WriteFile(in("mesh"), []byte(`{"type":"y"}`), 0o600), os.Chtimes(in("red/x.conf"), time.Now(), time.Now()))
+	eventually(t, f, "red (c,y)")
+	must(t, os.RemoveAll(in("red")))
+	eventually(t, f, "red (c)")
+	put(t, needs("c"), in("tenon.policy"))
+	eventually(t, f, "red (c)\npolicy c")
+	must(t, os.Remove(in("tenon.policy")))
+	eventually(t, f, "red (c)")
+	must(t, os.Symlink("mesh", in("20.conf")))
+	eventually(t, f, "red (c)\n! DIR/20.conf: network name is missing")
+	must(t, os.Remove(in("20.conf")))
+	eventually(t, f, "red (c)")
+	put(t, conf("blue", "d"), in("05.conflist"))
+	eventually(t, f, "blue (d)\nred (c)")
+	must(t, os.Rename(in("05.conflist"), in("15.conflist")))
+	eventually(t, f, "red (c)\nblue (d)")
+	must(t, os.Remove(in("10.conflist")))
+	eventually(t, f, "blue (d)")
+}
+
+// R-17: a runtime that has a network keeps it when its file is broken, and can say why it is not as its folder says.
+func TestFolderKeepsLastGood(t *testing.T) {
+	t.Parallel()
+	dir := tree(t, map[string]string{"10.conflist": conf("red", "a")})
+	var log bytes.Buffer
+	f := openFolder(t, network.FolderOptions{Dir: dir, NoWatch: true, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	put(t, `{"name":"red"`, dir, "10.conflist")
+	put(t, conf("blue", "b"), dir, "20.conflist")
+	s := f.Reload()
+	if n, err := s.Network("red"); err != nil || types(n) != "a" {
+		t.Error(describe(err))
+	}
+	if _, err := s.Network("blue"); err != nil {
+		t.Error(describe(err))
+	}
+	if err := s.Err(); cni.CodeOf(err) != cni.CodeNotAvailable || !errors.As(err, new(*network.FileError)) {
+		t.Error(describe(err))
+	}
+	put(t, conf("red", "c"), dir, "10.conflist")
+	if s := f.Reload(); s.Err() != nil || inUse(s, dir) != "red (c)\nblue (b)" {
+		t.Error(inUse(s, dir))
+	}
+	for _, want := range []string{"level=WARN msg=\"network configuration\" network=red kept=true error=\"" + dir + "/10.conflist:1:13: ",
+		"level=INFO msg=\"problem of the network configuration is over\" path=" + dir + "/10.conflist network=red"} {
+		if strings.Count(log.String(), want) != 1 {
+			t.Errorf("logged:\n%s\nwithout: %s", log.String(), want)
+		}
+	}
+}
+
+// Field row 11: a folder that is replaced by another is followed, also if it is not there for a while, and if what it is in
+// is not there yet.
+func TestFolderIsReplaced(t *testing.T) {
+	t.Parallel()
+	const missing = "\nkept: DIR: no network configuration\nkept: red: DIR/10.conflist: network red is gone; it stays in use as too few would be left"
+	for name, row := range map[string]struct {
+		file string // that shows that the folder is watched
+		step func(t *testing.T, dir string, f *network.Folder)
+	}{
+		"removed and made anew": {"10.conflist", func(t *testing.T, dir string, f *network.Folder) {
+			must(t, os.RemoveAll(dir))
+			eventually(t, f, "red (a)"+missing)
+			must(t, os.Mkdir(dir, 0o700))
+		}},
+		"renamed away and back": {"10.conflist", func(t *testing.T, dir string, f *network.Folder) {
+			must(t, os.Rename(dir, dir+".away"))
+			eventually(t, f, "red (a)"+missing)
+			must(t, os.Rename(dir+".away", dir))
+			eventually(t, f, "red (a)")
+		}},
+		"another put in its place": {"10.conflist", func(t *testing.T, dir string, f *network.Folder) {
+			put(t, conf("red", "b"), dir+".new", "10.conflist")
+			must(t, unix.Renameat2(unix.AT_FDCWD, dir+".new", unix.AT_FDCWD, dir, unix.RENAME_EXCHANGE))
+			eventually(t, f, "red (b)")
+		}},
+		"removed with what it is in": {"10.conflist", func(t *testing.T, dir string, f *network.Folder) {
+			must(t, os.RemoveAll(filepath.Dir(dir)))
+			eventually(t, f, "red (a)"+missing)
+			must(t, os.MkdirAll(dir, 0o700))
+		}},
+		"what it is in renamed away": {"10.conflist", func(t *testing.T, dir string, f *network.Folder) {
+			must(t, os.Rename(filepath.Dir(dir), filepath.Dir(dir)+".away"))
+			eventually(t, f, "red (a)"+missing)
+			must(t, os.MkdirAll(dir, 0o700))
+		}},
+		"a file in its place": {"10.conflist", func(t *testing.T, dir string, f *network.Folder) {
+			must(t, os.Rename(dir, dir+".away"), os.WriteFile(dir, nil, 0o600))
+			eventually(t, f, "red (a)\nkept: DIR: configuration folder: open DIR: not a directory")
+			must(t, os.Remove(dir), os.Rename(dir+".away", dir))
+			eventually(t, f, "red (a)")
+		}},
+		"a link that leads elsewhere": {"10.conflist", func(t *testing.T, dir string, f *network.Folder) {
+			put(t, conf("red", "b"), dir+".new", "10.conflist")
+			must(t, os.Rename(dir, dir+".away"), os.Symlink(filepath.Base(dir)+".new", dir))
+			eventually(t, f, "red (b)")
+			must(t, os.Rename(dir+".new", dir+".old"))
+			eventually(t, f, "red (b)"+missing)
+			must(t, os.Mkdir(dir+".new", 0o700))
+		}},
+		"a drop-in folder": {"red/20.conf", func(t *testing.T, dir string, f *network.Folder) {
+			put(t, `{"type":"x"}`, dir, "red/10.conf")
+			eventually(t, f, "red (a,x)")
+			must(t, os.Rename(filepath.Join(dir, "red"), filepath.Join(dir, "blue")))
+			eventually(t, f, "red (a)")
+			must(t, os.Mkdir(filepath.Join(dir, "red"), 0o700))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(t.TempDir(), "cni", "net.d")
+			put(t, conf("red", "a"), dir, "10.conflist")
+			f := openFolder(t, network.FolderOptions{Dir: dir, Linger: -1})
+			row.step(t, dir, f)
+			if row.file == "red/20.conf" {
+				put(t, `{"type":"last"}`, dir, row.file)
+				eventually(t, f, "red (a,last)")
+				return
+			}
+			put(t, conf("red", "last"), dir, row.file)
+			eventually(t, f, "red (last)")
+		})
+	}
+}
+
+// Field row 11: a folder that is not there yet is waited for.
+func TestFolderComes(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	dir := filepath.Join(root, "etc", "cni", "net.d")
+	f := openFolder(t, network.FolderOptions{Dir: dir})
+	eventually(t, f, "! DIR: no network configuration")
+	if _, err := f.Snapshot().Network("red"); !errors.Is(err, network.ErrNoConfig) {
+		t.Error(describe(err))
+	}
+	must(t, os.Mkdir(filepath.Join(root, "etc"), 0o700))
+	time.Sleep(100 * time.Millisecond) // for that to be seen
+	must(t, os.MkdirAll(dir, 0o700))
+	put(t, conf("red", "a"), dir, "10.conflist")
+	eventually(t, f, "red (a)")
+}
+
+// A ConfigMap of Kubernetes is a folder of links to links, of which one is replaced: all of its files change at once.
+func TestFolderConfigMap(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	f := openFolder(t, network.FolderOptions{Dir: dir, Linger: -1})
+	swap := func(version string) {
+		data := filepath.Join(dir, "..2026_"+version)
+		put(t, conf("red", "a"+version), data, "10.conflist")
+		put(t, `{"type":"x`+version+`"}`, data, "20.conf")
+		must(t, os.RemoveAll(filepath.Join(dir, "..data_tmp")), os.Symlink("..2026_"+version, filepath.Join(dir, "..data_tmp")),
+			os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")))
+	}
+	must(t, os.Symlink("..data/10.conflist", filepath.Join(dir, "10.conflist")), os.Mkdir(filepath.Join(dir, "red"), 0o700),
+		os.Symlink("../..data/20.conf", filepath.Join(dir, "red", "20.conf")))
+	for i := range 5 {
+		swap(fmt.Sprint(i))
+		eventually(t, f, fmt.Sprintf("red (a%d,x%d)", i, i))
+	}
+	must(t, os.WriteFile(filepath.Join(dir, "..2026_4", "10.conflist"), []byte(conf("red", "edited")), 0o600))
+	eventually(t, f, "red (edited,x4)")
+	must(t, os.Remove(filepath.Join(dir, "..data")))
+	eventually(t, f, "red (edited,x4)\nkept: red: DIR/10.conflist: open: no such file or directory")
+}
+
+// Field row 11: temporary files, and those that no runtime reads, make no snapshot.
+func TestFolderIgnores(t *testing.T) {
+	t.Parallel()
+	dir := tree(t, map[string]string{"10.conflist": conf("red", "a"), "red/10.conf": `{"type":"x"}`})
+	f := openFolder(t, network.FolderOptions{Dir: dir, Linger: -1})
+	for _, name := range []string{".10.conflist.swp", "10.conflist~", "10.conflist.tmp", "10.conflist123", "4913", "20.yaml", "red/10.conf.bak", "red/x.json", "README"} {
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte("{"), 0o600))
+		time.Sleep(5 * time.Millisecond)
+	}
+	must(t, os.Mkdir(filepath.Join(dir, "lost+found"), 0o700))
+	if s := f.Reload(); s.Generation > 2 { // a folder may hold drop-ins
+		t.Errorf("generation %d", s.Generation)
+	}
+	before := f.Snapshot()
+	must(t, os.Rename(filepath.Join(dir, "20.yaml"), filepath.Join(dir, "20.yml")))
+	if s := f.Reload(); s != before {
+		t.Errorf("generation %d", s.Generation)
+	}
+	put(t, conf("red", "b"), dir, "10.conflist")
+	eventually(t, f, "red (b,x)")
+	if s := f.Snapshot(); s.Generation != before.Generation+1 {
+		t.Errorf("generation %d after %d", s.Generation, before.Generation)
+	}
+}
+
+// Field row 11: where the kernel lets nobody watch, that is said once, and the folder is looked at from time to time.
+func TestFolderUnwatched(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func(o network.FolderOptions) (*network.Folder, error){
+		"no watches": func(o network.FolderOptions) (*network.Folder, error) {
+			return network.OpenFolderWith(o, func([]string) (bool, error) { return false, unix.ENOSPC })
+		},
+		"no instances": func(o network.FolderOptions) (*network.Folder, error) { return network.OpenFolderWith(o, nil) },
+		"not wanted": func(o network.FolderOptions) (*network.Folder, error) {
+			o.NoWatch = true
+			return network.OpenFolder(o)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := tree(t, map[string]string{"10.conflist": conf("red", "a")})
+			var log bytes.Buffer
+			f, err := open(network.FolderOptions{Dir: dir, Rescan: 10 * time.Millisecond, Log: slog.New(slog.NewTextHandler(&log, nil))})
+			must(t, err)
+			for _, typ := range []string{"b", "c", "d"} {
+				put(t, conf("red", typ), dir, "10.conflist")
+				eventually(t, f, "red ("+typ+")")
+			}
+			must(t, f.Close())
+			want := 1
+			if name == "not wanted" {
+				want = 0
+			}
+			if got := strings.Count(log.String(), "not watched"); got != want {
+				t.Errorf("logged %d times:\n%s", got, log.String())
+			}
+		})
+	}
+}
+
+// What lingers counts when its time has come, though nothing else happens.
+func TestFolderLingers(t *testing.T) {
+	t.Parallel()
+	dir := tree(t, map[string]string{"10.conflist": conf("red", "a"), "20.conflist": conf("blue", "b")})
+	f := openFolder(t, network.FolderOptions{Dir: dir, NoWatch: true, Linger: 300 * time.Millisecond})
+	must(t, os.Remove(filepath.Join(dir, "10.conflist")))
+	if s := f.Reload(); len(s.Networks) != 2 || len(s.Problems) != 1 {
+		t.Error(inUse(s, dir))
+	}
+	eventually(t, f, "blue (b)")
+}
+
+// A plugin that comes, goes or is replaced is told of, with the networks as they were, and so is everything else, in order.
+func TestFolderNotifies(t *testing.T) {
+	t.Parallel()
+	dir := tree(t, map[string]string{"10.conflist": conf("red", "a"), "tenon.policy": needs("a")})
+	plugins := tree(t, map[string]string{"a": "1"})
+	told := make(chan *network.Snapshot, 100)
+	f := openFolder(t, network.FolderOptions{Dir: dir, PluginDirs: []string{plugins, plugins + ".none"}, Notify: func(s *network.Snapshot) { told <- s }})
+	last := f.Snapshot()
+	policy := last.Policy
+	next := func(want string) {
+		t.Helper()
+		select {
+		case s := <-told:
+			if s.Generation != last.Generation+1 || inUse(s, dir) != want || s.Policy != policy {
+				t.Errorf("generation %d after %d: %s", s.Generation, last.Generation, inUse(s, dir))
+			}
+			last = s
+		case <-time.After(10 * time.Second):
+			t.Fatal("nothing is told")
+		}
+	}
+	put(t, "1", plugins, "b")
+	next("red (a)\npolicy a")
+	put(t, "2", plugins, "a")
+	next("red (a)\npolicy a")
+	must(t, os.Remove(filepath.Join(plugins, "a")))
+	next("red (a)\npolicy a")
+	put(t, conf("red", "a", "n"), dir, "10.conflist")
+	next("red (a,n)\npolicy a")
+	must(t, os.Mkdir(plugins+".none", 0o700))
+	next("red (a,n)\npolicy a")
+	select {
+	case s := <-told:
+		t.Errorf("told too much: %s", inUse(s, dir))
+	default:
+	}
+}
+
+// R-19: neither a look at the folder nor STATUS of its networks waits for an ADD that does not end.
+func TestFolderBehindStuckADD(t *testing.T) {
+	t.Parallel()
+	dir := tree(t, map[string]string{"10.conflist": conf("red", "stuck")})
+	f := openFolder(t, network.FolderOptions{Dir: dir})
+	started, end := make(chan struct{}), make(chan struct{})
+	plugins := invoke.Fake{"stuck": {cni.Add: func(_ context.Context, _ cni.Env, _ []byte) ([]byte, bool) {
+		close(started)
+		<-end
+		return []byte("{}"), true
+	}}, "b": {}}
+	c := &network.Client{Caller: plugins, StateDir: t.TempDir(), Log: quiet}
+	n, err := f.Snapshot().Network("red")
+	must(t, err)
+	var add sync.WaitGroup
+	add.Go(func() {
+		if _, err := c.Add(t.Context(), n, request("c1")); err != nil {
+			t.Error(describe(err))
+		}
+	})
+	<-started
+	put(t, conf("red", "stuck", "b"), dir, "10.conflist")
+	begin := time.Now()
+	s := f.Reload()
+	took := time.Since(begin)
+	n, err = s.Network("red")
+	must(t, err)
+	if types(n) != "stuck,b" {
+		t.Error(types(n))
+	}
+	for range 10 {
+		begin := time.Now()
+		must(t, c.Status(t.Context(), n))
+		took = max(took, time.Since(begin))
+	}
+	t.Logf("took %v at most", took)
+	close(end) // only now: who had waited for ADD would wait still
+	add.Wait()
+}
+
+// Field row 12: three writers add and remove drop-ins of one network at the same time. The chain that is in use is always one
+// that they can have meant: the list's own plugin, then any of theirs, each whole and once.
+func TestFolderDropInWriters(t *testing.T) {
+	t.Parallel()
+	dir := tree(t, map[string]string{"10.conflist": conf("red", "a"), "red/README": ""})
+	legal := map[string]bool{}
+	for i := range 8 {
+		chain := "a"
+		for j, name := range []string{",x", ",y", ",z"} {
+			if i&(1<<j) != 0 {
+				chain += name
+			}
+		}
+		legal[chain] = true
+	}
+	f := openFolder(t, network.FolderOptions{Dir: dir, Linger: 20 * time.Millisecond})
+	var writers sync.WaitGroup
+	for i, typ := range []string{"x", "y", "z"} {
+		writers.Go(func() {
+			path := filepath.Join(dir, "red", typ+".conf")
+			for n := range 100 {
+				var err error
+				switch (n + i) % 4 {
+				case 0, 2:
+					err = os.WriteFile(path, []byte(`{"type":"`+typ+`"}`), 0o600)
+				case 1:
+					err = os.Remove(path)
+				case 3:
+					err = errors.Join(os.WriteFile(path+".tmp", []byte(`{"type":"`+typ+`","n":1}`), 0o600), os.Rename(path+".tmp", path))
+				}
+				if err != nil && !errors.Is(err, os.ErrNotExist) {
+					t.Error(err)
+				}
+				pause := time.Duration(n*(i+3)%17) * time.Millisecond
+				if n%5 == 0 { // so that there are moments of rest
+					pause = 60 * time.Millisecond
+				}
+				time.Sleep(pause)
+			}
+			_ = os.Remove(path)
+		})
+	}
+	ended := make(chan struct{})
+	go func() { writers.Wait(); close(ended) }()
+	seen := map[string]bool{}
+	for running := true; running; time.Sleep(time.Millisecond) {
+		select {
+		case <-ended:
+			running = false
+		default:
+		}
+		n, err := f.Snapshot().Network("red")
+		must(t, err)
+		if seen[types(n)] = true; !legal[types(n)] {
+			t.Fatalf("chain %s", types(n))
+		}
+	}
+	eventually(t, f, "red (a)")
+	if len(seen) < 3 {
+		t.Errorf("only seen: %v", seen)
+	}
+}
+
+// Close ends what a Folder has started; what is in use stays.
+func TestFolderClose(t *testing.T) { // not parallel, so that no other test has a Folder
+	dir := tree(t, map[string]string{"10.conflist": conf("red", "a")})
+	var folders []*network.Folder
+	for range 5 {
+		f, err := network.OpenFolder(network.FolderOptions{Dir: dir, Notify: func(*network.Snapshot) {}, Log: quiet})
+		must(t, err)
+		folders = append(folders, f)
+	}
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) { // until all have begun
+		goroutines, files := folderResources(t)
+		if goroutines == 3*5 && files == 5 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d goroutines, %d files", goroutines, files)
+		}
+	}
+	put(t, conf("red", "b"), dir, "10.conflist")
+	for _, f := range folders {
+		must(t, f.Close(), f.Close())
+	}
+	if goroutines, files := folderResources(t); goroutines != 0 || files != 0 {
+		t.Errorf("left: %d goroutines, %d files", goroutines, files)
+	}
+	put(t, conf("red", "c"), dir, "10.conflist")
+	for _, f := range folders {
+		before := f.Snapshot()
+		if s := f.Reload(); s != before || len(s.Networks) != 1 {
+			t.Error(inUse(s, dir))
+		}
+	}
+}
+
+// folderResources counts the goroutines of Folders, and the watches of this process.
+func folderResources(t *testing.T) (goroutines, files int) {
+	t.Helper()
+	stacks := make([]byte, 1<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	for _, stack := range strings.Split(string(stacks), "\n\n") {
+		if strings.Contains(stack, "network.(*Folder)") || strings.Contains(stack, "network.(*inotify)") {
+			goroutines++
+		}
+	}
+	fds, err := filepath.Glob("/proc/self/fd/*")
+	must(t, err)
+	for _, fd := range fds {
+		if target, _ := os.Readlink(fd); target == "anon_inode:inotify" {
+			files++
+		}
+	}
+	return goroutines, files
+}
+
+func TestOpenFolderOptions(t *testing.T) {
+	t.Parallel()
+	if _, err := network.OpenFolder(network.FolderOptions{Min: -1}); describe(err) != "7 minimum of networks: -1 is negative" {
+		t.Error(describe(err))
+	}
+}

@@ -1,0 +1,234 @@
+package network
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tenon-cni/tenon/cni"
+)
+
+// retention is how long what is gone from a folder stays in use.
+type retention struct {
+	min    int           // networks that there are to be; at least one stays
+	linger time.Duration // what disappears counts after this time
+}
+
+// merge returns what is to be in use, now that the folder holds c, after what was in use.
+//
+// A network whose file is broken stays as it was, and so does one whose new version the policy forbids. What has disappeared
+// stays for a while: who replaces a file by removing it first, or a folder by making it anew, wants nothing to stop. Where
+// too few networks would be left it stays until there are enough, as somebody removed the configuration of all there is.
+func merge(old *Snapshot, c *Catalog, now time.Time, keep retention) *Snapshot {
+	m := &merger{
+		old: old, catalog: c, keep: keep,
+		next: &Snapshot{Dir: c.Dir, Generation: old.Generation + 1, Read: now},
+		used: map[string]*Network{},
+	}
+	for _, f := range c.candidates() {
+		if f.Use == Chosen {
+			m.used[f.Name] = f.Network
+		}
+	}
+	m.brokenFiles()
+	there := len(m.used)
+	enough := there >= max(keep.min, 1)
+	m.policy(enough)
+	m.changed()
+	m.gone(enough)
+	if !enough {
+		m.tooFew(there)
+	}
+	m.next.Networks = slices.SortedFunc(maps.Values(m.used), func(a, b *Network) int {
+		return cmp.Or(strings.Compare(a.Source, b.Source), strings.Compare(a.Name, b.Name))
+	})
+	slices.SortStableFunc(m.next.Problems, func(a, b Problem) int {
+		return cmp.Or(strings.Compare(a.Path, b.Path), strings.Compare(a.Network, b.Network))
+	})
+	return m.next
+}
+
+type merger struct {
+	old     *Snapshot
+	catalog *Catalog
+	keep    retention
+	next    *Snapshot
+	used    map[string]*Network // by name
+}
+
+// report adds a problem.
+func (m *merger) report(p Problem) {
+	if !errors.As(p.Err, new(*FileError)) {
+		p.Err = &FileError{Path: p.Path, Err: p.Err}
+	}
+	p.Since = m.next.Read
+	if before := m.old.problem(p); before != nil {
+		p.Since = before.Since
+	}
+	m.next.Problems = append(m.next.Problems, p)
+}
+
+// lingers reports whether what has disappeared is still used, and reports that as a problem if so.
+func (m *merger) lingers(p Problem) bool {
+	p.kind, p.Kept = lingering, true
+	since := m.next.Read
+	if before := m.old.problem(p); before != nil {
+		since = before.Since
+	}
+	until := since.Add(m.keep.linger)
+	if !m.next.Read.Before(until) {
+		return false
+	}
+	if m.next.due.IsZero() || until.Before(m.next.due) {
+		m.next.due = until
+	}
+	m.report(p)
+	return true
+}
+
+// brokenFiles keeps the networks whose files are broken: those of the name that a file states, and those that it held.
+func (m *merger) brokenFiles() {
+	for _, f := range m.catalog.candidates() {
+		if f.Err == nil {
+			continue
+		}
+		p := Problem{Path: f.Path, Network: f.Name, Err: f.Err, kind: unusable}
+		for _, n := range m.old.Networks {
+			if chosen := m.used[n.Name]; chosen != nil && chosen != n || n.Source != f.Path && (n.Name != f.Name || f.ShadowedBy != "") {
+				continue
+			}
+			m.used[n.Name] = n
+			p.Network, p.Kept = n.Name, true
+		}
+		m.report(p)
+	}
+}
+
+// policy decides which policy is used.
+func (m *merger) policy(enough bool) {
+	before, found := m.old.Policy, m.catalog.Policy
+	p := Problem{Path: filepath.Join(m.catalog.Dir, PolicyName), Kept: true}
+	switch {
+	case found == nil && before == nil:
+	case found == nil && !enough:
+		p.kind, p.Err = last, cni.Errorf(cni.CodeInvalidConfig, "the policy is gone like the networks; it stays in use as long as they do")
+		m.report(p)
+		found = before
+	case found == nil:
+		p.Err = cni.Errorf(cni.CodeInvalidConfig, "the policy is gone; it stays in use for %v", m.keep.linger)
+		if m.lingers(p) {
+			found = before
+		}
+	case found.err != nil:
+		p.kind, p.Err, p.Kept = unusable, found.err, before != nil && before.err == nil
+		m.report(p)
+		if p.Kept {
+			found = before
+		}
+	case found.equal(before):
+		found = before // which knows digests
+	}
+	m.next.Policy = found
+}
+
+// changed keeps networks that lose a drop-in for a while, and those that the policy would forbid now.
+func (m *merger) changed() {
+	for _, before := range m.old.Networks {
+		n := m.used[before.Name]
+		if n == nil || n == before {
+			continue
+		}
+		if missing := missingDropIn(before, n); missing != "" {
+			p := Problem{Path: filepath.Dir(missing), Network: n.Name}
+			p.Err = cni.Errorf(cni.CodeInvalidConfig, "network %s: the drop-in %s is gone; what it was with it stays in use for %v",
+				n.Name, missing, m.keep.linger)
+			if m.lingers(p) {
+				m.used[n.Name] = before
+				continue
+			}
+		}
+		if err := m.next.Policy.Check(n); err != nil && m.next.Policy.Check(before) == nil {
+			m.report(Problem{Path: n.Source, Network: n.Name, Err: err, Kept: true, kind: forbidden})
+			m.used[n.Name] = before
+		}
+	}
+}
+
+// missingDropIn returns a drop-in that a network had and, though it takes them, has no more.
+func missingDropIn(before, n *Network) string {
+	if !n.OnlyInlined {
+		for _, path := range before.DropIns {
+			if !slices.Contains(n.DropIns, path) {
+				return path
+			}
+		}
+	}
+	return ""
+}
+
+// gone keeps networks that no file has any more: for a while, or for as long as there are not enough.
+func (m *merger) gone(enough bool) {
+	for _, n := range m.old.Networks {
+		if m.used[n.Name] != nil {
+			continue
+		}
+		p := Problem{Path: n.Source, Network: n.Name, Kept: true}
+		switch {
+		case !enough:
+			p.kind, p.Err = last, cni.Errorf(cni.CodeInvalidConfig, "network %s is gone; it stays in use as too few would be left", n.Name)
+			m.report(p)
+		case m.replaced(n):
+			continue
+		default:
+			p.Err = cni.Errorf(cni.CodeInvalidConfig, "network %s is gone; it stays in use for %v", n.Name, m.keep.linger)
+			if !m.lingers(p) {
+				continue
+			}
+		}
+		m.used[n.Name] = n
+	}
+}
+
+// replaced reports whether the file of a network holds another: somebody has given it another name.
+func (m *merger) replaced(n *Network) bool {
+	return slices.ContainsFunc(m.catalog.Files, func(f File) bool { return f.Path == n.Source && f.Network != nil })
+}
+
+func (m *merger) tooFew(there int) {
+	p := Problem{Path: m.catalog.Dir, kind: tooFew, Kept: len(m.used) > there}
+	switch {
+	case len(m.catalog.candidates()) == 0:
+		p.Err = ErrNoConfig
+	case there < m.keep.min:
+		p.Err = cni.Errorf(cni.CodeInvalidConfig, "%d networks can be used, at least %d are wanted", there, m.keep.min)
+	default:
+		return // what is broken is said
+	}
+	m.report(p)
+}
+
+// cannotRead returns what is to be in use where the folder cannot be read: what was.
+func cannotRead(old *Snapshot, err error, now time.Time) *Snapshot {
+	next := *old
+	next.Generation, next.Read, next.Problems, next.due = old.Generation+1, now, nil, time.Time{}
+	if old.Generation == 0 {
+		err := fmt.Errorf("configuration folder: %w", err)
+		next.Policy = &Policy{Source: filepath.Join(old.Dir, PolicyName), err: err}
+	}
+	p := Problem{Path: old.Dir, Err: &FileError{Path: old.Dir, Err: err}, Since: now, Kept: old.Generation > 0, kind: unread}
+	if before := old.problem(p); before != nil {
+		p.Since = before.Since
+	}
+	next.Problems = append(next.Problems, p)
+	for _, p := range old.Problems {
+		if p.kind != unread {
+			next.Problems = append(next.Problems, p)
+		}
+	}
+	return &next
+}
