@@ -36,13 +36,35 @@ func (c *Client) Add(ctx context.Context, n *Network, r Request) (*cni.Result, e
 }
 
 func (c *Client) add(ctx context.Context, n *Network, a cni.Attachment, r Request) (*cni.Result, error) {
-	if err := c.env(cni.Add, a, r.Parameters).Validate(); err != nil {
+	n, err := c.prepare(ctx, n, a, r.Parameters)
+	if err != nil {
 		return nil, err
 	}
-	if err := r.Parameters.validate(); err != nil {
+	ctx, unlock, err := c.lock(ctx, a)
+	if err != nil {
 		return nil, err
 	}
-	if err := r.refuseOwnNetns(); err != nil {
+	defer unlock()
+	record := c.newRecord(n, a, r.Parameters)
+	old, err := c.inTheWay(record, n, r.Replace)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.clear(ctx, old); err != nil {
+		return nil, err
+	}
+	return c.attach(ctx, record)
+}
+
+// prepare checks what can be known before anything is done, and returns the network as it is to be run.
+func (c *Client) prepare(ctx context.Context, n *Network, a cni.Attachment, p Parameters) (*Network, error) {
+	if err := c.env(cni.Add, a, p).Validate(); err != nil {
+		return nil, err
+	}
+	if err := p.validate(); err != nil {
+		return nil, err
+	}
+	if err := p.refuseOwnNetns(); err != nil {
 		return nil, err
 	}
 	if err := c.Policy.Check(n); err != nil {
@@ -56,27 +78,18 @@ func (c *Client) add(ctx context.Context, n *Network, a cni.Attachment, r Reques
 			return nil, err
 		}
 	}
-	n, err := c.negotiate(ctx, n)
-	if err != nil {
-		return nil, err
-	}
-	ctx, unlock, err := c.lock(ctx, a)
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
+	return c.negotiate(ctx, n)
+}
 
-	record := c.newRecord(n, a, r.Parameters)
-	if err := c.makeWay(ctx, n, record, r.Replace); err != nil {
-		return nil, err
-	}
+// attach makes what a record speaks of, or nothing.
+func (c *Client) attach(ctx context.Context, record *Record) (*cni.Result, error) {
 	if err := c.store().begin(record); err != nil {
 		return nil, err
 	}
 	result, failed, err := c.chain(ctx, record)
 	if err != nil {
 		if failed == 0 && cni.CodeOf(err) == cni.CodeUnknownContainer {
-			return nil, errors.Join(err, c.store().remove(a))
+			return nil, errors.Join(err, c.store().remove(record.Attachment))
 		}
 		return nil, c.takeBack(ctx, record, err)
 	}
@@ -95,18 +108,27 @@ func (c *Client) newRecord(n *Network, a cni.Attachment, p Parameters) *Record {
 	}
 }
 
-// makeWay deletes what is left under the key of r, unless that is an attachment in use.
-func (c *Client) makeWay(ctx context.Context, n *Network, r *Record, replace bool) error {
+// inTheWay returns what is left under the key of r and has to be deleted first, nil if nothing is. An attachment in use
+// is refused, unless it may be replaced.
+func (c *Client) inTheWay(r *Record, n *Network, replace bool) (*Record, error) {
 	old, err := c.lookUp(r.Attachment, n)
 	switch {
 	case errors.Is(err, ErrNoRecord):
-		return nil
+		return nil, nil
 	case err != nil:
 		c.log().Warn("record cannot be read, deleting what it may stand for", "attachment", r.Attachment.String(), "error", err)
-		old = r
+		return r, nil
 	case old.State == Attached && !old.earlierBoot() && !replace:
-		return cni.Errorf(cni.CodeInvalidEnvironment, "CNI_CONTAINERID and CNI_IFNAME: %w since %s", ErrExists, old.Created.Format(time.RFC3339)).
+		return nil, cni.Errorf(cni.CodeInvalidEnvironment, "CNI_CONTAINERID and CNI_IFNAME: %w since %s", ErrExists, old.Created.Format(time.RFC3339)).
 			WithDetails("DEL has to come before another ADD")
+	}
+	return old, nil
+}
+
+// clear deletes what is in the way; nil is nothing.
+func (c *Client) clear(ctx context.Context, old *Record) error {
+	if old == nil {
+		return nil
 	}
 	if err := c.remove(ctx, old); err != nil {
 		return fmt.Errorf("deleting what was left: %w", err)

@@ -45,11 +45,7 @@ func (c *Client) del(ctx context.Context, a cni.Attachment, f Fallback) error {
 		if err := f.refuseOwnNetns(); err != nil {
 			return err
 		}
-		n, negotiateErr := c.negotiate(ctx, f.Network)
-		if negotiateErr != nil {
-			c.log().Warn("deleting in the newest version that is configured", "attachment", a.String(), "error", negotiateErr)
-		}
-		r = c.newRecord(n, a, f.Parameters)
+		r = c.unrecorded(ctx, f.Network, a, f.Parameters)
 		if bare := (bareResult{}); errors.As(err, &bare) {
 			r.Result = bare.result
 		} else if !errors.Is(err, ErrNoRecord) {
@@ -69,9 +65,18 @@ func (f Fallback) check(a cni.Attachment) error {
 	return f.Parameters.validate()
 }
 
+// unrecorded returns what DEL is run with where there is no record.
+func (c *Client) unrecorded(ctx context.Context, n *Network, a cni.Attachment, p Parameters) *Record {
+	n, err := c.negotiate(ctx, n)
+	if err != nil {
+		c.log().Warn("deleting in the newest version that is configured", "attachment", a.String(), "error", err)
+	}
+	return c.newRecord(n, a, p)
+}
+
 // remove runs DEL for what r says and forgets it. Its container has to be locked.
 func (c *Client) remove(ctx context.Context, r *Record) error {
-	if r.State == Attached && r.Source == "" {
+	if (r.State == Attached || r.due) && r.Source == "" {
 		if err := c.store().deleting(r.Attachment); err != nil { // DEL is worth more than the note of it
 			c.log().Warn("begin of DEL cannot be noted", "attachment", r.Attachment.String(), "error", err)
 		}

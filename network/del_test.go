@@ -246,7 +246,7 @@ func TestDelContextEnds(t *testing.T) {
 	r.wantRecorded("red/c1/eth0 deleting")
 }
 
-// CACHE-11: what a crash or an earlier boot has left gets DEL, the rest none, and errors stop nothing.
+// CACHE-11, LIF-10: what a crash or an earlier boot has left gets DEL, the newest first, the rest none, and errors stop nothing.
 func TestRecover(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}})
@@ -280,7 +280,7 @@ func TestRecover(t *testing.T) {
 	for _, e := range r.entries() {
 		got = append(got, e.String()+" "+e.Env.ContainerID)
 	}
-	if diff := cmp.Diff([]string{"DEL first cut-short", "DEL first earlier", "DEL second stuck"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"DEL second stuck", "DEL first earlier", "DEL first cut-short"}, got); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -80,11 +80,12 @@ func WhatIsWrong(b []byte) (e *FileError, name string) {
 	return fileError("x", b, err), statedName(b, ListFile)
 }
 
-// Seal and Unseal are what is around the body of a record.
-var (
-	Seal   = seal
-	Unseal = unseal
-)
+// Seal is what is around the body of a record.
+func Seal(body []byte) []byte { return seal(recordKind, body) }
+
+// Unseal returns the body.
+// Unseal returns what Seal was given.
+func Unseal(b []byte) ([]byte, error) { return unseal(recordKind, b) }
 
 // DecodeCached reads a file of the reference library.
 var DecodeCached = decodeCached
@@ -117,3 +118,24 @@ type fakeWatcher func(folders []string) (bool, error)
 
 func (w fakeWatcher) watch(folders []string) (bool, error) { return w(folders) }
 func (w fakeWatcher) Close() error                         { return nil }
+
+// PutDue makes records due.
+func (c *Client) PutDue(container string, s State, records []*Record) error {
+	return c.store().putDue(newDue(container, s, records))
+}
+
+// DuePath is the file about what is due of a container.
+func (c *Client) DuePath(container string) string { return c.store().duePath(container) }
+
+// ReencodeDue decodes what is due, and encodes it again.
+func ReencodeDue(b []byte) ([]byte, error) {
+	d, err := decodeDue(b)
+	if err != nil {
+		return nil, err
+	}
+	body, err := json.Marshal(d)
+	return seal(dueKind, body), err
+}
+
+// SealDue is what is around the body.
+func SealDue(body []byte) []byte { return seal(dueKind, body) }

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -36,13 +37,51 @@ func (c *Client) lock(ctx context.Context, a cni.Attachment) (locked context.Con
 	}, nil
 }
 
+// lockSandbox waits until a container and some networks are free and keeps them so, as lock does. Which networks that are
+// can change until the container is locked, so it asks again then.
+func (c *Client) lockSandbox(
+	ctx context.Context, container string, networks func() []string,
+) (locked context.Context, unlock func(), err error) {
+	for {
+		names := networks()
+		slices.Sort(names) // everybody who locks several does so in this order
+		names = slices.Compact(names)
+		var held []func()
+		unlock := func() {
+			for _, release := range slices.Backward(held) {
+				release()
+			}
+		}
+		locked := ctx
+		for _, n := range names {
+			next, release, err := c.lockFile(locked, "network", n, unix.F_RDLCK)
+			if err != nil {
+				unlock()
+				return nil, nil, err
+			}
+			locked, held = next, append(held, release)
+		}
+		next, release, err := c.lockContainer(locked, container)
+		if err != nil {
+			unlock()
+			return nil, nil, err
+		}
+		held = append(held, release)
+		if !slices.ContainsFunc(networks(), func(n string) bool { return !slices.Contains(names, n) }) {
+			return next, unlock, nil
+		}
+		unlock()
+	}
+}
+
 // lockNetwork waits until nothing is under way on a network, and keeps it so until unlock.
 func (c *Client) lockNetwork(ctx context.Context, network string) (locked context.Context, unlock func(), err error) {
 	return c.lockFile(ctx, "network", network, unix.F_WRLCK)
 }
 
-// lockContainer waits until nothing is under way for a container, and keeps it so until unlock. Where a
-// network is locked too, that comes first, and nobody holds two of a kind: there is no deadlock.
+// lockContainer waits until nothing is under way for a container, and keeps it so until unlock. Where
+// networks are locked too, they come first, several in the order of their names, and nobody holds two containers: there is
+// no deadlock.
 func (c *Client) lockContainer(ctx context.Context, container string) (locked context.Context, unlock func(), err error) {
 	return c.lockFile(ctx, "container", container, unix.F_WRLCK)
 }
@@ -51,11 +90,7 @@ func (c *Client) lockFile(ctx context.Context, kind, name string, mode int16) (c
 	failed := func(code cni.Code, format string, err error) (context.Context, func(), error) {
 		return nil, nil, cni.Errorf(code, format, kind, name, err)
 	}
-	path := c.lockPath(kind, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return failed(cni.CodeIOFailure, "lock %s %s: %w", err)
-	}
-	l, err := lockPath(ctx, path, mode)
+	l, err := lockPath(ctx, c.lockPath(kind, name), mode)
 	switch {
 	case err == nil:
 		// Where this process is killed, a plugin that outlives it has the lock until it is done, so that nobody takes
@@ -74,8 +109,15 @@ func (c *Client) lockPath(kind, name string) string {
 	if kind == "network" {
 		return c.networkLockPath(cni.NetworkOwner(name))
 	}
-	return filepath.Join(c.stateDir(), "locks", fmt.Sprintf("%s-%x", kind, sha256.Sum256([]byte(name))))
+	return c.containerLockPath(hashOf(name))
 }
+
+func (c *Client) containerLockPath(hash string) string {
+	return filepath.Join(c.stateDir(), "locks", "container-"+hash)
+}
+
+// hashOf stands for a name of any length in the name of a file.
+func hashOf(name string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(name))) }
 
 func (c *Client) networkLockPath(owner string) string {
 	return filepath.Join(c.stateDir(), "locks", "network-"+owner)
@@ -110,6 +152,9 @@ const (
 
 // lockPath waits for the lock in mode F_RDLCK (shared) or F_WRLCK (exclusive).
 func lockPath(ctx context.Context, path string, mode int16) (lockedFile, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return lockedFile{}, err
+	}
 	for {
 		if err := ctx.Err(); err != nil {
 			return lockedFile{}, err

@@ -189,6 +189,7 @@ func (r *rig) script(name string, s script) {
 func (r *rig) shell(name, script string) {
 	r.t.Helper()
 	text := "#!/bin/sh\ndir=" + r.plugins + "\n" + script + "\n"
+	_ = os.Remove(filepath.Join(r.plugins, name)) // may be a link to this program
 	if err := os.WriteFile(filepath.Join(r.plugins, name), []byte(text), 0o700); err != nil {
 		r.t.Fatal(err)
 	}

@@ -1,11 +1,16 @@
 // Package network is the runtime side of CNI: it loads network configurations, runs their plugins for
 // ADD, DEL, CHECK, STATUS, GC and VERSION, and remembers what it attached.
 //
+// A [Manager] gives containers all networks of a configuration folder, or none; it is what a container runtime embeds. A
+// [Client] below it attaches to one network. docs/embedding.md is a guide, with a table of what libcni and go-cni call the
+// same things.
+//
 // # Configurations
 //
 // [Discover] reads a configuration folder and says of every file what becomes of it; [Catalog.Lookup] finds a network in
-// it though other files are broken, [Load] only if none before it is. A [Policy] beside the networks names plugins that
-// they have to have, and executables that may be run. A [Folder] keeps all of that up to date while others write to it. A network that offers several versions is run in the newest that its plugins support: see
+// it though other files are broken, [Load] only if none before it is. A [Folder] keeps all of that up to date while others
+// write to it, and what works in use. A [Policy] beside the networks names plugins that they have to have, and executables
+// that may be run. A network that offers several versions is run in the newest that its plugins support: see
 // [Client.Negotiate].
 //
 // # Lifecycle
@@ -14,7 +19,8 @@
 // before Add returns. What Add was given and what came out is recorded under [Client.StateDir], so
 // [Client.Del] and [Client.Check] need only the key of the attachment and work as at the time of the
 // ADD, whatever has become of the configuration file. A record stays until every plugin has succeeded
-// on DEL. An ADD or a DEL that a crash has cut short leaves a record too: [Client.Recover] runs DEL for it.
+// on DEL. An ADD or a DEL that a crash has cut short leaves a record too: [Client.Recover] runs DEL for it. So it does for a
+// [Manager.Setup] or [Manager.Remove] of several networks that was cut short between two of them.
 //
 // Several runtimes may share a host: records name the runtime ([Client.Runtime]), and GC leaves alone what
 // another has attached, also what was attached with the reference library ([Client.CacheDir]).
@@ -24,8 +30,8 @@
 // Operations exclude each other as the specification demands, across goroutines and processes that
 // share a state folder: one at a time per container, and none on a network while its GC runs. They wait
 // until their context ends. A plugin that outlives a killed runtime counts as an operation. [Client.Status],
-// [Client.Negotiate], [Client.Versions], [Client.Validate], [Client.List] and [Client.Record] take no locks
-// and never wait for an operation.
+// [Client.Negotiate], [Client.Versions], [Client.Validate], [Client.List], [Client.Record], [Manager.Status],
+// [Manager.Config] and [Manager.Sandbox] take no locks and never wait for an operation.
 //
 // # Errors
 //
@@ -64,6 +70,8 @@ type Network struct {
 	*cni.List
 	Source  string   // path of the file; empty if there is none
 	DropIns []string // paths of the drop-in files that the last plugins are from, in their order
+
+	builtIn bool // no policy is about it
 }
 
 // WithVersion returns the network as it is run in version v and no other.

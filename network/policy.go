@@ -136,7 +136,7 @@ func (p *Policy) Required(network string) []string {
 // Check refuses a network that lacks a required plugin with [cni.CodeInvalidConfig]. A policy that could not be read
 // refuses all.
 func (p *Policy) Check(n *Network) error {
-	if p == nil {
+	if p == nil || n.builtIn {
 		return nil
 	}
 	if p.err != nil {

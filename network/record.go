@@ -14,14 +14,16 @@ type State string
 // The states of a recorded attachment.
 const (
 	// Adding is written before the first plugin runs. If nobody works on the attachment any more, its
-	// ADD was cut short, or failed and could not be taken back: DEL is due.
+	// ADD was cut short, or failed and could not be taken back: DEL is due. So it is for an attachment that belongs to
+	// a [Manager.Setup] which has not come to its end.
 	Adding State = "adding"
 
 	// Attached is written when the last plugin has succeeded.
 	Attached State = "attached"
 
-	// Deleting is noted before the first plugin gets DEL. If nobody works on the attachment any more, that
-	// DEL was cut short or failed, and is due again.
+	// Deleting is noted before the first plugin gets DEL, or before the first of several attachments that
+	// [Manager.Remove] takes away. If nobody works on the attachment any more, that DEL was cut short or failed, and
+	// is due again.
 	Deleting State = "deleting"
 )
 
@@ -52,6 +54,7 @@ type Record struct {
 	Source string
 
 	resultErr error // why Result could not be read
+	due       bool  // State is what [due] says; the record itself still says that it is attached
 }
 
 // leftOver reports whether DEL is due, provided that nobody works on the attachment.
@@ -101,14 +104,14 @@ func (r *Record) encode() ([]byte, error) {
 		}
 	}
 	body, err := json.Marshal(w)
-	return seal(body), err
+	return seal(recordKind, body), err
 }
 
 // decodeRecord reads what encode wrote and checks that it speaks of a valid attachment. A result that
 // cannot be read leaves the rest usable. Codes are those of the documents inside; what is no record has
 // [cni.CodeDecodingFailure].
 func decodeRecord(b []byte) (*Record, error) {
-	body, err := unseal(b)
+	body, err := unseal(recordKind, b)
 	if err != nil {
 		return nil, err
 	}

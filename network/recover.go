@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -29,7 +30,7 @@ func (c *Client) Recover(ctx context.Context, report func(Recovered)) error {
 	found, err := c.store().scan("")
 	records, damaged := readable(found)
 	errs := []error{err, damaged}
-	for _, r := range records {
+	for _, r := range slices.Backward(records) {
 		if !r.leftOver() {
 			continue
 		}
@@ -42,7 +43,7 @@ func (c *Client) Recover(ctx context.Context, report func(Recovered)) error {
 			report(Recovered{Record: *done, Err: err})
 		}
 	}
-	return errors.Join(append(errs, c.sweepDrafts(ctx), c.sweepLocks())...)
+	return errors.Join(append(errs, c.sweepDrafts(ctx), c.sweepDues(ctx), c.sweepLocks())...)
 }
 
 // recover deletes one attachment and returns its record, nil if in the meantime somebody else has dealt with it. Its time
@@ -79,13 +80,27 @@ func (c *Client) sweepDrafts(ctx context.Context) error {
 
 // sweepNetwork removes unfinished records of a network, given as the first half of its owners.
 func (c *Client) sweepNetwork(ctx context.Context, owner string) error {
+	return c.sweepLocked(ctx, c.networkLockPath(owner), func() error { return c.store().sweep(owner) })
+}
+
+// sweepDues removes what says of containers that something is due, where that has been done.
+func (c *Client) sweepDues(ctx context.Context) error {
+	hashes, err := c.store().dues()
+	errs := []error{err}
+	for _, h := range hashes {
+		errs = append(errs, c.sweepLocked(ctx, c.containerLockPath(h), func() error { return c.store().sweepDue(h) }))
+	}
+	return errors.Join(errs...)
+}
+
+// sweepLocked calls f with a lock.
+func (c *Client) sweepLocked(ctx context.Context, path string, f func() error) error {
 	ctx, cancel := c.limit(ctx, 1)
 	defer cancel()
-	path := c.networkLockPath(owner)
 	l, err := lockPath(ctx, path, unix.F_WRLCK)
 	if err != nil {
 		return cni.Errorf(cni.CodeTryAgainLater, "unfinished records: lock %s: %w", filepath.Base(path), err)
 	}
 	defer l.release()
-	return c.store().sweep(owner)
+	return f()
 }

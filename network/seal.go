@@ -13,29 +13,30 @@ import (
 // is never changed, only succeeded by another.
 const recordKind = "tenonRecordV1"
 
-// A record on disk is one JSON object on one line: the kind, the checksum of the third member's bytes, and that.
+// What is recorded on disk is one JSON object on one line: the kind, the checksum of the third member's bytes, and that.
 // Every byte counts, so that none can change unnoticed.
 const (
-	sealHead = `{"kind":"` + recordKind + `","sha256":"`
+	sealHead = `{"kind":"`
+	sealSum  = `","sha256":"`
 	sealBody = `","record":`
 	sealTail = "}\n"
 )
 
-func seal(body []byte) []byte {
-	return fmt.Appendf(nil, "%s%x%s%s%s", sealHead, sha256.Sum256(body), sealBody, body, sealTail)
+func seal(kind string, body []byte) []byte {
+	return fmt.Appendf(nil, "%s%s%s%x%s%s%s", sealHead, kind, sealSum, sha256.Sum256(body), sealBody, body, sealTail)
 }
 
 // unseal returns the body that seal was given.
-func unseal(b []byte) ([]byte, error) {
-	const before = len(sealHead) + 2*sha256.Size + len(sealBody)
+func unseal(kind string, b []byte) ([]byte, error) {
+	before := len(sealHead) + len(kind) + len(sealSum) + 2*sha256.Size + len(sealBody)
 	if len(b) >= before+len(sealTail) {
-		if body := b[before : len(b)-len(sealTail)]; bytes.Equal(seal(body), b) {
+		if body := b[before : len(b)-len(sealTail)]; bytes.Equal(seal(kind, body), b) {
 			return body, nil
 		}
 	}
 	var other struct{ Kind string }
-	if json.Unmarshal(b, &other) == nil && other.Kind != recordKind {
-		return nil, cni.Errorf(cni.CodeDecodingFailure, "record: kind is %q, not %q", other.Kind, recordKind)
+	if json.Unmarshal(b, &other) == nil && other.Kind != kind {
+		return nil, cni.Errorf(cni.CodeDecodingFailure, "record: kind is %q, not %q", other.Kind, kind)
 	}
 	return nil, cni.Errorf(cni.CodeDecodingFailure, "record: damaged, it is not as it was written")
 }

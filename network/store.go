@@ -105,6 +105,9 @@ func (s stored) damage() error {
 // its names in this order finds it.
 func (s store) read(o cni.Owner) stored {
 	found := s.readFile(o, recordExt)
+	if found.record != nil {
+		s.mark(found.record)
+	}
 	if !errors.Is(found.err, ErrNoRecord) {
 		return found
 	}
@@ -151,11 +154,26 @@ func (s store) remove(a cni.Attachment) error {
 // scan reads the records whose owners begin with prefix, in the order of owners. Those that come and go
 // meanwhile may be among them or not.
 func (s store) scan(prefix string) ([]stored, error) {
+	return s.collect(prefix, func(cni.Owner, string) bool { return true })
+}
+
+// scanContainer reads the records of a container, and those that cannot be read and do not tell whose they are. Of others it
+// looks at the key only: a machine has hundreds.
+func (s store) scanContainer(container string) ([]stored, error) {
+	return s.collect("", func(o cni.Owner, name string) bool {
+		b, err := os.ReadFile(filepath.Join(s.dir, name))
+		key, ok := keyOf(b, o)
+		return err != nil || !ok || key.Container == container
+	})
+}
+
+// collect reads the records whose owners begin with prefix and of whose files wanted says so, in the order of owners.
+func (s store) collect(prefix string, wanted func(o cni.Owner, name string) bool) ([]stored, error) {
 	var found []stored
 	err := s.each(prefix, func(name string) error {
 		ext := filepath.Ext(name)
 		o := cni.Owner(strings.TrimSuffix(name, ext))
-		if ext != recordExt && ext != deletingExt || !o.Valid() {
+		if ext != recordExt && ext != deletingExt || !o.Valid() || !wanted(o, name) {
 			return nil
 		}
 		if n := len(found); n > 0 && found[n-1].owner == o { // renamed meanwhile

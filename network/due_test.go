@@ -1,0 +1,112 @@
+package network_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenon-cni/tenon/network"
+)
+
+// The format on disk. It must never change: another version of this program may be the one that replays.
+const dueV1 = `{"container":"c1","state":"adding","attachments":[` +
+	`{"network":"red","ifname":"eth0","created":"2026-01-02T03:04:05.000000006Z"},` +
+	`{"network":"blue","ifname":"eth1","created":"2026-01-02T03:04:05.000000007Z"}]}`
+
+func TestDueFormat(t *testing.T) {
+	t.Parallel()
+	sealed := network.SealDue([]byte(dueV1))
+	if !bytes.HasPrefix(sealed, []byte(`{"kind":"tenonDueV1","sha256":"`)) {
+		t.Errorf("%s", sealed)
+	}
+	again, err := network.ReencodeDue(sealed)
+	if diff := cmp.Diff(string(sealed), string(again)); diff != "" || err != nil {
+		t.Error(err, diff)
+	}
+	// CACHE-08, SEC-05: whatever has become of a file, it is what was written or an error.
+	for i := range sealed {
+		flipped := bytes.Clone(sealed)
+		flipped[i] ^= 1
+		for _, b := range [][]byte{sealed[:i], flipped} {
+			if _, err := network.ReencodeDue(b); err == nil {
+				t.Errorf("accepted: %s", b)
+			}
+		}
+	}
+}
+
+func FuzzDecodeDue(f *testing.F) {
+	f.Add([]byte(dueV1))
+	f.Add(network.SealDue([]byte(dueV1)))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		_, _ = network.ReencodeDue(b)
+		once, err := network.ReencodeDue(network.SealDue(b)) // what only the seal keeps out
+		if err != nil {
+			return
+		}
+		if twice, err := network.ReencodeDue(once); err != nil || !bytes.Equal(once, twice) {
+			t.Errorf("%v\n%s\n%s", err, once, twice)
+		}
+	})
+}
+
+// Of what is due and cannot be read nothing is deleted: Recover says so, the next Setup of the container begins anew.
+func TestDueIsUnreadable(t *testing.T) {
+	t.Parallel()
+	for name, content := range map[string][]byte{
+		"empty": nil, "damaged": []byte(`{"kind":"tenonDueV1"}`), "another container's": network.SealDue([]byte(`{"container":"c2","state":"adding"}`)),
+		"another state": network.SealDue([]byte(`{"container":"c1","state":"attached"}`)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, nil)
+			joins := r.networks(3)
+			m := r.manager(nil)
+			if _, err := m.Setup(t.Context(), sandbox("c1", joins[:1])); err != nil {
+				t.Fatal(err)
+			}
+			path := r.DuePath("c1")
+			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			r.wantRecorded("n0/c1/eth0 attached")
+			if err := m.Recover(t.Context(), nil); !errors.Is(err, network.ErrUnreadable) {
+				t.Errorf("Recover: %s", describe(err))
+			}
+			if _, err := m.Setup(t.Context(), network.SandboxRequest{ID: "c1", Parameters: request("c1").Parameters, Networks: []network.Join{
+				{Network: joins[1].Network, IfName: "eth1"}, {Network: joins[2].Network, IfName: "eth2"},
+			}}); err != nil {
+				t.Error(err)
+			}
+			r.wantRecorded("n0/c1/eth0 attached", "n1/c1/eth1 attached", "n2/c1/eth2 attached")
+			if err := m.Recover(t.Context(), nil); err != nil {
+				t.Error(err)
+			}
+			r.wantCalls("ADD p0, ADD p1, ADD p2")
+		})
+	}
+}
+
+// A draft that a killed process has left is swept.
+func TestDueDraft(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	path := r.DuePath("c1")
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(filepath.Dir(path), "."+filepath.Base(path)), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.manager(nil).Recover(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+	r.wantNothing()
+}

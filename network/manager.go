@@ -1,0 +1,416 @@
+package network
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/tenon-cni/tenon/cni"
+)
+
+// Manager gives containers the networks of a configuration folder, all of them or none: what a container runtime needs.
+// It may be used concurrently.
+//
+// Of a container there is one operation at a time, also between processes that share [Client.StateDir]; containers do not
+// wait for each other. Configuration and Status wait for no operation.
+type Manager struct {
+	o      ManagerOptions
+	status chan *answer // one, taken while plugins are asked
+}
+
+// ManagerOptions are what a [Manager] works with and by.
+type ManagerOptions struct {
+	// Client runs the plugins; nil is the zero value. Where its Policy is nil, that of the folder counts, as it is when an
+	// operation begins.
+	Client *Client
+
+	// Folder holds the networks. The manager does not close it. It may be nil: then every container names its networks.
+	Folder *Folder
+
+	// IfName names the interface of network i of a container, counted from 0 without loopback. There is no default:
+	// see [Numbered]. nil: every [Join] has a name.
+	IfName func(i int, n *Network) string
+
+	// Of the networks of the folder, a container that names none is attached to the first Max, in the order of their file
+	// names; zero is all. Fewer than Min are not enough for a container, nor for Status.
+	Min, Max int
+
+	// Loopback attaches each container to the network [LoopbackNetwork] first, which brings lo up. It needs the plugin
+	// loopback, as an executable or linked in.
+	Loopback bool
+
+	// Parallel runs the networks of a container beside each other. Otherwise they run one after another, as the
+	// specification demands (1.1.0 section 2, "Lifecycle & Ordering"), and the first gets the default route.
+	Parallel bool
+
+	// StatusFor is how long an answer of Status is given again while the configuration is the same. Zero asks the plugins
+	// each time.
+	StatusFor time.Duration
+}
+
+// Numbered returns a naming of interfaces: prefix0, prefix1, …
+func Numbered(prefix string) func(int, *Network) string {
+	return func(i int, _ *Network) string { return prefix + strconv.Itoa(i) }
+}
+
+// NewManager returns a manager. An error is [cni.CodeInvalidConfig]: the options contradict each other.
+func NewManager(o ManagerOptions) (*Manager, error) {
+	switch {
+	case o.Min < 0 || o.Max < 0 || o.Max > 0 && o.Min > o.Max:
+		return nil, cni.Errorf(cni.CodeInvalidConfig, "at least %d and at most %d networks", o.Min, o.Max)
+	case o.Min > 0 && o.Folder == nil:
+		return nil, cni.Errorf(cni.CodeInvalidConfig, "at least %d networks without a configuration folder", o.Min)
+	}
+	if o.Client == nil {
+		o.Client = &Client{}
+	}
+	m := &Manager{o: o, status: make(chan *answer, 1)}
+	m.status <- nil
+	return m, nil
+}
+
+// LoopbackNetwork is the name of the network that [ManagerOptions.Loopback] attaches containers to.
+const LoopbackNetwork = "cni-loopback"
+
+// loopback is in version 0.4.0, which every plugin of that name supports.
+func loopback() *Network {
+	n, err := LoadBytes([]byte(`{"cniVersion":"0.4.0","name":"` + LoopbackNetwork + `","plugins":[{"type":"loopback"}]}`))
+	if err != nil {
+		panic(err)
+	}
+	n.builtIn = true
+	return n
+}
+
+// Config returns what containers are attached to now: see [Folder.Snapshot]. It is empty without a folder.
+func (m *Manager) Config() *Snapshot {
+	if m.o.Folder == nil {
+		return &Snapshot{}
+	}
+	return m.o.Folder.Snapshot()
+}
+
+// client returns the client for an operation.
+func (m *Manager) client(s *Snapshot) *Client {
+	c := *m.o.Client
+	if c.Policy == nil {
+		c.Policy = s.Policy
+	}
+	return &c
+}
+
+// defaults returns the networks of a container that names none.
+func (m *Manager) defaults(s *Snapshot) []*Network {
+	if m.o.Max > 0 && len(s.Networks) > m.o.Max {
+		return s.Networks[:m.o.Max]
+	}
+	return s.Networks
+}
+
+// enough returns an error with code where a folder has too few networks.
+func (m *Manager) enough(s *Snapshot, code cni.Code) error {
+	if n := len(m.defaults(s)); n < m.o.Min {
+		return cni.Errorf(code, "%w: %d of at least %d networks", ErrNoConfig, n, m.o.Min)
+	}
+	return nil
+}
+
+// Setup attaches a container to its networks, or to none of them: where one fails, DEL runs for those before it, the last
+// first, even if ctx has ended. What can be known before is checked for all before the first plugin starts, as
+// [Client.Add] does. Should this process end meanwhile, [Manager.Recover] takes back what there is.
+//
+// Errors are those of [Client.Add]; too few networks are [ErrNoConfig] with [cni.CodeTryAgainLater].
+func (m *Manager) Setup(ctx context.Context, r SandboxRequest) (*Sandbox, error) {
+	s := m.Config()
+	if r.Networks == nil {
+		if err := m.enough(s, cni.CodeTryAgainLater); err != nil {
+			return nil, err
+		}
+	}
+	members, err := m.members(s, r)
+	if err != nil {
+		return nil, err
+	}
+	attachments, err := m.client(s).setup(ctx, r.ID, members, m.o.Parallel)
+	if err != nil {
+		return nil, err
+	}
+	return &Sandbox{ID: r.ID, Attachments: attachments}, nil
+}
+
+// members returns the attachments that a request asks for, with loopback.
+func (m *Manager) members(s *Snapshot, r SandboxRequest) ([]membership, error) {
+	joins := slices.Clone(r.Networks)
+	if r.Networks == nil {
+		for _, n := range m.defaults(s) {
+			joins = append(joins, Join{Network: n})
+		}
+	}
+	networks := make([]*Network, len(joins))
+	for i, j := range joins {
+		var err error
+		if networks[i], joins[i].IfName, err = m.resolve(s, i, j); err != nil {
+			return nil, err
+		}
+	}
+	var members []membership
+	if m.o.Loopback {
+		p := r.Parameters
+		p.Capabilities = nil
+		members = append(members, membership{loopback(), Request{r.ID, "lo", p, r.Replace}})
+	}
+	for i, p := range r.parameters(networks, joins) {
+		members = append(members, membership{networks[i], Request{r.ID, joins[i].IfName, p, r.Replace}})
+	}
+	return members, nil
+}
+
+// resolve returns the network of a join, which is number i of its container, and the name of its interface.
+func (m *Manager) resolve(s *Snapshot, i int, j Join) (n *Network, ifName string, err error) {
+	if n = j.Network; n == nil {
+		if n, err = s.Network(j.Name); err != nil {
+			return nil, "", err
+		}
+	}
+	if j.IfName == "" && m.o.IfName != nil {
+		j.IfName = m.o.IfName(i, n)
+	}
+	return n, j.IfName, nil
+}
+
+// Attach attaches a container to one more network, which is number i of its networks for [ManagerOptions.IfName]. It is
+// [Client.Add].
+func (m *Manager) Attach(ctx context.Context, i int, r SandboxRequest, j Join) (*AttachmentResult, error) {
+	s := m.Config()
+	n, ifName, err := m.resolve(s, i, j)
+	if err != nil {
+		return nil, err
+	}
+	j.IfName = ifName
+	p := r.parameters([]*Network{n}, []Join{j})[0]
+	request := Request{r.ID, ifName, p, r.Replace}
+	result, err := m.client(s).Add(ctx, n, request)
+	if err != nil {
+		return nil, err
+	}
+	return &AttachmentResult{request.Attachment(n.Name), result}, nil
+}
+
+// Detach takes one attachment away, by its key alone: see [Client.Del]. Where there is no record, or none that can be read,
+// DEL runs for the network as the folder has it now, without a namespace.
+func (m *Manager) Detach(ctx context.Context, a cni.Attachment) error {
+	return m.client(m.Config()).Del(ctx, a, Fallback{Network: m.configured(a.Network)})
+}
+
+// configured returns a network as the folder has it now; nil if it does not.
+func (m *Manager) configured(name string) *Network {
+	if name == LoopbackNetwork {
+		return loopback()
+	}
+	n, _ := m.Config().Network(name)
+	return n
+}
+
+// Remove takes away everything that is recorded of a container, the last first, past what fails, and joins the errors. It
+// needs neither the configuration nor the namespace, and can be repeated. Nothing recorded is no error.
+//
+// unrecorded, which may be nil, is for what another library has attached before: DEL runs also for those of its networks
+// that are not recorded, with its parameters.
+func (m *Manager) Remove(ctx context.Context, id string, unrecorded *SandboxRequest) error {
+	s := m.Config()
+	var members []membership
+	if unrecorded != nil {
+		unrecorded := *unrecorded
+		unrecorded.ID = id
+		var err error
+		if members, err = m.members(s, unrecorded); err != nil {
+			return err
+		}
+	}
+	if err := m.client(s).teardown(ctx, id, members, m.configured); err != nil {
+		return fmt.Errorf("container %s: %w", id, err)
+	}
+	return nil
+}
+
+// Sandbox returns what a container is attached to, as it is recorded: also after this process was started again. It is
+// [ErrNoRecord] where nothing is. What DEL is due for is left out.
+func (m *Manager) Sandbox(ctx context.Context, id string) (*Sandbox, error) {
+	records, err := m.recorded(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	s := &Sandbox{ID: id}
+	for _, r := range records {
+		s.Attachments = append(s.Attachments, AttachmentResult{r.Attachment, r.Result})
+	}
+	return s, nil
+}
+
+// recorded returns what is recorded of a container and in use, in the order of ADD.
+func (m *Manager) recorded(ctx context.Context, id string) ([]*Record, error) {
+	if err := cni.ValidateContainerID(id); err != nil {
+		return nil, err
+	}
+	records, err := m.o.Client.recordsOf(ctx, id, m.configured)
+	if err != nil {
+		return nil, fmt.Errorf("container %s: %w", id, err)
+	}
+	records = slices.DeleteFunc(records, (*Record).leftOver)
+	if len(records) == 0 {
+		return nil, cni.Errorf(cni.CodeUnknownContainer, "container %s: %w", id, ErrNoRecord)
+	}
+	slices.SortStableFunc(records, func(a, b *Record) int { return a.Created.Compare(b.Created) })
+	return records, nil
+}
+
+// Check runs CHECK for all attachments of a container and joins the errors: see [Client.Check]. Nothing recorded is
+// [ErrNoRecord]. Networks below 0.4.0, which have no CHECK, are passed over.
+func (m *Manager) Check(ctx context.Context, id string) error {
+	records, err := m.recorded(ctx, id)
+	if err != nil {
+		return err
+	}
+	c := m.client(m.Config())
+	var errs []error
+	for _, r := range records {
+		if r.List.Version.Has(cni.Check) {
+			errs = append(errs, c.Check(ctx, r.Attachment, m.configured(r.Attachment.Network)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Recover deletes what is left of operations that were cut short, and of earlier boots: see [Client.Recover]. A runtime
+// calls it when it starts, before its first Setup.
+func (m *Manager) Recover(ctx context.Context, report func(Recovered)) error {
+	return m.o.Client.Recover(ctx, report)
+}
+
+// answer is what Status has returned last.
+type answer struct {
+	err        error
+	generation uint64
+	until      time.Time
+}
+
+// Status reports whether Setup would work for a container that names no networks, with everything that is wrong joined: what
+// the folder says of itself ([Snapshot.Err]), too few networks, plugins and IPAM plugins that are not there, and what the
+// plugins say ([Client.Status]). The code is [cni.CodeNotAvailable] or that of the first plugin. It waits for no ADD.
+func (m *Manager) Status(ctx context.Context) error {
+	var last *answer
+	select {
+	case last = <-m.status:
+	case <-ctx.Done():
+		return cni.Errorf(cni.CodeTryAgainLater, "status is being asked for: %w", ctx.Err())
+	}
+	s := m.Config()
+	if last == nil || last.generation != s.Generation || time.Now().After(last.until) {
+		last = &answer{err: m.ask(ctx, s), generation: s.Generation, until: time.Now().Add(m.o.StatusFor)}
+		if ctx.Err() != nil {
+			last.until = time.Time{} // that says nothing of the plugins
+		}
+	}
+	m.status <- last
+	return last.err
+}
+
+func (m *Manager) ask(ctx context.Context, s *Snapshot) error {
+	errs := []error{m.enough(s, cni.CodeNotAvailable), s.Err()}
+	c := m.client(s)
+	networks := m.defaults(s)
+	if m.o.Loopback {
+		networks = append([]*Network{loopback()}, networks...)
+	}
+	for _, n := range networks {
+		var missing []error
+		for _, typ := range n.Executables() {
+			if _, err := c.find(typ); err != nil {
+				missing = append(missing, cni.Errorf(cni.CodeNotAvailable, "network %s: %w", n.Name, err).WithDetails(cni.AsError(err).Details))
+			}
+		}
+		if missing == nil {
+			missing = append(missing, c.Status(ctx, n))
+		}
+		errs = append(errs, missing...)
+	}
+	return errors.Join(errs...)
+}
+
+// KeepSandboxes says which containers are in use. Whatever is not is deleted, so none of it is guessed.
+type KeepSandboxes struct {
+	// IDs is the complete list of the containers that this runtime has. nil is refused with [cni.CodeInvalidConfig], as it
+	// would mean that there are none; an empty list says so.
+	IDs []string
+
+	// Recorded, instead of IDs, keeps all that is recorded as attached: see [Keep.Recorded].
+	Recorded bool
+
+	// Since is when the making of IDs began: see [Keep.Since]. Zero is the begin of GC.
+	Since time.Time
+
+	// AllRuntimes judges also what other runtimes have attached: see [Keep.AllRuntimes].
+	AllRuntimes bool
+}
+
+// GC takes away what belongs to no container in use, from all networks: those of the folder, and those of which attachments
+// of this runtime are recorded though the folder has them no more. It goes on past errors and joins them: see [Client.GC].
+//
+// Plugins are told to keep, of each container in IDs, what is recorded of it, and the interface that
+// [ManagerOptions.IfName] gives it. An attachment under another name whose record is lost is not in use.
+func (m *Manager) GC(ctx context.Context, k KeepSandboxes) error {
+	if k.IDs == nil && !k.Recorded {
+		return cni.Errorf(cni.CodeInvalidConfig, "GC without the list of containers").WithDetails("an empty list says that none is in use")
+	}
+	if k.Since.IsZero() {
+		k.Since = time.Now()
+	}
+	s := m.Config()
+	c := m.client(s)
+	records, err := c.List()
+	errs := []error{}
+	if !errors.Is(err, ErrUnreadable) { // that GC of its network tells
+		errs = append(errs, err)
+	}
+	for _, n := range m.known(s, records, k.AllRuntimes) {
+		errs = append(errs, c.GC(ctx, n, m.keep(s, n, records, k)))
+	}
+	return errors.Join(errs...)
+}
+
+// known returns the networks that GC is about.
+func (m *Manager) known(s *Snapshot, records []Record, allRuntimes bool) []*Network {
+	networks := slices.Clone(s.Networks)
+	for _, r := range slices.Backward(records) { // the newest configuration
+		mine := allRuntimes || r.Runtime == m.o.Client.Runtime
+		if mine && !slices.ContainsFunc(networks, func(n *Network) bool { return n.Name == r.Attachment.Network }) {
+			networks = append(networks, &Network{List: r.List})
+		}
+	}
+	slices.SortFunc(networks, func(a, b *Network) int { return cmp.Compare(a.Name, b.Name) })
+	return networks
+}
+
+// keep returns what k says of one network.
+func (m *Manager) keep(s *Snapshot, n *Network, records []Record, k KeepSandboxes) Keep {
+	keep := Keep{Recorded: k.Recorded, Since: k.Since, AllRuntimes: k.AllRuntimes}
+	if k.Recorded {
+		return keep
+	}
+	keep.Attachments = []cni.ValidAttachment{}
+	for _, r := range records {
+		if r.Attachment.Network == n.Name && !r.leftOver() && slices.Contains(k.IDs, r.Attachment.Container) {
+			keep.Attachments = append(keep.Attachments, cni.ValidAttachment{ContainerID: r.Attachment.Container, IfName: r.Attachment.IfName})
+		}
+	}
+	if i := slices.Index(m.defaults(s), n); i >= 0 && m.o.IfName != nil {
+		for _, id := range k.IDs {
+			keep.Attachments = append(keep.Attachments, cni.ValidAttachment{ContainerID: id, IfName: m.o.IfName(i, n)})
+		}
+	}
+	return keep
+}

@@ -1,0 +1,200 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tenon-cni/tenon/cni"
+)
+
+// membership is one of the attachments that a container asks for.
+type membership struct {
+	network *Network
+	Request
+}
+
+// key is the attachment that m asks for.
+func (m membership) key() cni.Attachment { return m.Attachment(m.network.Name) }
+
+// setup attaches a container to several networks, or to none. What [Client.Add] checks before the first plugin starts is
+// checked for all of them before. parallel runs the networks beside each other.
+func (c *Client) setup(ctx context.Context, container string, members []membership, parallel bool) ([]AttachmentResult, error) {
+	records, err := c.plan(ctx, members)
+	if err != nil {
+		return nil, err
+	}
+	ctx, unlock, err := c.lockSandbox(ctx, container, func() []string { return c.networksOf(members, c.cutShort(container)) })
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if err := c.makeRoom(ctx, container, members, records); err != nil {
+		return nil, err
+	}
+	if len(records) > 1 { // one is there or not by itself
+		if err := c.store().putDue(newDue(container, Adding, records)); err != nil {
+			return nil, err
+		}
+	}
+	attached, err := c.attachAll(ctx, records, parallel)
+	if err == nil {
+		err = c.store().settle(container)
+	}
+	if err != nil {
+		return nil, c.undo(ctx, container, attached, err)
+	}
+	all := make([]AttachmentResult, len(records))
+	for i, r := range records {
+		all[i] = AttachmentResult{r.Attachment, attached[r]}
+	}
+	return all, nil
+}
+
+// plan checks what is asked for and returns a record of each, in the same order.
+func (c *Client) plan(ctx context.Context, members []membership) ([]*Record, error) {
+	created := time.Now().UTC()
+	var records []*Record
+	for i, m := range members {
+		if err := checkNetwork(m.network); err != nil {
+			return nil, err
+		}
+		for _, other := range members[:i] {
+			if other.IfName == m.IfName {
+				return nil, cni.Errorf(cni.CodeInvalidEnvironment, "%v: interface %s is that of network %s already",
+					m.key(), m.IfName, other.network.Name)
+			}
+		}
+		n, err := c.prepare(ctx, m.network, m.key(), m.Parameters)
+		if err != nil {
+			return nil, fmt.Errorf("%v: %w", m.key(), err)
+		}
+		r := c.newRecord(n, m.key(), m.Parameters)
+		r.Created = created.Add(time.Duration(i)) // tells their order, and this ADD from another of the same key
+		records = append(records, r)
+	}
+	return records, nil
+}
+
+// cutShort returns what is recorded of a container and due.
+func (c *Client) cutShort(container string) []*Record {
+	d, err := c.store().dueOf(container)
+	if err != nil {
+		c.log().Warn("what is due cannot be read", "container", container, "error", err)
+	}
+	if d == nil {
+		return nil
+	}
+	var records []*Record
+	for _, a := range d.Attachments {
+		r, err := c.store().get(cni.Attachment{Network: a.Network, Container: container, IfName: a.IfName})
+		if err == nil && d.has(r) {
+			records = append(records, r)
+		}
+	}
+	return records
+}
+
+// networksOf returns the names of all networks that something is about.
+func (c *Client) networksOf(members []membership, records []*Record) []string {
+	var names []string
+	for _, m := range members {
+		names = append(names, m.network.Name)
+	}
+	for _, r := range records {
+		names = append(names, r.Attachment.Network)
+	}
+	return names
+}
+
+// makeRoom deletes what is left of a Setup or a Remove of the container that was cut short, and under the keys that are
+// asked for. If one of them is in use nothing is deleted.
+func (c *Client) makeRoom(ctx context.Context, container string, members []membership, records []*Record) error {
+	var all []*Record
+	for i, r := range records {
+		old, err := c.inTheWay(r, members[i].network, members[i].Replace)
+		if err != nil {
+			return fmt.Errorf("%v: %w", r.Attachment, err)
+		}
+		if old != nil {
+			all = append(all, old)
+		}
+	}
+	for _, r := range c.cutShort(container) {
+		if !slices.ContainsFunc(all, func(other *Record) bool { return other.Attachment == r.Attachment }) {
+			all = append(all, r)
+		}
+	}
+	for _, r := range slices.Backward(all) {
+		if err := c.clear(ctx, r); err != nil {
+			return fmt.Errorf("%v: %w", r.Attachment, err)
+		}
+	}
+	return c.store().settle(container)
+}
+
+// attachAll attaches all, up to the first that fails; those that are attached it returns in any case. Beside each other
+// all are tried, but the failure of one ends the context of the others.
+func (c *Client) attachAll(ctx context.Context, records []*Record, parallel bool) (map[*Record]*cni.Result, error) {
+	attached := map[*Record]*cni.Result{}
+	if !parallel {
+		for _, r := range records {
+			result, err := c.attach(ctx, r)
+			if err != nil {
+				return attached, fmt.Errorf("%v: %w", r.Attachment, err)
+			}
+			attached[r] = result
+		}
+		return attached, nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var mu sync.Mutex
+	var failed []error
+	var running sync.WaitGroup
+	for _, r := range records {
+		running.Go(func() {
+			result, err := c.attach(ctx, r)
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				attached[r] = result
+				return
+			}
+			failed = append(failed, fmt.Errorf("%v: %w", r.Attachment, err))
+			cancel()
+		})
+	}
+	running.Wait()
+	return attached, errors.Join(failed...)
+}
+
+// undo deletes what a Setup that failed because of cause has attached, the last first, even if ctx has ended.
+func (c *Client) undo(ctx context.Context, container string, attached map[*Record]*cni.Result, cause error) error {
+	ctx = context.WithoutCancel(ctx)
+	var records []*Record
+	for r, result := range attached {
+		done := *r
+		done.State, done.Result = Attached, result
+		records = append(records, &done)
+	}
+	if err := errors.Join(c.removeAll(ctx, records), c.store().settle(container)); err != nil {
+		return fmt.Errorf("%w; DEL after it: %w", cause, err)
+	}
+	return cause
+}
+
+// removeAll deletes the last first, past those that fail, and joins the errors.
+func (c *Client) removeAll(ctx context.Context, records []*Record) error {
+	slices.SortStableFunc(records, func(a, b *Record) int { return b.Created.Compare(a.Created) })
+	var errs []error
+	for _, r := range records {
+		if err := c.remove(ctx, r); err != nil {
+			errs = append(errs, fmt.Errorf("%v: %w", r.Attachment, err))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,91 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/tenon-cni/tenon/cni"
+)
+
+// teardown deletes everything that is recorded of a container, and otherwise what is asked for. configured, which returns
+// nil for a network that it does not know, completes records: one that cannot be read is deleted with it.
+func (c *Client) teardown(
+	ctx context.Context, container string, unrecorded []membership, configured func(network string) *Network,
+) error {
+	if err := cni.ValidateContainerID(container); err != nil {
+		return err
+	}
+	for _, m := range unrecorded {
+		if err := (Fallback{m.network, m.Parameters}).check(m.key()); err != nil {
+			return err
+		}
+	}
+	ctx, unlock, err := c.lockSandbox(ctx, container, func() []string {
+		records, _ := c.recordsOf(ctx, container, configured) // what is wrong with it the second look tells
+		return c.networksOf(unrecorded, records)
+	})
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	records, err := c.recordsOf(ctx, container, configured)
+	errs := []error{err}
+	for _, m := range unrecorded {
+		if slices.ContainsFunc(records, func(r *Record) bool { return r.Attachment == m.key() }) {
+			continue
+		}
+		if err := m.refuseOwnNetns(); err != nil {
+			errs = append(errs, fmt.Errorf("%v: %w", m.key(), err))
+			continue
+		}
+		records = append(records, c.unrecorded(ctx, m.network, m.key(), m.Parameters))
+	}
+	if len(records) > 1 {
+		if err := c.store().putDue(newDue(container, Deleting, records)); err != nil { // DEL is worth more than the note of it
+			c.log().Warn("begin of DEL cannot be noted", "container", container, "error", err)
+		}
+	}
+	errs = append(errs, c.removeAll(ctx, records), c.store().settle(container))
+	return errors.Join(errs...)
+}
+
+// recordsOf returns what is recorded of a container. The error is about what is of it and cannot be deleted.
+func (c *Client) recordsOf(ctx context.Context, container string, configured func(network string) *Network) ([]*Record, error) {
+	found, err := c.store().scanContainer(container)
+	errs := []error{err}
+	if c.CacheDir != "" {
+		cached, err := c.cache().scan("")
+		errs = append(errs, err)
+		for _, f := range cached {
+			if !slices.ContainsFunc(found, func(own stored) bool { return own.owner == f.owner }) {
+				found = append(found, f)
+			}
+		}
+	}
+	var records []*Record
+	for _, f := range found {
+		r := f.record
+		switch {
+		case r != nil && r.Attachment.Container != container:
+			continue
+		case r != nil:
+			err = r.complete(configured(r.Attachment.Network))
+		case f.key == (cni.Attachment{}): // one that tells nothing must not keep every container from going
+			c.log().Warn("record cannot be read and does not tell of which container it is", "error", f.err)
+			continue
+		case configured(f.key.Network) == nil:
+			err = f.damage()
+		default:
+			c.log().Warn("record cannot be read, deleting as configured", "attachment", f.key.String(), "error", f.err)
+			r, err = c.unrecorded(ctx, configured(f.key.Network), f.key, Parameters{}), nil
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		records = append(records, r)
+	}
+	return records, errors.Join(errs...)
+}
