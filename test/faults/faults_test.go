@@ -29,7 +29,11 @@ var emulated = os.Getenv("TENON_SAMPLE") != ""
 
 const emulatedSample = 6
 
-func TestMain(m *testing.M) { testnet.Main(m) }
+func TestMain(m *testing.M) {
+	if !runAsRuntime(os.Args) {
+		testnet.Main(m)
+	}
+}
 
 var dualStack = map[string]any{
 	"ranges": []any{[]any{map[string]any{"subnet": "10.88.0.0/30"}}, []any{map[string]any{"subnet": "fd88::/126", "rangeEnd": "fd88::2"}}},

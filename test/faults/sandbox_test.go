@@ -1,0 +1,239 @@
+//go:build amd64
+
+package faults
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tenon-cni/tenon/internal/testnet"
+	"github.com/tenon-cni/tenon/invoke"
+	"github.com/tenon-cni/tenon/network"
+)
+
+// runtimeArg makes the test binary a runtime that embeds the library: see runAsRuntime.
+const runtimeArg = "sandbox-runtime"
+
+// job is what such a runtime is to do.
+type job struct {
+	Verb, ID, Netns  string
+	Ports            json.RawMessage
+	Networks         []json.RawMessage
+	Dir, Plugins     string
+	Parallel, Linked bool
+}
+
+// runAsRuntime does a job and reports whether the arguments ask for one.
+func runAsRuntime(args []string) bool {
+	if len(args) != 3 || args[1] != runtimeArg {
+		return false
+	}
+	var j job
+	err := json.Unmarshal([]byte(args[2]), &j)
+	if err == nil {
+		err = j.do(context.Background())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	return true
+}
+
+func (j job) do(ctx context.Context) error {
+	m, err := network.NewManager(network.ManagerOptions{
+		Client: &network.Client{
+			StateDir: filepath.Join(j.Dir, "tenon"), PluginDirs: []string{j.Plugins}, Caller: j.caller(),
+			Log: slog.New(slog.DiscardHandler),
+		},
+		IfName: network.Numbered("eth"), Loopback: true, Parallel: j.Parallel,
+	})
+	if err != nil {
+		return err
+	}
+	switch j.Verb {
+	case "setup":
+		r := network.SandboxRequest{ID: j.ID, Parameters: network.Parameters{Netns: j.Netns}}
+		r.Capabilities = map[string]json.RawMessage{"portMappings": j.Ports}
+		for _, b := range j.Networks {
+			n, err := network.LoadBytes(b)
+			if err != nil {
+				return err
+			}
+			r.Networks = append(r.Networks, network.Join{Network: n})
+		}
+		_, err = m.Setup(ctx, r)
+	case "remove":
+		err = m.Remove(ctx, j.ID, nil)
+	case "recover":
+		err = m.Recover(ctx, nil)
+	case "check":
+		var s *network.Sandbox
+		if s, err = m.Sandbox(ctx, j.ID); err == nil && len(s.Attachments) != len(j.Networks)+1 {
+			err = fmt.Errorf("only some are attached: %v", s.Attachments)
+		}
+		err = errors.Join(err, m.Check(ctx, j.ID))
+	default:
+		err = fmt.Errorf("verb %q", j.Verb)
+	}
+	return err
+}
+
+func (j job) caller() invoke.Caller { return invoke.Process{Stderr: io.Discard} }
+
+// Field row 3, LIF-04: wherever a runtime that embeds the library is killed in a Setup or a Remove of three networks, after
+// the replay of the next one the container has all of them or nothing, and a neighbour is not harmed.
+func TestSandboxRuntimeIsKilled(t *testing.T) {
+	t.Parallel()
+	_, plugins := build(t)
+	for _, row := range []struct {
+		name     string
+		parallel bool
+		sample   int // every so many changes; with TENON_FAULTS=all each
+	}{
+		{"in order", false, 3},
+		{"in parallel", true, 6},
+	} {
+		for _, verb := range []string{"setup", "remove"} {
+			t.Run(verb+" "+row.name, func(t *testing.T) {
+				t.Parallel()
+				newSandboxRig(t, plugins, row.parallel).sweep(verb, row.sample)
+			})
+		}
+	}
+}
+
+// sandboxRig is a runtime with three networks, loopback among them, in namespaces and folders of its own. The container
+// "neighbour" is attached throughout.
+type sandboxRig struct {
+	t     *testing.T
+	net   *testnet.Net
+	job   job
+	clean string // snapshot with the neighbour alone
+}
+
+func newSandboxRig(t *testing.T, plugins string, parallel bool) *sandboxRig {
+	t.Helper()
+	r := &sandboxRig{t: t, net: testnet.New(t, "container", "neighbour"), job: job{Dir: t.TempDir(), Plugins: plugins, Parallel: parallel}}
+	ipam := func(subnet string) string {
+		return fmt.Sprintf(`{"type":"host-local","dataDir":%q,"subnet":%q}`, filepath.Join(r.job.Dir, "ipam"), subnet)
+	}
+	r.job.Networks = []json.RawMessage{
+		[]byte(`{"cniVersion":"1.1.0","name":"red","plugins":[
+			{"type":"bridge","bridge":"br0","isGateway":true,"ipMasq":true,"ipam":` + ipam("10.88.0.0/29") + `},
+			{"type":"portmap","capabilities":{"portMappings":true}}]}`),
+		[]byte(`{"cniVersion":"1.1.0","name":"blue","plugins":[{"type":"ptp","ipMasq":true,"ipam":` + ipam("10.89.0.0/28") + `}]}`),
+	}
+	r.must("setup", "neighbour")
+	// What attachments share is there before the first comparison.
+	r.must("setup", "container")
+	r.must("remove", "container")
+	r.clean = r.snapshot()
+	return r
+}
+
+func (r *sandboxRig) snapshot() string { return snapshot(r.t, testnet.Snapshot, r.net, r.job.Dir) }
+
+func (r *sandboxRig) command(verb, container string) *exec.Cmd {
+	r.t.Helper()
+	j := r.job
+	j.Verb, j.ID, j.Netns = verb, container, r.net.Container(container).Path()
+	j.Ports = json.RawMessage(strings.TrimPrefix(ports[container], "portMappings="))
+	b, err := json.Marshal(j)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	cmd := exec.Command(exe, runtimeArg, string(b))
+	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "TENON_EXEC=always"}
+	return cmd
+}
+
+func (r *sandboxRig) try(verb, container string) (string, error) {
+	r.t.Helper()
+	var out []byte
+	var err error
+	r.net.Host.Do(func() { out, err = r.command(verb, container).CombinedOutput() })
+	return string(out), err
+}
+
+func (r *sandboxRig) must(verb, container string) {
+	r.t.Helper()
+	if out, err := r.try(verb, container); err != nil {
+		r.t.Fatalf("%s %s: %v\n%s", verb, container, err, out)
+	}
+}
+
+func (r *sandboxRig) broken(verb string, f fault) *run {
+	r.t.Helper()
+	var result *run
+	var err error
+	r.net.Host.Do(func() { result, err = trace(r.command(verb, "container"), nil, f) })
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return result
+}
+
+func (r *sandboxRig) sweep(verb string, stride int) {
+	r.t.Helper()
+	if all {
+		stride = 1
+	}
+	prepare := func() {
+		if verb == "remove" {
+			r.must("setup", "container")
+		}
+	}
+	prepare()
+	changes := r.broken(verb, fault{first: true}).changes
+	r.must("remove", "container")
+	for n := 0; n < len(changes); n += stride {
+		prepare()
+		result := r.broken(verb, fault{effect: kill, first: true, n: n})
+		c := changes[n]
+		if result.hit {
+			c = result.changes[n]
+		}
+		if result.hit && !result.killed {
+			r.t.Fatalf("%s, change %d: exit status %d", verb, n+1, result.code)
+		}
+		r.recover(verb, fmt.Sprintf("%s, killed at change %d (%s)", verb, n+1, c.name))
+	}
+	if out, err := r.try("check", "neighbour"); err != nil {
+		r.t.Errorf("the neighbour: %v\n%s", err, out)
+	}
+	r.t.Logf("%d changes, every %d. tried", len(changes), stride)
+}
+
+// recover does what the next runtime does, and expects all or nothing.
+func (r *sandboxRig) recover(verb, what string) {
+	r.t.Helper()
+	if out, err := r.try("recover", "container"); err != nil {
+		r.t.Errorf("%s: recover: %v\n%s", what, err, out)
+	}
+	if diff := settledDiff(r.clean, r.snapshot); diff == "" {
+		return
+	}
+	// Not taken back, so it was finished, or not begun to be removed.
+	if out, err := r.try("check", "container"); err != nil {
+		r.t.Errorf("%s: there is something, but check: %v\n%s", what, err, out)
+	}
+	r.must("remove", "container")
+	if diff := settledDiff(r.clean, r.snapshot); diff != "" {
+		r.t.Errorf("%s: remove left:\n%s", what, diff)
+		r.clean = r.snapshot()
+	}
+}
