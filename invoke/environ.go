@@ -14,14 +14,21 @@ func (p Process) environ(ctx context.Context, env cni.Env) []string {
 	if p.Environ != nil {
 		extra = p.Environ(ctx)
 	}
+	if t, ok := TraceFrom(ctx); ok && !setsTrace(extra) {
+		extra = append(t.Environ(), extra...)
+	}
 	return mergeEnviron(os.Environ(), extra, env)
+}
+
+func setsTrace(vars []string) bool {
+	return slices.ContainsFunc(vars, func(kv string) bool { return name(kv) == "TRACEPARENT" })
 }
 
 // mergeEnviron returns the environment of a plugin: each name once; later sources win, in a source the
 // last entry.
 func mergeEnviron(inherited, extra []string, env cni.Env) []string {
 	drop := protocolNames()
-	if slices.ContainsFunc(extra, func(kv string) bool { return name(kv) == "TRACEPARENT" }) {
+	if setsTrace(extra) {
 		drop = append(drop, "TRACESTATE", "BAGGAGE")
 	}
 	inherited = slices.DeleteFunc(slices.Clone(inherited), func(kv string) bool { return slices.Contains(drop, name(kv)) })

@@ -11,7 +11,8 @@ import (
 )
 
 // Local calls plugins in this process, chosen by the base name of [Call.Path]. Replies and errors are
-// those that [Process] gives for a plugin that prints the same; one that fails counts as exit status 1.
+// those that [Process] gives for a plugin that prints the same; one that fails counts as exit status 1. What ctx holds,
+// such as a [Trace], the handler gets.
 // A handler is told of the end of ctx but cannot be stopped: Call returns when it does.
 type Local map[string]Handler
 

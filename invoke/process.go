@@ -41,9 +41,9 @@ type Process struct {
 	// has to bear concurrent writes if calls are concurrent. nil is [os.Stderr].
 	Stderr io.Writer
 
-	// Environ returns further variables as KEY=VALUE for one call, such as a trace context. They win
-	// over inherited ones. Where TRACEPARENT is among them, an inherited TRACESTATE or BAGGAGE, which
-	// belongs to another trace, is not passed on. May be nil.
+	// Environ returns further variables as KEY=VALUE for one call. They win over inherited ones, and over those of
+	// [WithTrace]. Where either has a TRACEPARENT, an inherited TRACESTATE or BAGGAGE, which belongs to another trace, is
+	// not passed on. May be nil.
 	Environ func(ctx context.Context) []string
 }
 
