@@ -15,7 +15,7 @@ func (p Process) environ(ctx context.Context, env cni.Env) []string {
 		extra = p.Environ(ctx)
 	}
 	if t, ok := TraceFrom(ctx); ok && !setsTrace(extra) {
-		extra = append(t.Environ(), extra...)
+		extra = slices.Concat(t.Environ(), extra)
 	}
 	return mergeEnviron(os.Environ(), extra, env)
 }

@@ -2,6 +2,7 @@ package invoke
 
 import (
 	"context"
+	"slices"
 	"strings"
 )
 
@@ -13,23 +14,18 @@ type Trace struct {
 	Baggage string // baggage; may be empty
 }
 
-// maxTraceText is how long a tracestate or a baggage may be, in bytes: the limit of W3C Baggage, and more than W3C Trace
-// Context asks for.
+// maxTraceText is how long a variable may be, in bytes: the limit of W3C Baggage, and more than W3C Trace Context asks for.
 const maxTraceText = 8192
 
 // TraceFromEnv reads what a program has inherited as TRACEPARENT, TRACESTATE and BAGGAGE through get, usually
 // [os.Getenv]. ok is false if there is no valid Trace.
 func TraceFromEnv(get func(string) string) (t Trace, ok bool) {
-	parent := get("TRACEPARENT")
-	if parent == "" {
-		return Trace{}, false
-	}
-	t = Trace{Parent: parent, State: get("TRACESTATE"), Baggage: get("BAGGAGE")}
+	t = Trace{Parent: get("TRACEPARENT"), State: get("TRACESTATE"), Baggage: get("BAGGAGE")}
 	return t, t.Valid()
 }
 
 // Valid reports whether Parent is a traceparent with a trace ID and a span ID (W3C Trace Context, 3.2). Of a version that
-// is not known it may go on behind the flags.
+// is not known it may go on behind the flags, up to 255 characters.
 func (t Trace) Valid() bool {
 	const length = len("00-0123456789abcdef0123456789abcdef-0123456789abcdef-01")
 	p := t.Parent
@@ -43,7 +39,7 @@ func (t Trace) Valid() bool {
 	if strings.Trim(trace, "0") == "" || strings.Trim(span, "0") == "" {
 		return false
 	}
-	return len(p) == length || version != "00" && p[length] == '-' && isTraceText(p)
+	return len(p) == length || version != "00" && p[length] == '-' && len(p) < 256 && isTraceText(p)
 }
 
 // ID returns the trace ID, 32 lower-case hexadecimal digits, empty if t is not valid.
@@ -55,19 +51,13 @@ func (t Trace) ID() string {
 }
 
 // Environ returns t as variables for a plugin, none if it is not valid. A State or Baggage that cannot be text of a header,
-// or is longer than 8192 bytes, is left out: it is worth less than the call.
+// or makes more than 8192 bytes, is left out: it is worth less than the call.
 func (t Trace) Environ() []string {
 	if !t.Valid() {
 		return nil
 	}
-	vars := []string{"TRACEPARENT=" + t.Parent}
-	if t.State != "" && isTraceText(t.State) {
-		vars = append(vars, "TRACESTATE="+t.State)
-	}
-	if t.Baggage != "" && isTraceText(t.Baggage) {
-		vars = append(vars, "BAGGAGE="+t.Baggage)
-	}
-	return vars
+	vars := []string{"TRACEPARENT=" + t.Parent, "TRACESTATE=" + t.State, "BAGGAGE=" + t.Baggage}
+	return slices.DeleteFunc(vars, func(kv string) bool { return kv == "TRACESTATE=" || kv == "BAGGAGE=" || !isTraceText(kv) })
 }
 
 func isHex(s string) bool { return strings.Trim(s, "0123456789abcdef") == "" }

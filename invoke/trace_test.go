@@ -93,7 +93,7 @@ func TestProcessTrace(t *testing.T) {
 		name, value, _ := strings.Cut(v, "=")
 		t.Setenv(name, value)
 	}
-	full := invoke.Trace{Parent: parent, State: "a=b", Baggage: "c=d"}
+	full := invoke.Trace{Parent: parent, State: "a=b", Baggage: "c=d,e="}
 	for name, row := range map[string]struct {
 		trace   invoke.Trace
 		environ []string
@@ -103,7 +103,7 @@ func TestProcessTrace(t *testing.T) {
 		"no valid trace, but baggage":       {invoke.Trace{Parent: "x", State: "a=b", Baggage: "c=d"}, nil, inherited},
 		"a span":                            {invoke.Trace{Parent: parent}, nil, []string{"TRACEPARENT=" + parent}},
 		"a span with a state":               {invoke.Trace{Parent: parent, State: "a=b"}, nil, []string{"TRACEPARENT=" + parent, "TRACESTATE=a=b"}},
-		"a span with baggage":               {full, nil, []string{"BAGGAGE=c=d", "TRACEPARENT=" + parent, "TRACESTATE=a=b"}},
+		"a span with baggage":               {full, nil, []string{"BAGGAGE=c=d,e=", "TRACEPARENT=" + parent, "TRACESTATE=a=b"}},
 		"variables of Environ":              {invoke.Trace{Parent: parent}, []string{"X=y"}, []string{"TRACEPARENT=" + parent}},
 		"Environ has a span of another one": {full, []string{"TRACEPARENT=other"}, []string{"TRACEPARENT=other"}},
 	} {

@@ -23,7 +23,8 @@ const (
 
 // Main runs one call from the process environment: CNI_ variables, request on standard input, result or error object
 // on standard output. It returns the exit status. SIGTERM and SIGINT cancel the call, which then takes back what it
-// did.
+// did. What stands in TRACEPARENT, TRACESTATE and BAGGAGE the plugin finds with [invoke.TraceFrom] and delegates get;
+// a TRACEPARENT that is not valid is passed on, and otherwise nothing.
 func Main(d Definition, caller invoke.Caller, version string) int {
 	if d.Helper != nil && len(os.Args) == 3 && os.Args[1] == "helper" {
 		return d.Helper(os.Args[2], os.Stderr)
@@ -45,6 +46,9 @@ func Main(d Definition, caller invoke.Caller, version string) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
+	if t, ok := invoke.TraceFromEnv(os.Getenv); ok {
+		ctx = invoke.WithTrace(ctx, t)
+	}
 	out, err := d.Serve(ctx, env, stdin, caller)
 	if err != nil {
 		return fail(err, errorVersion(stdin))

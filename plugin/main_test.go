@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/plugin"
 )
 
@@ -35,14 +37,28 @@ func (filer) Add(ctx context.Context, c *call) (*cni.Result, error) {
 	case "wait":
 		<-ctx.Done()
 		return nil, errors.Join(context.Cause(ctx), os.Remove(file(c)))
+	case "log":
+		talk(ctx, c)
 	}
 	return result, nil
+}
+
+func talk(ctx context.Context, c *call) {
+	trace, _ := invoke.TraceFrom(ctx)
+	c.Log.Warn("hello", slog.String("state", trace.State))
+	c.Log.With("a", 1).WithGroup("g").Warn("again", "b", 2)
+	c.Log.Debug("not by default")
 }
 
 func (filer) Del(_ context.Context, c *call) error {
 	if err := os.Remove(file(c)); !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
+	return nil
+}
+
+func (filer) GC(ctx context.Context, c *call) error {
+	talk(ctx, c)
 	return nil
 }
 

@@ -112,7 +112,10 @@ type AnyCall struct {
 	Version  cni.Version           // version of the call
 	Valid    []cni.ValidAttachment // GC: the attachments that are still in use
 	Delegate Delegator
-	Log      *slog.Logger // writes to standard error
+
+	// Log writes to standard error. Each line says what the call is about: plugin, verb, network, container, ifname, the
+	// attachment as [cni.Attachment.Owner] names it, and trace_id where the call is part of a trace ([invoke.TraceFrom]).
+	Log *slog.Logger
 
 	conf  any
 	stdin []byte

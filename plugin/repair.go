@@ -30,7 +30,7 @@ func (d Definition) Repair(ctx context.Context, env cni.Env, stdin []byte) (err 
 	if !d.plugin.repairs() {
 		return nil
 	}
-	c, err := d.decode(input{env: env, stdin: stdin, version: v})
+	c, err := d.decode(ctx, input{env: env, stdin: stdin, version: v})
 	if err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ func (d Definition) Serve(ctx context.Context, env cni.Env, stdin []byte, caller
 			return nil, err
 		}
 	}
-	c, err := d.decode(input{env, stdin, v, caller})
+	c, err := d.decode(ctx, input{env, stdin, v, caller})
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func (d Definition) Validate(request []byte) error {
 	if err != nil {
 		return err
 	}
-	c, err := d.decode(input{env: env, stdin: request, version: v})
+	c, err := d.decode(context.Background(), input{env: env, stdin: request, version: v})
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func refuseOwnNamespace(env cni.Env) error {
 	return nil
 }
 
-func (d Definition) decode(in input) (*AnyCall, error) {
+func (d Definition) decode(ctx context.Context, in input) (*AnyCall, error) {
 	i, env, v := d.Info, in.env, in.version
 	strict := env.Command != cni.Del && env.Command != cni.GC
 	conf, common := d.plugin.configuration()
@@ -171,8 +171,9 @@ func (d Definition) decode(in input) (*AnyCall, error) {
 	c := &AnyCall{
 		Common: common, Env: env, Version: v, conf: conf, stdin: in.stdin,
 		Delegate: Delegator{input: in, plugin: i.Name},
-		Log:      slog.Default().With("plugin", i.Name, "verb", env.Command, "network", common.Name, "container", env.ContainerID, "ifname", env.IfName),
 	}
+	trace, _ := invoke.TraceFrom(ctx)
+	c.Log = slog.New(&logHandler{slog.Default().Handler(), c, trace.ID()})
 	var err error
 	if c.Prev, err = decodePrevResult(common.PrevResult, v); err != nil && strict {
 		return nil, err

@@ -1,0 +1,59 @@
+package plugin_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenon-cni/tenon/cni"
+)
+
+// TRC-05, SEC-07: what a plugin logs says which attachment and which trace it is about, and nothing of arguments. A trace that
+// cannot be continued is none.
+func TestLog(t *testing.T) {
+	t.Parallel()
+	const about = " plugin=files verb=ADD network=net container=c-1 ifname=eth0 attachment="
+	owner := string(cni.Attachment{Network: "net", Container: "c-1", IfName: "eth0"}.Owner())
+	for name, row := range map[string]struct {
+		verb cni.Command
+		env  []string
+		want string
+	}{
+		"no trace": {cni.Add, nil, "WARN hello" + about + owner + " state=\"\"\nWARN again" + about + owner + " a=1 g.b=2\n"},
+		"a trace": {
+			cni.Add,
+			[]string{"TRACEPARENT=00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "TRACESTATE=vendor=x"},
+			"WARN hello" + about + owner + " trace_id=4bf92f3577b34da6a3ce929d0e0e4736 state=\"vendor=x\"\n" +
+				"WARN again" + about + owner + " trace_id=4bf92f3577b34da6a3ce929d0e0e4736 a=1 g.b=2\n",
+		},
+		"a trace that cannot be continued": {
+			cni.Add, []string{"TRACEPARENT=garbage", "TRACESTATE=vendor=x"},
+			"WARN hello" + about + owner + " state=\"\"\nWARN again" + about + owner + " a=1 g.b=2\n",
+		},
+		"no attachment": {
+			cni.GC, nil, "WARN hello plugin=files verb=GC network=net state=\"\"\nWARN again plugin=files verb=GC network=net a=1 g.b=2\n",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newProcess(t, row.verb, "log")
+			if row.verb == cni.GC {
+				p.Stdin = strings.NewReader(`{"cniVersion":"1.1.0","name":"net","mode":"log","cni.dev/valid-attachments":[]}`)
+				p.Env = append(p.Env, "CNI_CONTAINERID=", "CNI_IFNAME=", "CNI_NETNS=")
+			}
+			p.Env = append(append(p.Env, "CNI_ARGS=K=secret"), row.env...)
+			if status := p.run(t); status != 0 {
+				t.Fatalf("exit status %d: %s", status, &p.stdout)
+			}
+			var got strings.Builder
+			for line := range strings.Lines(p.stderr.String()) {
+				_, text, _ := strings.Cut(line, " WARN ") // behind date and time
+				got.WriteString("WARN " + text)
+			}
+			if diff := cmp.Diff(row.want, got.String()); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}
