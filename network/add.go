@@ -28,11 +28,13 @@ func (c *Client) Add(ctx context.Context, n *Network, r Request) (*cni.Result, e
 		return nil, err
 	}
 	a := r.Attachment(n.Name)
+	ctx, end := c.observe(ctx, Operation, cni.Add, a)
 	result, err := c.add(ctx, n, a, r)
 	if err != nil {
-		return nil, fmt.Errorf("%v: %w", a, err)
+		err = fmt.Errorf("%v: %w", a, err)
 	}
-	return result, nil
+	end(result, err)
+	return result, err
 }
 
 func (c *Client) add(ctx context.Context, n *Network, a cni.Attachment, r Request) (*cni.Result, error) {
@@ -46,7 +48,7 @@ func (c *Client) add(ctx context.Context, n *Network, a cni.Attachment, r Reques
 	}
 	defer unlock()
 	record := c.newRecord(n, a, r.Parameters)
-	old, err := c.inTheWay(record, n, r.Replace)
+	old, err := c.inTheWay(ctx, record, n, r.Replace)
 	if err != nil {
 		return nil, err
 	}
@@ -110,13 +112,13 @@ func (c *Client) newRecord(n *Network, a cni.Attachment, p Parameters) *Record {
 
 // inTheWay returns what is left under the key of r and has to be deleted first, nil if nothing is. An attachment in use
 // is refused, unless it may be replaced.
-func (c *Client) inTheWay(r *Record, n *Network, replace bool) (*Record, error) {
+func (c *Client) inTheWay(ctx context.Context, r *Record, n *Network, replace bool) (*Record, error) {
 	old, err := c.lookUp(r.Attachment, n)
 	switch {
 	case errors.Is(err, ErrNoRecord):
 		return nil, nil
 	case err != nil:
-		c.log().Warn("record cannot be read, deleting what it may stand for", "attachment", r.Attachment.String(), "error", err)
+		c.warn(ctx, r.Attachment, "record cannot be read, deleting what it may stand for", err)
 		return r, nil
 	case old.State == Attached && !old.earlierBoot() && !replace:
 		return nil, cni.Errorf(cni.CodeInvalidEnvironment, "CNI_CONTAINERID and CNI_IFNAME: %w since %s", ErrExists, old.Created.Format(time.RFC3339)).
@@ -130,7 +132,7 @@ func (c *Client) clear(ctx context.Context, old *Record) error {
 	if old == nil {
 		return nil
 	}
-	if err := c.remove(ctx, old); err != nil {
+	if err := c.removeAs(ctx, Cleanup, old); err != nil {
 		return fmt.Errorf("deleting what was left: %w", err)
 	}
 	return nil
@@ -154,7 +156,7 @@ func (c *Client) chain(ctx context.Context, r *Record) (*cni.Result, int, error)
 
 // takeBack deletes an attachment whose ADD failed because of cause.
 func (c *Client) takeBack(ctx context.Context, r *Record, cause error) error {
-	if err := c.remove(context.WithoutCancel(ctx), r); err != nil {
+	if err := c.removeAs(context.WithoutCancel(ctx), Rollback, r); err != nil {
 		return fmt.Errorf("%w; DEL after it: %w", cause, err)
 	}
 	return cause

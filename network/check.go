@@ -18,10 +18,13 @@ func (c *Client) Check(ctx context.Context, a cni.Attachment, n *Network) error 
 	if err := a.Validate(); err != nil {
 		return err
 	}
-	if err := c.check(ctx, a, n); err != nil {
-		return fmt.Errorf("%v: %w", a, err)
+	ctx, end := c.observe(ctx, Operation, cni.Check, a)
+	err := c.check(ctx, a, n)
+	if err != nil {
+		err = fmt.Errorf("%v: %w", a, err)
 	}
-	return nil
+	end(nil, err)
+	return err
 }
 
 func (c *Client) check(ctx context.Context, a cni.Attachment, n *Network) error {

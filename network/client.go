@@ -46,7 +46,12 @@ type Client struct {
 
 	Policy *Policy // what networks have to have, and what may be executed; nil requires nothing
 
-	Log *slog.Logger // what is worth knowing and no error; nil is [slog.Default]
+	// Log gets what is worth knowing and no error, and at level Debug every operation and call. Lines about an attachment
+	// name it by its key (network, container, ifname) and as [cni.Attachment.Owner] does (attachment); what a plugin is given
+	// is in none. nil is [slog.Default].
+	Log *slog.Logger
+
+	Observer Observer // told what is done; may be nil
 }
 
 // Parameters are what an attachment has beside its key and its network.
@@ -153,17 +158,21 @@ func (c *Client) run(ctx context.Context, l *cni.List, i int, env cni.Env, d cni
 	if err != nil {
 		return nil, fmt.Errorf("request to %s: %w", typ, err)
 	}
-	return c.call(ctx, typ, env, stdin)
+	return c.call(ctx, Event{Attachment: env.Attachment(l.Name), Plugin: typ}, env, stdin)
 }
 
-func (c *Client) call(ctx context.Context, typ string, env cni.Env, stdin []byte) ([]byte, error) {
-	path, err := c.find(typ)
+// call calls the plugin that e names.
+func (c *Client) call(ctx context.Context, e Event, env cni.Env, stdin []byte) ([]byte, error) {
+	path, err := c.find(e.Plugin)
 	if err != nil {
 		return nil, err
 	}
+	e.Kind, e.Verb, e.Path = PluginCall, env.Command, path
 	ctx, cancel := c.limit(ctx, 1)
 	defer cancel()
+	ctx, end := c.observeEvent(ctx, e)
 	reply, err := c.caller().Call(ctx, invoke.Call{Path: path, Env: env, Stdin: stdin})
+	end(nil, err)
 	return reply.Stdout, err
 }
 

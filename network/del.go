@@ -20,10 +20,13 @@ func (c *Client) Del(ctx context.Context, a cni.Attachment, f Fallback) error {
 	if err := a.Validate(); err != nil {
 		return err
 	}
-	if err := c.del(ctx, a, f); err != nil {
-		return fmt.Errorf("%v: %w", a, err)
+	ctx, end := c.observe(ctx, Operation, cni.Del, a)
+	err := c.del(ctx, a, f)
+	if err != nil {
+		err = fmt.Errorf("%v: %w", a, err)
 	}
-	return nil
+	end(nil, err)
+	return err
 }
 
 func (c *Client) del(ctx context.Context, a cni.Attachment, f Fallback) error {
@@ -49,7 +52,7 @@ func (c *Client) del(ctx context.Context, a cni.Attachment, f Fallback) error {
 		if bare := (bareResult{}); errors.As(err, &bare) {
 			r.Result = bare.result
 		} else if !errors.Is(err, ErrNoRecord) {
-			c.log().Warn("record cannot be read, deleting as asked", "attachment", a.String(), "error", err)
+			c.warn(ctx, a, "record cannot be read, deleting as asked", err)
 		}
 	}
 	return c.remove(ctx, r)
@@ -69,20 +72,28 @@ func (f Fallback) check(a cni.Attachment) error {
 func (c *Client) unrecorded(ctx context.Context, n *Network, a cni.Attachment, p Parameters) *Record {
 	n, err := c.negotiate(ctx, n)
 	if err != nil {
-		c.log().Warn("deleting in the newest version that is configured", "attachment", a.String(), "error", err)
+		c.warn(ctx, a, "deleting in the newest version that is configured", err)
 	}
 	return c.newRecord(n, a, p)
+}
+
+// removeAs removes as a part of something else.
+func (c *Client) removeAs(ctx context.Context, k EventKind, r *Record) error {
+	ctx, end := c.observe(ctx, k, cni.Del, r.Attachment)
+	err := c.remove(ctx, r)
+	end(nil, err)
+	return err
 }
 
 // remove runs DEL for what r says and forgets it. Its container has to be locked.
 func (c *Client) remove(ctx context.Context, r *Record) error {
 	if (r.State == Attached || r.due) && r.Source == "" {
 		if err := c.store().deleting(r.Attachment); err != nil { // DEL is worth more than the note of it
-			c.log().Warn("begin of DEL cannot be noted", "attachment", r.Attachment.String(), "error", err)
+			c.warn(ctx, r.Attachment, "begin of DEL cannot be noted", err)
 		}
 	}
 	if r.resultErr != nil {
-		c.log().Warn("recorded result cannot be read, deleting without", "attachment", r.Attachment.String(), "error", r.resultErr)
+		c.warn(ctx, r.Attachment, "recorded result cannot be read, deleting without", r.resultErr)
 	}
 	p := r.Parameters
 	if own, _ := isOwnNetns(p.Netns); own && !p.HostNetns || r.earlierBoot() {

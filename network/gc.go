@@ -34,11 +34,13 @@ type Keep struct {
 // read is never deleted, and such an error; if its key still can be, its attachment is in use. With Recorded, plugins
 // get no GC where not even the key can be read, as the list would not be complete. A network with disableGC is left
 // alone, which is success.
-func (c *Client) GC(ctx context.Context, n *Network, k Keep) error {
-	k, err := k.check(n)
+func (c *Client) GC(ctx context.Context, n *Network, k Keep) (err error) {
+	k, err = k.check(n)
 	if err != nil || n.DisableGC {
 		return err
 	}
+	ctx, end := c.observe(ctx, Operation, cni.GC, cni.Attachment{Network: n.Name})
+	defer func() { end(nil, err) }()
 	ctx, unlock, err := c.lockNetwork(ctx, n.Name)
 	if err != nil {
 		return fmt.Errorf("network %s: %w", n.Name, err)
@@ -165,7 +167,7 @@ func (c *Client) deleteStale(ctx context.Context, n *Network, r *Record) error {
 		return err
 	}
 	defer unlock()
-	return c.remove(ctx, r)
+	return c.removeAs(ctx, Cleanup, r)
 }
 
 // collect runs GC.

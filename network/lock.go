@@ -90,7 +90,13 @@ func (c *Client) lockFile(ctx context.Context, kind, name string, mode int16) (c
 	failed := func(code cni.Code, format string, err error) (context.Context, func(), error) {
 		return nil, nil, cni.Errorf(code, format, kind, name, err)
 	}
+	what := cni.Attachment{Container: name}
+	if kind == "network" {
+		what = cni.Attachment{Network: name}
+	}
+	_, end := c.observe(ctx, Lock, "", what)
 	l, err := lockPath(ctx, c.lockPath(kind, name), mode)
+	end(nil, err)
 	switch {
 	case err == nil:
 		// Where this process is killed, a plugin that outlives it has the lock until it is done, so that nobody takes

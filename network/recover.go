@@ -65,7 +65,7 @@ func (c *Client) recover(ctx context.Context, seen Record) (*Record, error) {
 	if err != nil || !r.leftOver() {
 		return nil, err
 	}
-	return r, c.remove(ctx, r)
+	return r, c.removeAs(ctx, Cleanup, r)
 }
 
 // sweepDrafts removes unfinished records.

@@ -32,6 +32,8 @@ type Unrepaired struct {
 func (c *Client) Repair(
 	ctx context.Context, networks []string, do func(context.Context, []invoke.Call) error,
 ) (passed []Unrepaired, err error) {
+	ctx, end := c.observe(ctx, Repair, "", cni.Attachment{})
+	defer func() { end(nil, err) }()
 	wanted := func(o cni.Owner) bool {
 		return networks == nil || slices.ContainsFunc(networks, func(n string) bool { return o.Network() == cni.NetworkOwner(n) })
 	}

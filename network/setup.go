@@ -115,7 +115,7 @@ func (c *Client) networksOf(members []membership, records []*Record) []string {
 func (c *Client) makeRoom(ctx context.Context, container string, members []membership, records []*Record) error {
 	var all []*Record
 	for i, r := range records {
-		old, err := c.inTheWay(r, members[i].network, members[i].Replace)
+		old, err := c.inTheWay(ctx, r, members[i].network, members[i].Replace)
 		if err != nil {
 			return fmt.Errorf("%v: %w", r.Attachment, err)
 		}

@@ -17,10 +17,12 @@ import (
 // usually has [cni.CodeNotAvailable] or [cni.CodeLimitedConnectivity]. A network that [Client.Policy] refuses is
 // [cni.CodeNotAvailable] before any is asked. A network below 1.1.0, or one that its plugins only support below it, has
 // no STATUS: that is success, and no plugin is called. Status waits for nothing but the plugins.
-func (c *Client) Status(ctx context.Context, n *Network) error {
+func (c *Client) Status(ctx context.Context, n *Network) (err error) {
 	if err := checkNetwork(n); err != nil {
 		return err
 	}
+	ctx, end := c.observe(ctx, Operation, cni.Status, cni.Attachment{Network: n.Name})
+	defer func() { end(nil, err) }()
 	if err := c.Policy.Check(n); err != nil {
 		refusal := cni.AsError(err)
 		return cni.Errorf(cni.CodeNotAvailable, "%s", refusal.Msg).WithDetails(refusal.Details)
@@ -54,7 +56,7 @@ func (c *Client) Versions(ctx context.Context, typ string) (cni.VersionReply, er
 	if err != nil {
 		return cni.VersionReply{}, err
 	}
-	out, err := c.call(ctx, typ, env, stdin)
+	out, err := c.call(ctx, Event{Plugin: typ}, env, stdin)
 	if lacksVersion(err) {
 		return cni.VersionReply{CNIVersion: cni.V010.String(), Supported: []string{cni.V010.String()}}, nil
 	}

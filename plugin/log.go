@@ -3,6 +3,8 @@ package plugin
 import (
 	"context"
 	"log/slog"
+
+	"github.com/tenon-cni/tenon/internal/about"
 )
 
 // logHandler adds to each line of a plugin what the call is about. Most calls log nothing, so nothing is put together
@@ -15,13 +17,7 @@ type logHandler struct {
 
 func (h *logHandler) about() slog.Handler {
 	c := h.call
-	args := []any{"plugin", c.Delegate.plugin, "verb", c.Command, "network", c.Name}
-	if c.ContainerID != "" {
-		args = append(args, "container", c.ContainerID, "ifname", c.IfName, "attachment", c.Attachment().Owner())
-	}
-	if h.trace != "" {
-		args = append(args, "trace_id", h.trace)
-	}
+	args := about.Args(c.Attachment(), "plugin", c.Delegate.plugin, "verb", string(c.Command), "trace_id", h.trace)
 	return slog.New(h.base).With(args...).Handler()
 }
 

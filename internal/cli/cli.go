@@ -31,6 +31,9 @@ func Run(args []string, version string, caller invoke.Caller) int {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	if t, ok := invoke.TraceFromEnv(os.Getenv); ok {
+		ctx = invoke.WithTrace(ctx, t)
+	}
 	a := &app{version: version, caller: caller, stdout: os.Stdout, stderr: os.Stderr}
 	a.logLevel.Set(slog.LevelWarn)
 	slog.SetDefault(slog.New(logHandler{w: a.stderr, least: &a.logLevel}))

@@ -110,18 +110,8 @@ func (r *settings) client() *network.Client {
 	}
 	if r.verbose {
 		r.logLevel.Set(slog.LevelDebug)
-		c.Caller = &invoke.Recorder{Caller: r.caller, Notify: r.tell}
 	}
 	return c
-}
-
-func (r *settings) tell(x invoke.Exchange) {
-	outcome := "ok"
-	if x.Err != nil {
-		outcome = fmt.Sprintf("error %d", cni.CodeOf(x.Err))
-	}
-	ms := float64(x.Duration) / float64(time.Millisecond)
-	fmt.Fprintf(r.stderr, "%s %s: %s, %.1f ms\n", x.Call.Path, x.Call.Env.Command, outcome, ms)
 }
 
 // asRun returns a network in the version in which a client runs it, and unchanged where that cannot be told.
