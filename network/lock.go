@@ -86,17 +86,17 @@ func (c *Client) lockContainer(ctx context.Context, container string) (locked co
 	return c.lockFile(ctx, "container", container, unix.F_WRLCK)
 }
 
-func (c *Client) lockFile(ctx context.Context, kind, name string, mode int16) (context.Context, func(), error) {
-	failed := func(code cni.Code, format string, err error) (context.Context, func(), error) {
-		return nil, nil, cni.Errorf(code, format, kind, name, err)
-	}
+func (c *Client) lockFile(ctx context.Context, kind, name string, mode int16) (locked context.Context, unlock func(), err error) {
 	what := cni.Attachment{Container: name}
 	if kind == "network" {
 		what = cni.Attachment{Network: name}
 	}
 	_, end := c.observe(ctx, Lock, "", what)
+	defer func() { end(nil, err) }()
+	failed := func(code cni.Code, format string, err error) (context.Context, func(), error) {
+		return nil, nil, cni.Errorf(code, format, kind, name, err)
+	}
 	l, err := lockPath(ctx, c.lockPath(kind, name), mode)
-	end(nil, err)
 	switch {
 	case err == nil:
 		// Where this process is killed, a plugin that outlives it has the lock until it is done, so that nobody takes

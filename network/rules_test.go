@@ -1,9 +1,7 @@
 package network_test
 
 import (
-	"context"
 	"encoding/json"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -139,14 +137,11 @@ func TestPluginIsReplaced(t *testing.T) {
 // TRC-01, TRC-04: the trace context of the caller goes with every verb.
 func TestTraceGoesWithEveryVerb(t *testing.T) {
 	t.Parallel()
-	type traceKey struct{}
+	const parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 	r := newRig(t, nil)
-	r.Caller = invoke.Process{Stderr: io.Discard, Environ: func(ctx context.Context) []string {
-		return []string{"TRACEPARENT=" + ctx.Value(traceKey{}).(string)}
-	}}
 	r.shell("first", `echo "$CNI_COMMAND $TRACEPARENT" >>"$dir/trace"; echo '{"cniVersion":"1.1.0","supportedVersions":["1.1.0"]}'`)
 	n := list(t, "1.1.0", "red", "first")
-	ctx := context.WithValue(t.Context(), traceKey{}, "00-1-2-03")
+	ctx := invoke.WithTrace(t.Context(), invoke.Trace{Parent: parent})
 	a := request("c1").Attachment("red")
 	if _, err := r.Client.Add(ctx, n, request("c1")); err != nil {
 		t.Fatal(err)
@@ -163,7 +158,7 @@ func TestTraceGoesWithEveryVerb(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lines := strings.Fields(strings.ReplaceAll(string(b), " 00-1-2-03\n", "\n"))
+	lines := strings.Fields(strings.ReplaceAll(string(b), " "+parent+"\n", "\n"))
 	slices.Sort(lines)
 	if want := []string{"ADD", "CHECK", "DEL", "GC", "STATUS", "VERSION"}; !slices.Equal(lines, want) {
 		t.Errorf("traced %v, want %v", lines, want)
