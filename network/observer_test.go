@@ -326,7 +326,9 @@ func TestDebugLog(t *testing.T) {
 		"level=DEBUG msg=operation " + key + " verb=ADD code=11\n" +
 		"level=DEBUG msg=\"plugin call\" network=red verb=STATUS plugin=first path=" + path + "\n" +
 		"level=DEBUG msg=operation network=red verb=STATUS\n"
-	if diff := cmp.Diff(want, r.log.String()); diff != "" {
+	got := slices.Collect(strings.Lines(r.log.String()))
+	got = slices.DeleteFunc(got, func(line string) bool { return strings.Contains(line, " msg=lock ") }) // where the machine is slow
+	if diff := cmp.Diff(want, strings.Join(got, "")); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
