@@ -19,6 +19,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/ops/inspect"
 	"github.com/tenon-cni/tenon/internal/ops/text"
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/plugins/hostlocal"
 )
 
 func (a *app) ipam() *cobra.Command {
@@ -42,7 +43,7 @@ func (a *app) ipamList() *cobra.Command {
 		Short: "List addresses that host-local has reserved",
 		Long: `Lists which addresses host-local has reserved, for whom, and how full the ranges are: for the networks
 in --net-dir, for recorded attachments, and for others that have a folder in
-` + inspect.DefaultDataDir + `.
+` + hostlocal.DefaultDataDir + `.
 
 States of a reservation:
   current   made since the machine was started
@@ -63,7 +64,7 @@ ATTACHMENT is what "tenon ps" says of the holder, if tenon attached it.`,
 				for _, p := range pools {
 					names = append(names, p.Network)
 				}
-				pools = slices.DeleteFunc(pools, func(p inspect.Pool) bool { return p.Network != args[0] })
+				pools = slices.DeleteFunc(pools, func(p hostlocal.Pool) bool { return p.Network != args[0] })
 				if len(pools) == 0 {
 					err := fmt.Errorf("network %q has no reservations and no configuration with host-local", args[0])
 					return hint(didYouMean(errors.Join(err, readErr), args[0], names), r.elsewhere())
@@ -87,7 +88,7 @@ ATTACHMENT is what "tenon ps" says of the holder, if tenon attached it.`,
 
 // reservations are what host-local has reserved, and the recorded attachments, among which its holders may be.
 type reservations struct {
-	pools       []inspect.Pool
+	pools       []hostlocal.Pool
 	attachments []inspect.Attachment
 	recordsErr  error // not all that is recorded could be read
 }
@@ -100,7 +101,7 @@ func (r *settings) reservations(ctx context.Context) (reservations, error) {
 	for _, rec := range records {
 		lists = append(lists, rec.List)
 	}
-	pools, poolsErr := inspect.Pools(ctx, lists, inspect.DefaultDataDir)
+	pools, poolsErr := hostlocal.Pools(ctx, lists, hostlocal.DefaultDataDir)
 	for _, p := range pools {
 		if p.Invalid != nil {
 			r.warn("ranges are not known: %v", p.Invalid)
@@ -128,7 +129,7 @@ func (r *settings) lists() ([]*cni.List, error) {
 }
 
 // attachment is what has become of the holder of a lease, "" if that is not recorded.
-func (r *reservations) attachment(p *inspect.Pool, l ipam.Lease) inspect.State {
+func (r *reservations) attachment(p *hostlocal.Pool, l ipam.Lease) inspect.State {
 	holder, _ := inspect.Holder(r.attachments, p.Network, l)
 	return holder.State
 }
@@ -159,7 +160,7 @@ func (r *reservations) print(w io.Writer) error {
 }
 
 // usage is a range and how full it is.
-func usage(r inspect.Range) string {
+func usage(r hostlocal.Range) string {
 	return fmt.Sprintf("%s: %d of %s addresses reserved", r.Range, r.Used, size(r.Size()))
 }
 
@@ -214,10 +215,10 @@ func (r *reservations) json() []poolEntry {
 	return out
 }
 
-func newRangeEntry(r inspect.Range) rangeEntry {
+func newRangeEntry(r hostlocal.Range) rangeEntry {
 	return rangeEntry{r.Subnet, r.Start, r.End, r.Gateway, r.Size(), r.Used}
 }
 
-func (r *reservations) leaseEntry(p *inspect.Pool, l ipam.Lease) leaseEntry {
+func (r *reservations) leaseEntry(p *hostlocal.Pool, l ipam.Lease) leaseEntry {
 	return leaseEntry{l.Addr, l.Owner.Container, l.Owner.IfName, l.Since.UTC(), l.Boot.String(), r.attachment(p, l)}
 }

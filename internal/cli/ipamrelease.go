@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenon-cni/tenon/internal/ipam"
 	"github.com/tenon-cni/tenon/internal/ops/inspect"
+	"github.com/tenon-cni/tenon/plugins/hostlocal"
 )
 
 // release are the flags of the command.
@@ -76,7 +77,7 @@ func (r *release) parse(args []string) (err error) {
 
 // chosen is a lease to release, and the pool it is in.
 type chosen struct {
-	pool  *inspect.Pool
+	pool  *hostlocal.Pool
 	lease ipam.Lease
 }
 
@@ -142,7 +143,7 @@ type releasedEntry struct {
 	leaseEntry
 }
 
-func (r *release) choose(pools []inspect.Pool) []chosen {
+func (r *release) choose(pools []hostlocal.Pool) []chosen {
 	var list []chosen
 	for i := range pools {
 		p := &pools[i]

@@ -1,5 +1,5 @@
-// Package all lists the plugins that are built into the tenon executable, a line each, and repairs what they have made. It
-// holds nothing else.
+// Package all lists the plugins that are built into the tenon executable, a line each, repairs what they have made, and says
+// how much of their address pools is used. It holds nothing else.
 package all
 
 import (

@@ -3,7 +3,7 @@
 // other.
 //
 // Ranges and the search for an address are in package ipam, the files in ipam/store/file; what is here is the
-// configuration.
+// configuration, and the pools of addresses that configurations and files make together.
 package hostlocal
 
 import _ "embed"

@@ -9,7 +9,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/kernel/nft"
-	"github.com/tenon-cni/tenon/internal/ops/inspect"
+	"github.com/tenon-cni/tenon/plugins/hostlocal"
 )
 
 // prove lists everything that could be left and fails if something is.
@@ -54,7 +54,7 @@ func (p *play) links(ctx context.Context) ([]string, error) {
 }
 
 func (p *play) reserved(ctx context.Context) ([]string, error) {
-	pools, err := inspect.Pools(ctx, []*cni.List{p.network.List})
+	pools, err := hostlocal.Pools(ctx, []*cni.List{p.network.List})
 	var left []string
 	for _, pool := range pools {
 		if pool.Network != p.network.Name {

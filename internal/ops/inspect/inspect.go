@@ -1,5 +1,4 @@
-// Package inspect looks at what is attached and reserved on this host and says what has become of it. It changes nothing
-// but what [Pool.Free] is called for.
+// Package inspect looks at what is attached on this host and says what has become of it. It changes nothing.
 package inspect
 
 import (

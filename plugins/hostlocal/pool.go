@@ -1,4 +1,4 @@
-package inspect
+package hostlocal
 
 import (
 	"cmp"
@@ -17,11 +17,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/boot"
 	"github.com/tenon-cni/tenon/internal/ipam"
 	"github.com/tenon-cni/tenon/internal/ipam/store/file"
-	"github.com/tenon-cni/tenon/plugins/hostlocal"
 )
-
-// DefaultDataDir is where host-local keeps reservations unless it is told otherwise.
-const DefaultDataDir = hostlocal.DefaultDataDir
 
 // Pool is what host-local has reserved for one network in one data directory.
 type Pool struct {
@@ -103,7 +99,7 @@ func newPool(name string, p *cni.PluginConfig) Pool {
 }
 
 // decode returns what can be read also with an error.
-func decode(p *cni.PluginConfig) (conf hostlocal.Config, err error) {
+func decode(p *cni.PluginConfig) (conf Config, err error) {
 	text, err := p.MarshalJSON()
 	if err != nil {
 		return conf, err
