@@ -43,6 +43,7 @@ test:
 race:
 	@scripts/test-deps
 	@CGO_ENABLED=1 go test -race ./...
+	@CGO_ENABLED=1 go -C otel test -race ./...
 
 .PHONY: bench
 bench: build

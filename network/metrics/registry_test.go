@@ -43,7 +43,7 @@ func exposed(t *testing.T, r *metrics.Registry) parsed {
 
 func newNetwork(t *testing.T, name string, types ...string) *network.Network {
 	t.Helper()
-	n, err := network.LoadBytes(fmt.Appendf(nil, `{"cniVersion":"1.1.0","name":%q,"plugins":[{"type":%q}]}`, name, strings.Join(types, `"},{"type":"`)))
+	n, err := network.LoadBytes(fmt.Appendf(nil, `{"cniVersion":"1.1.0","name":%q,"plugins":[{"type":"%s"}]}`, name, strings.Join(types, `"},{"type":"`)))
 	if err != nil {
 		t.Fatal(err)
 	}
