@@ -605,3 +605,50 @@ func TestSetupDiskFull(t *testing.T) {
 	}
 	r.wantCalls("DEL p1, DEL p0")
 }
+
+// Row 15: an observer sees a Setup as a whole, with what is part of it, and what takes it back.
+func TestSetupIsObserved(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	joins := r.networks(2)
+	o := &story{with: []network.EventKind{network.Setup, network.Removal, network.Operation, network.Rollback}}
+	r.Observer = o
+	m := r.manager(nil)
+	if _, err := m.Setup(t.Context(), sandbox("c1", joins)); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Remove(t.Context(), "c1", nil); err != nil {
+		t.Fatal(err)
+	}
+	r.script("p1", script{cni.Add: fails(120, "no")})
+	if _, err := m.Setup(t.Context(), sandbox("c1", joins)); err == nil {
+		t.Fatal("success")
+	}
+	want := `
+setup /c1/
+  operation ADD n0/c1/eth0
+  ended with 1 addresses
+  operation ADD n1/c1/eth1
+  ended with 1 addresses
+ended
+removal /c1/
+  operation DEL n1/c1/eth1
+  ended
+  operation DEL n0/c1/eth0
+  ended
+ended
+setup /c1/
+  operation ADD n0/c1/eth0
+  ended with 1 addresses
+  operation ADD n1/c1/eth1
+    rollback DEL n1/c1/eth1
+    ended
+  ended with 120
+  rollback DEL n0/c1/eth0
+  ended
+ended with 120
+`
+	if diff := cmp.Diff(want, "\n"+o.told()); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -42,11 +42,16 @@ type EventKind string
 
 // The kinds of work. Those that are part of another begin and end within it, with its context.
 const (
-	// Operation is a whole [Client.Add], [Client.Del], [Client.Check], [Client.Status] or [Client.GC], as Verb says. What is
+	// Operation is a whole ADD, DEL, CHECK, STATUS or GC of a network, as Verb says: [Client.Add] and so on. What is
 	// refused because of its form (a network without plugins, a key that is none) is no operation.
 	Operation EventKind = "operation"
 
-	// Rollback is the DEL that takes back an ADD that failed; part of the ADD.
+	// Setup and Removal are a whole [Manager.Setup] and [Manager.Remove]. The operations on the attachments of the container
+	// are part of them. They have no Verb, and of the Attachment only the container.
+	Setup   EventKind = "setup"
+	Removal EventKind = "removal"
+
+	// Rollback is the DEL that takes back an ADD, because that failed or another one of the same Setup; part of either.
 	Rollback EventKind = "rollback"
 
 	// Cleanup is the DEL of what is in nobody's use: by [Client.Recover], as part of GC, and of what is under the key of an

@@ -22,12 +22,16 @@ func (m membership) key() cni.Attachment { return m.Attachment(m.network.Name) }
 
 // setup attaches a container to several networks, or to none. What [Client.Add] checks before the first plugin starts is
 // checked for all of them before. parallel runs the networks beside each other.
-func (c *Client) setup(ctx context.Context, container string, members []membership, parallel bool) ([]AttachmentResult, error) {
+func (c *Client) setup(
+	ctx context.Context, container string, members []membership, parallel bool,
+) (results []AttachmentResult, err error) {
+	ctx, end := c.observe(ctx, Setup, "", cni.Attachment{Container: container})
+	defer func() { end(nil, err) }()
 	records, err := c.plan(ctx, members)
 	if err != nil {
 		return nil, err
 	}
-	ctx, unlock, err := c.lockSandbox(ctx, container, func() []string { return c.networksOf(members, c.cutShort(container)) })
+	ctx, unlock, err := c.lockSandbox(ctx, container, func() []string { return networksOf(members, c.cutShort(ctx, container)) })
 	if err != nil {
 		return nil, err
 	}
@@ -47,11 +51,10 @@ func (c *Client) setup(ctx context.Context, container string, members []membersh
 	if err != nil {
 		return nil, c.undo(ctx, container, attached, err)
 	}
-	all := make([]AttachmentResult, len(records))
-	for i, r := range records {
-		all[i] = AttachmentResult{r.Attachment, attached[r]}
+	for _, r := range records {
+		results = append(results, AttachmentResult{r.Attachment, attached[r]})
 	}
-	return all, nil
+	return results, nil
 }
 
 // plan checks what is asked for and returns a record of each, in the same order.
@@ -80,10 +83,10 @@ func (c *Client) plan(ctx context.Context, members []membership) ([]*Record, err
 }
 
 // cutShort returns what is recorded of a container and due.
-func (c *Client) cutShort(container string) []*Record {
+func (c *Client) cutShort(ctx context.Context, container string) []*Record {
 	d, err := c.store().dueOf(container)
 	if err != nil {
-		c.log().Warn("what is due cannot be read", "container", container, "error", err)
+		c.warn(ctx, cni.Attachment{Container: container}, "what is due cannot be read", err)
 	}
 	if d == nil {
 		return nil
@@ -99,7 +102,7 @@ func (c *Client) cutShort(container string) []*Record {
 }
 
 // networksOf returns the names of all networks that something is about.
-func (c *Client) networksOf(members []membership, records []*Record) []string {
+func networksOf(members []membership, records []*Record) []string {
 	var names []string
 	for _, m := range members {
 		names = append(names, m.network.Name)
@@ -123,7 +126,7 @@ func (c *Client) makeRoom(ctx context.Context, container string, members []membe
 			all = append(all, old)
 		}
 	}
-	for _, r := range c.cutShort(container) {
+	for _, r := range c.cutShort(ctx, container) {
 		if !slices.ContainsFunc(all, func(other *Record) bool { return other.Attachment == r.Attachment }) {
 			all = append(all, r)
 		}
@@ -142,7 +145,7 @@ func (c *Client) attachAll(ctx context.Context, records []*Record, parallel bool
 	attached := map[*Record]*cni.Result{}
 	if !parallel {
 		for _, r := range records {
-			result, err := c.attach(ctx, r)
+			result, err := c.attachObserved(ctx, r)
 			if err != nil {
 				return attached, fmt.Errorf("%v: %w", r.Attachment, err)
 			}
@@ -157,7 +160,7 @@ func (c *Client) attachAll(ctx context.Context, records []*Record, parallel bool
 	var running sync.WaitGroup
 	for _, r := range records {
 		running.Go(func() {
-			result, err := c.attach(ctx, r)
+			result, err := c.attachObserved(ctx, r)
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil {
@@ -172,6 +175,13 @@ func (c *Client) attachAll(ctx context.Context, records []*Record, parallel bool
 	return attached, errors.Join(failed...)
 }
 
+func (c *Client) attachObserved(ctx context.Context, r *Record) (*cni.Result, error) {
+	ctx, end := c.observe(ctx, Operation, cni.Add, r.Attachment)
+	result, err := c.attach(ctx, r)
+	end(result, err)
+	return result, err
+}
+
 // undo deletes what a Setup that failed because of cause has attached, the last first, even if ctx has ended.
 func (c *Client) undo(ctx context.Context, container string, attached map[*Record]*cni.Result, cause error) error {
 	ctx = context.WithoutCancel(ctx)
@@ -181,18 +191,18 @@ func (c *Client) undo(ctx context.Context, container string, attached map[*Recor
 		done.State, done.Result = Attached, result
 		records = append(records, &done)
 	}
-	if err := errors.Join(c.removeAll(ctx, records), c.store().settle(container)); err != nil {
+	if err := errors.Join(c.removeAll(ctx, Rollback, records), c.store().settle(container)); err != nil {
 		return fmt.Errorf("%w; DEL after it: %w", cause, err)
 	}
 	return cause
 }
 
 // removeAll deletes the last first, past those that fail, and joins the errors.
-func (c *Client) removeAll(ctx context.Context, records []*Record) error {
+func (c *Client) removeAll(ctx context.Context, k EventKind, records []*Record) error {
 	slices.SortStableFunc(records, func(a, b *Record) int { return b.Created.Compare(a.Created) })
 	var errs []error
 	for _, r := range records {
-		if err := c.remove(ctx, r); err != nil {
+		if err := c.removeAs(ctx, k, r); err != nil {
 			errs = append(errs, fmt.Errorf("%v: %w", r.Attachment, err))
 		}
 	}

@@ -13,10 +13,12 @@ import (
 // nil for a network that it does not know, completes records: one that cannot be read is deleted with it.
 func (c *Client) teardown(
 	ctx context.Context, container string, unrecorded []membership, configured func(network string) *Network,
-) error {
+) (err error) {
 	if err := cni.ValidateContainerID(container); err != nil {
 		return err
 	}
+	ctx, end := c.observe(ctx, Removal, "", cni.Attachment{Container: container})
+	defer func() { end(nil, err) }()
 	for _, m := range unrecorded {
 		if err := (Fallback{m.network, m.Parameters}).check(m.key()); err != nil {
 			return err
@@ -24,7 +26,7 @@ func (c *Client) teardown(
 	}
 	ctx, unlock, err := c.lockSandbox(ctx, container, func() []string {
 		records, _ := c.recordsOf(ctx, container, configured) // what is wrong with it the second look tells
-		return c.networksOf(unrecorded, records)
+		return networksOf(unrecorded, records)
 	})
 	if err != nil {
 		return err
@@ -44,10 +46,10 @@ func (c *Client) teardown(
 	}
 	if len(records) > 1 {
 		if err := c.store().putDue(newDue(container, Deleting, records)); err != nil { // DEL is worth more than the note of it
-			c.log().Warn("begin of DEL cannot be noted", "container", container, "error", err)
+			c.warn(ctx, cni.Attachment{Container: container}, "begin of DEL cannot be noted", err)
 		}
 	}
-	errs = append(errs, c.removeAll(ctx, records), c.store().settle(container))
+	errs = append(errs, c.removeAll(ctx, Operation, records), c.store().settle(container))
 	return errors.Join(errs...)
 }
 
@@ -73,12 +75,12 @@ func (c *Client) recordsOf(ctx context.Context, container string, configured fun
 		case r != nil:
 			err = r.complete(configured(r.Attachment.Network))
 		case f.key == (cni.Attachment{}): // one that tells nothing must not keep every container from going
-			c.log().Warn("record cannot be read and does not tell of which container it is", "error", f.err)
+			c.warn(ctx, cni.Attachment{}, "record cannot be read and does not tell of which container it is", f.err)
 			continue
 		case configured(f.key.Network) == nil:
 			err = f.damage()
 		default:
-			c.log().Warn("record cannot be read, deleting as configured", "attachment", f.key.String(), "error", f.err)
+			c.warn(ctx, f.key, "record cannot be read, deleting as configured", f.err)
 			r, err = c.unrecorded(ctx, configured(f.key.Network), f.key, Parameters{}), nil
 		}
 		if err != nil {
