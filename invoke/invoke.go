@@ -15,7 +15,7 @@ import (
 
 // Call is one call of a plugin.
 type Call struct {
-	Path  string  // the executable, as [Find] returns it
+	Path  string  // the executable, as [Find] returns it, or that of [LinkedPath]
 	Env   cni.Env // the CNI_* variables
 	Stdin []byte  // the request
 

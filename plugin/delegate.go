@@ -8,7 +8,8 @@ import (
 )
 
 // Delegator calls other plugins with the request and the environment of the call it belongs to, as the specification
-// asks ("Delegated plugins"). Executables are looked up in CNI_PATH. An error keeps the code of the delegate; it is
+// asks ("Delegated plugins"). Executables are looked up in CNI_PATH, unless the caller of plugins knows better: see
+// [invoke.Finder]. An error keeps the code of the delegate; it is
 // an [*invoke.Error] if the delegate was called.
 type Delegator struct {
 	input
@@ -18,11 +19,12 @@ type Delegator struct {
 // Find looks a delegate up without calling it. The code of an error is [cni.CodeInvalidEnvironment] where CNI_PATH is
 // missing and [cni.CodeInvalidConfig] where the delegate is not there.
 func (d Delegator) Find(typ string) (path string, err error) {
-	if len(d.env.Paths()) == 0 {
+	path, err = invoke.Lookup(d.caller, d.env.Paths(), typ)
+	if err != nil && len(d.env.Paths()) == 0 {
 		return "", cni.Errorf(cni.CodeInvalidEnvironment, "required environment variables are missing: CNI_PATH").
 			WithDetails("it has to name the folder of plugin " + typ)
 	}
-	return invoke.Lookup(d.caller, d.env.Paths(), typ)
+	return path, err
 }
 
 // Add calls the delegate's ADD.

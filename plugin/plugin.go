@@ -113,9 +113,13 @@ type AnyCall struct {
 	Valid    []cni.ValidAttachment // GC: the attachments that are still in use
 	Delegate Delegator
 
-	// Log writes to standard error. Each line says what the call is about: plugin, verb, network, container, ifname, the
+	// Log writes to standard error, or where [Linked.Log] does. Each line says what the call is about: plugin, verb, network, container, ifname, the
 	// attachment as [cni.Attachment.Owner] names it, and trace_id where the call is part of a trace ([invoke.TraceFrom]).
 	Log *slog.Logger
+
+	// Linked says that the plugin runs in a program of somebody else's, see [Linked]: that cannot be started again to do
+	// something for the plugin, as [Info.Helper] needs it.
+	Linked bool
 
 	conf  any
 	stdin []byte
@@ -142,7 +146,8 @@ type Info struct {
 	Doc          string        // Markdown for people; the JSON in it are configurations that work, see [Info.Examples]
 
 	// Helper is called by [Main] where the executable is started with two arguments, "helper" and the one it gets: for work
-	// that the plugin has to do in another process. It returns the exit status. nil: there is none.
+	// that the plugin has to do in another process. It returns the exit status. nil: there is none. Nobody calls it where
+	// [AnyCall.Linked] is set.
 	Helper func(argument string, stderr io.Writer) (status int)
 }
 

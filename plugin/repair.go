@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/tenon-cni/tenon/cni"
 )
@@ -18,7 +19,7 @@ type Repairer[C any] interface {
 // Repair has a plugin put back what others have taken away; it does nothing for one that is no [Repairer]. env and stdin are
 // those of CHECK, in any version of the protocol: Repair is no verb of it, and no runtime can ask an executable for it.
 func (d Definition) Repair(ctx context.Context, env cni.Env, stdin []byte) (err error) {
-	defer d.catch(&err)
+	defer d.catch(slog.Default(), &err)
 	env.Command = cni.Check
 	if err := env.Validate(); err != nil {
 		return err

@@ -25,23 +25,36 @@ type input struct {
 	stdin   []byte
 	version cni.Version
 	caller  invoke.Caller // for delegates
+	log     *slog.Logger  // nil is [slog.Default]
+	linked  bool          // into a program that is not the plugin's executable
+}
+
+func (in input) logger() *slog.Logger {
+	if in.log == nil {
+		return slog.Default()
+	}
+	return in.log
 }
 
 // Serve is the whole protocol of one call. It returns what the plugin prints on success; what it returns as an error
 // is printed as an error object. Delegates are called through caller.
 func (d Definition) Serve(ctx context.Context, env cni.Env, stdin []byte, caller invoke.Caller) (stdout []byte, err error) {
-	defer d.catch(&err)
+	return d.serve(ctx, input{env: env, stdin: stdin, caller: caller})
+}
+
+func (d Definition) serve(ctx context.Context, in input) (stdout []byte, err error) {
+	defer d.catch(in.logger(), &err)
+	env := in.env
 	if err := env.Validate(); err != nil {
 		return nil, err
 	}
 	if env.Command == cni.VersionCommand {
-		return d.versionReply(stdin), nil
+		return d.versionReply(in.stdin), nil
 	}
-	v, err := d.header(stdin)
-	if err != nil {
+	if in.version, err = d.header(in.stdin); err != nil {
 		return nil, err
 	}
-	if !v.Has(env.Command) {
+	if v := in.version; !v.Has(env.Command) {
 		return nil, cni.Errorf(cni.CodeIncompatibleVersion, "CNI version %v has no %s", v, env.Command)
 	}
 	if env.Command == cni.Add || env.Command == cni.Del {
@@ -49,7 +62,7 @@ func (d Definition) Serve(ctx context.Context, env cni.Env, stdin []byte, caller
 			return nil, err
 		}
 	}
-	c, err := d.decode(ctx, input{env, stdin, v, caller})
+	c, err := d.decode(ctx, in)
 	if err != nil {
 		return nil, err
 	}
@@ -57,11 +70,11 @@ func (d Definition) Serve(ctx context.Context, env cni.Env, stdin []byte, caller
 }
 
 // catch makes a panic an error. It has to be deferred itself.
-func (d Definition) catch(err *error) {
+func (d Definition) catch(log *slog.Logger, err *error) {
 	if p := recover(); p != nil {
-		slog.Error("panic", "plugin", d.Name, "panic", p, "stack", string(debug.Stack()))
+		log.Error("panic", "plugin", d.Name, "panic", p, "stack", string(debug.Stack()))
 		*err = cni.Errorf(cni.CodeInternal, "%s: panic: %v", d.Name, p).
-			WithDetails("this is a bug; the stack is on standard error")
+			WithDetails("this is a bug; the stack is in the plugin's log, which is the standard error of a process")
 	}
 }
 
@@ -82,8 +95,14 @@ func (d Definition) Validate(request []byte) error {
 
 // Handler returns d as something that package invoke can call in this process. Its delegates go through caller.
 func (d Definition) Handler(caller invoke.Caller) invoke.Handler {
+	return d.handler(input{caller: caller})
+}
+
+func (d Definition) handler(in input) invoke.Handler {
 	return func(ctx context.Context, env cni.Env, stdin []byte) ([]byte, bool) {
-		out, err := d.Serve(ctx, env, stdin, caller)
+		in := in
+		in.env, in.stdin = env, stdin
+		out, err := d.serve(ctx, in)
 		if err != nil {
 			return cni.AsError(err).Encode(errorVersion(stdin)), false
 		}
@@ -170,10 +189,10 @@ func (d Definition) decode(ctx context.Context, in input) (*AnyCall, error) {
 	}
 	c := &AnyCall{
 		Common: common, Env: env, Version: v, conf: conf, stdin: in.stdin,
-		Delegate: Delegator{input: in, plugin: i.Name},
+		Delegate: Delegator{input: in, plugin: i.Name}, Linked: in.linked,
 	}
 	trace, _ := invoke.TraceFrom(ctx)
-	c.Log = slog.New(&logHandler{slog.Default().Handler(), c, trace.ID()})
+	c.Log = slog.New(&logHandler{in.logger().Handler(), c, trace.ID()})
 	var err error
 	if c.Prev, err = decodePrevResult(common.PrevResult, v); err != nil && strict {
 		return nil, err

@@ -12,16 +12,20 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// processes runs the same calls in this process and in processes of their own. What is printed has to be equal but for
-// hardware addresses that the kernel has chosen, and times.
+// processes runs the same calls in this process, in processes of their own, and linked into a program of somebody else's.
+// What is printed has to be equal but for hardware addresses that the kernel has chosen, and times.
 func processes(_ *testing.T, r *Runtime) {
-	here := r.transcript()
+	here, misplaced := r.transcript(), r.misplaced()
 	r.Exec = true
 	if _, err := r.Do(r.t.Context(), Request{Env: cni.Env{Command: cni.VersionCommand}}); err != nil {
 		r.t.Fatalf("the test does not work as a plugin, TestMain has to call plugintest.Main: %v", err)
 	}
-	if diff := cmp.Diff(here, r.transcript()); diff != "" {
+	if diff := cmp.Diff(here, r.transcript()) + cmp.Diff(misplaced, r.misplaced()); diff != "" {
 		r.t.Errorf("in one process and in many: %s", diff)
+	}
+	r.Exec, r.Linked = false, true
+	if diff := cmp.Diff(here, r.transcript()); diff != "" {
+		r.t.Errorf("found as a file and linked in: %s", diff)
 	}
 }
 
@@ -32,14 +36,7 @@ func (r *Runtime) transcript() []string {
 		r.t.Fatal(err)
 	}
 	var lines []string
-	print := func(q Request) {
-		out, err := r.Do(r.t.Context(), q)
-		line := fmt.Sprintf("%s of %s: %s", q.Command, q.ContainerID, out)
-		if e := cni.AsError(err); e != nil {
-			line += fmt.Sprintf("code %d, message %q, details %q", e.Code, e.Msg, e.Details)
-		}
-		lines = append(lines, differing.ReplaceAllString(line, "…"))
-	}
+	print := func(q Request) { lines = append(lines, r.line(q)) }
 	ask := func(verb cni.Command, container string, change func(*Request)) {
 		q := r.Request(verb, container)
 		if change != nil {
@@ -59,8 +56,6 @@ func (r *Runtime) transcript() []string {
 	ask(cni.Add, "d", func(q *Request) { q.Stdin = []byte("{") })
 	ask(cni.Add, "d", func(q *Request) { q.Conf["cniVersion"] = "9.9.9" })
 	ask(cni.Add, "d", func(q *Request) { q.IfName, q.Netns = "", "" })
-	ask(cni.Add, "d", func(q *Request) { q.Path = "/absent" })
-	ask(cni.Del, "d", func(q *Request) { q.Path = "" })
 	ask(cni.Add, "d", func(q *Request) { q.Netns = r.Host.Path() })
 	ask(cni.Add, "d", func(q *Request) { q.Netns = "/absent" })
 	ask(cni.Del, "d", nil)
@@ -69,6 +64,24 @@ func (r *Runtime) transcript() []string {
 	ask("NOPE", "d", nil)
 	r.Del("c")
 	return lines
+}
+
+// misplaced makes calls with a CNI_PATH in which there are no plugins, and returns what they print. That is nothing to
+// plugins that are no files.
+func (r *Runtime) misplaced() []string {
+	add, del := r.Request(cni.Add, "d"), r.Request(cni.Del, "d")
+	add.Path, del.Path = "/absent", ""
+	return []string{r.line(add), r.line(del)}
+}
+
+// line makes a call and returns what it prints, without what is different each time.
+func (r *Runtime) line(q Request) string {
+	out, err := r.Do(r.t.Context(), q)
+	line := fmt.Sprintf("%s of %s: %s", q.Command, q.ContainerID, out)
+	if e := cni.AsError(err); e != nil {
+		line += fmt.Sprintf("code %d, message %q, details %q", e.Code, e.Msg, e.Details)
+	}
+	return differing.ReplaceAllString(line, "…")
 }
 
 // differing are hardware addresses, times (RFC 3339) and durations as people write them.

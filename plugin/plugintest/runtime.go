@@ -27,6 +27,9 @@ type Runtime struct {
 	Dir  string         // what the plugins keep on disk
 	Exec bool           // run plugins as processes of their own, which needs [Main]
 
+	// Linked calls plugins as a program does that has linked them in, see [plugin.Linked]: CNI_PATH does not matter.
+	Linked bool
+
 	t      testing.TB
 	suite  *Suite
 	bin    string                     // CNI_PATH
@@ -149,8 +152,12 @@ func (r *Runtime) Do(ctx context.Context, q Request) (json.RawMessage, error) {
 	}
 	var out json.RawMessage
 	err := r.Host.Run(func() error {
-		path := filepath.Join(r.bin, r.suite.Plugin.Name)
-		reply, err := plugin.Caller(linked(r.suite), r.Exec).Call(ctx, invoke.Call{Path: path, Env: q.Env, Stdin: q.Stdin})
+		name := r.suite.Plugin.Name
+		caller, path := plugin.Caller(linked(r.suite), r.Exec), filepath.Join(r.bin, name)
+		if r.Linked {
+			caller, path = plugin.Linked{Plugins: linked(r.suite)}, invoke.LinkedPath(name)
+		}
+		reply, err := caller.Call(ctx, invoke.Call{Path: path, Env: q.Env, Stdin: q.Stdin})
 		out = reply.Stdout
 		return err
 	})

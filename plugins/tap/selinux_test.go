@@ -83,3 +83,23 @@ func TestHelper(t *testing.T) {
 	}
 	show(t, r, "c").check(t, map[string]any{"user": 5001, "group": nil, "multi_queue": true})
 }
+
+// TestLinkedIntoAnother: the program that has tap linked in is not started in place of the one that could make the device,
+// with SELinux or without. Taking away and looking at what the executable has made is another matter.
+func TestLinkedIntoAnother(t *testing.T) {
+	t.Parallel()
+	r := runtime(t, `,"selinuxContext":"unlabeled"`)
+	r.Linked = true
+	r.Container("c")
+	before := r.State()
+	for _, verb := range []cni.Command{cni.Add, cni.Status} {
+		plugintest.Says(t, r.Refused(r.Request(verb, "c"), cni.CodeUnsupportedField), "linked into another program")
+	}
+	check := r.Request(cni.Check, "c")
+	check.Conf["prevResult"] = map[string]any{"cniVersion": "1.1.0", "interfaces": []any{map[string]any{"name": "eth0", "sandbox": check.Netns}}}
+	if _, err := r.Do(t.Context(), check); cni.CodeOf(err) == cni.CodeUnsupportedField {
+		t.Errorf("CHECK: %v", err)
+	}
+	r.Must(r.Request(cni.Del, "c"))
+	r.Unchanged(before)
+}

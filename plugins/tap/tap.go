@@ -83,6 +83,10 @@ func (maker) Validate(c *plugin.Call[Config]) error {
 			return invalid("%s: %d is not an ID", key, *id)
 		}
 	}
+	if conf.SELinuxContext != "" && c.Linked && c.Command != cni.Check { // tun.CreateLabelled starts the executable again
+		return cni.Errorf(cni.CodeUnsupportedField, "selinuxContext: %s cannot be given by a tap that is linked into another program", conf.SELinuxContext).
+			WithDetails("the executable of the plugin can: leave tap out of what is linked in, and install it")
+	}
 	if conf.Bridge != "" && cni.ValidateIfName(conf.Bridge) != nil {
 		return invalid("bridge: %q is not a valid interface name", conf.Bridge)
 	}

@@ -1,0 +1,211 @@
+package plugin_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/invoke"
+	"github.com/tenon-cni/tenon/plugin"
+)
+
+// linkedCall is ADD of a type as network.Client makes it.
+func linkedCall(t *testing.T, l plugin.Linked, typ string, stdin string, dirs ...string) (invoke.Reply, error) {
+	t.Helper()
+	path, err := l.Find(dirs, typ)
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := environment(cni.Add)
+	env.Path = strings.Join(dirs, ":")
+	return l.Call(t.Context(), invoke.Call{Path: path, Env: env, Stdin: []byte(stdin)})
+}
+
+// folder returns a plugin folder with a shell script for each type, that prints which one it is.
+func folder(t *testing.T, types ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, typ := range types {
+		script := "#!/bin/sh\necho '{\"cniVersion\":\"1.1.0\",\"dns\":{\"domain\":\"file." + typ + "\"}}'\n"
+		if err := os.WriteFile(filepath.Join(dir, typ), []byte(script), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// pool is an IPAM plugin whose result names it.
+func pool(domain string) plugin.Definition {
+	return plugin.Define[poolConfig](plugin.Info{Name: "pool", Role: plugin.RoleIPAM}, poolPlugin(domain))
+}
+
+type poolConfig struct {
+	plugin.Common
+	IPAM struct{} `json:"ipam"` // its own, not of a plugin that it calls
+}
+
+type poolPlugin string
+
+func (p poolPlugin) Add(context.Context, *plugin.Call[poolConfig]) (*cni.Result, error) {
+	return &cni.Result{DNS: cni.DNS{Domain: string(p)}}, nil
+}
+func (poolPlugin) Del(context.Context, *plugin.Call[poolConfig]) error   { return nil }
+func (poolPlugin) Check(context.Context, *plugin.Call[poolConfig]) error { return nil }
+
+func linked(name string, f verbs) plugin.Definition {
+	return plugin.Define[config](plugin.Info{Name: name}, f)
+}
+
+// A plugin that is linked in is called whatever files there are, as a delegate too, and all others are executed. The zero
+// value executes all.
+func TestLinkedOrExecuted(t *testing.T) {
+	t.Parallel()
+	dir := folder(t, "pool", "other", "main")
+	l := plugin.Linked{Plugins: []plugin.Definition{delegator, pool("linked.pool")}}
+	for _, row := range []struct {
+		name, typ, ipam string
+		linked          plugin.Linked
+		dirs            []string
+		want            string
+	}{
+		{"linked in, no folder at all", "pool", "", l, nil, "linked.pool"},
+		{"linked in, and a file of that name", "pool", "", l, []string{dir}, "linked.pool"},
+		{"not linked in", "other", "", l, []string{dir}, "file.other"},
+		{"a delegate that is linked in, no folder at all", "main", "pool", l, nil, "linked.pool"},
+		{"a delegate that is linked in, and a file of that name", "main", "pool", l, []string{dir}, "linked.pool"},
+		{"a delegate that is not linked in", "main", "other", l, []string{dir}, "file.other"},
+		{"nothing linked in", "pool", "", plugin.Linked{}, []string{dir}, "file.pool"},
+		{"of namesakes the last", "pool", "", plugin.Linked{Plugins: slices.Concat(l.Plugins, []plugin.Definition{pool("second")})}, nil, "second"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			stdin := `{"cniVersion":"1.1.0","name":"net","type":"` + row.typ + `","ipam":{"type":"` + row.ipam + `"}}`
+			reply, err := linkedCall(t, row.linked, row.typ, stdin, row.dirs...)
+			if err != nil || !strings.Contains(string(reply.Stdout), `"domain":"`+row.want+`"`) {
+				t.Errorf("%s, %v, want domain %s", reply.Stdout, err, row.want)
+			}
+		})
+	}
+}
+
+// A path is that of a file: who gives one has it executed, and only what Find has returned is called here.
+func TestLinkedPath(t *testing.T) {
+	t.Parallel()
+	dir := folder(t, "pool")
+	l := plugin.Linked{Plugins: []plugin.Definition{pool("linked.pool")}}
+	reply, err := l.Call(t.Context(), invoke.Call{Path: filepath.Join(dir, "pool"), Env: environment(cni.Add)})
+	if err != nil || !strings.Contains(string(reply.Stdout), "file.pool") {
+		t.Errorf("%s, %v", reply.Stdout, err)
+	}
+	_, err = l.Call(t.Context(), invoke.Call{Path: invoke.LinkedPath("absent"), Env: environment(cni.Add)})
+	wantCode(t, err, cni.CodeInvalidConfig)
+	if _, err := l.Find([]string{dir}, "absent"); !errors.Is(err, invoke.ErrNotFound) {
+		t.Errorf("found: %v", err)
+	}
+	if typ, ok := invoke.LinkedType(filepath.Join(dir, "pool")); ok {
+		t.Errorf("a file is taken for linked-in %s", typ)
+	}
+}
+
+// What a plugin logs, and the stack of its panic, go to the log that was given; the panic is an error object like any other.
+func TestLinkedLog(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	l := plugin.Linked{
+		Log: slog.New(slog.NewTextHandler(&log, nil)),
+		Plugins: []plugin.Definition{linked("chatty", func(_ context.Context, c *call) (*cni.Result, error) {
+			c.Log.Warn("a word")
+			if c.Conf.On {
+				panic("boom")
+			}
+			return result, nil
+		})},
+	}
+	if _, err := linkedCall(t, l, "chatty", `{"cniVersion":"1.1.0","name":"net"}`); err != nil {
+		t.Fatal(err)
+	}
+	for _, word := range []string{"a word", "plugin=chatty", "container=c-1"} {
+		if !strings.Contains(log.String(), word) {
+			t.Errorf("log lacks %q: %s", word, &log)
+		}
+	}
+	_, err := linkedCall(t, l, "chatty", `{"cniVersion":"1.1.0","name":"net","on":true}`)
+	wantCode(t, err, cni.CodeInternal)
+	var e *invoke.Error
+	if !errors.As(err, &e) || e.Status != "exit status 1" || !strings.Contains(e.Err.Msg, "boom") {
+		t.Errorf("%#v", err)
+	}
+	if !strings.Contains(log.String(), "TestLinkedLog") {
+		t.Errorf("log has no stack: %s", &log)
+	}
+	if _, err := linkedCall(t, l, "chatty", `{"cniVersion":"1.1.0","name":"net"}`); err != nil {
+		t.Errorf("after a panic: %v", err)
+	}
+}
+
+// A plugin is told that it runs in somebody else's program, and that alone.
+func TestLinkedKnows(t *testing.T) {
+	t.Parallel()
+	for _, want := range []bool{true, false} {
+		var got bool
+		d := linked("curious", func(_ context.Context, c *call) (*cni.Result, error) {
+			got = c.Linked
+			return result, nil
+		})
+		var err error
+		stdin := `{"cniVersion":"1.1.0","name":"net"}`
+		if want {
+			_, err = linkedCall(t, plugin.Linked{Plugins: []plugin.Definition{d}}, "curious", stdin)
+		} else {
+			_, err = d.Serve(t.Context(), environment(cni.Add), []byte(stdin), nil)
+		}
+		if err != nil || got != want {
+			t.Errorf("linked: %v, want %v; %v", got, want, err)
+		}
+	}
+}
+
+// The end of the context is told to a linked plugin, and whether it makes an error of it or ends well is up to it. What an
+// executed delegate of it inherits is what an executed plugin does.
+func TestLinkedContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cause := errors.New("enough")
+	waits := linked("waits", func(ctx context.Context, _ *call) (*cni.Result, error) {
+		cancel(cause)
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	})
+	lock, err := os.CreateTemp(t.TempDir(), "lock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	dir := t.TempDir()
+	script := "#!/bin/sh\nreadlink /proc/$$/fd/3 >$0.inherits\necho '{\"cniVersion\":\"1.1.0\"}'\n"
+	if err := os.WriteFile(filepath.Join(dir, "pool"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	l := plugin.Linked{Plugins: []plugin.Definition{waits, delegator}, Process: invoke.Process{Stderr: io.Discard}}
+	env := environment(cni.Add)
+	_, err = l.Call(ctx, invoke.Call{Path: invoke.LinkedPath("waits"), Env: env, Stdin: []byte(`{"cniVersion":"1.1.0","name":"net"}`)})
+	if !errors.Is(err, cause) || !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want %v", err, cause)
+	}
+	env.Path = dir
+	held := invoke.WithFile(t.Context(), lock)
+	if _, err = l.Call(held, invoke.Call{Path: invoke.LinkedPath("main"), Env: env, Stdin: []byte(delegated)}); err != nil {
+		t.Fatal(err)
+	}
+	if inherited, err := os.ReadFile(filepath.Join(dir, "pool.inherits")); err != nil || strings.TrimSpace(string(inherited)) != lock.Name() {
+		t.Errorf("the delegate has inherited %q, %v, want %s", inherited, err, lock.Name())
+	}
+}
