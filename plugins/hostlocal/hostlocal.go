@@ -89,6 +89,7 @@ func (allocator) Add(ctx context.Context, c *call) (*cni.Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer s.Abandon()
 	allocations, err := ipam.Allocate(ctx, s, request)
 	if err != nil {
 		return nil, errors.Join(coded(err), tx.Rollback(), s.Close())
@@ -158,6 +159,7 @@ func with(ctx context.Context, c *call, fn func(*file.Store) error) error {
 	if err != nil {
 		return err
 	}
+	defer s.Abandon()
 	return coded(errors.Join(fn(s), s.Close()))
 }
 

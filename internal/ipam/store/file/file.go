@@ -102,11 +102,19 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 
 // Close makes the caches valid and unlocks the directory. Closing again does nothing.
 func (s *Store) Close() error {
+	if !s.closed {
+		s.seal()
+	}
+	return s.Abandon()
+}
+
+// Abandon unlocks the directory as the end of the process would: the caches are not valid afterwards. It does nothing behind
+// Close, so that it can be deferred against a panic.
+func (s *Store) Abandon() error {
 	if s.closed {
 		return nil
 	}
 	s.closed = true
-	s.seal()
 	var errs []error
 	if s.index != nil {
 		errs = append(errs, s.index.close())

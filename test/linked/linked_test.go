@@ -1,0 +1,336 @@
+package linked
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/testnet"
+	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/plugin"
+	"github.com/tenon-cni/tenon/plugins/all"
+	"github.com/tenon-cni/tenon/plugins/loopback"
+)
+
+func TestMain(m *testing.M) { testnet.Main(m) }
+
+// host has a network of bridge, host-local and portmap, and a runtime that has all plugins linked in and no plugin folder.
+type host struct {
+	*testnet.Net
+	*network.Client
+	t    testing.TB
+	pods *network.Network
+	data string // of host-local
+}
+
+func newHost(t testing.TB) *host {
+	t.Helper()
+	testnet.Require(t, testnet.Kernel(probe.NFT))
+	h := &host{Net: testnet.New(t), t: t, data: t.TempDir()}
+	quiet := slog.New(slog.DiscardHandler)
+	h.Client = &network.Client{
+		Caller: plugin.Linked{Plugins: all.Plugins, Log: quiet}, PluginDirs: []string{}, StateDir: t.TempDir(), Log: quiet,
+	}
+	var err error
+	h.pods, err = network.LoadBytes(fmt.Appendf(nil, `{"cniVersion": "1.1.0", "name": "pods", "plugins": [
+		{"type": "bridge", "isDefaultGateway": true, "ipMasq": true,
+			"ipam": {"type": "host-local", "dataDir": %q, "ranges": [[{"subnet": "10.88.0.0/16"}], [{"subnet": "fd00:88::/64"}]]}},
+		{"type": "portmap", "capabilities": {"portMappings": true}}
+	]}`, h.data))
+	must(t, err)
+	return h
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// request is for a container whose port 80 is a port of the host.
+func (h *host) request(container string) network.Request {
+	c := h.Container(container)
+	ports, err := json.Marshal([]map[string]any{{"hostPort": 8000 + c.Number, "containerPort": 80, "protocol": "tcp"}})
+	must(h.t, err)
+	return network.Request{Container: container, IfName: "eth0", Parameters: network.Parameters{
+		Netns: c.Path(), Capabilities: map[string]json.RawMessage{"portMappings": ports},
+	}}
+}
+
+func (h *host) add(ctx context.Context, q network.Request) (r *cni.Result, err error) {
+	err = h.Host.Run(func() (err error) {
+		r, err = h.Add(ctx, h.pods, q)
+		return err
+	})
+	return r, err
+}
+
+func (h *host) del(q network.Request) error {
+	return h.Host.Run(func() error { return h.Del(context.Background(), q.Attachment("pods"), network.Fallback{}) })
+}
+
+// used makes what attachments share, and what the first one opens.
+func (h *host) used() {
+	h.t.Helper()
+	q := h.request("first")
+	_, err := h.add(h.t.Context(), q)
+	must(h.t, err)
+	must(h.t, h.del(q))
+	h.Remove("first")
+}
+
+func (h *host) state() string {
+	h.t.Helper()
+	return testnet.Objects(h.t, h.Spaces()) + "\nleases: " + strings.Join(h.leases(), " ")
+}
+
+// leases are the addresses that host-local has given.
+func (h *host) leases() (list []string) {
+	h.t.Helper()
+	files, err := filepath.Glob(filepath.Join(h.data, "pods", "*"))
+	must(h.t, err)
+	for _, f := range files {
+		if _, err := netip.ParseAddr(filepath.Base(f)); err == nil {
+			list = append(list, filepath.Base(f))
+		}
+	}
+	return list
+}
+
+func (h *host) unchanged(before string) {
+	h.t.Helper()
+	if after := h.state(); after != before {
+		h.t.Errorf("left:\n%s", testnet.Diff(before, after))
+	}
+	if left, err := h.List(); len(left) > 0 || err != nil {
+		h.t.Errorf("records left: %v, %v", left, err)
+	}
+}
+
+// TestManyAtOnce attaches and detaches 64 containers at once in one process: each has addresses of its own, and nothing stays.
+func TestManyAtOnce(t *testing.T) {
+	t.Parallel()
+	const containers = 64
+	h := newHost(t)
+	h.used()
+	requests := make([]network.Request, containers)
+	for i := range requests {
+		requests[i] = h.request(fmt.Sprintf("c%d", i))
+	}
+	before := h.state()
+	results := make([]*cni.Result, containers)
+	atOnce(t, containers, func(i int) (err error) {
+		results[i], err = h.add(t.Context(), requests[i])
+		return err
+	})
+	if t.Failed() {
+		return
+	}
+	holder := map[netip.Addr]string{}
+	for i, r := range results {
+		for _, ip := range r.IPs {
+			if other := holder[ip.Address.Addr()]; other != "" {
+				t.Errorf("%s has address %s of %s", requests[i].Container, ip.Address, other)
+			}
+			holder[ip.Address.Addr()] = requests[i].Container
+		}
+	}
+	if len(holder) != 2*containers {
+		t.Errorf("%d addresses for %d containers", len(holder), containers)
+	}
+	atOnce(t, containers, func(i int) error {
+		return h.Host.Run(func() error { return h.Check(t.Context(), requests[i].Attachment("pods"), nil) })
+	})
+	atOnce(t, containers, func(i int) error { return h.del(requests[i]) })
+	h.unchanged(before)
+}
+
+// atOnce calls fn n times at the same time.
+func atOnce(t *testing.T, n int, fn func(i int) error) {
+	t.Helper()
+	errs := make([]error, n)
+	start := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			<-start
+			errs[i] = fn(i)
+		})
+	}
+	close(start)
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestPanic has a plugin panic before each of the changes that an ADD makes, one after the other. The runtime lives on, gets an
+// error object with code 999, and takes the ADD back; no lock, descriptor or thread of the plugin stays: the next ADD works,
+// and testnet.Main counts.
+func TestPanic(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.used()
+	q := h.request("c")
+	before := h.state()
+	for n := 1; ; n++ {
+		count, last := 0, ""
+		ctx := kernel.WithHooks(t.Context(), kernel.Hooks{Fault: func(op string) error {
+			if count++; count == n {
+				last = op
+				panic("thrown before " + op)
+			}
+			return nil
+		}})
+		_, err := h.add(ctx, q)
+		if last == "" { // there is no such change any more
+			must(t, err)
+			if n < 10 {
+				t.Errorf("only %d changes", n-1)
+			}
+			break
+		}
+		if cni.CodeOf(err) != cni.CodeInternal || !strings.Contains(fmt.Sprint(err), "panic: thrown before "+last) {
+			t.Fatalf("panic before %q: %v", last, err)
+		}
+		h.unchanged(before)
+		if t.Failed() {
+			t.Fatalf("after a panic before %q", last)
+		}
+	}
+	must(t, h.del(q))
+	h.unchanged(before)
+}
+
+// TestDeadline: who waits for what somebody else has locked gives up at the deadline, as the plugin would as a process, and
+// what could not be taken back is due. By how much the deadline may be missed is as for a hanging test.
+func TestDeadline(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.used()
+	h.Timeout = 300 * time.Millisecond // for taking back
+	q := h.request("c")
+	before := h.state()
+	lock, err := os.Open(filepath.Join(h.data, "pods", "lock"))
+	must(t, err)
+	defer lock.Close()
+	must(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
+
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	_, err = h.add(ctx, q)
+	if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || took > 20*time.Second {
+		t.Errorf("after %v: %v", took, err)
+	}
+	must(t, unix.Flock(int(lock.Fd()), unix.LOCK_UN))
+	h.Timeout = 0
+	if records, err := h.List(); err != nil || len(records) != 1 || records[0].State == network.Attached {
+		t.Errorf("records %v, %v", records, err)
+	}
+	must(t, h.del(q))
+	h.unchanged(before)
+}
+
+// TestProcess: plugins change nothing of the process that others in it rely on, and print nothing. It is not parallel, as it
+// looks at the whole process.
+func TestProcess(t *testing.T) {
+	h := newHost(t)
+	var log bytes.Buffer
+	old := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	defer slog.SetDefault(old)
+	output, err := os.Create(filepath.Join(t.TempDir(), "output"))
+	must(t, err)
+	defer output.Close()
+	stdout, stderr := os.Stdout, os.Stderr
+	os.Stdout, os.Stderr = output, output
+	defer func() { os.Stdout, os.Stderr = stdout, stderr }()
+
+	before := process(t)
+	q := h.request("c")
+	_, err = h.add(t.Context(), q)
+	must(t, err)
+	must(t, h.Host.Run(func() error { return h.Check(t.Context(), q.Attachment("pods"), nil) }))
+	q.Netns = h.Host.Path() // refused
+	if _, err := h.add(t.Context(), q); err == nil {
+		t.Error("ADD to the host's namespace succeeded")
+	}
+	must(t, h.del(q))
+	must(t, h.Host.Run(func() error { return h.Status(t.Context(), h.pods) }))
+	for end := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) { // threads end in the background
+		if after := process(t); after == before {
+			break
+		} else if time.Now().After(end) {
+			t.Fatalf("the process has changed:\n%s", testnet.Diff(before, after))
+		}
+	}
+	if printed, err := os.ReadFile(output.Name()); err != nil || len(printed) > 0 || log.Len() > 0 {
+		t.Errorf("printed %q, %v, logged %q", printed, err, &log)
+	}
+}
+
+var ofStatus = regexp.MustCompile(`(?m)^(?:Umask|Sig\w+|Shd\w+|Cap\w+|NoNewPrivs|Groups|Uid|Gid|Cpus_allowed):.*`)
+
+// process describes what all of a process share.
+func process(t *testing.T) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	must(t, err)
+	status, err := os.ReadFile("/proc/self/status")
+	must(t, err)
+	limits, err := os.ReadFile("/proc/self/limits")
+	must(t, err)
+	lines := append([]string{dir, fmt.Sprint(runtime.GOMAXPROCS(0)), string(limits)}, os.Environ()...)
+	lines = append(lines, ofStatus.FindAllString(string(status), -1)...)
+	namespaces, err := filepath.Glob("/proc/self/task/*/ns/*")
+	must(t, err)
+	for _, path := range namespaces {
+		if ns, err := os.Readlink(path); err == nil {
+			lines = append(lines, ns)
+		}
+	}
+	slices.Sort(lines)
+	return strings.Join(slices.Compact(lines), "\n")
+}
+
+// TestLoopbackAlone: a runtime links in as little as it likes.
+func TestLoopbackAlone(t *testing.T) {
+	t.Parallel()
+	n := testnet.New(t, "c")
+	client := &network.Client{
+		Caller: plugin.Linked{Plugins: []plugin.Definition{loopback.Plugin}}, PluginDirs: []string{t.TempDir()}, StateDir: t.TempDir(),
+	}
+	lo, err := network.LoadBytes([]byte(`{"cniVersions": ["1.0.0", "1.1.0"], "name": "lo", "plugins": [{"type": "loopback"}]}`))
+	must(t, err)
+	q := network.Request{Container: "c", IfName: "lo", Parameters: network.Parameters{Netns: n.Container("c").Path()}}
+	must(t, n.Host.Run(func() error {
+		r, err := client.Add(t.Context(), lo, q)
+		if err != nil {
+			return err
+		}
+		if len(r.IPs) == 0 || !r.IPs[0].Address.Addr().IsLoopback() {
+			t.Errorf("addresses %v", r.IPs)
+		}
+		return client.Del(t.Context(), q.Attachment("lo"), network.Fallback{})
+	}))
+}
