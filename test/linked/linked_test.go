@@ -126,7 +126,8 @@ func (h *host) unchanged(before string) {
 	}
 }
 
-// TestManyAtOnce attaches and detaches 64 containers at once in one process: each has addresses of its own, and nothing stays.
+// TestManyAtOnce attaches and detaches 64 containers at once in one process: each has addresses of its own, and nothing stays
+// (LIF-07).
 func TestManyAtOnce(t *testing.T) {
 	t.Parallel()
 	const containers = 64

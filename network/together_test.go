@@ -1,0 +1,101 @@
+package network_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/invoke"
+	"github.com/tenon-cni/tenon/network"
+)
+
+// TestTogether: while a plugin works for one container, plugins work for all the others, on one network and on several: no
+// lock is held across plugins of different containers. Each of the 64 waits inside its plugin until all are there.
+func TestTogether(t *testing.T) {
+	t.Parallel()
+	const containers = 64
+	for _, networks := range []int{1, 8} {
+		t.Run(fmt.Sprint(networks), func(t *testing.T) {
+			t.Parallel()
+			meeting := newMeeting(containers)
+			meet := map[cni.Command]invoke.Handler{}
+			for _, verb := range []cni.Command{cni.Add, cni.Check, cni.Del} {
+				meet[verb] = meeting.wait
+			}
+			c := &network.Client{Caller: invoke.Fake{"meet": meet}, StateDir: t.TempDir(), Log: quiet, Timeout: -1}
+			nets := make([]*network.Network, networks)
+			for i := range nets {
+				nets[i] = list(t, "1.1.0", fmt.Sprintf("net%d", i), "meet")
+			}
+			attachment := func(i int) cni.Attachment {
+				return request(fmt.Sprintf("c%d", i)).Attachment(nets[i%networks].Name)
+			}
+			for _, step := range []struct {
+				verb cni.Command
+				call func(ctx context.Context, i int) error
+			}{
+				{cni.Add, func(ctx context.Context, i int) error {
+					_, err := c.Add(ctx, nets[i%networks], request(fmt.Sprintf("c%d", i)))
+					return err
+				}},
+				{cni.Check, func(ctx context.Context, i int) error { return c.Check(ctx, attachment(i), nil) }},
+				{cni.Del, func(ctx context.Context, i int) error { return c.Del(ctx, attachment(i), network.Fallback{}) }},
+			} {
+				meeting.begin()
+				// Only so that one who is kept out is found, and does not keep the others waiting.
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				errs := make([]error, containers)
+				var wg sync.WaitGroup
+				for i := range containers {
+					wg.Go(func() { errs[i] = step.call(ctx, i) })
+				}
+				wg.Wait()
+				cancel()
+				if err := errors.Join(errs...); err != nil {
+					t.Fatalf("%s: %d of %d have met: %v", step.verb, meeting.present(), containers, err)
+				}
+			}
+		})
+	}
+}
+
+// meeting is a plugin that waits until so many are in it.
+type meeting struct {
+	size int
+
+	mu       sync.Mutex
+	arrived  int
+	complete chan struct{}
+}
+
+func newMeeting(size int) *meeting { return &meeting{size: size} }
+
+// begin starts another meeting.
+func (m *meeting) begin() { m.arrived, m.complete = 0, make(chan struct{}) }
+
+func (m *meeting) present() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.arrived
+}
+
+func (m *meeting) wait(ctx context.Context, env cni.Env, _ []byte) ([]byte, bool) {
+	m.mu.Lock()
+	if m.arrived++; m.arrived == m.size {
+		close(m.complete)
+	}
+	m.mu.Unlock()
+	select {
+	case <-m.complete:
+	case <-ctx.Done():
+		return cni.Errorf(cni.CodeTryAgainLater, "nobody else came").Encode(cni.Newest), false
+	}
+	if env.Command == cni.Add {
+		return []byte(`{"cniVersion":"1.1.0"}`), true
+	}
+	return nil, true
+}
