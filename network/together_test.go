@@ -56,43 +56,46 @@ func TestTogether(t *testing.T) {
 				wg.Wait()
 				cancel()
 				if err := errors.Join(errs...); err != nil {
-					t.Fatalf("%s: %d of %d have met: %v", step.verb, meeting.present(), containers, err)
+					t.Fatalf("%s: not all were in the plugin at once: %v", step.verb, err)
 				}
 			}
 		})
 	}
 }
 
-// meeting is a plugin that waits until so many are in it.
+// meeting is a plugin that waits until so many are in it, or one of them gives up.
 type meeting struct {
 	size int
 
-	mu       sync.Mutex
-	arrived  int
-	complete chan struct{}
+	mu      sync.Mutex
+	arrived int
+	over    context.Context // ends with errMet or with why it was called off
+	end     context.CancelCauseFunc
 }
+
+var errMet = errors.New("all have met")
 
 func newMeeting(size int) *meeting { return &meeting{size: size} }
 
 // begin starts another meeting.
-func (m *meeting) begin() { m.arrived, m.complete = 0, make(chan struct{}) }
-
-func (m *meeting) present() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.arrived
+func (m *meeting) begin() {
+	m.arrived = 0
+	m.over, m.end = context.WithCancelCause(context.Background())
 }
 
 func (m *meeting) wait(ctx context.Context, env cni.Env, _ []byte) ([]byte, bool) {
 	m.mu.Lock()
 	if m.arrived++; m.arrived == m.size {
-		close(m.complete)
+		m.end(errMet)
 	}
 	m.mu.Unlock()
 	select {
-	case <-m.complete:
+	case <-m.over.Done():
 	case <-ctx.Done():
-		return cni.Errorf(cni.CodeTryAgainLater, "nobody else came").Encode(cni.Newest), false
+		m.end(ctx.Err())
+	}
+	if err := context.Cause(m.over); !errors.Is(err, errMet) {
+		return cni.Errorf(cni.CodeTryAgainLater, "called off: %w", err).Encode(cni.Newest), false
 	}
 	if env.Command == cni.Add {
 		return []byte(`{"cniVersion":"1.1.0"}`), true
