@@ -48,3 +48,23 @@ func ExampleDefine() {
 	fmt.Println(string(out), err)
 	// Output: {"cniVersion":"1.1.0","ips":[{"address":"10.1.2.3/24"}],"dns":{"domain":"example.com"}} <nil>
 }
+
+// A program that has a plugin linked in calls it without a file, and executes others. As network.Client.Caller it does so for
+// whole networks: see the example of package plugins/all.
+func ExampleLinked() {
+	definition := plugin.Define[labelConfig](plugin.Info{Name: "labeler"}, labeler{})
+	caller := plugin.Linked{Plugins: []plugin.Definition{definition}}
+
+	path, err := caller.Find([]string{"/opt/cni/bin"}, "labeler")
+	if err != nil {
+		panic(err)
+	}
+	reply, err := caller.Call(context.Background(), invoke.Call{
+		Path: path,
+		Env:  cni.Env{Command: cni.Add, ContainerID: "web-1", Netns: "/run/netns/web-1", IfName: "eth0"},
+		Stdin: []byte(`{"cniVersion": "1.1.0", "name": "pods", "type": "labeler", "domain": "example.com",
+			"prevResult": {"cniVersion": "1.1.0", "ips": [{"address": "10.1.2.3/24"}]}}`),
+	})
+	fmt.Println(string(reply.Stdout), err)
+	// Output: {"cniVersion":"1.1.0","ips":[{"address":"10.1.2.3/24"}],"dns":{"domain":"example.com"}} <nil>
+}

@@ -1,0 +1,38 @@
+package cni_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/tenon-cni/tenon/cni"
+)
+
+// CONV-25: what runtimes of Kubernetes send, and what a plugin makes of it, in whatever order and beside whatever else.
+func TestPod(t *testing.T) {
+	t.Parallel()
+	pod := cni.Pod{Namespace: "shop", Name: "web-0", UID: "7c2d", InfraContainerID: "c0ffee"}
+	const want = "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0;K8S_POD_INFRA_CONTAINER_ID=c0ffee;K8S_POD_UID=7c2d"
+	if got := pod.Args().String(); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if got := (cni.Pod{Name: "web-0"}).Args().String(); got != "IgnoreUnknown=1;K8S_POD_NAME=web-0" {
+		t.Errorf("what is empty is sent: %s", got)
+	}
+	if err := pod.Args().CheckKnown(); err != nil {
+		t.Errorf("a plugin that knows nothing of pods: %v", err)
+	}
+	args := append(pod.Args(), cni.Arg{Key: "K8S_POD_RUNTIMECLASS", Value: "x"})
+	slices.Reverse(args)
+	if got, ok := cni.PodFrom(args); got != pod || !ok {
+		t.Errorf("%+v, %v, want %+v", got, ok, pod)
+	}
+	for _, text := range []string{"", "K8S_POD_NAME=web-0", "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=", "k8s_pod_name=a;k8s_pod_namespace=b"} {
+		args, err := cni.ParseArgs(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if pod, ok := cni.PodFrom(args); ok {
+			t.Errorf("%q tells of pod %+v", text, pod)
+		}
+	}
+}
