@@ -101,7 +101,7 @@ func runInside(ctx context.Context, o options) error {
 	start := time.Now()
 	b.printHeader(os.Stdout)
 	for _, step := range []func(context.Context) error{
-		b.processStart, b.deadline, b.size, b.processes, b.latencies, b.chainWithPortmap, b.rates, b.leases,
+		b.processStart, b.deadline, b.size, b.processes, b.latencies, b.chainWithPortmap, b.rates, b.leases, b.inProcess,
 	} {
 		if err := step(ctx); err != nil {
 			return err
