@@ -90,6 +90,13 @@ func decodeCached(b []byte) (*Record, error) {
 	r.List = n.List
 	r.List.Name = w.Network // a caller may have run the configuration under a name of its own
 	r.Result, r.resultErr = readResult("cached attachment", w.Result, r.List.Version)
+	if r.Netns == "" && r.Result != nil { // older releases do not store it
+		for _, i := range r.Result.Interfaces {
+			if i.Name == w.IfName && i.Sandbox != "" {
+				r.Netns = i.Sandbox
+			}
+		}
+	}
 	return r, nil
 }
 

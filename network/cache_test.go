@@ -55,6 +55,23 @@ func (r *rig) cache(name, content string) string {
 
 const firstConfig = `{"cniVersion":"1.1.0","name":"red","plugins":[{"type":"first","capabilities":{"mac":true},"n":1.10}]}`
 
+// The reference library of containerd 1.6 and Podman 4.3 does not store the path of the namespace. The result has it.
+func TestCachedWithoutNamespace(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct{ interfaces, want string }{
+		"of the interface": {`{"name":"eth0"},{"name":"other","sandbox":"/proc/1/ns/net"},{"name":"eth0","sandbox":"/run/netns/absent"}`, "/run/netns/absent"},
+		"none":             {`{"name":"eth0"}`, ""},
+	} {
+		r := newRig(t, map[string]script{"first": {}})
+		a := request("c1").Attachment("red")
+		content := cached(t, a, firstConfig, `{"cniVersion":"1.1.0","interfaces":[`+row.interfaces+`]}`)
+		r.cache("red-c1-eth0", strings.Replace(content, `"netns":"/run/netns/absent",`, "", 1))
+		if record, err := r.Record(a); err != nil || record.Netns != row.want {
+			t.Errorf("%s: %+v, %v, want %q", name, record, err, row.want)
+		}
+	}
+}
+
 // CACHE-02, CACHE-03, CACHE-05, CACHE-10, RT-CHK-06, RT-DEL-04, RT-DEL-07: what was attached with the reference library is
 // checked and deleted with the configuration, the arguments and the result that it has stored, and its file goes.
 func TestCached(t *testing.T) {

@@ -23,7 +23,7 @@ States:
   adding                    ADD is under way, or was cut short
   deleting                  DEL is under way, or was cut short, or failed
   namespace gone            the container ended without DEL
-  namespace not accessible  the namespace cannot be looked at, for want of privileges
+  namespace not accessible  the namespace cannot be looked at, for want of privileges or of its path
   earlier boot              the machine was started since
 
 Records that cannot be read are told on standard error; then the exit status is 1.`,

@@ -21,7 +21,7 @@ const (
 	Deleting      State = "deleting"                 // DEL is under way, or was cut short, or failed
 	EarlierBoot   State = "earlier boot"             // the machine was started since; DEL is due
 	NamespaceGone State = "namespace gone"           // there is no network namespace at the path; DEL is due
-	Unknown       State = "namespace not accessible" // the namespace cannot be looked at
+	Unknown       State = "namespace not accessible" // the namespace cannot be looked at, or is not recorded
 )
 
 // Attachment is a recorded attachment.
@@ -69,6 +69,9 @@ func state(r network.Record, boot string) State {
 		return Adding
 	case network.Deleting:
 		return Deleting
+	}
+	if r.Netns == "" {
+		return Unknown
 	}
 	ns, err := netns.Open(r.Netns)
 	switch {

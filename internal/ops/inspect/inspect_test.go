@@ -37,6 +37,7 @@ func TestStates(t *testing.T) {
 		"boot not recorded":     {record(network.Attached, "", alive), inspect.OK},
 		"path is gone":          {record(network.Attached, id, "/nowhere"), inspect.NamespaceGone},
 		"path is a plain file":  {record(network.Attached, id, plain), inspect.NamespaceGone},
+		"path not recorded":     {record(network.Attached, "", ""), inspect.Unknown},
 		"path cannot be opened": {record(network.Attached, id, strings.Repeat("x", 5000)), inspect.Unknown},
 		"being added":           {record(network.Adding, id, alive), inspect.Adding},
 		"being deleted":         {record(network.Deleting, id, alive), inspect.Deleting},
