@@ -1,0 +1,359 @@
+package interop
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tenon-cni/tenon/internal/testnet"
+)
+
+const (
+	containerdSocket = "/run/containerd/containerd.sock"
+	netDir           = "/run/net.d"
+	podNetwork       = netDir + "/10-pods.conflist"
+)
+
+// containerd is a node with containerd, whose pods serve a greeting.
+type containerd struct {
+	*node
+	client string // the program of folder cri
+	config string
+}
+
+// newContainerd starts containerd on a node. It looks for plugins where that does by default, and for networks in netDir.
+func newContainerd(t *testing.T) *containerd {
+	t.Helper()
+	testnet.Require(t, testnet.Tool("containerd"), testnet.Tool("ctr"), testnet.Tool("runc"))
+	c := &containerd{node: newNode(t)}
+	c.client = c.build("cri", "client")
+	c.config = "/run/config.toml"
+	c.write(c.config, fmt.Sprintf(`
+		version = 2
+		disabled_plugins = ["io.containerd.tracing.processor.v1.otlp", "io.containerd.internal.v1.tracing"]
+		[plugins."io.containerd.grpc.v1.cri"]
+			sandbox_image = %q
+			disable_apparmor = true
+			restrict_oom_score_adj = true
+			[plugins."io.containerd.grpc.v1.cri".containerd]
+				snapshotter = "native"
+			[plugins."io.containerd.grpc.v1.cri".cni]
+				bin_dir = %q
+				conf_dir = %q`, imageName, plugins, netDir))
+	c.write(netDir+"/.keep", "")
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(c.try("grep", "-v", "level=info", "/run/containerd.log"))
+		}
+	})
+	c.start()
+	c.load()
+	return c
+}
+
+// load loads the image.
+func (c *containerd) load() {
+	c.t.Helper()
+	c.run("ctr", "--namespace", "k8s.io", "image", "import", image(c.t))
+}
+
+// start starts containerd. It ends with the node, or with stop.
+func (c *containerd) start() {
+	c.t.Helper()
+	c.run("sh", "-c", `containerd --config "$0" >>/run/containerd.log 2>&1 & echo $! >/run/containerd.pid`, c.config)
+	c.await("containerd", func() error {
+		_, err := c.call("Version", object{})
+		return err
+	})
+}
+
+// kill kills containerd and waits until it is gone.
+func (c *containerd) kill() {
+	c.t.Helper()
+	c.run("sh", "-c", `kill -KILL $(cat /run/containerd.pid); while kill -0 $(cat /run/containerd.pid) 2>/dev/null; do sleep 0.02; done`)
+}
+
+// call makes a call of the runtime interface.
+func (c *containerd) call(method string, request object) (response object, err error) {
+	c.t.Helper()
+	cmd := c.command(c.client, containerdSocket, method)
+	cmd.Stdin = bytes.NewReader(encode(c.t, request))
+	out, err := output(cmd)
+	if err == nil {
+		err = json.Unmarshal([]byte(out), &response)
+	}
+	return response, err
+}
+
+func (c *containerd) must(method string, request object) object {
+	c.t.Helper()
+	response, err := c.call(method, request)
+	must(c.t, err)
+	return response
+}
+
+// pod is what a sandbox is made of, with port 80 as a port of the host unless that is 0.
+func (c *containerd) pod(name string, hostPort int) object {
+	config := object{
+		"metadata": object{"name": name, "uid": "uid-of-" + name, "namespace": "default"},
+		"hostname": name, "linux": object{"cgroup_parent": "/" + c.cgroup},
+	}
+	if hostPort != 0 {
+		config["port_mappings"] = []object{{"protocol": "TCP", "host_port": hostPort, "container_port": 80}}
+	}
+	return object{"config": config}
+}
+
+// sandbox runs a pod and returns its identifier.
+func (c *containerd) sandbox(name string, hostPort int) (id string) {
+	c.t.Helper()
+	return c.must("RunPodSandbox", c.pod(name, hostPort))["podSandboxId"].(string)
+}
+
+// remove stops and removes a pod.
+func (c *containerd) remove(id string) {
+	c.t.Helper()
+	c.must("StopPodSandbox", object{"pod_sandbox_id": id})
+	c.must("RemovePodSandbox", object{"pod_sandbox_id": id})
+}
+
+// sandboxes are the identifiers of all pods.
+func (c *containerd) sandboxes() (ids []string) {
+	c.t.Helper()
+	list, _ := c.must("ListPodSandbox", object{})["items"].([]any)
+	for _, item := range list {
+		ids = append(ids, item.(object)["id"].(string))
+	}
+	return ids
+}
+
+// addresses are those of a pod as the runtime tells them, and netns the path of its namespace.
+func (c *containerd) addresses(id string) (addresses []string, netns string) {
+	c.t.Helper()
+	response := c.must("PodSandboxStatus", object{"pod_sandbox_id": id, "verbose": true})
+	var status struct {
+		Network struct {
+			IP            string
+			AdditionalIPs []struct{ IP string }
+		}
+	}
+	must(c.t, json.Unmarshal(encode(c.t, response["status"]), &status))
+	addresses = []string{status.Network.IP}
+	for _, a := range status.Network.AdditionalIPs {
+		addresses = append(addresses, a.IP)
+	}
+	var info struct {
+		RuntimeSpec struct {
+			Linux struct {
+				Namespaces []struct{ Type, Path string }
+			}
+		}
+	}
+	must(c.t, json.Unmarshal([]byte(response["info"].(object)["info"].(string)), &info))
+	for _, ns := range info.RuntimeSpec.Linux.Namespaces {
+		if ns.Type == "network" {
+			netns = ns.Path
+		}
+	}
+	return addresses, netns
+}
+
+// networkReady is what the runtime says of the network, and of the folder of networks.
+func (c *containerd) networkReady() (ready bool, message string) {
+	c.t.Helper()
+	response := c.must("Status", object{"verbose": true})
+	for _, condition := range response["status"].(object)["conditions"].([]any) {
+		if condition := condition.(object); condition["type"] == "NetworkReady" {
+			ready, _ = condition["status"].(bool)
+			message, _ = condition["message"].(string)
+		}
+	}
+	loaded, _ := response["info"].(object)["lastCNILoadStatus"].(string)
+	return ready, message + ": " + loaded
+}
+
+// configure writes a network, of a version that containerd knows and of one that has GC, with more plugins behind portmap, and waits until the runtime has it.
+func (c *containerd) configure(more string) {
+	c.t.Helper()
+	c.write(podNetwork, `{"cniVersion":"1.0.0","cniVersions":["1.0.0","1.1.0"],"name":"pods","plugins":[
+		{"type":"bridge","bridge":"cni0","isGateway":true,"ipMasq":true,"hairpinMode":true,"ipam":{"type":"host-local",
+			"ranges":[[{"subnet":"10.85.0.0/16"}],[{"subnet":"fd00:85::/64"}]],"routes":[{"dst":"0.0.0.0/0"},{"dst":"::/0"}]}},
+		{"type":"portmap","capabilities":{"portMappings":true}}`+more+`]}`)
+	c.await("network", func() error {
+		if ready, message := c.networkReady(); !ready {
+			return errors.New(message)
+		}
+		return nil
+	})
+}
+
+// served checks who reaches a pod at its addresses and at its port of the host.
+func (c *containerd) served(id string, hostPort string, outside *testnet.Namespace) {
+	c.t.Helper()
+	addresses, _ := c.addresses(id)
+	if len(addresses) != 2 {
+		c.t.Errorf("addresses %q, want one of each family", addresses)
+	}
+	for _, a := range addresses {
+		greeted(c.t, c.Host, net.JoinHostPort(a, "80"), true)
+	}
+	for _, host := range []string{"192.0.2.1", "2001:db8::1"} {
+		greeted(c.t, c.Host, net.JoinHostPort(host, hostPort), true)
+		greeted(c.t, outside, net.JoinHostPort(host, hostPort), true)
+	}
+}
+
+// TestContainerd: containerd and its CRI plugin with Tenon's plugins. Pods are addressed and reached, a port that another has is
+// refused with Tenon's words, and nothing of a pod stays, though containerd was killed meanwhile or the namespace is gone.
+func TestContainerd(t *testing.T) {
+	t.Parallel()
+	c := newContainerd(t)
+	c.install()
+	outside := c.Uplink()
+	c.configure("")
+	c.remove(c.sandbox("first", 8080)) // leaves what is shared
+	before := c.snapshot()
+
+	web := c.sandbox("web", 8080)
+	c.served(web, "8080", outside)
+	if _, err := c.call("RunPodSandbox", c.pod("late", 8080)); err == nil || !strings.Contains(err.Error(), "8080") || !strings.Contains(err.Error(), web) {
+		t.Errorf("error of a pod whose port is taken: %v, want the port and who has it: %s", err, web)
+	}
+	other := c.sandbox("other", 8081)
+	c.served(other, "8081", outside)
+
+	c.kill()
+	greeted(t, outside, "192.0.2.1:8080", true)
+	c.start()
+	if ids := c.sandboxes(); len(ids) != 2 {
+		t.Errorf("after a restart there are pods %q", ids)
+	}
+	c.served(web, "8080", outside)
+	c.remove(web)
+	greeted(t, outside, "192.0.2.1:8080", false)
+	c.served(other, "8081", outside)
+
+	_, netns := c.addresses(other)
+	c.run("sh", "-c", `umount "$0" && rm "$0"`, netns)
+	c.remove(other)
+	if ids := c.sandboxes(); ids != nil {
+		t.Errorf("pods %q are left", ids)
+	}
+	c.unchanged(before)
+	c.nothingKept()
+}
+
+// nothingKept fails the test if there is a file of an attachment.
+func (c *containerd) nothingKept() {
+	c.t.Helper()
+	for _, pattern := range []string{"/var/lib/cni/networks/*/[1f]*", "/var/lib/cni/results/*", "/run/netns/*"} {
+		if names := c.files(pattern); names != nil {
+			c.t.Errorf("left: %s: %q", pattern, names)
+		}
+	}
+}
+
+// TestContainerdStatus: as long as there is no network that can be used, containerd says that it is not ready, and why.
+func TestContainerdStatus(t *testing.T) {
+	t.Parallel()
+	c := newContainerd(t)
+	c.install()
+	notReady := func(want string) {
+		t.Helper()
+		if ready, message := c.networkReady(); ready || !strings.Contains(message, want) {
+			t.Errorf("ready: %t, %q, want a message with %q", ready, message, want)
+		}
+	}
+	notReady("no network config found")
+	c.write(podNetwork, `{"cniVersion":"1.0.0","name":"pods"}`)
+	c.await("reason", func() error {
+		if _, message := c.networkReady(); strings.Contains(message, "no network config found") {
+			return errors.New(message)
+		}
+		return nil
+	})
+	notReady(podNetwork)
+	c.configure("")
+	c.remove(c.sandbox("pod", 0))
+}
+
+// TestContainerdKilled: what is left of a pod when containerd is killed while ADD is under way, which it then knows nothing of, Tenon's
+// GC removes, and spares the pods that run.
+func TestContainerdKilled(t *testing.T) {
+	t.Parallel()
+	c := newContainerd(t)
+	tenon := c.install()
+	c.installNote()
+	outside := c.Uplink()
+	c.configure(noteConf)
+	c.remove(c.sandbox("first", 8080)) // leaves what is shared
+	empty := c.snapshot()
+	web := c.sandbox("web", 8080)
+	before := c.snapshot()
+
+	c.write(noteDir+"/stop", "")
+	run := c.command(c.client, containerdSocket, "RunPodSandbox")
+	run.Stdin = bytes.NewReader(encode(t, c.pod("lost", 8082)))
+	must(t, run.Start())
+	c.await("ADD", func() error {
+		_, err := os.Stat(c.path(noteDir + "/stopped"))
+		return err
+	})
+	c.kill()
+	_ = run.Wait() // its server is gone
+	c.run("sh", "-c", `cd "$0"; rm stop; kill -KILL $(cat stopped)`, noteDir)
+	c.start()
+	if diff := testnet.Diff(before, c.snapshot()); !strings.Contains(diff, "8082") || !strings.Contains(diff, "veth") {
+		t.Errorf("nothing is left that could be collected:\n%s", diff)
+	}
+	c.run(tenon, "gc", "pods", "--keep-recorded", "--net-dir", netDir)
+	c.unchanged(before)
+	_, netns := c.addresses(web)
+	c.endNamespaces(netns)
+	// The loopback is a network of its own, of which there is no configuration but in the record.
+	c.run("sh", "-c", `"$0" ps --json | jq -r '.[] | select(.state == "namespace gone") | .network, "--id", .containerID, "--ifname", .ifname' |
+		xargs -n 5 "$0" del`, tenon)
+	c.served(web, "8080", outside)
+	c.remove(web)
+	c.unchanged(empty)
+	c.nothingKept()
+}
+
+// endNamespaces ends the namespaces of pods but one.
+func (c *containerd) endNamespaces(except string) {
+	c.t.Helper()
+	c.run("sh", "-c", `cd /run/netns; for ns in *; do [ $ns = "$0" ] || { umount $ns && rm $ns; }; done`, filepath.Base(except))
+}
+
+// TestContainerdForgets: when containerd has lost its state, the attachments that it had are deleted by a list of those that are in use.
+func TestContainerdForgets(t *testing.T) {
+	t.Parallel()
+	c := newContainerd(t)
+	tenon := c.install()
+	outside := c.Uplink()
+	c.configure("")
+	c.remove(c.sandbox("first", 8080)) // leaves what is shared
+	before := c.snapshot()
+	c.sandbox("web", 8080)
+	c.sandbox("other", 8081)
+	c.kill()
+	c.run("rm", "-r", "/var/lib/containerd")
+	c.start()
+	c.load()
+	kept := c.sandbox("kept", 8082)
+	_, netns := c.addresses(kept)
+	c.endNamespaces(netns)
+	c.run(tenon, "gc", "pods", "--all-runtimes", "--keep", kept+"/eth0", "--net-dir", netDir)
+	c.served(kept, "8082", outside)
+	if left := c.files("/var/lib/cni/results/pods-*"); len(left) != 1 {
+		t.Errorf("attachments %q, want one", left)
+	}
+	c.remove(kept)
+	c.unchanged(before)
+}

@@ -1,0 +1,239 @@
+package interop
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tenon-cni/tenon/internal/testnet"
+	"github.com/tenon-cni/tenon/plugin/plugintest"
+)
+
+func TestMain(m *testing.M) { plugintest.Main(m) }
+
+// reference is the folder of the reference plugins, and plugins the one where runtimes look for plugins by default.
+const (
+	reference = "/usr/lib/cni"
+	plugins   = "/opt/cni/bin"
+)
+
+// node is a machine of its own as far as a runtime is concerned: network, mount and process namespaces, and folders that are empty.
+// All that is started there ends with the test.
+type node struct {
+	*testnet.Net
+	t      *testing.T
+	dir    string // the same path inside and outside
+	cgroup string // what all control groups of the node have to be in
+	pid    int    // of a process in its namespaces, whose children are in the process namespace
+}
+
+// nodeScript makes a node of a network namespace. When its input ends, as it does also if the tests are killed, so does the first process of the
+// process namespace, and all others with it. Where both kinds of control groups are mounted it leaves the old one.
+const nodeScript = `
+	for dir in /run /opt /var/lib /dev/shm; do mount -t tmpfs -o mode=755 interop $dir; done
+	mkdir -p /run/lock /run/netns /opt/cni/bin /var/lib/cni
+	umount /sys/fs/cgroup/unified 2>/dev/null
+	exec 3<&0
+	unshare --pid --fork --mount-proc sh -c 'echo ready; cat <&3 & wait $!' & # it also waits for orphans
+	echo $!
+	wait $!
+	find /sys/fs/cgroup -depth -type d -path "*/$0*" -exec rmdir {} +
+`
+
+func newNode(t *testing.T) *node {
+	t.Helper()
+	testnet.Require(t, testnet.Root, testnet.Tool("unshare"), testnet.Tool("nsenter"))
+	n := &node{Net: testnet.New(t), t: t, dir: t.TempDir()}
+	n.cgroup = "tenon-interop-" + filepath.Base(filepath.Dir(n.dir))
+	cmd := exec.Command("nsenter", "--net="+n.Host.Path(), "unshare", "--mount", "sh", "-c", nodeScript, n.cgroup)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	must(t, err)
+	out, err := cmd.StdoutPipe()
+	must(t, errors.Join(err, cmd.Start()))
+	t.Cleanup(func() {
+		if err := errors.Join(in.Close(), cmd.Wait()); err != nil {
+			t.Errorf("end of the node: %v", err)
+		}
+		if left, _ := filepath.Glob("/sys/fs/cgroup/*/" + n.cgroup); left != nil {
+			t.Errorf("control groups left: %q", left)
+		}
+	})
+	var ready string
+	if _, err := fmt.Fscan(out, &n.pid, &ready); err != nil {
+		t.Fatalf("namespaces of the node: %v", err)
+	}
+	return n
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// install has Tenon install its plugins where runtimes look for them, and returns Tenon.
+func (n *node) install() (tenon string) {
+	n.t.Helper()
+	tenon = n.build("../../cmd/tenon", "tenon")
+	n.run(tenon, "install", plugins)
+	return tenon
+}
+
+// Where the plugin of testdata/note has its files on a node, and how a network names it at the end of its plugins.
+const (
+	noteDir  = "/run/note"
+	noteConf = `,{"type":"note","dir":"` + noteDir + `","capabilities":{"portMappings":true,"bandwidth":true,"dns":true,"ipRanges":true,"io.kubernetes.cri.pod-annotations":true}}`
+)
+
+// installNote installs the plugin of testdata/note.
+func (n *node) installNote() {
+	n.t.Helper()
+	testnet.Require(n.t, testnet.Tool("jq"))
+	script, err := os.ReadFile("testdata/note")
+	must(n.t, err)
+	n.write(plugins+"/note", string(script))
+	must(n.t, os.Chmod(n.path(plugins+"/note"), 0o755))
+	must(n.t, os.Mkdir(n.path(noteDir), 0o755))
+}
+
+// build builds the program in a folder, which may be of another module.
+func (n *node) build(folder, name string) (path string) {
+	n.t.Helper()
+	path = filepath.Join(n.dir, name)
+	build := exec.Command("go", "build", "-o", path, ".")
+	build.Dir = folder
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		n.t.Fatalf("%v: %v\n%s", build.Args, err, out)
+	}
+	return path
+}
+
+// command is one to be run in the node.
+func (n *node) command(args ...string) *exec.Cmd {
+	parent := fmt.Sprintf("/proc/%d", n.pid)
+	cmd := exec.Command("nsenter", append([]string{"--net=" + parent + "/ns/net", "--mount=" + parent + "/ns/mnt", "--pid=" + parent + "/ns/pid_for_children", "--"}, args...)...)
+	cmd.Env = append(os.Environ(), "PATH=/usr/sbin:/usr/bin:/sbin:/bin")
+	return cmd
+}
+
+// try runs a command in the node and returns what it prints. The error has what it prints, too.
+func (n *node) try(args ...string) (string, error) {
+	return output(n.command(args...))
+}
+
+func output(cmd *exec.Cmd) (string, error) {
+	var out, messages bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &messages
+	if err := cmd.Run(); err != nil {
+		return out.String(), fmt.Errorf("%v: %w\n%s%s", cmd.Args, err, out.Bytes(), messages.Bytes())
+	}
+	return out.String(), nil
+}
+
+// run runs a command in the node. If it fails, so does the test.
+func (n *node) run(args ...string) string {
+	n.t.Helper()
+	out, err := n.try(args...)
+	must(n.t, err)
+	return out
+}
+
+// path is how to get from here to a path in the node.
+func (n *node) path(inside string) string {
+	return fmt.Sprintf("/proc/%d/root%s", n.pid, inside)
+}
+
+// write writes a file of the node. Whoever watches its folder sees no half of it.
+func (n *node) write(name, text string) {
+	n.t.Helper()
+	name = n.path(name)
+	half := filepath.Join(filepath.Dir(name), ".half")
+	must(n.t, errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(half, []byte(text), 0o600), os.Rename(half, name)))
+}
+
+// files lists the files of the node that match a pattern, by their base names.
+func (n *node) files(pattern string) (names []string) {
+	n.t.Helper()
+	paths, err := filepath.Glob(n.path(pattern))
+	must(n.t, err)
+	for _, p := range paths {
+		names = append(names, filepath.Base(p))
+	}
+	return names
+}
+
+// snapshot is the state of the node's network.
+func (n *node) snapshot() string {
+	n.t.Helper()
+	return testnet.Snapshot(n.t, []*testnet.Namespace{n.Host})
+}
+
+// unchanged fails the test if the network of the node is not as it was before. Links of a namespace that ends go in the background.
+func (n *node) unchanged(before string) {
+	n.t.Helper()
+	diff := testnet.Diff(before, n.snapshot())
+	for end := time.Now().Add(3 * time.Second); diff != "" && time.Now().Before(end); diff = testnet.Diff(before, n.snapshot()) {
+		time.Sleep(50 * time.Millisecond)
+	}
+	if diff != "" {
+		n.t.Errorf("left behind:\n%s", diff)
+	}
+}
+
+// await waits until there is no error any more.
+func (n *node) await(what string, try func() error) {
+	n.t.Helper()
+	err := try()
+	for end := time.Now().Add(20 * time.Second); err != nil && time.Now().Before(end); err = try() {
+		time.Sleep(20 * time.Millisecond)
+	}
+	if err != nil {
+		n.t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// greeted checks whether the server of the image answers at an address.
+func greeted(t *testing.T, from *testnet.Namespace, address string, want bool) {
+	t.Helper()
+	var answer []byte
+	var err error
+	for range 50 { // it may not have started
+		if answer, err = get(from, address); err == nil || !want {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if got := strings.Contains(string(answer), greeting); got != want {
+		t.Errorf("%s to %s: %q (%v), want a greeting: %t", from.Name, address, answer, err, want)
+	}
+}
+
+func get(from *testnet.Namespace, address string) (answer []byte, err error) {
+	err = from.Run(func() error {
+		c, err := net.DialTimeout("tcp", address, 500*time.Millisecond)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		if err := c.SetDeadline(time.Now().Add(2 * time.Second)); err != nil {
+			return err
+		}
+		if _, err := io.WriteString(c, "GET / HTTP/1.0\r\n\r\n"); err != nil {
+			return err
+		}
+		answer, err = io.ReadAll(c)
+		return err
+	})
+	return answer, err
+}
