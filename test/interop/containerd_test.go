@@ -249,16 +249,6 @@ func TestContainerd(t *testing.T) {
 	c.nothingKept()
 }
 
-// nothingKept fails the test if there is a file of an attachment.
-func (c *containerd) nothingKept() {
-	c.t.Helper()
-	for _, pattern := range []string{"/var/lib/cni/networks/*/[1f]*", "/var/lib/cni/results/*", "/run/netns/*"} {
-		if names := c.files(pattern); names != nil {
-			c.t.Errorf("left: %s: %q", pattern, names)
-		}
-	}
-}
-
 // TestContainerdStatus: as long as there is no network that can be used, containerd says that it is not ready, and why.
 func TestContainerdStatus(t *testing.T) {
 	t.Parallel()

@@ -191,6 +191,16 @@ func (n *node) unchanged(before string) {
 	}
 }
 
+// nothingKept fails the test if there is a file of an attachment, or a namespace.
+func (n *node) nothingKept() {
+	n.t.Helper()
+	for _, pattern := range []string{"/var/lib/cni/networks/*/[1f]*", "/var/lib/cni/results/*", "/run/netns/*"} {
+		if names := n.files(pattern); names != nil {
+			n.t.Errorf("left: %s: %q", pattern, names)
+		}
+	}
+}
+
 // await waits until there is no error any more.
 func (n *node) await(what string, try func() error) {
 	n.t.Helper()
