@@ -1,0 +1,178 @@
+package interop
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/testnet"
+	"github.com/tenon-cni/tenon/plugin"
+	"github.com/tenon-cni/tenon/plugin/plugintest"
+	"github.com/tenon-cni/tenon/plugins/all"
+)
+
+// takeover is a plugin that is in both folders, with what its network needs.
+type takeover struct {
+	plugin  string
+	name    string // of the row, if there are several
+	members string // of the configuration
+	kernel  []probe.Feature
+	dataDir bool // the plugin keeps files in dataDir
+	noCheck bool // CHECK of the one fails after ADD of the other
+	oneWay  bool // DEL of the reference fails after ADD of Tenon's
+
+	from, to remainder // where Tenon's takes over from the reference, and where that takes over
+}
+
+// remainder is what DEL leaves: each line of the difference has one of these texts, and each of them is in one.
+type remainder struct {
+	collected []string // Tenon's GC removes it
+	stays     []string // it does not, as it goes with the interface or the container
+}
+
+const (
+	dual    = `,"ipam":{"type":"host-local","ranges":[[{"subnet":"10.85.0.0/24"}],[{"subnet":"fd00:85::/64"}]],"routes":[{"dst":"0.0.0.0/0"}]}`
+	mapping = `,"runtimeConfig":{"portMappings":[{"hostPort":8080,"containerPort":80,"protocol":"tcp"}]}`
+)
+
+// What the reference does not know: elements of sets, whose comments name the owner, and files of what was before.
+var (
+	elements = []string{"nft set inet tenon"}
+	file     = "file "
+)
+
+var takeovers = []takeover{
+	{plugin: "bridge", members: `,"isGateway":true` + dual},
+	{plugin: "bridge", name: "masquerading by iptables", members: `,"isGateway":true,"ipMasq":true,"ipMasqBackend":"iptables"` + dual},
+	{plugin: "bridge", name: "masquerading", members: `,"isGateway":true,"ipMasq":true` + dual, oneWay: true},
+	{plugin: "ptp", members: dual},
+	{plugin: "ptp", name: "masquerading by iptables", members: `,"ipMasq":true,"ipMasqBackend":"iptables"` + dual},
+	{plugin: "ptp", name: "masquerading", members: `,"ipMasq":true` + dual, oneWay: true},
+	{plugin: "macvlan", members: `,"master":"eno1"` + dual, kernel: []probe.Feature{probe.Macvlan}},
+	{plugin: "ipvlan", members: `,"master":"eno1"` + dual, kernel: []probe.Feature{probe.IPvlan}},
+	{plugin: "vlan", members: `,"master":"eno1","vlanId":5` + dual, kernel: []probe.Feature{probe.VLAN}},
+	{plugin: "host-device", members: `,"device":"eno1"` + dual, dataDir: true,
+		from: remainder{stays: []string{`- host link eno1 ifalias "eno1"`}}, // which the reference leaves
+		to:   remainder{collected: []string{file}}},
+	{plugin: "loopback"},
+	{plugin: "host-local", members: dual},
+	{plugin: "static", members: `,"ipam":{"type":"static","addresses":[{"address":"10.85.0.7/24","gateway":"10.85.0.1"},{"address":"fd00:85::7/64"}]}`},
+	{plugin: "portmap", members: mapping, noCheck: true,
+		from: remainder{stays: []string{"veth0/route_localnet"}},
+		to:   remainder{collected: []string{elements[0], "nft map inet tenon"}, stays: []string{"veth0/route_localnet"}}},
+	{plugin: "portmap", name: "iptables", members: `,"backend":"iptables"` + mapping, noCheck: true,
+		from: remainder{stays: []string{"veth0/route_localnet"}},
+		to:   remainder{collected: elements, stays: []string{"veth0/route_localnet"}}},
+	{plugin: "bandwidth", members: `,"ingressRate":1000000,"ingressBurst":80000,"egressRate":1000000,"egressBurst":80000`,
+		kernel: []probe.Feature{probe.IFB, probe.Shaping},
+		to:     remainder{stays: []string{"host filter dev veth0", "host qdisc ", `host link veth0 qdisc "tbf"`}}},
+	{plugin: "tuning", members: `,"mac":"02:00:00:aa:bb:cc","mtu":1400,"promisc":true,"sysctl":{"net.core.somaxconn":"5"}`, dataDir: true,
+		from: remainder{stays: []string{"c sysctl core/somaxconn"}}, // nobody remembers it
+		to:   remainder{collected: []string{"c sysctl core/somaxconn", file}}},
+	{plugin: "firewall", noCheck: true, to: remainder{collected: elements}},
+	{plugin: "firewall", name: "iptables", members: `,"backend":"iptables"`, noCheck: true, to: remainder{collected: elements}},
+	{plugin: "sbr", from: remainder{stays: []string{"c route "}}, to: remainder{stays: []string{"c route "}}},
+	// The reference loses addresses and routes of the container when it moves the interface.
+	{plugin: "vrf", members: `,"vrfname":"blue"`, kernel: []probe.Feature{probe.VRF}, noCheck: true,
+		from: remainder{stays: []string{"- c route "}}, to: remainder{stays: []string{"- c route ", "- c addr "}}},
+}
+
+// TestTakeover: what the reference plugin has attached Tenon's checks and deletes, and the other way round. Nothing is left but what is in the
+// table.
+func TestTakeover(t *testing.T) {
+	t.Parallel()
+	for _, row := range takeovers {
+		for side, tenonAdds := range map[string]bool{"from the reference": false, "to the reference": true} {
+			if row.oneWay && tenonAdds {
+				continue
+			}
+			t.Run(strings.TrimSuffix(row.plugin+", "+row.name, ", ")+", "+side, func(t *testing.T) {
+				t.Parallel()
+				testnet.Require(t, testnet.Tool(filepath.Join(reference, row.plugin)), testnet.Kernel(row.kernel...))
+				row.test(t, tenonAdds)
+			})
+		}
+	}
+}
+
+func (row takeover) test(t *testing.T, tenonAdds bool) {
+	r := row.runtime(t)
+	call := func(tenon bool, verb cni.Command, container string, prev json.RawMessage) json.RawMessage {
+		t.Helper()
+		q := r.Request(verb, container)
+		if prev != nil {
+			q.Conf["prevResult"] = prev
+		}
+		if tenon {
+			return r.Must(q)
+		}
+		return r.Foreign(reference, q)
+	}
+	for i, tenon := range []bool{true, false} { // leaves what is shared
+		warm := fmt.Sprintf("warm-%d", i)
+		call(tenon, cni.Del, warm, call(tenon, cni.Add, warm, nil))
+		r.Remove(warm)
+	}
+	r.Container("c")
+	before := r.State()
+	result := call(tenonAdds, cni.Add, "c", nil)
+	if !row.noCheck {
+		call(!tenonAdds, cni.Check, "c", result)
+	}
+	call(!tenonAdds, cni.Del, "c", result)
+	want := row.from
+	if tenonAdds {
+		want = row.to
+	}
+	want.compare(t, "DEL", testnet.Diff(before, r.State()))
+	want.collected = nil
+	r.Conf["cniVersion"] = "1.1.0" // the first with GC
+	r.Must(r.Collect())
+	want.compare(t, "GC", testnet.Diff(before, r.State()))
+}
+
+// compare fails the test if a verb has left something else.
+func (r remainder) compare(t *testing.T, verb, diff string) {
+	t.Helper()
+	texts := slices.Concat(r.collected, r.stays)
+	for line := range strings.Lines(diff) {
+		if !slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(line, text) }) {
+			t.Errorf("%s has left: %s", verb, line)
+		}
+	}
+	for _, text := range texts {
+		if !strings.Contains(diff, text) {
+			t.Errorf("%s has left nothing with %q:\n%s", verb, text, diff)
+		}
+	}
+}
+
+// runtime is a host with the network, at the newest version that Debian's plugins know.
+func (row takeover) runtime(t *testing.T) *plugintest.Runtime {
+	t.Helper()
+	i := slices.IndexFunc(all.Plugins, func(p plugin.Definition) bool { return p.Name == row.plugin })
+	r := plugintest.NewRuntime(t, all.Plugins[i], fmt.Sprintf(`{"cniVersion":"1.0.0","name":"net","type":%q%s}`, row.plugin, row.members))
+	r.Host.Wire("eno1")
+	if row.dataDir {
+		r.Conf["dataDir"] = filepath.Join(r.Dir, "data")
+	}
+	return r
+}
+
+// TestTakeoverOfAll: each plugin that there is in both folders is in the table.
+func TestTakeoverOfAll(t *testing.T) {
+	t.Parallel()
+	for _, p := range all.Plugins {
+		_, err := os.Stat(filepath.Join(reference, p.Name))
+		listed := slices.ContainsFunc(takeovers, func(row takeover) bool { return row.plugin == p.Name })
+		if listed != (err == nil) && p.Name != "dhcp" { // which package chain tests, as it needs servers
+			t.Errorf("%s: in the table: %t, in %s: %v", p.Name, listed, reference, err)
+		}
+	}
+}
