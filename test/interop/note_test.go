@@ -1,0 +1,65 @@
+package interop
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// TestShellPlugin: a plugin that is a shell script, from a drop-in file, behind Tenon's: all verbs, what it says on standard error, and
+// its errors.
+func TestShellPlugin(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, plugins)
+	l.installNote()
+	l.write(podNetwork, `{"cniVersion":"1.1.0","name":"pods","plugins":[
+		{"type":"bridge","bridge":"cni0","isGateway":true,"ipam":{"type":"host-local","subnet":"10.85.0.0/16"}}]}`)
+	l.write(netDir+"/pods/10-note.conf", strings.TrimPrefix(noteConf, ","))
+	l.container("web")
+	l.container("other")
+	l.must("add", "pods", "web", "--id", "web")
+	l.must("del", "pods", "web", "--id", "web") // leaves what is shared
+	before := l.snapshot()
+
+	l.write(noteDir+"/refuse", "")
+	l.refused(123, "no more notes", "add", "pods", "web", "--id", "web")
+	l.unchanged(before)
+	if out, err := l.tenon("status", "pods", "--json"); err == nil || !strings.Contains(out, `"code": 50,`) || !strings.Contains(out, "no more notes") {
+		t.Errorf("status: %v\n%s, want code 50", err, out)
+	}
+	l.run("rm", noteDir+"/refuse")
+	l.must("status", "pods")
+
+	if out := l.must("add", "pods", "web", "--id", "web"); !strings.Contains(out, "note: ADD of web") {
+		t.Errorf("nothing of what the plugin says: %s", out)
+	}
+	l.must("add", "pods", "other", "--id", "other")
+	l.must("check", "pods", "web", "--id", "web")
+	l.run("rm", noteDir+"/note-web-eth0")
+	l.refused(124, "no note of web", "check", "pods", "web", "--id", "web")
+	l.write(noteDir+"/note-gone-eth0", "")
+	l.must("gc", "pods", "--keep-recorded")
+	if notes := l.files(noteDir + "/note-*"); len(notes) != 1 || notes[0] != "note-other-eth0" {
+		t.Errorf("after GC there are %q", notes)
+	}
+	l.must("del", "pods", "web", "--id", "web")
+	l.must("del", "pods", "other", "--id", "other")
+	if notes := l.files(noteDir + "/note-*"); notes != nil {
+		t.Errorf("after DEL there are %q", notes)
+	}
+	l.unchanged(before)
+}
+
+// refused runs the command, which has to fail with an error of the plugin.
+func (l *lab) refused(code int, message string, args ...string) {
+	l.t.Helper()
+	out, err := l.tenon(append(args, "--json")...)
+	var failure struct {
+		Code int
+		Msg  string
+	}
+	_, text, _ := strings.Cut(out, "{")
+	if wrong := json.Unmarshal([]byte("{"+text), &failure); err == nil || wrong != nil || failure.Code != code || !strings.Contains(failure.Msg, message) {
+		l.t.Errorf("%s: %v\n%s, want code %d and %q", strings.Join(args, " "), err, out, code, message)
+	}
+}
