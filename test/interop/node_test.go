@@ -3,6 +3,7 @@ package interop
 import (
 	"bytes"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/plugin/plugintest"
@@ -72,6 +75,21 @@ func newNode(t *testing.T) *node {
 		t.Fatalf("namespaces of the node: %v", err)
 	}
 	return n
+}
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// golden compares text with a file.
+func golden(t *testing.T, path, got string) {
+	t.Helper()
+	if *update {
+		must(t, os.WriteFile(path, []byte(got), 0o644))
+	}
+	want, err := os.ReadFile(path)
+	must(t, err)
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", path, diff)
+	}
 }
 
 func must(t testing.TB, err error) {
