@@ -54,8 +54,10 @@ const (
 )
 
 // Folder keeps the configuration of a folder up to date. What is in use of it is a [Snapshot], which is replaced as a whole,
-// and only by a state that the folder had at one moment: it is read again until nothing has changed meanwhile. What is broken,
-// half-written or gone for a moment does not take away what works: see [Problem].
+// and only by a state that the folder had at one moment: it is read again until nothing has changed meanwhile, nor shortly
+// before. What is broken, half-written or gone for a moment does not take away what works: see [Problem]. Nobody can tell a
+// file that is half overwritten from a finished one if it is valid and its writer takes a rest: writers put a file in place
+// by renaming it.
 //
 // Nothing here waits for an operation of a [Client], or has one wait.
 type Folder struct {

@@ -346,9 +346,10 @@ func TestFolderNotifies(t *testing.T) {
 			t.Fatal("nothing is told")
 		}
 	}
-	put(t, "1", plugins, "b")
+	elsewhere := tree(t, map[string]string{"a": "2", "b": "1"})
+	must(t, os.Rename(filepath.Join(elsewhere, "b"), filepath.Join(plugins, "b")))
 	next("red (a)\npolicy a")
-	put(t, "2", plugins, "a")
+	must(t, os.Rename(filepath.Join(elsewhere, "a"), filepath.Join(plugins, "a")))
 	next("red (a)\npolicy a")
 	must(t, os.Remove(filepath.Join(plugins, "a")))
 	next("red (a)\npolicy a")
