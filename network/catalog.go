@@ -1,8 +1,10 @@
 package network
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/tenon-cni/tenon/cni"
@@ -147,6 +149,17 @@ func (c *Catalog) Networks() ([]*Network, error) {
 		networks = append(networks, f.Network)
 	}
 	return networks, errors.Join(errs...)
+}
+
+// equal reports whether two catalogues are of the same files with the same content, but for those that nobody reads.
+func (c *Catalog) equal(d *Catalog) bool {
+	return slices.EqualFunc(c.used(), d.used(), func(a, b File) bool {
+		return a.Path == b.Path && a.Use == b.Use && bytes.Equal(a.Content, b.Content)
+	})
+}
+
+func (c *Catalog) used() []File {
+	return slices.DeleteFunc(slices.Clone(c.Files), func(f File) bool { return f.Use == Ignored })
 }
 
 func (c *Catalog) none() error { return fmt.Errorf("%s: %w", c.Dir, ErrNoConfig) }

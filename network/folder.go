@@ -200,22 +200,21 @@ func (f *Folder) look() {
 		return
 	}
 	config, plugins := f.view()
-	read := f.catalog == nil || !maps.Equal(config, f.config)
-	due := !f.due.IsZero() && !time.Now().Before(f.due)
-	if !read && !due && maps.Equal(plugins, f.plugins) {
-		return
-	}
+	changed := !maps.Equal(plugins, f.plugins)
 	f.plugins = plugins
-	var err error
-	if read {
-		f.catalog, f.config, err = f.read()
-	}
-	old := f.Snapshot()
-	if err != nil {
-		f.due = time.Now().Add(retry)
-		if !old.unread() { // else that is known
-			f.use(old, cannotRead(old, err, time.Now()))
+	old, before := f.Snapshot(), f.catalog
+	if before == nil || !maps.Equal(config, f.config) {
+		var err error
+		if f.catalog, f.config, err = f.read(); err != nil {
+			f.due = time.Now().Add(retry)
+			if !old.unread() { // else that is known
+				f.use(old, cannotRead(old, err, time.Now()))
+			}
+			return
 		}
+		changed = changed || before == nil || !f.catalog.equal(before)
+	}
+	if due := !f.due.IsZero() && !time.Now().Before(f.due); !changed && !due {
 		return
 	}
 	next := merge(old, f.catalog, time.Now(), retention{f.options.Min, f.options.Linger})

@@ -99,11 +99,11 @@ func (m *merger) brokenFiles() {
 		}
 		p := Problem{Path: f.Path, Network: f.Name, Err: f.Err, kind: unusable}
 		for _, n := range m.old.Networks {
-			if chosen := m.used[n.Name]; chosen != nil && chosen != n || n.Source != f.Path && (n.Name != f.Name || f.ShadowedBy != "") {
-				continue
+			its := n.Source == f.Path || n.Name == f.Name && f.ShadowedBy == ""
+			if there := m.used[n.Name]; its && (there == nil || there == n) {
+				m.used[n.Name] = n
+				p.Network, p.Kept = n.Name, true
 			}
-			m.used[n.Name] = n
-			p.Network, p.Kept = n.Name, true
 		}
 		m.report(p)
 	}
@@ -115,6 +115,7 @@ func (m *merger) policy(enough bool) {
 	p := Problem{Path: filepath.Join(m.catalog.Dir, PolicyName), Kept: true}
 	switch {
 	case found == nil && before == nil:
+	case found == nil && before.err != nil && m.old.unread(): // nobody could tell that there is none
 	case found == nil && !enough:
 		p.kind, p.Err = last, cni.Errorf(cni.CodeInvalidConfig, "the policy is gone like the networks; it stays in use as long as they do")
 		m.report(p)

@@ -270,6 +270,11 @@ func TestMergeCannotRead(t *testing.T) {
 	if _, err := s.Network("red"); !errors.Is(err, os.ErrPermission) || cni.CodeOf(err) != cni.CodeIOFailure {
 		t.Error(describe(err))
 	}
+	nothing, err := network.Discover(t.TempDir())
+	must(t, err)
+	if s := network.Merge(s, nothing, now, 0, time.Hour); s.Policy != nil {
+		t.Error("there is no policy, and everything is forbidden")
+	}
 	s = network.CannotRead(network.Merge(s, c, now, 0, 0), wrong, now)
 	s = network.CannotRead(s, wrong, now.Add(time.Second))
 	if diff := cmp.Diff("red (a)\npolicy a\nkept: DIR: configuration folder: permission denied since 1s\n! DIR/20.conflist:1:1: "+eof+" since 1s", inUse(s, dir)); diff != "" {
