@@ -10,6 +10,12 @@ import (
 // CodeTaken is the code of an error that says that another attachment has what this one wants, such as a port of the host.
 const CodeTaken cni.Code = 100
 
+// SameContainer reports whether a tag is of an attachment of the container, to whatever network.
+func (s *Core) SameContainer(tag string) bool {
+	part := strings.SplitN(tag, " ", 4) // see cni.Attachment.Tag
+	return len(part) == 4 && tag == cni.Attachment{Network: part[1], IfName: part[2], Container: s.ContainerID}.Tag()
+}
+
 // Holder names the attachment whose tag that is, for people. What is no tag it returns as it is.
 func Holder(tag string) string {
 	if _, ours := cni.ParseTag(tag); ours {

@@ -59,7 +59,7 @@ func refusePublished(s *session, maps []nft.Mapping) error {
 	}
 	for _, h := range held {
 		theirs, ok := nft.Published(h)
-		if !ok || h.Comment == s.Tag {
+		if !ok || s.SameContainer(h.Comment) {
 			continue
 		}
 		for _, m := range maps {

@@ -194,6 +194,9 @@ func (t ipTables) own(f forward, address netip.Prefix) (rules []string) {
 
 func commentPrefix(network string) string { return fmt.Sprintf("dnat name: %q id: ", network) }
 
+// commentSuffix is how the comments of all attachments of a container end, unless they are cut.
+func commentSuffix(container string) string { return " id: " + strconv.Quote(container) }
+
 // entryComment names the attachment. A long one is cut.
 func entryComment(network, container string) string {
 	c := commentPrefix(network) + strconv.Quote(container)

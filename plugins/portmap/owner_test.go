@@ -115,6 +115,69 @@ func TestTwoNetworks(t *testing.T) {
 	}
 }
 
+// TestSamePortsInTwoNetworks: Podman asks each network of a container for all its ports. The first one has them, and with nftables the other gets
+// them with its next ADD, which repair is, when the first is gone. Nobody else gets them.
+func TestSamePortsInTwoNetworks(t *testing.T) {
+	t.Parallel()
+	forBackends(t, func(t *testing.T, backend string) {
+		h := newHost(t, withBackend(backend))
+		h.attach("c", 0)
+		h.attach("d", 0)
+		ports := strings.TrimSuffix(both(8080, 80, ""), "]") + `,{"hostPort":9000,"containerPort":9000,"protocol":"tcp","range":100}]`
+		h.Container("c").Batch("address add 10.1.0.99/24 dev eth0", "address add fd00:1::99/64 dev eth0 nodad")
+		for _, address := range []string{"10.1.0.2", "10.1.0.99"} {
+			serve(t, h.Container("c"), "c", address, 80)
+		}
+		one := string(h.prev["c"])
+		in := func(network string) {
+			h.conf["name"] = network
+			h.prev["c"] = json.RawMessage(one)
+			if network == "two" {
+				h.prev["c"] = json.RawMessage(strings.NewReplacer(`"10.1.0.2/`, `"10.1.0.99/`, `"fd00:1::2/`, `"fd00:1::99/`).Replace(one))
+			}
+		}
+		in("two")
+		h.add("d", ports)
+		h.del("d", ports) // leaves what is shared
+		before := h.ruleset()
+		var adds sync.WaitGroup
+		for _, network := range []string{"one", "two"} {
+			in(network)
+			conf := h.request("c", ports)
+			adds.Go(func() {
+				_, err := h.call(cni.Add, "c", conf)
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		adds.Wait()
+		for _, network := range []string{"one", "two", "one"} {
+			in(network)
+			h.check("c", ports)
+			h.add("c", ports) // takes nothing from the other
+			h.refused(session.CodeTaken, "d", ports)
+		}
+		answers(t, h.lan, "192.0.2.1:8080", "c")
+		if backend == "nftables" {
+			h.conf["name"] = "three"
+			h.refused(session.CodeTaken, "c", both(8080, 81, ""))
+		}
+		in("one")
+		h.del("c", ports)
+		in("two")
+		h.add("c", ports)
+		h.check("c", ports)
+		answers(t, h.lan, "192.0.2.1:8080", "c")
+		h.refused(session.CodeTaken, "d", ports)
+		h.del("c", ports)
+		if diff := cmp.Diff(before, h.ruleset()); diff != "" {
+			t.Errorf("left (-before +after):\n%s", diff)
+		}
+		h.add("d", ports)
+	})
+}
+
 // TestCheck: R-97, portmap.md 7: fails before ADD, with snat turned on since, when anything is gone, and after DEL.
 func TestCheck(t *testing.T) {
 	t.Parallel()

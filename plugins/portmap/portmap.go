@@ -56,7 +56,7 @@ func (mapper) Rules(s *session) ([]kernel.Entry, error) {
 	if s.Conf.backend() == iptablesBackend {
 		return loopbackGuard(s, maps)
 	}
-	p := nft.Publication{Mappings: maps, Hairpins: s.Conf.hairpins(addrs)}
+	p := nft.Publication{Mappings: maps, Hairpins: s.Conf.hairpins(addrs), Kin: s.SameContainer}
 	if p.When4, p.When6, err = s.Conf.conditions(); err != nil {
 		return nil, err
 	}

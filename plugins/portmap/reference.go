@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/chained"
@@ -80,7 +81,7 @@ var families = []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()}
 func iptablesChains(s *session, t kernel.Table) (all []kernel.Rule, err error) {
 	entries, err := s.Host.Rules(t, hostPorts)
 	for _, e := range entries {
-		if e.Jump == "" || e.Jump == ownChain(s.Name, s.ContainerID) {
+		if e.Jump == "" || e.Jump == ownChain(s.Name, s.ContainerID) || strings.HasSuffix(e.Comment, commentSuffix(s.ContainerID)) {
 			continue
 		}
 		rules, err := s.Host.Rules(t, e.Jump)

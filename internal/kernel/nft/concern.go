@@ -22,9 +22,9 @@ type Concern struct {
 	name     string
 	skeleton func() skeleton // not a value, which every process would make when it starts
 
-	// conflict says why a claim cannot be met beside what there is; nil if nothing can stand in the way. Those before it
-	// in the list will be met, if they can. The lock is held.
-	conflict func(l *look, claims []Claim, i int) error
+	// conflict says why a claim cannot be met beside what there is, or else which of its entries are to be met; nil if nothing can
+	// stand in the way. Those before it in the list will be met, if they can. The lock is held.
+	conflict func(l *look, claims []Claim, i int) ([]Entry, error)
 }
 
 // String returns what the concern is about.

@@ -22,6 +22,8 @@ type Entry struct {
 	element nftmsg.Element // without comment
 	scope   int            // so many bytes of the key say what it is about: what others have about the same is replaced
 	chain   *chain         // where the element leads, in a verdict map: there as long as an element leads to it, or nil
+
+	kin func(comment string) bool // in a map of ports, whose element for the same ports will do, or nil
 }
 
 func newEntry(concern *Concern, set *set, x nftmsg.Element, scope int) Entry {

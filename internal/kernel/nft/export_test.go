@@ -12,17 +12,17 @@ import (
 // Rooms is a concern for these tests: a room is open as long as somebody is in it, and a seat has one owner for good.
 var Rooms = &Concern{name: "rooms", skeleton: roomSkeleton, conflict: seatTaken}
 
-func seatTaken(l *look, claims []Claim, i int) error {
+func seatTaken(l *look, claims []Claim, i int) ([]Entry, error) {
 	for _, e := range claims[i].Entries {
 		if e.set != "seats" {
 			continue
 		}
 		x, err := l.c.element(roomSkeleton().set("seats").Set, e.element.Key)
 		if err != nil || x != nil && x.Comment != claims[i].Tag {
-			return errors.Join(err, fmt.Errorf("seat %s is taken", nameOf(e.element.Key)))
+			return nil, errors.Join(err, fmt.Errorf("seat %s is taken", nameOf(e.element.Key)))
 		}
 	}
-	return nil
+	return claims[i].Entries, nil
 }
 
 func roomSkeleton() skeleton {

@@ -33,6 +33,10 @@ type Publication struct {
 	// could not answer otherwise, because it is in the same network, or because it is a loopback address.
 	Hairpins []Hairpin
 
+	// Kin says by its tag whose mapping of the same ports will do, because it leads to the same container through another network. Who comes
+	// first has them, until it is gone and this is put again. It says nothing where there are conditions. nil: nobody's.
+	Kin func(tag string) bool
+
 	// When are the conditions under which the mappings hold. The zero value: always.
 	When4, When6 Condition
 }
@@ -64,6 +68,12 @@ func (m Mapping) Overlaps(o Mapping) bool {
 		(m.Host == o.Host || !m.Host.IsValid() || !o.Host.IsValid())
 }
 
+// samePorts reports whether both lead the same ports of the host to the same ports of a container.
+func (m Mapping) samePorts(o Mapping) bool {
+	o.To = netip.AddrPortFrom(m.To.Addr(), o.To.Port())
+	return m == o
+}
+
 func protocolName(p byte) string {
 	switch p {
 	case unix.IPPROTO_TCP:
@@ -89,7 +99,11 @@ func Publish(tag string, p Publication) ([]Entry, error) {
 		}
 	}
 	for _, m := range merged(p.Mappings) {
-		entries = append(entries, portsOf(m.To.Addr()).mapping(m))
+		e := portsOf(m.To.Addr()).mapping(m)
+		if p.When4.always() && p.When6.always() {
+			e.kin = p.Kin
+		}
+		entries = append(entries, e)
 	}
 	for _, m := range spans(p.Mappings) {
 		when := p.When4

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenon-cni/tenon/internal/kernel/nft"
+	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
 const (
@@ -257,6 +258,66 @@ func TestTaken(t *testing.T) {
 			must(t, err)
 		})
 	}
+}
+
+// TestKin: a mapping of the same ports that kin of the owner have will do, in whatever order they come and however they are put; nobody
+// loses one to kin. Where it is not the same, or under conditions, it is taken.
+func TestKin(t *testing.T) {
+	t.Parallel()
+	kin := func(tag string) bool { return tag == "a" || tag == "b" }
+	claim := func(tag string, p nft.Publication) nft.Claim {
+		if kin(tag) {
+			p.Kin = kin
+		}
+		entries, err := nft.Publish(tag, p)
+		must(t, err)
+		return nft.Claim{Tag: tag, Entries: entries}
+	}
+	to := func(address string) nft.Publication {
+		return nft.Publication{Mappings: []nft.Mapping{
+			mapping(tcp, "", 8080, 8080, address+":80"), mapping(tcp, "192.0.2.1", 8081, 8081, address+":80"), mapping(udp, "", 9000, 9100, address+":9000"),
+		}}
+	}
+	a, b := claim("a", to("10.0.0.1")), claim("b", to("10.0.0.2"))
+	holds := func(ns *testnet.Namespace, tag string, want int) {
+		t.Helper()
+		if got := strings.Count(ns.Command("nft", "list", "ruleset"), fmt.Sprintf("comment %q : ", tag)); got != want {
+			t.Errorf("%s has %d mappings, want %d", tag, got, want)
+		}
+	}
+	ns, c := setup(t)
+	for _, claims := range [][]nft.Claim{{a}, {b}, {a}, {b, a}, {a, b}} {
+		_, err := c.Put(t.Context(), claims...)
+		must(t, err)
+		holds(ns, "a", 3)
+		holds(ns, "b", 0)
+	}
+	missing, err := c.Missing(t.Context(), b)
+	if err != nil || len(missing) > 0 {
+		t.Errorf("missing: %v, %v", missing, err)
+	}
+	when, err := nft.ParseCondition(nft.IPv4, []string{"ip", "saddr", "192.0.2.2"})
+	must(t, err)
+	var taken *nft.TakenError
+	for name, other := range map[string]nft.Claim{
+		"somebody else":     claim("c", to("10.0.0.3")),
+		"another port":      claim("b", nft.Publication{Mappings: []nft.Mapping{mapping(tcp, "", 8080, 8080, "10.0.0.2:81")}}),
+		"more ports":        claim("b", nft.Publication{Mappings: []nft.Mapping{mapping(udp, "", 9000, 9101, "10.0.0.2:9000")}}),
+		"under a condition": claim("b", nft.Publication{Mappings: to("10.0.0.2").Mappings, When4: when}),
+	} {
+		if _, err := c.Put(t.Context(), other); !errors.As(err, &taken) || taken.Holder != "a" {
+			t.Errorf("%s: %v, want that a has it", name, err)
+		}
+	}
+	_, err = c.Take(t.Context(), nft.Publishing, func(tag string) bool { return tag == "a" }, nil)
+	must(t, err)
+	if missing, err := c.Missing(t.Context(), b); err != nil || len(missing) != 3 {
+		t.Errorf("missing: %v, %v, want its 3", missing, err)
+	}
+	_, err = c.Put(t.Context(), b, a)
+	must(t, err)
+	holds(ns, "b", 3)
+	holds(ns, "a", 0)
 }
 
 type conflictRow struct {

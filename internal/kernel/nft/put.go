@@ -45,16 +45,17 @@ func (c *Conn) Put(ctx context.Context, claims ...Claim) (undo func(context.Cont
 // meetable leaves out the claims that conflict with what others have.
 func (c *Conn) meetable(claims []Claim) (met []Claim, err error) {
 	l := &look{c: c, whole: map[string][]nftmsg.Element{}}
+	claims = append([]Claim(nil), claims...)
 	var errs []error
 	for i, claim := range claims {
 		var err error
 		for _, concern := range concerns(claim.Entries) {
-			if concern.conflict != nil {
-				err = errors.Join(err, concern.conflict(l, claims, i))
+			if concern.conflict != nil && err == nil {
+				claims[i].Entries, err = concern.conflict(l, claims, i)
 			}
 		}
 		if errs = append(errs, err); err == nil {
-			met = append(met, claim)
+			met = append(met, claims[i])
 		}
 	}
 	return met, errors.Join(errs...)

@@ -79,7 +79,7 @@ func (c *Conn) Owned(concern *Concern) (list []Held, err error) {
 	return list, nil
 }
 
-// Missing returns what is not there of a claim, or is and must not be: nothing is in a concern whose rules somebody has flushed.
+// Missing returns what is neither there of a claim nor with kin, or is and must not be: nothing is in a concern whose rules somebody has flushed.
 func (c *Conn) Missing(ctx context.Context, claim Claim) ([]Held, error) {
 	missing, err := c.MissingOfEach(ctx, claim)
 	if err != nil {
@@ -115,6 +115,11 @@ func (c *Conn) MissingOfEach(ctx context.Context, claims ...Claim) (missing [][]
 							return err
 						}
 					}
+					if !there && e.kin != nil {
+						if there, err = c.leftToKin(set, e); err != nil {
+							return err
+						}
+					}
 					if there == unwanted {
 						held := set.held(want)
 						held.Unwanted = unwanted
@@ -126,4 +131,10 @@ func (c *Conn) MissingOfEach(ctx context.Context, claims ...Claim) (missing [][]
 		return nil
 	})
 	return missing, err
+}
+
+// leftToKin reports whether kin of the owner have the ports of an entry.
+func (c *Conn) leftToKin(set *set, e Entry) (bool, error) {
+	x, err := c.element(set.Set, e.element.Key)
+	return x != nil && e.kin(x.Comment) && mappingOf(set, *x).samePorts(mappingOf(set, e.element)), err
 }

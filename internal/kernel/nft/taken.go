@@ -15,8 +15,10 @@ type TakenError struct {
 
 func (e *TakenError) Error() string { return e.What + " is taken by " + e.Holder }
 
-// taken looks for mappings of others that would get packets of one claim, or not get theirs any more.
-func taken(l *look, claims []Claim, i int) error {
+// taken looks for mappings of others that would get packets of one claim, or not get theirs any more. What kin of its owner have is
+// not among the entries to be met.
+func taken(l *look, claims []Claim, i int) ([]Entry, error) {
+	entries := claims[i].Entries
 	for _, p := range []ports{ports4(), ports6()} {
 		want := wanted(p, claims[i])
 		if len(want.all) == 0 {
@@ -28,26 +30,27 @@ func taken(l *look, claims []Claim, i int) error {
 			}
 			for _, m := range mapped(p, earlier) {
 				if err := want.against(m, earlier.Tag); err != nil {
-					return err
+					return nil, err
 				}
 			}
 		}
 		for _, set := range p.maps() {
 			there, err := l.near(p, set, want)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			for _, x := range there {
 				if x.Comment == claims[i].Tag {
 					continue
 				}
 				if err := want.against(mappingOf(set, x), x.Comment); err != nil {
-					return err
+					return nil, err
 				}
 			}
 		}
+		entries = p.without(entries, want.left)
 	}
-	return nil
+	return entries, nil
 }
 
 // mappings are those of one claim, so that few have to be compared with another.
@@ -55,6 +58,8 @@ type mappings struct {
 	all    []Mapping
 	single map[portKey][]Mapping // by port
 	ranges []Mapping
+	kin    func(tag string) bool // whose mappings will do
+	left   []Mapping             // to kin
 }
 
 type portKey struct {
@@ -66,6 +71,11 @@ func wanted(p ports, claim Claim) mappings {
 	want := mappings{single: map[portKey][]Mapping{}}
 	for _, m := range mapped(p, claim) {
 		want.add(m)
+	}
+	for _, e := range claim.Entries {
+		if e.kin != nil {
+			want.kin = e.kin
+		}
 	}
 	return want
 }
@@ -99,19 +109,47 @@ func (w *mappings) overlapping(m Mapping) (o Mapping, ok bool) {
 
 // mapped are the mappings of a claim.
 func mapped(p ports, claim Claim) (list []Mapping) {
-	maps := p.maps()
 	for _, e := range claim.Entries {
-		if i := slices.IndexFunc(maps, func(s *set) bool { return s.Name == e.set }); i >= 0 {
-			list = append(list, mappingOf(maps[i], e.element))
+		if m, ok := p.mappingOf(e); ok {
+			list = append(list, m)
 		}
 	}
 	return list
 }
 
+// mappingOf is what an entry maps; ok is false if that is nothing, or of the other family.
+func (p ports) mappingOf(e Entry) (m Mapping, ok bool) {
+	for _, s := range p.maps() {
+		if s.Name == e.set {
+			return mappingOf(s, e.element), true
+		}
+	}
+	return Mapping{}, false
+}
+
+// without returns entries without those of mappings.
+func (p ports) without(entries []Entry, left []Mapping) (rest []Entry) {
+	if len(left) == 0 {
+		return entries
+	}
+	for _, e := range entries {
+		if m, ok := p.mappingOf(e); !ok || !slices.Contains(left, m) {
+			rest = append(rest, e)
+		}
+	}
+	return rest
+}
+
 // against returns the error if a mapping of somebody else is in the way.
 func (w *mappings) against(m Mapping, holder string) error {
-	if want, ok := w.overlapping(m); ok {
-		return &TakenError{What: "host port " + want.String(), Holder: holder}
+	for _, want := range w.candidates(m) {
+		switch {
+		case !want.Overlaps(m):
+		case w.kin != nil && w.kin(holder) && want.samePorts(m):
+			w.left = append(w.left, want)
+		default:
+			return &TakenError{What: "host port " + want.String(), Holder: holder}
+		}
 	}
 	return nil
 }
