@@ -1,0 +1,85 @@
+package network
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/tenon-cni/tenon/cni"
+)
+
+// KeepSandboxes says which containers are in use. Whatever is not is deleted, so none of it is guessed.
+type KeepSandboxes struct {
+	// IDs is the complete list of the containers that this runtime has. nil is refused with [cni.CodeInvalidConfig], as it
+	// would mean that there are none; an empty list says so.
+	IDs []string
+
+	// Recorded, instead of IDs, keeps all that is recorded as attached: see [Keep.Recorded].
+	Recorded bool
+
+	// Since is when the making of IDs began: see [Keep.Since]. Zero is the begin of GC.
+	Since time.Time
+
+	// AllRuntimes judges also what other runtimes have attached: see [Keep.AllRuntimes].
+	AllRuntimes bool
+}
+
+// GC takes away what belongs to no container in use, from all networks: those of the folder, and those of which attachments
+// of this runtime are recorded though the folder has them no more. It goes on past errors and joins them: see [Client.GC].
+//
+// Plugins are told to keep, of each container in IDs, what is recorded of it, and the interface that
+// [ManagerOptions.IfName] gives it. An attachment under another name whose record is lost is not in use.
+func (m *Manager) GC(ctx context.Context, k KeepSandboxes) error {
+	if k.IDs == nil && !k.Recorded {
+		return cni.Errorf(cni.CodeInvalidConfig, "GC without the list of containers").WithDetails("an empty list says that none is in use")
+	}
+	if k.Since.IsZero() {
+		k.Since = time.Now()
+	}
+	s := m.Config()
+	c := m.client(s)
+	records, err := c.List()
+	errs := []error{}
+	if !errors.Is(err, ErrUnreadable) { // that GC of its network tells
+		errs = append(errs, err)
+	}
+	for _, n := range m.known(s, records, k.AllRuntimes) {
+		errs = append(errs, c.GC(ctx, n, m.keep(s, n, records, k)))
+	}
+	return errors.Join(errs...)
+}
+
+// known returns the networks that GC is about.
+func (m *Manager) known(s *Snapshot, records []Record, allRuntimes bool) []*Network {
+	networks := slices.Clone(s.Networks)
+	for _, r := range slices.Backward(records) { // the newest configuration
+		mine := allRuntimes || r.Runtime == m.o.Client.Runtime
+		if mine && !slices.ContainsFunc(networks, func(n *Network) bool { return n.Name == r.Attachment.Network }) {
+			networks = append(networks, &Network{List: r.List})
+		}
+	}
+	slices.SortFunc(networks, func(a, b *Network) int { return cmp.Compare(a.Name, b.Name) })
+	return networks
+}
+
+// keep returns what k says of one network.
+func (m *Manager) keep(s *Snapshot, n *Network, records []Record, k KeepSandboxes) Keep {
+	keep := Keep{Recorded: k.Recorded, Since: k.Since, AllRuntimes: k.AllRuntimes}
+	if k.Recorded {
+		return keep
+	}
+	keep.Attachments = []cni.ValidAttachment{}
+	for _, r := range records {
+		if r.Attachment.Network == n.Name && !r.leftOver() && slices.Contains(k.IDs, r.Attachment.Container) {
+			keep.Attachments = append(keep.Attachments, cni.ValidAttachment{ContainerID: r.Attachment.Container, IfName: r.Attachment.IfName})
+		}
+	}
+	if i := slices.Index(m.defaults(s), n); i >= 0 && m.o.IfName != nil {
+		for _, id := range k.IDs {
+			keep.Attachments = append(keep.Attachments, cni.ValidAttachment{ContainerID: id, IfName: m.o.IfName(i, n)})
+		}
+	}
+	return keep
+}

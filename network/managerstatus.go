@@ -1,0 +1,59 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tenon-cni/tenon/cni"
+)
+
+// answer is what Status has returned last.
+type answer struct {
+	err        error
+	generation uint64
+	until      time.Time
+}
+
+// Status reports whether Setup would work for a container that names no networks, with everything that is wrong joined: what
+// the folder says of itself ([Snapshot.Err]), too few networks, plugins and IPAM plugins that are not there, and what the
+// plugins say ([Client.Status]). The code is [cni.CodeNotAvailable] or that of the first plugin. It waits for no ADD.
+func (m *Manager) Status(ctx context.Context) error {
+	var last *answer
+	select {
+	case last = <-m.status:
+	case <-ctx.Done():
+		return cni.Errorf(cni.CodeTryAgainLater, "status is being asked for: %w", ctx.Err())
+	}
+	s := m.Config()
+	if last == nil || last.generation != s.Generation || time.Now().After(last.until) {
+		last = &answer{err: m.ask(ctx, s), generation: s.Generation, until: time.Now().Add(m.o.StatusFor)}
+		if ctx.Err() != nil {
+			last.until = time.Time{} // that says nothing of the plugins
+		}
+	}
+	m.status <- last
+	return last.err
+}
+
+func (m *Manager) ask(ctx context.Context, s *Snapshot) error {
+	errs := []error{m.enough(s, cni.CodeNotAvailable), s.Err()}
+	c := m.client(s)
+	networks := m.defaults(s)
+	if m.o.Loopback {
+		networks = append([]*Network{loopback()}, networks...)
+	}
+	for _, n := range networks {
+		var missing []error
+		for _, typ := range n.Executables() {
+			if _, err := c.find(typ); err != nil {
+				missing = append(missing, cni.Errorf(cni.CodeNotAvailable, "network %s: %w", n.Name, err).WithDetails(cni.AsError(err).Details))
+			}
+		}
+		if missing == nil {
+			missing = append(missing, c.Status(ctx, n))
+		}
+		errs = append(errs, missing...)
+	}
+	return errors.Join(errs...)
+}
