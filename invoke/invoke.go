@@ -1,7 +1,8 @@
 // Package invoke calls one plugin once: as a process ([Process]), in the same process ([Local]), or
 // whichever of the two is right ([Auto]), with the same bytes in and out and the same errors. It finds
-// executables the way the specification says ([Find]). For tests it has a caller that keeps what went
-// over the border ([Recorder]) and one that needs no executables ([Fake]).
+// executables the way the specification says ([Find]), and hands plugins the trace that a call is part of
+// ([Trace]). For tests it has a caller that keeps what went over the border ([Recorder]) and one that needs
+// no executables ([Fake]).
 //
 // What to call and in which order is the business of package network (runtimes) and package plugin
 // (delegation).

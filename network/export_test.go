@@ -139,3 +139,9 @@ func ReencodeDue(b []byte) ([]byte, error) {
 
 // SealDue is what is around the body.
 func SealDue(body []byte) []byte { return seal(dueKind, body) }
+
+// Observe is the begin and the end of an operation.
+func (c *Client) Observe(ctx context.Context, a cni.Attachment) {
+	_, end := c.observe(ctx, Operation, cni.Add, a)
+	end(nil, nil)
+}

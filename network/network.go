@@ -38,6 +38,12 @@
 // Errors name the attachment or network, the plugin and the verb, and keep the code that the plugin
 // gave ([cni.CodeOf]) and the [*invoke.Error] itself. Several errors are joined.
 //
+// # Observing
+//
+// An [Observer] is told of operations, calls of plugins and waits for locks: package metrics makes figures of them for
+// Prometheus, module otel spans. [Client.Log] has them at level Debug. Plugins get the trace of the context
+// ([invoke.WithTrace]). All of them name an attachment as link aliases and rules in the kernel do: [cni.Attachment.Owner].
+//
 // What a plugin does, and how it is started, is not here: see packages plugin and invoke.
 package network
 

@@ -235,6 +235,15 @@ ended with 11
 	}
 }
 
+// Who wants to know nothing pays nothing.
+func TestNoObserverAllocatesNothing(t *testing.T) {
+	c := &network.Client{Log: quiet}
+	ctx, a := t.Context(), request("c1").Attachment("red")
+	if n := testing.AllocsPerRun(100, func() { c.Observe(ctx, a) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
 // named is an observer that is told apart.
 type named struct {
 	name string
