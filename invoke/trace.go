@@ -18,7 +18,8 @@ type Trace struct {
 const maxTraceText = 8192
 
 // TraceFromEnv reads what a program has inherited as TRACEPARENT, TRACESTATE and BAGGAGE through get, usually
-// [os.Getenv]. ok is false if there is no valid Trace.
+// [os.Getenv]. ok is false if there is no valid Trace. Processes inherit it anyway; plugins in the same process are part of
+// it if it is put into the context.
 func TraceFromEnv(get func(string) string) (t Trace, ok bool) {
 	t = Trace{Parent: get("TRACEPARENT"), State: get("TRACESTATE"), Baggage: get("BAGGAGE")}
 	return t, t.Valid()

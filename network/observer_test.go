@@ -212,9 +212,10 @@ func TestObserverOfLocks(t *testing.T) {
 		added <- err
 	}()
 	let := <-inside
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
-	if err := c.Del(ctx, request("c1").Attachment("red"), network.Fallback{}); cni.CodeOf(err) != cni.CodeTryAgainLater {
+	ctx, cancel := context.WithCancel(t.Context())
+	second := *c
+	second.Observer = network.Observers{s, impatient(cancel)}
+	if err := second.Del(ctx, request("c1").Attachment("red"), network.Fallback{}); cni.CodeOf(err) != cni.CodeTryAgainLater {
 		t.Error(err)
 	}
 	let()
@@ -242,6 +243,16 @@ func TestNoObserverAllocatesNothing(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() { c.Observe(ctx, a) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
+}
+
+// impatient calls off what waits for the lock of a container.
+type impatient func()
+
+func (f impatient) Begin(ctx context.Context, e network.Event) (context.Context, func(network.Outcome)) {
+	if e.Attachment.Network == "" {
+		f()
+	}
+	return ctx, nil
 }
 
 // named is an observer that is told apart.
