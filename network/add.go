@@ -142,13 +142,10 @@ func (c *Client) clear(ctx context.Context, old *Record) error {
 func (c *Client) chain(ctx context.Context, r *Record) (*cni.Result, int, error) {
 	env := c.env(cni.Add, r.Attachment, r.Parameters)
 	var result *cni.Result
-	for i, p := range r.List.Plugins {
-		out, err := c.run(ctx, r.List, i, env, cni.RequestData{Capabilities: r.Capabilities, PrevResult: result})
-		if err != nil {
+	for i := range r.List.Plugins {
+		var err error
+		if result, err = c.run(ctx, r.List, i, env, cni.RequestData{Capabilities: r.Capabilities, PrevResult: result}); err != nil {
 			return nil, i, err
-		}
-		if result, err = cni.DecodeResult(out, r.List.Version); err != nil {
-			return nil, i, fmt.Errorf("%s ADD: %w", p.Type, err)
 		}
 	}
 	return result, 0, nil

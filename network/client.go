@@ -148,8 +148,8 @@ func (c *Client) env(verb cni.Command, a cni.Attachment, p Parameters) cni.Env {
 	return e
 }
 
-// run calls plugin i of a list and returns what it printed.
-func (c *Client) run(ctx context.Context, l *cni.List, i int, env cni.Env, d cni.RequestData) ([]byte, error) {
+// run calls plugin i of a list and returns the result of an ADD.
+func (c *Client) run(ctx context.Context, l *cni.List, i int, env cni.Env, d cni.RequestData) (r *cni.Result, err error) {
 	typ := l.Plugins[i].Type
 	if err := c.findIPAM(l.Plugins[i]); err != nil {
 		return nil, err
@@ -158,22 +158,33 @@ func (c *Client) run(ctx context.Context, l *cni.List, i int, env cni.Env, d cni
 	if err != nil {
 		return nil, fmt.Errorf("request to %s: %w", typ, err)
 	}
-	return c.call(ctx, Event{Attachment: env.Attachment(l.Name), Plugin: typ}, env, stdin)
+	err = c.call(ctx, Event{Attachment: env.Attachment(l.Name), Plugin: typ}, env, stdin, func(stdout []byte) (err error) {
+		if env.Command == cni.Add {
+			r, err = cni.DecodeResult(stdout, l.Version)
+		}
+		return err
+	})
+	return r, err
 }
 
-// call calls the plugin that e names.
-func (c *Client) call(ctx context.Context, e Event, env cni.Env, stdin []byte) ([]byte, error) {
+// call calls the plugin that e names and has read what it printed: a plugin whose answer makes no sense has failed.
+func (c *Client) call(ctx context.Context, e Event, env cni.Env, stdin []byte, read func(stdout []byte) error) error {
 	path, err := c.find(e.Plugin)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	e.Kind, e.Verb, e.Path = PluginCall, env.Command, path
 	ctx, cancel := c.limit(ctx, 1)
 	defer cancel()
 	ctx, end := c.observeEvent(ctx, e)
 	reply, err := c.caller().Call(ctx, invoke.Call{Path: path, Env: env, Stdin: stdin})
+	if err == nil {
+		if err = read(reply.Stdout); err != nil {
+			err = fmt.Errorf("%s %s: %w", e.Plugin, env.Command, err)
+		}
+	}
 	end(nil, err)
-	return reply.Stdout, err
+	return err
 }
 
 // limit returns a context that ends after the time for so many calls at the latest.

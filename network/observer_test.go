@@ -77,7 +77,6 @@ func TestObserver(t *testing.T) {
 	ctx := t.Context()
 	q := request("c1")
 	a := q.Attachment("red")
-	fail := func(what map[cni.Command]invoke.Handler) { plugins["second"] = what }
 	no := invoke.Fail(cni.Errorf(cni.CodeTryAgainLater, "no"))
 	for _, step := range []struct {
 		name string
@@ -153,7 +152,7 @@ operation GC red//
 ended
 `},
 		{"an ADD that fails", func() error {
-			fail(map[cni.Command]invoke.Handler{cni.Add: no, cni.Del: no})
+			plugins["second"] = map[cni.Command]invoke.Handler{cni.Add: no, cni.Del: no}
 			_, err := c.Add(ctx, n, q)
 			return err
 		}, cni.CodeTryAgainLater, `
@@ -170,13 +169,39 @@ operation ADD red/c1/eth0
   ended with 11
 ended with 11
 `},
-		{"recovery", func() error { fail(nil); return c.Recover(ctx, nil) }, 0, `
+		{"recovery", func() error { plugins["second"] = nil; return c.Recover(ctx, nil) }, 0, `
 cleanup DEL red/c1/eth0
   plugin call DEL red/c1/eth0 second second
   ended
   plugin call DEL red/c1/eth0 first first
   ended
 ended
+`},
+		{"an ADD with an answer that is none", func() error {
+			plugins["second"] = map[cni.Command]invoke.Handler{cni.Add: invoke.Print("nonsense")}
+			_, err := c.Add(ctx, n, q)
+			return err
+		}, cni.CodeDecodingFailure, `
+operation ADD red/c1/eth0
+  plugin call ADD red/c1/eth0 first first
+  ended
+  plugin call ADD red/c1/eth0 second second
+  ended with 6
+  rollback DEL red/c1/eth0
+    plugin call DEL red/c1/eth0 second second
+    ended
+    plugin call DEL red/c1/eth0 first first
+    ended
+  ended
+ended with 6
+`},
+		{"VERSION with an answer that is none", func() error {
+			plugins["first"][cni.VersionCommand] = invoke.Print("nonsense")
+			_, err := c.Versions(ctx, "first")
+			return err
+		}, cni.CodeDecodingFailure, `
+plugin call VERSION // first first
+ended with 6
 `},
 		{"a DEL of what nobody knows", func() error { return c.Del(ctx, a, network.Fallback{}) }, cni.CodeUnknownContainer, `
 operation DEL red/c1/eth0

@@ -56,18 +56,15 @@ func (c *Client) Versions(ctx context.Context, typ string) (cni.VersionReply, er
 	if err != nil {
 		return cni.VersionReply{}, err
 	}
-	out, err := c.call(ctx, Event{Plugin: typ}, env, stdin)
+	var r cni.VersionReply
+	err = c.call(ctx, Event{Plugin: typ}, env, stdin, func(stdout []byte) (err error) {
+		r, err = cni.DecodeVersionReply(stdout)
+		return err
+	})
 	if lacksVersion(err) {
 		return cni.VersionReply{CNIVersion: cni.V010.String(), Supported: []string{cni.V010.String()}}, nil
 	}
-	if err != nil {
-		return cni.VersionReply{}, err
-	}
-	r, err := cni.DecodeVersionReply(out)
-	if err != nil {
-		return r, fmt.Errorf("%s VERSION: %w", typ, err)
-	}
-	return r, nil
+	return r, err
 }
 
 // lacksVersion reports whether a plugin that ran said that it does not know VERSION: with the code that
