@@ -23,6 +23,7 @@ import (
 //     limits and what happens on signals.
 //   - A panic of the plugin is an error with code 999; its stack is in the log. One in a goroutine that a plugin
 //     starts by itself ends the program, as it ends any: plugins of Tenon catch theirs.
+//   - [invoke.Reply.Stderr] and [invoke.Error.Stderr] are empty: what the plugin says goes to Log and nowhere else.
 //   - The end of the context cannot stop a plugin, but plugins see it: those of Tenon give up what they wait for and take
 //     back what they did, for which they have 10 seconds a step. Call returns when the plugin does.
 //   - Where the program is killed the plugin ends with it, and network.Client.Recover is due.

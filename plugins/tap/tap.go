@@ -30,7 +30,8 @@ type Config struct {
 	// Group is the ID of the group whose members may open the device without CAP_NET_ADMIN. With both Owner and Group it may take
 	// both: that depends on the kernel, as does who may open a device that has neither.
 	Group *uint32 `json:"group" max:"4294967294"`
-	// SELinuxContext is the security context of the device: that of the processes which are to open it.
+	// SELinuxContext is the security context of the device: that of the processes which are to open it. A tap that a runtime has
+	// linked in cannot give one, as another program has to be executed for it.
 	SELinuxContext string `json:"selinuxContext"`
 	// Bridge is the name of a bridge in the container, of which the device becomes a port.
 	Bridge string `json:"bridge"`
