@@ -12,7 +12,7 @@ func BenchmarkAdd(b *testing.B) {
 		_, err := h.add(b.Context(), q)
 		b.StopTimer()
 		must(b, err)
-		must(b, h.del(q))
+		must(b, h.del(b.Context(), q))
 		b.StartTimer()
 	}
 }
