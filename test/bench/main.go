@@ -1,6 +1,7 @@
 // Bench compares the plugins of bin/tenon with the reference plugins: latency of every verb, rate under concurrency,
 // cost of a full address pool, process start, size and processes started. Both sides are measured in one run, call by
-// call in turn, each in a network namespace of its own, so what counts are the ratios.
+// call in turn, each in a network namespace of its own, so what counts are the ratios. In one process, with the plugins
+// linked in, it compares ADD with the system calls that it makes.
 package main
 
 import (
