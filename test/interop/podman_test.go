@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -137,8 +138,14 @@ func TestPodman(t *testing.T) {
 	greeted(t, p.Host, net.JoinHostPort(addresses["other"][0], "80"), false)
 	p.published("192.0.2.1", "2001:db8::1")
 	p.remove("web")
-	p.serve("both", "--network", "dual,other")
+	p.serve("both", "--network", "dual:ip=10.89.1.77,ip=fd00:89:1::77,mac=02:00:00:aa:bb:cc", "--network", "other")
 	p.published("192.0.2.1", "2001:db8::1")
+	if got, want := p.addresses("both")["dual"], []string{"10.89.1.77", "fd00:89:1::77"}; !slices.Equal(got, want) {
+		t.Errorf("addresses %q, want %q", got, want)
+	}
+	if link := p.podman("exec", "both", "busybox", "ip", "link", "show", "eth0"); !strings.Contains(link, "02:00:00:aa:bb:cc") {
+		t.Errorf("another hardware address than asked for: %s", link)
+	}
 	p.remove("both")
 	p.podman("network", "rm", "dual", "other")
 	p.unchanged(before)
