@@ -18,6 +18,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/plugin"
+	builtin "github.com/tenon-cni/tenon/plugins/all"
 )
 
 // runtimeArg makes the test binary a runtime that embeds the library: see runAsRuntime.
@@ -88,7 +90,12 @@ func (j job) do(ctx context.Context) error {
 	return err
 }
 
-func (j job) caller() invoke.Caller { return invoke.Process{Stderr: io.Discard} }
+func (j job) caller() invoke.Caller {
+	if j.Linked {
+		return plugin.Linked{Plugins: builtin.Plugins, Log: slog.New(slog.DiscardHandler)}
+	}
+	return invoke.Process{Stderr: io.Discard}
+}
 
 // Field row 3, LIF-04: wherever a runtime that embeds the library is killed in a Setup or a Remove of three networks, after
 // the replay of the next one the container has all of them or nothing, and a neighbour is not harmed.
@@ -96,17 +103,18 @@ func TestSandboxRuntimeIsKilled(t *testing.T) {
 	t.Parallel()
 	_, plugins := build(t)
 	for _, row := range []struct {
-		name     string
-		parallel bool
-		sample   int // every so many changes; with TENON_FAULTS=all each
+		name   string
+		job    job
+		sample int // every so many changes; with TENON_FAULTS=all each
 	}{
-		{"in order", false, 3},
-		{"in parallel", true, 6},
+		{"in order", job{}, 3},
+		{"in parallel", job{Parallel: true}, 6},
+		{"plugins linked in", job{Linked: true}, 8},
 	} {
 		for _, verb := range []string{"setup", "remove"} {
 			t.Run(verb+" "+row.name, func(t *testing.T) {
 				t.Parallel()
-				newSandboxRig(t, plugins, row.parallel).sweep(verb, row.sample)
+				newSandboxRig(t, plugins, row.job).sweep(verb, row.sample)
 			})
 		}
 	}
@@ -121,9 +129,10 @@ type sandboxRig struct {
 	clean string // snapshot with the neighbour alone
 }
 
-func newSandboxRig(t *testing.T, plugins string, parallel bool) *sandboxRig {
+func newSandboxRig(t *testing.T, plugins string, j job) *sandboxRig {
 	t.Helper()
-	r := &sandboxRig{t: t, net: testnet.New(t, "container", "neighbour"), job: job{Dir: t.TempDir(), Plugins: plugins, Parallel: parallel}}
+	j.Dir, j.Plugins = t.TempDir(), plugins
+	r := &sandboxRig{t: t, net: testnet.New(t, "container", "neighbour"), job: j}
 	ipam := func(subnet string) string {
 		return fmt.Sprintf(`{"type":"host-local","dataDir":%q,"subnet":%q}`, filepath.Join(r.job.Dir, "ipam"), subnet)
 	}
