@@ -1,4 +1,4 @@
-// Package about has the words in which logs say what a line is about: the same for runtimes and for plugins, so that the
+// Package about has the words in which logs say what a line is about: the same for runtimes, plugins and the DHCP daemon, so that the
 // lines of one attachment are found together, and with what the kernel has of it. It writes nothing.
 package about
 

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tenon-cni/tenon/internal/about"
 	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
 	"github.com/tenon-cni/tenon/internal/dhcp/settings"
 	"github.com/tenon-cni/tenon/internal/dhcp/state"
@@ -210,7 +211,7 @@ func (d *Daemon) adopt(ctx context.Context) error {
 		}
 		at, err := d.host.open(ctx, &rec, nil)
 		if errors.Is(err, errGone) {
-			d.Log.Info("lease of a container that is gone", "network", rec.Network, "container", rec.Container, "ifname", rec.IfName)
+			d.Log.Info("lease of a container that is gone", about.Args(rec.Attachment)...)
 			errs = append(errs, d.leases.Remove(name))
 			continue
 		}
@@ -219,7 +220,7 @@ func (d *Daemon) adopt(ctx context.Context) error {
 			at.Close()
 		}
 		if err != nil {
-			d.Log.Warn("lease", "network", rec.Network, "container", rec.Container, "ifname", rec.IfName, "error", err)
+			d.Log.With(about.Args(rec.Attachment)...).Warn("lease", "error", err)
 		}
 		d.mu.Lock()
 		d.all[name] = d.start(rec, 0, nil)

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tenon-cni/tenon/internal/about"
 	"github.com/tenon-cni/tenon/internal/dhcp/settings"
 	"github.com/tenon-cni/tenon/internal/dhcp/state"
 	"github.com/tenon-cni/tenon/internal/dhcp/v4"
@@ -58,7 +59,7 @@ var (
 func (d *Daemon) start(rec state.Lease, total time.Duration, at *spot) *lease {
 	l := &lease{
 		d: d, name: state.Name(rec.Attachment), rec: rec, saved: rec, ended: make(chan struct{}), first: make(chan struct{}),
-		log: d.Log.With("network", rec.Network, "container", rec.Container, "ifname", rec.IfName), nextLook: time.Now().Add(rand.N(d.LookEvery)),
+		log: d.Log.With(about.Args(rec.Attachment)...), nextLook: time.Now().Add(rand.N(d.LookEvery)),
 	}
 	mac, _ := net.ParseMAC(rec.Place.MAC) // it was written by enter
 	l.four = d.newFour(&rec, mac, total)
