@@ -152,9 +152,18 @@ func (decorator) Verify(ctx context.Context, s *session) error {
 	case backendFirewalld:
 		return checkSources(ctx, s, addrs)
 	case backendIPTables:
-		return eachEdit(s, addrs, func(t xtables.Table, e xtables.Edit) error { return check(s, t, e) })
+		return checkRules(s, addrs)
 	}
 	return nil
+}
+
+// VerifyReference looks for what the reference plugin makes by default, which is what the backend iptables makes.
+func (decorator) VerifyReference(_ context.Context, s *session) error {
+	return checkRules(s, addresses(s))
+}
+
+func checkRules(s *session, addrs []netip.Addr) error {
+	return eachEdit(s, addrs, func(t xtables.Table, e xtables.Edit) error { return check(s, t, e) })
 }
 
 // check looks for the rules of an edit.

@@ -151,6 +151,9 @@ func TestTakeOver(t *testing.T) {
 			l.plug("b", "br0", 0, 3)
 			l.Foreign(folder, l.request(cni.Add, "a", l.conf))
 			one := l.saved()
+			l.conf = backend
+			l.check("a") // over an upgrade
+			l.conf = `,"backend":"iptables"`
 			l.add("a")
 			if diff := cmp.Diff(one, l.saved()); diff != "" {
 				t.Errorf("ADD over the reference's (-reference +tenon):\n%s", diff)
