@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/invoke"
 )
 
 // ErrNotAllowed is what the error of [Policy.CheckExecutable] wraps.
@@ -25,16 +26,17 @@ const EveryPlugin = "*"
 const digestPrefix = "sha256:"
 
 // CheckExecutable refuses, with [ErrNotAllowed] and [cni.CodeInvalidConfig], an executable that [Policy.Executables] does
-// not allow for a type of plugin, and what is no file that can be read. [Client] asks it before it calls a plugin, also for VERSION, and about
-// the IPAM plugin that a plugin is going to call; what that calls on its own is not known here. A DEL that is refused
-// leaves its record, so that it can be repeated. A policy that cannot be read allows all: [Policy.Check] refuses
+// not allow for a type of plugin, and what is no file that can be read. [Client] asks it before it calls a plugin, also for
+// VERSION, and about the IPAM plugin that a plugin is going to call; what that calls on its own is not known here. A DEL that
+// is refused leaves its record, so that it can be repeated. A policy that cannot be read allows all: [Policy.Check] refuses
 // everything that would make something new.
 //
 // A file is read again when it is another, or was changed. Who can write to the folder of the plugins can replace it after
-// that; the folder has to be root's. A plugin in this process ([invoke.Local]) is judged by the file that the look-up of its
-// caller names, though that is not what runs.
+// that; the folder has to be root's. A plugin that the program has linked ([invoke.LinkedPath]) has no file, and is allowed; any
+// other in this process ([invoke.Local]) is judged by the file that the look-up of its caller names, though that is not what
+// runs.
 func (p *Policy) CheckExecutable(typ, path string) error {
-	if !p.limitsExecutables() {
+	if _, linked := invoke.LinkedType(path); linked || !p.limitsExecutables() {
 		return nil
 	}
 	refusal := cni.Errorf(cni.CodeInvalidConfig, "plugin %q: %w by %s", typ, ErrNotAllowed, p.source())

@@ -183,3 +183,16 @@ func TestExecutableDigestsAreShared(t *testing.T) {
 		t.Error(describe(err))
 	}
 }
+
+// What a program has linked has no file, so no list of files is about it; a namesake in the folder is one.
+func TestExecutablesAreNotLinkedPlugins(t *testing.T) {
+	t.Parallel()
+	p := &network.Policy{Executables: map[string][]string{}}
+	if err := p.CheckExecutable("bridge", invoke.LinkedPath("bridge")); err != nil {
+		t.Error(err)
+	}
+	r := newRig(t, map[string]script{"bridge": {}})
+	if err := p.CheckExecutable("bridge", filepath.Join(r.plugins, "bridge")); !errors.Is(err, network.ErrNotAllowed) {
+		t.Errorf("a file: %s", describe(err))
+	}
+}
