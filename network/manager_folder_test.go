@@ -118,6 +118,26 @@ func TestManagerStatus(t *testing.T) {
 	}
 }
 
+// A broken file matters where it might have been one of the networks that are joined.
+func TestManagerStatusOfOtherFiles(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		broken string
+		max    int
+		ready  bool
+	}{
+		{"10.conflist", 1, false}, {"30.conflist", 1, true}, {"30.conf", 1, true}, {"30.conflist", 2, false}, {"30.conflist", 0, false},
+		{"tenon.policy", 1, false},
+	} {
+		r := newRig(t, map[string]script{"p": {}})
+		f, _ := r.folder(map[string]string{"20.conflist": conflist("a", "p"), tt.broken: "{"})
+		m := r.manager(func(o *network.ManagerOptions) { o.Folder, o.Max = f, tt.max })
+		if err := m.Status(t.Context()); (err == nil) != tt.ready {
+			t.Errorf("%s, at most %d: %s", tt.broken, tt.max, describe(err))
+		}
+	}
+}
+
 // An answer holds for a while, unless the configuration changes, or the asking was broken off.
 func TestManagerStatusIsKept(t *testing.T) {
 	t.Parallel()

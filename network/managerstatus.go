@@ -3,6 +3,7 @@ package network
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
@@ -15,9 +16,10 @@ type answer struct {
 	until      time.Time
 }
 
-// Status reports whether Setup would work for a container that names no networks, with everything that is wrong joined: what
-// the folder says of itself ([Snapshot.Err]), too few networks, plugins and IPAM plugins that are not there, and what the
-// plugins say ([Client.Status]). The code is [cni.CodeNotAvailable] or that of the first plugin. It waits for no ADD.
+// Status reports whether Setup would work for a container that names no networks, with everything that is wrong joined:
+// problems of the folder ([Snapshot.Err]), but for those of files behind the first [ManagerOptions.Max] networks; too few
+// networks; plugins and IPAM plugins that are not there; and what the plugins say ([Client.Status]). The code is
+// [cni.CodeNotAvailable] or that of the first plugin. It waits for no ADD.
 func (m *Manager) Status(ctx context.Context) error {
 	var last *answer
 	select {
@@ -37,7 +39,7 @@ func (m *Manager) Status(ctx context.Context) error {
 }
 
 func (m *Manager) ask(ctx context.Context, s *Snapshot) error {
-	errs := []error{m.enough(s, cni.CodeNotAvailable), s.Err()}
+	errs := []error{m.enough(s, cni.CodeNotAvailable), joined(m.problems(s))}
 	c := m.client(s)
 	networks := m.defaults(s)
 	if m.o.Loopback {
@@ -56,4 +58,17 @@ func (m *Manager) ask(ctx context.Context, s *Snapshot) error {
 		errs = append(errs, missing...)
 	}
 	return errors.Join(errs...)
+}
+
+// problems returns those that are about what containers are attached to. A broken file before the last of the first networks
+// is among them: it might have been one.
+func (m *Manager) problems(s *Snapshot) []Problem {
+	networks := m.defaults(s)
+	if m.o.Max == 0 || len(networks) < m.o.Max {
+		return s.Problems
+	}
+	last := networks[len(networks)-1].Source
+	return slices.DeleteFunc(slices.Clone(s.Problems), func(p Problem) bool {
+		return kindOf(p.Path) != OtherFile && p.Path > last
+	})
 }

@@ -99,12 +99,14 @@ func (s *Snapshot) find(name string) *Network {
 
 // Err joins the problems, with [cni.CodeNotAvailable]; nil if there are none. With problems that are all Kept, ADD works as
 // before: whether a node is ready then is for its runtime to say.
-func (s *Snapshot) Err() error {
-	if len(s.Problems) == 0 {
+func (s *Snapshot) Err() error { return joined(s.Problems) }
+
+func joined(problems []Problem) error {
+	if len(problems) == 0 {
 		return nil
 	}
-	errs := make([]error, len(s.Problems))
-	for i, p := range s.Problems {
+	errs := make([]error, len(problems))
+	for i, p := range problems {
 		errs[i] = p.Err
 	}
 	return cni.Errorf(cni.CodeNotAvailable, "%w", errors.Join(errs...))

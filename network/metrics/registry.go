@@ -19,7 +19,7 @@ import (
 // Registry counts what one or several Clients do whose Observer it is. The zero value is ready for use, also by several
 // goroutines. It must not be copied, and its fields must not be changed, after first use. What it has:
 //
-//	tenon_operation_duration_seconds{operation}   histogram: ADD, DEL, CHECK, STATUS, GC, and rollback, cleanup, repair
+//	tenon_operation_duration_seconds{operation}   histogram: ADD, DEL, CHECK, STATUS, GC; setup, removal, rollback, cleanup, repair
 //	tenon_operation_errors_total{operation,code}  those that failed, by the code of the error
 //	tenon_plugin_duration_seconds{plugin,verb}    histogram: calls of plugins
 //	tenon_plugin_errors_total{plugin,verb,code}   those that failed
