@@ -90,7 +90,7 @@ func (b *bench) printFooter(w io.Writer, took time.Duration) {
 	for _, r := range b.rows {
 		count[r.Result]++
 	}
-	fmt.Fprintf(w, "\nbudgets: %d pass, %d miss, %d later (plugin not built yet); %.0f s\n",
+	fmt.Fprintf(w, "\nbudgets: %d pass, %d miss, %d later (not measured on this machine); %.0f s\n",
 		count["pass"], count["miss"], count["later"], took.Seconds())
 }
 
