@@ -66,8 +66,10 @@ func newNode(t *testing.T) *node {
 		if err := errors.Join(in.Close(), cmd.Wait()); err != nil {
 			t.Errorf("end of the node: %v", err)
 		}
-		if left, _ := filepath.Glob("/sys/fs/cgroup/*/" + n.cgroup); left != nil {
-			t.Errorf("control groups left: %q", left)
+		for _, pattern := range []string{"/sys/fs/cgroup/", "/sys/fs/cgroup/*/"} { // version 2, and 1
+			if left, _ := filepath.Glob(pattern + n.cgroup); left != nil {
+				t.Errorf("control groups left: %q", left)
+			}
 		}
 	})
 	var ready string
@@ -201,7 +203,7 @@ func (n *node) snapshot() string {
 func (n *node) unchanged(before string) {
 	n.t.Helper()
 	diff := testnet.Diff(before, n.snapshot())
-	for end := time.Now().Add(3 * time.Second); diff != "" && time.Now().Before(end); diff = testnet.Diff(before, n.snapshot()) {
+	for end := time.Now().Add(10 * time.Second); diff != "" && time.Now().Before(end); diff = testnet.Diff(before, n.snapshot()) {
 		time.Sleep(50 * time.Millisecond)
 	}
 	if diff != "" {
@@ -223,7 +225,7 @@ func (n *node) nothingKept() {
 func (n *node) await(what string, try func() error) {
 	n.t.Helper()
 	err := try()
-	for end := time.Now().Add(20 * time.Second); err != nil && time.Now().Before(end); err = try() {
+	for end := time.Now().Add(30 * time.Second); err != nil && time.Now().Before(end); err = try() {
 		time.Sleep(20 * time.Millisecond)
 	}
 	if err != nil {

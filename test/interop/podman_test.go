@@ -21,6 +21,7 @@ type podman struct {
 const podmanConf = `
 [containers]
 cgroups = "disabled"
+apparmor_profile = "unconfined"
 default_sysctls = []
 log_driver = "k8s-file"
 [engine]
