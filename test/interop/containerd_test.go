@@ -210,11 +210,12 @@ func (c *containerd) served(id string, hostPort string, outside *testnet.Namespa
 }
 
 // TestContainerd: containerd and its CRI plugin with Tenon's plugins. Pods are addressed and reached, a port that another has is
-// refused with Tenon's words, and nothing of a pod stays, though containerd was killed meanwhile or the namespace is gone.
+// refused with Tenon's words, and nothing of a pod stays, though containerd was killed meanwhile or the namespace is gone. Tenon's
+// command checks and repairs what containerd has attached.
 func TestContainerd(t *testing.T) {
 	t.Parallel()
 	c := newContainerd(t)
-	c.install()
+	tenon := c.install()
 	outside := c.Uplink()
 	c.configure("")
 	c.remove(c.sandbox("first", 8080)) // leaves what is shared
@@ -234,6 +235,15 @@ func TestContainerd(t *testing.T) {
 	if ids := c.sandboxes(); len(ids) != 2 {
 		t.Errorf("after a restart there are pods %q", ids)
 	}
+	c.served(web, "8080", outside)
+	c.Host.Command("nft", "flush", "ruleset") // as a firewall does when it is started again
+	greeted(t, outside, "192.0.2.1:8080", false)
+	check := []string{tenon, "check", "pods", "--id", web, "--net-dir", netDir}
+	if out, err := c.try(check...); err == nil {
+		t.Errorf("CHECK notices nothing: %s", out)
+	}
+	c.run(tenon, "repair", "--net-dir", netDir)
+	c.run(check...)
 	c.served(web, "8080", outside)
 	c.remove(web)
 	greeted(t, outside, "192.0.2.1:8080", false)

@@ -135,6 +135,9 @@ func TestPodman(t *testing.T) {
 			greeted(t, p.Host, net.JoinHostPort(a, "80"), true)
 		}
 	}
+	p.Host.Command("nft", "flush", "ruleset")
+	p.podman("network", "reload", "web")
+	p.published("192.0.2.1", "2001:db8::1")
 	p.podman("network", "disconnect", "other", "web")
 	greeted(t, p.Host, net.JoinHostPort(addresses["other"][0], "80"), false)
 	p.published("192.0.2.1", "2001:db8::1")
