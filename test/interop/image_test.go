@@ -7,10 +7,14 @@ import (
 	"debug/elf"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
@@ -83,4 +87,39 @@ func archive(t *testing.T, files map[string][]byte) []byte {
 	}
 	must(t, w.Close())
 	return out.Bytes()
+}
+
+// greeted checks whether the server of the image answers at an address.
+func greeted(t *testing.T, from *testnet.Namespace, address string, want bool) {
+	t.Helper()
+	var answer []byte
+	var err error
+	for range 50 { // it may not have started
+		if answer, err = get(from, address); err == nil || !want {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if got := strings.Contains(string(answer), greeting); got != want {
+		t.Errorf("%s to %s: %q (%v), want a greeting: %t", from.Name, address, answer, err, want)
+	}
+}
+
+func get(from *testnet.Namespace, address string) (answer []byte, err error) {
+	err = from.Run(func() error {
+		c, err := net.DialTimeout("tcp", address, 500*time.Millisecond)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		if err := c.SetDeadline(time.Now().Add(2 * time.Second)); err != nil {
+			return err
+		}
+		if _, err := io.WriteString(c, "GET / HTTP/1.0\r\n\r\n"); err != nil {
+			return err
+		}
+		answer, err = io.ReadAll(c)
+		return err
+	})
+	return answer, err
 }

@@ -3,18 +3,12 @@ package interop
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/plugin/plugintest"
@@ -79,21 +73,6 @@ func newNode(t *testing.T) *node {
 	return n
 }
 
-var update = flag.Bool("update", false, "rewrite the golden files")
-
-// golden compares text with a file.
-func golden(t *testing.T, path, got string) {
-	t.Helper()
-	if *update {
-		must(t, os.WriteFile(path, []byte(got), 0o644))
-	}
-	want, err := os.ReadFile(path)
-	must(t, err)
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", path, diff)
-	}
-}
-
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -107,23 +86,6 @@ func (n *node) install() (tenon string) {
 	tenon = n.build("../../cmd/tenon", "tenon")
 	n.run(tenon, "install", plugins)
 	return tenon
-}
-
-// Where the plugin of testdata/note has its files on a node, and how a network names it at the end of its plugins.
-const (
-	noteDir  = "/run/note"
-	noteConf = `,{"type":"note","dir":"` + noteDir + `","capabilities":{"portMappings":true,"bandwidth":true,"dns":true,"ipRanges":true,"io.kubernetes.cri.pod-annotations":true}}`
-)
-
-// installNote installs the plugin of testdata/note.
-func (n *node) installNote() {
-	n.t.Helper()
-	testnet.Require(n.t, testnet.Tool("jq"))
-	script, err := os.ReadFile("testdata/note")
-	must(n.t, err)
-	n.write(plugins+"/note", string(script))
-	must(n.t, os.Chmod(n.path(plugins+"/note"), 0o755))
-	must(n.t, os.Mkdir(n.path(noteDir), 0o755))
 }
 
 // build builds the program in a folder, which may be of another module.
@@ -231,39 +193,4 @@ func (n *node) await(what string, try func() error) {
 	if err != nil {
 		n.t.Fatalf("%s: %v", what, err)
 	}
-}
-
-// greeted checks whether the server of the image answers at an address.
-func greeted(t *testing.T, from *testnet.Namespace, address string, want bool) {
-	t.Helper()
-	var answer []byte
-	var err error
-	for range 50 { // it may not have started
-		if answer, err = get(from, address); err == nil || !want {
-			break
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	if got := strings.Contains(string(answer), greeting); got != want {
-		t.Errorf("%s to %s: %q (%v), want a greeting: %t", from.Name, address, answer, err, want)
-	}
-}
-
-func get(from *testnet.Namespace, address string) (answer []byte, err error) {
-	err = from.Run(func() error {
-		c, err := net.DialTimeout("tcp", address, 500*time.Millisecond)
-		if err != nil {
-			return err
-		}
-		defer c.Close()
-		if err := c.SetDeadline(time.Now().Add(2 * time.Second)); err != nil {
-			return err
-		}
-		if _, err := io.WriteString(c, "GET / HTTP/1.0\r\n\r\n"); err != nil {
-			return err
-		}
-		answer, err = io.ReadAll(c)
-		return err
-	})
-	return answer, err
 }

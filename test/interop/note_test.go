@@ -2,9 +2,29 @@ package interop
 
 import (
 	"encoding/json"
+	"os"
 	"strings"
 	"testing"
+
+	"github.com/tenon-cni/tenon/internal/testnet"
 )
+
+// Where the plugin of testdata/note has its files on a node, and how a network names it at the end of its plugins.
+const (
+	noteDir  = "/run/note"
+	noteConf = `,{"type":"note","dir":"` + noteDir + `","capabilities":{"portMappings":true,"bandwidth":true,"dns":true,"ipRanges":true,"io.kubernetes.cri.pod-annotations":true}}`
+)
+
+// installNote installs the plugin of testdata/note.
+func (n *node) installNote() {
+	n.t.Helper()
+	testnet.Require(n.t, testnet.Tool("jq"))
+	script, err := os.ReadFile("testdata/note")
+	must(n.t, err)
+	n.write(plugins+"/note", string(script))
+	must(n.t, os.Chmod(n.path(plugins+"/note"), 0o755))
+	must(n.t, os.Mkdir(n.path(noteDir), 0o755))
+}
 
 // TestShellPlugin: a plugin that is a shell script, from a drop-in file, behind Tenon's: all verbs, what it says on standard error, and
 // its errors.
