@@ -39,13 +39,15 @@ or a DEL that was cut short, and of those from before the machine was started.`,
 				return err
 			}
 			client := r.client()
+			run, versionErr := asRun(cmd.Context(), client, n)
 			if dryRun {
-				if n, err = asRun(cmd.Context(), client, n); err != nil {
-					a.warn("%v", err)
+				if versionErr != nil {
+					a.warn("%v", versionErr)
 				}
-				err = a.wouldGo(client, n, inUse)
-			} else {
-				err = client.GC(cmd.Context(), n, inUse)
+				err = a.wouldGo(client, run, inUse)
+			} else if err = client.GC(cmd.Context(), n, inUse); err == nil && !run.Version.Has(cni.GC) && !n.DisableGC {
+				a.warn("plugins were not asked for what is not recorded: CNI version %v of network %s has no GC", run.Version, n.Name)
+				a.printHint(`with "cniVersions": [..., "1.1.0"] beside cniVersion Tenon runs it in 1.1.0, and others as before`)
 			}
 			if k.recorded && errors.Is(err, network.ErrUnreadable) {
 				err = hint(err, "where a record cannot be read, name with --keep what is in use")
