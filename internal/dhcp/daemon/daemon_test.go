@@ -68,7 +68,8 @@ func (d *node) start() {
 	d.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- daemon.Run(ctx, d.o) }()
+	o := d.o // which a test changes for the next one
+	go func() { done <- daemon.Run(ctx, o) }()
 	d.done = done
 	d.stop = func() {
 		cancel()
