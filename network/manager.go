@@ -151,10 +151,14 @@ func (m *Manager) members(s *Snapshot, r SandboxRequest) ([]membership, error) {
 	}
 	networks := make([]*Network, len(joins))
 	for i, j := range joins {
-		var err error
-		if networks[i], joins[i].IfName, err = m.resolve(s, i, j); err != nil {
+		n, err := m.network(s, j)
+		if err != nil {
 			return nil, err
 		}
+		if j.IfName == "" && m.o.IfName != nil {
+			joins[i].IfName = m.o.IfName(i, n)
+		}
+		networks[i] = n
 	}
 	var members []membership
 	if m.o.Loopback {
@@ -168,30 +172,23 @@ func (m *Manager) members(s *Snapshot, r SandboxRequest) ([]membership, error) {
 	return members, nil
 }
 
-// resolve returns the network of a join, which is number i of its container, and the name of its interface.
-func (m *Manager) resolve(s *Snapshot, i int, j Join) (n *Network, ifName string, err error) {
-	if n = j.Network; n == nil {
-		if n, err = s.Network(j.Name); err != nil {
-			return nil, "", err
-		}
+// network returns the network of a join.
+func (m *Manager) network(s *Snapshot, j Join) (*Network, error) {
+	if j.Network != nil {
+		return j.Network, nil
 	}
-	if j.IfName == "" && m.o.IfName != nil {
-		j.IfName = m.o.IfName(i, n)
-	}
-	return n, j.IfName, nil
+	return s.Network(j.Name)
 }
 
-// Attach attaches a container to one more network, which is number i of its networks for [ManagerOptions.IfName]. It is
-// [Client.Add].
-func (m *Manager) Attach(ctx context.Context, i int, r SandboxRequest, j Join) (*AttachmentResult, error) {
+// Attach attaches a container to one more network. It is [Client.Add] with the network of the folder, if j has none, and with
+// what j has beside p; j has to name the interface.
+func (m *Manager) Attach(ctx context.Context, id string, p Parameters, j Join) (*AttachmentResult, error) {
 	s := m.Config()
-	n, ifName, err := m.resolve(s, i, j)
+	n, err := m.network(s, j)
 	if err != nil {
 		return nil, err
 	}
-	j.IfName = ifName
-	p := r.parameters([]*Network{n}, []Join{j})[0]
-	request := Request{r.ID, ifName, p, r.Replace}
+	request := Request{Container: id, IfName: j.IfName, Parameters: j.parameters(p)}
 	result, err := m.client(s).Add(ctx, n, request)
 	if err != nil {
 		return nil, err

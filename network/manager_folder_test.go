@@ -63,7 +63,7 @@ func TestManagerOfFolder(t *testing.T) {
 	if p := s.Primary(); p == nil || p.Attachment.Network != "b" {
 		t.Errorf("primary %v", p)
 	}
-	if _, err := m.Attach(t.Context(), 2, sandbox("c1", nil), network.Join{Name: "c"}); err != nil {
+	if _, err := m.Attach(t.Context(), "c1", request("c1").Parameters, network.Join{Name: "c", IfName: "eth2"}); err != nil {
 		t.Error(err)
 	}
 	if err := os.RemoveAll(dir); err != nil {

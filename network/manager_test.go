@@ -266,7 +266,7 @@ func TestRemove(t *testing.T) {
 	if _, err := m.Setup(t.Context(), sandbox("c1", joins)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.Attach(t.Context(), 3, sandbox("c1", nil), network.Join{Network: joins[0].Network}); err != nil { // hot-plugged
+	if _, err := m.Attach(t.Context(), "c1", request("c1").Parameters, network.Join{Network: joins[0].Network, IfName: "eth3"}); err != nil { // hot-plugged
 		t.Fatal(err)
 	}
 	r.entries()
@@ -595,7 +595,7 @@ func TestSetupDiskFull(t *testing.T) {
 	r.wantRecorded()
 	// Remove goes on without the note.
 	for i, j := range joins {
-		if _, err := m.Attach(t.Context(), i, sandbox("c1", nil), j); err != nil {
+		if _, err := m.Attach(t.Context(), "c1", request("c1").Parameters, network.Join{Network: j.Network, IfName: fmt.Sprint("eth", i)}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -31,7 +31,7 @@ type Join struct {
 	Network *Network // the network, instead of Name
 	IfName  string   // in the container; empty: what [ManagerOptions.IfName] says
 
-	// What this network gets beside [SandboxRequest.Parameters], and instead of what has the same name there.
+	// What this network gets beside the parameters of the container, and instead of what has the same name there.
 	Args         cni.Args
 	Capabilities map[string]json.RawMessage
 }
@@ -45,10 +45,6 @@ func (r SandboxRequest) parameters(networks []*Network, joins []Join) []Paramete
 	all := make([]Parameters, len(networks))
 	for i, n := range networks {
 		p := r.Parameters
-		p.Args = slices.DeleteFunc(slices.Clone(p.Args), func(a cni.Arg) bool {
-			return slices.ContainsFunc(joins[i].Args, func(own cni.Arg) bool { return own.Key == a.Key })
-		})
-		p.Args = append(p.Args, joins[i].Args...)
 		p.Capabilities = map[string]json.RawMessage{}
 		for name, value := range r.Capabilities {
 			declared := slices.ContainsFunc(n.Plugins, func(c *cni.PluginConfig) bool { return c.Capabilities[name] })
@@ -59,10 +55,22 @@ func (r SandboxRequest) parameters(networks []*Network, joins []Join) []Paramete
 				p.Capabilities[name] = value
 			}
 		}
-		maps.Copy(p.Capabilities, joins[i].Capabilities)
-		all[i] = p
+		all[i] = joins[i].parameters(p)
 	}
 	return all
+}
+
+// parameters returns p with what j has beside it.
+func (j Join) parameters(p Parameters) Parameters {
+	p.Args = slices.DeleteFunc(slices.Clone(p.Args), func(a cni.Arg) bool {
+		return slices.ContainsFunc(j.Args, func(own cni.Arg) bool { return own.Key == a.Key })
+	})
+	p.Args = append(p.Args, j.Args...)
+	merged := map[string]json.RawMessage{}
+	maps.Copy(merged, p.Capabilities)
+	maps.Copy(merged, j.Capabilities)
+	p.Capabilities = merged
+	return p
 }
 
 // Sandbox is a container with what it is attached to.
