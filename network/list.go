@@ -3,6 +3,7 @@ package network
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 
 	"github.com/tenon-cni/tenon/cni"
@@ -27,6 +28,18 @@ func (c *Client) List() ([]Record, error) {
 	found, err := c.scan("")
 	records, damaged := readable(found)
 	return records, errors.Join(err, damaged)
+}
+
+// Recorded returns the networks of records that [Client.List] has returned, each once, as the newest of its attachments was
+// run. They are for [Client.GC] where there is no configuration any more.
+func Recorded(records []Record) []*Network {
+	var networks []*Network
+	for _, r := range slices.Backward(records) {
+		if !slices.ContainsFunc(networks, func(n *Network) bool { return n.Name == r.Attachment.Network }) {
+			networks = append(networks, &Network{List: r.List})
+		}
+	}
+	return networks
 }
 
 // readable returns the records among what was found, oldest first, and an error about the rest.

@@ -54,10 +54,10 @@ func (m *Manager) GC(ctx context.Context, k KeepSandboxes) error {
 // known returns the networks that GC is about.
 func (m *Manager) known(s *Snapshot, records []Record, allRuntimes bool) []*Network {
 	networks := slices.Clone(s.Networks)
-	for _, r := range slices.Backward(records) { // the newest configuration
-		mine := allRuntimes || r.Runtime == m.o.Client.Runtime
-		if mine && !slices.ContainsFunc(networks, func(n *Network) bool { return n.Name == r.Attachment.Network }) {
-			networks = append(networks, &Network{List: r.List})
+	mine := slices.DeleteFunc(slices.Clone(records), func(r Record) bool { return r.Runtime != m.o.Client.Runtime && !allRuntimes })
+	for _, n := range Recorded(mine) {
+		if !slices.ContainsFunc(networks, func(other *Network) bool { return other.Name == n.Name }) {
+			networks = append(networks, n)
 		}
 	}
 	slices.SortFunc(networks, func(a, b *Network) int { return cmp.Compare(a.Name, b.Name) })

@@ -24,7 +24,9 @@ others lose their network. Prints nothing.
 
 What other runtimes have attached, by the records in --state-dir and --cache-dir, is kept in any case
 unless --all-runtimes is given. --keep-recorded keeps all attachments, and removes what is left of an ADD
-or a DEL that was cut short, and of those from before the machine was started.`,
+or a DEL that was cut short, and of those from before the machine was started.
+
+A network that has no configuration any more is taken as it was recorded.`,
 		Example: `  tenon gc pods --keep-recorded
   tenon gc pods --keep web-1/eth0 --keep web-2/eth0 --dry-run
   tenon gc pods --keep-none`,
@@ -34,11 +36,14 @@ or a DEL that was cut short, and of those from before the machine was started.`,
 			if err != nil {
 				return err
 			}
+			client := r.client()
 			n, err := r.load(args[0])
+			if errors.Is(err, network.ErrNotFound) || errors.Is(err, network.ErrNoConfig) {
+				n, err = recordedNetwork(client, args[0], err)
+			}
 			if err != nil {
 				return err
 			}
-			client := r.client()
 			run, versionErr := asRun(cmd.Context(), client, n)
 			if dryRun {
 				if versionErr != nil {
@@ -66,6 +71,18 @@ or a DEL that was cut short, and of those from before the machine was started.`,
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only tell which recorded attachments would go")
 	cmd.ValidArgsFunction = r.completeNetwork
 	return cmd
+}
+
+// recordedNetwork returns a network as one of its attachments was run; where none is recorded the error is that of the
+// look-up before.
+func recordedNetwork(c *network.Client, name string, notFound error) (*network.Network, error) {
+	records, _ := c.List() // what cannot be read GC tells
+	for _, n := range network.Recorded(records) {
+		if n.Name == name {
+			return n, nil
+		}
+	}
+	return nil, notFound
 }
 
 // keep says which attachments are in use.
