@@ -140,6 +140,7 @@ func TestPodman(t *testing.T) {
 	p.published("192.0.2.1", "2001:db8::1")
 	p.podman("network", "disconnect", "other", "web")
 	greeted(t, p.Host, net.JoinHostPort(addresses["other"][0], "80"), false)
+	p.run(p.tenon, "repair", "--net-dir", netDir) // Podman takes networks in any order, so the other may have had the port
 	p.published("192.0.2.1", "2001:db8::1")
 	p.remove("web")
 	p.serve("both", "--network", "dual:ip=10.89.1.77,ip=fd00:89:1::77,mac=02:00:00:aa:bb:cc", "--network", "other")
@@ -147,8 +148,8 @@ func TestPodman(t *testing.T) {
 	if got, want := p.addresses("both")["dual"], []string{"10.89.1.77", "fd00:89:1::77"}; !slices.Equal(got, want) {
 		t.Errorf("addresses %q, want %q", got, want)
 	}
-	if link := p.podman("exec", "both", "busybox", "ip", "link", "show", "eth0"); !strings.Contains(link, "02:00:00:aa:bb:cc") {
-		t.Errorf("another hardware address than asked for: %s", link)
+	if links := p.podman("exec", "both", "busybox", "ip", "link"); !strings.Contains(links, "02:00:00:aa:bb:cc") {
+		t.Errorf("another hardware address than asked for: %s", links)
 	}
 	p.remove("both")
 	p.podman("network", "rm", "dual", "other")
