@@ -50,11 +50,45 @@ var ports = map[string]string{
 	"neighbour": `portMappings=[{"hostPort":8081,"containerPort":80,"protocol":"tcp"},{"hostPort":40010,"containerPort":40010,"range":10,"protocol":"udp"}]`,
 }
 
+// runtime is a program that runs plugins in the network of a test.
+type runtime struct {
+	t       *testing.T
+	net     *testnet.Net
+	program func(verb, container string) *exec.Cmd
+}
+
+// try runs a command that should succeed and returns what it prints.
+func (r runtime) try(verb, container string) (string, error) {
+	r.t.Helper()
+	var out []byte
+	var err error
+	r.net.Host.Do(func() { out, err = r.program(verb, container).CombinedOutput() })
+	return string(out), err
+}
+
+func (r runtime) must(verb, container string) {
+	r.t.Helper()
+	if out, err := r.try(verb, container); err != nil {
+		r.t.Fatalf("%s %s: %v\n%s", verb, container, err, out)
+	}
+}
+
+// broken runs a verb that is killed at one of its changes.
+func (r runtime) broken(verb string, f fault) *run {
+	r.t.Helper()
+	var result *run
+	var err error
+	r.net.Host.Do(func() { result, err = trace(r.program(verb, "container"), nil, f) })
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return result
+}
+
 // runtimeRig is "tenon" with a network of a whole chain of plugins, in namespaces and folders of its own. The container
 // "neighbour" is attached throughout.
 type runtimeRig struct {
-	t       *testing.T
-	net     *testnet.Net
+	runtime
 	tenon   string
 	plugins string
 	env     []string
@@ -66,9 +100,9 @@ type runtimeRig struct {
 func newRuntimeRig(t *testing.T, tenon, plugins string, env []string) *runtimeRig {
 	t.Helper()
 	r := &runtimeRig{
-		t: t, net: testnet.New(t, "container", "neighbour"), tenon: tenon, plugins: plugins, env: env,
-		dir: t.TempDir(), netFile: filepath.Join(t.TempDir(), "faults.conflist"),
+		tenon: tenon, plugins: plugins, env: env, dir: t.TempDir(), netFile: filepath.Join(t.TempDir(), "faults.conflist"),
 	}
+	r.runtime = runtime{t, testnet.New(t, "container", "neighbour"), r.command}
 	ipam := map[string]any{"type": "host-local", "dataDir": filepath.Join(r.dir, "ipam"), "subnet": "10.88.0.0/29"}
 	conf, err := json.Marshal(map[string]any{"cniVersion": "1.1.0", "name": "faults", "plugins": []any{
 		map[string]any{"type": "bridge", "bridge": "br0", "isGateway": true, "ipMasq": true, "ipam": ipam},
@@ -112,34 +146,6 @@ func (r *runtimeRig) command(verb, container string) *exec.Cmd {
 	cmd := exec.Command(r.tenon, args...)
 	cmd.Env = append([]string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, r.env...)
 	return cmd
-}
-
-// try runs a command that should succeed and returns what it prints.
-func (r *runtimeRig) try(verb, container string) (string, error) {
-	r.t.Helper()
-	var out []byte
-	var err error
-	r.net.Host.Do(func() { out, err = r.command(verb, container).CombinedOutput() })
-	return string(out), err
-}
-
-func (r *runtimeRig) must(verb, container string) {
-	r.t.Helper()
-	if out, err := r.try(verb, container); err != nil {
-		r.t.Fatalf("%s %s: %v\n%s", verb, container, err, out)
-	}
-}
-
-// broken runs a verb that is killed at one of its changes.
-func (r *runtimeRig) broken(verb string, f fault) *run {
-	r.t.Helper()
-	var result *run
-	var err error
-	r.net.Host.Do(func() { result, err = trace(r.command(verb, "container"), nil, f) })
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return result
 }
 
 func (r *runtimeRig) sweep(verb string, f fault, stride int) {

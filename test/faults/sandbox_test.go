@@ -123,8 +123,7 @@ func TestSandboxRuntimeIsKilled(t *testing.T) {
 // sandboxRig is a runtime with three networks, loopback among them, in namespaces and folders of its own. The container
 // "neighbour" is attached throughout.
 type sandboxRig struct {
-	t     *testing.T
-	net   *testnet.Net
+	runtime
 	job   job
 	clean string // snapshot with the neighbour alone
 }
@@ -132,7 +131,8 @@ type sandboxRig struct {
 func newSandboxRig(t *testing.T, plugins string, j job) *sandboxRig {
 	t.Helper()
 	j.Dir, j.Plugins = t.TempDir(), plugins
-	r := &sandboxRig{t: t, net: testnet.New(t, "container", "neighbour"), job: j}
+	r := &sandboxRig{job: j}
+	r.runtime = runtime{t, testnet.New(t, "container", "neighbour"), r.command}
 	ipam := func(subnet string) string {
 		return fmt.Sprintf(`{"type":"host-local","dataDir":%q,"subnet":%q}`, filepath.Join(r.job.Dir, "ipam"), subnet)
 	}
@@ -168,32 +168,6 @@ func (r *sandboxRig) command(verb, container string) *exec.Cmd {
 	cmd := exec.Command(exe, runtimeArg, string(b))
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "TENON_EXEC=always"}
 	return cmd
-}
-
-func (r *sandboxRig) try(verb, container string) (string, error) {
-	r.t.Helper()
-	var out []byte
-	var err error
-	r.net.Host.Do(func() { out, err = r.command(verb, container).CombinedOutput() })
-	return string(out), err
-}
-
-func (r *sandboxRig) must(verb, container string) {
-	r.t.Helper()
-	if out, err := r.try(verb, container); err != nil {
-		r.t.Fatalf("%s %s: %v\n%s", verb, container, err, out)
-	}
-}
-
-func (r *sandboxRig) broken(verb string, f fault) *run {
-	r.t.Helper()
-	var result *run
-	var err error
-	r.net.Host.Do(func() { result, err = trace(r.command(verb, "container"), nil, f) })
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return result
 }
 
 func (r *sandboxRig) sweep(verb string, stride int) {
