@@ -115,8 +115,8 @@ func TestTwoNetworks(t *testing.T) {
 	}
 }
 
-// TestSamePortsInTwoNetworks: Podman asks each network of a container for all its ports. The first one has them, and with nftables the other gets
-// them with its next ADD, which repair is, when the first is gone. Nobody else gets them.
+// TestSamePortsInTwoNetworks: Podman asks each network of a container for all its ports. The first one has them, and the other as soon as
+// the first is gone. Nobody else gets them.
 func TestSamePortsInTwoNetworks(t *testing.T) {
 	t.Parallel()
 	forBackends(t, func(t *testing.T, backend string) {
@@ -166,6 +166,8 @@ func TestSamePortsInTwoNetworks(t *testing.T) {
 		in("one")
 		h.del("c", ports)
 		in("two")
+		h.check("c", ports)
+		answers(t, h.lan, "192.0.2.1:8080", "c")
 		h.add("c", ports)
 		h.check("c", ports)
 		answers(t, h.lan, "192.0.2.1:8080", "c")

@@ -33,8 +33,9 @@ type Publication struct {
 	// could not answer otherwise, because it is in the same network, or because it is a loopback address.
 	Hairpins []Hairpin
 
-	// Kin says by its tag whose mapping of the same ports will do, because it leads to the same container through another network. Who comes
-	// first has them, until it is gone and this is put again. It says nothing where there are conditions. nil: nobody's.
+	// Kin says by its tag whose mapping of the same ports will do, because it leads to the same container through another
+	// network. Who comes first has them, until it is gone; then the second has them. A third gets nothing until it is put
+	// again. It says nothing where there are conditions. nil: nobody's.
 	Kin func(tag string) bool
 
 	// When are the conditions under which the mappings hold. The zero value: always.
@@ -207,11 +208,20 @@ const (
 // takes the same time however many there are.
 type ports struct {
 	protocol
+	first    portMaps
+	second   portMaps // looked at after the first: of kin of who has the ports there, who have them when those are gone
+	gates    *set     // where conditions have to be met before
+	hairpins *set
+}
+
+// portMaps say where ports lead.
+type portMaps struct {
 	single, singleAt *set // by port, and by address and port
 	ranges, rangesAt *set // the same for several ports that keep their number
-	gates            *set // where conditions have to be met before
-	hairpins         *set
 }
+
+// all are in the same order for each.
+func (m portMaps) all() []*set { return []*set{m.single, m.singleAt, m.ranges, m.rangesAt} }
 
 func ports4() ports { return portsFor(ip4(), "4", nftmsg.TypeIPv4Addr) }
 func ports6() ports { return portsFor(ip6(), "6", nftmsg.TypeIPv6Addr) }
@@ -235,10 +245,16 @@ func portsFor(p protocol, suffix string, addr nftmsg.Type) ports {
 		s.text = func(x nftmsg.Element) string { return mappingOf(s, x).String() }
 		return s
 	}
+	maps := func(prefix string) portMaps {
+		return portMaps{
+			single: of(prefix+"dnat", maxSingle, port, one), singleAt: of(prefix+"dnatat", maxSingle, at, one),
+			ranges: of(prefix+"ranges", 0, port, several), rangesAt: of(prefix+"rangesat", 0, at, several),
+		}
+	}
 	ports := ports{
 		protocol: p,
-		single:   of("dnat", maxSingle, port, one), singleAt: of("dnatat", maxSingle, at, one),
-		ranges: of("ranges", 0, port, several), rangesAt: of("rangesat", 0, at, several),
+		first:    maps(""),
+		second:   maps("second"),
 		gates:    of("gates", 0, at, []nftmsg.Type{nftmsg.TypeVerdict}),
 		hairpins: netSet("hairpin"+suffix, addr),
 	}
@@ -250,8 +266,23 @@ func portsFor(p protocol, suffix string, addr nftmsg.Type) ports {
 	return ports
 }
 
-// maps are those that say where ports lead.
-func (p ports) maps() []*set { return []*set{p.single, p.singleAt, p.ranges, p.rangesAt} }
+// maps are those that say where ports lead, in the order in which they are looked at.
+func (p ports) maps() []*set { return append(p.first.all(), p.second.all()...) }
+
+// isSecond reports whether a map is one of the second ones.
+func (p ports) isSecond(name string) bool {
+	return slices.ContainsFunc(p.second.all(), func(s *set) bool { return s.Name == name })
+}
+
+// inSecond is an entry of a first map in the second one.
+func (p ports) inSecond(e Entry) Entry {
+	for i, s := range p.first.all() {
+		if s.Name == e.set {
+			e.set = p.second.all()[i].Name
+		}
+	}
+	return e
+}
 
 // publishers has an element for each owner: that it has nothing takes one question. The key is a digest of its tag, for
 // which nftables has no type; this one is as long.
@@ -271,14 +302,14 @@ func Publisher(tag string) Entry {
 }
 
 func (p ports) mapping(m Mapping) Entry {
-	set, value := p.single, slices.Concat(m.To.Addr().AsSlice(), word(m.To.Port()))
+	set, value := p.first.single, slices.Concat(m.To.Addr().AsSlice(), word(m.To.Port()))
 	switch {
 	case m.First != m.Last && m.Host.IsValid():
-		set, value = p.rangesAt, m.To.Addr().AsSlice()
+		set, value = p.first.rangesAt, m.To.Addr().AsSlice()
 	case m.First != m.Last:
-		set, value = p.ranges, m.To.Addr().AsSlice()
+		set, value = p.first.ranges, m.To.Addr().AsSlice()
 	case m.Host.IsValid():
-		set = p.singleAt
+		set = p.first.singleAt
 	}
 	x := nftmsg.Element{Key: keyOf(m.Host, m.Protocol, m.First), Value: value}
 	if m.First != m.Last {

@@ -12,7 +12,7 @@ import (
 // The chains of publishing. What is for an address of the host comes to hostports, where conditions are, and from there to
 // hostports_dnat.
 func publishSkeleton() skeleton {
-	s := skeleton{version: "host ports 1", table: table, sets: []*set{publishers()}}
+	s := skeleton{version: "host ports 2", table: table, sets: []*set{publishers()}}
 	dnat := chain{Chain: nftmsg.Chain{Table: table, Name: "hostports_dnat"}}
 	conditions := chain{Chain: nftmsg.Chain{Table: table, Name: "hostports"}}
 	postrouting := chain{Chain: natChain("hostports_postrouting", unix.NF_INET_POST_ROUTING, nftmsg.PrioritySNAT)}
@@ -98,7 +98,7 @@ func (p ports) dnat(s *set) []nftmsg.Expr {
 	if !s.Interval {
 		nat.Port = unix.NFT_REG32_00 + p.daddr.Len/wordLen
 	}
-	return append(p.load(s == p.singleAt || s == p.rangesAt),
+	return append(p.load(len(s.Key) == 3),
 		nftmsg.Map{Set: s.Name, Register: unix.NFT_REG_1, Into: unix.NFT_REG_1}, nat)
 }
 

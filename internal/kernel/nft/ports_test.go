@@ -70,7 +70,7 @@ const portsAsRead = `table inet tenon {
 	set publishers {
 		type ipv6_addr
 		size 65536
-		comment "host ports 1"
+		comment "host ports 2"
 		elements = { 2aca:3505:ee25:2514:36af:3633:eec:c562 comment "owner a" }
 	}
 
@@ -96,6 +96,26 @@ const portsAsRead = `table inet tenon {
 		type ipv4_addr . inet_proto . inet_service : ipv4_addr
 		flags interval
 		elements = { 192.0.2.1 . sctp . 9000-9009 comment "owner a" : 10.1.2.3 }
+	}
+
+	map seconddnat4 {
+		type inet_proto . inet_service : ipv4_addr . inet_service
+		size 65536
+	}
+
+	map seconddnatat4 {
+		type ipv4_addr . inet_proto . inet_service : ipv4_addr . inet_service
+		size 65536
+	}
+
+	map secondranges4 {
+		type inet_proto . inet_service : ipv4_addr
+		flags interval
+	}
+
+	map secondrangesat4 {
+		type ipv4_addr . inet_proto . inet_service : ipv4_addr
+		flags interval
 	}
 
 	map gates4 {
@@ -138,6 +158,26 @@ const portsAsRead = `table inet tenon {
 		elements = { 2001:db8::1 . sctp . 9000-9009 comment "owner a" : fd00::3 }
 	}
 
+	map seconddnat6 {
+		type inet_proto . inet_service : ipv6_addr . inet_service
+		size 65536
+	}
+
+	map seconddnatat6 {
+		type ipv6_addr . inet_proto . inet_service : ipv6_addr . inet_service
+		size 65536
+	}
+
+	map secondranges6 {
+		type inet_proto . inet_service : ipv6_addr
+		flags interval
+	}
+
+	map secondrangesat6 {
+		type ipv6_addr . inet_proto . inet_service : ipv6_addr
+		flags interval
+	}
+
 	map gates6 {
 		type ipv6_addr . inet_proto . inet_service : verdict
 		flags interval
@@ -154,10 +194,18 @@ const portsAsRead = `table inet tenon {
 		dnat ip to ip daddr . meta l4proto . th dport map @dnatat4
 		meta nfproto ipv4 dnat ip to meta l4proto . th dport map @ranges4
 		dnat ip to ip daddr . meta l4proto . th dport map @rangesat4
+		meta nfproto ipv4 dnat ip to meta l4proto . th dport map @seconddnat4
+		dnat ip to ip daddr . meta l4proto . th dport map @seconddnatat4
+		meta nfproto ipv4 dnat ip to meta l4proto . th dport map @secondranges4
+		dnat ip to ip daddr . meta l4proto . th dport map @secondrangesat4
 		meta nfproto ipv6 dnat ip6 to meta l4proto . th dport map @dnat6
 		dnat ip6 to ip6 daddr . meta l4proto . th dport map @dnatat6
 		meta nfproto ipv6 dnat ip6 to meta l4proto . th dport map @ranges6
 		dnat ip6 to ip6 daddr . meta l4proto . th dport map @rangesat6
+		meta nfproto ipv6 dnat ip6 to meta l4proto . th dport map @seconddnat6
+		dnat ip6 to ip6 daddr . meta l4proto . th dport map @seconddnatat6
+		meta nfproto ipv6 dnat ip6 to meta l4proto . th dport map @secondranges6
+		dnat ip6 to ip6 daddr . meta l4proto . th dport map @secondrangesat6
 	}
 
 	chain hostports {
@@ -260,11 +308,12 @@ func TestTaken(t *testing.T) {
 	}
 }
 
-// TestKin: a mapping of the same ports that kin of the owner have will do, in whatever order they come and however they are put; nobody
-// loses one to kin. Where it is not the same, or under conditions, it is taken.
+// TestKin: what kin of the owner have mapped to the same ports comes first, then what the owner has, in whatever order they come and
+// however they are put; nobody loses one to kin, and who is second has them when the first is gone. A third has to be put again. Where
+// it is not the same, or under conditions, it is taken.
 func TestKin(t *testing.T) {
 	t.Parallel()
-	kin := func(tag string) bool { return tag == "a" || tag == "b" }
+	kin := func(tag string) bool { return tag == "a" || tag == "b" || tag == "z" }
 	claim := func(tag string, p nft.Publication) nft.Claim {
 		if kin(tag) {
 			p.Kin = kin
@@ -278,7 +327,7 @@ func TestKin(t *testing.T) {
 			mapping(tcp, "", 8080, 8080, address+":80"), mapping(tcp, "192.0.2.1", 8081, 8081, address+":80"), mapping(udp, "", 9000, 9100, address+":9000"),
 		}}
 	}
-	a, b := claim("a", to("10.0.0.1")), claim("b", to("10.0.0.2"))
+	a, b, z := claim("a", to("10.0.0.1")), claim("b", to("10.0.0.2")), claim("z", to("10.0.0.9"))
 	holds := func(ns *testnet.Namespace, tag string, want int) {
 		t.Helper()
 		if got := strings.Count(ns.Command("nft", "list", "ruleset"), fmt.Sprintf("comment %q : ", tag)); got != want {
@@ -286,15 +335,21 @@ func TestKin(t *testing.T) {
 		}
 	}
 	ns, c := setup(t)
-	for _, claims := range [][]nft.Claim{{a}, {b}, {a}, {b, a}, {a, b}} {
+	lacks := func(claim nft.Claim, want int) {
+		t.Helper()
+		if missing, err := c.Missing(t.Context(), claim); err != nil || len(missing) != want {
+			t.Errorf("%s lacks %v, %v, want %d", claim.Tag, missing, err, want)
+		}
+	}
+	for i, claims := range [][]nft.Claim{{a}, {b}, {a}, {b, a}, {a, z, b}, {z}} {
 		_, err := c.Put(t.Context(), claims...)
 		must(t, err)
 		holds(ns, "a", 3)
-		holds(ns, "b", 0)
+		holds(ns, "b", min(3*i, 3))
+		holds(ns, "z", 0)
 	}
-	missing, err := c.Missing(t.Context(), b)
-	if err != nil || len(missing) > 0 {
-		t.Errorf("missing: %v, %v", missing, err)
+	for _, claim := range []nft.Claim{a, b, z} {
+		lacks(claim, 0)
 	}
 	when, err := nft.ParseCondition(nft.IPv4, []string{"ip", "saddr", "192.0.2.2"})
 	must(t, err)
@@ -309,15 +364,32 @@ func TestKin(t *testing.T) {
 			t.Errorf("%s: %v, want that a has it", name, err)
 		}
 	}
-	_, err = c.Take(t.Context(), nft.Publishing, func(tag string) bool { return tag == "a" }, nil)
-	must(t, err)
-	if missing, err := c.Missing(t.Context(), b); err != nil || len(missing) != 3 {
-		t.Errorf("missing: %v, %v, want its 3", missing, err)
+	gone := func(tag string) {
+		t.Helper()
+		_, err := c.Take(t.Context(), nft.Publishing, func(other string) bool { return other == tag }, nil)
+		must(t, err)
 	}
-	_, err = c.Put(t.Context(), b, a)
+	gone("a")
+	lacks(b, 0)
+	lacks(z, 3)
+	_, err = c.Put(t.Context(), b, z)
 	must(t, err)
 	holds(ns, "b", 3)
-	holds(ns, "a", 0)
+	holds(ns, "z", 3)
+	gone("b")
+	lacks(z, 0)
+	if _, err := c.Put(t.Context(), claim("c", to("10.0.0.3"))); !errors.As(err, &taken) || taken.Holder != "z" {
+		t.Errorf("%v, want that z has it", err)
+	}
+	gone("z")
+	_, err = c.Put(t.Context(), b, a) // as repair does
+	must(t, err)
+	holds(ns, "a", 3)
+	holds(ns, "b", 3)
+	gone("a")
+	gone("b")
+	_, err = c.Put(t.Context(), claim("c", to("10.0.0.3")))
+	must(t, err)
 }
 
 type conflictRow struct {

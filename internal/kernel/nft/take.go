@@ -1,6 +1,7 @@
 package nft
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"sort"
@@ -116,7 +117,7 @@ func (c *Conn) MissingOfEach(ctx context.Context, claims ...Claim) (missing [][]
 						}
 					}
 					if !there && e.kin != nil {
-						if there, err = c.leftToKin(set, e); err != nil {
+						if there, err = c.second(s, e, claim.Tag); err != nil {
 							return err
 						}
 					}
@@ -133,8 +134,24 @@ func (c *Conn) MissingOfEach(ctx context.Context, claims ...Claim) (missing [][]
 	return missing, err
 }
 
-// leftToKin reports whether kin of the owner have the ports of an entry.
-func (c *Conn) leftToKin(set *set, e Entry) (bool, error) {
-	x, err := c.element(set.Set, e.element.Key)
-	return x != nil && e.kin(x.Comment) && mappingOf(set, *x).samePorts(mappingOf(set, e.element)), err
+// second reports whether an entry that is not in its map is in the second one, or left to kin in both.
+func (c *Conn) second(s skeleton, e Entry, tag string) (bool, error) {
+	set, kin := s.set(e.set), 0
+	p := portsOf(mappingOf(set, e.element).To.Addr())
+	for _, name := range []string{e.set, p.inSecond(e).set} {
+		x, err := c.element(s.set(name).Set, e.element.Key)
+		if err != nil {
+			return false, err
+		}
+		if x == nil || !mappingOf(set, *x).samePorts(mappingOf(set, e.element)) {
+			continue
+		}
+		if x.Comment == tag {
+			return bytes.Equal(x.Value, e.element.Value), nil
+		}
+		if e.kin(x.Comment) {
+			kin++
+		}
+	}
+	return kin == 2, nil
 }

@@ -15,8 +15,8 @@ type TakenError struct {
 
 func (e *TakenError) Error() string { return e.What + " is taken by " + e.Holder }
 
-// taken looks for mappings of others that would get packets of one claim, or not get theirs any more. What kin of its owner have is
-// not among the entries to be met.
+// taken looks for mappings of others that would get packets of one claim, or not get theirs any more. It returns the entries
+// to be met: where kin of the owner have the same ports, in the second maps, and not at all where others of them are there too.
 func taken(l *look, claims []Claim, i int) ([]Entry, error) {
 	entries := claims[i].Entries
 	for _, p := range []ports{ports4(), ports6()} {
@@ -28,8 +28,12 @@ func taken(l *look, claims []Claim, i int) ([]Entry, error) {
 			if earlier.Tag == claims[i].Tag {
 				continue
 			}
-			for _, m := range mapped(p, earlier) {
-				if err := want.against(m, earlier.Tag); err != nil {
+			for _, e := range earlier.Entries {
+				m, ok := p.mappingOf(e)
+				if !ok {
+					continue
+				}
+				if err := want.against(m, earlier.Tag, p.isSecond(e.set)); err != nil {
 					return nil, err
 				}
 			}
@@ -39,16 +43,17 @@ func taken(l *look, claims []Claim, i int) ([]Entry, error) {
 			if err != nil {
 				return nil, err
 			}
+			second := p.isSecond(set.Name)
 			for _, x := range there {
+				m := mappingOf(set, x)
 				if x.Comment == claims[i].Tag {
-					continue
-				}
-				if err := want.against(mappingOf(set, x), x.Comment); err != nil {
+					want.keep(m, second)
+				} else if err := want.against(m, x.Comment, second); err != nil {
 					return nil, err
 				}
 			}
 		}
-		entries = p.without(entries, want.left)
+		entries = p.placed(entries, want.places)
 	}
 	return entries, nil
 }
@@ -59,7 +64,13 @@ type mappings struct {
 	single map[portKey][]Mapping // by port
 	ranges []Mapping
 	kin    func(tag string) bool // whose mappings will do
-	left   []Mapping             // to kin
+	places map[Mapping]place     // of those of which there is something
+}
+
+// place is what there is of a mapping.
+type place struct {
+	kinFirst, kinSecond bool // kin have the same ports, in a first map, in a second one
+	ownSecond           bool // the owner has them in a second one
 }
 
 type portKey struct {
@@ -68,7 +79,7 @@ type portKey struct {
 }
 
 func wanted(p ports, claim Claim) mappings {
-	want := mappings{single: map[portKey][]Mapping{}}
+	want := mappings{single: map[portKey][]Mapping{}, places: map[Mapping]place{}}
 	for _, m := range mapped(p, claim) {
 		want.add(m)
 	}
@@ -127,26 +138,34 @@ func (p ports) mappingOf(e Entry) (m Mapping, ok bool) {
 	return Mapping{}, false
 }
 
-// without returns entries without those of mappings.
-func (p ports) without(entries []Entry, left []Mapping) (rest []Entry) {
-	if len(left) == 0 {
+// placed returns entries in the maps where they are to be.
+func (p ports) placed(entries []Entry, places map[Mapping]place) []Entry {
+	if len(places) == 0 {
 		return entries
 	}
+	var rest []Entry
 	for _, e := range entries {
-		if m, ok := p.mappingOf(e); !ok || !slices.Contains(left, m) {
-			rest = append(rest, e)
+		m, ok := p.mappingOf(e)
+		switch there := places[m]; {
+		case ok && (there.ownSecond || there.kinFirst && !there.kinSecond):
+			e = p.inSecond(e)
+		case ok && there.kinFirst && there.kinSecond:
+			continue
 		}
+		rest = append(rest, e)
 	}
 	return rest
 }
 
 // against returns the error if a mapping of somebody else is in the way.
-func (w *mappings) against(m Mapping, holder string) error {
+func (w *mappings) against(m Mapping, holder string, second bool) error {
 	for _, want := range w.candidates(m) {
 		switch {
 		case !want.Overlaps(m):
 		case w.kin != nil && w.kin(holder) && want.samePorts(m):
-			w.left = append(w.left, want)
+			there := w.places[want]
+			there.kinFirst, there.kinSecond = there.kinFirst || !second, there.kinSecond || second
+			w.places[want] = there
 		default:
 			return &TakenError{What: "host port " + want.String(), Holder: holder}
 		}
@@ -154,10 +173,21 @@ func (w *mappings) against(m Mapping, holder string) error {
 	return nil
 }
 
+// keep leaves what the owner has already where it is.
+func (w *mappings) keep(m Mapping, second bool) {
+	for _, want := range w.candidates(m) {
+		if second && want.samePorts(m) {
+			there := w.places[want]
+			there.ownSecond = true
+			w.places[want] = there
+		}
+	}
+}
+
 // near reads the elements of a map that can overlap what is wanted. A large map is not read whole for a few ports: that is
 // the one of single ports without an address.
 func (l *look) near(p ports, s *set, want mappings) ([]nftmsg.Element, error) {
-	if s != p.single || len(want.ranges) > 0 || len(want.all) > few {
+	if s != p.first.single && s != p.second.single || len(want.ranges) > 0 || len(want.all) > few {
 		return l.elements(s)
 	}
 	var keys []nftmsg.Element
