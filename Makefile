@@ -8,7 +8,7 @@ LDFLAGS := -s -w -funcalign=16 -X main.version=$(VERSION)
 # Inlined is what reads and writes messages of the kernel; elsewhere it makes the file that every plugin is 0.3 MiB larger, and
 # nothing faster. Of the standard library what a call of a plugin does not need is not inlined either: 0.04 MiB.
 KERNEL  := github.com/tenon-cni/tenon/internal/kernel
-COLD    := log/slog net regexp regexp/syntax text/template text/template/parse
+COLD    := encoding/csv flag log log/slog math/big net net/url os/exec regexp regexp/syntax text/tabwriter text/template text/template/parse
 INLINE  := -gcflags='github.com/...=-l' -gcflags='$(KERNEL)/nlmsg=' -gcflags='$(KERNEL)/nftmsg=' $(COLD:%=-gcflags=%=-l)
 PREFIX  ?= /usr/local
 DIR     ?= /opt/cni/bin
