@@ -113,8 +113,9 @@ type AnyCall struct {
 	Valid    []cni.ValidAttachment // GC: the attachments that are still in use
 	Delegate Delegator
 
-	// Log writes to standard error, or where [Linked.Log] does. Each line says what the call is about: plugin, verb, network, container, ifname, the
-	// attachment as [cni.Attachment.Owner] names it, and trace_id where the call is part of a trace ([invoke.TraceFrom]).
+	// Log writes to standard error, or where [Linked.Log] does. Each line says what the call is about: plugin, verb, network,
+	// container, ifname, the attachment as [cni.Attachment.Owner] names it, and trace_id where the call is part of a trace
+	// ([invoke.TraceFrom]).
 	Log *slog.Logger
 
 	// Linked says that the plugin runs in a program of somebody else's, see [Linked]: that cannot be started again to do
