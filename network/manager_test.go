@@ -213,6 +213,7 @@ func TestSetupChecksFirst(t *testing.T) {
 		code  cni.Code
 		text  string
 	}{
+		{"no networks, and a container ID that is none", nil, cni.CodeInvalidEnvironment, "CNI_CONTAINERID"},
 		{"an executable is missing", func(j []network.Join) []network.Join { return append(j, missing) }, cni.CodeInvalidConfig, "no-such-plugin"},
 		{"an interface twice", func(j []network.Join) []network.Join { j[1].IfName = "eth0"; return j }, cni.CodeInvalidEnvironment, "interface eth0 is that of network n0 already"},
 		{"an interface name that is none", func(j []network.Join) []network.Join { j[1].IfName = "a/b"; return j }, cni.CodeInvalidEnvironment, "a/b"},
@@ -225,7 +226,11 @@ func TestSetupChecksFirst(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, nil)
-			_, err := r.manager(nil).Setup(t.Context(), sandbox("c1", tt.joins(r.networks(2))))
+			s := sandbox("../c1", []network.Join{})
+			if tt.joins != nil {
+				s = sandbox("c1", tt.joins(r.networks(2)))
+			}
+			_, err := r.manager(nil).Setup(t.Context(), s)
 			if err == nil || cni.CodeOf(err) != tt.code && tt.code != cni.CodeInternal || !strings.Contains(err.Error(), tt.text) {
 				t.Errorf("error %s", describe(err))
 			}

@@ -25,13 +25,22 @@ func (m membership) key() cni.Attachment { return m.Attachment(m.network.Name) }
 func (c *Client) setup(
 	ctx context.Context, container string, members []membership, parallel bool,
 ) (results []AttachmentResult, err error) {
+	if err := cni.ValidateContainerID(container); err != nil {
+		return nil, err
+	}
 	ctx, end := c.observe(ctx, Setup, "", cni.Attachment{Container: container})
 	defer func() { end(nil, err) }()
 	records, err := c.plan(ctx, members)
 	if err != nil {
 		return nil, err
 	}
-	ctx, unlock, err := c.lockSandbox(ctx, container, func() []string { return networksOf(members, c.cutShort(ctx, container)) })
+	ctx, unlock, err := c.lockSandbox(ctx, container, func() []string {
+		names := networksOf(members)
+		for _, r := range c.cutShort(ctx, container) {
+			names = append(names, r.Attachment.Network)
+		}
+		return names
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -101,14 +110,11 @@ func (c *Client) cutShort(ctx context.Context, container string) []*Record {
 	return records
 }
 
-// networksOf returns the names of all networks that something is about.
-func networksOf(members []membership, records []*Record) []string {
+// networksOf returns the names of the networks of members.
+func networksOf(members []membership) []string {
 	var names []string
 	for _, m := range members {
 		names = append(names, m.network.Name)
-	}
-	for _, r := range records {
-		names = append(names, r.Attachment.Network)
 	}
 	return names
 }

@@ -93,6 +93,14 @@ func (e unreadable) Unwrap() error { return e.error }
 
 func (e unreadable) Is(target error) bool { return target == ErrUnreadable }
 
+// attachment is what it is about, zero if unknown.
+func (s stored) attachment() cni.Attachment {
+	if s.record != nil {
+		return s.record.Attachment
+	}
+	return s.key
+}
+
 // damage is err with the attachment it is about.
 func (s stored) damage() error {
 	if s.key == (cni.Attachment{}) {
@@ -157,13 +165,13 @@ func (s store) scan(prefix string) ([]stored, error) {
 	return s.collect(prefix, func(cni.Owner, string) bool { return true })
 }
 
-// scanContainer reads the records of a container, and those that cannot be read and do not tell whose they are. Of others it
-// looks at the key only: a machine has hundreds.
+// scanContainer reads the records of a container, those that cannot be read too if they still tell that. Of others it looks
+// at the key only: a machine has hundreds.
 func (s store) scanContainer(container string) ([]stored, error) {
 	return s.collect("", func(o cni.Owner, name string) bool {
-		b, err := os.ReadFile(filepath.Join(s.dir, name))
+		b, _ := os.ReadFile(filepath.Join(s.dir, name))
 		key, ok := keyOf(b, o)
-		return err != nil || !ok || key.Container == container
+		return ok && key.Container == container
 	})
 }
 

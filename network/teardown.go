@@ -25,8 +25,12 @@ func (c *Client) teardown(
 		}
 	}
 	ctx, unlock, err := c.lockSandbox(ctx, container, func() []string {
-		records, _ := c.recordsOf(ctx, container, configured) // what is wrong with it the second look tells
-		return networksOf(unrecorded, records)
+		names := networksOf(unrecorded)
+		found, _ := c.foundOf(container) // what is wrong with it the look after it tells
+		for _, f := range found {
+			names = append(names, f.attachment().Network)
+		}
+		return names
 	})
 	if err != nil {
 		return err
@@ -55,33 +59,19 @@ func (c *Client) teardown(
 
 // recordsOf returns what is recorded of a container. The error is about what is of it and cannot be deleted.
 func (c *Client) recordsOf(ctx context.Context, container string, configured func(network string) *Network) ([]*Record, error) {
-	found, err := c.store().scanContainer(container)
+	found, err := c.foundOf(container)
 	errs := []error{err}
-	if c.CacheDir != "" {
-		cached, err := c.cache().scan("")
-		errs = append(errs, err)
-		for _, f := range cached {
-			if !slices.ContainsFunc(found, func(own stored) bool { return own.owner == f.owner }) {
-				found = append(found, f)
-			}
-		}
-	}
 	var records []*Record
 	for _, f := range found {
-		r := f.record
+		r, n := f.record, configured(f.attachment().Network)
 		switch {
-		case r != nil && r.Attachment.Container != container:
-			continue
 		case r != nil:
-			err = r.complete(configured(r.Attachment.Network))
-		case f.key == (cni.Attachment{}): // one that tells nothing must not keep every container from going
-			c.warn(ctx, cni.Attachment{}, "record cannot be read and does not tell of which container it is", f.err)
-			continue
-		case configured(f.key.Network) == nil:
+			err = r.complete(n)
+		case n == nil:
 			err = f.damage()
 		default:
 			c.warn(ctx, f.key, "record cannot be read, deleting as configured", f.err)
-			r, err = c.unrecorded(ctx, configured(f.key.Network), f.key, Parameters{}), nil
+			r, err = c.unrecorded(ctx, n, f.key, Parameters{}), nil
 		}
 		if err != nil {
 			errs = append(errs, err)
@@ -90,4 +80,20 @@ func (c *Client) recordsOf(ctx context.Context, container string, configured fun
 		records = append(records, r)
 	}
 	return records, errors.Join(errs...)
+}
+
+// foundOf returns the records of a container, readable or not. One that does not tell any more of which container it is must
+// not keep every one from going: it is left to [Client.Recover] to tell.
+func (c *Client) foundOf(container string) ([]stored, error) {
+	found, err := c.store().scanContainer(container)
+	if c.CacheDir != "" {
+		cached, cacheErr := c.cache().scan("")
+		err = errors.Join(err, cacheErr)
+		for _, f := range cached {
+			if f.attachment().Container == container && !slices.ContainsFunc(found, func(own stored) bool { return own.owner == f.owner }) {
+				found = append(found, f)
+			}
+		}
+	}
+	return found, err
 }
