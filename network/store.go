@@ -1,6 +1,7 @@
 package network
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -165,11 +166,15 @@ func (s store) scan(prefix string) ([]stored, error) {
 	return s.collect(prefix, func(cni.Owner, string) bool { return true })
 }
 
-// scanContainer reads the records of a container, those that cannot be read too if they still tell that. Of others it looks
-// at the key only: a machine has hundreds.
+// scanContainer reads the records of a container, those that cannot be read too if they still tell that. Others it does not
+// decode: a machine has hundreds.
 func (s store) scanContainer(container string) ([]stored, error) {
+	member := []byte(`"container":"` + container + `"`) // an ID has no character that JSON writes otherwise
 	return s.collect("", func(o cni.Owner, name string) bool {
 		b, _ := os.ReadFile(filepath.Join(s.dir, name))
+		if !bytes.Contains(b, member) {
+			return false
+		}
 		key, ok := keyOf(b, o)
 		return ok && key.Container == container
 	})
