@@ -22,19 +22,7 @@ import (
 // lock waits until a's container is free and no GC runs on its network, and keeps it so until unlock. Plugins have to be
 // called with the context it returns.
 func (c *Client) lock(ctx context.Context, a cni.Attachment) (locked context.Context, unlock func(), err error) {
-	locked, unlockNetwork, err := c.lockFile(ctx, "network", a.Network, unix.F_RDLCK)
-	if err != nil {
-		return nil, nil, err
-	}
-	locked, unlockContainer, err := c.lockContainer(locked, a.Container)
-	if err != nil {
-		unlockNetwork()
-		return nil, nil, err
-	}
-	return locked, func() {
-		unlockContainer()
-		unlockNetwork()
-	}, nil
+	return c.lockSandbox(ctx, a.Container, func() []string { return []string{a.Network} })
 }
 
 // lockSandbox waits until a container and some networks are free and keeps them so, as lock does. Which networks that are
