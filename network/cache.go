@@ -189,7 +189,7 @@ func (c cache) remove(a cni.Attachment) error {
 	if _, err := c.get(a); errors.Is(err, ErrNoRecord) {
 		return nil
 	}
-	if err := os.Remove(c.path(a)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := removeFile(c.path(a)); err != nil {
 		return cni.Errorf(cni.CodeIOFailure, "remove cached attachment: %w", err)
 	}
 	return nil

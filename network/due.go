@@ -75,14 +75,9 @@ func (s store) putDue(d *due) error {
 	if err != nil {
 		return err
 	}
-	path := s.duePath(d.Container)
-	draft := filepath.Join(s.dueDir(), draftPrefix+filepath.Base(path))
 	err = os.MkdirAll(s.dueDir(), 0o700)
 	if err == nil {
-		err = os.WriteFile(draft, seal(dueKind, body), 0o600)
-	}
-	if err == nil {
-		err = os.Rename(draft, path)
+		err = replaceFile(s.duePath(d.Container), seal(dueKind, body))
 	}
 	if err != nil {
 		return cni.Errorf(cni.CodeIOFailure, "note what is due: %w", err)
@@ -113,7 +108,7 @@ func (s store) readDue(path string) (*due, error) {
 
 // settle forgets what is due of a container.
 func (s store) settle(container string) error {
-	if err := os.Remove(s.duePath(container)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := removeFile(s.duePath(container)); err != nil {
 		return cni.Errorf(cni.CodeIOFailure, "note that nothing is due any more: %w", err)
 	}
 	return nil
@@ -158,11 +153,4 @@ func (s store) sweepDue(hash string) error {
 		}
 	}
 	return errors.Join(append(errs, removeFile(path))...)
-}
-
-func removeFile(path string) error {
-	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
 }

@@ -32,13 +32,24 @@ func (s store) path(o cni.Owner, ext string) string { return filepath.Join(s.dir
 // begin stores a record before the first plugin runs. It survives the end of this process; a power cut it
 // need not survive, as the attachment does not.
 func (s store) begin(r *Record) error {
-	return s.write(r, func(path string, b []byte) error {
-		draft := filepath.Join(s.dir, draftPrefix+filepath.Base(path))
-		if err := os.WriteFile(draft, b, 0o600); err != nil {
-			return err
-		}
-		return os.Rename(draft, path)
-	})
+	return s.write(r, replaceFile)
+}
+
+// replaceFile writes a file under another name first, which a process that is killed meanwhile leaves.
+func replaceFile(path string, b []byte) error {
+	draft := filepath.Join(filepath.Dir(path), draftPrefix+filepath.Base(path))
+	if err := os.WriteFile(draft, b, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(draft, path)
+}
+
+// removeFile removes a file, which need not be there.
+func removeFile(path string) error {
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // put stores a record durably and atomically.
@@ -153,7 +164,7 @@ func (s store) readFile(o cni.Owner, ext string) stored {
 // remove forgets an attachment, known or not.
 func (s store) remove(a cni.Attachment) error {
 	for _, ext := range []string{recordExt, deletingExt} {
-		if err := os.Remove(s.path(a.Owner(), ext)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := removeFile(s.path(a.Owner(), ext)); err != nil {
 			return cni.Errorf(cni.CodeIOFailure, "remove record: %w", err)
 		}
 	}
