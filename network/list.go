@@ -78,6 +78,11 @@ func (c *Client) scan(network string) ([]stored, error) {
 		prefix = cni.NetworkOwner(network)
 	}
 	found, err := c.store().scan(prefix)
+	return c.withCached(found, err, network)
+}
+
+// withCached adds to records what the reference library has of a network, or of all if that is empty, and to their error.
+func (c *Client) withCached(found []stored, err error, network string) ([]stored, error) {
 	if c.CacheDir == "" {
 		return found, err
 	}

@@ -86,14 +86,6 @@ func (c *Client) recordsOf(ctx context.Context, container string, configured fun
 // not keep every one from going: it is left to [Client.Recover] to tell.
 func (c *Client) foundOf(container string) ([]stored, error) {
 	found, err := c.store().scanContainer(container)
-	if c.CacheDir != "" {
-		cached, cacheErr := c.cache().scan("")
-		err = errors.Join(err, cacheErr)
-		for _, f := range cached {
-			if f.attachment().Container == container && !slices.ContainsFunc(found, func(own stored) bool { return own.owner == f.owner }) {
-				found = append(found, f)
-			}
-		}
-	}
-	return found, err
+	found, err = c.withCached(found, err, "")
+	return slices.DeleteFunc(found, func(f stored) bool { return f.attachment().Container != container }), err
 }
