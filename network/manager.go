@@ -177,6 +177,9 @@ func (m *Manager) network(s *Snapshot, j Join) (*Network, error) {
 	if j.Network != nil {
 		return j.Network, nil
 	}
+	if m.o.Folder == nil {
+		return nil, cni.Errorf(cni.CodeInvalidConfig, "network %q: %w: the manager has no folder", j.Name, ErrNotFound)
+	}
 	return s.Network(j.Name)
 }
 
