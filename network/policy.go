@@ -52,7 +52,7 @@ func ParsePolicy(b []byte) (*Policy, error) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(members)) {
 		if key != "requiredPlugins" && key != "executables" {
-			return nil, cni.Errorf(cni.CodeDecodingFailure, "policy: key %q is unknown", key)
+			return nil, cni.Errorf(cni.CodeDecodingFailure, "policy: key %q is unknown", key).WithDetails("known are requiredPlugins and executables")
 		}
 	}
 	p := &Policy{}
