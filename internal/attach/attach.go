@@ -104,13 +104,14 @@ func (s *Core) Made(link kernel.Link) []cni.Interface {
 
 // HostName returns the name of the host's end of a pair made for this attachment. It follows from the attachment, so
 // that DEL and GC find the link when everything else is lost, even where the process died before it could mark it.
-func (s *Core) HostName() string { return hostName(s.Attachment()) }
+func (s *Core) HostName() string { return HostName(s.Attachment()) }
 
 // The name is "veth", 3 digits of base 32 that name the network and 8 that name the attachment in it: 15 bytes, all
 // that Linux allows.
 const hostPrefix = "veth"
 
-func hostName(a cni.Attachment) string {
+// HostName returns the name of the host-side veth of an attachment; see [Core.HostName].
+func HostName(a cni.Attachment) string {
 	o := string(a.Owner())
 	return hostNetworkPrefix(a.Network) + digits(strings.TrimPrefix(o, cni.NetworkOwner(a.Network)), 8)
 }
@@ -132,7 +133,7 @@ func owned(l kernel.Link, a cni.Attachment) bool {
 	if o, ok := cni.ParseTag(l.Alias); ok {
 		return o == a.Owner()
 	}
-	return l.Alias == "" && l.Kind == "veth" && l.Name == hostName(a)
+	return l.Alias == "" && l.Kind == "veth" && l.Name == HostName(a)
 }
 
 // unmarked reports whether a link without alias has a name that those of a network have.

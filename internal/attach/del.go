@@ -10,23 +10,34 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// del takes away rules and link, then the address, so that an address never has two live owners. Rules come before the
+// del removes rules and link, then the address, so that an address never has two live owners. Rules come before the
 // link because the kernel then waits once for both: 17 ms instead of 33. It needs nothing but the key of the
-// attachment, and goes on past errors.
+// attachment, and continues past errors.
 //
-// An address from DHCP is given back while there is a link through which its server can be told.
+// An address from DHCP is released while there is a link through which its server can be reached.
 func del(ctx context.Context, p untyped, c *plugin.AnyCall) error {
 	s, err := open(ctx, c)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	gone := session.GoneOne(c.Attachment())
 	errs := []error{s.EnterIfThere()}
+	made, err := s.find(p)
+	errs = append(errs, err)
+	gone := []Gone{session.GoneOne(c.Attachment())}
+	if made.network != c.Name {
+		gone = append(gone, session.GoneOne(cni.Attachment{Network: made.network, Container: c.ContainerID, IfName: c.IfName}))
+	}
 	if releasesFirst(c) {
 		errs = append(errs, c.Delegate.Del(ctx, c.IPAM.Type))
 	}
-	errs = append(errs, s.unmasquerade(gone), s.detach(p), p.remove(s, gone))
+	for _, g := range gone {
+		errs = append(errs, s.unmasquerade(g))
+	}
+	errs = append(errs, s.detach(p, made))
+	for _, g := range gone {
+		errs = append(errs, p.remove(s, g))
+	}
 	if c.IPAM.Type != "" && !releasesFirst(c) {
 		errs = append(errs, c.Delegate.Del(ctx, c.IPAM.Type))
 	}
@@ -36,42 +47,65 @@ func del(ctx context.Context, p untyped, c *plugin.AnyCall) error {
 // releasesFirst reports whether the addresses are those of a server that is told over the link.
 func releasesFirst(c *plugin.AnyCall) bool { return c.IPAM.Type == "dhcp" }
 
-// detach deletes the link of the attachment, or gives it back: by the host's end if it has one, else by its name in the
-// container. A link of that name that another attachment owns stays, as does one of another kind.
-func (s *Core) detach(p untyped) error {
-	if returner, err := p.giveBack(s); returner {
-		return err
-	}
+// made is the link of an attachment.
+type made struct {
+	link    kernel.Link
+	in      *kernel.Space // nil: there is no link
+	network string        // that the link was made for: the administrator may have renamed it since
+}
+
+// find looks for the link of the attachment: for the host-side veth if it has one, else for the interface's name in the
+// container. A link of that name that belongs to another container does not count, nor does one of another kind.
+func (s *Core) find(p untyped) (made, error) {
 	host, err := s.Host.Link(s.HostName())
 	if err == nil && owned(host, s.Attachment()) {
-		return s.Host.Delete(host)
+		return made{host, s.Host, s.Name}, nil
 	}
-	if err != nil && !errors.Is(err, kernel.ErrNoLink) {
-		return err
-	}
-	if s.Sandbox == nil {
-		return nil
+	none := made{network: s.Name}
+	if err != nil && !errors.Is(err, kernel.ErrNoLink) || s.Sandbox == nil {
+		return none, present(err)
 	}
 	link, err := s.Sandbox.Link(s.IfName)
 	if errors.Is(err, kernel.ErrNoLink) {
-		return s.Sandbox.DeleteByName(kernel.TemporaryName(s.Tag))
+		link, err = s.Sandbox.Link(kernel.TemporaryName(s.Tag))
 	}
 	if err != nil {
-		return err
+		return none, present(err)
 	}
 	if kind := p.kind(); kind != "" && link.Kind != kind {
-		return nil
+		return none, nil
 	}
 	aliases := []string{link.Alias}
 	if peer, err := s.Host.Peer(link); err == nil {
 		aliases = append(aliases, peer.Alias)
 	}
 	for _, alias := range aliases {
-		if o, ok := cni.ParseTag(alias); ok && o != s.Attachment().Owner() {
-			return nil
+		if _, ours := cni.ParseTag(alias); !ours {
+			continue
 		}
+		of, ok := s.Namesake(alias)
+		if !ok || of.IfName != s.IfName {
+			return none, nil
+		}
+		return made{link, s.Sandbox, of.Network}, nil
 	}
-	return s.Sandbox.Delete(link)
+	return made{link, s.Sandbox, s.Name}, nil
+}
+
+// present makes it a success that there is no link.
+func present(err error) error {
+	if errors.Is(err, kernel.ErrNoLink) {
+		return nil
+	}
+	return err
+}
+
+// detach deletes the link of the attachment, or returns it to the host.
+func (s *Core) detach(p untyped, m made) error {
+	if returner, err := p.giveBack(s); returner || m.in == nil {
+		return err
+	}
+	return m.in.Delete(m.link)
 }
 
 // gc takes away the links and rules of attachments of this network that are not valid any more, and passes the call
@@ -85,7 +119,7 @@ func gc(ctx context.Context, p untyped, c *plugin.AnyCall) error {
 	gone := session.GoneBut(c.Name, c.Valid)
 	names := map[string]bool{}
 	for _, a := range gone.Valid {
-		names[hostName(a)] = true
+		names[HostName(a)] = true
 	}
 	var errs []error
 	if releasesFirst(c) {

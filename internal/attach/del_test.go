@@ -92,17 +92,49 @@ func TestWithoutNFT(t *testing.T) {
 	}
 }
 
-// TestForeignLink: DEL leaves an interface alone that another attachment owns, whatever it is called.
+// TestForeignLink: DEL leaves an interface alone that another container owns, whatever it is called, and so does GC with
+// one that belongs to another network.
 func TestForeignLink(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, pair{}, nil)
 	b.add()
 	before := b.state()
-	b.conf["name"] = "another"
-	if err := b.call(cni.Del); err != nil {
+	env := b.env(cni.Del)
+	env.ContainerID = "another"
+	for _, network := range []string{"net", "another"} {
+		b.conf["name"] = network
+		if _, err := b.serve(t.Context(), env); err != nil {
+			t.Error(err)
+		}
+		b.unchanged(before)
+	}
+	b.conf["cni.dev/valid-attachments"] = []any{}
+	if err := b.call(cni.GC); err != nil {
 		t.Error(err)
 	}
 	b.unchanged(before)
+}
+
+// TestRenamedNetwork is PL-DEL-10: the administrator has renamed the network of a running container. DEL under the new name
+// removes the interface, and the rules that belong to it.
+func TestRenamedNetwork(t *testing.T) {
+	t.Parallel()
+	for _, masq := range []bool{false, true} {
+		b := newBench(t, pair{}, give(address))
+		b.conf["masq"] = masq
+		b.add() // the skeleton of the rule set stays
+		if err := b.call(cni.Del); err != nil {
+			t.Error(err)
+		}
+		delete(b.conf, "prevResult")
+		before := b.state()
+		b.add()
+		b.conf["name"] = "renamed"
+		if err := b.call(cni.Del); err != nil {
+			t.Error(err)
+		}
+		b.unchanged(before)
+	}
 }
 
 // TestLinkOfNobody: an interface without an owner was made by the reference plugins, whose installation has been

@@ -12,8 +12,19 @@ const CodeTaken cni.Code = 100
 
 // SameContainer reports whether a tag is of an attachment of the container, to whatever network.
 func (s *Core) SameContainer(tag string) bool {
+	_, ok := s.Namesake(tag)
+	return ok
+}
+
+// Namesake returns the attachment of the container, to whatever network, that a tag names. ok is false if the tag names
+// another container, or has no room for the network and the interface.
+func (s *Core) Namesake(tag string) (a cni.Attachment, ok bool) {
 	part := strings.SplitN(tag, " ", 4) // see cni.Attachment.Tag
-	return len(part) == 4 && tag == cni.Attachment{Network: part[1], IfName: part[2], Container: s.ContainerID}.Tag()
+	if len(part) != 4 {
+		return a, false
+	}
+	a = cni.Attachment{Network: part[1], IfName: part[2], Container: s.ContainerID}
+	return a, a.Tag() == tag
 }
 
 // Holder names the attachment whose tag that is, for people. What is no tag it returns as it is.

@@ -29,7 +29,31 @@ func del(_ *testing.T, r *Runtime) {
 		r.delCase(c)
 	}
 	r.Unchanged(before)
+	r.renamed()
 	r.Check("other")
+}
+
+// renamed removes an attachment whose network has another name by now. Addresses are reserved under the former name: DEL
+// under that name releases them, as GC would.
+// PL-DEL-10
+func (r *Runtime) renamed() {
+	r.t.Helper()
+	const container = "renamed"
+	r.Container(container)
+	before := r.State()
+	r.Add(container)
+	if !r.makesInterface(container) {
+		r.Del(container)
+		return
+	}
+	q := r.Request(cni.Del, container)
+	q.Conf["name"] = "another"
+	r.Must(q)
+	if inside := r.Container(container); inside.Try("ip", "link", "show", q.IfName) == nil {
+		r.t.Errorf("DEL under another network name has left %s: %s", q.IfName, inside.Command("ip", "link"))
+	}
+	r.Del(container)
+	r.Unchanged(before)
 }
 
 // delCase is one way to call DEL.

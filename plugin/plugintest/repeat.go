@@ -30,7 +30,7 @@ func repeat(_ *testing.T, r *Runtime) {
 		r.nameInUse(another, before)
 		another = r.Request(cni.Add, "c")
 		another.Conf["name"] = "another"
-		r.nameInUse(another, before)
+		r.refusedName(another, before)
 	}
 	if r.newest(cni.Check) {
 		r.Check("c")
@@ -66,14 +66,20 @@ func (r *Runtime) addAtOnce(container string) {
 	}
 }
 
-// nameInUse asks for an interface whose name another attachment has in the namespace. A runtime calls DEL after that.
+// nameInUse asks for an interface whose name another container has in the namespace. A runtime calls DEL after that.
 func (r *Runtime) nameInUse(q Request, before string) {
+	r.t.Helper()
+	r.refusedName(q, before)
+	q.Command = cni.Del
+	r.Must(q)
+	r.Unchanged(before)
+}
+
+// refusedName asks for an interface whose name is in use in the namespace.
+func (r *Runtime) refusedName(q Request, before string) {
 	r.t.Helper()
 	if _, err := r.Do(r.t.Context(), q); err == nil {
 		r.t.Errorf("ADD of %s to a namespace that has %s succeeded", q.ContainerID, q.IfName)
 	}
-	r.Unchanged(before)
-	q.Command = cni.Del
-	r.Must(q)
 	r.Unchanged(before)
 }

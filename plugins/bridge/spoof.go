@@ -21,7 +21,7 @@ func (maker) Remove(s *attach.Session[Config], gone attach.Gone) error {
 		_, ours = s.Host.Release(nft.Guarding, gone.Tag)
 		theirs = collectReferenceGuards(s)
 	} else {
-		_, ours = s.Host.ReleaseIf(nft.GuardedPort(s.HostName()), nft.Guarding, gone.Tag)
+		_, ours = s.Host.ReleaseIf(nft.GuardedPort(attach.HostName(gone.One)), nft.Guarding, gone.Tag)
 		theirs = removeReferenceGuard(s, referenceGuard(gone.One))
 	}
 	return errors.Join(kernel.UnlessNoNFT(ours), kernel.UnlessNoNFT(theirs))
