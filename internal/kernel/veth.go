@@ -23,16 +23,14 @@ type Veth struct {
 
 // AddVeth makes a pair, both ends in their namespaces under their names from the start, and down. If a name is taken, the
 // error says which one and where, and wraps [unix.EEXIST]. One undo removes both.
+//
+// A pair that AddVeth made for the same owner in another namespace is deleted first, for good: the owner has lost that
+// namespace, which the kernel may still be tearing down, some time after its last user has gone.
 func (s *Space) AddVeth(v Veth) (inside, host Link, err error) {
 	pair := Link{Name: v.Name}
 	err = s.tx.Do(fmt.Sprintf("add veth %s (peer %s)", v.Name, v.HostName),
 		func() (err error) {
-			pair.Index, err = s.rt.AddVeth(rtnl.Veth{
-				Name: v.Name, MAC: v.MAC, MTU: v.MTU, Peer: v.HostName, PeerNS: v.Host.NS,
-			})
-			if errors.Is(err, unix.EEXIST) {
-				err = cmp.Or(errors.Join(s.taken(v.Name, err), v.Host.taken(v.HostName, err)), err)
-			}
+			pair.Index, err = s.addVeth(v)
 			return err
 		},
 		func() error {
@@ -55,6 +53,47 @@ func (s *Space) AddVeth(v Veth) (inside, host Link, err error) {
 		host.Alias = v.Alias
 	}
 	return inside, host, nil
+}
+
+func (s *Space) addVeth(v Veth) (index int, err error) {
+	create := func() (int, error) {
+		return s.rt.AddVeth(rtnl.Veth{Name: v.Name, MAC: v.MAC, MTU: v.MTU, Peer: v.HostName, PeerNS: v.Host.NS})
+	}
+	index, err = create()
+	if errors.Is(err, unix.EEXIST) {
+		free, failed := s.deleteAbandoned(v)
+		if failed != nil {
+			return 0, failed
+		}
+		if free {
+			index, err = create()
+		}
+	}
+	if errors.Is(err, unix.EEXIST) {
+		err = cmp.Or(errors.Join(s.taken(v.Name, err), v.Host.taken(v.HostName, err)), err)
+	}
+	return index, err
+}
+
+// deleteAbandoned deletes a pair of the same owner whose inner end is in another namespace. It reports whether both names
+// are free.
+func (s *Space) deleteAbandoned(v Veth) (free bool, err error) {
+	if _, err := s.Link(v.Name); !errors.Is(err, ErrNoLink) {
+		return false, err
+	}
+	host, err := v.Host.Link(v.HostName)
+	if errors.Is(err, ErrNoLink) { // the kernel was faster
+		return true, nil
+	}
+	if err != nil || v.Alias == "" || host.Kind != "veth" || host.Alias != v.Alias && host.Alias != "" {
+		return false, err
+	}
+	inside, err := s.LinkByIndex(host.Peer)
+	if err != nil && !errors.Is(err, ErrNoLink) || err == nil && inside.Kind == "veth" && inside.Peer == host.Index {
+		return false, err
+	}
+	_, err = v.Host.rt.Delete(host)
+	return err == nil, err
 }
 
 // taken wraps cause if the name is in use here, and returns nil if it is not.

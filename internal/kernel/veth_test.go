@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/kernel/netns"
 )
 
 // TestAddVeth is common.md 13: both ends where they belong, each the peer of the other, a MAC inside only. The queues have
@@ -148,5 +149,60 @@ func TestDelete(t *testing.T) {
 	must(t, b.container.DeleteByName("eth0"))
 	if _, err := b.host.Link("veth0"); !errors.Is(err, kernel.ErrNoLink) {
 		t.Errorf("other end: %v, want %v", err, kernel.ErrNoLink)
+	}
+}
+
+// TestAddVethAgain: a pair of the same owner in another namespace makes room, whether the kernel is still tearing that
+// namespace down or something holds it. A pair of another owner, or in the same namespace, does not.
+func TestAddVethAgain(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name          string
+		alias, inside string // of the second pair
+		elsewhere     bool   // the first pair is in another namespace
+		want          error
+	}{
+		{name: "in another namespace", alias: "owner", inside: "eth0", elsewhere: true},
+		{name: "in the same namespace", alias: "owner", inside: "eth1", want: unix.EEXIST},
+		{name: "of another owner", alias: "another", inside: "eth0", elsewhere: true, want: unix.EEXIST},
+		{name: "of no owner", inside: "eth0", elsewhere: true, want: unix.EEXIST},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			first := b.container
+			if row.elsewhere {
+				first = open(t, b.tx, b.Container("old"))
+			}
+			_, _, err := first.AddVeth(kernel.Veth{Name: "eth0", Host: b.host, HostName: "veth0", Alias: "owner"})
+			must(t, err)
+			inside, host, err := b.container.AddVeth(kernel.Veth{Name: row.inside, Host: b.host, HostName: "veth0", Alias: row.alias})
+			if !errors.Is(err, row.want) {
+				t.Fatalf("got %v, want %v", err, row.want)
+			}
+			if err == nil && (inside.Peer != host.Index || host.Alias != "owner") {
+				t.Errorf("inside %+v, host %+v", inside, host)
+			}
+		})
+	}
+}
+
+// TestAddVethAfterTheNamespace: the namespace vanishes, and its successor gets a pair of the same name at once, again and
+// again.
+func TestAddVethAfterTheNamespace(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for i := range 200 {
+		ns, err := netns.New()
+		must(t, err)
+		tx := kernel.Begin(t.Context())
+		space, err := tx.Open(ns)
+		must(t, err)
+		_, _, err = space.AddVeth(kernel.Veth{Name: "eth0", Host: b.host, HostName: "veth0", Alias: "owner"})
+		space.Close()
+		ns.Close()
+		if err != nil {
+			t.Fatalf("namespace %d: %v", i, err)
+		}
 	}
 }
