@@ -128,14 +128,21 @@ func writes(tid, fd int) (change, bool) {
 	return change{}, false
 }
 
-// send classifies a message on a netlink socket; on any other socket there is nothing to change.
+// send classifies a message on a netlink socket; on any other socket there is nothing to change. A question after a request
+// for a link counts: the plugin does not know the index of the link before the answer.
 func (t *tracer) send(tid int, call string, fd int, message func() []byte) (change, bool) {
 	protocol, ok := t.netlink[descriptor(tid, fd)]
 	if !ok {
 		return change{}, false
 	}
 	var changes []string
-	for _, kind := range netlinkTypes(message()) {
+	types := netlinkTypes(message())
+	if protocol == unix.NETLINK_ROUTE && slices.Contains(types, unix.RTM_GETLINK) && t.created {
+		t.created = false
+		return change{name: call + " RTM_GETLINK of a new link", errno: unix.ENOBUFS}, true
+	}
+	t.created = protocol == unix.NETLINK_ROUTE && slices.Contains(types, unix.RTM_NEWLINK)
+	for _, kind := range types {
 		if name, ok := netlinkChange(protocol, kind); ok && !slices.Contains(changes, name) {
 			changes = append(changes, name)
 		}

@@ -54,6 +54,7 @@ type tracer struct {
 	pid     int            // of the first process
 	netlink map[string]int // "socket:[inode]" → netlink protocol
 	threads map[int]*thread
+	created bool // the last message asked for a link, or changed one
 }
 
 // thread is what has to be remembered of a tracee from the entry of a call to its return.

@@ -1,6 +1,7 @@
 package rtnl
 
 import (
+	"errors"
 	"net"
 
 	"golang.org/x/sys/unix"
@@ -33,13 +34,20 @@ func (c *Conn) create(l creation) error {
 	return c.change(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, about, attributes...)
 }
 
-// made is create for who has to know the index.
+// made is create for callers that have to know the index. A link whose index cannot be found out is deleted again.
 func (c *Conn) made(l creation) (index int, err error) {
 	if err := c.create(l); err != nil {
 		return 0, err
 	}
 	link, err := c.Link(l.name)
-	return link.Index, err
+	if err != nil {
+		undone := c.change(unix.RTM_DELLINK, 0, header(0), nlmsg.String(unix.IFLA_IFNAME, l.name))
+		if gone(undone) {
+			undone = nil
+		}
+		return 0, errors.Join(err, undone)
+	}
+	return link.Index, nil
 }
 
 // common are the attributes of every kind.
