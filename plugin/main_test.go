@@ -174,7 +174,7 @@ func TestProcess(t *testing.T) {
 		{"ADD", cni.Add, nil, 0, true},
 		{"DEL", cni.Del, nil, 0, false},
 		{"ADD in a trace that cannot be continued: TRC-05", cni.Add, func(_ *testing.T, p *process) { p.Env = append(p.Env, "TRACEPARENT=x", "BAGGAGE=;") }, 0, true},
-		{"failure", cni.Check, nil, cni.CodeInternal, false},
+		{"failure", cni.Check, nil, cni.CodeIOFailure, false},
 		{"no standard input", cni.Add, func(_ *testing.T, p *process) { p.Stdin = nil }, cni.CodeDecodingFailure, false},
 		{"request too large", cni.Add, func(_ *testing.T, p *process) {
 			p.Stdin = io.MultiReader(p.Stdin, bytes.NewReader(bytes.Repeat([]byte(" "), 16<<20)))
@@ -311,7 +311,10 @@ func TestProcessIsTerminated(t *testing.T) {
 	if status := p.end(t); status != 1 {
 		t.Errorf("exit status %d, want 1", status)
 	}
-	p.wantError(t, cni.CodeInternal)
+	p.wantError(t, cni.CodeTryAgainLater)
+	if !strings.Contains(p.stdout.String(), "ADD interrupted: terminated") {
+		t.Errorf("the message does not name the signal: %s", &p.stdout)
+	}
 	if p.attached() {
 		t.Error("the attachment stays")
 	}

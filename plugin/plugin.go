@@ -18,8 +18,9 @@ import (
 
 // Plugin is what an author writes. C is the type of the configuration; it embeds [Common].
 //
-// Errors that are or wrap a [*cni.Error] keep its code, others get [cni.CodeInternal]. The context ends with SIGTERM
-// or SIGINT.
+// Errors that are or wrap a [*cni.Error] keep its code. Those of the kernel ([syscall.Errno]) get [cni.CodeTryAgainLater],
+// [cni.CodeIOFailure] or [CodeTaken] and a hint, those of a context that has ended [cni.CodeTryAgainLater], and all others
+// [cni.CodeInternal]. The context ends with SIGTERM or SIGINT.
 type Plugin[C any] interface {
 	// Add attaches, and leaves nothing behind where it fails.
 	Add(context.Context, *Call[C]) (*cni.Result, error)

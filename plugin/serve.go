@@ -43,6 +43,11 @@ func (d Definition) Serve(ctx context.Context, env cni.Env, stdin []byte, caller
 }
 
 func (d Definition) serve(ctx context.Context, in input) (stdout []byte, err error) {
+	stdout, err = d.answer(ctx, in)
+	return stdout, coded(ctx, in.env.Command, err)
+}
+
+func (d Definition) answer(ctx context.Context, in input) (stdout []byte, err error) {
 	defer d.catch(in.logger(), &err)
 	env := in.env
 	if err := env.Validate(); err != nil {

@@ -446,7 +446,7 @@ func TestCancelled(t *testing.T) {
 	}}, give(address))
 	before := b.state()
 	_, err := b.serve(ctx, b.env(cni.Add))
-	wantError(t, err, cni.CodeInternal, "Ctrl-C")
+	wantError(t, err, cni.CodeTryAgainLater, "Ctrl-C", "call it again")
 	b.unchanged(before)
 	if b.asked() != "ADD DEL" {
 		t.Errorf("IPAM was asked to %s, want ADD DEL", b.asked())

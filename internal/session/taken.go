@@ -5,10 +5,11 @@ import (
 	"strings"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/plugin"
 )
 
 // CodeTaken is the code of an error that says that another attachment has what this one wants, such as a port of the host.
-const CodeTaken cni.Code = 100
+const CodeTaken = plugin.CodeTaken
 
 // SameContainer reports whether a tag is of an attachment of the container, to whatever network.
 func (s *Core) SameContainer(tag string) bool {

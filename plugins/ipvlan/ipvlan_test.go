@@ -16,6 +16,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/testnet"
+	"github.com/tenon-cni/tenon/plugin"
 	"github.com/tenon-cni/tenon/plugin/plugintest"
 	"github.com/tenon-cni/tenon/plugins/ipvlan"
 )
@@ -235,7 +236,7 @@ func TestNameClash(t *testing.T) {
 	r, _ := runtime(t, ipam)
 	r.Container("c").Command("ip", "link", "add", "eth0", "type", "bridge")
 	before := r.State()
-	err := r.Refused(r.Request(cni.Add, "c"), cni.CodeInternal)
+	err := r.Refused(r.Request(cni.Add, "c"), plugin.CodeTaken)
 	plugintest.Says(t, err, `"eth0" exists`)
 	plugintest.Says(t, err, r.Container("c").Path())
 	r.Unchanged(before)

@@ -49,7 +49,7 @@ func TestPassthru(t *testing.T) {
 	testnet.Reaches(t, r.Container("a"), outside4, true)
 	r.Container("b")
 	before := r.State()
-	r.Refused(r.Request(cni.Add, "b"), cni.CodeInternal)
+	r.Refused(r.Request(cni.Add, "b"), cni.CodeIOFailure)
 	r.Unchanged(before)
 	testnet.Reaches(t, r.Container("a"), outside6, true)
 }

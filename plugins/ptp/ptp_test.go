@@ -13,6 +13,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/testnet"
+	"github.com/tenon-cni/tenon/plugin"
 	"github.com/tenon-cni/tenon/plugin/plugintest"
 	"github.com/tenon-cni/tenon/plugins/ptp"
 )
@@ -330,7 +331,7 @@ func TestNames(t *testing.T) {
 		q.IfName = name
 		q.Conf["prevResult"] = nil
 		prev := r.Must(q)
-		if err := r.Refused(q, cni.CodeInternal); err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), r.Container("c").Path()) {
+		if err := r.Refused(q, plugin.CodeTaken); err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), r.Container("c").Path()) {
 			t.Errorf("name clash: %v", err)
 		}
 		q.Conf["prevResult"] = prev

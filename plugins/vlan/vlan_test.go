@@ -16,6 +16,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/internal/testnet"
+	"github.com/tenon-cni/tenon/plugin"
 	"github.com/tenon-cni/tenon/plugin/plugintest"
 	"github.com/tenon-cni/tenon/plugins/vlan"
 )
@@ -409,7 +410,7 @@ func TestNames(t *testing.T) {
 				if got := strings.TrimSpace(r.Container("c").Command("cat", "/proc/sys/net/ipv6/conf/"+name+"/keep_addr_on_down")); got != "1" {
 					t.Errorf("%s: keep_addr_on_down is %s", name, got)
 				}
-				plugintest.Says(t, r.Refused(q, cni.CodeInternal), fmt.Sprintf("link %q exists in %s", name, r.Container("c").Path()))
+				plugintest.Says(t, r.Refused(q, plugin.CodeTaken), fmt.Sprintf("link %q exists in %s", name, r.Container("c").Path()))
 				q.Conf["prevResult"] = prev
 				for _, verb := range []cni.Command{cni.Check, cni.Del, cni.Del} {
 					q.Command = verb

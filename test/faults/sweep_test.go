@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
@@ -306,8 +307,8 @@ func (r *rig) recover(c recovery, what string) {
 	r.expectClean("%s: the following %s", what, c)
 }
 
-// wellFormedError reports whether a plugin ended with an error object, as the protocol demands, unless that is what the
-// fault kept it from writing.
+// wellFormedError reports whether a plugin ended with an error object, as the protocol demands, with the code of its cause,
+// unless the object is what the fault kept it from writing.
 func wellFormedError(result *run, f fault) bool {
 	var object struct {
 		Code *uint
@@ -316,5 +317,6 @@ func wellFormedError(result *run, f fault) bool {
 	err := json.Unmarshal(result.stdout, &object)
 	printed := err == nil && object.Code != nil && object.Msg != ""
 	unable := result.hit && result.changes[f.n].name == "write result"
-	return !result.killed && (printed || unable)
+	coded := !printed || *object.Code != uint(cni.CodeInternal) // which is for bugs
+	return !result.killed && coded && (printed || unable)
 }
