@@ -61,21 +61,38 @@ func (s *Core) Enter() error {
 	return err
 }
 
-// EnterIfThere is Enter for DEL: where the namespace is gone, Sandbox stays nil and that is no error.
+// EnterIfThere is Enter for DEL, with the namespace of [OpenSandboxOfDel]: without one, Sandbox stays nil.
 func (s *Core) EnterIfThere() error {
-	if s.Netns == "" {
-		return nil
-	}
-	switch err := s.Enter(); cni.CodeOf(err) {
-	case cni.CodeUnknownContainer, cni.CodeInvalidEnvironment:
-		return nil
-	default:
+	ns, err := OpenSandboxOfDel(s.AnyCall)
+	if ns == nil || err != nil {
 		return err
 	}
+	s.handles = append(s.handles, ns)
+	s.Sandbox, err = s.Tx.Open(ns)
+	return err
+}
+
+// OpenSandboxOfDel opens the container's namespace for DEL. It returns nil if there is none, and also, with a warning in the
+// log, if CNI_NETNS cannot be opened: it could not the next time either, and DEL would never end. An error says that this
+// process or the host has reached a limit.
+func OpenSandboxOfDel(c *plugin.AnyCall) (*netns.NS, error) {
+	if c.Netns == "" {
+		return nil, nil
+	}
+	ns, err := OpenSandbox(c.Env)
+	switch {
+	case err == nil:
+		return ns, nil
+	case kernel.Exhausted(err):
+		return nil, err
+	case cni.CodeOf(err) != cni.CodeUnknownContainer && cni.CodeOf(err) != cni.CodeInvalidEnvironment:
+		c.Log.Warn("cannot open the network namespace: DEL continues as if it no longer existed", "err", err)
+	}
+	return nil, nil
 }
 
 // OpenSandbox opens the container's namespace. The code is [cni.CodeUnknownContainer] if it is gone,
-// [cni.CodeInvalidEnvironment] if CNI_NETNS leads to something else, and [cni.CodeIOFailure] if that cannot be told.
+// [cni.CodeInvalidEnvironment] if CNI_NETNS leads to something else. Other errors are those of the kernel.
 func OpenSandbox(env cni.Env) (*netns.NS, error) {
 	ns, err := netns.Open(env.Netns)
 	switch {
@@ -84,7 +101,7 @@ func OpenSandbox(env cni.Env) (*netns.NS, error) {
 	case errors.Is(err, netns.ErrNotNamespace):
 		return nil, cni.Errorf(cni.CodeInvalidEnvironment, "CNI_NETNS: %w", err)
 	case err != nil:
-		return nil, cni.Errorf(cni.CodeIOFailure, "CNI_NETNS: %w", err)
+		return nil, fmt.Errorf("CNI_NETNS: %w", err)
 	}
 	return ns, nil
 }

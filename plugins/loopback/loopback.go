@@ -31,7 +31,7 @@ type lo struct{}
 // Add sets lo up. A chained loopback passes the previous result on.
 func (lo) Add(ctx context.Context, c *plugin.Call[Config]) (*cni.Result, error) {
 	var r *cni.Result
-	err := inside(ctx, c, func(s *kernel.Space, l kernel.Link) (err error) {
+	err := enter(ctx, c, func(s *kernel.Space, l kernel.Link) (err error) {
 		if err = s.Up(l); err == nil {
 			r, err = result(s, l, c.Netns)
 		}
@@ -75,19 +75,16 @@ func result(s *kernel.Space, l kernel.Link, sandbox string) (*cni.Result, error)
 
 // Del sets lo down.
 func (lo) Del(ctx context.Context, c *plugin.Call[Config]) error {
-	if c.Netns == "" {
-		return nil
+	ns, err := session.OpenSandboxOfDel(c.AnyCall)
+	if ns == nil || err != nil {
+		return err
 	}
-	err := inside(ctx, c, func(s *kernel.Space, l kernel.Link) error { return s.Down(l) })
-	if errors.Is(err, netns.ErrNotExist) || errors.Is(err, netns.ErrNotNamespace) {
-		return nil
-	}
-	return err
+	return inside(ctx, ns, func(s *kernel.Space, l kernel.Link) error { return s.Down(l) })
 }
 
 // Check looks whether lo is up.
 func (lo) Check(ctx context.Context, c *plugin.Call[Config]) error {
-	return inside(ctx, c, func(_ *kernel.Space, l kernel.Link) error {
+	return enter(ctx, c, func(_ *kernel.Space, l kernel.Link) error {
 		if !l.Up {
 			return errors.New("loopback interface is down")
 		}
@@ -95,12 +92,17 @@ func (lo) Check(ctx context.Context, c *plugin.Call[Config]) error {
 	})
 }
 
-// inside calls fn with the container's lo and takes back what fn changed if it fails.
-func inside(ctx context.Context, c *plugin.Call[Config], fn func(*kernel.Space, kernel.Link) error) error {
+// enter calls inside for the namespace of the call, which has to exist.
+func enter(ctx context.Context, c *plugin.Call[Config], fn func(*kernel.Space, kernel.Link) error) error {
 	ns, err := session.OpenSandbox(c.Env)
 	if err != nil {
 		return err
 	}
+	return inside(ctx, ns, fn)
+}
+
+// inside calls fn with the lo of a namespace, which it closes, and rolls back what fn changed if it fails.
+func inside(ctx context.Context, ns *netns.NS, fn func(*kernel.Space, kernel.Link) error) error {
 	defer ns.Close()
 	tx := kernel.Begin(ctx)
 	s, err := tx.Open(ns)
