@@ -100,25 +100,23 @@ func (l Ledger) Write(name string, v any) error {
 	return nil
 }
 
-// Remove removes the value of a name, and what a Write of it has left that was killed. That there is none is no error.
+// Remove removes the value of a name, and the drafts of killed Writes of it. That there is none is no error.
 func (l Ledger) Remove(name string) error {
 	path, err := l.Path(name)
 	if err != nil {
 		return err
 	}
-	errs := []error{l.removeDrafts(name)}
+	errs := []error{l.RemoveDrafts(func(of string) bool { return of == name })}
 	if err := os.Remove(path); !absent(err) {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
-// RemoveDrafts removes what a Write of any name has left that was killed. Nobody may be writing.
-func (l Ledger) RemoveDrafts() error { return l.removeDrafts("") }
-
-// removeDrafts removes files that were to become the one of a name, "" for any: renameio puts a dot before, and a number
-// behind.
-func (l Ledger) removeDrafts(name string) error {
+// RemoveDrafts removes the drafts of killed Writes of the names for which gone returns true. Nobody may be writing these. The
+// file of a draft is named with a dot before the name and a number behind it (renameio): gone is asked about each name
+// that can be meant.
+func (l Ledger) RemoveDrafts(gone func(name string) bool) error {
 	dir, err := os.Open(l.Dir)
 	if absent(err) {
 		return nil
@@ -130,9 +128,7 @@ func (l Ledger) removeDrafts(name string) error {
 	files, err := dir.Readdirnames(-1)
 	errs := []error{err}
 	for _, file := range files {
-		rest, ok := strings.CutPrefix(file, "."+name)
-		between := strings.TrimRight(rest, "0123456789")
-		if own := between == "" && name != ""; !ok || !own && (name != "" || between == rest) {
+		if !isDraft(file, gone) {
 			continue
 		}
 		if err := os.Remove(filepath.Join(l.Dir, file)); !absent(err) {
@@ -140,6 +136,19 @@ func (l Ledger) removeDrafts(name string) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func isDraft(file string, of func(name string) bool) bool {
+	rest, ok := strings.CutPrefix(file, ".")
+	if !ok {
+		return false
+	}
+	for end := len(rest) - 1; end > 0 && '0' <= rest[end] && rest[end] <= '9'; end-- {
+		if of(rest[:end]) {
+			return true
+		}
+	}
+	return false
 }
 
 // absent reports whether err says that there is no such file, or that there cannot be.

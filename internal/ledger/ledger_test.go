@@ -70,7 +70,7 @@ func TestRemoveDrafts(t *testing.T) {
 	t.Parallel()
 	l := open(t)
 	write(t, l, "x", value{MTU: 1})
-	for _, name := range []string{".x123", ".x", ".x.123", ".xy123", ".y123"} {
+	for _, name := range []string{".x123", ".x.123", ".xy123", ".y123"} {
 		if err := os.WriteFile(filepath.Join(l.Dir, name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -94,7 +94,11 @@ func TestRemoveDrafts(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(l.Dir, ".hidden"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.RemoveDrafts(); err != nil {
+	if err := l.RemoveDrafts(func(name string) bool { return name == "y12" }); err != nil {
+		t.Error(err)
+	}
+	left(".hidden", ".x.123", ".xy123", "z")
+	if err := l.RemoveDrafts(func(string) bool { return true }); err != nil {
 		t.Error(err)
 	}
 	left(".hidden", "z")

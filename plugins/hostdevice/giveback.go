@@ -42,7 +42,7 @@ func (maker) Remove(s *session, gone attach.Gone) error {
 	}
 	defer unlock()
 	owners, err := memory.loans.Names()
-	errs := []error{err, memory.loans.RemoveDrafts()}
+	errs := []error{err, memory.loans.RemoveDrafts(func(string) bool { return true })}
 	for _, owner := range owners {
 		if !gone.Owner(cni.Owner(owner)) {
 			continue

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -256,6 +257,31 @@ func TestGC(t *testing.T) {
 	r.Must(other)
 	if got := show(t, r, "other"); got.MTU != 1500 {
 		t.Errorf("MTU of another network's container %d", got.MTU)
+	}
+}
+
+// TestGCOfDrafts: GC removes what killed ADDs have left half written, but not what an ADD of another network, or of an
+// attachment that stays, may be writing.
+func TestGCOfDrafts(t *testing.T) {
+	t.Parallel()
+	r := runtime(t, `,"mtu":1400`)
+	r.Add("kept")
+	before := files(t, r)
+	draft := func(network, container string) string {
+		owner := cni.Attachment{Network: network, Container: container, IfName: "eth0"}.Owner()
+		return ".tenon/." + string(owner) + "0123456789"
+	}
+	kept := r.Request(cni.Add, "kept").ContainerID
+	for _, name := range []string{draft("net", "killed"), draft("net", kept), draft("other", "killed")} {
+		put(t, filepath.Join(dir(r), name), "{")
+	}
+	r.Must(r.Collect("kept"))
+	want := append(before, draft("net", kept), draft("other", "killed"))
+	left := files(t, r)
+	slices.Sort(want)
+	slices.Sort(left)
+	if diff := cmp.Diff(want, left); diff != "" {
+		t.Error(diff)
 	}
 }
 

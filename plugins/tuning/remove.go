@@ -39,7 +39,12 @@ func (tuner) Remove(_ context.Context, s *session, gone chained.Gone) error {
 func collect(s *session, m memory, gone chained.Gone) error {
 	owners, err := m.attachments.Names()
 	_, err2 := m.interfaces.Names() // forgets what is of an earlier boot
-	errs := []error{err, err2}
+	// A killed ADD has written its owner first: it leaves no drafts of attributes without one.
+	drafts := m.attachments.RemoveDrafts(func(name string) bool {
+		owner := cni.Owner(name)
+		return owner.Valid() && gone.Owner(owner)
+	})
+	errs := []error{err, err2, drafts}
 	for _, owner := range owners {
 		if gone.Owner(cni.Owner(owner)) {
 			errs = append(errs, collectOne(s, m, owner))
