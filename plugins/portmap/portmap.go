@@ -129,7 +129,8 @@ func (mapper) Status(ctx context.Context, c *plugin.Call[Config]) error {
 	}
 	if err := kernel.Buildable(ctx, nft.Publishing); err != nil {
 		return cni.Errorf(cni.CodeNotAvailable, "%w", err).
-			WithDetails("install a kernel built with CONFIG_NFT_NAT, CONFIG_NFT_MASQ, CONFIG_NFT_FIB_INET and CONFIG_NF_CONNTRACK")
+			WithDetails("install a kernel built with CONFIG_NFT_NAT, CONFIG_NFT_MASQ, CONFIG_NFT_FIB_INET, " +
+				"CONFIG_NF_CONNTRACK and CONFIG_NF_CONNTRACK_LABELS")
 	}
 	return nil
 }

@@ -86,6 +86,28 @@ func (c *Conn) intact(s skeleton) (bool, error) {
 	return true, nil
 }
 
+// inForce reports whether the elements of the skeleton's sets take effect: it is intact, or of another
+// version with rules in each chain. The next Put replaces such a skeleton and keeps the elements.
+func (c *Conn) inForce(s skeleton) (bool, error) {
+	ok, err := c.intact(s)
+	if ok || err != nil {
+		return ok, err
+	}
+	if comment, err := c.mark(s); comment == "" || comment == s.version {
+		return false, err
+	}
+	for _, ch := range s.chains {
+		rules, err := c.messages.Rules(s.table, ch.Name)
+		if err != nil {
+			return false, fmt.Errorf("rules of nft chain %s: %w", ch.Name, err)
+		}
+		if len(rules) == 0 {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
 // whole reports whether a chain of the skeleton has its rules.
 func (c *Conn) whole(s skeleton, ch chain) (bool, error) {
 	state, err := c.messages.Chain(s.table, ch.Name)
@@ -117,14 +139,20 @@ func (s skeleton) leadingTo(name string) (n int) {
 
 // marked reports whether the skeleton was made in this version.
 func (c *Conn) marked(s skeleton) (bool, error) {
+	comment, err := c.mark(s)
+	return comment == s.version, err
+}
+
+// mark returns the version in which the skeleton was made, "" if it is not there.
+func (c *Conn) mark(s skeleton) (string, error) {
 	comment, err := c.messages.SetComment(s.sets[0].Set)
 	if errors.Is(err, unix.ENOENT) {
-		return false, nil
+		return "", nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("nft set %s: %w", s.sets[0].Name, explain(err, lackingQuestion))
+		return "", fmt.Errorf("nft set %s: %w", s.sets[0].Name, explain(err, lackingQuestion))
 	}
-	return comment == s.version, nil
+	return comment, nil
 }
 
 // Built reports whether what a concern needs has been made here: then the kernel can do it.

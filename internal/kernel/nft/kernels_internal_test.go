@@ -11,7 +11,8 @@ func TestExpressions(t *testing.T) {
 	t.Parallel()
 	since := map[string]string{
 		"Meta": "3.13", "Payload": "3.13", "Cmp": "3.13", "Mask": "3.13", "Lookup": "3.13", "Map": "3.13", "Verdict": "3.13",
-		"Ct": "3.13", "NAT": "3.13", "Masq": "3.18", "Fib": "4.10",
+		"Ct": "3.13", "NAT": "3.13", "Masq": "3.18", "Fib": "4.10", "Immediate": "3.13",
+		"SetCt": "4.9", // labels, too
 	}
 	for _, concern := range []*Concern{Masquerading, Dropping, Filtering, PortIsolation, Guarding, Publishing} {
 		for _, chain := range concern.skeleton().chains {

@@ -12,7 +12,7 @@ import (
 // The chains of publishing. What is for an address of the host comes to hostports, where conditions are, and from there to
 // hostports_dnat.
 func publishSkeleton() skeleton {
-	s := skeleton{version: "host ports 2", table: table, sets: []*set{publishers()}}
+	s := skeleton{version: "host ports 3", table: table, sets: []*set{publishers()}}
 	dnat := chain{Chain: nftmsg.Chain{Table: table, Name: "hostports_dnat"}}
 	conditions := chain{Chain: nftmsg.Chain{Table: table, Name: "hostports"}}
 	postrouting := chain{Chain: natChain("hostports_postrouting", unix.NF_INET_POST_ROUTING, nftmsg.PrioritySNAT)}
@@ -92,14 +92,29 @@ func (p ports) conditions() []nftmsg.Expr {
 	return append(p.load(true), nftmsg.Map{Set: p.gates.Name, Register: unix.NFT_REG_1, Into: unix.NFT_REG_VERDICT})
 }
 
-// dnat: dnat ip to meta l4proto . th dport map @dnat4
+// translated returns the connection label that the DNAT rules set and the masquerading rules look for. A
+// connection that other rules have translated, such as those of kube-proxy, lacks it. The kernel only ever
+// adds labels, so no other user loses one; a mark would be shared with routing, and has no free bit.
+func translated() []byte {
+	const label, size = 29, 16
+	return append(binary.NativeEndian.AppendUint32(nil, 1<<label), make([]byte, size-wordLen)...)
+}
+
+// dnat: ct label set 29 dnat ip to meta l4proto . th dport map @dnat4
+//
+// The kernel looks the target up first: without one the rule ends there.
 func (p ports) dnat(s *set) []nftmsg.Expr {
 	nat := nftmsg.NAT{Type: unix.NFT_NAT_DNAT, Family: uint32(p.nfproto), Addr: unix.NFT_REG_1}
 	if !s.Interval {
 		nat.Port = unix.NFT_REG32_00 + p.daddr.Len/wordLen
 	}
+	// The registers behind the target, which takes at most 5 words.
+	const behind = unix.NFT_REG_3
 	return append(p.load(len(s.Key) == 3),
-		nftmsg.Map{Set: s.Name, Register: unix.NFT_REG_1, Into: unix.NFT_REG_1}, nat)
+		nftmsg.Map{Set: s.Name, Register: unix.NFT_REG_1, Into: unix.NFT_REG_1},
+		nftmsg.Immediate{Register: behind, Value: translated()},
+		nftmsg.SetCt{Key: unix.NFT_CT_LABELS, Register: behind},
+		nat)
 }
 
 // load puts the key of a map into the registers.
@@ -115,15 +130,15 @@ func (p ports) load(at bool) []nftmsg.Expr {
 		nftmsg.Payload{Base: unix.NFT_PAYLOAD_TRANSPORT_HEADER, Offset: 2, Len: 2, Register: next + 1})
 }
 
-// masqueradeHairpins: ct status dnat ip daddr . ip saddr @hairpin4 masquerade
+// masqueradeHairpins: ct label 29 ip daddr . ip saddr @hairpin4 masquerade
 func (p ports) masqueradeHairpins() []nftmsg.Expr {
-	const dstNAT = 1 << 5 // IPS_DST_NAT
+	label := translated()
 	to, from := p.daddr, p.saddr
 	to.Register, from.Register = p.saddr.Register, p.daddr.Register
 	return append(p.match(),
-		nftmsg.Ct{Key: unix.NFT_CT_STATUS, Register: unix.NFT_REG_1},
-		nftmsg.Mask{Register: unix.NFT_REG_1, Bits: binary.NativeEndian.AppendUint32(nil, dstNAT)},
-		nftmsg.Cmp{Op: unix.NFT_CMP_NEQ, Register: unix.NFT_REG_1, Data: make([]byte, wordLen)},
+		nftmsg.Ct{Key: unix.NFT_CT_LABELS, Register: unix.NFT_REG_1},
+		nftmsg.Mask{Register: unix.NFT_REG_1, Bits: label},
+		nftmsg.Cmp{Op: unix.NFT_CMP_NEQ, Register: unix.NFT_REG_1, Data: make([]byte, len(label))},
 		to, from,
 		nftmsg.Lookup{Set: p.hairpins.Name, Register: unix.NFT_REG_1},
 		nftmsg.Masq{})

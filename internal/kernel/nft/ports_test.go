@@ -33,9 +33,26 @@ func mapping(protocol byte, host string, first, last uint16, to string) nft.Mapp
 func TestPortsReadAsIntended(t *testing.T) {
 	t.Parallel()
 	ns, c := setup(t)
+	entries, err := nft.Publish("owner a", portsRead(t))
+	must(t, err)
+	_, err = c.Put(t.Context(), nft.Claim{Tag: "owner a", Entries: entries})
+	must(t, err)
+	if diff := cmp.Diff(portsAsRead, ns.Command("nft", "list", "ruleset")); diff != "" {
+		t.Errorf("ruleset (-want +got):\n%s", diff)
+	}
+	missing, err := c.Missing(t.Context(), nft.Claim{Tag: "owner a", Entries: entries})
+	must(t, err)
+	if len(missing) > 0 {
+		t.Errorf("missing: %v", missing)
+	}
+}
+
+// portsRead is the publication of portsAsRead.
+func portsRead(t *testing.T) nft.Publication {
+	t.Helper()
 	when, err := nft.ParseCondition(nft.IPv4, []string{"ip", "saddr", "!=", "10.0.0.0/8"})
 	must(t, err)
-	entries, err := nft.Publish("owner a", nft.Publication{
+	return nft.Publication{
 		Mappings: []nft.Mapping{
 			mapping(tcp, "", 8080, 8080, "10.1.2.3:80"),
 			mapping(udp, "192.0.2.1", 53, 53, "10.1.2.3:5353"),
@@ -52,17 +69,6 @@ func TestPortsReadAsIntended(t *testing.T) {
 			{To: netip.MustParseAddr("fd00::3"), From: netip.MustParsePrefix("fd00::/64")},
 		},
 		When4: when,
-	})
-	must(t, err)
-	_, err = c.Put(t.Context(), nft.Claim{Tag: "owner a", Entries: entries})
-	must(t, err)
-	if diff := cmp.Diff(portsAsRead, ns.Command("nft", "list", "ruleset")); diff != "" {
-		t.Errorf("ruleset (-want +got):\n%s", diff)
-	}
-	missing, err := c.Missing(t.Context(), nft.Claim{Tag: "owner a", Entries: entries})
-	must(t, err)
-	if len(missing) > 0 {
-		t.Errorf("missing: %v", missing)
 	}
 }
 
@@ -70,7 +76,7 @@ const portsAsRead = `table inet tenon {
 	set publishers {
 		type ipv6_addr
 		size 65536
-		comment "host ports 2"
+		comment "host ports 3"
 		elements = { 2aca:3505:ee25:2514:36af:3633:eec:c562 comment "owner a" }
 	}
 
@@ -190,22 +196,22 @@ const portsAsRead = `table inet tenon {
 	}
 
 	chain hostports_dnat {
-		meta nfproto ipv4 dnat ip to meta l4proto . th dport map @dnat4
-		dnat ip to ip daddr . meta l4proto . th dport map @dnatat4
-		meta nfproto ipv4 dnat ip to meta l4proto . th dport map @ranges4
-		dnat ip to ip daddr . meta l4proto . th dport map @rangesat4
-		meta nfproto ipv4 dnat ip to meta l4proto . th dport map @seconddnat4
-		dnat ip to ip daddr . meta l4proto . th dport map @seconddnatat4
-		meta nfproto ipv4 dnat ip to meta l4proto . th dport map @secondranges4
-		dnat ip to ip daddr . meta l4proto . th dport map @secondrangesat4
-		meta nfproto ipv6 dnat ip6 to meta l4proto . th dport map @dnat6
-		dnat ip6 to ip6 daddr . meta l4proto . th dport map @dnatat6
-		meta nfproto ipv6 dnat ip6 to meta l4proto . th dport map @ranges6
-		dnat ip6 to ip6 daddr . meta l4proto . th dport map @rangesat6
-		meta nfproto ipv6 dnat ip6 to meta l4proto . th dport map @seconddnat6
-		dnat ip6 to ip6 daddr . meta l4proto . th dport map @seconddnatat6
-		meta nfproto ipv6 dnat ip6 to meta l4proto . th dport map @secondranges6
-		dnat ip6 to ip6 daddr . meta l4proto . th dport map @secondrangesat6
+		meta nfproto ipv4 ct label set 29 dnat ip to meta l4proto . th dport map @dnat4
+		meta nfproto ipv4 ct label set 29 dnat ip to ip daddr . meta l4proto . th dport map @dnatat4
+		meta nfproto ipv4 ct label set 29 dnat ip to meta l4proto . th dport map @ranges4
+		meta nfproto ipv4 ct label set 29 dnat ip to ip daddr . meta l4proto . th dport map @rangesat4
+		meta nfproto ipv4 ct label set 29 dnat ip to meta l4proto . th dport map @seconddnat4
+		meta nfproto ipv4 ct label set 29 dnat ip to ip daddr . meta l4proto . th dport map @seconddnatat4
+		meta nfproto ipv4 ct label set 29 dnat ip to meta l4proto . th dport map @secondranges4
+		meta nfproto ipv4 ct label set 29 dnat ip to ip daddr . meta l4proto . th dport map @secondrangesat4
+		meta nfproto ipv6 ct label set 29 dnat ip6 to meta l4proto . th dport map @dnat6
+		meta nfproto ipv6 ct label set 29 dnat ip6 to ip6 daddr . meta l4proto . th dport map @dnatat6
+		meta nfproto ipv6 ct label set 29 dnat ip6 to meta l4proto . th dport map @ranges6
+		meta nfproto ipv6 ct label set 29 dnat ip6 to ip6 daddr . meta l4proto . th dport map @rangesat6
+		meta nfproto ipv6 ct label set 29 dnat ip6 to meta l4proto . th dport map @seconddnat6
+		meta nfproto ipv6 ct label set 29 dnat ip6 to ip6 daddr . meta l4proto . th dport map @seconddnatat6
+		meta nfproto ipv6 ct label set 29 dnat ip6 to meta l4proto . th dport map @secondranges6
+		meta nfproto ipv6 ct label set 29 dnat ip6 to ip6 daddr . meta l4proto . th dport map @secondrangesat6
 	}
 
 	chain hostports {
@@ -227,8 +233,8 @@ const portsAsRead = `table inet tenon {
 
 	chain hostports_postrouting {
 		type nat hook postrouting priority srcnat; policy accept;
-		ct status dnat ip daddr . ip saddr @hairpin4 masquerade
-		ct status dnat ip6 daddr . ip6 saddr @hairpin6 masquerade
+		ct label 29 ip daddr . ip saddr @hairpin4 masquerade
+		ct label 29 ip6 daddr . ip6 saddr @hairpin6 masquerade
 	}
 
 	chain hostports_loopback {
@@ -242,6 +248,58 @@ const portsAsRead = `table inet tenon {
 	}
 }
 `
+
+// TestHostPortsTwoIsReplaced: mappings in the table of the release before are in force, which CHECK sees,
+// and stay so when the next Put replaces the table. DEL removes them from either.
+func TestHostPortsTwoIsReplaced(t *testing.T) {
+	t.Parallel()
+	before := strings.NewReplacer(
+		"host ports 3", "host ports 2", "ct label set 29 ", "", "ct label 29", "ct status dnat",
+	).Replace(portsAsRead)
+	entries, err := nft.Publish("owner a", portsRead(t))
+	must(t, err)
+	claim := nft.Claim{Tag: "owner a", Entries: entries}
+	complete := func(c *nft.Conn, want bool) {
+		t.Helper()
+		missing, err := c.Missing(t.Context(), claim)
+		must(t, err)
+		if (len(missing) == 0) != want {
+			t.Errorf("missing: %v", missing)
+		}
+	}
+	ns, c := setup(t)
+	ns.Command("nft", before)
+	complete(c, true)
+	_, err = publish(t, c, "owner b", mapping(tcp, "", 8080, 8080, "10.1.2.4:80"))
+	if taken := new(nft.TakenError); !errors.As(err, &taken) || taken.Holder != "owner a" {
+		t.Errorf("%v, want that owner a has the port", err)
+	}
+	undo, err := publish(t, c, "owner b", mapping(tcp, "", 8888, 8888, "10.1.2.4:80"))
+	must(t, err)
+	complete(c, true)
+	must(t, undo(t.Context()))
+	if diff := cmp.Diff(sortedLines(portsAsRead), sortedLines(ns.Command("nft", "list", "ruleset"))); diff != "" {
+		t.Errorf("replaced (-want +got):\n%s", diff)
+	}
+
+	ns, c = setup(t)
+	ns.Command("nft", before)
+	ns.Command("nft", "flush", "chain", "inet", "tenon", "hostports_output")
+	complete(c, false)
+	_, err = c.Put(t.Context(), claim) // as repair does
+	must(t, err)
+	if diff := cmp.Diff(sortedLines(portsAsRead), sortedLines(ns.Command("nft", "list", "ruleset"))); diff != "" {
+		t.Errorf("repaired (-want +got):\n%s", diff)
+	}
+
+	ns, c = setup(t)
+	ns.Command("nft", before)
+	_, err = c.Take(t.Context(), nft.Publishing, is("owner a"), new(nft.Publisher("owner a")))
+	must(t, err)
+	if out := ns.Command("nft", "list", "ruleset"); strings.Contains(out, "owner a") {
+		t.Errorf("left:\n%s", out)
+	}
+}
 
 // publish does so for an owner and returns the undo.
 func publish(t testing.TB, c *nft.Conn, tag string, maps ...nft.Mapping) (undo func(context.Context) error, err error) {

@@ -52,7 +52,7 @@ func (c *Conn) Take(ctx context.Context, concern *Concern, match func(comment st
 // them.
 func (c *Conn) List(ctx context.Context, concern *Concern) (list []Held, err error) {
 	err = c.locked(ctx, func() error {
-		if ok, err := c.intact(concern.skeleton()); !ok {
+		if ok, err := c.inForce(concern.skeleton()); !ok {
 			return err
 		}
 		list, err = c.Owned(concern)
@@ -96,7 +96,7 @@ func (c *Conn) MissingOfEach(ctx context.Context, claims ...Claim) (missing [][]
 		for _, concern := range concerns(entriesOf(claims)) {
 			s := concern.skeleton()
 			w := wishesOf(s, concern, claims)
-			ok, err := c.intact(s)
+			ok, err := c.inForce(s)
 			if ok {
 				_, err = c.lookAt(s, w)
 			}

@@ -33,6 +33,15 @@ func (e Ct) Encode() nlmsg.Attribute {
 	return encoded("ct", number(unix.NFTA_CT_KEY, e.Key), number(unix.NFTA_CT_DREG, e.Register))
 }
 
+// SetCt sets a property of the packet's connection from a register: its key is NFT_CT_…. Labels are
+// added to the connection; it keeps the others.
+type SetCt struct{ Key, Register uint32 }
+
+// Encode implements [Expr].
+func (e SetCt) Encode() nlmsg.Attribute {
+	return encoded("ct", number(unix.NFTA_CT_KEY, e.Key), number(unix.NFTA_CT_SREG, e.Register))
+}
+
 // Fib loads what routing says: flags (NFTA_FIB_F_…) of what is asked, and the result (NFT_FIB_RESULT_…) that is wanted.
 type Fib struct{ Flags, Result, Register uint32 }
 

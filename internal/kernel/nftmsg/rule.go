@@ -62,6 +62,11 @@ type Immediate struct {
 	Value    []byte
 }
 
+// Encode implements [Expr].
+func (e Immediate) Encode() nlmsg.Attribute {
+	return encoded("immediate", number(unix.NFTA_IMMEDIATE_DREG, e.Register), value(unix.NFTA_IMMEDIATE_DATA, e.Value))
+}
+
 // Match is a condition of iptables.
 type Match struct {
 	Name string
