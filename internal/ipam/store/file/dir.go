@@ -111,6 +111,11 @@ type file struct {
 // 128 KiB long (MAX_ARG_STRLEN), and so are the bits of a bitmap.
 const maxContent = 129 << 10
 
+// errStrange says that a file cannot be one that host-local has written.
+var errStrange = errors.New("not a small regular file")
+
+// read reads a file as a whole. The error wraps errStrange or ELOOP if no implementation of
+// host-local has written the file.
 func (d *dir) read(name string) (file, error) {
 	fd, err := d.open(name, unix.O_RDONLY|unix.O_NONBLOCK, 0) // so that a FIFO does not block
 	if err != nil {
@@ -122,7 +127,7 @@ func (d *dir) read(name string) (file, error) {
 		return file{}, d.fail("stat", name, err)
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size > maxContent {
-		return file{}, d.fail("read", name, errors.New("not a small regular file"))
+		return file{}, d.fail("read", name, errStrange)
 	}
 	content, err := readFull(fd, make([]byte, st.Size))
 	if err != nil {
@@ -150,6 +155,12 @@ func readFull(fd int, b []byte) ([]byte, error) {
 // written to: it may be a second link to an address file.
 func (d *dir) put(name string, content []byte, id string) error {
 	_ = d.remove(name)
+	return d.create(name, content, id)
+}
+
+// create creates a file with this content that names the boot. The error wraps fs.ErrExist if there
+// is a file of that name. After any other error there is none.
+func (d *dir) create(name string, content []byte, id string) error {
 	f, err := d.openFile(name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
 	if err != nil {
 		return err

@@ -6,7 +6,7 @@
 //	    last_reserved_ip.N   the address that was last reserved for range set N
 //	    lock                 flock(2) target
 //	    .owners/             read only by this package
-//	        index            hash of an address file's content → address
+//	        index            hash of the container ID in an address file → address
 //	        map.START-END    one bit per address of a range, set when it is taken
 //	        new              the next address file, until it is complete
 //
@@ -50,6 +50,7 @@ type Store struct {
 	lock   *os.File // nil when dir is missing
 	owners *dir     // what is hidden in dir
 	index  *index   // nil until load
+	unread []unread // after a rebuild: files that may belong to anyone
 	dirty  bool     // dir was changed by us
 	closed bool
 	boot   string

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -22,6 +23,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/ipam/store"
 	"github.com/tenon-cni/tenon/internal/ipam/store/file"
 	"github.com/tenon-cni/tenon/internal/ipam/store/storetest"
+	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
 const bootID = "0a1b2c3d-0000-4000-8000-000000000001"
@@ -216,6 +218,106 @@ func TestOldFormat(t *testing.T) {
 	n.Want(t, "10.0.0.7 container c1")
 }
 
+// A reservation that is rewritten in place with the container ID alone, as the old format has it,
+// counts as the container's. The directory does not change then, so the index stays valid.
+func TestRewrittenInOldFormat(t *testing.T) {
+	t.Parallel()
+	for _, content := range []string{"c1", "c1\n", "c1\r\n"} {
+		for _, cached := range []bool{true, false} {
+			path := newPath(t)
+			boot := bootID
+			if !cached {
+				boot = ""
+			}
+			n, sets := network(path, boot), storetest.Sets(t, "10.0.0.0/24")
+			mustAllocate(t, n, owner("c1"), sets)
+			mustAllocate(t, n, owner("c2"), sets)
+			write(t, filepath.Join(path, "10.0.0.2"), content)
+			_, err := n.Allocate(ctx, ipam.Request{Owner: owner("c1"), Sets: sets})
+			var duplicate *ipam.DuplicateError
+			if !errors.As(err, &duplicate) || duplicate.Held.Addr != addr("10.0.0.2") {
+				t.Errorf("%q: second address: %v", content, err)
+			}
+			n.Do(t, nil, func(s store.Store) {
+				held, err := s.Held(ctx, owner("c1"))
+				if err != nil || len(held) != 1 || held[0].Owner != (ipam.Owner{Container: "c1"}) {
+					t.Errorf("%q: held %v, %v", content, held, err)
+				}
+				freed, err := s.Collect(ctx, []ipam.Owner{owner("c1"), owner("c2")})
+				if err != nil || len(freed) > 0 {
+					t.Errorf("%q: collected %v, %v", content, freed, err)
+				}
+			})
+			mustRelease(t, n, owner("c1"))
+			n.Want(t, "10.0.0.3 container c2 interface eth0", "last 0 10.0.0.3")
+			wantConsistent(t, path, sets)
+		}
+	}
+}
+
+// A reservation that cannot be read is not forgotten: Release reports it, the index is not sealed
+// without it, and once it can be read again the next Release frees it.
+func TestUnreadableReservation(t *testing.T) {
+	t.Parallel()
+	testnet.Require(t, testnet.Root)
+	for _, sealed := range []bool{true, false} {
+		path := newPath(t)
+		n, sets := network(path, bootID), storetest.Sets(t, "10.0.0.0/29", "2001:db8::/64")
+		mustAllocate(t, n, owner("c1"), sets)
+		name := filepath.Join(path, "10.0.0.2")
+		err := os.Chown(name, 65534, 65534)
+		if !sealed {
+			err = errors.Join(err, os.Chtimes(path, time.Time{}, time.Now()))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		withoutOverride(t, func() {
+			all, err := n.Allocate(ctx, ipam.Request{Owner: owner("c2"), Sets: sets})
+			if err != nil || all[0].Addr != addr("10.0.0.3") {
+				t.Errorf("allocated %v, %v", all, err)
+			}
+			if err := n.Release(ctx, owner("c2")); err != nil {
+				t.Errorf("release of readable reservations: %v", err)
+			}
+			for range 2 {
+				err := n.Release(ctx, owner("c1"))
+				var unread *fs.PathError
+				if !errors.As(err, &unread) || unread.Path != name || !errors.Is(err, unix.EACCES) {
+					t.Errorf("release of an unreadable reservation: %v", err)
+				}
+			}
+			n.Do(t, nil, func(s store.Store) {
+				freed, err := s.Collect(ctx, nil)
+				if !errors.Is(err, unix.EACCES) || len(freed) > 0 {
+					t.Errorf("collected %v, %v", freed, err)
+				}
+			})
+		})
+		n.Want(t, "10.0.0.2 container c1 interface eth0", "last 0 10.0.0.3", "last 1 2001:db8::3")
+		mustRelease(t, n, owner("c1"))
+		n.Want(t, "last 0 10.0.0.3", "last 1 2001:db8::3")
+		wantConsistent(t, path, sets)
+	}
+}
+
+// withoutOverride calls fn on a thread that may not read files of other users.
+func withoutOverride(t *testing.T, fn func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // the thread ends with the goroutine
+		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		if err := unix.Capset(&header, &make([]unix.CapUserData, 2)[0]); err != nil {
+			t.Error(err)
+			return
+		}
+		fn()
+	}()
+	<-done
+}
+
 // An empty file holds nothing. It is reclaimed by the next allocation, also when the caches were valid before.
 func TestDebrisIsReclaimed(t *testing.T) {
 	t.Parallel()
@@ -394,6 +496,38 @@ func TestConflictTellsTheAge(t *testing.T) {
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v", err)
 	}
+}
+
+// The oldest reservations come first. Those of equal age, written within one tick of the clock, are
+// sorted by address.
+func TestOldest(t *testing.T) {
+	t.Parallel()
+	path := newPath(t)
+	sets := storetest.Sets(t, "10.0.0.0/26")
+	n := network(path, bootID)
+	same := time.Now().Add(-time.Hour)
+	for i := range 40 {
+		all := mustAllocate(t, n, owner(fmt.Sprint("c", i)), sets)
+		name := filepath.Join(path, all[0].Addr.String())
+		since := same
+		if i == 17 {
+			since = since.Add(-time.Nanosecond)
+		}
+		if err := os.Chtimes(name, since, since); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.Do(t, nil, func(s store.Store) {
+		_, oldest, err := s.Survey(ctx, sets[0], 5)
+		var got []string
+		for _, l := range oldest {
+			got = append(got, l.Addr.String())
+		}
+		want := []string{"10.0.0.19", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5"}
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("%v (-want +got):\n%s", err, diff)
+		}
+	})
 }
 
 // 60 000 reservations that the reference plugin left do not hinder anything.

@@ -67,7 +67,7 @@ func FuzzCaches(f *testing.F) {
 	f.Add(index, bitmap)
 	f.Add(index[:128], []byte{})
 	f.Add(append(append([]byte{}, index[:88]...), make([]byte, len(index)-88)...), append(bitmap[:len(bitmap)-1:len(bitmap)-1], 0))
-	f.Add([]byte("tenon index v1\n\x00"), append(bitmap[:len(bitmap)-1:len(bitmap)-1], 0xff))
+	f.Add([]byte("tenon index v2\n\x00"), append(bitmap[:len(bitmap)-1:len(bitmap)-1], 0xff))
 	f.Fuzz(func(t *testing.T, index, bitmap []byte) {
 		path, n, sets := build(t)
 		for name, content := range map[string][]byte{indexFile: index, bitmapFile: bitmap} {

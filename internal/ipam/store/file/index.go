@@ -11,8 +11,9 @@ import (
 	"github.com/tenon-cni/tenon/internal/boot"
 )
 
-// index finds the addresses whose files hold a key. It is a hash table with linear probing, in a file or, when that
-// cannot be written, in memory. It knows the hash of a key, not the key, so what it finds has to be checked.
+// index finds the addresses whose files name a container. It is a hash table with linear probing, in
+// a file or, when that cannot be written, in memory. It knows the hash of the container ID, not the
+// ID, so the caller has to check what it finds.
 type index struct {
 	table interface {
 		io.ReaderAt
@@ -39,7 +40,7 @@ const (
 )
 
 // indexMagic ends in a zero byte: the reference plugin compares all files below the directory with container IDs.
-var indexMagic = [16]byte([]byte("tenon index v1\n\x00"))
+var indexMagic = [16]byte([]byte("tenon index v2\n\x00"))
 
 // slot is an entry of the table in memory order: address, hash, state.
 type slot struct {
@@ -53,15 +54,15 @@ const (
 	freed // like empty, but a search goes on behind it
 )
 
-// entry says that the file of an address holds a key with this hash.
+// entry says that the file of an address names a container whose ID has this hash.
 type entry struct {
 	addr netip.Addr
 	hash uint64
 }
 
-func hashOf(key string) uint64 {
+func hashOf(container string) uint64 {
 	h := fnv.New64a()
-	_, _ = io.WriteString(h, key)
+	_, _ = io.WriteString(h, container)
 	return h.Sum64()
 }
 

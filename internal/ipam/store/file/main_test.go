@@ -15,13 +15,18 @@ import (
 // TestMain runs the tests, or what one of them started this executable for.
 func TestMain(m *testing.M) {
 	if name := os.Getenv("FILE_TEST_CHILD"); name != "" {
+		if errno := linkErrors[os.Getenv(noLinksEnv)]; errno != 0 {
+			if err := withoutLinks(errno); err != nil {
+				panic(err)
+			}
+		}
 		os.Exit(children[name](os.Args[1:]))
 	}
 	testnet.Main(m)
 }
 
 // children are what processes started by tests do; they return their exit status.
-var children = map[string]func(args []string) int{"churn": churn, "allocate": allocateMany, "full-disk": fullDisk}
+var children = map[string]func(args []string) int{"churn": churn, "allocate": allocateMany, "full-disk": fullDisk, "no-links": noLinks}
 
 // memoryDir names, in a process that inMemory started, the folder to work in.
 const memoryDir = "FILE_TEST_MEMORY"

@@ -94,34 +94,38 @@ func wantNoLeases(t testing.TB, path string) {
 	}
 }
 
-// Processes that are killed at any moment leave nothing that DEL does not remove, and no address with two holders.
+// Processes that are killed at any moment leave nothing that DEL does not remove, and no address with
+// two holders, with and without hard links.
 func TestKilledProcesses(t *testing.T) {
 	t.Parallel()
-	path, claims := newPath(t), t.TempDir()
-	n := network(path, bootID)
-	for i := range 40 {
-		var killed [2]*exec.Cmd
-		var stderr [2]bytes.Buffer
-		for j := range killed {
-			killed[j] = child("churn", fmt.Sprintf("k%d-%d", i, j), path, claims, "1000000")
-			killed[j].Stderr = &stderr[j]
-			if err := killed[j].Start(); err != nil {
-				t.Fatal(err)
+	testnet.Require(t, testnet.Root)
+	for _, linkError := range []string{"", "EPERM"} {
+		path, claims := newPath(t), t.TempDir()
+		n := network(path, bootID)
+		for i := range 20 {
+			var killed [2]*exec.Cmd
+			var stderr [2]bytes.Buffer
+			for j := range killed {
+				killed[j] = without(linkError, child("churn", fmt.Sprintf("k%d-%d", i, j), path, claims, "1000000"))
+				killed[j].Stderr = &stderr[j]
+				if err := killed[j].Start(); err != nil {
+					t.Fatal(err)
+				}
 			}
+			time.Sleep(10*time.Millisecond + rand.N(30*time.Millisecond))
+			for j, cmd := range killed {
+				if err := cmd.Process.Kill(); err != nil {
+					t.Fatal(err)
+				}
+				if cmd.Wait(); stderr[j].Len() > 0 {
+					t.Fatal(stderr[j].String())
+				}
+			}
+			cleanUp(t, n, claims)
+			wantNoLeases(t, path)
 		}
-		time.Sleep(10*time.Millisecond + rand.N(30*time.Millisecond))
-		for j, cmd := range killed {
-			if err := cmd.Process.Kill(); err != nil {
-				t.Fatal(err)
-			}
-			if cmd.Wait(); stderr[j].Len() > 0 {
-				t.Fatal(stderr[j].String())
-			}
-		}
-		cleanUp(t, n, claims)
-		wantNoLeases(t, path)
+		wantConsistent(t, path, storetest.Sets(t, "10.0.0.0/26"))
 	}
-	wantConsistent(t, path, storetest.Sets(t, "10.0.0.0/26"))
 }
 
 // cleanUp does the DEL of all that hold an address.
@@ -184,10 +188,12 @@ func TestKilledAtEachChange(t *testing.T) {
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Root)
-	cmd := child("full-disk", t.TempDir())
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("%v: %s", err, out)
+	for _, linkError := range []string{"", "EPERM"} {
+		cmd := without(linkError, child("full-disk", t.TempDir()))
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("link error %q: %v: %s", linkError, err, out)
+		}
 	}
 }
 

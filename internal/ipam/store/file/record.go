@@ -24,13 +24,23 @@ type record struct {
 
 const separator = "\r\n"
 
-// key is what a file of the owner holds. Without an interface it is that of a file written before 0.7.
+// key returns the content of a file of the owner. A file written before 0.7 names no interface.
 func key(o ipam.Owner) string {
-	container := strings.TrimSpace(o.Container)
 	if o.IfName == "" {
-		return container
+		return container(o)
 	}
-	return container + separator + o.IfName
+	return container(o) + separator + o.IfName
+}
+
+// container returns the container ID of the owner as files hold it.
+func container(o ipam.Owner) string { return strings.TrimSpace(o.Container) }
+
+// entryOf returns the entry of the index for an address whose file has this content. Entries are
+// found by the container alone, so that they still hold after a file was rewritten in place in the
+// old format, which leaves the modification time of the directory as it was.
+func entryOf(a netip.Addr, key string) entry {
+	container, _, _ := strings.Cut(key, separator)
+	return entry{a, hashOf(container)}
 }
 
 func trim(content []byte) string { return string(bytes.TrimSpace(content)) }
@@ -39,6 +49,17 @@ func trim(content []byte) string { return string(bytes.TrimSpace(content)) }
 func addrOf(name string) (a netip.Addr, ok bool) {
 	a, err := netip.ParseAddr(name)
 	return a, err == nil && a.Zone() == "" && !a.Is4In6() && a.String() == name
+}
+
+// unread is an address file that could not be read, so that its owner is not known.
+type unread struct {
+	addr netip.Addr
+	err  error
+}
+
+// unreadable reports whether a failed read may have hidden a reservation.
+func unreadable(err error) bool {
+	return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errStrange) && !errors.Is(err, unix.ELOOP)
 }
 
 // reserved lists the addresses that have a file, whatever it holds.
@@ -99,7 +120,18 @@ func (s *Store) create(a netip.Addr, key string) error {
 	s.dirty = true
 	err := unix.Linkat(s.owners.fd, unfinished, s.dir.fd, a.String(), 0)
 	_ = s.owners.remove(unfinished) // if it stays, the next put removes it
+	if linksUnsupported(err) {
+		return s.dir.create(a.String(), []byte(key), s.boot)
+	}
 	return s.dir.fail("create", a.String(), err)
+}
+
+// linksUnsupported reports whether link(2) failed as it does on file systems without hard links,
+// such as vfat and some network file systems. There an address file is created under its own name
+// and then written. A process killed in between leaves an empty file and a broken seal, so the next
+// operation reads all files and reclaims it.
+func linksUnsupported(err error) bool {
+	return err == unix.EPERM || err == unix.EOPNOTSUPP || err == unix.ENOSYS
 }
 
 // makeOwners creates the hidden directory if it is missing.

@@ -59,14 +59,17 @@ func (s *Store) sealed() *index {
 	return x
 }
 
-// rebuild reads all address files, removes those that hold nothing and those that drop names, and makes the caches
-// anew. It goes on past files that it cannot read, and past failures to remove one, which it returns joined; then,
-// and when the caches cannot be written, they serve this operation only. Without a new index it failed as a whole.
+// rebuild reads all address files, removes those that hold nothing and those that drop names, and
+// makes the caches anew. It continues past files that it cannot read, which it keeps in s.unread,
+// and past failures to remove one, which it returns joined. After either, and when the caches cannot
+// be written, they serve this operation only: an index that lacks an address would hide it from
+// Release for as long as the index is valid. Without a new index rebuild failed as a whole.
 func (s *Store) rebuild(ctx context.Context, drop func(record) bool) (removed []ipam.Lease, err error) {
 	addrs, err := s.reserved()
 	if err != nil {
 		return nil, err
 	}
+	s.unread = nil
 	var kept []entry
 	var errs []error
 	for _, a := range addrs {
@@ -76,6 +79,9 @@ func (s *Store) rebuild(ctx context.Context, drop func(record) bool) (removed []
 		r, err := s.read(a)
 		if err != nil {
 			s.log.Warn("skipped an address", "err", err)
+			if unreadable(err) {
+				s.unread = append(s.unread, unread{a, err})
+			}
 			continue
 		}
 		if r.key == "" || s.earlier(r) || drop(r) {
@@ -86,10 +92,10 @@ func (s *Store) rebuild(ctx context.Context, drop func(record) bool) (removed []
 			}
 			errs = append(errs, err)
 		}
-		kept = append(kept, entry{a, hashOf(r.key)})
+		kept = append(kept, entryOf(a, r.key))
 	}
 	s.setIndex(newIndex(kept))
-	if errs == nil {
+	if errs == nil && s.unread == nil {
 		s.keepCaches()
 	}
 	return removed, errors.Join(errs...)
@@ -110,7 +116,7 @@ func (s *Store) setIndex(x *index) {
 // keepCaches writes the index in memory to disk, to be sealed.
 func (s *Store) keepCaches() {
 	s.index.head.Boot = bootField(s.boot)
-	s.index.head.Mtime = time.Now().Add(-time.Hour).Unix()
+	s.index.head.Mtime = time.Now().Add(-time.Hour).Unix() &^ 1 // vfat has even seconds only
 	err := s.makeOwners()
 	if err == nil {
 		err = s.removeMaps()

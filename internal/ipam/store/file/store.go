@@ -1,6 +1,7 @@
 package file
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +15,10 @@ import (
 
 // Held implements [ipam.Reservations].
 func (s *Store) Held(ctx context.Context, o ipam.Owner) ([]ipam.Lease, error) {
-	records, err := s.held(ctx, o)
+	records, lost, err := s.held(ctx, o)
+	for _, u := range lost {
+		s.log.Warn("skipped an address", "err", u.err)
+	}
 	var leases []ipam.Lease
 	for _, r := range records {
 		leases = append(leases, s.lease(r))
@@ -22,31 +26,30 @@ func (s *Store) Held(ctx context.Context, o ipam.Owner) ([]ipam.Lease, error) {
 	return leases, err
 }
 
-func (s *Store) held(ctx context.Context, o ipam.Owner) ([]record, error) {
+// held lists by address the files that name exactly this owner or, when there are none, those that
+// name only its container. The files in lost are probably files of the container, too.
+func (s *Store) held(ctx context.Context, o ipam.Owner) (records []record, lost []unread, err error) {
 	if err := s.load(ctx); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	records, err := s.holding(key(o))
-	if err != nil || len(records) > 0 {
-		return records, err
-	}
-	return s.holding(key(ipam.Owner{Container: o.Container}))
-}
-
-// holding lists the files that hold the key, by address.
-func (s *Store) holding(key string) ([]record, error) {
-	addrs, err := s.index.lookup(hashOf(key))
+	addrs, err := s.index.lookup(entryOf(netip.Addr{}, key(o)).hash)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	sort.Slice(addrs, func(i, j int) bool { return addrs[i].Less(addrs[j]) })
-	var records []record
+	byKey := map[string][]record{}
 	for _, a := range addrs {
-		if r, err := s.read(a); err == nil && r.key == key {
-			records = append(records, r)
+		r, err := s.read(a)
+		if err == nil {
+			byKey[r.key] = append(byKey[r.key], r)
+		} else if unreadable(err) {
+			lost = append(lost, unread{a, err})
 		}
 	}
-	return records, nil
+	if records = byKey[key(o)]; records == nil {
+		records = byKey[container(o)]
+	}
+	return records, lost, nil
 }
 
 // NextFree implements [ipam.Reservations].
@@ -106,7 +109,7 @@ func (s *Store) add(a netip.Addr, key string) error {
 		return &ipam.TakenError{Holder: s.lease(r)}
 	}
 	if err == nil {
-		s.remember(entry{a, hashOf(key)}, true)
+		s.remember(entryOf(a, key), true)
 	}
 	return err
 }
@@ -115,16 +118,26 @@ func (s *Store) drop(a netip.Addr, key string) error {
 	if err := s.unlink(a); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	s.remember(entry{a, hashOf(key)}, false)
+	s.remember(entryOf(a, key), false)
 	return nil
 }
 
 // Release implements [store.Store].
 func (s *Store) Release(ctx context.Context, o ipam.Owner) error {
-	records, err := s.held(ctx, o)
+	records, lost, err := s.held(ctx, o)
 	errs := []error{err}
+	families := map[bool]bool{}
 	for _, r := range records {
 		errs = append(errs, s.release(r))
+		families[r.addr.Is4()] = true
+	}
+	for _, u := range s.unread {
+		if !families[u.addr.Is4()] {
+			lost = append(lost, u)
+		}
+	}
+	for _, u := range lost {
+		errs = append(errs, u.err)
 	}
 	return errors.Join(errs...)
 }
@@ -160,7 +173,12 @@ func (s *Store) Collect(ctx context.Context, keep []ipam.Owner) ([]ipam.Lease, e
 		kept[key(o)] = true
 		kept[key(ipam.Owner{Container: o.Container})] = true
 	}
-	return s.rebuild(ctx, func(r record) bool { return !kept[r.key] })
+	freed, err := s.rebuild(ctx, func(r record) bool { return !kept[r.key] })
+	errs := []error{err}
+	for _, u := range s.unread {
+		errs = append(errs, u.err)
+	}
+	return freed, errors.Join(errs...)
 }
 
 // Leases implements [store.Store].
@@ -207,6 +225,8 @@ func (s *Store) Survey(ctx context.Context, set ipam.RangeSet, n int) (used uint
 	return used, oldest, nil
 }
 
+// sortByAge sorts by modification time. Files written within one tick of the kernel's clock have the
+// same time and are sorted by address.
 func (s *Store) sortByAge(addrs []netip.Addr) {
 	modified := make(map[netip.Addr]int64, len(addrs))
 	for _, a := range addrs {
@@ -214,7 +234,10 @@ func (s *Store) sortByAge(addrs []netip.Addr) {
 			modified[a] = st.Mtim.Nano()
 		}
 	}
-	sort.Slice(addrs, func(i, j int) bool { return modified[addrs[i]] < modified[addrs[j]] })
+	sort.Slice(addrs, func(i, j int) bool {
+		a, b := addrs[i], addrs[j]
+		return cmp.Or(cmp.Compare(modified[a], modified[b]), a.Compare(b)) < 0
+	})
 }
 
 // Used implements [store.Store].
