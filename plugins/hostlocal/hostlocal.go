@@ -8,6 +8,8 @@ import (
 	"errors"
 	"net/netip"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/boot"
 	"github.com/tenon-cni/tenon/internal/ipam"
@@ -38,7 +40,21 @@ type Settings struct {
 	ResolvConf string `json:"resolvConf"`
 	// DataDir is the folder of the reservations, one folder for each network.
 	DataDir string `json:"dataDir" default:"/var/lib/cni/networks"`
+	// StatusWhenFull is the answer of STATUS while a pool or the file system of dataDir is full:
+	// "warn" succeeds with a warning, "error" fails with code 50.
+	StatusWhenFull WhenFull `json:"statusWhenFull" enum:"warn,error" default:"warn"`
 }
+
+// WhenFull is an answer of STATUS while no address can be reserved until one is released. Runtimes
+// treat a failing STATUS as a node without network and stop restarting containers, also in pods that
+// run, so a state that ends by itself does not fail STATUS by default.
+type WhenFull string
+
+// The answers.
+const (
+	WhenFullWarn  WhenFull = "warn"  // success and a warning
+	WhenFullError WhenFull = "error" // code 50
+)
 
 // Sets returns the range sets that s has, the old form first, as they are written: see [ipam.CanonicalizeSets].
 func (s *Settings) Sets() []ipam.RangeSet {
@@ -66,10 +82,18 @@ type allocator struct{}
 
 type call = plugin.Call[Config]
 
-// Validate refuses requests that are no addresses, and ranges from which nothing can be allocated.
+// Validate refuses requests that are no addresses, ranges from which nothing can be allocated, and
+// answers of STATUS that do not exist.
 func (allocator) Validate(c *call) error {
-	_, err := request(c)
-	return err
+	if _, err := request(c); err != nil {
+		return err
+	}
+	switch answer := c.Conf.IPAM.StatusWhenFull; answer {
+	case "", WhenFullWarn, WhenFullError:
+		return nil
+	default:
+		return cni.Errorf(cni.CodeInvalidConfig, "statusWhenFull: %q is neither %q nor %q", answer, WhenFullWarn, WhenFullError)
+	}
 }
 
 // Add reserves an address of each range set.
@@ -119,23 +143,34 @@ func (allocator) Check(ctx context.Context, c *call) error {
 	})
 }
 
-// Status says whether reservations can be written and every range set has a free address. It does not wait for an ADD
-// that hangs.
+// Status reports whether reservations can be written and whether every range set has a free address.
+// It does not wait for an ADD that hangs.
 func (allocator) Status(ctx context.Context, c *call) error {
 	sets, err := sets(c)
 	if err != nil {
 		return err
 	}
-	if err := file.Writable(dataDir(c), c.Name); err != nil {
-		return cni.Errorf(cni.CodeNotAvailable, "dataDir: %w", err)
+	if err = file.Writable(dataDir(c), c.Name); err != nil {
+		err = cni.Errorf(cni.CodeNotAvailable, "dataDir: %w", err)
+	} else {
+		err = with(ctx, c, func(s *file.Store) error { return ipam.Available(ctx, s, sets) })
 	}
-	err = with(ctx, c, func(s *file.Store) error { return ipam.Available(ctx, s, sets) })
 	if err == nil {
 		return nil
 	}
 	e := *cni.AsError(err)
+	if full(err) && c.Conf.IPAM.StatusWhenFull != WhenFullError {
+		c.Log.Warn("no address can be reserved until one is released", "err", e.Msg, "details", e.Details)
+		return nil
+	}
 	e.Code = cni.CodeNotAvailable
 	return &e
+}
+
+// full reports whether err goes away once containers are removed, without an operator.
+func full(err error) bool {
+	var exhausted *ipam.ExhaustedError
+	return errors.As(err, &exhausted) || errors.Is(err, unix.ENOSPC)
 }
 
 // GC frees what attachments hold that are not in use any more.

@@ -1,9 +1,11 @@
 package hostlocal_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,10 +15,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/invoke"
+	"github.com/tenon-cni/tenon/plugin"
+	"github.com/tenon-cni/tenon/plugins/hostlocal"
 )
 
-// When all addresses are gone the error says how many there are and who has had them longest; STATUS says so too
-// (PL-STA-01, PL-STA-02, PL-STA-03), and nobody has to ask it first (PL-STA-05). The broadcast address is never given
+// When all addresses are gone the error says how many there are and who has had them longest. STATUS
+// says so too, as a warning or, if the configuration demands it, as an error (PL-STA-01, PL-STA-02,
+// PL-STA-03), and ADD does not depend on it (PL-STA-05). The broadcast address is never given
 // (host-local.md 8).
 func TestExhausted(t *testing.T) {
 	h := newHost(t)
@@ -35,9 +41,19 @@ func TestExhausted(t *testing.T) {
 		!strings.HasPrefix(e.Details, "of 6 addresses 5 are used and 1 reserved (gateway 10.1.2.1); oldest: 10.1.2.2 held by container c2 interface eth0 for ") {
 		t.Errorf("ADD: %+v", e)
 	}
-	_, err = h.call(cni.Status, "1.1.0", "", ipam, "")
-	if cni.CodeOf(err) != cni.CodeNotAvailable {
-		t.Errorf("STATUS: %v", err)
+	for setting, want := range map[string]string{
+		``:                            "",
+		`, "statusWhenFull": "warn"`:  "",
+		`, "statusWhenFull": "error"`: "50 host-local STATUS: no IP addresses available in range set: 10.1.2.1-10.1.2.6: of 6 addresses 5 are used",
+	} {
+		got, log := h.status(ipam + setting)
+		if !strings.HasPrefix(got, want) || want == "" && got != "" {
+			t.Errorf("STATUS with %q: got %q, want %q", setting, got, want)
+		}
+		warned := strings.Contains(log, "level=WARN") && strings.Contains(log, "of 6 addresses 5 are used")
+		if warned != (want == "") {
+			t.Errorf("STATUS with %q logged %q", setting, log)
+		}
 	}
 	if _, err := h.call(cni.Del, "1.1.0", "c4", ipam, ""); err != nil {
 		t.Fatal(err)
@@ -90,9 +106,34 @@ func TestStatus(t *testing.T) {
 	}
 }
 
+// status returns the outcome of STATUS, with details, and what it logs.
+func (h *host) status(ipam string) (outcome, log string) {
+	h.t.Helper()
+	var b bytes.Buffer
+	caller := plugin.Linked{Plugins: []plugin.Definition{hostlocal.Plugin}, Log: slog.New(slog.NewTextHandler(&b, nil))}
+	conf := fmt.Sprintf(`{"cniVersion": "1.1.0", "name": "mynet", "type": "x", "ipam": {"type": "host-local", "dataDir": %q, %s}}`, h.dir, ipam)
+	_, err := caller.Call(h.t.Context(), invoke.Call{
+		Path: invoke.LinkedPath("host-local"), Env: cni.Env{Command: cni.Status}, Stdin: []byte(conf),
+	})
+	if err != nil {
+		e := cni.AsError(err)
+		outcome = fmt.Sprintf("%d %s: %s", cni.CodeOf(err), e.Msg, e.Details)
+	}
+	return outcome, b.String()
+}
+
+// An answer of STATUS that does not exist is refused.
+func TestStatusWhenFullIsValidated(t *testing.T) {
+	h := newHost(t)
+	const want = `7 statusWhenFull: "never" is neither "warn" nor "error"`
+	if got := h.outcome(cni.Add, "c1", pool+`, "statusWhenFull": "never"`, ""); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
 // R-19: STATUS does not wait for an ADD that hangs with the reservations locked, and still knows when they are exhausted.
 func TestStatusBesideAdd(t *testing.T) {
-	const ipam = `"ranges": [[{"subnet": "10.1.2.0/30"}], [{"subnet": "fd00::/64"}]]`
+	const ipam = `"statusWhenFull": "error", "ranges": [[{"subnet": "10.1.2.0/30"}], [{"subnet": "fd00::/64"}]]`
 	h := newHost(t)
 	for _, want := range []string{"", "50 no IP addresses available in range set: 10.1.2.1-10.1.2.2"} {
 		if want != "" {
