@@ -42,6 +42,7 @@ type node struct {
 	stop   func()
 	done   chan error // of the daemon
 	pid    int        // of one that is a process
+	log    *logBuffer // of one that is a process
 }
 
 type testLog struct{ t *testing.T }

@@ -14,6 +14,25 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet/dhcpserver"
 )
 
+// logBuffer holds what a process logs while it runs.
+type logBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+// Write implements [io.Writer].
+func (l *logBuffer) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
 // process is a daemon that can be killed.
 func (d *node) process() (kill func()) {
 	d.t.Helper()
@@ -21,10 +40,11 @@ func (d *node) process() (kill func()) {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	var log bytes.Buffer
+	log := new(logBuffer)
+	d.log = log
 	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), daemonAt+"="+d.socket)
-	cmd.Stderr = &log
+	cmd.Stderr = log
 	if err := cmd.Start(); err != nil {
 		d.t.Fatal(err)
 	}

@@ -8,6 +8,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Server answers requests.
@@ -20,30 +22,69 @@ type Server struct {
 // atOnce is how many clients are served at the same time; others wait.
 const atOnce = 1024
 
-// Serve answers until the listener is closed, and returns when all is answered.
+// Serve answers until the listener is closed, and returns when all is answered. While descriptors or
+// memory are short, clients wait in the queue of the socket.
 func (s *Server) Serve(ctx context.Context, l *Listener) error {
 	var all sync.WaitGroup
 	defer all.Wait()
 	slots := make(chan struct{}, atOnce)
+	left := make(chan struct{}, 1) // a client has left
+	var logged time.Time
 	for {
 		slots <- struct{}{}
 		accepted, err := l.unix.AcceptUnix()
 		if errors.Is(err, net.ErrClosed) {
 			return nil
 		}
-		if err != nil {
+		if err != nil && !short(err) {
 			return err
+		}
+		if err != nil {
+			<-slots
+			if time.Since(logged) > logEvery {
+				logged = time.Now()
+				s.Log.Error("cannot accept clients; they wait", "error", err)
+			}
+			select {
+			case <-left:
+			case <-time.After(acceptAgain):
+			}
+			continue
 		}
 		all.Go(func() {
 			c := &conn{UnixConn: accepted}
-			defer func() { <-slots }()
-			defer c.Close()
+			defer func() {
+				c.Close()
+				<-slots
+				select {
+				case left <- struct{}{}:
+				default:
+				}
+			}()
 			if err := s.serve(ctx, c); err != nil {
 				s.Log.Warn("client", "error", err)
 			}
 		})
 	}
 }
+
+// short reports whether accept(2) failed for want of a resource, or because the client has gone.
+func short(err error) bool {
+	for _, e := range []unix.Errno{unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.ECONNABORTED} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+const (
+	// acceptAgain is the time after which Serve tries again where no client leaves: descriptors are
+	// also freed elsewhere, in this process or another.
+	acceptAgain = time.Second
+	// logEvery is the time for which Serve logs an error of accept(2) once.
+	logEvery = time.Minute
+)
 
 func (s *Server) serve(ctx context.Context, c *conn) error {
 	if err := c.trusted(); err != nil {
