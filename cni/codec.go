@@ -86,25 +86,35 @@ func (a *wireAddr) UnmarshalText(text []byte) error {
 // [CodeInvalidConfig] where r is not valid, and where v is 0.1.0 or 0.2.0 and r has no address: these versions know
 // nothing else. A v that is not published has [CodeIncompatibleVersion].
 func (r *Result) Encode(v Version) ([]byte, error) {
-	if v < V010 || v > Newest {
-		return nil, Errorf(CodeIncompatibleVersion, "CNI version %d is not published", v)
-	}
-	if err := r.Validate(); err != nil {
-		return nil, DecodeFailure("result", err)
-	}
-	e := r.express(v)
-	if e.generation == genA {
-		return encodeA(&e.said, v)
-	}
-	return encodeBC(&e.said, v), nil
+	encoded, _, err := r.Relay(v, nil)
+	return encoded, err
 }
 
-func encodeA(r *Result, v Version) ([]byte, error) {
-	if len(r.IPs) == 0 {
-		return nil, Errorf(CodeInvalidConfig, "result without addresses cannot be expressed in CNI version %v", v).
+// Relay is [Result.Encode] for a plugin or a runtime that passes on from, the result of a plugin before, with or without
+// changes. What that plugin said stays, where Encode leaves it out or refuses it: a gateway of the other family in 0.4.0
+// and older, and that there is neither an address nor an interface in 0.1.0 and 0.2.0. Nil is no such plugin.
+//
+// lost are the addresses, gateways and routes that v cannot say, one sentence each.
+func (r *Result) Relay(v Version, from *Result) (encoded []byte, lost []string, err error) {
+	if v < V010 || v > Newest {
+		return nil, nil, Errorf(CodeIncompatibleVersion, "CNI version %d is not published", v)
+	}
+	if err := r.Validate(); err != nil {
+		return nil, nil, DecodeFailure("result", err)
+	}
+	e := r.express(v, from)
+	if e.generation != genA {
+		return encodeBC(&e.said, v), e.lost, nil
+	}
+	if passedOn := from != nil && len(from.IPs)+len(r.Interfaces) == 0; len(r.IPs) == 0 && !passedOn {
+		return nil, nil, Errorf(CodeInvalidConfig, "result without addresses cannot be expressed in CNI version %v", v).
 			WithDetails("use cniVersion 0.3.0 or newer")
 	}
-	return encode(wireResultA{CNIVersion: v, IP4: encodeFamily(r, true), IP6: encodeFamily(r, false), DNS: r.DNS}), nil
+	return encodeA(&e.said, v), e.lost, nil
+}
+
+func encodeA(r *Result, v Version) []byte {
+	return encode(wireResultA{CNIVersion: v, IP4: encodeFamily(r, true), IP6: encodeFamily(r, false), DNS: r.DNS})
 }
 
 // encodeFamily returns the address of a family with the routes of that family, nil if there is none.

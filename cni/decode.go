@@ -1,23 +1,42 @@
 package cni
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"fmt"
+)
 
 // DecodeResult reads a result in whatever version it is; conf, the version of the call, stands in for a cniVersion
 // that is absent, empty or not a string. Unknown members are ignored. An object that has code and msg and no member
 // of a result is not a result but an error object of a plugin that exited with success.
 //
-// It is tolerant where it can be without guessing: an interface index of −1 counts as absent, and from 0.3.0 to 0.4.0
-// a missing ips[].version is derived from the address.
+// It repairs what the reference library accepts and [Result.Validate] does not; [RepairResult] says what.
 //
 // What is not JSON, has a wrong JSON type or an unreadable address, and a result without any version have
-// [CodeDecodingFailure], a version that is not published [CodeIncompatibleVersion], a contradiction
-// [CodeInvalidConfig].
-func DecodeResult(b []byte, conf Version) (*Result, error) { return decodeResult(b, conf, tolerant) }
+// [CodeDecodingFailure], a version that is not published [CodeIncompatibleVersion]. A null element, a missing address
+// or destination and an interface without a name have [CodeInvalidConfig].
+func DecodeResult(b []byte, conf Version) (*Result, error) {
+	r, _, err := RepairResult(b, conf)
+	return r, err
+}
 
-// DecodeResultStrict is [DecodeResult] for judging plugins: ips[].version has to be there from 0.3.0 to 0.4.0. An
-// interface index of −1 is let through, as runtimes have to cope with it.
+// RepairResult is [DecodeResult] for readers with a log. It also returns what it repaired or let pass, one sentence
+// each:
+//
+//   - An index that is not one of the interfaces counts as absent, as does a number that is not an unsigned 32-bit one.
+//   - The family of an address follows from the address, whatever its version says (0.3.0 to 0.4.0), and whether it
+//     stands in ip4 or in ip6 (0.1.0 and 0.2.0).
+//   - A gateway of the other family, which only 1.0.0 and later allow, is kept.
+func RepairResult(b []byte, conf Version) (r *Result, repairs []string, err error) {
+	d := resultDecoder{mode: tolerant}
+	r, err = d.decode(b, conf)
+	return r, d.repairs, err
+}
+
+// DecodeResultStrict is [DecodeResult] for judging plugins: it repairs nothing, and contradictions have
+// [CodeInvalidConfig]. An interface index of −1 is let through, as runtimes have to cope with it.
 func DecodeResultStrict(b []byte, conf Version) (*Result, error) {
-	return decodeResult(b, conf, strict)
+	d := resultDecoder{mode: strict}
+	return d.decode(b, conf)
 }
 
 // ResultVersion returns the version that a result claims for itself, or conf where it claims none. Codes are those of
@@ -49,7 +68,14 @@ const (
 	strict   tolerance = true
 )
 
-func decodeResult(b []byte, conf Version, mode tolerance) (*Result, error) {
+// resultDecoder reads one result.
+type resultDecoder struct {
+	mode    tolerance
+	result  Result
+	repairs []string
+}
+
+func (d *resultDecoder) decode(b []byte, conf Version) (*Result, error) {
 	m, err := parseObject(b)
 	if err != nil {
 		return nil, DecodeFailure("result", err)
@@ -64,28 +90,41 @@ func decodeResult(b []byte, conf Version, mode tolerance) (*Result, error) {
 	if v == 0 {
 		return nil, Errorf(CodeDecodingFailure, "result has no cniVersion")
 	}
-	r := &Result{}
 	switch v.generation() {
 	case genA:
-		err = r.decodeA(m)
+		err = d.decodeA(m)
 	case genB:
-		err = r.decodeB(m, v, mode)
+		err = d.decodeB(m, v)
 	case genC:
-		err = r.decodeC(m)
+		err = d.decodeC(m)
 	}
 	if err == nil {
-		err = decodeMember(m, "dns", &r.DNS)
+		err = decodeMember(m, "dns", &d.result.DNS)
 	}
 	if err == nil {
-		err = r.Validate()
+		d.repairNumbers()
+		err = d.result.Validate()
 	}
 	if err == nil && v.generation() != genC {
-		err = r.refuseMixedFamilies()
+		err = d.mixedFamilies()
 	}
 	if err != nil {
 		return nil, DecodeFailure("result", err)
 	}
-	return r, nil
+	return &d.result, nil
+}
+
+// wrong returns an error about a contradiction if the decoder is strict. Otherwise it notes the repair.
+func (d *resultDecoder) wrong(repair, format string, args ...any) error {
+	if d.mode == strict {
+		return Errorf(CodeInvalidConfig, format, args...)
+	}
+	d.note(repair, format, args...)
+	return nil
+}
+
+func (d *resultDecoder) note(repair, format string, args ...any) {
+	d.repairs = append(d.repairs, fmt.Sprintf(format, args...)+": "+repair)
 }
 
 // refuseErrorObject finds a plugin that reports an error and exits with success.
@@ -101,7 +140,7 @@ func refuseErrorObject(m map[string]json.RawMessage) error {
 	return Errorf(CodeDecodingFailure, "result is an error object: %s", m["msg"])
 }
 
-func (r *Result) decodeA(m map[string]json.RawMessage) error {
+func (d *resultDecoder) decodeA(m map[string]json.RawMessage) error {
 	for _, side := range []struct {
 		key string
 		is4 bool
@@ -117,29 +156,40 @@ func (r *Result) decodeA(m map[string]json.RawMessage) error {
 			return Errorf(CodeInvalidConfig, "%s has no ip", side.key)
 		}
 		if w.IP.Addr().Is4() != side.is4 {
-			return Errorf(CodeInvalidConfig, "%s holds %s", side.key, w.IP)
+			if err := d.wrong("its family counts", "%s holds %s", side.key, w.IP); err != nil {
+				return err
+			}
 		}
-		r.IPs = append(r.IPs, IP{Address: w.IP, Gateway: w.Gateway.Addr})
-		for n, rt := range w.Routes {
-			if rt == nil {
-				return Errorf(CodeInvalidConfig, "%s: routes[%d] is null", side.key, n)
-			}
-			if rt.Dst.IsValid() && rt.Dst.Addr().Is4() != side.is4 {
-				return Errorf(CodeInvalidConfig, "%s holds route %s", side.key, rt.Dst)
-			}
-			r.Routes = append(r.Routes, Route{Dst: rt.Dst, GW: rt.GW.Addr})
+		d.result.IPs = append(d.result.IPs, IP{Address: w.IP, Gateway: w.Gateway.Addr})
+		if err := d.decodeRoutesA(side.key, side.is4, w.Routes); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (r *Result) decodeB(m map[string]json.RawMessage, v Version, mode tolerance) error {
+func (d *resultDecoder) decodeRoutesA(key string, is4 bool, routes []*wireRouteA) error {
+	for n, rt := range routes {
+		if rt == nil {
+			return Errorf(CodeInvalidConfig, "%s: routes[%d] is null", key, n)
+		}
+		if rt.Dst.IsValid() && rt.Dst.Addr().Is4() != is4 {
+			if err := d.wrong("its family counts", "%s holds route %s", key, rt.Dst); err != nil {
+				return err
+			}
+		}
+		d.result.Routes = append(d.result.Routes, Route{Dst: rt.Dst, GW: rt.GW.Addr})
+	}
+	return nil
+}
+
+func (d *resultDecoder) decodeB(m map[string]json.RawMessage, v Version) error {
 	interfaces, err := elements[wireInterfaceB](m, "interfaces")
 	if err != nil {
 		return err
 	}
 	for _, w := range interfaces {
-		r.Interfaces = append(r.Interfaces, Interface{Name: w.Name, MAC: w.MAC, Sandbox: w.Sandbox})
+		d.result.Interfaces = append(d.result.Interfaces, Interface{Name: w.Name, MAC: w.MAC, Sandbox: w.Sandbox})
 	}
 	key := "ips"
 	if v == V030 && lookup(m, key) == nil {
@@ -150,22 +200,24 @@ func (r *Result) decodeB(m map[string]json.RawMessage, v Version, mode tolerance
 		return err
 	}
 	for n, w := range ips {
-		derive := w.Version == "" && mode == tolerant
-		if w.Address.IsValid() && w.Version != family(w.Address) && !derive {
-			return Errorf(CodeInvalidConfig, "ips[%d] has version %q and address %s", n, w.Version, w.Address)
+		if want := family(w.Address); w.Address.IsValid() && w.Version != want {
+			err := d.wrong("it counts as "+want, "ips[%d] has version %q and address %s", n, w.Version, w.Address)
+			if err != nil {
+				return err
+			}
 		}
-		r.IPs = append(r.IPs, w.ip())
+		d.addIP(n, w.wireIP, len(interfaces))
 	}
-	return r.decodeRoutes(m)
+	return d.decodeRoutes(m)
 }
 
-func (r *Result) decodeC(m map[string]json.RawMessage) error {
+func (d *resultDecoder) decodeC(m map[string]json.RawMessage) error {
 	interfaces, err := elements[wireInterface](m, "interfaces")
 	if err != nil {
 		return err
 	}
 	for _, w := range interfaces {
-		r.Interfaces = append(r.Interfaces, Interface{
+		d.result.Interfaces = append(d.result.Interfaces, Interface{
 			Name: w.Name, MAC: w.MAC, MTU: w.MTU, Sandbox: w.Sandbox, SocketPath: w.SocketPath, PciID: w.PciID,
 		})
 	}
@@ -173,41 +225,77 @@ func (r *Result) decodeC(m map[string]json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	for _, w := range ips {
-		r.IPs = append(r.IPs, w.ip())
+	for n, w := range ips {
+		d.addIP(n, *w, len(interfaces))
 	}
-	return r.decodeRoutes(m)
+	return d.decodeRoutes(m)
 }
 
-func (r *Result) decodeRoutes(m map[string]json.RawMessage) error {
+func (d *resultDecoder) decodeRoutes(m map[string]json.RawMessage) error {
 	routes, err := elements[wireRoute](m, "routes")
 	if err != nil {
 		return err
 	}
 	for _, w := range routes {
-		r.Routes = append(r.Routes, w.route())
+		d.result.Routes = append(d.result.Routes, w.route())
 	}
 	return nil
 }
 
-func (w wireIP) ip() IP {
+// addIP adds ips[n]. An index that points nowhere is left to [Result.Validate] if it is not repaired.
+func (d *resultDecoder) addIP(n int, w wireIP, interfaces int) {
 	ip := IP{Address: w.Address, Gateway: w.Gateway.Addr, Interface: optional(w.Interface)}
-	if ip.Interface.Value == -1 {
+	i, ok := ip.Interface.Get()
+	switch {
+	case !ok || i >= 0 && i < interfaces:
+	case d.mode == tolerant:
+		d.note("it counts as absent", "ips[%d]: interface %d is not one of %d", n, i, interfaces)
+		ip.Interface = Optional[int]{}
+	case i == -1:
 		ip.Interface = Optional[int]{}
 	}
-	return ip
+	d.result.IPs = append(d.result.IPs, ip)
 }
 
-// refuseMixedFamilies checks what held until 0.4.0: a gateway is of the family of what it leads to.
-func (r *Result) refuseMixedFamilies() error {
-	for n, ip := range r.IPs {
-		if mixed(ip.Address, ip.Gateway) {
-			return Errorf(CodeInvalidConfig, "ips[%d] has address %s and gateway %s", n, ip.Address, ip.Gateway)
+// repairNumbers takes out the numbers that [Result.Validate] refuses, unless the decoder is strict.
+func (d *resultDecoder) repairNumbers() {
+	if d.mode == strict {
+		return
+	}
+	const repair, format = "it counts as absent", "%s[%d]: %s %d is not an unsigned 32-bit number"
+	for n := range d.result.Interfaces {
+		if mtu := &d.result.Interfaces[n].MTU; !unsigned32(*mtu) {
+			d.note(repair, format, "interfaces", n, "mtu", *mtu)
+			*mtu = 0
 		}
 	}
-	for n, rt := range r.Routes {
+	for n := range d.result.Routes {
+		rt := &d.result.Routes[n]
+		for _, number := range rt.numbers() {
+			if !unsigned32(number.value) {
+				d.note(repair, format, "routes", n, number.key, number.value)
+				rt.clear(number.key)
+			}
+		}
+	}
+}
+
+// mixedFamilies looks at what held until 0.4.0: a gateway is of the family of what it leads to.
+func (d *resultDecoder) mixedFamilies() error {
+	const repair = "it is kept"
+	for n, ip := range d.result.IPs {
+		if mixed(ip.Address, ip.Gateway) {
+			err := d.wrong(repair, "ips[%d] has address %s and gateway %s", n, ip.Address, ip.Gateway)
+			if err != nil {
+				return err
+			}
+		}
+	}
+	for n, rt := range d.result.Routes {
 		if mixed(rt.Dst, rt.GW) {
-			return Errorf(CodeInvalidConfig, "routes[%d] has dst %s and gw %s", n, rt.Dst, rt.GW)
+			if err := d.wrong(repair, "routes[%d] has dst %s and gw %s", n, rt.Dst, rt.GW); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -219,7 +307,7 @@ func decodeMember(m map[string]json.RawMessage, key string, into any) error {
 	if raw == nil {
 		return nil
 	}
-	if err := json.Unmarshal(raw, into); err != nil {
+	if err := json.Unmarshal(preferExact(raw), into); err != nil {
 		return DecodeFailure(key, err)
 	}
 	return nil

@@ -84,31 +84,159 @@ func TestDecodeResultIgnoresMembersOfOtherVersions(t *testing.T) {
 	}
 }
 
-// RES-11, RES-18: a version that is missing is derived, one that contradicts its address is refused.
-func TestDecodeResultTolerance(t *testing.T) {
+// RES-10, RES-11, RES-18: a tolerant reader repairs what libcni accepts and reports each repair once. A strict one
+// refuses all of it but the index -1.
+func TestRepairResult(t *testing.T) {
 	t.Parallel()
-	in := []byte(`{"cniVersion":"0.4.0","ips":[{"address":"2001:db8::2/64","interface":-1}]}`)
-	r, err := cni.DecodeResult(in, cni.V040)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(cni.Result{IPs: []cni.IP{{Address: prefix("2001:db8::2/64")}}}, *r, sameResult); diff != "" {
-		t.Errorf("tolerant (-want +got):\n%s", diff)
-	}
-	if r, err := cni.DecodeResultStrict(in, cni.V040); cni.CodeOf(err) != cni.CodeInvalidConfig {
-		t.Errorf("strict: %+v, %v", r, err)
-	}
-	for _, in := range []string{
-		`{"ips":[{"version":"6","address":"10.0.0.2/24"}]}`, // a contradiction, not an omission
-		`{"interfaces":[{"name":"a"}],"ips":[{"version":"4","address":"10.0.0.2/24","interface":-2}]}`,
+	const eth0 = `"interfaces":[{"name":"eth0"}],`
+	v4 := []cni.IP{{Address: prefix("10.0.0.2/24")}}
+	v6 := []cni.IP{{Address: prefix("fd00::2/64")}}
+	interfaces := []cni.Interface{{Name: "eth0"}}
+	for _, row := range []struct {
+		name, version, in string
+		want              cni.Result
+		repairs           []string
+	}{
+		{"index without interfaces (example of 0.3.1)", "0.3.1", `"ips":[{"version":"4","address":"10.0.0.2/24","interface":0}]`,
+			cni.Result{IPs: v4}, []string{"ips[0]: interface 0 is not one of 0: it counts as absent"}},
+		{"index behind the interfaces", "1.0.0", eth0 + `"ips":[{"address":"10.0.0.2/24","interface":1}]`,
+			cni.Result{Interfaces: interfaces, IPs: v4}, []string{"ips[0]: interface 1 is not one of 1: it counts as absent"}},
+		{"negative index", "1.1.0", eth0 + `"ips":[{"address":"10.0.0.2/24","interface":-2}]`,
+			cni.Result{Interfaces: interfaces, IPs: v4}, []string{"ips[0]: interface -2 is not one of 1: it counts as absent"}},
+		{"index -1", "1.1.0", eth0 + `"ips":[{"address":"10.0.0.2/24","interface":-1}]`,
+			cni.Result{Interfaces: interfaces, IPs: v4}, []string{"ips[0]: interface -1 is not one of 1: it counts as absent"}},
+		{"no version", "0.4.0", `"ips":[{"address":"fd00::2/64"}]`,
+			cni.Result{IPs: v6}, []string{`ips[0] has version "" and address fd00::2/64: it counts as 6`}},
+		{"wrong version", "0.4.0", `"ips":[{"version":"6","address":"10.0.0.2/24"}]`,
+			cni.Result{IPs: v4}, []string{`ips[0] has version "6" and address 10.0.0.2/24: it counts as 4`}},
+		{"gateway of the other family", "0.3.0", `"ips":[{"version":"4","address":"10.0.0.2/24","gateway":"fe80::1"}]`,
+			cni.Result{IPs: []cni.IP{{Address: prefix("10.0.0.2/24"), Gateway: addr("fe80::1")}}},
+			[]string{"ips[0] has address 10.0.0.2/24 and gateway fe80::1: it is kept"}},
+		{"next hop of the other family", "0.4.0", `"routes":[{"dst":"::/0","gw":"10.0.0.1"}]`,
+			cni.Result{Routes: []cni.Route{{Dst: prefix("::/0"), GW: addr("10.0.0.1")}}},
+			[]string{"routes[0] has dst ::/0 and gw 10.0.0.1: it is kept"}},
+		{"gateway of the other family in 0.2.0", "0.2.0", `"ip4":{"ip":"10.0.0.2/24","gateway":"fe80::1"}`,
+			cni.Result{IPs: []cni.IP{{Address: prefix("10.0.0.2/24"), Gateway: addr("fe80::1")}}},
+			[]string{"ips[0] has address 10.0.0.2/24 and gateway fe80::1: it is kept"}},
+		{"ip4 holds IPv6", "0.1.0", `"ip4":{"ip":"fd00::2/64"}`,
+			cni.Result{IPs: v6}, []string{"ip4 holds fd00::2/64: its family counts"}},
+		{"ip4 holds an IPv6 route", "0.2.0", `"ip4":{"ip":"10.0.0.2/24","routes":[{"dst":"::/0"}]}`,
+			cni.Result{IPs: v4, Routes: []cni.Route{{Dst: prefix("::/0")}}}, []string{"ip4 holds route ::/0: its family counts"}},
+		{"negative numbers", "1.1.0", `"interfaces":[{"name":"eth0","mtu":-1}],"routes":[{"dst":"::/0","mtu":-2,"advmss":-3,"priority":-4,"table":-5,"scope":4294967296}]`,
+			cni.Result{Interfaces: interfaces, Routes: []cni.Route{{Dst: prefix("::/0")}}}, []string{
+				"interfaces[0]: mtu -1 is not an unsigned 32-bit number: it counts as absent",
+				"routes[0]: mtu -2 is not an unsigned 32-bit number: it counts as absent",
+				"routes[0]: advmss -3 is not an unsigned 32-bit number: it counts as absent",
+				"routes[0]: priority -4 is not an unsigned 32-bit number: it counts as absent",
+				"routes[0]: table -5 is not an unsigned 32-bit number: it counts as absent",
+				"routes[0]: scope 4294967296 is not an unsigned 32-bit number: it counts as absent",
+			}},
+		{"several faults", "0.4.0", `"ips":[{"version":"4","address":"10.0.0.2/24","interface":0},{"version":"4","address":"fd00::2/64"}]`,
+			cni.Result{IPs: append(v4[:1:1], v6...)}, []string{
+				"ips[0]: interface 0 is not one of 0: it counts as absent", `ips[1] has version "4" and address fd00::2/64: it counts as 6`,
+			}},
+		{"nothing wrong", "1.0.0", eth0 + `"ips":[{"address":"10.0.0.2/24","interface":0}],"routes":[{"dst":"0.0.0.0/0","gw":"fe80::1"}]`,
+			cni.Result{
+				Interfaces: interfaces, IPs: []cni.IP{{Address: prefix("10.0.0.2/24"), Interface: cni.Some(0)}},
+				Routes: []cni.Route{{Dst: prefix("0.0.0.0/0"), GW: addr("fe80::1")}},
+			}, nil},
 	} {
-		if r, err := cni.DecodeResult([]byte(in), cni.V040); cni.CodeOf(err) != cni.CodeInvalidConfig {
-			t.Errorf("%s: %+v, %v", in, r, err)
-		}
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			in := []byte(`{"cniVersion":"` + row.version + `",` + row.in + `}`)
+			r, repairs, err := cni.RepairResult(in, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(row.want, *r, sameResult); diff != "" {
+				t.Errorf("result (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(row.repairs, repairs); diff != "" {
+				t.Errorf("repairs (-want +got):\n%s", diff)
+			}
+			if again, err := cni.DecodeResult(in, 0); err != nil || !cmp.Equal(r, again, sameResult) {
+				t.Errorf("DecodeResult: %+v, %v", again, err)
+			}
+			allowed := row.repairs == nil || row.name == "index -1"
+			if strict, err := cni.DecodeResultStrict(in, 0); (err == nil) != allowed || err != nil && cni.CodeOf(err) != cni.CodeInvalidConfig {
+				t.Errorf("strict: %+v, %v", strict, err)
+			}
+		})
 	}
 }
 
-// RES-10, CNV-14: nulls, omissions and contradictions are errors with a code.
+// RES-10: of members that differ in case, the one that is spelled as in the specification counts, whatever the order.
+func TestDecodeResultPrefersExactKeys(t *testing.T) {
+	t.Parallel()
+	for _, in := range []string{
+		`{"cniVersion":"1.1.0","interfaces":[{"NAME":"x","name":"eth0","pciid":"y","pciID":"z"}],"ips":[{"Address":"192.0.2.9/24","address":"10.0.0.2/24","GATEWAY":"192.0.2.1"}],"DNS":{"domain":"x"},"dns":{"domain":"d","Domain":"x"}}`,
+		`{"cniVersion":"1.1.0","interfaces":[{"name":"eth0","NAME":"x","pciID":"z","pciid":"y"}],"ips":[{"address":"10.0.0.2/24","Address":"192.0.2.9/24","GATEWAY":"192.0.2.1"}],"dns":{"Domain":"x","domain":"d"},"DNS":{"domain":"x"}}`,
+		`{"cniVersion":"1.1.0","interfaces":[{"name":"eth0","PciID":5,"pciID":"z"}],"ips":[{"address":"10.0.0.2/24","addreſs":5,"GATEWAY":"192.0.2.1"}],"dns":{"domain":"d"}}`,
+	} {
+		want := cni.Result{
+			Interfaces: []cni.Interface{{Name: "eth0", PciID: "z"}},
+			IPs:        []cni.IP{{Address: prefix("10.0.0.2/24"), Gateway: addr("192.0.2.1")}},
+			DNS:        cni.DNS{Domain: "d"},
+		}
+		for range 20 { // a map has another order each time
+			r, err := cni.DecodeResult([]byte(in), 0)
+			if err != nil {
+				t.Fatalf("%s: %v", in, err)
+			}
+			if diff := cmp.Diff(want, *r, sameResult); diff != "" {
+				t.Fatalf("%s (-want +got):\n%s", in, diff)
+			}
+		}
+	}
+	in := `{"cniVersion":"0.2.0","ip4":{"IP":"192.0.2.9/24","ip":"10.0.0.2/24","routes":[{"dst":"10.1.0.0/16","Dst":"10.2.0.0/16"}]}}`
+	r, err := cni.DecodeResult([]byte(in), 0)
+	if err != nil || r.IPs[0].Address != prefix("10.0.0.2/24") || r.Routes[0].Dst != prefix("10.1.0.0/16") {
+		t.Errorf("%s: %+v, %v", in, r, err)
+	}
+}
+
+// RES-10, CNV-10: what a plugin before has said is passed on as it was, also where one's own result may not say it.
+func TestRelay(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		version cni.Version
+		from    string
+	}{
+		{cni.V010, `{"cniVersion":"0.1.0","dns":{}}`},
+		{cni.V020, `{"cniVersion":"0.2.0","dns":{"domain":"d"}}`},
+		{cni.V020, `{"cniVersion":"0.2.0","ip4":{"ip":"10.0.0.2/24","gateway":"fe80::1","routes":[{"dst":"0.0.0.0/0","gw":"fe80::1"}]},"dns":{}}`},
+		{cni.V040, `{"cniVersion":"0.4.0","ips":[{"version":"6","address":"fd00::2/64","gateway":"10.0.0.1"}],"routes":[{"dst":"::/0","gw":"10.0.0.1"}],"dns":{}}`},
+	} {
+		from, err := cni.DecodeResult([]byte(row.from), row.version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		encoded, lost, err := from.Clone().Relay(row.version, from)
+		if string(encoded) != row.from || lost != nil || err != nil {
+			t.Errorf("%s is passed on as %s, lost %q, %v", row.from, encoded, lost, err)
+		}
+	}
+	own := &cni.Result{
+		IPs:    []cni.IP{{Address: prefix("10.0.0.2/24"), Gateway: addr("fe80::1")}},
+		Routes: []cni.Route{{Dst: prefix("0.0.0.0/0"), GW: addr("fe80::1")}},
+	}
+	encoded, lost, err := own.Relay(cni.V040, &cni.Result{})
+	const want = `{"cniVersion":"0.4.0","ips":[{"version":"4","address":"10.0.0.2/24"}],"dns":{}}`
+	if diff := cmp.Diff([]string{"address 10.0.0.2/24: gateway fe80::1", "route 0.0.0.0/0"}, lost); diff != "" || string(encoded) != want || err != nil {
+		t.Errorf("own result: %s, %v %s", encoded, err, diff)
+	}
+	links := &cni.Result{Interfaces: []cni.Interface{{Name: "eth0"}}}
+	if encoded, _, err := links.Relay(cni.V020, &cni.Result{}); cni.CodeOf(err) != cni.CodeInvalidConfig {
+		t.Errorf("interface without address in 0.2.0: %s, %v", encoded, err)
+	}
+	several := conversions["several-addresses"]
+	_, lost, err = several.Relay(cni.V020, &several)
+	if diff := cmp.Diff([]string{"address 10.7.0.3/16", "address 2001:db8:7::3/64", "address 192.0.2.7/32"}, lost); diff != "" || err != nil {
+		t.Errorf("lost in 0.2.0: %v %s", err, diff)
+	}
+}
+
+// RES-10, CNV-14: nulls and omissions are errors with a code.
 func TestDecodeResultRefuses(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -131,12 +259,7 @@ func TestDecodeResultRefuses(t *testing.T) {
 		{"null route of 0.2.0", `{"cniVersion":"0.2.0","ip4":{"ip":"10.0.0.2/24","routes":[null]}}`, cni.CodeInvalidConfig, "ip4: routes[0] is null"},
 		{"no ip in 0.2.0", `{"cniVersion":"0.2.0","ip6":{"gateway":"::1"}}`, cni.CodeInvalidConfig, "ip6 has no ip"},
 		{"ip4 as text in 0.2.0", `{"cniVersion":"0.2.0","ip4":"10.0.0.2/24"}`, cni.CodeDecodingFailure, "ip4: a JSON string"},
-		{"ip6 holds IPv4 in 0.2.0", `{"cniVersion":"0.2.0","ip6":{"ip":"10.0.0.2/24"}}`, cni.CodeInvalidConfig, "ip6 holds 10.0.0.2/24"},
-		{"ip4 holds an IPv6 route", `{"cniVersion":"0.2.0","ip4":{"ip":"10.0.0.2/24","routes":[{"dst":"::/0"}]}}`, cni.CodeInvalidConfig, "route ::/0"},
 		{"no dst in 0.2.0", `{"cniVersion":"0.2.0","ip4":{"ip":"10.0.0.2/24","routes":[{"gw":"10.0.0.1"}]}}`, cni.CodeInvalidConfig, "dst is missing"},
-		{"gateway of the other family in 0.2.0", `{"cniVersion":"0.2.0","ip4":{"ip":"10.0.0.2/24","gateway":"fe80::1"}}`, cni.CodeInvalidConfig, "gateway fe80::1"},
-		{"route by the other family in 0.2.0", `{"cniVersion":"0.2.0","ip6":{"ip":"::2/64","routes":[{"dst":"::/0","gw":"10.0.0.1"}]}}`, cni.CodeInvalidConfig, "gw 10.0.0.1"},
-		{"gateway of the other family in 0.4.0", `{"cniVersion":"0.4.0","ips":[{"version":"4","address":"10.0.0.2/24","gateway":"fe80::1"}]}`, cni.CodeInvalidConfig, "gateway fe80::1"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

@@ -3,25 +3,29 @@ package cni
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
 // Dropped tells, a sentence for each object, what an encoding in version v has to leave out.
-func (r *Result) Dropped(v Version) []string { return r.express(v).dropped }
+func (r *Result) Dropped(v Version) []string { return r.express(v, nil).dropped }
 
 // expression is the part of a result that one generation can say, and what is missing from it.
 type expression struct {
 	generation generation
+	from       *Result // whose gateways of the other family stay; may be nil
 	said       Result
 	dropped    []string
+	lost       []string // those of dropped that are an address, a gateway or a route
 }
 
-// express restricts r to what version v can say. What is left survives an encoding in v unchanged.
+// express restricts r to what version v can say. What is left survives an encoding in v unchanged. Gateways of the other
+// family that from has are left in.
 //
 // Route members of 1.1.0 are kept from 0.3.0 on, as the reference library does: CHECK and DEL of older networks need
 // them. So are the interface members in 1.0.0.
-func (r *Result) express(v Version) expression {
-	e := expression{generation: v.generation(), said: Result{DNS: r.DNS}}
+func (r *Result) express(v Version, from *Result) expression {
+	e := expression{generation: v.generation(), from: from, said: Result{DNS: r.DNS}}
 	if e.generation == genC {
 		e.said = *r
 		return e
@@ -34,6 +38,12 @@ func (r *Result) express(v Version) expression {
 
 func (e *expression) drop(format string, args ...any) {
 	e.dropped = append(e.dropped, fmt.Sprintf(format, args...))
+}
+
+// lose is drop for what decides where packets go.
+func (e *expression) lose(format string, args ...any) {
+	e.drop(format, args...)
+	e.lost = append(e.lost, e.dropped[len(e.dropped)-1])
 }
 
 func (e *expression) interfaces(all []Interface) {
@@ -63,13 +73,13 @@ func (e *expression) ips(all []IP) {
 	for _, ip := range all {
 		if e.generation == genA {
 			if e.said.first(ip.Address.Addr().Is4()) != nil {
-				e.drop("address %s", ip.Address)
+				e.lose("address %s", ip.Address)
 				continue
 			}
 			ip.Interface = Optional[int]{}
 		}
-		if mixed(ip.Address, ip.Gateway) {
-			e.drop("address %s: gateway %s", ip.Address, ip.Gateway)
+		if mixed(ip.Address, ip.Gateway) && !e.from.leadsBy(ip) {
+			e.lose("address %s: gateway %s", ip.Address, ip.Gateway)
 			ip.Gateway = netip.Addr{}
 		}
 		e.said.IPs = append(e.said.IPs, ip)
@@ -78,8 +88,9 @@ func (e *expression) ips(all []IP) {
 
 func (e *expression) routes(all []Route) {
 	for _, rt := range all {
-		if mixed(rt.Dst, rt.GW) || e.generation == genA && e.said.first(rt.Dst.Addr().Is4()) == nil {
-			e.drop("route %s", rt.Dst)
+		foreign := mixed(rt.Dst, rt.GW) && (e.from == nil || !slices.Contains(e.from.Routes, rt))
+		if foreign || e.generation == genA && e.said.first(rt.Dst.Addr().Is4()) == nil {
+			e.lose("route %s", rt.Dst)
 			continue
 		}
 		if e.generation == genA {
@@ -96,6 +107,13 @@ func (e *expression) routes(all []Route) {
 		}
 		e.said.Routes = append(e.said.Routes, rt)
 	}
+}
+
+// leadsBy reports whether r, which may be nil, has this address with this gateway.
+func (r *Result) leadsBy(ip IP) bool {
+	return r != nil && slices.ContainsFunc(r.IPs, func(x IP) bool {
+		return x.Address == ip.Address && x.Gateway == ip.Gateway
+	})
 }
 
 // first returns the first address of a family, nil if there is none.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"unicode"
 )
 
 // parseObject splits one JSON object into its members, whose bytes it leaves as they are. Keys are matched exactly; of
@@ -46,6 +47,39 @@ func lookup(m map[string]json.RawMessage, key string) json.RawMessage {
 		return nil
 	}
 	return m[last]
+}
+
+// resultMembers are the keys of the objects in a result.
+var resultMembers = [...]string{
+	"ip", "gateway", "routes", "dst", "gw", "mtu", "advmss", "priority", "table", "scope",
+	"name", "mac", "sandbox", "socketPath", "pciID", "version", "interface", "address",
+	"nameservers", "domain", "search", "options",
+}
+
+// preferExact returns a value of a result without members that another one, whose key is spelled as in the
+// specification, differs from in case only. encoding/json would take the last of them.
+func preferExact(raw json.RawMessage) json.RawMessage {
+	if !bytes.ContainsFunc(raw, func(r rune) bool { return r >= 'A' && r <= 'Z' || r > unicode.MaxASCII }) {
+		return raw // every key is spelled as in the specification, or is one of none
+	}
+	var list []json.RawMessage
+	if json.Unmarshal(raw, &list) == nil {
+		for i := range list {
+			list[i] = preferExact(list[i])
+		}
+		return encode(list)
+	}
+	var m map[string]json.RawMessage
+	if json.Unmarshal(raw, &m) != nil {
+		return raw
+	}
+	for _, key := range resultMembers {
+		if value, ok := m[key]; ok {
+			removeKey(m, key)
+			m[key] = preferExact(value)
+		}
+	}
+	return encode(m)
 }
 
 // isNull reports whether a member is there and null.

@@ -84,7 +84,7 @@ func (l *List) addAttached(m map[string]json.RawMessage, verb Command, p *Plugin
 	if d.PrevResult == nil || verb == Del && !l.Version.PrevResultOnDel() {
 		return nil
 	}
-	prev, err := d.PrevResult.Encode(l.Version)
+	prev, _, err := d.PrevResult.Relay(l.Version, d.PrevResult)
 	if err != nil {
 		return DecodeFailure("prevResult", err)
 	}

@@ -126,7 +126,7 @@ func TestRequestRefuses(t *testing.T) {
 		data cni.RequestData
 		code cni.Code
 	}{
-		"request of ADD for plugin p: prevResult: ": {cni.RequestData{PrevResult: &cni.Result{}}, cni.CodeInvalidConfig},
+		"request of ADD for plugin p: prevResult: ": {cni.RequestData{PrevResult: &cni.Result{Interfaces: []cni.Interface{{Name: "eth0"}}}}, cni.CodeInvalidConfig},
 		"argument of capability mac is not JSON": {
 			cni.RequestData{Capabilities: map[string]json.RawMessage{"mac": json.RawMessage("02:00")}}, cni.CodeDecodingFailure,
 		},

@@ -153,4 +153,20 @@ func (r Route) numbers() [5]number {
 	}
 }
 
+// clear makes a number absent, by its key.
+func (r *Route) clear(key string) {
+	switch key {
+	case "mtu":
+		r.MTU = 0
+	case "advmss":
+		r.AdvMSS = 0
+	case "priority":
+		r.Priority = 0
+	case "table":
+		r.Table = Optional[int]{}
+	case "scope":
+		r.Scope = Optional[int]{}
+	}
+}
+
 func unsigned32(n int) bool { return n >= 0 && uint64(n) <= math.MaxUint32 }
