@@ -27,15 +27,18 @@ func (d Delegator) Find(typ string) (path string, err error) {
 	return path, err
 }
 
-// Add calls the delegate's ADD.
+// Add calls the delegate's ADD. It logs what [cni.RepairResult] repairs in the answer.
 func (d Delegator) Add(ctx context.Context, typ string) (*cni.Result, error) {
 	out, err := d.call(ctx, typ, cni.Add)
 	if err != nil {
 		return nil, err
 	}
-	r, err := cni.DecodeResult(out, d.version)
+	r, repairs, err := cni.RepairResult(out, d.version)
 	if err != nil {
 		return nil, &invoke.Error{Plugin: typ, Command: cni.Add, Err: cni.AsError(err)}
+	}
+	for _, repair := range repairs {
+		d.log.Warn("result is wrong", "delegate", typ, "repair", repair)
 	}
 	return r, nil
 }

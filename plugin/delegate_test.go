@@ -1,8 +1,10 @@
 package plugin_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -111,6 +113,36 @@ func TestDelegateAnswersInAnotherVersion(t *testing.T) {
 		if err != nil || string(out) != want {
 			t.Errorf("%s: printed %s, error %v", answer, out, err)
 		}
+	}
+}
+
+// RES-10: each repair of a delegate's answer is one warning, which names the delegate.
+func TestDelegateAnswerIsRepaired(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	const script = "#!/bin/sh\ncat >/dev/null\n" +
+		`echo '{"cniVersion":"0.4.0","ips":[{"version":"4","address":"fd00::2/64","gateway":"10.0.0.1","interface":0}]}'`
+	if err := os.WriteFile(filepath.Join(dir, "pool"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	linked := plugin.Linked{Plugins: []plugin.Definition{delegator}, Log: slog.New(slog.NewJSONHandler(&log, nil))}
+	env := environment(cni.Add)
+	env.Path = dir
+	reply, err := linked.Call(t.Context(), invoke.Call{Path: invoke.LinkedPath("main"), Env: env, Stdin: []byte(delegated)})
+	const want = `{"cniVersion":"1.1.0","ips":[{"address":"fd00::2/64","gateway":"10.0.0.1"}]}`
+	if err != nil || string(reply.Stdout) != want {
+		t.Errorf("printed %s, %v", reply.Stdout, err)
+	}
+	repairs := []string{
+		`ips[0] has version "4" and address fd00::2/64: it counts as 6`, "ips[0]: interface 0 is not one of 0: it counts as absent",
+		"ips[0] has address fd00::2/64 and gateway 10.0.0.1: it is kept",
+	}
+	if diff := cmp.Diff(repairs, logged(t, log.String(), "repair")); diff != "" {
+		t.Errorf("warnings (-want +got):\n%s", diff)
+	}
+	if !strings.Contains(log.String(), `"delegate":"pool"`) {
+		t.Errorf("log does not name the delegate: %s", &log)
 	}
 }
 

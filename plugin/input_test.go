@@ -1,9 +1,11 @@
 package plugin_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/netip"
 	"slices"
@@ -14,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/plugin"
 )
 
@@ -143,7 +146,8 @@ func TestPrevResult(t *testing.T) {
 		{"unpublished version", "1.1.0", `{"cniVersion":"7.0.0"}`, cni.CodeIncompatibleVersion},
 		{"string", "1.1.0", `"x"`, cni.CodeDecodingFailure},
 		{"wrong type in it", "1.1.0", `{"cniVersion":"1.1.0","ips":[{"address":5}]}`, cni.CodeDecodingFailure},
-		{"index of no interface", "1.1.0", `{"cniVersion":"1.1.0","ips":[{"address":"10.0.0.2/24","interface":9}]}`, cni.CodeInvalidConfig},
+		{"null element", "1.1.0", `{"cniVersion":"1.1.0","ips":[null]}`, cni.CodeInvalidConfig},
+		{"index of no interface (RES-10)", "1.1.0", `{"cniVersion":"1.1.0","ips":[{"address":"10.0.0.2/24","interface":9}]}`, 0},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -169,6 +173,104 @@ func TestPrevResult(t *testing.T) {
 			}
 		})
 	}
+}
+
+// RES-10: each repair of the previous result is one warning, on every verb that gets one, and what is wrong with it is
+// handed on as far as the version can say it.
+func TestPrevResultIsRepaired(t *testing.T) {
+	t.Parallel()
+	d := plugin.Define[config](plugin.Info{Name: "demo"}, verbs(func(_ context.Context, c *call) (*cni.Result, error) {
+		return c.Prev, nil
+	}))
+	for _, row := range []struct {
+		name, version, prev, want string
+		repairs                   []string
+	}{
+		{"index", "0.3.1", `"ips":[{"version":"4","address":"10.0.0.2/24","interface":0}]`,
+			`"ips":[{"version":"4","address":"10.0.0.2/24"}],"dns":{}`, []string{"ips[0]: interface 0 is not one of 0: it counts as absent"}},
+		{"version", "0.4.0", `"ips":[{"version":"4","address":"fd00::2/64"}]`,
+			`"ips":[{"version":"6","address":"fd00::2/64"}],"dns":{}`, []string{`ips[0] has version "4" and address fd00::2/64: it counts as 6`}},
+		{"gateway of the other family", "0.4.0", `"ips":[{"version":"4","address":"10.0.0.2/24","gateway":"fe80::1"}]`,
+			`"ips":[{"version":"4","address":"10.0.0.2/24","gateway":"fe80::1"}],"dns":{}`,
+			[]string{"ips[0] has address 10.0.0.2/24 and gateway fe80::1: it is kept"}},
+		{"three faults", "1.1.0", `"ips":[{"address":"10.0.0.2/24","interface":1},{"address":"fd00::2/64","interface":-1}],"routes":[{"dst":"::/0","mtu":-1}]`,
+			`"ips":[{"address":"10.0.0.2/24"},{"address":"fd00::2/64"}],"routes":[{"dst":"::/0"}]`, []string{
+				"ips[0]: interface 1 is not one of 0: it counts as absent", "ips[1]: interface -1 is not one of 0: it counts as absent",
+				"routes[0]: mtu -1 is not an unsigned 32-bit number: it counts as absent",
+			}},
+		{"no address in 0.2.0", "0.2.0", `"dns":{"domain":"d"}`, `"dns":{"domain":"d"}`, nil},
+		{"nothing wrong", "1.1.0", `"ips":[{"address":"10.0.0.2/24"}]`, `"ips":[{"address":"10.0.0.2/24"}]`, nil},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			for _, verb := range []cni.Command{cni.Add, cni.Check, cni.Del} {
+				if verb == cni.Check && row.version < "0.4.0" {
+					continue
+				}
+				var log bytes.Buffer
+				linked := plugin.Linked{Plugins: []plugin.Definition{d}, Log: slog.New(slog.NewJSONHandler(&log, nil))}
+				stdin := fmt.Sprintf(`{"cniVersion":%q,"name":"net","prevResult":{"cniVersion":%[1]q,%s}}`, row.version, row.prev)
+				reply, err := linked.Call(t.Context(), invoke.Call{Path: invoke.LinkedPath("demo"), Env: environment(verb), Stdin: []byte(stdin)})
+				if err != nil {
+					t.Fatalf("%s: %v", verb, err)
+				}
+				if want := fmt.Sprintf(`{"cniVersion":%q,%s}`, row.version, row.want); verb == cni.Add && string(reply.Stdout) != want {
+					t.Errorf("printed %s, want %s", reply.Stdout, want)
+				}
+				if diff := cmp.Diff(row.repairs, logged(t, log.String(), "repair"), cmpopts.EquateEmpty()); diff != "" {
+					t.Errorf("%s: warnings (-want +got):\n%s", verb, diff)
+				}
+			}
+		})
+	}
+}
+
+// CNV-08, CNV-09: an address, a gateway or a route of the plugin's own that the version cannot say is one warning.
+func TestLostInConversion(t *testing.T) {
+	t.Parallel()
+	own := &cni.Result{
+		Interfaces: []cni.Interface{{Name: "eth0", MTU: 1500}},
+		IPs: []cni.IP{
+			{Address: netip.MustParsePrefix("10.0.0.2/24"), Gateway: netip.MustParseAddr("fe80::1")},
+			{Address: netip.MustParsePrefix("10.0.1.2/24")},
+		},
+		Routes: []cni.Route{
+			{Dst: netip.MustParsePrefix("0.0.0.0/0"), GW: netip.MustParseAddr("fe80::1")}, {Dst: netip.MustParsePrefix("fd01::/64")},
+		},
+	}
+	d := plugin.Define[config](plugin.Info{Name: "demo"}, verbs(func(context.Context, *call) (*cni.Result, error) { return own, nil }))
+	for version, want := range map[string][]string{
+		"0.2.0": {"address 10.0.0.2/24: gateway fe80::1", "address 10.0.1.2/24", "route 0.0.0.0/0", "route fd01::/64"},
+		"0.4.0": {"address 10.0.0.2/24: gateway fe80::1", "route 0.0.0.0/0"},
+		"1.0.0": nil,
+	} {
+		var log bytes.Buffer
+		linked := plugin.Linked{Plugins: []plugin.Definition{d}, Log: slog.New(slog.NewJSONHandler(&log, nil))}
+		stdin := fmt.Sprintf(`{"cniVersion":%q,"name":"net"}`, version)
+		if _, err := linked.Call(t.Context(), invoke.Call{Path: invoke.LinkedPath("demo"), Env: environment(cni.Add), Stdin: []byte(stdin)}); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, logged(t, log.String(), "lost"), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s: warnings (-want +got):\n%s", version, diff)
+		}
+	}
+}
+
+// logged returns the values of an attribute in a log, whose lines are warnings that all have it.
+func logged(t *testing.T, log, key string) (values []string) {
+	t.Helper()
+	for line := range strings.Lines(log) {
+		var record map[string]any
+		if err := json.Unmarshal([]byte(line), &record); err != nil {
+			t.Fatal(err)
+		}
+		value, ok := record[key].(string)
+		if !ok || record["level"] != "WARN" || record["container"] != "c-1" {
+			t.Errorf("logged %s", line)
+		}
+		values = append(values, value)
+	}
+	return values
 }
 
 // R-16: a plugin that hands on what it got loses nothing of it, though it embeds Common.

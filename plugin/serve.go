@@ -198,8 +198,9 @@ func (d Definition) decode(ctx context.Context, in input) (*AnyCall, error) {
 	}
 	trace, _ := invoke.TraceFrom(ctx)
 	c.Log = slog.New(&logHandler{in.logger().Handler(), c, trace.ID()})
+	c.Delegate.log = c.Log
 	var err error
-	if c.Prev, err = decodePrevResult(common.PrevResult, v); err != nil && strict {
+	if c.Prev, err = decodePrevResult(common.PrevResult, v, c.Log); err != nil && strict {
 		return nil, err
 	}
 	if c.Asked, err = request(i, env, common); err != nil && strict {
@@ -215,7 +216,7 @@ func (d Definition) decode(ctx context.Context, in input) (*AnyCall, error) {
 
 // decodePrevResult reads the previous result. One whose version has another form of result than the call was not
 // converted by the runtime, as it should have been, and is refused.
-func decodePrevResult(raw json.RawMessage, v cni.Version) (*cni.Result, error) {
+func decodePrevResult(raw json.RawMessage, v cni.Version, log *slog.Logger) (*cni.Result, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil
 	}
@@ -226,9 +227,12 @@ func decodePrevResult(raw json.RawMessage, v cni.Version) (*cni.Result, error) {
 	if !own.SameForm(v) {
 		return nil, cni.Errorf(cni.CodeInvalidConfig, "prevResult has CNI version %v, the call %v", own, v)
 	}
-	r, err := cni.DecodeResult(raw, v)
+	r, repairs, err := cni.RepairResult(raw, v)
 	if err != nil {
 		return nil, fmt.Errorf("prevResult: %w", err)
+	}
+	for _, repair := range repairs {
+		log.Warn("prevResult is wrong", "repair", repair)
 	}
 	return r, nil
 }
@@ -281,7 +285,7 @@ func dispatch(ctx context.Context, p untyped, c *AnyCall) ([]byte, error) {
 		}
 		var out []byte
 		if err == nil {
-			out, err = onlyAddresses(r, c.Prev, c.Log).Encode(c.Version)
+			out, err = encodeResult(c, onlyAddresses(r, c.Prev, c.Log))
 		}
 		if err != nil {
 			undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBudget)
@@ -299,6 +303,15 @@ func dispatch(ctx context.Context, p untyped, c *AnyCall) ([]byte, error) {
 		return nil, p.gc(ctx, c)
 	}
 	return nil, cni.Errorf(cni.CodeInvalidEnvironment, "CNI_COMMAND %q is unknown", c.Command)
+}
+
+// encodeResult encodes the result of ADD, and logs what routes packets and cannot be said in the version of the call.
+func encodeResult(c *AnyCall, r *cni.Result) ([]byte, error) {
+	out, lost, err := r.Relay(c.Version, c.Prev)
+	for _, text := range lost {
+		c.Log.Warn("result has no place for it in this CNI version", "cniVersion", c.Version.String(), "lost", text)
+	}
+	return out, err
 }
 
 // onlyAddresses returns r without nameservers that are no addresses, which no resolver could use. What a plugin before has

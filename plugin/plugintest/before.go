@@ -139,15 +139,15 @@ func (r *Runtime) previous(container string) json.RawMessage {
 	return nil
 }
 
-// encode returns a result in the version of the network, nil if that is unknown or too old to hand results over.
+// encode returns a result in the version of the network, nil if that is unknown.
 func (r *Runtime) encode(result *cni.Result) json.RawMessage {
 	r.t.Helper()
 	text, _ := r.Conf["cniVersion"].(string)
 	version, err := cni.ParseVersion(text)
-	if err != nil || version < cni.V030 {
+	if err != nil {
 		return nil
 	}
-	out, err := result.Encode(version)
+	out, _, err := result.Relay(version, result)
 	if err != nil {
 		r.t.Fatal(err)
 	}

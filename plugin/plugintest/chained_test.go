@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,6 +30,9 @@ type chainedConfig struct {
 
 func defineChained(b bugs) plugin.Definition {
 	info := plugin.Info{Name: "marker", Role: plugin.RoleChained, Doc: chainedDoc}
+	if !b.has("versions without interfaces are announced") {
+		info.Versions = slices.DeleteFunc(cni.Versions(), func(v cni.Version) bool { return v < cni.V030 })
+	}
 	return plugin.Define[chainedConfig](info, chainedSample{&chained.Plugin[chainedConfig]{Decorator: marker{b}, Inside: true}, b})
 }
 

@@ -63,6 +63,8 @@ type Suite struct {
 	// Repeatable says that ADD of an attachment that is there succeeds and changes nothing, as that of a chained plugin does.
 	// Otherwise it has to fail.
 	Repeatable bool
+
+	served *served // set by [Run]
 }
 
 // Net is a host and its containers, network namespaces that end with the test.
@@ -136,6 +138,7 @@ func asksForExample(suite string) bool {
 // Run runs the suite. It must be called from a test that is not parallel, as it counts what the process has open.
 func Run(t *testing.T, s Suite) {
 	t.Helper()
+	s.served = &served{versions: map[cni.Version]bool{}}
 	further := sampled && t.Name() != "TestSuite" && !asksForExample(t.Name())
 	if s.Examples == nil {
 		s.Examples = s.Plugin.Examples()
@@ -155,6 +158,9 @@ func Run(t *testing.T, s Suite) {
 			examples = examples[:1]
 		}
 		t.Run(c.name, func(t *testing.T) {
+			if c.name == "versions" {
+				t.Cleanup(func() { s.announcesTooMuch(t) })
+			}
 			for _, example := range examples {
 				t.Run(example.Name, func(t *testing.T) {
 					t.Parallel()

@@ -32,6 +32,7 @@ func TestSuiteFindsBugs(t *testing.T) {
 	for _, row := range []planted{
 		{"leaks", "descriptor stays open", []string{"used before", "descriptors"}},
 		{"versions", "result has another sandbox", []string{"has sandbox /another"}},
+		{"versions", "examples have no addresses", []string{"in which ADD works with no example: [0.1.0 0.2.0]"}},
 		{"input", "wrong configuration has no code", []string{"mtu = x: code 999"}},
 		{"input", "unknown key is refused without its name", []string{`unknown key org.example.unknown = "odd": code 2`}},
 		{"input", "error has a reserved code", []string{"code 42 is not assigned"}},
@@ -60,7 +61,7 @@ func TestSuiteFindsBugsOfChained(t *testing.T) {
 	for _, row := range []planted{
 		{"previous", "previous result is not missed", []string{"ADD of c succeeded, want one of the codes [7]"}},
 		{"previous", "poor previous result has no code", []string{"code 999 is not one for a wrong configuration: marker ADD: no interface"}},
-		{"versions", "previous result is not missed", []string{"ADD in 0.1.0, which has no prevResult, succeeded"}},
+		{"versions", "versions without interfaces are announced", []string{"ADD in 0.1.0: marker ADD: prevResult has no interface"}},
 		{"versions", "DNS is lost", []string{"result of ADD is not the previous one", `"ndots:2"`}},
 		{"versions", "interfaces are in another order", []string{"result of ADD is not the previous one", `"veth0"`}},
 		{"versions", "interface is lost", []string{"result of ADD is not the previous one", `"veth0"`}},

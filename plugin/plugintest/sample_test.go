@@ -43,6 +43,10 @@ type (
 )
 
 func define(b bugs) plugin.Definition {
+	doc := doc
+	if b.has("examples have no addresses") {
+		doc = strings.Replace(doc, `"ipam"`, `"noipam"`, 1)
+	}
 	return plugin.Define[config](plugin.Info{Name: "sample", Doc: doc}, sample{&attach.Plugin[config]{Maker: maker{b}}, b})
 }
 

@@ -2,33 +2,36 @@ package plugintest
 
 import (
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/tenon-cni/tenon/cni"
 )
 
 // versions attaches, checks and detaches in every version of the plugin. Results have to be valid and in the version that
-// was asked for.
+// was asked for. Only 0.1.0 and 0.2.0 may be refused, with an example whose result they cannot say: see [served].
 // PL-ADD-04, PL-ADD-12, RES-01
 func versions(_ *testing.T, r *Runtime) {
 	const container = "c"
 	r.Container(container)
 	before := r.State()
 	r.announced()
+	r.suite.served.try()
+	r.newest(cni.Add)
+	full := r.Add(container)
+	r.Del(container)
 	served := 0
 	for _, v := range r.suite.Plugin.Versions {
 		r.Conf["cniVersion"] = v.String()
 		out, err := r.Do(r.t.Context(), r.Request(cni.Add, container))
-		if v < cni.V030 && cni.CodeOf(err) == cni.CodeInvalidConfig {
-			continue // these versions can say one address of each family and nothing else, and know no chains
-		}
-		if err == nil && v < cni.V030 && r.suite.onlyChained() {
-			r.t.Errorf("ADD in %v, which has no prevResult, succeeded", v)
+		if cni.CodeOf(err) == cni.CodeInvalidConfig && beyondOldest(full, v) {
+			continue
 		}
 		if err != nil {
 			r.t.Errorf("ADD in %v: %v", v, err)
 			continue
 		}
+		r.suite.served.note(v)
 		served++
 		r.prev[container] = out
 		if _, err := cni.DecodeResultStrict(out, 0); err != nil {
@@ -65,6 +68,53 @@ func versions(_ *testing.T, r *Runtime) {
 		r.Refused(r.Collect(), code)
 	}
 	r.Unchanged(before)
+}
+
+// beyondOldest reports whether v is 0.1.0 or 0.2.0, which can say one address of each family, and r is more or less.
+func beyondOldest(r *cni.Result, v cni.Version) bool {
+	if v >= cni.V030 {
+		return false
+	}
+	_, lost, err := r.Relay(v, nil)
+	return err != nil || lost != nil
+}
+
+// served are the versions in which ADD has worked with one of the examples of a suite.
+type served struct {
+	mu       sync.Mutex
+	examples int // that were tried
+	versions map[cni.Version]bool
+}
+
+// try notes that an example is tried.
+func (s *served) try() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.examples++
+}
+
+// note notes that ADD works in a version.
+func (s *served) note(v cni.Version) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.versions[v] = true
+}
+
+// missing returns those of the versions in which ADD has not worked, once all examples have been tried (PL-VRS-04).
+func (s *served) missing(announced []cni.Version, examples int) []cni.Version {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.examples < examples {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(announced), func(v cni.Version) bool { return s.versions[v] })
+}
+
+// announcesTooMuch fails the test if the plugin announces versions in which ADD does not work.
+func (s *Suite) announcesTooMuch(t *testing.T) {
+	if v := s.served.missing(s.Plugin.Versions, len(s.Examples)); len(v) > 0 && !t.Failed() {
+		t.Errorf("plugin %s announces CNI versions in which ADD works with no example: %v", s.Plugin.Name, v)
+	}
 }
 
 // announced asks for the versions of the plugin: PL-VRS-01, PL-VRS-04.
