@@ -192,7 +192,12 @@ func apply(ctx context.Context, p untyped, s *Core, o Options, link kernel.Link,
 		return err
 	}
 	for _, rt := range r.Routes {
-		if err := s.Sandbox.AddRoute(link, route(rt, mine)); err != nil {
+		k := route(rt, mine)
+		if !k.Possible() {
+			s.Log.Warn("route is left out: the kernel has no IPv6 routes through an IPv4 gateway", "dst", rt.Dst, "gw", k.GW)
+			continue
+		}
+		if err := s.Sandbox.AddRoute(link, k); err != nil {
 			if errors.Is(err, unix.ENETUNREACH) {
 				return cni.Errorf(cni.CodeInvalidConfig, "%w", err).WithDetails("the gateway is in none of the interface's networks")
 			}
@@ -299,8 +304,8 @@ func addressesOf(r *cni.Result, index int) []cni.IP {
 	return list
 }
 
-// route returns a route of the result as the kernel gets it: without a gateway of its own it has the first of its
-// family that an address brought.
+// route returns a route of the result as the kernel gets it: without a gateway of its own it has the first that an address
+// of its family brought.
 func route(rt cni.Route, ips []cni.IP) kernel.Route {
 	k := session.Route(rt)
 	if !k.GW.IsValid() && k.Scope < kernel.ScopeLink {
@@ -309,11 +314,18 @@ func route(rt cni.Route, ips []cni.IP) kernel.Route {
 	return k
 }
 
-func gateway(ips []cni.IP, is4 bool) netip.Addr {
+// gateway prefers one of the family of the addresses.
+func gateway(ips []cni.IP, is4 bool) (gw netip.Addr) {
 	for _, ip := range ips {
-		if ip.Gateway.IsValid() && ip.Address.Addr().Is4() == is4 {
+		if !ip.Gateway.IsValid() || ip.Address.Addr().Is4() != is4 {
+			continue
+		}
+		if ip.Gateway.Is4() == is4 {
 			return ip.Gateway
 		}
+		if !gw.IsValid() {
+			gw = ip.Gateway
+		}
 	}
-	return netip.Addr{}
+	return gw
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -134,6 +136,11 @@ func TestRoutes(t *testing.T) {
 			"fd01::/64 metric 1024 nexthop via fd00::8 weight 1 nexthop via fd00::9 weight 1"},
 		{"two gateways for one destination of IPv4 (common.md 13)", dual + `[{"dst":"192.168.0.0/16","gw":"10.0.0.8"},{"dst":"192.168.0.0/16","gw":"10.0.0.9"}]`,
 			"192.168.0.0/16 via 10.0.0.9; 192.168.0.0/16 via 10.0.0.8"},
+		{"next hop of the other family (RES-10)", dual + `[{"dst":"192.168.0.0/16","gw":"fe80::1"}]`, "192.168.0.0/16 via inet6 fe80::1"},
+		{"gateway of the other family (RES-10)", `"ips":[{"address":"10.0.0.2/24","gateway":"fe80::1"}],"routes":[{"dst":"0.0.0.0/0"}]`, "default via inet6 fe80::1"},
+		{"gateway of each family (RES-10)", `"ips":[{"address":"10.0.0.2/24","gateway":"fe80::1"},{"address":"10.0.0.3/24","gateway":"10.0.0.1"}],"routes":[{"dst":"0.0.0.0/0"}]`,
+			"default via 10.0.0.1"},
+		{"IPv6 through IPv4 is impossible (RES-10)", dual + `[{"dst":"fd01::/64","gw":"10.0.0.1"},{"dst":"fd02::/64"}]`, "fd02::/64 via fd00::1 metric 1024"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -141,6 +148,9 @@ func TestRoutes(t *testing.T) {
 			b.add()
 			if diff := cmp.Diff(row.want, b.routes()); diff != "" {
 				t.Error(diff)
+			}
+			if err := b.call(cni.Check); err != nil {
+				t.Error(err)
 			}
 		})
 	}
@@ -173,18 +183,35 @@ func TestAddressStays(t *testing.T) {
 	}
 }
 
-// TestIndexOfIPAM is common.md 13: an IPAM plugin knows of no interfaces. An index to one is refused, also where such an
-// interface will be; -1, which old plugins write for none, is none (RES-03).
+// TestIndexOfIPAM: an IPAM plugin knows of no interfaces. Whatever it says of one is ignored (RES-10).
 func TestIndexOfIPAM(t *testing.T) {
 	t.Parallel()
-	for index, refused := range map[string]bool{"0": true, "1": true, "7": true, "-2": true, "-1": false, "null": false} {
+	for _, index := range []string{"0", "1", "7", "-2", "-1", "null"} {
 		b := newBench(t, pair{}, give(`"ips":[{"address":"10.0.0.2/24","interface":`+index+`}]`))
-		before := b.state()
-		if refused {
-			wantError(t, b.call(cni.Add), cni.CodeInvalidConfig, "interface "+index)
-			b.unchanged(before)
-		} else if got := b.add().IPs[0].Interface; got != cni.Some(1) {
+		if got := b.add().IPs[0].Interface; got != cni.Some(1) {
 			t.Errorf("IPAM said %s, result %v", index, got)
+		}
+	}
+	b := newBench(t, pair{}, give(`"interfaces":[{"name":"a"}],"ips":[{"address":"10.0.0.2/24","interface":0}]`))
+	if got := b.add(); got.IPs[0].Interface != cni.Some(1) || len(got.Interfaces) != 2 {
+		t.Errorf("IPAM listed an interface, result %+v", got)
+	}
+}
+
+// TestSandboxByAnotherPath: CHECK finds the interface whose sandbox is written in another way, and no other (RES-10).
+func TestSandboxByAnotherPath(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, pair{}, give(address))
+	b.add()
+	prev := string(b.conf["prevResult"].(json.RawMessage))
+	alias := filepath.Join(t.TempDir(), "netns")
+	if err := os.Symlink(b.Container("c").Path(), alias); err != nil {
+		t.Fatal(err)
+	}
+	for sandbox, found := range map[string]bool{alias: true, alias + "2": false, "": false} {
+		b.conf["prevResult"] = json.RawMessage(strings.ReplaceAll(prev, b.Container("c").Path(), sandbox))
+		if err := b.call(cni.Check); (err == nil) != found {
+			t.Errorf("sandbox %q: %v", sandbox, err)
 		}
 	}
 }

@@ -31,8 +31,8 @@ func check(ctx context.Context, p untyped, c *plugin.AnyCall) error {
 	if err := s.Enter(); err != nil {
 		return err
 	}
-	index, ok := c.Prev.Sandboxed(c.IfName, c.Netns)
-	if !ok {
+	own := s.Inside(c.Prev)
+	if own == nil {
 		return cni.Errorf(cni.CodeInvalidConfig, "prevResult has no interface %s in %s", c.IfName, c.Netns)
 	}
 	o := p.options(s)
@@ -46,7 +46,7 @@ func check(ctx context.Context, p untyped, c *plugin.AnyCall) error {
 	if kind := p.kind(); kind != "" && link.Kind != kind {
 		return fmt.Errorf("interface %s: expected a %s, found a %s", link.Name, kind, link.Kind)
 	}
-	if err := CheckMAC(link, c.Prev.Interfaces[index]); err != nil {
+	if err := CheckMAC(link, c.Prev.Interfaces[own[len(own)-1]]); err != nil {
 		return err
 	}
 	if !link.Up && !o.KeepDown {

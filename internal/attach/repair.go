@@ -91,8 +91,10 @@ func (s *Core) presentIPs() ([]cni.IP, error) {
 // the result does not say: the container can have changed it.
 func (s *Core) PrevMAC() (net.HardwareAddr, error) {
 	if s.Prev != nil {
-		if i, ok := s.Prev.Sandboxed(s.IfName, s.Netns); ok && s.Prev.Interfaces[i].MAC != "" {
-			return net.ParseMAC(s.Prev.Interfaces[i].MAC)
+		for _, i := range slices.Backward(s.Own(s.Prev)) {
+			if mac := s.Prev.Interfaces[i].MAC; mac != "" {
+				return net.ParseMAC(mac)
+			}
 		}
 	}
 	link, err := s.Sandbox.Link(s.IfName)

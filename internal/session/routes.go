@@ -22,7 +22,7 @@ func Route(rt cni.Route) kernel.Route {
 }
 
 // PrevRoutes are the routes that the container's interface has according to the previous result, for
-// [kernel.Space.CheckRoutes]: to the networks of its addresses, and those of the result.
+// [kernel.Space.CheckRoutes]: to the networks of its addresses, and those of the result that the kernel can have.
 func (s *Core) PrevRoutes() []kernel.Route {
 	var list []kernel.Route
 	for _, ip := range s.PrevIPs() {
@@ -32,6 +32,9 @@ func (s *Core) PrevRoutes() []kernel.Route {
 	}
 	for _, rt := range s.Prev.Routes {
 		want := Route(rt)
+		if !want.Possible() {
+			continue
+		}
 		if want.Dst.Bits() == 0 {
 			want.GW = netip.Addr{} // a later plugin may have chosen another
 		}

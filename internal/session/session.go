@@ -106,19 +106,6 @@ func OpenSandbox(env cni.Env) (*netns.NS, error) {
 	return ns, nil
 }
 
-// PrevIPs are the addresses of the previous result that are the container's interface's, or nobody's. Whether the path of
-// its namespace is written as in this call does not matter.
-func (s *Core) PrevIPs() []cni.IP {
-	var list []cni.IP
-	for _, ip := range s.Prev.IPs {
-		i, ok := ip.Interface.Get()
-		if !ok || s.Prev.Interfaces[i].Name == s.IfName && s.Prev.Interfaces[i].Sandbox != "" {
-			list = append(list, ip)
-		}
-	}
-	return list
-}
-
 // Close closes the namespaces.
 func (s *Core) Close() {
 	for _, space := range []*kernel.Space{s.Host, s.Sandbox} {

@@ -136,7 +136,8 @@ func leadTo(links []kernel.Link) func(kernel.Filter) bool {
 	}
 }
 
-// hostEnd finds the host's end of the container's veth pair, which one of the plugins before must have made.
+// hostEnd finds the host's end of the container's veth pair, which one of the plugins before must have made: it is among
+// the interfaces of the previous result, if that has any.
 func hostEnd(s *session) (kernel.Link, error) {
 	inside, err := s.Sandbox.Link(s.IfName)
 	if err != nil {
@@ -146,10 +147,9 @@ func hostEnd(s *session) (kernel.Link, error) {
 	if err != nil {
 		return end, cni.Errorf(cni.CodeInvalidConfig, "bandwidth limits interfaces that are veth pairs, such as those of bridge and ptp: %w", err)
 	}
-	for _, i := range s.Prev.Interfaces {
-		if i.Sandbox == "" && i.Name == end.Name {
-			return end, nil
-		}
+	listed := func(i cni.Interface) bool { return i.Sandbox == "" && i.Name == end.Name }
+	if len(s.Prev.Interfaces) == 0 || slices.ContainsFunc(s.Prev.Interfaces, listed) {
+		return end, nil // a result without interfaces is silent about them, as the second example of 0.3.1 is
 	}
 	return end, cni.Errorf(cni.CodeInvalidConfig, "prevResult has no interface %s of the host, the other end of %s", end.Name, s.IfName)
 }

@@ -55,7 +55,7 @@ func beGateway(ctx context.Context, s *attach.Session[Config], br kernel.Link, r
 		r.Interfaces = append(r.Interfaces, cni.Interface{Name: gw.Name, MAC: gw.MAC.String()})
 	}
 	for _, ip := range r.IPs {
-		added, err := ensureAddr(s, gw, netip.PrefixFrom(ip.Gateway, ip.Address.Bits()))
+		added, err := ensureAddr(s, gw, gatewayAddr(ip))
 		if err == nil && added && gw.Index == br.Index {
 			br, err = pin(s, br, r.Interfaces[0].MAC)
 		}
@@ -64,6 +64,15 @@ func beGateway(ctx context.Context, s *attach.Session[Config], br kernel.Link, r
 		}
 	}
 	return br, s.Forward(r.IPs)
+}
+
+// gatewayAddr is what the bridge gets for the gateway of an address. One of the other family is in no network that the
+// address tells.
+func gatewayAddr(ip cni.IP) netip.Prefix {
+	if ip.Gateway.Is4() != ip.Address.Addr().Is4() {
+		return netip.PrefixFrom(ip.Gateway, ip.Gateway.BitLen())
+	}
+	return netip.PrefixFrom(ip.Gateway, ip.Address.Bits())
 }
 
 // ensureAddr gives the gateway an address. Any other IPv4 address it has is in the way, and any IPv6 address of an
@@ -119,7 +128,7 @@ func checkGateway(s *attach.Session[Config], br kernel.Link) error {
 		return err
 	}
 	for _, ip := range s.PrevIPs() {
-		want := netip.PrefixFrom(ip.Gateway, ip.Address.Bits())
+		want := gatewayAddr(ip)
 		if ip.Gateway.IsValid() && !slices.Contains(have, want) {
 			return fmt.Errorf("%s %s: expected gateway address %s, found %v", gw.Kind, gw.Name, want, have)
 		}

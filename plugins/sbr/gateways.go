@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
 // gateways are the gateways of the configuration, for IPv4 under true.
@@ -30,10 +31,28 @@ func parseGateways(texts []string) (gateways, error) {
 	return g, nil
 }
 
-// of returns the gateway of the default route for an address, and whether it goes before those that the interface has.
+// of returns the gateway of the default route for an address, and whether it goes before those that the interface has. One
+// that the kernel cannot have is none.
 func (g gateways) of(ip cni.IP) (gw netip.Addr, chosen bool) {
 	if gw, ok := g[ip.Address.Addr().Is4()]; ok {
 		return gw, true
 	}
+	if !defaultRoute(ip.Address.Addr(), ip.Gateway).Possible() {
+		return netip.Addr{}, false
+	}
 	return ip.Gateway, false
+}
+
+// defaultRoute is that of the family of an address.
+func defaultRoute(addr, gw netip.Addr) kernel.Route {
+	return kernel.Route{Dst: netip.PrefixFrom(addr, 0).Masked(), GW: gw}
+}
+
+// warn logs the gateways of addresses that no route can lead through.
+func (g gateways) warn(s *session, ips []cni.IP) {
+	for _, ip := range ips {
+		if gw, _ := g.of(ip); !gw.IsValid() && ip.Gateway.IsValid() {
+			s.Log.Warn("no default route: the kernel has no IPv6 routes through an IPv4 gateway", "address", ip.Address, "gateway", ip.Gateway)
+		}
+	}
 }

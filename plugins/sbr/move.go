@@ -24,6 +24,7 @@ func move(ctx context.Context, s *session, link kernel.Link, ips []cni.IP, rules
 	if p.gateways, err = parseGateways(s.Conf.Gateways); err != nil {
 		return err
 	}
+	p.gateways.warn(s, ips)
 	free, err := s.Sandbox.FreeTables(len(ips) - len(tables))
 	if err != nil {
 		return err

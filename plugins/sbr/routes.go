@@ -45,7 +45,7 @@ func (p plan) routes(ip cni.IP, table int) []kernel.StoredRoute {
 		own.Priority, own.MTU, own.AdvMSS = best.Priority, best.MTU, best.AdvMSS
 	}
 	if own.GW.IsValid() {
-		own.Dst = netip.PrefixFrom(own.GW, 0)
+		own.Dst = netip.PrefixFrom(ip.Address.Addr(), 0)
 		list = append(list, kernel.OwnRoute(p.link, own))
 	}
 	for _, r := range defaults {

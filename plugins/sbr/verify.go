@@ -58,7 +58,7 @@ func expected(routes []cni.Route, ip cni.IP, gws gateways, table int) []kernel.R
 	}
 	gw, chosen := gws.of(ip)
 	if gw.IsValid() {
-		want := kernel.Route{Dst: netip.PrefixFrom(gw, 0).Masked(), Table: table}
+		want := kernel.Route{Dst: netip.PrefixFrom(ip.Address.Addr(), 0).Masked(), Table: table}
 		if chosen {
 			want.GW = gw
 		}

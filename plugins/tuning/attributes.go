@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"net"
-	"slices"
 	"strconv"
 
 	"github.com/tenon-cni/tenon/cni"
@@ -117,19 +116,14 @@ func (a Attributes) differ(s *kernel.Space, l kernel.Link) (all []difference) {
 	return all
 }
 
-// show makes the result say what the interface has become: the one in this container, or else the one that is in none.
+// show makes the result say what the interface has become.
 func (a Attributes) show(s *session, r *cni.Result) {
-	i, ok := r.Sandboxed(s.IfName, s.Netns)
-	if !ok {
-		i = slices.IndexFunc(r.Interfaces, func(x cni.Interface) bool { return x.Name == s.IfName && x.Sandbox == "" })
-	}
-	if i < 0 {
-		return
-	}
-	if a.MAC != "" {
-		r.Interfaces[i].MAC = a.MAC
-	}
-	if known := r.Interfaces[i].MTU != 0; a.MTU != nil && (known || s.Version >= cni.V110) {
-		r.Interfaces[i].MTU = *a.MTU
+	for _, i := range s.Own(r) {
+		if a.MAC != "" {
+			r.Interfaces[i].MAC = a.MAC
+		}
+		if known := r.Interfaces[i].MTU != 0; a.MTU != nil && (known || s.Version >= cni.V110) {
+			r.Interfaces[i].MTU = *a.MTU
+		}
 	}
 }

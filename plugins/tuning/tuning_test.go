@@ -172,21 +172,28 @@ func TestMAC(t *testing.T) {
 func TestResult(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"mac":"02:00:00:00:00:01","mtu":1400`)
+	alias := filepath.Join(t.TempDir(), "netns")
+	if err := os.Symlink(r.Container("c").Path(), alias); err != nil {
+		t.Fatal(err)
+	}
+	const unknown = "netns"
+	ours, other := r.Container("c").Path(), r.Container("other").Path()
 	for _, row := range []struct {
-		name        string
-		sandboxes   []string // of interfaces of that name
-		changed     int
-		sandboxless bool
+		name      string
+		sandboxes []string // of interfaces of that name
+		changed   int
 	}{
-		{"ours and another container's", []string{"/other", "OURS"}, 1, false},
-		{"ours and the host's", []string{"", "OURS"}, 1, false},
-		{"none says where it is", []string{"/other", ""}, 1, true},
-		{"another container's", []string{"/other"}, -1, false},
+		{"ours and another container's", []string{other, ours}, 1},
+		{"ours and the host's", []string{"", ours}, 1},
+		{"ours by another path (RES-10)", []string{unknown, "", alias}, 2},
+		{"none says where it is (RES-10)", []string{other, ""}, 1},
+		{"sandbox that leads nowhere (RES-10)", []string{unknown, ""}, 0},
+		{"another container's", []string{other}, -1},
 	} {
 		q := r.Request(cni.Add, "c")
 		prev := &cni.Result{}
 		for _, sandbox := range row.sandboxes {
-			prev.Interfaces = append(prev.Interfaces, cni.Interface{Name: "eth0", MAC: "02:99:00:00:00:00", Sandbox: strings.Replace(sandbox, "OURS", q.Netns, 1)})
+			prev.Interfaces = append(prev.Interfaces, cni.Interface{Name: "eth0", MAC: "02:99:00:00:00:00", Sandbox: sandbox})
 		}
 		for version, mtu := range map[cni.Version]int{cni.V110: 1400, cni.V100: 0} {
 			encoded, err := prev.Encode(version)

@@ -131,6 +131,23 @@ func (n *NS) ID() ID { return n.id }
 // Same reports whether both are handles on one namespace.
 func (n *NS) Same(other *NS) bool { return n.id == other.id }
 
+// SamePath reports whether two paths lead to one namespace, as those below /run and /var/run do. Paths that are the same
+// need not lead anywhere.
+func SamePath(a, b string) bool {
+	if a == b {
+		return true
+	}
+	x, errX := os.Stat(a)
+	y, errY := os.Stat(b)
+	return errX == nil && errY == nil && os.SameFile(x, y)
+}
+
+// Leads reports whether a path leads to a network namespace.
+func Leads(path string) bool {
+	n, err := Open(path)
+	return err == nil && n.Close() == nil
+}
+
 // Close gives the handle back. The namespace itself ends with the last reference to it.
 func (n *NS) Close() error { return n.f.Close() }
 

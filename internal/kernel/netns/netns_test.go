@@ -462,3 +462,31 @@ func BenchmarkLock(b *testing.B) {
 		unlock()
 	}
 }
+
+// TestSamePath: a namespace is the same through whatever path it is reached.
+func TestSamePath(t *testing.T) {
+	t.Parallel()
+	n, other := newNS(t), newNS(t)
+	dir := t.TempDir()
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(n.Path(), link); err != nil {
+		t.Fatal(err)
+	}
+	missing := filepath.Join(dir, "missing")
+	for _, row := range []struct {
+		a, b string
+		same bool
+	}{
+		{n.Path(), n.Path(), true}, {n.Path(), link, true}, {link, other.Path(), false}, {n.Path(), other.Path(), false},
+		{missing, missing, true}, {missing, n.Path(), false}, {n.Path(), "", false}, {missing, filepath.Join(dir, "none"), false},
+	} {
+		if got := netns.SamePath(row.a, row.b); got != row.same {
+			t.Errorf("%q and %q: %t", row.a, row.b, got)
+		}
+	}
+	for path, leads := range map[string]bool{link: true, missing: false, dir: false, "": false} {
+		if got := netns.Leads(path); got != leads {
+			t.Errorf("%q leads to a namespace: %t", path, got)
+		}
+	}
+}

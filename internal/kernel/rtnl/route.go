@@ -32,7 +32,7 @@ func Reserved(table int) bool {
 // Route is a unicast route.
 type Route struct {
 	Dst      netip.Prefix // bits behind the prefix length are ignored
-	GW       netip.Addr   // not valid, or unspecified: none
+	GW       netip.Addr   // not valid, or unspecified: none. That of an IPv4 destination may be IPv6
 	Src      netip.Addr   // source address that senders who have chosen none get; not valid: the kernel's choice
 	Table    int          // 0 is main
 	Scope    int          // 0 is universe; has no effect in IPv6
@@ -48,6 +48,12 @@ func (r Route) Gateway() netip.Addr {
 		return netip.Addr{}
 	}
 	return r.GW
+}
+
+// Possible reports whether the kernel can have r: it has no IPv6 routes through an IPv4 gateway.
+func (r Route) Possible() bool {
+	gw := r.Gateway()
+	return !gw.IsValid() || r.Dst.Addr().Is4() || !gw.Is4()
 }
 
 // String describes what r says, but for its link: 10.0.0.0/8 via 10.1.2.1 metric 7 table 100.

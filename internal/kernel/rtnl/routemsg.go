@@ -78,8 +78,12 @@ func (r Route) message(protocol uint8) routeMessage {
 	if r.Dst.Bits() > 0 {
 		m.attributes[unix.RTA_DST] = r.Dst.Masked().Addr().AsSlice()
 	}
-	if gw := r.Gateway(); gw.IsValid() {
+	switch gw := r.Gateway(); {
+	case !gw.IsValid():
+	case familyOf(gw) == m.Family:
 		m.attributes[unix.RTA_GATEWAY] = gw.AsSlice()
+	default:
+		m.attributes[unix.RTA_VIA] = via(gw)
 	}
 	if r.Src.IsValid() {
 		m.attributes[unix.RTA_PREFSRC] = r.Src.AsSlice()
@@ -116,7 +120,7 @@ func (m routeMessage) hops() []Route {
 		Priority: number(m.attributes[unix.RTA_PRIORITY]),
 		Link:     number(m.attributes[unix.RTA_OIF]),
 	}
-	r.GW, _ = netip.AddrFromSlice(m.attributes[unix.RTA_GATEWAY])
+	r.GW = gatewayIn(m.attributes)
 	r.Src, _ = netip.AddrFromSlice(m.attributes[unix.RTA_PREFSRC])
 	metrics := attributes(m.attributes[unix.RTA_METRICS])
 	r.MTU, r.AdvMSS = number(metrics[unix.RTAX_MTU]), number(metrics[unix.RTAX_ADVMSS])
@@ -127,10 +131,25 @@ func (m routeMessage) hops() []Route {
 	var rs []Route
 	for _, h := range readHops(multipath) {
 		r.Link = int(h.Ifindex)
-		r.GW, _ = netip.AddrFromSlice(attributes(h.attributes)[unix.RTA_GATEWAY])
+		r.GW = gatewayIn(attributes(h.attributes))
 		rs = append(rs, r)
 	}
 	return rs
+}
+
+// via is the value of RTA_VIA, a gateway of another family than the destination: struct rtvia of linux/rtnetlink.h.
+func via(gw netip.Addr) []byte {
+	return append(binary.NativeEndian.AppendUint16(nil, uint16(familyOf(gw))), gw.AsSlice()...)
+}
+
+// gatewayIn returns the gateway among the attributes of a route or a hop, of either family.
+func gatewayIn(attributes map[uint16][]byte) netip.Addr {
+	b := attributes[unix.RTA_GATEWAY]
+	if v := attributes[unix.RTA_VIA]; len(v) > 2 {
+		b = v[2:]
+	}
+	gw, _ := netip.AddrFromSlice(b)
+	return gw
 }
 
 func unspecified(family uint8) netip.Addr {
