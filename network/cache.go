@@ -37,12 +37,12 @@ type wireCached struct {
 	Config         []byte                     `json:"config"` // of the file, so without the plugins of drop-in files
 	IfName         string                     `json:"ifName"`
 	Network        string                     `json:"networkName"`
-	Netns          string                     `json:"netns"`
-	Args           [][2]string                `json:"cniArgs"`
-	CapabilityArgs map[string]json.RawMessage `json:"capabilityArgs"`
-	Result         json.RawMessage            `json:"result"`
+	Netns          string                     `json:"netns,omitempty"`
+	Args           [][2]string                `json:"cniArgs,omitempty"`
+	CapabilityArgs map[string]json.RawMessage `json:"capabilityArgs,omitempty"`
+	Result         json.RawMessage            `json:"result,omitempty"`
 
-	CNIVersion string `json:"cniVersion"` // where the file is the result
+	CNIVersion string `json:"cniVersion,omitempty"` // where the file is the result
 }
 
 // bareResult is the error of a file that holds no more than the result.

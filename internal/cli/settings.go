@@ -24,6 +24,7 @@ import (
 // settings are the flags of commands that load networks or run plugins.
 type settings struct {
 	*app
+	cmd        *cobra.Command // for hints
 	netDir     string
 	pluginDirs folders
 	stateDir   string
@@ -64,11 +65,13 @@ func (f *folders) Set(text string) error {
 }
 
 func (r *settings) netDirFlag(cmd *cobra.Command) {
+	r.cmd = cmd
 	cmd.Flags().StringVar(&r.netDir, "net-dir", cmp.Or(os.Getenv("NETCONFPATH"), network.DefaultConfDir),
 		"look networks up in `DIR` [NETCONFPATH]")
 }
 
 func (r *settings) stateDirFlag(cmd *cobra.Command) {
+	r.cmd = cmd
 	cmd.Flags().StringVar(&r.stateDir, "state-dir", network.DefaultStateDir, "keep records, locks, and which versions plugins support in `DIR`")
 }
 
@@ -84,6 +87,7 @@ func (r *settings) jsonFlag(cmd *cobra.Command, usage string) {
 }
 
 func (r *settings) pluginDirFlag(cmd *cobra.Command) {
+	r.cmd = cmd
 	r.pluginDirs.list = filepath.SplitList(cmp.Or(os.Getenv("CNI_PATH"), network.DefaultPluginDir))
 	cmd.Flags().Var(&r.pluginDirs, "plugin-dir", "look for plugins in DIRS, separated by colons; repeatable [CNI_PATH]")
 }

@@ -16,15 +16,15 @@ type ours map[string]bool
 func (o ours) has(path string) bool {
 	own, known := o[path]
 	if !known {
-		own = isOurs(path)
+		own = IsOurs(path)
 		o[path] = own
 	}
 	return own
 }
 
-// isOurs looks for the line in an executable by which Go notes its main module; package debug/buildinfo, which reads it
+// IsOurs reports whether an executable is this program or another build of it; one that does not exist counts. It looks for the line in an executable by which Go notes its main module; package debug/buildinfo, which reads it
 // properly, is larger than any plugin.
-func isOurs(path string) bool {
+func IsOurs(path string) bool {
 	info, err := os.Stat(path)
 	if err != nil {
 		return errors.Is(err, fs.ErrNotExist)

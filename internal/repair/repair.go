@@ -59,6 +59,15 @@ func Missing(ctx context.Context, plugins []plugin.Definition, calls []invoke.Ca
 	return all.outcomes(), err
 }
 
+// Convert makes what calls are about with the backends that their configurations name, wherever the executables are: it is
+// for configurations that were changed to another backend than the one that ADD used. What belongs into Tenon's tables is
+// left as it is.
+func Convert(ctx context.Context, plugins []plugin.Definition, calls []invoke.Call) []Outcome {
+	all := gatherIf(ctx, plugins, calls, func(string) bool { return true })
+	all.finish(ctx)
+	return all.outcomes()
+}
+
 // pending is the repair of one call in progress.
 type pending struct {
 	Outcome
@@ -71,8 +80,14 @@ type repairs []*pending
 
 // gather asks the plugins what they would make.
 func gather(ctx context.Context, plugins []plugin.Definition, calls []invoke.Call) repairs {
+	return gatherIf(ctx, plugins, calls, ours{}.has)
+}
+
+// gatherIf is gather for the executables that isOurs accepts.
+func gatherIf(
+	ctx context.Context, plugins []plugin.Definition, calls []invoke.Call, isOurs func(path string) bool,
+) repairs {
 	all := make(repairs, len(calls))
-	own := ours{}
 	for i, call := range calls {
 		p := &pending{call: call}
 		ctx, batch := kernel.WithBatch(ctx)
@@ -80,7 +95,7 @@ func gather(ctx context.Context, plugins []plugin.Definition, calls []invoke.Cal
 		p.batch = batch
 		name := filepath.Base(call.Path)
 		d := slices.IndexFunc(plugins, func(d plugin.Definition) bool { return d.Name == name })
-		if d < 0 || !own.has(call.Path) {
+		if d < 0 || !isOurs(call.Path) {
 			p.Err = ErrForeign
 		} else {
 			p.Err = plugins[d].Repair(ctx, call.Env, call.Stdin)

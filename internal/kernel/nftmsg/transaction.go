@@ -27,6 +27,11 @@ func (t *Transaction) AddTable(table Table) {
 		table.body(nlmsg.String(unix.NFTA_TABLE_NAME, table.Name), number(unix.NFTA_TABLE_FLAGS, 0)))
 }
 
+// DeleteTable removes a table with everything in it.
+func (t *Transaction) DeleteTable(table Table) {
+	t.add(unix.NFT_MSG_DELTABLE, 0, table.Name, table.body(nlmsg.String(unix.NFTA_TABLE_NAME, table.Name)))
+}
+
 // Chain is a chain: a base chain, which packets come to by themselves, or one that rules and elements lead to.
 type Chain struct {
 	Table Table

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/repair"
 	"github.com/tenon-cni/tenon/invoke"
 )
 
@@ -213,4 +214,17 @@ func sameContent(a, b string) (bool, error) {
 	}
 	other, err := os.ReadFile(b)
 	return err == nil && bytes.Equal(content, other), err
+}
+
+// Find returns the files in a plugin directory that bear the names of plugins and are this program or another build of it,
+// whoever put them there. It passes over symbolic links.
+func Find(dir string, names []string) []string {
+	var found []string
+	for _, name := range names {
+		path := filepath.Join(dir, name)
+		if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() && repair.IsOurs(path) {
+			found = append(found, path)
+		}
+	}
+	return found
 }

@@ -1,0 +1,62 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tenon-cni/tenon/internal/kernel/netns"
+	"github.com/tenon-cni/tenon/internal/kernel/nft"
+)
+
+// Ruleset is what Tenon has in nftables of the current namespace.
+type Ruleset struct {
+	Tables []string          // as nft(8) names them
+	Held   map[string][]Held // the entries that have an owner, by the name of their concern
+}
+
+// Rules reads what Tenon has in nftables of the current namespace: nothing where the kernel has no nftables.
+func Rules() (r Ruleset, err error) {
+	err = inRuleset(func(c *nft.Conn) error {
+		tables, err := c.Tables()
+		if err != nil {
+			return err
+		}
+		r.Tables = tableNames(tables)
+		r.Held, err = c.All()
+		return err
+	})
+	return r, UnlessNoNFT(err)
+}
+
+// EraseRules removes Tenon's tables from nftables of the current namespace, at once, and returns their names. If entries
+// exist for whose owner allowed reports false, it changes nothing and returns those.
+func EraseRules(ctx context.Context, allowed func(tag string) bool) (tables []string, refused []Held, err error) {
+	err = inRuleset(func(c *nft.Conn) error {
+		erased, held, err := c.Erase(ctx, allowed)
+		tables, refused = tableNames(erased), held
+		return err
+	})
+	return tables, refused, UnlessNoNFT(err)
+}
+
+func inRuleset(f func(*nft.Conn) error) error {
+	ns, err := netns.Current()
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	c, err := nft.Open(ns)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(c), c.Close())
+}
+
+func tableNames(tables []nft.Table) []string {
+	var names []string
+	for _, t := range tables {
+		names = append(names, fmt.Sprintf("%s %s", t.Family, t.Name))
+	}
+	return names
+}

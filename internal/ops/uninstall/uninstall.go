@@ -1,0 +1,276 @@
+// Package uninstall removes Tenon from a host: plugins, nftables tables, and files beside those that the upstream plugins
+// know. Attachments that stay are converted into the form that the upstream plugins make, check and remove. It knows no
+// command line.
+package uninstall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/ops/inspect"
+	"github.com/tenon-cni/tenon/internal/ops/install"
+	"github.com/tenon-cni/tenon/internal/repair"
+	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/plugins/all"
+)
+
+// Request says what to remove and what becomes of attachments.
+type Request struct {
+	Client *network.Client
+	Lists  []*cni.List // networks that are configured; those of attachments count too
+
+	// Keep hands the attachments that are left over to the upstream plugins. Otherwise they are in the way.
+	Keep bool
+
+	// Detach runs DEL for the attachments of the client's runtime first.
+	Detach bool
+}
+
+// Fate says what becomes of an attachment.
+type Fate string
+
+// The fates of attachments.
+const (
+	HandOver Fate = "hand over" // to the upstream plugins
+	Detach   Fate = "detach"
+	Blocks   Fate = "blocks" // neither was asked for
+)
+
+// Attachment is a recorded attachment and what becomes of it.
+type Attachment struct {
+	inspect.Attachment
+	Fate Fate
+}
+
+// Plan is what uninstalling does.
+type Plan struct {
+	Attachments []Attachment
+	Plugins     []string // executable files
+	Tables      []string // of nftables
+	Paths       []string // files and directories of state
+
+	// Ends lists what protects attachments that are handed over, and has no counterpart in the upstream plugins.
+	Ends []string
+
+	// Blockers say why nothing can be removed, in addition to attachments with the fate [Blocks].
+	Blockers []string
+
+	request Request
+	tags    map[string]bool // owners of the attachments
+}
+
+// Look finds what there is to remove. It changes nothing.
+func Look(ctx context.Context, r Request) (*Plan, error) {
+	p := &Plan{request: r, tags: map[string]bool{}}
+	records, err := r.Client.List()
+	if err != nil {
+		return nil, fmt.Errorf("unreadable record: %w", err)
+	}
+	attachments, err := inspect.Attachments(records)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range attachments {
+		p.attachment(a)
+	}
+	for _, dir := range r.Client.PluginDirs {
+		p.Plugins = append(p.Plugins, install.Find(dir, names())...)
+	}
+	rules, err := kernel.Rules()
+	if err != nil {
+		return nil, err
+	}
+	p.Tables = rules.Tables
+	p.judge(rules)
+	p.Paths, err = p.state(ctx)
+	return p, err
+}
+
+func names() []string {
+	var list []string
+	for _, d := range all.Plugins {
+		list = append(list, d.Name)
+	}
+	return list
+}
+
+func (p *Plan) attachment(a inspect.Attachment) {
+	own := a.Source == "" && a.Runtime == p.request.Client.Runtime
+	x := Attachment{a, Blocks}
+	switch {
+	case own && p.request.Detach:
+		x.Fate = Detach
+	case p.request.Keep:
+		x.Fate = HandOver
+		for _, why := range handOverObstacles(a) {
+			p.Blockers = append(p.Blockers, fmt.Sprintf("%v cannot be handed over: %s", a.Record.Attachment, why))
+		}
+	}
+	p.Attachments = append(p.Attachments, x)
+	p.tags[a.Record.Attachment.Tag()] = true
+}
+
+// Blocked returns the attachments that are in the way.
+func (p *Plan) Blocked() []Attachment {
+	return slices.DeleteFunc(slices.Clone(p.Attachments), func(a Attachment) bool { return a.Fate != Blocks })
+}
+
+// judge looks for entries that nothing here knows how to hand over, and for protections that end.
+func (p *Plan) judge(rules kernel.Ruleset) {
+	unknown := map[string]bool{}
+	ends := map[string]bool{}
+	for concern, list := range rules.Held {
+		for _, h := range list {
+			if !p.tags[h.Comment] {
+				unknown[h.Comment] = true
+				continue
+			}
+			if what, ok := withoutCounterpart[concern]; ok && p.kept(h.Comment) {
+				ends[fmt.Sprintf("%s of %s", what, owner(h.Comment))] = true
+			}
+		}
+	}
+	for tag := range unknown {
+		p.Blockers = append(p.Blockers, fmt.Sprintf("%s has rules in nftables but no record", owner(tag)))
+	}
+	slices.Sort(p.Blockers)
+	for text := range ends {
+		p.Ends = append(p.Ends, text)
+	}
+	slices.Sort(p.Ends)
+}
+
+// withoutCounterpart names what the upstream plugins do not make, by the name of the concern.
+var withoutCounterpart = map[string]string{
+	"guard":          "MAC anti-spoofing (macspoofchk)",
+	"port isolation": "isolation of bridge ports",
+	"drop invalid":   "dropping of packets in state invalid",
+}
+
+func (p *Plan) kept(tag string) bool {
+	return slices.ContainsFunc(p.Attachments, func(a Attachment) bool {
+		return a.Fate == HandOver && a.Record.Attachment.Tag() == tag
+	})
+}
+
+// owner is the attachment in a tag, for people.
+func owner(tag string) string {
+	if _, ours := cni.ParseTag(tag); ours {
+		if part := strings.SplitN(tag, " ", 4); len(part) == 4 { // see cni.Attachment.Tag
+			return part[1] + "/" + part[3] + "/" + part[2]
+		}
+	}
+	return tag
+}
+
+// Run removes what the plan lists, in an order in which traffic of attachments that stay is not interrupted: the rules of
+// upstream are made while Tenon's are still there. Running it again goes on where it was interrupted.
+func (p *Plan) Run(ctx context.Context) error {
+	if len(p.Blocked()) > 0 || len(p.Blockers) > 0 {
+		return errors.New("attachments are in the way")
+	}
+	c := p.request.Client
+	for _, a := range p.Attachments {
+		if a.Fate == Detach {
+			if err := c.Del(ctx, a.Record.Attachment, network.Fallback{}); err != nil {
+				return err
+			}
+		}
+	}
+	_, err := c.HandOver(ctx, func(ctx context.Context, records []network.Record) error {
+		if err := p.onlyPlanned(records); err != nil {
+			return err
+		}
+		if err := convert(ctx, records); err != nil {
+			return err
+		}
+		return p.remove(ctx)
+	})
+	return err
+}
+
+// onlyPlanned fails if there is an attachment that the plan does not know.
+func (p *Plan) onlyPlanned(records []network.Record) error {
+	for _, r := range records {
+		if !p.kept(r.Attachment.Tag()) {
+			return cni.Errorf(cni.CodeTryAgainLater, "%v was attached meanwhile", r.Attachment)
+		}
+	}
+	return nil
+}
+
+// remove removes plugins first, so that nothing new is made.
+func (p *Plan) remove(ctx context.Context) error {
+	for _, path := range p.Plugins {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return cni.Errorf(cni.CodeIOFailure, "%w", err)
+		}
+	}
+	_, refused, err := kernel.EraseRules(ctx, func(tag string) bool { return p.tags[tag] })
+	if err != nil {
+		return err
+	}
+	if len(refused) > 0 {
+		return cni.Errorf(cni.CodeTryAgainLater, "%s was attached meanwhile", owner(refused[0].Comment))
+	}
+	var errs []error
+	for _, path := range p.Paths {
+		if err := os.RemoveAll(path); err != nil {
+			errs = append(errs, cni.Errorf(cni.CodeIOFailure, "%w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Finish removes the directory of records if nothing is left in it but locks and answers of plugins. It returns false if
+// records of other runtimes are left.
+func (p *Plan) Finish() (bool, error) {
+	records, err := os.ReadDir(filepath.Join(p.stateDir(), "records"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, cni.Errorf(cni.CodeIOFailure, "%w", err)
+	}
+	if len(records) > 0 {
+		return false, nil
+	}
+	if err := os.RemoveAll(p.stateDir()); err != nil {
+		return false, cni.Errorf(cni.CodeIOFailure, "%w", err)
+	}
+	return true, nil
+}
+
+func (p *Plan) stateDir() string {
+	if p.request.Client.StateDir == "" {
+		return network.DefaultStateDir
+	}
+	return p.request.Client.StateDir
+}
+
+// convert makes what attachments have in Tenon's tables in the form of the upstream plugins.
+func convert(ctx context.Context, records []network.Record) error {
+	var errs []error
+	for i := range records {
+		r := &records[i]
+		if r.Result == nil || r.State != network.Attached {
+			continue // nothing that works is attached: DEL has nothing to find but reservations and links
+		}
+		calls, err := calls(ctx, r)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%v: %w", r.Attachment, err))
+			continue
+		}
+		for j, o := range repair.Convert(ctx, all.Plugins, calls) {
+			if o.Failed() {
+				errs = append(errs, fmt.Errorf("%v: %s: %w", r.Attachment, calls[j].Path, o.Err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
