@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -41,12 +42,18 @@ NETNS is a name below /run/netns, a process ID, or the path of a network namespa
 				return err
 			}
 			warnUnread(n, parameters.Capabilities)
-			if err := requireNetns(t.netnsArg, t.netns); err != nil {
+			client := t.client()
+			if err := t.identify(client, n, args[0]); err != nil {
+				return err
+			}
+			if err := t.requireNetns(); err != nil {
 				return attachmentError{fmt.Errorf("%v: %w", t.key(n, ""), err)}
 			}
 			r := network.Request{Container: t.id, IfName: t.ifName, Parameters: parameters, Replace: replace}
-			client := t.client()
 			result, err := client.Add(cmd.Context(), n, r)
+			if errors.Is(err, network.ErrExists) {
+				err = hint(err, t.again("detach it first, then attach it again: ", "--replace"))
+			}
 			if err != nil {
 				return t.failed(err, n)
 			}

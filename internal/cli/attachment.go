@@ -37,7 +37,7 @@ func (t *attachment) flags(cmd *cobra.Command) {
 	t.netDirFlag(cmd)
 	t.pluginFlags(cmd)
 	t.recordFlags(cmd)
-	cmd.Flags().StringVar(&t.id, "id", "", "`ID` of the container (default: made from the path of NETNS)")
+	cmd.Flags().StringVar(&t.id, "id", "", "`ID` of the container (default: the name of the namespace)")
 	cmd.Flags().StringVar(&t.ifName, "ifname", cmp.Or(os.Getenv("CNI_IFNAME"), "eth0"),
 		"`NAME` of the interface in the container [CNI_IFNAME]")
 	cmd.ValidArgsFunction = t.completeAttachment
@@ -62,10 +62,33 @@ func (t *attachment) parse(args []string) error {
 	if t.id == "" && t.netns == "" {
 		return usagef("without NETNS, --id has to name the container")
 	}
-	if t.id == "" {
-		t.id = containerID(t.netns)
-	}
 	return nil
+}
+
+// identify finds out which container is meant where --id does not name it: by default that of the name of the namespace.
+// An attachment of this namespace that was recorded under the default of earlier releases counts, too. The error is that
+// the name belongs to a container in another namespace.
+func (t *attachment) identify(c *network.Client, n *network.Network, name string) error {
+	if t.id != "" {
+		return nil
+	}
+	t.id = defaultID(t.netns)
+	key := t.key(n, name)
+	earlier := key
+	earlier.Container = hashedID(t.netns)
+	r, err := c.Record(key)
+	if err == nil && sameNetns(r.Netns, t.netns) {
+		return nil
+	}
+	if _, err := c.Record(earlier); !errors.Is(err, network.ErrNoRecord) {
+		t.id = earlier.Container
+		return nil
+	}
+	if err != nil || r.Netns == "" {
+		return nil // nothing is known that speaks against the default
+	}
+	err = cni.Errorf(cni.CodeInvalidConfig, "container %s is attached in namespace %s, not %s", key.Container, r.Netns, t.netns)
+	return hint(attachmentError{fmt.Errorf("%v: %w", key, err)}, "name the container of this namespace with --id")
 }
 
 // key returns the attachment in the network n, or if that could not be loaded, in the one of that name.
@@ -153,12 +176,12 @@ func (t *attachment) failed(err error, n *network.Network) error {
 	return attachmentError{t.explain(err, n)}
 }
 
-// sameNetns returns the recorded attachments that network has in the namespace under other keys.
-func (t *attachment) sameNetns(c *network.Client, key cni.Attachment) []cni.Attachment {
+// inSameNetns returns the recorded attachments that network has in the namespace under other keys.
+func (t *attachment) inSameNetns(c *network.Client, key cni.Attachment) []cni.Attachment {
 	records, _ := c.List()
 	var others []cni.Attachment
 	for _, r := range records {
-		if r.Attachment.Network == key.Network && r.Netns == t.netns && t.netns != "" && r.Attachment != key {
+		if r.Attachment.Network == key.Network && sameNetns(r.Netns, t.netns) && r.Attachment != key {
 			others = append(others, r.Attachment)
 		}
 	}
@@ -166,20 +189,22 @@ func (t *attachment) sameNetns(c *network.Client, key cni.Attachment) []cni.Atta
 }
 
 // suggestOthers adds to an error about an attachment that is not recorded which ones are, in the same namespace.
-func (t *attachment) suggestOthers(err error, c *network.Client, key cni.Attachment) error {
+func (t *attachment) suggestOthers(err error, c *network.Client, key cni.Attachment, verb string) error {
 	if !errors.Is(err, network.ErrNoRecord) {
 		return err
 	}
-	for _, o := range t.sameNetns(c, key) {
-		err = hint(err, otherKey(o))
+	for _, o := range t.inSameNetns(c, key) {
+		err = hint(err, t.otherKey(o, verb))
 	}
 	return err
 }
 
-func detaching(key cni.Attachment) string {
-	return fmt.Sprintf("tenon del %s - --id %s --ifname %s detaches it and releases its addresses", key.Network, key.Container, key.IfName)
+// detaching is the command that detaches, with what it is good for.
+func (r *settings) detaching(key cni.Attachment) string {
+	return r.command("detach it and release its addresses: ", "del", key.Network, gone, "--id", key.Container, "--ifname", key.IfName)
 }
 
-func otherKey(o cni.Attachment) string {
-	return fmt.Sprintf("this namespace is attached with --id %s --ifname %s", o.Container, o.IfName)
+// otherKey is the command for another attachment of the namespace.
+func (t *attachment) otherKey(o cni.Attachment, verb string) string {
+	return t.command("this namespace has another attachment: ", verb, o.Network, gone, "--id", o.Container, "--ifname", o.IfName)
 }

@@ -26,13 +26,17 @@ well, otherwise what differs. NETNS may be missing if --id names the container.`
 			if err != nil && isPath(args[0]) {
 				return err
 			}
-			key, client := t.key(n, args[0]), t.client()
-			if r, err := client.Record(key); err == nil && t.netns != "" && r.Netns != t.netns {
+			client := t.client()
+			if err := t.identify(client, n, args[0]); err != nil {
+				return err
+			}
+			key := t.key(n, args[0])
+			if r, err := client.Record(key); err == nil && t.netns != "" && !sameNetns(r.Netns, t.netns) {
 				return attachmentError{fmt.Errorf("%v: attached in namespace %s, not %s", key, r.Netns, t.netns)}
 			}
-			err = t.suggestOthers(client.Check(cmd.Context(), key, n), client, key)
+			err = t.suggestOthers(client.Check(cmd.Context(), key, n), client, key, "check")
 			if cni.CodeOf(err) == cni.CodeUnknownContainer {
-				err = hint(err, detaching(key))
+				err = hint(err, t.detaching(key))
 			}
 			return t.failed(err, n)
 		},

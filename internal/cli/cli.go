@@ -21,6 +21,7 @@ import (
 type app struct {
 	version        string
 	caller         invoke.Caller
+	args           []string // as given to [Run], for hints
 	stdout, stderr *os.File
 	logLevel       slog.LevelVar // from which on what the library and plugins log is told
 }
@@ -34,7 +35,7 @@ func Run(args []string, version string, caller invoke.Caller) int {
 	if t, ok := invoke.TraceFromEnv(os.Getenv); ok {
 		ctx = invoke.WithTrace(ctx, t)
 	}
-	a := &app{version: version, caller: caller, stdout: os.Stdout, stderr: os.Stderr}
+	a := &app{version: version, caller: caller, args: args, stdout: os.Stdout, stderr: os.Stderr}
 	a.logLevel.Set(slog.LevelWarn)
 	slog.SetDefault(slog.New(logHandler{w: a.stderr, least: &a.logLevel}))
 	root := a.root()

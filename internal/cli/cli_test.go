@@ -37,11 +37,34 @@ func TestNetnsPath(t *testing.T) {
 	}
 }
 
-// TOOL-03, with another prefix; computed with sha512sum(1).
-func TestContainerID(t *testing.T) {
+// The name of a namespace is the container ID; where there is none, it is as TOOL-03 says, with another prefix (computed
+// with sha512sum(1)).
+func TestDefaultID(t *testing.T) {
 	t.Parallel()
-	if got, want := containerID("/run/netns/web"), "tenon-82e215debf7df4651d36"; got != want || cni.ValidateContainerID(got) != nil {
+	for path, want := range map[string]string{
+		"/run/netns/web":          "web",
+		"/run/docker/netns/3f.b_": "3f.b_",
+		"/run/netns/-web":         hashedID("/run/netns/-web"),
+		"/run/netns/a b":          hashedID("/run/netns/a b"),
+		"/proc/4711/ns/net":       hashedID("/proc/4711/ns/net"),
+	} {
+		if got := defaultID(path); got != want || cni.ValidateContainerID(got) != nil {
+			t.Errorf("%s: got %s, want %s", path, got, want)
+		}
+	}
+	if got, want := hashedID("/run/netns/web"), "tenon-82e215debf7df4651d36"; got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestQuoted(t *testing.T) {
+	t.Parallel()
+	for word, want := range map[string]string{
+		"a-b_c/d.e": "a-b_c/d.e", "": "''", "a b": "'a b'", "it's": `'it'\''s'`, "$x": "'$x'", `ips=["1"]`: `'ips=["1"]'`,
+	} {
+		if got := quoted(word); got != want {
+			t.Errorf("%q: got %s, want %s", word, got, want)
+		}
 	}
 }
 

@@ -35,15 +35,19 @@ NETNS may be "-" or missing if --id names the container; the namespace need not 
 			if loadErr != nil && isPath(args[0]) {
 				return loadErr
 			}
-			key, client := t.key(n, args[0]), t.client()
+			client := t.client()
+			if err := t.identify(client, n, args[0]); err != nil {
+				return err
+			}
+			key := t.key(n, args[0])
 			_, recordErr := client.Record(key)
 			err = client.Del(cmd.Context(), key, network.Fallback{Network: n, Parameters: parameters})
 			if errors.Is(err, network.ErrNoRecord) {
-				err = hint(t.suggestOthers(err, client, key), fmt.Sprintf("nor can the configuration be used: %v", loadErr))
+				err = hint(t.suggestOthers(err, client, key, "del"), fmt.Sprintf("the configuration cannot be used either: %v", loadErr))
 			} else if err == nil && errors.Is(recordErr, network.ErrNoRecord) {
 				a.warn("%v is not recorded: ran DEL as configured now", key)
-				for _, o := range t.sameNetns(client, key) {
-					a.printHint(otherKey(o))
+				for _, o := range t.inSameNetns(client, key) {
+					a.printHint(t.otherKey(o, "del"))
 				}
 			}
 			return t.failed(err, n)

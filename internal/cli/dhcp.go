@@ -131,7 +131,7 @@ and why it could not be prolonged, or was lost.`,
 			}
 			r, err := rpc.Call(ctx, path, rpc.Request{Verb: rpc.List})
 			if err != nil {
-				return explainList(fmt.Errorf("DHCP daemon: %w", err))
+				return explainList(fmt.Errorf("DHCP daemon: %w", err), path)
 			}
 			if asJSON {
 				return a.printJSON(append([]rpc.Lease{}, r.Leases...))
@@ -145,10 +145,10 @@ and why it could not be prolonged, or was lost.`,
 }
 
 // explainList says what helps where the daemon does not answer.
-func explainList(err error) error {
+func explainList(err error, socket string) error {
 	switch {
 	case errors.Is(err, rpc.ErrUnreachable):
-		return hint(err, "tenon dhcp-daemon starts one; --socketpath says where it listens")
+		return hint(err, "start one: "+commandLine("tenon", []string{"dhcp-daemon", "--socketpath", socket}))
 	case errors.Is(err, fs.ErrPermission):
 		return hint(err, "only root may ask the daemon")
 	}

@@ -55,7 +55,7 @@ A network that has no configuration any more is taken as it was recorded.`,
 				a.printHint(`with "cniVersions": [..., "1.1.0"] beside cniVersion Tenon runs it in 1.1.0, and others as before`)
 			}
 			if k.recorded && errors.Is(err, network.ErrUnreadable) {
-				err = hint(err, "where a record cannot be read, name with --keep what is in use")
+				err = hint(err, "name with --keep what is in use, as a record cannot be read")
 			}
 			return r.explain(err, n)
 		},

@@ -1,8 +1,12 @@
 package cli
 
 import (
+	"fmt"
 	"os"
+	"slices"
 	"strings"
+
+	"github.com/tenon-cni/tenon/internal/ops/text"
 )
 
 // places are the flags that say where things are. A command in a hint gets those that the user has given.
@@ -11,30 +15,60 @@ var places = []string{"net-dir", "plugin-dir", "state-dir", "cache-dir"}
 // command returns a hint that ends with a command of tenon, ready to be copied: with the flags for places that the user
 // has given and the command knows. what says what it does.
 func (r *settings) command(what string, args ...string) string {
-	words := []string{"tenon"}
-	for _, arg := range args {
-		words = append(words, quoted(arg))
+	target, _, err := r.cmd.Root().Find(args)
+	if err != nil {
+		return what + commandLine("tenon", args)
 	}
-	if r.cmd != nil {
-		target, _, err := r.cmd.Root().Find(args)
-		for _, name := range places {
-			f := r.cmd.Flags().Lookup(name)
-			if err != nil || f == nil || !f.Changed || target.Flags().Lookup(name) == nil {
-				continue
-			}
-			words = append(words, "--"+name, quoted(f.Value.String()))
+	var given []string
+	for _, name := range places {
+		if f := r.cmd.Flags().Lookup(name); f != nil && f.Changed && target.Flags().Lookup(name) != nil {
+			given = append(given, "--"+name, f.Value.String())
 		}
 	}
-	return what + strings.Join(words, " ")
+	return what + commandLine("tenon", args, given)
 }
 
-// sudo returns the command that the user has run, with sudo.
-func (r *settings) sudo() string {
-	words := []string{"sudo", "tenon"}
-	for _, arg := range os.Args[1:] {
+// again returns a hint that ends with the command that the user has run, with more arguments.
+func (a *app) again(what string, more ...string) string {
+	return what + commandLine("tenon", a.args, more)
+}
+
+// instead is again with another word in the place of one. Where the command has no such word, it is what alone.
+func (a *app) instead(what, wrong, right string) string {
+	args := slices.Clone(a.args)
+	i := slices.Index(args, wrong)
+	if i < 0 {
+		return what
+	}
+	args[i] = right
+	return what + " " + commandLine("tenon", args)
+}
+
+// sudo returns the command that the user has run for another user, with the variables that sudo(8) does not pass on.
+func (a *app) sudo() string {
+	words := []string{"sudo"}
+	for _, name := range []string{"NETCONFPATH", "CNI_PATH", "CNI_ARGS", "CNI_IFNAME", "CAP_ARGS"} {
+		if value, ok := os.LookupEnv(name); ok {
+			words = append(words, name+"="+value)
+		}
+	}
+	return commandLine(words[0], words[1:], []string{"tenon"}, a.args)
+}
+
+func commandLine(program string, args ...[]string) string {
+	words := []string{program}
+	for _, arg := range slices.Concat(args...) {
 		words = append(words, quoted(arg))
 	}
 	return strings.Join(words, " ")
+}
+
+// didYouMean adds the nearest of the known names to an error about a name, and the command with it.
+func (a *app) didYouMean(err error, name string, known []string) error {
+	if near := text.Nearest(name, known); near != "" {
+		return hint(err, a.instead(fmt.Sprintf("did you mean %q?", near), name, near))
+	}
+	return err
 }
 
 // quoted returns a word as a shell needs it.

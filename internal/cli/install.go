@@ -40,7 +40,7 @@ what had its name. Containers that are attached are not affected. Doing it again
 					return err
 				}
 			}
-			return needsRoot(err)
+			return a.needsRoot(err)
 		},
 	}
 	cmd.Flags().StringSliceVar(&only, "only", nil, "install only `NAMES`, separated by commas; repeatable (default: all)")

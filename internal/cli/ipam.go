@@ -67,7 +67,7 @@ ATTACHMENT is what "tenon ps" says of the holder, if tenon attached it.`,
 				pools = slices.DeleteFunc(pools, func(p hostlocal.Pool) bool { return p.Network != args[0] })
 				if len(pools) == 0 {
 					err := fmt.Errorf("network %q has no reservations and no configuration with host-local", args[0])
-					return hint(didYouMean(errors.Join(err, readErr), args[0], names), r.elsewhere())
+					return hint(r.didYouMean(errors.Join(err, readErr), args[0], names), r.elsewhere())
 				}
 			}
 			all.pools = pools

@@ -84,14 +84,14 @@ type chosen struct {
 func (r *release) run(cmd *cobra.Command, all *reservations) error {
 	leases := r.choose(all.pools)
 	if len(leases) == 0 {
-		return hint(fmt.Errorf("there is no such reservation"), "tenon ipam list lists them")
+		return hint(fmt.Errorf("there is no such reservation"), r.command("see all reservations: ", "ipam", "list"))
 	}
 	if r.addr.IsValid() && len(leases) > 1 {
 		return hint(fmt.Errorf("%s is reserved in networks %s and %s", r.addr, leases[0].pool.Network, leases[1].pool.Network),
-			"--network says which one is meant")
+			r.again("say which one is meant: ", "--network", leases[0].pool.Network))
 	}
-	if err := refuse(leases, all); err != nil && !r.force {
-		err = hint(err, "--force releases it all the same")
+	if err := r.refuse(leases, all); err != nil && !r.force {
+		err = hint(err, r.again("release it all the same: ", "--force"))
 		if r.dryRun {
 			return r.wouldRefuse(err)
 		}
@@ -165,7 +165,7 @@ func (r *release) choose(pools []hostlocal.Pool) []chosen {
 
 // refuse says which addresses recorded attachments hold. What was reserved before the machine was started is in use by
 // nobody.
-func refuse(leases []chosen, all *reservations) error {
+func (r *release) refuse(leases []chosen, all *reservations) error {
 	if all.recordsErr != nil {
 		return errors.New("whether the holder is recorded cannot be told")
 	}
@@ -178,7 +178,7 @@ func refuse(leases []chosen, all *reservations) error {
 		}
 		key := holder.Attachment
 		errs = append(errs, fmt.Errorf("%s is held by %v, which is recorded as: %s", c.lease.Addr, key, holder.State))
-		hints = append(hints, detaching(key))
+		hints = append(hints, r.detaching(key))
 	}
 	return hint(errors.Join(errs...), slices.Compact(hints)...)
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -20,7 +21,7 @@ func (r *settings) load(arg string) (*network.Network, error) {
 	}
 	c, err := network.Discover(r.netDir)
 	if err != nil {
-		return nil, needsRoot(err)
+		return nil, r.needsRoot(err)
 	}
 	n, passed, err := c.Lookup(arg)
 	for _, f := range passed {
@@ -36,20 +37,20 @@ func (r *settings) passedOver(f network.File) { r.warn("passed over %v", f.Err) 
 func (r *settings) notFound(err error, c *network.Catalog, name string) error {
 	switch {
 	case errors.Is(err, network.ErrNoConfig):
-		return r.noConfig(fmt.Errorf("network %q: %w", name, err), c)
+		return r.noConfig(fmt.Errorf("network %q: %w", name, err), c, name)
 	case errors.Is(err, network.ErrNotFound):
-		return hint(didYouMean(cni.Errorf(cni.CodeInvalidConfig, "%w", err), name, names(c)), r.elsewhere())
+		return hint(r.didYouMean(cni.Errorf(cni.CodeInvalidConfig, "%w", err), name, names(c)), r.elsewhere())
 	case err != nil && cni.ValidateNetworkName(name) == nil:
-		return needsRoot(hint(fmt.Errorf("network %q: %w", name, err), "tenon net lint tells all that is wrong with it"))
+		return r.needsRoot(hint(fmt.Errorf("network %q: %w", name, err), r.command("see all that is wrong with it: ", "net", "lint", name)))
 	}
 	return err
 }
 
 // noConfig adds to the error that a folder holds no network how to get one.
-func (r *settings) noConfig(err error, c *network.Catalog) error {
-	what := "tenon net new writes one, for example: tenon net new pods --type bridge --subnet 10.88.0.0/16"
+func (r *settings) noConfig(err error, c *network.Catalog, name string) error {
+	what := r.command("write one: ", "net", "new", cmp.Or(name, "pods"), "--type", "bridge")
 	if len(c.Files) > 0 {
-		what = "no file there counts: the name of one that does ends in .conflist, .conf or .json"
+		what = "no file there counts: rename it so that its name ends in .conflist, .conf or .json"
 	}
 	return hint(cni.Errorf(cni.CodeInvalidConfig, "%w", err), what, r.elsewhere())
 }
@@ -57,7 +58,7 @@ func (r *settings) noConfig(err error, c *network.Catalog) error {
 func isPath(arg string) bool { return strings.Contains(arg, "/") }
 
 func (r *settings) elsewhere() string {
-	return fmt.Sprintf("networks were looked for in %s; --net-dir or NETCONFPATH names another folder, "+
+	return fmt.Sprintf("networks were looked for in %s; --net-dir or NETCONFPATH names another directory, "+
 		"and a path with a slash names a file", r.netDir)
 }
 

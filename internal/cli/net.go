@@ -30,14 +30,14 @@ of the others.`,
 func (r *settings) catalog() (*network.Catalog, error) {
 	c, err := network.Discover(r.netDir)
 	if err != nil {
-		return nil, needsRoot(err)
+		return nil, r.needsRoot(err)
 	}
 	return r.requireNetworks(c)
 }
 
 func (r *settings) requireNetworks(c *network.Catalog) (*network.Catalog, error) {
 	if _, err := c.Default(); errors.Is(err, network.ErrNoConfig) {
-		return nil, r.noConfig(err, c)
+		return nil, r.noConfig(err, c, "")
 	}
 	return c, nil
 }

@@ -42,7 +42,7 @@ Uses:
 			name := strings.Join(args, "")
 			c, err := network.Discover(r.netDir)
 			if err != nil {
-				return needsRoot(err)
+				return r.needsRoot(err)
 			}
 			folder := explain.Explain(cmd.Context(), r.client(), c, name)
 			if r.json {

@@ -68,7 +68,7 @@ func (r *lintSettings) lint(ctx context.Context, args []string) ([]lint.Finding,
 	}
 	c, err := lint.Read(r.netDir)
 	if err != nil {
-		return nil, needsRoot(err)
+		return nil, r.needsRoot(err)
 	}
 	found := lint.Check(c, r.asker(ctx))
 	if len(args) > 0 {
@@ -90,7 +90,7 @@ func (r *lintSettings) readPath(path string) (*network.Catalog, error) {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		return nil, needsRoot(cni.Errorf(cni.CodeIOFailure, "%s: %w", path, errors.Unwrap(err)))
+		return nil, r.needsRoot(cni.Errorf(cni.CodeIOFailure, "%s: %w", path, errors.Unwrap(err)))
 	case info.IsDir():
 		return lint.Read(path)
 	default:

@@ -49,10 +49,10 @@ limits of bandwidth. Everything else can be edited in the file, which is never o
 			}
 			path, err := compose.Write(r.netDir, o.fileName(n.Name), n.Name, content)
 			if errors.Is(err, fs.ErrExist) {
-				return hint(cni.Errorf(cni.CodeInvalidConfig, "%w", err), "tenon net explain "+n.Name+" tells what is there")
+				return hint(cni.Errorf(cni.CodeInvalidConfig, "%w", err), r.command("see what is there: ", "net", "explain", n.Name))
 			}
 			if err != nil {
-				return needsRoot(err)
+				return r.needsRoot(err)
 			}
 			_, err = fmt.Fprintln(a.stdout, path)
 			return err
@@ -101,7 +101,7 @@ func (o *newOptions) fileName(name string) string {
 func (r *settings) compose(name string, o newOptions) (compose.Network, error) {
 	n := compose.Network{Name: name, Type: o.typ, DHCP: o.dhcp, Master: o.master}
 	if n.Type == "" {
-		return n, hint(usagef("missing --type"), "for example --type bridge")
+		return n, hint(usagef("missing --type"), r.again("for example: ", "--type", "bridge"))
 	}
 	if err := r.isPlugin(n.Type); err != nil {
 		return n, err
@@ -139,7 +139,7 @@ func (r *settings) compose(name string, o newOptions) (compose.Network, error) {
 // isPlugin fails if there is no such plugin.
 func (r *settings) isPlugin(typ string) error {
 	if _, err := invoke.Lookup(r.caller, r.pluginDirs.list, typ); err != nil && !builtIn(typ) {
-		return hint(unknown("plugin", typ, builtInNames()), fmt.Sprintf("it is neither built in nor in %v", &r.pluginDirs))
+		return hint(r.didYouMean(usagef("there is no plugin %q", typ), typ, builtInNames()), fmt.Sprintf("it is neither built in nor in %v", &r.pluginDirs))
 	}
 	return nil
 }

@@ -36,20 +36,21 @@ func netnsPath(arg string) (string, error) {
 
 func isPID(arg string) bool { return arg != "" && strings.Trim(arg, "0123456789") == "" }
 
-// requireNetns explains that there is nothing at the path of a namespace.
-func requireNetns(arg, path string) error {
-	_, err := os.Stat(path)
+// requireNetns explains that there is nothing at the path of the namespace.
+func (t *attachment) requireNetns() error {
+	_, err := os.Stat(t.netns)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	err = cni.Errorf(cni.CodeUnknownContainer, "network namespace %s does not exist", path)
+	err = cni.Errorf(cni.CodeUnknownContainer, "network namespace %s does not exist", t.netns)
+	name := filepath.Base(t.netns)
 	switch {
-	case isPID(arg):
-		return hint(err, fmt.Sprintf("there is no process %s", arg))
-	case isPath(arg):
-		return err
+	case isPID(t.netnsArg):
+		return hint(err, fmt.Sprintf("there is no process %s", t.netnsArg))
+	case filepath.Dir(t.netns) != namedDir:
+		return hint(err, "see which namespaces have a name: ip netns list")
 	}
-	return hint(didYouMean(err, arg, namespaces()), fmt.Sprintf("ip netns add %s makes one", arg))
+	return hint(t.didYouMean(err, t.netnsArg, namespaces()), "make it: "+commandLine("ip", []string{"netns", "add", name}))
 }
 
 // namespaces are those that have names.
@@ -62,8 +63,33 @@ func namespaces() []string {
 	return names
 }
 
-// containerID makes an ID of the path of a namespace, as cnitool does.
-func containerID(path string) string {
+// defaultID returns the container ID for the path of a namespace: the name of the namespace if it has one that can be an
+// ID. Namespaces of processes are all called alike; theirs is made from the path.
+func defaultID(path string) string {
+	name := filepath.Base(path)
+	if strings.HasPrefix(path, "/proc/") || cni.ValidateContainerID(name) != nil {
+		return hashedID(path)
+	}
+	return name
+}
+
+// hashedID returns an ID made from the path of a namespace, as cnitool does. Before release 1.1 it was the default for all.
+func hashedID(path string) string {
 	sum := sha512.Sum512([]byte(path))
 	return "tenon-" + hex.EncodeToString(sum[:10])
+}
+
+// sameNetns reports whether two paths lead to one namespace, also where that does not exist any more.
+func sameNetns(a, b string) bool {
+	if a == "" || b == "" {
+		return false
+	}
+	x, errA := netnsPath(a)
+	y, errB := netnsPath(b)
+	if errA == nil && errB == nil && x == y {
+		return true
+	}
+	one, errA := os.Stat(a)
+	other, errB := os.Stat(b)
+	return errA == nil && errB == nil && os.SameFile(one, other)
 }

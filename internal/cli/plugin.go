@@ -38,7 +38,7 @@ input, result or error object on standard output. Without NAME lists the built-i
 				}
 				return nil
 			}
-			return unknown("plugin", args[0], builtInNames())
+			return a.didYouMean(usagef("there is no plugin %q", args[0]), args[0], builtInNames())
 		},
 	}
 }

@@ -83,8 +83,8 @@ func (r *settings) recorded(c *network.Client, args []string) (names []string, e
 			name = n.Name
 		}
 		if !slices.Contains(known, name) {
-			err := didYouMean(fmt.Errorf("nothing is recorded of a network %q", name), name, known)
-			return nil, hint(err, "tenon ps lists what is attached")
+			err := r.didYouMean(fmt.Errorf("nothing is recorded of a network %q", name), name, known)
+			return nil, hint(err, r.command("see what is attached: ", "ps"))
 		}
 		names = append(names, name)
 	}

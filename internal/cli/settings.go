@@ -138,32 +138,29 @@ func (r *settings) explain(err error, n *network.Network) error {
 			hints = r.missingPlugins(n.List)
 		}
 		if cni.CodeOf(err) == cni.CodeTryAgainLater && usesHostLocal(n.List) {
-			hints = append(hints, fmt.Sprintf("tenon ipam list %s shows who holds the addresses", n.Name))
+			hints = append(hints, r.command("see who holds the addresses: ", "ipam", "list", n.Name))
 		}
 	}
-	if errors.Is(err, network.ErrExists) {
-		hints = append(hints, "--replace runs it")
-	}
 	if errors.Is(err, network.ErrNoRecord) {
-		hints = append(hints, "tenon ps lists what is attached")
+		hints = append(hints, r.command("see what is attached: ", "ps"))
 	}
 	if errors.Is(err, network.ErrUnreadable) {
-		hints = append(hints, "tenon del deletes what an unreadable record stands for if the network is configured")
+		hints = append(hints, "tenon del detaches what an unreadable record stands for if the network is configured")
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		hints = append(hints, fmt.Sprintf("--timeout is %v", r.timeout))
+		hints = append(hints, fmt.Sprintf("--timeout is %v; %s", r.timeout, r.again("allow more time: ", "--timeout", (2*r.timeout).String())))
 	}
-	return needsRoot(hint(err, hints...))
+	return r.needsRoot(hint(err, hints...))
 }
 
 // needsRoot adds a hint to an error that may come from a want of privileges.
-func needsRoot(err error) error {
+func (a *app) needsRoot(err error) error {
 	// Causes do not come through the protocol.
 	denied := errors.Is(err, fs.ErrPermission) || cni.CodeOf(err) == cni.CodeInternal
 	if err == nil || os.Geteuid() == 0 || !denied {
 		return err
 	}
-	return hint(err, "you are not root: attaching takes CAP_NET_ADMIN and CAP_SYS_ADMIN, and folders of root are written; try sudo")
+	return hint(err, "you are not root, and this needs CAP_NET_ADMIN, CAP_SYS_ADMIN and access to directories of root: "+a.sudo())
 }
 
 // missingPlugins tells how to get the plugins of a list that are not installed.
@@ -174,7 +171,7 @@ func (r *settings) missingPlugins(l *cni.List) []string {
 		switch near := text.Nearest(typ, builtInNames()); {
 		case !errors.Is(err, invoke.ErrNotFound):
 		case builtIn(typ) && len(r.pluginDirs.list) > 0:
-			hints = append(hints, fmt.Sprintf("tenon has the plugin %s built in; tenon install %s puts it there", typ, r.pluginDirs.list[0]))
+			hints = append(hints, fmt.Sprintf("tenon has the plugin %s built in: %s", typ, commandLine("tenon", []string{"install", r.pluginDirs.list[0]})))
 		case near != "":
 			hints = append(hints, fmt.Sprintf("instead of %q, did you mean %q?", typ, near))
 		}

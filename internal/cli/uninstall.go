@@ -36,7 +36,7 @@ Prints what it removes. Install the upstream plugins before or right after: unti
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
 			if request.Lists, err = r.lists(); err != nil {
-				return needsRoot(err)
+				return r.needsRoot(err)
 			}
 			request.Client = r.client()
 			p, err := uninstall.Look(cmd.Context(), request)
