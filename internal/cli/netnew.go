@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,7 +14,9 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/ops/compose"
+	"github.com/tenon-cni/tenon/internal/ops/lint"
 	"github.com/tenon-cni/tenon/invoke"
+	"github.com/tenon-cni/tenon/network"
 	"github.com/tenon-cni/tenon/plugin"
 	"github.com/tenon-cni/tenon/plugins/all"
 )
@@ -28,19 +31,42 @@ func (a *app) netNew() *cobra.Command {
 and ptp hide their network behind the host, and each container gets an address out of each subnet
 (host-local), or one of the DHCP server on its link (--dhcp), for which tenon dhcp-daemon has to run.
 Plugins behind it (--with) do what the runtime asks of them for each container, such as ports and
-limits of bandwidth. Everything else can be edited in the file, which is never overwritten.`,
-		Example: `  tenon net new pods --type bridge --subnet 10.88.0.0/16 --subnet fd00:88::/64
+limits of bandwidth. Everything else can be edited in the file, which is never overwritten.
+
+Without --subnet, bridge and ptp get the first free one of 10.88.0.0/16 to 10.127.0.0/16, with --ipv6 also
+one of fd00:88::/64 to fd00:127::/64: free means that neither a network in --net-dir nor an address or a
+route of this host uses it. It is printed on standard error. A subnet that overlaps with one in use is
+refused; for a network with --master the host's own do not count. --subnet none is a network without
+addresses.
+
+What "tenon net lint" calls an error is refused, and nothing is written; its warnings are printed.`,
+		Example: `  tenon net new pods --type bridge
+  tenon net new pods --type bridge --subnet 10.88.0.0/16 --subnet fd00:88::/64
   tenon net new pods --type bridge --subnet 10.88.0.0/16 --with portmap,firewall,bandwidth,tuning
   tenon net new lan --type macvlan --master eth0 --dhcp
   tenon net new edge --type ptp --subnet 10.9.0.0/24 --gateway 10.9.0.254 --stdout`,
 		Args: arguments(1, "NAME"),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			n, err := r.compose(args[0], o)
+			if err != nil {
+				return err
+			}
+			if err := n.Validate(); err != nil {
+				return err
+			}
+			c, err := network.Discover(r.netDir)
+			if err != nil {
+				return r.needsRoot(err)
+			}
+			chosen, err := r.number(cmd.Context(), &n, o, c)
 			if err != nil {
 				return err
 			}
 			content, err := n.List()
 			if err != nil {
+				return err
+			}
+			if err := r.refuseErrors(content, c.Policy); err != nil {
 				return err
 			}
 			if o.stdout {
@@ -54,12 +80,16 @@ limits of bandwidth. Everything else can be edited in the file, which is never o
 			if err != nil {
 				return r.needsRoot(err)
 			}
+			if r.json {
+				return a.printJSON(newReport{path, append([]netip.Prefix{}, n.Subnets...), chosen})
+			}
 			_, err = fmt.Fprintln(a.stdout, path)
 			return err
 		},
 	}
 	r.netDirFlag(cmd)
 	r.pluginDirFlag(cmd)
+	r.jsonFlag(cmd, "print the path and the subnets as JSON")
 	o.flags(cmd)
 	return cmd
 }
@@ -68,6 +98,8 @@ limits of bandwidth. Everything else can be edited in the file, which is never o
 type newOptions struct {
 	typ      string
 	subnets  []string
+	ipv6     bool
+	overlap  bool
 	gateways []string
 	dhcp     bool
 	master   string
@@ -79,7 +111,9 @@ type newOptions struct {
 func (o *newOptions) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&o.typ, "type", "", "`PLUGIN` that makes the interfaces; needed")
-	flags.StringArrayVar(&o.subnets, "subnet", nil, "give each container an address of `CIDR`; repeatable")
+	flags.StringArrayVar(&o.subnets, "subnet", nil, "give each container an address of `CIDR`, or none; repeatable (default: a free one, for bridge and ptp)")
+	flags.BoolVar(&o.ipv6, "ipv6", false, "choose a free IPv6 subnet, too, if no --subnet is given")
+	flags.BoolVar(&o.overlap, "allow-overlap", false, "accept a --subnet that is in use elsewhere")
 	flags.StringArrayVar(&o.gateways, "gateway", nil, "use `IP` as gateway of its subnet (default: its first address); repeatable")
 	flags.BoolVar(&o.dhcp, "dhcp", false, "addresses are those of the DHCP server on the link")
 	flags.StringVar(&o.master, "master", "", "interface of the host, for plugins that have a `LINK` above theirs")
@@ -97,6 +131,91 @@ func (o *newOptions) fileName(name string) string {
 	return o.file
 }
 
+// noSubnet stands for no addresses.
+const noSubnet = "none"
+
+// newReport is what net new has written as JSON.
+type newReport struct {
+	Path    string         `json:"path"`
+	Subnets []netip.Prefix `json:"subnets"`
+	Chosen  bool           `json:"chosen"` // the subnets were not given
+}
+
+// number gives a network the first free subnets where it needs some and none is given, and otherwise refuses subnets that
+// are in use.
+func (r *settings) number(ctx context.Context, n *compose.Network, o newOptions, c *network.Catalog) (chosen bool, err error) {
+	choose := n.Numbered() && len(o.subnets) == 0
+	if !choose && (o.overlap || len(n.Subnets) == 0) {
+		if o.ipv6 {
+			return false, usagef("--ipv6 chooses a subnet for bridge and ptp, without --dhcp, --master and --gateway")
+		}
+		return false, nil
+	}
+	uses, err := n.Uses(ctx, c)
+	if err != nil {
+		return false, err
+	}
+	if !choose {
+		if err := n.Overlap(uses); err != nil {
+			return false, r.overlapping(err, *n, o, uses)
+		}
+		return false, nil
+	}
+	families := []bool{false}
+	if o.ipv6 {
+		families = append(families, true)
+	}
+	for _, ipv6 := range families {
+		s, err := compose.Free(uses, ipv6)
+		if err != nil {
+			return false, hint(err, r.again("name one: ", "--subnet", "CIDR"))
+		}
+		n.Subnets = append(n.Subnets, s)
+		fmt.Fprintf(r.stderr, "chosen: free subnet %s\n", s)
+	}
+	return true, nil
+}
+
+// overlapping adds to the error about a subnet that is in use the command with a free one.
+func (r *settings) overlapping(err error, n compose.Network, o newOptions, uses []compose.Use) error {
+	for i, s := range n.Subnets {
+		one := n
+		one.Subnets = []netip.Prefix{s}
+		free, freeErr := compose.Free(uses, !s.Addr().Is4())
+		if one.Overlap(uses) != nil && freeErr == nil {
+			err = hint(err, r.instead("take a free one:", o.subnets[i], free.String()))
+			break
+		}
+	}
+	return hint(err, "--allow-overlap accepts it: a container could then not reach what has the same address elsewhere")
+}
+
+// refuseErrors lints a configuration. It returns an error for what lint calls an error, and prints warnings.
+func (r *settings) refuseErrors(content []byte, policy *network.Policy) error {
+	found, err := lint.Content(content, policy)
+	if err != nil {
+		return err
+	}
+	var wrong []string
+	var hints []string
+	for _, f := range found {
+		switch {
+		case f.Severity == lint.Error:
+			wrong = append(wrong, fmt.Sprintf("%s [%s]", f.Message, f.Rule))
+			if f.Hint != "" {
+				hints = append(hints, f.Hint)
+			}
+		case f.Severity == lint.Warning:
+			r.warn("%s [%s]", f.Message, f.Rule)
+		}
+	}
+	if wrong == nil {
+		return nil
+	}
+	err = cni.Errorf(cni.CodeInvalidConfig, "nothing is written: %s", strings.Join(wrong, "\n"))
+	return hint(err, hints...)
+}
+
 // compose reads the options.
 func (r *settings) compose(name string, o newOptions) (compose.Network, error) {
 	n := compose.Network{Name: name, Type: o.typ, DHCP: o.dhcp, Master: o.master}
@@ -107,7 +226,7 @@ func (r *settings) compose(name string, o newOptions) (compose.Network, error) {
 		return n, err
 	}
 	if i := slices.Index(builtInNames(), n.Type); i >= 0 && all.Plugins[i].Role == plugin.RoleIPAM {
-		return n, hint(usagef("%s manages addresses for plugins that make interfaces", n.Type), "for example --type bridge --subnet 10.88.0.0/16")
+		return n, hint(usagef("%s manages addresses for plugins that make interfaces", n.Type), "for example --type bridge")
 	}
 	for _, typ := range o.with {
 		c, err := r.chained(typ)
@@ -119,7 +238,13 @@ func (r *settings) compose(name string, o newOptions) (compose.Network, error) {
 	if o.file != "" && (isPath(o.file) || filepath.Ext(o.file) != ".conflist") {
 		return n, usagef("--file %q is not the name of a file that ends in .conflist", o.file)
 	}
+	if len(o.subnets) > 0 && o.ipv6 {
+		return n, usagef("--ipv6 chooses a subnet where --subnet gives none")
+	}
 	for _, text := range o.subnets {
+		if text == noSubnet && len(o.subnets) == 1 {
+			continue
+		}
 		s, err := netip.ParsePrefix(text)
 		if err != nil {
 			return n, usagef("--subnet %q is not of the form ADDRESS/LENGTH", text)

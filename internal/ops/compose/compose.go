@@ -71,7 +71,7 @@ type ipamRoute struct {
 // bears the name of the network and is its gateway; bridge and ptp hide the network behind the host: not where addresses come
 // from a server, which says who the gateway is. What is not acceptable has [cni.CodeInvalidConfig].
 func (n Network) List() ([]byte, error) {
-	if err := n.validate(); err != nil {
+	if err := n.Validate(); err != nil {
 		return nil, err
 	}
 	p := plugin{Type: n.Type, Master: n.Master, IPAM: n.ipam()}
@@ -108,7 +108,8 @@ func (c Chained) plugin() plugin {
 	return p
 }
 
-func (n Network) validate() error {
+// Validate returns an error with [cni.CodeInvalidConfig] for what contradicts itself.
+func (n Network) Validate() error {
 	if err := cni.ValidateNetworkName(n.Name); err != nil {
 		return err
 	}

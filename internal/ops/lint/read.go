@@ -2,6 +2,7 @@ package lint
 
 import (
 	"os"
+	"path/filepath"
 
 	"github.com/tenon-cni/tenon/network"
 )
@@ -23,4 +24,21 @@ func Read(dir string) (*network.Catalog, error) {
 		}
 	}
 	return c, nil
+}
+
+// Content judges a configuration list that is in no directory yet, as far as it can be judged alone. policy is that of the
+// directory that it is meant for; it may be nil. Nothing is known of executables.
+func Content(list []byte, policy *network.Policy) ([]Finding, error) {
+	dir, err := os.MkdirTemp("", "tenon-lint-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "new.conflist")
+	if err := os.WriteFile(path, list, 0o600); err != nil {
+		return nil, err
+	}
+	c := network.DiscoverFile(path)
+	c.Policy = policy
+	return Check(c, nil), nil
 }

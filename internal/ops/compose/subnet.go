@@ -1,0 +1,127 @@
+package compose
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/kernel/netns"
+	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/plugins/hostlocal"
+)
+
+// Use is a range of addresses that is in use.
+type Use struct {
+	Prefix netip.Prefix
+	By     string // for people
+}
+
+// Uses returns the ranges that are in use: by the networks of a directory, and on this host by addresses and routes, but
+// for those of the bridge of n and default routes. The host does not count for a network that is attached to an interface
+// of the host, as it shares the addresses of that.
+func (n Network) Uses(ctx context.Context, c *network.Catalog) ([]Use, error) {
+	var uses []Use
+	for _, f := range c.Candidates() {
+		if f.Network == nil {
+			continue
+		}
+		pools, _ := hostlocal.Pools(ctx, []*cni.List{f.Network.List}) // what is wrong with it is for lint
+		for _, p := range pools {
+			for _, r := range p.Ranges {
+				if r.Subnet.IsValid() && p.Network == f.Name {
+					uses = append(uses, Use{r.Subnet.Masked(), fmt.Sprintf("network %s (%s)", f.Name, f.Path)})
+				}
+			}
+		}
+	}
+	if n.Master != "" {
+		return uses, nil
+	}
+	host, err := n.hostUses(ctx)
+	return append(uses, host...), err
+}
+
+// hostUses returns the ranges of addresses and routes of the host.
+func (n Network) hostUses(ctx context.Context) (uses []Use, err error) {
+	ns, err := netns.Current()
+	if err != nil {
+		return nil, err
+	}
+	defer ns.Close()
+	host, err := kernel.Begin(ctx).Open(ns)
+	if err != nil {
+		return nil, err
+	}
+	defer host.Close()
+	links, err := host.Links()
+	if err != nil {
+		return nil, err
+	}
+	names := map[int]string{}
+	for _, l := range links {
+		if n.Type == "bridge" && l.Name == bridgeName(n.Name) {
+			continue
+		}
+		names[l.Index] = l.Name
+		addrs, err := host.Addrs(l)
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range addrs {
+			uses = append(uses, Use{a.Masked(), fmt.Sprintf("interface %s (address %s)", l.Name, a)})
+		}
+	}
+	routes, err := host.Routes(kernel.AllTables)
+	for _, r := range routes {
+		if name, ok := names[r.Link]; ok && r.Dst.Bits() > 0 {
+			uses = append(uses, Use{r.Dst.Masked(), fmt.Sprintf("a route of the host (%s, interface %s)", r.Dst.Masked(), name)})
+		}
+	}
+	return uses, err
+}
+
+// Overlap returns an error that names the first use that shares addresses with a subnet, nil if there is none.
+func (n Network) Overlap(uses []Use) error {
+	for _, s := range n.Subnets {
+		if u, ok := overlaps(s, uses); ok {
+			return cni.Errorf(cni.CodeInvalidConfig, "subnet %s overlaps with %s, which is in use by %s", s, u.Prefix, u.By)
+		}
+	}
+	return nil
+}
+
+func overlaps(s netip.Prefix, uses []Use) (Use, bool) {
+	for _, u := range uses {
+		if s.Overlaps(u.Prefix) {
+			return u, true
+		}
+	}
+	return Use{}, false
+}
+
+// Pool says which subnets [Free] chooses from.
+const Pool = "10.88.0.0/16 to 10.127.0.0/16, and fd00:88::/64 to fd00:127::/64"
+
+// The second octets of the subnets in the pool. In IPv6 the second group looks like the octet.
+const firstOctet, lastOctet = 88, 127
+
+// Free returns the first subnet of the pool that shares no address with a use.
+func Free(uses []Use, ipv6 bool) (netip.Prefix, error) {
+	for octet := firstOctet; octet <= lastOctet; octet++ {
+		s := netip.MustParsePrefix(fmt.Sprintf("10.%d.0.0/16", octet))
+		if ipv6 {
+			s = netip.MustParsePrefix(fmt.Sprintf("fd00:%d::/64", octet))
+		}
+		if _, taken := overlaps(s, uses); !taken {
+			return s, nil
+		}
+	}
+	return netip.Prefix{}, cni.Errorf(cni.CodeInvalidConfig, "no subnet of %s is free", Pool)
+}
+
+// Numbered reports whether a network of this kind gets a subnet of its own where none is given.
+func (n Network) Numbered() bool {
+	return (n.Type == "bridge" || n.Type == "ptp") && !n.DHCP && n.Master == "" && len(n.Subnets) == 0 && len(n.Gateways) == 0
+}
