@@ -1,13 +1,17 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/ops/inspect"
 	"github.com/tenon-cni/tenon/internal/ops/text"
+	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/network"
 )
 
@@ -54,6 +58,9 @@ NETNS is a name below /run/netns, a process ID, or the path of a network namespa
 			if errors.Is(err, network.ErrExists) {
 				err = hint(err, t.again("detach it first, then attach it again: ", "--replace"))
 			}
+			if cni.CodeOf(err) == session.CodeTaken {
+				err = hint(err, t.portHolders(cmd.Context(), parameters.Capabilities)...)
+			}
 			if err != nil {
 				return t.failed(err, n)
 			}
@@ -77,4 +84,23 @@ NETNS is a name below /run/netns, a process ID, or the path of a network namespa
 	t.jsonFlag(cmd, "print the result of the plugins, or a failure, as JSON")
 	cmd.Flags().BoolVar(&replace, "replace", false, "run DEL first if the container is attached already")
 	return cmd
+}
+
+// portHolders are the commands that detach the attachments whose ports are asked for.
+func (t *attachment) portHolders(ctx context.Context, capabilities map[string]json.RawMessage) (hints []string) {
+	var ports []struct {
+		HostPort int    `json:"hostPort"`
+		Protocol string `json:"protocol"`
+	}
+	_ = json.Unmarshal(capabilities["portMappings"], &ports) // what is none the plugin has refused
+	for _, p := range ports {
+		holders, _ := inspect.PortHolders(ctx, p.Protocol, p.HostPort) // the error is told already
+		for _, h := range holders {
+			if h.Container != t.id {
+				hints = append(hints, t.command(fmt.Sprintf("free port %d: ", p.HostPort),
+					"del", h.Network, gone, "--id", h.Container, "--ifname", h.IfName))
+			}
+		}
+	}
+	return hints
 }

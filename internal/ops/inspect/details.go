@@ -1,0 +1,171 @@
+package inspect
+
+import (
+	"context"
+	"encoding/json"
+	"net/netip"
+	"time"
+
+	"github.com/tenon-cni/tenon/cni"
+)
+
+// Details are everything that is known of one attachment: what is recorded of it, and what the kernel has.
+type Details struct {
+	Network   string    `json:"network"`
+	Container string    `json:"containerID"`
+	IfName    string    `json:"ifname"`
+	ID        cni.Owner `json:"attachment"` // in logs, link aliases and rules
+	Netns     string    `json:"netns"`
+	State     State     `json:"state"`
+	Runtime   string    `json:"runtime"`
+	Source    string    `json:"source,omitempty"` // file of libcni
+	Created   time.Time `json:"created"`
+	Done      time.Time `json:"done,omitzero"`
+	BootID    string    `json:"bootID,omitempty"`
+
+	Interfaces []Interface `json:"interfaces"` // those in the container first
+	Addresses  []Address   `json:"addresses"`
+	Routes     []Route     `json:"routes"`
+	DNS        cni.DNS     `json:"dns"`
+	Ports      []Port      `json:"ports"`
+
+	CNIVersion   string                     `json:"cniVersion"` // in which the network is run
+	Args         string                     `json:"args,omitempty"`
+	Capabilities map[string]json.RawMessage `json:"capabilityArgs"`
+	Plugins      []Plugin                   `json:"plugins"`
+	Config       json.RawMessage            `json:"config"` // the list, drop-ins included
+
+	// Differences say where the kernel has something else than the record.
+	Differences []string `json:"differences"`
+}
+
+// Interface is one that belongs to the attachment.
+type Interface struct {
+	Name     string `json:"name"`
+	Place    Place  `json:"place"`
+	Kind     string `json:"kind,omitempty"` // as rtnetlink calls it
+	MAC      string `json:"mac,omitempty"`
+	MTU      int    `json:"mtu,omitempty"`
+	Up       bool   `json:"up"`
+	Master   string `json:"master,omitempty"` // the bridge, bond or VRF it is a port of
+	Recorded bool   `json:"recorded"`         // the result names it
+	Live     bool   `json:"live"`             // the kernel has it
+}
+
+// Place says where an interface is.
+type Place string
+
+// The places of interfaces.
+const (
+	InContainer Place = "container"
+	OnHost      Place = "host"
+)
+
+// Address is one of the container's interface.
+type Address struct {
+	Address   netip.Prefix `json:"address"`
+	Gateway   string       `json:"gateway,omitempty"`
+	Interface string       `json:"interface,omitempty"`
+	Recorded  bool         `json:"recorded"`
+	Live      bool         `json:"live"`
+}
+
+// Route is one of the container's interface. Those that the kernel makes by itself are left out.
+type Route struct {
+	Dst      netip.Prefix `json:"dst"`
+	Gateway  string       `json:"gw,omitempty"`
+	Table    int          `json:"table,omitempty"`  // 0 is main
+	Metric   int          `json:"metric,omitempty"` // 0 is the kernel's default
+	Recorded bool         `json:"recorded"`
+	Live     bool         `json:"live"`
+}
+
+// Port is one that the runtime has asked to publish, or that is published.
+type Port struct {
+	Mapping  string `json:"mapping"` // for people: tcp *:8080 to 10.1.2.3:80
+	Backend  string `json:"backend,omitempty"`
+	Recorded bool   `json:"recorded"`
+	Live     bool   `json:"live"`
+
+	// In nftables.
+	protocol    string
+	to          netip.Addr
+	first, last int
+}
+
+// Plugin is one of the chain.
+type Plugin struct {
+	Type  string          `json:"type"`
+	Stdin json.RawMessage `json:"stdin"` // what it got on ADD, but for prevResult
+}
+
+// Describe collects what is known of an attachment. What cannot be read of the kernel is among the differences.
+func Describe(ctx context.Context, a Attachment) (*Details, error) {
+	d := &Details{
+		Network: a.Attachment.Network, Container: a.Attachment.Container, IfName: a.Attachment.IfName,
+		ID: a.Attachment.Owner(), Netns: a.Netns, State: a.State, Runtime: a.Runtime, Source: a.Source,
+		Created: a.Created, Done: a.Done, BootID: a.BootID,
+		Interfaces: []Interface{}, Addresses: []Address{}, Routes: []Route{}, Ports: []Port{}, Differences: []string{},
+		CNIVersion: a.List.Version.String(), Args: a.Args.String(), Capabilities: a.Capabilities,
+	}
+	if d.Capabilities == nil {
+		d.Capabilities = map[string]json.RawMessage{}
+	}
+	if err := d.configuration(a); err != nil {
+		return nil, err
+	}
+	d.recorded(a.Result)
+	d.live(ctx, a)
+	d.compare(a)
+	return d, nil
+}
+
+// configuration adds what the plugins got.
+func (d *Details) configuration(a Attachment) (err error) {
+	if d.Config, err = a.List.MarshalJSON(); err != nil {
+		return err
+	}
+	for i, p := range a.List.Plugins {
+		stdin, err := a.List.Request(cni.Add, i, cni.RequestData{Capabilities: a.Capabilities})
+		if err != nil {
+			return err
+		}
+		d.Plugins = append(d.Plugins, Plugin{Type: p.Type, Stdin: stdin})
+	}
+	return nil
+}
+
+// recorded adds what the result says.
+func (d *Details) recorded(r *cni.Result) {
+	if r == nil {
+		return
+	}
+	for _, i := range r.Interfaces {
+		place := OnHost
+		if i.Sandbox != "" {
+			place = InContainer
+		}
+		d.Interfaces = append(d.Interfaces, Interface{Name: i.Name, Place: place, MAC: i.MAC, MTU: i.MTU, Recorded: true})
+	}
+	for _, ip := range r.IPs {
+		a := Address{Address: ip.Address, Recorded: true, Interface: d.IfName}
+		if i, ok := ip.Interface.Get(); ok && i >= 0 && i < len(r.Interfaces) {
+			a.Interface = r.Interfaces[i].Name
+		}
+		if ip.Gateway.IsValid() {
+			a.Gateway = ip.Gateway.String()
+		}
+		d.Addresses = append(d.Addresses, a)
+	}
+	for _, rt := range r.Routes {
+		route := Route{Dst: rt.Dst.Masked(), Metric: rt.Priority, Recorded: true}
+		if table, ok := rt.Table.Get(); ok {
+			route.Table = table
+		}
+		if rt.GW.IsValid() {
+			route.Gateway = rt.GW.String()
+		}
+		d.Routes = append(d.Routes, route)
+	}
+	d.DNS = r.DNS
+}

@@ -1,0 +1,312 @@
+package inspect
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/kernel/netns"
+	"github.com/tenon-cni/tenon/internal/kernel/nft"
+)
+
+// live adds what the kernel has.
+func (d *Details) live(ctx context.Context, a Attachment) {
+	host, closeHost, err := space(ctx, netns.Current)
+	if err != nil {
+		d.differ("the host's namespace cannot be read: %v", err)
+		return
+	}
+	defer closeHost()
+	if a.State == OK || a.State == Adding || a.State == Deleting {
+		d.container(ctx, host)
+	}
+	d.host(host)
+	slices.SortStableFunc(d.Interfaces, func(a, b Interface) int { return strings.Compare(string(a.Place), string(b.Place)) })
+	if err := d.ports(host, a); err != nil {
+		d.differ("published ports cannot be read: %v", err)
+	}
+}
+
+func (d *Details) differ(format string, args ...any) {
+	d.Differences = append(d.Differences, fmt.Sprintf(format, args...))
+}
+
+func space(ctx context.Context, open func() (*netns.NS, error)) (s *kernel.Space, closeAll func(), err error) {
+	ns, err := open()
+	if err != nil {
+		return nil, nil, err
+	}
+	if s, err = kernel.Begin(ctx).Open(ns); err != nil {
+		ns.Close()
+		return nil, nil, err
+	}
+	return s, func() { s.Close(); ns.Close() }, nil
+}
+
+// container adds the interface in the container, what it has, and its other end on the host.
+func (d *Details) container(ctx context.Context, host *kernel.Space) {
+	inside, closeInside, err := space(ctx, func() (*netns.NS, error) { return netns.Open(d.Netns) })
+	if err != nil {
+		d.differ("namespace %s cannot be read: %v", d.Netns, err)
+		return
+	}
+	defer closeInside()
+	link, err := inside.Link(d.IfName)
+	if errors.Is(err, kernel.ErrNoLink) {
+		d.differ("interface %s does not exist in the container", d.IfName)
+		return
+	}
+	if err == nil {
+		err = d.inside(inside, link)
+	}
+	if err != nil {
+		d.differ("interface %s cannot be read: %v", d.IfName, err)
+		return
+	}
+	if peer, err := host.Peer(link); err == nil {
+		d.link(host, peer, OnHost)
+	}
+}
+
+// inside adds the interface in the container.
+func (d *Details) inside(s *kernel.Space, link kernel.Link) error {
+	d.link(s, link, InContainer)
+	addrs, err := s.Addrs(link)
+	if err != nil {
+		return err
+	}
+	for _, a := range addrs {
+		i := slices.IndexFunc(d.Addresses, func(x Address) bool { return x.Address == a })
+		if i >= 0 {
+			d.Addresses[i].Live = true
+		} else if !a.Addr().IsLinkLocalUnicast() {
+			d.Addresses = append(d.Addresses, Address{Address: a, Interface: link.Name, Live: true})
+		}
+	}
+	routes, err := s.Routes(kernel.AllTables)
+	if err != nil {
+		return err
+	}
+	for _, r := range routes {
+		if r.Link == link.Index {
+			d.route(r, addrs)
+		}
+	}
+	return nil
+}
+
+// mainTable is RT_TABLE_MAIN.
+const mainTable = 254
+
+// route adds a route, unless it is one that the kernel makes for an address.
+func (d *Details) route(r kernel.Route, addrs []netip.Prefix) {
+	live := Route{Dst: r.Dst.Masked(), Table: r.Table, Metric: r.Priority, Live: true}
+	if r.Table == mainTable {
+		live.Table = 0
+	}
+	if gw := r.Gateway(); gw.IsValid() {
+		live.Gateway = gw.String()
+	}
+	for i, x := range d.Routes {
+		gateway := x.Gateway == "" || x.Gateway == live.Gateway
+		if x.Recorded && x.Dst == live.Dst && gateway && (x.Table == live.Table || x.Table == mainTable && live.Table == 0) {
+			d.Routes[i].Live, d.Routes[i].Gateway, d.Routes[i].Metric = true, live.Gateway, live.Metric
+			return
+		}
+	}
+	own := slices.ContainsFunc(addrs, func(a netip.Prefix) bool { return a.Masked() == live.Dst })
+	if live.Gateway == "" && (own || live.Dst.Addr().IsLinkLocalUnicast() || live.Dst.Addr().IsMulticast()) {
+		return
+	}
+	d.Routes = append(d.Routes, live)
+}
+
+// link notes that an interface exists, and as what.
+func (d *Details) link(s *kernel.Space, l kernel.Link, place Place) {
+	i := slices.IndexFunc(d.Interfaces, func(x Interface) bool { return x.Name == l.Name && x.Place == place })
+	if i < 0 {
+		d.Interfaces = append(d.Interfaces, Interface{Name: l.Name, Place: place})
+		i = len(d.Interfaces) - 1
+	}
+	x := &d.Interfaces[i]
+	if x.Recorded && x.MAC != "" && !strings.EqualFold(x.MAC, l.MAC.String()) {
+		d.differ("interface %s has MAC address %s, %s is recorded", l.Name, l.MAC, x.MAC)
+	}
+	if x.Recorded && x.MTU != 0 && x.MTU != l.MTU {
+		d.differ("interface %s has MTU %d, %d is recorded", l.Name, l.MTU, x.MTU)
+	}
+	x.Kind, x.MAC, x.MTU, x.Up, x.Live = l.Kind, l.MAC.String(), l.MTU, l.Up, true
+	if l.Master != 0 {
+		if master, err := s.LinkByIndex(l.Master); err == nil {
+			x.Master = master.Name
+		}
+	}
+}
+
+// host looks at the interfaces on the host that the result names.
+func (d *Details) host(s *kernel.Space) {
+	for _, x := range slices.Clone(d.Interfaces) {
+		if x.Place != OnHost || x.Live {
+			continue
+		}
+		if l, err := s.Link(x.Name); err == nil {
+			d.link(s, l, OnHost)
+		}
+	}
+}
+
+// ports adds what was asked to be published and what is.
+func (d *Details) ports(host *kernel.Space, a Attachment) error {
+	var asked []askedPort
+	_ = json.Unmarshal(d.Capabilities["portMappings"], &asked) // what is none was refused at ADD
+	byNFT, err := published(host, a.Attachment.Tag())
+	if err != nil {
+		return err
+	}
+	byIPTables, err := d.inIPTables(host)
+	if err != nil {
+		return err
+	}
+	for _, m := range byNFT {
+		protocol, _, _ := strings.Cut(m.String(), " ")
+		d.Ports = append(d.Ports, Port{
+			Mapping: m.String(), Backend: "nftables", Live: true,
+			protocol: protocol, to: m.To.Addr(), first: int(m.First), last: int(m.Last),
+		})
+	}
+	for _, p := range asked {
+		for _, to := range d.targets(p.HostIP) {
+			d.askedPort(p, to, byIPTables)
+		}
+	}
+	return nil
+}
+
+// askedPort is an entry of the capability portMappings.
+type askedPort struct {
+	HostPort      int    `json:"hostPort"`
+	ContainerPort int    `json:"containerPort"`
+	Protocol      string `json:"protocol"`
+	HostIP        string `json:"hostIP"`
+}
+
+// targets returns the addresses that ports of an address of the host lead to: the first of each family, or of its own.
+func (d *Details) targets(hostIP string) (list []netip.Addr) {
+	host, err := netip.ParseAddr(hostIP)
+	for _, a := range d.Addresses {
+		addr := a.Address.Addr()
+		same := func(o netip.Addr) bool { return o.Is4() == addr.Is4() }
+		if a.Recorded && a.Interface == d.IfName && (err != nil || same(host.Unmap())) && !slices.ContainsFunc(list, same) {
+			list = append(list, addr)
+		}
+	}
+	return list
+}
+
+// askedPort notes a port that was asked for, which nftables may have.
+func (d *Details) askedPort(p askedPort, to netip.Addr, byIPTables bool) {
+	protocol, target := strings.ToLower(p.Protocol), netip.AddrPortFrom(to, uint16(p.ContainerPort))
+	host := "*"
+	if p.HostIP != "" {
+		host = p.HostIP
+	}
+	one := Port{Mapping: fmt.Sprintf("%s %s:%d to %s", protocol, host, p.HostPort, target), Recorded: true}
+	i := slices.IndexFunc(d.Ports, func(x Port) bool {
+		return x.Backend == "nftables" && x.protocol == protocol && x.to == to && p.HostPort >= x.first && p.HostPort <= x.last
+	})
+	switch {
+	case i >= 0:
+		d.Ports[i].Recorded = true
+		return
+	case byIPTables:
+		one.Backend, one.Live = "iptables", true
+	}
+	d.Ports = append(d.Ports, one)
+}
+
+// published returns what an attachment publishes with nftables.
+func published(host *kernel.Space, tag string) (list []nft.Mapping, err error) {
+	held, err := host.Owned(nft.Publishing)
+	for _, h := range held {
+		if m, ok := nft.Published(h); ok && h.Comment == tag {
+			list = append(list, m)
+		}
+	}
+	return list, err
+}
+
+// inIPTables reports whether a rule of iptables leads to ports of the attachment, made by upstream portmap or in its way.
+func (d *Details) inIPTables(host *kernel.Space) (bool, error) {
+	comment := fmt.Sprintf("dnat name: %q id: %q", d.Network, d.Container)
+	for _, family := range []nft.Family{nft.IPv4, nft.IPv6} {
+		rules, err := host.Rules(nft.Table{Family: family, Name: "nat"}, "CNI-HOSTPORT-DNAT")
+		if err != nil && kernel.UnlessNoNFT(err) != nil {
+			return false, err
+		}
+		if slices.ContainsFunc(rules, func(r nft.Rule) bool { return r.Comment == comment }) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// compare says what is recorded and does not exist.
+func (d *Details) compare(a Attachment) {
+	if a.State != OK {
+		return
+	}
+	for _, x := range d.Interfaces {
+		if !x.Live && (x.Name != d.IfName || x.Place != InContainer) {
+			d.differ("interface %s does not exist (%s)", x.Name, x.Place)
+		}
+	}
+	for _, x := range d.Addresses {
+		if !x.Live && x.Interface == d.IfName {
+			d.differ("address %s is missing", x.Address)
+		}
+		if !x.Recorded {
+			d.differ("address %s is not recorded", x.Address)
+		}
+	}
+	for _, x := range d.Routes {
+		if !x.Live {
+			d.differ("route to %s is missing", x.Dst)
+		}
+	}
+	for _, x := range d.Ports {
+		if !x.Live {
+			d.differ("port %s is not published", x.Mapping)
+		}
+	}
+}
+
+// PortHolders returns the attachments that hold a port of the host in nftables.
+func PortHolders(ctx context.Context, protocol string, port int) (holders []cni.Attachment, err error) {
+	host, closeHost, err := space(ctx, netns.Current)
+	if err != nil {
+		return nil, err
+	}
+	defer closeHost()
+	held, err := host.Owned(nft.Publishing)
+	for _, h := range held {
+		m, ok := nft.Published(h)
+		if !ok || port < int(m.First) || port > int(m.Last) || !strings.HasPrefix(m.String(), strings.ToLower(protocol)) {
+			continue
+		}
+		part := strings.SplitN(h.Comment, " ", 4) // see cni.Attachment.Tag
+		if len(part) != 4 {
+			continue
+		}
+		a := cni.Attachment{Network: part[1], IfName: part[2], Container: part[3]}
+		if a.Tag() == h.Comment && !slices.Contains(holders, a) {
+			holders = append(holders, a)
+		}
+	}
+	return holders, err
+}
