@@ -22,7 +22,7 @@ of the others.`,
   tenon net list
   tenon net explain pods`,
 	})
-	cmd.AddCommand(a.netExplain(), a.netLint(), a.netList(), a.netNew(), a.netShow())
+	cmd.AddCommand(a.netExplain(), a.netLint(), a.netList(), a.netNew(), a.netRm(), a.netShow())
 	return cmd
 }
 

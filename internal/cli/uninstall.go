@@ -78,7 +78,7 @@ Prints what it removes. Install the upstream plugins before or right after: unti
 func (r *settings) blocked(p *uninstall.Plan) error {
 	if len(p.Blockers) > 0 {
 		return hint(cni.Errorf(cni.CodeInvalidConfig, "%s", strings.Join(p.Blockers, "\n")),
-			r.command("detach attachments one by one, or drop all that Tenon has recorded: ", "uninstall", "--detach"))
+			r.command("detach what tenon add has attached instead: ", "uninstall", "--detach"))
 	}
 	attached := p.Blocked()
 	if len(attached) == 0 {
@@ -88,7 +88,7 @@ func (r *settings) blocked(p *uninstall.Plan) error {
 	for _, a := range attached {
 		keys = append(keys, a.Record.Attachment.String())
 	}
-	err := cni.Errorf(cni.CodeTryAgainLater, "%d containers are attached: %s", len(keys), strings.Join(keys, ", "))
+	err := cni.Errorf(cni.CodeTryAgainLater, "containers are attached: %s", strings.Join(keys, ", "))
 	return hint(err,
 		r.command("hand them over to the upstream plugins: ", "uninstall", "--keep-attachments"),
 		r.command("detach what tenon add has attached: ", "uninstall", "--detach"))

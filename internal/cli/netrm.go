@@ -1,0 +1,100 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/ops/removal"
+	"github.com/tenon-cni/tenon/network"
+)
+
+func (a *app) netRm() *cobra.Command {
+	r := &settings{app: a}
+	q := removal.Request{}
+	cmd := &cobra.Command{
+		Use:   "rm NETWORK",
+		Short: "Remove a network",
+		Long: `Removes the configuration file of a network, and what the network owns and nothing else uses: its bridge
+if it has no ports and no addresses of others, the directory of host-local's reservations if none is left,
+and the directory of drop-in files if it is empty. Prints what it removes and what stays, with the reason.
+
+Refuses while containers are attached. --detach runs DEL for them first.`,
+		Example: `  tenon net rm pods --dry-run
+  tenon net rm pods
+  tenon net rm pods --detach --drop-ins`,
+		Args:              arguments(1, "NETWORK"),
+		ValidArgsFunction: r.completeNetwork,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var err error
+			if q.Catalog, err = network.Discover(r.netDir); err != nil {
+				return r.needsRoot(err)
+			}
+			q.Client, q.Name = r.client(), args[0]
+			steps := []removal.Step{}
+			err = removal.Run(cmd.Context(), q, func(s removal.Step) {
+				steps = append(steps, s)
+				if !r.json {
+					fmt.Fprintln(a.stdout, stepText(s, q.DryRun))
+				}
+			})
+			if r.json && (err == nil || len(steps) > 0) {
+				if err := a.printJSON(steps); err != nil {
+					return err
+				}
+			}
+			if len(steps) > 0 {
+				if again, _, lookUpErr := q.Catalog.Lookup(q.Name); lookUpErr == nil && !q.DryRun {
+					a.warnShadowed(again, r.netDir)
+				}
+				return a.unfinished(cmd, r.explain(err, nil))
+			}
+			return r.notRemoved(err, q)
+		},
+	}
+	r.netDirFlag(cmd)
+	r.pluginFlags(cmd)
+	r.recordFlags(cmd)
+	r.jsonFlag(cmd, "print the steps, or a failure, as JSON")
+	cmd.Flags().BoolVar(&q.Detach, "detach", false, "detach containers first")
+	cmd.Flags().BoolVar(&q.DropIns, "drop-ins", false, "remove the drop-in files of the network, too")
+	cmd.Flags().BoolVar(&q.DryRun, "dry-run", false, "only print what would be removed")
+	return cmd
+}
+
+func stepText(s removal.Step, dryRun bool) string {
+	verb := map[bool]string{false: "removed", true: "would remove"}[dryRun]
+	if s.Kind == "attachment" {
+		verb = map[bool]string{false: "detached", true: "would detach"}[dryRun]
+	}
+	if s.Kept != "" {
+		return fmt.Sprintf("kept %s %s: %s", s.Kind, s.Object, s.Kept)
+	}
+	return fmt.Sprintf("%s %s %s", verb, s.Kind, s.Object)
+}
+
+// warnShadowed warns if another file has the name of the network that was removed.
+func (a *app) warnShadowed(removed *network.Network, dir string) {
+	c, err := network.Discover(dir)
+	if err != nil {
+		return
+	}
+	if n, _, err := c.Lookup(removed.Name); err == nil {
+		a.warn("network %s is now that of %s", n.Name, n.Source)
+	}
+}
+
+// notRemoved adds to an error of a network of which nothing was removed what may help.
+func (r *settings) notRemoved(err error, q removal.Request) error {
+	attached := (*removal.AttachedError)(nil)
+	switch {
+	case errors.As(err, &attached):
+		err = cni.Errorf(cni.CodeTryAgainLater, "network %s: %w", q.Name, err)
+		return hint(err, r.again("detach them first: ", "--detach"), r.command("see what is attached: ", "ps"))
+	case errors.Is(err, network.ErrNotFound):
+		return hint(r.didYouMean(cni.Errorf(cni.CodeInvalidConfig, "%w", err), q.Name, names(q.Catalog)), r.elsewhere())
+	}
+	return r.explain(err, nil)
+}

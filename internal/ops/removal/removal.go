@@ -1,0 +1,259 @@
+// Package removal removes a network from a host: its configuration file, and what the network owns and nobody uses any
+// more. It knows no command line.
+package removal
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/kernel/netns"
+	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/plugins/hostlocal"
+)
+
+// Request says what to remove.
+type Request struct {
+	Client  *network.Client
+	Catalog *network.Catalog
+	Name    string // of the network
+	DropIns bool   // remove the directory of drop-in files with what is in it
+	Detach  bool   // detach what is attached; otherwise attachments are [AttachedError]
+	DryRun  bool   // only say what would be done
+}
+
+// Step is one thing that was removed, or stays.
+type Step struct {
+	Kind   string `json:"kind"` // "attachment", "file", "drop-ins", "bridge" or "reservations"
+	Object string `json:"object"`
+	Kept   string `json:"kept,omitempty"` // why it stays
+}
+
+// AttachedError says that containers are attached to the network.
+type AttachedError struct{ Attachments []cni.Attachment }
+
+func (e *AttachedError) Error() string {
+	keys := make([]string, len(e.Attachments))
+	for i, a := range e.Attachments {
+		keys[i] = a.String()
+	}
+	return "containers are attached: " + strings.Join(keys, ", ")
+}
+
+// Run removes a network and calls report with each step that it has made. The error wraps [network.ErrNotFound] if there
+// is no file of the network.
+func Run(ctx context.Context, r Request, report func(Step)) error {
+	i := slices.IndexFunc(r.Catalog.Candidates(), func(f network.File) bool { return f.Name == r.Name })
+	if i < 0 {
+		return fmt.Errorf("network %q in %s: %w", r.Name, r.Catalog.Dir, network.ErrNotFound)
+	}
+	file := r.Catalog.Candidates()[i]
+	attached, err := r.attached()
+	if err != nil {
+		return err
+	}
+	if len(attached) > 0 && !r.Detach {
+		return &AttachedError{attached}
+	}
+	for _, a := range attached {
+		if !r.DryRun {
+			if err := r.Client.Del(ctx, a, network.Fallback{Network: file.Network}); err != nil {
+				return fmt.Errorf("%v: %w", a, err)
+			}
+		}
+		report(Step{Kind: "attachment", Object: a.String()})
+	}
+	if err := r.remove(file.Path, os.Remove); err != nil {
+		return err
+	}
+	report(Step{Kind: "file", Object: file.Path})
+	if err := r.dropIns(report); err != nil {
+		return err
+	}
+	if file.Network == nil {
+		return nil // broken: what it owns cannot be told
+	}
+	return errors.Join(r.bridges(ctx, file, report), r.reservations(ctx, file, report))
+}
+
+func (r Request) remove(path string, remove func(string) error) error {
+	if r.DryRun {
+		return nil
+	}
+	if err := remove(path); err != nil {
+		return cni.Errorf(cni.CodeIOFailure, "%w", err)
+	}
+	return nil
+}
+
+// attached returns the recorded attachments of the network.
+func (r Request) attached() (list []cni.Attachment, err error) {
+	records, err := r.Client.List()
+	if err != nil {
+		return nil, fmt.Errorf("whether containers are attached cannot be told: %w", err)
+	}
+	for _, rec := range records {
+		if rec.Attachment.Network == r.Name {
+			list = append(list, rec.Attachment)
+		}
+	}
+	return list, nil
+}
+
+// dropIns removes the directory of drop-in files if it is empty or that was asked for.
+func (r Request) dropIns(report func(Step)) error {
+	dir := filepath.Join(r.Catalog.Dir, r.Name)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil //nolint:nilerr // there is none
+	}
+	step := Step{Kind: "drop-ins", Object: dir}
+	if len(entries) > 0 && !r.DropIns {
+		step.Kept = "it is not empty"
+		report(step)
+		return nil
+	}
+	if err := r.remove(dir, os.RemoveAll); err != nil {
+		return err
+	}
+	report(step)
+	return nil
+}
+
+// bridges removes the bridges of the network that are of no use to others.
+func (r Request) bridges(ctx context.Context, file network.File, report func(Step)) error {
+	for _, p := range file.Network.Plugins {
+		name := bridgeOf(p)
+		if name == "" {
+			continue
+		}
+		host, closeHost, err := openHost(ctx)
+		if err != nil {
+			return err
+		}
+		defer closeHost()
+		link, err := host.Link(name)
+		if errors.Is(err, kernel.ErrNoLink) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		step := Step{Kind: "bridge", Object: name}
+		if step.Kept, err = r.useOf(ctx, host, link, file); err != nil {
+			return err
+		}
+		if step.Kept == "" {
+			if err := r.remove(name, func(string) error { return host.Delete(link) }); err != nil {
+				return err
+			}
+		}
+		report(step)
+	}
+	return nil
+}
+
+func openHost(ctx context.Context) (host *kernel.Space, closeAll func(), err error) {
+	ns, err := netns.Current()
+	if err != nil {
+		return nil, nil, err
+	}
+	if host, err = kernel.Begin(ctx).Open(ns); err != nil {
+		ns.Close()
+		return nil, nil, err
+	}
+	return host, func() { host.Close(); ns.Close() }, nil
+}
+
+// useOf says what a bridge is still good for, "" if for nothing.
+func (r Request) useOf(
+	ctx context.Context, host *kernel.Space, bridge kernel.Link, file network.File,
+) (string, error) {
+	if bridge.Kind != "bridge" {
+		return "it is no bridge", nil
+	}
+	for _, f := range r.Catalog.Candidates() {
+		if f.Network == nil || f.Path == file.Path {
+			continue
+		}
+		if slices.ContainsFunc(f.Network.Plugins, func(p *cni.PluginConfig) bool { return bridgeOf(p) == bridge.Name }) {
+			return "network " + f.Name + " uses it", nil
+		}
+	}
+	links, err := host.Links()
+	if err != nil {
+		return "", err
+	}
+	for _, l := range links {
+		port := l.Master == bridge.Index && !(r.DryRun && r.Detach) // what would be detached goes
+		if port || l.Parent == bridge.Index && l.ParentNSID < 0 && l.Kind == "vlan" {
+			return "interface " + l.Name + " is on it", nil
+		}
+	}
+	addrs, err := host.KeptAddrs(bridge)
+	if err != nil {
+		return "", err
+	}
+	subnets := subnetsOf(ctx, file)
+	for _, a := range addrs {
+		if !slices.Contains(subnets, a.Masked()) {
+			return fmt.Sprintf("it has the address %s, which is not of this network", a), nil
+		}
+	}
+	return "", nil
+}
+
+// subnetsOf returns the subnets of a network with host-local.
+func subnetsOf(ctx context.Context, file network.File) (subnets []netip.Prefix) {
+	pools, _ := hostlocal.Pools(ctx, []*cni.List{file.Network.List}) // unreadable reservations are for the next step
+	for _, p := range pools {
+		for _, r := range p.Ranges {
+			subnets = append(subnets, r.Subnet.Masked())
+		}
+	}
+	return subnets
+}
+
+// reservations removes the directories of host-local in which nothing is reserved.
+func (r Request) reservations(ctx context.Context, file network.File, report func(Step)) error {
+	pools, err := hostlocal.Pools(ctx, []*cni.List{file.Network.List})
+	for _, p := range pools {
+		dir := filepath.Join(p.Dir, p.Network)
+		if _, err := os.Stat(dir); p.Network != r.Name || errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		step := Step{Kind: "reservations", Object: dir}
+		if n := len(p.Leases); n > 0 && !(r.DryRun && r.Detach) {
+			step.Kept = fmt.Sprintf("%d addresses are reserved", n)
+		} else if err := r.remove(dir, os.RemoveAll); err != nil {
+			return err
+		}
+		report(step)
+	}
+	return err
+}
+
+// bridgeOf returns the bridge that a plugin makes, "" if it makes none.
+func bridgeOf(p *cni.PluginConfig) string {
+	if p.Type != "bridge" {
+		return ""
+	}
+	var conf struct {
+		Bridge string `json:"bridge"`
+	}
+	b, err := p.MarshalJSON()
+	if err != nil || json.Unmarshal(b, &conf) != nil {
+		return ""
+	}
+	return cmp.Or(conf.Bridge, "cni0")
+}
