@@ -10,8 +10,8 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// HandOver hands the recorded attachments to libcni and the upstream plugins. do makes sure that those can check and
-// remove what is attached; it gets the records of all runtimes, oldest first, while no ADD, DEL or GC runs on their
+// HandOver hands the recorded attachments to libcni and the upstream plugins. do prepares the attachments for their CHECK
+// and DEL; it gets the records of all runtimes, oldest first, while no ADD, DEL or GC runs on their
 // networks. When do has succeeded, the attachments of [Client.Runtime] are written to CacheDir, in the format of libcni,
 // and their records are removed: a runtime that uses libcni detaches them with what ADD was given and returned. Records
 // of other runtimes stay, because those read them.

@@ -86,15 +86,15 @@ NETNS is a name below /run/netns, a process ID, or the path of a network namespa
 	return cmd
 }
 
-// portHolders are the commands that detach the attachments whose ports are asked for.
+// portHolders returns the commands that detach the holders of ports.
 func (t *attachment) portHolders(ctx context.Context, capabilities map[string]json.RawMessage) (hints []string) {
 	var ports []struct {
 		HostPort int    `json:"hostPort"`
 		Protocol string `json:"protocol"`
 	}
-	_ = json.Unmarshal(capabilities["portMappings"], &ports) // what is none the plugin has refused
+	_ = json.Unmarshal(capabilities["portMappings"], &ports) // the plugin has refused anything else
 	for _, p := range ports {
-		holders, _ := inspect.PortHolders(ctx, p.Protocol, p.HostPort) // the error is told already
+		holders, _ := inspect.PortHolders(ctx, p.Protocol, p.HostPort) // the command reports the conflict in any case
 		for _, h := range holders {
 			if h.Container != t.id {
 				hints = append(hints, t.command(fmt.Sprintf("free port %d: ", p.HostPort),

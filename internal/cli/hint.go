@@ -9,7 +9,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/ops/text"
 )
 
-// places are the flags that say where things are. A command in a hint gets those that the user has given.
+// places are the flags for directories. A command in a hint gets the ones that the user has given.
 var places = []string{"net-dir", "plugin-dir", "state-dir", "cache-dir"}
 
 // command returns a hint that ends with a command of tenon, ready to be copied: with the flags for places that the user

@@ -187,7 +187,7 @@ func (r *settings) overlapping(err error, n compose.Network, o newOptions, uses 
 			break
 		}
 	}
-	return hint(err, "--allow-overlap accepts it: a container could then not reach what has the same address elsewhere")
+	return hint(err, "use --allow-overlap to accept it; containers then cannot reach hosts with the same addresses elsewhere")
 }
 
 // refuseErrors lints a configuration. It returns an error for what lint calls an error, and prints warnings.

@@ -82,7 +82,7 @@ func (a *app) warnShadowed(removed *network.Network, dir string) {
 		return
 	}
 	if n, _, err := c.Lookup(removed.Name); err == nil {
-		a.warn("network %s is now that of %s", n.Name, n.Source)
+		a.warn("%s is now the configuration of network %s", n.Source, n.Name)
 	}
 }
 

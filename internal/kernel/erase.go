@@ -29,8 +29,8 @@ func Rules() (r Ruleset, err error) {
 	return r, UnlessNoNFT(err)
 }
 
-// EraseRules removes Tenon's tables from nftables of the current namespace, at once, and returns their names. If entries
-// exist for whose owner allowed reports false, it changes nothing and returns those.
+// EraseRules removes Tenon's tables from nftables of the current namespace, at once, and returns their names. If allowed
+// reports false for the owner of any entry, it changes nothing and returns these entries.
 func EraseRules(ctx context.Context, allowed func(tag string) bool) (tables []string, refused []Held, err error) {
 	err = inRuleset(func(c *nft.Conn) error {
 		erased, held, err := c.Erase(ctx, allowed)

@@ -34,7 +34,7 @@ func TestUninstall(t *testing.T) {
 		l.container(name)
 	}
 	add("web", 8080)
-	l.must("del", "pods", "web", "--id", "web") // leaves what is shared
+	l.must("del", "pods", "web", "--id", "web")       // makes shared chains
 	for _, family := range []string{"ipv4", "ipv6"} { // Tenon's settings of the bridge, which stays
 		l.run("sh", "-c", "echo 0 > /proc/sys/net/"+family+"/conf/cni0/accept_redirects")
 	}
@@ -61,7 +61,7 @@ func TestUninstall(t *testing.T) {
 		t.Errorf("files left:\n%s", left)
 	}
 
-	l.folder = reference // the record is that of libcni by now
+	l.folder = reference // libcni has the records now
 	if out := l.run(l.command, "ps", "--json"); strings.Count(out, `"runtime": "libcni"`) != 2 {
 		t.Errorf("attachments: %s", out)
 	}

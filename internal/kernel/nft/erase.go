@@ -41,8 +41,8 @@ func (c *Conn) Tables() (tables []Table, err error) {
 	return tables, nil
 }
 
-// Erase removes Tenon's tables with everything in them, in one transaction, and returns them. If elements exist for whose
-// owner allowed reports false, it changes nothing and returns those.
+// Erase removes Tenon's tables with everything in them, in one transaction, and returns them. If allowed reports
+// false for the owner of any element, it changes nothing and returns these elements.
 func (c *Conn) Erase(ctx context.Context, allowed func(tag string) bool) (tables []Table, refused []Held, err error) {
 	err = c.tried(ctx, func() error {
 		tables, refused = nil, nil

@@ -18,16 +18,16 @@ type Use struct {
 	By     string // for people
 }
 
-// Uses returns the ranges that are in use: by the networks of a directory, and on this host by addresses and routes, but
-// for those of the bridge of n and default routes. The host does not count for a network that is attached to an interface
-// of the host, as it shares the addresses of that.
+// Uses returns the ranges in use: by the networks of a directory, and by addresses and routes of this host. It leaves out
+// the bridge of n and default routes, and the whole host if n is attached to an interface of the host, which it shares
+// addresses with.
 func (n Network) Uses(ctx context.Context, c *network.Catalog) ([]Use, error) {
 	var uses []Use
 	for _, f := range c.Candidates() {
 		if f.Network == nil {
 			continue
 		}
-		pools, _ := hostlocal.Pools(ctx, []*cni.List{f.Network.List}) // what is wrong with it is for lint
+		pools, _ := hostlocal.Pools(ctx, []*cni.List{f.Network.List}) // lint reports errors in it
 		for _, p := range pools {
 			for _, r := range p.Ranges {
 				if r.Subnet.IsValid() && p.Network == f.Name {

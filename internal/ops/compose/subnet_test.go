@@ -8,7 +8,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/ops/compose"
 )
 
-// Free takes the first subnet of the pool that shares no address with what is in use, and fails if none is left.
+// Free takes the first subnet of the pool that shares no address with a use, and fails if none is left.
 func TestFree(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {

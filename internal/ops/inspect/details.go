@@ -9,7 +9,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// Details are everything that is known of one attachment: what is recorded of it, and what the kernel has.
+// Details are the record of one attachment and the state of the kernel.
 type Details struct {
 	Network   string    `json:"network"`
 	Container string    `json:"containerID"`
@@ -99,7 +99,8 @@ type Plugin struct {
 	Stdin json.RawMessage `json:"stdin"` // what it got on ADD, but for prevResult
 }
 
-// Describe collects what is known of an attachment. What cannot be read of the kernel is among the differences.
+// Describe collects the record of an attachment and the state of the kernel. If it cannot read a part of the latter, it
+// lists that as a difference.
 func Describe(ctx context.Context, a Attachment) (*Details, error) {
 	d := &Details{
 		Network: a.Attachment.Network, Container: a.Attachment.Container, IfName: a.Attachment.IfName,
@@ -120,7 +121,7 @@ func Describe(ctx context.Context, a Attachment) (*Details, error) {
 	return d, nil
 }
 
-// configuration adds what the plugins got.
+// configuration adds the configuration of each plugin.
 func (d *Details) configuration(a Attachment) (err error) {
 	if d.Config, err = a.List.MarshalJSON(); err != nil {
 		return err
@@ -135,7 +136,7 @@ func (d *Details) configuration(a Attachment) (err error) {
 	return nil
 }
 
-// recorded adds what the result says.
+// recorded adds the content of the result.
 func (d *Details) recorded(r *cni.Result) {
 	if r == nil {
 		return

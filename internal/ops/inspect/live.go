@@ -15,7 +15,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel/nft"
 )
 
-// live adds what the kernel has.
+// live adds the state of the kernel.
 func (d *Details) live(ctx context.Context, a Attachment) {
 	host, closeHost, err := space(ctx, netns.Current)
 	if err != nil {
@@ -49,7 +49,7 @@ func space(ctx context.Context, open func() (*netns.NS, error)) (s *kernel.Space
 	return s, func() { s.Close(); ns.Close() }, nil
 }
 
-// container adds the interface in the container, what it has, and its other end on the host.
+// container adds the interface in the container, its addresses and routes, and its peer on the host.
 func (d *Details) container(ctx context.Context, host *kernel.Space) {
 	inside, closeInside, err := space(ctx, func() (*netns.NS, error) { return netns.Open(d.Netns) })
 	if err != nil {
@@ -161,10 +161,10 @@ func (d *Details) host(s *kernel.Space) {
 	}
 }
 
-// ports adds what was asked to be published and what is.
+// ports adds the ports that the runtime has asked for, and the published ones.
 func (d *Details) ports(host *kernel.Space, a Attachment) error {
 	var asked []askedPort
-	_ = json.Unmarshal(d.Capabilities["portMappings"], &asked) // what is none was refused at ADD
+	_ = json.Unmarshal(d.Capabilities["portMappings"], &asked) // ADD has refused anything else
 	byNFT, err := published(host, a.Attachment.Tag())
 	if err != nil {
 		return err
@@ -256,7 +256,7 @@ func (d *Details) inIPTables(host *kernel.Space) (bool, error) {
 	return false, nil
 }
 
-// compare says what is recorded and does not exist.
+// compare lists recorded objects that do not exist.
 func (d *Details) compare(a Attachment) {
 	if a.State != OK {
 		return

@@ -26,8 +26,8 @@ func Read(dir string) (*network.Catalog, error) {
 	return c, nil
 }
 
-// Content judges a configuration list that is in no directory yet, as far as it can be judged alone. policy is that of the
-// directory that it is meant for; it may be nil. Nothing is known of executables.
+// Content judges a configuration list before it is written, without other networks and executables. policy is the policy
+// of its directory, or nil.
 func Content(list []byte, policy *network.Policy) ([]Finding, error) {
 	dir, err := os.MkdirTemp("", "tenon-lint-")
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package removal removes a network from a host: its configuration file, and what the network owns and nobody uses any
-// more. It knows no command line.
+// Package removal removes a network from a host: its configuration file, its bridge and its reservations, if they have no
+// other use. It knows no command line.
 package removal
 
 import (
@@ -27,8 +27,8 @@ type Request struct {
 	Client  *network.Client
 	Catalog *network.Catalog
 	Name    string // of the network
-	DropIns bool   // remove the directory of drop-in files with what is in it
-	Detach  bool   // detach what is attached; otherwise attachments are [AttachedError]
+	DropIns bool   // remove the directory of drop-in files with its files
+	Detach  bool   // detach containers; otherwise they cause an [AttachedError]
 	DryRun  bool   // only say what would be done
 }
 
@@ -81,7 +81,7 @@ func Run(ctx context.Context, r Request, report func(Step)) error {
 		return err
 	}
 	if file.Network == nil {
-		return nil // broken: what it owns cannot be told
+		return nil // broken: the network is not known
 	}
 	return errors.Join(r.bridges(ctx, file, report), r.reservations(ctx, file, report))
 }
@@ -100,7 +100,7 @@ func (r Request) remove(path string, remove func(string) error) error {
 func (r Request) attached() (list []cni.Attachment, err error) {
 	records, err := r.Client.List()
 	if err != nil {
-		return nil, fmt.Errorf("whether containers are attached cannot be told: %w", err)
+		return nil, fmt.Errorf("look for attachments: %w", err)
 	}
 	for _, rec := range records {
 		if rec.Attachment.Network == r.Name {
@@ -195,7 +195,7 @@ func (r Request) useOf(
 		return "", err
 	}
 	for _, l := range links {
-		port := l.Master == bridge.Index && !(r.DryRun && r.Detach) // what would be detached goes
+		port := l.Master == bridge.Index && !(r.DryRun && r.Detach) // detaching removes it
 		if port || l.Parent == bridge.Index && l.ParentNSID < 0 && l.Kind == "vlan" {
 			return "interface " + l.Name + " is on it", nil
 		}

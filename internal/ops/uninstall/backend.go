@@ -45,7 +45,7 @@ func object(p *cni.PluginConfig) (conf map[string]json.RawMessage, err error) {
 	return conf, json.Unmarshal(b, &conf)
 }
 
-// calls are those of CHECK of an attachment, with backend iptables where upstream chooses it.
+// calls returns the calls of CHECK for an attachment, with backend iptables if upstream chooses it.
 func calls(ctx context.Context, r *network.Record) ([]invoke.Call, error) {
 	var list []invoke.Call
 	for i, p := range r.List.Plugins {

@@ -19,7 +19,7 @@ const (
 	tuningDir = ".tenon"  // of tuning, beside the files of the upstream plugin
 )
 
-// state returns the files and directories of Tenon that exist, in the default data directories and those of configurations.
+// state returns the files and directories of Tenon that exist, in the default data directories and the configured ones.
 func (p *Plan) state(ctx context.Context) ([]string, error) {
 	lists := slices.Clone(p.request.Lists)
 	for _, a := range p.Attachments {

@@ -1,5 +1,5 @@
-// Package uninstall removes Tenon from a host: plugins, nftables tables, and files beside those that the upstream plugins
-// know. Attachments that stay are converted into the form that the upstream plugins make, check and remove. It knows no
+// Package uninstall removes Tenon from a host: plugins, nftables tables, and files that the upstream plugins do not know.
+// Attachments that stay are converted into the form that the upstream plugins make, check and remove. It knows no
 // command line.
 package uninstall
 
@@ -25,7 +25,7 @@ import (
 // Request says what to remove and what becomes of attachments.
 type Request struct {
 	Client *network.Client
-	Lists  []*cni.List // networks that are configured; those of attachments count too
+	Lists  []*cni.List // configured networks; the networks of attachments count too
 
 	// Keep hands the attachments that are left over to the upstream plugins. Otherwise they are in the way.
 	Keep bool
@@ -57,7 +57,7 @@ type Plan struct {
 	Tables      []string // of nftables
 	Paths       []string // files and directories of state
 
-	// Ends lists what protects attachments that are handed over, and has no counterpart in the upstream plugins.
+	// Ends lists protections of attachments that end, as the upstream plugins have no counterpart.
 	Ends []string
 
 	// Blockers say why nothing can be removed, in addition to attachments with the fate [Blocks].
@@ -148,7 +148,7 @@ func (p *Plan) judge(rules kernel.Ruleset) {
 	slices.Sort(p.Ends)
 }
 
-// withoutCounterpart names what the upstream plugins do not make, by the name of the concern.
+// withoutCounterpart names protections that the upstream plugins do not have, by the name of the concern.
 var withoutCounterpart = map[string]string{
 	"guard":          "MAC anti-spoofing (macspoofchk)",
 	"port isolation": "isolation of bridge ports",
@@ -259,7 +259,7 @@ func convert(ctx context.Context, records []network.Record) error {
 	for i := range records {
 		r := &records[i]
 		if r.Result == nil || r.State != network.Attached {
-			continue // nothing that works is attached: DEL has nothing to find but reservations and links
+			continue // not attached: DEL finds reservations and links only
 		}
 		calls, err := calls(ctx, r)
 		if err != nil {
