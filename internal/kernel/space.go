@@ -31,6 +31,20 @@ func (tx *Tx) Open(ns *netns.NS) (*Space, error) {
 	return &Space{NS: ns, tx: tx, rt: rt}, nil
 }
 
+// OpenHost opens the current namespace, of the caller's thread, for a transaction of its own. The caller must call
+// closeAll.
+func OpenHost(ctx context.Context) (host *Space, closeAll func(), err error) {
+	ns, err := netns.Current()
+	if err != nil {
+		return nil, nil, err
+	}
+	if host, err = Begin(ctx).Open(ns); err != nil {
+		ns.Close()
+		return nil, nil, err
+	}
+	return host, func() { host.Close(); ns.Close() }, nil
+}
+
 // Shared returns the same space for changes to links that others use too: none is undone, whatever the method says.
 func (s *Space) Shared() *Space {
 	shared := *s

@@ -7,7 +7,6 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/netns"
 	"github.com/tenon-cni/tenon/network"
 	"github.com/tenon-cni/tenon/plugins/hostlocal"
 )
@@ -45,16 +44,11 @@ func (n Network) Uses(ctx context.Context, c *network.Catalog) ([]Use, error) {
 
 // hostUses returns the ranges of addresses and routes of the host.
 func (n Network) hostUses(ctx context.Context) (uses []Use, err error) {
-	ns, err := netns.Current()
+	host, closeHost, err := kernel.OpenHost(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer ns.Close()
-	host, err := kernel.Begin(ctx).Open(ns)
-	if err != nil {
-		return nil, err
-	}
-	defer host.Close()
+	defer closeHost()
 	links, err := host.Links()
 	if err != nil {
 		return nil, err

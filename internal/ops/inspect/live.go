@@ -17,7 +17,7 @@ import (
 
 // live adds the state of the kernel.
 func (d *Details) live(ctx context.Context, a Attachment) {
-	host, closeHost, err := space(ctx, netns.Current)
+	host, closeHost, err := kernel.OpenHost(ctx)
 	if err != nil {
 		d.differ("the host's namespace cannot be read: %v", err)
 		return
@@ -37,8 +37,9 @@ func (d *Details) differ(format string, args ...any) {
 	d.Differences = append(d.Differences, fmt.Sprintf(format, args...))
 }
 
-func space(ctx context.Context, open func() (*netns.NS, error)) (s *kernel.Space, closeAll func(), err error) {
-	ns, err := open()
+// openContainer opens the namespace of a container. The caller must call closeAll.
+func openContainer(ctx context.Context, path string) (s *kernel.Space, closeAll func(), err error) {
+	ns, err := netns.Open(path)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -51,7 +52,7 @@ func space(ctx context.Context, open func() (*netns.NS, error)) (s *kernel.Space
 
 // container adds the interface in the container, its addresses and routes, and its peer on the host.
 func (d *Details) container(ctx context.Context, host *kernel.Space) {
-	inside, closeInside, err := space(ctx, func() (*netns.NS, error) { return netns.Open(d.Netns) })
+	inside, closeInside, err := openContainer(ctx, d.Netns)
 	if err != nil {
 		d.differ("namespace %s cannot be read: %v", d.Netns, err)
 		return
@@ -288,7 +289,7 @@ func (d *Details) compare(a Attachment) {
 
 // PortHolders returns the attachments that hold a port of the host in nftables.
 func PortHolders(ctx context.Context, protocol string, port int) (holders []cni.Attachment, err error) {
-	host, closeHost, err := space(ctx, netns.Current)
+	host, closeHost, err := kernel.OpenHost(ctx)
 	if err != nil {
 		return nil, err
 	}

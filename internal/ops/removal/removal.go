@@ -17,7 +17,6 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/netns"
 	"github.com/tenon-cni/tenon/network"
 	"github.com/tenon-cni/tenon/plugins/hostlocal"
 )
@@ -137,7 +136,7 @@ func (r Request) bridges(ctx context.Context, file network.File, report func(Ste
 		if name == "" {
 			continue
 		}
-		host, closeHost, err := openHost(ctx)
+		host, closeHost, err := kernel.OpenHost(ctx)
 		if err != nil {
 			return err
 		}
@@ -161,18 +160,6 @@ func (r Request) bridges(ctx context.Context, file network.File, report func(Ste
 		report(step)
 	}
 	return nil
-}
-
-func openHost(ctx context.Context) (host *kernel.Space, closeAll func(), err error) {
-	ns, err := netns.Current()
-	if err != nil {
-		return nil, nil, err
-	}
-	if host, err = kernel.Begin(ctx).Open(ns); err != nil {
-		ns.Close()
-		return nil, nil, err
-	}
-	return host, func() { host.Close(); ns.Close() }, nil
 }
 
 // useOf says what a bridge is still good for, "" if for nothing.
