@@ -33,9 +33,9 @@ and ptp hide their network behind the host, and each container gets an address o
 Plugins behind it (--with) do what the runtime asks of them for each container, such as ports and
 limits of bandwidth. Everything else can be edited in the file, which is never overwritten.
 
-Without --subnet, bridge and ptp get the first free one of 10.88.0.0/16 to 10.127.0.0/16, with --ipv6 also
-one of fd00:88::/64 to fd00:127::/64: free means that neither a network in --net-dir nor an address or a
-route of this host uses it. It is printed on standard error. A subnet that overlaps with one in use is
+Without --subnet, bridge and ptp get the first free one of 10.88.0.0/16 to 10.127.0.0/16, but for those in
+10.96.0.0/12 (services of Kubernetes), with --ipv6 also one of fd00:88::/64 to fd00:127::/64: free means that
+neither a network in --net-dir nor an address or a route of this host uses it. It is printed on standard error. A subnet that overlaps with one in use is
 refused; for a network with --master the host's own do not count. --subnet none is a network without
 addresses.
 

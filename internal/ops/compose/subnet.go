@@ -96,14 +96,18 @@ func overlaps(s netip.Prefix, uses []Use) (Use, bool) {
 }
 
 // Pool says which subnets [Free] chooses from.
-const Pool = "10.88.0.0/16 to 10.127.0.0/16, and fd00:88::/64 to fd00:127::/64"
+const Pool = "10.88.0.0/16 to 10.127.0.0/16, and fd00:88::/64 to fd00:127::/64, without 96 to 111"
 
-// The second octets of the subnets in the pool. In IPv6 the second group looks like the octet.
-const firstOctet, lastOctet = 88, 127
+// The second octets of the subnets in the pool. In IPv6 the second group looks like the octet. The range left out is
+// 10.96.0.0/12, from which kubeadm takes addresses of services: neither a route nor an address of the host shows them.
+const firstOctet, firstService, lastService, lastOctet = 88, 96, 111, 127
 
 // Free returns the first subnet of the pool that shares no address with a use.
 func Free(uses []Use, ipv6 bool) (netip.Prefix, error) {
 	for octet := firstOctet; octet <= lastOctet; octet++ {
+		if octet >= firstService && octet <= lastService {
+			continue
+		}
 		s := netip.MustParsePrefix(fmt.Sprintf("10.%d.0.0/16", octet))
 		if ipv6 {
 			s = netip.MustParsePrefix(fmt.Sprintf("fd00:%d::/64", octet))

@@ -19,7 +19,7 @@ func TestFree(t *testing.T) {
 		"nothing is used":      {nil, false, "10.88.0.0/16"},
 		"IPv6":                 {[]string{"10.88.0.0/16"}, true, "fd00:88::/64"},
 		"a part of one":        {[]string{"10.88.255.0/24", "10.90.0.0/16"}, false, "10.89.0.0/16"},
-		"more than one":        {[]string{"10.80.0.0/12"}, false, "10.96.0.0/16"},
+		"more than one":        {[]string{"10.80.0.0/12"}, false, "10.112.0.0/16"},
 		"an address in IPv6":   {[]string{"fd00:88::5/128"}, true, "fd00:89::/64"},
 		"everything":           {[]string{"10.0.0.0/8"}, false, ""},
 		"everything else":      {[]string{"fd00::/8"}, false, "10.88.0.0/16"},
