@@ -130,17 +130,23 @@ func DecodeHeader(request []byte) (name, version string, err error) {
 	return h.Name, h.CNIVersion, nil
 }
 
-// DecodeValidAttachments reads the list of valid attachments from what a plugin gets on GC, in either spelling of its
-// key. No list is not an empty list: it has [CodeInvalidConfig], as have null and an entry that lacks one of its
-// members: taking either for "nothing is in use" would remove what is. A wrong JSON type has [CodeDecodingFailure].
+// DecodeValidAttachments reads the list of valid attachments from a GC request, in either spelling of its key. A null list is
+// empty, as libcni sends null for an empty list of Go; an array under the other key takes precedence over it. A request
+// without the key has [CodeInvalidConfig], because a runtime that sends no list has not said that nothing is in use; so has an
+// entry that lacks one of its members. A wrong JSON type has [CodeDecodingFailure].
 func DecodeValidAttachments(request []byte) ([]ValidAttachment, error) {
 	m, err := parseObject(request)
 	if err != nil {
 		return nil, DecodeFailure(networkConfig, err)
 	}
+	null := false
 	for _, key := range []string{validKey, validKeyOld} {
 		raw, ok := m[key]
-		if !ok || isNull(raw) {
+		if !ok {
+			continue
+		}
+		if isNull(raw) {
+			null = true
 			continue
 		}
 		valid := []ValidAttachment{}
@@ -153,6 +159,9 @@ func DecodeValidAttachments(request []byte) ([]ValidAttachment, error) {
 			}
 		}
 		return valid, nil
+	}
+	if null {
+		return []ValidAttachment{}, nil
 	}
 	return nil, Errorf(CodeInvalidConfig, "%s is missing", validKey).
 		WithDetails("without the list of valid attachments nothing can be called stale")

@@ -175,7 +175,7 @@ func TestDecodeHeader(t *testing.T) {
 	}
 }
 
-// R-15
+// R-15, PL-GC-06: a null list is empty, an absent one is refused.
 func TestDecodeValidAttachments(t *testing.T) {
 	t.Parallel()
 	c1, c2 := cni.ValidAttachment{ContainerID: "c1", IfName: "eth0"}, cni.ValidAttachment{ContainerID: "c2", IfName: "eth0"}
@@ -190,7 +190,10 @@ func TestDecodeValidAttachments(t *testing.T) {
 		"current before tagged":   {`{"cni.dev/attachments":` + two + `,"cni.dev/valid-attachments":` + one + `}`, []cni.ValidAttachment{c1}, 0},
 		"none left":               {`{"cni.dev/valid-attachments":[],"cni.dev/attachments":` + two + `}`, []cni.ValidAttachment{}, 0},
 		"null and tagged":         {`{"cni.dev/valid-attachments":null,"cni.dev/attachments":` + two + `}`, []cni.ValidAttachment{c2}, 0},
-		"null":                    {`{"cni.dev/valid-attachments":null}`, nil, cni.CodeInvalidConfig},
+		"null":                    {`{"cni.dev/valid-attachments":null}`, []cni.ValidAttachment{}, 0},
+		"null in both spellings":  {`{"cni.dev/valid-attachments":null,"cni.dev/attachments":null}`, []cni.ValidAttachment{}, 0},
+		"null and tagged only":    {`{"cni.dev/attachments":null}`, []cni.ValidAttachment{}, 0},
+		"null in another case":    {`{"CNI.dev/valid-attachments":null}`, nil, cni.CodeInvalidConfig},
 		"missing":                 {`{}`, nil, cni.CodeInvalidConfig},
 		"null entry":              {`{"cni.dev/valid-attachments":[null]}`, nil, cni.CodeInvalidConfig},
 		"entry without a name":    {`{"cni.dev/valid-attachments":[{"containerID":"c1"}]}`, nil, cni.CodeInvalidConfig},

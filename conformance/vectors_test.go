@@ -85,7 +85,7 @@ func TestKindVerb(t *testing.T) {
 			verbs[verb]++
 		}
 	}
-	want := map[cni.Command]int{cni.Add: 15, cni.Check: 5, cni.Del: 3, cni.GC: 6, cni.Status: 2, cni.VersionCommand: 2}
+	want := map[cni.Command]int{cni.Add: 15, cni.Check: 5, cni.Del: 3, cni.GC: 7, cni.Status: 2, cni.VersionCommand: 2}
 	if diff := cmp.Diff(want, verbs); diff != "" {
 		t.Errorf("requests by verb (-want +got):\n%s", diff)
 	}

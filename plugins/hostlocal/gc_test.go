@@ -65,7 +65,8 @@ func TestGC(t *testing.T) {
 		{"null beside the old spelling", `"cni.dev/valid-attachments": null, "cni.dev/attachments": ` + onlyA, "", "a"},
 		{"both spellings: the new one counts", `"cni.dev/valid-attachments": [{"containerID": "c", "ifname": "eth0"}], "cni.dev/attachments": ` + onlyA, "", "c"},
 		{"no list", `"x": 1`, missing, all},
-		{"null", `"cni.dev/valid-attachments": null`, missing, all},
+		{"null", `"cni.dev/valid-attachments": null`, "", ""},
+		{"null as libcni sends it", `"cni.dev/valid-attachments": null, "cni.dev/attachments": null`, "", ""},
 		{"an entry without interface", `"cni.dev/valid-attachments": [{"containerID": "a"}]`, "7 cni.dev/valid-attachments[0] lacks containerID or ifname", all},
 	} {
 		t.Run(row.name, func(t *testing.T) {
