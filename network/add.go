@@ -42,6 +42,7 @@ func (c *Client) add(ctx context.Context, n *Network, a cni.Attachment, r Reques
 	if err != nil {
 		return nil, err
 	}
+	c.register(ctx)
 	ctx, unlock, err := c.lock(ctx, a)
 	if err != nil {
 		return nil, err

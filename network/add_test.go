@@ -281,7 +281,7 @@ func TestIdentifiers(t *testing.T) {
 		t.Fatal(err)
 	}
 	recorder := &invoke.Recorder{Caller: invoke.Fake{"first": {}}}
-	c := &network.Client{Caller: recorder, StateDir: t.TempDir(), Log: quiet}
+	c := &network.Client{Isolated: true, Caller: recorder, StateDir: t.TempDir(), Log: quiet}
 	for _, row := range rows {
 		n, q := list(t, "1.1.0", "red", "first"), request("c1")
 		switch row.Field {
@@ -503,7 +503,7 @@ func TestDerivedRequests(t *testing.T) {
 				t.Fatal(err)
 			}
 			recorder := &invoke.Recorder{Caller: invoke.Fake{"before": {cni.Add: prev}, plugin.Type: {cni.Add: prev}}}
-			c := &network.Client{Caller: recorder, StateDir: t.TempDir()}
+			c := &network.Client{Isolated: true, Caller: recorder, StateDir: t.TempDir()}
 			q := request("c1")
 			q.Capabilities = row.Capabilities
 			a := q.Attachment(n.Name)

@@ -15,7 +15,7 @@ import (
 func TestAskedInTypes(t *testing.T) {
 	t.Parallel()
 	r := &invoke.Recorder{Caller: invoke.Fake{"main": {}, "ports": {}}}
-	c := &network.Client{Caller: r, StateDir: t.TempDir(), Log: quiet}
+	c := &network.Client{Isolated: true, Caller: r, StateDir: t.TempDir(), Log: quiet}
 	n := list(t, "1.1.0", "red", "main", `{"type":"ports","capabilities":{"portMappings":true}}`)
 	capabilities, err := cni.Capabilities{
 		PortMappings: []cni.PortMapping{{HostPort: 8080, ContainerPort: 80}}, CgroupPath: "/pod1",

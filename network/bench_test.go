@@ -12,7 +12,7 @@ import (
 
 // What a Client costs beside its plugins: locks, records, requests and results of a chain of two.
 func BenchmarkAddDel(b *testing.B) {
-	c := &network.Client{Caller: invoke.Fake{"first": {}, "second": {}}, StateDir: b.TempDir()}
+	c := &network.Client{Isolated: true, Caller: invoke.Fake{"first": {}, "second": {}}, StateDir: b.TempDir()}
 	n, err := network.LoadBytes([]byte(`{"cniVersion":"1.1.0","name":"red","plugins":[{"type":"first"},{"type":"second"}]}`))
 	if err != nil {
 		b.Fatal(err)
@@ -41,7 +41,7 @@ func BenchmarkNegotiate(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	c := &network.Client{PluginDirs: []string{dir}, StateDir: b.TempDir()}
+	c := &network.Client{Isolated: true, PluginDirs: []string{dir}, StateDir: b.TempDir()}
 	for b.Loop() {
 		if g, err := c.Negotiate(b.Context(), n); err != nil || g.Version != cni.V110 {
 			b.Fatal(g, err)

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -19,7 +20,9 @@ import (
 // after the parts of its key. Such a name can stand for several keys, so what counts is the key in the file.
 type cache struct{ dir string }
 
-func (c *Client) cache() cache { return cache{filepath.Join(c.CacheDir, "results")} }
+func (c *Client) cache() cache { return cacheAt(c.cacheDir()) }
+
+func cacheAt(dir string) cache { return cache{filepath.Join(dir, "results")} }
 
 func (c cache) path(a cni.Attachment) string {
 	return filepath.Join(c.dir, a.Network+"-"+a.Container+"-"+a.IfName)
@@ -182,6 +185,31 @@ func (c cache) scan(network string) ([]stored, error) {
 		found = append(found, stored{owner: r.Attachment.Owner(), record: r})
 	}
 	return found, nil
+}
+
+// unreadable returns the keys that files of a network may stand for which cannot be read, or are of the old format: all ways in
+// which the name of the file divides into container and interface.
+func (c cache) unreadable(network string) (keys []cni.Attachment, err error) {
+	entries, err := os.ReadDir(c.dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, cni.Errorf(cni.CodeIOFailure, "attachments of libcni: %w", err)
+	}
+	for _, e := range entries {
+		rest, ok := strings.CutPrefix(e.Name(), network+"-")
+		if !ok {
+			continue
+		}
+		if _, err := c.read(filepath.Join(c.dir, e.Name())); err == nil || errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		for i, char := range rest {
+			a := cni.Attachment{Network: network, Container: rest[:i], IfName: rest[min(i+1, len(rest)):]}
+			if char == '-' && a.Validate() == nil {
+				keys = append(keys, a)
+			}
+		}
+	}
+	return keys, nil
 }
 
 // remove removes what is stored of an attachment, readable or not, unless it is another's.

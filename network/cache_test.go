@@ -296,7 +296,8 @@ func TestAddWhereCached(t *testing.T) {
 }
 
 // RT-GC-12, RT-GC-11, R-02, CACHE-09, field row 67: GC takes what is in the cache for another runtime's: kept, and named to the
-// plugins. Only where all runtimes are to be judged it goes, with what is stored. Old files are not seen.
+// plugins, also if a file is unreadable or of the old format. Only where all runtimes are to be judged it goes, with what is
+// stored; unreadable and old files stay. Nothing is collected if the directory cannot be listed.
 func TestGCCached(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}})
@@ -327,7 +328,7 @@ func TestGCCached(t *testing.T) {
 		return callsOf(log), told
 	}
 	calls, told := collect(keep("ours"))
-	if calls != "GC first" || !slices.Equal(told, valid("ours", "listed", "stale")) {
+	if calls != "GC first" || !slices.Equal(told, valid("ours", "garbage", "old", "listed", "stale")) {
 		t.Errorf("by its own list: %s, told %v", calls, told)
 	}
 	k := keep("ours", "listed")
@@ -352,7 +353,10 @@ func TestGCCached(t *testing.T) {
 	if err := r.GC(t.Context(), n, keep("ours")); cni.CodeOf(err) != cni.CodeIOFailure {
 		t.Errorf("unreadable folder: %s", describe(err))
 	}
-	r.wantCalls("GC first")
+	if err := r.GC(t.Context(), n, network.Keep{Recorded: true}); cni.CodeOf(err) != cni.CodeIOFailure {
+		t.Errorf("unreadable folder, what is recorded: %s", describe(err))
+	}
+	r.wantCalls("")
 }
 
 // What the library looks at while the folder of the reference library has been given is not changed.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -34,10 +35,12 @@ type Client struct {
 	// Runtime names the runtime in the records. GC leaves alone what another has attached.
 	Runtime string
 
-	// CacheDir is the folder of the reference library (libcni), usually [DefaultCacheDir]. What was attached
-	// with that library can then be checked, deleted and collected with the configuration, the arguments and
-	// the result in it; a record of our own goes before. The folder is only read, but for the file of an
-	// attachment whose DEL has succeeded, which is removed. Empty: what is in it does not count.
+	// CacheDir is the cache directory of libcni; empty is [DefaultCacheDir], [NoCacheDir] is none. What libcni
+	// attached can be checked, deleted and collected with the configuration, the arguments and the result in it; a
+	// record of our own takes precedence. The directory is only read, except that the file of an attachment is removed
+	// after its DEL.
+	//
+	// GC keeps what libcni attached with DefaultCacheDir in any case, wherever CacheDir is.
 	CacheDir string
 
 	// Timeout limits each call of a plugin, beside the context. Zero is [DefaultTimeout], negative is
@@ -52,6 +55,13 @@ type Client struct {
 	Log *slog.Logger
 
 	Observer Observer // told what is done; may be nil
+
+	// Isolated declares that this process shares neither its network namespace nor its plugins' files with another
+	// runtime, as in a sandbox of its own. Then the state directory is not registered in [RegistryDir], and GC does not
+	// look for the attachments of other state directories.
+	Isolated bool
+
+	root string // in front of the paths that are fixed for a host: for tests
 }
 
 // Parameters are what an attachment has beside its key and its network.
@@ -107,6 +117,19 @@ func (c *Client) stateDir() string {
 	}
 	return c.StateDir
 }
+
+// cacheDir returns the cache directory of libcni, empty for none.
+func (c *Client) cacheDir() string {
+	switch c.CacheDir {
+	case "":
+		return c.defaultCacheDir()
+	case NoCacheDir:
+		return ""
+	}
+	return c.CacheDir
+}
+
+func (c *Client) defaultCacheDir() string { return filepath.Join(c.root, DefaultCacheDir) }
 
 func (c *Client) log() *slog.Logger {
 	if c.Log == nil {

@@ -270,11 +270,11 @@ func TestRecover(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := r.Recover(t.Context(), nil)
-	want := []string{"record: damaged, it is not as it was written", "blue/stuck/eth0: second DEL: disk"}
-	for _, w := range want {
-		if !strings.Contains(describe(err), w) {
-			t.Errorf("%q is not in %s", w, describe(err))
-		}
+	if got, want := describe(err), "5 blue/stuck/eth0: second DEL: disk"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if !strings.Contains(r.log.String(), "record: damaged, it is not as it was written") {
+		t.Errorf("log:\n%s", r.log)
 	}
 	var got []string
 	for _, e := range r.entries() {

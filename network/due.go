@@ -1,6 +1,7 @@
 package network
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/boot"
 )
 
 // due is a file about attachments of one container that come or go together. As long as it is there, and nobody works on
@@ -137,13 +139,21 @@ func (s store) dues() ([]string, error) {
 	return hashes, nil
 }
 
-// sweepDue removes the file of a container, given by its hash, if nothing that it names is recorded any more, and a draft
-// of one. The container has to be locked.
-func (s store) sweepDue(hash string) error {
+// sweepDue removes the file of a container, given by its hash, if nothing that it names is recorded any more or if it is
+// damaged and of an earlier boot, and a draft of one. The container has to be locked.
+func (c *Client) sweepDue(ctx context.Context, hash string) error {
+	s := c.store()
 	path := filepath.Join(s.dueDir(), hash)
 	errs := []error{removeFile(filepath.Join(s.dueDir(), draftPrefix+hash))}
 	d, err := s.readDue(path)
-	if err != nil || d == nil {
+	switch {
+	case errors.Is(err, ErrUnreadable) && boot.Earlier(path):
+		c.warn(ctx, cni.Attachment{}, "removing a damaged file about unfinished operations from before the boot", err)
+		return errors.Join(append(errs, removeFile(path))...)
+	case errors.Is(err, ErrUnreadable):
+		c.warn(ctx, cni.Attachment{}, "file about unfinished operations cannot be read, left alone", err)
+		return errors.Join(errs...)
+	case err != nil || d == nil:
 		return errors.Join(append(errs, err)...)
 	}
 	for _, a := range d.Attachments {

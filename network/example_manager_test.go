@@ -31,7 +31,7 @@ func ExampleManager() {
 	defer folder.Close()
 	manager, err := network.NewManager(network.ManagerOptions{
 		Client: &network.Client{
-			Runtime: "example", StateDir: filepath.Join(dir, "state"),
+			Runtime: "example", StateDir: filepath.Join(dir, "state"), Isolated: true, // not a runtime of this host
 			Caller: invoke.Fake{
 				"bridge":   {cni.Add: invoke.Print(`{"cniVersion":"1.1.0","ips":[{"address":"10.1.2.3/24"},{"address":"fd00::3/64"}]}`)},
 				"loopback": {cni.Add: invoke.Print(`{"cniVersion":"0.4.0"}`)},

@@ -23,6 +23,7 @@ func Example() {
 	defer os.RemoveAll(state)
 	client := &network.Client{
 		StateDir: state,
+		Isolated: true, // not a runtime of this host
 		Caller: invoke.Fake{
 			"bridge":  {cni.Add: invoke.Print(`{"cniVersion":"1.1.0","ips":[{"address":"10.1.2.3/24"}]}`)},
 			"portmap": {}, // hands the result on

@@ -177,7 +177,7 @@ func TestExecutableDigestsAreShared(t *testing.T) {
 		t.Errorf("%d digests are known", got)
 	}
 
-	c := &network.Client{Caller: invoke.Fake{"bridge": {}}, StateDir: t.TempDir(), Policy: p}
+	c := &network.Client{Isolated: true, Caller: invoke.Fake{"bridge": {}}, StateDir: t.TempDir(), Policy: p}
 	_, err := c.Add(t.Context(), list(t, "1.1.0", "red", "bridge"), request("c1"))
 	if !errors.Is(err, network.ErrNotAllowed) {
 		t.Error(describe(err))

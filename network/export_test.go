@@ -40,6 +40,9 @@ func LockExclusive(ctx context.Context, path string) (release func(), err error)
 	return l.release, err
 }
 
+// SetRoot puts a directory in front of the paths that are fixed for a host.
+func (c *Client) SetRoot(dir string) { c.root = dir }
+
 // NetworkLock is the path of the lock of a network.
 func (c *Client) NetworkLock(name string) string { return c.lockPath("network", name) }
 

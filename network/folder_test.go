@@ -379,7 +379,7 @@ func TestFolderBehindStuckADD(t *testing.T) {
 		<-end
 		return []byte("{}"), true
 	}}, "b": {}}
-	c := &network.Client{Caller: plugins, StateDir: t.TempDir(), Log: quiet}
+	c := &network.Client{Isolated: true, Caller: plugins, StateDir: t.TempDir(), Log: quiet}
 	n, err := f.Snapshot().Network("red")
 	must(t, err)
 	var add sync.WaitGroup

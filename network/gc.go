@@ -1,12 +1,14 @@
 package network
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/about"
 )
 
 // Keep says which attachments of a network are in use. Whatever is not is deleted, so none of it is guessed.
@@ -23,17 +25,25 @@ type Keep struct {
 	// cannot tell. Zero is the begin of GC.
 	Since time.Time
 
-	// AllRuntimes judges also what other runtimes have attached. Otherwise that is in use, whatever its state.
+	// AllRuntimes judges also what other runtimes have attached, by the records in [Client.StateDir] and the files in
+	// [Client.CacheDir]. Otherwise that is in use, whatever its state. Attachments recorded in other state directories
+	// of the host are always in use.
 	AllRuntimes bool
 }
 
 // GC takes away what belongs to no attachment of a network that is in use.
 //
 // First the recorded attachments that are not in use are deleted as [Client.Del] does. Then, from 1.1.0 on, the plugins
-// get GC in their order, with the list of all that are. GC goes on past errors and joins them. A record that cannot be
-// read is never deleted, and such an error; if its key still can be, its attachment is in use. With Recorded, plugins
-// get no GC where not even the key can be read, as the list would not be complete. A network with disableGC is left
-// alone, which is success.
+// get GC in their order, with the list of all that are. GC goes on past errors and joins them. A network with disableGC is
+// left alone, which is success.
+//
+// The attachments of other runtimes of the host are in use: those recorded in the state directories that are registered in
+// [RegistryDir], and those of libcni. GC waits for operations on the network in all of these directories.
+//
+// A damaged record is kept, with a warning in [Client.Log]; if its key can still be read, its attachment is in use. One of an
+// earlier boot is removed, as it stands for nothing in use. Where the list of attachments in use is incomplete, because not
+// even the key can be read, or because records or registered directories cannot be looked at, the plugins get no GC; the
+// latter is an error too.
 func (c *Client) GC(ctx context.Context, n *Network, k Keep) (err error) {
 	k, err = k.check(n)
 	if err != nil || n.DisableGC {
@@ -41,24 +51,34 @@ func (c *Client) GC(ctx context.Context, n *Network, k Keep) (err error) {
 	}
 	ctx, end := c.observe(ctx, Operation, cni.GC, cni.Attachment{Network: n.Name})
 	defer func() { end(nil, err) }()
-	ctx, unlock, err := c.lockNetwork(ctx, n.Name)
+	ctx, unlock, unknown, err := c.lockHost(ctx, n.Name)
 	if err != nil {
 		return fmt.Errorf("network %s: %w", n.Name, err)
 	}
 	defer unlock()
-	found, err := c.scan(n.Name)
-	errs := []error{err}
-	if err == nil {
+	j := c.judge(n, k)
+	errs := []error{unknown, j.err}
+	if j.listed {
 		errs = append(errs, c.store().sweep(cni.NetworkOwner(n.Name)))
 	}
-	j := c.judge(n, k, found)
-	errs = append(errs, j.err)
+	for _, f := range j.damaged {
+		if f.debris {
+			errs = append(errs, c.removeDebris(ctx, f.owner))
+		} else {
+			c.warn(ctx, cmp.Or(f.key, cni.Attachment{Network: n.Name}), "record cannot be read, kept", f.err)
+		}
+	}
 	for _, r := range j.stale {
 		if err := c.deleteStale(ctx, n, r); err != nil {
 			errs = append(errs, fmt.Errorf("%v: %w", r.Attachment, err))
 		}
 	}
-	if !k.Recorded || err == nil && j.complete {
+	switch {
+	case unknown != nil || !j.complete:
+		if n.Version.Has(cni.GC) {
+			c.log().WarnContext(ctx, "plugins were not asked for what is not recorded: not all attachments in use are known", about.Args(cni.Attachment{Network: n.Name})...)
+		}
+	default:
 		errs = append(errs, c.collect(ctx, n, j.valid))
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -67,21 +87,20 @@ func (c *Client) GC(ctx context.Context, n *Network, k Keep) (err error) {
 	return nil
 }
 
-// Stale returns the recorded attachments that [Client.GC] would delete now. The error is about what cannot be read; the
-// others are returned in any case.
+// Stale returns the recorded attachments that [Client.GC] would delete now. The error is about what GC could not look at; the
+// others are returned in any case. Damaged records are no error: see [Client.List].
 func (c *Client) Stale(n *Network, k Keep) ([]Record, error) {
 	k, err := k.check(n)
 	if err != nil || n.DisableGC {
 		return nil, err
 	}
-	found, err := c.scan(n.Name)
-	j := c.judge(n, k, found)
+	j := c.judge(n, k)
 	var records []Record
 	for _, r := range j.stale {
 		records = append(records, *r)
 	}
-	if err := errors.Join(err, j.err); err != nil {
-		return records, fmt.Errorf("network %s: %w", n.Name, err)
+	if j.err != nil {
+		return records, fmt.Errorf("network %s: %w", n.Name, j.err)
 	}
 	return records, nil
 }
@@ -109,26 +128,37 @@ type judgement struct {
 	valid    []cni.ValidAttachment
 	known    map[cni.Owner]bool // the owners of valid
 	stale    []*Record
-	complete bool  // everything recorded is in one of the two
-	err      error // about what cannot be read
+	damaged  []stored // records that cannot be read
+	listed   bool     // the own records could be listed
+	complete bool     // everything in use is in valid
+	err      error    // about what cannot be looked at
 }
 
-func (c *Client) judge(n *Network, k Keep, found []stored) judgement {
+func (c *Client) judge(n *Network, k Keep) judgement {
 	j := judgement{known: map[cni.Owner]bool{}, complete: true}
 	for _, v := range k.Attachments {
 		j.keep(cni.Attachment{Network: n.Name, Container: v.ContainerID, IfName: v.IfName})
 	}
-	var errs []error
+	all := k.AllRuntimes && !k.Recorded // the list is that of all runtimes, hence complete by itself
+	err := c.judgeOthers(n, &j)
+	if !all && c.cacheDir() != "" {
+		err = errors.Join(err, j.keepUnreadable(n, c.cacheDir()))
+	}
+	found, ownErr := c.scan(n.Name)
+	j.listed = ownErr == nil
+	errs := []error{err, ownErr}
+	if err := errors.Join(errs...); err != nil {
+		j.complete = false
+	}
 	for _, f := range found {
 		switch {
 		case j.known[f.owner]:
-		case f.err != nil:
+		case f.err != nil && !errors.Is(f.err, ErrUnreadable):
 			errs = append(errs, f.damage())
-			if f.key == (cni.Attachment{}) {
-				j.complete = false
-			} else {
-				j.keep(f.key)
-			}
+			j.complete = false
+		case f.err != nil:
+			j.damaged = append(j.damaged, f)
+			j.keepDamaged(f, all)
 		case c.inUse(f.record, k):
 			j.keep(f.record.Attachment)
 		default:
@@ -137,6 +167,55 @@ func (c *Client) judge(n *Network, k Keep, found []stored) judgement {
 	}
 	j.err = errors.Join(errs...)
 	return j
+}
+
+// judgeOthers keeps what other state directories of the host have recorded, and what libcni has attached without [Client.CacheDir].
+func (c *Client) judgeOthers(n *Network, j *judgement) error {
+	others, err := c.others()
+	errs := []error{err}
+	for _, other := range others {
+		found, err := other.store().scan(cni.NetworkOwner(n.Name))
+		errs = append(errs, err)
+		for _, f := range found {
+			switch {
+			case f.err == nil:
+				j.keep(f.record.Attachment)
+			case errors.Is(f.err, ErrUnreadable):
+				j.keepDamaged(f, false)
+			default:
+				errs = append(errs, f.damage())
+			}
+		}
+	}
+	if dir := c.defaultCacheDir(); !c.Isolated && dir != c.cacheDir() {
+		found, err := cacheAt(dir).scan(n.Name)
+		errs = append(errs, err, j.keepUnreadable(n, dir))
+		for _, f := range found {
+			j.keep(f.record.Attachment)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// keepUnreadable keeps whatever unreadable files in a cache directory of libcni may stand for.
+func (j *judgement) keepUnreadable(n *Network, dir string) error {
+	keys, err := cacheAt(dir).unreadable(n.Name)
+	for _, key := range keys {
+		j.keep(key)
+	}
+	return err
+}
+
+// keepDamaged keeps the attachment of a damaged record. If its key cannot be read, the list of what is in use is complete only
+// if the record does not matter.
+func (j *judgement) keepDamaged(f stored, unimportant bool) {
+	switch {
+	case f.debris:
+	case f.key != (cni.Attachment{}):
+		j.keep(f.key)
+	case !unimportant:
+		j.complete = false
+	}
 }
 
 func (j *judgement) keep(a cni.Attachment) {

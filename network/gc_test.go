@@ -150,17 +150,20 @@ func codes(err error) []cni.Code {
 	return nil
 }
 
-// R-02, RT-GC-11: records that cannot be read are told of and stay, and the plugins collect all the same.
+// R-02, RT-GC-11: damaged records stay, with a warning and without an error. Plugins are told to keep their attachments; if a
+// record has lost its key, or if the records cannot be listed, plugins get no GC unless the list is that of all runtimes.
 func TestGCDamagedRecords(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name  string
 		left  int64  // bytes of the record
 		valid string // what the plugins are told beside the one that is listed
-		key   string // in front of the error
+		all   bool   // the list is that of all runtimes
+		calls string
 	}{
-		{"of which nothing is left", 0, "", ""},
-		{"of which the key is left", 200, "lost", "red/lost/eth0: "},
+		{"of which nothing is left", 0, "", false, ""},
+		{"of which nothing is left, all runtimes", 0, "", true, "GC first"},
+		{"of which the key is left", 200, "lost", false, "GC first"},
 	} {
 		t.Run("one "+tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -172,18 +175,27 @@ func TestGCDamagedRecords(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			err := r.GC(t.Context(), n, keep("valid"))
+			k := keep("valid")
+			k.AllRuntimes = tt.all
+			if err := r.GC(t.Context(), n, k); err != nil {
+				t.Error(err)
+			}
 			lost := recordPath(r.Client, request("lost").Attachment("red"))
-			if got, want := describe(err), "6 network red: "+tt.key+lost+": record: damaged, it is not as it was written"; got != want {
-				t.Errorf("got  %s\nwant %s", got, want)
+			if want := lost + ": record: damaged, it is not as it was written"; !strings.Contains(r.log.String(), want) {
+				t.Errorf("%q is not in the log:\n%s", want, r.log)
 			}
 			log := r.entries()
-			if callsOf(log) != "GC first" {
+			if callsOf(log) != tt.calls {
 				t.Fatalf("calls %s", callsOf(log))
 			}
+			if incomplete := strings.Contains(r.log.String(), "plugins were not asked"); incomplete != (tt.calls == "") {
+				t.Errorf("log:\n%s", r.log)
+			}
 			want := valid(strings.Fields("valid " + tt.valid)...)
-			if got, err := cni.DecodeValidAttachments(log[0].Stdin); err != nil || !slices.Equal(got, want) {
-				t.Errorf("valid %v, %v, want %v", got, err, want)
+			for _, e := range log {
+				if got, err := cni.DecodeValidAttachments(e.Stdin); err != nil || !slices.Equal(got, want) {
+					t.Errorf("valid %v, %v, want %v", got, err, want)
+				}
 			}
 			for _, id := range []string{"lost", "valid"} {
 				if _, err := os.Stat(recordPath(r.Client, request(id).Attachment("red"))); err != nil {
@@ -204,10 +216,15 @@ func TestGCDamagedRecords(t *testing.T) {
 		if err := os.WriteFile(folder, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.GC(t.Context(), n, keep()); cni.CodeOf(err) != cni.CodeIOFailure || strings.Contains(err.Error(), "\n") {
-			t.Errorf("got %s", describe(err))
+		for _, k := range []network.Keep{keep(), {Recorded: true}} {
+			if err := r.GC(t.Context(), n, k); cni.CodeOf(err) != cni.CodeIOFailure || strings.Contains(err.Error(), "\n") {
+				t.Errorf("got %s", describe(err))
+			}
+			if err := r.manager(nil).GC(t.Context(), network.KeepSandboxes{IDs: []string{"c1"}}); cni.CodeOf(err) != cni.CodeIOFailure {
+				t.Errorf("of a manager: %s", describe(err))
+			}
 		}
-		r.wantCalls("GC first")
+		r.wantCalls("")
 	})
 }
 
@@ -288,7 +305,7 @@ func newHang(t *testing.T, verb cni.Command) *hang {
 		<-h.leave
 		return []byte("{}"), true
 	}}}}
-	h.Client = &network.Client{StateDir: t.TempDir(), Caller: h.calls}
+	h.Client = &network.Client{Isolated: true, StateDir: t.TempDir(), Caller: h.calls}
 	return h
 }
 
@@ -319,7 +336,7 @@ func (h *hang) gc(n *network.Network) <-chan error {
 // What a process that was killed has left of an unfinished record goes with the GC of its network.
 func TestGCDrafts(t *testing.T) {
 	t.Parallel()
-	c := &network.Client{Caller: invoke.Fake{"x": {}}, StateDir: t.TempDir()}
+	c := &network.Client{Isolated: true, Caller: invoke.Fake{"x": {}}, StateDir: t.TempDir()}
 	for _, name := range []string{"red", "blue"} {
 		if _, err := c.Add(t.Context(), list(t, "1.1.0", name, "x"), request("c1")); err != nil {
 			t.Fatal(err)

@@ -61,7 +61,7 @@ func readable(found []stored) ([]Record, error) {
 // be nil, completes what the latter has stored.
 func (c *Client) lookUp(a cni.Attachment, n *Network) (*Record, error) {
 	r, err := c.store().get(a)
-	if !errors.Is(err, ErrNoRecord) || c.CacheDir == "" {
+	if !errors.Is(err, ErrNoRecord) || c.cacheDir() == "" {
 		return r, err
 	}
 	r, err = c.cache().get(a)
@@ -83,7 +83,7 @@ func (c *Client) scan(network string) ([]stored, error) {
 
 // withCached adds to records what the reference library has of a network, or of all if that is empty, and to their error.
 func (c *Client) withCached(found []stored, err error, network string) ([]stored, error) {
-	if c.CacheDir == "" {
+	if c.cacheDir() == "" {
 		return found, err
 	}
 	own := map[cni.Owner]bool{}
@@ -102,7 +102,7 @@ func (c *Client) withCached(found []stored, err error, network string) ([]stored
 // forget removes what is recorded of an attachment.
 func (c *Client) forget(a cni.Attachment) error {
 	err := c.store().remove(a)
-	if c.CacheDir != "" {
+	if c.cacheDir() != "" {
 		err = errors.Join(err, c.cache().remove(a))
 	}
 	return err

@@ -45,7 +45,7 @@ func TestContainersOneAtATime(t *testing.T) {
 	for i := range 24 {
 		wg.Go(func() {
 			// Every goroutine is a client of its own, as it would be in another process.
-			c := &network.Client{StateDir: state, Caller: invoke.Fake{"x": {cni.Add: busy, cni.Del: busy, cni.Check: busy}}}
+			c := &network.Client{Isolated: true, StateDir: state, Caller: invoke.Fake{"x": {cni.Add: busy, cni.Del: busy, cni.Check: busy}}}
 			n := list(t, "1.1.0", fmt.Sprintf("net%d", i%3), "x")
 			q := request(fmt.Sprintf("c%d", i%4))
 			q.IfName = fmt.Sprintf("eth%d", i)
@@ -226,7 +226,7 @@ func waitForRemoval(t *testing.T, path string) {
 
 func TestLockFolderMissing(t *testing.T) {
 	t.Parallel()
-	c := &network.Client{StateDir: filepath.Join(tree(t, map[string]string{"file": ""}), "file")}
+	c := &network.Client{Isolated: true, StateDir: filepath.Join(tree(t, map[string]string{"file": ""}), "file")}
 	err := c.Del(t.Context(), request("c1").Attachment("red"), network.Fallback{})
 	if cni.CodeOf(err) != cni.CodeIOFailure || !strings.Contains(describe(err), "lock network red") {
 		t.Errorf("got %s", describe(err))

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	if b, err := os.ReadFile(os.Args[0] + scriptExt); err == nil {
 		os.Exit(record(os.Args[0], b))
 	}
-	if network.HoldLock(os.Args) || runAsRuntime(os.Args) {
+	if network.HoldLock(os.Args) || runAsRuntime(os.Args) || runAsCollector(os.Args) {
 		return
 	}
 	// A race-instrumented program waits a second before it exits; plugins need not.
@@ -148,17 +148,19 @@ type rig struct {
 	t       *testing.T
 	plugins string
 	log     *bytes.Buffer // of the Client
+	root    string        // the host, for paths that are fixed
 }
 
 func newRig(t *testing.T, plugins map[string]script) *rig {
 	t.Helper()
-	r := &rig{t: t, plugins: t.TempDir(), log: new(bytes.Buffer)}
+	r := &rig{t: t, plugins: t.TempDir(), log: new(bytes.Buffer), root: t.TempDir()}
 	r.Client = &network.Client{
 		Caller:     invoke.Process{Stderr: io.Discard},
 		PluginDirs: []string{r.plugins},
 		StateDir:   filepath.Join(t.TempDir(), "state"),
 		Log:        slog.New(slog.NewTextHandler(r.log, nil)),
 	}
+	r.SetRoot(r.root)
 	for name, s := range plugins {
 		r.script(name, s)
 	}

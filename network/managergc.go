@@ -28,6 +28,7 @@ type KeepSandboxes struct {
 
 // GC takes away what belongs to no container in use, from all networks: those of the folder, and those of which attachments
 // of this runtime are recorded though the folder has them no more. It goes on past errors and joins them: see [Client.GC].
+// If the records cannot be listed, it does nothing.
 //
 // Plugins are told to keep, of each container in IDs, what is recorded of it, and the interface that
 // [ManagerOptions.IfName] gives it. An attachment under another name whose record is lost is not in use.
@@ -40,11 +41,12 @@ func (m *Manager) GC(ctx context.Context, k KeepSandboxes) error {
 	}
 	s := m.Config()
 	c := m.client(s)
-	records, err := c.List()
-	errs := []error{}
-	if !errors.Is(err, ErrUnreadable) { // that GC of its network tells
-		errs = append(errs, err)
+	found, err := c.scan("")
+	if err != nil {
+		return err // IDs alone do not say which interfaces the containers have
 	}
+	records, _ := readable(found) // GC of its network reports what cannot be read
+	var errs []error
 	for _, n := range m.known(s, records, k.AllRuntimes) {
 		errs = append(errs, c.GC(ctx, n, m.keep(s, n, records, k)))
 	}

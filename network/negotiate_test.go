@@ -190,7 +190,7 @@ func TestVersionsAreRemembered(t *testing.T) {
 	}
 	negotiate(r.Client, both, "VERSION first, VERSION second")
 	negotiate(r.Client, both, "")
-	another := &network.Client{Caller: r.Caller, PluginDirs: r.PluginDirs, StateDir: r.StateDir} // as another process
+	another := &network.Client{Isolated: true, Caller: r.Caller, PluginDirs: r.PluginDirs, StateDir: r.StateDir} // as another process
 	negotiate(another, both, "")
 	replace(t, filepath.Join(r.plugins, "second"))
 	negotiate(r.Client, both, "VERSION second")
@@ -219,7 +219,7 @@ func TestVersionsAreRemembered(t *testing.T) {
 	}
 
 	// A folder that cannot be written to costs time and nothing else.
-	blocked := &network.Client{Caller: r.Caller, PluginDirs: r.PluginDirs, StateDir: filepath.Join(store, "x"), Log: quiet}
+	blocked := &network.Client{Isolated: true, Caller: r.Caller, PluginDirs: r.PluginDirs, StateDir: filepath.Join(store, "x"), Log: quiet}
 	negotiate(blocked, both, "VERSION first, VERSION second")
 	negotiate(blocked, both, "VERSION first, VERSION second")
 }
@@ -274,7 +274,7 @@ func TestNegotiateCombinations(t *testing.T) {
 					want = offered[0] // the plugin refuses it, or not
 				}
 				called := map[cni.Version]bool{}
-				c := &network.Client{Caller: invoke.Fake{"a": supporting(a, called), "b": supporting(b, called)}, StateDir: t.TempDir(), Log: quiet}
+				c := &network.Client{Isolated: true, Caller: invoke.Fake{"a": supporting(a, called), "b": supporting(b, called)}, StateDir: t.TempDir(), Log: quiet}
 				offer, err := json.Marshal(offered)
 				if err != nil {
 					t.Fatal(err)

@@ -61,6 +61,9 @@ const (
 	DefaultCacheDir  = "/var/lib/cni"
 )
 
+// NoCacheDir as [Client.CacheDir] leaves out what libcni attached.
+const NoCacheDir = "-"
+
 // Errors to test for with [errors.Is].
 var (
 	ErrNoConfig = errors.New("no network configuration")     // the folder is missing or has no configuration file

@@ -31,7 +31,7 @@ func ExampleObserver() {
 	}
 	defer os.RemoveAll(state)
 	plugins := invoke.Fake{"bridge": {cni.Add: invoke.Print(`{"cniVersion":"1.1.0","ips":[{"address":"10.1.2.3/24"}]}`)}, "portmap": {}}
-	client := &network.Client{StateDir: state, Caller: plugins, Observer: announcer{}}
+	client := &network.Client{Isolated: true, StateDir: state, Caller: plugins, Observer: announcer{}}
 	n, err := network.LoadBytes([]byte(`{"cniVersion":"1.1.0","name":"pods","plugins":[{"type":"bridge"},{"type":"portmap"}]}`))
 	if err != nil {
 		panic(err)

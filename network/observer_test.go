@@ -72,7 +72,7 @@ func TestObserver(t *testing.T) {
 		"first":  {cni.Add: invoke.Print(`{"cniVersion":"1.1.0","ips":[{"address":"10.1.2.3/24"}]}`)},
 		"second": {},
 	}
-	c := &network.Client{Caller: plugins, StateDir: t.TempDir(), Log: quiet, Observer: s}
+	c := &network.Client{Isolated: true, Caller: plugins, StateDir: t.TempDir(), Log: quiet, Observer: s}
 	n := list(t, "1.1.0", "red", "first", "second")
 	ctx := t.Context()
 	q := request("c1")
@@ -222,7 +222,7 @@ func TestObserverOfLocks(t *testing.T) {
 	t.Parallel()
 	s := &story{with: []network.EventKind{network.Lock}}
 	plugins := invoke.Fake{"first": {}}
-	c := &network.Client{Caller: plugins, StateDir: t.TempDir(), Log: quiet, Observer: s}
+	c := &network.Client{Isolated: true, Caller: plugins, StateDir: t.TempDir(), Log: quiet, Observer: s}
 	n := list(t, "1.1.0", "red", "first")
 	inside := make(chan func())
 	plugins["first"][cni.Add] = func(context.Context, cni.Env, []byte) ([]byte, bool) {
@@ -263,7 +263,7 @@ ended with 11
 
 // Who wants to know nothing pays nothing.
 func TestNoObserverAllocatesNothing(t *testing.T) {
-	c := &network.Client{Log: quiet}
+	c := &network.Client{Isolated: true, Log: quiet}
 	ctx, a := t.Context(), request("c1").Attachment("red")
 	if n := testing.AllocsPerRun(100, func() { c.Observe(ctx, a) }); n != 0 {
 		t.Errorf("%v allocations", n)

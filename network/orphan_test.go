@@ -24,7 +24,7 @@ func runAsRuntime(args []string) bool {
 	if len(args) != 4 || args[1] != runtimeArg {
 		return false
 	}
-	c := &network.Client{StateDir: args[2], PluginDirs: []string{args[3]}, Caller: invoke.Process{Stderr: io.Discard}}
+	c := &network.Client{Isolated: true, StateDir: args[2], PluginDirs: []string{args[3]}, Caller: invoke.Process{Stderr: io.Discard}}
 	n, err := network.LoadBytes([]byte(slowNetwork))
 	if err != nil {
 		panic(err)

@@ -145,7 +145,7 @@ func TestRecordKeepsVersion(t *testing.T) {
 func TestRecordSinglePlugin(t *testing.T) {
 	t.Parallel()
 	recorder := &invoke.Recorder{Caller: invoke.Fake{"x": {}}}
-	c := &network.Client{Caller: recorder, StateDir: t.TempDir()}
+	c := &network.Client{Isolated: true, Caller: recorder, StateDir: t.TempDir()}
 	n, err := network.LoadBytes([]byte(`{"cniVersion":"0.4.0","name":"red","type":"x","disableCheck":true,"n":1.10}`))
 	if err != nil {
 		t.Fatal(err)
@@ -170,7 +170,7 @@ func TestRecordSinglePlugin(t *testing.T) {
 // R-03, CACHE-08: attachments whose parts read alike have records of their own.
 func TestRecordsOfSimilarNames(t *testing.T) {
 	t.Parallel()
-	c := &network.Client{Caller: invoke.Fake{"x": {}}, StateDir: t.TempDir()}
+	c := &network.Client{Isolated: true, Caller: invoke.Fake{"x": {}}, StateDir: t.TempDir()}
 	var want []string
 	for _, key := range [][2]string{{"a-b", "c"}, {"a", "b-c"}} {
 		n, q := list(t, "1.1.0", key[0], "x"), request(key[1])
@@ -195,7 +195,7 @@ func TestRecordsOfSimilarNames(t *testing.T) {
 // CACHE-02: private folders and files, and nothing left beside them.
 func TestRecordFiles(t *testing.T) {
 	t.Parallel()
-	c := &network.Client{Caller: invoke.Fake{"x": {}}, StateDir: filepath.Join(t.TempDir(), "a/b")}
+	c := &network.Client{Isolated: true, Caller: invoke.Fake{"x": {}}, StateDir: filepath.Join(t.TempDir(), "a/b")}
 	q := request("c1")
 	if _, err := c.Add(t.Context(), list(t, "1.1.0", "red", "x"), q); err != nil {
 		t.Fatal(err)
@@ -223,7 +223,7 @@ func TestRecordFiles(t *testing.T) {
 // CACHE-09, R-02: listing gives what can be read and says what cannot.
 func TestListDamaged(t *testing.T) {
 	t.Parallel()
-	c := &network.Client{Caller: invoke.Fake{"x": {}}, StateDir: t.TempDir()}
+	c := &network.Client{Isolated: true, Caller: invoke.Fake{"x": {}}, StateDir: t.TempDir()}
 	n := list(t, "1.1.0", "red", "x")
 	var paths []string
 	for _, id := range []string{"c1", "c2", "c3"} {
@@ -262,7 +262,7 @@ func TestListDamaged(t *testing.T) {
 func TestDelWithDamagedRecord(t *testing.T) {
 	t.Parallel()
 	recorder := &invoke.Recorder{Caller: invoke.Fake{"x": {}}}
-	c := &network.Client{Caller: recorder, StateDir: t.TempDir(), Log: quiet}
+	c := &network.Client{Isolated: true, Caller: recorder, StateDir: t.TempDir(), Log: quiet}
 	n := list(t, "1.1.0", "red", "x")
 	q := request("c1")
 	a := q.Attachment("red")

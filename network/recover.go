@@ -24,12 +24,16 @@ type Recovered struct {
 //
 // Recover waits for operations that are under way, which a plugin can be that has outlived its runtime, but for none
 // longer than [Client.Timeout] allows plugins. It calls report, unless that is nil, after each DEL, goes on past errors,
-// and returns them joined with those of records that cannot be read. What was attached with the reference library is left
-// alone, as nothing tells that it was not finished.
+// and returns them joined. It removes a damaged record of an earlier boot, as nothing that the record stands for has
+// survived, and leaves one of this boot alone; either is a warning in [Client.Log], not an error. Attachments of libcni are
+// left alone, too, because libcni does not record whether they were completed.
 func (c *Client) Recover(ctx context.Context, report func(Recovered)) error {
+	if exists(c.stateDir()) {
+		c.register(ctx) // what it holds may be older than the registry
+	}
 	found, err := c.store().scan("")
-	records, damaged := readable(found)
-	errs := []error{err, damaged}
+	errs := []error{err, c.sweepDamaged(ctx, found)}
+	records, _ := readable(found)
 	for _, r := range slices.Backward(records) {
 		if !r.leftOver() {
 			continue
@@ -68,6 +72,35 @@ func (c *Client) recover(ctx context.Context, seen Record) (*Record, error) {
 	return r, c.removeAs(ctx, Cleanup, r)
 }
 
+// sweepDamaged removes damaged records of earlier boots. The error is about records that could not be looked at.
+func (c *Client) sweepDamaged(ctx context.Context, found []stored) error {
+	var errs []error
+	for _, f := range found {
+		switch {
+		case f.err == nil:
+		case !errors.Is(f.err, ErrUnreadable):
+			errs = append(errs, f.damage())
+		case f.debris:
+			errs = append(errs, c.sweepLocked(ctx, c.networkLockPath(f.owner.Network()), func() error {
+				return c.removeDebris(ctx, f.owner)
+			}))
+		default:
+			c.warn(ctx, f.key, "record cannot be read, left alone", f.err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// removeDebris removes the record of an owner if it is damaged and of an earlier boot. Its network has to be locked.
+func (c *Client) removeDebris(ctx context.Context, o cni.Owner) error {
+	f := c.store().read(o)
+	if !f.debris {
+		return nil
+	}
+	c.warn(ctx, f.key, "removing a damaged record from before the boot", f.err)
+	return c.store().removeOwner(o)
+}
+
 // sweepDrafts removes unfinished records.
 func (c *Client) sweepDrafts(ctx context.Context) error {
 	networks, err := c.store().drafts()
@@ -88,7 +121,7 @@ func (c *Client) sweepDues(ctx context.Context) error {
 	hashes, err := c.store().dues()
 	errs := []error{err}
 	for _, h := range hashes {
-		errs = append(errs, c.sweepLocked(ctx, c.containerLockPath(h), func() error { return c.store().sweepDue(h) }))
+		errs = append(errs, c.sweepLocked(ctx, c.containerLockPath(h), func() error { return c.sweepDue(ctx, h) }))
 	}
 	return errors.Join(errs...)
 }

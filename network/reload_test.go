@@ -84,7 +84,7 @@ func versionedList(version int) string {
 func under(t *testing.T, atLeast int, c *checksummed, f *network.Folder, write func()) {
 	t.Helper()
 	c.versions, c.seen = map[string]int{}, map[int]bool{}
-	client := &network.Client{Caller: c.plugins(), StateDir: t.TempDir(), Log: quiet}
+	client := &network.Client{Isolated: true, Caller: c.plugins(), StateDir: t.TempDir(), Log: quiet}
 	var wrote atomic.Bool
 	var running sync.WaitGroup
 	running.Go(func() {

@@ -18,7 +18,7 @@ func TestAnotherClientGoesOn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}})
 	a := r.add(list(t, "1.1.0", "red", "first"))
-	next := &network.Client{Caller: r.Caller, PluginDirs: r.PluginDirs, StateDir: r.StateDir, Log: quiet}
+	next := &network.Client{Isolated: true, Caller: r.Caller, PluginDirs: r.PluginDirs, StateDir: r.StateDir, Log: quiet}
 	for range 2 {
 		if err := next.Check(t.Context(), a, nil); err != nil {
 			t.Error(err)

@@ -34,6 +34,7 @@ func (c *Client) setup(
 	if err != nil {
 		return nil, err
 	}
+	c.register(ctx)
 	ctx, unlock, err := c.lockSandbox(ctx, container, func() []string {
 		names := networksOf(members)
 		for _, r := range c.cutShort(ctx, container) {

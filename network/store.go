@@ -13,6 +13,7 @@ import (
 	"github.com/google/renameio/v2"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/boot"
 )
 
 // store is the folder of records: one file each, named after the owner, so that names are as unambiguous
@@ -38,7 +39,13 @@ func (s store) begin(r *Record) error {
 // replaceFile writes a file under another name first, which a process that is killed meanwhile leaves.
 func replaceFile(path string, b []byte) error {
 	draft := filepath.Join(filepath.Dir(path), draftPrefix+filepath.Base(path))
-	if err := os.WriteFile(draft, b, 0o600); err != nil {
+	f, err := os.OpenFile(draft, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	boot.Mark(int(f.Fd()), bootID())
+	_, err = f.Write(b)
+	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
 	return os.Rename(draft, path)
@@ -55,7 +62,16 @@ func removeFile(path string) error {
 // put stores a record durably and atomically.
 func (s store) put(r *Record) error {
 	return s.write(r, func(path string, b []byte) error {
-		return renameio.WriteFile(path, b, 0o600, renameio.WithTempDir(s.dir))
+		f, err := renameio.NewPendingFile(path, renameio.WithTempDir(s.dir), renameio.WithPermissions(0o600))
+		if err != nil {
+			return err
+		}
+		defer f.Cleanup()
+		boot.Mark(int(f.Fd()), bootID())
+		if _, err := f.Write(b); err != nil {
+			return err
+		}
+		return f.CloseAtomicallyReplace()
 	})
 }
 
@@ -96,6 +112,7 @@ type stored struct {
 	record *Record
 	err    error
 	key    cni.Attachment // of what cannot be read, zero if unknown
+	debris bool           // what cannot be read is from an earlier boot: it stands for nothing in use
 }
 
 // unreadable makes an error an [ErrUnreadable].
@@ -152,7 +169,7 @@ func (s store) readFile(o cni.Owner, ext string) stored {
 		err = cni.Errorf(cni.CodeInvalidConfig, "this is the record of %v", r.Attachment)
 	}
 	if err != nil {
-		found := stored{owner: o, err: unreadable{fmt.Errorf("%s: %w", path, err)}}
+		found := stored{owner: o, err: unreadable{fmt.Errorf("%s: %w", path, err)}, debris: boot.Earlier(path)}
 		if key, ok := keyOf(b, o); ok {
 			found.key = key
 		}
@@ -162,9 +179,11 @@ func (s store) readFile(o cni.Owner, ext string) stored {
 }
 
 // remove forgets an attachment, known or not.
-func (s store) remove(a cni.Attachment) error {
+func (s store) remove(a cni.Attachment) error { return s.removeOwner(a.Owner()) }
+
+func (s store) removeOwner(o cni.Owner) error {
 	for _, ext := range []string{recordExt, deletingExt} {
-		if err := removeFile(s.path(a.Owner(), ext)); err != nil {
+		if err := removeFile(s.path(o, ext)); err != nil {
 			return cni.Errorf(cni.CodeIOFailure, "remove record: %w", err)
 		}
 	}

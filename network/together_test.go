@@ -26,7 +26,7 @@ func TestTogether(t *testing.T) {
 			for _, verb := range []cni.Command{cni.Add, cni.Check, cni.Del} {
 				meet[verb] = meeting.wait
 			}
-			c := &network.Client{Caller: invoke.Fake{"meet": meet}, StateDir: t.TempDir(), Log: quiet, Timeout: -1}
+			c := &network.Client{Isolated: true, Caller: invoke.Fake{"meet": meet}, StateDir: t.TempDir(), Log: quiet, Timeout: -1}
 			nets := make([]*network.Network, networks)
 			for i := range nets {
 				nets[i] = list(t, "1.1.0", fmt.Sprintf("net%d", i), "meet")

@@ -30,6 +30,7 @@ func Example() {
 	}
 	client := &network.Client{
 		StateDir: state,
+		Isolated: true, // not a runtime of this host
 		Caller:   invoke.Fake{"bridge": {cni.Add: plugin}},
 		Observer: otel.Observer{Provider: sdk.NewTracerProvider(sdk.WithSyncer(exporter))},
 	}

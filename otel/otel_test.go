@@ -38,7 +38,7 @@ func newRig(t *testing.T, observer otel.Observer) *rig {
 	r.provider = sdk.NewTracerProvider(sdk.WithSyncer(r.exported))
 	observer.Provider = r.provider
 	r.Client = &network.Client{
-		PluginDirs: []string{r.dir}, StateDir: filepath.Join(r.dir, "state"), Observer: observer, Log: slog.New(slog.DiscardHandler),
+		PluginDirs: []string{r.dir}, Isolated: true, StateDir: filepath.Join(r.dir, "state"), Observer: observer, Log: slog.New(slog.DiscardHandler),
 	}
 	return r
 }

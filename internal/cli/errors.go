@@ -51,6 +51,21 @@ type attachmentError struct{ error }
 
 func (e attachmentError) Unwrap() error { return e.error }
 
+// splitErrors returns the joined errors that are target, and the others joined.
+func splitErrors(err, target error) (matching []error, rest error) {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, err := range joined.Unwrap() {
+			some, others := splitErrors(err, target)
+			matching, rest = append(matching, some...), errors.Join(rest, others)
+		}
+		return matching, rest
+	}
+	if errors.Is(err, target) {
+		return []error{err}, nil
+	}
+	return nil, err
+}
+
 // didYouMean adds to an error about a name the nearest of those there are.
 func didYouMean(err error, name string, known []string) error {
 	if near := text.Nearest(name, known); near != "" {

@@ -54,9 +54,6 @@ A network that has no configuration any more is taken as it was recorded.`,
 				a.warn("plugins were not asked for what is not recorded: CNI version %v of network %s has no GC", run.Version, n.Name)
 				a.printHint(`with "cniVersions": [..., "1.1.0"] beside cniVersion Tenon runs it in 1.1.0, and others as before`)
 			}
-			if k.recorded && errors.Is(err, network.ErrUnreadable) {
-				err = hint(err, "name with --keep what is in use, as a record cannot be read")
-			}
 			return r.explain(err, n)
 		},
 	}

@@ -1,13 +1,13 @@
 package cli
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tenon-cni/tenon/internal/ops/inspect"
 	"github.com/tenon-cni/tenon/internal/ops/text"
+	"github.com/tenon-cni/tenon/network"
 )
 
 func (a *app) ps() *cobra.Command {
@@ -26,7 +26,7 @@ States:
   namespace not accessible  the namespace cannot be looked at, for want of privileges or of its path
   earlier boot              the machine was started since
 
-Records that cannot be read are told on standard error; then the exit status is 1.`,
+Warns of damaged records, which are not in the list.`,
 		Example: `  tenon ps
   tenon ps --json`,
 		Args: arguments(0),
@@ -44,15 +44,25 @@ Records that cannot be read are told on standard error; then the exit status is 
 			if err != nil {
 				return err
 			}
-			if recordsErr != nil {
-				recordsErr = fmt.Errorf("unreadable record: %w", recordsErr)
-			}
-			return a.unfinished(cmd, r.explain(recordsErr, nil))
+			return a.unfinished(cmd, r.explain(r.warnDamaged(recordsErr), nil))
 		},
 	}
 	r.recordFlags(cmd)
 	r.jsonFlag(cmd, "print the list as JSON")
 	return cmd
+}
+
+// warnDamaged warns of the damaged records among the errors of [network.Client.List], and returns the other errors.
+func (r *settings) warnDamaged(err error) error {
+	damaged, rest := splitErrors(err, network.ErrUnreadable)
+	for _, err := range damaged {
+		r.warn("unreadable record: %v", err)
+	}
+	if len(damaged) > 0 {
+		r.printHint("tenon recover removes what is left from before the boot; " +
+			"tenon del detaches what an unreadable record stands for if the network is configured")
+	}
+	return rest
 }
 
 // psEntry is an attachment as JSON.

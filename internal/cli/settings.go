@@ -106,7 +106,7 @@ const runtimeName = "tenon"
 // client returns a client that does as the flags say.
 func (r *settings) client() *network.Client {
 	c := &network.Client{
-		Caller: r.caller, PluginDirs: r.pluginDirs.list, StateDir: r.stateDir, CacheDir: r.cacheDir, Runtime: runtimeName,
+		Caller: r.caller, PluginDirs: r.pluginDirs.list, StateDir: r.stateDir, CacheDir: cmp.Or(r.cacheDir, network.NoCacheDir), Runtime: runtimeName,
 		Timeout: cmp.Or(r.timeout, -1), Log: slog.Default(),
 	}
 	if r.netDir != "" {

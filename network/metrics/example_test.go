@@ -30,7 +30,7 @@ func Example() {
 	}
 
 	registry := &metrics.Registry{}
-	client := &network.Client{StateDir: state, Observer: registry, Caller: invoke.Fake{"bridge": {}}} // leave Caller out for real plugins
+	client := &network.Client{StateDir: state, Isolated: true, Observer: registry, Caller: invoke.Fake{"bridge": {}}} // leave Caller out for real plugins
 	registry.Records = client.List
 	registry.Pools = func(ctx context.Context) (list []metrics.Pool, err error) {
 		pools, err := all.Pools(ctx, []*cni.List{pods.List})

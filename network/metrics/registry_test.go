@@ -59,7 +59,7 @@ func TestRegistry(t *testing.T) {
 	t.Parallel()
 	r := &metrics.Registry{}
 	plugins := invoke.Fake{"bridge": {}, "portmap": {}}
-	c := &network.Client{Caller: plugins, StateDir: t.TempDir(), Observer: r, Log: slog.New(slog.DiscardHandler)}
+	c := &network.Client{Caller: plugins, Isolated: true, StateDir: t.TempDir(), Observer: r, Log: slog.New(slog.DiscardHandler)}
 	r.Records = c.List
 	n := newNetwork(t, "pods", "bridge")
 	for _, id := range []string{"c1", "c2"} {
@@ -260,7 +260,7 @@ func TestWriteFile(t *testing.T) {
 func TestAtOnce(t *testing.T) {
 	t.Parallel()
 	r := &metrics.Registry{}
-	c := &network.Client{Caller: invoke.Fake{"bridge": {}}, StateDir: t.TempDir(), Observer: network.Observers{r}}
+	c := &network.Client{Caller: invoke.Fake{"bridge": {}}, Isolated: true, StateDir: t.TempDir(), Observer: network.Observers{r}}
 	r.Records = c.List
 	n := newNetwork(t, "pods", "bridge")
 	const containers, looks = 16, 8

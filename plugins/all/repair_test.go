@@ -59,7 +59,7 @@ func newHost(t testing.TB, chains ...string) *host {
 		}
 	}
 	h := &host{Net: testnet.New(t), t: t, Client: &network.Client{
-		Caller: plugin.Caller(all.Plugins, false), PluginDirs: []string{dir}, StateDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Caller: plugin.Caller(all.Plugins, false), PluginDirs: []string{dir}, Isolated: true, StateDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}}
 	for i, chain := range chains {
 		ipam := fmt.Sprintf(`{"type":"host-local","dataDir":%q,"ranges":[[{"subnet":"10.N.0.0/16"}],[{"subnet":"fd00:N::/64"}]]}`, t.TempDir())

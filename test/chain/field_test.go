@@ -59,7 +59,7 @@ func newRuntime(t *testing.T, file, plugins string, exec bool) *runtime {
 		}
 	}
 	r.Client = &network.Client{
-		Caller: plugin.Caller(all.Plugins, exec), PluginDirs: []string{plugins}, StateDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Caller: plugin.Caller(all.Plugins, exec), PluginDirs: []string{plugins}, Isolated: true, StateDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
 	return r
 }

@@ -54,7 +54,7 @@ func runAsRuntime(args []string) bool {
 func (j job) do(ctx context.Context) error {
 	m, err := network.NewManager(network.ManagerOptions{
 		Client: &network.Client{
-			StateDir: filepath.Join(j.Dir, "tenon"), PluginDirs: []string{j.Plugins}, Caller: j.caller(),
+			Isolated: true, StateDir: filepath.Join(j.Dir, "tenon"), PluginDirs: []string{j.Plugins}, Caller: j.caller(),
 			Log: slog.New(slog.DiscardHandler),
 		},
 		IfName: network.Numbered("eth"), Loopback: true, Parallel: j.Parallel,

@@ -60,7 +60,7 @@ func newHostOf(t testing.TB, plugins string, needs ...probe.Feature) *host {
 	h := &host{Net: testnet.New(t), t: t, data: t.TempDir()}
 	quiet := slog.New(slog.DiscardHandler)
 	h.Client = &network.Client{
-		Caller: plugin.Linked{Plugins: all.Plugins, Log: quiet}, PluginDirs: []string{}, StateDir: t.TempDir(), Log: quiet,
+		Caller: plugin.Linked{Plugins: all.Plugins, Log: quiet}, PluginDirs: []string{}, Isolated: true, StateDir: t.TempDir(), Log: quiet,
 	}
 	var err error
 	ipam := fmt.Sprintf(`"ipam": {"type": "host-local", "dataDir": %q, "ranges": [[{"subnet": "10.88.0.0/16"}], [{"subnet": "fd00:88::/64"}]]}`, h.data)
@@ -354,7 +354,7 @@ func TestLoopbackAlone(t *testing.T) {
 	t.Parallel()
 	n := testnet.New(t, "c")
 	client := &network.Client{
-		Caller: plugin.Linked{Plugins: []plugin.Definition{loopback.Plugin}}, PluginDirs: []string{t.TempDir()}, StateDir: t.TempDir(),
+		Caller: plugin.Linked{Plugins: []plugin.Definition{loopback.Plugin}}, PluginDirs: []string{t.TempDir()}, Isolated: true, StateDir: t.TempDir(),
 	}
 	lo, err := network.LoadBytes([]byte(`{"cniVersions": ["1.0.0", "1.1.0"], "name": "lo", "plugins": [{"type": "loopback"}]}`))
 	must(t, err)

@@ -47,7 +47,7 @@ func TestManyAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := &network.Client{PluginDirs: []string{plugins}, StateDir: t.TempDir()}
+	client := &network.Client{PluginDirs: []string{plugins}, Isolated: true, StateDir: t.TempDir()}
 	requests := make([]network.Request, containers)
 	for i := range requests {
 		name := fmt.Sprintf("c%d", i)

@@ -126,6 +126,8 @@ func (p *play) makeHost(ctx context.Context) error {
 		Caller:     invoke.Process{},
 		PluginDirs: []string{filepath.Join(p.dir, "plugins")},
 		StateDir:   filepath.Join(p.dir, "state"),
+		CacheDir:   network.NoCacheDir,
+		Isolated:   true,
 	}
 	p.say("%s, %s", p.host, p.dir)
 	return change(ctx, p.host, func(s *kernel.Space) error {

@@ -87,7 +87,7 @@ func TestProveFindsWhatIsLeft(t *testing.T) {
 			web := n.Container("web")
 			p := &play{
 				story: story{out: io.Discard}, dir: dir, host: n.Host.NS, network: l,
-				client: network.Client{StateDir: filepath.Join(dir, "state")},
+				client: network.Client{StateDir: filepath.Join(dir, "state"), CacheDir: network.NoCacheDir},
 				web:    &container{name: "web", ns: web.NS, path: web.Path()},
 			}
 			want := leave(t, n, p)

@@ -38,7 +38,7 @@ func setUp(t *testing.T, files, supported map[string]string) (*network.Catalog, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := &network.Client{Caller: invoke.Process{}, PluginDirs: []string{filepath.Join(dir, "bin")}, StateDir: filepath.Join(dir, "state")}
+	client := &network.Client{Caller: invoke.Process{}, PluginDirs: []string{filepath.Join(dir, "bin")}, Isolated: true, StateDir: filepath.Join(dir, "state")}
 	return c, client, dir
 }
 
