@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"os/signal"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/ops/inspect"
@@ -64,19 +67,14 @@ NETNS is a name below /run/netns, a process ID, or the path of a network namespa
 			if err != nil {
 				return t.failed(err, n)
 			}
-			if !t.json {
-				fmt.Fprintf(a.stdout, "attached %s to network %s\n", t.id, n.Name)
-				return text.Result(a.stdout, result)
+			// A reader that has gone must not end this program: then the result would be lost without DEL.
+			broken := make(chan os.Signal, 1)
+			signal.Notify(broken, unix.SIGPIPE)
+			defer signal.Stop(broken)
+			if err := t.print(client, n, result); err != nil {
+				return attachmentError{t.takeBack(cmd.Context(), client, n, err)}
 			}
-			record, err := client.Record(t.key(n, ""))
-			if err != nil {
-				return err
-			}
-			encoded, err := result.Encode(record.List.Version)
-			if err != nil {
-				return err
-			}
-			return a.printJSON(json.RawMessage(encoded))
+			return nil
 		},
 	}
 	t.flags(cmd)
@@ -103,4 +101,34 @@ func (t *attachment) portHolders(ctx context.Context, capabilities map[string]js
 		}
 	}
 	return hints
+}
+
+// print prints what an ADD made.
+func (t *attachment) print(client *network.Client, n *network.Network, result *cni.Result) error {
+	if !t.json {
+		fmt.Fprintf(t.stdout, "attached %s to network %s\n", t.id, n.Name)
+		if err := text.Result(t.stdout, result); err != nil {
+			return err
+		}
+		return t.stdout.err
+	}
+	record, err := client.Record(t.key(n, ""))
+	if err != nil {
+		return err
+	}
+	encoded, err := result.Encode(record.List.Version)
+	if err != nil {
+		return err
+	}
+	return t.printJSON(json.RawMessage(encoded))
+}
+
+// takeBack detaches after an ADD whose result could not be printed because of cause.
+func (t *attachment) takeBack(ctx context.Context, client *network.Client, n *network.Network, cause error) error {
+	key := t.key(n, "")
+	err := client.Del(context.WithoutCancel(ctx), key, network.Fallback{})
+	if err != nil {
+		return fmt.Errorf("%v: the result cannot be printed: %w; DEL after it: %w", key, cause, err)
+	}
+	return cni.Errorf(cni.CodeIOFailure, "%v: detached again, as the result cannot be printed: %w", key, cause)
 }

@@ -19,11 +19,12 @@ import (
 
 // app is one run of the program.
 type app struct {
-	version        string
-	caller         invoke.Caller
-	args           []string // as given to [Run], for hints
-	stdout, stderr *os.File
-	logLevel       slog.LevelVar // from which on what the library and plugins log is told
+	version  string
+	caller   invoke.Caller
+	args     []string // as given to [Run], for hints
+	stdout   *output
+	stderr   *os.File
+	logLevel slog.LevelVar // from which on what the library and plugins log is told
 }
 
 // Run runs the command that args name and returns the exit status: 0 for success, 1 for failure, 2 for a command line
@@ -35,7 +36,7 @@ func Run(args []string, version string, caller invoke.Caller) int {
 	if t, ok := invoke.TraceFromEnv(os.Getenv); ok {
 		ctx = invoke.WithTrace(ctx, t)
 	}
-	a := &app{version: version, caller: caller, args: args, stdout: os.Stdout, stderr: os.Stderr}
+	a := &app{version: version, caller: caller, args: args, stdout: &output{file: os.Stdout}, stderr: os.Stderr}
 	a.logLevel.Set(slog.LevelWarn)
 	slog.SetDefault(slog.New(logHandler{w: a.stderr, least: &a.logLevel}))
 	root := a.root()

@@ -154,7 +154,7 @@ func TestReport(t *testing.T) {
 		"usage":  {usagef("nonsense"), "tenon: sub: nonsense\nhint: tenon sub --help\n", "", 2},
 		"silent": {exitStatus(3), "", "", 3},
 	} {
-		a := &app{stdout: temporary(t), stderr: temporary(t)}
+		a := &app{stdout: &output{file: temporary(t)}, stderr: temporary(t)}
 		root := &cobra.Command{Use: "tenon"}
 		sub := &cobra.Command{Use: "sub", Run: func(*cobra.Command, []string) {}}
 		sub.Flags().Bool("json", false, "")
@@ -168,7 +168,7 @@ func TestReport(t *testing.T) {
 		if diff := cmp.Diff(row.stderr, content(t, a.stderr)); diff != "" {
 			t.Errorf("%s: stderr (-want +got)\n%s", name, diff)
 		}
-		if diff := cmp.Diff(row.stdout, content(t, a.stdout)); diff != "" {
+		if diff := cmp.Diff(row.stdout, content(t, a.stdout.file)); diff != "" {
 			t.Errorf("%s: stdout (-want +got)\n%s", name, diff)
 		}
 	}

@@ -27,7 +27,7 @@ namespaces are allowed.`,
 		Args:    arguments(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d := demo.Demo{
-				Out: a.stdout, Err: a.stderr, Colour: coloured(a.stdout),
+				Out: a.stdout.file, Err: a.stderr, Colour: coloured(a.stdout.file),
 				Inner: []string{"demo", "--" + insideFlag}, Plugins: builtInNames(), Repair: all.Repair,
 			}
 			if inside != "" {

@@ -96,6 +96,12 @@ func flagError(cmd *cobra.Command, err error) error {
 // report prints an error and returns the exit status.
 func (a *app) report(cmd *cobra.Command, err error) int {
 	status := exitStatus(statusFailure)
+	if lost := a.stdout.err; lost != nil && !errors.Is(err, lost) {
+		a.complain(cmd, lost)
+		if err == nil {
+			return statusFailure
+		}
+	}
 	switch usage := (usageError{}); {
 	case err == nil:
 		return 0

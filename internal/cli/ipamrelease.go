@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"slices"
 	"strings"
@@ -122,7 +123,7 @@ func (r *release) run(cmd *cobra.Command, all *reservations) error {
 
 // wouldRefuse tells why nothing would be released.
 func (r *release) wouldRefuse(err error) error {
-	w := r.stdout
+	w := io.Writer(r.stdout)
 	if r.json {
 		if err := r.printJSON([]releasedEntry{}); err != nil {
 			return err
