@@ -95,7 +95,7 @@ Exit status: 0 success, 1 failure, 2 wrong usage.`,
 			root.AddCommand(c)
 		}
 	}
-	add(groupAttach, a.add(), a.del(), a.check(), a.gc(), a.recover(), a.repair())
+	add(groupAttach, a.add(), a.del(), a.check(), a.gc(), a.prune(), a.recover(), a.repair())
 	add(groupLook, a.ps(), a.inspect(), a.net(), a.ipam(), a.dhcp(), a.status(), a.versions())
 	add(groupSetUp, a.install(), a.uninstall(), a.plugin(), a.dhcpDaemon(), a.demo())
 	root.SetCompletionCommandGroupID(groupSetUp)

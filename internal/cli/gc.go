@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,7 +17,7 @@ func (a *app) gc() *cobra.Command {
 	k := keep{}
 	dryRun := false
 	cmd := &cobra.Command{
-		Use:   "gc NETWORK --keep ID/IFNAME ... | --keep-recorded | --keep-none",
+		Use:   "gc NETWORK --keep ID/IFNAME ... | --keep-recorded | --keep-running | --keep-none",
 		Short: "Remove what belongs to no attachment in use",
 		Long: `Deletes the recorded attachments of a network that are not to be kept, then has the plugins remove
 whatever else they find of the network. Which attachments are in use has to be said, since all
@@ -24,7 +25,8 @@ others lose their network. Prints nothing.
 
 What other runtimes have attached, by the records in --state-dir and --cache-dir, is kept in any case
 unless --all-runtimes is given. --keep-recorded keeps all attachments, and removes what is left of an ADD
-or a DEL that was cut short, and of those from before the machine was started.
+or a DEL that was cut short, and of those from before the machine was started. --keep-running keeps those
+of them whose namespace still exists; tenon prune does so for all networks.
 
 A network that has no configuration any more is taken as it was recorded.`,
 		Example: `  tenon gc pods --keep-recorded
@@ -43,6 +45,11 @@ A network that has no configuration any more is taken as it was recorded.`,
 			}
 			if err != nil {
 				return err
+			}
+			if k.running {
+				if inUse.Attachments, err = r.running(client, n.Name); err != nil {
+					return err
+				}
 			}
 			run, versionErr := asRun(cmd.Context(), client, n)
 			if dryRun {
@@ -63,6 +70,7 @@ A network that has no configuration any more is taken as it was recorded.`,
 	r.jsonFlag(cmd, "print a failure as JSON")
 	cmd.Flags().StringArrayVar(&k.named, "keep", nil, "keep the attachment `ID/IFNAME`; repeatable")
 	cmd.Flags().BoolVar(&k.recorded, "keep-recorded", false, "keep what is recorded")
+	cmd.Flags().BoolVar(&k.running, "keep-running", false, "keep what is recorded and has a namespace")
 	cmd.Flags().BoolVar(&k.none, "keep-none", false, "keep nothing")
 	cmd.Flags().BoolVar(&k.allRuntimes, "all-runtimes", false, "remove also what other runtimes have attached and is not to be kept")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only tell which recorded attachments would go")
@@ -86,6 +94,7 @@ func recordedNetwork(c *network.Client, name string, notFound error) (*network.N
 type keep struct {
 	named       []string
 	recorded    bool
+	running     bool
 	none        bool
 	allRuntimes bool
 }
@@ -93,16 +102,19 @@ type keep struct {
 // inUse reads the flags. Exactly one way of saying it is demanded.
 func (k keep) inUse() (network.Keep, error) {
 	ways := 0
-	for _, used := range []bool{len(k.named) > 0, k.recorded, k.none} {
+	for _, used := range []bool{len(k.named) > 0, k.recorded, k.running, k.none} {
 		if used {
 			ways++
 		}
 	}
 	if ways != 1 {
-		return network.Keep{}, usagef("exactly one of --keep, --keep-recorded and --keep-none has to say what is in use")
+		return network.Keep{}, usagef("exactly one of --keep, --keep-recorded, --keep-running and --keep-none has to say what is in use")
 	}
 	if k.recorded {
 		return network.Keep{Recorded: true, AllRuntimes: k.allRuntimes}, nil
+	}
+	if k.running {
+		return network.Keep{Since: time.Now(), AllRuntimes: k.allRuntimes}, nil
 	}
 	valid := []cni.ValidAttachment{}
 	for _, text := range k.named {

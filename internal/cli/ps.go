@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,9 +20,10 @@ func (a *app) ps() *cobra.Command {
 what was attached with the reference library (runtime libcni), by its files in --cache-dir.
 
 States:
-  ok                        attached, and the namespace exists
+  ok                        attached, and the namespace and its interfaces exist
   adding                    ADD is under way, or was cut short
   deleting                  DEL is under way, or was cut short, or failed
+  interface gone            the namespace exists, but an interface is missing in it
   namespace gone            the container ended without DEL
   namespace not accessible  the namespace cannot be looked at, for want of privileges or of its path
   earlier boot              the machine was started since
@@ -44,6 +46,7 @@ Warns of damaged records, which are not in the list.`,
 			if err != nil {
 				return err
 			}
+			r.suggestPrune(list)
 			return a.unfinished(cmd, r.explain(r.warnDamaged(recordsErr), nil))
 		},
 	}
@@ -63,6 +66,26 @@ func (r *settings) warnDamaged(err error) error {
 			"tenon del detaches what an unreadable record stands for if the network is configured")
 	}
 	return rest
+}
+
+// suggestPrune hints at the command that removes attachments whose namespace no longer exists.
+func (r *settings) suggestPrune(list []inspect.Attachment) {
+	own, others := 0, 0
+	for _, x := range list {
+		switch {
+		case !x.State.Due():
+		case x.Runtime == runtimeName:
+			own++
+		default:
+			others++
+		}
+	}
+	if own > 0 {
+		r.printHint(fmt.Sprintf("tenon prune detaches what no longer has a namespace: %s", count(own, "attachment")))
+	}
+	if others > 0 {
+		r.printHint(fmt.Sprintf("tenon prune --all-runtimes detaches also what other runtimes have left: %s", count(others, "attachment")))
+	}
 }
 
 // psEntry is an attachment as JSON.

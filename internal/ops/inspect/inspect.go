@@ -16,7 +16,8 @@ type State string
 
 // The states of an attachment.
 const (
-	OK            State = "ok"                       // attached, and its namespace exists
+	OK            State = "ok"                       // attached, and its namespace and interfaces exist
+	InterfaceGone State = "interface gone"           // the namespace exists, but an interface is missing in it
 	Adding        State = "adding"                   // ADD is under way, or was cut short
 	Deleting      State = "deleting"                 // DEL is under way, or was cut short, or failed
 	EarlierBoot   State = "earlier boot"             // the machine was started since; DEL is due
@@ -60,6 +61,9 @@ func Holder(list []Attachment, network string, l ipam.Lease) (holder Attachment,
 	return holder, ok
 }
 
+// Due reports whether nothing of the attachment is in use: its container ended without DEL.
+func (s State) Due() bool { return s == NamespaceGone || s == EarlierBoot }
+
 func state(r network.Record, boot string) State {
 	if r.BootID != "" && r.BootID != boot {
 		return EarlierBoot
@@ -76,7 +80,10 @@ func state(r network.Record, boot string) State {
 	ns, err := netns.Open(r.Netns)
 	switch {
 	case err == nil:
-		ns.Close()
+		defer ns.Close()
+		if linksGone(ns, r) {
+			return InterfaceGone
+		}
 		return OK
 	case errors.Is(err, netns.ErrNotExist), errors.Is(err, netns.ErrNotNamespace):
 		return NamespaceGone

@@ -2,6 +2,7 @@ package inspect_test
 
 import (
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -35,6 +36,11 @@ func TestStates(t *testing.T) {
 	}{
 		"attached":              {record(network.Attached, id, alive), inspect.OK},
 		"boot not recorded":     {record(network.Attached, "", alive), inspect.OK},
+		"interface is there":    {result(record(network.Attached, id, alive), cni.Interface{Name: "lo", Sandbox: alive}), inspect.OK},
+		"interface is gone":     {result(record(network.Attached, id, alive), cni.Interface{Name: "eth0", Sandbox: alive}), inspect.InterfaceGone},
+		"interface of the host": {result(record(network.Attached, id, alive), cni.Interface{Name: "br0"}), inspect.OK},
+		"old result":            {result(record(network.Attached, id, alive)), inspect.InterfaceGone},
+		"namespace, too":        {result(record(network.Attached, id, "/nowhere"), cni.Interface{Name: "eth0", Sandbox: alive}), inspect.NamespaceGone},
 		"path is gone":          {record(network.Attached, id, "/nowhere"), inspect.NamespaceGone},
 		"path is a plain file":  {record(network.Attached, id, plain), inspect.NamespaceGone},
 		"path not recorded":     {record(network.Attached, "", ""), inspect.Unknown},
@@ -55,6 +61,13 @@ func record(s network.State, boot, netns string) network.Record {
 	return network.Record{
 		State: s, BootID: boot, Created: time.Now().Add(-time.Hour), Parameters: network.Parameters{Netns: netns},
 	}
+}
+
+// result adds a result with an address to a record.
+func result(r network.Record, interfaces ...cni.Interface) network.Record {
+	r.Attachment.IfName = "eth0"
+	r.Result = &cni.Result{Interfaces: interfaces, IPs: []cni.IP{{Address: netip.MustParsePrefix("10.1.2.3/24")}}}
+	return r
 }
 
 func TestHolder(t *testing.T) {

@@ -1,0 +1,46 @@
+package inspect
+
+import (
+	"errors"
+
+	"github.com/tenon-cni/tenon/internal/kernel/netns"
+	"github.com/tenon-cni/tenon/internal/kernel/rtnl"
+	"github.com/tenon-cni/tenon/network"
+)
+
+// linksGone reports whether an interface that an ADD made is missing in its namespace. It returns false if the namespace cannot be
+// looked into, which takes privileges.
+func linksGone(ns *netns.NS, r network.Record) bool {
+	names := interfaces(r)
+	if len(names) == 0 {
+		return false
+	}
+	conn, err := rtnl.Open(ns)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	for _, name := range names {
+		if _, err := conn.Link(name); errors.Is(err, rtnl.ErrNoLink) {
+			return true
+		}
+	}
+	return false
+}
+
+// interfaces returns the names of the interfaces that an ADD made in its sandbox. A result that names none, as those before
+// 0.3.0, but has addresses is about the one that was asked for.
+func interfaces(r network.Record) (names []string) {
+	if r.Result == nil {
+		return nil
+	}
+	for _, i := range r.Result.Interfaces {
+		if i.Sandbox != "" {
+			names = append(names, i.Name)
+		}
+	}
+	if len(r.Result.Interfaces) == 0 && len(r.Result.IPs) > 0 {
+		names = append(names, r.Attachment.IfName)
+	}
+	return names
+}
