@@ -18,7 +18,7 @@ import (
 //
 // HandOver returns the attachments that are libcni's now. It changes nothing and returns an error if a record cannot be
 // read or a network stays busy for longer than [Client.Timeout], and one with [cni.CodeInvalidConfig] if CacheDir is
-// empty and it would be needed.
+// [NoCacheDir] and it would be needed.
 func (c *Client) HandOver(ctx context.Context, do func(context.Context, []Record) error) ([]cni.Attachment, error) {
 	_, unlock, err := c.lockRecorded(ctx, func(cni.Owner) bool { return true })
 	defer unlock()
@@ -36,7 +36,7 @@ func (c *Client) HandOver(ctx context.Context, do func(context.Context, []Record
 			own = append(own, r)
 		}
 	}
-	if len(own) > 0 && c.CacheDir == "" {
+	if len(own) > 0 && c.cacheDir() == "" {
 		return nil, cni.Errorf(cni.CodeInvalidConfig, "there is no cache directory of libcni to hand attachments over to")
 	}
 	if err := do(ctx, records); err != nil {

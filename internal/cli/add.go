@@ -123,7 +123,7 @@ func (t *attachment) print(client *network.Client, n *network.Network, result *c
 	return t.printJSON(json.RawMessage(encoded))
 }
 
-// takeBack detaches after an ADD whose result could not be printed because of cause.
+// takeBack detaches because the result of an ADD could not be printed, for the reason cause.
 func (t *attachment) takeBack(ctx context.Context, client *network.Client, n *network.Network, cause error) error {
 	key := t.key(n, "")
 	err := client.Del(context.WithoutCancel(ctx), key, network.Fallback{})

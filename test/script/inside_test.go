@@ -65,6 +65,7 @@ func environment(e *testscript.Env) error {
 		return err
 	}
 	e.Setenv("README", readme)
+	e.Setenv("EXAMPLE", os.Getenv(exampleEnv))
 	e.Setenv("PATH", os.Getenv(binEnv)+":"+e.Getenv("PATH")+":/usr/sbin:/sbin")
 	e.Setenv("NETCONFPATH", filepath.Join(e.WorkDir, "net.d"))
 	e.Setenv("TENON", filepath.Join(os.Getenv(binEnv), "tenon"))

@@ -57,8 +57,7 @@ func outside(m *testing.M) int {
 
 func TestScripts(t *testing.T) {
 	t.Parallel()
-	testnet.Require(t, testnet.Root, testnet.Namespaces,
-		testnet.Tool("ip"), testnet.Tool("nft"), testnet.Tool("setpriv"), testnet.Tool("unshare"))
+	require(t)
 	scripts, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(scripts) == 0 {
 		t.Fatal("no scripts:", err)
@@ -66,18 +65,31 @@ func TestScripts(t *testing.T) {
 	for _, script := range scripts {
 		t.Run(strings.TrimSuffix(filepath.Base(script), ".txtar"), func(t *testing.T) {
 			t.Parallel()
-			tmp := t.TempDir()
-			if err := os.Chmod(filepath.Dir(tmp), 0o755); err != nil { // as in environment
-				t.Fatal(err)
-			}
-			cmd := exec.CommandContext(t.Context(), "/proc/self/exe", fmt.Sprintf("-update=%t", *update))
-			cmd.Env = append(os.Environ(), insideEnv+"="+script, "TMPDIR="+tmp)
-			cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
-			cmd.WaitDelay = time.Second // more than a script may leave running
-			out, err := cmd.CombinedOutput()
-			if err != nil {
-				t.Errorf("%v\n%s", err, out)
-			}
+			run(t, script)
 		})
+	}
+}
+
+// require says what scripts need.
+func require(t *testing.T) {
+	t.Helper()
+	testnet.Require(t, testnet.Root, testnet.Namespaces,
+		testnet.Tool("ip"), testnet.Tool("nft"), testnet.Tool("setpriv"), testnet.Tool("unshare"))
+}
+
+// run runs a script in namespaces of its own, with further variables of the environment.
+func run(t *testing.T, script string, env ...string) {
+	t.Helper()
+	tmp := t.TempDir()
+	if err := os.Chmod(filepath.Dir(tmp), 0o755); err != nil { // as in environment
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", fmt.Sprintf("-update=%t", *update))
+	cmd.Env = append(append(os.Environ(), insideEnv+"="+script, "TMPDIR="+tmp), env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
+	cmd.WaitDelay = time.Second // more than a script may leave running
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
