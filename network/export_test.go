@@ -46,6 +46,9 @@ func (c *Client) SetRoot(dir string) { c.root = dir }
 // NetworkLock is the path of the lock of a network.
 func (c *Client) NetworkLock(name string) string { return c.lockPath("network", name) }
 
+// ContainerLock is the path of the lock of a container.
+func (c *Client) ContainerLock(id string) string { return c.lockPath("container", id) }
+
 // Decode and encode a record for tests.
 var DecodeRecord = decodeRecord
 

@@ -206,6 +206,39 @@ func TestLoadSpecialFiles(t *testing.T) {
 	}
 }
 
+// DRP-05: a dangling link among the drop-ins is an error, not a drop-in that is left out: the network would run without what an
+// operator has added.
+func TestDanglingDropIn(t *testing.T) {
+	t.Parallel()
+	dir := tree(t, map[string]string{"10.conflist": red, "red/a.conf": `{"type":"added"}`})
+	link := filepath.Join(dir, "red", "b.conf")
+	if err := os.Symlink("nowhere", link); err != nil {
+		t.Fatal(err)
+	}
+	_, err := network.Load(dir, "red")
+	if !errors.Is(err, fs.ErrNotExist) || cni.CodeOf(err) != cni.CodeIOFailure || !strings.Contains(err.Error(), link) {
+		t.Errorf("got %s", describe(err))
+	}
+	c, err := network.Discover(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range c.Files {
+		if f.Path == link && f.Use != network.Broken {
+			t.Errorf("%s is %v", f.Path, f.Use)
+		}
+	}
+	if _, _, err := c.Lookup("red"); err == nil {
+		t.Error("look-up: success")
+	}
+	if err := os.Remove(link); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := network.Load(dir, "red"); err != nil || len(n.DropIns) != 1 {
+		t.Errorf("without the link: %v, %s", n, describe(err))
+	}
+}
+
 // R-07: one malformed file hides no other network.
 func TestLoadAll(t *testing.T) {
 	t.Parallel()
