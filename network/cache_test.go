@@ -296,8 +296,8 @@ func TestAddWhereCached(t *testing.T) {
 }
 
 // RT-GC-12, RT-GC-11, R-02, CACHE-09, field row 67: GC takes what is in the cache for another runtime's: kept, and named to the
-// plugins, also if a file is unreadable or of the old format. Only where all runtimes are to be judged it goes, with what is
-// stored; unreadable and old files stay. Nothing is collected if the directory cannot be listed.
+// plugins, also if a file is unreadable or of the old format. With AllRuntimes GC deletes it, with the stored configuration;
+// unreadable and old files stay. Plugins get no GC if the directory cannot be listed.
 func TestGCCached(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}})
@@ -354,7 +354,7 @@ func TestGCCached(t *testing.T) {
 		t.Errorf("unreadable folder: %s", describe(err))
 	}
 	if err := r.GC(t.Context(), n, network.Keep{Recorded: true}); cni.CodeOf(err) != cni.CodeIOFailure {
-		t.Errorf("unreadable folder, what is recorded: %s", describe(err))
+		t.Errorf("unreadable directory, keeping recorded attachments: %s", describe(err))
 	}
 	r.wantCalls("")
 }

@@ -35,8 +35,8 @@ type Client struct {
 	// Runtime names the runtime in the records. GC leaves alone what another has attached.
 	Runtime string
 
-	// CacheDir is the cache directory of libcni; empty is [DefaultCacheDir], [NoCacheDir] is none. What libcni
-	// attached can be checked, deleted and collected with the configuration, the arguments and the result in it; a
+	// CacheDir is the cache directory of libcni; empty is [DefaultCacheDir], [NoCacheDir] is none. Attachments of
+	// libcni can be checked, deleted and collected with the configuration, the arguments and the result in it; a
 	// record of our own takes precedence. The directory is only read, except that the file of an attachment is removed
 	// after its DEL.
 	//

@@ -31,7 +31,7 @@ func beforeBoot(t *testing.T, path string) {
 }
 
 // R-02, CACHE-11: damaged records of an earlier boot, whatever is left of them, are removed with a warning and without an error. They
-// keep neither Recover nor GC from dealing with the other records, and plugins from collecting what is not in use.
+// prevent neither Recover nor GC from handling the other records, and plugins still get GC.
 func TestDamagedBeforeBoot(t *testing.T) {
 	t.Parallel()
 	for name, run := range map[string]func(*rig, *network.Network) error{
@@ -105,7 +105,7 @@ func TestDamagedInThisBoot(t *testing.T) {
 	}
 }
 
-// A damaged file about what is due is removed if an earlier boot wrote it.
+// Recover removes a damaged file about unfinished operations if an earlier boot wrote it.
 func TestDamagedDueBeforeBoot(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)

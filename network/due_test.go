@@ -54,7 +54,7 @@ func FuzzDecodeDue(f *testing.F) {
 	})
 }
 
-// Recover deletes nothing because of a damaged file about what is due, and logs a warning; the next Setup of the container begins anew.
+// Recover deletes nothing because of a damaged file about unfinished operations, and logs a warning; the next Setup of the container begins anew.
 func TestDueIsUnreadable(t *testing.T) {
 	t.Parallel()
 	for name, content := range map[string][]byte{

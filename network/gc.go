@@ -38,7 +38,7 @@ type Keep struct {
 // left alone, which is success.
 //
 // The attachments of other runtimes of the host are in use: those recorded in the state directories that are registered in
-// [RegistryDir], and those of libcni. GC waits for operations on the network in all of these directories.
+// [RegistryDir], and the attachments of libcni. GC waits for operations on the network in all of these directories.
 //
 // A damaged record is kept, with a warning in [Client.Log]; if its key can still be read, its attachment is in use. One of an
 // earlier boot is removed, as it stands for nothing in use. Where the list of attachments in use is incomplete, because not
@@ -76,7 +76,7 @@ func (c *Client) GC(ctx context.Context, n *Network, k Keep) (err error) {
 	switch {
 	case unknown != nil || !j.complete:
 		if n.Version.Has(cni.GC) {
-			c.log().WarnContext(ctx, "plugins were not asked for what is not recorded: not all attachments in use are known", about.Args(cni.Attachment{Network: n.Name})...)
+			c.log().WarnContext(ctx, "plugins got no GC: not all attachments in use are known", about.Args(cni.Attachment{Network: n.Name})...)
 		}
 	default:
 		errs = append(errs, c.collect(ctx, n, j.valid))
@@ -139,7 +139,7 @@ func (c *Client) judge(n *Network, k Keep) judgement {
 	for _, v := range k.Attachments {
 		j.keep(cni.Attachment{Network: n.Name, Container: v.ContainerID, IfName: v.IfName})
 	}
-	all := k.AllRuntimes && !k.Recorded // the list is that of all runtimes, hence complete by itself
+	all := k.AllRuntimes && !k.Recorded // the caller lists the attachments of all runtimes
 	err := c.judgeOthers(n, &j)
 	if !all && c.cacheDir() != "" {
 		err = errors.Join(err, j.keepUnreadable(n, c.cacheDir()))
@@ -206,8 +206,8 @@ func (j *judgement) keepUnreadable(n *Network, dir string) error {
 	return err
 }
 
-// keepDamaged keeps the attachment of a damaged record. If its key cannot be read, the list of what is in use is complete only
-// if the record does not matter.
+// keepDamaged keeps the attachment of a damaged record. If its key cannot be read, the list of attachments in use is incomplete,
+// unless the record does not matter.
 func (j *judgement) keepDamaged(f stored, unimportant bool) {
 	switch {
 	case f.debris:

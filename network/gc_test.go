@@ -151,14 +151,15 @@ func codes(err error) []cni.Code {
 }
 
 // R-02, RT-GC-11: damaged records stay, with a warning and without an error. Plugins are told to keep their attachments; if a
-// record has lost its key, or if the records cannot be listed, plugins get no GC unless the list is that of all runtimes.
+// record has lost its key, or if the records cannot be listed, plugins get no GC unless the caller lists
+// the attachments of all runtimes.
 func TestGCDamagedRecords(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name  string
 		left  int64  // bytes of the record
 		valid string // what the plugins are told beside the one that is listed
-		all   bool   // the list is that of all runtimes
+		all   bool   // AllRuntimes
 		calls string
 	}{
 		{"of which nothing is left", 0, "", false, ""},
@@ -188,7 +189,7 @@ func TestGCDamagedRecords(t *testing.T) {
 			if callsOf(log) != tt.calls {
 				t.Fatalf("calls %s", callsOf(log))
 			}
-			if incomplete := strings.Contains(r.log.String(), "plugins were not asked"); incomplete != (tt.calls == "") {
+			if incomplete := strings.Contains(r.log.String(), "plugins got no GC"); incomplete != (tt.calls == "") {
 				t.Errorf("log:\n%s", r.log)
 			}
 			want := valid(strings.Fields("valid " + tt.valid)...)

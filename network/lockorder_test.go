@@ -19,7 +19,7 @@ func (w waiting) Begin(ctx context.Context, e network.Event) (context.Context, f
 	return ctx, nil
 }
 
-// free reports whether somebody else could take a lock now.
+// free reports whether another process could take a lock now.
 func free(t *testing.T, path string, lock func(context.Context, string) (func(), error)) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -32,8 +32,8 @@ func free(t *testing.T, path string, lock func(context.Context, string) (func(),
 }
 
 // LIF-06: locks are taken in one order: networks by name, then the container. An operation that waits for the lock of a network
-// holds neither that of the container nor that of a network whose name comes later, so two operations never wait for
-// each other.
+// holds neither the lock of the container nor the lock of a network later in the order, so two operations never wait
+// for each other.
 func TestLockOrder(t *testing.T) {
 	t.Parallel()
 	for name, op := range map[string]func(*rig, []network.Join) error{
@@ -69,7 +69,7 @@ func TestLockOrder(t *testing.T) {
 			done := make(chan error, 1)
 			go func() { done <- op(r, joins) }()
 			if first := <-waits; first != (cni.Attachment{Network: "n0"}) {
-				t.Errorf("the first lock is that of %v", first)
+				t.Errorf("the first lock is for %v", first)
 			}
 			for _, path := range []string{r.NetworkLock("n1"), r.ContainerLock("c1"), r.ContainerLock("c2")} {
 				if !free(t, path, network.LockExclusive) {

@@ -22,8 +22,8 @@
 // on DEL. An ADD or a DEL that a crash has cut short leaves a record too: [Client.Recover] runs DEL for it. So it does for a
 // [Manager.Setup] or [Manager.Remove] of several networks that was cut short between two of them.
 //
-// Several runtimes may share a host: records name the runtime ([Client.Runtime]), and GC leaves alone what
-// another has attached, also what was attached with the reference library ([Client.CacheDir]).
+// Several runtimes may share a host: records name the runtime ([Client.Runtime]), clients register their state
+// directories ([RegistryDir]), and GC keeps the attachments of other runtimes, libcni's included ([Client.CacheDir]).
 //
 // # Concurrency
 //

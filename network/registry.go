@@ -21,8 +21,8 @@ import (
 // as are all networks.
 const RegistryDir = "/run/tenon/state-dirs"
 
-// registry is [RegistryDir]. The file beside it is locked: shared by GC while it runs, exclusively to change the
-// registry. So a state directory is registered either before a GC, which then waits for its operations and keeps its
+// registry is [RegistryDir]. GC holds a shared lock of the file beside it while it runs; registration takes the lock
+// exclusively. So a state directory is registered either before a GC, which then waits for its operations and keeps its
 // attachments, or after it.
 type registry struct{ dir string }
 
@@ -39,7 +39,7 @@ func (c *Client) register(ctx context.Context) {
 		return
 	}
 	if err := c.registry().add(ctx, c.stateDir()); err != nil {
-		c.log().WarnContext(ctx, "the state directory cannot be registered: GC of another runtime may remove what is attached here",
+		c.log().WarnContext(ctx, "the state directory cannot be registered: GC of another runtime may remove its attachments",
 			"stateDir", c.stateDir(), "error", err)
 	}
 }
@@ -57,7 +57,7 @@ func (g registry) add(ctx context.Context, dir string) error {
 	if _, err := os.Lstat(entry); err == nil {
 		return nil
 	}
-	if err := os.MkdirAll(g.dir, 0o755); err != nil { //nolint:gosec // Every user may know who is registered.
+	if err := os.MkdirAll(g.dir, 0o755); err != nil {
 		return err
 	}
 	l, err := g.lock(ctx, unix.F_WRLCK)
@@ -150,7 +150,7 @@ func (g registry) list() ([]stateDir, error) {
 // hold keeps the registry as it is until the file is released. It returns nil if there is no registry and none can be made: then
 // no state directory is registered.
 func (g registry) hold(ctx context.Context) (*lockedFile, error) {
-	if err := os.MkdirAll(g.dir, 0o755); err != nil && !exists(g.dir) { //nolint:gosec // As in add.
+	if err := os.MkdirAll(g.dir, 0o755); err != nil && !exists(g.dir) {
 		return nil, nil
 	}
 	l, err := g.lock(ctx, unix.F_RDLCK)

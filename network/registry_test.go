@@ -37,8 +37,8 @@ func mustAttach(t *testing.T, c *network.Client, n *network.Network, id string) 
 }
 
 // Field row 67, RT-GC-01: GC keeps what other runtimes have attached, whether they use another state directory, libcni with its
-// default directory, or a damaged record. It keeps it even if the list is that of all runtimes, and deletes none of it
-// for a stale record of its own.
+// default directory, or a damaged record. It keeps them with AllRuntimes, too, and does not run DEL for a stale record with the key of one of
+// them.
 func TestGCKeepsOtherStateDirs(t *testing.T) {
 	t.Parallel()
 	for name, k := range map[string]network.Keep{
@@ -187,8 +187,8 @@ func TestGCOtherStateDirBusy(t *testing.T) {
 	}
 }
 
-// Entries of the registry: state directories that no longer exist are passed over and later removed, others that cannot be looked
-// at keep plugins from collecting.
+// Entries of the registry: GC ignores state directories that no longer exist, and the next registration removes them. If a directory
+// cannot be listed, plugins get no GC.
 func TestRegistry(t *testing.T) {
 	t.Parallel()
 	start := func(t *testing.T) (*rig, *network.Network) {

@@ -70,7 +70,7 @@ A network that has no configuration any more is taken as it was recorded.`,
 	r.jsonFlag(cmd, "print a failure as JSON")
 	cmd.Flags().StringArrayVar(&k.named, "keep", nil, "keep the attachment `ID/IFNAME`; repeatable")
 	cmd.Flags().BoolVar(&k.recorded, "keep-recorded", false, "keep what is recorded")
-	cmd.Flags().BoolVar(&k.running, "keep-running", false, "keep what is recorded and has a namespace")
+	cmd.Flags().BoolVar(&k.running, "keep-running", false, "keep recorded attachments that have a namespace")
 	cmd.Flags().BoolVar(&k.none, "keep-none", false, "keep nothing")
 	cmd.Flags().BoolVar(&k.allRuntimes, "all-runtimes", false, "remove also what other runtimes have attached and is not to be kept")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only tell which recorded attachments would go")

@@ -2,7 +2,7 @@ package cli
 
 import "os"
 
-// output is standard output. It remembers the first error, so that no command succeeds whose output was lost.
+// output is standard output. It remembers the first error, so that a command fails if its output was lost.
 type output struct {
 	file *os.File
 	err  error

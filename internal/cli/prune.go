@@ -129,7 +129,7 @@ func (p *pruning) pruneNetwork(ctx context.Context, client *network.Client, n *n
 	return err
 }
 
-// detach runs DEL for what has no namespace in a network that allows no GC.
+// detach runs DEL for attachments without a namespace in a network with disableGC.
 func (p *pruning) detach(ctx context.Context, client *network.Client, n *network.Network, list []inspect.Attachment) error {
 	var errs []error
 	for _, x := range list {
@@ -204,8 +204,8 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %s", n, what)
 }
 
-// running returns the attachments of a network whose namespace exists, or may exist. One that is only being attached or
-// detached is not among them: GC judges it when nothing is under way.
+// running returns the attachments of a network that have a namespace, or may have one. It leaves out an attachment whose ADD or
+// DEL is in progress: GC judges it when nothing is in progress.
 func running(list []inspect.Attachment, name string) []cni.ValidAttachment {
 	valid := []cni.ValidAttachment{}
 	for _, x := range list {
@@ -219,7 +219,7 @@ func running(list []inspect.Attachment, name string) []cni.ValidAttachment {
 	return valid
 }
 
-// running returns the recorded attachments of a network whose namespace exists, or may exist.
+// running returns the recorded attachments of a network that have a namespace, or may have one.
 func (r *settings) running(c *network.Client, name string) ([]cni.ValidAttachment, error) {
 	records, err := c.List()
 	if _, rest := splitErrors(err, network.ErrUnreadable); rest != nil {

@@ -62,13 +62,13 @@ func (r *settings) warnDamaged(err error) error {
 		r.warn("unreadable record: %v", err)
 	}
 	if len(damaged) > 0 {
-		r.printHint("tenon recover removes what is left from before the boot; " +
-			"tenon del detaches what an unreadable record stands for if the network is configured")
+		r.printHint("run tenon recover to remove records from before the boot; " +
+			"run tenon del to detach the container of an unreadable record if the network is configured")
 	}
 	return rest
 }
 
-// suggestPrune hints at the command that removes attachments whose namespace no longer exists.
+// suggestPrune prints a hint if there are attachments without a namespace.
 func (r *settings) suggestPrune(list []inspect.Attachment) {
 	own, others := 0, 0
 	for _, x := range list {
@@ -81,10 +81,10 @@ func (r *settings) suggestPrune(list []inspect.Attachment) {
 		}
 	}
 	if own > 0 {
-		r.printHint(fmt.Sprintf("tenon prune detaches what no longer has a namespace: %s", count(own, "attachment")))
+		r.printHint(fmt.Sprintf("run tenon prune to detach containers without a namespace: %s", count(own, "attachment")))
 	}
 	if others > 0 {
-		r.printHint(fmt.Sprintf("tenon prune --all-runtimes detaches also what other runtimes have left: %s", count(others, "attachment")))
+		r.printHint(fmt.Sprintf("run tenon prune --all-runtimes to detach those of other runtimes, too: %s", count(others, "attachment")))
 	}
 }
 
