@@ -1,9 +1,11 @@
 package network_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -206,18 +208,88 @@ func TestAddConvertsResults(t *testing.T) {
 	}
 }
 
-// CNV-10: 0.1.0 and 0.2.0 cannot express a result without addresses. As they need it for nothing, the last
-// plugin may answer one.
+// CNV-10, RES-10: a result without addresses is passed on in 0.1.0 and 0.2.0, to the next plugin and into the record. One
+// of interfaces alone has no form there: only the last plugin may answer it.
 func TestAddWithoutAddressesInOldVersion(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, map[string]script{"first": {cni.Add: {Stdout: "{}"}}})
+	for _, version := range []string{"0.1.0", "0.2.0"} {
+		want := `{"cniVersion":"` + version + `","dns":{"domain":"d"}}`
+		r := newRig(t, map[string]script{
+			"first":  {cni.Add: {Stdout: `{"dns":{"domain":"d"}}`}},
+			"second": {cni.Add: {Stdout: want}},
+		})
+		if _, err := r.Add(t.Context(), list(t, version, "red", "first", "second"), request("c1")); err != nil {
+			t.Fatal(err)
+		}
+		a := request("c1").Attachment("red")
+		if prev := r.entries()[1].prev(); prev != want {
+			t.Errorf("second plugin got %s", prev)
+		}
+		record, err := r.Record(a)
+		if err != nil || record.Result == nil || record.Result.DNS.Domain != "d" {
+			t.Errorf("record %+v, %v", record, err)
+		}
+		if err := r.Del(t.Context(), a, network.Fallback{}); err != nil {
+			t.Error(err)
+		}
+	}
+	links := script{cni.Add: {Stdout: `{"cniVersion":"1.0.0","interfaces":[{"name":"eth0"}]}`}}
+	r := newRig(t, map[string]script{"first": links})
 	a := r.add(list(t, "0.2.0", "red", "first"))
 	record, err := r.Record(a)
 	if err != nil || record.Result != nil {
 		t.Errorf("record %v, %v", record, err)
 	}
-	if err := r.Del(t.Context(), a, network.Fallback{}); err != nil {
-		t.Error(err)
+	r = newRig(t, map[string]script{"first": links, "second": nil})
+	if _, err := r.Add(t.Context(), list(t, "0.2.0", "red", "first", "second"), request("c1")); cni.CodeOf(err) != cni.CodeInvalidConfig {
+		t.Errorf("interfaces without addresses passed on: %v", err)
+	}
+}
+
+// RES-10, CNV-09: the runtime repairs what a plugin prints and hands it on; each repair, and each address, gateway or route
+// that the version of the list cannot say, is one warning.
+func TestAddRepairsResults(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name, version, answer, handedOn string
+		warnings                        []string
+	}{
+		{"index", "1.1.0", `{"interfaces":[{"name":"eth0"}],"ips":[{"address":"10.1.2.3/24","interface":1}]}`,
+			`{"cniVersion":"1.1.0","interfaces":[{"name":"eth0"}],"ips":[{"address":"10.1.2.3/24"}]}`,
+			[]string{"ips[0]: interface 1 is not one of 1: it counts as absent"}},
+		{"version and gateway", "0.4.0", `{"ips":[{"version":"4","address":"fd00::2/64"},{"version":"4","address":"10.1.2.3/24","gateway":"fe80::1"}]}`,
+			`{"cniVersion":"0.4.0","ips":[{"version":"6","address":"fd00::2/64"},{"version":"4","address":"10.1.2.3/24","gateway":"fe80::1"}],"dns":{}}`,
+			[]string{`ips[0] has version "4" and address fd00::2/64: it counts as 6`, "ips[1] has address 10.1.2.3/24 and gateway fe80::1: it is kept"}},
+		{"newer version", "0.2.0", `{"cniVersion":"1.0.0","interfaces":[{"name":"eth0"}],"ips":[{"address":"10.1.2.3/24","interface":0},{"address":"10.1.3.3/24"}],"routes":[{"dst":"::/0"}]}`,
+			`{"cniVersion":"0.2.0","ip4":{"ip":"10.1.2.3/24"},"dns":{}}`, []string{"address 10.1.3.3/24", "route ::/0"}},
+		{"nothing wrong", "1.1.0", `{"ips":[{"address":"10.1.2.3/24"}]}`, `{"cniVersion":"1.1.0","ips":[{"address":"10.1.2.3/24"}]}`, nil},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, map[string]script{"first": {cni.Add: {Stdout: row.answer}}, "second": {cni.Add: {Stdout: "{}"}}})
+			var log bytes.Buffer
+			r.Log = slog.New(slog.NewJSONHandler(&log, nil))
+			if _, err := r.Add(t.Context(), list(t, row.version, "red", "first", "second"), request("c1")); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(row.handedOn, r.entries()[1].prev()); diff != "" {
+				t.Errorf("handed on (-want +got):\n%s", diff)
+			}
+			var warnings []string
+			for line := range strings.Lines(log.String()) {
+				var w struct{ Level, Plugin, Container, Repair, Lost string }
+				if err := json.Unmarshal([]byte(line), &w); err != nil {
+					t.Fatal(err)
+				}
+				if w.Level != "WARN" || w.Plugin != "first" || w.Container != "c1" {
+					t.Errorf("logged %s", line)
+				}
+				warnings = append(warnings, w.Repair+w.Lost)
+			}
+			if diff := cmp.Diff(row.warnings, warnings); diff != "" {
+				t.Errorf("warnings (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

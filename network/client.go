@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/about"
 	"github.com/tenon-cni/tenon/internal/boot"
 	"github.com/tenon-cni/tenon/invoke"
 )
@@ -181,13 +182,33 @@ func (c *Client) run(ctx context.Context, l *cni.List, i int, env cni.Env, d cni
 	if err != nil {
 		return nil, fmt.Errorf("request to %s: %w", typ, err)
 	}
-	err = c.call(ctx, Event{Attachment: env.Attachment(l.Name), Plugin: typ}, env, stdin, func(stdout []byte) (err error) {
+	a := env.Attachment(l.Name)
+	err = c.call(ctx, Event{Attachment: a, Plugin: typ}, env, stdin, func(stdout []byte) (err error) {
 		if env.Command == cni.Add {
-			r, err = cni.DecodeResult(stdout, l.Version)
+			r, err = c.result(ctx, a, typ, stdout, l.Version)
 		}
 		return err
 	})
 	return r, err
+}
+
+// result reads the result that a plugin printed. It logs what had to be repaired, and what cannot be handed on in the
+// version of the list.
+func (c *Client) result(ctx context.Context, a cni.Attachment, typ string, stdout []byte, v cni.Version) (*cni.Result, error) {
+	r, repairs, err := cni.RepairResult(stdout, v)
+	if err != nil {
+		return nil, err
+	}
+	args := append(about.Args(a), "plugin", typ)
+	for _, repair := range repairs {
+		c.log().WarnContext(ctx, "result is wrong", append(args, "repair", repair)...)
+	}
+	if _, lost, err := r.Relay(v, r); err == nil {
+		for _, text := range lost {
+			c.log().WarnContext(ctx, "result has no place for it in this CNI version", append(args, "cniVersion", v.String(), "lost", text)...)
+		}
+	}
+	return r, nil
 }
 
 // call calls the plugin that e names and has read what it printed: a plugin whose answer makes no sense has failed.

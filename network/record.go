@@ -40,7 +40,7 @@ type Record struct {
 	Parameters           // what Add was given
 
 	// Result is that of the last plugin. It is nil before there is one, where it cannot be read, and
-	// where it cannot be expressed in the version of the list (0.1.0 and 0.2.0 know only addresses).
+	// where it cannot be expressed in the version of the list (0.1.0 and 0.2.0 know no interface without an address).
 	Result *cni.Result
 
 	Created time.Time // begin of the ADD
@@ -86,7 +86,7 @@ type wireRecord struct {
 }
 
 // encode returns the record as it is stored. A result that the version of the list cannot express, one
-// without addresses in 0.1.0 and 0.2.0, is left out: these versions use it for nothing later.
+// of interfaces without addresses in 0.1.0 and 0.2.0, is left out: these versions use it for nothing later.
 func (r *Record) encode() ([]byte, error) {
 	config, err := r.List.MarshalJSON()
 	if err != nil {
@@ -99,7 +99,7 @@ func (r *Record) encode() ([]byte, error) {
 		CNIVersion: r.List.Version.String(), Config: config, Created: r.Created, Done: r.Done, BootID: r.BootID,
 	}
 	if r.Result != nil {
-		if w.Result, err = r.Result.Encode(r.List.Version); err != nil && r.List.Version.PrevResultOnDel() {
+		if w.Result, _, err = r.Result.Relay(r.List.Version, r.Result); err != nil && r.List.Version.PrevResultOnDel() {
 			return nil, err
 		}
 	}

@@ -116,7 +116,7 @@ func (t *attachment) print(client *network.Client, n *network.Network, result *c
 	if err != nil {
 		return err
 	}
-	encoded, err := result.Encode(record.List.Version)
+	encoded, err := inVersion(result, record.List.Version)
 	if err != nil {
 		return err
 	}
@@ -131,4 +131,14 @@ func (t *attachment) takeBack(ctx context.Context, client *network.Client, n *ne
 		return fmt.Errorf("%v: the result cannot be printed: %w; DEL after it: %w", key, cause, err)
 	}
 	return cni.Errorf(cni.CodeIOFailure, "%v: detached again, as the result cannot be printed: %w", key, cause)
+}
+
+// inVersion encodes the result of an attachment. Interfaces without addresses have no place in 0.1.0 and 0.2.0, but the
+// attachment exists.
+func inVersion(r *cni.Result, v cni.Version) ([]byte, error) {
+	if v < cni.V030 && len(r.IPs) == 0 {
+		r = &cni.Result{DNS: r.DNS}
+	}
+	encoded, _, err := r.Relay(v, r)
+	return encoded, err
 }
