@@ -1,6 +1,7 @@
 package plugintest
 
 import (
+	"encoding/json"
 	"net/netip"
 	"testing"
 
@@ -9,6 +10,9 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 )
+
+// sameResult compares results by value.
+var sameResult = cmp.Options{cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}), cmpopts.EquateEmpty()}
 
 // passedOn fails the test unless the result of ADD has everything of the one before: interfaces under the same index,
 // addresses, routes and DNS as they were. Hardware address and MTU of the container's interface a plugin may have changed.
@@ -38,7 +42,7 @@ func (r *Runtime) passedOn(container string) {
 			result.Interfaces[i].MAC, result.Interfaces[i].MTU = "", 0
 		}
 	}
-	if diff := cmp.Diff(before, after, cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}), cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(before, after, sameResult); diff != "" {
 		r.t.Errorf("result of ADD is not the previous one with additions: %s", diff)
 	}
 }
@@ -52,8 +56,8 @@ func takenOver(before, after *cni.Result) *cni.Result {
 	return taken
 }
 
-// previous calls a chained plugin without a previous result, which it refuses, and with poor ones, which it may refuse.
-// Nothing changes.
+// previous calls a chained plugin without a previous result, which it refuses, with poor ones, which it may refuse, and with
+// sloppy ones, which it repairs. Nothing changes.
 // PL-ADD-08, PL-CHK-02
 func previous(_ *testing.T, r *Runtime) {
 	if !r.suite.onlyChained() {
@@ -84,7 +88,62 @@ func previous(_ *testing.T, r *Runtime) {
 			result.IPs[i].Interface = cni.Optional[int]{}
 		}
 	})
+	r.sloppy()
 	r.Unchanged(before)
+}
+
+// sloppy gives ADD previous results that a reader repairs. It does with them as with the repaired ones (RES-10).
+func (r *Runtime) sloppy() {
+	r.t.Helper()
+	for _, v := range r.suite.Plugin.Versions {
+		if v < cni.V030 {
+			continue
+		}
+		r.Conf["cniVersion"] = v.String()
+		right := r.before["c"].Clone()
+		right.Interfaces = nil
+		for i := range right.IPs {
+			right.IPs[i].Interface = cni.Optional[int]{}
+		}
+		var wrong object
+		if err := json.Unmarshal(r.encode(right), &wrong); err != nil {
+			r.t.Fatal(err)
+		}
+		ips, _ := wrong["ips"].([]any)
+		for n, ip := range ips {
+			ip.(object)["interface"] = n - 1
+			if _, there := ip.(object)["version"]; there {
+				ip.(object)["version"] = "5"
+			}
+		}
+		want, wantErr := r.given(r.encode(right))
+		got, err := r.given(wrong)
+		if diff := cmp.Diff(want, got, sameResult); diff != "" || cni.CodeOf(err) != cni.CodeOf(wantErr) {
+			r.t.Errorf("ADD in %v with prevResult %v: %v, want %v\n%s", v, wrong, err, wantErr, diff)
+		}
+	}
+}
+
+// given calls ADD with a previous result, and then DEL. The result is without hardware addresses, which can be others each
+// time, and nil if ADD fails.
+func (r *Runtime) given(prev any) (*cni.Result, error) {
+	r.t.Helper()
+	q := r.Request(cni.Add, "c")
+	q.Conf["prevResult"] = prev
+	out, addErr := r.Do(r.t.Context(), q)
+	q.Command = cni.Del
+	r.Must(q)
+	if addErr != nil {
+		return nil, addErr
+	}
+	result, err := cni.DecodeResultStrict(out, 0)
+	if err != nil {
+		r.t.Fatalf("%v: %s", err, out)
+	}
+	for i := range result.Interfaces {
+		result.Interfaces[i].MAC = ""
+	}
+	return result, nil
 }
 
 // poor gives ADD a previous result that lacks something.

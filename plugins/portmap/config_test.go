@@ -1,6 +1,7 @@
 package portmap_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -125,6 +126,8 @@ func TestAddressChoice(t *testing.T) {
 		{"of another interface", interfaces + `,"ips":[{"address":"10.0.0.4/24","interface":2},{"address":"10.0.0.2/24","interface":1}]`, []string{"10.0.0.2 . 80"}},
 		{"without index", interfaces + `,"ips":[{"address":"10.0.0.2/24"}]`, []string{"10.0.0.2 . 80"}},
 		{"none", interfaces, nil},
+		{"index of no interface (RES-10)", interfaces + `,"ips":[{"address":"10.0.0.2/24","interface":3}]`, []string{"10.0.0.2 . 80"}},
+		{"no sandbox (RES-10)", `"interfaces":[{"name":"veth1"},{"name":"eth0"}],"ips":[{"address":"10.0.0.2/24","interface":1}]`, []string{"10.0.0.2 . 80"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -143,6 +146,34 @@ func TestAddressChoice(t *testing.T) {
 				t.Errorf("leads to %q, want %q", got, row.want)
 			}
 		})
+	}
+}
+
+// TestOldestVersions: 0.1.0 and 0.2.0 work as the others do, which the lists of flannel need, and so does no version (PL-VRS-04).
+func TestOldestVersions(t *testing.T) {
+	t.Parallel()
+	for _, version := range []string{"0.1.0", "0.2.0", ""} {
+		h := newHost(t, "")
+		h.attach("c", 0)
+		h.conf["cniVersion"] = version
+		const prev = `{"ip4":{"ip":"10.1.0.2/24","gateway":"10.1.0.1","routes":[{"dst":"0.0.0.0/0"}]},"ip6":{"ip":"fd00:1::2/64"},"dns":{"domain":"d"}}`
+		h.prev["c"] = json.RawMessage(prev)
+		out, err := h.call(cni.Add, "c", h.request("c", somePort))
+		must(t, err)
+		want := `{"cniVersion":"` + cmp.Or(version, "0.1.0") + `",` + prev[1:]
+		if string(out) != want {
+			t.Errorf("%q: printed %s, want %s", version, out, want)
+		}
+		for _, to := range []string{"10.1.0.2 . 80", "fd00:1::2 . 80"} {
+			if rules := h.Host.Command("nft", "list", "table", "inet", "tenon"); !strings.Contains(rules, to) {
+				t.Errorf("%q: nothing leads to %s:\n%s", version, to, rules)
+			}
+		}
+		delete(h.prev, "c") // DEL has none before 0.4.0
+		h.del("c", somePort)
+		if rules := h.Host.Command("nft", "list", "table", "inet", "tenon"); strings.Contains(rules, "8080") {
+			t.Errorf("%q: after DEL:\n%s", version, rules)
+		}
 	}
 }
 

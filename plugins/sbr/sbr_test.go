@@ -249,3 +249,23 @@ func TestPrevResultWithoutVersion(t *testing.T) {
 		t.Errorf("%+v, %v", result, err)
 	}
 }
+
+// TestInterfaceWithoutSandbox: it counts by its name (RES-10).
+func TestInterfaceWithoutSandbox(t *testing.T) {
+	t.Parallel()
+	p := newPod(t, "")
+	q := p.call(cni.Add, address4)
+	q.Conf["prevResult"] = json.RawMessage(`{"interfaces":[{"name":"veth7"},{"name":"net1"}],"ips":[{"address":"192.168.1.209/24","gateway":"192.168.1.1","interface":1}]}`)
+	p.Must(q)
+	equal(t, "rules", p.rules("-4"), "32765: from 192.168.1.209 lookup 100 proto 116")
+}
+
+// TestGatewayOfTheOtherFamily: an IPv4 address has its default route through an IPv6 gateway; the kernel has no IPv6 route
+// through an IPv4 one (RES-10).
+func TestGatewayOfTheOtherFamily(t *testing.T) {
+	t.Parallel()
+	p := newPod(t, "")
+	p.add(`{"address":"192.168.1.209/24","gateway":"fe80::1","interface":1}`, `{"address":"fd00:7::2/64","gateway":"192.168.1.1","interface":1}`)
+	equal(t, "table", p.routes("-4", "100"), "default via inet6 fe80::1 proto 116", "192.168.1.0/24 proto kernel scope link src 192.168.1.209")
+	equal(t, "IPv6 table", p.routes("-6", "101"), "fd00:7::/64 proto kernel metric 256", "fe80::/64 proto 116 metric 256")
+}
