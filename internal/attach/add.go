@@ -83,7 +83,7 @@ func attach(ctx context.Context, p untyped, s *Core) (*cni.Result, error) {
 	if p.dns() == DNSOfConfiguration {
 		r.DNS = cni.DNS{}
 	}
-	if s.Prev != nil && !inherits {
+	if s.Prev != nil && !inherits && s.Version >= cni.V030 { // older versions have room for one interface
 		r = behind(s.Prev, r)
 	}
 	if d := s.DNS; p.dns() != DNSOfIPAM && (d.Domain != "" || d.Nameservers != nil || d.Search != nil || d.Options != nil) {

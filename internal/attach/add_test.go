@@ -115,6 +115,17 @@ func TestBehindOthers(t *testing.T) {
 	}
 }
 
+// TestBehindOthersInOldVersion: 0.1.0 and 0.2.0 can say one address of each family, which is that of the interface made.
+func TestBehindOthersInOldVersion(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, pair{}, give(address))
+	b.conf["cniVersion"], b.conf["prevResult"] = "0.2.0", json.RawMessage(`{"ip4":{"ip":"192.0.2.2/24","gateway":"192.0.2.1"}}`)
+	r := b.add()
+	if len(r.IPs) != 1 || r.IPs[0].Address != mustPrefix("10.0.0.2/24") || r.IPs[0].Gateway != netip.MustParseAddr("10.0.0.1") {
+		t.Errorf("result %+v", r)
+	}
+}
+
 // TestRoutes compares what IPAM asks for with what the container has beside the networks of its addresses.
 func TestRoutes(t *testing.T) {
 	t.Parallel()

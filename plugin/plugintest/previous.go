@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/plugin"
 )
 
 // sameResult compares results by value.
@@ -22,6 +23,9 @@ func (r *Runtime) passedOn(container string) {
 	raw := r.previous(container)
 	if raw == nil {
 		return
+	}
+	if v, _ := cni.ResultVersion(raw, 0); v < cni.V030 && r.suite.Plugin.Role == plugin.RoleInterface {
+		return // 0.1.0 and 0.2.0 have room for one interface: that of the plugin
 	}
 	before, err := cni.DecodeResultStrict(raw, 0)
 	if err != nil {
