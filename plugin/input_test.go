@@ -225,6 +225,23 @@ func TestPrevResultIsRepaired(t *testing.T) {
 	}
 }
 
+// RES-10: an IPAM plugin needs no previous result to give addresses, and takes no offence at a wrong one.
+func TestPrevResultOfIPAM(t *testing.T) {
+	t.Parallel()
+	for _, prev := range []string{`{"ips":[null]}`, `{"cniVersion":"0.4.0"}`, `"x"`} {
+		for role, accepted := range map[plugin.Role]bool{plugin.RoleIPAM: true, plugin.RoleInterface: false, plugin.RoleChained: false} {
+			var r recorder
+			_, err := serve(t, r.define(plugin.Info{Role: role}), environment(cni.Add), `{"cniVersion":"1.1.0","name":"net","prevResult":`+prev+`}`)
+			if (err == nil) != accepted {
+				t.Errorf("role %d: prevResult %s: %v", role, prev, err)
+			}
+			if err == nil && r.only(t).Prev != nil {
+				t.Errorf("prevResult %s is read as %+v", prev, r.only(t).Prev)
+			}
+		}
+	}
+}
+
 // CNV-08, CNV-09: an address, a gateway or a route of the plugin's own that the version cannot say is one warning.
 func TestLostInConversion(t *testing.T) {
 	t.Parallel()

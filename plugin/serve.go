@@ -201,7 +201,10 @@ func (d Definition) decode(ctx context.Context, in input) (*AnyCall, error) {
 	c.Delegate.log = c.Log
 	var err error
 	if c.Prev, err = decodePrevResult(common.PrevResult, v, c.Log); err != nil && strict {
-		return nil, err
+		if i.Role != RoleIPAM || env.Command != cni.Add { // addresses do not depend on it
+			return nil, err
+		}
+		c.Log.Warn("prevResult cannot be read: it is ignored", "error", err)
 	}
 	if c.Asked, err = request(i, env, common); err != nil && strict {
 		return nil, err
