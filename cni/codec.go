@@ -90,11 +90,11 @@ func (r *Result) Encode(v Version) ([]byte, error) {
 	return encoded, err
 }
 
-// Relay is [Result.Encode] for a plugin or a runtime that passes on from, the result of a plugin before, with or without
-// changes. What that plugin said stays, where Encode leaves it out or refuses it: a gateway of the other family in 0.4.0
-// and older, and that there is neither an address nor an interface in 0.1.0 and 0.2.0. Nil is no such plugin.
+// Relay encodes r like [Result.Encode], for a plugin or a runtime that passes on the result from of a previous plugin. It
+// keeps two things of from that Encode drops or refuses: a gateway of the other family in 0.4.0 and older, and the lack of
+// addresses in 0.1.0 and 0.2.0 if r has no interfaces either. A nil from makes it the same as Encode.
 //
-// lost are the addresses, gateways and routes that v cannot say, one sentence each.
+// Relay also returns the addresses, gateways and routes that v cannot express, one sentence each.
 func (r *Result) Relay(v Version, from *Result) (encoded []byte, lost []string, err error) {
 	if v < V010 || v > Newest {
 		return nil, nil, Errorf(CodeIncompatibleVersion, "CNI version %d is not published", v)

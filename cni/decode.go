@@ -9,7 +9,7 @@ import (
 // that is absent, empty or not a string. Unknown members are ignored. An object that has code and msg and no member
 // of a result is not a result but an error object of a plugin that exited with success.
 //
-// It repairs what the reference library accepts and [Result.Validate] does not; [RepairResult] says what.
+// DecodeResult repairs results that libcni accepts and [Result.Validate] does not; see [RepairResult].
 //
 // What is not JSON, has a wrong JSON type or an unreadable address, and a result without any version have
 // [CodeDecodingFailure], a version that is not published [CodeIncompatibleVersion]. A null element, a missing address
@@ -19,13 +19,12 @@ func DecodeResult(b []byte, conf Version) (*Result, error) {
 	return r, err
 }
 
-// RepairResult is [DecodeResult] for readers with a log. It also returns what it repaired or let pass, one sentence
-// each:
+// RepairResult decodes a result like [DecodeResult] and also returns its repairs, one sentence each, for the log:
 //
-//   - An index that is not one of the interfaces counts as absent, as does a number that is not an unsigned 32-bit one.
-//   - The family of an address follows from the address, whatever its version says (0.3.0 to 0.4.0), and whether it
-//     stands in ip4 or in ip6 (0.1.0 and 0.2.0).
-//   - A gateway of the other family, which only 1.0.0 and later allow, is kept.
+//   - An index outside of interfaces counts as absent, as does a number that is not an unsigned 32-bit one.
+//   - The family of an address follows from the address, regardless of version (0.3.0 to 0.4.0) and of ip4 or ip6
+//     (0.1.0 and 0.2.0).
+//   - A gateway of the other family is kept, although only 1.0.0 and later allow it.
 func RepairResult(b []byte, conf Version) (r *Result, repairs []string, err error) {
 	d := resultDecoder{mode: tolerant}
 	r, err = d.decode(b, conf)

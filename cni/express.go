@@ -13,14 +13,14 @@ func (r *Result) Dropped(v Version) []string { return r.express(v, nil).dropped 
 // expression is the part of a result that one generation can say, and what is missing from it.
 type expression struct {
 	generation generation
-	from       *Result // whose gateways of the other family stay; may be nil
+	from       *Result // keep its gateways of the other family; may be nil
 	said       Result
 	dropped    []string
-	lost       []string // those of dropped that are an address, a gateway or a route
+	lost       []string // the addresses, gateways and routes in dropped
 }
 
-// express restricts r to what version v can say. What is left survives an encoding in v unchanged. Gateways of the other
-// family that from has are left in.
+// express restricts r to what version v can say. An encoding in v keeps the rest unchanged. express leaves in the
+// gateways of the other family that from has.
 //
 // Route members of 1.1.0 are kept from 0.3.0 on, as the reference library does: CHECK and DEL of older networks need
 // them. So are the interface members in 1.0.0.

@@ -56,8 +56,8 @@ var resultMembers = [...]string{
 	"nameservers", "domain", "search", "options",
 }
 
-// preferExact returns a value of a result without members that another one, whose key is spelled as in the
-// specification, differs from in case only. encoding/json would take the last of them.
+// preferExact drops the members of a result's value that differ only in case from a member with the key of the
+// specification. encoding/json would take the last of them.
 func preferExact(raw json.RawMessage) json.RawMessage {
 	if !bytes.ContainsFunc(raw, func(r rune) bool { return r >= 'A' && r <= 'Z' || r > unicode.MaxASCII }) {
 		return raw // every key is spelled as in the specification, or is one of none

@@ -192,8 +192,8 @@ func (c *Client) run(ctx context.Context, l *cni.List, i int, env cni.Env, d cni
 	return r, err
 }
 
-// result reads the result that a plugin printed. It logs what had to be repaired, and what cannot be handed on in the
-// version of the list.
+// result decodes the result that a plugin printed. It logs each repair, and each address, gateway or route that the version
+// of the list cannot express.
 func (c *Client) result(ctx context.Context, a cni.Attachment, typ string, stdout []byte, v cni.Version) (*cni.Result, error) {
 	r, repairs, err := cni.RepairResult(stdout, v)
 	if err != nil {

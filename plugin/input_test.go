@@ -175,8 +175,8 @@ func TestPrevResult(t *testing.T) {
 	}
 }
 
-// RES-10: each repair of the previous result is one warning, on every verb that gets one, and what is wrong with it is
-// handed on as far as the version can say it.
+// RES-10: each verb logs one warning for each repair of the previous result. ADD passes on the repaired result, including
+// gateways of the other family.
 func TestPrevResultIsRepaired(t *testing.T) {
 	t.Parallel()
 	d := plugin.Define[config](plugin.Info{Name: "demo"}, verbs(func(_ context.Context, c *call) (*cni.Result, error) {
@@ -225,7 +225,7 @@ func TestPrevResultIsRepaired(t *testing.T) {
 	}
 }
 
-// RES-10: an IPAM plugin needs no previous result to give addresses, and takes no offence at a wrong one.
+// RES-10: ADD of an IPAM plugin does not depend on the previous result, so it accepts an unreadable one.
 func TestPrevResultOfIPAM(t *testing.T) {
 	t.Parallel()
 	for _, prev := range []string{`{"ips":[null]}`, `{"cniVersion":"0.4.0"}`, `"x"`} {
@@ -242,7 +242,7 @@ func TestPrevResultOfIPAM(t *testing.T) {
 	}
 }
 
-// CNV-08, CNV-09: an address, a gateway or a route of the plugin's own that the version cannot say is one warning.
+// CNV-08, CNV-09: ADD logs one warning for each address, gateway or route of its own that the version cannot express.
 func TestLostInConversion(t *testing.T) {
 	t.Parallel()
 	own := &cni.Result{
@@ -273,7 +273,7 @@ func TestLostInConversion(t *testing.T) {
 	}
 }
 
-// logged returns the values of an attribute in a log, whose lines are warnings that all have it.
+// logged returns the values of an attribute in a log. Every line must be a warning with this attribute.
 func logged(t *testing.T, log, key string) (values []string) {
 	t.Helper()
 	for line := range strings.Lines(log) {

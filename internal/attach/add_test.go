@@ -115,7 +115,7 @@ func TestBehindOthers(t *testing.T) {
 	}
 }
 
-// TestBehindOthersInOldVersion: 0.1.0 and 0.2.0 can say one address of each family, which is that of the interface made.
+// TestBehindOthersInOldVersion: the result in 0.1.0 and 0.2.0 has the address of the new interface, not the previous one.
 func TestBehindOthersInOldVersion(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, pair{}, give(address))
@@ -209,7 +209,7 @@ func TestIndexOfIPAM(t *testing.T) {
 	}
 }
 
-// TestSandboxByAnotherPath: CHECK finds the interface whose sandbox is written in another way, and no other (RES-10).
+// TestSandboxByAnotherPath: CHECK compares sandboxes by the namespace, not by the path (RES-10).
 func TestSandboxByAnotherPath(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, pair{}, give(address))

@@ -59,7 +59,7 @@ func (p *Plugin[C]) Repair(ctx context.Context, c *plugin.Call[C]) error {
 
 // Validate implements [plugin.Validator].
 func (p *Plugin[C]) Validate(c *plugin.Call[C]) error {
-	if err := validate(c.AnyCall); err != nil {
+	if err := validate(c.AnyCall, p.Inherits); err != nil {
 		return err
 	}
 	if v, ok := p.Maker.(Validator[C]); ok {

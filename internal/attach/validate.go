@@ -17,9 +17,10 @@ func ValidateMTU(mtu int) error {
 	return nil
 }
 
-// validate checks what all configurations have in common.
-func validate(c *plugin.AnyCall) error {
-	if c.IPAM.Type == "" && c.Version.SameForm(cni.V010) {
+// validate checks what all configurations have in common. inherits says that addresses can come from the plugins before.
+func validate(c *plugin.AnyCall, inherits bool) error {
+	given := c.IPAM.Type != "" || inherits && c.Prev != nil && len(c.Prev.IPs) > 0
+	if !given && c.Version.SameForm(cni.V010) {
 		return cni.Errorf(cni.CodeInvalidConfig, "a network without ipam cannot be described in CNI version %v", c.Version).
 			WithDetails("use cniVersion 0.3.0 or newer")
 	}

@@ -13,9 +13,9 @@ func (s *Core) Inside(r *cni.Result) []int {
 	return s.named(r, func(sandbox string) bool { return sandbox != "" && netns.SamePath(sandbox, s.Netns) })
 }
 
-// Own returns the indexes of the interfaces of a result that count as the container's. Where none is [Core.Inside], those
-// of its name do whose sandbox leads to no namespace, and where there are none, those without one: results of others are
-// not always right about the sandbox, and the reference plugins go by the name.
+// Own returns the indexes of the interfaces of a result that count as the container's: the interfaces that [Core.Inside]
+// finds, else all of its name with a sandbox that leads to no namespace, else all of its name without a sandbox. Results of
+// other plugins often lack the right sandbox, and the upstream plugins look at the name.
 func (s *Core) Own(r *cni.Result) []int {
 	if own := s.Inside(r); own != nil {
 		return own
@@ -26,7 +26,7 @@ func (s *Core) Own(r *cni.Result) []int {
 	return s.named(r, func(sandbox string) bool { return sandbox == "" })
 }
 
-// elsewhere reports whether a sandbox that is not that of the call is the namespace of another container.
+// elsewhere reports whether a sandbox is the namespace of another container. It must not be the sandbox of the call.
 func (s *Core) elsewhere(sandbox string) bool {
 	return netns.Leads(s.Netns) && netns.Leads(sandbox)
 }

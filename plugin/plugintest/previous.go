@@ -25,7 +25,7 @@ func (r *Runtime) passedOn(container string) {
 		return
 	}
 	if v, _ := cni.ResultVersion(raw, 0); v < cni.V030 && r.suite.Plugin.Role == plugin.RoleInterface {
-		return // 0.1.0 and 0.2.0 have room for one interface: that of the plugin
+		return // a result of 0.1.0 or 0.2.0 describes the new interface alone
 	}
 	before, err := cni.DecodeResultStrict(raw, 0)
 	if err != nil {
@@ -54,6 +54,9 @@ func (r *Runtime) passedOn(container string) {
 // takenOver returns the previous result as one whose addresses and routes are of the interface that ADD has made.
 func takenOver(before, after *cni.Result) *cni.Result {
 	taken := &cni.Result{Interfaces: after.Interfaces, IPs: before.IPs, Routes: before.Routes, DNS: after.DNS}
+	if len(after.Interfaces) == 0 { // 0.1.0 and 0.2.0 name none
+		return taken
+	}
 	for i := range taken.IPs {
 		taken.IPs[i].Interface = cni.Some(0)
 	}
@@ -128,8 +131,8 @@ func (r *Runtime) sloppy() {
 	}
 }
 
-// given calls ADD with a previous result, and then DEL. The result is without hardware addresses, which can be others each
-// time, and nil if ADD fails.
+// given calls ADD with a previous result, and then DEL. It returns the result of ADD without MAC addresses, which can differ
+// from call to call, or nil and the error of ADD.
 func (r *Runtime) given(prev any) (*cni.Result, error) {
 	r.t.Helper()
 	q := r.Request(cni.Add, "c")

@@ -9,7 +9,7 @@ import (
 )
 
 // versions attaches, checks and detaches in every version of the plugin. Results have to be valid and in the version that
-// was asked for. Only 0.1.0 and 0.2.0 may be refused, with an example whose result they cannot say: see [served].
+// was asked for. ADD may refuse 0.1.0 and 0.2.0 only if they cannot express the result of the example; see [served].
 // PL-ADD-04, PL-ADD-12, RES-01
 func versions(_ *testing.T, r *Runtime) {
 	const container = "c"
@@ -100,7 +100,7 @@ func (s *served) note(v cni.Version) {
 	s.versions[v] = true
 }
 
-// missing returns those of the versions in which ADD has not worked, once all examples have been tried (PL-VRS-04).
+// missing returns the announced versions in which no ADD worked, or none until all examples were tried (PL-VRS-04).
 func (s *served) missing(announced []cni.Version, examples int) []cni.Version {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -136,8 +136,8 @@ func leadTo(links []kernel.Link) func(kernel.Filter) bool {
 	}
 }
 
-// hostEnd finds the host's end of the container's veth pair, which one of the plugins before must have made: it is among
-// the interfaces of the previous result, if that has any.
+// hostEnd finds the host-side veth of the container. A previous plugin must have made it, so the previous result lists it
+// unless it has no interfaces at all, as in the second example of 0.3.1.
 func hostEnd(s *session) (kernel.Link, error) {
 	inside, err := s.Sandbox.Link(s.IfName)
 	if err != nil {
@@ -149,7 +149,7 @@ func hostEnd(s *session) (kernel.Link, error) {
 	}
 	listed := func(i cni.Interface) bool { return i.Sandbox == "" && i.Name == end.Name }
 	if len(s.Prev.Interfaces) == 0 || slices.ContainsFunc(s.Prev.Interfaces, listed) {
-		return end, nil // a result without interfaces is silent about them, as the second example of 0.3.1 is
+		return end, nil
 	}
 	return end, cni.Errorf(cni.CodeInvalidConfig, "prevResult has no interface %s of the host, the other end of %s", end.Name, s.IfName)
 }

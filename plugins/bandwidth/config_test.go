@@ -145,8 +145,8 @@ func withPrevious(t *testing.T, q plugintest.Request, r *cni.Result) plugintest.
 	return q
 }
 
-// TestStepTwo: a previous result without interfaces, as that of step 2 in the example of the 0.3.1 text, says nothing of the
-// host's end. The kernel knows it (RES-10).
+// TestStepTwo: bandwidth finds the host-side veth through the kernel if the previous result has no interfaces, as in step 2
+// of the example in the 0.3.1 text (RES-10).
 func TestStepTwo(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,`+both)

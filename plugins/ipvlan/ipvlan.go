@@ -99,9 +99,10 @@ func (maker) Make(_ context.Context, s *session) ([]cni.Interface, error) {
 	return s.Made(link), nil
 }
 
-// master is the name of the parent, "" for the interface of the default route.
+// master is the name of the parent, "" for the interface of the default route. In 0.1.0 and 0.2.0 a previous result names no
+// interfaces.
 func master(s *session) (string, error) {
-	if s.Conf.Master != "" || s.Prev == nil {
+	if s.Conf.Master != "" || s.Prev == nil || s.Version < cni.V030 {
 		return s.Conf.Master, nil
 	}
 	if len(s.Prev.Interfaces) != 1 || s.Prev.Interfaces[0].Name == "" {

@@ -31,8 +31,8 @@ func parseGateways(texts []string) (gateways, error) {
 	return g, nil
 }
 
-// of returns the gateway of the default route for an address, and whether it goes before those that the interface has. One
-// that the kernel cannot have is none.
+// of returns the gateway of the default route for an address, and whether it goes before the gateways of the interface. It
+// returns no gateway that the kernel refuses.
 func (g gateways) of(ip cni.IP) (gw netip.Addr, chosen bool) {
 	if gw, ok := g[ip.Address.Addr().Is4()]; ok {
 		return gw, true

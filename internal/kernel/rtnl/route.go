@@ -32,7 +32,7 @@ func Reserved(table int) bool {
 // Route is a unicast route.
 type Route struct {
 	Dst      netip.Prefix // bits behind the prefix length are ignored
-	GW       netip.Addr   // not valid, or unspecified: none. That of an IPv4 destination may be IPv6
+	GW       netip.Addr   // not valid, or unspecified: none. An IPv4 destination may have an IPv6 gateway
 	Src      netip.Addr   // source address that senders who have chosen none get; not valid: the kernel's choice
 	Table    int          // 0 is main
 	Scope    int          // 0 is universe; has no effect in IPv6
