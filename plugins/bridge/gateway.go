@@ -66,8 +66,8 @@ func beGateway(ctx context.Context, s *attach.Session[Config], br kernel.Link, r
 	return br, s.Forward(r.IPs)
 }
 
-// gatewayAddr is what the bridge gets for the gateway of an address. One of the other family is in no network that the
-// address tells.
+// gatewayAddr returns the address that the bridge gets as the gateway of ip. A gateway of the other family gets no network
+// but its own address, because ip does not tell its prefix length.
 func gatewayAddr(ip cni.IP) netip.Prefix {
 	if ip.Gateway.Is4() != ip.Address.Addr().Is4() {
 		return netip.PrefixFrom(ip.Gateway, ip.Gateway.BitLen())

@@ -31,8 +31,8 @@ func parseGateways(texts []string) (gateways, error) {
 	return g, nil
 }
 
-// of returns the gateway of the default route for an address, and whether it goes before the gateways of the interface. It
-// returns no gateway that the kernel refuses.
+// of returns the gateway of the default route for an address, unless the kernel would refuse it. chosen says that the
+// configuration names it, so that it replaces the gateways of the interface.
 func (g gateways) of(ip cni.IP) (gw netip.Addr, chosen bool) {
 	if gw, ok := g[ip.Address.Addr().Is4()]; ok {
 		return gw, true
@@ -43,7 +43,7 @@ func (g gateways) of(ip cni.IP) (gw netip.Addr, chosen bool) {
 	return ip.Gateway, false
 }
 
-// defaultRoute is that of the family of an address.
+// defaultRoute returns the default route of the family of addr through gw.
 func defaultRoute(addr, gw netip.Addr) kernel.Route {
 	return kernel.Route{Dst: netip.PrefixFrom(addr, 0).Masked(), GW: gw}
 }
