@@ -64,6 +64,10 @@ func (decorator) Apply(ctx context.Context, s *session, _ *cni.Result) error {
 	if err != nil {
 		return err
 	}
+	if len(ips) == 0 { // as with the upstream plugin
+		s.Log.Warn("prevResult has addresses, but none of this interface: no traffic is routed by source")
+		return nil
+	}
 	link, err := s.Sandbox.Link(s.IfName)
 	if err != nil {
 		return err
@@ -106,7 +110,8 @@ func ruleOf(c *Config, ip cni.IP, rules []kernel.PolicyRule) (kernel.PolicyRule,
 	return rules[i], true
 }
 
-// addresses are those of the interface in the previous result, each once. It is an error if there are none.
+// addresses returns the addresses of the interface in the previous result, each once. A previous result without any address is
+// an error.
 func addresses(s *session) ([]cni.IP, error) {
 	var list []cni.IP
 	for _, ip := range s.PrevIPs() {
@@ -114,7 +119,7 @@ func addresses(s *session) ([]cni.IP, error) {
 			list = append(list, ip)
 		}
 	}
-	if list == nil {
+	if len(s.Prev.IPs) == 0 {
 		return nil, cni.Errorf(cni.CodeInvalidConfig, "prevResult has no address of interface %s", s.IfName).
 			WithDetails("sbr routes by source address; the plugins before it have to give one")
 	}

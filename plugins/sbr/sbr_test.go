@@ -208,11 +208,9 @@ func TestRefused(t *testing.T) {
 		addresses     []string
 		text          string
 	}{
-		{"cniVersion 0.2.0", `,"cniVersion":"0.2.0"`, []string{address4}, "must be called as chained plugin"},
+		{"cniVersion 0.2.0", `,"cniVersion":"0.2.0"`, nil, "must be called as chained plugin"},
 		{"no prevResult", ``, nil, "must be called as chained plugin"},
 		{"no address at all", ``, []string{}, "prevResult has no address of interface net1"},
-		{"no address of net1", ``, []string{`{"address":"10.88.0.2/16","interface":2}`}, "prevResult has no address of interface net1"},
-		{"an interface that is not in the result", ``, []string{address4, `{"address":"192.168.101.209/24","interface":17}`}, "ips[1]: interface 17 is not one of 3"},
 		{"no such table", `,"table":0`, []string{address4}, "table: 0 is not a number from 1"},
 		{"no such table either", `,"table":4294967296`, []string{address4}, "table: 4294967296 is not a number from 1"},
 		{"two IPv4 gateways", `,"gateways":["192.168.1.2","192.168.1.3"]`, []string{address4}, "multiple IPv4 addresses"},
@@ -268,4 +266,21 @@ func TestGatewayOfTheOtherFamily(t *testing.T) {
 	p.add(`{"address":"192.168.1.209/24","gateway":"fe80::1","interface":1}`, `{"address":"fd00:7::2/64","gateway":"192.168.1.1","interface":1}`)
 	equal(t, "table", p.routes("-4", "100"), "default via inet6 fe80::1 proto 116", "192.168.1.0/24 proto kernel scope link src 192.168.1.209")
 	equal(t, "IPv6 table", p.routes("-6", "101"), "fd00:7::/64 proto kernel metric 256", "fe80::/64 proto 116 metric 256")
+}
+
+// TestAddressesOfOthers: ADD changes nothing if the previous result has addresses of other interfaces only.
+func TestAddressesOfOthers(t *testing.T) {
+	t.Parallel()
+	p := newPod(t, "")
+	before := p.State()
+	p.add(`{"address":"10.88.0.2/16","interface":2}`)
+	p.Unchanged(before)
+}
+
+// TestIndexOutOfRange: an address whose interface is not in the result counts as one of this interface (sbr.md 6, RES-10).
+func TestIndexOutOfRange(t *testing.T) {
+	t.Parallel()
+	p := newPod(t, "", "address add 192.168.101.209/24 dev net1")
+	p.add(address4, `{"address":"192.168.101.209/24","interface":17}`)
+	equal(t, "rules", p.rules("-4"), "32764: from 192.168.101.209 lookup 101 proto 116", "32765: from 192.168.1.209 lookup 100 proto 116")
 }
