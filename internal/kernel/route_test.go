@@ -87,6 +87,11 @@ func TestAddRoute(t *testing.T) {
 			kernel.Route{Dst: prefix("10.9.0.1/32"), Scope: kernel.ScopeHost, Table: 254},
 		},
 		{
+			"IPv4 through an IPv6 gateway",
+			kernel.Route{Dst: prefix("10.9.0.0/16"), GW: addr("fe80::1")},
+			kernel.Route{Dst: prefix("10.9.0.0/16"), GW: addr("fe80::1"), Table: 254},
+		},
+		{
 			"source",
 			kernel.Route{Dst: prefix("10.9.0.0/16"), GW: addr("10.1.2.1"), Src: addr("10.1.2.3")},
 			kernel.Route{Dst: prefix("10.9.0.0/16"), GW: addr("10.1.2.1"), Src: addr("10.1.2.3"), Table: 254},
@@ -250,11 +255,11 @@ func TestInvalidPrefixesAreRefused(t *testing.T) {
 	b, inside := routed(t)
 	before := b.snapshot(t)
 	for name, err := range map[string]error{
-		"route":                                 b.container.AddRoute(inside, kernel.Route{}),
-		"route with a gateway":                  b.container.AddRoute(inside, kernel.Route{GW: addr("10.1.2.1")}),
-		"route of one family through the other": b.container.AddRoute(inside, kernel.Route{Dst: prefix("10.9.0.0/16"), GW: addr("fd00::1")}),
-		"address":                               b.container.AddAddr(inside, netip.Prefix{}),
-		"mapped address":                        b.container.AddAddr(inside, prefix("::ffff:10.1.2.9/120")),
+		"route":                              b.container.AddRoute(inside, kernel.Route{}),
+		"route with a gateway":               b.container.AddRoute(inside, kernel.Route{GW: addr("10.1.2.1")}),
+		"IPv6 route through an IPv4 gateway": b.container.AddRoute(inside, kernel.Route{Dst: prefix("fd09::/32"), GW: addr("10.1.2.1")}),
+		"address":                            b.container.AddAddr(inside, netip.Prefix{}),
+		"mapped address":                     b.container.AddAddr(inside, prefix("::ffff:10.1.2.9/120")),
 	} {
 		if err == nil {
 			t.Errorf("%s: accepted", name)
