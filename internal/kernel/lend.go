@@ -103,7 +103,8 @@ func (s *Space) recall(l Link, to *Space) error {
 // Fetch moves a link from another space to this one, where it gets a name and, if it is free, an index; 0 is any. It returns
 // the link as it is here: down, without addresses and routes, with its alias. If the name is taken here the error says so, wraps
 // [unix.EEXIST], and the link is where and what it was. Undone by lending it, and setting it up if it was; its addresses and
-// routes are lost.
+// routes are lost. The link loses alternative names that are in use here, with which the kernel would not let it come (from
+// Linux 6.7 on).
 func (s *Space) Fetch(l Link, from *Space, name string, index int) (fetched Link, err error) {
 	if err := s.taken(name, unix.EEXIST); err != nil {
 		return Link{}, err
@@ -124,13 +125,46 @@ func (s *Space) Fetch(l Link, from *Space, name string, index int) (fetched Link
 }
 
 func (s *Space) fetch(l Link, from *Space, name string, index int) (Link, error) {
-	if err := s.prepare(l, from, name); err != nil {
-		return Link{}, err
+	dropped, err := s.dropAltNames(l, from, name)
+	if err == nil {
+		err = s.fetchNamed(l, from, name, index)
 	}
-	if err := from.move(l, s, name, index); err != nil {
-		return Link{}, errors.Join(err, present(from.rt.Rename(l, l.Name)))
+	if err != nil {
+		errs := []error{err}
+		for _, alt := range dropped {
+			errs = append(errs, present(from.rt.AddAltName(l, alt)))
+		}
+		return Link{}, errors.Join(errs...)
 	}
 	return s.Link(name)
+}
+
+// dropAltNames removes the alternative names of a link that are in use here, or are the name that it is to have here.
+func (s *Space) dropAltNames(l Link, from *Space, name string) (dropped []string, err error) {
+	l, err = from.LinkByIndex(l.Index)
+	if err != nil {
+		return nil, err
+	}
+	for _, alt := range l.AltNames {
+		if _, err := s.Link(alt); alt != name && errors.Is(err, ErrNoLink) {
+			continue
+		}
+		if err := from.rt.RemoveAltName(l, alt); err != nil {
+			return dropped, fmt.Errorf("remove alternative name %s: %w", alt, err)
+		}
+		dropped = append(dropped, alt)
+	}
+	return dropped, nil
+}
+
+func (s *Space) fetchNamed(l Link, from *Space, name string, index int) error {
+	if err := s.prepare(l, from, name); err != nil {
+		return err
+	}
+	if err := from.move(l, s, name, index); err != nil {
+		return errors.Join(err, present(from.rt.Rename(l, l.Name)))
+	}
+	return nil
 }
 
 // move moves a link under an index, if that is free, and a name.
@@ -169,11 +203,16 @@ func (s *Space) prepare(l Link, from *Space, name string) error {
 }
 
 // Rename gives a link, which is down, another name. If it is taken the error says so, and wraps [unix.EEXIST]. Undone by
-// giving it l.Name.
+// giving it l.Name. An alternative name of the link that equals the new name is removed for good.
 func (s *Space) Rename(l Link, name string) error {
 	return s.tx.set(fmt.Sprintf("name %s dev %s", name, l.Name),
 		func() error {
 			err := s.rt.Rename(l, name)
+			if errors.Is(err, unix.EEXIST) && slices.Contains(l.AltNames, name) {
+				if err = s.rt.RemoveAltName(l, name); err == nil {
+					err = s.rt.Rename(l, name)
+				}
+			}
 			if errors.Is(err, unix.EEXIST) {
 				if taken := s.taken(name, err); taken != nil {
 					return taken

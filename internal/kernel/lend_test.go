@@ -136,6 +136,31 @@ func TestLendToTakenName(t *testing.T) {
 	}
 }
 
+// TestFetchDropsAltNames: alternative names that the container gave a link, and that are in use in the host, do not keep it
+// from coming back. The others stay.
+func TestFetchDropsAltNames(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.Host.Batch("link add other type veth peer name y", "link property add dev other altname other-long-name-of-the-host")
+	in, err := b.host.Lend(b.device(t), b.container, "net1")
+	must(t, err)
+	for _, name := range []string{"ens1", "other", "other-long-name-of-the-host", "harmless"} {
+		b.Container("container").Command("ip", "link", "property", "add", "dev", "net1", "altname", name)
+	}
+	in, err = b.container.LinkByIndex(in.Index)
+	must(t, err)
+
+	fetched, err := b.host.Fetch(in, b.container, "ens1", 0)
+	must(t, err)
+	if fetched.Name != "ens1" || !slices.Equal(fetched.AltNames, []string{"harmless"}) {
+		t.Errorf("%+v", fetched)
+	}
+	must(t, b.tx.Rollback()) // back to the container, and from there to the host
+	if back := b.Host.Try("ip", "link", "show", "harmless"); back != nil {
+		t.Error(back)
+	}
+}
+
 // TestFetchToTakenName: the link stays what and where it is.
 func TestFetchToTakenName(t *testing.T) {
 	t.Parallel()

@@ -19,7 +19,10 @@ func (m maker) Return(s *session) error {
 		return err
 	}
 	defer unlock()
-	x := memory.read(memory.owner())
+	owner, x, err := memory.own()
+	if err != nil {
+		return err
+	}
 	if x == nil {
 		if x, err = m.unremembered(memory, s.Conf); err != nil || x == nil {
 			return errors.Join(err, memory.forget(memory.owner()))
@@ -28,7 +31,7 @@ func (m maker) Return(s *session) error {
 			return err
 		}
 	}
-	return memory.settleOne(memory.owner(), x)
+	return memory.settleOne(owner, x)
 }
 
 // Remove is GC: the host gets back the devices of attachments that are gone.
@@ -109,12 +112,15 @@ func (m *memory) fetch(x *loan) (kernel.Link, bool, error) {
 		return l, false, err
 	}
 	m.Tx.Keep() // only the move is taken back
-	l, err = m.Host.Fetch(l, space, x.Name, x.HostIndex)
+	fetched, err := m.Host.Fetch(l, space, x.Name, x.HostIndex)
 	if err != nil {
 		return l, false, errors.Join(err, m.Tx.Rollback())
 	}
 	m.Tx.Keep()
-	return l, true, nil
+	if len(fetched.AltNames) < len(l.AltNames) {
+		m.Log.Warn("the device loses alternative names that are in use in the host", "name", x.Name, "had", l.AltNames, "has", fetched.AltNames)
+	}
+	return fetched, true, nil
 }
 
 // end makes the device, which is in the host, what it was, and ends the loan. What fails can be tried again.

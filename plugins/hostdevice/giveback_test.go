@@ -53,6 +53,14 @@ func TestBackFromAnywhere(t *testing.T) {
 		{name: "R-84: another interface has its name in the host", damage: func(r *plugintest.Runtime) {
 			r.Container("c").Batch("link add ens1 type veth peer name x")
 		}},
+		{name: "its alternative name is its name in the host", damage: func(r *plugintest.Runtime) {
+			r.Container("c").Command("ip", "link", "property", "add", "dev", "eth0", "altname", "ens1")
+		}},
+		{name: "the same, and its namespace has ended", damage: func(r *plugintest.Runtime) {
+			r.Container("c").Command("ip", "link", "property", "add", "dev", "eth0", "altname", "ens1")
+			r.Container("c").Command("ip", "link", "set", "eth0", "netns", r.Host.Path())
+			r.Remove("c")
+		}},
 		{name: "R-21: CNI_NETNS is empty", change: func(q *plugintest.Request) { q.Netns = "" }},
 		{name: "R-22: the path is gone", change: func(q *plugintest.Request) { q.Netns = "/run/netns/absent" }},
 		{name: "R-22: the namespace has ended, the device is back under its name in the container", damage: func(r *plugintest.Runtime) {
@@ -93,6 +101,67 @@ func TestBackFromAnywhere(t *testing.T) {
 				if leases, _ := filepath.Glob(filepath.Join(r.Dir, "net", "10.*")); leases != nil {
 					t.Errorf("after %s: %q", verb, leases)
 				}
+			}
+		})
+	}
+}
+
+// TestAltNames: a container that gives the device an alternative name of a link of the host cannot keep it.
+func TestAltNames(t *testing.T) {
+	t.Parallel()
+	r := lab(t, `,"device":"ens1"`)
+	r.Host.Batch("link add other type veth peer name another")
+	before := testnet.Snapshot(t, []*testnet.Namespace{r.Host})
+	r.Add("c")
+	r.Container("c").Command("ip", "link", "property", "add", "dev", "eth0", "altname", "other")
+	del(t, r, nil)
+	if diff := testnet.Diff(before, testnet.Snapshot(t, []*testnet.Namespace{r.Host})); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestRenamedNetwork is PL-DEL-10: the network has another name than at ADD. DEL returns the device all the same, unless the
+// container has another namespace by now. GC of another network does not touch it.
+func TestRenamedNetwork(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name   string
+		change func(*plugintest.Runtime, *plugintest.Request)
+		stays  bool
+	}{
+		{name: "the namespace is there"},
+		{name: "the namespace has ended", change: func(r *plugintest.Runtime, q *plugintest.Request) {
+			r.Container("c").Command("ip", "link", "set", "eth0", "netns", r.Host.Path())
+			r.Remove("c")
+			q.Netns = ""
+		}},
+		{name: "another namespace", stays: true, change: func(r *plugintest.Runtime, q *plugintest.Request) {
+			q.Netns = r.Container("d").Path()
+		}},
+		{name: "another container", stays: true, change: func(_ *plugintest.Runtime, q *plugintest.Request) { q.ContainerID = "other" }},
+		{name: "another interface", stays: true, change: func(_ *plugintest.Runtime, q *plugintest.Request) { q.IfName = "eth1" }},
+		{name: "GC", stays: true, change: func(r *plugintest.Runtime, q *plugintest.Request) { *q = r.Collect() }},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			r := lab(t, `,"device":"ens1"`)
+			r.Conf["cniVersion"] = "1.1.0"
+			r.Container("d")
+			before := testnet.Snapshot(t, []*testnet.Namespace{r.Host})
+			r.Add("c")
+			attached := r.State()
+			q := r.Request(cni.Del, "c")
+			if row.change != nil {
+				row.change(r, &q)
+			}
+			q.Conf["name"] = "renamed"
+			r.Must(q)
+			if row.stays {
+				r.Unchanged(attached)
+				return
+			}
+			if diff := testnet.Diff(before, hostWithoutIndex(t, r, before)); diff != "" {
+				t.Error(diff)
 			}
 		})
 	}

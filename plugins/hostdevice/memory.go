@@ -20,6 +20,10 @@ import (
 type loan struct {
 	netns.Ref // where it was moved to
 
+	// To which attachment, besides its network, which the administrator may rename.
+	Container string `json:"containerID,omitempty"`
+	IfName    string `json:"ifName,omitempty"`
+
 	// What it was in the host.
 	Name      string         `json:"name"`
 	Alias     string         `json:"alias,omitempty"`
@@ -77,6 +81,32 @@ func open(s *session) (m *memory, unlock func(), err error) {
 
 func (m *memory) owner() string { return string(m.Attachment().Owner()) }
 
+// own returns the loan of the attachment and its owner. A loan for another network counts if container and interface are
+// the same, and its namespace too, unless that no longer exists: the network has been renamed.
+func (m *memory) own() (owner string, x *loan, err error) {
+	owner = m.owner()
+	if x = m.read(owner); x != nil {
+		return owner, x, nil
+	}
+	others, err := m.loans.Names()
+	for _, other := range others {
+		x := m.read(other)
+		if x == nil || x.Container != m.ContainerID || x.IfName != m.IfName {
+			continue
+		}
+		space, err := m.enter(x)
+		if err != nil {
+			return owner, nil, err
+		}
+		here := space == nil || m.Sandbox != nil && space.NS.Same(m.Sandbox.NS)
+		m.leave(space)
+		if here {
+			return other, x, nil
+		}
+	}
+	return owner, nil, err
+}
+
 // lend gives the container a device of the host.
 func (m *memory) lend(l kernel.Link) (kernel.Link, error) {
 	if m.has(m.owner()) {
@@ -87,7 +117,7 @@ func (m *memory) lend(l kernel.Link) (kernel.Link, error) {
 		return l, err
 	}
 	x := &loan{
-		Ref: m.Sandbox.NS.Ref(), Name: l.Name, Alias: l.Alias, HostIndex: l.Index, Up: l.Up, MTU: l.MTU, MAC: l.MAC.String(),
+		Ref: m.Sandbox.NS.Ref(), Container: m.ContainerID, IfName: m.IfName, Name: l.Name, Alias: l.Alias, HostIndex: l.Index, Up: l.Up, MTU: l.MTU, MAC: l.MAC.String(),
 		Addresses: addresses, Kind: l.Kind, Device: l.Device, PermMAC: l.PermMAC.String(), Index: l.Index,
 	}
 	if err := m.remember(x); err != nil {

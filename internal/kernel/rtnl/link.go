@@ -23,6 +23,7 @@ type Link struct {
 	Name       string           // 1 to 15 bytes
 	Kind       string           // of rtnetlink: "veth", "bridge", …; "device" for one without (hardware, loopback)
 	Alias      string           // free text, up to 255 bytes
+	AltNames   []string         // alternative names, up to 127 bytes each
 	MAC        net.HardwareAddr // nil if none or all zero
 	MTU        int              // bytes
 	Up         bool             // administrative state (IFF_UP)
@@ -184,6 +185,20 @@ func (c *Conn) SetMaster(l Link, master int) error {
 	return c.set(l, nlmsg.Uint32(unix.IFLA_MASTER, uint32(master)))
 }
 
+// AddAltName gives a link an alternative name.
+func (c *Conn) AddAltName(l Link, name string) error {
+	return c.change(unix.RTM_NEWLINKPROP, unix.NLM_F_CREATE|unix.NLM_F_APPEND|unix.NLM_F_EXCL, header(l.Index), altNames(name))
+}
+
+// RemoveAltName removes an alternative name of a link.
+func (c *Conn) RemoveAltName(l Link, name string) error {
+	return c.change(unix.RTM_DELLINKPROP, 0, header(l.Index), altNames(name))
+}
+
+func altNames(name string) nlmsg.Attribute {
+	return nlmsg.Nest(unix.IFLA_PROP_LIST|unix.NLA_F_NESTED, nlmsg.String(unix.IFLA_ALT_IFNAME, name))
+}
+
 // Rename gives a link another name. The error is EEXIST if it is taken, EBUSY if the link is up (before 6.2).
 func (c *Conn) Rename(l Link, name string) error {
 	return c.set(l, nlmsg.String(unix.IFLA_IFNAME, name))
@@ -233,6 +248,12 @@ func readLink(m []byte) (Link, error) {
 			l.Name = nlmsg.Text(v)
 		case unix.IFLA_IFALIAS:
 			l.Alias = nlmsg.Text(v)
+		case unix.IFLA_PROP_LIST:
+			for kind, name := range nlmsg.Attributes(v) {
+				if kind == unix.IFLA_ALT_IFNAME {
+					l.AltNames = append(l.AltNames, nlmsg.Text(name))
+				}
+			}
 		case unix.IFLA_ADDRESS:
 			if slices.ContainsFunc(v, func(b byte) bool { return b != 0 }) {
 				l.MAC = slices.Clone(v)
