@@ -24,6 +24,10 @@ type Bridge struct {
 // EnsureBridge finds or makes a bridge and sets it up. A bridge that exists keeps its configuration. Others may use
 // it from the moment it exists, so nothing of this is undone. The error wraps [ErrNotBridge] if the link is of
 // another kind.
+//
+// A bridge that is made keeps the MAC address that the kernel has chosen for it: otherwise it would take one of its ports',
+// and neighbours would lose it with that port. It has its link-local address at once. The kernel assigns that when the link
+// has a carrier, which a bridge without ports has only until its first port joins or its MAC address is set.
 func (s *Space) EnsureBridge(b Bridge) (bridge Link, created bool, err error) {
 	bridge, err = s.Link(b.Name)
 	if errors.Is(err, ErrNoLink) {
@@ -65,6 +69,11 @@ func (s *Space) EnsureBridge(b Bridge) (bridge Link, created bool, err error) {
 			return Link{}, created, err
 		}
 		bridge.Up = true
+	}
+	if created {
+		if err := s.EnsureMAC(bridge, bridge.MAC); err != nil {
+			return Link{}, created, err
+		}
 	}
 	return bridge, created, nil
 }

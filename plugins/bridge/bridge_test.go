@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -276,6 +277,33 @@ func TestInterfaceStaysDown(t *testing.T) {
 	}
 	if have := r.Container("c").Command("ip", "-o", "address", "show", "dev", "eth0"); have != "" {
 		t.Errorf("interface has %s", have)
+	}
+}
+
+// TestLinkLocalAddress: a new bridge has its link-local address from the start, as with the upstream plugin, also if the
+// interface of its first container stays down. It is that of its MAC address.
+func TestLinkLocalAddress(t *testing.T) {
+	t.Parallel()
+	r := runtime(t, `,"disableContainerInterface":true`)
+	name := r.Add("c").Interfaces[0].Name
+	address := func() string {
+		return r.Host.Command("ip", "-o", "-6", "address", "show", "dev", name, "scope", "link")
+	}
+	before := address()
+	mac, err := net.ParseMAC(show(t, r.Host, name).Address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eui := append(append(mac[:3:3], 0xff, 0xfe), mac[3:]...)
+	eui[0] ^= 2
+	want := netip.AddrFrom16([16]byte(append([]byte{0xfe, 0x80, 15: 0}[:8:8], eui...))).String()
+	if !strings.Contains(before, want+"/64") || strings.Contains(before, "tentative") {
+		t.Fatalf("bridge with MAC address %s has %q, want %s", mac, before, want)
+	}
+	r.Container("c").Command("ip", "link", "set", "eth0", "up")
+	r.Add("d")
+	if after := address(); after != before {
+		t.Errorf("with a second port it has %q", after)
 	}
 }
 

@@ -1,8 +1,6 @@
 package rtnl
 
 import (
-	"net"
-
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/kernel/nlmsg"
@@ -15,17 +13,10 @@ type Bridge struct {
 	VLANFiltering bool // forward by VLAN: frames reach only those ports that have theirs
 }
 
-// AddBridge makes a bridge and sets it up. It gets a hardware address of its own, random and locally administered: the
-// kernel would have it follow its ports, and neighbours lose it with each of them. The error is EEXIST if the name is
-// taken.
+// AddBridge makes a bridge, down and with an address that the kernel chooses. The error is EEXIST if the name is taken.
 func (c *Conn) AddBridge(b Bridge) error {
-	mac := make(net.HardwareAddr, 6)
-	if _, err := unix.Getrandom(mac, 0); err != nil {
-		return err
-	}
-	mac[0] = mac[0]&^1 | 2 // unicast, locally administered (IEEE 802)
-	l := creation{name: b.Name, kind: "bridge", mac: mac, mtu: b.MTU, up: true}
-	if b.VLANFiltering { // a kernel that cannot refuses to be told not to
+	l := creation{name: b.Name, kind: "bridge", mtu: b.MTU}
+	if b.VLANFiltering { // a kernel without filtering refuses the attribute, whatever its value
 		l.data = []nlmsg.Attribute{nlmsg.Uint8(unix.IFLA_BR_VLAN_FILTERING, 1)}
 	}
 	return c.create(l)

@@ -14,7 +14,6 @@ type creation struct {
 	name, kind string
 	mac        net.HardwareAddr // nil lets the kernel choose
 	mtu        int              // bytes; 0 is the kernel's default
-	up         bool
 	attributes []nlmsg.Attribute // IFLA_…, further ones
 	data       []nlmsg.Attribute // what the kind defines
 }
@@ -22,9 +21,6 @@ type creation struct {
 // create makes a link. The error is EEXIST if the name is taken.
 func (c *Conn) create(l creation) error {
 	var about unix.IfInfomsg
-	if l.up {
-		about.Flags, about.Change = unix.IFF_UP, unix.IFF_UP
-	}
 	info := []nlmsg.Attribute{nlmsg.String(unix.IFLA_INFO_KIND, l.kind)}
 	if l.data != nil {
 		info = append(info, nlmsg.Nest(unix.IFLA_INFO_DATA, l.data...))
