@@ -58,6 +58,13 @@ type Validator[C any] interface {
 	Validate(*plugin.Call[C]) error
 }
 
+// Statuser is a Maker that knows what else ADD needs, such as a link of the host. An error with
+// [cni.CodeInvalidConfig] says that no ADD can succeed before an administrator has changed something; STATUS answers it
+// with [cni.CodeNotAvailable]. What the runtime or another plugin may still provide does not count. Sandbox is nil.
+type Statuser[C any] interface {
+	Status(*Session[C]) error
+}
+
 // Options tell how the container's interface is brought up.
 type Options struct {
 	KeepDown bool // leave it down; only without IPAM

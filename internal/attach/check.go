@@ -114,13 +114,19 @@ func (s *Core) CheckHostMAC(l kernel.Link) error {
 	return nil
 }
 
-// status says what the kernel lacks, then asks IPAM.
+// status says what the kernel lacks, or the host, then asks IPAM.
 func status(ctx context.Context, p untyped, c *plugin.AnyCall) error {
 	masq := masqOf(c.Config())
 	if err := session.Lacking(append(p.needs(c), masq.features()...)...); err != nil {
 		return err
 	}
 	if err := masq.available(cni.CodeNotAvailable); err != nil {
+		return err
+	}
+	if err := p.status(ctx, c); cni.CodeOf(err) == cni.CodeInvalidConfig {
+		e := cni.AsError(err)
+		return cni.Errorf(cni.CodeNotAvailable, "%s", e.Msg).WithDetails(e.Details)
+	} else if err != nil {
 		return err
 	}
 	if c.IPAM.Type == "" {

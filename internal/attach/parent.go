@@ -30,6 +30,15 @@ func (s *Core) Parent(name string, inContainer bool) (kernel.Link, *kernel.Space
 	return l, space, err
 }
 
+// ParentStatus is for [Statuser]: it looks whether the parent is there. One in the container cannot be looked for.
+func (s *Core) ParentStatus(name string, inContainer bool) error {
+	if inContainer {
+		return nil
+	}
+	_, _, err := s.Parent(name, false)
+	return err
+}
+
 // CheckParent looks whether the parent that is configured is still there. Without a name that is not known: another link can
 // have the default route by now.
 func (s *Core) CheckParent(name string, inContainer bool) error {

@@ -78,6 +78,7 @@ type untyped interface {
 	needs(*plugin.AnyCall) []probe.Feature
 	make(context.Context, *Core) ([]cni.Interface, error)
 	verify(context.Context, *Core, kernel.Link) error
+	status(context.Context, *plugin.AnyCall) error
 	amend(*Core, *cni.Result) error
 	route(*Core, kernel.Link, *cni.Result) error
 	finish(context.Context, *Core, *cni.Result) error
@@ -126,6 +127,19 @@ func (p *Plugin[C]) make(ctx context.Context, s *Core) ([]cni.Interface, error) 
 
 func (p *Plugin[C]) verify(ctx context.Context, s *Core, link kernel.Link) error {
 	return p.Maker.Verify(ctx, p.session(s), link)
+}
+
+func (p *Plugin[C]) status(ctx context.Context, c *plugin.AnyCall) error {
+	m, ok := p.Maker.(Statuser[C])
+	if !ok {
+		return nil
+	}
+	s, err := open(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return m.Status(p.session(s))
 }
 
 func (p *Plugin[C]) amend(s *Core, r *cni.Result) error {

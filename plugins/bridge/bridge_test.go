@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/plugin"
 	"github.com/tenon-cni/tenon/plugin/plugintest"
 	"github.com/tenon-cni/tenon/plugins/bridge"
 )
@@ -391,7 +392,7 @@ func TestNameClash(t *testing.T) {
 	c := r.Container("c")
 	c.Command("ip", "link", "add", "eth0", "type", "bridge")
 	before := r.State()
-	err := r.Refused(r.Request(cni.Add, "c"), cni.CodeInternal)
+	err := r.Refused(r.Request(cni.Add, "c"), plugin.CodeTaken)
 	plugintest.Says(t, err, `"eth0" exists`)
 	plugintest.Says(t, err, c.Path())
 	r.Unchanged(before)

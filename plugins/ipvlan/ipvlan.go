@@ -79,6 +79,11 @@ func (maker) Validate(c *plugin.Call[Config]) error {
 	return attach.ValidateMTU(c.Conf.MTU)
 }
 
+// Status looks for the parent. Without a name it can be the interface of a plugin before this one.
+func (maker) Status(s *session) error {
+	return s.ParentStatus(s.Conf.Master, s.Conf.LinkInContainer || s.Conf.Master == "")
+}
+
 // Make makes the ipvlan in the container.
 func (maker) Make(_ context.Context, s *session) ([]cni.Interface, error) {
 	c := s.Conf

@@ -86,6 +86,9 @@ func (maker) Validate(c *plugin.Call[Config]) error {
 	return err
 }
 
+// Status looks for the parent.
+func (maker) Status(s *session) error { return s.ParentStatus(s.Conf.Master, s.Conf.LinkInContainer) }
+
 // Make makes the macvlan in the container.
 func (maker) Make(_ context.Context, s *session) ([]cni.Interface, error) {
 	c := s.Conf

@@ -102,6 +102,31 @@ func TestConfiguration(t *testing.T) {
 	r.Unchanged(before)
 }
 
+// TestStatus: without a parent no ADD can succeed before an administrator has changed the host. A parent in the container is
+// the runtime's business.
+func TestStatus(t *testing.T) {
+	t.Parallel()
+	r, _ := runtime(t, "")
+	for _, row := range []struct{ name, members, says string }{
+		{"parent", ``, ""},
+		{"no such parent", `"master":"absent"`, `"absent": not found in the host`},
+		{"no default route", `"master":""`, "no default route interface found in the host"},
+		{"no such parent in the container", `"master":"absent","linkInContainer":true`, ""},
+	} {
+		q := r.Request(cni.Status, "c")
+		merge(t, &q, row.members)
+		if row.says == "" {
+			r.Must(q)
+			continue
+		}
+		plugintest.Says(t, r.Refused(q, cni.CodeNotAvailable), row.says)
+	}
+	r.Host.Batch("link set uplink up", "route add default via 192.0.2.254")
+	q := r.Request(cni.Status, "c")
+	merge(t, &q, `"master":""`)
+	r.Must(q)
+}
+
 // TestArgsAreStrict: CNI_ARGS that nobody here knows are refused, unless they say that this is meant.
 func TestArgsAreStrict(t *testing.T) {
 	t.Parallel()

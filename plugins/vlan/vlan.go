@@ -66,6 +66,9 @@ func (maker) Validate(c *plugin.Call[Config]) error {
 	return nil
 }
 
+// Status looks for the parent.
+func (maker) Status(s *call) error { return s.ParentStatus(s.Conf.Master, s.Conf.LinkInContainer) }
+
 // Make makes the VLAN.
 func (maker) Make(_ context.Context, s *call) ([]cni.Interface, error) {
 	parent, space, err := s.Parent(s.Conf.Master, s.Conf.LinkInContainer)

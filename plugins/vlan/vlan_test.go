@@ -429,6 +429,8 @@ func TestStatus(t *testing.T) {
 		plugintest.Says(t, r.Refused(r.Request(cni.Status, "c"), cni.CodeNotAvailable), "8021q")
 		return
 	}
+	plugintest.Says(t, r.Refused(r.Request(cni.Status, "c"), cni.CodeNotAvailable), `"eno1": not found in the host`)
+	r.Host.Batch("link add eno1 type veth peer name far")
 	r.Must(r.Request(cni.Status, "c"))
 	r.Conf["ipam"].(map[string]any)["rangeEnd"] = "10.9.9.9"
 	if _, err := r.Do(t.Context(), r.Request(cni.Status, "c")); err == nil || !strings.Contains(err.Error(), "10.9.9.9") {
