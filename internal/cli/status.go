@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -119,6 +120,9 @@ func (r *settings) ask(cmd *cobra.Command, networks []*network.Network) []status
 		if err == nil && !n.Version.Has(cni.Status) {
 			_, err = client.Validate(cmd.Context(), n)
 		}
+		if err == nil {
+			err = startsWithInterface(n)
+		}
 		if e.Ready = err == nil; !e.Ready {
 			e.err = r.explain(err, n)
 			e.Error = cni.AsError(err).Encode(cni.Newest)
@@ -126,6 +130,17 @@ func (r *settings) ask(cmd *cobra.Command, networks []*network.Network) []status
 		entries[i] = e
 	}
 	return entries
+}
+
+// startsWithInterface refuses a network whose first plugin works on the interface of another one: ADD always fails. The plugin
+// cannot answer that to STATUS, because it does not know the plugins before it.
+func startsWithInterface(n *network.Network) error {
+	types := n.Types()
+	if len(types) == 0 || !slices.Contains(chainedNames(), types[0]) {
+		return nil
+	}
+	return cni.Errorf(cni.CodeNotAvailable, "network %s: %s is the first plugin, but must be called as chained plugin", n.Name, types[0]).
+		WithDetails("put a plugin that makes an interface, such as bridge, before it")
 }
 
 func (r *settings) statusRows(entries []statusEntry) [][]string {
