@@ -48,6 +48,28 @@ func TestSelection(t *testing.T) {
 	}
 }
 
+// TestSelectionByMAC: of several links with the address the one with the lowest index counts.
+// host-device.md 5
+func TestSelectionByMAC(t *testing.T) {
+	t.Parallel()
+	r := lab(t, `,"hwaddr":"02:00:5e:00:00:01"`)
+	r.Host.Batch("link add aaa index 1001 address 02:00:5e:00:00:01 type veth peer name bbb",
+		"link add zzz index 1000 address 02:00:5e:00:00:01 type veth peer name yyy")
+	for _, name := range []string{"ens1", "zzz", "aaa"} {
+		r.Add("c")
+		if inside := link(t, r.Container("c"), "eth0"); inside["ifalias"] != name {
+			t.Errorf("the container has %v, want %s", inside["ifalias"], name)
+		}
+		if left := link(t, r.Host, name); left != nil {
+			t.Errorf("the host has %v", left)
+		}
+		r.Check("c")
+		r.Del("c")
+		r.Host.Command("ip", "link", "set", name, "address", "02:00:5e:00:00:99")
+	}
+	r.Refused(r.Request(cni.Add, "c"), cni.CodeInvalidConfig)
+}
+
 // TestNoDevice: what names no device, or something else, is refused with the reason.
 func TestNoDevice(t *testing.T) {
 	t.Parallel()
