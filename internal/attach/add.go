@@ -113,7 +113,13 @@ func bringUp(ctx context.Context, p untyped, s *Core, o Options, index int, r *c
 	if o.KeepDown {
 		return nil
 	}
-	return s.Sandbox.Up(link)
+	return s.up(link)
+}
+
+// up sets the container's interface up. One with a MAC address of its own may have to wait until the kernel has deleted the
+// interface of a namespace that vanished without DEL.
+func (s *Core) up(link kernel.Link) error {
+	return s.Sandbox.Retry(link, s.Host, func() error { return s.Sandbox.Up(link) })
 }
 
 // inherit gives the container's interface what the plugins before have got addresses for.
@@ -177,7 +183,7 @@ func apply(ctx context.Context, p untyped, s *Core, o Options, link kernel.Link,
 	if err := give(s, o, link, mine); err != nil {
 		return err
 	}
-	if err := s.Sandbox.Up(link); err != nil {
+	if err := s.up(link); err != nil {
 		return err
 	}
 	if has6(mine) {
@@ -229,7 +235,9 @@ func give(s *Core, o Options, link kernel.Link, ips []cni.IP) error {
 		if slices.Contains(auto, ip.Address) {
 			continue
 		}
-		if err := add(link, ip.Address); err != nil {
+		// The kernel lets no two ipvlans of a parent have one address.
+		err := s.Sandbox.Retry(link, s.Host, func() error { return add(link, ip.Address) })
+		if err != nil {
 			return err
 		}
 	}

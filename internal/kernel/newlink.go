@@ -39,17 +39,20 @@ func (s *Space) AddLink(n NewLink) (Link, error) {
 		l.Parent, l.ParentNS = n.Parent.Index, n.ParentSpace.NS
 		op += " on " + n.Parent.Name
 	}
-	if n.Kind == "vlan" && !n.ParentSpace.NS.Same(s.NS) {
-		if err := n.ParentSpace.rt.Identify(s.NS); err != nil { // for vlanTaken
+	if n.Parent.Index != 0 && !n.ParentSpace.NS.Same(s.NS) {
+		if err := n.ParentSpace.rt.Identify(s.NS); err != nil { // for onParent
 			return Link{}, err
 		}
 	}
 	made := Link{Name: n.Name}
 	err := s.tx.Do(op,
 		func() (err error) {
-			made.Index, err = s.rt.AddLink(l)
-			if errors.Is(err, unix.EEXIST) {
-				made.Index, err = s.addAnyway(n, l, err)
+			made.Index, err = s.addLink(n, l)
+			if s.inTheWay(n, err) {
+				err = n.ParentSpace.retryOn(n.Parent, func() (bool, error) {
+					made.Index, err = s.addLink(n, l)
+					return s.inTheWay(n, err), err
+				})
 			}
 			return err
 		},
@@ -68,6 +71,31 @@ func (s *Space) AddLink(n NewLink) (Link, error) {
 	}
 	made.Alias = n.Alias
 	return made, nil
+}
+
+func (s *Space) addLink(n NewLink, l rtnl.NewLink) (index int, err error) {
+	index, err = s.rt.AddLink(l)
+	if errors.Is(err, unix.EEXIST) {
+		return s.addAnyway(n, l, err)
+	}
+	return index, err
+}
+
+// inTheWay reports whether a link could not be made because of another one on the parent that no longer has a namespace: it
+// has the VLAN, or one of the two is to have the parent for itself.
+func (s *Space) inTheWay(n NewLink, err error) bool {
+	if taken := (*VLANTakenError)(nil); errors.As(err, &taken) {
+		return taken.Link.Index == 0 || n.Alias != "" && taken.Link.Alias == n.Alias && !taken.Here
+	}
+	if n.Kind != "macvlan" || !errors.Is(err, unix.EINVAL) {
+		return false
+	}
+	parent, err := n.ParentSpace.LinkByIndex(n.Parent.Index)
+	if err != nil || n.Mode != "passthru" && parent.Promisc == 0 {
+		return false
+	}
+	_, _, found := n.ParentSpace.onParent(parent.Index, func(l Link) bool { return l.Kind == "macvlan" && (n.Alias == "" || l.Alias != n.Alias) })
+	return !found
 }
 
 // addAnyway is for a link that could not be made because something exists: its name here, its VLAN on the parent, or its name

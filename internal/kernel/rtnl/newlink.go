@@ -12,8 +12,8 @@ import (
 // creation is a request for a link.
 type creation struct {
 	name, kind string
-	mac        net.HardwareAddr // nil lets the kernel choose
-	mtu        int              // bytes; 0 is the kernel's default
+	mac        net.HardwareAddr  // nil lets the kernel choose
+	mtu        int               // bytes; 0 is the kernel's default
 	attributes []nlmsg.Attribute // IFLA_…, further ones
 	data       []nlmsg.Attribute // what the kind defines
 }

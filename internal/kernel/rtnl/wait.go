@@ -24,6 +24,12 @@ func (c *Conn) WaitUp(ctx context.Context, l Link) error {
 	return err
 }
 
+// AwaitLinks calls done, again after each change of a link in the namespace, until it returns true or an error, or ctx is
+// done. l is the link that done is about.
+func (c *Conn) AwaitLinks(ctx context.Context, l Link, done func() (bool, error)) error {
+	return c.await(ctx, l, unix.RTNLGRP_LINK, done)
+}
+
 // DuplicateError says that duplicate address detection has found an address in use by another node.
 type DuplicateError struct {
 	Link string

@@ -1,0 +1,85 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/kernel/rtnl"
+)
+
+// A parent and the links on it can be in different namespaces. When a namespace has lost its last user, the kernel takes some
+// time to delete its links, and nothing tells which of them are left: what they hold on a parent (a VLAN, a MAC address, an
+// address, the parent itself) is in use by no link that can be found. The parent's namespace hears of each link that goes.
+//
+// A link of the same owner that can still be found does not count either: the owner has lost the namespace, whose last
+// reference may be about to go.
+
+// retryWait is how long a change waits for the links of a namespace that the kernel is deleting.
+const retryWait = 10 * time.Second
+
+// Retry makes a change of l, a link that is here and was made on a parent, and repeats it as long as it fails with
+// [unix.EADDRINUSE] because of a link that no longer has a namespace, for up to 10 s. host is where the parent is, unless
+// it is here.
+func (s *Space) Retry(l Link, host *Space, change func() error) error {
+	err := change()
+	if l.Parent == 0 || !errors.Is(err, unix.EADDRINUSE) {
+		return err
+	}
+	if l.ParentNSID == rtnl.SameNamespace {
+		host = s
+	}
+	sameMAC := func(other Link) bool {
+		return l.Kind == "macvlan" && other.Kind == l.Kind && other.Up && slices.Equal(other.MAC, l.MAC) && other.Alias != l.Alias
+	}
+	return host.retryOn(Link{Index: l.Parent, Name: "of " + l.Name}, func() (bool, error) {
+		err := change()
+		if !errors.Is(err, unix.EADDRINUSE) {
+			return false, err
+		}
+		_, _, found := host.onParent(l.Parent, sameMAC)
+		return !found, err
+	})
+}
+
+// retryOn makes a change that needs room on a parent which is here, again after each change of a link here, as long as
+// change asks for it and for up to 10 s.
+func (s *Space) retryOn(parent Link, change func() (again bool, err error)) error {
+	ctx, cancel := context.WithTimeout(s.tx.ctx, retryWait)
+	defer cancel()
+	var failed error
+	err := s.rt.AwaitLinks(ctx, parent, func() (bool, error) {
+		var again bool
+		again, failed = change()
+		return !again, nil
+	})
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = nil
+	}
+	return errors.Join(failed, err)
+}
+
+// onParent finds a link that matches on a parent that is here, wherever the link is: here, or in a namespace that exists and
+// has an identifier here.
+func (s *Space) onParent(parent int, match func(Link) bool) (l Link, here, ok bool) {
+	of := func(links []Link, nsid int) bool {
+		i := slices.IndexFunc(links, func(l Link) bool { return l.Parent == parent && l.ParentNSID == nsid && match(l) })
+		if i >= 0 {
+			l = links[i]
+		}
+		return i >= 0
+	}
+	if links, err := s.rt.Links(); err == nil && of(links, rtnl.SameNamespace) {
+		return l, true, true
+	}
+	own, all, _ := s.rt.Namespaces()
+	for _, nsid := range all {
+		if links, err := s.rt.LinksIn(nsid); err == nil && of(links, own) {
+			return l, false, true
+		}
+	}
+	return Link{}, false, false
+}
