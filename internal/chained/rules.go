@@ -26,13 +26,23 @@ type Heir[C any] interface {
 	VerifyReference(context.Context, *Session[C]) error
 }
 
-// claim makes the entries of the Ruler.
+// claim makes the entries of the Ruler. It takes over what a container that no longer exists has in their
+// place.
 func (p untyped) claim(s *session.Core) error {
 	entries, err := p.rules(s)
 	if err != nil || len(entries) == 0 {
 		return err
 	}
-	return told(s.Host.Claim(s.Type+" rules", s.Tag, entries))
+	for {
+		err := s.Host.Claim(s.Type+" rules", s.Tag, entries)
+		var taken *kernel.TakenError
+		if !errors.As(err, &taken) {
+			return err
+		}
+		if free, wrong := s.TakeOver(p.concerns, taken.Holder, taken.To); !free {
+			return errors.Join(told(err), wrong)
+		}
+	}
 }
 
 // told says in the words of the protocol who has what is wanted.

@@ -98,20 +98,20 @@ func satisfies(rt, want Route) bool {
 
 // LinkTo returns the link through which packets to an address leave. The error wraps [ErrNoRoute] if none does.
 func (s *Space) LinkTo(dst netip.Addr) (Link, error) {
-	index, local, ok, err := s.rt.Lookup(dst)
+	hop, ok, err := s.rt.Lookup(dst)
 	if err != nil {
 		return Link{}, err
 	}
-	if !ok || local {
+	if !ok || hop.Local {
 		return Link{}, fmt.Errorf("%s: %w", dst, ErrNoRoute)
 	}
-	return s.rt.LinkByIndex(index)
+	return s.rt.LinkByIndex(hop.Link)
 }
 
 // IsLocal reports whether an address is one of this machine: of the namespace, that is.
 func (s *Space) IsLocal(a netip.Addr) (bool, error) {
-	_, local, _, err := s.rt.Lookup(a)
-	return local, err
+	hop, _, err := s.rt.Lookup(a)
+	return hop.Local, err
 }
 
 // ErrNoRoute says that packets to an address would not leave.

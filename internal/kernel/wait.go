@@ -30,3 +30,23 @@ func (s *Space) WaitDAD(ctx context.Context, l Link) error {
 // Duplicates lists the IPv6 addresses of a link that duplicate address detection has found in use by another node, so that
 // the kernel does not use them.
 func (s *Space) Duplicates(l Link) ([]netip.Prefix, error) { return s.rt.Duplicates(l) }
+
+// answerWait is how long the owner of an address may take to answer. A container on the same host needs
+// microseconds.
+const answerWait = time.Second
+
+// Answers reports whether the owner of an address that the host reaches directly answers. An address that
+// is the host's own, or that packets leave for through a gateway, belongs to no container here.
+func (s *Space) Answers(a netip.Addr) (bool, error) {
+	hop, ok, err := s.rt.Lookup(a)
+	if err != nil || !ok || hop.Local || hop.Gateway {
+		return false, err
+	}
+	link, err := s.rt.LinkByIndex(hop.Link)
+	if err != nil {
+		return false, err
+	}
+	ctx, cancel := context.WithTimeout(s.tx.ctx, answerWait)
+	defer cancel()
+	return s.rt.Answers(ctx, link, a)
+}

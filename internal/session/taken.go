@@ -1,10 +1,14 @@
 package session
 
 import (
+	"errors"
 	"fmt"
+	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/plugin"
 )
 
@@ -26,6 +30,70 @@ func (s *Core) Namesake(tag string) (a cni.Attachment, ok bool) {
 	}
 	a = cni.Attachment{Network: part[1], IfName: part[2], Container: s.ContainerID}
 	return a, a.Tag() == tag
+}
+
+// Tagged returns the attachment that a tag is of; ok is false if it is no tag, or one that is cut.
+func Tagged(tag string) (a cni.Attachment, ok bool) {
+	part := strings.SplitN(tag, " ", 4) // see cni.Attachment.Tag
+	if len(part) != 4 {
+		return a, false
+	}
+	a = cni.Attachment{Network: part[1], IfName: part[2], Container: part[3]}
+	return a, a.Tag() == tag
+}
+
+// TakeOver removes what the owner of a tag has of some concerns if its container no longer exists, and
+// reports whether it did. to is the address of that container.
+func (s *Core) TakeOver(concerns []*kernel.Concern, tag string, to netip.Addr) (bool, error) {
+	is := func(alias string) bool { return alias == tag }
+	if gone, err := s.Vanished(is, to); !gone {
+		return false, err
+	}
+	// The container may be attached again meanwhile. Then its link is there before it waits for the lock
+	// under which match is called.
+	var errs []error
+	match := func(other string) bool {
+		if other != tag {
+			return false
+		}
+		linked, err := s.linked(is)
+		errs = append(errs, err)
+		return !linked && err == nil
+	}
+	taken := false
+	for _, concern := range concerns {
+		held, err := s.Host.Release(concern, match)
+		errs, taken = append(errs, err), taken || len(held) > 0
+	}
+	if taken {
+		s.LogTakeOver(Holder(tag), to)
+	}
+	return taken, errors.Join(errs...)
+}
+
+// LogTakeOver logs that this attachment takes over what a container that no longer exists has left.
+func (s *Core) LogTakeOver(holder string, to netip.Addr) {
+	s.Log.Warn("took over what a container left that no longer exists", "holder", holder, "address", to)
+}
+
+// Vanished reports whether a container that had an address no longer exists: no link of the host has an
+// alias that matches, and the address is this attachment's own by now or does not answer. Links that
+// another implementation made have no alias; then the address alone decides.
+func (s *Core) Vanished(match func(alias string) bool, to netip.Addr) (bool, error) {
+	if linked, err := s.linked(match); linked || err != nil {
+		return false, err
+	}
+	if slices.ContainsFunc(s.PrevIPs(), func(ip cni.IP) bool { return ip.Address.Addr() == to }) {
+		return true, nil
+	}
+	answers, err := s.Host.Answers(to)
+	return !answers && err == nil, err
+}
+
+// linked reports whether a link of the host has an alias that matches.
+func (s *Core) linked(match func(alias string) bool) (bool, error) {
+	links, err := s.Host.Links()
+	return slices.ContainsFunc(links, func(l kernel.Link) bool { return match(l.Alias) }), err
 }
 
 // Holder names the attachment whose tag that is, for people. What is no tag it returns as it is.

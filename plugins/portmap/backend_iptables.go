@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/chained"
@@ -51,22 +52,27 @@ func applyIPTables(s *session, forwards []forward, addrs []netip.Prefix, maps []
 	return nil
 }
 
-// refusePublished refuses ports that the backend nftables has given to somebody else.
+// refusePublished refuses ports that the backend nftables has given to another container that exists.
 func refusePublished(s *session, maps []nft.Mapping) error {
 	held, err := s.Host.Held(nft.Publishing)
 	if err != nil {
 		return kernel.UnlessNoNFT(err)
 	}
+	var free []string // holders that no longer exist
 	for _, h := range held {
 		theirs, ok := nft.Published(h)
-		if !ok || s.SameContainer(h.Comment) {
+		if !ok || s.SameContainer(h.Comment) || slices.Contains(free, h.Comment) {
 			continue
 		}
-		for _, m := range maps {
-			if m.Overlaps(theirs) {
-				return chained.Taken(m.String(), h.Comment)
-			}
+		i := slices.IndexFunc(maps, theirs.Overlaps)
+		if i < 0 {
+			continue
 		}
+		concerns := []*kernel.Concern{nft.Publishing}
+		if gone, err := s.TakeOver(concerns, h.Comment, theirs.To.Addr()); !gone {
+			return errors.Join(chained.Taken(maps[i].String(), h.Comment), err)
+		}
+		free = append(free, h.Comment)
 	}
 	return nil
 }

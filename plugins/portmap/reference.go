@@ -10,6 +10,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/chained"
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/kernel/nft"
+	"github.com/tenon-cni/tenon/internal/kernel/xtables"
+	sessions "github.com/tenon-cni/tenon/internal/session"
 )
 
 // The tables of the reference plugin's backend nftables, where each rule names its container, but not the network.
@@ -29,6 +31,11 @@ func removeReference(s *session, gone chained.Gone) error {
 			return slices.ContainsFunc(s.Prev.IPs, func(ip cni.IP) bool { return ip.Address.Addr() == a })
 		}
 	}
+	return pruneReference(s, gone.One.Container, mine)
+}
+
+// pruneReference removes the rules of the upstream plugin for a container and some of its addresses.
+func pruneReference(s *session, container string, mine func(netip.Addr) bool) error {
 	var errs []error
 	for _, t := range referenceTables {
 		for _, chain := range []string{referenceMappings, "hostip_hostports", "masquerading"} {
@@ -39,7 +46,7 @@ func removeReference(s *session, gone chained.Gone) error {
 					if !to.IsValid() {
 						to = r.Dest // of a masquerading rule
 					}
-					return r.Comment == gone.One.Container && mine(to)
+					return r.Comment == container && mine(to)
 				},
 			})))
 		}
@@ -47,12 +54,12 @@ func removeReference(s *session, gone chained.Gone) error {
 	return errors.Join(errs...)
 }
 
-// refuseReference refuses ports that the reference plugin, or the backend iptables, has given to another container: its
-// rules come first. Where there are none it takes a question for each family and backend.
+// refuseReference refuses ports that the upstream plugin, or the backend iptables, has given to another
+// container that exists: its rules come first. Where there are none it takes a question for each family and backend.
 func refuseReference(s *session, maps []nft.Mapping) error {
 	for i, t := range referenceTables {
-		rules, err := s.Host.Rules(t, referenceMappings)
-		if err := kernel.UnlessNoNFT(err); err != nil {
+		rules, err := referenceRules(s, t)
+		if err != nil {
 			return err
 		}
 		chains, err := iptablesChains(s, kernel.Table{Family: t.Family, Name: "nat"})
@@ -64,10 +71,10 @@ func refuseReference(s *session, maps []nft.Mapping) error {
 			if r.Port == 0 || r.Comment == s.ContainerID {
 				continue
 			}
-			for _, m := range maps {
-				if m.Overlaps(theirs) {
-					return chained.Taken(m.String(), r.Comment)
-				}
+			if i := slices.IndexFunc(maps, theirs.Overlaps); i < 0 {
+				continue
+			} else if gone, err := r.takeOver(s); !gone {
+				return errors.Join(chained.Taken(maps[i].String(), r.Comment), err)
 			}
 		}
 	}
@@ -77,8 +84,46 @@ func refuseReference(s *session, maps []nft.Mapping) error {
 // families has an address of each of the referenceTables.
 var families = []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()}
 
+// foreign is a rule that leads a port to a container. It is not an element of the set of host ports.
+type foreign struct {
+	kernel.Rule
+	of     func(a cni.Attachment) bool // whether an attachment is the container's
+	remove func() error                // removes the rule, and others of the container
+}
+
+// takeOver removes the rule if its container no longer exists, and reports whether it did.
+func (f foreign) takeOver(s *session) (bool, error) {
+	if !f.DNAT.IsValid() {
+		return false, nil
+	}
+	gone, err := s.Vanished(func(alias string) bool {
+		a, ok := sessions.Tagged(alias)
+		return ok && f.of(a)
+	}, f.DNAT.Addr())
+	if !gone {
+		return false, err
+	}
+	s.LogTakeOver(f.Comment, f.DNAT.Addr())
+	return true, f.remove()
+}
+
+// referenceRules lists the mappings of the upstream plugin in a table of its backend nftables.
+func referenceRules(s *session, t kernel.Table) (all []foreign, err error) {
+	rules, err := s.Host.Rules(t, referenceMappings)
+	for _, r := range rules {
+		all = append(all, foreign{
+			Rule: r,
+			of:   func(a cni.Attachment) bool { return a.Container == r.Comment },
+			remove: func() error {
+				return pruneReference(s, r.Comment, func(a netip.Addr) bool { return a == r.DNAT.Addr() })
+			},
+		})
+	}
+	return all, kernel.UnlessNoNFT(err)
+}
+
 // iptablesChains lists the rules of the chains of other containers, each with the comment of what leads to it.
-func iptablesChains(s *session, t kernel.Table) (all []kernel.Rule, err error) {
+func iptablesChains(s *session, t kernel.Table) (all []foreign, err error) {
 	entries, err := s.Host.Rules(t, hostPorts)
 	for _, e := range entries {
 		if e.Jump == "" || e.Jump == ownChain(s.Name, s.ContainerID) || strings.HasSuffix(e.Comment, commentSuffix(s.ContainerID)) {
@@ -89,10 +134,17 @@ func iptablesChains(s *session, t kernel.Table) (all []kernel.Rule, err error) {
 			return nil, err
 		}
 		for _, r := range rules {
-			if r.Verdict == "DNAT" {
-				r.Comment = e.Comment
-				all = append(all, r)
+			if r.Verdict != "DNAT" {
+				continue
 			}
+			r.Comment = e.Comment
+			all = append(all, foreign{
+				Rule: r,
+				of:   func(a cni.Attachment) bool { return ownChain(a.Network, a.Container) == e.Jump },
+				remove: func() error {
+					return s.Host.RemoveIPTables(kernel.IPTables{Table: "nat", Removal: xtables.Removal{In: hostPorts, Target: e.Jump}})
+				},
+			})
 		}
 	}
 	return all, kernel.UnlessNoNFT(err)

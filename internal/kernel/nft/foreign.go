@@ -42,7 +42,7 @@ type Rule struct {
 
 	Protocol byte           // what it compares the transport protocol with, 0 if it does not; one of Others
 	Port     uint16         // the same of the destination port
-	DNAT     netip.AddrPort // where it leads by destination NAT of nftables; not valid if it does not
+	DNAT     netip.AddrPort // where it leads by destination NAT; not valid if it does not
 
 	handle uint64
 }
@@ -193,6 +193,9 @@ func ruleOf(f Family, r nftmsg.Rule) Rule {
 			out.Jump, out.Verdict = e.Chain, verdict(e)
 		case nftmsg.Target:
 			out.Verdict = e.Name
+			if e.Name == "DNAT" {
+				out.DNAT = xtablesDNAT(f, e.Info)
+			}
 		case nftmsg.Match:
 			if e.Name == "comment" {
 				out.Comment = nlmsg.Text(e.Info)
@@ -215,6 +218,27 @@ func ruleOf(f Family, r nftmsg.Rule) Rule {
 	}
 	return out
 }
+
+// xtablesDNAT reads the lowest address and port of the target DNAT (struct nf_nat_ipv4_multi_range_compat and
+// struct nf_nat_range in include/uapi/linux/netfilter/nf_nat.h, with what follows).
+func xtablesDNAT(f Family, info []byte) netip.AddrPort {
+	const flags, oldSize, addrs, ports = 4, 20, 32, 4 // bytes
+	at, length, portAt := flags, addrLen6, flags+addrs
+	if f == IPv4 {
+		length = addrLen4
+		if len(info) == alignTarget(oldSize) { // revision 0: how many ranges, then one
+			at, portAt = 8, 16
+		}
+	}
+	if len(info) < portAt+ports {
+		return netip.AddrPort{}
+	}
+	a, _ := netip.AddrFromSlice(info[at : at+length])
+	return netip.AddrPortFrom(a, port(info[portAt:]))
+}
+
+// alignTarget returns the size of a structure with its padding, as XT_ALIGN does.
+func alignTarget(n int) int { return (n + 7) &^ 7 }
 
 // verdict names those that a [Rule] tells.
 func verdict(v nftmsg.Verdict) string {

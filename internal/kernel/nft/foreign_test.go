@@ -44,11 +44,13 @@ func TestRules(t *testing.T) {
 		"-A POSTROUTING -m addrtype --dst-type LOCAL -m mark --mark 0x1 -j MASQUERADE",
 		"-A CHAIN -i br0 ! -o br0 -j ACCEPT",
 		"-A CHAIN -d 10.1.2.3 -o br0 -j RETURN",
+		"-A PREROUTING -p tcp --dport 8080 -j DNAT --to-destination 10.1.2.3:80",
 	} {
 		ns.Command("iptables-nft", append([]string{"-t", "nat"}, strings.Fields(rule)...)...)
 	}
 	ns.Command("ip6tables-nft", "-t", "nat", "-A", "POSTROUTING", "-s", "fd00::3/128", "-j", "MASQUERADE")
 	ns.Command("ip6tables-nft", "-t", "nat", "-A", "POSTROUTING", "-d", "fd00::3/128", "-m", "conntrack", "--ctstate", "RELATED,ESTABLISHED", "-j", "ACCEPT")
+	ns.Command("ip6tables-nft", "-t", "nat", "-A", "PREROUTING", "-p", "udp", "-j", "DNAT", "--to-destination", "[fd00::3]:80-90")
 	addr := netip.MustParseAddr
 	for _, row := range []struct {
 		table nft.Table
@@ -70,6 +72,10 @@ func TestRules(t *testing.T) {
 			{Verdict: "return", Dest: addr("10.1.2.3"), OIFName: "br0"},
 		}},
 		{nft.Table{Family: nft.IPv6, Name: "nat"}, "POSTROUTING", []nft.Rule{{Verdict: "MASQUERADE", Source: addr("fd00::3")}, {Verdict: "accept", Dest: addr("fd00::3"), Others: 1}}},
+		{nft.Table{Family: nft.IPv4, Name: "nat"}, "PREROUTING", []nft.Rule{
+			{Verdict: "DNAT", Others: 2, Protocol: 6, Port: 8080, DNAT: netip.MustParseAddrPort("10.1.2.3:80")},
+		}},
+		{nft.Table{Family: nft.IPv6, Name: "nat"}, "PREROUTING", []nft.Rule{{Verdict: "DNAT", Others: 1, Protocol: 17, DNAT: netip.MustParseAddrPort("[fd00::3]:80")}}},
 		{nft.Table{Family: nft.IPv6, Name: "nat"}, "absent", nil},
 		{nft.Table{Family: nft.INet, Name: "absent"}, "absent", nil},
 	} {

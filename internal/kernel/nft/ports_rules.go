@@ -93,7 +93,7 @@ func (p ports) conditions() []nftmsg.Expr {
 }
 
 // translated returns the connection label that the DNAT rules set and the masquerading rules look for. A
-// connection that other rules have translated, such as those of kube-proxy, lacks it. The kernel only ever
+// connection that rules of kube-proxy, say, have translated lacks it. The kernel only ever
 // adds labels, so no other user loses one; a mark would be shared with routing, and has no free bit.
 func translated() []byte {
 	const label, size = 29, 16

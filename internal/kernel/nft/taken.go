@@ -9,8 +9,9 @@ import (
 
 // TakenError says that somebody has what an owner wants.
 type TakenError struct {
-	What   string // what is wanted
-	Holder string // the tag of who has it
+	What   string     // the host port
+	Holder string     // its tag
+	To     netip.Addr // the address of the holder's container
 }
 
 func (e *TakenError) Error() string { return e.What + " is taken by " + e.Holder }
@@ -167,7 +168,7 @@ func (w *mappings) against(m Mapping, holder string, second bool) error {
 			there.kinFirst, there.kinSecond = there.kinFirst || !second, there.kinSecond || second
 			w.places[want] = there
 		default:
-			return &TakenError{What: "host port " + want.String(), Holder: holder}
+			return &TakenError{What: "host port " + want.String(), Holder: holder, To: m.To.Addr()}
 		}
 	}
 	return nil

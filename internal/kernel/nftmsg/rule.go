@@ -74,7 +74,10 @@ type Match struct {
 }
 
 // Target is what iptables does with a packet.
-type Target struct{ Name string }
+type Target struct {
+	Name string
+	Info []byte
+}
 
 // Read reads the expressions that a rule is judged by: [Meta], [Payload], [Cmp], [Immediate], [NAT], [Verdict], [Match] and
 // [Target]. Others are returned as they are.
@@ -101,7 +104,7 @@ func (r Raw) Read() any {
 	case "match":
 		return Match{Name: nlmsg.Text(r.attribute(unix.NFTA_MATCH_NAME)), Info: r.attribute(unix.NFTA_MATCH_INFO)}
 	case "target":
-		return Target{Name: nlmsg.Text(r.attribute(unix.NFTA_TARGET_NAME))}
+		return Target{Name: nlmsg.Text(r.attribute(unix.NFTA_TARGET_NAME)), Info: r.attribute(unix.NFTA_TARGET_INFO)}
 	}
 	return r
 }

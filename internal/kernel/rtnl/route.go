@@ -147,20 +147,32 @@ func (c *Conn) routes(table int) (all []routeMessage, err error) {
 	return all, nil
 }
 
-// Lookup asks where the kernel would send a packet: to a link, or, if local, to this machine itself. ok is false if nowhere.
-func (c *Conn) Lookup(dst netip.Addr) (link int, local, ok bool, err error) {
+// Hop is where the kernel would send a packet.
+type Hop struct {
+	Link    int  // the index of the link
+	Local   bool // to this namespace itself
+	Gateway bool // through a gateway, not directly
+}
+
+// Lookup asks where the kernel would send a packet; ok is false if nowhere.
+func (c *Conn) Lookup(dst netip.Addr) (hop Hop, ok bool, err error) {
 	about := unix.RtMsg{Family: familyOf(dst), Dst_len: uint8(dst.BitLen())}
 	err = c.ask(unix.RTM_GETROUTE, 0, about, []nlmsg.Attribute{nlmsg.Bytes(unix.RTA_DST, dst.AsSlice())}, func(m []byte) error {
 		var route unix.RtMsg
 		values, err := nlmsg.Read(m, &route)
-		ok, local, link = err == nil, route.Type == unix.RTN_LOCAL, number(attributes(values)[unix.RTA_OIF])
+		list := attributes(values)
+		hop = Hop{
+			Link: number(list[unix.RTA_OIF]), Local: route.Type == unix.RTN_LOCAL,
+			Gateway: list[unix.RTA_GATEWAY] != nil || list[unix.RTA_VIA] != nil,
+		}
+		ok = err == nil
 		return err
 	})
 	if errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EINVAL) {
-		return 0, false, false, nil // no route, or one that says unreachable, prohibit or blackhole
+		return Hop{}, false, nil // no route, or one that says unreachable, prohibit or blackhole
 	}
 	if err != nil {
-		return 0, false, false, fmt.Errorf("look up route to %s: %w", dst, err)
+		return Hop{}, false, fmt.Errorf("look up route to %s: %w", dst, err)
 	}
-	return link, local, ok, nil
+	return hop, ok, nil
 }
