@@ -119,11 +119,10 @@ type method struct{ destination, object, iface, member string }
 // exception is an answer of type error, with what it says first.
 type exception struct{ name, text string }
 
+// Error returns the first line: firewalld appends every command that it gave to nft.
 func (e *exception) Error() string {
-	if e.text == "" {
-		return e.name
-	}
-	return e.text
+	first, _, _ := strings.Cut(e.text, "\n")
+	return cmp.Or(first, e.name)
 }
 
 // call calls a method and returns the body of the answer; an exception is an error.

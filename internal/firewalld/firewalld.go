@@ -57,13 +57,29 @@ func (c *Conn) AddSource(ctx context.Context, zone string, a netip.Addr) (added 
 	return err == nil, err
 }
 
-// RemoveSource removes an address from a zone; one that is not in it is as good as removed.
+// ErrRefused means that firewalld answered that it does not remove a source, and that the source is still in
+// the zone. Asking again gets the same answer until firewalld is reloaded: it does not forget a source whose
+// rules it cannot remove, for example because another program flushed them (COMMAND_FAILED).
+var ErrRefused = errors.New("not removed")
+
+// RemoveSource removes an address from a zone; an address that is not in it counts as removed. The error
+// wraps [ErrRefused] if it cannot be removed; after any other error a later attempt may succeed.
 func (c *Conn) RemoveSource(ctx context.Context, zone string, a netip.Addr) error {
 	_, err := c.call(ctx, "removeSource", zone, a)
 	if says(err, "UNKNOWN_SOURCE") {
 		return nil
 	}
-	return err
+	if !answered(err) {
+		return err
+	}
+	has, wrong := c.HasSource(ctx, zone, a)
+	switch {
+	case wrong == nil && has:
+		return fmt.Errorf("%w: %w", ErrRefused, err)
+	case wrong == nil || answered(wrong): // there is no such zone, or not any more
+		return nil
+	}
+	return errors.Join(err, wrong)
 }
 
 // HasSource reports whether an address, alone, is in a zone.
@@ -82,6 +98,12 @@ func (c *Conn) call(ctx context.Context, member, zone string, a netip.Addr) (*de
 		return nil, fmt.Errorf("firewalld: %s %s in zone %q: %w", member, source, zone, err)
 	}
 	return answer, nil
+}
+
+// answered reports whether err is an exception of firewalld, not of the bus or of the connection.
+func answered(err error) bool {
+	var e *exception
+	return errors.As(err, &e) && !strings.HasPrefix(e.name, driver+".")
 }
 
 // says reports whether err is an exception of firewalld with this code, which its text begins with.

@@ -87,7 +87,7 @@ func checkSources(ctx context.Context, s *session, addrs []netip.Addr) error {
 }
 
 // removeSources removes addresses from the zone, but for those that are others'. Where firewalld is not running there is
-// nothing to remove. A call of it can take long, so it is not made with the lock of the namespace: who comes for an address
+// nothing to remove. A source that firewalld refuses to remove is left, with a warning: no later DEL could remove it either. A call of it can take long, so it is not made with the lock of the namespace: who comes for an address
 // meanwhile gets it back.
 func removeSources(ctx context.Context, s *session, addrs []netip.Addr, taken func(netip.Addr) bool) error {
 	if s.Conf.Backend.named() && s.Conf.Backend != backendFirewalld || running(ctx) != nil {
@@ -101,6 +101,11 @@ func removeSources(ctx context.Context, s *session, addrs []netip.Addr, taken fu
 			}
 			err := s.Tx.Do(fmt.Sprintf("firewalld: remove %s from zone %s", a, s.Conf.zone()),
 				func() error { return c.RemoveSource(ctx, s.Conf.zone(), a) }, nil)
+			if errors.Is(err, firewalld.ErrRefused) {
+				s.Log.Warn("an address stays in a zone of firewalld; reload or restart firewalld to remove it",
+					"address", a, "zone", s.Conf.zone(), "error", err)
+				continue
+			}
 			if err == nil && taken(a) {
 				_, err = c.AddSource(ctx, s.Conf.zone(), a)
 			}

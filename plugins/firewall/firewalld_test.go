@@ -2,7 +2,10 @@ package firewall_test
 
 import (
 	"bufio"
+	"bytes"
+	"encoding/json"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +21,10 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/testnet"
+	"github.com/tenon-cni/tenon/invoke"
+	"github.com/tenon-cni/tenon/plugin"
+	"github.com/tenon-cni/tenon/plugin/plugintest"
+	"github.com/tenon-cni/tenon/plugins/firewall"
 )
 
 // startBus starts a system bus of the test's own, at which the plugin looks for firewalld, and returns its address.
@@ -67,6 +74,7 @@ type fake struct {
 	sources []string // zone and address
 	calls   []string
 	fail    string // the exception that addSource raises
+	keep    string // the exception that removeSource raises
 }
 
 func exception(text string) *dbus.Error {
@@ -99,6 +107,9 @@ func (f *fake) RemoveSource(zone, source string) (string, *dbus.Error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	entry, there := f.note("remove", zone, source)
+	if f.keep != "" {
+		return "", exception(f.keep)
+	}
 	if !there {
 		return "", exception("UNKNOWN_SOURCE: '" + source + "' is not in any zone")
 	}
@@ -250,6 +261,47 @@ func TestFirewalldFails(t *testing.T) {
 	l.Unchanged(before)
 }
 
+// TestFirewalldKeeps: DEL succeeds if firewalld refuses to remove a source, and warns about each that is left.
+func TestFirewalldKeeps(t *testing.T) {
+	f := startFake(t)
+	l := newLab(t, "", "br0")
+	l.plug("a", "br0", 0, 2)
+	l.add("a")
+	f.set(func() {
+		f.keep = "COMMAND_FAILED: 'python-nftables' failed"
+		f.sources = f.sources[:1] // the other is gone in spite of the answer
+	})
+	log := l.logged(l.request(cni.Del, "a", ""))
+	if !strings.Contains(log, "10.9.0.2") || !strings.Contains(log, "COMMAND_FAILED") || strings.Contains(log, "fd00:9::2") {
+		t.Errorf("log: %s", log)
+	}
+	if out := l.Host.Command("nft", "list", "ruleset"); strings.Contains(out, "10.9.0.2") {
+		t.Errorf("entries are left:\n%s", out)
+	}
+	f.set(func() { f.keep = "" })
+	l.del("a")
+	f.expect(t)
+}
+
+// logged makes a call, which has to succeed, and returns what the plugin logs.
+func (l *lab) logged(q plugintest.Request) string {
+	l.t.Helper()
+	stdin, err := json.Marshal(q.Conf)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	var log bytes.Buffer
+	caller := plugin.Linked{Plugins: []plugin.Definition{firewall.Plugin}, Log: slog.New(slog.NewTextHandler(&log, nil))}
+	err = l.Host.Run(func() error {
+		_, err := caller.Call(l.t.Context(), invoke.Call{Path: invoke.LinkedPath("firewall"), Env: q.Env, Stdin: stdin})
+		return err
+	})
+	if err != nil {
+		l.t.Error(err)
+	}
+	return log.String()
+}
+
 // Where firewalld is not running it is not chosen, and who asks for it is told.
 func TestFirewalldNotRunning(t *testing.T) {
 	startBus(t)
@@ -307,7 +359,7 @@ func TestRealFirewalld(t *testing.T) {
 	l.matrix("a: ", "outside: ")
 	l.add("a")
 	l.check("a")
-	l.matrix("a: outside")
+	l.matrix("a: outside", "outside: ")
 	if out := l.Host.Command("nft", "list", "table", "inet", "firewalld"); !strings.Contains(out, "10.9.0.2") || !strings.Contains(out, "fd00:9::2") {
 		t.Error("the addresses are in no zone of firewalld")
 	}
@@ -315,11 +367,53 @@ func TestRealFirewalld(t *testing.T) {
 	l.matrix("b: ", "outside: ")
 	l.del("a")
 	l.del("a")
-	l.matrix("a: ", "outside: ")
+	l.inNoZone()
 }
 
-// startFirewalld starts firewalld on the host, with folders and a bus of its own.
-func startFirewalld(t *testing.T, l *lab) {
+// inNoZone fails if firewalld has rules for an address of a container. A ping would not tell: the kernel
+// goes on with connections that it knows.
+func (l *lab) inNoZone() {
+	l.t.Helper()
+	if out := l.Host.Command("nft", "list", "table", "inet", "firewalld"); strings.Contains(out, "10.9.0.") || strings.Contains(out, "fd00:9:") {
+		l.t.Errorf("addresses are in a zone of firewalld:\n%s", out)
+	}
+}
+
+// TestRealFirewalldFlushed: after nft flush ruleset firewalld cannot remove the rules of a source, and keeps
+// the source. DEL succeeds and says so; after reloads everything works as before.
+func TestRealFirewalldFlushed(t *testing.T) {
+	testnet.Require(t, testnet.Tool("firewalld"), testnet.Tool("unshare"))
+	l := newLab(t, "", "br0")
+	l.plug("a", "br0", 0, 2)
+	l.plug("b", "br0", 0, 3)
+	l.outside()
+	service := startFirewalld(t, l)
+	l.add("a", "b")
+	l.Host.Command("nft", "flush", "ruleset")
+	if log := l.logged(l.request(cni.Del, "a", "")); !strings.Contains(log, "10.9.0.2") || !strings.Contains(log, "reload") {
+		t.Errorf("DEL warns: %s", log)
+	}
+	l.del("a")
+	reload := func() error { return service.Call("org.fedoraproject.FirewallD1.reload", 0).Err }
+	if reload() != nil { // the first one misses the tables that were flushed
+		if err := reload(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if log := l.logged(l.request(cni.Del, "a", "")); log != "" {
+		t.Errorf("DEL after the reload warns: %s", log)
+	}
+	l.del("b") // whose source the reload removed
+	l.matrix("a: ", "outside: ")
+	l.add("a")
+	l.matrix("a: outside", "outside: ")
+	l.del("a")
+	l.inNoZone()
+}
+
+// startFirewalld starts firewalld on the host, with directories and a bus of its own, and returns it as an object
+// of that bus.
+func startFirewalld(t *testing.T, l *lab) dbus.BusObject {
 	t.Helper()
 	address := startBus(t)
 	etc := t.TempDir()
@@ -341,13 +435,13 @@ func startFirewalld(t *testing.T, l *lab) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer bus.Close()
+	t.Cleanup(func() { bus.Close() })
+	service := bus.Object("org.fedoraproject.FirewallD1", "/org/fedoraproject/FirewallD1")
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		var state string
-		service := bus.Object("org.fedoraproject.FirewallD1", "/org/fedoraproject/FirewallD1")
 		variant, err := service.GetProperty("org.fedoraproject.FirewallD1.state")
 		if err == nil && variant.Store(&state) == nil && state == "RUNNING" {
-			return
+			return service
 		}
 		if time.Now().After(deadline) {
 			t.Fatalf("firewalld is not running: %v, state %q", err, state)
