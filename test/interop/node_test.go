@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,6 +23,10 @@ const (
 	reference = "/usr/lib/cni"
 	plugins   = "/opt/cni/bin"
 )
+
+// clientsDir names the variable with the directory of programs that come before those of Debian: see
+// scripts/test-clients.
+const clientsDir = "TENON_CLIENTS"
 
 // node is a machine of its own as far as a runtime is concerned: network, mount and process namespaces, and folders that are empty.
 // All that is started there ends with the test.
@@ -66,8 +72,11 @@ func newNode(t *testing.T) *node {
 			}
 		}
 	})
-	var ready string
-	if _, err := fmt.Fscan(out, &n.pid, &ready); err != nil {
+	var words [2]string // the process and "ready", in any order
+	if _, err := fmt.Fscan(out, &words[0], &words[1]); err != nil {
+		t.Fatalf("namespaces of the node: %v", err)
+	}
+	if n.pid, err = strconv.Atoi(strings.Trim(words[0]+words[1], "ready")); err != nil {
 		t.Fatalf("namespaces of the node: %v", err)
 	}
 	return n
@@ -105,8 +114,17 @@ func (n *node) build(folder, name string) (path string) {
 func (n *node) command(args ...string) *exec.Cmd {
 	parent := fmt.Sprintf("/proc/%d", n.pid)
 	cmd := exec.Command("nsenter", append([]string{"--net=" + parent + "/ns/net", "--mount=" + parent + "/ns/mnt", "--pid=" + parent + "/ns/pid_for_children", "--"}, args...)...)
-	cmd.Env = append(os.Environ(), "PATH=/usr/sbin:/usr/bin:/sbin:/bin")
+	cmd.Env = append(os.Environ(), "PATH="+programs())
 	return cmd
+}
+
+// programs is where a node looks for programs.
+func programs() string {
+	path := "/usr/sbin:/usr/bin:/sbin:/bin"
+	if dir := os.Getenv(clientsDir); dir != "" {
+		path = dir + ":" + path
+	}
+	return path
 }
 
 // try runs a command in the node and returns what it prints. The error has what it prints, too.
