@@ -19,6 +19,7 @@ help:
 	@echo 'make demo      build, then attach, inspect and remove a container in a sandbox of its own'
 	@echo 'make test      everything CI runs: vet, lint, tests of every tier, fuzz smoke'
 	@echo 'make race      every test with the race detector, which make test has for the packages that need it most'
+	@echo 'make test-clients  containerd 2, kubelet, rules of kube-proxy and firewalld with Tenon; builds the first two'
 	@echo 'make bench     compare with the reference plugins (PEER_DIR, default /usr/lib/cni)'
 	@echo 'make build     bin/tenon, one static executable'
 	@echo 'make install   bin/tenon to $$(PREFIX)/bin, its plugins to $$(DIR); DESTDIR is put before both'
@@ -44,6 +45,10 @@ race:
 	@scripts/test-deps
 	@CGO_ENABLED=1 go test -race ./...
 	@CGO_ENABLED=1 go -C otel test -race ./...
+
+.PHONY: test-clients
+test-clients:
+	@scripts/test-clients
 
 .PHONY: bench
 bench: build

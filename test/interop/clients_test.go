@@ -30,11 +30,11 @@ func newClients(t *testing.T) *containerd {
 }
 
 // configureSmall writes a network with GC and STATUS, room for few pods, and more plugins behind portmap.
-func (c *containerd) configureSmall(more string) {
+func (c *containerd) configureSmall(subnet, more string) {
 	c.t.Helper()
 	c.write(podNetwork, `{"cniVersion":"1.1.0","name":"pods","plugins":[
 		{"type":"bridge","bridge":"cni0","isGateway":true,"ipMasq":true,"hairpinMode":true,"ipam":{"type":"host-local",
-			"ranges":[[{"subnet":"10.85.0.0/29"}],[{"subnet":"fd00:85::/64"}]],"routes":[{"dst":"0.0.0.0/0"},{"dst":"::/0"}]}},
+			"ranges":[[{"subnet":"`+subnet+`"}],[{"subnet":"fd00:85::/64"}]],"routes":[{"dst":"0.0.0.0/0"},{"dst":"::/0"}]}},
 		{"type":"portmap","capabilities":{"portMappings":true}}`+more+`]}`)
 	c.await("network", c.ready)
 }
@@ -53,7 +53,7 @@ func TestClientsStatus(t *testing.T) {
 	c := newClients(t)
 	c.install()
 	c.installNote()
-	c.configureSmall(noteConf)
+	c.configureSmall("10.85.0.0/29", noteConf)
 	c.write(noteDir+"/refuse", "")
 	c.await("STATUS", func() error {
 		if ready, message := c.networkReady(); ready || !strings.Contains(message, "no more notes") {
@@ -88,7 +88,7 @@ func TestClientsCollect(t *testing.T) {
 	c := newClients(t)
 	tenon := c.install()
 	outside := c.Uplink()
-	c.configureSmall("")
+	c.configureSmall("10.85.0.0/29", "")
 	c.remove(c.sandbox("first", 8080)) // leaves what is shared
 	before := c.snapshot()
 	web := c.sandbox("web", 8080)
@@ -114,7 +114,7 @@ func TestClientsVanished(t *testing.T) {
 	c := newClients(t)
 	c.install()
 	outside := c.Uplink()
-	c.configureSmall("")
+	c.configureSmall("10.85.0.0/29", "")
 	lost := c.sandbox("lost", 8080)
 	_, path := c.addresses(lost)
 	c.run("sh", "-c", `nsenter --net="$0" ip link delete eth0`, path)
@@ -135,7 +135,7 @@ func TestClientsKubeProxy(t *testing.T) {
 	c.install()
 	outside := c.Uplink()
 	c.Host.Command("sysctl", "-qw", "net.bridge.bridge-nf-call-iptables=1", "net.bridge.bridge-nf-call-ip6tables=1")
-	c.configureSmall("")
+	c.configureSmall("10.85.0.0/29", "")
 	server, client := c.sandbox("server", 80), c.sandbox("client", 0)
 	addresses, path := c.addresses(server)
 	clients, clientPath := c.addresses(client)
@@ -207,4 +207,16 @@ func (c *containerd) dial(path, address string) {
 		}
 		return conn.Close()
 	})
+}
+
+// awaitLong is await for what kubelet does in its own time.
+func (c *containerd) awaitLong(what string, try func() error) {
+	c.t.Helper()
+	err := try()
+	for end := time.Now().Add(3 * time.Minute); err != nil && time.Now().Before(end); err = try() {
+		time.Sleep(200 * time.Millisecond)
+	}
+	if err != nil {
+		c.t.Fatalf("%s: %v", what, err)
+	}
 }

@@ -5,4 +5,7 @@
 // It needs root and the Debian packages in scripts/test-deps, and no registry: the one image is made of a static busybox. Each test that has a
 // runtime has a node: network, mount and process namespaces of its own with empty folders /run, /var/lib and /opt, where runtimes find
 // everything at its usual place. All processes, mounts and control groups of a node end with the test, also if that is killed.
+//
+// Tests with the build tag clients need the programs that scripts/test-clients builds: containerd 2 and
+// kubelet. With these in front, the tests of containerd run under version 2, too.
 package interop
