@@ -58,8 +58,8 @@ func (c *Conn) AddSource(ctx context.Context, zone string, a netip.Addr) (added 
 }
 
 // ErrRefused means that firewalld answered that it does not remove a source, and that the source is still in
-// the zone. Asking again gets the same answer until firewalld is reloaded: it does not forget a source whose
-// rules it cannot remove, for example because another program flushed them (COMMAND_FAILED).
+// the zone. It gives the same answer until it is reloaded: it does not forget a source if it cannot remove
+// the rules, for example because another program flushed them (COMMAND_FAILED).
 var ErrRefused = errors.New("not removed")
 
 // RemoveSource removes an address from a zone; an address that is not in it counts as removed. The error

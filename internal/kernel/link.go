@@ -33,6 +33,23 @@ func (s *Space) Link(name string) (Link, error) { return s.rt.Link(name) }
 // LinkByIndex finds a link by its index. The error wraps [ErrNoLink] if there is none.
 func (s *Space) LinkByIndex(index int) (Link, error) { return s.rt.LinkByIndex(index) }
 
+// PeerLives reports whether the namespace at the other end of a link still has a user. It does if the other
+// end is in this namespace, and for a link without another end.
+func (s *Space) PeerLives(l Link) (bool, error) {
+	switch {
+	case l.Peer == 0:
+		return true, nil
+	case l.PeerNSID >= 0:
+		return s.rt.Lives(l.PeerNSID)
+	}
+	// The kernel reports no identifier for this namespace, nor for one that it has begun to tear down.
+	peer, err := s.LinkByIndex(l.Peer)
+	if errors.Is(err, ErrNoLink) {
+		return false, nil
+	}
+	return err == nil && peer.Kind == l.Kind && peer.Peer == l.Index, err
+}
+
 // Links lists all links.
 func (s *Space) Links() ([]Link, error) { return s.rt.Links() }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -203,6 +204,43 @@ func TestAddVethAfterTheNamespace(t *testing.T) {
 		ns.Close()
 		if err != nil {
 			t.Fatalf("namespace %d: %v", i, err)
+		}
+	}
+}
+
+// TestPeerLives: the namespace at the other end of a pair lives as long as it has a user, not until the kernel
+// has torn it down.
+func TestPeerLives(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ns, err := netns.New()
+	must(t, err)
+	tx := kernel.Begin(t.Context())
+	space, err := tx.Open(ns)
+	must(t, err)
+	_, host, err := space.AddVeth(kernel.Veth{Name: "eth0", Host: b.host, HostName: "veth0"})
+	must(t, err)
+	_, same, err := b.host.AddVeth(kernel.Veth{Name: "veth1", Host: b.host, HostName: "veth2"})
+	must(t, err)
+	for _, l := range []kernel.Link{host, same} {
+		if lives, err := b.host.PeerLives(l); !lives || err != nil {
+			t.Errorf("%s: lives %t, %v", l.Name, lives, err)
+		}
+	}
+	space.Close()
+	must(t, ns.Close())
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		now, err := b.host.Link("veth0")
+		if errors.Is(err, kernel.ErrNoLink) {
+			return
+		}
+		must(t, err)
+		if lives, err := b.host.PeerLives(now); !lives {
+			must(t, err)
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal("the namespace still lives")
 		}
 	}
 }

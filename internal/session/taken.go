@@ -56,9 +56,9 @@ func (s *Core) TakeOver(concerns []*kernel.Concern, tag string, to netip.Addr) (
 		if other != tag {
 			return false
 		}
-		linked, err := s.linked(is)
+		_, alive, err := s.linked(is)
 		errs = append(errs, err)
-		return !linked && err == nil
+		return !alive && err == nil
 	}
 	taken := false
 	for _, concern := range concerns {
@@ -76,12 +76,13 @@ func (s *Core) LogTakeOver(holder string, to netip.Addr) {
 	s.Log.Warn("took over what a container left that no longer exists", "holder", holder, "address", to)
 }
 
-// Vanished reports whether a container that had an address no longer exists: no link of the host has an
-// alias that matches, and the address is this attachment's own by now or does not answer. Links that
-// another implementation made have no alias; then the address alone decides.
+// Vanished reports whether a container that had an address no longer exists. A link of the host whose alias
+// matches decides: it exists unless the kernel is tearing the namespace at the other end down. Links that
+// another implementation made have no alias. Without such a link the container has vanished if the address
+// is this attachment's own by now, or does not answer.
 func (s *Core) Vanished(match func(alias string) bool, to netip.Addr) (bool, error) {
-	if linked, err := s.linked(match); linked || err != nil {
-		return false, err
+	if there, alive, err := s.linked(match); there || err != nil {
+		return !alive && err == nil, err
 	}
 	if slices.ContainsFunc(s.PrevIPs(), func(ip cni.IP) bool { return ip.Address.Addr() == to }) {
 		return true, nil
@@ -90,10 +91,17 @@ func (s *Core) Vanished(match func(alias string) bool, to netip.Addr) (bool, err
 	return !answers && err == nil, err
 }
 
-// linked reports whether a link of the host has an alias that matches.
-func (s *Core) linked(match func(alias string) bool) (bool, error) {
+// linked reports whether a link of the host has an alias that matches, and whether one of these leads to a
+// namespace that lives.
+func (s *Core) linked(match func(alias string) bool) (there, alive bool, err error) {
 	links, err := s.Host.Links()
-	return slices.ContainsFunc(links, func(l kernel.Link) bool { return match(l.Alias) }), err
+	for _, l := range links {
+		if err == nil && !alive && match(l.Alias) {
+			there = true
+			alive, err = s.Host.PeerLives(l)
+		}
+	}
+	return there, alive, err
 }
 
 // Holder names the attachment whose tag that is, for people. What is no tag it returns as it is.

@@ -33,6 +33,8 @@ type host struct {
 
 	lan  *testnet.Namespace
 	prev map[string]json.RawMessage // by container
+
+	short map[string]string // paths of namespaces of containers that end before the test does
 }
 
 type object = map[string]any
@@ -40,7 +42,7 @@ type object = map[string]any
 // newHost makes a host; members are those of the configuration of portmap, as JSON.
 func newHost(t testing.TB, members string) *host {
 	t.Helper()
-	h := &host{Net: testnet.New(t), t: t, bin: t.TempDir(), prev: map[string]json.RawMessage{}}
+	h := &host{Net: testnet.New(t), t: t, bin: t.TempDir(), prev: map[string]json.RawMessage{}, short: map[string]string{}}
 	must(t, json.Unmarshal([]byte(`{"cniVersion":"1.1.0","type":"portmap","name":"net1"`+members+`}`), &h.conf))
 	self, err := os.Executable()
 	must(t, err)
@@ -70,7 +72,10 @@ func (h *host) callWith(ctx context.Context, verb cni.Command, container string,
 	must(h.t, err)
 	env := cni.Env{Command: verb, Path: h.bin}
 	if verb != cni.GC && verb != cni.Status {
-		env.ContainerID, env.Netns, env.IfName = container, h.Container(container).Path(), "eth0"
+		env.ContainerID, env.Netns, env.IfName = container, h.short[container], "eth0"
+		if env.Netns == "" {
+			env.Netns = h.Container(container).Path()
+		}
 	}
 	var out json.RawMessage
 	path := filepath.Join(h.bin, conf["type"].(string))

@@ -57,6 +57,7 @@ func pruneReference(s *session, container string, mine func(netip.Addr) bool) er
 // refuseReference refuses ports that the upstream plugin, or the backend iptables, has given to another
 // container that exists: its rules come first. Where there are none it takes a question for each family and backend.
 func refuseReference(s *session, maps []nft.Mapping) error {
+	free := []string{s.ContainerID} // whose rules are no conflict, or not any more
 	for i, t := range referenceTables {
 		rules, err := referenceRules(s, t)
 		if err != nil {
@@ -68,7 +69,7 @@ func refuseReference(s *session, maps []nft.Mapping) error {
 		}
 		for _, r := range slices.Concat(rules, chains) {
 			theirs := nft.Mapping{Protocol: r.Protocol, Host: r.Dest, First: r.Port, Last: r.Port, To: netip.AddrPortFrom(families[i], 0)}
-			if r.Port == 0 || r.Comment == s.ContainerID {
+			if r.Port == 0 || slices.Contains(free, r.Comment) {
 				continue
 			}
 			if i := slices.IndexFunc(maps, theirs.Overlaps); i < 0 {
@@ -76,6 +77,7 @@ func refuseReference(s *session, maps []nft.Mapping) error {
 			} else if gone, err := r.takeOver(s); !gone {
 				return errors.Join(chained.Taken(maps[i].String(), r.Comment), err)
 			}
+			free = append(free, r.Comment)
 		}
 	}
 	return nil

@@ -3,6 +3,7 @@ package portmap_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/kernel/netns"
 	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
@@ -26,8 +28,8 @@ func (h *host) vanish(container string, bridge int) {
 	}
 }
 
-// TestVanishedHolder: a port whose holder vanished without DEL belongs to the next container, whatever the
-// backends and the version. A holder that exists keeps its port.
+// TestVanishedHolder: the next container gets the port of a holder that vanished without DEL, with every pair
+// of backends and an old version. A holder that exists keeps its port.
 func TestVanishedHolder(t *testing.T) {
 	t.Parallel()
 	for _, first := range backends {
@@ -103,6 +105,29 @@ func (h *host) upstreamBridge(container string) {
 		h.prev[container], err = cmd.Output()
 	})
 	must(h.t, err)
+}
+
+// TestVanishedJustNow: a namespace that ends frees its ports soon, although the kernel tears it down in the
+// background.
+func TestVanishedJustNow(t *testing.T) {
+	t.Parallel()
+	forBackends(t, func(t *testing.T, backend string) {
+		h := newHost(t, withBackend(backend))
+		for i := range 3 {
+			ns, err := netns.New()
+			must(t, err)
+			c := fmt.Sprint("c", i)
+			h.short[c] = ns.Path()
+			h.attach(c, 0)
+			_, err = h.call(cni.Add, c, h.request(c, both(8080, 80, "")))
+			// The kernel takes a moment to close the sockets of a namespace, which are users, too.
+			for end := time.Now().Add(time.Minute); cni.CodeOf(err) == session.CodeTaken && time.Now().Before(end); {
+				_, err = h.call(cni.Add, c, h.request(c, both(8080, 80, "")))
+			}
+			must(t, err)
+			must(t, ns.Close())
+		}
+	})
 }
 
 // TestVanishedAddress: the holder's address may be the next container's by now.

@@ -89,7 +89,7 @@ func TestClientsCollect(t *testing.T) {
 	tenon := c.install()
 	outside := c.Uplink()
 	c.configureSmall("10.85.0.0/29", "")
-	c.remove(c.sandbox("first", 8080)) // leaves what is shared
+	c.remove(c.sandbox("first", 8080))
 	before := c.snapshot()
 	web := c.sandbox("web", 8080)
 	lost := c.sandbox("lost", 8081)
@@ -108,7 +108,7 @@ func TestClientsCollect(t *testing.T) {
 	c.nothingKept()
 }
 
-// TestClientsVanished: a host port whose pod vanished without DEL goes to the next pod.
+// TestClientsVanished: the next pod gets the host port of a pod that vanished without DEL.
 func TestClientsVanished(t *testing.T) {
 	t.Parallel()
 	c := newClients(t)

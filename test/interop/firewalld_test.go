@@ -37,7 +37,7 @@ func (n *node) firewalld() {
 	})
 }
 
-// sources are those of the zone for containers.
+// sources returns the sources of the zone for containers.
 func (n *node) sources() string {
 	n.t.Helper()
 	return strings.TrimSpace(n.run("firewall-cmd", "--zone=trusted", "--list-sources"))
@@ -54,7 +54,7 @@ func TestClientsFirewalld(t *testing.T) {
 	web, other := c.sandbox("web", 8080), c.sandbox("other", 8081)
 	all := c.sources()
 	if n := len(strings.Fields(all)); n != 4 {
-		t.Errorf("sources %q, want those of two pods", all)
+		t.Errorf("sources %q, want two addresses of each of two pods", all)
 	}
 	c.run("firewall-cmd", "--reload")
 	if got := c.sources(); got != "" {
@@ -77,7 +77,7 @@ func TestClientsFirewalld(t *testing.T) {
 	})
 	c.run(tenon, "repair", "--net-dir", netDir)
 	if got := c.sources(); len(strings.Fields(got)) != 2 {
-		t.Errorf("sources %q, want those of one pod", got)
+		t.Errorf("sources %q, want two addresses", got)
 	}
 	greeted(t, c.Host, c.first(other), true)
 	c.remove(other)

@@ -15,7 +15,7 @@ import (
 const fixedNeighbour = unix.NUD_PERMANENT | unix.NUD_NOARP
 
 // Answers reports whether the owner of an address on a link answers ARP or neighbour discovery before ctx
-// is done. What the kernel remembers of the address does not count, except an entry that is permanent.
+// is done. Neighbour entries that the kernel has already do not count, except permanent ones.
 func (c *Conn) Answers(ctx context.Context, l Link, a netip.Addr) (bool, error) {
 	state, err := c.neighbour(l, a)
 	if err != nil || state&fixedNeighbour != 0 {
