@@ -85,7 +85,7 @@ func TestClientsKubelet(t *testing.T) {
 	c.install()
 	outside := c.Uplink()
 	c.configureSmall("10.85.0.0/30", "") // one address for pods: kubelet removes pods that it does not know
-	c.remove(c.sandbox("first", 8080))  
+	c.remove(c.sandbox("first", 8080))
 	before := c.snapshot()
 	c.kubelet()
 	t.Cleanup(func() {
