@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/regular"
 )
 
 // cache is the folder in which the reference library keeps what it has attached: a file for each attachment, called
@@ -153,7 +154,7 @@ func (c cache) get(a cni.Attachment) (*Record, error) {
 }
 
 func (c cache) read(path string) (*Record, error) {
-	b, err := os.ReadFile(path)
+	b, err := regular.ReadFile(path)
 	if err != nil {
 		return nil, cni.Errorf(cni.CodeIOFailure, "read cached attachment: %w", errors.Unwrap(err))
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/boot"
+	"github.com/tenon-cni/tenon/internal/regular"
 )
 
 // due is a file about attachments of one container that come or go together. As long as it is there, and nobody works on
@@ -91,7 +92,7 @@ func (s store) putDue(d *due) error {
 func (s store) dueOf(container string) (*due, error) { return s.readDue(s.duePath(container)) }
 
 func (s store) readDue(path string) (*due, error) {
-	b, err := os.ReadFile(path)
+	b, err := regular.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/document"
+	"github.com/tenon-cni/tenon/internal/regular"
 )
 
 // Extensions of configuration files. They are matched exactly.
@@ -115,7 +115,7 @@ type readFile struct {
 func (r reader) read(path string) ([]byte, error) {
 	d, done := r[path]
 	if !done {
-		d.content, d.err = os.ReadFile(path)
+		d.content, d.err = regular.ReadFile(path)
 		if e := (*fs.PathError)(nil); errors.As(d.err, &e) {
 			d.err = cni.Errorf(cni.CodeIOFailure, "%s: %w", e.Op, e.Err)
 		}

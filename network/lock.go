@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/regular"
 	"github.com/tenon-cni/tenon/invoke"
 )
 
@@ -125,7 +126,7 @@ func (c *Client) sweepLocks() error {
 		return cni.Errorf(cni.CodeIOFailure, "locks: %w", err)
 	}
 	for _, e := range entries {
-		if f, err := os.OpenFile(filepath.Join(dir, e.Name()), os.O_RDWR, 0); err == nil {
+		if f, err := regular.Open(filepath.Join(dir, e.Name()), os.O_RDWR, 0); err == nil {
 			lockedFile{f}.release()
 		}
 	}
@@ -153,7 +154,7 @@ func lockPath(ctx context.Context, path string, mode int16) (lockedFile, error) 
 		if err := ctx.Err(); err != nil {
 			return lockedFile{}, err
 		}
-		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+		f, err := regular.Open(path, os.O_RDWR|os.O_CREATE, 0o600)
 		if err != nil {
 			return lockedFile{}, err
 		}

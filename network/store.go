@@ -14,6 +14,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/boot"
+	"github.com/tenon-cni/tenon/internal/regular"
 )
 
 // store is the folder of records: one file each, named after the owner, so that names are as unambiguous
@@ -39,7 +40,7 @@ func (s store) begin(r *Record) error {
 // replaceFile writes a file under another name first, which a process that is killed meanwhile leaves.
 func replaceFile(path string, b []byte) error {
 	draft := filepath.Join(filepath.Dir(path), draftPrefix+filepath.Base(path))
-	f, err := os.OpenFile(draft, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	f, err := regular.Open(draft, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
@@ -157,7 +158,7 @@ func (s store) read(o cni.Owner) stored {
 
 func (s store) readFile(o cni.Owner, ext string) stored {
 	path := s.path(o, ext)
-	b, err := os.ReadFile(path)
+	b, err := regular.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return stored{owner: o, err: cni.Errorf(cni.CodeUnknownContainer, "%w", ErrNoRecord)}
 	}
@@ -201,7 +202,7 @@ func (s store) scan(prefix string) ([]stored, error) {
 func (s store) scanContainer(container string) ([]stored, error) {
 	member := []byte(`"container":"` + container + `"`) // an ID has no character that JSON writes otherwise
 	return s.collect("", func(o cni.Owner, name string) bool {
-		b, _ := os.ReadFile(filepath.Join(s.dir, name))
+		b, _ := regular.ReadFile(filepath.Join(s.dir, name))
 		if !bytes.Contains(b, member) {
 			return false
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/renameio/v2"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/regular"
 )
 
 // versionCache is what executables answered to VERSION, in a file of the state folder. An answer holds as long as the
@@ -54,7 +55,7 @@ type wireVersions struct {
 // readVersions reads the file in a state folder. One that is missing, damaged or not ours holds nothing.
 func readVersions(stateDir string) *versionCache {
 	c := &versionCache{path: filepath.Join(stateDir, "versions.json")}
-	b, err := os.ReadFile(c.path)
+	b, err := regular.ReadFile(c.path)
 	if err == nil {
 		c.entries, err = decodeVersions(b)
 	}

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/boot"
+	"github.com/tenon-cni/tenon/internal/regular"
 )
 
 // ErrName says that a name cannot be that of a file in the folder.
@@ -61,7 +62,7 @@ func (l Ledger) Read(name string, v any) (ok bool, err error) {
 
 // current is the content of a file, fs.ErrNotExist if it is of an earlier boot.
 func (l Ledger) current(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := regular.Open(path, os.O_RDONLY, 0)
 	if err != nil {
 		return nil, err
 	}

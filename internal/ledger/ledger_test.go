@@ -10,7 +10,10 @@ import (
 	"sync"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/tenon-cni/tenon/internal/ledger"
+	"github.com/tenon-cni/tenon/internal/regular"
 )
 
 type value struct {
@@ -42,6 +45,24 @@ func wantNames(t *testing.T, l ledger.Ledger, want ...string) {
 	if names, err := l.Names(); !slices.Equal(names, want) || err != nil {
 		t.Errorf("names %q, %v; want %q", names, err, want)
 	}
+}
+
+// A FIFO in the place of a value is refused, and removed as a value is.
+func TestFIFO(t *testing.T) {
+	t.Parallel()
+	l := open(t)
+	write(t, l, "x", value{MTU: 1})
+	if err := unix.Mkfifo(filepath.Join(l.Dir, "fifo"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if ok, err := l.Read("fifo", new(value)); ok || !errors.Is(err, regular.ErrNotRegular) {
+		t.Errorf("read: %t, %v", ok, err)
+	}
+	wantNames(t, l, "x")
+	if err := l.Remove("fifo"); err != nil {
+		t.Error(err)
+	}
+	want(t, l, "fifo", value{}, false)
 }
 
 func TestLedger(t *testing.T) {

@@ -2,26 +2,22 @@ package hostlocal
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
-	"syscall"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/regular"
 )
 
 // readResolvConf reads a resolv.conf(5).
 func readResolvConf(path string) (cni.DNS, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a FIFO must not make us wait
+	f, err := regular.Open(path, os.O_RDONLY, 0)
 	if err != nil {
 		return cni.DNS{}, err
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return cni.DNS{}, errors.Join(err, fmt.Errorf("%s: not a regular file", path))
-	}
 	d, err := parseResolvConf(f)
 	if err != nil {
 		return d, fmt.Errorf("%s: %w", path, err)

@@ -3,11 +3,11 @@ package tuning
 import (
 	"errors"
 	"io/fs"
-	"os"
 	"regexp"
 	"strings"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/regular"
 )
 
 // allow refuses settings of which the administrator's list has none that matches: a regular expression a line, found
@@ -17,7 +17,7 @@ func (t tuner) allow(settings settings) error {
 	if len(settings) == 0 {
 		return nil
 	}
-	content, err := os.ReadFile(t.allowList)
+	content, err := regular.ReadFile(t.allowList)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

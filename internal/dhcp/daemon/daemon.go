@@ -20,6 +20,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/dhcp/settings"
 	"github.com/tenon-cni/tenon/internal/dhcp/state"
 	"github.com/tenon-cni/tenon/internal/ledger"
+	"github.com/tenon-cni/tenon/internal/regular"
 )
 
 // DefaultSocket is where the daemon listens.
@@ -88,7 +89,7 @@ func Run(ctx context.Context, o Options) error {
 		if !filepath.IsAbs(d.PIDFile) {
 			return fmt.Errorf("pidfile %q is not an absolute path", d.PIDFile)
 		}
-		if err := os.WriteFile(d.PIDFile, []byte(strconv.Itoa(os.Getpid())), 0o644); err != nil {
+		if err := regular.WriteFile(d.PIDFile, []byte(strconv.Itoa(os.Getpid())), 0o644); err != nil {
 			return err
 		}
 		defer d.removePIDFile()
@@ -98,7 +99,7 @@ func Run(ctx context.Context, o Options) error {
 
 // removePIDFile removes it unless another daemon has written its own.
 func (d *Daemon) removePIDFile() {
-	if b, err := os.ReadFile(d.PIDFile); err == nil && string(b) == strconv.Itoa(os.Getpid()) {
+	if b, err := regular.ReadFile(d.PIDFile); err == nil && string(b) == strconv.Itoa(os.Getpid()) {
 		os.Remove(d.PIDFile)
 	}
 }

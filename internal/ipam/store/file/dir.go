@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/boot"
+	"github.com/tenon-cni/tenon/internal/regular"
 )
 
 // dir is an open directory. Names in it are looked up without following symbolic links.
@@ -63,10 +64,19 @@ func (d *dir) open(name string, flags int, mode uint32) (int, error) {
 	return fd, d.fail("open", name, err)
 }
 
+// openFile opens a regular file. The error wraps [regular.ErrNotRegular] if there is something else
+// in its place.
 func (d *dir) openFile(name string, flags int, mode uint32) (*os.File, error) {
-	fd, err := d.open(name, flags, mode)
+	fd, err := d.open(name, flags|unix.O_NONBLOCK, mode)
+	if errors.Is(err, unix.ENXIO) { // a FIFO that nobody reads, opened for writing
+		err = d.fail("open", name, regular.ErrNotRegular)
+	}
 	if err != nil {
 		return nil, err
+	}
+	if err := regular.Check(fd); err != nil {
+		_ = unix.Close(fd)
+		return nil, d.fail("open", name, err)
 	}
 	return os.NewFile(uintptr(fd), d.name(name)), nil
 }
@@ -81,10 +91,11 @@ func (d *dir) sub(name string) (*dir, error) {
 }
 
 func (d *dir) names() ([]string, error) {
-	f, err := d.openFile(".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	fd, err := d.open(".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return nil, err
 	}
+	f := os.NewFile(uintptr(fd), d.path)
 	defer f.Close()
 	return f.Readdirnames(-1)
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/ipam/store"
 	"github.com/tenon-cni/tenon/internal/ipam/store/file"
 	"github.com/tenon-cni/tenon/internal/ipam/store/storetest"
+	"github.com/tenon-cni/tenon/internal/regular"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
@@ -429,6 +430,37 @@ func TestLinksAreNotFollowed(t *testing.T) {
 				t.Errorf("reserved all the same: %v", err)
 			}
 		})
+	}
+}
+
+// FIFOs in the place of our own files are refused: opening one would wait for its other end.
+func TestFIFOsAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"lock", "last_reserved_ip.0"} {
+		path := newPath(t)
+		fifo := filepath.Join(path, name)
+		if err := errors.Join(os.Mkdir(path, 0o755), unix.Mkfifo(fifo, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		_, err := network(path, bootID).Allocate(ctx, ipam.Request{Owner: owner("c1"), Sets: storetest.Sets(t, "10.0.0.0/29")})
+		var pathError *fs.PathError
+		if !errors.Is(err, regular.ErrNotRegular) || !errors.As(err, &pathError) || pathError.Path != fifo {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// The caches are made anew, the drafts are removed.
+	for _, name := range []string{"index", "new", "index.new", "map.10.0.0.1-10.0.0.6"} {
+		path := newPath(t)
+		n, sets := network(path, bootID), storetest.Sets(t, "10.0.0.0/29")
+		mustAllocate(t, n, owner("c1"), sets)
+		fifo := filepath.Join(path, ".owners", name)
+		_ = os.Remove(fifo)
+		if err := unix.Mkfifo(fifo, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		mustAllocate(t, n, owner("c2"), sets)
+		mustRelease(t, n, owner("c1"))
+		n.Want(t, "10.0.0.3 container c2 interface eth0", "last 0 10.0.0.3")
 	}
 }
 
