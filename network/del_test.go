@@ -235,9 +235,8 @@ func TestDelContextEnds(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}, "second": {}, "third": {}})
 	a := r.add(list(t, "1.1.0", "red", "first", "second", "third"))
-	r.script("third", script{cni.Del: {Stay: time.Minute}})
-	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
-	defer cancel()
+	r.script("third", script{cni.Del: {Stay: 10 * time.Minute}})
+	ctx := expireWhen(t, filepath.Join(r.plugins, "third"+startedExt), 0)
 	err := r.Del(ctx, a, network.Fallback{})
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.HasSuffix(err.Error(), "\nsecond and 1 more not called: context deadline exceeded") {
 		t.Errorf("got %s", describe(err))

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
 )
@@ -45,18 +46,17 @@ func openFolder(t *testing.T, o network.FolderOptions) *network.Folder {
 // eventually waits until what is in use is as wanted.
 func eventually(t *testing.T, f *network.Folder, want string) {
 	t.Helper()
-	var got string
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	testnet.Eventually(t, func() error {
 		s := f.Snapshot()
 		lines := strings.Split(inUse(s, s.Dir), "\n")
 		for i, line := range lines {
 			lines[i], _, _ = strings.Cut(line, " since ")
 		}
-		if got = strings.Join(lines, "\n"); got == want {
-			return
+		if got := strings.Join(lines, "\n"); got != want {
+			return fmt.Errorf("in use:\n%s\nwanted:\n%s", got, want)
 		}
-	}
-	t.Fatalf("in use:\n%s\nwanted:\n%s", got, want)
+		return nil
+	})
 }
 
 func must(t *testing.T, errs ...error) {
@@ -346,7 +346,7 @@ func TestFolderNotifies(t *testing.T) {
 				t.Errorf("generation %d after %d: %s", s.Generation, last.Generation, inUse(s, dir))
 			}
 			last = s
-		case <-time.After(10 * time.Second):
+		case <-time.After(testnet.Patience):
 			t.Fatal("nothing is told")
 		}
 	}
@@ -480,15 +480,13 @@ func TestFolderClose(t *testing.T) { // not parallel, so that no other test has 
 		must(t, err)
 		folders = append(folders, f)
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) { // until all have begun
+	testnet.Eventually(t, func() error { // until all have begun
 		goroutines, files := folderResources(t)
-		if goroutines == 3*5 && files == 5 {
-			break
+		if goroutines != 3*5 || files != 5 {
+			return fmt.Errorf("%d goroutines, %d files", goroutines, files)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d goroutines, %d files", goroutines, files)
-		}
-	}
+		return nil
+	})
 	put(t, conf("red", "b"), dir, "10.conflist")
 	for _, f := range folders {
 		must(t, f.Close(), f.Close())

@@ -2,6 +2,7 @@ package network_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/network"
 )
 
@@ -53,12 +55,9 @@ var hostiles = []hostile{
 	{name: "closes stdout and hangs", script: `exec >&-; exec sleep 600`, hangs: true},
 }
 
-// How long a plugin may take that hangs, and how long one that does not, nor any call. By how much a deadline is missed is
+// hangTime is the age at which a plugin that hangs is stopped. By how much a deadline is missed is
 // measured by make bench.
-const (
-	hangTime = 2 * time.Second
-	endTime  = time.Minute
-)
+const hangTime = 2 * time.Second
 
 // Field row 36, EXE-04, EXE-12, EXE-13, EXE-15, EXE-16, RES-14, ERR-06, SEC-03, SEC-06, R-05, R-10, R-11: whatever a
 // plugin does, on every verb the call is back in time, says what happened, and nothing of its group runs on.
@@ -137,21 +136,21 @@ echo "$good"`, verb, h.script))
 	if verb == cni.Check {
 		r.add(n)
 	}
-	r.Timeout = endTime
+	r.Timeout = testnet.Patience
+	ctx, pid := t.Context(), filepath.Join(r.plugins, "pid")
 	if h.hangs {
-		r.Timeout = hangTime
+		ctx = expireWhen(t, pid, hangTime)
 	}
 	start := time.Now()
-	err := verbCall(t, r, verb, n)
-	if took := time.Since(start); took > endTime {
+	err := verbCall(ctx, r, verb, n)
+	if took := time.Since(start); took > testnet.Patience {
 		t.Errorf("returned after %v", took)
 	}
-	h.expectEnd(t, filepath.Join(r.plugins, "pid"))
+	h.expectEnd(t, pid)
 	return flood.ReplaceAllString(stopTime.ReplaceAllString(describe(err), "stopped after T"), "FLOOD")
 }
 
-func verbCall(t *testing.T, r *rig, verb cni.Command, n *network.Network) error {
-	ctx := t.Context()
+func verbCall(ctx context.Context, r *rig, verb cni.Command, n *network.Network) error {
 	a := request("c1").Attachment(n.Name)
 	switch verb {
 	case cni.Add:
@@ -182,15 +181,12 @@ func (h hostile) expectEnd(t *testing.T, pidFile string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 200 {
-		if runs := groupRuns(t, group); runs == h.stays {
-			break
+	testnet.Eventually(t, func() error { // a process that was killed ends a moment later
+		if runs := groupRuns(t, group); runs != h.stays {
+			return fmt.Errorf("something of the group runs: %t, want %t", runs, h.stays)
 		}
-		time.Sleep(5 * time.Millisecond) // a process that was killed ends a moment later
-	}
-	if runs := groupRuns(t, group); runs != h.stays {
-		t.Errorf("something of the group runs: %t, want %t", runs, h.stays)
-	}
+		return nil
+	})
 	if h.stays {
 		if err := unix.Kill(-group, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
 			t.Error(err)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
 )
@@ -89,7 +90,7 @@ func TestLockDeadline(t *testing.T) {
 			return h.GC(ctx, n, keep())
 		},
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		err := call(ctx)
 		cancel()
 		if got := describe(err); got != want || !errors.Is(err, context.DeadlineExceeded) {
@@ -151,17 +152,16 @@ func TestLockExclusiveIsNotOvertaken(t *testing.T) {
 // waitForExclusive waits until somebody waits for the exclusive lock on a file that is locked in shared mode.
 func waitForExclusive(t *testing.T, path string) {
 	t.Helper()
-	for range 1000 {
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	testnet.Eventually(t, func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
 		release, err := network.LockShared(ctx, path)
-		cancel()
 		if err != nil {
-			return
+			return nil
 		}
 		release()
-		time.Sleep(time.Millisecond)
-	}
-	t.Error("nobody waits")
+		return errors.New("nobody waits")
+	})
 }
 
 // A lock holds between processes, and ends with the process.
@@ -215,13 +215,12 @@ func TestLockOtherProcess(t *testing.T) {
 // waitForRemoval waits until a lock file is gone.
 func waitForRemoval(t *testing.T, path string) {
 	t.Helper()
-	for range 1000 {
-		if _, err := os.Stat(path); err != nil {
-			return
+	testnet.Eventually(t, func() error {
+		if _, err := os.Stat(path); err == nil {
+			return errors.New("the lock file is left")
 		}
-		time.Sleep(time.Millisecond)
-	}
-	t.Error("the lock file is left")
+		return nil
+	})
 }
 
 func TestLockFolderMissing(t *testing.T) {

@@ -2,7 +2,9 @@ package network_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -35,8 +37,9 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	scriptExt = ".script"
-	logName   = "log"
+	scriptExt  = ".script"
+	startedExt = ".started" // of a plugin that stays
+	logName    = "log"
 )
 
 // script says what a recorder plugin does on a verb.
@@ -92,6 +95,9 @@ func record(path string, b []byte) int {
 	a, scripted := s[e.Env.Command]
 	if !scripted {
 		a.Stdout = succeed(e)
+	}
+	if a.Stay > 0 {
+		must(os.WriteFile(path+startedExt, nil, 0o600))
 	}
 	time.Sleep(a.Stay)
 	if a.Ruin != "" {
@@ -302,6 +308,45 @@ func describe(err error) string {
 		return "success"
 	}
 	return fmt.Sprintf("%d %v", cni.CodeOf(err), err)
+}
+
+// expiring is a context whose deadline passes when something has happened.
+type expiring struct {
+	context.Context
+	done chan struct{}
+}
+
+// Done implements [context.Context].
+func (e expiring) Done() <-chan struct{} { return e.done }
+
+// Err implements [context.Context].
+func (e expiring) Err() error {
+	select {
+	case <-e.done:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
+// expireWhen returns a context whose deadline passes some time after there is a file: on a busy
+// machine nobody can tell how long a plugin needs to start.
+func expireWhen(t *testing.T, path string, later time.Duration) context.Context {
+	e := expiring{t.Context(), make(chan struct{})}
+	go func() {
+		defer close(e.done)
+		_ = testnet.Try(func() error {
+			if t.Context().Err() != nil {
+				return nil
+			}
+			info, err := os.Stat(path)
+			if err == nil && time.Since(info.ModTime()) < later {
+				err = errors.New("too early")
+			}
+			return err
+		})
+	}()
+	return e
 }
 
 // recordPath returns the file of a record.

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
 )
@@ -90,13 +91,10 @@ esac`)
 
 func waitForPath(t *testing.T, path string) {
 	t.Helper()
-	for range 5000 {
-		if _, err := os.Stat(path); err == nil {
-			return
-		}
-		time.Sleep(time.Millisecond)
-	}
-	t.Fatal("there is no", path)
+	testnet.Eventually(t, func() error {
+		_, err := os.Stat(path)
+		return err
+	})
 }
 
 // A plugin that runs networks itself with the state folder of its runtime is told so, and does not wait for itself.

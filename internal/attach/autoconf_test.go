@@ -105,7 +105,7 @@ func TestAutoconfigured(t *testing.T) {
 		"valid_lft": {"ip", "-6", "-o", "addr", "show", "dev", "eth0", "scope", "global"},
 		"expires":   {"ip", "-6", "route", "show", "default"},
 	} {
-		dhcpserver.Eventually(t, func() error {
+		testnet.Eventually(t, func() error {
 			text, seconds := b.inside(args...), 0
 			if _, after, ok := strings.Cut(text, what+" "); ok {
 				fmt.Sscanf(after, "%dsec", &seconds)

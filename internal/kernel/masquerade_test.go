@@ -75,7 +75,7 @@ func (o *outside) sees(t *testing.T, server string) string {
 		_, err = c.Write([]byte("hello"))
 		must(t, err)
 	})
-	must(t, listener.SetReadDeadline(time.Now().Add(5*time.Second)))
+	must(t, listener.SetReadDeadline(time.Now().Add(testnet.Patience)))
 	_, from, err := listener.ReadFrom(make([]byte, 16))
 	must(t, err)
 	return netip.MustParseAddrPort(from.String()).Addr().String()

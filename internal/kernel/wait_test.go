@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
 func TestWaitUp(t *testing.T) {
@@ -18,7 +19,7 @@ func TestWaitUp(t *testing.T) {
 	other := open(t, kernel.Begin(t.Context()), b.Container("container"))
 	done := make(chan error)
 	time.AfterFunc(50*time.Millisecond, func() { done <- other.Up(inside) }) // when the wait has begun
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testnet.Patience)
 	defer cancel()
 	must(t, b.host.WaitUp(ctx, host))
 	must(t, <-done)
@@ -61,7 +62,7 @@ func TestWaitUpLinkGoes(t *testing.T) {
 	other := open(t, kernel.Begin(t.Context()), b.Host)
 	done := make(chan error)
 	time.AfterFunc(50*time.Millisecond, func() { done <- other.Delete(host) })
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testnet.Patience)
 	defer cancel()
 	if err := b.host.WaitUp(ctx, host); !errors.Is(err, kernel.ErrNoLink) {
 		t.Errorf("got %v, want %v", err, kernel.ErrNoLink)
@@ -74,7 +75,7 @@ func TestWaitDAD(t *testing.T) {
 	b := setup(t)
 	inside, _ := b.vethUp(t)
 	must(t, b.container.AddAddr(inside, prefix("fd00::3/64")))
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testnet.Patience)
 	defer cancel()
 	must(t, b.container.WaitDAD(ctx, inside))
 	for _, a := range addrInfo(t, b) {
@@ -92,7 +93,7 @@ func TestWaitDADFindsDuplicate(t *testing.T) {
 	must(t, b.host.AddAddr(host, prefix("fd00::3/64")))
 	must(t, b.container.AddAddr(inside, prefix("fd00::4/64")))
 	must(t, b.container.AddAddr(inside, prefix("fd00::3/64")))
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testnet.Patience)
 	defer cancel()
 	err := b.container.WaitDAD(ctx, inside)
 	var duplicate *kernel.DuplicateError
@@ -140,7 +141,7 @@ func TestWaitDADOfLinkThatIsDown(t *testing.T) {
 	b := setup(t)
 	inside, _ := b.veth(t)
 	must(t, b.container.AddAddr(inside, prefix("fd00::3/64")))
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testnet.Patience)
 	defer cancel()
 	must(t, b.container.WaitDAD(ctx, inside))
 	if ctx.Err() != nil {

@@ -1,6 +1,7 @@
 package testnet
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -15,15 +16,20 @@ import (
 
 // Main runs the tests of a package and fails the run if one of them has left something: a file descriptor, a thread in
 // another network namespace, a goroutine. Call it from TestMain.
-func Main(m *testing.M) {
+func Main(m *testing.M) { mainWithin(m, Patience) }
+
+// mainWithin is Main with the time after which what is left counts as left for good.
+func mainWithin(m *testing.M, patience time.Duration) {
 	before := resources()
 	code := m.Run()
-	leaked := leaks(before)
-	for end := time.Now().Add(3 * time.Second); len(leaked) > 0 && time.Now().Before(end); leaked = leaks(before) {
-		time.Sleep(10 * time.Millisecond) // what ends in the background
-	}
-	if len(leaked) > 0 {
-		fmt.Fprintf(os.Stderr, "left by the tests:\n%s\n", strings.Join(leaked, "\n"))
+	err := tryWithin(patience, func() error { // some things end in the background
+		if leaked := leaks(before); len(leaked) > 0 {
+			return errors.New(strings.Join(leaked, "\n"))
+		}
+		return nil
+	})
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "left by the tests:\n%v\n", err)
 		code = max(code, 1)
 	}
 	os.Exit(code)

@@ -22,6 +22,7 @@ func TestMain(m *testing.M) {
 	if leak := os.Getenv("TESTNET_LEAK"); leak != "" {
 		os.Unsetenv("TESTNET_LEAK")
 		leaks[leak] = true
+		testnet.MainWithin(m, 3*time.Second)
 	}
 	testnet.Main(m)
 }
@@ -239,10 +240,12 @@ func TestSnapshotIsStable(t *testing.T) {
 	n.Host.Command("ip", "link", "set", "port1", "down")
 	time.Sleep(1200 * time.Millisecond) // timers of the bridge; the carrier is reported once a second
 	n.Host.Command("ip", "link", "set", "port1", "up")
-	time.Sleep(100 * time.Millisecond)
-	if diff := testnet.Diff(before, testnet.Snapshot(t, n.Spaces())); diff != "" {
-		t.Errorf("has changed:\n%s", diff)
-	}
+	testnet.Eventually(t, func() error {
+		if diff := testnet.Diff(before, testnet.Snapshot(t, n.Spaces())); diff != "" {
+			return fmt.Errorf("has changed:\n%s", diff)
+		}
+		return nil
+	})
 }
 
 func TestSnapshotOfFolders(t *testing.T) {
@@ -292,8 +295,12 @@ func TestLeak(t *testing.T) {
 	}
 	if leaks["thread"] {
 		n := testnet.New(t)
-		go n.Host.Do(func() { <-make(chan bool) })
-		time.Sleep(100 * time.Millisecond)
+		there := make(chan bool)
+		go n.Host.Do(func() {
+			close(there)
+			<-make(chan bool)
+		})
+		<-there
 	}
 }
 

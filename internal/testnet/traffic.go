@@ -3,6 +3,7 @@ package testnet
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -17,9 +18,8 @@ import (
 )
 
 const (
-	tries        = 5 // the first packets can be lost while neighbours and duplicates are looked for
-	answerWithin = 1500 * time.Millisecond
-	noAnswer     = 300 * time.Millisecond
+	askAgain = 1500 * time.Millisecond // packets can be lost while neighbours and duplicates are looked for
+	noAnswer = 300 * time.Millisecond  // after which there will be none
 )
 
 // ping sends one echo request and waits for the reply.
@@ -62,13 +62,11 @@ func ping(from *Namespace, to netip.Addr, timeout time.Duration) error {
 // Reaches checks whether pings are answered.
 func Reaches(t testing.TB, from *Namespace, to netip.Addr, want bool) {
 	t.Helper()
-	timeout := answerWithin
-	if !want {
-		timeout = noAnswer
-	}
-	err := ping(from, to, timeout)
-	for n := 1; want && err != nil && n < tries; n++ {
-		err = ping(from, to, timeout)
+	var err error
+	if want {
+		err = Try(func() error { return ping(from, to, askAgain) })
+	} else {
+		err = ping(from, to, noAnswer)
 	}
 	if !want && err == nil || want && err != nil {
 		t.Errorf("%s to %s: %v, want an answer: %t", from.Name, to, err, want)
@@ -95,11 +93,12 @@ func (n *Net) Uplink() *Namespace {
 		func() string { return n.Host.Command("ip", "link", "show", "dev", "uplink") },
 		func() string { return outside.Command("ip", "link", "show", "dev", "eth0") },
 	} {
-		for end := time.Now().Add(5 * time.Second); !strings.Contains(up(), "state UP"); time.Sleep(10 * time.Millisecond) {
-			if time.Now().After(end) {
-				n.t.Fatalf("uplink: %s", up())
+		Eventually(n.t, func() error {
+			if shown := up(); !strings.Contains(shown, "state UP") {
+				return fmt.Errorf("uplink: %s", shown)
 			}
-		}
+			return nil
+		})
 	}
 	return outside
 }
@@ -160,7 +159,7 @@ func SourceSeen(t testing.TB, from, to *Namespace, address netip.Addr) netip.Add
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := server.SetReadDeadline(time.Now().Add(answerWithin)); err != nil {
+	if err := server.SetReadDeadline(time.Now().Add(Patience)); err != nil {
 		t.Fatal(err)
 	}
 	_, source, err := server.ReadFromUDPAddrPort(make([]byte, 16))
@@ -170,19 +169,16 @@ func SourceSeen(t testing.TB, from, to *Namespace, address netip.Addr) netip.Add
 	return source.Addr().Unmap()
 }
 
-// LearnsMAC checks that a machine is told within a second that an address has this hardware address.
+// LearnsMAC checks that a namespace is told that an address has this MAC address.
 func LearnsMAC(t testing.TB, n *Namespace, address netip.Addr, mac string) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Second); ; time.Sleep(10 * time.Millisecond) {
+	Eventually(t, func() error {
 		out := n.Command("ip", "neigh", "show", "to", address.String())
-		if strings.Contains(out, mac) {
-			return
+		if !strings.Contains(out, mac) {
+			return fmt.Errorf("%s has %q, the MAC is %s", n.Name, out, mac)
 		}
-		if time.Now().After(deadline) {
-			t.Errorf("%s has %q, the MAC is %s", n.Name, out, mac)
-			return
-		}
-	}
+		return nil
+	})
 }
 
 // Advertise sends a router advertisement with prefix 2001:db8:bad::/64 (RFC 4861 sections 4.2 and 4.6.2) to all nodes, through eth0.

@@ -1,9 +1,11 @@
 package plugintest
 
 import (
+	"fmt"
 	"path/filepath"
 	"runtime"
-	"time"
+
+	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
 // leaks attaches and detaches many times in one process, which must not keep descriptors, threads or goroutines.
@@ -17,15 +19,13 @@ func leaks(r *Runtime) {
 	}
 	// Threads and goroutines end in the background. The Go runtime starts threads of its own as it sees fit.
 	const slack = 10
-	after := used(r)
-	for range 300 {
+	testnet.Eventually(r.t, func() error {
+		after := used(r)
 		if after.descriptors <= before.descriptors && after.threads <= before.threads+slack && after.goroutines <= before.goroutines {
-			return
+			return nil
 		}
-		time.Sleep(10 * time.Millisecond)
-		after = used(r)
-	}
-	r.t.Errorf("used before %+v, after many times ADD and DEL %+v", before, after)
+		return fmt.Errorf("used before %+v, after many times ADD and DEL %+v", before, after)
+	})
 }
 
 type usage struct{ descriptors, threads, goroutines int }

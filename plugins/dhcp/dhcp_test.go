@@ -14,6 +14,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/dhcp/daemon"
 	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
+	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/internal/testnet/dhcpserver"
 	"github.com/tenon-cni/tenon/plugin"
 	"github.com/tenon-cni/tenon/plugin/plugintest"
@@ -51,7 +52,7 @@ func start(t testing.TB) (socket string) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	dhcpserver.Eventually(t, func() error {
+	testnet.Eventually(t, func() error {
 		_, err := rpc.Call(context.Background(), socket, rpc.Request{Verb: rpc.Status})
 		return err
 	})

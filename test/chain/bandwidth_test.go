@@ -60,7 +60,7 @@ func transfer(t *testing.T, from, to *testnet.Namespace, address netip.Addr) tim
 	}
 	defer in.Close()
 	start := time.Now()
-	if err := in.SetReadDeadline(start.Add(20 * time.Second)); err != nil {
+	if err := in.SetReadDeadline(start.Add(testnet.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.CopyN(io.Discard, in, size); err != nil {

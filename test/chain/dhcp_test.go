@@ -47,7 +47,7 @@ func dhcpOn(t *testing.T, p plugin.Definition, conf, pool string) (r *plugintest
 		done := make(chan error, 1)
 		o := daemon.Options{Socket: socket, Timeout: 2 * time.Second, ResendMax: 8 * time.Second, ResendTimeout: 3 * time.Second, Log: slog.New(slog.DiscardHandler)}
 		go func() { done <- daemon.Run(ctx, o) }()
-		dhcpserver.Eventually(t, func() error {
+		testnet.Eventually(t, func() error {
 			_, err := rpc.Call(ctx, socket, rpc.Request{Verb: rpc.Status})
 			return err
 		})
@@ -93,7 +93,7 @@ func TestDHCPBehindBridge(t *testing.T) {
 // released waits until the server knows of n releases.
 func released(t *testing.T, s *dhcpserver.Server, n int) {
 	t.Helper()
-	dhcpserver.Eventually(t, func() error {
+	testnet.Eventually(t, func() error {
 		if got := strings.Count(s.Log(), s.Kind.Released); got != n {
 			return fmt.Errorf("%d releases, expected %d: %s", got, n, s.Log())
 		}
@@ -218,7 +218,7 @@ func referenceDaemon(t *testing.T, r *plugintest.Runtime) (end func()) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	dhcpserver.Eventually(t, func() error {
+	testnet.Eventually(t, func() error {
 		_, err := os.Stat(socket)
 		return err
 	})
@@ -262,7 +262,7 @@ func TestDHCPAfterReferenceDaemon(t *testing.T) {
 		t.Error("the interface has no address")
 	}
 	socket := r.Conf["ipam"].(map[string]any)["daemonSocketPath"].(string)
-	dhcpserver.Eventually(t, func() error {
+	testnet.Eventually(t, func() error {
 		reply, err := rpc.Call(t.Context(), socket, rpc.Request{Verb: rpc.List})
 		if err == nil && (len(reply.Leases) != 1 || reply.Leases[0].State != "bound" || reply.Leases[0].Server != "10.92.0.1") {
 			err = fmt.Errorf("%+v", reply.Leases)

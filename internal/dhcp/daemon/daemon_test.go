@@ -82,7 +82,7 @@ func (d *node) start() {
 	if d.o.TakeOver {
 		return
 	}
-	dhcpserver.Eventually(d.t, func() error {
+	testnet.Eventually(d.t, func() error {
 		_, err := rpc.Call(d.t.Context(), d.socket, rpc.Request{Verb: rpc.Status})
 		return err
 	})
@@ -223,7 +223,7 @@ func TestServers(t *testing.T) {
 				t.Errorf("routes\n%s, expected\n%s", strings.Join(got, ", "), want)
 			}
 			before, _ := d.lease("a")
-			dhcpserver.Eventually(t, func() error {
+			testnet.Eventually(t, func() error {
 				if l, _ := d.lease("a"); !l.Expires.After(before.Expires) {
 					return fmt.Errorf("not renewed: %+v", l)
 				}
@@ -240,7 +240,7 @@ func TestServers(t *testing.T) {
 				t.Errorf("still there: %+v", l)
 			}
 			if k.Released != "" {
-				dhcpserver.Eventually(t, func() error {
+				testnet.Eventually(t, func() error {
 					if count := strings.Count(s.Log(), k.Released); count < 3 {
 						return fmt.Errorf("the server knows of %d releases: %s", count, s.Log())
 					}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
 	"github.com/tenon-cni/tenon/internal/testnet"
-	"github.com/tenon-cni/tenon/internal/testnet/dhcpserver"
 )
 
 // A daemon without a free descriptor keeps running, says so once, and answers when there is one
@@ -43,7 +42,7 @@ func TestNoDescriptors(t *testing.T) {
 			}
 			clients = append(clients, c)
 		}
-		dhcpserver.Eventually(t, func() error {
+		testnet.Eventually(t, func() error {
 			open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", d.pid))
 			if err != nil || len(open) < limit || !strings.Contains(d.log.String(), complaint) {
 				return fmt.Errorf("%d descriptors are open, %v: %s", len(open), err, d.log.String())

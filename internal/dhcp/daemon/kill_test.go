@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
+	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/internal/testnet/dhcpserver"
 )
 
@@ -65,7 +66,7 @@ func (d *node) process() (kill func()) {
 
 func (d *node) eventuallyAnswers() {
 	d.t.Helper()
-	dhcpserver.Eventually(d.t, func() error {
+	testnet.Eventually(d.t, func() error {
 		_, err := rpc.Call(d.t.Context(), d.socket, rpc.Request{Verb: rpc.Status})
 		return err
 	})
@@ -104,7 +105,7 @@ func TestKill(t *testing.T) {
 		}
 	}
 	d.eventuallyAnswers()
-	dhcpserver.Eventually(t, func() error {
+	testnet.Eventually(t, func() error {
 		for _, c := range names {
 			if l, ok := d.lease(c); !ok || l.State != "bound" || time.Until(l.Expires) < 0 {
 				return fmt.Errorf("%s: %+v", c, l)
@@ -121,7 +122,7 @@ func TestKill(t *testing.T) {
 		}
 		d.must(rpc.Release, c)
 	}
-	dhcpserver.Eventually(t, func() error {
+	testnet.Eventually(t, func() error {
 		if n := strings.Count(s.Log(), s.Kind.Released); n != leases {
 			return fmt.Errorf("%d addresses are free again, expected %d", n, leases)
 		}

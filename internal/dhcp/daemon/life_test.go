@@ -16,6 +16,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/dhcp/daemon"
 	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
+	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/internal/testnet/dhcpserver"
 )
 
@@ -34,7 +35,7 @@ func (d *node) addresses(container string) string {
 
 func (d *node) eventuallyState(container, want string) {
 	d.t.Helper()
-	dhcpserver.Eventually(d.t, func() error {
+	testnet.Eventually(d.t, func() error {
 		if l, _ := d.lease(container); !strings.Contains(l.State, want) {
 			return fmt.Errorf("state %q, expected %q", l.State, want)
 		}
@@ -64,7 +65,7 @@ func TestRestart(t *testing.T) {
 		t.Errorf("of a container that is gone: %+v", l)
 	}
 	first, _ := d.lease("a")
-	dhcpserver.Eventually(t, func() error {
+	testnet.Eventually(t, func() error {
 		if l, _ := d.lease("a"); !l.Expires.After(first.Expires) {
 			return fmt.Errorf("not renewed: %+v", l)
 		}
@@ -114,7 +115,7 @@ func TestChangedAddress(t *testing.T) {
 		s.Forget()
 		s.Start(other, 4)
 		old, address := r.IPs[0].Address, ""
-		dhcpserver.Eventually(t, func() error {
+		testnet.Eventually(t, func() error {
 			r, err := d.call(rpc.Check, "a")
 			if err == nil && r.IPs[0].Address == old {
 				err = errors.New("the same address")
@@ -140,7 +141,7 @@ func TestLost(t *testing.T) {
 	d := newNode(t, n)
 	d.add("a")
 	s.Stop()
-	dhcpserver.Eventually(t, func() error {
+	testnet.Eventually(t, func() error {
 		if _, err := d.call(rpc.Check, "a"); err == nil || !strings.Contains(err.Error(), "the lease has expired") {
 			return fmt.Errorf("CHECK: %v", err)
 		}
@@ -155,7 +156,7 @@ func TestLost(t *testing.T) {
 		t.Errorf("CHECK after a restart: %v", err)
 	}
 	s.Start(pool, 3)
-	dhcpserver.Eventually(t, func() error {
+	testnet.Eventually(t, func() error {
 		_, err := d.call(rpc.Check, "a")
 		return err
 	})
@@ -219,7 +220,7 @@ func TestLinkGone(t *testing.T) {
 			t.Errorf("%s: %v after %v", verb, err, time.Since(began))
 		}
 	}
-	dhcpserver.Eventually(t, func() error {
+	testnet.Eventually(t, func() error {
 		if l, ok := d.lease("a"); ok {
 			return fmt.Errorf("still there: %+v", l)
 		}
@@ -359,7 +360,7 @@ func TestHangUp(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
-	dhcpserver.Eventually(t, func() error {
+	testnet.Eventually(t, func() error {
 		if l, ok := d.lease("a"); ok {
 			return fmt.Errorf("still there: %+v", l)
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
+	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/internal/testnet/dhcpserver"
 )
 
@@ -37,7 +38,7 @@ func TestServers6(t *testing.T) {
 				t.Fatalf("%+v\n%s", r.IPs, s.Log())
 			}
 			renews := strings.Count(strings.ToUpper(s.Log()), "RENEW")
-			dhcpserver.Eventually(t, func() error {
+			testnet.Eventually(t, func() error {
 				if strings.Count(strings.ToUpper(s.Log()), "RENEW") == renews {
 					return fmt.Errorf("not renewed: %s", s.Log())
 				}
@@ -70,7 +71,7 @@ func TestLost6(t *testing.T) {
 	d.dhcp6("stateful")
 	d.add("a")
 	s.Stop()
-	dhcpserver.Eventually(t, func() error {
+	testnet.Eventually(t, func() error {
 		if _, err := d.call(rpc.Check, "a"); err == nil || !strings.Contains(err.Error(), "no DHCPv6 lease") {
 			return fmt.Errorf("CHECK: %v", err)
 		}
@@ -130,7 +131,7 @@ func TestDuplicate6(t *testing.T) {
 	}
 	n.Host.Batch("addr add fd00:92::101/64 dev br0 nodad")
 	n.Container("a").Batch("addr del fd00:92::101/128 dev eth0", "addr add fd00:92::101/128 dev eth0")
-	dhcpserver.Eventually(t, func() error {
+	testnet.Eventually(t, func() error {
 		r, err := d.call(rpc.Check, "a")
 		if err == nil && r.IPs[1].Address.String() != "fd00:92::102/128" {
 			err = fmt.Errorf("has %v", r.IPs)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
+	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/internal/testnet/dhcpserver"
 )
 
@@ -70,7 +71,7 @@ func TestNoRouter(t *testing.T) {
 	if l, ok := d.lease("a"); ok {
 		t.Errorf("still there: %+v", l)
 	}
-	dhcpserver.Eventually(t, func() error {
+	testnet.Eventually(t, func() error {
 		if !strings.Contains(s.Log(), s.Kind.Released) {
 			return errors.New("the server knows of no release: " + fmt.Sprint(s.Log()))
 		}

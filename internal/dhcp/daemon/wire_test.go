@@ -13,6 +13,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
 	"github.com/tenon-cni/tenon/internal/dhcp/v4"
+	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/internal/testnet/dhcpserver"
 )
 
@@ -120,7 +121,7 @@ func TestChangedRoutes(t *testing.T) {
 	c.Batch("route add 198.51.100.0/24 via 10.92.0.3 dev eth0")
 	changed.Store(true)
 	want := "10.92.0.0/24 dev eth0 proto kernel scope link src 10.92.0.66\n172.30.0.0/16 via 10.92.0.2\n172.31.0.0/16 via 10.92.0.9\n198.51.100.0/24 via 10.92.0.3\n"
-	dhcpserver.Eventually(t, func() error {
+	testnet.Eventually(t, func() error {
 		got := c.Command("ip", "-4", "route", "show", "dev", "eth0")
 		if plain(got) != plain(want) {
 			return fmt.Errorf("routes\n%s\nexpected\n%s", got, want)
@@ -184,7 +185,7 @@ func TestNotSaved(t *testing.T) {
 	if r, err := d.call(rpc.Allocate, "a"); err == nil || !strings.Contains(err.Error(), leases) {
 		t.Errorf("%+v, %v", r, err)
 	}
-	dhcpserver.Eventually(t, func() error {
+	testnet.Eventually(t, func() error {
 		if !slices.ContainsFunc(heard(), func(m sent) bool { return m.Type() == v4.Release }) {
 			return errors.New("not given back")
 		}
@@ -212,7 +213,7 @@ func TestHandedOver(t *testing.T) {
 		ns.Close()
 	}
 	before, _ := d.lease("a")
-	dhcpserver.Eventually(t, func() error {
+	testnet.Eventually(t, func() error {
 		if l, _ := d.lease("a"); !l.Expires.After(before.Expires) {
 			return fmt.Errorf("not renewed: %+v", l)
 		}

@@ -51,7 +51,7 @@ func server(t *testing.T, ns *testnet.Namespace) *net.UDPConn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(testnet.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	return conn

@@ -35,7 +35,7 @@ func TestPeer(t *testing.T) {
 		}
 		_, _ = io.WriteString(c, "TENON-DHCP/1\n")
 		b := make([]byte, 64)
-		if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		if err := c.SetDeadline(time.Now().Add(testnet.Patience)); err != nil {
 			t.Fatal(err)
 		}
 		if n, err := c.Read(b); string(b[:n]) != want || os.IsTimeout(err) {

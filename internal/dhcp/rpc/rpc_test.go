@@ -348,7 +348,7 @@ func TestHostileClient(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, _ = io.WriteString(c, sent)
-		if err := errors.Join(c.(*net.UnixConn).CloseWrite(), c.SetDeadline(time.Now().Add(20*time.Second))); err != nil && !errors.Is(err, unix.ENOTCONN) {
+		if err := errors.Join(c.(*net.UnixConn).CloseWrite(), c.SetDeadline(time.Now().Add(testnet.Patience))); err != nil && !errors.Is(err, unix.ENOTCONN) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {

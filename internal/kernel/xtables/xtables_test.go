@@ -220,6 +220,15 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
+// announced is a context whose deadline is known and never comes.
+type announced struct {
+	context.Context
+	at time.Time
+}
+
+// Deadline implements [context.Context].
+func (a announced) Deadline() (time.Time, bool) { return a.at, true }
+
 // Another process that holds the lock of the legacy kind is waited for as long as there is time, and the error says so. No
 // lock of the machine is touched.
 func TestLockedByAnother(t *testing.T) {
@@ -230,8 +239,7 @@ func TestLockedByAnother(t *testing.T) {
 	must(t, err)
 	defer lock.Close()
 	must(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
-	ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
-	defer cancel()
+	ctx := announced{t.Context(), time.Now().Add(2500 * time.Millisecond)}
 	_, err = nat.Apply(ctx, ns.NS, owner.Edit(xtables.IPv4, prefixes("10.1.2.3/24")), true)
 	if err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), "xtables lock") {
 		t.Errorf("got %v, want what is waited for", err)

@@ -199,7 +199,7 @@ func (s *Server) Start(pool string, seconds int) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	Eventually(s.t, func() error {
+	testnet.Eventually(s.t, func() error {
 		if !strings.Contains(s.Log(), s.Kind.ready) {
 			return fmt.Errorf("%s has not started: %s", s.Kind.Name, s.Log())
 		}
@@ -237,20 +237,4 @@ func (s *Server) Pause(d time.Duration) {
 func (s *Server) Log() string {
 	b, _ := os.ReadFile(filepath.Join(s.dir, "log"))
 	return string(b)
-}
-
-// Eventually tries for up to 20 s.
-func Eventually(t testing.TB, try func() error) {
-	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for {
-		err := try()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
 }

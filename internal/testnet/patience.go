@@ -1,0 +1,29 @@
+package testnet
+
+import (
+	"testing"
+	"time"
+)
+
+// Patience is how long tests wait for an event that has to come. It is no measure of speed: a machine
+// that has too much to do must not fail a test, so nothing waits for less.
+const Patience = 2 * time.Minute
+
+// Eventually calls try until it returns nil, and fails the test with its last error after [Patience].
+func Eventually(t testing.TB, try func() error) {
+	t.Helper()
+	if err := Try(try); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Try calls a function until it returns nil, and returns its last error after [Patience].
+func Try(try func() error) error { return tryWithin(Patience, try) }
+
+func tryWithin(patience time.Duration, try func() error) error {
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		if err := try(); err == nil || time.Now().After(end) {
+			return err
+		}
+	}
+}
