@@ -60,12 +60,12 @@ var plugins = map[string]func() int{
 		return say(`{"code":999,"msg":"interrupted"}`, "", 1)
 	},
 	"orphan":        func() int { return fork(false, 0) },
-	"forks":         func() int { return fork(false, time.Minute) },
-	"forks-session": func() int { return fork(true, time.Minute) },
+	"forks":         func() int { return fork(false, 10*time.Minute) },
+	"forks-session": func() int { return fork(true, 10*time.Minute) },
 	"sleeper": func() int {
 		signal.Ignore(syscall.SIGTERM)
 		started(os.Args[1])
-		time.Sleep(time.Minute)
+		time.Sleep(10 * time.Minute)
 		return 0
 	},
 }
@@ -85,7 +85,7 @@ func started(plugin string) {
 
 func hang() {
 	started(os.Args[0])
-	time.Sleep(time.Minute)
+	time.Sleep(10 * time.Minute)
 }
 
 // fork leaves a descendant that ignores SIGTERM and holds standard output, and then stays for a while itself.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/plugin"
 )
@@ -93,11 +94,10 @@ func newProcess(t *testing.T, verb cni.Command, mode string) *process {
 	return p
 }
 
-// end waits for the process, which must not hang, and returns its exit status. The largest request takes 4 s with the race
-// detector on a busy machine.
+// end waits for the process, which must not hang, and returns its exit status.
 func (p *process) end(t *testing.T) int {
 	t.Helper()
-	watchdog := time.AfterFunc(30*time.Second, func() { _ = p.Process.Kill() })
+	watchdog := time.AfterFunc(testnet.Patience, func() { _ = p.Process.Kill() })
 	defer watchdog.Stop()
 	var status *exec.ExitError
 	if err := p.Wait(); err != nil && !errors.As(err, &status) {
@@ -330,7 +330,7 @@ func TestProcessIsTerminatedWhileReading(t *testing.T) {
 	if err := p.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	watchdog := time.AfterFunc(5*time.Second, func() { _ = p.Process.Kill() })
+	watchdog := time.AfterFunc(testnet.Patience, func() { _ = p.Process.Kill() })
 	defer watchdog.Stop()
 	_ = p.Wait()
 	if s := p.ProcessState.Sys().(syscall.WaitStatus); !s.Signaled() || s.Signal() != syscall.SIGINT {

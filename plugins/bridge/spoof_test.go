@@ -64,7 +64,7 @@ func (f frames) send(t *testing.T, source net.HardwareAddr, vlan uint16, payload
 func (f frames) receive(t *testing.T, payloads ...string) (got []string) {
 	t.Helper()
 	buf := make([]byte, 2000)
-	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
+	for end := time.Now().Add(testnet.Patience); time.Now().Before(end); {
 		tv := unix.NsecToTimeval(int64(10 * time.Millisecond))
 		if err := unix.SetsockoptTimeval(f.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv); err != nil {
 			t.Fatal(err)

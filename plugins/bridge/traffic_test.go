@@ -222,7 +222,7 @@ func TestRouterAdvertisements(t *testing.T) {
 	}
 	// With the setting that ADD has changed the same advertisement is followed.
 	r.Host.Command("sysctl", "-qw", "net.ipv6.conf.br0.accept_ra=2")
-	for end := time.Now().Add(5 * time.Second); !accepted(); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(testnet.Patience); !accepted(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the advertisements of this test are not followed by anybody")
 		}

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/plugin"
 	"github.com/tenon-cni/tenon/plugins/hostlocal"
@@ -156,7 +157,7 @@ func TestStatusBesideAdd(t *testing.T) {
 			if got != want {
 				t.Errorf("got  %s\nwant %s", got, want)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(testnet.Patience):
 			t.Error("STATUS waits")
 		}
 		if after := tree(t, h.dir); after != before {

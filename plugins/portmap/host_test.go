@@ -236,7 +236,7 @@ func serve(t testing.TB, ns *testnet.Namespace, name, address string, number int
 }
 
 const (
-	inTime  = 2 * time.Second
+	inTime  = testnet.Patience
 	noReply = 200 * time.Millisecond
 )
 

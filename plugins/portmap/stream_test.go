@@ -32,11 +32,11 @@ func newStream(t testing.TB, from *testnet.Namespace, address string) *stream {
 	return s
 }
 
-// next sends until somebody answers, within two seconds, and returns who.
+// next sends until somebody answers, and returns who.
 func (s *stream) next() string {
 	s.t.Helper()
 	buf := make([]byte, 100)
-	for range 40 {
+	for end := time.Now().Add(testnet.Patience); time.Now().Before(end); {
 		_, err := s.conn.Write([]byte("hello"))
 		if err == nil {
 			must(s.t, s.conn.SetReadDeadline(time.Now().Add(50*time.Millisecond)))

@@ -126,7 +126,7 @@ func TestTakeoverByGC(t *testing.T) {
 		t.Error("a valid attachment was collected")
 	}
 	r.Remove("c")
-	for end := time.Now().Add(10 * time.Second); addresses(r, "-4") != nil; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(testnet.Patience); addresses(r, "-4") != nil; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) { // the kernel ends namespaces in the background
 			t.Fatal("the link of a container that is gone stays")
 		}

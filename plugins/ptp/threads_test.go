@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
 // TestThreads is R-82: many calls in one process leave no thread of it in another namespace. It is not parallel, as threads
@@ -34,7 +36,7 @@ func TestThreads(t *testing.T) {
 		}
 		return list
 	}
-	end := time.Now().Add(5 * time.Second) // threads end in the background
+	end := time.Now().Add(testnet.Patience) // threads end in the background
 	for list := elsewhere(); len(list) > 0; list = elsewhere() {
 		if time.Now().After(end) {
 			t.Fatalf("threads of this process (in %s) are in %v", own, list)

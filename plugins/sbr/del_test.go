@@ -154,7 +154,7 @@ func TestLock(t *testing.T) {
 	}
 	before := p.State()
 	for _, verb := range []cni.Command{cni.Add, cni.Del} {
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		if _, err := p.Runtime.Do(ctx, p.call(verb, address4)); err == nil || !strings.Contains(err.Error(), "lock network namespace") {
 			t.Errorf("%s with the lock taken: %v", verb, err)
 		}

@@ -313,19 +313,8 @@ func TestNewNeighbour(t *testing.T) {
 	hosts[1].Del("before")
 	time.Sleep(1100 * time.Millisecond) // what is younger than a second is not believed (locktime, arp(7))
 	after := hosts[2].Add("after")
-	deadline := time.Now().Add(time.Second)
 	for _, ip := range after.IPs {
-		for {
-			out := neighbour.Command("ip", "neigh", "show", "to", ip.Address.Addr().String())
-			if strings.Contains(out, after.Interfaces[0].MAC) {
-				break
-			}
-			if time.Now().After(deadline) {
-				t.Errorf("neighbour has %q, the MAC is %s", out, after.Interfaces[0].MAC)
-				break
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
+		testnet.LearnsMAC(t, neighbour, ip.Address.Addr(), after.Interfaces[0].MAC)
 	}
 }
 

@@ -128,7 +128,7 @@ func (r *runtime) greet(container string, addr netip.Addr) {
 // greeted checks whether who connects is greeted.
 func (r *runtime) greeted(from *testnet.Namespace, address string, want bool) {
 	r.t.Helper()
-	timeout := 2 * time.Second
+	timeout := testnet.Patience
 	if !want {
 		timeout = 300 * time.Millisecond
 	}

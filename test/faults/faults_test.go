@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -174,6 +175,7 @@ func TestSweepFindsWhatReferencePluginsLeave(t *testing.T) {
 			t.Parallel()
 			var found []string
 			r := newRig(t, reference, s, func(finding string) { found = append(found, finding) })
+			r.settle = time.Second // findings are expected here
 			r.sweep("ADD", []effect{row.effect}, []recovery{del})
 			if !slices.ContainsFunc(found, func(finding string) bool { return strings.Contains(finding, row.want) }) {
 				t.Errorf("findings: %q, want one with %q", found, row.want)
@@ -230,6 +232,7 @@ func TestSettingsAreLookedAt(t *testing.T) {
 	var found []string
 	s := scenario{plugin: "loopback", conf: map[string]any{"cniVersion": "1.0.0"}}
 	r := newRig(t, builtPlugins(t), s, func(finding string) { found = append(found, finding) })
+	r.settle = time.Second // what is found here stays
 	r.net.Host.Command("sysctl", "-qw", "net.ipv4.conf.all.arp_notify=1")
 	r.expectClean("a fault")
 	if found != nil {

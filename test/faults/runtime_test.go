@@ -196,7 +196,7 @@ func (r *runtimeRig) recover(what string) {
 		}
 		r.must("del", "container")
 	}
-	if diff := settledDiff(r.clean, r.snapshot); diff != "" {
+	if diff := settledDiff(r.clean, r.snapshot, testnet.Patience); diff != "" {
 		r.t.Errorf("%s: recover left:\n%s", what, diff)
 		_, _ = r.try("del", "container")
 		r.clean = r.snapshot()

@@ -207,16 +207,13 @@ func (r *sandboxRig) recover(verb, what string) {
 	if out, err := r.try("recover", "container"); err != nil {
 		r.t.Errorf("%s: recover: %v\n%s", what, err, out)
 	}
-	if diff := settledDiff(r.clean, r.snapshot); diff == "" {
-		return
+	out, err := r.try("check", "container")
+	if err == nil { // it was finished, or not begun to be removed
+		r.must("remove", "container")
 	}
-	// Not taken back, so it was finished, or not begun to be removed.
-	if out, err := r.try("check", "container"); err != nil {
-		r.t.Errorf("%s: there is something, but check: %v\n%s", what, err, out)
-	}
-	r.must("remove", "container")
-	if diff := settledDiff(r.clean, r.snapshot); diff != "" {
-		r.t.Errorf("%s: remove left:\n%s", what, diff)
+	if diff := settledDiff(r.clean, r.snapshot, testnet.Patience); diff != "" {
+		r.t.Errorf("%s: there is something, check: %v\n%s\n%s", what, err, out, diff)
+		_, _ = r.try("remove", "container")
 		r.clean = r.snapshot()
 	}
 }

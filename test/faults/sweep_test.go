@@ -45,6 +45,7 @@ type rig struct {
 	state   string // folder of the state files
 	clean   string // snapshot without the attachment
 	report  func(finding string)
+	settle  time.Duration // how long the kernel may take to finish what it does in the background
 }
 
 func newRig(t testing.TB, plugins string, s scenario, report func(finding string)) *rig {
@@ -52,7 +53,7 @@ func newRig(t testing.TB, plugins string, s scenario, report func(finding string
 	if emulated {
 		s.sample = max(s.sample, 1) * emulatedSample
 	}
-	r := &rig{t: t, plugins: plugins, sample: s.sample, env: s.env, report: report, net: testnet.New(t, "container"), state: t.TempDir()}
+	r := &rig{t: t, plugins: plugins, sample: s.sample, env: s.env, report: report, net: testnet.New(t, "container"), state: t.TempDir(), settle: testnet.Patience}
 	if s.setup != nil {
 		r.net.Host.Batch(s.setup...)
 	}
@@ -154,14 +155,11 @@ func snapshot(t testing.TB, take taker, net *testnet.Net, state string) string {
 	return strings.Join(lines, "\n")
 }
 
-// settle is how long the kernel may take to finish what it does in the background.
-const settle = 300 * time.Millisecond
-
 // expectClean reports a finding unless the state is back to what it was, and starts anew from what it is. Settings are left
 // to expectSettings.
 func (r *rig) expectClean(format string, args ...any) {
 	r.t.Helper()
-	diff := settledDiff(testnet.WithoutSettings(r.clean), func() string { return r.snapshot(testnet.Objects) })
+	diff := settledDiff(testnet.WithoutSettings(r.clean), func() string { return r.snapshot(testnet.Objects) }, r.settle)
 	if diff == "" {
 		return
 	}
@@ -181,7 +179,7 @@ func (r *rig) expectSettings(what string) {
 	diff := settledDiff(r.clean, func() string {
 		now = r.snapshot(testnet.Snapshot)
 		return now
-	})
+	}, r.settle)
 	if diff != "" {
 		r.report(what + " left:\n" + diff)
 		r.clean = now
@@ -189,10 +187,10 @@ func (r *rig) expectSettings(what string) {
 }
 
 // settledDiff is how the state differs from what it was, once the kernel has had its time.
-func settledDiff(before string, snapshot func() string) string {
+func settledDiff(before string, snapshot func() string, settle time.Duration) string {
 	diff := testnet.Diff(before, snapshot())
 	for end := time.Now().Add(settle); diff != "" && time.Now().Before(end); {
-		time.Sleep(settle / 10)
+		time.Sleep(30 * time.Millisecond)
 		diff = testnet.Diff(before, snapshot())
 	}
 	return diff

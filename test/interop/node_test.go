@@ -183,7 +183,7 @@ func (n *node) snapshot() string {
 func (n *node) unchanged(before string) {
 	n.t.Helper()
 	diff := testnet.Diff(before, n.snapshot())
-	for end := time.Now().Add(10 * time.Second); diff != "" && time.Now().Before(end); diff = testnet.Diff(before, n.snapshot()) {
+	for end := time.Now().Add(testnet.Patience); diff != "" && time.Now().Before(end); diff = testnet.Diff(before, n.snapshot()) {
 		time.Sleep(50 * time.Millisecond)
 	}
 	if diff != "" {
@@ -205,7 +205,7 @@ func (n *node) nothingKept() {
 func (n *node) await(what string, try func() error) {
 	n.t.Helper()
 	err := try()
-	for end := time.Now().Add(30 * time.Second); err != nil && time.Now().Before(end); err = try() {
+	for end := time.Now().Add(testnet.Patience); err != nil && time.Now().Before(end); err = try() {
 		time.Sleep(20 * time.Millisecond)
 	}
 	if err != nil {

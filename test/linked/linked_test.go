@@ -275,7 +275,7 @@ func TestDeadline(t *testing.T) {
 	h.Timeout = 50 * time.Millisecond // for taking back
 	start := time.Now()
 	_, err = h.add(ctx, q)
-	if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || took > 20*time.Second {
+	if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || took > testnet.Patience {
 		t.Errorf("after %v: %v", took, err)
 	}
 	if records, err := h.List(); err != nil || len(records) != 1 || records[0].State == network.Attached {
@@ -313,13 +313,12 @@ func TestProcess(t *testing.T) {
 	}
 	must(t, h.del(t.Context(), q))
 	must(t, h.Host.Run(func() error { return h.Status(t.Context(), h.pods) }))
-	for end := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) { // threads end in the background
-		if after := process(t); after == before {
-			break
-		} else if time.Now().After(end) {
-			t.Fatalf("the process has changed:\n%s", testnet.Diff(before, after))
+	testnet.Eventually(t, func() error { // threads end in the background
+		if after := process(t); after != before {
+			return fmt.Errorf("the process has changed:\n%s", testnet.Diff(before, after))
 		}
-	}
+		return nil
+	})
 	if printed, err := os.ReadFile(output.Name()); err != nil || len(printed) > 0 || log.Len() > 0 {
 		t.Errorf("printed %q, %v, logged %q", printed, err, &log)
 	}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
 // inside runs one script in the namespaces of this process. Folders that everybody uses are empty here: names of
@@ -77,7 +79,7 @@ func await(ts *testscript.TestScript, neg bool, patterns []string) {
 	if neg || len(patterns) == 0 {
 		ts.Fatalf("usage: await pattern...")
 	}
-	end := time.Now().Add(10 * time.Second)
+	end := time.Now().Add(testnet.Patience)
 	for _, p := range patterns {
 		for {
 			found, err := filepath.Glob(ts.MkAbs(p))

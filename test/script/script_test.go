@@ -87,7 +87,7 @@ func run(t *testing.T, script string, env ...string) {
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", fmt.Sprintf("-update=%t", *update))
 	cmd.Env = append(append(os.Environ(), insideEnv+"="+script, "TMPDIR="+tmp), env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
-	cmd.WaitDelay = time.Second // more than a script may leave running
+	cmd.WaitDelay = time.Minute // more than a script may leave running
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
