@@ -27,7 +27,7 @@ const daemonAt = "TENON_TEST_DHCP_SOCKET"
 func TestMain(m *testing.M) {
 	if socket := os.Getenv(daemonAt); socket != "" {
 		err := daemon.Run(context.Background(), daemon.Options{
-			Socket: socket, Timeout: time.Second, ResendTimeout: 8 * time.Second, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+			Socket: socket, Timeout: time.Second, ResendTimeout: testnet.Patience, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 		})
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

@@ -45,7 +45,7 @@ func dhcpOn(t *testing.T, p plugin.Definition, conf, pool string) (r *plugintest
 	return r, s, func() (stop func()) {
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)
-		o := daemon.Options{Socket: socket, Timeout: 2 * time.Second, ResendMax: 8 * time.Second, ResendTimeout: 3 * time.Second, Log: slog.New(slog.DiscardHandler)}
+		o := daemon.Options{Socket: socket, Timeout: 2 * time.Second, ResendMax: 8 * time.Second, ResendTimeout: 10 * time.Second, Log: slog.New(slog.DiscardHandler)}
 		go func() { done <- daemon.Run(ctx, o) }()
 		testnet.Eventually(t, func() error {
 			_, err := rpc.Call(ctx, socket, rpc.Request{Verb: rpc.Status})

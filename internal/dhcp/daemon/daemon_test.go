@@ -57,7 +57,7 @@ func newNode(t *testing.T, n *testnet.Net) *node {
 	d := &node{t: t, n: n, socket: filepath.Join(t.TempDir(), "dhcp.sock")}
 	d.conf = `{"cniVersion": "1.1.0", "name": "lan", "type": "x", "ipam": {"type": "dhcp", "request": [{"option": "121"}]}}`
 	d.o = daemon.Options{
-		Socket: d.socket, Timeout: time.Second, ResendMax: 4 * time.Second, ResendTimeout: 12 * time.Second,
+		Socket: d.socket, Timeout: time.Second, ResendMax: 4 * time.Second, ResendTimeout: testnet.Patience,
 		Log: slog.New(slog.NewTextHandler(testLog{t}, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	d.start()
@@ -94,7 +94,7 @@ func (d *node) call(verb rpc.Verb, container string) (*cni.Result, error) {
 	if container != "gone" {
 		path = d.n.Container(container).Path()
 	}
-	ctx, cancel := context.WithTimeout(d.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(d.t.Context(), 2*testnet.Patience)
 	defer cancel()
 	r, err := rpc.Call(ctx, d.socket, rpc.Request{Verb: verb, Container: container, IfName: "eth0", Netns: path, Config: json.RawMessage(d.conf)})
 	if err != nil {
@@ -189,7 +189,7 @@ func TestServers(t *testing.T) {
 			t.Parallel()
 			n := dhcpserver.NewNet(t, "a", "b", "c")
 			heard := overhear(t, n)
-			s := dhcpserver.Start(t, n, k, "10.92.0.100,10.92.0.200", 6)
+			s := dhcpserver.StartRenewing(t, n, k, "10.92.0.100,10.92.0.200", 3)
 			d := newNode(t, n)
 			results := make(chan *cni.Result, 3)
 			for _, c := range []string{"a", "b", "c"} {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
 	"github.com/tenon-cni/tenon/internal/dhcp/v4"
@@ -24,6 +25,10 @@ func TestHostileServer(t *testing.T) {
 		return hostile(question)
 	})
 	d := newNode(t, n)
+	patience := d.o.ResendTimeout
+	d.stop()
+	d.o.ResendTimeout = 12 * time.Second
+	d.start()
 	if r, err := d.call(rpc.Allocate, "a"); err == nil {
 		t.Errorf("got %+v", r)
 	}
@@ -34,6 +39,9 @@ func TestHostileServer(t *testing.T) {
 	if got := d.addresses("a"); got != "" {
 		t.Errorf("got %s", got)
 	}
+	d.stop()
+	d.o.ResendTimeout = patience
+	d.start()
 	s := dhcpserver.Start(t, n, isc, pool, 60)
 	if r := d.add("a"); !strings.HasPrefix(r.IPs[0].Address.String(), "10.92.0.") {
 		t.Errorf("%+v\n%s", r, s.Log())

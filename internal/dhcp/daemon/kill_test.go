@@ -80,7 +80,7 @@ func TestKill(t *testing.T) {
 		names = append(names, fmt.Sprintf("c%d", i))
 	}
 	n := dhcpserver.NewNet(t, names...)
-	s := dhcpserver.Start(t, n, isc, "10.92.0.100,10.92.0.160", 10)
+	s := dhcpserver.StartRenewing(t, n, isc, "10.92.0.100,10.92.0.160", 3)
 	d := newNode(t, n)
 	d.stop()
 	kill := d.process()
@@ -90,10 +90,11 @@ func TestKill(t *testing.T) {
 		all.Go(func() { d.must(rpc.Allocate, c) })
 	}
 	all.Wait()
-	before := map[string]string{}
+	before, expires := map[string]string{}, map[string]time.Time{}
 	for _, c := range names {
 		d.add(c)
-		before[c] = d.addresses(c)
+		l, _ := d.lease(c)
+		before[c], expires[c] = d.addresses(c), l.Expires
 	}
 	begun := strings.Count(s.Log(), "DHCPDISCOVER")
 	for i := range kills {
@@ -107,7 +108,7 @@ func TestKill(t *testing.T) {
 	d.eventuallyAnswers()
 	testnet.Eventually(t, func() error {
 		for _, c := range names {
-			if l, ok := d.lease(c); !ok || l.State != "bound" || time.Until(l.Expires) < 0 {
+			if l, ok := d.lease(c); !ok || l.State != "bound" || !l.Expires.After(expires[c]) {
 				return fmt.Errorf("%s: %+v", c, l)
 			}
 		}

@@ -30,7 +30,7 @@ func TestServers6(t *testing.T) {
 			t.Parallel()
 			n := dhcpserver.NewNet(t, "a")
 			dhcpserver.Start(t, n, isc, pool, 60)
-			s := dhcpserver.Start(t, n, k, "fd00:92::100,fd00:92::200", 12)
+			s := dhcpserver.StartRenewing(t, n, k, "fd00:92::100,fd00:92::200", 4)
 			d := newNode(t, n)
 			d.dhcp6("stateful")
 			r := d.add("a")
@@ -119,7 +119,7 @@ func TestDuplicate6(t *testing.T) {
 	s := dhcpserver.Start(t, n, dhcpserver.Kinds6[1], "fd00:92::100,fd00:92::102", 60) // which begins with the first
 	d := newNode(t, n)
 	d.stop()
-	d.o.ResendTimeout, d.o.LookEvery = 20*time.Second, 100*time.Millisecond
+	d.o.LookEvery = 100 * time.Millisecond
 	d.start()
 	d.dhcp6("stateful")
 	r := d.add("a")

@@ -61,7 +61,7 @@ func TestNoRouter(t *testing.T) {
 	s := dhcpserver.Start(t, n, isc, pool, 60)
 	d := newNode(t, n)
 	d.stop()
-	d.o.ResendTimeout = 3 * time.Second
+	d.o.ResendTimeout = 20 * time.Second
 	d.start()
 	d.dhcp6("slaac")
 	_, err := d.call(rpc.Allocate, "a")

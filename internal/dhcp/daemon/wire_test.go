@@ -107,7 +107,7 @@ func TestChangedRoutes(t *testing.T) {
 				v4.Option{Code: v4.OptDNS, Value: []byte{10, 92, 0, 54}}, v4.Option{Code: v4.OptDomainName, Value: []byte("new.example")},
 				v4.Option{Code: v4.OptClasslessRoute, Value: []byte{16, 172, 30, 10, 92, 0, 2, 16, 172, 31, 10, 92, 0, 9}})
 		}
-		return lend(question, 2, v4.Option{Code: v4.OptMTU, Value: []byte{1400 >> 8, 1400 & 0xff}},
+		return lend(question, 60, v4.Option{Code: v4.OptRenewalTime, Value: []byte{0, 0, 0, 1}}, v4.Option{Code: v4.OptMTU, Value: []byte{1400 >> 8, 1400 & 0xff}},
 			v4.Option{Code: v4.OptDNS, Value: []byte{10, 92, 0, 53}},
 			v4.Option{Code: v4.OptClasslessRoute, Value: []byte{16, 172, 30, 10, 92, 0, 2, 16, 172, 29, 10, 92, 0, 9}})
 	})
@@ -197,7 +197,7 @@ func TestNotSaved(t *testing.T) {
 func TestHandedOver(t *testing.T) {
 	t.Parallel()
 	n := dhcpserver.NewNet(t, "a")
-	dhcpserver.Start(t, n, isc, pool, 4)
+	dhcpserver.StartRenewing(t, n, isc, pool, 2)
 	d := newNode(t, n)
 	q := rpc.Request{Container: "a", IfName: "eth0", Netns: "/of/another/mount/namespace", Config: json.RawMessage(d.conf)}
 	for _, verb := range []rpc.Verb{rpc.Allocate, rpc.Check} {

@@ -35,9 +35,13 @@ type Kind struct {
 	Released string // what the log says of an address that was given back; empty: nothing
 
 	tool   string
-	config func(s *Server, pool string, seconds int) (command []string)
+	config func(s *Server, pool string, l lease) (command []string)
 	ready  string // in the log
 }
+
+// lease says when clients prolong what a server lends, in seconds: they ask that server from renew on,
+// any server from rebind on, until it ends.
+type lease struct{ renew, rebind, ends int }
 
 // Kinds are all servers.
 var Kinds = []Kind{
@@ -49,37 +53,38 @@ var Kinds = []Kind{
 }
 
 // dnsmasq lends for two minutes at least; it has clients come back as if it were less.
-func dnsmasq(s *Server, pool string, seconds int) []string {
+func dnsmasq(s *Server, pool string, l lease) []string {
 	return []string{
 		"dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--log-dhcp", "--log-facility=-", "--user=root", "--group=",
 		"--interface=br0", "--bind-interfaces", "--dhcp-leasefile=" + s.dir + "/leases", "--pid-file=" + s.dir + "/pid",
-		"--dhcp-authoritative", "--no-ping", "--dhcp-sequential-ip", fmt.Sprintf("--dhcp-range=%s,255.255.255.0,%d", pool, max(seconds, 120)),
-		fmt.Sprintf("--dhcp-option=option:T1,%d", seconds/2), fmt.Sprintf("--dhcp-option=option:T2,%d", seconds*7/8),
+		"--dhcp-authoritative", "--no-ping", "--dhcp-sequential-ip", fmt.Sprintf("--dhcp-range=%s,255.255.255.0,%d", pool, max(l.ends, 120)),
+		fmt.Sprintf("--dhcp-option=option:T1,%d", l.renew), fmt.Sprintf("--dhcp-option=option:T2,%d", l.rebind),
 		"--dhcp-option=option:router,10.92.0.1", "--dhcp-option=option:mtu,1400",
 		"--dhcp-option=option:classless-static-route,172.30.0.0/16,10.92.0.254,172.31.0.0/16,0.0.0.0,0.0.0.0/0,10.92.0.1",
 	}
 }
 
-func isc(s *Server, pool string, seconds int) []string {
+func isc(s *Server, pool string, l lease) []string {
 	s.keep("leases")
 	s.write("conf", fmt.Sprintf(`option rfc3442 code 121 = array of unsigned integer 8;
-default-lease-time %d; max-lease-time %[1]d; min-lease-time %[1]d; authoritative; one-lease-per-client on; ping-check off;
+default-lease-time %d; max-lease-time %[1]d; min-lease-time %[1]d;
+option dhcp-renewal-time %[3]d; option dhcp-rebinding-time %[4]d; authoritative; one-lease-per-client on; ping-check off; dhcp-cache-threshold 0;
 subnet 10.92.0.0 netmask 255.255.255.0 { range %[2]s; option routers 10.92.0.1; option interface-mtu 1400;
-option rfc3442 16,172,30,10,92,0,254, 16,172,31,0,0,0,0, 0,10,92,0,1; }`, seconds, strings.ReplaceAll(pool, ",", " ")))
+option rfc3442 16,172,30,10,92,0,254, 16,172,31,0,0,0,0, 0,10,92,0,1; }`, l.ends, strings.ReplaceAll(pool, ",", " "), l.renew, l.rebind))
 	return []string{"dhcpd", "-4", "-d", "--no-pid", "-user", "root", "-group", "root", "-cf", s.dir + "/conf", "-lf", s.dir + "/leases", "br0"}
 }
 
-func kea(s *Server, pool string, seconds int) []string {
+func kea(s *Server, pool string, l lease) []string {
 	s.write("conf", fmt.Sprintf(`{"Dhcp4":{"interfaces-config":{"interfaces":["br0"],"dhcp-socket-type":"raw"},"authoritative":true,
-"lease-database":{"type":"memfile","persist":true,"name":"%[1]s/leases","lfc-interval":0},"valid-lifetime":%[2]d,"calculate-tee-times":true,
+"lease-database":{"type":"memfile","persist":true,"name":"%[1]s/leases","lfc-interval":0},"valid-lifetime":%[2]d,"renew-timer":%[4]d,"rebind-timer":%[5]d,
 "option-def":[{"name":"csr","code":121,"type":"binary","space":"dhcp4"}],
 "subnet4":[{"id":1,"subnet":"10.92.0.0/24","pools":[{"pool":"%[3]s"}],
 "option-data":[{"name":"routers","data":"10.92.0.1"},{"name":"interface-mtu","data":"1400"},{"name":"csr","data":"10AC1E0A5C00FE10AC1F00000000000A5C0001"}]}],
-"loggers":[{"name":"kea-dhcp4","severity":"INFO","output_options":[{"output":"stdout"}]}]}}`, s.dir, seconds, strings.ReplaceAll(pool, ",", "-")))
+"loggers":[{"name":"kea-dhcp4","severity":"INFO","output_options":[{"output":"stdout"}]}]}}`, s.dir, l.ends, strings.ReplaceAll(pool, ",", "-"), l.renew, l.rebind))
 	return []string{"kea-dhcp4", "-c", s.dir + "/conf"}
 }
 
-func udhcpd(s *Server, pool string, seconds int) []string {
+func udhcpd(s *Server, pool string, l lease) []string {
 	first, last, _ := strings.Cut(pool, ",")
 	s.write("conf", fmt.Sprintf(`start %s
 end %s
@@ -92,8 +97,10 @@ option subnet 255.255.255.0
 option router 10.92.0.1
 option mtu 1400
 option lease %[4]d
+option 0x3a %08[5]x
+option 0x3b %08[6]x
 option staticroutes 172.30.0.0/16 10.92.0.254, 172.31.0.0/16 0.0.0.0, 0.0.0.0/0 10.92.0.1
-`, first, last, s.dir, seconds))
+`, first, last, s.dir, l.ends, l.renew, l.rebind))
 	s.keep("leases")
 	return []string{"udhcpd", "-f", s.dir + "/conf"}
 }
@@ -104,20 +111,20 @@ var Kinds6 = []Kind{
 	{"kea6", "DHCP6_RELEASE_NA ", "kea-dhcp6", kea6, "DHCP6_STARTED"},
 }
 
-func isc6(s *Server, pool string, seconds int) []string {
+func isc6(s *Server, pool string, l lease) []string {
 	s.keep("leases")
-	s.write("conf", fmt.Sprintf(`default-lease-time %d; preferred-lifetime %d; option dhcp-renewal-time %d; option dhcp-rebinding-time %d; authoritative;
-subnet6 fd00:92::/64 { range6 %s; option dhcp6.name-servers fd00:92::1; }`, seconds, seconds*3/4, seconds/3, seconds/2, strings.ReplaceAll(pool, ",", " ")))
+	s.write("conf", fmt.Sprintf(`default-lease-time %d; preferred-lifetime %d; option dhcp-renewal-time %d; option dhcp-rebinding-time %d; dhcp-cache-threshold 0; authoritative;
+subnet6 fd00:92::/64 { range6 %s; option dhcp6.name-servers fd00:92::1; }`, l.ends, l.ends*3/4, l.renew, l.rebind, strings.ReplaceAll(pool, ",", " ")))
 	return []string{"dhcpd", "-6", "-d", "--no-pid", "-user", "root", "-group", "root", "-cf", s.dir + "/conf", "-lf", s.dir + "/leases", "br0"}
 }
 
-func kea6(s *Server, pool string, seconds int) []string {
+func kea6(s *Server, pool string, l lease) []string {
 	s.write("conf", fmt.Sprintf(`{"Dhcp6":{"interfaces-config":{"interfaces":["br0"]},"server-id":{"type":"LL","persist":false},
 "lease-database":{"type":"memfile","persist":true,"name":"%[1]s/leases","lfc-interval":0},
 "valid-lifetime":%[2]d,"preferred-lifetime":%[3]d,"renew-timer":%[4]d,"rebind-timer":%[5]d,
 "subnet6":[{"id":1,"subnet":"fd00:92::/64","interface":"br0","pools":[{"pool":"%[6]s"}],"option-data":[{"name":"dns-servers","data":"fd00:92::1"}]}],
 "loggers":[{"name":"kea-dhcp6","severity":"INFO","output_options":[{"output":"stdout"}]}]}}`,
-		s.dir, seconds, seconds*3/4, seconds/3, seconds/2, strings.ReplaceAll(pool, ",", "-")))
+		s.dir, l.ends, l.ends*3/4, l.renew, l.rebind, strings.ReplaceAll(pool, ",", "-")))
 	return []string{"kea-dhcp6", "-c", s.dir + "/conf"}
 }
 
@@ -173,25 +180,57 @@ func PlugIn(n *testnet.Net, container string) {
 	n.Host.Batch("link set "+port+" master br0", "link set "+port+" up")
 }
 
-// Start starts a server. pool is first and last address, with a comma.
+// Start starts a server. pool is first and last address, with a comma. Leases end after some seconds.
 func Start(t testing.TB, n *testnet.Net, k Kind, pool string, seconds int) *Server {
+	t.Helper()
+	s := newServer(t, n, k)
+	s.Start(pool, seconds)
+	return s
+}
+
+// StartRenewing starts a server whose leases are prolonged after some seconds and last so long that
+// none ends during a test, however busy the machine.
+func StartRenewing(t testing.TB, n *testnet.Net, k Kind, pool string, seconds int) *Server {
+	t.Helper()
+	s := newServer(t, n, k)
+	s.StartRenewing(pool, seconds)
+	return s
+}
+
+func newServer(t testing.TB, n *testnet.Net, k Kind) *Server {
 	t.Helper()
 	testnet.Require(t, testnet.Tool(k.tool))
 	s := &Server{t: t, n: n, dir: t.TempDir(), Kind: k}
 	t.Cleanup(s.Stop)
-	s.Start(pool, seconds)
 	return s
 }
 
 // Start starts a server that was stopped, perhaps with other addresses, and what it has on disk.
 func (s *Server) Start(pool string, seconds int) {
 	s.t.Helper()
+	s.start(pool, lease{max(seconds/2, 1), max(seconds*7/8, 1), seconds})
+}
+
+// StartRenewing is Start with leases as those of the function [StartRenewing].
+func (s *Server) StartRenewing(pool string, seconds int) {
+	s.t.Helper()
+	s.start(pool, lease{seconds, 3000, 3600})
+}
+
+// StartRebinding is StartRenewing where clients soon ask any server.
+func (s *Server) StartRebinding(pool string, seconds int) {
+	s.t.Helper()
+	s.start(pool, lease{seconds, 2 * seconds, 3600})
+}
+
+func (s *Server) start(pool string, l lease) {
+	s.t.Helper()
 	out, err := os.Create(filepath.Join(s.dir, "log"))
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	defer out.Close()
-	command := s.Kind.config(s, pool, seconds)
+	command := s.Kind.config(s, pool, l)
 	s.cmd = exec.Command(command[0], command[1:]...)
 	s.cmd.Stdout, s.cmd.Stderr = out, out
 	s.cmd.Env = append(os.Environ(), "KEA_PIDFILE_DIR="+s.dir, "KEA_LOCKFILE_DIR="+s.dir, "KEA_DHCP_DATA_DIR="+s.dir)

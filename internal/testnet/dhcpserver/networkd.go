@@ -21,7 +21,7 @@ export SYSTEMD_LOG_LEVEL=debug SYSTEMD_LOG_TARGET=console
 exec ` + networkdPath
 
 // networkd is strict: a renewal that names server or address in options is none to it (R-54).
-func networkd(s *Server, pool string, seconds int) (command []string) {
+func networkd(s *Server, pool string, l lease) (command []string) {
 	first, last, _ := strings.Cut(pool, ",")
 	number := func(address string) int { return int(netip.MustParseAddr(address).As4()[3]) }
 	s.write("br0.network", fmt.Sprintf(`[Match]
@@ -36,11 +36,13 @@ PoolOffset=%d
 PoolSize=%d
 DefaultLeaseTimeSec=%d
 MaxLeaseTimeSec=%[3]d
+SendOption=58:uint32:%[4]d
+SendOption=59:uint32:%[5]d
 EmitDNS=no
 EmitNTP=no
 EmitTimezone=no
 SendOption=26:uint16:1400
 SendOption=121:string:\x10\xac\x1e\x0a\x5c\x00\xfe\x10\xac\x1f\x00\x00\x00\x00\x00\x0a\x5c\x00\x01
-`, number(first), number(last)-number(first)+1, seconds))
+`, number(first), number(last)-number(first)+1, l.ends, l.renew, l.rebind))
 	return []string{"unshare", "--mount", "sh", "-ec", networkdStart, "sh", s.dir + "/br0.network"}
 }
