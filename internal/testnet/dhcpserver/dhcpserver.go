@@ -217,10 +217,11 @@ func (s *Server) StartRenewing(pool string, seconds int) {
 	s.start(pool, lease{seconds, 3000, 3600})
 }
 
-// StartRebinding is StartRenewing where clients soon ask any server.
+// StartRebinding starts a server where clients soon ask any server, and begin anew after a while: some
+// servers do not answer clients that rebind.
 func (s *Server) StartRebinding(pool string, seconds int) {
 	s.t.Helper()
-	s.start(pool, lease{seconds, 2 * seconds, 3600})
+	s.start(pool, lease{seconds, 2 * seconds, 15 * seconds})
 }
 
 func (s *Server) start(pool string, l lease) {
