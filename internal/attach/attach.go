@@ -60,7 +60,7 @@ type Validator[C any] interface {
 
 // Statuser is a Maker that knows what else ADD needs, such as a link of the host. An error with
 // [cni.CodeInvalidConfig] says that no ADD can succeed before an administrator has changed something; STATUS answers it
-// with [cni.CodeNotAvailable]. What the runtime or another plugin may still provide does not count. Sandbox is nil.
+// with [cni.CodeNotAvailable]. Status ignores whatever the runtime or another plugin may still provide. Sandbox is nil.
 type Statuser[C any] interface {
 	Status(*Session[C]) error
 }

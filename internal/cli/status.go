@@ -132,8 +132,8 @@ func (r *settings) ask(cmd *cobra.Command, networks []*network.Network) []status
 	return entries
 }
 
-// startsWithInterface refuses a network whose first plugin works on the interface of another one: ADD always fails. The plugin
-// cannot answer that to STATUS, because it does not know the plugins before it.
+// startsWithInterface returns an error for a network whose first plugin has to be chained, because ADD always fails there.
+// The plugin itself does not learn from a STATUS request whether other plugins come before it.
 func startsWithInterface(n *network.Network) error {
 	types := n.Types()
 	if len(types) == 0 || !slices.Contains(chainedNames(), types[0]) {

@@ -71,7 +71,8 @@ func (s *Space) EnsureBridge(b Bridge) (bridge Link, created bool, err error) {
 		bridge.Up = true
 	}
 	if created {
-		if err := s.EnsureMAC(bridge, bridge.MAC); err != nil {
+		err := s.tx.Do("keep mac dev "+b.Name, func() error { return s.rt.SetMAC(bridge, bridge.MAC) }, nil)
+		if err != nil {
 			return Link{}, created, err
 		}
 	}

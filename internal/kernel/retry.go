@@ -12,10 +12,10 @@ import (
 )
 
 // A parent and the links on it can be in different namespaces. When a namespace has lost its last user, the kernel takes some
-// time to delete its links, and nothing tells which of them are left: what they hold on a parent (a VLAN, a MAC address, an
-// address, the parent itself) is in use by no link that can be found. The parent's namespace hears of each link that goes.
+// time to delete its links. Until then they still occupy the parent, or a VLAN, a MAC address or an IP address on it, but
+// no request finds them. The kernel announces each of these deletions in the parent's namespace.
 //
-// A link of the same owner that can still be found does not count either: the owner has lost the namespace, whose last
+// A change also waits for links of the same owner that can still be found: the owner has lost that namespace, and its last
 // reference may be about to go.
 
 // retryWait is how long a change waits for the links of a namespace that the kernel is deleting.

@@ -25,6 +25,21 @@ var onParent = []struct {
 	{"vlan", kernel.NewLink{Kind: "vlan", VLAN: 7}},
 }
 
+// eachOnParent runs a test for each of these links that the kernel has, on a host with the parent ens1.
+func eachOnParent(t *testing.T, test func(*testing.T, *bench, kernel.NewLink)) {
+	t.Helper()
+	for _, row := range onParent {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			testnet.Require(t, testnet.Kernel(probe.Feature(row.link.Kind)))
+			b := setup(t)
+			b.device(t)
+			b.Host.Batch("link set ens1 up")
+			test(t, b, row.link)
+		})
+	}
+}
+
 // attach makes the link in a space as attachments do.
 func (b *bench) attach(space *kernel.Space, n kernel.NewLink, owner string) error {
 	parent, err := b.host.Link("ens1")
@@ -46,44 +61,30 @@ func (b *bench) attach(space *kernel.Space, n kernel.NewLink, owner string) erro
 // TestLinkAfterTheNamespace: the namespace of a link vanishes, and its successor gets such a link at once, again and again.
 func TestLinkAfterTheNamespace(t *testing.T) {
 	t.Parallel()
-	for _, row := range onParent {
-		t.Run(row.name, func(t *testing.T) {
-			t.Parallel()
-			testnet.Require(t, testnet.Kernel(probe.Feature(row.link.Kind)))
-			b := setup(t)
-			b.device(t)
-			b.Host.Batch("link set ens1 up")
-			for i := range 30 {
-				ns, err := netns.New()
-				must(t, err)
-				space, err := kernel.Begin(t.Context()).Open(ns)
-				must(t, err)
-				err = b.attach(space, row.link, "owner")
-				space.Close()
-				ns.Close()
-				if err != nil {
-					t.Fatalf("namespace %d: %v", i, err)
-				}
+	eachOnParent(t, func(t *testing.T, b *bench, n kernel.NewLink) {
+		for i := range 30 {
+			ns, err := netns.New()
+			must(t, err)
+			space, err := kernel.Begin(t.Context()).Open(ns)
+			must(t, err)
+			err = b.attach(space, n, "owner")
+			space.Close()
+			ns.Close()
+			if err != nil {
+				t.Fatalf("namespace %d: %v", i, err)
 			}
-		})
-	}
+		}
+	})
 }
 
-// TestLinkOfAnotherOwner: what is in use by a link that can be found is refused.
+// TestLinkOfAnotherOwner: AddLink fails if a link of another owner occupies the parent, the VLAN or the address.
 func TestLinkOfAnotherOwner(t *testing.T) {
 	t.Parallel()
-	for _, row := range onParent {
-		t.Run(row.name, func(t *testing.T) {
-			t.Parallel()
-			testnet.Require(t, testnet.Kernel(probe.Feature(row.link.Kind)))
-			b := setup(t)
-			b.device(t)
-			b.Host.Batch("link set ens1 up")
-			must(t, b.attach(open(t, b.tx, b.Container("other")), row.link, "other"))
-			err := b.attach(b.container, row.link, "owner")
-			if !errors.Is(err, unix.EADDRINUSE) && !errors.Is(err, unix.EEXIST) && !errors.Is(err, unix.EINVAL) {
-				t.Errorf("got %v", err)
-			}
-		})
-	}
+	eachOnParent(t, func(t *testing.T, b *bench, n kernel.NewLink) {
+		must(t, b.attach(open(t, b.tx, b.Container("other")), n, "other"))
+		err := b.attach(b.container, n, "owner")
+		if !errors.Is(err, unix.EADDRINUSE) && !errors.Is(err, unix.EEXIST) && !errors.Is(err, unix.EINVAL) {
+			t.Errorf("got %v", err)
+		}
+	})
 }

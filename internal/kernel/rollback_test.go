@@ -122,6 +122,8 @@ func TestTrace(t *testing.T) {
 	want := []string{
 		"add bridge br0",
 		"sysctl net/ipv6/conf/br0/accept_dad=0",
+		"up br0",
+		"keep mac dev br0",
 		"add veth eth0 (peer veth0)",
 		`alias "owner" dev veth0`,
 		"master br0 dev veth0",

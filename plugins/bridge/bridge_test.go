@@ -282,7 +282,7 @@ func TestInterfaceStaysDown(t *testing.T) {
 }
 
 // TestLinkLocalAddress: a new bridge has its link-local address from the start, as with the upstream plugin, also if the
-// interface of its first container stays down. It is that of its MAC address.
+// interface of its first container stays down. The address follows from the MAC address of the bridge.
 func TestLinkLocalAddress(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"disableContainerInterface":true`)

@@ -20,7 +20,7 @@ import (
 type loan struct {
 	netns.Ref // where it was moved to
 
-	// To which attachment, besides its network, which the administrator may rename.
+	// The attachment that has the device. Its network is left out, because the administrator may rename it.
 	Container string `json:"containerID,omitempty"`
 	IfName    string `json:"ifName,omitempty"`
 

@@ -95,8 +95,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestStatus: without the parent that is named no ADD can succeed. What a chain has made, and a parent in the container,
-// are none of its business, and whether there is a chain is not known.
+// TestStatus: STATUS fails if the host has no parent of the configured name. It ignores parents in the container and parents
+// that a plugin before it in a chain may make.
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	r, _ := runtime(t, ipam)
