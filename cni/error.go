@@ -46,7 +46,8 @@ type Error struct {
 	Msg     string // short, names the operation and the object
 	Details string // longer: what was expected and found, and what helps; may be empty
 
-	cause error
+	cause    error
+	verbatim bool
 }
 
 // Errorf makes an error with a code. The format is that of [fmt.Errorf], %w included.
@@ -59,6 +60,14 @@ func Errorf(code Code, format string, args ...any) *Error {
 func (e *Error) WithDetails(details string) *Error {
 	c := *e
 	c.Details = details
+	return &c
+}
+
+// Verbatim returns a copy of e whose message [AsError] leaves as it is: whatever wraps it goes to the details. It is for
+// messages that callers compare with those of the upstream plugins, and for those of delegates.
+func (e *Error) Verbatim() *Error {
+	c := *e
+	c.verbatim = true
 	return &c
 }
 
@@ -85,8 +94,9 @@ func CodeOf(err error) Code {
 }
 
 // AsError returns err as the error object that goes over the wire. Where err wraps an [*Error], the first in its tree
-// gives the code and the details, and the message is err's whole text, so that joined errors lose nothing; otherwise
-// the code is [CodeInternal]. It returns nil for nil.
+// gives the code and the details, and the message is err's whole text, so that joined errors lose nothing; with
+// [Error.Verbatim] the message stays, and the details begin with the rest of the text. Otherwise the code is
+// [CodeInternal]. It returns nil for nil.
 func AsError(err error) *Error {
 	if err == nil {
 		return nil
@@ -98,9 +108,28 @@ func AsError(err error) *Error {
 	if error(e) == err {
 		return e
 	}
+	if e.verbatim {
+		rest := strings.Trim(strings.Replace(err.Error(), e.Error(), "", 1), ": \n")
+		return &Error{Code: e.Code, Msg: e.Msg, Details: joinDetails(rest, e.Details), cause: err, verbatim: true}
+	}
 	// The wrapping text holds the details as well; they go where readers look for them.
 	msg := strings.Replace(err.Error(), e.Error(), e.Msg, 1)
 	return &Error{Code: e.Code, Msg: msg, Details: e.Details, cause: err}
+}
+
+// Rephrase returns err with the message of the format instead of its own text, which goes to the details. Its code is that
+// of err, which stays reachable. The message is [Error.Verbatim].
+func Rephrase(err error, format string, args ...any) *Error {
+	e := AsError(err)
+	details := e.Details
+	if e.Msg != "" && !e.verbatim {
+		details = joinDetails(e.Msg, e.Details)
+	}
+	return &Error{Code: e.Code, Msg: fmt.Sprintf(format, args...), Details: details, cause: err, verbatim: true}
+}
+
+func joinDetails(texts ...string) string {
+	return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), "; ")
 }
 
 // DecodeFailure turns an error of encoding/json into an [*Error] that names the document and the member. An error that

@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"errors"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/invoke"
@@ -9,8 +10,8 @@ import (
 
 // Delegator calls other plugins with the request and the environment of the call it belongs to, as the specification
 // asks ("Delegated plugins"). Executables are looked up in CNI_PATH, unless the caller of plugins knows better: see
-// [invoke.Finder]. An error keeps the code of the delegate; it is
-// an [*invoke.Error] if the delegate was called.
+// [invoke.Finder]. An error keeps the code and the message of the delegate; it wraps an [*invoke.Error] if the delegate
+// was called.
 type Delegator struct {
 	input
 	plugin string // that delegates
@@ -23,6 +24,10 @@ func (d Delegator) Find(typ string) (path string, err error) {
 	if err != nil && len(d.env.Paths()) == 0 {
 		return "", cni.Errorf(cni.CodeInvalidEnvironment, "required environment variables are missing: CNI_PATH").
 			WithDetails("it has to name the folder of plugin " + typ)
+	}
+	if errors.Is(err, invoke.ErrNotFound) {
+		return "", cni.Errorf(cni.CodeInvalidConfig, "failed to find plugin %q in path %v", typ, d.env.Paths()).
+			WithDetails("install the plugin there, or add its directory to CNI_PATH").Verbatim()
 	}
 	return path, err
 }
@@ -83,6 +88,11 @@ func (d Delegator) call(ctx context.Context, typ string, verb cni.Command) ([]by
 	env := d.env
 	env.Command = verb
 	reply, err := d.caller.Call(ctx, invoke.Call{Path: path, Env: env, Stdin: d.stdin, Joined: true})
+	if e := (*invoke.Error)(nil); errors.As(err, &e) {
+		said := *e
+		said.Err = e.Err.Verbatim()
+		return nil, &said
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -24,7 +24,7 @@ func (d Definition) Repair(ctx context.Context, env cni.Env, stdin []byte) (err 
 	if err := env.Validate(); err != nil {
 		return err
 	}
-	v, err := d.header(stdin)
+	v, err := d.header(stdin, cni.VersionCommand)
 	if err != nil {
 		return err
 	}

@@ -56,11 +56,8 @@ func (d Definition) answer(ctx context.Context, in input) (stdout []byte, err er
 	if env.Command == cni.VersionCommand {
 		return d.versionReply(in.stdin), nil
 	}
-	if in.version, err = d.header(in.stdin); err != nil {
+	if in.version, err = d.header(in.stdin, env.Command); err != nil {
 		return nil, err
-	}
-	if v := in.version; !v.Has(env.Command) {
-		return nil, cni.Errorf(cni.CodeIncompatibleVersion, "CNI version %v has no %s", v, env.Command)
 	}
 	if env.Command == cni.Add || env.Command == cni.Del {
 		if err := refuseOwnNamespace(env); err != nil {
@@ -87,7 +84,7 @@ func (d Definition) catch(log *slog.Logger, err *error) {
 // Nothing is run, and nothing is known about the attachment.
 func (d Definition) Validate(request []byte) error {
 	env := cni.Env{Command: cni.Add, ContainerID: "container", Netns: "/", IfName: "eth0"}
-	v, err := d.header(request)
+	v, err := d.header(request, env.Command)
 	if err != nil {
 		return err
 	}
@@ -131,8 +128,9 @@ func (d Definition) versionReply(stdin []byte) []byte {
 	return append(r.Encode(), '\n')
 }
 
-// header checks what does not depend on the plugin: name and version.
-func (d Definition) header(stdin []byte) (cni.Version, error) {
+// header checks the name of the network, and that the plugin has the verb in the version of the configuration. The texts
+// about versions are those of the upstream plugins.
+func (d Definition) header(stdin []byte, verb cni.Command) (cni.Version, error) {
 	name, version, err := cni.DecodeHeader(stdin)
 	if err != nil {
 		return 0, err
@@ -141,12 +139,20 @@ func (d Definition) header(stdin []byte) (cni.Version, error) {
 		return 0, err
 	}
 	v, err := cni.ParseVersion(version)
-	if err != nil {
+	if err != nil && cni.CodeOf(err) != cni.CodeIncompatibleVersion {
 		return 0, err
 	}
-	if !slices.Contains(d.Versions, v) {
-		return 0, cni.Errorf(cni.CodeIncompatibleVersion, "%s does not support CNI version %v", d.Name, v).
-			WithDetails(fmt.Sprintf("supported: %v", d.Versions))
+	if err == nil && !v.Has(verb) {
+		return 0, cni.Errorf(cni.CodeIncompatibleVersion, "config version does not allow %s", verb).
+			WithDetails(fmt.Sprintf("CNI version %v has no %s", v, verb))
+	}
+	if err != nil || !slices.Contains(d.Versions, v) {
+		supported := make([]string, len(d.Versions))
+		for i, s := range d.Versions {
+			supported[i] = s.String()
+		}
+		return 0, cni.Errorf(cni.CodeIncompatibleVersion, "incompatible CNI versions").
+			WithDetails(fmt.Sprintf("config is %q, plugin supports %q", version, supported))
 	}
 	return v, nil
 }
@@ -172,8 +178,9 @@ func refuseOwnNamespace(env cni.Env) error {
 		return cni.Errorf(cni.CodeOwnNamespace, "own network namespace: %w", err)
 	}
 	if asked, err := os.Stat(env.Netns); err == nil && os.SameFile(own, asked) {
-		return cni.Errorf(cni.CodeOwnNamespace, "CNI_NETNS %q is the network namespace of the host", env.Netns).
-			WithDetails("a container needs a namespace of its own; CNI_NETNS_OVERRIDE=1 allows this one")
+		return cni.Errorf(cni.CodeOwnNamespace, "plugin's netns and netns from CNI_NETNS should not be the same").
+			WithDetails(fmt.Sprintf("CNI_NETNS %q is the network namespace of the host; "+
+				"a container needs a namespace of its own; CNI_NETNS_OVERRIDE=1 allows this one", env.Netns))
 	}
 	return nil
 }
@@ -258,7 +265,7 @@ func request(i Info, env cni.Env, common *Common) (Request, error) {
 			break
 		}
 	}
-	if ip, ok := args.Get("IP"); ok {
+	if ip, _ := args.Get("IP"); ip != "" {
 		r.IPs = append(r.IPs, ip)
 	}
 	r.IPs = append(r.IPs, common.ConfArgs.CNI.IPs...)

@@ -148,6 +148,9 @@ func behind(prev, r *cni.Result) *cni.Result {
 	return all
 }
 
+// errNoAddresses is the error where IPAM gives none, as the upstream plugins put it.
+var errNoAddresses = cni.Errorf(cni.CodeInvalidConfig, "IPAM plugin returned missing IP config")
+
 // allocate calls the IPAM plugin; its undo is the plugin's DEL. An ADD that fails is followed by a DEL too: it may
 // have got half way.
 func allocate(ctx context.Context, s *Core, r *cni.Result, index int) error {
@@ -165,7 +168,7 @@ func allocate(ctx context.Context, s *Core, r *cni.Result, index int) error {
 			return err
 		}
 		if len(got.IPs) == 0 {
-			return errors.Join(cni.Errorf(cni.CodeInvalidConfig, "IPAM plugin %s returned missing IP config", s.IPAM.Type), release())
+			return errors.Join(errNoAddresses.Verbatim(), release())
 		}
 		for _, ip := range got.IPs {
 			ip.Interface = cni.Some(index)

@@ -21,7 +21,7 @@ func check(ctx context.Context, p untyped, c *plugin.AnyCall) error {
 		}
 	}
 	if c.Prev == nil {
-		return cni.Errorf(cni.CodeInvalidConfig, "CHECK needs prevResult")
+		return cni.Errorf(cni.CodeInvalidConfig, "Required prevResult missing")
 	}
 	s, err := open(ctx, c)
 	if err != nil {
@@ -33,7 +33,9 @@ func check(ctx context.Context, p untyped, c *plugin.AnyCall) error {
 	}
 	own := s.Inside(c.Prev)
 	if own == nil {
-		return cni.Errorf(cni.CodeInvalidConfig, "prevResult has no interface %s in %s", c.IfName, c.Netns)
+		return cni.Errorf(cni.CodeInvalidConfig, "Sandbox in prevResult %s doesn't match configured netns: %s",
+			sandboxOf(c.Prev, c.IfName), c.Netns).
+			WithDetails(fmt.Sprintf("prevResult has no interface %s in %s", c.IfName, c.Netns))
 	}
 	o := p.options(s)
 	if o.NoLink {
@@ -59,6 +61,16 @@ func check(ctx context.Context, p untyped, c *plugin.AnyCall) error {
 		return err
 	}
 	return p.verify(ctx, s, link)
+}
+
+// sandboxOf returns where the result has an interface of that name, or "".
+func sandboxOf(r *cni.Result, name string) string {
+	for _, i := range r.Interfaces {
+		if i.Name == name && i.Sandbox != "" {
+			return i.Sandbox
+		}
+	}
+	return ""
 }
 
 // CheckMAC compares the hardware address of a link with that of a result, if that has one.

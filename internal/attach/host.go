@@ -1,11 +1,32 @@
 package attach
 
 import (
+	"errors"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
+
+// AddVeth makes the container's veth pair. Where its name is taken the message is that of the upstream plugins.
+func (s *Core) AddVeth(v kernel.Veth) (inside, host kernel.Link, err error) {
+	inside, host, err = s.Sandbox.AddVeth(v)
+	if errors.Is(err, unix.EEXIST) {
+		err = cni.Rephrase(err, "container veth name (%q) peer provided (%q) already exists", v.Name, v.HostName)
+	}
+	return inside, host, err
+}
+
+// AddLink makes the container's interface. Where its name is taken the message is that of the upstream plugins.
+func (s *Core) AddLink(l kernel.NewLink) (kernel.Link, error) {
+	link, err := s.Sandbox.AddLink(l)
+	if errors.Is(err, unix.EEXIST) && !errors.As(err, new(*kernel.VLANTakenError)) {
+		err = cni.Rephrase(err, "failed to rename %s to %q: file exists", l.Kind, l.Name)
+	}
+	return link, err
+}
 
 // Distrust keeps containers from steering the host by router advertisements and redirects through links of the host that
 // they can send to (CVE-2020-10749). It is not taken back: such a link is the attachment's own, or shared.

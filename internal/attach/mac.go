@@ -16,7 +16,7 @@ func ParseMAC(text string) (net.HardwareAddr, error) {
 	}
 	mac, err := net.ParseMAC(text)
 	if err != nil {
-		return nil, cni.Errorf(cni.CodeInvalidConfig, "mac: %w", err)
+		return nil, cni.Errorf(cni.CodeInvalidConfig, "invalid args %s for MAC addr: %w", text, err)
 	}
 	if len(mac) != 6 || mac[0]&1 != 0 || mac.String() == "00:00:00:00:00:00" {
 		return nil, cni.Errorf(cni.CodeInvalidConfig, "mac: %s is not the address of one Ethernet interface", mac).

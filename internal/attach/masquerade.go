@@ -2,6 +2,7 @@ package attach
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -53,7 +54,8 @@ func (m *Masq) validate(env cni.Env, network string) error {
 				WithDetails(`use "nftables"`)
 		}
 	default:
-		return cni.Errorf(cni.CodeInvalidConfig, "ipMasqBackend: %q is neither %q nor %q", m.IPMasqBackend, NFTables, IPTables)
+		return cni.Errorf(cni.CodeInvalidConfig, "unknown ipmasq backend %q", m.IPMasqBackend).
+			WithDetails(fmt.Sprintf("ipMasqBackend is %q or %q", NFTables, IPTables))
 	}
 	return m.validateDetails()
 }

@@ -19,13 +19,15 @@ func (s *Core) Parent(name string, inContainer bool) (kernel.Link, *kernel.Space
 	if name == "" {
 		l, err := defaultLink(space)
 		if errors.Is(err, kernel.ErrNoLink) {
-			err = cni.Errorf(cni.CodeInvalidConfig, "no default route interface found in %s", where).WithDetails("name the interface in master")
+			err = cni.Errorf(cni.CodeInvalidConfig, "no default route interface found").
+				WithDetails("there is none in " + where + "; name the interface in master")
 		}
 		return l, space, err
 	}
 	l, err := space.Link(name)
 	if errors.Is(err, kernel.ErrNoLink) {
-		err = cni.Errorf(cni.CodeInvalidConfig, "master: %w in %s", err, where).WithDetails("ip link shows the interfaces there are")
+		err = cni.Rephrase(cni.Errorf(cni.CodeInvalidConfig, "master: %w in %s", err, where).
+			WithDetails("ip link shows the interfaces there are"), "Link not found")
 	}
 	return l, space, err
 }

@@ -21,8 +21,9 @@ func ValidateMTU(mtu int) error {
 func validate(c *plugin.AnyCall, inherits bool) error {
 	given := c.IPAM.Type != "" || inherits && c.Prev != nil && len(c.Prev.IPs) > 0
 	if !given && c.Version.SameForm(cni.V010) {
-		return cni.Errorf(cni.CodeInvalidConfig, "a network without ipam cannot be described in CNI version %v", c.Version).
-			WithDetails("use cniVersion 0.3.0 or newer")
+		return cni.Errorf(cni.CodeInvalidConfig, "cannot convert: no valid IP addresses").
+			WithDetails(fmt.Sprintf("CNI version %v cannot describe a network without ipam; "+
+				"add ipam or use cniVersion 0.3.0 or newer", c.Version))
 	}
 	if c.IPAM.Type != "" {
 		if err := cni.ValidatePluginType(c.IPAM.Type); err != nil {

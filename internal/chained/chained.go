@@ -84,8 +84,8 @@ func (p untyped) check(ctx context.Context, c *plugin.AnyCall) error {
 // open starts a session for ADD or CHECK, in both namespaces.
 func (p untyped) open(ctx context.Context, c *plugin.AnyCall) (*session.Core, error) {
 	if c.Prev == nil {
-		return nil, cni.Errorf(cni.CodeInvalidConfig, "no prevResult: %s must be called as chained plugin", c.Type).
-			WithDetails("it belongs behind a plugin that makes an interface, such as bridge, in the plugins of a network")
+		return nil, cni.Errorf(cni.CodeInvalidConfig, "%s", p.noPrev.text(c.Command)).
+			WithDetails("no prevResult: " + c.Type + " belongs behind a plugin that makes an interface, such as bridge, in the plugins of a network")
 	}
 	s, err := session.Open(ctx, c)
 	if err != nil {

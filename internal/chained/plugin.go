@@ -1,6 +1,7 @@
 package chained
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/tenon-cni/tenon/cni"
@@ -13,7 +14,8 @@ import (
 // Plugin makes a plugin.Plugin, with STATUS and GC, out of a Decorator.
 type Plugin[C any] struct {
 	Decorator Decorator[C]
-	Inside    bool              // it works in the container's namespace too
+	Inside    bool // it works in the container's namespace too
+	NoPrev    NoPrev
 	Concerns  []*kernel.Concern // of the entries of a [Ruler]: where DEL and GC look for them
 
 	// Holds returns an entry that is there if an owner, by its tag, has any: then DEL of an attachment that has none takes
@@ -21,6 +23,17 @@ type Plugin[C any] struct {
 	Holds func(tag string) kernel.Entry
 
 	Needs func(*C) []probe.Feature // what the kernel must have, STATUS says what it has not; nil: nothing
+}
+
+// NoPrev are the messages of ADD and CHECK without a previous result, in the words of the upstream plugin. Check is Add where
+// it is empty, and Add "must be called as chained plugin".
+type NoPrev struct{ Add, Check string }
+
+func (n NoPrev) text(verb cni.Command) string {
+	if verb == cni.Check && n.Check != "" {
+		return n.Check
+	}
+	return cmp.Or(n.Add, "must be called as chained plugin")
 }
 
 // Add implements [plugin.Plugin].
@@ -70,5 +83,5 @@ func (p *Plugin[C]) Status(ctx context.Context, c *plugin.Call[C]) error {
 }
 
 func (p *Plugin[C]) untyped() untyped {
-	return untyped{&typed[C]{p.Decorator}, p.Inside, p.Concerns, p.Holds}
+	return untyped{&typed[C]{p.Decorator}, p.Inside, p.NoPrev, p.Concerns, p.Holds}
 }

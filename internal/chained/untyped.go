@@ -12,6 +12,7 @@ import (
 type untyped struct {
 	decorator
 	inside   bool
+	noPrev   NoPrev
 	concerns []*kernel.Concern
 	holds    func(tag string) kernel.Entry
 }

@@ -10,7 +10,7 @@ import (
 // ParseRequested reads a requested address, "ADDRESS" or "ADDRESS/LENGTH"; the length is ignored.
 func ParseRequested(s string) (netip.Addr, error) {
 	if s == "" {
-		return netip.Addr{}, errors.New("cannot understand ip: it is empty")
+		return netip.Addr{}, errors.New("cannot understand ip: IP <nil> not v4 nor v6") // as the upstream plugin puts it
 	}
 	a, err := netip.ParseAddr(s)
 	if err != nil {

@@ -49,6 +49,7 @@ var Plugin = plugin.Define[Config](plugin.Info{
 }, &chained.Plugin[Config]{
 	Decorator: shaper{},
 	Inside:    true,
+	NoPrev:    chained.NoPrev{Check: "must be called as a chained plugin"},
 	Needs:     func(*Config) []probe.Feature { return []probe.Feature{probe.IFB, probe.Shaping} },
 })
 
@@ -141,7 +142,7 @@ func leadTo(links []kernel.Link) func(kernel.Filter) bool {
 func hostEnd(s *session) (kernel.Link, error) {
 	inside, err := s.Sandbox.Link(s.IfName)
 	if err != nil {
-		return inside, err
+		return inside, cni.Rephrase(err, "container interface %s has no veth peer: could not look up %q: Link not found", s.IfName, s.IfName)
 	}
 	end, err := s.Host.Peer(inside)
 	if err != nil {
@@ -151,7 +152,12 @@ func hostEnd(s *session) (kernel.Link, error) {
 	if len(s.Prev.Interfaces) == 0 || slices.ContainsFunc(s.Prev.Interfaces, listed) {
 		return end, nil
 	}
-	return end, cni.Errorf(cni.CodeInvalidConfig, "prevResult has no interface %s of the host, the other end of %s", end.Name, s.IfName)
+	message := "no veth peer of container interface found in host ns"
+	if len(s.Prev.Interfaces) == 0 {
+		message = "no interfaces provided"
+	}
+	return end, cni.Errorf(cni.CodeInvalidConfig, "%s", message).
+		WithDetails(fmt.Sprintf("prevResult has no interface %s of the host, the other end of %s", end.Name, s.IfName))
 }
 
 // Verify looks for the limits of the configuration.

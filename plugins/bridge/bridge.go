@@ -103,9 +103,9 @@ func (maker) Validate(c *plugin.Call[Config]) error {
 	case cni.ValidateIfName(conf.bridge()) != nil:
 		return invalid("bridge: %q is not a valid interface name", conf.bridge())
 	case conf.HairpinMode && conf.PromiscMode:
-		return invalid("hairpinMode and promiscMode cannot both be set")
+		return invalid("cannot set hairpin mode and promiscuous mode at the same time")
 	case conf.DisableContainerInterface && c.IPAM.Type != "":
-		return invalid("disableContainerInterface cannot be used with ipam")
+		return invalid("cannot use IPAM when DisableContainerInterface flag is set")
 	}
 	if err := attach.ValidateMTU(conf.MTU); err != nil {
 		return err
@@ -136,7 +136,7 @@ func (maker) Make(_ context.Context, s *attach.Session[Config]) ([]cni.Interface
 	if err != nil {
 		return nil, err
 	}
-	inside, port, err := s.Sandbox.AddVeth(kernel.Veth{
+	inside, port, err := s.AddVeth(kernel.Veth{
 		Name: s.IfName, MAC: mac, MTU: c.MTU, Host: s.Host, HostName: s.HostName(), Alias: s.Tag,
 	})
 	if err != nil {

@@ -33,7 +33,7 @@ func (c *Config) filtering() bool { return c.VLAN != 0 || c.VLANTrunk != nil }
 // validateVLANs has the messages of the reference plugin. What they leave out is in the details.
 func (c *Config) validateVLANs() error {
 	if c.VLAN < 0 || c.VLAN > maxVLAN {
-		return cni.Errorf(cni.CodeInvalidConfig, "vlan: invalid VLAN ID %d (must be between 0 and %d)", c.VLAN, maxVLAN)
+		return cni.Errorf(cni.CodeInvalidConfig, "invalid VLAN ID %d (must be between 0 and %d)", c.VLAN, maxVLAN)
 	}
 	for i, t := range c.VLANTrunk {
 		if message := t.validate(); message != "" {

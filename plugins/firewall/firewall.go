@@ -43,6 +43,7 @@ var Plugin = plugin.Define[Config](plugin.Info{
 	Doc:      doc,
 }, &chained.Plugin[Config]{
 	Decorator: decorator{},
+	NoPrev:    chained.NoPrev{Add: "missing prevResult from earlier plugin"},
 	Needs: func(c *Config) []probe.Feature {
 		if c.Backend == backendNFT {
 			return []probe.Feature{probe.NFT}
@@ -80,7 +81,7 @@ const maxChain = 28
 // Validate checks the policy, and that the name of the chain is one: it becomes a word of a rule.
 func (decorator) Validate(c *plugin.Call[Config]) error {
 	if p := c.Conf.IngressPolicy; !c.Conf.open() && p != policySameBridge && p != policyIsolated {
-		return cni.Errorf(cni.CodeInvalidConfig, "ingressPolicy: unknown ingress policy %q", p).
+		return cni.Errorf(cni.CodeInvalidConfig, "unknown ingress policy: %q", p).
 			WithDetails("there are open, same-bridge and isolated")
 	}
 	chain := c.Conf.adminChain()

@@ -46,8 +46,9 @@ func hostLinks(s *session) (links []kernel.Link, err error) {
 		links = append(links, l)
 	}
 	if len(links) == 0 {
-		return nil, cni.Errorf(cni.CodeInvalidConfig, "ingressPolicy: %s: prevResult names no interface that the host has", s.Conf.IngressPolicy).
-			WithDetails("firewall belongs behind bridge or ptp in the plugins of a network")
+		return nil, cni.Errorf(cni.CodeInvalidConfig, "interface needs to be set for ingress policy %q, make sure to chain %q plugin with %q",
+			s.Conf.IngressPolicy, "firewall", "bridge").
+			WithDetails("prevResult names no interface that the host has; firewall belongs behind bridge or ptp in the plugins of a network")
 	}
 	return links, nil
 }

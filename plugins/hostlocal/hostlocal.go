@@ -255,6 +255,14 @@ func request(c *call) (ipam.Request, error) {
 	return r, err
 }
 
+// hasIPAM reports whether a configuration has an ipam section, whatever is in it.
+func hasIPAM(config []byte) bool {
+	var c struct {
+		IPAM json.RawMessage `json:"ipam"`
+	}
+	return json.Unmarshal(config, &c) == nil && c.IPAM != nil
+}
+
 // sets collects the range sets: those of the capability ipRanges, the range in the old form, then ranges.
 func sets(c *call) ([]ipam.RangeSet, error) {
 	conf := &c.Conf.IPAM
@@ -266,6 +274,9 @@ func sets(c *call) ([]ipam.RangeSet, error) {
 	}
 	sets = append(sets, conf.Sets()...)
 	if len(sets) == 0 {
+		if !hasIPAM(c.Stdin()) {
+			return nil, cni.Errorf(cni.CodeInvalidConfig, "IPAM config missing 'ipam' key")
+		}
 		return nil, cni.Errorf(cni.CodeInvalidConfig, "no IP ranges specified")
 	}
 	if err := ipam.CanonicalizeSets(sets); err != nil {

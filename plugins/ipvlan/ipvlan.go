@@ -70,11 +70,12 @@ func (maker) Validate(c *plugin.Call[Config]) error {
 	switch m := c.Conf.mode(); m {
 	case L2, L3, L3S:
 	default:
-		return cni.Errorf(cni.CodeInvalidConfig, "mode: %q is neither %q nor %q nor %q", m, L2, L3, L3S)
+		return cni.Errorf(cni.CodeInvalidConfig, "unknown ipvlan mode: %q", m).
+			WithDetails(fmt.Sprintf("mode is %q, %q or %q", L2, L3, L3S))
 	}
 	if c.Command == cni.Add && c.IPAM.Type == "" && (c.Prev == nil || len(c.Prev.IPs) == 0) {
-		return cni.Errorf(cni.CodeInvalidConfig, "ipvlan needs ipam, or addresses in prevResult").
-			WithDetails("macvlan is for networks without address management")
+		return cni.Errorf(cni.CodeInvalidConfig, "no plugin name provided").
+			WithDetails("ipvlan needs ipam, or addresses in prevResult; macvlan is for networks without address management")
 	}
 	return attach.ValidateMTU(c.Conf.MTU)
 }
@@ -95,7 +96,7 @@ func (maker) Make(_ context.Context, s *session) ([]cni.Interface, error) {
 	if err != nil {
 		return nil, err
 	}
-	link, err := s.Sandbox.AddLink(kernel.NewLink{
+	link, err := s.AddLink(kernel.NewLink{
 		Name: s.IfName, Kind: kind, Alias: s.Tag, MTU: c.MTU, Parent: parent, ParentSpace: where, Mode: string(c.mode()),
 	})
 	if err != nil {

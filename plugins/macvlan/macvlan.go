@@ -77,10 +77,8 @@ func (maker) Validate(c *plugin.Call[Config]) error {
 	switch m := c.Conf.mode(); m {
 	case Bridge, Private, VEPA, Passthru:
 	default:
-		return cni.Errorf(cni.CodeInvalidConfig, "mode: %q is neither %q nor %q nor %q nor %q", m, Bridge, Private, VEPA, Passthru)
-	}
-	if err := attach.ValidateMTU(c.Conf.MTU); err != nil {
-		return err
+		return cni.Errorf(cni.CodeInvalidConfig, "unknown macvlan mode: %q", m).
+			WithDetails(fmt.Sprintf("mode is %q, %q, %q or %q", Bridge, Private, VEPA, Passthru))
 	}
 	_, err := attach.AskedMAC(c.AnyCall, c.Conf.MAC)
 	return err
@@ -103,7 +101,7 @@ func (maker) Make(_ context.Context, s *session) ([]cni.Interface, error) {
 	if err := attach.CheckMTU(c.MTU, parent); err != nil {
 		return nil, err
 	}
-	link, err := s.Sandbox.AddLink(kernel.NewLink{
+	link, err := s.AddLink(kernel.NewLink{
 		Name: s.IfName, Kind: kind, Alias: s.Tag, MAC: mac, MTU: c.MTU,
 		Parent: parent, ParentSpace: where, Mode: string(c.mode()), BCQueueLen: c.BCQueueLen,
 	})

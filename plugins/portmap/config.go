@@ -1,6 +1,7 @@
 package portmap
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -120,10 +121,11 @@ func (c *Config) validate() error {
 		return cni.Errorf(cni.CodeInvalidConfig, "%s backend was requested but configuration contains %s-specific options %v", backend, other, foreign)
 	}
 	if bit := c.markBit(); bit < 0 || bit > 31 {
-		return cni.Errorf(cni.CodeInvalidConfig, "markMasqBit %d is not between 0 and 31", bit)
+		return cni.Errorf(cni.CodeInvalidConfig, "MasqMarkBit must be between 0 and 31").
+			WithDetails(fmt.Sprintf("markMasqBit is %d", bit))
 	}
 	if c.MarkMasqBit != nil && c.ExternalSetMarkChain != "" {
-		return cni.Errorf(cni.CodeInvalidConfig, "markMasqBit and externalSetMarkChain exclude each other")
+		return cni.Errorf(cni.CodeInvalidConfig, "Cannot specify externalSetMarkChain and markMasqBit")
 	}
 	if words := slices.Concat(c.ConditionsV4, c.ConditionsV6); backend == iptablesBackend && slices.Contains(words, "") {
 		return cni.Errorf(cni.CodeInvalidConfig, "conditionsV4 and conditionsV6: %q has an empty word", words)

@@ -3,6 +3,7 @@ package portmap
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 
 	"github.com/tenon-cni/tenon/cni"
@@ -22,6 +23,7 @@ var Plugin = plugin.Define[Config](plugin.Info{
 	Doc:          doc,
 }, &chained.Plugin[Config]{
 	Decorator: mapper{},
+	NoPrev:    chained.NoPrev{Check: "Required prevResult missing"},
 	Concerns:  []*kernel.Concern{nft.Publishing},
 	Holds:     nft.Publisher,
 	Needs:     needs,
@@ -39,8 +41,14 @@ func needs(c *Config) []probe.Feature {
 	return []probe.Feature{probe.NFT}
 }
 
-// Validate refuses what cannot be forwarded before anything is done.
-func (mapper) Validate(c *plugin.Call[Config]) error { return c.Conf.validate() }
+// Validate refuses what cannot be forwarded before anything is done. ADD says so in the words of the upstream plugin.
+func (mapper) Validate(c *plugin.Call[Config]) error {
+	err := c.Conf.validate()
+	if err != nil && c.Command == cni.Add {
+		err = fmt.Errorf("failed to parse config: %w", err)
+	}
+	return err
+}
 
 // Rules are those of nftables.
 func (mapper) Rules(s *session) ([]kernel.Entry, error) {

@@ -39,15 +39,15 @@ type (
 // Validate refuses what cannot become a routed link.
 func (maker) Validate(c *plugin.Call[Config]) error {
 	if c.IPAM.Type == "" {
-		return cni.Errorf(cni.CodeInvalidConfig, "ptp needs ipam: a routed link has addresses").
-			WithDetails("bridge is for networks without address management")
+		return cni.Errorf(cni.CodeInvalidConfig, "no plugin name provided").
+			WithDetails("ptp needs ipam: a routed link has addresses; bridge is for networks without address management")
 	}
 	return attach.ValidateMTU(c.Conf.MTU)
 }
 
 // Make makes the pair.
 func (maker) Make(_ context.Context, s *session) ([]cni.Interface, error) {
-	inside, host, err := s.Sandbox.AddVeth(kernel.Veth{
+	inside, host, err := s.AddVeth(kernel.Veth{
 		Name: s.IfName, MTU: s.Conf.MTU, Host: s.Host, HostName: s.HostName(), Alias: s.Tag,
 	})
 	if err != nil {

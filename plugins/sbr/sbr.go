@@ -38,6 +38,7 @@ var Plugin = plugin.Define[Config](plugin.Info{
 }, &chained.Plugin[Config]{
 	Decorator: decorator{},
 	Inside:    true,
+	NoPrev:    chained.NoPrev{Add: "This plugin must be called as chained plugin"},
 	Needs:     func(*Config) []probe.Feature { return []probe.Feature{probe.PolicyRules} },
 })
 
@@ -70,7 +71,7 @@ func (decorator) Apply(ctx context.Context, s *session, _ *cni.Result) error {
 	}
 	link, err := s.Sandbox.Link(s.IfName)
 	if err != nil {
-		return err
+		return cni.Rephrase(err, "Cannot find network interface %s: Link not found", s.IfName)
 	}
 	if err := s.Sandbox.Lock(ctx); err != nil {
 		return err
@@ -120,8 +121,8 @@ func addresses(s *session) ([]cni.IP, error) {
 		}
 	}
 	if len(s.Prev.IPs) == 0 {
-		return nil, cni.Errorf(cni.CodeInvalidConfig, "prevResult has no address of interface %s", s.IfName).
-			WithDetails("sbr routes by source address; the plugins before it have to give one")
+		return nil, cni.Errorf(cni.CodeInvalidConfig, "No IP addresses supplied on interface: %s", s.IfName).
+			WithDetails("prevResult has no address of it; sbr routes by source address; the plugins before it have to give one")
 	}
 	return list, nil
 }

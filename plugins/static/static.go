@@ -71,7 +71,7 @@ func (fixed) Del(context.Context, *call) error { return nil }
 // Check looks for the addresses, and for the gateways that they have here, in the previous result.
 func (fixed) Check(_ context.Context, c *call) error {
 	if c.Prev == nil {
-		return cni.Errorf(cni.CodeInvalidConfig, "CHECK needs prevResult")
+		return cni.Errorf(cni.CodeInvalidConfig, "Required prevResult missing")
 	}
 	ips, err := addresses(c)
 	if err != nil {

@@ -135,7 +135,8 @@ func findBridge(s *session) (kernel.Link, error) {
 	}
 	l, err := s.Sandbox.Link(s.Conf.Bridge)
 	if errors.Is(err, kernel.ErrNoLink) {
-		return l, cni.Errorf(cni.CodeInvalidConfig, "bridge: %w in the container", err).WithDetails("it is not made by this plugin, but by one before it in the chain or by the runtime")
+		return l, cni.Errorf(cni.CodeInvalidConfig, "failed to get bridge %s: Link not found", s.Conf.Bridge).
+			WithDetails("the container has no such link: it is not made by this plugin, but by one before it in the chain or by the runtime")
 	}
 	if err == nil && l.Kind != "bridge" {
 		err = invalid("bridge: link %q in the container is a %s: %w", l.Name, l.Kind, kernel.ErrNotBridge)

@@ -45,7 +45,7 @@ func (a *Attributes) clean() error {
 	}
 	if a.MAC != "" {
 		if _, err := net.ParseMAC(a.MAC); err != nil {
-			return cni.Errorf(cni.CodeInvalidConfig, "mac: %w", err)
+			return cni.Errorf(cni.CodeInvalidConfig, "invalid args %s for MAC addr: %w", a.MAC, err)
 		}
 	}
 	if a.MTU != nil && (*a.MTU < 0 || *a.MTU > maxMTU) {

@@ -3,6 +3,8 @@ package tuning
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -55,11 +57,11 @@ func (s Sysctls) resolve(ifName string) (settings, error) {
 	for _, x := range s {
 		file := fileOf(x.Key, ifName)
 		if file == "" {
-			return nil, cni.Errorf(cni.CodeInvalidConfig, "invalid net sysctl key: %q", x.Key).
+			return nil, cni.Errorf(cni.CodeInvalidConfig, "invalid net sysctl key: %q", path.Clean(strings.ReplaceAll(x.Key, ".", "/"))).
 				WithDetails("keys are names below net, such as net.ipv4.conf.IFNAME.arp_notify or net/ipv4/conf/IFNAME/arp_notify")
 		}
 		if sysctl.Global(file) {
-			return nil, cni.Errorf(cni.CodeInvalidConfig, "invalid net sysctl key: %q", x.Key).
+			return nil, cni.Errorf(cni.CodeInvalidConfig, "invalid net sysctl key: %q", path.Clean(strings.ReplaceAll(x.Key, ".", "/"))).
 				WithDetails("it acts on the whole machine, not on the container")
 		}
 		if len(x.Value) > maxValue || strings.ContainsFunc(x.Value, func(c rune) bool { return !valid(c) }) {
@@ -67,8 +69,8 @@ func (s Sysctls) resolve(ifName string) (settings, error) {
 				WithDetails(`values are up to 4095 letters, digits, blanks, tabs and ",.:_-"`)
 		}
 		if all.find(file) >= 0 {
-			return nil, cni.Errorf(cni.CodeInvalidConfig, "duplicated sysctl keys are not allowed: %q", x.Key).
-				WithDetails("another key of the same object is the same or stands for the same setting")
+			return nil, cni.Errorf(cni.CodeInvalidConfig, "duplicated sysctl keys are not allowed").
+				WithDetails(fmt.Sprintf("%q: ", x.Key) + "another key of the same object is the same or stands for the same setting")
 		}
 		all = append(all, setting{x.Key, x.Value, file})
 	}

@@ -54,7 +54,9 @@ func define(allowList string) plugin.Definition {
 		Capabilities: []string{"mac"},
 		Args:         []string{"MAC"},
 		Doc:          doc,
-	}, &chained.Plugin[Config]{Decorator: tuner{allowList}, Inside: true})
+	}, &chained.Plugin[Config]{
+		Decorator: tuner{allowList}, Inside: true, NoPrev: chained.NoPrev{Add: "Required prevResult missing"},
+	})
 }
 
 type (
@@ -112,7 +114,7 @@ func (t tuner) Apply(_ context.Context, s *session, r *cni.Result) error {
 	var link kernel.Link
 	if !attributes.none() {
 		if link, err = s.Sandbox.Link(s.IfName); err != nil {
-			return fmt.Errorf("interface to change: %w", err)
+			return cni.Rephrase(err, "failed to get %q: Link not found", s.IfName)
 		}
 	}
 	if err := remember(s, settings, attributes.of(link)); err != nil {

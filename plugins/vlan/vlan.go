@@ -55,13 +55,14 @@ type (
 func (maker) Validate(c *plugin.Call[Config]) error {
 	switch conf := c.Conf; {
 	case conf.Master == "":
-		return cni.Errorf(cni.CodeInvalidConfig, "master: the name of the interface that carries the VLAN is missing").
+		return cni.Errorf(cni.CodeInvalidConfig, `"master" field is required. It specifies the host interface name to create the VLAN for`).
 			WithDetails("it has no default; ip link shows the interfaces there are")
 	case conf.VLANID < 0 || conf.VLANID > maxID:
-		return cni.Errorf(cni.CodeInvalidConfig, "vlanId: %d is not within 0 to %d", conf.VLANID, maxID)
+		return cni.Errorf(cni.CodeInvalidConfig, "invalid VLAN ID %d (must be between 0 and 4095 inclusive)", conf.VLANID).
+			WithDetails(fmt.Sprintf("vlanId: the highest VLAN ID is %d", maxID))
 	case c.IPAM.Type == "":
-		return cni.Errorf(cni.CodeInvalidConfig, "vlan needs ipam: its interface has addresses").
-			WithDetails("bridge is for VLANs without address management")
+		return cni.Errorf(cni.CodeInvalidConfig, "no plugin name provided").
+			WithDetails("vlan needs ipam: its interface has addresses; bridge is for VLANs without address management")
 	}
 	return nil
 }
@@ -78,7 +79,7 @@ func (maker) Make(_ context.Context, s *call) ([]cni.Interface, error) {
 	if err := attach.CheckMTU(s.Conf.MTU, parent); err != nil {
 		return nil, err
 	}
-	link, err := s.Sandbox.AddLink(kernel.NewLink{
+	link, err := s.AddLink(kernel.NewLink{
 		Name: s.IfName, Kind: "vlan", Alias: s.Tag, MTU: s.Conf.MTU, VLAN: uint16(s.Conf.VLANID), Parent: parent, ParentSpace: space,
 	})
 	if err != nil {

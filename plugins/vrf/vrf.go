@@ -3,6 +3,7 @@ package vrf
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/tenon-cni/tenon/cni"
@@ -34,6 +35,7 @@ var Plugin = plugin.Define[Config](plugin.Info{
 }, &chained.Plugin[Config]{
 	Decorator: decorator{},
 	Inside:    true,
+	NoPrev:    chained.NoPrev{Add: "missing prevResult from earlier plugin"},
 	Needs:     func(*Config) []probe.Feature { return []probe.Feature{probe.VRF} },
 })
 
@@ -57,7 +59,14 @@ func (decorator) Validate(c *plugin.Call[Config]) error {
 }
 
 // Apply makes the interface a member of the VRF, which it makes if there is none.
-func (decorator) Apply(ctx context.Context, s *session, _ *cni.Result) error {
+func (d decorator) Apply(ctx context.Context, s *session, _ *cni.Result) error {
+	if err := d.join(ctx, s); err != nil {
+		return fmt.Errorf("cmdAdd failed: %w", err) // as the upstream plugin puts it
+	}
+	return nil
+}
+
+func (decorator) join(ctx context.Context, s *session) error {
 	if err := s.Sandbox.Lock(ctx); err != nil {
 		return err
 	}
@@ -71,7 +80,7 @@ func (decorator) Apply(ctx context.Context, s *session, _ *cni.Result) error {
 	}
 	link, err := s.Sandbox.Link(s.IfName)
 	if err != nil {
-		return err
+		return cni.Rephrase(err, "could not get link by name %s", s.IfName)
 	}
 	if link.Master != 0 && link.Master == vrf.Index { // an ADD before
 		return verify(s, link, vrf)
@@ -100,7 +109,8 @@ func find(c *Config, links []kernel.Link) (kernel.Link, error) {
 	}
 	switch vrf := links[i]; {
 	case vrf.Kind != kind:
-		return vrf, cni.Errorf(cni.CodeInvalidConfig, "vrfname: link %s is a %s, not a VRF", vrf.Name, vrf.Kind)
+		return vrf, cni.Errorf(cni.CodeInvalidConfig, "Netlink %s is not a VRF", vrf.Name).
+			WithDetails(fmt.Sprintf("vrfname: %s is a %s", vrf.Name, vrf.Kind))
 	case c.Table != 0 && vrf.VRFTable != int(c.Table):
 		return vrf, cni.Errorf(cni.CodeInvalidConfig, "VRF %s already exist with different routing table %d", vrf.Name, vrf.VRFTable).
 			WithDetails("leave \"table\" out of the configuration, or give it that number")

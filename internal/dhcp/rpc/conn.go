@@ -34,14 +34,21 @@ func checkLength(path string) error {
 	return nil
 }
 
-// dial connects. The error wraps ErrUnreachable where nobody listens, or can.
+// unreachable is ErrUnreachable with the text of its cause.
+type unreachable struct{ error }
+
+func (unreachable) Is(target error) bool { return target == ErrUnreachable }
+
+func (e unreachable) Unwrap() error { return e.error }
+
+// dial connects. The error is ErrUnreachable where nobody listens, or can.
 func dial(path string) (*conn, error) {
 	if err := checkLength(path); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
+		return nil, unreachable{err}
 	}
 	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Net: "unix", Name: path})
 	if errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
-		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
+		return nil, unreachable{err}
 	}
 	if err != nil {
 		return nil, err
