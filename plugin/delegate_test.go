@@ -82,7 +82,7 @@ func TestDelegateFails(t *testing.T) {
 		fake := invoke.Fake{"pool": {verb: invoke.Fail(cni.Errorf(cni.CodeTryAgainLater, "pool is empty").WithDetails("3 of 3"))}}
 		_, err := delegator.Serve(t.Context(), environment(verb), []byte(delegated), fake)
 		e := cni.AsError(err)
-		if e == nil || e.Code != cni.CodeTryAgainLater || !strings.Contains(e.Msg, "pool is empty") || !strings.Contains(e.Msg, "pool "+string(verb)) || e.Details != "3 of 3" {
+		if want := "pool " + string(verb) + "; 3 of 3"; e == nil || e.Code != cni.CodeTryAgainLater || e.Msg != "pool is empty" || e.Details != want {
 			t.Errorf("%s: %+v", verb, e)
 		}
 	}

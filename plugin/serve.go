@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -152,7 +153,7 @@ func (d Definition) header(stdin []byte, verb cni.Command) (cni.Version, error) 
 			supported[i] = s.String()
 		}
 		return 0, cni.Errorf(cni.CodeIncompatibleVersion, "incompatible CNI versions").
-			WithDetails(fmt.Sprintf("config is %q, plugin supports %q", version, supported))
+			WithDetails(fmt.Sprintf("config is %q, plugin supports %q", cmp.Or(version, cni.V010.String()), supported))
 	}
 	return v, nil
 }

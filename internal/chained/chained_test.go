@@ -172,7 +172,7 @@ func TestPrevResult(t *testing.T) {
 			r.Must(q)
 			continue
 		}
-		wantError(t, r.Refused(q, cni.CodeInvalidConfig), "no prevResult: fake must be called as chained plugin")
+		wantError(t, r.Refused(q, cni.CodeInvalidConfig), "must be called as chained plugin: no prevResult: fake")
 	}
 	r.Must(r.Collect())
 	if removals != 2 {

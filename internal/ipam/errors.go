@@ -47,7 +47,7 @@ type TakenError struct {
 }
 
 func (e *TakenError) Error() string {
-	return fmt.Sprintf("requested IP address %s is not available in range set %s: %s", e.Holder.Addr, e.Set, e.Holder.holder())
+	return fmt.Sprintf("requested IP address %s is not available in range set %s", e.Holder.Addr, e.Set)
 }
 
 // Details says since when the address has been held, and how it gets free.
@@ -69,12 +69,13 @@ type DuplicateError struct {
 }
 
 func (e *DuplicateError) Error() string {
-	return fmt.Sprintf("%s has been allocated to %s, duplicate allocation is not allowed: DEL %s before ADD",
-		e.Held.Addr, e.Owner.Container, e.Owner)
+	return fmt.Sprintf("%s has been allocated to %s, duplicate allocation is not allowed", e.Held.Addr, e.Owner.Container)
 }
 
-// Details says since when the owner has held the address.
-func (e *DuplicateError) Details() string { return e.Held.String() }
+// Details says since when the owner has held the address, and what helps.
+func (e *DuplicateError) Details() string {
+	return fmt.Sprintf("%v; DEL %s before ADD", e.Held, e.Owner)
+}
 
 // LeftoverError says that requested addresses lie in no set, or in one from which another requested address is taken.
 type LeftoverError struct{ Addrs []netip.Addr }

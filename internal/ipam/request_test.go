@@ -15,7 +15,7 @@ func TestParseRequested(t *testing.T) {
 		{"2001:DB8::999", "2001:db8::999"},
 		{"2001:db8::999/48", "2001:db8::999"},
 		{"::ffff:10.1.2.3", "10.1.2.3"},
-		{"", "cannot understand ip: it is empty"},
+		{"", "cannot understand ip: IP <nil> not v4 nor v6"},
 		{"10.1.2.300", "invalid IP address 10.1.2.300"},
 		{"10.1.2.3/33", "invalid IP address 10.1.2.3/33"},
 		{"10.1.2.3/", "invalid IP address 10.1.2.3/"},

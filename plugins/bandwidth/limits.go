@@ -63,12 +63,12 @@ func (l limit) validate() error {
 	switch {
 	case l.rate == 0 && l.burst > 0:
 		return cni.Errorf(cni.CodeInvalidConfig, "if burst is set, rate must also be set").
-			WithDetails(l.key + "Burst").Verbatim()
+			WithDetails("key " + l.key + "Burst").Verbatim()
 	case l.rate > 0 && l.rate < 8:
 		return cni.Errorf(cni.CodeInvalidConfig, "%sRate: %d bit/s is less than a byte per second", l.key, l.rate).
 			WithDetails("rates are in bits per second, from 8; 0 is no limit")
 	case l.burst/8 >= maxBurst:
-		return cni.Errorf(cni.CodeInvalidConfig, "burst cannot be more than 4GB").WithDetails(l.key + "Burst").Verbatim()
+		return cni.Errorf(cni.CodeInvalidConfig, "burst cannot be more than 4GB").WithDetails("key " + l.key + "Burst").Verbatim()
 	case l.burst > 0 && l.burst < 8:
 		return cni.Errorf(cni.CodeInvalidConfig, "%sBurst: %d bit is less than a byte", l.key, l.burst).
 			WithDetails("bursts are in bits; 0 or none is a fitting one for the rate")

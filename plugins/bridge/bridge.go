@@ -98,14 +98,16 @@ func (c *Config) gateway() bool { return c.IsGateway || c.IsDefaultGateway }
 // Validate refuses contradictions.
 func (maker) Validate(c *plugin.Call[Config]) error {
 	conf := c.Conf
-	invalid := func(format string, args ...any) error { return cni.Errorf(cni.CodeInvalidConfig, format, args...) }
+	invalid := func(format string, args ...any) *cni.Error { return cni.Errorf(cni.CodeInvalidConfig, format, args...) }
 	switch {
 	case cni.ValidateIfName(conf.bridge()) != nil:
 		return invalid("bridge: %q is not a valid interface name", conf.bridge())
 	case conf.HairpinMode && conf.PromiscMode:
-		return invalid("cannot set hairpin mode and promiscuous mode at the same time")
+		return invalid("cannot set hairpin mode and promiscuous mode at the same time").
+			WithDetails("hairpinMode and promiscMode exclude each other")
 	case conf.DisableContainerInterface && c.IPAM.Type != "":
-		return invalid("cannot use IPAM when DisableContainerInterface flag is set")
+		return invalid("cannot use IPAM when DisableContainerInterface flag is set").
+			WithDetails("disableContainerInterface is for networks without addresses")
 	}
 	if err := attach.ValidateMTU(conf.MTU); err != nil {
 		return err

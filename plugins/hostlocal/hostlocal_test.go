@@ -233,7 +233,7 @@ func TestConfigurations(t *testing.T) {
 		{"an address of no set", `"subnet": "10.1.2.0/24"`, "", "IP=10.9.9.9", "7 failed to allocate all requested IPs: 10.9.9.9"},
 		{"gateway asked for (R-49)", `"subnet": "10.1.2.0/24"`, "", "IP=10.1.2.1", "7 failed to allocate for range 0: requested ip 10.1.2.1 is subnet's gateway"},
 		{"not an address", `"subnet": "10.1.2.0/24"`, "", "IP=ten", "7 invalid IP address ten"},
-		{"an empty address", `"subnet": "10.1.2.0/24"`, "", "IP=", "7 cannot understand ip: it is empty"},
+		{"an empty address is none", `"subnet": "10.1.2.0/24"`, "", "IP=", "10.1.2.2/24"},
 		{"unknown key in CNI_ARGS (CONV-22)", `"subnet": "10.1.2.0/24"`, "", "MAC=02:00:00:00:00:01", `4 CNI_ARGS: unknown keys ["MAC"]`},
 		{"keys of CNI_ARGS have a case (CONV-22)", `"subnet": "10.1.2.0/24"`, "", "ip=10.1.2.9", `4 CNI_ARGS: unknown keys ["ip"]`},
 		{"unknown keys allowed (CONV-22)", `"subnet": "10.1.2.0/24"`, "", "K8S_POD_NAME=web;IP=10.1.2.9;IgnoreUnknown=TRUE", "10.1.2.9/24"},
@@ -306,7 +306,7 @@ func TestSecondAddIsRefused(t *testing.T) {
 		t.Fatal(got)
 	}
 	for _, more := range []string{"", `, "runtimeConfig": {"ips": ["10.1.2.77"]}`} {
-		const want = "7 failed to allocate for range 0: 10.1.2.2 has been allocated to c1, duplicate allocation is not allowed: DEL container c1 interface eth0 before ADD"
+		const want = "7 failed to allocate for range 0: 10.1.2.2 has been allocated to c1, duplicate allocation is not allowed"
 		if got := h.add("c1", ipam, more); got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}

@@ -59,14 +59,7 @@ func (decorator) Validate(c *plugin.Call[Config]) error {
 }
 
 // Apply makes the interface a member of the VRF, which it makes if there is none.
-func (d decorator) Apply(ctx context.Context, s *session, _ *cni.Result) error {
-	if err := d.join(ctx, s); err != nil {
-		return fmt.Errorf("cmdAdd failed: %w", err) // as the upstream plugin puts it
-	}
-	return nil
-}
-
-func (decorator) join(ctx context.Context, s *session) error {
+func (decorator) Apply(ctx context.Context, s *session, _ *cni.Result) error {
 	if err := s.Sandbox.Lock(ctx); err != nil {
 		return err
 	}
@@ -80,13 +73,13 @@ func (decorator) join(ctx context.Context, s *session) error {
 	}
 	link, err := s.Sandbox.Link(s.IfName)
 	if err != nil {
-		return cni.Rephrase(err, "could not get link by name %s", s.IfName)
+		return cni.Rephrase(err, "cmdAdd failed: could not get link by name %s", s.IfName)
 	}
 	if link.Master != 0 && link.Master == vrf.Index { // an ADD before
 		return verify(s, link, vrf)
 	}
 	if i := slices.IndexFunc(links, func(l kernel.Link) bool { return l.Index == link.Master }); i >= 0 {
-		return cni.Errorf(cni.CodeInvalidConfig, "interface %s has already a master set: %s", link.Name, links[i].Name).
+		return cni.Errorf(cni.CodeInvalidConfig, "cmdAdd failed: interface %s has already a master set: %s", link.Name, links[i].Name).
 			WithDetails("an interface can be a member of one VRF or bridge only")
 	}
 	if vrf.Index == 0 {
@@ -109,10 +102,10 @@ func find(c *Config, links []kernel.Link) (kernel.Link, error) {
 	}
 	switch vrf := links[i]; {
 	case vrf.Kind != kind:
-		return vrf, cni.Errorf(cni.CodeInvalidConfig, "Netlink %s is not a VRF", vrf.Name).
+		return vrf, cni.Errorf(cni.CodeInvalidConfig, "cmdAdd failed: Netlink %s is not a VRF", vrf.Name).
 			WithDetails(fmt.Sprintf("vrfname: %s is a %s", vrf.Name, vrf.Kind))
 	case c.Table != 0 && vrf.VRFTable != int(c.Table):
-		return vrf, cni.Errorf(cni.CodeInvalidConfig, "VRF %s already exist with different routing table %d", vrf.Name, vrf.VRFTable).
+		return vrf, cni.Errorf(cni.CodeInvalidConfig, "cmdAdd failed: VRF %s already exist with different routing table %d", vrf.Name, vrf.VRFTable).
 			WithDetails("leave \"table\" out of the configuration, or give it that number")
 	default:
 		return vrf, nil

@@ -90,19 +90,26 @@ func (s spot) blame(err error) spot {
 	if pointer := cni.Pointer(err); pointer != "" {
 		return s.at(s.value.Resolve(pointer))
 	}
-	message := cni.AsError(err).Msg
+	if v := s.named(cni.AsError(err).Msg); v != nil {
+		return s.at(v)
+	}
+	return s
+}
+
+// named returns the value that a message quotes, or whose key it names; nil if there is none.
+func (s spot) named(message string) *document.Node {
 	quoted := s.value.Find(func(v *document.Node) bool {
 		t := v.Text()
 		return len(t) > 1 && (strings.Contains(message, strconv.Quote(t)) || strings.Contains(message, "'"+t+"'"))
 	})
 	if quoted != nil {
-		return s.at(quoted)
+		return quoted
 	}
-	named := strings.FieldsFunc(message, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '_' })
+	words := strings.FieldsFunc(message, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '_' })
 	for _, m := range slices.Concat(s.value.Keys(), s.value.Get("ipam").Keys()) {
-		if slices.Contains(named, m.Key) {
-			return s.at(m.Value)
+		if slices.Contains(words, m.Key) {
+			return m.Value
 		}
 	}
-	return s
+	return nil
 }

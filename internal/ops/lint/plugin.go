@@ -52,7 +52,11 @@ func (c *checker) refused(at spot, d *plugin.Definition, request []byte) {
 		return
 	}
 	e := cni.AsError(err)
-	c.add("refused", at.blame(err), e.Details, "%s refuses this with code %d: %s", d.Name, e.Code, e.Msg)
+	where := at.blame(err)
+	if v := at.named(e.Details); where == at && v != nil { // a message in the words of the upstream plugin names no key
+		where = at.at(v)
+	}
+	c.add("refused", where, e.Details, "%s refuses this with code %d: %s", d.Name, e.Code, e.Msg)
 }
 
 // keys judges the keys and JSON types by the schemas of the plugin and of its IPAM plugin.

@@ -84,7 +84,7 @@ func oneHolder(t *testing.T, n Network) {
 		t.Fatal(got)
 	}
 	before := n.State(t)
-	const duplicate = "failed to allocate for range 0: 10.0.0.2 has been allocated to c1, duplicate allocation is not allowed: DEL container c1 interface eth0 before ADD"
+	const duplicate = "failed to allocate for range 0: 10.0.0.2 has been allocated to c1, duplicate allocation is not allowed"
 	if got := allocate(t, n, ipam.Request{Owner: owner("c1"), Sets: sets}); got != duplicate {
 		t.Errorf("again: %s", got)
 	}

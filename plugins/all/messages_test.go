@@ -1,0 +1,246 @@
+package all_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/testnet"
+	"github.com/tenon-cni/tenon/plugin"
+	"github.com/tenon-cni/tenon/plugins/all"
+)
+
+// refusals are calls that fail, and the messages of the upstream plugins for them, which callers compare. Each was seen from
+// upstream v1.9.1 for the same call. All run on one host, whose container has eth0, a veth pair with h0 in the host, and
+// nothing else.
+var refusals = []struct {
+	name   string
+	plugin string
+	verb   cni.Command
+	conf   string // without cniVersion, name and type; "cniVersion" is 1.1.0 unless it is here
+	args   string // CNI_ARGS
+	ifName string // "" is net1, which the container has not; "own" is net1 of the host
+	msg    string // DIR, BIN, SANDBOX and PEER stand for what differs in each run
+	says   string // in the details
+}{
+	{"CHECK before 0.4.0", "bridge", cni.Check, `"cniVersion":"0.3.1"`, "", "", "config version does not allow CHECK", "0.3.1"},
+	{"CHECK of a plugin without that version", "bandwidth", cni.Check, `"cniVersion":"0.2.0"`, "", "", "config version does not allow CHECK", "0.2.0"},
+	{"GC before 1.1.0", "ptp", cni.GC, `"cniVersion":"1.0.0"`, "", "", "config version does not allow GC", "1.0.0"},
+	{"STATUS before 1.1.0", "dhcp", cni.Status, `"cniVersion":"1.0.0"`, "", "", "config version does not allow STATUS", "1.0.0"},
+	{"version the plugin lacks", "bandwidth", cni.Add, `"cniVersion":"0.2.0"`, "", "", "incompatible CNI versions",
+		`config is "0.2.0", plugin supports ["0.3.0" "0.3.1" "0.4.0" "1.0.0" "1.1.0"]`},
+	{"unpublished version", "vrf", cni.Add, `"cniVersion":"9.9.9"`, "", "", "incompatible CNI versions",
+		`config is "9.9.9", plugin supports ["0.3.1" "0.4.0" "1.0.0" "1.1.0"]`},
+
+	{"no such IPAM plugin", "bridge", cni.Add, `"ipam":{"type":"absent"}`, "", "", `failed to find plugin "absent" in path [BIN]`, "CNI_PATH"},
+	{"IPAM without addresses", "bridge", cni.Add, `"ipam":{"type":"static"}`, "", "", "IPAM plugin returned missing IP config", "static"},
+	{"IPAM fails", "bridge", cni.Add, `"ipam":{"type":"static","addresses":[{"address":"10.1.2.2"}]}`, "", "",
+		"the 'address' field is expected to be in CIDR notation, got: '10.1.2.2'", "static ADD"},
+	{"IPAM fails for the version", "macvlan", cni.Add, `"cniVersion":"0.2.0","master":"h0","ipam":{"type":"static","addresses":[{"address":"10.1.2.2/24"},{"address":"10.1.3.2/24"}]}`, "", "",
+		"CNI version 0.2.0 does not support more than 1 address per family", "0.3.0"},
+	{"CHECK of IPAM fails", "bridge", cni.Check, `"ipam":{"type":"host-local","subnet":"10.1.2.0/24","dataDir":"DIR"}`, "", "",
+		"host-local: Failed to find address added by container c", "host-local CHECK"},
+	{"no IPAM before 0.3.0", "bridge", cni.Add, `"cniVersion":"0.2.0"`, "", "", "cannot convert: no valid IP addresses", "0.2.0"},
+	{"no prevResult", "bridge", cni.Check, ``, "", "", "Required prevResult missing", ""},
+	{"no interface in prevResult", "bridge", cni.Check, `"prevResult":{"interfaces":[{"name":"net1","sandbox":"/elsewhere"}]}`, "", "",
+		"Sandbox in prevResult /elsewhere doesn't match configured netns: SANDBOX", "net1"},
+	{"own namespace", "loopback", cni.Add, ``, "", "own", "plugin's netns and netns from CNI_NETNS should not be the same", "CNI_NETNS_OVERRIDE"},
+
+	{"bridge: VLAN", "bridge", cni.Add, `"vlan":4095`, "", "", "invalid VLAN ID 4095 (must be between 0 and 4094)", ""},
+	{"bridge: trunk minID", "bridge", cni.Add, `"vlanTrunk":[{"minID":0,"maxID":5}]`, "", "", "incorrect trunk minID parameter", "vlanTrunk"},
+	{"bridge: trunk maxID", "bridge", cni.Add, `"vlanTrunk":[{"minID":1,"maxID":5000}]`, "", "", "incorrect trunk maxID parameter", "vlanTrunk"},
+	{"bridge: trunk id", "bridge", cni.Add, `"vlanTrunk":[{"id":0}]`, "", "", "incorrect trunk id parameter", "vlanTrunk"},
+	{"bridge: trunk order", "bridge", cni.Add, `"vlanTrunk":[{"minID":9,"maxID":5}]`, "", "", "minID is greater than maxID in trunk parameter", "vlanTrunk"},
+	{"bridge: trunk without minID", "bridge", cni.Add, `"vlanTrunk":[{"maxID":5}]`, "", "",
+		"minID and maxID should be configured simultaneously, minID is missing", "vlanTrunk"},
+	{"bridge: trunk without maxID", "bridge", cni.Add, `"vlanTrunk":[{"minID":5}]`, "", "",
+		"minID and maxID should be configured simultaneously, maxID is missing", "vlanTrunk"},
+	{"bridge: hairpin", "bridge", cni.Add, `"hairpinMode":true,"promiscMode":true`, "", "",
+		"cannot set hairpin mode and promiscuous mode at the same time", "hairpinMode"},
+	{"bridge: interface without addresses", "bridge", cni.Add, `"disableContainerInterface":true,"ipam":{"type":"static"}`, "", "",
+		"cannot use IPAM when DisableContainerInterface flag is set", "disableContainerInterface"},
+	{"bridge: backend", "bridge", cni.Add, `"ipMasq":true,"ipMasqBackend":"foo"`, "", "", `unknown ipmasq backend "foo"`, "nftables"},
+	{"bridge: interface exists", "bridge", cni.Add, `"bridge":"br0"`, "", "eth0", `container veth name ("eth0") peer provided ("PEER") already exists`, "eth0"},
+	{"ptp: interface exists", "ptp", cni.Add, `"ipam":{"type":"static","addresses":[{"address":"10.1.2.2/24","gateway":"10.1.2.1"}]}`, "", "eth0",
+		`container veth name ("eth0") peer provided ("PEER") already exists`, "eth0"},
+	{"ptp: no IPAM", "ptp", cni.Add, ``, "", "", "no plugin name provided", "ipam"},
+	{"vlan: no IPAM", "vlan", cni.Add, `"master":"h0","vlanId":5`, "", "", "no plugin name provided", "ipam"},
+	{"vlan: no master", "vlan", cni.Add, `"ipam":{"type":"static"}`, "", "",
+		`"master" field is required. It specifies the host interface name to create the VLAN for`, ""},
+	{"vlan: ID", "vlan", cni.Add, `"master":"h0","vlanId":4095,"ipam":{"type":"static"}`, "", "",
+		"invalid VLAN ID 4095 (must be between 0 and 4095 inclusive)", "4094"},
+	{"vlan: MTU", "vlan", cni.Add, `"master":"h0","vlanId":5,"mtu":1600,"ipam":{"type":"static"}`, "", "", "invalid MTU 1600, must be [0, master MTU(1500)]", ""},
+	{"vlan: negative MTU", "vlan", cni.Add, `"master":"h0","vlanId":5,"mtu":-100,"ipam":{"type":"static"}`, "", "", "invalid MTU -100, must be [0, master MTU(1500)]", ""},
+	{"ipvlan: no IPAM", "ipvlan", cni.Add, `"master":"h0"`, "", "", "no plugin name provided", "ipam"},
+	{"ipvlan: mode", "ipvlan", cni.Add, `"master":"h0","mode":"foo","ipam":{"type":"static"}`, "", "", `unknown ipvlan mode: "foo"`, "l3s"},
+	{"dummy: no IPAM", "dummy", cni.Add, ``, "", "", "dummy interface requires an IPAM configuration", ""},
+	{"macvlan: mode", "macvlan", cni.Add, `"master":"h0","mode":"foo"`, "", "", `unknown macvlan mode: "foo"`, "passthru"},
+	{"macvlan: no such master", "macvlan", cni.Add, `"master":"absent"`, "", "", "Link not found", "absent"},
+	{"macvlan: no default route", "macvlan", cni.Add, ``, "", "", "no default route interface found", "master"},
+	{"macvlan: MTU", "macvlan", cni.Add, `"master":"h0","mtu":1600`, "", "", "invalid MTU 1600, must be [0, master MTU(1500)]", ""},
+	{"macvlan: negative MTU", "macvlan", cni.Add, `"master":"h0","mtu":-100`, "", "", "invalid MTU -100, must be [0, master MTU(1500)]", ""},
+	{"macvlan: MAC", "macvlan", cni.Add, `"master":"h0"`, "IgnoreUnknown=1;MAC=zz", "",
+		"invalid args zz for MAC addr: address zz: invalid MAC address", ""},
+	{"macvlan: interface exists", "macvlan", cni.Add, `"master":"h0"`, "", "eth0", `failed to rename macvlan to "eth0": file exists`, "eth0"},
+	{"tap: bridge", "tap", cni.Add, `"bridge":"absent"`, "", "", "failed to get bridge absent: Link not found", "container"},
+	{"host-device: no device", "host-device", cni.Add, ``, "", "", `specify either "device", "hwaddr", "kernelpath" or "pciBusID"`, ""},
+
+	{"host-local: no section", "host-local", cni.Add, ``, "", "", "IPAM config missing 'ipam' key", ""},
+	{"host-local: no range", "host-local", cni.Add, `"ipam":{}`, "", "", "no IP ranges specified", ""},
+	{"host-local: host bits", "host-local", cni.Add, `"ipam":{"subnet":"10.1.2.5/24"}`, "", "",
+		"invalid range set 0: Network has host bits set. For a subnet mask of length 24 the network address is 10.1.2.0", ""},
+	{"host-local: small", "host-local", cni.Add, `"ipam":{"subnet":"10.1.2.0/31"}`, "", "",
+		"invalid range set 0: Network 10.1.2.0/31 too small to allocate from", ""},
+	{"host-local: start", "host-local", cni.Add, `"ipam":{"subnet":"10.1.2.0/24","rangeStart":"10.1.3.1"}`, "", "",
+		"invalid range set 0: RangeStart 10.1.3.1 not in network 10.1.2.0/24", ""},
+	{"host-local: end", "host-local", cni.Add, `"ipam":{"subnet":"10.1.2.0/24","rangeEnd":"10.1.3.1"}`, "", "",
+		"invalid range set 0: RangeEnd 10.1.3.1 not in network 10.1.2.0/24", ""},
+	{"host-local: empty set", "host-local", cni.Add, `"ipam":{"ranges":[[]]}`, "", "", "invalid range set 0: empty range set", ""},
+	{"host-local: families", "host-local", cni.Add, `"ipam":{"ranges":[[{"subnet":"10.1.2.0/24"},{"subnet":"fd00::/64"}]]}`, "", "",
+		"invalid range set 0: mixed address families", ""},
+	{"host-local: overlap of sets", "host-local", cni.Add, `"ipam":{"ranges":[[{"subnet":"10.1.2.0/24"}],[{"subnet":"10.1.2.0/25"}]]}`, "", "",
+		"range set 0 overlaps with 1", ""},
+	{"host-local: version", "host-local", cni.Add, `"cniVersion":"0.1.0","ipam":{"ranges":[[{"subnet":"10.1.2.0/24"}],[{"subnet":"10.1.3.0/24"}]]}`, "", "",
+		"CNI version 0.1.0 does not support more than 1 address per family", ""},
+	{"host-local: empty address", "host-local", cni.Add, `"ipam":{"subnet":"10.1.2.0/24"},"runtimeConfig":{"ips":[""]}`, "", "",
+		"cannot understand ip: IP <nil> not v4 nor v6", ""},
+	{"host-local: gateway", "host-local", cni.Add, `"ipam":{"subnet":"10.1.2.0/24","dataDir":"DIR"}`, "IP=10.1.2.1", "",
+		"failed to allocate for range 0: requested ip 10.1.2.1 is subnet's gateway", ""},
+	{"host-local: addresses left", "host-local", cni.Add, `"ipam":{"subnet":"10.1.2.0/24","dataDir":"DIR"}`, "IP=10.9.9.9", "",
+		"failed to allocate all requested IPs: 10.9.9.9", ""},
+
+	{"static: no section", "static", cni.Add, ``, "IP=10.1.2.3/24", "", "IPAM config missing 'ipam' key", ""},
+	{"static: configuration", "static", cni.Add, `"ipam":{"addresses":[{"address":"foo"}]}`, "", "",
+		"the 'address' field is expected to be in CIDR notation, got: 'foo'", ""},
+	{"static: CNI_ARGS", "static", cni.Add, `"ipam":{}`, "IP=10.1.2.3", "", "the 'ip' field is expected to be in CIDR notation, got: '10.1.2.3'", ""},
+	{"static: args", "static", cni.Add, `"ipam":{},"args":{"cni":{"ips":["10.1.2.3"]}}`, "", "",
+		"an entry in the 'ips' field is NOT in CIDR notation, got: '10.1.2.3'", ""},
+	{"static: capability", "static", cni.Add, `"ipam":{},"runtimeConfig":{"ips":["10.1.2.3"]}`, "", "",
+		"an entry in the 'ips' field is NOT in CIDR notation, got: '10.1.2.3'", ""},
+	{"static: gateway", "static", cni.Add, `"ipam":{}`, "IP=10.1.2.3/24;GATEWAY=foo", "", "invalid gateway address: foo", ""},
+	{"static: version", "static", cni.Add, `"cniVersion":"0.2.0","ipam":{"addresses":[{"address":"fd00::2/64"},{"address":"fd00::3/64"}]}`, "", "",
+		"CNI version 0.2.0 does not support more than 1 address per family", "0.3.0"},
+	{"static: CHECK", "static", cni.Check, `"ipam":{}`, "", "", "Required prevResult missing", ""},
+
+	{"dhcp: no daemon", "dhcp", cni.Add, `"ipam":{"daemonSocketPath":"DIR/none.sock"}`, "", "",
+		"error dialing DHCP daemon: dial unix DIR/none.sock: connect: no such file or directory", "start it"},
+
+	{"bandwidth: no prevResult", "bandwidth", cni.Add, `"ingressRate":8000,"ingressBurst":8000`, "", "", "must be called as chained plugin", "prevResult"},
+	{"bandwidth: CHECK without prevResult", "bandwidth", cni.Check, `"ingressRate":8000,"ingressBurst":8000`, "", "",
+		"must be called as a chained plugin", "prevResult"},
+	{"bandwidth: burst without rate", "bandwidth", cni.Add, `"ingressBurst":8000`, "", "", "if burst is set, rate must also be set", "ingressBurst"},
+	{"bandwidth: both bursts without rate", "bandwidth", cni.Add, `"runtimeConfig":{"bandwidth":{"ingressBurst":8,"egressBurst":8}}`, "", "",
+		"if burst is set, rate must also be set", "egressBurst"},
+	{"bandwidth: burst", "bandwidth", cni.Add, `"egressRate":8000,"egressBurst":34359738368`, "", "", "burst cannot be more than 4GB", "egressBurst"},
+	{"bandwidth: no interfaces", "bandwidth", cni.Add, `"ingressRate":8000,"ingressBurst":8000,"prevResult":{"ips":[{"address":"10.1.2.2/24"}]}`, "", "eth0",
+		"no interfaces provided", "h0"},
+	{"bandwidth: other interfaces", "bandwidth", cni.Add, `"ingressRate":8000,"ingressBurst":8000,"prevResult":{"interfaces":[{"name":"h9"}]}`, "", "eth0",
+		"no veth peer of container interface found in host ns", "h0"},
+	{"bandwidth: no such interface", "bandwidth", cni.Add, `"ingressRate":8000,"ingressBurst":8000,"prevResult":{"interfaces":[{"name":"h0"}]}`, "", "",
+		`container interface net1 has no veth peer: could not look up "net1": Link not found`, ""},
+	{"firewall: no prevResult", "firewall", cni.Add, ``, "", "", "missing prevResult from earlier plugin", "prevResult"},
+	{"firewall: policy", "firewall", cni.Add, `"ingressPolicy":"foo","prevResult":{}`, "", "", `unknown ingress policy: "foo"`, "same-bridge"},
+	{"firewall: no bridge", "firewall", cni.Add, `"ingressPolicy":"isolated","prevResult":{"ips":[{"address":"10.1.2.2/24"}]}`, "", "",
+		`interface needs to be set for ingress policy "isolated", make sure to chain "firewall" plugin with "bridge"`, ""},
+	{"tuning: no prevResult", "tuning", cni.Add, `"mtu":1400`, "", "", "Required prevResult missing", "prevResult"},
+	{"tuning: no interface", "tuning", cni.Add, `"mtu":1400,"dataDir":"DIR","prevResult":{}`, "", "", `failed to get "net1": Link not found`, ""},
+	{"tuning: sysctl", "tuning", cni.Add, `"sysctl":{"kernel.foo":"1"},"prevResult":{}`, "", "", `invalid net sysctl key: "kernel/foo"`, ""},
+	{"tuning: duplicate", "tuning", cni.Add, `"sysctl":{"net.core.somaxconn":"1","net.core.somaxconn":"1"},"prevResult":{}`, "", "",
+		"duplicated sysctl keys are not allowed", "net.core.somaxconn"},
+	{"tuning: MAC", "tuning", cni.Add, `"mac":"zz","prevResult":{}`, "", "", "invalid args zz for MAC addr: address zz: invalid MAC address", ""},
+	{"sbr: no prevResult", "sbr", cni.Add, ``, "", "", "This plugin must be called as chained plugin", "prevResult"},
+	{"sbr: no address", "sbr", cni.Add, `"prevResult":{}`, "", "eth0", "No IP addresses supplied on interface: eth0", "prevResult"},
+	{"sbr: no interface", "sbr", cni.Add, `"prevResult":{"ips":[{"address":"10.1.2.2/24"}]}`, "", "", "Cannot find network interface net1: Link not found", ""},
+	{"vrf: no name", "vrf", cni.Add, `"prevResult":{}`, "", "", "configuration is expected to have a valid vrf name", "vrfname"},
+	{"vrf: no prevResult", "vrf", cni.Add, `"vrfname":"v"`, "", "", "missing prevResult from earlier plugin", "prevResult"},
+	{"vrf: not a VRF", "vrf", cni.Add, `"vrfname":"lo","prevResult":{}`, "", "eth0", "cmdAdd failed: Netlink lo is not a VRF", ""},
+	{"vrf: no interface", "vrf", cni.Add, `"vrfname":"v","prevResult":{}`, "", "", "cmdAdd failed: could not get link by name net1", ""},
+	{"portmap: no prevResult", "portmap", cni.Add, ``, "", "", "must be called as chained plugin", "prevResult"},
+	{"portmap: CHECK without prevResult", "portmap", cni.Check, ``, "", "", "Required prevResult missing", "prevResult"},
+	{"portmap: backend", "portmap", cni.Add, `"backend":"foo"`, "", "", `failed to parse config: unrecognized backend "foo"`, "nftables"},
+	{"portmap: host port", "portmap", cni.Add, `"runtimeConfig":{"portMappings":[{"hostPort":0,"containerPort":80,"protocol":"tcp"}]}`, "", "",
+		"failed to parse config: Invalid host port number: 0", "portMappings"},
+	{"portmap: container port", "portmap", cni.Add, `"runtimeConfig":{"portMappings":[{"hostPort":0,"containerPort":-1,"protocol":"tcp"}]}`, "", "",
+		"failed to parse config: Invalid container port number: -1", "portMappings"},
+	{"portmap: options of iptables", "portmap", cni.Add, `"backend":"nftables","externalSetMarkChain":"F","conditionsV4":["!","-s","1.2.3.4"],"conditionsV6":["-s","::1"]`, "", "",
+		"failed to parse config: nftables backend was requested but configuration contains iptables-specific options [externalSetMarkChain conditionsV4 conditionsV6]", ""},
+	{"portmap: options of nftables", "portmap", cni.Check, `"backend":"iptables","conditionsV4":["ip","saddr","1.2.3.4"]`, "", "",
+		"iptables backend was requested but configuration contains nftables-specific options [conditionsV4]", ""},
+	{"portmap: mark bit", "portmap", cni.Add, `"backend":"iptables","markMasqBit":32`, "", "",
+		"failed to parse config: MasqMarkBit must be between 0 and 31", "32"},
+	{"portmap: mark and chain", "portmap", cni.Add, `"backend":"iptables","markMasqBit":5,"externalSetMarkChain":"F"`, "", "",
+		"failed to parse config: Cannot specify externalSetMarkChain and markMasqBit", ""},
+}
+
+// TestMessages: where the upstream plugin has a fixed text, the message is that text to the letter, and what Tenon adds is in the
+// details (ERR-03).
+func TestMessages(t *testing.T) {
+	t.Parallel()
+	n := testnet.New(t, "c")
+	c := n.Container("c")
+	c.Batch("link add eth0 type veth peer name h0 netns " + n.Host.Path())
+	dir := t.TempDir()
+	bin := filepath.Join(dir, "bin")
+	if err := os.Mkdir(bin, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range all.Plugins { // which are run in this process
+		if err := os.Symlink(self, filepath.Join(bin, d.Name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in := strings.NewReplacer("DIR", dir, "BIN", bin, "SANDBOX", c.Path()).Replace
+	for _, row := range refusals {
+		t.Run(row.name, func(t *testing.T) {
+			env := cni.Env{Command: row.verb, ContainerID: "c", Netns: c.Path(), IfName: "net1", Args: row.args, Path: bin}
+			if row.ifName == "own" {
+				env.Netns = "/proc/thread-self/ns/net"
+			} else if row.ifName != "" {
+				env.IfName = row.ifName
+			}
+			conf := fmt.Sprintf(`{"cniVersion":"1.1.0","name":"net","type":%q,%s}`, row.plugin, in(row.conf))
+			conf = strings.Replace(conf, ",}", "}", 1)
+			var err error
+			n.Host.Do(func() { err = call(t.Context(), row.plugin, env, conf) })
+			e := cni.AsError(err)
+			if e == nil {
+				t.Fatal("succeeded")
+			}
+			want := strings.ReplaceAll(in(row.msg), "PEER", hostName(e.Msg))
+			if e.Msg != want || !strings.Contains(e.Details, row.says) {
+				t.Errorf("message %q, want %q; details %q, want %q in them", e.Msg, want, e.Details, row.says)
+			}
+		})
+	}
+}
+
+// call runs a verb of a plugin in this process.
+func call(ctx context.Context, name string, env cni.Env, conf string) error {
+	i := slices.IndexFunc(all.Plugins, func(d plugin.Definition) bool { return d.Name == name })
+	if i < 0 || !json.Valid([]byte(conf)) {
+		return errors.New("no such plugin, or no JSON: " + conf)
+	}
+	_, err := all.Plugins[i].Serve(ctx, env, []byte(conf), plugin.Caller(all.Plugins, false))
+	return err
+}
+
+// hostName returns the name of the host-side veth in a message, which has no fixed text.
+func hostName(message string) string {
+	for _, word := range strings.FieldsFunc(message, func(r rune) bool { return r == '"' }) {
+		if strings.HasPrefix(word, "veth") {
+			return word
+		}
+	}
+	return "veth…"
+}
