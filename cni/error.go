@@ -95,7 +95,7 @@ func CodeOf(err error) Code {
 
 // AsError returns err as the error object that goes over the wire. Where err wraps an [*Error], the first in its tree
 // gives the code and the details, and the message is err's whole text, so that joined errors lose nothing; with
-// [Error.Verbatim] the message stays, and the details begin with the rest of the text. Otherwise the code is
+// [Error.Verbatim] the message stays, and the details end with the rest of the text. Otherwise the code is
 // [CodeInternal]. It returns nil for nil.
 func AsError(err error) *Error {
 	if err == nil {
@@ -110,7 +110,7 @@ func AsError(err error) *Error {
 	}
 	if e.verbatim {
 		rest := strings.Trim(strings.Replace(err.Error(), e.Error(), "", 1), ": \n")
-		return &Error{Code: e.Code, Msg: e.Msg, Details: joinDetails(rest, e.Details), cause: err, verbatim: true}
+		return &Error{Code: e.Code, Msg: e.Msg, Details: joinDetails(e.Details, rest), cause: err, verbatim: true}
 	}
 	// The wrapping text holds the details as well; they go where readers look for them.
 	msg := strings.Replace(err.Error(), e.Error(), e.Msg, 1)

@@ -82,7 +82,7 @@ func TestDelegateFails(t *testing.T) {
 		fake := invoke.Fake{"pool": {verb: invoke.Fail(cni.Errorf(cni.CodeTryAgainLater, "pool is empty").WithDetails("3 of 3"))}}
 		_, err := delegator.Serve(t.Context(), environment(verb), []byte(delegated), fake)
 		e := cni.AsError(err)
-		if want := "pool " + string(verb) + "; 3 of 3"; e == nil || e.Code != cni.CodeTryAgainLater || e.Msg != "pool is empty" || e.Details != want {
+		if want := "3 of 3; pool " + string(verb); e == nil || e.Code != cni.CodeTryAgainLater || e.Msg != "pool is empty" || e.Details != want {
 			t.Errorf("%s: %+v", verb, e)
 		}
 	}
