@@ -113,6 +113,23 @@ func TestAdminChain(t *testing.T) {
 	}
 }
 
+// TestAdminChainLength: the longest name that iptables takes for a chain is accepted, and a longer one refused before anything
+// is done.
+func TestAdminChainLength(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "", "br0")
+	l.plug("a", "br0", 0, 2)
+	before := l.State()
+	longest := strings.Repeat("A", 28)
+	l.Refused(l.request(cni.Add, "a", `,"backend":"iptables","iptablesAdminChainName":"A`+longest+`"`), cni.CodeInvalidConfig)
+	l.Unchanged(before)
+	l.Must(l.request(cni.Add, "a", `,"backend":"iptables","iptablesAdminChainName":"`+longest+`"`))
+	if out := l.saved(); !strings.Contains(out, "-j "+longest+"\n") {
+		t.Errorf("no jump to the chain:\n%s", out)
+	}
+	l.Must(l.request(cni.Del, "a", `,"backend":"iptables"`))
+}
+
 // CHECK names the rule that is missing (firewall.md 2) and makes no chain.
 func TestCheckNamesTheRule(t *testing.T) {
 	t.Parallel()

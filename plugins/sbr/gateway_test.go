@@ -56,6 +56,30 @@ func TestGatewayBeforeTheInterfaces(t *testing.T) {
 	p.Unchanged(before)
 }
 
+// TestCheckComparesTheGateway: a default route through another gateway than the one of the configuration is not enough, while
+// one of the result may have been replaced since.
+func TestCheckComparesTheGateway(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name, members, table string
+		fails                bool
+	}{
+		{"IPv4 of the configuration", `,"gateways":["192.168.1.9"]`, "route replace default via 192.168.1.1 dev net1 table 100", true},
+		{"IPv6 of the configuration", `,"gateways":["fd00:7::77"]`, "-6 route replace default via fd00:7::1 dev net1 table 101", true},
+		{"of the result", "", "route replace default via 192.168.1.9 dev net1 table 100", false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPod(t, row.members)
+			p.add(address4, address6)
+			p.ip(row.table)
+			if _, err := p.Runtime.Do(t.Context(), p.call(cni.Check, address4, address6)); (err != nil) != row.fails {
+				t.Errorf("CHECK: %v", err)
+			}
+		})
+	}
+}
+
 // TestGatewayOfTheInterface: nothing is added where the default route leads through it already.
 func TestGatewayOfTheInterface(t *testing.T) {
 	t.Parallel()

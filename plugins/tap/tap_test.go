@@ -169,10 +169,10 @@ func TestDevice(t *testing.T) {
 	}
 }
 
-// TestMAC: runtimeConfig wins over CNI_ARGS, which wins over the configuration.
+// TestMAC: runtimeConfig wins over CNI_ARGS, which wins over the configuration; args does not count.
 func TestMAC(t *testing.T) {
 	t.Parallel()
-	r := runtime(t, `,"mac":"02:00:00:00:00:01"`)
+	r := runtime(t, `,"mac":"02:00:00:00:00:01","args":{"cni":{"mac":"02:00:00:00:00:04"}}`)
 	q := r.Request(cni.Add, "c")
 	for _, row := range []struct {
 		change func()
