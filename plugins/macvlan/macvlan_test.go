@@ -167,8 +167,8 @@ func TestNoMaster(t *testing.T) {
 		{"an alternative name", `"master":"a-name-that-is-long"`, "a-name-that-is-long"},
 		{"longer than any name", `"master":"` + strings.Repeat("x", 200) + `"`, "xxx"},
 		{"a path", `"master":"../eth0"`, "../eth0"},
-		{"no default route", `"master":""`, "no default route interface found in the host"},
-		{"no default route in the container", `"master":"","linkInContainer":true`, "no default route interface found in the container"},
+		{"no default route", `"master":""`, "no default route interface found: there is none in the host"},
+		{"no default route in the container", `"master":"","linkInContainer":true`, "no default route interface found: there is none in the container"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()

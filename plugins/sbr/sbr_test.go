@@ -210,7 +210,7 @@ func TestRefused(t *testing.T) {
 	}{
 		{"cniVersion 0.2.0", `,"cniVersion":"0.2.0"`, nil, "must be called as chained plugin"},
 		{"no prevResult", ``, nil, "must be called as chained plugin"},
-		{"no address at all", ``, []string{}, "prevResult has no address of interface net1"},
+		{"no address at all", ``, []string{}, "No IP addresses supplied on interface: net1"},
 		{"no such table", `,"table":0`, []string{address4}, "table: 0 is not a number from 1"},
 		{"no such table either", `,"table":4294967296`, []string{address4}, "table: 4294967296 is not a number from 1"},
 		{"two IPv4 gateways", `,"gateways":["192.168.1.2","192.168.1.3"]`, []string{address4}, "multiple IPv4 addresses"},
