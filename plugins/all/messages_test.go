@@ -139,8 +139,6 @@ var refusals = []struct {
 	{"bandwidth: both bursts without rate", "bandwidth", cni.Add, `"runtimeConfig":{"bandwidth":{"ingressBurst":8,"egressBurst":8}}`, "", "",
 		"if burst is set, rate must also be set", "egressBurst"},
 	{"bandwidth: burst", "bandwidth", cni.Add, `"egressRate":8000,"egressBurst":34359738368`, "", "", "burst cannot be more than 4GB", "egressBurst"},
-	{"bandwidth: no interfaces", "bandwidth", cni.Add, `"ingressRate":8000,"ingressBurst":8000,"prevResult":{"ips":[{"address":"10.1.2.2/24"}]}`, "", "eth0",
-		"no interfaces provided", "h0"},
 	{"bandwidth: other interfaces", "bandwidth", cni.Add, `"ingressRate":8000,"ingressBurst":8000,"prevResult":{"interfaces":[{"name":"h9"}]}`, "", "eth0",
 		"no veth peer of container interface found in host ns", "h0"},
 	{"bandwidth: no such interface", "bandwidth", cni.Add, `"ingressRate":8000,"ingressBurst":8000,"prevResult":{"interfaces":[{"name":"h0"}]}`, "", "",

@@ -152,11 +152,7 @@ func hostEnd(s *session) (kernel.Link, error) {
 	if len(s.Prev.Interfaces) == 0 || slices.ContainsFunc(s.Prev.Interfaces, listed) {
 		return end, nil
 	}
-	message := "no veth peer of container interface found in host ns"
-	if len(s.Prev.Interfaces) == 0 {
-		message = "no interfaces provided"
-	}
-	return end, cni.Errorf(cni.CodeInvalidConfig, "%s", message).
+	return end, cni.Errorf(cni.CodeInvalidConfig, "no veth peer of container interface found in host ns").
 		WithDetails(fmt.Sprintf("prevResult has no interface %s of the host, the other end of %s", end.Name, s.IfName))
 }
 

@@ -80,6 +80,11 @@ func (maker) Validate(c *plugin.Call[Config]) error {
 		return cni.Errorf(cni.CodeInvalidConfig, "unknown macvlan mode: %q", m).
 			WithDetails(fmt.Sprintf("mode is %q, %q, %q or %q", Bridge, Private, VEPA, Passthru))
 	}
+	if c.Command != cni.Add { // which compares it with that of the parent
+		if err := attach.ValidateMTU(c.Conf.MTU); err != nil {
+			return err
+		}
+	}
 	_, err := attach.AskedMAC(c.AnyCall, c.Conf.MAC)
 	return err
 }

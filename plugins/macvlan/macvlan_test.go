@@ -73,7 +73,7 @@ func TestConfiguration(t *testing.T) {
 	for _, row := range []struct{ name, members, args, says string }{
 		{"mode nobody knows", `"mode":"hairpin"`, "", `mode: "hairpin"`},
 		{"mode with a capital", `"mode":"Bridge"`, "", `mode: "Bridge"`},
-		{"negative MTU", `"mtu":-1`, "", "mtu: -1"},
+		{"negative MTU", `"mtu":-1`, "", "-1"},
 		{"MTU no interface can have", `"mtu":65536`, "", "65536"},
 		{"MAC that is none", `"mac":"02:00"`, "", "02:00"},
 		{"MAC of many", `"mac":"01:00:5e:00:00:01"`, "", "01:00:5e:00:00:01"},
