@@ -96,7 +96,7 @@ func TestHandOver(t *testing.T) {
 		t.Errorf("record of another runtime: %+v, %v", rec, err)
 	}
 
-	r.CacheDir = ""
+	r.CacheDir = network.NoCacheDir
 	if _, err := r.Add(t.Context(), n, request("c3")); err != nil {
 		t.Fatal(err)
 	}
