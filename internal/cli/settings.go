@@ -138,7 +138,8 @@ func (r *settings) explain(err error, n *network.Network) error {
 			hints = r.missingPlugins(n.List)
 		}
 		if cni.CodeOf(err) == cni.CodeTryAgainLater && usesHostLocal(n.List) {
-			hints = append(hints, r.command("see who holds the addresses: ", "ipam", "list", n.Name))
+			hints = append(hints, r.command("see who holds the addresses: ", "ipam", "list", n.Name),
+				r.command("release addresses of containers that no longer exist: ", "prune"))
 		}
 	}
 	if errors.Is(err, network.ErrNoRecord) {
@@ -156,7 +157,8 @@ func (r *settings) explain(err error, n *network.Network) error {
 // needsRoot adds a hint to an error that may come from a want of privileges.
 func (a *app) needsRoot(err error) error {
 	// Causes do not come through the protocol.
-	denied := errors.Is(err, fs.ErrPermission) || cni.CodeOf(err) == cni.CodeInternal
+	code := cni.CodeOf(err)
+	denied := errors.Is(err, fs.ErrPermission) || code == cni.CodeInternal || code == cni.CodeIOFailure
 	if err == nil || os.Geteuid() == 0 || !denied {
 		return err
 	}

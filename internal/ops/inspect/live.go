@@ -23,7 +23,7 @@ func (d *Details) live(ctx context.Context, a Attachment) {
 		return
 	}
 	defer closeHost()
-	if a.State == OK || a.State == Adding || a.State == Deleting {
+	if a.State == OK || a.State == InterfaceGone || a.State == Adding || a.State == Deleting {
 		d.container(ctx, host)
 	}
 	d.host(host)
@@ -259,7 +259,7 @@ func (d *Details) inIPTables(host *kernel.Space) (bool, error) {
 
 // compare lists recorded objects that do not exist.
 func (d *Details) compare(a Attachment) {
-	if a.State != OK {
+	if a.State != OK && a.State != InterfaceGone {
 		return
 	}
 	for _, x := range d.Interfaces {
