@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/ops/inspect"
@@ -243,7 +245,27 @@ func (p *Plan) Finish() (bool, error) {
 	if err := os.RemoveAll(p.stateDir()); err != nil {
 		return false, cni.Errorf(cni.CodeIOFailure, "%w", err)
 	}
-	return true, nil
+	return true, removeRegistry(network.RegistryDir)
+}
+
+// removeRegistry removes the registry of state directories unless it leads to one that exists.
+func removeRegistry(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return cni.Errorf(cni.CodeIOFailure, "%w", err)
+	}
+	for _, e := range entries {
+		if _, err := os.Stat(filepath.Join(dir, e.Name())); !errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+	}
+	if err := errors.Join(os.RemoveAll(dir), os.RemoveAll(dir+".lock")); err != nil {
+		return cni.Errorf(cni.CodeIOFailure, "%w", err)
+	}
+	if err := os.Remove(filepath.Dir(dir)); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTEMPTY) {
+		return cni.Errorf(cni.CodeIOFailure, "%w", err)
+	}
+	return nil
 }
 
 func (p *Plan) stateDir() string {
