@@ -255,10 +255,10 @@ func TestReplaced(t *testing.T) {
 	}
 }
 
-// TestDelKeepsWhatIsNotOurs: a link of another kind and a tap device of another attachment stay.
+// TestDelKeepsWhatIsNotOurs: a link of another kind and a tap device of another container stay.
 func TestDelKeepsWhatIsNotOurs(t *testing.T) {
 	t.Parallel()
-	other := cni.Attachment{Network: "other", Container: "c", IfName: "eth0"}.Tag()
+	other := cni.Attachment{Network: "net", Container: "other", IfName: "eth0"}.Tag()
 	for _, commands := range [][]string{
 		{"link add eth0 type bridge"},
 		{"tuntap add mode tap name eth0", "link set eth0 alias \"" + other + "\""},
