@@ -49,6 +49,9 @@ func (l *List) Request(verb Command, i int, d RequestData) ([]byte, error) {
 		}
 	}
 	m["name"], m["cniVersion"] = encode(l.Name), encode(l.Version)
+	if id, marked := l.members[nerdctlKey]; marked && m[nerdctlKey] == nil {
+		m[nerdctlKey] = id
+	}
 	if !verb.attached() {
 		removeKey(m, "runtimeConfig")
 	} else if err := l.addAttached(m, verb, p, d); err != nil {
@@ -64,6 +67,9 @@ func (l *List) Request(verb Command, i int, d RequestData) ([]byte, error) {
 	}
 	return encode(m), nil
 }
+
+// nerdctlKey marks the lists that nerdctl writes (de facto). Plugins that forward ports must know of it.
+const nerdctlKey = "nerdctlID"
 
 // addAttached adds what the verbs about one attachment carry.
 func (l *List) addAttached(m map[string]json.RawMessage, verb Command, p *PluginConfig, d RequestData) error {

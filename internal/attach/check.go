@@ -8,6 +8,8 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/kernel/nft"
+	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/plugin"
 )
@@ -134,6 +136,11 @@ func status(ctx context.Context, p untyped, c *plugin.AnyCall) error {
 	}
 	if err := masq.available(cni.CodeNotAvailable); err != nil {
 		return err
+	}
+	if masq.IPMasq && masq.backend() == Auto && session.Lacking(probe.NFT) != nil {
+		if err := session.NATStatus(ctx, nft.Masquerading); err != nil {
+			return err
+		}
 	}
 	if err := p.status(ctx, c); cni.CodeOf(err) == cni.CodeInvalidConfig {
 		e := cni.AsError(err)

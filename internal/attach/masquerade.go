@@ -20,8 +20,9 @@ type Masq struct {
 	// IPMasq masquerades what leaves the network. It needs ipam.
 	IPMasq bool `json:"ipMasq"`
 	// IPMasqBackend is what masquerades: "nftables" with table inet tenon, or "iptables" with the chains CNI-… of table nat
-	// that the reference plugins make, for which iptables-restore and ip6tables-restore have to be in PATH.
-	IPMasqBackend Backend `json:"ipMasqBackend" enum:"nftables,iptables" default:"nftables"`
+	// that the upstream plugins make, for which iptables-restore and ip6tables-restore must be in PATH. "auto" is nftables
+	// unless the host asks for iptables: see [Choice of the backend](../nat-backend.md).
+	IPMasqBackend Backend `json:"ipMasqBackend" enum:"auto,nftables,iptables" default:"auto"`
 	// Masquerade is what is masqueraded, and how. It needs IPMasq.
 	Masquerade *Masquerade `json:"masquerade"`
 }
@@ -29,8 +30,9 @@ type Masq struct {
 // Backend is a subsystem of the kernel with its tool.
 type Backend string
 
-// The backends. The empty one is [NFTables].
+// The backends. The empty one is [Auto].
 const (
+	Auto     Backend = "auto" // see [Core.masqBackend]
 	NFTables Backend = "nftables"
 	IPTables Backend = "iptables"
 )
@@ -47,7 +49,7 @@ func masqOf(conf any) *Masq {
 
 func (m *Masq) validate(env cni.Env, network string) error {
 	switch m.IPMasqBackend {
-	case "", NFTables:
+	case "", Auto, NFTables:
 	case IPTables:
 		if n := len(iptablesMasquerade(network, env.ContainerID).Comment); m.IPMasq && n > xtables.MaxComment {
 			return cni.Errorf(cni.CodeInvalidConfig, "ipMasqBackend: iptables: comment with network and container has %d bytes, %d are possible", n, xtables.MaxComment).
@@ -55,14 +57,14 @@ func (m *Masq) validate(env cni.Env, network string) error {
 		}
 	default:
 		return cni.Errorf(cni.CodeInvalidConfig, "unknown ipmasq backend %q", m.IPMasqBackend).
-			WithDetails(fmt.Sprintf("ipMasqBackend is %q or %q", NFTables, IPTables))
+			WithDetails(fmt.Sprintf("ipMasqBackend is %q, %q or %q", Auto, NFTables, IPTables))
 	}
 	return m.validateDetails()
 }
 
 // features are what the kernel must have.
 func (m *Masq) features() []probe.Feature {
-	if m.IPMasq && m.IPMasqBackend != IPTables {
+	if m.IPMasq && m.backend() == NFTables {
 		return []probe.Feature{probe.NFT}
 	}
 	return nil
@@ -80,15 +82,37 @@ func (m *Masq) available(code cni.Code) error {
 	return nil
 }
 
-// Masquerade hides what leaves the networks of addresses behind the host. DEL and GC take it away.
+// Masquerade hides what leaves the networks of addresses behind the host. DEL and GC take it away. What the attachment had
+// in the other backend goes.
 func (s *Core) Masquerade(ips []cni.IP) error {
-	m := masqOf(s.Config())
-	d := m.details()
-	nets := d.masqueraded(ips)
+	nets := masqOf(s.Config()).details().masqueraded(ips)
 	if len(nets) == 0 {
 		return nil
 	}
-	if m.IPMasqBackend == IPTables {
+	backend, err := s.masqBackend(nets)
+	if err != nil {
+		return err
+	}
+	if err := s.masqueradeBy(backend, nets); err != nil {
+		return err
+	}
+	gone := session.GoneOne(s.Attachment())
+	if backend == IPTables {
+		return s.release(gone)
+	}
+	chain := iptablesMasquerade(s.Name, s.ContainerID).Chain
+	if jumps, err := s.Host.IPTablesRules(iptablesJumps(chain)); len(jumps) == 0 || err != nil {
+		return err
+	}
+	return s.removeIPTables(gone)
+}
+
+func (s *Core) masqueradeBy(backend Backend, nets []netip.Prefix) error {
+	if len(nets) == 0 {
+		return nil
+	}
+	d := masqOf(s.Config()).details()
+	if backend == IPTables {
 		how := iptablesMasquerade(s.Name, s.ContainerID)
 		how.Exclude = d.ExcludeCIDRs
 		return s.Host.MasqueradeIPTables(how, nets)
@@ -96,14 +120,19 @@ func (s *Core) Masquerade(ips []cni.IP) error {
 	return s.Host.Masquerade(s.Tag, d.masq(), nets)
 }
 
-// unmasquerade takes away the masquerading of attachments that are gone, whoever set it up.
-func (s *Core) unmasquerade(g Gone) error {
+// release removes the entries of the ruleset that masquerade for attachments that are gone.
+func (s *Core) release(g Gone) error {
 	var errs []error
 	for _, concern := range []*kernel.Concern{nft.Masquerading, nft.Dropping} {
 		_, err := s.Host.Release(concern, g.Tag)
 		errs = append(errs, kernel.UnlessNoNFT(err))
 	}
-	return errors.Join(append(errs, s.removeReference(g))...)
+	return errors.Join(errs...)
+}
+
+// unmasquerade takes away the masquerading of attachments that are gone, whoever set it up.
+func (s *Core) unmasquerade(g Gone) error {
+	return errors.Join(s.release(g), s.removeReference(g))
 }
 
 // CheckMasquerade looks for the masquerading of the addresses of the previous result. Which backend does it, and which
@@ -136,7 +165,7 @@ func (s *Core) CheckMasquerade() error {
 			continue
 		}
 		where := "nftables table inet tenon"
-		if masqOf(s.Config()).IPMasqBackend == IPTables {
+		if masqOf(s.Config()).backend() == IPTables {
 			where = "chain " + iptablesMasquerade(s.Name, s.ContainerID).Chain + " of iptables"
 		}
 		return session.Drift("%s: expected address %s to be masqueraded for %s, found it is not", where, addr, s.Attachment())

@@ -41,10 +41,9 @@ func iptablesMasquerade(network, container string) xtables.Masquerade {
 
 const iptablesPrefix = "CNI-"
 
-// iptablesJumps are the rules that lead to a chain of iptablesMasquerade, "" for any. Whether there are some of the legacy
-// kind is only looked for where the network masquerades.
-func iptablesJumps(chain string, legacy bool) kernel.IPTables {
-	return kernel.IPTables{Table: "nat", Removal: xtables.Removal{In: "POSTROUTING", Target: chain}, Legacy: legacy}
+// iptablesJumps are the rules that lead to a chain of iptablesMasquerade, "" for any.
+func iptablesJumps(chain string) kernel.IPTables {
+	return kernel.IPTables{Table: "nat", Removal: xtables.Removal{In: "POSTROUTING", Target: chain}}
 }
 
 // iptablesContainer returns the container that a comment of iptablesMasquerade names, if it is one of this network.
@@ -86,14 +85,18 @@ func (s *Core) removeReference(g Gone) error {
 		Table: referenceTable, Base: referenceChain,
 		Match: func(r kernel.Rule) bool { return goneReference(g, r.Comment) },
 	})
-	err = kernel.UnlessNoNFT(err)
-	what := iptablesJumps("", masqOf(s.Config()).IPMasq)
+	return errors.Join(kernel.UnlessNoNFT(err), s.removeIPTables(g))
+}
+
+// removeIPTables removes the masquerading of the backend iptables, here or in the upstream plugins.
+func (s *Core) removeIPTables(g Gone) error {
+	what := iptablesJumps("")
 	if g.All() {
 		what.Match = func(r kernel.IPTablesRule) bool {
 			container, ok := iptablesContainer(g.Network, r.Comment)
 			return ok && strings.HasPrefix(r.Target, iptablesPrefix) && g.Container(container)
 		}
-		return errors.Join(err, kernel.UnlessNoNFT(s.Host.RemoveIPTables(what)))
+		return kernel.UnlessNoNFT(s.Host.RemoveIPTables(what))
 	}
 	what.Target = iptablesMasquerade(g.One.Network, g.One.Container).Chain
 	var failed error
@@ -103,7 +106,7 @@ func (s *Core) removeReference(g Gone) error {
 		return m
 	})
 	what.Match = func(r kernel.IPTablesRule) bool { return mine()(r.Source) }
-	return errors.Join(err, kernel.UnlessNoNFT(s.Host.RemoveIPTables(what)), failed)
+	return errors.Join(kernel.UnlessNoNFT(s.Host.RemoveIPTables(what)), failed)
 }
 
 // ownSources tells which of the addresses that a chain masquerades are those of this attachment: another interface of the
@@ -149,7 +152,7 @@ func (s *Core) otherAddresses(others map[netip.Addr]bool) error {
 // this attachment.
 func (s *Core) referenceMasquerades() ([]netip.Addr, error) {
 	chain := iptablesMasquerade(s.Name, s.ContainerID).Chain
-	jumps, err := s.Host.IPTablesRules(iptablesJumps(chain, masqOf(s.Config()).IPMasq))
+	jumps, err := s.Host.IPTablesRules(iptablesJumps(chain))
 	if err != nil {
 		return nil, err
 	}

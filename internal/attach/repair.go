@@ -51,9 +51,15 @@ func repairMasquerade(ctx context.Context, s *Core) error {
 	if err != nil {
 		return err
 	}
-	missing := slices.DeleteFunc(slices.Clone(all), func(ip cni.IP) bool { return slices.Contains(theirs, ip.Address.Addr()) })
-	if masqOf(s.Config()).IPMasqBackend != IPTables {
-		return s.Masquerade(missing)
+	details := masqOf(s.Config()).details()
+	nets := details.masqueraded(all)
+	missing := slices.DeleteFunc(slices.Clone(nets), func(a netip.Prefix) bool { return slices.Contains(theirs, a.Addr()) })
+	backend, err := s.masqBackendInPlace(nets)
+	if err != nil {
+		return err
+	}
+	if backend != IPTables {
+		return s.masqueradeBy(backend, missing)
 	}
 	return session.PutOff(ctx, session.Steps{Allow: func(ctx context.Context) (restored []string, err error) {
 		s, err := open(ctx, s.AnyCall)
@@ -61,10 +67,10 @@ func repairMasquerade(ctx context.Context, s *Core) error {
 			return nil, err
 		}
 		defer s.Close()
-		if err := s.Masquerade(all); err != nil { // all: the chain can have lost rules that its jumps do not tell of
+		if err := s.masqueradeBy(IPTables, nets); err != nil { // all: the chain can have lost rules that its jumps do not tell of
 			return nil, errors.Join(err, s.Tx.Rollback())
 		}
-		for _, address := range masqOf(s.Config()).details().masqueraded(missing) {
+		for _, address := range missing {
 			restored = append(restored, "masquerade by iptables "+address.String())
 		}
 		return restored, nil

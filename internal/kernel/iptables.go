@@ -1,10 +1,12 @@
 package kernel
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"strings"
 
+	"github.com/tenon-cni/tenon/internal/kernel/hostnat"
 	"github.com/tenon-cni/tenon/internal/kernel/nft"
 	"github.com/tenon-cni/tenon/internal/kernel/xtables"
 )
@@ -35,13 +37,14 @@ func (s *Space) IPTablesDrops(f xtables.Family) (bool, error) {
 type IPTables struct {
 	Table string // "nat", "filter"
 	xtables.Removal
-	Legacy bool // look into tables of the legacy kind too, which only a process can read
+	// Legacy also looks into tables of the legacy kind other than nat, which only a process can read.
+	Legacy bool
 }
 
 // IPTablesRule is a rule of iptables.
 type IPTablesRule = xtables.Rule
 
-var families = []xtables.Family{xtables.IPv4, xtables.IPv6}
+var bothFamilies = []xtables.Family{xtables.IPv4, xtables.IPv6}
 
 // nftTable is where iptables of the newer kind keeps a table.
 func nftTable(t xtables.Table) Table {
@@ -64,7 +67,7 @@ func ruleOf(chain string, r Rule) IPTablesRule {
 func (s *Space) RemoveIPTables(what IPTables) error {
 	return s.tx.Do(strings.TrimSpace("remove from iptables "+what.In+" "+what.Target), func() error {
 		var errs []error
-		for _, f := range families {
+		for _, f := range bothFamilies {
 			t := xtables.Table{Family: f, Name: what.Table}
 			errs = append(errs, s.removeNFT(t, what), s.removeLegacy(t, what))
 		}
@@ -120,10 +123,7 @@ func (s *Space) targets(t xtables.Table, what IPTables) (chains []string, err er
 }
 
 func (s *Space) removeLegacy(t xtables.Table, what IPTables) error {
-	if !what.Legacy {
-		return nil
-	}
-	if ok, err := t.HasLegacy(s.NS); !ok {
+	if ok, err := s.hasLegacy(t, what); !ok {
 		return err
 	}
 	unlock, err := s.NS.Lock(s.tx.ctx)
@@ -138,24 +138,65 @@ func (s *Space) removeLegacy(t xtables.Table, what IPTables) error {
 	return err
 }
 
+// hasLegacy reports whether a table of the legacy kind can have something of what is to go. Only a
+// nat table can be read without a process.
+func (s *Space) hasLegacy(t xtables.Table, what IPTables) (bool, error) {
+	if t.Name != "nat" {
+		if !what.Legacy {
+			return false, nil
+		}
+		return t.HasLegacy(s.NS)
+	}
+	tables := hostnat.Open(s.NS, t.Family, nil)
+	defer tables.Close()
+	if what.Target != "" {
+		if _, there, err := tables.LegacyRules(what.Target); there || err != nil {
+			return there, err
+		}
+	}
+	rules, _, err := tables.LegacyRules(what.In)
+	return slices.ContainsFunc(rules, func(r hostnat.Rule) bool { return what.Matches(natRuleOf(what.In, r)) }), err
+}
+
+// natRuleOf converts a rule of a nat table.
+func natRuleOf(chain string, r hostnat.Rule) IPTablesRule {
+	out := IPTablesRule{Chain: chain, Target: cmp.Or(r.Chain, r.Target), Comment: r.Comment, Others: len(r.Others)}
+	if r.Source.IsValid() && !r.Source.Not {
+		out.Source = r.Source.Addr()
+	}
+	if r.Dest.IsValid() && !r.Dest.Not {
+		out.Dest = r.Dest.Addr()
+	}
+	return out
+}
+
+// legacyRules lists the rules of a chain of the legacy kind.
+func (s *Space) legacyRules(t xtables.Table, what IPTables) (rules []IPTablesRule, err error) {
+	if t.Name == "nat" {
+		tables := hostnat.Open(s.NS, t.Family, nil)
+		defer tables.Close()
+		list, _, err := tables.LegacyRules(what.In)
+		for _, r := range list {
+			rules = append(rules, natRuleOf(what.In, r))
+		}
+		return rules, err
+	}
+	if ok, err := t.HasLegacy(s.NS); !ok || !what.Legacy {
+		return nil, err
+	}
+	return t.LegacyRules(s.tx.ctx, s.NS, what.In)
+}
+
 // IPTablesRules lists rules of both families.
 func (s *Space) IPTablesRules(what IPTables) (rules []IPTablesRule, err error) {
-	for _, f := range families {
+	for _, f := range bothFamilies {
 		t := xtables.Table{Family: f, Name: what.Table}
 		newer, err := s.nftRules(t, what)
 		if err != nil {
 			return nil, err
 		}
 		rules = append(rules, newer...)
-		if !what.Legacy {
-			continue
-		}
-		if ok, err := t.HasLegacy(s.NS); err != nil {
-			return nil, err
-		} else if !ok {
-			continue
-		}
-		legacy, err := t.LegacyRules(s.tx.ctx, s.NS, what.In)
+		legacy, err := s.legacyRules(t, what)
 		if err != nil {
 			return nil, err
 		}

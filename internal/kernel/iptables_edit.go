@@ -14,6 +14,7 @@ import (
 // EditIPTables makes an edit in a table, in one transaction. Undone by taking back what was changed, but for chains that
 // others have come to use. The error wraps [ErrNoIPTables] if there is no such tool.
 func (s *Space) EditIPTables(t xtables.Table, e xtables.Edit) error {
+	t.Legacy = s.legacyOnly()
 	chains := slices.Concat(e.Chains, e.Own)
 	var undo xtables.Undo
 	revert := func() error {
@@ -61,13 +62,19 @@ func (s *Space) lockedIPTables(ctx context.Context, t xtables.Table, chains []st
 // CheckIPTables looks for rules in a table, in the form of [xtables.Edit]. The error names the first that is not there, and
 // then wraps [xtables.ErrMissing].
 func (s *Space) CheckIPTables(t xtables.Table, rules []string) error {
+	t.Legacy = s.legacyOnly()
 	return t.Check(s.tx.ctx, s.NS, rules)
+}
+
+// legacyOnly reports whether nothing but the legacy kind of iptables can work here.
+func (s *Space) legacyOnly() bool {
+	return errors.Is(s.NFTAvailable(), ErrNoNFT)
 }
 
 // MasqueradeIPTables masquerades by iptables what addresses send beyond their networks, in one transaction for each
 // family. Undone by removing the jumps that were made. The error wraps [ErrNoIPTables] if there is no such tool.
 func (s *Space) MasqueradeIPTables(m xtables.Masquerade, addrs []netip.Prefix) error {
-	for _, f := range families {
+	for _, f := range bothFamilies {
 		mine := slices.DeleteFunc(slices.Clone(addrs), func(a netip.Prefix) bool { return a.Addr().Is4() != (f == xtables.IPv4) })
 		if len(mine) == 0 {
 			continue

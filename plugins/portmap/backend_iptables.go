@@ -83,11 +83,15 @@ func (mapper) Deny(context.Context, *session) ([]string, error) { return nil, ni
 // Allow puts back what iptables had.
 func (mapper) Allow(_ context.Context, s *session) (restored []string, err error) {
 	forwards, err := s.Conf.forwards()
-	if err != nil || len(forwards) == 0 || s.Conf.backend() != iptablesBackend {
+	if err != nil || len(forwards) == 0 {
+		return nil, err
+	}
+	addrs := containerAddrs(s)
+	if byIPTables, err := usesIPTables(s, forwards, addrs); !byIPTables {
 		return nil, err
 	}
 	t := s.Conf.ipTables(s.ContainerID, forwards)
-	for _, a := range containerAddrs(s) {
+	for _, a := range addrs {
 		missing := s.Host.CheckIPTables(natTable(a), t.rules(a))
 		if missing == nil {
 			continue
@@ -114,8 +118,7 @@ func verifyIPTables(s *session, forwards []forward, addrs []netip.Prefix) error 
 	return nil
 }
 
-// removeIPTables removes what the backend iptables has made, here or in the reference plugin. Whether there is something of
-// the legacy kind, which only a process can read, is only looked for where the network uses that backend.
+// removeIPTables removes what the backend iptables has made, here or in the upstream plugin.
 func removeIPTables(s *session, gone chained.Gone) error {
 	var removals []xtables.Removal
 	if gone.All() {
@@ -127,15 +130,15 @@ func removeIPTables(s *session, gone chained.Gone) error {
 	} else {
 		removals = leftovers(gone.One.Network, gone.One.Container)
 	}
-	legacy := s.Conf.backend() == iptablesBackend
-	var errs []error
-	for _, r := range removals {
-		errs = append(errs, kernel.UnlessNoNFT(s.Host.RemoveIPTables(kernel.IPTables{Table: "nat", Removal: r, Legacy: legacy})))
+	forwarded, unread := false, error(nil)
+	if !gone.All() && s.Prev != nil {
+		forwarded, unread = hasChain(s, containerAddrs(s))
 	}
-	if legacy && !gone.All() && s.Prev != nil {
-		errs = append(errs, forgetForwards(s))
+	err := errors.Join(unread, removeChains(s, removals))
+	if forwarded {
+		err = errors.Join(err, forgetForwards(s))
 	}
-	return errors.Join(errs...)
+	return err
 }
 
 // forgetForwards forgets the flows to the container. Without previous result and mappings nothing is known of them.

@@ -1,6 +1,7 @@
 package portmap
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -18,9 +19,10 @@ type Config struct {
 	plugin.Common
 
 	// Backend is what forwards: "nftables" with table inet tenon, or "iptables" with the chains CNI-… of table nat that the
-	// reference plugin makes, for which iptables-restore and ip6tables-restore have to be in PATH. Without it keys that only
-	// iptables has select that one: externalSetMarkChain, markMasqBit, and conditions in its syntax.
-	Backend Backend `json:"backend" enum:"nftables,iptables" default:"nftables"`
+	// upstream plugin makes, for which iptables-restore and ip6tables-restore must be in PATH. "auto" is the one that other
+	// keys need: iptables for externalSetMarkChain, markMasqBit and conditions in its syntax. Where none does, it is nftables
+	// unless the host asks for iptables: see [Choice of the backend](../nat-backend.md).
+	Backend Backend `json:"backend" enum:"auto,nftables,iptables" default:"auto"`
 	// SNAT makes connections come from an address of the host where the container could not answer otherwise: those from its
 	// own network, and from 127.0.0.1 of the host. Without it these do not work.
 	SNAT *bool `json:"snat" default:"true"`
@@ -36,10 +38,15 @@ type Config struct {
 	// ConditionsV6 has to be met by what is forwarded over IPv6, in the same way.
 	ConditionsV6 []string `json:"conditionsV6"`
 
+	// NerdctlID marks a network of nerdctl. The runtime takes it from the list.
+	NerdctlID json.RawMessage `json:"nerdctlID"`
+
 	// RuntimeConfig holds what the runtime passes on.
 	RuntimeConfig struct {
 		PortMappings []PortMapping `json:"portMappings"` // capability portMappings
 	} `json:"runtimeConfig"`
+
+	chosen Backend // where the configuration demands none; "" as long as that is not known
 }
 
 // PortMapping is one entry of the capability portMappings.
@@ -61,19 +68,22 @@ type PortMapping struct {
 type Backend string
 
 const (
+	autoBackend     Backend = "auto" // see [backendOf]
 	nftablesBackend Backend = "nftables"
 	iptablesBackend Backend = "iptables"
 )
 
-// backend is the one in force.
+// backend is the one that the configuration demands, auto if the host decides.
 func (c *Config) backend() Backend {
 	switch {
-	case c.Backend != "":
+	case c.Backend != "" && c.Backend != autoBackend:
 		return c.Backend
 	case c.ExternalSetMarkChain != "", c.MarkMasqBit != nil, syntax(c.ConditionsV4) == iptablesBackend, syntax(c.ConditionsV6) == iptablesBackend:
 		return iptablesBackend
+	case syntax(c.ConditionsV4) == nftablesBackend, syntax(c.ConditionsV6) == nftablesBackend:
+		return nftablesBackend
 	}
-	return nftablesBackend
+	return autoBackend
 }
 
 // syntax is the backend whose words conditions are, "" if that cannot be told.
@@ -98,8 +108,13 @@ func (c *Config) markBit() int {
 
 func (c *Config) validate() error {
 	backend := c.backend()
-	if backend != nftablesBackend && backend != iptablesBackend {
-		return cni.Errorf(cni.CodeInvalidConfig, "unrecognized backend %q", backend).WithDetails(`it can be "nftables" or "iptables"`)
+	switch backend {
+	case autoBackend: // then there is nothing that only one of them has
+		backend = nftablesBackend
+	case nftablesBackend, iptablesBackend:
+	default:
+		return cni.Errorf(cni.CodeInvalidConfig, "unrecognized backend %q", backend).
+			WithDetails(`it can be "auto", "nftables" or "iptables"`)
 	}
 	other := nftablesBackend
 	var foreign []string

@@ -30,6 +30,7 @@ type host struct {
 	bin  string
 	conf object // of portmap, beside what every call has
 	exec bool   // as processes of their own
+	args string // CNI_ARGS
 
 	lan  *testnet.Namespace
 	prev map[string]json.RawMessage // by container
@@ -72,7 +73,7 @@ func (h *host) callWith(ctx context.Context, verb cni.Command, container string,
 	must(h.t, err)
 	env := cni.Env{Command: verb, Path: h.bin}
 	if verb != cni.GC && verb != cni.Status {
-		env.ContainerID, env.Netns, env.IfName = container, h.short[container], "eth0"
+		env.ContainerID, env.Netns, env.IfName, env.Args = container, h.short[container], "eth0", h.args
 		if env.Netns == "" {
 			env.Netns = h.Container(container).Path()
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/kernel/nft"
 	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	core "github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/plugin"
 )
 
@@ -35,10 +36,10 @@ type (
 )
 
 func needs(c *Config) []probe.Feature {
-	if c.backend() == iptablesBackend {
-		return nil
+	if c.backend() == nftablesBackend {
+		return []probe.Feature{probe.NFT}
 	}
-	return []probe.Feature{probe.NFT}
+	return nil
 }
 
 // Validate refuses what cannot be forwarded before anything is done. ADD says so in the words of the upstream plugin.
@@ -61,7 +62,11 @@ func (mapper) Rules(s *session) ([]kernel.Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.Conf.backend() == iptablesBackend {
+	backend, err := backendOf(s, addrs, maps)
+	if err != nil {
+		return nil, err
+	}
+	if backend == iptablesBackend {
 		return loopbackGuard(s, maps)
 	}
 	p := nft.Publication{Mappings: maps, Hairpins: s.Conf.hairpins(addrs), Kin: s.SameContainer}
@@ -85,7 +90,11 @@ func (mapper) Apply(_ context.Context, s *session, _ *cni.Result) error {
 	if err := refuseReference(s, maps); err != nil {
 		return err
 	}
-	if s.Conf.backend() == iptablesBackend {
+	backend, err := backendOf(s, addrs, maps)
+	if err != nil {
+		return err
+	}
+	if backend == iptablesBackend {
 		if err := applyIPTables(s, forwards, addrs, maps); err != nil {
 			return err
 		}
@@ -93,16 +102,33 @@ func (mapper) Apply(_ context.Context, s *session, _ *cni.Result) error {
 	if err := forgetStale(s, maps); err != nil {
 		return err
 	}
-	return openLoopback(s, maps)
+	if err := openLoopback(s, maps); err != nil {
+		return err
+	}
+	return moved(s, backend, addrs)
 }
 
 // Verify looks for the rules of iptables; those of nftables have been found.
 func (mapper) Verify(_ context.Context, s *session) error {
 	forwards, err := s.Conf.forwards()
-	if err != nil || len(forwards) == 0 || s.Conf.backend() != iptablesBackend {
+	if err != nil || len(forwards) == 0 {
 		return err
 	}
-	return verifyIPTables(s, forwards, containerAddrs(s))
+	addrs := containerAddrs(s)
+	if byIPTables, err := usesIPTables(s, forwards, addrs); !byIPTables {
+		return err
+	}
+	return verifyIPTables(s, forwards, addrs)
+}
+
+// usesIPTables reports whether the backend of a call is iptables.
+func usesIPTables(s *session, forwards []forward, addrs []netip.Prefix) (bool, error) {
+	maps, err := mappings(forwards, addrs)
+	if err != nil {
+		return false, err
+	}
+	backend, err := backendOf(s, addrs, maps)
+	return backend == iptablesBackend, err
 }
 
 // VerifyReference looks for what the reference plugin makes by default, which is iptables.
@@ -132,8 +158,11 @@ func (mapper) Remove(_ context.Context, s *session, gone chained.Gone) error {
 
 // Status says whether the kernel, or the tool, can do what ADD needs.
 func (mapper) Status(ctx context.Context, c *plugin.Call[Config]) error {
-	if c.Conf.backend() == iptablesBackend {
+	switch c.Conf.backend() {
+	case iptablesBackend:
 		return iptablesAvailable(cni.CodeNotAvailable)
+	case autoBackend:
+		return core.NATStatus(ctx, nft.Publishing)
 	}
 	if err := kernel.Buildable(ctx, nft.Publishing); err != nil {
 		return cni.Errorf(cni.CodeNotAvailable, "%w", err).

@@ -9,6 +9,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/chained"
 	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/kernel/hostnat"
 	"github.com/tenon-cni/tenon/internal/kernel/nft"
 	"github.com/tenon-cni/tenon/internal/kernel/xtables"
 	sessions "github.com/tenon-cni/tenon/internal/session"
@@ -63,11 +64,10 @@ func refuseReference(s *session, maps []nft.Mapping) error {
 		if err != nil {
 			return err
 		}
-		chains, err := iptablesChains(s, kernel.Table{Family: t.Family, Name: "nat"})
-		if err != nil {
+		if err := refuseIPTables(s, xtables.Family(i), maps); err != nil {
 			return err
 		}
-		for _, r := range slices.Concat(rules, chains) {
+		for _, r := range rules {
 			theirs := nft.Mapping{Protocol: r.Protocol, Host: r.Dest, First: r.Port, Last: r.Port, To: netip.AddrPortFrom(families[i], 0)}
 			if r.Port == 0 || slices.Contains(free, r.Comment) {
 				continue
@@ -124,30 +124,61 @@ func referenceRules(s *session, t kernel.Table) (all []foreign, err error) {
 	return all, kernel.UnlessNoNFT(err)
 }
 
-// iptablesChains lists the rules of the chains of other containers, each with the comment of what leads to it.
-func iptablesChains(s *session, t kernel.Table) (all []foreign, err error) {
-	entries, err := s.Host.Rules(t, hostPorts)
+// refuseIPTables refuses ports that chains of iptables of other containers lead on, in either variant. Chains of containers
+// that no longer exist are removed.
+func refuseIPTables(s *session, f xtables.Family, maps []nft.Mapping) error {
+	tables, err := s.Host.NATTables(f)
+	if err != nil {
+		return err
+	}
+	defer tables.Close()
+	entries, err := tables.Rules(hostPorts)
+	if err != nil {
+		return kernel.UnlessNoNFT(err)
+	}
 	for _, e := range entries {
-		if e.Jump == "" || e.Jump == ownChain(s.Name, s.ContainerID) || strings.HasSuffix(e.Comment, commentSuffix(s.ContainerID)) {
+		if e.Chain == "" || e.Chain == ownChain(s.Name, s.ContainerID) || strings.HasSuffix(e.Comment, commentSuffix(s.ContainerID)) {
 			continue
 		}
-		rules, err := s.Host.Rules(t, e.Jump)
+		rules, err := tables.Rules(e.Chain)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		for _, r := range rules {
-			if r.Verdict != "DNAT" {
-				continue
-			}
-			r.Comment = e.Comment
-			all = append(all, foreign{
-				Rule: r,
-				of:   func(a cni.Attachment) bool { return ownChain(a.Network, a.Container) == e.Jump },
-				remove: func() error {
-					return s.Host.RemoveIPTables(kernel.IPTables{Table: "nat", Removal: xtables.Removal{In: hostPorts, Target: e.Jump}})
-				},
-			})
+		i := slices.IndexFunc(maps, func(m nft.Mapping) bool {
+			return familyOf(m.To.Addr()) == f && slices.ContainsFunc(rules, func(r hostnat.Rule) bool { return leadsOn(r, m) })
+		})
+		if i < 0 {
+			continue
+		}
+		if gone, err := takeOverChain(s, f, e); !gone {
+			return errors.Join(chained.Taken(maps[i].String(), e.Comment), err)
 		}
 	}
-	return all, kernel.UnlessNoNFT(err)
+	return nil
+}
+
+// takeOverChain removes the chain that an entry leads to if its container no longer exists, and reports whether it did.
+func takeOverChain(s *session, f xtables.Family, e hostnat.Rule) (bool, error) {
+	rules, err := s.Host.Rules(kernel.Table{Family: referenceTables[f].Family, Name: "nat"}, e.Chain)
+	for _, r := range rules {
+		if !r.DNAT.IsValid() {
+			continue
+		}
+		r.Comment = e.Comment
+		chain := foreign{
+			Rule: r,
+			of:   func(a cni.Attachment) bool { return ownChain(a.Network, a.Container) == e.Chain },
+			remove: func() error {
+				return s.Host.RemoveIPTables(kernel.IPTables{Table: "nat", Removal: xtables.Removal{In: hostPorts, Target: e.Chain}})
+			},
+		}
+		return chain.takeOver(s)
+	}
+	return false, kernel.UnlessNoNFT(err)
+}
+
+// leadsOn reports whether a rule of a container's chain takes packets that a mapping is about.
+func leadsOn(r hostnat.Rule, m nft.Mapping) bool {
+	p := hostnat.Port{Protocol: m.Protocol, Host: m.Host, PortRange: hostnat.PortRange{First: m.First, Last: m.Last}}
+	return r.Target == "DNAT" && r.Covers(p, func(netip.Addr) bool { return true })
 }

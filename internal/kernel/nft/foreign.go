@@ -49,15 +49,33 @@ type Rule struct {
 
 // Rules lists the rules of a chain. One that is not there has none.
 func (c *Conn) Rules(t Table, chain string) ([]Rule, error) {
-	list, err := c.messages.Rules(t, chain)
+	list, err := c.RawRules(t, chain)
 	if err != nil {
-		return nil, fmt.Errorf("rules of nft chain %s %s %s: %w", t.Family, t.Name, chain, explain(err, lackingQuestion))
+		return nil, err
 	}
 	rules := make([]Rule, len(list))
 	for i, r := range list {
 		rules[i] = ruleOf(t.Family, r)
 	}
 	return rules, nil
+}
+
+// RawRules is Rules, with all that the kernel says of them.
+func (c *Conn) RawRules(t Table, chain string) ([]nftmsg.Rule, error) {
+	list, err := c.messages.Rules(t, chain)
+	if err != nil {
+		return nil, fmt.Errorf("rules of nft chain %s %s %s: %w", t.Family, t.Name, chain, explain(err, lackingQuestion))
+	}
+	return list, nil
+}
+
+// HasTable reports whether there is a table.
+func (c *Conn) HasTable(t Table) (bool, error) {
+	ok, err := c.messages.HasTable(t)
+	if err != nil {
+		return false, fmt.Errorf("nft table %s %s: %w", t.Family, t.Name, explain(err, lackingQuestion))
+	}
+	return ok, nil
 }
 
 // HasChain reports whether a table has a chain.
@@ -202,12 +220,15 @@ func ruleOf(f Family, r nftmsg.Rule) Rule {
 			} else {
 				out.Others++
 			}
+		case nftmsg.Mask: // of what is loaded
+		case nftmsg.Range:
+			out.Others++
 		case nftmsg.Raw:
 			switch e.Name {
-			case "bitwise": // of what is loaded
+			case "bitwise": // the same
 			case "reject":
 				out.Verdict = e.Name
-			case "lookup", "range", "limit", "quota", "connlimit", "dynset":
+			case "lookup", "limit", "quota", "connlimit", "dynset":
 				out.Others++
 			default:
 				load = e

@@ -31,7 +31,7 @@ type Conn struct {
 func Open(ns *netns.NS) (*Conn, error) {
 	messages, err := nftmsg.Open(ns)
 	if err != nil {
-		return nil, fmt.Errorf("nfnetlink: %w", explain(err, lackingQuestion))
+		return nil, fmt.Errorf("nfnetlink: %w", explain(err, lackingSocket))
 	}
 	return &Conn{ns: ns, messages: messages}, nil
 }
@@ -73,7 +73,9 @@ func (c *Conn) tried(ctx context.Context, fn func() error) error {
 
 // What a kernel without nftables, or without a part of it, answers.
 var (
-	// Without nfnetlink there is no such socket; without nf_tables in it no such question.
+	// Without nfnetlink there is no such socket. A filter of system calls forbids one; the kernel itself does not.
+	lackingSocket = []syscall.Errno{unix.EPROTONOSUPPORT, unix.EAFNOSUPPORT, unix.EPERM, unix.EACCES}
+	// Without nf_tables in nfnetlink there is no such question.
 	lackingQuestion = []syscall.Errno{unix.EPROTONOSUPPORT, unix.EINVAL}
 	// Without the inet family, the type of chain or an expression it cannot be made.
 	lackingBuild = []syscall.Errno{unix.EOPNOTSUPP, unix.EAFNOSUPPORT, unix.ENOENT}

@@ -69,8 +69,9 @@ func (e Immediate) Encode() nlmsg.Attribute {
 
 // Match is a condition of iptables.
 type Match struct {
-	Name string
-	Info []byte
+	Name     string
+	Revision byte
+	Info     []byte
 }
 
 // Target is what iptables does with a packet.
@@ -79,8 +80,8 @@ type Target struct {
 	Info []byte
 }
 
-// Read reads the expressions that a rule is judged by: [Meta], [Payload], [Cmp], [Immediate], [NAT], [Verdict], [Match] and
-// [Target]. Others are returned as they are.
+// Read reads the expressions that a rule is judged by: [Meta], [Payload], [Mask], [Cmp], [Range], [Immediate], [NAT],
+// [Verdict], [Match] and [Target]. Others are returned as they are.
 func (r Raw) Read() any {
 	switch r.Name {
 	case "meta":
@@ -92,6 +93,17 @@ func (r Raw) Read() any {
 	case "cmp":
 		n := r.numbers()
 		return Cmp{Op: n[unix.NFTA_CMP_OP], Register: n[unix.NFTA_CMP_SREG], Data: readValue(r.attribute(unix.NFTA_CMP_DATA))}
+	case "bitwise":
+		n := r.numbers()
+		if n[bitwiseOp] == 0 && len(bytes.Trim(readValue(r.attribute(unix.NFTA_BITWISE_XOR)), "\x00")) == 0 {
+			return Mask{Bits: readValue(r.attribute(unix.NFTA_BITWISE_MASK)), Register: n[unix.NFTA_BITWISE_DREG]}
+		}
+	case "range":
+		n := r.numbers()
+		return Range{
+			Op: n[unix.NFTA_RANGE_OP], Register: n[unix.NFTA_RANGE_SREG],
+			From: readValue(r.attribute(unix.NFTA_RANGE_FROM_DATA)), To: readValue(r.attribute(unix.NFTA_RANGE_TO_DATA)),
+		}
 	case "nat":
 		n := r.numbers()
 		return NAT{Type: n[unix.NFTA_NAT_TYPE], Family: n[unix.NFTA_NAT_FAMILY], Addr: n[unix.NFTA_NAT_REG_ADDR_MIN], Port: n[unix.NFTA_NAT_REG_PROTO_MIN]}
@@ -102,12 +114,18 @@ func (r Raw) Read() any {
 		}
 		return Immediate{Register: r.numbers()[unix.NFTA_IMMEDIATE_DREG], Value: readValue(data)}
 	case "match":
-		return Match{Name: nlmsg.Text(r.attribute(unix.NFTA_MATCH_NAME)), Info: r.attribute(unix.NFTA_MATCH_INFO)}
+		return Match{
+			Name: nlmsg.Text(r.attribute(unix.NFTA_MATCH_NAME)), Revision: byte(r.numbers()[unix.NFTA_MATCH_REV]),
+			Info: r.attribute(unix.NFTA_MATCH_INFO),
+		}
 	case "target":
 		return Target{Name: nlmsg.Text(r.attribute(unix.NFTA_TARGET_NAME)), Info: r.attribute(unix.NFTA_TARGET_INFO)}
 	}
 	return r
 }
+
+// bitwiseOp is NFTA_BITWISE_OP, which package unix lacks. Its zero value is NFT_BITWISE_MASK_XOR.
+const bitwiseOp = 6
 
 // maxNumbered is more than the type of any attribute that is read as a number.
 const maxNumbered = 8

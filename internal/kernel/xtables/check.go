@@ -25,7 +25,7 @@ func (t Table) Check(ctx context.Context, ns *netns.NS, rules []string) error {
 		}
 		questions = append(questions, "-C"+deletion(rule)[len("-D"):])
 	}
-	err := t.Family.commands().apply(ctx, ns, t.Name, questions)
+	err := t.commands().apply(ctx, ns, t.Name, questions)
 	var failed *failure
 	if !errors.As(err, &failed) {
 		return err

@@ -141,7 +141,7 @@ func (t Table) Apply(ctx context.Context, ns *netns.NS, e Edit, fresh bool) (und
 	if err := e.validate(); err != nil {
 		return Undo{}, err
 	}
-	err = t.Family.commands().change(ctx, ns, t.Name, fresh, func(now table) (commands []string) {
+	err = t.commands().change(ctx, ns, t.Name, fresh, func(now table) (commands []string) {
 		commands, undo = e.plan(now)
 		return commands
 	})

@@ -13,6 +13,22 @@ import (
 type Table struct {
 	Family Family
 	Name   string
+	Legacy bool // the tools of the legacy kind change it, if they are installed
+}
+
+// commands are the tools that change the table.
+func (t Table) commands() commands {
+	if t.Legacy {
+		return t.Family.legacyCommands()
+	}
+	return t.Family.commands()
+}
+
+// Works returns nil if the tool can read the table, else an error. It starts a process, and may
+// make the kernel load the table.
+func (t Table) Works(ctx context.Context, ns *netns.NS) error {
+	_, err := t.commands().saved(ctx, ns, t.Name)
+	return err
 }
 
 // String names the table with its tool.

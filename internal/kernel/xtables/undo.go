@@ -25,7 +25,7 @@ type Undo struct {
 // Revert takes an edit back, in one transaction. What others have come to use stays. Without any of the chains there is
 // nothing to take back. The caller holds the lock of the namespace.
 func (t Table) Revert(ctx context.Context, ns *netns.NS, u Undo) error {
-	return t.Family.commands().change(ctx, ns, t.Name, false, u.plan)
+	return t.commands().change(ctx, ns, t.Name, false, u.plan)
 }
 
 // plan returns the commands that take the edit back in a table.

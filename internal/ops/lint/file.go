@@ -181,7 +181,7 @@ func listKeys() map[string]string {
 func (c *checker) unknownKeys(n *configured) {
 	known := listKeys()
 	for _, m := range n.value.Members {
-		if known[m.Key] != "" || strings.HasPrefix(m.Key, "_") || strings.HasPrefix(m.Key, "$") {
+		if known[m.Key] != "" || strings.HasPrefix(m.Key, "nerdctl") || strings.HasPrefix(m.Key, "_") || strings.HasPrefix(m.Key, "$") {
 			continue
 		}
 		hint := "keys of the list are not passed on; what is meant for a plugin stands in its object"

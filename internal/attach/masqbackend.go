@@ -1,0 +1,77 @@
+package attach
+
+import (
+	"net/netip"
+
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/kernel/hostnat"
+	"github.com/tenon-cni/tenon/internal/kernel/nft"
+	"github.com/tenon-cni/tenon/internal/kernel/xtables"
+)
+
+// backend returns the backend that a configuration demands, [Auto] if the host decides. What only
+// nftables can do demands it.
+func (m *Masq) backend() Backend {
+	switch {
+	case m.IPMasqBackend == NFTables, m.IPMasqBackend == IPTables:
+		return m.IPMasqBackend
+	case m.details().needNFTables() != nil:
+		return NFTables
+	}
+	return Auto
+}
+
+// masqBackend returns the backend that masquerades addresses, given with their prefix lengths.
+func (s *Core) masqBackend(nets []netip.Prefix) (Backend, error) {
+	m := masqOf(s.Config())
+	if b := m.backend(); b != Auto {
+		return b, nil
+	}
+	if len(iptablesMasquerade(s.Name, s.ContainerID).Comment) > xtables.MaxComment {
+		return NFTables, nil // no rule of iptables can name the attachment
+	}
+	chosen, err := s.ChooseNAT("ipMasqBackend", nft.Masquerading, masqQueries(nets, m.details())...)
+	return Backend(chosen), err
+}
+
+// masqQueries ask for rules that decide about what is masqueraded.
+func masqQueries(nets []netip.Prefix, d Masquerade) (queries []kernel.NATQuery) {
+	for _, f := range []xtables.Family{xtables.IPv4, xtables.IPv6} {
+		multicast := [...]string{"224.0.0.0/4", "ff00::/8"}[f]
+		t := hostnat.Traffic{NotTo: append([]netip.Prefix{netip.MustParsePrefix(multicast)}, d.ExcludeCIDRs...)}
+		for _, a := range nets {
+			if a.Addr().Is4() == (f == xtables.IPv4) {
+				t.From = append(t.From, netip.PrefixFrom(a.Addr(), a.Addr().BitLen()))
+				t.NotTo = append(t.NotTo, a.Masked())
+			}
+		}
+		if len(t.From) > 0 {
+			queries = append(queries, kernel.NATQuery{Family: f, Query: hostnat.Query{Base: "POSTROUTING", Traffic: t}})
+		}
+	}
+	return queries
+}
+
+// masqBackendInPlace returns the backend that masquerades for the attachment now. Where there is
+// none, it is chosen anew.
+func (s *Core) masqBackendInPlace(nets []netip.Prefix) (Backend, error) {
+	if b := masqOf(s.Config()).backend(); b != Auto {
+		return b, nil
+	}
+	entries, err := masqOf(s.Config()).details().masq().Entries(nets...)
+	if err != nil {
+		return "", err
+	}
+	missing, err := s.Host.Missing(s.Tag, entries)
+	if kernel.UnlessNoNFT(err) != nil {
+		return "", err
+	}
+	if err == nil && len(missing) < len(entries) {
+		return NFTables, nil
+	}
+	chain := iptablesMasquerade(s.Name, s.ContainerID).Chain
+	if jumps, err := s.Host.IPTablesRules(iptablesJumps(chain)); len(jumps) > 0 || err != nil {
+		return IPTables, err
+	}
+	return s.masqBackend(nets)
+}

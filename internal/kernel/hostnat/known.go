@@ -1,0 +1,44 @@
+package hostnat
+
+import (
+	"slices"
+	"strings"
+)
+
+// knownChains begin the names of chains of software that keeps its own rules beside those of CNI
+// plugins: its rules are not exemptions that an operator has made.
+var knownChains = []string{
+	"CNI-",               // CNI plugins
+	"KUBE-", "OVN-KUBE-", // kube-proxy, kubelet, OVN-Kubernetes
+	"DOCKER",                 //
+	"LIBVIRT_",               //
+	"FLANNEL",                //
+	"cali-",                  // Calico
+	"CILIUM_", "OLD_CILIUM_", //
+	"ANTREA-", "WEAVE", "ISTIO_", //
+	"NETAVARK", // Podman
+	"ts-",      // Tailscale
+}
+
+// known reports whether a chain is of software that is known.
+func known(chain string) bool {
+	return slices.ContainsFunc(knownChains, func(p string) bool { return strings.HasPrefix(chain, p) }) ||
+		ofFirewalld(chain)
+}
+
+// ofFirewalld reports whether a base chain leads to that chain in the backend iptables of firewalld.
+func ofFirewalld(chain string) bool {
+	base, kind, _ := strings.Cut(chain, "_")
+	return slices.Contains([]string{prerouting, output, postrouting, "INPUT"}, base) &&
+		slices.Contains([]string{"direct", "ZONES", "ZONES_SOURCE", "POLICIES_pre", "POLICIES_post"}, kind)
+}
+
+// Comments of rules that flannel and kube-proxy put into base chains.
+var knownComments = []string{
+	"flanneld masq", "kubernetes service portals", "kubernetes postrouting rules",
+}
+
+// knownComment reports whether a rule is of software that is known, by its comment.
+func knownComment(comment string) bool {
+	return slices.Contains(knownComments, comment) || strings.HasPrefix(comment, "cali:")
+}

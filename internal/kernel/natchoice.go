@@ -1,0 +1,151 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tenon-cni/tenon/internal/kernel/hostnat"
+	"github.com/tenon-cni/tenon/internal/kernel/netns"
+	"github.com/tenon-cni/tenon/internal/kernel/xtables"
+)
+
+// NATBackend is a subsystem of the kernel that translates addresses.
+type NATBackend string
+
+// The backends.
+const (
+	NATByNFTables NATBackend = "nftables"
+	NATByIPTables NATBackend = "iptables"
+)
+
+// NATChoice is the backend that suits a host, and why.
+type NATChoice struct {
+	Backend NATBackend
+	Reason  string
+	// Void is a rule of the operator that has no effect with this backend, "" if there is none.
+	Void string
+}
+
+// NATQuery asks about rules of one family.
+type NATQuery struct {
+	Family xtables.Family
+	hostnat.Query
+}
+
+// ErrNoNAT says that the host has no backend that works.
+var ErrNoNAT = errors.New("neither nftables nor iptables works on this host")
+
+// ChooseNAT chooses the backend for a concern and the traffic of queries: nftables, unless the
+// kernel lacks it or an operator has rules in the nat tables of iptables that decide about the
+// traffic. Such rules are void beside a table of nftables, since each table decides on its own.
+// The error wraps [ErrNoNAT] if neither backend works.
+func (s *Space) ChooseNAT(concern *Concern, queries ...NATQuery) (NATChoice, error) {
+	if err := s.Build(concern); err != nil {
+		if !errors.Is(err, ErrNoNFT) {
+			return NATChoice{}, err
+		}
+		if other := iptablesWorks(s.tx.ctx, s.NS, familiesOf(queries)); other != nil {
+			return NATChoice{}, fmt.Errorf("%w: nftables: %w; iptables: %w", ErrNoNAT, err, other)
+		}
+		return NATChoice{Backend: NATByIPTables, Reason: err.Error()}, nil
+	}
+	found, err := s.decidingRule(queries)
+	if err != nil {
+		return NATChoice{}, err
+	}
+	if found == nil {
+		return NATChoice{Backend: NATByNFTables, Reason: "no rule of iptables decides about this traffic"}, nil
+	}
+	if err := IPTablesAvailable(familiesOf(queries)...); err != nil {
+		return NATChoice{Backend: NATByNFTables, Reason: err.Error(), Void: found.String()}, nil
+	}
+	return NATChoice{Backend: NATByIPTables, Reason: found.String()}, nil
+}
+
+// Build makes what a concern needs before it can have entries, if it is not there. The error wraps
+// [ErrNoNFT] if the kernel cannot do it.
+func (s *Space) Build(concern *Concern) error {
+	c, err := s.rules()
+	if err != nil {
+		return err
+	}
+	if built, err := c.Built(concern); built || err != nil {
+		return err
+	}
+	return s.tx.Do(fmt.Sprintf("build %s", concern), func() error { return c.Build(s.tx.ctx, concern) }, nil)
+}
+
+// IPTablesWorks returns nil if iptables can be used in the current namespace without nftables. It
+// starts processes.
+func IPTablesWorks(ctx context.Context) error {
+	ns, err := netns.Current()
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	return iptablesWorks(ctx, ns, []xtables.Family{xtables.IPv4})
+}
+
+func iptablesWorks(ctx context.Context, ns *netns.NS, families []xtables.Family) error {
+	for _, f := range families {
+		t := xtables.Table{Family: f, Name: "nat", Legacy: true}
+		if err := t.Works(ctx, ns); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func familiesOf(queries []NATQuery) (list []xtables.Family) {
+	for _, q := range queries {
+		if len(list) == 0 || list[len(list)-1] != q.Family {
+			list = append(list, q.Family)
+		}
+	}
+	return list
+}
+
+// decidingRule returns the first rule that decides about the traffic of one of the queries, which
+// are sorted by family, or nil.
+func (s *Space) decidingRule(queries []NATQuery) (*hostnat.Found, error) {
+	for _, f := range familiesOf(queries) {
+		t, err := s.NATTables(f)
+		if err != nil {
+			return nil, err
+		}
+		defer t.Close()
+		for _, q := range queries {
+			if q.Family != f {
+				continue
+			}
+			if found, err := t.Find(q.Query); found != nil || err != nil {
+				return found, err
+			}
+		}
+	}
+	return nil, nil
+}
+
+// NATTables opens the nat tables of iptables. They must be closed.
+func (s *Space) NATTables(f xtables.Family) (*hostnat.Tables, error) {
+	c, err := s.rules()
+	switch {
+	case err == nil:
+		return hostnat.Open(s.NS, f, c), nil
+	case errors.Is(err, ErrNoNFT):
+		return hostnat.Open(s.NS, f, nil), nil
+	}
+	return nil, err
+}
+
+// NATRules lists the rules of a chain in the nat tables of iptables, of both variants.
+func (s *Space) NATRules(f xtables.Family, chain string) ([]hostnat.Rule, error) {
+	t, err := s.NATTables(f)
+	if err != nil {
+		return nil, err
+	}
+	defer t.Close()
+	rules, err := t.Rules(chain)
+	return rules, UnlessNoNFT(err)
+}

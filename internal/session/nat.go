@@ -1,0 +1,53 @@
+package session
+
+import (
+	"context"
+	"errors"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/kernel"
+)
+
+// natHint says what helps where no backend works.
+const natHint = "load the kernel module nf_tables, or install iptables and load the module iptable_nat"
+
+// ChooseNAT chooses the backend for what an option of the configuration leaves open, and logs the
+// choice with its reason. See [kernel.Space.ChooseNAT].
+func (s *Core) ChooseNAT(option string, concern *kernel.Concern, queries ...kernel.NATQuery) (kernel.NATBackend, error) {
+	choice, err := s.Host.ChooseNAT(concern, queries...)
+	if errors.Is(err, kernel.ErrNoNAT) {
+		return "", cni.Errorf(cni.CodeUnsupportedField, "%s: %w", option, err).WithDetails(natHint)
+	}
+	if err != nil {
+		return "", err
+	}
+	s.LogNAT(option, choice)
+	return choice.Backend, nil
+}
+
+// LogNAT logs which backend was chosen for an option, and why.
+func (s *Core) LogNAT(option string, choice kernel.NATChoice) {
+	switch {
+	case choice.Void != "":
+		s.Log.Warn("a rule of iptables has no effect because iptables cannot be used",
+			"option", option, "backend", choice.Backend, "reason", choice.Reason, "rule", choice.Void)
+	case choice.Backend == kernel.NATByIPTables:
+		s.Log.Info("chose the backend", "option", option, "backend", choice.Backend, "reason", choice.Reason)
+	default:
+		s.Log.Debug("chose the backend", "option", option, "backend", choice.Backend, "reason", choice.Reason)
+	}
+}
+
+// NATStatus returns nil if a backend works for the concern, else an error for STATUS with
+// [cni.CodeNotAvailable].
+func NATStatus(ctx context.Context, concern *kernel.Concern) error {
+	err := kernel.Buildable(ctx, concern)
+	if err == nil {
+		return nil
+	}
+	if other := kernel.IPTablesWorks(ctx); other != nil {
+		return cni.Errorf(cni.CodeNotAvailable, "%w: nftables: %w; iptables: %w", kernel.ErrNoNAT, err, other).
+			WithDetails(natHint)
+	}
+	return nil
+}

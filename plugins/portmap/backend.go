@@ -1,0 +1,144 @@
+package portmap
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/kernel/hostnat"
+	"github.com/tenon-cni/tenon/internal/kernel/nft"
+	"github.com/tenon-cni/tenon/internal/kernel/xtables"
+)
+
+// backendOf returns the backend of a call: the one that the configuration demands; else, on ADD, the
+// one that suits the host, and otherwise the one that forwards for the attachment now.
+func backendOf(s *session, addrs []netip.Prefix, maps []nft.Mapping) (Backend, error) {
+	if b := s.Conf.backend(); b != autoBackend {
+		return b, nil
+	}
+	if s.Conf.chosen != "" {
+		return s.Conf.chosen, nil
+	}
+	var err error
+	if s.Command != "ADD" {
+		s.Conf.chosen, err = inPlace(s, addrs, maps)
+	}
+	if s.Conf.chosen == "" && err == nil {
+		s.Conf.chosen, err = choose(s, addrs, maps)
+	}
+	return s.Conf.chosen, err
+}
+
+// inPlace returns the backend that forwards for the attachment, "" if none does.
+func inPlace(s *session, addrs []netip.Prefix, maps []nft.Mapping) (Backend, error) {
+	entries, err := nft.Publish(s.Tag, nft.Publication{Mappings: maps, Kin: s.SameContainer})
+	if err != nil || len(entries) == 0 {
+		return "", err
+	}
+	entries = entries[:len(entries)-1] // the last one is there with iptables, too
+	missing, err := s.Host.Missing(s.Tag, entries)
+	if kernel.UnlessNoNFT(err) != nil {
+		return "", err
+	}
+	if err == nil && len(missing) < len(entries) {
+		return nftablesBackend, nil
+	}
+	if there, err := hasChain(s, addrs); there || err != nil {
+		return iptablesBackend, err
+	}
+	return "", nil
+}
+
+// hasChain reports whether the container's chain of iptables has rules.
+func hasChain(s *session, addrs []netip.Prefix) (bool, error) {
+	for _, a := range addrs {
+		rules, err := s.Host.NATRules(familyOf(a.Addr()), ownChain(s.Name, s.ContainerID))
+		if len(rules) > 0 || err != nil {
+			return len(rules) > 0, err
+		}
+	}
+	return false, nil
+}
+
+// choose chooses the backend by the state of the host.
+func choose(s *session, addrs []netip.Prefix, maps []nft.Mapping) (Backend, error) {
+	if reason := ofNerdctl(s.Conf, s.Env, networkDir); reason != "" && kernel.IPTablesAvailable() == nil {
+		s.LogNAT("backend", kernel.NATChoice{Backend: kernel.NATByIPTables, Reason: reason})
+		return iptablesBackend, nil
+	}
+	chosen, err := s.ChooseNAT("backend", nft.Publishing, queries(s, addrs, maps)...)
+	return Backend(chosen), err
+}
+
+// queries ask for rules that decide about the published ports, and about the way back to clients
+// for whom a connection must come from the host.
+func queries(s *session, addrs []netip.Prefix, maps []nft.Mapping) (list []kernel.NATQuery) {
+	isLocal := func(a netip.Addr) bool {
+		local, err := s.Host.IsLocal(a)
+		return local || err != nil
+	}
+	for _, f := range []xtables.Family{xtables.IPv4, xtables.IPv6} {
+		published := hostnat.Traffic{IsLocal: isLocal, FromHost: true}
+		for _, m := range maps {
+			if familyOf(m.To.Addr()) == f {
+				published.Ports = append(published.Ports, hostnat.Port{
+					Protocol: m.Protocol, Host: m.Host, PortRange: hostnat.PortRange{First: m.First, Last: m.Last},
+				})
+			}
+		}
+		if len(published.Ports) == 0 {
+			continue
+		}
+		for _, base := range []string{"PREROUTING", "OUTPUT"} {
+			list = append(list, kernel.NATQuery{Family: f, Query: hostnat.Query{Base: base, Traffic: published, Until: hostPorts}})
+		}
+		for _, h := range s.Conf.hairpins(addrs) {
+			if familyOf(h.To) != f {
+				continue
+			}
+			list = append(list, kernel.NATQuery{Family: f, Query: hostnat.Query{
+				Base: "POSTROUTING", Until: masqMark, Inserted: true,
+				Traffic: hostnat.Traffic{
+					From: []netip.Prefix{h.From}, To: []netip.Prefix{netip.PrefixFrom(h.To, h.To.BitLen())}, FromHost: true,
+				},
+			}})
+		}
+	}
+	return list
+}
+
+// moved removes what an earlier ADD of the attachment has made with the other backend.
+func moved(s *session, backend Backend, addrs []netip.Prefix) error {
+	if backend == iptablesBackend {
+		return kernel.UnlessNoNFT(releaseOthers(s))
+	}
+	if there, err := hasChain(s, addrs); !there {
+		return err
+	}
+	return removeChains(s, leftovers(s.Name, s.ContainerID))
+}
+
+// releaseOthers removes the entries of the attachment that forward. The guard of the loopback
+// addresses stays.
+func releaseOthers(s *session) error {
+	held, err := s.Host.Owned(nft.Publishing)
+	if err != nil {
+		return err
+	}
+	forwards := func(h kernel.Held) bool { _, ok := nft.Published(h); return ok && h.Comment == s.Tag }
+	if !slices.ContainsFunc(held, forwards) {
+		return nil
+	}
+	_, err = s.Host.Release(nft.Publishing, func(tag string) bool { return tag == s.Tag })
+	return err
+}
+
+// removeChains removes what iptables has of attachments.
+func removeChains(s *session, removals []xtables.Removal) error {
+	var errs []error
+	for _, r := range removals {
+		errs = append(errs, kernel.UnlessNoNFT(s.Host.RemoveIPTables(kernel.IPTables{Table: "nat", Removal: r})))
+	}
+	return errors.Join(errs...)
+}

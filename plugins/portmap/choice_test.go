@@ -1,0 +1,257 @@
+package portmap_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/session"
+	"github.com/tenon-cni/tenon/internal/testnet"
+)
+
+// backendOf returns which backend forwards to a container: that whose rules there are.
+func (h *host) backendOf(container string) string {
+	h.t.Helper()
+	var in []string
+	for _, kind := range []string{"-nft", "-legacy"} {
+		if strings.Contains(h.Host.IPTables(kind, "nat"), `id: \"`+container+`\"`) {
+			in = append(in, "iptables")
+		}
+	}
+	if strings.Contains(h.Host.Command("nft", "list", "ruleset"), "net1 eth0 "+container+`" : `) {
+		in = append(in, "nftables")
+	}
+	return strings.Join(in, " and ")
+}
+
+func (h *host) forwardsBy(container, want string) {
+	h.t.Helper()
+	if got := h.backendOf(container); got != want {
+		h.t.Errorf("%s forwards to %s, want %s", got, container, want)
+	}
+}
+
+// iptables changes the nat table as an operator does.
+func (h *host) iptables(rule string) {
+	h.t.Helper()
+	h.Host.Command("iptables", append([]string{"-t", "nat"}, strings.Fields(rule)...)...)
+}
+
+// TestAccessRule: a rule of the operator that keeps a client off the forwarded port still does, and
+// others reach the container (issue 14 A 3).
+func TestAccessRule(t *testing.T) {
+	run := func(t *testing.T) {
+		h := newHost(t, "")
+		h.attach("c", 0)
+		h.attach("sibling", 0)
+		serve(t, h.Container("c"), "c", "", 80)
+		for _, protocol := range []string{"tcp", "udp"} {
+			h.iptables("-I PREROUTING -s 192.0.2.2 -p " + protocol + " --dport 8080 -j ACCEPT")
+		}
+		h.add("c", both(8080, 80, ""))
+		h.forwardsBy("c", "iptables")
+		answers(t, h.lan, "192.0.2.1:8080", "")
+		answers(t, h.Container("sibling"), "192.0.2.1:8080", "c")
+		answers(t, h.Host, "127.0.0.1:8080", "c")
+		h.check("c", both(8080, 80, ""))
+		h.del("c", both(8080, 80, ""))
+		h.forwardsBy("c", "")
+	}
+	t.Run("legacy", func(t *testing.T) { // first, since it changes PATH
+		testnet.LegacyIPTables(t)
+		run(t)
+	})
+	t.Run("nft", func(t *testing.T) {
+		t.Parallel()
+		testnet.Require(t, testnet.Tool("iptables-restore"))
+		run(t)
+	})
+}
+
+// TestOtherRules: rules of the operator about other ports, and those of other software, change nothing.
+func TestOtherRules(t *testing.T) {
+	t.Parallel()
+	testnet.Require(t, testnet.Tool("iptables-restore"))
+	h := newHost(t, "")
+	h.attach("c", 0)
+	h.iptables("-A PREROUTING -p tcp --dport 8081 -j ACCEPT")
+	h.iptables("-A POSTROUTING -s 10.1.0.0/24 -d 192.0.2.0/24 -j ACCEPT")
+	h.iptables("-N DOCKER")
+	h.iptables("-A DOCKER -p tcp --dport 8080 -j DNAT --to-destination 172.17.0.2")
+	h.iptables("-A PREROUTING -m addrtype --dst-type LOCAL -j DOCKER")
+	h.add("c", somePort)
+	h.forwardsBy("c", "nftables")
+}
+
+// TestMoved: an attachment stays valid in the backend it was made with, whatever is chosen later;
+// another ADD moves it, and DEL and GC find it in either.
+func TestMoved(t *testing.T) {
+	t.Parallel()
+	testnet.Require(t, testnet.Tool("iptables-restore"))
+	for _, snat := range []string{"", `,"snat":false`} {
+		h := newHost(t, snat)
+		h.attach("c", 0)
+		serve(t, h.Container("c"), "c", "", 80)
+		ports := both(8080, 80, "")
+		h.add("c", ports)
+		h.forwardsBy("c", "nftables")
+		exemption := "PREROUTING -s 192.0.2.77 -j ACCEPT"
+		h.iptables("-I " + exemption)
+		h.check("c", ports)
+		h.add("c", ports)
+		h.forwardsBy("c", "iptables")
+		answers(t, h.lan, "192.0.2.1:8080", "c")
+		h.iptables("-D " + exemption)
+		h.check("c", ports)
+		h.add("c", ports)
+		h.forwardsBy("c", "nftables")
+		answers(t, h.lan, "192.0.2.1:8080", "c")
+		h.check("c", ports)
+
+		h.iptables("-I " + exemption)
+		h.add("c", ports)
+		h.iptables("-D " + exemption)
+		conf := h.request("none", "")
+		conf["cni.dev/valid-attachments"] = []cni.ValidAttachment{}
+		_, err := h.call(cni.GC, "", conf)
+		must(t, err)
+		h.forwardsBy("c", "")
+	}
+}
+
+// TestConflictOfBackends: a port that one backend has is refused to the other, also as part of a range.
+func TestConflictOfBackends(t *testing.T) {
+	run := func(t *testing.T) {
+		for _, first := range backends {
+			for _, ports := range []string{somePort, `[{"hostPort":8000,"containerPort":8000,"protocol":"tcp","range":100}]`} {
+				h := newHost(t, "")
+				h.attach("c", 0)
+				h.attach("d", 0)
+				h.conf["backend"] = first
+				h.add("c", ports)
+				delete(h.conf, "backend")
+				if first == "nftables" {
+					h.iptables("-I PREROUTING -s 192.0.2.77 -j ACCEPT")
+				}
+				err := h.refused(session.CodeTaken, "d", somePort)
+				if err == nil || !strings.Contains(err.Error(), "c") {
+					t.Errorf("%s: %v", first, err)
+				}
+				h.forwardsBy("d", "")
+			}
+		}
+	}
+	t.Run("legacy", func(t *testing.T) { // first, since it changes PATH
+		testnet.LegacyIPTables(t)
+		run(t)
+	})
+	t.Run("nft", func(t *testing.T) {
+		t.Parallel()
+		testnet.Require(t, testnet.Tool("iptables-restore"))
+		run(t)
+	})
+}
+
+// TestNerdctl: the ports of a network of nerdctl are where nerdctl looks for them.
+func TestNerdctl(t *testing.T) {
+	t.Parallel()
+	testnet.Require(t, testnet.Tool("iptables-restore"))
+	for _, row := range []struct{ name, member, args string }{
+		{"mark of the list", `,"nerdctlID":"17f29b073143"`, ""},
+		{"called by nerdctl", "", "IgnoreUnknown=1;NERDCTL_CNI_DHCP_HOSTNAME=web"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t, row.member)
+			h.args = row.args
+			h.attach("c", 0)
+			h.add("c", somePort)
+			h.forwardsBy("c", "iptables")
+			if rules := h.Host.Command("iptables", "-t", "nat", "-S", "CNI-HOSTPORT-DNAT"); !strings.Contains(rules, "--dports 8080") {
+				t.Errorf("nerdctl sees no port:\n%s", rules)
+			}
+			h.args = ""
+			h.del("c", "")
+			h.forwardsBy("c", "")
+		})
+	}
+	t.Run("backend demanded", func(t *testing.T) {
+		t.Parallel()
+		h := newHost(t, `,"nerdctlID":"1","backend":"nftables"`)
+		h.attach("c", 0)
+		h.add("c", somePort)
+		h.forwardsBy("c", "nftables")
+	})
+}
+
+// TestWithoutNFTables: where the kernel has no nftables, iptables forwards, and no call fails;
+// without either ADD fails and says what helps.
+func TestWithoutNFTables(t *testing.T) {
+	t.Parallel()
+	testnet.Require(t, testnet.Tool("iptables-legacy-restore"))
+	for name, errno := range map[string]unix.Errno{"missing": unix.EPROTONOSUPPORT, "forbidden": unix.EPERM} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t, "")
+			h.attach("c", 0)
+			serve(t, h.Container("c"), "c", "", 80)
+			call := func(verb cni.Command, env ...string) (string, error) {
+				stdin, err := json.Marshal(h.request("c", both(8080, 80, "")))
+				must(t, err)
+				cmd := exec.Command(filepath.Join(h.bin, "portmap"))
+				cmd.Stdin = bytes.NewReader(stdin)
+				cmd.Env = append(os.Environ(), "CNI_COMMAND="+string(verb), "CNI_CONTAINERID=c", "CNI_NETNS="+h.Container("c").Path(), "CNI_IFNAME=eth0", "CNI_PATH="+h.bin)
+				cmd.Env = append(cmd.Env, env...)
+				var out bytes.Buffer
+				cmd.Stdout = &out
+				err = h.Host.WithoutNFT(cmd, errno)
+				return out.String(), err
+			}
+			out, err := call(cni.Add, "PATH="+t.TempDir())
+			var e cni.Error
+			if json.Unmarshal([]byte(out), &e) != nil || err == nil || e.Code != cni.CodeUnsupportedField || !strings.Contains(e.Details, "nf_tables") {
+				t.Errorf("without iptables: %v: %s", err, out)
+			}
+			for _, verb := range []cni.Command{cni.Status, cni.Add, cni.Check} {
+				if out, err := call(verb); err != nil {
+					t.Fatalf("%s: %v: %s", verb, err, out)
+				}
+			}
+			h.forwardsBy("c", "iptables")
+			answers(t, h.lan, "192.0.2.1:8080", "c")
+			if out, err := call(cni.Del); err != nil {
+				t.Errorf("DEL: %v: %s", err, out)
+			}
+			h.forwardsBy("c", "")
+		})
+	}
+}
+
+// TestChoiceIsLogged: the log says which backend was chosen, and which rule is the reason.
+func TestChoiceIsLogged(t *testing.T) {
+	t.Parallel()
+	testnet.Require(t, testnet.Tool("iptables-restore"))
+	h := newHost(t, "")
+	h.attach("c", 0)
+	h.iptables("-I PREROUTING -s 192.0.2.2/32 -j ACCEPT")
+	stdin, err := json.Marshal(h.request("c", somePort))
+	must(t, err)
+	cmd := exec.Command(filepath.Join(h.bin, "portmap"))
+	cmd.Stdin = bytes.NewReader(stdin)
+	cmd.Env = append(os.Environ(), "CNI_COMMAND=ADD", "CNI_CONTAINERID=c", "CNI_NETNS="+h.Container("c").Path(), "CNI_IFNAME=eth0", "CNI_PATH="+h.bin)
+	var log bytes.Buffer
+	cmd.Stderr = &log
+	must(t, h.Host.Run(cmd.Run))
+	for _, text := range []string{"backend=iptables", "rule 1 of chain PREROUTING in table ip nat (nft): -s 192.0.2.2/32 -j ACCEPT"} {
+		if !strings.Contains(log.String(), text) {
+			t.Errorf("log does not say %q: %s", text, &log)
+		}
+	}
+}
