@@ -1,0 +1,124 @@
+package bridge_test
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/testnet"
+	"github.com/tenon-cni/tenon/plugin/plugintest"
+)
+
+// masqueradedBy returns which backends masquerade for container c.
+func masqueradedBy(r *plugintest.Runtime) string {
+	var in []string
+	for _, kind := range []string{"-nft", "-legacy"} {
+		if strings.Contains(saved(r, kind), `name: \"net\" id: \"c\"`) {
+			in = append(in, "iptables")
+		}
+	}
+	if strings.Contains(r.Host.Command("nft", "list", "ruleset"), "net eth0 c\"") {
+		in = append(in, "nftables")
+	}
+	return strings.Join(in, " and ")
+}
+
+func wantMasquerade(t *testing.T, r *plugintest.Runtime, want string) {
+	t.Helper()
+	if got := masqueradedBy(r); got != want {
+		t.Errorf("masqueraded by %q, want %q", got, want)
+	}
+}
+
+// TestExemption: an operator's exemption from masquerading keeps working, for the destination that
+// it names and in either variant of iptables (issue 14 A 3).
+func TestExemption(t *testing.T) {
+	run := func(t *testing.T) {
+		r := runtime(t, gateway+`,"ipMasq":true`+ipamDual)
+		outside := r.Uplink()
+		outside.Command("ip", "route", "add", "10.1.2.0/24", "via", "192.0.2.1")
+		outside.Command("ip", "address", "add", "198.51.100.1/32", "dev", "lo")
+		r.Host.Command("ip", "route", "add", "198.51.100.1", "via", "192.0.2.2")
+		r.Host.Command("iptables", "-t", "nat", "-I", "POSTROUTING", "-s", "10.1.2.0/24", "-d", "192.0.2.0/24", "-j", "ACCEPT")
+		r.Add("c")
+		wantMasquerade(t, r, "iptables")
+		c, own := r.Container("c"), netip.MustParseAddr("10.1.2.2")
+		for to, want := range map[string]netip.Addr{"192.0.2.2": own, "198.51.100.1": netip.MustParseAddr("192.0.2.1")} {
+			if got := testnet.SourceSeen(t, c, outside, netip.MustParseAddr(to)); got != want {
+				t.Errorf("%s sees %s, want %s", to, got, want)
+			}
+		}
+		r.Check("c")
+		r.Del("c")
+		wantMasquerade(t, r, "")
+	}
+	t.Run("legacy", func(t *testing.T) { // first, since it changes PATH
+		testnet.LegacyIPTables(t)
+		run(t)
+	})
+	t.Run("nft", func(t *testing.T) {
+		t.Parallel()
+		testnet.Require(t, testnet.Tool("iptables-restore"))
+		run(t)
+	})
+}
+
+// TestNoExemption: rules about others, in the other family or that nothing of iptables can express
+// leave masquerading to nftables.
+func TestNoExemption(t *testing.T) {
+	t.Parallel()
+	testnet.Require(t, testnet.Tool("iptables"))
+	for name, row := range map[string]struct{ tool, rule, members, want string }{
+		"source of others": {"iptables", "-s 172.17.0.0/16 ! -o docker0 -j MASQUERADE", "", "nftables"},
+		"own network":      {"iptables", "-d 10.1.2.0/24 -j RETURN", "", "nftables"},
+		"other family":     {"ip6tables", "-j ACCEPT", "", "nftables"},
+		"demanded":         {"iptables", "-j ACCEPT", `,"ipMasqBackend":"nftables"`, "nftables"},
+		"nftables only":    {"iptables", "-j ACCEPT", `,"masquerade":{"sameSubnet":true}`, "nftables"},
+		"auto":             {"iptables", "-j ACCEPT", `,"ipMasqBackend":"auto"`, "iptables"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := runtime(t, gateway+`,"ipMasq":true`+row.members+ipam4)
+			r.Host.Command(row.tool, append([]string{"-t", "nat", "-A", "POSTROUTING"}, strings.Fields(row.rule)...)...)
+			r.Add("c")
+			wantMasquerade(t, r, row.want)
+		})
+	}
+}
+
+// TestLaterExemption: an attachment stays valid and is repaired in the backend it was made with,
+// whatever is chosen later, and DEL and GC find it there.
+func TestLaterExemption(t *testing.T) {
+	t.Parallel()
+	testnet.Require(t, testnet.Tool("iptables"))
+	const exemption = "POSTROUTING -s 10.1.2.0/24 -d 192.0.2.0/24 -j ACCEPT"
+	operator := func(r *plugintest.Runtime, command string) {
+		r.Host.Command("iptables", append([]string{"-t", "nat", command}, strings.Fields(exemption)...)...)
+	}
+	for first, remove := range map[string]func(*plugintest.Runtime){
+		"nftables": func(r *plugintest.Runtime) { r.Must(r.Collect()) },
+		"iptables": func(r *plugintest.Runtime) { r.Must(r.Request(cni.Del, "c")) },
+	} {
+		t.Run(first, func(t *testing.T) {
+			t.Parallel()
+			r := runtime(t, gateway+`,"ipMasq":true`+ipam4)
+			if first == "iptables" {
+				operator(r, "-I")
+			}
+			r.Add("c")
+			if first == "iptables" {
+				operator(r, "-D")
+			} else {
+				operator(r, "-I")
+			}
+			r.Check("c")
+			if err := r.Repair("c"); err != nil {
+				t.Error(err)
+			}
+			wantMasquerade(t, r, first)
+			remove(r)
+			wantMasquerade(t, r, "")
+		})
+	}
+}
