@@ -34,8 +34,9 @@ type RequestData struct {
 
 // Request returns what plugin i gets on standard input (specification, "Deriving request configuration from plugin
 // configuration"): its configuration with the name and the version of the list, without capabilities and the keys that
-// the protocol reserves, and with what d adds for this verb. A runtimeConfig of the configuration is replaced if there
-// is one to send, and removed where the verb has no attachment. Other members keep their values to the digit.
+// the protocol reserves, and with what d adds for this verb. A nerdctlID of the list is passed on (de facto). A
+// runtimeConfig of the configuration is replaced if there is one to send, and removed where the verb has no attachment.
+// Other members keep their values to the digit.
 //
 // A capability argument that is not JSON has [CodeDecodingFailure], a previous result that the version cannot express
 // [CodeInvalidConfig].

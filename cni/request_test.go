@@ -242,3 +242,22 @@ func compact(t testing.TB, b []byte) []byte {
 	}
 	return out.Bytes()
 }
+
+// TestNerdctlMark: the mark of nerdctl's lists is the only key of a list that plugins get, and their own comes first.
+func TestNerdctlMark(t *testing.T) {
+	t.Parallel()
+	for list, want := range map[string]string{
+		`{"cniVersion":"1.0.0","name":"n","nerdctlID":2,"nerdctlLabels":{},"plugins":[{"type":"p"}]}`:     `{"cniVersion":"1.0.0","name":"n","nerdctlID":2,"type":"p"}`,
+		`{"cniVersion":"1.0.0","name":"n","nerdctlID":"a","plugins":[{"type":"p","nerdctlID":"b"}]}`:      `{"cniVersion":"1.0.0","name":"n","nerdctlID":"b","type":"p"}`,
+		`{"cniVersion":"1.0.0","name":"n","nerdctlLabels":{},"somethingElse":1,"plugins":[{"type":"p"}]}`: `{"cniVersion":"1.0.0","name":"n","type":"p"}`,
+	} {
+		l, err := cni.ParseList([]byte(list))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := l.Request(cni.Add, 0, cni.RequestData{})
+		if err != nil || string(got) != want {
+			t.Errorf("got %s, %v; want %s", got, err, want)
+		}
+	}
+}

@@ -31,6 +31,7 @@ type untyped interface {
 	check(context.Context, *AnyCall) error
 	status(context.Context, *AnyCall) error
 	gc(context.Context, *AnyCall) error
+	advise(context.Context, *AnyCall) ([]string, error)
 	repairs() bool
 	repair(context.Context, *AnyCall) error
 }
@@ -72,6 +73,13 @@ func (t *typed[C, PC]) gc(ctx context.Context, c *AnyCall) error {
 		return g.GC(ctx, t.call(c))
 	}
 	return nil
+}
+
+func (t *typed[C, PC]) advise(ctx context.Context, c *AnyCall) ([]string, error) {
+	if a, ok := t.p.(Advisor[C]); ok {
+		return a.Advise(ctx, t.call(c))
+	}
+	return nil, nil
 }
 
 func (t *typed[C, PC]) repairs() bool {

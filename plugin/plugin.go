@@ -52,6 +52,14 @@ type Validator[C any] interface {
 	Validate(*Call[C]) error
 }
 
+// Advisor is a Plugin that makes choices by the state of the host where a configuration leaves them open.
+type Advisor[C any] interface {
+	// Advise returns those choices that ADD would make here and that are not the usual ones, each in a sentence without a
+	// subject: "uses iptables …". It changes nothing. An error says that the host does not tell, for lack of privilege
+	// for example.
+	Advise(context.Context, *Call[C]) ([]string, error)
+}
+
 // Common is the part of a configuration that every plugin has. Configuration types embed it.
 type Common struct {
 	CNIVersion    string          `json:"cniVersion"`    // version of this call

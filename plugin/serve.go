@@ -84,16 +84,31 @@ func (d Definition) catch(log *slog.Logger, err *error) {
 // Validate judges a request as ADD does before it starts: header, JSON types, and what the [Validator] of the plugin says.
 // Nothing is run, and nothing is known about the attachment.
 func (d Definition) Validate(request []byte) error {
+	_, err := d.validated(context.Background(), request)
+	return err
+}
+
+// Advise returns what the [Advisor] of the plugin says of a request. Nothing is run or changed.
+func (d Definition) Advise(ctx context.Context, request []byte) ([]string, error) {
+	c, err := d.validated(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	return d.plugin.advise(ctx, c)
+}
+
+// validated decodes a request of an attachment that does not exist and judges it.
+func (d Definition) validated(ctx context.Context, request []byte) (*AnyCall, error) {
 	env := cni.Env{Command: cni.Add, ContainerID: "container", Netns: "/", IfName: "eth0"}
 	v, err := d.header(request, env.Command)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	c, err := d.decode(context.Background(), input{env: env, stdin: request, version: v})
+	c, err := d.decode(ctx, input{env: env, stdin: request, version: v})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return d.plugin.validate(c)
+	return c, d.plugin.validate(c)
 }
 
 // Handler returns d as something that package invoke can call in this process. Its delegates go through caller.

@@ -34,14 +34,19 @@ func (s *Core) masqBackend(nets []netip.Prefix) (Backend, error) {
 	return Backend(chosen), err
 }
 
-// masqQueries ask for rules that decide about what is masqueraded.
+// masqQueries ask for rules that decide about what is masqueraded. A network stands for all its
+// addresses.
 func masqQueries(nets []netip.Prefix, d Masquerade) (queries []kernel.NATQuery) {
 	for _, f := range []xtables.Family{xtables.IPv4, xtables.IPv6} {
 		multicast := [...]string{"224.0.0.0/4", "ff00::/8"}[f]
 		t := hostnat.Traffic{NotTo: append([]netip.Prefix{netip.MustParsePrefix(multicast)}, d.ExcludeCIDRs...)}
 		for _, a := range nets {
 			if a.Addr().Is4() == (f == xtables.IPv4) {
-				t.From = append(t.From, netip.PrefixFrom(a.Addr(), a.Addr().BitLen()))
+				from := netip.PrefixFrom(a.Addr(), a.Addr().BitLen())
+				if a == a.Masked() {
+					from = a
+				}
+				t.From = append(t.From, from)
 				t.NotTo = append(t.NotTo, a.Masked())
 			}
 		}

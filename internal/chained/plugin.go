@@ -82,6 +82,14 @@ func (p *Plugin[C]) Status(ctx context.Context, c *plugin.Call[C]) error {
 	return nil
 }
 
+// Advise implements [plugin.Advisor].
+func (p *Plugin[C]) Advise(ctx context.Context, c *plugin.Call[C]) ([]string, error) {
+	if a, ok := p.Decorator.(plugin.Advisor[C]); ok {
+		return a.Advise(ctx, c)
+	}
+	return nil, nil
+}
+
 func (p *Plugin[C]) untyped() untyped {
 	return untyped{&typed[C]{p.Decorator}, p.Inside, p.NoPrev, p.Concerns, p.Holds}
 }

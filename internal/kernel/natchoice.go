@@ -41,7 +41,27 @@ var ErrNoNAT = errors.New("neither nftables nor iptables works on this host")
 // traffic. Such rules are void beside a table of nftables, since each table decides on its own.
 // The error wraps [ErrNoNAT] if neither backend works.
 func (s *Space) ChooseNAT(concern *Concern, queries ...NATQuery) (NATChoice, error) {
-	if err := s.Build(concern); err != nil {
+	return s.chooseNAT(s.Build(concern), queries)
+}
+
+// SuitableNAT is [Space.ChooseNAT] for the current namespace, which changes nothing.
+func SuitableNAT(ctx context.Context, concern *Concern, queries ...NATQuery) (NATChoice, error) {
+	ns, err := netns.Current()
+	if err != nil {
+		return NATChoice{}, err
+	}
+	defer ns.Close()
+	s, err := Begin(ctx).Open(ns)
+	if err != nil {
+		return NATChoice{}, err
+	}
+	defer s.Close()
+	return s.chooseNAT(Buildable(ctx, concern), queries)
+}
+
+// chooseNAT chooses in view of whether nftables can be used.
+func (s *Space) chooseNAT(nftables error, queries []NATQuery) (NATChoice, error) {
+	if err := nftables; err != nil {
 		if !errors.Is(err, ErrNoNFT) {
 			return NATChoice{}, err
 		}

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
@@ -50,4 +51,19 @@ func NATStatus(ctx context.Context, concern *kernel.Concern) error {
 			WithDetails(natHint)
 	}
 	return nil
+}
+
+// AdviseNAT returns the sentence of [plugin.Advisor] about the backend for a concern, none if it is
+// nftables.
+func AdviseNAT(ctx context.Context, concern *kernel.Concern, queries ...kernel.NATQuery) ([]string, error) {
+	choice, err := kernel.SuitableNAT(ctx, concern, queries...)
+	switch {
+	case err != nil:
+		return nil, err
+	case choice.Void != "":
+		return []string{fmt.Sprintf("uses nftables on this host (%s), where this rule has no effect: %s", choice.Reason, choice.Void)}, nil
+	case choice.Backend == kernel.NATByIPTables:
+		return []string{"uses iptables on this host: " + choice.Reason}, nil
+	}
+	return nil, nil
 }

@@ -1,6 +1,7 @@
 package bridge_test
 
 import (
+	"encoding/json"
 	"net/netip"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/plugin/plugintest"
+	"github.com/tenon-cni/tenon/plugins/bridge"
 )
 
 // masqueradedBy returns which backends masquerade for container c.
@@ -121,4 +123,34 @@ func TestLaterExemption(t *testing.T) {
 			wantMasquerade(t, r, "")
 		})
 	}
+}
+
+// TestAdvise: before any ADD, the plugin says what it would choose on this host, and changes nothing.
+func TestAdvise(t *testing.T) {
+	t.Parallel()
+	testnet.Require(t, testnet.Tool("iptables"))
+	r := runtime(t, gateway+`,"ipMasq":true`+ipam4)
+	request, err := json.Marshal(r.Conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	advice := func() string {
+		var choices []string
+		var err error
+		r.Host.Do(func() { choices, err = bridge.Plugin.Advise(t.Context(), request) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Join(choices, "; ")
+	}
+	if got := advice(); got != "" {
+		t.Errorf("without rules: %q", got)
+	}
+	r.Host.Command("iptables", "-t", "nat", "-A", "POSTROUTING", "-s", "10.1.2.128/25", "-j", "ACCEPT")
+	before := r.State()
+	const want = "uses iptables on this host: rule 1 of chain POSTROUTING in table ip nat (nft): -s 10.1.2.128/25 -j ACCEPT"
+	if got := advice(); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	r.Unchanged(before)
 }

@@ -1,14 +1,19 @@
 package portmap
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 	"slices"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/kernel/hostnat"
 	"github.com/tenon-cni/tenon/internal/kernel/nft"
 	"github.com/tenon-cni/tenon/internal/kernel/xtables"
+	core "github.com/tenon-cni/tenon/internal/session"
+	"github.com/tenon-cni/tenon/plugin"
 )
 
 // backendOf returns the backend of a call: the one that the configuration demands; else, on ADD, the
@@ -71,6 +76,33 @@ func choose(s *session, addrs []netip.Prefix, maps []nft.Mapping) (Backend, erro
 	return Backend(chosen), err
 }
 
+// Advise says where ports are forwarded by iptables, whichever ports the runtime asks for.
+func (mapper) Advise(ctx context.Context, c *plugin.Call[Config]) ([]string, error) {
+	if c.Conf.backend() != autoBackend {
+		return nil, nil
+	}
+	if reason := ofNerdctl(c.Conf, c.Env, networkDir); reason != "" {
+		return []string{"uses iptables: " + reason}, nil
+	}
+	all := hostnat.Traffic{FromHost: true, IsLocal: func(netip.Addr) bool { return true }}
+	for _, p := range []byte{unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_SCTP} {
+		all.Ports = append(all.Ports, hostnat.Port{Protocol: p, PortRange: hostnat.PortRange{First: 1, Last: maxPort}})
+	}
+	var list []kernel.NATQuery
+	for _, f := range []xtables.Family{xtables.IPv4, xtables.IPv6} {
+		list = append(list, forPublished(f, all)...)
+	}
+	return core.AdviseNAT(ctx, nft.Publishing, list...)
+}
+
+// forPublished are the queries for the packets to published ports.
+func forPublished(f xtables.Family, t hostnat.Traffic) (list []kernel.NATQuery) {
+	for _, base := range []string{"PREROUTING", "OUTPUT"} {
+		list = append(list, kernel.NATQuery{Family: f, Query: hostnat.Query{Base: base, Traffic: t, Until: hostPorts}})
+	}
+	return list
+}
+
 // queries ask for rules that decide about the published ports, and about the way back to clients
 // for whom a connection must come from the host.
 func queries(s *session, addrs []netip.Prefix, maps []nft.Mapping) (list []kernel.NATQuery) {
@@ -90,9 +122,7 @@ func queries(s *session, addrs []netip.Prefix, maps []nft.Mapping) (list []kerne
 		if len(published.Ports) == 0 {
 			continue
 		}
-		for _, base := range []string{"PREROUTING", "OUTPUT"} {
-			list = append(list, kernel.NATQuery{Family: f, Query: hostnat.Query{Base: base, Traffic: published, Until: hostPorts}})
-		}
+		list = append(list, forPublished(f, published)...)
 		for _, h := range s.Conf.hairpins(addrs) {
 			if familyOf(h.To) != f {
 				continue

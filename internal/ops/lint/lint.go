@@ -84,6 +84,7 @@ var Rules = []Rule{
 	{"key-case", Info, "the key is spelled with other capitals"},
 	{"type", Error, "the value has the wrong JSON type"},
 	{"refused", Error, "the plugin refuses the configuration"},
+	{"host-choice", Info, "the plugin chooses by the state of this host"},
 	{"reserved-key", Warning, "the key belongs to the runtime"},
 	{"unknown-capability", Warning, "no plugin makes use of the capability"},
 	{"needs-ipam", Warning, "the option does nothing without addresses"},

@@ -100,7 +100,9 @@ func check(t *testing.T, archive *txtar.Archive, side string) (dir string, found
 	if err != nil {
 		t.Fatal(err)
 	}
-	return dir, lint.Check(c, ask)
+	return dir, slices.DeleteFunc(lint.Check(c, ask), func(f lint.Finding) bool { // rules of this machine do not count
+		return f.Rule == "host-choice" && strings.Contains(f.Message, "on this host")
+	})
 }
 
 func write(t *testing.T, path string, data []byte) {

@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -38,6 +39,7 @@ func (c *checker) pluginObject(n *configured, p *pluginObject, i int) {
 	}
 	if p.def != nil && p.def.Role != plugin.RoleIPAM && !p.wrongType {
 		c.refused(p.spot, p.def, request)
+		c.advised(p, request)
 	}
 	if p.allocator == nil || p.allocator.Role != plugin.RoleIPAM || p.wrongIPAM || p.ipam == hostLocal && c.ranges(p) {
 		return
@@ -57,6 +59,20 @@ func (c *checker) refused(at spot, d *plugin.Definition, request []byte) {
 		where = at.at(v)
 	}
 	c.add("refused", where, e.Details, "%s refuses this with code %d: %s", d.Name, e.Code, e.Msg)
+}
+
+// advised tells what a plugin chooses on this host, unless the host is not to be asked or does not tell.
+func (c *checker) advised(p *pluginObject, request []byte) {
+	if c.ask == nil {
+		return
+	}
+	choices, err := p.def.Advise(context.Background(), request)
+	if err != nil {
+		return
+	}
+	for _, choice := range choices {
+		c.add("host-choice", p.spot, "", "%s %s", p.def.Name, choice)
+	}
 }
 
 // keys judges the keys and JSON types by the schemas of the plugin and of its IPAM plugin.

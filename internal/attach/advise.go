@@ -1,0 +1,48 @@
+package attach
+
+import (
+	"context"
+	"encoding/json"
+	"net/netip"
+
+	"github.com/tenon-cni/tenon/internal/kernel/nft"
+	"github.com/tenon-cni/tenon/internal/session"
+	"github.com/tenon-cni/tenon/plugin"
+)
+
+// Advise implements [plugin.Advisor]: it says where masquerading uses iptables.
+func (p *Plugin[C]) Advise(ctx context.Context, c *plugin.Call[C]) ([]string, error) {
+	m := masqOf(c.Config())
+	nets := subnets(c.Stdin())
+	if !m.IPMasq || m.backend() != Auto || len(nets) == 0 {
+		return nil, nil
+	}
+	return session.AdviseNAT(ctx, nft.Masquerading, masqQueries(nets, m.details())...)
+}
+
+// subnets returns the networks of which an ipam section gives addresses, as far as it names them.
+func subnets(request []byte) (nets []netip.Prefix) {
+	type named struct{ Subnet, Address string }
+	var conf struct {
+		IPAM struct {
+			named
+			Ranges    [][]named
+			Addresses []named
+		}
+	}
+	if json.Unmarshal(request, &conf) != nil {
+		return nil
+	}
+	all := append([]named{conf.IPAM.named}, conf.IPAM.Addresses...)
+	for _, set := range conf.IPAM.Ranges {
+		all = append(all, set...)
+	}
+	for _, n := range all {
+		for _, text := range []string{n.Subnet, n.Address} {
+			if p, err := netip.ParsePrefix(text); err == nil {
+				nets = append(nets, p)
+			}
+		}
+	}
+	return nets
+}
