@@ -94,12 +94,12 @@ func (c *Client) attach(ctx context.Context, record *Record) (*cni.Result, error
 		if failed == 0 && cni.CodeOf(err) == cni.CodeUnknownContainer {
 			return nil, errors.Join(err, c.store().remove(record.Attachment))
 		}
-		return nil, c.takeBack(ctx, record, err)
+		return nil, c.takeBack(ctx, record, failed, err)
 	}
 	done := *record
 	done.State, done.Result, done.Done = Attached, result, time.Now().UTC()
 	if err := c.store().put(&done); err != nil {
-		return nil, c.takeBack(ctx, record, err)
+		return nil, c.takeBack(ctx, record, len(record.List.Plugins), err)
 	}
 	return result, nil
 }
@@ -152,10 +152,37 @@ func (c *Client) chain(ctx context.Context, r *Record) (*cni.Result, int, error)
 	return result, 0, nil
 }
 
-// takeBack deletes an attachment whose ADD failed because of cause.
-func (c *Client) takeBack(ctx context.Context, r *Record, cause error) error {
-	if err := c.removeAs(context.WithoutCancel(ctx), Rollback, r); err != nil {
+// takeBack deletes an attachment whose ADD failed at a plugin because of cause.
+//
+// Where another network of the container has the interface name, the plugin may have failed because of it, and its DEL would
+// remove that interface. Then DEL runs only for the plugins before it.
+func (c *Client) takeBack(ctx context.Context, r *Record, failed int, cause error) error {
+	ctx = context.WithoutCancel(ctx)
+	called := len(r.List.Plugins)
+	if holder := c.sharesInterface(ctx, r); holder != nil && failed < called {
+		called = failed
+		cause = cni.Errorf(cni.CodeOf(cause), "%w: network %s has attached %s: %w",
+			ErrInterfaceInUse, holder.Attachment.Network, r.Attachment.IfName, cause).
+			WithDetails("each network of a container needs an interface name of its own")
+	}
+	if err := c.removeFirst(ctx, Rollback, r, called); err != nil {
 		return fmt.Errorf("%w; DEL after it: %w", cause, err)
 	}
 	return cause
+}
+
+// sharesInterface returns the record of another network that has attached the container in the same namespace under the same
+// interface name, nil if there is none.
+func (c *Client) sharesInterface(ctx context.Context, r *Record) *Record {
+	found, err := c.store().scanContainer(r.Attachment.Container)
+	if err != nil {
+		c.warn(ctx, r.Attachment, "other networks of the container cannot be looked up", err)
+	}
+	for _, f := range found {
+		if other := f.record; f.err == nil && other.State == Attached && !other.earlierBoot() &&
+			other.Attachment.Network != r.Attachment.Network && other.Attachment.IfName == r.Attachment.IfName && other.Netns == r.Netns {
+			return other
+		}
+	}
+	return nil
 }

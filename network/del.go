@@ -55,7 +55,7 @@ func (c *Client) del(ctx context.Context, a cni.Attachment, f Fallback) error {
 			c.warn(ctx, a, "record cannot be read, deleting as asked", err)
 		}
 	}
-	return c.remove(ctx, r)
+	return c.remove(ctx, r, len(r.List.Plugins))
 }
 
 func (f Fallback) check(a cni.Attachment) error {
@@ -77,16 +77,30 @@ func (c *Client) unrecorded(ctx context.Context, n *Network, a cni.Attachment, p
 	return c.newRecord(n, a, p)
 }
 
-// removeAs removes as a part of something else.
+// removeAs removes as a part of something else. An ADD that was interrupted cannot have made an interface whose name another
+// network of the container has: then no plugin is called, as DEL would remove that one.
 func (c *Client) removeAs(ctx context.Context, k EventKind, r *Record) error {
+	called := len(r.List.Plugins)
+	if r.State == Adding {
+		if holder := c.sharesInterface(ctx, r); holder != nil {
+			c.warn(ctx, r.Attachment, "interrupted ADD is forgotten without DEL",
+				fmt.Errorf("%w by network %s", ErrInterfaceInUse, holder.Attachment.Network))
+			called = 0
+		}
+	}
+	return c.removeFirst(ctx, k, r, called)
+}
+
+// removeFirst removes as a part of something else, and calls only so many plugins from the first one on.
+func (c *Client) removeFirst(ctx context.Context, k EventKind, r *Record, called int) error {
 	ctx, end := c.observe(ctx, k, cni.Del, r.Attachment)
-	err := c.remove(ctx, r)
+	err := c.remove(ctx, r, called)
 	end(nil, err)
 	return err
 }
 
-// remove runs DEL for what r says and forgets it. Its container has to be locked.
-func (c *Client) remove(ctx context.Context, r *Record) error {
+// remove runs DEL for what r says, for so many plugins from the first one on, and forgets it. Its container has to be locked.
+func (c *Client) remove(ctx context.Context, r *Record, called int) error {
 	if (r.State == Attached || r.due) && r.Source == "" {
 		if err := c.store().deleting(r.Attachment); err != nil { // DEL is worth more than the note of it
 			c.warn(ctx, r.Attachment, "begin of DEL cannot be noted", err)
@@ -100,7 +114,7 @@ func (c *Client) remove(ctx context.Context, r *Record) error {
 		p.Netns = ""
 	}
 	data := cni.RequestData{Capabilities: p.Capabilities, PrevResult: r.Result}
-	if err := c.runAll(ctx, r.List, backward(r.List), c.env(cni.Del, r.Attachment, p), data); err != nil {
+	if err := c.runAll(ctx, r.List, backward(r.List)[len(r.List.Plugins)-called:], c.env(cni.Del, r.Attachment, p), data); err != nil {
 		return err
 	}
 	return c.forget(r.Attachment)

@@ -43,6 +43,11 @@ func LockExclusive(ctx context.Context, path string) (release func(), err error)
 // SetRoot puts a directory in front of the paths that are fixed for a host.
 func (c *Client) SetRoot(dir string) { c.root = dir }
 
+// PutAdding records an ADD that was interrupted before the first plugin had answered.
+func (c *Client) PutAdding(n *Network, r Request) error {
+	return c.store().begin(c.newRecord(n, r.Attachment(n.Name), r.Parameters))
+}
+
 // NetworkLock is the path of the lock of a network.
 func (c *Client) NetworkLock(name string) string { return c.lockPath("network", name) }
 

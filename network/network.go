@@ -71,6 +71,8 @@ var (
 	ErrNoRecord = errors.New("no record of this attachment") // nothing was attached under this key, or it was deleted
 	ErrExists   = errors.New("attachment exists already")    // ADD of an attachment that is recorded
 
+	ErrInterfaceInUse = errors.New("interface name is in use") // ADD under the name that another network of the container has
+
 	ErrUnreadable = errors.New("unreadable record") // a record is damaged, or none that this version knows
 )
 

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -58,10 +60,12 @@ NETNS is a name below /run/netns, a process ID, or the path of a network namespa
 			}
 			r := network.Request{Container: t.id, IfName: t.ifName, Parameters: parameters, Replace: replace}
 			result, err := client.Add(cmd.Context(), n, r)
-			if errors.Is(err, network.ErrExists) {
+			switch {
+			case errors.Is(err, network.ErrExists):
 				err = hint(err, t.again("detach it first, then attach it again: ", "--replace"))
-			}
-			if cni.CodeOf(err) == session.CodeTaken {
+			case errors.Is(err, network.ErrInterfaceInUse):
+				err = hint(err, t.again("choose another interface name: ", "--ifname", nextName(t.ifName)))
+			case cni.CodeOf(err) == session.CodeTaken:
 				err = hint(err, t.portHolders(cmd.Context(), parameters.Capabilities)...)
 			}
 			if err != nil {
@@ -82,6 +86,16 @@ NETNS is a name below /run/netns, a process ID, or the path of a network namespa
 	t.jsonFlag(cmd, "print the result of the plugins, or a failure, as JSON")
 	cmd.Flags().BoolVar(&replace, "replace", false, "run DEL first if the container is attached already")
 	return cmd
+}
+
+// nextName returns an interface name with the number behind the one at its end: eth1 after eth0, and net1 after net.
+func nextName(name string) string {
+	stem := strings.TrimRight(name, "0123456789")
+	number := 0
+	if digits := name[len(stem):]; digits != "" {
+		number, _ = strconv.Atoi(digits) // at most 15 digits
+	}
+	return stem + strconv.Itoa(number+1)
 }
 
 // portHolders returns the commands that detach the holders of ports.
