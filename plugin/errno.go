@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/tenon-cni/tenon/cni"
@@ -54,8 +55,8 @@ var errnos = []struct {
 	},
 }
 
-// coded gives an error the code and the hint that its cause calls for. One that has a code keeps it. Without a code remain
-// bugs, what CHECK finds, and what a plugin has no code for.
+// coded gives an error the code and the hint that its cause calls for. An error with another code than
+// [cni.CodeInternal] keeps it. Without a code remain bugs, what CHECK finds, and what a plugin has no code for.
 func coded(ctx context.Context, verb cni.Command, err error) error {
 	if err == nil {
 		return nil
@@ -65,15 +66,19 @@ func coded(ctx context.Context, verb cni.Command, err error) error {
 		return interrupted(ctx, verb, err)
 	}
 	var errno syscall.Errno
-	if errors.As(err, new(*cni.Error)) || !errors.As(err, &errno) {
+	if code != cni.CodeInternal || !errors.As(err, &errno) {
 		return err
 	}
-	for _, e := range errnos {
-		if slices.Contains(e.list, errno) {
-			return cni.Errorf(e.code, "%w", err).WithDetails(e.hint)
+	e := *cni.AsError(err)
+	e.Code = cni.CodeIOFailure
+	for _, known := range errnos {
+		if slices.Contains(known.list, errno) {
+			e.Code = known.code
+			e.Details = strings.TrimPrefix(e.Details+"; "+known.hint, "; ")
+			break
 		}
 	}
-	return cni.Errorf(cni.CodeIOFailure, "%w", err)
+	return &e
 }
 
 // interrupted is the error of a call whose context has ended: by SIGTERM, SIGINT or a deadline.

@@ -110,7 +110,7 @@ func TestStatus(t *testing.T) {
 	for _, row := range []struct{ name, members, says string }{
 		{"parent", ``, ""},
 		{"no such parent", `"master":"absent"`, `"absent": not found in the host`},
-		{"no default route", `"master":""`, "no default route interface found in the host"},
+		{"no default route", `"master":""`, "no default route interface found: there is none in the host"},
 		{"no such parent in the container", `"master":"absent","linkInContainer":true`, ""},
 	} {
 		q := r.Request(cni.Status, "c")
