@@ -197,7 +197,7 @@ func TestNotSaved(t *testing.T) {
 func TestHandedOver(t *testing.T) {
 	t.Parallel()
 	n := dhcpserver.NewNet(t, "a")
-	dhcpserver.StartRenewing(t, n, isc, pool, 2)
+	dhcpserver.StartRenewing(t, n, isc, pool, 5)
 	d := newNode(t, n)
 	q := rpc.Request{Container: "a", IfName: "eth0", Netns: "/of/another/mount/namespace", Config: json.RawMessage(d.conf)}
 	for _, verb := range []rpc.Verb{rpc.Allocate, rpc.Check} {
@@ -213,6 +213,7 @@ func TestHandedOver(t *testing.T) {
 		ns.Close()
 	}
 	before, _ := d.lease("a")
+	n.Container("a").Batch("addr add " + before.Addresses[0].String() + " brd + dev eth0") // as the interface plugin does
 	testnet.Eventually(t, func() error {
 		if l, _ := d.lease("a"); !l.Expires.After(before.Expires) {
 			return fmt.Errorf("not renewed: %+v", l)
