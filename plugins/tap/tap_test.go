@@ -118,7 +118,7 @@ func TestNoBridge(t *testing.T) {
 	r.Container("c").Command("ip", "link", "add", "pair", "type", "veth", "peer", "other")
 	r.Host.Command("ip", "link", "add", "elsewhere", "type", "bridge")
 	before := r.State()
-	for name, says := range map[string]string{"absent": "absent", "pair": "is a veth", "elsewhere": "in the container", "../x": "valid"} {
+	for name, says := range map[string]string{"absent": "absent", "pair": "is a veth", "elsewhere": "the container has no such link", "../x": "valid"} {
 		q := r.Request(cni.Add, "c")
 		q.Conf["bridge"] = name
 		plugintest.Says(t, r.Refused(q, cni.CodeInvalidConfig), says)

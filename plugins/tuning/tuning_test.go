@@ -253,7 +253,7 @@ func TestInvalid(t *testing.T) {
 		`"mtu":65536`:                                 "mtu",
 		`"txQLen":-1`:                                 "txQLen",
 		`"args":{"cni":{"txQLen":4294967296}}`:        "txQLen",
-		`"args":{"cni":{"sysctl":{"kernel.x":"1"}}}`:  "kernel.x",
+		`"args":{"cni":{"sysctl":{"kernel.x":"1"}}}`:  `"kernel/x"`,
 		`"promisc":true,"sysctl":{"net.ipv4.x": "="}`: "net.ipv4.x",
 	} {
 		r := runtime(t, ","+members)

@@ -129,12 +129,12 @@ func TestRefused(t *testing.T) {
 	t.Parallel()
 	for place, members := range places {
 		for _, row := range []struct{ name, members, says string }{
-			{"no master", `,"vlanId":5` + ipam4, "master: "},
+			{"no master", `,"vlanId":5` + ipam4, `"master" field is required`},
 			{"no such master", `,"master":"absent","vlanId":5` + ipam4, `"absent"`},
 			{"MTU above the parent's", vlan5 + `,"mtu":1600` + ipam4, "invalid MTU 1600, must be [0, master MTU(1500)]"},
 			{"negative MTU", vlan5 + `,"mtu":-100` + ipam4, "invalid MTU -100, must be [0, master MTU(1500)]"},
-			{"negative ID", `,"master":"eno1","vlanId":-1` + ipam4, "vlanId: -1 is not within 0 to 4094"},
-			{"ID above the last", `,"master":"eno1","vlanId":4095` + ipam4, "vlanId: 4095 is not within 0 to 4094"},
+			{"negative ID", `,"master":"eno1","vlanId":-1` + ipam4, "invalid VLAN ID -1 (must be between 0 and 4095 inclusive)"},
+			{"ID above the last", `,"master":"eno1","vlanId":4095` + ipam4, "vlanId: the highest VLAN ID is 4094"},
 			{"no ipam", vlan5, "needs ipam"},
 			{"empty ipam", vlan5 + `,"ipam":{}`, "needs ipam"},
 			{"unknown duplicate detection", vlan5 + `,"dad":"maybe"` + ipam4, `dad: "maybe"`},

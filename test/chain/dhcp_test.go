@@ -80,7 +80,7 @@ func TestDHCPBehindBridge(t *testing.T) {
 	r.Check("a")
 	r.Add("b")
 	err := r.Refused(r.Request(cni.Add, "c"), cni.CodeInternal)
-	if text := err.Error(); !strings.Contains(text, "dhcp ADD: error calling DHCP.Allocate: no more tries: no OFFER in ") || !strings.Contains(text, "on eth0 (carrier up)") {
+	if text := err.Error(); !strings.Contains(text, ": error calling DHCP.Allocate: no more tries: no OFFER in ") || !strings.Contains(text, "on eth0 (carrier up)") {
 		t.Error(text)
 	}
 	r.Del("a")
@@ -303,7 +303,7 @@ func TestDHCPWithoutDaemon(t *testing.T) {
 	t.Parallel()
 	r, _, start := dhcpBridge(t)
 	socket := r.Conf["ipam"].(map[string]any)["daemonSocketPath"].(string)
-	if text := r.Refused(r.Request(cni.Add, "a"), cni.CodeInternal).Error(); !strings.Contains(text, "dhcp ADD: error dialing DHCP daemon: ") {
+	if text := r.Refused(r.Request(cni.Add, "a"), cni.CodeInternal).Error(); !strings.Contains(text, ": error dialing DHCP daemon: ") {
 		t.Error(text)
 	}
 	r.Del("a")

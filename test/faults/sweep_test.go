@@ -269,6 +269,9 @@ func (r *rig) try(verb string, f fault, c recovery) (hit bool) {
 		what = fmt.Sprintf("%s %s, change %d (%s)", f.effect, verb, f.n+1, result.changes[f.n].name)
 	}
 	failed := result.killed || result.code != 0
+	if code, ok := errorCode(result); failed && ok && code == cni.CodeInternal { // which is for bugs
+		r.report(fmt.Sprintf("%s: no code for the cause: %q", what, result.stdout))
+	}
 	switch {
 	case f.effect == kill:
 		r.recover(c, what)
@@ -305,16 +308,22 @@ func (r *rig) recover(c recovery, what string) {
 	r.expectClean("%s: the following %s", what, c)
 }
 
-// wellFormedError reports whether a plugin ended with an error object, as the protocol demands, with the code of its cause,
-// unless the object is what the fault kept it from writing.
+// wellFormedError reports whether a plugin ended with an error object, as the protocol demands, unless the object is what the
+// fault kept it from writing.
 func wellFormedError(result *run, f fault) bool {
+	_, printed := errorCode(result)
+	unable := result.hit && result.changes[f.n].name == "write result"
+	return !result.killed && (printed || unable)
+}
+
+// errorCode returns the code of the error object that a plugin has printed; ok is false if there is none.
+func errorCode(result *run) (code cni.Code, ok bool) {
 	var object struct {
-		Code *uint
+		Code *cni.Code
 		Msg  string
 	}
-	err := json.Unmarshal(result.stdout, &object)
-	printed := err == nil && object.Code != nil && object.Msg != ""
-	unable := result.hit && result.changes[f.n].name == "write result"
-	coded := !printed || *object.Code != uint(cni.CodeInternal) // which is for bugs
-	return !result.killed && coded && (printed || unable)
+	if err := json.Unmarshal(result.stdout, &object); err != nil || object.Code == nil || object.Msg == "" {
+		return 0, false
+	}
+	return *object.Code, true
 }

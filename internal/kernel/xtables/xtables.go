@@ -124,7 +124,18 @@ func (f *failure) Error() string {
 	return text
 }
 
-func (f *failure) Unwrap() error { return f.err }
+// Unwrap returns the error and what it amounts to: [syscall.EINTR] if a signal ended the tool, [syscall.EIO] if the tool
+// reported a failure, which the kernel or the rules caused.
+func (f *failure) Unwrap() []error {
+	var exit *exec.ExitError
+	switch {
+	case !errors.As(f.err, &exit):
+		return []error{f.err}
+	case exit.Exited():
+		return []error{f.err, syscall.EIO}
+	}
+	return []error{f.err, syscall.EINTR}
+}
 
 func run(ctx context.Context, ns *netns.NS, input, name string, args ...string) ([]byte, error) {
 	var stdout, stderr bytes.Buffer
