@@ -303,7 +303,7 @@ func TestDHCPWithoutDaemon(t *testing.T) {
 	t.Parallel()
 	r, _, start := dhcpBridge(t)
 	socket := r.Conf["ipam"].(map[string]any)["daemonSocketPath"].(string)
-	if text := r.Refused(r.Request(cni.Add, "a"), cni.CodeInternal).Error(); !strings.Contains(text, ": error dialing DHCP daemon: ") {
+	if text := r.Refused(r.Request(cni.Add, "a"), cni.CodeIOFailure).Error(); !strings.Contains(text, ": error dialing DHCP daemon: ") {
 		t.Error(text)
 	}
 	r.Del("a")
