@@ -1,12 +1,14 @@
 package attach
 
 import (
+	"errors"
 	"net/netip"
 
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/kernel/hostnat"
 	"github.com/tenon-cni/tenon/internal/kernel/nft"
 	"github.com/tenon-cni/tenon/internal/kernel/xtables"
+	"github.com/tenon-cni/tenon/internal/session"
 )
 
 // backend returns the backend that a configuration demands, [Auto] if the host decides. What only
@@ -27,11 +29,34 @@ func (s *Core) masqBackend(nets []netip.Prefix) (Backend, error) {
 	if b := m.backend(); b != Auto {
 		return b, nil
 	}
+	chosen, err := s.chooseMasq(nets)
+	return Backend(chosen.Backend), err
+}
+
+// chooseMasq chooses the backend by the state of the host.
+func (s *Core) chooseMasq(nets []netip.Prefix) (kernel.NATChoice, error) {
 	if len(iptablesMasquerade(s.Name, s.ContainerID).Comment) > xtables.MaxComment {
-		return NFTables, nil // no rule of iptables can name the attachment
+		const reason = "no rule of iptables can name the attachment"
+		return kernel.NATChoice{Backend: kernel.NATByNFTables, Reason: reason}, nil
 	}
-	chosen, err := s.ChooseNAT("ipMasqBackend", nft.Masquerading, masqQueries(nets, m.details())...)
-	return Backend(chosen), err
+	d := masqOf(s.Config()).details()
+	return s.ChooseNAT("ipMasqBackend", nft.Masquerading, masqQueries(nets, d)...)
+}
+
+// moveMasquerade is the [session.Mover] for addresses that nftables masquerades.
+func (s *Core) moveMasquerade(nets []netip.Prefix, dryRun bool) ([]session.Move, error) {
+	choice, err := s.chooseMasq(nets)
+	if err != nil || choice.Backend != kernel.NATByIPTables {
+		return nil, err
+	}
+	moves := []session.Move{{What: "masquerading", Backend: choice.Backend, Reason: choice.Reason}}
+	if dryRun {
+		return moves, nil
+	}
+	if err := s.masqueradeBy(IPTables, nets); err != nil {
+		return nil, errors.Join(err, s.Tx.Rollback())
+	}
+	return moves, s.release(session.GoneOne(s.Attachment()))
 }
 
 // masqQueries ask for rules that decide about what is masqueraded. A network stands for all its

@@ -59,7 +59,17 @@ func repairMasquerade(ctx context.Context, s *Core) error {
 		return err
 	}
 	if backend != IPTables {
-		return s.masqueradeBy(backend, missing)
+		if err := s.masqueradeBy(backend, missing); err != nil || len(missing) == 0 || masqOf(s.Config()).backend() != Auto {
+			return err
+		}
+		return session.PutOff(ctx, session.Steps{Move: func(ctx context.Context, dryRun bool) ([]session.Move, error) {
+			s, err := open(ctx, s.AnyCall)
+			if err != nil {
+				return nil, err
+			}
+			defer s.Close()
+			return s.moveMasquerade(nets, dryRun)
+		}})
 	}
 	return session.PutOff(ctx, session.Steps{Allow: func(ctx context.Context) (restored []string, err error) {
 		s, err := open(ctx, s.AnyCall)

@@ -23,6 +23,12 @@ type Restorer[C any] interface {
 	Allow(context.Context, *Session[C]) (restored []string, err error)
 }
 
+// Mover is a Restorer whose backend depends on the host.
+type Mover[C any] interface {
+	// Move is a [session.Mover], called in a session as Allow is.
+	Move(ctx context.Context, s *Session[C], dryRun bool) ([]session.Move, error)
+}
+
 // repair makes the entries of the Ruler again, then what the Restorer has.
 func (p untyped) repair(ctx context.Context, c *plugin.AnyCall) error {
 	rules, more := p.repairs()
@@ -44,7 +50,14 @@ func (p untyped) repair(ctx context.Context, c *plugin.AnyCall) error {
 			return restored, err
 		}
 	}
-	return session.PutOff(ctx, session.Steps{Deny: step(p.deny), Allow: step(p.allow)})
+	move := func(ctx context.Context, dryRun bool) (moves []session.Move, err error) {
+		err = p.inSession(ctx, c, func(s *session.Core) (err error) {
+			moves, err = p.move(ctx, s, dryRun)
+			return err
+		})
+		return moves, err
+	}
+	return session.PutOff(ctx, session.Steps{Deny: step(p.deny), Allow: step(p.allow), Move: move})
 }
 
 // attached returns nil if the container's interface is there, with one of its addresses if it was given any. Otherwise the

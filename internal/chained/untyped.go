@@ -28,6 +28,7 @@ type decorator interface {
 	repairs() (ruler, restorer bool)
 	deny(context.Context, *session.Core) (restored []string, err error)  // of a Restorer
 	allow(context.Context, *session.Core) (restored []string, err error) // of a Restorer
+	move(ctx context.Context, s *session.Core, dryRun bool) ([]session.Move, error)
 }
 
 // typed gives the calls of a decorator their type.
@@ -76,4 +77,11 @@ func (t *typed[C]) deny(ctx context.Context, s *session.Core) (restored []string
 
 func (t *typed[C]) allow(ctx context.Context, s *session.Core) (restored []string, err error) {
 	return t.d.(Restorer[C]).Allow(ctx, session.Of[C](s))
+}
+
+func (t *typed[C]) move(ctx context.Context, s *session.Core, dryRun bool) ([]session.Move, error) {
+	if m, ok := t.d.(Mover[C]); ok {
+		return m.Move(ctx, session.Of[C](s), dryRun)
+	}
+	return nil, nil
 }

@@ -21,9 +21,11 @@ func (a *app) repair() *cobra.Command {
 		Long: `Puts back what plugins had in the ruleset of the host (nftables, iptables) and somebody has taken away: for
 all recorded attachments, or those of some networks. Do it after "nft flush ruleset" and after a firewall
 was started again. What refuses packets is back before, or together with, what lets them through; what is
-there stays; doing it again changes nothing. Links, addresses and routes are not touched.
+there stays; doing it again changes nothing. Links, addresses and routes are not touched. Where a rule
+in the nat table of iptables now decides about the traffic of an attachment, and the configuration
+leaves the backend open, moves its host ports and masquerading from nftables to iptables.
 
-Prints what was missing, for each attachment and plugin. Attachments of all runtimes are repaired, by the
+Prints what was missing and moved, for each attachment and plugin. Attachments of all runtimes are repaired, by the
 records in --state-dir and --cache-dir. What other plugins than Tenon's have lost cannot be put back: of
 their attachments it is told what CHECK says. Waits for what is under way on the networks, but no longer
 than --timeout.
@@ -65,7 +67,7 @@ contrib/systemd/tenon-repair.service of Tenon's source:
 	r.pluginFlags(cmd)
 	r.recordFlags(cmd)
 	r.jsonFlag(cmd, "print the list as JSON")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only tell what is missing")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only print what would be done")
 	cmd.ValidArgsFunction = r.completeRecorded
 	return cmd
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/repair"
+	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
 	"github.com/tenon-cni/tenon/plugin"
@@ -33,7 +34,8 @@ type repairEntry struct {
 	Plugin    string          `json:"plugin,omitempty"`
 	Missing   []string        `json:"missing"`
 	Repaired  bool            `json:"repaired"`
-	Note      string          `json:"note,omitempty"` // why it was passed over
+	Moved     []session.Move  `json:"moved,omitempty"` // to another backend, or with --dry-run would be
+	Note      string          `json:"note,omitempty"`  // why it was passed over
 	Error     json.RawMessage `json:"error,omitempty"`
 
 	key     cni.Attachment
@@ -68,6 +70,7 @@ func (p *repairs) run(ctx context.Context, calls []invoke.Call) error {
 		key := calls[i].Env.Attachment(name)
 		e := newRepairEntry(key)
 		e.Plugin, e.Missing = filepath.Base(calls[i].Path), append(e.Missing, o.Restored...)
+		e.Moved = o.Moved
 		e.Repaired = len(o.Restored) > 0 && o.Err == nil && !p.dryRun
 		switch {
 		case errors.Is(o.Err, repair.ErrForeign):
@@ -78,7 +81,7 @@ func (p *repairs) run(ctx context.Context, calls []invoke.Call) error {
 		case o.Err != nil:
 			p.passOver(key, o.Err)
 			continue
-		case len(o.Restored) == 0:
+		case len(o.Restored) == 0 && len(o.Moved) == 0:
 			continue
 		}
 		p.entries = append(p.entries, e)
@@ -113,12 +116,19 @@ func (p *repairs) print(complete bool) error {
 	}
 	repaired := 0
 	for _, e := range p.entries {
+		changed, err := p.printMoves(e)
+		if err != nil {
+			return err
+		}
+		repaired += changed
 		verb, text := "repaired", strings.Join(e.Missing, ", ")
 		switch {
 		case e.Error != nil:
 			continue // it is told as an error
 		case e.Note != "":
 			verb, text = "passed over", e.Note
+		case len(e.Missing) == 0:
+			continue
 		case p.dryRun:
 			verb = "would repair"
 			fallthrough
@@ -133,4 +143,19 @@ func (p *repairs) print(complete bool) error {
 		fmt.Fprintln(p.stdout, "nothing to repair")
 	}
 	return nil
+}
+
+// printMoves prints what was moved to another backend, and returns how many lines it printed.
+func (p *repairs) printMoves(e repairEntry) (int, error) {
+	verb := "moved"
+	if p.dryRun {
+		verb = "would move"
+	}
+	for i, m := range e.Moved {
+		_, err := fmt.Fprintf(p.stdout, "%s %s of %s to %s: %s\n", verb, m.What, e.key, m.Backend, m.Reason)
+		if err != nil {
+			return i, err
+		}
+	}
+	return len(e.Moved), nil
 }

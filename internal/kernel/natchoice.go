@@ -44,7 +44,12 @@ func (s *Space) ChooseNAT(concern *Concern, queries ...NATQuery) (NATChoice, err
 	return s.chooseNAT(s.Build(concern), queries)
 }
 
-// SuitableNAT is [Space.ChooseNAT] for the current namespace, which changes nothing.
+// SuitableNAT is [Space.ChooseNAT] for the current namespace. It changes nothing.
+func (s *Space) SuitableNAT(concern *Concern, queries ...NATQuery) (NATChoice, error) {
+	return s.chooseNAT(s.Buildable(concern), queries)
+}
+
+// SuitableNAT is [Space.SuitableNAT] with a space of its own.
 func SuitableNAT(ctx context.Context, concern *Concern, queries ...NATQuery) (NATChoice, error) {
 	ns, err := netns.Current()
 	if err != nil {
@@ -56,7 +61,7 @@ func SuitableNAT(ctx context.Context, concern *Concern, queries ...NATQuery) (NA
 		return NATChoice{}, err
 	}
 	defer s.Close()
-	return s.chooseNAT(Buildable(ctx, concern), queries)
+	return s.SuitableNAT(concern, queries...)
 }
 
 // chooseNAT chooses in view of whether nftables can be used.
@@ -95,6 +100,9 @@ func (s *Space) Build(concern *Concern) error {
 	}
 	return s.tx.Do(fmt.Sprintf("build %s", concern), func() error { return c.Build(s.tx.ctx, concern) }, nil)
 }
+
+// Buildable is [Buildable]. It changes nothing.
+func (s *Space) Buildable(concern *Concern) error { return Buildable(s.tx.ctx, concern) }
 
 // IPTablesWorks returns nil if iptables can be used in the current namespace without nftables. It
 // starts processes.

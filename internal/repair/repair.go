@@ -25,7 +25,8 @@ var errUnmet = errors.New("is still missing in the ruleset")
 // Outcome is what has become of a call.
 type Outcome struct {
 	Restored []string // what was missing, for people; not what could not be put back
-	Err      error    // [ErrForeign]; with [cni.CodeUnknownContainer] if the container is gone
+	Moved    []session.Move
+	Err      error // [ErrForeign]; with [cni.CodeUnknownContainer] if the container is gone
 }
 
 // Failed reports whether something could not be put back that should be there.
@@ -43,12 +44,14 @@ func Run(ctx context.Context, plugins []plugin.Definition, calls []invoke.Call) 
 	return all.outcomes(), err
 }
 
-// Missing tells what Run would put back, as far as the ruleset is concerned, and changes nothing. What else plugins would
-// do is told by CHECK, for which caller is asked.
+// Missing returns what Run would put back, as far as the ruleset is concerned, and what it would
+// move, and changes nothing. What else plugins would do is told by CHECK, for which caller is asked.
 func Missing(ctx context.Context, plugins []plugin.Definition, calls []invoke.Call, caller invoke.Caller) ([]Outcome, error) {
 	all := gather(ctx, plugins, calls)
 	err := all.inHost(ctx, all.compare)
 	for _, p := range all {
+		moves, wrong := p.steps.Move.Run(ctx, true)
+		p.Moved, p.Err = moves, errors.Join(p.Err, wrong)
 		if p.steps.Deny == nil && p.steps.Allow == nil {
 			continue
 		}
@@ -191,6 +194,11 @@ func (r repairs) finish(ctx context.Context) {
 			}
 			restored, err := step(p.steps).Run(ctx)
 			p.Restored, p.Err = append(p.Restored, restored...), err
+		}
+	}
+	for _, p := range r {
+		if p.Err == nil {
+			p.Moved, p.Err = p.steps.Move.Run(ctx, false)
 		}
 	}
 }

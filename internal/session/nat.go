@@ -12,18 +12,30 @@ import (
 // natHint says what helps where no backend works.
 const natHint = "load the kernel module nf_tables, or install iptables and load the module iptable_nat"
 
+// Usable returns nil if the kernel can do what a concern of nftables needs. On ADD it makes that.
+func (s *Core) Usable(concern *kernel.Concern) error {
+	if s.Command == cni.Add {
+		return s.Host.Build(concern)
+	}
+	return s.Host.Buildable(concern)
+}
+
 // ChooseNAT chooses the backend for what an option of the configuration leaves open, and logs the
-// choice with its reason. See [kernel.Space.ChooseNAT].
-func (s *Core) ChooseNAT(option string, concern *kernel.Concern, queries ...kernel.NATQuery) (kernel.NATBackend, error) {
-	choice, err := s.Host.ChooseNAT(concern, queries...)
+// choice with its reason. See [kernel.Space.ChooseNAT]. Only ADD makes the table of nftables: CHECK
+// and a dry run of a repair change nothing.
+func (s *Core) ChooseNAT(option string, concern *kernel.Concern, queries ...kernel.NATQuery) (kernel.NATChoice, error) {
+	choose := s.Host.SuitableNAT
+	if s.Command == cni.Add {
+		choose = s.Host.ChooseNAT
+	}
+	choice, err := choose(concern, queries...)
 	if errors.Is(err, kernel.ErrNoNAT) {
-		return "", cni.Errorf(cni.CodeUnsupportedField, "%s: %w", option, err).WithDetails(natHint)
+		return choice, cni.Errorf(cni.CodeUnsupportedField, "%s: %w", option, err).WithDetails(natHint)
 	}
-	if err != nil {
-		return "", err
+	if err == nil {
+		s.LogNAT(option, choice)
 	}
-	s.LogNAT(option, choice)
-	return choice.Backend, nil
+	return choice, err
 }
 
 // LogNAT logs which backend was chosen for an option, and why.

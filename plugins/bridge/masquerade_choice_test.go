@@ -2,9 +2,13 @@ package bridge_test
 
 import (
 	"encoding/json"
+	"errors"
+	"io"
+	"net"
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/testnet"
@@ -89,8 +93,80 @@ func TestNoExemption(t *testing.T) {
 	}
 }
 
-// TestLaterExemption: an attachment stays valid and is repaired in the backend it was made with,
-// whatever is chosen later, and DEL and GC find it there.
+// TestExemptionAfterADD: an exemption from masquerading that an operator adds after ADD takes effect
+// with the next repair, and established connections continue (issue 14 A 3).
+func TestExemptionAfterADD(t *testing.T) {
+	run := func(t *testing.T) {
+		r := runtime(t, gateway+`,"ipMasq":true`+ipam4)
+		outside := r.Uplink()
+		outside.Command("ip", "route", "add", "10.1.2.0/24", "via", "192.0.2.1")
+		outside.Command("ip", "address", "add", "198.51.100.1/32", "dev", "lo")
+		r.Host.Command("ip", "route", "add", "198.51.100.1", "via", "192.0.2.2")
+		r.Add("c")
+		wantMasquerade(t, r, "nftables")
+		still := converse(t, r.Container("c"), outside, "192.0.2.2:7000")
+		exemption := []string{"-t", "nat", "-I", "POSTROUTING", "-s", "10.1.2.0/24", "-d", "192.0.2.0/24", "-j", "ACCEPT"}
+		r.Host.Command("iptables", exemption...)
+		if err := r.Repair("c"); err != nil {
+			t.Fatal(err)
+		}
+		wantMasquerade(t, r, "iptables")
+		masqueraded, own := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("10.1.2.2")
+		for to, want := range map[string]netip.Addr{"192.0.2.2": own, "198.51.100.1": masqueraded} {
+			if got := testnet.SourceSeen(t, r.Container("c"), outside, netip.MustParseAddr(to)); got != want {
+				t.Errorf("%s sees %s, want %s", to, got, want)
+			}
+		}
+		still()
+		r.Check("c")
+		r.Del("c")
+		wantMasquerade(t, r, "")
+	}
+	t.Run("legacy", func(t *testing.T) { // first, since it changes PATH
+		testnet.LegacyIPTables(t)
+		run(t)
+	})
+	t.Run("nft", func(t *testing.T) {
+		t.Parallel()
+		testnet.Require(t, testnet.Tool("iptables-restore"))
+		run(t)
+	})
+}
+
+// converse connects to a server that it starts in another namespace, and returns a function that
+// fails the test unless the connection still works.
+func converse(t *testing.T, from, to *testnet.Namespace, address string) func() {
+	t.Helper()
+	var l net.Listener
+	var client net.Conn
+	var err error
+	to.Do(func() { l, err = net.Listen("tcp4", address) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	from.Do(func() { client, err = net.DialTimeout("tcp4", address, testnet.Patience) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close(); server.Close() })
+	return func() {
+		t.Helper()
+		_, err := client.Write([]byte("hello"))
+		err = errors.Join(err, server.SetReadDeadline(time.Now().Add(testnet.Patience)))
+		buf := make([]byte, 5)
+		if _, wrong := io.ReadFull(server, buf); err != nil || wrong != nil {
+			t.Errorf("established connection: %v, %v", err, wrong)
+		}
+	}
+}
+
+// TestLaterExemption: an attachment stays valid, whatever the host asks for later. A repair moves
+// it to iptables, but not back, and DEL and GC find it in either.
 func TestLaterExemption(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("iptables"))
@@ -118,7 +194,8 @@ func TestLaterExemption(t *testing.T) {
 			if err := r.Repair("c"); err != nil {
 				t.Error(err)
 			}
-			wantMasquerade(t, r, first)
+			wantMasquerade(t, r, "iptables")
+			r.Check("c")
 			remove(r)
 			wantMasquerade(t, r, "")
 		})

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/kernel/hostnat"
 	"github.com/tenon-cni/tenon/internal/kernel/nft"
@@ -26,11 +27,13 @@ func backendOf(s *session, addrs []netip.Prefix, maps []nft.Mapping) (Backend, e
 		return s.Conf.chosen, nil
 	}
 	var err error
-	if s.Command != "ADD" {
+	if s.Command != cni.Add {
 		s.Conf.chosen, err = inPlace(s, addrs, maps)
 	}
 	if s.Conf.chosen == "" && err == nil {
-		s.Conf.chosen, err = choose(s, addrs, maps)
+		var choice kernel.NATChoice
+		choice, err = choose(s, addrs, maps)
+		s.Conf.chosen = Backend(choice.Backend)
 	}
 	return s.Conf.chosen, err
 }
@@ -67,13 +70,48 @@ func hasChain(s *session, addrs []netip.Prefix) (bool, error) {
 }
 
 // choose chooses the backend by the state of the host.
-func choose(s *session, addrs []netip.Prefix, maps []nft.Mapping) (Backend, error) {
+func choose(s *session, addrs []netip.Prefix, maps []nft.Mapping) (kernel.NATChoice, error) {
 	if reason := ofNerdctl(s.Conf, s.Env, networkDir); reason != "" && kernel.IPTablesAvailable() == nil {
-		s.LogNAT("backend", kernel.NATChoice{Backend: kernel.NATByIPTables, Reason: reason})
-		return iptablesBackend, nil
+		choice := kernel.NATChoice{Backend: kernel.NATByIPTables, Reason: reason}
+		s.LogNAT("backend", choice)
+		return choice, nil
 	}
-	chosen, err := s.ChooseNAT("backend", nft.Publishing, queries(s, addrs, maps)...)
-	return Backend(chosen), err
+	return s.ChooseNAT("backend", nft.Publishing, queries(s, addrs, maps)...)
+}
+
+// Move forwards the ports by iptables if the host asks for that by now. CHECK accepts either.
+func (mapper) Move(_ context.Context, s *session, dryRun bool) ([]core.Move, error) {
+	forwards, err := s.Conf.forwards()
+	if err != nil || len(forwards) == 0 || s.Conf.backend() != autoBackend {
+		return nil, err
+	}
+	addrs := containerAddrs(s)
+	maps, err := mappings(forwards, addrs)
+	if err != nil {
+		return nil, err
+	}
+	if now, err := backendOf(s, addrs, maps); now != nftablesBackend || err != nil {
+		return nil, err
+	}
+	choice, err := choose(s, addrs, maps)
+	if err != nil || choice.Backend != kernel.NATByIPTables {
+		return nil, err
+	}
+	moves := []core.Move{{What: "host ports", Backend: choice.Backend, Reason: choice.Reason}}
+	if dryRun {
+		return moves, nil
+	}
+	if err := applyIPTables(s, forwards, addrs, maps); err != nil {
+		return nil, err
+	}
+	guard, err := loopbackGuard(s, maps)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Host.Claim("guard the loopback addresses", s.Tag, guard); err != nil { // releases the ports
+		return nil, err
+	}
+	return moves, moved(s, iptablesBackend, addrs)
 }
 
 // Advise says where ports are forwarded by iptables, whichever ports the runtime asks for.

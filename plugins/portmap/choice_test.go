@@ -3,17 +3,25 @@ package portmap_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/internal/testnet"
+	"github.com/tenon-cni/tenon/plugins/portmap"
 )
 
 // backendOf returns which backend forwards to a container: that whose rules there are.
@@ -91,7 +99,7 @@ func TestOtherRules(t *testing.T) {
 }
 
 // TestMoved: an attachment stays valid in the backend it was made with, whatever is chosen later;
-// another ADD moves it, and DEL and GC find it in either.
+// another ADD moves it in both directions, and DEL and GC find it in either.
 func TestMoved(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("iptables-restore"))
@@ -124,6 +132,125 @@ func TestMoved(t *testing.T) {
 		must(t, err)
 		h.forwardsBy("c", "")
 	}
+}
+
+// repair repairs an attachment, and returns the changes that it makes.
+func (h *host) repair(container, ports string) (ops []string) {
+	h.t.Helper()
+	stdin, err := json.Marshal(h.request(container, ports))
+	must(h.t, err)
+	env := cni.Env{
+		ContainerID: container, Netns: h.Container(container).Path(), IfName: "eth0", Path: h.bin, Args: h.args,
+	}
+	hooks := kernel.Hooks{Trace: func(op string) { ops = append(ops, op) }}
+	ctx := kernel.WithHooks(h.t.Context(), hooks)
+	must(h.t, h.Host.Run(func() error { return portmap.Plugin.Repair(ctx, env, stdin) }))
+	return ops
+}
+
+// converse connects to an address, where serveEcho answers, and returns a function that fails the
+// test unless the connection still works.
+func converse(t testing.TB, from *testnet.Namespace, address string) func() {
+	t.Helper()
+	var conn net.Conn
+	must(t, from.Run(func() (err error) {
+		conn, err = net.DialTimeout("tcp", address, inTime)
+		return err
+	}))
+	t.Cleanup(func() { conn.Close() })
+	return func() {
+		t.Helper()
+		buf := make([]byte, 5)
+		_, err := conn.Write([]byte("hello"))
+		must(t, errors.Join(err, conn.SetReadDeadline(time.Now().Add(inTime))))
+		if _, err := io.ReadFull(conn, buf); err != nil || string(buf) != "hello" {
+			t.Errorf("established connection: got %q (%v)", buf, err)
+		}
+	}
+}
+
+// serveEcho echoes on a TCP port of a namespace.
+func serveEcho(t testing.TB, ns *testnet.Namespace, number int) {
+	t.Helper()
+	var l net.Listener
+	must(t, ns.Run(func() (err error) {
+		l, err = net.Listen("tcp4", fmt.Sprintf(":%d", number))
+		return err
+	}))
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				_, _ = io.Copy(conn, conn) // the client notices
+			}()
+		}
+	}()
+}
+
+// TestRepairMoves: a rule that an operator adds after ADD takes effect with the next repair. The
+// attachment is never without rules, and established connections continue (issue 14 A 3).
+func TestRepairMoves(t *testing.T) {
+	run := func(t *testing.T) {
+		for _, snat := range []string{"", `,"snat":false`} {
+			h := newHost(t, snat)
+			h.attach("c", 0)
+			h.attach("sibling", 0)
+			serve(t, h.Container("c"), "c", "", 80)
+			serveEcho(t, h.Container("c"), 81)
+			ports := "[" + port("tcp", 8080, 80, "") + "," + port("udp", 8080, 80, "") + "," + port("tcp", 8081, 81, "") + "]"
+			h.add("c", ports)
+			h.forwardsBy("c", "nftables")
+			answers(t, h.lan, "192.0.2.1:8080", "c")
+			still := converse(t, h.lan, "192.0.2.1:8081")
+			for _, protocol := range []string{"tcp", "udp"} {
+				h.iptables("-I PREROUTING -s 192.0.2.2 -p " + protocol + " --dport 8080 -j ACCEPT")
+			}
+			ops := h.repair("c", ports)
+			h.forwardsBy("c", "iptables")
+			made := slices.IndexFunc(ops, func(op string) bool { return strings.HasPrefix(op, "edit iptables nat") })
+			released := slices.IndexFunc(ops, func(op string) bool {
+				return strings.HasPrefix(op, "guard the loopback") || strings.HasPrefix(op, "release")
+			})
+			if made < 0 || released < made {
+				t.Errorf("rules are removed before the new ones are made: %q", ops)
+			}
+			answers(t, h.lan, "192.0.2.1:8080", "")
+			if snat == "" {
+				answers(t, h.Container("sibling"), "192.0.2.1:8080", "c")
+				answers(t, h.Host, "127.0.0.1:8080", "c")
+			}
+			still()
+			h.check("c", ports)
+			h.repair("c", ports)
+			h.forwardsBy("c", "iptables")
+			h.del("c", ports)
+			h.forwardsBy("c", "")
+		}
+	}
+	t.Run("legacy", func(t *testing.T) { // first, since it changes PATH
+		testnet.LegacyIPTables(t)
+		run(t)
+	})
+	t.Run("nft", func(t *testing.T) {
+		t.Parallel()
+		testnet.Require(t, testnet.Tool("iptables-restore"))
+		run(t)
+	})
+	t.Run("demanded", func(t *testing.T) {
+		t.Parallel()
+		testnet.Require(t, testnet.Tool("iptables-restore"))
+		h := newHost(t, `,"backend":"nftables"`)
+		h.attach("c", 0)
+		h.add("c", somePort)
+		h.iptables("-I PREROUTING -j ACCEPT")
+		h.repair("c", somePort)
+		h.forwardsBy("c", "nftables")
+	})
 }
 
 // TestConflictOfBackends: a port that one backend has is refused to the other, also as part of a range.

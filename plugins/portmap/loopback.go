@@ -42,7 +42,7 @@ func loopbackGuard(s *session, maps []nft.Mapping) ([]kernel.Entry, error) {
 	if _, ok := fromLoopback(s.Conf, maps); !ok {
 		return nil, nil
 	}
-	if err := s.Host.Build(nft.Publishing); err != nil {
+	if err := s.Usable(nft.Publishing); err != nil {
 		return nil, kernel.UnlessNoNFT(err)
 	}
 	return []kernel.Entry{nft.Publisher(s.Tag)}, nil
