@@ -77,6 +77,11 @@ func repairMasquerade(ctx context.Context, s *Core) error {
 			return nil, err
 		}
 		defer s.Close()
+		if len(missing) > 0 && masqOf(s.Config()).backend() == Auto { // the deciding rule can be of the legacy variant
+			if _, err := s.chooseMasq(nets); err != nil {
+				return nil, err
+			}
+		}
 		if err := s.masqueradeBy(IPTables, nets); err != nil { // all: the chain can have lost rules that its jumps do not tell of
 			return nil, errors.Join(err, s.Tx.Rollback())
 		}

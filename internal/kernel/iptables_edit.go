@@ -8,13 +8,18 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenon-cni/tenon/internal/kernel/hostnat"
 	"github.com/tenon-cni/tenon/internal/kernel/xtables"
 )
 
 // EditIPTables makes an edit in a table, in one transaction. Undone by taking back what was changed, but for chains that
 // others have come to use. The error wraps [ErrNoIPTables] if there is no such tool.
 func (s *Space) EditIPTables(t xtables.Table, e xtables.Edit) error {
-	t.Legacy = s.legacyOnly()
+	legacy, err := s.editsLegacy(t, e)
+	if err != nil {
+		return err
+	}
+	t.Legacy = legacy
 	chains := slices.Concat(e.Chains, e.Own)
 	var undo xtables.Undo
 	revert := func() error {
@@ -59,11 +64,48 @@ func (s *Space) lockedIPTables(ctx context.Context, t xtables.Table, chains []st
 	return fn(!exists)
 }
 
-// CheckIPTables looks for rules in a table, in the form of [xtables.Edit]. The error names the first that is not there, and
-// then wraps [xtables.ErrMissing].
+// CheckIPTables looks for rules in a table, in the form of [xtables.Edit] and of either variant. The
+// error names the first that is not there, and then wraps [xtables.ErrMissing].
 func (s *Space) CheckIPTables(t xtables.Table, rules []string) error {
 	t.Legacy = s.legacyOnly()
-	return t.Check(s.tx.ctx, s.NS, rules)
+	missing := t.Check(s.tx.ctx, s.NS, rules)
+	if t.Legacy || !errors.Is(missing, xtables.ErrMissing) {
+		return missing
+	}
+	if there, err := t.HasLegacy(s.NS); !there || err != nil {
+		return errors.Join(missing, err)
+	}
+	t.Legacy = true
+	if err := t.Check(s.tx.ctx, s.NS, rules); !errors.Is(err, xtables.ErrMissing) {
+		return err
+	}
+	return missing
+}
+
+// editsLegacy reports whether the legacy kind of iptables must make an edit: where nothing else
+// works, where [Space.ChooseNAT] found the deciding rule, or where the owner's chains are already.
+func (s *Space) editsLegacy(t xtables.Table, e xtables.Edit) (bool, error) {
+	if s.legacyOnly() {
+		return true, nil
+	}
+	if t.Name != "nat" {
+		return false, nil
+	}
+	if legacy, known := s.legacyNAT[t.Family]; known {
+		return legacy, nil
+	}
+	own := e.Own
+	if len(own) == 0 {
+		own = e.Chains
+	}
+	tables := hostnat.Open(s.NS, t.Family, nil)
+	defer tables.Close()
+	for _, chain := range own {
+		if _, there, err := tables.LegacyRules(chain); there || err != nil {
+			return there, err
+		}
+	}
+	return false, nil
 }
 
 // legacyOnly reports whether nothing but the legacy kind of iptables can work here.

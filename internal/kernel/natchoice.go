@@ -75,17 +75,42 @@ func (s *Space) chooseNAT(nftables error, queries []NATQuery) (NATChoice, error)
 		}
 		return NATChoice{Backend: NATByIPTables, Reason: err.Error()}, nil
 	}
-	found, err := s.decidingRule(queries)
+	found, err := s.decidingRules(queries)
 	if err != nil {
 		return NATChoice{}, err
 	}
-	if found == nil {
-		return NATChoice{Backend: NATByNFTables, Reason: "no rule of iptables decides about this traffic"}, nil
+	choice := NATChoice{Backend: NATByNFTables, Reason: "no rule of iptables decides about this traffic"}
+	for _, rule := range found {
+		err := s.canObey(rule, familiesOf(queries))
+		switch {
+		case err == nil && choice.Backend == NATByNFTables:
+			choice.Backend, choice.Reason = NATByIPTables, rule.String()
+		case err != nil && choice.Void == "":
+			choice.Void = rule.String()
+			if choice.Backend == NATByNFTables {
+				choice.Reason = err.Error()
+			}
+		}
 	}
-	if err := IPTablesAvailable(familiesOf(queries)...); err != nil {
-		return NATChoice{Backend: NATByNFTables, Reason: err.Error(), Void: found.String()}, nil
+	return choice, nil
+}
+
+// canObey returns nil if the tool of the variant that a rule belongs to is installed: rules of the
+// other variant would be in a table of their own, too. Later edits use that variant.
+func (s *Space) canObey(found decidingRule, families []xtables.Family) error {
+	if err := IPTablesAvailable(families...); err != nil {
+		return err
 	}
-	return NATChoice{Backend: NATByIPTables, Reason: found.String()}, nil
+	if found.Legacy {
+		if err := xtables.LegacyAvailable(s.tx.ctx, s.NS, found.family); err != nil {
+			return err
+		}
+	}
+	if s.legacyNAT == nil {
+		s.legacyNAT = map[xtables.Family]bool{}
+	}
+	s.legacyNAT[found.family] = found.Legacy
+	return nil
 }
 
 // Build makes what a concern needs before it can have entries, if it is not there. The error wraps
@@ -134,9 +159,15 @@ func familiesOf(queries []NATQuery) (list []xtables.Family) {
 	return list
 }
 
-// decidingRule returns the first rule that decides about the traffic of one of the queries, which
-// are sorted by family, or nil.
-func (s *Space) decidingRule(queries []NATQuery) (*hostnat.Found, error) {
+// decidingRule is a rule of a family.
+type decidingRule struct {
+	*hostnat.Found
+	family xtables.Family
+}
+
+// decidingRules returns for each family the first rule that decides about the traffic of one of the
+// queries, which are sorted by family.
+func (s *Space) decidingRules(queries []NATQuery) (list []decidingRule, err error) {
 	for _, f := range familiesOf(queries) {
 		t, err := s.NATTables(f)
 		if err != nil {
@@ -147,12 +178,17 @@ func (s *Space) decidingRule(queries []NATQuery) (*hostnat.Found, error) {
 			if q.Family != f {
 				continue
 			}
-			if found, err := t.Find(q.Query); found != nil || err != nil {
-				return found, err
+			found, err := t.Find(q.Query)
+			if err != nil {
+				return nil, err
+			}
+			if found != nil {
+				list = append(list, decidingRule{found, f})
+				break
 			}
 		}
 	}
-	return nil, nil
+	return list, nil
 }
 
 // NATTables opens the nat tables of iptables. They must be closed.

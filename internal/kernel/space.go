@@ -6,6 +6,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel/netns"
 	"github.com/tenon-cni/tenon/internal/kernel/nft"
 	"github.com/tenon-cni/tenon/internal/kernel/rtnl"
+	"github.com/tenon-cni/tenon/internal/kernel/xtables"
 )
 
 // Space is a network namespace within a transaction: one rtnetlink socket, and from the first use of rules on one
@@ -17,6 +18,8 @@ type Space struct {
 	tx  *Tx
 	rt  *rtnl.Conn
 	nft *nft.Conn // nil until first used
+
+	legacyNAT map[xtables.Family]bool // the variant of iptables that ChooseNAT found the deciding rule in
 
 	unlock func() // nil without [Space.Lock]
 }

@@ -42,7 +42,7 @@ func (s *Core) ChooseNAT(option string, concern *kernel.Concern, queries ...kern
 func (s *Core) LogNAT(option string, choice kernel.NATChoice) {
 	switch {
 	case choice.Void != "":
-		s.Log.Warn("a rule of iptables has no effect because iptables cannot be used",
+		s.Log.Warn("a rule of iptables has no effect with the chosen backend",
 			"option", option, "backend", choice.Backend, "reason", choice.Reason, "rule", choice.Void)
 	case choice.Backend == kernel.NATByIPTables:
 		s.Log.Info("chose the backend", "option", option, "backend", choice.Backend, "reason", choice.Reason)
@@ -73,7 +73,8 @@ func AdviseNAT(ctx context.Context, concern *kernel.Concern, queries ...kernel.N
 	case err != nil:
 		return nil, err
 	case choice.Void != "":
-		return []string{fmt.Sprintf("uses nftables on this host (%s), where this rule has no effect: %s", choice.Reason, choice.Void)}, nil
+		return []string{fmt.Sprintf("uses %s on this host (%s), where this rule has no effect: %s",
+			choice.Backend, choice.Reason, choice.Void)}, nil
 	case choice.Backend == kernel.NATByIPTables:
 		return []string{"uses iptables on this host: " + choice.Reason}, nil
 	}

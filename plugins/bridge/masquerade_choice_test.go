@@ -40,33 +40,48 @@ func wantMasquerade(t *testing.T, r *plugintest.Runtime, want string) {
 // TestExemption: an operator's exemption from masquerading keeps working, for the destination that
 // it names and in either variant of iptables (issue 14 A 3).
 func TestExemption(t *testing.T) {
-	run := func(t *testing.T) {
+	run := func(t *testing.T, tool, want string) {
 		r := runtime(t, gateway+`,"ipMasq":true`+ipamDual)
 		outside := r.Uplink()
 		outside.Command("ip", "route", "add", "10.1.2.0/24", "via", "192.0.2.1")
 		outside.Command("ip", "address", "add", "198.51.100.1/32", "dev", "lo")
 		r.Host.Command("ip", "route", "add", "198.51.100.1", "via", "192.0.2.2")
-		r.Host.Command("iptables", "-t", "nat", "-I", "POSTROUTING", "-s", "10.1.2.0/24", "-d", "192.0.2.0/24", "-j", "ACCEPT")
+		r.Host.Command(tool, "-t", "nat", "-I", "POSTROUTING", "-s", "10.1.2.0/24", "-d", "192.0.2.0/24", "-j", "ACCEPT")
 		r.Add("c")
-		wantMasquerade(t, r, "iptables")
+		wantMasquerade(t, r, want)
 		c, own := r.Container("c"), netip.MustParseAddr("10.1.2.2")
-		for to, want := range map[string]netip.Addr{"192.0.2.2": own, "198.51.100.1": netip.MustParseAddr("192.0.2.1")} {
-			if got := testnet.SourceSeen(t, c, outside, netip.MustParseAddr(to)); got != want {
-				t.Errorf("%s sees %s, want %s", to, got, want)
+		exempted := func() {
+			t.Helper()
+			for to, want := range map[string]netip.Addr{"192.0.2.2": own, "198.51.100.1": netip.MustParseAddr("192.0.2.1")} {
+				if got := testnet.SourceSeen(t, c, outside, netip.MustParseAddr(to)); got != want {
+					t.Errorf("%s sees %s, want %s", to, got, want)
+				}
 			}
 		}
+		exempted()
+		r.Check("c")
+		r.Host.Command(tool, "-t", "nat", "-D", "POSTROUTING", "2")
+		if err := r.Repair("c"); err != nil {
+			t.Error(err)
+		}
+		exempted()
 		r.Check("c")
 		r.Del("c")
 		wantMasquerade(t, r, "")
 	}
 	t.Run("legacy", func(t *testing.T) { // first, since it changes PATH
 		testnet.LegacyIPTables(t)
-		run(t)
+		run(t, "iptables", "iptables")
 	})
 	t.Run("nft", func(t *testing.T) {
 		t.Parallel()
 		testnet.Require(t, testnet.Tool("iptables-restore"))
-		run(t)
+		run(t, "iptables", "iptables")
+	})
+	t.Run("legacy rule beside nft tool", func(t *testing.T) {
+		t.Parallel()
+		testnet.Require(t, testnet.Tool("iptables-legacy-restore"))
+		run(t, "iptables-legacy", "iptables and iptables") // IPv4 by the legacy variant, IPv6 by the default one
 	})
 }
 

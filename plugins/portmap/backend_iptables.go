@@ -87,7 +87,11 @@ func (mapper) Allow(_ context.Context, s *session) (restored []string, err error
 		return nil, err
 	}
 	addrs := containerAddrs(s)
-	if byIPTables, err := usesIPTables(s, forwards, addrs); !byIPTables {
+	maps, err := mappings(forwards, addrs)
+	if err != nil {
+		return nil, err
+	}
+	if backend, err := backendOf(s, addrs, maps); backend != iptablesBackend {
 		return nil, err
 	}
 	t := s.Conf.ipTables(s.ContainerID, forwards)
@@ -95,6 +99,11 @@ func (mapper) Allow(_ context.Context, s *session) (restored []string, err error
 		missing := s.Host.CheckIPTables(natTable(a), t.rules(a))
 		if missing == nil {
 			continue
+		}
+		if s.Conf.backend() == autoBackend { // the deciding rule can be of the legacy variant
+			if _, err := choose(s, addrs, maps); err != nil {
+				return restored, err
+			}
 		}
 		if err := s.Host.EditIPTables(natTable(a), t.edit(a)); err != nil {
 			return restored, err

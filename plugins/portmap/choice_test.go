@@ -2,6 +2,7 @@ package portmap_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -81,6 +82,79 @@ func TestAccessRule(t *testing.T) {
 		testnet.Require(t, testnet.Tool("iptables-restore"))
 		run(t)
 	})
+}
+
+// TestMixedVariants: where iptables is of the nftables variant and the access rule is in the legacy
+// table, the rules for the ports are there, too, or a warning names the rule (issue 14 A 3).
+func TestMixedVariants(t *testing.T) {
+	t.Parallel()
+	testnet.Require(t, testnet.Tool("iptables-legacy-restore"), testnet.Tool("iptables-nft-restore"))
+	const both4And6 = "iptables and iptables" // IPv4 by the legacy variant, IPv6 by the default one
+	newer := map[string]string{}              // PATH without and with the legacy tools
+	for name, kinds := range map[string][]string{"without": {""}, "with": {"", "-legacy"}} {
+		dir := t.TempDir()
+		for _, kind := range kinds {
+			for _, tool := range []string{"iptables%s-restore", "iptables%s-save", "ip6tables%s-restore", "ip6tables%s-save"} {
+				path, err := exec.LookPath(fmt.Sprintf(tool, cmp.Or(kind, "-nft")))
+				must(t, err)
+				script := "#!/bin/sh\nexec " + path + " \"$@\"\n" // the program looks at the name it is called by
+				must(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf(tool, kind)), []byte(script), 0o700))
+			}
+		}
+		newer[name] = "PATH=" + dir
+	}
+	for _, name := range []string{"with", "without"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t, "")
+			h.attach("c", 0)
+			h.attach("sibling", 0)
+			serve(t, h.Container("c"), "c", "", 80)
+			for _, protocol := range []string{"tcp", "udp"} {
+				h.Host.Command("iptables-legacy", strings.Fields("-t nat -I PREROUTING -s 192.0.2.2 -p "+protocol+" --dport 8080 -j ACCEPT")...)
+			}
+			call := func(verb cni.Command) (log string, err error) {
+				stdin, err := json.Marshal(h.request("c", both(8080, 80, "")))
+				must(t, err)
+				cmd := exec.Command(filepath.Join(h.bin, "portmap"))
+				cmd.Stdin = bytes.NewReader(stdin)
+				cmd.Env = append(os.Environ(), "CNI_COMMAND="+string(verb), "CNI_CONTAINERID=c", "CNI_NETNS="+h.Container("c").Path(), "CNI_IFNAME=eth0", "CNI_PATH="+h.bin, newer[name])
+				var stderr bytes.Buffer
+				cmd.Stderr = &stderr
+				err = h.Host.Run(cmd.Run)
+				return stderr.String(), err
+			}
+			log, err := call(cni.Add)
+			must(t, err)
+			if name == "without" {
+				h.forwardsBy("c", "nftables")
+				const rule = "rule 1 of chain PREROUTING in table ip nat (legacy): -s 192.0.2.2/32"
+				if !strings.Contains(log, "has no effect") || !strings.Contains(log, rule) {
+					t.Errorf("no warning about the rule: %s", log)
+				}
+				return
+			}
+			if !strings.Contains(h.Host.IPTables("-legacy", "nat"), `id: \"c\"`) {
+				t.Error("the legacy table has no rules for the ports")
+			}
+			h.forwardsBy("c", both4And6)
+			answers(t, h.lan, "192.0.2.1:8080", "")
+			answers(t, h.Container("sibling"), "192.0.2.1:8080", "c")
+			_, err = call(cni.Check)
+			must(t, err)
+			h.Host.Command("iptables-legacy", "-t", "nat", "-F", "CNI-HOSTPORT-DNAT")
+			if _, err := call(cni.Check); err == nil {
+				t.Error("CHECK finds nothing wrong")
+			}
+			h.repair("c", both(8080, 80, "")) // with the tools of the host
+			h.forwardsBy("c", both4And6)
+			_, err = call(cni.Check)
+			must(t, err)
+			_, err = call(cni.Del)
+			must(t, err)
+			h.forwardsBy("c", "")
+		})
+	}
 }
 
 // TestOtherRules: rules of the operator about other ports, and those of other software, change nothing.

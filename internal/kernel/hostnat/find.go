@@ -51,6 +51,7 @@ type Port struct {
 type Found struct {
 	Rule
 	Table  string
+	Legacy bool   // the table is of the legacy variant
 	In     string // the chain
 	Number int    // in the chain, from 1
 }

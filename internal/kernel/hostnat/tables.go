@@ -44,8 +44,9 @@ func (t *Tables) Close() {
 
 // variant is one variant of the table.
 type variant struct {
-	name  string
-	chain func(string) ([]Rule, error)
+	name   string
+	legacy bool
+	chain  func(string) ([]Rule, error)
 }
 
 func (t *Tables) variants() (list []variant, err error) {
@@ -59,7 +60,7 @@ func (t *Tables) variants() (list []variant, err error) {
 			t.absent = new(!there)
 		}
 		if !*t.absent {
-			list = append(list, variant{fmt.Sprintf("table %s nat (nft)", table.Family), func(name string) ([]Rule, error) {
+			list = append(list, variant{fmt.Sprintf("table %s nat (nft)", table.Family), false, func(name string) ([]Rule, error) {
 				return nftChain(t.nft, table, name)
 			}})
 		}
@@ -68,7 +69,7 @@ func (t *Tables) variants() (list []variant, err error) {
 		return nil, err
 	}
 	if t.legacy != nil {
-		list = append(list, variant{fmt.Sprintf("table %s nat (legacy)", table.Family), t.legacy.chain})
+		list = append(list, variant{fmt.Sprintf("table %s nat (legacy)", table.Family), true, t.legacy.chain})
 	}
 	return list, nil
 }
@@ -130,7 +131,7 @@ func (t *Tables) find(q Query) (*Found, error) {
 			return nil, fmt.Errorf("%s: %w", v.name, err)
 		}
 		if found != nil {
-			found.Table = v.name
+			found.Table, found.Legacy = v.name, v.legacy
 			return found, nil
 		}
 	}

@@ -45,6 +45,17 @@ func Available(families ...Family) error {
 	return nil
 }
 
+// LegacyAvailable returns nil if a tool of the legacy kind is installed for a family, under its own
+// name or as the default. It starts a process.
+func LegacyAvailable(ctx context.Context, ns *netns.NS, f Family) error {
+	tool := f.legacyCommands().restore
+	version, err := run(ctx, ns, "", tool, "--version")
+	if err == nil && bytes.Contains(version, []byte("nf_tables")) {
+		return fmt.Errorf("%s is of the nftables variant, and the legacy variant is not installed", tool)
+	}
+	return err
+}
+
 // HasLegacy reports whether a namespace has a table of the legacy kind.
 func (t Table) HasLegacy(ns *netns.NS) (bool, error) {
 	path := [...]string{"/proc/thread-self/net/ip_tables_names", "/proc/thread-self/net/ip6_tables_names"}[t.Family]
