@@ -1,14 +1,19 @@
 package bridge_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
 	"net"
 	"net/netip"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/testnet"
@@ -214,6 +219,41 @@ func TestLaterExemption(t *testing.T) {
 			remove(r)
 			wantMasquerade(t, r, "")
 		})
+	}
+}
+
+// TestNoBackend: STATUS succeeds with either backend, and fails and says what helps with none.
+func TestNoBackend(t *testing.T) {
+	t.Parallel()
+	testnet.Require(t, testnet.Tool("iptables-legacy-save"))
+	r := runtime(t, gateway+`,"ipMasq":true`+ipam4)
+	stdin, err := json.Marshal(r.Conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	status := func(env ...string) (e cni.Error, err error) {
+		cmd := exec.Command(self)
+		cmd.Args[0] = "bridge" // see plugintest.Main
+		cmd.Stdin = bytes.NewReader(stdin)
+		cmd.Env = append(append(os.Environ(), "CNI_COMMAND=STATUS", "CNI_PATH="+r.Request(cni.Add, "c").Path), env...)
+		var out bytes.Buffer
+		cmd.Stdout = &out
+		err = r.Host.WithoutNFT(cmd, unix.EPROTONOSUPPORT)
+		if wrong := json.Unmarshal(out.Bytes(), &e); err != nil && wrong != nil {
+			t.Errorf("no error of CNI: %q", &out)
+		}
+		return e, err
+	}
+	if e, err := status(); err != nil {
+		t.Errorf("with iptables: %v: %v", err, &e)
+	}
+	e, err := status("PATH=" + t.TempDir())
+	if err == nil || e.Code != cni.CodeNotAvailable || !strings.Contains(e.Details, "nf_tables") {
+		t.Errorf("with neither: %v: %v", err, &e)
 	}
 }
 

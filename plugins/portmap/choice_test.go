@@ -393,7 +393,7 @@ func TestNerdctl(t *testing.T) {
 }
 
 // TestWithoutNFTables: where the kernel has no nftables, iptables forwards, and no call fails;
-// without either ADD fails and says what helps.
+// without either ADD and STATUS fail and say what helps.
 func TestWithoutNFTables(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("iptables-legacy-restore"))
@@ -415,10 +415,14 @@ func TestWithoutNFTables(t *testing.T) {
 				err = h.Host.WithoutNFT(cmd, errno)
 				return out.String(), err
 			}
-			out, err := call(cni.Add, "PATH="+t.TempDir())
-			var e cni.Error
-			if json.Unmarshal([]byte(out), &e) != nil || err == nil || e.Code != cni.CodeUnsupportedField || !strings.Contains(e.Details, "nf_tables") {
-				t.Errorf("without iptables: %v: %s", err, out)
+			for verb, code := range map[cni.Command]cni.Code{
+				cni.Add: cni.CodeUnsupportedField, cni.Status: cni.CodeNotAvailable,
+			} {
+				out, err := call(verb, "PATH="+t.TempDir())
+				var e cni.Error
+				if json.Unmarshal([]byte(out), &e) != nil || err == nil || e.Code != code || !strings.Contains(e.Details, "nf_tables") {
+					t.Errorf("%s without iptables: %v: %s", verb, err, out)
+				}
 			}
 			for _, verb := range []cni.Command{cni.Status, cni.Add, cni.Check} {
 				if out, err := call(verb); err != nil {
