@@ -91,6 +91,25 @@ var refusals = []struct {
 	{"macvlan: interface exists", "macvlan", cni.Add, `"master":"h0"`, "", "eth0", `failed to rename macvlan to "eth0": file exists`, "eth0"},
 	{"tap: bridge", "tap", cni.Add, `"bridge":"absent"`, "", "", "failed to get bridge absent: Link not found", "container"},
 	{"host-device: no device", "host-device", cni.Add, ``, "", "", `specify either "device", "hwaddr", "kernelpath" or "pciBusID"`, ""},
+	{"host-device: CHECK without device", "host-device", cni.Check, `"prevResult":{"interfaces":[{"name":"eth0","sandbox":"SANDBOX"}]}`, "", "eth0",
+		`specify either "device", "hwaddr", "kernelpath" or "pciBusID"`, ""},
+	{"host-device: no such name", "host-device", cni.Add, `"device":"absent"`, "", "", "failed to find host device: Link not found", "absent"},
+	{"host-device: no such MAC", "host-device", cni.Add, `"hwaddr":"c2:01:01:01:01:01"`, "", "",
+		"failed to find host device: failed to find physical interface", "c2:01"},
+	{"host-device: MAC", "host-device", cni.Add, `"hwaddr":"zz"`, "", "",
+		`failed to find host device: failed to parse MAC address "zz": address zz: invalid MAC address`, "hwaddr"},
+	{"host-device: no such path", "host-device", cni.Add, `"kernelpath":"/sys/devices/none"`, "", "",
+		`failed to find host device: failed to read directory /sys/devices/none/net: "open /sys/devices/none/net: no such file or directory"`, ""},
+	{"host-device: path", "host-device", cni.Add, `"kernelpath":"/dev/x"`, "", "",
+		`failed to find host device: kernel device path "/dev/x" must be absolute and begin with /sys/devices/`, "kernelpath"},
+	{"host-device: no such PCI device", "host-device", cni.Add, `"pciBusID":"0000:00:99.0"`, "", "",
+		"error with host device: lstat /sys/bus/pci/devices/0000:00:99.0: no such file or directory", "0000:00:99.0"},
+	{"host-device: deviceID", "host-device", cni.Check, `"runtimeConfig":{"deviceID":"none"}`, "", "",
+		"runtime config DeviceID none not found or unsupported", "runtimeConfig.deviceID"},
+	{"host-device: interface exists", "host-device", cni.Add, `"device":"h1","dataDir":"DIR"`, "", "eth0",
+		`failed to move link failed to move "eth0" (host: "h1") to container NS: file exists`, "eth0"},
+	{"host-device: alias", "host-device", cni.Del, `"device":"h1","dataDir":"DIR"`, "", "eth0",
+		`failed to find original ifname for "eth0" (alias is not set)`, "host-device"},
 
 	{"host-local: no section", "host-local", cni.Add, ``, "", "", "IPAM config missing 'ipam' key", ""},
 	{"host-local: no range", "host-local", cni.Add, `"ipam":{}`, "", "", "no IP ranges specified", ""},
@@ -183,7 +202,8 @@ func TestMessages(t *testing.T) {
 	t.Parallel()
 	n := testnet.New(t, "c")
 	c := n.Container("c")
-	c.Batch("link add eth0 type veth peer name h0 netns " + n.Host.Path())
+	c.Batch("link add eth0 type veth peer name h0 netns "+n.Host.Path(), "link set eth0 up")
+	n.Host.Batch("link add h1 type veth peer name h2") // for host-device
 	dir := t.TempDir()
 	bin := filepath.Join(dir, "bin")
 	if err := os.Mkdir(bin, 0o755); err != nil {

@@ -30,7 +30,7 @@ type sysfs string
 // userSpace are the drivers that leave a device to user space.
 var userSpace = []string{"vfio-pci", "uio_pci_generic", "igb_uio"}
 
-// errNoDevice has the text of the reference plugin.
+// errNoDevice has the text of the upstream plugin.
 var errNoDevice = errors.New(`specify either "device", "hwaddr", "kernelpath" or "pciBusID"`)
 
 // wanted reads the configuration, and from sysfs who drives the device.
@@ -44,13 +44,14 @@ func (sys sysfs) wanted(c *Config) (w wanted, err error) {
 	}
 	if c.HWAddr != "" {
 		if w.mac, err = net.ParseMAC(c.HWAddr); err != nil {
-			return w, cni.Errorf(cni.CodeInvalidConfig, "hwaddr: %w", err)
+			return w, unfound("failed to parse MAC address %q: %w", c.HWAddr, err).WithDetails("key hwaddr")
 		}
 	}
 	if c.KernelPath != "" {
 		below, ok := strings.CutPrefix(c.KernelPath, "/sys/devices/")
 		if !ok || slices.Contains(strings.Split(below, "/"), "..") {
-			return w, cni.Errorf(cni.CodeInvalidConfig, "kernelpath: %q is not an absolute path below /sys/devices/", c.KernelPath)
+			return w, unfound("kernel device path %q must be absolute and begin with /sys/devices/", c.KernelPath).
+				WithDetails("key kernelpath")
 		}
 		w.kernelPath = below
 	}
@@ -60,7 +61,12 @@ func (sys sysfs) wanted(c *Config) (w wanted, err error) {
 	if !isFileName(w.pci) {
 		return w, cni.Errorf(cni.CodeInvalidConfig, "pciBusID: %q is not a PCI address", w.pci)
 	}
-	driver, err := os.Readlink(sys.path("bus/pci/devices", w.pci, "driver"))
+	device := sys.path("bus/pci/devices", w.pci)
+	if _, err := os.Lstat(device); err != nil {
+		return w, cni.Errorf(cni.CodeInvalidConfig, "error with host device: %w", err).
+			WithDetails("there is no PCI device " + w.pci).Verbatim()
+	}
+	driver, err := os.Readlink(filepath.Join(device, "driver"))
 	if err != nil {
 		return w, cni.Errorf(cni.CodeInvalidConfig, "driver of PCI device %s: %w", w.pci, err).WithDetails("is it there, and bound to a driver?")
 	}
@@ -80,14 +86,26 @@ func (sys sysfs) identify(w *wanted, id string) error {
 		w.pci, w.aux = "", id
 		return nil
 	}
-	return cni.Errorf(cni.CodeInvalidConfig, "runtimeConfig.deviceID: there is neither a PCI nor an auxiliary device %q", id)
+	return cni.Errorf(cni.CodeInvalidConfig, "runtime config DeviceID %s not found or unsupported", id).
+		WithDetails("runtimeConfig.deviceID: there is neither a PCI nor an auxiliary device with that name").Verbatim()
+}
+
+// unfound returns the error of a call that names no device of the host, worded as upstream does.
+func unfound(format string, args ...any) *cni.Error {
+	return cni.Errorf(cni.CodeInvalidConfig, "failed to find host device: "+format, args...).Verbatim()
 }
 
 // find finds the link of the device in the host.
 func (sys sysfs) find(host *kernel.Space, w wanted) (kernel.Link, error) {
 	l, err := sys.lookUp(host, w)
-	if errors.Is(err, kernel.ErrNoLink) || errors.Is(err, fs.ErrNotExist) {
-		return l, cni.Errorf(cni.CodeInvalidConfig, "host device: %w", err).WithDetails("it may be in a container already")
+	const hint = "it may be in a container already"
+	switch path := (*fs.PathError)(nil); {
+	case errors.Is(err, fs.ErrNotExist) && errors.As(err, &path):
+		return l, unfound("failed to read directory %s: %q", path.Path, err).WithDetails(hint)
+	case errors.Is(err, kernel.ErrNoLink) && w.name == "" && w.mac != nil:
+		return l, unfound("failed to find physical interface").WithDetails(err.Error() + "; " + hint)
+	case errors.Is(err, kernel.ErrNoLink):
+		return l, unfound("Link not found").WithDetails(err.Error() + "; " + hint)
 	}
 	return l, err
 }

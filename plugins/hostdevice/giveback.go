@@ -7,6 +7,8 @@ import (
 	"slices"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/attach"
 	"github.com/tenon-cni/tenon/internal/kernel"
@@ -114,6 +116,9 @@ func (m *memory) fetch(x *loan) (kernel.Link, bool, error) {
 	m.Tx.Keep() // only the move is taken back
 	fetched, err := m.Host.Fetch(l, space, x.Name, x.HostIndex)
 	if err != nil {
+		if errors.Is(err, unix.EEXIST) {
+			err = cni.Rephrase(err, "failed to move %q to hostNS: file exists", x.Name)
+		}
 		return l, false, errors.Join(err, m.Tx.Rollback())
 	}
 	m.Tx.Keep()
@@ -203,7 +208,8 @@ func (m maker) aliased(memory *memory, c *Config, l kernel.Link) (*loan, error) 
 		if err != nil || w.dpdk {
 			return nil, nil
 		}
-		return nil, fmt.Errorf("interface %s: alias is not set", l.Name)
+		return nil, cni.Errorf(cni.CodeInternal, "failed to find original ifname for %q (alias is not set)", l.Name).
+			WithDetails("host-device has not moved interface " + l.Name + " here").Verbatim()
 	}
 	if err := cni.ValidateIfName(l.Alias); err != nil {
 		return nil, fmt.Errorf("interface %s: its alias is not the name that it had in the host: %w", l.Name, err)

@@ -107,6 +107,10 @@ func (m maker) Make(ctx context.Context, s *session) ([]cni.Interface, error) {
 		return nil, err
 	}
 	in, err := memory.lend(l)
+	if errors.Is(err, unix.EEXIST) {
+		return nil, cni.Rephrase(err, "failed to move link failed to move %q (host: %q) to container NS: file exists",
+			s.IfName, l.Name)
+	}
 	if errors.Is(err, unix.EINVAL) {
 		return nil, cni.Errorf(cni.CodeInvalidConfig, "%w", err).WithDetails("some links, such as lo, belong to a namespace and cannot leave it")
 	}
@@ -116,5 +120,8 @@ func (m maker) Make(ctx context.Context, s *session) ([]cni.Interface, error) {
 	return []cni.Interface{{Name: in.Name, MAC: in.MAC.String(), Sandbox: s.Netns}}, nil
 }
 
-// Verify has nothing to add: a device of any kind is as good as another.
-func (maker) Verify(context.Context, *session, kernel.Link) error { return nil }
+// Verify requires that the configuration still names a device; any kind of link will do.
+func (m maker) Verify(_ context.Context, s *session, _ kernel.Link) error {
+	_, err := m.sys.wanted(s.Conf)
+	return err
+}
