@@ -21,7 +21,7 @@ type Repairer[C any] interface {
 func (d Definition) Repair(ctx context.Context, env cni.Env, stdin []byte) (err error) {
 	defer d.catch(slog.Default(), &err)
 	env.Command = cni.Check
-	if err := env.Validate(); err != nil {
+	if err := validateEnv(env); err != nil {
 		return err
 	}
 	v, err := d.header(stdin, cni.VersionCommand)

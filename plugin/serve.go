@@ -51,7 +51,7 @@ func (d Definition) serve(ctx context.Context, in input) (stdout []byte, err err
 func (d Definition) answer(ctx context.Context, in input) (stdout []byte, err error) {
 	defer d.catch(in.logger(), &err)
 	env := in.env
-	if err := env.Validate(); err != nil {
+	if err := validateEnv(env); err != nil {
 		return nil, err
 	}
 	if env.Command == cni.VersionCommand {
@@ -147,11 +147,8 @@ func (d Definition) versionReply(stdin []byte) []byte {
 // header checks the name of the network, and that the plugin has the verb in the version of the configuration. The texts
 // about versions are those of the upstream plugins.
 func (d Definition) header(stdin []byte, verb cni.Command) (cni.Version, error) {
-	name, version, err := cni.DecodeHeader(stdin)
+	_, version, err := decodeHeader(stdin)
 	if err != nil {
-		return 0, err
-	}
-	if err := cni.ValidateNetworkName(name); err != nil {
 		return 0, err
 	}
 	v, err := cni.ParseVersion(version)
@@ -268,10 +265,7 @@ func request(i Info, env cni.Env, common *Common) (Request, error) {
 	var args cni.Args
 	if i.Args != nil {
 		var err error
-		if args, err = cni.ParseArgs(env.Args); err != nil {
-			return r, err
-		}
-		if err := args.CheckKnown(i.Args...); err != nil {
+		if args, err = parseArgs(env.Args, i.Args); err != nil {
 			return r, err
 		}
 	}
@@ -328,7 +322,7 @@ func dispatch(ctx context.Context, p untyped, c *AnyCall) ([]byte, error) {
 	case cni.GC:
 		return nil, p.gc(ctx, c)
 	}
-	return nil, cni.Errorf(cni.CodeInvalidEnvironment, "CNI_COMMAND %q is unknown", c.Command)
+	return nil, cni.Errorf(cni.CodeInvalidEnvironment, "unknown CNI_COMMAND: %s", c.Command)
 }
 
 // encodeResult encodes the result of ADD, and logs what routes packets and cannot be said in the version of the call.

@@ -65,6 +65,11 @@ type Statuser[C any] interface {
 	Status(*Session[C]) error
 }
 
+// Prechecker is a Maker that CHECK asks before it looks at the container's interface.
+type Prechecker[C any] interface {
+	Precheck(*Session[C]) error
+}
+
 // Options tell how the container's interface is brought up.
 type Options struct {
 	KeepDown bool // leave it down; only without IPAM

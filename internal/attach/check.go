@@ -2,6 +2,7 @@ package attach
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,13 +18,14 @@ import (
 // check asks IPAM, then compares the container's interface, its addresses and its routes with the previous result,
 // then what the Maker knows. Whatever else is there, from later plugins or by hand, is not its business.
 func check(ctx context.Context, p untyped, c *plugin.AnyCall) error {
+	texts := p.texts()
 	if c.IPAM.Type != "" {
 		if err := c.Delegate.Check(ctx, c.IPAM.Type); err != nil {
 			return err
 		}
 	}
 	if c.Prev == nil {
-		return cni.Errorf(cni.CodeInvalidConfig, "Required prevResult missing")
+		return cni.Errorf(cni.CodeInvalidConfig, "%s", texts.NoPrev)
 	}
 	s, err := open(ctx, c)
 	if err != nil {
@@ -33,25 +35,35 @@ func check(ctx context.Context, p untyped, c *plugin.AnyCall) error {
 	if err := s.Enter(); err != nil {
 		return err
 	}
+	if err := p.precheck(s); err != nil {
+		return err
+	}
 	own := s.Inside(c.Prev)
 	if own == nil {
-		return cni.Errorf(cni.CodeInvalidConfig, "Sandbox in prevResult %s doesn't match configured netns: %s",
-			sandboxOf(c.Prev, c.IfName), c.Netns).
-			WithDetails(fmt.Sprintf("prevResult has no interface %s in %s", c.IfName, c.Netns))
+		details := fmt.Sprintf("prevResult has no interface %s in %s", c.IfName, c.Netns)
+		if other := sandboxOf(c.Prev, c.IfName); other != "" {
+			details += fmt.Sprintf(", but one in %s", other)
+		}
+		return cni.Errorf(cni.CodeInvalidConfig, texts.Other, c.Netns).WithDetails(details).Verbatim()
 	}
 	o := p.options(s)
 	if o.NoLink {
 		return p.verify(ctx, s, kernel.Link{})
 	}
 	link, err := s.Sandbox.Link(c.IfName)
+	if errors.Is(err, kernel.ErrNoLink) {
+		return cni.Rephrase(err, texts.NoLink, c.IfName)
+	}
 	if err != nil {
 		return err
 	}
 	if kind := p.kind(); kind != "" && link.Kind != kind {
-		return fmt.Errorf("interface %s: expected a %s, found a %s", link.Name, kind, link.Kind)
+		err := fmt.Errorf("interface %s: expected a %s, found a %s", link.Name, kind, link.Kind)
+		return cni.Rephrase(err, texts.Kind, link.Name, kind)
 	}
-	if err := CheckMAC(link, c.Prev.Interfaces[own[len(own)-1]]); err != nil {
-		return err
+	want := c.Prev.Interfaces[own[len(own)-1]]
+	if err := CheckMAC(link, want); err != nil {
+		return cni.Rephrase(err, texts.MAC, link.Name, want.MAC, link.MAC)
 	}
 	if !link.Up && !o.KeepDown {
 		return fmt.Errorf("interface %s: expected it up, found it down", link.Name)
@@ -94,7 +106,8 @@ func (s *Core) checkAddresses(link kernel.Link) error {
 	}
 	for _, ip := range s.PrevIPs() {
 		if !slices.Contains(have, ip.Address) {
-			return fmt.Errorf("interface %s: expected address %s, found %v", link.Name, ip.Address, have)
+			err := fmt.Errorf("interface %s: expected address %s, found %v", link.Name, ip.Address, have)
+			return cni.Rephrase(err, "Failed to match addr %s on interface %s", ip.Address, link.Name)
 		}
 		if slices.Contains(duplicates, ip.Address) {
 			return &kernel.DuplicateError{Link: link.Name, Addr: ip.Address}

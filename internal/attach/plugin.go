@@ -17,6 +17,9 @@ type Plugin[C any] struct {
 	Needs   func(*C) []probe.Feature // what else the kernel must have, STATUS says what it has not; nil: nothing
 	DNS     DNS                      // whose the result has
 
+	// Texts are the messages of CHECK in which the upstream plugin differs from others.
+	Texts Texts
+
 	// Inherits says that without IPAM the container's interface gets the addresses and routes of the previous result, if there
 	// is one, and takes the place of the interfaces there.
 	Inherits bool
@@ -73,6 +76,8 @@ func (p *Plugin[C]) Validate(c *plugin.Call[C]) error {
 type untyped interface {
 	kind() string
 	dns() DNS
+	texts() Texts
+	precheck(*Core) error
 	inherits() bool
 	options(*Core) Options
 	needs(*plugin.AnyCall) []probe.Feature
@@ -92,6 +97,15 @@ func (*Plugin[C]) session(s *Core) *Session[C] { return &Session[C]{s, s.Config(
 func (p *Plugin[C]) kind() string { return p.Kind }
 
 func (p *Plugin[C]) dns() DNS { return p.DNS }
+
+func (p *Plugin[C]) texts() Texts { return p.Texts.orDefault() }
+
+func (p *Plugin[C]) precheck(s *Core) error {
+	if m, ok := p.Maker.(Prechecker[C]); ok {
+		return m.Precheck(p.session(s))
+	}
+	return nil
+}
 
 func (p *Plugin[C]) inherits() bool { return p.Inherits }
 

@@ -26,7 +26,7 @@ var refusals = []struct {
 	verb   cni.Command
 	conf   string // without cniVersion, name and type; "cniVersion" is 1.1.0 unless it is here
 	args   string // CNI_ARGS
-	ifName string // "" is net1, which the container has not; "own" is net1 of the host
+	ifName string // "" is net1, which the container has not; "own" is net1 of the host, "none" is ""
 	msg    string // DIR, BIN, SANDBOX and PEER stand for what differs in each run
 	says   string // in the details
 }{
@@ -39,6 +39,18 @@ var refusals = []struct {
 	{"unpublished version", "vrf", cni.Add, `"cniVersion":"9.9.9"`, "", "", "incompatible CNI versions",
 		`config is "9.9.9", plugin supports ["0.3.1" "0.4.0" "1.0.0" "1.1.0"]`},
 
+	{"interface name too long", "bridge", cni.Add, ``, "", "abcdefghijklmnopq", "interface name is too long", "15 bytes"},
+	{"interface name that is a path", "tuning", cni.Add, ``, "", "..", "interface name is . or ..", `CNI_IFNAME ".."`},
+	{"interface name with a space", "ptp", cni.Del, ``, "", "a b", "interface name contains / or : or whitespace characters", `CNI_IFNAME "a b"`},
+	{"no interface name", "ptp", cni.Del, ``, "", "none", "required env variables [CNI_IFNAME] missing", "CNI_IFNAME"},
+	{"unknown verb", "ptp", "FOO", ``, "", "", "unknown CNI_COMMAND: FOO", "FOO"},
+	{"no network name", "bridge", cni.Add, `"name":""`, "", "", "missing network name", ""},
+	{"network name", "vrf", cni.Add, `"name":"a/b"`, "", "", "invalid characters found in network name", `"a/b"`},
+	{"CNI_ARGS: no pair", "bridge", cni.Add, ``, "FOO=1=2", "", `ARGS: invalid pair "FOO=1=2"`, "KEY=VALUE"},
+	{"CNI_ARGS: unknown", "host-local", cni.Add, ``, "FOO=1;IP=10.1.2.3;BAR=2", "", `ARGS: unknown args ["FOO=1" "BAR=2"]`, "IgnoreUnknown=1"},
+	{"CNI_ARGS: IgnoreUnknown", "macvlan", cni.Add, ``, "IgnoreUnknown=maybe", "",
+		`ARGS: error parsing value of pair "IgnoreUnknown=maybe": boolean unmarshal error: invalid input maybe`, "IgnoreUnknown"},
+
 	{"no such IPAM plugin", "bridge", cni.Add, `"ipam":{"type":"absent"}`, "", "", `failed to find plugin "absent" in path [BIN]`, "CNI_PATH"},
 	{"IPAM without addresses", "bridge", cni.Add, `"ipam":{"type":"static"}`, "", "", "IPAM plugin returned missing IP config", "static"},
 	{"IPAM fails", "bridge", cni.Add, `"ipam":{"type":"static","addresses":[{"address":"10.1.2.2"}]}`, "", "",
@@ -49,8 +61,42 @@ var refusals = []struct {
 		"host-local: Failed to find address added by container c", "host-local CHECK"},
 	{"no IPAM before 0.3.0", "bridge", cni.Add, `"cniVersion":"0.2.0"`, "", "", "cannot convert: no valid IP addresses", "0.2.0"},
 	{"no prevResult", "bridge", cni.Check, ``, "", "", "Required prevResult missing", ""},
-	{"no interface in prevResult", "bridge", cni.Check, `"prevResult":{"interfaces":[{"name":"net1","sandbox":"/elsewhere"}]}`, "", "",
-		"Sandbox in prevResult /elsewhere doesn't match configured netns: SANDBOX", "net1"},
+	{"no prevResult", "macvlan", cni.Check, `"master":"h0"`, "", "", "required prevResult missing", ""},
+	{"no prevResult", "ptp", cni.Check, `"ipam":{"type":"host-local","subnet":"10.1.2.0/24","dataDir":"DIR/held"}`, "", "", "ptp: Required prevResult missing", ""},
+	{"no interface in prevResult", "ptp", cni.Check, `"ipam":{"type":"static"},"prevResult":{"interfaces":[{"name":"net1","sandbox":"/elsewhere"}]}`, "", "",
+		"Sandbox in prevResult  doesn't match configured netns: SANDBOX", "/elsewhere"},
+	{"no interface in prevResult", "macvlan", cni.Check, `"master":"h0","prevResult":{}`, "", "",
+		"sandbox in prevResult  doesn't match configured netns: SANDBOX", "net1"},
+	{"interface gone", "ptp", cni.Check, `"ipam":{"type":"static"},"prevResult":{"interfaces":[{"name":"net1","sandbox":"SANDBOX"}]}`, "", "",
+		"ptp: Container Interface name in prevResult: net1 not found", "net1"},
+	{"interface gone", "host-device", cni.Check, `"device":"h1","prevResult":{"interfaces":[{"name":"net1","sandbox":"SANDBOX"}]}`, "", "",
+		"Container Interface name in prevResult: net1 not found", "net1"},
+	{"interface gone", "tap", cni.Check, `"prevResult":{"interfaces":[{"name":"net1","sandbox":"SANDBOX"}]}`, "", "",
+		"Cannot find container link net1", "net1"},
+	{"interface of another kind", "macvlan", cni.Check, `"master":"h0","prevResult":{"interfaces":[{"name":"eth0","mac":"c2:01:01:01:01:01","sandbox":"SANDBOX"}],"ips":[{"address":"10.1.2.2/24"}]}`, "", "eth0",
+		"error: Container interface eth0 not of type macvlan", "found a veth"},
+	{"other MAC", "ptp", cni.Check, `"ipam":{"type":"static"},"prevResult":{"interfaces":[{"name":"eth0","mac":"c2:01:01:01:01:01","sandbox":"SANDBOX"}],"ips":[{"address":"10.1.2.2/24"}]}`, "", "eth0",
+		"ptp: Interface eth0 Mac c2:01:01:01:01:01 doesn't match container Mac: c2:05:05:05:05:05", "c2:01:01:01:01:01"},
+	{"other MAC", "host-device", cni.Check, `"device":"h1","prevResult":{"interfaces":[{"name":"eth0","mac":"c2:01:01:01:01:01","sandbox":"SANDBOX"}],"ips":[{"address":"10.1.2.2/24"}]}`, "", "eth0",
+		"Interface eth0 Mac c2:01:01:01:01:01 doesn't match container Mac: c2:05:05:05:05:05", "c2:01:01:01:01:01"},
+	{"other address", "ptp", cni.Check, `"ipam":{"type":"static"},"prevResult":{"interfaces":[{"name":"eth0","sandbox":"SANDBOX"}],"ips":[{"address":"10.1.2.2/24"}]}`, "", "eth0",
+		"Failed to match addr 10.1.2.2/24 on interface eth0", "expected address"},
+	{"bridge: not in prevResult", "bridge", cni.Check, `"bridge":"b0","prevResult":{"interfaces":[{"name":"eth0","sandbox":"SANDBOX"}]}`, "", "eth0",
+		"Interface name missing ", "b0"},
+	{"bridge: gone", "bridge", cni.Check, `"bridge":"absent","prevResult":{"interfaces":[{"name":"absent"},{"name":"eth0","sandbox":"SANDBOX"}]}`, "", "eth0",
+		"Interface name absent not found", "absent"},
+	{"bridge: in a sandbox", "bridge", cni.Check, `"bridge":"b0","prevResult":{"interfaces":[{"name":"b0","sandbox":"SANDBOX"}]}`, "", "eth0",
+		"Interface b0 should not be in sandbox", "b0"},
+	{"bridge: of another kind", "bridge", cni.Check, `"bridge":"h1","prevResult":{"interfaces":[{"name":"h1"}]}`, "", "eth0",
+		"Interface h1 does not have link type of bridge", "found a veth"},
+	{"bridge: other MAC", "bridge", cni.Check, `"bridge":"b0","prevResult":{"interfaces":[{"name":"b0","mac":"c2:01:01:01:01:01"}]}`, "", "eth0",
+		"Bridge interface b0 Mac doesn't match: c2:01:01:01:01:01", "expected MAC"},
+	{"bridge: not promiscuous", "bridge", cni.Check, `"bridge":"b0","promiscMode":true,"prevResult":{"interfaces":[{"name":"b0"},{"name":"eth0","sandbox":"SANDBOX"}]}`, "", "eth0",
+		"Bridge interface b0 configured Promisc Mode true doesn't match current state: false ", "b0"},
+	{"bridge: port not in prevResult", "bridge", cni.Check, `"bridge":"b0","prevResult":{"interfaces":[{"name":"b0"},{"name":"h1"},{"name":"eth0","sandbox":"SANDBOX"}]}`, "", "eth0",
+		"CNI veth created for bridge b0 was not found", "h0"},
+	{"bridge: interface of the host gone", "bridge", cni.Check, `"bridge":"b0","prevResult":{"interfaces":[{"name":"b0"},{"name":"h9"},{"name":"eth0","sandbox":"SANDBOX"}]}`, "", "eth0",
+		"Interface name h9 not found", "h9"},
 	{"own namespace", "loopback", cni.Add, ``, "", "own", "plugin's netns and netns from CNI_NETNS should not be the same", "CNI_NETNS_OVERRIDE"},
 
 	{"bridge: VLAN", "bridge", cni.Add, `"vlan":4095`, "", "", "invalid VLAN ID 4095 (must be between 0 and 4094)", ""},
@@ -146,6 +192,8 @@ var refusals = []struct {
 	{"static: gateway", "static", cni.Add, `"ipam":{}`, "IP=10.1.2.3/24;GATEWAY=foo", "", "invalid gateway address: foo", ""},
 	{"static: version", "static", cni.Add, `"cniVersion":"0.2.0","ipam":{"addresses":[{"address":"fd00::2/64"},{"address":"fd00::3/64"}]}`, "", "",
 		"CNI version 0.2.0 does not support more than 1 address per family", "0.3.0"},
+	{"static: gateway in prevResult", "static", cni.Check, `"ipam":{"addresses":[{"address":"10.1.2.2/24","gateway":"10.1.2.1"}]},"prevResult":{"ips":[{"address":"10.1.2.2/24"}]}`, "", "",
+		"static: Failed to match addr 10.1.2.2 on interface net1", "10.1.2.1"},
 	{"static: CHECK", "static", cni.Check, `"ipam":{}`, "", "", "Required prevResult missing", ""},
 
 	{"dhcp: no daemon", "dhcp", cni.Add, `"ipam":{"daemonSocketPath":"DIR/none.sock"}`, "", "",
@@ -172,6 +220,19 @@ var refusals = []struct {
 	{"tuning: duplicate", "tuning", cni.Add, `"sysctl":{"net.core.somaxconn":"1","net.core.somaxconn":"1"},"prevResult":{}`, "", "",
 		"duplicated sysctl keys are not allowed", "net.core.somaxconn"},
 	{"tuning: MAC", "tuning", cni.Add, `"mac":"zz","prevResult":{}`, "", "", "invalid args zz for MAC addr: address zz: invalid MAC address", ""},
+	{"tuning: CHECK of MTU", "tuning", cni.Check, `"mtu":1400,"prevResult":{"interfaces":[{"name":"eth0","sandbox":"SANDBOX"}]}`, "", "eth0",
+		"Error: Tuning configured MTU of eth0 is 1400, current value is 1500", "mtu"},
+	{"tuning: CHECK of promisc", "tuning", cni.Check, `"promisc":true,"prevResult":{"interfaces":[{"name":"eth0","sandbox":"SANDBOX"}]}`, "", "eth0",
+		"Error: Tuning link eth0 configured promisc is true, current value is 0", "promisc"},
+	{"tuning: CHECK of MAC", "tuning", cni.Check, `"mac":"c2:01:01:01:01:01","prevResult":{"interfaces":[{"name":"eth0","sandbox":"SANDBOX"}]}`, "", "eth0",
+		"Error: Tuning configured Ethernet of eth0 is c2:01:01:01:01:01, current value is c2:05:05:05:05:05", "mac"},
+	{"tuning: CHECK of allmulti", "tuning", cni.Check, `"allmulti":true,"prevResult":{"interfaces":[{"name":"eth0","sandbox":"SANDBOX"}]}`, "", "eth0",
+		"Error: Tuning configured all-multicast mode of eth0 is true, current value is false", "allmulti"},
+	{"tuning: CHECK of txQLen", "tuning", cni.Check, `"txQLen":20,"prevResult":{"interfaces":[{"name":"eth0","sandbox":"SANDBOX"}]}`, "", "eth0",
+		"Error: Tuning configured Transmit Queue Length of eth0 is 20, current value is 1000", "txQLen"},
+	{"tuning: CHECK of sysctl", "tuning", cni.Check, `"sysctl":{"net.ipv4.conf.IFNAME.arp_filter":"1"},"prevResult":{"interfaces":[{"name":"eth0","sandbox":"SANDBOX"}]}`, "", "eth0",
+		"Error: Tuning configured value of /proc/sys/net/ipv4/conf/eth0/arp_filter is 1, current value is 0", "arp_filter"},
+	{"tuning: CHECK without interface", "tuning", cni.Check, `"prevResult":{}`, "", "", "Cannot find container link net1", "net1"},
 	{"sbr: no prevResult", "sbr", cni.Add, ``, "", "", "This plugin must be called as chained plugin", "prevResult"},
 	{"sbr: no address", "sbr", cni.Add, `"prevResult":{}`, "", "eth0", "No IP addresses supplied on interface: eth0", "prevResult"},
 	{"sbr: no interface", "sbr", cni.Add, `"prevResult":{"ips":[{"address":"10.1.2.2/24"}]}`, "", "", "Cannot find network interface net1: Link not found", ""},
@@ -202,9 +263,14 @@ func TestMessages(t *testing.T) {
 	t.Parallel()
 	n := testnet.New(t, "c")
 	c := n.Container("c")
-	c.Batch("link add eth0 type veth peer name h0 netns "+n.Host.Path(), "link set eth0 up")
-	n.Host.Batch("link add h1 type veth peer name h2") // for host-device
+	c.Batch("link add eth0 address c2:05:05:05:05:05 type veth peer name h0 netns "+n.Host.Path(), "link set eth0 up")
+	n.Host.Batch("link add h1 type veth peer name h2", // for host-device
+		"link add b0 type bridge", "link set h0 up")
 	dir := t.TempDir()
+	held := filepath.Join(dir, "held", "net", "10.1.2.2") // by the container, for the IPAM of a CHECK
+	if err := errors.Join(os.MkdirAll(filepath.Dir(held), 0o755), os.WriteFile(held, []byte("c\r\nnet1"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
 	bin := filepath.Join(dir, "bin")
 	if err := os.Mkdir(bin, 0o755); err != nil {
 		t.Fatal(err)
@@ -224,6 +290,8 @@ func TestMessages(t *testing.T) {
 			env := cni.Env{Command: row.verb, ContainerID: "c", Netns: c.Path(), IfName: "net1", Args: row.args, Path: bin}
 			if row.ifName == "own" {
 				env.Netns = "/proc/thread-self/ns/net"
+			} else if row.ifName == "none" {
+				env.IfName = ""
 			} else if row.ifName != "" {
 				env.IfName = row.ifName
 			}

@@ -204,7 +204,14 @@ func checkTBF(host *kernel.Space, on kernel.Link, want kernel.TBF) error {
 	case !ok:
 		return fmt.Errorf("interface %s: expected a tbf with %s, found none", on.Name, want)
 	case !have.Same(want):
-		return fmt.Errorf("interface %s: expected a tbf with %s, found %s", on.Name, want, have)
+		err := fmt.Errorf("interface %s: expected a tbf with %s, found %s", on.Name, want, have)
+		switch {
+		case have.Rate != want.Rate:
+			return cni.Rephrase(err, "Rate doesn't match")
+		case have.Limit != want.Limit:
+			return cni.Rephrase(err, "Limit doesn't match")
+		}
+		return cni.Rephrase(err, "Buffer doesn't match")
 	}
 	return nil
 }

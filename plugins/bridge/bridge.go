@@ -82,6 +82,7 @@ var Plugin = plugin.Define[Config](plugin.Info{
 		}
 		return features
 	},
+	Texts: attach.Texts{NoLink: "Interface name %s not found"},
 })
 
 type maker struct{}

@@ -2,12 +2,70 @@ package bridge
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/attach"
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
+
+// Precheck requires the bridge among the interfaces of the previous result, and that it is there, with its MAC address.
+func (maker) Precheck(s *attach.Session[Config]) error {
+	name := s.Conf.bridge()
+	var own *cni.Interface
+	for i := range s.Prev.Interfaces {
+		if s.Prev.Interfaces[i].Name == name {
+			own = &s.Prev.Interfaces[i]
+		}
+	}
+	if own == nil {
+		return cni.Errorf(cni.CodeInvalidConfig, "Interface name missing ").
+			WithDetails(fmt.Sprintf("prevResult has no interface %s", name)).Verbatim()
+	}
+	br, err := s.Host.Link(name)
+	if errors.Is(err, kernel.ErrNoLink) {
+		return cni.Rephrase(err, "Interface name %s not found", name)
+	}
+	if err != nil {
+		return err
+	}
+	if own.Sandbox != "" {
+		return cni.Errorf(cni.CodeInvalidConfig, "Interface %s should not be in sandbox", name).
+			WithDetails(fmt.Sprintf("prevResult has bridge %s in %s", name, own.Sandbox)).Verbatim()
+	}
+	if br.Kind != "bridge" {
+		err := fmt.Errorf("interface %s: expected a bridge, found a %s", br.Name, br.Kind)
+		return cni.Rephrase(err, "Interface %s does not have link type of bridge", br.Name)
+	}
+	if err := attach.CheckMAC(br, *own); err != nil {
+		return cni.Rephrase(err, "Bridge interface %s Mac doesn't match: %s", name, own.MAC)
+	}
+	return nil
+}
+
+// checkListed requires the port among the interfaces that the previous result has in the host, all of which must exist.
+func checkListed(s *attach.Session[Config], port, br kernel.Link) error {
+	listed := false
+	for _, i := range s.Prev.Interfaces {
+		if i.Sandbox != "" || i.Name == br.Name {
+			continue
+		}
+		l, err := s.Host.Link(i.Name)
+		if errors.Is(err, kernel.ErrNoLink) {
+			return cni.Rephrase(err, "Interface name %s not found", i.Name)
+		}
+		if err != nil {
+			return err
+		}
+		listed = listed || l.Index == port.Index
+	}
+	if !listed {
+		return cni.Errorf(cni.CodeInvalidConfig, "CNI veth created for bridge %s was not found", br.Name).
+			WithDetails(fmt.Sprintf("prevResult has no interface %s", port.Name)).Verbatim()
+	}
+	return nil
+}
 
 // Verify compares bridge and host's end with the previous result and the configuration.
 func (maker) Verify(_ context.Context, s *attach.Session[Config], link kernel.Link) error {
@@ -16,20 +74,18 @@ func (maker) Verify(_ context.Context, s *attach.Session[Config], link kernel.Li
 	if err != nil {
 		return err
 	}
-	if br.Kind != "bridge" {
-		return fmt.Errorf("interface %s: expected a bridge, found a %s", br.Name, br.Kind)
-	}
 	if c.PromiscMode && br.Promisc == 0 {
-		return fmt.Errorf("bridge %s: expected it promiscuous", br.Name)
+		err := fmt.Errorf("bridge %s: expected it promiscuous", br.Name)
+		return cni.Rephrase(err, "Bridge interface %s configured Promisc Mode true doesn't match current state: false ", br.Name)
 	}
 	port, err := s.CheckPair(link)
 	if err != nil {
 		return err
 	}
-	if err := checkPort(port, br); err != nil {
+	if err := checkListed(s, port, br); err != nil {
 		return err
 	}
-	if err := s.CheckHostMAC(br); err != nil {
+	if err := checkPort(port, br); err != nil {
 		return err
 	}
 	_, ours := cni.ParseTag(port.Alias)

@@ -23,6 +23,7 @@ var Plugin = plugin.Define[Config](plugin.Info{
 	Maker: maker{},
 	Kind:  "dummy",
 	DNS:   attach.DNSOfIPAM, // as the reference plugin's
+	Texts: attach.Texts{NoPrev: "dummy: Required prevResult missing"},
 })
 
 type (

@@ -121,7 +121,8 @@ func master(s *session) (string, error) {
 // Verify compares the mode with the configuration, and looks for the parent.
 func (maker) Verify(_ context.Context, s *session, link kernel.Link) error {
 	if want := string(s.Conf.mode()); link.Mode != want {
-		return fmt.Errorf("interface %s: expected mode %s, found %s", link.Name, want, link.Mode)
+		err := fmt.Errorf("interface %s: expected mode %s, found %s", link.Name, want, link.Mode)
+		return cni.Rephrase(err, "Container IPVlan mode %s does not match expected value: %s", link.Mode, want)
 	}
 	return s.CheckParent(s.Conf.Master, s.Conf.LinkInContainer)
 }

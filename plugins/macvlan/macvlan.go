@@ -58,6 +58,13 @@ var Plugin = plugin.Define[Config](plugin.Info{
 	Kind:    kind,
 	DNS:     attach.DNSOfConfiguration,
 	Options: func(c *Config) attach.Options { return attach.Options{DAD: c.Detection(), Announce: true} },
+	Texts: attach.Texts{
+		NoPrev: "required prevResult missing",
+		NoLink: "container Interface name in prevResult: %s not found",
+		Kind:   "error: Container interface %s not of type %s",
+		MAC:    "interface %s Mac %s doesn't match container Mac: %s",
+		Other:  "sandbox in prevResult  doesn't match configured netns: %s",
+	},
 })
 
 type (
@@ -119,7 +126,8 @@ func (maker) Make(_ context.Context, s *session) ([]cni.Interface, error) {
 // Verify compares the mode with the configuration, and looks for the parent.
 func (maker) Verify(_ context.Context, s *session, link kernel.Link) error {
 	if want := string(s.Conf.mode()); link.Mode != want {
-		return fmt.Errorf("interface %s: expected mode %s, found %s", link.Name, want, link.Mode)
+		err := fmt.Errorf("interface %s: expected mode %s, found %s", link.Name, want, link.Mode)
+		return cni.Rephrase(err, "container macvlan mode %s does not match expected value: %s", link.Mode, want)
 	}
 	return s.CheckParent(s.Conf.Master, s.Conf.LinkInContainer)
 }

@@ -29,6 +29,12 @@ var Plugin = plugin.Define[Config](plugin.Info{
 }, &attach.Plugin[Config]{
 	Maker: maker{},
 	Kind:  "veth",
+	Texts: attach.Texts{
+		NoPrev: "ptp: Required prevResult missing",
+		NoLink: "ptp: Container Interface name in prevResult: %s not found",
+		Kind:   "Error: Container interface %s not of type %s/p2p",
+		MAC:    "ptp: Interface %s Mac %s doesn't match container Mac: %s",
+	},
 })
 
 type (

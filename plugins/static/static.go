@@ -80,13 +80,20 @@ func (fixed) Check(_ context.Context, c *call) error {
 	for _, want := range ips {
 		at := slices.IndexFunc(c.Prev.IPs, func(ip cni.IP) bool { return ip.Address.Addr() == want.Address.Addr() })
 		if at < 0 {
-			return fmt.Errorf("prevResult: expected address %s, found %v", want.Address, prefixes(c.Prev.IPs))
+			err := fmt.Errorf("prevResult: expected address %s, found %v", want.Address, prefixes(c.Prev.IPs))
+			return mismatch(c, want, err)
 		}
 		if have := c.Prev.IPs[at].Gateway; want.Gateway.IsValid() && have != want.Gateway {
-			return fmt.Errorf("prevResult: expected gateway %s of address %s, found %s", want.Gateway, want.Address, have)
+			err := fmt.Errorf("prevResult: expected gateway %s of address %s, found %s", want.Gateway, want.Address, have)
+			return mismatch(c, want, err)
 		}
 	}
 	return nil
+}
+
+// mismatch returns err in the words of the upstream plugin.
+func mismatch(c *call, want cni.IP, err error) error {
+	return cni.Rephrase(err, "static: Failed to match addr %s on interface %s", want.Address.Addr(), c.IfName)
 }
 
 func prefixes(ips []cni.IP) []netip.Prefix {

@@ -57,6 +57,7 @@ var Plugin = plugin.Define[Config](plugin.Info{
 		}
 		return []probe.Feature{probe.SELinux}
 	},
+	Texts: attach.Texts{NoLink: "Cannot find container link %s"},
 })
 
 type (

@@ -154,15 +154,6 @@ func (tuner) Verify(_ context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	if !attributes.none() {
-		link, err := s.Sandbox.Link(s.IfName)
-		if err != nil {
-			return err
-		}
-		for _, d := range attributes.differ(s.Sandbox, link) {
-			return fmt.Errorf("interface %s: expected %s %s, found %s", link.Name, d.name, d.want, d.have)
-		}
-	}
 	for _, want := range settings.files() {
 		have, err := s.Sandbox.ReadSysctl(want.Key)
 		if errors.Is(err, fs.ErrPermission) { // it can only be written
@@ -172,8 +163,21 @@ func (tuner) Verify(_ context.Context, s *session) error {
 			return err
 		}
 		if !sysctl.Equal(have, want.Value) {
-			return fmt.Errorf("sysctl %s: expected %q, found %q", want.Key, want.Value, have)
+			err := fmt.Errorf("sysctl %s: expected %q, found %q", want.Key, want.Value, have)
+			return cni.Rephrase(err, "Error: Tuning configured value of /proc/sys/%s is %s, current value is %s",
+				want.Key, want.Value, have)
 		}
+	}
+	link, err := s.Sandbox.Link(s.IfName)
+	if errors.Is(err, kernel.ErrNoLink) {
+		return cni.Rephrase(err, "Cannot find container link %s", s.IfName)
+	}
+	if err != nil {
+		return err
+	}
+	for _, d := range attributes.differ(s.Sandbox, link) {
+		err := fmt.Errorf("interface %s: expected %s %s, found %s", link.Name, d.name, d.want, d.have)
+		return cni.Rephrase(err, d.text, link.Name, d.want, d.have)
 	}
 	return nil
 }

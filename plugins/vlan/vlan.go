@@ -42,6 +42,11 @@ var Plugin = plugin.Define[Config](plugin.Info{
 	Options: func(c *Config) attach.Options {
 		return attach.Options{DAD: c.Detection(), Announce: true}
 	},
+	Texts: attach.Texts{
+		NoPrev: "vlan: Required prevResult missing",
+		NoLink: "vlan: Container Interface name in prevResult: %s not found",
+		MAC:    "vlan: Interface %s Mac %s doesn't match container Mac: %s",
+	},
 })
 
 const maxID = 4094
@@ -120,7 +125,8 @@ func (maker) Verify(_ context.Context, s *call, link kernel.Link) error {
 		return fmt.Errorf("interface %s: expected VLAN %d, found %d", link.Name, s.Conf.VLANID, link.VLAN)
 	}
 	if mtu := s.Conf.MTU; mtu != 0 && link.MTU != mtu {
-		return fmt.Errorf("interface %s: expected MTU %d, found %d", link.Name, mtu, link.MTU)
+		err := fmt.Errorf("interface %s: expected MTU %d, found %d", link.Name, mtu, link.MTU)
+		return cni.Rephrase(err, "Error: Tuning configured MTU of %s is %d, current value is %d", link.Name, mtu, link.MTU)
 	}
 	return nil
 }

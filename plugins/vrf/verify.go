@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
@@ -19,7 +20,7 @@ func (decorator) Verify(_ context.Context, s *session) error {
 	}
 	vrf, err := find(s.Conf, links)
 	if err != nil {
-		return fmt.Errorf("VRF %s: %w", s.Conf.VRFName, err)
+		return cni.Rephrase(fmt.Errorf("VRF %s: %w", s.Conf.VRFName, err), "Link not found")
 	}
 	return verify(s, link, vrf)
 }
@@ -27,7 +28,8 @@ func (decorator) Verify(_ context.Context, s *session) error {
 func verify(s *session, link, vrf kernel.Link) error {
 	switch {
 	case link.Master != vrf.Index:
-		return fmt.Errorf("interface %s: expected it in VRF %s, found it is not", link.Name, vrf.Name)
+		err := fmt.Errorf("interface %s: expected it in VRF %s, found it is not", link.Name, vrf.Name)
+		return cni.Rephrase(err, "failed to find %s associated to vrf %s", link.Name, vrf.Name)
 	case !vrf.Up:
 		return fmt.Errorf("VRF %s: expected it up, found it down", vrf.Name)
 	case !link.Up: // then it has no routes
