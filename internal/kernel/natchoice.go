@@ -36,36 +36,11 @@ type NATQuery struct {
 // ErrNoNAT says that the host has no backend that works.
 var ErrNoNAT = errors.New("neither nftables nor iptables works on this host")
 
-// ChooseNAT chooses the backend for a concern and the traffic of queries: nftables, unless the
-// kernel lacks it or an operator has rules in the nat tables of iptables that decide about the
+// ChooseNAT chooses the backend for the traffic of queries: nftables, unless the error says that it
+// cannot be used or an operator has rules in the nat tables of iptables that decide about the
 // traffic. Such rules are void beside a table of nftables, since each table decides on its own.
 // The error wraps [ErrNoNAT] if neither backend works.
-func (s *Space) ChooseNAT(concern *Concern, queries ...NATQuery) (NATChoice, error) {
-	return s.chooseNAT(s.Build(concern), queries)
-}
-
-// SuitableNAT is [Space.ChooseNAT] for the current namespace. It changes nothing.
-func (s *Space) SuitableNAT(concern *Concern, queries ...NATQuery) (NATChoice, error) {
-	return s.chooseNAT(s.Buildable(concern), queries)
-}
-
-// SuitableNAT is [Space.SuitableNAT] with a space of its own.
-func SuitableNAT(ctx context.Context, concern *Concern, queries ...NATQuery) (NATChoice, error) {
-	ns, err := netns.Current()
-	if err != nil {
-		return NATChoice{}, err
-	}
-	defer ns.Close()
-	s, err := Begin(ctx).Open(ns)
-	if err != nil {
-		return NATChoice{}, err
-	}
-	defer s.Close()
-	return s.SuitableNAT(concern, queries...)
-}
-
-// chooseNAT chooses in view of whether nftables can be used.
-func (s *Space) chooseNAT(nftables error, queries []NATQuery) (NATChoice, error) {
+func (s *Space) ChooseNAT(nftables error, queries ...NATQuery) (NATChoice, error) {
 	if err := nftables; err != nil {
 		if !errors.Is(err, ErrNoNFT) {
 			return NATChoice{}, err
@@ -113,6 +88,22 @@ func (s *Space) canObey(found decidingRule, families []xtables.Family) error {
 	return nil
 }
 
+// SuitableNAT is [Space.ChooseNAT] for the current namespace, which it does not change: it builds the
+// concern in another one to find out whether the kernel can.
+func SuitableNAT(ctx context.Context, concern *Concern, queries ...NATQuery) (NATChoice, error) {
+	ns, err := netns.Current()
+	if err != nil {
+		return NATChoice{}, err
+	}
+	defer ns.Close()
+	s, err := Begin(ctx).Open(ns)
+	if err != nil {
+		return NATChoice{}, err
+	}
+	defer s.Close()
+	return s.ChooseNAT(Buildable(ctx, concern), queries...)
+}
+
 // Build makes what a concern needs before it can have entries, if it is not there. The error wraps
 // [ErrNoNFT] if the kernel cannot do it.
 func (s *Space) Build(concern *Concern) error {
@@ -125,9 +116,6 @@ func (s *Space) Build(concern *Concern) error {
 	}
 	return s.tx.Do(fmt.Sprintf("build %s", concern), func() error { return c.Build(s.tx.ctx, concern) }, nil)
 }
-
-// Buildable is [Buildable]. It changes nothing.
-func (s *Space) Buildable(concern *Concern) error { return Buildable(s.tx.ctx, concern) }
 
 // IPTablesWorks returns nil if iptables can be used in the current namespace without nftables. It
 // starts processes.

@@ -122,9 +122,9 @@ func (r Rule) String() string {
 }
 
 // String returns the ports in the form of --dports.
-func (p Ports) String() string {
-	words := make([]string, len(p.Ranges))
-	for i, r := range p.Ranges {
+func (c Ports) String() string {
+	words := make([]string, len(c.Ranges))
+	for i, r := range c.Ranges {
 		words[i] = strconv.Itoa(int(r.First))
 		if r.Last != r.First {
 			words[i] += ":" + strconv.Itoa(int(r.Last))
