@@ -152,9 +152,9 @@ func (c *Client) chain(ctx context.Context, r *Record) (*cni.Result, int, error)
 	return result, 0, nil
 }
 
-// takeBack deletes an attachment whose ADD failed at a plugin because of cause.
+// takeBack deletes an attachment after its ADD failed at a plugin because of cause.
 //
-// Where another network of the container has the interface name, the plugin may have failed because of it, and its DEL would
+// If another network of the container uses the interface name, the plugin may have failed because of it, and its DEL would
 // remove that interface. Then DEL runs only for the plugins before it.
 func (c *Client) takeBack(ctx context.Context, r *Record, failed int, cause error) error {
 	ctx = context.WithoutCancel(ctx)

@@ -77,8 +77,8 @@ func (c *Client) unrecorded(ctx context.Context, n *Network, a cni.Attachment, p
 	return c.newRecord(n, a, p)
 }
 
-// removeAs removes as a part of something else. An ADD that was interrupted cannot have made an interface whose name another
-// network of the container has: then no plugin is called, as DEL would remove that one.
+// removeAs removes as a part of another operation. An interrupted ADD cannot have created its interface if another network of
+// the container uses the interface name: then removeAs calls no plugin, because DEL would remove the other network's interface.
 func (c *Client) removeAs(ctx context.Context, k EventKind, r *Record) error {
 	called := len(r.List.Plugins)
 	if r.State == Adding {

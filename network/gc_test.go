@@ -150,9 +150,9 @@ func codes(err error) []cni.Code {
 	return nil
 }
 
-// R-02, RT-GC-11: damaged records stay, with a warning and without an error. Plugins are told to keep their attachments; if a
-// record has lost its key, or if the records cannot be listed, plugins get no GC unless the caller lists
-// the attachments of all runtimes.
+// R-02, RT-GC-11: damaged records stay, with a warning and without an error. GC asks plugins to keep their
+// attachments; if a record has lost its key, or if the records cannot be listed, plugins get no GC unless the caller
+// lists the attachments of all runtimes.
 func TestGCDamagedRecords(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -14,8 +14,8 @@ import (
 	"github.com/tenon-cni/tenon/network"
 )
 
-// HandOver writes own attachments as libcni does (CACHE-03), so that they are deleted with what ADD was given, and leaves
-// those of other runtimes alone.
+// HandOver writes own attachments as libcni does (CACHE-03), so that DEL gets the arguments of ADD, and leaves the attachments
+// of other runtimes alone.
 func TestHandOver(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}})

@@ -310,7 +310,7 @@ func describe(err error) string {
 	return fmt.Sprintf("%d %v", cni.CodeOf(err), err)
 }
 
-// expiring is a context whose deadline passes when something has happened.
+// expiring is a context with a deadline that passes when done is closed.
 type expiring struct {
 	context.Context
 	done chan struct{}
@@ -329,8 +329,8 @@ func (e expiring) Err() error {
 	}
 }
 
-// expireWhen returns a context whose deadline passes some time after there is a file: on a busy
-// machine nobody can tell how long a plugin needs to start.
+// expireWhen returns a context that expires some time after a file appears, because
+// the time that a plugin needs to start on a busy machine is unknown.
 func expireWhen(t *testing.T, path string, later time.Duration) context.Context {
 	e := expiring{t.Context(), make(chan struct{})}
 	go func() {

@@ -21,7 +21,7 @@ import (
 // as are all networks.
 const RegistryDir = "/run/tenon/state-dirs"
 
-// registry is [RegistryDir]. GC holds a shared lock of the file beside it while it runs; registration takes the lock
+// registry is [RegistryDir]. GC holds a shared lock of the file next to it while it runs; registration takes the lock
 // exclusively. So a state directory is registered either before a GC, which then waits for its operations and keeps its
 // attachments, or after it.
 type registry struct{ dir string }
