@@ -65,7 +65,7 @@ func (t *attachment) parse(args []string) error {
 	return nil
 }
 
-// identify finds out which container is meant where --id does not name it: by default that of the name of the namespace.
+// identify determines the container ID if --id is not given: by default it is the name of the namespace.
 // An attachment of this namespace that was recorded under the default of earlier releases counts, too. The error is that
 // the name belongs to a container in another namespace.
 func (t *attachment) identify(c *network.Client, n *network.Network, name string) error {

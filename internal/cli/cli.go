@@ -24,7 +24,7 @@ type app struct {
 	args     []string // as given to [Run], for hints
 	stdout   *output
 	stderr   *os.File
-	logLevel slog.LevelVar // from which on what the library and plugins log is told
+	logLevel slog.LevelVar // the lowest level at which messages of the library and plugins are printed
 }
 
 // Run runs the command that args name and returns the exit status: 0 for success, 1 for failure, 2 for a command line

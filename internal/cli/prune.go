@@ -204,8 +204,8 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %s", n, what)
 }
 
-// running returns the attachments of a network that have a namespace, or may have one. It leaves out an attachment whose ADD or
-// DEL is in progress: GC judges it when nothing is in progress.
+// running returns the attachments of a network that have a namespace, or may have one. It leaves out an attachment while its
+// ADD or DEL is in progress; GC judges it afterwards.
 func running(list []inspect.Attachment, name string) []cni.ValidAttachment {
 	valid := []cni.ValidAttachment{}
 	for _, x := range list {

@@ -132,7 +132,8 @@ func (r *settings) ask(cmd *cobra.Command, networks []*network.Network) []status
 	return entries
 }
 
-// startsWithInterface returns an error for a network whose first plugin has to be chained, because ADD always fails there.
+// startsWithInterface returns an error for a network that starts with a plugin that must be chained,
+// because ADD always fails there.
 // The plugin itself does not learn from a STATUS request whether other plugins come before it.
 func startsWithInterface(n *network.Network) error {
 	types := n.Types()

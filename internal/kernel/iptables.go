@@ -138,8 +138,8 @@ func (s *Space) removeLegacy(t xtables.Table, what IPTables) error {
 	return err
 }
 
-// hasLegacy reports whether a table of the legacy kind can have something of what is to go. Only a
-// nat table can be read without a process.
+// hasLegacy reports whether a legacy table may contain rules to be removed. Only a nat table can be
+// read without starting a process.
 func (s *Space) hasLegacy(t xtables.Table, what IPTables) (bool, error) {
 	if t.Name != "nat" {
 		if !what.Legacy {

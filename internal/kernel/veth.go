@@ -75,8 +75,8 @@ func (s *Space) addVeth(v Veth) (index int, err error) {
 	return index, err
 }
 
-// deleteAbandoned deletes a pair of the same owner whose inner end is in another namespace. It reports whether both names
-// are free.
+// deleteAbandoned deletes a pair of the same owner if its container-side veth is in another namespace. It reports whether both
+// names are free.
 func (s *Space) deleteAbandoned(v Veth) (free bool, err error) {
 	if _, err := s.Link(v.Name); !errors.Is(err, ErrNoLink) {
 		return false, err

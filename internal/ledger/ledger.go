@@ -114,9 +114,9 @@ func (l Ledger) Remove(name string) error {
 	return errors.Join(errs...)
 }
 
-// RemoveDrafts removes the drafts of killed Writes of the names for which gone returns true. Nobody may be writing these. The
-// file of a draft is named with a dot before the name and a number behind it (renameio): gone is asked about each name
-// that can be meant.
+// RemoveDrafts removes the drafts that killed Writes left, for the names for which gone returns true. No process may be writing
+// these names. The file name of a draft is a dot, the name and a number (renameio), so RemoveDrafts calls gone for each name
+// that the file name can stand for.
 func (l Ledger) RemoveDrafts(gone func(name string) bool) error {
 	dir, err := os.Open(l.Dir)
 	if absent(err) {

@@ -19,7 +19,7 @@ var ErrNotRegular = errors.New("not a regular file")
 // wraps [ErrNotRegular], or EISDIR for a directory, if there is something else in its place.
 func Open(path string, flags int, mode fs.FileMode) (*os.File, error) {
 	f, err := os.OpenFile(path, flags|unix.O_NONBLOCK, mode)
-	if errors.Is(err, unix.ENXIO) { // a FIFO that nobody reads, opened for writing, or a socket
+	if errors.Is(err, unix.ENXIO) { // a FIFO without a reader, opened for writing, or a socket
 		err = &fs.PathError{Op: "open", Path: path, Err: ErrNotRegular}
 	}
 	if err != nil {
@@ -32,8 +32,8 @@ func Open(path string, flags int, mode fs.FileMode) (*os.File, error) {
 	return f, nil
 }
 
-// Check returns [ErrNotRegular], or EISDIR for a directory, if the descriptor is not that of a
-// regular file. The file has to be opened with O_NONBLOCK, which Check removes.
+// Check returns [ErrNotRegular], or EISDIR for a directory, if the descriptor does not refer to
+// a regular file. The file has to be opened with O_NONBLOCK, which Check removes.
 func Check(fd int) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -50,7 +50,7 @@ func Check(fd int) error {
 	return err
 }
 
-// ReadFile reads a file as [os.ReadFile] does. Its errors are those of [Open].
+// ReadFile reads a file as [os.ReadFile] does. It returns the same errors as [Open].
 func ReadFile(path string) ([]byte, error) {
 	f, err := Open(path, os.O_RDONLY, 0)
 	if err != nil {
@@ -60,7 +60,7 @@ func ReadFile(path string) ([]byte, error) {
 	return io.ReadAll(f)
 }
 
-// WriteFile writes a file as [os.WriteFile] does. Its errors are those of [Open].
+// WriteFile writes a file as [os.WriteFile] does. It returns the same errors as [Open].
 func WriteFile(path string, content []byte, mode fs.FileMode) error {
 	f, err := Open(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/regular"
 )
 
-// What is no regular file is refused at once, whichever way it is opened: FIFOs, sockets, devices,
-// directories, and links to them.
+// FIFOs, sockets, devices, directories, and links to them are refused at once, whichever way they
+// are opened.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

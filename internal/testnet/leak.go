@@ -18,7 +18,7 @@ import (
 // another network namespace, a goroutine. Call it from TestMain.
 func Main(m *testing.M) { mainWithin(m, Patience) }
 
-// mainWithin is Main with the time after which what is left counts as left for good.
+// mainWithin is Main with a limit: resources still in use after patience count as leaked.
 func mainWithin(m *testing.M, patience time.Duration) {
 	before := resources()
 	code := m.Run()

@@ -169,7 +169,7 @@ func SourceSeen(t testing.TB, from, to *Namespace, address netip.Addr) netip.Add
 	return source.Addr().Unmap()
 }
 
-// LearnsMAC checks that a namespace is told that an address has this MAC address.
+// LearnsMAC checks that a namespace learns this MAC address for an address.
 func LearnsMAC(t testing.TB, n *Namespace, address netip.Addr, mac string) {
 	t.Helper()
 	Eventually(t, func() error {

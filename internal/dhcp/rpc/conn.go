@@ -41,7 +41,7 @@ func (unreachable) Is(target error) bool { return target == ErrUnreachable }
 
 func (e unreachable) Unwrap() error { return e.error }
 
-// dial connects. The error is ErrUnreachable where nobody listens, or can.
+// dial connects. It returns ErrUnreachable if no process listens, or can listen, at the path.
 func dial(path string) (*conn, error) {
 	if err := checkLength(path); err != nil {
 		return nil, unreachable{err}

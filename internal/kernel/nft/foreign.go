@@ -220,7 +220,7 @@ func ruleOf(f Family, r nftmsg.Rule) Rule {
 			} else {
 				out.Others++
 			}
-		case nftmsg.Mask: // of what is loaded
+		case nftmsg.Mask: // applies to the loaded value
 		case nftmsg.Range:
 			out.Others++
 		case nftmsg.Raw:

@@ -217,7 +217,7 @@ func sameContent(a, b string) (bool, error) {
 }
 
 // Find returns the files in a plugin directory that bear the names of plugins and are this program or another build of it,
-// whoever put them there. It passes over symbolic links.
+// however they got there. It skips symbolic links.
 func Find(dir string, names []string) []string {
 	var found []string
 	for _, name := range names {

@@ -96,7 +96,7 @@ func (s spot) blame(err error) spot {
 	return s
 }
 
-// named returns the value that a message quotes, or whose key it names; nil if there is none.
+// named returns the value that a message quotes, or the value of the key that it names; nil if there is none.
 func (s spot) named(message string) *document.Node {
 	quoted := s.value.Find(func(v *document.Node) bool {
 		t := v.Text()

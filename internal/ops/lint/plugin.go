@@ -61,7 +61,8 @@ func (c *checker) refused(at spot, d *plugin.Definition, request []byte) {
 	c.add("refused", where, e.Details, "%s refuses this with code %d: %s", d.Name, e.Code, e.Msg)
 }
 
-// advised tells what a plugin chooses on this host, unless the host is not to be asked or does not tell.
+// advised reports the choices that a plugin makes on this host. It reports none if the caller does not
+// ask the host, or if the plugin cannot.
 func (c *checker) advised(p *pluginObject, request []byte) {
 	if c.ask == nil {
 		return

@@ -15,8 +15,8 @@ import (
 
 // Directories that only Tenon's plugins make, in the data directories of plugins.
 const (
-	ownersDir = ".owners" // of host-local, beside the reservations of a network
-	tuningDir = ".tenon"  // of tuning, beside the files of the upstream plugin
+	ownersDir = ".owners" // host-local makes it in the directory of each network
+	tuningDir = ".tenon"  // tuning makes it in the upstream plugin's directory
 )
 
 // state returns the files and directories of Tenon that exist, in the default data directories and the configured ones.

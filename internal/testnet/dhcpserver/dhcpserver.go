@@ -188,8 +188,8 @@ func Start(t testing.TB, n *testnet.Net, k Kind, pool string, seconds int) *Serv
 	return s
 }
 
-// StartRenewing starts a server whose leases are prolonged after some seconds and last so long that
-// none ends during a test, however busy the machine.
+// StartRenewing starts a server that has clients renew leases after some seconds. The leases last so
+// long that none ends during a test, however busy the machine.
 func StartRenewing(t testing.TB, n *testnet.Net, k Kind, pool string, seconds int) *Server {
 	t.Helper()
 	s := newServer(t, n, k)
@@ -211,7 +211,7 @@ func (s *Server) Start(pool string, seconds int) {
 	s.start(pool, lease{max(seconds/2, 1), max(seconds*7/8, 1), seconds})
 }
 
-// StartRenewing is Start with leases as those of the function [StartRenewing].
+// StartRenewing is Start with the leases that the function [StartRenewing] describes.
 func (s *Server) StartRenewing(pool string, seconds int) {
 	s.t.Helper()
 	s.start(pool, lease{seconds, 3000, 3600})

@@ -68,7 +68,7 @@ func (d *dir) open(name string, flags int, mode uint32) (int, error) {
 // in its place.
 func (d *dir) openFile(name string, flags int, mode uint32) (*os.File, error) {
 	fd, err := d.open(name, flags|unix.O_NONBLOCK, mode)
-	if errors.Is(err, unix.ENXIO) { // a FIFO that nobody reads, opened for writing
+	if errors.Is(err, unix.ENXIO) { // a FIFO without a reader, opened for writing
 		err = d.fail("open", name, regular.ErrNotRegular)
 	}
 	if err != nil {

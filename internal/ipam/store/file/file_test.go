@@ -530,8 +530,8 @@ func TestConflictTellsTheAge(t *testing.T) {
 	}
 }
 
-// The oldest reservations come first. Those of equal age, written within one tick of the clock, are
-// sorted by address.
+// The oldest reservations come first. Reservations of equal age, written within one tick of the
+// clock, are sorted by address.
 func TestOldest(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)

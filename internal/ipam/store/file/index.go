@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/boot"
 )
 
-// index finds the addresses whose files name a container. It is a hash table with linear probing, in
+// index finds the address files that name a container. It is a hash table with linear probing, in
 // a file or, when that cannot be written, in memory. It knows the hash of the container ID, not the
 // ID, so the caller has to check what it finds.
 type index struct {
@@ -51,10 +51,10 @@ type slot struct {
 const (
 	empty uint64 = iota
 	live
-	freed // like empty, but a search goes on behind it
+	freed // like empty, but a search continues past it
 )
 
-// entry says that the file of an address names a container whose ID has this hash.
+// entry records that the file of an address names a container, by the hash of its ID.
 type entry struct {
 	addr netip.Addr
 	hash uint64

@@ -33,8 +33,8 @@ func without(name string, cmd *exec.Cmd) *exec.Cmd {
 	return cmd
 }
 
-// withoutLinks makes linkat(2) fail in this process from now on, by seccomp(2): neither the kernel
-// of the test machine nor that of the vm stage has a writable file system without hard links.
+// withoutLinks makes linkat(2) fail in this process from now on, by seccomp(2): neither the
+// host kernel nor the kernel of the vm stage has a writable file system without hard links.
 func withoutLinks(errno unix.Errno) error {
 	filter := []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0}, // the number of the call
@@ -53,7 +53,7 @@ func withoutLinks(errno unix.Errno) error {
 }
 
 // host-local keeps the layout and the behaviour of its files where there are no hard links: files
-// are complete, nobody gets an address twice, and the caches are valid.
+// are complete, no address is handed out twice, and the caches are valid.
 func TestFileSystemWithoutHardLinks(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Root)

@@ -35,7 +35,7 @@ func key(o ipam.Owner) string {
 // container returns the container ID of the owner as files hold it.
 func container(o ipam.Owner) string { return strings.TrimSpace(o.Container) }
 
-// entryOf returns the entry of the index for an address whose file has this content. Entries are
+// entryOf returns the index entry for an address with this content in its file. Entries are
 // found by the container alone, so that they still hold after a file was rewritten in place in the
 // old format, which leaves the modification time of the directory as it was.
 func entryOf(a netip.Addr, key string) entry {

@@ -59,7 +59,7 @@ func (s *Store) sealed() *index {
 	return x
 }
 
-// rebuild reads all address files, removes those that hold nothing and those that drop names, and
+// rebuild reads all address files, removes empty ones and those for which drop returns true, and
 // makes the caches anew. It continues past files that it cannot read, which it keeps in s.unread,
 // and past failures to remove one, which it returns joined. After either, and when the caches cannot
 // be written, they serve this operation only: an index that lacks an address would hide it from

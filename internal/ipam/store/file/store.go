@@ -26,8 +26,8 @@ func (s *Store) Held(ctx context.Context, o ipam.Owner) ([]ipam.Lease, error) {
 	return leases, err
 }
 
-// held lists by address the files that name exactly this owner or, when there are none, those that
-// name only its container. The files in lost are probably files of the container, too.
+// held lists by address the files that name exactly this owner or, when there are none, the files
+// that name only its container. The files in lost are probably files of the container, too.
 func (s *Store) held(ctx context.Context, o ipam.Owner) (records []record, lost []unread, err error) {
 	if err := s.load(ctx); err != nil {
 		return nil, nil, err
