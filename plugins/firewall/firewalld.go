@@ -86,9 +86,10 @@ func checkSources(ctx context.Context, s *session, addrs []netip.Addr) error {
 	})
 }
 
-// removeSources removes addresses from the zone, but for those that are others'. Where firewalld is not running there is
-// nothing to remove. A source that firewalld refuses to remove stays, with a warning, because a later DEL gets the same answer. A call of it can take long, so it is not made with the lock of the namespace: who comes for an address
-// meanwhile gets it back.
+// removeSources removes addresses from the zone, except addresses that other attachments hold. If firewalld is not running there
+// is nothing to remove. A source that firewalld refuses to remove stays, with a warning, because a later DEL gets the same
+// answer. A call to firewalld can take long, so removeSources does not hold the lock of the namespace during it: if another
+// attachment takes an address meanwhile, removeSources adds its source again.
 func removeSources(ctx context.Context, s *session, addrs []netip.Addr, taken func(netip.Addr) bool) error {
 	if s.Conf.Backend.named() && s.Conf.Backend != backendFirewalld || running(ctx) != nil {
 		return nil

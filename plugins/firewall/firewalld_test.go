@@ -370,8 +370,8 @@ func TestRealFirewalld(t *testing.T) {
 	l.inNoZone()
 }
 
-// inNoZone fails if firewalld has rules for an address of a container. A ping would not tell: the kernel
-// goes on with connections that it knows.
+// inNoZone fails if firewalld has rules for an address of a container. A ping would not show it, because
+// established connections continue.
 func (l *lab) inNoZone() {
 	l.t.Helper()
 	if out := l.Host.Command("nft", "list", "table", "inet", "firewalld"); strings.Contains(out, "10.9.0.") || strings.Contains(out, "fd00:9:") {
@@ -403,7 +403,7 @@ func TestRealFirewalldFlushed(t *testing.T) {
 	if log := l.logged(l.request(cni.Del, "a", "")); log != "" {
 		t.Errorf("DEL after the reload warns: %s", log)
 	}
-	l.del("b") // whose source the reload removed
+	l.del("b") // the reload removed its source
 	l.matrix("a: ", "outside: ")
 	l.add("a")
 	l.matrix("a: outside", "outside: ")

@@ -21,8 +21,8 @@ import (
 	"github.com/tenon-cni/tenon/plugins/hostlocal"
 )
 
-// When all addresses are gone the error says how many there are and who has had them longest. STATUS
-// says so too, as a warning or, if the configuration demands it, as an error (PL-STA-01, PL-STA-02,
+// When all addresses are in use the error gives their number and the oldest holders. STATUS reports
+// the same, as a warning or, if the configuration demands it, as an error (PL-STA-01, PL-STA-02,
 // PL-STA-03), and ADD does not depend on it (PL-STA-05). The broadcast address is never given
 // (host-local.md 8).
 func TestExhausted(t *testing.T) {

@@ -232,7 +232,7 @@ func TestSettingsAreLookedAt(t *testing.T) {
 	var found []string
 	s := scenario{plugin: "loopback", conf: map[string]any{"cniVersion": "1.0.0"}}
 	r := newRig(t, builtPlugins(t), s, func(finding string) { found = append(found, finding) })
-	r.settle = time.Second // what is found here stays
+	r.settle = time.Second // the difference found here is permanent
 	r.net.Host.Command("sysctl", "-qw", "net.ipv4.conf.all.arp_notify=1")
 	r.expectClean("a fault")
 	if found != nil {

@@ -24,8 +24,8 @@ const (
 	plugins   = "/opt/cni/bin"
 )
 
-// clientsDir names the variable with the directory of programs that come before those of Debian: see
-// scripts/test-clients.
+// clientsDir names the variable with the directory of programs that take precedence over Debian's:
+// see scripts/test-clients.
 const clientsDir = "TENON_CLIENTS"
 
 // node is a machine of its own as far as a runtime is concerned: network, mount and process namespaces, and folders that are empty.

@@ -45,7 +45,7 @@ func TestUninstall(t *testing.T) {
 	add("other", 8081)
 	greeted(t, outside, "192.0.2.1:8080", true)
 	if out, err := l.tenon("uninstall"); err == nil || !strings.Contains(out, "tenon uninstall --keep-attachments --net-dir "+netDir) {
-		t.Errorf("uninstall beside attachments: %v\n%s", err, out)
+		t.Errorf("uninstall with attachments: %v\n%s", err, out)
 	}
 	connection := open(t, outside, "192.0.2.1:8080")
 	l.must("uninstall", "--keep-attachments")
