@@ -11,8 +11,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/session"
 )
 
-// backend returns the backend that a configuration demands, [Auto] if the host decides. What only
-// nftables can do demands it.
+// backend returns the backend that a configuration demands, [Auto] if the host decides. Options that
+// only nftables supports demand nftables.
 func (m *Masq) backend() Backend {
 	switch {
 	case m.IPMasqBackend == NFTables, m.IPMasqBackend == IPTables:
@@ -59,8 +59,7 @@ func (s *Core) moveMasquerade(nets []netip.Prefix, dryRun bool) ([]session.Move,
 	return moves, s.release(session.GoneOne(s.Attachment()))
 }
 
-// masqQueries ask for rules that decide about what is masqueraded. A network stands for all its
-// addresses.
+// masqQueries ask for rules that decide about masqueraded packets. A network means all its addresses.
 func masqQueries(nets []netip.Prefix, d Masquerade) (queries []kernel.NATQuery) {
 	for _, f := range []xtables.Family{xtables.IPv4, xtables.IPv6} {
 		multicast := [...]string{"224.0.0.0/4", "ff00::/8"}[f]

@@ -82,7 +82,7 @@ func repairMasquerade(ctx context.Context, s *Core) error {
 				return nil, err
 			}
 		}
-		if err := s.masqueradeBy(IPTables, nets); err != nil { // all: the chain can have lost rules that its jumps do not tell of
+		if err := s.masqueradeBy(IPTables, nets); err != nil { // all: the chain can have lost rules while the jumps remain
 			return nil, errors.Join(err, s.Tx.Rollback())
 		}
 		for _, address := range missing {

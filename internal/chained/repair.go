@@ -23,7 +23,7 @@ type Restorer[C any] interface {
 	Allow(context.Context, *Session[C]) (restored []string, err error)
 }
 
-// Mover is a Restorer whose backend depends on the host.
+// Mover is a Restorer that chooses its backend by the state of the host.
 type Mover[C any] interface {
 	// Move is a [session.Mover], called in a session as Allow is.
 	Move(ctx context.Context, s *Session[C], dryRun bool) ([]session.Move, error)

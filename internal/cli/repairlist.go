@@ -145,7 +145,7 @@ func (p *repairs) print(complete bool) error {
 	return nil
 }
 
-// printMoves prints what was moved to another backend, and returns how many lines it printed.
+// printMoves prints a line for each move to another backend and returns the number of lines.
 func (p *repairs) printMoves(e repairEntry) (int, error) {
 	verb := "moved"
 	if p.dryRun {

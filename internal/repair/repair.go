@@ -44,8 +44,8 @@ func Run(ctx context.Context, plugins []plugin.Definition, calls []invoke.Call) 
 	return all.outcomes(), err
 }
 
-// Missing returns what Run would put back, as far as the ruleset is concerned, and what it would
-// move, and changes nothing. What else plugins would do is told by CHECK, for which caller is asked.
+// Missing reports missing entries of the ruleset and attachments that Run would move, and changes
+// nothing. For the other steps of plugins it makes a CHECK through caller and reports the error.
 func Missing(ctx context.Context, plugins []plugin.Definition, calls []invoke.Call, caller invoke.Caller) ([]Outcome, error) {
 	all := gather(ctx, plugins, calls)
 	err := all.inHost(ctx, all.compare)

@@ -83,7 +83,7 @@ func TestExemption(t *testing.T) {
 		testnet.Require(t, testnet.Tool("iptables-restore"))
 		run(t, "iptables", "iptables")
 	})
-	t.Run("legacy rule beside nft tool", func(t *testing.T) {
+	t.Run("legacy rule with nft tool", func(t *testing.T) {
 		t.Parallel()
 		testnet.Require(t, testnet.Tool("iptables-legacy-restore"))
 		run(t, "iptables-legacy", "iptables and iptables") // IPv4 by the legacy variant, IPv6 by the default one

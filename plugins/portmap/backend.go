@@ -141,8 +141,8 @@ func forPublished(f xtables.Family, t hostnat.Traffic) (list []kernel.NATQuery) 
 	return list
 }
 
-// queries ask for rules that decide about the published ports, and about the way back to clients
-// for whom a connection must come from the host.
+// queries ask for rules that decide about the published ports, and about masquerading of hairpin
+// connections.
 func queries(s *session, addrs []netip.Prefix, maps []nft.Mapping) (list []kernel.NATQuery) {
 	isLocal := func(a netip.Addr) bool {
 		local, err := s.Host.IsLocal(a)

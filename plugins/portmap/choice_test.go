@@ -25,7 +25,7 @@ import (
 	"github.com/tenon-cni/tenon/plugins/portmap"
 )
 
-// backendOf returns which backend forwards to a container: that whose rules there are.
+// backendOf returns the backend that has rules for a container.
 func (h *host) backendOf(container string) string {
 	h.t.Helper()
 	var in []string
@@ -157,7 +157,7 @@ func TestMixedVariants(t *testing.T) {
 	}
 }
 
-// TestOtherRules: rules of the operator about other ports, and those of other software, change nothing.
+// TestOtherRules: an operator's rules about other ports and rules of other software change nothing.
 func TestOtherRules(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("iptables-restore"))

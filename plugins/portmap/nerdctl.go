@@ -14,7 +14,7 @@ import (
 
 // nerdctl chooses host ports itself. It takes those for used that it finds in the chains
 // CNI-HOSTPORT-DNAT and CNI-DN-… of iptables, so with another backend it would choose a port twice.
-// It marks the lists that it writes with a key beside "plugins", which libcni passes to no plugin.
+// It marks its lists with a key at the top level, which libcni passes to no plugin.
 
 // nerdctlArg is in CNI_ARGS of every call of nerdctl since version 1.0.
 const nerdctlArg = "NERDCTL_CNI_DHCP_HOSTNAME"
@@ -22,9 +22,9 @@ const nerdctlArg = "NERDCTL_CNI_DHCP_HOSTNAME"
 // networkDir is where nerdctl writes its lists, if it runs as root and is not told otherwise.
 const networkDir = "/etc/cni/net.d"
 
-// ofNerdctl returns why a network is one of nerdctl, "" if it is none: the runtime has passed on
-// the mark of the list, as that of Tenon does; nerdctl has called the plugin; or the list is in
-// dir under the name that nerdctl gives it.
+// ofNerdctl returns why a network belongs to nerdctl, "" if it does not. Reasons are the mark of the
+// list, which the runtime of Tenon passes on; a call by nerdctl; and a list in dir with the name that
+// nerdctl gives it.
 func ofNerdctl(c *Config, env cni.Env, dir string) string {
 	if len(c.NerdctlID) > 0 {
 		return "network " + c.Name + " has nerdctlID: nerdctl finds used ports in the chains of iptables"

@@ -38,8 +38,8 @@ func published(base string) hostnat.Query {
 	}}
 }
 
-// TestFind: the rules that decide are found by what both variants of the real iptables make of
-// them, and those of known software, of others' traffic and behind the chains of CNI are not.
+// TestFind: Find reports rules that decide, as both variants of the real iptables write them. It
+// ignores rules of known software, about other traffic and behind the chains of CNI plugins.
 func TestFind(t *testing.T) {
 	const post, pre = "-A POSTROUTING ", "-A PREROUTING "
 	hairpin := hostnat.Query{Base: "POSTROUTING", Until: "CNI-HOSTPORT-MASQ", Inserted: true, Traffic: hostnat.Traffic{
@@ -61,7 +61,7 @@ func TestFind(t *testing.T) {
 		{"all but other sources", v4, post + "! -s 10.1.3.0/24 -j ACCEPT", "! -s 10.1.3.0/24 -j ACCEPT"},
 		{"all but this source", v4, post + "! -s 10.1.2.0/24 -j ACCEPT", ""},
 		{"to its own network", v4, post + "-d 10.1.2.128/25 -j ACCEPT", ""},
-		{"to what is excluded", v4, post + "-d 192.0.2.7/32 -j SNAT --to-source 192.0.2.1", ""},
+		{"excluded destination", v4, post + "-d 192.0.2.7/32 -j SNAT --to-source 192.0.2.1", ""},
 		{"to multicast", v4, post + "-d 224.0.0.251/32 -j RETURN", ""},
 		{"masquerade by interface", v4, post + "-o eth0 -j MASQUERADE", "-o eth0 -j MASQUERADE"},
 		{"source of the host", v4, post + "-o docker_gwbridge -m addrtype --src-type LOCAL -j MASQUERADE", ""},
@@ -83,7 +83,7 @@ func TestFind(t *testing.T) {
 		{"behind a return in an own chain", v4, ":MINE -\n-A MINE -j RETURN\n-A MINE -j ACCEPT\n" + post + "-j MINE", ""},
 		{"behind a return of some", v4, ":MINE -\n-A MINE -o eth1 -j RETURN\n-A MINE -j ACCEPT\n" + post + "-j MINE", "-j ACCEPT"},
 		{"return in a chain that is gone to", v4, ":MINE -\n-A MINE -j RETURN\n" + post + "-g MINE", "-j RETURN"},
-		{"goto, whose end is the end of all", v4, ":MINE -\n" + post + "-g MINE\n" + post + "-j ACCEPT", "-g MINE"},
+		{"goto ends the base chain", v4, ":MINE -\n" + post + "-g MINE\n" + post + "-j ACCEPT", "-g MINE"},
 		{"behind a jump", v4, ":MINE -\n" + post + "-j MINE\n" + post + "-j ACCEPT", "-j ACCEPT"},
 		{"two chains deep", v4, ":A -\n:B -\n-A A -j B\n-A B -j ACCEPT\n" + post + "-j A", "-j ACCEPT"},
 

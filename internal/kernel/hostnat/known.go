@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// knownChains begin the names of chains of software that keeps its own rules beside those of CNI
-// plugins: its rules are not exemptions that an operator has made.
+// knownChains are prefixes of the chains of software that adds its own rules to the nat tables. Such
+// rules are not exemptions that an operator has made.
 var knownChains = []string{
 	"CNI-",               // CNI plugins
 	"KUBE-", "OVN-KUBE-", // kube-proxy, kubelet, OVN-Kubernetes

@@ -19,9 +19,9 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel/xtables"
 )
 
-// The kernel hands out a legacy table as one blob: rules behind each other, those of the base
-// chains first where iptables has made them, then each other chain, which begins with a rule that
-// has target ERROR and the name of the chain. A jump is the offset of the first rule of a chain.
+// The kernel returns a legacy table as one blob of consecutive rules. If iptables made the table, the
+// base chains come first. Each other chain begins with a rule that has target ERROR and the name of
+// the chain. A jump is the offset of the first rule of a chain.
 // (include/uapi/linux/netfilter_ipv4/ip_tables.h, netfilter_ipv6/ip6_tables.h)
 
 const (
@@ -76,7 +76,7 @@ func openLegacy(ns *netns.NS, f xtables.Family) (*legacy, error) {
 
 func (l *legacy) close() { unix.Close(l.fd) }
 
-// getsockopt asks for an option. size is what the kernel is told of b, which may be shorter.
+// getsockopt asks for an option. size is the length that the kernel gets for b, and may be larger.
 func (l *legacy) getsockopt(option int, b []byte, size uint32) error {
 	level := unix.IPPROTO_IP
 	if l.family == xtables.IPv6 {
@@ -118,9 +118,9 @@ func (l *legacy) need(want uint32) error {
 	return err
 }
 
-// read reads the beginning of the table. The kernel takes no length but that of the whole, but
-// copies rule by rule and stops with EFAULT at a page that is not there: so a table with thousands
-// of rules takes no longer than its base chains.
+// read reads the beginning of the table. The kernel accepts only the length of the whole table, but
+// copies rule by rule and stops with EFAULT at a page that is not mapped. So thousands of rules take
+// no longer than the base chains.
 func (l *legacy) read(want uint32) ([]byte, error) {
 	page := uint32(unix.Getpagesize())
 	room := (blobHeader + want + page - 1) / page * page
@@ -210,8 +210,8 @@ func (l *legacy) rules(at, end uint32) ([]Rule, error) {
 	return rules, nil
 }
 
-// nameAt returns the name of the chain whose first rule is at an offset. Names end with the rule
-// before that, which is as long as an entry with target ERROR.
+// nameAt returns the name of the chain that begins at an offset. The rule before it has target ERROR
+// and holds the name.
 func (l *legacy) nameAt(at uint32) (string, error) {
 	if err := l.need(at); err != nil {
 		return "", err

@@ -200,9 +200,9 @@ func (n *nftReader) portRange(e nftmsg.Range) bool {
 	return true
 }
 
-// address notes a comparison of addresses, or of the protocol in the header of IPv4. Of a network
-// whose length is a multiple of 8 only the network part is loaded, of two addresses that follow
-// each other perhaps both.
+// address notes a comparison of addresses, or of the protocol in the header of IPv4. If the
+// prefix length is a multiple of 8, iptables loads only the network part. It can load source and
+// destination together.
 func (n *nftReader) address(load nftmsg.Payload, data []byte, not bool) bool {
 	full, source := 4, uint32(12)
 	if n.family == nftmsg.IPv6 {

@@ -61,7 +61,7 @@ func ask(t testing.TB, tables *hostnat.Tables) {
 	}
 }
 
-// BenchmarkKubeProxy looks through the tables beside 10,000 rules of kube-proxy. The budget is 0.3 ms.
+// BenchmarkKubeProxy reads tables with 10,000 rules of kube-proxy. The budget is 0.3 ms.
 func BenchmarkKubeProxy(b *testing.B) {
 	for _, variant := range []string{"none", "nft", "legacy"} {
 		b.Run(variant, func(b *testing.B) {
