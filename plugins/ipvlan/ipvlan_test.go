@@ -356,7 +356,7 @@ func TestOneModePerParent(t *testing.T) {
 	q := r.Request(cni.Add, "b")
 	q.Conf["mode"] = "l3"
 	r.Must(q)
-	plugintest.Says(t, r.Refused(r.Request(cni.Check, "a"), cni.CodeInternal), "expected mode l2, found l3")
+	plugintest.Says(t, r.Refused(r.Request(cni.Check, "a"), cni.CodeInternal), "Container IPVlan mode l3 does not match expected value: l2")
 }
 
 // TestTakeover: what the reference plugin attached Tenon checks and deletes, and the other way round.

@@ -44,7 +44,7 @@ var suite = plugintest.Suite{
 	Drifts: []plugintest.Drift{
 		{Name: "another mode", Break: func(_ testing.TB, a plugintest.Attached) string {
 			a.Container.Command("ip", "link", "set", "eth0", "type", "ipvlan", "mode", "l3")
-			return "expected mode l2, found l3"
+			return "Container IPVlan mode l3 does not match expected value: l2"
 		}},
 		{Name: "another kind", Break: func(_ testing.TB, a plugintest.Attached) string {
 			a.Container.Batch("link delete eth0", "link add eth0 up type bridge")

@@ -37,7 +37,7 @@ var suite = plugintest.Suite{
 	Drifts: []plugintest.Drift{
 		{Name: "another mode", Break: func(_ testing.TB, a plugintest.Attached) string {
 			a.Container.Command("ip", "link", "set", "eth0", "type", "macvlan", "mode", "private")
-			return "expected mode bridge, found private"
+			return "container macvlan mode private does not match expected value: bridge"
 		}},
 		{Name: "another kind", Break: func(_ testing.TB, a plugintest.Attached) string {
 			a.Container.Batch("link delete eth0", "link add eth0 up type bridge")

@@ -38,10 +38,10 @@ func TestSuite(t *testing.T) {
 	s.Drifts = []plugintest.Drift{
 		replaced("interface of another VLAN", "link eno1 type vlan id 6", "VLAN 5, found 6"),
 		replaced("interface on another parent", "link eno2 type vlan id 5", "on eno1"),
-		replaced("interface of another kind", "type dummy", "a vlan, found a dummy"),
+		replaced("interface of another kind", "type dummy", "not of type vlan"),
 		{Name: "another MTU", Key: "mtu", Break: func(_ testing.TB, a plugintest.Attached) string {
 			a.Container.Command("ip", "link", "set", a.IfName, "mtu", "1390")
-			return "MTU 1400, found 1390"
+			return "Error: Tuning configured MTU of " + a.IfName + " is 1400, current value is 1390"
 		}},
 		{Name: "metric of a route changed", Break: func(_ testing.TB, a plugintest.Attached) string {
 			a.Container.Command("ip", "route", "delete", "10.9.0.0/16")

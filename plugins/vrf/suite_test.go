@@ -15,9 +15,9 @@ func TestMain(m *testing.M) { plugintest.Main(m) }
 var suite = plugintest.Suite{
 	Plugin: vrf.Plugin,
 	Drifts: []plugintest.Drift{
-		drift("VRF gone", "red", "link delete red"),
+		drift("VRF gone", "Link not found", "link delete red"),
 		drift("VRF down", "red", "link set red down"),
-		drift("not a member", "eth0", "link set eth0 nomaster"),
+		drift("not a member", "failed to find eth0 associated to vrf red", "link set eth0 nomaster"),
 		drift("another VRF of that name", "eth0", "link delete red", "link add red type vrf table 7"),
 		drift("not a VRF", "red", "link delete red", "link add red type bridge"),
 		drift("default route gone", "0.0.0.0/0", "route delete default vrf red"),
