@@ -9,7 +9,8 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// validateEnv validates the environment of a call. The messages are those of the upstream plugins, which runtimes know.
+// validateEnv validates the environment of a call. Its messages are those of upstream, which runtimes
+// know.
 func validateEnv(env cni.Env) error {
 	err := env.Validate()
 	if err == nil || env.Command == "" {
@@ -49,8 +50,8 @@ func validateEnv(env cni.Env) error {
 	return cni.Rephrase(err, "required env variables [%s] missing", strings.Join(missing, ","))
 }
 
-// decodeHeader returns name and version of a configuration. Its messages are those of the upstream plugins where these do
-// not name types of Go.
+// decodeHeader returns name and version of a configuration. Its messages are those of upstream, except
+// where these name types of Go.
 func decodeHeader(stdin []byte) (name, version string, err error) {
 	name, version, err = cni.DecodeHeader(stdin)
 	if err != nil {
@@ -67,7 +68,7 @@ func decodeHeader(stdin []byte) (name, version string, err error) {
 	return name, version, err
 }
 
-// parseArgs reads CNI_ARGS, of which the plugin knows some keys. The messages are those of the upstream plugins.
+// parseArgs reads CNI_ARGS and refuses keys that are not known. Its messages are those of upstream.
 func parseArgs(s string, known []string) (cni.Args, error) {
 	args, err := cni.ParseArgs(s)
 	if err != nil {

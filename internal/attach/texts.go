@@ -2,8 +2,8 @@ package attach
 
 import "cmp"
 
-// Texts are the messages of CHECK that the upstream plugins word differently. "" stands for the words that most of them
-// have.
+// Texts are the messages of CHECK in which upstream's plugins differ. "" stands for the words that most
+// of them have.
 type Texts struct {
 	NoPrev string // there is no prevResult
 	NoLink string // operand: the container's interface
