@@ -259,7 +259,9 @@ func TestRecover(t *testing.T) {
 	}
 	stuck := list(t, "1.1.0", "blue", "second")
 	r.script("second", script{cni.Add: fails(cni.CodeIOFailure, "disk"), cni.Del: fails(cni.CodeIOFailure, "disk")})
-	if _, err := r.Add(t.Context(), stuck, request("stuck")); err == nil {
+	second := request("stuck")
+	second.IfName = "eth1"
+	if _, err := r.Add(t.Context(), stuck, second); err == nil {
 		t.Fatal("success")
 	}
 	r.entries()
@@ -269,7 +271,7 @@ func TestRecover(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := r.Recover(t.Context(), nil)
-	if got, want := describe(err), "5 blue/stuck/eth0: second DEL: disk"; got != want {
+	if got, want := describe(err), "5 blue/stuck/eth1: second DEL: disk"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	if !strings.Contains(r.log.String(), "record: damaged, it is not as it was written") {
