@@ -63,8 +63,8 @@ func (e *Error) WithDetails(details string) *Error {
 	return &c
 }
 
-// Verbatim returns a copy of e whose message [AsError] leaves as it is: whatever wraps it goes to the details. It is for
-// messages that callers compare with those of the upstream plugins, and for those of delegates.
+// Verbatim returns a copy of e with a message that [AsError] leaves as it is: text around it goes to the details. It is for
+// messages of delegates, and for messages that callers compare with the upstream plugins' texts.
 func (e *Error) Verbatim() *Error {
 	c := *e
 	c.verbatim = true

@@ -81,7 +81,7 @@ func coded(ctx context.Context, verb cni.Command, err error) error {
 	return &e
 }
 
-// interrupted is the error of a call whose context has ended: by SIGTERM, SIGINT or a deadline.
+// interrupted returns the error of a call that SIGTERM, SIGINT or a deadline ended.
 func interrupted(ctx context.Context, verb cni.Command, err error) error {
 	if cause := context.Cause(ctx); !errors.Is(err, cause) {
 		err = fmt.Errorf("%w: %w", cause, err)

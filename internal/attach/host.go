@@ -10,7 +10,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
-// AddVeth makes the container's veth pair. Where its name is taken the message is that of the upstream plugins.
+// AddVeth makes the container's veth pair. If its name is in use, the message is the upstream plugins' text.
 func (s *Core) AddVeth(v kernel.Veth) (inside, host kernel.Link, err error) {
 	inside, host, err = s.Sandbox.AddVeth(v)
 	if errors.Is(err, unix.EEXIST) {
@@ -19,7 +19,7 @@ func (s *Core) AddVeth(v kernel.Veth) (inside, host kernel.Link, err error) {
 	return inside, host, err
 }
 
-// AddLink makes the container's interface. Where its name is taken the message is that of the upstream plugins.
+// AddLink makes the container's interface. If its name is in use, the message is the upstream plugins' text.
 func (s *Core) AddLink(l kernel.NewLink) (kernel.Link, error) {
 	link, err := s.Sandbox.AddLink(l)
 	if errors.Is(err, unix.EEXIST) && !errors.As(err, new(*kernel.VLANTakenError)) {

@@ -130,7 +130,7 @@ func (s *Core) release(g Gone) error {
 	return errors.Join(errs...)
 }
 
-// unmasquerade takes away the masquerading of attachments that are gone, whoever set it up.
+// unmasquerade removes the masquerading of attachments that no longer exist, including rules of the upstream plugins.
 func (s *Core) unmasquerade(g Gone) error {
 	return errors.Join(s.release(g), s.removeReference(g))
 }

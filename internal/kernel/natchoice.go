@@ -38,7 +38,7 @@ var ErrNoNAT = errors.New("neither nftables nor iptables works on this host")
 
 // ChooseNAT chooses the backend for the traffic of queries: nftables, unless the error says that it
 // cannot be used or an operator has rules in the nat tables of iptables that decide about the
-// traffic. Such rules are void beside a table of nftables, since each table decides on its own.
+// traffic. Such rules have no effect on a table of nftables, since each table decides on its own.
 // The error wraps [ErrNoNAT] if neither backend works.
 func (s *Space) ChooseNAT(nftables error, queries ...NATQuery) (NATChoice, error) {
 	if err := nftables; err != nil {

@@ -220,7 +220,7 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// announced is a context whose deadline is known and never comes.
+// announced is a context with a known deadline that never comes.
 type announced struct {
 	context.Context
 	at time.Time
