@@ -273,15 +273,19 @@ func ask(from *testnet.Namespace, network, address string, timeout time.Duration
 	return name, client, err
 }
 
+// patience returns how long a test waits for an answer that it wants; "" is none.
+func patience(want string) time.Duration {
+	if want == "" {
+		return noReply
+	}
+	return inTime
+}
+
 // answers fails the test unless that name answers, over TCP and UDP; "" is nobody.
 func answers(t testing.TB, from *testnet.Namespace, address, want string) {
 	t.Helper()
-	timeout := inTime
-	if want == "" {
-		timeout = noReply
-	}
 	for _, network := range []string{"tcp", "udp"} {
-		if got, _, err := ask(from, network, address, timeout); got != want {
+		if got, _, err := ask(from, network, address, patience(want)); got != want {
 			t.Errorf("%s from %s to %s: %q answers (%v), want %q", network, from.Name, address, got, err, want)
 		}
 	}

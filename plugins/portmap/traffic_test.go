@@ -71,7 +71,7 @@ func TestWhoReaches(t *testing.T) {
 				from = h.Container(row.client)
 			}
 			for _, network := range []string{"tcp", "udp"} {
-				name, client, err := ask(from, network, net.JoinHostPort(row.at, "8080"), inTime)
+				name, client, err := ask(from, network, net.JoinHostPort(row.at, "8080"), patience(row.answer))
 				if name != row.answer {
 					t.Errorf("%s from %s to %s: %q answers (%v), want %q", network, row.client, row.at, name, err, row.answer)
 				}
