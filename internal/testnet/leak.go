@@ -22,6 +22,9 @@ func Main(m *testing.M) { mainWithin(m, Patience) }
 func mainWithin(m *testing.M, patience time.Duration) {
 	before := resources()
 	code := m.Run()
+	if code != 0 {
+		patience = 0 // the run fails anyway
+	}
 	err := tryWithin(patience, func() error { // some things end in the background
 		if leaked := leaks(before); len(leaked) > 0 {
 			return errors.New(strings.Join(leaked, "\n"))

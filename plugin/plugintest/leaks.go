@@ -13,9 +13,14 @@ func leaks(r *Runtime) {
 	r.Add("c") // what is opened once is open now
 	r.Del("c")
 	before := used(r)
-	for range times(50) {
+	const calls = 50
+	n := times(calls)
+	for range n {
 		r.Add("c")
 		r.Del("c")
+	}
+	if after := used(r); n == calls && after.descriptors >= before.descriptors+n {
+		r.t.Fatalf("used before %+v, after %d times ADD and DEL %+v: each keeps a descriptor", before, n, after)
 	}
 	// Threads and goroutines end in the background. The Go runtime starts threads of its own as it sees fit.
 	const slack = 10
