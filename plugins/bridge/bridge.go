@@ -185,7 +185,7 @@ func (maker) Finish(ctx context.Context, s *attach.Session[Config], r *cni.Resul
 		return err
 	}
 	if c.gateway() && len(r.IPs) > 0 {
-		if br, err = beGateway(ctx, s, br, r); err != nil {
+		if err := beGateway(ctx, s, br, r); err != nil {
 			return err
 		}
 	}
@@ -209,6 +209,10 @@ func (maker) Finish(ctx context.Context, s *attach.Session[Config], r *cni.Resul
 		if err := s.Announce(); err != nil {
 			return err
 		}
+	}
+	// A bridge without an address of its own takes that of a port, such as the veth of a VLAN gateway.
+	if br, err = s.Host.Link(c.bridge()); err != nil {
+		return err
 	}
 	r.Interfaces[0].MAC, r.Interfaces[1].MAC = br.MAC.String(), port.MAC.String()
 	return nil

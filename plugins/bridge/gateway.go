@@ -45,12 +45,12 @@ func defaultDst(is4 bool) netip.Prefix {
 
 // beGateway puts the gateway addresses on the bridge, or on the gateway interface of the VLAN, and turns on forwarding
 // for their families. All that is shared by the containers of the network: nothing here is taken back.
-func beGateway(ctx context.Context, s *attach.Session[Config], br kernel.Link, r *cni.Result) (kernel.Link, error) {
+func beGateway(ctx context.Context, s *attach.Session[Config], br kernel.Link, r *cni.Result) error {
 	gw := br
 	if s.Conf.VLAN != 0 {
 		var err error
 		if gw, err = ensureVLANGateway(ctx, s, br); err != nil {
-			return br, err
+			return err
 		}
 		r.Interfaces = append(r.Interfaces, cni.Interface{Name: gw.Name, MAC: gw.MAC.String()})
 	}
@@ -60,10 +60,10 @@ func beGateway(ctx context.Context, s *attach.Session[Config], br kernel.Link, r
 			br, err = pin(s, br, r.Interfaces[0].MAC)
 		}
 		if err != nil {
-			return br, err
+			return err
 		}
 	}
-	return br, s.Forward(r.IPs)
+	return s.Forward(r.IPs)
 }
 
 // gatewayAddr returns the address that the bridge gets as the gateway of ip. A gateway of the other family gets no network

@@ -315,7 +315,7 @@ func TestRefused(t *testing.T) {
 		{"no name", "net2", ``, "configuration is expected to have a valid vrf name"},
 		{"no name of an interface", "net2", `"vrfname":"a/b"`, "configuration is expected to have a valid vrf name"},
 		{"another table", "net2", red + `,"table":8`, "already exist with different routing table 7"},
-		{"no VRF", "net2", `"vrfname":"br0"`, "link br0 is a bridge, not a VRF"},
+		{"no VRF", "net2", `"vrfname":"br0"`, "Netlink br0 is not a VRF"},
 		{"port of a bridge", "in-bridge", blue, "interface in-bridge has already a master set: br0"},
 		{"member of another VRF", "net1", blue, "interface net1 has already a master set: red"},
 	} {
