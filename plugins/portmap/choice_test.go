@@ -73,6 +73,12 @@ func TestAccessRule(t *testing.T) {
 		h.del("c", both(8080, 80, ""))
 		h.forwardsBy("c", "")
 	}
+	forVariants(t, run)
+}
+
+// forVariants runs a test with the legacy variant of iptables and with the one of nftables.
+func forVariants(t *testing.T, run func(*testing.T)) {
+	t.Helper()
 	t.Run("legacy", func(t *testing.T) { // first, since it changes PATH
 		testnet.LegacyIPTables(t)
 		run(t)
@@ -306,15 +312,7 @@ func TestRepairMoves(t *testing.T) {
 			h.forwardsBy("c", "")
 		}
 	}
-	t.Run("legacy", func(t *testing.T) { // first, since it changes PATH
-		testnet.LegacyIPTables(t)
-		run(t)
-	})
-	t.Run("nft", func(t *testing.T) {
-		t.Parallel()
-		testnet.Require(t, testnet.Tool("iptables-restore"))
-		run(t)
-	})
+	forVariants(t, run)
 	t.Run("demanded", func(t *testing.T) {
 		t.Parallel()
 		testnet.Require(t, testnet.Tool("iptables-restore"))
@@ -349,15 +347,7 @@ func TestConflictOfBackends(t *testing.T) {
 			}
 		}
 	}
-	t.Run("legacy", func(t *testing.T) { // first, since it changes PATH
-		testnet.LegacyIPTables(t)
-		run(t)
-	})
-	t.Run("nft", func(t *testing.T) {
-		t.Parallel()
-		testnet.Require(t, testnet.Tool("iptables-restore"))
-		run(t)
-	})
+	forVariants(t, run)
 }
 
 // TestNerdctl: the ports of a network of nerdctl are where nerdctl looks for them.

@@ -7,9 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/regular"
 )
 
 // nerdctl chooses host ports itself. It takes those for used that it finds in the chains
@@ -44,14 +43,11 @@ func ofNerdctl(c *Config, env cni.Env, dir string) string {
 // hasNerdctlID reports whether a file is a list that nerdctl has written.
 func hasNerdctlID(path string) bool {
 	const most = 1 << 20
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // a FIFO is not waited for
+	f, err := regular.Open(path, os.O_RDONLY, 0)
 	if err != nil {
 		return false
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return false
-	}
 	text, err := io.ReadAll(io.LimitReader(f, most))
 	if err != nil {
 		return false
