@@ -1,6 +1,7 @@
 package attach
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -137,10 +138,11 @@ func (s *Core) unmasquerade(g Gone) error {
 
 // CheckMasquerade looks for the masquerading of the addresses of the previous result. Which backend does it, and which
 // plugin set it up, does not matter.
-func (s *Core) CheckMasquerade() error {
+func (s *Core) CheckMasquerade(ctx context.Context) error {
 	d := masqOf(s.Config()).details()
 	var missing []netip.Addr
-	for _, address := range d.masqueraded(s.PrevIPs()) {
+	nets := d.masqueraded(s.PrevIPs())
+	for _, address := range nets {
 		entries, err := d.masq().Entries(address)
 		if err != nil {
 			return err
@@ -154,6 +156,11 @@ func (s *Core) CheckMasquerade() error {
 		}
 	}
 	if len(missing) == 0 {
+		if masqOf(s.Config()).backend() == Auto {
+			s.WarnOfMoves(ctx, func(_ context.Context, dryRun bool) ([]session.Move, error) {
+				return s.moveMasquerade(nets, dryRun)
+			})
+		}
 		return nil
 	}
 	theirs, err := s.referenceMasquerades()

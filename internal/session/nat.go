@@ -35,16 +35,31 @@ func (s *Core) ChooseNAT(option string, concern *kernel.Concern, queries ...kern
 	return choice, err
 }
 
-// LogNAT logs which backend was chosen for an option, and why.
+// LogNAT logs which backend ADD chose for an option, and why; for other verbs only a rule that has no
+// effect with it.
 func (s *Core) LogNAT(option string, choice kernel.NATChoice) {
 	switch {
 	case choice.Void != "":
 		s.Log.Warn("a rule of iptables has no effect with the chosen backend",
 			"option", option, "backend", choice.Backend, "reason", choice.Reason, "rule", choice.Void)
+	case s.Command != cni.Add:
 	case choice.Backend == kernel.NATByIPTables:
 		s.Log.Info("chose the backend", "option", option, "backend", choice.Backend, "reason", choice.Reason)
 	default:
 		s.Log.Debug("chose the backend", "option", option, "backend", choice.Backend, "reason", choice.Reason)
+	}
+}
+
+// WarnOfMoves logs what [Mover] would move: rules of the host that were added after ADD have no effect
+// on the attachment until then. CHECK does not fail for them.
+func (s *Core) WarnOfMoves(ctx context.Context, move Mover) {
+	moves, err := move.Run(ctx, true)
+	if err != nil {
+		s.Log.Warn("cannot look for rules of the host that decide about the attachment", "error", err)
+	}
+	for _, m := range moves {
+		s.Log.Warn("a rule that was added after ADD has no effect on this attachment; to apply it, run: tenon repair",
+			"on", m.What, "rule", m.Reason)
 	}
 }
 

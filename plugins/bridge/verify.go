@@ -68,7 +68,7 @@ func checkListed(s *attach.Session[Config], port, br kernel.Link) error {
 }
 
 // Verify compares bridge and host's end with the previous result and the configuration.
-func (maker) Verify(_ context.Context, s *attach.Session[Config], link kernel.Link) error {
+func (maker) Verify(ctx context.Context, s *attach.Session[Config], link kernel.Link) error {
 	c := s.Conf
 	br, err := s.Host.Link(c.bridge())
 	if err != nil {
@@ -96,7 +96,7 @@ func (maker) Verify(_ context.Context, s *attach.Session[Config], link kernel.Li
 		return err
 	}
 	if c.IPMasq {
-		if err := s.CheckMasquerade(); err != nil {
+		if err := s.CheckMasquerade(ctx); err != nil {
 			return err
 		}
 	}

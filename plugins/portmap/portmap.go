@@ -109,14 +109,19 @@ func (mapper) Apply(_ context.Context, s *session, _ *cni.Result) error {
 }
 
 // Verify looks for the rules of iptables; those of nftables have been found.
-func (mapper) Verify(_ context.Context, s *session) error {
+func (m mapper) Verify(ctx context.Context, s *session) error {
 	forwards, err := s.Conf.forwards()
 	if err != nil || len(forwards) == 0 {
 		return err
 	}
 	addrs := containerAddrs(s)
-	if byIPTables, err := usesIPTables(s, forwards, addrs); !byIPTables {
+	byIPTables, err := usesIPTables(s, forwards, addrs)
+	if err != nil {
 		return err
+	}
+	if !byIPTables {
+		s.WarnOfMoves(ctx, func(ctx context.Context, dryRun bool) ([]core.Move, error) { return m.Move(ctx, s, dryRun) })
+		return nil
 	}
 	return verifyIPTables(s, forwards, addrs)
 }

@@ -130,7 +130,7 @@ func (maker) Finish(_ context.Context, s *session, r *cni.Result) error {
 }
 
 // Verify compares the host's end, and what leads to either end, with the previous result.
-func (maker) Verify(_ context.Context, s *session, link kernel.Link) error {
+func (maker) Verify(ctx context.Context, s *session, link kernel.Link) error {
 	host, err := s.CheckPair(link)
 	if err != nil {
 		return err
@@ -154,7 +154,7 @@ func (maker) Verify(_ context.Context, s *session, link kernel.Link) error {
 		return err
 	}
 	if s.Conf.IPMasq {
-		return s.CheckMasquerade()
+		return s.CheckMasquerade(ctx)
 	}
 	return nil
 }

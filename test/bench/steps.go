@@ -133,7 +133,7 @@ func (b *bench) size(context.Context) error {
 		}
 	}
 	r := row{What: "all plugins on disk", Unit: "MiB", Ours: sizes[0], Peer: sizes[1], Ratio: sizes[1] / sizes[0]}
-	b.add(os.Stdout, r.judge(atMost(8), r.Ours))
+	b.add(os.Stdout, r.judge(atMost(12), r.Ours))
 	return nil
 }
 

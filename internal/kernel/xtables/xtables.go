@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/internal/kernel/netns"
+	"github.com/tenon-cni/tenon/internal/kernel/sysctl"
 )
 
 // ErrNoTool says that iptables is not installed, or not in PATH.
@@ -59,9 +60,9 @@ func LegacyAvailable(ctx context.Context, ns *netns.NS, f Family) error {
 // HasLegacy reports whether a namespace has a table of the legacy kind.
 func (t Table) HasLegacy(ns *netns.NS) (bool, error) {
 	path := [...]string{"/proc/thread-self/net/ip_tables_names", "/proc/thread-self/net/ip6_tables_names"}[t.Family]
-	var names []byte
+	var names string
 	read := func() (err error) {
-		names, err = os.ReadFile(path)
+		names, err = sysctl.ReadFile(path)
 		return err
 	}
 	var err error
@@ -73,7 +74,7 @@ func (t Table) HasLegacy(ns *netns.NS) (bool, error) {
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) { // the kernel has none, or none for this user
 		return false, nil
 	}
-	return slices.Contains(strings.Fields(string(names)), t.Name), err
+	return slices.Contains(strings.Fields(names), t.Name), err
 }
 
 // commands are the two programs of one kind of iptables.
