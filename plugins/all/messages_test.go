@@ -205,6 +205,7 @@ var refusals = []struct {
 	{"bandwidth: burst without rate", "bandwidth", cni.Add, `"ingressBurst":8000`, "", "", "if burst is set, rate must also be set", "ingressBurst"},
 	{"bandwidth: both bursts without rate", "bandwidth", cni.Add, `"runtimeConfig":{"bandwidth":{"ingressBurst":8,"egressBurst":8}}`, "", "",
 		"if burst is set, rate must also be set", "egressBurst"},
+	{"bandwidth: rate without burst", "bandwidth", cni.Add, `"egressRate":8000,"egressBurst":0`, "", "", "if rate is set, burst must also be set", "egressBurst"},
 	{"bandwidth: burst", "bandwidth", cni.Add, `"egressRate":8000,"egressBurst":34359738368`, "", "", "burst cannot be more than 4GB", "egressBurst"},
 	{"bandwidth: other interfaces", "bandwidth", cni.Add, `"ingressRate":8000,"ingressBurst":8000,"prevResult":{"interfaces":[{"name":"h9"}]}`, "", "eth0",
 		"no veth peer of container interface found in host ns", "h0"},

@@ -33,6 +33,7 @@ func TestRefused(t *testing.T) {
 		{"burst without rate", `,"ingressBurst":80`, cni.CodeInvalidConfig, "if burst is set, rate must also be set"},
 		{"burst with rate 0", `,"egressRate":0,"egressBurst":80`, cni.CodeInvalidConfig, "if burst is set, rate must also be set"},
 		{"no byte per second", `,"ingressRate":7`, cni.CodeInvalidConfig, "ingressRate: 7 bit/s is less than a byte per second"},
+		{"rate with burst 0", `,"ingressRate":1,"ingressBurst":0`, cni.CodeInvalidConfig, "if rate is set, burst must also be set: key ingressBurst: leave it out for the default"},
 		{"no byte at once", `,"egressRate":80,"egressBurst":7`, cni.CodeInvalidConfig, "egressBurst: 7 bit is less than a byte"},
 		{"burst of 4 GiB", fmt.Sprintf(`,"ingressRate":80,"ingressBurst":%d`, gib4), cni.CodeInvalidConfig, "burst cannot be more than 4GB"},
 		{"one less than the greatest burst", fmt.Sprintf(`,"egressRate":80,"egressBurst":%d`, gib4-8), cni.CodeInvalidConfig, "burst cannot be more than 4GB"},

@@ -15,8 +15,8 @@ type Limits struct {
 	// IngressRate is what the container may receive, in bits per second, from 8; 0 is no limit.
 	IngressRate *uint64 `json:"ingressRate"`
 
-	// IngressBurst is how many bits it may receive at once after a pause, below 4 GiB; 0 is what the rate lets through in
-	// 4 ms, and no less than 16 KiB or a packet.
+	// IngressBurst is how many bits it may receive at once after a pause, below 4 GiB. The default is what the rate
+	// lets through in 4 ms, but at least 16 KiB and one packet. 0 is an error if there is a rate.
 	IngressBurst *uint64 `json:"ingressBurst"`
 
 	// EgressRate is what the container may send, in bits per second, from 8; 0 is no limit.
@@ -36,12 +36,13 @@ func (l Limits) egress() limit  { return newLimit("egress", l.EgressRate, l.Egre
 // limit is that of one direction.
 type limit struct {
 	key         string // what its keys begin with
-	rate, burst uint64 // bits per second; bits
+	rate, burst uint64 // bits per second; bits, 0 for the default
+	noBurst     bool   // the configuration has a burst of 0
 }
 
 func newLimit(key string, rate, burst *uint64) limit {
 	var zero uint64
-	return limit{key, *cmp.Or(rate, &zero), *cmp.Or(burst, &zero)}
+	return limit{key, *cmp.Or(rate, &zero), *cmp.Or(burst, &zero), burst != nil && *burst == 0}
 }
 
 const (
@@ -64,6 +65,9 @@ func (l limit) validate() error {
 	case l.rate == 0 && l.burst > 0:
 		return cni.Errorf(cni.CodeInvalidConfig, "if burst is set, rate must also be set").
 			WithDetails("key " + l.key + "Burst").Verbatim()
+	case l.rate > 0 && l.noBurst:
+		return cni.Errorf(cni.CodeInvalidConfig, "if rate is set, burst must also be set").
+			WithDetails("key " + l.key + "Burst: leave it out for the default").Verbatim()
 	case l.rate > 0 && l.rate < 8:
 		return cni.Errorf(cni.CodeInvalidConfig, "%sRate: %d bit/s is less than a byte per second", l.key, l.rate).
 			WithDetails("rates are in bits per second, from 8; 0 is no limit")
@@ -71,7 +75,7 @@ func (l limit) validate() error {
 		return cni.Errorf(cni.CodeInvalidConfig, "burst cannot be more than 4GB").WithDetails("key " + l.key + "Burst").Verbatim()
 	case l.burst > 0 && l.burst < 8:
 		return cni.Errorf(cni.CodeInvalidConfig, "%sBurst: %d bit is less than a byte", l.key, l.burst).
-			WithDetails("bursts are in bits; 0 or none is a fitting one for the rate")
+			WithDetails("bursts are in bits; leave the key out for the default")
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ func TestTBF(t *testing.T) {
 		{"burst holds a packet", mbit, 0, 65521, kernel.TBF{Rate: 125000, Buffer: 524280 * time.Microsecond, Limit: 68660}},
 		{"no more burst than allowed", math.MaxUint64, 0, 1500, kernel.TBF{Rate: math.MaxUint64 / 8, Buffer: 1, Limit: math.MaxUint32}},
 	} {
-		l := limit{"ingress", row.rate, row.burst}
+		l := limit{key: "ingress", rate: row.rate, burst: row.burst}
 		if err := l.validate(); err != nil {
 			t.Errorf("%s: %v", row.name, err)
 		}
