@@ -189,7 +189,7 @@ func TestServers(t *testing.T) {
 			t.Parallel()
 			n := dhcpserver.NewNet(t, "a", "b", "c")
 			heard := overhear(t, n)
-			s := dhcpserver.StartRenewing(t, n, k, "10.92.0.100,10.92.0.200", 3)
+			s := dhcpserver.StartRenewing(t, n, k, "10.92.0.100,10.92.0.199", 3)
 			d := newNode(t, n)
 			results := make(chan *cni.Result, 3)
 			for _, c := range []string{"a", "b", "c"} {
