@@ -35,20 +35,28 @@ var rules = []struct {
 
 // The layers of the design, from the ground up. A package of a layer reaches nothing of the layers listed with it,
 // neither directly nor through others.
-var layerRules = []struct{ from, never []string }{
-	{[]string{"cni"}, []string{"invoke", "network", "plugin", "conformance", "plugins", "internal", "cmd"}},
-	{[]string{"invoke"}, []string{"network", "plugin", "conformance", "plugins", "internal/kernel", "internal/attach", "internal/chained", "internal/session", "internal/ipam", "internal/ops", "internal/cli", "cmd"}},
-	{[]string{"network", "plugin"}, []string{"conformance", "plugins", "internal/kernel", "internal/attach", "internal/chained", "internal/session", "internal/ipam", "internal/ops", "internal/cli", "cmd"}},
-	{[]string{"plugin"}, []string{"network"}},
-	{[]string{"conformance"}, []string{"plugins", "internal/attach", "internal/chained", "internal/session", "internal/ipam", "internal/ops", "internal/cli", "cmd"}},
-	{[]string{"internal/kernel", "internal/ledger"}, []string{"cni", "invoke", "network", "plugin", "conformance", "plugins", "internal/attach", "internal/chained", "internal/session", "internal/ipam", "internal/ops", "internal/cli", "cmd"}},
-	{[]string{"internal/session"}, []string{"internal/attach", "internal/chained", "internal/ipam"}},
-	{[]string{"internal/attach", "internal/chained", "internal/session", "internal/ipam", "internal/repair"}, []string{"network", "conformance", "plugins", "internal/ops", "internal/cli", "cmd"}},
-	{[]string{"plugins"}, []string{"network", "conformance", "internal/ops", "internal/cli", "cmd"}},
-	{[]string{"internal/ops"}, []string{"internal/cli", "cmd"}},
-	{[]string{"internal/cli"}, []string{"cmd"}},
-	{[]string{"cmd", "cni", "invoke", "network", "plugin", "conformance", "plugins", "internal"}, []string{"internal/testnet", "internal/archtest", "test"}},
-}
+var (
+	kernelLayer = []string{"internal/kernel", "internal/netlink", "internal/nft", "internal/iptables", "internal/netns"}
+	flows       = []string{"internal/attach", "internal/chained", "internal/session", "internal/ipam"}
+	programs    = []string{"internal/ops", "internal/cli", "cmd"}
+	protocol    = []string{"cni", "invoke", "network", "plugin", "conformance", "plugins"}
+
+	layerRules = []struct{ from, never []string }{
+		{[]string{"cni"}, []string{"invoke", "network", "plugin", "conformance", "plugins", "internal", "cmd"}},
+		{[]string{"invoke"}, slices.Concat([]string{"network", "plugin", "conformance", "plugins"}, kernelLayer, flows, programs)},
+		{[]string{"network", "plugin"}, slices.Concat([]string{"conformance", "plugins"}, kernelLayer, flows, programs)},
+		{[]string{"plugin"}, []string{"network"}},
+		{[]string{"conformance"}, slices.Concat([]string{"plugins"}, flows, programs)},
+		{append([]string{"internal/ledger"}, kernelLayer...), slices.Concat(protocol, flows, programs)},
+		{[]string{"internal/netlink", "internal/nft", "internal/iptables"}, []string{"internal/kernel"}},
+		{[]string{"internal/session"}, []string{"internal/attach", "internal/chained", "internal/ipam"}},
+		{append([]string{"internal/repair"}, flows...), slices.Concat([]string{"network", "conformance", "plugins"}, programs)},
+		{[]string{"plugins"}, slices.Concat([]string{"network", "conformance"}, programs)},
+		{[]string{"internal/ops"}, []string{"internal/cli", "cmd"}},
+		{[]string{"internal/cli"}, []string{"cmd"}},
+		{append([]string{"cmd", "internal"}, protocol...), []string{"internal/testnet", "internal/archtest", "test"}},
+	}
+)
 
 // testSuites exercise real plugins on a real kernel, so they reach across the layers.
 var testSuites = []string{"plugin/plugintest", "internal/testnet", "test"}
@@ -88,9 +96,9 @@ func protocolIsStandardLibrary(t *tree, violated report) {
 
 // One package owns each kernel interface, and speaks it without a library; the rest goes through it.
 var interfaceOwners = map[string]string{
-	"NETLINK_ROUTE":         "internal/kernel/rtnl",
-	"NFNL_SUBSYS_NFTABLES":  "internal/kernel/nftmsg",
-	"NFNL_SUBSYS_CTNETLINK": "internal/kernel/conntrack",
+	"NETLINK_ROUTE":         "internal/netlink/rtnl",
+	"NFNL_SUBSYS_NFTABLES":  "internal/nft/nftmsg",
+	"NFNL_SUBSYS_CTNETLINK": "internal/netlink/conntrack",
 }
 
 func kernelInterfaces(t *tree, violated report) {
@@ -111,11 +119,11 @@ func kernelInterfaces(t *tree, violated report) {
 func namespaces(t *tree, violated report) {
 	names := []string{"Setns", "Unshare", "SYS_SETNS", "SYS_UNSHARE"}
 	for _, f := range t.files {
-		if under(f.pkg, "internal/kernel/netns") || f.support() {
+		if under(f.pkg, "internal/netns") || f.support() {
 			continue
 		}
 		for _, u := range uses(f, names, "golang.org/x/sys/unix", "syscall") {
-			violated(t.position(u), "%s: only internal/kernel/netns changes the namespace of a thread", u.Sel.Name)
+			violated(t.position(u), "%s: only internal/netns changes the namespace of a thread", u.Sel.Name)
 		}
 	}
 }
@@ -127,7 +135,7 @@ var bannedPrograms = []string{
 }
 
 func processes(t *tree, violated report) {
-	starters := []string{"invoke", "internal/kernel/xtables", "internal/kernel/tun", "internal/cli", "internal/ops", "conformance"}
+	starters := []string{"invoke", "internal/iptables", "internal/netlink/tun", "internal/cli", "internal/ops", "conformance"}
 	for _, f := range t.files {
 		if f.support() {
 			continue
@@ -145,7 +153,7 @@ func processes(t *tree, violated report) {
 		for lit := range nodes[*ast.BasicLit](f) {
 			text := strings.Trim(lit.Value, "\"`")
 			restore := slices.Contains([]string{"iptables-restore", "ip6tables-restore", "iptables-save", "ip6tables-save"}, text)
-			if slices.Contains(bannedPrograms, text) || restore && f.pkg != "internal/kernel/xtables" {
+			if slices.Contains(bannedPrograms, text) || restore && f.pkg != "internal/iptables" {
 				violated(t.position(lit), "names the program %q in a file that starts processes", text)
 			}
 		}

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"net/netip"
 
-	"github.com/tenon-cni/tenon/internal/kernel/nft"
+	"github.com/tenon-cni/tenon/internal/nft"
 	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/plugin"
 )

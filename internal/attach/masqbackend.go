@@ -4,10 +4,10 @@ import (
 	"errors"
 	"net/netip"
 
+	"github.com/tenon-cni/tenon/internal/iptables"
+	"github.com/tenon-cni/tenon/internal/iptables/hostnat"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/hostnat"
-	"github.com/tenon-cni/tenon/internal/kernel/nft"
-	"github.com/tenon-cni/tenon/internal/kernel/xtables"
+	"github.com/tenon-cni/tenon/internal/nft"
 	"github.com/tenon-cni/tenon/internal/session"
 )
 
@@ -35,7 +35,7 @@ func (s *Core) masqBackend(nets []netip.Prefix) (Backend, error) {
 
 // chooseMasq chooses the backend by the state of the host.
 func (s *Core) chooseMasq(nets []netip.Prefix) (kernel.NATChoice, error) {
-	if len(iptablesMasquerade(s.Name, s.ContainerID).Comment) > xtables.MaxComment {
+	if len(iptablesMasquerade(s.Name, s.ContainerID).Comment) > iptables.MaxComment {
 		const reason = "no rule of iptables can name the attachment"
 		return kernel.NATChoice{Backend: kernel.NATByNFTables, Reason: reason}, nil
 	}
@@ -61,11 +61,11 @@ func (s *Core) moveMasquerade(nets []netip.Prefix, dryRun bool) ([]session.Move,
 
 // masqQueries ask for rules that decide about masqueraded packets. A network means all its addresses.
 func masqQueries(nets []netip.Prefix, d Masquerade) (queries []kernel.NATQuery) {
-	for _, f := range []xtables.Family{xtables.IPv4, xtables.IPv6} {
+	for _, f := range []iptables.Family{iptables.IPv4, iptables.IPv6} {
 		multicast := [...]string{"224.0.0.0/4", "ff00::/8"}[f]
 		t := hostnat.Traffic{NotTo: append([]netip.Prefix{netip.MustParsePrefix(multicast)}, d.ExcludeCIDRs...)}
 		for _, a := range nets {
-			if a.Addr().Is4() == (f == xtables.IPv4) {
+			if a.Addr().Is4() == (f == iptables.IPv4) {
 				from := netip.PrefixFrom(a.Addr(), a.Addr().BitLen())
 				if a == a.Masked() {
 					from = a

@@ -8,10 +8,10 @@ import (
 	"slices"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/iptables"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/nft"
 	"github.com/tenon-cni/tenon/internal/kernel/probe"
-	"github.com/tenon-cni/tenon/internal/kernel/xtables"
+	"github.com/tenon-cni/tenon/internal/nft"
 	"github.com/tenon-cni/tenon/internal/session"
 )
 
@@ -52,8 +52,8 @@ func (m *Masq) validate(env cni.Env, network string) error {
 	switch m.IPMasqBackend {
 	case "", Auto, NFTables:
 	case IPTables:
-		if n := len(iptablesMasquerade(network, env.ContainerID).Comment); m.IPMasq && n > xtables.MaxComment {
-			return cni.Errorf(cni.CodeInvalidConfig, "ipMasqBackend: iptables: comment with network and container has %d bytes, %d are possible", n, xtables.MaxComment).
+		if n := len(iptablesMasquerade(network, env.ContainerID).Comment); m.IPMasq && n > iptables.MaxComment {
+			return cni.Errorf(cni.CodeInvalidConfig, "ipMasqBackend: iptables: comment with network and container has %d bytes, %d are possible", n, iptables.MaxComment).
 				WithDetails(`use "nftables"`)
 		}
 	default:

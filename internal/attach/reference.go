@@ -10,9 +10,9 @@ import (
 	"sync"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/iptables"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/nft"
-	"github.com/tenon-cni/tenon/internal/kernel/xtables"
+	"github.com/tenon-cni/tenon/internal/nft"
 )
 
 // The reference plugins masquerade by chains of iptables or by a table of nftables. The first is what the backend
@@ -32,8 +32,8 @@ func sha512Digits(n int, s string) string {
 
 // iptablesMasquerade is the masquerading of a container's attachments to a network by iptables: the interface is part of
 // neither chain nor comment.
-func iptablesMasquerade(network, container string) xtables.Masquerade {
-	return xtables.Masquerade{
+func iptablesMasquerade(network, container string) iptables.Masquerade {
+	return iptables.Masquerade{
 		Chain:   iptablesPrefix + sha512Digits(24, network+container),
 		Comment: fmt.Sprintf("name: %q id: %q", network, container),
 	}
@@ -43,7 +43,7 @@ const iptablesPrefix = "CNI-"
 
 // iptablesJumps are the rules that lead to a chain of iptablesMasquerade, "" for any.
 func iptablesJumps(chain string) kernel.IPTables {
-	return kernel.IPTables{Table: "nat", Removal: xtables.Removal{In: "POSTROUTING", Target: chain}}
+	return kernel.IPTables{Table: "nat", Removal: iptables.Removal{In: "POSTROUTING", Target: chain}}
 }
 
 // iptablesContainer returns the container that a comment of iptablesMasquerade names, if it is one of this network.

@@ -3,7 +3,7 @@ package kernel
 import (
 	"context"
 
-	"github.com/tenon-cni/tenon/internal/kernel/rtnl"
+	"github.com/tenon-cni/tenon/internal/netlink/rtnl"
 )
 
 // Autoconf is what the kernel has made of router advertisements for a link (RFC 4862).

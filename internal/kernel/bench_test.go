@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/nft"
+	"github.com/tenon-cni/tenon/internal/nft"
 )
 
 // BenchmarkAttach makes and removes an attachment to a bridge and reports each call by itself.

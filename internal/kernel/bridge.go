@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/kernel/rtnl"
+	"github.com/tenon-cni/tenon/internal/netlink/rtnl"
 )
 
 // ErrNotBridge says that the link of that name is not a bridge.

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/tenon-cni/tenon/internal/kernel/netns"
-	"github.com/tenon-cni/tenon/internal/kernel/nft"
+	"github.com/tenon-cni/tenon/internal/netns"
+	"github.com/tenon-cni/tenon/internal/nft"
 )
 
 // Ruleset is what Tenon has in nftables of the current namespace.

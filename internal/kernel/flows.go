@@ -3,7 +3,7 @@ package kernel
 import (
 	"fmt"
 
-	"github.com/tenon-cni/tenon/internal/kernel/conntrack"
+	"github.com/tenon-cni/tenon/internal/netlink/conntrack"
 )
 
 // DeleteFlows deletes entries of the connection tracking, so that the next packet is treated as the first of a connection.

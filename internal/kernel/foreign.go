@@ -3,7 +3,7 @@ package kernel
 import (
 	"fmt"
 
-	"github.com/tenon-cni/tenon/internal/kernel/nft"
+	"github.com/tenon-cni/tenon/internal/nft"
 )
 
 // Rules and tables of nftables that somebody else owns.

@@ -6,22 +6,22 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tenon-cni/tenon/internal/kernel/hostnat"
-	"github.com/tenon-cni/tenon/internal/kernel/nft"
-	"github.com/tenon-cni/tenon/internal/kernel/xtables"
+	"github.com/tenon-cni/tenon/internal/iptables"
+	"github.com/tenon-cni/tenon/internal/iptables/hostnat"
+	"github.com/tenon-cni/tenon/internal/nft"
 )
 
 // ErrNoIPTables says that iptables is not installed, or not in PATH.
-var ErrNoIPTables = xtables.ErrNoTool
+var ErrNoIPTables = iptables.ErrNoTool
 
 // IPTablesAvailable returns nil if iptables can be used, for these families or for both, else an error that wraps
 // [ErrNoIPTables].
-func IPTablesAvailable(families ...xtables.Family) error { return xtables.Available(families...) }
+func IPTablesAvailable(families ...iptables.Family) error { return iptables.Available(families...) }
 
 // IPTablesDrops reports whether the host forwards nothing of a family but what rules of iptables accept. Of a filter table
 // of the legacy kind only a process could tell: it is taken to be like that.
-func (s *Space) IPTablesDrops(f xtables.Family) (bool, error) {
-	t := xtables.Table{Family: f, Name: "filter"}
+func (s *Space) IPTablesDrops(f iptables.Family) (bool, error) {
+	t := iptables.Table{Family: f, Name: "filter"}
 	if legacy, err := t.HasLegacy(s.NS); legacy || err != nil {
 		return legacy, err
 	}
@@ -36,18 +36,18 @@ func (s *Space) IPTablesDrops(f xtables.Family) (bool, error) {
 // IPTables is what to look for, or to remove, in tables of iptables and ip6tables.
 type IPTables struct {
 	Table string // "nat", "filter"
-	xtables.Removal
+	iptables.Removal
 	// Legacy also looks into tables of the legacy kind other than nat, which only a process can read.
 	Legacy bool
 }
 
 // IPTablesRule is a rule of iptables.
-type IPTablesRule = xtables.Rule
+type IPTablesRule = iptables.Rule
 
-var bothFamilies = []xtables.Family{xtables.IPv4, xtables.IPv6}
+var bothFamilies = []iptables.Family{iptables.IPv4, iptables.IPv6}
 
 // nftTable is where iptables of the newer kind keeps a table.
-func nftTable(t xtables.Table) Table {
+func nftTable(t iptables.Table) Table {
 	return Table{Family: [...]nft.Family{nft.IPv4, nft.IPv6}[t.Family], Name: t.Name}
 }
 
@@ -68,14 +68,14 @@ func (s *Space) RemoveIPTables(what IPTables) error {
 	return s.tx.Do(strings.TrimSpace("remove from iptables "+what.In+" "+what.Target), func() error {
 		var errs []error
 		for _, f := range bothFamilies {
-			t := xtables.Table{Family: f, Name: what.Table}
+			t := iptables.Table{Family: f, Name: what.Table}
 			errs = append(errs, s.removeNFT(t, what), s.removeLegacy(t, what))
 		}
 		return errors.Join(errs...)
 	}, nil)
 }
 
-func (s *Space) removeNFT(t xtables.Table, what IPTables) error {
+func (s *Space) removeNFT(t iptables.Table, what IPTables) error {
 	c, err := s.rules()
 	if err != nil {
 		return UnlessNoNFT(err)
@@ -104,7 +104,7 @@ func (s *Space) removeNFT(t xtables.Table, what IPTables) error {
 }
 
 // targets lists the chains that rules which match lead to, and last "" if there are rules that lead to none.
-func (s *Space) targets(t xtables.Table, what IPTables) (chains []string, err error) {
+func (s *Space) targets(t iptables.Table, what IPTables) (chains []string, err error) {
 	rules, err := s.Rules(nftTable(t), what.In)
 	others := false
 	for _, r := range rules {
@@ -122,7 +122,7 @@ func (s *Space) targets(t xtables.Table, what IPTables) (chains []string, err er
 	return chains, UnlessNoNFT(err)
 }
 
-func (s *Space) removeLegacy(t xtables.Table, what IPTables) error {
+func (s *Space) removeLegacy(t iptables.Table, what IPTables) error {
 	if ok, err := s.hasLegacy(t, what); !ok {
 		return err
 	}
@@ -140,7 +140,7 @@ func (s *Space) removeLegacy(t xtables.Table, what IPTables) error {
 
 // hasLegacy reports whether a legacy table may contain rules to be removed. Only a nat table can be
 // read without starting a process.
-func (s *Space) hasLegacy(t xtables.Table, what IPTables) (bool, error) {
+func (s *Space) hasLegacy(t iptables.Table, what IPTables) (bool, error) {
 	if t.Name != "nat" {
 		if !what.Legacy {
 			return false, nil
@@ -171,7 +171,7 @@ func natRuleOf(chain string, r hostnat.Rule) IPTablesRule {
 }
 
 // legacyRules lists the rules of a chain of the legacy kind.
-func (s *Space) legacyRules(t xtables.Table, what IPTables) (rules []IPTablesRule, err error) {
+func (s *Space) legacyRules(t iptables.Table, what IPTables) (rules []IPTablesRule, err error) {
 	if t.Name == "nat" {
 		tables := hostnat.Open(s.NS, t.Family, nil)
 		defer tables.Close()
@@ -190,7 +190,7 @@ func (s *Space) legacyRules(t xtables.Table, what IPTables) (rules []IPTablesRul
 // IPTablesRules lists rules of both families.
 func (s *Space) IPTablesRules(what IPTables) (rules []IPTablesRule, err error) {
 	for _, f := range bothFamilies {
-		t := xtables.Table{Family: f, Name: what.Table}
+		t := iptables.Table{Family: f, Name: what.Table}
 		newer, err := s.nftRules(t, what)
 		if err != nil {
 			return nil, err
@@ -206,7 +206,7 @@ func (s *Space) IPTablesRules(what IPTables) (rules []IPTablesRule, err error) {
 }
 
 // nftRules lists the rules of a chain, unless the chain they are to lead to is not there.
-func (s *Space) nftRules(t xtables.Table, what IPTables) (rules []IPTablesRule, err error) {
+func (s *Space) nftRules(t iptables.Table, what IPTables) (rules []IPTablesRule, err error) {
 	if what.Target != "" {
 		if ok, err := s.HasChain(nftTable(t), what.Target); !ok {
 			return nil, UnlessNoNFT(err)

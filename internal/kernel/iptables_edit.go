@@ -8,20 +8,20 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tenon-cni/tenon/internal/kernel/hostnat"
-	"github.com/tenon-cni/tenon/internal/kernel/xtables"
+	"github.com/tenon-cni/tenon/internal/iptables"
+	"github.com/tenon-cni/tenon/internal/iptables/hostnat"
 )
 
 // EditIPTables makes an edit in a table, in one transaction. Undone by taking back what was changed, but for chains that
 // others have come to use. The error wraps [ErrNoIPTables] if there is no such tool.
-func (s *Space) EditIPTables(t xtables.Table, e xtables.Edit) error {
+func (s *Space) EditIPTables(t iptables.Table, e iptables.Edit) error {
 	legacy, err := s.editsLegacy(t, e)
 	if err != nil {
 		return err
 	}
 	t.Legacy = legacy
 	chains := slices.Concat(e.Chains, e.Own)
-	var undo xtables.Undo
+	var undo iptables.Undo
 	revert := func() error {
 		ctx, cancel := s.tx.undoContext()
 		defer cancel()
@@ -45,7 +45,7 @@ func (s *Space) EditIPTables(t xtables.Table, e xtables.Edit) error {
 }
 
 // lockedIPTables calls fn with the lock of the namespace. fresh says that none of the chains is there.
-func (s *Space) lockedIPTables(ctx context.Context, t xtables.Table, chains []string, fn func(fresh bool) error) error {
+func (s *Space) lockedIPTables(ctx context.Context, t iptables.Table, chains []string, fn func(fresh bool) error) error {
 	unlock, err := s.NS.Lock(ctx)
 	if err != nil {
 		return err
@@ -64,19 +64,19 @@ func (s *Space) lockedIPTables(ctx context.Context, t xtables.Table, chains []st
 	return fn(!exists)
 }
 
-// CheckIPTables looks for rules in a table, in the form of [xtables.Edit] and of either variant. The
-// error names the first that is not there, and then wraps [xtables.ErrMissing].
-func (s *Space) CheckIPTables(t xtables.Table, rules []string) error {
+// CheckIPTables looks for rules in a table, in the form of [iptables.Edit] and of either variant. The
+// error names the first that is not there, and then wraps [iptables.ErrMissing].
+func (s *Space) CheckIPTables(t iptables.Table, rules []string) error {
 	t.Legacy = s.legacyOnly()
 	missing := t.Check(s.tx.ctx, s.NS, rules)
-	if t.Legacy || !errors.Is(missing, xtables.ErrMissing) {
+	if t.Legacy || !errors.Is(missing, iptables.ErrMissing) {
 		return missing
 	}
 	if there, err := t.HasLegacy(s.NS); !there || err != nil {
 		return errors.Join(missing, err)
 	}
 	t.Legacy = true
-	if err := t.Check(s.tx.ctx, s.NS, rules); !errors.Is(err, xtables.ErrMissing) {
+	if err := t.Check(s.tx.ctx, s.NS, rules); !errors.Is(err, iptables.ErrMissing) {
 		return err
 	}
 	return missing
@@ -84,7 +84,7 @@ func (s *Space) CheckIPTables(t xtables.Table, rules []string) error {
 
 // editsLegacy reports whether the legacy kind of iptables must make an edit: where nothing else
 // works, where [Space.ChooseNAT] found the deciding rule, or where the owner's chains are already.
-func (s *Space) editsLegacy(t xtables.Table, e xtables.Edit) (bool, error) {
+func (s *Space) editsLegacy(t iptables.Table, e iptables.Edit) (bool, error) {
 	if s.legacyOnly() {
 		return true, nil
 	}
@@ -115,13 +115,13 @@ func (s *Space) legacyOnly() bool {
 
 // MasqueradeIPTables masquerades by iptables what addresses send beyond their networks, in one transaction for each
 // family. Undone by removing the jumps that were made. The error wraps [ErrNoIPTables] if there is no such tool.
-func (s *Space) MasqueradeIPTables(m xtables.Masquerade, addrs []netip.Prefix) error {
+func (s *Space) MasqueradeIPTables(m iptables.Masquerade, addrs []netip.Prefix) error {
 	for _, f := range bothFamilies {
-		mine := slices.DeleteFunc(slices.Clone(addrs), func(a netip.Prefix) bool { return a.Addr().Is4() != (f == xtables.IPv4) })
+		mine := slices.DeleteFunc(slices.Clone(addrs), func(a netip.Prefix) bool { return a.Addr().Is4() != (f == iptables.IPv4) })
 		if len(mine) == 0 {
 			continue
 		}
-		if err := s.EditIPTables(xtables.Table{Family: f, Name: "nat"}, m.Edit(f, mine)); err != nil {
+		if err := s.EditIPTables(iptables.Table{Family: f, Name: "nat"}, m.Edit(f, mine)); err != nil {
 			return err
 		}
 	}

@@ -15,17 +15,17 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tenon-cni/tenon/internal/iptables"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/nft"
-	"github.com/tenon-cni/tenon/internal/kernel/xtables"
+	"github.com/tenon-cni/tenon/internal/nft"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-var chain = xtables.Masquerade{Chain: "CNI-1", Comment: "one"}
+var chain = iptables.Masquerade{Chain: "CNI-1", Comment: "one"}
 
 // jumps are the rules of both kinds that lead from POSTROUTING to a chain.
 func jumps(chain string) kernel.IPTables {
-	return kernel.IPTables{Table: "nat", Removal: xtables.Removal{In: "POSTROUTING", Target: chain}, Legacy: true}
+	return kernel.IPTables{Table: "nat", Removal: iptables.Removal{In: "POSTROUTING", Target: chain}, Legacy: true}
 }
 
 // TestMasqueradeIPTables makes, repeats, takes back and removes, with both kinds of iptables. It is not parallel since
@@ -82,7 +82,7 @@ func TestMasqueradeIPTables(t *testing.T) {
 // TestEditIPTables makes, changes, takes back, checks and removes, with both kinds of iptables, in a table where there is
 // more. It is not parallel since it changes PATH.
 func TestEditIPTables(t *testing.T) {
-	first := xtables.Edit{
+	first := iptables.Edit{
 		Chains: []string{"SHARED"}, Common: []string{"-I FORWARD -j SHARED", "-A SHARED -o eth8 -j RETURN"},
 		Own:   []string{"OWN"},
 		Rules: []string{`-A SHARED -i eth0 -m comment --comment "of one" -j OWN`, "-A OWN -s 10.1.2.3/32 -j ACCEPT", "-A OWN -j DROP"},
@@ -90,7 +90,7 @@ func TestEditIPTables(t *testing.T) {
 	second := first
 	second.Rules = []string{`-A SHARED -i eth1 -m comment --comment "of one" -j OWN`, "-A OWN -j DROP", "-A OWN -s 10.1.2.3/32 -j ACCEPT"}
 	second.Drop = func(r kernel.IPTablesRule) bool { return r.Chain == "SHARED" && r.In == "eth7" }
-	table := xtables.Table{Name: "filter"}
+	table := iptables.Table{Name: "filter"}
 	for _, kind := range []string{"-nft", "-legacy"} {
 		t.Run(kind, func(t *testing.T) {
 			if kind == "-legacy" {
@@ -130,19 +130,19 @@ func TestEditIPTables(t *testing.T) {
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("changed (-want +got):\n%s", diff)
 			}
-			if err := b.host.CheckIPTables(table, first.Rules); !errors.Is(err, xtables.ErrMissing) || !strings.Contains(err.Error(), "-i eth0") {
+			if err := b.host.CheckIPTables(table, first.Rules); !errors.Is(err, iptables.ErrMissing) || !strings.Contains(err.Error(), "-i eth0") {
 				t.Errorf("check of what is gone: %v", err)
 			}
 			must(t, b.tx.Rollback())
 			same("changed, taken back", one)
 
-			must(t, b.host.RemoveIPTables(kernel.IPTables{Table: "filter", Legacy: true, Removal: xtables.Removal{
+			must(t, b.host.RemoveIPTables(kernel.IPTables{Table: "filter", Legacy: true, Removal: iptables.Removal{
 				In: "SHARED", Match: func(r kernel.IPTablesRule) bool { return r.In == "eth7" || r.Comment == "of one" },
 			}}))
 			if got := strings.Join(state(), "\n"); strings.Contains(got, "OWN") || strings.Contains(got, "eth7") {
 				t.Errorf("removed:\n%s", got)
 			}
-			last := kernel.IPTables{Table: "filter", Legacy: true, Removal: xtables.Removal{
+			last := kernel.IPTables{Table: "filter", Legacy: true, Removal: iptables.Removal{
 				In: "FORWARD", Target: "SHARED", Unless: func(r kernel.IPTablesRule) bool { return r.Target == "ACCEPT" },
 			}}
 			left := state()

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/kernel/rtnl"
+	"github.com/tenon-cni/tenon/internal/netlink/rtnl"
 )
 
 // Link is what was read of a link (network interface); it does not follow later changes. Methods that take one use its

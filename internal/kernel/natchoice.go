@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/tenon-cni/tenon/internal/kernel/hostnat"
-	"github.com/tenon-cni/tenon/internal/kernel/netns"
-	"github.com/tenon-cni/tenon/internal/kernel/xtables"
+	"github.com/tenon-cni/tenon/internal/iptables"
+	"github.com/tenon-cni/tenon/internal/iptables/hostnat"
+	"github.com/tenon-cni/tenon/internal/netns"
 )
 
 // NATBackend is a subsystem of the kernel that translates addresses.
@@ -29,7 +29,7 @@ type NATChoice struct {
 
 // NATQuery asks about rules of one family.
 type NATQuery struct {
-	Family xtables.Family
+	Family iptables.Family
 	hostnat.Query
 }
 
@@ -72,17 +72,17 @@ func (s *Space) ChooseNAT(nftables error, queries ...NATQuery) (NATChoice, error
 
 // canObey returns nil if the tool of the variant that a rule belongs to is installed: rules of the
 // other variant would be in a table of their own, too. Later edits use that variant.
-func (s *Space) canObey(found decidingRule, families []xtables.Family) error {
+func (s *Space) canObey(found decidingRule, families []iptables.Family) error {
 	if err := IPTablesAvailable(families...); err != nil {
 		return err
 	}
 	if found.Legacy {
-		if err := xtables.LegacyAvailable(s.tx.ctx, s.NS, found.family); err != nil {
+		if err := iptables.LegacyAvailable(s.tx.ctx, s.NS, found.family); err != nil {
 			return err
 		}
 	}
 	if s.legacyNAT == nil {
-		s.legacyNAT = map[xtables.Family]bool{}
+		s.legacyNAT = map[iptables.Family]bool{}
 	}
 	s.legacyNAT[found.family] = found.Legacy
 	return nil
@@ -125,12 +125,12 @@ func IPTablesWorks(ctx context.Context) error {
 		return err
 	}
 	defer ns.Close()
-	return iptablesWorks(ctx, ns, []xtables.Family{xtables.IPv4})
+	return iptablesWorks(ctx, ns, []iptables.Family{iptables.IPv4})
 }
 
-func iptablesWorks(ctx context.Context, ns *netns.NS, families []xtables.Family) error {
+func iptablesWorks(ctx context.Context, ns *netns.NS, families []iptables.Family) error {
 	for _, f := range families {
-		t := xtables.Table{Family: f, Name: "nat", Legacy: true}
+		t := iptables.Table{Family: f, Name: "nat", Legacy: true}
 		if err := t.Works(ctx, ns); err != nil {
 			return err
 		}
@@ -138,7 +138,7 @@ func iptablesWorks(ctx context.Context, ns *netns.NS, families []xtables.Family)
 	return nil
 }
 
-func familiesOf(queries []NATQuery) (list []xtables.Family) {
+func familiesOf(queries []NATQuery) (list []iptables.Family) {
 	for _, q := range queries {
 		if len(list) == 0 || list[len(list)-1] != q.Family {
 			list = append(list, q.Family)
@@ -150,7 +150,7 @@ func familiesOf(queries []NATQuery) (list []xtables.Family) {
 // decidingRule is a rule of a family.
 type decidingRule struct {
 	*hostnat.Found
-	family xtables.Family
+	family iptables.Family
 }
 
 // decidingRules returns for each family the first rule that decides about the traffic of one of the
@@ -180,7 +180,7 @@ func (s *Space) decidingRules(queries []NATQuery) (list []decidingRule, err erro
 }
 
 // NATTables opens the nat tables of iptables. They must be closed.
-func (s *Space) NATTables(f xtables.Family) (*hostnat.Tables, error) {
+func (s *Space) NATTables(f iptables.Family) (*hostnat.Tables, error) {
 	c, err := s.rules()
 	switch {
 	case err == nil:
@@ -192,7 +192,7 @@ func (s *Space) NATTables(f xtables.Family) (*hostnat.Tables, error) {
 }
 
 // NATRules lists the rules of a chain in the nat tables of iptables, of both variants.
-func (s *Space) NATRules(f xtables.Family, chain string) ([]hostnat.Rule, error) {
+func (s *Space) NATRules(f iptables.Family, chain string) ([]hostnat.Rule, error) {
 	t, err := s.NATTables(f)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,6 @@
 package kernel
 
-import "github.com/tenon-cni/tenon/internal/kernel/rtnl"
+import "github.com/tenon-cni/tenon/internal/netlink/rtnl"
 
 // PolicyRule has a routing table looked up for what has one source address.
 type PolicyRule = rtnl.PolicyRule

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tenon-cni/tenon/internal/kernel/netns"
-	"github.com/tenon-cni/tenon/internal/kernel/nft"
+	"github.com/tenon-cni/tenon/internal/netns"
+	"github.com/tenon-cni/tenon/internal/nft"
 )
 
 // ErrNoNFT says that the kernel lacks nftables, or a part of it that is needed.

@@ -3,10 +3,10 @@ package kernel
 import (
 	"context"
 
-	"github.com/tenon-cni/tenon/internal/kernel/netns"
-	"github.com/tenon-cni/tenon/internal/kernel/nft"
-	"github.com/tenon-cni/tenon/internal/kernel/rtnl"
-	"github.com/tenon-cni/tenon/internal/kernel/xtables"
+	"github.com/tenon-cni/tenon/internal/iptables"
+	"github.com/tenon-cni/tenon/internal/netlink/rtnl"
+	"github.com/tenon-cni/tenon/internal/netns"
+	"github.com/tenon-cni/tenon/internal/nft"
 )
 
 // Space is a network namespace within a transaction: one rtnetlink socket, and from the first use of rules on one
@@ -19,7 +19,7 @@ type Space struct {
 	rt  *rtnl.Conn
 	nft *nft.Conn // nil until first used
 
-	legacyNAT map[xtables.Family]bool // the variant of iptables that ChooseNAT found the deciding rule in
+	legacyNAT map[iptables.Family]bool // the variant of iptables that ChooseNAT found the deciding rule in
 
 	unlock func() // nil without [Space.Lock]
 }

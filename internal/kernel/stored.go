@@ -1,6 +1,6 @@
 package kernel
 
-import "github.com/tenon-cni/tenon/internal/kernel/rtnl"
+import "github.com/tenon-cni/tenon/internal/netlink/rtnl"
 
 // StoredRoute is a unicast route through one link with all that the kernel says of it. It can be put back as it was, or
 // into another table.

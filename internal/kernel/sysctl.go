@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 
-	"github.com/tenon-cni/tenon/internal/kernel/sysctl"
+	"github.com/tenon-cni/tenon/internal/sysctl"
 )
 
 // Setting is a kernel setting below /proc/sys, see sysctl(8). Keys are written with dots or slashes; when a dot comes

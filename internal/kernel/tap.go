@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/kernel/tun"
+	"github.com/tenon-cni/tenon/internal/netlink/tun"
 )
 
 // Tap describes a tap device to be made.

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/tun"
+	"github.com/tenon-cni/tenon/internal/netlink/tun"
 )
 
 func TestAddTap(t *testing.T) {

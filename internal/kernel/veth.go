@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/kernel/rtnl"
+	"github.com/tenon-cni/tenon/internal/netlink/rtnl"
 )
 
 // Veth describes a veth pair to be made (veth(4)): one end in the space it is made from, the other one in Host.

@@ -3,7 +3,7 @@ package kernel
 import (
 	"fmt"
 
-	"github.com/tenon-cni/tenon/internal/kernel/rtnl"
+	"github.com/tenon-cni/tenon/internal/netlink/rtnl"
 )
 
 // VLAN is an entry in the table of VLANs that a bridge port is in (bridge(8)).

@@ -8,8 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/kernel/rtnl"
-	"github.com/tenon-cni/tenon/internal/kernel/sysctl"
+	"github.com/tenon-cni/tenon/internal/netlink/rtnl"
+	"github.com/tenon-cni/tenon/internal/sysctl"
 )
 
 // JoinVRF makes l a member of a VRF, with its routes of the main table in that of the VRF. The kernel sets the link down and

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/tenon-cni/tenon/internal/kernel/rtnl"
+	"github.com/tenon-cni/tenon/internal/netlink/rtnl"
 )
 
 // DuplicateError says that duplicate address detection has found an address in use by another node.

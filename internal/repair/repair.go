@@ -10,7 +10,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/netns"
+	"github.com/tenon-cni/tenon/internal/netns"
 	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/plugin"

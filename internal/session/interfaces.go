@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/kernel/netns"
+	"github.com/tenon-cni/tenon/internal/netns"
 )
 
 // Inside returns the indexes of the interfaces of a result that are the container's: they have its name, and their sandbox

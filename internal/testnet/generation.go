@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/kernel/nlmsg"
+	"github.com/tenon-cni/tenon/internal/netlink/nlmsg"
 )
 
 // Generation is a number that grows by one with each transaction of nftables in the namespace.

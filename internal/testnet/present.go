@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/kernel/nlmsg"
+	"github.com/tenon-cni/tenon/internal/netlink/nlmsg"
 )
 
 // present tells what there is in a namespace beyond what is in each. It takes a hundredth of the time of the tools that list

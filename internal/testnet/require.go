@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tenon-cni/tenon/internal/kernel/netns"
 	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/netns"
 )
 
 // Need is something a test needs of the machine. It returns an error that says why it is not there.

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/kernel/nlmsg"
+	"github.com/tenon-cni/tenon/internal/netlink/nlmsg"
 )
 
 // settings adds those below /proc/sys/net. Each link has about a hundred, and their look-up is most of the work of a snapshot.

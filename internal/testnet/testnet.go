@@ -1,6 +1,6 @@
 // Package testnet gives tests a real kernel: throw-away network namespaces, traffic between them, a text of their
 // complete state, the decision to skip, and a check for leaks. It is for tests only, and the only place outside of package
-// xtables that starts tools; as they are not ours they serve as an independent witness.
+// iptables that starts tools; as they are not ours they serve as an independent witness.
 package testnet
 
 import (
@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tenon-cni/tenon/internal/kernel/netns"
+	"github.com/tenon-cni/tenon/internal/netns"
 )
 
 // Net is a host and its containers: network namespaces of one test.

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenon-cni/tenon/internal/kernel/netns"
 	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/netns"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 

@@ -8,7 +8,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/attach"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/nft"
+	"github.com/tenon-cni/tenon/internal/nft"
 	"github.com/tenon-cni/tenon/internal/session"
 )
 

@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/iptables"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/xtables"
 )
 
 // backend is a firewall of the host.
@@ -67,8 +67,8 @@ func iptablesStops(s *session, addrs []netip.Addr) (bool, error) {
 }
 
 // families are those of addresses, each once.
-func families(addrs []netip.Addr) (list []xtables.Family) {
-	for _, f := range []xtables.Family{xtables.IPv4, xtables.IPv6} {
+func families(addrs []netip.Addr) (list []iptables.Family) {
+	for _, f := range []iptables.Family{iptables.IPv4, iptables.IPv6} {
 		if len(ofFamily(f, addrs)) > 0 {
 			list = append(list, f)
 		}
@@ -76,12 +76,12 @@ func families(addrs []netip.Addr) (list []xtables.Family) {
 	return list
 }
 
-func ofFamily(f xtables.Family, addrs []netip.Addr) []netip.Addr {
-	return slices.DeleteFunc(slices.Clone(addrs), func(a netip.Addr) bool { return a.Is4() != (f == xtables.IPv4) })
+func ofFamily(f iptables.Family, addrs []netip.Addr) []netip.Addr {
+	return slices.DeleteFunc(slices.Clone(addrs), func(a netip.Addr) bool { return a.Is4() != (f == iptables.IPv4) })
 }
 
 // lacksIPTables says which tool of iptables is missing, nil if none is. code is that of the error.
-func lacksIPTables(code cni.Code, families ...xtables.Family) error {
+func lacksIPTables(code cni.Code, families ...iptables.Family) error {
 	if err := kernel.IPTablesAvailable(families...); err != nil {
 		return cni.Errorf(code, "backend iptables: %w", err).
 			WithDetails(`install package iptables, or have its folder in PATH, or use "backend": "nftables"`)

@@ -10,10 +10,10 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/chained"
+	"github.com/tenon-cni/tenon/internal/iptables"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/nft"
 	"github.com/tenon-cni/tenon/internal/kernel/probe"
-	"github.com/tenon-cni/tenon/internal/kernel/xtables"
+	"github.com/tenon-cni/tenon/internal/nft"
 	"github.com/tenon-cni/tenon/plugin"
 )
 
@@ -164,16 +164,16 @@ func (decorator) VerifyReference(_ context.Context, s *session) error {
 }
 
 func checkRules(s *session, addrs []netip.Addr) error {
-	return eachEdit(s, addrs, func(t xtables.Table, e xtables.Edit) error { return check(s, t, e) })
+	return eachEdit(s, addrs, func(t iptables.Table, e iptables.Edit) error { return check(s, t, e) })
 }
 
 // check looks for the rules of an edit.
-func check(s *session, t xtables.Table, e xtables.Edit) error {
+func check(s *session, t iptables.Table, e iptables.Edit) error {
 	return s.Host.CheckIPTables(t, slices.Concat(e.Common, e.Rules))
 }
 
 // eachEdit calls do with what is wanted in the filter table of each family that has addresses.
-func eachEdit(s *session, addrs []netip.Addr, do func(xtables.Table, xtables.Edit) error) error {
+func eachEdit(s *session, addrs []netip.Addr, do func(iptables.Table, iptables.Edit) error) error {
 	for _, f := range families(addrs) {
 		e := admission(s.Conf.adminChain(), ofFamily(f, addrs))
 		if !s.Conf.open() {
@@ -183,7 +183,7 @@ func eachEdit(s *session, addrs []netip.Addr, do func(xtables.Table, xtables.Edi
 			}
 			e = e.With(isolation(i.Interface, s.Conf.IngressPolicy))
 		}
-		err := do(xtables.Table{Family: f, Name: "filter"}, e)
+		err := do(iptables.Table{Family: f, Name: "filter"}, e)
 		if errors.Is(err, kernel.ErrNoIPTables) {
 			return cmp.Or(lacksIPTables(cni.CodeUnsupportedField, f), err)
 		}

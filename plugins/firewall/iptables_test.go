@@ -14,8 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tenon-cni/tenon/internal/iptables"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/xtables"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
@@ -50,12 +50,12 @@ func newHost(t *testing.T) *host {
 	return h
 }
 
-var tables = []xtables.Table{{Family: xtables.IPv4, Name: "filter"}, {Family: xtables.IPv6, Name: "filter"}}
+var tables = []iptables.Table{{Family: iptables.IPv4, Name: "filter"}, {Family: iptables.IPv6, Name: "filter"}}
 
 // addrs are the addresses of a table's family among those of both.
-func addrs(t xtables.Table, both ...string) (list []netip.Addr) {
+func addrs(t iptables.Table, both ...string) (list []netip.Addr) {
 	for _, s := range both {
-		if a := netip.MustParseAddr(s); a.Is4() == (t.Family == xtables.IPv4) {
+		if a := netip.MustParseAddr(s); a.Is4() == (t.Family == iptables.IPv4) {
 			list = append(list, a)
 		}
 	}
@@ -78,7 +78,7 @@ func (h *host) isolate(t *testing.T, bridge string, p ingressPolicy) {
 	}
 }
 
-func (h *host) remove(t *testing.T, what ...xtables.Removal) {
+func (h *host) remove(t *testing.T, what ...iptables.Removal) {
 	t.Helper()
 	for _, r := range what {
 		must(t, h.space.RemoveIPTables(kernel.IPTables{Table: "filter", Removal: r}))
@@ -164,7 +164,7 @@ func TestAdmissionAsTheReference(t *testing.T) {
 			theirs.same(t, "removed again", ours.saved())
 			for _, table := range tables {
 				err := ours.space.CheckIPTables(table, admitting(addrs(table, one4, one6)))
-				if !errors.Is(err, xtables.ErrMissing) || !strings.Contains(err.Error(), "-A CNI-FORWARD -d ") {
+				if !errors.Is(err, iptables.ErrMissing) || !strings.Contains(err.Error(), "-A CNI-FORWARD -d ") {
 					t.Errorf("check of what is gone: %v", err)
 				}
 			}
@@ -257,7 +257,7 @@ func TestIsolation(t *testing.T) {
 	h.same(t, "once more", both)
 	for _, table := range tables {
 		must(t, h.space.CheckIPTables(table, isolation("br7", policyIsolated).Common))
-		if err := h.space.CheckIPTables(table, isolation("br9", policySameBridge).Common); !errors.Is(err, xtables.ErrMissing) {
+		if err := h.space.CheckIPTables(table, isolation("br9", policySameBridge).Common); !errors.Is(err, iptables.ErrMissing) {
 			t.Errorf("check of another bridge: %v", err)
 		}
 	}

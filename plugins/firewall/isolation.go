@@ -5,7 +5,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/nft"
+	"github.com/tenon-cni/tenon/internal/nft"
 )
 
 // isolationOf finds what the previous result says the container to be behind: a bridge, or else the host's end of its link,

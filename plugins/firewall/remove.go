@@ -7,9 +7,9 @@ import (
 	"slices"
 
 	"github.com/tenon-cni/tenon/internal/chained"
+	"github.com/tenon-cni/tenon/internal/iptables"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/nft"
-	"github.com/tenon-cni/tenon/internal/kernel/xtables"
+	"github.com/tenon-cni/tenon/internal/nft"
 )
 
 // Remove removes what there is of attachments that are gone, in iptables and firewalld first: the entries say whose that is,
@@ -85,7 +85,7 @@ func (r *remover) interfaces(ifaces []string) error {
 		}
 		for _, what := range isolated(iface) {
 			if match := what.Match; match != nil {
-				what.Match = func(rule xtables.Rule) bool { return match(rule) && !taken() }
+				what.Match = func(rule iptables.Rule) bool { return match(rule) && !taken() }
 			}
 			errs = append(errs, r.iptables(what))
 		}
@@ -93,7 +93,7 @@ func (r *remover) interfaces(ifaces []string) error {
 	return errors.Join(errs...)
 }
 
-func (r *remover) iptables(what xtables.Removal) error {
+func (r *remover) iptables(what iptables.Removal) error {
 	return kernel.UnlessNoNFT(r.Host.RemoveIPTables(kernel.IPTables{Table: "filter", Removal: what, Legacy: true}))
 }
 

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/tenon-cni/tenon/internal/firewalld"
-	"github.com/tenon-cni/tenon/internal/kernel/xtables"
+	"github.com/tenon-cni/tenon/internal/iptables"
 )
 
 // Deny has nothing to put back: with every backend it is entries that isolate, and they come before it.
@@ -32,7 +32,7 @@ func (decorator) Allow(ctx context.Context, s *session) (restored []string, err 
 			return errors.Join(errs...)
 		})
 	case backendIPTables:
-		err = eachEdit(s, addrs, func(t xtables.Table, e xtables.Edit) error {
+		err = eachEdit(s, addrs, func(t iptables.Table, e iptables.Edit) error {
 			if missing := check(s, t, e); missing != nil {
 				restored = append(restored, missing.Error())
 			}

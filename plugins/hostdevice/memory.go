@@ -12,8 +12,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/attach"
 	"github.com/tenon-cni/tenon/internal/boot"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/netns"
 	"github.com/tenon-cni/tenon/internal/ledger"
+	"github.com/tenon-cni/tenon/internal/netns"
 )
 
 // loan is what is remembered of a device as long as a container has it.

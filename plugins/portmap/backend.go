@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/iptables"
+	"github.com/tenon-cni/tenon/internal/iptables/hostnat"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/hostnat"
-	"github.com/tenon-cni/tenon/internal/kernel/nft"
-	"github.com/tenon-cni/tenon/internal/kernel/xtables"
+	"github.com/tenon-cni/tenon/internal/nft"
 	core "github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/plugin"
 )
@@ -127,14 +127,14 @@ func (mapper) Advise(ctx context.Context, c *plugin.Call[Config]) ([]string, err
 		all.Ports = append(all.Ports, hostnat.Port{Protocol: p, PortRange: hostnat.PortRange{First: 1, Last: maxPort}})
 	}
 	var list []kernel.NATQuery
-	for _, f := range []xtables.Family{xtables.IPv4, xtables.IPv6} {
+	for _, f := range []iptables.Family{iptables.IPv4, iptables.IPv6} {
 		list = append(list, forPublished(f, all)...)
 	}
 	return core.AdviseNAT(ctx, nft.Publishing, list...)
 }
 
 // forPublished are the queries for the packets to published ports.
-func forPublished(f xtables.Family, t hostnat.Traffic) (list []kernel.NATQuery) {
+func forPublished(f iptables.Family, t hostnat.Traffic) (list []kernel.NATQuery) {
 	for _, base := range []string{"PREROUTING", "OUTPUT"} {
 		list = append(list, kernel.NATQuery{Family: f, Query: hostnat.Query{Base: base, Traffic: t, Until: hostPorts}})
 	}
@@ -148,7 +148,7 @@ func queries(s *session, addrs []netip.Prefix, maps []nft.Mapping) (list []kerne
 		local, err := s.Host.IsLocal(a)
 		return local || err != nil
 	}
-	for _, f := range []xtables.Family{xtables.IPv4, xtables.IPv6} {
+	for _, f := range []iptables.Family{iptables.IPv4, iptables.IPv6} {
 		published := hostnat.Traffic{IsLocal: isLocal, FromHost: true}
 		for _, m := range maps {
 			if familyOf(m.To.Addr()) == f {
@@ -203,7 +203,7 @@ func releaseOthers(s *session) error {
 }
 
 // removeChains removes what iptables has of attachments.
-func removeChains(s *session, removals []xtables.Removal) error {
+func removeChains(s *session, removals []iptables.Removal) error {
 	var errs []error
 	for _, r := range removals {
 		errs = append(errs, kernel.UnlessNoNFT(s.Host.RemoveIPTables(kernel.IPTables{Table: "nat", Removal: r})))

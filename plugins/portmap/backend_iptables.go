@@ -8,20 +8,20 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/chained"
+	"github.com/tenon-cni/tenon/internal/iptables"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/nft"
-	"github.com/tenon-cni/tenon/internal/kernel/xtables"
+	"github.com/tenon-cni/tenon/internal/nft"
 )
 
-func natTable(a netip.Prefix) xtables.Table {
-	return xtables.Table{Family: familyOf(a.Addr()), Name: "nat"}
+func natTable(a netip.Prefix) iptables.Table {
+	return iptables.Table{Family: familyOf(a.Addr()), Name: "nat"}
 }
 
 func (c *Config) ipTables(container string, forwards []forward) ipTables {
 	return ipTables{
 		network: c.Name, container: container, forwards: forwards,
 		snat: c.snat(), masqAll: c.MasqAll, markBit: c.markBit(), markChain: c.ExternalSetMarkChain,
-		conditions: [2][]string{xtables.IPv4: c.ConditionsV4, xtables.IPv6: c.ConditionsV6},
+		conditions: [2][]string{iptables.IPv4: c.ConditionsV4, iptables.IPv6: c.ConditionsV6},
 	}
 }
 
@@ -117,7 +117,7 @@ func verifyIPTables(s *session, forwards []forward, addrs []netip.Prefix) error 
 	t := s.Conf.ipTables(s.ContainerID, forwards)
 	for _, a := range addrs {
 		err := s.Host.CheckIPTables(natTable(a), t.rules(a))
-		if errors.Is(err, xtables.ErrMissing) {
+		if errors.Is(err, iptables.ErrMissing) {
 			return cni.Errorf(cni.CodeInternal, "missing hostport rules in %q chain: %w", ownChain(s.Name, s.ContainerID), err)
 		}
 		if err != nil {
@@ -129,7 +129,7 @@ func verifyIPTables(s *session, forwards []forward, addrs []netip.Prefix) error 
 
 // removeIPTables removes what the backend iptables has made, here or in the upstream plugin.
 func removeIPTables(s *session, gone chained.Gone) error {
-	var removals []xtables.Removal
+	var removals []iptables.Removal
 	if gone.All() {
 		var valid []string
 		for _, a := range gone.Valid {

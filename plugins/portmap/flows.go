@@ -5,8 +5,8 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/tenon-cni/tenon/internal/kernel/conntrack"
-	"github.com/tenon-cni/tenon/internal/kernel/nft"
+	"github.com/tenon-cni/tenon/internal/netlink/conntrack"
+	"github.com/tenon-cni/tenon/internal/nft"
 )
 
 // Where the protocol knows no beginning of a connection, the kernel goes on to send to where the first packet went, and a

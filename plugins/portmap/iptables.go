@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tenon-cni/tenon/internal/kernel/xtables"
+	"github.com/tenon-cni/tenon/internal/iptables"
 )
 
 // The backend iptables makes the rules of the reference plugin, to the letter, so that either can check and remove what the
@@ -45,15 +45,15 @@ type forward struct {
 }
 
 // to reports whether a family has the forward.
-func (f forward) to(family xtables.Family) bool {
+func (f forward) to(family iptables.Family) bool {
 	return !f.hostIP.IsValid() || familyOf(f.hostIP) == family
 }
 
-func familyOf(a netip.Addr) xtables.Family {
+func familyOf(a netip.Addr) iptables.Family {
 	if a.Is4() {
-		return xtables.IPv4
+		return iptables.IPv4
 	}
-	return xtables.IPv6
+	return iptables.IPv6
 }
 
 // last is the last port of a range that begins with first.
@@ -90,9 +90,9 @@ type ipTables struct {
 }
 
 // edit is what makes the rules for one address of the container, given with its prefix length.
-func (t ipTables) edit(address netip.Prefix) xtables.Edit {
+func (t ipTables) edit(address netip.Prefix) iptables.Edit {
 	chain := ownChain(t.network, t.container)
-	e := xtables.Edit{
+	e := iptables.Edit{
 		Chains: []string{hostPorts},
 		Common: []string{
 			"-A PREROUTING -m addrtype --dst-type LOCAL -j " + hostPorts,
@@ -128,7 +128,7 @@ func (t ipTables) rules(address netip.Prefix) []string {
 
 // entries are the rules that lead to the container's chain. All ports of a protocol are in each family, also those whose
 // hostIP is of the other.
-func (t ipTables) entries(family xtables.Family) (rules []string) {
+func (t ipTables) entries(family iptables.Family) (rules []string) {
 	ports := map[string][]string{}
 	var protocols []string
 	for _, f := range t.forwards {
@@ -140,11 +140,11 @@ func (t ipTables) entries(family xtables.Family) (rules []string) {
 	slices.Sort(protocols)
 	var conditions string
 	for _, word := range t.conditions[family] {
-		conditions += " " + xtables.Quote(word)
+		conditions += " " + iptables.Quote(word)
 	}
 	for _, p := range protocols {
 		for _, group := range grouped(ports[p]) {
-			rules = append(rules, "-A "+hostPorts+" -p "+p+" -m comment --comment "+xtables.Quote(entryComment(t.network, t.container))+
+			rules = append(rules, "-A "+hostPorts+" -p "+p+" -m comment --comment "+iptables.Quote(entryComment(t.network, t.container))+
 				" -m multiport --dports "+strings.Join(group, ",")+conditions+" -j "+ownChain(t.network, t.container))
 		}
 	}
@@ -200,16 +200,16 @@ func commentSuffix(container string) string { return " id: " + strconv.Quote(con
 // entryComment names the attachment. A long one is cut.
 func entryComment(network, container string) string {
 	c := commentPrefix(network) + strconv.Quote(container)
-	if len(c) > xtables.MaxComment {
+	if len(c) > iptables.MaxComment {
 		const dots = "..."
-		return c[:xtables.MaxComment-len(dots)] + dots
+		return c[:iptables.MaxComment-len(dots)] + dots
 	}
 	return c
 }
 
 // leftovers is what there can be of a container's attachments to a network.
-func leftovers(network, container string) []xtables.Removal {
-	return []xtables.Removal{
+func leftovers(network, container string) []iptables.Removal {
+	return []iptables.Removal{
 		{In: hostPorts, Target: ownChain(network, container)},
 		{In: oldHostPorts, Target: oldOwnChain(network, container)},
 	}
@@ -217,12 +217,12 @@ func leftovers(network, container string) []xtables.Removal {
 
 // leftoversBut is what there can be of a network's attachments, but for those of these containers. A chain's name does not
 // tell the network; the comments of the rules that lead to it do.
-func leftoversBut(network string, containers []string) xtables.Removal {
+func leftoversBut(network string, containers []string) iptables.Removal {
 	valid := map[string]bool{}
 	for _, c := range containers {
 		valid[ownChain(network, c)] = true
 	}
-	return xtables.Removal{In: hostPorts, Match: func(r xtables.Rule) bool {
+	return iptables.Removal{In: hostPorts, Match: func(r iptables.Rule) bool {
 		return strings.HasPrefix(r.Comment, commentPrefix(network)) && strings.HasPrefix(r.Target, "CNI-DN-") && !valid[r.Target]
 	}}
 }

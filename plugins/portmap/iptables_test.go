@@ -15,8 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tenon-cni/tenon/internal/iptables"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/xtables"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
@@ -49,10 +49,10 @@ func TestEntryComment(t *testing.T) {
 	for n := 220; n < 250; n++ {
 		container := strings.Repeat("x", n)
 		got, whole := entryComment("net1", container), fmt.Sprintf(`dnat name: "net1" id: "%s"`, container)
-		if len(whole) <= xtables.MaxComment && got != whole {
+		if len(whole) <= iptables.MaxComment && got != whole {
 			t.Errorf("got %q, want %q", got, whole)
 		}
-		if len(whole) > xtables.MaxComment && (len(got) != xtables.MaxComment || got != whole[:252]+"...") {
+		if len(whole) > iptables.MaxComment && (len(got) != iptables.MaxComment || got != whole[:252]+"...") {
 			t.Errorf("%d bytes: got %q", len(whole), got)
 		}
 	}
@@ -171,8 +171,8 @@ func newHost(t *testing.T) *host {
 
 var addresses = []netip.Prefix{netip.MustParsePrefix("10.1.2.2/24"), netip.MustParsePrefix("2001:db8:1::2/64")}
 
-func tableOf(a netip.Prefix) xtables.Table {
-	return xtables.Table{Family: familyOf(a.Addr()), Name: "nat"}
+func tableOf(a netip.Prefix) iptables.Table {
+	return iptables.Table{Family: familyOf(a.Addr()), Name: "nat"}
 }
 
 func (h *host) add(t *testing.T, what ipTables) {
@@ -190,7 +190,7 @@ func (h *host) check(what ipTables) error {
 	return errors.Join(errs...)
 }
 
-func (h *host) remove(t *testing.T, what ...xtables.Removal) {
+func (h *host) remove(t *testing.T, what ...iptables.Removal) {
 	t.Helper()
 	for _, r := range what {
 		must(t, h.space.RemoveIPTables(kernel.IPTables{Table: "nat", Removal: r, Legacy: true}))
@@ -332,7 +332,7 @@ func TestAsTheReference(t *testing.T) {
 			if !strings.Contains(theirs.saved(), "--comment canary") {
 				t.Error("the canary is dead")
 			}
-			if err := ours.check(c.ipTables); !errors.Is(err, xtables.ErrMissing) || !strings.Contains(err.Error(), "CNI-DN-") {
+			if err := ours.check(c.ipTables); !errors.Is(err, iptables.ErrMissing) || !strings.Contains(err.Error(), "CNI-DN-") {
 				t.Errorf("check of what is gone: %v", err)
 			}
 		})

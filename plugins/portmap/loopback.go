@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/nft"
+	"github.com/tenon-cni/tenon/internal/nft"
 )
 
 // openLoopback lets connections to 127.0.0.1 reach the container, where one of the mappings is for that address: packets

@@ -9,8 +9,8 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/chained"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/nft"
 	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/nft"
 	core "github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/plugin"
 )

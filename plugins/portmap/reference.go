@@ -8,10 +8,10 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/chained"
+	"github.com/tenon-cni/tenon/internal/iptables"
+	"github.com/tenon-cni/tenon/internal/iptables/hostnat"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/hostnat"
-	"github.com/tenon-cni/tenon/internal/kernel/nft"
-	"github.com/tenon-cni/tenon/internal/kernel/xtables"
+	"github.com/tenon-cni/tenon/internal/nft"
 	sessions "github.com/tenon-cni/tenon/internal/session"
 )
 
@@ -64,7 +64,7 @@ func refuseReference(s *session, maps []nft.Mapping) error {
 		if err != nil {
 			return err
 		}
-		if err := refuseIPTables(s, xtables.Family(i), maps); err != nil {
+		if err := refuseIPTables(s, iptables.Family(i), maps); err != nil {
 			return err
 		}
 		for _, r := range rules {
@@ -126,7 +126,7 @@ func referenceRules(s *session, t kernel.Table) (all []foreign, err error) {
 
 // refuseIPTables refuses ports that chains of iptables of other containers lead on, in either variant. Chains of containers
 // that no longer exist are removed.
-func refuseIPTables(s *session, f xtables.Family, maps []nft.Mapping) error {
+func refuseIPTables(s *session, f iptables.Family, maps []nft.Mapping) error {
 	tables, err := s.Host.NATTables(f)
 	if err != nil {
 		return err
@@ -158,7 +158,7 @@ func refuseIPTables(s *session, f xtables.Family, maps []nft.Mapping) error {
 }
 
 // takeOverChain removes the chain that an entry leads to if its container no longer exists, and reports whether it did.
-func takeOverChain(s *session, f xtables.Family, e hostnat.Rule) (bool, error) {
+func takeOverChain(s *session, f iptables.Family, e hostnat.Rule) (bool, error) {
 	rules, err := s.Host.Rules(kernel.Table{Family: referenceTables[f].Family, Name: "nat"}, e.Chain)
 	for _, r := range rules {
 		if !r.DNAT.IsValid() {
@@ -169,7 +169,7 @@ func takeOverChain(s *session, f xtables.Family, e hostnat.Rule) (bool, error) {
 			Rule: r,
 			of:   func(a cni.Attachment) bool { return ownChain(a.Network, a.Container) == e.Chain },
 			remove: func() error {
-				return s.Host.RemoveIPTables(kernel.IPTables{Table: "nat", Removal: xtables.Removal{In: hostPorts, Target: e.Chain}})
+				return s.Host.RemoveIPTables(kernel.IPTables{Table: "nat", Removal: iptables.Removal{In: hostPorts, Target: e.Chain}})
 			},
 		}
 		return chain.takeOver(s)

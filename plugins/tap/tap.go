@@ -10,7 +10,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/attach"
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/kernel/probe"
-	"github.com/tenon-cni/tenon/internal/kernel/tun"
+	"github.com/tenon-cni/tenon/internal/netlink/tun"
 	"github.com/tenon-cni/tenon/plugin"
 )
 

@@ -11,8 +11,8 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/boot"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/netns"
 	"github.com/tenon-cni/tenon/internal/ledger"
+	"github.com/tenon-cni/tenon/internal/netns"
 )
 
 // memory is what is known of the time before ADD. Of the attributes of an interface it is the reference plugin's, so that

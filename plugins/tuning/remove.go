@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/chained"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/netns"
+	"github.com/tenon-cni/tenon/internal/netns"
 )
 
 // Remove puts back what there was before, and forgets it.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/sysctl"
+	"github.com/tenon-cni/tenon/internal/sysctl"
 )
 
 // Sysctls is a JSON object of strings with all its members, those that are there twice among them, in their order.

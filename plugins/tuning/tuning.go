@@ -10,7 +10,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/chained"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/sysctl"
+	"github.com/tenon-cni/tenon/internal/sysctl"
 	"github.com/tenon-cni/tenon/plugin"
 )
 

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenon-cni/tenon/internal/kernel/netns"
+	"github.com/tenon-cni/tenon/internal/netns"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 

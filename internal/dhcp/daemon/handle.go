@@ -18,7 +18,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/dhcp/settings"
 	"github.com/tenon-cni/tenon/internal/dhcp/state"
 	"github.com/tenon-cni/tenon/internal/dhcp/v4"
-	"github.com/tenon-cni/tenon/internal/kernel/netns"
+	"github.com/tenon-cni/tenon/internal/netns"
 	"github.com/tenon-cni/tenon/internal/regular"
 )
 

@@ -17,7 +17,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/dhcp/v4"
 	"github.com/tenon-cni/tenon/internal/dhcp/v6"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/netns"
+	"github.com/tenon-cni/tenon/internal/netns"
 )
 
 // farewellTime is for the message that gives addresses back, of each protocol.

@@ -14,7 +14,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/dhcp/link"
 	"github.com/tenon-cni/tenon/internal/dhcp/state"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/netns"
+	"github.com/tenon-cni/tenon/internal/netns"
 )
 
 // errGone says that the namespace or the interface of a lease is not there any more.

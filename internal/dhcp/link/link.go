@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/dhcp/packet"
-	"github.com/tenon-cni/tenon/internal/kernel/netns"
+	"github.com/tenon-cni/tenon/internal/netns"
 )
 
 // Link is an interface.

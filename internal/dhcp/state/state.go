@@ -11,8 +11,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/dhcp/settings"
 	"github.com/tenon-cni/tenon/internal/dhcp/v4"
 	"github.com/tenon-cni/tenon/internal/dhcp/v6"
-	"github.com/tenon-cni/tenon/internal/kernel/netns"
 	"github.com/tenon-cni/tenon/internal/ledger"
+	"github.com/tenon-cni/tenon/internal/netns"
 )
 
 // Lease is an attachment with the lease that it has.

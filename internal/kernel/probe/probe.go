@@ -8,10 +8,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/kernel/netns"
-	"github.com/tenon-cni/tenon/internal/kernel/nft"
-	"github.com/tenon-cni/tenon/internal/kernel/rtnl"
-	"github.com/tenon-cni/tenon/internal/kernel/tun"
+	"github.com/tenon-cni/tenon/internal/netlink/rtnl"
+	"github.com/tenon-cni/tenon/internal/netlink/tun"
+	"github.com/tenon-cni/tenon/internal/netns"
+	"github.com/tenon-cni/tenon/internal/nft"
 )
 
 // Feature is something a kernel may be built without.

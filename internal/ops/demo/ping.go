@@ -11,7 +11,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/tenon-cni/tenon/internal/kernel/netns"
+	"github.com/tenon-cni/tenon/internal/netns"
 )
 
 const (

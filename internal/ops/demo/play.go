@@ -16,7 +16,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/netns"
+	"github.com/tenon-cni/tenon/internal/netns"
 	"github.com/tenon-cni/tenon/internal/ops/inspect"
 	"github.com/tenon-cni/tenon/internal/ops/install"
 	"github.com/tenon-cni/tenon/internal/ops/text"

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/kernel/netns"
+	"github.com/tenon-cni/tenon/internal/netns"
 	"github.com/tenon-cni/tenon/internal/session"
 )
 

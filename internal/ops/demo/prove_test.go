@@ -13,7 +13,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/nft"
+	"github.com/tenon-cni/tenon/internal/nft"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"

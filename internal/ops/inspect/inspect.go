@@ -7,7 +7,7 @@ import (
 
 	"github.com/tenon-cni/tenon/internal/boot"
 	"github.com/tenon-cni/tenon/internal/ipam"
-	"github.com/tenon-cni/tenon/internal/kernel/netns"
+	"github.com/tenon-cni/tenon/internal/netns"
 	"github.com/tenon-cni/tenon/network"
 )
 

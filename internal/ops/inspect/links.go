@@ -3,8 +3,8 @@ package inspect
 import (
 	"errors"
 
-	"github.com/tenon-cni/tenon/internal/kernel/netns"
-	"github.com/tenon-cni/tenon/internal/kernel/rtnl"
+	"github.com/tenon-cni/tenon/internal/netlink/rtnl"
+	"github.com/tenon-cni/tenon/internal/netns"
 	"github.com/tenon-cni/tenon/network"
 )
 

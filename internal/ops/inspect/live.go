@@ -11,8 +11,8 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/netns"
-	"github.com/tenon-cni/tenon/internal/kernel/nft"
+	"github.com/tenon-cni/tenon/internal/netns"
+	"github.com/tenon-cni/tenon/internal/nft"
 )
 
 // live adds the state of the kernel.

@@ -1,0 +1,105 @@
+package hostnat
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/tenon-cni/tenon/internal/iptables"
+	"github.com/tenon-cni/tenon/internal/testnet"
+)
+
+// blobOf returns the blob of a legacy table with some rules.
+func blobOf(t testing.TB, f iptables.Family, rules ...string) *legacy {
+	t.Helper()
+	tool := [...]string{"iptables-legacy", "ip6tables-legacy"}[f]
+	testnet.Require(t, testnet.Tool(tool))
+	host := testnet.New(t).Host
+	host.Command(tool, "-t", "nat", "-N", "MINE")
+	for _, rule := range rules {
+		host.Command("sh", "-c", tool+" -t nat "+rule)
+	}
+	l, err := openLegacy(host.NS, f)
+	if err != nil || l == nil {
+		t.Fatal(l, err)
+	}
+	t.Cleanup(l.close)
+	return l
+}
+
+// TestPartly: a table is read no further than it is asked for, and the beginning is the same as in
+// the whole.
+func TestPartly(t *testing.T) {
+	t.Parallel()
+	var rules []string
+	for range 200 {
+		rules = append(rules, "-A MINE -s 10.0.0.0/8 -m comment --comment filler -j ACCEPT")
+	}
+	l := blobOf(t, iptables.IPv4, append(rules, "-A POSTROUTING -j MASQUERADE", "-A OUTPUT -m comment --comment 'kubernetes service portals' -j MINE",
+		"-A PREROUTING -j MINE")...)
+	for _, base := range []string{output, postrouting} {
+		rules, err := l.chain(base)
+		if err != nil || len(rules) != 1 {
+			t.Fatalf("%s: %v, %v", base, rules, err)
+		}
+	}
+	if n := len(l.blob); n > 2*os.Getpagesize() || uint32(n) >= l.info.size {
+		t.Errorf("%d bytes of %d were read", n, l.info.size)
+	}
+	beginning := bytes.Clone(l.blob)
+	mine, err := l.chain("MINE")
+	if err != nil || len(mine) != 200 {
+		t.Fatalf("%d rules, %v", len(mine), err)
+	}
+	if !bytes.Equal(beginning, l.blob[:len(beginning)]) {
+		t.Error("the beginning is another one in the whole")
+	}
+	if absent, err := l.chain("ABSENT"); absent != nil || err != nil {
+		t.Errorf("%v, %v", absent, err)
+	}
+}
+
+// FuzzEntries: whatever a blob holds, reading it ends, and ends inside.
+func FuzzEntries(f *testing.F) {
+	for _, family := range []iptables.Family{iptables.IPv4, iptables.IPv6} {
+		l := blobOf(f, family, "-A MINE -p udp --dport 53 -j RETURN", "-A POSTROUTING ! -o eth+ -j MINE",
+			"-A PREROUTING -p tcp -m multiport --dports 80,90:99 -m addrtype --dst-type LOCAL -j REDIRECT")
+		if err := l.need(l.info.size); err != nil {
+			f.Fatal(err)
+		}
+		f.Add(l.blob, family == iptables.IPv6)
+	}
+	f.Fuzz(func(t *testing.T, blob []byte, six bool) {
+		family := iptables.IPv4
+		if six {
+			family = iptables.IPv6
+		}
+		l := legacy{family: family, blob: blob, names: map[string]uint32{}, info: tableInfo{size: uint32(len(blob))}}
+		rules, err := l.rules(0, l.info.size)
+		if err != nil && !errors.Is(err, errBlob) {
+			t.Fatal(err)
+		}
+		for _, r := range rules {
+			_ = r.String()
+		}
+	})
+}
+
+// FuzzMatch: whatever a match holds, it is understood or one of the other conditions.
+func FuzzMatch(f *testing.F) {
+	ports := binary.NativeEndian.AppendUint16(nil, 80)
+	for _, name := range []string{"comment", "tcp", "udp", "sctp", "multiport", "addrtype", "mark"} {
+		f.Add(name, byte(1), bytes.Repeat(ports, 200))
+		f.Add(name, byte(0), []byte{1, 1, 80, 0})
+	}
+	f.Fuzz(func(t *testing.T, name string, revision byte, info []byte) {
+		var r Rule
+		r.match(name, revision, info)
+		if len(r.Others) > 1 {
+			t.Errorf("%s is %d conditions", name, len(r.Others))
+		}
+		_ = r.String()
+	})
+}

@@ -1,0 +1,163 @@
+package hostnat
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/iptables"
+	"github.com/tenon-cni/tenon/internal/netns"
+	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
+)
+
+// Lister looks at tables of nftables and lists the rules of their chains. A chain that does not exist has none.
+type Lister interface {
+	RawRules(t nftmsg.Table, chain string) ([]nftmsg.Rule, error)
+	HasTable(t nftmsg.Table) (bool, error)
+}
+
+// Tables are the nat tables of a family in a namespace, in both variants. They are read when they
+// are asked for the first time. It is for one goroutine.
+type Tables struct {
+	family iptables.Family
+	ns     *netns.NS
+	nft    Lister
+
+	legacy *legacy
+	opened bool  // legacy is known
+	absent *bool // there is no table of the nftables variant; nil: not known
+}
+
+// Open returns the tables of a family. nft is nil where the kernel has no nftables. ns must stay
+// open until the tables are closed.
+func Open(ns *netns.NS, f iptables.Family, nft Lister) *Tables {
+	return &Tables{family: f, ns: ns, nft: nft}
+}
+
+// Close closes the tables.
+func (t *Tables) Close() {
+	if t.legacy != nil {
+		t.legacy.close()
+	}
+}
+
+// variant is one variant of the table.
+type variant struct {
+	name   string
+	legacy bool
+	chain  func(string) ([]Rule, error)
+}
+
+func (t *Tables) variants() (list []variant, err error) {
+	table := nftmsg.Table{Family: [...]nftmsg.Family{nftmsg.IPv4, nftmsg.IPv6}[t.family], Name: "nat"}
+	if t.nft != nil {
+		if t.absent == nil {
+			there, err := t.nft.HasTable(table)
+			if err != nil {
+				return nil, err
+			}
+			t.absent = new(!there)
+		}
+		if !*t.absent {
+			list = append(list, variant{fmt.Sprintf("table %s nat (nft)", table.Family), false, func(name string) ([]Rule, error) {
+				return nftChain(t.nft, table, name)
+			}})
+		}
+	}
+	if err := t.openLegacy(); err != nil {
+		return nil, err
+	}
+	if t.legacy != nil {
+		list = append(list, variant{fmt.Sprintf("table %s nat (legacy)", table.Family), true, t.legacy.chain})
+	}
+	return list, nil
+}
+
+// attempts is how often a table is read that changes meanwhile.
+const attempts = 5
+
+// steady calls read until no legacy table changes meanwhile.
+func (t *Tables) steady(read func() error) (err error) {
+	for range attempts {
+		if err = read(); !errors.Is(err, unix.EAGAIN) || t.legacy == nil {
+			return err
+		}
+		if err := t.legacy.ask(); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+func (t *Tables) openLegacy() (err error) {
+	if !t.opened {
+		t.legacy, err = openLegacy(t.ns, t.family)
+		t.opened = err == nil
+	}
+	return err
+}
+
+// LegacyRules returns the rules of a chain of the legacy variant. there is false if there is no
+// such chain.
+func (t *Tables) LegacyRules(chain string) (rules []Rule, there bool, err error) {
+	if err := t.openLegacy(); t.legacy == nil {
+		return nil, false, err
+	}
+	err = t.steady(func() (err error) {
+		rules, err = t.legacy.chain(chain)
+		return err
+	})
+	return rules, rules != nil, err
+}
+
+// Find returns the first rule that decides about the traffic of a query, or nil.
+func (t *Tables) Find(q Query) (found *Found, err error) {
+	err = t.steady(func() (err error) {
+		found, err = t.find(q)
+		return err
+	})
+	return found, err
+}
+
+func (t *Tables) find(q Query) (*Found, error) {
+	list, err := t.variants()
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range list {
+		found, err := q.Find(v.chain)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", v.name, err)
+		}
+		if found != nil {
+			found.Table, found.Legacy = v.name, v.legacy
+			return found, nil
+		}
+	}
+	return nil, nil
+}
+
+// Rules returns the rules of a chain in both variants. A chain that does not exist has none.
+func (t *Tables) Rules(chain string) (rules []Rule, err error) {
+	err = t.steady(func() (err error) {
+		rules, err = t.rules(chain)
+		return err
+	})
+	return rules, err
+}
+
+func (t *Tables) rules(chain string) (rules []Rule, err error) {
+	list, err := t.variants()
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range list {
+		more, err := v.chain(chain)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", v.name, err)
+		}
+		rules = append(rules, more...)
+	}
+	return rules, nil
+}

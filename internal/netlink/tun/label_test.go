@@ -1,0 +1,39 @@
+package tun_test
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/netlink/tun"
+	"github.com/tenon-cni/tenon/internal/testnet"
+)
+
+// TestMain is also the program that tells the context it is executed with.
+func TestMain(m *testing.M) {
+	if os.Args[0] == "context" {
+		context, _ := os.ReadFile("/proc/self/attr/current")
+		os.Stderr.Write(context)
+		os.Exit(int(unix.EXDEV))
+	}
+	testnet.Main(m)
+}
+
+// TestExecute: the program has the context, this process keeps its own; the error is that of the program.
+func TestExecute(t *testing.T) {
+	testnet.Require(t, testnet.SELinux)
+	ns := testnet.New(t).Host
+	const context = "unlabeled" // without a policy the kernel knows but a few
+	ns.Do(func() {
+		err := tun.Execute(context, []string{"context"})
+		if !errors.Is(err, unix.EXDEV) || !strings.HasPrefix(err.Error(), context) {
+			t.Errorf("executed with %v, want %s", err, context)
+		}
+	})
+	if own, err := os.ReadFile("/proc/self/attr/current"); err != nil || strings.HasPrefix(string(own), context) {
+		t.Errorf("own context is %s, %v", own, err)
+	}
+}

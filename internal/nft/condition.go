@@ -1,0 +1,326 @@
+package nft
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
+)
+
+// Condition is what a packet has to meet. The zero value is always met.
+type Condition struct {
+	text  string
+	rules [][]nftmsg.Expr // one of them has to match
+}
+
+func (c Condition) always() bool { return c.text == "" }
+
+// then returns the rules that do something if the condition is met.
+func (c Condition) then(do nftmsg.Expr) [][]nftmsg.Expr {
+	rules := make([][]nftmsg.Expr, len(c.rules))
+	for i, r := range c.rules {
+		rules[i] = append(slices.Clone(r), do)
+	}
+	return rules
+}
+
+// maxAlternatives is how many rules the sets of a condition may become.
+const maxAlternatives = 1024
+
+// ParseCondition reads a condition on packets of one version of IP in the words of nft(8): one or more of
+//
+//	ip saddr, ip daddr, ip6 saddr, ip6 daddr   address, network or range
+//	iifname, oifname                           name, or the beginning of one with a *
+//	tcp, udp, sctp, th   sport, dport          port or range
+//	meta mark, mark                            number or range
+//	meta l4proto                               name or number
+//
+// each with one value or a set of them in braces, and == or != before it. The error names the word that is not understood.
+func ParseCondition(family Family, words []string) (Condition, error) {
+	p := parser{family: family, words: spread(words)}
+	c := Condition{text: strings.Join(p.words, " "), rules: [][]nftmsg.Expr{protocolFor(family).match()}}
+	for len(p.words) > 0 {
+		alternatives, err := p.match()
+		if err != nil {
+			return Condition{}, err
+		}
+		if len(c.rules)*len(alternatives) > maxAlternatives {
+			return Condition{}, fmt.Errorf("sets of more than %d values in all", maxAlternatives)
+		}
+		var rules [][]nftmsg.Expr
+		for _, r := range c.rules {
+			for _, a := range alternatives {
+				rules = append(rules, slices.Concat(r, a))
+			}
+		}
+		c.rules = rules
+	}
+	return c, nil
+}
+
+func protocolFor(f Family) protocol {
+	if f == IPv6 {
+		return ip6()
+	}
+	return ip4()
+}
+
+// spread makes words of what braces, commas and operators keep together.
+func spread(words []string) []string {
+	var out []string
+	for _, w := range words {
+		w = strings.NewReplacer("{", " { ", "}", " } ", ",", " , ", "!=", " != ", "==", " == ").Replace(w)
+		out = append(out, strings.Fields(w)...)
+	}
+	return out
+}
+
+type parser struct {
+	family Family
+	words  []string
+}
+
+// next takes a word, "" at the end.
+func (p *parser) next() string {
+	if len(p.words) == 0 {
+		return ""
+	}
+	w := p.words[0]
+	p.words = p.words[1:]
+	return w
+}
+
+// taken takes the next word if it is one of these.
+func (p *parser) taken(these ...string) bool {
+	if len(p.words) == 0 || !slices.Contains(these, p.words[0]) {
+		return false
+	}
+	p.next()
+	return true
+}
+
+// subject is what a match compares.
+type subject struct {
+	load   []nftmsg.Expr
+	native bool // in the byte order of the machine
+	value  func(word string) (first, last []byte, err error)
+}
+
+// match reads one match and returns the alternatives it consists of.
+func (p *parser) match() ([][]nftmsg.Expr, error) {
+	s, err := p.subject()
+	if err != nil {
+		return nil, err
+	}
+	not := p.taken("!=")
+	if !not {
+		p.taken("==", "eq")
+	}
+	values, err := p.values()
+	if err != nil {
+		return nil, err
+	}
+	var all [][]nftmsg.Expr
+	for _, v := range values {
+		first, last, err := s.value(v)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, slices.Concat(s.load, compared(first, last, s.native, not)))
+	}
+	if not { // none of them
+		return [][]nftmsg.Expr{slices.Concat(all...)}, nil
+	}
+	return all, nil
+}
+
+// values reads a value or a set of values.
+func (p *parser) values() ([]string, error) {
+	if !p.taken("{") {
+		if v := p.next(); v != "" {
+			return []string{v}, nil
+		}
+		return nil, errors.New("no value at the end")
+	}
+	var values []string
+	for {
+		switch v := p.next(); v {
+		case "":
+			return nil, fmt.Errorf("%q is not closed", "{")
+		case "}", ",":
+			return nil, fmt.Errorf("%q instead of a value", v)
+		default:
+			values = append(values, v)
+		}
+		if p.taken("}") {
+			return values, nil
+		}
+		if len(p.words) > 0 && !p.taken(",") {
+			return nil, fmt.Errorf("%q behind a value of a set", p.next())
+		}
+	}
+}
+
+func compared(first, last []byte, native, not bool) []nftmsg.Expr {
+	op := uint32(unix.NFT_CMP_EQ) // and NFT_RANGE_EQ
+	if not {
+		op = unix.NFT_CMP_NEQ
+	}
+	if slices.Equal(first, last) {
+		return []nftmsg.Expr{nftmsg.Cmp{Op: op, Register: unix.NFT_REG_1, Data: first}}
+	}
+	var exprs []nftmsg.Expr
+	if native { // a range compares bytes
+		exprs = append(exprs, nftmsg.NetworkOrder{Register: unix.NFT_REG_1})
+		first, last = bigEndian(first), bigEndian(last)
+	}
+	return append(exprs, nftmsg.Range{Op: op, Register: unix.NFT_REG_1, From: first, To: last})
+}
+
+func bigEndian(native []byte) []byte {
+	return binary.BigEndian.AppendUint32(nil, binary.NativeEndian.Uint32(native))
+}
+
+// subject reads what is compared.
+func (p *parser) subject() (subject, error) {
+	first := p.next()
+	if first == "meta" {
+		switch first = p.next(); first {
+		case "iifname", "oifname", "mark", "l4proto":
+		default:
+			return subject{}, fmt.Errorf("%q is not understood", "meta "+first)
+		}
+	}
+	switch first {
+	case "iifname":
+		return nameSubject(unix.NFT_META_IIFNAME), nil
+	case "oifname":
+		return nameSubject(unix.NFT_META_OIFNAME), nil
+	case "mark":
+		return subject{meta(unix.NFT_META_MARK), true, numbers(32, binary.NativeEndian)}, nil
+	case "l4proto":
+		return subject{meta(unix.NFT_META_L4PROTO), false, protocolValue}, nil
+	case "ip", "ip6":
+		return p.address(first)
+	case "tcp", "udp", "sctp", "th":
+		return p.port(first)
+	}
+	return subject{}, fmt.Errorf("%q is not understood", first)
+}
+
+func meta(key uint32) []nftmsg.Expr {
+	return []nftmsg.Expr{nftmsg.Meta{Key: key, Register: unix.NFT_REG_1}}
+}
+
+func (p *parser) address(version string) (subject, error) {
+	if version != p.family.String() {
+		return subject{}, fmt.Errorf("%q is not about %s", version, p.family)
+	}
+	proto, load := protocolFor(p.family), nftmsg.Payload{}
+	switch w := p.next(); w {
+	case "saddr":
+		load = proto.saddr
+	case "daddr":
+		load = proto.daddr
+	default:
+		return subject{}, fmt.Errorf("%q is not understood", version+" "+w)
+	}
+	load.Register = unix.NFT_REG_1
+	return subject{[]nftmsg.Expr{load}, false, func(word string) (first, last []byte, err error) {
+		return addresses(word, proto.daddr.Len == addrLen4)
+	}}, nil
+}
+
+// addresses reads an address, a network or a range.
+func addresses(word string, is4 bool) (from, to []byte, err error) {
+	first, second, ok := strings.Cut(word, "-")
+	a, err := netip.ParseAddr(first)
+	b := a
+	if ok && err == nil {
+		b, err = netip.ParseAddr(second)
+	}
+	if n, wrong := netip.ParsePrefix(word); wrong == nil {
+		a, b, err = n.Masked().Addr(), last(n), nil
+	}
+	if err != nil || a.Is4() != is4 || b.Is4() != is4 || a.Zone() != "" || b.Less(a) {
+		return nil, nil, fmt.Errorf("%q is no address, network or range of the family", word)
+	}
+	return a.AsSlice(), b.AsSlice(), nil
+}
+
+func (p *parser) port(protocol string) (subject, error) {
+	var offset uint32
+	switch w := p.next(); w {
+	case "sport":
+	case "dport":
+		offset = 2
+	default:
+		return subject{}, fmt.Errorf("%q is not understood", protocol+" "+w)
+	}
+	var load []nftmsg.Expr
+	if protocol != "th" {
+		number, _, err := protocolValue(protocol)
+		if err != nil {
+			return subject{}, err
+		}
+		load = append(meta(unix.NFT_META_L4PROTO), nftmsg.Cmp{Op: unix.NFT_CMP_EQ, Register: unix.NFT_REG_1, Data: number})
+	}
+	load = append(load, nftmsg.Payload{Base: unix.NFT_PAYLOAD_TRANSPORT_HEADER, Offset: offset, Len: 2, Register: unix.NFT_REG_1})
+	return subject{load, false, numbers(16, nil)}, nil
+}
+
+// numbers reads a number or a range; order is nil for two bytes in network order.
+func numbers(bits int, order interface{ AppendUint32([]byte, uint32) []byte }) func(string) (first, last []byte, err error) {
+	bytes := func(n uint64) []byte {
+		if order == nil {
+			return binary.BigEndian.AppendUint16(nil, uint16(n))
+		}
+		return order.AppendUint32(nil, uint32(n))
+	}
+	return func(word string) (first, last []byte, err error) {
+		from, to, ok := strings.Cut(word, "-")
+		if !ok {
+			to = from
+		}
+		a, err := strconv.ParseUint(from, 0, bits)
+		if err == nil {
+			var b uint64
+			if b, err = strconv.ParseUint(to, 0, bits); err == nil && a <= b {
+				return bytes(a), bytes(b), nil
+			}
+		}
+		return nil, nil, fmt.Errorf("%q is no number or range", word)
+	}
+}
+
+func protocolValue(word string) (first, last []byte, err error) {
+	for _, p := range []byte{unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_SCTP} {
+		if protocolName(p) == word || strconv.Itoa(int(p)) == word {
+			return []byte{p}, []byte{p}, nil
+		}
+	}
+	return nil, nil, fmt.Errorf("%q is none of tcp, udp and sctp", word)
+}
+
+// nameSubject compares names of interfaces.
+func nameSubject(key uint32) subject {
+	return subject{meta(key), false, func(word string) (first, last []byte, err error) {
+		word = strings.Trim(word, `"`)
+		begin, wild := strings.CutSuffix(word, "*")
+		if begin == "" || len(begin) >= unix.IFNAMSIZ {
+			return nil, nil, fmt.Errorf("%q is no name of an interface", word)
+		}
+		name := ifName(begin)
+		if wild {
+			name = name[:len(begin)]
+		}
+		return name, name, nil
+	}}
+}

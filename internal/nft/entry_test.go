@@ -1,0 +1,187 @@
+package nft_test
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/tenon-cni/tenon/internal/nft"
+	"github.com/tenon-cni/tenon/internal/testnet"
+)
+
+type hotel struct {
+	*nft.Conn
+	t  testing.TB
+	ns *testnet.Namespace
+}
+
+func newHotel(t testing.TB) hotel {
+	t.Helper()
+	ns, c := setup(t)
+	return hotel{c, t, ns}
+}
+
+func (h hotel) put(tag string, entries ...[]nft.Entry) (undo func()) {
+	h.t.Helper()
+	back, err := h.Put(h.t.Context(), nft.Claim{Tag: tag, Entries: slices.Concat(entries...)})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return func() {
+		h.t.Helper()
+		if err := back(h.t.Context()); err != nil {
+			h.t.Error(err)
+		}
+	}
+}
+
+func (h hotel) take(tag string) {
+	h.t.Helper()
+	if _, err := h.Take(h.t.Context(), nft.Rooms, func(c string) bool { return c == tag }, nil); err != nil {
+		h.t.Error(err)
+	}
+}
+
+func (h hotel) expect(want ...string) {
+	h.t.Helper()
+	list, err := h.List(h.t.Context(), nft.Rooms)
+	if err != nil {
+		h.t.Error(err)
+	}
+	var got []string
+	for _, x := range list {
+		got = append(got, strings.TrimSpace(x.Set+": "+x.Text+" "+x.Comment))
+	}
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		h.t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// What others keep is there from the first of them to the last, whoever leaves when.
+func TestKeptByUsers(t *testing.T) {
+	t.Parallel()
+	h := newHotel(t)
+	h.put("a", nft.InRoom("red", "anne"))
+	undo := h.put("b", nft.InRoom("red", "bert"), nft.InRoom("blue", "bert"))
+	h.expect("guests: blue bert b", "guests: red anne a", "guests: red bert b", "rooms: blue", "rooms: red")
+	undo()
+	h.expect("guests: red anne a", "rooms: red")
+	h.put("b", nft.InRoom("red", "bert"), nft.InRoom("blue", "bert"))
+	h.take("a")
+	h.expect("guests: blue bert b", "guests: red bert b", "rooms: blue", "rooms: red")
+	h.put("b", nft.InRoom("blue", "bert")) // what it had besides goes
+	h.expect("guests: blue bert b", "rooms: blue")
+	h.take("b")
+	h.expect()
+	h.put("c", nft.InRoom("red", "carl"))()
+	h.expect()
+}
+
+func TestConflict(t *testing.T) {
+	t.Parallel()
+	h := newHotel(t)
+	h.put("a", []nft.Entry{nft.Seat("1"), nft.Seat("2")})
+	undo, err := h.Put(t.Context(), nft.Claim{Tag: "b", Entries: []nft.Entry{nft.Seat("2"), nft.Seat("3")}})
+	if err == nil || !strings.Contains(err.Error(), "seat 2 is taken") {
+		t.Errorf("got %v", err)
+	}
+	if undo != nil {
+		t.Error("there is something to undo")
+	}
+	h.expect("seats: 1 a", "seats: 2 a")
+	// Of several claims those are met that can be.
+	_, err = h.Put(t.Context(), nft.Claim{Tag: "b", Entries: []nft.Entry{nft.Seat("1")}}, nft.Claim{Tag: "c", Entries: []nft.Entry{nft.Seat("4")}})
+	if err == nil || !strings.Contains(err.Error(), "seat 1 is taken") {
+		t.Errorf("got %v", err)
+	}
+	h.expect("seats: 1 a", "seats: 2 a", "seats: 4 c")
+}
+
+func TestFullSet(t *testing.T) {
+	t.Parallel()
+	h := newHotel(t)
+	var seats []nft.Entry
+	for i := range 65 {
+		seats = append(seats, nft.Seat(fmt.Sprint(i)))
+	}
+	if _, err := h.Put(t.Context(), nft.Claim{Tag: "a", Entries: seats}); err == nil || !strings.Contains(err.Error(), "is full") {
+		t.Errorf("got %v", err)
+	}
+	h.expect()
+}
+
+// Concerns share a transaction, and what is in it twice is there once.
+func TestManyClaims(t *testing.T) {
+	t.Parallel()
+	h := newHotel(t)
+	var claims []nft.Claim
+	var want []string
+	for i := range 200 {
+		tag := fmt.Sprintf("owner%03d", i)
+		claims = append(claims, nft.Claim{Tag: tag, Entries: append(nft.InRoom("red", tag), masqueraded(t, fmt.Sprintf("10.1.%d.2/24", i))...)})
+		want = append(want, "guests: red "+tag+" "+tag)
+	}
+	before := generation(t, h.ns)
+	undo, err := h.Put(t.Context(), claims...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	after := generation(t, h.ns)
+	if after != before+1 {
+		t.Errorf("%d transactions", after-before)
+	}
+	h.expect(append(want, "rooms: red")...)
+	if list, err := h.List(t.Context(), nft.Masquerading); len(list) != 400 || err != nil {
+		t.Errorf("%d masqueraded, %v", len(list), err)
+	}
+	if _, err := h.Put(t.Context(), claims...); err != nil {
+		t.Fatal(err)
+	}
+	if again := generation(t, h.ns); again != after {
+		t.Errorf("once more: %d transactions", again-after)
+	}
+	if err := undo(context.WithoutCancel(t.Context())); err != nil {
+		t.Error(err)
+	}
+	h.expect()
+}
+
+// TestUsersAtOnce: the last user leaves while others come. The room is open exactly if somebody is in it.
+func TestUsersAtOnce(t *testing.T) {
+	t.Parallel()
+	h := newHotel(t)
+	var wg sync.WaitGroup
+	for i := range 20 {
+		one := hotel{open(t, h.ns), t, h.ns}
+		wg.Go(func() {
+			tag := fmt.Sprintf("owner%d", i)
+			for range 10 {
+				if _, err := one.Put(t.Context(), nft.Claim{Tag: tag, Entries: nft.InRoom("red", tag)}); err != nil {
+					t.Error(err)
+				}
+				if missing, err := one.Missing(t.Context(), nft.Claim{Tag: tag, Entries: nft.InRoom("red", tag)}); len(missing) != 0 || err != nil {
+					t.Errorf("%s: missing %v, %v", tag, missing, err)
+				}
+				one.take(tag)
+			}
+		})
+	}
+	wg.Wait()
+	h.expect()
+}
+
+// masqueraded returns the entries of one address.
+func masqueraded(t testing.TB, prefix string) []nft.Entry {
+	t.Helper()
+	entries, err := nft.Masquerade(netip.MustParsePrefix(prefix))
+	must(t, err)
+	return entries
+}

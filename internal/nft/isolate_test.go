@@ -1,0 +1,284 @@
+package nft_test
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/tenon-cni/tenon/internal/nft"
+	"github.com/tenon-cni/tenon/internal/testnet"
+)
+
+var (
+	apart    = nft.Isolation{Interface: "br0", Inside: true}
+	together = nft.Isolation{Interface: "br0"}
+)
+
+// house has the isolations of a host.
+type house struct {
+	*nft.Conn
+	t  testing.TB
+	ns *testnet.Namespace
+}
+
+func newHouse(t testing.TB) house {
+	t.Helper()
+	ns, c := setup(t)
+	return house{c, t, ns}
+}
+
+func (h house) claim(tag string, i nft.Isolation) nft.Claim {
+	h.t.Helper()
+	if i.Inside {
+		i.Port = "port-" + tag
+	}
+	entries, err := i.Entries(tag)
+	must(h.t, err)
+	return nft.Claim{Tag: tag, Entries: entries}
+}
+
+func (h house) put(tag string, i nft.Isolation) (undo func()) {
+	h.t.Helper()
+	back, err := h.Put(h.t.Context(), h.claim(tag, i))
+	must(h.t, err)
+	return func() {
+		h.t.Helper()
+		must(h.t, back(context.WithoutCancel(h.t.Context())))
+	}
+}
+
+func (h house) take(tag string) {
+	h.t.Helper()
+	for _, concern := range []*nft.Concern{nft.Filtering, nft.PortIsolation} {
+		_, err := h.Take(h.t.Context(), concern, is(tag), nil)
+		must(h.t, err)
+	}
+}
+
+// expect compares what decides about packets: what is isolated, what is together, which ports are closed.
+func (h house) expect(want ...string) {
+	h.t.Helper()
+	var got []string
+	for _, concern := range []*nft.Concern{nft.Filtering, nft.PortIsolation} {
+		list, err := h.List(h.t.Context(), concern)
+		must(h.t, err)
+		for _, x := range list {
+			if _, ok := x.Isolated(); !ok {
+				got = append(got, concern.String()+" "+x.Set+" "+x.Text)
+			}
+		}
+	}
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		h.t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// What there is of br0 with either policy.
+var (
+	areTogether = []string{"filter isolated br0", "filter together br0 with br0"}
+	areApart    = []string{"filter isolated br0"}
+)
+
+func withPorts(isolated []string, ports ...string) []string {
+	list := slices.Clone(isolated)
+	for _, p := range ports {
+		list = append(list, "port isolation isolated port-"+p)
+	}
+	return list
+}
+
+func TestFilterReadsAsIntended(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.put("a", apart)
+	h.put("b", nft.Isolation{Interface: "br1"})
+	_, err := h.Put(t.Context(), nft.Claim{Tag: "c", Entries: nft.Admit(netip.MustParseAddr("10.1.2.3"), netip.MustParseAddr("fd00::3"))})
+	must(t, err)
+	const rules = `
+		type filter hook forward priority filter; policy accept;
+		iifname @isolated oifname @isolated iifname . oifname != @together drop
+		ip saddr @admitted4 accept
+		ip daddr @admitted4 ct state established,related accept
+		ip6 saddr @admitted6 accept
+		ip6 daddr @admitted6 ct state established,related accept
+`
+	for chain, want := range map[string]string{
+		"inet":   rules,
+		"bridge": "\n\t\ttype filter hook forward priority filter; policy accept;\n\t\tiifname @isolated drop\n\t\toifname @isolated drop\n",
+	} {
+		_, got, _ := strings.Cut(h.ns.Command("nft", "list", "chain", chain, "tenon", "forward"), "forward {")
+		got, _, _ = strings.Cut(got, "\t}")
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", chain, diff)
+		}
+	}
+	for set, want := range map[string]string{
+		"inet isolated":   `"br0",`,
+		"inet together":   `"br1" . "br1"`,
+		"inet members":    `"br0" . "br0" . ca97:8112:ca1b:bdca:fac2:31b3:9a23:dc4d comment "a"`, // SHA-256 of a
+		"inet admitted4":  `10.1.2.3 comment "c"`,
+		"inet admitted6":  `fd00::3 comment "c"`,
+		"bridge isolated": `"port-a" comment "a"`,
+	} {
+		family, name, _ := strings.Cut(set, " ")
+		if got := h.ns.Command("nft", "list", "set", family, "tenon", name); !strings.Contains(got, want) {
+			t.Errorf("%s: no %s in\n%s", set, want, got)
+		}
+	}
+}
+
+// An isolation is there from its first user to its last, whoever leaves when (R-34).
+func TestIsolationUsers(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.put("a", together)
+	h.put("b", together)
+	h.put("c", together)()
+	h.expect(areTogether...)
+	h.take("a")
+	h.expect(areTogether...)
+	h.take("b")
+	h.expect()
+	h.put("a", apart)
+	h.put("b", apart)
+	h.put("c", apart)()
+	h.expect(withPorts(areApart, "a", "b")...)
+	h.take("a")
+	h.expect(withPorts(areApart, "b")...)
+	h.take("b")
+	h.expect()
+}
+
+// Of two policies for one interface that of the last who came is in force until the last user leaves, and a claim that is
+// taken back has changed nothing.
+func TestIsolationTurns(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name                    string
+		first, second           nft.Isolation
+		before, turned, without []string
+	}{
+		{"from together to apart", together, apart, areTogether, withPorts(areApart, "b"), areApart},
+		{"from apart to together", apart, together, withPorts(areApart, "a"), withPorts(areTogether, "a"), withPorts(areTogether, "a")},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t)
+			h.put("a", row.first)
+			undo := h.put("b", row.second)
+			h.expect(row.turned...)
+			undo()
+			h.expect(row.before...)
+			h.put("b", row.second)
+			missing, err := h.Missing(t.Context(), h.claim("a", row.first))
+			must(t, err)
+			if len(missing) != 1 || missing[0].Unwanted != row.first.Inside {
+				t.Errorf("the first misses %v", missing)
+			}
+			if missing, err := h.Missing(t.Context(), h.claim("b", row.second)); len(missing) > 0 || err != nil {
+				t.Errorf("the second misses %v, %v", missing, err)
+			}
+			before := generation(t, h.ns)
+			h.put("b", row.second)
+			if after := generation(t, h.ns); after != before {
+				t.Errorf("the same once more: generation %d, was %d", after, before)
+			}
+			h.take("b")
+			h.expect(row.without...)
+			h.put("a", row.first)
+			h.expect(row.before...)
+			h.take("a")
+			h.expect()
+		})
+	}
+}
+
+// A claim taken back leaves alone what others have come to need since.
+func TestIsolationUndoBesideOthers(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	undo := h.put("a", apart)
+	h.put("b", apart)
+	undo()
+	h.expect(withPorts(areApart, "b")...)
+	h.take("b")
+	h.put("a", together)
+	undo = h.put("b", apart)
+	h.take("a")
+	undo()
+	h.expect()
+	h.put("a", apart)
+	undo = h.put("b", together)
+	h.take("a")
+	undo()
+	h.expect()
+}
+
+// Of many claims in one transaction the last about an interface decides.
+func TestIsolationOfMany(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	both := []nft.Claim{h.claim("a", apart), h.claim("b", together)}
+	_, err := h.Put(t.Context(), both...)
+	must(t, err)
+	h.expect(withPorts(areTogether, "a")...)
+	_, err = h.Put(t.Context(), both[1], both[0])
+	must(t, err)
+	h.expect(withPorts(areApart, "a")...)
+}
+
+// Who flushes the rules ends the isolation: that is noticed, and the next claim makes them anew (R-06).
+func TestIsolationFlushed(t *testing.T) {
+	t.Parallel()
+	for _, family := range []string{"inet", "bridge"} {
+		h := newHouse(t)
+		h.put("a", apart)
+		h.ns.Command("nft", "flush", "table", family, "tenon")
+		if missing, err := h.Missing(t.Context(), h.claim("a", apart)); len(missing) == 0 || err != nil {
+			t.Errorf("%s: nothing is missing, %v", family, err)
+		}
+		h.put("a", apart)
+		if missing, err := h.Missing(t.Context(), h.claim("a", apart)); len(missing) > 0 || err != nil {
+			t.Errorf("%s: missing %v, %v", family, missing, err)
+		}
+	}
+}
+
+// An address is its last owner's, whoever leaves later (R-33).
+func TestAdmittedTwice(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	entries := nft.Admit(netip.MustParseAddr("::ffff:10.1.2.3"))
+	for _, tag := range []string{"a", "b"} {
+		_, err := h.Put(t.Context(), nft.Claim{Tag: tag, Entries: entries})
+		must(t, err)
+	}
+	if taken, err := h.Take(t.Context(), nft.Filtering, is("a"), nil); len(taken) > 0 || err != nil {
+		t.Errorf("a took %v, %v", taken, err)
+	}
+	taken, err := h.Take(t.Context(), nft.Filtering, is("b"), nil)
+	must(t, err)
+	if len(taken) != 1 {
+		t.Fatalf("b took %v", taken)
+	}
+	if a, ok := taken[0].Admitted(); !ok || a != netip.MustParseAddr("10.1.2.3") {
+		t.Errorf("address %s, %t", a, ok)
+	}
+	if _, ok := taken[0].Isolated(); ok {
+		t.Error("an address is a member")
+	}
+}
+
+func TestIsolationRefuses(t *testing.T) {
+	t.Parallel()
+	for _, i := range []nft.Isolation{{}, {Port: "port"}, {Interface: "a-name-of-16-byte"}, {Interface: "br0", Port: "a-name-of-16-byte"}} {
+		if _, err := i.Entries("a"); err == nil {
+			t.Errorf("%+v is accepted", i)
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package nftmsg
+
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/netlink/nlmsg"
+)
+
+// ask calls each with the attributes of what the kernel tells, in a buffer that the next one overwrites. message is
+// NFT_MSG_GET….
+func (c *Conn) ask(message uint16, flags int, body []byte, each func(attributes []byte)) error {
+	return c.exchange.Ask(c.fd, kindOf(message), flags, body, reader(each))
+}
+
+// reader reads what comes before attributes.
+func reader(each func(attributes []byte)) func([]byte) error {
+	return func(payload []byte) error {
+		attributes, err := nlmsg.Read(payload, new(nlmsg.Netfilter))
+		if err == nil {
+			each(attributes)
+		}
+		return err
+	}
+}
+
+// HasTable reports whether there is a table.
+func (c *Conn) HasTable(t Table) (bool, error) {
+	err := c.ask(unix.NFT_MSG_GETTABLE, 0, t.body(nlmsg.String(unix.NFTA_TABLE_NAME, t.Name)), func([]byte) {})
+	if errors.Is(err, unix.ENOENT) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// ChainState is what the kernel says of a chain beside what it was made of.
+type ChainState struct {
+	Use   int  // how many rules it has, and rules and elements lead to it
+	Drops bool // the policy of a base chain is to drop
+}
+
+// Chain looks at a chain. The error wraps [unix.ENOENT] if there is none.
+func (c *Conn) Chain(t Table, name string) (s ChainState, err error) {
+	body := t.body(nlmsg.String(unix.NFTA_CHAIN_TABLE, t.Name), nlmsg.String(unix.NFTA_CHAIN_NAME, name))
+	err = c.ask(unix.NFT_MSG_GETCHAIN, 0, body, func(attributes []byte) {
+		for kind, v := range nlmsg.Attributes(attributes) {
+			switch kind {
+			case unix.NFTA_CHAIN_USE:
+				s.Use = int(readNumber(v))
+			case unix.NFTA_CHAIN_POLICY:
+				s.Drops = readNumber(v) == Drop
+			}
+		}
+	})
+	return s, err
+}
+
+// Rules lists the rules of a chain. One that is not there has none. A list that changes while it is read is asked for again;
+// the error wraps [nlmsg.ErrInterrupted] if it does so every time.
+func (c *Conn) Rules(t Table, chain string) (list []Rule, err error) {
+	body := t.body(nlmsg.String(unix.NFTA_RULE_TABLE, t.Name), nlmsg.String(unix.NFTA_RULE_CHAIN, chain))
+	err = c.exchange.List(c.fd, kindOf(unix.NFT_MSG_GETRULE), body, func() { list = nil }, reader(func(attributes []byte) {
+		list = append(list, decodeRule(attributes))
+	}))
+	return list, err
+}
+
+// SetComment returns the comment of a set. The error wraps [unix.ENOENT] if there is no such set.
+func (c *Conn) SetComment(s Set) (comment string, err error) {
+	body := s.Table.body(s.names(unix.NFTA_SET_TABLE, unix.NFTA_SET_NAME)...)
+	err = c.ask(unix.NFT_MSG_GETSET, 0, body, func(attributes []byte) {
+		for kind, v := range nlmsg.Attributes(attributes) {
+			if kind == unix.NFTA_SET_USERDATA {
+				comment = textOf(v, ofSetComment)
+			}
+		}
+	})
+	return comment, err
+}
+
+// Elements lists the elements of a set: those that have these keys, alone or in their range, or all. The error wraps
+// [unix.ENOENT] if there is no such set, or no element with one of the keys. That the ruleset changes while all are read is no
+// error: the kernel does not say whether it was this set or another part of it, however far.
+func (c *Conn) Elements(s Set, keys ...[]byte) (list []Element, err error) {
+	about, flags := s.names(unix.NFTA_SET_ELEM_LIST_TABLE, unix.NFTA_SET_ELEM_LIST_SET), unix.NLM_F_DUMP
+	if keys != nil {
+		var wanted []nlmsg.Attribute
+		for _, key := range keys {
+			wanted = append(wanted, Element{Key: key}.encode())
+		}
+		about, flags = append(about, nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS, wanted...)), 0
+	}
+	err = c.ask(unix.NFT_MSG_GETSETELEM, flags, s.Table.body(about...), func(attributes []byte) {
+		for kind, v := range nlmsg.Attributes(attributes) {
+			if kind != unix.NFTA_SET_ELEM_LIST_ELEMENTS {
+				continue
+			}
+			for _, element := range nlmsg.Attributes(v) {
+				list = append(list, decodeElement(element))
+			}
+		}
+	})
+	if errors.Is(err, nlmsg.ErrInterrupted) {
+		err = nil
+	}
+	return list, err
+}

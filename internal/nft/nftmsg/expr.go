@@ -1,0 +1,200 @@
+package nftmsg
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/netlink/nlmsg"
+)
+
+// Expr is an expression: a step of a rule, which loads something into a register (NFT_REG_…), does something with what is in
+// one, ends the rule unless a condition is met, or says what becomes of the packet.
+type Expr interface {
+	// Encode is the expression in a list of them.
+	Encode() nlmsg.Attribute
+}
+
+func encoded(name string, data ...nlmsg.Attribute) nlmsg.Attribute {
+	return nest(unix.NFTA_LIST_ELEM, nlmsg.String(unix.NFTA_EXPR_NAME, name), nest(unix.NFTA_EXPR_DATA, data...))
+}
+
+// Meta loads what is known of a packet: its key is NFT_META_….
+type Meta struct{ Key, Register uint32 }
+
+// Encode implements [Expr].
+func (e Meta) Encode() nlmsg.Attribute {
+	return encoded("meta", number(unix.NFTA_META_KEY, e.Key), number(unix.NFTA_META_DREG, e.Register))
+}
+
+// Ct loads what is known of the connection of a packet: its key is NFT_CT_….
+type Ct struct{ Key, Register uint32 }
+
+// Encode implements [Expr].
+func (e Ct) Encode() nlmsg.Attribute {
+	return encoded("ct", number(unix.NFTA_CT_KEY, e.Key), number(unix.NFTA_CT_DREG, e.Register))
+}
+
+// SetCt sets a property of the packet's connection from a register: its key is NFT_CT_…. Labels are
+// added to the connection; it keeps the others.
+type SetCt struct{ Key, Register uint32 }
+
+// Encode implements [Expr].
+func (e SetCt) Encode() nlmsg.Attribute {
+	return encoded("ct", number(unix.NFTA_CT_KEY, e.Key), number(unix.NFTA_CT_SREG, e.Register))
+}
+
+// Fib loads what routing says: flags (NFTA_FIB_F_…) of what is asked, and the result (NFT_FIB_RESULT_…) that is wanted.
+type Fib struct{ Flags, Result, Register uint32 }
+
+// Encode implements [Expr].
+func (e Fib) Encode() nlmsg.Attribute {
+	return encoded("fib", number(unix.NFTA_FIB_DREG, e.Register), number(unix.NFTA_FIB_FLAGS, e.Flags), number(unix.NFTA_FIB_RESULT, e.Result))
+}
+
+// Payload loads bytes of a header (NFT_PAYLOAD_…).
+type Payload struct{ Base, Offset, Len, Register uint32 }
+
+// Encode implements [Expr].
+func (e Payload) Encode() nlmsg.Attribute {
+	return encoded("payload", number(unix.NFTA_PAYLOAD_DREG, e.Register), number(unix.NFTA_PAYLOAD_BASE, e.Base),
+		number(unix.NFTA_PAYLOAD_OFFSET, e.Offset), number(unix.NFTA_PAYLOAD_LEN, e.Len))
+}
+
+// Mask leaves bits in a register.
+type Mask struct {
+	Bits     []byte
+	Register uint32
+}
+
+// Encode implements [Expr].
+func (e Mask) Encode() nlmsg.Attribute {
+	return encoded("bitwise", number(unix.NFTA_BITWISE_SREG, e.Register), number(unix.NFTA_BITWISE_DREG, e.Register),
+		number(unix.NFTA_BITWISE_LEN, uint32(len(e.Bits))), value(unix.NFTA_BITWISE_MASK, e.Bits),
+		value(unix.NFTA_BITWISE_XOR, make([]byte, len(e.Bits))))
+}
+
+// NetworkOrder turns a number of 4 bytes in a register from the byte order of the machine.
+type NetworkOrder struct{ Register uint32 }
+
+// Encode implements [Expr].
+func (e NetworkOrder) Encode() nlmsg.Attribute {
+	const size = 4
+	return encoded("byteorder", number(unix.NFTA_BYTEORDER_SREG, e.Register), number(unix.NFTA_BYTEORDER_DREG, e.Register),
+		number(unix.NFTA_BYTEORDER_OP, unix.NFT_BYTEORDER_HTON), number(unix.NFTA_BYTEORDER_LEN, size), number(unix.NFTA_BYTEORDER_SIZE, size))
+}
+
+// Cmp is the condition that what is in a register compares so (NFT_CMP_…) with data.
+type Cmp struct {
+	Op, Register uint32
+	Data         []byte
+}
+
+// Encode implements [Expr].
+func (e Cmp) Encode() nlmsg.Attribute {
+	return encoded("cmp", number(unix.NFTA_CMP_SREG, e.Register), number(unix.NFTA_CMP_OP, e.Op), value(unix.NFTA_CMP_DATA, e.Data))
+}
+
+// Range is the condition that what is in a register is in a range, or not in it (NFT_RANGE_…).
+type Range struct {
+	Op, Register uint32
+	From, To     []byte
+}
+
+// Encode implements [Expr].
+func (e Range) Encode() nlmsg.Attribute {
+	return encoded("range", number(unix.NFTA_RANGE_SREG, e.Register), number(unix.NFTA_RANGE_OP, e.Op),
+		value(unix.NFTA_RANGE_FROM_DATA, e.From), value(unix.NFTA_RANGE_TO_DATA, e.To))
+}
+
+// Lookup is the condition that what is in a register, and those behind it, is in a set.
+type Lookup struct {
+	Set      string
+	Register uint32
+	Not      bool // that it is not
+}
+
+// Encode implements [Expr].
+func (e Lookup) Encode() nlmsg.Attribute {
+	list := []nlmsg.Attribute{nlmsg.String(unix.NFTA_LOOKUP_SET, e.Set), number(unix.NFTA_LOOKUP_SREG, e.Register)}
+	if e.Not {
+		list = append(list, number(unix.NFTA_LOOKUP_FLAGS, unix.NFT_LOOKUP_F_INV))
+	}
+	return encoded("lookup", list...)
+}
+
+// Map loads what a map has for what is in a register, into another: that is the condition that there is something. Of a
+// verdict map it is what becomes of the packet, and the register NFT_REG_VERDICT.
+type Map struct {
+	Set            string
+	Register, Into uint32
+}
+
+// Encode implements [Expr].
+func (e Map) Encode() nlmsg.Attribute {
+	return encoded("lookup", nlmsg.String(unix.NFTA_LOOKUP_SET, e.Set), number(unix.NFTA_LOOKUP_SREG, e.Register), number(unix.NFTA_LOOKUP_DREG, e.Into))
+}
+
+// Masq gives a packet the address of the interface that it leaves by.
+type Masq struct{}
+
+// Encode implements [Expr].
+func (Masq) Encode() nlmsg.Attribute { return encoded("masq") }
+
+// NAT gives a packet what is in registers, as its source or destination (NFT_NAT_…).
+type NAT struct {
+	Type, Family uint32 // the family is NFPROTO_…
+	Addr         uint32 // the register with the address
+	Port         uint32 // with the port, 0: it stays
+}
+
+// Encode implements [Expr].
+func (e NAT) Encode() nlmsg.Attribute {
+	list := []nlmsg.Attribute{
+		number(unix.NFTA_NAT_TYPE, e.Type), number(unix.NFTA_NAT_FAMILY, e.Family), number(unix.NFTA_NAT_REG_ADDR_MIN, e.Addr),
+	}
+	if e.Port != 0 {
+		list = append(list, number(unix.NFTA_NAT_REG_PROTO_MIN, e.Port))
+	}
+	return encoded("nat", list...)
+}
+
+// Verdict says what becomes of the packet.
+type Verdict struct {
+	Code  int32  // NF_DROP, …, NFT_RETURN, …
+	Chain string // of NFT_JUMP and NFT_GOTO
+}
+
+// The codes of the kernel that package unix lacks (include/uapi/linux/netfilter.h).
+const Drop, Accept = 0, 1
+
+// Encode implements [Expr].
+func (v Verdict) Encode() nlmsg.Attribute {
+	return encoded("immediate", number(unix.NFTA_IMMEDIATE_DREG, unix.NFT_REG_VERDICT), nest(unix.NFTA_IMMEDIATE_DATA, v.data()))
+}
+
+// data is the verdict where there can be a value.
+func (v Verdict) data() nlmsg.Attribute {
+	list := []nlmsg.Attribute{number(unix.NFTA_VERDICT_CODE, uint32(v.Code))}
+	if v.Chain != "" {
+		list = append(list, nlmsg.String(unix.NFTA_VERDICT_CHAIN, v.Chain))
+	}
+	return nest(unix.NFTA_DATA_VERDICT, list...)
+}
+
+// readVerdict reads one where there can be a value.
+func readVerdict(data []byte) (v Verdict, ok bool) {
+	for kind, inside := range nlmsg.Attributes(data) {
+		if kind != unix.NFTA_DATA_VERDICT {
+			continue
+		}
+		ok = true
+		for kind, value := range nlmsg.Attributes(inside) {
+			switch kind {
+			case unix.NFTA_VERDICT_CODE:
+				v.Code = int32(readNumber(value))
+			case unix.NFTA_VERDICT_CHAIN:
+				v.Chain = nlmsg.Text(value)
+			}
+		}
+	}
+	return v, ok
+}

@@ -1,0 +1,106 @@
+// Package nftmsg speaks the messages of nftables (include/uapi/linux/netfilter/nf_tables.h), as plain values: tables, chains,
+// rules, sets, elements, expressions, and the transaction that carries them. It is the only package that does. It does not
+// know what a ruleset is for, nor who else changes it: locks and repetition are for package nft.
+package nftmsg
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/netlink/nlmsg"
+	"github.com/tenon-cni/tenon/internal/netns"
+)
+
+// Family is a family of tables.
+type Family byte
+
+// The families.
+const (
+	INet   Family = unix.NFPROTO_INET
+	IPv4   Family = unix.NFPROTO_IPV4
+	IPv6   Family = unix.NFPROTO_IPV6
+	Bridge Family = unix.NFPROTO_BRIDGE
+)
+
+// String returns the family as nft(8) writes it.
+func (f Family) String() string {
+	switch f {
+	case INet:
+		return "inet"
+	case IPv4:
+		return "ip"
+	case IPv6:
+		return "ip6"
+	case Bridge:
+		return "bridge"
+	}
+	return fmt.Sprintf("family %d", byte(f))
+}
+
+// Table is a table of a ruleset.
+type Table struct {
+	Family Family
+	Name   string
+}
+
+// Conn is an nfnetlink socket, bound to a namespace. It is for one goroutine.
+type Conn struct {
+	fd       int
+	exchange nlmsg.Exchange
+}
+
+// Open opens a socket in ns, which need not stay open.
+func Open(ns *netns.NS) (*Conn, error) {
+	fd, err := ns.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
+	if err != nil {
+		return nil, err
+	}
+	nlmsg.Prepare(fd)
+	return &Conn{fd: fd}, nil
+}
+
+// Close closes the socket.
+func (c *Conn) Close() error { return unix.Close(c.fd) }
+
+// kindOf is the type of a message; message is NFT_MSG_….
+func kindOf(message uint16) uint16 { return unix.NFNL_SUBSYS_NFTABLES<<8 | message }
+
+// body is what follows the header of a message about something of a table.
+func (t Table) body(attributes ...nlmsg.Attribute) []byte {
+	return nlmsg.Body(nlmsg.Netfilter{Family: byte(t.Family)}, attributes...)
+}
+
+// nest is an attribute that holds others, as nftables has them.
+func nest(kind uint16, inside ...nlmsg.Attribute) nlmsg.Attribute {
+	return nlmsg.Nest(kind|unix.NLA_F_NESTED, inside...)
+}
+
+// number is an attribute with a number as nftables has them, in network byte order.
+func number(kind uint16, n uint32) nlmsg.Attribute {
+	return nlmsg.Bytes(kind, binary.BigEndian.AppendUint32(nil, n))
+}
+
+// readNumber reads one, 0 if it is none.
+func readNumber(value []byte) uint32 {
+	if len(value) != 4 {
+		return 0
+	}
+	return binary.BigEndian.Uint32(value)
+}
+
+// value is an attribute that holds a value: a key, or what is compared.
+func value(kind uint16, v []byte) nlmsg.Attribute {
+	return nest(kind, nlmsg.Bytes(unix.NFTA_DATA_VALUE, v))
+}
+
+// readValue reads one; nil if that is a verdict.
+func readValue(data []byte) []byte {
+	for kind, v := range nlmsg.Attributes(data) {
+		if kind == unix.NFTA_DATA_VALUE {
+			return v
+		}
+	}
+	return nil
+}

@@ -1,0 +1,151 @@
+package nftmsg
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/netlink/nlmsg"
+)
+
+// Rule is a rule that is there.
+type Rule struct {
+	Handle  uint64
+	Comment string // of nft(8)
+	Exprs   []Raw
+}
+
+// Raw is an expression as the kernel tells it. It can be sent as it is.
+type Raw struct {
+	Name string
+	Data []byte // attributes
+}
+
+// Encode implements [Expr].
+func (r Raw) Encode() nlmsg.Attribute { return encoded(r.Name, r.Data) }
+
+// decodeRule reads the attributes of a rule.
+func decodeRule(attributes []byte) (r Rule) {
+	for kind, v := range nlmsg.Attributes(attributes) {
+		switch kind {
+		case unix.NFTA_RULE_HANDLE:
+			if len(v) == 8 {
+				r.Handle = binary.BigEndian.Uint64(v)
+			}
+		case unix.NFTA_RULE_USERDATA:
+			r.Comment = textOf(v, ofRuleComment)
+		case unix.NFTA_RULE_EXPRESSIONS:
+			for _, e := range nlmsg.Attributes(bytes.Clone(v)) {
+				r.Exprs = append(r.Exprs, decodeExpr(e))
+			}
+		}
+	}
+	return r
+}
+
+func decodeExpr(attributes []byte) (r Raw) {
+	for kind, v := range nlmsg.Attributes(attributes) {
+		switch kind {
+		case unix.NFTA_EXPR_NAME:
+			r.Name = nlmsg.Text(v)
+		case unix.NFTA_EXPR_DATA:
+			r.Data = v
+		}
+	}
+	return r
+}
+
+// Immediate loads a value.
+type Immediate struct {
+	Register uint32
+	Value    []byte
+}
+
+// Encode implements [Expr].
+func (e Immediate) Encode() nlmsg.Attribute {
+	return encoded("immediate", number(unix.NFTA_IMMEDIATE_DREG, e.Register), value(unix.NFTA_IMMEDIATE_DATA, e.Value))
+}
+
+// Match is a condition of iptables.
+type Match struct {
+	Name     string
+	Revision byte
+	Info     []byte
+}
+
+// Target is what iptables does with a packet.
+type Target struct {
+	Name string
+	Info []byte
+}
+
+// Read reads the expressions that a rule is judged by: [Meta], [Payload], [Mask], [Cmp], [Range], [Immediate], [NAT],
+// [Verdict], [Match] and [Target]. Others are returned as they are.
+func (r Raw) Read() any {
+	switch r.Name {
+	case "meta":
+		n := r.numbers()
+		return Meta{Key: n[unix.NFTA_META_KEY], Register: n[unix.NFTA_META_DREG]}
+	case "payload":
+		n := r.numbers()
+		return Payload{Base: n[unix.NFTA_PAYLOAD_BASE], Offset: n[unix.NFTA_PAYLOAD_OFFSET], Len: n[unix.NFTA_PAYLOAD_LEN], Register: n[unix.NFTA_PAYLOAD_DREG]}
+	case "cmp":
+		n := r.numbers()
+		return Cmp{Op: n[unix.NFTA_CMP_OP], Register: n[unix.NFTA_CMP_SREG], Data: readValue(r.attribute(unix.NFTA_CMP_DATA))}
+	case "bitwise":
+		n := r.numbers()
+		if n[bitwiseOp] == 0 && len(bytes.Trim(readValue(r.attribute(unix.NFTA_BITWISE_XOR)), "\x00")) == 0 {
+			return Mask{Bits: readValue(r.attribute(unix.NFTA_BITWISE_MASK)), Register: n[unix.NFTA_BITWISE_DREG]}
+		}
+	case "range":
+		n := r.numbers()
+		return Range{
+			Op: n[unix.NFTA_RANGE_OP], Register: n[unix.NFTA_RANGE_SREG],
+			From: readValue(r.attribute(unix.NFTA_RANGE_FROM_DATA)), To: readValue(r.attribute(unix.NFTA_RANGE_TO_DATA)),
+		}
+	case "nat":
+		n := r.numbers()
+		return NAT{Type: n[unix.NFTA_NAT_TYPE], Family: n[unix.NFTA_NAT_FAMILY], Addr: n[unix.NFTA_NAT_REG_ADDR_MIN], Port: n[unix.NFTA_NAT_REG_PROTO_MIN]}
+	case "immediate":
+		data := r.attribute(unix.NFTA_IMMEDIATE_DATA)
+		if verdict, ok := readVerdict(data); ok {
+			return verdict
+		}
+		return Immediate{Register: r.numbers()[unix.NFTA_IMMEDIATE_DREG], Value: readValue(data)}
+	case "match":
+		return Match{
+			Name: nlmsg.Text(r.attribute(unix.NFTA_MATCH_NAME)), Revision: byte(r.numbers()[unix.NFTA_MATCH_REV]),
+			Info: r.attribute(unix.NFTA_MATCH_INFO),
+		}
+	case "target":
+		return Target{Name: nlmsg.Text(r.attribute(unix.NFTA_TARGET_NAME)), Info: r.attribute(unix.NFTA_TARGET_INFO)}
+	}
+	return r
+}
+
+// bitwiseOp is NFTA_BITWISE_OP, which package unix lacks. Its zero value is NFT_BITWISE_MASK_XOR.
+const bitwiseOp = 6
+
+// maxNumbered is more than the type of any attribute that is read as a number.
+const maxNumbered = 8
+
+// numbers are the values that are numbers, by type.
+func (r Raw) numbers() (n [maxNumbered]uint32) {
+	for kind, v := range nlmsg.Attributes(r.Data) {
+		if kind < maxNumbered {
+			n[kind] = readNumber(v)
+		}
+	}
+	return n
+}
+
+// attribute returns the value of an attribute, nil if there is none.
+func (r Raw) attribute(want uint16) []byte {
+	for kind, v := range nlmsg.Attributes(r.Data) {
+		if kind == want {
+			return v
+		}
+	}
+	return nil
+}

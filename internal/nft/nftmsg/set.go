@@ -1,0 +1,199 @@
+package nftmsg
+
+import (
+	"bytes"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/netlink/nlmsg"
+)
+
+// Set is a set of keys, or a map from them to data.
+type Set struct {
+	Table    Table
+	Name     string
+	Key      []Type // several: one behind the other, each in words of 4 bytes
+	Data     []Type // what a map leads to, [Verdict] for a verdict map; nil for a set
+	Interval bool   // elements can be ranges
+	Size     uint32 // how many elements it can have, 0: any number
+	Comment  string // up to 254 bytes
+}
+
+// Type says what bytes mean. The kernel only knows how many there are: this is for nft(8), by its numbers
+// (enum datatypes in include/datatype.h of nftables).
+type Type uint32
+
+// The types.
+const (
+	TypeVerdict     Type = 1
+	TypeIPv4Addr    Type = 7
+	TypeIPv6Addr    Type = 8
+	TypeEtherAddr   Type = 9
+	TypeInetProto   Type = 12
+	TypeInetService Type = 13
+	TypeIfName      Type = 41
+)
+
+// size is how many bytes a value has.
+func (t Type) size() uint32 {
+	switch t {
+	case TypeInetProto:
+		return 1
+	case TypeInetService:
+		return 2
+	case TypeIPv4Addr:
+		return 4
+	case TypeEtherAddr:
+		return 6
+	case TypeIPv6Addr, TypeIfName:
+		return 16
+	}
+	return 0
+}
+
+// typeBits is how many bits of a number each of several types has.
+const typeBits = 6
+
+// numberOf is what nft(8) calls types that stand one behind the other.
+func numberOf(types []Type) (n uint32) {
+	for _, t := range types {
+		n = n<<typeBits | uint32(t)
+	}
+	return n
+}
+
+// sizeOf is how many bytes they have.
+func sizeOf(types []Type) (n uint32) {
+	if len(types) == 1 {
+		return types[0].size()
+	}
+	for _, t := range types {
+		n += uint32(nlmsg.Align(int(t.size()))) // words of 4 bytes, too
+	}
+	return n
+}
+
+// What package unix lacks of sets.
+const (
+	flagConcat = 0x80 // NFT_SET_CONCAT
+
+	nftaSetDescConcat = 2  // NFTA_SET_DESC_CONCAT
+	nftaSetFieldLen   = 1  // NFTA_SET_FIELD_LEN
+	nftaSetElemKeyEnd = 10 // NFTA_SET_ELEM_KEY_END
+)
+
+// names are the attributes that say which set a message is about.
+func (s Set) names(table, name uint16) []nlmsg.Attribute {
+	return []nlmsg.Attribute{nlmsg.String(table, s.Table.Name), nlmsg.String(name, s.Name)}
+}
+
+// encode says what the set is; id is a number that no other of the transaction has.
+func (s Set) encode(id uint32) []nlmsg.Attribute {
+	list := append(s.names(unix.NFTA_SET_TABLE, unix.NFTA_SET_NAME),
+		number(unix.NFTA_SET_FLAGS, s.flags()),
+		number(unix.NFTA_SET_KEY_TYPE, numberOf(s.Key)), number(unix.NFTA_SET_KEY_LEN, sizeOf(s.Key)),
+		number(unix.NFTA_SET_ID, id))
+	if s.Data != nil {
+		data := numberOf(s.Data)
+		if data == uint32(TypeVerdict) {
+			data = unix.NFT_DATA_VERDICT
+		}
+		list = append(list, number(unix.NFTA_SET_DATA_TYPE, data), number(unix.NFTA_SET_DATA_LEN, sizeOf(s.Data)))
+	}
+	if about := s.description(); about != nil {
+		list = append(list, nest(unix.NFTA_SET_DESC, about...))
+	}
+	if about := s.userdata(); about != nil {
+		list = append(list, nlmsg.Bytes(unix.NFTA_SET_USERDATA, about))
+	}
+	return list
+}
+
+func (s Set) flags() (flags uint32) {
+	if s.Interval {
+		flags |= unix.NFT_SET_INTERVAL
+	}
+	if s.Data != nil {
+		flags |= unix.NFT_SET_MAP
+	}
+	if len(s.Key) > 1 {
+		flags |= flagConcat
+	}
+	return flags
+}
+
+// description has the size of the set, and of each of several types. Without these nft(8) cannot list it.
+func (s Set) description() (list []nlmsg.Attribute) {
+	if s.Size > 0 {
+		list = append(list, number(unix.NFTA_SET_DESC_SIZE, s.Size))
+	}
+	if len(s.Key) > 1 {
+		var fields []nlmsg.Attribute
+		for _, t := range s.Key {
+			fields = append(fields, nlmsg.Nest(unix.NFTA_LIST_ELEM, number(nftaSetFieldLen, t.size())))
+		}
+		list = append(list, nest(nftaSetDescConcat, fields...))
+	}
+	return list
+}
+
+// userdata is what nft(8) needs to show keys, and the comment.
+func (s Set) userdata() (b []byte) {
+	switch {
+	case s.Interval || len(s.Key) == 1 && s.Key[0] != TypeIfName:
+		b = appendNumber(b, ofSetKeyOrder, networkOrder)
+	case len(s.Key) == 1:
+		b = appendNumber(b, ofSetKeyOrder, nativeOrder)
+	}
+	if s.Comment != "" {
+		b = appendText(b, ofSetComment, s.Comment)
+	}
+	return b
+}
+
+// Element is an element of a set.
+type Element struct {
+	Key     []byte
+	KeyEnd  []byte   // the last key of a range, nil if it is no range
+	Value   []byte   // in a map
+	Verdict *Verdict // in a verdict map
+	Comment string   // up to 254 bytes
+}
+
+// encode is the element in a list of them.
+func (e Element) encode() nlmsg.Attribute {
+	inside := []nlmsg.Attribute{value(unix.NFTA_SET_ELEM_KEY, e.Key)}
+	if e.KeyEnd != nil {
+		inside = append(inside, value(nftaSetElemKeyEnd, e.KeyEnd))
+	}
+	switch {
+	case e.Verdict != nil:
+		inside = append(inside, nest(unix.NFTA_SET_ELEM_DATA, e.Verdict.data()))
+	case e.Value != nil:
+		inside = append(inside, value(unix.NFTA_SET_ELEM_DATA, e.Value))
+	}
+	if e.Comment != "" {
+		inside = append(inside, nlmsg.Bytes(unix.NFTA_SET_ELEM_USERDATA, appendText(nil, ofElementComment, e.Comment)))
+	}
+	return nest(unix.NFTA_LIST_ELEM, inside...)
+}
+
+// decodeElement reads an element as the kernel lists it.
+func decodeElement(element []byte) (e Element) {
+	for kind, v := range nlmsg.Attributes(element) {
+		switch kind {
+		case unix.NFTA_SET_ELEM_KEY:
+			e.Key = bytes.Clone(readValue(v))
+		case nftaSetElemKeyEnd:
+			e.KeyEnd = bytes.Clone(readValue(v))
+		case unix.NFTA_SET_ELEM_DATA:
+			e.Value = bytes.Clone(readValue(v))
+			if verdict, ok := readVerdict(v); ok {
+				e.Verdict = &verdict
+			}
+		case unix.NFTA_SET_ELEM_USERDATA:
+			e.Comment = textOf(v, ofElementComment)
+		}
+	}
+	return e
+}

@@ -1,0 +1,182 @@
+package nftmsg
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/netlink/nlmsg"
+)
+
+// Transaction is changes that are made together or not at all, in this order.
+type Transaction struct {
+	requests []nlmsg.Request
+	subjects []string // the name of what each is about
+}
+
+func (t *Transaction) add(message uint16, flags int, subject string, body []byte) {
+	t.requests = append(t.requests, nlmsg.Request{Kind: kindOf(message), Flags: flags, Body: body})
+	t.subjects = append(t.subjects, subject)
+}
+
+// AddTable makes a table, unless it is there.
+func (t *Transaction) AddTable(table Table) {
+	t.add(unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE, table.Name,
+		table.body(nlmsg.String(unix.NFTA_TABLE_NAME, table.Name), number(unix.NFTA_TABLE_FLAGS, 0)))
+}
+
+// DeleteTable removes a table with everything in it.
+func (t *Transaction) DeleteTable(table Table) {
+	t.add(unix.NFT_MSG_DELTABLE, 0, table.Name, table.body(nlmsg.String(unix.NFTA_TABLE_NAME, table.Name)))
+}
+
+// Chain is a chain: a base chain, which packets come to by themselves, or one that rules and elements lead to.
+type Chain struct {
+	Table Table
+	Name  string
+
+	// Of a base chain.
+	Type     ChainType
+	Hook     uint32 // NF_INET_…
+	Priority int32
+}
+
+// ChainType is what a base chain is for.
+type ChainType string
+
+// The types of base chains.
+const (
+	ChainFilter ChainType = "filter"
+	ChainNAT    ChainType = "nat"
+)
+
+// The priorities of base chains (enum nf_ip_hook_priorities in include/uapi/linux/netfilter_ipv4.h, and
+// nf_br_hook_priorities in netfilter_bridge.h).
+const (
+	PriorityRaw          = -300
+	PriorityDNAT         = -100
+	PriorityFilter       = 0
+	PrioritySNAT         = 100
+	PriorityBridgeFilter = -200
+)
+
+// names are the attributes that say which chain a message about it is about.
+func (ch Chain) names() []nlmsg.Attribute {
+	return []nlmsg.Attribute{nlmsg.String(unix.NFTA_CHAIN_TABLE, ch.Table.Name), nlmsg.String(unix.NFTA_CHAIN_NAME, ch.Name)}
+}
+
+// rules are the attributes that say whose rules a message is about.
+func (ch Chain) rules() []nlmsg.Attribute {
+	return []nlmsg.Attribute{nlmsg.String(unix.NFTA_RULE_TABLE, ch.Table.Name), nlmsg.String(unix.NFTA_RULE_CHAIN, ch.Name)}
+}
+
+// AddChain makes a chain, unless it is there.
+func (t *Transaction) AddChain(ch Chain) {
+	about := ch.names()
+	if ch.Type != "" {
+		about = append(about,
+			nest(unix.NFTA_CHAIN_HOOK, number(unix.NFTA_HOOK_HOOKNUM, ch.Hook), number(unix.NFTA_HOOK_PRIORITY, uint32(ch.Priority))),
+			nlmsg.String(unix.NFTA_CHAIN_TYPE, string(ch.Type)))
+	}
+	t.add(unix.NFT_MSG_NEWCHAIN, unix.NLM_F_CREATE, ch.Name, ch.Table.body(about...))
+}
+
+// DeleteChain removes a chain, which must have no rules.
+func (t *Transaction) DeleteChain(ch Chain) {
+	t.add(unix.NFT_MSG_DELCHAIN, 0, ch.Name, ch.Table.body(ch.names()...))
+}
+
+// FlushChain removes all rules of a chain.
+func (t *Transaction) FlushChain(ch Chain) {
+	t.add(unix.NFT_MSG_DELRULE, 0, ch.Name, ch.Table.body(ch.rules()...))
+}
+
+// AddRule appends a rule to a chain.
+func (t *Transaction) AddRule(ch Chain, rule []Expr) {
+	var steps []nlmsg.Attribute
+	for _, e := range rule {
+		steps = append(steps, e.Encode())
+	}
+	t.add(unix.NFT_MSG_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_APPEND, ch.Name,
+		ch.Table.body(append(ch.rules(), nest(unix.NFTA_RULE_EXPRESSIONS, steps...))...))
+}
+
+// DeleteRule removes a rule, by its handle.
+func (t *Transaction) DeleteRule(ch Chain, handle uint64) {
+	t.add(unix.NFT_MSG_DELRULE, 0, ch.Name,
+		ch.Table.body(append(ch.rules(), nlmsg.Bytes(unix.NFTA_RULE_HANDLE, binary.BigEndian.AppendUint64(nil, handle)))...))
+}
+
+// AddSet makes a set.
+func (t *Transaction) AddSet(s Set) {
+	t.add(unix.NFT_MSG_NEWSET, unix.NLM_F_CREATE, s.Name, s.Table.body(s.encode(uint32(len(t.requests)+1))...))
+}
+
+// DeleteSet removes a set with its elements.
+func (t *Transaction) DeleteSet(s Set) {
+	t.add(unix.NFT_MSG_DELSET, 0, s.Name, s.Table.body(s.names(unix.NFTA_SET_TABLE, unix.NFTA_SET_NAME)...))
+}
+
+// AddElements adds elements to a set.
+func (t *Transaction) AddElements(s Set, list []Element) {
+	t.elements(unix.NFT_MSG_NEWSETELEM, unix.NLM_F_CREATE, s, list)
+}
+
+// DeleteElements removes elements of a set.
+func (t *Transaction) DeleteElements(s Set, list []Element) {
+	t.elements(unix.NFT_MSG_DELSETELEM, 0, s, list)
+}
+
+// elements makes as many messages as it takes: all elements of one are in an attribute, which has a limit.
+func (t *Transaction) elements(message uint16, flags int, s Set, list []Element) {
+	const room = math.MaxUint16 - unix.SizeofRtAttr
+	var inside []nlmsg.Attribute
+	size := 0
+	flush := func() {
+		if size > 0 {
+			about := append(s.names(unix.NFTA_SET_ELEM_LIST_TABLE, unix.NFTA_SET_ELEM_LIST_SET), nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS, inside...))
+			t.add(message, flags, s.Name, s.Table.body(about...))
+		}
+		inside, size = inside[:0], 0
+	}
+	for _, e := range list {
+		a := e.encode()
+		if size+len(a) > room {
+			flush()
+		}
+		inside, size = append(inside, a), size+len(a)
+	}
+	flush()
+}
+
+// Commit makes a transaction. Nothing is sent if there is nothing to do. The error says what the kernel refuses first, and
+// wraps its number.
+func (c *Conn) Commit(t *Transaction) error {
+	if len(t.requests) == 0 {
+		return nil
+	}
+	frame := nlmsg.Body(nlmsg.Netfilter{Resource: [2]byte{0, unix.NFNL_SUBSYS_NFTABLES}})
+	batch := append([]nlmsg.Request{{Kind: unix.NFNL_MSG_BATCH_BEGIN, Body: frame}}, t.requests...)
+	batch[len(batch)-1].Flags |= unix.NLM_F_ACK // so that no answer at all, as there is to a batch that is malformed, is none
+	refused, err := c.exchange.Send(c.fd, append(batch, nlmsg.Request{Kind: unix.NFNL_MSG_BATCH_END, Body: frame})...)
+	if err != nil {
+		return fmt.Errorf("%s: %w", t.describe(refused-1), err)
+	}
+	return nil
+}
+
+// describe names a change, or all if there is none of this index.
+func (t *Transaction) describe(i int) string {
+	if i < 0 || i >= len(t.requests) {
+		return fmt.Sprintf("nftables transaction of %d changes", len(t.requests))
+	}
+	what := map[uint16]string{
+		unix.NFT_MSG_NEWTABLE: "add table", unix.NFT_MSG_NEWCHAIN: "add chain", unix.NFT_MSG_DELCHAIN: "delete chain",
+		unix.NFT_MSG_NEWRULE: "add rule to chain", unix.NFT_MSG_DELRULE: "delete rules of chain",
+		unix.NFT_MSG_NEWSET: "add set", unix.NFT_MSG_DELSET: "delete set",
+		unix.NFT_MSG_NEWSETELEM: "add elements to set", unix.NFT_MSG_DELSETELEM: "delete elements of set",
+	}
+	return "nft: " + what[t.requests[i].Kind&0xff] + " " + t.subjects[i]
+}

@@ -1,0 +1,145 @@
+package nft
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
+)
+
+// The chains of publishing. What is for an address of the host comes to hostports, where conditions are, and from there to
+// hostports_dnat.
+func publishSkeleton() skeleton {
+	s := skeleton{version: "host ports 3", table: table, sets: []*set{publishers()}}
+	dnat := chain{Chain: nftmsg.Chain{Table: table, Name: "hostports_dnat"}}
+	conditions := chain{Chain: nftmsg.Chain{Table: table, Name: "hostports"}}
+	postrouting := chain{Chain: natChain("hostports_postrouting", unix.NF_INET_POST_ROUTING, nftmsg.PrioritySNAT)}
+	for _, p := range []ports{ports4(), ports6()} {
+		s.sets = append(append(s.sets, p.maps()...), p.gates, p.hairpins)
+		if p.nfproto == unix.NFPROTO_IPV6 {
+			conditions.rules = append(conditions.rules, p.loopback())
+		}
+		conditions.rules = append(conditions.rules, p.conditions())
+		for _, set := range p.maps() {
+			dnat.rules = append(dnat.rules, p.dnat(set))
+		}
+		postrouting.rules = append(postrouting.rules, p.masqueradeHairpins())
+	}
+	conditions.rules = append(conditions.rules, []nftmsg.Expr{goTo(dnat.Name)})
+	// The service NAT of others is at -100 and comes first: an address of a service can be one of the host
+	// (CVE-2019-9946).
+	const priority = nftmsg.PriorityDNAT + 5
+	s.chains = []chain{
+		dnat, conditions,
+		{natChain("hostports_prerouting", unix.NF_INET_PRE_ROUTING, priority), [][]nftmsg.Expr{local(conditions.Name)}},
+		{natChain("hostports_output", unix.NF_INET_LOCAL_OUT, priority), [][]nftmsg.Expr{local(conditions.Name)}},
+		postrouting,
+		// With route_localnet, without which 127.0.0.1 cannot lead to a container, the kernel takes packets for 127.0.0.0/8
+		// from anywhere (CVE-2020-8558). They must not appear outside a host: RFC 1122 section 3.2.1.3 (g).
+		{nftmsg.Chain{
+			Table: table, Name: "hostports_loopback",
+			Type: nftmsg.ChainFilter, Hook: unix.NF_INET_PRE_ROUTING, Priority: nftmsg.PriorityRaw,
+		}, [][]nftmsg.Expr{martian(ip4().saddr), martian(ip4().daddr)}},
+	}
+	return s
+}
+
+func natChain(name string, hook uint32, priority int32) nftmsg.Chain {
+	return nftmsg.Chain{Table: table, Name: name, Type: nftmsg.ChainNAT, Hook: hook, Priority: priority}
+}
+
+func goTo(chain string) nftmsg.Verdict { return nftmsg.Verdict{Code: unix.NFT_GOTO, Chain: chain} }
+
+// forward leads to where the maps are looked at.
+func forward() nftmsg.Expr { return goTo("hostports_dnat") }
+
+// local: fib daddr type local goto hostports
+func local(chain string) []nftmsg.Expr {
+	return []nftmsg.Expr{
+		nftmsg.Fib{Flags: unix.NFTA_FIB_F_DADDR, Result: unix.NFT_FIB_RESULT_ADDRTYPE, Register: unix.NFT_REG_1},
+		nftmsg.Cmp{Op: unix.NFT_CMP_EQ, Register: unix.NFT_REG_1, Data: binary.NativeEndian.AppendUint32(nil, unix.RTN_LOCAL)},
+		goTo(chain),
+	}
+}
+
+// martian: iifname != "lo" ip saddr 127.0.0.0/8 drop
+func martian(addr nftmsg.Payload) []nftmsg.Expr {
+	addr.Len, addr.Register = 1, unix.NFT_REG_1
+	return append(append([]nftmsg.Expr{
+		nftmsg.Meta{Key: unix.NFT_META_IIFNAME, Register: unix.NFT_REG_1},
+		nftmsg.Cmp{Op: unix.NFT_CMP_NEQ, Register: unix.NFT_REG_1, Data: ifName("lo")},
+	}, ip4().match()...),
+		addr,
+		nftmsg.Cmp{Op: unix.NFT_CMP_EQ, Register: unix.NFT_REG_1, Data: []byte{127}},
+		nftmsg.Verdict{Code: nftmsg.Drop})
+}
+
+// loopback: ip6 daddr ::1 return
+//
+// Nothing leads from there to a container (there is no route_localnet for IPv6): what listens on the host keeps it.
+func (p ports) loopback() []nftmsg.Expr {
+	addr := p.daddr
+	addr.Register = unix.NFT_REG_1
+	return append(p.match(), addr,
+		nftmsg.Cmp{Op: unix.NFT_CMP_EQ, Register: unix.NFT_REG_1, Data: netip.IPv6Loopback().AsSlice()},
+		nftmsg.Verdict{Code: unix.NFT_RETURN})
+}
+
+// conditions: ip daddr . meta l4proto . th dport vmap @gates4
+func (p ports) conditions() []nftmsg.Expr {
+	return append(p.load(true), nftmsg.Map{Set: p.gates.Name, Register: unix.NFT_REG_1, Into: unix.NFT_REG_VERDICT})
+}
+
+// translated returns the connection label that the DNAT rules set and the masquerading rules look for. A
+// connection that rules of kube-proxy, say, have translated lacks it. The kernel only ever
+// adds labels, so no other user loses one; a mark would be shared with routing, and has no free bit.
+func translated() []byte {
+	const label, size = 29, 16
+	return append(binary.NativeEndian.AppendUint32(nil, 1<<label), make([]byte, size-wordLen)...)
+}
+
+// dnat: ct label set 29 dnat ip to meta l4proto . th dport map @dnat4
+//
+// The kernel looks the target up first: without one the rule ends there.
+func (p ports) dnat(s *set) []nftmsg.Expr {
+	nat := nftmsg.NAT{Type: unix.NFT_NAT_DNAT, Family: uint32(p.nfproto), Addr: unix.NFT_REG_1}
+	if !s.Interval {
+		nat.Port = unix.NFT_REG32_00 + p.daddr.Len/wordLen
+	}
+	// The registers behind the target, which takes at most 5 words.
+	const behind = unix.NFT_REG_3
+	return append(p.load(len(s.Key) == 3),
+		nftmsg.Map{Set: s.Name, Register: unix.NFT_REG_1, Into: unix.NFT_REG_1},
+		nftmsg.Immediate{Register: behind, Value: translated()},
+		nftmsg.SetCt{Key: unix.NFT_CT_LABELS, Register: behind},
+		nat)
+}
+
+// load puts the key of a map into the registers.
+func (p ports) load(at bool) []nftmsg.Expr {
+	exprs, next := p.match(), uint32(unix.NFT_REG32_00)
+	if at {
+		addr := p.daddr
+		addr.Register = next
+		exprs, next = append(exprs, addr), next+addr.Len/wordLen
+	}
+	return append(exprs,
+		nftmsg.Meta{Key: unix.NFT_META_L4PROTO, Register: next},
+		nftmsg.Payload{Base: unix.NFT_PAYLOAD_TRANSPORT_HEADER, Offset: 2, Len: 2, Register: next + 1})
+}
+
+// masqueradeHairpins: ct label 29 ip daddr . ip saddr @hairpin4 masquerade
+func (p ports) masqueradeHairpins() []nftmsg.Expr {
+	label := translated()
+	to, from := p.daddr, p.saddr
+	to.Register, from.Register = p.saddr.Register, p.daddr.Register
+	return append(p.match(),
+		nftmsg.Ct{Key: unix.NFT_CT_LABELS, Register: unix.NFT_REG_1},
+		nftmsg.Mask{Register: unix.NFT_REG_1, Bits: label},
+		nftmsg.Cmp{Op: unix.NFT_CMP_NEQ, Register: unix.NFT_REG_1, Data: make([]byte, len(label))},
+		to, from,
+		nftmsg.Lookup{Set: p.hairpins.Name, Register: unix.NFT_REG_1},
+		nftmsg.Masq{})
+}

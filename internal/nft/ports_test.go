@@ -1,0 +1,648 @@
+package nft_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenon-cni/tenon/internal/nft"
+	"github.com/tenon-cni/tenon/internal/testnet"
+)
+
+const (
+	tcp, udp, sctp = 6, 17, 132
+)
+
+// mapping returns one to an address and port.
+func mapping(protocol byte, host string, first, last uint16, to string) nft.Mapping {
+	m := nft.Mapping{Protocol: protocol, First: first, Last: last, To: netip.MustParseAddrPort(to)}
+	if host != "" {
+		m.Host = netip.MustParseAddr(host)
+	}
+	return m
+}
+
+func TestPortsReadAsIntended(t *testing.T) {
+	t.Parallel()
+	ns, c := setup(t)
+	entries, err := nft.Publish("owner a", portsRead(t))
+	must(t, err)
+	_, err = c.Put(t.Context(), nft.Claim{Tag: "owner a", Entries: entries})
+	must(t, err)
+	if diff := cmp.Diff(portsAsRead, ns.Command("nft", "list", "ruleset")); diff != "" {
+		t.Errorf("ruleset (-want +got):\n%s", diff)
+	}
+	missing, err := c.Missing(t.Context(), nft.Claim{Tag: "owner a", Entries: entries})
+	must(t, err)
+	if len(missing) > 0 {
+		t.Errorf("missing: %v", missing)
+	}
+}
+
+// portsRead is the publication of portsAsRead.
+func portsRead(t *testing.T) nft.Publication {
+	t.Helper()
+	when, err := nft.ParseCondition(nft.IPv4, []string{"ip", "saddr", "!=", "10.0.0.0/8"})
+	must(t, err)
+	return nft.Publication{
+		Mappings: []nft.Mapping{
+			mapping(tcp, "", 8080, 8080, "10.1.2.3:80"),
+			mapping(udp, "192.0.2.1", 53, 53, "10.1.2.3:5353"),
+			mapping(tcp, "", 9000, 9009, "10.1.2.3:9000"),
+			mapping(sctp, "192.0.2.1", 9000, 9009, "10.1.2.3:9000"),
+			mapping(tcp, "", 8080, 8080, "[fd00::3]:80"),
+			mapping(udp, "2001:db8::1", 53, 53, "[fd00::3]:5353"),
+			mapping(tcp, "", 9000, 9009, "[fd00::3]:9000"),
+			mapping(sctp, "2001:db8::1", 9000, 9009, "[fd00::3]:9000"),
+		},
+		Hairpins: []nft.Hairpin{
+			{To: netip.MustParseAddr("10.1.2.3"), From: netip.MustParsePrefix("127.0.0.0/8")},
+			{To: netip.MustParseAddr("10.1.2.3"), From: netip.MustParsePrefix("10.1.2.3/24")},
+			{To: netip.MustParseAddr("fd00::3"), From: netip.MustParsePrefix("fd00::/64")},
+		},
+		When4: when,
+	}
+}
+
+const portsAsRead = `table inet tenon {
+	set publishers {
+		type ipv6_addr
+		size 65536
+		comment "host ports 3"
+		elements = { 2aca:3505:ee25:2514:36af:3633:eec:c562 comment "owner a" }
+	}
+
+	map dnat4 {
+		type inet_proto . inet_service : ipv4_addr . inet_service
+		size 65536
+		elements = { tcp . 8080 comment "owner a" : 10.1.2.3 . 80 }
+	}
+
+	map dnatat4 {
+		type ipv4_addr . inet_proto . inet_service : ipv4_addr . inet_service
+		size 65536
+		elements = { 192.0.2.1 . udp . 53 comment "owner a" : 10.1.2.3 . 5353 }
+	}
+
+	map ranges4 {
+		type inet_proto . inet_service : ipv4_addr
+		flags interval
+		elements = { tcp . 9000-9009 comment "owner a" : 10.1.2.3 }
+	}
+
+	map rangesat4 {
+		type ipv4_addr . inet_proto . inet_service : ipv4_addr
+		flags interval
+		elements = { 192.0.2.1 . sctp . 9000-9009 comment "owner a" : 10.1.2.3 }
+	}
+
+	map seconddnat4 {
+		type inet_proto . inet_service : ipv4_addr . inet_service
+		size 65536
+	}
+
+	map seconddnatat4 {
+		type ipv4_addr . inet_proto . inet_service : ipv4_addr . inet_service
+		size 65536
+	}
+
+	map secondranges4 {
+		type inet_proto . inet_service : ipv4_addr
+		flags interval
+	}
+
+	map secondrangesat4 {
+		type ipv4_addr . inet_proto . inet_service : ipv4_addr
+		flags interval
+	}
+
+	map gates4 {
+		type ipv4_addr . inet_proto . inet_service : verdict
+		flags interval
+		elements = { 0.0.0.0/0 . tcp . 8080 comment "owner a" : goto hostports_1487cd6c3599b59a,
+			     192.0.2.1 . udp . 53 comment "owner a" : goto hostports_1487cd6c3599b59a,
+			     0.0.0.0/0 . tcp . 9000-9009 comment "owner a" : goto hostports_1487cd6c3599b59a,
+			     192.0.2.1 . sctp . 9000-9009 comment "owner a" : goto hostports_1487cd6c3599b59a }
+	}
+
+	set hairpin4 {
+		type ipv4_addr . ipv4_addr
+		flags interval
+		elements = { 10.1.2.3 . 127.0.0.0/8 comment "owner a",
+			     10.1.2.3 . 10.1.2.0/24 comment "owner a" }
+	}
+
+	map dnat6 {
+		type inet_proto . inet_service : ipv6_addr . inet_service
+		size 65536
+		elements = { tcp . 8080 comment "owner a" : fd00::3 . 80 }
+	}
+
+	map dnatat6 {
+		type ipv6_addr . inet_proto . inet_service : ipv6_addr . inet_service
+		size 65536
+		elements = { 2001:db8::1 . udp . 53 comment "owner a" : fd00::3 . 5353 }
+	}
+
+	map ranges6 {
+		type inet_proto . inet_service : ipv6_addr
+		flags interval
+		elements = { tcp . 9000-9009 comment "owner a" : fd00::3 }
+	}
+
+	map rangesat6 {
+		type ipv6_addr . inet_proto . inet_service : ipv6_addr
+		flags interval
+		elements = { 2001:db8::1 . sctp . 9000-9009 comment "owner a" : fd00::3 }
+	}
+
+	map seconddnat6 {
+		type inet_proto . inet_service : ipv6_addr . inet_service
+		size 65536
+	}
+
+	map seconddnatat6 {
+		type ipv6_addr . inet_proto . inet_service : ipv6_addr . inet_service
+		size 65536
+	}
+
+	map secondranges6 {
+		type inet_proto . inet_service : ipv6_addr
+		flags interval
+	}
+
+	map secondrangesat6 {
+		type ipv6_addr . inet_proto . inet_service : ipv6_addr
+		flags interval
+	}
+
+	map gates6 {
+		type ipv6_addr . inet_proto . inet_service : verdict
+		flags interval
+	}
+
+	set hairpin6 {
+		type ipv6_addr . ipv6_addr
+		flags interval
+		elements = { fd00::3 . fd00::/64 comment "owner a" }
+	}
+
+	chain hostports_dnat {
+		meta nfproto ipv4 ct label set 29 dnat ip to meta l4proto . th dport map @dnat4
+		meta nfproto ipv4 ct label set 29 dnat ip to ip daddr . meta l4proto . th dport map @dnatat4
+		meta nfproto ipv4 ct label set 29 dnat ip to meta l4proto . th dport map @ranges4
+		meta nfproto ipv4 ct label set 29 dnat ip to ip daddr . meta l4proto . th dport map @rangesat4
+		meta nfproto ipv4 ct label set 29 dnat ip to meta l4proto . th dport map @seconddnat4
+		meta nfproto ipv4 ct label set 29 dnat ip to ip daddr . meta l4proto . th dport map @seconddnatat4
+		meta nfproto ipv4 ct label set 29 dnat ip to meta l4proto . th dport map @secondranges4
+		meta nfproto ipv4 ct label set 29 dnat ip to ip daddr . meta l4proto . th dport map @secondrangesat4
+		meta nfproto ipv6 ct label set 29 dnat ip6 to meta l4proto . th dport map @dnat6
+		meta nfproto ipv6 ct label set 29 dnat ip6 to ip6 daddr . meta l4proto . th dport map @dnatat6
+		meta nfproto ipv6 ct label set 29 dnat ip6 to meta l4proto . th dport map @ranges6
+		meta nfproto ipv6 ct label set 29 dnat ip6 to ip6 daddr . meta l4proto . th dport map @rangesat6
+		meta nfproto ipv6 ct label set 29 dnat ip6 to meta l4proto . th dport map @seconddnat6
+		meta nfproto ipv6 ct label set 29 dnat ip6 to ip6 daddr . meta l4proto . th dport map @seconddnatat6
+		meta nfproto ipv6 ct label set 29 dnat ip6 to meta l4proto . th dport map @secondranges6
+		meta nfproto ipv6 ct label set 29 dnat ip6 to ip6 daddr . meta l4proto . th dport map @secondrangesat6
+	}
+
+	chain hostports {
+		ip daddr . meta l4proto . th dport vmap @gates4
+		ip6 daddr ::1 return
+		ip6 daddr . meta l4proto . th dport vmap @gates6
+		goto hostports_dnat
+	}
+
+	chain hostports_prerouting {
+		type nat hook prerouting priority dstnat + 5; policy accept;
+		fib daddr type local goto hostports
+	}
+
+	chain hostports_output {
+		type nat hook output priority -95; policy accept;
+		fib daddr type local goto hostports
+	}
+
+	chain hostports_postrouting {
+		type nat hook postrouting priority srcnat; policy accept;
+		ct label 29 ip daddr . ip saddr @hairpin4 masquerade
+		ct label 29 ip6 daddr . ip6 saddr @hairpin6 masquerade
+	}
+
+	chain hostports_loopback {
+		type filter hook prerouting priority raw; policy accept;
+		iifname != "lo" ip saddr 127.0.0.0/8 drop
+		iifname != "lo" ip daddr 127.0.0.0/8 drop
+	}
+
+	chain hostports_1487cd6c3599b59a {
+		ip saddr != 10.0.0.0-10.255.255.255 goto hostports_dnat
+	}
+}
+`
+
+// TestHostPortsTwoIsReplaced: mappings in the table of the release before are in force, which CHECK sees,
+// and stay so when the next Put replaces the table. DEL removes them from either.
+func TestHostPortsTwoIsReplaced(t *testing.T) {
+	t.Parallel()
+	before := strings.NewReplacer(
+		"host ports 3", "host ports 2", "ct label set 29 ", "", "ct label 29", "ct status dnat",
+	).Replace(portsAsRead)
+	entries, err := nft.Publish("owner a", portsRead(t))
+	must(t, err)
+	claim := nft.Claim{Tag: "owner a", Entries: entries}
+	complete := func(c *nft.Conn, want bool) {
+		t.Helper()
+		missing, err := c.Missing(t.Context(), claim)
+		must(t, err)
+		if (len(missing) == 0) != want {
+			t.Errorf("missing: %v", missing)
+		}
+	}
+	ns, c := setup(t)
+	ns.Command("nft", before)
+	complete(c, true)
+	_, err = publish(t, c, "owner b", mapping(tcp, "", 8080, 8080, "10.1.2.4:80"))
+	if taken := new(nft.TakenError); !errors.As(err, &taken) || taken.Holder != "owner a" {
+		t.Errorf("%v, want that owner a has the port", err)
+	}
+	undo, err := publish(t, c, "owner b", mapping(tcp, "", 8888, 8888, "10.1.2.4:80"))
+	must(t, err)
+	complete(c, true)
+	must(t, undo(t.Context()))
+	if diff := cmp.Diff(sortedLines(portsAsRead), sortedLines(ns.Command("nft", "list", "ruleset"))); diff != "" {
+		t.Errorf("replaced (-want +got):\n%s", diff)
+	}
+
+	ns, c = setup(t)
+	ns.Command("nft", before)
+	ns.Command("nft", "flush", "chain", "inet", "tenon", "hostports_output")
+	complete(c, false)
+	_, err = c.Put(t.Context(), claim) // as repair does
+	must(t, err)
+	if diff := cmp.Diff(sortedLines(portsAsRead), sortedLines(ns.Command("nft", "list", "ruleset"))); diff != "" {
+		t.Errorf("repaired (-want +got):\n%s", diff)
+	}
+
+	ns, c = setup(t)
+	ns.Command("nft", before)
+	_, err = c.Take(t.Context(), nft.Publishing, is("owner a"), new(nft.Publisher("owner a")))
+	must(t, err)
+	if out := ns.Command("nft", "list", "ruleset"); strings.Contains(out, "owner a") {
+		t.Errorf("left:\n%s", out)
+	}
+}
+
+// publish does so for an owner and returns the undo.
+func publish(t testing.TB, c *nft.Conn, tag string, maps ...nft.Mapping) (undo func(context.Context) error, err error) {
+	t.Helper()
+	entries, err := nft.Publish(tag, nft.Publication{Mappings: maps})
+	must(t, err)
+	return c.Put(t.Context(), nft.Claim{Tag: tag, Entries: entries})
+}
+
+// TestTaken is the matrix of conflicts (R-89, field-notes.md row 20): wildcard, address and range against each other, both
+// ways, for both families. Who comes second is refused, is told who was first, and changes nothing.
+func TestTaken(t *testing.T) {
+	t.Parallel()
+	any4 := mapping(tcp, "", 8080, 8080, "10.1.2.3:80")
+	at4 := mapping(tcp, "192.0.2.1", 8080, 8080, "10.1.2.3:80")
+	range4 := mapping(tcp, "", 8000, 8100, "10.1.2.3:8000")
+	rangeAt4 := mapping(tcp, "192.0.2.1", 8000, 8100, "10.1.2.3:8000")
+	any6 := mapping(tcp, "", 8080, 8080, "[fd00::3]:80")
+	at6 := mapping(tcp, "2001:db8::1", 8080, 8080, "[fd00::3]:80")
+	range6 := mapping(tcp, "", 8000, 8100, "[fd00::3]:8000")
+	rangeAt6 := mapping(tcp, "2001:db8::1", 8000, 8100, "[fd00::3]:8000")
+	var rows []conflictRow
+	for _, group := range [][]nft.Mapping{{any4, at4, range4, rangeAt4}, {any6, at6, range6, rangeAt6}} {
+		for _, a := range group {
+			for _, b := range group {
+				rows = append(rows, conflictRow{a, b, true})
+			}
+		}
+	}
+	for _, free := range []conflictRow{
+		{any4, any6, false}, {range4, range6, false}, // families
+		{any4, mapping(udp, "", 8080, 8080, "10.1.2.4:80"), false}, {range4, mapping(udp, "", 8000, 8100, "10.1.2.4:8000"), false},
+		{at4, mapping(tcp, "192.0.2.2", 8080, 8080, "10.1.2.4:80"), false},
+		{rangeAt4, mapping(tcp, "192.0.2.2", 8000, 8100, "10.1.2.4:8000"), false},
+		{rangeAt4, mapping(tcp, "192.0.2.2", 8080, 8080, "10.1.2.4:80"), false},
+		{any4, mapping(tcp, "", 8081, 8081, "10.1.2.4:80"), false},
+		{range4, mapping(tcp, "", 8101, 8200, "10.1.2.4:8101"), false}, {range4, mapping(tcp, "", 8101, 8101, "10.1.2.4:80"), false},
+		{range4, mapping(tcp, "", 8100, 8200, "10.1.2.4:8100"), true}, {range4, mapping(tcp, "", 7000, 9000, "10.1.2.4:7000"), true},
+	} {
+		rows = append(rows, free, conflictRow{free.second, free.first, free.taken})
+	}
+	for _, row := range rows {
+		t.Run(fmt.Sprintf("%s, %s", row.first, row.second), func(t *testing.T) {
+			t.Parallel()
+			ns, c := setup(t)
+			_, err := publish(t, c, "first", row.first)
+			must(t, err)
+			before := ns.Command("nft", "list", "ruleset")
+			_, err = publish(t, c, "second", mapping(sctp, "", 1, 1, "10.9.9.9:1"), row.second)
+			var taken *nft.TakenError
+			if got := errors.As(err, &taken); got != row.taken || !got && err != nil {
+				t.Errorf("%v, want taken: %t", err, row.taken)
+			}
+			if row.taken && (taken.Holder != "first" || !strings.Contains(taken.What, row.second.String())) {
+				t.Errorf("%+v", taken)
+			}
+			after := ns.Command("nft", "list", "ruleset")
+			if row.taken != (before == after) {
+				t.Errorf("changed: %t\n%s", before != after, cmp.Diff(before, after))
+			}
+			_, err = publish(t, c, "first", row.first) // one's own are no conflict
+			must(t, err)
+		})
+	}
+}
+
+// TestKin: what kin of the owner have mapped to the same ports comes first, then what the owner has, in whatever order they come and
+// however they are put; nobody loses one to kin, and who is second has them when the first is gone. A third has to be put again. Where
+// it is not the same, or under conditions, it is taken.
+func TestKin(t *testing.T) {
+	t.Parallel()
+	kin := func(tag string) bool { return tag == "a" || tag == "b" || tag == "z" }
+	claim := func(tag string, p nft.Publication) nft.Claim {
+		if kin(tag) {
+			p.Kin = kin
+		}
+		entries, err := nft.Publish(tag, p)
+		must(t, err)
+		return nft.Claim{Tag: tag, Entries: entries}
+	}
+	to := func(address string) nft.Publication {
+		return nft.Publication{Mappings: []nft.Mapping{
+			mapping(tcp, "", 8080, 8080, address+":80"), mapping(tcp, "192.0.2.1", 8081, 8081, address+":80"), mapping(udp, "", 9000, 9100, address+":9000"),
+		}}
+	}
+	a, b, z := claim("a", to("10.0.0.1")), claim("b", to("10.0.0.2")), claim("z", to("10.0.0.9"))
+	holds := func(ns *testnet.Namespace, tag string, want int) {
+		t.Helper()
+		if got := strings.Count(ns.Command("nft", "list", "ruleset"), fmt.Sprintf("comment %q : ", tag)); got != want {
+			t.Errorf("%s has %d mappings, want %d", tag, got, want)
+		}
+	}
+	ns, c := setup(t)
+	lacks := func(claim nft.Claim, want int) {
+		t.Helper()
+		if missing, err := c.Missing(t.Context(), claim); err != nil || len(missing) != want {
+			t.Errorf("%s lacks %v, %v, want %d", claim.Tag, missing, err, want)
+		}
+	}
+	for i, claims := range [][]nft.Claim{{a}, {b}, {a}, {b, a}, {a, z, b}, {z}} {
+		_, err := c.Put(t.Context(), claims...)
+		must(t, err)
+		holds(ns, "a", 3)
+		holds(ns, "b", min(3*i, 3))
+		holds(ns, "z", 0)
+	}
+	for _, claim := range []nft.Claim{a, b, z} {
+		lacks(claim, 0)
+	}
+	when, err := nft.ParseCondition(nft.IPv4, []string{"ip", "saddr", "192.0.2.2"})
+	must(t, err)
+	var taken *nft.TakenError
+	for name, other := range map[string]nft.Claim{
+		"somebody else":     claim("c", to("10.0.0.3")),
+		"another port":      claim("b", nft.Publication{Mappings: []nft.Mapping{mapping(tcp, "", 8080, 8080, "10.0.0.2:81")}}),
+		"more ports":        claim("b", nft.Publication{Mappings: []nft.Mapping{mapping(udp, "", 9000, 9101, "10.0.0.2:9000")}}),
+		"under a condition": claim("b", nft.Publication{Mappings: to("10.0.0.2").Mappings, When4: when}),
+	} {
+		if _, err := c.Put(t.Context(), other); !errors.As(err, &taken) || taken.Holder != "a" {
+			t.Errorf("%s: %v, want that a has it", name, err)
+		}
+	}
+	gone := func(tag string) {
+		t.Helper()
+		_, err := c.Take(t.Context(), nft.Publishing, func(other string) bool { return other == tag }, nil)
+		must(t, err)
+	}
+	gone("a")
+	lacks(b, 0)
+	lacks(z, 3)
+	_, err = c.Put(t.Context(), b, z)
+	must(t, err)
+	holds(ns, "b", 3)
+	holds(ns, "z", 3)
+	gone("b")
+	lacks(z, 0)
+	if _, err := c.Put(t.Context(), claim("c", to("10.0.0.3"))); !errors.As(err, &taken) || taken.Holder != "z" {
+		t.Errorf("%v, want that z has it", err)
+	}
+	gone("z")
+	_, err = c.Put(t.Context(), b, a) // as repair does
+	must(t, err)
+	holds(ns, "a", 3)
+	holds(ns, "b", 3)
+	gone("a")
+	gone("b")
+	_, err = c.Put(t.Context(), claim("c", to("10.0.0.3")))
+	must(t, err)
+}
+
+type conflictRow struct {
+	first, second nft.Mapping
+	taken         bool
+}
+
+// TestTakenByAnEarlierClaim: of several claims in one transaction the first wins.
+func TestTakenByAnEarlierClaim(t *testing.T) {
+	t.Parallel()
+	_, c := setup(t)
+	var claims []nft.Claim
+	for i, tag := range []string{"a", "b", "c"} {
+		port := []uint16{8080, 8080, 8081}[i]
+		entries, err := nft.Publish(tag, nft.Publication{Mappings: []nft.Mapping{mapping(tcp, "", port, port, "10.0.0.1:80")}})
+		must(t, err)
+		claims = append(claims, nft.Claim{Tag: tag, Entries: entries})
+	}
+	_, err := c.Put(t.Context(), claims...)
+	var taken *nft.TakenError
+	if !errors.As(err, &taken) || taken.Holder != "a" {
+		t.Errorf("%v", err)
+	}
+	owners := map[string]bool{}
+	list, err := c.List(t.Context(), nft.Publishing)
+	must(t, err)
+	for _, h := range list {
+		owners[h.Comment] = true
+	}
+	if !owners["a"] || owners["b"] || !owners["c"] {
+		t.Errorf("owners %v", owners)
+	}
+}
+
+// TestTakenRace: of many who want a port at once one gets it.
+func TestTakenRace(t *testing.T) {
+	t.Parallel()
+	ns, c := setup(t)
+	var wg sync.WaitGroup
+	var won atomic.Int32
+	for i := range 20 {
+		one := open(t, ns)
+		m := mapping(tcp, "", 8080, 8080, fmt.Sprintf("10.1.2.%d:80", i+1))
+		switch i % 3 {
+		case 1:
+			m.Host = netip.MustParseAddr("192.0.2.1")
+		case 2:
+			m = mapping(tcp, "", 8000, 8100, fmt.Sprintf("10.1.2.%d:8000", i+1))
+		}
+		wg.Go(func() {
+			_, err := publish(t, one, fmt.Sprint(i), m)
+			var taken *nft.TakenError
+			switch {
+			case err == nil:
+				won.Add(1)
+			case !errors.As(err, &taken):
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if won.Load() != 1 {
+		list, err := c.List(t.Context(), nft.Publishing)
+		t.Errorf("%d have the port: %v, %v", won.Load(), list, err)
+	}
+}
+
+// TestPublishAgain: what an owner had before goes, also if nothing of it is wanted any more, and comes back with undo.
+func TestPublishAgain(t *testing.T) {
+	t.Parallel()
+	ns, c := setup(t)
+	when, err := nft.ParseCondition(nft.IPv4, []string{"ip saddr 10.0.0.0/8 meta mark 5-77"}) // a range, as each expression has to come back
+	must(t, err)
+	entries, err := nft.Publish("a", nft.Publication{When4: when, Mappings: []nft.Mapping{
+		mapping(tcp, "", 1, 1, "10.0.0.1:1"), mapping(tcp, "", 100, 200, "10.0.0.1:100"),
+	}})
+	must(t, err)
+	_, err = c.Put(t.Context(), nft.Claim{Tag: "a", Entries: entries})
+	must(t, err)
+	before := ns.Command("nft", "list", "ruleset")
+	undo, err := publish(t, c, "a", mapping(udp, "192.0.2.1", 7, 7, "10.0.0.2:7"))
+	must(t, err)
+	if now := ns.Command("nft", "list", "ruleset"); strings.Contains(now, "10.0.0.1") || strings.Contains(now, "saddr 10.") || !strings.Contains(now, "10.0.0.2 . 7") {
+		t.Errorf("after the second:\n%s", now)
+	}
+	must(t, undo(t.Context()))
+	if diff := cmp.Diff(sortedLines(before), sortedLines(ns.Command("nft", "list", "ruleset"))); diff != "" {
+		t.Errorf("after undo (-before +after):\n%s", diff)
+	}
+	taken, err := c.Take(t.Context(), nft.Publishing, is("a"), nil)
+	must(t, err)
+	if out := ns.Command("nft", "list", "ruleset"); len(taken) == 0 || strings.Contains(out, `"a"`) || strings.Contains(out, "10.0.0.0") {
+		t.Errorf("after removal:\n%s", out)
+	}
+}
+
+// TestDistinct: what a configuration says twice it may say; what excludes each other it may not.
+func TestDistinct(t *testing.T) {
+	t.Parallel()
+	one := mapping(tcp, "", 80, 80, "10.0.0.1:80")
+	for _, row := range []struct {
+		name string
+		list []nft.Mapping
+		want int // 0: refused
+	}{
+		{"the same twice", []nft.Mapping{one, one}, 1},
+		{"another target", []nft.Mapping{one, mapping(tcp, "", 80, 80, "10.0.0.1:81")}, 0},
+		{"wildcard and address", []nft.Mapping{one, mapping(tcp, "192.0.2.1", 80, 80, "10.0.0.1:80")}, 0},
+		{"in a range", []nft.Mapping{one, mapping(tcp, "", 70, 90, "10.0.0.1:70")}, 0},
+		{"families", []nft.Mapping{one, mapping(tcp, "", 80, 80, "[fd00::1]:80")}, 2},
+		{"protocols", []nft.Mapping{one, mapping(udp, "", 80, 80, "10.0.0.1:80")}, 2},
+	} {
+		got, err := nft.Distinct(row.list)
+		if len(got) != row.want || (err == nil) != (row.want > 0) {
+			t.Errorf("%s: %v, %v", row.name, got, err)
+		}
+	}
+}
+
+// TestRangesAreOneElement: consecutive mappings that keep their port are one element, others one each (field-notes.md row
+// 69).
+func TestRangesAreOneElement(t *testing.T) {
+	t.Parallel()
+	_, c := setup(t)
+	var maps []nft.Mapping
+	for p := uint16(10000); p < 20000; p++ {
+		maps = append(maps, mapping(udp, "", p, p, fmt.Sprintf("10.0.0.1:%d", p)))
+	}
+	maps = append(maps, mapping(udp, "", 20000, 20009, "10.0.0.1:20000"), mapping(udp, "192.0.2.1", 20010, 20010, "10.0.0.1:20010"), mapping(tcp, "", 100, 109, "10.0.0.1:200"))
+	_, err := publish(t, c, "a", maps...)
+	must(t, err)
+	list, err := c.List(t.Context(), nft.Publishing)
+	must(t, err)
+	var got []string
+	for _, h := range list {
+		if m, ok := nft.Published(h); ok {
+			got = append(got, m.String())
+		}
+	}
+	want := []string{"udp *:10000-20009 to 10.0.0.1:10000-20009", "udp 192.0.2.1:20010 to 10.0.0.1:20010"}
+	for i := range 10 {
+		want = append(want, fmt.Sprintf("tcp *:%d to 10.0.0.1:%d", 100+i, 200+i))
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// thousands are ports that cannot be one range.
+func thousands() (maps []nft.Mapping) {
+	for p := uint16(10000); p < 20000; p++ {
+		maps = append(maps, mapping(udp, "", p, p, fmt.Sprintf("10.0.0.1:%d", p+1)))
+	}
+	return maps
+}
+
+// TestThousandsOfPorts: they are made and removed in one transaction each.
+func TestThousandsOfPorts(t *testing.T) {
+	t.Parallel()
+	ns, c := setup(t)
+	before := generation(t, ns)
+	_, err := publish(t, c, "a", thousands()...)
+	must(t, err)
+	if n := generation(t, ns) - before; n != 1 {
+		t.Errorf("%d transactions", n)
+	}
+	list, err := c.List(t.Context(), nft.Publishing)
+	must(t, err)
+	if len(list) != 10001 {
+		t.Errorf("%d elements", len(list))
+	}
+	taken, err := c.Take(t.Context(), nft.Publishing, is("a"), nil)
+	must(t, err)
+	if n := generation(t, ns) - before; len(taken) != 10001 || n != 2 {
+		t.Errorf("%d removed, %d transactions", len(taken), n)
+	}
+}
+
+func BenchmarkPublish(b *testing.B) {
+	for name, maps := range map[string][]nft.Mapping{
+		"one":                {mapping(tcp, "", 8080, 8080, "10.0.0.1:80")},
+		"range of 10000":     {mapping(tcp, "", 10000, 20000, "10.0.0.1:10000")},
+		"10000 on their own": thousands(),
+	} {
+		b.Run(name, func(b *testing.B) {
+			_, c := setup(b)
+			for b.Loop() {
+				undo, err := publish(b, c, "a", maps...)
+				must(b, err)
+				b.StopTimer()
+				must(b, undo(b.Context()))
+				b.StartTimer()
+			}
+		})
+	}
+}

@@ -1,0 +1,124 @@
+package sysctl_test
+
+import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/tenon-cni/tenon/internal/netns"
+	"github.com/tenon-cni/tenon/internal/sysctl"
+	"github.com/tenon-cni/tenon/internal/testnet"
+)
+
+func TestMain(m *testing.M) { testnet.Main(m) }
+
+// TestGlobal: of the settings that can be written in a namespace, those that are not Global have a value in each. Settings
+// that are no numbers are left out: there are few. A global one would change, and be put back.
+// CVE-2021-38209
+func TestGlobal(t *testing.T) {
+	t.Parallel()
+	net := testnet.New(t, "a", "b")
+	a, b := net.Container("a"), net.Container("b")
+	keys := writable(t, a.NS)
+	if len(keys) < 100 {
+		t.Fatalf("only %d settings", len(keys))
+	}
+	changed := 0
+	for _, key := range keys {
+		if sysctl.Global(key) {
+			continue
+		}
+		before, ok := read(t, b.NS, key)
+		if !ok {
+			continue
+		}
+		undo := change(t, a.NS, key)
+		if undo == nil {
+			continue
+		}
+		changed++
+		if after, _ := read(t, b.NS, key); after != before {
+			t.Errorf("%s acts on other namespaces too: %q has become %q", key, before, after)
+		}
+		undo()
+	}
+	if t.Logf("%d of %d settings changed", changed, len(keys)); changed < 100 {
+		t.Error("too few to tell")
+	}
+}
+
+// writable lists the settings below net that can be written in a namespace.
+func writable(t *testing.T, n *netns.NS) (keys []string) {
+	t.Helper()
+	err := n.Run(func() error {
+		return filepath.WalkDir("/proc/sys/net", func(path string, d fs.DirEntry, err error) error {
+			if errors.Is(err, fs.ErrNotExist) || err == nil && d.IsDir() {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			if info, err := d.Info(); err == nil && info.Mode().Perm()&0o200 != 0 {
+				keys = append(keys, strings.TrimPrefix(path, "/proc/sys/"))
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}
+
+func read(t *testing.T, n *netns.NS, key string) (value string, ok bool) {
+	t.Helper()
+	err := n.Run(func() (err error) {
+		value, err = sysctl.Read(key)
+		return err
+	})
+	return value, err == nil
+}
+
+// change gives a number another value, if there is one that the kernel takes, and returns what puts it back.
+func change(t *testing.T, n *netns.NS, key string) (undo func()) {
+	t.Helper()
+	err := n.Run(func() error {
+		old, err := sysctl.Read(key)
+		if err != nil {
+			return err
+		}
+		number, err := strconv.Atoi(old)
+		if err != nil {
+			return err
+		}
+		for _, by := range []int{1, -1, 100} {
+			if _, changed, err := sysctl.Set(key, strconv.Itoa(number+by)); err != nil || !changed {
+				continue
+			}
+			undo = func() {
+				_ = n.Run(func() error { return sysctl.Write(key, old) }) // some have no way back, and end with the namespace
+			}
+			return nil
+		}
+		return nil
+	})
+	if err != nil {
+		return nil
+	}
+	return undo
+}
+
+func TestGlobalByName(t *testing.T) {
+	t.Parallel()
+	for key, want := range map[string]bool{
+		"net/netfilter/nf_hooks_lwtunnel": true, "net/netfilter/nf_conntrack_max": true, "net/netfilter/nf_conntrack_acct": false,
+		"net/ipv4/ip_forward": false, "net.netfilter.nf_conntrack_max": false,
+	} {
+		if sysctl.Global(key) != want {
+			t.Errorf("%s: %t", key, !want)
+		}
+	}
+}
