@@ -18,11 +18,11 @@ import (
 
 // candidate takes in a file that holds a network.
 func (c *checker) candidate(f network.File) {
-	at := spot{file: f.Path, network: f.Name}
+	at := subject{file: f.Path, network: f.Name}
 	if at.value = c.open(f, at); at.value == nil {
 		return
 	}
-	n := &configured{spot: at, File: f}
+	n := &configured{subject: at, File: f}
 	c.networks = append(c.networks, n)
 	if f.Network != nil {
 		n.list = f.Network.List
@@ -43,7 +43,7 @@ func (c *checker) candidate(f network.File) {
 
 // file judges a file that holds no network.
 func (c *checker) file(f network.File) {
-	at := spot{file: f.Path, network: f.Name}
+	at := subject{file: f.Path, network: f.Name}
 	switch {
 	case f.Kind == network.ListFile || f.Kind == network.SingleFile: // see candidate
 	case c.catalog.Policy != nil && f.Path == c.catalog.Policy.Source:
@@ -58,7 +58,7 @@ func (c *checker) file(f network.File) {
 }
 
 // open parses a file, and says why if that is not possible.
-func (c *checker) open(f network.File, at spot) *document.Node {
+func (c *checker) open(f network.File, at subject) *document.Node {
 	if f.Content == nil {
 		c.add("read", at, "", "cannot be read: %v", complaint(f))
 		return nil
@@ -82,7 +82,7 @@ func complaint(f network.File) error {
 
 func syntaxError(data []byte) error { return json.Unmarshal(data, new(json.RawMessage)) }
 
-func (c *checker) syntax(f network.File, at spot, err error) {
+func (c *checker) syntax(f network.File, at subject, err error) {
 	offset, hint := 0, ""
 	if s := (*json.SyntaxError)(nil); errors.As(err, &s) {
 		offset = max(0, int(s.Offset)-1)
@@ -106,7 +106,7 @@ func (c *checker) syntax(f network.File, at spot, err error) {
 }
 
 // duplicates tells the keys that an object has twice. Those of a list are matched exactly, others in any case.
-func (c *checker) duplicates(at spot, n *document.Node, exactly bool) {
+func (c *checker) duplicates(at subject, n *document.Node, exactly bool) {
 	for i, m := range n.Members {
 		for _, before := range n.Members[:i] {
 			if before.Key == m.Key || !exactly && strings.EqualFold(before.Key, m.Key) {
@@ -123,7 +123,7 @@ func (c *checker) duplicates(at spot, n *document.Node, exactly bool) {
 }
 
 // dropIn adds a drop-in to its network.
-func (c *checker) dropIn(f network.File, at spot) {
+func (c *checker) dropIn(f network.File, at subject) {
 	switch f.Use {
 	case network.Ignored:
 		c.add("ignored-file", at, "the folder of a drop-in bears the name of a network that is a list (.conflist)",
@@ -147,7 +147,7 @@ func (c *checker) dropIn(f network.File, at spot) {
 }
 
 // ignored tells of a file that looks as if a runtime should read it.
-func (c *checker) ignored(f network.File, at spot) {
+func (c *checker) ignored(f network.File, at subject) {
 	if syntaxError(f.Content) != nil {
 		return
 	}

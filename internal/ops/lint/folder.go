@@ -27,7 +27,7 @@ func (c *checker) together(a, b *configured) {
 		for j, q := range b.plugins {
 			mine, other := poolOf(a, i), poolOf(b, j)
 			if x, y, ok := mine.overlap(other); ok {
-				c.add("range-overlap", other.spot, "reservations are kept for each network: both may hand out the same address",
+				c.add("range-overlap", other.subject, "reservations are kept for each network: both may hand out the same address",
 					"%s overlaps with %s of network %s (%s)", y, x, a.Name, a.Path)
 			}
 			c.bridges(a.plugins[i], q, mine, other, a)

@@ -141,8 +141,8 @@ type checker struct {
 	found    []Finding
 }
 
-// spot is what a finding is about.
-type spot struct {
+// subject is what a finding is about.
+type subject struct {
 	file    string
 	value   *document.Node // nil: the file
 	key     *document.Node // of the value, to be pointed at in its place; may be nil
@@ -150,19 +150,19 @@ type spot struct {
 	plugin  string
 }
 
-// at is a spot of the same plugin.
-func (s spot) at(value *document.Node) spot {
+// at returns the subject of the same plugin with another value.
+func (s subject) at(value *document.Node) subject {
 	s.value, s.key = value, nil
 	return s
 }
 
-// atKey is a spot of the same plugin: a member of an object, of which its key is pointed at.
-func (s spot) atKey(m document.Member) spot {
+// atKey returns the subject of the same plugin for a member of an object; findings point at its key.
+func (s subject) atKey(m document.Member) subject {
 	s.value, s.key = m.Value, m.Name
 	return s
 }
 
-func (c *checker) add(rule string, at spot, hint, format string, args ...any) {
+func (c *checker) add(rule string, at subject, hint, format string, args ...any) {
 	f := Finding{
 		Severity: severity(rule), Rule: rule, File: at.file, Network: at.network, Plugin: at.plugin,
 		Message: fmt.Sprintf(format, args...), Hint: hint,

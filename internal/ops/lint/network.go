@@ -16,7 +16,7 @@ import (
 
 // configured is a file that holds a network, and what could be read of it.
 type configured struct {
-	spot
+	subject
 	network.File
 	list    *cni.List       // as it is run; nil if it cannot be loaded
 	plugins []*pluginObject // drop-ins last
@@ -24,15 +24,15 @@ type configured struct {
 
 // pluginObject is the configuration of one plugin.
 type pluginObject struct {
-	spot
+	subject
 	typ, ipam      string
 	def, allocator *plugin.Definition // nil if not built in, or not there
 	wrongType      bool               // there are wrong JSON types, outside of its ipam section
 	wrongIPAM      bool               // there are, inside
 }
 
-func object(at spot, value *document.Node) *pluginObject {
-	p := &pluginObject{spot: at.at(value), typ: value.Get("type").Text(), ipam: value.Path("ipam", "type").Text()}
+func object(at subject, value *document.Node) *pluginObject {
+	p := &pluginObject{subject: at.at(value), typ: value.Get("type").Text(), ipam: value.Path("ipam", "type").Text()}
 	p.plugin = p.typ
 	p.def, p.allocator = definition(p.typ), definition(p.ipam)
 	return p
@@ -86,7 +86,7 @@ func (c *checker) network(n *configured) {
 
 // blame finds the value that an error is about. Where it does not say so itself that is the text it quotes, or else the
 // key that it names: for pointing at, not for deciding.
-func (s spot) blame(err error) spot {
+func (s subject) blame(err error) subject {
 	if pointer := cni.Pointer(err); pointer != "" {
 		return s.at(s.value.Resolve(pointer))
 	}
@@ -97,7 +97,7 @@ func (s spot) blame(err error) spot {
 }
 
 // named returns the value that a message quotes, or the value of the key that it names; nil if there is none.
-func (s spot) named(message string) *document.Node {
+func (s subject) named(message string) *document.Node {
 	quoted := s.value.Find(func(v *document.Node) bool {
 		t := v.Text()
 		return len(t) > 1 && (strings.Contains(message, strconv.Quote(t)) || strings.Contains(message, "'"+t+"'"))

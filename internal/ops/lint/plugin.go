@@ -38,7 +38,7 @@ func (c *checker) pluginObject(n *configured, p *pluginObject, i int) {
 		return
 	}
 	if p.def != nil && p.def.Role != plugin.RoleIPAM && !p.wrongType {
-		c.refused(p.spot, p.def, request)
+		c.refused(p.subject, p.def, request)
 		c.advised(p, request)
 	}
 	if p.allocator == nil || p.allocator.Role != plugin.RoleIPAM || p.wrongIPAM || p.ipam == hostLocal && c.ranges(p) {
@@ -48,7 +48,7 @@ func (c *checker) pluginObject(n *configured, p *pluginObject, i int) {
 }
 
 // refused tells what a plugin itself has to say about its configuration.
-func (c *checker) refused(at spot, d *plugin.Definition, request []byte) {
+func (c *checker) refused(at subject, d *plugin.Definition, request []byte) {
 	err := d.Validate(request)
 	if err == nil || cni.CodeOf(err) == cni.CodeIncompatibleVersion { // see executable
 		return
@@ -72,7 +72,7 @@ func (c *checker) advised(p *pluginObject, request []byte) {
 		return
 	}
 	for _, choice := range choices {
-		c.add("host-choice", p.spot, "", "%s %s", p.def.Name, choice)
+		c.add("host-choice", p.subject, "", "%s %s", p.def.Name, choice)
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // policy judges the file with the policy.
-func (c *checker) policy(f network.File, at spot) {
+func (c *checker) policy(f network.File, at subject) {
 	if f.Content == nil || syntaxError(f.Content) != nil {
 		c.open(f, at)
 		return

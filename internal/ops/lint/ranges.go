@@ -61,7 +61,7 @@ func decodeHostLocal(p *pluginObject) (conf hostlocal.Config, ok bool) {
 }
 
 // badSet says what is wrong with a set: a range of it, or the ranges with each other.
-func (c *checker) badSet(p *pluginObject, at spot, set ipam.RangeSet) {
+func (c *checker) badSet(p *pluginObject, at subject, set ipam.RangeSet) {
 	for i, r := range set {
 		if err := r.Canonicalize(); err != nil {
 			hint := ""
@@ -81,7 +81,7 @@ func (c *checker) badSet(p *pluginObject, at spot, set ipam.RangeSet) {
 }
 
 // goodSet tells what is odd about a canonical set.
-func (c *checker) goodSet(p *pluginObject, at spot, set ipam.RangeSet) {
+func (c *checker) goodSet(p *pluginObject, at subject, set ipam.RangeSet) {
 	for i, r := range set {
 		if !r.Subnet.Contains(r.Gateway) {
 			c.add("range-gateway", p.at(at.value.Element(i)), "", "gateway %s lies outside of %s: containers cannot reach it directly", r.Gateway, r.Subnet)
@@ -94,7 +94,7 @@ func (c *checker) goodSet(p *pluginObject, at spot, set ipam.RangeSet) {
 
 // pool is what a network hands out.
 type pool struct {
-	spot
+	subject
 	sets []ipam.RangeSet
 }
 
@@ -103,13 +103,13 @@ func poolOf(n *configured, i int) pool {
 	p := n.plugins[i]
 	at := p.at(p.value.Get("ipam"))
 	if p.ipam != hostLocal {
-		return pool{spot: at}
+		return pool{subject: at}
 	}
 	conf, ok := decodeHostLocal(p)
 	if sets := conf.IPAM.Sets(); ok && ipam.CanonicalizeSets(sets) == nil {
 		return pool{at, sets}
 	}
-	return pool{spot: at}
+	return pool{subject: at}
 }
 
 // overlap returns a range of each that share an address.

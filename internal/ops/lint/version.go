@@ -41,7 +41,7 @@ func (c *checker) version(n *configured) {
 		return
 	}
 	if n.value.Get("cniVersion") == nil && n.value.Get("cniVersions") == nil {
-		c.add("no-version", n.spot, fmt.Sprintf("add \"cniVersion\": %q", cni.Newest),
+		c.add("no-version", n.subject, fmt.Sprintf("add \"cniVersion\": %q", cni.Newest),
 			"without cniVersion the network is run with %v, which has no CHECK, GC and STATUS and one address for each family", cni.V010)
 	}
 	for _, feature := range []struct {
@@ -96,7 +96,7 @@ func support(plugins []network.PluginVersions) string {
 }
 
 // runnable judges whether a plugin can be run in the version of the network.
-func (c *checker) runnable(n *configured, at spot, typ string) {
+func (c *checker) runnable(n *configured, at subject, typ string) {
 	if typ == "" {
 		return
 	}

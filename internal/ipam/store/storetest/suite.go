@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -160,47 +161,62 @@ func nextFree(t *testing.T, n Network) {
 		r := Sets(t, subnet)[0][0]
 		var tx Tx
 		n.Do(t, tx.Do, func(s store.Store) {
-			at := func(offset uint64) netip.Addr { a, _ := r.At(offset); return a }
-			find := func(from, to uint64) string {
-				a, err := s.NextFree(t.Context(), r, at(from), at(to))
-				if err != nil {
-					t.Fatal(err)
-				}
-				return a.String()
-			}
-			for offset := range uint64(100) {
-				if err := s.Reserve(t.Context(), 0, at(offset), owner(fmt.Sprint("c", offset))); err != nil {
-					t.Fatal(err)
-				}
-			}
-			for _, o := range []string{"c8", "c15", "c16", "c64"} {
-				if err := s.Release(t.Context(), owner(o)); err != nil {
-					t.Fatal(err)
-				}
-			}
-			for _, test := range []struct{ from, to, want uint64 }{
-				{0, 99, 8}, {8, 99, 8}, {8, 8, 8}, {9, 99, 15}, {15, 15, 15}, {16, 99, 16}, {17, 99, 64}, {65, 200, 100}, {150, 200, 150},
-			} {
-				if got, want := find(test.from, test.to), at(test.want).String(); got != want {
-					t.Errorf("%s from %d to %d: got %s, want %s", subnet, test.from, test.to, got, want)
-				}
-			}
-			for _, test := range [][2]uint64{{0, 7}, {0, 0}, {9, 14}, {17, 63}, {65, 99}} {
-				if got := find(test[0], test[1]); got != (netip.Addr{}).String() {
-					t.Errorf("%s from %d to %d: got %s, want none", subnet, test[0], test[1], got)
-				}
-			}
+			reserveSome(t, s, r)
+			searches(t, s, r)
 			if used, err := s.Used(t.Context(), r); err != nil || used != 96 {
 				t.Errorf("used: %d, %v", used, err)
 			}
 			if err := tx.Rollback(); err != nil {
 				t.Fatal(err)
 			}
-			if got := find(1, 99); got != at(1).String() {
+			first, _ := r.At(1)
+			if got := find(t, s, r, 1, 99); got != first {
 				t.Errorf("%s after rollback: %s is free", subnet, got)
 			}
 		})
 	}
+}
+
+// reserveSome reserves the first 100 addresses of r except those at the offsets 8, 15, 16 and 64.
+func reserveSome(t *testing.T, s store.Store, r ipam.Range) {
+	for offset := range uint64(100) {
+		a, _ := r.At(offset)
+		if err := s.Reserve(t.Context(), 0, a, owner(fmt.Sprint("c", offset))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, o := range []string{"c8", "c15", "c16", "c64"} {
+		if err := s.Release(t.Context(), owner(o)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// searches looks for free addresses after reserveSome.
+func searches(t *testing.T, s store.Store, r ipam.Range) {
+	for _, test := range []struct{ from, to, want uint64 }{
+		{0, 99, 8}, {8, 99, 8}, {8, 8, 8}, {9, 99, 15}, {15, 15, 15}, {16, 99, 16}, {17, 99, 64}, {65, 200, 100}, {150, 200, 150},
+	} {
+		want, _ := r.At(test.want)
+		if got := find(t, s, r, test.from, test.to); got != want {
+			t.Errorf("%s from %d to %d: got %s, want %s", r.Subnet, test.from, test.to, got, want)
+		}
+	}
+	for _, test := range [][2]uint64{{0, 7}, {0, 0}, {9, 14}, {17, 63}, {65, 99}} {
+		if got := find(t, s, r, test[0], test[1]); got.IsValid() {
+			t.Errorf("%s from %d to %d: got %s, want none", r.Subnet, test[0], test[1], got)
+		}
+	}
+}
+
+func find(t *testing.T, s store.Store, r ipam.Range, from, to uint64) netip.Addr {
+	first, _ := r.At(from)
+	last, _ := r.At(to)
+	a, err := s.NextFree(t.Context(), r, first, last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
 }
 
 func collect(t *testing.T, n Network) {
@@ -282,37 +298,26 @@ func waitingEnds(t *testing.T, n Network) {
 	}
 }
 
-// 64 allocate and release at a time, with room for 61: an address never has two holders, and in the end all are free.
+// manyAtOnce allocates and releases with 64 owners at a time and room for 61: no address ever has two holders, and all
+// are free in the end.
 func manyAtOnce(t *testing.T, n Network) {
 	sets := Sets(t, "10.0.0.0/26", "2001:db8::/64")
-	var mu sync.Mutex
-	holder := map[netip.Addr]string{}
+	holders := holders{of: map[netip.Addr]string{}}
 	var wg sync.WaitGroup
 	for i := range 64 {
 		wg.Go(func() {
 			for round := range 4 {
 				o := owner(fmt.Sprintf("c%d-%d", i, round))
 				all, err := n.Allocate(t.Context(), ipam.Request{Owner: o, Sets: sets})
-				var exhausted *ipam.ExhaustedError
-				if err != nil {
-					if !errors.As(err, &exhausted) {
-						t.Error(err)
-					}
+				if exhausted := (*ipam.ExhaustedError)(nil); errors.As(err, &exhausted) {
 					continue
 				}
-				mu.Lock()
-				for _, a := range all {
-					if other, ok := holder[a.Addr]; ok {
-						t.Errorf("%s has two holders: %s and %s", a.Addr, other, o)
-					}
-					holder[a.Addr] = o.Container
+				if err != nil {
+					t.Error(err)
+					continue
 				}
-				mu.Unlock()
-				mu.Lock()
-				for _, a := range all {
-					delete(holder, a.Addr)
-				}
-				mu.Unlock()
+				holders.add(t, o.Container, all)
+				holders.remove(all)
 				if err := n.Release(t.Context(), o); err != nil {
 					t.Error(err)
 				}
@@ -321,8 +326,33 @@ func manyAtOnce(t *testing.T, n Network) {
 	}
 	wg.Wait()
 	for _, line := range n.State(t) {
-		if line[:4] != "last" {
+		if !strings.HasPrefix(line, "last") {
 			t.Errorf("left: %s", line)
 		}
+	}
+}
+
+// holders are the containers that hold addresses.
+type holders struct {
+	mu sync.Mutex
+	of map[netip.Addr]string
+}
+
+func (h *holders) add(t *testing.T, container string, all []ipam.Allocation) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, a := range all {
+		if other, ok := h.of[a.Addr]; ok {
+			t.Errorf("%s has two holders: %s and %s", a.Addr, other, container)
+		}
+		h.of[a.Addr] = container
+	}
+}
+
+func (h *holders) remove(all []ipam.Allocation) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, a := range all {
+		delete(h.of, a.Addr)
 	}
 }
