@@ -1,34 +1,36 @@
-// Package firewalld asks firewalld, over the system bus, to let addresses through: at run time they are sources of one of
-// its zones. It knows nothing of other firewalls and of why anybody wants it.
+// Package firewalld adds addresses to zones of firewalld at run time, over the system bus. It knows nothing of
+// other firewalls, and nothing of containers.
 package firewalld
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
+
+	"github.com/godbus/dbus/v5"
 )
 
-// What firewalld is called on the bus (firewalld.dbus(5)).
+// Names on the bus (D-Bus specification, firewalld.dbus(5)).
 const (
+	driver = "org.freedesktop.DBus"
+
 	busName = "org.fedoraproject.FirewallD1"
 	object  = "/org/fedoraproject/FirewallD1"
 	zones   = "org.fedoraproject.FirewallD1.zone"
 )
 
-// Conn is a connection with the system bus, where DBUS_SYSTEM_BUS_ADDRESS says it is or at its usual place.
-type Conn struct{ bus *bus }
+// Conn is a connection with the system bus.
+type Conn struct{ bus *dbus.Conn }
 
-// Open connects. It fails where there is no bus; whether firewalld is on it is another question. The connection ends with
-// the context, too.
+// Open connects with the bus at DBUS_SYSTEM_BUS_ADDRESS, else at its usual place. It returns an error if there
+// is no bus, but not if firewalld is not on the bus. The connection ends with ctx or with [Conn.Close].
 func Open(ctx context.Context) (*Conn, error) {
-	bus, err := dial(ctx, systemBus())
+	bus, err := dbus.ConnectSystemBus(dbus.WithContext(ctx))
 	if err != nil {
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
-		return nil, fmt.Errorf("system bus: %w", err)
+		return nil, fmt.Errorf("system bus: %w", cause(ctx, err))
 	}
 	return &Conn{bus}, nil
 }
@@ -36,10 +38,10 @@ func Open(ctx context.Context) (*Conn, error) {
 // Close closes the connection.
 func (c *Conn) Close() error { return c.bus.Close() }
 
-// Running reports whether firewalld is on the bus. It is not started by the question.
+// Running reports whether firewalld is on the bus, and does not start it.
 func (c *Conn) Running(ctx context.Context) (bool, error) {
-	_, err := c.bus.call(ctx, method{driver, driverObject, driver, "GetNameOwner"}, busName)
-	if e := new(exception); errors.As(err, &e) && e.name == "org.freedesktop.DBus.Error.NameHasNoOwner" {
+	_, err := call(ctx, c.bus.BusObject(), driver+".GetNameOwner", busName)
+	if e := new(exception); errors.As(err, e) && e.Name == driver+".Error.NameHasNoOwner" {
 		return false, nil
 	}
 	if err != nil {
@@ -48,10 +50,10 @@ func (c *Conn) Running(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// AddSource adds an address, alone, to a zone. added is false if the zone had it.
+// AddSource adds a single address to a zone. added is false if the zone already had the address.
 func (c *Conn) AddSource(ctx context.Context, zone string, a netip.Addr) (added bool, err error) {
 	_, err = c.call(ctx, "addSource", zone, a)
-	if says(err, "ZONE_ALREADY_SET") {
+	if hasCode(err, "ZONE_ALREADY_SET") {
 		return false, nil
 	}
 	return err == nil, err
@@ -66,7 +68,7 @@ var ErrRefused = errors.New("not removed")
 // wraps [ErrRefused] if it cannot be removed; after any other error a later attempt may succeed.
 func (c *Conn) RemoveSource(ctx context.Context, zone string, a netip.Addr) error {
 	_, err := c.call(ctx, "removeSource", zone, a)
-	if says(err, "UNKNOWN_SOURCE") {
+	if hasCode(err, "UNKNOWN_SOURCE") {
 		return nil
 	}
 	if !answered(err) {
@@ -76,42 +78,78 @@ func (c *Conn) RemoveSource(ctx context.Context, zone string, a netip.Addr) erro
 	switch {
 	case wrong == nil && has:
 		return fmt.Errorf("%w: %w", ErrRefused, err)
-	case wrong == nil || answered(wrong): // there is no such zone, or not any more
+	case wrong == nil || answered(wrong): // the zone does not exist
 		return nil
 	}
 	return errors.Join(err, wrong)
 }
 
-// HasSource reports whether an address, alone, is in a zone.
-func (c *Conn) HasSource(ctx context.Context, zone string, a netip.Addr) (has bool, err error) {
+// HasSource reports whether a zone has exactly this address as a source.
+func (c *Conn) HasSource(ctx context.Context, zone string, a netip.Addr) (bool, error) {
 	answer, err := c.call(ctx, "querySource", zone, a)
-	return err == nil && answer.number() == 1, err
+	if err != nil || len(answer) == 0 {
+		return false, err
+	}
+	has, _ := answer[0].(bool)
+	return has, nil
 }
 
-func (c *Conn) call(ctx context.Context, member, zone string, a netip.Addr) (*decoder, error) {
+func (c *Conn) call(ctx context.Context, member, zone string, a netip.Addr) ([]any, error) {
 	source := netip.PrefixFrom(a, a.BitLen()).String()
-	answer, err := c.bus.call(ctx, method{busName, object, zones, member}, zone, source)
+	answer, err := call(ctx, c.bus.Object(busName, object), zones+"."+member, zone, source)
 	if err != nil {
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
 		return nil, fmt.Errorf("firewalld: %s %s in zone %q: %w", member, source, zone, err)
 	}
 	return answer, nil
 }
 
-// answered reports whether err is an exception of firewalld, not of the bus or of the connection.
-func answered(err error) bool {
-	var e *exception
-	return errors.As(err, &e) && !strings.HasPrefix(e.name, driver+".")
+// call calls a method of an object on the bus. The error wraps an exception if the object returned one.
+func call(ctx context.Context, o dbus.BusObject, method string, arguments ...any) ([]any, error) {
+	reply := o.CallWithContext(ctx, method, 0, arguments...)
+	if e := new(dbus.Error); errors.As(reply.Err, e) {
+		return nil, exception(*e)
+	}
+	return reply.Body, cause(ctx, reply.Err)
 }
 
-// says reports whether err is an exception of firewalld with this code, which its text begins with.
-func says(err error, code string) bool {
-	var e *exception
+// cause returns the reason why ctx ended if it ended before a call failed: the connection reports only that it
+// was closed.
+func cause(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// exception is an error that an object on the bus returned.
+type exception dbus.Error
+
+// Error returns the first line of the text: firewalld appends every command that it gave to nft.
+func (e exception) Error() string {
+	first, _, _ := strings.Cut(e.text(), "\n")
+	return cmp.Or(first, e.Name)
+}
+
+func (e exception) text() string {
+	if len(e.Body) == 0 {
+		return ""
+	}
+	text, _ := e.Body[0].(string)
+	return text
+}
+
+// answered reports whether err is an exception of firewalld, not of the bus or of the connection.
+func answered(err error) bool {
+	var e exception
+	return errors.As(err, &e) && !strings.HasPrefix(e.Name, driver+".")
+}
+
+// hasCode reports whether err is an exception of firewalld whose text begins with code.
+func hasCode(err error, code string) bool {
+	var e exception
 	if !errors.As(err, &e) {
 		return false
 	}
-	first, _, _ := strings.Cut(e.text, ":")
+	first, _, _ := strings.Cut(e.text(), ":")
 	return first == code
 }
