@@ -96,9 +96,9 @@ func protocolIsStandardLibrary(t *tree, violated report) {
 
 // One package owns each kernel interface, and speaks it without a library; the rest goes through it.
 var interfaceOwners = map[string]string{
-	"NETLINK_ROUTE":         "internal/netlink/rtnl",
+	"NETLINK_ROUTE":         "internal/netlink",
 	"NFNL_SUBSYS_NFTABLES":  "internal/nft/nftmsg",
-	"NFNL_SUBSYS_CTNETLINK": "internal/netlink/conntrack",
+	"NFNL_SUBSYS_CTNETLINK": "internal/netlink",
 }
 
 func kernelInterfaces(t *tree, violated report) {

@@ -11,7 +11,7 @@ import (
 // Addrs lists the addresses of a link with their prefix lengths, both families.
 func (s *Space) Addrs(l Link) ([]netip.Prefix, error) { return s.rt.Addrs(l) }
 
-// KeptAddrs lists the addresses of a link that somebody has given it for good, see [rtnl.Conn.KeptAddrs].
+// KeptAddrs lists the addresses of a link that somebody has given it for good, see [netlink.Conn.KeptAddrs].
 func (s *Space) KeptAddrs(l Link) ([]netip.Prefix, error) { return s.rt.KeptAddrs(l) }
 
 // AddAddr adds an address to a link. An IPv4 prefix shorter than /31 gets its broadcast address. The error wraps

@@ -3,11 +3,11 @@ package kernel
 import (
 	"context"
 
-	"github.com/tenon-cni/tenon/internal/netlink/rtnl"
+	"github.com/tenon-cni/tenon/internal/netlink"
 )
 
 // Autoconf is what the kernel has made of router advertisements for a link (RFC 4862).
-type Autoconf = rtnl.Autoconf
+type Autoconf = netlink.Autoconf
 
 // Autoconf reads what the kernel has made of router advertisements for a link.
 func (s *Space) Autoconf(l Link) (Autoconf, error) { return s.rt.Autoconf(l) }

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/netlink/rtnl"
+	"github.com/tenon-cni/tenon/internal/netlink"
 )
 
 // ErrNotBridge says that the link of that name is not a bridge.
@@ -32,7 +32,7 @@ func (s *Space) EnsureBridge(b Bridge) (bridge Link, created bool, err error) {
 	bridge, err = s.Link(b.Name)
 	if errors.Is(err, ErrNoLink) {
 		err = s.tx.Do("add bridge "+b.Name, func() error {
-			err := s.rt.AddBridge(rtnl.Bridge{Name: b.Name, MTU: b.MTU, VLANFiltering: b.VLANFiltering})
+			err := s.rt.AddBridge(netlink.Bridge{Name: b.Name, MTU: b.MTU, VLANFiltering: b.VLANFiltering})
 			if errors.Is(err, unix.EEXIST) { // somebody was faster
 				return nil
 			}
@@ -87,7 +87,7 @@ func (s *Space) SetMaster(port, bridge Link) error {
 }
 
 // Port is the configuration of a bridge port.
-type Port = rtnl.Port
+type Port = netlink.Port
 
 // SetPort configures a port of a bridge. It lasts as long as port is one, so it is undone with [Space.SetMaster].
 func (s *Space) SetPort(port Link, p Port) error {

@@ -7,28 +7,28 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/netlink/rtnl"
+	"github.com/tenon-cni/tenon/internal/netlink"
 )
 
 // Filter hands packets of a link to another, or lets them pass.
-type Filter = rtnl.Filter
+type Filter = netlink.Filter
 
 // Match says which packets a filter is about; the zero value is about all of them.
-type Match = rtnl.Match
+type Match = netlink.Match
 
 // Hook is where a filter looks at packets of a link.
-type Hook = rtnl.Hook
+type Hook = netlink.Hook
 
 // The hooks of filters, and the target of those that let packets pass.
 const (
-	Ingress = rtnl.Ingress
-	Egress  = rtnl.Egress
-	Pass    = rtnl.Pass
+	Ingress = netlink.Ingress
+	Egress  = netlink.Egress
+	Pass    = netlink.Pass
 )
 
 // classifier is what a link has of filters.
 type classifier struct {
-	kind    string   // of the qdisc that holds them: [rtnl.KindIngress], [rtnl.KindClsact] or "", none
+	kind    string   // of the qdisc that holds them: [netlink.KindIngress], [netlink.KindClsact] or "", none
 	filters []Filter // that SetFilters could have made
 	others  int      // number of those that it could not
 }
@@ -62,14 +62,16 @@ func (s *Space) Redirections() (map[int][]Link, error) {
 	return from, nil
 }
 
-func holdsFilters(q rtnl.Qdisc) bool { return q.Kind == rtnl.KindIngress || q.Kind == rtnl.KindClsact }
+func holdsFilters(q netlink.Qdisc) bool {
+	return q.Kind == netlink.KindIngress || q.Kind == netlink.KindClsact
+}
 
 func (s *Space) classifier(l Link) (classifier, error) {
 	qdiscs, err := s.rt.Qdiscs()
 	if err != nil {
 		return classifier{}, err
 	}
-	i := slices.IndexFunc(qdiscs, func(q rtnl.Qdisc) bool { return q.Link == l.Index && holdsFilters(q) })
+	i := slices.IndexFunc(qdiscs, func(q netlink.Qdisc) bool { return q.Link == l.Index && holdsFilters(q) })
 	if i < 0 {
 		return classifier{}, nil
 	}
@@ -78,8 +80,8 @@ func (s *Space) classifier(l Link) (classifier, error) {
 
 func (s *Space) readFilters(l Link, kind string) (classifier, error) {
 	now := classifier{kind: kind}
-	hooks := []rtnl.Hook{Ingress}
-	if kind == rtnl.KindClsact {
+	hooks := []netlink.Hook{Ingress}
+	if kind == netlink.KindClsact {
 		hooks = append(hooks, Egress)
 	}
 	for _, h := range hooks {
@@ -131,11 +133,11 @@ func (s *Space) SetFilters(l Link, mine func(Filter) bool, want []Filter) error 
 func kindFor(now string, shared bool, want []Filter) string {
 	switch {
 	case slices.ContainsFunc(want, func(f Filter) bool { return f.Hook == Egress }):
-		return rtnl.KindClsact
+		return netlink.KindClsact
 	case len(want) == 0 && !shared:
 		return ""
 	case now == "":
-		return rtnl.KindIngress
+		return netlink.KindIngress
 	}
 	return now
 }

@@ -3,14 +3,14 @@ package kernel
 import (
 	"fmt"
 
-	"github.com/tenon-cni/tenon/internal/netlink/conntrack"
+	"github.com/tenon-cni/tenon/internal/netlink"
 )
 
 // DeleteFlows deletes entries of the connection tracking, so that the next packet is treated as the first of a connection.
 // It cannot be undone. Entries that cannot be listed or deleted are no failure of the transaction: they are told to failed.
-func (s *Space) DeleteFlows(f conntrack.Filter, failed func(error)) error {
+func (s *Space) DeleteFlows(f netlink.FlowFilter, failed func(error)) error {
 	return s.tx.Do(fmt.Sprintf("delete connection tracking entries of protocol %d port %d", f.Protocol, f.DstPort), func() error {
-		if _, err := conntrack.Delete(s.NS, f); err != nil {
+		if _, err := netlink.DeleteFlows(s.NS, f); err != nil {
 			failed(err)
 		}
 		return nil

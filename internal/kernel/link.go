@@ -7,24 +7,24 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/netlink/rtnl"
+	"github.com/tenon-cni/tenon/internal/netlink"
 )
 
 // Link is what was read of a link (network interface); it does not follow later changes. Methods that take one use its
 // index, and the other fields only as the state before.
-type Link = rtnl.Link
+type Link = netlink.Link
 
 // OperState is the operational state of a link (RFC 2863).
-type OperState = rtnl.OperState
+type OperState = netlink.OperState
 
-// The operational states that decide anything; see [rtnl.OperState] for all.
+// The operational states that decide anything; see [netlink.OperState] for all.
 const (
-	OperDown = rtnl.OperDown
-	OperUp   = rtnl.OperUp
+	OperDown = netlink.OperDown
+	OperUp   = netlink.OperUp
 )
 
 // ErrNoLink says that there is no such link.
-var ErrNoLink = rtnl.ErrNoLink
+var ErrNoLink = netlink.ErrNoLink
 
 // Link finds a link by its name or by an alternative name; only alternative names may be longer than 15 bytes. The error
 // wraps [ErrNoLink] if there is none.

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/netlink/rtnl"
+	"github.com/tenon-cni/tenon/internal/netlink"
 )
 
 func TestLinkNotFound(t *testing.T) {
@@ -46,7 +46,7 @@ func TestLinkByAlternativeName(t *testing.T) {
 func TestOperStateNames(t *testing.T) {
 	t.Parallel()
 	for state, want := range map[kernel.OperState]string{
-		kernel.OperUp: "up", kernel.OperDown: "down", rtnl.OperLowerLayerDown: "lowerlayerdown", rtnl.OperUnknown: "unknown", 7: "operstate 7",
+		kernel.OperUp: "up", kernel.OperDown: "down", netlink.OperLowerLayerDown: "lowerlayerdown", netlink.OperUnknown: "unknown", 7: "operstate 7",
 	} {
 		if got := state.String(); got != want {
 			t.Errorf("%d is %q, want %q", state, got, want)

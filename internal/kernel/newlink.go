@@ -8,10 +8,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/netlink/rtnl"
+	"github.com/tenon-cni/tenon/internal/netlink"
 )
 
-// NewLink describes a link to be made that has no other end; see [rtnl.NewLink] for the fields of its kind.
+// NewLink describes a link to be made that has no other end; see [netlink.NewLink] for the fields of its kind.
 type NewLink struct {
 	Name  string
 	Kind  string           // "macvlan", "ipvlan", "vlan", "dummy", "vrf", "ifb"
@@ -31,7 +31,7 @@ type NewLink struct {
 // AddLink makes a link, in this space under its name from the start, and down. If the name is taken the error says so, and
 // wraps [unix.EEXIST]; so does the [VLANTakenError] if the parent has the VLAN already.
 func (s *Space) AddLink(n NewLink) (Link, error) {
-	l := rtnl.NewLink{
+	l := netlink.NewLink{
 		Name: n.Name, Kind: n.Kind, MAC: n.MAC, MTU: n.MTU, Mode: n.Mode, BCQueueLen: n.BCQueueLen, VLAN: n.VLAN, Table: n.Table,
 	}
 	op := fmt.Sprintf("add %s %s", n.Kind, n.Name)
@@ -73,7 +73,7 @@ func (s *Space) AddLink(n NewLink) (Link, error) {
 	return made, nil
 }
 
-func (s *Space) addLink(n NewLink, l rtnl.NewLink) (index int, err error) {
+func (s *Space) addLink(n NewLink, l netlink.NewLink) (index int, err error) {
 	index, err = s.rt.AddLink(l)
 	if errors.Is(err, unix.EEXIST) {
 		return s.addAnyway(n, l, err)
@@ -100,7 +100,7 @@ func (s *Space) inTheWay(n NewLink, err error) bool {
 
 // addAnyway is for a link that could not be made because something exists: its name here, its VLAN on the parent, or its name
 // where the parent is. There, kernels before 6.15 make it before they move it here.
-func (s *Space) addAnyway(n NewLink, l rtnl.NewLink, cause error) (index int, err error) {
+func (s *Space) addAnyway(n NewLink, l netlink.NewLink, cause error) (index int, err error) {
 	if taken := s.taken(n.Name, cause); taken != nil {
 		return 0, taken
 	}

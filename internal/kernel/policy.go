@@ -1,12 +1,12 @@
 package kernel
 
-import "github.com/tenon-cni/tenon/internal/netlink/rtnl"
+import "github.com/tenon-cni/tenon/internal/netlink"
 
 // PolicyRule has a routing table looked up for what has one source address.
-type PolicyRule = rtnl.PolicyRule
+type PolicyRule = netlink.PolicyRule
 
 // Protocol marks the routes and rules that are made for attachments.
-const Protocol = rtnl.Protocol
+const Protocol = netlink.Protocol
 
 // PolicyRules lists the rules of both families, each in the order in which they are looked at.
 func (s *Space) PolicyRules() ([]PolicyRule, error) { return s.rt.PolicyRules() }
@@ -41,7 +41,7 @@ func (s *Space) DelPolicyRule(r PolicyRule) error {
 }
 
 // ReservedTable reports whether a routing table has a meaning of its own: unspecified, default, main and local.
-func ReservedTable(table int) bool { return rtnl.Reserved(table) }
+func ReservedTable(table int) bool { return netlink.Reserved(table) }
 
 // FreeTables returns the first n routing tables from 100 on that nobody uses: no rule, no route of any type and no VRF.
 func (s *Space) FreeTables(n int) ([]int, error) {

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/netlink/rtnl"
+	"github.com/tenon-cni/tenon/internal/netlink"
 )
 
 // A parent and the links on it can be in different namespaces. When a namespace has lost its last user, the kernel takes some
@@ -29,7 +29,7 @@ func (s *Space) Retry(l Link, host *Space, change func() error) error {
 	if l.Parent == 0 || !errors.Is(err, unix.EADDRINUSE) {
 		return err
 	}
-	if l.ParentNSID == rtnl.SameNamespace {
+	if l.ParentNSID == netlink.SameNamespace {
 		host = s
 	}
 	sameMAC := func(other Link) bool {
@@ -72,7 +72,7 @@ func (s *Space) onParent(parent int, match func(Link) bool) (l Link, here, ok bo
 		}
 		return i >= 0
 	}
-	if links, err := s.rt.Links(); err == nil && of(links, rtnl.SameNamespace) {
+	if links, err := s.rt.Links(); err == nil && of(links, netlink.SameNamespace) {
 		return l, true, true
 	}
 	own, all, _ := s.rt.Namespaces()

@@ -6,20 +6,20 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/tenon-cni/tenon/internal/netlink/rtnl"
+	"github.com/tenon-cni/tenon/internal/netlink"
 )
 
 // Route is a unicast route.
-type Route = rtnl.Route
+type Route = netlink.Route
 
 // Tables and scopes of routes (rtnetlink(7)).
 const (
-	AllTables      = rtnl.AllTables
-	TableMain      = rtnl.TableMain
-	ScopeUniverse  = rtnl.ScopeUniverse
-	ScopeLink      = rtnl.ScopeLink
-	ScopeHost      = rtnl.ScopeHost
-	DefaultMetric6 = rtnl.DefaultMetric6
+	AllTables      = netlink.AllTables
+	TableMain      = netlink.TableMain
+	ScopeUniverse  = netlink.ScopeUniverse
+	ScopeLink      = netlink.ScopeLink
+	ScopeHost      = netlink.ScopeHost
+	DefaultMetric6 = netlink.DefaultMetric6
 )
 
 // AddRoute adds a route that leaves through l; r.Link is not looked at. It neither replaces nor appends, and lets

@@ -6,11 +6,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/netlink/rtnl"
+	"github.com/tenon-cni/tenon/internal/netlink"
 )
 
 // TBF are the parameters of a token bucket filter (tc-tbf(8)).
-type TBF = rtnl.TBF
+type TBF = netlink.TBF
 
 // TBF returns the token bucket filter that [Space.SetTBF] has made the root of a link, and whether there is one.
 func (s *Space) TBF(l Link) (t TBF, ok bool, err error) {
@@ -18,11 +18,11 @@ func (s *Space) TBF(l Link) (t TBF, ok bool, err error) {
 	return q.TBF, q.Ours && q.Kind == "tbf", err
 }
 
-func (s *Space) root(l Link) (rtnl.Qdisc, error) {
+func (s *Space) root(l Link) (netlink.Qdisc, error) {
 	all, err := s.rt.Qdiscs()
-	i := slices.IndexFunc(all, func(q rtnl.Qdisc) bool { return q.Link == l.Index && q.Root })
+	i := slices.IndexFunc(all, func(q netlink.Qdisc) bool { return q.Link == l.Index && q.Root })
 	if i < 0 {
-		return rtnl.Qdisc{}, err
+		return netlink.Qdisc{}, err
 	}
 	return all[i], err
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/tenon-cni/tenon/internal/iptables"
-	"github.com/tenon-cni/tenon/internal/netlink/rtnl"
+	"github.com/tenon-cni/tenon/internal/netlink"
 	"github.com/tenon-cni/tenon/internal/netns"
 	"github.com/tenon-cni/tenon/internal/nft"
 )
@@ -16,7 +16,7 @@ type Space struct {
 	NS *netns.NS
 
 	tx  *Tx
-	rt  *rtnl.Conn
+	rt  *netlink.Conn
 	nft *nft.Conn // nil until first used
 
 	legacyNAT map[iptables.Family]bool // the variant of iptables that ChooseNAT found the deciding rule in
@@ -27,7 +27,7 @@ type Space struct {
 // Open opens a namespace for the transaction. ns stays the caller's and must stay open as long as the space, and the
 // space until the transaction is kept or rolled back.
 func (tx *Tx) Open(ns *netns.NS) (*Space, error) {
-	rt, err := rtnl.Open(ns)
+	rt, err := netlink.Open(ns)
 	if err != nil {
 		return nil, err
 	}

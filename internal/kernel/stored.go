@@ -1,15 +1,15 @@
 package kernel
 
-import "github.com/tenon-cni/tenon/internal/netlink/rtnl"
+import "github.com/tenon-cni/tenon/internal/netlink"
 
 // StoredRoute is a unicast route through one link with all that the kernel says of it. It can be put back as it was, or
 // into another table.
-type StoredRoute = rtnl.StoredRoute
+type StoredRoute = netlink.StoredRoute
 
 // OwnRoute returns a route through l that does not exist yet, with [Protocol].
 func OwnRoute(l Link, r Route) StoredRoute {
 	r.Link = l.Index
-	return rtnl.OwnRoute(r)
+	return netlink.OwnRoute(r)
 }
 
 // StoredRoutes lists the routes in all tables that leave through l and through nothing else, in an order in which they can

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/netlink/rtnl"
+	"github.com/tenon-cni/tenon/internal/netlink"
 )
 
 // Veth describes a veth pair to be made (veth(4)): one end in the space it is made from, the other one in Host.
@@ -57,7 +57,7 @@ func (s *Space) AddVeth(v Veth) (inside, host Link, err error) {
 
 func (s *Space) addVeth(v Veth) (index int, err error) {
 	create := func() (int, error) {
-		return s.rt.AddVeth(rtnl.Veth{Name: v.Name, MAC: v.MAC, MTU: v.MTU, Peer: v.HostName, PeerNS: v.Host.NS})
+		return s.rt.AddVeth(netlink.Veth{Name: v.Name, MAC: v.MAC, MTU: v.MTU, Peer: v.HostName, PeerNS: v.Host.NS})
 	}
 	index, err = create()
 	if errors.Is(err, unix.EEXIST) {

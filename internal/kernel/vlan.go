@@ -3,11 +3,11 @@ package kernel
 import (
 	"fmt"
 
-	"github.com/tenon-cni/tenon/internal/netlink/rtnl"
+	"github.com/tenon-cni/tenon/internal/netlink"
 )
 
 // VLAN is an entry in the table of VLANs that a bridge port is in (bridge(8)).
-type VLAN = rtnl.VLAN
+type VLAN = netlink.VLAN
 
 // VLANs lists the VLANs of a bridge port by their IDs.
 func (s *Space) VLANs(port Link) ([]VLAN, error) { return s.rt.VLANs(port) }
@@ -26,4 +26,4 @@ func (s *Space) DeleteVLANs(port Link, list []VLAN) error {
 }
 
 // FormatVLANs is a list for people: "1 pvid untagged, 101, 200-210".
-func FormatVLANs(list []VLAN) string { return rtnl.FormatVLANs(list) }
+func FormatVLANs(list []VLAN) string { return netlink.FormatVLANs(list) }

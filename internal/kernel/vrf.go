@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/netlink/rtnl"
+	"github.com/tenon-cni/tenon/internal/netlink"
 	"github.com/tenon-cni/tenon/internal/sysctl"
 )
 
@@ -70,7 +70,7 @@ func (s *Space) changeVRF(ctx context.Context, l Link, master int, op string, ta
 
 // belongings are what the kernel forgets of a link that is set down.
 type belongings struct {
-	addrs  []rtnl.StoredAddr
+	addrs  []netlink.StoredAddr
 	routes []StoredRoute
 }
 
@@ -97,8 +97,8 @@ func (s *Space) setMaster(ctx context.Context, l Link, master int, want belongin
 
 // withoutDAD calls do, during which no duplicates of addresses are looked for, as that has been done: unless it still goes on
 // for one of them. Without IPv6 there is nothing to look for.
-func (s *Space) withoutDAD(l Link, addrs []rtnl.StoredAddr, do func() error) error {
-	if slices.ContainsFunc(addrs, func(a rtnl.StoredAddr) bool { return a.Tentative }) {
+func (s *Space) withoutDAD(l Link, addrs []netlink.StoredAddr, do func() error) error {
+	if slices.ContainsFunc(addrs, func(a netlink.StoredAddr) bool { return a.Tentative }) {
 		return do()
 	}
 	dad := NoDAD(l.Name)
@@ -120,13 +120,13 @@ func (s *Space) withoutDAD(l Link, addrs []rtnl.StoredAddr, do func() error) err
 
 // putAddrs puts back the addresses that are gone. When it returns they can be used, as routes that have one as their source
 // demand: unless they could not before, because the link has no carrier. The last to be added becomes the first.
-func (s *Space) putAddrs(ctx context.Context, l Link, addrs []rtnl.StoredAddr) error {
+func (s *Space) putAddrs(ctx context.Context, l Link, addrs []netlink.StoredAddr) error {
 	for _, a := range slices.Backward(addrs) {
 		if err := s.rt.PutAddr(a); err != nil {
 			return fmt.Errorf("%s: %w", addrOp(l, a.Addr), err)
 		}
 	}
-	if slices.ContainsFunc(addrs, func(a rtnl.StoredAddr) bool { return a.Tentative && !a.Optimistic }) {
+	if slices.ContainsFunc(addrs, func(a netlink.StoredAddr) bool { return a.Tentative && !a.Optimistic }) {
 		return nil
 	}
 	return s.WaitDAD(ctx, l)

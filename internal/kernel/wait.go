@@ -5,11 +5,11 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/tenon-cni/tenon/internal/netlink/rtnl"
+	"github.com/tenon-cni/tenon/internal/netlink"
 )
 
 // DuplicateError says that duplicate address detection has found an address in use by another node.
-type DuplicateError = rtnl.DuplicateError
+type DuplicateError = netlink.DuplicateError
 
 // WaitUp waits until the operational state of l is up. When ctx is done before, the error names the state.
 func (s *Space) WaitUp(ctx context.Context, l Link) error { return s.rt.WaitUp(ctx, l) }

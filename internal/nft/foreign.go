@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/netlink/nlmsg"
+	"github.com/tenon-cni/tenon/internal/netlink"
 	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
 )
 
@@ -216,7 +216,7 @@ func ruleOf(f Family, r nftmsg.Rule) Rule {
 			}
 		case nftmsg.Match:
 			if e.Name == "comment" {
-				out.Comment = nlmsg.Text(e.Info)
+				out.Comment = netlink.Text(e.Info)
 			} else {
 				out.Others++
 			}
@@ -276,7 +276,7 @@ func verdict(v nftmsg.Verdict) string {
 
 // compare notes what a rule compares with data, unless that is something else.
 func compare(f Family, r *Rule, load any, data []byte) bool {
-	name := func() string { return nlmsg.Text(data) }
+	name := func() string { return netlink.Text(data) }
 	switch load := load.(type) {
 	case nftmsg.Meta:
 		switch {

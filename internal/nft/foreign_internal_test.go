@@ -6,16 +6,16 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/netlink/nlmsg"
+	"github.com/tenon-cni/tenon/internal/netlink"
 	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
 )
 
 // listed is an expression as the kernel lists it.
 func listed(e nftmsg.Expr) (r nftmsg.Raw) {
-	for kind, value := range nlmsg.Attributes(e.Encode()[unix.SizeofRtAttr:]) {
+	for kind, value := range netlink.Attributes(e.Encode()[unix.SizeofRtAttr:]) {
 		switch kind {
 		case unix.NFTA_EXPR_NAME:
-			r.Name = nlmsg.Text(value)
+			r.Name = netlink.Text(value)
 		case unix.NFTA_EXPR_DATA:
 			r.Data = value
 		}

@@ -5,14 +5,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/netlink/nlmsg"
+	"github.com/tenon-cni/tenon/internal/netlink"
 )
 
 // Generation is a number that grows by one with each transaction of nftables in the namespace.
 func (n *Namespace) Generation() (id uint32, err error) {
-	err = n.ask(unix.NETLINK_NETFILTER, unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETGEN, 0, nlmsg.Body(nlmsg.Netfilter{}), func(payload []byte) error {
-		attributes, err := nlmsg.Read(payload, new(nlmsg.Netfilter))
-		for kind, value := range nlmsg.Attributes(attributes) {
+	err = n.ask(unix.NETLINK_NETFILTER, unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETGEN, 0, netlink.Body(netlink.Netfilter{}), func(payload []byte) error {
+		attributes, err := netlink.ReadBody(payload, new(netlink.Netfilter))
+		for kind, value := range netlink.Attributes(attributes) {
 			if kind == unix.NFTA_GEN_ID && len(value) == 4 {
 				id = binary.BigEndian.Uint32(value)
 			}

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/netlink/nlmsg"
+	"github.com/tenon-cni/tenon/internal/netlink"
 )
 
 // present tells what there is in a namespace beyond what is in each. It takes a hundredth of the time of the tools that list
@@ -14,27 +14,27 @@ import (
 type present struct{ tables, shaping, rules6 bool }
 
 func (n *Namespace) present() (p present, err error) {
-	err = n.dump(unix.NETLINK_NETFILTER, unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETTABLE, nlmsg.Body(nlmsg.Netfilter{}), func([]byte) error {
+	err = n.dump(unix.NETLINK_NETFILTER, unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETTABLE, netlink.Body(netlink.Netfilter{}), func([]byte) error {
 		p.tables = true
 		return nil
 	})
 	if err != nil { // a kernel without says so to nft, too
 		p.tables = true
 	}
-	if err := n.dump(unix.NETLINK_ROUTE, unix.RTM_GETQDISC, nlmsg.Body(qdisc{}), func(payload []byte) error {
+	if err := n.dump(unix.NETLINK_ROUTE, unix.RTM_GETQDISC, netlink.Body(qdisc{}), func(payload []byte) error {
 		var q qdisc
-		_, err := nlmsg.Read(payload, &q)
+		_, err := netlink.ReadBody(payload, &q)
 		p.shaping = p.shaping || q.Handle != 0 // those of the kernel have none
 		return err
 	}); err != nil {
 		return p, fmt.Errorf("in %s: qdiscs: %w", n.Name, err)
 	}
 	usual := 0
-	err = n.dump(unix.NETLINK_ROUTE, unix.RTM_GETRULE, nlmsg.Body(rule{Family: unix.AF_INET6}), func(payload []byte) error {
+	err = n.dump(unix.NETLINK_ROUTE, unix.RTM_GETRULE, netlink.Body(rule{Family: unix.AF_INET6}), func(payload []byte) error {
 		var r rule
-		attributes, err := nlmsg.Read(payload, &r)
+		attributes, err := netlink.ReadBody(payload, &r)
 		plain := r == rule{Family: unix.AF_INET6, Table: r.Table, Action: unix.FR_ACT_TO_TBL}
-		for kind := range nlmsg.Attributes(attributes) {
+		for kind := range netlink.Attributes(attributes) {
 			plain = plain && (kind == unix.FRA_TABLE || kind == unix.FRA_PRIORITY || kind == unix.FRA_SUPPRESS_PREFIXLEN || kind == unix.FRA_PROTOCOL)
 		}
 		if plain && (r.Table == unix.RT_TABLE_LOCAL || r.Table == unix.RT_TABLE_MAIN) {
@@ -80,5 +80,5 @@ func (n *Namespace) ask(protocol int, kind uint16, flags int, body []byte, each 
 		return err
 	}
 	defer unix.Close(fd)
-	return new(nlmsg.Exchange).Ask(fd, kind, flags, body, each)
+	return new(netlink.Exchange).Ask(fd, kind, flags, body, each)
 }

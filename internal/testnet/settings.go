@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/netlink/nlmsg"
+	"github.com/tenon-cni/tenon/internal/netlink"
 )
 
 // settings adds those below /proc/sys/net. Each link has about a hundred, and their look-up is most of the work of a snapshot.
@@ -54,7 +54,7 @@ var apart = []string{"ra_honor_pio_life", "ra_honor_pio_pflag", "regen_min_advan
 // confs returns by folder, such as ipv4/conf/eth0, the values that links have for an address family, as they are in the kernel.
 func (n *Namespace) confs() (map[string]string, error) {
 	confs := map[string]string{}
-	err := n.dump(unix.NETLINK_ROUTE, unix.RTM_GETLINK, nlmsg.Body(unix.IfInfomsg{}), func(payload []byte) error {
+	err := n.dump(unix.NETLINK_ROUTE, unix.RTM_GETLINK, netlink.Body(unix.IfInfomsg{}), func(payload []byte) error {
 		return addConfs(confs, payload)
 	})
 	if err != nil {
@@ -64,15 +64,15 @@ func (n *Namespace) confs() (map[string]string, error) {
 }
 
 func addConfs(confs map[string]string, payload []byte) error {
-	attributes, err := nlmsg.Read(payload, new(unix.IfInfomsg))
+	attributes, err := netlink.ReadBody(payload, new(unix.IfInfomsg))
 	name, values := "", map[string]string{}
-	for kind, value := range nlmsg.Attributes(attributes) {
+	for kind, value := range netlink.Attributes(attributes) {
 		switch kind {
 		case unix.IFLA_IFNAME:
-			name = nlmsg.Text(value)
+			name = netlink.Text(value)
 		case unix.IFLA_AF_SPEC:
-			for family, inside := range nlmsg.Attributes(value) {
-				for kind, value := range nlmsg.Attributes(inside) {
+			for family, inside := range netlink.Attributes(value) {
+				for kind, value := range netlink.Attributes(inside) {
 					switch {
 					case family == unix.AF_INET && kind == unix.IFLA_INET_CONF:
 						values["ipv4"] += string(value)

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/tenon-cni/tenon/internal/netlink/conntrack"
+	"github.com/tenon-cni/tenon/internal/netlink"
 	"github.com/tenon-cni/tenon/internal/nft"
 )
 
@@ -14,7 +14,7 @@ import (
 
 // forgetStale makes flows begin anew that have come for the ports and do not lead to the container.
 func forgetStale(s *session, maps []nft.Mapping) error {
-	return forget(s, maps, func(f conntrack.Flow, m nft.Mapping) bool {
+	return forget(s, maps, func(f netlink.Flow, m nft.Mapping) bool {
 		to := netip.AddrPortFrom(m.To.Addr(), m.To.Port()+f.Orig.Dst.Port()-m.First)
 		if f.Reply.Src == to {
 			return false
@@ -26,16 +26,16 @@ func forgetStale(s *session, maps []nft.Mapping) error {
 
 // forgetGone makes flows begin anew that have led to the container.
 func forgetGone(s *session, maps []nft.Mapping) error {
-	return forget(s, maps, func(f conntrack.Flow, m nft.Mapping) bool {
+	return forget(s, maps, func(f netlink.Flow, m nft.Mapping) bool {
 		return f.Reply.Src.Addr() == m.To.Addr() && f.Orig.Dst.Addr() != m.To.Addr()
 	})
 }
 
 // forget deletes the flows that came for one of the mappings and match. The kernel lists those of a protocol, of one port if
 // there is no other.
-func forget(s *session, maps []nft.Mapping, match func(conntrack.Flow, nft.Mapping) bool) error {
+func forget(s *session, maps []nft.Mapping, match func(netlink.Flow, nft.Mapping) bool) error {
 	var errs []error
-	for _, filter := range []conntrack.Filter{{Protocol: udp}, {Protocol: sctp}, {IPv6: true, Protocol: udp}, {IPv6: true, Protocol: sctp}} {
+	for _, filter := range []netlink.FlowFilter{{Protocol: udp}, {Protocol: sctp}, {IPv6: true, Protocol: udp}, {IPv6: true, Protocol: sctp}} {
 		of := slices.DeleteFunc(slices.Clone(maps), func(m nft.Mapping) bool {
 			return m.Protocol != filter.Protocol || m.To.Addr().Is6() != filter.IPv6
 		})
@@ -45,7 +45,7 @@ func forget(s *session, maps []nft.Mapping, match func(conntrack.Flow, nft.Mappi
 		if len(of) == 1 && of[0].First == of[0].Last {
 			filter.DstPort = of[0].First
 		}
-		filter.Match = func(f conntrack.Flow) bool {
+		filter.Match = func(f netlink.Flow) bool {
 			return slices.ContainsFunc(of, func(m nft.Mapping) bool { return cameFor(f, m) && match(f, m) })
 		}
 		errs = append(errs, s.Host.DeleteFlows(filter, func(err error) {
@@ -56,7 +56,7 @@ func forget(s *session, maps []nft.Mapping, match func(conntrack.Flow, nft.Mappi
 }
 
 // cameFor reports whether the first packet of a flow was for the ports of a mapping, as far as it alone can tell.
-func cameFor(f conntrack.Flow, m nft.Mapping) bool {
+func cameFor(f netlink.Flow, m nft.Mapping) bool {
 	to := f.Orig.Dst
 	return m.First <= to.Port() && to.Port() <= m.Last && (!m.Host.IsValid() || m.Host == to.Addr())
 }

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/iptables"
-	"github.com/tenon-cni/tenon/internal/netlink/nlmsg"
+	"github.com/tenon-cni/tenon/internal/netlink"
 	"github.com/tenon-cni/tenon/internal/netns"
 )
 
@@ -299,7 +299,7 @@ func (e *entry) matches(b []byte) error {
 		if size < targetHeader || size > len(b) {
 			return errBlob
 		}
-		e.match(nlmsg.Text(b[2:2+nameLength]), b[2+nameLength], b[targetHeader:size])
+		e.match(netlink.Text(b[2:2+nameLength]), b[2+nameLength], b[targetHeader:size])
 		b = b[size:]
 	}
 	return nil
@@ -309,10 +309,10 @@ func (e *entry) matches(b []byte) error {
 const verdictAccept, verdictDrop, verdictReturn = -2, -1, -5
 
 func (e *entry) target(b []byte) error {
-	name := nlmsg.Text(b[2 : 2+nameLength])
+	name := netlink.Text(b[2 : 2+nameLength])
 	switch {
 	case name == "ERROR":
-		e.chain = nlmsg.Text(b[targetHeader:])
+		e.chain = netlink.Text(b[targetHeader:])
 		return nil
 	case name != "":
 		e.Target = name
@@ -396,7 +396,7 @@ func (e *entry) network(addr, mask []byte, not bool) Network {
 
 // interfaceName reads a name and, behind the other one, its mask.
 func interfaceName(b []byte, not bool) Word {
-	name := nlmsg.Text(b[:unix.IFNAMSIZ])
+	name := netlink.Text(b[:unix.IFNAMSIZ])
 	if name == "" {
 		return Word{}
 	}

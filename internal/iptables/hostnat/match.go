@@ -3,7 +3,7 @@ package hostnat
 import (
 	"encoding/binary"
 
-	"github.com/tenon-cni/tenon/internal/netlink/nlmsg"
+	"github.com/tenon-cni/tenon/internal/netlink"
 )
 
 // match reads a match of iptables (struct xt_…, include/uapi/linux/netfilter). What is not
@@ -12,7 +12,7 @@ func (r *Rule) match(name string, revision byte, info []byte) {
 	understood := false
 	switch name {
 	case "comment":
-		r.Comment, understood = nlmsg.Text(info), true
+		r.Comment, understood = netlink.Text(info), true
 	case "tcp":
 		understood = r.tcp(info)
 	case "udp":

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/netlink/nlmsg"
+	"github.com/tenon-cni/tenon/internal/netlink"
 	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
 )
 
@@ -144,7 +144,7 @@ func (n *nftReader) compare(op uint32, data []byte) bool {
 }
 
 func (n *nftReader) meta(key uint32, w Word, data []byte) bool {
-	name := nlmsg.Text(data)
+	name := netlink.Text(data)
 	if bytes.IndexByte(data, 0) < 0 {
 		name += "+" // all names that begin so
 	}

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/netlink/rtnl"
+	"github.com/tenon-cni/tenon/internal/netlink"
 	"github.com/tenon-cni/tenon/internal/netlink/tun"
 	"github.com/tenon-cni/tenon/internal/netns"
 	"github.com/tenon-cni/tenon/internal/nft"
@@ -71,7 +71,7 @@ func Missing(features ...Feature) ([]Feature, error) {
 		return nil, err
 	}
 	defer ns.Close()
-	conn, err := rtnl.Open(ns)
+	conn, err := netlink.Open(ns)
 	if err != nil {
 		return nil, fmt.Errorf("ask the kernel for %v: %w", features, err)
 	}

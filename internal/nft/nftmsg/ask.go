@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/netlink/nlmsg"
+	"github.com/tenon-cni/tenon/internal/netlink"
 )
 
 // ask calls each with the attributes of what the kernel tells, in a buffer that the next one overwrites. message is
@@ -17,7 +17,7 @@ func (c *Conn) ask(message uint16, flags int, body []byte, each func(attributes 
 // reader reads what comes before attributes.
 func reader(each func(attributes []byte)) func([]byte) error {
 	return func(payload []byte) error {
-		attributes, err := nlmsg.Read(payload, new(nlmsg.Netfilter))
+		attributes, err := netlink.ReadBody(payload, new(netlink.Netfilter))
 		if err == nil {
 			each(attributes)
 		}
@@ -27,7 +27,7 @@ func reader(each func(attributes []byte)) func([]byte) error {
 
 // HasTable reports whether there is a table.
 func (c *Conn) HasTable(t Table) (bool, error) {
-	err := c.ask(unix.NFT_MSG_GETTABLE, 0, t.body(nlmsg.String(unix.NFTA_TABLE_NAME, t.Name)), func([]byte) {})
+	err := c.ask(unix.NFT_MSG_GETTABLE, 0, t.body(netlink.String(unix.NFTA_TABLE_NAME, t.Name)), func([]byte) {})
 	if errors.Is(err, unix.ENOENT) {
 		return false, nil
 	}
@@ -42,9 +42,9 @@ type ChainState struct {
 
 // Chain looks at a chain. The error wraps [unix.ENOENT] if there is none.
 func (c *Conn) Chain(t Table, name string) (s ChainState, err error) {
-	body := t.body(nlmsg.String(unix.NFTA_CHAIN_TABLE, t.Name), nlmsg.String(unix.NFTA_CHAIN_NAME, name))
+	body := t.body(netlink.String(unix.NFTA_CHAIN_TABLE, t.Name), netlink.String(unix.NFTA_CHAIN_NAME, name))
 	err = c.ask(unix.NFT_MSG_GETCHAIN, 0, body, func(attributes []byte) {
-		for kind, v := range nlmsg.Attributes(attributes) {
+		for kind, v := range netlink.Attributes(attributes) {
 			switch kind {
 			case unix.NFTA_CHAIN_USE:
 				s.Use = int(readNumber(v))
@@ -57,9 +57,9 @@ func (c *Conn) Chain(t Table, name string) (s ChainState, err error) {
 }
 
 // Rules lists the rules of a chain. One that is not there has none. A list that changes while it is read is asked for again;
-// the error wraps [nlmsg.ErrInterrupted] if it does so every time.
+// the error wraps [netlink.ErrInterrupted] if it does so every time.
 func (c *Conn) Rules(t Table, chain string) (list []Rule, err error) {
-	body := t.body(nlmsg.String(unix.NFTA_RULE_TABLE, t.Name), nlmsg.String(unix.NFTA_RULE_CHAIN, chain))
+	body := t.body(netlink.String(unix.NFTA_RULE_TABLE, t.Name), netlink.String(unix.NFTA_RULE_CHAIN, chain))
 	err = c.exchange.List(c.fd, kindOf(unix.NFT_MSG_GETRULE), body, func() { list = nil }, reader(func(attributes []byte) {
 		list = append(list, decodeRule(attributes))
 	}))
@@ -70,7 +70,7 @@ func (c *Conn) Rules(t Table, chain string) (list []Rule, err error) {
 func (c *Conn) SetComment(s Set) (comment string, err error) {
 	body := s.Table.body(s.names(unix.NFTA_SET_TABLE, unix.NFTA_SET_NAME)...)
 	err = c.ask(unix.NFT_MSG_GETSET, 0, body, func(attributes []byte) {
-		for kind, v := range nlmsg.Attributes(attributes) {
+		for kind, v := range netlink.Attributes(attributes) {
 			if kind == unix.NFTA_SET_USERDATA {
 				comment = textOf(v, ofSetComment)
 			}
@@ -85,23 +85,23 @@ func (c *Conn) SetComment(s Set) (comment string, err error) {
 func (c *Conn) Elements(s Set, keys ...[]byte) (list []Element, err error) {
 	about, flags := s.names(unix.NFTA_SET_ELEM_LIST_TABLE, unix.NFTA_SET_ELEM_LIST_SET), unix.NLM_F_DUMP
 	if keys != nil {
-		var wanted []nlmsg.Attribute
+		var wanted []netlink.Attribute
 		for _, key := range keys {
 			wanted = append(wanted, Element{Key: key}.encode())
 		}
 		about, flags = append(about, nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS, wanted...)), 0
 	}
 	err = c.ask(unix.NFT_MSG_GETSETELEM, flags, s.Table.body(about...), func(attributes []byte) {
-		for kind, v := range nlmsg.Attributes(attributes) {
+		for kind, v := range netlink.Attributes(attributes) {
 			if kind != unix.NFTA_SET_ELEM_LIST_ELEMENTS {
 				continue
 			}
-			for _, element := range nlmsg.Attributes(v) {
+			for _, element := range netlink.Attributes(v) {
 				list = append(list, decodeElement(element))
 			}
 		}
 	})
-	if errors.Is(err, nlmsg.ErrInterrupted) {
+	if errors.Is(err, netlink.ErrInterrupted) {
 		err = nil
 	}
 	return list, err

@@ -3,25 +3,25 @@ package nftmsg
 import (
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/netlink/nlmsg"
+	"github.com/tenon-cni/tenon/internal/netlink"
 )
 
 // Expr is an expression: a step of a rule, which loads something into a register (NFT_REG_…), does something with what is in
 // one, ends the rule unless a condition is met, or says what becomes of the packet.
 type Expr interface {
 	// Encode is the expression in a list of them.
-	Encode() nlmsg.Attribute
+	Encode() netlink.Attribute
 }
 
-func encoded(name string, data ...nlmsg.Attribute) nlmsg.Attribute {
-	return nest(unix.NFTA_LIST_ELEM, nlmsg.String(unix.NFTA_EXPR_NAME, name), nest(unix.NFTA_EXPR_DATA, data...))
+func encoded(name string, data ...netlink.Attribute) netlink.Attribute {
+	return nest(unix.NFTA_LIST_ELEM, netlink.String(unix.NFTA_EXPR_NAME, name), nest(unix.NFTA_EXPR_DATA, data...))
 }
 
 // Meta loads what is known of a packet: its key is NFT_META_….
 type Meta struct{ Key, Register uint32 }
 
 // Encode implements [Expr].
-func (e Meta) Encode() nlmsg.Attribute {
+func (e Meta) Encode() netlink.Attribute {
 	return encoded("meta", number(unix.NFTA_META_KEY, e.Key), number(unix.NFTA_META_DREG, e.Register))
 }
 
@@ -29,7 +29,7 @@ func (e Meta) Encode() nlmsg.Attribute {
 type Ct struct{ Key, Register uint32 }
 
 // Encode implements [Expr].
-func (e Ct) Encode() nlmsg.Attribute {
+func (e Ct) Encode() netlink.Attribute {
 	return encoded("ct", number(unix.NFTA_CT_KEY, e.Key), number(unix.NFTA_CT_DREG, e.Register))
 }
 
@@ -38,7 +38,7 @@ func (e Ct) Encode() nlmsg.Attribute {
 type SetCt struct{ Key, Register uint32 }
 
 // Encode implements [Expr].
-func (e SetCt) Encode() nlmsg.Attribute {
+func (e SetCt) Encode() netlink.Attribute {
 	return encoded("ct", number(unix.NFTA_CT_KEY, e.Key), number(unix.NFTA_CT_SREG, e.Register))
 }
 
@@ -46,7 +46,7 @@ func (e SetCt) Encode() nlmsg.Attribute {
 type Fib struct{ Flags, Result, Register uint32 }
 
 // Encode implements [Expr].
-func (e Fib) Encode() nlmsg.Attribute {
+func (e Fib) Encode() netlink.Attribute {
 	return encoded("fib", number(unix.NFTA_FIB_DREG, e.Register), number(unix.NFTA_FIB_FLAGS, e.Flags), number(unix.NFTA_FIB_RESULT, e.Result))
 }
 
@@ -54,7 +54,7 @@ func (e Fib) Encode() nlmsg.Attribute {
 type Payload struct{ Base, Offset, Len, Register uint32 }
 
 // Encode implements [Expr].
-func (e Payload) Encode() nlmsg.Attribute {
+func (e Payload) Encode() netlink.Attribute {
 	return encoded("payload", number(unix.NFTA_PAYLOAD_DREG, e.Register), number(unix.NFTA_PAYLOAD_BASE, e.Base),
 		number(unix.NFTA_PAYLOAD_OFFSET, e.Offset), number(unix.NFTA_PAYLOAD_LEN, e.Len))
 }
@@ -66,7 +66,7 @@ type Mask struct {
 }
 
 // Encode implements [Expr].
-func (e Mask) Encode() nlmsg.Attribute {
+func (e Mask) Encode() netlink.Attribute {
 	return encoded("bitwise", number(unix.NFTA_BITWISE_SREG, e.Register), number(unix.NFTA_BITWISE_DREG, e.Register),
 		number(unix.NFTA_BITWISE_LEN, uint32(len(e.Bits))), value(unix.NFTA_BITWISE_MASK, e.Bits),
 		value(unix.NFTA_BITWISE_XOR, make([]byte, len(e.Bits))))
@@ -76,7 +76,7 @@ func (e Mask) Encode() nlmsg.Attribute {
 type NetworkOrder struct{ Register uint32 }
 
 // Encode implements [Expr].
-func (e NetworkOrder) Encode() nlmsg.Attribute {
+func (e NetworkOrder) Encode() netlink.Attribute {
 	const size = 4
 	return encoded("byteorder", number(unix.NFTA_BYTEORDER_SREG, e.Register), number(unix.NFTA_BYTEORDER_DREG, e.Register),
 		number(unix.NFTA_BYTEORDER_OP, unix.NFT_BYTEORDER_HTON), number(unix.NFTA_BYTEORDER_LEN, size), number(unix.NFTA_BYTEORDER_SIZE, size))
@@ -89,7 +89,7 @@ type Cmp struct {
 }
 
 // Encode implements [Expr].
-func (e Cmp) Encode() nlmsg.Attribute {
+func (e Cmp) Encode() netlink.Attribute {
 	return encoded("cmp", number(unix.NFTA_CMP_SREG, e.Register), number(unix.NFTA_CMP_OP, e.Op), value(unix.NFTA_CMP_DATA, e.Data))
 }
 
@@ -100,7 +100,7 @@ type Range struct {
 }
 
 // Encode implements [Expr].
-func (e Range) Encode() nlmsg.Attribute {
+func (e Range) Encode() netlink.Attribute {
 	return encoded("range", number(unix.NFTA_RANGE_SREG, e.Register), number(unix.NFTA_RANGE_OP, e.Op),
 		value(unix.NFTA_RANGE_FROM_DATA, e.From), value(unix.NFTA_RANGE_TO_DATA, e.To))
 }
@@ -113,8 +113,8 @@ type Lookup struct {
 }
 
 // Encode implements [Expr].
-func (e Lookup) Encode() nlmsg.Attribute {
-	list := []nlmsg.Attribute{nlmsg.String(unix.NFTA_LOOKUP_SET, e.Set), number(unix.NFTA_LOOKUP_SREG, e.Register)}
+func (e Lookup) Encode() netlink.Attribute {
+	list := []netlink.Attribute{netlink.String(unix.NFTA_LOOKUP_SET, e.Set), number(unix.NFTA_LOOKUP_SREG, e.Register)}
 	if e.Not {
 		list = append(list, number(unix.NFTA_LOOKUP_FLAGS, unix.NFT_LOOKUP_F_INV))
 	}
@@ -129,15 +129,15 @@ type Map struct {
 }
 
 // Encode implements [Expr].
-func (e Map) Encode() nlmsg.Attribute {
-	return encoded("lookup", nlmsg.String(unix.NFTA_LOOKUP_SET, e.Set), number(unix.NFTA_LOOKUP_SREG, e.Register), number(unix.NFTA_LOOKUP_DREG, e.Into))
+func (e Map) Encode() netlink.Attribute {
+	return encoded("lookup", netlink.String(unix.NFTA_LOOKUP_SET, e.Set), number(unix.NFTA_LOOKUP_SREG, e.Register), number(unix.NFTA_LOOKUP_DREG, e.Into))
 }
 
 // Masq gives a packet the address of the interface that it leaves by.
 type Masq struct{}
 
 // Encode implements [Expr].
-func (Masq) Encode() nlmsg.Attribute { return encoded("masq") }
+func (Masq) Encode() netlink.Attribute { return encoded("masq") }
 
 // NAT gives a packet what is in registers, as its source or destination (NFT_NAT_…).
 type NAT struct {
@@ -147,8 +147,8 @@ type NAT struct {
 }
 
 // Encode implements [Expr].
-func (e NAT) Encode() nlmsg.Attribute {
-	list := []nlmsg.Attribute{
+func (e NAT) Encode() netlink.Attribute {
+	list := []netlink.Attribute{
 		number(unix.NFTA_NAT_TYPE, e.Type), number(unix.NFTA_NAT_FAMILY, e.Family), number(unix.NFTA_NAT_REG_ADDR_MIN, e.Addr),
 	}
 	if e.Port != 0 {
@@ -167,32 +167,32 @@ type Verdict struct {
 const Drop, Accept = 0, 1
 
 // Encode implements [Expr].
-func (v Verdict) Encode() nlmsg.Attribute {
+func (v Verdict) Encode() netlink.Attribute {
 	return encoded("immediate", number(unix.NFTA_IMMEDIATE_DREG, unix.NFT_REG_VERDICT), nest(unix.NFTA_IMMEDIATE_DATA, v.data()))
 }
 
 // data is the verdict where there can be a value.
-func (v Verdict) data() nlmsg.Attribute {
-	list := []nlmsg.Attribute{number(unix.NFTA_VERDICT_CODE, uint32(v.Code))}
+func (v Verdict) data() netlink.Attribute {
+	list := []netlink.Attribute{number(unix.NFTA_VERDICT_CODE, uint32(v.Code))}
 	if v.Chain != "" {
-		list = append(list, nlmsg.String(unix.NFTA_VERDICT_CHAIN, v.Chain))
+		list = append(list, netlink.String(unix.NFTA_VERDICT_CHAIN, v.Chain))
 	}
 	return nest(unix.NFTA_DATA_VERDICT, list...)
 }
 
 // readVerdict reads one where there can be a value.
 func readVerdict(data []byte) (v Verdict, ok bool) {
-	for kind, inside := range nlmsg.Attributes(data) {
+	for kind, inside := range netlink.Attributes(data) {
 		if kind != unix.NFTA_DATA_VERDICT {
 			continue
 		}
 		ok = true
-		for kind, value := range nlmsg.Attributes(inside) {
+		for kind, value := range netlink.Attributes(inside) {
 			switch kind {
 			case unix.NFTA_VERDICT_CODE:
 				v.Code = int32(readNumber(value))
 			case unix.NFTA_VERDICT_CHAIN:
-				v.Chain = nlmsg.Text(value)
+				v.Chain = netlink.Text(value)
 			}
 		}
 	}

@@ -8,11 +8,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/netlink/nlmsg"
+	"github.com/tenon-cni/tenon/internal/netlink"
 )
 
 // inside is what an attribute holds.
-func inside(a nlmsg.Attribute) []byte { return a[unix.SizeofRtAttr:] }
+func inside(a netlink.Attribute) []byte { return a[unix.SizeofRtAttr:] }
 
 // FuzzElement: whatever comes, an element is sent as it was read.
 func FuzzElement(f *testing.F) {
@@ -23,7 +23,7 @@ func FuzzElement(f *testing.F) {
 	} {
 		f.Add(inside(e.encode()))
 	}
-	f.Add([]byte(nlmsg.Bytes(unix.NFTA_SET_ELEM_USERDATA, []byte{ofElementComment, 7, 'x'})))
+	f.Add([]byte(netlink.Bytes(unix.NFTA_SET_ELEM_USERDATA, []byte{ofElementComment, 7, 'x'})))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		e := decodeElement(b)
 		if len(e.Comment) > 254 || e.Verdict != nil && e.Value != nil {
@@ -40,16 +40,16 @@ func FuzzRule(f *testing.F) {
 	for _, rule := range [][]Expr{
 		{Meta{unix.NFT_META_IIFNAME, 1}, Cmp{unix.NFT_CMP_EQ, 1, []byte("eth0")}, Verdict{unix.NFT_JUMP, "other"}},
 		{Payload{1, 12, 4, 1}, Mask{[]byte{255, 0, 0, 0}, 1}, Range{0, 1, []byte{1}, []byte{2}}, NAT{1, 2, 1, 9}},
-		{Raw{"match", inside(nest(0, nlmsg.String(unix.NFTA_MATCH_NAME, "comment"), nlmsg.Bytes(unix.NFTA_MATCH_INFO, make([]byte, 256))))}},
-		{Raw{"target", inside(nest(0, nlmsg.String(unix.NFTA_TARGET_NAME, "MASQUERADE")))}},
+		{Raw{"match", inside(nest(0, netlink.String(unix.NFTA_MATCH_NAME, "comment"), netlink.Bytes(unix.NFTA_MATCH_INFO, make([]byte, 256))))}},
+		{Raw{"target", inside(nest(0, netlink.String(unix.NFTA_TARGET_NAME, "MASQUERADE")))}},
 		{Raw{"immediate", inside(nest(0, number(unix.NFTA_IMMEDIATE_DREG, 1), value(unix.NFTA_IMMEDIATE_DATA, []byte{7})))}},
 	} {
-		var steps []nlmsg.Attribute
+		var steps []netlink.Attribute
 		for _, e := range rule {
 			steps = append(steps, e.Encode())
 		}
-		f.Add([]byte(slices.Concat(nest(unix.NFTA_RULE_EXPRESSIONS, steps...), nlmsg.Bytes(unix.NFTA_RULE_USERDATA, appendText(nil, ofRuleComment, "a")),
-			nlmsg.Bytes(unix.NFTA_RULE_HANDLE, []byte{0, 0, 0, 0, 0, 0, 0, 7}))))
+		f.Add([]byte(slices.Concat(nest(unix.NFTA_RULE_EXPRESSIONS, steps...), netlink.Bytes(unix.NFTA_RULE_USERDATA, appendText(nil, ofRuleComment, "a")),
+			netlink.Bytes(unix.NFTA_RULE_HANDLE, []byte{0, 0, 0, 0, 0, 0, 0, 7}))))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, e := range decodeRule(b).Exprs {

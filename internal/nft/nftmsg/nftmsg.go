@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/netlink/nlmsg"
+	"github.com/tenon-cni/tenon/internal/netlink"
 	"github.com/tenon-cni/tenon/internal/netns"
 )
 
@@ -48,7 +48,7 @@ type Table struct {
 // Conn is an nfnetlink socket, bound to a namespace. It is for one goroutine.
 type Conn struct {
 	fd       int
-	exchange nlmsg.Exchange
+	exchange netlink.Exchange
 }
 
 // Open opens a socket in ns, which need not stay open.
@@ -57,7 +57,7 @@ func Open(ns *netns.NS) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	nlmsg.Prepare(fd)
+	netlink.Prepare(fd)
 	return &Conn{fd: fd}, nil
 }
 
@@ -68,18 +68,18 @@ func (c *Conn) Close() error { return unix.Close(c.fd) }
 func kindOf(message uint16) uint16 { return unix.NFNL_SUBSYS_NFTABLES<<8 | message }
 
 // body is what follows the header of a message about something of a table.
-func (t Table) body(attributes ...nlmsg.Attribute) []byte {
-	return nlmsg.Body(nlmsg.Netfilter{Family: byte(t.Family)}, attributes...)
+func (t Table) body(attributes ...netlink.Attribute) []byte {
+	return netlink.Body(netlink.Netfilter{Family: byte(t.Family)}, attributes...)
 }
 
 // nest is an attribute that holds others, as nftables has them.
-func nest(kind uint16, inside ...nlmsg.Attribute) nlmsg.Attribute {
-	return nlmsg.Nest(kind|unix.NLA_F_NESTED, inside...)
+func nest(kind uint16, inside ...netlink.Attribute) netlink.Attribute {
+	return netlink.Nest(kind|unix.NLA_F_NESTED, inside...)
 }
 
 // number is an attribute with a number as nftables has them, in network byte order.
-func number(kind uint16, n uint32) nlmsg.Attribute {
-	return nlmsg.Bytes(kind, binary.BigEndian.AppendUint32(nil, n))
+func number(kind uint16, n uint32) netlink.Attribute {
+	return netlink.Bytes(kind, binary.BigEndian.AppendUint32(nil, n))
 }
 
 // readNumber reads one, 0 if it is none.
@@ -91,13 +91,13 @@ func readNumber(value []byte) uint32 {
 }
 
 // value is an attribute that holds a value: a key, or what is compared.
-func value(kind uint16, v []byte) nlmsg.Attribute {
-	return nest(kind, nlmsg.Bytes(unix.NFTA_DATA_VALUE, v))
+func value(kind uint16, v []byte) netlink.Attribute {
+	return nest(kind, netlink.Bytes(unix.NFTA_DATA_VALUE, v))
 }
 
 // readValue reads one; nil if that is a verdict.
 func readValue(data []byte) []byte {
-	for kind, v := range nlmsg.Attributes(data) {
+	for kind, v := range netlink.Attributes(data) {
 		if kind == unix.NFTA_DATA_VALUE {
 			return v
 		}

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/kernel/probe"
-	"github.com/tenon-cni/tenon/internal/netlink/nlmsg"
+	"github.com/tenon-cni/tenon/internal/netlink"
 	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
@@ -383,7 +383,7 @@ func TestRulesWhileTheyChange(t *testing.T) {
 			return
 		default:
 		}
-		if list, err := c.Rules(table, plain.Name); err == nil && len(list) != rules || err != nil && !errors.Is(err, nlmsg.ErrInterrupted) {
+		if list, err := c.Rules(table, plain.Name); err == nil && len(list) != rules || err != nil && !errors.Is(err, netlink.ErrInterrupted) {
 			t.Errorf("%d rules, %v", len(list), err)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/netlink/nlmsg"
+	"github.com/tenon-cni/tenon/internal/netlink"
 )
 
 // Rule is a rule that is there.
@@ -23,11 +23,11 @@ type Raw struct {
 }
 
 // Encode implements [Expr].
-func (r Raw) Encode() nlmsg.Attribute { return encoded(r.Name, r.Data) }
+func (r Raw) Encode() netlink.Attribute { return encoded(r.Name, r.Data) }
 
 // decodeRule reads the attributes of a rule.
 func decodeRule(attributes []byte) (r Rule) {
-	for kind, v := range nlmsg.Attributes(attributes) {
+	for kind, v := range netlink.Attributes(attributes) {
 		switch kind {
 		case unix.NFTA_RULE_HANDLE:
 			if len(v) == 8 {
@@ -36,7 +36,7 @@ func decodeRule(attributes []byte) (r Rule) {
 		case unix.NFTA_RULE_USERDATA:
 			r.Comment = textOf(v, ofRuleComment)
 		case unix.NFTA_RULE_EXPRESSIONS:
-			for _, e := range nlmsg.Attributes(bytes.Clone(v)) {
+			for _, e := range netlink.Attributes(bytes.Clone(v)) {
 				r.Exprs = append(r.Exprs, decodeExpr(e))
 			}
 		}
@@ -45,10 +45,10 @@ func decodeRule(attributes []byte) (r Rule) {
 }
 
 func decodeExpr(attributes []byte) (r Raw) {
-	for kind, v := range nlmsg.Attributes(attributes) {
+	for kind, v := range netlink.Attributes(attributes) {
 		switch kind {
 		case unix.NFTA_EXPR_NAME:
-			r.Name = nlmsg.Text(v)
+			r.Name = netlink.Text(v)
 		case unix.NFTA_EXPR_DATA:
 			r.Data = v
 		}
@@ -63,7 +63,7 @@ type Immediate struct {
 }
 
 // Encode implements [Expr].
-func (e Immediate) Encode() nlmsg.Attribute {
+func (e Immediate) Encode() netlink.Attribute {
 	return encoded("immediate", number(unix.NFTA_IMMEDIATE_DREG, e.Register), value(unix.NFTA_IMMEDIATE_DATA, e.Value))
 }
 
@@ -115,11 +115,11 @@ func (r Raw) Read() any {
 		return Immediate{Register: r.numbers()[unix.NFTA_IMMEDIATE_DREG], Value: readValue(data)}
 	case "match":
 		return Match{
-			Name: nlmsg.Text(r.attribute(unix.NFTA_MATCH_NAME)), Revision: byte(r.numbers()[unix.NFTA_MATCH_REV]),
+			Name: netlink.Text(r.attribute(unix.NFTA_MATCH_NAME)), Revision: byte(r.numbers()[unix.NFTA_MATCH_REV]),
 			Info: r.attribute(unix.NFTA_MATCH_INFO),
 		}
 	case "target":
-		return Target{Name: nlmsg.Text(r.attribute(unix.NFTA_TARGET_NAME)), Info: r.attribute(unix.NFTA_TARGET_INFO)}
+		return Target{Name: netlink.Text(r.attribute(unix.NFTA_TARGET_NAME)), Info: r.attribute(unix.NFTA_TARGET_INFO)}
 	}
 	return r
 }
@@ -132,7 +132,7 @@ const maxNumbered = 8
 
 // numbers are the values that are numbers, by type.
 func (r Raw) numbers() (n [maxNumbered]uint32) {
-	for kind, v := range nlmsg.Attributes(r.Data) {
+	for kind, v := range netlink.Attributes(r.Data) {
 		if kind < maxNumbered {
 			n[kind] = readNumber(v)
 		}
@@ -142,7 +142,7 @@ func (r Raw) numbers() (n [maxNumbered]uint32) {
 
 // attribute returns the value of an attribute, nil if there is none.
 func (r Raw) attribute(want uint16) []byte {
-	for kind, v := range nlmsg.Attributes(r.Data) {
+	for kind, v := range netlink.Attributes(r.Data) {
 		if kind == want {
 			return v
 		}

@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/netlink/nlmsg"
+	"github.com/tenon-cni/tenon/internal/netlink"
 )
 
 // Set is a set of keys, or a map from them to data.
@@ -68,7 +68,7 @@ func sizeOf(types []Type) (n uint32) {
 		return types[0].size()
 	}
 	for _, t := range types {
-		n += uint32(nlmsg.Align(int(t.size()))) // words of 4 bytes, too
+		n += uint32(netlink.Align(int(t.size()))) // words of 4 bytes, too
 	}
 	return n
 }
@@ -83,12 +83,12 @@ const (
 )
 
 // names are the attributes that say which set a message is about.
-func (s Set) names(table, name uint16) []nlmsg.Attribute {
-	return []nlmsg.Attribute{nlmsg.String(table, s.Table.Name), nlmsg.String(name, s.Name)}
+func (s Set) names(table, name uint16) []netlink.Attribute {
+	return []netlink.Attribute{netlink.String(table, s.Table.Name), netlink.String(name, s.Name)}
 }
 
 // encode says what the set is; id is a number that no other of the transaction has.
-func (s Set) encode(id uint32) []nlmsg.Attribute {
+func (s Set) encode(id uint32) []netlink.Attribute {
 	list := append(s.names(unix.NFTA_SET_TABLE, unix.NFTA_SET_NAME),
 		number(unix.NFTA_SET_FLAGS, s.flags()),
 		number(unix.NFTA_SET_KEY_TYPE, numberOf(s.Key)), number(unix.NFTA_SET_KEY_LEN, sizeOf(s.Key)),
@@ -104,7 +104,7 @@ func (s Set) encode(id uint32) []nlmsg.Attribute {
 		list = append(list, nest(unix.NFTA_SET_DESC, about...))
 	}
 	if about := s.userdata(); about != nil {
-		list = append(list, nlmsg.Bytes(unix.NFTA_SET_USERDATA, about))
+		list = append(list, netlink.Bytes(unix.NFTA_SET_USERDATA, about))
 	}
 	return list
 }
@@ -123,14 +123,14 @@ func (s Set) flags() (flags uint32) {
 }
 
 // description has the size of the set, and of each of several types. Without these nft(8) cannot list it.
-func (s Set) description() (list []nlmsg.Attribute) {
+func (s Set) description() (list []netlink.Attribute) {
 	if s.Size > 0 {
 		list = append(list, number(unix.NFTA_SET_DESC_SIZE, s.Size))
 	}
 	if len(s.Key) > 1 {
-		var fields []nlmsg.Attribute
+		var fields []netlink.Attribute
 		for _, t := range s.Key {
-			fields = append(fields, nlmsg.Nest(unix.NFTA_LIST_ELEM, number(nftaSetFieldLen, t.size())))
+			fields = append(fields, netlink.Nest(unix.NFTA_LIST_ELEM, number(nftaSetFieldLen, t.size())))
 		}
 		list = append(list, nest(nftaSetDescConcat, fields...))
 	}
@@ -161,8 +161,8 @@ type Element struct {
 }
 
 // encode is the element in a list of them.
-func (e Element) encode() nlmsg.Attribute {
-	inside := []nlmsg.Attribute{value(unix.NFTA_SET_ELEM_KEY, e.Key)}
+func (e Element) encode() netlink.Attribute {
+	inside := []netlink.Attribute{value(unix.NFTA_SET_ELEM_KEY, e.Key)}
 	if e.KeyEnd != nil {
 		inside = append(inside, value(nftaSetElemKeyEnd, e.KeyEnd))
 	}
@@ -173,14 +173,14 @@ func (e Element) encode() nlmsg.Attribute {
 		inside = append(inside, value(unix.NFTA_SET_ELEM_DATA, e.Value))
 	}
 	if e.Comment != "" {
-		inside = append(inside, nlmsg.Bytes(unix.NFTA_SET_ELEM_USERDATA, appendText(nil, ofElementComment, e.Comment)))
+		inside = append(inside, netlink.Bytes(unix.NFTA_SET_ELEM_USERDATA, appendText(nil, ofElementComment, e.Comment)))
 	}
 	return nest(unix.NFTA_LIST_ELEM, inside...)
 }
 
 // decodeElement reads an element as the kernel lists it.
 func decodeElement(element []byte) (e Element) {
-	for kind, v := range nlmsg.Attributes(element) {
+	for kind, v := range netlink.Attributes(element) {
 		switch kind {
 		case unix.NFTA_SET_ELEM_KEY:
 			e.Key = bytes.Clone(readValue(v))

@@ -7,29 +7,29 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/netlink/nlmsg"
+	"github.com/tenon-cni/tenon/internal/netlink"
 )
 
 // Transaction is changes that are made together or not at all, in this order.
 type Transaction struct {
-	requests []nlmsg.Request
+	requests []netlink.Request
 	subjects []string // the name of what each is about
 }
 
 func (t *Transaction) add(message uint16, flags int, subject string, body []byte) {
-	t.requests = append(t.requests, nlmsg.Request{Kind: kindOf(message), Flags: flags, Body: body})
+	t.requests = append(t.requests, netlink.Request{Kind: kindOf(message), Flags: flags, Body: body})
 	t.subjects = append(t.subjects, subject)
 }
 
 // AddTable makes a table, unless it is there.
 func (t *Transaction) AddTable(table Table) {
 	t.add(unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE, table.Name,
-		table.body(nlmsg.String(unix.NFTA_TABLE_NAME, table.Name), number(unix.NFTA_TABLE_FLAGS, 0)))
+		table.body(netlink.String(unix.NFTA_TABLE_NAME, table.Name), number(unix.NFTA_TABLE_FLAGS, 0)))
 }
 
 // DeleteTable removes a table with everything in it.
 func (t *Transaction) DeleteTable(table Table) {
-	t.add(unix.NFT_MSG_DELTABLE, 0, table.Name, table.body(nlmsg.String(unix.NFTA_TABLE_NAME, table.Name)))
+	t.add(unix.NFT_MSG_DELTABLE, 0, table.Name, table.body(netlink.String(unix.NFTA_TABLE_NAME, table.Name)))
 }
 
 // Chain is a chain: a base chain, which packets come to by themselves, or one that rules and elements lead to.
@@ -63,13 +63,13 @@ const (
 )
 
 // names are the attributes that say which chain a message about it is about.
-func (ch Chain) names() []nlmsg.Attribute {
-	return []nlmsg.Attribute{nlmsg.String(unix.NFTA_CHAIN_TABLE, ch.Table.Name), nlmsg.String(unix.NFTA_CHAIN_NAME, ch.Name)}
+func (ch Chain) names() []netlink.Attribute {
+	return []netlink.Attribute{netlink.String(unix.NFTA_CHAIN_TABLE, ch.Table.Name), netlink.String(unix.NFTA_CHAIN_NAME, ch.Name)}
 }
 
 // rules are the attributes that say whose rules a message is about.
-func (ch Chain) rules() []nlmsg.Attribute {
-	return []nlmsg.Attribute{nlmsg.String(unix.NFTA_RULE_TABLE, ch.Table.Name), nlmsg.String(unix.NFTA_RULE_CHAIN, ch.Name)}
+func (ch Chain) rules() []netlink.Attribute {
+	return []netlink.Attribute{netlink.String(unix.NFTA_RULE_TABLE, ch.Table.Name), netlink.String(unix.NFTA_RULE_CHAIN, ch.Name)}
 }
 
 // AddChain makes a chain, unless it is there.
@@ -78,7 +78,7 @@ func (t *Transaction) AddChain(ch Chain) {
 	if ch.Type != "" {
 		about = append(about,
 			nest(unix.NFTA_CHAIN_HOOK, number(unix.NFTA_HOOK_HOOKNUM, ch.Hook), number(unix.NFTA_HOOK_PRIORITY, uint32(ch.Priority))),
-			nlmsg.String(unix.NFTA_CHAIN_TYPE, string(ch.Type)))
+			netlink.String(unix.NFTA_CHAIN_TYPE, string(ch.Type)))
 	}
 	t.add(unix.NFT_MSG_NEWCHAIN, unix.NLM_F_CREATE, ch.Name, ch.Table.body(about...))
 }
@@ -95,7 +95,7 @@ func (t *Transaction) FlushChain(ch Chain) {
 
 // AddRule appends a rule to a chain.
 func (t *Transaction) AddRule(ch Chain, rule []Expr) {
-	var steps []nlmsg.Attribute
+	var steps []netlink.Attribute
 	for _, e := range rule {
 		steps = append(steps, e.Encode())
 	}
@@ -106,7 +106,7 @@ func (t *Transaction) AddRule(ch Chain, rule []Expr) {
 // DeleteRule removes a rule, by its handle.
 func (t *Transaction) DeleteRule(ch Chain, handle uint64) {
 	t.add(unix.NFT_MSG_DELRULE, 0, ch.Name,
-		ch.Table.body(append(ch.rules(), nlmsg.Bytes(unix.NFTA_RULE_HANDLE, binary.BigEndian.AppendUint64(nil, handle)))...))
+		ch.Table.body(append(ch.rules(), netlink.Bytes(unix.NFTA_RULE_HANDLE, binary.BigEndian.AppendUint64(nil, handle)))...))
 }
 
 // AddSet makes a set.
@@ -132,7 +132,7 @@ func (t *Transaction) DeleteElements(s Set, list []Element) {
 // elements makes as many messages as it takes: all elements of one are in an attribute, which has a limit.
 func (t *Transaction) elements(message uint16, flags int, s Set, list []Element) {
 	const room = math.MaxUint16 - unix.SizeofRtAttr
-	var inside []nlmsg.Attribute
+	var inside []netlink.Attribute
 	size := 0
 	flush := func() {
 		if size > 0 {
@@ -157,10 +157,10 @@ func (c *Conn) Commit(t *Transaction) error {
 	if len(t.requests) == 0 {
 		return nil
 	}
-	frame := nlmsg.Body(nlmsg.Netfilter{Resource: [2]byte{0, unix.NFNL_SUBSYS_NFTABLES}})
-	batch := append([]nlmsg.Request{{Kind: unix.NFNL_MSG_BATCH_BEGIN, Body: frame}}, t.requests...)
+	frame := netlink.Body(netlink.Netfilter{Resource: [2]byte{0, unix.NFNL_SUBSYS_NFTABLES}})
+	batch := append([]netlink.Request{{Kind: unix.NFNL_MSG_BATCH_BEGIN, Body: frame}}, t.requests...)
 	batch[len(batch)-1].Flags |= unix.NLM_F_ACK // so that no answer at all, as there is to a batch that is malformed, is none
-	refused, err := c.exchange.Send(c.fd, append(batch, nlmsg.Request{Kind: unix.NFNL_MSG_BATCH_END, Body: frame})...)
+	refused, err := c.exchange.Send(c.fd, append(batch, netlink.Request{Kind: unix.NFNL_MSG_BATCH_END, Body: frame})...)
 	if err != nil {
 		return fmt.Errorf("%s: %w", t.describe(refused-1), err)
 	}

@@ -3,7 +3,7 @@ package nftmsg
 import (
 	"encoding/binary"
 
-	"github.com/tenon-cni/tenon/internal/netlink/nlmsg"
+	"github.com/tenon-cni/tenon/internal/netlink"
 )
 
 // With rules, sets and elements the kernel keeps what nft(8) wants to know again, and does not look at it: entries of a byte
@@ -34,7 +34,7 @@ func textOf(userdata []byte, kind byte) string {
 	for len(userdata) >= 2 && len(userdata) >= 2+int(userdata[1]) {
 		value := userdata[2 : 2+int(userdata[1])]
 		if userdata[0] == kind {
-			return nlmsg.Text(value)
+			return netlink.Text(value)
 		}
 		userdata = userdata[2+len(value):]
 	}

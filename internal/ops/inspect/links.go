@@ -3,7 +3,7 @@ package inspect
 import (
 	"errors"
 
-	"github.com/tenon-cni/tenon/internal/netlink/rtnl"
+	"github.com/tenon-cni/tenon/internal/netlink"
 	"github.com/tenon-cni/tenon/internal/netns"
 	"github.com/tenon-cni/tenon/network"
 )
@@ -15,13 +15,13 @@ func linksGone(ns *netns.NS, r network.Record) bool {
 	if len(names) == 0 {
 		return false
 	}
-	conn, err := rtnl.Open(ns)
+	conn, err := netlink.Open(ns)
 	if err != nil {
 		return false
 	}
 	defer conn.Close()
 	for _, name := range names {
-		if _, err := conn.Link(name); errors.Is(err, rtnl.ErrNoLink) {
+		if _, err := conn.Link(name); errors.Is(err, netlink.ErrNoLink) {
 			return true
 		}
 	}

@@ -1,0 +1,57 @@
+package netlink
+
+import (
+	"errors"
+	"net"
+
+	"golang.org/x/sys/unix"
+)
+
+// creation is a request for a link.
+type creation struct {
+	name, kind string
+	mac        net.HardwareAddr // nil lets the kernel choose
+	mtu        int              // bytes; 0 is the kernel's default
+	attributes []Attribute      // IFLA_…, further ones
+	data       []Attribute      // what the kind defines
+}
+
+// create makes a link. The error is EEXIST if the name is taken.
+func (c *Conn) create(l creation) error {
+	var about unix.IfInfomsg
+	info := []Attribute{String(unix.IFLA_INFO_KIND, l.kind)}
+	if l.data != nil {
+		info = append(info, Nest(unix.IFLA_INFO_DATA, l.data...))
+	}
+	attributes := append(l.common(), l.attributes...)
+	attributes = append(attributes, Nest(unix.IFLA_LINKINFO, info...))
+	return c.change(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, about, attributes...)
+}
+
+// made is create for callers that need the index of the link. It deletes the link again if it cannot look up the index.
+func (c *Conn) made(l creation) (index int, err error) {
+	if err := c.create(l); err != nil {
+		return 0, err
+	}
+	link, err := c.Link(l.name)
+	if err != nil {
+		undone := c.change(unix.RTM_DELLINK, 0, header(0), String(unix.IFLA_IFNAME, l.name))
+		if gone(undone) {
+			undone = nil
+		}
+		return 0, errors.Join(err, undone)
+	}
+	return link.Index, nil
+}
+
+// common are the attributes of every kind.
+func (l creation) common() []Attribute {
+	list := []Attribute{String(unix.IFLA_IFNAME, l.name)}
+	if l.mac != nil {
+		list = append(list, Bytes(unix.IFLA_ADDRESS, l.mac))
+	}
+	if l.mtu > 0 {
+		list = append(list, Uint32(unix.IFLA_MTU, uint32(l.mtu)))
+	}
+	return list
+}

@@ -1,0 +1,201 @@
+package netlink
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrInterrupted says that what was listed has changed meanwhile (NLM_F_DUMP_INTR): some of it may be missing, or there twice.
+var ErrInterrupted = errors.New("list changed while it was read")
+
+// maxAnswer is more than the kernel puts into one datagram: 32 KiB (netlink_dump in net/netlink/af_netlink.c), or one message
+// that is longer, as that of a bridge port in all VLANs is.
+const maxAnswer = 64 << 10
+
+// Exchange is the exchanges on one socket. It is for one goroutine. The kernel answers while it takes the request,
+// so no goroutine is parked meanwhile: an exchange takes 5 µs, where libraries take 100 µs.
+type Exchange struct {
+	buffer []byte
+	last   uint32 // number of the last request
+}
+
+// Prepare has errors come with a text, and without the request that they are about. Before Linux 4.12 there is no text.
+func Prepare(fd int) {
+	for _, option := range []int{unix.NETLINK_EXT_ACK, unix.NETLINK_CAP_ACK} {
+		_ = unix.SetsockoptInt(fd, unix.SOL_NETLINK, option, 1)
+	}
+}
+
+// Request is a message to the kernel.
+type Request struct {
+	Kind  uint16
+	Flags int    // NLM_F_…, without NLM_F_REQUEST
+	Body  []byte // what follows the header
+}
+
+// appendTo appends the message, with a number that its answers have, and zeros up to where the next may begin.
+func (r Request) appendTo(b []byte, number uint32) []byte {
+	size := unix.SizeofNlMsghdr + len(r.Body)
+	b = slices.Grow(b, Align(size))
+	b = binary.NativeEndian.AppendUint32(b, uint32(size))
+	b = binary.NativeEndian.AppendUint16(b, r.Kind)
+	b = binary.NativeEndian.AppendUint16(b, uint16(unix.NLM_F_REQUEST|r.Flags))
+	b = binary.NativeEndian.AppendUint32(b, number)
+	b = binary.NativeEndian.AppendUint32(b, 0)
+	return append(append(b, r.Body...), make([]byte, Align(size)-size)...)
+}
+
+// Ask sends a request, which may have waited for nothing but locks of the kernel, and calls each with what follows the
+// header of each answer, in a buffer that the next one overwrites. flags are NLM_F_…, without NLM_F_REQUEST; with NLM_F_ACK
+// there is no answer but whether it was done. The error of the kernel wraps its number.
+func (x *Exchange) Ask(fd int, kind uint16, flags int, body []byte, each func(payload []byte) error) error {
+	x.last++
+	if err := send(fd, Request{kind, flags, body}.appendTo(nil, x.last)); err != nil {
+		return err
+	}
+	a := answers{number: x.last, one: flags&(unix.NLM_F_DUMP|unix.NLM_F_ACK) == 0, each: each}
+	for !a.done {
+		data, err := x.receive(fd, 0)
+		if err == nil {
+			err = a.read(data)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if a.interrupted {
+		return ErrInterrupted
+	}
+	return nil
+}
+
+// repeats is how often a list is asked for that changes while it is read.
+const repeats = 10
+
+// List is Ask for a list, which is asked for again if it has changed while it was read, a bounded number of times. What each
+// was called with before reset counts for nothing.
+func (x *Exchange) List(fd int, kind uint16, body []byte, reset func(), each func(payload []byte) error) (err error) {
+	for range repeats {
+		reset()
+		if err = x.Ask(fd, kind, unix.NLM_F_DUMP, body, each); !errors.Is(err, ErrInterrupted) {
+			return err
+		}
+	}
+	return err
+}
+
+// send sends a datagram. One that the socket has no room for gets it, as far as that is allowed.
+func send(fd int, data []byte) error {
+	kernel := &unix.SockaddrNetlink{Family: unix.AF_NETLINK}
+	err := unix.Sendto(fd, data, 0, kernel)
+	if err != unix.EMSGSIZE {
+		return err
+	}
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, len(data)); err != nil { // for who is root of the host
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, len(data))
+	}
+	return unix.Sendto(fd, data, 0, kernel)
+}
+
+// receive reads a datagram into the buffer. flags are MSG_….
+func (x *Exchange) receive(fd, flags int) ([]byte, error) {
+	if x.buffer == nil {
+		x.buffer = make([]byte, maxAnswer)
+	}
+	for {
+		n, _, err := unix.Recvfrom(fd, x.buffer, unix.MSG_TRUNC|flags)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return nil, err
+		case n > len(x.buffer):
+			return nil, fmt.Errorf("answer of %d bytes: %w", n, unix.EMSGSIZE)
+		}
+		return x.buffer[:n], nil
+	}
+}
+
+// reply is a message of the kernel.
+type reply struct {
+	kind, flags uint16
+	number      uint32
+	payload     []byte // what follows the header
+}
+
+// next reads the first message of a datagram that is longer than a header.
+func next(data []byte) (m reply, rest []byte, err error) {
+	size := int(binary.NativeEndian.Uint32(data))
+	if size < unix.SizeofNlMsghdr || size > len(data) {
+		return reply{}, nil, fmt.Errorf("message of %d bytes in %d: %w", size, len(data), unix.EBADMSG)
+	}
+	return reply{
+		kind: binary.NativeEndian.Uint16(data[4:]), flags: binary.NativeEndian.Uint16(data[6:]), number: binary.NativeEndian.Uint32(data[8:]),
+		payload: data[unix.SizeofNlMsghdr:size],
+	}, data[min(Align(size), len(data)):], nil
+}
+
+// answers are those to one request.
+type answers struct {
+	number      uint32
+	one         bool // the first is the last
+	each        func([]byte) error
+	done        bool
+	interrupted bool
+}
+
+// read reads the messages of a datagram.
+func (a *answers) read(data []byte) error {
+	for len(data) >= unix.SizeofNlMsghdr {
+		m, rest, err := next(data)
+		if err != nil {
+			return err
+		}
+		data = rest
+		if m.number != a.number {
+			continue // the answer to a request that was given up
+		}
+		a.interrupted = a.interrupted || m.flags&unix.NLM_F_DUMP_INTR != 0
+		switch {
+		case m.kind == unix.NLMSG_ERROR || m.kind == unix.NLMSG_DONE:
+			a.done = true
+			return failure(m)
+		case m.kind == unix.NLMSG_NOOP || a.each == nil:
+			continue
+		}
+		if err := a.each(m.payload); err != nil {
+			return err
+		}
+		a.done = a.done || a.one
+	}
+	return nil
+}
+
+const (
+	errnoLen    = 4
+	textOfError = 1 // NLMSGERR_ATTR_MSG, with NETLINK_EXT_ACK
+)
+
+// failure reads the number that an answer begins with, and what the kernel says of it.
+func failure(m reply) error {
+	if len(m.payload) < errnoLen {
+		return nil
+	}
+	errno := unix.Errno(-int32(binary.NativeEndian.Uint32(m.payload)))
+	if errno == 0 {
+		return nil
+	}
+	rest := m.payload[errnoLen:]
+	if m.flags&unix.NLM_F_ACK_TLVS != 0 && m.flags&unix.NLM_F_CAPPED != 0 /* without the request */ && len(rest) >= unix.SizeofNlMsghdr {
+		for kind, value := range Attributes(rest[unix.SizeofNlMsghdr:]) {
+			if kind == textOfError {
+				return fmt.Errorf("%w: %s", errno, Text(value))
+			}
+		}
+	}
+	return errno
+}

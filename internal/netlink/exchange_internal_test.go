@@ -1,0 +1,163 @@
+package netlink
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// message is one of the kernel.
+func message(kind, flags uint16, number uint32, payload ...byte) []byte {
+	b := Body(unix.NlMsghdr{Len: uint32(unix.SizeofNlMsghdr + len(payload)), Type: kind, Flags: flags, Seq: number})
+	b = append(b, payload...)
+	return append(b, make([]byte, Align(len(b))-len(b))...)
+}
+
+func errno(e unix.Errno) []byte { return binary.NativeEndian.AppendUint32(nil, uint32(-int32(e))) }
+
+// refusal is an error with a text.
+func refusal(e unix.Errno, text string) []byte {
+	of := append(errno(e), make([]byte, unix.SizeofNlMsghdr)...)
+	return message(unix.NLMSG_ERROR, unix.NLM_F_CAPPED|unix.NLM_F_ACK_TLVS, 7, append(of, String(textOfError, text)...)...)
+}
+
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	link, done := message(unix.RTM_NEWLINK, 0, 7, 1, 2, 3, 4), message(unix.NLMSG_DONE, unix.NLM_F_MULTI, 7, errno(0)...)
+	for _, row := range []struct {
+		name string
+		one  bool
+		data []byte
+		want string
+	}{
+		{"one answer", true, link, "[01020304] done"},
+		{"part of a list", false, slices.Concat(link, link), "[01020304 01020304]"},
+		{"end of a list", false, slices.Concat(link, done), "[01020304] done"},
+		{"nothing after the end counts", false, slices.Concat(done, link), "[] done"},
+		{"list that has changed", false, slices.Concat(message(unix.RTM_NEWLINK, unix.NLM_F_DUMP_INTR, 7, 5), done), "[05] done interrupted"},
+		{"answer to another request", true, slices.Concat(message(unix.RTM_NEWLINK, 0, 6, 9), link), "[01020304] done"},
+		{"nothing", true, slices.Concat(message(unix.NLMSG_NOOP, 0, 7), link), "[01020304] done"},
+		{"confirmation", false, message(unix.NLMSG_ERROR, 0, 7, errno(0)...), "[] done"},
+		{"refusal", false, message(unix.NLMSG_ERROR, 0, 7, errno(unix.EEXIST)...), "[] done: file exists"},
+		{"refusal with a reason", false, refusal(unix.EINVAL, "no such thing"), "[] done: invalid argument: no such thing"},
+		{"refusal at the end of a list", false, message(unix.NLMSG_DONE, unix.NLM_F_MULTI, 7, errno(unix.ENOENT)...), "[] done: no such file or directory"},
+		{"longer than the datagram", true, link[:len(link)-1], "[]: message of 20 bytes in 19: bad message"},
+		{"shorter than its header", true, append([]byte{15, 0, 0, 0}, link[4:]...), "[]: message of 15 bytes in 20: bad message"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			var payloads []string
+			a := answers{number: 7, one: row.one, each: func(b []byte) error {
+				payloads = append(payloads, fmt.Sprintf("%x", b))
+				return nil
+			}}
+			err := a.read(row.data)
+			got := fmt.Sprint(payloads)
+			if a.done {
+				got += " done"
+			}
+			if a.interrupted {
+				got += " interrupted"
+			}
+			if err != nil {
+				got += ": " + err.Error()
+			}
+			if got != row.want {
+				t.Errorf("got %q, want %q", got, row.want)
+			}
+		})
+	}
+}
+
+// TestAnswersToAsker: the error of who is told ends it.
+func TestAnswersToAsker(t *testing.T) {
+	t.Parallel()
+	a := answers{number: 7, each: func([]byte) error { return unix.EBADMSG }}
+	if err := a.read(message(unix.RTM_NEWLINK, 0, 7)); !errors.Is(err, unix.EBADMSG) {
+		t.Errorf("%v", err)
+	}
+}
+
+// FuzzAnswers: whatever comes, what is told of it lies in it, in its order.
+func FuzzAnswers(f *testing.F) {
+	f.Add(slices.Concat(message(unix.RTM_NEWLINK, 0, 7, 1, 2, 3), message(unix.NLMSG_DONE, 0, 7, errno(0)...)))
+	f.Add(refusal(unix.EINVAL, "no such thing"))
+	f.Add(message(unix.NLMSG_ERROR, 0, 7, 1))
+	f.Add(message(unix.NLMSG_ERROR, unix.NLM_F_CAPPED|unix.NLM_F_ACK_TLVS, 7, errno(unix.EPERM)...))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		rest := b
+		a := answers{number: 7, each: func(payload []byte) error {
+			at := bytes.Index(rest, payload)
+			if at < 0 {
+				t.Fatalf("%x is not in %x", payload, rest)
+			}
+			rest = rest[at+len(payload):]
+			for range Attributes(payload) {
+			}
+			return nil
+		}}
+		_ = a.read(b)
+		o := outcome{first: 7, count: 2}
+		if err := o.read(b); err == nil && o.err != nil && o.refused > 1 {
+			t.Fatalf("request %d was refused", o.refused)
+		}
+	})
+}
+
+// TestOutcome: of several requests the first refusal counts, wherever it is, and one that is not confirmed is not done.
+func TestOutcome(t *testing.T) {
+	t.Parallel()
+	answer := func(number uint32, e unix.Errno) []byte { return message(unix.NLMSG_ERROR, 0, number, errno(e)...) }
+	for _, row := range []struct {
+		name string
+		data []byte
+		lost error
+		want string
+	}{
+		{"confirmed", answer(9, 0), nil, "0"},
+		{"refused", slices.Concat(answer(8, unix.EEXIST), answer(9, 0)), nil, "1: file exists"},
+		{"the first refusal counts", slices.Concat(answer(7, unix.ENOENT), answer(8, unix.EEXIST), answer(9, unix.EBUSY)), nil, "0: no such file or directory"},
+		{"not confirmed", nil, nil, "0: no answer to 1 of 3 requests: protocol error"},
+		{"answers to requests before and after", slices.Concat(answer(6, unix.EEXIST), answer(10, unix.EEXIST), answer(9, 0)), nil, "0"},
+		{"what is no answer", slices.Concat(message(unix.RTM_NEWLINK, 0, 9), answer(9, 0)), nil, "0"},
+		{"more refusals than there was room for", answer(8, unix.EEXIST), unix.ENOBUFS, "1: file exists"},
+		{"nothing but lost answers", nil, unix.ENOBUFS, "0: no buffer space available"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			o := outcome{first: 7, count: 3, unconfirmed: 1}
+			if err := o.read(row.data); err != nil {
+				t.Fatal(err)
+			}
+			refused, err := o.result(row.lost)
+			got := fmt.Sprint(refused)
+			if err != nil {
+				got += ": " + err.Error()
+			}
+			if got != row.want {
+				t.Errorf("got %q, want %q", got, row.want)
+			}
+		})
+	}
+	if err := new(outcome).read(answer(7, 0)[:19]); !errors.Is(err, unix.EBADMSG) {
+		t.Errorf("longer than the datagram: %v", err)
+	}
+}
+
+// TestRequests: messages follow each other as the kernel takes them.
+func TestRequests(t *testing.T) {
+	t.Parallel()
+	var b []byte
+	for i, r := range []Request{{Kind: 3, Body: []byte{1, 2, 3}}, {Kind: 4, Flags: unix.NLM_F_ACK}} {
+		b = r.appendTo(b, uint32(7+i))
+	}
+	want := slices.Concat(message(3, unix.NLM_F_REQUEST, 7, 1, 2, 3), message(4, unix.NLM_F_REQUEST|unix.NLM_F_ACK, 8))
+	if !bytes.Equal(b, want) {
+		t.Errorf("got %x, want %x", b, want)
+	}
+}

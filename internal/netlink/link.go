@@ -1,0 +1,324 @@
+package netlink
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/netns"
+)
+
+// ErrNoLink says that there is no such link.
+var ErrNoLink = errors.New("not found")
+
+// Link is what was read of a link (network interface); it does not follow later changes. Methods that take one use its
+// index, and the other fields only as the state before.
+type Link struct {
+	Index      int              // above 0
+	Name       string           // 1 to 15 bytes
+	Kind       string           // of rtnetlink: "veth", "bridge", …; "device" for one without (hardware, loopback)
+	Alias      string           // free text, up to 255 bytes
+	AltNames   []string         // alternative names, up to 127 bytes each
+	MAC        net.HardwareAddr // nil if none or all zero
+	MTU        int              // bytes
+	Up         bool             // administrative state (IFF_UP)
+	OperState  OperState        // operational state
+	Master     int              // index of the link (bridge, bond, VRF) this is a port of, or 0
+	Peer       int              // veth: index of the other end, in its namespace; else 0
+	PeerNSID   int              // veth: identifier of the other end's namespace in this one, -1 if it is this one
+	Parent     int              // the link this one is made on (VLAN, macvlan, ipvlan), in its namespace, else 0
+	ParentNSID int              // identifier of that namespace in this one, -1 if it is this one
+	Promisc    int              // how many demand promiscuous mode, packet captures included
+	TxQLen     int              // packets that wait for transmission at most, for queueing disciplines that go by it
+
+	// What is known of hardware, wherever the link is and whatever it is called.
+	PermMAC net.HardwareAddr // the address it was built with; nil if none, and before 5.6
+	Device  string           // the device it is the link of, as "pci/0000:3b:00.0"; "" if none, and before 5.14
+
+	// What the administrator demands (IFF_PROMISC, IFF_ALLMULTI), whatever others do.
+	Promiscuous  bool // receives everything
+	AllMulticast bool // receives all multicast
+
+	VLANFiltering bool // bridge: whether it forwards by VLAN
+	VRFTable      int  // VRF: its routing table; else 0
+
+	Mode string // macvlan, ipvlan: see [NewLink]; else ""
+	VLAN int    // VLAN: its ID; else 0
+
+	Tun *Tun // tun and tap devices; else nil, and before Linux 4.18
+}
+
+// OperState is the operational state of a link (RFC 2863; the kernel's networking/operstates).
+type OperState uint8
+
+// The operational states, numbered as IF_OPER_*.
+const (
+	OperUnknown OperState = iota
+	OperNotPresent
+	OperDown
+	OperLowerLayerDown
+	OperTesting
+	OperDormant
+	OperUp
+)
+
+// String returns the name as in /sys/class/net/*/operstate.
+func (s OperState) String() string {
+	names := [...]string{"unknown", "notpresent", "down", "lowerlayerdown", "testing", "dormant", "up"}
+	if int(s) >= len(names) {
+		return fmt.Sprintf("operstate %d", uint8(s))
+	}
+	return names[s]
+}
+
+// Link finds a link by its name or by an alternative name; only alternative names may be longer than 15 bytes. The error
+// wraps [ErrNoLink] if there is none.
+func (c *Conn) Link(name string) (Link, error) {
+	kind := uint16(unix.IFLA_IFNAME)
+	if len(name) >= unix.IFNAMSIZ {
+		kind = unix.IFLA_ALT_IFNAME
+	}
+	l, err := c.link(0, String(kind, name))
+	if err != nil {
+		return Link{}, linkError(fmt.Sprintf("link %q", name), err)
+	}
+	return l, nil
+}
+
+// LinkByIndex finds a link by its index. The error wraps [ErrNoLink] if there is none.
+func (c *Conn) LinkByIndex(index int) (Link, error) {
+	l, err := c.link(index)
+	if err != nil {
+		return Link{}, linkError(fmt.Sprintf("link with index %d", index), err)
+	}
+	return l, nil
+}
+
+func (c *Conn) link(index int, attributes ...Attribute) (l Link, err error) {
+	err = c.ask(unix.RTM_GETLINK, 0, header(index), append(attributes, brief()), func(m []byte) (err error) {
+		l, err = readLink(m)
+		return err
+	})
+	return l, err
+}
+
+// Links lists all links.
+func (c *Conn) Links() (links []Link, err error) {
+	err = c.list(unix.RTM_GETLINK, header(0), []Attribute{brief()}, func() { links = nil }, func(m []byte) error {
+		l, err := readLink(m)
+		links = append(links, l)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list links: %w", err)
+	}
+	return links, nil
+}
+
+// skipStats is RTEXT_FILTER_SKIP_STATS of linux/rtnetlink.h.
+const skipStats = 1 << 3
+
+// brief leaves the counters out of what the kernel tells of a link.
+func brief() Attribute {
+	return Uint32(unix.IFLA_EXT_MASK, skipStats)
+}
+
+func header(index int) unix.IfInfomsg { return unix.IfInfomsg{Index: int32(index)} }
+
+// set changes attributes of a link.
+func (c *Conn) set(l Link, attributes ...Attribute) error {
+	return c.change(unix.RTM_NEWLINK, 0, header(l.Index), attributes...)
+}
+
+// setFlag changes a flag of a link (IFF_…).
+func (c *Conn) setFlag(l Link, flag uint32, on bool) error {
+	m := header(l.Index)
+	m.Change = flag
+	if on {
+		m.Flags = flag
+	}
+	return c.change(unix.RTM_NEWLINK, 0, m)
+}
+
+// SetUp sets the administrative state.
+func (c *Conn) SetUp(l Link, up bool) error { return c.setFlag(l, unix.IFF_UP, up) }
+
+// SetAlias sets the alias; an empty one removes it.
+func (c *Conn) SetAlias(l Link, alias string) error {
+	return c.set(l, Bytes(unix.IFLA_IFALIAS, []byte(alias)))
+}
+
+// SetMAC sets the hardware address, which from then on counts as chosen by the administrator.
+func (c *Conn) SetMAC(l Link, mac net.HardwareAddr) error {
+	return c.set(l, Bytes(unix.IFLA_ADDRESS, mac))
+}
+
+// SetPromisc sets the administrator's demand for promiscuous mode and reports whether it was different before.
+func (c *Conn) SetPromisc(l Link, on bool) (changed bool, err error) {
+	now, err := c.LinkByIndex(l.Index)
+	if err != nil || now.Promiscuous == on {
+		return false, err
+	}
+	return true, c.setFlag(l, unix.IFF_PROMISC, on)
+}
+
+// SetAllMulticast sets the administrator's demand for all multicast.
+func (c *Conn) SetAllMulticast(l Link, on bool) error { return c.setFlag(l, unix.IFF_ALLMULTI, on) }
+
+// SetMTU sets the MTU, in bytes.
+func (c *Conn) SetMTU(l Link, mtu int) error {
+	return c.set(l, Uint32(unix.IFLA_MTU, uint32(mtu)))
+}
+
+// SetTxQLen sets the length of the transmit queue, in packets.
+func (c *Conn) SetTxQLen(l Link, packets int) error {
+	return c.set(l, Uint32(unix.IFLA_TXQLEN, uint32(packets)))
+}
+
+// SetMaster makes l a port of the link with the index master, or of none if that is 0.
+func (c *Conn) SetMaster(l Link, master int) error {
+	return c.set(l, Uint32(unix.IFLA_MASTER, uint32(master)))
+}
+
+// AddAltName gives a link an alternative name.
+func (c *Conn) AddAltName(l Link, name string) error {
+	return c.change(unix.RTM_NEWLINKPROP, unix.NLM_F_CREATE|unix.NLM_F_APPEND|unix.NLM_F_EXCL, header(l.Index), altNames(name))
+}
+
+// RemoveAltName removes an alternative name of a link.
+func (c *Conn) RemoveAltName(l Link, name string) error {
+	return c.change(unix.RTM_DELLINKPROP, 0, header(l.Index), altNames(name))
+}
+
+func altNames(name string) Attribute {
+	return Nest(unix.IFLA_PROP_LIST|unix.NLA_F_NESTED, String(unix.IFLA_ALT_IFNAME, name))
+}
+
+// Rename gives a link another name. The error is EEXIST if it is taken, EBUSY if the link is up (before 6.2).
+func (c *Conn) Rename(l Link, name string) error {
+	return c.set(l, String(unix.IFLA_IFNAME, name))
+}
+
+// Move puts a link into another namespace and gives it a name there, in one request. index is the one it is to have there; 0
+// lets it have its own or, if that is taken, another (before 5.13: always). The kernel sets it down and forgets its addresses
+// and routes.
+//
+// The link arrives under the name it has and is renamed then; if a link there has that name, it arrives under the new one. So
+// where only the new name is taken, the error is EEXIST and the link has moved all the same. If both are it has not, nor if
+// the index is taken: EBUSY.
+func (c *Conn) Move(l Link, to *netns.NS, name string, index int) error {
+	attributes := []Attribute{Uint32(unix.IFLA_NET_NS_FD, uint32(to.Fd())), String(unix.IFLA_IFNAME, name)}
+	if index != 0 {
+		attributes = append(attributes, Uint32(unix.IFLA_NEW_IFINDEX, uint32(index)))
+	}
+	return c.set(l, attributes...)
+}
+
+// Delete deletes a link and reports whether it was there.
+func (c *Conn) Delete(l Link) (existed bool, err error) {
+	err = c.change(unix.RTM_DELLINK, 0, header(l.Index))
+	if gone(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// readLink reads struct ifinfomsg and its attributes.
+func readLink(m []byte) (Link, error) {
+	var about unix.IfInfomsg
+	attributes, err := ReadBody(m, &about)
+	if err != nil {
+		return Link{}, err
+	}
+	l := Link{
+		Index: int(about.Index), Kind: noKind, PeerNSID: -1,
+		Up: about.Flags&unix.IFF_UP != 0, Promiscuous: about.Flags&unix.IFF_PROMISC != 0, AllMulticast: about.Flags&unix.IFF_ALLMULTI != 0,
+	}
+	var info []byte
+	var bus, device string
+	parent, parentNSID := 0, -1
+	for kind, v := range Attributes(attributes) {
+		switch kind {
+		case unix.IFLA_IFNAME:
+			l.Name = Text(v)
+		case unix.IFLA_IFALIAS:
+			l.Alias = Text(v)
+		case unix.IFLA_PROP_LIST:
+			for kind, name := range Attributes(v) {
+				if kind == unix.IFLA_ALT_IFNAME {
+					l.AltNames = append(l.AltNames, Text(name))
+				}
+			}
+		case unix.IFLA_ADDRESS:
+			if slices.ContainsFunc(v, func(b byte) bool { return b != 0 }) {
+				l.MAC = slices.Clone(v)
+			}
+		case unix.IFLA_PERM_ADDRESS:
+			l.PermMAC = slices.Clone(v)
+		case unix.IFLA_PARENT_DEV_BUS_NAME:
+			bus = Text(v)
+		case unix.IFLA_PARENT_DEV_NAME:
+			device = Text(v)
+		case unix.IFLA_MTU:
+			l.MTU = number(v)
+		case unix.IFLA_OPERSTATE:
+			l.OperState = OperState(number(v))
+		case unix.IFLA_MASTER:
+			l.Master = number(v)
+		case unix.IFLA_LINK:
+			parent = number(v)
+		case unix.IFLA_LINK_NETNSID:
+			parentNSID = int(int32(number(v)))
+		case unix.IFLA_PROMISCUITY:
+			l.Promisc = number(v)
+		case unix.IFLA_TXQLEN:
+			l.TxQLen = number(v)
+		case unix.IFLA_LINKINFO:
+			info = v
+		}
+	}
+	for kind, v := range Attributes(info) {
+		switch kind {
+		case unix.IFLA_INFO_KIND:
+			l.Kind = Text(v)
+		case unix.IFLA_INFO_DATA:
+			l.readKind(v)
+		}
+	}
+	if device != "" {
+		l.Device = bus + "/" + device
+	}
+	if l.Kind == "veth" {
+		l.Peer, l.PeerNSID = parent, parentNSID
+	} else if l.Kind != noKind {
+		l.Parent, l.ParentNSID = parent, parentNSID
+	}
+	return l, nil
+}
+
+// noKind is the kind of links without one.
+const noKind = "device"
+
+// number reads an unsigned number of 1, 2 or 4 bytes.
+func number(v []byte) int {
+	switch len(v) {
+	case 1:
+		return int(v[0])
+	case 2:
+		return int(binary.NativeEndian.Uint16(v))
+	case 4:
+		return int(binary.NativeEndian.Uint32(v))
+	}
+	return 0
+}
+
+func linkError(what string, err error) error {
+	if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ERANGE) { // ERANGE: the name is longer than any can be
+		err = ErrNoLink
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}

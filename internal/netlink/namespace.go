@@ -1,0 +1,84 @@
+package netlink
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/netns"
+)
+
+// SameNamespace is what [Link.ParentNSID] and PeerNSID are where that is the namespace of the link itself.
+const SameNamespace = -1
+
+// Identify gives another namespace an identifier in this one, if it has none, by which [Conn.Namespaces] lists it.
+func (c *Conn) Identify(ns *netns.NS) error {
+	_, err := c.nsid(ns)
+	return err
+}
+
+// Namespaces lists the identifiers that namespaces have in this one, and the one that it has itself.
+func (c *Conn) Namespaces() (own int, all []int, err error) {
+	id, err := c.nsid(c.ns)
+	if err != nil {
+		return 0, nil, err
+	}
+	err = c.list(unix.RTM_GETNSID, unix.RtGenmsg{}, nil, func() { all = nil }, func(m []byte) error {
+		values, err := ReadBody(m, &unix.RtGenmsg{})
+		if id, there := attributes(values)[unix.NETNSA_NSID]; there {
+			all = append(all, number(id))
+		}
+		return err
+	})
+	return int(id), all, err
+}
+
+// LinksIn lists the links of the namespace with that identifier (from Linux 4.20 on). Identifiers in them are those that
+// namespaces have in this one, not in theirs.
+func (c *Conn) LinksIn(nsid int) (links []Link, err error) {
+	there := Uint32(unix.IFLA_TARGET_NETNSID, uint32(nsid))
+	err = c.list(unix.RTM_GETLINK, header(0), []Attribute{there, brief()}, func() { links = nil }, func(m []byte) error {
+		l, err := readLink(m)
+		links = append(links, l)
+		return err
+	})
+	return links, err
+}
+
+// nsid returns the identifier of a namespace in this one. It gets one that stays if it has none.
+func (c *Conn) nsid(ns *netns.NS) (id int32, err error) {
+	var about unix.RtGenmsg
+	fd := Uint32(unix.NETNSA_FD, uint32(ns.Fd()))
+	ask := func() error {
+		return c.ask(unix.RTM_GETNSID, 0, about, []Attribute{fd}, func(m []byte) error {
+			values, err := ReadBody(m, &unix.RtGenmsg{})
+			id = int32(number(attributes(values)[unix.NETNSA_NSID]))
+			return err
+		})
+	}
+	if err := ask(); err != nil || id >= 0 {
+		return id, err
+	}
+	unassigned := int32(unix.NETNSA_NSID_NOT_ASSIGNED) // whatever is free
+	if err := c.change(unix.RTM_NEWNSID, 0, about, fd, Uint32(unix.NETNSA_NSID, uint32(unassigned))); err != nil {
+		return 0, fmt.Errorf("identifier of namespace %s: %w", ns, err)
+	}
+	if err := ask(); err != nil || id >= 0 {
+		return id, err
+	}
+	return 0, fmt.Errorf("identifier of namespace %s: %w", ns, unix.ENOENT)
+}
+
+// Lives reports whether a namespace, by its identifier in this one, still has a user. The kernel tears one
+// without users down in the background; until then its links look as before.
+func (c *Conn) Lives(nsid int) (bool, error) {
+	err := c.ask(unix.RTM_GETNSID, 0, unix.RtGenmsg{}, []Attribute{Uint32(unix.NETNSA_NSID, uint32(nsid))}, func([]byte) error { return nil })
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("namespace %d of a link: %w", nsid, err)
+	}
+	return true, nil
+}

@@ -1,0 +1,67 @@
+package netlink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+)
+
+// Neighbour states in which the kernel knows the answer without asking (include/uapi/linux/neighbour.h).
+const fixedNeighbour = unix.NUD_PERMANENT | unix.NUD_NOARP
+
+// Answers reports whether the owner of an address on a link answers ARP or neighbour discovery before ctx
+// is done. Neighbour entries that the kernel has already do not count, except permanent ones.
+func (c *Conn) Answers(ctx context.Context, l Link, a netip.Addr) (bool, error) {
+	state, err := c.neighbour(l, a)
+	if err != nil || state&fixedNeighbour != 0 {
+		return err == nil, err
+	}
+	if err := c.resolve(l, a); err != nil {
+		return false, fmt.Errorf("link %q: resolve %s: %w", l.Name, a, err)
+	}
+	err = c.await(ctx, l, unix.RTNLGRP_NEIGH, func() (bool, error) {
+		state, err = c.neighbour(l, a)
+		return state&(unix.NUD_REACHABLE|unix.NUD_STALE|unix.NUD_FAILED) != 0, err
+	})
+	if errors.Is(err, context.DeadlineExceeded) {
+		return false, nil
+	}
+	return err == nil && state&unix.NUD_FAILED == 0, err
+}
+
+// neighbour returns the state of the neighbour entry of an address (NUD_…), 0 if there is none.
+func (c *Conn) neighbour(l Link, a netip.Addr) (state uint16, err error) {
+	err = c.ask(unix.RTM_GETNEIGH, 0, about(l, a, 0), destination(a), func(m []byte) error {
+		var entry unix.NdMsg
+		_, err := ReadBody(m, &entry)
+		state = entry.State
+		return err
+	})
+	if errors.Is(err, unix.ENOENT) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("link %q: neighbour %s: %w", l.Name, a, err)
+	}
+	return state, nil
+}
+
+// resolve makes the kernel forget the entry of an address and ask for it.
+func (c *Conn) resolve(l Link, a netip.Addr) error {
+	err := c.change(unix.RTM_DELNEIGH, 0, about(l, a, 0), destination(a)...)
+	if err != nil && !errors.Is(err, unix.ENOENT) {
+		return err
+	}
+	return c.change(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE, about(l, a, unix.NTF_USE), destination(a)...)
+}
+
+func about(l Link, a netip.Addr, flags uint8) unix.NdMsg {
+	return unix.NdMsg{Family: familyOf(a), Ifindex: int32(l.Index), Flags: flags}
+}
+
+func destination(a netip.Addr) []Attribute {
+	return []Attribute{Bytes(unix.NDA_DST, a.AsSlice())}
+}

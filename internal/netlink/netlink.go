@@ -1,0 +1,67 @@
+// Package netlink speaks netlink(7) with the kernel, without a library: the messages and exchanges of every family,
+// rtnetlink(7) as plain values (links, addresses, routes, rules, neighbours, traffic control), and the flows of
+// connection tracking. Each socket is bound to a network namespace. The package neither undoes changes nor knows why
+// they are made, which is the task of package kernel, and it knows nothing of CNI. Devices of /dev/net/tun are in
+// package tun, and nftables in internal/nft.
+package netlink
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/netns"
+)
+
+// Conn is an rtnetlink socket, bound to a namespace. It is for one goroutine. Lists that change while they are read are asked
+// for again, a bounded number of times; then it is an error.
+type Conn struct {
+	ns       *netns.NS
+	fd       int
+	exchange Exchange
+}
+
+// Open opens a socket in ns, which must stay open as long as the connection.
+func Open(ns *netns.NS) (*Conn, error) {
+	fd, err := socket(ns, 0)
+	if err != nil {
+		return nil, err
+	}
+	Prepare(fd)
+	// Lists of one link are then filtered by the kernel (before 4.20: here).
+	_ = unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_GET_STRICT_CHK, 1)
+	return &Conn{ns: ns, fd: fd}, nil
+}
+
+// socket opens an rtnetlink socket in ns; flags are SOCK_….
+func socket(ns *netns.NS, flags int) (fd int, err error) {
+	fd, err = ns.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|flags, unix.NETLINK_ROUTE)
+	if err != nil {
+		return -1, fmt.Errorf("rtnetlink socket in %s: %w", ns, err)
+	}
+	return fd, nil
+}
+
+// Close closes the socket.
+func (c *Conn) Close() error { return unix.Close(c.fd) }
+
+// list calls each with the messages of a dump. They are complete when it returns no error: each may see some that count for
+// nothing, and is told by reset.
+func (c *Conn) list(kind uint16, about any, attributes []Attribute, reset func(), each func([]byte) error) error {
+	return c.exchange.List(c.fd, kind, Body(about, attributes...), reset, each)
+}
+
+// change makes a change; flags are NLM_F_… besides NLM_F_ACK.
+func (c *Conn) change(kind uint16, flags int, about any, attributes ...Attribute) error {
+	return c.ask(kind, flags|unix.NLM_F_ACK, about, attributes, nil)
+}
+
+func (c *Conn) ask(kind uint16, flags int, about any, attributes []Attribute, each func([]byte) error) error {
+	return c.exchange.Ask(c.fd, kind, flags, Body(about, attributes...), each)
+}
+
+// gone reports whether err says that the object of a deletion is not there.
+func gone(err error) bool {
+	return errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EADDRNOTAVAIL)
+}

@@ -1,0 +1,123 @@
+package netlink
+
+import (
+	"fmt"
+	"net"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/netns"
+)
+
+// NewLink describes a link to be made that has no other end (ip-link(8)): a macvlan, an ipvlan or a VLAN, each on another
+// link, its parent; a dummy or a VRF, on none.
+type NewLink struct {
+	Name string
+	Kind string           // of rtnetlink
+	MAC  net.HardwareAddr // nil lets the kernel choose, or take that of the parent
+	MTU  int              // bytes; 0 is the kernel's default, or that of the parent
+
+	Parent   int       // index of the parent, or 0
+	ParentNS *netns.NS // namespace of the parent
+
+	Mode       string // macvlan: bridge, private, vepa, passthru; ipvlan: l2, l3, l3s
+	BCQueueLen uint32 // macvlan: length of the queue of broadcasts, in packets; 0 is the kernel's default
+	VLAN       uint16 // VLAN: its ID in IEEE 802.1Q, 0 to 4095
+	Table      uint32 // VRF: its routing table, from 1
+}
+
+type mode struct {
+	name   string
+	number uint32
+}
+
+// The modes (MACVLAN_MODE_*, IPVLAN_MODE_*).
+var (
+	macvlanModes = []mode{{"private", 1}, {"vepa", 2}, {"bridge", 4}, {"passthru", 8}}
+	ipvlanModes  = []mode{{"l2", 0}, {"l3", 1}, {"l3s", 2}}
+)
+
+func modeNumber(modes []mode, name string) (uint32, error) {
+	for _, m := range modes {
+		if m.name == name {
+			return m.number, nil
+		}
+	}
+	return 0, fmt.Errorf("mode %q: %w", name, unix.EINVAL)
+}
+
+func modeName(modes []mode, number int) string {
+	for _, m := range modes {
+		if m.number == uint32(number) {
+			return m.name
+		}
+	}
+	return fmt.Sprint(number)
+}
+
+// AddLink makes a link, in its namespace under its name from the start, and down. The error is EEXIST if the name is taken, or
+// the VLAN on that parent.
+func (c *Conn) AddLink(l NewLink) (index int, err error) {
+	data, err := l.data()
+	if err != nil {
+		return 0, err
+	}
+	made := creation{name: l.Name, kind: l.Kind, mac: l.MAC, mtu: l.MTU, data: data}
+	if l.Parent != 0 {
+		made.attributes = []Attribute{Uint32(unix.IFLA_LINK, uint32(l.Parent))}
+		if !l.ParentNS.Same(c.ns) {
+			id, err := c.nsid(l.ParentNS)
+			if err != nil {
+				return 0, err
+			}
+			made.attributes = append(made.attributes, Uint32(unix.IFLA_LINK_NETNSID, uint32(id)))
+		}
+	}
+	if l.Kind == "ifb" { // its qdisc is to be its only queue
+		made.attributes = append(made.attributes, Uint32(unix.IFLA_TXQLEN, 0))
+	}
+	return c.made(made)
+}
+
+// data is what the kind defines.
+func (l NewLink) data() ([]Attribute, error) {
+	switch l.Kind {
+	case "macvlan":
+		number, err := modeNumber(macvlanModes, l.Mode)
+		list := []Attribute{Uint32(unix.IFLA_MACVLAN_MODE, number)}
+		if l.BCQueueLen != 0 { // a kernel that cannot (before 5.11) must not be told
+			list = append(list, Uint32(unix.IFLA_MACVLAN_BC_QUEUE_LEN, l.BCQueueLen))
+		}
+		return list, err
+	case "ipvlan":
+		number, err := modeNumber(ipvlanModes, l.Mode)
+		return []Attribute{Uint16(unix.IFLA_IPVLAN_MODE, uint16(number))}, err
+	case "vlan":
+		return []Attribute{Uint16(unix.IFLA_VLAN_ID, l.VLAN)}, nil
+	case "vrf":
+		return []Attribute{Uint32(unix.IFLA_VRF_TABLE, l.Table)}, nil
+	}
+	return nil, nil
+}
+
+// readKind reads what the kind of the link defines; the kernel tells the kind first.
+func (l *Link) readKind(data []byte) {
+	if l.Kind == "tun" {
+		l.Tun = readTun(data)
+		return
+	}
+	for kind, v := range Attributes(data) {
+		switch {
+		case l.Kind == "bridge" && kind == unix.IFLA_BR_VLAN_FILTERING:
+			l.VLANFiltering = number(v) != 0
+		case l.Kind == "vrf" && kind == unix.IFLA_VRF_TABLE:
+			l.VRFTable = number(v)
+		case l.Kind == "vlan" && kind == unix.IFLA_VLAN_ID:
+			l.VLAN = number(v)
+		case l.Kind == "macvlan" && kind == unix.IFLA_MACVLAN_MODE:
+			l.Mode = modeName(macvlanModes, number(v))
+		case l.Kind == "ipvlan" && kind == unix.IFLA_IPVLAN_MODE:
+			l.Mode = modeName(ipvlanModes, number(v))
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package netlink
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+)
+
+// Protocol marks the routes and rules that are made for attachments (RTA_PROTOCOL, FRA_PROTOCOL). No other program is
+// known to have this number (rtnetlink(7), /etc/iproute2/rt_protos).
+const Protocol = 116
+
+// PolicyRule has a routing table looked up for what has one source address (ip-rule(8)).
+type PolicyRule struct {
+	Src      netip.Prefix // not valid: whatever source
+	Table    int          // 0: the rule does something else
+	Priority int          // rules are looked at in ascending order; 0 in a new one: before all but the first, that of table local
+	Protocol int          // who made it: [Protocol], or of another program; 0 is nobody in particular
+	More     bool         // it says more than that: other conditions, other effects. There are no new ones of this kind
+}
+
+// String describes a rule as ip-rule(8) does: from 10.1.2.3/32 lookup 100.
+func (r PolicyRule) String() string {
+	from := "all"
+	if r.Src.IsValid() {
+		from = r.Src.String()
+	}
+	return fmt.Sprintf("from %s lookup %d", from, r.Table)
+}
+
+// PolicyRules lists the rules of both families, each in the order in which they are looked at.
+func (c *Conn) PolicyRules() ([]PolicyRule, error) {
+	var rules []PolicyRule
+	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
+		rs, err := c.rules(family)
+		if err != nil && !noRules(err) {
+			return nil, fmt.Errorf("list policy rules: %w", err)
+		}
+		rules = append(rules, rs...)
+	}
+	return rules, nil
+}
+
+// HasPolicyRules reports whether the kernel can choose routing tables by rules, in IPv4.
+func (c *Conn) HasPolicyRules() (bool, error) {
+	_, err := c.rules(unix.AF_INET)
+	if noRules(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (c *Conn) rules(family uint8) (list []PolicyRule, err error) {
+	err = c.list(unix.RTM_GETRULE, ruleMsg{Family: family}, nil, func() { list = nil }, func(m []byte) error {
+		var about ruleMsg
+		values, err := ReadBody(m, &about)
+		list = append(list, newPolicyRule(about, values))
+		return err
+	})
+	return list, err
+}
+
+// noRules reports whether err says that the kernel has no rules for a family.
+func noRules(err error) bool {
+	return errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP)
+}
+
+// AddPolicyRule adds a rule, which must have a source. Without a priority there may be any number of the same, of which the
+// newest is the first; with one the error is EEXIST if there is the same.
+func (c *Conn) AddPolicyRule(r PolicyRule) error {
+	if !r.Src.IsValid() || r.Table == 0 {
+		return fmt.Errorf("no source or no table: %w", unix.EINVAL)
+	}
+	about, attributes := r.message()
+	return c.change(unix.RTM_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_EXCL, about, attributes...)
+}
+
+// DelPolicyRule removes the first rule that says the same, with any priority if r has none, and reports whether there was
+// one.
+func (c *Conn) DelPolicyRule(r PolicyRule) (existed bool, err error) {
+	about, attributes := r.message()
+	err = c.change(unix.RTM_DELRULE, 0, about, attributes...)
+	if errors.Is(err, unix.ENOENT) || noRules(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// ruleMsg is struct fib_rule_hdr (linux/fib_rules.h).
+type ruleMsg struct {
+	Family, DstLen, SrcLen, TOS uint8
+	Table, _, _, Action         uint8
+	Flags                       uint32
+}
+
+func (r PolicyRule) message() (ruleMsg, []Attribute) {
+	about := ruleMsg{Family: familyOf(r.Src.Addr()), SrcLen: uint8(r.Src.Bits()), Action: unix.FR_ACT_TO_TBL}
+	list := []Attribute{Bytes(unix.FRA_SRC, r.Src.Addr().AsSlice()), Uint32(unix.FRA_TABLE, uint32(r.Table))}
+	if r.Priority != 0 {
+		list = append(list, Uint32(unix.FRA_PRIORITY, uint32(r.Priority)))
+	}
+	if r.Protocol != 0 {
+		list = append(list, Uint8(unix.FRA_PROTOCOL, uint8(r.Protocol)))
+	}
+	return about, list
+}
+
+// newPolicyRule is the inverse of message. Whatever it does not know says more: other conditions than the source, or another
+// effect than to look up the table.
+func newPolicyRule(about ruleMsg, attributes []byte) PolicyRule {
+	r := PolicyRule{More: about.Action != unix.FR_ACT_TO_TBL || about.Flags&unix.FIB_RULE_INVERT != 0 || about.DstLen != 0 || about.TOS != 0}
+	for kind, v := range Attributes(attributes) {
+		switch kind {
+		case unix.FRA_SRC:
+			src, _ := netip.AddrFromSlice(v)
+			r.Src = netip.PrefixFrom(src, int(about.SrcLen))
+		case unix.FRA_TABLE:
+			r.Table = number(v)
+		case unix.FRA_PRIORITY:
+			r.Priority = number(v)
+		case unix.FRA_PROTOCOL:
+			r.Protocol = number(v)
+		case unix.FRA_SUPPRESS_PREFIXLEN: // always there, with -1 for no
+			r.More = r.More || int32(number(v)) >= 0
+		default:
+			r.More = true
+		}
+	}
+	return r
+}

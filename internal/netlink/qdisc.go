@@ -1,0 +1,160 @@
+package netlink
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TBF are the parameters of a token bucket filter (tc-tbf(8)).
+type TBF struct {
+	Rate   uint64        // bytes per second, above 0
+	Buffer time.Duration // what Rate takes for the bytes of the bucket; the kernel takes 274 s at most
+	Limit  uint32        // bytes that may wait; above 0
+}
+
+// String returns the parameters for people.
+func (t TBF) String() string {
+	return fmt.Sprintf("rate %d B/s buffer %s limit %d B", t.Rate, t.Buffer, t.Limit)
+}
+
+// Same reports whether two filters do the same: other implementations cut the buffer to microseconds, and the kernel to
+// its ticks.
+func (t TBF) Same(u TBF) bool {
+	const slack = int64(time.Microsecond/tick) + 1
+	a, b := int64(ticks(t.Buffer)), int64(ticks(u.Buffer))
+	return t.Rate == u.Rate && t.Limit == u.Limit && max(a-b, b-a) <= slack
+}
+
+// tick is the unit of buffers (PSCHED_SHIFT in include/net/pkt_sched.h).
+const tick = 64 * time.Nanosecond
+
+// ticks are how many of them make a buffer. One that is longer than they can say is as long as possible, one that is shorter
+// than a tick that long.
+func ticks(d time.Duration) uint32 { return uint32(min(max(d/tick, 1), math.MaxUint32)) }
+
+// Qdisc is a queueing discipline of a link.
+type Qdisc struct {
+	Link    int    // index
+	Kind    string // of rtnetlink: "tbf", "ingress", …
+	Default bool   // the kernel's own choice, which gives way to any other
+	Root    bool   // of the link's transmit side
+	Ours    bool   // under the handle that SetTBF uses
+	TBF     TBF    // of a tbf
+}
+
+const kindTBF = "tbf"
+
+// tbfHandle is that of the root on which [Conn.SetTBF] works.
+var tbfHandle = handle(1, 0)
+
+// Qdiscs lists the qdiscs of all links: the kernel does not select.
+func (c *Conn) Qdiscs() ([]Qdisc, error) {
+	all, err := c.tcList(unix.RTM_GETQDISC, tcMsg{})
+	if err != nil {
+		return nil, fmt.Errorf("list qdiscs: %w", err)
+	}
+	list := make([]Qdisc, len(all))
+	for i, q := range all {
+		list[i] = Qdisc{
+			Link: int(q.Ifindex), Kind: q.kind(), Default: q.Handle == 0,
+			Root: q.Parent == parentRoot, Ours: q.Handle == tbfHandle,
+		}
+		if q.kind() != kindTBF {
+			continue
+		}
+		if list[i].TBF, err = decodeTBF(q.attributes[unix.TCA_OPTIONS]); err != nil {
+			return nil, fmt.Errorf("list qdiscs: %w", err)
+		}
+	}
+	return list, nil
+}
+
+// SetTBF makes a tbf with handle 1: the root qdisc of a link, or gives the one that is there other parameters, which
+// loses no packet.
+func (c *Conn) SetTBF(l Link, t TBF) error {
+	return c.change(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, root(l), kindOf(kindTBF), t.options())
+}
+
+// DeleteTBF deletes what SetTBF has made, if it is there.
+func (c *Conn) DeleteTBF(l Link) error { return c.deleteQdisc(root(l)) }
+
+func root(l Link) tcMsg {
+	return tcMsg{Ifindex: int32(l.Index), Handle: tbfHandle, Parent: parentRoot}
+}
+
+// options has a rate of more than 32 bits twice, as the kernel wants it.
+func (t TBF) options() Attribute {
+	parameters := tbfParameters{Rate: rateSpec{Rate: uint32(t.Rate)}, Limit: t.Limit, Buffer: ticks(t.Buffer)}
+	options := []Attribute{Struct(tbfParms, parameters)}
+	if t.Rate > math.MaxUint32 {
+		options = append(options, Uint64(tbfRate64, t.Rate))
+	}
+	return Nest(unix.TCA_OPTIONS, options...)
+}
+
+// decodeTBF is the inverse of options.
+func decodeTBF(options []byte) (t TBF, err error) {
+	o := attributes(options)
+	var parameters tbfParameters
+	if _, err := ReadBody(o[tbfParms], &parameters); err != nil {
+		return t, err
+	}
+	t = TBF{Rate: uint64(parameters.Rate.Rate), Buffer: time.Duration(parameters.Buffer) * tick, Limit: parameters.Limit}
+	if b, more := o[tbfRate64]; more {
+		_, err = ReadBody(b, &t.Rate)
+	}
+	return t, err
+}
+
+// tbfParameters is struct tc_tbf_qopt (linux/pkt_sched.h).
+type tbfParameters struct {
+	Rate, PeakRate     rateSpec
+	Limit, Buffer, MTU uint32
+}
+
+// rateSpec is struct tc_ratespec (linux/pkt_sched.h).
+type rateSpec struct {
+	CellLog, LinkLayer       uint8
+	Overhead, CellAlign, MPU uint16
+	Rate                     uint32
+}
+
+// Attributes of a tbf (TCA_TBF_… of linux/pkt_sched.h).
+const (
+	tbfParms  = 1
+	tbfRate64 = 4
+)
+
+// The two kinds of qdisc that hold filters for what a link receives. Only the second has the hook [Egress] too.
+const (
+	KindIngress = "ingress"
+	KindClsact  = "clsact"
+)
+
+// hooksHandle is the only one that they can have.
+var hooksHandle = handle(0xffff, 0)
+
+// AddHooks makes a qdisc, KindIngress or KindClsact, that holds filters. A link has one of them at most: the error is
+// EEXIST if it has one.
+func (c *Conn) AddHooks(l Link, kind string) error {
+	return c.change(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_EXCL, hooks(l), kindOf(kind))
+}
+
+// DeleteHooks deletes such a qdisc, and all filters in it, if it is there.
+func (c *Conn) DeleteHooks(l Link) error { return c.deleteQdisc(hooks(l)) }
+
+func hooks(l Link) tcMsg {
+	return tcMsg{Ifindex: int32(l.Index), Handle: hooksHandle, Parent: parentIngress}
+}
+
+func (c *Conn) deleteQdisc(q tcMsg) error {
+	err := c.change(unix.RTM_DELQDISC, 0, q)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) || gone(err) { // it depends on what is there instead
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,176 @@
+package netlink
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Tables and scopes of routes (rtnetlink(7)).
+const (
+	AllTables = 0   // in a question: every table
+	TableMain = 254 // what Route.Table 0 stands for
+
+	ScopeUniverse = 0   // through a gateway, or anywhere
+	ScopeLink     = 253 // on the link itself
+	ScopeHost     = 254 // on this machine
+
+	// DefaultMetric6 is what an IPv6 route without a metric gets (include/uapi/linux/ipv6_route.h).
+	DefaultMetric6 = 1024
+)
+
+// Reserved reports whether a table has a meaning of its own: unspecified, default, main and local.
+func Reserved(table int) bool {
+	return table == unix.RT_TABLE_UNSPEC || table >= unix.RT_TABLE_DEFAULT && table <= unix.RT_TABLE_LOCAL
+}
+
+// Route is a unicast route.
+type Route struct {
+	Dst      netip.Prefix // bits behind the prefix length are ignored
+	GW       netip.Addr   // not valid, or unspecified: none. An IPv4 destination may have an IPv6 gateway
+	Src      netip.Addr   // source address that senders who have chosen none get; not valid: the kernel's choice
+	Table    int          // 0 is main
+	Scope    int          // 0 is universe; has no effect in IPv6
+	Priority int          // the metric; 0 is the kernel's default: 0 in IPv4, 1024 in IPv6
+	MTU      int          // bytes, along this route; 0: that of the link
+	AdvMSS   int          // bytes, largest TCP segment to announce; 0: from the MTU
+	Link     int          // index of the link it leaves through
+}
+
+// Gateway returns the gateway, or an invalid address if r is a device route.
+func (r Route) Gateway() netip.Addr {
+	if !r.GW.IsValid() || r.GW.IsUnspecified() {
+		return netip.Addr{}
+	}
+	return r.GW
+}
+
+// Possible reports whether the kernel can have r: it has no IPv6 routes through an IPv4 gateway.
+func (r Route) Possible() bool {
+	gw := r.Gateway()
+	return !gw.IsValid() || r.Dst.Addr().Is4() || !gw.Is4()
+}
+
+// String describes what r says, but for its link: 10.0.0.0/8 via 10.1.2.1 metric 7 table 100.
+func (r Route) String() string {
+	var b strings.Builder
+	fmt.Fprint(&b, r.Dst.Masked())
+	for _, a := range []struct {
+		key   string
+		value netip.Addr
+	}{{"via", r.Gateway()}, {"src", r.Src}} {
+		if a.value.IsValid() {
+			fmt.Fprintf(&b, " %s %s", a.key, a.value)
+		}
+	}
+	for _, n := range []struct {
+		key   string
+		value int
+	}{{"metric", r.Priority}, {"scope", r.Scope}, {"table", r.Table}, {"mtu", r.MTU}, {"advmss", r.AdvMSS}} {
+		if n.value != 0 {
+			fmt.Fprintf(&b, " %s %d", n.key, n.value)
+		}
+	}
+	return b.String()
+}
+
+// AddRoute creates a route beside what is there: it neither replaces nor appends, nor does it mind routes to the same
+// destination through another gateway (IPv6 joins them to one multipath route). It reports whether the route was added;
+// it is not when an identical one is there.
+func (c *Conn) AddRoute(r Route) (added bool, err error) {
+	if !r.Dst.IsValid() {
+		return false, fmt.Errorf("no destination: %w", unix.EINVAL)
+	}
+	return c.addRoute(r.message(unix.RTPROT_BOOT), 0)
+}
+
+// addRoute reports whether the route was added; flags are NLM_F_… besides NLM_F_CREATE.
+func (c *Conn) addRoute(m routeMessage, flags int) (added bool, err error) {
+	err = c.change(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|flags, m.RtMsg, m.encode()...)
+	if errors.Is(err, unix.EEXIST) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// DelRoute removes a route and reports whether it was there, whoever made it.
+func (c *Conn) DelRoute(r Route) (existed bool, err error) {
+	return c.deleteRoute(r.message(unix.RTPROT_UNSPEC))
+}
+
+// deleteRoute reports whether the route was there.
+func (c *Conn) deleteRoute(m routeMessage) (existed bool, err error) {
+	err = c.change(unix.RTM_DELROUTE, 0, m.RtMsg, m.encode()...)
+	if gone(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Routes lists the unicast routes of both families in a table or in [AllTables]; of a multipath route one for each hop.
+func (c *Conn) Routes(table int) ([]Route, error) {
+	all, err := c.routes(table)
+	var routes []Route
+	for _, m := range all {
+		if m.Type == unix.RTN_UNICAST {
+			routes = append(routes, m.hops()...)
+		}
+	}
+	return routes, err
+}
+
+// routes lists the routes of every type and of both families in a table or in [AllTables].
+func (c *Conn) routes(table int) (all []routeMessage, err error) {
+	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
+		before := len(all)
+		selection := []Attribute{Uint32(unix.RTA_TABLE, uint32(table))}
+		err := c.list(unix.RTM_GETROUTE, unix.RtMsg{Family: family}, selection, func() { all = all[:before] }, func(b []byte) error {
+			m, err := readRoute(b)
+			if err != nil {
+				return err
+			}
+			wanted := m.Family == family && m.Flags&unix.RTM_F_CLONED == 0 // a kernel that does not select lists what it has learned, too
+			if wanted && (table == AllTables || m.table() == table) {
+				all = append(all, m)
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, unix.ENOENT) { // no such table
+			return nil, fmt.Errorf("list routes: %w", err)
+		}
+	}
+	return all, nil
+}
+
+// Hop is where the kernel would send a packet.
+type Hop struct {
+	Link    int  // the index of the link
+	Local   bool // to this namespace itself
+	Gateway bool // through a gateway, not directly
+}
+
+// Lookup asks where the kernel would send a packet; ok is false if nowhere.
+func (c *Conn) Lookup(dst netip.Addr) (hop Hop, ok bool, err error) {
+	about := unix.RtMsg{Family: familyOf(dst), Dst_len: uint8(dst.BitLen())}
+	err = c.ask(unix.RTM_GETROUTE, 0, about, []Attribute{Bytes(unix.RTA_DST, dst.AsSlice())}, func(m []byte) error {
+		var route unix.RtMsg
+		values, err := ReadBody(m, &route)
+		list := attributes(values)
+		hop = Hop{
+			Link: number(list[unix.RTA_OIF]), Local: route.Type == unix.RTN_LOCAL,
+			Gateway: list[unix.RTA_GATEWAY] != nil || list[unix.RTA_VIA] != nil,
+		}
+		ok = err == nil
+		return err
+	})
+	if errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EINVAL) {
+		return Hop{}, false, nil // no route, or one that says unreachable, prohibit or blackhole
+	}
+	if err != nil {
+		return Hop{}, false, fmt.Errorf("look up route to %s: %w", dst, err)
+	}
+	return hop, ok, nil
+}

@@ -1,0 +1,189 @@
+package netlink
+
+import (
+	"encoding/binary"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// routeMessage is a route in the words of the kernel, all of them: also those that this package does not know. It is not
+// changed once it is made.
+type routeMessage struct {
+	unix.RtMsg
+	attributes map[uint16][]byte // RTA_…
+}
+
+func readRoute(m []byte) (r routeMessage, err error) {
+	values, err := ReadBody(slices.Clone(m), &r.RtMsg)
+	r.attributes = attributes(values)
+	return r, err
+}
+
+// encode returns what is sent of a route besides its RtMsg. The kernel wants some kinds of tunnels marked as nested, and tells them
+// without.
+func (m routeMessage) encode() (list []Attribute) {
+	for _, kind := range slices.Sorted(maps.Keys(m.attributes)) {
+		v := m.attributes[kind]
+		if kind == unix.RTA_ENCAP {
+			kind |= unix.NLA_F_NESTED
+		}
+		list = append(list, Bytes(kind, v))
+	}
+	return list
+}
+
+// with returns the route with an attribute more, or another value of it.
+func (m routeMessage) with(kind uint16, value []byte) routeMessage {
+	m.attributes = maps.Clone(m.attributes)
+	m.attributes[kind] = value
+	return m
+}
+
+// without returns the route without attributes.
+func (m routeMessage) without(kinds ...uint16) routeMessage {
+	m.attributes = maps.Clone(m.attributes)
+	for _, kind := range kinds {
+		delete(m.attributes, kind)
+	}
+	return m
+}
+
+// has reports whether the route has one of these attributes.
+func (m routeMessage) has(kinds ...uint16) bool {
+	return slices.ContainsFunc(kinds, func(kind uint16) bool { return m.attributes[kind] != nil })
+}
+
+func (m routeMessage) table() int { return number(m.attributes[unix.RTA_TABLE]) }
+
+// in returns the route in another table. Those up to 255 could be told by the RtMsg, too.
+func (m routeMessage) in(table int) routeMessage {
+	m.Table = unix.RT_TABLE_UNSPEC
+	return m.with(unix.RTA_TABLE, native(table))
+}
+
+// message is a route of a protocol as it is asked for.
+func (r Route) message(protocol uint8) routeMessage {
+	m := routeMessage{
+		RtMsg: unix.RtMsg{
+			Family: familyOf(r.Dst.Addr()), Dst_len: uint8(r.Dst.Bits()),
+			Protocol: protocol, Scope: uint8(r.Scope), Type: unix.RTN_UNICAST,
+		},
+		attributes: map[uint16][]byte{unix.RTA_OIF: native(r.Link)},
+	}
+	if r.Dst.Bits() > 0 {
+		m.attributes[unix.RTA_DST] = r.Dst.Masked().Addr().AsSlice()
+	}
+	switch gw := r.Gateway(); {
+	case !gw.IsValid():
+	case familyOf(gw) == m.Family:
+		m.attributes[unix.RTA_GATEWAY] = gw.AsSlice()
+	default:
+		m.attributes[unix.RTA_VIA] = via(gw)
+	}
+	if r.Src.IsValid() {
+		m.attributes[unix.RTA_PREFSRC] = r.Src.AsSlice()
+	}
+	if r.Priority != 0 {
+		m.attributes[unix.RTA_PRIORITY] = native(r.Priority)
+	}
+	var metrics []byte
+	if r.MTU != 0 {
+		metrics = append(metrics, Uint32(unix.RTAX_MTU, uint32(r.MTU))...)
+	}
+	if r.AdvMSS != 0 {
+		metrics = append(metrics, Uint32(unix.RTAX_ADVMSS, uint32(r.AdvMSS))...)
+	}
+	if metrics != nil {
+		m.attributes[unix.RTA_METRICS] = metrics
+	}
+	if r.Table == 0 {
+		return m.in(TableMain)
+	}
+	return m.in(r.Table)
+}
+
+// hops are the routes that m is: one for each hop of a multipath route.
+func (m routeMessage) hops() []Route {
+	dst, ok := netip.AddrFromSlice(m.attributes[unix.RTA_DST])
+	if !ok { // a default route
+		dst = unspecified(m.Family)
+	}
+	r := Route{
+		Dst:      netip.PrefixFrom(dst, int(m.Dst_len)),
+		Table:    m.table(),
+		Scope:    int(m.Scope),
+		Priority: number(m.attributes[unix.RTA_PRIORITY]),
+		Link:     number(m.attributes[unix.RTA_OIF]),
+	}
+	r.GW = gatewayIn(m.attributes)
+	r.Src, _ = netip.AddrFromSlice(m.attributes[unix.RTA_PREFSRC])
+	metrics := attributes(m.attributes[unix.RTA_METRICS])
+	r.MTU, r.AdvMSS = number(metrics[unix.RTAX_MTU]), number(metrics[unix.RTAX_ADVMSS])
+	multipath := m.attributes[unix.RTA_MULTIPATH]
+	if multipath == nil {
+		return []Route{r}
+	}
+	var rs []Route
+	for _, h := range readHops(multipath) {
+		r.Link = int(h.Ifindex)
+		r.GW = gatewayIn(attributes(h.attributes))
+		rs = append(rs, r)
+	}
+	return rs
+}
+
+// via is the value of RTA_VIA, a gateway of another family than the destination: struct rtvia of linux/rtnetlink.h.
+func via(gw netip.Addr) []byte {
+	return append(binary.NativeEndian.AppendUint16(nil, uint16(familyOf(gw))), gw.AsSlice()...)
+}
+
+// gatewayIn returns the gateway among the attributes of a route or a hop, of either family.
+func gatewayIn(attributes map[uint16][]byte) netip.Addr {
+	b := attributes[unix.RTA_GATEWAY]
+	if v := attributes[unix.RTA_VIA]; len(v) > 2 {
+		b = v[2:]
+	}
+	gw, _ := netip.AddrFromSlice(b)
+	return gw
+}
+
+func unspecified(family uint8) netip.Addr {
+	if family == unix.AF_INET {
+		return netip.IPv4Unspecified()
+	}
+	return netip.IPv6Unspecified()
+}
+
+// hop is one of a multipath route.
+type hop struct {
+	unix.RtNexthop
+	attributes []byte // RTA_…
+}
+
+// readHops reads the value of RTA_MULTIPATH.
+func readHops(b []byte) (hops []hop) {
+	for {
+		var h hop
+		_, err := ReadBody(b, &h.RtNexthop)
+		if err != nil || h.Len < unix.SizeofRtNexthop || int(h.Len) > len(b) {
+			return hops
+		}
+		h.attributes = b[unix.SizeofRtNexthop:h.Len]
+		hops = append(hops, h)
+		b = b[min(Align(int(h.Len)), len(b)):]
+	}
+}
+
+// appendTo is the inverse of readHops.
+func (h hop) appendTo(b []byte) []byte {
+	h.Len = uint16(unix.SizeofRtNexthop + len(h.attributes))
+	b = append(b, Body(h.RtNexthop)...)
+	b = append(b, h.attributes...)
+	return append(b, make([]byte, Align(len(b))-len(b))...)
+}
+
+// native is a number as most attributes have it.
+func native(n int) []byte { return binary.NativeEndian.AppendUint32(nil, uint32(n)) }

@@ -1,0 +1,40 @@
+package netlink
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// StoredAddr is an IPv6 address of a link with all that the kernel says of it: flags, lifetimes, peer. It can be put back as
+// it was.
+type StoredAddr struct {
+	Addr       netip.Prefix
+	Tentative  bool // duplicates of it are being looked for, or one was found
+	Optimistic bool // it can be used meanwhile (RFC 4429)
+
+	message []byte // of the kernel; as a request: flags that are states it does not look at
+}
+
+// StoredAddrs lists the IPv6 addresses of a link. Those of IPv4 outlive what takes these away.
+func (c *Conn) StoredAddrs(l Link) (list []StoredAddr, err error) {
+	err = c.eachAddr(l, unix.AF_INET6, func() { list = nil }, func(a netip.Prefix, flags uint32, message []byte) {
+		list = append(list, StoredAddr{
+			Addr:      a,
+			Tentative: flags&unix.IFA_F_TENTATIVE != 0, Optimistic: flags&unix.IFA_F_OPTIMISTIC != 0,
+			message: slices.Clone(message),
+		})
+	})
+	return list, err
+}
+
+// PutAddr adds a stored address to the link that it was on. That it is there is no error.
+func (c *Conn) PutAddr(a StoredAddr) error {
+	err := c.change(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL, a.message)
+	if errors.Is(err, unix.EEXIST) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,196 @@
+package netlink
+
+import (
+	"bytes"
+	"maps"
+	"net/netip"
+	"slices"
+	"sort"
+
+	"golang.org/x/sys/unix"
+)
+
+// StoredRoute is a unicast route through one link with all that the kernel says of it, also what [Route] has no field for:
+// who made it, the hops of a multipath route, all metrics. It can be put back as it was, or into another table.
+type StoredRoute struct {
+	Route // of a multipath route the first hop
+
+	full routeMessage
+}
+
+// OwnRoute returns a route that does not exist yet, with [Protocol].
+func OwnRoute(r Route) StoredRoute {
+	full := r.message(Protocol)
+	r.Table = full.table()
+	return StoredRoute{Route: r, full: full}
+}
+
+// In returns the route as it is to be in another table. It has no end of life there: that of a route that a router has
+// announced is put off by its next announcement, but only where that was put first.
+func (r StoredRoute) In(table int) StoredRoute {
+	r.Table, r.full = table, r.full.in(table).without(unix.RTA_EXPIRES)
+	return r
+}
+
+// WithPriority returns the route as it is with another metric.
+func (r StoredRoute) WithPriority(priority int) StoredRoute {
+	r.Priority, r.full = priority, r.full.with(unix.RTA_PRIORITY, native(priority))
+	if priority == 0 {
+		r.full = r.full.without(unix.RTA_PRIORITY)
+	}
+	return r
+}
+
+// Own reports whether the route is one that [OwnRoute] has made.
+func (r StoredRoute) Own() bool { return r.full.Protocol == Protocol }
+
+// Derived reports whether the kernel has made the route, of an address or of what a router has announced, and would again.
+func (r StoredRoute) Derived() bool {
+	return slices.Contains([]uint8{unix.RTPROT_KERNEL, unix.RTPROT_RA, unix.RTPROT_REDIRECT}, r.full.Protocol)
+}
+
+// ByObject reports whether the hops of the route are a next hop object (ip-nexthop(8)), which others may use too.
+func (r StoredRoute) ByObject() bool { return r.full.has(rtaNextHop) }
+
+// Gateways are those of all hops.
+func (r StoredRoute) Gateways() []netip.Addr {
+	var list []netip.Addr
+	for _, hop := range r.full.hops() {
+		if gw := hop.Gateway(); gw.IsValid() {
+			list = append(list, gw)
+		}
+	}
+	return list
+}
+
+// Same reports whether r and other say the same, wherever they are and whoever made them. Of a multipath route of IPv6 one
+// hop is the same as a route of its own: which it is depends on the routes through other links.
+func (r StoredRoute) Same(other StoredRoute) bool {
+	a, b := r.In(AllTables).full.single(), other.In(AllTables).full.single()
+	a.Protocol, b.Protocol = 0, 0
+	return a.RtMsg == b.RtMsg && maps.EqualFunc(a.attributes, b.attributes, bytes.Equal)
+}
+
+// single returns a multipath route with one hop as a route of its own.
+func (m routeMessage) single() routeMessage {
+	hops := readHops(m.attributes[unix.RTA_MULTIPATH])
+	if len(hops) != 1 {
+		return m
+	}
+	m = m.without(unix.RTA_MULTIPATH).with(unix.RTA_OIF, native(int(hops[0].Ifindex)))
+	m.Flags |= uint32(hops[0].Flags)
+	for kind, v := range Attributes(hops[0].attributes) {
+		m = m.with(kind, v)
+	}
+	return m
+}
+
+// StoredRoutes lists the routes in all tables that leave through l and through nothing else. Of a multipath route of IPv6,
+// which is so many routes with the same metric, the hops through l are one; those of a next hop object belong together.
+// Those without a gateway come first: the kernel takes no route through a gateway that it cannot reach. Otherwise it is the
+// order of preference.
+func (c *Conn) StoredRoutes(l Link) ([]StoredRoute, error) {
+	all, err := c.routes(AllTables)
+	if err != nil {
+		return nil, err
+	}
+	var routes []StoredRoute
+	for _, m := range all {
+		if m.Type != unix.RTN_UNICAST {
+			continue
+		}
+		if m.Family == unix.AF_INET6 && !m.has(rtaNextHop) {
+			m = m.through(l.Index)
+		}
+		hops := m.hops()
+		if len(hops) == 0 || slices.ContainsFunc(hops, func(hop Route) bool { return hop.Link != l.Index }) {
+			continue
+		}
+		routes = append(routes, StoredRoute{Route: hops[0], full: m.request()})
+	}
+	sort.SliceStable(routes, func(i, j int) bool { return !routes[i].depends() && routes[j].depends() })
+	return routes, nil
+}
+
+// rtaNextHop is RTA_NH_ID of linux/rtnetlink.h: the next hop object that says where the route leads.
+const rtaNextHop = 30
+
+// depends reports whether a route needs another one, to its gateway.
+func (r StoredRoute) depends() bool {
+	return r.full.has(unix.RTA_GATEWAY, unix.RTA_VIA, unix.RTA_MULTIPATH, rtaNextHop)
+}
+
+// RouteTables returns the tables that have routes, of any type.
+func (c *Conn) RouteTables() (map[int]bool, error) {
+	all, err := c.routes(AllTables)
+	tables := map[int]bool{}
+	for _, m := range all {
+		tables[m.table()] = true
+	}
+	return tables, err
+}
+
+// through returns a route with those of its hops, if it is a multipath route, that leave through a link.
+func (m routeMessage) through(link int) routeMessage {
+	return m.eachHop(func(h *hop) bool { return int(h.Ifindex) == link })
+}
+
+// eachHop returns a route, if it is a multipath route with those of its hops that keep keeps, as that has changed them.
+func (m routeMessage) eachHop(keep func(*hop) bool) routeMessage {
+	multipath, there := m.attributes[unix.RTA_MULTIPATH]
+	if !there {
+		return m
+	}
+	kept := []byte{}
+	for _, h := range readHops(multipath) {
+		if keep(&h) {
+			kept = h.appendTo(kept)
+		}
+	}
+	return m.with(unix.RTA_MULTIPATH, kept)
+}
+
+// request returns a route that was read as it has to be asked for: without states, which the kernel refuses to be told.
+func (m routeMessage) request() routeMessage {
+	const settings = unix.RTNH_F_ONLINK // the other flags are states
+	m.Flags &= settings
+	m = m.eachHop(func(h *hop) bool {
+		h.Flags &= settings
+		return true
+	})
+	if left := secondsLeft(m.attributes[unix.RTA_CACHEINFO]); left > 0 {
+		m = m.with(unix.RTA_EXPIRES, native(left))
+	}
+	m = m.without(unix.RTA_CACHEINFO)
+	if bytes.Equal(m.attributes[unix.RTA_PREF], []byte{0}) { // medium, as those that say nothing are
+		m = m.without(unix.RTA_PREF)
+	}
+	if m.has(rtaNextHop) { // the rest says what the object does
+		m.Flags = 0
+		m = m.without(unix.RTA_OIF, unix.RTA_GATEWAY, unix.RTA_VIA, unix.RTA_MULTIPATH, unix.RTA_ENCAP, unix.RTA_ENCAP_TYPE)
+	}
+	return m
+}
+
+// secondsLeft reads struct rta_cacheinfo (linux/rtnetlink.h) of a route of IPv6: 0 is forever. One that is over and not yet
+// cleared away has a second left, like one that has less.
+func secondsLeft(cacheInfo []byte) int {
+	const at, ticksPerSecond = 8, 100 // USER_HZ
+	if len(cacheInfo) < at+4 {
+		return 0
+	}
+	ticks := int(int32(number(cacheInfo[at : at+4])))
+	if ticks == 0 {
+		return 0
+	}
+	return max(ticks/ticksPerSecond, 1)
+}
+
+// PutRoute adds a stored route behind what is there and reports whether it was added; it is not when an identical one is
+// there.
+func (c *Conn) PutRoute(r StoredRoute) (added bool, err error) {
+	return c.addRoute(r.full, unix.NLM_F_APPEND)
+}
+
+// TakeRoute removes a stored route and reports whether it was there.
+func (c *Conn) TakeRoute(r StoredRoute) (existed bool, err error) { return c.deleteRoute(r.full) }

@@ -1,0 +1,107 @@
+package netlink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// WaitUp waits until the operational state of l is up.
+func (c *Conn) WaitUp(ctx context.Context, l Link) error {
+	var state OperState
+	err := c.await(ctx, l, unix.RTNLGRP_LINK, func() (bool, error) {
+		now, err := c.LinkByIndex(l.Index)
+		state = now.OperState
+		return state == OperUp, err
+	})
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("link %q is %s, not up: %w", l.Name, state, err)
+	}
+	return err
+}
+
+// AwaitLinks calls done, again after each change of a link in the namespace, until it returns true or an error, or ctx is
+// done. l is the link that done is about.
+func (c *Conn) AwaitLinks(ctx context.Context, l Link, done func() (bool, error)) error {
+	return c.await(ctx, l, unix.RTNLGRP_LINK, done)
+}
+
+// DuplicateError says that duplicate address detection has found an address in use by another node.
+type DuplicateError struct {
+	Link string
+	Addr netip.Prefix
+}
+
+func (e *DuplicateError) Error() string {
+	return fmt.Sprintf("link %q: duplicate address detection failed for %s", e.Link, e.Addr)
+}
+
+// WaitDAD waits until all IPv6 addresses of l can be used. The error is a [*DuplicateError] as soon as one of them is found
+// in use elsewhere. A link that is down is not waited for, and reaching the deadline of ctx is an error only if the
+// operational state is up: before, detection does not even start.
+func (c *Conn) WaitDAD(ctx context.Context, l Link) error {
+	err := c.await(ctx, l, unix.RTNLGRP_IPV6_IFADDR, func() (bool, error) {
+		d, err := c.dad(l)
+		if err == nil && d.duplicate.IsValid() {
+			err = &DuplicateError{Link: l.Name, Addr: d.duplicate}
+		}
+		if err != nil || !d.tentative {
+			return true, err
+		}
+		now, err := c.LinkByIndex(l.Index)
+		return !now.Up, err
+	})
+	if !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	now, linkErr := c.LinkByIndex(l.Index)
+	if linkErr != nil {
+		return linkErr
+	}
+	if now.OperState != OperUp {
+		return nil
+	}
+	return fmt.Errorf("link %q: duplicate address detection has not finished: %w", l.Name, err)
+}
+
+// await calls done, again after each event of the multicast group, until it returns true or an error, or
+// ctx is done.
+func (c *Conn) await(ctx context.Context, l Link, group uint, done func() (bool, error)) error {
+	if ok, err := done(); ok || err != nil {
+		return err
+	}
+	events, err := c.subscribe(group)
+	if err != nil {
+		return fmt.Errorf("watch link %q: %w", l.Name, err)
+	}
+	defer events.Close()
+	defer context.AfterFunc(ctx, func() { events.Close() })()
+	for {
+		if ok, err := done(); ok || err != nil {
+			return err
+		}
+		_, err := events.Read(make([]byte, 1)) // the rest of it is lost, and not looked at
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil && !errors.Is(err, unix.ENOBUFS): // that events were lost is one, too
+			return fmt.Errorf("watch link %q: %w", l.Name, err)
+		}
+	}
+}
+
+// subscribe opens a socket on which the kernel tells of events.
+func (c *Conn) subscribe(group uint) (*os.File, error) {
+	fd, err := socket(c.ns, unix.SOCK_NONBLOCK) // or closing it would not end a read
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: 1 << (group - 1)}); err != nil {
+		return nil, errors.Join(err, unix.Close(fd))
+	}
+	return os.NewFile(uintptr(fd), "rtnetlink"), nil
+}
