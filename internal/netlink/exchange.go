@@ -49,9 +49,11 @@ func (r Request) appendTo(b []byte, number uint32) []byte {
 	return append(append(b, r.Body...), make([]byte, Align(size)-size)...)
 }
 
-// Ask sends a request, which may have waited for nothing but locks of the kernel, and calls each with what follows the
-// header of each answer, in a buffer that the next one overwrites. flags are NLM_F_…, without NLM_F_REQUEST; with NLM_F_ACK
-// there is no answer but whether it was done. The error of the kernel wraps its number.
+// Ask sends a request that the kernel answers without waiting for anything but its locks, and calls each with the
+// payload of each answer, in a buffer that the next answer overwrites. flags are NLM_F_…, without NLM_F_REQUEST; with
+// NLM_F_ACK the kernel only confirms the request. An error of the kernel wraps its number. If each returns an error,
+// Ask reads the remaining answers without calling each, and returns that error: the kernel refuses another list until
+// the first one is read to its end.
 func (x *Exchange) Ask(fd int, kind uint16, flags int, body []byte, each func(payload []byte) error) error {
 	x.last++
 	if err := send(fd, Request{kind, flags, body}.appendTo(nil, x.last)); err != nil {
@@ -67,7 +69,10 @@ func (x *Exchange) Ask(fd int, kind uint16, flags int, body []byte, each func(pa
 			return err
 		}
 	}
-	if a.interrupted {
+	switch {
+	case a.err != nil:
+		return a.err
+	case a.interrupted:
 		return ErrInterrupted
 	}
 	return nil
@@ -144,6 +149,7 @@ type answers struct {
 	number      uint32
 	one         bool // the first is the last
 	each        func([]byte) error
+	err         error // of each, which is not called any more
 	done        bool
 	interrupted bool
 }
@@ -167,8 +173,8 @@ func (a *answers) read(data []byte) error {
 		case m.kind == unix.NLMSG_NOOP || a.each == nil:
 			continue
 		}
-		if err := a.each(m.payload); err != nil {
-			return err
+		if a.err == nil {
+			a.err = a.each(m.payload)
 		}
 		a.done = a.done || a.one
 	}

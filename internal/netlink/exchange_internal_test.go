@@ -74,12 +74,17 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestAnswersToAsker: the error of who is told ends it.
+// TestAnswersToAsker: an error of each is kept, and each is not called again.
 func TestAnswersToAsker(t *testing.T) {
 	t.Parallel()
-	a := answers{number: 7, each: func([]byte) error { return unix.EBADMSG }}
-	if err := a.read(message(unix.RTM_NEWLINK, 0, 7)); !errors.Is(err, unix.EBADMSG) {
-		t.Errorf("%v", err)
+	calls := 0
+	a := answers{number: 7, each: func([]byte) error {
+		calls++
+		return unix.EBADMSG
+	}}
+	link, done := message(unix.RTM_NEWLINK, 0, 7), message(unix.NLMSG_DONE, unix.NLM_F_MULTI, 7, errno(0)...)
+	if err := a.read(slices.Concat(link, link, done)); err != nil || !a.done || calls != 1 || a.err != unix.EBADMSG {
+		t.Errorf("done %v after %d calls: %v, %v", a.done, calls, err, a.err)
 	}
 }
 
