@@ -13,7 +13,8 @@ type Hooks struct {
 
 type hooksKey struct{}
 
-// WithHooks returns a context that gives the transactions begun with it hooks. Nil functions are not called.
+// WithHooks returns a context with which [Begin] starts transactions that have hooks, for callers that do not begin
+// the transaction themselves. Others call [Tx.Watch].
 func WithHooks(ctx context.Context, h Hooks) context.Context {
 	return context.WithValue(ctx, hooksKey{}, h)
 }

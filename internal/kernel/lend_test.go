@@ -122,7 +122,8 @@ func TestLendToTakenName(t *testing.T) {
 				b.Container("container").Batch("link add net1 type veth peer name x")
 			}
 		}
-		b.begin(t, kernel.WithHooks(t.Context(), kernel.Hooks{Trace: take}))
+		b.begin(t, t.Context())
+		b.tx.Watch(kernel.Hooks{Trace: take})
 		if !late {
 			b.begin(t, t.Context())
 			take("lend ens1 as net1")
@@ -174,7 +175,8 @@ func TestFetchToTakenName(t *testing.T) {
 				b.Host.Batch("link add ens1 type veth peer name x")
 			}
 		}
-		b.begin(t, kernel.WithHooks(t.Context(), kernel.Hooks{Trace: take}))
+		b.begin(t, t.Context())
+		b.tx.Watch(kernel.Hooks{Trace: take})
 		if !late {
 			b.begin(t, t.Context())
 			take("fetch net1 as ens1")

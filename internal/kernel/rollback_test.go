@@ -83,13 +83,14 @@ func TestRollbackAfterEachFailure(t *testing.T) {
 	fault := errors.New("fault")
 	for n := 1; ; n++ {
 		count, failed := 0, ""
-		b.begin(t, kernel.WithHooks(t.Context(), kernel.Hooks{Fault: func(op string) error {
+		b.begin(t, t.Context())
+		b.tx.Watch(kernel.Hooks{Fault: func(op string) error {
 			if count++; count == n {
 				failed = op
 				return fault
 			}
 			return nil
-		}}))
+		}})
 		err := attach(b.host, b.container)
 		if failed == "" {
 			must(t, err)
@@ -117,7 +118,8 @@ func TestTrace(t *testing.T) {
 	b.Host.Command("ip", "link", "add", "old0", "type", "veth", "peer", "old1")
 	b.Host.Command("ip", "link", "set", "old0", "up")
 	var trace []string
-	b.begin(t, kernel.WithHooks(t.Context(), kernel.Hooks{Trace: func(op string) { trace = append(trace, op) }}))
+	b.begin(t, t.Context())
+	b.tx.Watch(kernel.Hooks{Trace: func(op string) { trace = append(trace, op) }})
 	must(t, attach(b.host, b.container))
 	want := []string{
 		"add bridge br0",

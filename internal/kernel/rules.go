@@ -40,7 +40,7 @@ type (
 // changed, but for what somebody else has taken over since. The error wraps [ErrNoNFT] if the kernel cannot do it.
 func (s *Space) Claim(op, tag string, entries []Entry) error {
 	claim := nft.Claim{Tag: tag, Entries: entries}
-	if b, ok := s.tx.ctx.Value(batchKey{}).(*Batch); ok {
+	if b := s.tx.batch; b != nil {
 		b.claims = append(b.claims, claim)
 		return nil
 	}
@@ -181,7 +181,8 @@ type Batch struct{ claims []nft.Claim }
 
 type batchKey struct{}
 
-// WithBatch returns a context whose transactions leave their claims to a batch. They cannot undo them.
+// WithBatch returns a context with which [Begin] starts transactions that collect into a new batch, for callers that
+// do not begin the transaction themselves. Others call [Tx.CollectInto].
 func WithBatch(ctx context.Context) (context.Context, *Batch) {
 	b := new(Batch)
 	return context.WithValue(ctx, batchKey{}, b), b

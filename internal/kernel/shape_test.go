@@ -142,12 +142,13 @@ func TestSetFilters(t *testing.T) {
 				must(t, b.host.SetFilters(l, mine, first))
 				before := b.shown(t)
 				count := 0
-				b.begin(t, kernel.WithHooks(t.Context(), kernel.Hooks{Fault: func(string) error {
+				b.begin(t, t.Context())
+				b.tx.Watch(kernel.Hooks{Fault: func(string) error {
 					if count++; count == n {
 						return fault
 					}
 					return nil
-				}}))
+				}})
 				err := b.host.SetFilters(l, mine, second)
 				if count < n {
 					must(t, err)

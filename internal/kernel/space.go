@@ -51,7 +51,7 @@ func OpenHost(ctx context.Context) (host *Space, closeAll func(), err error) {
 // Shared returns the same space for changes to links that others use too: none is undone, whatever the method says.
 func (s *Space) Shared() *Space {
 	shared := *s
-	shared.tx = &Tx{ctx: s.tx.ctx, hooks: s.tx.hooks} // never rolled back
+	shared.tx = &Tx{ctx: s.tx.ctx, hooks: s.tx.hooks, batch: s.tx.batch} // never rolled back
 	return &shared
 }
 

@@ -67,8 +67,8 @@ func TestSysctlOptionalStillFaults(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	fault := errors.New("fault")
-	ctx := kernel.WithHooks(t.Context(), kernel.Hooks{Fault: func(string) error { return fault }})
-	s := open(t, kernel.Begin(ctx), b.Host)
+	b.tx.Watch(kernel.Hooks{Fault: func(string) error { return fault }})
+	s := open(t, b.tx, b.Host)
 	err := s.Sysctls([]kernel.Setting{{Key: "net/ipv4/ip_forward", Value: "1", Optional: true}})
 	if !errors.Is(err, fault) {
 		t.Errorf("got %v, want the fault", err)

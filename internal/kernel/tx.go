@@ -15,6 +15,7 @@ const undoBudget = 10 * time.Second
 type Tx struct {
 	ctx   context.Context // bounds the transaction, as it does in database/sql
 	hooks Hooks
+	batch *Batch // collects what [Space.Claim] would apply, or nil
 	done  []change
 }
 
@@ -23,11 +24,19 @@ type change struct {
 	undo func() error
 }
 
-// Begin starts a transaction. It makes no change once ctx is done; ctx may carry [Hooks].
+// Begin starts a transaction. It makes no change once ctx is done.
 func Begin(ctx context.Context) *Tx {
 	hooks, _ := ctx.Value(hooksKey{}).(Hooks)
-	return &Tx{ctx: ctx, hooks: hooks}
+	batch, _ := ctx.Value(batchKey{}).(*Batch)
+	return &Tx{ctx: ctx, hooks: hooks, batch: batch}
 }
+
+// Watch makes tx call the functions of h before each change. A nil function is not called.
+func (tx *Tx) Watch(h Hooks) { tx.hooks = h }
+
+// CollectInto makes [Space.Claim] append to b instead of changing the kernel, for [Space.Meet] to
+// apply together with others. Rollback does not undo what b has collected.
+func (tx *Tx) CollectInto(b *Batch) { tx.batch = b }
 
 // Do makes a change by calling apply. op names it, with its object, for the trace and for the error, which is
 // "op: cause". undo takes the change back; nil says that it goes away with an earlier one, or stays on purpose. A change

@@ -61,7 +61,8 @@ func TestHooks(t *testing.T) {
 	t.Parallel()
 	var trace []string
 	fault := errors.New("fault")
-	tx := kernel.Begin(kernel.WithHooks(t.Context(), kernel.Hooks{
+	tx := kernel.Begin(t.Context())
+	tx.Watch(kernel.Hooks{
 		Trace: func(op string) { trace = append(trace, op) },
 		Fault: func(op string) error {
 			if op == "b" {
@@ -69,7 +70,7 @@ func TestHooks(t *testing.T) {
 			}
 			return nil
 		},
-	}))
+	})
 	var applied []string
 	apply := func(op string) error {
 		return tx.Do(op, func() error {

@@ -1,0 +1,34 @@
+package kernel_test
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/nft"
+)
+
+// TestCollectInto shows that a transaction with a batch changes nothing until another one applies
+// the batch, also through [kernel.Space.Shared].
+func TestCollectInto(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	before := b.snapshot(t)
+	batch := new(kernel.Batch)
+	b.tx.CollectInto(batch)
+	must(t, b.host.Masquerade("first", kernel.Masq{}, []netip.Prefix{prefix("10.1.2.3/24")}))
+	must(t, b.host.Shared().Masquerade("second", kernel.Masq{}, []netip.Prefix{prefix("10.1.2.4/24")}))
+	b.unchanged(t, before)
+	b.begin(t, t.Context())
+	unmet, err := b.host.Unmet(batch)
+	must(t, err)
+	if len(unmet[0]) != 4 {
+		t.Errorf("unmet: %v, want 4 elements", unmet[0])
+	}
+	must(t, b.host.Meet(batch))
+	held, err := b.host.Held(nft.Masquerading)
+	must(t, err)
+	if len(held) != 4 {
+		t.Errorf("got %v, want 4 elements", held)
+	}
+}
