@@ -26,20 +26,20 @@ func UnlessNoNFT(err error) error {
 
 // The ruleset is made of concerns, whose entries have an owner each: a tag of 1 to [nft.MaxComment] bytes.
 type (
-	Concern = nft.Concern
-	Entry   = nft.Entry
+	Concern = nft.RuleSet
+	Entry   = nft.Element
 	Held    = nft.Held // an entry that is there
 	Masq    = nft.Masq
 
 	// TakenError says that somebody has what a claim wants.
-	TakenError = nft.TakenError
+	TakenError = nft.ConflictError
 )
 
 // Claim makes entries of an owner, in one transaction; op says what for. What others have about the same is taken over, or
 // is a conflict that the error names: the concern decides. What the owner had besides goes. Undone by giving back what was
 // changed, but for what somebody else has taken over since. The error wraps [ErrNoNFT] if the kernel cannot do it.
 func (s *Space) Claim(op, tag string, entries []Entry) error {
-	claim := nft.Claim{Tag: tag, Entries: entries}
+	claim := nft.Request{Owner: tag, Elements: entries}
 	if b := s.tx.batch; b != nil {
 		b.claims = append(b.claims, claim)
 		return nil
@@ -47,7 +47,7 @@ func (s *Space) Claim(op, tag string, entries []Entry) error {
 	return s.claim(op, claim)
 }
 
-func (s *Space) claim(op string, claims ...nft.Claim) error {
+func (s *Space) claim(op string, claims ...nft.Request) error {
 	var undo func(context.Context) error
 	return s.tx.Do(op,
 		func() error {
@@ -55,7 +55,7 @@ func (s *Space) claim(op string, claims ...nft.Claim) error {
 			if err != nil {
 				return err
 			}
-			undo, err = c.Put(s.tx.ctx, claims...)
+			undo, err = c.Apply(s.tx.ctx, claims...)
 			return err
 		},
 		func() error {
@@ -114,7 +114,7 @@ func (s *Space) release(concern *Concern, match func(tag string) bool, first *En
 		if err != nil {
 			return err
 		}
-		held, err = c.Take(s.tx.ctx, concern, match, first)
+		held, err = c.Remove(s.tx.ctx, concern, match, first)
 		return err
 	}, nil)
 	return held, err
@@ -126,7 +126,8 @@ func (s *Space) Missing(tag string, entries []Entry) ([]Held, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.Missing(s.tx.ctx, nft.Claim{Tag: tag, Entries: entries})
+	missing, err := c.Missing(s.tx.ctx, nft.Request{Owner: tag, Elements: entries})
+	return slices.Concat(missing...), err
 }
 
 // Owned is Held that does not depend on the rules and takes no lock, so that it can be asked by who has it. A kernel without
@@ -177,7 +178,7 @@ func (s *Space) Guard(tag string, port Link, mac net.HardwareAddr) error {
 }
 
 // Batch gathers the claims of many transactions, to meet them all at once.
-type Batch struct{ claims []nft.Claim }
+type Batch struct{ claims []nft.Request }
 
 type batchKey struct{}
 
@@ -191,7 +192,7 @@ func WithBatch(ctx context.Context) (context.Context, *Batch) {
 // Meet meets the claims of batches, whose transactions were about this namespace, in one transaction. A claim that cannot
 // be met is left out and named in the error.
 func (s *Space) Meet(batches ...*Batch) error {
-	var claims []nft.Claim
+	var claims []nft.Request
 	for _, b := range batches {
 		claims = append(claims, b.claims...)
 	}
@@ -204,7 +205,7 @@ func (s *Space) Meet(batches ...*Batch) error {
 // Unmet returns for each batch what is not there of its claims.
 func (s *Space) Unmet(batches ...*Batch) ([][]Held, error) {
 	unmet := make([][]Held, len(batches))
-	var claims []nft.Claim
+	var claims []nft.Request
 	for _, b := range batches {
 		claims = append(claims, b.claims...)
 	}
@@ -215,7 +216,7 @@ func (s *Space) Unmet(batches ...*Batch) ([][]Held, error) {
 	if err != nil {
 		return nil, err
 	}
-	missing, err := c.MissingOfEach(s.tx.ctx, claims...)
+	missing, err := c.Missing(s.tx.ctx, claims...)
 	if err != nil {
 		return nil, err
 	}

@@ -47,7 +47,7 @@ func TestConditions(t *testing.T) {
 				}
 				entries, err := nft.Publish("a", p)
 				must(t, err)
-				_, err = c.Put(t.Context(), nft.Claim{Tag: "a", Entries: entries})
+				_, err = c.Apply(t.Context(), nft.Request{Owner: "a", Elements: entries})
 				must(t, err)
 				var got []string
 				for line := range strings.Lines(ns.Command("nft", "list", "table", "inet", "tenon")) {

@@ -10,7 +10,7 @@ import (
 
 // Dropping keeps in what masquerading lets out as it is: packets that belong to no connection the kernel knows, nor begin
 // one, are not translated. It is made where it is first asked for, as every packet that is forwarded passes it.
-var Dropping = &Concern{name: "drop invalid", skeleton: droppingSkeleton}
+var Dropping = &RuleSet{name: "drop invalid", skeleton: droppingSkeleton}
 
 // The bits of states of a connection (NF_CT_STATE_INVALID_BIT, NF_CT_STATE_BIT).
 const stateInvalid, stateEstablished, stateRelated = 1, 2, 4

@@ -1,28 +1,26 @@
 package nft
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
 )
 
-// Rooms is a concern for these tests: a room is open as long as somebody is in it, and a seat has one owner for good.
-var Rooms = &Concern{name: "rooms", skeleton: roomSkeleton, conflict: seatTaken}
+// Rooms is a rule set for these tests: a room is shared by its guests, and a seat has one owner that
+// no other can replace.
+var Rooms = &RuleSet{name: "rooms", skeleton: roomSkeleton, resolve: resolveSeats}
 
-func seatTaken(l *look, claims []Claim, i int) ([]Entry, error) {
-	for _, e := range claims[i].Entries {
+func resolveSeats(have *have, requests []Request, i int) ([]Element, error) {
+	for _, e := range requests[i].Elements {
 		if e.set != "seats" {
 			continue
 		}
-		x, err := l.c.element(roomSkeleton().set("seats").Set, e.element.Key)
-		if err != nil || x != nil && x.Comment != claims[i].Tag {
-			return nil, errors.Join(err, fmt.Errorf("seat %s is taken", nameOf(e.element.Key)))
+		if x := have.lookup(roomSkeleton().set("seats"), e.raw.Key); x != nil && x.Comment != requests[i].Owner {
+			return nil, &ConflictError{What: "seat " + nameOf(e.raw.Key), Holder: x.Comment}
 		}
 	}
-	return claims[i].Entries, nil
+	return requests[i].Elements, nil
 }
 
 func roomSkeleton() skeleton {
@@ -38,7 +36,7 @@ func roomSkeleton() skeleton {
 	return skeleton{
 		version: "rooms 1", table: t,
 		sets: []*set{
-			{Set: nftmsg.Set{Table: t, Name: "rooms", Key: []nftmsg.Type{name}, Size: 64}, users: "guests", text: text},
+			{Set: nftmsg.Set{Table: t, Name: "rooms", Key: []nftmsg.Type{name}, Size: 64}, references: "guests", text: text},
 			{Set: nftmsg.Set{Table: t, Name: "guests", Key: []nftmsg.Type{name, name}, Size: 256}, text: text},
 			{Set: nftmsg.Set{Table: t, Name: "seats", Key: []nftmsg.Type{name}, Size: 64}, text: text},
 		},
@@ -46,15 +44,15 @@ func roomSkeleton() skeleton {
 	}
 }
 
-// InRoom returns the entries of a guest.
-func InRoom(room, guest string) []Entry {
-	return []Entry{
-		newEntry(Rooms, roomSkeleton().set("rooms"), nftmsg.Element{Key: ifName(room)}, 16),
-		newEntry(Rooms, roomSkeleton().set("guests"), nftmsg.Element{Key: slices.Concat(ifName(room), ifName(guest))}, 32),
+// InRoom returns the elements of a guest.
+func InRoom(room, guest string) []Element {
+	return []Element{
+		newElement(Rooms, roomSkeleton().set("rooms"), nftmsg.Element{Key: ifName(room)}, 16),
+		newElement(Rooms, roomSkeleton().set("guests"), nftmsg.Element{Key: slices.Concat(ifName(room), ifName(guest))}, 32),
 	}
 }
 
-// Seat returns the entry of a seat.
-func Seat(name string) Entry {
-	return newEntry(Rooms, roomSkeleton().set("seats"), nftmsg.Element{Key: ifName(name)}, 16)
+// Seat returns the element of a seat.
+func Seat(name string) Element {
+	return newElement(Rooms, roomSkeleton().set("seats"), nftmsg.Element{Key: ifName(name)}, 16)
 }

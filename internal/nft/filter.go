@@ -13,15 +13,15 @@ import (
 // Filtering is about what the host forwards: it keeps isolated interfaces apart, and after that accepts what comes from
 // and returns to admitted addresses. An accept ends chain inet tenon forward and none of another table: it is for hosts that
 // set the policy of this chain to drop, and its sets say whose an address is.
-var Filtering = &Concern{name: "filter", skeleton: filterSkeleton}
+var Filtering = &RuleSet{name: "filter", skeleton: filterSkeleton}
 
 // Admit returns the entries that accept what comes from addresses and what returns to them. An address has one owner: the
 // last.
-func Admit(addrs ...netip.Addr) (entries []Entry) {
+func Admit(addrs ...netip.Addr) (entries []Element) {
 	for _, a := range addrs {
 		a = a.Unmap()
 		key := a.AsSlice()
-		entries = append(entries, newEntry(Filtering, admittedSet(protocolOf(a)), nftmsg.Element{Key: key}, len(key)))
+		entries = append(entries, newElement(Filtering, admittedSet(protocolOf(a)), nftmsg.Element{Key: key}, len(key)))
 	}
 	return entries
 }
@@ -85,7 +85,7 @@ func interfaceSet(t nftmsg.Table, name string, size uint32) *set {
 // isolated are the interfaces that are kept apart.
 func isolated() *set {
 	s := interfaceSet(table, "isolated", maxIsolated)
-	s.users = members().Name
+	s.references = members().Name
 	return s
 }
 
@@ -96,7 +96,7 @@ func together() *set {
 			Table: table, Name: "together", Key: []nftmsg.Type{nftmsg.TypeIfName, nftmsg.TypeIfName},
 			Size: maxIsolated,
 		},
-		users: members().Name, policy: true,
+		references: members().Name, policy: true,
 		text: func(x nftmsg.Element) string {
 			return fmt.Sprintf("%s with %s", nameOf(x.Key), nameOf(x.Key[unix.IFNAMSIZ:]))
 		},

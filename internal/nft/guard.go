@@ -12,27 +12,27 @@ import (
 )
 
 // Guarding keeps containers from sending frames with a hardware address that is not theirs.
-var Guarding = &Concern{name: "guard", skeleton: guardSkeleton}
+var Guarding = &RuleSet{name: "guard", skeleton: guardSkeleton}
 
 const macLen = 6
 
 // Guard returns the entries that let a port of a bridge receive only frames whose source is the hardware address mac;
 // others are dropped before the bridge sees them. A port is known by its name.
-func Guard(port string, mac net.HardwareAddr) ([]Entry, error) {
+func Guard(port string, mac net.HardwareAddr) ([]Element, error) {
 	if port == "" || len(port) >= unix.IFNAMSIZ || len(mac) != macLen {
 		return nil, fmt.Errorf("port %q with hardware address %q: not an Ethernet interface", port, mac)
 	}
 	key := ifName(port)
-	return []Entry{
+	return []Element{
 		GuardedPort(port),
-		newEntry(Guarding, guardedMACs(), nftmsg.Element{Key: slices.Concat(key, mac, []byte{0, 0})}, len(key)), // keys are made of 4 bytes
+		newElement(Guarding, guardedMACs(), nftmsg.Element{Key: slices.Concat(key, mac, []byte{0, 0})}, len(key)), // keys are made of 4 bytes
 	}, nil
 }
 
 // GuardedPort returns the entry that every guard of a port has.
-func GuardedPort(port string) Entry {
+func GuardedPort(port string) Element {
 	key := ifName(port)
-	return newEntry(Guarding, guardedPorts(), nftmsg.Element{Key: key}, len(key))
+	return newElement(Guarding, guardedPorts(), nftmsg.Element{Key: key}, len(key))
 }
 
 // ifName is the name of an interface as the kernel compares it.

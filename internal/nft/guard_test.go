@@ -17,7 +17,7 @@ func mac(last byte) net.HardwareAddr { return net.HardwareAddr{2, 0, 0, 0, 0, la
 // guard guards a port and returns the undo, which fails the test if it fails.
 func guard(t testing.TB, c *nft.Conn, tag, port string, mac net.HardwareAddr) (undo func()) {
 	t.Helper()
-	back, err := c.Put(t.Context(), nft.Claim{Tag: tag, Entries: guardEntries(t, port, mac)})
+	back, err := c.Apply(t.Context(), nft.Request{Owner: tag, Elements: guardEntries(t, port, mac)})
 	must(t, err)
 	return func() {
 		t.Helper()
@@ -25,7 +25,7 @@ func guard(t testing.TB, c *nft.Conn, tag, port string, mac net.HardwareAddr) (u
 	}
 }
 
-func guardEntries(t testing.TB, port string, mac net.HardwareAddr) []nft.Entry {
+func guardEntries(t testing.TB, port string, mac net.HardwareAddr) []nft.Element {
 	t.Helper()
 	entries, err := nft.Guard(port, mac)
 	must(t, err)
@@ -35,7 +35,7 @@ func guardEntries(t testing.TB, port string, mac net.HardwareAddr) []nft.Entry {
 // guarded reports whether the guard of a port is there.
 func guarded(t testing.TB, c *nft.Conn, tag, port string, mac net.HardwareAddr) bool {
 	t.Helper()
-	missing, err := c.Missing(t.Context(), nft.Claim{Tag: tag, Entries: guardEntries(t, port, mac)})
+	missing, err := lacks(t, c, nft.Request{Owner: tag, Elements: guardEntries(t, port, mac)})
 	must(t, err)
 	return len(missing) == 0
 }
@@ -44,7 +44,7 @@ func guarded(t testing.TB, c *nft.Conn, tag, port string, mac net.HardwareAddr) 
 func unguard(t testing.TB, c *nft.Conn, port string, match func(string) bool) {
 	t.Helper()
 	first := nft.GuardedPort(port)
-	_, err := c.Take(t.Context(), nft.Guarding, match, &first)
+	_, err := c.Remove(t.Context(), nft.Guarding, match, &first)
 	must(t, err)
 }
 
@@ -177,7 +177,7 @@ func TestUnguard(t *testing.T) {
 		t.Errorf("no owner matches: generation %d, was %d", after, before)
 	}
 	unguard(t, c, "port0", is("net0/0"))
-	_, err := c.Take(t.Context(), nft.Guarding, func(comment string) bool { return strings.HasPrefix(comment, "net1/") }, nil)
+	_, err := c.Remove(t.Context(), nft.Guarding, func(comment string) bool { return strings.HasPrefix(comment, "net1/") }, nil)
 	must(t, err)
 	if after := generation(t, ns); after != before+2 {
 		t.Errorf("%d transactions, want 2", after-before)
@@ -191,7 +191,7 @@ func TestUnguardBeforeFirstUse(t *testing.T) {
 	t.Parallel()
 	ns, c := setup(t)
 	unguard(t, c, "port", is("a"))
-	_, err := c.Take(t.Context(), nft.Guarding, is("a"), nil)
+	_, err := c.Remove(t.Context(), nft.Guarding, is("a"), nil)
 	must(t, err)
 	if out := ns.Command("nft", "list", "ruleset"); out != "" {
 		t.Errorf("ruleset:\n%s", out)

@@ -20,7 +20,7 @@ type Isolation struct {
 // Entries returns the entries of the isolation for an owner. There is one for all owners that share an interface, and it
 // ends with the last of them. Inside is what the owner wants who has come last, also when that one leaves earlier. But a
 // port stays closed to the others of its bridge as long as its owner is there.
-func (i Isolation) Entries(tag string) ([]Entry, error) {
+func (i Isolation) Entries(tag string) ([]Element, error) {
 	if i.Interface == "" || max(len(i.Interface), len(i.Port)) >= unix.IFNAMSIZ {
 		return nil, fmt.Errorf("interface %q, port %q: no such names", i.Interface, i.Port)
 	}
@@ -28,18 +28,18 @@ func (i Isolation) Entries(tag string) ([]Entry, error) {
 	name := ifName(i.Interface)
 	pair := slices.Concat(name, name)
 	member := slices.Concat(pair, owner[:16])
-	inside := newEntry(Filtering, together(), nftmsg.Element{Key: pair}, len(pair))
+	inside := newElement(Filtering, together(), nftmsg.Element{Key: pair}, len(pair))
 	if i.Inside {
-		inside.scope = absent
+		inside.absent = true
 	}
-	entries := []Entry{
-		newEntry(Filtering, members(), nftmsg.Element{Key: member}, len(member)),
-		newEntry(Filtering, isolated(), nftmsg.Element{Key: name}, len(name)),
+	entries := []Element{
+		newElement(Filtering, members(), nftmsg.Element{Key: member}, len(member)),
+		newElement(Filtering, isolated(), nftmsg.Element{Key: name}, len(name)),
 		inside,
 	}
 	if i.Port != "" {
 		key := ifName(i.Port)
-		entries = append(entries, newEntry(PortIsolation, isolatedPorts(), nftmsg.Element{Key: key}, len(key)))
+		entries = append(entries, newElement(PortIsolation, isolatedPorts(), nftmsg.Element{Key: key}, len(key)))
 	}
 	return entries, nil
 }
@@ -54,7 +54,7 @@ func (h Held) Isolated() (iface string, ok bool) {
 
 // PortIsolation closes ports of bridges to the other ports: no frame is forwarded from one or to one, and only the host is
 // reached. This needs neither br_netfilter nor a kernel that can tell the bridge of a frame (CONFIG_NFT_BRIDGE_META).
-var PortIsolation = &Concern{name: "port isolation", skeleton: portIsolationSkeleton}
+var PortIsolation = &RuleSet{name: "port isolation", skeleton: portIsolationSkeleton}
 
 func isolatedPorts() *set { return interfaceSet(bridgeTable, "isolated", maxPorts) }
 

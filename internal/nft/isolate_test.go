@@ -32,19 +32,19 @@ func newHouse(t testing.TB) house {
 	return house{c, t, ns}
 }
 
-func (h house) claim(tag string, i nft.Isolation) nft.Claim {
+func (h house) claim(tag string, i nft.Isolation) nft.Request {
 	h.t.Helper()
 	if i.Inside {
 		i.Port = "port-" + tag
 	}
 	entries, err := i.Entries(tag)
 	must(h.t, err)
-	return nft.Claim{Tag: tag, Entries: entries}
+	return nft.Request{Owner: tag, Elements: entries}
 }
 
 func (h house) put(tag string, i nft.Isolation) (undo func()) {
 	h.t.Helper()
-	back, err := h.Put(h.t.Context(), h.claim(tag, i))
+	back, err := h.Apply(h.t.Context(), h.claim(tag, i))
 	must(h.t, err)
 	return func() {
 		h.t.Helper()
@@ -54,8 +54,8 @@ func (h house) put(tag string, i nft.Isolation) (undo func()) {
 
 func (h house) take(tag string) {
 	h.t.Helper()
-	for _, concern := range []*nft.Concern{nft.Filtering, nft.PortIsolation} {
-		_, err := h.Take(h.t.Context(), concern, is(tag), nil)
+	for _, concern := range []*nft.RuleSet{nft.Filtering, nft.PortIsolation} {
+		_, err := h.Remove(h.t.Context(), concern, is(tag), nil)
 		must(h.t, err)
 	}
 }
@@ -64,7 +64,7 @@ func (h house) take(tag string) {
 func (h house) expect(want ...string) {
 	h.t.Helper()
 	var got []string
-	for _, concern := range []*nft.Concern{nft.Filtering, nft.PortIsolation} {
+	for _, concern := range []*nft.RuleSet{nft.Filtering, nft.PortIsolation} {
 		list, err := h.List(h.t.Context(), concern)
 		must(h.t, err)
 		for _, x := range list {
@@ -97,7 +97,7 @@ func TestFilterReadsAsIntended(t *testing.T) {
 	h := newHouse(t)
 	h.put("a", apart)
 	h.put("b", nft.Isolation{Interface: "br1"})
-	_, err := h.Put(t.Context(), nft.Claim{Tag: "c", Entries: nft.Admit(netip.MustParseAddr("10.1.2.3"), netip.MustParseAddr("fd00::3"))})
+	_, err := h.Apply(t.Context(), nft.Request{Owner: "c", Elements: nft.Admit(netip.MustParseAddr("10.1.2.3"), netip.MustParseAddr("fd00::3"))})
 	must(t, err)
 	const rules = `
 		type filter hook forward priority filter; policy accept;
@@ -175,12 +175,12 @@ func TestIsolationTurns(t *testing.T) {
 			undo()
 			h.expect(row.before...)
 			h.put("b", row.second)
-			missing, err := h.Missing(t.Context(), h.claim("a", row.first))
+			missing, err := lacks(t, h.Conn, h.claim("a", row.first))
 			must(t, err)
 			if len(missing) != 1 || missing[0].Unwanted != row.first.Inside {
 				t.Errorf("the first misses %v", missing)
 			}
-			if missing, err := h.Missing(t.Context(), h.claim("b", row.second)); len(missing) > 0 || err != nil {
+			if missing, err := lacks(t, h.Conn, h.claim("b", row.second)); len(missing) > 0 || err != nil {
 				t.Errorf("the second misses %v, %v", missing, err)
 			}
 			before := generation(t, h.ns)
@@ -223,11 +223,11 @@ func TestIsolationUndoBesideOthers(t *testing.T) {
 func TestIsolationOfMany(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	both := []nft.Claim{h.claim("a", apart), h.claim("b", together)}
-	_, err := h.Put(t.Context(), both...)
+	both := []nft.Request{h.claim("a", apart), h.claim("b", together)}
+	_, err := h.Apply(t.Context(), both...)
 	must(t, err)
 	h.expect(withPorts(areTogether, "a")...)
-	_, err = h.Put(t.Context(), both[1], both[0])
+	_, err = h.Apply(t.Context(), both[1], both[0])
 	must(t, err)
 	h.expect(withPorts(areApart, "a")...)
 }
@@ -239,11 +239,11 @@ func TestIsolationFlushed(t *testing.T) {
 		h := newHouse(t)
 		h.put("a", apart)
 		h.ns.Command("nft", "flush", "table", family, "tenon")
-		if missing, err := h.Missing(t.Context(), h.claim("a", apart)); len(missing) == 0 || err != nil {
+		if missing, err := lacks(t, h.Conn, h.claim("a", apart)); len(missing) == 0 || err != nil {
 			t.Errorf("%s: nothing is missing, %v", family, err)
 		}
 		h.put("a", apart)
-		if missing, err := h.Missing(t.Context(), h.claim("a", apart)); len(missing) > 0 || err != nil {
+		if missing, err := lacks(t, h.Conn, h.claim("a", apart)); len(missing) > 0 || err != nil {
 			t.Errorf("%s: missing %v, %v", family, missing, err)
 		}
 	}
@@ -255,13 +255,13 @@ func TestAdmittedTwice(t *testing.T) {
 	h := newHouse(t)
 	entries := nft.Admit(netip.MustParseAddr("::ffff:10.1.2.3"))
 	for _, tag := range []string{"a", "b"} {
-		_, err := h.Put(t.Context(), nft.Claim{Tag: tag, Entries: entries})
+		_, err := h.Apply(t.Context(), nft.Request{Owner: tag, Elements: entries})
 		must(t, err)
 	}
-	if taken, err := h.Take(t.Context(), nft.Filtering, is("a"), nil); len(taken) > 0 || err != nil {
+	if taken, err := h.Remove(t.Context(), nft.Filtering, is("a"), nil); len(taken) > 0 || err != nil {
 		t.Errorf("a took %v, %v", taken, err)
 	}
-	taken, err := h.Take(t.Context(), nft.Filtering, is("b"), nil)
+	taken, err := h.Remove(t.Context(), nft.Filtering, is("b"), nil)
 	must(t, err)
 	if len(taken) != 1 {
 		t.Fatalf("b took %v", taken)

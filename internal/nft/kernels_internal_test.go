@@ -14,13 +14,13 @@ func TestExpressions(t *testing.T) {
 		"Ct": "3.13", "NAT": "3.13", "Masq": "3.18", "Fib": "4.10", "Immediate": "3.13",
 		"SetCt": "4.9", // labels, too
 	}
-	for _, concern := range []*Concern{Masquerading, Dropping, Filtering, PortIsolation, Guarding, Publishing} {
-		for _, chain := range concern.skeleton().chains {
+	for _, rs := range allRuleSets() {
+		for _, chain := range rs.skeleton().chains {
 			for i, rule := range chain.rules {
 				for _, e := range rule {
 					name := fmt.Sprintf("%T", e)[len("nftmsg."):]
 					if since[name] == "" {
-						t.Errorf("%s: chain %s, rule %d: expression %s", concern, chain.Name, i, name)
+						t.Errorf("%s: chain %s, rule %d: expression %s", rs, chain.Name, i, name)
 					}
 				}
 			}

@@ -12,7 +12,7 @@ import (
 )
 
 // held lists what owners have in concerns, as "SET TEXT OWNER".
-func held(t *testing.T, c *nft.Conn, concerns ...*nft.Concern) (list []string) {
+func held(t *testing.T, c *nft.Conn, concerns ...*nft.RuleSet) (list []string) {
 	t.Helper()
 	for _, concern := range concerns {
 		entries, err := c.List(t.Context(), concern)
@@ -24,11 +24,11 @@ func held(t *testing.T, c *nft.Conn, concerns ...*nft.Concern) (list []string) {
 	return list
 }
 
-func claim(t *testing.T, tag string, m nft.Masq, addrs ...string) nft.Claim {
+func claim(t *testing.T, tag string, m nft.Masq, addrs ...string) nft.Request {
 	t.Helper()
 	entries, err := m.Entries(prefixes(addrs...)...)
 	must(t, err)
-	return nft.Claim{Tag: tag, Entries: entries}
+	return nft.Request{Owner: tag, Elements: entries}
 }
 
 // TestMasqueradeDetails: networks that contain others stand for them, as ranges of a set must not overlap.
@@ -67,11 +67,11 @@ func TestMasqueradeDetails(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			ns, c := setup(t)
-			_, err := c.Put(t.Context(), claim(t, "other", nft.Masq{ToSource: []netip.Addr{netip.MustParseAddr("192.0.2.7")}}, "10.9.2.3/24"))
+			_, err := c.Apply(t.Context(), claim(t, "other", nft.Masq{ToSource: []netip.Addr{netip.MustParseAddr("192.0.2.7")}}, "10.9.2.3/24"))
 			must(t, err)
 			others := held(t, c, nft.Masquerading)
 			mine := claim(t, "a", row.how, "10.1.2.3/24", "fd00::3/64")
-			undo, err := c.Put(t.Context(), mine)
+			undo, err := c.Apply(t.Context(), mine)
 			must(t, err)
 			var got []string
 			for _, h := range held(t, c, nft.Masquerading, nft.Dropping) {
@@ -82,7 +82,7 @@ func TestMasqueradeDetails(t *testing.T) {
 			if diff := cmp.Diff(sorted(row.want), sorted(got)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			missing, err := c.Missing(t.Context(), mine)
+			missing, err := lacks(t, c, mine)
 			if err != nil || len(missing) > 0 {
 				t.Errorf("missing: %v, %v", missing, err)
 			}
@@ -102,7 +102,7 @@ func sorted(list []string) string { return strings.Join(sortedLines(strings.Join
 func TestDroppingReadsAsIntended(t *testing.T) {
 	t.Parallel()
 	ns, c := setup(t)
-	_, err := c.Put(t.Context(), claim(t, "a", nft.Masq{DropInvalid: true}, "10.1.2.3/24"))
+	_, err := c.Apply(t.Context(), claim(t, "a", nft.Masq{DropInvalid: true}, "10.1.2.3/24"))
 	must(t, err)
 	const want = `table inet tenon {
 	chain dropinvalid {
@@ -122,10 +122,10 @@ func TestMasqueradeTakesOverDetails(t *testing.T) {
 	t.Parallel()
 	_, c := setup(t)
 	old := nft.Masq{Exclude: prefixes("192.168.0.0/16"), ToSource: []netip.Addr{netip.MustParseAddr("192.0.2.9")}}
-	_, err := c.Put(t.Context(), claim(t, "old", old, "10.1.2.3/24", "10.1.2.4/24"))
+	_, err := c.Apply(t.Context(), claim(t, "old", old, "10.1.2.3/24", "10.1.2.4/24"))
 	must(t, err)
 	before := held(t, c, nft.Masquerading)
-	undo, err := c.Put(t.Context(), claim(t, "new", nft.Masq{SameSubnet: true}, "10.1.2.3/24"))
+	undo, err := c.Apply(t.Context(), claim(t, "new", nft.Masq{SameSubnet: true}, "10.1.2.3/24"))
 	must(t, err)
 	want := []string{
 		"masq4 10.1.2.3 new", "masq4 10.1.2.4 old", "nomasq4 10.1.2.4 not to 10.1.2.0/24 old",
@@ -179,13 +179,13 @@ func TestMasqueradeOneIsReplaced(t *testing.T) {
 func TestManyAddresses(t *testing.T) {
 	t.Parallel()
 	ns, c := setup(t)
-	claims := make([]nft.Claim, 4000)
+	claims := make([]nft.Request, 4000)
 	for i := range claims {
 		claims[i] = claim(t, fmt.Sprintf("tenon:%032d", i), nft.Masq{DropInvalid: true},
 			fmt.Sprintf("10.1.%d.%d/16", i/250, i%250), fmt.Sprintf("fd00::%x/64", i+1))
 	}
 	before := generation(t, ns)
-	_, err := c.Put(t.Context(), claims...)
+	_, err := c.Apply(t.Context(), claims...)
 	must(t, err)
 	if after := generation(t, ns); after != before+1 {
 		t.Errorf("%d transactions", after-before)
@@ -193,7 +193,7 @@ func TestManyAddresses(t *testing.T) {
 	if n := len(held(t, c, nft.Masquerading, nft.Dropping)); n != 8*len(claims) {
 		t.Errorf("%d elements", n)
 	}
-	missing, err := c.MissingOfEach(t.Context(), claims...)
+	missing, err := c.Missing(t.Context(), claims...)
 	must(t, err)
 	for i, m := range missing {
 		if len(m) > 0 {

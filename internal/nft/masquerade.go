@@ -14,10 +14,10 @@ import (
 )
 
 // Masquerading gives what containers send beyond their networks an address of the host as its source.
-var Masquerading = &Concern{name: "masquerade", skeleton: masqueradeSkeleton}
+var Masquerading = &RuleSet{name: "masquerade", skeleton: masqueradeSkeleton}
 
 // Masquerade is [Masq.Entries] of the zero Masq.
-func Masquerade(addrs ...netip.Prefix) ([]Entry, error) { return Masq{}.Entries(addrs...) }
+func Masquerade(addrs ...netip.Prefix) ([]Element, error) { return Masq{}.Entries(addrs...) }
 
 // Masq says how addresses are masqueraded.
 type Masq struct {
@@ -30,21 +30,21 @@ type Masq struct {
 
 // Entries returns the entries that masquerade what addresses send beyond their networks and not to a multicast group: each
 // prefix is the address of a container with its prefix length.
-func (m Masq) Entries(addrs ...netip.Prefix) ([]Entry, error) {
+func (m Masq) Entries(addrs ...netip.Prefix) ([]Element, error) {
 	addrs, err := distinct(addrs)
-	var entries []Entry
+	var entries []Element
 	for _, a := range addrs {
 		p, addr := protocolOf(a.Addr()), a.Addr().AsSlice()
-		entries = append(entries, newEntry(Masquerading, p.addrs, nftmsg.Element{Key: addr}, len(addr)))
+		entries = append(entries, newElement(Masquerading, p.addrs, nftmsg.Element{Key: addr}, len(addr)))
 		for _, to := range m.ToSource {
 			if to.Is4() == a.Addr().Is4() {
-				entries = append(entries, newEntry(Masquerading, p.sources, nftmsg.Element{Key: addr, Value: to.AsSlice()}, len(addr)))
+				entries = append(entries, newElement(Masquerading, p.sources, nftmsg.Element{Key: addr, Value: to.AsSlice()}, len(addr)))
 			}
 		}
 		seen := m.unmasked(a)
 		entries = append(entries, notTo(Masquerading, p.nets, addr, seen)...)
 		if m.DropInvalid {
-			entries = append(entries, newEntry(Dropping, p.strict, nftmsg.Element{Key: addr}, len(addr)))
+			entries = append(entries, newElement(Dropping, p.strict, nftmsg.Element{Key: addr}, len(addr)))
 			entries = append(entries, notTo(Dropping, p.lenient, addr, seen)...)
 		}
 	}
@@ -73,9 +73,9 @@ func (m Masq) unmasked(a netip.Prefix) []netip.Prefix {
 }
 
 // notTo returns an entry for each network in a set of addresses with networks.
-func notTo(concern *Concern, set *set, addr []byte, nets []netip.Prefix) (entries []Entry) {
+func notTo(rs *RuleSet, set *set, addr []byte, nets []netip.Prefix) (entries []Element) {
 	for _, n := range nets {
-		entries = append(entries, newEntry(concern, set, nftmsg.Element{
+		entries = append(entries, newElement(rs, set, nftmsg.Element{
 			Key:    slices.Concat(addr, n.Addr().AsSlice()),
 			KeyEnd: slices.Concat(addr, last(n).AsSlice()),
 		}, len(addr)))

@@ -66,13 +66,13 @@ func put(t testing.TB, c *nft.Conn, tag string, addrs ...string) (undo func(cont
 	t.Helper()
 	entries, err := nft.Masquerade(prefixes(addrs...)...)
 	must(t, err)
-	return c.Put(t.Context(), nft.Claim{Tag: tag, Entries: entries})
+	return c.Apply(t.Context(), nft.Request{Owner: tag, Elements: entries})
 }
 
 // take removes what has a tag that matches, and returns how many elements.
 func take(t testing.TB, c *nft.Conn, match func(string) bool) int {
 	t.Helper()
-	taken, err := c.Take(t.Context(), nft.Masquerading, match, nil)
+	taken, err := c.Remove(t.Context(), nft.Masquerading, match, nil)
 	must(t, err)
 	return len(taken)
 }
@@ -422,7 +422,7 @@ func TestMasqueradeWaitsForTheLock(t *testing.T) {
 	cause := errors.New("terminated")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(cause)
-	if _, err := c.Put(ctx, nft.Claim{Tag: "a"}); !errors.Is(err, cause) {
+	if _, err := c.Apply(ctx, nft.Request{Owner: "a"}); !errors.Is(err, cause) {
 		t.Errorf("got %v, want %v", err, cause)
 	}
 }

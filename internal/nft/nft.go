@@ -55,22 +55,6 @@ func (c *Conn) locked(ctx context.Context, fn func() error) error {
 	return fn()
 }
 
-// attempts is how often something is tried while others change the ruleset.
-const attempts = 5
-
-// tried is locked for what looks first and changes then: others, who know no lock, may flush the ruleset in between. Then
-// it is tried again.
-func (c *Conn) tried(ctx context.Context, fn func() error) error {
-	return c.locked(ctx, func() (err error) {
-		for range attempts {
-			if err = fn(); !errors.Is(err, unix.ENOENT) {
-				return err
-			}
-		}
-		return err
-	})
-}
-
 // What a kernel without nftables, or without a part of it, answers.
 var (
 	// Without nfnetlink there is no such socket. A filter of system calls forbids one; the kernel itself does not.

@@ -14,8 +14,8 @@ import (
 )
 
 // Publishing leads what comes in for ports of the host to containers. Of several mappings of a port that exclude each other
-// only one owner can have one: the others are refused with a [TakenError].
-var Publishing = &Concern{name: "host ports", skeleton: publishSkeleton, conflict: taken}
+// only one owner can have one: the others are refused with a [ConflictError].
+var Publishing = &RuleSet{name: "host ports", skeleton: publishSkeleton, resolve: resolvePorts}
 
 // Mapping leads ports of the host to a container.
 type Mapping struct {
@@ -88,11 +88,11 @@ func protocolName(p byte) string {
 }
 
 // Publish returns the entries of an owner, by its tag. Consecutive ports that keep their number are one entry.
-func Publish(tag string, p Publication) ([]Entry, error) {
+func Publish(tag string, p Publication) ([]Element, error) {
 	if len(p.Mappings) == 0 {
 		return nil, nil
 	}
-	var entries []Entry
+	var entries []Element
 	for _, m := range p.Mappings {
 		if m.First == 0 || m.Last < m.First || m.To.Port() == 0 || int(m.To.Port())+int(m.Last-m.First) > 0xffff || !m.To.IsValid() ||
 			m.Host.IsValid() && m.Host.Is4() != m.To.Addr().Is4() {
@@ -102,7 +102,7 @@ func Publish(tag string, p Publication) ([]Entry, error) {
 	for _, m := range merged(p.Mappings) {
 		e := portsOf(m.To.Addr()).mapping(m)
 		if p.When4.always() && p.When6.always() {
-			e.kin = p.Kin
+			e.shares = p.Kin
 		}
 		entries = append(entries, e)
 	}
@@ -275,7 +275,7 @@ func (p ports) isSecond(name string) bool {
 }
 
 // inSecond is an entry of a first map in the second one.
-func (p ports) inSecond(e Entry) Entry {
+func (p ports) inSecond(e Element) Element {
 	for i, s := range p.first.all() {
 		if s.Name == e.set {
 			e.set = p.second.all()[i].Name
@@ -296,12 +296,12 @@ func publishers() *set {
 }
 
 // Publisher returns the entry that is there if an owner has published anything.
-func Publisher(tag string) Entry {
+func Publisher(tag string) Element {
 	key := sha256.Sum256([]byte(tag))
-	return newEntry(Publishing, publishers(), nftmsg.Element{Key: key[:addrLen6]}, addrLen6)
+	return newElement(Publishing, publishers(), nftmsg.Element{Key: key[:addrLen6]}, addrLen6)
 }
 
-func (p ports) mapping(m Mapping) Entry {
+func (p ports) mapping(m Mapping) Element {
 	set, value := p.first.single, slices.Concat(m.To.Addr().AsSlice(), word(m.To.Port()))
 	switch {
 	case m.First != m.Last && m.Host.IsValid():
@@ -315,10 +315,10 @@ func (p ports) mapping(m Mapping) Entry {
 	if m.First != m.Last {
 		x.KeyEnd = keyOf(m.Host, m.Protocol, m.Last)
 	}
-	return newEntry(Publishing, set, x, len(x.Key))
+	return newElement(Publishing, set, x, len(x.Key))
 }
 
-func (p ports) gate(m Mapping, gate *chain) Entry {
+func (p ports) gate(m Mapping, gate *chain) Element {
 	hosts := netip.PrefixFrom(m.To.Addr(), 0)
 	if m.Host.IsValid() {
 		hosts = netip.PrefixFrom(m.Host, m.Host.BitLen())
@@ -327,17 +327,17 @@ func (p ports) gate(m Mapping, gate *chain) Entry {
 		Key: keyOf(hosts.Masked().Addr(), m.Protocol, m.First), KeyEnd: keyOf(last(hosts.Masked()), m.Protocol, m.Last),
 		Verdict: new(goTo(gate.Name)),
 	}
-	e := newEntry(Publishing, p.gates, x, len(x.Key))
+	e := newElement(Publishing, p.gates, x, len(x.Key))
 	e.chain = gate
 	return e
 }
 
-func (p ports) hairpin(h Hairpin) Entry {
+func (p ports) hairpin(h Hairpin) Element {
 	to, from := h.To.AsSlice(), h.From.Masked()
 	x := nftmsg.Element{
 		Key: slices.Concat(to, from.Addr().AsSlice()), KeyEnd: slices.Concat(to, last(from).AsSlice()),
 	}
-	return newEntry(Publishing, p.hairpins, x, len(to))
+	return newElement(Publishing, p.hairpins, x, len(to))
 }
 
 // keyOf is a key of the maps, of those with an address if there is one.

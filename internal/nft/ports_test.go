@@ -35,12 +35,12 @@ func TestPortsReadAsIntended(t *testing.T) {
 	ns, c := setup(t)
 	entries, err := nft.Publish("owner a", portsRead(t))
 	must(t, err)
-	_, err = c.Put(t.Context(), nft.Claim{Tag: "owner a", Entries: entries})
+	_, err = c.Apply(t.Context(), nft.Request{Owner: "owner a", Elements: entries})
 	must(t, err)
 	if diff := cmp.Diff(portsAsRead, ns.Command("nft", "list", "ruleset")); diff != "" {
 		t.Errorf("ruleset (-want +got):\n%s", diff)
 	}
-	missing, err := c.Missing(t.Context(), nft.Claim{Tag: "owner a", Entries: entries})
+	missing, err := lacks(t, c, nft.Request{Owner: "owner a", Elements: entries})
 	must(t, err)
 	if len(missing) > 0 {
 		t.Errorf("missing: %v", missing)
@@ -258,10 +258,10 @@ func TestHostPortsTwoIsReplaced(t *testing.T) {
 	).Replace(portsAsRead)
 	entries, err := nft.Publish("owner a", portsRead(t))
 	must(t, err)
-	claim := nft.Claim{Tag: "owner a", Entries: entries}
+	claim := nft.Request{Owner: "owner a", Elements: entries}
 	complete := func(c *nft.Conn, want bool) {
 		t.Helper()
-		missing, err := c.Missing(t.Context(), claim)
+		missing, err := lacks(t, c, claim)
 		must(t, err)
 		if (len(missing) == 0) != want {
 			t.Errorf("missing: %v", missing)
@@ -271,7 +271,7 @@ func TestHostPortsTwoIsReplaced(t *testing.T) {
 	ns.Command("nft", before)
 	complete(c, true)
 	_, err = publish(t, c, "owner b", mapping(tcp, "", 8080, 8080, "10.1.2.4:80"))
-	if taken := new(nft.TakenError); !errors.As(err, &taken) || taken.Holder != "owner a" {
+	if taken := new(nft.ConflictError); !errors.As(err, &taken) || taken.Holder != "owner a" {
 		t.Errorf("%v, want that owner a has the port", err)
 	}
 	undo, err := publish(t, c, "owner b", mapping(tcp, "", 8888, 8888, "10.1.2.4:80"))
@@ -286,7 +286,7 @@ func TestHostPortsTwoIsReplaced(t *testing.T) {
 	ns.Command("nft", before)
 	ns.Command("nft", "flush", "chain", "inet", "tenon", "hostports_output")
 	complete(c, false)
-	_, err = c.Put(t.Context(), claim) // as repair does
+	_, err = c.Apply(t.Context(), claim) // as repair does
 	must(t, err)
 	if diff := cmp.Diff(sortedLines(portsAsRead), sortedLines(ns.Command("nft", "list", "ruleset"))); diff != "" {
 		t.Errorf("repaired (-want +got):\n%s", diff)
@@ -294,7 +294,7 @@ func TestHostPortsTwoIsReplaced(t *testing.T) {
 
 	ns, c = setup(t)
 	ns.Command("nft", before)
-	_, err = c.Take(t.Context(), nft.Publishing, is("owner a"), new(nft.Publisher("owner a")))
+	_, err = c.Remove(t.Context(), nft.Publishing, is("owner a"), new(nft.Publisher("owner a")))
 	must(t, err)
 	if out := ns.Command("nft", "list", "ruleset"); strings.Contains(out, "owner a") {
 		t.Errorf("left:\n%s", out)
@@ -306,7 +306,7 @@ func publish(t testing.TB, c *nft.Conn, tag string, maps ...nft.Mapping) (undo f
 	t.Helper()
 	entries, err := nft.Publish(tag, nft.Publication{Mappings: maps})
 	must(t, err)
-	return c.Put(t.Context(), nft.Claim{Tag: tag, Entries: entries})
+	return c.Apply(t.Context(), nft.Request{Owner: tag, Elements: entries})
 }
 
 // TestTaken is the matrix of conflicts (R-89, field-notes.md row 20): wildcard, address and range against each other, both
@@ -349,7 +349,7 @@ func TestTaken(t *testing.T) {
 			must(t, err)
 			before := ns.Command("nft", "list", "ruleset")
 			_, err = publish(t, c, "second", mapping(sctp, "", 1, 1, "10.9.9.9:1"), row.second)
-			var taken *nft.TakenError
+			var taken *nft.ConflictError
 			if got := errors.As(err, &taken); got != row.taken || !got && err != nil {
 				t.Errorf("%v, want taken: %t", err, row.taken)
 			}
@@ -372,13 +372,13 @@ func TestTaken(t *testing.T) {
 func TestKin(t *testing.T) {
 	t.Parallel()
 	kin := func(tag string) bool { return tag == "a" || tag == "b" || tag == "z" }
-	claim := func(tag string, p nft.Publication) nft.Claim {
+	claim := func(tag string, p nft.Publication) nft.Request {
 		if kin(tag) {
 			p.Kin = kin
 		}
 		entries, err := nft.Publish(tag, p)
 		must(t, err)
-		return nft.Claim{Tag: tag, Entries: entries}
+		return nft.Request{Owner: tag, Elements: entries}
 	}
 	to := func(address string) nft.Publication {
 		return nft.Publication{Mappings: []nft.Mapping{
@@ -393,60 +393,60 @@ func TestKin(t *testing.T) {
 		}
 	}
 	ns, c := setup(t)
-	lacks := func(claim nft.Claim, want int) {
+	lacks := func(claim nft.Request, want int) {
 		t.Helper()
-		if missing, err := c.Missing(t.Context(), claim); err != nil || len(missing) != want {
-			t.Errorf("%s lacks %v, %v, want %d", claim.Tag, missing, err, want)
+		if missing, err := lacks(t, c, claim); err != nil || len(missing) != want {
+			t.Errorf("%s lacks %v, %v, want %d", claim.Owner, missing, err, want)
 		}
 	}
-	for i, claims := range [][]nft.Claim{{a}, {b}, {a}, {b, a}, {a, z, b}, {z}} {
-		_, err := c.Put(t.Context(), claims...)
+	for i, claims := range [][]nft.Request{{a}, {b}, {a}, {b, a}, {a, z, b}, {z}} {
+		_, err := c.Apply(t.Context(), claims...)
 		must(t, err)
 		holds(ns, "a", 3)
 		holds(ns, "b", min(3*i, 3))
 		holds(ns, "z", 0)
 	}
-	for _, claim := range []nft.Claim{a, b, z} {
+	for _, claim := range []nft.Request{a, b, z} {
 		lacks(claim, 0)
 	}
 	when, err := nft.ParseCondition(nft.IPv4, []string{"ip", "saddr", "192.0.2.2"})
 	must(t, err)
-	var taken *nft.TakenError
-	for name, other := range map[string]nft.Claim{
+	var taken *nft.ConflictError
+	for name, other := range map[string]nft.Request{
 		"somebody else":     claim("c", to("10.0.0.3")),
 		"another port":      claim("b", nft.Publication{Mappings: []nft.Mapping{mapping(tcp, "", 8080, 8080, "10.0.0.2:81")}}),
 		"more ports":        claim("b", nft.Publication{Mappings: []nft.Mapping{mapping(udp, "", 9000, 9101, "10.0.0.2:9000")}}),
 		"under a condition": claim("b", nft.Publication{Mappings: to("10.0.0.2").Mappings, When4: when}),
 	} {
-		if _, err := c.Put(t.Context(), other); !errors.As(err, &taken) || taken.Holder != "a" {
+		if _, err := c.Apply(t.Context(), other); !errors.As(err, &taken) || taken.Holder != "a" {
 			t.Errorf("%s: %v, want that a has it", name, err)
 		}
 	}
 	gone := func(tag string) {
 		t.Helper()
-		_, err := c.Take(t.Context(), nft.Publishing, func(other string) bool { return other == tag }, nil)
+		_, err := c.Remove(t.Context(), nft.Publishing, func(other string) bool { return other == tag }, nil)
 		must(t, err)
 	}
 	gone("a")
 	lacks(b, 0)
 	lacks(z, 3)
-	_, err = c.Put(t.Context(), b, z)
+	_, err = c.Apply(t.Context(), b, z)
 	must(t, err)
 	holds(ns, "b", 3)
 	holds(ns, "z", 3)
 	gone("b")
 	lacks(z, 0)
-	if _, err := c.Put(t.Context(), claim("c", to("10.0.0.3"))); !errors.As(err, &taken) || taken.Holder != "z" {
+	if _, err := c.Apply(t.Context(), claim("c", to("10.0.0.3"))); !errors.As(err, &taken) || taken.Holder != "z" {
 		t.Errorf("%v, want that z has it", err)
 	}
 	gone("z")
-	_, err = c.Put(t.Context(), b, a) // as repair does
+	_, err = c.Apply(t.Context(), b, a) // as repair does
 	must(t, err)
 	holds(ns, "a", 3)
 	holds(ns, "b", 3)
 	gone("a")
 	gone("b")
-	_, err = c.Put(t.Context(), claim("c", to("10.0.0.3")))
+	_, err = c.Apply(t.Context(), claim("c", to("10.0.0.3")))
 	must(t, err)
 }
 
@@ -459,15 +459,15 @@ type conflictRow struct {
 func TestTakenByAnEarlierClaim(t *testing.T) {
 	t.Parallel()
 	_, c := setup(t)
-	var claims []nft.Claim
+	var claims []nft.Request
 	for i, tag := range []string{"a", "b", "c"} {
 		port := []uint16{8080, 8080, 8081}[i]
 		entries, err := nft.Publish(tag, nft.Publication{Mappings: []nft.Mapping{mapping(tcp, "", port, port, "10.0.0.1:80")}})
 		must(t, err)
-		claims = append(claims, nft.Claim{Tag: tag, Entries: entries})
+		claims = append(claims, nft.Request{Owner: tag, Elements: entries})
 	}
-	_, err := c.Put(t.Context(), claims...)
-	var taken *nft.TakenError
+	_, err := c.Apply(t.Context(), claims...)
+	var taken *nft.ConflictError
 	if !errors.As(err, &taken) || taken.Holder != "a" {
 		t.Errorf("%v", err)
 	}
@@ -499,7 +499,7 @@ func TestTakenRace(t *testing.T) {
 		}
 		wg.Go(func() {
 			_, err := publish(t, one, fmt.Sprint(i), m)
-			var taken *nft.TakenError
+			var taken *nft.ConflictError
 			switch {
 			case err == nil:
 				won.Add(1)
@@ -525,7 +525,7 @@ func TestPublishAgain(t *testing.T) {
 		mapping(tcp, "", 1, 1, "10.0.0.1:1"), mapping(tcp, "", 100, 200, "10.0.0.1:100"),
 	}})
 	must(t, err)
-	_, err = c.Put(t.Context(), nft.Claim{Tag: "a", Entries: entries})
+	_, err = c.Apply(t.Context(), nft.Request{Owner: "a", Elements: entries})
 	must(t, err)
 	before := ns.Command("nft", "list", "ruleset")
 	undo, err := publish(t, c, "a", mapping(udp, "192.0.2.1", 7, 7, "10.0.0.2:7"))
@@ -537,7 +537,7 @@ func TestPublishAgain(t *testing.T) {
 	if diff := cmp.Diff(sortedLines(before), sortedLines(ns.Command("nft", "list", "ruleset"))); diff != "" {
 		t.Errorf("after undo (-before +after):\n%s", diff)
 	}
-	taken, err := c.Take(t.Context(), nft.Publishing, is("a"), nil)
+	taken, err := c.Remove(t.Context(), nft.Publishing, is("a"), nil)
 	must(t, err)
 	if out := ns.Command("nft", "list", "ruleset"); len(taken) == 0 || strings.Contains(out, `"a"`) || strings.Contains(out, "10.0.0.0") {
 		t.Errorf("after removal:\n%s", out)
@@ -621,7 +621,7 @@ func TestThousandsOfPorts(t *testing.T) {
 	if len(list) != 10001 {
 		t.Errorf("%d elements", len(list))
 	}
-	taken, err := c.Take(t.Context(), nft.Publishing, is("a"), nil)
+	taken, err := c.Remove(t.Context(), nft.Publishing, is("a"), nil)
 	must(t, err)
 	if n := generation(t, ns) - before; len(taken) != 10001 || n != 2 {
 		t.Errorf("%d removed, %d transactions", len(taken), n)

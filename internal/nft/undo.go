@@ -1,39 +1,38 @@
 package nft
 
-import "slices"
+import (
+	"slices"
 
-// revert takes changes back, but for what somebody else has changed since.
-func (c *Conn) revert(changes []change) error {
-	var p plan
-	for _, group := range bySkeleton(changes) {
-		s := group[0].skeleton
-		back := make([]change, len(s.sets))
-		for i, set := range s.sets {
-			back[i] = change{skeleton: s, set: set}
+	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
+)
+
+// inverse returns the changes that undo changes of elements, except where another owner has changed
+// the same element since.
+func inverse(done []change, have *have) (c changes) {
+	for _, group := range bySkeleton(done) {
+		var list []change
+		for _, set := range group[0].skeleton.sets {
+			back := change{skeleton: group[0].skeleton, set: set}
+			var targets []chain
 			for _, ch := range group {
 				if ch.set == set {
-					if err := c.inverse(ch, &back[i]); err != nil {
-						return err
-					}
+					back.invert(ch, have)
+					targets = append(targets, ch.drop...)
 				}
 			}
+			targets = slices.DeleteFunc(targets, func(t chain) bool { return !leadsTo(back.add, t.Name) })
+			back.updateChains(targets, have)
+			list = append(list, back)
 		}
-		for i := range back {
-			if err := c.lead(&back[i], dropped(group, back[i])); err != nil {
-				return err
-			}
-		}
-		if err := c.orphans(s, back); err != nil {
-			return err
-		}
-		p.change(back)
+		countReferences(list, have)
+		c.sets = append(c.sets, list...)
 	}
-	return c.send(&p)
+	return c
 }
 
-// bySkeleton keeps changes of the same skeleton together.
-func bySkeleton(changes []change) (groups [][]change) {
-	for _, ch := range changes {
+// bySkeleton groups changes by their skeleton.
+func bySkeleton(list []change) (groups [][]change) {
+	for _, ch := range list {
 		i := slices.IndexFunc(groups, func(g []change) bool { return g[0].skeleton.sets[0] == ch.skeleton.sets[0] })
 		if i < 0 {
 			groups, i = append(groups, nil), len(groups)
@@ -43,34 +42,24 @@ func bySkeleton(changes []change) (groups [][]change) {
 	return groups
 }
 
-// inverse adds to back what takes ch back. What was added is gone, or somebody else's, if it is not there any more: then
-// nothing comes back in its place either.
-func (c *Conn) inverse(ch change, back *change) error {
+// invert adds the inverse of ch. An element that ch added belongs to another owner, or is gone, if it
+// does not exist as it was added: then invert does not restore its predecessor either.
+func (back *change) invert(ch change, have *have) {
 	added := ch.add
-	if ch.set.users != "" { // what others have not come to need will be an orphan
-		added = ch.turned
+	if ch.set.references != "" { // countReferences removes the rest if nothing references it
+		added = ch.switched
 	}
-	free := true
-	for _, x := range added {
-		now, err := c.element(ch.set.Set, x.Key)
-		if err != nil {
-			return err
-		}
-		if now != nil && equal(*now, x) {
-			back.del = append(back.del, x)
-		} else {
-			free = false
-		}
-	}
+	still := slices.DeleteFunc(have.lookupAll(ch.set, added), func(x nftmsg.Element) bool { return !contains(added, x) })
+	back.del = append(back.del, still...)
 	for _, x := range ch.del {
-		now, err := c.element(ch.set.Set, x.Key)
-		if err != nil {
-			return err
-		}
-		gone := now != nil && contains(back.del, *now)
-		if gone || now == nil && (free || len(added) == 0) {
+		now := have.lookup(ch.set, x.Key)
+		if now == nil && len(still) == len(added) || now != nil && contains(back.del, *now) {
 			back.add = append(back.add, x)
 		}
 	}
-	return nil
+}
+
+// leadsTo reports whether an element of a verdict map leads to a chain.
+func leadsTo(list []nftmsg.Element, chain string) bool {
+	return slices.ContainsFunc(list, func(x nftmsg.Element) bool { return chainOf(x) == chain })
 }

@@ -28,9 +28,9 @@ func newHotel(t testing.TB) hotel {
 	return hotel{c, t, ns}
 }
 
-func (h hotel) put(tag string, entries ...[]nft.Entry) (undo func()) {
+func (h hotel) put(tag string, entries ...[]nft.Element) (undo func()) {
 	h.t.Helper()
-	back, err := h.Put(h.t.Context(), nft.Claim{Tag: tag, Entries: slices.Concat(entries...)})
+	back, err := h.Apply(h.t.Context(), nft.Request{Owner: tag, Elements: slices.Concat(entries...)})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func (h hotel) put(tag string, entries ...[]nft.Entry) (undo func()) {
 
 func (h hotel) take(tag string) {
 	h.t.Helper()
-	if _, err := h.Take(h.t.Context(), nft.Rooms, func(c string) bool { return c == tag }, nil); err != nil {
+	if _, err := h.Remove(h.t.Context(), nft.Rooms, func(c string) bool { return c == tag }, nil); err != nil {
 		h.t.Error(err)
 	}
 }
@@ -88,8 +88,8 @@ func TestKeptByUsers(t *testing.T) {
 func TestConflict(t *testing.T) {
 	t.Parallel()
 	h := newHotel(t)
-	h.put("a", []nft.Entry{nft.Seat("1"), nft.Seat("2")})
-	undo, err := h.Put(t.Context(), nft.Claim{Tag: "b", Entries: []nft.Entry{nft.Seat("2"), nft.Seat("3")}})
+	h.put("a", []nft.Element{nft.Seat("1"), nft.Seat("2")})
+	undo, err := h.Apply(t.Context(), nft.Request{Owner: "b", Elements: []nft.Element{nft.Seat("2"), nft.Seat("3")}})
 	if err == nil || !strings.Contains(err.Error(), "seat 2 is taken") {
 		t.Errorf("got %v", err)
 	}
@@ -98,7 +98,7 @@ func TestConflict(t *testing.T) {
 	}
 	h.expect("seats: 1 a", "seats: 2 a")
 	// Of several claims those are met that can be.
-	_, err = h.Put(t.Context(), nft.Claim{Tag: "b", Entries: []nft.Entry{nft.Seat("1")}}, nft.Claim{Tag: "c", Entries: []nft.Entry{nft.Seat("4")}})
+	_, err = h.Apply(t.Context(), nft.Request{Owner: "b", Elements: []nft.Element{nft.Seat("1")}}, nft.Request{Owner: "c", Elements: []nft.Element{nft.Seat("4")}})
 	if err == nil || !strings.Contains(err.Error(), "seat 1 is taken") {
 		t.Errorf("got %v", err)
 	}
@@ -108,11 +108,11 @@ func TestConflict(t *testing.T) {
 func TestFullSet(t *testing.T) {
 	t.Parallel()
 	h := newHotel(t)
-	var seats []nft.Entry
+	var seats []nft.Element
 	for i := range 65 {
 		seats = append(seats, nft.Seat(fmt.Sprint(i)))
 	}
-	if _, err := h.Put(t.Context(), nft.Claim{Tag: "a", Entries: seats}); err == nil || !strings.Contains(err.Error(), "is full") {
+	if _, err := h.Apply(t.Context(), nft.Request{Owner: "a", Elements: seats}); err == nil || !strings.Contains(err.Error(), "is full") {
 		t.Errorf("got %v", err)
 	}
 	h.expect()
@@ -122,15 +122,15 @@ func TestFullSet(t *testing.T) {
 func TestManyClaims(t *testing.T) {
 	t.Parallel()
 	h := newHotel(t)
-	var claims []nft.Claim
+	var claims []nft.Request
 	var want []string
 	for i := range 200 {
 		tag := fmt.Sprintf("owner%03d", i)
-		claims = append(claims, nft.Claim{Tag: tag, Entries: append(nft.InRoom("red", tag), masqueraded(t, fmt.Sprintf("10.1.%d.2/24", i))...)})
+		claims = append(claims, nft.Request{Owner: tag, Elements: append(nft.InRoom("red", tag), masqueraded(t, fmt.Sprintf("10.1.%d.2/24", i))...)})
 		want = append(want, "guests: red "+tag+" "+tag)
 	}
 	before := generation(t, h.ns)
-	undo, err := h.Put(t.Context(), claims...)
+	undo, err := h.Apply(t.Context(), claims...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestManyClaims(t *testing.T) {
 	if list, err := h.List(t.Context(), nft.Masquerading); len(list) != 400 || err != nil {
 		t.Errorf("%d masqueraded, %v", len(list), err)
 	}
-	if _, err := h.Put(t.Context(), claims...); err != nil {
+	if _, err := h.Apply(t.Context(), claims...); err != nil {
 		t.Fatal(err)
 	}
 	if again := generation(t, h.ns); again != after {
@@ -164,10 +164,10 @@ func TestUsersAtOnce(t *testing.T) {
 		wg.Go(func() {
 			tag := fmt.Sprintf("owner%d", i)
 			for range 10 {
-				if _, err := one.Put(t.Context(), nft.Claim{Tag: tag, Entries: nft.InRoom("red", tag)}); err != nil {
+				if _, err := one.Apply(t.Context(), nft.Request{Owner: tag, Elements: nft.InRoom("red", tag)}); err != nil {
 					t.Error(err)
 				}
-				if missing, err := one.Missing(t.Context(), nft.Claim{Tag: tag, Entries: nft.InRoom("red", tag)}); len(missing) != 0 || err != nil {
+				if missing, err := lacks(t, one.Conn, nft.Request{Owner: tag, Elements: nft.InRoom("red", tag)}); len(missing) != 0 || err != nil {
 					t.Errorf("%s: missing %v, %v", tag, missing, err)
 				}
 				one.take(tag)
@@ -178,8 +178,15 @@ func TestUsersAtOnce(t *testing.T) {
 	h.expect()
 }
 
-// masqueraded returns the entries of one address.
-func masqueraded(t testing.TB, prefix string) []nft.Entry {
+// lacks returns the elements that one request lacks.
+func lacks(t testing.TB, c *nft.Conn, r nft.Request) ([]nft.Held, error) {
+	t.Helper()
+	list, err := c.Missing(t.Context(), r)
+	return slices.Concat(list...), err
+}
+
+// masqueraded returns the elements of one address.
+func masqueraded(t testing.TB, prefix string) []nft.Element {
 	t.Helper()
 	entries, err := nft.Masquerade(netip.MustParsePrefix(prefix))
 	must(t, err)

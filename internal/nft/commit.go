@@ -1,0 +1,158 @@
+package nft
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
+)
+
+// Apply makes the elements of requests exist, in one transaction, and removes elements of other
+// owners with the same subjects. If a requested subject has elements already, Apply also removes
+// other elements of the same owners in that rule set. A request that conflicts with another owner is
+// left out, and the error names that owner. undo reverts the changes, except where another owner has
+// changed the same element since; it is nil if every request conflicts.
+func (c *Conn) Apply(ctx context.Context, requests ...Request) (undo func(context.Context) error, err error) {
+	for _, r := range requests {
+		if err := checkOwner(r.Owner); err != nil {
+			return nil, err
+		}
+	}
+	var granted []Request
+	var conflicts []error
+	var done changes
+	err = c.transact(ctx, func(have *have) (changes, error) {
+		done = changes{}
+		granted, conflicts = resolve(requests, have)
+		for _, rs := range ruleSetsOf(granted...) {
+			next := diff(rs, granted, have)
+			if have.err != nil {
+				return changes{}, fmt.Errorf("%s: %w", rs, have.err)
+			}
+			done.builds, done.sets = append(done.builds, next.builds...), append(done.sets, next.sets...)
+		}
+		return done, nil
+	})
+	if err != nil || len(granted) == 0 {
+		return nil, errors.Join(append(conflicts, err)...)
+	}
+	return func(ctx context.Context) error {
+		return c.transact(ctx, func(have *have) (changes, error) { return inverse(done.sets, have), nil })
+	}, errors.Join(conflicts...)
+}
+
+// Remove removes the elements of a rule set whose owner matches, in one transaction, and returns
+// them. If first is given, Remove does nothing unless that element exists with an owner that
+// matches, which takes one lookup.
+func (c *Conn) Remove(
+	ctx context.Context, rs *RuleSet, match func(owner string) bool, first *Element,
+) (removed []Held, err error) {
+	err = c.transact(ctx, func(have *have) (ch changes, _ error) {
+		ch, removed = removal(rs, match, first, have)
+		return ch, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", rs, err)
+	}
+	return removed, nil
+}
+
+// attempts is the number of tries while others change the ruleset.
+const attempts = 5
+
+// retry calls fn while it holds the lock of the namespace. It calls fn again if a process that does
+// not take the lock has flushed the ruleset since fn read it.
+func (c *Conn) retry(ctx context.Context, fn func() error) error {
+	return c.locked(ctx, func() (err error) {
+		for range attempts {
+			if err = fn(); !errors.Is(err, unix.ENOENT) {
+				return err
+			}
+		}
+		return err
+	})
+}
+
+// transact commits the changes that plan returns, which retry may call several times.
+func (c *Conn) transact(ctx context.Context, plan func(*have) (changes, error)) error {
+	return c.retry(ctx, func() error {
+		have := c.have()
+		ch, err := plan(have)
+		if err == nil {
+			err = have.err
+		}
+		if err != nil {
+			return err
+		}
+		var t nftmsg.Transaction
+		ch.addTo(&t)
+		return c.commit(&t)
+	})
+}
+
+// commit sends a transaction, unless it is empty.
+func (c *Conn) commit(t *nftmsg.Transaction) error {
+	err := c.messages.Commit(t)
+	if errors.Is(err, unix.ENFILE) {
+		return fmt.Errorf("a set of the nftables table tenon is full: %w", err)
+	}
+	return explain(err, lackingBuild)
+}
+
+func (c changes) addTo(t *nftmsg.Transaction) {
+	for _, b := range c.builds {
+		b.addTo(t)
+	}
+	for _, ch := range c.sets {
+		if !ch.empty() {
+			ch.addTo(t)
+		}
+	}
+}
+
+func (b build) addTo(t *nftmsg.Transaction) {
+	t.AddTable(b.table)
+	for _, ch := range b.chains {
+		t.AddChain(ch.Chain)
+		t.FlushChain(ch.Chain)
+	}
+	for _, set := range b.sets {
+		if _, exists := b.kept[set.Name]; exists {
+			t.DeleteSet(set.Set)
+		}
+	}
+	for i, set := range b.sets {
+		made := set.Set
+		if i == 0 {
+			made.Comment = b.version
+		}
+		t.AddSet(made)
+		t.AddElements(set.Set, b.kept[set.Name])
+	}
+	for _, ch := range b.chains {
+		ch.addRules(t)
+	}
+}
+
+func (ch change) addTo(t *nftmsg.Transaction) {
+	for _, target := range ch.fill {
+		t.AddChain(target.Chain)
+		t.FlushChain(target.Chain)
+		target.addRules(t)
+	}
+	t.DeleteElements(ch.set.Set, ch.del)
+	t.AddElements(ch.set.Set, ch.add)
+	for _, target := range ch.drop {
+		t.FlushChain(target.Chain)
+		t.DeleteChain(target.Chain)
+	}
+}
+
+func (ch chain) addRules(t *nftmsg.Transaction) {
+	for _, rule := range ch.rules {
+		t.AddRule(ch.Chain, rule)
+	}
+}

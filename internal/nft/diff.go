@@ -1,0 +1,323 @@
+package nft
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
+)
+
+// changes turn one state of Tenon's tables into another, in one transaction.
+type changes struct {
+	builds []build
+	sets   []change
+}
+
+// build creates a skeleton, or replaces one that is damaged or has another version.
+type build struct {
+	skeleton
+	kept map[string][]nftmsg.Element // elements of the sets that exist, which are replaced
+}
+
+// change is the part of a transaction that changes the elements of one set.
+type change struct {
+	skeleton skeleton
+	set      *set
+	del, add []nftmsg.Element
+
+	// switched are those elements of add that existing references would have kept already, had the
+	// last request for this policy not excluded them.
+	switched []nftmsg.Element
+
+	fill []chain // targets of a verdict map to create, or to fill again, before
+	drop []chain // targets to delete afterwards, with their rules
+}
+
+func (ch change) empty() bool { return len(ch.del)+len(ch.add)+len(ch.fill) == 0 }
+
+// diff returns the changes after which the elements of requests in one rule set exist, and no other
+// owner has elements with the same subject. If a requested subject has elements already, the
+// changes also remove other elements of the same owners.
+func diff(rs *RuleSet, requests []Request, have *have) (c changes) {
+	w := wantOf(rs, requests)
+	if have.status(w.skeleton) != current {
+		c.builds = []build{rebuild(w.skeleton, have)}
+	}
+	inUse := w.compare(have)
+	for _, set := range w.skeleton.sets {
+		ch := change{skeleton: w.skeleton, set: set}
+		if inUse && set.references == "" {
+			ch.del = w.obsolete(set, have.elements(set))
+		}
+		var targets []chain
+		if in := w.sets[set.Name]; in != nil {
+			ch.add, targets = in.lacking(), in.chains
+			ch.del = append(ch.del, in.unwanted...)
+		}
+		if set.policy && len(ch.add) > 0 {
+			ch.switched = referenced(ch.add, have.elements(w.skeleton.set(set.references)))
+		}
+		ch.updateChains(targets, have)
+		c.sets = append(c.sets, ch)
+	}
+	countReferences(c.sets, have)
+	c.sets = slices.DeleteFunc(c.sets, change.empty)
+	return c
+}
+
+func rebuild(s skeleton, have *have) build {
+	b := build{s, map[string][]nftmsg.Element{}}
+	for _, set := range s.sets {
+		if all := have.contents(set); all.exists {
+			b.kept[set.Name] = all.elements
+		}
+	}
+	return b
+}
+
+// removal returns the changes that remove the elements of a rule set whose owner matches, and these
+// elements. If first is given and has no owner that matches, there are none: this takes one lookup.
+func removal(
+	rs *RuleSet, match func(owner string) bool, first *Element, have *have,
+) (c changes, removed []Held) {
+	s := rs.skeleton()
+	if first != nil {
+		if x := have.lookup(s.set(first.set), first.raw.Key); x == nil || !match(x.Comment) {
+			return changes{}, nil
+		}
+	}
+	for _, set := range s.sets {
+		ch := change{skeleton: s, set: set}
+		for _, x := range have.elements(set) {
+			if x.Comment != "" && match(x.Comment) {
+				ch.del = append(ch.del, x)
+				removed = append(removed, set.held(x))
+			}
+		}
+		ch.updateChains(nil, have)
+		c.sets = append(c.sets, ch)
+	}
+	countReferences(c.sets, have)
+	return c, removed
+}
+
+// lacking returns for each request the elements of a rule set that do not exist, or that exist and
+// must not. No element exists in a rule set that is not in force.
+func lacking(rs *RuleSet, requests []Request, have *have) [][]Held {
+	w := wantOf(rs, requests)
+	if have.status(w.skeleton).inForce() {
+		w.compare(have)
+	}
+	list := make([][]Held, len(requests))
+	for i, r := range requests {
+		for _, e := range r.Elements {
+			if e.ruleSet != rs || w.satisfied(e, r.Owner, have) {
+				continue
+			}
+			set := w.skeleton.set(e.set)
+			held := set.held(set.owned(e, r.Owner))
+			held.Unwanted = e.absent
+			list[i] = append(list[i], held)
+		}
+	}
+	return list
+}
+
+// want holds what requests ask of one rule set.
+type want struct {
+	skeleton skeleton
+	owners   map[string]bool
+	sets     map[string]*wanted // by the name of the set
+}
+
+// wanted are the elements that requests ask for in one set. Of two with one key the later counts.
+type wanted struct {
+	set      *set
+	elements []*wish
+	byKey    map[string]*wish
+	subjects map[string]bool  // the beginnings of keys that elements have as their scope
+	scopes   []int            // the lengths of these
+	chains   []chain          // targets of the elements
+	unwanted []nftmsg.Element // elements that exist and must not
+}
+
+// wish is a wanted element, or the key of one that must not exist.
+type wish struct {
+	nftmsg.Element
+	absent bool
+	exists bool
+}
+
+func wantOf(rs *RuleSet, requests []Request) *want {
+	w := &want{skeleton: rs.skeleton(), owners: map[string]bool{}, sets: map[string]*wanted{}}
+	for _, r := range requests {
+		for _, e := range r.Elements {
+			if e.ruleSet == rs {
+				w.owners[r.Owner] = true
+				w.in(e.set).add(e, r.Owner)
+			}
+		}
+	}
+	return w
+}
+
+func (w *want) in(set string) *wanted {
+	if w.sets[set] == nil {
+		w.sets[set] = &wanted{
+			set: w.skeleton.set(set), byKey: map[string]*wish{}, subjects: map[string]bool{},
+		}
+	}
+	return w.sets[set]
+}
+
+func (in *wanted) add(e Element, owner string) {
+	key := string(e.raw.Key)
+	if in.byKey[key] == nil {
+		in.byKey[key] = new(wish)
+		in.elements = append(in.elements, in.byKey[key])
+	}
+	*in.byKey[key] = wish{Element: in.set.owned(e, owner), absent: e.absent}
+	if !e.absent {
+		in.subjects[key[:e.scope]] = true
+		if !slices.Contains(in.scopes, e.scope) {
+			in.scopes = append(in.scopes, e.scope)
+		}
+	}
+	if e.chain != nil {
+		in.chains = withChain(in.chains, *e.chain)
+	}
+}
+
+// compare notes which of the wanted elements exist. It reports whether any element with an owner has
+// a requested subject: only then diff has to look at all elements of the rule set.
+func (w *want) compare(have *have) (inUse bool) {
+	for _, in := range w.sets {
+		for _, x := range in.near(have) {
+			if known := in.byKey[string(x.Key)]; known != nil && known.absent {
+				in.unwanted = append(in.unwanted, x)
+			} else if in.hasSubject(x) {
+				in.note(x)
+				inUse = inUse || in.set.references == ""
+			}
+		}
+	}
+	return inUse
+}
+
+// few is the number of lookups of single elements that cost no more than reading a set.
+const few = 32
+
+// near returns the elements with the wanted keys, and perhaps others.
+func (in *wanted) near(have *have) []nftmsg.Element {
+	if len(in.elements) > few {
+		return have.elements(in.set)
+	}
+	keys := make([]nftmsg.Element, len(in.elements))
+	for i, e := range in.elements {
+		keys[i] = e.Element
+	}
+	return have.lookupAll(in.set, keys)
+}
+
+// hasSubject reports whether the subject of x is one of the requested ones.
+func (in *wanted) hasSubject(x nftmsg.Element) bool {
+	return slices.ContainsFunc(in.scopes, func(n int) bool {
+		return len(x.Key) >= n && in.subjects[string(x.Key[:n])]
+	})
+}
+
+// note remembers that x exists, and reports whether it is wanted as it is.
+func (in *wanted) note(x nftmsg.Element) bool {
+	known := in.byKey[string(x.Key)]
+	if known == nil || !equal(known.Element, x) {
+		return false
+	}
+	known.exists = true
+	return true
+}
+
+// obsolete returns those elements of a set that have a requested subject or a requesting owner and
+// are not wanted.
+func (w *want) obsolete(set *set, elements []nftmsg.Element) (del []nftmsg.Element) {
+	var related []*wanted
+	for _, other := range w.sets {
+		if other.set == set || set.subject != 0 && set.subject == other.set.subject {
+			related = append(related, other)
+		}
+	}
+	in := w.sets[set.Name]
+	for _, x := range elements {
+		if in != nil && in.note(x) {
+			continue
+		}
+		sameSubject := func(other *wanted) bool { return other.hasSubject(x) }
+		if w.owners[x.Comment] || slices.ContainsFunc(related, sameSubject) {
+			del = append(del, x)
+		}
+	}
+	return del
+}
+
+// lacking returns the wanted elements that do not exist.
+func (in *wanted) lacking() (list []nftmsg.Element) {
+	for _, e := range in.elements {
+		if !e.exists && !e.absent {
+			list = append(list, e.Element)
+		}
+	}
+	return list
+}
+
+// satisfied reports whether an element exists, and its target, or is absent if it must be.
+func (w *want) satisfied(e Element, owner string, have *have) bool {
+	set, in := w.skeleton.set(e.set), w.sets[e.set]
+	x := set.owned(e, owner)
+	known := in.byKey[string(x.Key)]
+	exists := known.exists && equal(known.Element, x) || contains(in.unwanted, x)
+	if exists && e.chain != nil {
+		exists = have.filled(*e.chain)
+	}
+	if !exists && e.shares != nil {
+		exists = sharesPorts(w.skeleton, e, owner, have)
+	}
+	return exists != e.absent
+}
+
+// countReferences adds to the changes of a rule set the shared elements whose last reference goes,
+// and leaves out shared elements that would have no reference.
+func countReferences(list []change, have *have) {
+	for i := range list {
+		shared := &list[i]
+		if shared.set.references == "" {
+			continue
+		}
+		refs := list[slices.IndexFunc(list, func(ch change) bool { return ch.set.Name == shared.set.references })]
+		if len(refs.del) == 0 && len(referenced(shared.add, refs.add)) == len(shared.add) {
+			continue
+		}
+		left := slices.Clone(have.elements(refs.set))
+		left = slices.DeleteFunc(left, func(x nftmsg.Element) bool { return contains(refs.del, x) })
+		left = append(left, refs.add...)
+		shared.add = referenced(shared.add, left)
+		for _, x := range have.elements(shared.set) {
+			if !isReferenced(x, left) && !contains(shared.del, x) {
+				shared.del = append(shared.del, x)
+			}
+		}
+	}
+}
+
+// isReferenced reports whether one of the references keeps x.
+func isReferenced(x nftmsg.Element, references []nftmsg.Element) bool {
+	return slices.ContainsFunc(references, func(r nftmsg.Element) bool { return bytes.HasPrefix(r.Key, x.Key) })
+}
+
+// referenced returns the elements that references keep.
+func referenced(list, references []nftmsg.Element) (kept []nftmsg.Element) {
+	for _, x := range list {
+		if isReferenced(x, references) {
+			kept = append(kept, x)
+		}
+	}
+	return kept
+}

@@ -1,0 +1,123 @@
+package nft
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sort"
+
+	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
+)
+
+// List returns all elements of a rule set, sorted by their description. It returns none if the rules
+// were flushed: the elements are then not in force.
+func (c *Conn) List(ctx context.Context, rs *RuleSet) (list []Held, err error) {
+	err = c.locked(ctx, func() error {
+		status, err := c.status(rs.skeleton())
+		if err == nil && status.inForce() {
+			list, err = c.Owned(rs)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", rs, err)
+	}
+	sort.SliceStable(list, func(i, j int) bool { return list[i].Text < list[j].Text })
+	return list, nil
+}
+
+// Owned returns all elements of a rule set, also if the rules were flushed. It takes no lock, so a
+// caller that holds the lock can use it.
+func (c *Conn) Owned(rs *RuleSet) (list []Held, err error) {
+	for _, set := range rs.skeleton().sets {
+		all, err := c.contents(set)
+		if err != nil {
+			return nil, err
+		}
+		for _, x := range all.elements {
+			list = append(list, set.held(x))
+		}
+	}
+	return list, nil
+}
+
+// Missing returns for each request the elements that do not exist, and those that exist and must
+// not. No element exists in a rule set whose rules were flushed. A mapping of the same ports by an
+// owner that shares them counts as existing.
+func (c *Conn) Missing(ctx context.Context, requests ...Request) (missing [][]Held, err error) {
+	missing = make([][]Held, len(requests))
+	err = c.locked(ctx, func() error {
+		have := c.have()
+		for _, rs := range ruleSetsOf(requests...) {
+			for i, list := range lacking(rs, requests, have) {
+				missing[i] = append(missing[i], list...)
+			}
+		}
+		return have.err
+	})
+	return missing, err
+}
+
+// All returns the elements of Tenon's tables that have an owner, by the name of their rule set. It
+// takes no lock.
+func (c *Conn) All() (map[string][]Held, error) {
+	all := map[string][]Held{}
+	for _, rs := range allRuleSets() {
+		list, err := c.Owned(rs)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", rs, err)
+		}
+		list = slices.DeleteFunc(list, func(h Held) bool { return h.Comment == "" })
+		if len(list) > 0 {
+			all[rs.name] = list
+		}
+	}
+	return all, nil
+}
+
+// Tables returns the tables of Tenon that exist.
+func (c *Conn) Tables() (tables []Table, err error) {
+	for _, t := range []Table{table, bridgeTable} {
+		exists, err := c.messages.HasTable(t)
+		if err != nil {
+			return nil, explain(err, lackingQuestion)
+		}
+		if exists {
+			tables = append(tables, t)
+		}
+	}
+	return tables, nil
+}
+
+// Erase removes Tenon's tables with all elements, in one transaction, and returns them. If allowed
+// reports false for the owner of any element, Erase changes nothing and returns these elements.
+func (c *Conn) Erase(ctx context.Context, allowed func(owner string) bool) (tables []Table, refused []Held, err error) {
+	err = c.retry(ctx, func() (err error) {
+		tables = nil
+		if refused, err = c.ownedByOthers(allowed); err != nil || refused != nil {
+			return err
+		}
+		if tables, err = c.Tables(); err != nil {
+			return err
+		}
+		var t nftmsg.Transaction
+		for _, table := range tables {
+			t.DeleteTable(table)
+		}
+		return c.commit(&t)
+	})
+	return tables, refused, err
+}
+
+// ownedByOthers returns the elements whose owner is not allowed.
+func (c *Conn) ownedByOthers(allowed func(owner string) bool) (list []Held, err error) {
+	all, err := c.All()
+	for _, held := range all {
+		for _, h := range held {
+			if !allowed(h.Comment) {
+				list = append(list, h)
+			}
+		}
+	}
+	return list, err
+}
