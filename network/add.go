@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // Add attaches a container to a network and returns the result of the last plugin.
@@ -23,8 +24,8 @@ import (
 // [cni.CodeUnknownContainer].
 //
 // An attachment that is recorded already is [ErrExists] with [cni.CodeInvalidEnvironment].
-func (c *Client) Add(ctx context.Context, n *Network, r Request) (*cni.Result, error) {
-	if err := checkNetwork(n); err != nil {
+func (c *Client) Add(ctx context.Context, n *config.Network, r Request) (*cni.Result, error) {
+	if err := n.Validate(); err != nil {
 		return nil, err
 	}
 	a := r.Attachment(n.Name)
@@ -37,7 +38,7 @@ func (c *Client) Add(ctx context.Context, n *Network, r Request) (*cni.Result, e
 	return result, err
 }
 
-func (c *Client) add(ctx context.Context, n *Network, a cni.Attachment, r Request) (*cni.Result, error) {
+func (c *Client) add(ctx context.Context, n *config.Network, a cni.Attachment, r Request) (*cni.Result, error) {
 	n, err := c.prepare(ctx, n, a, r.Parameters)
 	if err != nil {
 		return nil, err
@@ -60,7 +61,7 @@ func (c *Client) add(ctx context.Context, n *Network, a cni.Attachment, r Reques
 }
 
 // prepare checks what can be known before anything is done, and returns the network as it is to be run.
-func (c *Client) prepare(ctx context.Context, n *Network, a cni.Attachment, p Parameters) (*Network, error) {
+func (c *Client) prepare(ctx context.Context, n *config.Network, a cni.Attachment, p Parameters) (*config.Network, error) {
 	if err := c.env(cni.Add, a, p).Validate(); err != nil {
 		return nil, err
 	}
@@ -104,7 +105,7 @@ func (c *Client) attach(ctx context.Context, record *Record) (*cni.Result, error
 	return result, nil
 }
 
-func (c *Client) newRecord(n *Network, a cni.Attachment, p Parameters) *Record {
+func (c *Client) newRecord(n *config.Network, a cni.Attachment, p Parameters) *Record {
 	return &Record{
 		Attachment: a, State: Adding, List: n.List, Parameters: p,
 		Created: time.Now().UTC(), BootID: bootID(), Runtime: c.Runtime,
@@ -113,7 +114,7 @@ func (c *Client) newRecord(n *Network, a cni.Attachment, p Parameters) *Record {
 
 // inTheWay returns what is left under the key of r and has to be deleted first, nil if nothing is. An attachment in use
 // is refused, unless it may be replaced.
-func (c *Client) inTheWay(ctx context.Context, r *Record, n *Network, replace bool) (*Record, error) {
+func (c *Client) inTheWay(ctx context.Context, r *Record, n *config.Network, replace bool) (*Record, error) {
 	old, err := c.lookUp(r.Attachment, n)
 	switch {
 	case errors.Is(err, ErrNoRecord):

@@ -19,6 +19,7 @@ import (
 	"github.com/tenon-cni/tenon/conformance"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // RT-ADD-01, RT-ADD-02, RT-ADD-08, RT-ADD-09, REQ-02, LIF-09, VER-10: a chain in its order, each with the
@@ -299,7 +300,7 @@ func TestAddRefuses(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}})
 	good := list(t, "1.1.0", "red", "first")
-	none, err := network.LoadBytes([]byte(`{"cniVersion":"1.1.0","name":"red"}`))
+	none, err := config.LoadBytes([]byte(`{"cniVersion":"1.1.0","name":"red"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -307,7 +308,7 @@ func TestAddRefuses(t *testing.T) {
 	leaves.Plugins[0].Type = "../" + filepath.Base(r.plugins) + "/first" // no configuration that is loaded says so
 	for _, tt := range []struct {
 		name string
-		n    *network.Network
+		n    *config.Network
 		edit func(*network.Request)
 		want string
 	}{
@@ -439,7 +440,7 @@ func TestAddUndoFails(t *testing.T) {
 // DIS-20
 func TestAddAgain(t *testing.T) {
 	t.Parallel()
-	n := func(t *testing.T) *network.Network { return list(t, "1.1.0", "red", "first", "second") }
+	n := func(t *testing.T) *config.Network { return list(t, "1.1.0", "red", "first", "second") }
 	for _, tt := range []struct {
 		name    string
 		damage  func(*testing.T, *rig, cni.Attachment)
@@ -517,7 +518,7 @@ func TestAddCannotRecord(t *testing.T) {
 // EXE-12, R-05: a plugin that takes too long is stopped, the next is not started, and DEL has time of its own.
 func TestAddTimeout(t *testing.T) {
 	t.Parallel()
-	n := func(t *testing.T) *network.Network { return list(t, "1.1.0", "red", "first", "second", "third") }
+	n := func(t *testing.T) *config.Network { return list(t, "1.1.0", "red", "first", "second", "third") }
 	plugins := map[string]script{"first": {}, "second": {cni.Add: {Stay: 10 * time.Minute}}, "third": {}}
 	t.Run("of the call", func(t *testing.T) {
 		t.Parallel()
@@ -569,7 +570,7 @@ func TestDerivedRequests(t *testing.T) {
 			if row.Verb == cni.Add && row.PrevResult != nil {
 				plugins = `{"type":"before"},` + plugins
 			}
-			n, err := network.LoadBytes([]byte(`{` + members + `,"plugins":[` + plugins + `]}`))
+			n, err := config.LoadBytes([]byte(`{` + members + `,"plugins":[` + plugins + `]}`))
 			if err != nil {
 				t.Fatal(err)
 			}

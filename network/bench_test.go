@@ -8,12 +8,13 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // What a Client costs beside its plugins: locks, records, requests and results of a chain of two.
 func BenchmarkAddDel(b *testing.B) {
 	c := &network.Client{Isolated: true, Caller: invoke.Fake{"first": {}, "second": {}}, StateDir: b.TempDir()}
-	n, err := network.LoadBytes([]byte(`{"cniVersion":"1.1.0","name":"red","plugins":[{"type":"first"},{"type":"second"}]}`))
+	n, err := config.LoadBytes([]byte(`{"cniVersion":"1.1.0","name":"red","plugins":[{"type":"first"},{"type":"second"}]}`))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -31,7 +32,7 @@ func BenchmarkAddDel(b *testing.B) {
 
 // What negotiation costs where there is a choice, and every answer is known.
 func BenchmarkNegotiate(b *testing.B) {
-	n, err := network.LoadBytes([]byte(`{"cniVersions":["1.0.0","1.1.0"],"name":"red","plugins":[{"type":"first"},{"type":"second"}]}`))
+	n, err := config.LoadBytes([]byte(`{"cniVersions":["1.0.0","1.1.0"],"name":"red","plugins":[{"type":"first"},{"type":"second"}]}`))
 	if err != nil {
 		b.Fatal(err)
 	}

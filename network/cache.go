@@ -15,9 +15,10 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/regular"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
-// cache is the folder in which the reference library keeps what it has attached: a file for each attachment, called
+// cache is the directory in which the reference library keeps what it has attached: a file for each attachment, called
 // after the parts of its key. Such a name can stand for several keys, so what counts is the key in the file.
 type cache struct{ dir string }
 
@@ -87,7 +88,7 @@ func decodeCached(b []byte) (*Record, error) {
 	if err := errors.Join(r.Attachment.Validate(), r.Parameters.validate()); err != nil {
 		return nil, fmt.Errorf("cached attachment: %w", err)
 	}
-	n, err := LoadBytes(w.Config)
+	n, err := config.LoadBytes(w.Config)
 	if err != nil {
 		return nil, fmt.Errorf("cached attachment: %w", err)
 	}
@@ -113,7 +114,7 @@ func (w wireCached) kind() string {
 
 // complete adds the plugins that drop-in files had added, which the reference library does not store: those that n
 // has behind the same ones. n may be nil.
-func (r *Record) complete(n *Network) error {
+func (r *Record) complete(n *config.Network) error {
 	if r.Source == "" {
 		return nil
 	}
@@ -127,10 +128,7 @@ func (r *Record) complete(n *Network) error {
 			l.Append(n.Plugins[len(l.Plugins):]...)
 		}
 	}
-	if len(l.Plugins) == 0 {
-		return noPlugins(l)
-	}
-	return nil
+	return (&config.Network{List: l}).Validate()
 }
 
 func equalConfig(a, b *cni.PluginConfig) bool {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 const examples = "../conformance/examples"
@@ -245,18 +246,18 @@ func TestCachedIdentity(t *testing.T) {
 // CACHE-04: plugins of drop-in files are not stored; they come from the network at hand, if that is the same otherwise.
 func TestCachedDropIns(t *testing.T) {
 	t.Parallel()
-	const config = `{"cniVersion":"1.1.0","name":"red","plugins":[{"type":"first"}]}`
+	const first = `{"cniVersion":"1.1.0","name":"red","plugins":[{"type":"first"}]}`
 	for _, tt := range []struct {
 		name, config string
-		n            *network.Network
+		n            *config.Network
 		calls, want  string
 	}{
-		{"behind the same", config, list(t, "1.1.0", "red", "first", "second"), "DEL second, DEL first", "success"},
+		{"behind the same", first, list(t, "1.1.0", "red", "first", "second"), "DEL second, DEL first", "success"},
 		{"none are stored", `{"cniVersion":"1.1.0","name":"red"}`, list(t, "1.1.0", "red", "second"), "DEL second", "success"},
-		{"behind others", config, list(t, "1.1.0", "red", `{"type":"first","new":1}`, "second"), "DEL first", "success"},
-		{"not wanted", strings.Replace(config, `"plugins"`, `"loadOnlyInlinedPlugins":true,"plugins"`, 1),
+		{"behind others", first, list(t, "1.1.0", "red", `{"type":"first","new":1}`, "second"), "DEL first", "success"},
+		{"not wanted", strings.Replace(first, `"plugins"`, `"loadOnlyInlinedPlugins":true,"plugins"`, 1),
 			list(t, "1.1.0", "red", "first", "second"), "DEL first", "success"},
-		{"no network", config, nil, "DEL first", "success"},
+		{"no network", first, nil, "DEL first", "success"},
 		{"nothing at all", `{"cniVersion":"1.1.0","name":"red"}`, nil, "",
 			"7 red/c1/eth0: network red has no plugins: neither under the key plugins nor in a folder of the network's name"},
 	} {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // Check runs CHECK with everything as recorded, up to the first plugin that finds something wrong.
@@ -14,7 +15,7 @@ import (
 // error. No plugin is called in these cases. n may be nil: it is only asked for its version where there
 // is no record, for disableCheck, and for the plugins of drop-in files where the reference library has
 // attached.
-func (c *Client) Check(ctx context.Context, a cni.Attachment, n *Network) error {
+func (c *Client) Check(ctx context.Context, a cni.Attachment, n *config.Network) error {
 	if err := a.Validate(); err != nil {
 		return err
 	}
@@ -27,7 +28,7 @@ func (c *Client) Check(ctx context.Context, a cni.Attachment, n *Network) error 
 	return err
 }
 
-func (c *Client) check(ctx context.Context, a cni.Attachment, n *Network) error {
+func (c *Client) check(ctx context.Context, a cni.Attachment, n *config.Network) error {
 	ctx, unlock, err := c.lock(ctx, a)
 	if err != nil {
 		return err

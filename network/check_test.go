@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // RT-CHK-04, RT-CHK-06, REQ-03, ENV-13: CHECK in list order, with the parameters of ADD and the final result for all.
@@ -65,14 +66,14 @@ func TestCheckFails(t *testing.T) {
 // DIS-13, DIS-14
 func TestCheckGates(t *testing.T) {
 	t.Parallel()
-	off := func(t *testing.T, version, value string) *network.Network {
+	off := func(t *testing.T, version, value string) *config.Network {
 		return listWith(t, version, "red", `"disableCheck":`+value, "first")
 	}
-	on := func(t *testing.T, version string) *network.Network { return list(t, version, "red", "first") }
+	on := func(t *testing.T, version string) *config.Network { return list(t, version, "red", "first") }
 	const tooOld = "1 red/c1/eth0: CNI version 0.3.1 has no CHECK"
 	for _, tt := range []struct {
 		name         string
-		added, given *network.Network // nil: none
+		added, given *config.Network // nil: none
 		damage       [2]string
 		want         string
 	}{

@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/about"
 	"github.com/tenon-cni/tenon/internal/boot"
 	"github.com/tenon-cni/tenon/invoke"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // DefaultTimeout is how long a plugin may take for one call unless [Client.Timeout] says otherwise.
@@ -28,7 +29,7 @@ type Client struct {
 	Caller     invoke.Caller // how plugins are called; nil is [invoke.Process]
 	PluginDirs []string      // where their executables are, in order; nil is [DefaultPluginDir]
 
-	// StateDir is the folder of records and locks, made on demand; empty is [DefaultStateDir]. Runtimes that
+	// StateDir is the directory of records and locks, made on demand; empty is [DefaultStateDir]. Runtimes that
 	// share it exclude each other. A plugin that runs networks itself needs another than its runtime, which
 	// has locked the container already.
 	StateDir string
@@ -48,7 +49,7 @@ type Client struct {
 	// no limit. Taking back a failed ADD is limited by it alone.
 	Timeout time.Duration
 
-	Policy *Policy // what networks have to have, and what may be executed; nil requires nothing
+	Policy *config.Policy // what networks have to have, and what may be executed; nil requires nothing
 
 	// Log gets what is worth knowing and no error, and at level Debug every operation and call. Lines about an attachment
 	// name it by its key (network, container, ifname) and as [cni.Attachment.Owner] does (attachment); what a plugin is given
@@ -94,7 +95,7 @@ func (r Request) Attachment(network string) cni.Attachment {
 
 // Fallback is what DEL is run with where there is no record, or none that can be read.
 type Fallback struct {
-	Network *Network
+	Network *config.Network
 	Parameters
 }
 
@@ -153,7 +154,7 @@ func (c *Client) find(typ string) (string, error) {
 
 // findIPAM looks for the executable that a plugin calls for addresses, if what may be run is limited.
 func (c *Client) findIPAM(p *cni.PluginConfig) error {
-	if p.IPAM == "" || !c.Policy.limitsExecutables() {
+	if p.IPAM == "" || !c.Policy.LimitsExecutables() {
 		return nil
 	}
 	_, err := c.find(p.IPAM)
@@ -268,20 +269,6 @@ func backward(l *cni.List) []int {
 	order := forward(l)
 	slices.Reverse(order)
 	return order
-}
-
-// checkNetwork refuses what cannot be run.
-func checkNetwork(n *Network) error {
-	if n == nil || n.List == nil {
-		return cni.Errorf(cni.CodeInvalidConfig, "no network given")
-	}
-	if err := cni.ValidateNetworkName(n.Name); err != nil {
-		return err
-	}
-	if len(n.Plugins) == 0 {
-		return noPlugins(n.List)
-	}
-	return nil
 }
 
 func (p Parameters) validate() error {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // beforeBoot makes a file of the state directory one that an earlier boot wrote.
@@ -34,12 +35,12 @@ func beforeBoot(t *testing.T, path string) {
 // prevent neither Recover nor GC from handling the other records, and plugins still get GC.
 func TestDamagedBeforeBoot(t *testing.T) {
 	t.Parallel()
-	for name, run := range map[string]func(*rig, *network.Network) error{
-		"Recover": func(r *rig, _ *network.Network) error { return r.Recover(r.t.Context(), nil) },
-		"GC": func(r *rig, n *network.Network) error {
+	for name, run := range map[string]func(*rig, *config.Network) error{
+		"Recover": func(r *rig, _ *config.Network) error { return r.Recover(r.t.Context(), nil) },
+		"GC": func(r *rig, n *config.Network) error {
 			return r.GC(r.t.Context(), n, network.Keep{Recorded: true})
 		},
-		"GC of a list": func(r *rig, n *network.Network) error { return r.GC(r.t.Context(), n, keep("alive")) },
+		"GC of a list": func(r *rig, n *config.Network) error { return r.GC(r.t.Context(), n, keep("alive")) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

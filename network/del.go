@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // Del detaches: it runs DEL for the plugins in reverse order, past those that fail, and joins their errors. The
@@ -59,7 +60,7 @@ func (c *Client) del(ctx context.Context, a cni.Attachment, f Fallback) error {
 }
 
 func (f Fallback) check(a cni.Attachment) error {
-	if err := checkNetwork(f.Network); err != nil {
+	if err := f.Network.Validate(); err != nil {
 		return err
 	}
 	if f.Network.Name != a.Network {
@@ -69,7 +70,7 @@ func (f Fallback) check(a cni.Attachment) error {
 }
 
 // unrecorded returns what DEL is run with where there is no record.
-func (c *Client) unrecorded(ctx context.Context, n *Network, a cni.Attachment, p Parameters) *Record {
+func (c *Client) unrecorded(ctx context.Context, n *config.Network, a cni.Attachment, p Parameters) *Record {
 	n, err := c.negotiate(ctx, n)
 	if err != nil {
 		c.warn(ctx, a, "deleting in the newest version that is configured", err)

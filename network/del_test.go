@@ -14,6 +14,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // RT-DEL-01, RT-DEL-02, RT-DEL-04, RT-DEL-07, REQ-04, LIF-10, CACHE-05, CACHE-10, CFG-15, ENV-13, R-18: DEL in
@@ -61,8 +62,8 @@ func TestDel(t *testing.T) {
 func TestDelOfDropIns(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}, "second": {}})
-	dir := tree(t, map[string]string{"10.conflist": red, "red/10.conf": `{"type":"second"}`})
-	n, err := network.Load(dir, "red")
+	dir := tree(t, map[string]string{"10.conflist": conflist("red", "first"), "red/10.conf": `{"type":"second"}`})
+	n, err := config.Load(dir, "red")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +198,7 @@ func TestDelRefuses(t *testing.T) {
 		{"namespace of the runtime", network.Fallback{Network: n, Parameters: network.Parameters{Netns: "/proc/self/ns/net"}},
 			`8 red/c1/eth0: namespace "/proc/self/ns/net" is that of the host: a container needs a namespace of its own`},
 		{"another network", network.Fallback{Network: list(t, "1.1.0", "blue", "first")}, "7 red/c1/eth0: network blue given"},
-		{"half a network", network.Fallback{Network: &network.Network{}}, "7 red/c1/eth0: no network given"},
+		{"half a network", network.Fallback{Network: &config.Network{}}, "7 red/c1/eth0: no network given"},
 		{"unusable arguments", network.Fallback{Network: n, Parameters: network.Parameters{Args: cni.Args{{Key: "="}}}},
 			"4 red/c1/eth0: CNI_ARGS: a key or value contains '=' or ';'"},
 	} {

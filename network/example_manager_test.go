@@ -10,6 +10,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // A runtime gives a pod its networks and takes them away, with plugins that exist only here. For real ones leave Caller out,
@@ -24,7 +25,7 @@ func ExampleManager() {
 	if err := os.WriteFile(filepath.Join(dir, "10-pods.conflist"), []byte(conf), 0o600); err != nil {
 		panic(err)
 	}
-	folder, err := network.OpenFolder(network.FolderOptions{Dir: dir, Min: 1})
+	folder, err := config.Open(config.Options{Dir: dir, Min: 1})
 	if err != nil {
 		panic(err)
 	}
@@ -37,7 +38,7 @@ func ExampleManager() {
 				"loopback": {cni.Add: invoke.Print(`{"cniVersion":"0.4.0"}`)},
 			},
 		},
-		Folder: folder, Min: 1, Max: 1, IfName: network.Numbered("eth"), Loopback: true,
+		Config: folder, Min: 1, Max: 1, IfName: network.Numbered("eth"), Loopback: true,
 	})
 	if err != nil {
 		panic(err)

@@ -7,13 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 func digestOf(t *testing.T, path string) string {
@@ -41,7 +40,7 @@ func TestExecutables(t *testing.T) {
 	first, pool := digestOf(t, filepath.Join(r.plugins, "first")), digestOf(t, filepath.Join(r.plugins, "pool"))
 	n := list(t, "1.1.0", "red", `{"type":"first","ipam":{"type":"pool"}}`)
 	a := request("c1").Attachment("red")
-	r.Policy = &network.Policy{Source: "/etc/p"}
+	r.Policy = &config.Policy{Source: "/etc/p"}
 
 	refusal := func(typ, digest string) string {
 		path := filepath.Join(r.plugins, typ)
@@ -92,7 +91,7 @@ func TestExecutables(t *testing.T) {
 			continue
 		}
 		for verb, err := range all {
-			if !errors.Is(err, network.ErrNotAllowed) || cni.CodeOf(err) != cni.CodeInvalidConfig {
+			if !errors.Is(err, config.ErrNotAllowed) || cni.CodeOf(err) != cni.CodeInvalidConfig {
 				t.Errorf("%s: %s: %s", name, verb, describe(err))
 			}
 		}
@@ -110,89 +109,15 @@ func TestExecutables(t *testing.T) {
 	}
 }
 
-// A digest holds for one content of one file: what is replaced or changed in place is looked at again.
-func TestExecutableChanges(t *testing.T) {
-	t.Parallel()
-	dir := tree(t, map[string]string{"bridge": "good", "evil": "evil"})
-	path := filepath.Join(dir, "bridge")
-	p := &network.Policy{Executables: map[string][]string{"bridge": {digestOf(t, path)}, "ptp": {digestOf(t, path)}}}
-	check := func(allowed bool, why string) {
-		t.Helper()
-		for range 2 {
-			if err := p.CheckExecutable("bridge", path); errors.Is(err, network.ErrNotAllowed) == allowed || (err == nil) != allowed {
-				t.Errorf("%s: %s", why, describe(err))
-			}
-		}
-	}
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	check(true, "as listed")
-	for range 20 { // within one tick of the clock of the file system, too
-		must(os.WriteFile(path, []byte("evil"), 0o700))
-		check(false, "other content of the same length")
-		must(os.WriteFile(path, []byte("good"), 0o700))
-		check(true, "put right")
-	}
-	old := time.Now().Add(-time.Hour)
-	must(os.Chtimes(path, old, old))
-	time.Sleep(2 * network.Tick)
-	check(true, "put right")
-	must(os.WriteFile(path, []byte("evil"), 0o700))
-	must(os.Chtimes(path, old, old))
-	check(false, "other content with the time of before")
-	must(os.Rename(filepath.Join(dir, "evil"), path))
-	check(false, "another file")
-	must(os.Remove(path))
-	check(false, "no file")
-	must(os.Mkdir(path, 0o700))
-	check(false, "a folder")
-}
-
-// Hard links of one executable are read once, however many ask at once; a plugin that is no file cannot be allowed.
-func TestExecutableDigestsAreShared(t *testing.T) {
-	t.Parallel()
-	dir := tree(t, map[string]string{"bridge": "good"})
-	path := filepath.Join(dir, "bridge")
-	if err := os.Link(path, filepath.Join(dir, "ptp")); err != nil {
-		t.Fatal(err)
-	}
-	time.Sleep(2 * network.Tick) // a file that was changed just now is read again each time
-	p := &network.Policy{Executables: map[string][]string{"*": {digestOf(t, path)}}}
-	var asked sync.WaitGroup
-	for range 8 {
-		for _, name := range []string{"bridge", "ptp"} {
-			asked.Go(func() {
-				if err := p.CheckExecutable(name, filepath.Join(dir, name)); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-	}
-	asked.Wait()
-	if got := p.Digests(); got != 1 {
-		t.Errorf("%d digests are known", got)
-	}
-
-	c := &network.Client{Isolated: true, Caller: invoke.Fake{"bridge": {}}, StateDir: t.TempDir(), Policy: p}
-	_, err := c.Add(t.Context(), list(t, "1.1.0", "red", "bridge"), request("c1"))
-	if !errors.Is(err, network.ErrNotAllowed) {
-		t.Error(describe(err))
-	}
-}
-
 // What a program has linked has no file, so no list of files is about it; a namesake in the folder is one.
 func TestExecutablesAreNotLinkedPlugins(t *testing.T) {
 	t.Parallel()
-	p := &network.Policy{Executables: map[string][]string{}}
+	p := &config.Policy{Executables: map[string][]string{}}
 	if err := p.CheckExecutable("bridge", invoke.LinkedPath("bridge")); err != nil {
 		t.Error(err)
 	}
 	r := newRig(t, map[string]script{"bridge": {}})
-	if err := p.CheckExecutable("bridge", filepath.Join(r.plugins, "bridge")); !errors.Is(err, network.ErrNotAllowed) {
+	if err := p.CheckExecutable("bridge", filepath.Join(r.plugins, "bridge")); !errors.Is(err, config.ErrNotAllowed) {
 		t.Errorf("a file: %s", describe(err))
 	}
 }

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // HoldLock is another process that locks a file, says so, and keeps the lock until standard input ends.
@@ -44,7 +44,7 @@ func LockExclusive(ctx context.Context, path string) (release func(), err error)
 func (c *Client) SetRoot(dir string) { c.root = dir }
 
 // PutAdding records an ADD that was interrupted before the first plugin had answered.
-func (c *Client) PutAdding(n *Network, r Request) error {
+func (c *Client) PutAdding(n *config.Network, r Request) error {
 	return c.store().begin(c.newRecord(n, r.Attachment(n.Name), r.Parameters))
 }
 
@@ -82,15 +82,6 @@ func EncodeVersions(b []byte) []byte {
 	return out
 }
 
-// WhatIsWrong returns what is wrong with a list, and which name it states nevertheless; nil if nothing is wrong.
-func WhatIsWrong(b []byte) (e *FileError, name string) {
-	_, err := cni.ParseList(b)
-	if err == nil {
-		return nil, ""
-	}
-	return fileError("x", b, err), statedName(b, ListFile)
-}
-
 // Seal is what is around the body of a record.
 func Seal(body []byte) []byte { return seal(recordKind, body) }
 
@@ -100,35 +91,6 @@ func Unseal(b []byte) ([]byte, error) { return unseal(recordKind, b) }
 
 // DecodeCached reads a file of the reference library.
 var DecodeCached = decodeCached
-
-// Tick is the step of the times of files.
-const Tick = tick
-
-// Digests returns how many digests are remembered.
-func (p *Policy) Digests() int { return len(p.digests.known) }
-
-// Merge is merge for tests.
-func Merge(old *Snapshot, c *Catalog, now time.Time, min int, linger time.Duration) *Snapshot {
-	return merge(old, c, now, retention{min, linger})
-}
-
-// CannotRead is cannotRead for tests.
-var CannotRead = cannotRead
-
-// OpenFolderWith is OpenFolder with another way to watch; nil stands for none.
-func OpenFolderWith(o FolderOptions, watch func(folders []string) (bool, error)) (*Folder, error) {
-	return openFolder(o, func(chan<- struct{}) (watcher, error) {
-		if watch == nil {
-			return nil, unix.EMFILE
-		}
-		return fakeWatcher(watch), nil
-	})
-}
-
-type fakeWatcher func(folders []string) (bool, error)
-
-func (w fakeWatcher) watch(folders []string) (bool, error) { return w(folders) }
-func (w fakeWatcher) Close() error                         { return nil }
 
 // PutDue makes records due.
 func (c *Client) PutDue(container string, s State, records []*Record) error {

@@ -12,6 +12,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/regular"
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // FIFOs in the state directories are refused. Opening one would wait for a writer, with the locks of
@@ -22,40 +23,40 @@ func TestFIFOsAreRefused(t *testing.T) {
 	for _, row := range []struct {
 		name string
 		path func(r *rig) string
-		call func(r *rig, n *network.Network) error
+		call func(r *rig, n *config.Network) error
 		want error
 	}{
-		{"record", func(r *rig) string { return recordPath(r.Client, c2) }, func(r *rig, n *network.Network) error {
+		{"record", func(r *rig) string { return recordPath(r.Client, c2) }, func(r *rig, n *config.Network) error {
 			_, err := r.Record(c2)
 			return err
 		}, regular.ErrNotRegular},
-		{"record, with a configuration for DEL", func(r *rig) string { return recordPath(r.Client, c2) }, func(r *rig, n *network.Network) error {
+		{"record, with a configuration for DEL", func(r *rig) string { return recordPath(r.Client, c2) }, func(r *rig, n *config.Network) error {
 			return r.Del(t.Context(), c2, network.Fallback{Network: n})
 		}, nil},
-		{"record of another container", func(r *rig) string { return recordPath(r.Client, c2) }, func(r *rig, n *network.Network) error {
+		{"record of another container", func(r *rig) string { return recordPath(r.Client, c2) }, func(r *rig, n *config.Network) error {
 			return r.Del(t.Context(), request("c1").Attachment("red"), network.Fallback{})
 		}, nil},
 		{"draft of a record", func(r *rig) string {
 			dir, name := filepath.Split(recordPath(r.Client, c2))
 			return filepath.Join(dir, "."+name)
-		}, func(r *rig, n *network.Network) error {
+		}, func(r *rig, n *config.Network) error {
 			_, err := r.Add(t.Context(), n, request("c2"))
 			return err
 		}, regular.ErrNotRegular},
 		{"lock", func(r *rig) string {
 			return filepath.Join(r.StateDir, "locks", "network-"+c2.Owner().Network())
-		}, func(r *rig, n *network.Network) error {
+		}, func(r *rig, n *config.Network) error {
 			return r.Del(t.Context(), c2, network.Fallback{Network: n})
 		}, regular.ErrNotRegular},
 		{"cached result", func(r *rig) string {
 			return filepath.Join(r.CacheDir, "results", "red-c2-eth0")
-		}, func(r *rig, n *network.Network) error {
+		}, func(r *rig, n *config.Network) error {
 			_, err := r.Record(c2)
 			return err
 		}, regular.ErrNotRegular},
 		{"versions of plugins", func(r *rig) string {
 			return filepath.Join(r.StateDir, "versions.json")
-		}, func(r *rig, n *network.Network) error {
+		}, func(r *rig, n *config.Network) error {
 			_, err := r.Negotiate(t.Context(), listWith(t, "0.4.0", "red", `"cniVersions":["0.4.0","1.1.0"]`, "first"))
 			return err
 		}, nil},

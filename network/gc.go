@@ -9,6 +9,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/about"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // Keep says which attachments of a network are in use. Whatever is not is deleted, so none of it is guessed.
@@ -44,7 +45,7 @@ type Keep struct {
 // earlier boot is removed, as it stands for nothing in use. Where the list of attachments in use is incomplete, because not
 // even the key can be read, or because records or registered directories cannot be looked at, the plugins get no GC; the
 // latter is an error too.
-func (c *Client) GC(ctx context.Context, n *Network, k Keep) (err error) {
+func (c *Client) GC(ctx context.Context, n *config.Network, k Keep) (err error) {
 	k, err = k.check(n)
 	if err != nil || n.DisableGC {
 		return err
@@ -89,7 +90,7 @@ func (c *Client) GC(ctx context.Context, n *Network, k Keep) (err error) {
 
 // Stale returns the recorded attachments that [Client.GC] would delete now. The error is about what GC could not look at; the
 // others are returned in any case. Damaged records are no error: see [Client.List].
-func (c *Client) Stale(n *Network, k Keep) ([]Record, error) {
+func (c *Client) Stale(n *config.Network, k Keep) ([]Record, error) {
 	k, err := k.check(n)
 	if err != nil || n.DisableGC {
 		return nil, err
@@ -106,8 +107,8 @@ func (c *Client) Stale(n *Network, k Keep) ([]Record, error) {
 }
 
 // check refuses what says nothing, and returns k with the moment that counts.
-func (k Keep) check(n *Network) (Keep, error) {
-	if err := checkNetwork(n); err != nil {
+func (k Keep) check(n *config.Network) (Keep, error) {
+	if err := n.Validate(); err != nil {
 		return k, err
 	}
 	if k.Attachments == nil && !k.Recorded {
@@ -134,7 +135,7 @@ type judgement struct {
 	err      error    // about what cannot be looked at
 }
 
-func (c *Client) judge(n *Network, k Keep) judgement {
+func (c *Client) judge(n *config.Network, k Keep) judgement {
 	j := judgement{known: map[cni.Owner]bool{}, complete: true}
 	for _, v := range k.Attachments {
 		j.keep(cni.Attachment{Network: n.Name, Container: v.ContainerID, IfName: v.IfName})
@@ -170,7 +171,7 @@ func (c *Client) judge(n *Network, k Keep) judgement {
 }
 
 // judgeOthers keeps what other state directories of the host have recorded, and what libcni has attached without [Client.CacheDir].
-func (c *Client) judgeOthers(n *Network, j *judgement) error {
+func (c *Client) judgeOthers(n *config.Network, j *judgement) error {
 	others, err := c.others()
 	errs := []error{err}
 	for _, other := range others {
@@ -198,7 +199,7 @@ func (c *Client) judgeOthers(n *Network, j *judgement) error {
 }
 
 // keepUnreadable keeps whatever unreadable files in a cache directory of libcni may stand for.
-func (j *judgement) keepUnreadable(n *Network, dir string) error {
+func (j *judgement) keepUnreadable(n *config.Network, dir string) error {
 	keys, err := cacheAt(dir).unreadable(n.Name)
 	for _, key := range keys {
 		j.keep(key)
@@ -237,7 +238,7 @@ func (c *Client) inUse(r *Record, k Keep) bool {
 	}
 }
 
-func (c *Client) deleteStale(ctx context.Context, n *Network, r *Record) error {
+func (c *Client) deleteStale(ctx context.Context, n *config.Network, r *Record) error {
 	if err := r.complete(n); err != nil {
 		return err
 	}
@@ -250,7 +251,7 @@ func (c *Client) deleteStale(ctx context.Context, n *Network, r *Record) error {
 }
 
 // collect runs GC.
-func (c *Client) collect(ctx context.Context, n *Network, valid []cni.ValidAttachment) error {
+func (c *Client) collect(ctx context.Context, n *config.Network, valid []cni.ValidAttachment) error {
 	n, err := c.negotiate(ctx, n)
 	if err != nil || !n.Version.Has(cni.GC) {
 		return err

@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 func valid(ids ...string) []cni.ValidAttachment {
@@ -30,7 +31,7 @@ func valid(ids ...string) []cni.ValidAttachment {
 func keep(ids ...string) network.Keep { return network.Keep{Attachments: valid(ids...)} }
 
 // addAll attaches containers to a network.
-func (r *rig) addAll(n *network.Network, ids ...string) {
+func (r *rig) addAll(n *config.Network, ids ...string) {
 	r.t.Helper()
 	for _, id := range ids {
 		if _, err := r.Add(r.t.Context(), n, request(id)); err != nil {
@@ -92,7 +93,7 @@ func TestGCGates(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name        string
-		n           *network.Network
+		n           *config.Network
 		valid       []cni.ValidAttachment
 		want, calls string
 	}{
@@ -319,7 +320,7 @@ func (h *hang) enter(call func() error) <-chan error {
 }
 
 // add attaches c1 and returns when the plugin is in its ADD.
-func (h *hang) add(n *network.Network) <-chan error {
+func (h *hang) add(n *config.Network) <-chan error {
 	return h.enter(func() error {
 		_, err := h.Add(h.t.Context(), n, request("c1"))
 		return err
@@ -327,7 +328,7 @@ func (h *hang) add(n *network.Network) <-chan error {
 }
 
 // gc collects everything and returns when that waits for the ADD.
-func (h *hang) gc(n *network.Network) <-chan error {
+func (h *hang) gc(n *config.Network) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- h.GC(h.t.Context(), n, keep()) }()
 	waitForExclusive(h.t, h.NetworkLock(n.Name))

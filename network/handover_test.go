@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // HandOver writes own attachments as libcni does (CACHE-03), so that DEL gets the arguments of ADD, and leaves the attachments
@@ -20,7 +21,7 @@ func TestHandOver(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}})
 	r.CacheDir, r.Runtime = t.TempDir(), "mine"
-	n, err := network.LoadBytes([]byte(firstConfig))
+	n, err := config.LoadBytes([]byte(firstConfig))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -20,6 +21,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // hostile is a plugin that misbehaves on one verb.
@@ -97,6 +99,8 @@ func TestHostilePlugins(t *testing.T) {
 	compareGolden(t, "testdata/hostile.golden", got.String())
 }
 
+var update = flag.Bool("update", false, "rewrite the golden files")
+
 func compareGolden(t *testing.T, path, got string) {
 	t.Helper()
 	if *update {
@@ -150,7 +154,7 @@ echo "$good"`, verb, h.script))
 	return flood.ReplaceAllString(stopTime.ReplaceAllString(describe(err), "stopped after T"), "FLOOD")
 }
 
-func verbCall(ctx context.Context, r *rig, verb cni.Command, n *network.Network) error {
+func verbCall(ctx context.Context, r *rig, verb cni.Command, n *config.Network) error {
 	a := request("c1").Attachment(n.Name)
 	switch verb {
 	case cni.Add:

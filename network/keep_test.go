@@ -10,10 +10,11 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // collected runs GC and returns the calls, and which attachments the plugins were told are valid.
-func (r *rig) collected(n *network.Network, k network.Keep) (calls string, told []cni.ValidAttachment) {
+func (r *rig) collected(n *config.Network, k network.Keep) (calls string, told []cni.ValidAttachment) {
 	r.t.Helper()
 	if err := r.GC(r.t.Context(), n, k); err != nil {
 		r.t.Error(err)

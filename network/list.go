@@ -7,6 +7,7 @@ import (
 	"sort"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // Record returns what is recorded of an attachment, [ErrNoRecord] if nothing is. A record that cannot be
@@ -32,11 +33,11 @@ func (c *Client) List() ([]Record, error) {
 
 // Recorded returns the networks of records that [Client.List] has returned, each once, as the newest of its attachments was
 // run. They are for [Client.GC] where there is no configuration any more.
-func Recorded(records []Record) []*Network {
-	var networks []*Network
+func Recorded(records []Record) []*config.Network {
+	var networks []*config.Network
 	for _, r := range slices.Backward(records) {
-		if !slices.ContainsFunc(networks, func(n *Network) bool { return n.Name == r.Attachment.Network }) {
-			networks = append(networks, &Network{List: r.List})
+		if !slices.ContainsFunc(networks, func(n *config.Network) bool { return n.Name == r.Attachment.Network }) {
+			networks = append(networks, &config.Network{List: r.List})
 		}
 	}
 	return networks
@@ -59,7 +60,7 @@ func readable(found []stored) ([]Record, error) {
 
 // lookUp returns what is recorded of an attachment: by this library, or else by the reference library. n, which may
 // be nil, completes what the latter has stored.
-func (c *Client) lookUp(a cni.Attachment, n *Network) (*Record, error) {
+func (c *Client) lookUp(a cni.Attachment, n *config.Network) (*Record, error) {
 	r, err := c.store().get(a)
 	if !errors.Is(err, ErrNoRecord) || c.cacheDir() == "" {
 		return r, err

@@ -18,6 +18,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // TestMain makes the test binary a recorder plugin where it is started as one: see rig.
@@ -237,7 +238,7 @@ func callsOf(log []entry) string {
 }
 
 // add attaches c1 to n and forgets what the plugins logged.
-func (r *rig) add(n *network.Network) cni.Attachment {
+func (r *rig) add(n *config.Network) cni.Attachment {
 	r.t.Helper()
 	if _, err := r.Add(r.t.Context(), n, request("c1")); err != nil {
 		r.t.Fatal(err)
@@ -271,13 +272,13 @@ func (r *rig) wantRecorded(want ...string) {
 }
 
 // list makes a network of the given plugin types, or plugin objects.
-func list(t *testing.T, version, name string, plugins ...string) *network.Network {
+func list(t *testing.T, version, name string, plugins ...string) *config.Network {
 	t.Helper()
 	return listWith(t, version, name, "", plugins...)
 }
 
 // listWith is list with further members, "key":value, at the level of the list.
-func listWith(t *testing.T, version, name, members string, plugins ...string) *network.Network {
+func listWith(t *testing.T, version, name, members string, plugins ...string) *config.Network {
 	t.Helper()
 	for i, p := range plugins {
 		if !strings.HasPrefix(p, "{") {
@@ -287,12 +288,28 @@ func listWith(t *testing.T, version, name, members string, plugins ...string) *n
 	if members != "" {
 		members += ","
 	}
-	n, err := network.LoadBytes([]byte(fmt.Sprintf(`{"cniVersion":%q,"name":%q,%s"plugins":[%s]}`,
+	n, err := config.LoadBytes([]byte(fmt.Sprintf(`{"cniVersion":%q,"name":%q,%s"plugins":[%s]}`,
 		version, name, members, strings.Join(plugins, ","))))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// tree writes files, given as path and content, and returns their directory.
+func tree(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
 }
 
 // quiet is for Clients whose log is not looked at.

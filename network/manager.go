@@ -9,9 +9,10 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
-// Manager gives containers the networks of a configuration folder, all of them or none: what a container runtime needs.
+// Manager gives containers the networks of a configuration directory, all of them or none: what a container runtime needs.
 // It may be used concurrently.
 //
 // Of a container there is one operation at a time, also between processes that share [Client.StateDir]; containers do not
@@ -23,18 +24,18 @@ type Manager struct {
 
 // ManagerOptions are what a [Manager] works with and by.
 type ManagerOptions struct {
-	// Client runs the plugins; nil is the zero value. Where its Policy is nil, that of the folder counts, as it is when an
+	// Client runs the plugins; nil is the zero value. Where its Policy is nil, that of the directory counts, as it is when an
 	// operation begins.
 	Client *Client
 
-	// Folder holds the networks. The manager does not close it. It may be nil: then every container names its networks.
-	Folder *Folder
+	// Config holds the networks. The manager does not close it. If it is nil, every container names its networks.
+	Config *config.Directory
 
 	// IfName names the interface of network i of a container, counted from 0 without loopback. There is no default:
 	// see [Numbered]. nil: every [Join] has a name.
-	IfName func(i int, n *Network) string
+	IfName func(i int, n *config.Network) string
 
-	// Of the networks of the folder, a container that names none is attached to the first Max, in the order of their file
+	// Of the networks of the directory, a container that names none is attached to the first Max, in the order of their file
 	// names; zero is all. Fewer than Min are not enough for a container, nor for Status.
 	Min, Max int
 
@@ -52,8 +53,8 @@ type ManagerOptions struct {
 }
 
 // Numbered returns a naming of interfaces: prefix0, prefix1, …
-func Numbered(prefix string) func(int, *Network) string {
-	return func(i int, _ *Network) string { return prefix + strconv.Itoa(i) }
+func Numbered(prefix string) func(int, *config.Network) string {
+	return func(i int, _ *config.Network) string { return prefix + strconv.Itoa(i) }
 }
 
 // NewManager returns a manager. An error is [cni.CodeInvalidConfig]: the options contradict each other.
@@ -61,7 +62,7 @@ func NewManager(o ManagerOptions) (*Manager, error) {
 	switch {
 	case o.Min < 0 || o.Max < 0 || o.Max > 0 && o.Min > o.Max:
 		return nil, cni.Errorf(cni.CodeInvalidConfig, "at least %d and at most %d networks", o.Min, o.Max)
-	case o.Min > 0 && o.Folder == nil:
+	case o.Min > 0 && o.Config == nil:
 		return nil, cni.Errorf(cni.CodeInvalidConfig, "at least %d networks without a configuration folder", o.Min)
 	}
 	if o.Client == nil {
@@ -76,25 +77,25 @@ func NewManager(o ManagerOptions) (*Manager, error) {
 const LoopbackNetwork = "cni-loopback"
 
 // loopback is in version 0.4.0, which every plugin of that name supports.
-func loopback() *Network {
-	n, err := LoadBytes([]byte(`{"cniVersion":"0.4.0","name":"` + LoopbackNetwork + `","plugins":[{"type":"loopback"}]}`))
+func loopback() *config.Network {
+	n, err := config.LoadBytes([]byte(`{"cniVersion":"0.4.0","name":"` + LoopbackNetwork + `","plugins":[{"type":"loopback"}]}`))
 	if err != nil {
 		panic(err)
 	}
-	n.builtIn = true
+	n.BuiltIn = true
 	return n
 }
 
-// Config returns what containers are attached to now: see [Folder.Snapshot]. It is empty without a folder.
-func (m *Manager) Config() *Snapshot {
-	if m.o.Folder == nil {
-		return &Snapshot{}
+// Config returns what containers are attached to now: see [config.Directory.Snapshot]. It is empty without a directory.
+func (m *Manager) Config() *config.Snapshot {
+	if m.o.Config == nil {
+		return &config.Snapshot{}
 	}
-	return m.o.Folder.Snapshot()
+	return m.o.Config.Snapshot()
 }
 
 // client returns the client for an operation.
-func (m *Manager) client(s *Snapshot) *Client {
+func (m *Manager) client(s *config.Snapshot) *Client {
 	c := *m.o.Client
 	if c.Policy == nil {
 		c.Policy = s.Policy
@@ -103,17 +104,17 @@ func (m *Manager) client(s *Snapshot) *Client {
 }
 
 // defaults returns the networks of a container that names none.
-func (m *Manager) defaults(s *Snapshot) []*Network {
+func (m *Manager) defaults(s *config.Snapshot) []*config.Network {
 	if m.o.Max > 0 && len(s.Networks) > m.o.Max {
 		return s.Networks[:m.o.Max]
 	}
 	return s.Networks
 }
 
-// enough returns an error with code where a folder has too few networks.
-func (m *Manager) enough(s *Snapshot, code cni.Code) error {
+// enough returns an error with code where a directory has too few networks.
+func (m *Manager) enough(s *config.Snapshot, code cni.Code) error {
 	if n := len(m.defaults(s)); n < m.o.Min {
-		return cni.Errorf(code, "%w: %d of at least %d networks", ErrNoConfig, n, m.o.Min)
+		return cni.Errorf(code, "%w: %d of at least %d networks", config.ErrNoConfig, n, m.o.Min)
 	}
 	return nil
 }
@@ -122,7 +123,7 @@ func (m *Manager) enough(s *Snapshot, code cni.Code) error {
 // first, even if ctx has ended. What can be known before is checked for all before the first plugin starts, as
 // [Client.Add] does. Should this process end meanwhile, [Manager.Recover] takes back what there is.
 //
-// Errors are those of [Client.Add]; too few networks are [ErrNoConfig] with [cni.CodeTryAgainLater].
+// Errors are those of [Client.Add]; too few networks are [config.ErrNoConfig] with [cni.CodeTryAgainLater].
 func (m *Manager) Setup(ctx context.Context, r SandboxRequest) (*Sandbox, error) {
 	s := m.Config()
 	if r.Networks == nil {
@@ -142,14 +143,14 @@ func (m *Manager) Setup(ctx context.Context, r SandboxRequest) (*Sandbox, error)
 }
 
 // members returns the attachments that a request asks for, with loopback.
-func (m *Manager) members(s *Snapshot, r SandboxRequest) ([]membership, error) {
+func (m *Manager) members(s *config.Snapshot, r SandboxRequest) ([]membership, error) {
 	joins := slices.Clone(r.Networks)
 	if r.Networks == nil {
 		for _, n := range m.defaults(s) {
 			joins = append(joins, Join{Network: n})
 		}
 	}
-	networks := make([]*Network, len(joins))
+	networks := make([]*config.Network, len(joins))
 	for i, j := range joins {
 		n, err := m.network(s, j)
 		if err != nil {
@@ -173,17 +174,17 @@ func (m *Manager) members(s *Snapshot, r SandboxRequest) ([]membership, error) {
 }
 
 // network returns the network of a join.
-func (m *Manager) network(s *Snapshot, j Join) (*Network, error) {
+func (m *Manager) network(s *config.Snapshot, j Join) (*config.Network, error) {
 	if j.Network != nil {
 		return j.Network, nil
 	}
-	if m.o.Folder == nil {
-		return nil, cni.Errorf(cni.CodeInvalidConfig, "network %q: %w: the manager has no folder", j.Name, ErrNotFound)
+	if m.o.Config == nil {
+		return nil, cni.Errorf(cni.CodeInvalidConfig, "network %q: %w: the manager has no folder", j.Name, config.ErrNotFound)
 	}
 	return s.Network(j.Name)
 }
 
-// Attach attaches a container to one more network. It is [Client.Add] with the network of the folder, if j has none, and with
+// Attach attaches a container to one more network. It is [Client.Add] with the network of the directory, if j has none, and with
 // what j has beside p; j has to name the interface.
 func (m *Manager) Attach(ctx context.Context, id string, p Parameters, j Join) (*AttachmentResult, error) {
 	s := m.Config()
@@ -200,13 +201,13 @@ func (m *Manager) Attach(ctx context.Context, id string, p Parameters, j Join) (
 }
 
 // Detach takes one attachment away, by its key alone: see [Client.Del]. Where there is no record, or none that can be read,
-// DEL runs for the network as the folder has it now, without a namespace.
+// DEL runs for the network as the directory has it now, without a namespace.
 func (m *Manager) Detach(ctx context.Context, a cni.Attachment) error {
 	return m.client(m.Config()).Del(ctx, a, Fallback{Network: m.configured(a.Network)})
 }
 
-// configured returns a network as the folder has it now; nil if it does not.
-func (m *Manager) configured(name string) *Network {
+// configured returns a network as the directory has it now; nil if it does not.
+func (m *Manager) configured(name string) *config.Network {
 	if name == LoopbackNetwork {
 		return loopback()
 	}

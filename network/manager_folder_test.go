@@ -13,10 +13,11 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // folder writes files, by name, opens the folder, and returns its path too.
-func (r *rig) folder(files map[string]string) (*network.Folder, string) {
+func (r *rig) folder(files map[string]string) (*config.Directory, string) {
 	r.t.Helper()
 	dir := r.t.TempDir()
 	for name, content := range files {
@@ -24,7 +25,7 @@ func (r *rig) folder(files map[string]string) (*network.Folder, string) {
 			r.t.Fatal(err)
 		}
 	}
-	f, err := network.OpenFolder(network.FolderOptions{Dir: dir, NoWatch: true, Rescan: -1, Linger: -1, Log: quiet})
+	f, err := config.Open(config.Options{Dir: dir, NoWatch: true, Rescan: -1, Linger: -1, Log: quiet})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -48,7 +49,7 @@ func TestManagerOfFolder(t *testing.T) {
 	f, dir := r.folder(map[string]string{
 		"20-a.conflist": conflist("a", "p"), "10-b.conflist": conflist("b", "p"), "30-c.conflist": conflist("c", "p"),
 	})
-	m := r.manager(func(o *network.ManagerOptions) { o.Folder, o.Min, o.Max, o.Loopback = f, 1, 2, true })
+	m := r.manager(func(o *network.ManagerOptions) { o.Config, o.Min, o.Max, o.Loopback = f, 1, 2, true })
 	s, err := m.Setup(t.Context(), sandbox("c1", nil))
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +106,7 @@ func TestManagerStatus(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, map[string]script{"loopback": {}, "p": {}, "no": {cni.Status: fails(51, "uplink")}})
 			f, _ := r.folder(tt.files)
-			m := r.manager(func(o *network.ManagerOptions) { o.Folder, o.Min, o.Loopback = f, 1, true })
+			m := r.manager(func(o *network.ManagerOptions) { o.Config, o.Min, o.Loopback = f, 1, true })
 			err := m.Status(t.Context())
 			if tt.code == 0 && err != nil || tt.code != 0 && (cni.CodeOf(err) != tt.code || !strings.Contains(err.Error(), tt.text)) {
 				t.Errorf("status %s", describe(err))
@@ -131,7 +132,7 @@ func TestManagerStatusOfOtherFiles(t *testing.T) {
 	} {
 		r := newRig(t, map[string]script{"p": {}})
 		f, _ := r.folder(map[string]string{"20.conflist": conflist("a", "p"), tt.broken: "{"})
-		m := r.manager(func(o *network.ManagerOptions) { o.Folder, o.Max = f, tt.max })
+		m := r.manager(func(o *network.ManagerOptions) { o.Config, o.Max = f, tt.max })
 		if err := m.Status(t.Context()); (err == nil) != tt.ready {
 			t.Errorf("%s, at most %d: %s", tt.broken, tt.max, describe(err))
 		}
@@ -143,7 +144,7 @@ func TestManagerStatusIsKept(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"p": {}, "slow": {cni.Status: {Stay: time.Minute}}})
 	f, dir := r.folder(map[string]string{"1.conflist": conflist("a", "p")})
-	m := r.manager(func(o *network.ManagerOptions) { o.Folder, o.StatusFor = f, time.Hour })
+	m := r.manager(func(o *network.ManagerOptions) { o.Config, o.StatusFor = f, time.Hour })
 	write := func(plugin string) {
 		if err := os.WriteFile(filepath.Join(dir, "1.conflist"), []byte(conflist("a", plugin)), 0o600); err != nil {
 			t.Fatal(err)
@@ -176,7 +177,7 @@ func TestStatusWhileAddHangs(t *testing.T) {
 	r.shell("stuck", `[ "$CNI_COMMAND" = ADD ] || exit 0
 touch "$dir/started"; exec sleep 600`)
 	f, dir := r.folder(map[string]string{"1.conflist": conflist("a", "stuck")})
-	m := r.manager(func(o *network.ManagerOptions) { o.Folder = f })
+	m := r.manager(func(o *network.ManagerOptions) { o.Config = f })
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
@@ -214,7 +215,7 @@ func TestManagerTakesOver(t *testing.T) {
 	r := newRig(t, map[string]script{"p": {}, "q": {}})
 	r.CacheDir = t.TempDir()
 	f, _ := r.folder(map[string]string{"1.conflist": conflist("a", "p"), "2.conflist": conflist("b", "q")})
-	m := r.manager(func(o *network.ManagerOptions) { o.Folder = f })
+	m := r.manager(func(o *network.ManagerOptions) { o.Config = f })
 	results := filepath.Join(r.CacheDir, "results")
 	if err := os.MkdirAll(results, 0o700); err != nil {
 		t.Fatal(err)

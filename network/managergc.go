@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // KeepSandboxes says which containers are in use. Whatever is not is deleted, so none of it is guessed.
@@ -26,8 +27,8 @@ type KeepSandboxes struct {
 	AllRuntimes bool
 }
 
-// GC takes away what belongs to no container in use, from all networks: those of the folder, and those of which attachments
-// of this runtime are recorded though the folder has them no more. It goes on past errors and joins them: see [Client.GC].
+// GC takes away what belongs to no container in use, from all networks: those of the directory, and those of which attachments
+// of this runtime are recorded though the directory has them no more. It goes on past errors and joins them: see [Client.GC].
 // If the records cannot be listed, it does nothing.
 //
 // Plugins are told to keep, of each container in IDs, what is recorded of it, and the interface that
@@ -54,20 +55,20 @@ func (m *Manager) GC(ctx context.Context, k KeepSandboxes) error {
 }
 
 // known returns the networks that GC is about.
-func (m *Manager) known(s *Snapshot, records []Record, allRuntimes bool) []*Network {
+func (m *Manager) known(s *config.Snapshot, records []Record, allRuntimes bool) []*config.Network {
 	networks := slices.Clone(s.Networks)
 	mine := slices.DeleteFunc(slices.Clone(records), func(r Record) bool { return r.Runtime != m.o.Client.Runtime && !allRuntimes })
 	for _, n := range Recorded(mine) {
-		if !slices.ContainsFunc(networks, func(other *Network) bool { return other.Name == n.Name }) {
+		if !slices.ContainsFunc(networks, func(other *config.Network) bool { return other.Name == n.Name }) {
 			networks = append(networks, n)
 		}
 	}
-	slices.SortFunc(networks, func(a, b *Network) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(networks, func(a, b *config.Network) int { return cmp.Compare(a.Name, b.Name) })
 	return networks
 }
 
 // keep returns what k says of one network.
-func (m *Manager) keep(s *Snapshot, n *Network, records []Record, k KeepSandboxes) Keep {
+func (m *Manager) keep(s *config.Snapshot, n *config.Network, records []Record, k KeepSandboxes) Keep {
 	keep := Keep{Recorded: k.Recorded, Since: k.Since, AllRuntimes: k.AllRuntimes}
 	if k.Recorded {
 		return keep

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // answer is what Status has returned last.
@@ -17,7 +18,7 @@ type answer struct {
 }
 
 // Status reports whether Setup would work for a container that names no networks, with everything that is wrong joined:
-// problems of the folder ([Snapshot.Err]), but for those of files behind the first [ManagerOptions.Max] networks; too few
+// problems of the directory ([config.Snapshot.Err]), but for those of files behind the first [ManagerOptions.Max] networks; too few
 // networks; plugins and IPAM plugins that are not there; and what the plugins say ([Client.Status]). The code is
 // [cni.CodeNotAvailable] or that of the first plugin. It waits for no ADD.
 func (m *Manager) Status(ctx context.Context) error {
@@ -38,12 +39,12 @@ func (m *Manager) Status(ctx context.Context) error {
 	return last.err
 }
 
-func (m *Manager) ask(ctx context.Context, s *Snapshot) error {
-	errs := []error{m.enough(s, cni.CodeNotAvailable), joined(m.problems(s))}
+func (m *Manager) ask(ctx context.Context, s *config.Snapshot) error {
+	errs := []error{m.enough(s, cni.CodeNotAvailable), (&config.Snapshot{Problems: m.problems(s)}).Err()}
 	c := m.client(s)
 	networks := m.defaults(s)
 	if m.o.Loopback {
-		networks = append([]*Network{loopback()}, networks...)
+		networks = append([]*config.Network{loopback()}, networks...)
 	}
 	for _, n := range networks {
 		var missing []error
@@ -62,13 +63,13 @@ func (m *Manager) ask(ctx context.Context, s *Snapshot) error {
 
 // problems returns those that are about what containers are attached to. A broken file before the last of the first networks
 // is among them: it might have been one.
-func (m *Manager) problems(s *Snapshot) []Problem {
+func (m *Manager) problems(s *config.Snapshot) []config.Problem {
 	networks := m.defaults(s)
 	if m.o.Max == 0 || len(networks) < m.o.Max {
 		return s.Problems
 	}
 	last := networks[len(networks)-1].Source
-	return slices.DeleteFunc(slices.Clone(s.Problems), func(p Problem) bool {
-		return kindOf(p.Path) != OtherFile && p.Path > last
+	return slices.DeleteFunc(slices.Clone(s.Problems), func(p config.Problem) bool {
+		return config.KindOf(p.Path) != config.OtherFile && p.Path > last
 	})
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/regular"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // Negotiation is how the version came to be that a network is run with.
@@ -42,8 +44,8 @@ func (g Negotiation) LimitedBy(v cni.Version) []string {
 //
 // [Client.Add], [Client.Status], [Client.GC], [Client.Validate], and [Client.Del] where nothing is recorded, negotiate by
 // themselves.
-func (c *Client) Negotiate(ctx context.Context, n *Network) (Negotiation, error) {
-	if err := checkNetwork(n); err != nil {
+func (c *Client) Negotiate(ctx context.Context, n *config.Network) (Negotiation, error) {
+	if err := n.Validate(); err != nil {
 		return Negotiation{}, err
 	}
 	g, err := c.agree(ctx, n.List)
@@ -54,7 +56,7 @@ func (c *Client) Negotiate(ctx context.Context, n *Network) (Negotiation, error)
 }
 
 // negotiate returns the network as it is to be run, and tells where that is not in the newest version.
-func (c *Client) negotiate(ctx context.Context, n *Network) (*Network, error) {
+func (c *Client) negotiate(ctx context.Context, n *config.Network) (*config.Network, error) {
 	if len(n.Versions) < 2 {
 		return n, nil
 	}
@@ -99,7 +101,7 @@ func (c *Client) ask(ctx context.Context, types []string) (g Negotiation, err er
 		if err != nil {
 			return g, err
 		}
-		id := identify(path) // before it is asked: what is replaced meanwhile is asked again
+		id := regular.Identify(path) // before it is asked: what is replaced meanwhile is asked again
 		versions := cache.get(path, id)
 		if versions == nil {
 			r, err := c.Versions(ctx, typ)

@@ -16,6 +16,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // answers is a script of a plugin that supports some versions.
@@ -23,7 +24,7 @@ func answers(versions ...string) script {
 	return script{cni.VersionCommand: {Stdout: string(cni.VersionReply{CNIVersion: "1.1.0", Supported: versions}.Encode())}}
 }
 
-func offering(t *testing.T, versions string, plugins ...string) *network.Network {
+func offering(t *testing.T, versions string, plugins ...string) *config.Network {
 	t.Helper()
 	return listWith(t, "", "red", `"cniVersions":["`+strings.ReplaceAll(versions, " ", `","`)+`"]`, plugins...)
 }
@@ -38,7 +39,7 @@ func TestNegotiate(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		plugins  map[string]script
-		n        *network.Network
+		n        *config.Network
 		want     string
 		warning  string // of ADD; "" is none
 		recorded cni.Version
@@ -177,7 +178,7 @@ func TestVersionsAreRemembered(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}, "second": {}})
 	both := offering(t, "1.0.0 1.1.0", "first", "second", "first")
-	negotiate := func(c *network.Client, n *network.Network, want string) {
+	negotiate := func(c *network.Client, n *config.Network, want string) {
 		t.Helper()
 		if _, err := c.Negotiate(t.Context(), n); err != nil {
 			t.Error(err)
@@ -249,7 +250,7 @@ func TestVersionsOfRemovedPlugins(t *testing.T) {
 func TestNegotiateMissing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}})
-	for _, n := range []*network.Network{list(t, "1.1.0", "red", "absent"), offering(t, "1.0.0 1.1.0", "first", "absent"), offering(t, "1.0.0 1.1.0", withIPAM)} {
+	for _, n := range []*config.Network{list(t, "1.1.0", "red", "absent"), offering(t, "1.0.0 1.1.0", "first", "absent"), offering(t, "1.0.0 1.1.0", withIPAM)} {
 		if _, err := r.Add(t.Context(), n, request("c1")); !errors.Is(err, invoke.ErrNotFound) || cni.CodeOf(err) != cni.CodeInvalidConfig {
 			t.Errorf("got %s", describe(err))
 		}

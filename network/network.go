@@ -1,20 +1,13 @@
-// Package network is the runtime side of CNI: it loads network configurations, runs their plugins for
-// ADD, DEL, CHECK, STATUS, GC and VERSION, and remembers what it attached.
+// Package network is the runtime side of CNI: it runs the plugins of networks for ADD, DEL, CHECK, STATUS, GC and
+// VERSION, and records each attachment. Package network/config reads the networks.
 //
-// A [Manager] gives containers all networks of a configuration folder, or none; it is what a container runtime embeds. A
+// A [Manager] gives containers all networks of a configuration directory, or none; container runtimes embed it. A
 // [Client] below it attaches to one network. docs/embedding.md is a guide, with a table of what libcni and go-cni call the
 // same things.
 //
-// # Configurations
-//
-// [Discover] reads a configuration folder and says of every file what becomes of it; [Catalog.Lookup] finds a network in
-// it though other files are broken, [Load] only if none before it is. A [Folder] keeps all of that up to date while others
-// write to it, and what works in use. A [Policy] beside the networks names plugins that they have to have, and executables
-// that may be run. A network that offers several versions is run in the newest that its plugins support: see
-// [Client.Negotiate].
-//
 // # Lifecycle
 //
+// A network that offers several versions runs in the newest that its plugins support: see [Client.Negotiate].
 // [Client.Add] attaches or leaves nothing behind: when a plugin fails, DEL runs for the whole list
 // before Add returns. What Add was given and what came out is recorded under [Client.StateDir], so
 // [Client.Del] and [Client.Check] need only the key of the attachment and work as at the time of the
@@ -28,7 +21,7 @@
 // # Concurrency
 //
 // Operations exclude each other as the specification demands, across goroutines and processes that
-// share a state folder: one at a time per container, and none on a network while its GC runs. They wait
+// share a state directory: one at a time per container, and none on a network while its GC runs. They wait
 // until their context ends. A plugin that outlives a killed runtime counts as an operation. [Client.Status],
 // [Client.Negotiate], [Client.Versions], [Client.Validate], [Client.List], [Client.Record], [Manager.Status],
 // [Manager.Config] and [Manager.Sandbox] take no locks and never wait for an operation.
@@ -49,13 +42,10 @@ package network
 
 import (
 	"errors"
-
-	"github.com/tenon-cni/tenon/cni"
 )
 
-// Where things are unless told otherwise. The first two are what all runtimes use.
+// Default paths. The plugin directory and the cache directory are those of all runtimes.
 const (
-	DefaultConfDir   = "/etc/cni/net.d"
 	DefaultPluginDir = "/opt/cni/bin"
 	DefaultStateDir  = "/var/lib/cni/tenon"
 	DefaultCacheDir  = "/var/lib/cni"
@@ -66,8 +56,6 @@ const NoCacheDir = "-"
 
 // Errors to test for with [errors.Is].
 var (
-	ErrNoConfig = errors.New("no network configuration")     // the folder is missing or has no configuration file
-	ErrNotFound = errors.New("no network of that name")      // there are configurations, but none with the name
 	ErrNoRecord = errors.New("no record of this attachment") // nothing was attached under this key, or it was deleted
 	ErrExists   = errors.New("attachment exists already")    // ADD of an attachment that is recorded
 
@@ -75,36 +63,3 @@ var (
 
 	ErrUnreadable = errors.New("unreadable record") // a record is damaged, or none that this version knows
 )
-
-// Network is one network configuration and where it came from.
-type Network struct {
-	*cni.List
-	Source  string   // path of the file; empty if there is none
-	DropIns []string // paths of the drop-in files that the last plugins are from, in their order
-
-	builtIn bool // no policy is about it
-}
-
-// WithVersion returns the network as it is run in version v and no other.
-func (n *Network) WithVersion(v cni.Version) *Network {
-	c := *n
-	c.List = n.List.WithVersion(v)
-	return &c
-}
-
-// Types returns the types of the plugins in their order.
-func (n *Network) Types() []string {
-	types := make([]string, len(n.Plugins))
-	for i, p := range n.Plugins {
-		types[i] = p.Type
-	}
-	return types
-}
-
-// PluginSource returns the path of the file that plugin i is from; empty if it is from none.
-func (n *Network) PluginSource(i int) string {
-	if k := i - (len(n.Plugins) - len(n.DropIns)); k >= 0 {
-		return n.DropIns[k]
-	}
-	return n.Source
-}

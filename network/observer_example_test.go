@@ -8,6 +8,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // announcer is a hook: it tells what addresses a container has got, and which plugins were to blame if it has not.
@@ -32,7 +33,7 @@ func ExampleObserver() {
 	defer os.RemoveAll(state)
 	plugins := invoke.Fake{"bridge": {cni.Add: invoke.Print(`{"cniVersion":"1.1.0","ips":[{"address":"10.1.2.3/24"}]}`)}, "portmap": {}}
 	client := &network.Client{Isolated: true, StateDir: state, Caller: plugins, Observer: announcer{}}
-	n, err := network.LoadBytes([]byte(`{"cniVersion":"1.1.0","name":"pods","plugins":[{"type":"bridge"},{"type":"portmap"}]}`))
+	n, err := config.LoadBytes([]byte(`{"cniVersion":"1.1.0","name":"pods","plugins":[{"type":"bridge"},{"type":"portmap"}]}`))
 	if err != nil {
 		panic(err)
 	}

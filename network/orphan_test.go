@@ -16,6 +16,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // runtimeArg makes the test binary a runtime that attaches c1 to a network of the plugin slow: see killedRuntime.
@@ -26,7 +27,7 @@ func runAsRuntime(args []string) bool {
 		return false
 	}
 	c := &network.Client{Isolated: true, StateDir: args[2], PluginDirs: []string{args[3]}, Caller: invoke.Process{Stderr: io.Discard}}
-	n, err := network.LoadBytes([]byte(slowNetwork))
+	n, err := config.LoadBytes([]byte(slowNetwork))
 	if err != nil {
 		panic(err)
 	}
@@ -106,7 +107,7 @@ func TestMetaPluginSharesStateFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.shell("slow", `case $CNI_COMMAND in ADD) exec `+exe+` `+runtimeArg+` `+r.StateDir+` "$dir" ;; esac`)
-	n, err := network.LoadBytes([]byte(slowNetwork))
+	n, err := config.LoadBytes([]byte(slowNetwork))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // State is how far an attachment has come.
@@ -144,8 +145,8 @@ func decodeRecord(b []byte) (*Record, error) {
 	if r.List.Version, err = cni.ParseVersion(w.CNIVersion); err != nil {
 		return nil, fmt.Errorf("record: %w", err)
 	}
-	if len(r.List.Plugins) == 0 {
-		return nil, fmt.Errorf("record: %w", noPlugins(r.List))
+	if err := (&config.Network{List: r.List}).Validate(); err != nil {
+		return nil, fmt.Errorf("record: %w", err)
 	}
 	r.Result, r.resultErr = readResult("record", w.Result, r.List.Version)
 	return r, nil

@@ -18,6 +18,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // equalAddr lets cmp look at addresses.
@@ -146,7 +147,7 @@ func TestRecordSinglePlugin(t *testing.T) {
 	t.Parallel()
 	recorder := &invoke.Recorder{Caller: invoke.Fake{"x": {}}}
 	c := &network.Client{Isolated: true, Caller: recorder, StateDir: t.TempDir()}
-	n, err := network.LoadBytes([]byte(`{"cniVersion":"0.4.0","name":"red","type":"x","disableCheck":true,"n":1.10}`))
+	n, err := config.LoadBytes([]byte(`{"cniVersion":"0.4.0","name":"red","type":"x","disableCheck":true,"n":1.10}`))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // runtime returns a client of another runtime on the host of r, with a state directory of its own.
@@ -29,7 +30,7 @@ func (r *rig) runtime(name string) *network.Client {
 func (r *rig) registered() string { return filepath.Join(r.root, network.RegistryDir) }
 
 // mustAttach attaches a container.
-func mustAttach(t *testing.T, c *network.Client, n *network.Network, id string) {
+func mustAttach(t *testing.T, c *network.Client, n *config.Network, id string) {
 	t.Helper()
 	if _, err := c.Add(t.Context(), n, request(id)); err != nil {
 		t.Fatal(err)
@@ -191,7 +192,7 @@ func TestGCOtherStateDirBusy(t *testing.T) {
 // cannot be listed, plugins get no GC.
 func TestRegistry(t *testing.T) {
 	t.Parallel()
-	start := func(t *testing.T) (*rig, *network.Network) {
+	start := func(t *testing.T) (*rig, *config.Network) {
 		r := newRig(t, map[string]script{"first": {}})
 		n := list(t, "1.1.0", "red", "first")
 		mustAttach(t, r.runtime("other"), n, "other")
@@ -302,7 +303,7 @@ func runAsCollector(args []string) bool {
 	}
 	c := &network.Client{Runtime: "inner", StateDir: args[2], PluginDirs: []string{args[3]}, Caller: invoke.Process{Stderr: os.Stderr}}
 	c.SetRoot(args[4])
-	n, err := network.LoadBytes([]byte(`{"cniVersion":"1.1.0","name":"red","plugins":[{"type":"first"}]}`))
+	n, err := config.LoadBytes([]byte(`{"cniVersion":"1.1.0","name":"red","plugins":[{"type":"first"}]}`))
 	if err == nil {
 		err = c.GC(context.Background(), n, keep())
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // repaired runs a repair and returns the calls, as "PLUGIN NETWORK/CONTAINER", sorted, and what was passed over.
@@ -202,7 +203,7 @@ func TestRepairWaits(t *testing.T) {
 		echo '{"cniVersion":"1.1.0","ips":[{"address":"10.1.2.4/24"}]}'`)
 	r.shell("hung", `echo >$dir/hung-begun; while [ ! -e $dir/end ]; do sleep 0.01; done; exit 1`)
 	var ended []chan error
-	for _, n := range []*network.Network{slow, hung} {
+	for _, n := range []*config.Network{slow, hung} {
 		done := make(chan error, 1)
 		ended = append(ended, done)
 		go func() { done <- second(r.Add(t.Context(), n, request("of-"+n.Name))) }()

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // SandboxRequest asks [Manager.Setup] for the networks of a container.
@@ -19,7 +20,7 @@ type SandboxRequest struct {
 	// device. What another is to have of them stands in its [Join].
 	Parameters
 
-	Networks []Join // in the order of ADD; nil: the first of the folder, as [ManagerOptions] says
+	Networks []Join // in the order of ADD; nil: the first of the directory, as [ManagerOptions] says
 
 	// Replace runs DEL first for what is recorded of one of the keys. Otherwise that is refused with [ErrExists].
 	Replace bool
@@ -27,9 +28,9 @@ type SandboxRequest struct {
 
 // Join is one network that a container is attached to.
 type Join struct {
-	Name    string   // of the network, which is looked up in the folder
-	Network *Network // the network, instead of Name
-	IfName  string   // in the container; empty: what [ManagerOptions.IfName] says
+	Name    string          // of the network, which is looked up in the directory
+	Network *config.Network // the network, instead of Name
+	IfName  string          // in the container; empty: what [ManagerOptions.IfName] says
 
 	// What this network gets beside the parameters of the container, and instead of what has the same name there.
 	Args         cni.Args
@@ -40,7 +41,7 @@ type Join struct {
 var single = []string{"portMappings", "ips", "mac", "infinibandGUID", "deviceID"}
 
 // parameters returns what each of the networks gets.
-func (r SandboxRequest) parameters(networks []*Network, joins []Join) []Parameters {
+func (r SandboxRequest) parameters(networks []*config.Network, joins []Join) []Parameters {
 	granted := map[string]bool{}
 	all := make([]Parameters, len(networks))
 	for i, n := range networks {

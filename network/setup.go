@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // membership is one of the attachments that a container asks for.
 type membership struct {
-	network *Network
+	network *config.Network
 	Request
 }
 
@@ -72,7 +73,7 @@ func (c *Client) plan(ctx context.Context, members []membership) ([]*Record, err
 	created := time.Now().UTC()
 	var records []*Record
 	for i, m := range members {
-		if err := checkNetwork(m.network); err != nil {
+		if err := m.network.Validate(); err != nil {
 			return nil, err
 		}
 		for _, other := range members[:i] {

@@ -11,14 +11,15 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/invoke"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // Status asks the plugins in their order whether ADD would work and returns the first no, which
 // usually has [cni.CodeNotAvailable] or [cni.CodeLimitedConnectivity]. A network that [Client.Policy] refuses is
 // [cni.CodeNotAvailable] before any is asked. A network below 1.1.0, or one that its plugins only support below it, has
 // no STATUS: that is success, and no plugin is called. Status waits for nothing but the plugins.
-func (c *Client) Status(ctx context.Context, n *Network) (err error) {
-	if err := checkNetwork(n); err != nil {
+func (c *Client) Status(ctx context.Context, n *config.Network) (err error) {
+	if err := n.Validate(); err != nil {
 		return err
 	}
 	ctx, end := c.observe(ctx, Operation, cni.Status, cni.Attachment{Network: n.Name})
@@ -33,7 +34,7 @@ func (c *Client) Status(ctx context.Context, n *Network) (err error) {
 	return nil
 }
 
-func (c *Client) status(ctx context.Context, n *Network) error {
+func (c *Client) status(ctx context.Context, n *config.Network) error {
 	n, err := c.negotiate(ctx, n)
 	if err != nil || !n.Version.Has(cni.Status) {
 		return err
@@ -77,8 +78,8 @@ func lacksVersion(err error) bool {
 
 // Validate checks that the executables of all plugins are there and support the version of the network,
 // and returns the capabilities that at least one of them declares, sorted. Errors are joined.
-func (c *Client) Validate(ctx context.Context, n *Network) (capabilities []string, err error) {
-	if err := checkNetwork(n); err != nil {
+func (c *Client) Validate(ctx context.Context, n *config.Network) (capabilities []string, err error) {
+	if err := n.Validate(); err != nil {
 		return nil, err
 	}
 	n, err = c.negotiate(ctx, n)

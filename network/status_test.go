@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // RT-STA-03, REQ-14, ENV-08: plugins in their order, with nothing of an attachment.
@@ -39,7 +40,7 @@ func TestStatusOutcome(t *testing.T) {
 	r := newRig(t, map[string]script{"first": {cni.Status: fails(cni.CodeNotAvailable, "no addresses")}, "second": {}})
 	for _, tt := range []struct {
 		name        string
-		n           *network.Network
+		n           *config.Network
 		want, calls string
 	}{
 		{"the first no ends it", list(t, "1.1.0", "red", "second", "first", "second"),

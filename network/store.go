@@ -17,7 +17,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/regular"
 )
 
-// store is the folder of records: one file each, named after the owner, so that names are as unambiguous
+// store is the directory of records: one file each, named after the owner, so that names are as unambiguous
 // as owners and show the network. Writers hold the lock of the container; readers need none.
 type store struct{ dir string }
 

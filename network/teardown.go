@@ -7,12 +7,13 @@ import (
 	"slices"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // teardown deletes everything that is recorded of a container, and otherwise what is asked for. configured, which returns
 // nil for a network that it does not know, completes records: one that cannot be read is deleted with it.
 func (c *Client) teardown(
-	ctx context.Context, container string, unrecorded []membership, configured func(network string) *Network,
+	ctx context.Context, container string, unrecorded []membership, configured func(network string) *config.Network,
 ) (err error) {
 	if err := cni.ValidateContainerID(container); err != nil {
 		return err
@@ -58,7 +59,7 @@ func (c *Client) teardown(
 }
 
 // recordsOf returns what is recorded of a container. The error is about what is of it and cannot be deleted.
-func (c *Client) recordsOf(ctx context.Context, container string, configured func(network string) *Network) ([]*Record, error) {
+func (c *Client) recordsOf(ctx context.Context, container string, configured func(network string) *config.Network) ([]*Record, error) {
 	found, err := c.foundOf(container)
 	errs := []error{err}
 	var records []*Record

@@ -11,6 +11,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // TestTogether: while a plugin works for one container, plugins work for all the others, on one network and on several: no
@@ -27,7 +28,7 @@ func TestTogether(t *testing.T) {
 				meet[verb] = meeting.wait
 			}
 			c := &network.Client{Isolated: true, Caller: invoke.Fake{"meet": meet}, StateDir: t.TempDir(), Log: quiet, Timeout: -1}
-			nets := make([]*network.Network, networks)
+			nets := make([]*config.Network, networks)
 			for i := range nets {
 				nets[i] = list(t, "1.1.0", fmt.Sprintf("net%d", i), "meet")
 			}

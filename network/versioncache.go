@@ -14,7 +14,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/regular"
 )
 
-// versionCache is what executables answered to VERSION, in a file of the state folder. An answer holds as long as the
+// versionCache is what executables answered to VERSION, in a file of the state directory. An answer holds as long as the
 // executable is the same file with the same content. Of two processes that store at once one wins, and the other's
 // plugins are asked again.
 type versionCache struct {
@@ -25,12 +25,12 @@ type versionCache struct {
 
 // versionEntry is what one executable answered.
 type versionEntry struct {
-	Identity identity `json:"identity"`
-	Versions []string `json:"versions"`
+	Identity regular.Identity `json:"identity"`
+	Versions []string         `json:"versions"`
 }
 
 // get returns what an executable supports, nil if that is not known.
-func (c *versionCache) get(path string, id identity) []string {
+func (c *versionCache) get(path string, id regular.Identity) []string {
 	if e, ok := c.entries[path]; ok && e.Identity == id {
 		return e.Versions
 	}
@@ -39,7 +39,7 @@ func (c *versionCache) get(path string, id identity) []string {
 
 // put keeps an answer, unless nobody can tell how long it holds.
 func (c *versionCache) put(path string, e versionEntry) {
-	if e.Identity != (identity{}) {
+	if e.Identity != (regular.Identity{}) {
 		c.entries[path], c.changed = e, true
 	}
 }
@@ -52,7 +52,7 @@ type wireVersions struct {
 	Executables map[string]versionEntry `json:"executables"`
 }
 
-// readVersions reads the file in a state folder. One that is missing, damaged or not ours holds nothing.
+// readVersions reads the file in a state directory. One that is missing, damaged or not ours holds nothing.
 func readVersions(stateDir string) *versionCache {
 	c := &versionCache{path: filepath.Join(stateDir, "versions.json")}
 	b, err := regular.ReadFile(c.path)

@@ -11,6 +11,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 	"github.com/tenon-cni/tenon/otel"
 )
 
@@ -34,7 +35,7 @@ func Example() {
 		Caller:   invoke.Fake{"bridge": {cni.Add: plugin}},
 		Observer: otel.Observer{Provider: sdk.NewTracerProvider(sdk.WithSyncer(exporter))},
 	}
-	n, err := network.LoadBytes([]byte(`{"cniVersion":"1.1.0","name":"pods","plugins":[{"type":"bridge"}]}`))
+	n, err := config.LoadBytes([]byte(`{"cniVersion":"1.1.0","name":"pods","plugins":[{"type":"bridge"}]}`))
 	if err != nil {
 		panic(err)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 	"github.com/tenon-cni/tenon/otel"
 )
 
@@ -103,9 +104,9 @@ func (r *rig) span(t *testing.T, name string) tracetest.SpanStub {
 	return found[0]
 }
 
-func load(t *testing.T, plugins ...string) *network.Network {
+func load(t *testing.T, plugins ...string) *config.Network {
 	t.Helper()
-	n, err := network.LoadBytes(fmt.Appendf(nil, `{"cniVersion":"1.1.0","name":"pods","plugins":[{"type":"%s"}]}`, strings.Join(plugins, `"},{"type":"`)))
+	n, err := config.LoadBytes(fmt.Appendf(nil, `{"cniVersion":"1.1.0","name":"pods","plugins":[{"type":"%s"}]}`, strings.Join(plugins, `"},{"type":"`)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/ops/text"
 	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 func (a *app) add() *cobra.Command {
@@ -118,7 +119,7 @@ func (t *attachment) portHolders(ctx context.Context, capabilities map[string]js
 }
 
 // print prints what an ADD made.
-func (t *attachment) print(client *network.Client, n *network.Network, result *cni.Result) error {
+func (t *attachment) print(client *network.Client, n *config.Network, result *cni.Result) error {
 	if !t.json {
 		fmt.Fprintf(t.stdout, "attached %s to network %s\n", t.id, n.Name)
 		if err := text.Result(t.stdout, result); err != nil {
@@ -138,7 +139,7 @@ func (t *attachment) print(client *network.Client, n *network.Network, result *c
 }
 
 // takeBack detaches because the result of an ADD could not be printed, for the reason cause.
-func (t *attachment) takeBack(ctx context.Context, client *network.Client, n *network.Network, cause error) error {
+func (t *attachment) takeBack(ctx context.Context, client *network.Client, n *config.Network, cause error) error {
 	key := t.key(n, "")
 	err := client.Del(context.WithoutCancel(ctx), key, network.Fallback{})
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/ops/text"
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // attachment are the flags and arguments of commands about one attachment.
@@ -68,7 +69,7 @@ func (t *attachment) parse(args []string) error {
 // identify determines the container ID if --id is not given: by default it is the name of the namespace.
 // An attachment of this namespace that was recorded under the default of earlier releases counts, too. The error is that
 // the name belongs to a container in another namespace.
-func (t *attachment) identify(c *network.Client, n *network.Network, name string) error {
+func (t *attachment) identify(c *network.Client, n *config.Network, name string) error {
 	if t.id != "" {
 		return nil
 	}
@@ -92,7 +93,7 @@ func (t *attachment) identify(c *network.Client, n *network.Network, name string
 }
 
 // key returns the attachment in the network n, or if that could not be loaded, in the one of that name.
-func (t *attachment) key(n *network.Network, name string) cni.Attachment {
+func (t *attachment) key(n *config.Network, name string) cni.Attachment {
 	if n != nil {
 		name = n.Name
 	}
@@ -148,7 +149,7 @@ func capabilities(env string, flags []string) (map[string]json.RawMessage, error
 }
 
 // warnUnread tells of capability arguments that no plugin of the network takes: they do nothing.
-func warnUnread(n *network.Network, args map[string]json.RawMessage) {
+func warnUnread(n *config.Network, args map[string]json.RawMessage) {
 	taken := map[string]bool{}
 	for _, p := range n.Plugins {
 		for name, wanted := range p.Capabilities {
@@ -169,7 +170,7 @@ func warnUnread(n *network.Network, args map[string]json.RawMessage) {
 }
 
 // failed is the error of a verb on an attachment; n may be nil.
-func (t *attachment) failed(err error, n *network.Network) error {
+func (t *attachment) failed(err error, n *config.Network) error {
 	if err == nil {
 		return nil
 	}

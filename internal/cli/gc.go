@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 func (a *app) gc() *cobra.Command {
@@ -40,7 +41,7 @@ A network that has no configuration any more is taken as it was recorded.`,
 			}
 			client := r.client()
 			n, err := r.load(args[0])
-			if errors.Is(err, network.ErrNotFound) || errors.Is(err, network.ErrNoConfig) {
+			if errors.Is(err, config.ErrNotFound) || errors.Is(err, config.ErrNoConfig) {
 				n, err = recordedNetwork(client, args[0], err)
 			}
 			if err != nil {
@@ -80,7 +81,7 @@ A network that has no configuration any more is taken as it was recorded.`,
 
 // recordedNetwork returns a network as one of its attachments was run; where none is recorded the error is that of the
 // look-up before.
-func recordedNetwork(c *network.Client, name string, notFound error) (*network.Network, error) {
+func recordedNetwork(c *network.Client, name string, notFound error) (*config.Network, error) {
 	records, _ := c.List() // what cannot be read GC tells
 	for _, n := range network.Recorded(records) {
 		if n.Name == name {
@@ -128,7 +129,7 @@ func (k keep) inUse() (network.Keep, error) {
 }
 
 // wouldGo prints what GC would do.
-func (a *app) wouldGo(c *network.Client, n *network.Network, k network.Keep) error {
+func (a *app) wouldGo(c *network.Client, n *config.Network, k network.Keep) error {
 	if n.DisableGC {
 		fmt.Fprintf(a.stdout, "nothing: network %s has disableGC\n", n.Name)
 		return nil

@@ -18,7 +18,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/ipam"
 	"github.com/tenon-cni/tenon/internal/ops/inspect"
 	"github.com/tenon-cni/tenon/internal/ops/text"
-	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 	"github.com/tenon-cni/tenon/plugins/hostlocal"
 )
 
@@ -113,7 +113,7 @@ func (r *settings) reservations(ctx context.Context) (reservations, error) {
 
 // lists are the configurations that can be loaded. Files that cannot are passed over.
 func (r *settings) lists() ([]*cni.List, error) {
-	c, err := network.Discover(r.netDir)
+	c, err := config.Discover(r.netDir)
 	if err != nil {
 		return nil, err
 	}

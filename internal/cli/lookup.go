@@ -7,19 +7,19 @@ import (
 	"strings"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // load finds the network that an argument means: a path if it has a slash, else a name.
-func (r *settings) load(arg string) (*network.Network, error) {
+func (r *settings) load(arg string) (*config.Network, error) {
 	if isPath(arg) {
-		n, err := network.LoadFile(arg)
+		n, err := config.LoadFile(arg)
 		if err != nil {
 			return nil, fmt.Errorf("network: %w", err)
 		}
 		return n, nil
 	}
-	c, err := network.Discover(r.netDir)
+	c, err := config.Discover(r.netDir)
 	if err != nil {
 		return nil, r.needsRoot(err)
 	}
@@ -31,14 +31,14 @@ func (r *settings) load(arg string) (*network.Network, error) {
 }
 
 // passedOver warns that a file is left out.
-func (r *settings) passedOver(f network.File) { r.warn("passed over %v", f.Err) }
+func (r *settings) passedOver(f config.File) { r.warn("passed over %v", f.Err) }
 
 // notFound adds to an error of a look-up what may help.
-func (r *settings) notFound(err error, c *network.Catalog, name string) error {
+func (r *settings) notFound(err error, c *config.Catalog, name string) error {
 	switch {
-	case errors.Is(err, network.ErrNoConfig):
+	case errors.Is(err, config.ErrNoConfig):
 		return r.noConfig(fmt.Errorf("network %q: %w", name, err), c, name)
-	case errors.Is(err, network.ErrNotFound):
+	case errors.Is(err, config.ErrNotFound):
 		return hint(r.didYouMean(cni.Errorf(cni.CodeInvalidConfig, "%w", err), name, names(c)), r.elsewhere())
 	case err != nil && cni.ValidateNetworkName(name) == nil:
 		return r.needsRoot(hint(fmt.Errorf("network %q: %w", name, err), r.command("see all that is wrong with it: ", "net", "lint", name)))
@@ -47,7 +47,7 @@ func (r *settings) notFound(err error, c *network.Catalog, name string) error {
 }
 
 // noConfig adds to the error that a folder holds no network how to get one.
-func (r *settings) noConfig(err error, c *network.Catalog, name string) error {
+func (r *settings) noConfig(err error, c *config.Catalog, name string) error {
 	what := r.command("write one: ", "net", "new", cmp.Or(name, "pods"), "--type", "bridge")
 	if len(c.Files) > 0 {
 		what = "no file there counts: rename it so that its name ends in .conflist, .conf or .json"
@@ -63,10 +63,10 @@ func (r *settings) elsewhere() string {
 }
 
 // names are the networks that can be loaded.
-func names(c *network.Catalog) []string {
+func names(c *config.Catalog) []string {
 	var names []string
 	for _, f := range c.Candidates() {
-		if f.Use == network.Chosen {
+		if f.Use == config.Chosen {
 			names = append(names, f.Name)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 func (a *app) net() *cobra.Command {
@@ -27,16 +27,16 @@ of the others.`,
 }
 
 // catalog reads the folder of networks, which has to hold one.
-func (r *settings) catalog() (*network.Catalog, error) {
-	c, err := network.Discover(r.netDir)
+func (r *settings) catalog() (*config.Catalog, error) {
+	c, err := config.Discover(r.netDir)
 	if err != nil {
 		return nil, r.needsRoot(err)
 	}
 	return r.requireNetworks(c)
 }
 
-func (r *settings) requireNetworks(c *network.Catalog) (*network.Catalog, error) {
-	if _, err := c.Default(); errors.Is(err, network.ErrNoConfig) {
+func (r *settings) requireNetworks(c *config.Catalog) (*config.Catalog, error) {
+	if _, err := c.Default(); errors.Is(err, config.ErrNoConfig) {
 		return nil, r.noConfig(err, c, "")
 	}
 	return c, nil

@@ -13,7 +13,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/ops/explain"
 	"github.com/tenon-cni/tenon/internal/ops/text"
-	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 func (a *app) netExplain() *cobra.Command {
@@ -29,7 +29,7 @@ name, or its file is broken, the exit status is 1, as it is where there is no ne
 Uses:
   chosen      who asks for the network gets it
   drop-in     its plugin is appended to the network
-  policy      ` + network.PolicyName + `: plugins that networks have to have, or nothing is attached to them
+  policy      ` + config.PolicyName + `: plugins that networks have to have, or nothing is attached to them
   shadowed    a file that is looked at earlier has the name
   suppressed  a drop-in of a network with loadOnlyInlinedPlugins
   broken      it cannot be used, and neither can its network
@@ -40,7 +40,7 @@ Uses:
 		ValidArgsFunction: r.completeNetwork,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := strings.Join(args, "")
-			c, err := network.Discover(r.netDir)
+			c, err := config.Discover(r.netDir)
 			if err != nil {
 				return r.needsRoot(err)
 			}
@@ -109,7 +109,7 @@ func (r *settings) printPolicy(p *explain.Policy) {
 	fmt.Fprintln(r.stdout)
 	for _, name := range slices.Sorted(maps.Keys(p.RequiredPlugins)) {
 		who := "network " + name
-		if name == network.EveryNetwork {
+		if name == config.EveryNetwork {
 			who = "every network"
 		}
 		fmt.Fprintf(r.stdout, "policy: %s has to have %s\n", who, strings.Join(p.RequiredPlugins[name], ", "))

@@ -11,7 +11,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/ops/lint"
-	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // lintSettings are the flags of net lint.
@@ -28,7 +28,7 @@ func (a *app) netLint() *cobra.Command {
 		Long: `Looks through the configurations in --net-dir, in DIR or in FILE, or at one NETWORK, for what will
 not work or is probably not meant: keys that nobody reads, wrong types, options and address ranges that
 the plugins refuse, plugins that are missing or too old, files that no runtime looks at, networks that
-get into each other's way or lack what ` + network.PolicyName + ` requires. An argument with a slash is a path.
+get into each other's way or lack what ` + config.PolicyName + ` requires. An argument with a slash is a path.
 
 Plugins of tenon are asked what they accept; of others only what holds for all plugins is checked. All
 are asked for their versions (VERSION), which --offline leaves out. Nothing is changed or attached.
@@ -74,7 +74,7 @@ func (r *lintSettings) lint(ctx context.Context, args []string) ([]lint.Finding,
 	if len(args) > 0 {
 		name := args[0]
 		_, _, err := c.Lookup(name)
-		if err != nil && !slices.ContainsFunc(c.Candidates(), func(f network.File) bool { return f.Name == name }) {
+		if err != nil && !slices.ContainsFunc(c.Candidates(), func(f config.File) bool { return f.Name == name }) {
 			return nil, r.notFound(err, c, name)
 		}
 		return slices.DeleteFunc(found, func(f lint.Finding) bool { return f.Network != name }), nil
@@ -86,7 +86,7 @@ func (r *lintSettings) lint(ctx context.Context, args []string) ([]lint.Finding,
 }
 
 // readPath reads a folder or a file.
-func (r *lintSettings) readPath(path string) (*network.Catalog, error) {
+func (r *lintSettings) readPath(path string) (*config.Catalog, error) {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
@@ -94,7 +94,7 @@ func (r *lintSettings) readPath(path string) (*network.Catalog, error) {
 	case info.IsDir():
 		return lint.Read(path)
 	default:
-		return network.DiscoverFile(path), nil
+		return config.DiscoverFile(path), nil
 	}
 }
 

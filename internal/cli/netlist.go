@@ -7,7 +7,7 @@ import (
 
 	"github.com/tenon-cni/tenon/internal/ops/explain"
 	"github.com/tenon-cni/tenon/internal/ops/text"
-	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 func (a *app) netList() *cobra.Command {
@@ -45,7 +45,7 @@ error. CNI is the newest version that a network offers; tenon net explain tells 
 	return cmd
 }
 
-func (r *settings) netRow(f network.File) []string {
+func (r *settings) netRow(f config.File) []string {
 	row := []string{f.Name, "", "", r.baseName(f.Path)}
 	if f.Network != nil {
 		row[1], row[2] = f.Network.Version.String(), strings.Join(f.Network.Types(), ",")
@@ -54,7 +54,7 @@ func (r *settings) netRow(f network.File) []string {
 }
 
 // notes say what is remarkable about a file.
-func (r *settings) notes(f network.File) string {
+func (r *settings) notes(f config.File) string {
 	var notes []string
 	if f.Err != nil {
 		notes = append(notes, "broken")

@@ -16,7 +16,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/ops/compose"
 	"github.com/tenon-cni/tenon/internal/ops/lint"
 	"github.com/tenon-cni/tenon/invoke"
-	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 	"github.com/tenon-cni/tenon/plugin"
 	"github.com/tenon-cni/tenon/plugins/all"
 )
@@ -54,7 +54,7 @@ What "tenon net lint" calls an error is refused, and nothing is written; its war
 			if err := n.Validate(); err != nil {
 				return err
 			}
-			c, err := network.Discover(r.netDir)
+			c, err := config.Discover(r.netDir)
 			if err != nil {
 				return r.needsRoot(err)
 			}
@@ -143,7 +143,7 @@ type newReport struct {
 
 // number gives a network the first free subnets where it needs some and none is given, and otherwise refuses subnets that
 // are in use.
-func (r *settings) number(ctx context.Context, n *compose.Network, o newOptions, c *network.Catalog) (chosen bool, err error) {
+func (r *settings) number(ctx context.Context, n *compose.Network, o newOptions, c *config.Catalog) (chosen bool, err error) {
 	choose := n.Numbered() && len(o.subnets) == 0
 	if !choose && (o.overlap || len(n.Subnets) == 0) {
 		if o.ipv6 {
@@ -191,7 +191,7 @@ func (r *settings) overlapping(err error, n compose.Network, o newOptions, uses 
 }
 
 // refuseErrors lints a configuration. It returns an error for what lint calls an error, and prints warnings.
-func (r *settings) refuseErrors(content []byte, policy *network.Policy) error {
+func (r *settings) refuseErrors(content []byte, policy *config.Policy) error {
 	found, err := lint.Content(content, policy)
 	if err != nil {
 		return err

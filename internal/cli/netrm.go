@@ -8,7 +8,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/ops/removal"
-	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 func (a *app) netRm() *cobra.Command {
@@ -29,7 +29,7 @@ Refuses while containers are attached. --detach runs DEL for them first.`,
 		ValidArgsFunction: r.completeNetwork,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
-			if q.Catalog, err = network.Discover(r.netDir); err != nil {
+			if q.Catalog, err = config.Discover(r.netDir); err != nil {
 				return r.needsRoot(err)
 			}
 			q.Client, q.Name = r.client(), args[0]
@@ -76,8 +76,8 @@ func stepText(s removal.Step, dryRun bool) string {
 }
 
 // warnShadowed warns if another file has the name of the network that was removed.
-func (a *app) warnShadowed(removed *network.Network, dir string) {
-	c, err := network.Discover(dir)
+func (a *app) warnShadowed(removed *config.Network, dir string) {
+	c, err := config.Discover(dir)
 	if err != nil {
 		return
 	}
@@ -93,7 +93,7 @@ func (r *settings) notRemoved(err error, q removal.Request) error {
 	case errors.As(err, &attached):
 		err = cni.Errorf(cni.CodeTryAgainLater, "network %s: %w", q.Name, err)
 		return hint(err, r.again("detach them first: ", "--detach"), r.command("see what is attached: ", "ps"))
-	case errors.Is(err, network.ErrNotFound):
+	case errors.Is(err, config.ErrNotFound):
 		return hint(r.didYouMean(cni.Errorf(cni.CodeInvalidConfig, "%w", err), q.Name, names(q.Catalog)), r.elsewhere())
 	}
 	return r.explain(err, nil)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 func (a *app) netShow() *cobra.Command {
@@ -52,7 +52,7 @@ NETWORK is the name of a configuration in --net-dir, or the path of a file (with
 	return cmd
 }
 
-func (r *settings) printSources(n *network.Network) error {
+func (r *settings) printSources(n *config.Network) error {
 	for i, typ := range n.Types() {
 		if _, err := fmt.Fprintf(r.stderr, "plugin %s is from %s\n", typ, n.PluginSource(i)); err != nil {
 			return err

@@ -14,6 +14,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/ops/inspect"
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 func (a *app) prune() *cobra.Command {
@@ -84,7 +85,7 @@ func (p *pruning) run(ctx context.Context) error {
 		p.states[x.Attachment] = x.State
 	}
 	networks := network.Recorded(records)
-	slices.SortFunc(networks, func(a, b *network.Network) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(networks, func(a, b *config.Network) int { return cmp.Compare(a.Name, b.Name) })
 	var errs []error
 	for _, n := range networks {
 		n = p.configured(n)
@@ -99,8 +100,8 @@ func (p *pruning) run(ctx context.Context) error {
 }
 
 // configured returns a recorded network as it is configured now, if it is.
-func (p *pruning) configured(n *network.Network) *network.Network {
-	c, err := network.Discover(p.netDir)
+func (p *pruning) configured(n *config.Network) *config.Network {
+	c, err := config.Discover(p.netDir)
 	if err != nil {
 		return n
 	}
@@ -110,7 +111,7 @@ func (p *pruning) configured(n *network.Network) *network.Network {
 	return n
 }
 
-func (p *pruning) pruneNetwork(ctx context.Context, client *network.Client, n *network.Network, k network.Keep) error {
+func (p *pruning) pruneNetwork(ctx context.Context, client *network.Client, n *config.Network, k network.Keep) error {
 	if p.dryRun {
 		stale, err := client.Stale(n, k)
 		for _, r := range stale {
@@ -130,7 +131,7 @@ func (p *pruning) pruneNetwork(ctx context.Context, client *network.Client, n *n
 }
 
 // detach runs DEL for attachments without a namespace in a network with disableGC.
-func (p *pruning) detach(ctx context.Context, client *network.Client, n *network.Network, list []inspect.Attachment) error {
+func (p *pruning) detach(ctx context.Context, client *network.Client, n *config.Network, list []inspect.Attachment) error {
 	var errs []error
 	for _, x := range list {
 		if x.Attachment.Network != n.Name || !x.State.Due() || x.Runtime != runtimeName && !p.allRuntimes {

@@ -19,6 +19,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/ops/text"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // settings are the flags of commands that load networks or run plugins.
@@ -66,7 +67,7 @@ func (f *folders) Set(text string) error {
 
 func (r *settings) netDirFlag(cmd *cobra.Command) {
 	r.cmd = cmd
-	cmd.Flags().StringVar(&r.netDir, "net-dir", cmp.Or(os.Getenv("NETCONFPATH"), network.DefaultConfDir),
+	cmd.Flags().StringVar(&r.netDir, "net-dir", cmp.Or(os.Getenv("NETCONFPATH"), config.DefaultDir),
 		"look networks up in `DIR` [NETCONFPATH]")
 }
 
@@ -110,7 +111,7 @@ func (r *settings) client() *network.Client {
 		Timeout: cmp.Or(r.timeout, -1), Log: slog.Default(),
 	}
 	if r.netDir != "" {
-		c.Policy, _ = network.LoadPolicy(r.netDir) // a broken one refuses what it could forbid, and says why
+		c.Policy, _ = config.LoadPolicy(r.netDir) // a broken one refuses what it could forbid, and says why
 	}
 	if r.verbose {
 		r.logLevel.Set(slog.LevelDebug)
@@ -119,7 +120,7 @@ func (r *settings) client() *network.Client {
 }
 
 // asRun returns a network in the version in which a client runs it, and unchanged where that cannot be told.
-func asRun(ctx context.Context, c *network.Client, n *network.Network) (*network.Network, error) {
+func asRun(ctx context.Context, c *network.Client, n *config.Network) (*config.Network, error) {
 	g, err := c.Negotiate(ctx, n)
 	if err != nil {
 		return n, err
@@ -128,7 +129,7 @@ func asRun(ctx context.Context, c *network.Client, n *network.Network) (*network
 }
 
 // explain adds hints to an error of running a network's plugins; n may be nil.
-func (r *settings) explain(err error, n *network.Network) error {
+func (r *settings) explain(err error, n *config.Network) error {
 	if err == nil {
 		return nil
 	}
@@ -197,7 +198,7 @@ func (r *settings) completeNetwork(_ *cobra.Command, args []string, _ string) ([
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	c, err := network.Discover(r.netDir)
+	c, err := config.Discover(r.netDir)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveDefault
 	}

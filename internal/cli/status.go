@@ -11,7 +11,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/ops/text"
-	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 func (a *app) status() *cobra.Command {
@@ -33,7 +33,7 @@ for. The exit status is 1 if one is not ready.`,
 				if err != nil {
 					return err
 				}
-				return r.printStatus(cmd, []*network.Network{n}, nil)
+				return r.printStatus(cmd, []*config.Network{n}, nil)
 			}
 			c, err := r.catalog()
 			if err != nil {
@@ -53,7 +53,7 @@ for. The exit status is 1 if one is not ready.`,
 
 // warnOfDefaults tells where the name of a file decides which network containers get: a file that some package brings
 // takes the place of the one that is meant.
-func (r *settings) warnOfDefaults(c *network.Catalog) {
+func (r *settings) warnOfDefaults(c *config.Catalog) {
 	var taken string
 	var others []string
 	for _, f := range c.Candidates() {
@@ -78,11 +78,11 @@ type statusEntry struct {
 	Ready      bool            `json:"ready"`
 	Error      json.RawMessage `json:"error,omitempty"`
 
-	file network.File
+	file config.File
 	err  error
 }
 
-func (r *settings) printStatus(cmd *cobra.Command, networks []*network.Network, loadErr error) error {
+func (r *settings) printStatus(cmd *cobra.Command, networks []*config.Network, loadErr error) error {
 	entries := r.ask(cmd, networks)
 	var err error
 	if r.json {
@@ -99,10 +99,10 @@ func (r *settings) printStatus(cmd *cobra.Command, networks []*network.Network, 
 	return errors.Join(err, r.unfinished(cmd, loadErr))
 }
 
-func (r *settings) ask(cmd *cobra.Command, networks []*network.Network) []statusEntry {
+func (r *settings) ask(cmd *cobra.Command, networks []*config.Network) []statusEntry {
 	client := r.client()
-	files := map[string]network.File{}
-	if c, err := network.Discover(r.netDir); err == nil {
+	files := map[string]config.File{}
+	if c, err := config.Discover(r.netDir); err == nil {
 		for _, f := range c.Files {
 			files[f.Path] = f
 		}
@@ -135,7 +135,7 @@ func (r *settings) ask(cmd *cobra.Command, networks []*network.Network) []status
 // startsWithInterface returns an error for a network that starts with a plugin that must be chained,
 // because ADD always fails there.
 // The plugin itself does not learn from a STATUS request whether other plugins come before it.
-func startsWithInterface(n *network.Network) error {
+func startsWithInterface(n *config.Network) error {
 	types := n.Types()
 	if len(types) == 0 || !slices.Contains(chainedNames(), types[0]) {
 		return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 	"github.com/tenon-cni/tenon/network/metrics"
 	"github.com/tenon-cni/tenon/plugins/all"
 )
@@ -23,7 +24,7 @@ func Example() {
 		panic(err)
 	}
 	defer os.RemoveAll(state)
-	pods, err := network.LoadBytes([]byte(`{"cniVersion":"1.1.0","name":"pods","plugins":[
+	pods, err := config.LoadBytes([]byte(`{"cniVersion":"1.1.0","name":"pods","plugins":[
 		{"type":"bridge","ipam":{"type":"host-local","subnet":"10.1.0.0/24","dataDir":"` + state + `/ipam"}}]}`))
 	if err != nil {
 		panic(err)

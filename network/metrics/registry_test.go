@@ -19,6 +19,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 	"github.com/tenon-cni/tenon/network/metrics"
 )
 
@@ -41,9 +42,9 @@ func exposed(t *testing.T, r *metrics.Registry) parsed {
 	return p
 }
 
-func newNetwork(t *testing.T, name string, types ...string) *network.Network {
+func newNetwork(t *testing.T, name string, types ...string) *config.Network {
 	t.Helper()
-	n, err := network.LoadBytes(fmt.Appendf(nil, `{"cniVersion":"1.1.0","name":%q,"plugins":[{"type":"%s"}]}`, name, strings.Join(types, `"},{"type":"`)))
+	n, err := config.LoadBytes(fmt.Appendf(nil, `{"cniVersion":"1.1.0","name":%q,"plugins":[{"type":"%s"}]}`, name, strings.Join(types, `"},{"type":"`)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 	"github.com/tenon-cni/tenon/plugin"
 	"github.com/tenon-cni/tenon/plugins/all"
 )
@@ -20,7 +21,7 @@ func Example() {
 		PluginDirs: []string{"/opt/cni/bin"}, // for plugins of others
 		Runtime:    "example",
 	}
-	pods, err := network.LoadBytes([]byte(`{
+	pods, err := config.LoadBytes([]byte(`{
 		"cniVersions": ["1.0.0", "1.1.0"], "name": "pods", "plugins": [
 			{"type": "bridge", "isGateway": true, "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.88.0.0/16"}]]}},
 			{"type": "portmap", "capabilities": {"portMappings": true}},

@@ -22,6 +22,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 	"github.com/tenon-cni/tenon/plugin"
 	"github.com/tenon-cni/tenon/plugins/all"
 )
@@ -46,7 +47,7 @@ type host struct {
 	*testnet.Net
 	*network.Client
 	t        testing.TB
-	networks []*network.Network
+	networks []*config.Network
 }
 
 func newHost(t testing.TB, chains ...string) *host {
@@ -64,7 +65,7 @@ func newHost(t testing.TB, chains ...string) *host {
 	for i, chain := range chains {
 		ipam := fmt.Sprintf(`{"type":"host-local","dataDir":%q,"ranges":[[{"subnet":"10.N.0.0/16"}],[{"subnet":"fd00:N::/64"}]]}`, t.TempDir())
 		text := strings.ReplaceAll(strings.ReplaceAll(chain, "IPAM", ipam), "N", fmt.Sprint(i+1))
-		n, err := network.LoadBytes([]byte(fmt.Sprintf(`{"cniVersion":"1.1.0","name":"net%d","plugins":[%s]}`, i+1, text)))
+		n, err := config.LoadBytes([]byte(fmt.Sprintf(`{"cniVersion":"1.1.0","name":"net%d","plugins":[%s]}`, i+1, text)))
 		must(t, err)
 		h.networks = append(h.networks, n)
 	}
@@ -85,7 +86,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-func (h *host) add(n *network.Network, container string) error {
+func (h *host) add(n *config.Network, container string) error {
 	c := h.Container(container)
 	ports := fmt.Sprintf(`[{"hostPort":%d,"containerPort":80,"protocol":"tcp"},{"hostPort":%d,"containerPort":53,"protocol":"udp","hostIP":"127.0.0.1"},`+
 		`{"hostPort":%[3]d,"containerPort":%[3]d,"range":9,"protocol":"tcp"}]`, 8000+c.Number, 9000+c.Number, 10000+10*c.Number)
@@ -98,7 +99,7 @@ func (h *host) add(n *network.Network, container string) error {
 	})
 }
 
-func (h *host) del(n *network.Network, container string) error {
+func (h *host) del(n *config.Network, container string) error {
 	a := cni.Attachment{Network: n.Name, Container: container, IfName: "eth0"}
 	return h.Host.Run(func() error { return h.Del(context.Background(), a, network.Fallback{}) })
 }

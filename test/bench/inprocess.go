@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	library "github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 	"github.com/tenon-cni/tenon/plugin"
 	"github.com/tenon-cni/tenon/plugins/all"
 )
@@ -20,7 +21,7 @@ import (
 type embedded struct {
 	*side
 	client *library.Client
-	list   *library.Network
+	list   *config.Network
 }
 
 // newEmbedded has a network of its own on our side, with bridge, host-local, masquerading and portmap.
@@ -31,7 +32,7 @@ func (b *bench) newEmbedded(name, state string) (*embedded, error) {
 		Caller: plugin.Linked{Plugins: all.Plugins, Log: quiet}, PluginDirs: []string{}, StateDir: state, Log: quiet,
 	}}
 	var err error
-	e.list, err = library.LoadBytes(fmt.Appendf(nil, `{"cniVersion": "1.0.0", "name": %q, "plugins": [
+	e.list, err = config.LoadBytes(fmt.Appendf(nil, `{"cniVersion": "1.0.0", "name": %q, "plugins": [
 		{"type": "bridge", "bridge": "br-%[1]s", "isGateway": true, "ipMasq": true,
 			"ipam": {"type": "host-local", "dataDir": %q, "ranges": [[{"subnet": "10.77.0.0/16"}]]}},
 		{"type": "portmap", "capabilities": {"portMappings": true}}

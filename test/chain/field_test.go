@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 	"github.com/tenon-cni/tenon/plugin"
 	"github.com/tenon-cni/tenon/plugins/all"
 )
@@ -35,7 +36,7 @@ type runtime struct {
 	*testnet.Net
 	*network.Client
 	t       *testing.T
-	network *network.Network
+	network *config.Network
 	dir     string
 }
 
@@ -48,7 +49,7 @@ func newRuntime(t *testing.T, file, plugins string, exec bool) *runtime {
 	text, err := os.ReadFile(file)
 	must(t, err)
 	text = bytes.Replace(text, []byte(`"type": "host-local",`), fmt.Appendf(nil, `"type": "host-local", "dataDir": %q,`, r.dir), 1)
-	r.network, err = network.LoadBytes(text)
+	r.network, err = config.LoadBytes(text)
 	must(t, err)
 	if plugins == "" {
 		plugins = t.TempDir()

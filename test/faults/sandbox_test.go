@@ -18,6 +18,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 	"github.com/tenon-cni/tenon/plugin"
 	builtin "github.com/tenon-cni/tenon/plugins/all"
 )
@@ -67,7 +68,7 @@ func (j job) do(ctx context.Context) error {
 		r := network.SandboxRequest{ID: j.ID, Parameters: network.Parameters{Netns: j.Netns}}
 		r.Capabilities = map[string]json.RawMessage{"portMappings": j.Ports}
 		for _, b := range j.Networks {
-			n, err := network.LoadBytes(b)
+			n, err := config.LoadBytes(b)
 			if err != nil {
 				return err
 			}

@@ -25,6 +25,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 	"github.com/tenon-cni/tenon/plugin"
 	"github.com/tenon-cni/tenon/plugins/all"
 	"github.com/tenon-cni/tenon/plugins/loopback"
@@ -37,7 +38,7 @@ type host struct {
 	*testnet.Net
 	*network.Client
 	t    testing.TB
-	pods *network.Network
+	pods *config.Network
 	data string // of host-local
 }
 
@@ -64,7 +65,7 @@ func newHostOf(t testing.TB, plugins string, needs ...probe.Feature) *host {
 	}
 	var err error
 	ipam := fmt.Sprintf(`"ipam": {"type": "host-local", "dataDir": %q, "ranges": [[{"subnet": "10.88.0.0/16"}], [{"subnet": "fd00:88::/64"}]]}`, h.data)
-	h.pods, err = network.LoadBytes([]byte(`{"cniVersion": "1.1.0", "name": "pods", "plugins": [` + strings.ReplaceAll(plugins, "IPAM", ipam) + `]}`))
+	h.pods, err = config.LoadBytes([]byte(`{"cniVersion": "1.1.0", "name": "pods", "plugins": [` + strings.ReplaceAll(plugins, "IPAM", ipam) + `]}`))
 	must(t, err)
 	return h
 }
@@ -355,7 +356,7 @@ func TestLoopbackAlone(t *testing.T) {
 	client := &network.Client{
 		Caller: plugin.Linked{Plugins: []plugin.Definition{loopback.Plugin}}, PluginDirs: []string{t.TempDir()}, Isolated: true, StateDir: t.TempDir(),
 	}
-	lo, err := network.LoadBytes([]byte(`{"cniVersions": ["1.0.0", "1.1.0"], "name": "lo", "plugins": [{"type": "loopback"}]}`))
+	lo, err := config.LoadBytes([]byte(`{"cniVersions": ["1.0.0", "1.1.0"], "name": "lo", "plugins": [{"type": "loopback"}]}`))
 	must(t, err)
 	q := network.Request{Container: "c", IfName: "lo", Parameters: network.Parameters{Netns: n.Container("c").Path()}}
 	must(t, n.Host.Run(func() error {

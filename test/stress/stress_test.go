@@ -14,6 +14,7 @@ import (
 
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 const containers = 200
@@ -38,7 +39,7 @@ func TestManyAtOnce(t *testing.T) {
 	plugins := install(t)
 	n := testnet.New(t)
 	data := t.TempDir()
-	pods, err := network.LoadBytes(fmt.Appendf(nil, `{
+	pods, err := config.LoadBytes(fmt.Appendf(nil, `{
 		"cniVersion": "1.1.0", "name": "pods",
 		"plugins": [{
 			"type": "bridge", "isDefaultGateway": true, "ipMasq": true,

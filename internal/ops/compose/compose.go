@@ -14,7 +14,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/ipam"
-	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // Network is what can be chosen of a network.
@@ -200,7 +200,7 @@ func bridgeName(network string) string {
 // returns its path. The file appears at once and complete. One of its name, and a file of the network's name, even a
 // broken one, is [fs.ErrExist].
 func Write(dir, file, name string, content []byte) (string, error) {
-	c, err := network.Discover(dir)
+	c, err := config.Discover(dir)
 	if err != nil {
 		return "", err
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 	"github.com/tenon-cni/tenon/plugins/hostlocal"
 )
 
@@ -20,7 +20,7 @@ type Use struct {
 // Uses returns the ranges in use: by the networks of a directory, and by addresses and routes of this host. It leaves out
 // the bridge of n and default routes, and the whole host if n is attached to an interface of the host, which it shares
 // addresses with.
-func (n Network) Uses(ctx context.Context, c *network.Catalog) ([]Use, error) {
+func (n Network) Uses(ctx context.Context, c *config.Catalog) ([]Use, error) {
 	var uses []Use
 	for _, f := range c.Candidates() {
 		if f.Network == nil {

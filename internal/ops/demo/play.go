@@ -22,6 +22,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/ops/text"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 const (
@@ -29,8 +30,8 @@ const (
 	ifName = "eth0"
 )
 
-// config is the network; the data directory goes in.
-const config = `{
+// list is the configuration of the network; the data directory goes in.
+const list = `{
   "cniVersion": "1.1.0",
   "name": "demo",
   "plugins": [
@@ -60,7 +61,7 @@ type play struct {
 	dir     string
 	host    *netns.NS
 	client  network.Client
-	network *network.Network
+	network *config.Network
 	web, db *container
 	lost    []string // rules that somebody has taken away
 }
@@ -162,7 +163,7 @@ func (p *play) install(ctx context.Context, names []string) error {
 
 func (p *play) configure(context.Context) error {
 	path := filepath.Join(p.dir, "net.d", "demo.conflist")
-	text := fmt.Sprintf(config, filepath.Join(p.dir, "networks"))
+	text := fmt.Sprintf(list, filepath.Join(p.dir, "networks"))
 	if err := os.Mkdir(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
@@ -171,7 +172,7 @@ func (p *play) configure(context.Context) error {
 	}
 	p.say("%s:\n%s", path, text)
 	var err error
-	p.network, err = network.Load(filepath.Dir(path), "demo")
+	p.network, err = config.Load(filepath.Dir(path), "demo")
 	return err
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 func TestMain(m *testing.M) { testnet.Main(m) }
@@ -80,7 +81,7 @@ func TestProveFindsWhatIsLeft(t *testing.T) {
 			n := testnet.New(t, "web")
 			n.Host.Command("ip", "link", "add", bridge, "type", "bridge")
 			dir := t.TempDir()
-			l, err := network.LoadBytes(fmt.Appendf(nil, config, filepath.Join(dir, "networks")))
+			l, err := config.LoadBytes(fmt.Appendf(nil, list, filepath.Join(dir, "networks")))
 			if err != nil {
 				t.Fatal(err)
 			}

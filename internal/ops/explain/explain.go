@@ -9,6 +9,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // Folder is a configuration folder.
@@ -19,19 +20,19 @@ type Folder struct {
 	Networks []Network `json:"networks"` // those that a look-up by name finds
 }
 
-// File is a file or folder and what becomes of it: see [network.File].
+// File is a file or folder and what becomes of it: see [config.File].
 type File struct {
-	Path       string      `json:"path"`
-	Use        network.Use `json:"use"`
-	Network    string      `json:"network,omitempty"`
-	Version    string      `json:"cniVersion,omitempty"`
-	Plugins    []string    `json:"plugins,omitempty"`
-	Default    bool        `json:"default,omitempty"`
-	ShadowedBy string      `json:"shadowedBy,omitempty"`
-	Reason     string      `json:"reason,omitempty"`
-	Error      string      `json:"error,omitempty"`
-	Line       int         `json:"line,omitempty"`
-	Column     int         `json:"column,omitempty"`
+	Path       string     `json:"path"`
+	Use        config.Use `json:"use"`
+	Network    string     `json:"network,omitempty"`
+	Version    string     `json:"cniVersion,omitempty"`
+	Plugins    []string   `json:"plugins,omitempty"`
+	Default    bool       `json:"default,omitempty"`
+	ShadowedBy string     `json:"shadowedBy,omitempty"`
+	Reason     string     `json:"reason,omitempty"`
+	Error      string     `json:"error,omitempty"`
+	Line       int        `json:"line,omitempty"`
+	Column     int        `json:"column,omitempty"`
 }
 
 // Policy is what networks have to have.
@@ -69,10 +70,10 @@ type Executable struct {
 
 // Explain looks at a folder with the settings of a client; name limits it to one network and to the files that have to
 // do with it, or may have, as nobody knows which network they are of. Empty is all.
-func Explain(ctx context.Context, client *network.Client, c *network.Catalog, name string) Folder {
-	var files []network.File
+func Explain(ctx context.Context, client *network.Client, c *config.Catalog, name string) Folder {
+	var files []config.File
 	for _, f := range c.Files {
-		if name == "" || f.Name == name || f.Use == network.PolicyFile || f.Use == network.Broken && f.Name == "" {
+		if name == "" || f.Name == name || f.Use == config.PolicyFile || f.Use == config.Broken && f.Name == "" {
 			files = append(files, f)
 		}
 	}
@@ -81,7 +82,7 @@ func Explain(ctx context.Context, client *network.Client, c *network.Catalog, na
 		folder.Policy = &Policy{Path: c.Policy.Source, RequiredPlugins: c.Policy.RequiredPlugins, Executables: c.Policy.Executables}
 	}
 	for _, f := range files {
-		if f.Use == network.Chosen {
+		if f.Use == config.Chosen {
 			folder.Networks = append(folder.Networks, run(ctx, client, c.Policy, f.Network))
 		}
 	}
@@ -89,14 +90,14 @@ func Explain(ctx context.Context, client *network.Client, c *network.Catalog, na
 }
 
 // Files says what becomes of files.
-func Files(files []network.File) []File {
+func Files(files []config.File) []File {
 	out := []File{}
 	for _, f := range files {
 		e := File{Path: f.Path, Use: f.Use, Network: f.Name, Default: f.Default, ShadowedBy: f.ShadowedBy, Reason: f.Reason}
 		if f.Network != nil {
 			e.Version, e.Plugins = f.Network.Version.String(), f.Network.Types()
 		}
-		if wrong := (*network.FileError)(nil); errors.As(f.Err, &wrong) {
+		if wrong := (*config.FileError)(nil); errors.As(f.Err, &wrong) {
 			e.Error, e.Line, e.Column = wrong.Err.Error(), wrong.Line, wrong.Column
 		}
 		out = append(out, e)
@@ -104,7 +105,7 @@ func Files(files []network.File) []File {
 	return out
 }
 
-func run(ctx context.Context, client *network.Client, policy *network.Policy, n *network.Network) Network {
+func run(ctx context.Context, client *network.Client, policy *config.Policy, n *config.Network) Network {
 	e := Network{Name: n.Name, Path: n.Source, Offered: n.Versions}
 	for i, typ := range n.Types() {
 		e.Plugins = append(e.Plugins, Plugin{typ, n.PluginSource(i)})

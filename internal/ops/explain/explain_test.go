@@ -13,10 +13,11 @@ import (
 	"github.com/tenon-cni/tenon/internal/ops/explain"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // setUp makes a configuration folder, and a client whose plugins support the versions in supported; others are missing.
-func setUp(t *testing.T, files, supported map[string]string) (*network.Catalog, *network.Client, string) {
+func setUp(t *testing.T, files, supported map[string]string) (*config.Catalog, *network.Client, string) {
 	t.Helper()
 	dir := t.TempDir()
 	write := func(path, content string) {
@@ -34,7 +35,7 @@ func setUp(t *testing.T, files, supported map[string]string) (*network.Catalog, 
 		versions = `"` + strings.Join(strings.Fields(versions), `", "`) + `"`
 		write(filepath.Join(dir, "bin", name), "#!/bin/sh\necho '{\"cniVersion\": \"1.1.0\", \"supportedVersions\": ["+versions+"]}'\n")
 	}
-	c, err := network.Discover(filepath.Join(dir, "net.d"))
+	c, err := config.Discover(filepath.Join(dir, "net.d"))
 	if err != nil {
 		t.Fatal(err)
 	}

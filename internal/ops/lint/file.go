@@ -13,11 +13,11 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/document"
 	"github.com/tenon-cni/tenon/internal/ops/text"
-	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // candidate takes in a file that holds a network.
-func (c *checker) candidate(f network.File) {
+func (c *checker) candidate(f config.File) {
 	at := subject{file: f.Path, network: f.Name}
 	if at.value = c.open(f, at); at.value == nil {
 		return
@@ -27,7 +27,7 @@ func (c *checker) candidate(f network.File) {
 	if f.Network != nil {
 		n.list = f.Network.List
 	}
-	if f.Kind == network.SingleFile {
+	if f.Kind == config.SingleFile {
 		n.plugins = []*pluginObject{object(at, at.value)}
 		if n.list != nil && n.list.Version >= cni.V100 {
 			c.add("single-form", at, "write a list: {\"cniVersion\": …, \"name\": …, \"plugins\": [{…}]} in a file that ends in .conflist",
@@ -42,13 +42,13 @@ func (c *checker) candidate(f network.File) {
 }
 
 // file judges a file that holds no network.
-func (c *checker) file(f network.File) {
+func (c *checker) file(f config.File) {
 	at := subject{file: f.Path, network: f.Name}
 	switch {
-	case f.Kind == network.ListFile || f.Kind == network.SingleFile: // see candidate
+	case f.Kind == config.ListFile || f.Kind == config.SingleFile: // see candidate
 	case c.catalog.Policy != nil && f.Path == c.catalog.Policy.Source:
 		c.policy(f, at)
-	case f.Kind == network.DropInFile:
+	case f.Kind == config.DropInFile:
 		c.dropIn(f, at)
 	case f.Err != nil:
 		c.open(f, at)
@@ -58,7 +58,7 @@ func (c *checker) file(f network.File) {
 }
 
 // open parses a file, and says why if that is not possible.
-func (c *checker) open(f network.File, at subject) *document.Node {
+func (c *checker) open(f config.File, at subject) *document.Node {
 	if f.Content == nil {
 		c.add("read", at, "", "cannot be read: %v", complaint(f))
 		return nil
@@ -68,13 +68,13 @@ func (c *checker) open(f network.File, at subject) *document.Node {
 		return nil
 	}
 	doc := document.Parse(f.Content)
-	c.duplicates(at, doc, f.Kind == network.ListFile)
+	c.duplicates(at, doc, f.Kind == config.ListFile)
 	return doc
 }
 
 // complaint is what is wrong with a file itself, and not with another that belongs to it.
-func complaint(f network.File) error {
-	if e := (*network.FileError)(nil); errors.As(f.Err, &e) && !errors.As(e.Err, new(*network.FileError)) {
+func complaint(f config.File) error {
+	if e := (*config.FileError)(nil); errors.As(f.Err, &e) && !errors.As(e.Err, new(*config.FileError)) {
 		return e.Err
 	}
 	return nil
@@ -82,7 +82,7 @@ func complaint(f network.File) error {
 
 func syntaxError(data []byte) error { return json.Unmarshal(data, new(json.RawMessage)) }
 
-func (c *checker) syntax(f network.File, at subject, err error) {
+func (c *checker) syntax(f config.File, at subject, err error) {
 	offset, hint := 0, ""
 	if s := (*json.SyntaxError)(nil); errors.As(err, &s) {
 		offset = max(0, int(s.Offset)-1)
@@ -123,13 +123,13 @@ func (c *checker) duplicates(at subject, n *document.Node, exactly bool) {
 }
 
 // dropIn adds a drop-in to its network.
-func (c *checker) dropIn(f network.File, at subject) {
+func (c *checker) dropIn(f config.File, at subject) {
 	switch f.Use {
-	case network.Ignored:
+	case config.Ignored:
 		c.add("ignored-file", at, "the folder of a drop-in bears the name of a network that is a list (.conflist)",
 			"is not read: there is no list of a network %q", f.Name)
 		return
-	case network.Suppressed:
+	case config.Suppressed:
 		c.add("ignored-file", at, "", "is not read: network %s says loadOnlyInlinedPlugins", f.Name)
 		return
 	}
@@ -141,13 +141,13 @@ func (c *checker) dropIn(f network.File, at subject) {
 		c.add("list", at.blame(err), e.Details, "%s; network %s cannot be loaded", e.Msg, f.Name)
 		return
 	}
-	if i := slices.IndexFunc(c.networks, func(n *configured) bool { return n.Kind == network.ListFile && n.Name == f.Name }); i >= 0 {
+	if i := slices.IndexFunc(c.networks, func(n *configured) bool { return n.Kind == config.ListFile && n.Name == f.Name }); i >= 0 {
 		c.networks[i].plugins = append(c.networks[i].plugins, object(at, at.value))
 	}
 }
 
 // ignored tells of a file that looks as if a runtime should read it.
-func (c *checker) ignored(f network.File, at subject) {
+func (c *checker) ignored(f config.File, at subject) {
 	if syntaxError(f.Content) != nil {
 		return
 	}

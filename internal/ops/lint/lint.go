@@ -14,7 +14,7 @@ import (
 	"sort"
 
 	"github.com/tenon-cni/tenon/internal/document"
-	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // Severity says how bad a finding is.
@@ -113,7 +113,7 @@ type Ask func(typ string) ([]string, error)
 
 // Check judges the files of one folder. ask is called once for each plugin that they name; if it is nil, nothing is known
 // about executables. Findings are in the order of files and places.
-func Check(catalog *network.Catalog, ask Ask) []Finding {
+func Check(catalog *config.Catalog, ask Ask) []Finding {
 	c := checker{catalog: catalog, ask: ask, asked: map[string]executable{}}
 	for _, f := range catalog.Candidates() {
 		c.candidate(f)
@@ -134,7 +134,7 @@ func Check(catalog *network.Catalog, ask Ask) []Finding {
 
 // checker collects findings.
 type checker struct {
-	catalog  *network.Catalog
+	catalog  *config.Catalog
 	ask      Ask
 	asked    map[string]executable
 	networks []*configured // in the order of look-ups

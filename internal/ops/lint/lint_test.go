@@ -14,7 +14,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/ops/lint"
-	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 var update = flag.Bool("update", false, "rewrite what the archives want")
@@ -128,7 +128,7 @@ func executables(table string) lint.Ask {
 	return func(typ string) ([]string, error) {
 		versions, known := all[typ]
 		if slices.Equal(versions, []string{"refused"}) {
-			return nil, cni.Errorf(cni.CodeInvalidConfig, "plugin %q: %w", typ, network.ErrNotAllowed).WithDetails("list it")
+			return nil, cni.Errorf(cni.CodeInvalidConfig, "plugin %q: %w", typ, config.ErrNotAllowed).WithDetails("list it")
 		}
 		if known && len(versions) == 0 {
 			return nil, cni.Errorf(cni.CodeInvalidConfig, "plugin %q not found in /opt/cni/bin", typ).WithDetails("install it")
@@ -155,7 +155,7 @@ func TestFindingAsJSON(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a.conf")
 	write(t, path, []byte("{\"cniVersion\": \"0.4.0\", \"name\": \"n\",\n \"type\": \"bridge\", \"é\": 0, \"x/~y\": 1}"))
-	got, err := json.Marshal(lint.Check(network.DiscoverFile(path), nil)[1:])
+	got, err := json.Marshal(lint.Check(config.DiscoverFile(path), nil)[1:])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +185,7 @@ func FuzzCheck(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		lines := strings.Count(string(data), "\n") + 1
 		write(t, filepath.Join(dir, "base.conflist"), []byte(`{"cniVersion":"1.1.0","name":"n","plugins":[{"type":"bridge"}]}`))
-		for _, name := range []string{"x.conflist", "x.conf", "n/x.conf", "n/x.json", "x.bak", network.PolicyName} {
+		for _, name := range []string{"x.conflist", "x.conf", "n/x.conf", "n/x.json", "x.bak", config.PolicyName} {
 			write(t, filepath.Join(dir, name), append(data, ' '))
 		}
 		c, err := lint.Read(dir)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/document"
-	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 	"github.com/tenon-cni/tenon/plugin"
 	"github.com/tenon-cni/tenon/plugins/all"
 )
@@ -17,7 +17,7 @@ import (
 // configured is a file that holds a network, and what could be read of it.
 type configured struct {
 	subject
-	network.File
+	config.File
 	list    *cni.List       // as it is run; nil if it cannot be loaded
 	plugins []*pluginObject // drop-ins last
 }

@@ -6,11 +6,11 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/document"
 	"github.com/tenon-cni/tenon/internal/ops/text"
-	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // policy judges the file with the policy.
-func (c *checker) policy(f network.File, at subject) {
+func (c *checker) policy(f config.File, at subject) {
 	if f.Content == nil || syntaxError(f.Content) != nil {
 		c.open(f, at)
 		return
@@ -33,7 +33,7 @@ func (c *checker) policy(f network.File, at subject) {
 		names = append(names, n.Name)
 	}
 	for _, m := range at.value.Get("requiredPlugins").Keys() {
-		if m.Key == network.EveryNetwork || slices.Contains(names, m.Key) {
+		if m.Key == config.EveryNetwork || slices.Contains(names, m.Key) {
 			continue
 		}
 		hint := ""

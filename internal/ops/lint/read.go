@@ -4,22 +4,22 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // largest is the size of a file that nobody reads up to which it may be a configuration.
 const largest = 1 << 20
 
 // Read reads a configuration folder, and of files that nobody reads the content: it may be meant to be read.
-func Read(dir string) (*network.Catalog, error) {
-	c, err := network.Discover(dir)
+func Read(dir string) (*config.Catalog, error) {
+	c, err := config.Discover(dir)
 	if err != nil {
 		return nil, err
 	}
 	for i := range c.Files {
 		f := &c.Files[i]
 		info, err := os.Stat(f.Path)
-		if f.Use == network.Ignored && err == nil && info.Mode().IsRegular() && info.Size() <= largest {
+		if f.Use == config.Ignored && err == nil && info.Mode().IsRegular() && info.Size() <= largest {
 			f.Content, _ = os.ReadFile(f.Path) // what cannot be read is nothing to tell of
 		}
 	}
@@ -28,7 +28,7 @@ func Read(dir string) (*network.Catalog, error) {
 
 // Content judges a configuration list before it is written, without other networks and executables. policy is the policy
 // of its directory, or nil.
-func Content(list []byte, policy *network.Policy) ([]Finding, error) {
+func Content(list []byte, policy *config.Policy) ([]Finding, error) {
 	dir, err := os.MkdirTemp("", "tenon-lint-")
 	if err != nil {
 		return nil, err
@@ -38,7 +38,7 @@ func Content(list []byte, policy *network.Policy) ([]Finding, error) {
 	if err := os.WriteFile(path, list, 0o600); err != nil {
 		return nil, err
 	}
-	c := network.DiscoverFile(path)
+	c := config.DiscoverFile(path)
 	c.Policy = policy
 	return Check(c, nil), nil
 }

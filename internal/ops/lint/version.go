@@ -9,6 +9,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/ops/text"
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // executable is what is known about the executable of a plugin.
@@ -104,7 +105,7 @@ func (c *checker) runnable(n *configured, at subject, typ string) {
 	if x.err != nil {
 		e := cni.AsError(x.err)
 		hint := e.Details
-		if errors.Is(x.err, network.ErrNotAllowed) {
+		if errors.Is(x.err, config.ErrNotAllowed) {
 			c.add("policy-executable", at, hint, "%s", e.Msg)
 			return
 		}

@@ -18,13 +18,14 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 	"github.com/tenon-cni/tenon/plugins/hostlocal"
 )
 
 // Request says what to remove.
 type Request struct {
 	Client  *network.Client
-	Catalog *network.Catalog
+	Catalog *config.Catalog
 	Name    string // of the network
 	DropIns bool   // remove the directory of drop-in files with its files
 	Detach  bool   // detach containers; otherwise they cause an [AttachedError]
@@ -49,12 +50,12 @@ func (e *AttachedError) Error() string {
 	return "containers are attached: " + strings.Join(keys, ", ")
 }
 
-// Run removes a network and calls report with each step that it has made. The error wraps [network.ErrNotFound] if there
+// Run removes a network and calls report with each step that it has made. The error wraps [config.ErrNotFound] if there
 // is no file of the network.
 func Run(ctx context.Context, r Request, report func(Step)) error {
-	i := slices.IndexFunc(r.Catalog.Candidates(), func(f network.File) bool { return f.Name == r.Name })
+	i := slices.IndexFunc(r.Catalog.Candidates(), func(f config.File) bool { return f.Name == r.Name })
 	if i < 0 {
-		return fmt.Errorf("network %q in %s: %w", r.Name, r.Catalog.Dir, network.ErrNotFound)
+		return fmt.Errorf("network %q in %s: %w", r.Name, r.Catalog.Dir, config.ErrNotFound)
 	}
 	file := r.Catalog.Candidates()[i]
 	attached, err := r.attached()
@@ -130,7 +131,7 @@ func (r Request) dropIns(report func(Step)) error {
 }
 
 // bridges removes the bridges of the network that are of no use to others.
-func (r Request) bridges(ctx context.Context, file network.File, report func(Step)) error {
+func (r Request) bridges(ctx context.Context, file config.File, report func(Step)) error {
 	for _, p := range file.Network.Plugins {
 		name := bridgeOf(p)
 		if name == "" {
@@ -164,7 +165,7 @@ func (r Request) bridges(ctx context.Context, file network.File, report func(Ste
 
 // useOf says what a bridge is still good for, "" if for nothing.
 func (r Request) useOf(
-	ctx context.Context, host *kernel.Space, bridge kernel.Link, file network.File,
+	ctx context.Context, host *kernel.Space, bridge kernel.Link, file config.File,
 ) (string, error) {
 	if bridge.Kind != "bridge" {
 		return "it is no bridge", nil
@@ -201,7 +202,7 @@ func (r Request) useOf(
 }
 
 // subnetsOf returns the subnets of a network with host-local.
-func subnetsOf(ctx context.Context, file network.File) (subnets []netip.Prefix) {
+func subnetsOf(ctx context.Context, file config.File) (subnets []netip.Prefix) {
 	pools, _ := hostlocal.Pools(ctx, []*cni.List{file.Network.List}) // unreadable reservations are for the next step
 	for _, p := range pools {
 		for _, r := range p.Ranges {
@@ -212,7 +213,7 @@ func subnetsOf(ctx context.Context, file network.File) (subnets []netip.Prefix) 
 }
 
 // reservations removes the directories of host-local in which nothing is reserved.
-func (r Request) reservations(ctx context.Context, file network.File, report func(Step)) error {
+func (r Request) reservations(ctx context.Context, file config.File, report func(Step)) error {
 	pools, err := hostlocal.Pools(ctx, []*cni.List{file.Network.List})
 	for _, p := range pools {
 		dir := filepath.Join(p.Dir, p.Network)

@@ -1,4 +1,4 @@
-package network
+package config
 
 import (
 	"crypto/sha256"
@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/regular"
 	"github.com/tenon-cni/tenon/invoke"
 )
 
@@ -26,17 +27,17 @@ const EveryPlugin = "*"
 const digestPrefix = "sha256:"
 
 // CheckExecutable refuses, with [ErrNotAllowed] and [cni.CodeInvalidConfig], an executable that [Policy.Executables] does
-// not allow for a type of plugin, and what is no file that can be read. [Client] asks it before it calls a plugin, also for
+// not allow for a type of plugin, and what is no file that can be read. Client of package network asks it before it calls a plugin, also for
 // VERSION, and about the IPAM plugin that a plugin is going to call; what that calls on its own is not known here. A DEL that
 // is refused leaves its record, so that it can be repeated. A policy that cannot be read allows all: [Policy.Check] refuses
 // everything that would make something new.
 //
-// A file is read again when it is another, or was changed. Who can write to the folder of the plugins can replace it after
-// that; the folder has to be root's. A plugin that the program has linked ([invoke.LinkedPath]) has no file, and is allowed; any
+// A file is read again when it is another, or was changed. Who can write to the directory of the plugins can replace it after
+// that; the directory has to be root's. A plugin that the program has linked ([invoke.LinkedPath]) has no file, and is allowed; any
 // other in this process ([invoke.Local]) is judged by the file that the look-up of its caller names, though that is not what
 // runs.
 func (p *Policy) CheckExecutable(typ, path string) error {
-	if _, linked := invoke.LinkedType(path); linked || !p.limitsExecutables() {
+	if _, linked := invoke.LinkedType(path); linked || !p.LimitsExecutables() {
 		return nil
 	}
 	refusal := cni.Errorf(cni.CodeInvalidConfig, "plugin %q: %w by %s", typ, ErrNotAllowed, p.source())
@@ -50,7 +51,8 @@ func (p *Policy) CheckExecutable(typ, path string) error {
 	return refusal.WithDetails(fmt.Sprintf("%s is %s; if it is to be run, add that to executables.%s", path, found, typ))
 }
 
-func (p *Policy) limitsExecutables() bool { return p != nil && p.Executables != nil }
+// LimitsExecutables reports whether [Policy.Executables] limits the executables that may run.
+func (p *Policy) LimitsExecutables() bool { return p != nil && p.Executables != nil }
 
 func (p *Policy) source() string {
 	if p.Source == "" {
@@ -83,7 +85,7 @@ func isDigest(text string) bool {
 // digests remembers the digests of files. Hard links of one file are read once.
 type digests struct {
 	mu    sync.Mutex
-	known map[identity]string
+	known map[regular.Identity]string
 }
 
 func (d *digests) of(path string) (string, error) {
@@ -99,7 +101,7 @@ func (d *digests) of(path string) (string, error) {
 	if !info.Mode().IsRegular() {
 		return "", fmt.Errorf("%s is not a file", path)
 	}
-	id := identityOf(info)
+	id := regular.IdentityOf(info)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if digest, ok := d.known[id]; ok {
@@ -110,9 +112,9 @@ func (d *digests) of(path string) (string, error) {
 		return "", err
 	}
 	digest := digestPrefix + hex.EncodeToString(h.Sum(nil))
-	if info, err := f.Stat(); err == nil && identityOf(info) == id && !id.young(time.Now()) {
+	if info, err := f.Stat(); err == nil && regular.IdentityOf(info) == id && !id.Young(time.Now()) {
 		if d.known == nil {
-			d.known = map[identity]string{}
+			d.known = map[regular.Identity]string{}
 		}
 		d.known[id] = digest
 	}

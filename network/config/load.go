@@ -1,4 +1,4 @@
-package network
+package config
 
 import (
 	"encoding/json"
@@ -20,7 +20,8 @@ const (
 	jsonExt   = ".json" // as singleExt
 )
 
-func kindOf(path string) Kind {
+// KindOf returns the kind of a file in a configuration directory by the extension of its name.
+func KindOf(path string) Kind {
 	switch filepath.Ext(path) {
 	case listExt:
 		return ListFile
@@ -65,7 +66,7 @@ func Default(dir string) (*Network, error) {
 // LoadFile reads one configuration file: a list if its name ends in .conflist, a single plugin if it ends
 // in .conf or .json, and what [LoadBytes] takes it for otherwise.
 //
-// Unless a list says loadOnlyInlinedPlugins, the plugins in *.conf files of the folder that is beside the
+// Unless a list says loadOnlyInlinedPlugins, the plugins in *.conf files of the directory that is beside the
 // file and bears the network's name are appended in the order of the file names, for all versions of the
 // specification. A list without any plugin has [cni.CodeInvalidConfig], a file that cannot be read
 // [cni.CodeIOFailure]; other codes are those of [cni.ParseList]. An error is a [*FileError].
@@ -126,7 +127,7 @@ func (r reader) read(path string) ([]byte, error) {
 
 // network sets what a file says of a network, if its name is that of a configuration file.
 func (r reader) network(f *File) {
-	if f.Kind = kindOf(f.Path); f.Kind == OtherFile {
+	if f.Kind = KindOf(f.Path); f.Kind == OtherFile {
 		f.Reason = fmt.Sprintf("the name does not end in %s, %s or %s", listExt, singleExt, jsonExt)
 		return
 	}
@@ -151,7 +152,7 @@ func (r reader) load(path string) (*Network, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch kindOf(path) {
+	switch KindOf(path) {
 	case ListFile:
 		l, err := cni.ParseList(b)
 		if err != nil {
@@ -161,8 +162,8 @@ func (r reader) load(path string) (*Network, error) {
 		if err := r.appendDropIns(n, filepath.Join(filepath.Dir(path), l.Name)); err != nil {
 			return nil, err
 		}
-		if len(l.Plugins) == 0 {
-			return nil, noPlugins(l)
+		if err := n.Validate(); err != nil {
+			return nil, err
 		}
 		return n, nil
 	case SingleFile:
@@ -173,11 +174,6 @@ func (r reader) load(path string) (*Network, error) {
 		return &Network{List: l}, nil
 	}
 	return LoadBytes(b)
-}
-
-func noPlugins(l *cni.List) error {
-	return cni.Errorf(cni.CodeInvalidConfig, "network %s has no plugins", l.Name).
-		WithDetails("neither under the key plugins nor in a folder of the network's name")
 }
 
 // statedName returns the name that a configuration which cannot be loaded states, as far as it can be read; "" if it

@@ -1,4 +1,4 @@
-package network_test
+package config_test
 
 import (
 	"flag"
@@ -13,7 +13,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 const golden = "want"
 
 // R-07, CFG-01, CFG-04, CFG-10, CFG-23, DSC-02, DSC-03, DSC-04, DSC-05, DSC-06, DSC-07, DSC-08, DRP-01, DRP-02, DRP-03,
-// DRP-04, DRP-06, DRP-09, VER-07, VER-08, VER-09: which file becomes what, and which network a look-up finds, in folders as they are met. Each says in its first line why it is here.
+// DRP-04, DRP-06, DRP-09, VER-07, VER-08, VER-09: which file becomes what, and which network a look-up finds, in directories as they are met. Each says in its first line why it is here.
 func TestDiscover(t *testing.T) {
 	t.Parallel()
 	layouts, err := filepath.Glob("testdata/layouts/*.txtar")
@@ -60,10 +60,10 @@ func TestDiscover(t *testing.T) {
 	}
 }
 
-// describeFolder says all that is found out about a folder.
+// describeFolder says all that is found out about a directory.
 func describeFolder(t *testing.T, dir string) string {
 	t.Helper()
-	c, err := network.Discover(dir)
+	c, err := config.Discover(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,15 +102,15 @@ func describeFolder(t *testing.T, dir string) string {
 		for _, f := range passed {
 			fmt.Fprintf(&b, "; passed %s", f.Path)
 		}
-		n, err = network.Load(dir, name)
+		n, err = config.Load(dir, name)
 		fmt.Fprintf(&b, "\nwithout passing: %s\n", found(n, err))
 	}
-	n, err := network.Default(dir)
+	n, err := config.Default(dir)
 	fmt.Fprintf(&b, "default: %s\n", found(n, err))
 	return strings.ReplaceAll(b.String(), dir, "DIR")
 }
 
-func found(n *network.Network, err error) string {
+func found(n *config.Network, err error) string {
 	if err != nil {
 		return describe(err)
 	}

@@ -1,4 +1,4 @@
-package network_test
+package config_test
 
 import (
 	"bytes"
@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/tenon-cni/tenon/conformance"
-	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // Where an error of a file stands, marked with |.
@@ -34,8 +34,8 @@ func TestFileErrorPlace(t *testing.T) {
 	} {
 		content := strings.Replace(tt.content, "|", "", 1)
 		dir := tree(t, map[string]string{"10.conflist": content})
-		_, err := network.LoadFile(filepath.Join(dir, "10.conflist"))
-		var e *network.FileError
+		_, err := config.LoadFile(filepath.Join(dir, "10.conflist"))
+		var e *config.FileError
 		if !errors.As(err, &e) {
 			t.Errorf("%s: %v", tt.name, err)
 			continue
@@ -47,7 +47,7 @@ func TestFileErrorPlace(t *testing.T) {
 }
 
 // mark puts a bar where e says.
-func mark(content string, e *network.FileError) string {
+func mark(content string, e *config.FileError) string {
 	if e.Line == 0 {
 		return content
 	}
@@ -69,7 +69,7 @@ func FuzzBroken(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		e, name := network.WhatIsWrong(b)
+		e, name := config.WhatIsWrong(b)
 		if e == nil {
 			return
 		}

@@ -1,4 +1,4 @@
-package network_test
+package config_test
 
 import (
 	"bytes"
@@ -20,10 +20,11 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
-// openFolder opens a folder that is looked at only when the kernel tells that something has changed.
-func openFolder(t *testing.T, o network.FolderOptions) *network.Folder {
+// openDirectory opens a directory that is looked at only when the kernel tells that something has changed.
+func openDirectory(t *testing.T, o config.Options) *config.Directory {
 	t.Helper()
 	if o.Rescan == 0 {
 		o.Rescan = -1
@@ -31,7 +32,7 @@ func openFolder(t *testing.T, o network.FolderOptions) *network.Folder {
 	if o.Log == nil {
 		o.Log = quiet
 	}
-	f, err := network.OpenFolder(o)
+	f, err := config.Open(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +45,7 @@ func openFolder(t *testing.T, o network.FolderOptions) *network.Folder {
 }
 
 // eventually waits until what is in use is as wanted.
-func eventually(t *testing.T, f *network.Folder, want string) {
+func eventually(t *testing.T, f *config.Directory, want string) {
 	t.Helper()
 	testnet.Eventually(t, func() error {
 		s := f.Snapshot()
@@ -73,11 +74,11 @@ func put(t *testing.T, content string, path ...string) {
 	must(t, os.MkdirAll(filepath.Dir(to), 0o700), os.WriteFile(to+".tmp", []byte(content), 0o600), os.Rename(to+".tmp", to))
 }
 
-// Field row 11: each change of a folder is seen, however it is made.
-func TestFolderFollows(t *testing.T) {
+// Field row 11: each change of a directory is seen, however it is made.
+func TestDirectoryFollows(t *testing.T) {
 	t.Parallel()
 	dir := tree(t, map[string]string{"10.conflist": conf("red", "a"), "mesh": `{"type":"x"}`})
-	f := openFolder(t, network.FolderOptions{Dir: dir, Linger: -1})
+	f := openDirectory(t, config.Options{Dir: dir, Linger: -1})
 	in := func(name string) string { return filepath.Join(dir, name) }
 	eventually(t, f, "red (a)")
 
@@ -108,12 +109,12 @@ func TestFolderFollows(t *testing.T) {
 	eventually(t, f, "blue (d)")
 }
 
-// R-17: a runtime that has a network keeps it when its file is broken, and can say why it is not as its folder says.
-func TestFolderKeepsLastGood(t *testing.T) {
+// R-17: a runtime that has a network keeps it when its file is broken, and can say why it is not as its directory says.
+func TestDirectoryKeepsLastGood(t *testing.T) {
 	t.Parallel()
 	dir := tree(t, map[string]string{"10.conflist": conf("red", "a")})
 	var log bytes.Buffer
-	f := openFolder(t, network.FolderOptions{Dir: dir, NoWatch: true, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	f := openDirectory(t, config.Options{Dir: dir, NoWatch: true, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	put(t, `{"name":"red"`, dir, "10.conflist")
 	put(t, conf("blue", "b"), dir, "20.conflist")
 	s := f.Reload()
@@ -123,7 +124,7 @@ func TestFolderKeepsLastGood(t *testing.T) {
 	if _, err := s.Network("blue"); err != nil {
 		t.Error(describe(err))
 	}
-	if err := s.Err(); cni.CodeOf(err) != cni.CodeNotAvailable || !errors.As(err, new(*network.FileError)) {
+	if err := s.Err(); cni.CodeOf(err) != cni.CodeNotAvailable || !errors.As(err, new(*config.FileError)) {
 		t.Error(describe(err))
 	}
 	put(t, conf("red", "c"), dir, "10.conflist")
@@ -138,48 +139,48 @@ func TestFolderKeepsLastGood(t *testing.T) {
 	}
 }
 
-// Field row 11: a folder that is replaced by another is followed, also if it is not there for a while, and if what it is in
+// Field row 11: a directory that is replaced by another is followed, also if it is not there for a while, and if what it is in
 // is not there yet.
-func TestFolderIsReplaced(t *testing.T) {
+func TestDirectoryIsReplaced(t *testing.T) {
 	t.Parallel()
 	const missing = "\nkept: DIR: no network configuration\nkept: red: DIR/10.conflist: network red is gone; it stays in use as too few would be left"
 	for name, row := range map[string]struct {
-		file string // that shows that the folder is watched
-		step func(t *testing.T, dir string, f *network.Folder)
+		file string // that shows that the directory is watched
+		step func(t *testing.T, dir string, f *config.Directory)
 	}{
-		"removed and made anew": {"10.conflist", func(t *testing.T, dir string, f *network.Folder) {
+		"removed and made anew": {"10.conflist", func(t *testing.T, dir string, f *config.Directory) {
 			must(t, os.RemoveAll(dir))
 			eventually(t, f, "red (a)"+missing)
 			must(t, os.Mkdir(dir, 0o700))
 		}},
-		"renamed away and back": {"10.conflist", func(t *testing.T, dir string, f *network.Folder) {
+		"renamed away and back": {"10.conflist", func(t *testing.T, dir string, f *config.Directory) {
 			must(t, os.Rename(dir, dir+".away"))
 			eventually(t, f, "red (a)"+missing)
 			must(t, os.Rename(dir+".away", dir))
 			eventually(t, f, "red (a)")
 		}},
-		"another put in its place": {"10.conflist", func(t *testing.T, dir string, f *network.Folder) {
+		"another put in its place": {"10.conflist", func(t *testing.T, dir string, f *config.Directory) {
 			put(t, conf("red", "b"), dir+".new", "10.conflist")
 			must(t, unix.Renameat2(unix.AT_FDCWD, dir+".new", unix.AT_FDCWD, dir, unix.RENAME_EXCHANGE))
 			eventually(t, f, "red (b)")
 		}},
-		"removed with what it is in": {"10.conflist", func(t *testing.T, dir string, f *network.Folder) {
+		"removed with what it is in": {"10.conflist", func(t *testing.T, dir string, f *config.Directory) {
 			must(t, os.RemoveAll(filepath.Dir(dir)))
 			eventually(t, f, "red (a)"+missing)
 			must(t, os.MkdirAll(dir, 0o700))
 		}},
-		"what it is in renamed away": {"10.conflist", func(t *testing.T, dir string, f *network.Folder) {
+		"what it is in renamed away": {"10.conflist", func(t *testing.T, dir string, f *config.Directory) {
 			must(t, os.Rename(filepath.Dir(dir), filepath.Dir(dir)+".away"))
 			eventually(t, f, "red (a)"+missing)
 			must(t, os.MkdirAll(dir, 0o700))
 		}},
-		"a file in its place": {"10.conflist", func(t *testing.T, dir string, f *network.Folder) {
+		"a file in its place": {"10.conflist", func(t *testing.T, dir string, f *config.Directory) {
 			must(t, os.Rename(dir, dir+".away"), os.WriteFile(dir, nil, 0o600))
 			eventually(t, f, "red (a)\nkept: DIR: configuration folder: open DIR: not a directory")
 			must(t, os.Remove(dir), os.Rename(dir+".away", dir))
 			eventually(t, f, "red (a)")
 		}},
-		"a link that leads elsewhere": {"10.conflist", func(t *testing.T, dir string, f *network.Folder) {
+		"a link that leads elsewhere": {"10.conflist", func(t *testing.T, dir string, f *config.Directory) {
 			put(t, conf("red", "b"), dir+".new", "10.conflist")
 			must(t, os.Rename(dir, dir+".away"), os.Symlink(filepath.Base(dir)+".new", dir))
 			eventually(t, f, "red (b)")
@@ -187,7 +188,7 @@ func TestFolderIsReplaced(t *testing.T) {
 			eventually(t, f, "red (b)"+missing)
 			must(t, os.Mkdir(dir+".new", 0o700))
 		}},
-		"a drop-in folder": {"red/20.conf", func(t *testing.T, dir string, f *network.Folder) {
+		"a drop-in folder": {"red/20.conf", func(t *testing.T, dir string, f *config.Directory) {
 			put(t, `{"type":"x"}`, dir, "red/10.conf")
 			eventually(t, f, "red (a,x)")
 			must(t, os.Rename(filepath.Join(dir, "red"), filepath.Join(dir, "blue")))
@@ -199,7 +200,7 @@ func TestFolderIsReplaced(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "cni", "net.d")
 			put(t, conf("red", "a"), dir, "10.conflist")
-			f := openFolder(t, network.FolderOptions{Dir: dir, Linger: -1})
+			f := openDirectory(t, config.Options{Dir: dir, Linger: -1})
 			row.step(t, dir, f)
 			if row.file == "red/20.conf" {
 				put(t, `{"type":"last"}`, dir, row.file)
@@ -212,14 +213,14 @@ func TestFolderIsReplaced(t *testing.T) {
 	}
 }
 
-// Field row 11: a folder that is not there yet is waited for.
-func TestFolderComes(t *testing.T) {
+// Field row 11: a directory that is not there yet is waited for.
+func TestDirectoryComes(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	dir := filepath.Join(root, "etc", "cni", "net.d")
-	f := openFolder(t, network.FolderOptions{Dir: dir})
+	f := openDirectory(t, config.Options{Dir: dir})
 	eventually(t, f, "! DIR: no network configuration")
-	if _, err := f.Snapshot().Network("red"); !errors.Is(err, network.ErrNoConfig) {
+	if _, err := f.Snapshot().Network("red"); !errors.Is(err, config.ErrNoConfig) {
 		t.Error(describe(err))
 	}
 	must(t, os.Mkdir(filepath.Join(root, "etc"), 0o700))
@@ -229,11 +230,11 @@ func TestFolderComes(t *testing.T) {
 	eventually(t, f, "red (a)")
 }
 
-// A ConfigMap of Kubernetes is a folder of links to links, of which one is replaced: all of its files change at once.
-func TestFolderConfigMap(t *testing.T) {
+// A ConfigMap of Kubernetes is a directory of links to links, of which one is replaced: all of its files change at once.
+func TestDirectoryConfigMap(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	f := openFolder(t, network.FolderOptions{Dir: dir, Linger: -1})
+	f := openDirectory(t, config.Options{Dir: dir, Linger: -1})
 	swap := func(version string) {
 		data := filepath.Join(dir, "..2026_"+version)
 		put(t, conf("red", "a"+version), data, "10.conflist")
@@ -254,10 +255,10 @@ func TestFolderConfigMap(t *testing.T) {
 }
 
 // Field row 11: temporary files, and those that no runtime reads, make no snapshot.
-func TestFolderIgnores(t *testing.T) {
+func TestDirectoryIgnores(t *testing.T) {
 	t.Parallel()
 	dir := tree(t, map[string]string{"10.conflist": conf("red", "a"), "red/10.conf": `{"type":"x"}`})
-	f := openFolder(t, network.FolderOptions{Dir: dir, Linger: -1})
+	f := openDirectory(t, config.Options{Dir: dir, Linger: -1})
 	for _, name := range []string{".10.conflist.swp", "10.conflist~", "10.conflist.tmp", "10.conflist123", "4913", "20.yaml", "red/10.conf.bak", "red/x.json", "README"} {
 		must(t, os.WriteFile(filepath.Join(dir, name), []byte("{"), 0o600))
 		time.Sleep(5 * time.Millisecond)
@@ -282,24 +283,24 @@ func TestFolderIgnores(t *testing.T) {
 	}
 }
 
-// Field row 11: where the kernel lets nobody watch, that is said once, and the folder is looked at from time to time.
-func TestFolderUnwatched(t *testing.T) {
+// Field row 11: where the kernel lets nobody watch, that is said once, and the directory is looked at from time to time.
+func TestDirectoryUnwatched(t *testing.T) {
 	t.Parallel()
-	for name, open := range map[string]func(o network.FolderOptions) (*network.Folder, error){
-		"no watches": func(o network.FolderOptions) (*network.Folder, error) {
-			return network.OpenFolderWith(o, func([]string) (bool, error) { return false, unix.ENOSPC })
+	for name, open := range map[string]func(o config.Options) (*config.Directory, error){
+		"no watches": func(o config.Options) (*config.Directory, error) {
+			return config.OpenWith(o, func([]string) (bool, error) { return false, unix.ENOSPC })
 		},
-		"no instances": func(o network.FolderOptions) (*network.Folder, error) { return network.OpenFolderWith(o, nil) },
-		"not wanted": func(o network.FolderOptions) (*network.Folder, error) {
+		"no instances": func(o config.Options) (*config.Directory, error) { return config.OpenWith(o, nil) },
+		"not wanted": func(o config.Options) (*config.Directory, error) {
 			o.NoWatch = true
-			return network.OpenFolder(o)
+			return config.Open(o)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := tree(t, map[string]string{"10.conflist": conf("red", "a")})
 			var log bytes.Buffer
-			f, err := open(network.FolderOptions{Dir: dir, Rescan: 10 * time.Millisecond, Log: slog.New(slog.NewTextHandler(&log, nil))})
+			f, err := open(config.Options{Dir: dir, Rescan: 10 * time.Millisecond, Log: slog.New(slog.NewTextHandler(&log, nil))})
 			must(t, err)
 			for _, typ := range []string{"b", "c", "d"} {
 				put(t, conf("red", typ), dir, "10.conflist")
@@ -318,10 +319,10 @@ func TestFolderUnwatched(t *testing.T) {
 }
 
 // What lingers counts when its time has come, though nothing else happens.
-func TestFolderLingers(t *testing.T) {
+func TestDirectoryLingers(t *testing.T) {
 	t.Parallel()
 	dir := tree(t, map[string]string{"10.conflist": conf("red", "a"), "20.conflist": conf("blue", "b")})
-	f := openFolder(t, network.FolderOptions{Dir: dir, NoWatch: true, Linger: 300 * time.Millisecond})
+	f := openDirectory(t, config.Options{Dir: dir, NoWatch: true, Linger: 300 * time.Millisecond})
 	must(t, os.Remove(filepath.Join(dir, "10.conflist")))
 	if s := f.Reload(); len(s.Networks) != 2 || len(s.Problems) != 1 {
 		t.Error(inUse(s, dir))
@@ -330,12 +331,12 @@ func TestFolderLingers(t *testing.T) {
 }
 
 // A plugin that comes, goes or is replaced is told of, with the networks as they were, and so is everything else, in order.
-func TestFolderNotifies(t *testing.T) {
+func TestDirectoryNotifies(t *testing.T) {
 	t.Parallel()
 	dir := tree(t, map[string]string{"10.conflist": conf("red", "a"), "tenon.policy": needs("a")})
 	plugins := tree(t, map[string]string{"a": "1"})
-	told := make(chan *network.Snapshot, 100)
-	f := openFolder(t, network.FolderOptions{Dir: dir, PluginDirs: []string{plugins, plugins + ".none"}, Notify: func(s *network.Snapshot) { told <- s }})
+	told := make(chan *config.Snapshot, 100)
+	f := openDirectory(t, config.Options{Dir: dir, PluginDirs: []string{plugins, plugins + ".none"}, Notify: func(s *config.Snapshot) { told <- s }})
 	last := f.Snapshot()
 	policy := last.Policy
 	next := func(want string) {
@@ -368,11 +369,11 @@ func TestFolderNotifies(t *testing.T) {
 	}
 }
 
-// R-19: neither a look at the folder nor STATUS of its networks waits for an ADD that does not end.
-func TestFolderBehindStuckADD(t *testing.T) {
+// R-19: neither a look at the directory nor STATUS of its networks waits for an ADD that does not end.
+func TestDirectoryBehindStuckADD(t *testing.T) {
 	t.Parallel()
 	dir := tree(t, map[string]string{"10.conflist": conf("red", "stuck")})
-	f := openFolder(t, network.FolderOptions{Dir: dir})
+	f := openDirectory(t, config.Options{Dir: dir})
 	started, end := make(chan struct{}), make(chan struct{})
 	plugins := invoke.Fake{"stuck": {cni.Add: func(_ context.Context, _ cni.Env, _ []byte) ([]byte, bool) {
 		close(started)
@@ -410,7 +411,7 @@ func TestFolderBehindStuckADD(t *testing.T) {
 
 // Field row 12: three writers add and remove drop-ins of one network at the same time. The chain that is in use is always one
 // that they can have meant: the list's own plugin, then any of theirs, each whole and once.
-func TestFolderDropInWriters(t *testing.T) {
+func TestDirectoryDropInWriters(t *testing.T) {
 	t.Parallel()
 	dir := tree(t, map[string]string{"10.conflist": conf("red", "a"), "red/README": ""})
 	legal := map[string]bool{}
@@ -423,7 +424,7 @@ func TestFolderDropInWriters(t *testing.T) {
 		}
 		legal[chain] = true
 	}
-	f := openFolder(t, network.FolderOptions{Dir: dir, Linger: 20 * time.Millisecond})
+	f := openDirectory(t, config.Options{Dir: dir, Linger: 20 * time.Millisecond})
 	var writers sync.WaitGroup
 	for i, typ := range []string{"x", "y", "z"} {
 		writers.Go(func() {
@@ -471,17 +472,17 @@ func TestFolderDropInWriters(t *testing.T) {
 	}
 }
 
-// Close ends what a Folder has started; what is in use stays.
-func TestFolderClose(t *testing.T) { // not parallel, so that no other test has a Folder
+// Close ends what a Directory has started; what is in use stays.
+func TestDirectoryClose(t *testing.T) { // not parallel, so that no other test has a Directory
 	dir := tree(t, map[string]string{"10.conflist": conf("red", "a")})
-	var folders []*network.Folder
+	var folders []*config.Directory
 	for range 5 {
-		f, err := network.OpenFolder(network.FolderOptions{Dir: dir, Notify: func(*network.Snapshot) {}, Log: quiet})
+		f, err := config.Open(config.Options{Dir: dir, Notify: func(*config.Snapshot) {}, Log: quiet})
 		must(t, err)
 		folders = append(folders, f)
 	}
 	testnet.Eventually(t, func() error { // until all have begun
-		goroutines, files := folderResources(t)
+		goroutines, files := directoryResources(t)
 		if goroutines != 3*5 || files != 5 {
 			return fmt.Errorf("%d goroutines, %d files", goroutines, files)
 		}
@@ -491,7 +492,7 @@ func TestFolderClose(t *testing.T) { // not parallel, so that no other test has 
 	for _, f := range folders {
 		must(t, f.Close(), f.Close())
 	}
-	if goroutines, files := folderResources(t); goroutines != 0 || files != 0 {
+	if goroutines, files := directoryResources(t); goroutines != 0 || files != 0 {
 		t.Errorf("left: %d goroutines, %d files", goroutines, files)
 	}
 	put(t, conf("red", "c"), dir, "10.conflist")
@@ -503,13 +504,13 @@ func TestFolderClose(t *testing.T) { // not parallel, so that no other test has 
 	}
 }
 
-// folderResources counts the goroutines of Folders, and the watches of this process.
-func folderResources(t *testing.T) (goroutines, files int) {
+// directoryResources counts the goroutines of Directories, and the watches of this process.
+func directoryResources(t *testing.T) (goroutines, files int) {
 	t.Helper()
 	stacks := make([]byte, 1<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]
 	for _, stack := range strings.Split(string(stacks), "\n\n") {
-		if strings.Contains(stack, "network.(*Folder)") || strings.Contains(stack, "network.(*inotify)") {
+		if strings.Contains(stack, "config.(*Directory)") || strings.Contains(stack, "config.(*inotify)") {
 			goroutines++
 		}
 	}
@@ -523,9 +524,9 @@ func folderResources(t *testing.T) (goroutines, files int) {
 	return goroutines, files
 }
 
-func TestOpenFolderOptions(t *testing.T) {
+func TestOpenOptions(t *testing.T) {
 	t.Parallel()
-	if _, err := network.OpenFolder(network.FolderOptions{Min: -1}); describe(err) != "7 minimum of networks: -1 is negative" {
+	if _, err := config.Open(config.Options{Min: -1}); describe(err) != "7 minimum of networks: -1 is negative" {
 		t.Error(describe(err))
 	}
 }

@@ -1,4 +1,4 @@
-package network
+package config
 
 import (
 	"encoding/json"
@@ -15,7 +15,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// PolicyName is the name of the file with the [Policy] in a configuration folder. Runtimes do not take it for a network.
+// PolicyName is the name of the file with the [Policy] in a configuration directory. Runtimes do not take it for a network.
 const PolicyName = "tenon.policy"
 
 // EveryNetwork stands for all names in a [Policy].
@@ -26,7 +26,7 @@ const EveryNetwork = "*"
 // nothing and allows everything. A Policy must not be copied or changed once it is in use, and may be used concurrently.
 type Policy struct {
 	// RequiredPlugins are the types that have to be in the chain of a network, drop-ins included, by its name. Those under
-	// "*" have to be in every chain. [Client.Add] and [Client.Status] refuse a network that lacks one; DEL, CHECK and GC are
+	// "*" have to be in every chain. Client.Add and Client.Status of package network refuse a network that lacks one; DEL, CHECK and GC are
 	// never refused for that.
 	RequiredPlugins map[string][]string `json:"requiredPlugins"`
 
@@ -88,7 +88,7 @@ func (p *Policy) validateRequired() error {
 	return nil
 }
 
-// LoadPolicy reads the file [PolicyName] of a configuration folder; without one the policy is nil, which requires
+// LoadPolicy reads the file [PolicyName] of a configuration directory; without one the policy is nil, which requires
 // nothing. With an error, which is a [*FileError], comes a policy that refuses every network: who cannot tell what is
 // required should not go on as if nothing were.
 func LoadPolicy(dir string) (*Policy, error) { return reader{}.policy(filepath.Join(dir, PolicyName)) }
@@ -136,7 +136,7 @@ func (p *Policy) Required(network string) []string {
 // Check refuses a network that lacks a required plugin with [cni.CodeInvalidConfig]. A policy that could not be read
 // refuses all.
 func (p *Policy) Check(n *Network) error {
-	if p == nil || n.builtIn {
+	if p == nil || n.BuiltIn {
 		return nil
 	}
 	if p.err != nil {

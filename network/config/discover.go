@@ -1,4 +1,4 @@
-package network
+package config
 
 import (
 	"errors"
@@ -10,8 +10,8 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// Discover reads all of a configuration folder, each file once, and finds out what becomes of each. One that does not
-// exist is empty. The error is [cni.CodeIOFailure] where the folder cannot be read; files that cannot are no error of it.
+// Discover reads all of a configuration directory, each file once, and finds out what becomes of each. One that does not
+// exist is empty. The error is [cni.CodeIOFailure] where the directory cannot be read; files that cannot are no error of it.
 func Discover(dir string) (*Catalog, error) {
 	entries, err := readDir(dir)
 	if err != nil {
@@ -42,7 +42,7 @@ func Discover(dir string) (*Catalog, error) {
 	}
 	c.settle()
 	for _, folder := range folders {
-		c.Files = append(c.Files, r.folder(folder, c.list(filepath.Base(folder)))...)
+		c.Files = append(c.Files, r.directory(folder, c.list(filepath.Base(folder)))...)
 	}
 	sort.SliceStable(c.Files, func(i, j int) bool { return c.Files[i].Path < c.Files[j].Path })
 	return c, nil
@@ -52,7 +52,7 @@ func Discover(dir string) (*Catalog, error) {
 // cannot be read, or loaded, is no error of it but of the file in the catalogue.
 func DiscoverFile(path string) *Catalog {
 	r := reader{}
-	f := File{Path: path, Kind: kindOf(path)}
+	f := File{Path: path, Kind: KindOf(path)}
 	if f.Kind == OtherFile {
 		content, _ := r.read(path)
 		f.Kind = kindOfContent(content)
@@ -61,13 +61,13 @@ func DiscoverFile(path string) *Catalog {
 	c := &Catalog{Dir: filepath.Dir(path), Files: []File{f}}
 	c.settle()
 	folder := filepath.Join(c.Dir, f.Name)
-	if kindOf(path) == ListFile && cni.ValidateNetworkName(f.Name) == nil && isFolder(folder) {
-		c.Files = append(c.Files, r.folder(folder, &c.Files[0])...)
+	if KindOf(path) == ListFile && cni.ValidateNetworkName(f.Name) == nil && isDirectory(folder) {
+		c.Files = append(c.Files, r.directory(folder, &c.Files[0])...)
 	}
 	return c
 }
 
-func isFolder(path string) bool {
+func isDirectory(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()
 }
@@ -99,7 +99,7 @@ func (c *Catalog) settle() {
 	}
 }
 
-// readDir returns the entries of a folder in byte order; none if it does not exist.
+// readDir returns the entries of a directory in byte order; none if it does not exist.
 func readDir(dir string) ([]fs.DirEntry, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -1,4 +1,4 @@
-package network
+package config
 
 import (
 	"fmt"
@@ -35,7 +35,7 @@ func (r reader) appendDropIns(n *Network, dir string) error {
 	return nil
 }
 
-// isDropIn reports whether a file of a drop-in folder is read: others and folders, sockets and the like are left out. A
+// isDropIn reports whether a file of a drop-in directory is read: others and directories, sockets and the like are left out. A
 // dangling link is not: reading it is an error.
 func isDropIn(path string) bool {
 	info, err := os.Stat(path)
@@ -55,8 +55,8 @@ func (r reader) plugin(path string) (*cni.PluginConfig, error) {
 	return p, nil
 }
 
-// folder finds out what becomes of the files in a folder beside the list of its name, which is nil if there is none.
-func (r reader) folder(dir string, of *File) []File {
+// directory finds out what becomes of the files in a directory beside the list of its name, which is nil if there is none.
+func (r reader) directory(dir string, of *File) []File {
 	name := filepath.Base(dir)
 	entries, err := readDir(dir)
 	if err != nil && of != nil {

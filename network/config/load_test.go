@@ -1,4 +1,4 @@
-package network_test
+package config_test
 
 import (
 	"encoding/json"
@@ -14,10 +14,10 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/conformance"
-	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
-// tree writes files, given as path and content, and returns their folder.
+// tree writes files, given as path and content, and returns their directory.
 func tree(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -33,7 +33,7 @@ func tree(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-func types(n *network.Network) string {
+func types(n *config.Network) string {
 	var s []string
 	for _, p := range n.Plugins {
 		s = append(s, p.Type)
@@ -56,7 +56,7 @@ func TestLoadNetdirs(t *testing.T) {
 			if err := os.CopyFS(dir, d.Files); err != nil {
 				t.Fatal(err)
 			}
-			n, err := network.Load(dir, d.Lookup)
+			n, err := config.Load(dir, d.Lookup)
 			if d.Verdict == conformance.Valid {
 				if err != nil {
 					t.Fatal(err)
@@ -70,7 +70,7 @@ func TestLoadNetdirs(t *testing.T) {
 				return
 			}
 			if len(d.Codes) == 0 {
-				if !errors.Is(err, network.ErrNotFound) {
+				if !errors.Is(err, config.ErrNotFound) {
 					t.Errorf("got %s", describe(err))
 				}
 				return
@@ -100,7 +100,7 @@ func TestLoadDropInVectors(t *testing.T) {
 		tested++
 		dir := tree(t, map[string]string{"red/10.conf": string(v.Data),
 			"10.conflist": `{"cniVersion":"1.1.0","name":"red","plugins":[{"type":"first"}]}`})
-		n, err := network.Load(dir, "red")
+		n, err := config.Load(dir, "red")
 		switch {
 		case v.Verdict == conformance.Valid && err != nil:
 			t.Errorf("%s: %v", v.File, err)
@@ -139,14 +139,14 @@ func TestLoadErrors(t *testing.T) {
 		name  string // why the row exists
 		files map[string]string
 		look  string
-		want  string // DIR is the folder
+		want  string // DIR is the directory
 		is    error
 	}{
-		{"DSC-07: missing folder", nil, "red", "999 DIR: no network configuration", network.ErrNoConfig},
+		{"DSC-07: missing folder", nil, "red", "999 DIR: no network configuration", config.ErrNoConfig},
 		{"DSC-07: folder without configurations", map[string]string{"readme.txt": ""}, "red",
-			"999 DIR: no network configuration", network.ErrNoConfig},
+			"999 DIR: no network configuration", config.ErrNoConfig},
 		{"DSC-07: other networks", map[string]string{"10.conflist": blue, "20.conf": `{"name":"green","type":"x"}`}, "red",
-			`999 network "red" in DIR: no network of that name (there are: blue, green)`, network.ErrNotFound},
+			`999 network "red" in DIR: no network of that name (there are: blue, green)`, config.ErrNotFound},
 		{"DSC-06: the broken file is named", map[string]string{"10.conflist": "{", "20.conflist": red}, "red",
 			"6 DIR/10.conflist:1:1: network configuration: unexpected end of JSON input", nil},
 		{"DSC-06: so is the broken drop-in of another network", map[string]string{"10.conflist": blue, "blue/x.conf": "[]", "20.conflist": red}, "red",
@@ -164,9 +164,9 @@ func TestLoadErrors(t *testing.T) {
 		if tt.files != nil {
 			dir = tree(t, tt.files)
 		}
-		_, err := network.Load(dir, tt.look)
+		_, err := config.Load(dir, tt.look)
 		if tt.look == "d" {
-			_, err = network.LoadFile(filepath.Join(dir, "d/10.conflist"))
+			_, err = config.LoadFile(filepath.Join(dir, "d/10.conflist"))
 		}
 		if got := strings.ReplaceAll(describe(err), dir, "DIR"); got != tt.want {
 			t.Errorf("%s:\ngot  %s\nwant %s", tt.name, got, tt.want)
@@ -177,7 +177,7 @@ func TestLoadErrors(t *testing.T) {
 	}
 }
 
-// DSC-02, DSC-09, DRP-05: links to files count, one to nothing is an error, what is no file is passed over, an empty folder
+// DSC-02, DSC-09, DRP-05: links to files count, one to nothing is an error, what is no file is passed over, an empty directory
 // of drop-ins is none.
 func TestLoadSpecialFiles(t *testing.T) {
 	t.Parallel()
@@ -192,7 +192,7 @@ func TestLoadSpecialFiles(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "red"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	n, err := network.Load(dir, "red")
+	n, err := config.Load(dir, "red")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +200,7 @@ func TestLoadSpecialFiles(t *testing.T) {
 		t.Errorf("source %s, want %s", n.Source, want)
 	}
 	link("nowhere", ".a.conflist")
-	_, err = network.Load(dir, "red")
+	_, err = config.Load(dir, "red")
 	if !errors.Is(err, fs.ErrNotExist) || cni.CodeOf(err) != cni.CodeIOFailure {
 		t.Errorf("dangling link: %s", describe(err))
 	}
@@ -215,16 +215,16 @@ func TestDanglingDropIn(t *testing.T) {
 	if err := os.Symlink("nowhere", link); err != nil {
 		t.Fatal(err)
 	}
-	_, err := network.Load(dir, "red")
+	_, err := config.Load(dir, "red")
 	if !errors.Is(err, fs.ErrNotExist) || cni.CodeOf(err) != cni.CodeIOFailure || !strings.Contains(err.Error(), link) {
 		t.Errorf("got %s", describe(err))
 	}
-	c, err := network.Discover(dir)
+	c, err := config.Discover(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range c.Files {
-		if f.Path == link && f.Use != network.Broken {
+		if f.Path == link && f.Use != config.Broken {
 			t.Errorf("%s is %v", f.Path, f.Use)
 		}
 	}
@@ -234,7 +234,7 @@ func TestDanglingDropIn(t *testing.T) {
 	if err := os.Remove(link); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := network.Load(dir, "red"); err != nil || len(n.DropIns) != 1 {
+	if n, err := config.Load(dir, "red"); err != nil || len(n.DropIns) != 1 {
 		t.Errorf("without the link: %v, %s", n, describe(err))
 	}
 }
@@ -245,7 +245,7 @@ func TestLoadAll(t *testing.T) {
 	dir := tree(t, map[string]string{
 		"00-bad.conflist": "{", "10.conf": `{"name":"green","type":"x"}`, "20.conflist": red, "30.conflist": red, "40.conf": "[]",
 	})
-	networks, err := network.LoadAll(dir)
+	networks, err := config.LoadAll(dir)
 	var got []string
 	for _, n := range networks {
 		got = append(got, n.Name+" "+filepath.Base(n.Source))
@@ -258,7 +258,7 @@ func TestLoadAll(t *testing.T) {
 	if got := strings.ReplaceAll(describe(err), dir, "DIR"); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	if _, err := network.LoadAll(filepath.Join(dir, "missing")); !errors.Is(err, network.ErrNoConfig) {
+	if _, err := config.LoadAll(filepath.Join(dir, "missing")); !errors.Is(err, config.ErrNoConfig) {
 		t.Errorf("missing folder: %s", describe(err))
 	}
 }
@@ -279,7 +279,7 @@ func TestDefault(t *testing.T) {
 		{"none", map[string]string{"x.yaml": ""}, "999 DIR: no network configuration"},
 	} {
 		dir := tree(t, tt.files)
-		n, err := network.Default(dir)
+		n, err := config.Default(dir)
 		got := strings.ReplaceAll(describe(err), dir, "DIR")
 		if err == nil {
 			got = types(n)
@@ -290,14 +290,14 @@ func TestDefault(t *testing.T) {
 	}
 	// DSC-04, DSC-06, beside it: by name the list wins, over a broken single plugin too.
 	for _, conf := range []string{single, "{"} {
-		n, err := network.Load(tree(t, map[string]string{"00-a.conf": conf, "99-z.conflist": red}), "red")
+		n, err := config.Load(tree(t, map[string]string{"00-a.conf": conf, "99-z.conflist": red}), "red")
 		if err != nil || types(n) != "first" {
 			t.Errorf("%s: by name: %v, %v", conf, n, err)
 		}
 	}
 }
 
-// CFG-16, DRP-06: bytes are enough, and no folder is looked at.
+// CFG-16, DRP-06: bytes are enough, and no directory is looked at.
 func TestLoadBytes(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, conf, want string }{
@@ -306,7 +306,7 @@ func TestLoadBytes(t *testing.T) {
 		{"list without plugins", `{"cniVersion":"1.1.0","name":"red"}`, ""},
 		{"not JSON", `{`, "6 network configuration: unexpected end of JSON input"},
 	} {
-		n, err := network.LoadBytes([]byte(tt.conf))
+		n, err := config.LoadBytes([]byte(tt.conf))
 		got := describe(err)
 		if err == nil {
 			got = types(n)
@@ -322,7 +322,7 @@ func TestLoadFileOtherExtension(t *testing.T) {
 	t.Parallel()
 	dir := tree(t, map[string]string{"list.txt": red, "single": `{"name":"red","type":"x"}`})
 	for file, want := range map[string]string{"list.txt": "first", "single": "x"} {
-		n, err := network.LoadFile(filepath.Join(dir, file))
+		n, err := config.LoadFile(filepath.Join(dir, file))
 		if err != nil || types(n) != want {
 			t.Errorf("%s: %v, %v", file, n, err)
 		}

@@ -1,4 +1,4 @@
-package network
+package regular
 
 import (
 	"io/fs"
@@ -8,7 +8,7 @@ import (
 )
 
 // identity tells a file from another that takes its path, and from itself with other content.
-type identity struct {
+type Identity struct {
 	Device uint64 `json:"device"`
 	Inode  uint64 `json:"inode"`
 	Size   int64  `json:"size"`
@@ -17,28 +17,28 @@ type identity struct {
 }
 
 // tick is longer than the steps in which any kernel lets the times of files go on (1/100 s with CONFIG_HZ=100).
-const tick = 12 * time.Millisecond
+const Tick = 12 * time.Millisecond
 
 // identify returns the identity of the file that a path leads to. That of what is not there, or cannot be looked at, is zero.
-func identify(path string) identity {
+func Identify(path string) Identity {
 	info, err := os.Stat(path)
 	if err != nil {
-		return identity{}
+		return Identity{}
 	}
-	return identityOf(info)
+	return IdentityOf(info)
 }
 
-func identityOf(info fs.FileInfo) identity {
+func IdentityOf(info fs.FileInfo) Identity {
 	s, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
-		return identity{}
+		return Identity{}
 	}
-	return identity{Device: uint64(s.Dev), Inode: s.Ino, Size: s.Size, MTime: s.Mtim.Nano(), CTime: s.Ctim.Nano()}
+	return Identity{Device: uint64(s.Dev), Inode: s.Ino, Size: s.Size, MTime: s.Mtim.Nano(), CTime: s.Ctim.Nano()}
 }
 
 // young reports whether the file was changed so shortly before that another change need not be seen in its identity. A time
 // that lies in the future says nothing.
-func (id identity) young(now time.Time) bool {
+func (id Identity) Young(now time.Time) bool {
 	age := now.UnixNano() - max(id.MTime, id.CTime)
-	return -int64(tick) < age && age < int64(tick)
+	return -int64(Tick) < age && age < int64(Tick)
 }

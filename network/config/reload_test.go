@@ -1,4 +1,4 @@
-package network_test
+package config_test
 
 import (
 	"context"
@@ -19,6 +19,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // checksummed are plugins whose configurations say which version of the network they are from, twice. They fail if the two
@@ -80,8 +81,8 @@ func versionedList(version int) string {
 	return fmt.Sprintf(`{"cniVersion":"1.1.0","name":"red","plugins":[%s,%s]}`, versioned("first", version), versioned("last", version))
 }
 
-// under attaches and detaches containers, at least so many and until the writer of the folder ends, and fails if that fails.
-func under(t *testing.T, atLeast int, c *checksummed, f *network.Folder, write func()) {
+// under attaches and detaches containers, at least so many and until the writer of the directory ends, and fails if that fails.
+func under(t *testing.T, atLeast int, c *checksummed, f *config.Directory, write func()) {
 	t.Helper()
 	c.versions, c.seen = map[string]int{}, map[int]bool{}
 	client := &network.Client{Isolated: true, Caller: c.plugins(), StateDir: t.TempDir(), Log: quiet}
@@ -120,14 +121,14 @@ func under(t *testing.T, atLeast int, c *checksummed, f *network.Folder, write f
 	}
 }
 
-// Field row 11, R-17: a configuration folder is rewritten in every careless way 1000 times during 1000 ADDs. None fails, and
+// Field row 11, R-17: a configuration directory is rewritten in every careless way 1000 times during 1000 ADDs. None fails, and
 // none uses a configuration that is half of one version and half of another.
 func TestReloadUnderLoad(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	w := &carelessWriter{t: t, dir: filepath.Join(root, "net.d"), rand: rand.New(rand.NewPCG(1, 2))}
 	w.fill(w.dir)
-	f := openFolder(t, network.FolderOptions{Dir: w.dir, Linger: time.Minute})
+	f := openDirectory(t, config.Options{Dir: w.dir, Linger: time.Minute})
 	under(t, 1000, &checksummed{}, f, func() {
 		for range 1000 {
 			w.change()
@@ -145,7 +146,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	}
 }
 
-// carelessWriter changes a folder in ways that writers are known for.
+// carelessWriter changes a directory in ways that writers are known for.
 type carelessWriter struct {
 	t       *testing.T
 	dir     string
@@ -167,15 +168,15 @@ func (w *carelessWriter) content(file string) string {
 	switch file {
 	case "red/drop.conf":
 		return versioned("drop", w.version)
-	case network.PolicyName:
+	case config.PolicyName:
 		return `{"requiredPlugins":{"red":["last","first"],"other":[]}}`
 	}
 	return versionedList(w.version)
 }
 
-var careless = []string{"10-red.conflist", "10-red.conflist", "red/drop.conf", network.PolicyName}
+var careless = []string{"10-red.conflist", "10-red.conflist", "red/drop.conf", config.PolicyName}
 
-// fill writes all files into a folder.
+// fill writes all files into a directory.
 func (w *carelessWriter) fill(dir string) {
 	w.must(os.MkdirAll(filepath.Join(dir, "red"), 0o700))
 	for _, file := range careless[1:] {
@@ -199,7 +200,7 @@ func (w *carelessWriter) change() {
 	case 5: // all gone, and back file by file
 		w.must(os.RemoveAll(w.dir))
 		w.fill(w.dir)
-	case 6: // another folder
+	case 6: // another directory
 		w.fill(w.dir + ".new")
 		w.must(unix.Renameat2(unix.AT_FDCWD, w.dir+".new", unix.AT_FDCWD, w.dir, unix.RENAME_EXCHANGE), os.RemoveAll(w.dir+".new"))
 	case 7: // of no interest, and the same name in a broken file that is found later
@@ -227,7 +228,7 @@ func (w *carelessWriter) inPlace(path string, content []byte) {
 func TestReloadWaitsForTick(t *testing.T) {
 	t.Parallel()
 	dir := tree(t, map[string]string{"10.conflist": versionedList(0)})
-	f := openFolder(t, network.FolderOptions{Dir: dir, NoWatch: true})
+	f := openDirectory(t, config.Options{Dir: dir, NoWatch: true})
 	path := filepath.Join(dir, "10.conflist")
 	for version := range 10 {
 		put(t, versionedList(version+1), path)
@@ -236,7 +237,7 @@ func TestReloadWaitsForTick(t *testing.T) {
 		}
 		info, err := os.Stat(path)
 		must(t, err)
-		if age := time.Since(info.ModTime()); age < network.Tick {
+		if age := time.Since(info.ModTime()); age < config.Tick {
 			t.Errorf("used after %v", age)
 		}
 	}
@@ -255,7 +256,7 @@ func TestReloadTogether(t *testing.T) {
 		must(t, os.Symlink(name, filepath.Join(dir, "..tmp")), os.Rename(filepath.Join(dir, "..tmp"), filepath.Join(dir, "..data")))
 	}
 	swap(0)
-	f := openFolder(t, network.FolderOptions{Dir: dir, Linger: time.Minute})
+	f := openDirectory(t, config.Options{Dir: dir, Linger: time.Minute})
 	under(t, 200, &checksummed{together: true}, f, func() {
 		done := make(chan struct{})
 		var reading sync.WaitGroup

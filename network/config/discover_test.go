@@ -1,4 +1,4 @@
-package network_test
+package config_test
 
 import (
 	"fmt"
@@ -8,10 +8,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
-// DRP-01, CFG-10: one file, its drop-ins if its name says that it is a list, and nothing else of its folder.
+// DRP-01, CFG-10: one file, its drop-ins if its name says that it is a list, and nothing else of its directory.
 func TestDiscoverFile(t *testing.T) {
 	t.Parallel()
 	const list = `{"name": "red", "plugins": [{"type": "a"}]}`
@@ -32,13 +32,13 @@ func TestDiscoverFile(t *testing.T) {
 		"absent":        "absent list broken ",
 	} {
 		var lines []string
-		for _, f := range network.DiscoverFile(filepath.Join(dir, name)).Files {
+		for _, f := range config.DiscoverFile(filepath.Join(dir, name)).Files {
 			path, _ := filepath.Rel(dir, f.Path)
 			line := fmt.Sprintf("%s %s %s %s", path, f.Kind, f.Use, f.Name)
 			if f.Network != nil {
 				line += " (" + types(f.Network) + ")"
 			}
-			if (f.Use == network.Broken) != (f.Err != nil) || f.Kind != network.OtherFile && name != "absent" && f.Content == nil {
+			if (f.Use == config.Broken) != (f.Err != nil) || f.Kind != config.OtherFile && name != "absent" && f.Content == nil {
 				t.Errorf("%s: error %v, content %q", line, f.Err, f.Content)
 			}
 			lines = append(lines, line)

@@ -1,4 +1,4 @@
-package network
+package config
 
 import (
 	"errors"
@@ -9,16 +9,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watcher tells that something may have changed in folders. What exactly is for others to find out, so that an event that is
+// watcher tells that something may have changed in directories. What exactly is for others to find out, so that an event that is
 // lost, late or about something else does no harm.
 type watcher interface {
-	// watch makes folders those that are watched, and reports whether some were not before. Those that are not there are
-	// left out. The error is about folders that cannot be watched.
+	// watch makes directories those that are watched, and reports whether some were not before. Those that are not there are
+	// left out. The error is about directories that cannot be watched.
 	watch(folders []string) (more bool, err error)
 	Close() error
 }
 
-// inotify watches with inotify(7). The kernel watches folders, not paths: those that are gone have to be given again when
+// inotify watches with inotify(7). The kernel watches directories, not paths: those that are gone have to be given again when
 // there are others in their place.
 type inotify struct {
 	file  *os.File
@@ -26,7 +26,7 @@ type inotify struct {
 	ended chan struct{} // nobody reads any more
 }
 
-// What is told of a folder: files that come and go, that writers have closed, whose permissions change, and itself.
+// What is told of a directory: files that come and go, that writers have closed, whose permissions change, and itself.
 const inotifyMask = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_CLOSE_WRITE | unix.IN_ATTRIB |
 	unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR
 
@@ -76,7 +76,7 @@ func (w *inotify) watch(folders []string) (more bool, err error) {
 		}
 		for wd := range w.armed {
 			if !now[wd] {
-				_, _ = unix.InotifyRmWatch(int(fd), uint32(wd)) // the kernel has removed it if the folder is gone
+				_, _ = unix.InotifyRmWatch(int(fd), uint32(wd)) // the kernel has removed it if the directory is gone
 			}
 		}
 	})

@@ -1,4 +1,4 @@
-package network_test
+package config_test
 
 import (
 	"errors"
@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // conf is a network of plugins.
@@ -29,7 +29,7 @@ func conf(name string, plugins ...string) string {
 func needs(types string) string { return fmt.Sprintf(`{"requiredPlugins":{"*":[%q]}}`, types) }
 
 // inUse is a snapshot as text: networks with their chains, what the policy requires, and problems with their age.
-func inUse(s *network.Snapshot, dir string) string {
+func inUse(s *config.Snapshot, dir string) string {
 	var lines []string
 	for _, n := range s.Networks {
 		lines = append(lines, n.Name+" ("+types(n)+")")
@@ -58,7 +58,7 @@ func inUse(s *network.Snapshot, dir string) string {
 	return strings.ReplaceAll(strings.Join(lines, "\n"), dir, "DIR")
 }
 
-// step is what the folder holds after some time, and what is in use then.
+// step is what the directory holds after some time, and what is in use then.
 type step struct {
 	after time.Duration
 	files map[string]string
@@ -73,7 +73,7 @@ const (
 	noNetwork = "DIR: no network configuration"
 )
 
-// R-07, R-17, field row 11: what is used of each state that a folder can come into, after what was used before.
+// R-07, R-17, field row 11: what is used of each state that a directory can come into, after what was used before.
 func TestMerge(t *testing.T) {
 	t.Parallel()
 	red, blue, green := conf("red", "a"), conf("blue", "b"), conf("green", "c")
@@ -163,7 +163,7 @@ func TestMerge(t *testing.T) {
 			{time.Hour, map[string]string{"x.yaml": red}, "red (a)\nblue (b)\npolicy a\nkept: " + noNetwork + " since 1h0m0s\nkept: red: DIR/10.conflist: network red " + stays +
 				" since 1h0m0s\nkept: blue: DIR/20.conflist: network blue " + stays +
 				" since 1h0m0s\nkept: DIR/tenon.policy: the policy is gone like the networks; it stays in use as long as they do since 1h0m0s"},
-			// The folder is filled again file by file: nothing is missed while that goes on.
+			// The directory is filled again file by file: nothing is missed while that goes on.
 			{time.Hour, map[string]string{"20.conflist": blue}, "red (a)\nblue (b)\npolicy a\n" + goneRed + "\nkept: DIR/tenon.policy: the policy is gone; it stays in use for 2s"},
 			{2 * time.Second, map[string]string{"20.conflist": blue}, "blue (b)"},
 		}},
@@ -221,7 +221,7 @@ func TestMerge(t *testing.T) {
 			now := time.Unix(1_000_000_000, 0)
 			root := t.TempDir()
 			dir := filepath.Join(root, "net.d")
-			s := &network.Snapshot{Dir: dir}
+			s := &config.Snapshot{Dir: dir}
 			for i, step := range row.steps {
 				now = now.Add(step.after)
 				if err := os.RemoveAll(dir); err != nil {
@@ -230,12 +230,12 @@ func TestMerge(t *testing.T) {
 				if err := os.Rename(tree(t, step.files), dir); err != nil {
 					t.Fatal(err)
 				}
-				c, err := network.Discover(dir)
+				c, err := config.Discover(dir)
 				if err != nil {
 					t.Fatal(err)
 				}
 				before := inUse(s, dir)
-				next := network.Merge(s, c, now, row.min, 2*time.Second)
+				next := config.Merge(s, c, now, row.min, 2*time.Second)
 				if diff := cmp.Diff(step.want, inUse(next, dir)); diff != "" {
 					t.Fatalf("step %d (-want +got):\n%s", i+1, diff)
 				}
@@ -248,19 +248,19 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// R-17: a folder that cannot be read leaves in use what was, and what was wrong with it. Before anything was read it is not
+// R-17: a directory that cannot be read leaves in use what was, and what was wrong with it. Before anything was read it is not
 // known what is required, so nothing is allowed.
 func TestMergeCannotRead(t *testing.T) {
 	t.Parallel()
 	dir := tree(t, map[string]string{"10.conflist": conf("red", "a"), "20.conflist": "{", "tenon.policy": needs("a")})
-	c, err := network.Discover(dir)
+	c, err := config.Discover(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	now := time.Unix(1_000_000_000, 0)
 	wrong := cni.Errorf(cni.CodeIOFailure, "configuration folder: %w", os.ErrPermission)
 
-	s := network.CannotRead(&network.Snapshot{Dir: dir}, wrong, now)
+	s := config.CannotRead(&config.Snapshot{Dir: dir}, wrong, now)
 	if got, want := inUse(s, dir), "policy ?\n! DIR: configuration folder: permission denied"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -270,13 +270,13 @@ func TestMergeCannotRead(t *testing.T) {
 	if _, err := s.Network("red"); !errors.Is(err, os.ErrPermission) || cni.CodeOf(err) != cni.CodeIOFailure {
 		t.Error(describe(err))
 	}
-	nothing, err := network.Discover(t.TempDir())
+	nothing, err := config.Discover(t.TempDir())
 	must(t, err)
-	if s := network.Merge(s, nothing, now, 0, time.Hour); s.Policy != nil {
+	if s := config.Merge(s, nothing, now, 0, time.Hour); s.Policy != nil {
 		t.Error("there is no policy, and everything is forbidden")
 	}
-	s = network.CannotRead(network.Merge(s, c, now, 0, 0), wrong, now)
-	s = network.CannotRead(s, wrong, now.Add(time.Second))
+	s = config.CannotRead(config.Merge(s, c, now, 0, 0), wrong, now)
+	s = config.CannotRead(s, wrong, now.Add(time.Second))
 	if diff := cmp.Diff("red (a)\npolicy a\nkept: DIR: configuration folder: permission denied since 1s\n! DIR/20.conflist:1:1: "+eof+" since 1s", inUse(s, dir)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -286,12 +286,12 @@ func TestMergeCannotRead(t *testing.T) {
 func TestSnapshotNetwork(t *testing.T) {
 	t.Parallel()
 	dir := tree(t, map[string]string{"10.conflist": conf("red", "a"), "20.conflist": `{"name":"blue",`, "30.conflist": ""})
-	snapshot := func(dir string) *network.Snapshot {
-		c, err := network.Discover(dir)
+	snapshot := func(dir string) *config.Snapshot {
+		c, err := config.Discover(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return network.Merge(&network.Snapshot{Dir: dir}, c, time.Now(), 0, 0)
+		return config.Merge(&config.Snapshot{Dir: dir}, c, time.Now(), 0, 0)
 	}
 	s := snapshot(dir)
 	if n, err := s.Network("red"); err != nil || types(n) != "a" {
@@ -299,16 +299,16 @@ func TestSnapshotNetwork(t *testing.T) {
 	}
 	nothing, broken := snapshot(t.TempDir()), snapshot(tree(t, map[string]string{"10.conflist": "{"}))
 	for _, row := range []struct {
-		s        *network.Snapshot
+		s        *config.Snapshot
 		name     string
 		want     string
 		sentinel error
 	}{
 		{s, "blue", "6 DIR/20.conflist:1:15: " + eof, nil},
-		{s, "green", `999 network "green" in DIR: no network of that name (there are: red; broken: DIR/20.conflist, DIR/30.conflist)`, network.ErrNotFound},
+		{s, "green", `999 network "green" in DIR: no network of that name (there are: red; broken: DIR/20.conflist, DIR/30.conflist)`, config.ErrNotFound},
 		{s, "../red", `7 network name "../red" is not valid: it must start with a letter or digit and hold only letters, digits, '_', '.' and '-'`, nil},
-		{nothing, "red", "999 DIR: no network configuration", network.ErrNoConfig},
-		{broken, "red", `999 network "red" in DIR: no network of that name (none can be used; broken: DIR/10.conflist)`, network.ErrNotFound},
+		{nothing, "red", "999 DIR: no network configuration", config.ErrNoConfig},
+		{broken, "red", `999 network "red" in DIR: no network of that name (none can be used; broken: DIR/10.conflist)`, config.ErrNotFound},
 	} {
 		_, err := row.s.Network(row.name)
 		if got := strings.ReplaceAll(describe(err), row.s.Dir, "DIR"); got != row.want || row.sentinel != nil && !errors.Is(err, row.sentinel) {
@@ -336,17 +336,17 @@ func FuzzMergeDamage(f *testing.F) {
 	f.Fuzz(func(t *testing.T, at uint16, flip byte, length uint16) {
 		dir := t.TempDir()
 		path := filepath.Join(dir, "10.conflist")
-		load := func(old *network.Snapshot, content []byte) *network.Snapshot {
+		load := func(old *config.Snapshot, content []byte) *config.Snapshot {
 			if err := os.WriteFile(path, content, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			c, err := network.Discover(dir)
+			c, err := config.Discover(dir)
 			if err != nil {
 				t.Fatal(err)
 			}
-			return network.Merge(old, c, time.Now(), 0, time.Second)
+			return config.Merge(old, c, time.Now(), 0, time.Second)
 		}
-		s := load(&network.Snapshot{Dir: dir}, []byte(before))
+		s := load(&config.Snapshot{Dir: dir}, []byte(before))
 		damaged := []byte(after)
 		damaged[int(at)%len(damaged)] ^= flip
 		damaged = damaged[:int(length)%(len(damaged)+1)]
@@ -354,7 +354,7 @@ func FuzzMergeDamage(f *testing.F) {
 		if len(s.Networks) != 1 {
 			t.Fatalf("%q: %d networks", damaged, len(s.Networks))
 		}
-		want, err := network.LoadFile(path)
+		want, err := config.LoadFile(path)
 		if err != nil {
 			want = list(t, "1.1.0", "red", `{"type":"a","v":1}`, `{"type":"b","v":1}`)
 		}

@@ -1,4 +1,4 @@
-package network
+package config
 
 import (
 	"encoding/json"
@@ -9,7 +9,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/document"
 )
 
-// FileError is what is wrong with a file of a configuration folder, and where.
+// FileError is what is wrong with a file of a configuration directory, and where.
 type FileError struct {
 	Path         string
 	Line, Column int // from 1, columns in characters; 0 where no place can be told

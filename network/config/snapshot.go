@@ -1,4 +1,4 @@
-package network
+package config
 
 import (
 	"errors"
@@ -10,28 +10,28 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// Snapshot is what is in use of a configuration folder from one moment on. It never changes.
+// Snapshot is what is in use of a configuration directory from one moment on. It never changes.
 type Snapshot struct {
 	Dir        string
-	Generation uint64    // of one [Folder], from 1
-	Read       time.Time // when the folder was looked at
+	Generation uint64    // of one [Directory], from 1
+	Read       time.Time // when the directory was looked at
 
 	// Networks are in use, each name once, in the byte order of the paths of their files, whatever the kinds of those:
 	// runtimes that take some networks take the first.
 	Networks []*Network
 
-	// Policy is in use; nil if there is none. It does not have to allow all networks: [Client.Add] refuses those.
+	// Policy is in use; nil if there is none. It does not have to allow all networks: Client.Add of package network refuses those.
 	Policy *Policy
 
-	// Problems are why this is not what the folder says, or not all of it, in the byte order of paths.
+	// Problems are why this is not what the directory says, or not all of it, in the byte order of paths.
 	Problems []Problem
 
 	due time.Time // when something that lingers counts; zero is never
 }
 
-// Problem is why something in a configuration folder is not used.
+// Problem is why something in a configuration directory is not used.
 type Problem struct {
-	Path    string    // of the file, or the folder
+	Path    string    // of the file, or the directory
 	Network string    // its name; empty if it is not of one, or nobody knows of which
 	Err     error     // what is wrong, a [*FileError]
 	Since   time.Time // when that was first seen
@@ -45,7 +45,7 @@ type trouble uint8
 
 const (
 	_         trouble = iota
-	unread            // the folder cannot be read, or not in one state
+	unread            // the directory cannot be read, or not in one state
 	tooFew            // it has too few networks
 	unusable          // a file cannot be loaded
 	lingering         // a file has disappeared, which does not count yet
@@ -54,7 +54,7 @@ const (
 )
 
 // Network returns the network of a name that is in use. Where there is none the error is that of the file which should hold
-// it, [ErrNoConfig] where the folder holds nothing, and [ErrNotFound] otherwise, with what there is.
+// it, [ErrNoConfig] where the directory holds nothing, and [ErrNotFound] otherwise, with what there is.
 func (s *Snapshot) Network(name string) (*Network, error) {
 	if err := cni.ValidateNetworkName(name); err != nil {
 		return nil, err
@@ -99,20 +99,18 @@ func (s *Snapshot) find(name string) *Network {
 
 // Err joins the problems, with [cni.CodeNotAvailable]; nil if there are none. With problems that are all Kept, ADD works as
 // before: whether a node is ready then is for its runtime to say.
-func (s *Snapshot) Err() error { return joined(s.Problems) }
-
-func joined(problems []Problem) error {
-	if len(problems) == 0 {
+func (s *Snapshot) Err() error {
+	if len(s.Problems) == 0 {
 		return nil
 	}
-	errs := make([]error, len(problems))
-	for i, p := range problems {
+	errs := make([]error, len(s.Problems))
+	for i, p := range s.Problems {
 		errs[i] = p.Err
 	}
 	return cni.Errorf(cni.CodeNotAvailable, "%w", errors.Join(errs...))
 }
 
-// unread reports whether the folder could not be read.
+// unread reports whether the directory could not be read.
 func (s *Snapshot) unread() bool {
 	return slices.ContainsFunc(s.Problems, func(p Problem) bool { return p.kind == unread })
 }

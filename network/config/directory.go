@@ -1,4 +1,4 @@
-package network
+package config
 
 import (
 	"cmp"
@@ -9,14 +9,15 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/regular"
 )
 
-// FolderOptions say how a [Folder] keeps itself up to date. The zero value is ready for use.
-type FolderOptions struct {
-	// Dir is the folder of the configuration; empty is [DefaultConfDir]. It need not be there yet.
+// Options say how a [Directory] keeps itself up to date. The zero value is ready for use.
+type Options struct {
+	// Dir is the directory of the configuration; empty is [DefaultDir]. It need not be there yet.
 	Dir string
 
-	// PluginDirs are folders of plugins that are watched too: when a file in them comes, goes or is replaced there is a new
+	// PluginDirs are directories of plugins that are watched too: when a file in them comes, goes or is replaced there is a new
 	// snapshot, so that who is told can ask for the status of networks again. nil is not watched.
 	PluginDirs []string
 
@@ -24,8 +25,8 @@ type FolderOptions struct {
 	// that was in use always stays.
 	Min int
 
-	// Rescan is after which time the folders are looked at though nothing was heard of a change: changes beyond a network
-	// file system, by writers that do not close a file, of a folder two or more levels above that was replaced, and all of
+	// Rescan is after which time the directories are looked at though nothing was heard of a change: changes beyond a network
+	// file system, by writers that do not close a file, of a directory two or more levels above that was replaced, and all of
 	// them where the kernel lets nobody watch any more. Zero is 10 s, negative is never.
 	Rescan time.Duration
 
@@ -33,11 +34,11 @@ type FolderOptions struct {
 	// be replaced by removing it first. Zero is 2 s, negative is not at all.
 	Linger time.Duration
 
-	// NoWatch leaves the folders unwatched; changes are found by Rescan and [Folder.Reload] alone.
+	// NoWatch leaves the directories unwatched; changes are found by Rescan and [Directory.Reload] alone.
 	NoWatch bool
 
 	// Notify, unless nil, is told of each snapshot after the first, one at a time and in order. It must not call
-	// [Folder.Close].
+	// [Directory.Close].
 	Notify func(*Snapshot)
 
 	Log *slog.Logger // problems that come and go; nil is [slog.Default]
@@ -47,21 +48,21 @@ const (
 	defaultRescan = 10 * time.Second
 	defaultLinger = 2 * time.Second
 
-	quiet    = 30 * time.Millisecond  // without events, after which the folder is looked at
+	quiet    = 30 * time.Millisecond  // without events, after which the directory is looked at
 	noQuiet  = 200 * time.Millisecond // how long that is waited for
-	patience = 200 * time.Millisecond // how long a folder may take to hold still
+	patience = 200 * time.Millisecond // how long a directory may take to hold still
 	retry    = time.Second            // after which one that did not, or cannot be read, is looked at again
 )
 
-// Folder keeps the configuration of a folder up to date. What is in use of it is a [Snapshot], which is replaced as a whole,
-// and only by a state that the folder had at one moment: it is read again until nothing has changed meanwhile, nor shortly
+// Directory keeps the configuration of a directory up to date. What is in use of it is a [Snapshot], which is replaced as a whole,
+// and only by a state that the directory had at one moment: it is read again until nothing has changed meanwhile, nor shortly
 // before. What is broken, half-written or gone for a moment does not take away what works: see [Problem]. Nobody can tell a
 // file that is half overwritten from a finished one if it is valid and its writer takes a rest: writers put a file in place
 // by renaming it.
 //
-// Nothing here waits for an operation of a [Client], or has one wait.
-type Folder struct {
-	options FolderOptions
+// Nothing here waits for an operation of a Client of package network, or has one wait.
+type Directory struct {
+	options Options
 	current atomic.Pointer[Snapshot]
 
 	newWatcher func(events chan<- struct{}) (watcher, error)
@@ -71,7 +72,7 @@ type Folder struct {
 	running    sync.WaitGroup
 	once       sync.Once
 
-	mu      sync.Mutex // held while the folder is looked at
+	mu      sync.Mutex // held while the directory is looked at
 	closed  bool
 	watcher watcher  // nil where nobody can, or wants to watch
 	deaf    bool     // that was said
@@ -84,19 +85,19 @@ type Folder struct {
 	queue   []*Snapshot // to tell of
 }
 
-// OpenFolder reads a configuration folder and goes on to keep it up to date, until it is closed. That the folder is missing
+// Open reads a configuration directory and goes on to keep it up to date, until it is closed. That the directory is missing
 // or empty, or that something in it is broken, is a problem in the snapshot, no error. There is an error, with
 // [cni.CodeInvalidConfig], only where the options are contradictory.
-func OpenFolder(o FolderOptions) (*Folder, error) { return openFolder(o, newInotify) }
+func Open(o Options) (*Directory, error) { return open(o, newInotify) }
 
-func openFolder(o FolderOptions, w func(events chan<- struct{}) (watcher, error)) (*Folder, error) {
+func open(o Options, w func(events chan<- struct{}) (watcher, error)) (*Directory, error) {
 	if o.Min < 0 {
 		return nil, cni.Errorf(cni.CodeInvalidConfig, "minimum of networks: %d is negative", o.Min)
 	}
-	o.Dir = cmp.Or(o.Dir, DefaultConfDir)
+	o.Dir = cmp.Or(o.Dir, DefaultDir)
 	o.Rescan = cmp.Or(o.Rescan, defaultRescan)
 	o.Linger = cmp.Or(o.Linger, defaultLinger)
-	f := &Folder{
+	f := &Directory{
 		options: o, newWatcher: w,
 		events: make(chan struct{}, 1), told: make(chan struct{}, 1), closing: make(chan struct{}),
 	}
@@ -110,11 +111,11 @@ func openFolder(o FolderOptions, w func(events chan<- struct{}) (watcher, error)
 }
 
 // Snapshot returns what is in use. It is never nil, and never waits.
-func (f *Folder) Snapshot() *Snapshot { return f.current.Load() }
+func (f *Directory) Snapshot() *Snapshot { return f.current.Load() }
 
-// Reload looks at the folder now, and returns what is in use then; that is as before if nothing has changed. It takes as long
-// as reading the folder does, and up to 0.2 s if somebody is writing to it. After Close it looks at nothing.
-func (f *Folder) Reload() *Snapshot {
+// Reload looks at the directory now, and returns what is in use then; that is as before if nothing has changed. It takes as long
+// as reading the directory does, and up to 0.2 s if somebody is writing to it. After Close it looks at nothing.
+func (f *Directory) Reload() *Snapshot {
 	f.look()
 	select {
 	case f.events <- struct{}{}: // there may be another time to look again
@@ -123,8 +124,8 @@ func (f *Folder) Reload() *Snapshot {
 	return f.Snapshot()
 }
 
-// Close ends the watch, and returns when Notify does. [Folder.Snapshot] goes on to return the last one.
-func (f *Folder) Close() error {
+// Close ends the watch, and returns when Notify does. [Directory.Snapshot] goes on to return the last one.
+func (f *Directory) Close() error {
 	var err error
 	f.once.Do(func() {
 		close(f.closing)
@@ -139,15 +140,15 @@ func (f *Folder) Close() error {
 	return err
 }
 
-func (f *Folder) log() *slog.Logger {
+func (f *Directory) log() *slog.Logger {
 	if f.options.Log == nil {
 		return slog.Default()
 	}
 	return f.options.Log
 }
 
-// run looks at the folder a moment after the last of several events, and when it is time to.
-func (f *Folder) run() {
+// run looks at the directory a moment after the last of several events, and when it is time to.
+func (f *Directory) run() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	looked := time.Now()
@@ -169,8 +170,8 @@ func (f *Folder) run() {
 	}
 }
 
-// when returns when to look at the folder again.
-func (f *Folder) when(looked, first, event time.Time) time.Time {
+// when returns when to look at the directory again.
+func (f *Directory) when(looked, first, event time.Time) time.Time {
 	next := looked.Add(24 * time.Hour)
 	sooner := func(t time.Time) {
 		if t.Before(next) {
@@ -193,7 +194,7 @@ func (f *Folder) when(looked, first, event time.Time) time.Time {
 }
 
 // look finds out whether anything is to be used that was not.
-func (f *Folder) look() {
+func (f *Directory) look() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
@@ -222,9 +223,9 @@ func (f *Folder) look() {
 	f.use(old, next)
 }
 
-// read reads the folder until it finds it after that as it was before, and as it has been for a moment: the times of files
+// read reads the directory until it finds it after that as it was before, and as it has been for a moment: the times of files
 // do not tell two changes of one tick apart.
-func (f *Folder) read() (*Catalog, fingerprint, error) {
+func (f *Directory) read() (*Catalog, fingerprint, error) {
 	timeout := time.After(patience)
 	for patient := true; ; {
 		before, _ := f.view()
@@ -238,7 +239,7 @@ func (f *Folder) read() (*Catalog, fingerprint, error) {
 			return nil, nil, cni.Errorf(cni.CodeTryAgainLater, "the folder keeps changing")
 		}
 		select {
-		case <-time.After(tick / 2):
+		case <-time.After(regular.Tick / 2):
 		case <-timeout:
 			patient = false
 		case <-f.closing:
@@ -247,8 +248,8 @@ func (f *Folder) read() (*Catalog, fingerprint, error) {
 	}
 }
 
-// view looks at the folders once what is going to change from then on makes an event.
-func (f *Folder) view() (config, plugins fingerprint) {
+// view looks at the directories once what is going to change from then on makes an event.
+func (f *Directory) view() (config, plugins fingerprint) {
 	for range 10 {
 		c, p := viewConfig(f.options.Dir), viewPlugins(f.options.PluginDirs)
 		config, plugins = c.files, p.files
@@ -259,8 +260,8 @@ func (f *Folder) view() (config, plugins fingerprint) {
 	return config, plugins
 }
 
-// watch watches folders and reports whether some were not before.
-func (f *Folder) watch(folders []string) (more bool) {
+// watch watches directories and reports whether some were not before.
+func (f *Directory) watch(folders []string) (more bool) {
 	if f.options.NoWatch {
 		return false
 	}
@@ -280,7 +281,7 @@ func (f *Folder) watch(folders []string) (more bool) {
 }
 
 // use puts a snapshot in the place of another, and says which problems come and go.
-func (f *Folder) use(old, next *Snapshot) {
+func (f *Directory) use(old, next *Snapshot) {
 	f.current.Store(next)
 	for _, p := range next.Problems {
 		if old.problem(p) == nil {
@@ -305,7 +306,7 @@ func (f *Folder) use(old, next *Snapshot) {
 }
 
 // tell calls Notify.
-func (f *Folder) tell() {
+func (f *Directory) tell() {
 	for {
 		select {
 		case <-f.closing:

@@ -1,4 +1,4 @@
-package network
+package config
 
 import (
 	"bytes"
@@ -10,7 +10,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// Use is what becomes of a file in a configuration folder.
+// Use is what becomes of a file in a configuration directory.
 type Use string
 
 // The uses of files.
@@ -24,12 +24,12 @@ const (
 	Ignored    Use = "ignored"    // nobody reads it
 )
 
-// File is a file or folder in a configuration folder, and what becomes of it.
+// File is a file or directory in a configuration directory, and what becomes of it.
 type File struct {
 	Path       string
 	Use        Use
 	Reason     string   // why nothing comes of it, for people; empty where something does, and where Err says it
-	Name       string   // of the network that it states or, in a drop-in folder, belongs to; empty if that cannot be told
+	Name       string   // of the network that it states or, in a drop-in directory, belongs to; empty if that cannot be told
 	Network    *Network // nil if it is none, or Err says why not
 	Err        error    // what is wrong with it: a [*FileError]
 	Default    bool     // runtimes take it where no network is asked for, whether it can be loaded or not
@@ -38,7 +38,7 @@ type File struct {
 	Content    []byte   // as it was read; nil if nobody reads it, or it cannot be read
 }
 
-// Kind is what a file holds according to its name and its folder.
+// Kind is what a file holds according to its name and its directory.
 type Kind string
 
 // The kinds of files.
@@ -46,13 +46,13 @@ const (
 	OtherFile  Kind = ""        // nothing that a runtime reads, or the policy
 	ListFile   Kind = "list"    // a network configuration list
 	SingleFile Kind = "single"  // a network of a single plugin
-	DropInFile Kind = "drop-in" // a plugin of the network whose name its folder bears
+	DropInFile Kind = "drop-in" // a plugin of the network whose name its directory bears
 )
 
-// Catalog is what a configuration folder held at one moment.
+// Catalog is what a configuration directory held at one moment.
 type Catalog struct {
 	Dir    string
-	Files  []File  // in the byte order of paths, those of drop-in folders included
+	Files  []File  // in the byte order of paths, those of drop-in directories included
 	Policy *Policy // of [PolicyName]; nil if there is none
 }
 
@@ -94,7 +94,7 @@ func (c *Catalog) list(name string) *File {
 // network, and its error that of the look-up. Otherwise it is returned as passed, where it comes before the network or
 // there is none of the name, so that somebody is told: it might have been meant. [Load] is for who must not go on then.
 //
-// The error is [ErrNoConfig] where the folder holds no configuration or does not exist, [ErrNotFound] where none has the
+// The error is [ErrNoConfig] where the directory holds no configuration or does not exist, [ErrNotFound] where none has the
 // name, and otherwise that of [LoadFile].
 func (c *Catalog) Lookup(name string) (n *Network, passed []File, err error) {
 	if err := cni.ValidateNetworkName(name); err != nil {

@@ -1,0 +1,54 @@
+package config_test
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/tenon-cni/tenon/network/config"
+)
+
+// A runtime keeps up with its configuration directory: what is broken in it takes nothing away that works.
+func ExampleOpen() {
+	dir, err := os.MkdirTemp("", "net.d")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	write := func(content string) {
+		if err := os.WriteFile(filepath.Join(dir, "10-pods.conflist"), []byte(content), 0o600); err != nil {
+			panic(err)
+		}
+	}
+	write(`{"cniVersion":"1.1.0","name":"pods","plugins":[{"type":"bridge"}]}`)
+
+	folder, err := config.Open(config.Options{
+		Dir:    dir,
+		Notify: func(*config.Snapshot) {}, // here a runtime asks for the status of its networks again
+		Log:    slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		panic(err)
+	}
+	defer folder.Close()
+
+	write(`{"cniVersion":"1.1.0","name":"pods","plug`)
+	now := folder.Reload() // or a moment later by itself
+	pods, err := now.Network("pods")
+	fmt.Println(pods.Types(), err)
+	for _, p := range now.Problems {
+		fmt.Println(filepath.Base(p.Path), p.Network, "kept:", p.Kept)
+	}
+
+	write(`{"cniVersion":"1.1.0","name":"pods","plugins":[{"type":"bridge"},{"type":"portmap"}]}`)
+	now = folder.Reload()
+	fmt.Println(now.Networks[0].Types(), now.Err())
+
+	// For an operation, take the policy from the same snapshot: network.Client{Policy: now.Policy}.
+
+	// Output:
+	// [bridge] <nil>
+	// 10-pods.conflist pods kept: true
+	// [bridge portmap] <nil>
+}

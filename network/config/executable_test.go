@@ -1,0 +1,99 @@
+package config_test
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tenon-cni/tenon/invoke"
+	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
+)
+
+func digestOf(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("sha256:%x", sha256.Sum256(b))
+}
+
+// A digest holds for one content of one file: what is replaced or changed in place is looked at again.
+func TestExecutableChanges(t *testing.T) {
+	t.Parallel()
+	dir := tree(t, map[string]string{"bridge": "good", "evil": "evil"})
+	path := filepath.Join(dir, "bridge")
+	p := &config.Policy{Executables: map[string][]string{"bridge": {digestOf(t, path)}, "ptp": {digestOf(t, path)}}}
+	check := func(allowed bool, why string) {
+		t.Helper()
+		for range 2 {
+			if err := p.CheckExecutable("bridge", path); errors.Is(err, config.ErrNotAllowed) == allowed || (err == nil) != allowed {
+				t.Errorf("%s: %s", why, describe(err))
+			}
+		}
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(true, "as listed")
+	for range 20 { // within one tick of the clock of the file system, too
+		must(os.WriteFile(path, []byte("evil"), 0o700))
+		check(false, "other content of the same length")
+		must(os.WriteFile(path, []byte("good"), 0o700))
+		check(true, "put right")
+	}
+	old := time.Now().Add(-time.Hour)
+	must(os.Chtimes(path, old, old))
+	time.Sleep(2 * config.Tick)
+	check(true, "put right")
+	must(os.WriteFile(path, []byte("evil"), 0o700))
+	must(os.Chtimes(path, old, old))
+	check(false, "other content with the time of before")
+	must(os.Rename(filepath.Join(dir, "evil"), path))
+	check(false, "another file")
+	must(os.Remove(path))
+	check(false, "no file")
+	must(os.Mkdir(path, 0o700))
+	check(false, "a folder")
+}
+
+// Hard links of one executable are read once, however many ask at once; a plugin that is no file cannot be allowed.
+func TestExecutableDigestsAreShared(t *testing.T) {
+	t.Parallel()
+	dir := tree(t, map[string]string{"bridge": "good"})
+	path := filepath.Join(dir, "bridge")
+	if err := os.Link(path, filepath.Join(dir, "ptp")); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(2 * config.Tick) // a file that was changed just now is read again each time
+	p := &config.Policy{Executables: map[string][]string{"*": {digestOf(t, path)}}}
+	var asked sync.WaitGroup
+	for range 8 {
+		for _, name := range []string{"bridge", "ptp"} {
+			asked.Go(func() {
+				if err := p.CheckExecutable(name, filepath.Join(dir, name)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	asked.Wait()
+	if got := p.Digests(); got != 1 {
+		t.Errorf("%d digests are known", got)
+	}
+
+	c := &network.Client{Isolated: true, Caller: invoke.Fake{"bridge": {}}, StateDir: t.TempDir(), Policy: p}
+	_, err := c.Add(t.Context(), list(t, "1.1.0", "red", "bridge"), request("c1"))
+	if !errors.Is(err, config.ErrNotAllowed) {
+		t.Error(describe(err))
+	}
+}

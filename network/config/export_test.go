@@ -1,0 +1,49 @@
+package config
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/regular"
+)
+
+// WhatIsWrong returns what is wrong with a list, and which name it states nevertheless; nil if nothing is wrong.
+func WhatIsWrong(b []byte) (e *FileError, name string) {
+	_, err := cni.ParseList(b)
+	if err == nil {
+		return nil, ""
+	}
+	return fileError("x", b, err), statedName(b, ListFile)
+}
+
+// Tick is the step of the times of files.
+const Tick = regular.Tick
+
+// Digests returns how many digests are remembered.
+func (p *Policy) Digests() int { return len(p.digests.known) }
+
+// Merge is merge for tests.
+func Merge(old *Snapshot, c *Catalog, now time.Time, min int, linger time.Duration) *Snapshot {
+	return merge(old, c, now, retention{min, linger})
+}
+
+// CannotRead is cannotRead for tests.
+var CannotRead = cannotRead
+
+// OpenWith is Open with another way to watch; nil is none.
+func OpenWith(o Options, watch func(folders []string) (bool, error)) (*Directory, error) {
+	return open(o, func(chan<- struct{}) (watcher, error) {
+		if watch == nil {
+			return nil, unix.EMFILE
+		}
+		return fakeWatcher(watch), nil
+	})
+}
+
+type fakeWatcher func(folders []string) (bool, error)
+
+func (w fakeWatcher) watch(folders []string) (bool, error) { return w(folders) }
+
+func (w fakeWatcher) Close() error { return nil }

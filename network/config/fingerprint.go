@@ -1,0 +1,104 @@
+package config
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/tenon-cni/tenon/internal/regular"
+)
+
+// fingerprint is what tells one state of a directory from another: the identities of the files in it that are read, by path.
+// Of directories it is only which they are, as any file that is put in one for a moment changes their times.
+type fingerprint map[string]regular.Identity
+
+// view is a state of directories, and which have to be watched to see that it changes.
+type view struct {
+	files       fingerprint
+	directories []string
+}
+
+// viewConfig looks at a configuration directory: networks, policy, and drop-ins of any network.
+func viewConfig(dir string) view {
+	v := view{files: fingerprint{}}
+	v.addDirectory(dir, func(name string) bool { return KindOf(name) != OtherFile || name == PolicyName }, v.addDropIns)
+	return v
+}
+
+// viewPlugins looks at directories of plugins: each file in them.
+func viewPlugins(dirs []string) view {
+	v := view{files: fingerprint{}}
+	for _, dir := range dirs {
+		v.addDirectory(dir, func(string) bool { return true }, func(string) {})
+	}
+	return v
+}
+
+func (v *view) addDropIns(dir string) {
+	v.directories = append(v.directories, dir)
+	v.addFiles(dir, func(name string) bool { return filepath.Ext(name) == singleExt }, func(string) {})
+}
+
+// addDirectory adds a directory of which it matters when it comes or goes.
+func (v *view) addDirectory(dir string, counts func(name string) bool, folder func(path string)) {
+	v.directories = append(v.directories, dir, nearest(filepath.Dir(dir)))
+	if real, err := filepath.EvalSymlinks(dir); err == nil && real != dir {
+		v.directories = append(v.directories, filepath.Dir(real))
+	}
+	v.addFiles(dir, counts, folder)
+}
+
+// nearest returns a directory or, if it is not there, the nearest above it that is.
+func nearest(dir string) string {
+	for !isDirectory(dir) && dir != filepath.Dir(dir) {
+		dir = filepath.Dir(dir)
+	}
+	return dir
+}
+
+// addFiles adds the files in a directory whose names count, and calls directory for the directories in it.
+func (v *view) addFiles(dir string, counts func(name string) bool, folder func(path string)) {
+	id := regular.Identify(dir)
+	v.files[dir] = regular.Identity{Device: id.Device, Inode: id.Inode}
+	entries, _ := os.ReadDir(dir) // who reads the directory gets the error, too
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		if !counts(e.Name()) && e.Type().IsRegular() {
+			continue
+		}
+		info, err := os.Stat(path)
+		switch {
+		case err == nil && info.IsDir():
+			folder(path)
+		case !counts(e.Name()):
+			continue
+		case err == nil:
+			v.files[path] = regular.IdentityOf(info)
+		case !errors.Is(err, fs.ErrNotExist) || e.Type() == fs.ModeSymlink:
+			v.files[path] = regular.Identity{}
+		}
+		if real, err := filepath.EvalSymlinks(path); err == nil && e.Type() == fs.ModeSymlink {
+			v.directories = append(v.directories, filepath.Dir(real))
+		}
+	}
+}
+
+// young reports whether a file was changed so shortly before that another change of it need not be seen.
+func (f fingerprint) young(now time.Time) bool {
+	for _, id := range f {
+		if id.Young(now) {
+			return true
+		}
+	}
+	return false
+}
+
+// watched returns the directories, each once.
+func (v view) watched(others view) []string {
+	all := slices.Concat(v.directories, others.directories)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
