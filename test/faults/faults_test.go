@@ -3,7 +3,6 @@
 package faults
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,10 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/testnet"
+	"github.com/tenon-cni/tenon/internal/testnet/tracer"
 )
 
 // pluginDir is the folder of the plugins to break; without it those of this tree are built.
@@ -116,12 +114,12 @@ func TestNothingIsLeft(t *testing.T) {
 				if s.tool != "" {
 					testnet.Require(t, testnet.Tool(s.tool))
 				}
-				effects, recoveries := []effect{kill, terminate, fail}, []recovery{del}
+				effects, recoveries := []tracer.Effect{tracer.Kill, tracer.Terminate, tracer.Fail}, []recovery{del}
 				if s.host {
 					recoveries = append(recoveries, gc)
 				}
 				if all {
-					effects = append(effects, lose)
+					effects = append(effects, tracer.Lose)
 				}
 				if all && s.host {
 					recoveries = append(recoveries, delWithoutNamespace)
@@ -165,62 +163,20 @@ func TestSweepFindsWhatReferencePluginsLeave(t *testing.T) {
 	testnet.Require(t, testnet.Tool(filepath.Join(reference, "bridge")))
 	s := scenario{plugin: "bridge", conf: map[string]any{"cniVersion": "1.0.0", "bridge": "br0"}}
 	for _, row := range []struct {
-		effect effect
+		effect tracer.Effect
 		want   string
 	}{
-		{fail, "the failed ADD left"},
-		{terminate, "exit status"},
+		{tracer.Fail, "the failed ADD left"},
+		{tracer.Terminate, "exit status"},
 	} {
 		t.Run(row.effect.String(), func(t *testing.T) {
 			t.Parallel()
 			var found []string
 			r := newRig(t, reference, s, func(finding string) { found = append(found, finding) })
 			r.settle = time.Second // findings are expected here
-			r.sweep("ADD", []effect{row.effect}, []recovery{del})
+			r.sweep("ADD", []tracer.Effect{row.effect}, []recovery{del})
 			if !slices.ContainsFunc(found, func(finding string) bool { return strings.Contains(finding, row.want) }) {
 				t.Errorf("findings: %q, want one with %q", found, row.want)
-			}
-		})
-	}
-}
-
-// mkdir with three folders makes three changes; what each effect on the second one does can be seen afterwards.
-func TestEffects(t *testing.T) {
-	t.Parallel()
-	for _, row := range []struct {
-		effect effect
-		made   []string
-		killed bool
-		code   int
-	}{
-		{none, []string{"a", "b", "c"}, false, 0},
-		{kill, []string{"a"}, true, -1},
-		{terminate, []string{"a", "b"}, true, -1},
-		{fail, []string{"a", "c"}, false, 1},
-		{lose, []string{"a", "b", "c"}, false, 1},
-	} {
-		t.Run(row.effect.String(), func(t *testing.T) {
-			t.Parallel()
-			dir := t.TempDir()
-			cmd := exec.Command("mkdir", "a", "b", "c")
-			cmd.Dir = dir
-			var got *run
-			var err error
-			testnet.New(t).Host.Do(func() { got, err = trace(cmd, nil, fault{effect: row.effect, n: 1}) })
-			if err != nil {
-				t.Fatal(err)
-			}
-			var made []string
-			entries, err := os.ReadDir(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, e := range entries {
-				made = append(made, e.Name())
-			}
-			want := fmt.Sprint(row.made, row.killed, row.code, row.effect != none)
-			if diff := cmp.Diff(want, fmt.Sprint(made, got.killed, got.code, got.hit)); diff != "" {
-				t.Errorf("folders, killed, exit status, hit (-want +got):\n%s", diff)
 			}
 		})
 	}

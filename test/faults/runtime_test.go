@@ -13,6 +13,7 @@ import (
 
 	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/testnet"
+	"github.com/tenon-cni/tenon/internal/testnet/tracer"
 )
 
 // Field row 3, CACHE-11, LIF-04, RT-DEL-08: wherever a runtime is killed while it runs a chain of plugins, those who come
@@ -26,13 +27,13 @@ func TestRuntimeIsKilled(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		env    []string
-		fault  fault
+		fault  tracer.Fault
 		sample int // every so many changes; with TENON_FAULTS=all a tenth of that
 	}{
-		{"runtime, plugins are processes", always, fault{effect: kill, first: true}, 10},
-		{"runtime, plugins are in the process", nil, fault{effect: kill, first: true}, 50},
-		{"a plugin", always, fault{effect: kill}, 50},
-		{"a call of a plugin", always, fault{effect: fail}, 50},
+		{"runtime, plugins are processes", always, tracer.Fault{Effect: tracer.Kill, First: true}, 10},
+		{"runtime, plugins are in the process", nil, tracer.Fault{Effect: tracer.Kill, First: true}, 50},
+		{"a plugin", always, tracer.Fault{Effect: tracer.Kill}, 50},
+		{"a call of a plugin", always, tracer.Fault{Effect: tracer.Fail}, 50},
 	} {
 		for _, verb := range []string{"add", "del"} {
 			t.Run(verb+", "+row.name, func(t *testing.T) {
@@ -74,11 +75,11 @@ func (r runtime) must(verb, container string) {
 }
 
 // broken runs a verb that is killed at one of its changes.
-func (r runtime) broken(verb string, f fault) *run {
+func (r runtime) broken(verb string, f tracer.Fault) *tracer.Run {
 	r.t.Helper()
-	var result *run
+	var result *tracer.Run
 	var err error
-	r.net.Host.Do(func() { result, err = trace(r.program(verb, "container"), nil, f) })
+	r.net.Host.Do(func() { result, err = tracer.Trace(r.program(verb, "container"), nil, f) })
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -148,7 +149,7 @@ func (r *runtimeRig) command(verb, container string) *exec.Cmd {
 	return cmd
 }
 
-func (r *runtimeRig) sweep(verb string, f fault, stride int) {
+func (r *runtimeRig) sweep(verb string, f tracer.Fault, stride int) {
 	r.t.Helper()
 	if all {
 		stride /= 10
@@ -159,20 +160,20 @@ func (r *runtimeRig) sweep(verb string, f fault, stride int) {
 		}
 	}
 	prepare()
-	changes := r.broken(verb, fault{first: f.first}).changes
+	changes := r.broken(verb, tracer.Fault{First: f.First}).Changes
 	r.must("del", "container")
 	for n := 0; n < len(changes); n += stride {
 		c := changes[n]
 		prepare()
-		f.n = n
+		f.N = n
 		result := r.broken(verb, f)
-		if result.hit && f.first && !result.killed {
-			r.t.Fatalf("%s, change %d: exit status %d", verb, n+1, result.code)
+		if result.Hit && f.First && !result.Killed {
+			r.t.Fatalf("%s, change %d: exit status %d", verb, n+1, result.Code)
 		}
-		if result.hit {
-			c = result.changes[n]
+		if result.Hit {
+			c = result.Changes[n]
 		}
-		r.recover(fmt.Sprintf("%s, %s change %d (%s)", verb, f.effect, n+1, c.name))
+		r.recover(fmt.Sprintf("%s, %s change %d (%s)", verb, f.Effect, n+1, c.Name))
 	}
 	if out, err := r.try("check", "neighbour"); err != nil {
 		r.t.Errorf("the neighbour: %v\n%s", err, out)

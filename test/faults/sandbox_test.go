@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/tenon-cni/tenon/internal/testnet"
+	"github.com/tenon-cni/tenon/internal/testnet/tracer"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
 	"github.com/tenon-cni/tenon/network/config"
@@ -182,19 +183,19 @@ func (r *sandboxRig) sweep(verb string, stride int) {
 		}
 	}
 	prepare()
-	changes := r.broken(verb, fault{first: true}).changes
+	changes := r.broken(verb, tracer.Fault{First: true}).Changes
 	r.must("remove", "container")
 	for n := 0; n < len(changes); n += stride {
 		prepare()
-		result := r.broken(verb, fault{effect: kill, first: true, n: n})
+		result := r.broken(verb, tracer.Fault{Effect: tracer.Kill, First: true, N: n})
 		c := changes[n]
-		if result.hit {
-			c = result.changes[n]
+		if result.Hit {
+			c = result.Changes[n]
 		}
-		if result.hit && !result.killed {
-			r.t.Fatalf("%s, change %d: exit status %d", verb, n+1, result.code)
+		if result.Hit && !result.Killed {
+			r.t.Fatalf("%s, change %d: exit status %d", verb, n+1, result.Code)
 		}
-		r.recover(verb, fmt.Sprintf("%s, killed at change %d (%s)", verb, n+1, c.name))
+		r.recover(verb, fmt.Sprintf("%s, killed at change %d (%s)", verb, n+1, c.Name))
 	}
 	if out, err := r.try("check", "neighbour"); err != nil {
 		r.t.Errorf("the neighbour: %v\n%s", err, out)

@@ -16,6 +16,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/testnet"
+	"github.com/tenon-cni/tenon/internal/testnet/tracer"
 )
 
 // scenario is an attachment whose making and removal are broken.
@@ -60,7 +61,7 @@ func newRig(t testing.TB, plugins string, s scenario, report func(finding string
 	var prev json.RawMessage
 	if s.behind != nil {
 		r.conf = s.behind.complete(r.state, nil)
-		prev = r.must("ADD").stdout
+		prev = r.must("ADD").Stdout
 	}
 	r.conf = s.complete(r.state, prev)
 	// What attachments share (bridge, nftables skeleton, lock files) is there before the first comparison.
@@ -100,12 +101,12 @@ const (
 func (c recovery) String() string { return [...]string{"DEL", "GC", "DEL without CNI_NETNS"}[c] }
 
 // call runs the plugin under a fault.
-func (r *rig) call(verb string, f fault) *run {
+func (r *rig) call(verb string, f tracer.Fault) *tracer.Run {
 	r.t.Helper()
 	return r.start(verb, r.net.Container("container").Path(), r.conf, f)
 }
 
-func (r *rig) start(verb, netns string, conf map[string]any, f fault) *run {
+func (r *rig) start(verb, netns string, conf map[string]any, f tracer.Fault) *tracer.Run {
 	r.t.Helper()
 	stdin, err := json.Marshal(conf)
 	if err != nil {
@@ -116,9 +117,9 @@ func (r *rig) start(verb, netns string, conf map[string]any, f fault) *run {
 		"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "CNI_PATH=" + r.plugins, "CNI_COMMAND=" + verb,
 		"CNI_CONTAINERID=c1", "CNI_IFNAME=eth0", "CNI_NETNS=" + netns,
 	}, r.env...)
-	var result *run
+	var result *tracer.Run
 	if err := r.net.Host.Run(func() (err error) {
-		result, err = trace(cmd, stdin, f)
+		result, err = tracer.Trace(cmd, stdin, f)
 		return err
 	}); err != nil {
 		r.t.Fatal(err)
@@ -127,11 +128,11 @@ func (r *rig) start(verb, netns string, conf map[string]any, f fault) *run {
 }
 
 // must runs a verb that has to succeed.
-func (r *rig) must(verb string) *run {
+func (r *rig) must(verb string) *tracer.Run {
 	r.t.Helper()
-	result := r.call(verb, fault{})
-	if result.code != 0 || result.killed {
-		r.t.Fatalf("%s %s: exit status %d\n%s%s", r.conf["type"], verb, result.code, result.stdout, result.stderr)
+	result := r.call(verb, tracer.Fault{})
+	if result.Code != 0 || result.Killed {
+		r.t.Fatalf("%s %s: exit status %d\n%s%s", r.conf["type"], verb, result.Code, result.Stdout, result.Stderr)
 	}
 	return result
 }
@@ -164,7 +165,7 @@ func (r *rig) expectClean(format string, args ...any) {
 		return
 	}
 	r.report(fmt.Sprintf(format, args...) + " left:\n" + diff)
-	r.call("DEL", fault{})
+	r.call("DEL", tracer.Fault{})
 	r.clean = r.snapshot(testnet.Snapshot)
 }
 
@@ -198,16 +199,16 @@ func settledDiff(before string, snapshot func() string, settle time.Duration) st
 
 // attempt is a fault and what comes after it.
 type attempt struct {
-	effect   effect
+	effect   tracer.Effect
 	recovery recovery
 }
 
 // attempts combines each effect with each recovery, where it matters: after a kill.
-func attempts(effects []effect, recoveries []recovery) (list []attempt) {
+func attempts(effects []tracer.Effect, recoveries []recovery) (list []attempt) {
 	for _, e := range effects {
 		for _, c := range recoveries {
 			list = append(list, attempt{e, c})
-			if e != kill {
+			if e != tracer.Kill {
 				break // what is left to recover does not depend on how
 			}
 		}
@@ -217,32 +218,32 @@ func attempts(effects []effect, recoveries []recovery) (list []attempt) {
 
 // sweep breaks a verb at each of its changes in turn, with each effect. After a kill each of the recoveries has to
 // restore the state.
-func (r *rig) sweep(verb string, effects []effect, recoveries []recovery) {
+func (r *rig) sweep(verb string, effects []tracer.Effect, recoveries []recovery) {
 	r.t.Helper()
 	list := attempts(effects, recoveries)
 	if verb == "DEL" {
 		r.must("ADD")
 	}
-	changes := r.call(verb, fault{}).changes
+	changes := r.call(verb, tracer.Fault{}).Changes
 	r.must("DEL")
 	r.expectClean("ADD and DEL, undisturbed,")
 	r.expectSettings("ADD and DEL, undisturbed,")
 	tried, missed := 0, 0
 	for n, change := range changes {
-		if change.path != "" && !strings.HasPrefix(change.path, r.state+"/") && !strings.HasPrefix(change.path, "/proc/") {
-			r.report(fmt.Sprintf("%s changes %s, which no snapshot covers", verb, change.path))
+		if change.Path != "" && !strings.HasPrefix(change.Path, r.state+"/") && !strings.HasPrefix(change.Path, "/proc/") {
+			r.report(fmt.Sprintf("%s changes %s, which no snapshot covers", verb, change.Path))
 		}
 		for i, a := range list {
-			if !r.picks(n, i, len(list)) || a.effect == fail && change.errno == 0 || a.effect == lose && !change.reply {
+			if !r.picks(n, i, len(list)) || a.effect == tracer.Fail && change.Errno == 0 || a.effect == tracer.Lose && !change.Reply {
 				continue
 			}
 			tried++
-			if !r.try(verb, fault{effect: a.effect, n: n}, a.recovery) {
+			if !r.try(verb, tracer.Fault{Effect: a.effect, N: n}, a.recovery) {
 				missed++
 			}
 		}
 		if n%settingsEvery == settingsEvery-1 || n == len(changes)-1 {
-			r.expectSettings(fmt.Sprintf("%s, the faults at change %d (%s) or up to %d before,", verb, n+1, change.name, settingsEvery-1))
+			r.expectSettings(fmt.Sprintf("%s, the faults at change %d (%s) or up to %d before,", verb, n+1, change.Name, settingsEvery-1))
 		}
 	}
 	// A plugin that had nothing to wait for makes a few calls less.
@@ -258,71 +259,71 @@ func (r *rig) picks(n, i, faults int) bool {
 }
 
 // try breaks a verb once and looks at what is left. It reports whether the run got to where it was to break.
-func (r *rig) try(verb string, f fault, c recovery) (hit bool) {
+func (r *rig) try(verb string, f tracer.Fault, c recovery) (hit bool) {
 	r.t.Helper()
 	if verb == "DEL" {
 		r.must("ADD")
 	}
 	result := r.call(verb, f)
 	what := fmt.Sprintf("%s, undisturbed", verb)
-	if result.hit {
-		what = fmt.Sprintf("%s %s, change %d (%s)", f.effect, verb, f.n+1, result.changes[f.n].name)
+	if result.Hit {
+		what = fmt.Sprintf("%s %s, change %d (%s)", f.Effect, verb, f.N+1, result.Changes[f.N].Name)
 	}
-	failed := result.killed || result.code != 0
+	failed := result.Killed || result.Code != 0
 	if code, ok := errorCode(result); failed && ok && code == cni.CodeInternal { // which is for bugs
-		r.report(fmt.Sprintf("%s: no code for the cause: %q", what, result.stdout))
+		r.report(fmt.Sprintf("%s: no code for the cause: %q", what, result.Stdout))
 	}
 	switch {
-	case f.effect == kill:
+	case f.Effect == tracer.Kill:
 		r.recover(c, what)
 	case failed && !wellFormedError(result, f):
-		r.report(fmt.Sprintf("%s: exit status %d without an error object: %q%s", what, result.code, result.stdout, result.stderr))
+		r.report(fmt.Sprintf("%s: exit status %d without an error object: %q%s", what, result.Code, result.Stdout, result.Stderr))
 		r.recover(del, what)
-	case verb == "ADD" && failed && f.effect != lose:
+	case verb == "ADD" && failed && f.Effect != tracer.Lose:
 		r.expectClean("%s: the failed ADD", what)
 	case verb == "DEL" && !failed:
 		r.expectClean("%s: the successful DEL", what)
 	default:
 		r.recover(del, what)
 	}
-	return result.hit
+	return result.Hit
 }
 
 // recover removes what a broken verb left and expects that nothing remains.
 func (r *rig) recover(c recovery, what string) {
 	r.t.Helper()
-	var result *run
+	var result *tracer.Run
 	switch c {
 	case del:
-		result = r.call("DEL", fault{})
+		result = r.call("DEL", tracer.Fault{})
 	case delWithoutNamespace:
-		result = r.start("DEL", "", r.conf, fault{})
+		result = r.start("DEL", "", r.conf, tracer.Fault{})
 	case gc:
 		conf := maps.Clone(r.conf)
 		conf["cni.dev/valid-attachments"] = []any{}
-		result = r.start("GC", "", conf, fault{})
+		result = r.start("GC", "", conf, tracer.Fault{})
 	}
-	if result.code != 0 {
-		r.report(fmt.Sprintf("%s: the following %s fails: %s", what, c, result.stdout))
+	if result.Code != 0 {
+		r.report(fmt.Sprintf("%s: the following %s fails: %s", what, c, result.Stdout))
 	}
 	r.expectClean("%s: the following %s", what, c)
 }
 
 // wellFormedError reports whether a plugin ended with an error object, as the protocol demands, unless the object is what the
 // fault kept it from writing.
-func wellFormedError(result *run, f fault) bool {
+func wellFormedError(result *tracer.Run, f tracer.Fault) bool {
 	_, printed := errorCode(result)
-	unable := result.hit && result.changes[f.n].name == "write result"
-	return !result.killed && (printed || unable)
+	unable := result.Hit && result.Changes[f.N].Name == tracer.Result
+	return !result.Killed && (printed || unable)
 }
 
 // errorCode returns the code of the error object that a plugin has printed; ok is false if there is none.
-func errorCode(result *run) (code cni.Code, ok bool) {
+func errorCode(result *tracer.Run) (code cni.Code, ok bool) {
 	var object struct {
 		Code *cni.Code
 		Msg  string
 	}
-	if err := json.Unmarshal(result.stdout, &object); err != nil || object.Code == nil || object.Msg == "" {
+	if err := json.Unmarshal(result.Stdout, &object); err != nil || object.Code == nil || object.Msg == "" {
 		return 0, false
 	}
 	return *object.Code, true

@@ -1,6 +1,4 @@
-//go:build amd64
-
-package faults
+package tracer
 
 import (
 	"encoding/binary"
@@ -12,14 +10,6 @@ import (
 
 	"golang.org/x/sys/unix"
 )
-
-// change is a system call that changes something outside the process, or takes the step before it.
-type change struct {
-	name  string     // the call and what it works on, without what differs from run to run
-	path  string     // the file it changes, if it changes one
-	errno unix.Errno // how it fails when the machine is at its limit; 0: it never does
-	reply bool       // the outcome comes in a message of its own, which can get lost
-}
 
 // watched are the calls that [tracer.classify] has to see, and the one by which it learns of sockets.
 var watched = []uint32{
@@ -33,7 +23,7 @@ var watched = []uint32{
 }
 
 // classify tells what a call is about to change. It is called when the call has been entered but not executed.
-func (t *tracer) classify(tid int, c syscallEntry) (change, bool) {
+func (t *tracer) classify(tid int, c syscallEntry) (Change, bool) {
 	switch c.number {
 	case unix.SYS_SENDTO:
 		return t.send(tid, "sendto", int(c.args[0]), func() []byte { return peek(tid, c.args[1], c.args[2]) })
@@ -41,14 +31,14 @@ func (t *tracer) classify(tid int, c syscallEntry) (change, bool) {
 		return t.send(tid, "sendmsg", int(c.args[0]), func() []byte { return peekMessage(tid, c.args[1]) })
 	case unix.SYS_WRITE, unix.SYS_PWRITE64:
 		if c.args[2] == 0 {
-			return change{}, false
+			return Change{}, false
 		}
 		return writes(tid, int(c.args[0]))
 	case unix.SYS_WRITEV, unix.SYS_PWRITEV, unix.SYS_FTRUNCATE, unix.SYS_FALLOCATE:
 		return writes(tid, int(c.args[0]))
 	case unix.SYS_OPENAT:
 		if c.args[2]&(unix.O_CREAT|unix.O_TRUNC) == 0 {
-			return change{}, false
+			return Change{}, false
 		}
 		return file("create", pathAt(tid, c.args[0], c.args[1]), unix.ENOSPC), true
 	case unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2, unix.SYS_LINKAT:
@@ -72,27 +62,27 @@ func (t *tracer) classify(tid int, c syscallEntry) (change, bool) {
 	case unix.SYS_FSYNC, unix.SYS_FDATASYNC:
 		return file("sync", descriptor(tid, int(c.args[0])), unix.EIO), true
 	case unix.SYS_FLOCK:
-		return change{name: "flock", errno: unix.ENOLCK}, true
+		return Change{Name: "flock", Errno: unix.ENOLCK}, true
 	case unix.SYS_CLONE, unix.SYS_CLONE3, unix.SYS_FORK, unix.SYS_VFORK:
-		return change{name: "start process", errno: unix.EAGAIN}, startsProcess(tid, c)
+		return Change{Name: "start process", Errno: unix.EAGAIN}, startsProcess(tid, c)
 	case unix.SYS_WAITID, unix.SYS_WAIT4:
-		return change{name: "wait for process"}, true
+		return Change{Name: "wait for process"}, true
 	case unix.SYS_SETNS:
-		return change{name: "setns", errno: unix.EPERM}, true
+		return Change{Name: "setns", Errno: unix.EPERM}, true
 	case unix.SYS_UNSHARE:
-		return change{name: "unshare", errno: unix.EPERM}, true
+		return Change{Name: "unshare", Errno: unix.EPERM}, true
 	case unix.SYS_MOUNT, unix.SYS_UMOUNT2:
-		return change{name: "mount", errno: unix.EPERM}, true
+		return Change{Name: "mount", Errno: unix.EPERM}, true
 	case unix.SYS_IOCTL:
 		if target := descriptor(tid, int(c.args[0])); strings.HasPrefix(target, "socket:") || target == "/dev/net/tun" {
-			return change{name: fmt.Sprintf("ioctl %#x", c.args[1]), errno: unix.EPERM}, true
+			return Change{Name: fmt.Sprintf("ioctl %#x", c.args[1]), Errno: unix.EPERM}, true
 		}
 	case unix.SYS_CLOSE:
 		if protocol, ok := t.netlink[descriptor(tid, int(c.args[0]))]; ok && protocol == unix.NETLINK_NETFILTER {
-			return change{name: "close nftables socket"}, true
+			return Change{Name: "close nftables socket"}, true
 		}
 	}
-	return change{}, false
+	return Change{}, false
 }
 
 // startsProcess tells a new process from a new thread.
@@ -111,35 +101,35 @@ func startsProcess(tid int, c syscallEntry) bool {
 	return flags&unix.CLONE_THREAD == 0
 }
 
-func file(verb, path string, errno unix.Errno) change {
-	return change{name: verb + " " + filepath.Base(path), path: path, errno: errno}
+func file(verb, path string, errno unix.Errno) Change {
+	return Change{Name: verb + " " + filepath.Base(path), Path: path, Errno: errno}
 }
 
 // writes classifies a change of a file's content. The result of the plugin counts: it can be lost like anything else.
-func writes(tid, fd int) (change, bool) {
+func writes(tid, fd int) (Change, bool) {
 	switch path := descriptor(tid, fd); {
 	case fd == 1 && strings.HasPrefix(path, "pipe:"):
-		return change{name: "write result", errno: unix.EPIPE}, true
+		return Change{Name: Result, Errno: unix.EPIPE}, true
 	case strings.HasPrefix(path, "/proc/sys/"):
-		return change{name: "write " + filepath.Base(filepath.Dir(path)) + "/" + filepath.Base(path), errno: unix.ENOMEM}, true
+		return Change{Name: "write " + filepath.Base(filepath.Dir(path)) + "/" + filepath.Base(path), Errno: unix.ENOMEM}, true
 	case strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "/dev/"):
 		return file("write", path, unix.ENOSPC), true
 	}
-	return change{}, false
+	return Change{}, false
 }
 
 // send classifies a message on a netlink socket; on any other socket there is nothing to change. A question after a request
 // for a link counts: the plugin does not know the index of the link before the answer.
-func (t *tracer) send(tid int, call string, fd int, message func() []byte) (change, bool) {
+func (t *tracer) send(tid int, call string, fd int, message func() []byte) (Change, bool) {
 	protocol, ok := t.netlink[descriptor(tid, fd)]
 	if !ok {
-		return change{}, false
+		return Change{}, false
 	}
 	var changes []string
 	types := netlinkTypes(message())
 	if protocol == unix.NETLINK_ROUTE && slices.Contains(types, unix.RTM_GETLINK) && t.created {
 		t.created = false
-		return change{name: call + " RTM_GETLINK of a new link", errno: unix.ENOBUFS}, true
+		return Change{Name: call + " RTM_GETLINK of a new link", Errno: unix.ENOBUFS}, true
 	}
 	t.created = protocol == unix.NETLINK_ROUTE && slices.Contains(types, unix.RTM_NEWLINK)
 	for _, kind := range types {
@@ -147,7 +137,7 @@ func (t *tracer) send(tid int, call string, fd int, message func() []byte) (chan
 			changes = append(changes, name)
 		}
 	}
-	return change{name: call + " " + strings.Join(changes, ","), errno: unix.ENOBUFS, reply: true}, len(changes) > 0
+	return Change{Name: call + " " + strings.Join(changes, ","), Errno: unix.ENOBUFS, Reply: true}, len(changes) > 0
 }
 
 // netlinkTypes returns the types of the netlink messages in a buffer (netlink(7)).

@@ -1,6 +1,4 @@
-//go:build amd64
-
-package faults
+package tracer
 
 import (
 	"errors"
@@ -8,49 +6,17 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// effect is what a fault does to a call.
-type effect int
-
-const (
-	none      effect = iota
-	kill             // SIGKILL to the process before the call is executed
-	terminate        // SIGTERM to the process; the call is executed
-	fail             // the call is not executed and returns the error
-	lose             // the call is executed and returns the error nevertheless
-)
-
-func (e effect) String() string {
-	return [...]string{"nothing", "SIGKILL before", "SIGTERM at", "error from", "error after the success of"}[e]
-}
-
-// fault is one thing that goes wrong in a run: the effect on change number n, counted from 0 over all threads and
-// processes, or over those of the first process if first is set.
-type fault struct {
-	effect effect
-	n      int
-	first  bool
-}
-
-// run is what the tracer saw.
-type run struct {
-	changes []change
-	hit     bool // the fault took place
-	killed  bool
-	code    int // exit status, where the process was not killed
-	stdout  []byte
-	stderr  []byte
-}
-
 // tracer counts the changes a program makes and lets one of them go wrong.
 type tracer struct {
-	fault   fault
-	run     run
+	fault   Fault
+	run     Run
 	pid     int            // of the first process
 	netlink map[string]int // "socket:[inode]" → netlink protocol
 	threads map[int]*thread
@@ -70,10 +36,10 @@ type syscallEntry struct {
 	args   [6]uint64
 }
 
-// trace runs a program to its end, under a fault, and everything it starts. It must be called on a locked thread, whose
+// Trace runs a program to its end, under a fault, and everything it starts. It must be called on a locked thread, whose
 // namespace the program gets: ptrace(2) binds tracees to the thread that started them. Input and output have to fit into
 // a pipe.
-func trace(cmd *exec.Cmd, input []byte, f fault) (*run, error) {
+func Trace(cmd *exec.Cmd, input []byte, f Fault) (*Run, error) {
 	t := &tracer{fault: f, netlink: map[string]int{}, threads: map[int]*thread{}}
 	var ends [3][2]*os.File // of standard input, output and error: to read, to write
 	defer func() {
@@ -107,8 +73,8 @@ func trace(cmd *exec.Cmd, input []byte, f fault) (*run, error) {
 	stdout[1].Close()
 	stderr[1].Close()
 	var errs [2]error
-	t.run.stdout, errs[0] = io.ReadAll(stdout[0])
-	t.run.stderr, errs[1] = io.ReadAll(stderr[0])
+	t.run.Stdout, errs[0] = io.ReadAll(stdout[0])
+	t.run.Stderr, errs[1] = io.ReadAll(stderr[0])
 	return &t.run, errors.Join(errs[:]...)
 }
 
@@ -144,7 +110,7 @@ func (t *tracer) follow(pid int) error {
 		if status.Exited() || status.Signaled() {
 			delete(t.threads, tid)
 			if tid == pid {
-				t.run.killed, t.run.code = status.Signaled(), status.ExitStatus()
+				t.run.Killed, t.run.Code = status.Signaled(), status.ExitStatus()
 			}
 			continue
 		}
@@ -217,25 +183,25 @@ func (t *tracer) syscall(tid int, th *thread) error {
 
 func (t *tracer) enter(tid int, th *thread) error {
 	c, ok := t.classify(tid, th.entry)
-	if !ok || t.fault.first && !t.inFirst(tid) {
+	if !ok || t.fault.First && !t.inFirst(tid) {
 		return nil
 	}
-	n := len(t.run.changes)
-	t.run.changes = append(t.run.changes, c)
-	if n != t.fault.n || t.fault.effect == none {
+	n := len(t.run.Changes)
+	t.run.Changes = append(t.run.Changes, c)
+	if n != t.fault.N || t.fault.Effect == None {
 		return nil
 	}
-	t.run.hit = true
-	switch t.fault.effect {
-	case kill:
+	t.run.Hit = true
+	switch t.fault.Effect {
+	case Kill:
 		return unix.Kill(tid, unix.SIGKILL) // of any thread: kills its process; a call that waits to be executed is not
-	case terminate:
+	case Terminate:
 		return unix.Kill(tid, unix.SIGTERM)
-	case fail:
-		th.errno = c.errno
+	case Fail:
+		th.errno = c.Errno
 		return setRegisters(tid, func(r *unix.PtraceRegs) { r.Orig_rax = ^uint64(0) })
-	case lose:
-		th.errno = c.errno
+	case Lose:
+		th.errno = c.Errno
 	}
 	return nil
 }
@@ -265,4 +231,23 @@ func setRegisters(tid int, set func(*unix.PtraceRegs)) error {
 	}
 	set(&r)
 	return unix.PtraceSetRegs(tid, &r)
+}
+
+// traceable reports why a process cannot be traced here: a container or the kernel may forbid it. True changes nothing,
+// but is started as every tracee is.
+func traceable() error {
+	path, err := exec.LookPath("true")
+	if err != nil {
+		return err
+	}
+	done := make(chan error)
+	go func() { // the thread ends with the goroutine, which leaves it locked
+		runtime.LockOSThread()
+		_, err := Trace(exec.Command(path), nil, Fault{})
+		done <- err
+	}()
+	if err := <-done; err != nil {
+		return fmt.Errorf("processes cannot be traced here: %w", err)
+	}
+	return nil
 }

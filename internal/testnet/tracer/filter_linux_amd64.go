@@ -1,6 +1,4 @@
-//go:build amd64
-
-package faults
+package tracer
 
 import (
 	"encoding/binary"

@@ -1,0 +1,63 @@
+// Package tracer runs a program under ptrace(2) and breaks it at one of the system calls that change something outside
+// the process. It counts the calls of all threads and child processes together, so that the same number means the same
+// call in each run; strace counts those of each thread on its own.
+package tracer
+
+import (
+	"syscall"
+
+	"github.com/tenon-cni/tenon/internal/testnet"
+)
+
+// Supported reports why [Trace] cannot work here: the architecture has no tracer, or the user is not root. It is a
+// [testnet.Need].
+func Supported() error {
+	if err := testnet.Root(); err != nil {
+		return err
+	}
+	return traceable()
+}
+
+// Effect is the effect of a fault on a system call.
+type Effect int
+
+// The effects.
+const (
+	None      Effect = iota
+	Kill             // SIGKILL to the process before the call is executed
+	Terminate        // SIGTERM to the process; the call is executed
+	Fail             // the call is not executed and returns the error
+	Lose             // the call is executed and returns the error nevertheless
+)
+
+func (e Effect) String() string {
+	return [...]string{"nothing", "SIGKILL before", "SIGTERM at", "error from", "error after the success of"}[e]
+}
+
+// Fault is one fault of a run.
+type Fault struct {
+	Effect Effect
+	N      int  // the change it hits, from 0, counted over all threads and processes
+	First  bool // count only the changes of the first process
+}
+
+// Change is a system call that changes something outside the process, or the step before such a call.
+type Change struct {
+	Name  string        // the call and its object, without details that differ from run to run
+	Path  string        // the file it changes; empty if it changes none
+	Errno syscall.Errno // the error the call returns on a host at its limits; 0: the call never fails
+	Reply bool          // the outcome comes in a message of its own, which can get lost
+}
+
+// Result is the name of the change that writes the result of a plugin to its standard output.
+const Result = "write result"
+
+// Run is the record of one run.
+type Run struct {
+	Changes []Change
+	Hit     bool // the fault took place
+	Killed  bool // by a signal
+	Code    int  // exit status; -1 if Killed
+	Stdout  []byte
+	Stderr  []byte
+}
