@@ -216,7 +216,11 @@ func plugins(t *tree, violated report) {
 	for _, f := range t.files {
 		for _, imported := range f.imports {
 			folder, ok := inside(imported)
-			foreign := ok && under(folder, "plugins") && folder != f.pkg && f.pkg != "plugins/all"
+			if ok && under(folder, "plugins") && under(f.pkg, "plugin/plugintest") && !f.test() {
+				violated(f.path, "imports %s: the suite of foreign plugins knows none of ours", folder)
+			}
+			foreign := ok && under(folder, "plugins") && folder != f.pkg && f.pkg != "plugins/all" &&
+				(folder != "plugins/all" || !f.test()) // tests hand in delegates by the list
 			if foreign && under(f.pkg, "plugins") {
 				violated(f.path, "imports %s: a plugin does not know another", folder)
 			}

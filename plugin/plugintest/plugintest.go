@@ -25,13 +25,12 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/plugin"
-	"github.com/tenon-cni/tenon/plugins/all"
 )
 
 // Suite is a plugin and what its tests have to know about it.
 type Suite struct {
 	Plugin    plugin.Definition
-	Delegates []plugin.Definition // plugins that it calls, beside those of Tenon
+	Delegates []plugin.Definition // plugins that it calls, beside those given to [Main]
 	Examples  []plugin.Example    // configurations to test with, the richest first; nil stands for those of Plugin
 
 	// Rewrite makes an example fit for the test: what it says about the machine has to lead into dir, which is all that
@@ -92,16 +91,22 @@ type Attached struct {
 	Dir       string // what the plugins keep on disk
 }
 
-// Main runs the tests of a package, and fails if they leave a descriptor, a thread or a goroutine behind. Started under
-// the name of a plugin, one of Tenon's or of own, it is that plugin: that is how the suite runs plugins as processes.
-// TestMain calls it.
-func Main(m *testing.M, own ...plugin.Definition) {
-	defs := slices.Concat(all.Plugins, own) // of namesakes the last counts
-	for _, d := range slices.Backward(defs) {
+// linkedIn are the plugins of the test binary. [Main] sets them before the first test; nothing changes them afterwards.
+var linkedIn []plugin.Definition
+
+// Main runs the tests of a package and exits with their status, which is not 0 if the tests leave a file descriptor, a
+// thread in another namespace or a goroutine behind. TestMain calls it.
+//
+// linked are the plugins of the test binary: the plugin under test and the delegates of its configurations, such as an IPAM
+// plugin. Of two with the same name the last counts. They can be called in the process of the tests, and started under the
+// name of one of them the test binary is that plugin: in this way the suite runs plugins as processes.
+func Main(m *testing.M, linked ...plugin.Definition) {
+	for _, d := range slices.Backward(linked) {
 		if d.Name == filepath.Base(os.Args[0]) {
-			os.Exit(plugin.Main(d, plugin.Caller(defs, false), "test"))
+			os.Exit(plugin.Main(d, plugin.Caller(linked, false), "test"))
 		}
 	}
+	linkedIn = linked
 	// With the race detector a process would sleep for a second before it ends.
 	if err := os.Setenv("GORACE", os.Getenv("GORACE")+" atexit_sleep_ms=0"); err != nil {
 		panic(err)

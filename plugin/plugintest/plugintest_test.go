@@ -10,13 +10,16 @@ import (
 
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/plugin/plugintest"
+	"github.com/tenon-cni/tenon/plugins/hostlocal"
 )
 
 const bugVariable = "PLUGINTEST_BUGS"
 
 func bugsOfRun() bugs { return bugs(os.Getenv(bugVariable)) }
 
-func TestMain(m *testing.M) { plugintest.Main(m, define(bugsOfRun()), defineChained(bugsOfRun())) }
+func TestMain(m *testing.M) {
+	plugintest.Main(m, hostlocal.Plugin, define(bugsOfRun()), defineChained(bugsOfRun()))
+}
 
 // TestSuite passes: the plugin has no bugs. VER-02: results are in the version of the request. TestSuiteFindsBugs runs it with some.
 func TestSuite(t *testing.T) { plugintest.Run(t, plugintest.Suite{Plugin: define(bugsOfRun())}) }

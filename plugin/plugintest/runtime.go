@@ -16,7 +16,6 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/plugin"
-	"github.com/tenon-cni/tenon/plugins/all"
 )
 
 // Runtime is a host of its own with one network, and calls the plugin there as a container runtime does. The suite
@@ -88,7 +87,7 @@ func newRuntime(t testing.TB, s *Suite, example plugin.Example) *Runtime {
 
 // linked are the plugins that can be called in this process. Of namesakes the last counts.
 func linked(s *Suite) []plugin.Definition {
-	return slices.Concat(all.Plugins, s.Delegates, []plugin.Definition{s.Plugin})
+	return slices.Concat(linkedIn, s.Delegates, []plugin.Definition{s.Plugin})
 }
 
 func (s *Suite) rewrite(conf object, dir string) {

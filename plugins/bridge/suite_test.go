@@ -6,10 +6,11 @@ import (
 
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/plugin/plugintest"
+	"github.com/tenon-cni/tenon/plugins/all"
 	"github.com/tenon-cni/tenon/plugins/bridge"
 )
 
-func TestMain(m *testing.M) { plugintest.Main(m) }
+func TestMain(m *testing.M) { plugintest.Main(m, all.Plugins...) }
 
 // suite is that of the examples with VLANs, which need a kernel with VLAN filtering, or of the others.
 func suite(withVLANs bool, drifts []plugintest.Drift) plugintest.Suite {

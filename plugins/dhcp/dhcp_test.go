@@ -18,6 +18,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet/dhcpserver"
 	"github.com/tenon-cni/tenon/plugin"
 	"github.com/tenon-cni/tenon/plugin/plugintest"
+	"github.com/tenon-cni/tenon/plugins/all"
 	"github.com/tenon-cni/tenon/plugins/dhcp"
 )
 
@@ -32,7 +33,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	plugintest.Main(m)
+	plugintest.Main(m, all.Plugins...)
 }
 
 // start starts a daemon for a test.

@@ -12,6 +12,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/plugin/plugintest"
+	"github.com/tenon-cni/tenon/plugins/all"
 	"github.com/tenon-cni/tenon/plugins/firewall"
 )
 
@@ -20,7 +21,7 @@ func TestMain(m *testing.M) {
 	if err := os.Setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nonexistent/tenon-test-bus"); err != nil {
 		panic(err)
 	}
-	plugintest.Main(m, firewall.Plugin)
+	plugintest.Main(m, all.Plugins...)
 }
 
 // lab is a host with bridges, on which containers are attached by hand, and the plugin behind that.

@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/plugin/plugintest"
+	"github.com/tenon-cni/tenon/plugins/all"
 	"github.com/tenon-cni/tenon/plugins/hostdevice"
 )
 
@@ -47,7 +49,7 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
-	plugintest.Main(m, suite.Plugin)
+	plugintest.Main(m, append(slices.Clone(all.Plugins), suite.Plugin)...)
 }
 
 var suite = plugintest.Suite{

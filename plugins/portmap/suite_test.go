@@ -5,10 +5,11 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/plugin/plugintest"
+	"github.com/tenon-cni/tenon/plugins/all"
 	"github.com/tenon-cni/tenon/plugins/portmap"
 )
 
-func TestMain(m *testing.M) { plugintest.Main(m, portmap.Plugin) }
+func TestMain(m *testing.M) { plugintest.Main(m, all.Plugins...) }
 
 var suite = plugintest.Suite{
 	Plugin: portmap.Plugin,

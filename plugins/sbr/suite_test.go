@@ -6,10 +6,11 @@ import (
 	"testing"
 
 	"github.com/tenon-cni/tenon/plugin/plugintest"
+	"github.com/tenon-cni/tenon/plugins/all"
 	"github.com/tenon-cni/tenon/plugins/sbr"
 )
 
-func TestMain(m *testing.M) { plugintest.Main(m) }
+func TestMain(m *testing.M) { plugintest.Main(m, all.Plugins...) }
 
 var suite = plugintest.Suite{
 	Plugin: sbr.Plugin,

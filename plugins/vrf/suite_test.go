@@ -7,10 +7,11 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/plugin/plugintest"
+	"github.com/tenon-cni/tenon/plugins/all"
 	"github.com/tenon-cni/tenon/plugins/vrf"
 )
 
-func TestMain(m *testing.M) { plugintest.Main(m) }
+func TestMain(m *testing.M) { plugintest.Main(m, all.Plugins...) }
 
 var suite = plugintest.Suite{
 	Plugin: vrf.Plugin,

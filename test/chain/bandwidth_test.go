@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	if err := os.Setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nowhere"); err != nil {
 		panic(err)
 	}
-	plugintest.Main(m)
+	plugintest.Main(m, all.Plugins...)
 }
 
 // What is sent, and how long that takes at least, with some bytes that pass at once.

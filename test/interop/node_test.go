@@ -14,9 +14,10 @@ import (
 
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/plugin/plugintest"
+	"github.com/tenon-cni/tenon/plugins/all"
 )
 
-func TestMain(m *testing.M) { plugintest.Main(m) }
+func TestMain(m *testing.M) { plugintest.Main(m, all.Plugins...) }
 
 // reference is the folder of the reference plugins, and plugins the one where runtimes look for plugins by default.
 const (
