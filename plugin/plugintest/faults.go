@@ -1,7 +1,7 @@
 package plugintest
 
 import (
-	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"strings"
@@ -34,33 +34,58 @@ func step() int {
 	return 1
 }
 
-// fault fails one change.
+// fault fails one change that the plugin makes through the kernel package of Tenon.
 type fault struct {
-	after int    // so many changes succeed before
-	op    string // the change that failed, "" as long as none has
+	after int    // the number of changes that succeed before; negative: all succeed
+	made  int    // changes until now
+	op    string // the change that failed; empty if none has
 }
 
-// context returns a context that carries the fault to the plugin and its delegates.
-func (f *fault) context(ctx context.Context) context.Context {
-	return kernel.WithHooks(ctx, kernel.Hooks{Fault: func(op string) error {
-		f.after--
-		if f.after != -1 {
+// do calls the plugin in this process, under the fault. It is the only place that knows how a fault reaches the plugin.
+func (f *fault) do(r *Runtime, q Request) (json.RawMessage, error) {
+	return r.Do(kernel.WithHooks(r.t.Context(), kernel.Hooks{Fault: func(op string) error {
+		f.made++
+		if f.made-1 != f.after {
 			return nil
 		}
 		f.op = op
 		return errFault
-	}})
+	}}), q)
 }
 
-// faults fails each change of a verb once. The error has to name the change. After ADD nothing may be left; after DEL
-// and GC the next one has to take away the rest.
+// faults breaks the plugin at each change of a verb. After ADD nothing may be left; after DEL and GC the next call has to
+// remove the rest.
+//
+// A plugin that works through the kernel package of Tenon is called in this process, and its changes fail one after the
+// other: the error has to name the change. Any plugin is run as a process, whose system calls are broken.
 // PL-ADD-10, R-48
 func faults(t *testing.T, r *Runtime) {
-	r.Container("c")
+	r.Container(broken)
+	hooked := r.hooked()
+	if hooked {
+		r.hooks(t)
+	}
+	if r.first || !hooked || allFaults {
+		r.calls(t, hooked)
+	}
+}
+
+// hooked reports whether ADD makes changes through the kernel package of Tenon.
+func (r *Runtime) hooked() bool {
+	r.t.Helper()
+	f := &fault{after: -1}
+	if _, err := f.do(r, r.Request(cni.Add, broken)); err != nil {
+		r.t.Fatalf("ADD: %v", err)
+	}
+	r.Del(broken)
+	return f.made > 0
+}
+
+func (r *Runtime) hooks(t *testing.T) {
 	t.Run("ADD", func(t *testing.T) { r.with(t).faultsOfAdd() })
 	t.Run("DEL", func(t *testing.T) {
 		r := r.with(t)
-		r.faultsOfRemoval(func() Request { return r.Request(cni.Del, "c") })
+		r.faultsOfRemoval(func() Request { return r.Request(cni.Del, broken) })
 	})
 	if r.newest(cni.GC) {
 		t.Run("GC", func(t *testing.T) {
@@ -74,13 +99,13 @@ func (r *Runtime) faultsOfAdd() {
 	before := r.State()
 	for n := 0; ; n += step() {
 		f := &fault{after: n}
-		_, err := r.Do(f.context(r.t.Context()), r.Request(cni.Add, "c"))
+		_, err := f.do(r, r.Request(cni.Add, broken))
 		if f.op == "" {
 			if err != nil {
 				r.t.Fatalf("ADD: %v", err)
 			}
 			r.t.Logf("%d changes", n)
-			r.Del("c")
+			r.Del(broken)
 			return
 		}
 		r.checkFault(f, err)
@@ -93,22 +118,22 @@ func (r *Runtime) faultsOfAdd() {
 func (r *Runtime) faultsOfRemoval(ask func() Request) {
 	before := r.State()
 	for n := 0; ; n += step() {
-		r.Add("c")
+		r.Add(broken)
 		q := ask()
 		f := &fault{after: n}
-		_, err := r.Do(f.context(r.t.Context()), q)
+		_, err := f.do(r, q)
 		if f.op == "" {
 			if err != nil {
 				r.t.Fatalf("%s: %v", q.Command, err)
 			}
 			r.t.Logf("%d changes", n)
-			r.Del("c")
+			r.Del(broken)
 			return
 		}
 		r.checkFault(f, err)
 		r.Must(q)
 		if q.Command == cni.GC { // it may leave what a namespace holds, and ends with it
-			r.Del("c")
+			r.Del(broken)
 		}
 		if r.Unchanged(before); r.t.Failed() {
 			r.t.Fatalf("after failure of %q", f.op)

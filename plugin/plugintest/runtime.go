@@ -31,6 +31,7 @@ type Runtime struct {
 
 	t      testing.TB
 	suite  *Suite
+	first  bool                       // the network is the first example of the suite
 	bin    string                     // CNI_PATH
 	before map[string]*cni.Result     // of the plugins before, by container
 	prev   map[string]json.RawMessage // results by container
@@ -78,6 +79,7 @@ func newRuntime(t testing.TB, s *Suite, example plugin.Example) *Runtime {
 	if err := json.Unmarshal([]byte(example.Config), &r.Conf); err != nil {
 		t.Fatalf("configuration %q: %v", example.Name, err)
 	}
+	r.first = s.Examples != nil && example == s.Examples[0]
 	s.rewrite(r.Conf, r.Dir)
 	if s.Setup != nil {
 		s.Setup(t, r.Net)
@@ -268,12 +270,21 @@ func (r *Runtime) State() string {
 
 func (r *Runtime) stateOf(spaces ...*Namespace) string {
 	r.t.Helper()
-	snapshot := testnet.Snapshot
 	if sampled {
-		snapshot = testnet.Objects
+		return r.objects(spaces...)
 	}
-	lines := strings.Split(snapshot(r.t, spaces, r.Dir), "\n")
-	return strings.Join(slices.DeleteFunc(lines, volatile), "\n")
+	return lasting(testnet.Snapshot(r.t, spaces, r.Dir))
+}
+
+// objects is stateOf without the settings below /proc/sys/net.
+func (r *Runtime) objects(spaces ...*Namespace) string {
+	r.t.Helper()
+	return lasting(testnet.Objects(r.t, spaces, r.Dir))
+}
+
+// lasting returns the lines of a state that are not volatile.
+func lasting(state string) string {
+	return strings.Join(slices.DeleteFunc(strings.Split(state, "\n"), volatile), "\n")
 }
 
 // volatile reports whether a line is about what host-local keeps beside reservations, caches and where the search for an
