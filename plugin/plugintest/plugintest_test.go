@@ -42,6 +42,7 @@ func TestSuiteFindsBugs(t *testing.T) {
 		{"input", "ADD has a code of STATUS", []string{"code 50 is one of STATUS"}},
 		{"faults", "link stays when ADD fails", []string{"+ c link eth0"}},
 		{"faults", "error is swallowed", []string{"success although \"up veth"}},
+		{"faults", "note stays when ADD is killed", []string{"the process was killed before system call", "must leave nothing", "/note"}},
 		{"del", "DEL needs the namespace,DEL needs the previous result,DEL needs the configuration",
 			[]string{"DEL, no-netns: ", "DEL, no-prevResult: ", "DEL, broken-mtu: "}},
 		{"del", "DEL detaches all,DEL forgets the address", []string{"- other link eth0", "+ file "}},

@@ -2,10 +2,12 @@ package plugintest_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -95,6 +97,13 @@ func (m maker) Validate(c *call) error {
 }
 
 func (s sample) Add(ctx context.Context, c *call) (*cni.Result, error) {
+	if s.has("note stays when ADD is killed") {
+		remove, err := note(c)
+		if err != nil {
+			return nil, err
+		}
+		defer remove()
+	}
 	r, err := s.Plugin.Add(ctx, c)
 	if err != nil && s.has("second ADD succeeds") {
 		return &cni.Result{}, nil
@@ -117,6 +126,19 @@ func (s sample) Add(ctx context.Context, c *call) (*cni.Result, error) {
 		r.DNS.Domain = os.Args[0]
 	}
 	return r, nil
+}
+
+// note makes a file beside the reservations for the time of a call.
+func note(c *call) (remove func(), err error) {
+	var conf struct{ IPAM struct{ DataDir string } }
+	if err := json.Unmarshal(c.Stdin(), &conf); err != nil {
+		return nil, err
+	}
+	name := filepath.Join(conf.IPAM.DataDir, "note")
+	if err := os.WriteFile(name, []byte("in ADD"), 0o600); err != nil {
+		return nil, err
+	}
+	return func() { _ = os.Remove(name) }, nil
 }
 
 func (s sample) Del(ctx context.Context, c *call) error {
