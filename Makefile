@@ -15,8 +15,8 @@ help:
 	@echo 'make race      every test with the race detector, which make test has for the packages that need it most'
 	@echo 'make test-clients  containerd 2, kubelet, rules of kube-proxy and firewalld with Tenon; builds the first two'
 	@echo 'make bench     compare with the reference plugins (PEER_DIR, default /usr/lib/cni)'
-	@echo 'make build     bin/tenon, one static executable'
-	@echo 'make install   bin/tenon to $$(PREFIX)/bin, its plugins to $$(DIR); DESTDIR is put before both'
+	@echo 'make build     bin/tenon and bin/tenon-dhcp, static executables'
+	@echo 'make install   both to $$(PREFIX)/bin, the plugins to $$(DIR); DESTDIR is put before both'
 	@echo 'make lint      gofmt, go vet, staticcheck'
 	@echo 'make fuzz      every fuzz target for FUZZTIME (default 60s)'
 	@echo 'make rows      which requirements no test proves; make rows ROWSFLAGS=-v which test proves which'
@@ -25,6 +25,7 @@ help:
 .PHONY: build
 build:
 	@CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/tenon ./cmd/tenon
+	@CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/tenon-dhcp ./cmd/tenon-dhcp
 
 .PHONY: demo
 demo: build
@@ -67,5 +68,5 @@ golden:
 
 .PHONY: install
 install: build
-	install -D -m 0755 bin/tenon $(DESTDIR)$(PREFIX)/bin/tenon
+	install -D -m 0755 -t $(DESTDIR)$(PREFIX)/bin bin/tenon bin/tenon-dhcp
 	bin/tenon install $(DESTDIR)$(DIR)

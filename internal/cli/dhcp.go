@@ -6,100 +6,40 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/age"
-	"github.com/tenon-cni/tenon/internal/dhcp/daemon"
+	"github.com/tenon-cni/tenon/internal/dhcp"
+	"github.com/tenon-cni/tenon/internal/dhcp/program"
 	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
 	"github.com/tenon-cni/tenon/internal/ops/text"
 	"github.com/tenon-cni/tenon/invoke"
 )
 
-// RunDHCPDaemon runs the daemon as the plugin dhcp does when its first argument is "daemon"; args are the others. As in the
-// reference plugin flags begin with one dash or two.
+// RunDHCPDaemon replaces the process by the daemon, as the plugin dhcp does if its first argument is "daemon"; args are the
+// arguments after it. Flags begin with one dash or two, as with the upstream plugin.
 func RunDHCPDaemon(args []string, version string, caller invoke.Caller) int {
-	full := []string{"dhcp-daemon"}
-	for _, arg := range args {
-		if len(arg) > 2 && arg[0] == '-' && arg[1] != '-' {
-			arg = "-" + arg
-		}
-		full = append(full, arg)
-	}
-	return Run(full, version, caller)
+	return Run(append([]string{"dhcp-daemon"}, program.LongFlags(args)...), version, caller)
 }
 
 func (a *app) dhcpDaemon() *cobra.Command {
-	o := daemon.Options{}
-	debug := false
-	cmd := &cobra.Command{
-		Use:   "dhcp-daemon",
-		Short: "Hold the leases of the IPAM plugin dhcp",
-		Long: `Gets leases from DHCP servers for the IPAM plugin dhcp, and renews them, until it is ended by SIGTERM or SIGINT.
-The plugin, started as "dhcp daemon", does the same.
-
-Leases are in files beside the socket (PATH.d). They are not given back when the daemon ends: the next one goes on
-with those whose containers are still there. With --takeover it replaces one that runs, without a gap. A socket that
-systemd has opened (LISTEN_FDS) is used instead of --socketpath, which still says where the files are.
-
-Only root may use the socket. What happens is logged to standard error, as key=value.`,
-		Example: `  tenon dhcp-daemon
+	cmd := program.Command("dhcp-daemon", func(_ context.Context, _ program.Options, args []string) error {
+		err := program.Replace(args)
+		var missing *program.MissingError
+		if errors.As(err, &missing) {
+			return hint(err, missing.Hint())
+		}
+		return err
+	})
+	cmd.Args = arguments(0)
+	cmd.Example = `  tenon dhcp-daemon
   tenon dhcp-daemon --takeover
-  tenon dhcp-daemon --hostprefix /host --timeout 2s`,
-		Args: arguments(0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			level := slog.LevelInfo
-			if debug {
-				level = slog.LevelDebug
-			}
-			o.Log = slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: level}))
-			var err error
-			if o.Listener, err = activated(); err != nil {
-				return err
-			}
-			return explainDaemon(daemon.Run(cmd.Context(), o))
-		},
-	}
-	f := cmd.Flags()
-	f.StringVar(&o.Socket, "socketpath", daemon.DefaultSocket, "listen on this `PATH`")
-	f.StringVar(&o.HostPrefix, "hostprefix", "", "put this before the paths of the socket and of namespaces")
-	f.StringVar(&o.PIDFile, "pidfile", "", "write the process ID to this `PATH`, which must be absolute")
-	f.BoolVar(&o.TakeOver, "takeover", false, "replace a daemon that runs")
-	f.BoolVar(&o.Broadcast, "broadcast", false, "have servers answer by broadcast")
-	f.DurationVar(&o.Timeout, "timeout", 10*time.Second, "wait so long for an answer, then twice and four times as long")
-	f.DurationVar(&o.ResendMax, "resendmax", 62*time.Second, "wait at most so long between attempts to get a lease")
-	f.DurationVar(&o.ResendTimeout, "resendtimeout", 208*time.Second, "fail when there is no lease after this time")
-	f.BoolVar(&debug, "debug", false, "log each message too")
+  tenon dhcp-daemon --hostprefix /host --timeout 2s`
 	return cmd
-}
-
-// explainDaemon says what helps where another daemon is in the way.
-func explainDaemon(err error) error {
-	switch {
-	case errors.Is(err, daemon.ErrRuns), errors.Is(err, unix.EADDRINUSE):
-		return hint(err, "--takeover replaces a daemon of Tenon that runs; end any other, such as cni-dhcp.service of the reference plugins")
-	case errors.Is(err, rpc.ErrReference):
-		return hint(err, "end that daemon and its socket unit, start this one without --takeover, and check the containers: then it renews their leases")
-	}
-	return err
-}
-
-// activated is the socket that systemd has opened (sd_listen_fds(3)), nil if it has not.
-func activated() (*os.File, error) {
-	n := os.Getenv("LISTEN_FDS")
-	if n == "" || n == "0" || os.Getenv("LISTEN_PID") != fmt.Sprint(os.Getpid()) {
-		return nil, nil
-	}
-	if n != "1" {
-		return nil, fmt.Errorf("expected one socket from systemd, found %s (LISTEN_FDS)", n)
-	}
-	return os.NewFile(3, "LISTEN_FDS"), nil
 }
 
 func (a *app) dhcp() *cobra.Command {
@@ -139,7 +79,7 @@ and why it could not be prolonged, or was lost.`,
 			return a.printLeases(r.Leases)
 		},
 	}
-	cmd.Flags().StringVar(&socket, "socketpath", daemon.DefaultSocket, "socket of the daemon")
+	cmd.Flags().StringVar(&socket, "socketpath", dhcp.DefaultSocket, "socket of the daemon")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the list as JSON")
 	return cmd
 }

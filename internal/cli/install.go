@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tenon-cni/tenon/internal/dhcp/program"
 	"github.com/tenon-cni/tenon/internal/ops/install"
 	"github.com/tenon-cni/tenon/internal/ops/text"
 	"github.com/tenon-cni/tenon/plugins/all"
@@ -18,7 +20,8 @@ func (a *app) install() *cobra.Command {
 		Short: "Install the built-in plugins into a plugin folder",
 		Long: `Makes a hard link to this executable for each plugin it holds, or one copy with links to it where
 DIR is on another file system. Each is asked for its VERSION before it appears, at once, in place of
-what had its name. Containers that are attached are not affected. Doing it again changes nothing.`,
+what had its name. With dhcp comes tenon-dhcp, the program of its daemon. Containers that are attached
+are not affected. Doing it again changes nothing.`,
 		Example: `  tenon install /opt/cni/bin
   tenon install /opt/cni/bin --only bridge,host-local`,
 		Args: arguments(1, "DIR"),
@@ -30,10 +33,10 @@ what had its name. Containers that are attached are not affected. Doing it again
 			if err != nil {
 				return err
 			}
-			done, err := install.Run(cmd.Context(), install.Request{Dir: args[0], Names: names})
+			done, err := install.Run(cmd.Context(), install.Request{Dir: args[0], Names: names, Programs: a.programs(names)})
 			rows := [][]string{{"PLUGIN", "STATE", "CNI"}}
 			for _, p := range done {
-				rows = append(rows, []string{p.Name, string(p.Change), strings.Join(p.Versions, ", ")})
+				rows = append(rows, []string{p.Name, string(p.Change), cmp.Or(strings.Join(p.Versions, ", "), "-")})
 			}
 			if len(done) > 0 {
 				if err := text.Table(a.stdout, rows); err != nil {
@@ -46,6 +49,19 @@ what had its name. Containers that are attached are not affected. Doing it again
 	cmd.Flags().StringSliceVar(&only, "only", nil, "install only `NAMES`, separated by commas; repeatable (default: all)")
 	_ = cmd.RegisterFlagCompletionFunc("only", cobra.FixedCompletions(builtInNames(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
+}
+
+// programs returns the programs that some plugins need beside them.
+func (a *app) programs(plugins []string) []string {
+	if !slices.Contains(plugins, "dhcp") {
+		return nil
+	}
+	path, err := program.Find()
+	if err != nil {
+		a.warn("\"dhcp daemon\" will not work: %v", err)
+		return nil
+	}
+	return []string{path}
 }
 
 // builtInNames are the names of the built-in plugins.

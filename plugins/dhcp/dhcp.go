@@ -12,9 +12,8 @@ import (
 	"slices"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/dhcp"
 	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
-	"github.com/tenon-cni/tenon/internal/dhcp/settings"
-	"github.com/tenon-cni/tenon/internal/dhcp/state"
 	"github.com/tenon-cni/tenon/plugin"
 )
 
@@ -23,7 +22,7 @@ type Config struct {
 	plugin.Common
 
 	// IPAM is the section that names this plugin.
-	IPAM *settings.Settings `json:"ipam"`
+	IPAM *dhcp.Settings `json:"ipam"`
 }
 
 // Plugin is the definition of dhcp.
@@ -100,16 +99,16 @@ func (client) Del(ctx context.Context, c *call) error {
 // note leaves word for the next daemon that the attachment was deleted, if an earlier one has left a lease of it.
 func note(c *call) error {
 	a := c.Attachment()
-	leases, err := state.Leases(socket(c))
+	leases, err := dhcp.Leases(socket(c))
 	if err != nil {
 		return cni.Errorf(cni.CodeIOFailure, "%w", err)
 	}
-	if ok, err := leases.Read(state.Name(a), new(json.RawMessage)); err == nil && !ok {
+	if ok, err := leases.Read(dhcp.FileName(a), new(json.RawMessage)); err == nil && !ok {
 		return nil
 	}
-	notes, err := state.Notes(socket(c))
+	notes, err := dhcp.Notes(socket(c))
 	if err == nil {
-		err = notes.Write(state.Name(a), state.Note{Attachment: a})
+		err = notes.Write(dhcp.FileName(a), dhcp.Note{Attachment: a})
 	}
 	if err != nil {
 		return cni.Errorf(cni.CodeIOFailure, "note for the DHCP daemon, which does not run: %w", err)
@@ -185,9 +184,9 @@ func outer(reply *rpc.Reply, method string) error {
 // socket is that of the daemon.
 func socket(c *call) string {
 	if c.Conf.IPAM == nil {
-		return settings.DefaultSocket
+		return dhcp.DefaultSocket
 	}
-	return cmp.Or(c.Conf.IPAM.DaemonSocketPath, settings.DefaultSocket)
+	return cmp.Or(c.Conf.IPAM.DaemonSocketPath, dhcp.DefaultSocket)
 }
 
 // network is as much of the configuration as DEL and GC need: the rest may have become wrong since.

@@ -13,9 +13,10 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
+	dhcpfiles "github.com/tenon-cni/tenon/internal/dhcp"
 	"github.com/tenon-cni/tenon/internal/dhcp/daemon"
+	"github.com/tenon-cni/tenon/internal/dhcp/program"
 	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
-	"github.com/tenon-cni/tenon/internal/dhcp/state"
 	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/internal/testnet/dhcpserver"
@@ -228,10 +229,31 @@ func referenceDaemon(t *testing.T, r *plugintest.Runtime) (end func()) {
 	}
 }
 
+// tenonDHCP builds tenon-dhcp beside the test binary, where the plugin finds it to speak with the daemon of the reference plugin.
+var tenonDHCP = sync.OnceValue(func() error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	out, err := exec.Command("go", "build", "-o", filepath.Join(filepath.Dir(self), program.Name), "../../cmd/tenon-dhcp").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("build tenon-dhcp: %w\n%s", err, out)
+	}
+	return nil
+})
+
+func buildProgram(t *testing.T) {
+	t.Helper()
+	if err := tenonDHCP(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestDHCPReferenceDaemon: while nodes are upgraded the daemon can be that of the reference plugin.
 func TestDHCPReferenceDaemon(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool(referenceDHCP))
+	buildProgram(t)
 	r, s, _ := dhcpBridge(t)
 	defer referenceDaemon(t, r)()
 	result := r.Add("a")
@@ -248,6 +270,7 @@ func TestDHCPReferenceDaemon(t *testing.T) {
 func TestDHCPAfterReferenceDaemon(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool(referenceDHCP))
+	buildProgram(t)
 	r, s, start := dhcpBridge(t)
 	end := referenceDaemon(t, r)
 	r.Add("a")
@@ -312,7 +335,7 @@ func TestDHCPWithoutDaemon(t *testing.T) {
 	r.Add("b")
 	stop()
 	r.Del("a")
-	leases, err := state.Leases(socket)
+	leases, err := dhcpfiles.Leases(socket)
 	if err != nil {
 		t.Fatal(err)
 	}

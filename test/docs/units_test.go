@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tenon-cni/tenon/internal/dhcp/settings"
+	"github.com/tenon-cni/tenon/internal/dhcp"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
@@ -20,7 +20,7 @@ var needed = map[string][]string{
 		"After=nftables.service firewalld.service", "ReloadPropagatedFrom=nftables.service firewalld.service",
 	},
 	"tenon-dhcp.service": {"Requires=tenon-dhcp.socket", "ExecStart=/usr/local/bin/tenon dhcp-daemon", "Restart=always"},
-	"tenon-dhcp.socket":  {"ListenStream=" + settings.DefaultSocket, "SocketMode=0600", "RemoveOnStop=yes"},
+	"tenon-dhcp.socket":  {"ListenStream=" + dhcp.DefaultSocket, "SocketMode=0600", "RemoveOnStop=yes"},
 }
 
 // TestUnits has systemd read the units that operators are given.
@@ -71,7 +71,7 @@ func TestManifest(t *testing.T) {
 	for _, line := range []string{
 		"kind: DaemonSet", "hostPID: true", "hostNetwork: true", "- operator: Exists", "privileged: true # sockets in the namespaces of others",
 		`command: ["/usr/local/bin/tenon", "dhcp-daemon", "--hostprefix", "` + prefix + `"]`,
-		`exec: {command: ["/usr/local/bin/tenon", "dhcp", "list", "--socketpath", "` + prefix + settings.DefaultSocket + `"]}`,
+		`exec: {command: ["/usr/local/bin/tenon", "dhcp", "list", "--socketpath", "` + prefix + dhcp.DefaultSocket + `"]}`,
 		"- {name: run, mountPath: " + prefix + "/run, mountPropagation: HostToContainer}",
 		"- {name: run, mountPath: " + prefix + "/var/run, mountPropagation: HostToContainer}",
 		"hostPath: {path: /run, type: Directory}",

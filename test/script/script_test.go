@@ -40,7 +40,7 @@ func outside(m *testing.M) int {
 		err = os.Chmod(dir, 0o755)
 	}
 	if err == nil {
-		build := exec.Command("go", "build", "-ldflags=-s -w -X main.version=test", "-o", filepath.Join(dir, "tenon"), "../../cmd/tenon")
+		build := exec.Command("go", "build", "-ldflags=-s -w -X main.version=test", "-o", dir, "../../cmd/tenon", "../../cmd/tenon-dhcp")
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		build.Stderr = os.Stderr
 		err = build.Run()

@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/dhcp/state"
 	"github.com/tenon-cni/tenon/internal/dhcp/v4"
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
@@ -37,7 +36,7 @@ func result(l *v4.Lease, priority int) *cni.Result {
 
 // change makes an interface have what a lease says, instead of what another said; one of them may be nil. What the plugins
 // of the network have added stays, and an MTU counts only where the server was asked for it: those plugins have set one.
-func (s *spot) change(ctx context.Context, before, after *v4.Lease, of *state.Lease) error {
+func (s *spot) change(ctx context.Context, before, after *v4.Lease, of *Record) error {
 	return s.visit(ctx, func(space *kernel.Space) error {
 		had, shall := routes(before, of.Priority), routes(after, of.Priority)
 		moved := before == nil || after == nil || before.Address != after.Address

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -16,32 +15,16 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/internal/about"
+	"github.com/tenon-cni/tenon/internal/dhcp"
+	"github.com/tenon-cni/tenon/internal/dhcp/program"
 	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
-	"github.com/tenon-cni/tenon/internal/dhcp/settings"
-	"github.com/tenon-cni/tenon/internal/dhcp/state"
+	"github.com/tenon-cni/tenon/internal/dhcp/upstream"
 	"github.com/tenon-cni/tenon/internal/ledger"
 	"github.com/tenon-cni/tenon/internal/regular"
 )
 
-// DefaultSocket is where the daemon listens.
-const DefaultSocket = settings.DefaultSocket
-
-// Options are the flags of the daemon. What is zero has the default that is named.
-type Options struct {
-	Socket     string   // /run/cni/dhcp.sock
-	HostPrefix string   // of paths: where a container has the file system of the host
-	PIDFile    string   // absolute; empty: none
-	Listener   *os.File // that systemd has opened; nil: the daemon opens one
-	TakeOver   bool     // from a daemon that runs already
-
-	Broadcast     bool          // servers shall answer by broadcast
-	Timeout       time.Duration // after the first transmission of a message, 10 s
-	ResendMax     time.Duration // between attempts to get a lease, at most, 62 s
-	ResendTimeout time.Duration // for getting the first lease, 208 s
-	LookEvery     time.Duration // whether interfaces and their addresses are still there, 1 min
-
-	Log *slog.Logger
-}
+// Options are the flags of the daemon.
+type Options = program.Options
 
 // Daemon is a daemon that runs.
 type Daemon struct {
@@ -67,7 +50,7 @@ const noteEvery = time.Minute
 
 // Run is a daemon until its context ends. Leases are not given back then.
 func Run(ctx context.Context, o Options) error {
-	o.Socket = cmp.Or(o.Socket, settings.DefaultSocket)
+	o.Socket = cmp.Or(o.Socket, dhcp.DefaultSocket)
 	o.Timeout, o.ResendMax, o.ResendTimeout = cmp.Or(o.Timeout, 10*time.Second), cmp.Or(o.ResendMax, 62*time.Second), cmp.Or(o.ResendTimeout, 208*time.Second)
 	o.LookEvery = cmp.Or(o.LookEvery, time.Minute)
 	if o.HostPrefix != "" && !filepath.IsAbs(o.HostPrefix) {
@@ -79,10 +62,10 @@ func Run(ctx context.Context, o Options) error {
 	d.requests, d.callOff = context.WithCancel(context.WithoutCancel(ctx))
 	defer d.callOff()
 	var err error
-	if d.leases, err = state.Leases(d.Socket); err != nil {
+	if d.leases, err = dhcp.Leases(d.Socket); err != nil {
 		return err
 	}
-	if d.notes, err = state.Notes(d.Socket); err != nil {
+	if d.notes, err = dhcp.Notes(d.Socket); err != nil {
 		return err
 	}
 	if d.PIDFile != "" {
@@ -108,7 +91,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 	if err := d.takeOver(ctx); err != nil {
 		return err
 	}
-	unlock, err := lock(ctx, state.Dir(d.Socket))
+	unlock, err := lock(ctx, dhcp.Dir(d.Socket))
 	if err != nil {
 		return err
 	}
@@ -122,7 +105,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 	d.workOff(ctx)
 	notes := time.NewTicker(noteEvery)
 	defer notes.Stop()
-	server := &rpc.Server{Handle: d.handle, Log: d.Log}
+	server := &rpc.Server{Handle: d.handle, Upstream: upstream.Serve, Log: d.Log}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(d.requests, d.listener) }()
 	d.Log.Info("listening", "socket", d.Socket)
@@ -205,7 +188,7 @@ func (d *Daemon) adopt(ctx context.Context) error {
 	names, err := d.leases.Names()
 	errs := []error{err}
 	for _, name := range names {
-		var rec state.Lease
+		var rec Record
 		if ok, err := d.leases.Read(name, &rec); err != nil || !ok {
 			errs = append(errs, err)
 			continue
@@ -232,7 +215,7 @@ func (d *Daemon) adopt(ctx context.Context) error {
 }
 
 // settle takes off what has expired while no daemon ran.
-func (d *Daemon) settle(ctx context.Context, at *spot, rec *state.Lease) error {
+func (d *Daemon) settle(ctx context.Context, at *spot, rec *Record) error {
 	const why = "the lease has expired while no daemon ran"
 	var errs []error
 	if rec.Lease != nil && rec.Lease.Expired(time.Now()) {
@@ -244,7 +227,7 @@ func (d *Daemon) settle(ctx context.Context, at *spot, rec *state.Lease) error {
 		rec.Six, rec.Lost6 = nil, why
 	}
 	if len(errs) > 0 {
-		errs = append(errs, d.leases.Write(state.Name(rec.Attachment), rec))
+		errs = append(errs, d.leases.Write(dhcp.FileName(rec.Attachment), rec))
 	}
 	return errors.Join(errs...)
 }

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/dhcp/packet"
+	"github.com/tenon-cni/tenon/internal/dhcp/link"
 	"github.com/tenon-cni/tenon/internal/dhcp/v4"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
@@ -23,7 +23,7 @@ func answer(t *testing.T, n *testnet.Net, to func(question *v4.Message) (answers
 	n.Host.Batch("route replace 255.255.255.255 dev br0")
 	var conn *net.UDPConn
 	var err error
-	n.Host.Do(func() { conn, err = net.ListenUDP("udp4", &net.UDPAddr{Port: packet.ServerPort}) })
+	n.Host.Do(func() { conn, err = net.ListenUDP("udp4", &net.UDPAddr{Port: link.ServerPort}) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func answer(t *testing.T, n *testnet.Net, to func(question *v4.Message) (answers
 				continue
 			}
 			for _, b := range to(question) {
-				if _, err := conn.WriteToUDP(b, &net.UDPAddr{IP: net.IPv4bcast, Port: packet.ClientPort}); err != nil && !errors.Is(err, net.ErrClosed) {
+				if _, err := conn.WriteToUDP(b, &net.UDPAddr{IP: net.IPv4bcast, Port: link.ClientPort}); err != nil && !errors.Is(err, net.ErrClosed) {
 					t.Error(err)
 				}
 			}
@@ -111,7 +111,7 @@ func overhear(t *testing.T, n *testnet.Net) (heard func() []sent) {
 			if err != nil {
 				return
 			}
-			b, from, err := packet.Parse(buffer[:size], packet.ServerPort, true)
+			b, from, err := link.Parse(buffer[:size], link.ServerPort, true)
 			if err != nil {
 				continue
 			}

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/dhcp"
 	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
-	"github.com/tenon-cni/tenon/internal/dhcp/state"
 	"github.com/tenon-cni/tenon/internal/dhcp/v4"
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
@@ -19,7 +19,7 @@ const unknownTime = time.Hour
 
 // goOn goes on with the lease of an attachment that a daemon without files has got, that of the reference plugin: with the
 // address that its result says, if the interface has it. The server is asked whether that is still good, but not waited for.
-func (d *Daemon) goOn(ctx context.Context, q *rpc.Request, rec state.Lease) (*cni.Result, error) {
+func (d *Daemon) goOn(ctx context.Context, q *rpc.Request, rec Record) (*cni.Result, error) {
 	unknown := cni.Errorf(cni.CodeInternal, "the daemon has no lease for interface %s of container %s", rec.IfName, rec.Container)
 	at, err := d.host.enter(ctx, &rec, q.NS)
 	if err != nil {
@@ -40,7 +40,7 @@ func (d *Daemon) goOn(ctx context.Context, q *rpc.Request, rec state.Lease) (*cn
 	}
 	now := time.Now()
 	rec.Lease = &v4.Lease{Address: was[0], Renew: now.Add(unknownTime / 2), Rebind: now.Add(unknownTime / 8 * 7), Expires: now.Add(unknownTime)}
-	name := state.Name(rec.Attachment)
+	name := dhcp.FileName(rec.Attachment)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	l := d.all[name]

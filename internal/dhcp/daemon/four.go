@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/internal/dhcp/link"
-	"github.com/tenon-cni/tenon/internal/dhcp/state"
 	"github.com/tenon-cni/tenon/internal/dhcp/v4"
 )
 
@@ -23,7 +22,7 @@ type four struct {
 // interface is behind lets nothing through for a moment after the interface has come up.
 var repeats = [...]time.Duration{250 * time.Millisecond, time.Second, 3 * time.Second}
 
-func (d *Daemon) newFour(rec *state.Lease, mac net.HardwareAddr, total time.Duration) four {
+func (d *Daemon) newFour(rec *Record, mac net.HardwareAddr, total time.Duration) four {
 	return four{machine: v4.New(v4.Params{
 		MAC: mac, ClientID: rec.ClientID, Options: rec.Options, Parameters: rec.Parameters, Broadcast: d.Broadcast || rec.Broadcast, Probe: true,
 		Timeout: d.Timeout, Pause: d.ResendMax, Total: total,

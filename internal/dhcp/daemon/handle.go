@@ -14,9 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/dhcp"
 	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
-	"github.com/tenon-cni/tenon/internal/dhcp/settings"
-	"github.com/tenon-cni/tenon/internal/dhcp/state"
 	"github.com/tenon-cni/tenon/internal/dhcp/v4"
 	"github.com/tenon-cni/tenon/internal/netns"
 	"github.com/tenon-cni/tenon/internal/regular"
@@ -71,12 +70,12 @@ func (d *Daemon) handle(ctx context.Context, q *rpc.Request) *rpc.Reply {
 }
 
 // wanted is what a request is about: the attachment, and what its network says.
-func wanted(q *rpc.Request) (state.Lease, error) {
-	n, err := settings.Parse(q.Config)
+func wanted(q *rpc.Request) (Record, error) {
+	n, err := dhcp.Parse(q.Config)
 	if err != nil {
-		return state.Lease{}, err
+		return Record{}, err
 	}
-	l := state.Lease{Attachment: cni.Attachment{Network: n.Name, Container: q.Container, IfName: q.IfName}, Priority: n.IPAM.Priority}
+	l := Record{Attachment: cni.Attachment{Network: n.Name, Container: q.Container, IfName: q.IfName}, Priority: n.IPAM.Priority}
 	if err := l.Validate(); err != nil {
 		return l, err
 	}
@@ -102,9 +101,9 @@ func (d *Daemon) allocate(ctx context.Context, q *rpc.Request) (*cni.Result, err
 		}
 		return nil, err
 	}
-	name := state.Name(rec.Attachment)
+	name := dhcp.FileName(rec.Attachment)
 	err = d.notes.Remove(name)
-	if err == nil && rec.DHCP6 == settings.SLAAC {
+	if err == nil && rec.DHCP6 == dhcp.SLAAC {
 		err = at.acceptRouters(ctx)
 	}
 	if err != nil {
@@ -124,7 +123,7 @@ func (d *Daemon) allocate(ctx context.Context, q *rpc.Request) (*cni.Result, err
 		return nil, cni.Errorf(cni.CodeTryAgainLater, "%w", context.Cause(ctx))
 	}
 	r, err := l.outcome()
-	if err == nil && rec.DHCP6 == settings.SLAAC {
+	if err == nil && rec.DHCP6 == dhcp.SLAAC {
 		err = d.awaitRouters(ctx, &rec, q.NS, r)
 	}
 	if err != nil && created {
@@ -134,8 +133,8 @@ func (d *Daemon) allocate(ctx context.Context, q *rpc.Request) (*cni.Result, err
 }
 
 // obtain returns the lease that is there for a place, or one that is begun; it takes care of at.
-func (d *Daemon) obtain(ctx context.Context, rec state.Lease, at *spot) (l *lease, created bool, err error) {
-	name := state.Name(rec.Attachment)
+func (d *Daemon) obtain(ctx context.Context, rec Record, at *spot) (l *lease, created bool, err error) {
+	name := dhcp.FileName(rec.Attachment)
 	for {
 		d.mu.Lock()
 		l := d.all[name]
@@ -160,7 +159,7 @@ func (d *Daemon) obtain(ctx context.Context, rec state.Lease, at *spot) (l *leas
 	}
 }
 
-func (l *lease) snapshot() state.Lease {
+func (l *lease) snapshot() Record {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.saved
@@ -195,7 +194,7 @@ func (d *Daemon) check(ctx context.Context, q *rpc.Request) (*cni.Result, error)
 		return nil, err
 	}
 	d.mu.Lock()
-	l := d.all[state.Name(rec.Attachment)]
+	l := d.all[dhcp.FileName(rec.Attachment)]
 	d.mu.Unlock()
 	if l == nil {
 		return d.goOn(ctx, q, rec)
@@ -211,7 +210,7 @@ func (d *Daemon) check(ctx context.Context, q *rpc.Request) (*cni.Result, error)
 			had.Place.Index, had.Place.NS.Inode, rec.Place.Index, rec.Place.NS.Inode)
 	}
 	r, err := l.outcome()
-	if err == nil && had.DHCP6 == settings.SLAAC {
+	if err == nil && had.DHCP6 == dhcp.SLAAC {
 		err = at.addAdvertised(ctx, r)
 	}
 	return r, err
@@ -219,18 +218,18 @@ func (d *Daemon) check(ctx context.Context, q *rpc.Request) (*cni.Result, error)
 
 // release gives back what the attachment has. Of the configuration only the name of the network is needed.
 func (d *Daemon) release(ctx context.Context, q *rpc.Request) error {
-	n, err := settings.Parse(q.Config)
+	n, err := dhcp.Parse(q.Config)
 	if err != nil {
 		return err
 	}
-	name := state.Name(cni.Attachment{Network: n.Name, Container: q.Container, IfName: q.IfName})
+	name := dhcp.FileName(cni.Attachment{Network: n.Name, Container: q.Container, IfName: q.IfName})
 	d.drop(ctx, name)
 	return d.notes.Remove(name)
 }
 
 // collect gives back what attachments of a network have that are not valid any more.
 func (d *Daemon) collect(ctx context.Context, q *rpc.Request) error {
-	n, err := settings.Parse(q.Config)
+	n, err := dhcp.Parse(q.Config)
 	if err != nil {
 		return err
 	}

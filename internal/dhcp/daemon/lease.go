@@ -12,8 +12,7 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/internal/about"
-	"github.com/tenon-cni/tenon/internal/dhcp/settings"
-	"github.com/tenon-cni/tenon/internal/dhcp/state"
+	"github.com/tenon-cni/tenon/internal/dhcp"
 	"github.com/tenon-cni/tenon/internal/dhcp/v4"
 	"github.com/tenon-cni/tenon/internal/dhcp/v6"
 	"github.com/tenon-cni/tenon/internal/kernel"
@@ -35,13 +34,13 @@ type lease struct {
 
 	// What others may ask.
 	mu      sync.Mutex
-	saved   state.Lease
+	saved   Record
 	status  string
 	reason  string // why there is no lease, or it was not prolonged
 	failure error  // why there was no first lease
 
 	// What belongs to the goroutine.
-	rec      state.Lease
+	rec      Record
 	kept     *netns.NS // nil where paths lead to the namespace
 	nextLook time.Time
 	answered bool // first is closed
@@ -56,14 +55,14 @@ var (
 )
 
 // start looks after an attachment. at is its place, which is closed at the end; it is nil for one whose lease is there already.
-func (d *Daemon) start(rec state.Lease, total time.Duration, at *spot) *lease {
+func (d *Daemon) start(rec Record, total time.Duration, at *spot) *lease {
 	l := &lease{
-		d: d, name: state.Name(rec.Attachment), rec: rec, saved: rec, ended: make(chan struct{}), first: make(chan struct{}),
+		d: d, name: dhcp.FileName(rec.Attachment), rec: rec, saved: rec, ended: make(chan struct{}), first: make(chan struct{}),
 		log: d.Log.With(about.Args(rec.Attachment)...), nextLook: time.Now().Add(rand.N(d.LookEvery)),
 	}
 	mac, _ := net.ParseMAC(rec.Place.MAC) // it was written by enter
 	l.four = d.newFour(&rec, mac, total)
-	if rec.DHCP6 == settings.Stateful || rec.DHCP6 == settings.Stateless {
+	if rec.DHCP6 == dhcp.Stateful || rec.DHCP6 == dhcp.Stateless {
 		l.six = d.newSix(&rec, total)
 	}
 	if at == nil {

@@ -10,8 +10,9 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/dhcp"
+	"github.com/tenon-cni/tenon/internal/dhcp/daemon"
 	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
-	"github.com/tenon-cni/tenon/internal/dhcp/state"
 	"github.com/tenon-cni/tenon/internal/dhcp/v4"
 	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/testnet"
@@ -32,7 +33,7 @@ func TestMany(t *testing.T) {
 		commands = append(commands, "link add "+name+" type veth peer name "+peer, "link set "+name+" up", "link set "+peer+" up")
 	}
 	c.Batch(commands...)
-	leases, err := state.Leases(d.socket)
+	leases, err := dhcp.Leases(d.socket)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,16 +43,16 @@ func TestMany(t *testing.T) {
 			if link, err = net.InterfaceByName(fmt.Sprintf("d%d", i)); err != nil {
 				return
 			}
-			rec := state.Lease{
+			rec := daemon.Record{
 				Attachment: cni.Attachment{Network: "lan", Container: "c", IfName: link.Name},
-				Place:      state.Place{Path: c.Path(), NS: c.ID(), Index: link.Index, MAC: link.HardwareAddr.String()},
+				Place:      daemon.Place{Path: c.Path(), NS: c.ID(), Index: link.Index, MAC: link.HardwareAddr.String()},
 				ClientID:   v4.ClientID(link.Name),
 				Lease: &v4.Lease{
 					Address: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 1, byte(i / 256), byte(i % 256)}), 16), Server: netip.MustParseAddr("10.1.255.1"),
 					Renew: time.Now().Add(time.Hour), Rebind: time.Now().Add(2 * time.Hour), Expires: time.Now().Add(3 * time.Hour),
 				},
 			}
-			if err = leases.Write(state.Name(rec.Attachment), &rec); err != nil {
+			if err = leases.Write(dhcp.FileName(rec.Attachment), &rec); err != nil {
 				return
 			}
 		}

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/dhcp/link"
-	"github.com/tenon-cni/tenon/internal/dhcp/state"
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/netns"
 )
@@ -28,7 +27,7 @@ func (h host) openAt(path string) (*netns.NS, error) { return netns.Open(h.prefi
 
 // find opens the namespace of a place. It is known by its identity: the path may lead to another by now, and another path to
 // it. The error wraps errGone if no path does, and there is no handle that was kept for this case.
-func (h host) find(p *state.Place, kept *netns.NS) (*netns.NS, error) {
+func (h host) find(p *Place, kept *netns.NS) (*netns.NS, error) {
 	ns, err := h.openAt(p.Path)
 	if err == nil && ns.ID() == p.NS {
 		return ns, nil
@@ -87,7 +86,7 @@ func (s *spot) dhcp() *link.Link {
 }
 
 // open opens the place of a lease. The error wraps errGone if that is not there any more.
-func (h host) open(ctx context.Context, l *state.Lease, kept *netns.NS) (*spot, error) {
+func (h host) open(ctx context.Context, l *Record, kept *netns.NS) (*spot, error) {
 	ns, err := h.find(&l.Place, kept)
 	if err != nil {
 		return nil, err
@@ -105,7 +104,7 @@ func (h host) open(ctx context.Context, l *state.Lease, kept *netns.NS) (*spot, 
 
 // theLink finds the interface of a lease. Numbers of namespaces are used again, and in new ones those of interfaces are
 // alike; but then hardware address and address differ.
-func theLink(space *kernel.Space, l *state.Lease) (kernel.Link, error) {
+func theLink(space *kernel.Space, l *Record) (kernel.Link, error) {
 	found, err := space.LinkByIndex(l.Place.Index)
 	if errors.Is(err, kernel.ErrNoLink) {
 		return found, fmt.Errorf("interface %s: %w", l.IfName, errGone)
@@ -139,7 +138,7 @@ func (s *spot) visit(ctx context.Context, fn func(*kernel.Space) error) error {
 }
 
 // enter finds out about the place of a new lease: from the descriptor that was handed over, or the path.
-func (h host) enter(ctx context.Context, l *state.Lease, passed *os.File) (*spot, error) {
+func (h host) enter(ctx context.Context, l *Record, passed *os.File) (*spot, error) {
 	var ns *netns.NS
 	var err error
 	if passed != nil {
@@ -167,7 +166,7 @@ func (h host) enter(ctx context.Context, l *state.Lease, passed *os.File) (*spot
 }
 
 // reachable reports whether the namespace will be found again.
-func (h host) reachable(p *state.Place) bool {
+func (h host) reachable(p *Place) bool {
 	if identity(h.prefix+p.Path) == p.NS {
 		return true
 	}

@@ -12,9 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/dhcp"
 	"github.com/tenon-cni/tenon/internal/dhcp/link"
-	"github.com/tenon-cni/tenon/internal/dhcp/settings"
-	"github.com/tenon-cni/tenon/internal/dhcp/state"
 	"github.com/tenon-cni/tenon/internal/dhcp/v6"
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
@@ -25,12 +24,12 @@ type six struct {
 	machine *v6.Machine
 }
 
-func (d *Daemon) newSix(rec *state.Lease, total time.Duration) *six {
+func (d *Daemon) newSix(rec *Record, total time.Duration) *six {
 	h := fnv.New32a()
 	h.Write(rec.ClientID)
 	return &six{machine: v6.New(v6.Params{
 		ClientID: duid(d.leases.Boot, rec.Container), IAID: h.Sum32(), Request: []uint16{v6.OptDNS, v6.OptSearch},
-		Stateless: rec.DHCP6 == settings.Stateless, Probe: true, Total: total,
+		Stateless: rec.DHCP6 == dhcp.Stateless, Probe: true, Total: total,
 	})}
 }
 
@@ -190,14 +189,14 @@ func (l *lease) release6(ctx context.Context) {
 }
 
 // add6 adds to a result what DHCPv6 has given. Its servers say nothing of routes.
-func add6(r *cni.Result, s *state.Lease) {
+func add6(r *cni.Result, s *Record) {
 	if s.Six == nil {
 		return
 	}
 	for _, p := range s.Six.Prefixes() {
 		r.IPs = append(r.IPs, cni.IP{Address: p})
 	}
-	if s.DHCP6 == settings.Stateless {
-		r.DNS = (&state.Lease{Six: s.Six}).DNS()
+	if s.DHCP6 == dhcp.Stateless {
+		r.DNS = (&Record{Six: s.Six}).DNS()
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"os"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/dhcp/state"
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
@@ -32,7 +31,7 @@ func (s *spot) acceptRouters(ctx context.Context) error {
 
 // awaitRouters waits until the kernel has an address by router advertisements, which is from when the interface came up, and
 // adds that to the result.
-func (d *Daemon) awaitRouters(ctx context.Context, rec *state.Lease, passed *os.File, r *cni.Result) error {
+func (d *Daemon) awaitRouters(ctx context.Context, rec *Record, passed *os.File, r *cni.Result) error {
 	at, err := d.host.enter(ctx, rec, passed)
 	if err != nil {
 		return err

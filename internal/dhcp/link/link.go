@@ -15,7 +15,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/dhcp/packet"
 	"github.com/tenon-cni/tenon/internal/netns"
 )
 
@@ -28,8 +27,8 @@ type Link struct {
 }
 
 var (
-	nobody    = netip.AddrPortFrom(netip.IPv4Unspecified(), packet.ClientPort)
-	everybody = netip.AddrPortFrom(netip.AddrFrom4([4]byte{255, 255, 255, 255}), packet.ServerPort)
+	nobody    = netip.AddrPortFrom(netip.IPv4Unspecified(), ClientPort)
+	everybody = netip.AddrPortFrom(netip.AddrFrom4([4]byte{255, 255, 255, 255}), ServerPort)
 	broadcast = [6]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 )
 
@@ -56,12 +55,12 @@ func (c *Conn) Close() error { return c.f.Close() }
 func (c *Conn) Broadcast(from, to netip.Addr, message []byte) error {
 	sender, receiver := nobody, everybody
 	if from.IsValid() {
-		sender = netip.AddrPortFrom(from, packet.ClientPort)
+		sender = netip.AddrPortFrom(from, ClientPort)
 	}
 	if to.IsValid() {
-		receiver = netip.AddrPortFrom(to, packet.ServerPort)
+		receiver = netip.AddrPortFrom(to, ServerPort)
 	}
-	return c.link.sendTo(c.f, unix.ETH_P_IP, packet.UDP(sender, receiver, message))
+	return c.link.sendTo(c.f, unix.ETH_P_IP, udp(sender, receiver, message))
 }
 
 // Receive waits for a datagram to the port of clients. It is in a buffer that the next one overwrites. The error wraps
@@ -72,7 +71,7 @@ func (c *Conn) Receive(buffer []byte) ([]byte, error) {
 		if err != nil {
 			return nil, c.link.explain("receive", err)
 		}
-		if message, _, err := packet.Parse(buffer[:n], packet.ClientPort, partial); err == nil {
+		if message, _, err := Parse(buffer[:n], ClientPort, partial); err == nil {
 			return message, nil
 		}
 	}
@@ -89,11 +88,11 @@ func (l *Link) Unicast(from, to netip.Addr, message []byte) (*Port, error) {
 		}
 		err = errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1),
 			unix.SetsockoptString(fd, unix.SOL_SOCKET, unix.SO_BINDTODEVICE, l.Name),
-			unix.Bind(fd, &unix.SockaddrInet4{Port: packet.ClientPort, Addr: from.As4()}))
+			unix.Bind(fd, &unix.SockaddrInet4{Port: ClientPort, Addr: from.As4()}))
 		if err == nil {
 			// The source is said once more: in a namespace without any address everything can be bound, and the source is 0.0.0.0.
 			source := unix.PktInfo4(&unix.Inet4Pktinfo{Spec_dst: from.As4()})
-			err = unix.Sendmsg(fd, message, source, &unix.SockaddrInet4{Port: packet.ServerPort, Addr: to.As4()}, 0)
+			err = unix.Sendmsg(fd, message, source, &unix.SockaddrInet4{Port: ServerPort, Addr: to.As4()}, 0)
 		}
 		if err != nil {
 			unix.Close(fd)
@@ -146,7 +145,7 @@ func (l *Link) Probe(ctx context.Context, address netip.Addr) (by net.HardwareAd
 	defer context.AfterFunc(ctx, func() { _ = f.SetReadDeadline(time.Unix(1, 0)) })()
 	buffer := make([]byte, 128)
 	for range probes {
-		if err := l.sendTo(f, unix.ETH_P_ARP, packet.ARPProbe(l.MAC, address)); err != nil {
+		if err := l.sendTo(f, unix.ETH_P_ARP, arpProbe(l.MAC, address)); err != nil {
 			return nil, err
 		}
 		if err := f.SetReadDeadline(time.Now().Add(probeEvery)); err != nil {
@@ -160,7 +159,7 @@ func (l *Link) Probe(ctx context.Context, address netip.Addr) (by net.HardwareAd
 			if err != nil {
 				return nil, l.explain("probe", err)
 			}
-			if by := packet.Claims(buffer[:n], l.MAC, address); by != nil {
+			if by := claims(buffer[:n], l.MAC, address); by != nil {
 				return by, nil
 			}
 		}
@@ -212,7 +211,7 @@ func (l *Link) explain(what string, err error) error {
 	return fmt.Errorf("%s on %s in %s: %w", what, l.Name, l.NS, err)
 }
 
-// receive reads a packet. partial says that its checksums are not complete, see [packet.Parse].
+// receive reads a packet. partial says that its checksums are not complete, see [Parse].
 func receive(f *os.File, buffer []byte) (n int, partial bool, err error) {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -259,7 +258,7 @@ func toClients() []unix.SockFilter {
 		{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, K: 0x3fff, Jt: drop - 2},
 		{Code: unix.BPF_LDX | unix.BPF_B | unix.BPF_MSH, K: 0}, // length of the header
 		{Code: unix.BPF_LD | unix.BPF_H | unix.BPF_IND, K: 2},  // destination port
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: packet.ClientPort, Jf: drop - 5},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: ClientPort, Jf: drop - 5},
 		{Code: unix.BPF_RET | unix.BPF_K, K: 1<<16 - 1},
 		{Code: unix.BPF_RET | unix.BPF_K, K: 0},
 	}

@@ -3,8 +3,11 @@ package rpc
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+
+	"github.com/tenon-cni/tenon/internal/dhcp/program"
 )
 
 // Call has the daemon at a socket do something. The error wraps ErrUnreachable if there is none; what the daemon says is in
@@ -18,7 +21,7 @@ func Call(ctx context.Context, socket string, q Request) (*Reply, error) {
 	defer c.until(ctx)()
 	ours, err := c.greet(ctx)
 	if err == nil && !ours {
-		return callReference(ctx, socket, q)
+		return callUpstream(ctx, socket, q)
 	}
 	var r *Reply
 	if err == nil {
@@ -47,6 +50,28 @@ func (c *conn) greet(ctx context.Context) (ours bool, err error) {
 		return false, fmt.Errorf("what answers is no daemon of dhcp: %q", answer)
 	}
 	return true, nil
+}
+
+// callUpstream has the program of our daemon make a request of the upstream plugin's daemon.
+func callUpstream(ctx context.Context, socket string, q Request) (*Reply, error) {
+	switch q.Verb {
+	case Allocate, Check, Release:
+	default:
+		return nil, fmt.Errorf("%s: %w: %s", socket, ErrReference, q.Verb)
+	}
+	request, err := encode(q)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := program.Call(ctx, socket, request)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", socket, errors.Join(context.Cause(ctx), err))
+	}
+	r := new(Reply)
+	if err := json.Unmarshal(answer, r); err != nil {
+		return nil, fmt.Errorf("malformed answer of %s: %w", program.Name, err)
+	}
+	return r, nil
 }
 
 func (c *conn) call(q Request) (*Reply, error) {

@@ -8,17 +8,14 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	netrpc "net/rpc"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
@@ -183,165 +180,12 @@ func TestHangUp(t *testing.T) {
 	<-over
 }
 
-// What the reference plugin and its daemon send each other.
-type (
-	CmdArgs struct {
-		ContainerID, Netns, IfName, Args, Path, NetnsOverride string
-		StdinData                                             []byte
-	}
-	IP struct {
-		Interface *int
-		Address   net.IPNet
-		Gateway   net.IP
-	}
-	Route struct {
-		Dst                   net.IPNet
-		GW                    net.IP
-		MTU, AdvMSS, Priority int
-		Table, Scope          *int
-	}
-	Result struct {
-		CNIVersion string
-		IPs        []*IP
-		Routes     []*Route
-	}
-	DHCP struct {
-		mu     sync.Mutex // the race detector does not see that the socket orders things
-		got    CmdArgs
-		result Result
-		err    error
-	}
-)
-
-func (d *DHCP) Allocate(args *CmdArgs, r *Result) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.got, *r = *args, d.result
-	return d.err
-}
-
-func (d *DHCP) Release(args *CmdArgs, _ *struct{}) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.got = *args
-	return d.err
-}
-
-func (d *DHCP) asked() CmdArgs {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.got
-}
-
-func (d *DHCP) fail(err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.err = err
-}
-
-func reference() Result {
-	scope := 253
-	n := func(s string) net.IPNet { _, n, _ := net.ParseCIDR(s); return *n }
-	address := n("192.168.1.0/24")
-	address.IP = net.ParseIP("192.168.1.5")
-	return Result{
-		IPs: []*IP{{Address: address, Gateway: net.ParseIP("192.168.1.1")}},
-		Routes: []*Route{
-			{Dst: n("10.50.0.0/16"), GW: net.ParseIP("192.168.1.254"), Priority: 7},
-			{Dst: n("10.60.0.0/16"), GW: net.ParseIP("0.0.0.0"), Scope: &scope},
-		},
-	}
-}
-
-// TestReferenceDaemon: where net/rpc answers, that is spoken.
-func TestReferenceDaemon(t *testing.T) {
-	socket := filepath.Join(t.TempDir(), "dhcp.sock")
-	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	daemon := &DHCP{result: reference()}
-	srv := netrpc.NewServer()
-	if err := srv.Register(daemon); err != nil {
-		t.Fatal(err)
-	}
-	closed := serveHTTP(l, srv)
-	defer func() { l.Close(); <-closed }()
-	want, encoded := result(t)
-	q := rpc.Request{Verb: rpc.Allocate, Container: "c", Netns: "/n", IfName: "eth0", Args: "A=B", Config: json.RawMessage(`{"name":"n"}`)}
-	r, err := rpc.Call(t.Context(), socket, q)
-	if err != nil || r.Err() != nil {
-		t.Fatal(err, r)
-	}
-	if string(r.Result) != string(encoded) {
-		t.Errorf("got %s\nof %+v", r.Result, want)
-	}
-	if diff := cmp.Diff(CmdArgs{ContainerID: "c", Netns: "/n", IfName: "eth0", Args: "A=B", StdinData: []byte(`{"name":"n"}`)}, daemon.asked()); diff != "" {
-		t.Error(diff)
-	}
-	q.Verb = rpc.Release
-	if r, err := rpc.Call(t.Context(), socket, q); err != nil || r.Err() != nil {
-		t.Error(err, r)
-	}
-	daemon.fail(errors.New("no more tries"))
-	if r, err := rpc.Call(t.Context(), socket, q); err != nil || r.Error.Msg != "no more tries" {
-		t.Error(err, r)
-	}
-	q.Verb = rpc.List
-	if _, err := rpc.Call(t.Context(), socket, q); !errors.Is(err, rpc.ErrReference) {
-		t.Error(err)
-	}
-}
-
-// TestReferenceClient: a client that begins with net/rpc is served, several calls on one connection.
-func TestReferenceClient(t *testing.T) {
-	var got []rpc.Verb
-	_, encoded := result(t)
-	socket := serve(t, func(_ context.Context, q *rpc.Request) *rpc.Reply {
-		got = append(got, q.Verb)
-		if q.Container == "none" {
-			return rpc.Fail(errors.New("no more tries"))
-		}
-		return &rpc.Reply{Result: encoded}
-	})
-	c, err := netrpc.DialHTTP("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		r := Result{CNIVersion: "1.1.0"}
-		if err := c.Call("DHCP.Allocate", &CmdArgs{ContainerID: "c", StdinData: []byte("{}")}, &r); err != nil {
-			t.Fatal(err)
-		}
-		want := reference()
-		want.CNIVersion = "1.1.0"
-		if diff := cmp.Diff(want, r); diff != "" {
-			t.Error(diff)
-		}
-	}
-	if err := c.Call("DHCP.Allocate", &CmdArgs{ContainerID: "none"}, new(Result)); err == nil || err.Error() != "no more tries" {
-		t.Error(err)
-	}
-	if err := c.Call("DHCP.Release", &CmdArgs{ContainerID: "c"}, new(struct{})); err != nil {
-		t.Error(err)
-	}
-	if err := c.Call("DHCP.Other", &CmdArgs{}, new(struct{})); err == nil {
-		t.Error("an unknown method was called")
-	}
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
-	if want := []rpc.Verb{rpc.Allocate, rpc.Allocate, rpc.Allocate, rpc.Release}; !cmp.Equal(want, got) {
-		t.Errorf("%v", got)
-	}
-}
-
 // TestHostileClient: nonsense, endless lines and silence end a connection, and nothing else.
 func TestHostileClient(t *testing.T) {
 	socket := serve(t, func(context.Context, *rpc.Request) *rpc.Reply { return new(rpc.Reply) })
 	for name, sent := range map[string]string{
 		"nonsense": "hello\n", "endless greeting": strings.Repeat("x", 1<<20), "no request": "TENON-DHCP/1\n", "no JSON": "TENON-DHCP/1\n{]\n",
-		"no gob": "CONNECT /_goRPC_ HTTP/1.0\n\n\xff\xff", "endless": "TENON-DHCP/1\n" + strings.Repeat("{", 5<<20),
+		"net/rpc": "CONNECT /_goRPC_ HTTP/1.0\n\n", "endless": "TENON-DHCP/1\n" + strings.Repeat("{", 5<<20),
 	} {
 		c, err := net.Dial("unix", socket)
 		if err != nil {

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -16,7 +17,9 @@ import (
 type Server struct {
 	// Handle answers one. Its context ends with that of Serve, and when the client hangs up.
 	Handle func(context.Context, *Request) *Reply
-	Log    *slog.Logger
+	// Upstream serves a client of the upstream plugin, which speaks net/rpc, until it closes the connection.
+	Upstream func(ctx context.Context, c net.Conn, handle func(context.Context, *Request) *Reply)
+	Log      *slog.Logger
 }
 
 // atOnce is how many clients are served at the same time; others wait.
@@ -97,8 +100,8 @@ func (s *Server) serve(ctx context.Context, c *conn) error {
 	switch {
 	case err != nil:
 		return err
-	case string(line) == connectLine:
-		return s.serveReference(ctx, c)
+	case string(line) == connectLine && s.Upstream != nil:
+		return s.serveUpstream(ctx, c)
 	case string(line)+"\n" != greeting:
 		_, err := c.Write([]byte("HTTP/1.0 400 Bad Request\r\n\r\n"))
 		return err
@@ -120,6 +123,28 @@ func (s *Server) serve(ctx context.Context, c *conn) error {
 		defer r.Listener.Close()
 	}
 	return c.send(answer, r.Listener)
+}
+
+// The first line of a client of net/rpc over HTTP, and the answer to it.
+const (
+	connectLine = "CONNECT /_goRPC_ HTTP/1.0"
+	connected   = "HTTP/1.0 200 Connected to Go RPC"
+)
+
+// serveUpstream answers CONNECT, whose headers it skips, and hands the connection over.
+func (s *Server) serveUpstream(ctx context.Context, c *conn) error {
+	for more := true; more; {
+		line, err := c.line(maxGreeting)
+		if err != nil {
+			return err
+		}
+		more = len(bytes.TrimSpace(line)) > 0
+	}
+	if _, err := c.Write([]byte(connected + "\n\n")); err != nil {
+		return err
+	}
+	s.Upstream(ctx, c, s.Handle)
+	return nil
 }
 
 // handle answers a request, and calls that off when the client hangs up.

@@ -3,7 +3,6 @@ package v4_test
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -96,7 +95,7 @@ func TestHostileServer(t *testing.T) {
 		s := lender()
 		s.alter = func(r *v4.Message) {
 			if r.Type() == v4.ACK {
-				r.Options = slices.DeleteFunc(r.Options, func(o v4.Option) bool { return o.Code == v4.OptServerID })
+				delete(r.Options, v4.OptServerID)
 			}
 		}
 		c := newSim(s, v4.Params{}).start(nil)

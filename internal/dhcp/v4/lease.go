@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tenon-cni/tenon/internal/dhcp/domains"
+	"github.com/tenon-cni/tenon/internal/dhcp/client"
 )
 
 // Lease is what a server has lent to a client. It is saved as JSON.
@@ -57,7 +57,7 @@ func leaseOf(m *Message, asked time.Time) (Lease, error) {
 	if err != nil {
 		return Lease{}, err
 	}
-	l := Lease{Address: address, DNS: nodes(m.Addrs(OptDNS)), Domain: m.Text(OptDomainName), Search: domains.Decode(m.Get(OptSearch))}
+	l := Lease{Address: address, DNS: nodes(m.Addrs(OptDNS)), Domain: m.Text(OptDomainName), Search: client.Names(m.Get(OptSearch))}
 	if server, ok := m.Addr(OptServerID); ok && usable(server) {
 		l.Server = server
 	}

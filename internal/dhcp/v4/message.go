@@ -1,5 +1,5 @@
-// Package v4 is DHCP for IPv4 (RFC 2131, options RFC 2132): messages, and the client as a state machine. It does no input or
-// output and has no clock: who runs it does.
+// Package v4 is the client of DHCP for IPv4 (RFC 2131, options RFC 2132) as a state machine, with the messages that it accepts and
+// sends. It does no input or output and has no clock: its caller has both. Package dhcpv4 reads and writes the bytes.
 package v4
 
 import (
@@ -11,6 +11,11 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+	"github.com/insomniacslk/dhcp/iana"
+
+	"github.com/tenon-cni/tenon/internal/dhcp"
 )
 
 // Type is the type of a message (option 53).
@@ -18,52 +23,53 @@ type Type byte
 
 // The types.
 const (
-	Discover Type = 1 + iota
-	Offer
-	Request
-	Decline
-	ACK
-	NAK
-	Release
-	Inform
+	Discover = Type(dhcpv4.MessageTypeDiscover)
+	Offer    = Type(dhcpv4.MessageTypeOffer)
+	Request  = Type(dhcpv4.MessageTypeRequest)
+	Decline  = Type(dhcpv4.MessageTypeDecline)
+	ACK      = Type(dhcpv4.MessageTypeAck)
+	NAK      = Type(dhcpv4.MessageTypeNak)
+	Release  = Type(dhcpv4.MessageTypeRelease)
+	Inform   = Type(dhcpv4.MessageTypeInform)
 )
 
 // String returns the name as in RFC 2131.
 func (t Type) String() string {
-	names := [...]string{"DISCOVER", "OFFER", "REQUEST", "DECLINE", "ACK", "NAK", "RELEASE", "INFORM"}
-	if t < Discover || int(t) > len(names) {
+	if t < Discover || t > Inform {
 		return fmt.Sprintf("type %d", byte(t))
 	}
-	return "DHCP" + names[t-Discover]
+	return "DHCP" + dhcpv4.MessageType(t).String()
 }
 
 // Codes of options.
 const (
-	OptSubnetMask     = 1
-	OptRouter         = 3
-	OptDNS            = 6
-	OptHostName       = 12
-	OptDomainName     = 15
-	OptMTU            = 26
-	OptStaticRoutes   = 33
-	OptRequestedIP    = 50
-	OptLeaseTime      = 51
-	OptOverload       = 52
-	OptType           = 53
-	OptServerID       = 54
-	OptParameters     = 55
-	OptMessage        = 56
-	OptMaxMessageSize = 57
-	OptRenewalTime    = 58
-	OptRebindingTime  = 59
-	OptVendorClass    = 60
-	OptClientID       = 61
-	OptUserClass      = 77
-	OptSearch         = 119
-	OptClasslessRoute = 121
+	OptSubnetMask     = byte(dhcpv4.OptionSubnetMask)
+	OptRouter         = byte(dhcpv4.OptionRouter)
+	OptDNS            = byte(dhcpv4.OptionDomainNameServer)
+	OptHostName       = byte(dhcpv4.OptionHostName)
+	OptDomainName     = byte(dhcpv4.OptionDomainName)
+	OptMTU            = byte(dhcpv4.OptionInterfaceMTU)
+	OptStaticRoutes   = byte(dhcpv4.OptionStaticRoutingTable)
+	OptRequestedIP    = byte(dhcpv4.OptionRequestedIPAddress)
+	OptLeaseTime      = byte(dhcpv4.OptionIPAddressLeaseTime)
+	OptOverload       = byte(dhcpv4.OptionOptionOverload)
+	OptType           = byte(dhcpv4.OptionDHCPMessageType)
+	OptServerID       = byte(dhcpv4.OptionServerIdentifier)
+	OptParameters     = byte(dhcpv4.OptionParameterRequestList)
+	OptMessage        = byte(dhcpv4.OptionMessage)
+	OptMaxMessageSize = byte(dhcpv4.OptionMaximumDHCPMessageSize)
+	OptRenewalTime    = byte(dhcpv4.OptionRenewTimeValue)
+	OptRebindingTime  = byte(dhcpv4.OptionRebindingTimeValue)
+	OptVendorClass    = byte(dhcpv4.OptionClassIdentifier)
+	OptClientID       = byte(dhcpv4.OptionClientIdentifier)
+	OptSearch         = byte(dhcpv4.OptionDNSDomainSearchList)
+	OptClasslessRoute = byte(dhcpv4.OptionClasslessStaticRoute)
 
-	optPad, optEnd = 0, 255
+	optPad, optEnd = byte(dhcpv4.OptionPad), byte(dhcpv4.OptionEnd)
 )
+
+// Option is an option that the configuration provides.
+type Option = dhcp.Option
 
 // Message is a message to or from a server. Addresses that are not valid are 0.0.0.0.
 type Message struct {
@@ -73,52 +79,29 @@ type Message struct {
 	Broadcast bool   // the server shall answer by broadcast
 	Client    netip.Addr
 	Your      netip.Addr
-	Server    netip.Addr
-	Relay     netip.Addr
 	MAC       net.HardwareAddr // 6 bytes
-	Options   []Option
-}
-
-// Option is an option; in a message each code is there once.
-type Option struct {
-	Code  byte
-	Value []byte
+	Options   dhcpv4.Options
 }
 
 // The layout of RFC 2131 section 2.
 const (
-	bootRequest, bootReply = 1, 2
-	ethernet               = 1
-	broadcastFlag          = 0x8000
-	fileAt, snameAt        = 108, 44
-	optionsAt              = 240
-	minLen                 = 300 // some relays drop what is shorter
-	maxLen                 = maxMessage - 28
+	broadcastFlag     = 0x8000
+	fileAt, snameAt   = 108, 44
+	optionsAt, maxLen = 240, maxMessage - 28
 )
 
 // maxMessage is the longest packet that servers are told to send (option 57), bytes with the 28 of its IP and UDP headers.
 const maxMessage = 1500
 
-var cookie = []byte{99, 130, 83, 99}
-
 // Get returns the value of an option, nil if it is not there.
-func (m *Message) Get(code byte) []byte {
-	for _, o := range m.Options {
-		if o.Code == code {
-			return o.Value
-		}
-	}
-	return nil
-}
+func (m *Message) Get(code byte) []byte { return m.Options[code] }
 
 // Set gives an option a value.
 func (m *Message) Set(code byte, value []byte) {
-	i := slices.IndexFunc(m.Options, func(o Option) bool { return o.Code == code })
-	if i < 0 {
-		m.Options = append(m.Options, Option{code, value})
-		return
+	if m.Options == nil {
+		m.Options = dhcpv4.Options{}
 	}
-	m.Options[i].Value = value
+	m.Options[code] = value
 }
 
 // Type returns the type of the message, 0 if it has none.
@@ -164,38 +147,18 @@ const Infinite = time.Duration(1<<63 - 1)
 
 // Encode returns the message as it is sent, at least 300 bytes (RFC 1542 section 2.1).
 func (m *Message) Encode() []byte {
-	b := make([]byte, optionsAt, minLen)
-	b[0], b[1], b[2] = bootRequest, ethernet, byte(len(m.MAC))
+	p := dhcpv4.DHCPv4{
+		OpCode: dhcpv4.OpcodeBootRequest, HWType: iana.HWTypeEthernet, ClientHWAddr: m.MAC, NumSeconds: m.Secs,
+		ClientIPAddr: m.Client.AsSlice(), YourIPAddr: m.Your.AsSlice(), Options: m.Options,
+	}
+	binary.BigEndian.PutUint32(p.TransactionID[:], m.XID)
 	if m.Reply {
-		b[0] = bootReply
+		p.OpCode = dhcpv4.OpcodeBootReply
 	}
-	binary.BigEndian.PutUint32(b[4:], m.XID)
-	binary.BigEndian.PutUint16(b[8:], m.Secs)
 	if m.Broadcast {
-		binary.BigEndian.PutUint16(b[10:], broadcastFlag)
+		p.Flags = broadcastFlag
 	}
-	for i, a := range []netip.Addr{m.Client, m.Your, m.Server, m.Relay} {
-		if a.Is4() {
-			copy(b[12+4*i:], a.AsSlice())
-		}
-	}
-	copy(b[28:44], m.MAC)
-	copy(b[optionsAt-len(cookie):], cookie)
-	for _, o := range m.Options {
-		if o.Code == optPad || o.Code == optEnd {
-			continue // no options: nothing can follow them
-		}
-		rest := o.Value
-		for { // RFC 3396: what is longer follows in another option of the same code
-			n := min(len(rest), 255)
-			b = append(append(b, o.Code, byte(n)), rest[:n]...)
-			if rest = rest[n:]; len(rest) == 0 {
-				break
-			}
-		}
-	}
-	b = append(b, optEnd)
-	return append(b, make([]byte, max(0, minLen-len(b)))...)
+	return p.ToBytes()
 }
 
 // ErrMalformed says that bytes are no message.
@@ -203,36 +166,32 @@ var ErrMalformed = errors.New("malformed DHCP message")
 
 // Decode reads a message; it keeps nothing of b. The error is [ErrMalformed].
 func Decode(b []byte) (*Message, error) {
-	if len(b) < optionsAt || len(b) > maxLen || !bytes.Equal(b[optionsAt-len(cookie):optionsAt], cookie) {
-		return nil, fmt.Errorf("%w: %d bytes (%d to %d), or no magic cookie", ErrMalformed, len(b), optionsAt, maxLen)
+	if len(b) < optionsAt || len(b) > maxLen {
+		return nil, fmt.Errorf("%w: %d bytes (%d to %d)", ErrMalformed, len(b), optionsAt, maxLen)
 	}
-	if b[0] != bootRequest && b[0] != bootReply || b[1] != ethernet || b[2] != 6 {
-		return nil, fmt.Errorf("%w: op %d, hardware type %d with %d bytes", ErrMalformed, b[0], b[1], b[2])
+	p, err := dhcpv4.FromBytes(append(slices.Clone(b), optEnd)) // some servers send no end
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	if p.OpCode != dhcpv4.OpcodeBootRequest && p.OpCode != dhcpv4.OpcodeBootReply || p.HWType != iana.HWTypeEthernet || len(p.ClientHWAddr) != 6 {
+		return nil, fmt.Errorf("%w: op %d, hardware type %d with %d bytes", ErrMalformed, p.OpCode, p.HWType, len(p.ClientHWAddr))
 	}
 	m := &Message{
-		Reply: b[0] == bootReply, XID: binary.BigEndian.Uint32(b[4:]), Secs: binary.BigEndian.Uint16(b[8:]),
-		Broadcast: binary.BigEndian.Uint16(b[10:])&broadcastFlag != 0, MAC: slices.Clone(net.HardwareAddr(b[28:34])),
+		Reply: p.OpCode == dhcpv4.OpcodeBootReply, XID: binary.BigEndian.Uint32(p.TransactionID[:]), Secs: p.NumSeconds,
+		Broadcast: p.Flags&broadcastFlag != 0, Client: specified(p.ClientIPAddr), Your: specified(p.YourIPAddr),
+		MAC: p.ClientHWAddr, Options: p.Options,
 	}
-	for i, a := range []*netip.Addr{&m.Client, &m.Your, &m.Server, &m.Relay} {
-		if v := netip.AddrFrom4([4]byte(b[12+4*i:])); !v.IsUnspecified() {
-			*a = v
-		}
-	}
-	if err := m.options(b[optionsAt:]); err != nil {
-		return nil, err
-	}
-	// RFC 2131 section 4.1: first the file field, then that of the server's name.
+	// RFC 2131 section 4.1: first the file field, then that of the server's name. Package dhcpv4 does not read them.
 	if v := m.Get(OptOverload); len(v) == 1 {
 		if v[0]&1 != 0 {
-			if err := m.options(b[fileAt : fileAt+128]); err != nil {
-				return nil, err
-			}
+			err = m.Options.FromBytes(slices.Clone(b[fileAt : fileAt+128]))
 		}
 		if v[0]&2 != 0 {
-			if err := m.options(b[snameAt : snameAt+64]); err != nil {
-				return nil, err
-			}
+			err = errors.Join(err, m.Options.FromBytes(slices.Clone(b[snameAt:snameAt+64])))
 		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
 	if m.Type() == 0 {
 		return nil, fmt.Errorf("%w: no type", ErrMalformed)
@@ -240,21 +199,12 @@ func Decode(b []byte) (*Message, error) {
 	return m, nil
 }
 
-// options reads options up to the end, and joins those of one code (RFC 3396).
-func (m *Message) options(b []byte) error {
-	for len(b) > 0 && b[0] != optEnd {
-		if b[0] == optPad {
-			b = b[1:]
-			continue
-		}
-		if len(b) < 2 || len(b) < 2+int(b[1]) {
-			return fmt.Errorf("%w: option %d is cut off", ErrMalformed, b[0])
-		}
-		code, value := b[0], b[2:2+int(b[1])]
-		m.Set(code, append(m.Get(code), value...)) // a copy: what is appended to is nil or made here
-		b = b[2+len(value):]
+// specified returns an address of a message, which is not valid if it is 0.0.0.0.
+func specified(ip net.IP) netip.Addr {
+	if a, _ := netip.AddrFromSlice(ip); !a.IsUnspecified() {
+		return a
 	}
-	return nil
+	return netip.Addr{}
 }
 
 // Text returns an option that people read, without a final zero and with what does not print replaced.

@@ -9,19 +9,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/insomniacslk/dhcp/dhcpv4"
+
 	"github.com/tenon-cni/tenon/internal/dhcp/v4"
 )
 
 func TestEncode(t *testing.T) {
 	t.Parallel()
 	m := &v4.Message{XID: 0x01020304, Secs: 0x0506, Broadcast: true, MAC: mac, Client: netip.MustParseAddr("10.0.0.7"),
-		Options: []v4.Option{{Code: 53, Value: []byte{3}}, {Code: 0, Value: []byte("x")}, {Code: 12, Value: []byte("web")}, {Code: 255, Value: []byte("x")}}}
+		Options: dhcpv4.Options{53: {3}, 0: []byte("x"), 12: []byte("web"), 255: []byte("x")}}
 	b := m.Encode()
 	if len(b) != 300 {
 		t.Errorf("%d bytes", len(b))
 	}
 	want := "\x01\x01\x06\x00\x01\x02\x03\x04\x05\x06\x80\x00\x0a\x00\x00\x07" + strings.Repeat("\x00", 12) + "\x02\x00\x00\x00\x00\x01" +
-		strings.Repeat("\x00", 10+64+128) + "\x63\x82\x53\x63" + "\x35\x01\x03" + "\x0c\x03web" + "\xff" + strings.Repeat("\x00", 51)
+		strings.Repeat("\x00", 10+64+128) + "\x63\x82\x53\x63" + "\x0c\x03web" + "\x35\x01\x03" + "\xff" + strings.Repeat("\x00", 51)
 	if string(b) != want {
 		t.Errorf("got\n%x\nwant\n%x", b, want)
 	}
@@ -41,14 +43,14 @@ func TestDecode(t *testing.T) {
 	for _, row := range []struct {
 		name string
 		b    []byte
-		want []v4.Option // without the type; nil: malformed
+		want dhcpv4.Options // without the type; nil: malformed
 	}{
-		{"an option of several parts (RFC 3396)", packet("\x35\x01\x02\x0c\xff"+long+"\x06\x00\x0c\x02bc\xff", "", ""), []v4.Option{{Code: 12, Value: []byte(long + "bc")}, {Code: 6}}},
-		{"no end, and pads", packet("\x00\x35\x01\x02\x00\x00\x0c\x01a\x00", "", ""), []v4.Option{{Code: 12, Value: []byte("a")}}},
-		{"what follows the end is nothing", packet("\x35\x01\x02\x0c\x01a\xff\x0c\x01b", "", ""), []v4.Option{{Code: 12, Value: []byte("a")}}},
-		{"overload: the file, then the name", packet("\x35\x01\x02\x34\x01\x03\x0c\x01a\xff", "\x0c\x01b\xff", "\x0c\x01c\xff"), []v4.Option{{Code: 52, Value: []byte{3}}, {Code: 12, Value: []byte("abc")}}},
-		{"overload: only the name", packet("\x35\x01\x02\x34\x01\x02\xff", "\x0c\x01b\xff", "\x0c\x01c\xff"), []v4.Option{{Code: 52, Value: []byte{2}}, {Code: 12, Value: []byte("c")}}},
-		{"overload in what is overloaded", packet("\x35\x01\x02\x34\x01\x01\xff", "\x34\x01\x03\xff", "\x0c\x01c\xff"), []v4.Option{{Code: 52, Value: []byte{1, 3}}}},
+		{"an option of several parts (RFC 3396)", packet("\x35\x01\x02\x0c\xff"+long+"\x06\x00\x0c\x02bc\xff", "", ""), dhcpv4.Options{12: []byte(long + "bc"), 6: nil}},
+		{"no end, and pads", packet("\x00\x35\x01\x02\x00\x00\x0c\x01a\x00", "", ""), dhcpv4.Options{12: []byte("a")}},
+		{"what follows the end is nothing", packet("\x35\x01\x02\x0c\x01a\xff\x0c\x01b", "", ""), dhcpv4.Options{12: []byte("a")}},
+		{"overload: the file, then the name", packet("\x35\x01\x02\x34\x01\x03\x0c\x01a\xff", "\x0c\x01b\xff", "\x0c\x01c\xff"), dhcpv4.Options{52: []byte{3}, 12: []byte("abc")}},
+		{"overload: only the name", packet("\x35\x01\x02\x34\x01\x02\xff", "\x0c\x01b\xff", "\x0c\x01c\xff"), dhcpv4.Options{52: []byte{2}, 12: []byte("c")}},
+		{"overload in what is overloaded", packet("\x35\x01\x02\x34\x01\x01\xff", "\x34\x01\x03\xff", "\x0c\x01c\xff"), dhcpv4.Options{52: []byte{1, 3}}},
 		{"overload with an option that is cut off", packet("\x35\x01\x02\x34\x01\x02\xff", "", strings.Repeat("\x0c\x02ab", 15)+"\x0c\x09ab"), nil},
 		{"an option is cut off", packet("\x35\x01\x02\x0c\x05abc", "", ""), nil},
 		{"an option without a length", packet("\x35\x01\x02\x0c", "", ""), nil},
@@ -71,8 +73,10 @@ func TestDecode(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if m.Type() != v4.Offer || !reflect.DeepEqual(m.Options[1:], row.want) {
-				t.Errorf("%v, got %q", m.Type(), m.Options[1:])
+			kind := m.Type()
+			delete(m.Options, v4.OptType)
+			if kind != v4.Offer || !reflect.DeepEqual(m.Options, row.want) {
+				t.Errorf("%v, got %q", kind, m.Options)
 			}
 		})
 	}

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tenon-cni/tenon/internal/dhcp/domains"
+	"github.com/tenon-cni/tenon/internal/dhcp/client"
 )
 
 // Lease is what a server has lent to a client, or told it. It is saved as JSON.
@@ -93,7 +93,7 @@ func in(now time.Time, d time.Duration) time.Time {
 
 // told returns what a reply tells besides addresses.
 func told(r *Message) Lease {
-	return Lease{Server: DUID(r.Get(OptServerID)), DNS: r.addrs(OptDNS), Search: domains.Decode(r.Get(OptSearch))}
+	return Lease{Server: DUID(r.Get(OptServerID)), DNS: r.addrs(OptDNS), Search: client.Names(r.Get(OptSearch))}
 }
 
 // leaseOf reads what a reply lends. Of what was lent before what it does not mention stays (RFC 8415 section 18.2.10.1).

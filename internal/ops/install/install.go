@@ -40,6 +40,8 @@ type Plugin struct {
 type Request struct {
 	Dir   string   // plugin folder; made if it is missing
 	Names []string // plugins, file names of the links
+	// Programs are the paths of programs that plugins look for beside themselves.
+	Programs []string
 }
 
 // programDirs are where the shell finds programs. iproute2 has one called bridge.
@@ -71,6 +73,11 @@ func Run(ctx context.Context, r Request) ([]Plugin, error) {
 	}
 	in := installation{dir: dir, staging: staging}
 	err = in.run(ctx, r.Names)
+	for _, path := range r.Programs {
+		if err == nil {
+			err = in.program(path)
+		}
+	}
 	return in.done, errors.Join(err, os.RemoveAll(staging))
 }
 
@@ -160,6 +167,33 @@ func (in *installation) install(ctx context.Context, name string) (Plugin, error
 		return p, cni.Errorf(cni.CodeIOFailure, "%w", err)
 	}
 	return p, nil
+}
+
+// program puts a link to a program into the directory, or a copy where the directory is on another file system.
+func (in *installation) program(path string) error {
+	name := filepath.Base(path)
+	p := Plugin{Name: name, Path: filepath.Join(in.dir, name), Change: Installed}
+	if _, err := os.Lstat(p.Path); err == nil {
+		p.Change = Replaced
+		if same, err := sameContent(path, p.Path); err == nil && same {
+			p.Change = Unchanged
+		}
+	}
+	if p.Change != Unchanged {
+		draft := filepath.Join(in.staging, name)
+		err := link(path, draft)
+		if err != nil {
+			err = copyFile(path, draft)
+		}
+		if err == nil {
+			err = os.Rename(draft, p.Path)
+		}
+		if err != nil {
+			return cni.Errorf(cni.CodeIOFailure, "program %s: %w", name, err)
+		}
+	}
+	in.done = append(in.done, p)
+	return nil
 }
 
 // link makes a hard link to what old leads to.

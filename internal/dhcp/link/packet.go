@@ -1,6 +1,4 @@
-// Package packet is the packets that DHCPv4 messages travel in while a client has no address yet: IPv4 and UDP (RFC 791, 768)
-// to be sent and received on a packet socket, and probes by ARP (RFC 826, 5227).
-package packet
+package link
 
 import (
 	"encoding/binary"
@@ -21,11 +19,11 @@ const (
 	ttl           = 64
 )
 
-// ErrOther says that a packet is none of those.
-var ErrOther = errors.New("not a UDP packet to the port")
+// errOther says that a packet is none of those.
+var errOther = errors.New("not a UDP packet to the port")
 
-// UDP returns an IPv4 packet with a UDP datagram.
-func UDP(from, to netip.AddrPort, payload []byte) []byte {
+// udp returns an IPv4 packet with a UDP datagram.
+func udp(from, to netip.AddrPort, payload []byte) []byte {
 	b := make([]byte, ipLen+udpLen, ipLen+udpLen+len(payload))
 	b[0] = 4<<4 | ipLen/4
 	binary.BigEndian.PutUint16(b[2:], uint16(ipLen+udpLen+len(payload)))
@@ -47,24 +45,24 @@ func UDP(from, to netip.AddrPort, payload []byte) []byte {
 }
 
 // Parse returns the datagram of an IPv4 packet to a port, and who sent it. With partial the checksum of UDP is not looked
-// at: the kernel leaves it to hardware that a packet between two of its links never meets. The error is [ErrOther] for
+// at: the kernel leaves it to hardware that a packet between two of its links never meets. The error is [errOther] for
 // anything else, fragments and damaged packets included.
 func Parse(b []byte, port uint16, partial bool) (payload []byte, from netip.AddrPort, err error) {
 	if len(b) < ipLen || b[0]>>4 != 4 {
-		return nil, from, ErrOther
+		return nil, from, errOther
 	}
 	header, total := int(b[0]&15)*4, int(binary.BigEndian.Uint16(b[2:]))
 	if header < ipLen || total < header+udpLen || total > len(b) || b[9] != protocolUDP || binary.BigEndian.Uint16(b[6:])&0x3fff != 0 ||
 		checksum(sum(0, b[:header])) != 0 {
-		return nil, from, ErrOther
+		return nil, from, errOther
 	}
 	u := b[header:total]
 	size := int(binary.BigEndian.Uint16(u[4:]))
 	if binary.BigEndian.Uint16(u[2:]) != port || size < udpLen || size > len(u) {
-		return nil, from, ErrOther
+		return nil, from, errOther
 	}
 	if !partial && binary.BigEndian.Uint16(u[6:]) != 0 && checksum(pseudo(b[:ipLen], u[:size])) != 0 {
-		return nil, from, ErrOther
+		return nil, from, errOther
 	}
 	return u[udpLen:size], netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[12:])), binary.BigEndian.Uint16(u)), nil
 }
@@ -96,8 +94,8 @@ const (
 	arpRequest = 1
 )
 
-// ARPProbe returns a request for an address from nobody (RFC 5227 section 1.1): it changes no cache.
-func ARPProbe(mac net.HardwareAddr, address netip.Addr) []byte {
+// arpProbe returns a request for an address from nobody (RFC 5227 section 1.1): it changes no cache.
+func arpProbe(mac net.HardwareAddr, address netip.Addr) []byte {
 	b := []byte{0, 1, 8, 0, 6, 4, 0, arpRequest}
 	b = append(b, mac...)
 	b = append(b, 0, 0, 0, 0)
@@ -105,9 +103,9 @@ func ARPProbe(mac net.HardwareAddr, address netip.Addr) []byte {
 	return append(b, address.AsSlice()...)
 }
 
-// Claims returns who says in an ARP packet that it has an address, or is about to (another probe for it); nil if nobody other
+// claims returns who says in an ARP packet that it has an address, or is about to (another probe for it); nil if nobody other
 // than mac.
-func Claims(b []byte, mac net.HardwareAddr, address netip.Addr) net.HardwareAddr {
+func claims(b []byte, mac net.HardwareAddr, address netip.Addr) net.HardwareAddr {
 	if len(b) < arpLen || string(b[:6]) != "\x00\x01\x08\x00\x06\x04" {
 		return nil
 	}

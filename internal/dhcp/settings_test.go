@@ -1,4 +1,4 @@
-package settings_test
+package dhcp_test
 
 import (
 	"encoding/json"
@@ -8,14 +8,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/dhcp/settings"
-	"github.com/tenon-cni/tenon/internal/dhcp/v4"
+	"github.com/tenon-cni/tenon/internal/dhcp"
 )
 
 func TestOptions(t *testing.T) {
 	for _, tt := range []struct {
 		name, ipam, args string
-		provide          []v4.Option
+		provide          []dhcp.Option
 		request          []byte
 		wrong            string
 	}{
@@ -24,15 +23,15 @@ func TestOptions(t *testing.T) {
 		{name: "without the defaults", ipam: `{"request": [{"option": "121"}, {"skipDefault": true}]}`, request: []byte{121}},
 		{name: "nothing", ipam: `{"request": [{"skipDefault": true}]}`, request: []byte{1, 3, 15, 6}},
 		{name: "values", ipam: `{"provide": [{"option": "host-name", "value": "a"}, {"option": "60", "value": "v", "fromArg": "X"}, {"option": "12", "value": "b"}, {"option": "77", "fromArg": "K8S_POD_NAME"}, {"option": "user-class"}]}`,
-			args: "IgnoreThis;K8S_POD_NAME=web=1;Z", provide: []v4.Option{{Code: 60, Value: []byte("v")}, {Code: 12, Value: []byte("b")}, {Code: 77, Value: []byte("web=1")}}, request: []byte{3, 1}},
-		{name: "an argument wins", ipam: `{"provide": [{"option": "12", "value": "a", "fromArg": "N"}]}`, args: "N=b", provide: []v4.Option{{Code: 12, Value: []byte("b")}}, request: []byte{3, 1}},
+			args: "IgnoreThis;K8S_POD_NAME=web=1;Z", provide: []dhcp.Option{{Code: 60, Value: []byte("v")}, {Code: 12, Value: []byte("b")}, {Code: 77, Value: []byte("web=1")}}, request: []byte{3, 1}},
+		{name: "an argument wins", ipam: `{"provide": [{"option": "12", "value": "a", "fromArg": "N"}]}`, args: "N=b", provide: []dhcp.Option{{Code: 12, Value: []byte("b")}}, request: []byte{3, 1}},
 		{name: "unknown name", ipam: `{"request": [{"option": "host name"}]}`, wrong: `"host name" is no DHCP option`},
 		{name: "number too large", ipam: `{"provide": [{"option": "256"}]}`, wrong: `"256" is no DHCP option`},
 		{name: "unknown kind of DHCPv6", ipam: `{"dhcp6": "yes"}`, wrong: `dhcp6: "yes" is neither`},
 		{name: "value too long", ipam: `{"provide": [{"option": "12", "value": "` + strings.Repeat("x", 256) + `"}]}`, wrong: "longer than 255 bytes"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var s settings.Settings
+			var s dhcp.Settings
 			if err := json.Unmarshal([]byte(tt.ipam), &s); err != nil {
 				t.Fatal(err)
 			}
@@ -54,10 +53,10 @@ func TestOptions(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	if _, err := settings.Parse([]byte(`{"name": "n"}`)); cni.CodeOf(err) != cni.CodeInvalidConfig {
+	if _, err := dhcp.Parse([]byte(`{"name": "n"}`)); cni.CodeOf(err) != cni.CodeInvalidConfig {
 		t.Errorf("without ipam: %v", err)
 	}
-	if _, err := settings.Parse([]byte(`{"ipam": []}`)); cni.CodeOf(err) != cni.CodeDecodingFailure {
+	if _, err := dhcp.Parse([]byte(`{"ipam": []}`)); cni.CodeOf(err) != cni.CodeDecodingFailure {
 		t.Errorf("malformed: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package rpc_test
+package upstream_test
 
 import (
 	"net"

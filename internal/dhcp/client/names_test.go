@@ -1,14 +1,14 @@
-package domains_test
+package client_test
 
 import (
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/tenon-cni/tenon/internal/dhcp/domains"
+	"github.com/tenon-cni/tenon/internal/dhcp/client"
 )
 
-func TestDecode(t *testing.T) {
+func TestNames(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("\x3f"+strings.Repeat("a", 63), 4) + "\x00"
 	for _, row := range []struct {
@@ -34,17 +34,17 @@ func TestDecode(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			if got := domains.Decode([]byte(row.in)); !slices.Equal(got, row.want) {
+			if got := client.Names([]byte(row.in)); !slices.Equal(got, row.want) {
 				t.Errorf("got %q, want %q", got, row.want)
 			}
 		})
 	}
 }
 
-func FuzzDecode(f *testing.F) {
+func FuzzNames(f *testing.F) {
 	f.Add([]byte("\x03eng\x05apple\x03com\x00\x09marketing\xc0\x04"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		for _, name := range domains.Decode(b) {
+		for _, name := range client.Names(b) {
 			if name == "" || len(name) > 253 || strings.ContainsAny(name, " \n\x00/") {
 				t.Errorf("%q", name)
 			}

@@ -1,6 +1,6 @@
-// Package settings is the ipam section of networks whose addresses come from DHCP: what it may say, and which options of the
-// protocol that means.
-package settings
+// Package dhcp holds what the plugin dhcp and its daemon share: the ipam section of a network configuration, and the files
+// beside the socket. It does not handle DHCP messages, so that the plugin links no code for them.
+package dhcp
 
 import (
 	"encoding/json"
@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/dhcp/v4"
 )
 
 // DefaultSocket is where the daemon listens.
@@ -60,6 +59,12 @@ type Requested struct {
 	Option string `json:"option"`
 }
 
+// Option is a DHCPv4 option. A lease file holds it as JSON.
+type Option struct {
+	Code  byte
+	Value []byte
+}
+
 // Network is a network configuration, as far as the daemon needs it.
 type Network struct {
 	Name string    `json:"name"`
@@ -80,7 +85,7 @@ func Parse(config []byte) (*Network, error) {
 
 // Options returns the options that are sent to the server, and the codes of those that it is asked for. args is CNI_ARGS,
 // of which anything but a value that is asked for is passed over. Errors have [cni.CodeInvalidConfig].
-func (s *Settings) Options(args string) (provide []v4.Option, request []byte, err error) {
+func (s *Settings) Options(args string) (provide []Option, request []byte, err error) {
 	switch s.DHCP6 {
 	case "", Stateful, Stateless, SLAAC:
 	default:
@@ -100,12 +105,12 @@ func (s *Settings) Options(args string) (provide []v4.Option, request []byte, er
 				return nil, nil, cni.Errorf(cni.CodeInvalidConfig, "provide: the value of option %s is longer than 255 bytes", p.Option)
 			}
 			if value != "" {
-				provide = slices.DeleteFunc(provide, func(o v4.Option) bool { return o.Code == code })
-				provide = append(provide, v4.Option{Code: code, Value: []byte(value)})
+				provide = slices.DeleteFunc(provide, func(o Option) bool { return o.Code == code })
+				provide = append(provide, Option{Code: code, Value: []byte(value)})
 			}
 		}
 	}
-	defaults := []byte{v4.OptRouter, v4.OptSubnetMask}
+	defaults := []byte{3, 1} // routers, subnet-mask
 	for _, r := range s.Request {
 		if r.SkipDefault {
 			defaults = nil
@@ -120,8 +125,8 @@ func (s *Settings) Options(args string) (provide []v4.Option, request []byte, er
 		request = append(request, code)
 	}
 	request = append(request, defaults...)
-	if len(request) == 0 { // what the library of the reference plugin asks for then
-		request = []byte{v4.OptSubnetMask, v4.OptRouter, v4.OptDomainName, v4.OptDNS}
+	if len(request) == 0 { // the library of the upstream plugin asks for these
+		request = []byte{1, 3, 15, 6} // subnet-mask, routers, domain-name, domain-name-servers
 	}
 	return provide, unique(request), nil
 }
@@ -148,33 +153,33 @@ func argument(args, key string) (value string, ok bool) {
 	return value, ok
 }
 
-// Code returns the number of an option from its name or number. The first six names are all that the reference plugin knows.
+// Code returns the number of an option (RFC 2132; 77: RFC 3004, 119: RFC 3397, 121: RFC 3442) from its name or number. The upstream plugin knows only the first six names.
 func Code(name string) (byte, error) {
 	switch name {
 	case "dhcp-client-identifier":
-		return v4.OptClientID, nil
+		return 61, nil
 	case "subnet-mask":
-		return v4.OptSubnetMask, nil
+		return 1, nil
 	case "routers":
-		return v4.OptRouter, nil
+		return 3, nil
 	case "host-name":
-		return v4.OptHostName, nil
+		return 12, nil
 	case "user-class":
-		return v4.OptUserClass, nil
+		return 77, nil
 	case "vendor-class-identifier":
-		return v4.OptVendorClass, nil
+		return 60, nil
 	case "domain-name-servers":
-		return v4.OptDNS, nil
+		return 6, nil
 	case "domain-name":
-		return v4.OptDomainName, nil
+		return 15, nil
 	case "domain-search":
-		return v4.OptSearch, nil
+		return 119, nil
 	case "interface-mtu":
-		return v4.OptMTU, nil
+		return 26, nil
 	case "static-routes":
-		return v4.OptStaticRoutes, nil
+		return 33, nil
 	case "classless-static-routes":
-		return v4.OptClasslessRoute, nil
+		return 121, nil
 	}
 	n, err := strconv.ParseUint(name, 10, 8)
 	if err != nil {

@@ -1,5 +1,4 @@
-// Package domains reads lists of domain names as DHCP servers send them. It knows nothing else of DNS.
-package domains
+package client
 
 import "strings"
 
@@ -10,9 +9,9 @@ const (
 	maxNames = 32
 )
 
-// Decode reads names in the form of RFC 1035 section 3.1, compressed (RFC 3397, DHCPv4 option 119) or not (RFC 8415 section
+// Names reads names in the form of RFC 1035 section 3.1, compressed (RFC 3397, DHCPv4 option 119) or not (RFC 8415 section
 // 10). A list with a mistake, or with a name that no host can have, counts as none: who wrote it may have meant anything.
-func Decode(b []byte) (names []string) {
+func Names(b []byte) (names []string) {
 	for at := 0; at < len(b); {
 		name, next, ok := decodeName(b, at)
 		if !ok || len(names) == maxNames {

@@ -1,4 +1,4 @@
-package packet_test
+package link
 
 import (
 	"bytes"
@@ -6,19 +6,12 @@ import (
 	"net"
 	"net/netip"
 	"testing"
-
-	"github.com/tenon-cni/tenon/internal/dhcp/packet"
-)
-
-var (
-	nobody    = netip.MustParseAddrPort("0.0.0.0:68")
-	everybody = netip.MustParseAddrPort("255.255.255.255:67")
 )
 
 // TestUDP compares a packet with one whose checksums were computed by hand from RFC 1071, and takes it apart again.
 func TestUDP(t *testing.T) {
 	t.Parallel()
-	got := packet.UDP(netip.MustParseAddrPort("192.0.2.1:67"), netip.MustParseAddrPort("192.0.2.2:68"), []byte("abc"))
+	got := udp(netip.MustParseAddrPort("192.0.2.1:67"), netip.MustParseAddrPort("192.0.2.2:68"), []byte("abc"))
 	want := []byte{
 		0x45, 0, 0, 31, 0, 0, 0, 0, 64, 17, 0xf6, 0xca, 192, 0, 2, 1, 192, 0, 2, 2,
 		0, 67, 0, 68, 0, 11, 0xb6, 0xea, 'a', 'b', 'c',
@@ -28,7 +21,7 @@ func TestUDP(t *testing.T) {
 	}
 	for size := range 50 {
 		payload := bytes.Repeat([]byte{0xfe}, size)
-		back, from, err := packet.Parse(append(packet.UDP(nobody, everybody, payload), 0, 0, 0), packet.ServerPort, false) // padding of Ethernet
+		back, from, err := Parse(append(udp(nobody, everybody, payload), 0, 0, 0), ServerPort, false) // padding of Ethernet
 		if err != nil || !bytes.Equal(back, payload) || from != nobody {
 			t.Errorf("%d bytes: % x from %s, %v", size, back, from, err)
 		}
@@ -38,7 +31,7 @@ func TestUDP(t *testing.T) {
 // TestParseRefuses: what is damaged, or something else.
 func TestParseRefuses(t *testing.T) {
 	t.Parallel()
-	good := packet.UDP(everybody, nobody, []byte("payload"))
+	good := udp(everybody, nobody, []byte("payload"))
 	damage := func(i int, b byte) []byte {
 		c := bytes.Clone(good)
 		c[i] ^= b
@@ -46,13 +39,13 @@ func TestParseRefuses(t *testing.T) {
 	}
 	for name, b := range map[string][]byte{
 		"nothing": nil, "cut off": good[:30], "header of IP": damage(8, 1), "version": damage(0, 0x20), "payload": damage(30, 1),
-		"length of UDP": damage(25, 0x40), "another port": packet.UDP(everybody, everybody, nil), "fragment": damage(6, 0x20),
+		"length of UDP": damage(25, 0x40), "another port": udp(everybody, everybody, nil), "fragment": damage(6, 0x20),
 	} {
-		if payload, _, err := packet.Parse(b, packet.ClientPort, false); !errors.Is(err, packet.ErrOther) {
+		if payload, _, err := Parse(b, ClientPort, false); !errors.Is(err, errOther) {
 			t.Errorf("%s: %q, %v", name, payload, err)
 		}
 	}
-	if _, _, err := packet.Parse(damage(26, 0xff), packet.ClientPort, true); err != nil {
+	if _, _, err := Parse(damage(26, 0xff), ClientPort, true); err != nil {
 		t.Errorf("without the checksum of UDP: %v", err)
 	}
 }
@@ -62,7 +55,7 @@ func TestClaims(t *testing.T) {
 	t.Parallel()
 	own, other := net.HardwareAddr{2, 0, 0, 0, 0, 1}, net.HardwareAddr{2, 0, 0, 0, 0, 2}
 	address := netip.MustParseAddr("192.0.2.7")
-	reply := packet.ARPProbe(other, netip.MustParseAddr("192.0.2.9"))
+	reply := arpProbe(other, netip.MustParseAddr("192.0.2.9"))
 	reply[7] = 2
 	copy(reply[14:], address.AsSlice())
 	for name, row := range map[string]struct {
@@ -70,28 +63,28 @@ func TestClaims(t *testing.T) {
 		want net.HardwareAddr
 	}{
 		"reply":              {reply, other},
-		"probe of another":   {packet.ARPProbe(other, address), other},
-		"own probe":          {packet.ARPProbe(own, address), nil},
-		"another address":    {packet.ARPProbe(other, address.Next()), nil},
+		"probe of another":   {arpProbe(other, address), other},
+		"own probe":          {arpProbe(own, address), nil},
+		"another address":    {arpProbe(other, address.Next()), nil},
 		"cut off":            {reply[:27], nil},
 		"not Ethernet, IPv4": {append([]byte{0, 6}, reply[2:]...), nil},
 	} {
-		if got := packet.Claims(row.b, own, address); got.String() != row.want.String() {
+		if got := claims(row.b, own, address); got.String() != row.want.String() {
 			t.Errorf("%s: %v, want %v", name, got, row.want)
 		}
 	}
 }
 
 func FuzzParse(f *testing.F) {
-	f.Add(packet.UDP(everybody, nobody, []byte("payload")))
-	f.Add(packet.ARPProbe(net.HardwareAddr{2, 0, 0, 0, 0, 1}, netip.MustParseAddr("192.0.2.7")))
+	f.Add(udp(everybody, nobody, []byte("payload")))
+	f.Add(arpProbe(net.HardwareAddr{2, 0, 0, 0, 0, 1}, netip.MustParseAddr("192.0.2.7")))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if payload, from, err := packet.Parse(b, packet.ClientPort, false); err == nil {
-			again, who, err := packet.Parse(packet.UDP(from, nobody, payload), packet.ClientPort, false)
+		if payload, from, err := Parse(b, ClientPort, false); err == nil {
+			again, who, err := Parse(udp(from, nobody, payload), ClientPort, false)
 			if err != nil || !bytes.Equal(again, payload) || who != from {
 				t.Errorf("%x from %s: %x from %s, %v", payload, from, again, who, err)
 			}
 		}
-		packet.Claims(b, net.HardwareAddr{2, 0, 0, 0, 0, 1}, netip.MustParseAddr("192.0.2.7"))
+		claims(b, net.HardwareAddr{2, 0, 0, 0, 0, 1}, netip.MustParseAddr("192.0.2.7"))
 	})
 }

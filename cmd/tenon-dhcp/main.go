@@ -1,0 +1,14 @@
+// Command tenon-dhcp is the daemon of the IPAM plugin dhcp. It is a program of its own, as the libraries that it needs would slow
+// the start of every plugin.
+package main
+
+import (
+	"os"
+
+	"github.com/tenon-cni/tenon/internal/cli/dhcpd"
+)
+
+// version is set when the program is linked.
+var version = "unknown"
+
+func main() { os.Exit(dhcpd.Run(os.Args[1:], version)) }

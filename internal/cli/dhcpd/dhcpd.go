@@ -1,0 +1,117 @@
+// Package dhcpd is the command line of tenon-dhcp, the program of the DHCP daemon.
+package dhcpd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/dhcp/daemon"
+	"github.com/tenon-cni/tenon/internal/dhcp/program"
+	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
+	"github.com/tenon-cni/tenon/internal/dhcp/upstream"
+)
+
+// Run runs the program with the arguments of the command line, and returns the exit status: 0 for success, 1 for failure, 2 for a
+// command line that makes no sense.
+func Run(args []string, version string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	usage := true                // until a command runs
+	cmd := program.Command(program.Name, func(ctx context.Context, o program.Options, _ []string) error {
+		usage = false
+		return run(ctx, o)
+	})
+	cmd.Args, cmd.Version, cmd.SilenceErrors, cmd.SilenceUsage = cobra.NoArgs, version, true, true
+	cmd.Example = "  tenon-dhcp\n  tenon-dhcp --takeover\n  tenon-dhcp --hostprefix /host --timeout 2s"
+	cmd.CompletionOptions.DisableDefaultCmd = true
+	cmd.AddCommand(callUpstream(&usage))
+	if len(args) > 0 && args[0] == "daemon" { // as the plugin dhcp is started
+		args = args[1:]
+	}
+	cmd.SetArgs(program.LongFlags(args))
+	err := cmd.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	object := cni.AsError(err)
+	fmt.Fprintf(os.Stderr, "%s: %s\n", program.Name, strings.ReplaceAll(strings.TrimSpace(object.Msg), "\n", "\n  and "))
+	if usage {
+		fmt.Fprintf(os.Stderr, "hint: %s --help\n", program.Name)
+		return 2
+	}
+	if text := hint(err); text != "" {
+		fmt.Fprintf(os.Stderr, "hint: %s\n", text)
+	}
+	return 1
+}
+
+func run(ctx context.Context, o program.Options) (err error) {
+	if os.Getenv("CNI_COMMAND") != "" { // by a runtime or a tool that calls all files in the plugin directory
+		return fmt.Errorf("%s is no CNI plugin; the plugin is dhcp", program.Name)
+	}
+	level := slog.LevelInfo
+	if o.Debug {
+		level = slog.LevelDebug
+	}
+	o.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+	if o.Listener, err = activated(); err != nil {
+		return err
+	}
+	return daemon.Run(ctx, o)
+}
+
+// hint returns advice where another daemon is in the way.
+func hint(err error) string {
+	switch {
+	case errors.Is(err, daemon.ErrRuns), errors.Is(err, unix.EADDRINUSE):
+		return "--takeover replaces a daemon of Tenon that runs; end any other, such as cni-dhcp.service of the upstream plugins"
+	case errors.Is(err, rpc.ErrReference):
+		return "end that daemon and its socket unit, start this one without --takeover, and check the containers: then it renews their leases"
+	}
+	return ""
+}
+
+// activated returns the socket that systemd has opened (sd_listen_fds(3)), nil if it has not.
+func activated() (*os.File, error) {
+	n := os.Getenv("LISTEN_FDS")
+	if n == "" || n == "0" || os.Getenv("LISTEN_PID") != fmt.Sprint(os.Getpid()) {
+		return nil, nil
+	}
+	if n != "1" {
+		return nil, fmt.Errorf("expected one socket from systemd, found %s (LISTEN_FDS)", n)
+	}
+	return os.NewFile(3, "LISTEN_FDS"), nil
+}
+
+// callUpstream returns the command that [program.Call] uses: it reads a request and writes the reply, both in JSON.
+func callUpstream(usage *bool) *cobra.Command {
+	return &cobra.Command{
+		Use:    program.CallCommand + " SOCKET",
+		Short:  "Make a request of the upstream plugin's daemon",
+		Hidden: true,
+		Args:   cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			*usage = false
+			var q rpc.Request
+			if err := json.NewDecoder(os.Stdin).Decode(&q); err != nil {
+				return err
+			}
+			r, err := upstream.Call(args[0], q)
+			if err != nil {
+				return err
+			}
+			return json.NewEncoder(os.Stdout).Encode(r)
+		},
+	}
+}

@@ -1,0 +1,65 @@
+package daemon
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/dhcp"
+	"github.com/tenon-cni/tenon/internal/dhcp/v4"
+	"github.com/tenon-cni/tenon/internal/dhcp/v6"
+	"github.com/tenon-cni/tenon/internal/netns"
+)
+
+// Record is an attachment with its lease, as a file holds it.
+type Record struct {
+	cni.Attachment
+	Place Place `json:"place"`
+
+	// What the server is told, and asked.
+	ClientID   []byte        `json:"clientID"`
+	Options    []dhcp.Option `json:"options,omitempty"`
+	Parameters []byte        `json:"parameters,omitempty"`
+	Broadcast  bool          `json:"broadcast,omitempty"` // is how it shall answer
+	Priority   int           `json:"priority,omitempty"`  // metric of the routes
+
+	Lease *v4.Lease `json:"lease,omitempty"` // nil: lost
+	Lost  string    `json:"lost,omitempty"`  // why
+	Last  *v4.Lease `json:"last,omitempty"`  // what was lost
+
+	DHCP6 dhcp.DHCP6 `json:"dhcp6,omitempty"`
+	Six   *v6.Lease  `json:"six,omitempty"` // nil: lost, or not wanted
+	Lost6 string     `json:"lost6,omitempty"`
+}
+
+// Place is where a lease is for. Paths come and go, and interfaces are renamed.
+type Place struct {
+	Path  string   `json:"path"` // of the namespace, without the prefix of the host
+	NS    netns.ID `json:"ns"`
+	Index int      `json:"index"`
+	MAC   string   `json:"mac"`
+}
+
+// Addresses are those that the attachment has.
+func (l *Record) Addresses() (list []netip.Prefix) {
+	if l.Lease != nil {
+		list = append(list, l.Lease.Address)
+	}
+	return append(list, l.Six.Prefixes()...)
+}
+
+// DNS is what the servers say of name servers. Those of containers are the business of runtimes, who hear of it once, in the result
+// of ADD.
+func (l *Record) DNS() (d cni.DNS) {
+	var addresses []netip.Addr
+	if l.Lease != nil {
+		addresses, d.Domain, d.Search = l.Lease.DNS, l.Lease.Domain, l.Lease.Search
+	}
+	if l.Six != nil {
+		addresses, d.Search = slices.Concat(addresses, l.Six.DNS), slices.Concat(d.Search, l.Six.Search)
+	}
+	for _, a := range addresses {
+		d.Nameservers = append(d.Nameservers, a.String())
+	}
+	return d
+}

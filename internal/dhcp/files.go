@@ -1,0 +1,27 @@
+package dhcp
+
+import (
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/boot"
+	"github.com/tenon-cni/tenon/internal/ledger"
+)
+
+// Note records that an attachment was deleted while no daemon ran.
+type Note struct{ cni.Attachment }
+
+// FileName returns the name of the file of an attachment.
+func FileName(a cni.Attachment) string { return string(a.Owner()) }
+
+// Dir returns the directory beside a socket. Its files do not outlive a boot, as no network namespace does.
+func Dir(socket string) string { return socket + ".d" }
+
+// Leases returns the leases of the daemon at a socket.
+func Leases(socket string) (ledger.Ledger, error) { return files(socket, "leases") }
+
+// Notes returns the notes for the daemon at a socket.
+func Notes(socket string) (ledger.Ledger, error) { return files(socket, "deleted") }
+
+func files(socket, name string) (ledger.Ledger, error) {
+	id, err := boot.ID()
+	return ledger.Ledger{Dir: Dir(socket) + "/" + name, Boot: id}, err
+}

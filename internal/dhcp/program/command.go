@@ -1,0 +1,78 @@
+package program
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/tenon-cni/tenon/internal/dhcp"
+)
+
+// Options are the flags of the daemon. A field that is zero has the default that its comment names.
+type Options struct {
+	Socket     string   // /run/cni/dhcp.sock
+	HostPrefix string   // of paths: where a container has the file system of the host
+	PIDFile    string   // absolute; empty: none
+	Listener   *os.File // that systemd has opened; nil: the daemon opens one
+	TakeOver   bool     // from a daemon that runs already
+	Debug      bool     // the program logs each message
+
+	Broadcast     bool          // servers shall answer by broadcast
+	Timeout       time.Duration // after the first transmission of a message, 10 s
+	ResendMax     time.Duration // between attempts to get a lease, at most, 62 s
+	ResendTimeout time.Duration // for getting the first lease, 208 s
+	LookEvery     time.Duration // how often the daemon looks for interfaces and their addresses, 1 min
+
+	Log *slog.Logger
+}
+
+// Command returns the command with the flags of the daemon. Its name is use.
+func Command(use string, run func(context.Context, Options, []string) error) *cobra.Command {
+	o := Options{}
+	cmd := &cobra.Command{
+		Use:   use,
+		Short: "Hold the leases of the IPAM plugin dhcp",
+		Long: `Gets leases from DHCP servers for the IPAM plugin dhcp, and renews them, until it is ended by SIGTERM or SIGINT.
+"tenon-dhcp", "tenon dhcp-daemon" and the plugin, started as "dhcp daemon", do the same; the second and third start the first.
+
+Leases are in files beside the socket (PATH.d). They are not given back when the daemon ends: the next one goes on
+with those whose containers are still there. With --takeover it replaces one that runs, without a gap. A socket that
+systemd has opened (LISTEN_FDS) is used instead of --socketpath, which still says where the files are.
+
+Only root may use the socket. What happens is logged to standard error, as key=value.`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), o, given(cmd.Flags())) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Socket, "socketpath", dhcp.DefaultSocket, "listen on this `PATH`")
+	f.StringVar(&o.HostPrefix, "hostprefix", "", "put this before the paths of the socket and of namespaces")
+	f.StringVar(&o.PIDFile, "pidfile", "", "write the process ID to this `PATH`, which must be absolute")
+	f.BoolVar(&o.TakeOver, "takeover", false, "replace a daemon that runs")
+	f.BoolVar(&o.Broadcast, "broadcast", false, "have servers answer by broadcast")
+	f.DurationVar(&o.Timeout, "timeout", 10*time.Second, "wait so long for an answer, then twice and four times as long")
+	f.DurationVar(&o.ResendMax, "resendmax", 62*time.Second, "wait at most so long between attempts to get a lease")
+	f.DurationVar(&o.ResendTimeout, "resendtimeout", 208*time.Second, "fail when there is no lease after this time")
+	f.BoolVar(&o.Debug, "debug", false, "log each message too")
+	return cmd
+}
+
+// given returns the flags that are set, as arguments for another process.
+func given(f *pflag.FlagSet) (args []string) {
+	f.Visit(func(f *pflag.Flag) { args = append(args, "--"+f.Name+"="+f.Value.String()) })
+	return args
+}
+
+// LongFlags returns arguments with two dashes before each flag that has one: the upstream plugin accepts both.
+func LongFlags(args []string) []string {
+	out := make([]string, len(args))
+	for i, arg := range args {
+		if len(arg) > 2 && arg[0] == '-' && arg[1] != '-' {
+			arg = "-" + arg
+		}
+		out[i] = arg
+	}
+	return out
+}

@@ -1,0 +1,278 @@
+package upstream_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	netrpc "net/rpc"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/dhcp/program"
+	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
+	"github.com/tenon-cni/tenon/internal/dhcp/upstream"
+	"github.com/tenon-cni/tenon/internal/testnet"
+)
+
+func TestMain(m *testing.M) { testnet.Main(m) }
+
+// serve starts a server for a test.
+func serve(t *testing.T, handle func(context.Context, *rpc.Request) *rpc.Reply) (socket string) {
+	t.Helper()
+	socket = filepath.Join(t.TempDir(), "dhcp.sock")
+	l, err := rpc.Listen(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &rpc.Server{Handle: handle, Upstream: upstream.Serve, Log: slog.New(slog.DiscardHandler)}
+	done := make(chan error)
+	go func() { done <- s.Serve(context.Background(), l) }()
+	t.Cleanup(func() {
+		if err := errors.Join(l.Close(), <-done); err != nil {
+			t.Error(err)
+		}
+	})
+	return socket
+}
+
+func result(t *testing.T) (r *cni.Result, encoded json.RawMessage) {
+	t.Helper()
+	r = &cni.Result{
+		IPs: []cni.IP{{Address: netip.MustParsePrefix("192.168.1.5/24"), Gateway: netip.MustParseAddr("192.168.1.1")}},
+		Routes: []cni.Route{
+			{Dst: netip.MustParsePrefix("10.50.0.0/16"), GW: netip.MustParseAddr("192.168.1.254"), Priority: 7},
+			{Dst: netip.MustParsePrefix("10.60.0.0/16"), GW: netip.MustParseAddr("0.0.0.0"), Scope: cni.Some(253)},
+		},
+	}
+	encoded, err := r.Encode(cni.V110)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, encoded
+}
+
+// What the reference plugin and its daemon send each other.
+type (
+	CmdArgs struct {
+		ContainerID, Netns, IfName, Args, Path, NetnsOverride string
+		StdinData                                             []byte
+	}
+	IP struct {
+		Interface *int
+		Address   net.IPNet
+		Gateway   net.IP
+	}
+	Route struct {
+		Dst                   net.IPNet
+		GW                    net.IP
+		MTU, AdvMSS, Priority int
+		Table, Scope          *int
+	}
+	Result struct {
+		CNIVersion string
+		IPs        []*IP
+		Routes     []*Route
+	}
+	DHCP struct {
+		mu     sync.Mutex // the race detector does not see that the socket orders things
+		got    CmdArgs
+		result Result
+		err    error
+	}
+)
+
+func (d *DHCP) Allocate(args *CmdArgs, r *Result) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.got, *r = *args, d.result
+	return d.err
+}
+
+func (d *DHCP) Release(args *CmdArgs, _ *struct{}) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.got = *args
+	return d.err
+}
+
+func (d *DHCP) asked() CmdArgs {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.got
+}
+
+func (d *DHCP) fail(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.err = err
+}
+
+func reference() Result {
+	scope := 253
+	n := func(s string) net.IPNet { _, n, _ := net.ParseCIDR(s); return *n }
+	address := n("192.168.1.0/24")
+	address.IP = net.ParseIP("192.168.1.5")
+	return Result{
+		IPs: []*IP{{Address: address, Gateway: net.ParseIP("192.168.1.1")}},
+		Routes: []*Route{
+			{Dst: n("10.50.0.0/16"), GW: net.ParseIP("192.168.1.254"), Priority: 7},
+			{Dst: n("10.60.0.0/16"), GW: net.ParseIP("0.0.0.0"), Scope: &scope},
+		},
+	}
+}
+
+// install builds tenon-dhcp where the client finds it.
+func install(t *testing.T) {
+	t.Helper()
+	dir := t.TempDir()
+	if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, program.Name), "../../../cmd/tenon-dhcp").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+}
+
+// TestReferenceDaemon: a client that meets net/rpc has tenon-dhcp make its request.
+func TestReferenceDaemon(t *testing.T) {
+	install(t)
+	socket := filepath.Join(t.TempDir(), "dhcp.sock")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	daemon := &DHCP{result: reference()}
+	srv := netrpc.NewServer()
+	if err := srv.Register(daemon); err != nil {
+		t.Fatal(err)
+	}
+	closed := serveHTTP(l, srv)
+	defer func() { l.Close(); <-closed }()
+	want, encoded := result(t)
+	q := rpc.Request{Verb: rpc.Allocate, Container: "c", Netns: "/n", IfName: "eth0", Args: "A=B", Config: json.RawMessage(`{"name":"n"}`)}
+	r, err := rpc.Call(t.Context(), socket, q)
+	if err != nil || r.Err() != nil {
+		t.Fatal(err, r)
+	}
+	if string(r.Result) != string(encoded) {
+		t.Errorf("got %s\nof %+v", r.Result, want)
+	}
+	if diff := cmp.Diff(CmdArgs{ContainerID: "c", Netns: "/n", IfName: "eth0", Args: "A=B", StdinData: []byte(`{"name":"n"}`)}, daemon.asked()); diff != "" {
+		t.Error(diff)
+	}
+	q.Verb = rpc.Release
+	if r, err := rpc.Call(t.Context(), socket, q); err != nil || r.Err() != nil {
+		t.Error(err, r)
+	}
+	daemon.fail(errors.New("no more tries"))
+	if r, err := rpc.Call(t.Context(), socket, q); err != nil || r.Error.Msg != "no more tries" {
+		t.Error(err, r)
+	}
+	q.Verb = rpc.List
+	if _, err := rpc.Call(t.Context(), socket, q); !errors.Is(err, rpc.ErrReference) {
+		t.Error(err)
+	}
+}
+
+// TestReferenceClient: a client that begins with net/rpc is served, several calls on one connection.
+func TestReferenceClient(t *testing.T) {
+	var got []rpc.Verb
+	_, encoded := result(t)
+	socket := serve(t, func(_ context.Context, q *rpc.Request) *rpc.Reply {
+		got = append(got, q.Verb)
+		if q.Container == "none" {
+			return rpc.Fail(errors.New("no more tries"))
+		}
+		return &rpc.Reply{Result: encoded}
+	})
+	c, err := netrpc.DialHTTP("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		r := Result{CNIVersion: "1.1.0"}
+		if err := c.Call("DHCP.Allocate", &CmdArgs{ContainerID: "c", StdinData: []byte("{}")}, &r); err != nil {
+			t.Fatal(err)
+		}
+		want := reference()
+		want.CNIVersion = "1.1.0"
+		if diff := cmp.Diff(want, r); diff != "" {
+			t.Error(diff)
+		}
+	}
+	if err := c.Call("DHCP.Allocate", &CmdArgs{ContainerID: "none"}, new(Result)); err == nil || err.Error() != "no more tries" {
+		t.Error(err)
+	}
+	if err := c.Call("DHCP.Release", &CmdArgs{ContainerID: "c"}, new(struct{})); err != nil {
+		t.Error(err)
+	}
+	if err := c.Call("DHCP.Other", &CmdArgs{}, new(struct{})); err == nil {
+		t.Error("an unknown method was called")
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if want := []rpc.Verb{rpc.Allocate, rpc.Allocate, rpc.Allocate, rpc.Release}; !cmp.Equal(want, got) {
+		t.Errorf("%v", got)
+	}
+}
+
+// TestHangUp: a client that hangs up cancels its request, and one that sends too much is not served.
+func TestHangUp(t *testing.T) {
+	begun, over := make(chan struct{}), make(chan struct{})
+	socket := serve(t, func(ctx context.Context, _ *rpc.Request) *rpc.Reply {
+		close(begun)
+		<-ctx.Done()
+		close(over)
+		return new(rpc.Reply)
+	})
+	c, err := netrpc.DialHTTP("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Go("DHCP.Release", &CmdArgs{ContainerID: "c"}, new(struct{}), nil)
+	<-begun
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	<-over
+	if c, err = netrpc.DialHTTP("unix", socket); err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.Call("DHCP.Release", &CmdArgs{Args: strings.Repeat("x", 5<<20)}, new(struct{})); err == nil {
+		t.Error("a request of 5 MiB is answered")
+	}
+}
+
+// TestHostileClient: values that are no request end a connection, and nothing else.
+func TestHostileClient(t *testing.T) {
+	socket := serve(t, func(context.Context, *rpc.Request) *rpc.Reply { return new(rpc.Reply) })
+	for _, sent := range []string{"", "\xff\xff", "\x03\x01\x02\x03", strings.Repeat("\x7f", 1<<16)} {
+		c, err := net.Dial("unix", socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.WriteString(c, "CONNECT /_goRPC_ HTTP/1.0\n\n"+sent)
+		if err := errors.Join(c.(*net.UnixConn).CloseWrite(), c.SetDeadline(time.Now().Add(testnet.Patience))); err != nil {
+			t.Errorf("%q: %v", sent, err)
+		}
+		if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%q: still connected", sent)
+		}
+		c.Close()
+	}
+	if _, err := rpc.Call(t.Context(), socket, rpc.Request{Verb: rpc.Status}); err != nil {
+		t.Error(err)
+	}
+}
