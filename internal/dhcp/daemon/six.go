@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/insomniacslk/dhcp/dhcpv6"
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/cni"
@@ -28,7 +29,7 @@ func (d *Daemon) newSix(rec *Record, total time.Duration) *six {
 	h := fnv.New32a()
 	h.Write(rec.ClientID)
 	return &six{machine: v6.New(v6.Params{
-		ClientID: duid(d.leases.Boot, rec.Container), IAID: h.Sum32(), Request: []uint16{v6.OptDNS, v6.OptSearch},
+		ClientID: duid(d.leases.Boot, rec.Container), IAID: h.Sum32(), Request: []dhcpv6.OptionCode{v6.OptDNS, v6.OptSearch},
 		Stateless: rec.DHCP6 == dhcp.Stateless, Probe: true, Total: total,
 	})}
 }

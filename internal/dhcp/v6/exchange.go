@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"net/netip"
 	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv6"
 )
 
 // timing is how often and how long a message is sent: RFC 8415 section 7.6. MRD is in exchange.end.
@@ -121,20 +123,16 @@ func (m *Machine) message(now time.Time) *Message {
 	elapsed := min(max(now.Sub(m.ex.began)/(10*time.Millisecond), 0), 1<<16-1)
 	msg.Add(OptElapsed, binary.BigEndian.AppendUint16(nil, uint16(elapsed)))
 	if m.state != informing {
-		msg.Add(OptIANA, appendIA(m.p.IAID, m.ex.hints))
+		msg.Options.Add(iana(m.p.IAID, m.ex.hints))
 	}
 	switch m.state {
 	case confirming, declining, releasing:
 		return msg
 	}
-	own := []uint16{OptSolMaxRT}
+	own := []dhcpv6.OptionCode{OptSolMaxRT}
 	if m.state == informing {
-		own = []uint16{OptRefresh, OptInfMaxRT}
+		own = []dhcpv6.OptionCode{OptRefresh, OptInfMaxRT}
 	}
-	var codes []byte
-	for _, code := range append(own, m.p.Request...) {
-		codes = binary.BigEndian.AppendUint16(codes, code)
-	}
-	msg.Add(OptRequest, codes)
+	msg.Options.Add(dhcpv6.OptRequestedOption(append(own, m.p.Request...)...))
 	return msg
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/insomniacslk/dhcp/dhcpv6"
+
 	"github.com/tenon-cni/tenon/internal/dhcp/v6"
 )
 
@@ -44,7 +46,7 @@ func (b *tape) reply(q *v6.Message) *v6.Message {
 		r.Add(v6.OptPreference, []byte{byte(b.next())})
 	}
 	if flags&32 > 0 {
-		r.Add(uint16(b.next()), uint32s(pick(b, times...)))
+		r.Add(dhcpv6.OptionCode(b.next()), uint32s(pick(b, times...)))
 	}
 	return r
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/insomniacslk/dhcp/dhcpv6"
+
 	"github.com/tenon-cni/tenon/internal/dhcp/v6"
 )
 
@@ -20,7 +22,9 @@ func TestHostileServer(t *testing.T) {
 			}
 		}
 	}
-	put := func(code uint16, value []byte) func(*v6.Message) { return func(r *v6.Message) { set(r, code, value) } }
+	put := func(code dhcpv6.OptionCode, value []byte) func(*v6.Message) {
+		return func(r *v6.Message) { set(r, code, value) }
+	}
 	one := option(v6.OptIAAddr, append([]byte("\x20\x01\x0d\xb8\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x66"), uint32s(1000, 2000)...))
 	for _, row := range []struct {
 		name  string
@@ -175,7 +179,7 @@ func TestDecode(t *testing.T) {
 
 func FuzzDecode(f *testing.F) {
 	s := lender()
-	f.Add(s.answer(&v6.Message{Type: v6.Solicit, Options: []v6.Option{{Code: v6.OptClientID, Value: client}}})[0].Encode())
+	f.Add(s.answer(&v6.Message{Type: v6.Solicit, Options: dhcpv6.Options{&dhcpv6.OptionGeneric{OptionCode: v6.OptClientID, OptionData: client}}})[0].Encode())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if m, err := v6.Decode(b); err == nil && !bytes.Equal(m.Encode(), b) {
 			t.Errorf("got\n%x\nwant\n%x", m.Encode(), b)

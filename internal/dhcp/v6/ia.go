@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"net/netip"
 	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv6"
 )
 
 // ia is what a server says about the addresses of a client (IA_NA, RFC 8415 section 21.4).
@@ -26,12 +28,13 @@ const maxAddresses = 16
 // an address with a mistake or a bad status (section 21.6).
 func (m *Message) ia(id uint32) (a ia, ok bool) {
 	for _, o := range m.Options {
-		if o.Code != OptIANA || len(o.Value) < 12 || binary.BigEndian.Uint32(o.Value) != id {
+		value := o.ToBytes()
+		if o.Code() != OptIANA || len(value) < 12 || binary.BigEndian.Uint32(value) != id {
 			continue
 		}
-		a.t1, a.t2 = duration(o.Value[4:]), duration(o.Value[8:])
-		list, ok := options(o.Value[12:])
-		if !ok || a.t1 > a.t2 && a.t2 > 0 {
+		a.t1, a.t2 = duration(value[4:]), duration(value[8:])
+		list, err := options(value[12:])
+		if err != nil || a.t1 > a.t2 && a.t2 > 0 {
 			return ia{}, false
 		}
 		a.status = statusOf(list)
@@ -45,13 +48,14 @@ func (m *Message) ia(id uint32) (a ia, ok bool) {
 	return ia{}, false
 }
 
-func iaAddressOf(o Option) (a iaAddress, ok bool) {
-	if o.Code != OptIAAddr || len(o.Value) < 24 {
+func iaAddressOf(o dhcpv6.Option) (a iaAddress, ok bool) {
+	value := o.ToBytes()
+	if o.Code() != OptIAAddr || len(value) < 24 {
 		return a, false
 	}
-	a = iaAddress{netip.AddrFrom16([16]byte(o.Value)), duration(o.Value[16:]), duration(o.Value[20:])}
-	list, ok := options(o.Value[24:])
-	return a, ok && usable(a.addr) && a.preferred <= a.valid && statusOf(list).code == success
+	a = iaAddress{netip.AddrFrom16([16]byte(value)), duration(value[16:]), duration(value[20:])}
+	list, err := options(value[24:])
+	return a, err == nil && usable(a.addr) && a.preferred <= a.valid && statusOf(list).code == success
 }
 
 // usable reports whether an address can be lent to a node.
@@ -67,12 +71,11 @@ func (a ia) good() bool {
 	return false
 }
 
-// appendIA is the IA that a client sends: the addresses that it means, without times (RFC 8415 section 18.2).
-func appendIA(id uint32, list []netip.Addr) []byte {
-	b := binary.BigEndian.AppendUint32(nil, id)
-	b = append(b, make([]byte, 8)...)
+// iana returns the IA that a client sends: the addresses that it means, without times (RFC 8415 section 18.2).
+func iana(id uint32, list []netip.Addr) dhcpv6.Option {
+	o := &dhcpv6.OptIANA{IaId: [4]byte(binary.BigEndian.AppendUint32(nil, id))}
 	for _, a := range list {
-		b = appendOptions(b, []Option{{OptIAAddr, append(a.AsSlice(), make([]byte, 8)...)}})
+		o.Options.Add(&dhcpv6.OptIAAddress{IPv6Addr: a.AsSlice()})
 	}
-	return b
+	return o
 }

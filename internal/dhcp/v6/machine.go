@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/insomniacslk/dhcp/dhcpv6"
+
 	"github.com/tenon-cni/tenon/internal/dhcp/client"
 )
 
@@ -395,7 +397,7 @@ func (m *Machine) expects(r *Message) bool {
 
 // learn takes over what servers want of all clients, whatever else they say.
 func (m *Machine) learn(r *Message) {
-	for code, limit := range map[uint16]*time.Duration{OptSolMaxRT: &m.solMax, OptInfMaxRT: &m.infMax} {
+	for code, limit := range map[dhcpv6.OptionCode]*time.Duration{OptSolMaxRT: &m.solMax, OptInfMaxRT: &m.infMax} {
 		if d, ok := r.seconds(code); ok && d >= leastMaxRT && d <= mostMaxRT {
 			*limit = d
 		}

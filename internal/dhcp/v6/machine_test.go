@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/insomniacslk/dhcp/dhcpv6"
+
 	"github.com/tenon-cni/tenon/internal/dhcp/v6"
 )
 
@@ -618,7 +620,7 @@ func TestRelease(t *testing.T) {
 func TestStateless(t *testing.T) {
 	t.Parallel()
 	dns := netip.MustParseAddr("2001:db8::53").AsSlice()
-	s := newSim(lender(), v6.Params{Stateless: true, Request: []uint16{v6.OptDNS}})
+	s := newSim(lender(), v6.Params{Stateless: true, Request: []dhcpv6.OptionCode{v6.OptDNS}})
 	s.alter = func(r *v6.Message) { set(r, v6.OptDNS, dns) }
 	s.start(nil).run(25*time.Hour).expect(t, `
 		0s INFORMATION-REQUEST
@@ -626,7 +628,7 @@ func TestStateless(t *testing.T) {
 		24h0m0s INFORMATION-REQUEST
 		24h0m0s bind dns [2001:db8::53]
 	`)
-	if got := s.last.Get(v6.OptRequest); !bytes.Equal(got, []byte{0, v6.OptRefresh, 0, v6.OptInfMaxRT, 0, v6.OptDNS}) || s.last.Get(v6.OptIANA) != nil {
+	if got := s.last.Get(v6.OptRequest); !bytes.Equal(got, []byte{0, byte(v6.OptRefresh), 0, byte(v6.OptInfMaxRT), 0, byte(v6.OptDNS)}) || s.last.Get(v6.OptIANA) != nil {
 		t.Errorf("asks for %v", got)
 	}
 	for _, row := range []struct {
@@ -653,7 +655,7 @@ func TestStateless(t *testing.T) {
 // What the messages say: RFC 8415 section 18.2.
 func TestMessages(t *testing.T) {
 	t.Parallel()
-	s := newSim(lender(), v6.Params{Request: []uint16{v6.OptDNS}})
+	s := newSim(lender(), v6.Params{Request: []dhcpv6.OptionCode{v6.OptDNS}})
 	s.mute = true
 	s.start(nil).run(3500 * time.Millisecond)
 	if got, want := v6text(s.last), "SOLICIT [1 8 3 6] elapsed 300 asks 82 23"; got != want {

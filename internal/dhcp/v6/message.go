@@ -1,5 +1,6 @@
-// Package v6 is DHCP for IPv6 (RFC 8415): messages, and the client as a state machine, for addresses (IA_NA) or stateless. It
-// does no input or output and has no clock: who runs it does. Prefixes (IA_PD), relays, reconfiguration and rapid commit are not in it.
+// Package v6 is the client of DHCP for IPv6 (RFC 8415) as a state machine, for addresses (IA_NA) or stateless. It does no input or
+// output and has no clock: its caller has both. Package dhcpv6 reads and writes the bytes. Prefixes (IA_PD), relays,
+// reconfiguration and rapid commit are not in it.
 package v6
 
 import (
@@ -7,66 +8,51 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv6"
 )
 
 // Type is the type of a message (RFC 8415 section 7.3).
-type Type byte
+type Type = dhcpv6.MessageType
 
 // The types.
 const (
-	Solicit Type = 1 + iota
-	Advertise
-	Request
-	Confirm
-	Renew
-	Rebind
-	Reply
-	Release
-	Decline
-	Reconfigure
-	InformationRequest
+	Solicit            = dhcpv6.MessageTypeSolicit
+	Advertise          = dhcpv6.MessageTypeAdvertise
+	Request            = dhcpv6.MessageTypeRequest
+	Confirm            = dhcpv6.MessageTypeConfirm
+	Renew              = dhcpv6.MessageTypeRenew
+	Rebind             = dhcpv6.MessageTypeRebind
+	Reply              = dhcpv6.MessageTypeReply
+	Release            = dhcpv6.MessageTypeRelease
+	Decline            = dhcpv6.MessageTypeDecline
+	Reconfigure        = dhcpv6.MessageTypeReconfigure
+	InformationRequest = dhcpv6.MessageTypeInformationRequest
 )
-
-// String returns the name as in RFC 8415.
-func (t Type) String() string {
-	names := [...]string{"SOLICIT", "ADVERTISE", "REQUEST", "CONFIRM", "RENEW", "REBIND", "REPLY", "RELEASE", "DECLINE", "RECONFIGURE",
-		"INFORMATION-REQUEST"}
-	if t < Solicit || int(t) > len(names) {
-		return fmt.Sprintf("type %d", byte(t))
-	}
-	return names[t-Solicit]
-}
 
 // Codes of options.
 const (
-	OptClientID   = 1
-	OptServerID   = 2
-	OptIANA       = 3
-	OptIAAddr     = 5
-	OptRequest    = 6 // ORO: codes of options that are asked for
-	OptPreference = 7
-	OptElapsed    = 8
-	OptStatus     = 13
-	OptDNS        = 23 // RFC 3646
-	OptSearch     = 24 // RFC 3646
-	OptRefresh    = 32
-	OptSolMaxRT   = 82
-	OptInfMaxRT   = 83
+	OptClientID   = dhcpv6.OptionClientID
+	OptServerID   = dhcpv6.OptionServerID
+	OptIANA       = dhcpv6.OptionIANA
+	OptIAAddr     = dhcpv6.OptionIAAddr
+	OptRequest    = dhcpv6.OptionORO
+	OptPreference = dhcpv6.OptionPreference
+	OptElapsed    = dhcpv6.OptionElapsedTime
+	OptStatus     = dhcpv6.OptionStatusCode
+	OptDNS        = dhcpv6.OptionDNSRecursiveNameServer
+	OptSearch     = dhcpv6.OptionDomainSearchList
+	OptRefresh    = dhcpv6.OptionInformationRefreshTime
+	OptSolMaxRT   = dhcpv6.OptionSolMaxRT
+	OptInfMaxRT   = dhcpv6.OptionInfMaxRT
 )
 
 // Message is a message to or from a server, not by a relay.
 type Message struct {
 	Type    Type
 	XID     uint32 // 24 bits
-	Options []Option
-}
-
-// Option is an option. Those of one code may be there more than once.
-type Option struct {
-	Code  uint16
-	Value []byte
+	Options dhcpv6.Options
 }
 
 const (
@@ -78,39 +64,28 @@ const (
 var ErrMalformed = errors.New("malformed DHCPv6 message")
 
 // Get returns the value of the first option of a code. It is nil if there is none, and not nil if there is one without value.
-func (m *Message) Get(code uint16) []byte { return get(m.Options, code) }
+func (m *Message) Get(code dhcpv6.OptionCode) []byte { return get(m.Options, code) }
 
-func get(list []Option, code uint16) []byte {
-	for _, o := range list {
-		switch {
-		case o.Code != code:
-		case o.Value == nil:
-			return []byte{}
-		default:
-			return o.Value
-		}
+func get(list dhcpv6.Options, code dhcpv6.OptionCode) []byte {
+	if o := list.GetOne(code); o != nil {
+		return o.ToBytes()
 	}
 	return nil
 }
 
 // Add appends an option.
-func (m *Message) Add(code uint16, value []byte) {
-	m.Options = append(m.Options, Option{code, value})
+func (m *Message) Add(code dhcpv6.OptionCode, value []byte) { m.Options.Add(raw(code, value)) }
+
+// raw returns an option as its bytes, which it copies.
+func raw(code dhcpv6.OptionCode, value []byte) dhcpv6.Option {
+	return &dhcpv6.OptionGeneric{OptionCode: code, OptionData: append([]byte{}, value...)}
 }
 
 // Encode returns the message as it is sent.
 func (m *Message) Encode() []byte {
-	b := binary.BigEndian.AppendUint32(nil, uint32(m.Type)<<24|m.XID&0xffffff)
-	return appendOptions(b, m.Options)
-}
-
-func appendOptions(b []byte, list []Option) []byte {
-	for _, o := range list {
-		b = binary.BigEndian.AppendUint16(b, o.Code)
-		b = binary.BigEndian.AppendUint16(b, uint16(len(o.Value)))
-		b = append(b, o.Value...)
-	}
-	return b
+	p := dhcpv6.Message{MessageType: m.Type, Options: dhcpv6.MessageOptions{Options: m.Options}}
+	p.TransactionID = [3]byte(binary.BigEndian.AppendUint32(nil, m.XID<<8))
+	return p.ToBytes()
 }
 
 // Decode reads a message; it keeps nothing of b. The error is [ErrMalformed].
@@ -123,27 +98,18 @@ func Decode(b []byte) (*Message, error) {
 	if m.Type < Solicit || m.Type > InformationRequest {
 		return nil, fmt.Errorf("%w: %v", ErrMalformed, m.Type)
 	}
-	var ok bool
-	if m.Options, ok = options(slices.Clone(b[headerLen:])); !ok {
-		return nil, fmt.Errorf("%w: an option is cut off", ErrMalformed)
+	var err error
+	if m.Options, err = options(b[headerLen:]); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
 	return m, nil
 }
 
-// options reads options; what they hold is not copied.
-func options(b []byte) (list []Option, ok bool) {
-	for len(b) > 0 {
-		if len(b) < 4 {
-			return nil, false
-		}
-		code, n := binary.BigEndian.Uint16(b), int(binary.BigEndian.Uint16(b[2:]))
-		if len(b) < 4+n {
-			return nil, false
-		}
-		list = append(list, Option{code, b[4 : 4+n]})
-		b = b[4+n:]
-	}
-	return list, true
+// options reads options as their bytes. The parsers of package dhcpv6 would refuse a whole message for a mistake in an option that
+// the client does not use, or in one address of several.
+func options(b []byte) (list dhcpv6.Options, err error) {
+	err = list.FromBytesWithParser(b, func(code dhcpv6.OptionCode, data []byte) (dhcpv6.Option, error) { return raw(code, data), nil })
+	return list, err
 }
 
 // Infinite is the time of what never ends.
@@ -158,7 +124,7 @@ func duration(b []byte) time.Duration {
 }
 
 // seconds returns the time in an option; ok is false if there is none.
-func (m *Message) seconds(code uint16) (d time.Duration, ok bool) {
+func (m *Message) seconds(code dhcpv6.OptionCode) (d time.Duration, ok bool) {
 	v := m.Get(code)
 	if len(v) != 4 {
 		return 0, false
@@ -167,7 +133,7 @@ func (m *Message) seconds(code uint16) (d time.Duration, ok bool) {
 }
 
 // addrs returns the addresses in an option that can be those of nodes.
-func (m *Message) addrs(code uint16) (list []netip.Addr) {
+func (m *Message) addrs(code dhcpv6.OptionCode) (list []netip.Addr) {
 	for v := m.Get(code); len(v) >= 16; v = v[16:] {
 		if a := netip.AddrFrom16([16]byte(v)); !a.IsUnspecified() && !a.IsMulticast() && !a.IsLoopback() && !a.Is4In6() {
 			list = append(list, a)

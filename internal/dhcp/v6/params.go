@@ -3,13 +3,15 @@ package v6
 import (
 	"math/rand/v2"
 	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv6"
 )
 
 // Params are what a client is and wants. What is zero has the default that is named.
 type Params struct {
-	ClientID DUID     // required
-	IAID     uint32   // which of the client's interfaces this is (RFC 8415 section 12)
-	Request  []uint16 // codes of options asked for; those for the protocol itself need not be among them
+	ClientID DUID                // required
+	IAID     uint32              // which of the client's interfaces this is (RFC 8415 section 12)
+	Request  []dhcpv6.OptionCode // codes of options asked for; those for the protocol itself need not be among them
 
 	Stateless bool          // no address, only what else the server tells
 	Probe     bool          // an address is only taken when nobody on the link has it

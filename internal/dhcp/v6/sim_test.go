@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/insomniacslk/dhcp/dhcpv6"
+
 	"github.com/tenon-cni/tenon/internal/dhcp/v6"
 )
 
@@ -90,14 +92,14 @@ func uint32s(list ...uint32) (b []byte) {
 	return b
 }
 
-func option(code uint16, value []byte) []byte {
-	b := binary.BigEndian.AppendUint16(nil, code)
+func option(code dhcpv6.OptionCode, value []byte) []byte {
+	b := binary.BigEndian.AppendUint16(nil, uint16(code))
 	return append(binary.BigEndian.AppendUint16(b, uint16(len(value))), value...)
 }
 
 // set replaces an option.
-func set(m *v6.Message, code uint16, value []byte) {
-	m.Options = slices.DeleteFunc(m.Options, func(o v6.Option) bool { return o.Code == code })
+func set(m *v6.Message, code dhcpv6.OptionCode, value []byte) {
+	m.Options = slices.DeleteFunc(slices.Clone(m.Options), func(o dhcpv6.Option) bool { return o.Code() == code })
 	if value != nil {
 		m.Add(code, value)
 	}
@@ -205,7 +207,7 @@ func (s *sim) send(a v6.Send) {
 func v6text(m *v6.Message) string {
 	var codes []uint16
 	for _, o := range m.Options {
-		codes = append(codes, o.Code)
+		codes = append(codes, uint16(o.Code()))
 	}
 	s := fmt.Sprintf("%v %v elapsed %d asks", m.Type, codes, binary.BigEndian.Uint16(m.Get(v6.OptElapsed)))
 	for v := m.Get(v6.OptRequest); len(v) > 0; v = v[2:] {

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/insomniacslk/dhcp/dhcpv6"
+
 	"github.com/tenon-cni/tenon/internal/dhcp/client"
 )
 
@@ -35,7 +37,7 @@ func (s status) String() string {
 }
 
 // statusOf reads the status; none is success.
-func statusOf(list []Option) status {
+func statusOf(list dhcpv6.Options) status {
 	v := get(list, OptStatus)
 	if len(v) < 2 {
 		return status{}
