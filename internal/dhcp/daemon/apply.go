@@ -13,7 +13,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
-// result is what a lease means to a container. priority is the metric of its routes.
+// result returns the result of ADD for a lease. priority is the metric of its routes.
 func result(l *v4.Lease, priority int) *cni.Result {
 	ip := cni.IP{Address: l.Address}
 	if len(l.Routers) > 0 {
@@ -34,53 +34,79 @@ func result(l *v4.Lease, priority int) *cni.Result {
 	return r
 }
 
-// change makes an interface have what a lease says, instead of what another said; one of them may be nil. What the plugins
-// of the network have added stays, and an MTU counts only where the server was asked for it: those plugins have set one.
-func (s *spot) change(ctx context.Context, before, after *v4.Lease, of *Record) error {
-	return s.visit(ctx, func(space *kernel.Space) error {
-		had, shall := routes(before, of.Priority), routes(after, of.Priority)
-		moved := before == nil || after == nil || before.Address != after.Address
-		if !moved && !before.Server.IsValid() { // what another daemon has got, see goOn: the routes are there since ADD
-			had = shall
-		}
+// apply changes the interface from one lease to another; one of them may be nil. Addresses and routes of other plugins of the
+// network stay. The MTU counts only where the configuration requests it: those plugins have set one.
+func (o *openLink) apply(ctx context.Context, before, after *v4.Lease, of *Record) error {
+	had, want := routes(before, of.Priority), routes(after, of.Priority)
+	moved := before == nil || after == nil || before.Address != after.Address
+	if !moved && !before.Server.IsValid() { // the lease of another daemon, see adoptForeign: ADD has set the routes
+		had = want
+	}
+	obsolete := without(had, want)
+	missing := without(want, had)
+	if moved { // the kernel removes routes with the address that they need
+		missing = want
+	}
+	return o.visit(ctx, func(space *kernel.Space) error {
 		if after != nil {
-			if err := space.Up(s.link); err != nil {
+			if err := o.configure(space, after, moved); err != nil {
 				return err
 			}
 		}
-		if after != nil && moved {
-			if err := space.AddAddr(s.link, after.Address); err != nil && !errors.Is(err, unix.EEXIST) {
-				return err
-			}
+		if err := o.changeRoutes(space, obsolete, missing); err != nil {
+			return err
 		}
-		for _, r := range had {
-			if !slices.Contains(shall, r) {
-				if err := space.DelRoute(s.link, r); err != nil {
-					return err
-				}
-			}
-		}
-		for _, r := range shall {
-			if moved || !slices.Contains(had, r) {
-				if err := space.AddRoute(s.link, r); err != nil {
-					return err
-				}
-			}
-		}
-		asked := slices.Contains(of.Parameters, v4.OptMTU)
-		if asked && after != nil && after.MTU > 0 && (before == nil || before.MTU != after.MTU) {
-			if err := space.SetMTU(s.link, after.MTU); err != nil {
+		if mtu := newMTU(before, after, of); mtu > 0 {
+			if err := space.SetMTU(o.link, mtu); err != nil {
 				return err
 			}
 		}
 		if before != nil && moved {
-			return space.DelAddr(s.link, before.Address)
+			return space.DelAddr(o.link, before.Address)
 		}
 		return nil
 	})
 }
 
-// routes are those of a lease for the kernel.
+// configure sets the interface up, and adds the address of a lease if it is new.
+func (o *openLink) configure(space *kernel.Space, l *v4.Lease, isNew bool) error {
+	if err := space.Up(o.link); err != nil || !isNew {
+		return err
+	}
+	if err := space.AddAddr(o.link, l.Address); !errors.Is(err, unix.EEXIST) {
+		return err
+	}
+	return nil
+}
+
+func (o *openLink) changeRoutes(space *kernel.Space, obsolete, missing []kernel.Route) error {
+	for _, r := range obsolete {
+		if err := space.DelRoute(o.link, r); err != nil {
+			return err
+		}
+	}
+	for _, r := range missing {
+		if err := space.AddRoute(o.link, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// newMTU returns the MTU to set, 0 for none.
+func newMTU(before, after *v4.Lease, of *Record) int {
+	if after == nil || before != nil && before.MTU == after.MTU || !slices.Contains(of.Parameters, v4.OptMTU) {
+		return 0
+	}
+	return after.MTU
+}
+
+// without returns the elements of list that are not in other.
+func without[T comparable](list, other []T) []T {
+	return slices.DeleteFunc(slices.Clone(list), func(e T) bool { return slices.Contains(other, e) })
+}
+
+// routes returns the routes of a lease for the kernel.
 func routes(l *v4.Lease, priority int) (list []kernel.Route) {
 	if l == nil {
 		return nil

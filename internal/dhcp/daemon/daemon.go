@@ -1,5 +1,5 @@
-// Package daemon gets leases by DHCP for attachments, and keeps them: it renews them, changes interfaces when servers change
-// their mind, and gives them back. Leases are in files, so that another daemon can go on where one was ended or killed.
+// Package daemon gets DHCP leases for attachments: it renews and releases them, and changes interfaces when a server changes a
+// lease. Leases are in files, so that a daemon can continue with the leases of one that was ended or killed.
 package daemon
 
 import (
@@ -34,9 +34,9 @@ type Daemon struct {
 	listener      *rpc.Listener
 	handedOver    chan struct{} // closed when another daemon has the socket
 
-	running  sync.WaitGroup // goroutines of leases
-	requests context.Context
-	callOff  context.CancelFunc // of requests
+	running        sync.WaitGroup // goroutines of leases
+	requests       context.Context
+	cancelRequests context.CancelFunc // of requests
 
 	mu     sync.Mutex
 	all    map[string]*lease // by the names of their files
@@ -45,10 +45,10 @@ type Daemon struct {
 	ending bool
 }
 
-// noteEvery is how often it is looked for notes of attachments that were deleted: who writes one has met no daemon.
+// noteEvery is how often the daemon reads the notes of attachments that were deleted while it did not answer.
 const noteEvery = time.Minute
 
-// Run is a daemon until its context ends. Leases are not given back then.
+// Run runs a daemon until its context ends. It does not release leases then.
 func Run(ctx context.Context, o Options) error {
 	o.Socket = cmp.Or(o.Socket, dhcp.DefaultSocket)
 	o.Timeout, o.ResendMax, o.ResendTimeout = cmp.Or(o.Timeout, 10*time.Second), cmp.Or(o.ResendMax, 62*time.Second), cmp.Or(o.ResendTimeout, 208*time.Second)
@@ -59,8 +59,8 @@ func Run(ctx context.Context, o Options) error {
 	d := &Daemon{Options: o, host: host{o.HostPrefix}, all: map[string]*lease{}, handedOver: make(chan struct{})}
 	d.Socket = o.HostPrefix + o.Socket
 	d.idle = sync.NewCond(&d.mu)
-	d.requests, d.callOff = context.WithCancel(context.WithoutCancel(ctx))
-	defer d.callOff()
+	d.requests, d.cancelRequests = context.WithCancel(context.WithoutCancel(ctx))
+	defer d.cancelRequests()
 	var err error
 	if d.leases, err = dhcp.Leases(d.Socket); err != nil {
 		return err
@@ -80,7 +80,7 @@ func Run(ctx context.Context, o Options) error {
 	return d.serve(ctx)
 }
 
-// removePIDFile removes it unless another daemon has written its own.
+// removePIDFile removes the file unless another daemon has written its own.
 func (d *Daemon) removePIDFile() {
 	if b, err := regular.ReadFile(d.PIDFile); err == nil && string(b) == strconv.Itoa(os.Getpid()) {
 		os.Remove(d.PIDFile)
@@ -102,7 +102,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 	if err := d.adopt(ctx); err != nil {
 		d.Log.Error("leases of the daemon before", "error", err)
 	}
-	d.workOff(ctx)
+	d.processNotes(ctx)
 	notes := time.NewTicker(noteEvery)
 	defer notes.Stop()
 	server := &rpc.Server{Handle: d.handle, Upstream: upstream.Serve, Log: d.Log}
@@ -112,7 +112,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 	for {
 		select {
 		case <-notes.C:
-			d.workOff(ctx)
+			d.processNotes(ctx)
 		case <-d.handedOver: // by a request, which is answered before Serve returns
 			unlock()
 			return <-served
@@ -124,7 +124,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 			if d.Options.Listener == nil {
 				err = errors.Join(err, remove(d.Socket))
 			}
-			d.callOff()
+			d.cancelRequests()
 			d.leave()
 			return errors.Join(err, <-served)
 		}
@@ -138,7 +138,7 @@ func remove(path string) error {
 	return nil
 }
 
-// takeOver has a daemon that runs end and leave its socket.
+// takeOver ends a running daemon and gets its socket.
 func (d *Daemon) takeOver(ctx context.Context) error {
 	if !d.TakeOver {
 		return nil
@@ -160,7 +160,7 @@ func (d *Daemon) takeOver(ctx context.Context) error {
 	return err
 }
 
-// listen opens the socket, unless there is one by now.
+// listen opens the socket unless takeOver has got one.
 func (d *Daemon) listen() (err error) {
 	switch {
 	case d.listener != nil:
@@ -183,7 +183,7 @@ func (d *Daemon) leave() {
 	d.running.Wait()
 }
 
-// adopt goes on with the leases of the daemon before.
+// adopt continues with the leases in files.
 func (d *Daemon) adopt(ctx context.Context) error {
 	names, err := d.leases.Names()
 	errs := []error{err}
@@ -200,7 +200,7 @@ func (d *Daemon) adopt(ctx context.Context) error {
 			continue
 		}
 		if err == nil {
-			err = d.settle(ctx, at, &rec)
+			err = d.removeExpired(ctx, at, &rec)
 			at.Close()
 		}
 		if err != nil {
@@ -214,16 +214,16 @@ func (d *Daemon) adopt(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// settle takes off what has expired while no daemon ran.
-func (d *Daemon) settle(ctx context.Context, at *spot, rec *Record) error {
+// removeExpired removes addresses whose lease expired while no daemon ran.
+func (d *Daemon) removeExpired(ctx context.Context, at *openLink, rec *Record) error {
 	const why = "the lease has expired while no daemon ran"
 	var errs []error
 	if rec.Lease != nil && rec.Lease.Expired(time.Now()) {
-		errs = append(errs, at.change(ctx, rec.Lease, nil, rec))
+		errs = append(errs, at.apply(ctx, rec.Lease, nil, rec))
 		rec.Last, rec.Lease, rec.Lost = rec.Lease, nil, why
 	}
 	if rec.Six != nil && rec.Six.Expired(time.Now()) {
-		errs = append(errs, at.change6(ctx, rec.Six, nil))
+		errs = append(errs, at.apply6(ctx, rec.Six, nil))
 		rec.Six, rec.Lost6 = nil, why
 	}
 	if len(errs) > 0 {
@@ -232,8 +232,8 @@ func (d *Daemon) settle(ctx context.Context, at *spot, rec *Record) error {
 	return errors.Join(errs...)
 }
 
-// workOff gives back what attachments have that were deleted while no daemon ran.
-func (d *Daemon) workOff(ctx context.Context) {
+// processNotes releases the leases of attachments that were deleted while no daemon ran.
+func (d *Daemon) processNotes(ctx context.Context) {
 	names, err := d.notes.Names()
 	if err != nil {
 		d.Log.Error("notes", "error", err)
@@ -246,7 +246,7 @@ func (d *Daemon) workOff(ctx context.Context) {
 	}
 }
 
-// drop gives back what an attachment has, if anything, and waits until it has.
+// drop releases the leases of an attachment, if it has any, and waits until they are released.
 func (d *Daemon) drop(ctx context.Context, name string) {
 	d.mu.Lock()
 	l := d.all[name]
@@ -261,7 +261,7 @@ func (d *Daemon) drop(ctx context.Context, name string) {
 	}
 }
 
-// forget takes a lease that has ended out of the list.
+// forget removes a lease that has ended from the list.
 func (d *Daemon) forget(l *lease) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

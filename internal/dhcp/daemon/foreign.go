@@ -14,12 +14,12 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
-// unknownTime is how long an address that another daemon has got is taken to be good, as long as the server does not say.
+// unknownTime is the assumed lease time of an address that another daemon has got, until the server confirms it.
 const unknownTime = time.Hour
 
-// goOn goes on with the lease of an attachment that a daemon without files has got, that of the reference plugin: with the
-// address that its result says, if the interface has it. The server is asked whether that is still good, but not waited for.
-func (d *Daemon) goOn(ctx context.Context, q *rpc.Request, rec Record) (*cni.Result, error) {
+// adoptForeign adopts the lease of an attachment from a daemon without files, which is that of the upstream plugin: the address in
+// prevResult, if the interface has it. It does not wait for the server to confirm it.
+func (d *Daemon) adoptForeign(ctx context.Context, q *rpc.Request, rec Record) (*cni.Result, error) {
 	unknown := cni.Errorf(cni.CodeInternal, "the daemon has no lease for interface %s of container %s", rec.IfName, rec.Container)
 	at, err := d.host.enter(ctx, &rec, q.NS)
 	if err != nil {
@@ -58,7 +58,7 @@ func (d *Daemon) goOn(ctx context.Context, q *rpc.Request, rec Record) (*cni.Res
 	return l.outcome()
 }
 
-// previous are the addresses of the previous result in a configuration.
+// previous returns the addresses of prevResult in a configuration.
 func previous(config []byte) (list []netip.Prefix) {
 	var conf struct {
 		CNIVersion string          `json:"cniVersion"`

@@ -10,7 +10,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/dhcp/v4"
 )
 
-// four is the DHCPv4 client of a lease, in the goroutine of that.
+// four is the DHCPv4 client of a lease, and belongs to its goroutine.
 type four struct {
 	talk[*link.Conn, *v4.Message]
 	machine *v4.Machine
@@ -29,12 +29,12 @@ func (d *Daemon) newFour(rec *Record, mac net.HardwareAddr, total time.Duration)
 	})}
 }
 
-// then4 takes what the machine wants next.
+// then4 queues the next actions of the machine.
 func (l *lease) then4(actions []v4.Action, wake time.Time) {
 	l.queue, l.four.wake = append(l.queue, actions...), wake
 }
 
-// next is when something is to be done at the latest, and where messages come.
+// next returns the time of the next action, at most by, and the channel of messages.
 func (f *four) next(by time.Time) (time.Time, chan *v4.Message) {
 	if len(f.early) > 0 && f.early[0].Before(by) {
 		by = f.early[0]
@@ -42,14 +42,14 @@ func (f *four) next(by time.Time) (time.Time, chan *v4.Message) {
 	return f.talk.next(by, f.machine.Expects())
 }
 
-// insist sends the first message several times.
+// insist schedules repeats of the first message.
 func (f *four) insist() {
 	for _, d := range repeats {
 		f.early = append(f.early, time.Now().Add(d))
 	}
 }
 
-// repeat sends the first message again when it is time.
+// repeat sends the first message again when a repeat is due.
 func (l *lease) repeat() {
 	f := &l.four
 	if len(f.early) == 0 || time.Now().Before(f.early[0]) {
@@ -86,7 +86,7 @@ func (l *lease) send4(ctx context.Context, s v4.Send) error {
 	return nil
 }
 
-// probe4 asks who has an address.
+// probe4 probes the link for an address.
 func (l *lease) probe4(ctx context.Context, address netip.Addr) {
 	var by net.HardwareAddr
 	err := l.four.dial(ctx, l, (*link.Link).Open, v4.Decode)
@@ -106,7 +106,7 @@ func (l *lease) bind4(ctx context.Context, b v4.Bind) error {
 		before.MTU = 0
 	}
 	if before == nil || !before.Same(b.Lease) {
-		l.change(ctx, func(at *spot) error { return at.change(ctx, before, &b.Lease, &l.rec) })
+		l.apply(ctx, func(at *openLink) error { return at.apply(ctx, before, &b.Lease, &l.rec) })
 	}
 	l.rec.Lease, l.rec.Lost, l.rec.Last = &b.Lease, "", nil
 	l.log.Info("bound", "address", b.Lease.Address, "server", b.Lease.Server, "renew", b.Lease.Renew, "expires", b.Lease.Expires)
@@ -115,14 +115,14 @@ func (l *lease) bind4(ctx context.Context, b v4.Bind) error {
 
 func (l *lease) lose4(ctx context.Context, a v4.Lose) error {
 	l.log.Error("lease is lost", "address", a.Lease.Address, "reason", a.Reason)
-	l.change(ctx, func(at *spot) error { return at.change(ctx, &a.Lease, nil, &l.rec) })
+	l.apply(ctx, func(at *openLink) error { return at.apply(ctx, &a.Lease, nil, &l.rec) })
 	l.rec.Lease, l.rec.Lost, l.rec.Last = nil, a.Reason, &a.Lease
 	return l.keep()
 }
 
-// release4 gives the address back, and waits until the message has left: there is no answer to it.
+// release4 releases the address, and waits until the message has left: it has no answer.
 func (l *lease) release4(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, farewellTime)
+	ctx, cancel := context.WithTimeout(ctx, releaseTime)
 	defer cancel()
 	for _, a := range l.four.machine.Release() {
 		s, ok := a.(v4.Send)

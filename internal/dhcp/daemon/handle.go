@@ -69,7 +69,7 @@ func (d *Daemon) handle(ctx context.Context, q *rpc.Request) *rpc.Reply {
 	return &rpc.Reply{Result: encoded}
 }
 
-// wanted is what a request is about: the attachment, and what its network says.
+// wanted returns the attachment of a request, with the settings of its network.
 func wanted(q *rpc.Request) (Record, error) {
 	n, err := dhcp.Parse(q.Config)
 	if err != nil {
@@ -133,7 +133,7 @@ func (d *Daemon) allocate(ctx context.Context, q *rpc.Request) (*cni.Result, err
 }
 
 // obtain returns the lease that is there for a place, or one that is begun; it takes care of at.
-func (d *Daemon) obtain(ctx context.Context, rec Record, at *spot) (l *lease, created bool, err error) {
+func (d *Daemon) obtain(ctx context.Context, rec Record, at *openLink) (l *lease, created bool, err error) {
 	name := dhcp.FileName(rec.Attachment)
 	for {
 		d.mu.Lock()
@@ -165,7 +165,7 @@ func (l *lease) snapshot() Record {
 	return l.saved
 }
 
-// outcome is the result of the lease that is there, or why there is none.
+// outcome returns the result of the lease, or the reason that there is none.
 func (l *lease) outcome() (*cni.Result, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -187,7 +187,7 @@ func (l *lease) outcome() (*cni.Result, error) {
 	return r, nil
 }
 
-// check returns the address that the attachment has. It asks no server, and waits for nobody.
+// check returns the address that the attachment has, without asking a server.
 func (d *Daemon) check(ctx context.Context, q *rpc.Request) (*cni.Result, error) {
 	rec, err := wanted(q)
 	if err != nil {
@@ -197,7 +197,7 @@ func (d *Daemon) check(ctx context.Context, q *rpc.Request) (*cni.Result, error)
 	l := d.all[dhcp.FileName(rec.Attachment)]
 	d.mu.Unlock()
 	if l == nil {
-		return d.goOn(ctx, q, rec)
+		return d.adoptForeign(ctx, q, rec)
 	}
 	had := l.snapshot()
 	at, err := d.host.enter(ctx, &rec, q.NS)
@@ -216,7 +216,7 @@ func (d *Daemon) check(ctx context.Context, q *rpc.Request) (*cni.Result, error)
 	return r, err
 }
 
-// release gives back what the attachment has. Of the configuration only the name of the network is needed.
+// release releases the leases of the attachment. It needs only the name of the network from the configuration.
 func (d *Daemon) release(ctx context.Context, q *rpc.Request) error {
 	n, err := dhcp.Parse(q.Config)
 	if err != nil {
@@ -227,7 +227,7 @@ func (d *Daemon) release(ctx context.Context, q *rpc.Request) error {
 	return d.notes.Remove(name)
 }
 
-// collect gives back what attachments of a network have that are not valid any more.
+// collect releases the leases of attachments of a network that are no longer valid.
 func (d *Daemon) collect(ctx context.Context, q *rpc.Request) error {
 	n, err := dhcp.Parse(q.Config)
 	if err != nil {
@@ -243,7 +243,7 @@ func (d *Daemon) collect(ctx context.Context, q *rpc.Request) error {
 	return ctx.Err()
 }
 
-// sorted are the leases, by the names of their files.
+// sorted returns the leases in the order of their file names.
 func (d *Daemon) sorted() (list []*lease) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -272,10 +272,10 @@ func (d *Daemon) list() (list []rpc.Lease) {
 	return list
 }
 
-// drainTime is for requests that are being handled when the daemon hands over; then they are called off.
+// drainTime is how long a daemon that hands over waits for requests in progress before it cancels them.
 const drainTime = 5 * time.Second
 
-// handOver ends the daemon, and leaves the socket to the caller. Clients wait in its queue meanwhile.
+// handOver ends the daemon and passes the socket to the caller. Clients wait in its queue meanwhile.
 func (d *Daemon) handOver() *rpc.Reply {
 	f, err := d.listener.File()
 	if err == nil {
@@ -284,7 +284,7 @@ func (d *Daemon) handOver() *rpc.Reply {
 	if err != nil {
 		return rpc.Fail(err)
 	}
-	defer time.AfterFunc(drainTime, d.callOff).Stop()
+	defer time.AfterFunc(drainTime, d.cancelRequests).Stop()
 	d.mu.Lock()
 	for d.busy > 0 {
 		d.idle.Wait()
@@ -295,10 +295,10 @@ func (d *Daemon) handOver() *rpc.Reply {
 	return &rpc.Reply{Listener: f}
 }
 
-// ErrRuns says that there is a daemon with the same leases already.
+// ErrRuns reports that another daemon has the same leases.
 var ErrRuns = errors.New("another daemon has them")
 
-// lock makes sure that no two daemons have the same leases. unlock may be called twice.
+// lock keeps a second daemon from the same leases. unlock may be called twice.
 func lock(ctx context.Context, dir string) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err

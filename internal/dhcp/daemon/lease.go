@@ -19,10 +19,10 @@ import (
 	"github.com/tenon-cni/tenon/internal/netns"
 )
 
-// farewellTime is for the message that gives addresses back, of each protocol.
-const farewellTime = time.Second
+// releaseTime is the limit for releasing the addresses of each protocol.
+const releaseTime = time.Second
 
-// lease is an attachment that the daemon looks after: a goroutine, and no socket while there is nothing to wait for.
+// lease is an attachment of the daemon: a goroutine, without a socket while it waits for no message.
 type lease struct {
 	d    *Daemon
 	name string // of its file
@@ -32,14 +32,14 @@ type lease struct {
 	ended chan struct{}           // closed when it has
 	first chan struct{}           // closed when the first lease is there, or will not come
 
-	// What others may ask.
+	// The state for other goroutines.
 	mu      sync.Mutex
 	saved   Record
 	status  string
 	reason  string // why there is no lease, or it was not prolonged
 	failure error  // why there was no first lease
 
-	// What belongs to the goroutine.
+	// The state of the goroutine.
 	rec      Record
 	kept     *netns.NS // nil where paths lead to the namespace
 	nextLook time.Time
@@ -54,8 +54,8 @@ var (
 	errLeave   = errors.New("the daemon ends")
 )
 
-// start looks after an attachment. at is its place, which is closed at the end; it is nil for one whose lease is there already.
-func (d *Daemon) start(rec Record, total time.Duration, at *spot) *lease {
+// start starts the goroutine of an attachment, which closes at. For an attachment with a lease at is nil.
+func (d *Daemon) start(rec Record, total time.Duration, at *openLink) *lease {
 	l := &lease{
 		d: d, name: dhcp.FileName(rec.Attachment), rec: rec, saved: rec, ended: make(chan struct{}), first: make(chan struct{}),
 		log: d.Log.With(about.Args(rec.Attachment)...), nextLook: time.Now().Add(rand.N(d.LookEvery)),
@@ -77,7 +77,7 @@ func (d *Daemon) start(rec Record, total time.Duration, at *spot) *lease {
 	return l
 }
 
-func (l *lease) run(ctx context.Context, at *spot) {
+func (l *lease) run(ctx context.Context, at *openLink) {
 	defer l.hangUp()
 	if at != nil {
 		l.prepare(ctx, at)
@@ -99,7 +99,7 @@ func (l *lease) run(ctx context.Context, at *spot) {
 	}
 }
 
-// answer lets those go on who wait for the first lease, or for that it will not come.
+// answer ends the wait for the first lease.
 func (l *lease) answer() {
 	if !l.answered {
 		l.answered = true
@@ -108,7 +108,7 @@ func (l *lease) answer() {
 }
 
 // prepare brings the interface up, and waits a while until it can send: before, the kernel drops messages.
-func (l *lease) prepare(ctx context.Context, at *spot) {
+func (l *lease) prepare(ctx context.Context, at *openLink) {
 	if !l.d.host.reachable(&l.rec.Place) {
 		l.kept = at.ns
 	} else {
@@ -136,7 +136,7 @@ func (l *lease) prepare(ctx context.Context, at *spot) {
 	}
 }
 
-// hangUp closes what is open.
+// hangUp closes all sockets and the namespace.
 func (l *lease) hangUp() {
 	l.four.hangUp()
 	if l.six != nil {
@@ -147,7 +147,7 @@ func (l *lease) hangUp() {
 	}
 }
 
-// wait waits for what comes next, and tells the machine. An error is the end.
+// wait waits for the next event and passes it to the machine. An error ends the lease.
 func (l *lease) wait(ctx context.Context) error {
 	next, messages := l.four.next(l.nextLook)
 	var messages6 chan *v6.Message
@@ -177,7 +177,7 @@ func (l *lease) wait(ctx context.Context) error {
 	return nil
 }
 
-// look sees now and then whether the interface is still there.
+// look checks at intervals that the interface still exists.
 func (l *lease) look(ctx context.Context) error {
 	if time.Now().Before(l.nextLook) {
 		return nil
@@ -201,7 +201,7 @@ func (l *lease) look(ctx context.Context) error {
 	return at.Close()
 }
 
-// work does what the machines want. An error is the end.
+// work executes the actions of the machines. An error ends the lease.
 func (l *lease) work(ctx context.Context) error {
 	for len(l.queue) > 0 {
 		a := l.queue[0]
@@ -240,7 +240,7 @@ func (l *lease) do(ctx context.Context, action any) error {
 	return nil
 }
 
-// sent is the end where there is no interface to send on any more. Any other message that was not sent is as good as lost.
+// sent returns an error only if the interface no longer exists. The machine repeats a message that was lost otherwise.
 func (l *lease) sent(kind fmt.Stringer, err error) error {
 	if err == nil || errors.Is(err, errGone) {
 		return err
@@ -249,7 +249,7 @@ func (l *lease) sent(kind fmt.Stringer, err error) error {
 	return nil
 }
 
-// publish lets others see where the client is.
+// publish copies the state for other goroutines.
 func (l *lease) publish() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -260,11 +260,13 @@ func (l *lease) publish() {
 	}
 }
 
-// open opens the place of the lease. The error wraps errGone if that is not there any more.
-func (l *lease) open(ctx context.Context) (*spot, error) { return l.d.host.open(ctx, &l.rec, l.kept) }
+// open opens the interface of the lease. The error wraps errGone if it no longer exists.
+func (l *lease) open(ctx context.Context) (*openLink, error) {
+	return l.d.host.open(ctx, &l.rec, l.kept)
+}
 
-// change changes the interface. An error is told, and by CHECK too, as the interface differs then; one that is gone needs none.
-func (l *lease) change(ctx context.Context, how func(*spot) error) {
+// apply changes the interface. It logs an error, and CHECK reports the difference; an interface that is gone needs no change.
+func (l *lease) apply(ctx context.Context, how func(*openLink) error) {
 	at, err := l.open(ctx)
 	if err == nil {
 		err = errors.Join(how(at), at.Close())
@@ -274,7 +276,7 @@ func (l *lease) change(ctx context.Context, how func(*spot) error) {
 	}
 }
 
-// keep saves the lease. An error ends one that nobody has heard of yet.
+// keep saves the lease. It returns an error only before the first answer.
 func (l *lease) keep() error {
 	err := l.d.leases.Write(l.name, &l.rec)
 	if err != nil && l.answered {
@@ -284,8 +286,7 @@ func (l *lease) keep() error {
 	return err
 }
 
-// got keeps what a server has given: it is in its file before anybody hears of it. The answer is given when all is there
-// that was asked for.
+// got saves a new lease before it publishes it, and answers ADD when all requested leases are there.
 func (l *lease) got() error {
 	if err := l.keep(); err != nil {
 		return err
@@ -297,7 +298,7 @@ func (l *lease) got() error {
 	return nil
 }
 
-// end ends the lease: it is given back where that is possible, or left to the next daemon.
+// end releases the lease where that is possible, or leaves it to the next daemon.
 func (l *lease) end(ctx context.Context, why error) {
 	failed := !l.answered
 	switch {
@@ -320,7 +321,7 @@ func (l *lease) end(ctx context.Context, why error) {
 	l.d.forget(l)
 }
 
-// where is the interface for messages, and whether it has a carrier.
+// where returns the interface and its carrier, for error messages.
 func (l *lease) where(ctx context.Context) string {
 	carrier := "gone"
 	if at, err := l.open(ctx); err == nil {
@@ -333,7 +334,7 @@ func (l *lease) where(ctx context.Context) string {
 	return fmt.Sprintf("%s (%s)", l.rec.IfName, carrier)
 }
 
-// noLeaseError says that no server has given an address in time.
+// noLeaseError reports that no server has given an address in time.
 type noLeaseError struct{ reason, where string }
 
 func (e *noLeaseError) Error() string { return e.reason + " on " + e.where }

@@ -21,16 +21,16 @@ type conn interface {
 	Close() error
 }
 
-// line is an open place with a socket, on which messages come. C and M are pointers, so that there is one code for all.
+// line is an open interface with a socket. C and M are pointers, so that the compiler makes one code for both protocols.
 type line[C conn, M any] struct {
-	*spot
+	*openLink
 	conn     C
 	port     *link.Port // that a message was sent from by unicast; may be nil
 	messages chan M
 	closed   chan struct{}
 }
 
-// talk is what connects a machine with its link. There is no line while there is nothing to wait for.
+// talk connects a machine with its interface. It has no line while the machine expects no message.
 type talk[C conn, M any] struct {
 	wake  time.Time   // when the machine wants to go on; zero: never
 	line  *line[C, M] // nil while it is closed
@@ -51,13 +51,13 @@ func (t *talk[C, M]) dial(ctx context.Context, l *lease, open func(*link.Link) (
 	if err != nil {
 		return errors.Join(err, at.Close())
 	}
-	opened := &line[C, M]{spot: at, conn: conn, messages: make(chan M), closed: make(chan struct{})}
+	opened := &line[C, M]{openLink: at, conn: conn, messages: make(chan M), closed: make(chan struct{})}
 	t.line = opened
 	l.d.running.Go(func() { opened.receive(l.log, decode) })
 	return nil
 }
 
-// hangUp closes the line. What the kernel says to that changes nothing.
+// hangUp closes the line.
 func (t *talk[C, M]) hangUp() {
 	if t.line != nil {
 		t.line.closePort()
@@ -68,7 +68,7 @@ func (t *talk[C, M]) hangUp() {
 	}
 }
 
-// next is when something is to be done at the latest, and where messages come. The line is closed when none are expected.
+// next returns the time of the next action, at most by, and the channel of messages. It closes the line if none are expected.
 func (t *talk[C, M]) next(by time.Time, expected bool) (time.Time, chan M) {
 	if t.line != nil && (!expected || time.Now().After(t.until)) {
 		t.hangUp()
@@ -92,7 +92,7 @@ func (l *line[C, M]) closePort() {
 	}
 }
 
-// receive hands over what comes, until the line is closed.
+// receive passes messages on until the line is closed.
 func (l *line[C, M]) receive(log *slog.Logger, decode func([]byte) (M, error)) {
 	buffer := make([]byte, maxMessage)
 	for {

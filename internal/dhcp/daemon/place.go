@@ -16,7 +16,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/netns"
 )
 
-// errGone says that the namespace or the interface of a lease is not there any more.
+// errGone reports that the namespace or the interface of a lease no longer exists.
 var errGone = errors.New("gone")
 
 // host is the file system in which the paths of namespaces are.
@@ -25,8 +25,8 @@ type host struct{ prefix string }
 // openAt opens the namespace at a path of the host.
 func (h host) openAt(path string) (*netns.NS, error) { return netns.Open(h.prefix + path) }
 
-// find opens the namespace of a place. It is known by its identity: the path may lead to another by now, and another path to
-// it. The error wraps errGone if no path does, and there is no handle that was kept for this case.
+// find opens the namespace of a place by its identity, as paths change. The error wraps errGone if no path leads to it and kept is
+// nil.
 func (h host) find(p *Place, kept *netns.NS) (*netns.NS, error) {
 	ns, err := h.openAt(p.Path)
 	if err == nil && ns.ID() == p.NS {
@@ -52,7 +52,7 @@ func (h host) find(p *Place, kept *netns.NS) (*netns.NS, error) {
 
 func descriptor(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }
 
-// search looks for a path of a namespace: where they have names, and at processes. 0.5 ms with a hundred of these.
+// search looks for a path of a namespace among named ones and those of processes. It takes 0.5 ms with a hundred processes.
 func (h host) search(id netns.ID) (path string, ok bool) {
 	for _, pattern := range []string{h.prefix + "/run/netns/*", "/proc/[0-9]*/ns/net"} {
 		candidates, _ := filepath.Glob(pattern) // only a malformed pattern is an error
@@ -64,7 +64,7 @@ func (h host) search(id netns.ID) (path string, ok bool) {
 	return "", false
 }
 
-// identity is that of the file at a path, zero if there is none.
+// identity returns the identity of the file at a path, zero if there is none.
 func identity(path string) (id netns.ID) {
 	var st unix.Stat_t
 	if unix.Stat(path, &st) == nil {
@@ -73,25 +73,26 @@ func identity(path string) (id netns.ID) {
 	return id
 }
 
-// spot is a place that is open. It keeps the namespace alive, so it is closed whenever there is nothing to wait for.
-type spot struct {
+// openLink is the interface of a lease in an open network namespace. It keeps the namespace alive, so the daemon closes it
+// whenever there is nothing to wait for.
+type openLink struct {
 	ns   *netns.NS
 	link kernel.Link
 }
 
-func (s *spot) Close() error { return s.ns.Close() }
+func (o *openLink) Close() error { return o.ns.Close() }
 
-func (s *spot) dhcp() *link.Link {
-	return &link.Link{NS: s.ns, Name: s.link.Name, Index: s.link.Index, MAC: s.link.MAC}
+func (o *openLink) dhcp() *link.Link {
+	return &link.Link{NS: o.ns, Name: o.link.Name, Index: o.link.Index, MAC: o.link.MAC}
 }
 
-// open opens the place of a lease. The error wraps errGone if that is not there any more.
-func (h host) open(ctx context.Context, l *Record, kept *netns.NS) (*spot, error) {
+// open opens the interface of a lease. The error wraps errGone if it no longer exists.
+func (h host) open(ctx context.Context, l *Record, kept *netns.NS) (*openLink, error) {
 	ns, err := h.find(&l.Place, kept)
 	if err != nil {
 		return nil, err
 	}
-	s := &spot{ns: ns}
+	s := &openLink{ns: ns}
 	err = s.visit(ctx, func(space *kernel.Space) (err error) {
 		s.link, err = theLink(space, l)
 		return err
@@ -102,8 +103,8 @@ func (h host) open(ctx context.Context, l *Record, kept *netns.NS) (*spot, error
 	return s, nil
 }
 
-// theLink finds the interface of a lease. Numbers of namespaces are used again, and in new ones those of interfaces are
-// alike; but then hardware address and address differ.
+// theLink finds the interface of a lease. The kernel reuses the numbers of namespaces and interfaces, but then the MAC address and
+// the address differ.
 func theLink(space *kernel.Space, l *Record) (kernel.Link, error) {
 	found, err := space.LinkByIndex(l.Place.Index)
 	if errors.Is(err, kernel.ErrNoLink) {
@@ -123,9 +124,9 @@ func theLink(space *kernel.Space, l *Record) (kernel.Link, error) {
 }
 
 // visit calls fn with the namespace in a transaction, which is kept unless fn fails.
-func (s *spot) visit(ctx context.Context, fn func(*kernel.Space) error) error {
+func (o *openLink) visit(ctx context.Context, fn func(*kernel.Space) error) error {
 	tx := kernel.Begin(ctx)
-	space, err := tx.Open(s.ns)
+	space, err := tx.Open(o.ns)
 	if err != nil {
 		return err
 	}
@@ -137,8 +138,8 @@ func (s *spot) visit(ctx context.Context, fn func(*kernel.Space) error) error {
 	return nil
 }
 
-// enter finds out about the place of a new lease: from the descriptor that was handed over, or the path.
-func (h host) enter(ctx context.Context, l *Record, passed *os.File) (*spot, error) {
+// enter opens the interface of a new lease by the descriptor that the client passed, or by the path, and records its place.
+func (h host) enter(ctx context.Context, l *Record, passed *os.File) (*openLink, error) {
 	var ns *netns.NS
 	var err error
 	if passed != nil {
@@ -149,7 +150,7 @@ func (h host) enter(ctx context.Context, l *Record, passed *os.File) (*spot, err
 	if err != nil {
 		return nil, err
 	}
-	s := &spot{ns: ns}
+	s := &openLink{ns: ns}
 	err = s.visit(ctx, func(space *kernel.Space) (err error) {
 		if s.link, err = space.Link(l.IfName); err == nil && len(s.link.MAC) != 6 {
 			err = fmt.Errorf("interface %s has no hardware address of Ethernet", l.IfName)
@@ -165,7 +166,7 @@ func (h host) enter(ctx context.Context, l *Record, passed *os.File) (*spot, err
 	return s, nil
 }
 
-// reachable reports whether the namespace will be found again.
+// reachable reports whether find will find the namespace.
 func (h host) reachable(p *Place) bool {
 	if identity(h.prefix+p.Path) == p.NS {
 		return true

@@ -16,7 +16,7 @@ type Record struct {
 	cni.Attachment
 	Place Place `json:"place"`
 
-	// What the server is told, and asked.
+	// The options of the client.
 	ClientID   []byte        `json:"clientID"`
 	Options    []dhcp.Option `json:"options,omitempty"`
 	Parameters []byte        `json:"parameters,omitempty"`
@@ -40,7 +40,7 @@ type Place struct {
 	MAC   string   `json:"mac"`
 }
 
-// Addresses are those that the attachment has.
+// Addresses returns the addresses of both leases.
 func (l *Record) Addresses() (list []netip.Prefix) {
 	if l.Lease != nil {
 		list = append(list, l.Lease.Address)
@@ -48,8 +48,7 @@ func (l *Record) Addresses() (list []netip.Prefix) {
 	return append(list, l.Six.Prefixes()...)
 }
 
-// DNS is what the servers say of name servers. Those of containers are the business of runtimes, who hear of it once, in the result
-// of ADD.
+// DNS returns the current DNS settings of the servers. The runtime gets them only once, in the result of ADD.
 func (l *Record) DNS() (d cni.DNS) {
 	var addresses []netip.Addr
 	if l.Lease != nil {

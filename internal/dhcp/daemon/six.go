@@ -46,12 +46,12 @@ func duid(boot, container string) v6.DUID {
 	return v6.UUID(u)
 }
 
-// then6 takes what the machine wants next.
+// then6 queues the next actions of the machine.
 func (l *lease) then6(actions []v6.Action, wake time.Time) {
 	l.queue, l.six.wake = append(l.queue, actions...), wake
 }
 
-// next is when something is to be done at the latest, and where messages come.
+// next returns the time of the next action, at most by, and the channel of messages.
 func (s *six) next(by time.Time) (time.Time, chan *v6.Message) {
 	return s.talk.next(by, s.machine.Expects())
 }
@@ -64,7 +64,7 @@ func (l *lease) send6(ctx context.Context, s v6.Send) error {
 	return l.six.line.conn.Send(s.Message.Encode())
 }
 
-// probe6 has the kernel look whether others have addresses.
+// probe6 has the kernel test whether other nodes have addresses.
 func (l *lease) probe6(ctx context.Context, addresses []netip.Addr) {
 	var taken []netip.Addr
 	at, err := l.open(ctx)
@@ -78,34 +78,34 @@ func (l *lease) probe6(ctx context.Context, addresses []netip.Addr) {
 	l.then6(l.six.machine.Probed(time.Now(), taken...))
 }
 
-// duplicates returns which of some addresses other nodes have. They are on the interface only meanwhile.
-func (s *spot) duplicates(ctx context.Context, addresses []netip.Addr) (taken []netip.Addr, err error) {
+// duplicates returns the addresses of a list that other nodes have. The interface has the list only for the test.
+func (o *openLink) duplicates(ctx context.Context, addresses []netip.Addr) (taken []netip.Addr, err error) {
 	tx := kernel.Begin(ctx)
-	space, err := tx.Open(s.ns)
+	space, err := tx.Open(o.ns)
 	if err != nil {
 		return nil, err
 	}
 	defer space.Close()
 	for _, a := range addresses {
 		if err == nil {
-			err = space.AddAddr(s.link, netip.PrefixFrom(a, 128))
+			err = space.AddAddr(o.link, netip.PrefixFrom(a, 128))
 		}
 	}
 	if err == nil {
-		err = space.WaitDAD(ctx, s.link)
+		err = space.WaitDAD(ctx, o.link)
 	}
 	var found *kernel.DuplicateError
 	for errors.As(err, &found) && slices.Contains(addresses, found.Addr.Addr()) { // the others are still looked at
 		taken = append(taken, found.Addr.Addr())
-		if err = space.DelAddr(s.link, found.Addr); err == nil {
-			err = space.WaitDAD(ctx, s.link)
+		if err = space.DelAddr(o.link, found.Addr); err == nil {
+			err = space.WaitDAD(ctx, o.link)
 		}
 	}
 	return taken, errors.Join(err, tx.Rollback())
 }
 
-// conflicts6 looks whether the kernel has found that others have the addresses of the lease, so that it does not use them.
-func (l *lease) conflicts6(ctx context.Context, at *spot) {
+// conflicts6 declines the addresses of the lease that the kernel does not use because other nodes have them.
+func (l *lease) conflicts6(ctx context.Context, at *openLink) {
 	var taken []netip.Addr
 	err := at.visit(ctx, func(space *kernel.Space) error {
 		found, err := space.Duplicates(at.link)
@@ -122,7 +122,7 @@ func (l *lease) conflicts6(ctx context.Context, at *spot) {
 
 func (l *lease) bind6(ctx context.Context, b v6.Bind) error {
 	if l.answered && (b.Before == nil || !b.Before.Same(b.Lease)) {
-		l.change(ctx, func(at *spot) error { return at.change6(ctx, b.Before, &b.Lease) })
+		l.apply(ctx, func(at *openLink) error { return at.apply6(ctx, b.Before, &b.Lease) })
 	}
 	l.rec.Six, l.rec.Lost6 = &b.Lease, ""
 	l.log.Info("bound by DHCPv6", "addresses", b.Lease.Prefixes(), "renew", b.Lease.Renew)
@@ -131,43 +131,38 @@ func (l *lease) bind6(ctx context.Context, b v6.Bind) error {
 
 func (l *lease) lose6(ctx context.Context, a v6.Lose) error {
 	l.log.Error("DHCPv6 lease is lost", "reason", a.Reason)
-	l.change(ctx, func(at *spot) error { return at.change6(ctx, &a.Lease, nil) })
+	l.apply(ctx, func(at *openLink) error { return at.apply6(ctx, &a.Lease, nil) })
 	l.rec.Six, l.rec.Lost6 = nil, a.Reason
 	return l.keep()
 }
 
-// change6 gives the interface the addresses of a lease, and takes those away that only another has; either may be nil.
-func (s *spot) change6(ctx context.Context, before, after *v6.Lease) error {
-	had, shall := before.Prefixes(), after.Prefixes()
-	return s.visit(ctx, func(space *kernel.Space) error {
-		for _, p := range shall {
-			if !slices.Contains(had, p) {
-				if err := space.AddAddr(s.link, p); err != nil && !errors.Is(err, unix.EEXIST) {
-					return err
-				}
+// apply6 changes the addresses of the interface from those of one lease to those of another; either may be nil.
+func (o *openLink) apply6(ctx context.Context, before, after *v6.Lease) error {
+	had, want := before.Prefixes(), after.Prefixes()
+	return o.visit(ctx, func(space *kernel.Space) error {
+		for _, p := range without(want, had) {
+			if err := space.AddAddr(o.link, p); err != nil && !errors.Is(err, unix.EEXIST) {
+				return err
 			}
 		}
-		for _, p := range had {
-			if !slices.Contains(shall, p) {
-				if err := space.DelAddr(s.link, p); err != nil {
-					return err
-				}
+		for _, p := range without(had, want) {
+			if err := space.DelAddr(o.link, p); err != nil {
+				return err
 			}
 		}
 		return nil
 	})
 }
 
-// release6 gives the addresses back, which the interface must not have from then on (RFC 8415 section 18.2.7), and waits until
-// the server answers.
+// release6 removes the addresses from the interface (RFC 8415 section 18.2.7), releases them, and waits until the server answers.
 func (l *lease) release6(ctx context.Context) {
 	if l.six == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, farewellTime)
+	ctx, cancel := context.WithTimeout(ctx, releaseTime)
 	defer cancel()
 	if len(l.rec.Six.Prefixes()) > 0 {
-		l.change(ctx, func(at *spot) error { return at.change6(ctx, l.rec.Six, nil) })
+		l.apply(ctx, func(at *openLink) error { return at.apply6(ctx, l.rec.Six, nil) })
 	}
 	actions, wake := l.six.machine.Release(time.Now())
 	for !l.six.machine.Stopped() {
@@ -189,7 +184,7 @@ func (l *lease) release6(ctx context.Context) {
 	}
 }
 
-// add6 adds to a result what DHCPv6 has given. Its servers say nothing of routes.
+// add6 adds the DHCPv6 lease to a result. DHCPv6 has no routes.
 func add6(r *cni.Result, s *Record) {
 	if s.Six == nil {
 		return

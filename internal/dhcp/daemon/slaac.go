@@ -12,11 +12,10 @@ import (
 
 var errNoRouter = errors.New("no router has advertised a prefix for autonomous configuration")
 
-// acceptRouters lets the kernel configure the interface by router advertisements, whose lifetimes it looks after. The daemon
-// only reports what there is.
-func (s *spot) acceptRouters(ctx context.Context) error {
-	conf := "net/ipv6/conf/" + s.link.Name + "/"
-	err := s.visit(ctx, func(space *kernel.Space) error {
+// acceptRouters has the kernel configure the interface by router advertisements and manage their lifetimes.
+func (o *openLink) acceptRouters(ctx context.Context) error {
+	conf := "net/ipv6/conf/" + o.link.Name + "/"
+	err := o.visit(ctx, func(space *kernel.Space) error {
 		return space.Sysctls([]kernel.Setting{
 			{Key: conf + "disable_ipv6", Value: "0"},
 			{Key: conf + "accept_ra", Value: "2"}, // also where the container forwards
@@ -29,8 +28,7 @@ func (s *spot) acceptRouters(ctx context.Context) error {
 	return nil
 }
 
-// awaitRouters waits until the kernel has an address by router advertisements, which is from when the interface came up, and
-// adds that to the result.
+// awaitRouters waits until the kernel has an address by router advertisements, and adds it to the result.
 func (d *Daemon) awaitRouters(ctx context.Context, rec *Record, passed *os.File, r *cni.Result) error {
 	at, err := d.host.enter(ctx, rec, passed)
 	if err != nil {
@@ -46,16 +44,16 @@ func (d *Daemon) awaitRouters(ctx context.Context, rec *Record, passed *os.File,
 	return at.addAdvertised(ctx, r)
 }
 
-// addAdvertised adds to a result the addresses that the kernel has by router advertisements, with the router that it has
-// chosen. Routes are not in it: those of the kernel end when the router says so, and those of a result do not.
-func (s *spot) addAdvertised(ctx context.Context, r *cni.Result) error {
+// addAdvertised adds the addresses that the kernel has by router advertisements to a result, with the router that it chose. It adds
+// no routes: the lifetime of a route in a result has no end, and that of an advertised route has.
+func (o *openLink) addAdvertised(ctx context.Context, r *cni.Result) error {
 	var found kernel.Autoconf
-	err := s.visit(ctx, func(space *kernel.Space) (err error) {
-		found, err = space.Autoconf(s.link)
+	err := o.visit(ctx, func(space *kernel.Space) (err error) {
+		found, err = space.Autoconf(o.link)
 		return err
 	})
 	if err == nil && len(found.Addrs) == 0 {
-		err = cni.Errorf(cni.CodeInternal, "interface %s has no address by router advertisements any more", s.link.Name)
+		err = cni.Errorf(cni.CodeInternal, "interface %s has no address by router advertisements any more", o.link.Name)
 	}
 	for _, p := range found.Addrs {
 		r.IPs = append(r.IPs, cni.IP{Address: p, Gateway: found.Router})
