@@ -1,9 +1,18 @@
 package v4
 
-import "net/netip"
+import (
+	"net/netip"
 
-// Action is what has to be done for a client: [Send], [Probe], [Bind], [Lose] or [Fail].
-type Action = any
+	"github.com/tenon-cni/tenon/internal/dhcp/client"
+)
+
+// The actions that both protocols have.
+type (
+	Action = client.Action
+	Bind   = client.Bind[Lease]
+	Lose   = client.Lose[Lease]
+	Fail   = client.Fail[Lease]
+)
 
 // Send sends a message, from UDP port 68 to port 67.
 type Send struct {
@@ -17,18 +26,3 @@ type Send struct {
 // Probe asks the link who has an address (RFC 5227 section 2.1), and has [Machine.Probed] called. Without that call within
 // 10 s nobody has it.
 type Probe struct{ Address netip.Addr }
-
-// Bind says what the client has now, also when a lease was only prolonged: see [Lease.Same]. Before is what it had, or nil.
-type Bind struct {
-	Lease  Lease
-	Before *Lease
-}
-
-// Lose says that the client must not use its address any more, and why. It goes on trying to get another.
-type Lose struct {
-	Lease  Lease
-	Reason string
-}
-
-// Fail says that there was no first lease in time ([Params.Total]), and why. The client has stopped.
-type Fail struct{ Reason string }

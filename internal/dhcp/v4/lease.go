@@ -117,7 +117,7 @@ func (l *Lease) setTimes(m *Message, asked time.Time) {
 	if !ok || all == 0 {
 		all = defaultTime
 	}
-	if all == Infinite {
+	if all == client.Infinite {
 		return
 	}
 	renew, rebind := all/2, all/20*17 // RFC 2131 section 4.4.5; the other way round it overflows

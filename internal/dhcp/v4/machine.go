@@ -44,10 +44,9 @@ const (
 //
 // It has a lease when it is rebooting, bound, renewing or rebinding, or probing another address than it has.
 type Machine struct {
+	core
 	p     Params
 	state state
-	lease *Lease // what the client has
-	wake  time.Time
 
 	// The exchange with servers.
 	xid     uint32
@@ -58,19 +57,12 @@ type Machine struct {
 	offered struct{ address, server netip.Addr }
 	odd     string // what was wrong with a message that was not accepted
 	probed  Lease  // granted, and looked at
-
-	pauses  int       // between attempts, so far
-	giveUp  time.Time // zero: never
-	refused string    // why the last attempt failed
-
-	actions []Action
 }
+
+type core = client.Core[Lease]
 
 // New returns a client that has not begun.
 func New(p Params) *Machine { return &Machine{p: p.complete()} }
-
-// Lease returns what the client has, nil if nothing. The caller must not change it.
-func (m *Machine) Lease() *Lease { return m.lease }
 
 // State says in words where the client is.
 func (m *Machine) State() string { return m.state.String() }
@@ -87,20 +79,17 @@ func (m *Machine) Expects() bool {
 	return false
 }
 
-// Reason says why the last attempt to get or prolong a lease failed, "" if it did not.
-func (m *Machine) Reason() string { return m.refused }
-
 // Start begins. With the lease of an earlier run it asks whether that is still good (INIT-REBOOT, RFC 2131 section 3.2): if
 // so there is a [Bind], if not a [Lose]; where nobody answers, neither, and the lease is kept up to its end.
 func (m *Machine) Start(now time.Time, earlier *Lease) ([]Action, time.Time) {
 	if earlier != nil && !earlier.Expired(now) {
-		m.lease = earlier
+		m.Held = earlier
 		m.enter(now, rebooting)
-		m.wake = now.Add(m.startDelay(now))
+		m.Wake = now.Add(m.startDelay(now))
 		return m.done(now)
 	}
 	if m.p.Total > 0 {
-		m.giveUp = now.Add(m.p.Total)
+		m.GiveUp = now.Add(m.p.Total)
 	}
 	m.ask(now, selecting)
 	return m.done(now)
@@ -108,7 +97,7 @@ func (m *Machine) Start(now time.Time, earlier *Lease) ([]Action, time.Time) {
 
 // Tick tells that the time to wake has come. A call before changes nothing.
 func (m *Machine) Tick(now time.Time) ([]Action, time.Time) {
-	if !m.wake.IsZero() && !now.Before(m.wake) {
+	if !m.Wake.IsZero() && !now.Before(m.Wake) {
 		m.tick(now)
 	}
 	return m.done(now)
@@ -136,48 +125,38 @@ func (m *Machine) Probed(now time.Time, address netip.Addr, by net.HardwareAddr)
 
 // Release gives the lease back, and stops.
 func (m *Machine) Release() []Action {
-	l := m.lease
+	l := m.Held
 	if m.state == probing { // the server has lent that by now
 		l = &m.probed
 	}
 	if l != nil && l.Server.IsValid() {
 		msg := m.farewell(Release, l.Server)
 		msg.Client = l.Address.Addr()
-		m.do(Send{Message: msg, From: msg.Client, To: l.Server})
+		m.Do(Send{Message: msg, From: msg.Client, To: l.Server})
 	}
 	m.Stop()
-	actions := m.actions
-	m.actions = nil
+	actions, _ := m.Take(time.Time{})
 	return actions
 }
 
 // Stop ends the client; the server is not told, and the lease is good up to its end. [Machine.Start] begins anew.
-func (m *Machine) Stop() { *m = Machine{p: m.p, refused: m.refused, actions: m.actions} }
+func (m *Machine) Stop() {
+	m.core.Stop()
+	*m = Machine{core: m.core, p: m.p}
+}
 
-// done returns what has to be done, and when to wake: also at the end of the lease, and of the time for the first one.
-func (m *Machine) done(now time.Time) ([]Action, time.Time) {
-	if m.lease != nil {
-		m.wakeBy(m.lease.Expires)
+// done returns the actions, and when to wake: also at the end of the lease, and of the time for the first one.
+func (m *Machine) done(now time.Time) (actions []Action, wake time.Time) {
+	var limits []time.Time
+	if m.Held != nil {
+		limits = append(limits, m.Held.Expires)
 	}
 	if m.state != probing {
-		m.wakeBy(m.giveUp)
+		limits = append(limits, m.GiveUp)
 	}
-	if !m.wake.IsZero() && m.wake.Before(now) {
-		m.wake = now
-	}
-	actions := m.actions
-	m.actions = nil
-	return actions, m.wake
+	actions, m.Wake = m.Take(now, limits...)
+	return actions, m.Wake
 }
-
-// wakeBy wakes no later than at a time; zero is never.
-func (m *Machine) wakeBy(t time.Time) {
-	if !t.IsZero() && (m.wake.IsZero() || t.Before(m.wake)) {
-		m.wake = t
-	}
-}
-
-func (m *Machine) do(a Action) { m.actions = append(m.actions, a) }
 
 // ask enters a state, and sends its message.
 func (m *Machine) ask(now time.Time, s state) {
@@ -188,7 +167,7 @@ func (m *Machine) ask(now time.Time, s state) {
 // startDelay is for the clients of a daemon not to ask all together. One that is about to prolong its lease does at once.
 func (m *Machine) startDelay(now time.Time) time.Duration {
 	most := startTime
-	if t1 := m.lease.Renew; !t1.IsZero() {
+	if t1 := m.Held.Renew; !t1.IsZero() {
 		most = min(most, t1.Sub(now)/10)
 	}
 	if most <= 0 {
@@ -205,11 +184,11 @@ func (m *Machine) enter(now time.Time, s state) {
 
 func (m *Machine) tick(now time.Time) {
 	switch {
-	case m.lease != nil && m.lease.Expired(now):
-		m.lose(client.Because("the lease has expired", m.unanswered()))
+	case m.Held != nil && m.Held.Expired(now):
+		m.Lose(client.Because("the lease has expired", m.unanswered()))
 		m.ask(now, selecting)
 		return
-	case m.state != probing && !m.giveUp.IsZero() && !now.Before(m.giveUp):
+	case m.state != probing && !m.GiveUp.IsZero() && !now.Before(m.GiveUp):
 		m.fail(m.unanswered())
 		return
 	}
@@ -227,7 +206,7 @@ func (m *Machine) tick(now time.Time) {
 			m.send(now)
 			return
 		}
-		m.refused = m.unanswered()
+		m.Refused = m.unanswered()
 		m.rest()
 	case probing:
 		m.bind(now, m.probed)
@@ -238,9 +217,9 @@ func (m *Machine) tick(now time.Time) {
 
 // prolong asks the server, or any if it is late or the one has not answered (RFC 2131 section 4.4.5).
 func (m *Machine) prolong(now time.Time) {
-	m.refused = m.unanswered()
+	m.Refused = m.unanswered()
 	switch {
-	case m.state != rebinding && !now.Before(m.lease.Rebind):
+	case m.state != rebinding && !now.Before(m.Held.Rebind):
 		m.ask(now, rebinding)
 	case m.state == bound:
 		m.ask(now, renewing)
@@ -260,11 +239,11 @@ func (m *Machine) received(now time.Time, r *Message) {
 		m.acknowledged(now, r)
 	case kind == NAK:
 		reason := client.Because("the server refused", r.Text(OptMessage))
-		if m.lease == nil {
+		if m.Held == nil {
 			m.pause(now, m.growing(), reason)
 			return
 		}
-		m.lose(reason)
+		m.Lose(reason)
 		m.ask(now, selecting)
 	}
 }
@@ -312,7 +291,7 @@ func (m *Machine) acknowledged(now time.Time, r *Message) {
 	case lease.Expired(now):
 		err = fmt.Errorf("the server gave %s for a time that is over", lease.Address)
 	}
-	if err != nil && m.lease == nil {
+	if err != nil && m.Held == nil {
 		m.pause(now, m.growing(), err.Error())
 		return
 	}
@@ -323,14 +302,14 @@ func (m *Machine) acknowledged(now time.Time, r *Message) {
 	if !lease.Server.IsValid() {
 		lease.Server = m.asksWhom()
 	}
-	if !lease.Server.IsValid() && m.lease != nil {
-		lease.Server = m.lease.Server
+	if !lease.Server.IsValid() && m.Held != nil {
+		lease.Server = m.Held.Server
 	}
 	random := m.p.Rand() // the same for both: T2 stays after T1
 	lease.Renew, lease.Rebind = client.Earlier(lease.Renew, m.asked, random), client.Earlier(lease.Rebind, m.asked, random)
-	if m.p.Probe && (m.lease == nil || m.lease.Address.Addr() != r.Your) {
-		m.state, m.probed, m.wake = probing, lease, now.Add(probeTime)
-		m.do(Probe{r.Your})
+	if m.p.Probe && (m.Held == nil || m.Held.Address.Addr() != r.Your) {
+		m.state, m.probed, m.Wake = probing, lease, now.Add(probeTime)
+		m.Do(Probe{r.Your})
 		return
 	}
 	m.bind(now, lease)
@@ -339,52 +318,46 @@ func (m *Machine) acknowledged(now time.Time, r *Message) {
 // bind takes a lease.
 func (m *Machine) bind(now time.Time, l Lease) {
 	if l.Expired(now) { // while it was probed
-		if m.lease != nil {
-			m.lose("the lease has expired")
+		if m.Held != nil {
+			m.Lose("the lease has expired")
 		}
 		m.pause(now, m.growing(), fmt.Sprintf("the server gave %s for a shorter time than it takes to see whether it is free", l.Address))
 		return
 	}
-	m.do(Bind{l, m.lease})
-	m.lease, m.giveUp, m.pauses, m.refused = &l, time.Time{}, 0, ""
+	m.Bind(l)
 	m.rest()
 }
 
 // rest is bound, up to T1.
-func (m *Machine) rest() { m.state, m.wake = bound, m.lease.Renew }
-
-func (m *Machine) lose(reason string) {
-	m.do(Lose{*m.lease, reason})
-	m.lease, m.refused, m.pauses = nil, reason, 0
-}
+func (m *Machine) rest() { m.state, m.Wake = bound, m.Held.Renew }
 
 // decline tells the server that somebody has the address, and gives up what the client has: the server has nothing else for
 // it on record.
 func (m *Machine) decline(now time.Time, l Lease, by net.HardwareAddr) {
 	reason := fmt.Sprintf("%s is in use by %s", l.Address.Addr(), by)
-	if m.lease != nil {
-		m.lose(reason)
+	if m.Held != nil {
+		m.Lose(reason)
 	}
 	msg := m.farewell(Decline, l.Server)
 	msg.Set(OptRequestedIP, l.Address.Addr().AsSlice())
-	m.do(Send{Message: msg})
+	m.Do(Send{Message: msg})
 	m.pause(now, declinePause, reason)
 }
 
 // pause ends an attempt, and is the end if there is no time for another one.
 func (m *Machine) pause(now time.Time, d time.Duration, reason string) {
-	if !m.giveUp.IsZero() && now.Add(d).After(m.giveUp) {
+	if m.TooLate(now.Add(d)) {
 		m.fail(reason)
 		return
 	}
-	m.pauses++
-	m.state, m.refused, m.wake = paused, reason, now.Add(d)
+	m.Pauses++
+	m.state, m.Refused, m.Wake = paused, reason, now.Add(d)
 }
 
 // growing is the time to the next attempt: 2 s a few times, then twice as much each time, a second more or less.
 func (m *Machine) growing() time.Duration {
 	d := shortPause
-	for i := shortPauses; i <= m.pauses && d < m.p.Pause; i++ {
+	for i := shortPauses; i <= m.Pauses && d < m.p.Pause; i++ {
 		d *= 2
 	}
 	jitter := time.Duration(m.p.Rand()%uint64(2*time.Second)) - time.Second
@@ -392,19 +365,18 @@ func (m *Machine) growing() time.Duration {
 }
 
 func (m *Machine) fail(reason string) {
-	m.refused = reason
 	m.Stop()
-	m.do(Fail{reason})
+	m.Fail(reason)
 }
 
 // unanswered says what is waited for in vain, or has been.
 func (m *Machine) unanswered() string {
 	switch m.state {
 	case paused, probing, bound:
-		return m.refused
+		return m.Refused
 	case rebooting:
 		if m.tries == 0 {
-			return m.refused
+			return m.Refused
 		}
 	case selecting:
 		return client.Because("no OFFER in "+client.Tries(m.tries), m.odd)

@@ -3,7 +3,6 @@
 package v4
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -16,6 +15,7 @@ import (
 	"github.com/insomniacslk/dhcp/iana"
 
 	"github.com/tenon-cni/tenon/internal/dhcp"
+	"github.com/tenon-cni/tenon/internal/dhcp/client"
 )
 
 // Type is the type of a message (option 53).
@@ -129,21 +129,14 @@ func (m *Message) Addrs(code byte) (list []netip.Addr) {
 	return list
 }
 
-// Duration returns the seconds in an option; all bits set is [Infinite]. ok is false if there is none.
+// Duration returns the seconds in an option; all bits set is [client.Infinite]. ok is false if there is none.
 func (m *Message) Duration(code byte) (d time.Duration, ok bool) {
 	v := m.Get(code)
 	if len(v) != 4 {
 		return 0, false
 	}
-	seconds := binary.BigEndian.Uint32(v)
-	if seconds == 1<<32-1 {
-		return Infinite, true
-	}
-	return time.Duration(seconds) * time.Second, true
+	return client.Seconds(v), true
 }
-
-// Infinite is the time of a lease that never ends.
-const Infinite = time.Duration(1<<63 - 1)
 
 // Encode returns the message as it is sent, at least 300 bytes (RFC 1542 section 2.1).
 func (m *Message) Encode() []byte {
@@ -207,12 +200,5 @@ func specified(ip net.IP) netip.Addr {
 	return netip.Addr{}
 }
 
-// Text returns an option that people read, without a final zero and with what does not print replaced.
-func (m *Message) Text(code byte) string {
-	return string(bytes.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r == '\uFFFD' {
-			return '?'
-		}
-		return r
-	}, bytes.TrimRight(m.Get(code), "\x00")))
-}
+// Text returns an option that people read, see [client.Text].
+func (m *Message) Text(code byte) string { return client.Text(m.Get(code)) }

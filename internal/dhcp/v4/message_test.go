@@ -11,6 +11,7 @@ import (
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
 
+	"github.com/tenon-cni/tenon/internal/dhcp/client"
 	"github.com/tenon-cni/tenon/internal/dhcp/v4"
 )
 
@@ -114,7 +115,7 @@ func TestValues(t *testing.T) {
 	m := &v4.Message{}
 	m.Set(1, []byte{0xff, 0xff, 0xff, 0xff})
 	m.Set(2, []byte{1, 2, 3})
-	if d, ok := m.Duration(1); d != v4.Infinite || !ok {
+	if d, ok := m.Duration(1); d != client.Infinite || !ok {
 		t.Errorf("got %v", d)
 	}
 	if _, ok := m.Duration(2); ok {

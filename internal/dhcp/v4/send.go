@@ -14,35 +14,35 @@ func (m *Machine) send(now time.Time) {
 	}
 	switch m.state {
 	case selecting:
-		m.do(Send{Message: m.question(Discover)})
+		m.Do(Send{Message: m.question(Discover)})
 	case requesting:
 		msg := m.question(Request)
 		msg.Set(OptRequestedIP, m.offered.address.AsSlice())
 		msg.Set(OptServerID, m.offered.server.AsSlice())
-		m.do(Send{Message: msg})
+		m.Do(Send{Message: msg})
 	case rebooting:
 		msg := m.question(Request)
-		msg.Set(OptRequestedIP, m.lease.Address.Addr().AsSlice())
-		m.do(Send{Message: msg})
+		msg.Set(OptRequestedIP, m.Held.Address.Addr().AsSlice())
+		m.Do(Send{Message: msg})
 	case renewing, rebinding: // RFC 2131 section 4.3.6: the address is in ciaddr, and nowhere else
 		msg := m.question(Request)
-		msg.Client, msg.Broadcast = m.lease.Address.Addr(), false
-		m.do(Send{Message: msg, From: msg.Client, To: m.asksWhom()})
-		m.wake = m.next(now)
+		msg.Client, msg.Broadcast = m.Held.Address.Addr(), false
+		m.Do(Send{Message: msg, From: msg.Client, To: m.asksWhom()})
+		m.Wake = m.next(now)
 		return
 	}
-	m.wake = now.Add(m.p.Timeout << (m.tries - 1))
+	m.Wake = now.Add(m.p.Timeout << (m.tries - 1))
 }
 
 // next is when a lease that is renewed or rebound is asked for again: after half of what is left until the next step, but not
 // more often than every minute (RFC 2131 section 4.4.5), or in a short lease than a twentieth of what it has after T1.
 func (m *Machine) next(now time.Time) time.Time {
-	until := m.lease.Rebind
+	until := m.Held.Rebind
 	if m.state == rebinding {
-		until = m.lease.Expires
+		until = m.Held.Expires
 	}
 	half := until.Sub(now) / 2
-	if half < min(max(m.lease.Expires.Sub(m.lease.Renew)/20, time.Second), time.Minute) {
+	if half < min(max(m.Held.Expires.Sub(m.Held.Renew)/20, time.Second), time.Minute) {
 		return until
 	}
 	return now.Add(half)
@@ -54,7 +54,7 @@ func (m *Machine) asksWhom() (server netip.Addr) {
 	case requesting:
 		return m.offered.server
 	case renewing:
-		return m.lease.Server
+		return m.Held.Server
 	}
 	return server
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv6"
+
+	"github.com/tenon-cni/tenon/internal/dhcp/client"
 )
 
 // timing is how often and how long a message is sent: RFC 8415 section 7.6. MRD is in exchange.end.
@@ -58,7 +60,7 @@ func (m *Machine) ask(now time.Time, s state, server DUID, about []netip.Addr) {
 func (m *Machine) soon(now time.Time, s state, about []netip.Addr) {
 	m.state = s
 	m.ex = exchange{xid: uint32(m.p.Rand()) & 0xffffff, hints: about}
-	m.wake = now.Add(time.Duration(m.p.Rand() % uint64(time.Second)))
+	m.Wake = now.Add(time.Duration(m.p.Rand() % uint64(time.Second)))
 }
 
 // send sends the message of the state, and sets the time to wait for an answer (RFC 8415 section 15).
@@ -74,7 +76,7 @@ func (m *Machine) send(now time.Time) {
 		case confirming:
 			m.ex.end = now.Add(confirmTime)
 		case renewing:
-			m.ex.end = m.lease.Rebind
+			m.ex.end = m.Held.Rebind
 		}
 	} else {
 		m.ex.rt = 2*m.ex.rt + m.jitter(m.ex.rt)
@@ -83,8 +85,8 @@ func (m *Machine) send(now time.Time) {
 		m.ex.rt = t.most + m.jitter(t.most)
 	}
 	m.ex.tries++
-	m.wake = earliest(now.Add(m.ex.rt), m.ex.end)
-	m.do(Send{m.message(now)})
+	m.Wake = client.Earliest(now.Add(m.ex.rt), m.ex.end)
+	m.Do(Send{m.message(now)})
 }
 
 // jitter is RAND: up to a tenth, more or less.

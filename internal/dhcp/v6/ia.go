@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv6"
+
+	"github.com/tenon-cni/tenon/internal/dhcp/client"
 )
 
 // ia is what a server says about the addresses of a client (IA_NA, RFC 8415 section 21.4).
@@ -32,7 +34,7 @@ func (m *Message) ia(id uint32) (a ia, ok bool) {
 		if o.Code() != OptIANA || len(value) < 12 || binary.BigEndian.Uint32(value) != id {
 			continue
 		}
-		a.t1, a.t2 = duration(value[4:]), duration(value[8:])
+		a.t1, a.t2 = client.Seconds(value[4:]), client.Seconds(value[8:])
 		list, err := options(value[12:])
 		if err != nil || a.t1 > a.t2 && a.t2 > 0 {
 			return ia{}, false
@@ -53,7 +55,7 @@ func iaAddressOf(o dhcpv6.Option) (a iaAddress, ok bool) {
 	if o.Code() != OptIAAddr || len(value) < 24 {
 		return a, false
 	}
-	a = iaAddress{netip.AddrFrom16([16]byte(value)), duration(value[16:]), duration(value[20:])}
+	a = iaAddress{netip.AddrFrom16([16]byte(value)), client.Seconds(value[16:]), client.Seconds(value[20:])}
 	list, err := options(value[24:])
 	return a, err == nil && usable(a.addr) && a.preferred <= a.valid && statusOf(list).code == success
 }

@@ -70,22 +70,14 @@ func (l Lease) keep(keep func(Address) bool) Lease {
 // ends is when the first address stops being valid; zero: never.
 func (l Lease) ends() (t time.Time) {
 	for _, a := range l.Addresses {
-		t = earliest(t, a.Valid)
+		t = client.Earliest(t, a.Valid)
 	}
 	return t
 }
 
-// earliest returns the earlier of two times; zero is never.
-func earliest(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
-}
-
 // in is the time after a while; the zero time after an infinite one.
 func in(now time.Time, d time.Duration) time.Time {
-	if d == Infinite {
+	if d == client.Infinite {
 		return time.Time{}
 	}
 	return now.Add(d)
@@ -100,7 +92,7 @@ func told(r *Message) Lease {
 func leaseOf(r *Message, a ia, now time.Time, before []Address) Lease {
 	l := told(r)
 	l.Addresses = slices.Clone(before)
-	shortest, end := Infinite, Infinite // preferred and valid
+	shortest, end := client.Infinite, client.Infinite // preferred and valid
 	for _, given := range a.addresses {
 		i := slices.IndexFunc(l.Addresses, func(a Address) bool { return a.Addr == given.addr })
 		if given.valid == 0 {
@@ -147,7 +139,7 @@ func (l *Lease) setTimes(a ia, now time.Time, shortest, end time.Duration) {
 
 // part is tenths of a time.
 func part(d time.Duration, tenths int) time.Duration {
-	if d == Infinite {
+	if d == client.Infinite {
 		return d
 	}
 	return d / 10 * time.Duration(tenths)

@@ -61,30 +61,22 @@ const (
 // It may have a lease in every state but stopped and releasing: what is lent is used up to its end, whatever servers say
 // meanwhile.
 type Machine struct {
+	core  // Wake is that of the state
 	p     Params
 	state state
-	lease *Lease    // what the client has
-	wake  time.Time // of the state
 	ex    exchange
 
 	probed Lease // granted, and looked at
 
 	solMax, infMax time.Duration // SOL_MAX_RT, INF_MAX_RT
-
-	pauses  int       // between attempts, so far
-	giveUp  time.Time // zero: never
-	refused string    // why the last attempt failed
-
-	actions []Action
 }
+
+type core = client.Core[Lease]
 
 // New returns a client that has not begun.
 func New(p Params) *Machine { return fresh(p.complete()) }
 
 func fresh(p Params) *Machine { return &Machine{p: p, solMax: defaultMaxRT, infMax: defaultMaxRT} }
-
-// Lease returns what the client has, nil if nothing. The caller must not change it.
-func (m *Machine) Lease() *Lease { return m.lease }
 
 // State says in words where the client is.
 func (m *Machine) State() string { return m.state.String() }
@@ -96,19 +88,16 @@ func (m *Machine) Stopped() bool { return m.state == stopped }
 // Expects reports whether an answer may come.
 func (m *Machine) Expects() bool { return m.ex.tries > 0 }
 
-// Reason says why the last attempt to get or prolong a lease failed, "" if it did not.
-func (m *Machine) Reason() string { return m.refused }
-
 // Start begins. With the lease of an earlier run it asks whether the addresses fit the link (RFC 8415 section 18.2.3), unless it
 // is time to prolong them: if not there is a [Lose], otherwise nothing, also if nobody answers. The link-local address must be
 // usable by then.
 func (m *Machine) Start(now time.Time, earlier *Lease) ([]Action, time.Time) {
 	switch {
 	case m.p.Stateless:
-		m.lease = earlier
+		m.Held = earlier
 		m.soon(now, informing, nil)
 	case earlier != nil && len(earlier.Addresses) > 0 && !earlier.Expired(now):
-		m.lease = earlier
+		m.Held = earlier
 		if earlier.Renew.IsZero() || now.Before(earlier.Renew) {
 			m.soon(now, confirming, earlier.without(now).addrs())
 		} else {
@@ -117,8 +106,8 @@ func (m *Machine) Start(now time.Time, earlier *Lease) ([]Action, time.Time) {
 	default:
 		m.soon(now, soliciting, nil)
 	}
-	if m.p.Total > 0 && m.lease == nil {
-		m.giveUp = now.Add(m.p.Total)
+	if m.p.Total > 0 && m.Held == nil {
+		m.GiveUp = now.Add(m.p.Total)
 	}
 	return m.done(now)
 }
@@ -127,9 +116,9 @@ func (m *Machine) Start(now time.Time, earlier *Lease) ([]Action, time.Time) {
 func (m *Machine) Tick(now time.Time) ([]Action, time.Time) {
 	m.expire(now)
 	switch {
-	case m.state != probing && !m.giveUp.IsZero() && !now.Before(m.giveUp):
+	case m.state != probing && !m.GiveUp.IsZero() && !now.Before(m.GiveUp):
 		m.fail(cmp.Or(m.unanswered(), "it was too late to ask anybody"))
-	case !m.wake.IsZero() && !now.Before(m.wake):
+	case !m.Wake.IsZero() && !now.Before(m.Wake):
 		m.tick(now)
 	}
 	return m.done(now)
@@ -155,15 +144,15 @@ func (m *Machine) Probed(now time.Time, taken ...netip.Addr) ([]Action, time.Tim
 // Declined tells that others have addresses that the client has already. They are taken out of the lease, and the server is
 // told.
 func (m *Machine) Declined(now time.Time, addresses ...netip.Addr) ([]Action, time.Time) {
-	if m.lease == nil {
+	if m.Held == nil {
 		return m.done(now)
 	}
-	taken := m.lease.keep(func(a Address) bool { return slices.Contains(addresses, a.Addr) }).addrs()
+	taken := m.Held.keep(func(a Address) bool { return slices.Contains(addresses, a.Addr) }).addrs()
 	if len(taken) == 0 {
 		return m.done(now)
 	}
-	server := m.lease.Server
-	m.reduce(m.lease.keep(func(a Address) bool { return !slices.Contains(taken, a.Addr) }), inUse(taken))
+	server := m.Held.Server
+	m.reduce(m.Held.keep(func(a Address) bool { return !slices.Contains(taken, a.Addr) }), inUse(taken))
 	m.decline(now, server, taken)
 	return m.done(now)
 }
@@ -175,8 +164,8 @@ func (m *Machine) Release(now time.Time) ([]Action, time.Time) {
 	switch {
 	case m.state == probing: // the server has lent that by now
 		l = m.probed
-	case m.lease != nil:
-		l = *m.lease
+	case m.Held != nil:
+		l = *m.Held
 	}
 	m.Stop()
 	if len(l.Addresses) > 0 {
@@ -187,41 +176,35 @@ func (m *Machine) Release(now time.Time) ([]Action, time.Time) {
 
 // Stop ends the client; the server is not told, and the lease is good up to its end. [Machine.Start] begins anew.
 func (m *Machine) Stop() {
-	actions, refused := m.actions, m.refused
+	m.core.Stop()
+	rest := m.core
 	*m = *fresh(m.p)
-	m.actions, m.refused = actions, refused
+	m.core = rest
 }
 
-// done returns what has to be done, and when to wake: also at the end of an address, and of the time for the first lease.
+// done returns the actions, and when to wake: also at the end of an address, and of the time for the first lease.
 func (m *Machine) done(now time.Time) ([]Action, time.Time) {
-	wake := m.wake
+	var limits []time.Time
 	if m.state != probing {
-		wake = earliest(wake, m.giveUp)
+		limits = append(limits, m.GiveUp)
 	}
-	if m.lease != nil {
-		wake = earliest(wake, m.lease.ends())
+	if m.Held != nil {
+		limits = append(limits, m.Held.ends())
 	}
-	if !wake.IsZero() && wake.Before(now) {
-		wake = now
-	}
-	actions := m.actions
-	m.actions = nil
-	return actions, wake
+	return m.Take(now, limits...)
 }
-
-func (m *Machine) do(a Action) { m.actions = append(m.actions, a) }
 
 // expire takes out of the lease what is not valid any more.
 func (m *Machine) expire(now time.Time) {
-	if m.lease == nil || len(m.lease.Addresses) == 0 {
+	if m.Held == nil || len(m.Held.Addresses) == 0 {
 		return
 	}
-	rest := m.lease.without(now)
-	if len(rest.Addresses) == len(m.lease.Addresses) {
+	rest := m.Held.without(now)
+	if len(rest.Addresses) == len(m.Held.Addresses) {
 		return
 	}
 	m.reduce(rest, client.Because("the lease has expired", m.unanswered()))
-	if m.lease == nil && (m.state == bound || m.state == renewing || m.state == rebinding || m.state == confirming) {
+	if m.Held == nil && (m.state == bound || m.state == renewing || m.state == rebinding || m.state == confirming) {
 		m.ask(now, soliciting, nil, nil)
 	}
 }
@@ -229,16 +212,11 @@ func (m *Machine) expire(now time.Time) {
 // reduce leaves a rest of the lease.
 func (m *Machine) reduce(rest Lease, reason string) {
 	if len(rest.Addresses) == 0 {
-		m.lose(reason)
+		m.Lose(reason)
 		return
 	}
-	m.do(Bind{rest, m.lease})
-	m.lease = &rest
-}
-
-func (m *Machine) lose(reason string) {
-	m.do(Lose{*m.lease, reason})
-	m.lease, m.refused, m.pauses = nil, reason, 0
+	m.Do(Bind{Lease: rest, Before: m.Held})
+	m.Held = &rest
 }
 
 func (m *Machine) tick(now time.Time) {
@@ -279,13 +257,13 @@ func (m *Machine) again(now time.Time) {
 
 // prolong asks for what is bound again (RFC 8415 sections 18.2.4, 18.2.5).
 func (m *Machine) prolong(now time.Time) {
-	switch late := m.lease.Rebind; {
+	switch late := m.Held.Rebind; {
 	case m.p.Stateless:
 		m.ask(now, informing, nil, nil)
 	case !late.IsZero() && !now.Before(late):
-		m.ask(now, rebinding, nil, m.lease.addrs())
+		m.ask(now, rebinding, nil, m.Held.addrs())
 	default:
-		m.ask(now, renewing, m.lease.Server, m.lease.addrs())
+		m.ask(now, renewing, m.Held.Server, m.Held.addrs())
 	}
 }
 
@@ -296,11 +274,11 @@ func (m *Machine) over(now time.Time) {
 	case requesting:
 		m.pause(now, why)
 	case confirming: // nobody has said no
-		m.refused = why
+		m.Refused = why
 		m.rest()
 	case renewing:
-		m.refused = why
-		m.ask(now, rebinding, nil, m.lease.addrs())
+		m.Refused = why
+		m.ask(now, rebinding, nil, m.Held.addrs())
 	case declining:
 		m.declined(now)
 	case releasing:
@@ -320,7 +298,7 @@ func (m *Machine) looked(now time.Time, found []netip.Addr) {
 	case len(taken) > 0:
 		m.decline(now, m.probed.Server, taken)
 	case len(rest.Addresses) > 0:
-	case m.lease != nil:
+	case m.Held != nil:
 		m.rest()
 	default:
 		m.pause(now, "the server gave addresses for a shorter time than it takes to see whether they are free")
@@ -329,7 +307,7 @@ func (m *Machine) looked(now time.Time, found []netip.Addr) {
 
 // decline tells the server that others have its addresses (RFC 8415 section 18.2.8).
 func (m *Machine) decline(now time.Time, server DUID, taken []netip.Addr) {
-	m.refused = inUse(taken)
+	m.Refused = inUse(taken)
 	m.ask(now, declining, server, taken)
 }
 
@@ -337,51 +315,49 @@ func inUse(taken []netip.Addr) string { return fmt.Sprintf("in use by others: %v
 
 // declined goes on after DECLINE, with what is left.
 func (m *Machine) declined(now time.Time) {
-	if m.lease == nil {
-		m.pause(now, m.refused)
+	if m.Held == nil {
+		m.pause(now, m.Refused)
 		return
 	}
 	m.rest()
-	if soonest := now.Add(declinePause); !m.wake.IsZero() && m.wake.Before(soonest) {
-		m.wake = soonest
+	if soonest := now.Add(declinePause); !m.Wake.IsZero() && m.Wake.Before(soonest) {
+		m.Wake = soonest
 	}
 }
 
 // rest is bound, up to T1, or T2 where that never comes.
 func (m *Machine) rest() {
 	m.state, m.ex = bound, exchange{}
-	m.wake = earliest(m.lease.Renew, m.lease.Rebind)
+	m.Wake = client.Earliest(m.Held.Renew, m.Held.Rebind)
 }
 
 // bind takes a lease.
 func (m *Machine) bind(l Lease) {
-	m.do(Bind{l, m.lease})
-	m.lease, m.giveUp, m.pauses, m.refused = &l, time.Time{}, 0, ""
+	m.Bind(l)
 	m.rest()
 }
 
 // pause ends an attempt, and is the end if there is no time for another one. Pauses grow as times between transmissions do.
 func (m *Machine) pause(now time.Time, reason string) {
-	d := min(time.Second<<min(m.pauses, 20), m.solMax)
+	d := min(time.Second<<min(m.Pauses, 20), m.solMax)
 	d += m.jitter(d)
-	if !m.giveUp.IsZero() && now.Add(d).After(m.giveUp) {
+	if m.TooLate(now.Add(d)) {
 		m.fail(reason)
 		return
 	}
-	m.pauses++
-	m.state, m.ex, m.refused, m.wake = paused, exchange{}, reason, now.Add(d)
+	m.Pauses++
+	m.state, m.ex, m.Refused, m.Wake = paused, exchange{}, reason, now.Add(d)
 }
 
 func (m *Machine) fail(reason string) {
-	m.refused = reason
 	m.Stop()
-	m.do(Fail{reason})
+	m.Fail(reason)
 }
 
 // unanswered says what is waited for in vain, or has been.
 func (m *Machine) unanswered() string {
 	if m.ex.tries == 0 {
-		return m.refused
+		return m.Refused
 	}
 	return client.Because(fmt.Sprintf("no answer to the %v in %s", m.state.kind(), client.Tries(m.ex.tries)), m.ex.odd)
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv6"
+
+	"github.com/tenon-cni/tenon/internal/dhcp/client"
 )
 
 // Type is the type of a message (RFC 8415 section 7.3).
@@ -112,24 +114,13 @@ func options(b []byte) (list dhcpv6.Options, err error) {
 	return list, err
 }
 
-// Infinite is the time of what never ends.
-const Infinite = time.Duration(1<<63 - 1)
-
-func duration(b []byte) time.Duration {
-	seconds := binary.BigEndian.Uint32(b)
-	if seconds == 1<<32-1 {
-		return Infinite
-	}
-	return time.Duration(seconds) * time.Second
-}
-
 // seconds returns the time in an option; ok is false if there is none.
 func (m *Message) seconds(code dhcpv6.OptionCode) (d time.Duration, ok bool) {
 	v := m.Get(code)
 	if len(v) != 4 {
 		return 0, false
 	}
-	return duration(v), true
+	return client.Seconds(v), true
 }
 
 // addrs returns the addresses in an option that can be those of nodes.

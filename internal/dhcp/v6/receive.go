@@ -72,7 +72,7 @@ func (m *Machine) replied(now time.Time, r *Message) {
 		m.denied(now, overall)
 		return
 	case prolongs && (overall.code == noBinding || ok && a.status.code == noBinding): // the server has forgotten them, and may give them anew
-		m.ask(now, requesting, DUID(r.Get(OptServerID)), m.lease.addrs())
+		m.ask(now, requesting, DUID(r.Get(OptServerID)), m.Held.addrs())
 		return
 	case !ok:
 		m.ex.odd = "the REPLY says nothing of the client's addresses"
@@ -83,7 +83,7 @@ func (m *Machine) replied(now time.Time, r *Message) {
 	}
 	switch {
 	case a.good() && prolongs:
-		m.granted(now, leaseOf(r, a, now, m.lease.without(now).Addresses))
+		m.granted(now, leaseOf(r, a, now, m.Held.without(now).Addresses))
 	case a.good():
 		m.granted(now, leaseOf(r, a, now, nil))
 	case prolongs:
@@ -97,25 +97,25 @@ func (m *Machine) replied(now time.Time, r *Message) {
 func (m *Machine) granted(now time.Time, l Lease) {
 	random := m.p.Rand() // the same for both: T2 stays after T1
 	l.Renew, l.Rebind = client.Earlier(l.Renew, now, random), client.Earlier(l.Rebind, now, random)
-	news := l.keep(func(a Address) bool { return m.lease == nil || !slices.Contains(m.lease.addrs(), a.Addr) })
+	news := l.keep(func(a Address) bool { return m.Held == nil || !slices.Contains(m.Held.addrs(), a.Addr) })
 	if !m.p.Probe || len(news.Addresses) == 0 {
 		m.bind(l)
 		return
 	}
-	m.state, m.ex, m.probed, m.wake = probing, exchange{}, l, now.Add(probeTime)
-	m.do(Probe{news.addrs()})
+	m.state, m.ex, m.probed, m.Wake = probing, exchange{}, l, now.Add(probeTime)
+	m.Do(Probe{news.addrs()})
 }
 
 // takenBack is for a REPLY that prolongs nothing: an address with no time left is lost, the rest is asked for as before.
 func (m *Machine) takenBack(now time.Time, a ia) {
-	rest := m.lease.keep(func(has Address) bool {
+	rest := m.Held.keep(func(has Address) bool {
 		return !slices.ContainsFunc(a.addresses, func(given iaAddress) bool { return given.addr == has.Addr })
 	})
 	m.ex.odd, m.ex.hints = "the server prolongs no address", rest.addrs()
-	if len(rest.Addresses) < len(m.lease.Addresses) {
+	if len(rest.Addresses) < len(m.Held.Addresses) {
 		m.reduce(rest, "the server has taken back the addresses")
 	}
-	if m.lease == nil {
+	if m.Held == nil {
 		m.ask(now, soliciting, nil, nil)
 	}
 }
@@ -143,7 +143,7 @@ func (m *Machine) confirmed(now time.Time, r *Message) {
 	case success:
 		m.rest()
 	case notOnLink:
-		m.lose(s.String())
+		m.Lose(s.String())
 		m.ask(now, soliciting, nil, nil)
 	default:
 		m.ex.odd = s.String()

@@ -1,7 +1,6 @@
 package v6
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
 
@@ -42,11 +41,5 @@ func statusOf(list dhcpv6.Options) status {
 	if len(v) < 2 {
 		return status{}
 	}
-	text := bytes.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r == '\uFFFD' {
-			return '?'
-		}
-		return r
-	}, bytes.TrimRight(v[2:], "\x00"))
-	return status{binary.BigEndian.Uint16(v), string(text)}
+	return status{binary.BigEndian.Uint16(v), client.Text(v[2:])}
 }
