@@ -69,7 +69,9 @@ func (c *Core[L]) Fail(reason string) {
 func (c *Core[L]) Stop() { *c = Core[L]{Refused: c.Refused, actions: c.actions} }
 
 // TooLate reports whether there is no time for another attempt.
-func (c *Core[L]) TooLate(attempt time.Time) bool { return !c.GiveUp.IsZero() && attempt.After(c.GiveUp) }
+func (c *Core[L]) TooLate(attempt time.Time) bool {
+	return !c.GiveUp.IsZero() && attempt.After(c.GiveUp)
+}
 
 // Take returns the actions for the caller, and when the client must wake: at the latest at a time of limits.
 func (c *Core[L]) Take(now time.Time, limits ...time.Time) ([]Action, time.Time) {
