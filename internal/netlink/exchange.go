@@ -93,17 +93,17 @@ func (x *Exchange) List(fd int, kind uint16, body []byte, reset func(), each fun
 	return err
 }
 
-// send sends a datagram. One that the socket has no room for gets it, as far as that is allowed.
+// send sends a datagram to the kernel, which is the peer of a socket that is not connected. If the datagram is larger
+// than the send buffer, send enlarges the buffer as far as the process may.
 func send(fd int, data []byte) error {
-	kernel := &unix.SockaddrNetlink{Family: unix.AF_NETLINK}
-	err := unix.Sendto(fd, data, 0, kernel)
+	err := unix.Send(fd, data, 0)
 	if err != unix.EMSGSIZE {
 		return err
 	}
 	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, len(data)); err != nil { // for who is root of the host
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, len(data))
 	}
-	return unix.Sendto(fd, data, 0, kernel)
+	return unix.Send(fd, data, 0)
 }
 
 // receive reads a datagram into the buffer. flags are MSG_….

@@ -1,0 +1,6 @@
+package netlink
+
+import "github.com/tenon-cni/tenon/internal/netns"
+
+// Over returns a connection over a socket of any kind, for tests that play the kernel.
+func Over(fd int, ns *netns.NS) *Conn { return &Conn{ns: ns, fd: fd} }
