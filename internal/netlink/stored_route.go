@@ -15,14 +15,15 @@ import (
 type StoredRoute struct {
 	Route // of a multipath route the first hop
 
-	full routeMessage
+	full     routeMessage
+	gateways []netip.Addr // also those of a next hop object, which full only names
 }
 
 // OwnRoute returns a route that does not exist yet, with [Protocol].
 func OwnRoute(r Route) StoredRoute {
 	full := r.message(Protocol)
 	r.Table = full.table()
-	return StoredRoute{Route: r, full: full}
+	return StoredRoute{Route: r, full: full, gateways: gateways(r)}
 }
 
 // In returns the route as it is to be in another table. It has no end of life there: that of a route that a router has
@@ -52,10 +53,11 @@ func (r StoredRoute) Derived() bool {
 // ByObject reports whether the hops of the route are a next hop object (ip-nexthop(8)), which others may use too.
 func (r StoredRoute) ByObject() bool { return r.full.has(rtaNextHop) }
 
-// Gateways are those of all hops.
-func (r StoredRoute) Gateways() []netip.Addr {
-	var list []netip.Addr
-	for _, hop := range r.full.hops() {
+// Gateways returns the gateways of all hops.
+func (r StoredRoute) Gateways() []netip.Addr { return r.gateways }
+
+func gateways(hops ...Route) (list []netip.Addr) {
+	for _, hop := range hops {
 		if gw := hop.Gateway(); gw.IsValid() {
 			list = append(list, gw)
 		}
@@ -106,7 +108,7 @@ func (c *Conn) StoredRoutes(l Link) ([]StoredRoute, error) {
 		if len(hops) == 0 || slices.ContainsFunc(hops, func(hop Route) bool { return hop.Link != l.Index }) {
 			continue
 		}
-		routes = append(routes, StoredRoute{Route: hops[0], full: m.request()})
+		routes = append(routes, StoredRoute{Route: hops[0], full: m.request(), gateways: gateways(hops...)})
 	}
 	sort.SliceStable(routes, func(i, j int) bool { return !routes[i].depends() && routes[j].depends() })
 	return routes, nil
