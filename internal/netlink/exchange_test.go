@@ -176,7 +176,7 @@ func TestReasons(t *testing.T) {
 		{"a qdisc twice", func() error {
 			return errors.Join(c.AddHooks(l, netlink.KindIngress), c.AddHooks(l, netlink.KindIngress))
 		}, unix.EEXIST, "file exists: Exclusivity flag on, cannot modify"},
-		{"no text", func() error { return c.Rename(l, "lo") }, unix.EEXIST, "file exists"},
+		{"no text", func() error { return errors.Join(c.SetUp(l, false), c.Rename(l, "lo")) }, unix.EEXIST, "file exists"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			err := row.do()

@@ -68,6 +68,39 @@ func FuzzDecoders(f *testing.F) {
 	})
 }
 
+// FuzzFlow: a flow is deleted by attributes that name the same flow.
+func FuzzFlow(f *testing.F) {
+	for _, a := range []string{"10.0.0.1", "fd00::1"} {
+		src := netip.MustParseAddr(a).AsSlice()
+		address := Nest(tupleIP, Bytes(ip4Src, src), Bytes(ip4Dst, src))
+		if len(src) == 16 {
+			address = Nest(tupleIP, Bytes(ip6Src, src), Bytes(ip6Dst, src))
+		}
+		port := Nest(tupleProto, Uint8(protoNum, unix.IPPROTO_UDP), Bytes(protoSrcPort, []byte{3, 232}), Bytes(protoDstPort, []byte{0, 53}))
+		f.Add(Body(Netfilter{}, Nest(flowOrig, address, port), Nest(flowReply, address, port), Uint32(flowID, 7), Uint16(flowZone, 3)))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		e, err := readFlow(b)
+		if err != nil {
+			return
+		}
+		again, err := readFlow(Body(Netfilter{}, e.name...))
+		if err != nil || again.flow.Orig != e.flow.Orig || again.flow.Protocol != e.flow.Protocol {
+			t.Fatalf("%v is named as %v: %v", e.flow, again.flow, err)
+		}
+	})
+}
+
+// TestReadFlow: a flow without an original tuple is an error, because the kernel would delete all flows.
+func TestReadFlow(t *testing.T) {
+	t.Parallel()
+	for _, b := range [][]byte{nil, Body(Netfilter{}), Body(Netfilter{}, Nest(flowReply)), Body(Netfilter{}, Nest(flowOrig))} {
+		if e, err := readFlow(b); err == nil {
+			t.Errorf("% x is read as %v", b, e.flow)
+		}
+	}
+}
+
 // TestWire: what is sent of rules, shapers and filters is read as the same.
 func TestWire(t *testing.T) {
 	t.Parallel()

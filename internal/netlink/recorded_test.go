@@ -59,13 +59,7 @@ var recordings = []struct {
 		do: func(c *wire, out io.Writer) {
 			links, err := c.Links()
 			for _, l := range links {
-				tun := l.Tun
-				l.Tun = nil
-				fmt.Fprintf(out, "%+v\n", l)
-				if tun != nil {
-					fmt.Fprintf(out, "\ttap %v multi-queue %v vnet-hdr %v pi %v persistent %v owner %d group %d\n",
-						tun.Tap, tun.MultiQueue, tun.VNetHdr, tun.PI, tun.Persistent, *tun.Owner, *tun.Group)
-				}
+				fmt.Fprintln(out, show(l))
 			}
 			fmt.Fprintln(out, err)
 			l, err := c.Link("another-name-of-the-link")
@@ -406,6 +400,24 @@ var recordings = []struct {
 			fmt.Fprintln(out, err)
 		},
 	},
+}
+
+// show describes a link without addresses in memory.
+func show(l netlink.Link) string {
+	tun := l.Tun
+	l.Tun = nil
+	text := fmt.Sprintf("%+v", l)
+	if tun != nil {
+		owner, group := tun.Owner, tun.Group
+		tun.Owner, tun.Group = nil, nil
+		text += fmt.Sprintf(" %+v", *tun)
+		for _, id := range []*uint32{owner, group} {
+			if id != nil {
+				text += fmt.Sprintf(" ID %d", *id)
+			}
+		}
+	}
+	return text
 }
 
 func recordingFile(name string) string { return filepath.Join("testdata", "recorded", name+".txt") }

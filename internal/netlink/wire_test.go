@@ -77,6 +77,9 @@ func (w *wire) asked() (requests []exchange) {
 	}
 }
 
+// number returns the number of the last request.
+func (w *wire) number() uint32 { return netlink.LastNumber(w.Conn) }
+
 // forget drops the answers that nobody read.
 func (w *wire) forget() {
 	for b := make([]byte, 1); ; {

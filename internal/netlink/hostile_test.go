@@ -1,0 +1,209 @@
+package netlink_test
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/netlink"
+)
+
+// load reads a recording.
+func load(t testing.TB, name string) recording {
+	t.Helper()
+	b, err := os.ReadFile(recordingFile(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parseRecording(t, string(b))
+}
+
+// questions are the methods that read descriptions of objects. They write the result.
+var questions = []struct {
+	name string
+	list bool // the answer is a list
+	ask  func(c *netlink.Conn, l netlink.Link) (any, error)
+}{
+	{"Link", false, func(c *netlink.Conn, _ netlink.Link) (any, error) {
+		l, err := c.Link("w0")
+		return show(l), err
+	}},
+	{"Links", true, func(c *netlink.Conn, _ netlink.Link) (any, error) {
+		var texts []string
+		links, err := c.Links()
+		for _, l := range links {
+			texts = append(texts, show(l))
+		}
+		return texts, err
+	}},
+	{"VLANs", true, func(c *netlink.Conn, l netlink.Link) (any, error) { return c.VLANs(l) }},
+	{"Addrs", true, func(c *netlink.Conn, l netlink.Link) (any, error) { return c.Addrs(l) }},
+	{"KeptAddrs", true, func(c *netlink.Conn, l netlink.Link) (any, error) { return c.KeptAddrs(l) }},
+	{"StoredAddrs", true, func(c *netlink.Conn, l netlink.Link) (any, error) { return c.StoredAddrs(l) }},
+	{"Duplicates", true, func(c *netlink.Conn, l netlink.Link) (any, error) { return c.Duplicates(l) }},
+	{"Autoconf", true, func(c *netlink.Conn, l netlink.Link) (any, error) { return c.Autoconf(l) }},
+	{"Routes", true, func(c *netlink.Conn, _ netlink.Link) (any, error) { return c.Routes(netlink.AllTables) }},
+	{"StoredRoutes", true, func(c *netlink.Conn, l netlink.Link) (any, error) { return c.StoredRoutes(l) }},
+	{"Lookup", false, func(c *netlink.Conn, _ netlink.Link) (any, error) {
+		hop, _, err := c.Lookup(netip.IPv6Unspecified())
+		return hop, err
+	}},
+	{"PolicyRules", true, func(c *netlink.Conn, _ netlink.Link) (any, error) { return c.PolicyRules() }},
+	{"Qdiscs", true, func(c *netlink.Conn, _ netlink.Link) (any, error) { return c.Qdiscs() }},
+	{"Filters", true, func(c *netlink.Conn, l netlink.Link) (any, error) {
+		list, others, err := c.Filters(l, netlink.Ingress)
+		return fmt.Sprint(list, others), err
+	}},
+}
+
+// askAll asks every question, each of which is answered with these messages, and returns the results.
+func askAll(t testing.TB, w *wire, l netlink.Link, payloads ...[]byte) (results []string) {
+	t.Helper()
+	for _, q := range questions {
+		number := w.number()
+		for range 3 { // for addresses, and routes of both families
+			number++
+			var answer []byte
+			for _, p := range payloads {
+				answer = append(answer, packet(unix.RTM_NEWLINK, unix.NLM_F_MULTI, number, p)...)
+			}
+			if q.list {
+				answer = append(answer, done(number)...)
+			}
+			w.answer(t, answer)
+		}
+		result, err := q.ask(w.Conn, l)
+		w.asked()
+		w.forget()
+		results = append(results, fmt.Sprintf("%s: %v, %v", q.name, result, err))
+		if errors.Is(err, unix.EAGAIN) {
+			t.Fatalf("%s waits for more than %x", q.name, payloads)
+		}
+	}
+	return results
+}
+
+// TestTruncated: messages of the recordings are cut at many places. No part of one stops the program or changes
+// how the next message is read.
+func TestTruncated(t *testing.T) {
+	t.Parallel()
+	w := newWire(t)
+	seen := map[string]bool{}
+	for _, row := range recordings {
+		for _, e := range load(t, row.name).exchanges {
+			if e.request {
+				continue
+			}
+			for _, m := range messages(t, e.datagram) {
+				payload := m[unix.SizeofNlMsghdr:]
+				if seen[string(payload)] {
+					continue
+				}
+				seen[string(payload)] = true
+				l := netlink.Link{Index: 3}
+				whole := askAll(t, w, l, payload)
+				for n := 0; n < len(payload); n += 1 + n/16 {
+					askAll(t, w, l, payload[:n])
+				}
+				if again := askAll(t, w, l, payload); !slices.Equal(whole, again) {
+					t.Fatalf("after truncated messages %q is read as %q", whole, again)
+				}
+			}
+		}
+	}
+}
+
+// TestInterrupted: a list that changes while the kernel makes it is asked for again, and nothing of the first
+// attempt remains. After ten attempts the error is ErrInterrupted.
+func TestInterrupted(t *testing.T) {
+	t.Parallel()
+	link := func(index int32, flags uint16, number uint32) []byte {
+		return packet(unix.RTM_NEWLINK, unix.NLM_F_MULTI|flags, number, netlink.Body(unix.IfInfomsg{Index: index}))
+	}
+	t.Run("once", func(t *testing.T) {
+		t.Parallel()
+		w := newWire(t)
+		w.answer(t, link(1, 0, 1), link(2, unix.NLM_F_DUMP_INTR, 1), done(1), slices.Concat(link(3, 0, 2), done(2)))
+		links, err := w.Links()
+		if err != nil || len(links) != 1 || links[0].Index != 3 {
+			t.Errorf("got %v, %v", links, err)
+		}
+		if n := len(w.asked()); n != 2 {
+			t.Errorf("asked %d times", n)
+		}
+	})
+	t.Run("always", func(t *testing.T) {
+		t.Parallel()
+		w := newWire(t)
+		for number := range uint32(10) {
+			w.answer(t, slices.Concat(link(1, unix.NLM_F_DUMP_INTR, number+1), done(number+1)))
+		}
+		if links, err := w.Links(); !errors.Is(err, netlink.ErrInterrupted) || links != nil {
+			t.Errorf("got %v, %v", links, err)
+		}
+		if n := len(w.asked()); n != 10 {
+			t.Errorf("asked %d times", n)
+		}
+	})
+	t.Run("at the end only", func(t *testing.T) {
+		t.Parallel()
+		w := newWire(t)
+		end := packet(unix.NLMSG_DONE, unix.NLM_F_MULTI|unix.NLM_F_DUMP_INTR, 1, make([]byte, 4))
+		w.answer(t, slices.Concat(link(1, 0, 1), end), done(2))
+		if links, err := w.Links(); err != nil || len(links) != 0 {
+			t.Errorf("got %v, %v", links, err)
+		}
+	})
+}
+
+// TestHostile: answers that the kernel does not give are errors.
+func TestHostile(t *testing.T) {
+	t.Parallel()
+	link := packet(unix.RTM_NEWLINK, 0, 1, netlink.Body(unix.IfInfomsg{Index: 1}))
+	short, long := slices.Clone(link), slices.Clone(link)
+	short[0], long[0] = 15, 200
+	for _, row := range []struct {
+		name     string
+		datagram []byte
+		want     error
+	}{
+		{"shorter than its header says", long, unix.EBADMSG},
+		{"shorter than a header", short, unix.EBADMSG},
+		{"less than a link", packet(unix.RTM_NEWLINK, 0, 1, make([]byte, 15)), unix.EBADMSG},
+		{"larger than any answer", make([]byte, 65<<10), unix.EMSGSIZE},
+		{"the answer to another request", packet(unix.RTM_NEWLINK, 0, 9, link[16:]), unix.EAGAIN},
+		{"an error without a number", packet(unix.NLMSG_ERROR, 0, 1, nil), nil},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWire(t)
+			w.answer(t, row.datagram)
+			if l, err := w.Link("w0"); !errors.Is(err, row.want) {
+				t.Errorf("got %v, %v, want %v", l, err, row.want)
+			}
+		})
+	}
+}
+
+// FuzzQuestions: no description of an object stops the program, or makes it wait for more.
+func FuzzQuestions(f *testing.F) {
+	for _, row := range recordings {
+		for _, e := range load(f, row.name).exchanges {
+			for _, m := range messages(f, e.datagram) {
+				f.Add(m[unix.SizeofNlMsghdr:], 3)
+			}
+		}
+	}
+	w := newWire(f)
+	f.Fuzz(func(t *testing.T, payload []byte, link int) {
+		if len(payload) > 32<<10 {
+			return
+		}
+		askAll(t, w, netlink.Link{Index: link}, payload)
+	})
+}

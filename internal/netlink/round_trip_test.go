@@ -1,0 +1,387 @@
+package netlink_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/netlink"
+	"github.com/tenon-cni/tenon/internal/netlink/tun"
+	"github.com/tenon-cni/tenon/internal/testnet"
+)
+
+var mac = net.HardwareAddr{2, 0, 0, 0, 0, 9}
+
+// TestNewLinks: each kind of link is made as asked for, and read as it was made.
+func TestNewLinks(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		link  netlink.NewLink
+		needs []probe.Feature
+		shown string // by ip
+	}{
+		{netlink.NewLink{Kind: "dummy", MAC: mac, MTU: 1300}, []probe.Feature{probe.Dummy}, "mtu 1300"},
+		{netlink.NewLink{Kind: "ifb", MAC: mac}, []probe.Feature{probe.IFB}, "ifb"},
+		{netlink.NewLink{Kind: "vrf", Table: 1000}, []probe.Feature{probe.VRF}, "vrf table 1000"},
+		{netlink.NewLink{Kind: "vlan", VLAN: 4094}, []probe.Feature{probe.Veth, probe.VLAN}, "vlan protocol 802.1Q id 4094"},
+		{netlink.NewLink{Kind: "macvlan", Mode: "bridge", MAC: mac}, []probe.Feature{probe.Veth, probe.Macvlan}, "macvlan mode bridge"},
+		{netlink.NewLink{Kind: "macvlan", Mode: "private", BCQueueLen: 77}, []probe.Feature{probe.Veth, probe.Macvlan}, "bcqueuelen 77"},
+		{netlink.NewLink{Kind: "macvlan", Mode: "vepa", MTU: 1300}, []probe.Feature{probe.Veth, probe.Macvlan}, "macvlan mode vepa"},
+		{netlink.NewLink{Kind: "macvlan", Mode: "passthru"}, []probe.Feature{probe.Veth, probe.Macvlan}, "macvlan mode passthru"},
+		{netlink.NewLink{Kind: "ipvlan", Mode: "l2"}, []probe.Feature{probe.Veth, probe.IPvlan}, "ipvlan  mode l2 "},
+		{netlink.NewLink{Kind: "ipvlan", Mode: "l3", MTU: 1300}, []probe.Feature{probe.Veth, probe.IPvlan}, "ipvlan  mode l3 "},
+		{netlink.NewLink{Kind: "ipvlan", Mode: "l3s"}, []probe.Feature{probe.Veth, probe.IPvlan}, "ipvlan  mode l3s "},
+	} {
+		t.Run(row.link.Kind+row.link.Mode, func(t *testing.T) {
+			t.Parallel()
+			testnet.Require(t, testnet.Kernel(row.needs...))
+			ns := testnet.New(t).Host
+			c := open(t, ns)
+			want := row.link
+			want.Name = "made"
+			if len(row.needs) > 1 {
+				want.Parent, want.ParentNS = wired(t, ns, c, "w0").Index, ns.NS
+			}
+			index, err := c.AddLink(want)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := c.LinkByIndex(index)
+			if err != nil {
+				t.Fatal(err)
+			}
+			same := got.Name == want.Name && got.Kind == want.Kind && got.Mode == want.Mode && !got.Up &&
+				got.VLAN == int(want.VLAN) && got.VRFTable == int(want.Table) && got.Parent == want.Parent
+			if !same || want.MAC != nil && got.MAC.String() != want.MAC.String() || want.MTU != 0 && got.MTU != want.MTU {
+				t.Errorf("%+v was made as %+v", want, got)
+			}
+			if shown := ns.Command("ip", "-d", "link", "show", "made"); !strings.Contains(shown, row.shown) {
+				t.Errorf("%s is not shown:\n%s", row.shown, shown)
+			}
+			if _, err := c.AddLink(want); !errors.Is(err, unix.EEXIST) {
+				t.Errorf("made again: %v", err)
+			}
+			existed, err := c.Delete(got)
+			again, errAgain := c.Delete(got)
+			if !existed || again || err != nil || errAgain != nil {
+				t.Errorf("deleted: %v, %v, again: %v, %v", existed, err, again, errAgain)
+			}
+		})
+	}
+}
+
+// TestVethBetweenNamespaces: the two ends know each other by index and by the identifier of the namespace.
+func TestVethBetweenNamespaces(t *testing.T) {
+	t.Parallel()
+	testnet.Require(t, testnet.Kernel(probe.Veth))
+	n := testnet.New(t, "c")
+	near, far := open(t, n.Container("c")), open(t, n.Host)
+	index, err := near.AddVeth(netlink.Veth{Name: "eth0", MAC: mac, MTU: 1300, Peer: "far", PeerNS: n.Host.NS})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, errA := near.LinkByIndex(index)
+	b, errB := far.Link("far")
+	if errA != nil || errB != nil {
+		t.Fatal(errA, errB)
+	}
+	if a.Peer != b.Index || b.Peer != a.Index || a.PeerNSID < 0 || b.PeerNSID < 0 || a.MTU != 1300 || b.MTU != 1300 || a.Up || b.Up {
+		t.Errorf("%+v and %+v", a, b)
+	}
+	there, err := far.LinksIn(b.PeerNSID)
+	if err != nil || len(there) != 2 || there[1].Name != "eth0" {
+		t.Errorf("links of the peer's namespace: %v, %v", there, err)
+	}
+	own, all, err := far.Namespaces()
+	if lives, errLives := far.Lives(b.PeerNSID); !lives || len(all) != 2 || own == b.PeerNSID || err != nil || errLives != nil {
+		t.Errorf("namespaces %v, own %d, peer lives %v: %v, %v", all, own, lives, err, errLives)
+	}
+}
+
+// TestMove: a link moves under another name and with the index that it is to have.
+func TestMove(t *testing.T) {
+	t.Parallel()
+	n := testnet.New(t, "c")
+	from, to := open(t, n.Host), open(t, n.Container("c"))
+	l := wired(t, n.Host, from, "w0")
+	if err := from.Move(l, n.Container("c").NS, "eth0", 77); err != nil {
+		t.Fatal(err)
+	}
+	moved, err := to.Link("eth0")
+	if err != nil || moved.Index != 77 || moved.Up {
+		t.Errorf("%+v, %v", moved, err)
+	}
+	if _, err := from.LinkByIndex(l.Index); !errors.Is(err, netlink.ErrNoLink) {
+		t.Errorf("still there: %v", err)
+	}
+	other := wired(t, n.Host, from, "w1")
+	if err := from.Move(other, n.Container("c").NS, "eth1", 77); !errors.Is(err, unix.EBUSY) {
+		t.Errorf("index in use: %v", err)
+	}
+}
+
+// TestTap: a device made by package tun is read as it was made.
+func TestTap(t *testing.T) {
+	t.Parallel()
+	testnet.Require(t, testnet.Kernel(probe.Tun))
+	ns := testnet.New(t).Host
+	c := open(t, ns)
+	owner, group := uint32(1000), uint32(0)
+	var err error
+	ns.Do(func() {
+		err = tun.Tap{Name: "tap0", MultiQueue: true, VNetHdr: true, Owner: &owner, Group: &group}.Create()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := c.Link("tap0")
+	want := &netlink.Tun{Tap: true, MultiQueue: true, VNetHdr: true, Persistent: true, Owner: &owner, Group: &group}
+	if diff := cmp.Diff(want, l.Tun); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
+// stable removes the parts of what ip shows that depend on the time.
+func stable(shown string) string {
+	var lines []string
+	for line := range strings.Lines(shown) {
+		words := strings.Fields(line)
+		for i := range words {
+			if i > 0 && strings.HasSuffix(words[i], "sec") && words[i-1] != "forever" {
+				words[i] = "soon"
+			}
+		}
+		lines = append(lines, strings.Join(words, " "))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// TestAddrsRoundTrip: IPv6 addresses that were read and deleted are the same after PutAddr: flags, lifetimes,
+// peers.
+func TestAddrsRoundTrip(t *testing.T) {
+	t.Parallel()
+	testnet.Require(t, testnet.Kernel(probe.IPv6))
+	ns := testnet.New(t).Host
+	c := open(t, ns)
+	l := wired(t, ns, c, "w0")
+	for _, a := range []string{
+		"fd00::1/64 nodad", "fd00::2/128 nodad noprefixroute", "fd00::3/64 nodad valid_lft 3600 preferred_lft 0",
+		"fd00::4 peer fd00:1::4/128 nodad", "fd00::5/64 nodad mngtmpaddr home",
+	} {
+		ns.Command("ip", append([]string{"address", "add", "dev", "w0"}, strings.Fields(a)...)...)
+	}
+	shown := func() string {
+		return stable(ns.Command("ip", "-6", "address", "show", "dev", "w0", "scope", "global"))
+	}
+	before := shown()
+	stored, err := c.StoredAddrs(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns.Command("ip", "-6", "address", "flush", "dev", "w0", "scope", "global")
+	for i := len(stored) - 1; i >= 0; i-- { // the kernel lists the newest first
+		if stored[i].Addr.Addr().IsLinkLocalUnicast() {
+			continue
+		}
+		if err := errors.Join(c.PutAddr(stored[i]), c.PutAddr(stored[i])); err != nil {
+			t.Errorf("%s: %v", stored[i].Addr, err)
+		}
+	}
+	if diff := cmp.Diff(before, shown()); diff != "" {
+		t.Errorf("addresses (-before +after):\n%s", diff)
+	}
+}
+
+// TestRoutesRoundTrip: routes that were read and removed are the same after PutRoute.
+func TestRoutesRoundTrip(t *testing.T) {
+	t.Parallel()
+	for name, routes := range map[string][]string{
+		"plain": {
+			"default via 10.1.0.1", "10.50.0.0/16 via 10.1.0.1 mtu lock 1300 advmss 1200 rtt 30ms initcwnd 20 metric 7 src 10.1.0.2 proto static",
+			"10.52.0.0/16 dev w0 scope link tos 0x10", "10.54.0.0/16 via 10.9.9.9 dev w0 onlink realm 3",
+		},
+		"gateway of the other family": {"10.51.0.0/16 via inet6 fe80::1 dev w0"},
+		"multipath":                   {"10.53.0.0/16 nexthop via 10.1.0.1 weight 2 nexthop via 10.1.0.9 weight 3"},
+		"IPv6": {
+			"default via fd00:1::1 metric 77", "fd00:50::/64 via fd00:1::1 mtu 1300 pref high", "fd00:51::/64 dev w0 expires 3000",
+			"fd00:52::/64 via fd00:1::1 src fd00:1::2 proto 77",
+		},
+		"IPv6 multipath": {"fd00:53::/64 nexthop via fd00:1::1 nexthop via fd00:1::9 weight 3"},
+		"encapsulation":  {"10.55.0.0/16 encap ip id 7 dst 10.1.0.3 via 10.1.0.1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ns := testnet.New(t).Host
+			c := open(t, ns)
+			l := wired(t, ns, c, "w0")
+			ns.Batch("address add 10.1.0.2/24 dev w0", "address add fd00:1::2/64 dev w0 nodad")
+			for _, r := range routes {
+				family := "-4"
+				if strings.HasPrefix(name, "IPv6") {
+					family = "-6"
+				}
+				if err := ns.Try(append([]string{"ip", family, "route", "add"}, strings.Fields(r)...)...); err != nil {
+					if name == "encapsulation" { // which not every kernel has
+						return
+					}
+					t.Fatal(err)
+				}
+			}
+			shown := func() string {
+				return stable(ns.Command("ip", "-d", "-4", "route") + ns.Command("ip", "-d", "-6", "route"))
+			}
+			before := shown()
+			all, err := c.StoredRoutes(l)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := 0
+			for i := len(all) - 1; i >= 0; i-- {
+				if all[i].Derived() {
+					continue
+				}
+				n++
+				if existed, err := c.TakeRoute(all[i]); !existed || err != nil {
+					t.Errorf("take %s: %v, %v", all[i].Route, existed, err)
+				}
+			}
+			if n != len(routes) {
+				t.Errorf("%d routes were read of %d", n, len(routes))
+			}
+			for _, r := range all {
+				if r.Derived() {
+					continue
+				}
+				added, err := c.PutRoute(r)
+				again, errAgain := c.PutRoute(r)
+				if !added || again || err != nil || errAgain != nil {
+					t.Errorf("put %s: %v, %v, again: %v, %v", r.Route, added, err, again, errAgain)
+				}
+			}
+			if diff := cmp.Diff(before, shown()); diff != "" {
+				t.Errorf("routes (-before +after):\n%s", diff)
+			}
+			after, err := c.StoredRoutes(l)
+			if err != nil || len(after) != len(all) {
+				t.Fatalf("%d routes after, %d before: %v", len(after), len(all), err)
+			}
+			for i := range all {
+				if strings.Contains(routes[len(routes)-1], "expires") || all[i].Same(after[i]) {
+					continue
+				}
+				t.Errorf("%s is not %s", after[i].Route, all[i].Route)
+			}
+		})
+	}
+}
+
+// TestShown: rules, VLANs and shaping are shown by the tools as they were asked for.
+func TestShown(t *testing.T) {
+	t.Parallel()
+	t.Run("rule", func(t *testing.T) {
+		t.Parallel()
+		testnet.Require(t, testnet.Kernel(probe.PolicyRules))
+		ns := testnet.New(t).Host
+		c := open(t, ns)
+		r := netlink.PolicyRule{Src: netip.MustParsePrefix("10.1.0.0/16"), Table: 1000, Priority: 77, Protocol: netlink.Protocol}
+		if err := c.AddPolicyRule(r); err != nil {
+			t.Fatal(err)
+		}
+		if got := ns.Command("ip", "rule", "show", "pref", "77"); got != "77:\tfrom 10.1.0.0/16 lookup 1000 proto 116\n" {
+			t.Errorf("shown as %q", got)
+		}
+	})
+	t.Run("VLANs", func(t *testing.T) {
+		t.Parallel()
+		testnet.Require(t, testnet.Kernel(probe.Bridge, probe.VLANFiltering))
+		ns := testnet.New(t).Host
+		c := open(t, ns)
+		port := wired(t, ns, c, "w0")
+		if err := c.AddBridge(netlink.Bridge{Name: "br0", VLANFiltering: true}); err != nil {
+			t.Fatal(err)
+		}
+		br, err := c.Link("br0")
+		if err != nil || !br.VLANFiltering {
+			t.Fatal(br, err)
+		}
+		if err := errors.Join(c.SetMaster(port, br.Index), c.DeleteVLANs(port, []netlink.VLAN{{ID: 1}})); err != nil {
+			t.Fatal(err)
+		}
+		var list []netlink.VLAN
+		for id := range uint16(4093) { // more than fit into an ordinary datagram
+			list = append(list, netlink.VLAN{ID: id + 1})
+		}
+		list = append(list, netlink.VLAN{ID: 4094, PVID: true, Untagged: true})
+		if err := c.AddVLANs(port, list); err != nil {
+			t.Fatal(err)
+		}
+		got, err := c.VLANs(port)
+		if diff := cmp.Diff(list, got); diff != "" || err != nil {
+			t.Errorf("%v (-want +got):\n%s", err, diff)
+		}
+		shown := strings.Fields(ns.Command("bridge", "-compressvlans", "vlan", "show", "dev", "w0"))
+		if text := strings.Join(shown[len(shown)-5:], " "); text != "w0 1-4093 4094 PVID Egress Untagged" && !strings.HasSuffix(text, "4094 PVID Egress Untagged") {
+			t.Errorf("shown as %q", text)
+		}
+	})
+	t.Run("shaping", func(t *testing.T) {
+		t.Parallel()
+		testnet.Require(t, testnet.Kernel(probe.Shaping), testnet.Tool("tc"))
+		ns := testnet.New(t).Host
+		c := open(t, ns)
+		l := wired(t, ns, c, "w0")
+		err := errors.Join(c.SetTBF(l, netlink.TBF{Rate: 125_000, Buffer: 64 * time.Millisecond, Limit: 10_000}), c.AddHooks(l, netlink.KindClsact),
+			c.AddFilter(l, netlink.KindClsact, netlink.Filter{
+				Hook: netlink.Ingress, Priority: 5, Match: netlink.Match{Prefix: netip.MustParsePrefix("10.1.0.0/16"), Dst: true}, Target: l.Index,
+			}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown := ns.Command("tc", "qdisc", "show", "dev", "w0") + ns.Command("tc", "filter", "show", "dev", "w0", "ingress")
+		for _, want := range []string{"tbf 1: root", "rate 1Mbit", "burst 8000b lat 16ms", "clsact ffff:", "protocol ip pref 5 u32", "match 0a010000/ffff0000 at 16", "Egress Redirect to device w0"} {
+			if !strings.Contains(shown, want) {
+				t.Errorf("%q is not shown:\n%s", want, shown)
+			}
+		}
+	})
+}
+
+// TestAnswers: the owner of an address answers, nobody else does.
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	testnet.Require(t, testnet.Kernel(probe.Veth, probe.IPv6))
+	n := testnet.New(t, "c")
+	c := open(t, n.Host)
+	peer := open(t, n.Container("c"))
+	if _, err := peer.AddVeth(netlink.Veth{Name: "eth0", Peer: "w0", PeerNS: n.Host.NS}); err != nil {
+		t.Fatal(err)
+	}
+	n.Container("c").Batch("address add 10.1.0.9/24 dev eth0", "address add fd00:1::9/64 dev eth0 nodad", "link set eth0 up")
+	n.Host.Batch("address add 10.1.0.2/24 dev w0", "address add fd00:1::2/64 dev w0 nodad", "link set w0 up")
+	l, err := c.Link("w0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for address, want := range map[string]bool{"10.1.0.9": true, "fd00:1::9": true, "10.1.0.8": false, "fd00:1::8": false} {
+		t.Run(fmt.Sprint(address), func(t *testing.T) {
+			patience := testnet.Patience
+			if !want {
+				patience = 300 * time.Millisecond
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			if got, err := c.Answers(ctx, l, netip.MustParseAddr(address)); got != want || err != nil {
+				t.Errorf("got %v, %v", got, err)
+			}
+		})
+	}
+}
