@@ -16,11 +16,11 @@ type Fake map[string]map[cni.Command]Handler
 func (f Fake) Call(ctx context.Context, c Call) (Reply, error) {
 	l := Local{}
 	for typ, verbs := range f {
-		l[typ] = func(ctx context.Context, env cni.Env, stdin []byte) ([]byte, bool) {
-			if h := verbs[env.Command]; h != nil {
-				return h(ctx, env, stdin)
+		l[typ] = func(ctx context.Context, c Call) ([]byte, bool) {
+			if h := verbs[c.Env.Command]; h != nil {
+				return h(ctx, c)
 			}
-			return succeed(env.Command, stdin), true
+			return succeed(c.Env.Command, c.Stdin), true
 		}
 	}
 	return l.Call(ctx, c)
@@ -36,12 +36,12 @@ func (f Fake) Find(_ []string, typ string) (string, error) {
 
 // Print returns a handler that succeeds and prints stdout.
 func Print(stdout string) Handler {
-	return func(context.Context, cni.Env, []byte) ([]byte, bool) { return []byte(stdout), true }
+	return func(context.Context, Call) ([]byte, bool) { return []byte(stdout), true }
 }
 
 // Fail returns a handler that fails with err.
 func Fail(err *cni.Error) Handler {
-	return func(context.Context, cni.Env, []byte) ([]byte, bool) { return err.Encode(cni.Newest), false }
+	return func(context.Context, Call) ([]byte, bool) { return err.Encode(cni.Newest), false }
 }
 
 func succeed(verb cni.Command, stdin []byte) []byte {

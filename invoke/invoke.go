@@ -10,6 +10,7 @@ package invoke
 
 import (
 	"context"
+	"os"
 
 	"github.com/tenon-cni/tenon/cni"
 )
@@ -23,6 +24,12 @@ type Call struct {
 	// Joined keeps a process in the group of this one, for the delegates of a plugin: who stops the plugin's group stops
 	// them with it. Otherwise a plugin gets a group of its own.
 	Joined bool
+
+	// Files stay open during the call whatever becomes of this program: a process has them open too, from descriptor 3
+	// on, and so do its descendants unless they close them. A [Handler] passes them to its delegates. If a file is a
+	// lock and this program is killed, the lock ends with the last of the processes. Windows passes no files: there
+	// [Process] ignores them.
+	Files []*os.File
 }
 
 // Reply is what a plugin that succeeded had to say.
@@ -36,6 +43,5 @@ type Caller interface {
 	Call(ctx context.Context, c Call) (Reply, error)
 }
 
-// Handler is a plugin in this process: the environment and the request in, what it prints out; ok is
-// false if that is an error object.
-type Handler func(ctx context.Context, env cni.Env, stdin []byte) (stdout []byte, ok bool)
+// Handler is a plugin in this process. It returns what a process would print; ok is false if that is an error object.
+type Handler func(ctx context.Context, c Call) (stdout []byte, ok bool)

@@ -27,7 +27,7 @@ func (l Local) Call(ctx context.Context, c Call) (Reply, error) {
 		return Reply{}, c.stopped(ctx, 0, outcome{})
 	}
 	start := time.Now()
-	out, ok := h(ctx, c.Env, c.Stdin)
+	out, ok := h(ctx, c)
 	switch o := (outcome{status: "exit status 1", stdout: out}); {
 	case ok:
 		return Reply{Stdout: out}, nil

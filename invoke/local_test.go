@@ -50,7 +50,7 @@ func TestLocalEqualsProcess(t *testing.T) {
 }
 
 func fails(stdout string) invoke.Handler {
-	return func(context.Context, cni.Env, []byte) ([]byte, bool) { return []byte(stdout), false }
+	return func(context.Context, invoke.Call) ([]byte, bool) { return []byte(stdout), false }
 }
 
 func TestLocalGetsTheCall(t *testing.T) {
@@ -58,7 +58,8 @@ func TestLocalGetsTheCall(t *testing.T) {
 	c := add("/nowhere/x")
 	var env cni.Env
 	var stdin []byte
-	l := invoke.Local{"x": func(_ context.Context, e cni.Env, b []byte) ([]byte, bool) {
+	l := invoke.Local{"x": func(_ context.Context, c invoke.Call) ([]byte, bool) {
+		e, b := c.Env, c.Stdin
 		env, stdin = e, b
 		return nil, true
 	}}
@@ -82,7 +83,7 @@ func TestLocalContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	called := 0
-	l := invoke.Local{"x": func(ctx context.Context, _ cni.Env, _ []byte) ([]byte, bool) {
+	l := invoke.Local{"x": func(ctx context.Context, _ invoke.Call) ([]byte, bool) {
 		called++
 		cancel()
 		<-ctx.Done()

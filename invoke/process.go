@@ -84,7 +84,7 @@ func (p Process) run(ctx context.Context, c Call) (Reply, error) {
 	cmd.Path, cmd.Err = c.Path, nil // never searched for in PATH
 	cmd.Env = p.environ(ctx, c.Env)
 	cmd.Stdin = bytes.NewReader(c.Stdin)
-	cmd.ExtraFiles = heldFiles(ctx)
+	cmd.ExtraFiles = c.Files
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: !c.Joined}
 	cmd.WaitDelay = drainFor
 	cmd.Cancel = func() error {

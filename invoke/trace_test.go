@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/invoke"
 )
 
@@ -132,9 +131,10 @@ func TestLocalTrace(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(folder(t, "state"), "state")
 	var inside invoke.Trace
-	l := invoke.Local{"outer": func(ctx context.Context, env cni.Env, stdin []byte) ([]byte, bool) {
+	l := invoke.Local{"outer": func(ctx context.Context, c invoke.Call) ([]byte, bool) {
 		inside, _ = invoke.TraceFrom(ctx)
-		reply, err := invoke.Process{Stderr: io.Discard}.Call(ctx, invoke.Call{Path: path, Env: env, Stdin: stdin})
+		c.Path = path
+		reply, err := invoke.Process{Stderr: io.Discard}.Call(ctx, c)
 		return reply.Stdout, err == nil
 	}}
 	want := invoke.Trace{Parent: parent, State: "a=b"}

@@ -44,7 +44,7 @@ func (c *Client) add(ctx context.Context, n *config.Network, a cni.Attachment, r
 		return nil, err
 	}
 	c.register(ctx)
-	ctx, unlock, err := c.lock(ctx, a)
+	c, unlock, err := c.lock(ctx, a)
 	if err != nil {
 		return nil, err
 	}

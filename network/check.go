@@ -29,7 +29,7 @@ func (c *Client) Check(ctx context.Context, a cni.Attachment, n *config.Network)
 }
 
 func (c *Client) check(ctx context.Context, a cni.Attachment, n *config.Network) error {
-	ctx, unlock, err := c.lock(ctx, a)
+	c, unlock, err := c.lock(ctx, a)
 	if err != nil {
 		return err
 	}

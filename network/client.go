@@ -63,7 +63,8 @@ type Client struct {
 	// look for the attachments of other state directories.
 	Isolated bool
 
-	root string // in front of the paths that are fixed for a host: for tests
+	held []*os.File // the locks of the operation, which plugins keep: see holding
+	root string     // in front of the paths that are fixed for a host: for tests
 }
 
 // Parameters are what an attachment has beside its key and its network.
@@ -222,7 +223,7 @@ func (c *Client) call(ctx context.Context, e Event, env cni.Env, stdin []byte, r
 	ctx, cancel := c.limit(ctx, 1)
 	defer cancel()
 	ctx, end := c.observeEvent(ctx, e)
-	reply, err := c.caller().Call(ctx, invoke.Call{Path: path, Env: env, Stdin: stdin})
+	reply, err := c.caller().Call(ctx, invoke.Call{Path: path, Env: env, Stdin: stdin, Files: c.held})
 	if err == nil {
 		if err = read(reply.Stdout); err != nil {
 			err = fmt.Errorf("%s %s: %w", e.Plugin, env.Command, err)

@@ -36,7 +36,7 @@ func (c *Client) del(ctx context.Context, a cni.Attachment, f Fallback) error {
 			return err
 		}
 	}
-	ctx, unlock, err := c.lock(ctx, a)
+	c, unlock, err := c.lock(ctx, a)
 	if err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ func (c *Client) GC(ctx context.Context, n *config.Network, k Keep) (err error) 
 	}
 	ctx, end := c.observe(ctx, Operation, cni.GC, cni.Attachment{Network: n.Name})
 	defer func() { end(nil, err) }()
-	ctx, unlock, unknown, err := c.lockHost(ctx, n.Name)
+	c, unlock, unknown, err := c.lockHost(ctx, n.Name)
 	if err != nil {
 		return fmt.Errorf("network %s: %w", n.Name, err)
 	}
@@ -242,7 +242,7 @@ func (c *Client) deleteStale(ctx context.Context, n *config.Network, r *Record) 
 	if err := r.complete(n); err != nil {
 		return err
 	}
-	ctx, unlock, err := c.lockContainer(ctx, r.Attachment.Container)
+	c, unlock, err := c.lockContainer(ctx, r.Attachment.Container)
 	if err != nil {
 		return err
 	}

@@ -302,7 +302,7 @@ type hang struct {
 
 func newHang(t *testing.T, verb cni.Command) *hang {
 	h := &hang{t: t, entered: make(chan struct{}), leave: make(chan struct{})}
-	h.calls = &invoke.Recorder{Caller: invoke.Fake{"slow": {verb: func(context.Context, cni.Env, []byte) ([]byte, bool) {
+	h.calls = &invoke.Recorder{Caller: invoke.Fake{"slow": {verb: func(context.Context, invoke.Call) ([]byte, bool) {
 		close(h.entered)
 		<-h.leave
 		return []byte("{}"), true

@@ -17,23 +17,30 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/regular"
-	"github.com/tenon-cni/tenon/invoke"
 )
 
-// lock waits until a's container is free and no GC runs on its network, and keeps it so until unlock. Plugins have to be
-// called with the context it returns.
-func (c *Client) lock(ctx context.Context, a cni.Attachment) (locked context.Context, unlock func(), err error) {
+// lock waits until the container of a is free and no GC runs on its network, and keeps it so until unlock. Plugins have
+// to be called by the client that lock returns: see holding.
+func (c *Client) lock(ctx context.Context, a cni.Attachment) (locked *Client, unlock func(), err error) {
 	return c.lockSandbox(ctx, a.Container, func() []string { return []string{a.Network} })
 }
 
-// lockSandbox waits until a container and some networks are free and keeps them so, as lock does. Which networks that are
-// can change until the container is locked, so it asks again then.
+// holding returns a client whose plugins keep the locks in files: if this process is killed, a plugin that outlives it
+// holds the locks until it ends, so that nobody removes what the plugin is still making.
+func (c *Client) holding(files ...*os.File) *Client {
+	locked := *c
+	locked.held = slices.Concat(c.held, files)
+	return &locked
+}
+
+// lockSandbox waits until a container and some networks are free and keeps them so, as lock does. Other operations can
+// change the networks until the container is locked, so lockSandbox asks for them again then.
 func (c *Client) lockSandbox(
 	ctx context.Context, container string, networks func() []string,
-) (locked context.Context, unlock func(), err error) {
+) (locked *Client, unlock func(), err error) {
 	for {
 		names := networks()
-		slices.Sort(names) // everybody who locks several does so in this order
+		slices.Sort(names) // every operation that locks several networks does so in this order
 		names = slices.Compact(names)
 		var held []func()
 		unlock := func() {
@@ -41,16 +48,16 @@ func (c *Client) lockSandbox(
 				release()
 			}
 		}
-		locked := ctx
+		locked := c
 		for _, n := range names {
-			next, release, err := c.lockFile(locked, "network", n, unix.F_RDLCK)
+			next, release, err := locked.lockFile(ctx, "network", n, unix.F_RDLCK)
 			if err != nil {
 				unlock()
 				return nil, nil, err
 			}
 			locked, held = next, append(held, release)
 		}
-		next, release, err := c.lockContainer(locked, container)
+		next, release, err := locked.lockContainer(ctx, container)
 		if err != nil {
 			unlock()
 			return nil, nil, err
@@ -63,38 +70,32 @@ func (c *Client) lockSandbox(
 	}
 }
 
-// lockNetwork waits until nothing is under way on a network, and keeps it so until unlock.
-func (c *Client) lockNetwork(ctx context.Context, network string) (locked context.Context, unlock func(), err error) {
+// lockNetwork waits until no operation runs on a network, and keeps it so until unlock.
+func (c *Client) lockNetwork(ctx context.Context, network string) (locked *Client, unlock func(), err error) {
 	return c.lockFile(ctx, "network", network, unix.F_WRLCK)
 }
 
-// lockContainer waits until nothing is under way for a container, and keeps it so until unlock. Where
-// networks are locked too, they come first, several in the order of their names, and nobody holds two containers: there is
-// no deadlock.
-func (c *Client) lockContainer(ctx context.Context, container string) (locked context.Context, unlock func(), err error) {
+// lockContainer waits until no operation runs on a container, and keeps it so until unlock. An operation locks networks
+// before the container, several networks in the order of their names, and never two containers: there is no deadlock.
+func (c *Client) lockContainer(ctx context.Context, container string) (locked *Client, unlock func(), err error) {
 	return c.lockFile(ctx, "container", container, unix.F_WRLCK)
 }
 
-func (c *Client) lockFile(ctx context.Context, kind, name string, mode int16) (locked context.Context, unlock func(), err error) {
+func (c *Client) lockFile(ctx context.Context, kind, name string, mode int16) (locked *Client, unlock func(), err error) {
 	what := cni.Attachment{Container: name}
 	if kind == "network" {
 		what = cni.Attachment{Network: name}
 	}
 	_, end := c.observe(ctx, Lock, "", what)
 	defer func() { end(nil, err) }()
-	failed := func(code cni.Code, format string, err error) (context.Context, func(), error) {
-		return nil, nil, cni.Errorf(code, format, kind, name, err)
-	}
 	l, err := lockPath(ctx, c.lockPath(kind, name), mode)
 	switch {
 	case err == nil:
-		// Where this process is killed, a plugin that outlives it has the lock until it is done, so that nobody takes
-		// back what is still being made.
-		return invoke.WithFile(ctx, l.File), l.release, nil
+		return c.holding(l.File), l.release, nil
 	case ctx.Err() != nil:
-		return failed(cni.CodeTryAgainLater, "%s %s is busy: %w", err)
+		return nil, nil, cni.Errorf(cni.CodeTryAgainLater, "%s %s is busy: %w", kind, name, err)
 	default:
-		return failed(cni.CodeIOFailure, "lock %s %s: %w", err)
+		return nil, nil, cni.Errorf(cni.CodeIOFailure, "lock %s %s: %w", kind, name, err)
 	}
 }
 

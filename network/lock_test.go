@@ -28,7 +28,8 @@ func TestContainersOneAtATime(t *testing.T) {
 	var running sync.Map // container → *atomic.Int32
 	var most atomic.Int32
 	all := new(atomic.Int32)
-	busy := func(_ context.Context, env cni.Env, _ []byte) ([]byte, bool) {
+	busy := func(_ context.Context, c invoke.Call) ([]byte, bool) {
+		env := c.Env
 		count, _ := running.LoadOrStore(env.ContainerID, new(atomic.Int32))
 		if n := count.(*atomic.Int32).Add(1); n > 1 {
 			t.Errorf("%d operations of %s", n, env.ContainerID)

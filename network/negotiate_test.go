@@ -300,7 +300,8 @@ func supporting(versions []cni.Version, called map[cni.Version]bool) map[cni.Com
 	}
 	return map[cni.Command]invoke.Handler{
 		cni.VersionCommand: invoke.Print(string(r.Encode())),
-		cni.Status: func(_ context.Context, _ cni.Env, stdin []byte) ([]byte, bool) {
+		cni.Status: func(_ context.Context, c invoke.Call) ([]byte, bool) {
+			stdin := c.Stdin
 			_, text, _ := cni.DecodeHeader(stdin)
 			v, _ := cni.ParseVersion(text)
 			called[v] = true

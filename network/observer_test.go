@@ -225,7 +225,7 @@ func TestObserverOfLocks(t *testing.T) {
 	c := &network.Client{Isolated: true, Caller: plugins, StateDir: t.TempDir(), Log: quiet, Observer: s}
 	n := list(t, "1.1.0", "red", "first")
 	inside := make(chan func())
-	plugins["first"][cni.Add] = func(context.Context, cni.Env, []byte) ([]byte, bool) {
+	plugins["first"][cni.Add] = func(context.Context, invoke.Call) ([]byte, bool) {
 		done := make(chan struct{})
 		inside <- func() { close(done) }
 		<-done

@@ -57,7 +57,7 @@ func (c *Client) recover(ctx context.Context, seen Record) (*Record, error) {
 	a := seen.Attachment
 	ctx, cancel := c.limit(ctx, len(seen.List.Plugins)+1)
 	defer cancel()
-	ctx, unlock, err := c.lock(ctx, a)
+	c, unlock, err := c.lock(ctx, a)
 	if err != nil {
 		return nil, err
 	}

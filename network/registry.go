@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/invoke"
 )
 
 // RegistryDir is where each [Client] registers its state directory before it attaches, so that GC of one runtime knows what the
@@ -190,7 +189,7 @@ func (c *Client) others() ([]*Client, error) {
 // lockHost waits until nothing is under way on a network in any state directory of the host, and keeps it so until unlock.
 // Each GC locks them in the order of their paths. err is only about the own state directory; what cannot be locked of
 // the others is in unknown.
-func (c *Client) lockHost(ctx context.Context, network string) (locked context.Context, unlock func(), unknown, err error) {
+func (c *Client) lockHost(ctx context.Context, network string) (locked *Client, unlock func(), unknown, err error) {
 	if c.Isolated {
 		locked, unlock, err = c.lockNetwork(ctx, network)
 		return locked, unlock, nil, err
@@ -202,13 +201,13 @@ func (c *Client) lockHost(ctx context.Context, network string) (locked context.C
 		}
 	}
 	var errs []error
-	locked, nested := ctx, false // nested: within GC of the runtime that has started this program
+	locked, nested := c, false // nested: within GC of the runtime that has started this program
 	registry, err := c.registry().hold(ctx)
 	if err != nil {
 		errs = append(errs, cni.Errorf(cni.CodeIOFailure, "registered state directories: %w", err))
 	}
 	if registry != nil {
-		locked, held = invoke.WithFile(ctx, registry.File), append(held, registry.release)
+		locked, held = c.holding(registry.File), append(held, registry.release)
 		nested = registry.inherited()
 	}
 	all, _ := c.others() // judge reports what cannot be listed
@@ -218,10 +217,10 @@ func (c *Client) lockHost(ctx context.Context, network string) (locked context.C
 	}
 	at, _ := slices.BinarySearchFunc(all, path, func(other *Client, path string) int { return cmp.Compare(other.StateDir, path) })
 	for _, one := range slices.Insert(slices.Clone(all), at, c) {
-		next, release, err := one.lockNetwork(locked, network)
+		next, release, err := one.lockNetwork(ctx, network)
 		switch {
 		case err == nil:
-			locked, held = next, append(held, release)
+			locked, held = locked.holding(next.held[len(one.held):]...), append(held, release)
 		case nested && errors.Is(err, errInherited): // that runtime holds it for this program
 		case one == c:
 			unlock()

@@ -36,7 +36,7 @@ func (c *Client) setup(
 		return nil, err
 	}
 	c.register(ctx)
-	ctx, unlock, err := c.lockSandbox(ctx, container, func() []string {
+	c, unlock, err := c.lockSandbox(ctx, container, func() []string {
 		names := networksOf(members)
 		for _, r := range c.cutShort(ctx, container) {
 			names = append(names, r.Attachment.Network)

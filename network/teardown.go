@@ -25,7 +25,7 @@ func (c *Client) teardown(
 			return err
 		}
 	}
-	ctx, unlock, err := c.lockSandbox(ctx, container, func() []string {
+	c, unlock, err := c.lockSandbox(ctx, container, func() []string {
 		names := networksOf(unrecorded)
 		found, _ := c.foundOf(container) // what is wrong with it the look after it tells
 		for _, f := range found {

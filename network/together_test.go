@@ -84,7 +84,7 @@ func (m *meeting) begin() {
 	m.over, m.end = context.WithCancelCause(context.Background())
 }
 
-func (m *meeting) wait(ctx context.Context, env cni.Env, _ []byte) ([]byte, bool) {
+func (m *meeting) wait(ctx context.Context, c invoke.Call) ([]byte, bool) {
 	m.mu.Lock()
 	if m.arrived++; m.arrived == m.size {
 		m.end(errMet)
@@ -98,7 +98,7 @@ func (m *meeting) wait(ctx context.Context, env cni.Env, _ []byte) ([]byte, bool
 	if err := context.Cause(m.over); !errors.Is(err, errMet) {
 		return cni.Errorf(cni.CodeTryAgainLater, "called off: %w", err).Encode(cni.Newest), false
 	}
-	if env.Command == cni.Add {
+	if c.Env.Command == cni.Add {
 		return []byte(`{"cniVersion":"1.1.0"}`), true
 	}
 	return nil, true

@@ -24,7 +24,7 @@ func Example() {
 	}
 	defer os.RemoveAll(state)
 	exporter := tracetest.NewInMemoryExporter()
-	plugin := func(ctx context.Context, _ cni.Env, _ []byte) ([]byte, bool) {
+	plugin := func(ctx context.Context, _ invoke.Call) ([]byte, bool) {
 		t, ok := invoke.TraceFrom(ctx)
 		fmt.Println("plugin is traced:", ok, len(t.ID()))
 		return []byte(`{"cniVersion":"1.1.0"}`), true

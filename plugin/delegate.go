@@ -87,7 +87,7 @@ func (d Delegator) call(ctx context.Context, typ string, verb cni.Command) ([]by
 	}
 	env := d.env
 	env.Command = verb
-	reply, err := d.caller.Call(ctx, invoke.Call{Path: path, Env: env, Stdin: d.stdin, Joined: true})
+	reply, err := d.caller.Call(ctx, invoke.Call{Path: path, Env: env, Stdin: d.stdin, Joined: true, Files: d.files})
 	if e := (*invoke.Error)(nil); errors.As(err, &e) {
 		said := *e
 		said.Err = e.Err.Verbatim()

@@ -30,7 +30,7 @@ func FuzzServe(f *testing.F) {
 		env := environment(verbs[int(verb)%len(verbs)])
 		env.Args = args
 		d := new(recorder).define(plugin.Info{Args: []string{"MAC", "IP"}})
-		out, ok := d.Handler(invoke.Fake{})(t.Context(), env, stdin)
+		out, ok := d.Handler(invoke.Fake{})(t.Context(), invoke.Call{Env: env, Stdin: stdin})
 		switch {
 		case !ok:
 			e, err := cni.DecodeErrorStrict(out)

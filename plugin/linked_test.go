@@ -201,8 +201,8 @@ func TestLinkedContext(t *testing.T) {
 		t.Errorf("%v, want %v", err, cause)
 	}
 	env.Path = dir
-	held := invoke.WithFile(t.Context(), lock)
-	if _, err = l.Call(held, invoke.Call{Path: invoke.LinkedPath("main"), Env: env, Stdin: []byte(delegated)}); err != nil {
+	call := invoke.Call{Path: invoke.LinkedPath("main"), Env: env, Stdin: []byte(delegated), Files: []*os.File{lock}}
+	if _, err = l.Call(t.Context(), call); err != nil {
 		t.Fatal(err)
 	}
 	if inherited, err := os.ReadFile(filepath.Join(dir, "pool.inherits")); err != nil || strings.TrimSpace(string(inherited)) != lock.Name() {

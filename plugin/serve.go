@@ -28,6 +28,7 @@ type input struct {
 	caller  invoke.Caller // for delegates
 	log     *slog.Logger  // nil is [slog.Default]
 	linked  bool          // into a program that is not the plugin's executable
+	files   []*os.File    // that delegates keep open: see [invoke.Call.Files]
 }
 
 func (in input) logger() *slog.Logger {
@@ -117,12 +118,12 @@ func (d Definition) Handler(caller invoke.Caller) invoke.Handler {
 }
 
 func (d Definition) handler(in input) invoke.Handler {
-	return func(ctx context.Context, env cni.Env, stdin []byte) ([]byte, bool) {
+	return func(ctx context.Context, c invoke.Call) ([]byte, bool) {
 		in := in
-		in.env, in.stdin = env, stdin
+		in.env, in.stdin, in.files = c.Env, c.Stdin, c.Files
 		out, err := d.serve(ctx, in)
 		if err != nil {
-			return cni.AsError(err).Encode(errorVersion(stdin)), false
+			return cni.AsError(err).Encode(errorVersion(c.Stdin)), false
 		}
 		return out, true
 	}

@@ -292,7 +292,8 @@ func TestErrors(t *testing.T) {
 			t.Parallel()
 			d := plugin.Define[config](plugin.Info{Name: "demo"}, verbs(func(context.Context, *call) (*cni.Result, error) { return nil, row.err }))
 			for _, verb := range []cni.Command{cni.Add, cni.Del, cni.Check, cni.Status, cni.GC} {
-				out, ok := d.Handler(invoke.Fake{})(t.Context(), environment(verb), []byte(`{"cniVersion":"1.1.0","name":"net","cni.dev/valid-attachments":[]}`))
+				stdin := []byte(`{"cniVersion":"1.1.0","name":"net","cni.dev/valid-attachments":[]}`)
+				out, ok := d.Handler(invoke.Fake{})(t.Context(), invoke.Call{Env: environment(verb), Stdin: stdin})
 				got, err := cni.DecodeErrorStrict(out)
 				if ok || err != nil {
 					t.Fatalf("%s: success %t, printed %s: %v", verb, ok, out, err)
@@ -317,7 +318,8 @@ func TestErrorVersion(t *testing.T) {
 		`{"cniVersion":"7.0.0","name":"net"}`: `{"cniVersion":"1.1.0","code":1,`,
 		`{`:                                   `{"cniVersion":"1.1.0","code":6,`,
 	} {
-		if out, _ := d.Handler(invoke.Fake{})(t.Context(), environment(cni.Add), []byte(stdin)); !strings.HasPrefix(string(out), want) {
+		call := invoke.Call{Env: environment(cni.Add), Stdin: []byte(stdin)}
+		if out, _ := d.Handler(invoke.Fake{})(t.Context(), call); !strings.HasPrefix(string(out), want) {
 			t.Errorf("%s: printed %s, want %s…", stdin, out, want)
 		}
 	}

@@ -34,7 +34,7 @@ func TestRequestVectors(t *testing.T) {
 		t.Run(v.File, func(t *testing.T) {
 			t.Parallel()
 			out, err := d.Serve(t.Context(), environment(verb), v.Data, invoke.Fake{})
-			printed, ok := d.Handler(invoke.Fake{})(t.Context(), environment(verb), v.Data)
+			printed, ok := d.Handler(invoke.Fake{})(t.Context(), invoke.Call{Env: environment(verb), Stdin: v.Data})
 			if v.Verdict == conformance.Invalid {
 				if code := cni.CodeOf(err); !slices.Contains(v.Codes, code) {
 					t.Errorf("code %d, want one of %v: %v", code, v.Codes, err)

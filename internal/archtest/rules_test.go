@@ -27,6 +27,7 @@ var rules = []struct {
 	{"plugins", plugins},
 	{"package-comments", packageComments},
 	{"package-names", packageNames},
+	{"context-values", contextValues},
 	{"no-sleep", noSleep},
 	{"no-init", noInit},
 	{"no-error-text", noErrorText},
@@ -267,6 +268,23 @@ func packageNames(t *tree, violated report) {
 			if slices.Contains(empty, part) {
 				violated(pkg, "the name %q does not say what the package holds", part)
 			}
+		}
+	}
+}
+
+// valueFiles and valuePackages are what may put values into a context.
+var (
+	valueFiles    = []string{"invoke/trace.go"}
+	valuePackages = []string{"internal/kernel", "internal/session"}
+)
+
+func contextValues(t *tree, violated report) {
+	for _, f := range t.files {
+		if f.support() || slices.Contains(valueFiles, f.path) || under(f.pkg, valuePackages...) {
+			continue
+		}
+		for _, u := range uses(f, []string{"WithValue"}, "context") {
+			violated(t.position(u), "context.WithValue: a context carries trace data only; pass a parameter")
 		}
 	}
 }

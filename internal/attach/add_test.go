@@ -461,7 +461,7 @@ func TestFailureAfterIPAM(t *testing.T) {
 	linkThere := true
 	b = newBench(t, pair{finish: func(context.Context, *session, *cni.Result) error { return failed }}, verbs{
 		cni.Add: invoke.Print(`{"cniVersion":"1.1.0",` + address + `}`),
-		cni.Del: func(context.Context, cni.Env, []byte) ([]byte, bool) {
+		cni.Del: func(context.Context, invoke.Call) ([]byte, bool) {
 			linkThere = strings.Contains(b.inside("ip", "-br", "address"), "10.0.0.2")
 			return nil, true
 		},

@@ -14,6 +14,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/internal/testnet/dhcpserver"
+	"github.com/tenon-cni/tenon/invoke"
 )
 
 // newRouted makes a bench whose containers are on a bridge with a router, and whose IPAM plugin brings the interface up, lets the
@@ -31,7 +32,7 @@ func newRouted(t *testing.T, accept bool, patience time.Duration) (*bench, *dhcp
 		}
 		return made, err
 	}})
-	pool[cni.Add] = func(ctx context.Context, _ cni.Env, _ []byte) ([]byte, bool) {
+	pool[cni.Add] = func(ctx context.Context, _ invoke.Call) ([]byte, bool) {
 		found, err := b.advertised(ctx, accept, patience)
 		if err != nil {
 			t.Error(err)

@@ -20,7 +20,7 @@ func TestDelOrder(t *testing.T) {
 	var then string
 	b = newBench(t, pair{}, verbs{
 		cni.Add: invoke.Print(`{"cniVersion":"1.1.0",` + address + `}`),
-		cni.Del: func(context.Context, cni.Env, []byte) ([]byte, bool) {
+		cni.Del: func(context.Context, invoke.Call) ([]byte, bool) {
 			then = b.inside("ip", "-br", "link") + b.Host.Command("nft", "list", "ruleset")
 			return nil, true
 		},

@@ -375,7 +375,7 @@ func TestDirectoryBehindStuckADD(t *testing.T) {
 	dir := tree(t, map[string]string{"10.conflist": conf("red", "stuck")})
 	f := openDirectory(t, config.Options{Dir: dir})
 	started, end := make(chan struct{}), make(chan struct{})
-	plugins := invoke.Fake{"stuck": {cni.Add: func(_ context.Context, _ cni.Env, _ []byte) ([]byte, bool) {
+	plugins := invoke.Fake{"stuck": {cni.Add: func(context.Context, invoke.Call) ([]byte, bool) {
 		close(started)
 		<-end
 		return []byte("{}"), true

@@ -32,7 +32,8 @@ type checksummed struct {
 }
 
 func (c *checksummed) plugin(check func(container string, version int) error) map[cni.Command]invoke.Handler {
-	return map[cni.Command]invoke.Handler{cni.Add: func(_ context.Context, e cni.Env, stdin []byte) ([]byte, bool) {
+	return map[cni.Command]invoke.Handler{cni.Add: func(_ context.Context, call invoke.Call) ([]byte, bool) {
+		e, stdin := call.Env, call.Stdin
 		var conf struct{ V, W int }
 		err := json.Unmarshal(stdin, &conf)
 		if err == nil && conf.V != conf.W {

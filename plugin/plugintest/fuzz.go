@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/plugin"
 )
 
@@ -42,11 +43,11 @@ func Fuzz(f *testing.F, s Suite) {
 		}
 		stdin = s.contain(bytes.ReplaceAll(stdin, []byte(absent), []byte(env.Netns)), r.Dir)
 		err := r.Host.Run(func() error {
-			out, ok := handler(t.Context(), env, stdin)
+			out, ok := handler(t.Context(), invoke.Call{Env: env, Stdin: stdin})
 			judgeOutput(t, env.Command, out, ok)
 			if ok && env.Command == cni.Add {
 				env.Command = cni.Del
-				if out, ok = handler(t.Context(), env, stdin); !ok {
+				if out, ok = handler(t.Context(), invoke.Call{Env: env, Stdin: stdin}); !ok {
 					t.Errorf("DEL after ADD: %s", out)
 				}
 			}

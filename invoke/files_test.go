@@ -9,7 +9,7 @@ import (
 	"github.com/tenon-cni/tenon/invoke"
 )
 
-// LIF-06: files of the context are open in a process, in their order, and closed in those called without it.
+// LIF-06: the files of a call are open in its process, in their order, and closed in the process of a call without them.
 func TestProcessHoldsFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -17,17 +17,17 @@ func TestProcessHoldsFiles(t *testing.T) {
 	if err := os.WriteFile(path, []byte("#!/bin/sh\nreadlink /proc/$$/fd/3 /proc/$$/fd/4\nexit 0\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	ctx, want := t.Context(), ""
+	call, want := add(path), ""
 	for _, name := range []string{"first", "second"} {
 		f, err := os.Create(filepath.Join(dir, name))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer f.Close()
-		ctx = invoke.WithFile(ctx, f)
+		call.Files = append(call.Files, f)
 		want += fmt.Sprintln(f.Name())
 	}
-	reply, err := invoke.Process{}.Call(ctx, add(path))
+	reply, err := invoke.Process{}.Call(t.Context(), call)
 	if err != nil || string(reply.Stdout) != want {
 		t.Errorf("open are %q, %v, want %q", reply.Stdout, err, want)
 	}
