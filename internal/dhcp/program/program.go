@@ -25,19 +25,19 @@ const CallCommand = "call-upstream"
 var libexecDirs = []string{"/usr/local/libexec/tenon", "/usr/libexec/tenon", "/usr/lib/tenon"}
 
 // MissingError reports that the program is not installed.
-type MissingError struct{ beside string }
+type MissingError struct{ dir string }
 
 func (e *MissingError) Error() string {
-	return fmt.Sprintf("the program %s is neither in %s nor in %s nor in PATH", Name, e.beside, strings.Join(libexecDirs, ", "))
+	return fmt.Sprintf("the program %s is neither in %s nor in %s nor in PATH", Name, e.dir, strings.Join(libexecDirs, ", "))
 }
 
-// Hint says what to do about it.
+// Hint returns what helps.
 func (e *MissingError) Hint() string {
-	return fmt.Sprintf("put %s beside tenon, or run \"tenon install %s\" where both are", Name, e.beside)
+	return fmt.Sprintf("put %s into the directory of tenon; \"tenon install %s\" then installs both", Name, e.dir)
 }
 
-// Find returns the path of the program: beside the running executable file, in a directory of libexec, or in PATH. The error is
-// a [*MissingError] if it is in none.
+// Find returns the path of the program, which it looks for in the directory of the running executable
+// file, in those of libexec, and in PATH. The error is a [*MissingError] if none has it.
 func Find() (string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -51,7 +51,7 @@ func Find() (string, error) {
 	}
 	path, err := exec.LookPath(Name)
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
-		return "", &MissingError{filepath.Dir(self)}
+		return "", &MissingError{dir: filepath.Dir(self)}
 	}
 	return path, err
 }

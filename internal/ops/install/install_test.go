@@ -162,3 +162,34 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	}
 	expect(t, names(t, dir))
 }
+
+// TestPrograms: a program is linked into the directory, or copied from another file system, and replaced when it differs.
+func TestPrograms(t *testing.T) {
+	t.Parallel()
+	source, dir := filepath.Join(t.TempDir(), "tool"), t.TempDir()
+	r := install.Request{Dir: dir, Programs: []string{source}}
+	for _, step := range []struct {
+		content string // of a new file, as an update makes; empty: the same file
+		want    install.Change
+	}{{"one", install.Installed}, {"", install.Unchanged}, {"two", install.Replaced}} {
+		if step.content != "" {
+			if err := errors.Join(os.RemoveAll(source), os.WriteFile(source, []byte(step.content), 0o755)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		done, err := install.Run(t.Context(), r)
+		if err != nil || len(done) != 1 || done[0].Change != step.want || done[0].Path != filepath.Join(dir, "tool") {
+			t.Errorf("%+v, %v, want %s", done, err, step.want)
+		}
+		if got, err := os.ReadFile(filepath.Join(dir, "tool")); err != nil || step.content != "" && string(got) != step.content {
+			t.Errorf("got %q, %v, want %q", got, err, step.content)
+		}
+	}
+	expect(t, names(t, dir), "tool")
+	if err := os.RemoveAll(source); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := install.Run(t.Context(), r); cni.CodeOf(err) != cni.CodeIOFailure {
+		t.Errorf("without the program: %v", err)
+	}
+}

@@ -1,0 +1,81 @@
+package program_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tenon-cni/tenon/internal/dhcp/program"
+)
+
+// TestFind: PATH counts where the directory of the test binary has no tenon-dhcp; a file that cannot be executed does not.
+func TestFind(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("PATH", dir)
+	path := filepath.Join(dir, program.Name)
+	if err := os.WriteFile(path, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var missing *program.MissingError
+	if found, err := program.Find(); !errors.As(err, &missing) {
+		t.Fatalf("found %q, %v", found, err)
+	}
+	if text := missing.Error() + missing.Hint(); !strings.Contains(text, "tenon-dhcp") || !strings.Contains(text, "tenon install") {
+		t.Error(text)
+	}
+	for name, call := range map[string]func() error{
+		"replace": func() error { return program.Replace(nil) },
+		"call":    func() error { _, err := program.Call(t.Context(), "", nil); return err },
+	} {
+		if err := call(); !errors.As(err, &missing) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := os.Chmod(path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := program.Find(); found != path || err != nil {
+		t.Errorf("found %q, %v", found, err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := filepath.Join(filepath.Dir(self), program.Name)
+	if err := os.WriteFile(first, nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(first)
+	if found, err := program.Find(); found != first || err != nil {
+		t.Errorf("found %q, %v, expected %q", found, err, first)
+	}
+}
+
+// TestCall: the reply is the output of the program; its error is what the program writes to standard error.
+func TestCall(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	script := "#!/bin/sh\nif [ \"$2\" = bad ]; then echo why >&2; exit 1; fi\necho \"$@\"; cat\n"
+	if err := os.WriteFile(filepath.Join(dir, program.Name), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	reply, err := program.Call(t.Context(), "/socket", []byte("{}"))
+	if want := "call-upstream /socket\n{}"; err != nil || string(reply) != want {
+		t.Errorf("got %q, %v, expected %q", reply, err, want)
+	}
+	if _, err := program.Call(t.Context(), "bad", nil); err == nil || !strings.HasSuffix(err.Error(), ": why") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestLongFlags: the upstream plugin accepts flags with one dash or two.
+func TestLongFlags(t *testing.T) {
+	t.Parallel()
+	got := program.LongFlags([]string{"-socketpath", "/a-b", "--debug", "-h", "-timeout=1s", "-"})
+	if want := []string{"--socketpath", "/a-b", "--debug", "-h", "--timeout=1s", "-"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, expected %q", got, want)
+	}
+}
