@@ -191,7 +191,7 @@ func declaresMain(f *file) bool {
 
 // TRC-06: packages that would slow down the start of every plugin if cmd/tenon linked them, the libraries for tracing among them.
 // The first asks the processor what it can do, for which it leaves a virtual machine; the second needs the first. net/rpc
-// brings in net/http and encoding/gob, whose initialiser takes 0.14 ms: they are for tenon-dhcp.
+// brings in net/http and encoding/gob, with an initialiser of 0.14 ms: they are for tenon-dhcp.
 var heavy = []string{
 	"golang.org/x/sys/cpu", "github.com/vishvananda/netlink",
 	"google.golang.org/grpc", "google.golang.org/protobuf", "github.com/golang/protobuf", "github.com/gogo/protobuf",

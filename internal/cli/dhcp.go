@@ -20,8 +20,9 @@ import (
 	"github.com/tenon-cni/tenon/invoke"
 )
 
-// RunDHCPDaemon replaces the process by the daemon, as the plugin dhcp does if its first argument is "daemon"; args are the
-// arguments after it. Flags begin with one dash or two, as with the upstream plugin.
+// RunDHCPDaemon replaces the process by the daemon, as the plugin dhcp does if its first argument
+// is "daemon"; args are the arguments after it. Flags begin with one dash or two, as with the
+// upstream plugin.
 func RunDHCPDaemon(args []string, version string, caller invoke.Caller) int {
 	return Run(append([]string{"dhcp-daemon"}, program.LongFlags(args)...), version, caller)
 }

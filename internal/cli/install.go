@@ -51,7 +51,7 @@ are not affected. Doing it again changes nothing.`,
 	return cmd
 }
 
-// programs returns the programs that some plugins need beside them.
+// programs returns the programs that some plugins need in their directory.
 func (a *app) programs(plugins []string) []string {
 	if !slices.Contains(plugins, "dhcp") {
 		return nil

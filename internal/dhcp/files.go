@@ -12,7 +12,8 @@ type Note struct{ cni.Attachment }
 // FileName returns the name of the file of an attachment.
 func FileName(a cni.Attachment) string { return string(a.Owner()) }
 
-// Dir returns the directory beside a socket. Its files do not outlive a boot, as no network namespace does.
+// Dir returns the directory of a socket's files. They do not outlive a boot, as no network
+// namespace does.
 func Dir(socket string) string { return socket + ".d" }
 
 // Leases returns the leases of the daemon at a socket.

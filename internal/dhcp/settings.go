@@ -1,5 +1,6 @@
-// Package dhcp holds what the plugin dhcp and its daemon share: the ipam section of a network configuration, and the files
-// beside the socket. It does not handle DHCP messages, so that the plugin links no code for them.
+// Package dhcp holds the settings that the plugin dhcp and its daemon share: the ipam section of a
+// network configuration, and the files of a socket. It does not handle DHCP messages, so that the
+// plugin links no code for them.
 package dhcp
 
 import (
@@ -26,8 +27,9 @@ type Settings struct {
 	Priority int `json:"priority" min:"0"`
 	// Routes are added to those of the server.
 	Routes []cni.Route `json:"routes"`
-	// DHCP6 asks for IPv6 besides the IPv4 address: "stateful" a DHCPv6 server for addresses, "stateless" one for name servers
-	// only; "slaac" has the kernel take its addresses and router from router advertisements.
+	// DHCP6 asks for IPv6 besides the IPv4 address: "stateful" a DHCPv6 server for addresses,
+	// "stateless" one for name servers only; "slaac" has the kernel take its addresses and router
+	// from router advertisements.
 	DHCP6 DHCP6 `json:"dhcp6" enum:"stateful,stateless,slaac"`
 }
 
@@ -83,8 +85,8 @@ func Parse(config []byte) (*Network, error) {
 	return n, nil
 }
 
-// Options returns the options that are sent to the server, and the codes of those that it is asked for. args is CNI_ARGS,
-// of which anything but a value that is asked for is passed over. Errors have [cni.CodeInvalidConfig].
+// Options returns the options to send, and the codes of the options to request. args is CNI_ARGS;
+// Options reads only the keys of fromArg. Errors have [cni.CodeInvalidConfig].
 func (s *Settings) Options(args string) (provide []Option, request []byte, err error) {
 	switch s.DHCP6 {
 	case "", Stateful, Stateless, SLAAC:
@@ -140,7 +142,8 @@ func unique(codes []byte) (out []byte) {
 	return out
 }
 
-// argument is the value of a key in CNI_ARGS, which is not checked: it is not for this plugin alone.
+// argument returns the value of a key in CNI_ARGS, which it does not check: other plugins use it
+// too.
 func argument(args, key string) (value string, ok bool) {
 	if key == "" {
 		return "", false
@@ -153,7 +156,8 @@ func argument(args, key string) (value string, ok bool) {
 	return value, ok
 }
 
-// Code returns the number of an option (RFC 2132; 77: RFC 3004, 119: RFC 3397, 121: RFC 3442) from its name or number. The upstream plugin knows only the first six names.
+// Code returns the number of an option (RFC 2132; 77: RFC 3004, 119: RFC 3397, 121: RFC 3442) from
+// its name or number. The upstream plugin knows only the first six names.
 func Code(name string) (byte, error) {
 	switch name {
 	case "dhcp-client-identifier":

@@ -37,7 +37,7 @@ type client struct{}
 
 type call = plugin.Call[Config]
 
-// Validate refuses options that are none.
+// Validate refuses options that do not exist.
 func (client) Validate(c *call) error {
 	if c.Conf.IPAM == nil {
 		return cni.Errorf(cni.CodeInvalidConfig, "the network configuration has no ipam section")
@@ -46,7 +46,8 @@ func (client) Validate(c *call) error {
 	return err
 }
 
-// Add returns the address that the daemon has got, with the routes of the configuration behind those of the server.
+// Add returns the address from the daemon, with the routes of the configuration after those from
+// the server.
 func (client) Add(ctx context.Context, c *call) (*cni.Result, error) {
 	r, err := ask(ctx, c, rpc.Allocate)
 	if err != nil {
@@ -79,7 +80,7 @@ func prefixes(ips []cni.IP) []netip.Prefix {
 	return list
 }
 
-// Del gives the address back. Where no daemon runs the next one does.
+// Del releases the address. If no daemon runs, the next one does.
 func (client) Del(ctx context.Context, c *call) error {
 	config, err := network(c)
 	if err != nil {
@@ -96,7 +97,8 @@ func (client) Del(ctx context.Context, c *call) error {
 	return outer(reply, "Release")
 }
 
-// note leaves word for the next daemon that the attachment was deleted, if an earlier one has left a lease of it.
+// note writes a note for the next daemon that the attachment was deleted, if an earlier one has
+// left a lease of it.
 func note(c *call) error {
 	a := c.Attachment()
 	leases, err := dhcp.Leases(socket(c))
@@ -117,7 +119,7 @@ func note(c *call) error {
 	return nil
 }
 
-// Status looks whether the daemon answers.
+// Status reports whether the daemon answers.
 func (client) Status(ctx context.Context, c *call) error {
 	reply, err := rpc.Call(ctx, socket(c), rpc.Request{Verb: rpc.Status})
 	if errors.Is(err, rpc.ErrReference) {
@@ -132,7 +134,8 @@ func (client) Status(ctx context.Context, c *call) error {
 	return nil
 }
 
-// GC has the daemon give back what is not in use any more. Where none runs there is nothing to look at yet.
+// GC has the daemon release leases that are no longer in use. Without a daemon there is none to
+// release.
 func (client) GC(ctx context.Context, c *call) error {
 	config, err := network(c)
 	if err != nil {
@@ -150,7 +153,7 @@ func (client) GC(ctx context.Context, c *call) error {
 
 const hint = "start it with: dhcp daemon, or tenon dhcp-daemon"
 
-// ask makes a request about the container, whose answer is a result.
+// ask makes a request about the container, and returns its result.
 func ask(ctx context.Context, c *call, verb rpc.Verb) (*cni.Result, error) {
 	path, err := filepath.Abs(c.Netns)
 	if err != nil {
@@ -171,7 +174,8 @@ func ask(ctx context.Context, c *call, verb rpc.Verb) (*cni.Result, error) {
 	return cni.DecodeResult(reply.Result, cni.V110)
 }
 
-// outer puts the error of the daemon into the words of the reference plugin, which users and tests know.
+// outer returns the error of the daemon in the words of the upstream plugin, which users and tests
+// know.
 func outer(reply *rpc.Reply, method string) error {
 	err := reply.Err()
 	if err == nil {
@@ -181,7 +185,7 @@ func outer(reply *rpc.Reply, method string) error {
 	return cni.Errorf(e.Code, "error calling DHCP.%s: %s", method, e.Msg).WithDetails(e.Details)
 }
 
-// socket is that of the daemon.
+// socket returns the path of the daemon's socket.
 func socket(c *call) string {
 	if c.Conf.IPAM == nil {
 		return dhcp.DefaultSocket
@@ -189,7 +193,7 @@ func socket(c *call) string {
 	return cmp.Or(c.Conf.IPAM.DaemonSocketPath, dhcp.DefaultSocket)
 }
 
-// network is as much of the configuration as DEL and GC need: the rest may have become wrong since.
+// network returns the part of the configuration that DEL and GC need: the rest may be wrong by now.
 func network(c *call) (json.RawMessage, error) {
 	return json.Marshal(map[string]any{"cniVersion": c.Version, "name": c.Name, "type": c.Type, "ipam": map[string]string{"type": "dhcp"}})
 }

@@ -21,8 +21,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/dhcp/upstream"
 )
 
-// Run runs the program with the arguments of the command line, and returns the exit status: 0 for success, 1 for failure, 2 for a
-// command line that makes no sense.
+// Run runs the program with the arguments of the command line, and returns the exit status: 0 for
+// success, 1 for failure, 2 for a command line that makes no sense.
 func Run(args []string, version string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
 	defer stop()
@@ -94,7 +94,8 @@ func activated() (*os.File, error) {
 	return os.NewFile(3, "LISTEN_FDS"), nil
 }
 
-// callUpstream returns the command that [program.Call] uses: it reads a request and writes the reply, both in JSON.
+// callUpstream returns the command that [program.Call] uses: it reads a request and writes the
+// reply, both in JSON.
 func callUpstream(usage *bool) *cobra.Command {
 	return &cobra.Command{
 		Use:    program.CallCommand + " SOCKET",

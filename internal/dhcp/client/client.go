@@ -1,5 +1,6 @@
-// Package client holds what the state machines of DHCPv4 and DHCPv6 share: the lease and the attempts to get one, the actions of
-// the caller, lease times, and the texts and names that servers send.
+// Package client holds what the state machines of DHCPv4 and DHCPv6 share: the lease and the
+// attempts to get one, the actions of the caller, lease times, and the texts and names that servers
+// send.
 package client
 
 import (
@@ -9,17 +10,20 @@ import (
 	"time"
 )
 
-// Action is an action for the caller of a client: [Bind], [Lose] or [Fail], or one that only a protocol has.
+// Action is an action for the caller of a client: [Bind], [Lose] or [Fail], or one that only a
+// protocol has.
 type Action = any
 
-// Bind is the lease that the client has from now on, also where a server only renewed it. Before is the lease until now, or nil;
-// the client must no longer use addresses that only Before has. L is the type of the lease.
+// Bind is the lease that the client has from now on, also where a server only renewed it. Before is
+// the lease until now, or nil; the client must no longer use addresses that only Before has. L is
+// the type of the lease.
 type Bind[L any] struct {
 	Lease  L
 	Before *L
 }
 
-// Lose means that the client must no longer use the addresses of its lease. It continues to try to get another.
+// Lose means that the client must no longer use the addresses of its lease. It continues to try to
+// get another.
 type Lose[L any] struct {
 	Lease  L
 	Reason string
@@ -73,7 +77,8 @@ func (c *Core[L]) TooLate(attempt time.Time) bool {
 	return !c.GiveUp.IsZero() && attempt.After(c.GiveUp)
 }
 
-// Take returns the actions for the caller, and when the client must wake: at the latest at a time of limits.
+// Take returns the actions for the caller, and when the client must wake: at the latest at a time
+// of limits.
 func (c *Core[L]) Take(now time.Time, limits ...time.Time) ([]Action, time.Time) {
 	wake := c.Wake
 	for _, t := range limits {
@@ -95,9 +100,10 @@ func Earliest(a, b time.Time) time.Time {
 	return a
 }
 
-// Earlier moves the time of a renewal forward by less than a tenth of the time since the lease was given, so that clients with
-// leases of the same time do not renew them together (RFC 2131 section 4.4.5). The result is never later than servers allow,
-// and they answer before T1 too (RFC 8415 section 18.2.4). A zero time, which is never, stays.
+// Earlier moves the time of a renewal forward by less than a tenth of the time since the lease was
+// given, so that clients with leases of the same time do not renew them together (RFC 2131 section
+// 4.4.5). The result is never later than servers allow, and they answer before T1 too (RFC 8415
+// section 18.2.4). A zero time, which is never, stays.
 func Earlier(t, given time.Time, random uint64) time.Time {
 	if t.IsZero() {
 		return t
@@ -118,7 +124,8 @@ func Seconds(b []byte) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// Text returns a text of a server without final zeros, and with a question mark for each character that does not print.
+// Text returns a text of a server without final zeros, and with a question mark for each character
+// that does not print.
 func Text(b []byte) string {
 	return string(bytes.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r == '\uFFFD' {

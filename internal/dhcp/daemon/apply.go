@@ -34,8 +34,9 @@ func result(l *v4.Lease, priority int) *cni.Result {
 	return r
 }
 
-// apply changes the interface from one lease to another; one of them may be nil. Addresses and routes of other plugins of the
-// network stay. The MTU counts only where the configuration requests it: those plugins have set one.
+// apply changes the interface from one lease to another; one of them may be nil. Addresses and
+// routes of other plugins of the network stay. The MTU counts only where the configuration requests
+// it: those plugins have set one.
 func (o *openLink) apply(ctx context.Context, before, after *v4.Lease, of *Record) error {
 	had, want := routes(before, of.Priority), routes(after, of.Priority)
 	moved := before == nil || after == nil || before.Address != after.Address

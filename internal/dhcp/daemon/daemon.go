@@ -1,5 +1,6 @@
-// Package daemon gets DHCP leases for attachments: it renews and releases them, and changes interfaces when a server changes a
-// lease. Leases are in files, so that a daemon can continue with the leases of one that was ended or killed.
+// Package daemon gets DHCP leases for attachments: it renews and releases them, and changes
+// interfaces when a server changes a lease. Leases are in files, so that a daemon can continue with
+// the leases of one that was ended or killed.
 package daemon
 
 import (
@@ -45,7 +46,8 @@ type Daemon struct {
 	ending bool
 }
 
-// noteEvery is how often the daemon reads the notes of attachments that were deleted while it did not answer.
+// noteEvery is how often the daemon reads the notes of attachments that were deleted while it did
+// not answer.
 const noteEvery = time.Minute
 
 // Run runs a daemon until its context ends. It does not release leases then.
@@ -214,7 +216,7 @@ func (d *Daemon) adopt(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// removeExpired removes addresses whose lease expired while no daemon ran.
+// removeExpired removes addresses with a lease that expired while no daemon ran.
 func (d *Daemon) removeExpired(ctx context.Context, at *openLink, rec *Record) error {
 	const why = "the lease has expired while no daemon ran"
 	var errs []error

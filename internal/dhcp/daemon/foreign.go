@@ -14,11 +14,13 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
-// unknownTime is the assumed lease time of an address that another daemon has got, until the server confirms it.
+// unknownTime is the assumed lease time of an address that another daemon has got, until the server
+// confirms it.
 const unknownTime = time.Hour
 
-// adoptForeign adopts the lease of an attachment from a daemon without files, which is that of the upstream plugin: the address in
-// prevResult, if the interface has it. It does not wait for the server to confirm it.
+// adoptForeign adopts the lease of an attachment from the upstream plugin's daemon, which has no
+// files: the address in prevResult, if the interface has it. It does not wait for the server to
+// confirm it.
 func (d *Daemon) adoptForeign(ctx context.Context, q *rpc.Request, rec Record) (*cni.Result, error) {
 	unknown := cni.Errorf(cni.CodeInternal, "the daemon has no lease for interface %s of container %s", rec.IfName, rec.Container)
 	at, err := d.host.enter(ctx, &rec, q.NS)

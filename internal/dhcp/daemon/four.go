@@ -18,8 +18,9 @@ type four struct {
 	opening []byte      // that message
 }
 
-// repeats is how long after the first message it is sent again, unless something has come: the port of a bridge that the
-// interface is behind lets nothing through for a moment after the interface has come up.
+// repeats is how long after the first message it is sent again, unless something has come: the port
+// of a bridge that the interface is behind lets nothing through for a moment after the interface
+// has come up.
 var repeats = [...]time.Duration{250 * time.Millisecond, time.Second, 3 * time.Second}
 
 func (d *Daemon) newFour(rec *Record, mac net.HardwareAddr, total time.Duration) four {

@@ -216,7 +216,8 @@ func (d *Daemon) check(ctx context.Context, q *rpc.Request) (*cni.Result, error)
 	return r, err
 }
 
-// release releases the leases of the attachment. It needs only the name of the network from the configuration.
+// release releases the leases of the attachment. It needs only the name of the network from the
+// configuration.
 func (d *Daemon) release(ctx context.Context, q *rpc.Request) error {
 	n, err := dhcp.Parse(q.Config)
 	if err != nil {
@@ -272,10 +273,12 @@ func (d *Daemon) list() (list []rpc.Lease) {
 	return list
 }
 
-// drainTime is how long a daemon that hands over waits for requests in progress before it cancels them.
+// drainTime is how long a daemon that hands over waits for requests in progress before it cancels
+// them.
 const drainTime = 5 * time.Second
 
-// handOver ends the daemon and passes the socket to the caller. Clients wait in its queue meanwhile.
+// handOver ends the daemon and passes the socket to the caller. Clients wait in its queue
+// meanwhile.
 func (d *Daemon) handOver() *rpc.Reply {
 	f, err := d.listener.File()
 	if err == nil {

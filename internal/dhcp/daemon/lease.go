@@ -22,7 +22,8 @@ import (
 // releaseTime is the limit for releasing the addresses of each protocol.
 const releaseTime = time.Second
 
-// lease is an attachment of the daemon: a goroutine, without a socket while it waits for no message.
+// lease is an attachment of the daemon: a goroutine, without a socket while it waits for no
+// message.
 type lease struct {
 	d    *Daemon
 	name string // of its file
@@ -54,7 +55,8 @@ var (
 	errLeave   = errors.New("the daemon ends")
 )
 
-// start starts the goroutine of an attachment, which closes at. For an attachment with a lease at is nil.
+// start starts the goroutine of an attachment, which closes at. For an attachment with a lease at
+// is nil.
 func (d *Daemon) start(rec Record, total time.Duration, at *openLink) *lease {
 	l := &lease{
 		d: d, name: dhcp.FileName(rec.Attachment), rec: rec, saved: rec, ended: make(chan struct{}), first: make(chan struct{}),
@@ -107,7 +109,8 @@ func (l *lease) answer() {
 	}
 }
 
-// prepare brings the interface up, and waits a while until it can send: before, the kernel drops messages.
+// prepare brings the interface up, and waits a while until it can send: before, the kernel drops
+// messages.
 func (l *lease) prepare(ctx context.Context, at *openLink) {
 	if !l.d.host.reachable(&l.rec.Place) {
 		l.kept = at.ns
@@ -240,7 +243,8 @@ func (l *lease) do(ctx context.Context, action any) error {
 	return nil
 }
 
-// sent returns an error only if the interface no longer exists. The machine repeats a message that was lost otherwise.
+// sent returns an error only if the interface no longer exists. The machine repeats a message that
+// was lost otherwise.
 func (l *lease) sent(kind fmt.Stringer, err error) error {
 	if err == nil || errors.Is(err, errGone) {
 		return err
@@ -265,7 +269,8 @@ func (l *lease) open(ctx context.Context) (*openLink, error) {
 	return l.d.host.open(ctx, &l.rec, l.kept)
 }
 
-// apply changes the interface. It logs an error, and CHECK reports the difference; an interface that is gone needs no change.
+// apply changes the interface. It logs an error, and CHECK reports the difference; an interface
+// that is gone needs no change.
 func (l *lease) apply(ctx context.Context, how func(*openLink) error) {
 	at, err := l.open(ctx)
 	if err == nil {
@@ -286,7 +291,8 @@ func (l *lease) keep() error {
 	return err
 }
 
-// got saves a new lease before it publishes it, and answers ADD when all requested leases are there.
+// got saves a new lease before it publishes it, and answers ADD when all requested leases are
+// there.
 func (l *lease) got() error {
 	if err := l.keep(); err != nil {
 		return err

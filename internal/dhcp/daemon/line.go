@@ -12,7 +12,7 @@ import (
 
 const (
 	listenFor  = 40 * time.Second // after a message; then the namespace is let go
-	maxMessage = 4096             // bytes of a message; servers are told that 1500 can be received
+	maxMessage = 4096             // bytes of a message; option 57 asks for at most 1500
 )
 
 // conn is a socket of package link.
@@ -21,7 +21,8 @@ type conn interface {
 	Close() error
 }
 
-// line is an open interface with a socket. C and M are pointers, so that the compiler makes one code for both protocols.
+// line is an open interface with a socket. C and M are pointers, so that the compiler makes one
+// code for both protocols.
 type line[C conn, M any] struct {
 	*openLink
 	conn     C
@@ -68,7 +69,8 @@ func (t *talk[C, M]) hangUp() {
 	}
 }
 
-// next returns the time of the next action, at most by, and the channel of messages. It closes the line if none are expected.
+// next returns the time of the next action, at most by, and the channel of messages. It closes the
+// line if none are expected.
 func (t *talk[C, M]) next(by time.Time, expected bool) (time.Time, chan M) {
 	if t.line != nil && (!expected || time.Now().After(t.until)) {
 		t.hangUp()

@@ -25,8 +25,8 @@ type host struct{ prefix string }
 // openAt opens the namespace at a path of the host.
 func (h host) openAt(path string) (*netns.NS, error) { return netns.Open(h.prefix + path) }
 
-// find opens the namespace of a place by its identity, as paths change. The error wraps errGone if no path leads to it and kept is
-// nil.
+// find opens the namespace of a place by its identity, as paths change. The error wraps errGone if
+// no path leads to it and kept is nil.
 func (h host) find(p *Place, kept *netns.NS) (*netns.NS, error) {
 	ns, err := h.openAt(p.Path)
 	if err == nil && ns.ID() == p.NS {
@@ -52,7 +52,8 @@ func (h host) find(p *Place, kept *netns.NS) (*netns.NS, error) {
 
 func descriptor(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }
 
-// search looks for a path of a namespace among named ones and those of processes. It takes 0.5 ms with a hundred processes.
+// search looks for a path of a namespace among named namespaces and processes. It takes 0.5 ms with
+// a hundred processes.
 func (h host) search(id netns.ID) (path string, ok bool) {
 	for _, pattern := range []string{h.prefix + "/run/netns/*", "/proc/[0-9]*/ns/net"} {
 		candidates, _ := filepath.Glob(pattern) // only a malformed pattern is an error
@@ -73,8 +74,8 @@ func identity(path string) (id netns.ID) {
 	return id
 }
 
-// openLink is the interface of a lease in an open network namespace. It keeps the namespace alive, so the daemon closes it
-// whenever there is nothing to wait for.
+// openLink is the interface of a lease in an open network namespace. It keeps the namespace alive,
+// so the daemon closes it whenever there is nothing to wait for.
 type openLink struct {
 	ns   *netns.NS
 	link kernel.Link
@@ -103,8 +104,8 @@ func (h host) open(ctx context.Context, l *Record, kept *netns.NS) (*openLink, e
 	return s, nil
 }
 
-// theLink finds the interface of a lease. The kernel reuses the numbers of namespaces and interfaces, but then the MAC address and
-// the address differ.
+// theLink finds the interface of a lease. The kernel reuses the numbers of namespaces and
+// interfaces, but then the MAC address and the address differ.
 func theLink(space *kernel.Space, l *Record) (kernel.Link, error) {
 	found, err := space.LinkByIndex(l.Place.Index)
 	if errors.Is(err, kernel.ErrNoLink) {
@@ -138,7 +139,8 @@ func (o *openLink) visit(ctx context.Context, fn func(*kernel.Space) error) erro
 	return nil
 }
 
-// enter opens the interface of a new lease by the descriptor that the client passed, or by the path, and records its place.
+// enter opens the interface of a new lease by the descriptor that the client passed, or by the
+// path, and records its place.
 func (h host) enter(ctx context.Context, l *Record, passed *os.File) (*openLink, error) {
 	var ns *netns.NS
 	var err error
@@ -161,7 +163,7 @@ func (h host) enter(ctx context.Context, l *Record, passed *os.File) (*openLink,
 		return nil, errors.Join(err, ns.Close())
 	}
 	l.Place.NS, l.Place.Index, l.Place.MAC = ns.ID(), s.link.Index, s.link.MAC.String()
-	// Links of an ipvlan share a hardware address: the kernel finds them by the addresses that they have.
+	// Links of an ipvlan share a MAC address: the kernel finds them by their addresses.
 	l.Broadcast = s.link.Kind == "ipvlan"
 	return s, nil
 }

@@ -20,12 +20,12 @@ type Record struct {
 	ClientID   []byte        `json:"clientID"`
 	Options    []dhcp.Option `json:"options,omitempty"`
 	Parameters []byte        `json:"parameters,omitempty"`
-	Broadcast  bool          `json:"broadcast,omitempty"` // is how it shall answer
+	Broadcast  bool          `json:"broadcast,omitempty"` // asks for answers by broadcast
 	Priority   int           `json:"priority,omitempty"`  // metric of the routes
 
 	Lease *v4.Lease `json:"lease,omitempty"` // nil: lost
 	Lost  string    `json:"lost,omitempty"`  // why
-	Last  *v4.Lease `json:"last,omitempty"`  // what was lost
+	Last  *v4.Lease `json:"last,omitempty"`  // the last lease
 
 	DHCP6 dhcp.DHCP6 `json:"dhcp6,omitempty"`
 	Six   *v6.Lease  `json:"six,omitempty"` // nil: lost, or not wanted
@@ -48,7 +48,8 @@ func (l *Record) Addresses() (list []netip.Prefix) {
 	return append(list, l.Six.Prefixes()...)
 }
 
-// DNS returns the current DNS settings of the servers. The runtime gets them only once, in the result of ADD.
+// DNS returns the current DNS settings of the servers. The runtime gets them only once, in the
+// result of ADD.
 func (l *Record) DNS() (d cni.DNS) {
 	var addresses []netip.Addr
 	if l.Lease != nil {

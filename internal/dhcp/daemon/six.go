@@ -34,10 +34,10 @@ func (d *Daemon) newSix(rec *Record, total time.Duration) *six {
 	})}
 }
 
-// duid identifies a container (RFC 8415 section 11). Each has its own, as it is a node of its own to servers, and one number
-// of 32 bits (IAID) is too few to tell all containers of a host apart. It is not made of a hardware address, which is a random
-// one and ends with its interface (section 11.4), but of what no daemon has to remember: the container's name on this host,
-// for which the boot stands, as no container outlives it.
+// duid returns the identifier of a container (RFC 8415 section 11). Each container has its own, as
+// servers see it as a node of its own, and an IAID of 32 bits is too short for all containers of a
+// host. A MAC address is random and ends with its interface (section 11.4), so the identifier is a
+// hash of the boot and the container: no container outlives a boot, and no daemon must store it.
 func duid(boot, container string) v6.DUID {
 	h := fnv.New128a()
 	fmt.Fprintf(h, "%s/%s", boot, container)
@@ -78,7 +78,8 @@ func (l *lease) probe6(ctx context.Context, addresses []netip.Addr) {
 	l.then6(l.six.machine.Probed(time.Now(), taken...))
 }
 
-// duplicates returns the addresses of a list that other nodes have. The interface has the list only for the test.
+// duplicates returns the addresses of a list that other nodes have. The interface has the list only
+// for the test.
 func (o *openLink) duplicates(ctx context.Context, addresses []netip.Addr) (taken []netip.Addr, err error) {
 	tx := kernel.Begin(ctx)
 	space, err := tx.Open(o.ns)
@@ -104,7 +105,8 @@ func (o *openLink) duplicates(ctx context.Context, addresses []netip.Addr) (take
 	return taken, errors.Join(err, tx.Rollback())
 }
 
-// conflicts6 declines the addresses of the lease that the kernel does not use because other nodes have them.
+// conflicts6 declines the addresses of the lease that the kernel does not use because other nodes
+// have them.
 func (l *lease) conflicts6(ctx context.Context, at *openLink) {
 	var taken []netip.Addr
 	err := at.visit(ctx, func(space *kernel.Space) error {
@@ -136,7 +138,7 @@ func (l *lease) lose6(ctx context.Context, a v6.Lose) error {
 	return l.keep()
 }
 
-// apply6 changes the addresses of the interface from those of one lease to those of another; either may be nil.
+// apply6 changes the addresses of the interface from one lease to another; either may be nil.
 func (o *openLink) apply6(ctx context.Context, before, after *v6.Lease) error {
 	had, want := before.Prefixes(), after.Prefixes()
 	return o.visit(ctx, func(space *kernel.Space) error {
@@ -154,7 +156,8 @@ func (o *openLink) apply6(ctx context.Context, before, after *v6.Lease) error {
 	})
 }
 
-// release6 removes the addresses from the interface (RFC 8415 section 18.2.7), releases them, and waits until the server answers.
+// release6 removes the addresses from the interface (RFC 8415 section 18.2.7), releases them, and
+// waits until the server answers.
 func (l *lease) release6(ctx context.Context) {
 	if l.six == nil {
 		return

@@ -12,7 +12,8 @@ import (
 
 var errNoRouter = errors.New("no router has advertised a prefix for autonomous configuration")
 
-// acceptRouters has the kernel configure the interface by router advertisements and manage their lifetimes.
+// acceptRouters has the kernel configure the interface by router advertisements and manage their
+// lifetimes.
 func (o *openLink) acceptRouters(ctx context.Context) error {
 	conf := "net/ipv6/conf/" + o.link.Name + "/"
 	err := o.visit(ctx, func(space *kernel.Space) error {
@@ -28,7 +29,8 @@ func (o *openLink) acceptRouters(ctx context.Context) error {
 	return nil
 }
 
-// awaitRouters waits until the kernel has an address by router advertisements, and adds it to the result.
+// awaitRouters waits until the kernel has an address by router advertisements, and adds it to the
+// result.
 func (d *Daemon) awaitRouters(ctx context.Context, rec *Record, passed *os.File, r *cni.Result) error {
 	at, err := d.host.enter(ctx, rec, passed)
 	if err != nil {
@@ -44,8 +46,9 @@ func (d *Daemon) awaitRouters(ctx context.Context, rec *Record, passed *os.File,
 	return at.addAdvertised(ctx, r)
 }
 
-// addAdvertised adds the addresses that the kernel has by router advertisements to a result, with the router that it chose. It adds
-// no routes: the lifetime of a route in a result has no end, and that of an advertised route has.
+// addAdvertised adds the addresses that the kernel has by router advertisements to a result, with
+// the router that it chose. It adds no routes: an advertised route has a lifetime, and a route in a
+// result has none.
 func (o *openLink) addAdvertised(ctx context.Context, r *cni.Result) error {
 	var found kernel.Autoconf
 	err := o.visit(ctx, func(space *kernel.Space) (err error) {

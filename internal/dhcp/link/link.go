@@ -1,5 +1,5 @@
-// Package link sends and receives the messages of DHCPv4 clients on an interface of a network namespace, which may have no
-// address yet, and asks who has an address there.
+// Package link sends and receives the messages of DHCP clients on an interface of a network
+// namespace, which may have no address yet, and probes for addresses by ARP (RFC 826, 5227).
 package link
 
 import (
@@ -32,7 +32,7 @@ var (
 	broadcast = [6]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 )
 
-// Conn receives what servers send to the clients on a link, and sends to them.
+// Conn is a socket for the messages between servers and the clients on a link.
 type Conn struct {
 	link *Link
 	f    *os.File
@@ -50,8 +50,8 @@ func (l *Link) Open() (*Conn, error) {
 // Close ends [Conn.Receive].
 func (c *Conn) Close() error { return c.f.Close() }
 
-// Broadcast sends to all nodes on the link, from nobody, or from an address that the interface need not have; and for all
-// servers, or one of them.
+// Broadcast sends to all nodes on the link. A source that is not valid is 0.0.0.0; the interface
+// does not need to have the source. A destination that is not valid is 255.255.255.255.
 func (c *Conn) Broadcast(from, to netip.Addr, message []byte) error {
 	sender, receiver := nobody, everybody
 	if from.IsValid() {
@@ -63,8 +63,8 @@ func (c *Conn) Broadcast(from, to netip.Addr, message []byte) error {
 	return c.link.sendTo(c.f, unix.ETH_P_IP, udp(sender, receiver, message))
 }
 
-// Receive waits for a datagram to the port of clients. It is in a buffer that the next one overwrites. The error wraps
-// [os.ErrClosed] after Close.
+// Receive waits for a datagram to the port of clients. The next call overwrites the buffer. The
+// error wraps [os.ErrClosed] after Close.
 func (c *Conn) Receive(buffer []byte) ([]byte, error) {
 	for {
 		n, partial, err := receive(c.f, buffer)
@@ -77,8 +77,8 @@ func (c *Conn) Receive(buffer []byte) ([]byte, error) {
 	}
 }
 
-// Unicast sends to a server from an address that the client has, as any program does: what the host routes through other
-// links goes there. Answers come to [Conn.Receive].
+// Unicast sends to a server from an address of the interface, over routes as any program does.
+// Answers arrive at [Conn.Receive].
 func (l *Link) Unicast(from, to netip.Addr, message []byte) (*Port, error) {
 	var fd int
 	err := l.NS.Run(func() (err error) {
@@ -90,7 +90,8 @@ func (l *Link) Unicast(from, to netip.Addr, message []byte) (*Port, error) {
 			unix.SetsockoptString(fd, unix.SOL_SOCKET, unix.SO_BINDTODEVICE, l.Name),
 			unix.Bind(fd, &unix.SockaddrInet4{Port: ClientPort, Addr: from.As4()}))
 		if err == nil {
-			// The source is said once more: in a namespace without any address everything can be bound, and the source is 0.0.0.0.
+			// The source is said once more: in a namespace without any address everything can be
+			// bound, and the source is 0.0.0.0.
 			source := unix.PktInfo4(&unix.Inet4Pktinfo{Spec_dst: from.As4()})
 			err = unix.Sendmsg(fd, message, source, &unix.SockaddrInet4{Port: ServerPort, Addr: to.As4()}, 0)
 		}
@@ -105,14 +106,15 @@ func (l *Link) Unicast(from, to netip.Addr, message []byte) (*Port, error) {
 	return &Port{fd}, nil
 }
 
-// Port holds the port that a message was sent from, so that the kernel does not tell the server that nobody listens.
+// Port keeps the port of a message open, so that the kernel does not report it as unreachable to
+// the server.
 type Port struct{ fd int }
 
-// Close gives the port back.
+// Close closes the port.
 func (p *Port) Close() error { return unix.Close(p.fd) }
 
-// Sent waits until the message has left, which it does not before the kernel knows the server's hardware address; who removes
-// the link before removes the message, too. There is no event for it.
+// Sent waits until the message has left: the kernel must find the MAC address of the server before,
+// and drops the message with the link. The kernel has no event for it.
 func (p *Port) Sent(ctx context.Context) error {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -128,14 +130,15 @@ func (p *Port) Sent(ctx context.Context) error {
 	}
 }
 
-// How an address is probed: RFC 5227 has seconds between probes, which a container's start cannot wait for; the nodes of a
-// segment answer within milliseconds.
+// RFC 5227 has seconds between probes, and the start of a container cannot wait for them; the nodes
+// of a segment answer within milliseconds.
 const (
 	probes     = 3
 	probeEvery = 100 * time.Millisecond
 )
 
-// Probe asks who has an address, or is about to take it, and returns who answers first; nil if nobody does in 0.3 s.
+// Probe asks for the node that has an address, or is about to take it, and returns the first that
+// answers; nil if none does within 0.3 s.
 func (l *Link) Probe(ctx context.Context, address netip.Addr) (by net.HardwareAddr, err error) {
 	f, err := l.socket(unix.ETH_P_ARP, nil)
 	if err != nil {
@@ -211,7 +214,7 @@ func (l *Link) explain(what string, err error) error {
 	return fmt.Errorf("%s on %s in %s: %w", what, l.Name, l.NS, err)
 }
 
-// receive reads a packet. partial says that its checksums are not complete, see [Parse].
+// receive reads a packet. partial means that its checksums are not complete, see [Parse].
 func receive(f *os.File, buffer []byte) (n int, partial bool, err error) {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -248,7 +251,8 @@ func networkOrder(v uint16) uint16 {
 	return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, v))
 }
 
-// toClients lets UDP datagrams to the port of clients through, and no fragments (BPF of the kernel's networking/filter).
+// toClients returns a filter that accepts UDP datagrams to the port of clients, and no fragments
+// (BPF of the kernel's networking/filter).
 func toClients() []unix.SockFilter {
 	const drop = 6 // how far it is from the first comparison
 	return []unix.SockFilter{

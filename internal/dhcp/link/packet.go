@@ -19,7 +19,7 @@ const (
 	ttl           = 64
 )
 
-// errOther says that a packet is none of those.
+// errOther reports that a packet is none of those.
 var errOther = errors.New("not a UDP packet to the port")
 
 // udp returns an IPv4 packet with a UDP datagram.
@@ -44,9 +44,10 @@ func udp(from, to netip.AddrPort, payload []byte) []byte {
 	return b
 }
 
-// Parse returns the datagram of an IPv4 packet to a port, and who sent it. With partial the checksum of UDP is not looked
-// at: the kernel leaves it to hardware that a packet between two of its links never meets. The error is [errOther] for
-// anything else, fragments and damaged packets included.
+// Parse returns the datagram of an IPv4 packet to a port, and its source. With partial it does not
+// check the checksum of UDP: the kernel leaves it to hardware, which a packet between two of its
+// links never meets. The error is errOther for anything else, fragments and damaged packets
+// included.
 func Parse(b []byte, port uint16, partial bool) (payload []byte, from netip.AddrPort, err error) {
 	if len(b) < ipLen || b[0]>>4 != 4 {
 		return nil, from, errOther
@@ -94,7 +95,8 @@ const (
 	arpRequest = 1
 )
 
-// arpProbe returns a request for an address from nobody (RFC 5227 section 1.1): it changes no cache.
+// arpProbe returns a request for an address with the sender 0.0.0.0 (RFC 5227 section 1.1), which
+// changes no cache.
 func arpProbe(mac net.HardwareAddr, address netip.Addr) []byte {
 	b := []byte{0, 1, 8, 0, 6, 4, 0, arpRequest}
 	b = append(b, mac...)
@@ -103,8 +105,8 @@ func arpProbe(mac net.HardwareAddr, address netip.Addr) []byte {
 	return append(b, address.AsSlice()...)
 }
 
-// claims returns who says in an ARP packet that it has an address, or is about to (another probe for it); nil if nobody other
-// than mac.
+// claims returns the sender of an ARP packet if it has an address or is about to take it (another
+// probe for it); nil for mac itself.
 func claims(b []byte, mac net.HardwareAddr, address netip.Addr) net.HardwareAddr {
 	if len(b) < arpLen || string(b[:6]) != "\x00\x01\x08\x00\x06\x04" {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The ports of DHCPv6, and where all servers are (RFC 8415 sections 7.1, 7.2).
+// The ports of DHCPv6 (RFC 8415 section 7.2).
 const (
 	clientPort6 = 546
 	serverPort6 = 547
@@ -15,13 +15,14 @@ const (
 
 func servers6() [16]byte { return [16]byte{0: 0xff, 1: 0x02, 13: 0x01, 15: 0x02} } // ff02::1:2
 
-// Conn6 receives what servers send to the DHCPv6 client on a link, and sends to them.
+// Conn6 is a socket for the messages between servers and the DHCPv6 client on a link.
 type Conn6 struct {
 	link *Link
 	f    *os.File
 }
 
-// Open6 opens a socket on the link. What is sent needs a link-local address whose duplicates have been looked for.
+// Open6 opens a socket on the link. Sending needs a link-local address after duplicate address
+// detection.
 func (l *Link) Open6() (*Conn6, error) {
 	var fd int
 	err := l.NS.Run(func() (err error) {
@@ -66,7 +67,8 @@ func (c *Conn6) Send(message []byte) error {
 	return nil
 }
 
-// Receive waits for a message, which is in a buffer that the next one overwrites. The error wraps [os.ErrClosed] after Close.
+// Receive waits for a message. The next call overwrites the buffer. The error wraps [os.ErrClosed]
+// after Close.
 func (c *Conn6) Receive(buffer []byte) ([]byte, error) {
 	raw, err := c.f.SyscallConn()
 	if err != nil {

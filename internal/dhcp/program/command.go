@@ -21,7 +21,7 @@ type Options struct {
 	TakeOver   bool     // from a daemon that runs already
 	Debug      bool     // the program logs each message
 
-	Broadcast     bool          // servers shall answer by broadcast
+	Broadcast     bool          // asks servers for answers by broadcast
 	Timeout       time.Duration // after the first transmission of a message, 10 s
 	ResendMax     time.Duration // between attempts to get a lease, at most, 62 s
 	ResendTimeout time.Duration // for getting the first lease, 208 s
@@ -65,7 +65,8 @@ func given(f *pflag.FlagSet) (args []string) {
 	return args
 }
 
-// LongFlags returns arguments with two dashes before each flag that has one: the upstream plugin accepts both.
+// LongFlags returns arguments with two dashes before each flag that has one: the upstream plugin
+// accepts both.
 func LongFlags(args []string) []string {
 	out := make([]string, len(args))
 	for i, arg := range args {

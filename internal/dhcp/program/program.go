@@ -1,5 +1,5 @@
-// Package program finds and starts tenon-dhcp, the program of the DHCP daemon, for programs that do not link it. It also holds
-// the flags of that program.
+// Package program finds and starts tenon-dhcp, the program of the DHCP daemon, for programs that do
+// not link it. It also holds the flags of that program.
 package program
 
 import (
@@ -36,8 +36,9 @@ func (e *MissingError) Hint() string {
 	return fmt.Sprintf("put %s into the directory of tenon; \"tenon install %s\" then installs both", Name, e.dir)
 }
 
-// Find returns the path of the program, which it looks for in the directory of the running executable
-// file, in those of libexec, and in PATH. The error is a [*MissingError] if none has it.
+// Find returns the path of the program, which it looks for in the directory of the running
+// executable file, in libexec directories, and in PATH. The error is a [*MissingError] if none has
+// it.
 func Find() (string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -56,8 +57,8 @@ func Find() (string, error) {
 	return path, err
 }
 
-// Replace replaces the running program by tenon-dhcp with some arguments. It keeps the process ID, by which systemd knows the
-// daemon, and the descriptors. It returns only if it fails.
+// Replace replaces the running program by tenon-dhcp with some arguments. It keeps the process ID,
+// by which systemd knows the daemon, and the descriptors. It returns only if it fails.
 func Replace(args []string) error {
 	path, err := Find()
 	if err != nil {
@@ -66,7 +67,8 @@ func Replace(args []string) error {
 	return fmt.Errorf("%s: %w", path, syscall.Exec(path, append([]string{Name}, args...), os.Environ()))
 }
 
-// Call has the program make a request, in JSON, of the upstream plugin's daemon at a socket, and returns the reply in JSON.
+// Call has the program make a request, in JSON, of the upstream plugin's daemon at a socket, and
+// returns the reply in JSON.
 func Call(ctx context.Context, socket string, request []byte) ([]byte, error) {
 	path, err := Find()
 	if err != nil {

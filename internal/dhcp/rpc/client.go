@@ -10,8 +10,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/dhcp/program"
 )
 
-// Call has the daemon at a socket do something. The error wraps ErrUnreachable if there is none; what the daemon says is in
-// [Reply.Err].
+// Call makes a request of the daemon at a socket. The error wraps ErrUnreachable if there is none;
+// the error of the daemon is in [Reply.Err].
 func Call(ctx context.Context, socket string, q Request) (*Reply, error) {
 	c, err := dial(socket)
 	if err != nil {

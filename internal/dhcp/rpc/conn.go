@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// conn is a connection on which descriptors come along.
+// conn is a connection that also carries descriptors.
 type conn struct {
 	*net.UnixConn
 	ahead []byte     // read, but not asked for yet
@@ -26,7 +26,7 @@ const maxFiles = 4
 // maxPath is how long the path of a socket can be, in bytes (unix(7)).
 const maxPath = 107
 
-// checkLength says in words what the kernel calls an invalid argument.
+// checkLength explains the path that the kernel refuses as an invalid argument.
 func checkLength(path string) error {
 	if len(path) > maxPath {
 		return fmt.Errorf("%s: the path has %d bytes, and that of a socket can have %d", path, len(path), maxPath)
@@ -56,7 +56,7 @@ func dial(path string) (*conn, error) {
 	return &conn{UnixConn: c}, nil
 }
 
-// Close closes the connection and the files that nobody has taken.
+// Close closes the connection and the files that take has not returned.
 func (c *conn) Close() error {
 	errs := []error{c.UnixConn.Close()}
 	for _, f := range c.take() {
@@ -65,14 +65,14 @@ func (c *conn) Close() error {
 	return errors.Join(errs...)
 }
 
-// take returns the files that have come.
+// take returns the files that have arrived.
 func (c *conn) take() []*os.File {
 	files := c.files
 	c.files = nil
 	return files
 }
 
-// Read reads what comes. Files that come with it are kept.
+// Read reads from the connection, and keeps files that arrive.
 func (c *conn) Read(b []byte) (int, error) {
 	if len(c.ahead) > 0 {
 		n := copy(b, c.ahead)
@@ -130,7 +130,7 @@ func (c *conn) line(limit int) ([]byte, error) {
 	}
 }
 
-// send writes b, and hands over a file with it unless that is nil.
+// send writes b, and passes a file with it unless that is nil.
 func (c *conn) send(b []byte, f *os.File) error {
 	if f == nil {
 		_, err := c.Write(b)
@@ -143,12 +143,12 @@ func (c *conn) send(b []byte, f *os.File) error {
 	return err
 }
 
-// until bounds what is read and written from now on by a context, up to the call of stop.
+// until ends reads and writes with a context, up to the call of stop.
 func (c *conn) until(ctx context.Context) (stop func() bool) {
 	return context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
 }
 
-// trusted says why a peer may not use the daemon: only root may, and who runs it.
+// trusted returns an error unless the peer is root or the user of the daemon.
 func (c *conn) trusted() error {
 	raw, err := c.SyscallConn()
 	if err != nil {

@@ -11,11 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Listener accepts connections. It leaves its socket in place when it is closed, see [Remove].
+// Listener accepts connections. Close leaves its socket in place.
 type Listener struct{ unix *net.UnixListener }
 
-// Listen listens at a path, whose folder is made. A socket that an earlier daemon has left there is no obstacle; the caller
-// makes sure that no other does the same at the same time. The error wraps [unix.EADDRINUSE] if somebody answers there.
+// Listen listens at a path, and makes its directory. It replaces the socket of an earlier daemon;
+// the caller prevents that two processes do so at the same time. The error wraps [unix.EADDRINUSE]
+// if a daemon answers there.
 func Listen(path string) (*Listener, error) {
 	if err := checkLength(path); err != nil {
 		return nil, err
@@ -55,7 +56,8 @@ func listen(path string) (*Listener, error) {
 	return &Listener{l}, nil
 }
 
-// Inherited listens on a socket that another process has opened, systemd or an earlier daemon, and closes the file.
+// Inherited listens on a socket that another process has opened, systemd or an earlier daemon, and
+// closes the file.
 func Inherited(f *os.File) (*Listener, error) {
 	defer f.Close()
 	l, err := net.FileListener(f)

@@ -1,10 +1,12 @@
-// Package rpc is the wire between the plugin dhcp and its daemon, on a Unix stream socket: both ends of it. It knows nothing
-// of leases.
+// Package rpc is the wire between the plugin dhcp and its daemon, on a Unix stream socket: both
+// ends of it. It knows nothing of leases.
 //
-// Each side greets with a line. Then comes a request as a line of JSON, which may hand over the namespace as a descriptor
-// (SCM_RIGHTS), and the reply as another. The upstream plugin and its daemon speak net/rpc over HTTP instead: encoding/gob
-// would add 0.14 ms to the start of each plugin, so this package links neither. A client whose greeting is answered by HTTP
-// has [program.Call] make its request, and the server has [Server.Upstream] serve clients that begin with HTTP.
+// Each side greets with a line. Then comes a request as a line of JSON, which may hand over the
+// namespace as a descriptor (SCM_RIGHTS), and the reply as another. The upstream plugin and its
+// daemon speak net/rpc over HTTP instead: encoding/gob would add 0.14 ms to the start of each
+// plugin, so this package links neither. A client whose greeting is answered by HTTP has
+// [program.Call] make its request, and the server has [Server.Upstream] serve clients that begin
+// with HTTP.
 package rpc
 
 import (
@@ -18,21 +20,21 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// Verb is what the daemon shall do.
+// Verb is the name of a request.
 type Verb string
 
 // The verbs.
 const (
-	Allocate Verb = "allocate"  // get an address, or say which one the attachment has
-	Check    Verb = "check"     // say which address the attachment has, or why it has none any more
-	Release  Verb = "release"   // give the address back
-	Collect  Verb = "collect"   // give back what attachments of a network have that are not in Valid
+	Allocate Verb = "allocate"  // get an address, or return the one of the attachment
+	Check    Verb = "check"     // return the address of the attachment, or why it has none
+	Release  Verb = "release"   // release the address
+	Collect  Verb = "collect"   // release the addresses of a network's attachments that are not in Valid
 	List     Verb = "list"      // all leases
 	Status   Verb = "status"    // whether the daemon answers
 	HandOver Verb = "hand over" // end, and leave the listening socket to the caller
 )
 
-// Request is what the plugin asks the daemon for.
+// Request is a request of the plugin.
 type Request struct {
 	Verb      Verb                  `json:"verb"`
 	Container string                `json:"containerID,omitempty"`
@@ -42,8 +44,8 @@ type Request struct {
 	Config    json.RawMessage       `json:"config,omitempty"` // of the network
 	Valid     []cni.ValidAttachment `json:"valid,omitempty"`  // Collect
 
-	// NS is the namespace, if the client could open it: the path may lead nowhere where the daemon runs. Who has the
-	// request closes it.
+	// NS is the namespace, if the client could open it: the daemon may not see the path. The owner
+	// of the request closes it.
 	NS *os.File `json:"-"`
 }
 
@@ -53,7 +55,7 @@ type Reply struct {
 	Result json.RawMessage `json:"result,omitempty"` // of version 1.1.0
 	Leases []Lease         `json:"leases,omitempty"` // List
 
-	// Listener is the socket of a daemon that has handed over. Who has the reply closes it.
+	// Listener is the socket of a daemon that has handed over. The owner of the reply closes it.
 	Listener *os.File `json:"-"`
 }
 
@@ -64,13 +66,13 @@ type Failure struct {
 	Details string   `json:"details,omitempty"`
 }
 
-// Fail returns the reply that an error is.
+// Fail returns the reply for an error.
 func Fail(err error) *Reply {
 	e := cni.AsError(err)
 	return &Reply{Error: &Failure{e.Code, e.Msg, e.Details}}
 }
 
-// Err returns the error that the reply is, or nil.
+// Err returns the error of the reply, or nil.
 func (r *Reply) Err() error {
 	if r.Error == nil {
 		return nil
@@ -78,7 +80,7 @@ func (r *Reply) Err() error {
 	return cni.Errorf(r.Error.Code, "%s", r.Error.Msg).WithDetails(r.Error.Details)
 }
 
-// Lease is what the daemon says of an attachment.
+// Lease is the state of an attachment in the daemon.
 type Lease struct {
 	Network   string         `json:"network"`
 	Container string         `json:"containerID"`
@@ -94,9 +96,9 @@ type Lease struct {
 }
 
 var (
-	// ErrUnreachable says that nobody answers on the socket.
+	// ErrUnreachable reports that no daemon answers on the socket.
 	ErrUnreachable = errors.New("nobody answers")
-	// ErrReference says that the daemon of the reference plugin cannot do what it was asked.
+	// ErrReference reports that the upstream plugin's daemon has no such request.
 	ErrReference = errors.New("the daemon is that of the reference plugin, which cannot do this")
 )
 
@@ -106,10 +108,10 @@ const (
 	maxRequest  = 4 << 20
 	maxReply    = 64 << 20
 
-	patience = 10 * time.Second // for what takes no time: reading a request, answering the greeting
+	patience = 10 * time.Second // for reading a request and answering the greeting
 )
 
-// encode is a message as it is sent.
+// encode returns a message as it is sent.
 func encode(v any) ([]byte, error) {
 	b, err := json.Marshal(v)
 	return append(b, '\n'), err
@@ -126,7 +128,7 @@ func receive(c *conn, limit int, v any) error {
 	return nil
 }
 
-// first takes the first of the files that came with a message; the others are closed.
+// first returns the first file of a message, and closes the others.
 func first(files []*os.File) *os.File {
 	if len(files) == 0 {
 		return nil

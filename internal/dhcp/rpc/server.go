@@ -15,9 +15,11 @@ import (
 
 // Server answers requests.
 type Server struct {
-	// Handle answers one. Its context ends with that of Serve, and when the client hangs up.
+	// Handle answers a request. Its context ends with the context of Serve, and when the client
+	// hangs up.
 	Handle func(context.Context, *Request) *Reply
-	// Upstream serves a client of the upstream plugin, which speaks net/rpc, until it closes the connection.
+	// Upstream serves a client of the upstream plugin, which speaks net/rpc, until it closes the
+	// connection.
 	Upstream func(ctx context.Context, c net.Conn, handle func(context.Context, *Request) *Reply)
 	Log      *slog.Logger
 }
@@ -25,8 +27,8 @@ type Server struct {
 // atOnce is how many clients are served at the same time; others wait.
 const atOnce = 1024
 
-// Serve answers until the listener is closed, and returns when all is answered. While descriptors or
-// memory are short, clients wait in the queue of the socket.
+// Serve answers until the listener is closed, and returns when all is answered. While descriptors
+// or memory are short, clients wait in the queue of the socket.
 func (s *Server) Serve(ctx context.Context, l *Listener) error {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -131,7 +133,7 @@ const (
 	connected   = "HTTP/1.0 200 Connected to Go RPC"
 )
 
-// serveUpstream answers CONNECT, whose headers it skips, and hands the connection over.
+// serveUpstream answers CONNECT, skips the headers, and passes the connection on.
 func (s *Server) serveUpstream(ctx context.Context, c *conn) error {
 	for more := true; more; {
 		line, err := c.line(maxGreeting)
@@ -147,7 +149,7 @@ func (s *Server) serveUpstream(ctx context.Context, c *conn) error {
 	return nil
 }
 
-// handle answers a request, and calls that off when the client hangs up.
+// handle answers a request, and cancels it when the client hangs up.
 func (s *Server) handle(ctx context.Context, c *conn, q *Request) *Reply {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -1,5 +1,6 @@
-// Package upstream speaks the protocol of the upstream plugin dhcp and its daemon, which is net/rpc over HTTP: as a server for
-// that plugin, and as a client of that daemon. Plugins do not link it, as net/rpc brings in net/http and encoding/gob.
+// Package upstream speaks the protocol of the upstream plugin dhcp and its daemon, which is net/rpc
+// over HTTP: as a server for that plugin, and as a client of that daemon. Plugins do not link it,
+// as net/rpc brings in net/http and encoding/gob.
 package upstream
 
 import (
@@ -18,7 +19,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
 )
 
-// CmdArgs is the argument of both methods. Package gob matches its fields with those of upstream by their names.
+// CmdArgs is the argument of both methods. Package gob matches its fields with the upstream fields
+// by name.
 type CmdArgs struct {
 	ContainerID, Netns, IfName, Args string
 	StdinData                        []byte
@@ -49,7 +51,8 @@ const (
 	maxBytes = 4 << 20          // of a request
 )
 
-// Serve answers the requests on a connection until the client closes it, which also cancels a request in progress.
+// Serve answers the requests on a connection until the client closes it, which also cancels a
+// request in progress.
 func Serve(ctx context.Context, c net.Conn, handle func(context.Context, *rpc.Request) *rpc.Reply) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -147,7 +150,8 @@ func toIPNet(p netip.Prefix) net.IPNet {
 	return net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
-// Call makes a request of the upstream plugin's daemon. It ends with the process of the caller, see [program.Call].
+// Call makes a request of the upstream plugin's daemon. It ends with the process of the caller, see
+// [program.Call].
 func Call(socket string, q rpc.Request) (*rpc.Reply, error) {
 	c, err := netrpc.DialHTTP("unix", socket)
 	if err != nil {

@@ -63,7 +63,7 @@ func result(t *testing.T) (r *cni.Result, encoded json.RawMessage) {
 	return r, encoded
 }
 
-// What the reference plugin and its daemon send each other.
+// The values that the upstream plugin and its daemon exchange.
 type (
 	CmdArgs struct {
 		ContainerID, Netns, IfName, Args, Path, NetnsOverride string

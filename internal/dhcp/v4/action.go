@@ -19,10 +19,10 @@ type Send struct {
 	Message *Message
 	// From is the client's address; not valid: it has none (0.0.0.0).
 	From netip.Addr
-	// To is a server, for an ordinary packet; not valid: everybody on the link (255.255.255.255).
+	// To is a server, for an ordinary packet; not valid: all nodes on the link (255.255.255.255).
 	To netip.Addr
 }
 
-// Probe asks the link who has an address (RFC 5227 section 2.1), and has [Machine.Probed] called. Without that call within
-// 10 s nobody has it.
+// Probe asks the link for the owner of an address (RFC 5227 section 2.1). The caller passes the
+// answer to [Machine.Probed]; the client takes an address as free if there is no call within 10 s.
 type Probe struct{ Address netip.Addr }

@@ -12,46 +12,47 @@ import (
 	"github.com/tenon-cni/tenon/internal/dhcp/client"
 )
 
-// Lease is what a server has lent to a client. It is saved as JSON.
+// Lease is an address with the settings that a server lent to a client. It is saved as JSON.
 type Lease struct {
 	Address netip.Prefix `json:"address"` // with the length of its network
-	Server  netip.Addr   `json:"server"`  // who lent it; not valid: unknown
+	Server  netip.Addr   `json:"server"`  // not valid: unknown
 	Routers []netip.Addr `json:"routers,omitempty"`
-	Routes  []Route      `json:"routes,omitempty"` // beside the one through the first router, or instead of it: see Classless
-	// Classless says that Routes come from option 121: then the routers are not for a default route (RFC 3442).
+	Routes  []Route      `json:"routes,omitempty"` // in addition to the default route, or instead of it: see Classless
+	// Classless says that Routes come from option 121: then the routers are not for a default route
+	// (RFC 3442).
 	Classless bool         `json:"classless,omitempty"`
-	MTU       int          `json:"mtu,omitempty"` // bytes; 0: the server has not said
+	MTU       int          `json:"mtu,omitempty"` // bytes; 0: not given
 	DNS       []netip.Addr `json:"dns,omitempty"`
 	Domain    string       `json:"domain,omitempty"`
 	Search    []string     `json:"search,omitempty"`
 
-	// When the server that lent it is asked to prolong it (T1), when any other is (T2), both a little before the server has said,
-	// and until when the address is good. Zero: never.
+	// When the client asks the server to renew the lease (T1) and when any server (T2), both a
+	// little before the times of the server, and the end of the lease. Zero: never.
 	Renew   time.Time `json:"renew,omitzero"`
 	Rebind  time.Time `json:"rebind,omitzero"`
 	Expires time.Time `json:"expires,omitzero"`
 }
 
-// Route is a route that a server wants. A gateway of 0.0.0.0 says that the network is on the link.
+// Route is a route of a lease. The gateway 0.0.0.0 means that the network is on the link.
 type Route struct {
 	Dst     netip.Prefix `json:"dst"`
 	Gateway netip.Addr   `json:"gateway"`
 }
 
-// Same reports whether two leases say the same, but for who lent them and their times.
+// Same reports whether two leases are equal except for their servers and times.
 func (l Lease) Same(o Lease) bool {
 	return l.Address == o.Address && slices.Equal(l.Routers, o.Routers) && slices.Equal(l.Routes, o.Routes) &&
 		l.Classless == o.Classless && l.MTU == o.MTU &&
 		slices.Equal(l.DNS, o.DNS) && l.Domain == o.Domain && slices.Equal(l.Search, o.Search)
 }
 
-// defaultTime is that of a lease whose server has not said (as the reference plugin has it).
+// defaultTime is the time of a lease without option 51, as in the upstream plugin.
 const defaultTime = time.Hour
 
-// minMTU is what every link carries (RFC 791); RFC 2132 section 5.1 allows no less than 68.
+// minMTU is the MTU that every link has (RFC 791); RFC 2132 section 5.1 allows no less than 68.
 const minMTU = 68
 
-// leaseOf reads what an ACK lends, from the time at which it was asked for (RFC 2131 section 4.4.1).
+// leaseOf reads the lease of an ACK. Its times count from the request (RFC 2131 section 4.4.1).
 func leaseOf(m *Message, asked time.Time) (Lease, error) {
 	address, err := addressOf(m)
 	if err != nil {
@@ -73,7 +74,7 @@ func leaseOf(m *Message, asked time.Time) (Lease, error) {
 	return l, l.setRouters(nodes(m.Addrs(OptRouter)))
 }
 
-// addressOf reads the address and its network, and refuses what no node can have.
+// addressOf reads the address and its network, and refuses an address that no node can have.
 func addressOf(m *Message) (p netip.Prefix, err error) {
 	mask := m.Get(OptSubnetMask)
 	if len(mask) != 4 {
@@ -93,9 +94,9 @@ func addressOf(m *Message) (p netip.Prefix, err error) {
 	return p, nil
 }
 
-// setRouters keeps those that can be reached. With a mask of 32 bits, which clouds give, they are on the link all the same;
-// so they are where option 121 says how they are reached. Otherwise one outside of the network is a mistake, and where all
-// of them are, address or mask are wrong.
+// setRouters keeps the routers that the client can reach. With a mask of 32 bits, which clouds
+// give, all routers are on the link; with option 121 its routes say how to reach them. A router
+// outside of the network is a mistake otherwise; if all routers are, address or mask are wrong.
 func (l *Lease) setRouters(list []netip.Addr) error {
 	l.Routers = slices.DeleteFunc(slices.Clone(list), func(a netip.Addr) bool {
 		return a == l.Address.Addr() || l.Address.Bits() < 32 && !l.Classless && !l.Address.Contains(a)
@@ -106,12 +107,12 @@ func (l *Lease) setRouters(list []netip.Addr) error {
 	return nil
 }
 
-// nodes keeps the addresses that can be those of nodes.
+// nodes keeps the addresses that a node can have.
 func nodes(list []netip.Addr) []netip.Addr {
 	return slices.DeleteFunc(list, func(a netip.Addr) bool { return !usable(a) })
 }
 
-// setTimes reads options 51, 58 and 59. What makes no sense (T1 > T2 > end) counts as not said.
+// setTimes reads options 51, 58 and 59. It ignores times in the wrong order (T1 > T2 > end).
 func (l *Lease) setTimes(m *Message, asked time.Time) {
 	all, ok := m.Duration(OptLeaseTime)
 	if !ok || all == 0 {
@@ -133,12 +134,14 @@ func (l *Lease) setTimes(m *Message, asked time.Time) {
 // Expired reports whether the lease has ended.
 func (l Lease) Expired(now time.Time) bool { return !l.Expires.IsZero() && !now.Before(l.Expires) }
 
-// usable reports whether an address can be that of a node: not of 0.0.0.0/8, 127.0.0.0/8, multicast or what follows it.
+// usable reports whether a node can have the address: it is not in 0.0.0.0/8 or 127.0.0.0/8, no
+// multicast address, and not reserved.
 func usable(a netip.Addr) bool {
 	return a.Is4() && !a.IsLoopback() && a.As4()[0] > 0 && a.As4()[0] < 224
 }
 
-// route returns a route unless its network can not be one, or its router can not be a node; 0.0.0.0 is none.
+// route returns a route unless no network can have the destination, or no node the address of the
+// router; 0.0.0.0 is no router.
 func route(dst netip.Prefix, gateway netip.Addr) (r Route, ok bool) {
 	a := dst.Addr()
 	return Route{dst, gateway}, (usable(a) || a.As4()[0] == 0 && dst.Bits() < 8) && (gateway.IsUnspecified() || usable(gateway))
@@ -156,8 +159,8 @@ func lastOf(p netip.Prefix) netip.Addr {
 	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, v)))
 }
 
-// classless reads option 121 (RFC 3442): the length of the network, as many bytes of it as that needs, the router. A list
-// with a mistake counts as none.
+// classless reads option 121 (RFC 3442): the length of the network, as many bytes of the network as
+// that needs, the router. It returns nothing for a list with a mistake.
 func classless(b []byte) (routes []Route) {
 	for len(b) > 0 {
 		length := int(b[0])
@@ -175,8 +178,8 @@ func classless(b []byte) (routes []Route) {
 	return routes
 }
 
-// classful reads option 33 (RFC 2132 section 5.8): pairs of a destination, whose class says how long its network is, and a
-// router.
+// classful reads option 33 (RFC 2132 section 5.8): pairs of a destination, with the network of its
+// class, and a router.
 func classful(b []byte) (routes []Route) {
 	for ; len(b) >= 8; b = b[8:] {
 		length := 24

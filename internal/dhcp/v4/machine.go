@@ -10,7 +10,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/dhcp/client"
 )
 
-// state is where the client is in RFC 2131 section 4.4.
+// state is a state of RFC 2131 section 4.4.
 type state int
 
 const (
@@ -19,10 +19,10 @@ const (
 	selecting        // DISCOVER has been sent
 	requesting       // REQUEST has been sent for an offer
 	rebooting        // REQUEST has been sent for the lease of an earlier run
-	probing          // the link is asked who has the address
+	probing          // for another node with the address
 	bound
-	renewing  // the server that lent it is asked
-	rebinding // any server is asked
+	renewing  // asks the server of the lease
+	rebinding // asks any server
 )
 
 func (s state) String() string {
@@ -35,14 +35,15 @@ const (
 	shortPauses  = 4 // so many, before they grow
 	shortPause   = 2 * time.Second
 	declinePause = 10 * time.Second // RFC 2131 section 3.1 (5)
-	probeTime    = 10 * time.Second // after that whoever probes is taken to be gone
-	startTime    = time.Second      // at most, in which those who start together ask whether their leases are still good
+	probeTime    = 10 * time.Second // after that a probe counts as lost
+	startTime    = time.Second      // at most, over which clients that start together spread their requests
 )
 
-// Machine is a client: what happens goes in, what has to be done comes out, with the time at which to call [Machine.Tick];
-// a zero time is never. Its methods must not be called at the same time.
+// Machine is a client. Its methods take events, and return the actions for the caller and the time
+// at which to call [Machine.Tick]; a zero time is never. They must not run at the same time.
 //
-// It has a lease when it is rebooting, bound, renewing or rebinding, or probing another address than it has.
+// The client has a lease when it is rebooting, bound, renewing or rebinding, and while it probes a
+// second address.
 type Machine struct {
 	core
 	p     Params
@@ -55,22 +56,22 @@ type Machine struct {
 	asked   time.Time // the last message
 	tries   int       // of that message
 	offered struct{ address, server netip.Addr }
-	odd     string // what was wrong with a message that was not accepted
+	odd     string // the mistake in a message that the client refused
 	probed  Lease  // granted, and looked at
 }
 
 type core = client.Core[Lease]
 
-// New returns a client that has not begun.
+// New returns a client that has not started.
 func New(p Params) *Machine { return &Machine{p: p.complete()} }
 
-// State says in words where the client is.
+// State returns the state in words.
 func (m *Machine) State() string { return m.state.String() }
 
-// Stopped reports whether the client has not begun, has failed or was stopped: nothing that happens changes it.
+// Stopped reports whether the client has not started, has failed or was stopped: it ignores events.
 func (m *Machine) Stopped() bool { return m.state == stopped }
 
-// Expects reports whether an answer may come.
+// Expects reports whether the client waits for an answer.
 func (m *Machine) Expects() bool {
 	switch m.state {
 	case selecting, requesting, rebooting, renewing, rebinding:
@@ -79,8 +80,9 @@ func (m *Machine) Expects() bool {
 	return false
 }
 
-// Start begins. With the lease of an earlier run it asks whether that is still good (INIT-REBOOT, RFC 2131 section 3.2): if
-// so there is a [Bind], if not a [Lose]; where nobody answers, neither, and the lease is kept up to its end.
+// Start starts the client. With the lease of an earlier run it asks for confirmation (INIT-REBOOT,
+// RFC 2131 section 3.2): the server confirms it ([Bind]) or refuses it ([Lose]). Without an answer
+// the client keeps the lease until its end.
 func (m *Machine) Start(now time.Time, earlier *Lease) ([]Action, time.Time) {
 	if earlier != nil && !earlier.Expired(now) {
 		m.Held = earlier
@@ -95,7 +97,7 @@ func (m *Machine) Start(now time.Time, earlier *Lease) ([]Action, time.Time) {
 	return m.done(now)
 }
 
-// Tick tells that the time to wake has come. A call before changes nothing.
+// Tick is the event of the time to wake. An earlier call has no effect.
 func (m *Machine) Tick(now time.Time) ([]Action, time.Time) {
 	if !m.Wake.IsZero() && !now.Before(m.Wake) {
 		m.tick(now)
@@ -103,7 +105,8 @@ func (m *Machine) Tick(now time.Time) ([]Action, time.Time) {
 	return m.done(now)
 }
 
-// Received hands over a message from the link. What is not for this client, or not expected, changes nothing.
+// Received is the event of a message from the link. A message for another client, or an unexpected
+// one, has no effect.
 func (m *Machine) Received(now time.Time, r *Message) ([]Action, time.Time) {
 	if r.Reply && r.XID == m.xid && bytes.Equal(r.MAC, m.p.MAC) {
 		m.received(now, r)
@@ -111,7 +114,7 @@ func (m *Machine) Received(now time.Time, r *Message) ([]Action, time.Time) {
 	return m.done(now)
 }
 
-// Probed tells who answered for an address that was probed; by is nil if nobody did.
+// Probed is the event of a finished probe; by is the node that has the address, or nil.
 func (m *Machine) Probed(now time.Time, address netip.Addr, by net.HardwareAddr) ([]Action, time.Time) {
 	switch {
 	case m.state != probing || m.probed.Address.Addr() != address:
@@ -123,7 +126,7 @@ func (m *Machine) Probed(now time.Time, address netip.Addr, by net.HardwareAddr)
 	return m.done(now)
 }
 
-// Release gives the lease back, and stops.
+// Release releases the lease, and stops the client.
 func (m *Machine) Release() []Action {
 	l := m.Held
 	if m.state == probing { // the server has lent that by now
@@ -139,13 +142,15 @@ func (m *Machine) Release() []Action {
 	return actions
 }
 
-// Stop ends the client; the server is not told, and the lease is good up to its end. [Machine.Start] begins anew.
+// Stop stops the client without a message to the server; the lease is valid until its end.
+// [Machine.Start] starts again.
 func (m *Machine) Stop() {
 	m.core.Stop()
 	*m = Machine{core: m.core, p: m.p}
 }
 
-// done returns the actions, and when to wake: also at the end of the lease, and of the time for the first one.
+// done returns the actions, and when to wake: also at the end of the lease, and of the time for the
+// first one.
 func (m *Machine) done(now time.Time) (actions []Action, wake time.Time) {
 	var limits []time.Time
 	if m.Held != nil {
@@ -164,7 +169,8 @@ func (m *Machine) ask(now time.Time, s state) {
 	m.send(now)
 }
 
-// startDelay is for the clients of a daemon not to ask all together. One that is about to prolong its lease does at once.
+// startDelay keeps the clients of a daemon from sending their requests together. A client that is
+// about to renew its lease does not wait.
 func (m *Machine) startDelay(now time.Time) time.Duration {
 	most := startTime
 	if t1 := m.Held.Renew; !t1.IsZero() {
@@ -215,7 +221,8 @@ func (m *Machine) tick(now time.Time) {
 	}
 }
 
-// prolong asks the server, or any if it is late or the one has not answered (RFC 2131 section 4.4.5).
+// prolong asks the server to renew the lease, or any server if T2 has passed (RFC 2131 section
+// 4.4.5).
 func (m *Machine) prolong(now time.Time) {
 	m.Refused = m.unanswered()
 	switch {
@@ -248,7 +255,8 @@ func (m *Machine) received(now time.Time, r *Message) {
 	}
 }
 
-// awaits reports whether an answer is of somebody who was sent a REQUEST. One that does not say of whom it is counts too.
+// awaits reports whether an answer comes from a server that got a REQUEST, or does not name its
+// server.
 func (m *Machine) awaits(r *Message) bool {
 	switch m.state {
 	case requesting, renewing:
@@ -261,7 +269,7 @@ func (m *Machine) awaits(r *Message) bool {
 	return false
 }
 
-// consider takes the first offer that could become a lease; a server may leave the mask to the ACK.
+// consider takes the first offer that can become a lease; a server may leave the mask to the ACK.
 func (m *Machine) consider(now time.Time, r *Message) {
 	server, _ := r.Addr(OptServerID)
 	switch {
@@ -328,11 +336,11 @@ func (m *Machine) bind(now time.Time, l Lease) {
 	m.rest()
 }
 
-// rest is bound, up to T1.
+// rest waits in the state bound until T1.
 func (m *Machine) rest() { m.state, m.Wake = bound, m.Held.Renew }
 
-// decline tells the server that somebody has the address, and gives up what the client has: the server has nothing else for
-// it on record.
+// decline reports to the server that another node has the address. The client also gives up its
+// lease, as the server has no other on record.
 func (m *Machine) decline(now time.Time, l Lease, by net.HardwareAddr) {
 	reason := fmt.Sprintf("%s is in use by %s", l.Address.Addr(), by)
 	if m.Held != nil {
@@ -344,7 +352,7 @@ func (m *Machine) decline(now time.Time, l Lease, by net.HardwareAddr) {
 	m.pause(now, declinePause, reason)
 }
 
-// pause ends an attempt, and is the end if there is no time for another one.
+// pause ends an attempt, or the client if there is no time for another one.
 func (m *Machine) pause(now time.Time, d time.Duration, reason string) {
 	if m.TooLate(now.Add(d)) {
 		m.fail(reason)
@@ -354,7 +362,8 @@ func (m *Machine) pause(now time.Time, d time.Duration, reason string) {
 	m.state, m.Refused, m.Wake = paused, reason, now.Add(d)
 }
 
-// growing is the time to the next attempt: 2 s a few times, then twice as much each time, a second more or less.
+// growing returns the time until the next attempt: 2 s for some attempts, then twice as much each
+// time, with a jitter of a second.
 func (m *Machine) growing() time.Duration {
 	d := shortPause
 	for i := shortPauses; i <= m.Pauses && d < m.p.Pause; i++ {
@@ -369,7 +378,7 @@ func (m *Machine) fail(reason string) {
 	m.Fail(reason)
 }
 
-// unanswered says what is waited for in vain, or has been.
+// unanswered returns the missing answer in words.
 func (m *Machine) unanswered() string {
 	switch m.state {
 	case paused, probing, bound:

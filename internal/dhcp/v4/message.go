@@ -1,5 +1,6 @@
-// Package v4 is the client of DHCP for IPv4 (RFC 2131, options RFC 2132) as a state machine, with the messages that it accepts and
-// sends. It does no input or output and has no clock: its caller has both. Package dhcpv4 reads and writes the bytes.
+// Package v4 is the client of DHCP for IPv4 (RFC 2131, options RFC 2132) as a state machine, with
+// the messages that it accepts and sends. It does no input or output and has no clock: its caller
+// has both. Package dhcpv4 reads and writes the bytes.
 package v4
 
 import (
@@ -76,7 +77,7 @@ type Message struct {
 	Reply     bool // BOOTREPLY
 	XID       uint32
 	Secs      uint16 // since the client began, seconds
-	Broadcast bool   // the server shall answer by broadcast
+	Broadcast bool   // asks for an answer by broadcast
 	Client    netip.Addr
 	Your      netip.Addr
 	MAC       net.HardwareAddr // 6 bytes
@@ -90,7 +91,8 @@ const (
 	optionsAt, maxLen = 240, maxMessage - 28
 )
 
-// maxMessage is the longest packet that servers are told to send (option 57), bytes with the 28 of its IP and UDP headers.
+// maxMessage is the longest packet that clients accept (option 57), bytes with the 28 of its IP and
+// UDP headers.
 const maxMessage = 1500
 
 // Get returns the value of an option, nil if it is not there.
@@ -112,7 +114,8 @@ func (m *Message) Type() Type {
 	return 0
 }
 
-// Addr returns the address in an option; ok is false if there is none, or more than one where only one can be.
+// Addr returns the address in an option; ok is false if there is none, or more than one where only
+// one can be.
 func (m *Message) Addr(code byte) (a netip.Addr, ok bool) {
 	v := m.Get(code)
 	if len(v) != 4 {
@@ -129,7 +132,8 @@ func (m *Message) Addrs(code byte) (list []netip.Addr) {
 	return list
 }
 
-// Duration returns the seconds in an option; all bits set is [client.Infinite]. ok is false if there is none.
+// Duration returns the seconds in an option; all bits set is [client.Infinite]. ok is false if
+// there is none.
 func (m *Message) Duration(code byte) (d time.Duration, ok bool) {
 	v := m.Get(code)
 	if len(v) != 4 {
@@ -154,7 +158,7 @@ func (m *Message) Encode() []byte {
 	return p.ToBytes()
 }
 
-// ErrMalformed says that bytes are no message.
+// ErrMalformed reports that bytes are no message.
 var ErrMalformed = errors.New("malformed DHCP message")
 
 // Decode reads a message; it keeps nothing of b. The error is [ErrMalformed].
@@ -174,7 +178,8 @@ func Decode(b []byte) (*Message, error) {
 		Broadcast: p.Flags&broadcastFlag != 0, Client: specified(p.ClientIPAddr), Your: specified(p.YourIPAddr),
 		MAC: p.ClientHWAddr, Options: p.Options,
 	}
-	// RFC 2131 section 4.1: first the file field, then that of the server's name. Package dhcpv4 does not read them.
+	// RFC 2131 section 4.1: first the file field, then the server name. Package dhcpv4 reads
+	// neither.
 	if v := m.Get(OptOverload); len(v) == 1 {
 		if v[0]&1 != 0 {
 			err = m.Options.FromBytes(slices.Clone(b[fileAt : fileAt+128]))

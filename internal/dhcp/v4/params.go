@@ -9,14 +9,15 @@ import (
 	"time"
 )
 
-// Params are what a client is and wants. What is zero has the default that is named.
+// Params are the identity and the wishes of a client. A field that is zero has the default that its
+// comment names.
 type Params struct {
 	MAC        net.HardwareAddr // 6 bytes
 	ClientID   []byte           // option 61, see [ClientID]; at most 255 bytes count; none: servers go by the MAC
-	Options    []Option         // sent to the server besides; option 61 replaces ClientID; what is the protocol's own is ignored
+	Options    []Option         // additional ones to send; option 61 replaces ClientID; those of the protocol itself are ignored
 	Parameters []byte           // option 55: codes of options asked for; none: what the server thinks fit
-	Broadcast  bool             // the server shall answer by broadcast
-	Probe      bool             // an address is only taken when nobody on the link answers for it
+	Broadcast  bool             // asks for an answer by broadcast
+	Probe      bool             // the client probes an address before it takes it
 
 	Timeout time.Duration // after the first transmission of a message, 10 s; after the second and third twice and four times
 	Pause   time.Duration // between attempts to get a lease, at most, 62 s; it begins with 2 s and grows up to that
@@ -25,9 +26,9 @@ type Params struct {
 	Rand func() uint64 // the source of transaction numbers and of jitter, [rand.Uint64]
 }
 
-// ClientID returns the identifier (option 61) of what a text names, at most 255 bytes: a zero byte (RFC 2132 section 9.14: no
-// hardware address) and the text. Where that is too long, a hash of all of it stands for its end, so that different texts
-// have different identifiers.
+// ClientID returns the identifier (option 61) for a text, at most 255 bytes: a zero byte (RFC 2132
+// section 9.14: no MAC address) and the text. A hash replaces the end of a text that is too long,
+// so that different texts have different identifiers.
 func ClientID(text string) []byte {
 	const most = 254
 	if len(text) > most {

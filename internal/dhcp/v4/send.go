@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// send sends what the state is about, and sets the time to wait for an answer.
+// send sends the message of the state, and sets the time to wait for an answer.
 func (m *Machine) send(now time.Time) {
 	m.tries++
 	m.asked = now
-	if m.state != requesting { // RFC 2131 section 4.4.1: relays shall treat DISCOVER and REQUEST alike
+	if m.state != requesting { // RFC 2131 section 4.4.1: relays treat DISCOVER and REQUEST alike
 		m.secs = uint16(max(0, min(now.Sub(m.began)/time.Second, 1<<16-1)))
 	}
 	switch m.state {
@@ -34,8 +34,9 @@ func (m *Machine) send(now time.Time) {
 	m.Wake = now.Add(m.p.Timeout << (m.tries - 1))
 }
 
-// next is when a lease that is renewed or rebound is asked for again: after half of what is left until the next step, but not
-// more often than every minute (RFC 2131 section 4.4.5), or in a short lease than a twentieth of what it has after T1.
+// next returns when to repeat a request to renew or rebind: after half of the time until the next
+// step, but not more often than every minute (RFC 2131 section 4.4.5), or in a short lease than a
+// twentieth of its time after T1.
 func (m *Machine) next(now time.Time) time.Time {
 	until := m.Held.Rebind
 	if m.state == rebinding {
@@ -48,7 +49,7 @@ func (m *Machine) next(now time.Time) time.Time {
 	return now.Add(half)
 }
 
-// asksWhom is the one server that is asked; not valid: any.
+// asksWhom returns the server of the request; not valid: any.
 func (m *Machine) asksWhom() (server netip.Addr) {
 	switch m.state {
 	case requesting:
@@ -59,7 +60,7 @@ func (m *Machine) asksWhom() (server netip.Addr) {
 	return server
 }
 
-// question is a message that wants an answer, with what all of these say.
+// question returns a message that asks for an answer, with the options that all of these have.
 func (m *Machine) question(kind Type) *Message {
 	msg := m.message(kind)
 	msg.Secs, msg.Broadcast = m.secs, m.p.Broadcast
@@ -73,7 +74,8 @@ func (m *Machine) question(kind Type) *Message {
 	return msg
 }
 
-// farewell is a message that gives an address back; RFC 2131 table 5 allows no more in it.
+// farewell returns a message that gives up an address; RFC 2131 table 5 allows no more options in
+// it.
 func (m *Machine) farewell(kind Type, server netip.Addr) *Message {
 	m.xid = uint32(m.p.Rand())
 	msg := m.message(kind)
@@ -83,7 +85,8 @@ func (m *Machine) farewell(kind Type, server netip.Addr) *Message {
 	return msg
 }
 
-// message is one with what all say: the identifier too, without which the server does not find the lease.
+// message returns a message with the options that all have; without the identifier the server does
+// not find the lease.
 func (m *Machine) message(kind Type) *Message {
 	msg := &Message{XID: m.xid, MAC: m.p.MAC}
 	msg.Set(OptType, []byte{byte(kind)})

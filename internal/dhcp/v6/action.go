@@ -14,9 +14,11 @@ type (
 	Fail   = client.Fail[Lease]
 )
 
-// Send sends a message, from the link-local address and UDP port 546 to ff02::1:2 port 547 (RFC 8415 section 7.1).
+// Send sends a message, from the link-local address and UDP port 546 to ff02::1:2 port 547 (RFC
+// 8415 section 7.1).
 type Send struct{ Message *Message }
 
-// Probe asks the link who has addresses (duplicate address detection, RFC 4862 section 5.4), and has [Machine.Probed] called.
-// Without that call within 10 s nobody has them.
+// Probe asks the link for the owners of addresses (duplicate address detection, RFC 4862 section
+// 5.4). The caller passes the answer to [Machine.Probed]; the client takes the addresses as free if
+// there is no call within 10 s.
 type Probe struct{ Addresses []netip.Addr }

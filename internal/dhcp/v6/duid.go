@@ -5,7 +5,8 @@ import (
 	"fmt"
 )
 
-// DUID identifies a client or server (RFC 8415 section 11), 3 to 130 bytes. As text it is hexadecimal.
+// DUID identifies a client or server (RFC 8415 section 11), 3 to 130 bytes. As text it is
+// hexadecimal.
 type DUID []byte
 
 const (

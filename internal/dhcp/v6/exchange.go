@@ -10,7 +10,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/dhcp/client"
 )
 
-// timing is how often and how long a message is sent: RFC 8415 section 7.6. MRD is in exchange.end.
+// timing is the schedule of a message (RFC 8415 section 7.6). MRD is in exchange.end.
 type timing struct {
 	first, most time.Duration // IRT, MRT
 	tries       int           // MRC; 0: no limit
@@ -35,17 +35,17 @@ func (m *Machine) timing() timing {
 // confirmTime is the MRD of CONFIRM.
 const confirmTime = 10 * time.Second
 
-// exchange is a message that is sent until there is an answer.
+// exchange is a message that the client repeats until there is an answer.
 type exchange struct {
 	xid    uint32
 	began  time.Time     // with the first transmission
 	end    time.Time     // MRD; zero: none
 	tries  int           // transmissions
 	rt     time.Duration // RT: to the next one
-	server DUID          // who is asked; nil: all
-	hints  []netip.Addr  // the addresses that it is about
+	server DUID          // nil: all
+	hints  []netip.Addr  // the addresses of the request
 	best   *Message      // ADVERTISE
-	odd    string        // what was wrong with an answer that was not accepted
+	odd    string        // the mistake in an answer that the client refused
 }
 
 // ask enters a state with a new exchange.
@@ -55,15 +55,16 @@ func (m *Machine) ask(now time.Time, s state, server DUID, about []netip.Addr) {
 	m.send(now)
 }
 
-// soon is ask for all servers after up to a second, so that clients that start together do not ask together (RFC 8415
-// sections 18.2.1, 18.2.3, 18.2.6).
+// soon asks all servers after up to a second, so that clients that start together do not ask
+// together (RFC 8415 sections 18.2.1, 18.2.3, 18.2.6).
 func (m *Machine) soon(now time.Time, s state, about []netip.Addr) {
 	m.state = s
 	m.ex = exchange{xid: uint32(m.p.Rand()) & 0xffffff, hints: about}
 	m.Wake = now.Add(time.Duration(m.p.Rand() % uint64(time.Second)))
 }
 
-// send sends the message of the state, and sets the time to wait for an answer (RFC 8415 section 15).
+// send sends the message of the state, and sets the time to wait for an answer (RFC 8415 section
+// 15).
 func (m *Machine) send(now time.Time) {
 	t := m.timing()
 	if m.ex.tries == 0 {
@@ -94,7 +95,7 @@ func (m *Machine) jitter(d time.Duration) time.Duration {
 	return d / 10000 * time.Duration(int64(m.p.Rand()%2001)-1000)
 }
 
-// kind is the type of the message of a state.
+// kind returns the type of the message of a state.
 func (s state) kind() Type {
 	switch s {
 	case soliciting:
@@ -115,7 +116,7 @@ func (s state) kind() Type {
 	return InformationRequest
 }
 
-// message is that of the state, with the options of RFC 8415 section 18.2.
+// message returns the message of the state, with the options of RFC 8415 section 18.2.
 func (m *Machine) message(now time.Time) *Message {
 	msg := &Message{Type: m.state.kind(), XID: m.ex.xid}
 	msg.Add(OptClientID, m.p.ClientID)

@@ -10,24 +10,24 @@ import (
 	"github.com/tenon-cni/tenon/internal/dhcp/client"
 )
 
-// ia is what a server says about the addresses of a client (IA_NA, RFC 8415 section 21.4).
+// ia is the content of an IA_NA (RFC 8415 section 21.4).
 type ia struct {
 	t1, t2    time.Duration // 0: the client decides
 	addresses []iaAddress
 	status    status
 }
 
-// iaAddress is one of them (section 21.6). With a valid time of 0 it is none any more.
+// iaAddress is an address of an IA (section 21.6). A valid time of 0 ends it.
 type iaAddress struct {
 	addr             netip.Addr
 	preferred, valid time.Duration
 }
 
-// maxAddresses is how many a client takes: who gives more means no good.
+// maxAddresses is the highest number of addresses that a client takes.
 const maxAddresses = 16
 
-// ia returns the IA of an identifier. One that is malformed, or whose T1 is after T2, counts as none (section 21.4); so does
-// an address with a mistake or a bad status (section 21.6).
+// ia returns the IA of an identifier. It ignores an IA that is malformed or has T1 after T2
+// (section 21.4), and an address with a mistake or a bad status (section 21.6).
 func (m *Message) ia(id uint32) (a ia, ok bool) {
 	for _, o := range m.Options {
 		value := o.ToBytes()
@@ -60,10 +60,10 @@ func iaAddressOf(o dhcpv6.Option) (a iaAddress, ok bool) {
 	return a, err == nil && usable(a.addr) && a.preferred <= a.valid && statusOf(list).code == success
 }
 
-// usable reports whether an address can be lent to a node.
+// usable reports whether a server can lend an address.
 func usable(a netip.Addr) bool { return a.IsGlobalUnicast() && !a.Is4In6() }
 
-// good reports whether there is an address to be had.
+// good reports whether the IA has a valid address.
 func (a ia) good() bool {
 	for _, addr := range a.addresses {
 		if a.status.code == success && addr.valid > 0 {
@@ -73,7 +73,7 @@ func (a ia) good() bool {
 	return false
 }
 
-// iana returns the IA that a client sends: the addresses that it means, without times (RFC 8415 section 18.2).
+// iana returns the IA that a client sends: addresses without times (RFC 8415 section 18.2).
 func iana(id uint32, list []netip.Addr) dhcpv6.Option {
 	o := &dhcpv6.OptIANA{IaId: [4]byte(binary.BigEndian.AppendUint32(nil, id))}
 	for _, a := range list {

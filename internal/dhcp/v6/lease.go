@@ -8,28 +8,29 @@ import (
 	"github.com/tenon-cni/tenon/internal/dhcp/client"
 )
 
-// Lease is what a server has lent to a client, or told it. It is saved as JSON.
+// Lease is a set of addresses and settings that a server lent to a client. It is saved as JSON.
 type Lease struct {
-	Addresses []Address    `json:"addresses,omitempty"` // of 128 bits: routers say what is on the link; none: stateless
-	Server    DUID         `json:"server"`              // who lent them
+	Addresses []Address    `json:"addresses,omitempty"` // of 128 bits: routers advertise the network; none: stateless
+	Server    DUID         `json:"server"`              // that lent them
 	DNS       []netip.Addr `json:"dns,omitempty"`
 	Search    []string     `json:"search,omitempty"`
 
-	// When the server that lent it is asked to prolong it (T1; or, stateless, any is asked again), and when any other is (T2),
-	// both a little before the server has said. Zero: never.
+	// When the client asks the server to renew the lease (T1; or, stateless, any server for its
+	// settings), and when any server (T2), both a little before the times of the server. Zero:
+	// never.
 	Renew  time.Time `json:"renew,omitzero"`
 	Rebind time.Time `json:"rebind,omitzero"`
 }
 
-// Address is an address, and until when new connections shall be made with it, and until when it may be used at all; zero:
-// for ever. They are the preferred and valid lifetimes of the kernel (RFC 4862 section 5.5.4).
+// Address is an address with its preferred and valid lifetimes in the kernel (RFC 4862 section
+// 5.5.4): until when new connections use it, and until when it is valid; zero: for ever.
 type Address struct {
 	Addr      netip.Addr `json:"addr"`
 	Preferred time.Time  `json:"preferred,omitzero"`
 	Valid     time.Time  `json:"valid,omitzero"`
 }
 
-// Same reports whether two leases say the same, but for who lent them and their times.
+// Same reports whether two leases are equal except for their servers and times.
 func (l Lease) Same(o Lease) bool {
 	return slices.Equal(l.addrs(), o.addrs()) && slices.Equal(l.DNS, o.DNS) && slices.Equal(l.Search, o.Search)
 }
@@ -41,7 +42,8 @@ func (l Lease) addrs() (list []netip.Addr) {
 	return list
 }
 
-// Prefixes are the addresses as an interface has them, which says nothing of what else is on the link; none of no lease.
+// Prefixes returns the addresses as an interface has them, with 128 bits: DHCPv6 does not say which
+// others are on the link. It returns none for a nil lease.
 func (l *Lease) Prefixes() (list []netip.Prefix) {
 	if l == nil {
 		return nil
@@ -52,12 +54,12 @@ func (l *Lease) Prefixes() (list []netip.Prefix) {
 	return list
 }
 
-// Expired reports whether no address is valid any more. A stateless lease does not end.
+// Expired reports whether all addresses have ended. A stateless lease has no end.
 func (l Lease) Expired(now time.Time) bool {
 	return len(l.Addresses) > 0 && len(l.without(now).Addresses) == 0
 }
 
-// without returns the lease without what is not valid any more.
+// without returns the lease without the addresses that have ended.
 func (l Lease) without(now time.Time) Lease {
 	return l.keep(func(a Address) bool { return a.Valid.IsZero() || now.Before(a.Valid) })
 }
@@ -67,7 +69,7 @@ func (l Lease) keep(keep func(Address) bool) Lease {
 	return l
 }
 
-// ends is when the first address stops being valid; zero: never.
+// ends returns the end of the first address; zero: never.
 func (l Lease) ends() (t time.Time) {
 	for _, a := range l.Addresses {
 		t = client.Earliest(t, a.Valid)
@@ -75,7 +77,7 @@ func (l Lease) ends() (t time.Time) {
 	return t
 }
 
-// in is the time after a while; the zero time after an infinite one.
+// in returns the time after a while; the zero time after an infinite one.
 func in(now time.Time, d time.Duration) time.Time {
 	if d == client.Infinite {
 		return time.Time{}
@@ -83,14 +85,15 @@ func in(now time.Time, d time.Duration) time.Time {
 	return now.Add(d)
 }
 
-// told returns what a reply tells besides addresses.
-func told(r *Message) Lease {
+// settingsOf returns the settings of a reply.
+func settingsOf(r *Message) Lease {
 	return Lease{Server: DUID(r.Get(OptServerID)), DNS: r.addrs(OptDNS), Search: client.Names(r.Get(OptSearch))}
 }
 
-// leaseOf reads what a reply lends. Of what was lent before what it does not mention stays (RFC 8415 section 18.2.10.1).
+// leaseOf reads the lease of a reply. Addresses of the lease before stay if the reply does not
+// mention them (RFC 8415 section 18.2.10.1).
 func leaseOf(r *Message, a ia, now time.Time, before []Address) Lease {
-	l := told(r)
+	l := settingsOf(r)
 	l.Addresses = slices.Clone(before)
 	shortest, end := client.Infinite, client.Infinite // preferred and valid
 	for _, given := range a.addresses {
@@ -118,8 +121,8 @@ func leaseOf(r *Message, a ia, now time.Time, before []Address) Lease {
 	return l
 }
 
-// setTimes sets T1 and T2: as the server says, or 0.5 and 0.8 of the shortest preferred time (RFC 8415 section 21.4), and of
-// the shortest valid time where they would be too late.
+// setTimes sets T1 and T2: the times of the server, or 0.5 and 0.8 of the shortest preferred time
+// (RFC 8415 section 21.4), and of the shortest valid time if they would be too late.
 func (l *Lease) setTimes(a ia, now time.Time, shortest, end time.Duration) {
 	t1, t2 := a.t1, a.t2
 	if t2 == 0 {
@@ -137,7 +140,7 @@ func (l *Lease) setTimes(a ia, now time.Time, shortest, end time.Duration) {
 	l.Renew, l.Rebind = in(now, t1), in(now, t2)
 }
 
-// part is tenths of a time.
+// part returns tenths of a time.
 func part(d time.Duration, tenths int) time.Duration {
 	if d == client.Infinite {
 		return d

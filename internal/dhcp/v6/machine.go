@@ -13,22 +13,22 @@ import (
 	"github.com/tenon-cni/tenon/internal/dhcp/client"
 )
 
-// state is where the client is in RFC 8415 section 18.2.
+// state is a state of RFC 8415 section 18.2.
 type state int
 
 const (
 	stopped    state = iota
 	paused           // between two attempts
-	soliciting       // servers are looked for
-	requesting       // one of them is asked for addresses
-	probing          // the link is asked who has them
-	confirming       // any is asked whether the addresses of an earlier run fit the link
-	informing        // any is asked, without an address
+	soliciting       // looks for servers
+	requesting       // asks one of them for addresses
+	probing          // for other nodes with them
+	confirming       // asks any whether the addresses of an earlier run fit the link
+	informing        // asks any for settings
 	bound
-	renewing  // the server that lent it is asked
-	rebinding // any server is asked
-	declining // the server is told that others have the address
-	releasing // the server is told that the client does not need it
+	renewing  // asks the server of the lease
+	rebinding // asks any server
+	declining // reports addresses that other nodes have
+	releasing // gives up the lease
 )
 
 func (s state) String() string {
@@ -37,7 +37,8 @@ func (s state) String() string {
 		"declining", "releasing"}[s]
 }
 
-// Maximum times between transmissions, unless a server says otherwise (RFC 8415 sections 21.24, 21.25).
+// Maximum times between transmissions, unless a server says otherwise (RFC 8415 sections 21.24,
+// 21.25).
 const (
 	defaultMaxRT = 3600 * time.Second
 	leastMaxRT   = 60 * time.Second
@@ -51,17 +52,17 @@ const (
 )
 
 const (
-	probeTime    = 10 * time.Second // after that whoever probes is taken to be gone
+	probeTime    = 10 * time.Second // after that a probe counts as lost
 	declinePause = 10 * time.Second // at least, until the server is asked for the rest of a lease
 )
 
-// Machine is a client: what happens goes in, what has to be done comes out, with the time at which to call [Machine.Tick];
-// a zero time is never. Its methods must not be called at the same time.
+// Machine is a client. Its methods take events, and return the actions for the caller and the time
+// at which to call [Machine.Tick]; a zero time is never. They must not run at the same time.
 //
-// It may have a lease in every state but stopped and releasing: what is lent is used up to its end, whatever servers say
-// meanwhile.
+// The client may have a lease in every state but stopped and releasing: it uses its addresses until
+// their end, in any state of an exchange.
 type Machine struct {
-	core  // Wake is that of the state
+	core  // Wake is the time of the state
 	p     Params
 	state state
 	ex    exchange
@@ -73,24 +74,24 @@ type Machine struct {
 
 type core = client.Core[Lease]
 
-// New returns a client that has not begun.
+// New returns a client that has not started.
 func New(p Params) *Machine { return fresh(p.complete()) }
 
 func fresh(p Params) *Machine { return &Machine{p: p, solMax: defaultMaxRT, infMax: defaultMaxRT} }
 
-// State says in words where the client is.
+// State returns the state in words.
 func (m *Machine) State() string { return m.state.String() }
 
-// Stopped reports whether the client has not begun, has failed, was stopped or has given back its lease: nothing that happens
-// changes it.
+// Stopped reports whether the client has not started, has failed, was stopped or has released its
+// lease: it ignores events.
 func (m *Machine) Stopped() bool { return m.state == stopped }
 
-// Expects reports whether an answer may come.
+// Expects reports whether the client waits for an answer.
 func (m *Machine) Expects() bool { return m.ex.tries > 0 }
 
-// Start begins. With the lease of an earlier run it asks whether the addresses fit the link (RFC 8415 section 18.2.3), unless it
-// is time to prolong them: if not there is a [Lose], otherwise nothing, also if nobody answers. The link-local address must be
-// usable by then.
+// Start starts the client. With the lease of an earlier run it asks whether the addresses fit the
+// link (RFC 8415 section 18.2.3), unless it is time to renew them: a server that refuses causes a
+// [Lose], no answer has no effect. The link-local address must be usable by then.
 func (m *Machine) Start(now time.Time, earlier *Lease) ([]Action, time.Time) {
 	switch {
 	case m.p.Stateless:
@@ -112,7 +113,7 @@ func (m *Machine) Start(now time.Time, earlier *Lease) ([]Action, time.Time) {
 	return m.done(now)
 }
 
-// Tick tells that the time to wake has come. A call before changes nothing.
+// Tick is the event of the time to wake. An earlier call has no effect.
 func (m *Machine) Tick(now time.Time) ([]Action, time.Time) {
 	m.expire(now)
 	switch {
@@ -124,7 +125,8 @@ func (m *Machine) Tick(now time.Time) ([]Action, time.Time) {
 	return m.done(now)
 }
 
-// Received hands over a message from the link. What is not for this client, or not expected, changes nothing.
+// Received is the event of a message from the link. A message for another client, or an unexpected
+// one, has no effect.
 func (m *Machine) Received(now time.Time, r *Message) ([]Action, time.Time) {
 	if m.ex.tries > 0 && r.XID == m.ex.xid && m.expects(r) {
 		m.learn(r)
@@ -133,7 +135,8 @@ func (m *Machine) Received(now time.Time, r *Message) ([]Action, time.Time) {
 	return m.done(now)
 }
 
-// Probed tells which of the addresses that were probed others have, if any; the server is told, and asked for another.
+// Probed is the event of a finished probe; taken are the addresses that other nodes have. The
+// client declines them and asks for others.
 func (m *Machine) Probed(now time.Time, taken ...netip.Addr) ([]Action, time.Time) {
 	if m.state == probing {
 		m.looked(now, taken)
@@ -141,8 +144,8 @@ func (m *Machine) Probed(now time.Time, taken ...netip.Addr) ([]Action, time.Tim
 	return m.done(now)
 }
 
-// Declined tells that others have addresses that the client has already. They are taken out of the lease, and the server is
-// told.
+// Declined is the event of other nodes that have addresses of the lease. The client removes them
+// from the lease and declines them.
 func (m *Machine) Declined(now time.Time, addresses ...netip.Addr) ([]Action, time.Time) {
 	if m.Held == nil {
 		return m.done(now)
@@ -157,8 +160,8 @@ func (m *Machine) Declined(now time.Time, addresses ...netip.Addr) ([]Action, ti
 	return m.done(now)
 }
 
-// Release gives the addresses back, which must not be used from then on. The message is repeated a few times until the server
-// answers; then, or where there is nothing to give back, the client stops. Who can not wait calls [Machine.Stop].
+// Release releases the addresses, which the caller must no longer use. The client repeats the
+// message a few times until the server answers, and stops. [Machine.Stop] does not wait.
 func (m *Machine) Release(now time.Time) ([]Action, time.Time) {
 	var l Lease
 	switch {
@@ -174,7 +177,8 @@ func (m *Machine) Release(now time.Time) ([]Action, time.Time) {
 	return m.done(now)
 }
 
-// Stop ends the client; the server is not told, and the lease is good up to its end. [Machine.Start] begins anew.
+// Stop stops the client without a message to the server; the lease is valid until its end.
+// [Machine.Start] starts again.
 func (m *Machine) Stop() {
 	m.core.Stop()
 	rest := m.core
@@ -182,7 +186,8 @@ func (m *Machine) Stop() {
 	m.core = rest
 }
 
-// done returns the actions, and when to wake: also at the end of an address, and of the time for the first lease.
+// done returns the actions, and when to wake: also at the end of an address, and of the time for
+// the first lease.
 func (m *Machine) done(now time.Time) ([]Action, time.Time) {
 	var limits []time.Time
 	if m.state != probing {
@@ -194,7 +199,7 @@ func (m *Machine) done(now time.Time) ([]Action, time.Time) {
 	return m.Take(now, limits...)
 }
 
-// expire takes out of the lease what is not valid any more.
+// expire removes addresses that have ended from the lease.
 func (m *Machine) expire(now time.Time) {
 	if m.Held == nil || len(m.Held.Addresses) == 0 {
 		return
@@ -209,7 +214,7 @@ func (m *Machine) expire(now time.Time) {
 	}
 }
 
-// reduce leaves a rest of the lease.
+// reduce keeps a part of the lease.
 func (m *Machine) reduce(rest Lease, reason string) {
 	if len(rest.Addresses) == 0 {
 		m.Lose(reason)
@@ -255,7 +260,7 @@ func (m *Machine) again(now time.Time) {
 	m.ask(now, soliciting, nil, nil)
 }
 
-// prolong asks for what is bound again (RFC 8415 sections 18.2.4, 18.2.5).
+// prolong asks a server to renew the lease (RFC 8415 sections 18.2.4, 18.2.5).
 func (m *Machine) prolong(now time.Time) {
 	switch late := m.Held.Rebind; {
 	case m.p.Stateless:
@@ -273,7 +278,7 @@ func (m *Machine) over(now time.Time) {
 	switch m.state {
 	case requesting:
 		m.pause(now, why)
-	case confirming: // nobody has said no
+	case confirming: // no server has refused
 		m.Refused = why
 		m.rest()
 	case renewing:
@@ -286,7 +291,7 @@ func (m *Machine) over(now time.Time) {
 	}
 }
 
-// looked takes what was granted, but for what others have.
+// looked takes the granted addresses that no other node has.
 func (m *Machine) looked(now time.Time, found []netip.Addr) {
 	isTaken := func(a Address) bool { return slices.Contains(found, a.Addr) }
 	taken := m.probed.keep(isTaken).addrs()
@@ -305,7 +310,7 @@ func (m *Machine) looked(now time.Time, found []netip.Addr) {
 	}
 }
 
-// decline tells the server that others have its addresses (RFC 8415 section 18.2.8).
+// decline reports addresses to the server that other nodes have (RFC 8415 section 18.2.8).
 func (m *Machine) decline(now time.Time, server DUID, taken []netip.Addr) {
 	m.Refused = inUse(taken)
 	m.ask(now, declining, server, taken)
@@ -313,7 +318,7 @@ func (m *Machine) decline(now time.Time, server DUID, taken []netip.Addr) {
 
 func inUse(taken []netip.Addr) string { return fmt.Sprintf("in use by others: %v", taken) }
 
-// declined goes on after DECLINE, with what is left.
+// declined continues after DECLINE, with the rest of the lease.
 func (m *Machine) declined(now time.Time) {
 	if m.Held == nil {
 		m.pause(now, m.Refused)
@@ -325,7 +330,7 @@ func (m *Machine) declined(now time.Time) {
 	}
 }
 
-// rest is bound, up to T1, or T2 where that never comes.
+// rest waits in the state bound until T1, or T2 if there is no T1.
 func (m *Machine) rest() {
 	m.state, m.ex = bound, exchange{}
 	m.Wake = client.Earliest(m.Held.Renew, m.Held.Rebind)
@@ -337,7 +342,8 @@ func (m *Machine) bind(l Lease) {
 	m.rest()
 }
 
-// pause ends an attempt, and is the end if there is no time for another one. Pauses grow as times between transmissions do.
+// pause ends an attempt, or the client if there is no time for another one. Pauses grow as times
+// between transmissions do.
 func (m *Machine) pause(now time.Time, reason string) {
 	d := min(time.Second<<min(m.Pauses, 20), m.solMax)
 	d += m.jitter(d)
@@ -354,7 +360,7 @@ func (m *Machine) fail(reason string) {
 	m.Fail(reason)
 }
 
-// unanswered says what is waited for in vain, or has been.
+// unanswered returns the missing answer in words.
 func (m *Machine) unanswered() string {
 	if m.ex.tries == 0 {
 		return m.Refused
@@ -362,7 +368,8 @@ func (m *Machine) unanswered() string {
 	return client.Because(fmt.Sprintf("no answer to the %v in %s", m.state.kind(), client.Tries(m.ex.tries)), m.ex.odd)
 }
 
-// expects reports whether a message is an answer to the client, by a server that it has asked (RFC 8415 section 16).
+// expects reports whether a message answers the client, by a server that it has asked (RFC 8415
+// section 16).
 func (m *Machine) expects(r *Message) bool {
 	if r.Type != Reply && (r.Type != Advertise || m.state != soliciting) {
 		return false
@@ -371,7 +378,7 @@ func (m *Machine) expects(r *Message) bool {
 	return server.valid() && bytes.Equal(r.Get(OptClientID), m.p.ClientID) && (m.ex.server == nil || bytes.Equal(server, m.ex.server))
 }
 
-// learn takes over what servers want of all clients, whatever else they say.
+// learn takes the settings that servers have for all clients.
 func (m *Machine) learn(r *Message) {
 	for code, limit := range map[dhcpv6.OptionCode]*time.Duration{OptSolMaxRT: &m.solMax, OptInfMaxRT: &m.infMax} {
 		if d, ok := r.seconds(code); ok && d >= leastMaxRT && d <= mostMaxRT {

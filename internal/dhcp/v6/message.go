@@ -1,6 +1,6 @@
-// Package v6 is the client of DHCP for IPv6 (RFC 8415) as a state machine, for addresses (IA_NA) or stateless. It does no input or
-// output and has no clock: its caller has both. Package dhcpv6 reads and writes the bytes. Prefixes (IA_PD), relays,
-// reconfiguration and rapid commit are not in it.
+// Package v6 is the client of DHCP for IPv6 (RFC 8415) as a state machine, for addresses (IA_NA) or
+// stateless. It does no input or output and has no clock: its caller has both. Package dhcpv6 reads
+// and writes the bytes. Prefixes (IA_PD), relays, reconfiguration and rapid commit are not in it.
 package v6
 
 import (
@@ -62,10 +62,11 @@ const (
 	maxLen    = 4096 // of a message: a server has no reason to send as much
 )
 
-// ErrMalformed says that bytes are no message.
+// ErrMalformed reports that bytes are no message.
 var ErrMalformed = errors.New("malformed DHCPv6 message")
 
-// Get returns the value of the first option of a code. It is nil if there is none, and not nil if there is one without value.
+// Get returns the value of the first option of a code. It is nil if there is none, and not nil if
+// there is one without value.
 func (m *Message) Get(code dhcpv6.OptionCode) []byte { return get(m.Options, code) }
 
 func get(list dhcpv6.Options, code dhcpv6.OptionCode) []byte {
@@ -107,8 +108,8 @@ func Decode(b []byte) (*Message, error) {
 	return m, nil
 }
 
-// options reads options as their bytes. The parsers of package dhcpv6 would refuse a whole message for a mistake in an option that
-// the client does not use, or in one address of several.
+// options reads options as their bytes. The parsers of package dhcpv6 would refuse a whole message
+// for a mistake in an option that the client does not use, or in one address of several.
 func options(b []byte) (list dhcpv6.Options, err error) {
 	err = list.FromBytesWithParser(b, func(code dhcpv6.OptionCode, data []byte) (dhcpv6.Option, error) { return raw(code, data), nil })
 	return list, err
@@ -123,7 +124,7 @@ func (m *Message) seconds(code dhcpv6.OptionCode) (d time.Duration, ok bool) {
 	return client.Seconds(v), true
 }
 
-// addrs returns the addresses in an option that can be those of nodes.
+// addrs returns the addresses in an option that nodes can have.
 func (m *Message) addrs(code dhcpv6.OptionCode) (list []netip.Addr) {
 	for v := m.Get(code); len(v) >= 16; v = v[16:] {
 		if a := netip.AddrFrom16([16]byte(v)); !a.IsUnspecified() && !a.IsMulticast() && !a.IsLoopback() && !a.Is4In6() {

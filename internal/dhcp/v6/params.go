@@ -7,14 +7,15 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv6"
 )
 
-// Params are what a client is and wants. What is zero has the default that is named.
+// Params are the identity and the wishes of a client. A field that is zero has the default that its
+// comment names.
 type Params struct {
 	ClientID DUID                // required
 	IAID     uint32              // which of the client's interfaces this is (RFC 8415 section 12)
 	Request  []dhcpv6.OptionCode // codes of options asked for; those for the protocol itself need not be among them
 
-	Stateless bool          // no address, only what else the server tells
-	Probe     bool          // an address is only taken when nobody on the link has it
+	Stateless bool          // no address, only settings
+	Probe     bool          // the client probes an address before it takes it
 	Total     time.Duration // for getting the first lease; 0: for ever
 
 	Rand func() uint64 // the source of transaction numbers and of jitter, [rand.Uint64]

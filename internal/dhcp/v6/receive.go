@@ -26,8 +26,8 @@ func (m *Machine) received(now time.Time, r *Message) {
 	}
 }
 
-// advertised takes the offer of the server with the highest preference in the first second; later, the first (RFC 8415
-// sections 18.2.1, 18.2.9).
+// advertised takes the offer of the server with the highest preference in the first second; later,
+// the first (RFC 8415 sections 18.2.1, 18.2.9).
 func (m *Machine) advertised(now time.Time, r *Message) {
 	if s := statusOf(r.Options); s.code != success {
 		m.ex.odd = s.String()
@@ -62,7 +62,7 @@ func (m *Machine) request(now time.Time, offer *Message) {
 	m.ask(now, requesting, DUID(offer.Get(OptServerID)), leaseOf(offer, a, now, nil).addrs())
 }
 
-// replied reads what is lent or prolonged (RFC 8415 section 18.2.10.1).
+// replied reads the answer to a request, or to renewing and rebinding (RFC 8415 section 18.2.10.1).
 func (m *Machine) replied(now time.Time, r *Message) {
 	a, ok := r.ia(m.p.IAID)
 	overall := statusOf(r.Options)
@@ -93,7 +93,8 @@ func (m *Machine) replied(now time.Time, r *Message) {
 	}
 }
 
-// granted takes what a server has lent. Addresses that the client has not had are looked at before (RFC 8415 section 18.2.10.1).
+// granted takes the lease of a server. It probes addresses that the client did not have before (RFC
+// 8415 section 18.2.10.1).
 func (m *Machine) granted(now time.Time, l Lease) {
 	random := m.p.Rand() // the same for both: T2 stays after T1
 	l.Renew, l.Rebind = client.Earlier(l.Renew, now, random), client.Earlier(l.Rebind, now, random)
@@ -106,7 +107,8 @@ func (m *Machine) granted(now time.Time, l Lease) {
 	m.Do(Probe{news.addrs()})
 }
 
-// takenBack is for a REPLY that prolongs nothing: an address with no time left is lost, the rest is asked for as before.
+// takenBack handles a REPLY that renews nothing: the client loses an address without time, and asks
+// for the others as before.
 func (m *Machine) takenBack(now time.Time, a ia) {
 	rest := m.Held.keep(func(has Address) bool {
 		return !slices.ContainsFunc(a.addresses, func(given iaAddress) bool { return given.addr == has.Addr })
@@ -120,7 +122,8 @@ func (m *Machine) takenBack(now time.Time, a ia) {
 	}
 }
 
-// denied ends a REQUEST, unless the same may be asked again; all else goes on, as another server may say otherwise.
+// denied ends a REQUEST, unless the same may be asked again; all else goes on, as another server
+// may say otherwise.
 func (m *Machine) denied(now time.Time, s status) {
 	if s.code == unspecFail || s.code == useMulticast {
 		m.ex.odd = s.String()
@@ -150,13 +153,13 @@ func (m *Machine) confirmed(now time.Time, r *Message) {
 	}
 }
 
-// informed reads what a server tells without lending (RFC 8415 section 18.2.10.4).
+// informed reads the settings of a stateless reply (RFC 8415 section 18.2.10.4).
 func (m *Machine) informed(now time.Time, r *Message) {
 	if s := statusOf(r.Options); s.code != success {
 		m.ex.odd = s.String()
 		return
 	}
-	l := told(r)
+	l := settingsOf(r)
 	refresh, ok := r.seconds(OptRefresh)
 	if !ok {
 		refresh = defaultRefresh

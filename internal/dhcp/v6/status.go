@@ -19,13 +19,13 @@ const (
 	useMulticast
 )
 
-// status is what a server says about a message, or an IA or an address in it.
+// status is the status of a message, or of an IA or an address in it.
 type status struct {
 	code uint16
 	text string
 }
 
-// String says it for people, with what does not print replaced.
+// String returns the status in words, without characters that do not print.
 func (s status) String() string {
 	names := [...]string{"Success", "UnspecFail", "NoAddrsAvail", "NoBinding", "NotOnLink", "UseMulticast"}
 	name := fmt.Sprintf("status %d", s.code)
@@ -35,7 +35,7 @@ func (s status) String() string {
 	return client.Because("the server answered "+name, s.text)
 }
 
-// statusOf reads the status; none is success.
+// statusOf reads the status; a missing one is success.
 func statusOf(list dhcpv6.Options) status {
 	v := get(list, OptStatus)
 	if len(v) < 2 {

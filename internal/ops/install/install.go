@@ -40,7 +40,7 @@ type Plugin struct {
 type Request struct {
 	Dir   string   // plugin folder; made if it is missing
 	Names []string // plugins, file names of the links
-	// Programs are the paths of programs that plugins look for beside themselves.
+	// Programs are the paths of programs that plugins look for in their directory.
 	Programs []string
 }
 
