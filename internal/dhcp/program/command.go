@@ -12,7 +12,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/dhcp"
 )
 
-// Options are the flags of the daemon. A field that is zero has the default that its comment names.
+// Options are the flags of the daemon, and what its tests set. A field that is zero has the default
+// that its comment names.
 type Options struct {
 	Socket     string   // /run/cni/dhcp.sock
 	HostPrefix string   // of paths: where a container has the file system of the host

@@ -19,7 +19,7 @@ const (
 	selecting        // DISCOVER has been sent
 	requesting       // REQUEST has been sent for an offer
 	rebooting        // REQUEST has been sent for the lease of an earlier run
-	probing          // for another node with the address
+	probing          // looks for another node with the address
 	bound
 	renewing  // asks the server of the lease
 	rebinding // asks any server

@@ -21,7 +21,7 @@ const (
 	paused           // between two attempts
 	soliciting       // looks for servers
 	requesting       // asks one of them for addresses
-	probing          // for other nodes with them
+	probing          // looks for other nodes with them
 	confirming       // asks any whether the addresses of an earlier run fit the link
 	informing        // asks any for settings
 	bound
