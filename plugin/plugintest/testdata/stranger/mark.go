@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/plugin"
@@ -45,6 +46,11 @@ func (mark) Add(_ context.Context, c *call) (*cni.Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	unlock, err := c.Conf.lock()
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
 	file := record(c.Conf.dir(), c.Attachment())
 	steps := []func() error{
 		func() error { return write(file, link) },
@@ -62,6 +68,11 @@ func (mark) Add(_ context.Context, c *call) (*cni.Result, error) {
 }
 
 func (mark) Del(_ context.Context, c *call) error {
+	unlock, err := c.Conf.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	return remove(record(c.Conf.dir(), c.Attachment()))
 }
 
@@ -81,6 +92,11 @@ func (mark) Check(_ context.Context, c *call) error {
 }
 
 func (mark) GC(_ context.Context, c *call) error {
+	unlock, err := c.Conf.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	files, err := filepath.Glob(filepath.Join(c.Conf.dir(), c.Name+"@*"))
 	for _, file := range files {
 		if !slices.ContainsFunc(c.Valid, func(v cni.ValidAttachment) bool {
@@ -110,6 +126,19 @@ func (c *config) dir() string {
 		return "/var/lib/mark"
 	}
 	return c.DataDir
+}
+
+// lock waits until no other call of the plugin changes records.
+func (c *config) lock() (unlock func(), err error) {
+	f, err := os.OpenFile(filepath.Join(c.dir(), ".lock"), os.O_CREATE|os.O_RDONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return func() { f.Close() }, nil
 }
 
 func tag(a cni.Attachment) string { return "mark " + a.IfName + " " + a.Container }
