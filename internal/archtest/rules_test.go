@@ -32,6 +32,7 @@ var rules = []struct {
 	{"no-init", noInit},
 	{"no-error-text", noErrorText},
 	{"no-silent-skip", noSilentSkip},
+	{"public-api-no-internals", publicAPINoInternals},
 }
 
 // The layers of the design, from the ground up. A package of a layer reaches nothing of the layers listed with it,
@@ -355,4 +356,88 @@ func noSilentSkip(t *tree, violated report) {
 			}
 		}
 	}
+}
+
+// publicAPINoInternals: other modules cannot import internal packages, so the exported declarations of public packages do
+// without their types.
+func publicAPINoInternals(t *tree, violated report) {
+	for _, f := range t.files {
+		if !under(f.pkg, publicPackages...) || f.test() {
+			continue
+		}
+		for _, d := range f.syntax.Decls {
+			for _, declared := range exportedNodes(d) {
+				for n := range ast.Preorder(declared) {
+					s, ok := n.(*ast.SelectorExpr)
+					if !ok {
+						continue
+					}
+					if folder, ok := inside(importOf(f, s)); ok && under(folder, "internal") {
+						violated(t.position(s), "%s is exported with a type of %s", t.print(s), folder)
+					}
+				}
+			}
+		}
+	}
+}
+
+// exportedNodes returns the parts of a declaration that other packages see: signatures, type definitions without unexported
+// fields, types of constants and variables. The type of a variable is known only if it is written down or is that of a
+// literal.
+func exportedNodes(d ast.Decl) []ast.Node {
+	var list []ast.Node
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		if d.Name.IsExported() && (d.Recv == nil || receiverExported(d)) {
+			list = append(list, d.Type)
+		}
+	case *ast.GenDecl:
+		for _, spec := range d.Specs {
+			switch spec := spec.(type) {
+			case *ast.TypeSpec:
+				if spec.Name.IsExported() {
+					list = append(list, visible(spec)...)
+				}
+			case *ast.ValueSpec:
+				if slices.ContainsFunc(spec.Names, (*ast.Ident).IsExported) {
+					list = append(list, valueTypes(spec)...)
+				}
+			}
+		}
+	}
+	return list
+}
+
+// visible returns the types in a type definition, for a struct those of its embedded and exported fields.
+func visible(spec *ast.TypeSpec) []ast.Node {
+	var list []ast.Node
+	if spec.TypeParams != nil {
+		list = append(list, spec.TypeParams)
+	}
+	fields, ok := spec.Type.(*ast.StructType)
+	if !ok {
+		return append(list, spec.Type)
+	}
+	for _, field := range fields.Fields.List {
+		if len(field.Names) == 0 || slices.ContainsFunc(field.Names, (*ast.Ident).IsExported) {
+			list = append(list, field.Type)
+		}
+	}
+	return list
+}
+
+func valueTypes(spec *ast.ValueSpec) []ast.Node {
+	if spec.Type != nil {
+		return []ast.Node{spec.Type}
+	}
+	var list []ast.Node
+	for _, value := range spec.Values {
+		if address, ok := value.(*ast.UnaryExpr); ok {
+			value = address.X
+		}
+		if literal, ok := value.(*ast.CompositeLit); ok && literal.Type != nil {
+			list = append(list, literal.Type)
+		}
+	}
+	return list
 }

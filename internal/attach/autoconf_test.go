@@ -33,7 +33,7 @@ func newRouted(t *testing.T, accept bool, patience time.Duration) (*bench, *dhcp
 		return made, err
 	}})
 	pool[cni.Add] = func(ctx context.Context, _ invoke.Call) ([]byte, bool) {
-		found, err := b.advertised(ctx, accept, patience)
+		found, err := b.advertised(t, ctx, accept, patience)
 		if err != nil {
 			t.Error(err)
 			return nil, false
@@ -47,9 +47,9 @@ func newRouted(t *testing.T, accept bool, patience time.Duration) (*bench, *dhcp
 	return b, dhcpserver.Start(t, b.Net, dhcpserver.Router, "", 1800)
 }
 
-func (b *bench) advertised(ctx context.Context, accept bool, patience time.Duration) (found kernel.Autoconf, err error) {
+func (b *bench) advertised(t *testing.T, ctx context.Context, accept bool, patience time.Duration) (found kernel.Autoconf, err error) {
 	tx := kernel.Begin(ctx)
-	space, err := tx.Open(b.Container("c").NS)
+	space, err := tx.Open(testnet.NS(t, b.Container("c")))
 	if err != nil {
 		return found, err
 	}

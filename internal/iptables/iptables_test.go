@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/iptables"
+	"github.com/tenon-cni/tenon/internal/netns"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
@@ -64,8 +65,8 @@ func expect(t *testing.T, ns *testnet.Namespace, save string, want ...string) {
 var nat = iptables.Table{Family: iptables.IPv4, Name: "nat"}
 
 // masquerade makes the edit of a Masquerade in a table that may have something already.
-func masquerade(ctx context.Context, ns *testnet.Namespace, m iptables.Masquerade, addrs ...string) (iptables.Undo, error) {
-	return nat.Apply(ctx, ns.NS, m.Edit(iptables.IPv4, prefixes(addrs...)), false)
+func masquerade(ctx context.Context, ns *netns.NS, m iptables.Masquerade, addrs ...string) (iptables.Undo, error) {
+	return nat.Apply(ctx, ns, m.Edit(iptables.IPv4, prefixes(addrs...)), false)
 }
 
 // TestMasquerade: there is a rule for each address, not for the network (R-100), and no rule twice. Taken back is what was
@@ -75,7 +76,7 @@ func TestMasquerade(t *testing.T) {
 	ns := setup(t)
 	add := func(addrs ...string) iptables.Undo {
 		t.Helper()
-		undo, err := masquerade(t.Context(), ns, owner, addrs...)
+		undo, err := masquerade(t.Context(), testnet.NS(t, ns), owner, addrs...)
 		must(t, err)
 		return undo
 	}
@@ -91,10 +92,10 @@ func TestMasquerade(t *testing.T) {
 	expect(t, ns, "iptables-save", all...)
 	second := add("10.1.2.5/24", "10.1.2.3/24")
 	expect(t, ns, "iptables-save", slices.Insert(slices.Clone(all), 2, "-A POSTROUTING -s 10.1.2.5/32 C -j CHAIN")...)
-	must(t, nat.Revert(t.Context(), ns.NS, again))
-	must(t, nat.Revert(t.Context(), ns.NS, first)) // the chain is used
+	must(t, nat.Revert(t.Context(), testnet.NS(t, ns), again))
+	must(t, nat.Revert(t.Context(), testnet.NS(t, ns), first)) // the chain is used
 	expect(t, ns, "iptables-save", "-A POSTROUTING -s 10.1.2.5/32 C -j CHAIN", all[2], all[3])
-	must(t, nat.Revert(t.Context(), ns.NS, second)) // it has not made the chain
+	must(t, nat.Revert(t.Context(), testnet.NS(t, ns), second)) // it has not made the chain
 	expect(t, ns, "iptables-save", all[2], all[3])
 }
 
@@ -103,7 +104,7 @@ func TestAddPrefixLengths(t *testing.T) {
 	ns := setup(t)
 	for range 2 { // what is read back is recognised
 		table := iptables.Table{Family: iptables.IPv6, Name: "nat"}
-		_, err := table.Apply(t.Context(), ns.NS, owner.Edit(table.Family, prefixes("fd00::3/64", "fd01::3/128", "fd02::3/0", "fd03::3/61")), false)
+		_, err := table.Apply(t.Context(), testnet.NS(t, ns), owner.Edit(table.Family, prefixes("fd00::3/64", "fd01::3/128", "fd02::3/0", "fd03::3/61")), false)
 		must(t, err)
 		expect(t, ns, "ip6tables-save",
 			"-A POSTROUTING -s fd00::3/128 C -j CHAIN",
@@ -124,7 +125,7 @@ func TestAddFails(t *testing.T) {
 	t.Parallel()
 	ns := setup(t)
 	bad := iptables.Masquerade{Chain: "a-name-that-is-longer-than-iptables-allows", Comment: "c"}
-	_, err := masquerade(t.Context(), ns, bad, "10.1.2.3/24")
+	_, err := masquerade(t.Context(), testnet.NS(t, ns), bad, "10.1.2.3/24")
 	if err == nil || !strings.Contains(err.Error(), "iptables-restore") || !strings.Contains(err.Error(), "too long") {
 		t.Errorf("got %v, want what iptables-restore says", err)
 	}
@@ -132,12 +133,12 @@ func TestAddFails(t *testing.T) {
 	for name, comment := range map[string]string{
 		"two lines": "a\nCOMMIT", "not ASCII": "ä", "too long": strings.Repeat("x", iptables.MaxComment+1),
 	} {
-		if _, err := masquerade(t.Context(), ns, iptables.Masquerade{Chain: "C", Comment: comment}, "10.1.2.3/24"); err == nil {
+		if _, err := masquerade(t.Context(), testnet.NS(t, ns), iptables.Masquerade{Chain: "C", Comment: comment}, "10.1.2.3/24"); err == nil {
 			t.Errorf("comment of %s is accepted", name)
 		}
 	}
 	long := iptables.Masquerade{Chain: "C", Comment: strings.Repeat("x", iptables.MaxComment)}
-	_, err = masquerade(t.Context(), ns, long, "10.1.2.3/24")
+	_, err = masquerade(t.Context(), testnet.NS(t, ns), long, "10.1.2.3/24")
 	must(t, err)
 }
 
@@ -147,7 +148,7 @@ func TestAddIsCalledOff(t *testing.T) {
 	cause := errors.New("terminated")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(cause)
-	if _, err := masquerade(ctx, ns, owner, "10.1.2.3/24"); !errors.Is(err, cause) {
+	if _, err := masquerade(ctx, testnet.NS(t, ns), owner, "10.1.2.3/24"); !errors.Is(err, cause) {
 		t.Errorf("got %v, want %v", err, cause)
 	}
 }
@@ -157,7 +158,7 @@ func TestLegacy(t *testing.T) {
 	ns := setup(t)
 	ns.Command("iptables", "-t", "nat", "-N", "CHAIN") // of the newer kind
 	for _, f := range []iptables.Family{iptables.IPv4, iptables.IPv6} {
-		if has, err := (iptables.Table{Family: f, Name: "nat"}).HasLegacy(ns.NS); has || err != nil {
+		if has, err := (iptables.Table{Family: f, Name: "nat"}).HasLegacy(testnet.NS(t, ns)); has || err != nil {
 			t.Fatalf("family %d: legacy table in a new namespace: %t, %v", f, has, err)
 		}
 	}
@@ -169,17 +170,17 @@ func TestLegacy(t *testing.T) {
 		ns.Command("iptables-legacy", append([]string{"-t", "nat"}, strings.Fields(rule)...)...)
 	}
 	ns.Command("iptables-legacy", "-t", "nat", "-A", "POSTROUTING", "-s", "10.1.2.3/32", "-m", "comment", "--comment", owner.Comment, "-j", "CHAIN")
-	if has, err := nat.HasLegacy(ns.NS); !has || err != nil {
+	if has, err := nat.HasLegacy(testnet.NS(t, ns)); !has || err != nil {
 		t.Fatalf("legacy table is not seen: %v", err)
 	}
 	foreign := []string{"-A POSTROUTING -s 10.1.2.3/32 -o eth9 -j OTHER", "-A POSTROUTING -s 10.1.2.3/32 -j MASQUERADE"}
 	remove := func(source string) {
 		t.Helper()
-		must(t, nat.LegacyRemove(t.Context(), ns.NS, iptables.Removal{
+		must(t, nat.LegacyRemove(t.Context(), testnet.NS(t, ns), iptables.Removal{
 			In: "POSTROUTING", Target: "CHAIN", Match: func(r iptables.Rule) bool { return r.Source == netip.MustParseAddr(source) },
 		}))
 	}
-	jumps, err := nat.LegacyRules(t.Context(), ns.NS, "POSTROUTING")
+	jumps, err := nat.LegacyRules(t.Context(), testnet.NS(t, ns), "POSTROUTING")
 	must(t, err)
 	if len(jumps) != 5 || jumps[4] != (iptables.Rule{Chain: "POSTROUTING", Target: "CHAIN", Comment: owner.Comment, Source: netip.MustParseAddr("10.1.2.3")}) {
 		t.Errorf("jumps %v", jumps)
@@ -199,7 +200,7 @@ func TestNoTool(t *testing.T) {
 	ns := testnet.New(t).Host
 	must(t, iptables.Available())
 	t.Setenv("PATH", t.TempDir())
-	_, err := nat.Apply(t.Context(), ns.NS, owner.Edit(iptables.IPv4, prefixes("10.1.2.3/24")), true)
+	_, err := nat.Apply(t.Context(), testnet.NS(t, ns), owner.Edit(iptables.IPv4, prefixes("10.1.2.3/24")), true)
 	for _, err := range []error{iptables.Available(), err} {
 		if !errors.Is(err, iptables.ErrNoTool) || !strings.Contains(err.Error(), "iptables-restore") {
 			t.Errorf("got %v, want one that says which tool is missing", err)
@@ -215,7 +216,7 @@ func TestDeadline(t *testing.T) {
 	t.Setenv("PATH", dir+":/usr/bin:/bin")
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := nat.Apply(ctx, ns.NS, owner.Edit(iptables.IPv4, prefixes("10.1.2.3/24")), true); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := nat.Apply(ctx, testnet.NS(t, ns), owner.Edit(iptables.IPv4, prefixes("10.1.2.3/24")), true); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -240,12 +241,12 @@ func TestLockedByAnother(t *testing.T) {
 	defer lock.Close()
 	must(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
 	ctx := announced{t.Context(), time.Now().Add(2500 * time.Millisecond)}
-	_, err = nat.Apply(ctx, ns.NS, owner.Edit(iptables.IPv4, prefixes("10.1.2.3/24")), true)
+	_, err = nat.Apply(ctx, testnet.NS(t, ns), owner.Edit(iptables.IPv4, prefixes("10.1.2.3/24")), true)
 	if err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), "xtables lock") {
 		t.Errorf("got %v, want what is waited for", err)
 	}
 	must(t, unix.Flock(int(lock.Fd()), unix.LOCK_UN))
-	_, err = nat.Apply(t.Context(), ns.NS, owner.Edit(iptables.IPv4, prefixes("10.1.2.3/24")), true)
+	_, err = nat.Apply(t.Context(), testnet.NS(t, ns), owner.Edit(iptables.IPv4, prefixes("10.1.2.3/24")), true)
 	must(t, err)
 }
 
@@ -259,7 +260,7 @@ func TestMadeByOthersMeanwhile(t *testing.T) {
 	script := "#!/bin/sh\nif mkdir " + dir + "/once 2>/dev/null; then\n iptables -t nat -N CHAIN\n iptables -t nat -A CHAIN -p tcp -j ACCEPT\nfi\nexec " + restore + " \"$@\"\n"
 	must(t, os.WriteFile(dir+"/iptables-restore", []byte(script), 0o700))
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
-	undo, err := nat.Apply(t.Context(), ns.NS, owner.Edit(iptables.IPv4, prefixes("10.1.2.3/24")), true)
+	undo, err := nat.Apply(t.Context(), testnet.NS(t, ns), owner.Edit(iptables.IPv4, prefixes("10.1.2.3/24")), true)
 	must(t, err)
 	expect(t, ns, "iptables-save",
 		"-A POSTROUTING -s 10.1.2.3/32 C -j CHAIN",
@@ -267,7 +268,7 @@ func TestMadeByOthersMeanwhile(t *testing.T) {
 		"-A CHAIN -d 10.1.2.0/24 C -j ACCEPT",
 		"-A CHAIN ! -d 224.0.0.0/4 C -j MASQUERADE",
 	)
-	must(t, nat.Revert(t.Context(), ns.NS, undo))
+	must(t, nat.Revert(t.Context(), testnet.NS(t, ns), undo))
 	if got := rules(ns, "iptables-save"); len(got) != 3 || got[0] != "-A CHAIN -p tcp -j ACCEPT" {
 		t.Errorf("taken back: %v", got)
 	}
@@ -280,12 +281,12 @@ func TestEditIsRefused(t *testing.T) {
 	for name, rule := range map[string]string{
 		"foreign chain, foreign target": "-A POSTROUTING -j MASQUERADE", "no rule": "-D CHAIN -j ACCEPT", "two lines": "-A CHAIN -j ACCEPT\n-F", "empty": "",
 	} {
-		if _, err := nat.Apply(t.Context(), ns.NS, iptables.Edit{Chains: []string{"CHAIN"}, Rules: []string{rule}}, true); err == nil {
+		if _, err := nat.Apply(t.Context(), testnet.NS(t, ns), iptables.Edit{Chains: []string{"CHAIN"}, Rules: []string{rule}}, true); err == nil {
 			t.Errorf("%s is accepted", name)
 		}
 	}
 	for _, chain := range []string{"", "-F", "two words", "two\nlines", `"quoted"`, "a-name-that-is-longer-than-iptables-allows"} {
-		if _, err := nat.Apply(t.Context(), ns.NS, iptables.Edit{Chains: []string{chain}}, true); err == nil {
+		if _, err := nat.Apply(t.Context(), testnet.NS(t, ns), iptables.Edit{Chains: []string{chain}}, true); err == nil {
 			t.Errorf("chain %q is accepted", chain)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/nft"
+	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
 // BenchmarkAttach makes and removes an attachment to a bridge and reports each call by itself.
@@ -16,6 +17,7 @@ func BenchmarkAttach(b *testing.B) {
 	must(b, n.host.Masquerade("first", kernel.Masq{}, []netip.Prefix{prefix("10.1.2.2/24")})) // makes the skeleton
 	var tx *kernel.Tx
 	var host, container *kernel.Space
+	hostNS, containerNS := testnet.NS(b, n.Host), testnet.NS(b, n.Container("container"))
 	var bridge, inside, outer kernel.Link
 	steps := []struct {
 		name string
@@ -23,10 +25,10 @@ func BenchmarkAttach(b *testing.B) {
 	}{
 		{"Open×2", func() (err error) {
 			tx = kernel.Begin(b.Context())
-			if host, err = tx.Open(n.Host.NS); err != nil {
+			if host, err = tx.Open(hostNS); err != nil {
 				return err
 			}
-			container, err = tx.Open(n.Container("container").NS)
+			container, err = tx.Open(containerNS)
 			return err
 		}},
 		{"EnsureBridge", func() (err error) {

@@ -40,16 +40,16 @@ func TestMasqueradeIPTables(t *testing.T) {
 			for _, tool := range []string{"iptables", "ip6tables"} {
 				b.Host.Command(tool+kind, "-t", "nat", "-A", "POSTROUTING", "-o", "eth9", "-j", "MASQUERADE")
 			}
-			foreign := b.Host.IPTables(kind, "nat")
+			foreign := testnet.IPTables(b.Host, kind, "nat")
 			same := func(what, want string) {
 				t.Helper()
-				if got := b.Host.IPTables(kind, "nat"); got != want {
+				if got := testnet.IPTables(b.Host, kind, "nat"); got != want {
 					t.Errorf("%s: found\n%s, want\n%s", what, got, want)
 				}
 			}
 			first, second := []netip.Prefix{prefix("10.1.2.3/24"), prefix("fd00::3/64")}, []netip.Prefix{prefix("10.1.2.4/24"), prefix("fd00::4/64")}
 			must(t, b.host.MasqueradeIPTables(chain, first))
-			one := b.Host.IPTables(kind, "nat")
+			one := testnet.IPTables(b.Host, kind, "nat")
 			if strings.Count(one, "-j CNI-1") != 2 || strings.Count(one, "-A CNI-1 ") != 4 {
 				t.Errorf("rules:\n%s", one)
 			}
@@ -99,7 +99,7 @@ func TestEditIPTables(t *testing.T) {
 			b := setup(t)
 			rule := func(words string) { b.Host.Command("iptables"+kind, strings.Fields(words)...) }
 			rule("-A FORWARD -i eth9 -j ACCEPT")
-			state := func() []string { return strings.Split(b.Host.IPTables(kind, "filter"), "\n") }
+			state := func() []string { return strings.Split(testnet.IPTables(b.Host, kind, "filter"), "\n") }
 			same := func(what string, want []string) {
 				t.Helper()
 				if diff := cmp.Diff(want, state()); diff != "" {
@@ -170,7 +170,7 @@ func TestMasqueradeIPTablesRace(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if out := b.Host.IPTables("", "nat"); strings.Count(out, "-A ") != 3 {
+	if out := testnet.IPTables(b.Host, "", "nat"); strings.Count(out, "-A ") != 3 {
 		t.Errorf("rules:\n%s", out)
 	}
 }

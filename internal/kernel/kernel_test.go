@@ -36,7 +36,7 @@ func (b *bench) begin(t testing.TB, ctx context.Context) {
 
 func open(t testing.TB, tx *kernel.Tx, ns *testnet.Namespace) *kernel.Space {
 	t.Helper()
-	s, err := tx.Open(ns.NS)
+	s, err := tx.Open(testnet.NS(t, ns))
 	if err != nil {
 		t.Fatal(err)
 	}

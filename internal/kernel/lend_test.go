@@ -53,7 +53,7 @@ func TestLend(t *testing.T) {
 				}
 			}
 			before := b.snapshot(t)
-			seen := b.Host.Uevents(t)
+			seen := testnet.Uevents(t, b.Host)
 
 			in, err := b.host.Lend(l, b.container, "net1")
 			must(t, err)

@@ -130,7 +130,7 @@ func TestFreeTablesBesideVRF(t *testing.T) {
 func TestSpaceLock(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	space, err := b.tx.Open(b.Container("container").NS)
+	space, err := b.tx.Open(testnet.NS(t, b.Container("container")))
 	must(t, err)
 	must(t, space.Lock(t.Context()))
 	must(t, b.tx.Rollback())

@@ -29,7 +29,7 @@ var orders = regexp.MustCompile(`chain 0 order \d+| refcnt \d+`)
 // shown is what tc shows of the host.
 func (b *bench) shown(t *testing.T) string {
 	t.Helper()
-	lines, err := b.Host.Shaping()
+	lines, err := testnet.Shaping(b.Host)
 	must(t, err)
 	for i := range lines {
 		lines[i] = orders.ReplaceAllString(lines[i], "")

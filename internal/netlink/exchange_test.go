@@ -16,7 +16,7 @@ import (
 // open opens a connection with a namespace.
 func open(t testing.TB, ns *testnet.Namespace) *netlink.Conn {
 	t.Helper()
-	c, err := netlink.Open(ns.NS)
+	c, err := netlink.Open(testnet.NS(t, ns))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func TestGivenUp(t *testing.T) {
 	ns := testnet.New(t).Host
 	c := open(t, ns)
 	addAddrs(t, c, wired(t, ns, c, "w0"))
-	fd, err := ns.NS.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+	fd, err := testnet.NS(t, ns).Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func TestSendLosesAnswers(t *testing.T) {
 	for _, refused := range []int{-1, 0} {
 		t.Run(fmt.Sprint(refused), func(t *testing.T) {
 			t.Parallel()
-			fd, err := ns.NS.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+			fd, err := testnet.NS(t, ns).Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -86,7 +86,7 @@ func TestDelete(t *testing.T) {
 				seen = append(seen, f)
 				return f.Orig.Dst.Port() == row.match
 			}
-			n, err := netlink.DeleteFlows(ns.NS, row.filter)
+			n, err := netlink.DeleteFlows(testnet.NS(t, ns), row.filter)
 			if err != nil || n != 4-len(row.want) || len(seen) != row.listed {
 				t.Errorf("deleted %d of %v (%v), want %d of %d", n, seen, err, 4-len(row.want), row.listed)
 			}
@@ -109,7 +109,7 @@ func TestDelete(t *testing.T) {
 func TestNothingTracked(t *testing.T) {
 	t.Parallel()
 	ns := testnet.New(t).Host
-	n, err := netlink.DeleteFlows(ns.NS, netlink.FlowFilter{Protocol: udp, Match: func(netlink.Flow) bool { return true }})
+	n, err := netlink.DeleteFlows(testnet.NS(t, ns), netlink.FlowFilter{Protocol: udp, Match: func(netlink.Flow) bool { return true }})
 	if n != 0 || err != nil {
 		t.Errorf("%d, %v", n, err)
 	}
@@ -123,9 +123,9 @@ func BenchmarkDelete(b *testing.B) {
 			for i := range flows {
 				ports = append(ports, 2000+i)
 			}
-			ns := tracking(b, ports...)
+			ns := testnet.NS(b, tracking(b, ports...))
 			for b.Loop() {
-				_, err := netlink.DeleteFlows(ns.NS, netlink.FlowFilter{Protocol: udp, DstPort: 53, Match: func(netlink.Flow) bool { return false }})
+				_, err := netlink.DeleteFlows(ns, netlink.FlowFilter{Protocol: udp, DstPort: 53, Match: func(netlink.Flow) bool { return false }})
 				if err != nil {
 					b.Fatal(err)
 				}

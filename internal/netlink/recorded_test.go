@@ -465,14 +465,14 @@ func record(t *testing.T, setup []string, do func(*wire, io.Writer)) (r recordin
 	t.Helper()
 	n := testnet.New(t, "c")
 	for _, command := range setup {
-		words := strings.Fields(strings.ReplaceAll(command, "CONTAINER", n.Container("c").NS.Path()))
+		words := strings.Fields(strings.ReplaceAll(command, "CONTAINER", testnet.NS(t, n.Container("c")).Path()))
 		tool := "ip"
 		if words[0] == "tc" {
 			tool, words = "tc", words[1:]
 		}
 		n.Host.Command(tool, words...)
 	}
-	fd, err := n.Host.NS.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+	fd, err := testnet.NS(t, n.Host).Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
 	if err != nil {
 		t.Fatal(err)
 	}

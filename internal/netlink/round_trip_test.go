@@ -49,7 +49,7 @@ func TestNewLinks(t *testing.T) {
 			want := row.link
 			want.Name = "made"
 			if len(row.needs) > 1 {
-				want.Parent, want.ParentNS = wired(t, ns, c, "w0").Index, ns.NS
+				want.Parent, want.ParentNS = wired(t, ns, c, "w0").Index, testnet.NS(t, ns)
 			}
 			index, err := c.AddLink(want)
 			if err != nil {
@@ -85,7 +85,7 @@ func TestVethBetweenNamespaces(t *testing.T) {
 	testnet.Require(t, testnet.Kernel(probe.Veth))
 	n := testnet.New(t, "c")
 	near, far := open(t, n.Container("c")), open(t, n.Host)
-	index, err := near.AddVeth(netlink.Veth{Name: "eth0", MAC: mac, MTU: 1300, Peer: "far", PeerNS: n.Host.NS})
+	index, err := near.AddVeth(netlink.Veth{Name: "eth0", MAC: mac, MTU: 1300, Peer: "far", PeerNS: testnet.NS(t, n.Host)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestMove(t *testing.T) {
 	n := testnet.New(t, "c")
 	from, to := open(t, n.Host), open(t, n.Container("c"))
 	l := wired(t, n.Host, from, "w0")
-	if err := from.Move(l, n.Container("c").NS, "eth0", 77); err != nil {
+	if err := from.Move(l, testnet.NS(t, n.Container("c")), "eth0", 77); err != nil {
 		t.Fatal(err)
 	}
 	moved, err := to.Link("eth0")
@@ -124,7 +124,7 @@ func TestMove(t *testing.T) {
 		t.Errorf("still there: %v", err)
 	}
 	other := wired(t, n.Host, from, "w1")
-	if err := from.Move(other, n.Container("c").NS, "eth1", 77); !errors.Is(err, unix.EBUSY) {
+	if err := from.Move(other, testnet.NS(t, n.Container("c")), "eth1", 77); !errors.Is(err, unix.EBUSY) {
 		t.Errorf("index in use: %v", err)
 	}
 }
@@ -362,7 +362,7 @@ func TestAnswers(t *testing.T) {
 	n := testnet.New(t, "c")
 	c := open(t, n.Host)
 	peer := open(t, n.Container("c"))
-	if _, err := peer.AddVeth(netlink.Veth{Name: "eth0", Peer: "w0", PeerNS: n.Host.NS}); err != nil {
+	if _, err := peer.AddVeth(netlink.Veth{Name: "eth0", Peer: "w0", PeerNS: testnet.NS(t, n.Host)}); err != nil {
 		t.Fatal(err)
 	}
 	n.Container("c").Batch("address add 10.1.0.9/24 dev eth0", "address add fd00:1::9/64 dev eth0 nodad", "link set eth0 up")

@@ -21,7 +21,7 @@ func pair(t *testing.T) (n *testnet.Net, c *netlink.Conn, l netlink.Link) {
 	testnet.Require(t, testnet.Kernel(probe.Veth))
 	n = testnet.New(t, "c")
 	c = open(t, n.Container("c"))
-	index, err := c.AddVeth(netlink.Veth{Name: "eth0", Peer: "far", PeerNS: n.Host.NS})
+	index, err := c.AddVeth(netlink.Veth{Name: "eth0", Peer: "far", PeerNS: testnet.NS(t, n.Host)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestMadeUndone(t *testing.T) {
 func TestLargeRequest(t *testing.T) {
 	t.Parallel()
 	ns := testnet.New(t).Host
-	fd, err := ns.NS.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+	fd, err := testnet.NS(t, ns).Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ func setup(t testing.TB) (*testnet.Namespace, *nft.Conn) {
 
 func open(t testing.TB, ns *testnet.Namespace) *nft.Conn {
 	t.Helper()
-	c, err := nft.Open(ns.NS)
+	c, err := nft.Open(testnet.NS(t, ns))
 	must(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c
@@ -105,7 +105,7 @@ func expect(t testing.TB, c *nft.Conn, want ...string) {
 
 func generation(t testing.TB, ns *testnet.Namespace) uint32 {
 	t.Helper()
-	n, err := ns.Generation()
+	n, err := testnet.Generation(ns)
 	must(t, err)
 	return n
 }
@@ -416,7 +416,7 @@ func TestMasqueradeRace(t *testing.T) {
 func TestMasqueradeWaitsForTheLock(t *testing.T) {
 	t.Parallel()
 	ns, c := setup(t)
-	unlock, err := ns.Lock(t.Context())
+	unlock, err := testnet.NS(t, ns).Lock(t.Context())
 	must(t, err)
 	defer unlock()
 	cause := errors.New("terminated")

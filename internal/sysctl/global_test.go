@@ -21,8 +21,8 @@ func TestMain(m *testing.M) { testnet.Main(m) }
 func TestGlobal(t *testing.T) {
 	t.Parallel()
 	net := testnet.New(t, "a", "b")
-	a, b := net.Container("a"), net.Container("b")
-	keys := writable(t, a.NS)
+	a, b := testnet.NS(t, net.Container("a")), testnet.NS(t, net.Container("b"))
+	keys := writable(t, a)
 	if len(keys) < 100 {
 		t.Fatalf("only %d settings", len(keys))
 	}
@@ -31,16 +31,16 @@ func TestGlobal(t *testing.T) {
 		if sysctl.Global(key) {
 			continue
 		}
-		before, ok := read(t, b.NS, key)
+		before, ok := read(t, b, key)
 		if !ok {
 			continue
 		}
-		undo := change(t, a.NS, key)
+		undo := change(t, a, key)
 		if undo == nil {
 			continue
 		}
 		changed++
-		if after, _ := read(t, b.NS, key); after != before {
+		if after, _ := read(t, b, key); after != before {
 			t.Errorf("%s acts on other namespaces too: %q has become %q", key, before, after)
 		}
 		undo()

@@ -10,8 +10,7 @@ import (
 
 // IPTables is what both families of iptables save of a table, without the comments of the tool. kind is "-nft" or "-legacy",
 // "" for the one that is installed.
-func (n *Namespace) IPTables(kind, table string) string {
-	n.t.Helper()
+func IPTables(n *Namespace, kind, table string) string {
 	var out strings.Builder
 	for _, tool := range []string{"iptables", "ip6tables"} {
 		for line := range strings.Lines(n.Command(tool+kind+"-save", "-t", table)) {

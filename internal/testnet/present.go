@@ -7,21 +7,23 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/netlink"
+	"github.com/tenon-cni/tenon/internal/netns"
 )
 
-// present tells what there is in a namespace beyond what is in each. It takes a hundredth of the time of the tools that list
-// it, most of which have nothing to tell of most namespaces.
+// present are kinds of objects that a namespace need not have. Asking for them takes a hundredth of the time of the tools that
+// list them.
 type present struct{ tables, shaping, rules6 bool }
 
-func (n *Namespace) present() (p present, err error) {
-	err = n.dump(unix.NETLINK_NETFILTER, unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETTABLE, netlink.Body(netlink.Netfilter{}), func([]byte) error {
+// presentIn asks the kernel which kinds of objects a namespace has.
+func presentIn(n *Namespace) (p present, err error) {
+	err = dump(n, unix.NETLINK_NETFILTER, unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETTABLE, netlink.Body(netlink.Netfilter{}), func([]byte) error {
 		p.tables = true
 		return nil
 	})
 	if err != nil { // a kernel without says so to nft, too
 		p.tables = true
 	}
-	if err := n.dump(unix.NETLINK_ROUTE, unix.RTM_GETQDISC, netlink.Body(qdisc{}), func(payload []byte) error {
+	if err := dump(n, unix.NETLINK_ROUTE, unix.RTM_GETQDISC, netlink.Body(qdisc{}), func(payload []byte) error {
 		var q qdisc
 		_, err := netlink.ReadBody(payload, &q)
 		p.shaping = p.shaping || q.Handle != 0 // those of the kernel have none
@@ -30,7 +32,7 @@ func (n *Namespace) present() (p present, err error) {
 		return p, fmt.Errorf("in %s: qdiscs: %w", n.Name, err)
 	}
 	usual := 0
-	err = n.dump(unix.NETLINK_ROUTE, unix.RTM_GETRULE, netlink.Body(rule{Family: unix.AF_INET6}), func(payload []byte) error {
+	err = dump(n, unix.NETLINK_ROUTE, unix.RTM_GETRULE, netlink.Body(rule{Family: unix.AF_INET6}), func(payload []byte) error {
 		var r rule
 		attributes, err := netlink.ReadBody(payload, &r)
 		plain := r == rule{Family: unix.AF_INET6, Table: r.Table, Action: unix.FR_ACT_TO_TBL}
@@ -69,13 +71,18 @@ type rule struct {
 	Flags                       uint32
 }
 
-// dump calls each with what the kernel lists.
-func (n *Namespace) dump(protocol int, kind uint16, body []byte, each func(payload []byte) error) error {
-	return n.ask(protocol, kind, unix.NLM_F_DUMP, body, each)
+// dump calls each for every object that the kernel lists.
+func dump(n *Namespace, protocol int, kind uint16, body []byte, each func(payload []byte) error) error {
+	return ask(n, protocol, kind, unix.NLM_F_DUMP, body, each)
 }
 
-func (n *Namespace) ask(protocol int, kind uint16, flags int, body []byte, each func(payload []byte) error) error {
-	fd, err := n.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol)
+func ask(n *Namespace, protocol int, kind uint16, flags int, body []byte, each func(payload []byte) error) error {
+	ns, err := netns.Open(n.Path())
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	fd, err := ns.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol)
 	if err != nil {
 		return err
 	}

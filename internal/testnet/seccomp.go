@@ -12,7 +12,7 @@ import (
 
 // WithoutNFT runs a command of which each socket of nfnetlink fails with an errno, as if the kernel
 // had none (EPROTONOSUPPORT) or a filter of system calls forbade it (EPERM).
-func (n *Namespace) WithoutNFT(cmd *exec.Cmd, errno unix.Errno) error {
+func WithoutNFT(n *Namespace, cmd *exec.Cmd, errno unix.Errno) error {
 	return n.Run(func() error { // on a thread of its own, which ends with it
 		runtime.LockOSThread()
 		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {

@@ -17,13 +17,13 @@ import (
 func (s *snapshot) settings(n *Namespace) error {
 	r := &settingsReader{snapshot: s, found: map[string][]string{}}
 	var err error
-	if r.confs, err = n.confs(); err != nil {
+	if r.confs, err = confsOf(n); err != nil {
 		return err
 	}
 	if err := n.Run(func() error { return r.folder("/proc/sys/net", "") }); err != nil || len(r.found) == 0 {
 		return err
 	}
-	now, err := n.confs()
+	now, err := confsOf(n)
 	for folder, lines := range r.found {
 		if now[folder] == r.confs[folder] { // so the lines are of these values
 			known.Store(r.key(folder), lines)
@@ -37,7 +37,7 @@ var known sync.Map
 
 type settingsReader struct {
 	*snapshot
-	confs map[string]string   // see Namespace.confs
+	confs map[string]string   // see confsOf
 	found map[string][]string // by folder of a link: the settings, unless they were known
 	buf   [4096]byte          // more than any setting has
 }
@@ -51,10 +51,10 @@ func (r *settingsReader) key(folder string) string {
 // apart are the settings of a link that the kernel does not say with its values.
 var apart = []string{"ra_honor_pio_life", "ra_honor_pio_pflag", "regen_min_advance", "stable_secret"}
 
-// confs returns by folder, such as ipv4/conf/eth0, the values that links have for an address family, as they are in the kernel.
-func (n *Namespace) confs() (map[string]string, error) {
+// confsOf returns by folder, such as ipv4/conf/eth0, the values that links have for an address family, as they are in the kernel.
+func confsOf(n *Namespace) (map[string]string, error) {
 	confs := map[string]string{}
-	err := n.dump(unix.NETLINK_ROUTE, unix.RTM_GETLINK, netlink.Body(unix.IfInfomsg{}), func(payload []byte) error {
+	err := dump(n, unix.NETLINK_ROUTE, unix.RTM_GETLINK, netlink.Body(unix.IfInfomsg{}), func(payload []byte) error {
 		return addConfs(confs, payload)
 	})
 	if err != nil {

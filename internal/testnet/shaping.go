@@ -7,8 +7,8 @@ import (
 )
 
 // Shaping lists the qdiscs of a namespace that somebody has made, and their filters: a line each.
-func (n *Namespace) Shaping() (lines []string, err error) {
-	out, err := n.command("", "tc", "qdisc", "show")
+func Shaping(n *Namespace) (lines []string, err error) {
+	out, err := n.Output("", "tc", "qdisc", "show")
 	if err != nil {
 		return nil, err
 	}
@@ -20,7 +20,7 @@ func (n *Namespace) Shaping() (lines []string, err error) {
 		lines = append(lines, strings.Join(fields, " "))
 		hooks := map[string][]string{"ingress": {"ingress"}, "clsact": {"ingress", "egress"}}[fields[1]]
 		for _, hook := range hooks {
-			filters, err := n.filters(fields[4], hook)
+			filters, err := filters(n, fields[4], hook)
 			if err != nil {
 				return nil, err
 			}
@@ -32,8 +32,8 @@ func (n *Namespace) Shaping() (lines []string, err error) {
 }
 
 // filters lists those of a hook, each with its match and actions.
-func (n *Namespace) filters(dev, hook string) (lines []string, err error) {
-	out, err := n.command("", "tc", "filter", "show", "dev", dev, hook)
+func filters(n *Namespace, dev, hook string) (lines []string, err error) {
+	out, err := n.Output("", "tc", "filter", "show", "dev", dev, hook)
 	for filter := range strings.SplitSeq(out, "filter ") {
 		if strings.Contains(filter, "order ") { // of all: the others are tables
 			lines = append(lines, fmt.Sprintf("filter dev %s %s %s", dev, hook, strings.Join(unnumbered(strings.Fields(filter)), " ")))

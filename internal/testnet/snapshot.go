@@ -93,12 +93,12 @@ func (s *snapshot) namespace(n *Namespace) error {
 	if err := s.objects(n); err != nil {
 		return err
 	}
-	there, err := n.present()
+	there, err := presentIn(n)
 	if err != nil {
 		return err
 	}
 	if there.shaping {
-		lines, err := n.Shaping()
+		lines, err := Shaping(n)
 		if err != nil {
 			return err
 		}
@@ -110,7 +110,7 @@ func (s *snapshot) namespace(n *Namespace) error {
 		s.rules("-6", usualRules6())
 	} else {
 		var rules []object
-		if err := n.read([]any{&rules}, "", "ip", "-j", "-d", "-6", "rule", "show"); err != nil {
+		if err := read(n, []any{&rules}, "", "ip", "-j", "-d", "-6", "rule", "show"); err != nil {
 			return err
 		}
 		s.rules("-6", rules)
@@ -129,8 +129,8 @@ func (s *snapshot) namespace(n *Namespace) error {
 type object = map[string]any
 
 // read decodes the JSON that a tool prints, one value after the other.
-func (n *Namespace) read(values []any, stdin, name string, args ...string) error {
-	out, err := n.command(stdin, name, args...)
+func read(n *Namespace, values []any, stdin, name string, args ...string) error {
+	out, err := n.Output(stdin, name, args...)
 	if err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ var byItself = []string{
 func (s *snapshot) objects(n *Namespace) error {
 	var links, routes, rules []object
 	const all = "address show\nroute show table all\nrule show\n" // by one process
-	if err := n.read([]any{&links, &routes, &rules}, all, "ip", "-j", "-d", "-batch", "-"); err != nil {
+	if err := read(n, []any{&links, &routes, &rules}, all, "ip", "-j", "-d", "-batch", "-"); err != nil {
 		return err
 	}
 	s.routes(routes)
@@ -197,7 +197,7 @@ func (s *snapshot) vlans(n *Namespace) error {
 		IfName string
 		VLANs  []object
 	}
-	if err := n.read([]any{&ports}, "", "bridge", "-j", "vlan", "show"); err != nil {
+	if err := read(n, []any{&ports}, "", "bridge", "-j", "vlan", "show"); err != nil {
 		return err
 	}
 	for _, p := range ports {
@@ -263,7 +263,7 @@ func derived(route object) bool {
 
 func (s *snapshot) ruleset(n *Namespace) error {
 	var ruleset struct{ Nftables []object }
-	if err := n.read([]any{&ruleset}, "", "nft", "--json", "--stateless", "list", "ruleset"); err != nil {
+	if err := read(n, []any{&ruleset}, "", "nft", "--json", "--stateless", "list", "ruleset"); err != nil {
 		return err
 	}
 	position := make(map[string]int) // of a rule in its chain

@@ -41,11 +41,12 @@ func TestContainer(t *testing.T) {
 		t.Errorf("spaces %v, want %v", names, want)
 	}
 	a := n.Container("a")
-	if a != n.Container("a") || a.Same(n.Container("b").NS) || a.Same(n.Host.NS) {
+	handle := testnet.NS(t, a)
+	if a != n.Container("a") || handle.Same(testnet.NS(t, n.Container("b"))) || handle.Same(testnet.NS(t, n.Host)) {
 		t.Error("containers are not told apart")
 	}
 	out, err := exec.Command("stat", "-L", "-c", "%i", a.Path()).Output()
-	if got, want := strings.TrimSpace(string(out)), fmt.Sprint(a.ID().Inode); err != nil || got != want {
+	if got, want := strings.TrimSpace(string(out)), fmt.Sprint(handle.ID().Inode); err != nil || got != want {
 		t.Errorf("a child process finds %s, %v at the path; want %s", got, err, want)
 	}
 	path := a.Path()
@@ -64,7 +65,7 @@ func TestDo(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer current.Close()
-		if !current.Same(n.Host.NS) {
+		if !current.Same(testnet.NS(t, n.Host)) {
 			t.Errorf("in %s, want %s", current, n.Host)
 		}
 	})

@@ -76,36 +76,9 @@ func Reaches(t testing.TB, from *Namespace, to netip.Addr, want bool) {
 	}
 }
 
-// Uplink connects the host with another machine, as 192.0.2.1 and 2001:db8::1. The machine has no routes back.
-func (n *Net) Uplink() *Namespace {
-	outside := n.Container("outside")
-	n.Host.Command("ip", "link", "add", "uplink", "type", "veth", "peer", "name", "eth0", "netns", outside.Path())
-	for _, end := range []struct {
-		ns         *Namespace
-		name, last string
-	}{{n.Host, "uplink", "1"}, {outside, "eth0", "2"}} {
-		end.ns.Command("ip", "address", "add", "192.0.2."+end.last+"/24", "dev", end.name)
-		end.ns.Command("ip", "address", "add", "2001:db8::"+end.last+"/64", "dev", end.name, "nodad")
-		end.ns.Command("sysctl", "-qw", "net.ipv6.conf."+end.name+".accept_dad=0") // so that it can ask for its neighbour
-		end.ns.Command("ip", "link", "set", end.name, "up")
-	}
-	for _, up := range []func() string{
-		func() string { return n.Host.Command("ip", "link", "show", "dev", "uplink") },
-		func() string { return outside.Command("ip", "link", "show", "dev", "eth0") },
-	} {
-		Eventually(n.t, func() error {
-			if shown := up(); !strings.Contains(shown, "state UP") {
-				return fmt.Errorf("uplink: %s", shown)
-			}
-			return nil
-		})
-	}
-	return outside
-}
-
-// CheckSources checks as whom others see the addresses of a container's eth0: another machine, behind an [Net.Uplink], as
+// CheckSources checks as whom others see the addresses of a container's eth0: another machine, behind the uplink, as
 // the host if that masquerades them, and a sibling as they are.
-func (n *Net) CheckSources(t testing.TB, container, sibling string, masqueraded bool) {
+func CheckSources(t testing.TB, n *Net, container, sibling string, masqueraded bool) {
 	t.Helper()
 	outside, from, to := n.Uplink(), n.Container(container), n.Container(sibling)
 	all, siblings := addresses(from), addresses(to)

@@ -11,7 +11,7 @@ import (
 
 // Uevents listens to what the kernel tells udev of links in the namespace (NETLINK_KOBJECT_UEVENT). The function returns
 // what there was so far, such as "add eth0", "move eth1".
-func (n *Namespace) Uevents(t testing.TB) (seen func() []string) {
+func Uevents(t testing.TB, n *Namespace) (seen func() []string) {
 	t.Helper()
 	fd := -1
 	err := n.Run(func() (err error) {

@@ -25,6 +25,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/plugin"
+	"github.com/tenon-cni/tenon/plugin/plugintest/nstest"
 )
 
 // Suite is a plugin and what its tests have to know about it.
@@ -67,10 +68,10 @@ type Suite struct {
 }
 
 // Net is a host and its containers, network namespaces that end with the test.
-type Net = testnet.Net
+type Net = nstest.Net
 
 // Namespace is the network namespace of a host or a container.
-type Namespace = testnet.Namespace
+type Namespace = nstest.Namespace
 
 // Drift is something that goes wrong with an attachment behind the plugin's back.
 type Drift struct {

@@ -136,7 +136,7 @@ func (h *host) rules() string {
 
 func (h *host) generation() uint32 {
 	h.t.Helper()
-	n, err := h.Host.Generation()
+	n, err := testnet.Generation(h.Host)
 	must(h.t, err)
 	return n
 }

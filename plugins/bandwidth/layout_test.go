@@ -26,7 +26,7 @@ var references = regexp.MustCompile(` refcnt \d+`)
 // layout is what tc shows of the host: qdiscs and filters.
 func layout(t *testing.T, r *plugintest.Runtime) string {
 	t.Helper()
-	lines, err := r.Host.Shaping()
+	lines, err := testnet.Shaping(r.Host)
 	if err != nil {
 		t.Fatal(err)
 	}

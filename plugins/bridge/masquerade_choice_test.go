@@ -242,7 +242,7 @@ func TestNoBackend(t *testing.T) {
 		cmd.Env = append(append(os.Environ(), "CNI_COMMAND=STATUS", "CNI_PATH="+r.Request(cni.Add, "c").Path), env...)
 		var out bytes.Buffer
 		cmd.Stdout = &out
-		err = r.Host.WithoutNFT(cmd, unix.EPROTONOSUPPORT)
+		err = testnet.WithoutNFT(r.Host, cmd, unix.EPROTONOSUPPORT)
 		if wrong := json.Unmarshal(out.Bytes(), &e); err != nil && wrong != nil {
 			t.Errorf("no error of CNI: %q", &out)
 		}

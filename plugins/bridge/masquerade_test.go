@@ -20,7 +20,7 @@ import (
 const byIPTables = `,"ipMasq":true,"ipMasqBackend":"iptables"`
 
 // saved is what both families of iptables save of the nat table.
-func saved(r *plugintest.Runtime, kind string) string { return r.Host.IPTables(kind, "nat") }
+func saved(r *plugintest.Runtime, kind string) string { return testnet.IPTables(r.Host, kind, "nat") }
 
 // foreign makes rules that are nobody's business here, in both families.
 func foreign(r *plugintest.Runtime) {

@@ -132,7 +132,7 @@ func TestMasquerade(t *testing.T) {
 			r := runtime(t, gateway+row.members+ipamDual)
 			r.Add("c")
 			r.Add("sibling")
-			r.CheckSources(t, "c", "sibling", row.masq)
+			testnet.CheckSources(t, r.Net, "c", "sibling", row.masq)
 		})
 	}
 }

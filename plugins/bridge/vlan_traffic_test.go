@@ -78,7 +78,7 @@ func TestVLANMasquerade(t *testing.T) {
 	r.Add("a")
 	r.Add("b")
 	r.Check("a")
-	r.CheckSources(t, "a", "b", true)
+	testnet.CheckSources(t, r.Net, "a", "b", true)
 }
 
 // TestVLANUplink: the bridges of two hosts are connected by a link that carries the tags of two VLANs, as a switch would.

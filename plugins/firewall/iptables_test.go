@@ -40,7 +40,7 @@ func newHost(t *testing.T) *host {
 	testnet.Require(t, testnet.Tool("iptables-restore"))
 	ns := testnet.New(t).Host
 	tx := kernel.Begin(t.Context())
-	space, err := tx.Open(ns.NS)
+	space, err := tx.Open(testnet.NS(t, ns))
 	must(t, err)
 	t.Cleanup(space.Close)
 	h := &host{ns, tx, space}
@@ -91,7 +91,7 @@ func (h *host) dismiss(t *testing.T, both ...string) {
 	h.remove(t, admitted(func(a netip.Addr) bool { return slices.Contains(both, a.String()) }))
 }
 
-func (h *host) saved() string { return h.IPTables("", "filter") }
+func (h *host) saved() string { return testnet.IPTables(h.Namespace, "", "filter") }
 
 func (h *host) same(t *testing.T, what, want string) {
 	t.Helper()
@@ -209,7 +209,7 @@ func TestAdmissionIsTakenBack(t *testing.T) {
 	h.admit(t, "CNI-ADMIN", one4, one6)
 	other := &host{Namespace: h.Namespace, tx: kernel.Begin(t.Context())}
 	var err error
-	other.space, err = other.tx.Open(h.NS)
+	other.space, err = other.tx.Open(testnet.NS(t, h.Namespace))
 	must(t, err)
 	defer other.space.Close()
 	other.admit(t, "CNI-ADMIN", two4, two6)
@@ -323,7 +323,7 @@ func TestIsolationIsTakenBack(t *testing.T) {
 	h.isolate(t, "br7", policyIsolated)
 	first := h.tx
 	h.tx = kernel.Begin(t.Context())
-	space, err := h.tx.Open(h.NS)
+	space, err := h.tx.Open(testnet.NS(t, h.Namespace))
 	must(t, err)
 	defer space.Close()
 	h.space = space
@@ -340,7 +340,7 @@ func TestParallel(t *testing.T) {
 	inParallel := func(do func(*kernel.Space) error) {
 		var wg sync.WaitGroup
 		for range 10 {
-			space, err := kernel.Begin(t.Context()).Open(h.NS)
+			space, err := kernel.Begin(t.Context()).Open(testnet.NS(t, h.Namespace))
 			must(t, err)
 			defer space.Close()
 			wg.Go(func() {

@@ -228,7 +228,7 @@ func TestSameNames(t *testing.T) {
 	r.Host.Batch("link add eno1 type veth peer name eno2")
 	r.Container("c").Batch("link add ens1 type veth peer name x")
 	before := r.State()
-	seen := r.Host.Uevents(t)
+	seen := testnet.Uevents(t, r.Host)
 	r.Add("c")
 	del(t, r, nil)
 	r.Unchanged(before)

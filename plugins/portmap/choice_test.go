@@ -30,7 +30,7 @@ func (h *host) backendOf(container string) string {
 	h.t.Helper()
 	var in []string
 	for _, kind := range []string{"-nft", "-legacy"} {
-		if strings.Contains(h.Host.IPTables(kind, "nat"), `id: \"`+container+`\"`) {
+		if strings.Contains(testnet.IPTables(h.Host, kind, "nat"), `id: \"`+container+`\"`) {
 			in = append(in, "iptables")
 		}
 	}
@@ -140,7 +140,7 @@ func TestMixedVariants(t *testing.T) {
 				}
 				return
 			}
-			if !strings.Contains(h.Host.IPTables("-legacy", "nat"), `id: \"c\"`) {
+			if !strings.Contains(testnet.IPTables(h.Host, "-legacy", "nat"), `id: \"c\"`) {
 				t.Error("the legacy table has no rules for the ports")
 			}
 			h.forwardsBy("c", both4And6)
@@ -402,7 +402,7 @@ func TestWithoutNFTables(t *testing.T) {
 				cmd.Env = append(cmd.Env, env...)
 				var out bytes.Buffer
 				cmd.Stdout = &out
-				err = h.Host.WithoutNFT(cmd, errno)
+				err = testnet.WithoutNFT(h.Host, cmd, errno)
 				return out.String(), err
 			}
 			for verb, code := range map[cni.Command]cni.Code{

@@ -163,7 +163,7 @@ func newHost(t *testing.T) *host {
 	testnet.Require(t, testnet.Tool("iptables-restore"))
 	ns := testnet.New(t).Host
 	tx := kernel.Begin(t.Context())
-	space, err := tx.Open(ns.NS)
+	space, err := tx.Open(testnet.NS(t, ns))
 	must(t, err)
 	t.Cleanup(space.Close)
 	return &host{ns, tx, space}
@@ -197,7 +197,7 @@ func (h *host) remove(t *testing.T, what ...iptables.Removal) {
 	}
 }
 
-func (h *host) saved() string { return h.IPTables("", "nat") }
+func (h *host) saved() string { return testnet.IPTables(h.Namespace, "", "nat") }
 
 // conf is what is the same for the reference plugin.
 func (t ipTables) conf(external map[string]any) map[string]any {
@@ -431,7 +431,7 @@ func TestParallel(t *testing.T) {
 	inParallel := func(do func(*kernel.Space, ipTables) error) {
 		var wg sync.WaitGroup
 		for i := range 10 {
-			space, err := kernel.Begin(t.Context()).Open(h.NS)
+			space, err := kernel.Begin(t.Context()).Open(testnet.NS(t, h.Namespace))
 			must(t, err)
 			defer space.Close()
 			mine := c

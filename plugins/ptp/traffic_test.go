@@ -52,7 +52,7 @@ func TestMasquerade(t *testing.T) {
 			r := runtime(t, members+ipamDual)
 			r.Add("c")
 			r.Add("sibling")
-			r.CheckSources(t, "c", "sibling", masq)
+			testnet.CheckSources(t, r.Net, "c", "sibling", masq)
 		})
 	}
 }

@@ -45,7 +45,7 @@ func TestMany(t *testing.T) {
 			}
 			rec := daemon.Record{
 				Attachment: cni.Attachment{Network: "lan", Container: "c", IfName: link.Name},
-				Place:      daemon.Place{Path: c.Path(), NS: c.ID(), Index: link.Index, MAC: link.HardwareAddr.String()},
+				Place:      daemon.Place{Path: c.Path(), NS: testnet.NS(t, c).ID(), Index: link.Index, MAC: link.HardwareAddr.String()},
 				ClientID:   v4.ClientID(link.Name),
 				Lease: &v4.Lease{
 					Address: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 1, byte(i / 256), byte(i % 256)}), 16), Server: netip.MustParseAddr("10.1.255.1"),

@@ -26,13 +26,13 @@ func pair(t *testing.T) (n *testnet.Net, client link.Link) {
 	n = testnet.New(t, "c")
 	c := n.Container("c")
 	c.Command("ip", "link", "add", "eth0", "address", "02:00:00:00:00:01", "type", "veth", "peer", "name", "srv0")
-	c.Command("ip", "link", "set", "srv0", "netns", n.Host.NS.Path())
+	c.Command("ip", "link", "set", "srv0", "netns", n.Host.Path())
 	c.Command("ip", "link", "set", "eth0", "up")
 	n.Host.Batch("link set srv0 up", "addr add 192.0.2.1/24 dev srv0")
 	for !strings.Contains(c.Command("ip", "link", "show", "eth0"), "state UP") { // until then the kernel drops what is sent
 		time.Sleep(time.Millisecond)
 	}
-	client = link.Link{NS: c.NS, Name: "eth0", MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}}
+	client = link.Link{NS: testnet.NS(t, c), Name: "eth0", MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}}
 	c.Do(func() {
 		if i, err := net.InterfaceByName("eth0"); err == nil {
 			client.Index = i.Index

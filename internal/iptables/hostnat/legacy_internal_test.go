@@ -21,7 +21,7 @@ func blobOf(t testing.TB, f iptables.Family, rules ...string) *legacy {
 	for _, rule := range rules {
 		host.Command("sh", "-c", tool+" -t nat "+rule)
 	}
-	l, err := openLegacy(host.NS, f)
+	l, err := openLegacy(testnet.NS(t, host), f)
 	if err != nil || l == nil {
 		t.Fatal(l, err)
 	}

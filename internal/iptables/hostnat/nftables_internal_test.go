@@ -41,7 +41,7 @@ func FuzzNFTRule(f *testing.F) {
 		"-j ACCEPT", "! -i eth+ -o lo -j RETURN", "-p tcp -m multiport --dports 80,90:99 -m addrtype --dst-type LOCAL -j REDIRECT",
 		"-p udp --dport 53:60 -m comment --comment mine -j ACCEPT", "-p tcp -m mark --mark 1/3 -j MINE", "-g MINE",
 	}
-	c, err := nft.Open(host.NS)
+	c, err := nft.Open(testnet.NS(f, host))
 	if err != nil {
 		f.Fatal(err)
 	}

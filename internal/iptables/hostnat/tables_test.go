@@ -17,12 +17,12 @@ func TestMain(m *testing.M) { testnet.Main(m) }
 // open opens the nat tables of a namespace.
 func open(t testing.TB, ns *testnet.Namespace, f iptables.Family) *hostnat.Tables {
 	t.Helper()
-	c, err := nft.Open(ns.NS)
+	c, err := nft.Open(testnet.NS(t, ns))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	tables := hostnat.Open(ns.NS, f, c)
+	tables := hostnat.Open(testnet.NS(t, ns), f, c)
 	t.Cleanup(tables.Close)
 	return tables
 }
@@ -66,15 +66,16 @@ func BenchmarkKubeProxy(b *testing.B) {
 	for _, variant := range []string{"none", "nft", "legacy"} {
 		b.Run(variant, func(b *testing.B) {
 			host := testnet.New(b).Host
+			ns := testnet.NS(b, host)
 			fill(b, host, variant, 2500)
-			c, err := nft.Open(host.NS)
+			c, err := nft.Open(ns)
 			if err != nil {
 				b.Fatal(err)
 			}
 			defer c.Close()
 			host.Do(func() {
 				for b.Loop() {
-					tables := hostnat.Open(host.NS, iptables.IPv4, c)
+					tables := hostnat.Open(ns, iptables.IPv4, c)
 					ask(b, tables)
 					tables.Close()
 				}

@@ -28,7 +28,7 @@ func setup(t testing.TB) (*testnet.Namespace, *nftmsg.Conn) {
 
 func open(t testing.TB, ns *testnet.Namespace) *nftmsg.Conn {
 	t.Helper()
-	c, err := nftmsg.Open(ns.NS)
+	c, err := nftmsg.Open(testnet.NS(t, ns))
 	must(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c
@@ -331,7 +331,7 @@ func TestLargeTransactions(t *testing.T) {
 	if !cmp.Equal(list, got) {
 		t.Errorf("%d elements are there, not the %d of the transaction", len(got), many)
 	}
-	if n, err := ns.Generation(); n != 2 || err != nil {
+	if n, err := testnet.Generation(ns); n != 2 || err != nil {
 		t.Errorf("%d transactions, %v", n-1, err)
 	}
 

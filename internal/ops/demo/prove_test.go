@@ -31,7 +31,7 @@ func TestProveFindsWhatIsLeft(t *testing.T) {
 			return "links in the host, without lo and the bridge, which is shared and stays: veth1, veth0"
 		},
 		"masquerading": func(t *testing.T, n *testnet.Net, p *play) string {
-			err := change(t.Context(), n.Host.NS, func(s *kernel.Space) error {
+			err := change(t.Context(), testnet.NS(t, n.Host), func(s *kernel.Space) error {
 				return s.Masquerade("tag", kernel.Masq{}, []netip.Prefix{netip.MustParsePrefix("10.88.0.2/24")})
 			})
 			if err != nil {
@@ -45,7 +45,7 @@ func TestProveFindsWhatIsLeft(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = change(t.Context(), n.Host.NS, func(s *kernel.Space) error { return s.Claim("publish", "tag", entries) })
+			err = change(t.Context(), testnet.NS(t, n.Host), func(s *kernel.Space) error { return s.Claim("publish", "tag", entries) })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -87,9 +87,9 @@ func TestProveFindsWhatIsLeft(t *testing.T) {
 			}
 			web := n.Container("web")
 			p := &play{
-				story: story{out: io.Discard}, dir: dir, host: n.Host.NS, network: l,
+				story: story{out: io.Discard}, dir: dir, host: testnet.NS(t, n.Host), network: l,
 				client: network.Client{StateDir: filepath.Join(dir, "state"), CacheDir: network.NoCacheDir},
-				web:    &container{name: "web", ns: web.NS, path: web.Path()},
+				web:    &container{name: "web", ns: testnet.NS(t, web), path: web.Path()},
 			}
 			want := leave(t, n, p)
 			err = p.prove(t.Context())

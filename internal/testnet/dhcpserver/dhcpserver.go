@@ -176,7 +176,7 @@ func PlugIn(n *testnet.Net, container string) {
 	port := Port(container)
 	c := n.Container(container)
 	c.Batch("link add eth0 type veth peer name " + port)
-	c.Command("ip", "link", "set", port, "netns", n.Host.NS.Path())
+	c.Command("ip", "link", "set", port, "netns", n.Host.Path())
 	n.Host.Batch("link set "+port+" master br0", "link set "+port+" up")
 }
 
