@@ -11,10 +11,10 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// Veth attaches a container as the plugins before a chained one do, by hand: a pair of interfaces, eth0 inside, with an
-// IPv4 and an IPv6 network of its own (10.88.n.2/24 and fd00:88:0:n::2/64, of which the host's end is the gateway) and
-// default routes. The host's end has a route to each address, and the host forwards. It is the Before of chained plugins
-// that have none.
+// Veth stands in for the plugins before a chained one; it is the default of [Suite.Before] for these. It makes a veth pair by
+// hand, eth0 inside the container and vethN on the host, where N is the number of the container, with 10.88.N.2/24 and
+// fd00:88:0:N::2/64 inside, .1 and ::1 as the gateway on the host, and default routes. The host has a route to each address and
+// forwards. The result has interfaces, addresses, routes and DNS.
 func Veth(_ testing.TB, n *Net, c *Namespace) *cni.Result {
 	var (
 		number = byte(c.Number)
@@ -73,7 +73,7 @@ func (s *Suite) before() func(testing.TB, *Net, *Namespace) *cni.Result {
 // could be in use (PL-ADD-03), and what was flushed behind its back is put back by ADD.
 func (s *Suite) repeatable() bool { return s.Repeatable || s.onlyChained() }
 
-// Container returns the container of that name. If there is none it is made, and prepared by Before.
+// Container returns the container of that name. If there is none it makes one and calls [Suite.Before] for it.
 func (r *Runtime) Container(name string) *Namespace {
 	r.t.Helper()
 	if before := r.suite.before(); before != nil && !r.prepared(name) {
@@ -82,7 +82,7 @@ func (r *Runtime) Container(name string) *Namespace {
 	return r.Net.Container(name)
 }
 
-// Remove ends a container with all its interfaces as a runtime does: the path is gone, and then the namespace, unless
+// Remove ends a container as a runtime does: it removes the path, and the kernel removes the namespace with all interfaces unless
 // something else holds it.
 func (r *Runtime) Remove(name string) {
 	r.t.Helper()

@@ -31,7 +31,7 @@ func check(_ *testing.T, r *Runtime) {
 		r.Must(r.beside("c"))
 	}
 	if _, err := r.Do(r.t.Context(), r.Request(cni.Check, "never-added")); err == nil {
-		r.t.Error("CHECK of what was never added succeeded")
+		r.t.Error("CHECK without an ADD before succeeds, want an error (PL-CHK-04)")
 	}
 }
 
@@ -100,16 +100,16 @@ func (r *Runtime) drift(d Drift) {
 	_, err := r.Do(r.t.Context(), r.Request(cni.Check, container))
 	switch {
 	case err == nil:
-		r.t.Errorf("CHECK has not noticed it")
+		r.t.Errorf("CHECK succeeds although the attachment has changed, want an error that names %q (PL-CHK-04)", says)
 	case !strings.Contains(err.Error(), says):
-		r.t.Errorf("CHECK does not name %q: %v", says, err)
+		r.t.Errorf("CHECK does not name %q, which has changed: %v", says, err)
 	}
 	r.same(before, r.stateOf(r.Host, r.Container(container)))
 	r.Del(container)
 	r.Remove(container)
 	for line := range strings.SplitSeq(r.stateOf(r.Host), "\n") {
 		if strings.Contains(line, container) {
-			r.t.Errorf("DEL left: %s", line)
+			r.t.Errorf("DEL has left (PL-DEL-01): %s", line)
 		}
 	}
 }

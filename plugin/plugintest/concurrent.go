@@ -34,7 +34,7 @@ func concurrent(_ *testing.T, r *Runtime) {
 				continue
 			}
 			if other := owner[a]; other != "" {
-				r.t.Errorf("%s and %s both have %s", other, container, a)
+				r.t.Errorf("%s and %s both have %s: the plugin must lock what its calls share (LIF-07)", other, container, a)
 			}
 			owner[a] = container
 		}

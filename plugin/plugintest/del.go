@@ -50,7 +50,7 @@ func (r *Runtime) renamed() {
 	q.Conf["name"] = "another"
 	r.Must(q)
 	if inside := r.Container(container); inside.Try("ip", "link", "show", q.IfName) == nil {
-		r.t.Errorf("DEL under another network name has left %s: %s", q.IfName, inside.Command("ip", "link"))
+		r.t.Errorf("DEL under another network name has left %s (PL-DEL-10): %s", q.IfName, inside.Command("ip", "link"))
 	}
 	r.Del(container)
 	r.Unchanged(before)
@@ -76,7 +76,7 @@ func (r *Runtime) delCase(c delCase) {
 	c.change(r, &q)
 	for range 2 { // it is idempotent
 		if _, err := r.Do(r.t.Context(), q); err != nil {
-			r.t.Errorf("DEL, %s: %v", c.container, err)
+			r.t.Errorf("DEL, %s: want success (PL-DEL-02, PL-DEL-03, PL-DEL-04): %v", c.container, err)
 		}
 	}
 	if c.blind {

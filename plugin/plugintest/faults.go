@@ -110,7 +110,7 @@ func (r *Runtime) faultsOfAdd() {
 		}
 		r.checkFault(f, err)
 		if r.Unchanged(before); r.t.Failed() {
-			r.t.Fatalf("after failure of %q", f.op)
+			r.t.Fatalf("after failure of %q: undo the changes before it (PL-ADD-10, PL-DEL-01)", f.op)
 		}
 	}
 }
@@ -136,7 +136,7 @@ func (r *Runtime) faultsOfRemoval(ask func() Request) {
 			r.Del(broken)
 		}
 		if r.Unchanged(before); r.t.Failed() {
-			r.t.Fatalf("after failure of %q", f.op)
+			r.t.Fatalf("after failure of %q: undo the changes before it (PL-ADD-10, PL-DEL-01)", f.op)
 		}
 	}
 }
@@ -145,8 +145,8 @@ func (r *Runtime) checkFault(f *fault, err error) {
 	r.t.Helper()
 	switch {
 	case err == nil:
-		r.t.Errorf("success although %q has failed", f.op)
+		r.t.Errorf("the call succeeds although %q has failed: return the error (ERR-01)", f.op)
 	case !strings.Contains(err.Error(), errFault.Error()) || !strings.Contains(err.Error(), f.op):
-		r.t.Errorf("error does not tell that %q has failed: %v", f.op, err)
+		r.t.Errorf("the error does not name the change that has failed, %q: wrap it with %%w: %v", f.op, err)
 	}
 }

@@ -11,16 +11,16 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// Foreign makes a call of the executable of the plugin's name in a folder, and through it of the delegates there: those of
-// another project, for tests that one takes over from the other. The call has to succeed; otherwise the test ends.
-func (r *Runtime) Foreign(folder string, q Request) json.RawMessage {
+// Foreign calls another implementation of the plugin: the binary of its name in a directory, with the delegates there. It
+// returns the output. If the call fails the test ends.
+func (r *Runtime) Foreign(dir string, q Request) json.RawMessage {
 	r.t.Helper()
 	conf, err := json.Marshal(q.Conf)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	q.Path = folder
-	cmd := exec.Command(filepath.Join(folder, r.suite.Plugin.Name))
+	q.Path = dir
+	cmd := exec.Command(filepath.Join(dir, r.suite.Plugin.Name))
 	cmd.Env, cmd.Stdin = append(os.Environ(), q.Environ()...), bytes.NewReader(conf)
 	var out []byte
 	r.Host.Do(func() { out, err = cmd.Output() })
@@ -30,14 +30,15 @@ func (r *Runtime) Foreign(folder string, q Request) json.RawMessage {
 	return out
 }
 
-// Mixed makes ADD with the plugins of a folder and CHECK and DEL with Tenon's, or the other way round. It returns how the
-// state differs from before.
-func (r *Runtime) Mixed(folder string, tenonAdds bool) (left string) {
+// Mixed makes ADD with another implementation, see [Runtime.Foreign], and CHECK and DEL with the plugin under test; if ownAdds
+// is true, the other way round. All calls have to succeed. It returns the difference of the state to that before, empty if
+// nothing is left.
+func (r *Runtime) Mixed(dir string, ownAdds bool) (left string) {
 	r.t.Helper()
 	before := r.State()
-	theirs := func(q Request) json.RawMessage { return r.Foreign(folder, q) }
+	theirs := func(q Request) json.RawMessage { return r.Foreign(dir, q) }
 	add, rest := theirs, r.Must
-	if tenonAdds {
+	if ownAdds {
 		add, rest = r.Must, theirs
 	}
 	q := r.Request(cni.Add, "c")

@@ -16,9 +16,9 @@ import (
 // leads nowhere, or stands for that of the container.
 const absent = "/absent/namespace"
 
-// Fuzz feeds a plugin requests made from its examples: verb, CNI_ARGS and standard input. Whatever they are, it must
-// not panic and has to print at most one JSON document, and exactly one where it fails; what ADD has accepted it has to
-// DEL. There is a container only for chained plugins. Call it from a fuzz target.
+// Fuzz feeds a plugin requests made from its examples: verb, CNI_ARGS and standard input. For any request the plugin must not
+// panic, and prints one JSON document if it fails or if the verb is ADD or VERSION, nothing otherwise; DEL has to succeed
+// after each ADD that does (SEC-05, ERR-01). There is a container only for chained plugins. A fuzz target calls it.
 func Fuzz(f *testing.F, s Suite) {
 	verbs := []cni.Command{cni.Add, cni.Del, cni.Check, cni.Status, cni.VersionCommand}
 	if s.Examples == nil {

@@ -41,7 +41,7 @@ func input(_ *testing.T, r *Runtime) {
 				r.Must(q)
 			case cni.CodeUnsupportedField, cni.CodeDecodingFailure, cni.CodeInvalidConfig:
 			default:
-				r.t.Errorf("%s = %v: code %d is not one for a wrong configuration: %v", m, value, code, err)
+				r.t.Errorf("%s = %v: code %d is not one for a wrong configuration, which has 2, 6 or 7: %v", m, value, code, err)
 			}
 		}
 	}
@@ -58,7 +58,8 @@ func (r *Runtime) unknown() {
 	_, err := r.Do(r.t.Context(), q)
 	named := err == nil || strings.Contains(err.Error(), key) && strings.Contains(err.Error(), value)
 	if code := cni.CodeOf(err); err != nil && code != cni.CodeUnsupportedField || !named {
-		r.t.Errorf("unknown key %s = %q: code %d: %v", key, value, code, err)
+		r.t.Errorf("unknown key %s = %q: code %d, want success, or code 2 and a message with key and value (CFG-40): %v",
+			key, value, code, err)
 	}
 	q.Command = cni.Del
 	r.Must(q)

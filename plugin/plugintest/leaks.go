@@ -20,7 +20,7 @@ func leaks(r *Runtime) {
 		r.Del("c")
 	}
 	if after := used(r); n == calls && after.descriptors >= before.descriptors+n {
-		r.t.Fatalf("used before %+v, after %d times ADD and DEL %+v: each keeps a descriptor", before, n, after)
+		r.t.Fatalf("used before %+v, after %d times ADD and DEL %+v: each call leaves a file descriptor open", before, n, after)
 	}
 	// Threads and goroutines end in the background. The Go runtime starts threads of its own as it sees fit.
 	const slack = 10
@@ -29,7 +29,7 @@ func leaks(r *Runtime) {
 		if after.descriptors <= before.descriptors && after.threads <= before.threads+slack && after.goroutines <= before.goroutines {
 			return nil
 		}
-		return fmt.Errorf("used before %+v, after many times ADD and DEL %+v", before, after)
+		return fmt.Errorf("used before %+v, after many times ADD and DEL %+v: close descriptors and end goroutines", before, after)
 	})
 }
 

@@ -1,5 +1,5 @@
-// Package plugintest is the test suite for CNI plugins made with package plugin. This puts a plugin through everything
-// that holds for every plugin, on a real kernel:
+// Package plugintest is the test suite for CNI plugins made with package plugin. It puts a plugin through every contract that
+// holds for all plugins, on a real kernel:
 //
 //	func TestMain(m *testing.M) { plugintest.Main(m, demo.Plugin) }
 //
@@ -7,15 +7,19 @@
 //
 //	func FuzzServe(f *testing.F) { plugintest.Fuzz(f, plugintest.Suite{Plugin: demo.Plugin}) }
 //
-// The contracts, one file each: versions and results; hostile input; what
-// the plugins before have made; roll-back after each single change that can fail;
-// DEL under all circumstances; CHECK after everything that can drift; GC; repeated and concurrent calls; the same
-// bytes in one process as in many; no leaks. What is special about a plugin belongs in tests of its own, for which
-// there is [Runtime].
+// The contracts are subtests of Run, and each failure names the requirements behind it, as package conformance lists them:
+// versions and results; hostile input; previous results; a fault at each change; DEL under all circumstances; CHECK after
+// each drift; GC; repair; repeated and concurrent calls; the same bytes in one process as in many; leaks. Tests of the
+// plugin's own features use [Runtime].
+//
+// The suite needs Linux, root or CAP_NET_ADMIN and CAP_SYS_ADMIN, and the tools ip, nft, tc and bridge. Faults at system calls
+// need ptrace(2) and an amd64 processor. A test that lacks something is skipped and says so; with CI or TENON_STRICT in the
+// environment it fails. TENON_FAULTS=all breaks each system call in every way, which takes several times as long.
 package plugintest
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,45 +27,53 @@ import (
 	"testing"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/conformance"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/plugin"
 	"github.com/tenon-cni/tenon/plugin/plugintest/nstest"
 )
 
-// Suite is a plugin and what its tests have to know about it.
+// Suite is a plugin, and the facts about it that its tests need. Only Plugin is required.
 type Suite struct {
-	Plugin    plugin.Definition
-	Delegates []plugin.Definition // plugins that it calls, beside those given to [Main]
-	Examples  []plugin.Example    // configurations to test with, the richest first; nil stands for those of Plugin
+	// Plugin is the plugin under test.
+	Plugin plugin.Definition
 
-	// Rewrite makes an example fit for the test: what it says about the machine has to lead into dir, which is all that
-	// is looked at on disk. For the dataDir of host-local this has been done. May be nil.
+	// Delegates are plugins that Plugin calls, beside those given to [Main].
+	Delegates []plugin.Definition
+
+	// Examples are the configurations to test with, the richest first. nil stands for those of Plugin, see
+	// [plugin.Info.Examples]. There must be one.
+	Examples []plugin.Example
+
+	// Rewrite adapts an example to the test: it makes each file and directory of the host that conf names lead into dir. The
+	// suite looks for leftovers there and nowhere else on disk. It does so by itself for ipam.dataDir of host-local. May be
+	// nil.
 	Rewrite func(conf map[string]any, dir string)
 
-	// Setup makes what the examples expect to find on a host, such as a parent interface. May be nil.
+	// Setup makes what the examples expect on a host, such as a parent interface. May be nil.
 	Setup func(testing.TB, *Net)
 
-	// Before attaches a container before the plugin is called for it the first time, and returns the result of those who
-	// do so; nil if it makes only what the plugin needs for this container. It ends with the interfaces of the container, so it must
-	// leave nothing else. nil is [Veth] for plugins that are always chained,
-	// and for the others nothing: a plugin that works alone too is tested a second time with Veth.
+	// Before attaches a container before the plugin is called for it the first time, and returns the result of the plugins
+	// before in the chain; nil if it only prepares the container. All it makes must end with the interfaces of the container.
+	// A nil Before is [Veth] for a plugin of [plugin.RoleChained], and nothing for others: test a plugin that works alone and
+	// in a chain a second time with Veth.
 	Before func(testing.TB, *Net, *Namespace) *cni.Result
 
-	// TakesOver says that the container's interface takes the place of those of Before: their addresses and routes are its own.
-	// Otherwise the result of ADD has all that the one before has.
+	// TakesOver is true for a plugin whose interface replaces that of Before and has its addresses and routes. The result of
+	// any other plugin has all of the previous result (PL-ADD-06).
 	TakesOver bool
 
-	// Drifts are what CHECK has to notice, beside the usual: link, MAC, addresses and routes of the container's
-	// interface, but for those whose names are here too. Each is tried with the first example that has what is broken. DEL has to
-	// work after it, too.
+	// Drifts are changes that CHECK has to report, beyond the usual ones: link, MAC address, addresses and routes of the
+	// container's interface. A drift replaces the usual one of its name. Each is tried with the first example that has its
+	// Key, and DEL has to succeed afterwards.
 	Drifts []Drift
 
-	// Distinguish changes the requests for the n-th of all containers that there are at the same time (the first, 0, is spared),
-	// where two cannot have the same: addresses that the plugin is asked for, ports of the host. May be nil.
+	// Distinguish changes the requests for container number n, from 1, of those that exist at the same time, where two cannot
+	// have the same: requested addresses, ports of the host. May be nil.
 	Distinguish func(q *Request, n int)
 
-	// Repeatable says that ADD of an attachment that is there succeeds and changes nothing, as that of a chained plugin does.
-	// Otherwise it has to fail.
+	// Repeatable is true if a second ADD of an attachment succeeds and changes nothing. It has to for a plugin of
+	// [plugin.RoleChained]; for others the second ADD must fail unless this is set (PL-ADD-03).
 	Repeatable bool
 
 	served *served // set by [Run]
@@ -73,12 +85,12 @@ type Net = nstest.Net
 // Namespace is the network namespace of a host or a container.
 type Namespace = nstest.Namespace
 
-// Drift is something that goes wrong with an attachment behind the plugin's back.
+// Drift is a change to an attachment that the plugin does not make itself.
 type Drift struct {
-	Name string
-	Key  string // of the configuration; without it there is nothing to go wrong. Empty: there always is
+	Name string // of the subtest
+	Key  string // the key of the configuration on which the drift depends; empty: it concerns every example
 
-	// Break makes it go wrong and returns what the error of CHECK has to name.
+	// Break makes the change and returns the object that the error of CHECK has to name.
 	Break func(testing.TB, Attached) (object string)
 }
 
@@ -86,10 +98,10 @@ type Drift struct {
 type Attached struct {
 	*Net
 	Container *Namespace
-	IfName    string
-	Conf      map[string]any // of the network
-	Result    *cni.Result
-	Dir       string // what the plugins keep on disk
+	IfName    string         // of the interface in the container
+	Conf      map[string]any // the configuration of the network
+	Result    *cni.Result    // of ADD
+	Dir       string         // the directory given to [Suite.Rewrite]
 }
 
 // linkedIn are the plugins of the test binary. [Main] sets them before the first test; nothing changes them afterwards.
@@ -115,25 +127,96 @@ func Main(m *testing.M, linked ...plugin.Definition) {
 	testnet.Main(m)
 }
 
-// contracts are the subtests. Each is run on a host of its own, with the first example or with every one.
-var contracts = []struct {
+// contract is a subtest of the suite. It runs on a host of its own, with the first example or with every one.
+type contract struct {
 	name   string
 	test   func(*testing.T, *Runtime)
-	every  bool // example
-	kernel bool // is what it is about; the others are about the protocol
-}{
-	{"versions", versions, true, false},
-	{"input", input, true, false},
-	{"previous", previous, true, false},
-	{"faults", faults, true, true},
-	{"del", del, true, true},
-	{"check", check, true, true},
-	{"drift", drift, false, true},
-	{"gc", gc, false, true},
-	{"repair", repair, true, true},
-	{"repeat", repeat, false, false},
-	{"concurrent", concurrent, false, false},
-	{"processes", processes, false, false},
+	every  bool   // example
+	kernel bool   // the test depends on the kernel; others depend on the protocol only
+	demand string // what a plugin has to do
+	rules  string // identifiers of [conformance.Row], separated by blanks
+}
+
+var contracts = []contract{
+	{
+		"versions", versions, true, false,
+		"ADD, CHECK and DEL work in each version that VERSION announces; the result is valid and in the version of the request.",
+		"PL-ADD-04 PL-ADD-06 PL-ADD-12 PL-VRS-01 PL-VRS-04 RES-01",
+	},
+	{
+		"input", input, true, false,
+		"ADD refuses a wrong configuration with code 2, 6 or 7 and changes nothing; it accepts unknown keys or names them.",
+		"CFG-40 DIS-25 ERR-01 ERR-03",
+	},
+	{
+		"previous", previous, true, false,
+		"A chained plugin requires prevResult, refuses one it cannot use with code 2, 6 or 7, and repairs a sloppy one.",
+		"PL-ADD-08 PL-CHK-02 RES-10",
+	},
+	{
+		"faults", faults, true, true,
+		"Whatever change fails, or is the last before the process is killed: a failed ADD leaves nothing, and DEL, or GC alone, " +
+			"removes all that is left. Record an object before you make it, undo in reverse order, return each error.",
+		"ERR-01 PL-ADD-10 PL-DEL-01 PL-DEL-05 PL-GC-01",
+	},
+	{
+		"del", del, true, true,
+		"DEL succeeds with as much of the request as it gets, removes all of the attachment and nothing else.",
+		"PL-DEL-01 PL-DEL-02 PL-DEL-03 PL-DEL-04 PL-DEL-05 PL-DEL-10 R-32",
+	},
+	{
+		"check", check, true, true,
+		"CHECK of an intact attachment succeeds from right after ADD on, and changes nothing; CHECK without an ADD fails.",
+		"PL-CHK-03 PL-CHK-07 PL-CHK-09",
+	},
+	{
+		"drift", drift, false, true,
+		"CHECK fails if anything differs from prevResult, names the object, and repairs nothing; DEL works all the same.",
+		"PL-CHK-04 PL-CHK-05 PL-CHK-09",
+	},
+	{
+		"gc", gc, false, true,
+		"GC removes everything of attachments that are not listed, and nothing of listed ones or of other networks.",
+		"PL-GC-01 PL-GC-02 PL-GC-06 PL-GC-09",
+	},
+	{
+		"repair", repair, true, true,
+		"Repair restores rules of the host that something else has removed, changes nothing else, and refuses a container that is gone.",
+		"",
+	},
+	{
+		"repeat", repeat, false, false,
+		"A second ADD of an attachment fails, or is repeatable and changes nothing; an interface name in use is refused.",
+		"PL-ADD-03",
+	},
+	{
+		"concurrent", concurrent, false, false,
+		"Calls for many containers at the same time succeed, no address is assigned twice, and nothing is left.",
+		"LIF-07",
+	},
+	{
+		"processes", processes, false, false,
+		"A call has the same output in this process, in a process of its own, and linked into a runtime.",
+		"LIF-14",
+	},
+}
+
+// explain logs the contract that a test has broken, with its requirements.
+func (c contract) explain(t *testing.T) {
+	if !t.Failed() {
+		return
+	}
+	rows, err := conformance.Rows()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	for _, r := range rows {
+		if slices.Contains(strings.Fields(c.rules), r.ID) {
+			fmt.Fprintf(&text, "\n  %s, %s: %s", r.ID, r.Level, r.Title)
+		}
+	}
+	t.Logf("contract %s: %s%s", c.name, c.demand, text.String())
 }
 
 // asksForExample reports whether subtests of a suite are to be run, and no others.
@@ -141,7 +224,8 @@ func asksForExample(suite string) bool {
 	return strings.Contains(flag.Lookup("test.run").Value.String(), "^"+suite+"$/")
 }
 
-// Run runs the suite. It must be called from a test that is not parallel, as it counts what the process has open.
+// Run runs the suite as subtests of t: one for each contract, and in it one for each example. It must be called from a test
+// that is not parallel, because it counts the open file descriptors of the process.
 func Run(t *testing.T, s Suite) {
 	t.Helper()
 	s.served = &served{versions: map[cni.Version]bool{}}
@@ -164,6 +248,7 @@ func Run(t *testing.T, s Suite) {
 			examples = examples[:1]
 		}
 		t.Run(c.name, func(t *testing.T) {
+			t.Cleanup(func() { c.explain(t) })
 			if c.name == "versions" {
 				t.Cleanup(func() { s.announcesTooMuch(t) })
 			}

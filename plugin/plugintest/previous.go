@@ -47,7 +47,7 @@ func (r *Runtime) passedOn(container string) {
 		}
 	}
 	if diff := cmp.Diff(before, after, sameResult); diff != "" {
-		r.t.Errorf("result of ADD is not the previous one with additions: %s", diff)
+		r.t.Errorf("result of ADD is not the previous one with additions (PL-ADD-06): %s", diff)
 	}
 }
 
@@ -126,7 +126,7 @@ func (r *Runtime) sloppy() {
 		want, wantErr := r.given(r.encode(right))
 		got, err := r.given(wrong)
 		if diff := cmp.Diff(want, got, sameResult); diff != "" || cni.CodeOf(err) != cni.CodeOf(wantErr) {
-			r.t.Errorf("ADD in %v with prevResult %v: %v, want %v\n%s", v, wrong, err, wantErr, diff)
+			r.t.Errorf("ADD in CNI version %v with prevResult %v: %v; with the repaired prevResult: %v (RES-10)\n%s", v, wrong, err, wantErr, diff)
 		}
 	}
 }
@@ -162,7 +162,7 @@ func (r *Runtime) poor(lack func(*cni.Result)) {
 	q.Conf["prevResult"] = r.encode(result)
 	if _, err := r.Do(r.t.Context(), q); err != nil {
 		if code := cni.CodeOf(err); code != cni.CodeInvalidConfig && code != cni.CodeUnsupportedField {
-			r.t.Errorf("ADD with prevResult %s: code %d is not one for a wrong configuration: %v", q.Conf["prevResult"], code, err)
+			r.t.Errorf("ADD with prevResult %s: code %d is not one for a wrong configuration, which has 2 or 7: %v", q.Conf["prevResult"], code, err)
 		}
 		return
 	}

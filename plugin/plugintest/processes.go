@@ -21,11 +21,11 @@ func processes(_ *testing.T, r *Runtime) {
 		r.t.Fatalf("the test does not work as a plugin, TestMain has to call plugintest.Main: %v", err)
 	}
 	if diff := cmp.Diff(here, r.transcript()) + cmp.Diff(misplaced, r.misplaced()); diff != "" {
-		r.t.Errorf("in one process and in many: %s", diff)
+		r.t.Errorf("output in one process (-) and in many (+) differs; a plugin must not keep state in its process (LIF-14): %s", diff)
 	}
 	r.Exec, r.Linked = false, true
 	if diff := cmp.Diff(here, r.transcript()); diff != "" {
-		r.t.Errorf("found as a file and linked in: %s", diff)
+		r.t.Errorf("output as a file (-) and linked into a runtime (+) differs (LIF-14): %s", diff)
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// repair has the plugin put back what it keeps in the ruleset of the host when somebody has flushed that, and when nobody
-// has: all is as before then. Of a container that is gone it puts nothing back.
+// repair has the plugin restore its rules on the host after the rule set was flushed, and once more when nothing is missing: the
+// state is as before. For a container that is gone it restores nothing.
 func repair(_ *testing.T, r *Runtime) {
 	testnet.Require(r.t, testnet.Kernel(probe.NFT), testnet.Tool("nft"))
 	r.Add("a")
@@ -38,7 +38,8 @@ func repair(_ *testing.T, r *Runtime) {
 	r.Del("a")
 }
 
-// Repair has the plugin repair what Add has made for a container.
+// Repair calls [plugin.Definition.Repair] for a container that [Runtime.Add] has attached. It does nothing for a plugin that is no
+// [plugin.Repairer].
 func (r *Runtime) Repair(container string) error {
 	r.t.Helper()
 	return r.repair(r.Request(cni.Check, container))

@@ -18,10 +18,11 @@ func repeat(_ *testing.T, r *Runtime) {
 	before := r.State()
 	again, err := r.Do(r.t.Context(), r.Request(cni.Add, "c"))
 	if (err == nil) != r.suite.repeatable() {
-		r.t.Errorf("second ADD of an attachment: %v", err)
+		r.t.Errorf("second ADD of an attachment: error %v; Suite.Repeatable or the role chained asks for success: %t (PL-ADD-03)",
+			err, r.suite.repeatable())
 	}
 	if err == nil && string(again) != string(r.prev["c"]) {
-		r.t.Errorf("second ADD of an attachment has result %s, the first had %s", again, r.prev["c"])
+		r.t.Errorf("second ADD of an attachment has result %s, the first had %s; a repeated ADD changes nothing", again, r.prev["c"])
 	}
 	r.Unchanged(before)
 	if r.makesInterface("c") {
@@ -59,7 +60,8 @@ func (r *Runtime) addAtOnce(container string) {
 		}
 	}
 	if successes != 1 && !r.suite.repeatable() || successes == 0 {
-		r.t.Fatalf("%d of %d ADDs at the same time succeeded", successes, len(results))
+		r.t.Fatalf("%d of %d ADDs of one attachment at the same time succeed, want exactly one, or some if ADD is repeatable",
+			successes, len(results))
 	}
 	if r.newest(cni.Check) {
 		r.Check(container)
@@ -79,7 +81,7 @@ func (r *Runtime) nameInUse(q Request, before string) {
 func (r *Runtime) refusedName(q Request, before string) {
 	r.t.Helper()
 	if _, err := r.Do(r.t.Context(), q); err == nil {
-		r.t.Errorf("ADD of %s to a namespace that has %s succeeded", q.ContainerID, q.IfName)
+		r.t.Errorf("ADD of %s succeeds although its namespace has %s already, want an error (PL-ADD-03)", q.ContainerID, q.IfName)
 	}
 	r.Unchanged(before)
 }

@@ -18,15 +18,16 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// Runtime is a host of its own with one network, and calls the plugin there as a container runtime does. The suite
-// works with it, and so can tests of what is special about a plugin. Containers have the same name as their ID.
+// Runtime is a host of its own with one network, on which it calls the plugin as a container runtime does. The suite works with
+// it, and so can tests of a plugin's own features. The name of a container is its ID. A failure fails the test given to
+// [NewRuntime].
 type Runtime struct {
 	*Net
-	Conf map[string]any // the network; every call gets it as it is then
-	Dir  string         // what the plugins keep on disk
+	Conf map[string]any // the configuration of the network; a test may change it between calls
+	Dir  string         // the directory for the files of plugins, see [Suite.Rewrite]
 	Exec bool           // run plugins as processes of their own, which needs [Main]
 
-	// Linked calls plugins as a program does that has linked them in, see [plugin.Linked]: CNI_PATH does not matter.
+	// Linked calls plugins like a program that has linked them in, see [plugin.Linked]. They are not looked up in CNI_PATH.
 	Linked bool
 
 	t      testing.TB
@@ -44,7 +45,8 @@ const (
 	validKey = "cni.dev/valid-attachments"
 )
 
-// NewRuntime makes a host for a plugin with a network. conf is JSON; a dataDir of host-local is made to lead into Dir.
+// NewRuntime makes a host for a plugin. conf is the JSON of its network, with cniVersion and name; ipam.dataDir of host-local is
+// set to Dir.
 func NewRuntime(t testing.TB, p plugin.Definition, conf string) *Runtime {
 	t.Helper()
 	return newRuntime(t, &Suite{Plugin: p}, plugin.Example{Config: conf})
@@ -103,13 +105,13 @@ func (s *Suite) rewrite(conf object, dir string) {
 
 // Request is one call of the plugin.
 type Request struct {
-	cni.Env
-	Conf  map[string]any
-	Stdin []byte // instead of Conf, unless nil
+	cni.Env                // the CNI_ variables
+	Conf    map[string]any // the configuration for standard input, with prevResult where there is one
+	Stdin   []byte         // standard input in place of Conf, unless nil
 }
 
-// Request returns what a runtime asks for a container, with the result of its ADD if there was one. ADD, and CHECK of what
-// was never added, have that of the plugins before.
+// Request returns the request of a runtime for a container, which it makes if it does not exist. prevResult is the result of
+// [Runtime.Add]; for ADD, and for CHECK without an ADD before, it is that of [Suite.Before].
 func (r *Runtime) Request(verb cni.Command, container string) Request {
 	q := Request{
 		Env: cni.Env{
@@ -130,7 +132,7 @@ func (r *Runtime) Request(verb cni.Command, container string) Request {
 	return q
 }
 
-// Collect returns the GC of a runtime for which only these containers are still attached.
+// Collect returns the GC request of a runtime for which only these containers are still attached.
 func (r *Runtime) Collect(valid ...string) Request {
 	list := []cni.ValidAttachment{}
 	for _, container := range valid {
@@ -141,8 +143,9 @@ func (r *Runtime) Collect(valid ...string) Request {
 	return q
 }
 
-// Do calls the plugin from the host and returns what it prints. Verbs other than ADD and VERSION must not print
-// anything (PL-DEL-07, PL-CHK-09, PL-GC-09). It may be called concurrently.
+// Do calls the plugin from the host and returns its output, or its error, which is or wraps a [*cni.Error] with the code. It is
+// an error if a verb other than ADD and VERSION prints something (PL-DEL-07, PL-CHK-09, PL-GC-09). A code that the verb must not
+// have fails the test (ERR-03, DIS-25). Do may be called concurrently.
 func (r *Runtime) Do(ctx context.Context, q Request) (json.RawMessage, error) {
 	if q.Stdin == nil {
 		b, err := json.Marshal(q.Conf)
@@ -163,7 +166,7 @@ func (r *Runtime) Do(ctx context.Context, q Request) (json.RawMessage, error) {
 		return err
 	})
 	if prints := q.Command == cni.Add || q.Command == cni.VersionCommand; err == nil && !prints && len(out) > 0 {
-		err = fmt.Errorf("%s printed %s, want nothing", q.Command, out)
+		err = fmt.Errorf("%s succeeds and prints %s, want nothing (PL-DEL-07, PL-CHK-09, PL-GC-09)", q.Command, out)
 	}
 	r.judge(q.Command, err)
 	return out, err
@@ -177,14 +180,14 @@ func (r *Runtime) judge(verb cni.Command, err error) {
 	}
 	code := cni.CodeOf(err)
 	if _, wrong := cni.DecodeErrorStrict(cni.AsError(err).Encode(cni.Newest)); wrong != nil {
-		r.t.Errorf("%s: %v: %v", verb, err, wrong)
+		r.t.Errorf("%s has an error that is not valid (ERR-03): %v: %v", verb, wrong, err)
 	}
 	if verb != cni.Status && (code == cni.CodeNotAvailable || code == cni.CodeLimitedConnectivity) {
-		r.t.Errorf("%s: code %d is one of STATUS: %v", verb, code, err)
+		r.t.Errorf("%s: code %d is one of STATUS, no other verb has it (DIS-25): %v", verb, code, err)
 	}
 }
 
-// Must is Do for a call that has to succeed: otherwise the test ends.
+// Must is [Runtime.Do] for a call that has to succeed: otherwise the test ends.
 func (r *Runtime) Must(q Request) json.RawMessage {
 	r.t.Helper()
 	out, err := r.Do(r.t.Context(), q)
@@ -194,15 +197,15 @@ func (r *Runtime) Must(q Request) json.RawMessage {
 	return out
 }
 
-// Says expects an error that has a text in its message.
+// Says fails the test unless there is an error whose message contains text.
 func Says(t testing.TB, err error, text string) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), text) {
-		t.Errorf("error says nothing of %q: %v", text, err)
+		t.Errorf("error does not mention %q: %v", text, err)
 	}
 }
 
-// Refused is Do for a call that has to fail with one of the codes. It returns the error.
+// Refused is [Runtime.Do] for a call that has to fail with one of the codes: otherwise the test fails. It returns the error.
 func (r *Runtime) Refused(q Request, codes ...cni.Code) error {
 	r.t.Helper()
 	_, err := r.Do(r.t.Context(), q)
@@ -214,20 +217,20 @@ func (r *Runtime) Refused(q Request, codes ...cni.Code) error {
 	return err
 }
 
-// Add attaches a container. The calls to come have the result as the previous one.
+// Add attaches a container, and ends the test if that fails. Later requests for the container have the result as prevResult.
 func (r *Runtime) Add(container string) *cni.Result {
 	r.t.Helper()
 	r.prev[container] = r.Must(r.Request(cni.Add, container))
 	return r.result(container)
 }
 
-// Check checks a container that Add has attached.
+// Check checks a container that [Runtime.Add] has attached, and ends the test if that fails.
 func (r *Runtime) Check(container string) {
 	r.t.Helper()
 	r.Must(r.Request(cni.Check, container))
 }
 
-// Del detaches a container.
+// Del detaches a container, and ends the test if that fails.
 func (r *Runtime) Del(container string) {
 	r.t.Helper()
 	r.Must(r.Request(cni.Del, container))
@@ -262,7 +265,9 @@ func (r *Runtime) newest(verb cni.Command) bool {
 	return v.Has(verb)
 }
 
-// State is a text of the host, of all containers and of what is on disk. See [Runtime.Unchanged].
+// State returns a text of everything there is: links, addresses, routes, rules, nftables rule sets, traffic control and
+// settings of the host and all containers, and the files in Dir. Each fact is a line. Counters, timers and IPv6 link-local
+// addresses are left out. See [Runtime.Unchanged].
 func (r *Runtime) State() string {
 	r.t.Helper()
 	return r.stateOf(r.Spaces()...)
@@ -298,7 +303,7 @@ func volatile(line string) bool {
 		strings.Contains(line, `{"l3mdev":null,"priority":1000,`)
 }
 
-// Unchanged fails the test if the state is not what it was before.
+// Unchanged fails the test, with the difference, unless [Runtime.State] returns the same as before.
 func (r *Runtime) Unchanged(before string) {
 	r.t.Helper()
 	r.same(before, r.State())

@@ -28,21 +28,22 @@ func versions(_ *testing.T, r *Runtime) {
 			continue
 		}
 		if err != nil {
-			r.t.Errorf("ADD in %v: %v", v, err)
+			r.t.Errorf("ADD in CNI version %v, which VERSION announces, fails (PL-VRS-04): %v", v, err)
 			continue
 		}
 		r.suite.served.note(v)
 		served++
 		r.prev[container] = out
 		if _, err := cni.DecodeResultStrict(out, 0); err != nil {
-			r.t.Errorf("result in %v: %v\n%s", v, err, out)
+			r.t.Errorf("result in CNI version %v is not valid (RES-01): %v\n%s", v, err, out)
 		}
 		if own, err := cni.ResultVersion(out, 0); err != nil || own != v {
-			r.t.Errorf("result in %v has version %v (%v)", v, own, err)
+			r.t.Errorf("result of ADD in CNI version %v has cniVersion %v (PL-ADD-04): %v", v, own, err)
 		}
 		for _, i := range r.result(container).Interfaces {
 			if sandbox := r.Container(container).Path(); i.Sandbox != "" && i.Sandbox != sandbox {
-				r.t.Errorf("result in %v: interface %s has sandbox %s, want %s or none", v, i.Name, i.Sandbox, sandbox)
+				r.t.Errorf("result in CNI version %v: interface %s has sandbox %s, want CNI_NETNS, which is %s, or none (PL-ADD-12)",
+					v, i.Name, i.Sandbox, sandbox)
 			}
 		}
 		r.passedOn(container)
@@ -55,7 +56,7 @@ func versions(_ *testing.T, r *Runtime) {
 		r.Del(container)
 	}
 	if served == 0 {
-		r.t.Error("ADD works in no version")
+		r.t.Error("ADD works in none of the CNI versions that VERSION announces (PL-VRS-04)")
 	}
 	for text, code := range map[string]cni.Code{
 		"9.9.9": cni.CodeIncompatibleVersion, "0.5.0": cni.CodeIncompatibleVersion,
@@ -113,7 +114,8 @@ func (s *served) missing(announced []cni.Version, examples int) []cni.Version {
 // announcesTooMuch fails the test if the plugin announces versions in which ADD does not work.
 func (s *Suite) announcesTooMuch(t *testing.T) {
 	if v := s.served.missing(s.Plugin.Versions, len(s.Examples)); len(v) > 0 && !t.Failed() {
-		t.Errorf("plugin %s announces CNI versions in which ADD works with no example: %v", s.Plugin.Name, v)
+		t.Errorf("plugin %s announces CNI versions in which ADD works with no example: %v (PL-VRS-04); remove them from "+
+			"Info.Versions, or add an example for them", s.Plugin.Name, v)
 	}
 }
 
@@ -121,11 +123,11 @@ func (s *Suite) announcesTooMuch(t *testing.T) {
 func (r *Runtime) announced() {
 	reply, err := cni.DecodeVersionReply(r.Must(Request{Env: cni.Env{Command: cni.VersionCommand}, Conf: object{"cniVersion": "1.0.0"}}))
 	if err != nil || reply.CNIVersion != "1.0.0" {
-		r.t.Errorf("VERSION answers %+v (%v)", reply, err)
+		r.t.Errorf("VERSION answers %+v, want the cniVersion of the request, 1.0.0 (PL-VRS-01): %v", reply, err)
 	}
 	for _, v := range cni.Versions() {
 		if got, want := reply.Supports(v), slices.Contains(r.suite.Plugin.Versions, v); got != want {
-			r.t.Errorf("VERSION says %t of %v, want %t", got, v, want)
+			r.t.Errorf("VERSION announces CNI version %v: %t, Info.Versions has it: %t (PL-VRS-04)", v, got, want)
 		}
 	}
 }
