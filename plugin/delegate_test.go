@@ -19,21 +19,25 @@ import (
 )
 
 // delegating hands each verb to the IPAM plugin of its configuration.
-type delegating struct{}
+type delegating struct{ config }
 
-func (delegating) Add(ctx context.Context, c *call) (*cni.Result, error) {
+func (*delegating) Add(ctx context.Context, c *plugin.Call) (*cni.Result, error) {
 	return c.Delegate.Add(ctx, c.IPAM.Type)
 }
-func (delegating) Del(ctx context.Context, c *call) error { return c.Delegate.Del(ctx, c.IPAM.Type) }
-func (delegating) Check(ctx context.Context, c *call) error {
+func (*delegating) Del(ctx context.Context, c *plugin.Call) error {
+	return c.Delegate.Del(ctx, c.IPAM.Type)
+}
+func (*delegating) Check(ctx context.Context, c *plugin.Call) error {
 	return c.Delegate.Check(ctx, c.IPAM.Type)
 }
-func (delegating) Status(ctx context.Context, c *call) error {
+func (*delegating) Status(ctx context.Context, c *plugin.Call) error {
 	return c.Delegate.Status(ctx, c.IPAM.Type)
 }
-func (delegating) GC(ctx context.Context, c *call) error { return c.Delegate.GC(ctx, c.IPAM.Type) }
+func (*delegating) GC(ctx context.Context, c *plugin.Call) error {
+	return c.Delegate.GC(ctx, c.IPAM.Type)
+}
 
-var delegator = plugin.Define[config](plugin.Info{Name: "main"}, delegating{})
+var delegator = plugin.Define(plugin.Info{Name: "main"}, func() plugin.Plugin { return new(delegating) })
 
 var allVerbs = []cni.Command{cni.Add, cni.Del, cni.Check, cni.Status, cni.GC}
 
@@ -63,7 +67,7 @@ func TestDelegateSeesTheCall(t *testing.T) {
 // TestUndoIsADEL: what takes back an ADD is a DEL, whatever the verb of the call.
 func TestUndoIsADEL(t *testing.T) {
 	t.Parallel()
-	d := plugin.Define[config](plugin.Info{Name: "main"}, verbs(func(ctx context.Context, c *call) (*cni.Result, error) {
+	d := define(plugin.Info{Name: "main"}, verbs(func(ctx context.Context, c *call) (*cni.Result, error) {
 		return result, c.Delegate.Del(ctx, c.IPAM.Type)
 	}))
 	r := &invoke.Recorder{Caller: invoke.Fake{"pool": nil}}

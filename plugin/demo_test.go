@@ -29,16 +29,34 @@ type config struct {
 	} `json:"nested"`
 }
 
-type call = plugin.Call[config]
+// call is a call with its configuration.
+type call struct {
+	*plugin.Call
+	Conf *config
+}
 
-// verbs is a plugin that does the same for every verb.
+// verbs is what a demo does for every verb.
 type verbs func(context.Context, *call) (*cni.Result, error)
 
-func (f verbs) Add(ctx context.Context, c *call) (*cni.Result, error) { return f(ctx, c) }
-func (f verbs) Del(ctx context.Context, c *call) error                { return second(f(ctx, c)) }
-func (f verbs) Check(ctx context.Context, c *call) error              { return second(f(ctx, c)) }
-func (f verbs) Status(ctx context.Context, c *call) error             { return second(f(ctx, c)) }
-func (f verbs) GC(ctx context.Context, c *call) error                 { return second(f(ctx, c)) }
+// demo is a plugin that does the same for every verb.
+type demo struct {
+	config
+	do verbs
+}
+
+func define(i plugin.Info, do verbs) plugin.Definition {
+	return plugin.Define(i, func() plugin.Plugin { return &demo{do: do} })
+}
+
+func (d *demo) call(ctx context.Context, c *plugin.Call) (*cni.Result, error) {
+	return d.do(ctx, &call{c, &d.config})
+}
+
+func (d *demo) Add(ctx context.Context, c *plugin.Call) (*cni.Result, error) { return d.call(ctx, c) }
+func (d *demo) Del(ctx context.Context, c *plugin.Call) error                { return second(d.call(ctx, c)) }
+func (d *demo) Check(ctx context.Context, c *plugin.Call) error              { return second(d.call(ctx, c)) }
+func (d *demo) Status(ctx context.Context, c *plugin.Call) error             { return second(d.call(ctx, c)) }
+func (d *demo) GC(ctx context.Context, c *plugin.Call) error                 { return second(d.call(ctx, c)) }
 
 func second(_ *cni.Result, err error) error { return err }
 
@@ -52,7 +70,7 @@ func (r *recorder) define(i plugin.Info) plugin.Definition {
 	if i.Name == "" {
 		i.Name = "demo"
 	}
-	return plugin.Define[config](i, verbs(func(_ context.Context, c *call) (*cni.Result, error) {
+	return define(i, verbs(func(_ context.Context, c *call) (*cni.Result, error) {
 		r.calls = append(r.calls, c)
 		return result, nil
 	}))

@@ -40,7 +40,7 @@ func TestErrno(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			d := plugin.Define[config](plugin.Info{Name: "demo"}, verbs(func(context.Context, *call) (*cni.Result, error) {
+			d := define(plugin.Info{Name: "demo"}, verbs(func(context.Context, *call) (*cni.Result, error) {
 				return nil, row.err
 			}))
 			_, err := serve(t, d, environment(cni.Add), `{"cniVersion":"1.1.0","name":"net","type":"demo"}`)

@@ -9,36 +9,35 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// labelConfig is the configuration of labeler: what every plugin has, and an option.
-type labelConfig struct {
+// labeler works on the result of the plugins before it, and keeps nothing. It is the configuration: what every plugin has,
+// and an option.
+type labeler struct {
 	plugin.Common
 	Domain string `json:"domain"`
 }
 
-// labeler works on the result of the plugins before it, and keeps nothing.
-type labeler struct{}
-
-func (labeler) Add(_ context.Context, c *plugin.Call[labelConfig]) (*cni.Result, error) {
+func (l *labeler) Add(_ context.Context, c *plugin.Call) (*cni.Result, error) {
 	if c.Prev == nil {
 		return nil, cni.Errorf(cni.CodeInvalidConfig, "labeler has to stand behind another plugin")
 	}
 	r := c.Prev.Clone()
-	r.DNS.Domain = c.Conf.Domain
+	r.DNS.Domain = l.Domain
 	return r, nil
 }
 
-func (labeler) Del(context.Context, *plugin.Call[labelConfig]) error { return nil }
+func (l *labeler) Del(context.Context, *plugin.Call) error { return nil }
 
-func (labeler) Check(_ context.Context, c *plugin.Call[labelConfig]) error {
-	if c.Prev == nil || c.Prev.DNS.Domain != c.Conf.Domain {
-		return fmt.Errorf("expected domain %q in prevResult", c.Conf.Domain)
+func (l *labeler) Check(_ context.Context, c *plugin.Call) error {
+	if c.Prev == nil || c.Prev.DNS.Domain != l.Domain {
+		return fmt.Errorf("expected domain %q in prevResult", l.Domain)
 	}
 	return nil
 }
 
 // A main program is: os.Exit(plugin.Main(definition, plugin.Caller(nil, false), version)).
 func ExampleDefine() {
-	definition := plugin.Define[labelConfig](plugin.Info{Name: "labeler", About: "puts a domain into the result"}, labeler{})
+	definition := plugin.Define(plugin.Info{Name: "labeler", About: "puts a domain into the result"},
+		func() plugin.Plugin { return new(labeler) })
 
 	env := cni.Env{Command: cni.Add, ContainerID: "web-1", Netns: "/run/netns/web-1", IfName: "eth0"}
 	out, err := definition.Serve(context.Background(), env, []byte(`{
@@ -52,7 +51,7 @@ func ExampleDefine() {
 // A program that has a plugin linked in calls it without a file, and executes others. As network.Client.Caller it does so for
 // whole networks: see the example of package plugins/all.
 func ExampleLinked() {
-	definition := plugin.Define[labelConfig](plugin.Info{Name: "labeler"}, labeler{})
+	definition := plugin.Define(plugin.Info{Name: "labeler"}, func() plugin.Plugin { return new(labeler) })
 	caller := plugin.Linked{Plugins: []plugin.Definition{definition}}
 
 	path, err := caller.Find([]string{"/opt/cni/bin"}, "labeler")

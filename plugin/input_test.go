@@ -179,7 +179,7 @@ func TestPrevResult(t *testing.T) {
 // gateways of the other family.
 func TestPrevResultIsRepaired(t *testing.T) {
 	t.Parallel()
-	d := plugin.Define[config](plugin.Info{Name: "demo"}, verbs(func(_ context.Context, c *call) (*cni.Result, error) {
+	d := define(plugin.Info{Name: "demo"}, verbs(func(_ context.Context, c *call) (*cni.Result, error) {
 		return c.Prev, nil
 	}))
 	for _, row := range []struct {
@@ -255,7 +255,7 @@ func TestLostInConversion(t *testing.T) {
 			{Dst: netip.MustParsePrefix("0.0.0.0/0"), GW: netip.MustParseAddr("fe80::1")}, {Dst: netip.MustParsePrefix("fd01::/64")},
 		},
 	}
-	d := plugin.Define[config](plugin.Info{Name: "demo"}, verbs(func(context.Context, *call) (*cni.Result, error) { return own, nil }))
+	d := define(plugin.Info{Name: "demo"}, verbs(func(context.Context, *call) (*cni.Result, error) { return own, nil }))
 	for version, want := range map[string][]string{
 		"0.2.0": {"address 10.0.0.2/24: gateway fe80::1", "address 10.0.1.2/24", "route 0.0.0.0/0", "route fd01::/64"},
 		"0.4.0": {"address 10.0.0.2/24: gateway fe80::1", "route 0.0.0.0/0"},
@@ -293,7 +293,7 @@ func logged(t *testing.T, log, key string) (values []string) {
 // a plugin that hands on what it got loses nothing of it, though it embeds Common.
 func TestPrevResultIsKeptWhole(t *testing.T) {
 	t.Parallel()
-	d := plugin.Define[config](plugin.Info{Name: "demo"}, verbs(func(_ context.Context, c *call) (*cni.Result, error) {
+	d := define(plugin.Info{Name: "demo"}, verbs(func(_ context.Context, c *call) (*cni.Result, error) {
 		return c.Prev, nil
 	}))
 	for version, prev := range map[string]string{

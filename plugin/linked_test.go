@@ -44,24 +44,25 @@ func folder(t *testing.T, types ...string) string {
 
 // pool is an IPAM plugin whose result names it.
 func pool(domain string) plugin.Definition {
-	return plugin.Define[poolConfig](plugin.Info{Name: "pool", Role: plugin.RoleIPAM}, poolPlugin(domain))
+	return plugin.Define(plugin.Info{Name: "pool", Role: plugin.RoleIPAM}, func() plugin.Plugin {
+		return &poolPlugin{domain: domain}
+	})
 }
 
-type poolConfig struct {
+type poolPlugin struct {
 	plugin.Common
-	IPAM struct{} `json:"ipam"` // its own, not of a plugin that it calls
+	IPAM   struct{} `json:"ipam"` // its own, not of a plugin that it calls
+	domain string
 }
 
-type poolPlugin string
-
-func (p poolPlugin) Add(context.Context, *plugin.Call[poolConfig]) (*cni.Result, error) {
-	return &cni.Result{DNS: cni.DNS{Domain: string(p)}}, nil
+func (p *poolPlugin) Add(context.Context, *plugin.Call) (*cni.Result, error) {
+	return &cni.Result{DNS: cni.DNS{Domain: p.domain}}, nil
 }
-func (poolPlugin) Del(context.Context, *plugin.Call[poolConfig]) error   { return nil }
-func (poolPlugin) Check(context.Context, *plugin.Call[poolConfig]) error { return nil }
+func (*poolPlugin) Del(context.Context, *plugin.Call) error   { return nil }
+func (*poolPlugin) Check(context.Context, *plugin.Call) error { return nil }
 
 func linked(name string, f verbs) plugin.Definition {
-	return plugin.Define[config](plugin.Info{Name: name}, f)
+	return define(plugin.Info{Name: name}, f)
 }
 
 // A plugin that is linked in is called whatever files there are, as a delegate too, and all others are executed. The zero

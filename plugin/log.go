@@ -11,7 +11,7 @@ import (
 // before there is a line.
 type logHandler struct {
 	base  slog.Handler
-	call  *AnyCall
+	call  *Call
 	trace string // ID
 }
 

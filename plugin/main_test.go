@@ -22,49 +22,50 @@ import (
 )
 
 // files is a plugin for the process tests: an attachment is a file in a folder.
-var files = plugin.Define[config](plugin.Info{Name: "files", About: "keeps a file for each attachment"}, filer{})
+var files = plugin.Define(plugin.Info{Name: "files", About: "keeps a file for each attachment"},
+	func() plugin.Plugin { return new(filer) })
 
-type filer struct{}
+type filer struct{ config }
 
-func file(c *call) string { return filepath.Join(c.Conf.Dir, c.ContainerID) }
+func (f *filer) file(c *plugin.Call) string { return filepath.Join(f.Dir, c.ContainerID) }
 
-func (filer) Add(ctx context.Context, c *call) (*cni.Result, error) {
-	if err := os.WriteFile(file(c), nil, 0o600); err != nil {
+func (f *filer) Add(ctx context.Context, c *plugin.Call) (*cni.Result, error) {
+	if err := os.WriteFile(f.file(c), nil, 0o600); err != nil {
 		return nil, err
 	}
-	switch c.Conf.Mode {
+	switch f.Mode {
 	case "panic":
 		panic("boom")
 	case "wait":
 		<-ctx.Done()
-		return nil, errors.Join(context.Cause(ctx), os.Remove(file(c)))
+		return nil, errors.Join(context.Cause(ctx), os.Remove(f.file(c)))
 	case "log":
 		talk(ctx, c)
 	}
 	return result, nil
 }
 
-func talk(ctx context.Context, c *call) {
+func talk(ctx context.Context, c *plugin.Call) {
 	trace, _ := invoke.TraceFrom(ctx)
 	c.Log.Warn("hello", slog.String("state", trace.State))
 	c.Log.With("a", 1).WithGroup("g").Warn("again", "b", 2)
 	c.Log.Debug("not by default")
 }
 
-func (filer) Del(_ context.Context, c *call) error {
-	if err := os.Remove(file(c)); !errors.Is(err, os.ErrNotExist) {
+func (f *filer) Del(_ context.Context, c *plugin.Call) error {
+	if err := os.Remove(f.file(c)); !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	return nil
 }
 
-func (filer) GC(ctx context.Context, c *call) error {
+func (*filer) GC(ctx context.Context, c *plugin.Call) error {
 	talk(ctx, c)
 	return nil
 }
 
-func (filer) Check(_ context.Context, c *call) error {
-	_, err := os.Stat(file(c))
+func (f *filer) Check(_ context.Context, c *plugin.Call) error {
+	_, err := os.Stat(f.file(c))
 	return err
 }
 
@@ -247,7 +248,7 @@ func TestProcessPanics(t *testing.T) {
 		t.Errorf("exit status %d, want 1", status)
 	}
 	p.wantError(t, cni.CodeInternal)
-	if !strings.Contains(p.stderr.String(), "filer.Add") {
+	if !strings.Contains(p.stderr.String(), "(*filer).Add") {
 		t.Errorf("standard error has no stack: %s", &p.stderr)
 	}
 }

@@ -10,54 +10,59 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
-	"reflect"
 	"strings"
 
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// Plugin is what an author writes. C is the type of the configuration; it embeds [Common].
+// Configuration is a pointer to a configuration: to a struct that embeds [Common].
+type Configuration interface{ common() *Common }
+
+// Plugin is a configuration that carries out calls. Each call gets a new one, into which the request has been decoded, so
+// a Plugin may keep in fields of its own what it derives from the request.
 //
-// Errors that are or wrap a [*cni.Error] keep its code. Those of the kernel ([syscall.Errno]) get [cni.CodeTryAgainLater],
-// [cni.CodeIOFailure] or [CodeTaken] and a hint, those of a context that has ended [cni.CodeTryAgainLater], and all others
-// [cni.CodeInternal]. The context ends with SIGTERM or SIGINT.
-type Plugin[C any] interface {
-	// Add attaches, and leaves nothing behind where it fails.
-	Add(context.Context, *Call[C]) (*cni.Result, error)
+// Errors that are or wrap a [*cni.Error] keep its code. Errors of the kernel ([syscall.Errno]) get
+// [cni.CodeTryAgainLater], [cni.CodeIOFailure] or [CodeTaken] and a hint, those of a context that has ended
+// [cni.CodeTryAgainLater], and all others [cni.CodeInternal]. The context ends with SIGTERM or SIGINT.
+type Plugin interface {
+	Configuration
 
-	// Del takes away whatever is there for the attachment. It succeeds if there is nothing, and it gets by without
-	// Netns, Prev and with as much of the configuration as could be read.
-	Del(context.Context, *Call[C]) error
+	// Add attaches a container. It leaves nothing behind if it fails.
+	Add(context.Context, *Call) (*cni.Result, error)
 
-	// Check compares what is there with Prev, changes nothing, and says what differs.
-	Check(context.Context, *Call[C]) error
+	// Del removes everything that exists for the attachment. It succeeds if there is nothing. It works without Netns and
+	// Prev, and with the part of the configuration that could be decoded.
+	Del(context.Context, *Call) error
+
+	// Check compares the attachment with Prev and reports the first difference. It changes nothing.
+	Check(context.Context, *Call) error
 }
 
-// Statuser is a Plugin that can say whether ADD would work. Its errors should have [cni.CodeNotAvailable] or
+// Statuser is a Plugin that can report whether ADD would work. Its errors should have [cni.CodeNotAvailable] or
 // [cni.CodeLimitedConnectivity].
-type Statuser[C any] interface {
-	Status(context.Context, *Call[C]) error
+type Statuser interface {
+	Status(context.Context, *Call) error
 }
 
-// Collector is a Plugin that takes away what belongs to attachments of the network that are not in [Call.Valid]. It
-// goes on past errors.
-type Collector[C any] interface {
-	GC(context.Context, *Call[C]) error
+// Collector is a Plugin that removes what belongs to attachments of the network that are not in [Call.Valid]. It
+// continues past errors.
+type Collector interface {
+	GC(context.Context, *Call) error
 }
 
-// Validator is a Plugin that checks its configuration before ADD, CHECK and STATUS. DEL and GC go without: they have
-// to work with a configuration that has become wrong since. Errors should have [cni.CodeInvalidConfig] or
+// Validator is a Plugin that checks its configuration before ADD, CHECK and STATUS. DEL and GC do not call it: they have
+// to work with a configuration that has become invalid since. Errors should have [cni.CodeInvalidConfig] or
 // [cni.CodeUnsupportedField].
-type Validator[C any] interface {
-	Validate(*Call[C]) error
+type Validator interface {
+	Validate(*Call) error
 }
 
 // Advisor is a Plugin that makes choices by the state of the host where a configuration leaves them open.
-type Advisor[C any] interface {
+type Advisor interface {
 	// Advise returns those choices that ADD would make here and that are not the usual ones, each in a sentence without a
-	// subject: "uses iptables …". It changes nothing. An error says that the host does not tell, for lack of privilege
-	// for example.
-	Advise(context.Context, *Call[C]) ([]string, error)
+	// subject: "uses iptables …". It changes nothing. It returns an error if the state of the host cannot be read, for lack
+	// of privilege for example.
+	Advise(context.Context, *Call) ([]string, error)
 }
 
 // Common is the part of a configuration that every plugin has. Configuration types embed it.
@@ -106,13 +111,7 @@ type Request struct {
 }
 
 // Call is one call of a plugin, decoded and checked.
-type Call[C any] struct {
-	*AnyCall
-	Conf *C
-}
-
-// AnyCall is a call of any plugin: what does not depend on the type of its configuration.
-type AnyCall struct {
+type Call struct {
 	*Common
 	cni.Env
 
@@ -131,18 +130,14 @@ type AnyCall struct {
 	// something for the plugin, as [Info.Helper] needs it.
 	Linked bool
 
-	conf  any
 	stdin []byte
 }
 
-// Config returns the configuration: a pointer to the type that was given to [Define].
-func (c *AnyCall) Config() any { return c.conf }
-
 // Attachment returns the key of the attachment this call is about.
-func (c *AnyCall) Attachment() cni.Attachment { return c.Env.Attachment(c.Name) }
+func (c *Call) Attachment() cni.Attachment { return c.Env.Attachment(c.Name) }
 
 // Stdin returns the request as it came in.
-func (c *AnyCall) Stdin() []byte { return c.stdin }
+func (c *Call) Stdin() []byte { return c.stdin }
 
 // Info describes a plugin.
 type Info struct {
@@ -157,7 +152,7 @@ type Info struct {
 
 	// Helper is called by [Main] where the executable is started with two arguments, "helper" and the one it gets: for work
 	// that the plugin has to do in another process. It returns the exit status. nil: there is none. Nobody calls it where
-	// [AnyCall.Linked] is set.
+	// [Call.Linked] is set.
 	Helper func(argument string, stderr io.Writer) (status int)
 }
 
@@ -195,11 +190,4 @@ func (i Info) Examples() []Example {
 		}
 	}
 	return list
-}
-
-// Definition is a plugin with its types erased: bytes in, bytes out. [Define] makes one.
-type Definition struct {
-	Info
-	config reflect.Type // of the configuration
-	plugin untyped
 }

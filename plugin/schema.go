@@ -51,7 +51,7 @@ type Former interface {
 // Types that implement [encoding.TextUnmarshaler] are strings. A type with an UnmarshalJSON of its own can be anything,
 // unless it is a [Former].
 func (d Definition) Schema() *Schema {
-	s := describe(d.config, "", nil)
+	s := describe(d.configType(), "", nil)
 	s.Dialect = "https://json-schema.org/draft/2020-12/schema"
 	s.Title, s.Description = d.Name, d.About
 	s.Required = append([]string{"type"}, s.Required...)

@@ -39,11 +39,10 @@ type inner struct {
 	Place struct{ X int } `json:"place"`
 }
 
-type nothing struct{ plugin.Plugin[described] }
-
 func TestSchema(t *testing.T) {
 	t.Parallel()
-	d := plugin.Define[described](plugin.Info{Name: "demo", About: "shows", Capabilities: []string{"mac"}}, nothing{})
+	d := plugin.DefineFlow(plugin.Info{Name: "demo", About: "shows", Capabilities: []string{"mac"}},
+		func() (plugin.Configuration, plugin.Plugin) { return new(described), nil })
 	s := d.Schema()
 	const want = `{
 		"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "demo", "description": "shows",
@@ -117,7 +116,8 @@ type managed struct {
 
 func TestSchemaOfIPAM(t *testing.T) {
 	t.Parallel()
-	d := plugin.Define[managed](plugin.Info{Name: "pool", Role: plugin.RoleIPAM}, struct{ plugin.Plugin[managed] }{})
+	d := plugin.DefineFlow(plugin.Info{Name: "pool", Role: plugin.RoleIPAM},
+		func() (plugin.Configuration, plugin.Plugin) { return new(managed), nil })
 	s := d.Schema()
 	ipam := s.Properties["ipam"]
 	if ipam.Properties["type"].Const != "pool" || s.Properties["type"].Const != "" {
@@ -145,10 +145,13 @@ func indented(t *testing.T, document []byte) string {
 }
 
 // refuser refuses what it is told to.
-type refuser struct{ plugin.Plugin[described] }
+type refuser struct {
+	plugin.Plugin
+	conf *described
+}
 
-func (refuser) Validate(c *plugin.Call[described]) error {
-	if c.Conf.Mode == "b" {
+func (r refuser) Validate(*plugin.Call) error {
+	if r.conf.Mode == "b" {
 		return cni.Errorf(cni.CodeUnsupportedField, "mode: b is not supported")
 	}
 	return nil
@@ -158,7 +161,11 @@ func (refuser) Validate(c *plugin.Call[described]) error {
 func TestDefinitionValidate(t *testing.T) {
 	t.Parallel()
 	type nameless struct{ plugin.Common }
-	d := plugin.Define[described](plugin.Info{Name: "demo", Versions: []cni.Version{cni.V110}}, refuser{})
+	d := plugin.DefineFlow(plugin.Info{Name: "demo", Versions: []cni.Version{cni.V110}},
+		func() (plugin.Configuration, plugin.Plugin) {
+			conf := new(described)
+			return conf, refuser{conf: conf}
+		})
 	for name, row := range map[string]struct {
 		conf string
 		want cni.Code
@@ -173,7 +180,8 @@ func TestDefinitionValidate(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	silent := plugin.Define[nameless](plugin.Info{Name: "silent"}, struct{ plugin.Plugin[nameless] }{})
+	silent := plugin.DefineFlow(plugin.Info{Name: "silent"},
+		func() (plugin.Configuration, plugin.Plugin) { return new(nameless), nil })
 	if err := silent.Validate([]byte(`{"name":"n","type":"silent"}`)); err != nil {
 		t.Errorf("a plugin without a Validator: %v", err)
 	}

@@ -66,11 +66,11 @@ func (d Definition) answer(ctx context.Context, in input) (stdout []byte, err er
 			return nil, err
 		}
 	}
-	c, err := d.decode(ctx, in)
+	c, p, err := d.decode(ctx, in)
 	if err != nil {
 		return nil, err
 	}
-	return dispatch(ctx, d.plugin, c)
+	return dispatch(ctx, p, c)
 }
 
 // catch makes a panic an error. It has to be deferred itself.
@@ -85,31 +85,64 @@ func (d Definition) catch(log *slog.Logger, err *error) {
 // Validate judges a request as ADD does before it starts: header, JSON types, and what the [Validator] of the plugin says.
 // Nothing is run, and nothing is known about the attachment.
 func (d Definition) Validate(request []byte) error {
-	_, err := d.validated(context.Background(), request)
+	_, _, err := d.validated(context.Background(), request)
 	return err
 }
 
 // Advise returns what the [Advisor] of the plugin says of a request. Nothing is run or changed.
 func (d Definition) Advise(ctx context.Context, request []byte) ([]string, error) {
-	c, err := d.validated(ctx, request)
+	c, p, err := d.validated(ctx, request)
 	if err != nil {
 		return nil, err
 	}
-	return d.plugin.advise(ctx, c)
+	if a, ok := p.(Advisor); ok {
+		return a.Advise(ctx, c)
+	}
+	return nil, nil
 }
 
 // validated decodes a request of an attachment that does not exist and judges it.
-func (d Definition) validated(ctx context.Context, request []byte) (*AnyCall, error) {
+func (d Definition) validated(ctx context.Context, request []byte) (*Call, Plugin, error) {
 	env := cni.Env{Command: cni.Add, ContainerID: "container", Netns: "/", IfName: "eth0"}
 	v, err := d.header(request, env.Command)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	c, err := d.decode(ctx, input{env: env, stdin: request, version: v})
+	c, p, err := d.decode(ctx, input{env: env, stdin: request, version: v})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return c, d.plugin.validate(c)
+	return c, p, validate(p, c)
+}
+
+func validate(p Plugin, c *Call) error {
+	if v, ok := p.(Validator); ok {
+		return v.Validate(c)
+	}
+	return nil
+}
+
+// With decodes a request as CHECK does, in any version of the protocol, and calls use with the call and the plugin. A
+// panic of use is an error with code 999. It is for programs that do something with an attachment that is no verb of the
+// protocol.
+func (d Definition) With(ctx context.Context, env cni.Env, stdin []byte, use func(*Call, Plugin) error) (err error) {
+	defer d.catch(slog.Default(), &err)
+	env.Command = cni.Check
+	if err := validateEnv(env); err != nil {
+		return err
+	}
+	v, err := d.header(stdin, cni.VersionCommand)
+	if err != nil {
+		return err
+	}
+	c, p, err := d.decode(ctx, input{env: env, stdin: stdin, version: v})
+	if err != nil {
+		return err
+	}
+	if err := validate(p, c); err != nil {
+		return err
+	}
+	return use(c, p)
 }
 
 // Handler returns d as something that package invoke can call in this process. Its delegates go through caller.
@@ -199,22 +232,23 @@ func refuseOwnNamespace(env cni.Env) error {
 	return nil
 }
 
-func (d Definition) decode(ctx context.Context, in input) (*AnyCall, error) {
+func (d Definition) decode(ctx context.Context, in input) (*Call, Plugin, error) {
 	i, env, v := d.Info, in.env, in.version
 	strict := env.Command != cni.Del && env.Command != cni.GC
-	conf, common := d.plugin.configuration()
+	conf, p := d.new()
+	common := conf.common()
 	if strict {
 		if err := json.Unmarshal(in.stdin, conf); err != nil {
-			return nil, cni.DecodeFailure("network configuration", inKeys(err, d.config))
+			return nil, nil, cni.DecodeFailure("network configuration", inKeys(err, d.configType()))
 		}
 	} else {
 		decodeLeniently(in.stdin, conf)
 	}
 	if strict && common.IPAM.Type == i.Name {
-		return nil, cni.Errorf(cni.CodeInvalidConfig, "ipam.type: %s cannot manage its own addresses", i.Name)
+		return nil, nil, cni.Errorf(cni.CodeInvalidConfig, "ipam.type: %s cannot manage its own addresses", i.Name)
 	}
-	c := &AnyCall{
-		Common: common, Env: env, Version: v, conf: conf, stdin: in.stdin,
+	c := &Call{
+		Common: common, Env: env, Version: v, stdin: in.stdin,
 		Delegate: Delegator{input: in, plugin: i.Name}, Linked: in.linked,
 	}
 	trace, _ := invoke.TraceFrom(ctx)
@@ -223,19 +257,19 @@ func (d Definition) decode(ctx context.Context, in input) (*AnyCall, error) {
 	var err error
 	if c.Prev, err = decodePrevResult(common.PrevResult, v, c.Log); err != nil && strict {
 		if i.Role != RoleIPAM || env.Command != cni.Add { // addresses do not depend on it
-			return nil, err
+			return nil, nil, err
 		}
 		c.Log.Warn("prevResult cannot be read: it is ignored", "error", err)
 	}
 	if c.Asked, err = request(i, env, common); err != nil && strict {
-		return nil, err
+		return nil, nil, err
 	}
 	if env.Command == cni.GC {
 		if c.Valid, err = cni.DecodeValidAttachments(in.stdin); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return c, nil
+	return c, p, nil
 }
 
 // decodePrevResult reads the previous result. One whose version has another form of result than the call was not
@@ -289,15 +323,15 @@ func arg(args cni.Args, key string) string {
 	return v
 }
 
-func dispatch(ctx context.Context, p untyped, c *AnyCall) ([]byte, error) {
+func dispatch(ctx context.Context, p Plugin, c *Call) ([]byte, error) {
 	if c.Command == cni.Add || c.Command == cni.Check || c.Command == cni.Status {
-		if err := p.validate(c); err != nil {
+		if err := validate(p, c); err != nil {
 			return nil, err
 		}
 	}
 	switch c.Command {
 	case cni.Add:
-		r, err := p.add(ctx, c)
+		r, err := p.Add(ctx, c)
 		if err != nil {
 			return nil, err
 		}
@@ -311,23 +345,29 @@ func dispatch(ctx context.Context, p untyped, c *AnyCall) ([]byte, error) {
 		if err != nil {
 			undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBudget)
 			defer cancel()
-			return nil, errors.Join(err, p.del(undo, c))
+			return nil, errors.Join(err, p.Del(undo, c))
 		}
 		return out, nil
 	case cni.Del:
-		return nil, p.del(ctx, c)
+		return nil, p.Del(ctx, c)
 	case cni.Check:
-		return nil, p.check(ctx, c)
+		return nil, p.Check(ctx, c)
 	case cni.Status:
-		return nil, p.status(ctx, c)
+		if s, ok := p.(Statuser); ok {
+			return nil, s.Status(ctx, c)
+		}
+		return nil, nil
 	case cni.GC:
-		return nil, p.gc(ctx, c)
+		if g, ok := p.(Collector); ok {
+			return nil, g.GC(ctx, c)
+		}
+		return nil, nil
 	}
 	return nil, cni.Errorf(cni.CodeInvalidEnvironment, "unknown CNI_COMMAND: %s", c.Command)
 }
 
 // encodeResult encodes the result of ADD, and logs what routes packets and cannot be said in the version of the call.
-func encodeResult(c *AnyCall, r *cni.Result) ([]byte, error) {
+func encodeResult(c *Call, r *cni.Result) ([]byte, error) {
 	out, lost, err := r.Relay(c.Version, c.Prev)
 	for _, text := range lost {
 		c.Log.Warn("result has no place for it in this CNI version", "cniVersion", c.Version.String(), "lost", text)

@@ -204,16 +204,16 @@ func TestDefine(t *testing.T) {
 }
 
 // none is a plugin without the optional verbs.
-type none[C any] struct{}
+type none struct{ config }
 
-func (none[C]) Add(context.Context, *plugin.Call[C]) (*cni.Result, error) { return result, nil }
-func (none[C]) Del(context.Context, *plugin.Call[C]) error                { return nil }
-func (none[C]) Check(context.Context, *plugin.Call[C]) error              { return nil }
+func (*none) Add(context.Context, *plugin.Call) (*cni.Result, error) { return result, nil }
+func (*none) Del(context.Context, *plugin.Call) error                { return nil }
+func (*none) Check(context.Context, *plugin.Call) error              { return nil }
 
 // PL-STA-08, PL-GC-08
 func TestVerbsAPluginHasNot(t *testing.T) {
 	t.Parallel()
-	d := plugin.Define[config](plugin.Info{Name: "demo"}, none[config]{})
+	d := plugin.Define(plugin.Info{Name: "demo"}, func() plugin.Plugin { return new(none) })
 	for _, verb := range []cni.Command{cni.Status, cni.GC} {
 		out, err := serve(t, d, environment(verb), `{"cniVersion":"1.1.0","name":"net","cni.dev/valid-attachments":[]}`)
 		if len(out) > 0 || err != nil {
@@ -222,19 +222,19 @@ func TestVerbsAPluginHasNot(t *testing.T) {
 	}
 }
 
-type validating struct{ none[config] }
+type validating struct{ none }
 
-func (validating) Validate(c *call) error {
-	return cni.Errorf(cni.CodeUnsupportedField, "mode: %q is not supported", c.Conf.Mode)
+func (v *validating) Validate(*plugin.Call) error {
+	return cni.Errorf(cni.CodeUnsupportedField, "mode: %q is not supported", v.Mode)
 }
 
 // Status and GC belong to the plugin too, so that Validate has verbs to let through and to stop.
-func (validating) Status(context.Context, *call) error { return nil }
-func (validating) GC(context.Context, *call) error     { return nil }
+func (*validating) Status(context.Context, *plugin.Call) error { return nil }
+func (*validating) GC(context.Context, *plugin.Call) error     { return nil }
 
 func TestValidate(t *testing.T) {
 	t.Parallel()
-	d := plugin.Define[config](plugin.Info{Name: "demo"}, validating{})
+	d := plugin.Define(plugin.Info{Name: "demo"}, func() plugin.Plugin { return new(validating) })
 	for verb, want := range map[cni.Command]cni.Code{
 		cni.Add: cni.CodeUnsupportedField, cni.Check: cni.CodeUnsupportedField, cni.Status: cni.CodeUnsupportedField,
 		cni.Del: 0, cni.GC: 0,
@@ -290,7 +290,7 @@ func TestErrors(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			d := plugin.Define[config](plugin.Info{Name: "demo"}, verbs(func(context.Context, *call) (*cni.Result, error) { return nil, row.err }))
+			d := define(plugin.Info{Name: "demo"}, verbs(func(context.Context, *call) (*cni.Result, error) { return nil, row.err }))
 			for _, verb := range []cni.Command{cni.Add, cni.Del, cni.Check, cni.Status, cni.GC} {
 				stdin := []byte(`{"cniVersion":"1.1.0","name":"net","cni.dev/valid-attachments":[]}`)
 				out, ok := d.Handler(invoke.Fake{})(t.Context(), invoke.Call{Env: environment(verb), Stdin: stdin})
@@ -327,7 +327,7 @@ func TestErrorVersion(t *testing.T) {
 
 func TestPanic(t *testing.T) {
 	t.Parallel()
-	d := plugin.Define[config](plugin.Info{Name: "demo"}, verbs(func(context.Context, *call) (*cni.Result, error) { panic("boom") }))
+	d := define(plugin.Info{Name: "demo"}, verbs(func(context.Context, *call) (*cni.Result, error) { panic("boom") }))
 	for _, verb := range []cni.Command{cni.Add, cni.Del, cni.Check, cni.Status, cni.GC} {
 		_, err := serve(t, d, environment(verb), `{"cniVersion":"1.1.0","name":"net","cni.dev/valid-attachments":[]}`)
 		wantCode(t, err, cni.CodeInternal)
@@ -340,7 +340,7 @@ func TestPanic(t *testing.T) {
 // TestNameservers is DNS-03: what is no address is left out, unless a plugin before has said it (DNS-02).
 func TestNameservers(t *testing.T) {
 	t.Parallel()
-	d := plugin.Define[config](plugin.Info{Name: "demo"}, verbs(func(context.Context, *call) (*cni.Result, error) {
+	d := define(plugin.Info{Name: "demo"}, verbs(func(context.Context, *call) (*cni.Result, error) {
 		return &cni.Result{DNS: cni.DNS{Nameservers: []string{"10.0.0.53", "dns.example", "fd00::53", "theirs", "fe80::1%eth0", ""}}}, nil
 	}))
 	out, err := serve(t, d, environment(cni.Add), `{"cniVersion":"1.1.0","name":"net","prevResult":{"dns":{"nameservers":["theirs"]}}}`)
@@ -366,7 +366,7 @@ func TestUnprintableResult(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			p := &undone{result: row.result, added: cancel}
 			stdin := fmt.Sprintf(`{"cniVersion":%q,"name":"net"}`, row.version)
-			_, err := plugin.Define[config](plugin.Info{Name: "demo"}, p).Serve(ctx, environment(cni.Add), []byte(stdin), invoke.Fake{})
+			_, err := plugin.Define(plugin.Info{Name: "demo"}, func() plugin.Plugin { return p }).Serve(ctx, environment(cni.Add), []byte(stdin), invoke.Fake{})
 			if err == nil || !strings.Contains(err.Error(), "DEL was reached") {
 				t.Errorf("error is %v, want that of DEL too", err)
 			}
@@ -382,19 +382,19 @@ func TestUnprintableResult(t *testing.T) {
 
 // undone is a plugin whose ADD succeeds and whose DEL fails.
 type undone struct {
-	none[config]
+	none
 	result     *cni.Result
 	added      func()
 	attachment cni.Attachment
 	ctxErr     error
 }
 
-func (p *undone) Add(context.Context, *call) (*cni.Result, error) {
+func (p *undone) Add(context.Context, *plugin.Call) (*cni.Result, error) {
 	p.added()
 	return p.result, nil
 }
 
-func (p *undone) Del(ctx context.Context, c *call) error {
+func (p *undone) Del(ctx context.Context, c *plugin.Call) error {
 	p.attachment, p.ctxErr = c.Attachment(), ctx.Err()
 	return errors.New("DEL was reached")
 }

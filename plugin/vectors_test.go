@@ -14,7 +14,7 @@ import (
 // TestRequestVectors runs every request of the conformance vectors through a plugin that needs prevResult on CHECK.
 func TestRequestVectors(t *testing.T) {
 	t.Parallel()
-	d := plugin.Define[config](plugin.Info{Name: "demo"}, verbs(func(_ context.Context, c *call) (*cni.Result, error) {
+	d := define(plugin.Info{Name: "demo"}, verbs(func(_ context.Context, c *call) (*cni.Result, error) {
 		if c.Command == cni.Check && c.Prev == nil {
 			return nil, cni.Errorf(cni.CodeInvalidConfig, "prevResult is missing")
 		}

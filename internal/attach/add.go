@@ -17,17 +17,18 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// add makes the link, asks IPAM for addresses and applies them. Whatever fails, all of it is taken back.
-func add(ctx context.Context, p untyped, c *plugin.AnyCall) (*cni.Result, error) {
+// Add implements [plugin.Plugin]. It makes the link, asks IPAM for addresses and applies them. If a step fails, it rolls all of
+// them back.
+func (p *Plugin) Add(ctx context.Context, c *plugin.Call) (*cni.Result, error) {
 	if c.IPAM.Type != "" {
 		if _, err := c.Delegate.Find(c.IPAM.Type); err != nil {
 			return nil, fmt.Errorf("ipam: %w", err)
 		}
 	}
-	if err := masqOf(c.Config()).available(cni.CodeUnsupportedField); err != nil {
+	if err := p.masq().available(cni.CodeUnsupportedField); err != nil {
 		return nil, err
 	}
-	s, err := open(ctx, c)
+	s, err := p.open(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +37,7 @@ func add(ctx context.Context, p untyped, c *plugin.AnyCall) (*cni.Result, error)
 		return nil, err
 	}
 	defer s.Tx.Rollback() // for a panic: after a return there is nothing left to take back
-	r, err := attach(ctx, p, s)
+	r, err := p.attach(ctx, s)
 	if err != nil {
 		return nil, errors.Join(err, s.Tx.Rollback())
 	}
@@ -44,8 +45,9 @@ func add(ctx context.Context, p untyped, c *plugin.AnyCall) (*cni.Result, error)
 	return r, nil
 }
 
-func attach(ctx context.Context, p untyped, s *Core) (*cni.Result, error) {
-	interfaces, err := p.make(ctx, s)
+func (p *Plugin) attach(ctx context.Context, s *Session) (*cni.Result, error) {
+	gateway, isGateway := p.Maker.(Gateway)
+	interfaces, err := p.Make(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -54,8 +56,8 @@ func attach(ctx context.Context, p untyped, s *Core) (*cni.Result, error) {
 	if !ok {
 		return nil, fmt.Errorf("the link made is not %s in %s", s.IfName, s.Netns)
 	}
-	inherits := p.inherits() && s.IPAM.Type == "" && s.Prev != nil
-	o := p.options(s)
+	inherits := p.Inherits && s.IPAM.Type == "" && s.Prev != nil
+	o := p.options()
 	if !o.NoLink && (s.IPAM.Type != "" || inherits && len(s.Prev.IPs) > 0) {
 		if err := s.refuseRouters(); err != nil {
 			return nil, err
@@ -68,25 +70,29 @@ func attach(ctx context.Context, p untyped, s *Core) (*cni.Result, error) {
 		if err := allocate(ctx, s, r, index); err != nil {
 			return nil, err
 		}
-		if err := p.amend(s, r); err != nil {
-			return nil, err
+		if isGateway {
+			if err := gateway.Amend(s, r); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if !o.NoLink {
-		if err := bringUp(ctx, p, s, o, index, r); err != nil {
+		if err := p.bringUp(ctx, s, o, index, r); err != nil {
 			return nil, err
 		}
 	}
-	if err := p.finish(ctx, s, r); err != nil {
-		return nil, err
+	if isGateway {
+		if err := gateway.Finish(ctx, s, r); err != nil {
+			return nil, err
+		}
 	}
-	if p.dns() == DNSOfConfiguration {
+	if p.DNS == DNSOfConfiguration {
 		r.DNS = cni.DNS{}
 	}
 	if s.Prev != nil && !inherits && s.Version >= cni.V030 { // older versions have room for one interface
 		r = behind(s.Prev, r)
 	}
-	if d := s.DNS; p.dns() != DNSOfIPAM && (d.Domain != "" || d.Nameservers != nil || d.Search != nil || d.Options != nil) {
+	if d := s.DNS; p.DNS != DNSOfIPAM && (d.Domain != "" || d.Nameservers != nil || d.Search != nil || d.Options != nil) {
 		r.DNS = d
 	}
 	return r, nil
@@ -94,12 +100,12 @@ func attach(ctx context.Context, p untyped, s *Core) (*cni.Result, error) {
 
 // refuseRouters lets no router advertisement in: not from when the interface comes up, which IPAM may do that looks for
 // a server. IPAM that wants them says so then.
-func (s *Core) refuseRouters() error {
+func (s *Session) refuseRouters() error {
 	return s.Sandbox.Sysctls([]kernel.Setting{{Key: "net/ipv6/conf/" + s.IfName + "/accept_ra", Value: "0", Optional: true}})
 }
 
 // bringUp applies to the container's interface what the result says of it.
-func bringUp(ctx context.Context, p untyped, s *Core, o Options, index int, r *cni.Result) error {
+func (p *Plugin) bringUp(ctx context.Context, s *Session, o Options, index int, r *cni.Result) error {
 	link, err := s.Sandbox.Link(s.IfName)
 	if err != nil {
 		return err
@@ -108,7 +114,7 @@ func bringUp(ctx context.Context, p untyped, s *Core, o Options, index int, r *c
 		if err := s.settleDefaults(link, r); err != nil {
 			return err
 		}
-		return apply(ctx, p, s, o, link, index, r)
+		return p.apply(ctx, s, o, link, index, r)
 	}
 	if o.KeepDown {
 		return nil
@@ -118,12 +124,12 @@ func bringUp(ctx context.Context, p untyped, s *Core, o Options, index int, r *c
 
 // up sets the container's interface up. One with a MAC address of its own may have to wait until the kernel has deleted the
 // interface of a namespace that vanished without DEL.
-func (s *Core) up(link kernel.Link) error {
+func (s *Session) up(link kernel.Link) error {
 	return s.Sandbox.Retry(link, s.Host, func() error { return s.Sandbox.Up(link) })
 }
 
 // inherit gives the container's interface what the plugins before have got addresses for.
-func inherit(s *Core, r *cni.Result, index int) {
+func inherit(s *Session, r *cni.Result, index int) {
 	prev := s.Prev.Clone()
 	r.IPs, r.Routes = prev.IPs, prev.Routes
 	for i := range r.IPs {
@@ -153,7 +159,7 @@ var errNoAddresses = cni.Errorf(cni.CodeInvalidConfig, "IPAM plugin returned mis
 
 // allocate calls the IPAM plugin; its undo is the plugin's DEL. An ADD that fails is followed by a DEL too: it may
 // have got half way.
-func allocate(ctx context.Context, s *Core, r *cni.Result, index int) error {
+func allocate(ctx context.Context, s *Session, r *cni.Result, index int) error {
 	release := func() error {
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBudget)
 		defer cancel()
@@ -181,7 +187,7 @@ func allocate(ctx context.Context, s *Core, r *cni.Result, index int) error {
 
 // apply puts addresses and routes on the container's interface, in the order that loses no announcement: settings,
 // addresses, up, routes.
-func apply(ctx context.Context, p untyped, s *Core, o Options, link kernel.Link, index int, r *cni.Result) error {
+func (p *Plugin) apply(ctx context.Context, s *Session, o Options, link kernel.Link, index int, r *cni.Result) error {
 	mine := addressesOf(r, index)
 	if err := give(s, o, link, mine); err != nil {
 		return err
@@ -197,8 +203,10 @@ func apply(ctx context.Context, p untyped, s *Core, o Options, link kernel.Link,
 	if err := announce(s, link, mine, o); err != nil {
 		return err
 	}
-	if err := p.route(s, link, r); err != nil {
-		return err
+	if g, ok := p.Maker.(Gateway); ok {
+		if err := g.Route(s, link, r); err != nil {
+			return err
+		}
 	}
 	for _, rt := range r.Routes {
 		k := route(rt, mine)
@@ -217,7 +225,7 @@ func apply(ctx context.Context, p untyped, s *Core, o Options, link kernel.Link,
 }
 
 // give gives the interface its addresses, with the settings that they need.
-func give(s *Core, o Options, link kernel.Link, ips []cni.IP) error {
+func give(s *Session, o Options, link kernel.Link, ips []cni.IP) error {
 	auto, err := autoconfigured(s, link, ips)
 	if err != nil {
 		return err
@@ -249,7 +257,7 @@ func give(s *Core, o Options, link kernel.Link, ips []cni.IP) error {
 
 // autoconfigured are those of the addresses that the kernel has by router advertisements, and IPAM only reports: the kernel
 // goes on looking after them, and after the default route. An interface that nobody has brought up yet has none.
-func autoconfigured(s *Core, link kernel.Link, ips []cni.IP) ([]netip.Prefix, error) {
+func autoconfigured(s *Session, link kernel.Link, ips []cni.IP) ([]netip.Prefix, error) {
 	if !link.Up || !has6(ips) {
 		return nil, nil
 	}
@@ -262,7 +270,7 @@ func autoconfigured(s *Core, link kernel.Link, ips []cni.IP) ([]netip.Prefix, er
 // announce does what the kernel does not: it never tells neighbours to forget what they know of an address that is used while
 // duplicates are looked for (RFC 4429, section 3.3), as it cannot know that address management gave it to this container
 // alone. Another node that has it defends it.
-func announce(s *Core, link kernel.Link, ips []cni.IP, o Options) error {
+func announce(s *Session, link kernel.Link, ips []cni.IP, o Options) error {
 	if !o.Announce || o.DAD != DADOptimistic {
 		return nil
 	}

@@ -298,7 +298,7 @@ func TestDuplicateIPv6Address(t *testing.T) {
 	b := newBench(t, pair{}, give(`"ips":[{"address":"fd00::2/64"}]`))
 	b.conf["enabledad"] = true
 	b.plugin = define(pair{make: func(ctx context.Context, s *session) ([]cni.Interface, error) {
-		interfaces, err := pair{}.Make(ctx, s)
+		interfaces, err := (&pair{}).Make(ctx, s)
 		if err != nil {
 			return nil, err
 		}

@@ -7,13 +7,10 @@ import (
 
 	"github.com/tenon-cni/tenon/internal/nft"
 	"github.com/tenon-cni/tenon/internal/session"
-	"github.com/tenon-cni/tenon/plugin"
 )
 
-// Advise implements [plugin.Advisor]: it says where masquerading uses iptables.
-func (p *Plugin[C]) Advise(ctx context.Context, c *plugin.Call[C]) ([]string, error) {
-	m := masqOf(c.Config())
-	nets := subnets(c.Stdin())
+// advise says where masquerading of networks uses iptables.
+func (m *Masq) advise(ctx context.Context, nets []netip.Prefix) ([]string, error) {
 	if !m.IPMasq || m.backend() != Auto || len(nets) == 0 {
 		return nil, nil
 	}

@@ -20,57 +20,61 @@ import (
 // undoBudget is how long taking back a failed ADD may last, whatever became of the call's own deadline.
 const undoBudget = 10 * time.Second
 
-// Maker is the part of an interface plugin that differs from one to the next. Its configuration C embeds [Common].
-type Maker[C any] interface {
+// Maker is the configuration of an interface plugin, with the part of its work that differs from one plugin to the next. It
+// embeds [Common]. It may also be a [plugin.Validator], a [plugin.Statuser], a [Gateway], a [Keeper], a [Prechecker] and an
+// [Optioner].
+//
+// Status reports what else ADD needs, such as a link of the host. An error with [cni.CodeInvalidConfig] says that no ADD can
+// succeed before an administrator has changed something; STATUS answers it with [cni.CodeNotAvailable]. Status ignores
+// whatever the runtime or another plugin may still provide.
+type Maker interface {
+	plugin.Configuration
+	attachCommon() *Common
+
 	// Make creates the link, down and without addresses, and returns the interfaces of the result. One of them is the
 	// container's: its name is CNI_IFNAME and its sandbox CNI_NETNS.
-	Make(context.Context, *Session[C]) ([]cni.Interface, error)
+	Make(context.Context, *Session) ([]cni.Interface, error)
 
 	// Verify compares what is special to this kind with the configuration and Prev. The link, its addresses and
 	// routes have been checked.
-	Verify(context.Context, *Session[C], kernel.Link) error
+	Verify(context.Context, *Session, kernel.Link) error
 }
 
-// Amender is a Maker that adds to what IPAM returned before it is applied: gateways, routes.
-type Amender[C any] interface {
-	Amend(*Session[C], *cni.Result) error
+// Gateway is a Maker that makes the host the gateway of the container.
+type Gateway interface {
+	// Amend adds gateways and routes to what IPAM returned, before it is applied.
+	Amend(*Session, *cni.Result) error
+
+	// Route makes gateways reachable that the networks of the addresses do not contain. The flow calls it when the
+	// container's interface is up and has its addresses, before the interface gets the routes of the result.
+	Route(*Session, kernel.Link, *cni.Result) error
+
+	// Finish does the work that is left once the container's interface is up and has its addresses and routes.
+	Finish(context.Context, *Session, *cni.Result) error
 }
 
-// Router is a Maker whose gateways cannot be reached by the networks of the addresses alone. Route is called when the
-// container's interface is up and has its addresses, before it gets the routes of the result.
-type Router[C any] interface {
-	Route(*Session[C], kernel.Link, *cni.Result) error
-}
+// Keeper is a Maker that has made more than its link.
+type Keeper interface {
+	// Remove removes what belongs to attachments that are gone. It calls deleteLinks, which deletes their links, when it is
+	// time for that, or gives the link of a DEL back instead. As DEL does, it needs nothing but the keys of the attachments.
+	// The flow calls it a second time, for the same link, if the network has been renamed.
+	Remove(s *Session, gone Gone, deleteLinks func() error) error
 
-// Finisher is a Maker with work left once the container's interface is up and has its addresses and routes.
-type Finisher[C any] interface {
-	Finish(context.Context, *Session[C], *cni.Result) error
-}
-
-// Remover is a Maker that has made more than its link, which DEL and GC have to take away when the link is gone. As DEL
-// does, it needs nothing but the key of the attachment.
-type Remover[C any] interface {
-	Remove(*Session[C], Gone) error
-}
-
-// Validator is a Maker that checks its configuration; see [plugin.Validator].
-type Validator[C any] interface {
-	Validate(*plugin.Call[C]) error
-}
-
-// Statuser is a Maker that knows what else ADD needs, such as a link of the host. An error with
-// [cni.CodeInvalidConfig] says that no ADD can succeed before an administrator has changed something; STATUS answers it
-// with [cni.CodeNotAvailable]. Status ignores whatever the runtime or another plugin may still provide. Sandbox is nil.
-type Statuser[C any] interface {
-	Status(*Session[C]) error
+	// Repair claims the entries of the rule set again. It gets by with what CHECK has.
+	Repair(*Session) error
 }
 
 // Prechecker is a Maker that CHECK asks before it looks at the container's interface.
-type Prechecker[C any] interface {
-	Precheck(*Session[C]) error
+type Prechecker interface {
+	Precheck(*Session) error
 }
 
-// Options tell how the container's interface is brought up.
+// Optioner is a Maker whose interface is not brought up as the zero Options say.
+type Optioner interface {
+	Options() Options
+}
+
+// Options are how the container's interface is brought up.
 type Options struct {
 	KeepDown bool // leave it down; only without IPAM
 	DAD      DAD  // the zero value: [DADOff]
@@ -81,48 +85,39 @@ type Options struct {
 	NoLink bool
 }
 
-// Returner is a Maker whose link is not deleted by DEL but given back.
-type Returner[C any] interface {
-	Return(*Session[C]) error
-}
-
-// Session is one call in progress, with the configuration of its plugin.
-type Session[C any] struct {
-	*Core
-	Conf *C
-}
-
-// Core is a session of any plugin. On DEL the container's namespace may be gone: Sandbox is nil then.
-type Core struct {
-	*session.Core
+// Session is one call in progress. On DEL the container's namespace may be gone: Sandbox is nil then.
+type Session struct {
+	*session.Session
+	masq          *Masq // of the configuration
+	secondDefault SecondDefaultRoute
 }
 
 // Gone tells what DEL and GC have to remove.
 type Gone = session.Gone
 
 // open starts a session in the plugin's own namespace.
-func open(ctx context.Context, c *plugin.AnyCall) (*Core, error) {
+func (p *Plugin) open(ctx context.Context, c *plugin.Call) (*Session, error) {
 	s, err := session.Open(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	return &Core{s}, nil
+	return &Session{s, p.masq(), p.attachCommon().SecondDefaultRoute}, nil
 }
 
 // Made returns the interfaces of the result of a plugin that has made one link, the container's.
-func (s *Core) Made(link kernel.Link) []cni.Interface {
+func (s *Session) Made(link kernel.Link) []cni.Interface {
 	return []cni.Interface{{Name: link.Name, MAC: link.MAC.String(), Sandbox: s.Netns}}
 }
 
 // HostName returns the name of the host's end of a pair made for this attachment. It follows from the attachment, so
 // that DEL and GC find the link when everything else is lost, even where the process died before it could mark it.
-func (s *Core) HostName() string { return HostName(s.Attachment()) }
+func (s *Session) HostName() string { return HostName(s.Attachment()) }
 
 // The name is "veth", 3 digits of base 32 that name the network and 8 that name the attachment in it: 15 bytes, all
 // that Linux allows.
 const hostPrefix = "veth"
 
-// HostName returns the name of the host-side veth of an attachment; see [Core.HostName].
+// HostName returns the name of the host-side veth of an attachment; see [Session.HostName].
 func HostName(a cni.Attachment) string {
 	o := string(a.Owner())
 	return hostNetworkPrefix(a.Network) + digits(strings.TrimPrefix(o, cni.NetworkOwner(a.Network)), 8)

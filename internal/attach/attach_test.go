@@ -24,15 +24,25 @@ type config struct {
 	Masq      bool `json:"masq"`
 }
 
-type session = attach.Session[config]
+type session = attach.Session
+
+func (c *config) Options() attach.Options {
+	o := attach.Options{KeepDown: c.KeepDown, Announce: true}
+	if c.EnableDAD {
+		o.DAD = attach.DADWait
+	}
+	return o
+}
 
 // pair is the smallest interface plugin: a veth pair and nothing else. Its functions can be replaced.
 type pair struct {
+	config
 	make   func(context.Context, *session) ([]cni.Interface, error)
 	finish func(context.Context, *session, *cni.Result) error
+	status func() error
 }
 
-func (p pair) Make(ctx context.Context, s *session) ([]cni.Interface, error) {
+func (p *pair) Make(ctx context.Context, s *session) ([]cni.Interface, error) {
 	if p.make != nil {
 		return p.make(ctx, s)
 	}
@@ -46,29 +56,32 @@ func (p pair) Make(ctx context.Context, s *session) ([]cni.Interface, error) {
 	return []cni.Interface{{Name: host.Name, MAC: host.MAC.String()}, {Name: inside.Name, MAC: inside.MAC.String(), Sandbox: s.Netns}}, nil
 }
 
-func (p pair) Verify(context.Context, *session, kernel.Link) error { return nil }
+func (p *pair) Verify(context.Context, *session, kernel.Link) error { return nil }
 
-func (p pair) Finish(ctx context.Context, s *session, r *cni.Result) error {
+func (p *pair) Status(context.Context, *plugin.Call) error {
+	if p.status != nil {
+		return p.status()
+	}
+	return nil
+}
+
+func (p *pair) Amend(*session, *cni.Result) error              { return nil }
+func (p *pair) Route(*session, kernel.Link, *cni.Result) error { return nil }
+
+func (p *pair) Finish(ctx context.Context, s *session, r *cni.Result) error {
 	if p.finish != nil {
 		return p.finish(ctx, s, r)
 	}
-	if s.Conf.Masq {
+	if p.Masq {
 		return s.Masquerade(r.IPs)
 	}
 	return nil
 }
 
 func define(p pair) plugin.Definition {
-	return plugin.Define[config](plugin.Info{Name: "pair"}, &attach.Plugin[config]{
-		Maker: p,
-		Options: func(c *config) attach.Options {
-			o := attach.Options{KeepDown: c.KeepDown, Announce: true}
-			if c.EnableDAD {
-				o.DAD = attach.DADWait
-			}
-			return o
-		},
-		Kind: "veth",
+	return attach.Define(plugin.Info{Name: "pair"}, attach.Traits{Kind: "veth"}, func() attach.Maker {
+		p := p
+		return &p
 	})
 }
 

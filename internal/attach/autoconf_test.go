@@ -26,7 +26,7 @@ func newRouted(t *testing.T, accept bool, patience time.Duration) (*bench, *dhcp
 	testnet.Require(t, testnet.Kernel(probe.Bridge))
 	dhcpserver.Bridge(b.Net)
 	b.plugin = define(pair{make: func(ctx context.Context, s *session) ([]cni.Interface, error) {
-		made, err := pair{}.Make(ctx, s)
+		made, err := (&pair{}).Make(ctx, s)
 		if err == nil {
 			b.Host.Batch("link set " + made[0].Name + " master br0")
 		}

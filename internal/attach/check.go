@@ -10,15 +10,14 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/kernel/probe"
-	"github.com/tenon-cni/tenon/internal/nft"
 	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// check asks IPAM, then compares the container's interface, its addresses and its routes with the previous result,
+// Check implements [plugin.Plugin]. It asks IPAM, then compares the container's interface, its addresses and its routes with the previous result,
 // then what the Maker knows. Whatever else is there, from later plugins or by hand, is not its business.
-func check(ctx context.Context, p untyped, c *plugin.AnyCall) error {
-	texts := p.texts()
+func (p *Plugin) Check(ctx context.Context, c *plugin.Call) error {
+	texts := p.Texts.orDefault()
 	if c.IPAM.Type != "" {
 		if err := c.Delegate.Check(ctx, c.IPAM.Type); err != nil {
 			return err
@@ -27,7 +26,7 @@ func check(ctx context.Context, p untyped, c *plugin.AnyCall) error {
 	if c.Prev == nil {
 		return cni.Errorf(cni.CodeInvalidConfig, "%s", texts.NoPrev)
 	}
-	s, err := open(ctx, c)
+	s, err := p.open(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -35,8 +34,10 @@ func check(ctx context.Context, p untyped, c *plugin.AnyCall) error {
 	if err := s.Enter(); err != nil {
 		return err
 	}
-	if err := p.precheck(s); err != nil {
-		return err
+	if m, ok := p.Maker.(Prechecker); ok {
+		if err := m.Precheck(s); err != nil {
+			return err
+		}
 	}
 	own := s.Inside(c.Prev)
 	if own == nil {
@@ -46,9 +47,9 @@ func check(ctx context.Context, p untyped, c *plugin.AnyCall) error {
 		}
 		return cni.Errorf(cni.CodeInvalidConfig, texts.Other, c.Netns).WithDetails(details).Verbatim()
 	}
-	o := p.options(s)
+	o := p.options()
 	if o.NoLink {
-		return p.verify(ctx, s, kernel.Link{})
+		return p.Verify(ctx, s, kernel.Link{})
 	}
 	link, err := s.Sandbox.Link(c.IfName)
 	if errors.Is(err, kernel.ErrNoLink) {
@@ -57,7 +58,7 @@ func check(ctx context.Context, p untyped, c *plugin.AnyCall) error {
 	if err != nil {
 		return err
 	}
-	if kind := p.kind(); kind != "" && link.Kind != kind {
+	if kind := p.Kind; kind != "" && link.Kind != kind {
 		err := fmt.Errorf("interface %s: expected a %s, found a %s", link.Name, kind, link.Kind)
 		return cni.Rephrase(err, texts.Kind, link.Name, kind)
 	}
@@ -74,7 +75,7 @@ func check(ctx context.Context, p untyped, c *plugin.AnyCall) error {
 	if err := s.Sandbox.CheckRoutes(link, s.PrevRoutes()); err != nil {
 		return err
 	}
-	return p.verify(ctx, s, link)
+	return p.Verify(ctx, s, link)
 }
 
 // sandboxOf returns where the result has an interface of that name, or "".
@@ -95,7 +96,7 @@ func CheckMAC(l kernel.Link, want cni.Interface) error {
 	return nil
 }
 
-func (s *Core) checkAddresses(link kernel.Link) error {
+func (s *Session) checkAddresses(link kernel.Link) error {
 	have, err := s.Sandbox.Addrs(link)
 	if err != nil {
 		return err
@@ -118,7 +119,7 @@ func (s *Core) checkAddresses(link kernel.Link) error {
 
 // CheckPair looks at the host's end of a pair whose other end is the container's interface, and returns it: it is up and
 // has the hardware address that the previous result knows.
-func (s *Core) CheckPair(link kernel.Link) (host kernel.Link, err error) {
+func (s *Session) CheckPair(link kernel.Link) (host kernel.Link, err error) {
 	host, err = s.Host.Peer(link)
 	if err != nil {
 		return host, fmt.Errorf("host's end of interface %s: %w", link.Name, err)
@@ -130,7 +131,7 @@ func (s *Core) CheckPair(link kernel.Link) (host kernel.Link, err error) {
 }
 
 // CheckHostMAC compares the hardware address of a link of the host with that of the previous result.
-func (s *Core) CheckHostMAC(l kernel.Link) error {
+func (s *Session) CheckHostMAC(l kernel.Link) error {
 	for _, want := range s.Prev.Interfaces {
 		if want.Sandbox == "" && want.Name == l.Name {
 			if err := CheckMAC(l, want); err != nil {
@@ -141,24 +142,22 @@ func (s *Core) CheckHostMAC(l kernel.Link) error {
 	return nil
 }
 
-// status says what the kernel lacks, or the host, then asks IPAM.
-func status(ctx context.Context, p untyped, c *plugin.AnyCall) error {
-	masq := masqOf(c.Config())
-	if err := session.Lacking(append(p.needs(c), masq.features()...)...); err != nil {
-		return err
-	}
-	if err := masq.available(cni.CodeNotAvailable); err != nil {
-		return err
-	}
-	if masq.IPMasq && masq.backend() == Auto && session.Lacking(probe.NFT) != nil {
-		if err := session.NATStatus(ctx, nft.Masquerading); err != nil {
+// Status implements [plugin.Statuser]. It says what the kernel lacks, or the host, then asks IPAM.
+func (p *Plugin) Status(ctx context.Context, c *plugin.Call) error {
+	if p.Kind != "" {
+		if err := session.Lacking(probe.Feature(p.Kind)); err != nil {
 			return err
 		}
 	}
-	if err := p.status(ctx, c); cni.CodeOf(err) == cni.CodeInvalidConfig {
-		e := cni.AsError(err)
-		return cni.Errorf(cni.CodeNotAvailable, "%s", e.Msg).WithDetails(e.Details)
-	} else if err != nil {
+	if m, ok := p.Maker.(plugin.Statuser); ok {
+		if err := m.Status(ctx, c); cni.CodeOf(err) == cni.CodeInvalidConfig {
+			e := cni.AsError(err)
+			return cni.Errorf(cni.CodeNotAvailable, "%s", e.Msg).WithDetails(e.Details)
+		} else if err != nil {
+			return err
+		}
+	}
+	if err := p.masq().status(ctx); err != nil {
 		return err
 	}
 	if c.IPAM.Type == "" {

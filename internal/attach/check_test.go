@@ -6,10 +6,9 @@ import (
 	"testing"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/attach"
 	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	sessions "github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/invoke"
-	"github.com/tenon-cni/tenon/plugin"
 )
 
 // TestCheckAllows lists what later plugins and administrators may have done (PL-CHK-03), beside what ADD makes of unusual
@@ -182,8 +181,7 @@ func TestStatus(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t, pair{}, row.pool)
-			b.plugin = plugin.Define[config](plugin.Info{Name: "pair"}, &attach.Plugin[config]{Maker: pair{}, Needs: func(*config) []probe.Feature { return row.needs }})
+			b := newBench(t, pair{status: func() error { return sessions.Lacking(row.needs...) }}, row.pool)
 			before := b.state()
 			if err := b.call(cni.Status); row.code != 0 {
 				wantError(t, err, row.code, row.says)

@@ -1,6 +1,8 @@
 package attach
 
 import (
+	"cmp"
+
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
@@ -14,14 +16,9 @@ type Segment struct {
 	DAD DAD `json:"dad" enum:"optimistic,wait,off" default:"optimistic"`
 }
 
-func (s *Segment) segment() *Segment { return s }
-
-// Detection is the way for [Options].
-func (s *Segment) Detection() DAD {
-	if s.DAD == "" {
-		return DADOptimistic
-	}
-	return s.DAD
+// Options implements [Optioner].
+func (s *Segment) Options() Options {
+	return Options{DAD: cmp.Or(s.DAD, DADOptimistic), Announce: true}
 }
 
 // DAD is a way to look for duplicates of IPv6 addresses.
@@ -34,18 +31,12 @@ const (
 	DADWait       DAD = "wait"
 )
 
-// validateDAD checks the part Segment of a configuration, if it has one.
-func validateDAD(conf any) error {
-	s, ok := conf.(interface{ segment() *Segment })
-	if !ok {
-		return nil
-	}
-	switch d := s.segment().DAD; d {
+func (d DAD) validate() error {
+	switch d {
 	case "", DADOff, DADOptimistic, DADWait:
 		return nil
-	default:
-		return cni.Errorf(cni.CodeInvalidConfig, "dad: %q is neither %q nor %q nor %q", d, DADOptimistic, DADWait, DADOff)
 	}
+	return cni.Errorf(cni.CodeInvalidConfig, "dad: %q is neither %q nor %q nor %q", d, DADOptimistic, DADWait, DADOff)
 }
 
 // settings are the sysctls of a link, whose keys begin with v6.

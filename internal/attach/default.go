@@ -19,7 +19,7 @@ type Common struct {
 	SecondDefaultRoute SecondDefaultRoute `json:"secondDefaultRoute" enum:"metric,refuse" default:"metric"`
 }
 
-func (c *Common) secondDefaultRoute() SecondDefaultRoute { return c.SecondDefaultRoute }
+func (c *Common) attachCommon() *Common { return c }
 
 // SecondDefaultRoute is a rule for the default routes of several networks. Without one IPv6 would spread what the
 // container sends over all of them, and IPv4 give it to the last.
@@ -35,7 +35,7 @@ const (
 	SecondDefaultRefuse SecondDefaultRoute = "refuse" // ADD fails
 )
 
-func validateSecondDefault(rule SecondDefaultRoute) error {
+func (rule SecondDefaultRoute) validate() error {
 	switch rule {
 	case "", SecondDefaultMetric, SecondDefaultRefuse:
 		return nil
@@ -43,17 +43,9 @@ func validateSecondDefault(rule SecondDefaultRoute) error {
 	return cni.Errorf(cni.CodeInvalidConfig, "secondDefaultRoute: %q is neither %q nor %q", rule, SecondDefaultMetric, SecondDefaultRefuse)
 }
 
-// secondDefault is the rule of the configuration.
-func secondDefault(conf any) SecondDefaultRoute {
-	if c, ok := conf.(interface{ secondDefaultRoute() SecondDefaultRoute }); ok {
-		return c.secondDefaultRoute()
-	}
-	return SecondDefaultMetric
-}
-
 // settleDefaults applies the rule to the default routes of the result. Several of them are one another's alternatives,
 // and stay together.
-func (s *Core) settleDefaults(link kernel.Link, r *cni.Result) error {
+func (s *Session) settleDefaults(link kernel.Link, r *cni.Result) error {
 	if !slices.ContainsFunc(r.Routes, func(rt cni.Route) bool { return rt.Dst.Bits() == 0 }) {
 		return nil
 	}
@@ -74,7 +66,7 @@ func (s *Core) settleDefaults(link kernel.Link, r *cni.Result) error {
 		if rt.Dst.Bits() != 0 || !conflict {
 			continue
 		}
-		if secondDefault(s.Config()) == SecondDefaultRefuse {
+		if s.secondDefault == SecondDefaultRefuse {
 			return s.refuseDefault(link, first)
 		}
 		for conflict {
@@ -104,7 +96,7 @@ func slotOf(r kernel.Route) slot {
 	return s
 }
 
-func (s *Core) refuseDefault(link kernel.Link, first kernel.Route) error {
+func (s *Session) refuseDefault(link kernel.Link, first kernel.Route) error {
 	other := fmt.Sprintf("interface %d", first.Link)
 	if l, err := s.Sandbox.LinkByIndex(first.Link); err == nil {
 		other = "interface " + l.Name

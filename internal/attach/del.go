@@ -3,6 +3,7 @@ package attach
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
@@ -10,19 +11,19 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// del removes rules and link, then the address, so that an address never has two live owners. Rules come before the
+// Del implements [plugin.Plugin]. It removes rules and link, then the address, so that an address never has two live owners. Rules come before the
 // link because the kernel then waits once for both: 17 ms instead of 33. It needs nothing but the key of the
 // attachment, and continues past errors.
 //
 // An address from DHCP is released while there is a link through which its server can be reached.
-func del(ctx context.Context, p untyped, c *plugin.AnyCall) error {
-	s, err := open(ctx, c)
+func (p *Plugin) Del(ctx context.Context, c *plugin.Call) error {
+	s, err := p.open(ctx, c)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
 	errs := []error{s.EnterIfThere()}
-	made, err := s.find(p)
+	made, err := s.find(p.Kind)
 	errs = append(errs, err)
 	gone := []Gone{session.GoneOne(c.Attachment())}
 	if made.network != c.Name {
@@ -34,9 +35,9 @@ func del(ctx context.Context, p untyped, c *plugin.AnyCall) error {
 	for _, g := range gone {
 		errs = append(errs, s.unmasquerade(g))
 	}
-	errs = append(errs, s.detach(p, made))
+	deleteLink := sync.OnceValue(made.delete)
 	for _, g := range gone {
-		errs = append(errs, p.remove(s, g))
+		errs = append(errs, p.remove(s, g, deleteLink))
 	}
 	if c.IPAM.Type != "" && !releasesFirst(c) {
 		errs = append(errs, c.Delegate.Del(ctx, c.IPAM.Type))
@@ -45,7 +46,7 @@ func del(ctx context.Context, p untyped, c *plugin.AnyCall) error {
 }
 
 // releasesFirst reports whether the addresses are those of a server that is told over the link.
-func releasesFirst(c *plugin.AnyCall) bool { return c.IPAM.Type == "dhcp" }
+func releasesFirst(c *plugin.Call) bool { return c.IPAM.Type == "dhcp" }
 
 // made is the link of an attachment.
 type made struct {
@@ -56,7 +57,7 @@ type made struct {
 
 // find looks for the link of the attachment: for the host-side veth if it has one, else for the interface's name in the
 // container. A link of that name that belongs to another container does not count, nor does one of another kind.
-func (s *Core) find(p untyped) (made, error) {
+func (s *Session) find(kind string) (made, error) {
 	host, err := s.Host.Link(s.HostName())
 	if err == nil && owned(host, s.Attachment()) {
 		return made{host, s.Host, s.Name}, nil
@@ -72,7 +73,7 @@ func (s *Core) find(p untyped) (made, error) {
 	if err != nil {
 		return none, present(err)
 	}
-	if kind := p.kind(); kind != "" && link.Kind != kind {
+	if kind != "" && link.Kind != kind {
 		return none, nil
 	}
 	aliases := []string{link.Alias}
@@ -100,43 +101,47 @@ func present(err error) error {
 	return err
 }
 
-// detach deletes the link of the attachment, or returns it to the host.
-func (s *Core) detach(p untyped, m made) error {
-	if returner, err := p.giveBack(s); returner || m.in == nil {
-		return err
+func (m made) delete() error {
+	if m.in == nil {
+		return nil
 	}
 	return m.in.Delete(m.link)
 }
 
-// gc takes away the links and rules of attachments of this network that are not valid any more, and passes the call
-// on to IPAM, in the order of del.
-func gc(ctx context.Context, p untyped, c *plugin.AnyCall) error {
-	s, err := open(ctx, c)
+// GC implements [plugin.Collector]. It removes the links and rules of attachments of this network that are not valid any more,
+// and passes the call on to IPAM, in the order of Del.
+func (p *Plugin) GC(ctx context.Context, c *plugin.Call) error {
+	s, err := p.open(ctx, c)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
 	gone := session.GoneBut(c.Name, c.Valid)
-	names := map[string]bool{}
-	for _, a := range gone.Valid {
-		names[HostName(a)] = true
-	}
 	var errs []error
 	if releasesFirst(c) {
 		errs = append(errs, c.Delegate.GC(ctx, c.IPAM.Type))
 	}
 	errs = append(errs, s.unmasquerade(gone))
-	links, err := s.Host.Links()
-	errs = append(errs, err)
-	for _, l := range links {
-		o, marked := cni.ParseTag(l.Alias)
-		if marked && gone.Owner(o) || !marked && unmarked(l, c.Name) && !names[l.Name] {
-			errs = append(errs, s.Host.Delete(l))
-		}
-	}
-	errs = append(errs, p.remove(s, gone))
+	errs = append(errs, p.remove(s, gone, func() error { return s.collect(gone) }))
 	if c.IPAM.Type != "" && !releasesFirst(c) {
 		errs = append(errs, c.Delegate.GC(ctx, c.IPAM.Type))
+	}
+	return errors.Join(errs...)
+}
+
+// collect deletes the links of attachments that are not valid any more.
+func (s *Session) collect(gone Gone) error {
+	names := map[string]bool{}
+	for _, a := range gone.Valid {
+		names[HostName(a)] = true
+	}
+	links, err := s.Host.Links()
+	errs := []error{err}
+	for _, l := range links {
+		o, marked := cni.ParseTag(l.Alias)
+		if marked && gone.Owner(o) || !marked && unmarked(l, gone.Network) && !names[l.Name] {
+			errs = append(errs, s.Host.Delete(l))
+		}
 	}
 	return errors.Join(errs...)
 }

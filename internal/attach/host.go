@@ -11,7 +11,7 @@ import (
 )
 
 // AddVeth makes the container's veth pair. If its name is in use, the message is the upstream plugins' text.
-func (s *Core) AddVeth(v kernel.Veth) (inside, host kernel.Link, err error) {
+func (s *Session) AddVeth(v kernel.Veth) (inside, host kernel.Link, err error) {
 	inside, host, err = s.Sandbox.AddVeth(v)
 	if errors.Is(err, unix.EEXIST) {
 		err = cni.Rephrase(err, "container veth name (%q) peer provided (%q) already exists", v.Name, v.HostName)
@@ -20,7 +20,7 @@ func (s *Core) AddVeth(v kernel.Veth) (inside, host kernel.Link, err error) {
 }
 
 // AddLink makes the container's interface. If its name is in use, the message is the upstream plugins' text.
-func (s *Core) AddLink(l kernel.NewLink) (kernel.Link, error) {
+func (s *Session) AddLink(l kernel.NewLink) (kernel.Link, error) {
 	link, err := s.Sandbox.AddLink(l)
 	if errors.Is(err, unix.EEXIST) && !errors.As(err, new(*kernel.VLANTakenError)) {
 		err = cni.Rephrase(err, "failed to rename %s to %q: file exists", l.Kind, l.Name)
@@ -30,7 +30,7 @@ func (s *Core) AddLink(l kernel.NewLink) (kernel.Link, error) {
 
 // Distrust keeps containers from steering the host by router advertisements and redirects through links of the host that
 // they can send to (CVE-2020-10749). It is not taken back: such a link is the attachment's own, or shared.
-func (s *Core) Distrust(links ...kernel.Link) error {
+func (s *Session) Distrust(links ...kernel.Link) error {
 	var list []kernel.Setting
 	for _, l := range links {
 		for _, key := range []string{"net/ipv6/conf/%/accept_ra", "net/ipv6/conf/%/accept_redirects", "net/ipv4/conf/%/accept_redirects"} {
@@ -42,7 +42,7 @@ func (s *Core) Distrust(links ...kernel.Link) error {
 
 // Forward turns on forwarding between the links of the host, for the families of the addresses. It is shared by all
 // networks and not taken back.
-func (s *Core) Forward(ips []cni.IP) error {
+func (s *Session) Forward(ips []cni.IP) error {
 	var list []kernel.Setting
 	for _, ip := range ips {
 		key := "net/ipv6/conf/all/forwarding"
@@ -56,7 +56,7 @@ func (s *Core) Forward(ips []cni.IP) error {
 
 // Announce makes the kernel tell the neighbours once more whose addresses the container's are, for plugins whose link does
 // not forward yet when the container's interface comes up. It needs [Options.Announce].
-func (s *Core) Announce() error {
+func (s *Session) Announce() error {
 	inside, err := s.Sandbox.Link(s.IfName)
 	if err != nil {
 		return err

@@ -27,7 +27,7 @@ func ParseMAC(text string) (net.HardwareAddr, error) {
 
 // AskedMAC is ParseMAC of the address that plugins with a key mac get: the capability wins over MAC in CNI_ARGS, and that over
 // the key. Other than in [plugin.Request] args.cni.mac does not count, as with the reference plugins.
-func AskedMAC(c *plugin.AnyCall, key string) (net.HardwareAddr, error) {
+func AskedMAC(c *plugin.Call, key string) (net.HardwareAddr, error) {
 	args, err := cni.ParseArgs(c.Args)
 	if err != nil {
 		return nil, err

@@ -24,9 +24,8 @@ func (m *Masq) backend() Backend {
 }
 
 // masqBackend returns the backend that masquerades addresses, given with their prefix lengths.
-func (s *Core) masqBackend(nets []netip.Prefix) (Backend, error) {
-	m := masqOf(s.Config())
-	if b := m.backend(); b != Auto {
+func (s *Session) masqBackend(nets []netip.Prefix) (Backend, error) {
+	if b := s.masq.backend(); b != Auto {
 		return b, nil
 	}
 	chosen, err := s.chooseMasq(nets)
@@ -34,17 +33,18 @@ func (s *Core) masqBackend(nets []netip.Prefix) (Backend, error) {
 }
 
 // chooseMasq chooses the backend by the state of the host.
-func (s *Core) chooseMasq(nets []netip.Prefix) (kernel.NATChoice, error) {
+func (s *Session) chooseMasq(nets []netip.Prefix) (kernel.NATChoice, error) {
 	if len(iptablesMasquerade(s.Name, s.ContainerID).Comment) > iptables.MaxComment {
 		const reason = "no rule of iptables can name the attachment"
 		return kernel.NATChoice{Backend: kernel.NATByNFTables, Reason: reason}, nil
 	}
-	d := masqOf(s.Config()).details()
+	d := s.masq.details()
 	return s.ChooseNAT("ipMasqBackend", nft.Masquerading, masqQueries(nets, d)...)
 }
 
-// moveMasquerade is the [session.Mover] for addresses that nftables masquerades.
-func (s *Core) moveMasquerade(nets []netip.Prefix, dryRun bool) ([]session.Move, error) {
+// moveMasquerade moves addresses that nftables masquerades to iptables if the host asks for that. With
+// dryRun it only reports the move.
+func (s *Session) moveMasquerade(nets []netip.Prefix, dryRun bool) ([]session.Move, error) {
 	choice, err := s.chooseMasq(nets)
 	if err != nil || choice.Backend != kernel.NATByIPTables {
 		return nil, err
@@ -83,11 +83,11 @@ func masqQueries(nets []netip.Prefix, d Masquerade) (queries []kernel.NATQuery) 
 
 // masqBackendInPlace returns the backend that masquerades for the attachment now. Where there is
 // none, it is chosen anew.
-func (s *Core) masqBackendInPlace(nets []netip.Prefix) (Backend, error) {
-	if b := masqOf(s.Config()).backend(); b != Auto {
+func (s *Session) masqBackendInPlace(nets []netip.Prefix) (Backend, error) {
+	if b := s.masq.backend(); b != Auto {
 		return b, nil
 	}
-	entries, err := masqOf(s.Config()).details().masq().Entries(nets...)
+	entries, err := s.masq.details().masq().Entries(nets...)
 	if err != nil {
 		return "", err
 	}

@@ -33,20 +33,12 @@ type Backend string
 
 // The backends. The empty one is [Auto].
 const (
-	Auto     Backend = "auto" // see [Core.masqBackend]
+	Auto     Backend = "auto" // see [Session.masqBackend]
 	NFTables Backend = "nftables"
 	IPTables Backend = "iptables"
 )
 
 func (m *Masq) masq() *Masq { return m }
-
-// masqOf returns the Masq of a configuration, a zero one if it has none.
-func masqOf(conf any) *Masq {
-	if m, ok := conf.(interface{ masq() *Masq }); ok {
-		return m.masq()
-	}
-	return &Masq{}
-}
 
 func (m *Masq) validate(env cni.Env, network string) error {
 	switch m.IPMasqBackend {
@@ -63,12 +55,20 @@ func (m *Masq) validate(env cni.Env, network string) error {
 	return m.validateDetails()
 }
 
-// features are what the kernel must have.
-func (m *Masq) features() []probe.Feature {
-	if m.IPMasq && m.backend() == NFTables {
-		return []probe.Feature{probe.NFT}
+// status reports what masquerading lacks on this host.
+func (m *Masq) status(ctx context.Context) error {
+	if !m.IPMasq {
+		return nil
 	}
-	return nil
+	backend := m.backend()
+	if backend == IPTables {
+		return m.available(cni.CodeNotAvailable)
+	}
+	err := session.Lacking(probe.NFT)
+	if err != nil && backend == Auto {
+		return session.NATStatus(ctx, nft.Masquerading)
+	}
+	return err
 }
 
 // available says whether the tool is there, where one is needed. code is that of the error.
@@ -85,8 +85,8 @@ func (m *Masq) available(code cni.Code) error {
 
 // Masquerade hides what leaves the networks of addresses behind the host. DEL and GC take it away. What the attachment had
 // in the other backend goes.
-func (s *Core) Masquerade(ips []cni.IP) error {
-	nets := masqOf(s.Config()).details().masqueraded(ips)
+func (s *Session) Masquerade(ips []cni.IP) error {
+	nets := s.masq.details().masqueraded(ips)
 	if len(nets) == 0 {
 		return nil
 	}
@@ -108,11 +108,11 @@ func (s *Core) Masquerade(ips []cni.IP) error {
 	return s.removeIPTables(gone)
 }
 
-func (s *Core) masqueradeBy(backend Backend, nets []netip.Prefix) error {
+func (s *Session) masqueradeBy(backend Backend, nets []netip.Prefix) error {
 	if len(nets) == 0 {
 		return nil
 	}
-	d := masqOf(s.Config()).details()
+	d := s.masq.details()
 	if backend == IPTables {
 		how := iptablesMasquerade(s.Name, s.ContainerID)
 		how.Exclude = d.ExcludeCIDRs
@@ -122,7 +122,7 @@ func (s *Core) masqueradeBy(backend Backend, nets []netip.Prefix) error {
 }
 
 // release removes the entries of the ruleset that masquerade for attachments that are gone.
-func (s *Core) release(g Gone) error {
+func (s *Session) release(g Gone) error {
 	var errs []error
 	for _, concern := range []*kernel.Concern{nft.Masquerading, nft.Dropping} {
 		_, err := s.Host.Release(concern, g.Tag)
@@ -132,14 +132,14 @@ func (s *Core) release(g Gone) error {
 }
 
 // unmasquerade removes the masquerading of attachments that no longer exist, including rules of the upstream plugins.
-func (s *Core) unmasquerade(g Gone) error {
+func (s *Session) unmasquerade(g Gone) error {
 	return errors.Join(s.release(g), s.removeReference(g))
 }
 
 // CheckMasquerade looks for the masquerading of the addresses of the previous result. Which backend does it, and which
 // plugin set it up, does not matter.
-func (s *Core) CheckMasquerade(ctx context.Context) error {
-	d := masqOf(s.Config()).details()
+func (s *Session) CheckMasquerade() error {
+	d := s.masq.details()
 	var missing []netip.Addr
 	nets := d.masqueraded(s.PrevIPs())
 	for _, address := range nets {
@@ -156,10 +156,8 @@ func (s *Core) CheckMasquerade(ctx context.Context) error {
 		}
 	}
 	if len(missing) == 0 {
-		if masqOf(s.Config()).backend() == Auto {
-			s.WarnOfMoves(ctx, func(_ context.Context, dryRun bool) ([]session.Move, error) {
-				return s.moveMasquerade(nets, dryRun)
-			})
+		if s.masq.backend() == Auto {
+			s.WarnOfMoves(s.moveMasquerade(nets, true))
 		}
 		return nil
 	}
@@ -172,7 +170,7 @@ func (s *Core) CheckMasquerade(ctx context.Context) error {
 			continue
 		}
 		where := "nftables table inet tenon"
-		if masqOf(s.Config()).backend() == IPTables {
+		if s.masq.backend() == IPTables {
 			where = "chain " + iptablesMasquerade(s.Name, s.ContainerID).Chain + " of iptables"
 		}
 		return session.Drift("%s: expected address %s to be masqueraded for %s, found it is not", where, addr, s.Attachment())

@@ -1,17 +1,20 @@
 package attach
 
 import (
+	"context"
 	"errors"
 	"sort"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/session"
+	"github.com/tenon-cni/tenon/plugin"
 )
 
 // Parent finds the link that the container's is to be made on, and where it is: in the host, or with inContainer in the
 // container's namespace. name may be an alternative name; without one it is the link of the default route there, of IPv4
 // before IPv6. The code of the error is [cni.CodeInvalidConfig] if there is none.
-func (s *Core) Parent(name string, inContainer bool) (kernel.Link, *kernel.Space, error) {
+func (s *Session) Parent(name string, inContainer bool) (kernel.Link, *kernel.Space, error) {
 	space, where := s.Host, "the host"
 	if inContainer {
 		space, where = s.Sandbox, "the container (linkInContainer)"
@@ -32,18 +35,23 @@ func (s *Core) Parent(name string, inContainer bool) (kernel.Link, *kernel.Space
 	return l, space, err
 }
 
-// ParentStatus is for [Statuser]: it looks whether the parent is there. One in the container cannot be looked for.
-func (s *Core) ParentStatus(name string, inContainer bool) error {
+// ParentStatus is for [plugin.Statuser]: it looks whether the parent is there. It cannot look for one in the container.
+func ParentStatus(ctx context.Context, c *plugin.Call, name string, inContainer bool) error {
 	if inContainer {
 		return nil
 	}
-	_, _, err := s.Parent(name, false)
+	s, err := session.Open(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	_, _, err = (&Session{Session: s}).Parent(name, false)
 	return err
 }
 
 // CheckParent looks whether the parent that is configured is still there. Without a name that is not known: another link can
 // have the default route by now.
-func (s *Core) CheckParent(name string, inContainer bool) error {
+func (s *Session) CheckParent(name string, inContainer bool) error {
 	if name == "" {
 		return nil
 	}

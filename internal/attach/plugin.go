@@ -2,20 +2,16 @@ package attach
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// Plugin makes a plugin.Plugin, with STATUS and GC, out of a Maker.
-type Plugin[C any] struct {
-	Maker   Maker[C]
-	Kind    string                   // of rtnetlink, of the container's link: what CHECK expects, DEL deletes and STATUS asks for; "": any
-	Options func(*C) Options         // nil: the zero Options
-	Needs   func(*C) []probe.Feature // what else the kernel must have, STATUS says what it has not; nil: nothing
-	DNS     DNS                      // whose the result has
+// Traits are what a plugin declares about itself beside its methods.
+type Traits struct {
+	Kind string // of rtnetlink, of the container's link: what CHECK expects, DEL deletes and STATUS asks for; "": any
+	DNS  DNS    // whose the result has
 
 	// Texts are the messages of CHECK in which the upstream plugin differs from others.
 	Texts Texts
@@ -34,159 +30,77 @@ const (
 	DNSOfIPAM                     // never that of the configuration
 )
 
-// Add implements [plugin.Plugin].
-func (p *Plugin[C]) Add(ctx context.Context, c *plugin.Call[C]) (*cni.Result, error) {
-	return add(ctx, p, c.AnyCall)
+// Define describes a plugin. new returns an empty configuration of it.
+func Define(i plugin.Info, t Traits, new func() Maker) plugin.Definition {
+	return plugin.DefineFlow(i, func() (plugin.Configuration, plugin.Plugin) {
+		m := new()
+		return m, &Plugin{m, t}
+	})
 }
 
-// Del implements [plugin.Plugin].
-func (p *Plugin[C]) Del(ctx context.Context, c *plugin.Call[C]) error { return del(ctx, p, c.AnyCall) }
-
-// Check implements [plugin.Plugin].
-func (p *Plugin[C]) Check(ctx context.Context, c *plugin.Call[C]) error {
-	return check(ctx, p, c.AnyCall)
-}
-
-// Status implements [plugin.Statuser].
-func (p *Plugin[C]) Status(ctx context.Context, c *plugin.Call[C]) error {
-	return status(ctx, p, c.AnyCall)
-}
-
-// GC implements [plugin.Collector].
-func (p *Plugin[C]) GC(ctx context.Context, c *plugin.Call[C]) error { return gc(ctx, p, c.AnyCall) }
-
-// Repair implements [plugin.Repairer].
-func (p *Plugin[C]) Repair(ctx context.Context, c *plugin.Call[C]) error {
-	return repair(ctx, p, c.AnyCall)
+// Plugin makes a [plugin.Plugin] of a Maker.
+type Plugin struct {
+	Maker
+	Traits
 }
 
 // Validate implements [plugin.Validator].
-func (p *Plugin[C]) Validate(c *plugin.Call[C]) error {
-	if err := validate(c.AnyCall, p.Inherits); err != nil {
+func (p *Plugin) Validate(c *plugin.Call) error {
+	if err := p.validateCommon(c); err != nil {
 		return err
 	}
-	if v, ok := p.Maker.(Validator[C]); ok {
+	if v, ok := p.Maker.(plugin.Validator); ok {
 		return v.Validate(c)
 	}
 	return nil
 }
 
-// untyped is a Plugin that is called without the type of its configuration, so that the work is compiled once and not for
-// each type. What the Maker does not implement does nothing.
-type untyped interface {
-	kind() string
-	dns() DNS
-	texts() Texts
-	precheck(*Core) error
-	inherits() bool
-	options(*Core) Options
-	needs(*plugin.AnyCall) []probe.Feature
-	make(context.Context, *Core) ([]cni.Interface, error)
-	verify(context.Context, *Core, kernel.Link) error
-	status(context.Context, *plugin.AnyCall) error
-	amend(*Core, *cni.Result) error
-	route(*Core, kernel.Link, *cni.Result) error
-	finish(context.Context, *Core, *cni.Result) error
-	remove(*Core, Gone) error
-	repair(*Core) error
-	giveBack(*Core) (returner bool, err error)
-}
-
-func (*Plugin[C]) session(s *Core) *Session[C] { return &Session[C]{s, s.Config().(*C)} }
-
-func (p *Plugin[C]) kind() string { return p.Kind }
-
-func (p *Plugin[C]) dns() DNS { return p.DNS }
-
-func (p *Plugin[C]) texts() Texts { return p.Texts.orDefault() }
-
-func (p *Plugin[C]) precheck(s *Core) error {
-	if m, ok := p.Maker.(Prechecker[C]); ok {
-		return m.Precheck(p.session(s))
+// validateCommon checks what all configurations have in common.
+func (p *Plugin) validateCommon(c *plugin.Call) error {
+	given := c.IPAM.Type != "" || p.Inherits && c.Prev != nil && len(c.Prev.IPs) > 0
+	if !given && c.Version.SameForm(cni.V010) {
+		return cni.Errorf(cni.CodeInvalidConfig, "cannot convert: no valid IP addresses").
+			WithDetails(fmt.Sprintf("CNI version %v cannot describe a network without ipam; "+
+				"add ipam or use cniVersion 0.3.0 or newer", c.Version))
 	}
-	return nil
-}
-
-func (p *Plugin[C]) inherits() bool { return p.Inherits }
-
-func (p *Plugin[C]) giveBack(s *Core) (returner bool, err error) {
-	r, ok := p.Maker.(Returner[C])
-	if ok {
-		err = r.Return(p.session(s))
+	if c.IPAM.Type != "" {
+		if err := cni.ValidatePluginType(c.IPAM.Type); err != nil {
+			return fmt.Errorf("ipam: %w", err)
+		}
 	}
-	return ok, err
-}
-
-func (p *Plugin[C]) options(s *Core) Options {
-	if p.Options == nil {
-		return Options{}
-	}
-	return p.Options(s.Config().(*C))
-}
-
-func (p *Plugin[C]) needs(c *plugin.AnyCall) []probe.Feature {
-	var list []probe.Feature
-	if p.Kind != "" {
-		list = append(list, probe.Feature(p.Kind))
-	}
-	if p.Needs != nil {
-		list = append(list, p.Needs(c.Config().(*C))...)
-	}
-	return list
-}
-
-func (p *Plugin[C]) make(ctx context.Context, s *Core) ([]cni.Interface, error) {
-	return p.Maker.Make(ctx, p.session(s))
-}
-
-func (p *Plugin[C]) verify(ctx context.Context, s *Core, link kernel.Link) error {
-	return p.Maker.Verify(ctx, p.session(s), link)
-}
-
-func (p *Plugin[C]) status(ctx context.Context, c *plugin.AnyCall) error {
-	m, ok := p.Maker.(Statuser[C])
-	if !ok {
-		return nil
-	}
-	s, err := open(ctx, c)
-	if err != nil {
+	if err := p.attachCommon().SecondDefaultRoute.validate(); err != nil {
 		return err
 	}
-	defer s.Close()
-	return m.Status(p.session(s))
+	if err := p.options().DAD.validate(); err != nil {
+		return err
+	}
+	return p.masq().validate(c.Env, c.Name)
 }
 
-func (p *Plugin[C]) amend(s *Core, r *cni.Result) error {
-	if a, ok := p.Maker.(Amender[C]); ok {
-		return a.Amend(p.session(s), r)
+// masq returns the Masq of the configuration, a zero one if it has none.
+func (p *Plugin) masq() *Masq {
+	if m, ok := p.Maker.(interface{ masq() *Masq }); ok {
+		return m.masq()
 	}
-	return nil
+	return &Masq{}
 }
 
-func (p *Plugin[C]) route(s *Core, link kernel.Link, r *cni.Result) error {
-	if m, ok := p.Maker.(Router[C]); ok {
-		return m.Route(p.session(s), link, r)
+func (p *Plugin) options() Options {
+	if o, ok := p.Maker.(Optioner); ok {
+		return o.Options()
 	}
-	return nil
+	return Options{}
 }
 
-func (p *Plugin[C]) finish(ctx context.Context, s *Core, r *cni.Result) error {
-	if f, ok := p.Maker.(Finisher[C]); ok {
-		return f.Finish(ctx, p.session(s), r)
+// remove removes what there is of attachments that are gone.
+func (p *Plugin) remove(s *Session, gone Gone, deleteLinks func() error) error {
+	if k, ok := p.Maker.(Keeper); ok {
+		return k.Remove(s, gone, deleteLinks)
 	}
-	return nil
+	return deleteLinks()
 }
 
-func (p *Plugin[C]) remove(s *Core, g Gone) error {
-	if r, ok := p.Maker.(Remover[C]); ok {
-		return r.Remove(p.session(s), g)
-	}
-	return nil
-}
-
-func (p *Plugin[C]) repair(s *Core) error {
-	if r, ok := p.Maker.(Repairer[C]); ok {
-		return r.Repair(p.session(s))
-	}
-	return nil
+// Advise implements [plugin.Advisor]: it says where masquerading uses iptables.
+func (p *Plugin) Advise(ctx context.Context, c *plugin.Call) ([]string, error) {
+	return p.masq().advise(ctx, subnets(c.Stdin()))
 }

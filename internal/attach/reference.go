@@ -80,7 +80,7 @@ func goneReference(g Gone, comment string) bool {
 }
 
 // removeReference removes the masquerading of the reference plugins, and that of the backend iptables.
-func (s *Core) removeReference(g Gone) error {
+func (s *Session) removeReference(g Gone) error {
 	err := s.Host.Prune(kernel.Pruning{
 		Table: referenceTable, Base: referenceChain,
 		Match: func(r kernel.Rule) bool { return goneReference(g, r.Comment) },
@@ -89,7 +89,7 @@ func (s *Core) removeReference(g Gone) error {
 }
 
 // removeIPTables removes the masquerading of the backend iptables, here or in the upstream plugins.
-func (s *Core) removeIPTables(g Gone) error {
+func (s *Session) removeIPTables(g Gone) error {
 	what := iptablesJumps("")
 	if g.All() {
 		what.Match = func(r kernel.IPTablesRule) bool {
@@ -112,7 +112,7 @@ func (s *Core) removeIPTables(g Gone) error {
 // ownSources tells which of the addresses that a chain masquerades are those of this attachment: another interface of the
 // container may be on the same network. They are those of the previous result, and those that no other interface has.
 // Without namespace and result they are all.
-func (s *Core) ownSources() (mine func(netip.Addr) bool, err error) {
+func (s *Session) ownSources() (mine func(netip.Addr) bool, err error) {
 	own, others := map[netip.Addr]bool{}, map[netip.Addr]bool{}
 	if s.Prev != nil {
 		for _, ip := range s.Prev.IPs {
@@ -128,7 +128,7 @@ func (s *Core) ownSources() (mine func(netip.Addr) bool, err error) {
 }
 
 // otherAddresses collects the addresses of other interfaces of the container.
-func (s *Core) otherAddresses(others map[netip.Addr]bool) error {
+func (s *Session) otherAddresses(others map[netip.Addr]bool) error {
 	links, err := s.Sandbox.Links()
 	if err != nil {
 		return err
@@ -150,7 +150,7 @@ func (s *Core) otherAddresses(others map[netip.Addr]bool) error {
 
 // referenceMasquerades lists the addresses that one of the reference plugins, or the backend iptables, masquerades for
 // this attachment.
-func (s *Core) referenceMasquerades() ([]netip.Addr, error) {
+func (s *Session) referenceMasquerades() ([]netip.Addr, error) {
 	chain := iptablesMasquerade(s.Name, s.ContainerID).Chain
 	jumps, err := s.Host.IPTablesRules(iptablesJumps(chain))
 	if err != nil {

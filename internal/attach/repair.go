@@ -14,32 +14,30 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// Repairer is a Maker that has made entries of the ruleset beside masquerading. Repair makes them again.
-type Repairer[C any] interface {
-	Repair(*Session[C]) error
-}
-
-// repair makes the rules of an attachment again, from its result.
-func repair(ctx context.Context, p untyped, c *plugin.AnyCall) error {
-	s, err := open(ctx, c)
+// Repair implements [session.Repairer]: it repairs masquerading, and what a [Keeper] has.
+func (p *Plugin) Repair(ctx context.Context, c *plugin.Call, repairs *session.Repairs) error {
+	s, err := p.open(ctx, c)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
+	s.Tx.CollectInto(&repairs.Rules)
 	if err := s.Enter(); err != nil {
 		return err
 	}
-	if err := p.repair(s); err != nil {
-		return err
+	if k, ok := p.Maker.(Keeper); ok {
+		if err := k.Repair(s); err != nil {
+			return err
+		}
 	}
-	if !masqOf(c.Config()).IPMasq {
+	if !s.masq.IPMasq {
 		return nil
 	}
-	return repairMasquerade(ctx, s)
+	return p.repairMasquerade(s, repairs)
 }
 
-// repairMasquerade leaves alone the addresses that the reference plugins masquerade, whose rules survived.
-func repairMasquerade(ctx context.Context, s *Core) error {
+// repairMasquerade leaves alone the addresses that the upstream plugins masquerade, whose rules survived.
+func (p *Plugin) repairMasquerade(s *Session, repairs *session.Repairs) error {
 	if s.Prev == nil { // a version that cannot express it: there are no addresses
 		return nil
 	}
@@ -51,33 +49,43 @@ func repairMasquerade(ctx context.Context, s *Core) error {
 	if err != nil {
 		return err
 	}
-	details := masqOf(s.Config()).details()
-	nets := details.masqueraded(all)
+	nets := s.masq.details().masqueraded(all)
 	missing := slices.DeleteFunc(slices.Clone(nets), func(a netip.Prefix) bool { return slices.Contains(theirs, a.Addr()) })
 	backend, err := s.masqBackendInPlace(nets)
 	if err != nil {
 		return err
 	}
-	if backend != IPTables {
-		if err := s.masqueradeBy(backend, missing); err != nil || len(missing) == 0 || masqOf(s.Config()).backend() != Auto {
-			return err
-		}
-		return session.PutOff(ctx, session.Steps{Move: func(ctx context.Context, dryRun bool) ([]session.Move, error) {
-			s, err := open(ctx, s.AnyCall)
+	if backend == IPTables {
+		repairs.Restore = p.restoreByIPTables(s.Call, nets, missing)
+		return nil
+	}
+	if len(missing) > 0 && s.masq.backend() == Auto {
+		repairs.Move = func(ctx context.Context, dryRun bool) ([]session.Move, error) {
+			s, err := p.open(ctx, s.Call)
 			if err != nil {
 				return nil, err
 			}
 			defer s.Close()
 			return s.moveMasquerade(nets, dryRun)
-		}})
+		}
 	}
-	return session.PutOff(ctx, session.Steps{Allow: func(ctx context.Context) (restored []string, err error) {
-		s, err := open(ctx, s.AnyCall)
+	return s.masqueradeBy(backend, missing)
+}
+
+// restoreByIPTables returns the step that restores the rules of iptables for nets, of which those in missing have none.
+func (p *Plugin) restoreByIPTables(
+	c *plugin.Call, nets, missing []netip.Prefix,
+) func(context.Context, session.Step) ([]string, error) {
+	return func(ctx context.Context, step session.Step) (restored []string, err error) {
+		if step != session.Allow {
+			return nil, nil
+		}
+		s, err := p.open(ctx, c)
 		if err != nil {
 			return nil, err
 		}
 		defer s.Close()
-		if len(missing) > 0 && masqOf(s.Config()).backend() == Auto { // the deciding rule can be of the legacy variant
+		if len(missing) > 0 && s.masq.backend() == Auto { // the deciding rule can be of the legacy variant
 			if _, err := s.chooseMasq(nets); err != nil {
 				return nil, err
 			}
@@ -89,12 +97,12 @@ func repairMasquerade(ctx context.Context, s *Core) error {
 			restored = append(restored, "masquerade by iptables "+address.String())
 		}
 		return restored, nil
-	}})
+	}
 }
 
 // presentIPs returns the addresses of the previous result that the container's interface still has. Without that interface
 // the namespace is another container's by now, and so may be the addresses.
-func (s *Core) presentIPs() ([]cni.IP, error) {
+func (s *Session) presentIPs() ([]cni.IP, error) {
 	link, err := s.Sandbox.Link(s.IfName)
 	if errors.Is(err, kernel.ErrNoLink) {
 		return nil, nil
@@ -110,7 +118,7 @@ func (s *Core) presentIPs() ([]cni.IP, error) {
 
 // PrevMAC returns the hardware address that the container's interface was given. That of the interface counts only where
 // the result does not say: the container can have changed it.
-func (s *Core) PrevMAC() (net.HardwareAddr, error) {
+func (s *Session) PrevMAC() (net.HardwareAddr, error) {
 	if s.Prev != nil {
 		for _, i := range slices.Backward(s.Own(s.Prev)) {
 			if mac := s.Prev.Interfaces[i].MAC; mac != "" {
@@ -124,7 +132,7 @@ func (s *Core) PrevMAC() (net.HardwareAddr, error) {
 
 // HostEnd returns the host's end of the pair that the container's interface is an end of. Without either, or if it is that
 // of another attachment by now, the error wraps [kernel.ErrNoLink].
-func (s *Core) HostEnd() (kernel.Link, error) {
+func (s *Session) HostEnd() (kernel.Link, error) {
 	link, err := s.Sandbox.Link(s.IfName)
 	if err != nil {
 		return kernel.Link{}, err

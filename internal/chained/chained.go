@@ -14,39 +14,32 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// Decorator is the part of a chained plugin that differs from one to the next.
-type Decorator[C any] interface {
+// Decorator is the configuration of a chained plugin, with the part of its work that differs from one plugin to the next. It
+// may also be a [plugin.Validator], a [plugin.Statuser], a [plugin.Advisor] and a [Ruler].
+type Decorator interface {
+	plugin.Configuration
+
 	// Apply makes the changes, in the transaction of the session. The result is a copy of the one before, which it may
 	// amend; it becomes the plugin's own.
-	Apply(context.Context, *Session[C], *cni.Result) error
+	Apply(context.Context, *Session, *cni.Result) error
 
 	// Verify compares what Apply makes for the configuration with what is there, and changes nothing.
-	Verify(context.Context, *Session[C]) error
+	Verify(context.Context, *Session) error
 
-	// Remove takes away what Apply has made for attachments that are gone. It needs nothing but their keys: Sandbox and
-	// Prev may be nil, and the configuration is what could be read of it. It goes on past errors.
-	Remove(context.Context, *Session[C], Gone) error
+	// Remove removes what Apply has made for attachments that are gone. It needs nothing but their keys: Sandbox and Prev may
+	// be nil, and the configuration is the part that could be decoded. It continues past errors.
+	Remove(context.Context, *Session, Gone) error
 }
 
-// Validator is a Decorator that checks its configuration; see [plugin.Validator].
-type Validator[C any] interface {
-	Validate(*plugin.Call[C]) error
-}
-
-// Statuser is a Decorator that knows more about whether ADD would work than [Plugin.Needs]; see [plugin.Statuser].
-type Statuser[C any] interface {
-	Status(context.Context, *plugin.Call[C]) error
-}
-
-// Session is one call in progress. Sandbox is nil unless the plugin is [Plugin.Inside], and on DEL where the container's
+// Session is one call in progress. Sandbox is nil unless the plugin is [Traits.Inside], and on DEL where the container's
 // namespace is gone. On ADD and CHECK Prev is there.
-type Session[C any] = session.Session[C]
+type Session = session.Session
 
 // Gone is what DEL and GC have to remove.
 type Gone = session.Gone
 
-// add applies the Decorator to the result of the plugins before. What it has changed is taken back if it fails.
-func (p untyped) add(ctx context.Context, c *plugin.AnyCall) (*cni.Result, error) {
+// Add implements [plugin.Plugin]. It applies the Decorator to the result of the plugins before. What it has changed is taken back if it fails.
+func (p *Plugin) Add(ctx context.Context, c *plugin.Call) (*cni.Result, error) {
 	s, err := p.open(ctx, c)
 	if err != nil {
 		return nil, err
@@ -61,15 +54,15 @@ func (p untyped) add(ctx context.Context, c *plugin.AnyCall) (*cni.Result, error
 	return r, nil
 }
 
-func (p untyped) decorate(ctx context.Context, s *session.Core, r *cni.Result) error {
+func (p *Plugin) decorate(ctx context.Context, s *Session, r *cni.Result) error {
 	if err := p.claim(s); err != nil {
 		return err
 	}
-	return p.apply(ctx, s, r)
+	return p.Apply(ctx, s, r)
 }
 
-// check compares what is there with what ADD makes.
-func (p untyped) check(ctx context.Context, c *plugin.AnyCall) error {
+// Check implements [plugin.Plugin]. It compares what is there with what ADD makes.
+func (p *Plugin) Check(ctx context.Context, c *plugin.Call) error {
 	s, err := p.open(ctx, c)
 	if err != nil {
 		return err
@@ -78,20 +71,20 @@ func (p untyped) check(ctx context.Context, c *plugin.AnyCall) error {
 	if err := p.verifyRules(ctx, s); err != nil {
 		return err
 	}
-	return p.verify(ctx, s)
+	return p.Verify(ctx, s)
 }
 
 // open starts a session for ADD or CHECK, in both namespaces.
-func (p untyped) open(ctx context.Context, c *plugin.AnyCall) (*session.Core, error) {
+func (p *Plugin) open(ctx context.Context, c *plugin.Call) (*Session, error) {
 	if c.Prev == nil {
-		return nil, cni.Errorf(cni.CodeInvalidConfig, "%s", p.noPrev.text(c.Command)).
+		return nil, cni.Errorf(cni.CodeInvalidConfig, "%s", p.NoPrev.text(c.Command)).
 			WithDetails("no prevResult: " + c.Type + " belongs behind a plugin that makes an interface, such as bridge, in the plugins of a network")
 	}
 	s, err := session.Open(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	if p.inside {
+	if p.Inside {
 		if err := s.Enter(); err != nil {
 			s.Close()
 			return nil, err
@@ -100,22 +93,22 @@ func (p untyped) open(ctx context.Context, c *plugin.AnyCall) (*session.Core, er
 	return s, nil
 }
 
-// del removes what there is of the attachment.
-func (p untyped) del(ctx context.Context, c *plugin.AnyCall) error {
+// Del implements [plugin.Plugin]. It removes what there is of the attachment.
+func (p *Plugin) Del(ctx context.Context, c *plugin.Call) error {
 	s, err := session.Open(ctx, c)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
 	var entered error
-	if p.inside {
+	if p.Inside {
 		entered = s.EnterIfThere()
 	}
 	return errors.Join(entered, p.clean(ctx, s, session.GoneOne(c.Attachment())))
 }
 
-// gc removes what attachments of this network have left that are not valid any more.
-func (p untyped) gc(ctx context.Context, c *plugin.AnyCall) error {
+// GC implements [plugin.Collector]. It removes what attachments of this network have left that are not valid any more.
+func (p *Plugin) GC(ctx context.Context, c *plugin.Call) error {
 	s, err := session.Open(ctx, c)
 	if err != nil {
 		return err
@@ -124,6 +117,6 @@ func (p untyped) gc(ctx context.Context, c *plugin.AnyCall) error {
 	return p.clean(ctx, s, session.GoneBut(c.Name, c.Valid))
 }
 
-func (p untyped) clean(ctx context.Context, s *session.Core, gone session.Gone) error {
-	return errors.Join(p.release(ctx, s, gone), p.remove(ctx, s, gone))
+func (p *Plugin) clean(ctx context.Context, s *Session, gone Gone) error {
+	return errors.Join(p.release(ctx, s, gone), p.Remove(ctx, s, gone))
 }

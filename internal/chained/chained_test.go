@@ -13,6 +13,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/chained"
 	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	sessions "github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/plugin"
 	"github.com/tenon-cni/tenon/plugin/plugintest"
@@ -22,31 +23,32 @@ func TestMain(m *testing.M) { testnet.Main(m) }
 
 type (
 	config  struct{ plugin.Common }
-	session = chained.Session[config]
+	session = chained.Session
 )
 
 // fake is a Decorator made of functions; nil does nothing.
 type fake struct {
+	config
 	apply  func(*session, *cni.Result) error
 	verify func(*session) error
 	remove func(*session, chained.Gone) error
 }
 
-func (f fake) Apply(_ context.Context, s *session, r *cni.Result) error {
+func (f *fake) Apply(_ context.Context, s *session, r *cni.Result) error {
 	if f.apply == nil {
 		return nil
 	}
 	return f.apply(s, r)
 }
 
-func (f fake) Verify(_ context.Context, s *session) error {
+func (f *fake) Verify(_ context.Context, s *session) error {
 	if f.verify == nil {
 		return nil
 	}
 	return f.verify(s)
 }
 
-func (f fake) Remove(_ context.Context, s *session, gone chained.Gone) error {
+func (f *fake) Remove(_ context.Context, s *session, gone chained.Gone) error {
 	if f.remove == nil {
 		return nil
 	}
@@ -54,22 +56,28 @@ func (f fake) Remove(_ context.Context, s *session, gone chained.Gone) error {
 }
 
 // demanding is a Decorator that is never satisfied.
-type demanding struct{ fake }
+type demanding struct {
+	fake
+	needs probe.Feature
+}
 
-func (demanding) Validate(c *plugin.Call[config]) error {
+func (*demanding) Validate(c *plugin.Call) error {
 	if c.Command == cni.Status {
 		return nil
 	}
 	return cni.Errorf(cni.CodeInvalidConfig, "not valid")
 }
 
-func (demanding) Status(context.Context, *plugin.Call[config]) error {
+func (d *demanding) Status(context.Context, *plugin.Call) error {
+	if err := sessions.Lacking(d.needs); err != nil {
+		return err
+	}
 	return cni.Errorf(cni.CodeNotAvailable, "the decorator is not ready")
 }
 
-func runtime(t *testing.T, p chained.Plugin[config]) *plugintest.Runtime {
+func runtime(t *testing.T, d chained.Decorator, traits chained.Traits) *plugintest.Runtime {
 	t.Helper()
-	def := plugin.Define[config](plugin.Info{Name: "fake", Role: plugin.RoleChained}, &p)
+	def := chained.Define(plugin.Info{Name: "fake", Role: plugin.RoleChained}, traits, func() chained.Decorator { return d })
 	return plugintest.NewRuntime(t, def, `{"cniVersion":"1.1.0","name":"net","type":"fake"}`)
 }
 
@@ -105,13 +113,13 @@ func TestRollback(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			changed := false
-			r := runtime(t, chained.Plugin[config]{Inside: true, Decorator: fake{apply: func(s *session, _ *cni.Result) error {
+			r := runtime(t, &fake{apply: func(s *session, _ *cni.Result) error {
 				if err := change(s); err != nil {
 					return err
 				}
 				changed = true
 				return end()
-			}}})
+			}}, chained.Traits{Inside: true})
 			r.Container("c")
 			before := r.State()
 			wantError(t, r.Refused(r.Request(cni.Add, "c"), cni.CodeIOFailure, cni.CodeInternal), "end of Apply")
@@ -126,7 +134,7 @@ func TestRollback(t *testing.T) {
 // TestKept: what Apply has changed stays if it succeeds.
 func TestKept(t *testing.T) {
 	t.Parallel()
-	r := runtime(t, chained.Plugin[config]{Inside: true, Decorator: fake{apply: func(s *session, _ *cni.Result) error { return change(s) }}})
+	r := runtime(t, &fake{apply: func(s *session, _ *cni.Result) error { return change(s) }}, chained.Traits{Inside: true})
 	r.Add("c")
 	tag := cni.Attachment{Network: "net", Container: "c", IfName: "eth0"}.Tag()
 	for _, space := range r.Spaces() {
@@ -139,13 +147,13 @@ func TestKept(t *testing.T) {
 // TestRollbackGoesPastErrors: where taking back fails too, the error tells both.
 func TestRollbackGoesPastErrors(t *testing.T) {
 	t.Parallel()
-	r := runtime(t, chained.Plugin[config]{Decorator: fake{apply: func(s *session, _ *cni.Result) error {
+	r := runtime(t, &fake{apply: func(s *session, _ *cni.Result) error {
 		nothing := func() error { return nil }
 		if err := s.Tx.Do("a change", nothing, func() error { return errors.New("stuck") }); err != nil {
 			return err
 		}
 		return cni.Errorf(cni.CodeIOFailure, "end of Apply")
-	}}})
+	}}, chained.Traits{})
 	wantError(t, r.Refused(r.Request(cni.Add, "c"), cni.CodeIOFailure), "end of Apply", "undo a change: stuck")
 }
 
@@ -157,14 +165,14 @@ func TestPrevResult(t *testing.T) {
 		return nil
 	}
 	removals := 0
-	r := runtime(t, chained.Plugin[config]{Decorator: fake{
+	r := runtime(t, &fake{
 		apply:  func(s *session, _ *cni.Result) error { return never(s) },
 		verify: never,
 		remove: func(s *session, _ chained.Gone) error {
 			removals++
 			return nil
 		},
-	}})
+	}, chained.Traits{})
 	for _, verb := range []cni.Command{cni.Add, cni.Check, cni.Del} {
 		q := r.Request(verb, "c")
 		delete(q.Conf, "prevResult")
@@ -185,13 +193,13 @@ func TestPrevResult(t *testing.T) {
 func TestResult(t *testing.T) {
 	t.Parallel()
 	var prev *cni.Result
-	r := runtime(t, chained.Plugin[config]{Decorator: fake{apply: func(s *session, r *cni.Result) error {
+	r := runtime(t, &fake{apply: func(s *session, r *cni.Result) error {
 		r.Interfaces[1].MTU = 1400
 		r.Interfaces = append(r.Interfaces, cni.Interface{Name: "mine"})
 		r.DNS.Nameservers[0] = "10.0.0.53"
 		prev = s.Prev
 		return nil
-	}}})
+	}}, chained.Traits{})
 	got := r.Add("c")
 	if prev.Interfaces[1].MTU != 1500 || len(prev.Interfaces) != 2 || prev.DNS.Nameservers[0] != "10.88.0.1" {
 		t.Errorf("Prev has changed: %+v", prev)
@@ -211,7 +219,7 @@ func TestInside(t *testing.T) {
 			}
 			return nil
 		}
-		r := runtime(t, chained.Plugin[config]{Inside: inside, Decorator: fake{
+		r := runtime(t, &fake{
 			apply:  func(s *session, _ *cni.Result) error { return seen(s) },
 			verify: seen,
 			remove: func(s *session, gone chained.Gone) error {
@@ -220,7 +228,7 @@ func TestInside(t *testing.T) {
 				}
 				return seen(s)
 			},
-		}})
+		}, chained.Traits{Inside: inside})
 		r.Add("c")
 		r.Check("c")
 		r.Del("c")
@@ -246,13 +254,13 @@ func TestDelWithoutNamespace(t *testing.T) {
 	}
 	var removed []cni.Attachment
 	var stuck error
-	r := runtime(t, chained.Plugin[config]{Inside: true, Decorator: fake{remove: func(s *session, gone chained.Gone) error {
+	r := runtime(t, &fake{remove: func(s *session, gone chained.Gone) error {
 		if s.Sandbox != nil || gone.All() {
 			t.Errorf("DEL with CNI_NETNS %q: sandbox %v, gone %+v", s.Netns, s.Sandbox, gone)
 		}
 		removed = append(removed, gone.One)
 		return stuck
-	}}})
+	}}, chained.Traits{Inside: true})
 	q := r.Request(cni.Del, "c")
 	for _, path := range []string{"", "/absent", t.TempDir()} {
 		q.Netns = path
@@ -272,7 +280,7 @@ func TestDelWithoutNamespace(t *testing.T) {
 func TestGC(t *testing.T) {
 	t.Parallel()
 	calls := 0
-	r := runtime(t, chained.Plugin[config]{Inside: true, Decorator: fake{remove: func(s *session, gone chained.Gone) error {
+	r := runtime(t, &fake{remove: func(s *session, gone chained.Gone) error {
 		calls++
 		if s.Sandbox != nil || s.Prev != nil || !gone.All() {
 			t.Errorf("sandbox %v, prev %v, gone %+v", s.Sandbox, s.Prev, gone)
@@ -287,7 +295,7 @@ func TestGC(t *testing.T) {
 			}
 		}
 		return cni.Errorf(cni.CodeIOFailure, "stuck")
-	}}})
+	}}, chained.Traits{Inside: true})
 	wantError(t, r.Refused(r.Collect("valid"), cni.CodeIOFailure), "stuck")
 	if calls != 1 {
 		t.Errorf("Remove was called %d times", calls)
@@ -298,18 +306,17 @@ func TestGC(t *testing.T) {
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
-		name   string
-		plugin chained.Plugin[config]
-		says   string // empty: STATUS succeeds
+		name      string
+		decorator chained.Decorator
+		says      string // empty: STATUS succeeds
 	}{
-		{"nothing needed, nothing known", chained.Plugin[config]{Decorator: fake{}}, ""},
-		{"kernel has it", chained.Plugin[config]{Decorator: fake{}, Needs: needs(probe.Veth)}, ""},
-		{"kernel has it, decorator is not ready", chained.Plugin[config]{Decorator: demanding{}, Needs: needs(probe.Veth)}, "decorator"},
-		{"kernel lacks it, decorator is not ready", chained.Plugin[config]{Decorator: demanding{}, Needs: needs("nosuchkind")}, "nosuchkind"},
+		{"nothing needed, nothing known", &fake{}, ""},
+		{"kernel has it, decorator is not ready", &demanding{needs: probe.Veth}, "decorator"},
+		{"kernel lacks it, decorator is not ready", &demanding{needs: "nosuchkind"}, "nosuchkind"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			r := runtime(t, row.plugin)
+			r := runtime(t, row.decorator, chained.Traits{})
 			q := plugintest.Request{Env: cni.Env{Command: cni.Status}, Conf: r.Conf}
 			if row.says == "" {
 				r.Must(q)
@@ -320,14 +327,10 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-func needs(f probe.Feature) func(*config) []probe.Feature {
-	return func(*config) []probe.Feature { return []probe.Feature{f} }
-}
-
 // TestValidate: the decorator judges the configuration before ADD and CHECK, not before DEL and GC.
 func TestValidate(t *testing.T) {
 	t.Parallel()
-	r := runtime(t, chained.Plugin[config]{Decorator: demanding{}})
+	r := runtime(t, &demanding{}, chained.Traits{})
 	for _, verb := range []cni.Command{cni.Add, cni.Check} {
 		wantError(t, r.Refused(r.Request(verb, "c"), cni.CodeInvalidConfig), "not valid")
 	}

@@ -18,13 +18,13 @@ import (
 func TestPrevIPs(t *testing.T) {
 	t.Parallel()
 	var got []string
-	r := runtime(t, chained.Plugin[config]{Decorator: fake{apply: func(s *session, _ *cni.Result) error {
+	r := runtime(t, &fake{apply: func(s *session, _ *cni.Result) error {
 		got = nil
 		for _, ip := range s.PrevIPs() {
 			got = append(got, ip.Address.Addr().String())
 		}
 		return nil
-	}}})
+	}}, chained.Traits{})
 	alias := filepath.Join(t.TempDir(), "netns")
 	if err := os.Symlink(r.Container("c").Path(), alias); err != nil {
 		t.Fatal(err)

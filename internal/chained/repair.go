@@ -12,57 +12,38 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// Restorer is a Decorator that has made more than the entries of its [Ruler] where others may take it away: rules by
-// iptables, interfaces in the zones of firewalld. Both methods return what was missing, for people, and leave what is
-// there as it is. Sandbox is as on CHECK.
-type Restorer[C any] interface {
-	// Deny puts back what refuses packets. Of all attachments it comes before any Allow.
-	Deny(context.Context, *Session[C]) (restored []string, err error)
-
-	// Allow puts back the rest.
-	Allow(context.Context, *Session[C]) (restored []string, err error)
-}
-
-// Mover is a Restorer that chooses its backend by the state of the host.
-type Mover[C any] interface {
-	// Move is a [session.Mover], called in a session as Allow is.
-	Move(ctx context.Context, s *Session[C], dryRun bool) ([]session.Move, error)
-}
-
-// repair makes the entries of the Ruler again, then what the Restorer has.
-func (p untyped) repair(ctx context.Context, c *plugin.AnyCall) error {
-	rules, more := p.repairs()
-	if !rules && !more {
+// Repair implements [session.Repairer]. It repairs what a [Ruler] has made.
+func (p *Plugin) Repair(ctx context.Context, c *plugin.Call, repairs *session.Repairs) error {
+	r, ok := p.Decorator.(Ruler)
+	if !ok {
 		return nil
 	}
 	if err := p.inSession(ctx, c, attached); err != nil {
 		return err
 	}
-	if err := p.inSession(ctx, c, p.claim); err != nil || !more {
-		return err
+	repairs.Restore = func(ctx context.Context, step session.Step) (restored []string, err error) {
+		err = p.inSession(ctx, c, func(s *Session) (err error) {
+			restored, err = r.Restore(ctx, s, step)
+			return err
+		})
+		return restored, err
 	}
-	step := func(restore func(context.Context, *session.Core) ([]string, error)) session.Step {
-		return func(ctx context.Context) (restored []string, err error) {
-			err = p.inSession(ctx, c, func(s *session.Core) (err error) {
-				restored, err = restore(ctx, s)
-				return err
-			})
-			return restored, err
-		}
-	}
-	move := func(ctx context.Context, dryRun bool) (moves []session.Move, err error) {
-		err = p.inSession(ctx, c, func(s *session.Core) (err error) {
-			moves, err = p.move(ctx, s, dryRun)
+	repairs.Move = func(ctx context.Context, dryRun bool) (moves []session.Move, err error) {
+		err = p.inSession(ctx, c, func(s *Session) (err error) {
+			moves, err = r.Move(ctx, s, dryRun)
 			return err
 		})
 		return moves, err
 	}
-	return session.PutOff(ctx, session.Steps{Deny: step(p.deny), Allow: step(p.allow), Move: move})
+	return p.inSession(ctx, c, func(s *Session) error {
+		s.Tx.CollectInto(&repairs.Rules)
+		return p.claim(s)
+	})
 }
 
 // attached returns nil if the container's interface is there, with one of its addresses if it was given any. Otherwise the
 // namespace is another container's by now, and so may be what rules would be about: [cni.CodeUnknownContainer].
-func attached(s *session.Core) error {
+func attached(s *Session) error {
 	if s.Sandbox == nil {
 		if err := s.Enter(); err != nil {
 			return err
@@ -86,7 +67,7 @@ func attached(s *session.Core) error {
 }
 
 // inSession makes changes in a session, and takes back what it has changed if it fails.
-func (p untyped) inSession(ctx context.Context, c *plugin.AnyCall, change func(*session.Core) error) error {
+func (p *Plugin) inSession(ctx context.Context, c *plugin.Call, change func(*Session) error) error {
 	s, err := p.open(ctx, c)
 	if err != nil {
 		return err

@@ -9,26 +9,38 @@ import (
 	"github.com/tenon-cni/tenon/internal/session"
 )
 
-// Ruler is a Decorator that wants entries in the ruleset of the host. ADD makes them, in one transaction, before Apply;
-// CHECK looks for them before Verify; DEL and GC remove them before Remove. Where somebody has flushed the ruleset they can
-// be put back, because they follow from the call.
-type Ruler[C any] interface {
-	Rules(*Session[C]) ([]kernel.Entry, error)
+// Ruler is a Decorator that wants entries in the rule set of the host. ADD makes them, in one transaction, before Apply;
+// CHECK looks for them before Verify; DEL and GC remove them before Remove. A repair restores them, because they follow from
+// the call. What else a Ruler makes by iptables or firewalld, a repair restores after them; Sandbox is then as on CHECK.
+type Ruler interface {
+	// Rules returns the entries of the attachment.
+	Rules(*Session) ([]kernel.Entry, error)
+
+	// Released is called with the entries that DEL or GC have removed.
+	Released(context.Context, *Session, []kernel.Held) error
+
+	// VerifyReference looks for what the upstream plugin makes instead of the entries. It returns an error if that is
+	// missing.
+	VerifyReference(context.Context, *Session) error
+
+	// Restore is that of [session.Repairs].
+	Restore(context.Context, *Session, session.Step) (restored []string, err error)
+
+	// Move is that of [session.Repairs].
+	Move(ctx context.Context, s *Session, dryRun bool) ([]session.Move, error)
 }
 
-// Releaser is a Ruler that has to know which entries DEL or GC have removed.
-type Releaser[C any] interface {
-	Released(context.Context, *Session[C], []kernel.Held) error
-}
-
-// Heir is a Ruler that knows what the reference plugin makes instead of the entries, and says what of that is missing.
-type Heir[C any] interface {
-	VerifyReference(context.Context, *Session[C]) error
+// rules returns the entries of the Ruler, none if the Decorator is no Ruler.
+func (p *Plugin) rules(s *Session) ([]kernel.Entry, error) {
+	if r, ok := p.Decorator.(Ruler); ok {
+		return r.Rules(s)
+	}
+	return nil, nil
 }
 
 // claim makes the entries of the Ruler. It takes over what a container that no longer exists has in their
 // place.
-func (p untyped) claim(s *session.Core) error {
+func (p *Plugin) claim(s *Session) error {
 	entries, err := p.rules(s)
 	if err != nil || len(entries) == 0 {
 		return err
@@ -39,7 +51,7 @@ func (p untyped) claim(s *session.Core) error {
 		if !errors.As(err, &taken) {
 			return err
 		}
-		if free, wrong := s.TakeOver(p.concerns, taken.Holder, taken.To); !free {
+		if free, wrong := s.TakeOver(p.Concerns, taken.Holder, taken.To); !free {
 			return errors.Join(told(err), wrong)
 		}
 	}
@@ -60,7 +72,7 @@ func Taken(what, holder string) error {
 }
 
 // verifyRules looks for the entries of the Ruler. Where there is none at all the reference plugin may have run ADD.
-func (p untyped) verifyRules(ctx context.Context, s *session.Core) error {
+func (p *Plugin) verifyRules(ctx context.Context, s *Session) error {
 	entries, err := p.rules(s)
 	if err != nil || len(entries) == 0 {
 		return err
@@ -69,7 +81,7 @@ func (p untyped) verifyRules(ctx context.Context, s *session.Core) error {
 	if err != nil || len(missing) == 0 {
 		return err
 	}
-	if len(missing) == len(entries) && p.inherits(ctx, s) {
+	if len(missing) == len(entries) && p.Decorator.(Ruler).VerifyReference(ctx, s) == nil {
 		return nil
 	}
 	if m := missing[0]; m.Unwanted {
@@ -80,19 +92,19 @@ func (p untyped) verifyRules(ctx context.Context, s *session.Core) error {
 }
 
 // release removes the entries of attachments that are gone. A kernel without nftables has none.
-func (p untyped) release(ctx context.Context, s *session.Core, gone session.Gone) error {
+func (p *Plugin) release(ctx context.Context, s *Session, gone Gone) error {
 	var errs []error
-	for _, concern := range p.concerns {
+	for _, concern := range p.Concerns {
 		var held []kernel.Held
 		var err error
-		if p.holds != nil && !gone.All() {
-			held, err = s.Host.ReleaseIf(p.holds(s.Tag), concern, gone.Tag)
+		if p.Holds != nil && !gone.All() {
+			held, err = s.Host.ReleaseIf(p.Holds(s.Tag), concern, gone.Tag)
 		} else {
 			held, err = s.Host.Release(concern, gone.Tag)
 		}
 		errs = append(errs, kernel.UnlessNoNFT(err))
-		if len(held) > 0 {
-			errs = append(errs, p.released(ctx, s, held))
+		if r, ok := p.Decorator.(Ruler); ok && len(held) > 0 {
+			errs = append(errs, r.Released(ctx, s, held))
 		}
 	}
 	return errors.Join(errs...)

@@ -177,17 +177,8 @@ func (s *Space) Guard(tag string, port Link, mac net.HardwareAddr) error {
 	return s.Claim(fmt.Sprintf("guard %s for %s", port.Name, mac), tag, entries)
 }
 
-// Batch gathers the claims of many transactions, to meet them all at once.
+// Batch collects the claims of transactions, to meet those of many at once. See [Tx.CollectInto].
 type Batch struct{ claims []nft.Request }
-
-type batchKey struct{}
-
-// WithBatch returns a context with which [Begin] starts transactions that collect into a new batch, for callers that
-// do not begin the transaction themselves. Others call [Tx.CollectInto].
-func WithBatch(ctx context.Context) (context.Context, *Batch) {
-	b := new(Batch)
-	return context.WithValue(ctx, batchKey{}, b), b
-}
 
 // Meet meets the claims of batches, whose transactions were about this namespace, in one transaction. A claim that cannot
 // be met is left out and named in the error.

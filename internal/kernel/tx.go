@@ -27,8 +27,7 @@ type change struct {
 // Begin starts a transaction. It makes no change once ctx is done.
 func Begin(ctx context.Context) *Tx {
 	hooks, _ := ctx.Value(hooksKey{}).(Hooks)
-	batch, _ := ctx.Value(batchKey{}).(*Batch)
-	return &Tx{ctx: ctx, hooks: hooks, batch: batch}
+	return &Tx{ctx: ctx, hooks: hooks}
 }
 
 // Watch makes tx call the functions of h before each change. A nil function is not called.

@@ -50,9 +50,11 @@ func Missing(ctx context.Context, plugins []plugin.Definition, calls []invoke.Ca
 	all := gather(ctx, plugins, calls)
 	err := all.inHost(ctx, all.compare)
 	for _, p := range all {
-		moves, wrong := p.steps.Move.Run(ctx, true)
-		p.Moved, p.Err = moves, errors.Join(p.Err, wrong)
-		if p.steps.Deny == nil && p.steps.Allow == nil {
+		if p.Move != nil {
+			moves, wrong := p.Move(ctx, true)
+			p.Moved, p.Err = moves, errors.Join(p.Err, wrong)
+		}
+		if p.Restore == nil {
 			continue
 		}
 		if _, err := caller.Call(ctx, p.call); err != nil && len(p.Restored) == 0 {
@@ -74,9 +76,8 @@ func Convert(ctx context.Context, plugins []plugin.Definition, calls []invoke.Ca
 // pending is the repair of one call in progress.
 type pending struct {
 	Outcome
-	call  invoke.Call
-	batch *kernel.Batch
-	steps *session.Steps
+	session.Repairs
+	call invoke.Call
 }
 
 type repairs []*pending
@@ -93,22 +94,29 @@ func gatherIf(
 	all := make(repairs, len(calls))
 	for i, call := range calls {
 		p := &pending{call: call}
-		ctx, batch := kernel.WithBatch(ctx)
-		ctx, p.steps = session.WithSteps(ctx)
-		p.batch = batch
 		name := filepath.Base(call.Path)
 		d := slices.IndexFunc(plugins, func(d plugin.Definition) bool { return d.Name == name })
 		if d < 0 || !isOurs(call.Path) {
 			p.Err = ErrForeign
 		} else {
-			p.Err = plugins[d].Repair(ctx, call.Env, call.Stdin)
+			p.Err = p.ask(ctx, plugins[d])
 		}
 		if p.Err != nil { // all that a plugin wants, or nothing
-			p.batch, p.steps = new(kernel.Batch), new(session.Steps)
+			p.Repairs = session.Repairs{}
 		}
 		all[i] = p
 	}
 	return all
+}
+
+// ask asks the plugin what it has made for the attachment.
+func (p *pending) ask(ctx context.Context, d plugin.Definition) error {
+	return d.With(ctx, p.call.Env, p.call.Stdin, func(c *plugin.Call, of plugin.Plugin) error {
+		if r, ok := of.(session.Repairer); ok {
+			return r.Repair(ctx, c, &p.Repairs)
+		}
+		return nil
+	})
 }
 
 // inHost opens the namespace of the host for f.
@@ -171,7 +179,7 @@ func (r repairs) compare(host *kernel.Space) error {
 func (r repairs) batches() []*kernel.Batch {
 	list := make([]*kernel.Batch, len(r))
 	for i, p := range r {
-		list[i] = p.batch
+		list[i] = &p.Rules
 	}
 	return list
 }
@@ -184,21 +192,18 @@ func (p *pending) note(missing []kernel.Held) {
 
 // finish does what is not in the ruleset.
 func (r repairs) finish(ctx context.Context) {
-	for _, step := range []func(*session.Steps) session.Step{
-		func(s *session.Steps) session.Step { return s.Deny },
-		func(s *session.Steps) session.Step { return s.Allow },
-	} {
+	for _, step := range []session.Step{session.Deny, session.Allow} {
 		for _, p := range r {
-			if p.Err != nil {
+			if p.Err != nil || p.Restore == nil {
 				continue
 			}
-			restored, err := step(p.steps).Run(ctx)
+			restored, err := p.Restore(ctx, step)
 			p.Restored, p.Err = append(p.Restored, restored...), err
 		}
 	}
 	for _, p := range r {
-		if p.Err == nil {
-			p.Moved, p.Err = p.steps.Move.Run(ctx, false)
+		if p.Err == nil && p.Move != nil {
+			p.Moved, p.Err = p.Move(ctx, false)
 		}
 	}
 }

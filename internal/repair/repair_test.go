@@ -27,42 +27,51 @@ func TestMain(m *testing.M) { testnet.Main(m) }
 
 // wall is a chained plugin with rules in the ruleset and elsewhere. Elsewhere is log, where it writes what it does.
 type wall struct {
+	plugin.Common
+	Broken string `json:"broken"`
+
 	log *[]string
 	net *testnet.Net
 }
 
-type conf struct {
-	plugin.Common
-	Broken string `json:"broken"`
+type call = chained.Session
+
+func (w *wall) Apply(context.Context, *call, *cni.Result) error      { return nil }
+func (w *wall) Verify(context.Context, *call) error                  { return errors.New("a brick is missing") }
+func (w *wall) Remove(context.Context, *call, session.Gone) error    { return nil }
+func (w *wall) Released(context.Context, *call, []kernel.Held) error { return nil }
+func (w *wall) VerifyReference(context.Context, *call) error {
+	return errors.New("no bricks of others")
 }
-
-type call = chained.Session[conf]
-
-func (w wall) Apply(context.Context, *call, *cni.Result) error    { return nil }
-func (w wall) Verify(context.Context, *call) error                { return errors.New("a brick is missing") }
-func (w wall) Remove(context.Context, *call, session.Gone) error  { return nil }
-func (w wall) Deny(_ context.Context, s *call) ([]string, error)  { return w.restore("deny", s) }
-func (w wall) Allow(_ context.Context, s *call) ([]string, error) { return w.restore("allow", s) }
-func (w wall) Rules(s *call) (entries []kernel.Entry, err error) {
-	if s.Conf.Broken == "rules" {
+func (w *wall) Move(context.Context, *call, bool) ([]session.Move, error) { return nil, nil }
+func (w *wall) Rules(s *call) (entries []kernel.Entry, err error) {
+	if w.Broken == "rules" {
 		return nil, errors.New("no such rules")
 	}
 	return nft.Masquerade(s.Prev.IPs[0].Address)
 }
 
-func (w wall) restore(step string, s *call) ([]string, error) {
+func (w *wall) Restore(_ context.Context, s *call, of session.Step) ([]string, error) {
+	step := map[session.Step]string{session.Deny: "deny", session.Allow: "allow"}[of]
 	ruleset := "after the ruleset"
 	if !strings.Contains(w.net.Host.Command("nft", "list", "ruleset"), "masquerade") {
 		ruleset = "before the ruleset"
 	}
 	*w.log = append(*w.log, fmt.Sprintf("%s %s %s", step, s.ContainerID, ruleset))
-	if s.Conf.Broken == step {
+	if w.Broken == step {
 		return nil, errors.New("cannot " + step)
 	}
 	return []string{step}, nil
 }
 
-// rig is a host with the plugin wall.
+// meadow is a plugin that makes no rules.
+type meadow struct{ plugin.Common }
+
+func (*meadow) Add(context.Context, *plugin.Call) (*cni.Result, error) { return nil, nil }
+func (*meadow) Del(context.Context, *plugin.Call) error                { return nil }
+func (*meadow) Check(context.Context, *plugin.Call) error              { return nil }
+
+// rig is a host with the plugins wall and meadow.
 type rig struct {
 	*testnet.Net
 	t    *testing.T
@@ -82,8 +91,13 @@ func newRig(t *testing.T) *rig {
 	if err := os.Symlink(self, r.path); err != nil {
 		t.Fatal(err)
 	}
-	w := &chained.Plugin[conf]{Decorator: wall{&r.log, r.Net}, Concerns: []*kernel.Concern{nft.Masquerading}}
-	r.defs = []plugin.Definition{plugin.Define[conf](plugin.Info{Name: "wall", Role: plugin.RoleChained}, w)}
+	traits := chained.Traits{Concerns: []*kernel.Concern{nft.Masquerading}}
+	r.defs = []plugin.Definition{
+		chained.Define(plugin.Info{Name: "wall", Role: plugin.RoleChained}, traits, func() chained.Decorator {
+			return &wall{log: &r.log, net: r.Net}
+		}),
+		plugin.Define(plugin.Info{Name: "meadow"}, func() plugin.Plugin { return new(meadow) }),
+	}
 	return r
 }
 
@@ -203,4 +217,14 @@ func TestNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.want(nil, r.do(func() ([]repair.Outcome, error) { return repair.Run(t.Context(), r.defs, nil) }))
+}
+
+// TestNothingToRepair: most plugins keep nothing where others may take it away.
+func TestNothingToRepair(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	call := r.call(2, "")
+	call.Path = filepath.Join(filepath.Dir(r.path), "meadow")
+	r.want([]string{": <nil>, failed: false"},
+		r.do(func() ([]repair.Outcome, error) { return repair.Run(t.Context(), r.defs, []invoke.Call{call}) }))
 }

@@ -9,14 +9,14 @@ import (
 
 // Inside returns the indexes of the interfaces of a result that are the container's: they have its name, and their sandbox
 // is the namespace of the call, however its path is written.
-func (s *Core) Inside(r *cni.Result) []int {
+func (s *Session) Inside(r *cni.Result) []int {
 	return s.named(r, func(sandbox string) bool { return sandbox != "" && netns.SamePath(sandbox, s.Netns) })
 }
 
-// Own returns the indexes of the interfaces of a result that count as the container's: the interfaces that [Core.Inside]
+// Own returns the indexes of the interfaces of a result that count as the container's: the interfaces that [Session.Inside]
 // finds, else all of its name with a sandbox that leads to no namespace, else all of its name without a sandbox. Results of
 // other plugins often lack the right sandbox, and the upstream plugins look at the name.
-func (s *Core) Own(r *cni.Result) []int {
+func (s *Session) Own(r *cni.Result) []int {
 	if own := s.Inside(r); own != nil {
 		return own
 	}
@@ -27,11 +27,11 @@ func (s *Core) Own(r *cni.Result) []int {
 }
 
 // elsewhere reports whether a sandbox is the namespace of another container. It must not be the sandbox of the call.
-func (s *Core) elsewhere(sandbox string) bool {
+func (s *Session) elsewhere(sandbox string) bool {
 	return netns.Leads(s.Netns) && netns.Leads(sandbox)
 }
 
-func (s *Core) named(r *cni.Result, in func(sandbox string) bool) (indexes []int) {
+func (s *Session) named(r *cni.Result, in func(sandbox string) bool) (indexes []int) {
 	for i, x := range r.Interfaces {
 		if x.Name == s.IfName && in(x.Sandbox) {
 			indexes = append(indexes, i)
@@ -40,8 +40,8 @@ func (s *Core) named(r *cni.Result, in func(sandbox string) bool) (indexes []int
 	return indexes
 }
 
-// PrevIPs are the addresses of the previous result that are the container's interface's ([Core.Own]), or no interface's.
-func (s *Core) PrevIPs() []cni.IP {
+// PrevIPs are the addresses of the previous result that are the container's interface's ([Session.Own]), or no interface's.
+func (s *Session) PrevIPs() []cni.IP {
 	own := s.Own(s.Prev)
 	var list []cni.IP
 	for _, ip := range s.Prev.IPs {

@@ -15,7 +15,7 @@ const natHint = "load the kernel module nf_tables, or install iptables and load 
 // Usable returns nil if the kernel has nftables. ADD makes what the concern needs, which fails if the
 // kernel lacks a part of it. CHECK and repair only ask: a try in another namespace would take 15 ms for
 // each attachment of the host.
-func (s *Core) Usable(concern *kernel.Concern) error {
+func (s *Session) Usable(concern *kernel.Concern) error {
 	if s.Command == cni.Add {
 		return s.Host.Build(concern)
 	}
@@ -24,7 +24,7 @@ func (s *Core) Usable(concern *kernel.Concern) error {
 
 // ChooseNAT chooses the backend for what an option of the configuration leaves open, and logs the
 // choice with its reason. See [kernel.Space.ChooseNAT].
-func (s *Core) ChooseNAT(option string, concern *kernel.Concern, queries ...kernel.NATQuery) (kernel.NATChoice, error) {
+func (s *Session) ChooseNAT(option string, concern *kernel.Concern, queries ...kernel.NATQuery) (kernel.NATChoice, error) {
 	choice, err := s.Host.ChooseNAT(s.Usable(concern), queries...)
 	if errors.Is(err, kernel.ErrNoNAT) {
 		return choice, cni.Errorf(cni.CodeUnsupportedField, "%s: %w", option, err).WithDetails(natHint)
@@ -37,7 +37,7 @@ func (s *Core) ChooseNAT(option string, concern *kernel.Concern, queries ...kern
 
 // LogNAT logs which backend ADD chose for an option, and why; for other verbs only a rule that has no
 // effect with it.
-func (s *Core) LogNAT(option string, choice kernel.NATChoice) {
+func (s *Session) LogNAT(option string, choice kernel.NATChoice) {
 	switch {
 	case choice.Void != "":
 		s.Log.Warn("a rule of iptables has no effect with the chosen backend",
@@ -50,10 +50,9 @@ func (s *Core) LogNAT(option string, choice kernel.NATChoice) {
 	}
 }
 
-// WarnOfMoves logs what [Mover] would move: rules of the host that were added after ADD have no effect
-// on the attachment until then. CHECK does not fail for them.
-func (s *Core) WarnOfMoves(ctx context.Context, move Mover) {
-	moves, err := move.Run(ctx, true)
+// WarnOfMoves logs what a repair would move, and the error of looking for it: rules of the host that were
+// added after ADD have no effect on the attachment until then. CHECK does not fail for them.
+func (s *Session) WarnOfMoves(moves []Move, err error) {
 	if err != nil {
 		s.Log.Warn("cannot look for rules of the host that decide about the attachment", "error", err)
 	}

@@ -2,66 +2,48 @@ package session
 
 import (
 	"context"
-	"errors"
 
 	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/plugin"
 )
 
-// Steps are what a plugin has left to do for a repair once the ruleset is back. Of all attachments Deny comes first, which
-// refuses packets, then Allow, so that nothing is let through meanwhile that was not before. Move
-// comes last.
-type Steps struct {
-	Deny, Allow Step
-	Move        Mover
+// Repairer is a [plugin.Plugin] with rules on the host that another program can remove, such as a firewall that flushes the
+// rule set when it starts. The link, addresses and routes are not part of a repair.
+type Repairer interface {
+	// Repair adds to the Repairs what ADD has made for the attachment. The call is one of CHECK, in any version of the
+	// protocol, and Repair may be called at any time. It changes nothing itself.
+	//
+	// The code of an error is [cni.CodeUnknownContainer] if the container no longer exists. The Repairs count for nothing
+	// then.
+	Repair(context.Context, *plugin.Call, *Repairs) error
 }
 
-// Step is a part of a repair. It returns what was missing, for people. A nil Step is nothing to do.
-type Step func(context.Context) (restored []string, err error)
+// Repairs are what a [Repairer] has made for an attachment. A repair restores the rule set of all attachments first, then it
+// runs the steps of all attachments, step by step, and at last it moves attachments to another backend.
+type Repairs struct {
+	Rules kernel.Batch // of the rule set
 
-// Run runs the step.
-func (s Step) Run(ctx context.Context) (restored []string, err error) {
-	if s == nil {
-		return nil, nil
-	}
-	return s(ctx)
+	// Restore runs a step and returns what was missing, for people. It leaves alone what is there. nil: there is nothing.
+	Restore func(context.Context, Step) (restored []string, err error)
+
+	// Move moves what the attachment has to the backend that the host asks for now. It makes the new rules before it
+	// removes the old ones. It returns what it moved or, with dryRun, would move. nil: there is nothing to move.
+	Move func(ctx context.Context, dryRun bool) ([]Move, error)
 }
 
-// Mover moves what an attachment has to the backend that the host asks for now. It makes the new
-// rules before it removes the old ones. It returns what it moved or, with dryRun, would move. A nil
-// Mover has nothing to move.
-type Mover func(ctx context.Context, dryRun bool) ([]Move, error)
+// Step is a step of a repair outside the rule set. Deny comes before Allow for all attachments, so that a repair lets
+// nothing through that was refused before.
+type Step int
+
+// The steps, in their order.
+const (
+	Deny  Step = iota // restore what refuses packets
+	Allow             // restore the rest
+)
 
 // Move is a change of the backend.
 type Move struct {
 	What    string            `json:"what"` // "host ports" or "masquerading"
 	Backend kernel.NATBackend `json:"backend"`
 	Reason  string            `json:"reason"`
-}
-
-// Run runs the mover.
-func (m Mover) Run(ctx context.Context, dryRun bool) ([]Move, error) {
-	if m == nil {
-		return nil, nil
-	}
-	return m(ctx, dryRun)
-}
-
-type stepsKey struct{}
-
-// WithSteps returns a context in which a plugin that repairs leaves its steps for later, and where.
-func WithSteps(ctx context.Context) (context.Context, *Steps) {
-	s := new(Steps)
-	return context.WithValue(ctx, stepsKey{}, s), s
-}
-
-// PutOff leaves steps for later. Where nobody waits for them, they are run at once.
-func PutOff(ctx context.Context, s Steps) error {
-	if later, ok := ctx.Value(stepsKey{}).(*Steps); ok {
-		*later = s
-		return nil
-	}
-	_, deny := s.Deny.Run(ctx)
-	_, allow := s.Allow.Run(ctx)
-	_, move := s.Move.Run(ctx, false)
-	return errors.Join(deny, allow, move)
 }

@@ -14,30 +14,21 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// Session is one call in progress, with the configuration of its plugin. It is for one goroutine.
-type Session[C any] struct {
-	*Core
-	Conf *C
-}
-
-// Of gives the session of a call of C the type of its configuration.
-func Of[C any](s *Core) *Session[C] { return &Session[C]{s, s.Config().(*C)} }
-
-// Core is a session of any plugin: what does not depend on the type of its configuration.
-type Core struct {
-	*plugin.AnyCall
+// Session is one call in progress. It is for one goroutine.
+type Session struct {
+	*plugin.Call
 
 	Tx      *kernel.Tx
 	Host    *kernel.Space // the plugin's own namespace
-	Sandbox *kernel.Space // the container's; nil until [Core.Enter]
+	Sandbox *kernel.Space // the container's; nil until [Session.Enter]
 	Tag     string        // what everything made for this attachment is marked with
 
 	handles []*netns.NS
 }
 
 // Open starts a session in the plugin's own namespace. It must be closed.
-func Open(ctx context.Context, c *plugin.AnyCall) (*Core, error) {
-	s := &Core{AnyCall: c, Tx: kernel.Begin(ctx), Tag: c.Attachment().Tag()}
+func Open(ctx context.Context, c *plugin.Call) (*Session, error) {
+	s := &Session{Call: c, Tx: kernel.Begin(ctx), Tag: c.Attachment().Tag()}
 	own, err := netns.Current()
 	if err != nil {
 		return nil, fmt.Errorf("own network namespace: %w", err)
@@ -51,7 +42,7 @@ func Open(ctx context.Context, c *plugin.AnyCall) (*Core, error) {
 }
 
 // Enter opens the container's namespace too. Its errors are those of [OpenSandbox].
-func (s *Core) Enter() error {
+func (s *Session) Enter() error {
 	ns, err := OpenSandbox(s.Env)
 	if err != nil {
 		return err
@@ -62,8 +53,8 @@ func (s *Core) Enter() error {
 }
 
 // EnterIfThere is Enter for DEL, with the namespace of [OpenSandboxOfDel]: without one, Sandbox stays nil.
-func (s *Core) EnterIfThere() error {
-	ns, err := OpenSandboxOfDel(s.AnyCall)
+func (s *Session) EnterIfThere() error {
+	ns, err := OpenSandboxOfDel(s.Call)
 	if ns == nil || err != nil {
 		return err
 	}
@@ -75,7 +66,7 @@ func (s *Core) EnterIfThere() error {
 // OpenSandboxOfDel opens the container's namespace for DEL. It returns nil if there is none, and also, with a warning in the
 // log, if CNI_NETNS cannot be opened: it could not the next time either, and DEL would never end. An error says that this
 // process or the host has reached a limit.
-func OpenSandboxOfDel(c *plugin.AnyCall) (*netns.NS, error) {
+func OpenSandboxOfDel(c *plugin.Call) (*netns.NS, error) {
 	if c.Netns == "" {
 		return nil, nil
 	}
@@ -107,7 +98,7 @@ func OpenSandbox(env cni.Env) (*netns.NS, error) {
 }
 
 // Close closes the namespaces.
-func (s *Core) Close() {
+func (s *Session) Close() {
 	for _, space := range []*kernel.Space{s.Host, s.Sandbox} {
 		if space != nil {
 			space.Close()

@@ -16,14 +16,14 @@ import (
 const CodeTaken = plugin.CodeTaken
 
 // SameContainer reports whether a tag is of an attachment of the container, to whatever network.
-func (s *Core) SameContainer(tag string) bool {
+func (s *Session) SameContainer(tag string) bool {
 	_, ok := s.Namesake(tag)
 	return ok
 }
 
 // Namesake returns the attachment of the container, to whatever network, that a tag names. ok is false if the tag names
 // another container, or has no room for the network and the interface.
-func (s *Core) Namesake(tag string) (a cni.Attachment, ok bool) {
+func (s *Session) Namesake(tag string) (a cni.Attachment, ok bool) {
 	part := strings.SplitN(tag, " ", 4) // see cni.Attachment.Tag
 	if len(part) != 4 {
 		return a, false
@@ -44,7 +44,7 @@ func Tagged(tag string) (a cni.Attachment, ok bool) {
 
 // TakeOver removes what the owner of a tag has of some concerns if its container no longer exists, and
 // reports whether it did. to is the address of that container.
-func (s *Core) TakeOver(concerns []*kernel.Concern, tag string, to netip.Addr) (bool, error) {
+func (s *Session) TakeOver(concerns []*kernel.Concern, tag string, to netip.Addr) (bool, error) {
 	is := func(alias string) bool { return alias == tag }
 	if gone, err := s.Vanished(is, to); !gone {
 		return false, err
@@ -72,7 +72,7 @@ func (s *Core) TakeOver(concerns []*kernel.Concern, tag string, to netip.Addr) (
 }
 
 // LogTakeOver logs that this attachment takes over what a container that no longer exists has left.
-func (s *Core) LogTakeOver(holder string, to netip.Addr) {
+func (s *Session) LogTakeOver(holder string, to netip.Addr) {
 	s.Log.Warn("took over what a container left that no longer exists", "holder", holder, "address", to)
 }
 
@@ -80,7 +80,7 @@ func (s *Core) LogTakeOver(holder string, to netip.Addr) {
 // matches decides: it exists unless the kernel is tearing the namespace at the other end down. Links that
 // another implementation made have no alias. Without such a link the container has vanished if the address
 // is this attachment's own by now, or does not answer.
-func (s *Core) Vanished(match func(alias string) bool, to netip.Addr) (bool, error) {
+func (s *Session) Vanished(match func(alias string) bool, to netip.Addr) (bool, error) {
 	if there, alive, err := s.linked(match); there || err != nil {
 		return !alive && err == nil, err
 	}
@@ -93,7 +93,7 @@ func (s *Core) Vanished(match func(alias string) bool, to netip.Addr) (bool, err
 
 // linked reports whether a link of the host has an alias that matches, and whether one of these leads to a
 // namespace that lives.
-func (s *Core) linked(match func(alias string) bool) (there, alive bool, err error) {
+func (s *Session) linked(match func(alias string) bool) (there, alive bool, err error) {
 	links, err := s.Host.Links()
 	for _, l := range links {
 		if err == nil && !alive && match(l.Alias) {

@@ -19,21 +19,24 @@ import (
 )
 
 // marker is a chained plugin that is right but for its bugs: it marks the host's end of the pair with an alias.
-type marker struct{ bugs }
-
-const chainedDoc = "### Example\n```json\n" + `{"cniVersion": "1.1.0", "name": "net", "type": "marker", "loud": true}` + "\n```\n"
-
-type chainedConfig struct {
+type marker struct {
 	plugin.Common
 	Loud bool `json:"loud"`
+
+	bugs
 }
+
+const chainedDoc = "### Example\n```json\n" + `{"cniVersion": "1.1.0", "name": "net", "type": "marker", "loud": true}` + "\n```\n"
 
 func defineChained(b bugs) plugin.Definition {
 	info := plugin.Info{Name: "marker", Role: plugin.RoleChained, Doc: chainedDoc}
 	if !b.has("versions without interfaces are announced") {
 		info.Versions = slices.DeleteFunc(cni.Versions(), func(v cni.Version) bool { return v < cni.V030 })
 	}
-	return plugin.Define[chainedConfig](info, chainedSample{&chained.Plugin[chainedConfig]{Decorator: marker{b}, Inside: true}, b})
+	return plugin.DefineFlow(info, func() (plugin.Configuration, plugin.Plugin) {
+		m := &marker{bugs: b}
+		return m, chainedSample{&chained.Plugin{Decorator: m, Traits: chained.Traits{Inside: true}}, b}
+	})
 }
 
 func chainedSuite(b bugs) plugintest.Suite {
@@ -47,7 +50,7 @@ func chainedSuite(b bugs) plugintest.Suite {
 	}
 }
 
-type decoration = chained.Session[chainedConfig]
+type decoration = chained.Session
 
 // end finds the host's end.
 func end(s *decoration) (kernel.Link, error) {
@@ -59,7 +62,7 @@ func end(s *decoration) (kernel.Link, error) {
 	return kernel.Link{}, cni.Errorf(cni.CodeInvalidConfig, "prevResult has no interface of the host")
 }
 
-func (m marker) Apply(_ context.Context, s *decoration, r *cni.Result) error {
+func (m *marker) Apply(_ context.Context, s *decoration, r *cni.Result) error {
 	l, err := end(s)
 	if err != nil {
 		return err
@@ -80,7 +83,7 @@ func (m marker) Apply(_ context.Context, s *decoration, r *cni.Result) error {
 	return s.Sandbox.SetAlias(inside, s.Tag)
 }
 
-func (m marker) Verify(_ context.Context, s *decoration) error {
+func (m *marker) Verify(_ context.Context, s *decoration) error {
 	if m.has("CHECK is blind") {
 		return nil
 	}
@@ -94,7 +97,7 @@ func (m marker) Verify(_ context.Context, s *decoration) error {
 	return err
 }
 
-func (m marker) Remove(_ context.Context, s *decoration, gone chained.Gone) error {
+func (m *marker) Remove(_ context.Context, s *decoration, gone chained.Gone) error {
 	if m.has("GC does nothing") && gone.All() {
 		return nil
 	}
@@ -131,11 +134,11 @@ func (m marker) Remove(_ context.Context, s *decoration, gone chained.Gone) erro
 
 // chainedSample has the bugs that the archetype keeps a Decorator from.
 type chainedSample struct {
-	*chained.Plugin[chainedConfig]
+	*chained.Plugin
 	bugs
 }
 
-func (s chainedSample) Add(ctx context.Context, c *plugin.Call[chainedConfig]) (*cni.Result, error) {
+func (s chainedSample) Add(ctx context.Context, c *plugin.Call) (*cni.Result, error) {
 	if c.Prev == nil && s.has("previous result is not missed") {
 		return &cni.Result{IPs: []cni.IP{{Address: netip.MustParsePrefix("10.0.0.2/24")}}}, nil
 	}

@@ -2,11 +2,16 @@ package plugintest
 
 import (
 	"encoding/json"
+	"errors"
+	"path/filepath"
 	"testing"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	rules "github.com/tenon-cni/tenon/internal/repair"
 	"github.com/tenon-cni/tenon/internal/testnet"
+	"github.com/tenon-cni/tenon/invoke"
+	"github.com/tenon-cni/tenon/plugin"
 )
 
 // repair has the plugin restore its rules on the host after the rule set was flushed, and once more when nothing is missing: the
@@ -50,5 +55,9 @@ func (r *Runtime) repair(q Request) error {
 	if err != nil {
 		return err
 	}
-	return r.Host.Run(func() error { return r.suite.Plugin.Repair(r.t.Context(), q.Env, stdin) })
+	call := invoke.Call{Path: filepath.Join("/nowhere", r.suite.Plugin.Name), Env: q.Env, Stdin: stdin}
+	return r.Host.Run(func() error {
+		outcomes, err := rules.Run(r.t.Context(), []plugin.Definition{r.suite.Plugin}, []invoke.Call{call})
+		return errors.Join(outcomes[0].Err, err)
+	})
 }

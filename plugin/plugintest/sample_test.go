@@ -20,8 +20,8 @@ import (
 
 // sample is an interface plugin that is right but for its bugs.
 type sample struct {
-	*attach.Plugin[config]
-	bugs
+	*attach.Plugin
+	conf *config
 }
 
 // bugs are the names of bugs, separated by commas.
@@ -30,8 +30,10 @@ type bugs string
 func (b bugs) has(bug string) bool { return slices.Contains(strings.Split(string(b), ","), bug) }
 
 type config struct {
-	plugin.Common
+	attach.Common
 	MTU any `json:"mtu"`
+
+	bugs
 }
 
 const doc = "### Example\n```json\n" + `{
@@ -39,22 +41,18 @@ const doc = "### Example\n```json\n" + `{
   "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.1.0.0/16"}]]}
 }` + "\n```\n"
 
-type (
-	call    = plugin.Call[config]
-	session = attach.Session[config]
-)
-
 func define(b bugs) plugin.Definition {
 	doc := doc
 	if b.has("examples have no addresses") {
 		doc = strings.Replace(doc, `"ipam"`, `"noipam"`, 1)
 	}
-	return plugin.Define[config](plugin.Info{Name: "sample", Doc: doc}, sample{&attach.Plugin[config]{Maker: maker{b}}, b})
+	return plugin.DefineFlow(plugin.Info{Name: "sample", Doc: doc}, func() (plugin.Configuration, plugin.Plugin) {
+		c := &config{bugs: b}
+		return c, sample{&attach.Plugin{Maker: c}, c}
+	})
 }
 
-type maker struct{ bugs }
-
-func (m maker) Make(_ context.Context, s *session) ([]cni.Interface, error) {
+func (m *config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, error) {
 	sandbox := s.Sandbox
 	if m.has("link stays when ADD fails") {
 		var err error
@@ -74,16 +72,16 @@ func (m maker) Make(_ context.Context, s *session) ([]cni.Interface, error) {
 	return []cni.Interface{{Name: port.Name}, {Name: inside.Name, MAC: inside.MAC.String(), Sandbox: s.Netns}}, err
 }
 
-func (maker) Verify(context.Context, *session, kernel.Link) error { return nil }
+func (*config) Verify(context.Context, *attach.Session, kernel.Link) error { return nil }
 
-func (m maker) Validate(c *call) error {
+func (m *config) Validate(c *plugin.Call) error {
 	if m.has("unknown key is refused without its name") && strings.Contains(string(c.Stdin()), "unknown") {
 		return cni.Errorf(cni.CodeUnsupportedField, "unknown key")
 	}
-	if _, ok := c.Conf.MTU.(float64); ok {
+	if _, ok := m.MTU.(float64); ok {
 		return nil
 	}
-	err := fmt.Errorf("mtu: %v is not a number", c.Conf.MTU)
+	err := fmt.Errorf("mtu: %v is not a number", m.MTU)
 	if m.has("error has a reserved code") {
 		return cni.Errorf(42, "%w", err)
 	}
@@ -96,8 +94,8 @@ func (m maker) Validate(c *call) error {
 	return cni.Errorf(cni.CodeInvalidConfig, "%w", err)
 }
 
-func (s sample) Add(ctx context.Context, c *call) (*cni.Result, error) {
-	if s.has("note stays when ADD is killed") {
+func (s sample) Add(ctx context.Context, c *plugin.Call) (*cni.Result, error) {
+	if s.conf.has("note stays when ADD is killed") {
 		remove, err := note(c)
 		if err != nil {
 			return nil, err
@@ -105,31 +103,31 @@ func (s sample) Add(ctx context.Context, c *call) (*cni.Result, error) {
 		defer remove()
 	}
 	r, err := s.Plugin.Add(ctx, c)
-	if err != nil && s.has("second ADD succeeds") {
+	if err != nil && s.conf.has("second ADD succeeds") {
 		return &cni.Result{}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	if s.has("descriptor stays open") {
+	if s.conf.has("descriptor stays open") {
 		if _, err := syscall.Open("/dev/null", syscall.O_RDONLY, 0); err != nil {
 			return nil, err
 		}
 	}
-	if s.has("result has another sandbox") {
+	if s.conf.has("result has another sandbox") {
 		r.Interfaces[1].Sandbox = "/another"
 	}
-	if s.has("address is given twice") {
+	if s.conf.has("address is given twice") {
 		r.IPs[0].Address = netip.MustParsePrefix("10.1.0.7/16")
 	}
-	if s.has("result tells the program's name") {
+	if s.conf.has("result tells the program's name") {
 		r.DNS.Domain = os.Args[0]
 	}
 	return r, nil
 }
 
 // note makes a file beside the reservations for the time of a call.
-func note(c *call) (remove func(), err error) {
+func note(c *plugin.Call) (remove func(), err error) {
 	var conf struct{ IPAM struct{ DataDir string } }
 	if err := json.Unmarshal(c.Stdin(), &conf); err != nil {
 		return nil, err
@@ -141,47 +139,47 @@ func note(c *call) (remove func(), err error) {
 	return func() { _ = os.Remove(name) }, nil
 }
 
-func (s sample) Del(ctx context.Context, c *call) error {
-	switch _, number := c.Conf.MTU.(float64); {
-	case s.has("DEL needs the namespace") && c.Netns == "":
+func (s sample) Del(ctx context.Context, c *plugin.Call) error {
+	switch _, number := s.conf.MTU.(float64); {
+	case s.conf.has("DEL needs the namespace") && c.Netns == "":
 		return errors.New("no namespace")
-	case s.has("DEL needs the previous result") && c.Prev == nil:
+	case s.conf.has("DEL needs the previous result") && c.Prev == nil:
 		return errors.New("no previous result")
-	case s.has("DEL needs the configuration") && !number:
+	case s.conf.has("DEL needs the configuration") && !number:
 		return errors.New("no mtu")
 	}
 	ipam := c.IPAM.Type
-	if s.has("DEL detaches all") {
+	if s.conf.has("DEL detaches all") {
 		c.IPAM.Type = ""
 		if err := s.Plugin.GC(ctx, c); err != nil {
 			return err
 		}
 	}
-	if c.IPAM.Type = ipam; s.has("DEL forgets the address") {
+	if c.IPAM.Type = ipam; s.conf.has("DEL forgets the address") {
 		c.IPAM.Type = ""
 	}
 	return s.Plugin.Del(ctx, c)
 }
 
-func (s sample) Check(ctx context.Context, c *call) error {
-	if s.has("CHECK does not look") {
+func (s sample) Check(ctx context.Context, c *plugin.Call) error {
+	if s.conf.has("CHECK does not look") {
 		return nil
 	}
 	err := s.Plugin.Check(ctx, c)
-	if err != nil && s.has("CHECK repairs") {
+	if err != nil && s.conf.has("CHECK repairs") {
 		_ = s.Plugin.Del(ctx, c)
 	}
-	if err != nil && s.has("CHECK does not say what") {
+	if err != nil && s.conf.has("CHECK does not say what") {
 		return errors.New("something is wrong")
 	}
 	return err
 }
 
-func (s sample) GC(ctx context.Context, c *call) error {
-	if s.has("GC does nothing") {
+func (s sample) GC(ctx context.Context, c *plugin.Call) error {
+	if s.conf.has("GC does nothing") {
 		return nil
 	}
-	if s.has("GC collects all") {
+	if s.conf.has("GC collects all") {
 		c.Valid = nil
 	}
 	return s.Plugin.GC(ctx, c)

@@ -11,6 +11,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/chained"
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/plugin"
 )
 
@@ -39,40 +40,38 @@ func (c *Config) limits() Limits {
 }
 
 // Plugin is the definition of bandwidth.
-var Plugin = plugin.Define[Config](plugin.Info{
+var Plugin = chained.Define(plugin.Info{
 	Name:         "bandwidth",
 	About:        "limits how much a container sends and receives",
 	Role:         plugin.RoleChained,
 	Versions:     slices.DeleteFunc(cni.Versions(), func(v cni.Version) bool { return v < cni.V030 }),
 	Capabilities: []string{"bandwidth"},
 	Doc:          doc,
-}, &chained.Plugin[Config]{
-	Decorator: shaper{},
-	Inside:    true,
-	NoPrev:    chained.NoPrev{Check: "must be called as a chained plugin"},
-	Needs:     func(*Config) []probe.Feature { return []probe.Feature{probe.IFB, probe.Shaping} },
-})
-
-type (
-	shaper  struct{}
-	session = chained.Session[Config]
-)
+}, chained.Traits{
+	Inside: true,
+	NoPrev: chained.NoPrev{Check: "must be called as a chained plugin"},
+}, func() chained.Decorator { return new(Config) })
 
 // Validate refuses limits that the kernel cannot keep, and subnets that contradict one another.
-func (shaper) Validate(c *plugin.Call[Config]) error {
-	l := c.Conf.limits()
+func (c *Config) Validate(call *plugin.Call) error {
+	l := c.limits()
 	if err := errors.Join(l.ingress().validate(), l.egress().validate()); err != nil {
 		return err
 	}
-	return c.Conf.validateSubnets()
+	return c.validateSubnets()
+}
+
+// Status reports whether the kernel can limit traffic.
+func (c *Config) Status(context.Context, *plugin.Call) error {
+	return session.Lacking(probe.IFB, probe.Shaping)
 }
 
 // Apply sets the limits, in place of those that an earlier ADD has set.
-func (d shaper) Apply(ctx context.Context, s *session, r *cni.Result) error {
+func (c *Config) Apply(ctx context.Context, s *chained.Session, r *cni.Result) error {
 	if err := s.Sandbox.Lock(ctx); err != nil { // another ADD of the same attachment could take back what this one relies on
 		return err
 	}
-	dirs := directions(s.Conf, s.Attachment())
+	dirs := c.directions(s.Attachment())
 	if len(dirs) == 0 {
 		return remove(s, s.Attachment())
 	}
@@ -89,7 +88,7 @@ func (d shaper) Apply(ctx context.Context, s *session, r *cni.Result) error {
 				return err
 			}
 			r.Interfaces = append(r.Interfaces, cni.Interface{Name: on.Name, MAC: on.MAC.String()})
-			filters = append(filters, subnetFilters(s.Conf, dir.hook, on.Index)...)
+			filters = append(filters, c.subnetFilters(dir.hook, on.Index)...)
 		}
 		dir.warn(s, end.MTU)
 		if err := s.Host.SetTBF(on, dir.tbf(end.MTU)); err != nil {
@@ -106,7 +105,7 @@ func (d shaper) Apply(ctx context.Context, s *session, r *cni.Result) error {
 }
 
 // replace hands packets of the host's end to the ifbs in use, and takes away what is in use no longer.
-func replace(s *session, end kernel.Link, used []int, filters []kernel.Filter) error {
+func replace(s *chained.Session, end kernel.Link, used []int, filters []kernel.Filter) error {
 	if !slices.Contains(used, end.Index) {
 		if err := s.Host.DeleteTBF(end); err != nil {
 			return err
@@ -139,7 +138,7 @@ func leadTo(links []kernel.Link) func(kernel.Filter) bool {
 
 // hostEnd finds the host-side veth of the container. A previous plugin must have made it, so the previous result lists it
 // unless it has no interfaces at all, as in the second example of 0.3.1.
-func hostEnd(s *session) (kernel.Link, error) {
+func hostEnd(s *chained.Session) (kernel.Link, error) {
 	inside, err := s.Sandbox.Link(s.IfName)
 	if err != nil {
 		return inside, cni.Rephrase(err, "container interface %s has no veth peer: could not look up %q: Link not found", s.IfName, s.IfName)
@@ -157,8 +156,8 @@ func hostEnd(s *session) (kernel.Link, error) {
 }
 
 // Verify looks for the limits of the configuration.
-func (shaper) Verify(_ context.Context, s *session) error {
-	dirs := directions(s.Conf, s.Attachment())
+func (c *Config) Verify(_ context.Context, s *chained.Session) error {
+	dirs := c.directions(s.Attachment())
 	if len(dirs) == 0 {
 		return nil
 	}
@@ -181,7 +180,7 @@ func (shaper) Verify(_ context.Context, s *session) error {
 				return fmt.Errorf("interface %s: expected an ifb %s, found none", end.Name, dir.names[0])
 			}
 			on = list[0]
-			for _, f := range subnetFilters(s.Conf, dir.hook, on.Index) {
+			for _, f := range c.subnetFilters(dir.hook, on.Index) {
 				if !slices.Contains(have, f) {
 					return fmt.Errorf("interface %s: expected a filter %s (%s), found %v", end.Name, f, on.Name, have)
 				}

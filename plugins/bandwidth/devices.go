@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/chained"
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
@@ -109,7 +110,7 @@ func serves(host *kernel.Space, l kernel.Link, end *kernel.Link) (bool, error) {
 }
 
 // ensureDevice finds the attachment's ifb, or makes it under the first of the names that is free.
-func ensureDevice(s *session, end kernel.Link, names []string) (kernel.Link, error) {
+func ensureDevice(s *chained.Session, end kernel.Link, names []string) (kernel.Link, error) {
 	var busy error
 	for range 3 { // others may make and delete such links meanwhile
 		have, err := devices(s.Host, s.Attachment(), &end, names...)
@@ -131,7 +132,7 @@ func ensureDevice(s *session, end kernel.Link, names []string) (kernel.Link, err
 }
 
 // adopt marks an ifb, which may be the reference plugin's, as the attachment's.
-func adopt(s *session, l kernel.Link) (kernel.Link, error) {
+func adopt(s *chained.Session, l kernel.Link) (kernel.Link, error) {
 	if l.Alias == s.Tag {
 		return l, nil
 	}

@@ -17,7 +17,7 @@ type direction struct {
 
 // directions lists those that have a limit. What the container sends is received by the host's end, which can delay only
 // what it sends: an ifb has the bucket. So it is for what the container receives if that is limited in part.
-func directions(c *Config, a cni.Attachment) (list []direction) {
+func (c *Config) directions(a cni.Attachment) (list []direction) {
 	limits := c.limits()
 	if in := limits.ingress(); !in.unlimited() {
 		d := direction{limit: in, hook: kernel.Egress}
@@ -42,7 +42,7 @@ const (
 )
 
 // subnetFilters hand the packets that the limits are for to a link.
-func subnetFilters(c *Config, hook kernel.Hook, target int) (list []kernel.Filter) {
+func (c *Config) subnetFilters(hook kernel.Hook, target int) (list []kernel.Filter) {
 	add := func(priority uint16, m kernel.Match, target int) {
 		if hook == kernel.Egress {
 			priority += priorities

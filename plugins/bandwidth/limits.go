@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/chained"
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
@@ -101,7 +102,7 @@ func (l limit) tbf(mtu int) kernel.TBF {
 }
 
 // warn tells of a burst that is too small for a packet: the bucket drops those that it cannot hold.
-func (l limit) warn(s *session, mtu int) {
+func (l limit) warn(s *chained.Session, mtu int) {
 	if have, least := l.burstBytes(mtu), uint64(mtu+frameHeader); have < least {
 		s.Log.Warn("burst is smaller than a packet: larger ones are dropped", "key", l.key+"Burst", "bytes", have, "packet", least)
 	}

@@ -7,20 +7,20 @@ import (
 	"strings"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/chained"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	shared "github.com/tenon-cni/tenon/internal/session"
 )
 
 // Remove deletes the ifbs of attachments that are gone, and takes the limits off the host's ends that are left: without the
 // ifb their filters would drop everything.
-func (shaper) Remove(_ context.Context, s *session, g shared.Gone) error {
+func (c *Config) Remove(_ context.Context, s *chained.Session, g chained.Gone) error {
 	if g.All() {
 		return collect(s, g)
 	}
 	return remove(s, g.One)
 }
 
-func remove(s *session, a cni.Attachment) error {
+func remove(s *chained.Session, a cni.Attachment) error {
 	end := knownEnd(s)
 	own, err := devices(s.Host, a, end, allNames(a)...)
 	errs := []error{err}
@@ -31,7 +31,7 @@ func remove(s *session, a cni.Attachment) error {
 }
 
 // knownEnd returns the host's end of the container's veth pair, or nil if that cannot be told any more.
-func knownEnd(s *session) *kernel.Link {
+func knownEnd(s *chained.Session) *kernel.Link {
 	if s.Sandbox == nil { // then the namespace can be there all the same
 		links, err := s.Host.Links()
 		i := slices.IndexFunc(links, func(l kernel.Link) bool { return l.Kind == "veth" && l.Alias == s.Tag })
@@ -52,12 +52,12 @@ func knownEnd(s *session) *kernel.Link {
 }
 
 // unlimit takes the limits off a host's end.
-func unlimit(s *session, end kernel.Link, own []kernel.Link) error {
+func unlimit(s *chained.Session, end kernel.Link, own []kernel.Link) error {
 	return errors.Join(s.Host.DeleteTBF(end), s.Host.SetFilters(end, leadTo(own), nil))
 }
 
 // deleteDevices deletes ifbs. Links that still hand them packets lose their limits.
-func deleteDevices(s *session, list []kernel.Link) error {
+func deleteDevices(s *chained.Session, list []kernel.Link) error {
 	if len(list) == 0 {
 		return nil
 	}
@@ -73,7 +73,7 @@ func deleteDevices(s *session, list []kernel.Link) error {
 }
 
 // collect is Remove for GC.
-func collect(s *session, g shared.Gone) error {
+func collect(s *chained.Session, g chained.Gone) error {
 	links, err := s.Host.Links()
 	if err != nil {
 		return err
@@ -98,7 +98,7 @@ func collect(s *session, g shared.Gone) error {
 }
 
 // goneOwn reports whether a link is Tenon's and its owner gone.
-func goneOwn(l kernel.Link, g shared.Gone) bool {
+func goneOwn(l kernel.Link, g chained.Gone) bool {
 	if l.Alias != "" {
 		return g.Tag(l.Alias)
 	}
@@ -109,7 +109,7 @@ func goneOwn(l kernel.Link, g shared.Gone) bool {
 
 // goneForeign reports whether a link may be one that the reference plugin has made for an attachment that is gone. Its name
 // does not tell the network: only those that nobody uses are gone for sure.
-func goneForeign(l kernel.Link, g shared.Gone) bool {
+func goneForeign(l kernel.Link, g chained.Gone) bool {
 	return foreign(l) && !slices.ContainsFunc(g.Valid, func(a cni.Attachment) bool {
 		return l.Name == referenceName(a.Network, a.Container)
 	})

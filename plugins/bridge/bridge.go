@@ -10,6 +10,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/attach"
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/plugin"
 )
 
@@ -56,36 +57,16 @@ const (
 )
 
 // Plugin is the definition of bridge.
-var Plugin = plugin.Define[Config](plugin.Info{
+var Plugin = attach.Define(plugin.Info{
 	Name:         "bridge",
 	About:        "connects a container to a Linux bridge of the host",
 	Capabilities: []string{"mac"},
 	Args:         []string{"MAC"},
 	Doc:          doc,
-}, &attach.Plugin[Config]{
-	Maker: maker{},
+}, attach.Traits{
 	Kind:  "veth",
-	Options: func(c *Config) attach.Options {
-		o := attach.Options{KeepDown: c.DisableContainerInterface, Announce: true}
-		if c.EnableDAD {
-			o.DAD = attach.DADWait
-		}
-		return o
-	},
-	Needs: func(c *Config) []probe.Feature {
-		features := []probe.Feature{probe.Bridge}
-		if c.MACSpoofChk {
-			features = append(features, probe.NFT)
-		}
-		if c.filtering() {
-			features = append(features, probe.VLANFiltering)
-		}
-		return features
-	},
 	Texts: attach.Texts{NoLink: "Interface name %s not found"},
-})
-
-type maker struct{}
+}, func() attach.Maker { return new(Config) })
 
 func (c *Config) bridge() string {
 	if c.Bridge == "" {
@@ -97,32 +78,51 @@ func (c *Config) bridge() string {
 func (c *Config) gateway() bool { return c.IsGateway || c.IsDefaultGateway }
 
 // Validate refuses contradictions.
-func (maker) Validate(c *plugin.Call[Config]) error {
-	conf := c.Conf
+func (c *Config) Validate(call *plugin.Call) error {
 	invalid := func(format string, args ...any) *cni.Error { return cni.Errorf(cni.CodeInvalidConfig, format, args...) }
 	switch {
-	case cni.ValidateIfName(conf.bridge()) != nil:
-		return invalid("bridge: %q is not a valid interface name", conf.bridge())
-	case conf.HairpinMode && conf.PromiscMode:
+	case cni.ValidateIfName(c.bridge()) != nil:
+		return invalid("bridge: %q is not a valid interface name", c.bridge())
+	case c.HairpinMode && c.PromiscMode:
 		return invalid("cannot set hairpin mode and promiscuous mode at the same time").
 			WithDetails("hairpinMode and promiscMode exclude each other")
-	case conf.DisableContainerInterface && c.IPAM.Type != "":
+	case c.DisableContainerInterface && call.IPAM.Type != "":
 		return invalid("cannot use IPAM when DisableContainerInterface flag is set").
 			WithDetails("disableContainerInterface is for networks without addresses")
 	}
-	if err := attach.ValidateMTU(conf.MTU); err != nil {
+	if err := attach.ValidateMTU(c.MTU); err != nil {
 		return err
 	}
-	if err := conf.validateVLANs(); err != nil {
+	if err := c.validateVLANs(); err != nil {
 		return err
 	}
-	_, err := attach.ParseMAC(c.Asked.MAC)
+	_, err := attach.ParseMAC(call.Asked.MAC)
 	return err
 }
 
+// Options implements [attach.Optioner].
+func (c *Config) Options() attach.Options {
+	o := attach.Options{KeepDown: c.DisableContainerInterface, Announce: true}
+	if c.EnableDAD {
+		o.DAD = attach.DADWait
+	}
+	return o
+}
+
+// Status reports what the kernel lacks.
+func (c *Config) Status(context.Context, *plugin.Call) error {
+	features := []probe.Feature{probe.Bridge}
+	if c.MACSpoofChk {
+		features = append(features, probe.NFT)
+	}
+	if c.filtering() {
+		features = append(features, probe.VLANFiltering)
+	}
+	return session.Lacking(features...)
+}
+
 // Make makes the bridge, unless it is there, and a pair that joins the container to it.
-func (maker) Make(_ context.Context, s *attach.Session[Config]) ([]cni.Interface, error) {
-	c := s.Conf
+func (c *Config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, error) {
 	if err := c.needFiltering(); err != nil {
 		return nil, err
 	}
@@ -178,14 +178,13 @@ func (maker) Make(_ context.Context, s *attach.Session[Config]) ([]cni.Interface
 }
 
 // Finish makes the bridge the gateway, masquerades, and waits for the port.
-func (maker) Finish(ctx context.Context, s *attach.Session[Config], r *cni.Result) error {
-	c := s.Conf
+func (c *Config) Finish(ctx context.Context, s *attach.Session, r *cni.Result) error {
 	br, err := s.Host.Link(c.bridge())
 	if err != nil {
 		return err
 	}
 	if c.gateway() && len(r.IPs) > 0 {
-		if err := beGateway(ctx, s, br, r); err != nil {
+		if err := c.beGateway(ctx, s, br, r); err != nil {
 			return err
 		}
 	}

@@ -13,8 +13,8 @@ import (
 )
 
 // Amend fills in gateways and default routes.
-func (maker) Amend(s *attach.Session[Config], r *cni.Result) error {
-	if !s.Conf.gateway() {
+func (c *Config) Amend(s *attach.Session, r *cni.Result) error {
+	if !c.gateway() {
 		return nil
 	}
 	routed := map[bool]bool{}
@@ -28,7 +28,7 @@ func (maker) Amend(s *attach.Session[Config], r *cni.Result) error {
 		if !ip.Gateway.IsValid() {
 			ip.Gateway = ip.Address.Masked().Addr().Next()
 		}
-		if is4 := ip.Address.Addr().Is4(); s.Conf.IsDefaultGateway && !routed[is4] {
+		if is4 := ip.Address.Addr().Is4(); c.IsDefaultGateway && !routed[is4] {
 			r.Routes = append(r.Routes, cni.Route{Dst: defaultDst(is4), GW: ip.Gateway})
 			routed[is4] = true
 		}
@@ -43,19 +43,22 @@ func defaultDst(is4 bool) netip.Prefix {
 	return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 }
 
+// Route has nothing to do: the networks of the addresses contain the gateways.
+func (c *Config) Route(*attach.Session, kernel.Link, *cni.Result) error { return nil }
+
 // beGateway puts the gateway addresses on the bridge, or on the gateway interface of the VLAN, and turns on forwarding
 // for their families. All that is shared by the containers of the network: nothing here is taken back.
-func beGateway(ctx context.Context, s *attach.Session[Config], br kernel.Link, r *cni.Result) error {
+func (c *Config) beGateway(ctx context.Context, s *attach.Session, br kernel.Link, r *cni.Result) error {
 	gw := br
-	if s.Conf.VLAN != 0 {
+	if c.VLAN != 0 {
 		var err error
-		if gw, err = ensureVLANGateway(ctx, s, br); err != nil {
+		if gw, err = c.ensureVLANGateway(ctx, s, br); err != nil {
 			return err
 		}
 		r.Interfaces = append(r.Interfaces, cni.Interface{Name: gw.Name, MAC: gw.MAC.String()})
 	}
 	for _, ip := range r.IPs {
-		added, err := ensureAddr(s, gw, gatewayAddr(ip))
+		added, err := c.ensureAddr(s, gw, gatewayAddr(ip))
 		if err == nil && added && gw.Index == br.Index {
 			br, err = pin(s, br, r.Interfaces[0].MAC)
 		}
@@ -77,7 +80,7 @@ func gatewayAddr(ip cni.IP) netip.Prefix {
 
 // ensureAddr gives the gateway an address. Any other IPv4 address it has is in the way, and any IPv6 address of an
 // overlapping network.
-func ensureAddr(s *attach.Session[Config], gw kernel.Link, want netip.Prefix) (added bool, err error) {
+func (c *Config) ensureAddr(s *attach.Session, gw kernel.Link, want netip.Prefix) (added bool, err error) {
 	have, err := s.Host.Addrs(gw)
 	if err != nil {
 		return false, err
@@ -91,7 +94,7 @@ func ensureAddr(s *attach.Session[Config], gw kernel.Link, want netip.Prefix) (a
 			conflicts = append(conflicts, a)
 		}
 	}
-	if len(conflicts) > 0 && !s.Conf.ForceAddress {
+	if len(conflicts) > 0 && !c.ForceAddress {
 		return false, cni.Errorf(cni.CodeInvalidConfig, "%q already has an IP address different from %s", gw.Name, want).
 			WithDetails(fmt.Sprintf("found %v; forceAddress replaces it", conflicts))
 	}
@@ -105,21 +108,21 @@ func ensureAddr(s *attach.Session[Config], gw kernel.Link, want netip.Prefix) (a
 
 // pin makes a bridge keep the hardware address that it had before the container's port joined, now that it is a
 // gateway and neighbours remember it. One that had none, since it has lost its last port, keeps what it has now.
-func pin(s *attach.Session[Config], br kernel.Link, before string) (kernel.Link, error) {
+func pin(s *attach.Session, br kernel.Link, before string) (kernel.Link, error) {
 	if mac, err := net.ParseMAC(before); err == nil {
 		br.MAC = mac
 	}
 	return br, s.Host.EnsureMAC(br, br.MAC)
 }
 
-func checkGateway(s *attach.Session[Config], br kernel.Link) error {
-	if !s.Conf.gateway() || len(s.Prev.IPs) == 0 {
+func (c *Config) checkGateway(s *attach.Session, br kernel.Link) error {
+	if !c.gateway() || len(s.Prev.IPs) == 0 {
 		return nil
 	}
 	gw := br
-	if s.Conf.VLAN != 0 {
+	if c.VLAN != 0 {
 		var err error
-		if gw, err = checkVLANGateway(s, br); err != nil {
+		if gw, err = c.checkVLANGateway(s, br); err != nil {
 			return err
 		}
 	}

@@ -15,7 +15,8 @@ import (
 // Remove ends the guards against forged hardware addresses, whether the configuration still asks for them or not: a
 // port without one costs a question. It comes after the link is gone, so that nothing passes in between. What the
 // reference plugin left goes too.
-func (maker) Remove(s *attach.Session[Config], gone attach.Gone) error {
+func (c *Config) Remove(s *attach.Session, gone attach.Gone, deleteLinks func() error) error {
+	deleted := deleteLinks()
 	var ours, theirs error
 	if gone.All() {
 		_, ours = s.Host.Release(nft.Guarding, gone.Tag)
@@ -24,12 +25,12 @@ func (maker) Remove(s *attach.Session[Config], gone attach.Gone) error {
 		_, ours = s.Host.ReleaseIf(nft.GuardedPort(attach.HostName(gone.One)), nft.Guarding, gone.Tag)
 		theirs = removeReferenceGuard(s, referenceGuard(gone.One))
 	}
-	return errors.Join(kernel.UnlessNoNFT(ours), kernel.UnlessNoNFT(theirs))
+	return errors.Join(deleted, kernel.UnlessNoNFT(ours), kernel.UnlessNoNFT(theirs))
 }
 
 // Repair guards the port again, unless the guard of the reference plugin is there. A port that is gone needs none.
-func (maker) Repair(s *attach.Session[Config]) error {
-	if !s.Conf.MACSpoofChk {
+func (c *Config) Repair(s *attach.Session) error {
+	if !c.MACSpoofChk {
 		return nil
 	}
 	if ok, err := s.Host.HasChain(referenceGuards, referenceGuard(s.Attachment())); ok || err != nil {
@@ -50,7 +51,7 @@ func (maker) Repair(s *attach.Session[Config]) error {
 }
 
 // checkGuard looks for the guard of the port. That of the reference plugin will do.
-func checkGuard(s *attach.Session[Config], port, inside kernel.Link) error {
+func checkGuard(s *attach.Session, port, inside kernel.Link) error {
 	entries, err := nft.Guard(port.Name, inside.MAC)
 	if err != nil {
 		return err
@@ -75,7 +76,7 @@ const (
 
 func referenceGuard(a cni.Attachment) string { return referencePrefix + a.Container + "-" + a.IfName }
 
-func removeReferenceGuard(s *attach.Session[Config], chain string) error {
+func removeReferenceGuard(s *attach.Session, chain string) error {
 	return s.Host.Prune(kernel.Pruning{
 		Table: referenceGuards, Base: referenceHook, Chains: []string{chain, chain + "-mac"},
 		Match: func(r kernel.Rule) bool { return r.Jump == chain },
@@ -83,7 +84,7 @@ func removeReferenceGuard(s *attach.Session[Config], chain string) error {
 }
 
 // collectReferenceGuards removes the guards of ports that do not exist any more. Which network they were of is not said.
-func collectReferenceGuards(s *attach.Session[Config]) error {
+func collectReferenceGuards(s *attach.Session) error {
 	rules, err := s.Host.Rules(referenceGuards, referenceHook)
 	if err != nil || len(rules) == 0 {
 		return err

@@ -11,8 +11,8 @@ import (
 )
 
 // Precheck requires the bridge among the interfaces of the previous result, and that it is there, with its MAC address.
-func (maker) Precheck(s *attach.Session[Config]) error {
-	name := s.Conf.bridge()
+func (c *Config) Precheck(s *attach.Session) error {
+	name := c.bridge()
 	var own *cni.Interface
 	for i := range s.Prev.Interfaces {
 		if s.Prev.Interfaces[i].Name == name {
@@ -45,7 +45,7 @@ func (maker) Precheck(s *attach.Session[Config]) error {
 }
 
 // checkListed requires the port among the interfaces that the previous result has in the host, all of which must exist.
-func checkListed(s *attach.Session[Config], port, br kernel.Link) error {
+func checkListed(s *attach.Session, port, br kernel.Link) error {
 	listed := false
 	for _, i := range s.Prev.Interfaces {
 		if i.Sandbox != "" || i.Name == br.Name {
@@ -68,8 +68,7 @@ func checkListed(s *attach.Session[Config], port, br kernel.Link) error {
 }
 
 // Verify compares bridge and host's end with the previous result and the configuration.
-func (maker) Verify(ctx context.Context, s *attach.Session[Config], link kernel.Link) error {
-	c := s.Conf
+func (c *Config) Verify(_ context.Context, s *attach.Session, link kernel.Link) error {
 	br, err := s.Host.Link(c.bridge())
 	if err != nil {
 		return err
@@ -89,14 +88,14 @@ func (maker) Verify(ctx context.Context, s *attach.Session[Config], link kernel.
 		return err
 	}
 	_, ours := cni.ParseTag(port.Alias)
-	if err := checkVLANs(s, br, port, ours); err != nil {
+	if err := c.checkVLANs(s, br, port, ours); err != nil {
 		return err
 	}
-	if err := checkGateway(s, br); err != nil {
+	if err := c.checkGateway(s, br); err != nil {
 		return err
 	}
 	if c.IPMasq {
-		if err := s.CheckMasquerade(ctx); err != nil {
+		if err := s.CheckMasquerade(); err != nil {
 			return err
 		}
 	}

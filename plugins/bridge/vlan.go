@@ -157,11 +157,11 @@ func notFiltering(br kernel.Link) string {
 
 // checkVLANs compares the VLANs of the container's port with the configuration. The reference plugin's ports may be in
 // the default VLAN too: only since 2025 it takes them out.
-func checkVLANs(s *attach.Session[Config], br, port kernel.Link, ours bool) error {
-	if s.Conf.filtering() && !br.VLANFiltering {
+func (c *Config) checkVLANs(s *attach.Session, br, port kernel.Link, ours bool) error {
+	if c.filtering() && !br.VLANFiltering {
 		return errors.New(notFiltering(br))
 	}
-	want := s.Conf.vlans()
+	want := c.vlans()
 	if len(want) == 0 {
 		return nil
 	}
@@ -170,7 +170,7 @@ func checkVLANs(s *attach.Session[Config], br, port kernel.Link, ours bool) erro
 		return err
 	}
 	relevant := have
-	if s.Conf.PreserveDefaultVLAN || !ours {
+	if c.PreserveDefaultVLAN || !ours {
 		wanted := in(want)
 		relevant = slices.DeleteFunc(slices.Clone(have), func(v kernel.VLAN) bool { return !wanted(v) })
 	}

@@ -26,11 +26,11 @@ func (c *Config) vlanGatewayAlias() string {
 
 // ensureVLANGateway finds or makes the gateway interface. One that is there is used, whatever it is; a pair that an ADD
 // was killed over is completed. Nothing is undone, as others use it from the moment it exists.
-func ensureVLANGateway(ctx context.Context, s *attach.Session[Config], br kernel.Link) (kernel.Link, error) {
+func (c *Config) ensureVLANGateway(ctx context.Context, s *attach.Session, br kernel.Link) (kernel.Link, error) {
 	host := s.Host.Shared()
-	gw, err := host.Link(s.Conf.vlanGateway())
+	gw, err := host.Link(c.vlanGateway())
 	if errors.Is(err, kernel.ErrNoLink) {
-		gw, err = addVLANGateway(host, s.Conf, br)
+		gw, err = c.addVLANGateway(host, br)
 	}
 	if err != nil {
 		return gw, err
@@ -38,7 +38,7 @@ func ensureVLANGateway(ctx context.Context, s *attach.Session[Config], br kernel
 	port, isPair := otherEnd(host, gw)
 	isPair = isPair && (port.Master == 0 || port.Master == br.Index)
 	if isPair && !port.Up { // which is done last
-		if err := joinVLAN(s, host, br, gw, port); err != nil {
+		if err := c.joinVLAN(s, host, br, gw, port); err != nil {
 			return gw, err
 		}
 	}
@@ -59,7 +59,7 @@ func ensureVLANGateway(ctx context.Context, s *attach.Session[Config], br kernel
 }
 
 // addVLANGateway makes the pair, unless somebody is faster.
-func addVLANGateway(host *kernel.Space, c *Config, br kernel.Link) (kernel.Link, error) {
+func (c *Config) addVLANGateway(host *kernel.Space, br kernel.Link) (kernel.Link, error) {
 	name := c.vlanGateway()
 	gw, _, err := host.AddVeth(kernel.Veth{
 		Name: name, MTU: br.MTU, Host: host, HostName: fmt.Sprintf("veth%x", sha256.Sum256([]byte(name)))[:12],
@@ -73,9 +73,9 @@ func addVLANGateway(host *kernel.Space, c *Config, br kernel.Link) (kernel.Link,
 }
 
 // joinVLAN makes one end of the pair a port in the VLAN.
-func joinVLAN(s *attach.Session[Config], host *kernel.Space, br, gw, port kernel.Link) error {
+func (c *Config) joinVLAN(s *attach.Session, host *kernel.Space, br, gw, port kernel.Link) error {
 	for _, end := range []kernel.Link{gw, port} {
-		if err := host.SetAlias(end, s.Conf.vlanGatewayAlias()); err != nil {
+		if err := host.SetAlias(end, c.vlanGatewayAlias()); err != nil {
 			return err
 		}
 	}
@@ -88,7 +88,7 @@ func joinVLAN(s *attach.Session[Config], host *kernel.Space, br, gw, port kernel
 	if err := host.SetMaster(port, br); err != nil {
 		return err
 	}
-	if err := s.Conf.setVLANs(host, port, []kernel.VLAN{untagged(s.Conf.VLAN)}); err != nil {
+	if err := c.setVLANs(host, port, []kernel.VLAN{untagged(c.VLAN)}); err != nil {
 		return err
 	}
 	return host.Up(port)
@@ -104,10 +104,10 @@ func otherEnd(host *kernel.Space, l kernel.Link) (end kernel.Link, ok bool) {
 }
 
 // checkVLANGateway finds the gateway interface, and looks at its port if it is ours.
-func checkVLANGateway(s *attach.Session[Config], br kernel.Link) (kernel.Link, error) {
-	gw, err := s.Host.Link(s.Conf.vlanGateway())
+func (c *Config) checkVLANGateway(s *attach.Session, br kernel.Link) (kernel.Link, error) {
+	gw, err := s.Host.Link(c.vlanGateway())
 	if err != nil {
-		return gw, fmt.Errorf("gateway of VLAN %d: %w", s.Conf.VLAN, err)
+		return gw, fmt.Errorf("gateway of VLAN %d: %w", c.VLAN, err)
 	}
 	if err := s.CheckHostMAC(gw); err != nil {
 		return gw, err
@@ -116,7 +116,7 @@ func checkVLANGateway(s *attach.Session[Config], br kernel.Link) (kernel.Link, e
 		return gw, fmt.Errorf("interface %s: expected it up, found it down", gw.Name)
 	}
 	port, isPair := otherEnd(s.Host, gw)
-	if !isPair || gw.Alias != s.Conf.vlanGatewayAlias() {
+	if !isPair || gw.Alias != c.vlanGatewayAlias() {
 		return gw, nil
 	}
 	if err := checkPort(port, br); err != nil {
@@ -126,7 +126,7 @@ func checkVLANGateway(s *attach.Session[Config], br kernel.Link) (kernel.Link, e
 	if err != nil {
 		return gw, err
 	}
-	if want := untagged(s.Conf.VLAN); !slices.Contains(have, want) {
+	if want := untagged(c.VLAN); !slices.Contains(have, want) {
 		return gw, fmt.Errorf("interface %s: expected VLAN %s, found %s", port.Name, kernel.FormatVLANs([]kernel.VLAN{want}), kernel.FormatVLANs(have))
 	}
 	return gw, nil

@@ -26,47 +26,43 @@ type Config struct {
 }
 
 // Plugin is the definition of dhcp.
-var Plugin = plugin.Define[Config](plugin.Info{
+var Plugin = plugin.Define(plugin.Info{
 	Name:  "dhcp",
 	About: "gets addresses from a DHCP server on the link, through a daemon that renews them",
 	Role:  plugin.RoleIPAM,
 	Doc:   doc,
-}, client{})
-
-type client struct{}
-
-type call = plugin.Call[Config]
+}, func() plugin.Plugin { return new(Config) })
 
 // Validate refuses options that do not exist.
-func (client) Validate(c *call) error {
-	if c.Conf.IPAM == nil {
+func (c *Config) Validate(call *plugin.Call) error {
+	if c.IPAM == nil {
 		return cni.Errorf(cni.CodeInvalidConfig, "the network configuration has no ipam section")
 	}
-	_, _, err := c.Conf.IPAM.Options(c.Args)
+	_, _, err := c.IPAM.Options(call.Args)
 	return err
 }
 
 // Add returns the address from the daemon, with the routes of the configuration after those from
 // the server.
-func (client) Add(ctx context.Context, c *call) (*cni.Result, error) {
-	r, err := ask(ctx, c, rpc.Allocate)
+func (c *Config) Add(ctx context.Context, call *plugin.Call) (*cni.Result, error) {
+	r, err := c.ask(ctx, call, rpc.Allocate)
 	if err != nil {
 		return nil, err
 	}
-	r.Routes = append(r.Routes, c.Conf.IPAM.Routes...)
+	r.Routes = append(r.Routes, c.IPAM.Routes...)
 	return r, nil
 }
 
 // Check asks the daemon whether it still has the address of the previous result.
-func (client) Check(ctx context.Context, c *call) error {
-	r, err := ask(ctx, c, rpc.Check)
-	if err != nil || c.Prev == nil {
+func (c *Config) Check(ctx context.Context, call *plugin.Call) error {
+	r, err := c.ask(ctx, call, rpc.Check)
+	if err != nil || call.Prev == nil {
 		return err
 	}
 	for _, ip := range r.IPs {
 		same := func(p cni.IP) bool { return p.Address == ip.Address }
-		if !slices.ContainsFunc(c.Prev.IPs, same) {
-			return fmt.Errorf("the server has changed the address: expected %v of prevResult, found %s", prefixes(c.Prev.IPs), ip.Address)
+		if !slices.ContainsFunc(call.Prev.IPs, same) {
+			return fmt.Errorf("the server has changed the address: expected %v of prevResult, found %s", prefixes(call.Prev.IPs), ip.Address)
 		}
 	}
 	return nil
@@ -81,15 +77,15 @@ func prefixes(ips []cni.IP) []netip.Prefix {
 }
 
 // Del releases the address. If no daemon runs, the next one does.
-func (client) Del(ctx context.Context, c *call) error {
-	config, err := network(c)
+func (c *Config) Del(ctx context.Context, call *plugin.Call) error {
+	config, err := network(call)
 	if err != nil {
 		return err
 	}
-	q := rpc.Request{Verb: rpc.Release, Container: c.ContainerID, IfName: c.IfName, Netns: c.Netns, Config: config}
-	reply, err := rpc.Call(ctx, socket(c), q)
+	q := rpc.Request{Verb: rpc.Release, Container: call.ContainerID, IfName: call.IfName, Netns: call.Netns, Config: config}
+	reply, err := rpc.Call(ctx, c.socket(), q)
 	if errors.Is(err, rpc.ErrUnreachable) {
-		return note(c)
+		return c.note(call)
 	}
 	if err != nil {
 		return cni.Errorf(cni.CodeInternal, "error dialing DHCP daemon: %w", err)
@@ -99,29 +95,29 @@ func (client) Del(ctx context.Context, c *call) error {
 
 // note writes a note for the next daemon that the attachment was deleted, if an earlier one has
 // left a lease of it.
-func note(c *call) error {
-	a := c.Attachment()
-	leases, err := dhcp.Leases(socket(c))
+func (c *Config) note(call *plugin.Call) error {
+	a := call.Attachment()
+	leases, err := dhcp.Leases(c.socket())
 	if err != nil {
 		return cni.Errorf(cni.CodeIOFailure, "%w", err)
 	}
 	if ok, err := leases.Read(dhcp.FileName(a), new(json.RawMessage)); err == nil && !ok {
 		return nil
 	}
-	notes, err := dhcp.Notes(socket(c))
+	notes, err := dhcp.Notes(c.socket())
 	if err == nil {
 		err = notes.Write(dhcp.FileName(a), dhcp.Note{Attachment: a})
 	}
 	if err != nil {
 		return cni.Errorf(cni.CodeIOFailure, "note for the DHCP daemon, which does not run: %w", err)
 	}
-	c.Log.Warn("no DHCP daemon runs; the next one gives the address back", "socket", socket(c))
+	call.Log.Warn("no DHCP daemon runs; the next one gives the address back", "socket", c.socket())
 	return nil
 }
 
 // Status reports whether the daemon answers.
-func (client) Status(ctx context.Context, c *call) error {
-	reply, err := rpc.Call(ctx, socket(c), rpc.Request{Verb: rpc.Status})
+func (c *Config) Status(ctx context.Context, call *plugin.Call) error {
+	reply, err := rpc.Call(ctx, c.socket(), rpc.Request{Verb: rpc.Status})
 	if errors.Is(err, rpc.ErrReference) {
 		return nil
 	}
@@ -136,12 +132,12 @@ func (client) Status(ctx context.Context, c *call) error {
 
 // GC has the daemon release leases that are no longer in use. Without a daemon there is none to
 // release.
-func (client) GC(ctx context.Context, c *call) error {
-	config, err := network(c)
+func (c *Config) GC(ctx context.Context, call *plugin.Call) error {
+	config, err := network(call)
 	if err != nil {
 		return err
 	}
-	reply, err := rpc.Call(ctx, socket(c), rpc.Request{Verb: rpc.Collect, Config: config, Valid: c.Valid})
+	reply, err := rpc.Call(ctx, c.socket(), rpc.Request{Verb: rpc.Collect, Config: config, Valid: call.Valid})
 	if errors.Is(err, rpc.ErrReference) || errors.Is(err, rpc.ErrUnreachable) {
 		return nil
 	}
@@ -154,17 +150,17 @@ func (client) GC(ctx context.Context, c *call) error {
 const hint = "start it with: dhcp daemon, or tenon dhcp-daemon"
 
 // ask makes a request about the container, and returns its result.
-func ask(ctx context.Context, c *call, verb rpc.Verb) (*cni.Result, error) {
-	path, err := filepath.Abs(c.Netns)
+func (c *Config) ask(ctx context.Context, call *plugin.Call, verb rpc.Verb) (*cni.Result, error) {
+	path, err := filepath.Abs(call.Netns)
 	if err != nil {
 		return nil, err
 	}
-	q := rpc.Request{Verb: verb, Container: c.ContainerID, IfName: c.IfName, Netns: path, Args: c.Args, Config: c.Stdin()}
+	q := rpc.Request{Verb: verb, Container: call.ContainerID, IfName: call.IfName, Netns: path, Args: call.Args, Config: call.Stdin()}
 	if q.NS, err = os.Open(path); err != nil {
 		return nil, cni.Errorf(cni.CodeUnknownContainer, "CNI_NETNS: %w", err)
 	}
 	defer q.NS.Close()
-	reply, err := rpc.Call(ctx, socket(c), q)
+	reply, err := rpc.Call(ctx, c.socket(), q)
 	if err != nil {
 		return nil, cni.Errorf(cni.CodeInternal, "error dialing DHCP daemon: %w", err).WithDetails(hint)
 	}
@@ -186,14 +182,14 @@ func outer(reply *rpc.Reply, method string) error {
 }
 
 // socket returns the path of the daemon's socket.
-func socket(c *call) string {
-	if c.Conf.IPAM == nil {
+// network returns the part of the configuration that DEL and GC need: the rest may be wrong by now.
+func (c *Config) socket() string {
+	if c.IPAM == nil {
 		return dhcp.DefaultSocket
 	}
-	return cmp.Or(c.Conf.IPAM.DaemonSocketPath, dhcp.DefaultSocket)
+	return cmp.Or(c.IPAM.DaemonSocketPath, dhcp.DefaultSocket)
 }
 
-// network returns the part of the configuration that DEL and GC need: the rest may be wrong by now.
-func network(c *call) (json.RawMessage, error) {
+func network(c *plugin.Call) (json.RawMessage, error) {
 	return json.Marshal(map[string]any{"cniVersion": c.Version, "name": c.Name, "type": c.Type, "ipam": map[string]string{"type": "dhcp"}})
 }

@@ -15,25 +15,19 @@ type Config struct {
 }
 
 // Plugin is the definition of dummy.
-var Plugin = plugin.Define[Config](plugin.Info{
+var Plugin = attach.Define(plugin.Info{
 	Name:  "dummy",
 	About: "gives a container an interface without traffic to keep addresses on",
 	Doc:   doc,
-}, &attach.Plugin[Config]{
-	Maker: maker{},
+}, attach.Traits{
 	Kind:  "dummy",
 	DNS:   attach.DNSOfIPAM, // as the reference plugin's
 	Texts: attach.Texts{NoPrev: "dummy: Required prevResult missing"},
-})
-
-type (
-	maker   struct{}
-	session = attach.Session[Config]
-)
+}, func() attach.Maker { return new(Config) })
 
 // Validate refuses what would hold no address.
-func (maker) Validate(c *plugin.Call[Config]) error {
-	if c.IPAM.Type == "" {
+func (c *Config) Validate(call *plugin.Call) error {
+	if call.IPAM.Type == "" {
 		return cni.Errorf(cni.CodeInvalidConfig, "dummy interface requires an IPAM configuration").
 			WithDetails(`{"type": "static", "addresses": [...]} gives it the addresses named there`)
 	}
@@ -41,7 +35,7 @@ func (maker) Validate(c *plugin.Call[Config]) error {
 }
 
 // Make makes the link.
-func (maker) Make(_ context.Context, s *session) ([]cni.Interface, error) {
+func (c *Config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, error) {
 	link, err := s.Sandbox.AddLink(kernel.NewLink{Name: s.IfName, Kind: "dummy", Alias: s.Tag})
 	if err != nil {
 		return nil, err
@@ -50,4 +44,4 @@ func (maker) Make(_ context.Context, s *session) ([]cni.Interface, error) {
 }
 
 // Verify has nothing to add: there is nothing special about a dummy.
-func (maker) Verify(context.Context, *session, kernel.Link) error { return nil }
+func (c *Config) Verify(context.Context, *attach.Session, kernel.Link) error { return nil }

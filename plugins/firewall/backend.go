@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/chained"
 	"github.com/tenon-cni/tenon/internal/iptables"
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
@@ -26,8 +27,8 @@ func (b backend) named() bool {
 }
 
 // choose returns the backend to use for addresses.
-func choose(ctx context.Context, s *session, addrs []netip.Addr) (backend, error) {
-	b := s.Conf.Backend
+func (c *Config) choose(ctx context.Context, s *chained.Session, addrs []netip.Addr) (backend, error) {
+	b := c.Backend
 	if b.named() {
 		return b, nil
 	}
@@ -35,7 +36,7 @@ func choose(ctx context.Context, s *session, addrs []netip.Addr) (backend, error
 		s.Log.Warn("unknown backend: the plugin chooses one", "backend", string(b))
 	}
 	withoutNFT := s.Host.NFTAvailable() != nil
-	if withoutNFT && !s.Conf.open() { // only iptables can isolate then
+	if withoutNFT && !c.open() { // only iptables can isolate then
 		return backendIPTables, nil
 	}
 	if err := running(ctx); err == nil {
@@ -57,7 +58,7 @@ func choose(ctx context.Context, s *session, addrs []netip.Addr) (backend, error
 }
 
 // iptablesStops reports whether rules of iptables are needed for the packets of addresses to be forwarded.
-func iptablesStops(s *session, addrs []netip.Addr) (bool, error) {
+func iptablesStops(s *chained.Session, addrs []netip.Addr) (bool, error) {
 	for _, f := range families(addrs) {
 		if drops, err := s.Host.IPTablesDrops(f); drops || err != nil {
 			return drops, err

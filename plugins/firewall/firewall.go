@@ -14,6 +14,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/nft"
+	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/plugin"
 )
 
@@ -35,27 +36,15 @@ type Config struct {
 }
 
 // Plugin is the definition of firewall.
-var Plugin = plugin.Define[Config](plugin.Info{
+var Plugin = chained.Define(plugin.Info{
 	Name:     "firewall",
 	About:    "lets a container's addresses through the host's firewall, and isolates bridges",
 	Role:     plugin.RoleChained,
 	Versions: []cni.Version{cni.V040, cni.V100, cni.V110},
 	Doc:      doc,
-}, &chained.Plugin[Config]{
-	Decorator: decorator{},
-	NoPrev:    chained.NoPrev{Add: "missing prevResult from earlier plugin"},
-	Needs: func(c *Config) []probe.Feature {
-		if c.Backend == backendNFT {
-			return []probe.Feature{probe.NFT}
-		}
-		return nil
-	},
+}, chained.Traits{NoPrev: chained.NoPrev{Add: "missing prevResult from earlier plugin"}}, func() chained.Decorator {
+	return new(Config)
 })
-
-type (
-	decorator struct{}
-	session   = chained.Session[Config]
-)
 
 const defaultZone, defaultAdminChain = "trusted", "CNI-ADMIN"
 
@@ -79,12 +68,12 @@ func (c *Config) open() bool { return c.IngressPolicy == "" || c.IngressPolicy =
 const maxChain = 28
 
 // Validate checks the policy, and that the name of the chain is one: it becomes a word of a rule.
-func (decorator) Validate(c *plugin.Call[Config]) error {
-	if p := c.Conf.IngressPolicy; !c.Conf.open() && p != policySameBridge && p != policyIsolated {
+func (c *Config) Validate(*plugin.Call) error {
+	if p := c.IngressPolicy; !c.open() && p != policySameBridge && p != policyIsolated {
 		return cni.Errorf(cni.CodeInvalidConfig, "unknown ingress policy: %q", p).
 			WithDetails("there are open, same-bridge and isolated")
 	}
-	chain := c.Conf.adminChain()
+	chain := c.adminChain()
 	foreign := func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`"'\!`, r) }
 	if len(chain) > maxChain || chain[0] == '-' || strings.ContainsFunc(chain, foreign) {
 		return cni.Errorf(cni.CodeInvalidConfig, "iptablesAdminChainName: %q cannot be a chain of iptables", chain).
@@ -94,8 +83,10 @@ func (decorator) Validate(c *plugin.Call[Config]) error {
 }
 
 // Status says what the backend that was asked for lacks.
-func (decorator) Status(ctx context.Context, c *plugin.Call[Config]) error {
-	switch c.Conf.Backend {
+func (c *Config) Status(ctx context.Context, _ *plugin.Call) error {
+	switch c.Backend {
+	case backendNFT:
+		return session.Lacking(probe.NFT)
 	case backendIPTables:
 		return lacksIPTables(cni.CodeNotAvailable)
 	case backendFirewalld:
@@ -106,17 +97,17 @@ func (decorator) Status(ctx context.Context, c *plugin.Call[Config]) error {
 
 // Rules admits the addresses and, with a policy, isolates what they are behind, whatever the backend. Where the kernel has no
 // nftables, iptables and firewalld let through all the same, but of them only iptables can isolate.
-func (decorator) Rules(s *session) ([]kernel.Entry, error) {
-	if s.Conf.Backend != backendNFT && (s.Conf.open() || s.Conf.Backend != backendFirewalld) {
+func (c *Config) Rules(s *chained.Session) ([]kernel.Entry, error) {
+	if c.Backend != backendNFT && (c.open() || c.Backend != backendFirewalld) {
 		if err := s.Host.NFTAvailable(); errors.Is(err, kernel.ErrNoNFT) {
 			return nil, nil
 		}
 	}
 	entries := nft.Admit(addresses(s)...)
-	if s.Conf.open() {
+	if c.open() {
 		return entries, nil
 	}
-	isolation, err := isolationOf(s)
+	isolation, err := c.isolationOf(s)
 	if err != nil {
 		return nil, err
 	}
@@ -125,63 +116,66 @@ func (decorator) Rules(s *session) ([]kernel.Entry, error) {
 }
 
 // Apply has the backend let the addresses through.
-func (decorator) Apply(ctx context.Context, s *session, _ *cni.Result) error {
+func (c *Config) Apply(ctx context.Context, s *chained.Session, _ *cni.Result) error {
 	addrs := addresses(s)
-	b, err := choose(ctx, s, addrs)
+	b, err := c.choose(ctx, s, addrs)
 	if err != nil {
 		return err
 	}
 	switch b {
 	case backendFirewalld:
-		if err := addSources(ctx, s, addrs); err != nil {
+		if err := c.addSources(ctx, s, addrs); err != nil {
 			return cmp.Or(lacksFirewalld(ctx, cni.CodeUnsupportedField), err)
 		}
 	case backendIPTables:
-		return eachEdit(s, addrs, s.Host.EditIPTables)
+		return c.eachEdit(s, addrs, s.Host.EditIPTables)
 	}
 	return nil
 }
 
 // Verify looks for what Apply makes.
-func (decorator) Verify(ctx context.Context, s *session) error {
+func (c *Config) Verify(ctx context.Context, s *chained.Session) error {
 	addrs := addresses(s)
-	b, err := choose(ctx, s, addrs)
+	b, err := c.choose(ctx, s, addrs)
 	if err != nil {
 		return err
 	}
 	switch b {
 	case backendFirewalld:
-		return checkSources(ctx, s, addrs)
+		return c.checkSources(ctx, s, addrs)
 	case backendIPTables:
-		return checkRules(s, addrs)
+		return c.checkRules(s, addrs)
 	}
 	return nil
 }
 
+// Released has nothing to do: Remove releases the entries itself.
+func (c *Config) Released(context.Context, *chained.Session, []kernel.Held) error { return nil }
+
 // VerifyReference looks for what the reference plugin makes by default, which is what the backend iptables makes.
-func (decorator) VerifyReference(_ context.Context, s *session) error {
-	return checkRules(s, addresses(s))
+func (c *Config) VerifyReference(_ context.Context, s *chained.Session) error {
+	return c.checkRules(s, addresses(s))
 }
 
-func checkRules(s *session, addrs []netip.Addr) error {
-	return eachEdit(s, addrs, func(t iptables.Table, e iptables.Edit) error { return check(s, t, e) })
+func (c *Config) checkRules(s *chained.Session, addrs []netip.Addr) error {
+	return c.eachEdit(s, addrs, func(t iptables.Table, e iptables.Edit) error { return check(s, t, e) })
 }
 
 // check looks for the rules of an edit.
-func check(s *session, t iptables.Table, e iptables.Edit) error {
+func check(s *chained.Session, t iptables.Table, e iptables.Edit) error {
 	return s.Host.CheckIPTables(t, slices.Concat(e.Common, e.Rules))
 }
 
 // eachEdit calls do with what is wanted in the filter table of each family that has addresses.
-func eachEdit(s *session, addrs []netip.Addr, do func(iptables.Table, iptables.Edit) error) error {
+func (c *Config) eachEdit(s *chained.Session, addrs []netip.Addr, do func(iptables.Table, iptables.Edit) error) error {
 	for _, f := range families(addrs) {
-		e := admission(s.Conf.adminChain(), ofFamily(f, addrs))
-		if !s.Conf.open() {
-			i, err := isolationOf(s)
+		e := admission(c.adminChain(), ofFamily(f, addrs))
+		if !c.open() {
+			i, err := c.isolationOf(s)
 			if err != nil {
 				return err
 			}
-			e = e.With(isolation(i.Interface, s.Conf.IngressPolicy))
+			e = e.With(isolation(i.Interface, c.IngressPolicy))
 		}
 		err := do(iptables.Table{Family: f, Name: "filter"}, e)
 		if errors.Is(err, kernel.ErrNoIPTables) {
@@ -196,7 +190,7 @@ func eachEdit(s *session, addrs []netip.Addr, do func(iptables.Table, iptables.E
 
 // addresses are all that the previous result has, each once, whatever interface they are of. Those of other interfaces that
 // CHECK is told of may have come later.
-func addresses(s *session) (list []netip.Addr) {
+func addresses(s *chained.Session) (list []netip.Addr) {
 	ips := s.Prev.IPs
 	if s.Command == cni.Check {
 		ips = s.PrevIPs()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/chained"
 	"github.com/tenon-cni/tenon/internal/firewalld"
 )
 
@@ -20,8 +21,8 @@ var errNotRunning = errors.New("firewalld is not running")
 func running(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	return withFirewalld(ctx, func(c *firewalld.Conn) error {
-		running, err := c.Running(ctx)
+	return withFirewalld(ctx, func(d *firewalld.Conn) error {
+		running, err := d.Running(ctx)
 		if err == nil && !running {
 			err = errNotRunning
 		}
@@ -46,13 +47,13 @@ func withFirewalld(ctx context.Context, do func(*firewalld.Conn) error) error {
 }
 
 // addSources adds addresses to the zone. Undone for those that were not in it.
-func addSources(ctx context.Context, s *session, addrs []netip.Addr) error {
-	return withFirewalld(ctx, func(c *firewalld.Conn) error {
+func (c *Config) addSources(ctx context.Context, s *chained.Session, addrs []netip.Addr) error {
+	return withFirewalld(ctx, func(d *firewalld.Conn) error {
 		for _, a := range addrs {
 			added := false
-			err := s.Tx.Do(fmt.Sprintf("firewalld: add %s to zone %s", a, s.Conf.zone()),
+			err := s.Tx.Do(fmt.Sprintf("firewalld: add %s to zone %s", a, c.zone()),
 				func() (err error) {
-					added, err = c.AddSource(ctx, s.Conf.zone(), a)
+					added, err = d.AddSource(ctx, c.zone(), a)
 					return err
 				},
 				func() error {
@@ -61,7 +62,7 @@ func addSources(ctx context.Context, s *session, addrs []netip.Addr) error {
 					}
 					ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 					defer cancel()
-					return withFirewalld(ctx, func(c *firewalld.Conn) error { return c.RemoveSource(ctx, s.Conf.zone(), a) })
+					return withFirewalld(ctx, func(d *firewalld.Conn) error { return d.RemoveSource(ctx, c.zone(), a) })
 				})
 			if err != nil {
 				return err
@@ -71,15 +72,15 @@ func addSources(ctx context.Context, s *session, addrs []netip.Addr) error {
 	})
 }
 
-func checkSources(ctx context.Context, s *session, addrs []netip.Addr) error {
-	return withFirewalld(ctx, func(c *firewalld.Conn) error {
+func (c *Config) checkSources(ctx context.Context, s *chained.Session, addrs []netip.Addr) error {
+	return withFirewalld(ctx, func(d *firewalld.Conn) error {
 		for _, a := range addrs {
-			has, err := c.HasSource(ctx, s.Conf.zone(), a)
+			has, err := d.HasSource(ctx, c.zone(), a)
 			if err != nil {
 				return err
 			}
 			if !has {
-				return fmt.Errorf("firewalld zone %q: expected source %s for %s, found it is not there", s.Conf.zone(), a, s.Attachment())
+				return fmt.Errorf("firewalld zone %q: expected source %s for %s, found it is not there", c.zone(), a, s.Attachment())
 			}
 		}
 		return nil
@@ -90,25 +91,25 @@ func checkSources(ctx context.Context, s *session, addrs []netip.Addr) error {
 // is nothing to remove. A source that firewalld refuses to remove stays, with a warning, because a later DEL gets the same
 // answer. A call to firewalld can take long, so removeSources does not hold the lock of the namespace during it: if another
 // attachment takes an address meanwhile, removeSources adds its source again.
-func removeSources(ctx context.Context, s *session, addrs []netip.Addr, taken func(netip.Addr) bool) error {
-	if s.Conf.Backend.named() && s.Conf.Backend != backendFirewalld || running(ctx) != nil {
+func (c *Config) removeSources(ctx context.Context, s *chained.Session, addrs []netip.Addr, taken func(netip.Addr) bool) error {
+	if c.Backend.named() && c.Backend != backendFirewalld || running(ctx) != nil {
 		return nil
 	}
-	return withFirewalld(ctx, func(c *firewalld.Conn) error {
+	return withFirewalld(ctx, func(d *firewalld.Conn) error {
 		var errs []error
 		for _, a := range addrs {
 			if taken(a) {
 				continue
 			}
-			err := s.Tx.Do(fmt.Sprintf("firewalld: remove %s from zone %s", a, s.Conf.zone()),
-				func() error { return c.RemoveSource(ctx, s.Conf.zone(), a) }, nil)
+			err := s.Tx.Do(fmt.Sprintf("firewalld: remove %s from zone %s", a, c.zone()),
+				func() error { return d.RemoveSource(ctx, c.zone(), a) }, nil)
 			if errors.Is(err, firewalld.ErrRefused) {
 				s.Log.Warn("an address stays in a zone of firewalld; reload or restart firewalld to remove it",
-					"address", a, "zone", s.Conf.zone(), "error", err)
+					"address", a, "zone", c.zone(), "error", err)
 				continue
 			}
 			if err == nil && taken(a) {
-				_, err = c.AddSource(ctx, s.Conf.zone(), a)
+				_, err = d.AddSource(ctx, c.zone(), a)
 			}
 			errs = append(errs, err)
 		}

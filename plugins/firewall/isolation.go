@@ -4,15 +4,16 @@ import (
 	"errors"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/chained"
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/nft"
 )
 
 // isolationOf finds what the previous result says the container to be behind: a bridge, or else the host's end of its link,
 // as that of ptp. What a bridge forwards itself the host's rules do not see, so that isolated its port is closed.
-func isolationOf(s *session) (i nft.Isolation, err error) {
-	i.Inside = s.Conf.IngressPolicy == policyIsolated
-	links, err := hostLinks(s)
+func (c *Config) isolationOf(s *chained.Session) (i nft.Isolation, err error) {
+	i.Inside = c.IngressPolicy == policyIsolated
+	links, err := c.hostLinks(s)
 	if err != nil {
 		return i, err
 	}
@@ -31,7 +32,7 @@ func isolationOf(s *session) (i nft.Isolation, err error) {
 }
 
 // hostLinks are the interfaces of the host that the previous result names.
-func hostLinks(s *session) (links []kernel.Link, err error) {
+func (c *Config) hostLinks(s *chained.Session) (links []kernel.Link, err error) {
 	for _, i := range s.Prev.Interfaces {
 		if i.Sandbox != "" {
 			continue
@@ -47,7 +48,7 @@ func hostLinks(s *session) (links []kernel.Link, err error) {
 	}
 	if len(links) == 0 {
 		return nil, cni.Errorf(cni.CodeInvalidConfig, "interface needs to be set for ingress policy %q, make sure to chain %q plugin with %q",
-			s.Conf.IngressPolicy, "firewall", "bridge").
+			c.IngressPolicy, "firewall", "bridge").
 			WithDetails("prevResult names no interface that the host has; firewall belongs behind bridge or ptp in the plugins of a network")
 	}
 	return links, nil

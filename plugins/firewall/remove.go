@@ -15,12 +15,12 @@ import (
 // Remove removes what there is of attachments that are gone, in iptables and firewalld first: the entries say whose that is,
 // so that they are needed until it is gone. What the reference plugin has made for addresses goes as far as the previous
 // result tells of them.
-func (decorator) Remove(ctx context.Context, s *session, gone chained.Gone) error {
+func (c *Config) Remove(ctx context.Context, s *chained.Session, gone chained.Gone) error {
 	held, err := s.Host.Owned(nft.Filtering)
 	if err != nil {
 		return err
 	}
-	r := remover{session: s, gone: gone}
+	r := remover{Session: s, conf: c, gone: gone}
 	var addrs []netip.Addr
 	var ifaces []string
 	if s.Prev != nil {
@@ -53,7 +53,8 @@ func (decorator) Remove(ctx context.Context, s *session, gone chained.Gone) erro
 }
 
 type remover struct {
-	*session
+	*chained.Session
+	conf   *Config
 	gone   chained.Gone
 	shared bool // something was left, as somebody else has an entry for it
 }
@@ -70,7 +71,7 @@ func (r *remover) addresses(ctx context.Context, addrs []netip.Addr) error {
 		})
 	}
 	rules := r.iptables(admitted(func(a netip.Addr) bool { return slices.Contains(addrs, a) && !taken(a) }))
-	return errors.Join(rules, removeSources(ctx, r.session, addrs, taken))
+	return errors.Join(rules, r.conf.removeSources(ctx, r.Session, addrs, taken))
 }
 
 // interfaces removes the rules of interfaces that nobody else is behind.

@@ -5,34 +5,37 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/tenon-cni/tenon/internal/chained"
 	"github.com/tenon-cni/tenon/internal/firewalld"
 	"github.com/tenon-cni/tenon/internal/iptables"
+	"github.com/tenon-cni/tenon/internal/session"
 )
 
-// Deny has nothing to put back: with every backend it is entries that isolate, and they come before it.
-func (decorator) Deny(context.Context, *session) ([]string, error) { return nil, nil }
-
-// Allow puts back rules of iptables and sources of firewalld.
-func (decorator) Allow(ctx context.Context, s *session) (restored []string, err error) {
+// Restore restores rules of iptables and sources of firewalld. With every backend it is entries that isolate, so that there is
+// nothing to deny.
+func (c *Config) Restore(ctx context.Context, s *chained.Session, step session.Step) (restored []string, err error) {
+	if step != session.Allow {
+		return nil, nil
+	}
 	addrs := addresses(s)
-	b, err := choose(ctx, s, addrs)
+	b, err := c.choose(ctx, s, addrs)
 	if err != nil {
 		return nil, err
 	}
 	switch b {
 	case backendFirewalld:
-		err = withFirewalld(ctx, func(c *firewalld.Conn) error {
+		err = withFirewalld(ctx, func(d *firewalld.Conn) error {
 			var errs []error
 			for _, a := range addrs {
-				added, err := c.AddSource(ctx, s.Conf.zone(), a)
+				added, err := d.AddSource(ctx, c.zone(), a)
 				if errs = append(errs, err); added {
-					restored = append(restored, fmt.Sprintf("%s in zone %s of firewalld", a, s.Conf.zone()))
+					restored = append(restored, fmt.Sprintf("%s in zone %s of firewalld", a, c.zone()))
 				}
 			}
 			return errors.Join(errs...)
 		})
 	case backendIPTables:
-		err = eachEdit(s, addrs, func(t iptables.Table, e iptables.Edit) error {
+		err = c.eachEdit(s, addrs, func(t iptables.Table, e iptables.Edit) error {
 			if missing := check(s, t, e); missing != nil {
 				restored = append(restored, missing.Error())
 			}
@@ -40,4 +43,9 @@ func (decorator) Allow(ctx context.Context, s *session) (restored []string, err 
 		})
 	}
 	return restored, err
+}
+
+// Move has nothing to do: a repair keeps the backend.
+func (c *Config) Move(context.Context, *chained.Session, bool) ([]session.Move, error) {
+	return nil, nil
 }

@@ -2,9 +2,13 @@ package firewall_test
 
 import (
 	"encoding/json"
+	"errors"
 	"testing"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/repair"
+	"github.com/tenon-cni/tenon/invoke"
+	"github.com/tenon-cni/tenon/plugin"
 	"github.com/tenon-cni/tenon/plugins/firewall"
 )
 
@@ -17,7 +21,11 @@ func (l *lab) repair(names ...string) {
 		if err != nil {
 			l.t.Fatal(err)
 		}
-		l.Host.Do(func() { err = firewall.Plugin.Repair(l.t.Context(), q.Env, stdin) })
+		calls := []invoke.Call{{Path: "/nowhere/firewall", Env: q.Env, Stdin: stdin}}
+		l.Host.Do(func() {
+			outcomes, failed := repair.Run(l.t.Context(), []plugin.Definition{firewall.Plugin}, calls)
+			err = errors.Join(failed, outcomes[0].Err)
+		})
 		if err != nil {
 			l.t.Errorf("repair of %s: %v", name, err)
 		}

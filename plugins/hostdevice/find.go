@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
@@ -32,6 +33,14 @@ var userSpace = []string{"vfio-pci", "uio_pci_generic", "igb_uio"}
 
 // errNoDevice has the text of the upstream plugin.
 var errNoDevice = errors.New(`specify either "device", "hwaddr", "kernelpath" or "pciBusID"`)
+
+// wanted returns the device of the configuration. It reads sysfs once.
+func (c *Config) wanted() (wanted, error) {
+	if c.device == nil {
+		c.device = sync.OnceValues(func() (wanted, error) { return c.sys.wanted(c) })
+	}
+	return c.device()
+}
 
 // wanted reads the configuration, and from sysfs who drives the device.
 func (sys sysfs) wanted(c *Config) (w wanted, err error) {

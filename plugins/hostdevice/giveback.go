@@ -14,9 +14,12 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
-// Return gives the host its device back.
-func (m maker) Return(s *session) error {
-	memory, unlock, err := open(s)
+// Remove gives the host back the devices of attachments that are gone.
+func (c *Config) Remove(s *attach.Session, gone attach.Gone, deleteLinks func() error) error {
+	if gone.All() {
+		return errors.Join(deleteLinks(), c.collect(s, gone))
+	}
+	memory, unlock, err := c.open(s)
 	if err != nil {
 		return err
 	}
@@ -26,7 +29,7 @@ func (m maker) Return(s *session) error {
 		return err
 	}
 	if x == nil {
-		if x, err = m.unremembered(memory, s.Conf); err != nil || x == nil {
+		if x, err = c.unremembered(memory); err != nil || x == nil {
 			return errors.Join(err, memory.forget(memory.owner()))
 		}
 		if err := memory.remember(x); err != nil {
@@ -36,12 +39,12 @@ func (m maker) Return(s *session) error {
 	return memory.settleOne(owner, x)
 }
 
-// Remove is GC: the host gets back the devices of attachments that are gone.
-func (maker) Remove(s *session, gone attach.Gone) error {
-	if !gone.All() {
-		return nil
-	}
-	memory, unlock, err := open(s)
+// Repair has nothing to do: nothing is in the rule set.
+func (c *Config) Repair(*attach.Session) error { return nil }
+
+// collect is Remove for GC.
+func (c *Config) collect(s *attach.Session, gone attach.Gone) error {
+	memory, unlock, err := c.open(s)
 	if err != nil {
 		return err
 	}
@@ -184,22 +187,22 @@ func (m *memory) restore(x *loan, l kernel.Link) error {
 }
 
 // unremembered finds a device that the reference plugin has moved: its alias is its name in the host.
-func (m maker) unremembered(memory *memory, c *Config) (*loan, error) {
+func (c *Config) unremembered(memory *memory) (*loan, error) {
 	if s := memory.Sandbox; s != nil {
 		l, err := s.Link(memory.IfName)
 		if err == nil {
-			return m.aliased(memory, c, l)
+			return c.aliased(memory, l)
 		}
 		if !errors.Is(err, kernel.ErrNoLink) {
 			return nil, err
 		}
 	}
-	return m.fallen(memory, c)
+	return c.fallen(memory)
 }
 
 // aliased judges the link of the container.
-func (m maker) aliased(memory *memory, c *Config, l kernel.Link) (*loan, error) {
-	w, err := m.sys.wanted(c)
+func (c *Config) aliased(memory *memory, l kernel.Link) (*loan, error) {
+	w, err := c.wanted()
 	_, tagged := cni.ParseTag(l.Alias)
 	if tagged || memory.claimed(l, memory.Sandbox) {
 		return nil, nil // another attachment's
@@ -221,18 +224,18 @@ func (m maker) aliased(memory *memory, c *Config, l kernel.Link) (*loan, error) 
 
 // fallen looks for the device in the host, to which it fell back when its namespace ended, under its name in the container.
 // That must be without doubt: it is the device of the configuration, and down.
-func (m maker) fallen(memory *memory, c *Config) (*loan, error) {
+func (c *Config) fallen(memory *memory) (*loan, error) {
 	l, err := memory.Host.Link(memory.IfName)
 	if errors.Is(err, kernel.ErrNoLink) {
 		return nil, nil
 	}
-	w, unclear := m.sys.wanted(c)
+	w, unclear := c.wanted()
 	if err != nil || unclear != nil || w.dpdk || l.Up || l.Name == l.Alias || cni.ValidateIfName(l.Alias) != nil {
 		return nil, err
 	}
 	own := w.name == l.Alias
 	if w.name == "" {
-		chosen, err := m.sys.find(memory.Host, w)
+		chosen, err := c.sys.find(memory.Host, w)
 		own = err == nil && chosen.Index == l.Index
 	}
 	if !own {

@@ -41,6 +41,9 @@ type Config struct {
 		// DeviceID is a PCI address, which counts instead of pciBusID, or the name of an auxiliary device, as mlx5_core.sf.4.
 		DeviceID string `json:"deviceID"`
 	} `json:"runtimeConfig"`
+
+	sys    sysfs
+	device func() (wanted, error) // see [Config.wanted]; nil until that is called
 }
 
 const defaultDataDir = "/run/cni/host-device"
@@ -49,32 +52,23 @@ const defaultDataDir = "/run/cni/host-device"
 var Plugin = define("/sys")
 
 func define(root string) plugin.Definition {
-	m := maker{sysfs(root)}
-	return plugin.Define[Config](plugin.Info{
+	return attach.Define(plugin.Info{
 		Name:         "host-device",
 		About:        "gives a container a network device of the host",
 		Capabilities: []string{"deviceID"},
 		Doc:          doc,
-	}, &attach.Plugin[Config]{
-		Maker: m,
-		DNS:   attach.DNSOfConfiguration,
-		Options: func(c *Config) attach.Options {
-			w, err := m.sys.wanted(c)
-			return attach.Options{DAD: c.Detection(), NoLink: err == nil && w.dpdk}
-		},
-	})
+	}, attach.Traits{DNS: attach.DNSOfConfiguration}, func() attach.Maker { return &Config{sys: sysfs(root)} })
 }
 
-type (
-	// maker is the difference.
-	maker struct{ sys sysfs }
-
-	session = attach.Session[Config]
-)
+// Options implements [attach.Optioner].
+func (c *Config) Options() attach.Options {
+	w, err := c.wanted()
+	return attach.Options{DAD: c.Segment.Options().DAD, NoLink: err == nil && w.dpdk}
+}
 
 // Validate refuses what cannot name a device. That nothing does is for ADD to say: only then the runtime has chosen one.
-func (m maker) Validate(c *plugin.Call[Config]) error {
-	_, err := m.sys.wanted(c.Conf)
+func (c *Config) Validate(call *plugin.Call) error {
+	_, err := c.wanted()
 	if errors.Is(err, errNoDevice) {
 		return nil
 	}
@@ -82,8 +76,8 @@ func (m maker) Validate(c *plugin.Call[Config]) error {
 }
 
 // Make moves the device.
-func (m maker) Make(ctx context.Context, s *session) ([]cni.Interface, error) {
-	w, err := m.sys.wanted(s.Conf)
+func (c *Config) Make(ctx context.Context, s *attach.Session) ([]cni.Interface, error) {
+	w, err := c.wanted()
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +87,7 @@ func (m maker) Make(ctx context.Context, s *session) ([]cni.Interface, error) {
 	if err := s.Sandbox.Lock(ctx); err != nil { // against another ADD of the same attachment
 		return nil, err
 	}
-	memory, unlock, err := open(s)
+	memory, unlock, err := c.open(s)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +96,7 @@ func (m maker) Make(ctx context.Context, s *session) ([]cni.Interface, error) {
 		s.Log.Warn("another attachment's device in the host is not what it was", "err", err)
 	}
 	s.Tx.Keep() // that has nothing to do with this ADD
-	l, err := m.sys.find(s.Host, w)
+	l, err := c.sys.find(s.Host, w)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +115,7 @@ func (m maker) Make(ctx context.Context, s *session) ([]cni.Interface, error) {
 }
 
 // Verify requires that the configuration still names a device; any kind of link will do.
-func (m maker) Verify(_ context.Context, s *session, _ kernel.Link) error {
-	_, err := m.sys.wanted(s.Conf)
+func (c *Config) Verify(_ context.Context, s *attach.Session, _ kernel.Link) error {
+	_, err := c.wanted()
 	return err
 }

@@ -65,18 +65,18 @@ func (x *loan) in(space *kernel.Space) (l kernel.Link, found bool, err error) {
 // memory is what is remembered, by owner. A device that is in the host has no loan: who finds one there with a loan
 // settles that first.
 type memory struct {
-	*attach.Core
+	*attach.Session
 	loans ledger.Ledger
 }
 
 // open opens the memory. It is for one at a time on this host, until unlock is called.
-func open(s *session) (m *memory, unlock func(), err error) {
+func (c *Config) open(s *attach.Session) (m *memory, unlock func(), err error) {
 	id, err := boot.ID()
 	if err != nil {
 		return nil, nil, cni.Errorf(cni.CodeIOFailure, "%w", err)
 	}
 	unlock, err = s.Host.Exclusive()
-	return &memory{s.Core, ledger.Ledger{Dir: cmp.Or(s.Conf.DataDir, defaultDataDir), Boot: id}}, unlock, err
+	return &memory{s, ledger.Ledger{Dir: cmp.Or(c.DataDir, defaultDataDir), Boot: id}}, unlock, err
 }
 
 func (m *memory) owner() string { return string(m.Attachment().Owner()) }

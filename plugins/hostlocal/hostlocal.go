@@ -23,6 +23,8 @@ type Config struct {
 	plugin.Common
 	// IPAM is the section of address management.
 	IPAM Settings `json:"ipam"`
+
+	request ipam.Request // of the call: see [Config.Validate]
 }
 
 // Settings is the ipam section.
@@ -69,26 +71,22 @@ func (s *Settings) Sets() []ipam.RangeSet {
 const DefaultDataDir = "/var/lib/cni/networks"
 
 // Plugin is the definition of host-local.
-var Plugin = plugin.Define[Config](plugin.Info{
+var Plugin = plugin.Define(plugin.Info{
 	Name:         "host-local",
 	About:        "manages addresses of ranges that belong to this host alone",
 	Role:         plugin.RoleIPAM,
 	Capabilities: []string{"ips", "ipRanges"},
 	Args:         []string{"IP"},
 	Doc:          doc,
-}, allocator{})
-
-type allocator struct{}
-
-type call = plugin.Call[Config]
+}, func() plugin.Plugin { return new(Config) })
 
 // Validate refuses requests that are no addresses, ranges from which nothing can be allocated, and
 // answers of STATUS that do not exist.
-func (allocator) Validate(c *call) error {
-	if _, err := request(c); err != nil {
+func (c *Config) Validate(call *plugin.Call) (err error) {
+	if c.request, err = c.requestOf(call); err != nil {
 		return err
 	}
-	switch answer := c.Conf.IPAM.StatusWhenFull; answer {
+	switch answer := c.IPAM.StatusWhenFull; answer {
 	case "", WhenFullWarn, WhenFullError:
 		return nil
 	default:
@@ -97,24 +95,21 @@ func (allocator) Validate(c *call) error {
 }
 
 // Add reserves an address of each range set.
-func (allocator) Add(ctx context.Context, c *call) (*cni.Result, error) {
-	request, err := request(c)
-	if err != nil {
-		return nil, err
-	}
-	r := &cni.Result{Routes: c.Conf.IPAM.Routes}
-	if path := c.Conf.IPAM.ResolvConf; path != "" {
+func (c *Config) Add(ctx context.Context, call *plugin.Call) (*cni.Result, error) {
+	r := &cni.Result{Routes: c.IPAM.Routes}
+	if path := c.IPAM.ResolvConf; path != "" {
+		var err error
 		if r.DNS, err = readResolvConf(path); err != nil {
 			return nil, cni.Errorf(cni.CodeIOFailure, "resolvConf: %w", err)
 		}
 	}
 	tx := kernel.Begin(ctx)
-	s, err := open(ctx, c, tx)
+	s, err := c.open(ctx, call, tx)
 	if err != nil {
 		return nil, err
 	}
 	defer s.Abandon()
-	allocations, err := ipam.Allocate(ctx, s, request)
+	allocations, err := ipam.Allocate(ctx, s, c.request)
 	if err != nil {
 		return nil, errors.Join(coded(err), tx.Rollback(), s.Close())
 	}
@@ -128,16 +123,16 @@ func (allocator) Add(ctx context.Context, c *call) (*cni.Result, error) {
 }
 
 // Del frees what the attachment holds. It needs no ranges.
-func (allocator) Del(ctx context.Context, c *call) error {
-	return with(ctx, c, func(s *file.Store) error { return s.Release(ctx, owner(c)) })
+func (c *Config) Del(ctx context.Context, call *plugin.Call) error {
+	return c.with(ctx, call, func(s *file.Store) error { return s.Release(ctx, owner(call)) })
 }
 
 // Check looks whether the attachment holds an address.
-func (allocator) Check(ctx context.Context, c *call) error {
-	return with(ctx, c, func(s *file.Store) error {
-		held, err := s.Held(ctx, owner(c))
+func (c *Config) Check(ctx context.Context, call *plugin.Call) error {
+	return c.with(ctx, call, func(s *file.Store) error {
+		held, err := s.Held(ctx, owner(call))
 		if err == nil && len(held) == 0 {
-			err = cni.Errorf(cni.CodeInternal, "host-local: Failed to find address added by container %s", c.ContainerID)
+			err = cni.Errorf(cni.CodeInternal, "host-local: Failed to find address added by container %s", call.ContainerID)
 		}
 		return err
 	})
@@ -145,22 +140,19 @@ func (allocator) Check(ctx context.Context, c *call) error {
 
 // Status reports whether reservations can be written and whether every range set has a free address.
 // It does not wait for an ADD that hangs.
-func (allocator) Status(ctx context.Context, c *call) error {
-	sets, err := sets(c)
+func (c *Config) Status(ctx context.Context, call *plugin.Call) error {
+	err := file.Writable(c.dataDir(), call.Name)
 	if err != nil {
-		return err
-	}
-	if err = file.Writable(dataDir(c), c.Name); err != nil {
 		err = cni.Errorf(cni.CodeNotAvailable, "dataDir: %w", err)
 	} else {
-		err = with(ctx, c, func(s *file.Store) error { return ipam.Available(ctx, s, sets) })
+		err = c.with(ctx, call, func(s *file.Store) error { return ipam.Available(ctx, s, c.request.Sets) })
 	}
 	if err == nil {
 		return nil
 	}
 	e := *cni.AsError(err)
-	if full(err) && c.Conf.IPAM.StatusWhenFull != WhenFullError {
-		c.Log.Warn("no address can be reserved until one is released", "err", e.Msg, "details", e.Details)
+	if full(err) && c.IPAM.StatusWhenFull != WhenFullError {
+		call.Log.Warn("no address can be reserved until one is released", "err", e.Msg, "details", e.Details)
 		return nil
 	}
 	e.Code = cni.CodeNotAvailable
@@ -174,23 +166,23 @@ func full(err error) bool {
 }
 
 // GC frees what attachments hold that are not in use any more.
-func (allocator) GC(ctx context.Context, c *call) error {
+func (c *Config) GC(ctx context.Context, call *plugin.Call) error {
 	var keep []ipam.Owner
-	for _, v := range c.Valid {
+	for _, v := range call.Valid {
 		keep = append(keep, ipam.Owner{Container: v.ContainerID, IfName: v.IfName})
 	}
-	return with(ctx, c, func(s *file.Store) error {
+	return c.with(ctx, call, func(s *file.Store) error {
 		freed, err := s.Collect(ctx, keep)
 		for _, l := range freed {
-			c.Log.Debug("freed", "lease", l.String())
+			call.Log.Debug("freed", "lease", l.String())
 		}
 		return err
 	})
 }
 
 // with calls fn with the reservations of the network, which need not exist.
-func with(ctx context.Context, c *call, fn func(*file.Store) error) error {
-	s, err := open(ctx, c, kernel.Begin(ctx))
+func (c *Config) with(ctx context.Context, call *plugin.Call, fn func(*file.Store) error) error {
+	s, err := c.open(ctx, call, kernel.Begin(ctx))
 	if err != nil {
 		return err
 	}
@@ -198,13 +190,13 @@ func with(ctx context.Context, c *call, fn func(*file.Store) error) error {
 	return coded(errors.Join(fn(s), s.Close()))
 }
 
-func open(ctx context.Context, c *call, tx *kernel.Tx) (*file.Store, error) {
+func (c *Config) open(ctx context.Context, call *plugin.Call, tx *kernel.Tx) (*file.Store, error) {
 	id, err := boot.ID()
 	if err != nil {
 		return nil, cni.Errorf(cni.CodeIOFailure, "%w", err)
 	}
 	s, err := file.Open(ctx, file.Options{
-		Dir: dataDir(c), Network: c.Name, Create: c.Command == cni.Add, Peek: c.Command == cni.Status, BootID: id, Change: tx.Do, Log: c.Log,
+		Dir: c.dataDir(), Network: call.Name, Create: call.Command == cni.Add, Peek: call.Command == cni.Status, BootID: id, Change: tx.Do, Log: call.Log,
 	})
 	if err != nil {
 		return nil, cni.Errorf(cni.CodeIOFailure, "dataDir: %w", err)
@@ -212,9 +204,9 @@ func open(ctx context.Context, c *call, tx *kernel.Tx) (*file.Store, error) {
 	return s, nil
 }
 
-func dataDir(c *call) string { return cmp.Or(c.Conf.IPAM.DataDir, DefaultDataDir) }
+func (c *Config) dataDir() string { return cmp.Or(c.IPAM.DataDir, DefaultDataDir) }
 
-func owner(c *call) ipam.Owner { return ipam.Owner{Container: c.ContainerID, IfName: c.IfName} }
+func owner(c *plugin.Call) ipam.Owner { return ipam.Owner{Container: c.ContainerID, IfName: c.IfName} }
 
 // coded gives an error of package ipam or of the store its code.
 func coded(err error) error {
@@ -241,9 +233,9 @@ func coded(err error) error {
 	return cni.Errorf(cni.CodeIOFailure, "%w", err)
 }
 
-func request(c *call) (ipam.Request, error) {
-	r := ipam.Request{Owner: owner(c)}
-	for _, text := range c.Asked.IPs {
+func (c *Config) requestOf(call *plugin.Call) (ipam.Request, error) {
+	r := ipam.Request{Owner: owner(call)}
+	for _, text := range call.Asked.IPs {
 		a, err := ipam.ParseRequested(text)
 		if err != nil {
 			return r, cni.Errorf(cni.CodeInvalidConfig, "%w", err)
@@ -251,7 +243,7 @@ func request(c *call) (ipam.Request, error) {
 		r.Addrs = append(r.Addrs, a)
 	}
 	var err error
-	r.Sets, err = sets(c)
+	r.Sets, err = c.sets(call)
 	return r, err
 }
 
@@ -264,17 +256,17 @@ func hasIPAM(config []byte) bool {
 }
 
 // sets collects the range sets: those of the capability ipRanges, the range in the old form, then ranges.
-func sets(c *call) ([]ipam.RangeSet, error) {
-	conf := &c.Conf.IPAM
+func (c *Config) sets(call *plugin.Call) ([]ipam.RangeSet, error) {
+	conf := &c.IPAM
 	var sets []ipam.RangeSet
-	if raw := c.RuntimeConfig.IPRanges; len(bytes.TrimSpace(raw)) > 0 {
+	if raw := call.RuntimeConfig.IPRanges; len(bytes.TrimSpace(raw)) > 0 {
 		if err := json.Unmarshal(raw, &sets); err != nil {
 			return nil, cni.DecodeFailure("runtimeConfig.ipRanges", err)
 		}
 	}
 	sets = append(sets, conf.Sets()...)
 	if len(sets) == 0 {
-		if !hasIPAM(c.Stdin()) {
+		if !hasIPAM(call.Stdin()) {
 			return nil, cni.Errorf(cni.CodeInvalidConfig, "IPAM config missing 'ipam' key")
 		}
 		return nil, cni.Errorf(cni.CodeInvalidConfig, "no IP ranges specified")
@@ -282,8 +274,8 @@ func sets(c *call) ([]ipam.RangeSet, error) {
 	if err := ipam.CanonicalizeSets(sets); err != nil {
 		return nil, cni.Errorf(cni.CodeInvalidConfig, "%w", err)
 	}
-	if c.Version < cni.V030 && !ipam.OnePerFamily(sets) {
-		return nil, cni.Errorf(cni.CodeInvalidConfig, "CNI version %v does not support more than 1 address per family", c.Version)
+	if call.Version < cni.V030 && !ipam.OnePerFamily(sets) {
+		return nil, cni.Errorf(cni.CodeInvalidConfig, "CNI version %v does not support more than 1 address per family", call.Version)
 	}
 	if err := ipam.CheckOverlap(sets); err != nil {
 		return nil, cni.Errorf(cni.CodeInvalidConfig, "%w", err)

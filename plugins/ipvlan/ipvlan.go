@@ -40,23 +40,16 @@ const (
 const kind = "ipvlan"
 
 // Plugin is the definition of ipvlan.
-var Plugin = plugin.Define[Config](plugin.Info{
+var Plugin = attach.Define(plugin.Info{
 	Name:  kind,
 	About: "connects a container to the network of an interface, under the hardware address of that",
 	Role:  plugin.RoleEither,
 	Doc:   doc,
-}, &attach.Plugin[Config]{
-	Maker:    maker{},
+}, attach.Traits{
 	Kind:     kind,
 	DNS:      attach.DNSOfConfiguration,
 	Inherits: true,
-	Options:  func(c *Config) attach.Options { return attach.Options{DAD: c.Detection(), Announce: true} },
-})
-
-type (
-	maker   struct{}
-	session = attach.Session[Config]
-)
+}, func() attach.Maker { return new(Config) })
 
 func (c *Config) mode() Mode {
 	if c.Mode == "" {
@@ -66,29 +59,28 @@ func (c *Config) mode() Mode {
 }
 
 // Validate refuses what cannot become an ipvlan on any parent.
-func (maker) Validate(c *plugin.Call[Config]) error {
-	switch m := c.Conf.mode(); m {
+func (c *Config) Validate(call *plugin.Call) error {
+	switch m := c.mode(); m {
 	case L2, L3, L3S:
 	default:
 		return cni.Errorf(cni.CodeInvalidConfig, "unknown ipvlan mode: %q", m).
 			WithDetails(fmt.Sprintf("mode is %q, %q or %q", L2, L3, L3S))
 	}
-	if c.Command == cni.Add && c.IPAM.Type == "" && (c.Prev == nil || len(c.Prev.IPs) == 0) {
+	if call.Command == cni.Add && call.IPAM.Type == "" && (call.Prev == nil || len(call.Prev.IPs) == 0) {
 		return cni.Errorf(cni.CodeInvalidConfig, "no plugin name provided").
 			WithDetails("ipvlan needs ipam, or addresses in prevResult; macvlan is for networks without address management")
 	}
-	return attach.ValidateMTU(c.Conf.MTU)
+	return attach.ValidateMTU(c.MTU)
 }
 
 // Status looks for the parent. Without a name it can be the interface of a plugin before this one.
-func (maker) Status(s *session) error {
-	return s.ParentStatus(s.Conf.Master, s.Conf.LinkInContainer || s.Conf.Master == "")
+func (c *Config) Status(ctx context.Context, call *plugin.Call) error {
+	return attach.ParentStatus(ctx, call, c.Master, c.LinkInContainer || c.Master == "")
 }
 
 // Make makes the ipvlan in the container.
-func (maker) Make(_ context.Context, s *session) ([]cni.Interface, error) {
-	c := s.Conf
-	name, err := master(s)
+func (c *Config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, error) {
+	name, err := c.master(s)
 	if err != nil {
 		return nil, err
 	}
@@ -107,9 +99,9 @@ func (maker) Make(_ context.Context, s *session) ([]cni.Interface, error) {
 
 // master is the name of the parent, "" for the interface of the default route. In 0.1.0 and 0.2.0 a previous result names no
 // interfaces.
-func master(s *session) (string, error) {
-	if s.Conf.Master != "" || s.Prev == nil || s.Version < cni.V030 {
-		return s.Conf.Master, nil
+func (c *Config) master(s *attach.Session) (string, error) {
+	if c.Master != "" || s.Prev == nil || s.Version < cni.V030 {
+		return c.Master, nil
 	}
 	if len(s.Prev.Interfaces) != 1 || s.Prev.Interfaces[0].Name == "" {
 		return "", cni.Errorf(cni.CodeInvalidConfig, "prevResult has %d interfaces, not a single one with a name to be the parent", len(s.Prev.Interfaces)).
@@ -119,10 +111,10 @@ func master(s *session) (string, error) {
 }
 
 // Verify compares the mode with the configuration, and looks for the parent.
-func (maker) Verify(_ context.Context, s *session, link kernel.Link) error {
-	if want := string(s.Conf.mode()); link.Mode != want {
+func (c *Config) Verify(_ context.Context, s *attach.Session, link kernel.Link) error {
+	if want := string(c.mode()); link.Mode != want {
 		err := fmt.Errorf("interface %s: expected mode %s, found %s", link.Name, want, link.Mode)
 		return cni.Rephrase(err, "Container IPVlan mode %s does not match expected value: %s", link.Mode, want)
 	}
-	return s.CheckParent(s.Conf.Master, s.Conf.LinkInContainer)
+	return s.CheckParent(c.Master, c.LinkInContainer)
 }

@@ -17,31 +17,29 @@ import (
 type Config struct{ plugin.Common }
 
 // Plugin is the definition of loopback.
-var Plugin = plugin.Define[Config](plugin.Info{
+var Plugin = plugin.Define(plugin.Info{
 	Name:  "loopback",
 	About: "sets the loopback interface of a container up",
 	Role:  plugin.RoleEither,
 	Doc:   doc,
-}, lo{})
+}, func() plugin.Plugin { return new(Config) })
 
 const ifName = "lo"
 
-type lo struct{}
-
 // Add sets lo up. A chained loopback passes the previous result on.
-func (lo) Add(ctx context.Context, c *plugin.Call[Config]) (*cni.Result, error) {
+func (c *Config) Add(ctx context.Context, call *plugin.Call) (*cni.Result, error) {
 	var r *cni.Result
-	err := enter(ctx, c, func(s *kernel.Space, l kernel.Link) (err error) {
+	err := enter(ctx, call, func(s *kernel.Space, l kernel.Link) (err error) {
 		if err = s.Up(l); err == nil {
-			r, err = result(s, l, c.Netns)
+			r, err = result(s, l, call.Netns)
 		}
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	if c.Prev != nil {
-		return c.Prev, nil
+	if call.Prev != nil {
+		return call.Prev, nil
 	}
 	return r, nil
 }
@@ -74,8 +72,8 @@ func result(s *kernel.Space, l kernel.Link, sandbox string) (*cni.Result, error)
 }
 
 // Del sets lo down.
-func (lo) Del(ctx context.Context, c *plugin.Call[Config]) error {
-	ns, err := session.OpenSandboxOfDel(c.AnyCall)
+func (c *Config) Del(ctx context.Context, call *plugin.Call) error {
+	ns, err := session.OpenSandboxOfDel(call)
 	if ns == nil || err != nil {
 		return err
 	}
@@ -83,8 +81,8 @@ func (lo) Del(ctx context.Context, c *plugin.Call[Config]) error {
 }
 
 // Check looks whether lo is up.
-func (lo) Check(ctx context.Context, c *plugin.Call[Config]) error {
-	return enter(ctx, c, func(_ *kernel.Space, l kernel.Link) error {
+func (c *Config) Check(ctx context.Context, call *plugin.Call) error {
+	return enter(ctx, call, func(_ *kernel.Space, l kernel.Link) error {
 		if !l.Up {
 			return errors.New("loopback interface is down")
 		}
@@ -93,8 +91,8 @@ func (lo) Check(ctx context.Context, c *plugin.Call[Config]) error {
 }
 
 // enter calls inside for the namespace of the call, which has to exist.
-func enter(ctx context.Context, c *plugin.Call[Config], fn func(*kernel.Space, kernel.Link) error) error {
-	ns, err := session.OpenSandbox(c.Env)
+func enter(ctx context.Context, call *plugin.Call, fn func(*kernel.Space, kernel.Link) error) error {
+	ns, err := session.OpenSandbox(call.Env)
 	if err != nil {
 		return err
 	}

@@ -47,17 +47,15 @@ const (
 const kind = "macvlan"
 
 // Plugin is the definition of macvlan.
-var Plugin = plugin.Define[Config](plugin.Info{
+var Plugin = attach.Define(plugin.Info{
 	Name:         kind,
 	About:        "connects a container to the network of an interface, with a hardware address of its own",
 	Capabilities: []string{"mac"},
 	Args:         []string{"MAC"},
 	Doc:          doc,
-}, &attach.Plugin[Config]{
-	Maker:   maker{},
-	Kind:    kind,
-	DNS:     attach.DNSOfConfiguration,
-	Options: func(c *Config) attach.Options { return attach.Options{DAD: c.Detection(), Announce: true} },
+}, attach.Traits{
+	Kind: kind,
+	DNS:  attach.DNSOfConfiguration,
 	Texts: attach.Texts{
 		NoPrev: "required prevResult missing",
 		NoLink: "container Interface name in prevResult: %s not found",
@@ -65,12 +63,7 @@ var Plugin = plugin.Define[Config](plugin.Info{
 		MAC:    "interface %s Mac %s doesn't match container Mac: %s",
 		Other:  "sandbox in prevResult  doesn't match configured netns: %s",
 	},
-})
-
-type (
-	maker   struct{}
-	session = attach.Session[Config]
-)
+}, func() attach.Maker { return new(Config) })
 
 func (c *Config) mode() Mode {
 	if c.Mode == "" {
@@ -80,29 +73,30 @@ func (c *Config) mode() Mode {
 }
 
 // Validate refuses what cannot become a macvlan on any parent.
-func (maker) Validate(c *plugin.Call[Config]) error {
-	switch m := c.Conf.mode(); m {
+func (c *Config) Validate(call *plugin.Call) error {
+	switch m := c.mode(); m {
 	case Bridge, Private, VEPA, Passthru:
 	default:
 		return cni.Errorf(cni.CodeInvalidConfig, "unknown macvlan mode: %q", m).
 			WithDetails(fmt.Sprintf("mode is %q, %q, %q or %q", Bridge, Private, VEPA, Passthru))
 	}
-	if c.Command != cni.Add { // which compares it with that of the parent
-		if err := attach.ValidateMTU(c.Conf.MTU); err != nil {
+	if call.Command != cni.Add { // which compares it with that of the parent
+		if err := attach.ValidateMTU(c.MTU); err != nil {
 			return err
 		}
 	}
-	_, err := attach.AskedMAC(c.AnyCall, c.Conf.MAC)
+	_, err := attach.AskedMAC(call, c.MAC)
 	return err
 }
 
 // Status looks for the parent.
-func (maker) Status(s *session) error { return s.ParentStatus(s.Conf.Master, s.Conf.LinkInContainer) }
+func (c *Config) Status(ctx context.Context, call *plugin.Call) error {
+	return attach.ParentStatus(ctx, call, c.Master, c.LinkInContainer)
+}
 
 // Make makes the macvlan in the container.
-func (maker) Make(_ context.Context, s *session) ([]cni.Interface, error) {
-	c := s.Conf
-	mac, err := attach.AskedMAC(s.AnyCall, c.MAC)
+func (c *Config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, error) {
+	mac, err := attach.AskedMAC(s.Call, c.MAC)
 	if err != nil {
 		return nil, err
 	}
@@ -124,10 +118,10 @@ func (maker) Make(_ context.Context, s *session) ([]cni.Interface, error) {
 }
 
 // Verify compares the mode with the configuration, and looks for the parent.
-func (maker) Verify(_ context.Context, s *session, link kernel.Link) error {
-	if want := string(s.Conf.mode()); link.Mode != want {
+func (c *Config) Verify(_ context.Context, s *attach.Session, link kernel.Link) error {
+	if want := string(c.mode()); link.Mode != want {
 		err := fmt.Errorf("interface %s: expected mode %s, found %s", link.Name, want, link.Mode)
 		return cni.Rephrase(err, "container macvlan mode %s does not match expected value: %s", link.Mode, want)
 	}
-	return s.CheckParent(s.Conf.Master, s.Conf.LinkInContainer)
+	return s.CheckParent(c.Master, c.LinkInContainer)
 }

@@ -9,38 +9,39 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/chained"
 	"github.com/tenon-cni/tenon/internal/iptables"
 	"github.com/tenon-cni/tenon/internal/iptables/hostnat"
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/nft"
-	core "github.com/tenon-cni/tenon/internal/session"
+	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/plugin"
 )
 
 // backendOf returns the backend of a call: the one that the configuration demands; else, on ADD, the
 // one that suits the host, and otherwise the one that forwards for the attachment now.
-func backendOf(s *session, addrs []netip.Prefix, maps []nft.Mapping) (Backend, error) {
-	if b := s.Conf.backend(); b != autoBackend {
+func (c *Config) backendOf(s *chained.Session) (Backend, error) {
+	if b := c.backend(); b != autoBackend {
 		return b, nil
 	}
-	if s.Conf.chosen != "" {
-		return s.Conf.chosen, nil
+	if c.chosen != "" {
+		return c.chosen, nil
 	}
 	var err error
 	if s.Command != cni.Add {
-		s.Conf.chosen, err = inPlace(s, addrs, maps)
+		c.chosen, err = c.inPlace(s)
 	}
-	if s.Conf.chosen == "" && err == nil {
+	if c.chosen == "" && err == nil {
 		var choice kernel.NATChoice
-		choice, err = choose(s, addrs, maps)
-		s.Conf.chosen = Backend(choice.Backend)
+		choice, err = c.choose(s)
+		c.chosen = Backend(choice.Backend)
 	}
-	return s.Conf.chosen, err
+	return c.chosen, err
 }
 
 // inPlace returns the backend that forwards for the attachment, "" if none does.
-func inPlace(s *session, addrs []netip.Prefix, maps []nft.Mapping) (Backend, error) {
-	entries, err := nft.Publish(s.Tag, nft.Publication{Mappings: maps, Kin: s.SameContainer})
+func (c *Config) inPlace(s *chained.Session) (Backend, error) {
+	entries, err := nft.Publish(s.Tag, nft.Publication{Mappings: c.maps, Kin: s.SameContainer})
 	if err != nil || len(entries) == 0 {
 		return "", err
 	}
@@ -52,15 +53,15 @@ func inPlace(s *session, addrs []netip.Prefix, maps []nft.Mapping) (Backend, err
 	if err == nil && len(missing) < len(entries) {
 		return nftablesBackend, nil
 	}
-	if there, err := hasChain(s, addrs); there || err != nil {
+	if there, err := c.hasChain(s); there || err != nil {
 		return iptablesBackend, err
 	}
 	return "", nil
 }
 
 // hasChain reports whether the container's chain of iptables has rules.
-func hasChain(s *session, addrs []netip.Prefix) (bool, error) {
-	for _, a := range addrs {
+func (c *Config) hasChain(s *chained.Session) (bool, error) {
+	for _, a := range c.addrs {
 		rules, err := s.Host.NATRules(familyOf(a.Addr()), ownChain(s.Name, s.ContainerID))
 		if len(rules) > 0 || err != nil {
 			return len(rules) > 0, err
@@ -70,56 +71,50 @@ func hasChain(s *session, addrs []netip.Prefix) (bool, error) {
 }
 
 // choose chooses the backend by the state of the host.
-func choose(s *session, addrs []netip.Prefix, maps []nft.Mapping) (kernel.NATChoice, error) {
-	if reason := ofNerdctl(s.Conf, s.Env, networkDir); reason != "" && kernel.IPTablesAvailable() == nil {
+func (c *Config) choose(s *chained.Session) (kernel.NATChoice, error) {
+	if reason := ofNerdctl(c, s.Env, networkDir); reason != "" && kernel.IPTablesAvailable() == nil {
 		choice := kernel.NATChoice{Backend: kernel.NATByIPTables, Reason: reason}
 		s.LogNAT("backend", choice)
 		return choice, nil
 	}
-	return s.ChooseNAT("backend", nft.Publishing, queries(s, addrs, maps)...)
+	return s.ChooseNAT("backend", nft.Publishing, c.queries(s)...)
 }
 
 // Move forwards the ports by iptables if the host asks for that by now. CHECK accepts either.
-func (mapper) Move(_ context.Context, s *session, dryRun bool) ([]core.Move, error) {
-	forwards, err := s.Conf.forwards()
-	if err != nil || len(forwards) == 0 || s.Conf.backend() != autoBackend {
+func (c *Config) Move(_ context.Context, s *chained.Session, dryRun bool) ([]session.Move, error) {
+	if ok, err := c.prepare(s); !ok || c.backend() != autoBackend {
 		return nil, err
 	}
-	addrs := containerAddrs(s)
-	maps, err := mappings(forwards, addrs)
-	if err != nil {
+	if now, err := c.backendOf(s); now != nftablesBackend || err != nil {
 		return nil, err
 	}
-	if now, err := backendOf(s, addrs, maps); now != nftablesBackend || err != nil {
-		return nil, err
-	}
-	choice, err := choose(s, addrs, maps)
+	choice, err := c.choose(s)
 	if err != nil || choice.Backend != kernel.NATByIPTables {
 		return nil, err
 	}
-	moves := []core.Move{{What: "host ports", Backend: choice.Backend, Reason: choice.Reason}}
+	moves := []session.Move{{What: "host ports", Backend: choice.Backend, Reason: choice.Reason}}
 	if dryRun {
 		return moves, nil
 	}
-	if err := applyIPTables(s, forwards, addrs, maps); err != nil {
+	if err := c.applyIPTables(s); err != nil {
 		return nil, err
 	}
-	guard, err := loopbackGuard(s, maps)
+	guard, err := c.loopbackGuard(s)
 	if err != nil {
 		return nil, err
 	}
 	if err := s.Host.Claim("guard the loopback addresses", s.Tag, guard); err != nil { // releases the ports
 		return nil, err
 	}
-	return moves, moved(s, iptablesBackend, addrs)
+	return moves, c.moved(s, iptablesBackend)
 }
 
 // Advise says where ports are forwarded by iptables, whichever ports the runtime asks for.
-func (mapper) Advise(ctx context.Context, c *plugin.Call[Config]) ([]string, error) {
-	if c.Conf.backend() != autoBackend {
+func (c *Config) Advise(ctx context.Context, call *plugin.Call) ([]string, error) {
+	if c.backend() != autoBackend {
 		return nil, nil
 	}
-	if reason := ofNerdctl(c.Conf, c.Env, networkDir); reason != "" {
+	if reason := ofNerdctl(c, call.Env, networkDir); reason != "" {
 		return []string{"uses iptables: " + reason}, nil
 	}
 	all := hostnat.Traffic{FromHost: true, IsLocal: func(netip.Addr) bool { return true }}
@@ -130,7 +125,7 @@ func (mapper) Advise(ctx context.Context, c *plugin.Call[Config]) ([]string, err
 	for _, f := range []iptables.Family{iptables.IPv4, iptables.IPv6} {
 		list = append(list, forPublished(f, all)...)
 	}
-	return core.AdviseNAT(ctx, nft.Publishing, list...)
+	return session.AdviseNAT(ctx, nft.Publishing, list...)
 }
 
 // forPublished are the queries for the packets to published ports.
@@ -143,14 +138,14 @@ func forPublished(f iptables.Family, t hostnat.Traffic) (list []kernel.NATQuery)
 
 // queries ask for rules that decide about the published ports, and about masquerading of hairpin
 // connections.
-func queries(s *session, addrs []netip.Prefix, maps []nft.Mapping) (list []kernel.NATQuery) {
+func (c *Config) queries(s *chained.Session) (list []kernel.NATQuery) {
 	isLocal := func(a netip.Addr) bool {
 		local, err := s.Host.IsLocal(a)
 		return local || err != nil
 	}
 	for _, f := range []iptables.Family{iptables.IPv4, iptables.IPv6} {
 		published := hostnat.Traffic{IsLocal: isLocal, FromHost: true}
-		for _, m := range maps {
+		for _, m := range c.maps {
 			if familyOf(m.To.Addr()) == f {
 				published.Ports = append(published.Ports, hostnat.Port{
 					Protocol: m.Protocol, Host: m.Host, PortRange: hostnat.PortRange{First: m.First, Last: m.Last},
@@ -161,7 +156,7 @@ func queries(s *session, addrs []netip.Prefix, maps []nft.Mapping) (list []kerne
 			continue
 		}
 		list = append(list, forPublished(f, published)...)
-		for _, h := range s.Conf.hairpins(addrs) {
+		for _, h := range c.hairpins() {
 			if familyOf(h.To) != f {
 				continue
 			}
@@ -177,11 +172,11 @@ func queries(s *session, addrs []netip.Prefix, maps []nft.Mapping) (list []kerne
 }
 
 // moved removes what an earlier ADD of the attachment has made with the other backend.
-func moved(s *session, backend Backend, addrs []netip.Prefix) error {
+func (c *Config) moved(s *chained.Session, backend Backend) error {
 	if backend == iptablesBackend {
 		return kernel.UnlessNoNFT(releaseOthers(s))
 	}
-	if there, err := hasChain(s, addrs); !there {
+	if there, err := c.hasChain(s); !there {
 		return err
 	}
 	return removeChains(s, leftovers(s.Name, s.ContainerID))
@@ -189,7 +184,7 @@ func moved(s *session, backend Backend, addrs []netip.Prefix) error {
 
 // releaseOthers removes the entries of the attachment that forward. The guard of the loopback
 // addresses stays.
-func releaseOthers(s *session) error {
+func releaseOthers(s *chained.Session) error {
 	held, err := s.Host.Owned(nft.Publishing)
 	if err != nil {
 		return err
@@ -203,7 +198,7 @@ func releaseOthers(s *session) error {
 }
 
 // removeChains removes what iptables has of attachments.
-func removeChains(s *session, removals []iptables.Removal) error {
+func removeChains(s *chained.Session, removals []iptables.Removal) error {
 	var errs []error
 	for _, r := range removals {
 		errs = append(errs, kernel.UnlessNoNFT(s.Host.RemoveIPTables(kernel.IPTables{Table: "nat", Removal: r})))

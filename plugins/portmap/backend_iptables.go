@@ -11,15 +11,16 @@ import (
 	"github.com/tenon-cni/tenon/internal/iptables"
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/nft"
+	"github.com/tenon-cni/tenon/internal/session"
 )
 
 func natTable(a netip.Prefix) iptables.Table {
 	return iptables.Table{Family: familyOf(a.Addr()), Name: "nat"}
 }
 
-func (c *Config) ipTables(container string, forwards []forward) ipTables {
+func (c *Config) ipTables(container string) ipTables {
 	return ipTables{
-		network: c.Name, container: container, forwards: forwards,
+		network: c.Name, container: container, forwards: c.forwards,
 		snat: c.snat(), masqAll: c.MasqAll, markBit: c.markBit(), markChain: c.ExternalSetMarkChain,
 		conditions: [2][]string{iptables.IPv4: c.ConditionsV4, iptables.IPv6: c.ConditionsV6},
 	}
@@ -36,15 +37,15 @@ func iptablesAvailable(code cni.Code) error {
 
 // applyIPTables makes the rules, unless ports are taken. That is no more than a look: only nftables can tell two apart that
 // come at the same time.
-func applyIPTables(s *session, forwards []forward, addrs []netip.Prefix, maps []nft.Mapping) error {
+func (c *Config) applyIPTables(s *chained.Session) error {
 	if err := iptablesAvailable(cni.CodeUnsupportedField); err != nil {
 		return err
 	}
-	if err := refusePublished(s, maps); err != nil {
+	if err := c.refusePublished(s); err != nil {
 		return err
 	}
-	t := s.Conf.ipTables(s.ContainerID, forwards)
-	for _, a := range addrs {
+	t := c.ipTables(s.ContainerID)
+	for _, a := range c.addrs {
 		if err := s.Host.EditIPTables(natTable(a), t.edit(a)); err != nil {
 			return err
 		}
@@ -53,7 +54,7 @@ func applyIPTables(s *session, forwards []forward, addrs []netip.Prefix, maps []
 }
 
 // refusePublished refuses ports that the backend nftables has given to another container that exists.
-func refusePublished(s *session, maps []nft.Mapping) error {
+func (c *Config) refusePublished(s *chained.Session) error {
 	held, err := s.Host.Held(nft.Publishing)
 	if err != nil {
 		return kernel.UnlessNoNFT(err)
@@ -64,44 +65,38 @@ func refusePublished(s *session, maps []nft.Mapping) error {
 		if !ok || s.SameContainer(h.Comment) || slices.Contains(free, h.Comment) {
 			continue
 		}
-		i := slices.IndexFunc(maps, theirs.Overlaps)
+		i := slices.IndexFunc(c.maps, theirs.Overlaps)
 		if i < 0 {
 			continue
 		}
 		concerns := []*kernel.Concern{nft.Publishing}
 		if gone, err := s.TakeOver(concerns, h.Comment, theirs.To.Addr()); !gone {
-			return errors.Join(chained.Taken(maps[i].String(), h.Comment), err)
+			return errors.Join(chained.Taken(c.maps[i].String(), h.Comment), err)
 		}
 		free = append(free, h.Comment)
 	}
 	return nil
 }
 
-// Deny has nothing to put back: what guards the loopback addresses is in the nftables ruleset.
-func (mapper) Deny(context.Context, *session) ([]string, error) { return nil, nil }
-
-// Allow puts back what iptables had.
-func (mapper) Allow(_ context.Context, s *session) (restored []string, err error) {
-	forwards, err := s.Conf.forwards()
-	if err != nil || len(forwards) == 0 {
+// Restore restores what iptables had. There is nothing to deny: the guard of the loopback addresses is in the nftables ruleset.
+func (c *Config) Restore(_ context.Context, s *chained.Session, step session.Step) (restored []string, err error) {
+	if step != session.Allow {
+		return nil, nil
+	}
+	if ok, err := c.prepare(s); !ok {
 		return nil, err
 	}
-	addrs := containerAddrs(s)
-	maps, err := mappings(forwards, addrs)
-	if err != nil {
+	if backend, err := c.backendOf(s); backend != iptablesBackend {
 		return nil, err
 	}
-	if backend, err := backendOf(s, addrs, maps); backend != iptablesBackend {
-		return nil, err
-	}
-	t := s.Conf.ipTables(s.ContainerID, forwards)
-	for _, a := range addrs {
+	t := c.ipTables(s.ContainerID)
+	for _, a := range c.addrs {
 		missing := s.Host.CheckIPTables(natTable(a), t.rules(a))
 		if missing == nil {
 			continue
 		}
-		if s.Conf.backend() == autoBackend { // the deciding rule can be of the legacy variant
-			if _, err := choose(s, addrs, maps); err != nil {
+		if c.backend() == autoBackend { // the deciding rule can be of the legacy variant
+			if _, err := c.choose(s); err != nil {
 				return restored, err
 			}
 		}
@@ -113,9 +108,9 @@ func (mapper) Allow(_ context.Context, s *session) (restored []string, err error
 	return restored, nil
 }
 
-func verifyIPTables(s *session, forwards []forward, addrs []netip.Prefix) error {
-	t := s.Conf.ipTables(s.ContainerID, forwards)
-	for _, a := range addrs {
+func (c *Config) verifyIPTables(s *chained.Session) error {
+	t := c.ipTables(s.ContainerID)
+	for _, a := range c.addrs {
 		err := s.Host.CheckIPTables(natTable(a), t.rules(a))
 		if errors.Is(err, iptables.ErrMissing) {
 			return cni.Errorf(cni.CodeInternal, "missing hostport rules in %q chain: %w", ownChain(s.Name, s.ContainerID), err)
@@ -128,7 +123,7 @@ func verifyIPTables(s *session, forwards []forward, addrs []netip.Prefix) error 
 }
 
 // removeIPTables removes what the backend iptables has made, here or in the upstream plugin.
-func removeIPTables(s *session, gone chained.Gone) error {
+func (c *Config) removeIPTables(s *chained.Session, gone chained.Gone) error {
 	var removals []iptables.Removal
 	if gone.All() {
 		var valid []string
@@ -141,24 +136,20 @@ func removeIPTables(s *session, gone chained.Gone) error {
 	}
 	forwarded, unread := false, error(nil)
 	if !gone.All() && s.Prev != nil {
-		forwarded, unread = hasChain(s, containerAddrs(s))
+		c.addrs = containerAddrs(s)
+		forwarded, unread = c.hasChain(s)
 	}
 	err := errors.Join(unread, removeChains(s, removals))
 	if forwarded {
-		err = errors.Join(err, forgetForwards(s))
+		err = errors.Join(err, c.forgetForwards(s))
 	}
 	return err
 }
 
 // forgetForwards forgets the flows to the container. Without previous result and mappings nothing is known of them.
-func forgetForwards(s *session) error {
-	forwards, err := s.Conf.forwards()
-	if err != nil { // DEL works without
+func (c *Config) forgetForwards(s *chained.Session) error {
+	if _, err := c.prepare(s); err != nil { // DEL works without
 		return nil
 	}
-	maps, err := mappings(forwards, containerAddrs(s))
-	if err != nil {
-		return nil
-	}
-	return forgetGone(s, maps)
+	return forgetGone(s, c.maps)
 }

@@ -20,8 +20,11 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/repair"
 	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/internal/testnet"
+	"github.com/tenon-cni/tenon/invoke"
+	"github.com/tenon-cni/tenon/plugin"
 	"github.com/tenon-cni/tenon/plugins/portmap"
 )
 
@@ -224,7 +227,11 @@ func (h *host) repair(container, ports string) (ops []string) {
 	}
 	hooks := kernel.Hooks{Trace: func(op string) { ops = append(ops, op) }}
 	ctx := kernel.WithHooks(h.t.Context(), hooks)
-	must(h.t, h.Host.Run(func() error { return portmap.Plugin.Repair(ctx, env, stdin) }))
+	calls := []invoke.Call{{Path: "/nowhere/portmap", Env: env, Stdin: stdin}}
+	must(h.t, h.Host.Run(func() error {
+		outcomes, err := repair.Run(ctx, []plugin.Definition{portmap.Plugin}, calls)
+		return errors.Join(err, outcomes[0].Err)
+	}))
 	return ops
 }
 

@@ -46,7 +46,11 @@ type Config struct {
 		PortMappings []PortMapping `json:"portMappings"` // capability portMappings
 	} `json:"runtimeConfig"`
 
-	chosen Backend // where the configuration demands none; "" as long as that is not known
+	// What follows from the call: see [Config.prepare].
+	forwards []forward
+	addrs    []netip.Prefix // of the container
+	maps     []nft.Mapping
+	chosen   Backend // where the configuration demands none; "" as long as that is not known
 }
 
 // PortMapping is one entry of the capability portMappings.
@@ -150,8 +154,7 @@ func (c *Config) validate() error {
 			return err
 		}
 	}
-	_, err := c.forwards()
-	return err
+	return c.parseForwards()
 }
 
 // conditions are those of nftables.
@@ -170,17 +173,18 @@ func unsupported(key string, err error) error {
 		WithDetails("understood are ip, ip6, iifname, oifname, tcp, udp, sctp, th and mark, each with a value or a set; backend iptables takes all that iptables has")
 }
 
-// forwards are the mappings that were asked for.
-func (c *Config) forwards() ([]forward, error) {
+// parseForwards reads the mappings that were asked for.
+func (c *Config) parseForwards() error {
 	list := make([]forward, 0, len(c.RuntimeConfig.PortMappings))
 	for _, m := range c.RuntimeConfig.PortMappings {
 		f, err := m.forward()
 		if err != nil {
-			return nil, err
+			return err
 		}
 		list = append(list, f)
 	}
-	return list, nil
+	c.forwards = list
+	return nil
 }
 
 const maxPort = 65535
@@ -255,12 +259,12 @@ func mappings(forwards []forward, addrs []netip.Prefix) ([]nft.Mapping, error) {
 }
 
 // hairpins say who sees the container's answers come from elsewhere than from where it has asked.
-func (c *Config) hairpins(addrs []netip.Prefix) (list []nft.Hairpin) {
+func (c *Config) hairpins() (list []nft.Hairpin) {
 	if !c.snat() {
 		return nil
 	}
 	loopback := netip.MustParsePrefix("127.0.0.0/8")
-	for _, a := range addrs {
+	for _, a := range c.addrs {
 		from := []netip.Prefix{a.Masked()}
 		if c.MasqAll {
 			from[0] = netip.PrefixFrom(a.Addr(), 0).Masked()

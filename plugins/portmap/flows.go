@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/tenon-cni/tenon/internal/chained"
 	"github.com/tenon-cni/tenon/internal/netlink"
 	"github.com/tenon-cni/tenon/internal/nft"
 )
@@ -13,7 +14,7 @@ import (
 // steady stream never ends. TCP does not need it, and pays nothing for it.
 
 // forgetStale makes flows begin anew that have come for the ports and do not lead to the container.
-func forgetStale(s *session, maps []nft.Mapping) error {
+func forgetStale(s *chained.Session, maps []nft.Mapping) error {
 	return forget(s, maps, func(f netlink.Flow, m nft.Mapping) bool {
 		to := netip.AddrPortFrom(m.To.Addr(), m.To.Port()+f.Orig.Dst.Port()-m.First)
 		if f.Reply.Src == to {
@@ -25,7 +26,7 @@ func forgetStale(s *session, maps []nft.Mapping) error {
 }
 
 // forgetGone makes flows begin anew that have led to the container.
-func forgetGone(s *session, maps []nft.Mapping) error {
+func forgetGone(s *chained.Session, maps []nft.Mapping) error {
 	return forget(s, maps, func(f netlink.Flow, m nft.Mapping) bool {
 		return f.Reply.Src.Addr() == m.To.Addr() && f.Orig.Dst.Addr() != m.To.Addr()
 	})
@@ -33,7 +34,7 @@ func forgetGone(s *session, maps []nft.Mapping) error {
 
 // forget deletes the flows that came for one of the mappings and match. The kernel lists those of a protocol, of one port if
 // there is no other.
-func forget(s *session, maps []nft.Mapping, match func(netlink.Flow, nft.Mapping) bool) error {
+func forget(s *chained.Session, maps []nft.Mapping, match func(netlink.Flow, nft.Mapping) bool) error {
 	var errs []error
 	for _, filter := range []netlink.FlowFilter{{Protocol: udp}, {Protocol: sctp}, {IPv6: true, Protocol: udp}, {IPv6: true, Protocol: sctp}} {
 		of := slices.DeleteFunc(slices.Clone(maps), func(m nft.Mapping) bool {

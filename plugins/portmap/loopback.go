@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/tenon-cni/tenon/internal/chained"
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/nft"
 )
@@ -12,8 +13,8 @@ import (
 // openLoopback lets connections to 127.0.0.1 reach the container, where one of the mappings is for that address: packets
 // with this source may leave through the link that leads there. The ruleset keeps others from using it (CVE-2020-8558).
 // Others may need it too, so it is never taken back.
-func openLoopback(s *session, maps []nft.Mapping) error {
-	to, ok := fromLoopback(s.Conf, maps)
+func (c *Config) openLoopback(s *chained.Session) error {
+	to, ok := c.fromLoopback()
 	if !ok {
 		return nil
 	}
@@ -28,18 +29,18 @@ func openLoopback(s *session, maps []nft.Mapping) error {
 }
 
 // fromLoopback returns the address of the container if connections to 127.0.0.1 reach it.
-func fromLoopback(c *Config, maps []nft.Mapping) (to netip.Addr, ok bool) {
-	i := slices.IndexFunc(maps, func(m nft.Mapping) bool { return m.To.Addr().Is4() && (!m.Host.IsValid() || m.Host.IsLoopback()) })
+func (c *Config) fromLoopback() (to netip.Addr, ok bool) {
+	i := slices.IndexFunc(c.maps, func(m nft.Mapping) bool { return m.To.Addr().Is4() && (!m.Host.IsValid() || m.Host.IsLoopback()) })
 	if i < 0 || !c.snat() {
 		return netip.Addr{}, false
 	}
-	return maps[i].To.Addr(), true
+	return c.maps[i].To.Addr(), true
 }
 
 // loopbackGuard returns what the backend iptables needs of the ruleset: an entry, with which the guard of the loopback
 // addresses comes. Where the kernel has no nftables there is no guard.
-func loopbackGuard(s *session, maps []nft.Mapping) ([]kernel.Entry, error) {
-	if _, ok := fromLoopback(s.Conf, maps); !ok {
+func (c *Config) loopbackGuard(s *chained.Session) ([]kernel.Entry, error) {
+	if _, ok := c.fromLoopback(); !ok {
 		return nil, nil
 	}
 	if err := s.Usable(nft.Publishing); err != nil {

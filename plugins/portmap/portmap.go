@@ -11,142 +11,120 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/nft"
-	core "github.com/tenon-cni/tenon/internal/session"
+	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/plugin"
 )
 
 // Plugin is the definition of portmap.
-var Plugin = plugin.Define[Config](plugin.Info{
+var Plugin = chained.Define(plugin.Info{
 	Name:         "portmap",
 	About:        "forwards ports of the host to a container",
 	Role:         plugin.RoleChained,
 	Capabilities: []string{"portMappings"},
 	Doc:          doc,
-}, &chained.Plugin[Config]{
-	Decorator: mapper{},
-	NoPrev:    chained.NoPrev{Check: "Required prevResult missing"},
-	Concerns:  []*kernel.Concern{nft.Publishing},
-	Holds:     nft.Publisher,
-	Needs:     needs,
-})
-
-type (
-	mapper  struct{}
-	session = chained.Session[Config]
-)
-
-func needs(c *Config) []probe.Feature {
-	if c.backend() == nftablesBackend {
-		return []probe.Feature{probe.NFT}
-	}
-	return nil
-}
+}, chained.Traits{
+	NoPrev:   chained.NoPrev{Check: "Required prevResult missing"},
+	Concerns: []*kernel.Concern{nft.Publishing},
+	Holds:    nft.Publisher,
+}, func() chained.Decorator { return new(Config) })
 
 // Validate refuses what cannot be forwarded before anything is done. ADD says so in the words of the upstream plugin.
-func (mapper) Validate(c *plugin.Call[Config]) error {
-	err := c.Conf.validate()
-	if err != nil && c.Command == cni.Add {
+func (c *Config) Validate(call *plugin.Call) error {
+	err := c.validate()
+	if err != nil && call.Command == cni.Add {
 		err = fmt.Errorf("failed to parse config: %w", err)
 	}
 	return err
 }
 
+// prepare derives from the call what it forwards, once. It reports whether there is anything.
+func (c *Config) prepare(s *chained.Session) (bool, error) {
+	if c.forwards == nil { // DEL does not validate
+		if err := c.parseForwards(); err != nil {
+			return false, err
+		}
+	}
+	if c.maps == nil && len(c.forwards) > 0 {
+		c.addrs = containerAddrs(s)
+		var err error
+		if c.maps, err = mappings(c.forwards, c.addrs); err != nil {
+			return false, err
+		}
+	}
+	return len(c.forwards) > 0, nil
+}
+
 // Rules are those of nftables.
-func (mapper) Rules(s *session) ([]kernel.Entry, error) {
-	forwards, err := s.Conf.forwards()
-	if err != nil || len(forwards) == 0 {
+func (c *Config) Rules(s *chained.Session) ([]kernel.Entry, error) {
+	if ok, err := c.prepare(s); !ok {
 		return nil, err
 	}
-	addrs := containerAddrs(s)
-	maps, err := mappings(forwards, addrs)
-	if err != nil {
-		return nil, err
-	}
-	backend, err := backendOf(s, addrs, maps)
+	backend, err := c.backendOf(s)
 	if err != nil {
 		return nil, err
 	}
 	if backend == iptablesBackend {
-		return loopbackGuard(s, maps)
+		return c.loopbackGuard(s)
 	}
-	p := nft.Publication{Mappings: maps, Hairpins: s.Conf.hairpins(addrs), Kin: s.SameContainer}
-	if p.When4, p.When6, err = s.Conf.conditions(); err != nil {
+	p := nft.Publication{Mappings: c.maps, Hairpins: c.hairpins(), Kin: s.SameContainer}
+	if p.When4, p.When6, err = c.conditions(); err != nil {
 		return nil, err
 	}
 	return nft.Publish(s.Tag, p)
 }
 
 // Apply makes what is not in the nftables ruleset. The result is the one before.
-func (mapper) Apply(_ context.Context, s *session, _ *cni.Result) error {
-	forwards, err := s.Conf.forwards()
-	if err != nil || len(forwards) == 0 {
+func (c *Config) Apply(_ context.Context, s *chained.Session, _ *cni.Result) error {
+	if ok, err := c.prepare(s); !ok {
 		return err
 	}
-	addrs := containerAddrs(s)
-	maps, err := mappings(forwards, addrs)
-	if err != nil {
+	if err := c.refuseReference(s); err != nil {
 		return err
 	}
-	if err := refuseReference(s, maps); err != nil {
-		return err
-	}
-	backend, err := backendOf(s, addrs, maps)
+	backend, err := c.backendOf(s)
 	if err != nil {
 		return err
 	}
 	if backend == iptablesBackend {
-		if err := applyIPTables(s, forwards, addrs, maps); err != nil {
+		if err := c.applyIPTables(s); err != nil {
 			return err
 		}
 	}
-	if err := forgetStale(s, maps); err != nil {
+	if err := forgetStale(s, c.maps); err != nil {
 		return err
 	}
-	if err := openLoopback(s, maps); err != nil {
+	if err := c.openLoopback(s); err != nil {
 		return err
 	}
-	return moved(s, backend, addrs)
+	return c.moved(s, backend)
 }
 
 // Verify looks for the rules of iptables; those of nftables have been found.
-func (m mapper) Verify(ctx context.Context, s *session) error {
-	forwards, err := s.Conf.forwards()
-	if err != nil || len(forwards) == 0 {
+func (c *Config) Verify(ctx context.Context, s *chained.Session) error {
+	if ok, err := c.prepare(s); !ok {
 		return err
 	}
-	addrs := containerAddrs(s)
-	byIPTables, err := usesIPTables(s, forwards, addrs)
+	backend, err := c.backendOf(s)
 	if err != nil {
 		return err
 	}
-	if !byIPTables {
-		s.WarnOfMoves(ctx, func(ctx context.Context, dryRun bool) ([]core.Move, error) { return m.Move(ctx, s, dryRun) })
-		return nil
+	if backend == iptablesBackend {
+		return c.verifyIPTables(s)
 	}
-	return verifyIPTables(s, forwards, addrs)
+	s.WarnOfMoves(c.Move(ctx, s, true))
+	return nil
 }
 
-// usesIPTables reports whether the backend of a call is iptables.
-func usesIPTables(s *session, forwards []forward, addrs []netip.Prefix) (bool, error) {
-	maps, err := mappings(forwards, addrs)
-	if err != nil {
-		return false, err
-	}
-	backend, err := backendOf(s, addrs, maps)
-	return backend == iptablesBackend, err
-}
-
-// VerifyReference looks for what the reference plugin makes by default, which is iptables.
-func (mapper) VerifyReference(_ context.Context, s *session) error {
-	forwards, err := s.Conf.forwards()
-	if err != nil {
+// VerifyReference looks for what the upstream plugin makes by default, which is iptables.
+func (c *Config) VerifyReference(_ context.Context, s *chained.Session) error {
+	if _, err := c.prepare(s); err != nil {
 		return err
 	}
-	return verifyIPTables(s, forwards, containerAddrs(s))
+	return c.verifyIPTables(s)
 }
 
 // Released forgets the flows to the container of the mappings that are gone.
-func (mapper) Released(_ context.Context, s *session, held []kernel.Held) error {
+func (c *Config) Released(_ context.Context, s *chained.Session, held []kernel.Held) error {
 	var gone []nft.Mapping
 	for _, h := range held {
 		if m, ok := nft.Published(h); ok {
@@ -157,17 +135,20 @@ func (mapper) Released(_ context.Context, s *session, held []kernel.Held) error 
 }
 
 // Remove removes what iptables has, and what the reference plugin has left.
-func (mapper) Remove(_ context.Context, s *session, gone chained.Gone) error {
-	return errors.Join(removeIPTables(s, gone), removeReference(s, gone))
+func (c *Config) Remove(_ context.Context, s *chained.Session, gone chained.Gone) error {
+	return errors.Join(c.removeIPTables(s, gone), removeReference(s, gone))
 }
 
 // Status says whether the kernel, or the tool, can do what ADD needs.
-func (mapper) Status(ctx context.Context, c *plugin.Call[Config]) error {
-	switch c.Conf.backend() {
+func (c *Config) Status(ctx context.Context, _ *plugin.Call) error {
+	switch c.backend() {
 	case iptablesBackend:
 		return iptablesAvailable(cni.CodeNotAvailable)
 	case autoBackend:
-		return core.NATStatus(ctx, nft.Publishing)
+		return session.NATStatus(ctx, nft.Publishing)
+	}
+	if err := session.Lacking(probe.NFT); err != nil {
+		return err
 	}
 	if err := kernel.Buildable(ctx, nft.Publishing); err != nil {
 		return cni.Errorf(cni.CodeNotAvailable, "%w", err).
@@ -178,7 +159,7 @@ func (mapper) Status(ctx context.Context, c *plugin.Call[Config]) error {
 }
 
 // containerAddrs are those that ports lead to: the first of each family of the container's interface, with prefix length.
-func containerAddrs(s *session) (addrs []netip.Prefix) {
+func containerAddrs(s *chained.Session) (addrs []netip.Prefix) {
 	var have [2]bool
 	for _, ip := range s.PrevIPs() {
 		if a := ip.Address; !have[familyOf(a.Addr())] {

@@ -12,7 +12,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/iptables/hostnat"
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/nft"
-	sessions "github.com/tenon-cni/tenon/internal/session"
+	"github.com/tenon-cni/tenon/internal/session"
 )
 
 // The tables of the reference plugin's backend nftables, where each rule names its container, but not the network.
@@ -22,7 +22,7 @@ const referenceMappings = "hostports"
 
 // removeReference removes what the reference plugin has left for a container: what leads to the addresses of the attachment
 // if they are known. GC leaves all of it, as it cannot tell to which network it belongs.
-func removeReference(s *session, gone chained.Gone) error {
+func removeReference(s *chained.Session, gone chained.Gone) error {
 	if gone.All() {
 		return nil
 	}
@@ -36,7 +36,7 @@ func removeReference(s *session, gone chained.Gone) error {
 }
 
 // pruneReference removes the rules of the upstream plugin for a container and some of its addresses.
-func pruneReference(s *session, container string, mine func(netip.Addr) bool) error {
+func pruneReference(s *chained.Session, container string, mine func(netip.Addr) bool) error {
 	var errs []error
 	for _, t := range referenceTables {
 		for _, chain := range []string{referenceMappings, "hostip_hostports", "masquerading"} {
@@ -57,14 +57,14 @@ func pruneReference(s *session, container string, mine func(netip.Addr) bool) er
 
 // refuseReference refuses ports that the upstream plugin, or the backend iptables, has given to another
 // container that exists: its rules come first. Where there are none it takes a question for each family and backend.
-func refuseReference(s *session, maps []nft.Mapping) error {
+func (c *Config) refuseReference(s *chained.Session) error {
 	free := []string{s.ContainerID} // whose rules are no conflict, or not any more
 	for i, t := range referenceTables {
 		rules, err := referenceRules(s, t)
 		if err != nil {
 			return err
 		}
-		if err := refuseIPTables(s, iptables.Family(i), maps); err != nil {
+		if err := c.refuseIPTables(s, iptables.Family(i)); err != nil {
 			return err
 		}
 		for _, r := range rules {
@@ -72,10 +72,10 @@ func refuseReference(s *session, maps []nft.Mapping) error {
 			if r.Port == 0 || slices.Contains(free, r.Comment) {
 				continue
 			}
-			if i := slices.IndexFunc(maps, theirs.Overlaps); i < 0 {
+			if i := slices.IndexFunc(c.maps, theirs.Overlaps); i < 0 {
 				continue
 			} else if gone, err := r.takeOver(s); !gone {
-				return errors.Join(chained.Taken(maps[i].String(), r.Comment), err)
+				return errors.Join(chained.Taken(c.maps[i].String(), r.Comment), err)
 			}
 			free = append(free, r.Comment)
 		}
@@ -94,12 +94,12 @@ type foreign struct {
 }
 
 // takeOver removes the rule if its container no longer exists, and reports whether it did.
-func (f foreign) takeOver(s *session) (bool, error) {
+func (f foreign) takeOver(s *chained.Session) (bool, error) {
 	if !f.DNAT.IsValid() {
 		return false, nil
 	}
 	gone, err := s.Vanished(func(alias string) bool {
-		a, ok := sessions.Tagged(alias)
+		a, ok := session.Tagged(alias)
 		return ok && f.of(a)
 	}, f.DNAT.Addr())
 	if !gone {
@@ -110,7 +110,7 @@ func (f foreign) takeOver(s *session) (bool, error) {
 }
 
 // referenceRules lists the mappings of the upstream plugin in a table of its backend nftables.
-func referenceRules(s *session, t kernel.Table) (all []foreign, err error) {
+func referenceRules(s *chained.Session, t kernel.Table) (all []foreign, err error) {
 	rules, err := s.Host.Rules(t, referenceMappings)
 	for _, r := range rules {
 		all = append(all, foreign{
@@ -126,7 +126,7 @@ func referenceRules(s *session, t kernel.Table) (all []foreign, err error) {
 
 // refuseIPTables refuses ports that chains of iptables of other containers lead on, in either variant. Chains of containers
 // that no longer exist are removed.
-func refuseIPTables(s *session, f iptables.Family, maps []nft.Mapping) error {
+func (c *Config) refuseIPTables(s *chained.Session, f iptables.Family) error {
 	tables, err := s.Host.NATTables(f)
 	if err != nil {
 		return err
@@ -144,21 +144,21 @@ func refuseIPTables(s *session, f iptables.Family, maps []nft.Mapping) error {
 		if err != nil {
 			return err
 		}
-		i := slices.IndexFunc(maps, func(m nft.Mapping) bool {
+		i := slices.IndexFunc(c.maps, func(m nft.Mapping) bool {
 			return familyOf(m.To.Addr()) == f && slices.ContainsFunc(rules, func(r hostnat.Rule) bool { return leadsOn(r, m) })
 		})
 		if i < 0 {
 			continue
 		}
 		if gone, err := takeOverChain(s, f, e); !gone {
-			return errors.Join(chained.Taken(maps[i].String(), e.Comment), err)
+			return errors.Join(chained.Taken(c.maps[i].String(), e.Comment), err)
 		}
 	}
 	return nil
 }
 
 // takeOverChain removes the chain that an entry leads to if its container no longer exists, and reports whether it did.
-func takeOverChain(s *session, f iptables.Family, e hostnat.Rule) (bool, error) {
+func takeOverChain(s *chained.Session, f iptables.Family, e hostnat.Rule) (bool, error) {
 	rules, err := s.Host.Rules(kernel.Table{Family: referenceTables[f].Family, Name: "nat"}, e.Chain)
 	for _, r := range rules {
 		if !r.DNAT.IsValid() {

@@ -22,39 +22,33 @@ type Config struct {
 }
 
 // Plugin is the definition of ptp.
-var Plugin = plugin.Define[Config](plugin.Info{
+var Plugin = attach.Define(plugin.Info{
 	Name:  "ptp",
 	About: "connects a container to the host by a routed link of its own",
 	Doc:   doc,
-}, &attach.Plugin[Config]{
-	Maker: maker{},
-	Kind:  "veth",
+}, attach.Traits{
+	Kind: "veth",
 	Texts: attach.Texts{
 		NoPrev: "ptp: Required prevResult missing",
 		NoLink: "ptp: Container Interface name in prevResult: %s not found",
 		Kind:   "Error: Container interface %s not of type %s/p2p",
 		MAC:    "ptp: Interface %s Mac %s doesn't match container Mac: %s",
 	},
-})
-
-type (
-	maker   struct{}
-	session = attach.Session[Config]
-)
+}, func() attach.Maker { return new(Config) })
 
 // Validate refuses what cannot become a routed link.
-func (maker) Validate(c *plugin.Call[Config]) error {
-	if c.IPAM.Type == "" {
+func (c *Config) Validate(call *plugin.Call) error {
+	if call.IPAM.Type == "" {
 		return cni.Errorf(cni.CodeInvalidConfig, "no plugin name provided").
 			WithDetails("ptp needs ipam: a routed link has addresses; bridge is for networks without address management")
 	}
-	return attach.ValidateMTU(c.Conf.MTU)
+	return attach.ValidateMTU(c.MTU)
 }
 
 // Make makes the pair.
-func (maker) Make(_ context.Context, s *session) ([]cni.Interface, error) {
+func (c *Config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, error) {
 	inside, host, err := s.AddVeth(kernel.Veth{
-		Name: s.IfName, MTU: s.Conf.MTU, Host: s.Host, HostName: s.HostName(), Alias: s.Tag,
+		Name: s.IfName, MTU: c.MTU, Host: s.Host, HostName: s.HostName(), Alias: s.Tag,
 	})
 	if err != nil {
 		return nil, err
@@ -75,7 +69,7 @@ func (maker) Make(_ context.Context, s *session) ([]cni.Interface, error) {
 }
 
 // Amend demands what IPAM plugins may leave out: each address needs a gateway, for the host's end of the link to have.
-func (maker) Amend(s *session, r *cni.Result) error {
+func (c *Config) Amend(s *attach.Session, r *cni.Result) error {
 	for _, ip := range r.IPs {
 		const hint = "ptp needs one of the same family, which the host's end of the link gets"
 		own := ip.Address.Addr()
@@ -90,7 +84,7 @@ func (maker) Amend(s *session, r *cni.Result) error {
 }
 
 // Route makes the gateways reachable on their own, before anything is routed through them.
-func (maker) Route(s *session, link kernel.Link, r *cni.Result) error {
+func (c *Config) Route(s *attach.Session, link kernel.Link, r *cni.Result) error {
 	for _, rt := range gatewayRoutes(r.IPs) {
 		if err := s.Sandbox.AddRoute(link, rt); err != nil {
 			return err
@@ -100,7 +94,7 @@ func (maker) Route(s *session, link kernel.Link, r *cni.Result) error {
 }
 
 // Finish routes the container's networks through their gateways, and makes the host the gateway.
-func (maker) Finish(_ context.Context, s *session, r *cni.Result) error {
+func (c *Config) Finish(_ context.Context, s *attach.Session, r *cni.Result) error {
 	link, err := s.Sandbox.Link(s.IfName)
 	if err != nil {
 		return err
@@ -123,14 +117,14 @@ func (maker) Finish(_ context.Context, s *session, r *cni.Result) error {
 	if err := s.Forward(r.IPs); err != nil {
 		return err
 	}
-	if s.Conf.IPMasq {
+	if c.IPMasq {
 		return s.Masquerade(r.IPs)
 	}
 	return nil
 }
 
 // Verify compares the host's end, and what leads to either end, with the previous result.
-func (maker) Verify(ctx context.Context, s *session, link kernel.Link) error {
+func (c *Config) Verify(_ context.Context, s *attach.Session, link kernel.Link) error {
 	host, err := s.CheckPair(link)
 	if err != nil {
 		return err
@@ -153,8 +147,8 @@ func (maker) Verify(ctx context.Context, s *session, link kernel.Link) error {
 	if err := s.Sandbox.CheckRoutes(link, gatewayRoutes(ips)); err != nil {
 		return err
 	}
-	if s.Conf.IPMasq {
-		return s.CheckMasquerade(ctx)
+	if c.IPMasq {
+		return s.CheckMasquerade()
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/chained"
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
@@ -49,7 +50,7 @@ func defaultRoute(addr, gw netip.Addr) kernel.Route {
 }
 
 // warn logs the gateways of addresses that no route can lead through.
-func (g gateways) warn(s *session, ips []cni.IP) {
+func (g gateways) warn(s *chained.Session, ips []cni.IP) {
 	for _, ip := range ips {
 		if gw, _ := g.of(ip); !gw.IsValid() && ip.Gateway.IsValid() {
 			s.Log.Warn("no default route: the kernel has no IPv6 routes through an IPv4 gateway", "address", ip.Address, "gateway", ip.Gateway)

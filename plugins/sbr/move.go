@@ -6,22 +6,23 @@ import (
 	"slices"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/chained"
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
 // move gives each address a table of its own, with its routes, and takes the routes from the main table. As long as a table
 // lacks a route, the main table has it.
-func move(ctx context.Context, s *session, link kernel.Link, ips []cni.IP, rules []kernel.PolicyRule) error {
+func (c *Config) move(ctx context.Context, s *chained.Session, link kernel.Link, ips []cni.IP, rules []kernel.PolicyRule) error {
 	all, err := s.Sandbox.StoredRoutes(link)
 	if err != nil {
 		return err
 	}
-	tables, err := reusable(s, link, ips, rules)
+	tables, err := c.reusable(s, link, ips, rules)
 	if err != nil {
 		return err
 	}
 	p := plan{link: link, ips: ips, originals: gather(all, ips, tables)}
-	if p.gateways, err = parseGateways(s.Conf.Gateways); err != nil {
+	if p.gateways, err = parseGateways(c.Gateways); err != nil {
 		return err
 	}
 	p.gateways.warn(s, ips)
@@ -42,7 +43,7 @@ func move(ctx context.Context, s *session, link kernel.Link, ips []cni.IP, rules
 		}
 	}
 	leaving := movable(all, ips)
-	if s.Conf.AddSourceHints {
+	if c.AddSourceHints {
 		if err := addHints(ctx, s, link, ips, in(all, kernel.TableMain)); err != nil {
 			return err
 		}
@@ -53,7 +54,7 @@ func move(ctx context.Context, s *session, link kernel.Link, ips []cni.IP, rules
 
 // reusable returns the tables to which rules of this plugin lead from the addresses already, of an ADD before: those with a
 // route through the interface, and empty ones.
-func reusable(s *session, link kernel.Link, ips []cni.IP, rules []kernel.PolicyRule) (map[netip.Addr]int, error) {
+func (c *Config) reusable(s *chained.Session, link kernel.Link, ips []cni.IP, rules []kernel.PolicyRule) (map[netip.Addr]int, error) {
 	routes, err := s.Sandbox.Routes(kernel.AllTables)
 	if err != nil {
 		return nil, err
@@ -65,7 +66,7 @@ func reusable(s *session, link kernel.Link, ips []cni.IP, rules []kernel.PolicyR
 	}
 	tables := map[netip.Addr]int{}
 	for _, ip := range ips {
-		rule, ok := ruleOf(s.Conf, ip, rules)
+		rule, ok := c.ruleOf(ip, rules)
 		if ok && rule.Protocol == kernel.Protocol && !kernel.ReservedTable(rule.Table) && (mine[rule.Table] || !filled[rule.Table]) {
 			tables[ip.Address.Addr()] = rule.Table
 		}
@@ -89,7 +90,7 @@ func gather(all []kernel.StoredRoute, ips []cni.IP, tables map[netip.Addr]int) [
 }
 
 // fill changes the contents of a table.
-func fill(s *session, link kernel.Link, have, want []kernel.StoredRoute) error {
+func fill(s *chained.Session, link kernel.Link, have, want []kernel.StoredRoute) error {
 	if err := take(s, link, without(have, want)); err != nil {
 		return err
 	}
@@ -101,7 +102,7 @@ func fill(s *session, link kernel.Link, have, want []kernel.StoredRoute) error {
 	return nil
 }
 
-func take(s *session, link kernel.Link, routes []kernel.StoredRoute) error {
+func take(s *chained.Session, link kernel.Link, routes []kernel.StoredRoute) error {
 	for _, r := range slices.Backward(routes) { // gateways are reached through the first ones
 		if err := s.Sandbox.TakeRoute(link, r); err != nil {
 			return err
@@ -111,7 +112,7 @@ func take(s *session, link kernel.Link, routes []kernel.StoredRoute) error {
 }
 
 // addHints routes the networks of the addresses in the main table, with the addresses as sources.
-func addHints(ctx context.Context, s *session, link kernel.Link, ips []cni.IP, main []kernel.StoredRoute) error {
+func addHints(ctx context.Context, s *chained.Session, link kernel.Link, ips []cni.IP, main []kernel.StoredRoute) error {
 	if err := s.Sandbox.WaitDAD(ctx, link); err != nil {
 		return err
 	}

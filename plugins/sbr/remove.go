@@ -13,7 +13,7 @@ import (
 
 // Remove takes the rules of the interface away, and moves the routes back that are still there. There is nothing without the
 // container's namespace, and so nothing for GC: all that is made ends with it.
-func (decorator) Remove(ctx context.Context, s *session, _ chained.Gone) error {
+func (c *Config) Remove(ctx context.Context, s *chained.Session, _ chained.Gone) error {
 	if s.Sandbox == nil {
 		return nil
 	}
@@ -37,14 +37,14 @@ func (decorator) Remove(ctx context.Context, s *session, _ chained.Gone) error {
 		return err
 	}
 	another := func(r kernel.PolicyRule) bool { // 0: the table of the configuration cannot be read any more
-		return s.Conf.Table != nil && *s.Conf.Table != 0 && *s.Conf.Table != r.Table
+		return c.Table != nil && *c.Table != 0 && *c.Table != r.Table
 	}
 	var errs []error
 	for _, rule := range rules {
 		if rule.More || !rule.Src.IsSingleIP() || !mine(rule) || another(rule) {
 			continue
 		}
-		if s.Conf.Table == nil && rule.Protocol == kernel.Protocol && !kernel.ReservedTable(rule.Table) {
+		if c.Table == nil && rule.Protocol == kernel.Protocol && !kernel.ReservedTable(rule.Table) {
 			if err := moveBack(s, link, in(all, rule.Table)); err != nil {
 				errs = append(errs, err)
 				continue // the next DEL needs it to find the table
@@ -58,7 +58,7 @@ func (decorator) Remove(ctx context.Context, s *session, _ chained.Gone) error {
 
 // moveBack empties the table of an address, into the main table. What the kernel refuses, for lack of another route for
 // example, ends with the interface.
-func moveBack(s *session, link kernel.Link, filled []kernel.StoredRoute) error {
+func moveBack(s *chained.Session, link kernel.Link, filled []kernel.StoredRoute) error {
 	for _, r := range originals(filled) {
 		err := s.Sandbox.PutRoute(link, r)
 		if errors.As(err, new(syscall.Errno)) && !kernel.Exhausted(err) {
@@ -75,7 +75,7 @@ func moveBack(s *session, link kernel.Link, filled []kernel.StoredRoute) error {
 // owned returns what tells the rules for this interface. They are for one of its addresses or, if no other interface has
 // that, for one that the previous result has. What this plugin has made for an address that nobody has any more is the
 // rest of an interface that is gone, unless it leads to routes through another one.
-func owned(s *session, link kernel.Link) (func(kernel.PolicyRule) bool, error) {
+func owned(s *chained.Session, link kernel.Link) (func(kernel.PolicyRule) bool, error) {
 	own, others := map[netip.Addr]bool{}, map[netip.Addr]bool{}
 	links, err := s.Sandbox.Links()
 	if err != nil {

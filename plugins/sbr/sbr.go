@@ -10,6 +10,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/chained"
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/plugin"
 )
 
@@ -30,37 +31,35 @@ type Config struct {
 }
 
 // Plugin is the definition of sbr.
-var Plugin = plugin.Define[Config](plugin.Info{
+var Plugin = chained.Define(plugin.Info{
 	Name:  "sbr",
 	About: "routes by source address: replies leave by the interface they came in on",
 	Role:  plugin.RoleChained,
 	Doc:   doc,
-}, &chained.Plugin[Config]{
-	Decorator: decorator{},
-	Inside:    true,
-	NoPrev:    chained.NoPrev{Add: "This plugin must be called as chained plugin"},
-	Needs:     func(*Config) []probe.Feature { return []probe.Feature{probe.PolicyRules} },
-})
-
-type (
-	decorator struct{}
-	session   = chained.Session[Config]
-)
+}, chained.Traits{
+	Inside: true,
+	NoPrev: chained.NoPrev{Add: "This plugin must be called as chained plugin"},
+}, func() chained.Decorator { return new(Config) })
 
 // Validate refuses tables that do not exist and gateways of which one would not count.
-func (decorator) Validate(c *plugin.Call[Config]) error {
-	if t := c.Conf.Table; t != nil {
+func (c *Config) Validate(call *plugin.Call) error {
+	if t := c.Table; t != nil {
 		if *t < 1 || *t > math.MaxUint32 {
 			return cni.Errorf(cni.CodeInvalidConfig, "table: %d is not a number from 1 to %d", *t, uint32(math.MaxUint32))
 		}
 		return nil
 	}
-	_, err := parseGateways(c.Conf.Gateways)
+	_, err := parseGateways(c.Gateways)
 	return err
 }
 
+// Status reports whether the kernel has rules.
+func (c *Config) Status(context.Context, *plugin.Call) error {
+	return session.Lacking(probe.PolicyRules)
+}
+
 // Apply adds the rules, fills the tables to which they lead, and then takes the routes from the main table.
-func (decorator) Apply(ctx context.Context, s *session, _ *cni.Result) error {
+func (c *Config) Apply(ctx context.Context, s *chained.Session, _ *cni.Result) error {
 	ips, err := addresses(s)
 	if err != nil {
 		return err
@@ -80,19 +79,19 @@ func (decorator) Apply(ctx context.Context, s *session, _ *cni.Result) error {
 	if err != nil {
 		return err
 	}
-	if s.Conf.Table != nil {
-		return leadTo(s, ips, rules)
+	if c.Table != nil {
+		return c.leadTo(s, ips, rules)
 	}
-	return move(ctx, s, link, ips, rules)
+	return c.move(ctx, s, link, ips, rules)
 }
 
 // leadTo adds the rules that are missing to the table of the configuration.
-func leadTo(s *session, ips []cni.IP, rules []kernel.PolicyRule) error {
+func (c *Config) leadTo(s *chained.Session, ips []cni.IP, rules []kernel.PolicyRule) error {
 	for _, ip := range ips {
-		if _, ok := ruleOf(s.Conf, ip, rules); ok {
+		if _, ok := c.ruleOf(ip, rules); ok {
 			continue
 		}
-		if err := s.Sandbox.AddPolicyRule(kernel.PolicyRule{Src: single(ip), Table: *s.Conf.Table}); err != nil {
+		if err := s.Sandbox.AddPolicyRule(kernel.PolicyRule{Src: single(ip), Table: *c.Table}); err != nil {
 			return err
 		}
 	}
@@ -101,7 +100,7 @@ func leadTo(s *session, ips []cni.IP, rules []kernel.PolicyRule) error {
 
 // ruleOf returns the rule that decides on the table of an address: the first that has no other condition. Where the
 // configuration has a table it is the one that leads there.
-func ruleOf(c *Config, ip cni.IP, rules []kernel.PolicyRule) (kernel.PolicyRule, bool) {
+func (c *Config) ruleOf(ip cni.IP, rules []kernel.PolicyRule) (kernel.PolicyRule, bool) {
 	i := slices.IndexFunc(rules, func(r kernel.PolicyRule) bool {
 		return !r.More && r.Src == single(ip) && (c.Table == nil || r.Table == *c.Table)
 	})
@@ -113,7 +112,7 @@ func ruleOf(c *Config, ip cni.IP, rules []kernel.PolicyRule) (kernel.PolicyRule,
 
 // addresses returns the addresses of the interface in the previous result, each once. A previous result without any address is
 // an error.
-func addresses(s *session) ([]cni.IP, error) {
+func addresses(s *chained.Session) ([]cni.IP, error) {
 	var list []cni.IP
 	for _, ip := range s.PrevIPs() {
 		if !slices.ContainsFunc(list, func(have cni.IP) bool { return have.Address.Addr() == ip.Address.Addr() }) {

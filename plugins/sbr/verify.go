@@ -7,11 +7,12 @@ import (
 	"slices"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/chained"
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
 // Verify looks for the rule of each address, for the routes in the table to which it leads, and for the hints.
-func (decorator) Verify(_ context.Context, s *session) error {
+func (c *Config) Verify(_ context.Context, s *chained.Session) error {
 	ips, err := addresses(s)
 	if err != nil {
 		return err
@@ -24,26 +25,26 @@ func (decorator) Verify(_ context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	gws, err := parseGateways(s.Conf.Gateways)
-	if err != nil && s.Conf.Table == nil {
+	gws, err := parseGateways(c.Gateways)
+	if err != nil && c.Table == nil {
 		return err
 	}
 	for _, ip := range ips {
-		rule, ok := ruleOf(s.Conf, ip, rules)
+		rule, ok := c.ruleOf(ip, rules)
 		switch {
-		case !ok && s.Conf.Table != nil:
-			return fmt.Errorf("interface %s: expected a rule from %s lookup %d, found none", link.Name, single(ip), *s.Conf.Table)
+		case !ok && c.Table != nil:
+			return fmt.Errorf("interface %s: expected a rule from %s lookup %d, found none", link.Name, single(ip), *c.Table)
 		case !ok:
 			return fmt.Errorf("interface %s: expected a rule from %s to a table of its own, found none", link.Name, single(ip))
 		}
-		if s.Conf.Table != nil {
+		if c.Table != nil {
 			continue
 		}
 		if err := s.Sandbox.CheckRoutes(link, expected(s.Prev.Routes, ip, gws, rule.Table)); err != nil {
 			return err
 		}
 	}
-	if s.Conf.Table == nil && s.Conf.AddSourceHints {
+	if c.Table == nil && c.AddSourceHints {
 		return checkHints(s, link, ips)
 	}
 	return nil
@@ -72,7 +73,7 @@ func expected(routes []cni.Route, ip cni.IP, gws gateways, table int) []kernel.R
 	return list
 }
 
-func checkHints(s *session, link kernel.Link, ips []cni.IP) error {
+func checkHints(s *chained.Session, link kernel.Link, ips []cni.IP) error {
 	main, err := s.Sandbox.Routes(kernel.TableMain)
 	if err != nil {
 		return err

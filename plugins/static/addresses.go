@@ -5,37 +5,38 @@ import (
 	"strings"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/plugin"
 )
 
 // addresses are those of the configuration and of CNI_ARGS; or those of args.cni.ips instead; or those of the capability
 // ips instead of either.
-func addresses(c *call) ([]cni.IP, error) {
-	if c.Conf.IPAM == nil {
+func (c *Config) addresses(call *plugin.Call) ([]cni.IP, error) {
+	if c.IPAM == nil {
 		return nil, cni.Errorf(cni.CodeInvalidConfig, "IPAM config missing 'ipam' key")
 	}
-	configured := c.Conf.IPAM.Addresses
+	configured := c.IPAM.Addresses
 	var ips []cni.IP
 	var err error
 	switch {
-	case len(c.RuntimeConfig.IPs) > 0:
-		ips, err = requested(c.RuntimeConfig.IPs, configured)
-	case len(c.ConfArgs.CNI.IPs) > 0:
-		ips, err = requested(c.ConfArgs.CNI.IPs, configured)
+	case len(call.RuntimeConfig.IPs) > 0:
+		ips, err = requested(call.RuntimeConfig.IPs, configured)
+	case len(call.ConfArgs.CNI.IPs) > 0:
+		ips, err = requested(call.ConfArgs.CNI.IPs, configured)
 	default:
-		ips, err = withArgs(c, configured)
+		ips, err = withArgs(call, configured)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if c.Version < cni.V030 && !onePerFamily(ips) {
-		return nil, cni.Errorf(cni.CodeInvalidConfig, "CNI version %v does not support more than 1 address per family", c.Version).
+	if call.Version < cni.V030 && !onePerFamily(ips) {
+		return nil, cni.Errorf(cni.CodeInvalidConfig, "CNI version %v does not support more than 1 address per family", call.Version).
 			WithDetails("use cniVersion 0.3.0 or newer")
 	}
 	return ips, nil
 }
 
 // withArgs are the configured addresses and those of CNI_ARGS. A GATEWAY there is one of the addresses there.
-func withArgs(c *call, configured []Address) ([]cni.IP, error) {
+func withArgs(call *plugin.Call, configured []Address) ([]cni.IP, error) {
 	var ips []cni.IP
 	for _, a := range configured {
 		p, err := netip.ParsePrefix(a.Address)
@@ -44,7 +45,7 @@ func withArgs(c *call, configured []Address) ([]cni.IP, error) {
 		}
 		ips = append(ips, cni.IP{Address: p, Gateway: a.Gateway})
 	}
-	asked, err := fromArgs(c.Args, configured)
+	asked, err := fromArgs(call.Args, configured)
 	return append(ips, asked...), err
 }
 

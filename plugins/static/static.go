@@ -16,6 +16,8 @@ type Config struct {
 
 	// IPAM is the section that names this plugin.
 	IPAM *Settings `json:"ipam"`
+
+	ips []cni.IP // that the call asks for: see [Config.Validate]
 }
 
 // Settings is the ipam section.
@@ -37,62 +39,50 @@ type Address struct {
 }
 
 // Plugin is the definition of static.
-var Plugin = plugin.Define[Config](plugin.Info{
+var Plugin = plugin.Define(plugin.Info{
 	Name:         "static",
 	About:        "gives the addresses that its configuration or the caller names",
 	Capabilities: []string{"ips"},
 	Args:         []string{"IP", "GATEWAY"},
 	Role:         plugin.RoleIPAM,
 	Doc:          doc,
-}, fixed{})
+}, func() plugin.Plugin { return new(Config) })
 
-type fixed struct{}
-
-type call = plugin.Call[Config]
-
-// Validate refuses what ADD would refuse.
-func (fixed) Validate(c *call) error {
-	_, err := addresses(c)
+// Validate finds the addresses.
+func (c *Config) Validate(call *plugin.Call) (err error) {
+	c.ips, err = c.addresses(call)
 	return err
 }
 
 // Add returns what the configuration and the caller say.
-func (fixed) Add(_ context.Context, c *call) (*cni.Result, error) {
-	ips, err := addresses(c)
-	if err != nil {
-		return nil, err
-	}
-	return &cni.Result{IPs: ips, Routes: c.Conf.IPAM.Routes, DNS: c.Conf.IPAM.DNS}, nil
+func (c *Config) Add(context.Context, *plugin.Call) (*cni.Result, error) {
+	return &cni.Result{IPs: c.ips, Routes: c.IPAM.Routes, DNS: c.IPAM.DNS}, nil
 }
 
 // Del has nothing to do.
-func (fixed) Del(context.Context, *call) error { return nil }
+func (c *Config) Del(context.Context, *plugin.Call) error { return nil }
 
 // Check looks for the addresses, and for the gateways that they have here, in the previous result.
-func (fixed) Check(_ context.Context, c *call) error {
-	if c.Prev == nil {
+func (c *Config) Check(_ context.Context, call *plugin.Call) error {
+	if call.Prev == nil {
 		return cni.Errorf(cni.CodeInvalidConfig, "Required prevResult missing")
 	}
-	ips, err := addresses(c)
-	if err != nil {
-		return err
-	}
-	for _, want := range ips {
-		at := slices.IndexFunc(c.Prev.IPs, func(ip cni.IP) bool { return ip.Address.Addr() == want.Address.Addr() })
+	for _, want := range c.ips {
+		at := slices.IndexFunc(call.Prev.IPs, func(ip cni.IP) bool { return ip.Address.Addr() == want.Address.Addr() })
 		if at < 0 {
-			err := fmt.Errorf("prevResult: expected address %s, found %v", want.Address, prefixes(c.Prev.IPs))
-			return mismatch(c, want, err)
+			err := fmt.Errorf("prevResult: expected address %s, found %v", want.Address, prefixes(call.Prev.IPs))
+			return mismatch(call, want, err)
 		}
-		if have := c.Prev.IPs[at].Gateway; want.Gateway.IsValid() && have != want.Gateway {
+		if have := call.Prev.IPs[at].Gateway; want.Gateway.IsValid() && have != want.Gateway {
 			err := fmt.Errorf("prevResult: expected gateway %s of address %s, found %s", want.Gateway, want.Address, have)
-			return mismatch(c, want, err)
+			return mismatch(call, want, err)
 		}
 	}
 	return nil
 }
 
 // mismatch returns err in the words of the upstream plugin.
-func mismatch(c *call, want cni.IP, err error) error {
+func mismatch(c *plugin.Call, want cni.IP, err error) error {
 	return cni.Rephrase(err, "static: Failed to match addr %s on interface %s", want.Address.Addr(), c.IfName)
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/netlink/tun"
+	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/plugin"
 )
 
@@ -40,30 +41,18 @@ type Config struct {
 const name = "tap"
 
 // Plugin is the definition of tap.
-var Plugin = plugin.Define[Config](plugin.Info{
+var Plugin = attach.Define(plugin.Info{
 	Name:         name,
 	About:        "gives a container a tap device, for a virtual machine in it",
 	Capabilities: []string{"mac"},
 	Args:         []string{"MAC"},
 	Doc:          doc,
 	Helper:       tun.Main,
-}, &attach.Plugin[Config]{
-	Maker: maker{},
+}, attach.Traits{
 	Kind:  string(probe.Tun),
 	DNS:   attach.DNSOfConfiguration,
-	Needs: func(c *Config) []probe.Feature {
-		if c.SELinuxContext == "" {
-			return nil
-		}
-		return []probe.Feature{probe.SELinux}
-	},
 	Texts: attach.Texts{NoLink: "Cannot find container link %s"},
-})
-
-type (
-	maker   struct{}
-	session = attach.Session[Config]
-)
+}, func() attach.Maker { return new(Config) })
 
 // device is what the configuration says of the device to the kernel.
 func (c *Config) device(name string) tun.Tap {
@@ -78,34 +67,40 @@ func invalid(format string, args ...any) error {
 }
 
 // Validate refuses values that no device can have.
-func (maker) Validate(c *plugin.Call[Config]) error {
-	conf := c.Conf
-	for key, id := range map[string]*uint32{"owner": conf.Owner, "group": conf.Group} {
+func (c *Config) Validate(call *plugin.Call) error {
+	for key, id := range map[string]*uint32{"owner": c.Owner, "group": c.Group} {
 		if id != nil && *id == math.MaxUint32 { // the kernel's own word for none
 			return invalid("%s: %d is not an ID", key, *id)
 		}
 	}
-	if conf.SELinuxContext != "" && c.Linked && c.Command != cni.Check { // tun.CreateLabelled starts the executable again
-		return cni.Errorf(cni.CodeUnsupportedField, "selinuxContext: %s cannot be given by a tap that is linked into another program", conf.SELinuxContext).
+	if c.SELinuxContext != "" && call.Linked && call.Command != cni.Check { // tun.CreateLabelled starts the executable again
+		return cni.Errorf(cni.CodeUnsupportedField, "selinuxContext: %s cannot be given by a tap that is linked into another program", c.SELinuxContext).
 			WithDetails("the executable of the plugin can: leave tap out of what is linked in, and install it")
 	}
-	if conf.Bridge != "" && cni.ValidateIfName(conf.Bridge) != nil {
-		return invalid("bridge: %q is not a valid interface name", conf.Bridge)
+	if c.Bridge != "" && cni.ValidateIfName(c.Bridge) != nil {
+		return invalid("bridge: %q is not a valid interface name", c.Bridge)
 	}
-	if _, err := attach.AskedMAC(c.AnyCall, conf.MAC); err != nil {
+	if _, err := attach.AskedMAC(call, c.MAC); err != nil {
 		return err
 	}
-	return attach.ValidateMTU(conf.MTU)
+	return attach.ValidateMTU(c.MTU)
+}
+
+// Status looks for SELinux if the device is to have a context.
+func (c *Config) Status(context.Context, *plugin.Call) error {
+	if c.SELinuxContext == "" {
+		return nil
+	}
+	return session.Lacking(probe.SELinux)
 }
 
 // Make makes the device and plugs it into the bridge.
-func (maker) Make(_ context.Context, s *session) ([]cni.Interface, error) {
-	c := s.Conf
-	bridge, err := findBridge(s)
+func (c *Config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, error) {
+	bridge, err := c.findBridge(s)
 	if err != nil {
 		return nil, err
 	}
-	mac, err := attach.AskedMAC(s.AnyCall, c.MAC)
+	mac, err := attach.AskedMAC(s.Call, c.MAC)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +109,7 @@ func (maker) Make(_ context.Context, s *session) ([]cni.Interface, error) {
 		Context: c.SELinuxContext, Program: tun.Program{name, "helper"},
 	})
 	if err != nil {
-		return nil, unsupported(s, err)
+		return nil, c.unsupported(s, err)
 	}
 	if bridge.Index != 0 {
 		if err := s.Sandbox.SetMaster(link, bridge); err != nil {
@@ -130,13 +125,13 @@ func (maker) Make(_ context.Context, s *session) ([]cni.Interface, error) {
 }
 
 // findBridge returns the bridge of the configuration, the zero Link if that names none.
-func findBridge(s *session) (kernel.Link, error) {
-	if s.Conf.Bridge == "" {
+func (c *Config) findBridge(s *attach.Session) (kernel.Link, error) {
+	if c.Bridge == "" {
 		return kernel.Link{}, nil
 	}
-	l, err := s.Sandbox.Link(s.Conf.Bridge)
+	l, err := s.Sandbox.Link(c.Bridge)
 	if errors.Is(err, kernel.ErrNoLink) {
-		return l, cni.Errorf(cni.CodeInvalidConfig, "failed to get bridge %s: Link not found", s.Conf.Bridge).
+		return l, cni.Errorf(cni.CodeInvalidConfig, "failed to get bridge %s: Link not found", c.Bridge).
 			WithDetails("the container has no such link: it is not made by this plugin, but by one before it in the chain or by the runtime")
 	}
 	if err == nil && l.Kind != "bridge" {
@@ -146,8 +141,8 @@ func findBridge(s *session) (kernel.Link, error) {
 }
 
 // unsupported gives the error of a device that cannot be made here its code: it names key and value of what cannot.
-func unsupported(s *session, err error) error {
-	label := s.Conf.SELinuxContext
+func (c *Config) unsupported(s *attach.Session, err error) error {
+	label := c.SELinuxContext
 	switch {
 	case errors.Is(err, tun.ErrMissing):
 		return cni.Errorf(cni.CodeUnsupportedField, "type: %s is not supported here: %w", s.Type, err).WithDetails(probe.Tun.Help())
@@ -162,11 +157,11 @@ func unsupported(s *session, err error) error {
 }
 
 // Verify compares the device with the configuration.
-func (maker) Verify(_ context.Context, s *session, link kernel.Link) error {
-	if err := kernel.CheckTap(link, s.Conf.device(link.Name)); err != nil {
+func (c *Config) Verify(_ context.Context, s *attach.Session, link kernel.Link) error {
+	if err := kernel.CheckTap(link, c.device(link.Name)); err != nil {
 		return err
 	}
-	bridge, err := findBridge(s)
+	bridge, err := c.findBridge(s)
 	if err == nil && bridge.Index != 0 && link.Master != bridge.Index {
 		err = fmt.Errorf("interface %s: expected it on bridge %s", link.Name, bridge.Name)
 	}

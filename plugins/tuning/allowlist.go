@@ -13,11 +13,11 @@ import (
 // allow refuses settings of which the administrator's list has none that matches: a regular expression a line, found
 // anywhere in the key as it was written. It counts more than all configurations and arguments. Without a list all settings
 // are allowed; it is not even looked at where there are none.
-func (t tuner) allow(settings settings) error {
+func (c *Config) allow(settings settings) error {
 	if len(settings) == 0 {
 		return nil
 	}
-	content, err := regular.ReadFile(t.allowList)
+	content, err := regular.ReadFile(c.allowList)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -31,14 +31,14 @@ func (t tuner) allow(settings settings) error {
 		}
 		expression, err := regexp.Compile(line)
 		if err != nil {
-			return cni.Errorf(cni.CodeInvalidConfig, "%s: %w", t.allowList, err)
+			return cni.Errorf(cni.CodeInvalidConfig, "%s: %w", c.allowList, err)
 		}
 		list = append(list, expression)
 	}
 	for _, s := range settings {
 		if !matches(list, s.key) {
 			return cni.Errorf(cni.CodeInvalidConfig, "sysctl %q is not allowed", s.key).
-				WithDetails("no line of " + t.allowList + " matches it")
+				WithDetails("no line of " + c.allowList + " matches it")
 		}
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/chained"
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
@@ -128,7 +129,7 @@ func (a Attributes) differ(s *kernel.Space, l kernel.Link) (all []difference) {
 }
 
 // show makes the result say what the interface has become.
-func (a Attributes) show(s *session, r *cni.Result) {
+func (a Attributes) show(s *chained.Session, r *cni.Result) {
 	for _, i := range s.Own(r) {
 		if a.MAC != "" {
 			r.Interfaces[i].MAC = a.MAC

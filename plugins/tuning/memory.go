@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/boot"
+	"github.com/tenon-cni/tenon/internal/chained"
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/ledger"
 	"github.com/tenon-cni/tenon/internal/netns"
@@ -56,7 +57,7 @@ type value struct {
 	Value string `json:"value"`
 }
 
-func open(c *Config) (memory, error) {
+func (c *Config) open() (memory, error) {
 	id, err := boot.ID()
 	if err != nil {
 		return memory{}, cni.Errorf(cni.CodeIOFailure, "%w", err)
@@ -69,15 +70,15 @@ func fileName(a cni.Attachment) string { return a.Container + "_" + a.IfName + "
 
 // remember keeps the attributes, and the values that settings have, of before the change. What an ADD before has remembered
 // stays, as it is older, unless it was about a namespace that is gone: a container can come back without a DEL.
-func remember(s *session, settings settings, before Attributes) error {
-	if len(settings) == 0 && before.none() {
+func (c *Config) remember(s *chained.Session, before Attributes) error {
+	if len(c.settings) == 0 && before.none() {
 		return nil
 	}
-	m, err := open(s.Conf)
+	m, err := c.open()
 	if err != nil {
 		return err
 	}
-	values, err := valuesOf(s.Sandbox, settings)
+	values, err := valuesOf(s.Sandbox, c.settings)
 	if err != nil {
 		return err
 	}

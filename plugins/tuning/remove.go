@@ -15,8 +15,8 @@ import (
 )
 
 // Remove puts back what there was before, and forgets it.
-func (tuner) Remove(_ context.Context, s *session, gone chained.Gone) error {
-	m, err := open(s.Conf)
+func (c *Config) Remove(_ context.Context, s *chained.Session, gone chained.Gone) error {
+	m, err := c.open()
 	if err != nil {
 		return err
 	}
@@ -36,7 +36,7 @@ func (tuner) Remove(_ context.Context, s *session, gone chained.Gone) error {
 // collect is Remove for all attachments that are gone. Where the namespace of one is still there, it is found by what ADD has
 // remembered. The folder is everybody's: what the reference plugin remembers stays, as nobody can tell of which network it
 // is, unless it is of an earlier boot.
-func collect(s *session, m memory, gone chained.Gone) error {
+func collect(s *chained.Session, m memory, gone chained.Gone) error {
 	owners, err := m.attachments.Names()
 	_, err2 := m.interfaces.Names() // forgets what is of an earlier boot
 	// A killed ADD has written its owner first: it leaves no drafts of attributes without one.
@@ -53,7 +53,7 @@ func collect(s *session, m memory, gone chained.Gone) error {
 	return errors.Join(errs...)
 }
 
-func collectOne(s *session, m memory, owner string) error {
+func collectOne(s *chained.Session, m memory, owner string) error {
 	var x attachment
 	if _, err := m.attachments.Read(owner, &x); err != nil || x.Container == "" { // broken
 		return forget(s.Tx, m.attachments, owner)
@@ -62,7 +62,7 @@ func collectOne(s *session, m memory, owner string) error {
 }
 
 // removeFrom is remove in a namespace that was remembered, nil if it is gone, which it closes.
-func (m memory) removeFrom(s *session, ns *netns.NS, a cni.Attachment) error {
+func (m memory) removeFrom(s *chained.Session, ns *netns.NS, a cni.Attachment) error {
 	if ns == nil {
 		return m.remove(s.Tx, nil, a, s.Log)
 	}

@@ -27,6 +27,12 @@ type Config struct {
 		// CNI is the part of the arguments that plugins look at.
 		CNI Settings `json:"cni"`
 	} `json:"args"`
+
+	allowList string // file with the sysctls that the administrator allows
+
+	// What the call asks for: see [Config.Validate].
+	settings settings
+	wanted   Attributes
 }
 
 const defaultDataDir = "/run/cni/tuning"
@@ -46,7 +52,7 @@ type Settings struct {
 var Plugin = define("/etc/cni/tuning/allowlist.conf")
 
 func define(allowList string) plugin.Definition {
-	return plugin.Define[Config](plugin.Info{
+	return chained.Define(plugin.Info{
 		Name:         "tuning",
 		About:        "changes sysctls of a container, and MAC, MTU, modes and queue length of its interface",
 		Role:         plugin.RoleChained,
@@ -54,86 +60,67 @@ func define(allowList string) plugin.Definition {
 		Capabilities: []string{"mac"},
 		Args:         []string{"MAC"},
 		Doc:          doc,
-	}, &chained.Plugin[Config]{
-		Decorator: tuner{allowList}, Inside: true, NoPrev: chained.NoPrev{Add: "Required prevResult missing"},
+	}, chained.Traits{Inside: true, NoPrev: chained.NoPrev{Add: "Required prevResult missing"}}, func() chained.Decorator {
+		return &Config{allowList: allowList}
 	})
 }
 
-type (
-	// tuner is the difference. allowList is the file that says which sysctls the administrator allows.
-	tuner struct{ allowList string }
-
-	call    = plugin.Call[Config]
-	session = chained.Session[Config]
-)
-
-// wanted is what a call asks for, from all the places where it can be asked.
-func wanted(c *plugin.AnyCall, conf *Config) (settings, Attributes, error) {
-	args := conf.Args.CNI
-	a := args.Attributes.or(conf.Attributes)
-	// That args count more than the capability is the reference plugin's order, and no other's.
-	a.MAC = cmp.Or(args.MAC, c.Asked.MAC, conf.MAC)
-	if err := a.clean(); err != nil {
-		return nil, a, err
+// Validate refuses what cannot be set, whatever the container. It finds out what the call asks for, from all the places
+// where it can be asked.
+func (c *Config) Validate(call *plugin.Call) error {
+	args := c.Args.CNI
+	c.wanted = args.Attributes.or(c.Attributes)
+	// Only in the upstream plugin, args count more than the capability.
+	c.wanted.MAC = cmp.Or(args.MAC, call.Asked.MAC, c.MAC)
+	if err := c.wanted.clean(); err != nil {
+		return err
 	}
-	s, err := conf.Sysctl.resolve(c.IfName)
+	s, err := c.Sysctl.resolve(call.IfName)
 	if err != nil {
-		return nil, a, err
+		return err
 	}
-	over, err := args.Sysctl.resolve(c.IfName)
-	return s.merge(over), a, err
-}
-
-// Validate refuses what cannot be set, whatever the container.
-func (tuner) Validate(c *call) error {
-	_, _, err := wanted(c.AnyCall, c.Conf)
+	over, err := args.Sysctl.resolve(call.IfName)
+	c.settings = s.merge(over)
 	return err
 }
 
 // Status says whether the list of allowed settings can be used, and has those of the configuration.
-func (t tuner) Status(_ context.Context, c *call) error {
-	settings, _, err := wanted(c.AnyCall, c.Conf)
-	if err == nil {
-		err = t.allow(settings)
-	}
-	if err != nil {
+func (c *Config) Status(context.Context, *plugin.Call) error {
+	if err := c.allow(c.settings); err != nil {
 		return cni.Errorf(cni.CodeNotAvailable, "%w", err)
 	}
 	return nil
 }
 
 // Apply remembers what there is and changes it.
-func (t tuner) Apply(_ context.Context, s *session, r *cni.Result) error {
-	settings, attributes, err := wanted(s.AnyCall, s.Conf)
-	if err != nil {
-		return err
-	}
-	if err := t.allow(settings); err != nil {
+func (c *Config) Apply(_ context.Context, s *chained.Session, r *cni.Result) error {
+	if err := c.allow(c.settings); err != nil {
 		return err
 	}
 	var link kernel.Link
-	if !attributes.none() {
+	var err error
+	if !c.wanted.none() {
 		if link, err = s.Sandbox.Link(s.IfName); err != nil {
 			return cni.Rephrase(err, "failed to get %q: Link not found", s.IfName)
 		}
 	}
-	if err := remember(s, settings, attributes.of(link)); err != nil {
+	if err := c.remember(s, c.wanted.of(link)); err != nil {
 		return cni.Errorf(cni.CodeIOFailure, "dataDir: %w", err)
 	}
-	if err := set(s, settings); err != nil {
+	if err := set(s, c.settings); err != nil {
 		return err
 	}
-	for _, d := range attributes.differ(s.Sandbox, link) {
+	for _, d := range c.wanted.differ(s.Sandbox, link) {
 		if err := d.set(); err != nil {
 			return err
 		}
 	}
-	attributes.show(s, r)
+	c.wanted.show(s, r)
 	return nil
 }
 
 // set writes the settings in the container. What the kernel refuses is a mistake of the configuration.
-func set(s *session, settings settings) error {
+func set(s *chained.Session, settings settings) error {
 	if len(settings) == 0 {
 		return nil
 	}
@@ -149,12 +136,8 @@ func set(s *session, settings settings) error {
 }
 
 // Verify compares what is asked for with what is there. What is not asked for may be as it likes.
-func (tuner) Verify(_ context.Context, s *session) error {
-	settings, attributes, err := wanted(s.AnyCall, s.Conf)
-	if err != nil {
-		return err
-	}
-	for _, want := range settings.files() {
+func (c *Config) Verify(_ context.Context, s *chained.Session) error {
+	for _, want := range c.settings.files() {
 		have, err := s.Sandbox.ReadSysctl(want.Key)
 		if errors.Is(err, fs.ErrPermission) { // it can only be written
 			continue
@@ -175,7 +158,7 @@ func (tuner) Verify(_ context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	for _, d := range attributes.differ(s.Sandbox, link) {
+	for _, d := range c.wanted.differ(s.Sandbox, link) {
 		err := fmt.Errorf("interface %s: expected %s %s, found %s", link.Name, d.name, d.want, d.have)
 		return cni.Rephrase(err, d.text, link.Name, d.want, d.have)
 	}

@@ -31,41 +31,32 @@ type Config struct {
 }
 
 // Plugin is the definition of vlan.
-var Plugin = plugin.Define[Config](plugin.Info{
+var Plugin = attach.Define(plugin.Info{
 	Name:  "vlan",
 	About: "gives a container a VLAN of an interface of the host",
 	Doc:   doc,
-}, &attach.Plugin[Config]{
-	Maker: maker{},
-	Kind:  "vlan",
-	DNS:   attach.DNSOfConfiguration,
-	Options: func(c *Config) attach.Options {
-		return attach.Options{DAD: c.Detection(), Announce: true}
-	},
+}, attach.Traits{
+	Kind: "vlan",
+	DNS:  attach.DNSOfConfiguration,
 	Texts: attach.Texts{
 		NoPrev: "vlan: Required prevResult missing",
 		NoLink: "vlan: Container Interface name in prevResult: %s not found",
 		MAC:    "vlan: Interface %s Mac %s doesn't match container Mac: %s",
 	},
-})
+}, func() attach.Maker { return new(Config) })
 
 const maxID = 4094
 
-type (
-	maker struct{}
-	call  = attach.Session[Config]
-)
-
 // Validate refuses what cannot become a VLAN with addresses. What depends on the parent is for Make.
-func (maker) Validate(c *plugin.Call[Config]) error {
-	switch conf := c.Conf; {
-	case conf.Master == "":
+func (c *Config) Validate(call *plugin.Call) error {
+	switch {
+	case c.Master == "":
 		return cni.Errorf(cni.CodeInvalidConfig, `"master" field is required. It specifies the host interface name to create the VLAN for`).
 			WithDetails("it has no default; ip link shows the interfaces there are")
-	case conf.VLANID < 0 || conf.VLANID > maxID:
-		return cni.Errorf(cni.CodeInvalidConfig, "invalid VLAN ID %d (must be between 0 and 4095 inclusive)", conf.VLANID).
+	case c.VLANID < 0 || c.VLANID > maxID:
+		return cni.Errorf(cni.CodeInvalidConfig, "invalid VLAN ID %d (must be between 0 and 4095 inclusive)", c.VLANID).
 			WithDetails(fmt.Sprintf("vlanId: the highest VLAN ID is %d", maxID))
-	case c.IPAM.Type == "":
+	case call.IPAM.Type == "":
 		return cni.Errorf(cni.CodeInvalidConfig, "no plugin name provided").
 			WithDetails("vlan needs ipam: its interface has addresses; bridge is for VLANs without address management")
 	}
@@ -73,19 +64,21 @@ func (maker) Validate(c *plugin.Call[Config]) error {
 }
 
 // Status looks for the parent.
-func (maker) Status(s *call) error { return s.ParentStatus(s.Conf.Master, s.Conf.LinkInContainer) }
+func (c *Config) Status(ctx context.Context, call *plugin.Call) error {
+	return attach.ParentStatus(ctx, call, c.Master, c.LinkInContainer)
+}
 
 // Make makes the VLAN.
-func (maker) Make(_ context.Context, s *call) ([]cni.Interface, error) {
-	parent, space, err := s.Parent(s.Conf.Master, s.Conf.LinkInContainer)
+func (c *Config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, error) {
+	parent, space, err := s.Parent(c.Master, c.LinkInContainer)
 	if err != nil {
 		return nil, err
 	}
-	if err := attach.CheckMTU(s.Conf.MTU, parent); err != nil {
+	if err := attach.CheckMTU(c.MTU, parent); err != nil {
 		return nil, err
 	}
 	link, err := s.AddLink(kernel.NewLink{
-		Name: s.IfName, Kind: "vlan", Alias: s.Tag, MTU: s.Conf.MTU, VLAN: uint16(s.Conf.VLANID), Parent: parent, ParentSpace: space,
+		Name: s.IfName, Kind: "vlan", Alias: s.Tag, MTU: c.MTU, VLAN: uint16(c.VLANID), Parent: parent, ParentSpace: space,
 	})
 	if err != nil {
 		return nil, told(err)
@@ -113,18 +106,18 @@ func told(err error) error {
 }
 
 // Verify compares the VLAN and its parent with the configuration.
-func (maker) Verify(_ context.Context, s *call, link kernel.Link) error {
-	parent, _, err := s.Parent(s.Conf.Master, s.Conf.LinkInContainer)
+func (c *Config) Verify(_ context.Context, s *attach.Session, link kernel.Link) error {
+	parent, _, err := s.Parent(c.Master, c.LinkInContainer)
 	if err != nil {
 		return err
 	}
 	if link.Parent != parent.Index {
 		return fmt.Errorf("interface %s: expected it on %s (index %d), found it on index %d", link.Name, parent.Name, parent.Index, link.Parent)
 	}
-	if link.VLAN != s.Conf.VLANID {
-		return fmt.Errorf("interface %s: expected VLAN %d, found %d", link.Name, s.Conf.VLANID, link.VLAN)
+	if link.VLAN != c.VLANID {
+		return fmt.Errorf("interface %s: expected VLAN %d, found %d", link.Name, c.VLANID, link.VLAN)
 	}
-	if mtu := s.Conf.MTU; mtu != 0 && link.MTU != mtu {
+	if mtu := c.MTU; mtu != 0 && link.MTU != mtu {
 		err := fmt.Errorf("interface %s: expected MTU %d, found %d", link.Name, mtu, link.MTU)
 		return cni.Rephrase(err, "Error: Tuning configured MTU of %s is %d, current value is %d", link.Name, mtu, link.MTU)
 	}

@@ -12,7 +12,7 @@ import (
 
 // Remove takes the interface out of the VRF, and deletes the VRF if it has no other member. There is nothing without the
 // container's namespace, and so nothing for GC: all that is made ends with it.
-func (decorator) Remove(ctx context.Context, s *session, _ chained.Gone) error {
+func (c *Config) Remove(ctx context.Context, s *chained.Session, _ chained.Gone) error {
 	if s.Sandbox == nil {
 		return nil
 	}
@@ -28,7 +28,7 @@ func (decorator) Remove(ctx context.Context, s *session, _ chained.Gone) error {
 	if i >= 0 {
 		link = links[i]
 	}
-	vrf, ok := left(s.Conf, link, links)
+	vrf, ok := c.left(link, links)
 	if !ok {
 		return nil
 	}
@@ -44,7 +44,7 @@ func (decorator) Remove(ctx context.Context, s *session, _ chained.Gone) error {
 }
 
 // left returns the VRF of the configuration or, where that cannot be read any more, the one that the interface is in.
-func left(c *Config, link kernel.Link, links []kernel.Link) (kernel.Link, bool) {
+func (c *Config) left(link kernel.Link, links []kernel.Link) (kernel.Link, bool) {
 	i := slices.IndexFunc(links, func(l kernel.Link) bool {
 		return l.Kind == kind && (l.Name == c.VRFName || c.VRFName == "" && l.Index == link.Master)
 	})
@@ -56,7 +56,7 @@ func left(c *Config, link kernel.Link, links []kernel.Link) (kernel.Link, bool) 
 
 // leave takes the interface out of the VRF. If the kernel refuses to have everything back as it was, it would do so the next
 // time, too, and DEL would never end.
-func leave(ctx context.Context, s *session, link, vrf kernel.Link) error {
+func leave(ctx context.Context, s *chained.Session, link, vrf kernel.Link) error {
 	err := s.Sandbox.LeaveVRF(ctx, link, vrf)
 	if errors.As(err, new(syscall.Errno)) && !kernel.Exhausted(err) {
 		s.Log.Warn("routes and addresses of the interface are lost", "err", err)

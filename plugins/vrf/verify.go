@@ -5,11 +5,12 @@ import (
 	"fmt"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/chained"
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
 // Verify looks for the VRF, and for the interface and its routes in it.
-func (decorator) Verify(_ context.Context, s *session) error {
+func (c *Config) Verify(_ context.Context, s *chained.Session) error {
 	link, err := s.Sandbox.Link(s.IfName)
 	if err != nil {
 		return err
@@ -18,14 +19,14 @@ func (decorator) Verify(_ context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	vrf, err := find(s.Conf, links)
+	vrf, err := c.find(links)
 	if err != nil {
-		return cni.Rephrase(fmt.Errorf("VRF %s: %w", s.Conf.VRFName, err), "Link not found")
+		return cni.Rephrase(fmt.Errorf("VRF %s: %w", c.VRFName, err), "Link not found")
 	}
 	return verify(s, link, vrf)
 }
 
-func verify(s *session, link, vrf kernel.Link) error {
+func verify(s *chained.Session, link, vrf kernel.Link) error {
 	switch {
 	case link.Master != vrf.Index:
 		err := fmt.Errorf("interface %s: expected it in VRF %s, found it is not", link.Name, vrf.Name)
@@ -39,7 +40,7 @@ func verify(s *session, link, vrf kernel.Link) error {
 }
 
 // expected are the routes that the previous result demands, those of the main table in that of the VRF.
-func expected(s *session, table int) []kernel.Route {
+func expected(s *chained.Session, table int) []kernel.Route {
 	list := s.PrevRoutes()
 	for i := range list {
 		if t := list[i].Table; t == 0 || t == kernel.TableMain {

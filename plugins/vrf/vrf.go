@@ -10,6 +10,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/chained"
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/plugin"
 )
 
@@ -26,40 +27,36 @@ type Config struct {
 }
 
 // Plugin is the definition of vrf.
-var Plugin = plugin.Define[Config](plugin.Info{
+var Plugin = chained.Define(plugin.Info{
 	Name:     "vrf",
 	About:    "puts the container's interface into a VRF, with a routing table of its own",
 	Role:     plugin.RoleChained,
 	Versions: slices.DeleteFunc(cni.Versions(), func(v cni.Version) bool { return v < cni.V031 }),
 	Doc:      doc,
-}, &chained.Plugin[Config]{
-	Decorator: decorator{},
-	Inside:    true,
-	NoPrev:    chained.NoPrev{Add: "missing prevResult from earlier plugin"},
-	Needs:     func(*Config) []probe.Feature { return []probe.Feature{probe.VRF} },
-})
-
-type (
-	decorator struct{}
-	session   = chained.Session[Config]
-)
+}, chained.Traits{
+	Inside: true,
+	NoPrev: chained.NoPrev{Add: "missing prevResult from earlier plugin"},
+}, func() chained.Decorator { return new(Config) })
 
 const kind = "vrf"
 
 // Validate demands the name of an interface.
-func (decorator) Validate(c *plugin.Call[Config]) error {
-	if c.Conf.VRFName == "" {
+func (c *Config) Validate(call *plugin.Call) error {
+	if c.VRFName == "" {
 		return cni.Errorf(cni.CodeInvalidConfig, "configuration is expected to have a valid vrf name").
 			WithDetails(`"vrfname" is the name of the VRF device in the container`)
 	}
-	if err := cni.ValidateIfName(c.Conf.VRFName); err != nil {
+	if err := cni.ValidateIfName(c.VRFName); err != nil {
 		return cni.Errorf(cni.CodeInvalidConfig, "configuration is expected to have a valid vrf name: %w", err)
 	}
 	return nil
 }
 
+// Status reports whether the kernel has VRFs.
+func (c *Config) Status(context.Context, *plugin.Call) error { return session.Lacking(probe.VRF) }
+
 // Apply makes the interface a member of the VRF, which it makes if there is none.
-func (decorator) Apply(ctx context.Context, s *session, _ *cni.Result) error {
+func (c *Config) Apply(ctx context.Context, s *chained.Session, _ *cni.Result) error {
 	if err := s.Sandbox.Lock(ctx); err != nil {
 		return err
 	}
@@ -67,7 +64,7 @@ func (decorator) Apply(ctx context.Context, s *session, _ *cni.Result) error {
 	if err != nil {
 		return err
 	}
-	vrf, err := find(s.Conf, links)
+	vrf, err := c.find(links)
 	if err != nil && !errors.Is(err, kernel.ErrNoLink) {
 		return err
 	}
@@ -83,7 +80,7 @@ func (decorator) Apply(ctx context.Context, s *session, _ *cni.Result) error {
 			WithDetails("an interface can be a member of one VRF or bridge only")
 	}
 	if vrf.Index == 0 {
-		vrf, err = add(s, links)
+		vrf, err = c.add(s, links)
 		if err != nil {
 			return err
 		}
@@ -95,7 +92,7 @@ func (decorator) Apply(ctx context.Context, s *session, _ *cni.Result) error {
 }
 
 // find returns the VRF of the configuration. The error wraps [kernel.ErrNoLink] if there is no link of that name.
-func find(c *Config, links []kernel.Link) (kernel.Link, error) {
+func (c *Config) find(links []kernel.Link) (kernel.Link, error) {
 	i := slices.IndexFunc(links, func(l kernel.Link) bool { return l.Name == c.VRFName })
 	if i < 0 {
 		return kernel.Link{}, kernel.ErrNoLink
@@ -112,12 +109,12 @@ func find(c *Config, links []kernel.Link) (kernel.Link, error) {
 	}
 }
 
-func add(s *session, links []kernel.Link) (kernel.Link, error) {
-	table := s.Conf.Table
+func (c *Config) add(s *chained.Session, links []kernel.Link) (kernel.Link, error) {
+	table := c.Table
 	if table == 0 {
 		table = freeTable(links)
 	}
-	return s.Sandbox.AddLink(kernel.NewLink{Name: s.Conf.VRFName, Kind: kind, Table: table})
+	return s.Sandbox.AddLink(kernel.NewLink{Name: c.VRFName, Kind: kind, Table: table})
 }
 
 // freeTable returns the lowest table that no VRF has. Others who use a table do not count, as with the reference plugin.

@@ -101,7 +101,7 @@ func (c *checker) keys(p *pluginObject) {
 
 // unknown stands for every plugin that is not built in: it has the keys that all have.
 func unknown() *plugin.Definition {
-	d := plugin.Define[general](plugin.Info{}, nil)
+	d := plugin.DefineFlow(plugin.Info{}, func() (plugin.Configuration, plugin.Plugin) { return new(general), nil })
 	return &d
 }
 
