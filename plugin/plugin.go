@@ -22,8 +22,8 @@ type Configuration interface{ common() *Common }
 // a Plugin may keep in fields of its own what it derives from the request.
 //
 // Errors that are or wrap a [*cni.Error] keep its code. Errors of the kernel ([syscall.Errno]) get
-// [cni.CodeTryAgainLater], [cni.CodeIOFailure] or [CodeTaken] and a hint, those of a context that has ended
-// [cni.CodeTryAgainLater], and all others [cni.CodeInternal]. The context ends with SIGTERM or SIGINT.
+// [cni.CodeTryAgainLater], [cni.CodeIOFailure] or [CodeTaken] and a hint. Errors of a context that has ended get
+// [cni.CodeTryAgainLater], all other errors [cni.CodeInternal]. The context ends with SIGTERM or SIGINT.
 type Plugin interface {
 	Configuration
 
@@ -44,7 +44,7 @@ type Statuser interface {
 	Status(context.Context, *Call) error
 }
 
-// Collector is a Plugin that removes what belongs to attachments of the network that are not in [Call.Valid]. It
+// Collector is a Plugin that removes everything of attachments of the network that [Call.Valid] does not list. It
 // continues past errors.
 type Collector interface {
 	GC(context.Context, *Call) error

@@ -26,7 +26,7 @@ func (m *mender) Validate(*plugin.Call) error {
 	return nil
 }
 
-// TestWith: what is no verb of the protocol gets the call that CHECK would get.
+// TestWith: the function gets the call that CHECK would get.
 func TestWith(t *testing.T) {
 	t.Parallel()
 	env := cni.Env{Command: cni.Check, ContainerID: "c", Netns: "/proc/self/ns/net", IfName: "eth0", Path: "/nowhere"}

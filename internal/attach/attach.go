@@ -55,9 +55,9 @@ type Gateway interface {
 
 // Keeper is a Maker that has made more than its link.
 type Keeper interface {
-	// Remove removes what belongs to attachments that are gone. It calls deleteLinks, which deletes their links, when it is
-	// time for that, or gives the link of a DEL back instead. As DEL does, it needs nothing but the keys of the attachments.
-	// The flow calls it a second time, for the same link, if the network has been renamed.
+	// Remove removes everything that attachments had which no longer exist. It calls deleteLinks at the right moment to delete
+	// their links, or on DEL returns the link to the host instead. As DEL does, it needs nothing but the keys of the
+	// attachments. The flow calls it a second time, for the same link, if the network has been renamed.
 	Remove(s *Session, gone Gone, deleteLinks func() error) error
 
 	// Repair claims the entries of the rule set again. It gets by with what CHECK has.
@@ -69,12 +69,12 @@ type Prechecker interface {
 	Precheck(*Session) error
 }
 
-// Optioner is a Maker whose interface is not brought up as the zero Options say.
+// Optioner is a Maker with Options that differ from the zero value.
 type Optioner interface {
 	Options() Options
 }
 
-// Options are how the container's interface is brought up.
+// Options define how the flow brings the container's interface up.
 type Options struct {
 	KeepDown bool // leave it down; only without IPAM
 	DAD      DAD  // the zero value: [DADOff]

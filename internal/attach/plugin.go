@@ -8,10 +8,10 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// Traits are what a plugin declares about itself beside its methods.
+// Traits are the static properties of a plugin.
 type Traits struct {
 	Kind string // of rtnetlink, of the container's link: what CHECK expects, DEL deletes and STATUS asks for; "": any
-	DNS  DNS    // whose the result has
+	DNS  DNS    // source of the DNS settings in the result
 
 	// Texts are the messages of CHECK in which the upstream plugin differs from others.
 	Texts Texts
@@ -21,7 +21,7 @@ type Traits struct {
 	Inherits bool
 }
 
-// DNS says whose DNS a result has.
+// DNS is a source of the DNS settings in a result.
 type DNS int
 
 const (

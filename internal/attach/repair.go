@@ -36,7 +36,7 @@ func (p *Plugin) Repair(ctx context.Context, c *plugin.Call, repairs *session.Re
 	return p.repairMasquerade(s, repairs)
 }
 
-// repairMasquerade leaves alone the addresses that the upstream plugins masquerade, whose rules survived.
+// repairMasquerade skips addresses that rules of the upstream plugins masquerade: those rules survived.
 func (p *Plugin) repairMasquerade(s *Session, repairs *session.Repairs) error {
 	if s.Prev == nil { // a version that cannot express it: there are no addresses
 		return nil

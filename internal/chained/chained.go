@@ -38,7 +38,8 @@ type Session = session.Session
 // Gone is what DEL and GC have to remove.
 type Gone = session.Gone
 
-// Add implements [plugin.Plugin]. It applies the Decorator to the result of the plugins before. What it has changed is taken back if it fails.
+// Add implements [plugin.Plugin]. It applies the Decorator to the result of the plugins before. If that fails, Add rolls back all
+// changes.
 func (p *Plugin) Add(ctx context.Context, c *plugin.Call) (*cni.Result, error) {
 	s, err := p.open(ctx, c)
 	if err != nil {
@@ -58,10 +59,21 @@ func (p *Plugin) decorate(ctx context.Context, s *Session, r *cni.Result) error 
 	if err := p.claim(s); err != nil {
 		return err
 	}
+	if err := p.lock(ctx, s); err != nil {
+		return err
+	}
 	return p.Apply(ctx, s, r)
 }
 
-// Check implements [plugin.Plugin]. It compares what is there with what ADD makes.
+// lock locks the container's namespace for a plugin that is [Traits.Contained].
+func (p *Plugin) lock(ctx context.Context, s *Session) error {
+	if !p.Contained {
+		return nil
+	}
+	return s.Sandbox.Lock(ctx)
+}
+
+// Check implements [plugin.Plugin]. It compares the host with the changes that ADD makes.
 func (p *Plugin) Check(ctx context.Context, c *plugin.Call) error {
 	s, err := p.open(ctx, c)
 	if err != nil {
@@ -84,7 +96,7 @@ func (p *Plugin) open(ctx context.Context, c *plugin.Call) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.Inside {
+	if p.Inside || p.Contained {
 		if err := s.Enter(); err != nil {
 			s.Close()
 			return nil, err
@@ -101,7 +113,7 @@ func (p *Plugin) Del(ctx context.Context, c *plugin.Call) error {
 	}
 	defer s.Close()
 	var entered error
-	if p.Inside {
+	if p.Inside || p.Contained {
 		entered = s.EnterIfThere()
 	}
 	return errors.Join(entered, p.clean(ctx, s, session.GoneOne(c.Attachment())))
@@ -118,5 +130,12 @@ func (p *Plugin) GC(ctx context.Context, c *plugin.Call) error {
 }
 
 func (p *Plugin) clean(ctx context.Context, s *Session, gone Gone) error {
-	return errors.Join(p.release(ctx, s, gone), p.Remove(ctx, s, gone))
+	err := p.release(ctx, s, gone)
+	if p.Contained && s.Sandbox == nil {
+		return err
+	}
+	if locked := p.lock(ctx, s); locked != nil {
+		return errors.Join(err, locked)
+	}
+	return errors.Join(err, p.Remove(ctx, s, gone))
 }

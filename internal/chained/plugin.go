@@ -9,9 +9,14 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// Traits are what a plugin declares about itself beside its methods.
+// Traits are the static properties of a plugin.
 type Traits struct {
-	Inside   bool // it works in the container's namespace too
+	Inside bool // it works in the container's namespace too
+
+	// Contained says that it works in the container's namespace alone, with which everything it made ends. The flow calls
+	// Apply and Remove with the lock of the namespace, and calls Remove only while the namespace exists. It implies Inside.
+	Contained bool
+
 	NoPrev   NoPrev
 	Concerns []*kernel.Concern // of the entries of a [Ruler]: where DEL and GC look for them
 

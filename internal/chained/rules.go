@@ -11,7 +11,7 @@ import (
 
 // Ruler is a Decorator that wants entries in the rule set of the host. ADD makes them, in one transaction, before Apply;
 // CHECK looks for them before Verify; DEL and GC remove them before Remove. A repair restores them, because they follow from
-// the call. What else a Ruler makes by iptables or firewalld, a repair restores after them; Sandbox is then as on CHECK.
+// the call. Afterwards the repair restores rules of iptables and sources of firewalld; Sandbox is then as on CHECK.
 type Ruler interface {
 	// Rules returns the entries of the attachment.
 	Rules(*Session) ([]kernel.Entry, error)
@@ -23,10 +23,10 @@ type Ruler interface {
 	// missing.
 	VerifyReference(context.Context, *Session) error
 
-	// Restore is that of [session.Repairs].
+	// Restore implements Restore of [session.Repairs].
 	Restore(context.Context, *Session, session.Step) (restored []string, err error)
 
-	// Move is that of [session.Repairs].
+	// Move implements Move of [session.Repairs].
 	Move(ctx context.Context, s *Session, dryRun bool) ([]session.Move, error)
 }
 

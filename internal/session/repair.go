@@ -23,7 +23,8 @@ type Repairer interface {
 type Repairs struct {
 	Rules kernel.Batch // of the rule set
 
-	// Restore runs a step and returns what was missing, for people. It leaves alone what is there. nil: there is nothing.
+	// Restore runs a step and returns, for people, a list of the rules that were missing. It does not touch other rules. nil:
+	// there is nothing to restore.
 	Restore func(context.Context, Step) (restored []string, err error)
 
 	// Move moves what the attachment has to the backend that the host asks for now. It makes the new rules before it

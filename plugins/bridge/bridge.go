@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
@@ -49,6 +50,8 @@ type Config struct {
 	VLANTrunk []Trunk `json:"vlanTrunk"`
 	// PreserveDefaultVLAN leaves the port in the default VLAN of the bridge, normally 1, beside those configured.
 	PreserveDefaultVLAN bool `json:"preserveDefaultVlan"`
+
+	mac net.HardwareAddr // derived from the call by [Config.Validate]
 }
 
 const (
@@ -78,7 +81,7 @@ func (c *Config) bridge() string {
 func (c *Config) gateway() bool { return c.IsGateway || c.IsDefaultGateway }
 
 // Validate refuses contradictions.
-func (c *Config) Validate(call *plugin.Call) error {
+func (c *Config) Validate(call *plugin.Call) (err error) {
 	invalid := func(format string, args ...any) *cni.Error { return cni.Errorf(cni.CodeInvalidConfig, format, args...) }
 	switch {
 	case cni.ValidateIfName(c.bridge()) != nil:
@@ -96,7 +99,7 @@ func (c *Config) Validate(call *plugin.Call) error {
 	if err := c.validateVLANs(); err != nil {
 		return err
 	}
-	_, err := attach.ParseMAC(call.Asked.MAC)
+	c.mac, err = attach.ParseMAC(call.Asked.MAC)
 	return err
 }
 
@@ -135,12 +138,8 @@ func (c *Config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, er
 	if err != nil {
 		return nil, err
 	}
-	mac, err := attach.ParseMAC(s.Asked.MAC)
-	if err != nil {
-		return nil, err
-	}
 	inside, port, err := s.AddVeth(kernel.Veth{
-		Name: s.IfName, MAC: mac, MTU: c.MTU, Host: s.Host, HostName: s.HostName(), Alias: s.Tag,
+		Name: s.IfName, MAC: c.mac, MTU: c.MTU, Host: s.Host, HostName: s.HostName(), Alias: s.Tag,
 	})
 	if err != nil {
 		return nil, err

@@ -24,7 +24,7 @@ type Config struct {
 	// IPAM is the section of address management.
 	IPAM Settings `json:"ipam"`
 
-	request ipam.Request // of the call: see [Config.Validate]
+	request ipam.Request // derived from the call by [Config.Validate]
 }
 
 // Settings is the ipam section.

@@ -3,6 +3,7 @@ package macvlan
 import (
 	"context"
 	"fmt"
+	"net"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/attach"
@@ -31,6 +32,8 @@ type Config struct {
 	// BCQueueLen is how many broadcasts and multicasts can wait to be copied to the interfaces of the parent, in packets; 0 is
 	// the kernel's default, 1000.
 	BCQueueLen uint32 `json:"bcqueuelen"`
+
+	mac net.HardwareAddr // derived from the call by [Config.Validate]
 }
 
 // Mode is a mode of macvlan (ip-link(8)).
@@ -73,19 +76,19 @@ func (c *Config) mode() Mode {
 }
 
 // Validate refuses what cannot become a macvlan on any parent.
-func (c *Config) Validate(call *plugin.Call) error {
+func (c *Config) Validate(call *plugin.Call) (err error) {
 	switch m := c.mode(); m {
 	case Bridge, Private, VEPA, Passthru:
 	default:
 		return cni.Errorf(cni.CodeInvalidConfig, "unknown macvlan mode: %q", m).
 			WithDetails(fmt.Sprintf("mode is %q, %q, %q or %q", Bridge, Private, VEPA, Passthru))
 	}
-	if call.Command != cni.Add { // which compares it with that of the parent
+	if call.Command != cni.Add { // ADD compares the MTU with the parent's
 		if err := attach.ValidateMTU(c.MTU); err != nil {
 			return err
 		}
 	}
-	_, err := attach.AskedMAC(call, c.MAC)
+	c.mac, err = attach.AskedMAC(call, c.MAC)
 	return err
 }
 
@@ -96,10 +99,6 @@ func (c *Config) Status(ctx context.Context, call *plugin.Call) error {
 
 // Make makes the macvlan in the container.
 func (c *Config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, error) {
-	mac, err := attach.AskedMAC(s.Call, c.MAC)
-	if err != nil {
-		return nil, err
-	}
 	parent, where, err := s.Parent(c.Master, c.LinkInContainer)
 	if err != nil {
 		return nil, err
@@ -108,7 +107,7 @@ func (c *Config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, er
 		return nil, err
 	}
 	link, err := s.AddLink(kernel.NewLink{
-		Name: s.IfName, Kind: kind, Alias: s.Tag, MAC: mac, MTU: c.MTU,
+		Name: s.IfName, Kind: kind, Alias: s.Tag, MAC: c.mac, MTU: c.MTU,
 		Parent: parent, ParentSpace: where, Mode: string(c.mode()), BCQueueLen: c.BCQueueLen,
 	})
 	if err != nil {

@@ -46,7 +46,7 @@ type Config struct {
 		PortMappings []PortMapping `json:"portMappings"` // capability portMappings
 	} `json:"runtimeConfig"`
 
-	// What follows from the call: see [Config.prepare].
+	// Derived from the call by [Config.prepare].
 	forwards []forward
 	addrs    []netip.Prefix // of the container
 	maps     []nft.Mapping

@@ -54,7 +54,7 @@ func (c *Config) prepare(s *chained.Session) (bool, error) {
 	return len(c.forwards) > 0, nil
 }
 
-// Rules are those of nftables.
+// Rules implements [chained.Ruler].
 func (c *Config) Rules(s *chained.Session) ([]kernel.Entry, error) {
 	if ok, err := c.prepare(s); !ok {
 		return nil, err

@@ -21,11 +21,8 @@ func (c *Config) move(ctx context.Context, s *chained.Session, link kernel.Link,
 	if err != nil {
 		return err
 	}
-	p := plan{link: link, ips: ips, originals: gather(all, ips, tables)}
-	if p.gateways, err = parseGateways(c.Gateways); err != nil {
-		return err
-	}
-	p.gateways.warn(s, ips)
+	p := plan{link: link, ips: ips, gateways: c.via, originals: gather(all, ips, tables)}
+	c.via.warn(s, ips)
 	free, err := s.Sandbox.FreeTables(len(ips) - len(tables))
 	if err != nil {
 		return err

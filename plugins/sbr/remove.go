@@ -11,15 +11,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
-// Remove takes the rules of the interface away, and moves the routes back that are still there. There is nothing without the
-// container's namespace, and so nothing for GC: all that is made ends with it.
-func (c *Config) Remove(ctx context.Context, s *chained.Session, _ chained.Gone) error {
-	if s.Sandbox == nil {
-		return nil
-	}
-	if err := s.Sandbox.Lock(ctx); err != nil {
-		return err
-	}
+// Remove removes the rules of the interface, and moves the routes back that still exist.
+func (c *Config) Remove(_ context.Context, s *chained.Session, _ chained.Gone) error {
 	link, err := s.Sandbox.Link(s.IfName)
 	if err != nil && !errors.Is(err, kernel.ErrNoLink) {
 		return err

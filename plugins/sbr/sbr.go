@@ -28,6 +28,8 @@ type Config struct {
 	// AddSourceHints leaves the networks of the addresses in the main table, too, with the address as the source that senders get who
 	// have chosen none.
 	AddSourceHints bool `json:"addSourceHints" default:"false"`
+
+	via gateways // Gateways, as [Config.Validate] reads them; nil with Table
 }
 
 // Plugin is the definition of sbr.
@@ -37,19 +39,19 @@ var Plugin = chained.Define(plugin.Info{
 	Role:  plugin.RoleChained,
 	Doc:   doc,
 }, chained.Traits{
-	Inside: true,
-	NoPrev: chained.NoPrev{Add: "This plugin must be called as chained plugin"},
+	Contained: true,
+	NoPrev:    chained.NoPrev{Add: "This plugin must be called as chained plugin"},
 }, func() chained.Decorator { return new(Config) })
 
 // Validate refuses tables that do not exist and gateways of which one would not count.
-func (c *Config) Validate(call *plugin.Call) error {
+func (c *Config) Validate(*plugin.Call) (err error) {
 	if t := c.Table; t != nil {
 		if *t < 1 || *t > math.MaxUint32 {
 			return cni.Errorf(cni.CodeInvalidConfig, "table: %d is not a number from 1 to %d", *t, uint32(math.MaxUint32))
 		}
 		return nil
 	}
-	_, err := parseGateways(c.Gateways)
+	c.via, err = parseGateways(c.Gateways)
 	return err
 }
 
@@ -71,9 +73,6 @@ func (c *Config) Apply(ctx context.Context, s *chained.Session, _ *cni.Result) e
 	link, err := s.Sandbox.Link(s.IfName)
 	if err != nil {
 		return cni.Rephrase(err, "Cannot find network interface %s: Link not found", s.IfName)
-	}
-	if err := s.Sandbox.Lock(ctx); err != nil {
-		return err
 	}
 	rules, err := s.Sandbox.PolicyRules()
 	if err != nil {

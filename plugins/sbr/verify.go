@@ -25,10 +25,6 @@ func (c *Config) Verify(_ context.Context, s *chained.Session) error {
 	if err != nil {
 		return err
 	}
-	gws, err := parseGateways(c.Gateways)
-	if err != nil && c.Table == nil {
-		return err
-	}
 	for _, ip := range ips {
 		rule, ok := c.ruleOf(ip, rules)
 		switch {
@@ -40,7 +36,7 @@ func (c *Config) Verify(_ context.Context, s *chained.Session) error {
 		if c.Table != nil {
 			continue
 		}
-		if err := s.Sandbox.CheckRoutes(link, expected(s.Prev.Routes, ip, gws, rule.Table)); err != nil {
+		if err := s.Sandbox.CheckRoutes(link, expected(s.Prev.Routes, ip, c.via, rule.Table)); err != nil {
 			return err
 		}
 	}

@@ -17,7 +17,7 @@ type Config struct {
 	// IPAM is the section that names this plugin.
 	IPAM *Settings `json:"ipam"`
 
-	ips []cni.IP // that the call asks for: see [Config.Validate]
+	ips []cni.IP // derived from the call by [Config.Validate]
 }
 
 // Settings is the ipam section.

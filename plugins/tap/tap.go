@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/attach"
@@ -36,6 +37,8 @@ type Config struct {
 	SELinuxContext string `json:"selinuxContext"`
 	// Bridge is the name of a bridge in the container, of which the device becomes a port.
 	Bridge string `json:"bridge"`
+
+	mac net.HardwareAddr // derived from the call by [Config.Validate]
 }
 
 const name = "tap"
@@ -67,7 +70,7 @@ func invalid(format string, args ...any) error {
 }
 
 // Validate refuses values that no device can have.
-func (c *Config) Validate(call *plugin.Call) error {
+func (c *Config) Validate(call *plugin.Call) (err error) {
 	for key, id := range map[string]*uint32{"owner": c.Owner, "group": c.Group} {
 		if id != nil && *id == math.MaxUint32 { // the kernel's own word for none
 			return invalid("%s: %d is not an ID", key, *id)
@@ -80,7 +83,7 @@ func (c *Config) Validate(call *plugin.Call) error {
 	if c.Bridge != "" && cni.ValidateIfName(c.Bridge) != nil {
 		return invalid("bridge: %q is not a valid interface name", c.Bridge)
 	}
-	if _, err := attach.AskedMAC(call, c.MAC); err != nil {
+	if c.mac, err = attach.AskedMAC(call, c.MAC); err != nil {
 		return err
 	}
 	return attach.ValidateMTU(c.MTU)
@@ -100,12 +103,8 @@ func (c *Config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, er
 	if err != nil {
 		return nil, err
 	}
-	mac, err := attach.AskedMAC(s.Call, c.MAC)
-	if err != nil {
-		return nil, err
-	}
 	link, err := s.Sandbox.AddTap(kernel.Tap{
-		Tap: c.device(s.IfName), MAC: mac, MTU: c.MTU, Alias: s.Tag,
+		Tap: c.device(s.IfName), MAC: c.mac, MTU: c.MTU, Alias: s.Tag,
 		Context: c.SELinuxContext, Program: tun.Program{name, "helper"},
 	})
 	if err != nil {

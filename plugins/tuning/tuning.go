@@ -30,7 +30,7 @@ type Config struct {
 
 	allowList string // file with the sysctls that the administrator allows
 
-	// What the call asks for: see [Config.Validate].
+	// Derived from the call by [Config.Validate].
 	settings settings
 	wanted   Attributes
 }

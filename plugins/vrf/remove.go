@@ -10,15 +10,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
-// Remove takes the interface out of the VRF, and deletes the VRF if it has no other member. There is nothing without the
-// container's namespace, and so nothing for GC: all that is made ends with it.
+// Remove removes the interface from the VRF, and deletes the VRF if it has no other member.
 func (c *Config) Remove(ctx context.Context, s *chained.Session, _ chained.Gone) error {
-	if s.Sandbox == nil {
-		return nil
-	}
-	if err := s.Sandbox.Lock(ctx); err != nil {
-		return err
-	}
 	links, err := s.Sandbox.Links()
 	if err != nil {
 		return err

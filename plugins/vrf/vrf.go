@@ -34,14 +34,14 @@ var Plugin = chained.Define(plugin.Info{
 	Versions: slices.DeleteFunc(cni.Versions(), func(v cni.Version) bool { return v < cni.V031 }),
 	Doc:      doc,
 }, chained.Traits{
-	Inside: true,
-	NoPrev: chained.NoPrev{Add: "missing prevResult from earlier plugin"},
+	Contained: true,
+	NoPrev:    chained.NoPrev{Add: "missing prevResult from earlier plugin"},
 }, func() chained.Decorator { return new(Config) })
 
 const kind = "vrf"
 
 // Validate demands the name of an interface.
-func (c *Config) Validate(call *plugin.Call) error {
+func (c *Config) Validate(*plugin.Call) error {
 	if c.VRFName == "" {
 		return cni.Errorf(cni.CodeInvalidConfig, "configuration is expected to have a valid vrf name").
 			WithDetails(`"vrfname" is the name of the VRF device in the container`)
@@ -57,9 +57,6 @@ func (c *Config) Status(context.Context, *plugin.Call) error { return session.La
 
 // Apply makes the interface a member of the VRF, which it makes if there is none.
 func (c *Config) Apply(ctx context.Context, s *chained.Session, _ *cni.Result) error {
-	if err := s.Sandbox.Lock(ctx); err != nil {
-		return err
-	}
 	links, err := s.Sandbox.Links()
 	if err != nil {
 		return err
