@@ -46,7 +46,6 @@ func (p *Plugin) Add(ctx context.Context, c *plugin.Call) (*cni.Result, error) {
 }
 
 func (p *Plugin) attach(ctx context.Context, s *Session) (*cni.Result, error) {
-	gateway, isGateway := p.Maker.(Gateway)
 	interfaces, err := p.Make(ctx, s)
 	if err != nil {
 		return nil, err
@@ -70,10 +69,8 @@ func (p *Plugin) attach(ctx context.Context, s *Session) (*cni.Result, error) {
 		if err := allocate(ctx, s, r, index); err != nil {
 			return nil, err
 		}
-		if isGateway {
-			if err := gateway.Amend(s, r); err != nil {
-				return nil, err
-			}
+		if err := p.gateway().Amend(s, r); err != nil {
+			return nil, err
 		}
 	}
 	if !o.NoLink {
@@ -81,11 +78,14 @@ func (p *Plugin) attach(ctx context.Context, s *Session) (*cni.Result, error) {
 			return nil, err
 		}
 	}
-	if isGateway {
-		if err := gateway.Finish(ctx, s, r); err != nil {
-			return nil, err
-		}
+	if err := p.gateway().Finish(ctx, s, r); err != nil {
+		return nil, err
 	}
+	return p.complete(s, r, inherits), nil
+}
+
+// complete returns the result of ADD: r with the DNS settings that belong into it, behind the result of the plugins before.
+func (p *Plugin) complete(s *Session, r *cni.Result, inherits bool) *cni.Result {
 	if p.DNS == DNSOfConfiguration {
 		r.DNS = cni.DNS{}
 	}
@@ -95,7 +95,7 @@ func (p *Plugin) attach(ctx context.Context, s *Session) (*cni.Result, error) {
 	if d := s.DNS; p.DNS != DNSOfIPAM && (d.Domain != "" || d.Nameservers != nil || d.Search != nil || d.Options != nil) {
 		r.DNS = d
 	}
-	return r, nil
+	return r
 }
 
 // refuseRouters lets no router advertisement in: not from when the interface comes up, which IPAM may do that looks for
@@ -203,10 +203,8 @@ func (p *Plugin) apply(ctx context.Context, s *Session, o Options, link kernel.L
 	if err := announce(s, link, mine, o); err != nil {
 		return err
 	}
-	if g, ok := p.Maker.(Gateway); ok {
-		if err := g.Route(s, link, r); err != nil {
-			return err
-		}
+	if err := p.gateway().Route(s, link, r); err != nil {
+		return err
 	}
 	for _, rt := range r.Routes {
 		k := route(rt, mine)

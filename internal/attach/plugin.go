@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/plugin"
 )
 
@@ -91,6 +92,20 @@ func (p *Plugin) options() Options {
 	}
 	return Options{}
 }
+
+func (p *Plugin) gateway() Gateway {
+	if g, ok := p.Maker.(Gateway); ok {
+		return g
+	}
+	return noGateway{}
+}
+
+// noGateway does nothing.
+type noGateway struct{}
+
+func (noGateway) Amend(*Session, *cni.Result) error                   { return nil }
+func (noGateway) Route(*Session, kernel.Link, *cni.Result) error      { return nil }
+func (noGateway) Finish(context.Context, *Session, *cni.Result) error { return nil }
 
 // remove removes what there is of attachments that are gone.
 func (p *Plugin) remove(s *Session, gone Gone, deleteLinks func() error) error {

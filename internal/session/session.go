@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"syscall"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
@@ -108,6 +109,10 @@ func (s *Session) Close() {
 		ns.Close()
 	}
 }
+
+// Refused reports whether the kernel refuses a change, and not for lack of resources. DEL skips such a change: the next DEL
+// would fail in the same way, and the runtime would repeat it without end.
+func Refused(err error) bool { return errors.As(err, new(syscall.Errno)) && !kernel.Exhausted(err) }
 
 // Drift is the error of CHECK for what is not in the ruleset as it should be, which repair puts right.
 func Drift(format string, args ...any) error {

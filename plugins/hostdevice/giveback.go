@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"net"
 	"slices"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/attach"
 	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/session"
 )
 
 // Remove gives the host back the devices of attachments that are gone.
@@ -175,7 +175,7 @@ func (m *memory) restore(x *loan, l kernel.Link) error {
 	}
 	for _, step := range steps {
 		err := step()
-		if errors.As(err, new(syscall.Errno)) && !kernel.Exhausted(err) {
+		if session.Refused(err) {
 			m.Log.Warn("the device does not get back all it had", "err", err)
 			err = nil
 		}

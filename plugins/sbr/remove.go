@@ -5,10 +5,10 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
-	"syscall"
 
 	"github.com/tenon-cni/tenon/internal/chained"
 	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/session"
 )
 
 // Remove removes the rules of the interface, and moves the routes back that still exist.
@@ -54,7 +54,7 @@ func (c *Config) Remove(_ context.Context, s *chained.Session, _ chained.Gone) e
 func moveBack(s *chained.Session, link kernel.Link, filled []kernel.StoredRoute) error {
 	for _, r := range originals(filled) {
 		err := s.Sandbox.PutRoute(link, r)
-		if errors.As(err, new(syscall.Errno)) && !kernel.Exhausted(err) {
+		if session.Refused(err) {
 			s.Log.Warn("a route does not come back to the main table", "error", err)
 			err = nil
 		}

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"syscall"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/chained"
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/netns"
+	"github.com/tenon-cni/tenon/internal/session"
 )
 
 // Remove puts back what there was before, and forgets it.
@@ -107,7 +107,7 @@ func restore(sandbox *kernel.Space, ifName string, before Attributes, log *slog.
 	var errs []error
 	for _, d := range before.differ(sandbox, link) {
 		err := d.set()
-		if errors.As(err, new(syscall.Errno)) && !kernel.Exhausted(err) {
+		if session.Refused(err) {
 			log.Warn("an attribute stays as it is", "err", fmt.Errorf("interface %s: %w", ifName, err))
 			continue
 		}

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"syscall"
 
 	"github.com/tenon-cni/tenon/internal/chained"
 	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/session"
 )
 
 // Remove removes the interface from the VRF, and deletes the VRF if it has no other member.
@@ -51,7 +51,7 @@ func (c *Config) left(link kernel.Link, links []kernel.Link) (kernel.Link, bool)
 // time, too, and DEL would never end.
 func leave(ctx context.Context, s *chained.Session, link, vrf kernel.Link) error {
 	err := s.Sandbox.LeaveVRF(ctx, link, vrf)
-	if errors.As(err, new(syscall.Errno)) && !kernel.Exhausted(err) {
+	if session.Refused(err) {
 		s.Log.Warn("routes and addresses of the interface are lost", "err", err)
 		return s.Sandbox.SetMaster(link, kernel.Link{})
 	}
