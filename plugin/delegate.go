@@ -32,6 +32,19 @@ func (d Delegator) Find(typ string) (path string, err error) {
 	return path, err
 }
 
+// NeedsLink reports whether a delegate declares [Info.NeedsLink]. The plugin of that name in this program speaks for every
+// executable of that name. A delegate that the program does not know does not need the link.
+func (d Delegator) NeedsLink(typ string) bool {
+	known, ok := d.caller.(interface {
+		definition(typ string) (Definition, bool)
+	})
+	if !ok {
+		return false
+	}
+	of, _ := known.definition(typ)
+	return of.NeedsLink
+}
+
 // Add calls the delegate's ADD. It logs what [cni.RepairResult] repairs in the answer.
 func (d Delegator) Add(ctx context.Context, typ string) (*cni.Result, error) {
 	out, err := d.call(ctx, typ, cni.Add)

@@ -252,3 +252,39 @@ func TestDelegateIsNotThePluginItself(t *testing.T) {
 		})
 	}
 }
+
+// TestNeedsLink: the definition of a delegate's name tells, whichever executable is called.
+func TestNeedsLink(t *testing.T) {
+	t.Parallel()
+	pools := []plugin.Definition{
+		define(plugin.Info{Name: "server", Role: plugin.RoleIPAM, NeedsLink: true}, nil),
+		define(plugin.Info{Name: "file", Role: plugin.RoleIPAM}, nil),
+	}
+	var got map[string]bool
+	d := define(plugin.Info{Name: "main"}, func(_ context.Context, c *call) (*cni.Result, error) {
+		got = map[string]bool{}
+		for _, typ := range []string{"server", "file", "unknown", ""} {
+			got[typ] = c.Delegate.NeedsLink(typ)
+		}
+		return result, nil
+	})
+	none := map[string]bool{"server": false, "file": false, "unknown": false, "": false}
+	server := map[string]bool{"server": true, "file": false, "unknown": false, "": false}
+	for _, row := range []struct {
+		name   string
+		caller invoke.Caller
+		want   map[string]bool
+	}{
+		{"in the same executable", plugin.Caller(pools, false), server},
+		{"executed", plugin.Caller(pools, true), server},
+		{"linked", plugin.Linked{Plugins: pools}, server},
+		{"nothing is known", invoke.Fake{}, none},
+	} {
+		if _, err := d.Serve(t.Context(), environment(cni.Add), []byte(delegated), row.caller); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(row.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", row.name, diff)
+		}
+	}
+}

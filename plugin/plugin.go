@@ -148,6 +148,7 @@ type Info struct {
 	Versions     []cni.Version // what it supports; nil is every version
 	Capabilities []string      // what of runtimeConfig it understands
 	Args         []string      // keys of CNI_ARGS that it understands; nil leaves CNI_ARGS unread, otherwise others are refused
+	NeedsLink    bool          // IPAM: its DEL and GC reach a server over the link, so they come before the link is deleted
 	Doc          string        // Markdown for people; the JSON in it are configurations that work, see [Info.Examples]
 
 	// Helper is called by [Main] where the executable is started with two arguments, "helper" and the one it gets: for work

@@ -15,7 +15,7 @@ import (
 // link because the kernel then waits once for both: 17 ms instead of 33. It needs nothing but the key of the
 // attachment, and continues past errors.
 //
-// An address from DHCP is released while there is a link through which its server can be reached.
+// An IPAM plugin that needs the link releases the address while the link exists.
 func (p *Plugin) Del(ctx context.Context, c *plugin.Call) error {
 	s, err := p.open(ctx, c)
 	if err != nil {
@@ -29,7 +29,8 @@ func (p *Plugin) Del(ctx context.Context, c *plugin.Call) error {
 	if made.network != c.Name {
 		gone = append(gone, session.GoneOne(cni.Attachment{Network: made.network, Container: c.ContainerID, IfName: c.IfName}))
 	}
-	if releasesFirst(c) {
+	needsLink := c.Delegate.NeedsLink(c.IPAM.Type)
+	if needsLink {
 		errs = append(errs, c.Delegate.Del(ctx, c.IPAM.Type))
 	}
 	for _, g := range gone {
@@ -39,14 +40,11 @@ func (p *Plugin) Del(ctx context.Context, c *plugin.Call) error {
 	for _, g := range gone {
 		errs = append(errs, p.remove(s, g, deleteLink))
 	}
-	if c.IPAM.Type != "" && !releasesFirst(c) {
+	if c.IPAM.Type != "" && !needsLink {
 		errs = append(errs, c.Delegate.Del(ctx, c.IPAM.Type))
 	}
 	return errors.Join(errs...)
 }
-
-// releasesFirst reports whether the addresses are those of a server that is told over the link.
-func releasesFirst(c *plugin.Call) bool { return c.IPAM.Type == "dhcp" }
 
 // made is the link of an attachment.
 type made struct {
@@ -118,12 +116,13 @@ func (p *Plugin) GC(ctx context.Context, c *plugin.Call) error {
 	defer s.Close()
 	gone := session.GoneBut(c.Name, c.Valid)
 	var errs []error
-	if releasesFirst(c) {
+	needsLink := c.Delegate.NeedsLink(c.IPAM.Type)
+	if needsLink {
 		errs = append(errs, c.Delegate.GC(ctx, c.IPAM.Type))
 	}
 	errs = append(errs, s.unmasquerade(gone))
 	errs = append(errs, p.remove(s, gone, func() error { return s.collect(gone) }))
-	if c.IPAM.Type != "" && !releasesFirst(c) {
+	if c.IPAM.Type != "" && !needsLink {
 		errs = append(errs, c.Delegate.GC(ctx, c.IPAM.Type))
 	}
 	return errors.Join(errs...)

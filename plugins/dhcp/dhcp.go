@@ -27,10 +27,11 @@ type Config struct {
 
 // Plugin is the definition of dhcp.
 var Plugin = plugin.Define(plugin.Info{
-	Name:  "dhcp",
-	About: "gets addresses from a DHCP server on the link, through a daemon that renews them",
-	Role:  plugin.RoleIPAM,
-	Doc:   doc,
+	Name:      "dhcp",
+	About:     "gets addresses from a DHCP server on the link, through a daemon that renews them",
+	Role:      plugin.RoleIPAM,
+	NeedsLink: true,
+	Doc:       doc,
 }, func() plugin.Plugin { return new(Config) })
 
 // Validate refuses options that do not exist.
