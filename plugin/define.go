@@ -6,7 +6,8 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// Define describes a plugin. new returns an empty configuration of it, into which each call is decoded.
+// Define describes a plugin. new returns an empty configuration of it, into which each call is
+// decoded.
 func Define(i Info, new func() Plugin) Definition {
 	return DefineFlow(i, func() (Configuration, Plugin) {
 		p := new()
@@ -14,8 +15,8 @@ func Define(i Info, new func() Plugin) Definition {
 	})
 }
 
-// DefineFlow is Define for a plugin that carries out the calls of a configuration of another type. new returns an empty
-// configuration and the plugin that holds it.
+// DefineFlow is Define for a plugin that carries out the calls of a configuration of another type.
+// new returns an empty configuration and the plugin that holds it.
 func DefineFlow(i Info, new func() (Configuration, Plugin)) Definition {
 	if i.Versions == nil {
 		i.Versions = cni.Versions()

@@ -32,8 +32,9 @@ func (d Delegator) Find(typ string) (path string, err error) {
 	return path, err
 }
 
-// NeedsLink reports whether a delegate declares [Info.NeedsLink]. The plugin of that name in this program speaks for every
-// executable of that name. A delegate that the program does not know does not need the link.
+// NeedsLink reports whether a delegate declares [Info.NeedsLink]. The plugin of that name in this
+// program speaks for every executable of that name. A delegate that the program does not know does
+// not need the link.
 func (d Delegator) NeedsLink(typ string) bool {
 	known, ok := d.caller.(interface {
 		definition(typ string) (Definition, bool)

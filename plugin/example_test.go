@@ -9,8 +9,8 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// labeler works on the result of the plugins before it, and keeps nothing. It is the configuration: what every plugin has,
-// and an option.
+// labeler works on the result of the plugins before it, and keeps nothing. It is the configuration:
+// what every plugin has, and an option.
 type labeler struct {
 	plugin.Common
 	Domain string `json:"domain"`

@@ -18,50 +18,52 @@ import (
 // Configuration is a pointer to a configuration: to a struct that embeds [Common].
 type Configuration interface{ common() *Common }
 
-// Plugin is a configuration that carries out calls. Each call gets a new one, into which the request has been decoded, so
-// a Plugin may keep in fields of its own what it derives from the request.
+// Plugin is a configuration that carries out calls. Each call gets a new one, into which the
+// request has been decoded, so a Plugin may keep in fields of its own what it derives from the
+// request.
 //
 // Errors that are or wrap a [*cni.Error] keep its code. Errors of the kernel ([syscall.Errno]) get
-// [cni.CodeTryAgainLater], [cni.CodeIOFailure] or [CodeTaken] and a hint. Errors of a context that has ended get
-// [cni.CodeTryAgainLater], all other errors [cni.CodeInternal]. The context ends with SIGTERM or SIGINT.
+// [cni.CodeTryAgainLater], [cni.CodeIOFailure] or [CodeTaken] and a hint. Errors of a context that
+// has ended get [cni.CodeTryAgainLater], all other errors [cni.CodeInternal]. The context ends with
+// SIGTERM or SIGINT.
 type Plugin interface {
 	Configuration
 
 	// Add attaches a container. It leaves nothing behind if it fails.
 	Add(context.Context, *Call) (*cni.Result, error)
 
-	// Del removes everything that exists for the attachment. It succeeds if there is nothing. It works without Netns and
-	// Prev, and with the part of the configuration that could be decoded.
+	// Del removes everything that exists for the attachment. It succeeds if there is nothing. It
+	// works without Netns and Prev, and with the part of the configuration that could be decoded.
 	Del(context.Context, *Call) error
 
 	// Check compares the attachment with Prev and reports the first difference. It changes nothing.
 	Check(context.Context, *Call) error
 }
 
-// Statuser is a Plugin that can report whether ADD would work. Its errors should have [cni.CodeNotAvailable] or
-// [cni.CodeLimitedConnectivity].
+// Statuser is a Plugin that can report whether ADD would work. Its errors should have
+// [cni.CodeNotAvailable] or [cni.CodeLimitedConnectivity].
 type Statuser interface {
 	Status(context.Context, *Call) error
 }
 
-// Collector is a Plugin that removes everything of attachments of the network that [Call.Valid] does not list. It
-// continues past errors.
+// Collector is a Plugin that removes everything of attachments of the network that [Call.Valid]
+// does not list. It continues past errors.
 type Collector interface {
 	GC(context.Context, *Call) error
 }
 
-// Validator is a Plugin that checks its configuration before ADD, CHECK and STATUS. DEL and GC do not call it: they have
-// to work with a configuration that has become invalid since. Errors should have [cni.CodeInvalidConfig] or
-// [cni.CodeUnsupportedField].
+// Validator is a Plugin that checks its configuration before ADD, CHECK and STATUS. DEL and GC do
+// not call it: they have to work with a configuration that has become invalid since. Errors should
+// have [cni.CodeInvalidConfig] or [cni.CodeUnsupportedField].
 type Validator interface {
 	Validate(*Call) error
 }
 
 // Advisor is a Plugin that makes choices by the state of the host where a configuration leaves them open.
 type Advisor interface {
-	// Advise returns those choices that ADD would make here and that are not the usual ones, each in a sentence without a
-	// subject: "uses iptables …". It changes nothing. It returns an error if the state of the host cannot be read, for lack
-	// of privilege for example.
+	// Advise returns those choices that ADD would make here and that are not the usual ones, each
+	// in a sentence without a subject: "uses iptables …". It changes nothing. It returns an error
+	// if the state of the host cannot be read, for lack of privilege for example.
 	Advise(context.Context, *Call) ([]string, error)
 }
 

@@ -104,11 +104,16 @@ func (d Definition) Advise(ctx context.Context, request []byte) ([]string, error
 // validated decodes a request of an attachment that does not exist and judges it.
 func (d Definition) validated(ctx context.Context, request []byte) (*Call, Plugin, error) {
 	env := cni.Env{Command: cni.Add, ContainerID: "container", Netns: "/", IfName: "eth0"}
-	v, err := d.header(request, env.Command)
+	return d.open(ctx, env, request, cni.Add)
+}
+
+// open decodes a request and judges it. verb is the one that the version of the request must have.
+func (d Definition) open(ctx context.Context, env cni.Env, stdin []byte, verb cni.Command) (*Call, Plugin, error) {
+	v, err := d.header(stdin, verb)
 	if err != nil {
 		return nil, nil, err
 	}
-	c, p, err := d.decode(ctx, input{env: env, stdin: request, version: v})
+	c, p, err := d.decode(ctx, input{env: env, stdin: stdin, version: v})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -122,24 +127,17 @@ func validate(p Plugin, c *Call) error {
 	return nil
 }
 
-// With decodes a request as CHECK does, in any version of the protocol, and calls use with the call and the plugin. A
-// panic of use is an error with code 999. It is for programs that do something with an attachment that is no verb of the
-// protocol.
+// With decodes a request as CHECK does, in any version of the protocol, and calls use with the call
+// and the plugin. A panic of use is an error with code 999. It is for programs that do something
+// with an attachment that is no verb of the protocol.
 func (d Definition) With(ctx context.Context, env cni.Env, stdin []byte, use func(*Call, Plugin) error) (err error) {
 	defer d.catch(slog.Default(), &err)
 	env.Command = cni.Check
 	if err := validateEnv(env); err != nil {
 		return err
 	}
-	v, err := d.header(stdin, cni.VersionCommand)
+	c, p, err := d.open(ctx, env, stdin, cni.VersionCommand)
 	if err != nil {
-		return err
-	}
-	c, p, err := d.decode(ctx, input{env: env, stdin: stdin, version: v})
-	if err != nil {
-		return err
-	}
-	if err := validate(p, c); err != nil {
 		return err
 	}
 	return use(c, p)

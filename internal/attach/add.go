@@ -17,8 +17,8 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// Add implements [plugin.Plugin]. It makes the link, asks IPAM for addresses and applies them. If a step fails, it rolls all of
-// them back.
+// Add implements [plugin.Plugin]. It makes the link, asks IPAM for addresses and applies them. If a
+// step fails, it rolls all of them back.
 func (p *Plugin) Add(ctx context.Context, c *plugin.Call) (*cni.Result, error) {
 	if c.IPAM.Type != "" {
 		if _, err := c.Delegate.Find(c.IPAM.Type); err != nil {
@@ -84,7 +84,8 @@ func (p *Plugin) attach(ctx context.Context, s *Session) (*cni.Result, error) {
 	return p.complete(s, r, inherits), nil
 }
 
-// complete returns the result of ADD: r with the DNS settings that belong into it, behind the result of the plugins before.
+// complete returns the result of ADD: r with the DNS settings that belong into it, behind the
+// result of the plugins before.
 func (p *Plugin) complete(s *Session, r *cni.Result, inherits bool) *cni.Result {
 	if p.DNS == DNSOfConfiguration {
 		r.DNS = cni.DNS{}

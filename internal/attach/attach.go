@@ -20,13 +20,14 @@ import (
 // undoBudget is how long taking back a failed ADD may last, whatever became of the call's own deadline.
 const undoBudget = 10 * time.Second
 
-// Maker is the configuration of an interface plugin, with the part of its work that differs from one plugin to the next. It
-// embeds [Common]. It may also be a [plugin.Validator], a [plugin.Statuser], a [Gateway], a [Keeper], a [Prechecker] and an
-// [Optioner].
+// Maker is the configuration of an interface plugin, with the part of its work that differs from
+// one plugin to the next. It embeds [Common]. It may also be a [plugin.Validator], a
+// [plugin.Statuser], a [Gateway], a [Keeper], a [Prechecker] and an [Optioner].
 //
-// Status reports what else ADD needs, such as a link of the host. An error with [cni.CodeInvalidConfig] says that no ADD can
-// succeed before an administrator has changed something; STATUS answers it with [cni.CodeNotAvailable]. Status ignores
-// whatever the runtime or another plugin may still provide.
+// Status reports what else ADD needs, such as a link of the host. An error with
+// [cni.CodeInvalidConfig] says that no ADD can succeed before an administrator has changed
+// something; STATUS answers it with [cni.CodeNotAvailable]. Status ignores whatever the runtime or
+// another plugin may still provide.
 type Maker interface {
 	plugin.Configuration
 	attachCommon() *Common
@@ -45,19 +46,22 @@ type Gateway interface {
 	// Amend adds gateways and routes to what IPAM returned, before it is applied.
 	Amend(*Session, *cni.Result) error
 
-	// Route makes gateways reachable that the networks of the addresses do not contain. The flow calls it when the
-	// container's interface is up and has its addresses, before the interface gets the routes of the result.
+	// Route makes gateways reachable that the networks of the addresses do not contain. The flow
+	// calls it when the container's interface is up and has its addresses, before the interface
+	// gets the routes of the result.
 	Route(*Session, kernel.Link, *cni.Result) error
 
-	// Finish does the work that is left once the container's interface is up and has its addresses and routes.
+	// Finish does the work that is left once the container's interface is up and has its addresses
+	// and routes.
 	Finish(context.Context, *Session, *cni.Result) error
 }
 
 // Keeper is a Maker that has made more than its link.
 type Keeper interface {
-	// Remove removes everything that attachments had which no longer exist. It calls deleteLinks at the right moment to delete
-	// their links, or on DEL returns the link to the host instead. As DEL does, it needs nothing but the keys of the
-	// attachments. The flow calls it a second time, for the same link, if the network has been renamed.
+	// Remove removes everything that attachments had which no longer exist. It calls deleteLinks at
+	// the right moment to delete their links, or on DEL returns the link to the host instead. As
+	// DEL does, it needs nothing but the keys of the attachments. The flow calls it a second time,
+	// for the same link, if the network has been renamed.
 	Remove(s *Session, gone Gone, deleteLinks func() error) error
 
 	// Repair claims the entries of the rule set again. It gets by with what CHECK has.
@@ -85,7 +89,8 @@ type Options struct {
 	NoLink bool
 }
 
-// Session is one call in progress. On DEL the container's namespace may be gone: Sandbox is nil then.
+// Session is one call in progress. On DEL the container's namespace may be gone: Sandbox is nil
+// then.
 type Session struct {
 	*session.Session
 	masq          *Masq // of the configuration

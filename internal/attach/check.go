@@ -14,8 +14,9 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// Check implements [plugin.Plugin]. It asks IPAM, then compares the container's interface, its addresses and its routes with the previous result,
-// then what the Maker knows. Whatever else is there, from later plugins or by hand, is not its business.
+// Check implements [plugin.Plugin]. It asks IPAM, then compares the container's interface, its
+// addresses and its routes with the previous result, then what the Maker knows. Whatever else is
+// there, from later plugins or by hand, is not its business.
 func (p *Plugin) Check(ctx context.Context, c *plugin.Call) error {
 	texts := p.Texts.orDefault()
 	if c.IPAM.Type != "" {
@@ -66,8 +67,8 @@ func (p *Plugin) Check(ctx context.Context, c *plugin.Call) error {
 	if err := CheckMAC(link, want); err != nil {
 		return cni.Rephrase(err, texts.MAC, link.Name, want.MAC, link.MAC)
 	}
-	if !link.Up && !o.KeepDown {
-		return fmt.Errorf("interface %s: expected it up, found it down", link.Name)
+	if err := session.CheckUp(link); err != nil && !o.KeepDown {
+		return err
 	}
 	if err := s.checkAddresses(link); err != nil {
 		return err
@@ -124,8 +125,8 @@ func (s *Session) CheckPair(link kernel.Link) (host kernel.Link, err error) {
 	if err != nil {
 		return host, fmt.Errorf("host's end of interface %s: %w", link.Name, err)
 	}
-	if !host.Up {
-		return host, fmt.Errorf("interface %s: expected it up, found it down", host.Name)
+	if err := session.CheckUp(host); err != nil {
+		return host, err
 	}
 	return host, s.CheckHostMAC(host)
 }

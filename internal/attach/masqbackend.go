@@ -42,8 +42,8 @@ func (s *Session) chooseMasq(nets []netip.Prefix) (kernel.NATChoice, error) {
 	return s.ChooseNAT("ipMasqBackend", nft.Masquerading, masqQueries(nets, d)...)
 }
 
-// moveMasquerade moves addresses that nftables masquerades to iptables if the host asks for that. With
-// dryRun it only reports the move.
+// moveMasquerade moves addresses that nftables masquerades to iptables if the host asks for that.
+// With dryRun it only reports the move.
 func (s *Session) moveMasquerade(nets []netip.Prefix, dryRun bool) ([]session.Move, error) {
 	choice, err := s.chooseMasq(nets)
 	if err != nil || choice.Backend != kernel.NATByIPTables {

@@ -76,11 +76,7 @@ func (m *Masq) available(code cni.Code) error {
 	if !m.IPMasq || m.IPMasqBackend != IPTables {
 		return nil
 	}
-	if err := kernel.IPTablesAvailable(); err != nil {
-		return cni.Errorf(code, "ipMasqBackend: iptables: %w", err).
-			WithDetails("install package iptables, or have its folder in PATH, or leave ipMasqBackend out")
-	}
-	return nil
+	return session.LacksIPTables(code, "ipMasqBackend: iptables", "leave ipMasqBackend out")
 }
 
 // Masquerade hides what leaves the networks of addresses behind the host. DEL and GC take it away. What the attachment had

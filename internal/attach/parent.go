@@ -35,7 +35,8 @@ func (s *Session) Parent(name string, inContainer bool) (kernel.Link, *kernel.Sp
 	return l, space, err
 }
 
-// ParentStatus is for [plugin.Statuser]: it looks whether the parent is there. It cannot look for one in the container.
+// ParentStatus is for [plugin.Statuser]: it looks whether the parent is there. It cannot look for
+// one in the container.
 func ParentStatus(ctx context.Context, c *plugin.Call, name string, inContainer bool) error {
 	if inContainer {
 		return nil
@@ -88,6 +89,16 @@ func defaultLink(space *kernel.Space) (kernel.Link, error) {
 func CheckMTU(mtu int, parent kernel.Link) error {
 	if mtu < 0 || mtu > parent.MTU {
 		return cni.Errorf(cni.CodeInvalidConfig, "invalid MTU %d, must be [0, master MTU(%d)]", mtu, parent.MTU)
+	}
+	return nil
+}
+
+const maxMTU = 65535
+
+// ValidateMTU refuses the MTU that no interface can have. 0 is the kernel's default.
+func ValidateMTU(mtu int) error {
+	if mtu < 0 || mtu > maxMTU {
+		return cni.Errorf(cni.CodeInvalidConfig, "mtu: %d is not within 0 to %d", mtu, maxMTU)
 	}
 	return nil
 }

@@ -36,7 +36,8 @@ func (p *Plugin) Repair(ctx context.Context, c *plugin.Call, repairs *session.Re
 	return p.repairMasquerade(s, repairs)
 }
 
-// repairMasquerade skips addresses that rules of the upstream plugins masquerade: those rules survived.
+// repairMasquerade skips addresses that rules of the upstream plugins masquerade: those rules
+// survived.
 func (p *Plugin) repairMasquerade(s *Session, repairs *session.Repairs) error {
 	if s.Prev == nil { // a version that cannot express it: there are no addresses
 		return nil
@@ -72,7 +73,8 @@ func (p *Plugin) repairMasquerade(s *Session, repairs *session.Repairs) error {
 	return s.masqueradeBy(backend, missing)
 }
 
-// restoreByIPTables returns the step that restores the rules of iptables for nets, of which those in missing have none.
+// restoreByIPTables returns the step that restores the rules of iptables for nets, of which those
+// in missing have none.
 func (p *Plugin) restoreByIPTables(
 	c *plugin.Call, nets, missing []netip.Prefix,
 ) func(context.Context, session.Step) ([]string, error) {

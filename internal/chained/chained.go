@@ -14,8 +14,9 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// Decorator is the configuration of a chained plugin, with the part of its work that differs from one plugin to the next. It
-// may also be a [plugin.Validator], a [plugin.Statuser], a [plugin.Advisor] and a [Ruler].
+// Decorator is the configuration of a chained plugin, with the part of its work that differs from
+// one plugin to the next. It may also be a [plugin.Validator], a [plugin.Statuser], a
+// [plugin.Advisor] and a [Ruler].
 type Decorator interface {
 	plugin.Configuration
 
@@ -26,20 +27,21 @@ type Decorator interface {
 	// Verify compares what Apply makes for the configuration with what is there, and changes nothing.
 	Verify(context.Context, *Session) error
 
-	// Remove removes what Apply has made for attachments that are gone. It needs nothing but their keys: Sandbox and Prev may
-	// be nil, and the configuration is the part that could be decoded. It continues past errors.
+	// Remove removes what Apply has made for attachments that are gone. It needs nothing but their
+	// keys: Sandbox and Prev may be nil, and the configuration is the part that could be decoded.
+	// It continues past errors.
 	Remove(context.Context, *Session, Gone) error
 }
 
-// Session is one call in progress. Sandbox is nil unless the plugin is [Traits.Inside], and on DEL where the container's
-// namespace is gone. On ADD and CHECK Prev is there.
+// Session is one call in progress. Sandbox is nil unless the plugin is [Traits.Inside], and on DEL
+// where the container's namespace is gone. On ADD and CHECK Prev is there.
 type Session = session.Session
 
 // Gone is what DEL and GC have to remove.
 type Gone = session.Gone
 
-// Add implements [plugin.Plugin]. It applies the Decorator to the result of the plugins before. If that fails, Add rolls back all
-// changes.
+// Add implements [plugin.Plugin]. It applies the Decorator to the result of the plugins before. If
+// that fails, Add rolls back all changes.
 func (p *Plugin) Add(ctx context.Context, c *plugin.Call) (*cni.Result, error) {
 	s, err := p.open(ctx, c)
 	if err != nil {
@@ -119,7 +121,8 @@ func (p *Plugin) Del(ctx context.Context, c *plugin.Call) error {
 	return errors.Join(entered, p.clean(ctx, s, session.GoneOne(c.Attachment())))
 }
 
-// GC implements [plugin.Collector]. It removes what attachments of this network have left that are not valid any more.
+// GC implements [plugin.Collector]. It removes what attachments of this network have left that are
+// not valid any more.
 func (p *Plugin) GC(ctx context.Context, c *plugin.Call) error {
 	s, err := session.Open(ctx, c)
 	if err != nil {

@@ -13,8 +13,9 @@ import (
 type Traits struct {
 	Inside bool // it works in the container's namespace too
 
-	// Contained says that it works in the container's namespace alone, with which everything it made ends. The flow calls
-	// Apply and Remove with the lock of the namespace, and calls Remove only while the namespace exists. It implies Inside.
+	// Contained says that it works in the container's namespace alone, with which everything it
+	// made ends. The flow calls Apply and Remove with the lock of the namespace, and calls Remove
+	// only while the namespace exists. It implies Inside.
 	Contained bool
 
 	NoPrev   NoPrev

@@ -9,9 +9,10 @@ import (
 	"github.com/tenon-cni/tenon/internal/session"
 )
 
-// Ruler is a Decorator that wants entries in the rule set of the host. ADD makes them, in one transaction, before Apply;
-// CHECK looks for them before Verify; DEL and GC remove them before Remove. A repair restores them, because they follow from
-// the call. Afterwards the repair restores rules of iptables and sources of firewalld; Sandbox is then as on CHECK.
+// Ruler is a Decorator that wants entries in the rule set of the host. ADD makes them, in one
+// transaction, before Apply; CHECK looks for them before Verify; DEL and GC remove them before
+// Remove. A repair restores them, because they follow from the call. Afterwards the repair restores
+// rules of iptables and sources of firewalld; Sandbox is then as on CHECK.
 type Ruler interface {
 	// Rules returns the entries of the attachment.
 	Rules(*Session) ([]kernel.Entry, error)
@@ -19,8 +20,8 @@ type Ruler interface {
 	// Released is called with the entries that DEL or GC have removed.
 	Released(context.Context, *Session, []kernel.Held) error
 
-	// VerifyReference looks for what the upstream plugin makes instead of the entries. It returns an error if that is
-	// missing.
+	// VerifyReference looks for what the upstream plugin makes instead of the entries. It returns
+	// an error if that is missing.
 	VerifyReference(context.Context, *Session) error
 
 	// Restore implements Restore of [session.Repairs].

@@ -177,7 +177,8 @@ func (s *Space) Guard(tag string, port Link, mac net.HardwareAddr) error {
 	return s.Claim(fmt.Sprintf("guard %s for %s", port.Name, mac), tag, entries)
 }
 
-// Batch collects the claims of transactions, so that [Space.Meet] can meet many claims at once. See [Tx.CollectInto].
+// Batch collects the claims of transactions, so that [Space.Meet] can meet many claims at once. See
+// [Tx.CollectInto].
 type Batch struct{ claims []nft.Request }
 
 // Meet meets the claims of batches, whose transactions were about this namespace, in one transaction. A claim that cannot

@@ -13,9 +13,10 @@ func (s *Session) Inside(r *cni.Result) []int {
 	return s.named(r, func(sandbox string) bool { return sandbox != "" && netns.SamePath(sandbox, s.Netns) })
 }
 
-// Own returns the indexes of the interfaces of a result that count as the container's: the interfaces that [Session.Inside]
-// finds, else all of its name with a sandbox that leads to no namespace, else all of its name without a sandbox. Results of
-// other plugins often lack the right sandbox, and the upstream plugins look at the name.
+// Own returns the indexes of the interfaces of a result that count as the container's: the
+// interfaces that [Session.Inside] finds, else all of its name with a sandbox that leads to no
+// namespace, else all of its name without a sandbox. Results of other plugins often lack the right
+// sandbox, and the upstream plugins look at the name.
 func (s *Session) Own(r *cni.Result) []int {
 	if own := s.Inside(r); own != nil {
 		return own
@@ -40,7 +41,8 @@ func (s *Session) named(r *cni.Result, in func(sandbox string) bool) (indexes []
 	return indexes
 }
 
-// PrevIPs are the addresses of the previous result that are the container's interface's ([Session.Own]), or no interface's.
+// PrevIPs are the addresses of the previous result that are the container's interface's
+// ([Session.Own]), or no interface's.
 func (s *Session) PrevIPs() []cni.IP {
 	own := s.Own(s.Prev)
 	var list []cni.IP

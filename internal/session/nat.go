@@ -50,8 +50,9 @@ func (s *Session) LogNAT(option string, choice kernel.NATChoice) {
 	}
 }
 
-// WarnOfMoves logs what a repair would move, and the error of looking for it: rules of the host that were
-// added after ADD have no effect on the attachment until then. CHECK does not fail for them.
+// WarnOfMoves logs what a repair would move, and the error of looking for it: rules of the host
+// that were added after ADD have no effect on the attachment until then. CHECK does not fail for
+// them.
 func (s *Session) WarnOfMoves(moves []Move, err error) {
 	if err != nil {
 		s.Log.Warn("cannot look for rules of the host that decide about the attachment", "error", err)

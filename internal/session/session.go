@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/iptables"
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/netns"
@@ -110,9 +111,29 @@ func (s *Session) Close() {
 	}
 }
 
-// Refused reports whether the kernel refuses a change, and not for lack of resources. DEL skips such a change: the next DEL
-// would fail in the same way, and the runtime would repeat it without end.
+// Refused reports whether the kernel refuses a change, and not for lack of resources. DEL skips
+// such a change: the next DEL would fail in the same way, and the runtime would repeat it without
+// end.
 func Refused(err error) bool { return errors.As(err, new(syscall.Errno)) && !kernel.Exhausted(err) }
+
+// CheckUp compares the state of a link with the one that ADD gave it.
+func CheckUp(l kernel.Link) error {
+	if !l.Up {
+		return fmt.Errorf("interface %s: expected it up, found it down", l.Name)
+	}
+	return nil
+}
+
+// LacksIPTables returns nil if the tools of iptables are installed for these families, or for all.
+// Otherwise it returns an error with a code: option needs the tools, unless its user follows the
+// hint.
+func LacksIPTables(code cni.Code, option, hint string, families ...iptables.Family) error {
+	if err := kernel.IPTablesAvailable(families...); err != nil {
+		return cni.Errorf(code, "%s: %w", option, err).
+			WithDetails("install package iptables, or have its folder in PATH, or " + hint)
+	}
+	return nil
+}
 
 // Drift is the error of CHECK for what is not in the ruleset as it should be, which repair puts right.
 func Drift(format string, args ...any) error {

@@ -194,8 +194,8 @@ func (c *Config) Verify(_ context.Context, s *chained.Session) error {
 }
 
 func checkTBF(host *kernel.Space, on kernel.Link, want kernel.TBF) error {
-	if !on.Up {
-		return fmt.Errorf("interface %s: expected it up, found it down", on.Name)
+	if err := session.CheckUp(on); err != nil {
+		return err
 	}
 	switch have, ok, err := host.TBF(on); {
 	case err != nil:

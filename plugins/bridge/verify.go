@@ -8,6 +8,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/attach"
 	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/session"
 )
 
 // Precheck requires the bridge among the interfaces of the previous result, and that it is there, with its MAC address.
@@ -106,11 +107,8 @@ func (c *Config) Verify(_ context.Context, s *attach.Session, link kernel.Link) 
 }
 
 func checkPort(port, br kernel.Link) error {
-	switch {
-	case port.Master != br.Index:
+	if port.Master != br.Index {
 		return fmt.Errorf("interface %s: expected it on bridge %s", port.Name, br.Name)
-	case !port.Up:
-		return fmt.Errorf("interface %s: expected it up, found it down", port.Name)
 	}
-	return nil
+	return session.CheckUp(port)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenon-cni/tenon/internal/attach"
 	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/session"
 )
 
 // The gateway of a VLAN is an interface of the host, one end of a pair whose other end is a port of the bridge. All
@@ -112,8 +113,8 @@ func (c *Config) checkVLANGateway(s *attach.Session, br kernel.Link) (kernel.Lin
 	if err := s.CheckHostMAC(gw); err != nil {
 		return gw, err
 	}
-	if !gw.Up {
-		return gw, fmt.Errorf("interface %s: expected it up, found it down", gw.Name)
+	if err := session.CheckUp(gw); err != nil {
+		return gw, err
 	}
 	port, isPair := otherEnd(s.Host, gw)
 	if !isPair || gw.Alias != c.vlanGatewayAlias() {

@@ -9,6 +9,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/chained"
 	"github.com/tenon-cni/tenon/internal/iptables"
 	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/session"
 )
 
 // backend is a firewall of the host.
@@ -83,9 +84,5 @@ func ofFamily(f iptables.Family, addrs []netip.Addr) []netip.Addr {
 
 // lacksIPTables says which tool of iptables is missing, nil if none is. code is that of the error.
 func lacksIPTables(code cni.Code, families ...iptables.Family) error {
-	if err := kernel.IPTablesAvailable(families...); err != nil {
-		return cni.Errorf(code, "backend iptables: %w", err).
-			WithDetails(`install package iptables, or have its folder in PATH, or use "backend": "nftables"`)
-	}
-	return nil
+	return session.LacksIPTables(code, "backend iptables", `use "backend": "nftables"`, families...)
 }

@@ -28,11 +28,7 @@ func (c *Config) ipTables(container string) ipTables {
 
 // iptablesAvailable says whether the tools are there. code is that of the error.
 func iptablesAvailable(code cni.Code) error {
-	if err := kernel.IPTablesAvailable(); err != nil {
-		return cni.Errorf(code, "backend iptables: %w", err).
-			WithDetails("install package iptables, or have its folder in PATH, or use backend nftables")
-	}
-	return nil
+	return session.LacksIPTables(code, "backend iptables", "use backend nftables")
 }
 
 // applyIPTables makes the rules, unless ports are taken. That is no more than a look: only nftables can tell two apart that
@@ -78,7 +74,8 @@ func (c *Config) refusePublished(s *chained.Session) error {
 	return nil
 }
 
-// Restore restores what iptables had. There is nothing to deny: the guard of the loopback addresses is in the nftables ruleset.
+// Restore restores what iptables had. There is nothing to deny: the guard of the loopback addresses
+// is in the nftables ruleset.
 func (c *Config) Restore(_ context.Context, s *chained.Session, step session.Step) (restored []string, err error) {
 	if step != session.Allow {
 		return nil, nil

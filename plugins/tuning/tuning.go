@@ -65,8 +65,8 @@ func define(allowList string) plugin.Definition {
 	})
 }
 
-// Validate refuses what cannot be set, whatever the container. It finds out what the call asks for, from all the places
-// where it can be asked.
+// Validate refuses what cannot be set, whatever the container. It finds out what the call asks for,
+// from all the places where it can be asked.
 func (c *Config) Validate(call *plugin.Call) error {
 	args := c.Args.CNI
 	c.wanted = args.Attributes.or(c.Attributes)
