@@ -56,7 +56,7 @@ func (p *Plugin) attach(ctx context.Context, s *Session) (*cni.Result, error) {
 		return nil, fmt.Errorf("the link made is not %s in %s", s.IfName, s.Netns)
 	}
 	inherits := p.Inherits && s.IPAM.Type == "" && s.Prev != nil
-	o := p.options()
+	o := p.Options()
 	if !o.NoLink && (s.IPAM.Type != "" || inherits && len(s.Prev.IPs) > 0) {
 		if err := s.refuseRouters(); err != nil {
 			return nil, err
@@ -69,7 +69,7 @@ func (p *Plugin) attach(ctx context.Context, s *Session) (*cni.Result, error) {
 		if err := allocate(ctx, s, r, index); err != nil {
 			return nil, err
 		}
-		if err := p.gateway().Amend(s, r); err != nil {
+		if err := p.Amend(s, r); err != nil {
 			return nil, err
 		}
 	}
@@ -78,7 +78,7 @@ func (p *Plugin) attach(ctx context.Context, s *Session) (*cni.Result, error) {
 			return nil, err
 		}
 	}
-	if err := p.gateway().Finish(ctx, s, r); err != nil {
+	if err := p.Finish(ctx, s, r); err != nil {
 		return nil, err
 	}
 	return p.complete(s, r, inherits), nil
@@ -204,7 +204,7 @@ func (p *Plugin) apply(ctx context.Context, s *Session, o Options, link kernel.L
 	if err := announce(s, link, mine, o); err != nil {
 		return err
 	}
-	if err := p.gateway().Route(s, link, r); err != nil {
+	if err := p.Route(s, link, r); err != nil {
 		return err
 	}
 	for _, rt := range r.Routes {

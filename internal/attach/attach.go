@@ -21,8 +21,8 @@ import (
 const undoBudget = 10 * time.Second
 
 // Maker is the configuration of an interface plugin, with the part of its work that differs from
-// one plugin to the next. It embeds [Common]. It may also be a [plugin.Validator], a
-// [plugin.Statuser], a [Gateway], a [Keeper], a [Prechecker] and an [Optioner].
+// one plugin to the next. It embeds [Common], which has the methods that a plugin does not need: they
+// do nothing special. It may also be a [plugin.Validator] and a [plugin.Statuser].
 //
 // Status reports what else ADD needs, such as a link of the host. An error with
 // [cni.CodeInvalidConfig] says that no ADD can succeed before an administrator has changed
@@ -31,18 +31,15 @@ const undoBudget = 10 * time.Second
 type Maker interface {
 	plugin.Configuration
 	attachCommon() *Common
+	masq() *Masq // of a configuration that embeds one
 
-	// Make creates the link, down and without addresses, and returns the interfaces of the result. One of them is the
-	// container's: its name is CNI_IFNAME and its sandbox CNI_NETNS.
+	// Options returns how the flow brings the container's interface up.
+	Options() Options
+
+	// Make creates the link, down and without addresses, and returns the interfaces of the result.
+	// One of them is the container's: its name is CNI_IFNAME and its sandbox CNI_NETNS.
 	Make(context.Context, *Session) ([]cni.Interface, error)
 
-	// Verify compares what is special to this kind with the configuration and Prev. The link, its addresses and
-	// routes have been checked.
-	Verify(context.Context, *Session, kernel.Link) error
-}
-
-// Gateway is a Maker that makes the host the gateway of the container.
-type Gateway interface {
 	// Amend adds gateways and routes to what IPAM returned, before it is applied.
 	Amend(*Session, *cni.Result) error
 
@@ -54,29 +51,38 @@ type Gateway interface {
 	// Finish does the work that is left once the container's interface is up and has its addresses
 	// and routes.
 	Finish(context.Context, *Session, *cni.Result) error
-}
 
-// Keeper is a Maker that has made more than its link.
-type Keeper interface {
+	// Precheck is the part of CHECK that comes before the container's interface is examined.
+	Precheck(*Session) error
+
+	// Verify compares what is special to this kind with the configuration and Prev. The link, its
+	// addresses and routes have been checked.
+	Verify(context.Context, *Session, kernel.Link) error
+
 	// Remove removes everything that attachments had which no longer exist. It calls deleteLinks at
 	// the right moment to delete their links, or on DEL returns the link to the host instead. As
 	// DEL does, it needs nothing but the keys of the attachments. The flow calls it a second time,
 	// for the same link, if the network has been renamed.
 	Remove(s *Session, gone Gone, deleteLinks func() error) error
 
-	// Repair claims the entries of the rule set again. It gets by with what CHECK has.
+	// Repair claims the entries of the rule set again, except those of masquerading.
 	Repair(*Session) error
 }
 
-// Prechecker is a Maker that CHECK asks before it looks at the container's interface.
-type Prechecker interface {
-	Precheck(*Session) error
-}
+// defaults are the methods of a [Maker] that most plugins do not need.
+type defaults struct{}
 
-// Optioner is a Maker with Options that differ from the zero value.
-type Optioner interface {
-	Options() Options
+func (defaults) masq() *Masq                                         { return &Masq{} }
+func (defaults) Options() Options                                    { return Options{} }
+func (defaults) Amend(*Session, *cni.Result) error                   { return nil }
+func (defaults) Route(*Session, kernel.Link, *cni.Result) error      { return nil }
+func (defaults) Finish(context.Context, *Session, *cni.Result) error { return nil }
+func (defaults) Precheck(*Session) error                             { return nil }
+func (defaults) Verify(context.Context, *Session, kernel.Link) error { return nil }
+func (defaults) Remove(_ *Session, _ Gone, deleteLinks func() error) error {
+	return deleteLinks()
 }
+func (defaults) Repair(*Session) error { return nil }
 
 // Options define how the flow brings the container's interface up.
 type Options struct {

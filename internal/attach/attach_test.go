@@ -56,17 +56,12 @@ func (p *pair) Make(ctx context.Context, s *session) ([]cni.Interface, error) {
 	return []cni.Interface{{Name: host.Name, MAC: host.MAC.String()}, {Name: inside.Name, MAC: inside.MAC.String(), Sandbox: s.Netns}}, nil
 }
 
-func (p *pair) Verify(context.Context, *session, kernel.Link) error { return nil }
-
 func (p *pair) Status(context.Context, *plugin.Call) error {
 	if p.status != nil {
 		return p.status()
 	}
 	return nil
 }
-
-func (p *pair) Amend(*session, *cni.Result) error              { return nil }
-func (p *pair) Route(*session, kernel.Link, *cni.Result) error { return nil }
 
 func (p *pair) Finish(ctx context.Context, s *session, r *cni.Result) error {
 	if p.finish != nil {

@@ -35,10 +35,8 @@ func (p *Plugin) Check(ctx context.Context, c *plugin.Call) error {
 	if err := s.Enter(); err != nil {
 		return err
 	}
-	if m, ok := p.Maker.(Prechecker); ok {
-		if err := m.Precheck(s); err != nil {
-			return err
-		}
+	if err := p.Precheck(s); err != nil {
+		return err
 	}
 	own := s.Inside(c.Prev)
 	if own == nil {
@@ -48,7 +46,7 @@ func (p *Plugin) Check(ctx context.Context, c *plugin.Call) error {
 		}
 		return cni.Errorf(cni.CodeInvalidConfig, texts.Other, c.Netns).WithDetails(details).Verbatim()
 	}
-	o := p.options()
+	o := p.Options()
 	if o.NoLink {
 		return p.Verify(ctx, s, kernel.Link{})
 	}

@@ -16,7 +16,7 @@ type Segment struct {
 	DAD DAD `json:"dad" enum:"optimistic,wait,off" default:"optimistic"`
 }
 
-// Options implements [Optioner].
+// Options implements [Maker].
 func (s *Segment) Options() Options {
 	return Options{DAD: cmp.Or(s.DAD, DADOptimistic), Announce: true}
 }

@@ -13,6 +13,7 @@ import (
 // Common is the part of a configuration that every plugin with an interface has. Configuration types embed it.
 type Common struct {
 	plugin.Common
+	defaults
 
 	// SecondDefaultRoute is what becomes of a default route where the container has one of another network, with the same
 	// metric: "metric" gives it the next metric that is free, which the result has as priority; "refuse" fails with code 7.

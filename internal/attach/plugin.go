@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/plugin"
 )
 
@@ -93,47 +92,10 @@ func (p *Plugin) validateCommon(c *plugin.Call) error {
 	if err := p.attachCommon().SecondDefaultRoute.validate(); err != nil {
 		return err
 	}
-	if err := p.options().DAD.validate(); err != nil {
+	if err := p.Options().DAD.validate(); err != nil {
 		return err
 	}
 	return p.masq().validate(c.Env, c.Name)
-}
-
-// masq returns the Masq of the configuration, a zero one if it has none.
-func (p *Plugin) masq() *Masq {
-	if m, ok := p.Maker.(interface{ masq() *Masq }); ok {
-		return m.masq()
-	}
-	return &Masq{}
-}
-
-func (p *Plugin) options() Options {
-	if o, ok := p.Maker.(Optioner); ok {
-		return o.Options()
-	}
-	return Options{}
-}
-
-func (p *Plugin) gateway() Gateway {
-	if g, ok := p.Maker.(Gateway); ok {
-		return g
-	}
-	return noGateway{}
-}
-
-// noGateway does nothing.
-type noGateway struct{}
-
-func (noGateway) Amend(*Session, *cni.Result) error                   { return nil }
-func (noGateway) Route(*Session, kernel.Link, *cni.Result) error      { return nil }
-func (noGateway) Finish(context.Context, *Session, *cni.Result) error { return nil }
-
-// remove removes what there is of attachments that are gone.
-func (p *Plugin) remove(s *Session, gone Gone, deleteLinks func() error) error {
-	if k, ok := p.Maker.(Keeper); ok {
-		return k.Remove(s, gone, deleteLinks)
-	}
-	return deleteLinks()
 }
 
 // Advise implements [plugin.Advisor]: it says where masquerading uses iptables.

@@ -14,7 +14,7 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// Repair implements [session.Repairer]: it repairs masquerading, and what a [Keeper] has.
+// Repair implements [session.Repairer]: it repairs masquerading, then what the [Maker] has.
 func (p *Plugin) Repair(ctx context.Context, c *plugin.Call, repairs *session.Repairs) error {
 	s, err := p.open(ctx, c)
 	if err != nil {
@@ -25,10 +25,8 @@ func (p *Plugin) Repair(ctx context.Context, c *plugin.Call, repairs *session.Re
 	if err := s.Enter(); err != nil {
 		return err
 	}
-	if k, ok := p.Maker.(Keeper); ok {
-		if err := k.Repair(s); err != nil {
-			return err
-		}
+	if err := p.Maker.Repair(s); err != nil {
+		return err
 	}
 	if !s.masq.IPMasq {
 		return nil

@@ -103,7 +103,7 @@ func (c *Config) Validate(call *plugin.Call) (err error) {
 	return err
 }
 
-// Options implements [attach.Optioner].
+// Options implements [attach.Maker].
 func (c *Config) Options() attach.Options {
 	o := attach.Options{KeepDown: c.DisableContainerInterface, Announce: true}
 	if c.EnableDAD {

@@ -43,9 +43,6 @@ func defaultDst(is4 bool) netip.Prefix {
 	return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 }
 
-// Route has nothing to do: the networks of the addresses contain the gateways.
-func (c *Config) Route(*attach.Session, kernel.Link, *cni.Result) error { return nil }
-
 // beGateway puts the gateway addresses on the bridge, or on the gateway interface of the VLAN, and turns on forwarding
 // for their families. All that is shared by the containers of the network: nothing here is taken back.
 func (c *Config) beGateway(ctx context.Context, s *attach.Session, br kernel.Link, r *cni.Result) error {

@@ -42,6 +42,3 @@ func (c *Config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, er
 	}
 	return s.Made(link), nil
 }
-
-// Verify has nothing to add: there is nothing special about a dummy.
-func (c *Config) Verify(context.Context, *attach.Session, kernel.Link) error { return nil }

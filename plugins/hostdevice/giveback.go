@@ -39,9 +39,6 @@ func (c *Config) Remove(s *attach.Session, gone attach.Gone, deleteLinks func() 
 	return memory.settleOne(owner, x)
 }
 
-// Repair has nothing to do: nothing is in the rule set.
-func (c *Config) Repair(*attach.Session) error { return nil }
-
 // collect is Remove for GC.
 func (c *Config) collect(s *attach.Session, gone attach.Gone) error {
 	memory, unlock, err := c.open(s)

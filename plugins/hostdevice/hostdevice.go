@@ -60,7 +60,7 @@ func define(root string) plugin.Definition {
 	}, attach.Traits{DNS: attach.DNSOfConfiguration}, func() attach.Maker { return &Config{sys: sysfs(root)} })
 }
 
-// Options implements [attach.Optioner].
+// Options implements [attach.Maker].
 func (c *Config) Options() attach.Options {
 	w, err := c.wanted()
 	return attach.Options{DAD: c.Segment.Options().DAD, NoLink: err == nil && w.dpdk}
