@@ -14,7 +14,7 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// Repair implements [session.Repairer]: it repairs masquerading, then what the [Maker] has.
+// Repair implements [session.Repairer]: it claims the rules of the [Maker], then masquerading.
 func (p *Plugin) Repair(ctx context.Context, c *plugin.Call, repairs *session.Repairs) error {
 	s, err := p.open(ctx, c)
 	if err != nil {
