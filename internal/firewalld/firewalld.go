@@ -1,5 +1,5 @@
-// Package firewalld adds addresses to zones of firewalld at run time, over the system bus. It knows nothing of
-// other firewalls, and nothing of containers.
+// Package firewalld adds addresses to zones of firewalld at run time, over the system bus. It knows
+// nothing of other firewalls, and nothing of containers.
 package firewalld
 
 import (
@@ -25,8 +25,9 @@ const (
 // Conn is a connection with the system bus.
 type Conn struct{ bus *dbus.Conn }
 
-// Open connects with the bus at DBUS_SYSTEM_BUS_ADDRESS, else at its usual place. It returns an error if there
-// is no bus, but not if firewalld is not on the bus. The connection ends with ctx or with [Conn.Close].
+// Open connects with the bus at DBUS_SYSTEM_BUS_ADDRESS, else at its usual place. It returns an
+// error if there is no bus, but not if firewalld is not on the bus. The connection ends with ctx or
+// with [Conn.Close].
 func Open(ctx context.Context) (*Conn, error) {
 	bus, err := dbus.ConnectSystemBus(dbus.WithContext(ctx))
 	if err != nil {
@@ -59,13 +60,14 @@ func (c *Conn) AddSource(ctx context.Context, zone string, a netip.Addr) (added 
 	return err == nil, err
 }
 
-// ErrRefused means that firewalld answered that it does not remove a source, and that the source is still in
-// the zone. It gives the same answer until it is reloaded: it does not forget a source if it cannot remove
-// the rules, for example because another program flushed them (COMMAND_FAILED).
+// ErrRefused means that firewalld answered that it does not remove a source, and that the source is
+// still in the zone. It gives the same answer until it is reloaded: it does not forget a source if
+// it cannot remove the rules, for example because another program flushed them (COMMAND_FAILED).
 var ErrRefused = errors.New("not removed")
 
-// RemoveSource removes an address from a zone; an address that is not in it counts as removed. The error
-// wraps [ErrRefused] if it cannot be removed; after any other error a later attempt may succeed.
+// RemoveSource removes an address from a zone; an address that is not in it counts as removed. The
+// error wraps [ErrRefused] if it cannot be removed; after any other error a later attempt may
+// succeed.
 func (c *Conn) RemoveSource(ctx context.Context, zone string, a netip.Addr) error {
 	_, err := c.call(ctx, "removeSource", zone, a)
 	if hasCode(err, "UNKNOWN_SOURCE") {
@@ -103,7 +105,8 @@ func (c *Conn) call(ctx context.Context, member, zone string, a netip.Addr) ([]a
 	return answer, nil
 }
 
-// call calls a method of an object on the bus. The error wraps an exception if the object returned one.
+// call calls a method of an object on the bus. The error wraps an exception if the object returned
+// one.
 func call(ctx context.Context, o dbus.BusObject, method string, arguments ...any) ([]any, error) {
 	reply := o.CallWithContext(ctx, method, 0, arguments...)
 	if e := new(dbus.Error); errors.As(reply.Err, e) {
@@ -112,8 +115,8 @@ func call(ctx context.Context, o dbus.BusObject, method string, arguments ...any
 	return reply.Body, cause(ctx, reply.Err)
 }
 
-// cause returns the reason why ctx ended if it ended before a call failed: the connection reports only that it
-// was closed.
+// cause returns the reason why ctx ended if it ended before a call failed: the connection reports
+// only that it was closed.
 func cause(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -144,7 +147,7 @@ func answered(err error) bool {
 	return errors.As(err, &e) && !strings.HasPrefix(e.Name, driver+".")
 }
 
-// hasCode reports whether err is an exception of firewalld whose text begins with code.
+// hasCode reports whether err is an exception of firewalld with this code, which begins its text.
 func hasCode(err error, code string) bool {
 	var e exception
 	if !errors.As(err, &e) {

@@ -203,8 +203,8 @@ func TestHasSourceMalformed(t *testing.T) {
 	}
 }
 
-// TestSilence: each step that a bus does not answer ends with the context, reports its cause, and leaves no
-// goroutine.
+// TestSilence: each step that a bus does not answer ends with the context, reports its cause, and
+// leaves no goroutine.
 func TestSilence(t *testing.T) {
 	before := runtime.NumGoroutine()
 	cause := errors.New("out of time")

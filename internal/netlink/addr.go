@@ -14,9 +14,9 @@ func (c *Conn) Addrs(l Link) (list []netip.Prefix, err error) {
 	return list, err
 }
 
-// KeptAddrs lists the addresses of a link that somebody has given it for good: not those with an end of life, which their
-// source will give it again, nor the link-local ones of IPv6, which the kernel does. Of those of one network the first is
-// the one that the others depend on.
+// KeptAddrs lists the addresses of a link that somebody has given it for good: not those with an
+// end of life, which their source will give it again, nor the link-local ones of IPv6, which the
+// kernel does. Of those of one network the first is the one that the others depend on.
 func (c *Conn) KeptAddrs(l Link) (list []netip.Prefix, err error) {
 	err = c.eachAddr(l, unix.AF_UNSPEC, func() { list = nil }, func(a netip.Prefix, flags uint32, _ []byte) {
 		if flags&unix.IFA_F_PERMANENT != 0 && (a.Addr().Is4() || !a.Addr().IsLinkLocalUnicast()) {
@@ -26,8 +26,8 @@ func (c *Conn) KeptAddrs(l Link) (list []netip.Prefix, err error) {
 	return list, err
 }
 
-// eachAddr calls each with the addresses of a link, their flags (IFA_F_…) and the message about them, which the next one
-// overwrites; again from the start after reset.
+// eachAddr calls each with the addresses of a link, their flags (IFA_F_…) and the message about
+// them, which the next one overwrites; again from the start after reset.
 func (c *Conn) eachAddr(l Link, family int, reset func(), each func(a netip.Prefix, flags uint32, message []byte)) error {
 	of := unix.IfAddrmsg{Family: uint8(family), Index: uint32(l.Index)}
 	err := c.list(unix.RTM_GETADDR, of, nil, reset, func(m []byte) error {
@@ -60,12 +60,12 @@ func (c *Conn) eachAddr(l Link, family int, reset func(), each func(a netip.Pref
 	return nil
 }
 
-// AddAddr adds an address, without label and with scope global. An IPv4 prefix shorter than /31 gets its broadcast
-// address. The error is EEXIST if the link has the address already.
+// AddAddr adds an address, without label and with scope global. An IPv4 prefix shorter than /31
+// gets its broadcast address. The error is EEXIST if the link has the address already.
 func (c *Conn) AddAddr(l Link, p netip.Prefix) error { return c.addAddr(l, p, 0) }
 
-// AddGateway is AddAddr for an address that others are to use as soon as it exists: IPv6 skips duplicate address
-// detection, during which it would not answer.
+// AddGateway is AddAddr for an address that others are to use as soon as it exists: IPv6 skips
+// duplicate address detection, during which it would not answer.
 func (c *Conn) AddGateway(l Link, p netip.Prefix) error {
 	if p.Addr().Is6() {
 		return c.addAddr(l, p, unix.IFA_F_NODAD)
@@ -73,8 +73,8 @@ func (c *Conn) AddGateway(l Link, p netip.Prefix) error {
 	return c.addAddr(l, p, 0)
 }
 
-// AddOptimistic is AddAddr for an address that can be used while duplicates of it are looked for: IPv6 with optimistic_dad
-// (RFC 4429).
+// AddOptimistic is AddAddr for an address that can be used while duplicates of it are looked for:
+// IPv6 with optimistic_dad (RFC 4429).
 func (c *Conn) AddOptimistic(l Link, p netip.Prefix) error {
 	if p.Addr().Is6() {
 		return c.addAddr(l, p, unix.IFA_F_OPTIMISTIC)
@@ -143,7 +143,8 @@ func (c *Conn) dad(l Link) (d dad, err error) {
 	return d, err
 }
 
-// Duplicates lists the addresses of a link that duplicate address detection has found in use elsewhere.
+// Duplicates lists the addresses of a link that duplicate address detection has found in use
+// elsewhere.
 func (c *Conn) Duplicates(l Link) (list []netip.Prefix, err error) {
 	err = c.eachAddr(l, unix.AF_INET6, func() { list = nil }, func(a netip.Prefix, flags uint32, _ []byte) {
 		if flags&unix.IFA_F_DADFAILED != 0 {

@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Attribute is an attribute as it is sent: length, type and value, and zeros up to where the next may begin. The type may
-// have flags (NLA_F_…); most that hold others do without NLA_F_NESTED.
+// Attribute is an attribute as it is sent: length, type and value, and zeros up to where the next
+// may begin. The type may have flags (NLA_F_…); most that hold others do without NLA_F_NESTED.
 type Attribute []byte
 
-// Bytes is an attribute with any value. One that is longer than an attribute can say is cut, as the kernel takes none of
-// that length.
+// Bytes is an attribute with any value. One that is longer than an attribute can say is cut, as the
+// kernel takes none of that length.
 func Bytes(kind uint16, value []byte) Attribute {
 	value = value[:min(len(value), math.MaxUint16-unix.SizeofRtAttr)]
 	size := unix.SizeofRtAttr + len(value)
@@ -59,8 +59,8 @@ type Netfilter struct {
 	Resource [2]byte // of some messages, in network byte order
 }
 
-// Body is what follows the header of a message: a structure of C, without holes and in the byte order of the machine, zeros
-// up to where something may begin, and attributes.
+// Body is what follows the header of a message: a structure of C, without holes and in the byte
+// order of the machine, zeros up to where something may begin, and attributes.
 func Body(about any, attributes ...Attribute) []byte {
 	b, err := binary.Append(nil, binary.NativeEndian, about)
 	if err != nil {
@@ -70,8 +70,8 @@ func Body(about any, attributes ...Attribute) []byte {
 	return append(b, slices.Concat(attributes...)...)
 }
 
-// ReadBody is the inverse of [Body]: it fills the structure that about points to, and returns the attributes. The error is
-// EBADMSG if there are not enough bytes.
+// ReadBody is the inverse of [Body]: it fills the structure that about points to, and returns the
+// attributes. The error is EBADMSG if there are not enough bytes.
 func ReadBody(body []byte, about any) (attributes []byte, err error) {
 	n, err := binary.Decode(body, binary.NativeEndian, about)
 	if err != nil {

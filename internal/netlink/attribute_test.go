@@ -12,7 +12,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/netlink"
 )
 
-// TestBody: a structure without holes, then attributes of each kind, each where a multiple of four bytes is.
+// TestBody: a structure without holes, then attributes of each kind, each where a multiple of four
+// bytes is.
 func TestBody(t *testing.T) {
 	t.Parallel()
 	about := struct {
@@ -44,7 +45,8 @@ func TestBody(t *testing.T) {
 	}
 }
 
-// TestLongAttribute: what is after one that is too long is not taken for a part of it, nor the other way round.
+// TestLongAttribute: what is after one that is too long is not taken for a part of it, nor the
+// other way round.
 func TestLongAttribute(t *testing.T) {
 	t.Parallel()
 	var kinds []uint16
@@ -59,7 +61,8 @@ func TestLongAttribute(t *testing.T) {
 	}
 }
 
-// FuzzAttributes: whatever comes, attributes lie behind each other in it, and sent again they are the same.
+// FuzzAttributes: whatever comes, attributes lie behind each other in it, and sent again they are
+// the same.
 func FuzzAttributes(f *testing.F) {
 	f.Add(netlink.Body(uint32(1), netlink.String(1, "eth0"), netlink.Nest(2, netlink.Uint32(3, 4))))
 	f.Add([]byte(netlink.String(1, "eth0")))

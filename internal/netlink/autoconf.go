@@ -33,8 +33,8 @@ func (c *Conn) Autoconf(l Link) (Autoconf, error) {
 	return a, err
 }
 
-// WaitAutoconf waits until the kernel has made an address of router advertisements, and all that it has made can be used. The
-// default route of an advertisement is made before its addresses.
+// WaitAutoconf waits until the kernel has made an address of router advertisements, and all that it
+// has made can be used. The default route of an advertisement is made before its addresses.
 func (c *Conn) WaitAutoconf(ctx context.Context, l Link) error {
 	err := c.await(ctx, l, unix.RTNLGRP_IPV6_IFADDR, func() (bool, error) {
 		a, err := c.advertised(l)

@@ -6,9 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Send sends requests in one datagram and reads what is answered by the time the kernel has taken it: there is more only to
-// questions, which do not belong here. The error is the first that the kernel tells, and wraps its number; refused is the
-// index of the request that it is about. Of those that ask for it with NLM_F_ACK each has to be confirmed.
+// Send sends requests in one datagram and reads what is answered by the time the kernel has taken
+// it: there is more only to questions, which do not belong here. The error is the first that the
+// kernel tells, and wraps its number; refused is the index of the request that it is about. Of
+// those that ask for it with NLM_F_ACK each has to be confirmed.
 func (x *Exchange) Send(fd int, requests ...Request) (refused int, err error) {
 	o := outcome{first: x.last + 1, count: uint32(len(requests))}
 	var data []byte

@@ -11,7 +11,8 @@ type Bridge struct {
 	VLANFiltering bool // forward by VLAN: frames reach only those ports that have theirs
 }
 
-// AddBridge makes a bridge, down and with an address that the kernel chooses. The error is EEXIST if the name is taken.
+// AddBridge makes a bridge, down and with an address that the kernel chooses. The error is EEXIST
+// if the name is taken.
 func (c *Conn) AddBridge(b Bridge) error {
 	l := creation{name: b.Name, kind: "bridge", mtu: b.MTU}
 	if b.VLANFiltering { // a kernel without filtering refuses the attribute, whatever its value

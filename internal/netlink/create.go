@@ -28,7 +28,8 @@ func (c *Conn) create(l creation) error {
 	return c.change(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, about, attributes...)
 }
 
-// made is create for callers that need the index of the link. It deletes the link again if it cannot look up the index.
+// made is create for callers that need the index of the link. It deletes the link again if it
+// cannot look up the index.
 func (c *Conn) made(l creation) (index int, err error) {
 	if err := c.create(l); err != nil {
 		return 0, err

@@ -9,21 +9,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrInterrupted says that what was listed has changed meanwhile (NLM_F_DUMP_INTR): some of it may be missing, or there twice.
+// ErrInterrupted says that what was listed has changed meanwhile (NLM_F_DUMP_INTR): some of it may
+// be missing, or there twice.
 var ErrInterrupted = errors.New("list changed while it was read")
 
-// maxAnswer is more than the kernel puts into one datagram: 32 KiB (netlink_dump in net/netlink/af_netlink.c), or one message
-// that is longer, as that of a bridge port in all VLANs is.
+// maxAnswer is more than the kernel puts into one datagram: 32 KiB (netlink_dump in
+// net/netlink/af_netlink.c), or one message that is longer, as that of a bridge port in all VLANs
+// is.
 const maxAnswer = 64 << 10
 
-// Exchange is the exchanges on one socket. It is for one goroutine. The kernel answers while it takes the request,
-// so no goroutine is parked meanwhile: an exchange takes 5 µs, where libraries take 100 µs.
+// Exchange is the exchanges on one socket. It is for one goroutine. The kernel answers while it
+// takes the request, so no goroutine is parked meanwhile: an exchange takes 5 µs, where libraries
+// take 100 µs.
 type Exchange struct {
 	buffer []byte
 	last   uint32 // number of the last request
 }
 
-// Prepare has errors come with a text, and without the request that they are about. Before Linux 4.12 there is no text.
+// Prepare has errors come with a text, and without the request that they are about. Before Linux
+// 4.12 there is no text.
 func Prepare(fd int) {
 	for _, option := range []int{unix.NETLINK_EXT_ACK, unix.NETLINK_CAP_ACK} {
 		_ = unix.SetsockoptInt(fd, unix.SOL_NETLINK, option, 1)
@@ -37,7 +41,8 @@ type Request struct {
 	Body  []byte // what follows the header
 }
 
-// appendTo appends the message, with a number that its answers have, and zeros up to where the next may begin.
+// appendTo appends the message, with a number that its answers have, and zeros up to where the next
+// may begin.
 func (r Request) appendTo(b []byte, number uint32) []byte {
 	size := unix.SizeofNlMsghdr + len(r.Body)
 	b = slices.Grow(b, Align(size))
@@ -49,11 +54,12 @@ func (r Request) appendTo(b []byte, number uint32) []byte {
 	return append(append(b, r.Body...), make([]byte, Align(size)-size)...)
 }
 
-// Ask sends a request that the kernel answers without waiting for anything but its locks, and calls each with the
-// payload of each answer, in a buffer that the next answer overwrites. flags are NLM_F_…, without NLM_F_REQUEST; with
-// NLM_F_ACK the kernel only confirms the request. An error of the kernel wraps its number. If each returns an error,
-// Ask reads the remaining answers without calling each, and returns that error: the kernel refuses another list until
-// the first one is read to its end.
+// Ask sends a request that the kernel answers without waiting for anything but its locks, and calls
+// each with the payload of each answer, in a buffer that the next answer overwrites. flags are
+// NLM_F_…, without NLM_F_REQUEST; with NLM_F_ACK the kernel only confirms the request. An error of
+// the kernel wraps its number. If each returns an error, Ask reads the remaining answers without
+// calling each, and returns that error: the kernel refuses another list until the first one is read
+// to its end.
 func (x *Exchange) Ask(fd int, kind uint16, flags int, body []byte, each func(payload []byte) error) error {
 	x.last++
 	if err := send(fd, Request{kind, flags, body}.appendTo(nil, x.last)); err != nil {
@@ -81,8 +87,8 @@ func (x *Exchange) Ask(fd int, kind uint16, flags int, body []byte, each func(pa
 // repeats is how often a list is asked for that changes while it is read.
 const repeats = 10
 
-// List is Ask for a list, which is asked for again if it has changed while it was read, a bounded number of times. What each
-// was called with before reset counts for nothing.
+// List is Ask for a list, which is asked for again if it has changed while it was read, a bounded
+// number of times. What each was called with before reset counts for nothing.
 func (x *Exchange) List(fd int, kind uint16, body []byte, reset func(), each func(payload []byte) error) (err error) {
 	for range repeats {
 		reset()
@@ -93,8 +99,8 @@ func (x *Exchange) List(fd int, kind uint16, body []byte, reset func(), each fun
 	return err
 }
 
-// send sends a datagram to the kernel, which is the peer of a socket that is not connected. If the datagram is larger
-// than the send buffer, send enlarges the buffer as far as the process may.
+// send sends a datagram to the kernel, which is the peer of a socket that is not connected. If the
+// datagram is larger than the send buffer, send enlarges the buffer as far as the process may.
 func send(fd int, data []byte) error {
 	err := unix.Send(fd, data, 0)
 	if err != unix.EMSGSIZE {

@@ -114,7 +114,8 @@ func FuzzAnswers(f *testing.F) {
 	})
 }
 
-// TestOutcome: of several requests the first refusal counts, wherever it is, and one that is not confirmed is not done.
+// TestOutcome: of several requests the first refusal counts, wherever it is, and one that is not
+// confirmed is not done.
 func TestOutcome(t *testing.T) {
 	t.Parallel()
 	answer := func(number uint32, e unix.Errno) []byte { return message(unix.NLMSG_ERROR, 0, number, errno(e)...) }

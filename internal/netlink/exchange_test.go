@@ -66,8 +66,8 @@ func TestLongList(t *testing.T) {
 	}
 }
 
-// TestGivenUp: after a list that its reader gives up in the middle the socket answers as before. The kernel
-// refuses a second list, with EBUSY, while the first one has not been read to its end.
+// TestGivenUp: after a list that its reader gives up in the middle the socket answers as before.
+// The kernel refuses a second list, with EBUSY, while the first one has not been read to its end.
 func TestGivenUp(t *testing.T) {
 	t.Parallel()
 	ns := testnet.New(t).Host
@@ -97,8 +97,8 @@ func TestGivenUp(t *testing.T) {
 	}
 }
 
-// TestSendLosesAnswers: the kernel drops answers for which the socket has no room. The first refusal that is
-// left counts, else the loss is the error.
+// TestSendLosesAnswers: the kernel drops answers for which the socket has no room. The first
+// refusal that is left counts, else the loss is the error.
 func TestSendLosesAnswers(t *testing.T) {
 	t.Parallel()
 	ns := testnet.New(t).Host
@@ -135,7 +135,8 @@ func TestSendLosesAnswers(t *testing.T) {
 	}
 }
 
-// TestNamespace: a connection speaks with the namespace that it was opened for, whatever thread uses it.
+// TestNamespace: a connection speaks with the namespace that it was opened for, whatever thread
+// uses it.
 func TestNamespace(t *testing.T) {
 	t.Parallel()
 	n := testnet.New(t, "a", "b")

@@ -57,11 +57,11 @@ const (
 	targetGone = -1
 )
 
-// classID is the class that the filters name, 1:1; nobody asks, but without one they are none.
+// classID is the class 1:1, which does not exist. A filter must name one.
 const classID = 1<<16 | 1
 
-// Filters lists the filters of a hook, which the qdisc of the link must have: KindIngress would show those of Ingress for
-// Egress too. Those that AddFilter would not make are counted only.
+// Filters lists the filters of a hook, which the qdisc of the link must have: KindIngress would
+// show those of Ingress for Egress too. Those that AddFilter would not make are counted only.
 func (c *Conn) Filters(l Link, h Hook) (list []Filter, others int, err error) {
 	all, err := c.filters(l, h)
 	if err != nil {

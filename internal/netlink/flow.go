@@ -14,15 +14,16 @@ import (
 // Flow is an entry of connection tracking: a connection, or packets that the kernel counts as one.
 type Flow struct {
 	Protocol byte
-	Orig     Tuple // as the first packet came in
-	Reply    Tuple // as answers come back
+	Orig     Tuple // of the first packet
+	Reply    Tuple // of the replies
 }
 
 // Tuple is one direction of a flow.
 type Tuple struct{ Src, Dst netip.AddrPort }
 
-// FlowFilter selects the flows that the kernel lists. A kernel before Linux 5.8 lists all flows of the family. The kernel
-// goes through its whole table, which takes 10 ms on a node with much memory, unless the table is empty.
+// FlowFilter selects the flows that the kernel lists. A kernel before Linux 5.8 lists all flows of
+// the family. The kernel goes through its whole table, which takes 10 ms on a node with much
+// memory, unless the table is empty.
 type FlowFilter struct {
 	IPv6     bool   // instead of IPv4
 	Protocol byte   // IPPROTO_UDP, …
@@ -30,7 +31,8 @@ type FlowFilter struct {
 	Match    func(Flow) bool
 }
 
-// The parts of ctnetlink that golang.org/x/sys/unix lacks (include/uapi/linux/netfilter/nfnetlink_conntrack.h).
+// The parts of ctnetlink that golang.org/x/sys/unix lacks
+// (include/uapi/linux/netfilter/nfnetlink_conntrack.h).
 const (
 	flowGet, flowDelete, flowStats = 1, 2, 5
 
@@ -45,7 +47,8 @@ const (
 	flowFlagProtoNum, flowFlagProtoDPort = 1 << 3, 1 << 5
 )
 
-// DeleteFlows deletes the entries that match and returns how many. One that is gone meanwhile is no error.
+// DeleteFlows deletes the entries that match and returns how many. One that is gone meanwhile is no
+// error.
 func DeleteFlows(ns *netns.NS, f FlowFilter) (deleted int, err error) {
 	fd, err := ns.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
 	if err != nil {
@@ -118,7 +121,8 @@ type flowEntry struct {
 	name []Attribute
 }
 
-// readFlow reads an entry as the kernel lists it. One without a tuple is an error: the kernel would delete all there are.
+// readFlow reads an entry as the kernel lists it. One without a tuple is an error: the kernel would
+// delete all there are.
 func readFlow(payload []byte) (e flowEntry, err error) {
 	attributes, err := ReadBody(payload, new(Netfilter))
 	if err != nil {

@@ -19,7 +19,8 @@ func TestMain(m *testing.M) { testnet.Main(m) }
 
 const udp = 17
 
-// tracking is a namespace that tracks flows, one to each of these ports at both loopback addresses, all from port 1000.
+// tracking is a namespace that tracks flows, one to each of these ports at both loopback addresses,
+// all from port 1000.
 func tracking(t testing.TB, ports ...int) *testnet.Namespace {
 	t.Helper()
 	testnet.Require(t, testnet.Kernel(probe.NFT), testnet.Tool("nft"))
@@ -35,8 +36,8 @@ func tracking(t testing.TB, ports ...int) *testnet.Namespace {
 	return ns
 }
 
-// send sends to ports from one socket: a second one could not have its port while a process that another test starts holds
-// a copy of the first.
+// send sends to ports from one socket: a second one could not have its port while a process that
+// another test starts holds a copy of the first.
 func send(address net.IP, ports []int) error {
 	c, err := net.ListenUDP("udp", &net.UDPAddr{IP: address, Port: 1000})
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FuzzRoute: whatever comes, what is sent of a route is read as the same, and asked for once it stays so.
+// FuzzRoute: whatever comes, what is sent of a route is read as the same, and asked for once it
+// stays so.
 func FuzzRoute(f *testing.F) {
 	for _, r := range []Route{
 		{Dst: netip.MustParsePrefix("10.9.0.0/16"), GW: netip.MustParseAddr("10.1.2.1"), Priority: 7, MTU: 1300, AdvMSS: 1200, Link: 2},
@@ -91,7 +92,8 @@ func FuzzFlow(f *testing.F) {
 	})
 }
 
-// TestReadFlow: a flow without an original tuple is an error, because the kernel would delete all flows.
+// TestReadFlow: a flow without an original tuple is an error, because the kernel would delete all
+// flows.
 func TestReadFlow(t *testing.T) {
 	t.Parallel()
 	for _, b := range [][]byte{nil, Body(Netfilter{}), Body(Netfilter{}, Nest(flowReply)), Body(Netfilter{}, Nest(flowOrig))} {

@@ -66,7 +66,8 @@ var questions = []struct {
 // anyKind stands for every kind of answer.
 const anyKind = 0
 
-// ask asks the questions of a kind, each of which is answered with one message, and returns the results.
+// ask asks the questions of a kind, each of which is answered with one message, and returns the
+// results.
 func ask(t testing.TB, w *wire, l netlink.Link, kind uint16, payload []byte) (results []string) {
 	t.Helper()
 	for _, q := range questions {
@@ -93,8 +94,8 @@ func ask(t testing.TB, w *wire, l netlink.Link, kind uint16, payload []byte) (re
 	return results
 }
 
-// TestTruncated: messages of the recordings are cut at many places. No part of one stops the program or changes
-// how the next message is read.
+// TestTruncated: messages of the recordings are cut at many places. No part of one stops the
+// program or changes how the next message is read.
 func TestTruncated(t *testing.T) {
 	t.Parallel()
 	w := newWire(t)
@@ -123,8 +124,8 @@ func TestTruncated(t *testing.T) {
 	}
 }
 
-// TestInterrupted: a list that changes while the kernel makes it is asked for again, and nothing of the first
-// attempt remains. After ten attempts the error is ErrInterrupted.
+// TestInterrupted: a list that changes while the kernel makes it is asked for again, and nothing of
+// the first attempt remains. After ten attempts the error is ErrInterrupted.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	link := func(index int32, flags uint16, number uint32) []byte {

@@ -15,8 +15,8 @@ import (
 // ErrNoLink says that there is no such link.
 var ErrNoLink = errors.New("not found")
 
-// Link is what was read of a link (network interface); it does not follow later changes. Methods that take one use its
-// index, and the other fields only as the state before.
+// Link is what was read of a link (network interface); it does not follow later changes. Methods
+// that take one use its index, and the other fields only as the state before.
 type Link struct {
 	Index      int              // above 0
 	Name       string           // 1 to 15 bytes
@@ -75,8 +75,8 @@ func (s OperState) String() string {
 	return names[s]
 }
 
-// Link finds a link by its name or by an alternative name; only alternative names may be longer than 15 bytes. The error
-// wraps [ErrNoLink] if there is none.
+// Link finds a link by its name or by an alternative name; only alternative names may be longer
+// than 15 bytes. The error wraps [ErrNoLink] if there is none.
 func (c *Conn) Link(name string) (Link, error) {
 	kind := uint16(unix.IFLA_IFNAME)
 	if len(name) >= unix.IFNAMSIZ {
@@ -157,7 +157,8 @@ func (c *Conn) SetMAC(l Link, mac net.HardwareAddr) error {
 	return c.set(l, Bytes(unix.IFLA_ADDRESS, mac))
 }
 
-// SetPromisc sets the administrator's demand for promiscuous mode and reports whether it was different before.
+// SetPromisc sets the administrator's demand for promiscuous mode and reports whether it was
+// different before.
 func (c *Conn) SetPromisc(l Link, on bool) (changed bool, err error) {
 	now, err := c.LinkByIndex(l.Index)
 	if err != nil || now.Promiscuous == on {
@@ -198,18 +199,19 @@ func altNames(name string) Attribute {
 	return Nest(unix.IFLA_PROP_LIST|unix.NLA_F_NESTED, String(unix.IFLA_ALT_IFNAME, name))
 }
 
-// Rename gives a link another name. The error is EEXIST if it is taken, EBUSY if the link is up (before 6.2).
+// Rename gives a link another name. The error is EEXIST if it is taken, EBUSY if the link is up
+// (before 6.2).
 func (c *Conn) Rename(l Link, name string) error {
 	return c.set(l, String(unix.IFLA_IFNAME, name))
 }
 
-// Move puts a link into another namespace and gives it a name there, in one request. index is the one it is to have there; 0
-// lets it have its own or, if that is taken, another (before 5.13: always). The kernel sets it down and forgets its addresses
-// and routes.
+// Move puts a link into another namespace and gives it a name there, in one request. index is the
+// one it is to have there; 0 lets it have its own or, if that is taken, another (before 5.13:
+// always). The kernel sets it down and forgets its addresses and routes.
 //
-// The link arrives under the name it has and is renamed then; if a link there has that name, it arrives under the new one. So
-// where only the new name is taken, the error is EEXIST and the link has moved all the same. If both are it has not, nor if
-// the index is taken: EBUSY.
+// The link arrives under the name it has and is renamed then; if a link there has that name, it
+// arrives under the new one. So where only the new name is taken, the error is EEXIST and the link
+// has moved all the same. If both are it has not, nor if the index is taken: EBUSY.
 func (c *Conn) Move(l Link, to *netns.NS, name string, index int) error {
 	attributes := []Attribute{Uint32(unix.IFLA_NET_NS_FD, uint32(to.Fd())), String(unix.IFLA_IFNAME, name)}
 	if index != 0 {

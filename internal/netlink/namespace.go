@@ -9,16 +9,19 @@ import (
 	"github.com/tenon-cni/tenon/internal/netns"
 )
 
-// SameNamespace is what [Link.ParentNSID] and PeerNSID are where that is the namespace of the link itself.
+// SameNamespace is what [Link.ParentNSID] and PeerNSID are where that is the namespace of the link
+// itself.
 const SameNamespace = -1
 
-// Identify gives another namespace an identifier in this one, if it has none, by which [Conn.Namespaces] lists it.
+// Identify gives another namespace an identifier in this one, if it has none, by which
+// [Conn.Namespaces] lists it.
 func (c *Conn) Identify(ns *netns.NS) error {
 	_, err := c.nsid(ns)
 	return err
 }
 
-// Namespaces lists the identifiers that namespaces have in this one, and the one that it has itself.
+// Namespaces lists the identifiers that namespaces have in this one, and the one that it has
+// itself.
 func (c *Conn) Namespaces() (own int, all []int, err error) {
 	id, err := c.nsid(c.ns)
 	if err != nil {
@@ -34,8 +37,8 @@ func (c *Conn) Namespaces() (own int, all []int, err error) {
 	return int(id), all, err
 }
 
-// LinksIn lists the links of the namespace with that identifier (from Linux 4.20 on). Identifiers in them are those that
-// namespaces have in this one, not in theirs.
+// LinksIn lists the links of the namespace with the identifier nsid (Linux 4.20 or newer).
+// Namespace identifiers in the links are valid in the namespace of the connection, not in theirs.
 func (c *Conn) LinksIn(nsid int) (links []Link, err error) {
 	there := Uint32(unix.IFLA_TARGET_NETNSID, uint32(nsid))
 	err = c.list(unix.RTM_GETLINK, header(0), []Attribute{there, brief()}, func() { links = nil }, func(m []byte) error {
@@ -70,8 +73,8 @@ func (c *Conn) nsid(ns *netns.NS) (id int32, err error) {
 	return 0, fmt.Errorf("identifier of namespace %s: %w", ns, unix.ENOENT)
 }
 
-// Lives reports whether a namespace, by its identifier in this one, still has a user. The kernel tears one
-// without users down in the background; until then its links look as before.
+// Lives reports whether a namespace, by its identifier in this one, still has a user. The kernel
+// tears one without users down in the background; until then its links look as before.
 func (c *Conn) Lives(nsid int) (bool, error) {
 	err := c.ask(unix.RTM_GETNSID, 0, unix.RtGenmsg{}, []Attribute{Uint32(unix.NETNSA_NSID, uint32(nsid))}, func([]byte) error { return nil })
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) {

@@ -9,11 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Neighbour states in which the kernel knows the answer without asking (include/uapi/linux/neighbour.h).
+// Neighbour states in which the kernel knows the answer without asking
+// (include/uapi/linux/neighbour.h).
 const fixedNeighbour = unix.NUD_PERMANENT | unix.NUD_NOARP
 
-// Answers reports whether the owner of an address on a link answers ARP or neighbour discovery before ctx
-// is done. Neighbour entries that the kernel has already do not count, except permanent ones.
+// Answers reports whether the owner of an address on a link answers ARP or neighbour discovery
+// before ctx is done. Neighbour entries that the kernel has already do not count, except permanent
+// ones.
 func (c *Conn) Answers(ctx context.Context, l Link, a netip.Addr) (bool, error) {
 	state, err := c.neighbour(l, a)
 	if err != nil || state&fixedNeighbour != 0 {

@@ -1,8 +1,9 @@
-// Package netlink speaks netlink(7) with the kernel, without a library: the messages and exchanges of every family,
-// rtnetlink(7) as plain values (links, addresses, routes, rules, neighbours, traffic control), and the flows of
-// connection tracking. Each socket is bound to a network namespace. The package neither undoes changes nor knows why
-// they are made, which is the task of package kernel, and it knows nothing of CNI. Devices of /dev/net/tun are in
-// package tun, and nftables in internal/nft.
+// Package netlink speaks netlink(7) with the kernel, without a library: the messages and exchanges
+// of every family, rtnetlink(7) as plain values (links, addresses, routes, rules, neighbours,
+// traffic control), and the flows of connection tracking. Each socket is bound to a network
+// namespace. The package neither undoes changes nor knows why they are made, which is the task of
+// package kernel, and it knows nothing of CNI. Devices of /dev/net/tun are in package tun, and
+// nftables in internal/nft.
 package netlink
 
 import (
@@ -14,8 +15,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/netns"
 )
 
-// Conn is an rtnetlink socket, bound to a namespace. It is for one goroutine. Lists that change while they are read are asked
-// for again, a bounded number of times; then it is an error.
+// Conn is an rtnetlink socket, bound to a namespace. It is for one goroutine. Lists that change
+// while they are read are asked for again, a bounded number of times; then it is an error.
 type Conn struct {
 	ns       *netns.NS
 	fd       int
@@ -46,8 +47,8 @@ func socket(ns *netns.NS, flags int) (fd int, err error) {
 // Close closes the socket.
 func (c *Conn) Close() error { return unix.Close(c.fd) }
 
-// list calls each with the messages of a dump. They are complete when it returns no error: each may see some that count for
-// nothing, and is told by reset.
+// list calls each with the messages of a dump. They are complete when it returns no error: each may
+// see some that count for nothing, and is told by reset.
 func (c *Conn) list(kind uint16, about any, attributes []Attribute, reset func(), each func([]byte) error) error {
 	return c.exchange.List(c.fd, kind, Body(about, attributes...), reset, each)
 }

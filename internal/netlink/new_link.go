@@ -9,8 +9,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/netns"
 )
 
-// NewLink describes a link to be made that has no other end (ip-link(8)): a macvlan, an ipvlan or a VLAN, each on another
-// link, its parent; a dummy or a VRF, on none.
+// NewLink describes a link to be made that has no other end (ip-link(8)): a macvlan, an ipvlan or a
+// VLAN, each on another link, its parent; a dummy or a VRF, on none.
 type NewLink struct {
 	Name string
 	Kind string           // of rtnetlink
@@ -55,8 +55,8 @@ func modeName(modes []mode, number int) string {
 	return fmt.Sprint(number)
 }
 
-// AddLink makes a link, in its namespace under its name from the start, and down. The error is EEXIST if the name is taken, or
-// the VLAN on that parent.
+// AddLink makes a link, in its namespace under its name from the start, and down. The error is
+// EEXIST if the name is taken, or the VLAN on that parent.
 func (c *Conn) AddLink(l NewLink) (index int, err error) {
 	data, err := l.data()
 	if err != nil {

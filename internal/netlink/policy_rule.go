@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Protocol marks the routes and rules that are made for attachments (RTA_PROTOCOL, FRA_PROTOCOL). No other program is
-// known to have this number (rtnetlink(7), /etc/iproute2/rt_protos).
+// Protocol marks the routes and rules that are made for attachments (RTA_PROTOCOL, FRA_PROTOCOL).
+// No other program is known to have this number (rtnetlink(7), /etc/iproute2/rt_protos).
 const Protocol = 116
 
 // PolicyRule has a routing table looked up for what has one source address (ip-rule(8)).
@@ -67,8 +67,8 @@ func noRules(err error) bool {
 	return errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP)
 }
 
-// AddPolicyRule adds a rule, which must have a source. Without a priority there may be any number of the same, of which the
-// newest is the first; with one the error is EEXIST if there is the same.
+// AddPolicyRule adds a rule, which must have a source. Without a priority there may be any number
+// of the same, of which the newest is the first; with one the error is EEXIST if there is the same.
 func (c *Conn) AddPolicyRule(r PolicyRule) error {
 	if !r.Src.IsValid() || r.Table == 0 {
 		return fmt.Errorf("no source or no table: %w", unix.EINVAL)
@@ -77,8 +77,8 @@ func (c *Conn) AddPolicyRule(r PolicyRule) error {
 	return c.change(unix.RTM_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_EXCL, about, attributes...)
 }
 
-// DelPolicyRule removes the first rule that says the same, with any priority if r has none, and reports whether there was
-// one.
+// DelPolicyRule removes the first rule that says the same, with any priority if r has none, and
+// reports whether there was one.
 func (c *Conn) DelPolicyRule(r PolicyRule) (existed bool, err error) {
 	about, attributes := r.message()
 	err = c.change(unix.RTM_DELRULE, 0, about, attributes...)
@@ -107,8 +107,8 @@ func (r PolicyRule) message() (ruleMsg, []Attribute) {
 	return about, list
 }
 
-// newPolicyRule is the inverse of message. Whatever it does not know says more: other conditions than the source, or another
-// effect than to look up the table.
+// newPolicyRule is the inverse of message. Whatever it does not know says more: other conditions
+// than the source, or another effect than to look up the table.
 func newPolicyRule(about ruleMsg, attributes []byte) PolicyRule {
 	r := PolicyRule{More: about.Action != unix.FR_ACT_TO_TBL || about.Flags&unix.FIB_RULE_INVERT != 0 || about.DstLen != 0 || about.TOS != 0}
 	for kind, v := range Attributes(attributes) {

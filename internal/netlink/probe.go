@@ -6,8 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HasKind reports whether the kernel can make links of a kind; asking loads the module if there is one. Nothing is made:
-// the request has a number of queues that the kernel refuses after it has found the kind.
+// HasKind reports whether the kernel can make links of a kind; asking loads the module if there is
+// one. Nothing is made: the request has a number of queues that the kernel refuses after it has
+// found the kind.
 func (c *Conn) HasKind(kind string) (bool, error) {
 	err := c.create(creation{name: "probe", kind: kind, attributes: tooManyQueues()})
 	switch {
@@ -24,8 +25,9 @@ func tooManyQueues() []Attribute {
 	return []Attribute{Uint32(unix.IFLA_NUM_TX_QUEUES, 1<<16)}
 }
 
-// HasVLANFiltering reports whether bridges can forward by VLAN. Nothing is made: the request has the name of the loopback,
-// which is taken, and a default VLAN that only a kernel with filtering looks at, and refuses, before it sees that.
+// HasVLANFiltering reports whether bridges can forward by VLAN. Nothing is made: the request has
+// the name of the loopback, which is taken, and a default VLAN that only a kernel with filtering
+// looks at, and refuses, before it sees that.
 func (c *Conn) HasVLANFiltering() (bool, error) {
 	if has, err := c.HasKind("bridge"); !has || err != nil {
 		return false, err
@@ -41,8 +43,9 @@ func (c *Conn) HasVLANFiltering() (bool, error) {
 	return false, err
 }
 
-// HasShaping reports whether the kernel has the qdiscs that SetTBF and AddHooks make; asking loads their modules. Nothing is
-// made: the requests name block 0, which the kernel refuses after it has found the kind.
+// HasShaping reports whether the kernel has the qdiscs that SetTBF and AddHooks make; asking loads
+// their modules. Nothing is made: the requests name block 0, which the kernel refuses after it has
+// found the kind.
 func (c *Conn) HasShaping() (bool, error) {
 	const loopback = 1 // its index in every namespace
 	for _, kind := range []string{"tbf", KindIngress} {

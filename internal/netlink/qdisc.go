@@ -21,8 +21,8 @@ func (t TBF) String() string {
 	return fmt.Sprintf("rate %d B/s buffer %s limit %d B", t.Rate, t.Buffer, t.Limit)
 }
 
-// Same reports whether two filters do the same: other implementations cut the buffer to microseconds, and the kernel to
-// its ticks.
+// Same reports whether two filters do the same: other implementations cut the buffer to
+// microseconds, and the kernel to its ticks.
 func (t TBF) Same(u TBF) bool {
 	const slack = int64(time.Microsecond/tick) + 1
 	a, b := int64(ticks(t.Buffer)), int64(ticks(u.Buffer))
@@ -32,8 +32,8 @@ func (t TBF) Same(u TBF) bool {
 // tick is the unit of buffers (PSCHED_SHIFT in include/net/pkt_sched.h).
 const tick = 64 * time.Nanosecond
 
-// ticks are how many of them make a buffer. One that is longer than they can say is as long as possible, one that is shorter
-// than a tick that long.
+// ticks are how many of them make a buffer. One that is longer than they can say is as long as
+// possible, one that is shorter than a tick that long.
 func ticks(d time.Duration) uint32 { return uint32(min(max(d/tick, 1), math.MaxUint32)) }
 
 // Qdisc is a queueing discipline of a link.
@@ -73,8 +73,8 @@ func (c *Conn) Qdiscs() ([]Qdisc, error) {
 	return list, nil
 }
 
-// SetTBF makes a tbf with handle 1: the root qdisc of a link, or gives the one that is there other parameters, which
-// loses no packet.
+// SetTBF makes a tbf with handle 1: the root qdisc of a link, or gives the one that is there other
+// parameters, which loses no packet.
 func (c *Conn) SetTBF(l Link, t TBF) error {
 	return c.change(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, root(l), kindOf(kindTBF), t.options())
 }
@@ -129,7 +129,8 @@ const (
 	tbfRate64 = 4
 )
 
-// The two kinds of qdisc that hold filters for what a link receives. Only the second has the hook [Egress] too.
+// The two kinds of qdisc that hold filters for what a link receives. Only the second has the hook
+// [Egress] too.
 const (
 	KindIngress = "ingress"
 	KindClsact  = "clsact"
@@ -138,8 +139,8 @@ const (
 // hooksHandle is the only one that they can have.
 var hooksHandle = handle(0xffff, 0)
 
-// AddHooks makes a qdisc, KindIngress or KindClsact, that holds filters. A link has one of them at most: the error is
-// EEXIST if it has one.
+// AddHooks makes a qdisc, KindIngress or KindClsact, that holds filters. A link has one of them at
+// most: the error is EEXIST if it has one.
 func (c *Conn) AddHooks(l Link, kind string) error {
 	return c.change(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_EXCL, hooks(l), kindOf(kind))
 }

@@ -27,8 +27,9 @@ import (
 
 var update = flag.Bool("update", false, "record testdata/recorded anew, from the running kernel")
 
-// recordings are exchanges with a kernel, in testdata/recorded/NAME.txt: setup prepares a namespace, by commands
-// without the name of the tool where that is ip, and do makes the exchange and writes what it has read.
+// recordings are exchanges with a kernel, in testdata/recorded/NAME.txt: setup prepares a
+// namespace, by commands without the name of the tool where that is ip, and do makes the exchange
+// and writes what it has read.
 var recordings = []struct {
 	name  string
 	needs []probe.Feature

@@ -77,9 +77,9 @@ func (r Route) String() string {
 	return b.String()
 }
 
-// AddRoute creates a route beside what is there: it neither replaces nor appends, nor does it mind routes to the same
-// destination through another gateway (IPv6 joins them to one multipath route). It reports whether the route was added;
-// it is not when an identical one is there.
+// AddRoute creates a route beside what is there: it neither replaces nor appends, nor does it mind
+// routes to the same destination through another gateway (IPv6 joins them to one multipath route).
+// It reports whether the route was added; it is not when an identical one is there.
 func (c *Conn) AddRoute(r Route) (added bool, err error) {
 	if !r.Dst.IsValid() {
 		return false, fmt.Errorf("no destination: %w", unix.EINVAL)
@@ -110,7 +110,8 @@ func (c *Conn) deleteRoute(m routeMessage) (existed bool, err error) {
 	return err == nil, err
 }
 
-// Routes lists the unicast routes of both families in a table or in [AllTables]; of a multipath route one for each hop.
+// Routes lists the unicast routes of both families in a table or in [AllTables]; of a multipath
+// route one for each hop.
 func (c *Conn) Routes(table int) ([]Route, error) {
 	all, err := c.routes(table)
 	var routes []Route

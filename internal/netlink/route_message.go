@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// routeMessage is a route in the words of the kernel, all of them: also those that this package does not know. It is not
-// changed once it is made.
+// routeMessage is a route in the words of the kernel, all of them: also those that this package
+// does not know. It is not changed once it is made.
 type routeMessage struct {
 	unix.RtMsg
 	attributes map[uint16][]byte // RTA_…
@@ -22,8 +22,8 @@ func readRoute(m []byte) (r routeMessage, err error) {
 	return r, err
 }
 
-// encode returns what is sent of a route besides its RtMsg. The kernel wants some kinds of tunnels marked as nested, and tells them
-// without.
+// encode returns what is sent of a route besides its RtMsg. The kernel wants some kinds of tunnels
+// marked as nested, and tells them without.
 func (m routeMessage) encode() (list []Attribute) {
 	for _, kind := range slices.Sorted(maps.Keys(m.attributes)) {
 		v := m.attributes[kind]
@@ -135,7 +135,8 @@ func (m routeMessage) hops() []Route {
 	return rs
 }
 
-// via is the value of RTA_VIA, a gateway of another family than the destination: struct rtvia of linux/rtnetlink.h.
+// via is the value of RTA_VIA, a gateway of another family than the destination: struct rtvia of
+// linux/rtnetlink.h.
 func via(gw netip.Addr) []byte {
 	return append(binary.NativeEndian.AppendUint16(nil, uint16(familyOf(gw))), gw.AsSlice()...)
 }

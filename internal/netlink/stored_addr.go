@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// StoredAddr is an IPv6 address of a link with all that the kernel says of it: flags, lifetimes, peer. It can be put back as
-// it was.
+// StoredAddr is an IPv6 address of a link with all that the kernel says of it: flags, lifetimes,
+// peer. It can be put back as it was.
 type StoredAddr struct {
 	Addr       netip.Prefix
 	Tentative  bool // duplicates of it are being looked for, or one was found

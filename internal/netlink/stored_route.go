@@ -10,13 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// StoredRoute is a unicast route through one link with all that the kernel says of it, also what [Route] has no field for:
-// who made it, the hops of a multipath route, all metrics. It can be put back as it was, or into another table.
+// StoredRoute is a unicast route through one link with all that the kernel says of it, also what
+// [Route] has no field for: who made it, the hops of a multipath route, all metrics. It can be put
+// back as it was, or into another table.
 type StoredRoute struct {
 	Route // of a multipath route the first hop
 
 	full     routeMessage
-	gateways []netip.Addr // also those of a next hop object, which full only names
+	gateways []netip.Addr // includes those of a next hop object; full only has its number
 }
 
 // OwnRoute returns a route that does not exist yet, with [Protocol].
@@ -26,8 +27,9 @@ func OwnRoute(r Route) StoredRoute {
 	return StoredRoute{Route: r, full: full, gateways: gateways(r)}
 }
 
-// In returns the route as it is to be in another table. It has no end of life there: that of a route that a router has
-// announced is put off by its next announcement, but only where that was put first.
+// In returns the route as it is to be in another table. It has no end of life there: that of a
+// route that a router has announced is put off by its next announcement, but only where that was
+// put first.
 func (r StoredRoute) In(table int) StoredRoute {
 	r.Table, r.full = table, r.full.in(table).without(unix.RTA_EXPIRES)
 	return r
@@ -45,12 +47,14 @@ func (r StoredRoute) WithPriority(priority int) StoredRoute {
 // Own reports whether the route is one that [OwnRoute] has made.
 func (r StoredRoute) Own() bool { return r.full.Protocol == Protocol }
 
-// Derived reports whether the kernel has made the route, of an address or of what a router has announced, and would again.
+// Derived reports whether the kernel has made the route, of an address or of what a router has
+// announced, and would again.
 func (r StoredRoute) Derived() bool {
 	return slices.Contains([]uint8{unix.RTPROT_KERNEL, unix.RTPROT_RA, unix.RTPROT_REDIRECT}, r.full.Protocol)
 }
 
-// ByObject reports whether the hops of the route are a next hop object (ip-nexthop(8)), which others may use too.
+// ByObject reports whether the hops of the route are a next hop object (ip-nexthop(8)), which
+// others may use too.
 func (r StoredRoute) ByObject() bool { return r.full.has(rtaNextHop) }
 
 // Gateways returns the gateways of all hops.
@@ -65,8 +69,9 @@ func gateways(hops ...Route) (list []netip.Addr) {
 	return list
 }
 
-// Same reports whether r and other say the same, wherever they are and whoever made them. Of a multipath route of IPv6 one
-// hop is the same as a route of its own: which it is depends on the routes through other links.
+// Same reports whether r and other say the same, wherever they are and whoever made them. Of a
+// multipath route of IPv6 one hop is the same as a route of its own: which it is depends on the
+// routes through other links.
 func (r StoredRoute) Same(other StoredRoute) bool {
 	a, b := r.In(AllTables).full.single(), other.In(AllTables).full.single()
 	a.Protocol, b.Protocol = 0, 0
@@ -87,10 +92,10 @@ func (m routeMessage) single() routeMessage {
 	return m
 }
 
-// StoredRoutes lists the routes in all tables that leave through l and through nothing else. Of a multipath route of IPv6,
-// which is so many routes with the same metric, the hops through l are one; those of a next hop object belong together.
-// Those without a gateway come first: the kernel takes no route through a gateway that it cannot reach. Otherwise it is the
-// order of preference.
+// StoredRoutes lists the routes in all tables that leave through l and through nothing else. Of a
+// multipath route of IPv6, which is so many routes with the same metric, the hops through l are
+// one; those of a next hop object belong together. Those without a gateway come first: the kernel
+// takes no route through a gateway that it cannot reach. Otherwise it is the order of preference.
 func (c *Conn) StoredRoutes(l Link) ([]StoredRoute, error) {
 	all, err := c.routes(AllTables)
 	if err != nil {
@@ -114,7 +119,8 @@ func (c *Conn) StoredRoutes(l Link) ([]StoredRoute, error) {
 	return routes, nil
 }
 
-// rtaNextHop is RTA_NH_ID of linux/rtnetlink.h: the next hop object that says where the route leads.
+// rtaNextHop is RTA_NH_ID of linux/rtnetlink.h: the next hop object that says where the route
+// leads.
 const rtaNextHop = 30
 
 // depends reports whether a route needs another one, to its gateway.
@@ -132,12 +138,14 @@ func (c *Conn) RouteTables() (map[int]bool, error) {
 	return tables, err
 }
 
-// through returns a route with those of its hops, if it is a multipath route, that leave through a link.
+// through returns a route with those of its hops, if it is a multipath route, that leave through a
+// link.
 func (m routeMessage) through(link int) routeMessage {
 	return m.eachHop(func(h *hop) bool { return int(h.Ifindex) == link })
 }
 
-// eachHop returns a route, if it is a multipath route with those of its hops that keep keeps, as that has changed them.
+// eachHop returns a route, if it is a multipath route with those of its hops that keep keeps, as
+// that has changed them.
 func (m routeMessage) eachHop(keep func(*hop) bool) routeMessage {
 	multipath, there := m.attributes[unix.RTA_MULTIPATH]
 	if !there {
@@ -152,7 +160,8 @@ func (m routeMessage) eachHop(keep func(*hop) bool) routeMessage {
 	return m.with(unix.RTA_MULTIPATH, kept)
 }
 
-// request returns a route that was read as it has to be asked for: without states, which the kernel refuses to be told.
+// request returns a route that was read as it has to be asked for: without states, which the kernel
+// refuses to be told.
 func (m routeMessage) request() routeMessage {
 	const settings = unix.RTNH_F_ONLINK // the other flags are states
 	m.Flags &= settings
@@ -174,8 +183,8 @@ func (m routeMessage) request() routeMessage {
 	return m
 }
 
-// secondsLeft reads struct rta_cacheinfo (linux/rtnetlink.h) of a route of IPv6: 0 is forever. One that is over and not yet
-// cleared away has a second left, like one that has less.
+// secondsLeft reads struct rta_cacheinfo (linux/rtnetlink.h) of a route of IPv6: 0 is forever. One
+// that is over and not yet cleared away has a second left, like one that has less.
 func secondsLeft(cacheInfo []byte) int {
 	const at, ticksPerSecond = 8, 100 // USER_HZ
 	if len(cacheInfo) < at+4 {
@@ -188,8 +197,8 @@ func secondsLeft(cacheInfo []byte) int {
 	return max(ticks/ticksPerSecond, 1)
 }
 
-// PutRoute adds a stored route behind what is there and reports whether it was added; it is not when an identical one is
-// there.
+// PutRoute adds a stored route behind what is there and reports whether it was added; it is not
+// when an identical one is there.
 func (c *Conn) PutRoute(r StoredRoute) (added bool, err error) {
 	return c.addRoute(r.full, unix.NLM_F_APPEND)
 }

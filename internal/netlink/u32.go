@@ -17,7 +17,8 @@ type u32Selector struct {
 	HashMask                               uint32
 }
 
-// u32Key is struct tc_u32_key (linux/pkt_cls.h): the words with a mask and a value are in the byte order of the network.
+// u32Key is struct tc_u32_key (linux/pkt_cls.h): the words with a mask and a value are in the byte
+// order of the network.
 type u32Key struct {
 	Mask, Value     uint32
 	Offset, OffMask int32

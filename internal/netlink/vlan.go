@@ -121,8 +121,8 @@ func FormatVLANs(list []VLAN) string {
 	return strings.Join(parts, ", ")
 }
 
-// ranges calls do for each run of VLANs with ascending IDs and the same flags, with 0 for the last of just one. The kernel
-// takes no range that is to be the PVID.
+// ranges calls do for each run of VLANs with ascending IDs and the same flags, with 0 for the last
+// of just one. The kernel takes no range that is to be the PVID.
 func ranges(list []VLAN, do func(first VLAN, last uint16) error) error {
 	for len(list) > 0 {
 		n := 1

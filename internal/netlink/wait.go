@@ -24,8 +24,8 @@ func (c *Conn) WaitUp(ctx context.Context, l Link) error {
 	return err
 }
 
-// AwaitLinks calls done, again after each change of a link in the namespace, until it returns true or an error, or ctx is
-// done. l is the link that done is about.
+// AwaitLinks calls done, again after each change of a link in the namespace, until it returns true
+// or an error, or ctx is done. l is the link that done is about.
 func (c *Conn) AwaitLinks(ctx context.Context, l Link, done func() (bool, error)) error {
 	return c.await(ctx, l, unix.RTNLGRP_LINK, done)
 }
@@ -40,9 +40,10 @@ func (e *DuplicateError) Error() string {
 	return fmt.Sprintf("link %q: duplicate address detection failed for %s", e.Link, e.Addr)
 }
 
-// WaitDAD waits until all IPv6 addresses of l can be used. The error is a [*DuplicateError] as soon as one of them is found
-// in use elsewhere. A link that is down is not waited for, and reaching the deadline of ctx is an error only if the
-// operational state is up: before, detection does not even start.
+// WaitDAD waits until all IPv6 addresses of l can be used. The error is a [*DuplicateError] as soon
+// as one of them is found in use elsewhere. A link that is down is not waited for, and reaching the
+// deadline of ctx is an error only if the operational state is up: before, detection does not even
+// start.
 func (c *Conn) WaitDAD(ctx context.Context, l Link) error {
 	err := c.await(ctx, l, unix.RTNLGRP_IPV6_IFADDR, func() (bool, error) {
 		d, err := c.dad(l)
@@ -68,8 +69,8 @@ func (c *Conn) WaitDAD(ctx context.Context, l Link) error {
 	return fmt.Errorf("link %q: duplicate address detection has not finished: %w", l.Name, err)
 }
 
-// await calls done, again after each event of the multicast group, until it returns true or an error, or
-// ctx is done.
+// await calls done, again after each event of the multicast group, until it returns true or an
+// error, or ctx is done.
 func (c *Conn) await(ctx context.Context, l Link, group uint, done func() (bool, error)) error {
 	if ok, err := done(); ok || err != nil {
 		return err

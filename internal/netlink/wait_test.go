@@ -31,7 +31,7 @@ func pair(t *testing.T) (n *testnet.Net, c *netlink.Conn, l netlink.Link) {
 	return n, c, l
 }
 
-// meanwhile runs a command beside the test, which waits for its end.
+// meanwhile runs a command in the background. The test ends after the command.
 func meanwhile(t *testing.T, ns *testnet.Namespace, command ...string) {
 	t.Helper()
 	result := make(chan error, 1)
@@ -64,7 +64,7 @@ func TestWaitUp(t *testing.T) {
 	}
 }
 
-// TestAwaitLinks: a change of any link asks again; the answer is that of the last question.
+// TestAwaitLinks: AwaitLinks calls done again after a change, and returns its error.
 func TestAwaitLinks(t *testing.T) {
 	t.Parallel()
 	n, c, l := pair(t)
@@ -84,7 +84,8 @@ func TestAwaitLinks(t *testing.T) {
 	}
 }
 
-// TestWaitDAD: an address that the peer has is a duplicate; on a link that is down nothing is waited for.
+// TestWaitDAD: an address that the peer has is a duplicate; on a link that is down nothing is
+// waited for.
 func TestWaitDAD(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Kernel(probe.IPv6))
@@ -114,7 +115,7 @@ func TestWaitDAD(t *testing.T) {
 	}
 }
 
-// TestMadeUndone: a link whose index cannot be looked up is deleted again.
+// TestMadeUndone: AddLink deletes a link again if it cannot look up its index.
 func TestMadeUndone(t *testing.T) {
 	t.Parallel()
 	refusal := func(number uint32, e unix.Errno) []byte {
@@ -165,8 +166,8 @@ func TestLargeRequest(t *testing.T) {
 	}
 }
 
-// TestRoutesSame: a route is the same in another table, of another protocol, and as the only hop of a multipath
-// route, but not with another metric.
+// TestRoutesSame: a route is the same in another table, of another protocol, and as the only hop of
+// a multipath route, but not with another metric.
 func TestRoutesSame(t *testing.T) {
 	t.Parallel()
 	r := netlink.Route{Dst: netip.MustParsePrefix("fd00::/64"), GW: netip.MustParseAddr("fd00:1::1"), Link: 3}

@@ -16,7 +16,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/netns"
 )
 
-// wire is a connection whose kernel is the test: what the test answers is queued before it is asked.
+// wire is a connection with the test in place of the kernel. The test queues its answers before the
+// requests.
 type wire struct {
 	*netlink.Conn
 	ns     *netns.NS // any
@@ -80,7 +81,7 @@ func (w *wire) asked() (requests []exchange) {
 // number returns the number of the last request.
 func (w *wire) number() uint32 { return netlink.LastNumber(w.Conn) }
 
-// forget drops the answers that nobody read.
+// forget drops queued answers.
 func (w *wire) forget() {
 	for b := make([]byte, 1); ; {
 		if _, _, err := unix.Recvfrom(w.fd, b, unix.MSG_DONTWAIT); err != nil {
@@ -149,8 +150,8 @@ func parseRecording(t testing.TB, file string) (r recording) {
 	return r
 }
 
-// format writes a recording: a line for the header of each message, one for what precedes its attributes, and
-// one for each attribute, in hexadecimal digits. Comments begin with a semicolon.
+// format writes a recording: a line for the header of each message, one for what precedes its
+// attributes, and one for each attribute, in hexadecimal digits. Comments begin with a semicolon.
 func (r recording) format(t testing.TB) string {
 	t.Helper()
 	var b strings.Builder

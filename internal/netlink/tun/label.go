@@ -21,13 +21,15 @@ var (
 	ErrContext = errors.New("SELinux refuses the context")
 )
 
-// Program is how the running executable has to be started to call [Main]: argument 0 and those before that of Main.
+// Program is how the running executable has to be started to call [Main]: argument 0 and those
+// before that of Main.
 type Program []string
 
-// CreateLabelled is [Tap.Create] for a device with a security context of SELinux. A tap device has that of the task which
-// makes it, whatever was written to fscreate and sockcreate. A thread of many may only change its own (attr/current) to one
-// that the policy bounds by the one it has, so another program has to be executed with it: this one. The calling thread
-// must end afterwards, what it executes from now on has that context.
+// CreateLabelled is [Tap.Create] for a device with a security context of SELinux. A tap device has
+// that of the task which makes it, whatever was written to fscreate and sockcreate. A thread of
+// many may only change its own (attr/current) to one that the policy bounds by the one it has, so
+// another program has to be executed with it: this one. The calling thread must end afterwards,
+// what it executes from now on has that context.
 func (t Tap) CreateLabelled(context string, self Program) error {
 	description, err := json.Marshal(t)
 	if err != nil {
@@ -36,7 +38,8 @@ func (t Tap) CreateLabelled(context string, self Program) error {
 	return execute(context, append(slices.Clone(self), string(description)))
 }
 
-// execute runs this executable with a security context. The error wraps the [unix.Errno] that it exits with.
+// execute runs this executable with a security context. The error wraps the [unix.Errno] that it
+// exits with.
 func execute(context string, args []string) error {
 	if err := Labels(); err != nil {
 		return err
@@ -56,7 +59,8 @@ func execute(context string, args []string) error {
 	return err
 }
 
-// Labels returns nil if the kernel enforces or could enforce a policy of SELinux, else [ErrNoSELinux].
+// Labels returns nil if the kernel enforces or could enforce a policy of SELinux, else
+// [ErrNoSELinux].
 func Labels() error {
 	known, err := os.ReadFile("/proc/filesystems") // selinuxfs is registered only if it was not disabled
 	if err != nil {
@@ -68,8 +72,8 @@ func Labels() error {
 	return nil
 }
 
-// Main is what the program does that [Tap.CreateLabelled] executes: it makes the device described. The exit status is 0, or
-// the error number with a message on stderr.
+// Main is what the program does that [Tap.CreateLabelled] executes: it makes the device described.
+// The exit status is 0, or the error number with a message on stderr.
 func Main(description string, stderr io.Writer) (status int) {
 	var t Tap
 	err := json.Unmarshal([]byte(description), &t)

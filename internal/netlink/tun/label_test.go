@@ -22,7 +22,8 @@ func TestMain(m *testing.M) {
 	testnet.Main(m)
 }
 
-// TestExecute: the program has the context, this process keeps its own; the error is that of the program.
+// TestExecute: the program has the context, this process keeps its own; the error is that of the
+// program.
 func TestExecute(t *testing.T) {
 	testnet.Require(t, testnet.SELinux)
 	ns := testnet.New(t).Host

@@ -1,5 +1,6 @@
-// Package tun makes tap devices, Ethernet interfaces whose other end a program drives (networking/tuntap of the kernel), by
-// the ioctls of /dev/net/tun: rtnetlink cannot. It makes them in the namespace of the calling thread, and undoes nothing.
+// Package tun makes tap devices, Ethernet interfaces whose other end a program drives
+// (networking/tuntap of the kernel), by the ioctls of /dev/net/tun: rtnetlink cannot. It makes them
+// in the namespace of the calling thread, and undoes nothing.
 package tun
 
 import (
@@ -11,7 +12,8 @@ import (
 
 const device = "/dev/net/tun"
 
-// ErrMissing says that the kernel cannot make tap devices, or that there is no device file to ask it with.
+// ErrMissing says that the kernel cannot make tap devices, or that there is no device file to ask
+// it with.
 var ErrMissing = errors.New(device + " is missing or leads to no driver")
 
 // Tap describes a tap device.
@@ -23,8 +25,8 @@ type Tap struct {
 	Group      *uint32 // the group whose members may, likewise
 }
 
-// Available says why there can be no tap devices: the error is nil, or wraps [ErrMissing] or the reason why that cannot be
-// told. Opening the device file loads the module if there is one.
+// Available says why there can be no tap devices: the error is nil, or wraps [ErrMissing] or the
+// reason why that cannot be told. Opening the device file loads the module if there is one.
 func Available() error {
 	fd, err := open()
 	if err != nil {
@@ -46,8 +48,9 @@ func open() (fd int, err error) {
 	return fd, nil
 }
 
-// Create makes the device under its name, down, and lets it outlive the call; where that fails, or the process ends before,
-// nothing is left. The error is EBUSY if the name is taken by a link of any kind.
+// Create makes the device under its name, down, and lets it outlive the call; where that fails, or
+// the process ends before, nothing is left. The error is EBUSY if the name is taken by a link of
+// any kind.
 func (t Tap) Create() error {
 	fd, err := open()
 	if err != nil {
