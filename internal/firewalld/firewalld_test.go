@@ -85,9 +85,10 @@ func answer(conn net.Conn, answers map[string]reply) {
 		if !known || r.silent {
 			continue
 		}
-		m := &dbus.Message{Type: dbus.TypeMethodReply, Body: r.body, Headers: map[dbus.HeaderField]dbus.Variant{
-			dbus.FieldReplySerial: dbus.MakeVariant(call.Serial()),
-		}}
+		m := &dbus.Message{Type: dbus.TypeMethodReply, Body: r.body,
+			Headers: map[dbus.HeaderField]dbus.Variant{
+				dbus.FieldReplySerial: dbus.MakeVariant(call.Serial()),
+			}}
 		if len(r.body) > 0 {
 			m.Headers[dbus.FieldSignature] = dbus.MakeVariant(dbus.SignatureOf(r.body...))
 		}
@@ -121,10 +122,14 @@ func TestRunning(t *testing.T) {
 		err   string
 	}{
 		{"the name has an owner", reply{body: []any{":1.7"}}, true, ""},
-		{"the name has no owner", reply{exception: "org.freedesktop.DBus.Error.NameHasNoOwner", body: []any{"no"}}, false, ""},
-		{"another exception is an error", reply{exception: "org.freedesktop.DBus.Error.AccessDenied", body: []any{"denied"}}, false,
+		{"the name has no owner", reply{exception: "org.freedesktop.DBus.Error.NameHasNoOwner",
+			body: []any{"no"}}, false, ""},
+		{"another exception is an error",
+			reply{exception: "org.freedesktop.DBus.Error.AccessDenied",
+				body: []any{"denied"}}, false,
 			"system bus: denied"},
-		{"an exception without text is reported by its name", reply{exception: "org.freedesktop.DBus.Error.Failed"}, false,
+		{"an exception without text is reported by its name",
+			reply{exception: "org.freedesktop.DBus.Error.Failed"}, false,
 			"system bus: org.freedesktop.DBus.Error.Failed"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -153,7 +158,8 @@ func TestAddSource(t *testing.T) {
 	}{
 		{"added", reply{body: []any{"trusted"}}, true, ""},
 		{"the zone had it", text("ZONE_ALREADY_SET: 10.9.0.2/32"), false, ""},
-		{"only the first line of an exception is reported", text("INVALID_ZONE: x\nadd table inet firewalld"), false,
+		{"only the first line of an exception is reported",
+			text("INVALID_ZONE: x\nadd table inet firewalld"), false,
 			`firewalld: addSource 10.9.0.2/32 in zone "trusted": INVALID_ZONE: x`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -179,8 +185,10 @@ func TestRemoveSource(t *testing.T) {
 		{"refused and still there", failed, reply{body: []any{true}}, true,
 			`not removed: firewalld: removeSource 10.9.0.2/32 in zone "trusted": COMMAND_FAILED: nft`},
 		{"refused but gone", failed, reply{body: []any{false}}, false, ""},
-		{"the zone does not exist", text("INVALID_ZONE: trusted"), text("INVALID_ZONE: trusted"), false, ""},
-		{"an exception of the bus is not an answer", reply{exception: "org.freedesktop.DBus.Error.NoReply", body: []any{"no reply"}},
+		{"the zone does not exist", text("INVALID_ZONE: trusted"), text("INVALID_ZONE: trusted"),
+			false, ""},
+		{"an exception of the bus is not an answer",
+			reply{exception: "org.freedesktop.DBus.Error.NoReply", body: []any{"no reply"}},
 			reply{}, false, `firewalld: removeSource 10.9.0.2/32 in zone "trusted": no reply`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -239,7 +247,8 @@ func TestSilence(t *testing.T) {
 
 func TestNoBus(t *testing.T) {
 	t.Setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path="+filepath.Join(t.TempDir(), "missing"))
-	if _, err := firewalld.Open(t.Context()); !strings.HasPrefix(errorText(err), "system bus: dial unix ") {
+	if _, err := firewalld.Open(t.Context()); !strings.HasPrefix(errorText(err),
+		"system bus: dial unix ") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -105,7 +105,8 @@ func TestSendLosesAnswers(t *testing.T) {
 	for _, refused := range []int{-1, 0} {
 		t.Run(fmt.Sprint(refused), func(t *testing.T) {
 			t.Parallel()
-			fd, err := testnet.NS(t, ns).Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+			fd, err := testnet.NS(t, ns).Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC,
+				unix.NETLINK_ROUTE)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -120,7 +121,8 @@ func TestSendLosesAnswers(t *testing.T) {
 					index = 4711
 				}
 				requests = append(requests, netlink.Request{
-					Kind: unix.RTM_NEWLINK, Flags: unix.NLM_F_ACK, Body: netlink.Body(unix.IfInfomsg{Index: index}),
+					Kind: unix.RTM_NEWLINK, Flags: unix.NLM_F_ACK,
+					Body: netlink.Body(unix.IfInfomsg{Index: index}),
 				})
 			}
 			at, err := new(netlink.Exchange).Send(fd, requests...)
@@ -169,15 +171,19 @@ func TestReasons(t *testing.T) {
 	}{
 		{"a gateway that no route leads to", func() error {
 			_, err := c.AddRoute(netlink.Route{
-				Dst: netip.MustParsePrefix("10.0.0.0/8"), GW: netip.MustParseAddr("192.0.2.1"), Link: l.Index,
+				Dst: netip.MustParsePrefix("10.0.0.0/8"), GW: netip.MustParseAddr("192.0.2.1"),
+				Link: l.Index,
 			})
 			return err
 		}, unix.ENETUNREACH, "network is unreachable: Nexthop has invalid gateway"},
-		{"an MTU below the smallest", func() error { return c.SetMTU(l, -1) }, unix.EINVAL, "invalid argument: mtu less than device minimum"},
+		{"an MTU below the smallest", func() error { return c.SetMTU(l, -1) }, unix.EINVAL,
+			"invalid argument: mtu less than device minimum"},
 		{"a qdisc twice", func() error {
-			return errors.Join(c.AddHooks(l, netlink.KindIngress), c.AddHooks(l, netlink.KindIngress))
+			return errors.Join(c.AddHooks(l, netlink.KindIngress),
+				c.AddHooks(l, netlink.KindIngress))
 		}, unix.EEXIST, "file exists: Exclusivity flag on, cannot modify"},
-		{"no text", func() error { return errors.Join(c.SetUp(l, false), c.Rename(l, "lo")) }, unix.EEXIST, "file exists"},
+		{"no text", func() error { return errors.Join(c.SetUp(l, false), c.Rename(l, "lo")) },
+			unix.EEXIST, "file exists"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			err := row.do()

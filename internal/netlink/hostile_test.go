@@ -24,18 +24,23 @@ func load(t testing.TB, name string) recording {
 	return parseRecording(t, string(b))
 }
 
+type (
+	conn = *netlink.Conn
+	link = netlink.Link
+)
+
 // questions are the methods that read descriptions of objects.
 var questions = []struct {
 	name string
 	kind uint16 // of the answer
 	list bool   // the answer is a list
-	ask  func(c *netlink.Conn, l netlink.Link) (any, error)
+	ask  func(c conn, l link) (any, error)
 }{
-	{"Link", unix.RTM_NEWLINK, false, func(c *netlink.Conn, _ netlink.Link) (any, error) {
+	{"Link", unix.RTM_NEWLINK, false, func(c conn, _ link) (any, error) {
 		l, err := c.Link("w0")
 		return show(l), err
 	}},
-	{"Links", unix.RTM_NEWLINK, true, func(c *netlink.Conn, _ netlink.Link) (any, error) {
+	{"Links", unix.RTM_NEWLINK, true, func(c conn, _ link) (any, error) {
 		var texts []string
 		links, err := c.Links()
 		for _, l := range links {
@@ -43,21 +48,35 @@ var questions = []struct {
 		}
 		return texts, err
 	}},
-	{"VLANs", unix.RTM_NEWLINK, true, func(c *netlink.Conn, l netlink.Link) (any, error) { return c.VLANs(l) }},
-	{"Addrs", unix.RTM_NEWADDR, true, func(c *netlink.Conn, l netlink.Link) (any, error) { return c.Addrs(l) }},
-	{"KeptAddrs", unix.RTM_NEWADDR, true, func(c *netlink.Conn, l netlink.Link) (any, error) { return c.KeptAddrs(l) }},
-	{"StoredAddrs", unix.RTM_NEWADDR, true, func(c *netlink.Conn, l netlink.Link) (any, error) { return c.StoredAddrs(l) }},
-	{"Duplicates", unix.RTM_NEWADDR, true, func(c *netlink.Conn, l netlink.Link) (any, error) { return c.Duplicates(l) }},
-	{"Autoconf", unix.RTM_NEWADDR, true, func(c *netlink.Conn, l netlink.Link) (any, error) { return c.Autoconf(l) }},
-	{"Routes", unix.RTM_NEWROUTE, true, func(c *netlink.Conn, _ netlink.Link) (any, error) { return c.Routes(netlink.AllTables) }},
-	{"StoredRoutes", unix.RTM_NEWROUTE, true, func(c *netlink.Conn, l netlink.Link) (any, error) { return c.StoredRoutes(l) }},
-	{"Lookup", unix.RTM_NEWROUTE, false, func(c *netlink.Conn, _ netlink.Link) (any, error) {
+	{"VLANs", unix.RTM_NEWLINK, true, func(c conn, l link) (any, error) { return c.VLANs(l) }},
+	{"Addrs", unix.RTM_NEWADDR, true, func(c conn, l link) (any, error) { return c.Addrs(l) }},
+	{"KeptAddrs", unix.RTM_NEWADDR, true, func(c conn, l link) (any, error) {
+		return c.KeptAddrs(l)
+	}},
+	{"StoredAddrs", unix.RTM_NEWADDR, true, func(c conn, l link) (any, error) {
+		return c.StoredAddrs(l)
+	}},
+	{"Duplicates", unix.RTM_NEWADDR, true, func(c conn, l link) (any, error) {
+		return c.Duplicates(l)
+	}},
+	{"Autoconf", unix.RTM_NEWADDR, true, func(c conn, l link) (any, error) {
+		return c.Autoconf(l)
+	}},
+	{"Routes", unix.RTM_NEWROUTE, true, func(c conn, _ link) (any, error) {
+		return c.Routes(netlink.AllTables)
+	}},
+	{"StoredRoutes", unix.RTM_NEWROUTE, true, func(c conn, l link) (any, error) {
+		return c.StoredRoutes(l)
+	}},
+	{"Lookup", unix.RTM_NEWROUTE, false, func(c conn, _ link) (any, error) {
 		hop, _, err := c.Lookup(netip.IPv6Unspecified())
 		return hop, err
 	}},
-	{"PolicyRules", unix.RTM_NEWRULE, true, func(c *netlink.Conn, _ netlink.Link) (any, error) { return c.PolicyRules() }},
-	{"Qdiscs", unix.RTM_NEWQDISC, true, func(c *netlink.Conn, _ netlink.Link) (any, error) { return c.Qdiscs() }},
-	{"Filters", unix.RTM_NEWTFILTER, true, func(c *netlink.Conn, l netlink.Link) (any, error) {
+	{"PolicyRules", unix.RTM_NEWRULE, true, func(c conn, _ link) (any, error) {
+		return c.PolicyRules()
+	}},
+	{"Qdiscs", unix.RTM_NEWQDISC, true, func(c conn, _ link) (any, error) { return c.Qdiscs() }},
+	{"Filters", unix.RTM_NEWTFILTER, true, func(c conn, l link) (any, error) {
 		list, others, err := c.Filters(l, netlink.Ingress)
 		return fmt.Sprint(list, others), err
 	}},
@@ -128,13 +147,15 @@ func TestTruncated(t *testing.T) {
 // the first attempt remains. After ten attempts the error is ErrInterrupted.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
-	link := func(index int32, flags uint16, number uint32) []byte {
-		return packet(unix.RTM_NEWLINK, unix.NLM_F_MULTI|flags, number, netlink.Body(unix.IfInfomsg{Index: index}))
+	made := func(index int32, flags uint16, number uint32) []byte {
+		return packet(unix.RTM_NEWLINK, unix.NLM_F_MULTI|flags, number,
+			netlink.Body(unix.IfInfomsg{Index: index}))
 	}
 	t.Run("once", func(t *testing.T) {
 		t.Parallel()
 		w := newWire(t)
-		w.answer(t, link(1, 0, 1), link(2, unix.NLM_F_DUMP_INTR, 1), done(1), slices.Concat(link(3, 0, 2), done(2)))
+		w.answer(t, made(1, 0, 1), made(2, unix.NLM_F_DUMP_INTR, 1), done(1),
+			slices.Concat(made(3, 0, 2), done(2)))
 		links, err := w.Links()
 		if err != nil || len(links) != 1 || links[0].Index != 3 {
 			t.Errorf("got %v, %v", links, err)
@@ -147,7 +168,7 @@ func TestInterrupted(t *testing.T) {
 		t.Parallel()
 		w := newWire(t)
 		for number := range uint32(10) {
-			w.answer(t, slices.Concat(link(1, unix.NLM_F_DUMP_INTR, number+1), done(number+1)))
+			w.answer(t, slices.Concat(made(1, unix.NLM_F_DUMP_INTR, number+1), done(number+1)))
 		}
 		if links, err := w.Links(); !errors.Is(err, netlink.ErrInterrupted) || links != nil {
 			t.Errorf("got %v, %v", links, err)
@@ -160,7 +181,7 @@ func TestInterrupted(t *testing.T) {
 		t.Parallel()
 		w := newWire(t)
 		end := packet(unix.NLMSG_DONE, unix.NLM_F_MULTI|unix.NLM_F_DUMP_INTR, 1, make([]byte, 4))
-		w.answer(t, slices.Concat(link(1, 0, 1), end), done(2))
+		w.answer(t, slices.Concat(made(1, 0, 1), end), done(2))
 		if links, err := w.Links(); err != nil || len(links) != 0 {
 			t.Errorf("got %v, %v", links, err)
 		}

@@ -39,7 +39,8 @@ var recordings = []struct {
 	{
 		name: "links",
 		needs: []probe.Feature{
-			probe.Veth, probe.Bridge, probe.VLANFiltering, probe.Macvlan, probe.IPvlan, probe.VLAN, probe.Dummy, probe.VRF, probe.IFB, probe.Tun,
+			probe.Veth, probe.Bridge, probe.VLANFiltering, probe.Macvlan, probe.IPvlan, probe.VLAN,
+			probe.Dummy, probe.VRF, probe.IFB, probe.Tun,
 		},
 		setup: []string{
 			"link add br0 address 02:00:00:00:00:01 type bridge vlan_filtering 1",
@@ -76,7 +77,8 @@ var recordings = []struct {
 	{
 		name:  "link-changes",
 		needs: []probe.Feature{probe.Veth, probe.Bridge},
-		setup: []string{"link add w0 type veth peer name w1", "link add br0 type bridge", "link set w1 master br0"},
+		setup: []string{"link add w0 type veth peer name w1", "link add br0 type bridge",
+			"link set w1 master br0"},
 		do: func(c *wire, out io.Writer) {
 			w0, w1 := netlink.Link{Index: 3}, netlink.Link{Index: 2}
 			say := func(what string, err error) { fmt.Fprintf(out, "%s: %v\n", what, err) }
@@ -108,7 +110,8 @@ var recordings = []struct {
 	{
 		name: "link-kinds",
 		needs: []probe.Feature{
-			probe.Veth, probe.Bridge, probe.VLANFiltering, probe.Macvlan, probe.IPvlan, probe.VLAN, probe.Dummy, probe.VRF, probe.IFB,
+			probe.Veth, probe.Bridge, probe.VLANFiltering, probe.Macvlan, probe.IPvlan, probe.VLAN,
+			probe.Dummy, probe.VRF, probe.IFB,
 		},
 		setup: []string{"link add w0 type veth peer name w1", "link add w2 type veth peer name w3"},
 		do: func(c *wire, out io.Writer) {
@@ -141,7 +144,8 @@ var recordings = []struct {
 	{
 		name:  "vlans",
 		needs: []probe.Feature{probe.Veth, probe.Bridge, probe.VLANFiltering},
-		setup: []string{"link add br0 type bridge vlan_filtering 1", "link add w0 type veth peer name w1", "link set w0 master br0"},
+		setup: []string{"link add br0 type bridge vlan_filtering 1",
+			"link add w0 type veth peer name w1", "link set w0 master br0"},
 		do: func(c *wire, out io.Writer) {
 			port := netlink.Link{Index: 4}
 			list := func() {
@@ -152,7 +156,8 @@ var recordings = []struct {
 			fmt.Fprintln(out, c.DeleteVLANs(port, []netlink.VLAN{{ID: 1}}))
 			list()
 			fmt.Fprintln(out, c.AddVLANs(port, []netlink.VLAN{
-				{ID: 7, PVID: true, Untagged: true}, {ID: 8}, {ID: 100}, {ID: 101}, {ID: 102}, {ID: 103, Untagged: true},
+				{ID: 7, PVID: true, Untagged: true}, {ID: 8}, {ID: 100}, {ID: 101}, {ID: 102},
+				{ID: 103, Untagged: true},
 			}))
 			list()
 			fmt.Fprintln(out, c.AddVLANs(port, []netlink.VLAN{{ID: 4095}}))
@@ -162,10 +167,14 @@ var recordings = []struct {
 		name:  "addresses",
 		needs: []probe.Feature{probe.Veth, probe.IPv6},
 		setup: []string{
-			"link add w0 address 02:00:00:00:00:02 type veth peer name w1", "link set w1 up", "link set w0 up",
-			"address add 10.1.2.3/24 brd + dev w0", "address add 10.1.2.4/24 dev w0 label w0:x", "address add 10.9.0.1 peer 10.9.0.2/32 dev w0",
-			"address add 10.8.0.1/30 dev w0 valid_lft 3600 preferred_lft 1800", "address add fd00::1/64 dev w0 nodad",
-			"address add fd00::2/64 dev w0 nodad valid_lft 3600 preferred_lft 0", "address add fd00::3 peer fd00:1::3/128 dev w0 nodad",
+			"link add w0 address 02:00:00:00:00:02 type veth peer name w1", "link set w1 up",
+			"link set w0 up",
+			"address add 10.1.2.3/24 brd + dev w0", "address add 10.1.2.4/24 dev w0 label w0:x",
+			"address add 10.9.0.1 peer 10.9.0.2/32 dev w0",
+			"address add 10.8.0.1/30 dev w0 valid_lft 3600 preferred_lft 1800",
+			"address add fd00::1/64 dev w0 nodad",
+			"address add fd00::2/64 dev w0 nodad valid_lft 3600 preferred_lft 0",
+			"address add fd00::3 peer fd00:1::3/128 dev w0 nodad",
 		},
 		do: func(c *wire, out io.Writer) {
 			l := netlink.Link{Index: 3, Name: "w0"}
@@ -182,12 +191,15 @@ var recordings = []struct {
 			fmt.Fprintln(out, "duplicates", duplicates, err)
 			ra, err := c.Autoconf(l)
 			fmt.Fprintln(out, "by routers", ra.Addrs, ra.Router, err)
-			for _, a := range []string{"10.3.0.1/24", "10.3.1.1/31", "10.3.2.1/32", "fd00:3::1/64", "fd00:3::1/64"} {
+			for _, a := range []string{"10.3.0.1/24", "10.3.1.1/31", "10.3.2.1/32", "fd00:3::1/64",
+				"fd00:3::1/64"} {
 				fmt.Fprintln(out, "add", a, c.AddAddr(l, netip.MustParsePrefix(a)))
 			}
 			fmt.Fprintln(out, "add gateway", c.AddGateway(l, netip.MustParsePrefix("fd00:4::1/64")))
-			fmt.Fprintln(out, "add optimistic", c.AddOptimistic(l, netip.MustParsePrefix("fd00:5::1/64")))
-			fmt.Fprintln(out, "add mapped", c.AddAddr(l, netip.MustParsePrefix("::ffff:10.0.0.1/120")))
+			fmt.Fprintln(out, "add optimistic", c.AddOptimistic(l,
+				netip.MustParsePrefix("fd00:5::1/64")))
+			fmt.Fprintln(out, "add mapped", c.AddAddr(l,
+				netip.MustParsePrefix("::ffff:10.0.0.1/120")))
 			for _, a := range []string{"10.3.0.1/24", "10.3.0.1/24", "fd00:3::1/64"} {
 				existed, err := c.DelAddr(l, netip.MustParsePrefix(a))
 				fmt.Fprintln(out, "delete", a, existed, err)
@@ -198,14 +210,21 @@ var recordings = []struct {
 		name:  "routes",
 		needs: []probe.Feature{probe.Dummy, probe.IPv6, probe.PolicyRules},
 		setup: []string{
-			"link add d0 address 02:00:00:00:00:02 type dummy", "link add d1 address 02:00:00:00:00:03 type dummy", "link set d0 up", "link set d1 up",
-			"address add 10.1.0.2/24 dev d0", "address add 10.2.0.2/24 dev d1", "address add fd00:1::2/64 dev d0 nodad",
-			"route add default via 10.1.0.1", "route add 10.50.0.0/16 via 10.1.0.1 mtu 1300 advmss 1200 metric 7 src 10.1.0.2 proto static",
-			"route add 10.51.0.0/16 via inet6 fe80::1 dev d0", "route add 10.52.0.0/16 dev d0 scope link table 1000",
-			"route add 10.53.0.0/16 nexthop via 10.1.0.1 weight 2 nexthop via 10.2.0.1 dev d1", "route add blackhole 10.54.0.0/16",
+			"link add d0 address 02:00:00:00:00:02 type dummy",
+			"link add d1 address 02:00:00:00:00:03 type dummy", "link set d0 up", "link set d1 up",
+			"address add 10.1.0.2/24 dev d0", "address add 10.2.0.2/24 dev d1",
+			"address add fd00:1::2/64 dev d0 nodad",
+			"route add default via 10.1.0.1",
+			"route add 10.50.0.0/16 via 10.1.0.1 mtu 1300 advmss 1200 metric 7 src 10.1.0.2 proto static",
+			"route add 10.51.0.0/16 via inet6 fe80::1 dev d0",
+			"route add 10.52.0.0/16 dev d0 scope link table 1000",
+			"route add 10.53.0.0/16 nexthop via 10.1.0.1 weight 2 nexthop via 10.2.0.1 dev d1",
+			"route add blackhole 10.54.0.0/16",
 			"nexthop add id 5 via 10.1.0.9 dev d0", "route add 10.55.0.0/16 nhid 5",
-			"-6 route add default via fd00:1::1 metric 77", "-6 route add fd00:50::/64 via fd00:1::1 mtu 1300 expires 600",
-			"-6 route add fd00:53::/64 nexthop via fd00:1::1 nexthop via fd00:1::9 weight 3", "-6 route add unreachable fd00:54::/64",
+			"-6 route add default via fd00:1::1 metric 77",
+			"-6 route add fd00:50::/64 via fd00:1::1 mtu 1300 expires 600",
+			"-6 route add fd00:53::/64 nexthop via fd00:1::1 nexthop via fd00:1::9 weight 3",
+			"-6 route add unreachable fd00:54::/64",
 		},
 		do: func(c *wire, out io.Writer) {
 			routes, err := c.Routes(netlink.AllTables)
@@ -219,12 +238,14 @@ var recordings = []struct {
 			fmt.Fprintln(out, "no table:", routes, err)
 			stored, err := c.StoredRoutes(netlink.Link{Index: 2})
 			for _, r := range stored {
-				fmt.Fprintf(out, "stored %s gateways %v own %v derived %v by object %v\n", r.Route, r.Gateways(), r.Own(), r.Derived(), r.ByObject())
+				fmt.Fprintf(out, "stored %s gateways %v own %v derived %v by object %v\n", r.Route,
+					r.Gateways(), r.Own(), r.Derived(), r.ByObject())
 			}
 			fmt.Fprintln(out, err)
 			tables, err := c.RouteTables()
 			fmt.Fprintln(out, tables, err)
-			for _, a := range []string{"10.1.0.2", "10.50.1.1", "10.1.0.9", "10.54.0.1", "fd00:54::1", "fd00:50::1", "10.51.0.1"} {
+			for _, a := range []string{"10.1.0.2", "10.50.1.1", "10.1.0.9", "10.54.0.1",
+				"fd00:54::1", "fd00:50::1", "10.51.0.1"} {
 				hop, ok, err := c.Lookup(netip.MustParseAddr(a))
 				fmt.Fprintf(out, "look-up of %s: %+v %v %v\n", a, hop, ok, err)
 			}
@@ -234,16 +255,19 @@ var recordings = []struct {
 		name:  "route-changes",
 		needs: []probe.Feature{probe.Veth, probe.IPv6, probe.PolicyRules},
 		setup: []string{
-			"link add w0 address 02:00:00:00:00:02 type veth peer name w1", "link set w1 up", "link set w0 up",
+			"link add w0 address 02:00:00:00:00:02 type veth peer name w1", "link set w1 up",
+			"link set w0 up",
 			"address add 10.1.0.2/24 dev w0", "address add fd00:1::2/64 dev w0 nodad",
 		},
 		do: func(c *wire, out io.Writer) {
 			prefix, addr := netip.MustParsePrefix, netip.MustParseAddr
 			routes := []netlink.Route{
 				{Dst: prefix("0.0.0.0/0"), GW: addr("10.1.0.1"), Link: 3},
-				{Dst: prefix("10.50.0.0/16"), GW: addr("10.1.0.1"), Src: addr("10.1.0.2"), Priority: 7, MTU: 1300, AdvMSS: 1200, Table: 1000, Link: 3},
+				{Dst: prefix("10.50.0.0/16"), GW: addr("10.1.0.1"), Src: addr("10.1.0.2"),
+					Priority: 7, MTU: 1300, AdvMSS: 1200, Table: 1000, Link: 3},
 				{Dst: prefix("10.51.0.1/16"), GW: addr("fe80::1"), Link: 3},
-				{Dst: prefix("10.52.0.0/16"), GW: addr("0.0.0.0"), Scope: netlink.ScopeLink, Link: 3},
+				{Dst: prefix("10.52.0.0/16"), GW: addr("0.0.0.0"), Scope: netlink.ScopeLink,
+					Link: 3},
 				{Dst: prefix("fd00:50::/64"), GW: addr("fd00:1::1"), Priority: 9, Link: 3},
 			}
 			for _, r := range routes {
@@ -251,8 +275,10 @@ var recordings = []struct {
 				again, errAgain := c.AddRoute(r)
 				fmt.Fprintf(out, "add %s: %v %v, again: %v %v\n", r, added, err, again, errAgain)
 			}
-			_, err := c.AddRoute(netlink.Route{Dst: prefix("10.60.0.0/16"), GW: addr("192.0.2.1"), Link: 3})
-			fmt.Fprintln(out, "add through a gateway that is not on the link:", err, errors.Is(err, unix.ENETUNREACH))
+			_, err := c.AddRoute(netlink.Route{Dst: prefix("10.60.0.0/16"), GW: addr("192.0.2.1"),
+				Link: 3})
+			fmt.Fprintln(out, "add through a gateway that is not on the link:", err,
+				errors.Is(err, unix.ENETUNREACH))
 			_, err = c.AddRoute(netlink.Route{Link: 3})
 			fmt.Fprintln(out, "add without destination:", err)
 			own := netlink.OwnRoute(routes[4]).In(1000).WithPriority(5)
@@ -265,7 +291,8 @@ var recordings = []struct {
 			for _, r := range routes {
 				existed, err := c.DelRoute(r)
 				again, errAgain := c.DelRoute(r)
-				fmt.Fprintf(out, "delete %s: %v %v, again: %v %v\n", r, existed, err, again, errAgain)
+				fmt.Fprintf(out, "delete %s: %v %v, again: %v %v\n", r, existed, err, again,
+					errAgain)
 			}
 		},
 	},
@@ -273,10 +300,14 @@ var recordings = []struct {
 		name:  "rules",
 		needs: []probe.Feature{probe.PolicyRules, probe.IPv6},
 		setup: []string{
-			"rule add from 10.1.2.3 table 100 pref 500", "rule add from 10.0.0.0/8 to 10.9.0.0/16 table 101 pref 501",
-			"rule add iif lo table 102 pref 502", "rule add from 10.2.0.0/16 table main suppress_prefixlength 0 pref 503",
-			"rule add not from 10.3.0.0/16 table 103 pref 504", "rule add from 10.4.0.0/16 blackhole pref 505",
-			"-6 rule add from fd00::/64 table 1000 pref 506 protocol 116", "rule add fwmark 0x10/0xf0 table 104 pref 507",
+			"rule add from 10.1.2.3 table 100 pref 500",
+			"rule add from 10.0.0.0/8 to 10.9.0.0/16 table 101 pref 501",
+			"rule add iif lo table 102 pref 502",
+			"rule add from 10.2.0.0/16 table main suppress_prefixlength 0 pref 503",
+			"rule add not from 10.3.0.0/16 table 103 pref 504",
+			"rule add from 10.4.0.0/16 blackhole pref 505",
+			"-6 rule add from fd00::/64 table 1000 pref 506 protocol 116",
+			"rule add fwmark 0x10/0xf0 table 104 pref 507",
 		},
 		do: func(c *wire, out io.Writer) {
 			list := func() {
@@ -290,12 +321,14 @@ var recordings = []struct {
 			has, err := c.HasPolicyRules()
 			fmt.Fprintln(out, has, err)
 			for _, r := range []netlink.PolicyRule{
-				{Src: netip.MustParsePrefix("10.7.0.0/16"), Table: 1000, Protocol: netlink.Protocol},
+				{Src: netip.MustParsePrefix("10.7.0.0/16"), Table: 1000,
+					Protocol: netlink.Protocol},
 				{Src: netip.MustParsePrefix("fd00:7::/64"), Table: 7, Priority: 32000},
 			} {
 				add, addAgain := c.AddPolicyRule(r), c.AddPolicyRule(r)
 				existed, err := c.DelPolicyRule(r)
-				fmt.Fprintf(out, "%s: %v, again: %v; deleted %v %v\n", r, add, addAgain, existed, err)
+				fmt.Fprintf(out, "%s: %v, again: %v; deleted %v %v\n", r, add, addAgain, existed,
+					err)
 				for existed && err == nil {
 					existed, err = c.DelPolicyRule(r)
 				}
@@ -307,7 +340,8 @@ var recordings = []struct {
 	{
 		name:  "traffic-control",
 		needs: []probe.Feature{probe.Veth, probe.IFB, probe.Shaping},
-		setup: []string{"link add w0 type veth peer name w1", "link add ifb9 type ifb", "link set w0 up", "link set ifb9 up"},
+		setup: []string{"link add w0 type veth peer name w1", "link add ifb9 type ifb",
+			"link set w0 up", "link set ifb9 up"},
 		do: func(c *wire, out io.Writer) {
 			w0, w1 := netlink.Link{Index: 3, Name: "w0"}, netlink.Link{Index: 2, Name: "w1"}
 			say := func(what string, err error) { fmt.Fprintf(out, "%s: %v\n", what, err) }
@@ -320,23 +354,31 @@ var recordings = []struct {
 			}
 			has, err := c.HasShaping()
 			say(fmt.Sprint("HasShaping ", has), err)
-			say("SetTBF", c.SetTBF(w0, netlink.TBF{Rate: 125_000, Buffer: 64 * time.Millisecond, Limit: 10_000}))
+			say("SetTBF", c.SetTBF(w0, netlink.TBF{Rate: 125_000, Buffer: 64 * time.Millisecond,
+				Limit: 10_000}))
 			list()
-			say("SetTBF above 32 bits", c.SetTBF(w0, netlink.TBF{Rate: 6_000_000_000, Buffer: 64 * time.Microsecond, Limit: 1 << 20}))
+			say("SetTBF above 32 bits", c.SetTBF(w0,
+				netlink.TBF{Rate: 6_000_000_000, Buffer: 64 * time.Microsecond, Limit: 1 << 20}))
 			say("AddHooks", c.AddHooks(w0, netlink.KindClsact))
 			say("AddHooks again", c.AddHooks(w0, netlink.KindClsact))
 			say("AddHooks ingress", c.AddHooks(w1, netlink.KindIngress))
 			list()
 			filters := []netlink.Filter{
-				{Hook: netlink.Ingress, Priority: 1, Match: netlink.Match{Prefix: netip.MustParsePrefix("10.1.0.0/16")}},
-				{Hook: netlink.Ingress, Priority: 2, Match: netlink.Match{Prefix: netip.MustParsePrefix("fd00::/61"), Dst: true}, Target: 4},
-				{Hook: netlink.Egress, Priority: 3, Match: netlink.Match{Prefix: netip.MustParsePrefix("0.0.0.0/0"), Dst: true}, Target: 4},
+				{Hook: netlink.Ingress, Priority: 1,
+					Match: netlink.Match{Prefix: netip.MustParsePrefix("10.1.0.0/16")}},
+				{Hook: netlink.Ingress, Priority: 2,
+					Match: netlink.Match{Prefix: netip.MustParsePrefix("fd00::/61"),
+						Dst: true}, Target: 4},
+				{Hook: netlink.Egress, Priority: 3,
+					Match: netlink.Match{Prefix: netip.MustParsePrefix("0.0.0.0/0"),
+						Dst: true}, Target: 4},
 				{Hook: netlink.Egress, Priority: 4, Target: 4},
 			}
 			for _, f := range filters {
 				say(f.String(), c.AddFilter(w0, netlink.KindClsact, f))
 			}
-			say("filter of another kind of qdisc", c.AddFilter(w1, netlink.KindIngress, netlink.Filter{Hook: netlink.Ingress, Priority: 1, Target: 4}))
+			say("filter of another kind of qdisc", c.AddFilter(w1, netlink.KindIngress,
+				netlink.Filter{Hook: netlink.Ingress, Priority: 1, Target: 4}))
 			for _, l := range []netlink.Link{w0, w1} {
 				found, others, err := c.Filters(l, netlink.Ingress)
 				say(fmt.Sprint(l.Name, " ", found, " and ", others), err)
@@ -377,7 +419,8 @@ var recordings = []struct {
 		do: func(c *wire, out io.Writer) {
 			for _, a := range []string{"10.1.0.9", "fd00::9"} {
 				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-				answers, err := c.Answers(ctx, netlink.Link{Index: 3, Name: "w0"}, netip.MustParseAddr(a))
+				answers, err := c.Answers(ctx, netlink.Link{Index: 3, Name: "w0"},
+					netip.MustParseAddr(a))
 				cancel()
 				fmt.Fprintln(out, a, answers, err)
 			}
@@ -430,7 +473,8 @@ func TestRecorded(t *testing.T) {
 			file := recordingFile(row.name)
 			if *update {
 				testnet.Require(t, testnet.Kernel(row.needs...))
-				if err := os.WriteFile(file, []byte(record(t, row.setup, row.do).format(t)), 0o644); err != nil {
+				if err := os.WriteFile(file, []byte(record(t, row.setup, row.do).format(t)),
+					0o644); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -453,7 +497,8 @@ func TestRecorded(t *testing.T) {
 			if diff := cmp.Diff(want.result, out.String()); diff != "" {
 				t.Errorf("result (-recorded +got):\n%s", diff)
 			}
-			diff := cmp.Diff(recording{exchanges: asked}.format(t), recording{exchanges: w.asked()}.format(t))
+			diff := cmp.Diff(recording{exchanges: asked}.format(t),
+				recording{exchanges: w.asked()}.format(t))
 			if diff != "" {
 				t.Errorf("requests (-recorded +got):\n%s", diff)
 			}
@@ -466,14 +511,16 @@ func record(t *testing.T, setup []string, do func(*wire, io.Writer)) (r recordin
 	t.Helper()
 	n := testnet.New(t, "c")
 	for _, command := range setup {
-		words := strings.Fields(strings.ReplaceAll(command, "CONTAINER", testnet.NS(t, n.Container("c")).Path()))
+		words := strings.Fields(strings.ReplaceAll(command, "CONTAINER",
+			testnet.NS(t, n.Container("c")).Path()))
 		tool := "ip"
 		if words[0] == "tc" {
 			tool, words = "tc", words[1:]
 		}
 		n.Host.Command(tool, words...)
 	}
-	fd, err := testnet.NS(t, n.Host).Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+	fd, err := testnet.NS(t, n.Host).Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC,
+		unix.NETLINK_ROUTE)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -524,7 +571,8 @@ func (w *wire) forward(fd int, r *recording) error {
 // ends reports whether a datagram has a message that ends a list, or confirms or refuses a request.
 func ends(datagram []byte) bool {
 	for len(datagram) > 0 {
-		if kind := binary.NativeEndian.Uint16(datagram[4:]); kind == unix.NLMSG_DONE || kind == unix.NLMSG_ERROR {
+		if kind := binary.NativeEndian.Uint16(datagram[4:]); kind == unix.NLMSG_DONE ||
+			kind == unix.NLMSG_ERROR {
 			return true
 		}
 		datagram = datagram[netlink.Align(int(binary.NativeEndian.Uint32(datagram))):]

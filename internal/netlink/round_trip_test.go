@@ -30,17 +30,26 @@ func TestNewLinks(t *testing.T) {
 		needs []probe.Feature
 		shown string // by ip
 	}{
-		{netlink.NewLink{Kind: "dummy", MAC: mac, MTU: 1300}, []probe.Feature{probe.Dummy}, "mtu 1300"},
+		{netlink.NewLink{Kind: "dummy", MAC: mac, MTU: 1300}, []probe.Feature{probe.Dummy},
+			"mtu 1300"},
 		{netlink.NewLink{Kind: "ifb", MAC: mac}, []probe.Feature{probe.IFB}, "ifb"},
 		{netlink.NewLink{Kind: "vrf", Table: 1000}, []probe.Feature{probe.VRF}, "vrf table 1000"},
-		{netlink.NewLink{Kind: "vlan", VLAN: 4094}, []probe.Feature{probe.Veth, probe.VLAN}, "vlan protocol 802.1Q id 4094"},
-		{netlink.NewLink{Kind: "macvlan", Mode: "bridge", MAC: mac}, []probe.Feature{probe.Veth, probe.Macvlan}, "macvlan mode bridge"},
-		{netlink.NewLink{Kind: "macvlan", Mode: "private", BCQueueLen: 77}, []probe.Feature{probe.Veth, probe.Macvlan}, "bcqueuelen 77"},
-		{netlink.NewLink{Kind: "macvlan", Mode: "vepa", MTU: 1300}, []probe.Feature{probe.Veth, probe.Macvlan}, "macvlan mode vepa"},
-		{netlink.NewLink{Kind: "macvlan", Mode: "passthru"}, []probe.Feature{probe.Veth, probe.Macvlan}, "macvlan mode passthru"},
-		{netlink.NewLink{Kind: "ipvlan", Mode: "l2"}, []probe.Feature{probe.Veth, probe.IPvlan}, "ipvlan  mode l2 "},
-		{netlink.NewLink{Kind: "ipvlan", Mode: "l3", MTU: 1300}, []probe.Feature{probe.Veth, probe.IPvlan}, "ipvlan  mode l3 "},
-		{netlink.NewLink{Kind: "ipvlan", Mode: "l3s"}, []probe.Feature{probe.Veth, probe.IPvlan}, "ipvlan  mode l3s "},
+		{netlink.NewLink{Kind: "vlan", VLAN: 4094}, []probe.Feature{probe.Veth, probe.VLAN},
+			"vlan protocol 802.1Q id 4094"},
+		{netlink.NewLink{Kind: "macvlan", Mode: "bridge", MAC: mac},
+			[]probe.Feature{probe.Veth, probe.Macvlan}, "macvlan mode bridge"},
+		{netlink.NewLink{Kind: "macvlan", Mode: "private", BCQueueLen: 77},
+			[]probe.Feature{probe.Veth, probe.Macvlan}, "bcqueuelen 77"},
+		{netlink.NewLink{Kind: "macvlan", Mode: "vepa", MTU: 1300},
+			[]probe.Feature{probe.Veth, probe.Macvlan}, "macvlan mode vepa"},
+		{netlink.NewLink{Kind: "macvlan", Mode: "passthru"},
+			[]probe.Feature{probe.Veth, probe.Macvlan}, "macvlan mode passthru"},
+		{netlink.NewLink{Kind: "ipvlan", Mode: "l2"}, []probe.Feature{probe.Veth, probe.IPvlan},
+			"ipvlan  mode l2 "},
+		{netlink.NewLink{Kind: "ipvlan", Mode: "l3", MTU: 1300},
+			[]probe.Feature{probe.Veth, probe.IPvlan}, "ipvlan  mode l3 "},
+		{netlink.NewLink{Kind: "ipvlan", Mode: "l3s"}, []probe.Feature{probe.Veth, probe.IPvlan},
+			"ipvlan  mode l3s "},
 	} {
 		t.Run(row.link.Kind+row.link.Mode, func(t *testing.T) {
 			t.Parallel()
@@ -57,7 +66,8 @@ func TestNewLinks(t *testing.T) {
 				t.Fatal(err)
 			}
 			expectLink(t, c, index, want)
-			if shown := ns.Command("ip", "-d", "link", "show", "made"); !strings.Contains(shown, row.shown) {
+			if shown := ns.Command("ip", "-d", "link", "show", "made"); !strings.Contains(shown,
+				row.shown) {
 				t.Errorf("%s is not shown:\n%s", row.shown, shown)
 			}
 			if _, err := c.AddLink(want); !errors.Is(err, unix.EEXIST) {
@@ -100,7 +110,8 @@ func TestVethBetweenNamespaces(t *testing.T) {
 	testnet.Require(t, testnet.Kernel(probe.Veth))
 	n := testnet.New(t, "c")
 	near, far := open(t, n.Container("c")), open(t, n.Host)
-	index, err := near.AddVeth(netlink.Veth{Name: "eth0", MAC: mac, MTU: 1300, Peer: "far", PeerNS: testnet.NS(t, n.Host)})
+	index, err := near.AddVeth(netlink.Veth{Name: "eth0", MAC: mac, MTU: 1300, Peer: "far",
+		PeerNS: testnet.NS(t, n.Host)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +120,8 @@ func TestVethBetweenNamespaces(t *testing.T) {
 	if errA != nil || errB != nil {
 		t.Fatal(errA, errB)
 	}
-	if a.Peer != b.Index || b.Peer != a.Index || a.PeerNSID < 0 || b.PeerNSID < 0 || a.MTU != 1300 || b.MTU != 1300 || a.Up || b.Up {
+	if a.Peer != b.Index || b.Peer != a.Index || a.PeerNSID < 0 || b.PeerNSID < 0 ||
+		a.MTU != 1300 || b.MTU != 1300 || a.Up || b.Up {
 		t.Errorf("%+v and %+v", a, b)
 	}
 	there, err := far.LinksIn(b.PeerNSID)
@@ -117,7 +129,8 @@ func TestVethBetweenNamespaces(t *testing.T) {
 		t.Errorf("links of the peer's namespace: %v, %v", there, err)
 	}
 	own, all, err := far.Namespaces()
-	if lives, errLives := far.Lives(b.PeerNSID); !lives || len(all) != 2 || own == b.PeerNSID || err != nil || errLives != nil {
+	if lives, errLives := far.Lives(b.PeerNSID); !lives || len(all) != 2 || own == b.PeerNSID ||
+		err != nil || errLives != nil {
 		t.Errorf("namespaces %v, own %d, peer lives %v: %v, %v", all, own, lives, err, errLives)
 	}
 }
@@ -153,13 +166,15 @@ func TestTap(t *testing.T) {
 	owner, group := uint32(1000), uint32(0)
 	var err error
 	ns.Do(func() {
-		err = tun.Tap{Name: "tap0", MultiQueue: true, VNetHdr: true, Owner: &owner, Group: &group}.Create()
+		err = tun.Tap{Name: "tap0", MultiQueue: true, VNetHdr: true, Owner: &owner,
+			Group: &group}.Create()
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	l, err := c.Link("tap0")
-	want := &netlink.Tun{Tap: true, MultiQueue: true, VNetHdr: true, Persistent: true, Owner: &owner, Group: &group}
+	want := &netlink.Tun{Tap: true, MultiQueue: true, VNetHdr: true, Persistent: true,
+		Owner: &owner, Group: &group}
 	if diff := cmp.Diff(want, l.Tun); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
@@ -189,7 +204,8 @@ func TestAddrsRoundTrip(t *testing.T) {
 	c := open(t, ns)
 	l := wired(t, ns, c, "w0")
 	for _, a := range []string{
-		"fd00::1/64 nodad", "fd00::2/128 nodad noprefixroute", "fd00::3/64 nodad valid_lft 3600 preferred_lft 0",
+		"fd00::1/64 nodad", "fd00::2/128 nodad noprefixroute",
+		"fd00::3/64 nodad valid_lft 3600 preferred_lft 0",
 		"fd00::4 peer fd00:1::4/128 nodad", "fd00::5/64 nodad mngtmpaddr home",
 	} {
 		ns.Command("ip", append([]string{"address", "add", "dev", "w0"}, strings.Fields(a)...)...)
@@ -221,13 +237,16 @@ func TestRoutesRoundTrip(t *testing.T) {
 	t.Parallel()
 	for name, routes := range map[string][]string{
 		"plain": {
-			"default via 10.1.0.1", "10.50.0.0/16 via 10.1.0.1 mtu lock 1300 advmss 1200 rtt 30ms initcwnd 20 metric 7 src 10.1.0.2 proto static",
-			"10.52.0.0/16 dev w0 scope link tos 0x10", "10.54.0.0/16 via 10.9.9.9 dev w0 onlink realm 3",
+			"default via 10.1.0.1",
+			"10.50.0.0/16 via 10.1.0.1 mtu lock 1300 advmss 1200 rtt 30ms initcwnd 20 metric 7 src 10.1.0.2 proto static",
+			"10.52.0.0/16 dev w0 scope link tos 0x10",
+			"10.54.0.0/16 via 10.9.9.9 dev w0 onlink realm 3",
 		},
 		"gateway of the other family": {"10.51.0.0/16 via inet6 fe80::1 dev w0"},
 		"multipath":                   {"10.53.0.0/16 nexthop via 10.1.0.1 weight 2 nexthop via 10.1.0.9 weight 3"},
 		"IPv6": {
-			"default via fd00:1::1 metric 77", "fd00:50::/64 via fd00:1::1 mtu 1300 pref high", "fd00:51::/64 dev w0 expires 3000",
+			"default via fd00:1::1 metric 77", "fd00:50::/64 via fd00:1::1 mtu 1300 pref high",
+			"fd00:51::/64 dev w0 expires 3000",
 			"fd00:52::/64 via fd00:1::1 src fd00:1::2 proto 77",
 		},
 		"IPv6 multipath": {"fd00:53::/64 nexthop via fd00:1::1 nexthop via fd00:1::9 weight 3"},
@@ -239,10 +258,12 @@ func TestRoutesRoundTrip(t *testing.T) {
 			l := wired(t, ns, c, "w0")
 			ns.Batch("address add 10.1.0.2/24 dev w0", "address add fd00:1::2/64 dev w0 nodad")
 			for _, r := range routes {
-				ns.Command("ip", append([]string{familyOption(r), "route", "add"}, strings.Fields(r)...)...)
+				ns.Command("ip", append([]string{familyOption(r), "route", "add"},
+					strings.Fields(r)...)...)
 			}
 			shown := func() string { // without link-local routes, which the kernel adds at any time
-				return stable(ns.Command("ip", "-d", "-4", "route") + ns.Command("ip", "-d", "-6", "route", "show", "root", "fd00::/16") + ns.Command("ip", "-d", "-6", "route", "show", "default"))
+				return stable(ns.Command("ip", "-d", "-4", "route") + ns.Command("ip", "-d", "-6",
+					"route", "show", "root", "fd00::/16") + ns.Command("ip", "-d", "-6", "route", "show", "default"))
 			}
 			before := shown()
 			all := storedRoutes(t, c, l)
@@ -302,11 +323,13 @@ func TestRuleShown(t *testing.T) {
 	testnet.Require(t, testnet.Kernel(probe.PolicyRules))
 	ns := testnet.New(t).Host
 	c := open(t, ns)
-	r := netlink.PolicyRule{Src: netip.MustParsePrefix("10.1.0.0/16"), Table: 1000, Priority: 77, Protocol: netlink.Protocol}
+	r := netlink.PolicyRule{Src: netip.MustParsePrefix("10.1.0.0/16"), Table: 1000, Priority: 77,
+		Protocol: netlink.Protocol}
 	if err := c.AddPolicyRule(r); err != nil {
 		t.Fatal(err)
 	}
-	if got := ns.Command("ip", "rule", "show", "pref", "77"); got != "77:\tfrom 10.1.0.0/16 lookup 1000 proto 116\n" {
+	if got := ns.Command("ip", "rule", "show", "pref",
+		"77"); got != "77:\tfrom 10.1.0.0/16 lookup 1000 proto 116\n" {
 		t.Errorf("shown as %q", got)
 	}
 }
@@ -325,7 +348,8 @@ func TestVLANsShown(t *testing.T) {
 	if err != nil || !br.VLANFiltering {
 		t.Fatal(br, err)
 	}
-	if err := errors.Join(c.SetMaster(port, br.Index), c.DeleteVLANs(port, []netlink.VLAN{{ID: 1}})); err != nil {
+	if err := errors.Join(c.SetMaster(port, br.Index),
+		c.DeleteVLANs(port, []netlink.VLAN{{ID: 1}})); err != nil {
 		t.Fatal(err)
 	}
 	var list []netlink.VLAN
@@ -341,7 +365,9 @@ func TestVLANsShown(t *testing.T) {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 	shown := strings.Fields(ns.Command("bridge", "-compressvlans", "vlan", "show", "dev", "w0"))
-	if text := strings.Join(shown[len(shown)-5:], " "); text != "w0 1-4093 4094 PVID Egress Untagged" && !strings.HasSuffix(text, "4094 PVID Egress Untagged") {
+	if text := strings.Join(shown[len(shown)-5:],
+		" "); text != "w0 1-4093 4094 PVID Egress Untagged" &&
+		!strings.HasSuffix(text, "4094 PVID Egress Untagged") {
 		t.Errorf("shown as %q", text)
 	}
 }
@@ -353,15 +379,20 @@ func TestShapingShown(t *testing.T) {
 	ns := testnet.New(t).Host
 	c := open(t, ns)
 	l := wired(t, ns, c, "w0")
-	err := errors.Join(c.SetTBF(l, netlink.TBF{Rate: 125_000, Buffer: 64 * time.Millisecond, Limit: 10_000}), c.AddHooks(l, netlink.KindClsact),
+	err := errors.Join(c.SetTBF(l, netlink.TBF{Rate: 125_000, Buffer: 64 * time.Millisecond,
+		Limit: 10_000}), c.AddHooks(l, netlink.KindClsact),
 		c.AddFilter(l, netlink.KindClsact, netlink.Filter{
-			Hook: netlink.Ingress, Priority: 5, Match: netlink.Match{Prefix: netip.MustParsePrefix("10.1.0.0/16"), Dst: true}, Target: l.Index,
+			Hook: netlink.Ingress, Priority: 5,
+			Match:  netlink.Match{Prefix: netip.MustParsePrefix("10.1.0.0/16"), Dst: true},
+			Target: l.Index,
 		}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	shown := ns.Command("tc", "qdisc", "show", "dev", "w0") + ns.Command("tc", "filter", "show", "dev", "w0", "ingress")
-	for _, want := range []string{"tbf 1: root", "rate 1Mbit", "burst 8000b lat 16ms", "clsact ffff:", "protocol ip pref 5 u32", "match 0a010000/ffff0000 at 16", "Egress Redirect to device w0"} {
+	shown := ns.Command("tc", "qdisc", "show", "dev", "w0") + ns.Command("tc", "filter", "show",
+		"dev", "w0", "ingress")
+	for _, want := range []string{"tbf 1: root", "rate 1Mbit", "burst 8000b lat 16ms",
+		"clsact ffff:", "protocol ip pref 5 u32", "match 0a010000/ffff0000 at 16", "Egress Redirect to device w0"} {
 		if !strings.Contains(shown, want) {
 			t.Errorf("%q is not shown:\n%s", want, shown)
 		}
@@ -375,16 +406,20 @@ func TestAnswers(t *testing.T) {
 	n := testnet.New(t, "c")
 	c := open(t, n.Host)
 	peer := open(t, n.Container("c"))
-	if _, err := peer.AddVeth(netlink.Veth{Name: "eth0", Peer: "w0", PeerNS: testnet.NS(t, n.Host)}); err != nil {
+	if _, err := peer.AddVeth(netlink.Veth{Name: "eth0", Peer: "w0",
+		PeerNS: testnet.NS(t, n.Host)}); err != nil {
 		t.Fatal(err)
 	}
-	n.Container("c").Batch("address add 10.1.0.9/24 dev eth0", "address add fd00:1::9/64 dev eth0 nodad", "link set eth0 up")
-	n.Host.Batch("address add 10.1.0.2/24 dev w0", "address add fd00:1::2/64 dev w0 nodad", "link set w0 up")
+	n.Container("c").Batch("address add 10.1.0.9/24 dev eth0",
+		"address add fd00:1::9/64 dev eth0 nodad", "link set eth0 up")
+	n.Host.Batch("address add 10.1.0.2/24 dev w0", "address add fd00:1::2/64 dev w0 nodad",
+		"link set w0 up")
 	l, err := c.Link("w0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for address, want := range map[string]bool{"10.1.0.9": true, "fd00:1::9": true, "10.1.0.8": false, "fd00:1::8": false} {
+	for address, want := range map[string]bool{"10.1.0.9": true, "fd00:1::9": true,
+		"10.1.0.8": false, "fd00:1::8": false} {
 		t.Run(fmt.Sprint(address), func(t *testing.T) {
 			patience := testnet.Patience
 			if !want {
@@ -392,7 +427,8 @@ func TestAnswers(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			if got, err := c.Answers(ctx, l, netip.MustParseAddr(address)); got != want || err != nil {
+			if got, err := c.Answers(ctx, l, netip.MustParseAddr(address)); got != want ||
+				err != nil {
 				t.Errorf("got %v, %v", got, err)
 			}
 		})

@@ -53,7 +53,8 @@ func TestWaitUp(t *testing.T) {
 	soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	err := c.WaitUp(soon, l)
-	if !errors.Is(err, context.DeadlineExceeded) || !strings.HasSuffix(err.Error(), "down, not up: context deadline exceeded") {
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.HasSuffix(err.Error(),
+		"down, not up: context deadline exceeded") {
 		t.Errorf("without a carrier: %v", err)
 	}
 	meanwhile(t, n.Host, "ip", "link", "set", "far", "up")
@@ -79,7 +80,8 @@ func TestAwaitLinks(t *testing.T) {
 		t.Error(err)
 	}
 	wrong := errors.New("wrong")
-	if err := c.AwaitLinks(ctx, l, func() (bool, error) { return false, wrong }); !errors.Is(err, wrong) {
+	if err := c.AwaitLinks(ctx, l, func() (bool, error) { return false, wrong }); !errors.Is(err,
+		wrong) {
 		t.Errorf("error of the question: %v", err)
 	}
 }
@@ -107,7 +109,8 @@ func TestWaitDAD(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := c.WaitDAD(ctx, l)
-	if d := (*netlink.DuplicateError)(nil); !errors.As(err, &d) || d.Addr != taken || d.Link != "eth0" {
+	if d := (*netlink.DuplicateError)(nil); !errors.As(err, &d) || d.Addr != taken ||
+		d.Link != "eth0" {
 		t.Errorf("duplicate: %v", err)
 	}
 	if list, err := c.Duplicates(l); err != nil || len(list) != 1 || list[0] != taken {
@@ -130,14 +133,16 @@ func TestMadeUndone(t *testing.T) {
 			w := newWire(t)
 			w.answer(t, refusal(1, 0), refusal(2, unix.ENOMEM), refusal(3, row.undo))
 			_, err := w.AddLink(netlink.NewLink{Name: "d0", Kind: "dummy"})
-			if !errors.Is(err, unix.ENOMEM) || errors.Is(err, unix.EPERM) != (row.undo == unix.EPERM) || errors.Is(err, unix.ENODEV) {
+			if !errors.Is(err, unix.ENOMEM) || errors.Is(err,
+				unix.EPERM) != (row.undo == unix.EPERM) || errors.Is(err, unix.ENODEV) {
 				t.Errorf("got %v", err)
 			}
 			var kinds []uint16
 			for _, e := range w.asked() {
 				kinds = append(kinds, uint16(e.datagram[4]))
 			}
-			if len(kinds) != 3 || kinds[0] != unix.RTM_NEWLINK || kinds[1] != unix.RTM_GETLINK || kinds[2] != unix.RTM_DELLINK {
+			if len(kinds) != 3 || kinds[0] != unix.RTM_NEWLINK || kinds[1] != unix.RTM_GETLINK ||
+				kinds[2] != unix.RTM_DELLINK {
 				t.Errorf("requests %v", kinds)
 			}
 		})
@@ -159,9 +164,11 @@ func TestLargeRequest(t *testing.T) {
 		if i == 12345 {
 			index = 4711
 		}
-		requests = append(requests, netlink.Request{Kind: unix.RTM_NEWLINK, Body: netlink.Body(unix.IfInfomsg{Index: index})})
+		requests = append(requests, netlink.Request{Kind: unix.RTM_NEWLINK,
+			Body: netlink.Body(unix.IfInfomsg{Index: index})})
 	}
-	if at, err := new(netlink.Exchange).Send(fd, requests...); at != 12345 || !errors.Is(err, unix.ENODEV) {
+	if at, err := new(netlink.Exchange).Send(fd, requests...); at != 12345 ||
+		!errors.Is(err, unix.ENODEV) {
 		t.Errorf("request %d: %v", at, err)
 	}
 }
@@ -170,22 +177,28 @@ func TestLargeRequest(t *testing.T) {
 // a multipath route, but not with another metric.
 func TestRoutesSame(t *testing.T) {
 	t.Parallel()
-	r := netlink.Route{Dst: netip.MustParsePrefix("fd00::/64"), GW: netip.MustParseAddr("fd00:1::1"), Link: 3}
+	r := netlink.Route{Dst: netip.MustParsePrefix("fd00::/64"),
+		GW: netip.MustParseAddr("fd00:1::1"), Link: 3}
 	own := netlink.OwnRoute(r)
-	if !own.Same(own.In(1000)) || own.Same(own.WithPriority(7)) || !own.WithPriority(7).WithPriority(0).Same(own) {
+	if !own.Same(own.In(1000)) || own.Same(own.WithPriority(7)) ||
+		!own.WithPriority(7).WithPriority(0).Same(own) {
 		t.Error("tables and metrics")
 	}
-	hop := netlink.Body(unix.RtNexthop{Len: 28, Ifindex: 3}, netlink.Bytes(unix.RTA_GATEWAY, r.GW.AsSlice()))
+	hop := netlink.Body(unix.RtNexthop{Len: 28, Ifindex: 3},
+		netlink.Bytes(unix.RTA_GATEWAY, r.GW.AsSlice()))
 	body := func(hops ...byte) []byte {
-		return netlink.Body(unix.RtMsg{Family: unix.AF_INET6, Dst_len: 64, Protocol: unix.RTPROT_STATIC, Type: unix.RTN_UNICAST},
-			netlink.Bytes(unix.RTA_DST, r.Dst.Addr().AsSlice()), netlink.Uint32(unix.RTA_TABLE, 254), netlink.Bytes(unix.RTA_MULTIPATH, hops))
+		return netlink.Body(unix.RtMsg{Family: unix.AF_INET6, Dst_len: 64,
+			Protocol: unix.RTPROT_STATIC, Type: unix.RTN_UNICAST},
+			netlink.Bytes(unix.RTA_DST, r.Dst.Addr().AsSlice()), netlink.Uint32(unix.RTA_TABLE,
+				254), netlink.Bytes(unix.RTA_MULTIPATH, hops))
 	}
 	for n, hops := range [][]byte{1: hop, 2: append(hop, hop...)} {
 		if n == 0 {
 			continue
 		}
 		w := newWire(t)
-		w.answer(t, done(1), append(packet(unix.RTM_NEWROUTE, unix.NLM_F_MULTI, 2, body(hops...)), done(2)...))
+		w.answer(t, done(1), append(packet(unix.RTM_NEWROUTE, unix.NLM_F_MULTI, 2, body(hops...)),
+			done(2)...))
 		list, err := w.StoredRoutes(netlink.Link{Index: 3})
 		if err != nil || len(list) != 1 {
 			t.Fatal(list, err)

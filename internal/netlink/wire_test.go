@@ -31,8 +31,10 @@ func newWire(t testing.TB) *wire {
 	if err != nil {
 		t.Fatal(err)
 	}
-	soon := unix.NsecToTimeval(int64(50 * time.Millisecond)) // an answer that is not there does not come
-	if err := unix.SetsockoptTimeval(pair[0], unix.SOL_SOCKET, unix.SO_RCVTIMEO, &soon); err != nil {
+	// An answer that is not there does not come.
+	soon := unix.NsecToTimeval(int64(50 * time.Millisecond))
+	err = unix.SetsockoptTimeval(pair[0], unix.SOL_SOCKET, unix.SO_RCVTIMEO, &soon)
+	if err != nil {
 		t.Fatal(err)
 	}
 	ns, err := netns.Open("/proc/self/ns/net")
@@ -92,7 +94,8 @@ func (w *wire) forget() {
 
 // packet is one message of the kernel.
 func packet(kind, flags uint16, number uint32, payload []byte) []byte {
-	b := netlink.Body(unix.NlMsghdr{Len: uint32(unix.SizeofNlMsghdr + len(payload)), Type: kind, Flags: flags, Seq: number})
+	b := netlink.Body(unix.NlMsghdr{Len: uint32(unix.SizeofNlMsghdr + len(payload)), Type: kind,
+		Flags: flags, Seq: number})
 	b = append(b, payload...)
 	return append(b, make([]byte, netlink.Align(len(b))-len(b))...)
 }
@@ -188,7 +191,8 @@ func words(b []byte) string {
 // comment shows an attribute that is a text.
 func comment(attribute []byte) string {
 	value := bytes.TrimRight(attribute[min(4, len(attribute)):], "\x00")
-	if len(value) < 2 || bytes.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }) {
+	control := func(r rune) bool { return r < ' ' || r > '~' }
+	if len(value) < 2 || bytes.ContainsFunc(value, control) {
 		return ""
 	}
 	return fmt.Sprintf(" ; %q", value)
@@ -196,14 +200,21 @@ func comment(attribute []byte) string {
 
 var kindNames = map[uint16]string{
 	unix.NLMSG_ERROR: "NLMSG_ERROR", unix.NLMSG_DONE: "NLMSG_DONE",
-	unix.RTM_NEWLINK: "RTM_NEWLINK", unix.RTM_DELLINK: "RTM_DELLINK", unix.RTM_GETLINK: "RTM_GETLINK", unix.RTM_SETLINK: "RTM_SETLINK",
-	unix.RTM_NEWADDR: "RTM_NEWADDR", unix.RTM_DELADDR: "RTM_DELADDR", unix.RTM_GETADDR: "RTM_GETADDR",
-	unix.RTM_NEWROUTE: "RTM_NEWROUTE", unix.RTM_DELROUTE: "RTM_DELROUTE", unix.RTM_GETROUTE: "RTM_GETROUTE",
-	unix.RTM_NEWNEIGH: "RTM_NEWNEIGH", unix.RTM_DELNEIGH: "RTM_DELNEIGH", unix.RTM_GETNEIGH: "RTM_GETNEIGH",
-	unix.RTM_NEWRULE: "RTM_NEWRULE", unix.RTM_DELRULE: "RTM_DELRULE", unix.RTM_GETRULE: "RTM_GETRULE",
-	unix.RTM_NEWQDISC: "RTM_NEWQDISC", unix.RTM_DELQDISC: "RTM_DELQDISC", unix.RTM_GETQDISC: "RTM_GETQDISC",
-	unix.RTM_NEWTFILTER: "RTM_NEWTFILTER", unix.RTM_DELTFILTER: "RTM_DELTFILTER", unix.RTM_GETTFILTER: "RTM_GETTFILTER",
-	unix.RTM_NEWNSID: "RTM_NEWNSID", unix.RTM_GETNSID: "RTM_GETNSID",
+	unix.RTM_NEWLINK: "RTM_NEWLINK", unix.RTM_DELLINK: "RTM_DELLINK",
+	unix.RTM_GETLINK: "RTM_GETLINK", unix.RTM_SETLINK: "RTM_SETLINK",
+	unix.RTM_NEWADDR: "RTM_NEWADDR", unix.RTM_DELADDR: "RTM_DELADDR",
+	unix.RTM_GETADDR:  "RTM_GETADDR",
+	unix.RTM_NEWROUTE: "RTM_NEWROUTE", unix.RTM_DELROUTE: "RTM_DELROUTE",
+	unix.RTM_GETROUTE: "RTM_GETROUTE",
+	unix.RTM_NEWNEIGH: "RTM_NEWNEIGH", unix.RTM_DELNEIGH: "RTM_DELNEIGH",
+	unix.RTM_GETNEIGH: "RTM_GETNEIGH",
+	unix.RTM_NEWRULE:  "RTM_NEWRULE", unix.RTM_DELRULE: "RTM_DELRULE",
+	unix.RTM_GETRULE:  "RTM_GETRULE",
+	unix.RTM_NEWQDISC: "RTM_NEWQDISC", unix.RTM_DELQDISC: "RTM_DELQDISC",
+	unix.RTM_GETQDISC:   "RTM_GETQDISC",
+	unix.RTM_NEWTFILTER: "RTM_NEWTFILTER", unix.RTM_DELTFILTER: "RTM_DELTFILTER",
+	unix.RTM_GETTFILTER: "RTM_GETTFILTER",
+	unix.RTM_NEWNSID:    "RTM_NEWNSID", unix.RTM_GETNSID: "RTM_GETNSID",
 	unix.RTM_NEWLINKPROP: "RTM_NEWLINKPROP", unix.RTM_DELLINKPROP: "RTM_DELLINKPROP",
 }
 
