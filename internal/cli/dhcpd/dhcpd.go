@@ -28,12 +28,15 @@ func Run(args []string, version string) int {
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	usage := true                // until a command runs
-	cmd := program.Command(program.Name, func(ctx context.Context, o program.Options, _ []string) error {
+	start := func(ctx context.Context, o program.Options, _ []string) error {
 		usage = false
 		return run(ctx, o)
-	})
+	}
+	cmd := program.Command(program.Name, start)
 	cmd.Args, cmd.Version, cmd.SilenceErrors, cmd.SilenceUsage = cobra.NoArgs, version, true, true
-	cmd.Example = "  tenon-dhcp\n  tenon-dhcp --takeover\n  tenon-dhcp --hostprefix /host --timeout 2s"
+	cmd.Example = `  tenon-dhcp
+  tenon-dhcp --takeover
+  tenon-dhcp --hostprefix /host --timeout 2s`
 	cmd.CompletionOptions.DisableDefaultCmd = true
 	cmd.AddCommand(callUpstream(&usage))
 	if len(args) > 0 && args[0] == "daemon" { // as the plugin dhcp is started
@@ -45,7 +48,8 @@ func Run(args []string, version string) int {
 		return 0
 	}
 	object := cni.AsError(err)
-	fmt.Fprintf(os.Stderr, "%s: %s\n", program.Name, strings.ReplaceAll(strings.TrimSpace(object.Msg), "\n", "\n  and "))
+	text := strings.ReplaceAll(strings.TrimSpace(object.Msg), "\n", "\n  and ")
+	fmt.Fprintf(os.Stderr, "%s: %s\n", program.Name, text)
 	if usage {
 		fmt.Fprintf(os.Stderr, "hint: %s --help\n", program.Name)
 		return 2
@@ -57,7 +61,8 @@ func Run(args []string, version string) int {
 }
 
 func run(ctx context.Context, o program.Options) (err error) {
-	if os.Getenv("CNI_COMMAND") != "" { // by a runtime or a tool that calls all files in the plugin directory
+	// A runtime or a tool may call all files in the plugin directory.
+	if os.Getenv("CNI_COMMAND") != "" {
 		return fmt.Errorf("%s is no CNI plugin; the plugin is dhcp", program.Name)
 	}
 	level := slog.LevelInfo
@@ -75,9 +80,11 @@ func run(ctx context.Context, o program.Options) (err error) {
 func hint(err error) string {
 	switch {
 	case errors.Is(err, daemon.ErrRuns), errors.Is(err, unix.EADDRINUSE):
-		return "--takeover replaces a daemon of Tenon that runs; end any other, such as cni-dhcp.service of the upstream plugins"
+		return "--takeover replaces a daemon of Tenon that runs; " +
+			"end any other, such as cni-dhcp.service of the upstream plugins"
 	case errors.Is(err, rpc.ErrReference):
-		return "end that daemon and its socket unit, start this one without --takeover, and check the containers: then it renews their leases"
+		return "end that daemon and its socket unit, start this one without --takeover, " +
+			"and check the containers: then it renews their leases"
 	}
 	return ""
 }

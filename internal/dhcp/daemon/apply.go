@@ -40,7 +40,7 @@ func result(l *v4.Lease, priority int) *cni.Result {
 func (o *openLink) apply(ctx context.Context, before, after *v4.Lease, of *Record) error {
 	had, want := routes(before, of.Priority), routes(after, of.Priority)
 	moved := before == nil || after == nil || before.Address != after.Address
-	if !moved && !before.Server.IsValid() { // the lease of another daemon, see adoptForeign: ADD has set the routes
+	if !moved && !before.Server.IsValid() { // see adoptForeign: ADD has set the routes
 		had = want
 	}
 	obsolete := without(had, want)
@@ -96,7 +96,8 @@ func (o *openLink) changeRoutes(space *kernel.Space, obsolete, missing []kernel.
 
 // newMTU returns the MTU to set, 0 for none.
 func newMTU(before, after *v4.Lease, of *Record) int {
-	if after == nil || before != nil && before.MTU == after.MTU || !slices.Contains(of.Parameters, v4.OptMTU) {
+	same := after == nil || before != nil && before.MTU == after.MTU
+	if same || !slices.Contains(of.Parameters, v4.OptMTU) {
 		return 0
 	}
 	return after.MTU
@@ -113,7 +114,9 @@ func routes(l *v4.Lease, priority int) (list []kernel.Route) {
 		return nil
 	}
 	for _, r := range result(l, priority).Routes {
-		list = append(list, kernel.Route{Dst: r.Dst, GW: r.GW, Scope: r.Scope.Value, Priority: r.Priority})
+		list = append(list, kernel.Route{
+			Dst: r.Dst, GW: r.GW, Scope: r.Scope.Value, Priority: r.Priority,
+		})
 	}
 	return list
 }

@@ -53,7 +53,9 @@ const noteEvery = time.Minute
 // Run runs a daemon until its context ends. It does not release leases then.
 func Run(ctx context.Context, o Options) error {
 	o.Socket = cmp.Or(o.Socket, dhcp.DefaultSocket)
-	o.Timeout, o.ResendMax, o.ResendTimeout = cmp.Or(o.Timeout, 10*time.Second), cmp.Or(o.ResendMax, 62*time.Second), cmp.Or(o.ResendTimeout, 208*time.Second)
+	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
+	o.ResendMax = cmp.Or(o.ResendMax, 62*time.Second)
+	o.ResendTimeout = cmp.Or(o.ResendTimeout, 208*time.Second)
 	o.LookEvery = cmp.Or(o.LookEvery, time.Minute)
 	if o.HostPrefix != "" && !filepath.IsAbs(o.HostPrefix) {
 		return fmt.Errorf("hostprefix %q is not an absolute path", o.HostPrefix)

@@ -22,7 +22,8 @@ const unknownTime = time.Hour
 // files: the address in prevResult, if the interface has it. It does not wait for the server to
 // confirm it.
 func (d *Daemon) adoptForeign(ctx context.Context, q *rpc.Request, rec Record) (*cni.Result, error) {
-	unknown := cni.Errorf(cni.CodeInternal, "the daemon has no lease for interface %s of container %s", rec.IfName, rec.Container)
+	unknown := cni.Errorf(cni.CodeInternal, "the daemon has no lease for interface %s of container %s",
+		rec.IfName, rec.Container)
 	at, err := d.host.enter(ctx, &rec, q.NS)
 	if err != nil {
 		return nil, err
@@ -36,12 +37,17 @@ func (d *Daemon) adoptForeign(ctx context.Context, q *rpc.Request, rec Record) (
 	if err != nil {
 		return nil, err
 	}
-	was := slices.DeleteFunc(previous(q.Config), func(p netip.Prefix) bool { return !p.Addr().Is4() || !slices.Contains(have, p) })
+	was := slices.DeleteFunc(previous(q.Config), func(p netip.Prefix) bool {
+		return !p.Addr().Is4() || !slices.Contains(have, p)
+	})
 	if len(was) != 1 || rec.DHCP6 != "" || !d.host.reachable(&rec.Place) {
 		return nil, unknown
 	}
 	now := time.Now()
-	rec.Lease = &v4.Lease{Address: was[0], Renew: now.Add(unknownTime / 2), Rebind: now.Add(unknownTime / 8 * 7), Expires: now.Add(unknownTime)}
+	rec.Lease = &v4.Lease{
+		Address: was[0], Renew: now.Add(unknownTime / 2), Rebind: now.Add(unknownTime / 8 * 7),
+		Expires: now.Add(unknownTime),
+	}
 	name := dhcp.FileName(rec.Attachment)
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -149,7 +149,9 @@ func (d *Daemon) obtain(ctx context.Context, rec Record, at *openLink) (l *lease
 			return l, true, nil
 		}
 		d.mu.Unlock()
-		if had := l.snapshot(); had.Lost == "" && had.Lost6 == "" && had.DHCP6 == rec.DHCP6 && had.Place.NS == rec.Place.NS && had.Place.Index == rec.Place.Index {
+		had := l.snapshot()
+		same := had.DHCP6 == rec.DHCP6 && had.Place.NS == rec.Place.NS && had.Place.Index == rec.Place.Index
+		if same && had.Lost == "" && had.Lost6 == "" {
 			return l, false, at.Close()
 		}
 		d.drop(ctx, name) // the container is another, or the address is lost

@@ -26,7 +26,7 @@ type Options struct {
 	Timeout       time.Duration // after the first transmission of a message, 10 s
 	ResendMax     time.Duration // between attempts to get a lease, at most, 62 s
 	ResendTimeout time.Duration // for getting the first lease, 208 s
-	LookEvery     time.Duration // how often the daemon looks for interfaces and their addresses, 1 min
+	LookEvery     time.Duration // between checks of the interfaces and addresses, 1 min
 
 	Log *slog.Logger
 }
@@ -37,25 +37,33 @@ func Command(use string, run func(context.Context, Options, []string) error) *co
 	cmd := &cobra.Command{
 		Use:   use,
 		Short: "Hold the leases of the IPAM plugin dhcp",
-		Long: `Gets leases from DHCP servers for the IPAM plugin dhcp, and renews them, until it is ended by SIGTERM or SIGINT.
-"tenon-dhcp", "tenon dhcp-daemon" and the plugin, started as "dhcp daemon", do the same; the second and third start the first.
+		Long: `Gets leases from DHCP servers for the IPAM plugin dhcp, and renews them, until SIGTERM or SIGINT.
+"tenon-dhcp" is the program; "tenon dhcp-daemon" and the plugin, as "dhcp daemon", start it.
 
-Leases are in files beside the socket (PATH.d). They are not given back when the daemon ends: the next one goes on
-with those whose containers are still there. With --takeover it replaces one that runs, without a gap. A socket that
-systemd has opened (LISTEN_FDS) is used instead of --socketpath, which still says where the files are.
+Leases are in files in the directory PATH.d of the socket. The daemon does not release them when it
+ends: the next one continues with the leases of containers that still exist. With --takeover it
+replaces a running daemon, without a gap. A socket that systemd has opened (LISTEN_FDS) is used
+instead of --socketpath, which still names the directory of the files.
 
 Only root may use the socket. What happens is logged to standard error, as key=value.`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), o, given(cmd.Flags())) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return run(cmd.Context(), o, given(cmd.Flags()))
+		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Socket, "socketpath", dhcp.DefaultSocket, "listen on this `PATH`")
-	f.StringVar(&o.HostPrefix, "hostprefix", "", "put this before the paths of the socket and of namespaces")
-	f.StringVar(&o.PIDFile, "pidfile", "", "write the process ID to this `PATH`, which must be absolute")
+	f.StringVar(&o.HostPrefix, "hostprefix", "",
+		"put this before the paths of the socket and of namespaces")
+	f.StringVar(&o.PIDFile, "pidfile", "",
+		"write the process ID to this `PATH`, which must be absolute")
 	f.BoolVar(&o.TakeOver, "takeover", false, "replace a daemon that runs")
 	f.BoolVar(&o.Broadcast, "broadcast", false, "have servers answer by broadcast")
-	f.DurationVar(&o.Timeout, "timeout", 10*time.Second, "wait so long for an answer, then twice and four times as long")
-	f.DurationVar(&o.ResendMax, "resendmax", 62*time.Second, "wait at most so long between attempts to get a lease")
-	f.DurationVar(&o.ResendTimeout, "resendtimeout", 208*time.Second, "fail when there is no lease after this time")
+	f.DurationVar(&o.Timeout, "timeout", 10*time.Second,
+		"wait so long for an answer, then twice and four times as long")
+	f.DurationVar(&o.ResendMax, "resendmax", 62*time.Second,
+		"wait at most so long between attempts to get a lease")
+	f.DurationVar(&o.ResendTimeout, "resendtimeout", 208*time.Second,
+		"fail when there is no lease after this time")
 	f.BoolVar(&o.Debug, "debug", false, "log each message too")
 	return cmd
 }

@@ -28,12 +28,14 @@ var libexecDirs = []string{"/usr/local/libexec/tenon", "/usr/libexec/tenon", "/u
 type MissingError struct{ dir string }
 
 func (e *MissingError) Error() string {
-	return fmt.Sprintf("the program %s is neither in %s nor in %s nor in PATH", Name, e.dir, strings.Join(libexecDirs, ", "))
+	return fmt.Sprintf("the program %s is neither in %s nor in %s nor in PATH", Name, e.dir,
+		strings.Join(libexecDirs, ", "))
 }
 
 // Hint returns what helps.
 func (e *MissingError) Hint() string {
-	return fmt.Sprintf("put %s into the directory of tenon; \"tenon install %s\" then installs both", Name, e.dir)
+	return fmt.Sprintf("put %s into the directory of tenon; \"tenon install %s\" then installs both",
+		Name, e.dir)
 }
 
 // Find returns the path of the program, which it looks for in the directory of the running
@@ -46,7 +48,8 @@ func Find() (string, error) {
 	}
 	for _, dir := range append([]string{filepath.Dir(self)}, libexecDirs...) {
 		path := filepath.Join(dir, Name)
-		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+		info, err := os.Stat(path)
+		if err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
 			return path, nil
 		}
 	}
@@ -64,7 +67,8 @@ func Replace(args []string) error {
 	if err != nil {
 		return err
 	}
-	return fmt.Errorf("%s: %w", path, syscall.Exec(path, append([]string{Name}, args...), os.Environ()))
+	err = syscall.Exec(path, append([]string{Name}, args...), os.Environ())
+	return fmt.Errorf("%s: %w", path, err)
 }
 
 // Call has the program make a request, in JSON, of the upstream plugin's daemon at a socket, and

@@ -58,7 +58,8 @@ func Serve(ctx context.Context, c net.Conn, handle func(context.Context, *rpc.Re
 	defer cancel()
 	limited := &conn{Conn: c, cancel: cancel}
 	server := netrpc.NewServer()
-	if err := server.RegisterName("DHCP", &service{ctx: ctx, conn: limited, handle: handle}); err != nil {
+	methods := &service{ctx: ctx, conn: limited, handle: handle}
+	if err := server.RegisterName("DHCP", methods); err != nil {
 		panic(err) // the methods below are wrong
 	}
 	server.ServeConn(limited)
@@ -120,8 +121,8 @@ func (s *service) call(verb rpc.Verb, args *CmdArgs) (*rpc.Reply, error) {
 	_ = s.conn.SetDeadline(time.Time{})
 	defer func() { _ = s.conn.SetDeadline(time.Now().Add(patience)) }()
 	r := s.handle(s.ctx, &rpc.Request{
-		Verb: verb, Container: args.ContainerID, Netns: args.Netns, IfName: args.IfName, Args: args.Args,
-		Config: json.RawMessage(args.StdinData),
+		Verb: verb, Container: args.ContainerID, Netns: args.Netns, IfName: args.IfName,
+		Args: args.Args, Config: json.RawMessage(args.StdinData),
 	})
 	if r.Error != nil {
 		return nil, errors.New(r.Error.Msg)
@@ -134,7 +135,10 @@ func toResult(r *cni.Result) (out Result) {
 		out.IPs = append(out.IPs, IP{Address: toIPNet(ip.Address), Gateway: ip.Gateway.AsSlice()})
 	}
 	for _, r := range r.Routes {
-		route := Route{Dst: toIPNet(r.Dst), GW: r.GW.AsSlice(), MTU: r.MTU, AdvMSS: r.AdvMSS, Priority: r.Priority}
+		route := Route{
+			Dst: toIPNet(r.Dst), GW: r.GW.AsSlice(),
+			MTU: r.MTU, AdvMSS: r.AdvMSS, Priority: r.Priority,
+		}
 		if table, ok := r.Table.Get(); ok {
 			route.Table = &table
 		}
@@ -158,7 +162,9 @@ func Call(socket string, q rpc.Request) (*rpc.Reply, error) {
 		return nil, err
 	}
 	defer c.Close()
-	args := &CmdArgs{ContainerID: q.Container, Netns: q.Netns, IfName: q.IfName, Args: q.Args, StdinData: q.Config}
+	args := &CmdArgs{
+		ContainerID: q.Container, Netns: q.Netns, IfName: q.IfName, Args: q.Args, StdinData: q.Config,
+	}
 	var result Result
 	if q.Verb == rpc.Release {
 		err = c.Call("DHCP.Release", args, new(struct{}))
@@ -194,7 +200,9 @@ func fromResult(r Result) (*cni.Result, error) {
 		if err != nil {
 			return nil, err
 		}
-		route := cni.Route{Dst: dst, GW: fromIP(r.GW), MTU: r.MTU, AdvMSS: r.AdvMSS, Priority: r.Priority}
+		route := cni.Route{
+			Dst: dst, GW: fromIP(r.GW), MTU: r.MTU, AdvMSS: r.AdvMSS, Priority: r.Priority,
+		}
 		if r.Table != nil {
 			route.Table = cni.Some(*r.Table)
 		}

@@ -145,8 +145,8 @@ func (m *Message) Duration(code byte) (d time.Duration, ok bool) {
 // Encode returns the message as it is sent, at least 300 bytes (RFC 1542 section 2.1).
 func (m *Message) Encode() []byte {
 	p := dhcpv4.DHCPv4{
-		OpCode: dhcpv4.OpcodeBootRequest, HWType: iana.HWTypeEthernet, ClientHWAddr: m.MAC, NumSeconds: m.Secs,
-		ClientIPAddr: m.Client.AsSlice(), YourIPAddr: m.Your.AsSlice(), Options: m.Options,
+		OpCode: dhcpv4.OpcodeBootRequest, HWType: iana.HWTypeEthernet, ClientHWAddr: m.MAC,
+		NumSeconds: m.Secs, ClientIPAddr: m.Client.AsSlice(), YourIPAddr: m.Your.AsSlice(), Options: m.Options,
 	}
 	binary.BigEndian.PutUint32(p.TransactionID[:], m.XID)
 	if m.Reply {
@@ -170,12 +170,15 @@ func Decode(b []byte) (*Message, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
-	if p.OpCode != dhcpv4.OpcodeBootRequest && p.OpCode != dhcpv4.OpcodeBootReply || p.HWType != iana.HWTypeEthernet || len(p.ClientHWAddr) != 6 {
-		return nil, fmt.Errorf("%w: op %d, hardware type %d with %d bytes", ErrMalformed, p.OpCode, p.HWType, len(p.ClientHWAddr))
+	known := p.OpCode == dhcpv4.OpcodeBootRequest || p.OpCode == dhcpv4.OpcodeBootReply
+	if !known || p.HWType != iana.HWTypeEthernet || len(p.ClientHWAddr) != 6 {
+		return nil, fmt.Errorf("%w: op %d, hardware type %d with %d bytes",
+			ErrMalformed, p.OpCode, p.HWType, len(p.ClientHWAddr))
 	}
 	m := &Message{
-		Reply: p.OpCode == dhcpv4.OpcodeBootReply, XID: binary.BigEndian.Uint32(p.TransactionID[:]), Secs: p.NumSeconds,
-		Broadcast: p.Flags&broadcastFlag != 0, Client: specified(p.ClientIPAddr), Your: specified(p.YourIPAddr),
+		Reply: p.OpCode == dhcpv4.OpcodeBootReply, XID: binary.BigEndian.Uint32(p.TransactionID[:]),
+		Secs: p.NumSeconds, Broadcast: p.Flags&broadcastFlag != 0,
+		Client: specified(p.ClientIPAddr), Your: specified(p.YourIPAddr),
 		MAC: p.ClientHWAddr, Options: p.Options,
 	}
 	// RFC 2131 section 4.1: first the file field, then the server name. Package dhcpv4 reads

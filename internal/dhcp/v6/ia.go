@@ -55,7 +55,11 @@ func iaAddressOf(o dhcpv6.Option) (a iaAddress, ok bool) {
 	if o.Code() != OptIAAddr || len(value) < 24 {
 		return a, false
 	}
-	a = iaAddress{netip.AddrFrom16([16]byte(value)), client.Seconds(value[16:]), client.Seconds(value[20:])}
+	a = iaAddress{
+		addr:      netip.AddrFrom16([16]byte(value)),
+		preferred: client.Seconds(value[16:]),
+		valid:     client.Seconds(value[20:]),
+	}
 	list, err := options(value[24:])
 	return a, err == nil && usable(a.addr) && a.preferred <= a.valid && statusOf(list).code == success
 }

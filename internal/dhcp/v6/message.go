@@ -111,7 +111,10 @@ func Decode(b []byte) (*Message, error) {
 // options reads options as their bytes. The parsers of package dhcpv6 would refuse a whole message
 // for a mistake in an option that the client does not use, or in one address of several.
 func options(b []byte) (list dhcpv6.Options, err error) {
-	err = list.FromBytesWithParser(b, func(code dhcpv6.OptionCode, data []byte) (dhcpv6.Option, error) { return raw(code, data), nil })
+	parse := func(code dhcpv6.OptionCode, data []byte) (dhcpv6.Option, error) {
+		return raw(code, data), nil
+	}
+	err = list.FromBytesWithParser(b, parse)
 	return list, err
 }
 
