@@ -1,6 +1,7 @@
 package cni
 
 import (
+	"runtime"
 	"slices"
 	"strings"
 )
@@ -64,9 +65,17 @@ func (e Env) Environ() []string {
 	return vars
 }
 
-// Paths returns the folders of CNI_PATH in their order, empty entries left out.
+// PathSeparator separates the directories of CNI_PATH: a colon, on Windows a semicolon.
+func PathSeparator() string {
+	if runtime.GOOS == "windows" {
+		return ";"
+	}
+	return ":"
+}
+
+// Paths returns the directories of CNI_PATH in their order, without empty entries.
 func (e Env) Paths() []string {
-	return slices.DeleteFunc(strings.Split(e.Path, ":"), func(s string) bool { return s == "" })
+	return slices.DeleteFunc(strings.Split(e.Path, PathSeparator()), func(s string) bool { return s == "" })
 }
 
 // OwnNetnsAllowed reports whether CNI_NETNS_OVERRIDE permits CNI_NETNS to be the plugin's own namespace.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"github.com/tenon-cni/tenon/cni"
@@ -38,7 +39,7 @@ func LinkedType(path string) (typ string, ok bool) { return strings.CutPrefix(pa
 // Find returns the path of the executable of a plugin type: the first regular file of that name in
 // paths, symbolic links followed (specification 1.0.0, "Execution Protocol"). The execute bit is not
 // consulted: a file that lacks it fails to start rather than being passed over for a namesake. Where there is none the
-// error is [ErrNotFound]. The code of an error is [cni.CodeInvalidConfig].
+// error is [ErrNotFound]. The code of an error is [cni.CodeInvalidConfig]. On Windows the file may also be called TYPE.exe.
 func Find(paths []string, typ string) (string, error) {
 	if err := cni.ValidatePluginType(typ); err != nil {
 		return "", err
@@ -48,9 +49,11 @@ func Find(paths []string, typ string) (string, error) {
 		if dir == "" {
 			continue
 		}
-		path := filepath.Join(dir, typ)
-		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
-			return path, nil
+		for _, ext := range extensions() {
+			path := filepath.Join(dir, typ+ext)
+			if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+				return path, nil
+			}
 		}
 		searched = append(searched, dir)
 	}
@@ -60,4 +63,23 @@ func Find(paths []string, typ string) (string, error) {
 	}
 	return "", cni.Errorf(cni.CodeInvalidConfig, "plugin %q %w in %s", typ, ErrNotFound, strings.Join(searched, ", ")).
 		WithDetails("install the plugin there or add its folder to the plugin folders (CNI_PATH)")
+}
+
+const windowsExt = ".exe"
+
+// extensions returns what the name of the executable of a plugin may have behind its type, first choice first.
+func extensions() []string {
+	if runtime.GOOS == "windows" {
+		return []string{windowsExt, ""}
+	}
+	return []string{""}
+}
+
+// typeOf returns the type of the plugin that a path leads to.
+func typeOf(path string) string {
+	name := filepath.Base(path)
+	if runtime.GOOS == "windows" {
+		name = strings.TrimSuffix(name, windowsExt)
+	}
+	return name
 }

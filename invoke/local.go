@@ -3,7 +3,7 @@ package invoke
 import (
 	"context"
 	"os"
-	"path/filepath"
+	"runtime"
 	"sync"
 	"time"
 
@@ -18,7 +18,7 @@ type Local map[string]Handler
 
 // Call implements [Caller]. A plugin that is not there has [cni.CodeInvalidConfig].
 func (l Local) Call(ctx context.Context, c Call) (Reply, error) {
-	name := filepath.Base(c.Path)
+	name := typeOf(c.Path)
 	h, ok := l[name]
 	if !ok {
 		return Reply{}, c.error(cni.Errorf(cni.CodeInvalidConfig, "plugin %q is not part of this program", name), outcome{})
@@ -48,14 +48,23 @@ type Auto struct {
 
 // Call implements [Caller].
 func (a Auto) Call(ctx context.Context, c Call) (Reply, error) {
-	if a.Local[filepath.Base(c.Path)] != nil && !a.AlwaysExec && isSelf(c.Path) {
+	if a.Local[typeOf(c.Path)] != nil && !a.AlwaysExec && isSelf(c.Path) {
 		return a.Local.Call(ctx, c)
 	}
 	return a.Process.Call(ctx, c)
 }
 
-// self is the running program. The link leads to its file even after another took its name.
-var self = sync.OnceValues(func() (os.FileInfo, error) { return os.Stat("/proc/self/exe") })
+// self is the running program. On Linux the link leads to its file even after another took its name.
+var self = sync.OnceValues(func() (os.FileInfo, error) {
+	if runtime.GOOS == "linux" {
+		return os.Stat("/proc/self/exe")
+	}
+	path, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	return os.Stat(path)
+})
 
 func isSelf(path string) bool {
 	own, err := self()

@@ -10,8 +10,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/tenon-cni/tenon/cni"
 )
 
@@ -36,6 +34,9 @@ const (
 // descendant has left the group and holds standard output. Descendants of a plugin that ended by itself are left alone.
 // A plugin that writes more than 16 MiB to standard output is stopped like that, too. An executable that is open for
 // writing (ETXTBSY) is tried again for about six seconds, in the end once a second.
+//
+// Windows has neither process groups nor signals: there a plugin inherits no [Call.Files], and when ctx ends Call kills the
+// plugin at once, but not its descendants.
 type Process struct {
 	// Stderr is where standard error of plugins goes, at once and whatever becomes of the call. It
 	// has to bear concurrent writes if calls are concurrent. nil is [os.Stderr].
@@ -56,7 +57,7 @@ func (p Process) Call(ctx context.Context, c Call) (Reply, error) {
 			return Reply{}, c.stopped(ctx, time.Since(start), outcome{})
 		}
 		r, err := p.run(ctx, c)
-		if try == busyRetries || !errors.Is(err, unix.ETXTBSY) {
+		if try == busyRetries || !errors.Is(err, syscall.ETXTBSY) {
 			return r, err
 		}
 		timer := time.NewTimer(wait)
@@ -84,15 +85,14 @@ func (p Process) run(ctx context.Context, c Call) (Reply, error) {
 	cmd.Path, cmd.Err = c.Path, nil // never searched for in PATH
 	cmd.Env = p.environ(ctx, c.Env)
 	cmd.Stdin = bytes.NewReader(c.Stdin)
-	cmd.ExtraFiles = c.Files
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: !c.Joined}
 	cmd.WaitDelay = drainFor
+	g := newGroup(cmd, c)
 	cmd.Cancel = func() error {
-		if err := unix.Kill(target(cmd, c.Joined), unix.SIGTERM); err != nil {
+		if err := g.terminate(); err != nil {
 			return os.ErrProcessDone
 		}
 		stopped = true
-		kill = time.AfterFunc(killAfter, func() { _ = unix.Kill(target(cmd, c.Joined), unix.SIGKILL) })
+		kill = time.AfterFunc(killAfter, g.kill)
 		return nil
 	}
 	drain, err := collect(cmd, &stdout, &stderr)
@@ -108,7 +108,7 @@ func (p Process) run(ctx context.Context, c Call) (Reply, error) {
 	if stopped {
 		kill.Stop()
 		if !c.Joined {
-			_ = unix.Kill(target(cmd, c.Joined), unix.SIGKILL) // what of the group outlived the plugin
+			g.kill() // what of the group outlived the plugin
 		}
 	}
 	switch {
@@ -128,23 +128,15 @@ func (p Process) run(ctx context.Context, c Call) (Reply, error) {
 	return Reply{Stdout: o.stdout, Stderr: o.stderr}, nil
 }
 
-// target is whom signals go to, as kill(2) names them.
-func target(cmd *exec.Cmd, joined bool) int {
-	if joined {
-		return cmd.Process.Pid
-	}
-	return -cmd.Process.Pid
-}
-
 func startHint(err error) string {
 	switch {
-	case errors.Is(err, unix.EACCES):
+	case errors.Is(err, syscall.EACCES):
 		return "the file is not executable, or its file system is mounted noexec"
-	case errors.Is(err, unix.ETXTBSY):
+	case errors.Is(err, syscall.ETXTBSY):
 		return "the file is still being written; replace plugins by renaming a finished file"
-	case errors.Is(err, unix.ENOEXEC):
+	case errors.Is(err, syscall.ENOEXEC):
 		return "the file is neither a program for this machine nor a script with an interpreter line"
-	case errors.Is(err, unix.ENOENT):
+	case errors.Is(err, syscall.ENOENT):
 		return "the file is gone, or its interpreter does not exist"
 	}
 	return ""

@@ -9,9 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/regular"
@@ -142,7 +141,7 @@ func equalConfig(a, b *cni.PluginConfig) bool {
 func (c cache) get(a cni.Attachment) (*Record, error) {
 	path := c.path(a)
 	r, err := c.read(path)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENAMETOOLONG) || err == nil && r.Attachment != a {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENAMETOOLONG) || err == nil && r.Attachment != a {
 		return nil, cni.Errorf(cni.CodeUnknownContainer, "%w", ErrNoRecord)
 	}
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -60,7 +61,7 @@ type Client struct {
 
 	// Isolated declares that this process shares neither its network namespace nor its plugins' files with another
 	// runtime, as in a sandbox of its own. Then the state directory is not registered in [RegistryDir], and GC does not
-	// look for the attachments of other state directories.
+	// look for the attachments of other state directories. On systems other than Linux it is always so.
 	Isolated bool
 
 	held []*os.File // the locks of the operation, which plugins keep: see holding
@@ -166,7 +167,7 @@ func (c *Client) findIPAM(p *cni.PluginConfig) error {
 func (c *Client) env(verb cni.Command, a cni.Attachment, p Parameters) cni.Env {
 	e := cni.Env{
 		Command: verb, ContainerID: a.Container, Netns: p.Netns, IfName: a.IfName,
-		Args: p.Args.String(), Path: strings.Join(c.pluginDirs(), ":"),
+		Args: p.Args.String(), Path: strings.Join(c.pluginDirs(), cni.PathSeparator()),
 	}
 	if p.HostNetns {
 		e.NetnsOverride = "1"
@@ -302,8 +303,11 @@ func (p Parameters) refuseOwnNetns() error {
 }
 
 // isOwnNetns reports whether path is the network namespace in which plugins would be started: that of
-// this thread. A path that cannot be looked at is not.
+// this thread. A path that cannot be looked at is not, and only Linux has namespaces.
 func isOwnNetns(path string) (bool, error) {
+	if runtime.GOOS != "linux" {
+		return false, nil
+	}
 	own, err := os.Stat("/proc/thread-self/ns/net")
 	if err != nil {
 		return false, err
@@ -311,6 +315,9 @@ func isOwnNetns(path string) (bool, error) {
 	asked, err := os.Stat(path)
 	return err == nil && os.SameFile(own, asked), nil
 }
+
+// isolated reports whether the client goes without the registry. Only Linux has a directory that is empty after a boot.
+func (c *Client) isolated() bool { return c.Isolated || runtime.GOOS != "linux" }
 
 // bootID names this run of the kernel; empty where it cannot be told.
 func bootID() string {

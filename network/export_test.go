@@ -7,9 +7,8 @@ import (
 	"io"
 	"os"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/lockfile"
 	"github.com/tenon-cni/tenon/network/config"
 )
 
@@ -19,25 +18,25 @@ func HoldLock(args []string) bool {
 	if len(args) != 3 || args[1] != "hold-lock" {
 		return false
 	}
-	l, err := lockPath(context.Background(), args[2], unix.F_WRLCK)
+	l, err := lockfile.Take(context.Background(), args[2], lockfile.Exclusive)
 	if err != nil {
 		panic(err)
 	}
 	fmt.Println("locked")
 	_, _ = io.Copy(io.Discard, os.Stdin)
-	l.release()
+	l.Release()
 	return true
 }
 
-// LockShared and LockExclusive are lockPath for tests.
+// LockShared and LockExclusive are lockfile.Take for tests.
 func LockShared(ctx context.Context, path string) (release func(), err error) {
-	l, err := lockPath(ctx, path, unix.F_RDLCK)
-	return l.release, err
+	l, err := lockfile.Take(ctx, path, lockfile.Shared)
+	return l.Release, err
 }
 
 func LockExclusive(ctx context.Context, path string) (release func(), err error) {
-	l, err := lockPath(ctx, path, unix.F_WRLCK)
-	return l.release, err
+	l, err := lockfile.Take(ctx, path, lockfile.Exclusive)
+	return l.Release, err
 }
 
 // SetRoot puts a directory in front of the paths that are fixed for a host.

@@ -188,7 +188,7 @@ func (c *Client) judgeOthers(n *config.Network, j *judgement) error {
 			}
 		}
 	}
-	if dir := c.defaultCacheDir(); !c.Isolated && dir != c.cacheDir() {
+	if dir := c.defaultCacheDir(); !c.isolated() && dir != c.cacheDir() {
 		found, err := cacheAt(dir).scan(n.Name)
 		errs = append(errs, err, j.keepUnreadable(n, dir))
 		for _, f := range found {

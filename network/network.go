@@ -37,6 +37,12 @@
 // Prometheus, module otel spans. [Client.Log] has them at level Debug. Plugins get the trace of the context
 // ([invoke.WithTrace]). All of them name an attachment as link aliases and rules in the kernel do: [cni.Attachment.Owner].
 //
+// # Systems
+//
+// The package works on Linux, macOS, FreeBSD and Windows. Only Linux has network namespaces that a client can compare with
+// its own, names the boot of a record, so that [Client.Recover] finds attachments of an earlier boot, and has the registry
+// of state directories. On Windows a plugin that outlives a killed runtime holds no lock.
+//
 // What a plugin does, and how it is started, is not here: see packages plugin and invoke.
 package network
 

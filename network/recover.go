@@ -7,9 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/lockfile"
 )
 
 // Recovered is one thing that [Client.Recover] has done.
@@ -130,10 +129,10 @@ func (c *Client) sweepDues(ctx context.Context) error {
 func (c *Client) sweepLocked(ctx context.Context, path string, f func() error) error {
 	ctx, cancel := c.limit(ctx, 1)
 	defer cancel()
-	l, err := lockPath(ctx, path, unix.F_WRLCK)
+	l, err := lockfile.Take(ctx, path, lockfile.Exclusive)
 	if err != nil {
 		return cni.Errorf(cni.CodeTryAgainLater, "unfinished records: lock %s: %w", filepath.Base(path), err)
 	}
-	defer l.release()
+	defer l.Release()
 	return f()
 }

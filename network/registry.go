@@ -10,9 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/lockfile"
 )
 
 // RegistryDir is where each [Client] registers its state directory before it attaches, so that GC of one runtime knows what the
@@ -27,14 +26,14 @@ type registry struct{ dir string }
 
 func (c *Client) registry() registry { return registry{filepath.Join(c.root, RegistryDir)} }
 
-func (g registry) lock(ctx context.Context, mode int16) (lockedFile, error) {
-	return lockPath(ctx, g.dir+".lock", mode)
+func (g registry) lock(ctx context.Context, mode lockfile.Mode) (lockfile.Lock, error) {
+	return lockfile.Take(ctx, g.dir+".lock", mode)
 }
 
 // register registers the state directory. ADD goes on without, as a host on which it cannot be registered may have no other
 // runtime.
 func (c *Client) register(ctx context.Context) {
-	if c.Isolated {
+	if c.isolated() {
 		return
 	}
 	if err := c.registry().add(ctx, c.stateDir()); err != nil {
@@ -59,11 +58,11 @@ func (g registry) add(ctx context.Context, dir string) error {
 	if err := os.MkdirAll(g.dir, 0o755); err != nil {
 		return err
 	}
-	l, err := g.lock(ctx, unix.F_WRLCK)
+	l, err := g.lock(ctx, lockfile.Exclusive)
 	if err != nil {
 		return err
 	}
-	defer l.release()
+	defer l.Release()
 	if err := g.sweep(); err != nil {
 		return err
 	}
@@ -148,11 +147,11 @@ func (g registry) list() ([]stateDir, error) {
 
 // hold keeps the registry as it is until the file is released. It returns nil if there is no registry and none can be made: then
 // no state directory is registered.
-func (g registry) hold(ctx context.Context) (*lockedFile, error) {
+func (g registry) hold(ctx context.Context) (*lockfile.Lock, error) {
 	if err := os.MkdirAll(g.dir, 0o755); err != nil && !exists(g.dir) {
 		return nil, nil
 	}
-	l, err := g.lock(ctx, unix.F_RDLCK)
+	l, err := g.lock(ctx, lockfile.Shared)
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +160,7 @@ func (g registry) hold(ctx context.Context) (*lockedFile, error) {
 
 // others returns clients for the state directories of other runtimes, in the order of their paths.
 func (c *Client) others() ([]*Client, error) {
-	if c.Isolated {
+	if c.isolated() {
 		return nil, nil
 	}
 	dirs, err := c.registry().list()
@@ -190,7 +189,7 @@ func (c *Client) others() ([]*Client, error) {
 // Each GC locks them in the order of their paths. err is only about the own state directory; what cannot be locked of
 // the others is in unknown.
 func (c *Client) lockHost(ctx context.Context, network string) (locked *Client, unlock func(), unknown, err error) {
-	if c.Isolated {
+	if c.isolated() {
 		locked, unlock, err = c.lockNetwork(ctx, network)
 		return locked, unlock, nil, err
 	}
@@ -207,8 +206,8 @@ func (c *Client) lockHost(ctx context.Context, network string) (locked *Client, 
 		errs = append(errs, cni.Errorf(cni.CodeIOFailure, "registered state directories: %w", err))
 	}
 	if registry != nil {
-		locked, held = c.holding(registry.File), append(held, registry.release)
-		nested = registry.inherited()
+		locked, held = c.holding(registry.File), append(held, registry.Release)
+		nested = registry.Inherited()
 	}
 	all, _ := c.others() // judge reports what cannot be listed
 	path, err := canonical(c.stateDir())
@@ -221,7 +220,7 @@ func (c *Client) lockHost(ctx context.Context, network string) (locked *Client, 
 		switch {
 		case err == nil:
 			locked, held = locked.holding(next.held[len(one.held):]...), append(held, release)
-		case nested && errors.Is(err, errInherited): // that runtime holds it for this program
+		case nested && errors.Is(err, lockfile.ErrInherited): // that runtime holds it for this program
 		case one == c:
 			unlock()
 			return nil, nil, nil, err

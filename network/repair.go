@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/lockfile"
 	"github.com/tenon-cni/tenon/invoke"
 )
 
@@ -83,7 +84,7 @@ func (c *Client) lockRecorded(ctx context.Context, wanted func(cni.Owner) bool) 
 	for _, network := range slices.Sorted(maps.Keys(locked)) {
 		try, cancel := wait, context.CancelFunc(func() {})
 		if wait.Err() != nil { // others have used the time up
-			try, cancel = context.WithTimeout(ctx, lastWait)
+			try, cancel = context.WithTimeout(ctx, lockfile.LastWait)
 		}
 		_, release, err := c.lockNetwork(try, network)
 		cancel()

@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/renameio/v2"
-
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/boot"
 	"github.com/tenon-cni/tenon/internal/regular"
@@ -24,7 +22,7 @@ type store struct{ dir string }
 const (
 	recordExt   = ".json"
 	deletingExt = ".deleting" // a record since its DEL has begun
-	draftPrefix = "."         // renameio's too
+	draftPrefix = "."         // of [regular.Replace] too
 )
 
 func (c *Client) store() store { return store{filepath.Join(c.stateDir(), "records")} }
@@ -63,16 +61,7 @@ func removeFile(path string) error {
 // put stores a record durably and atomically.
 func (s store) put(r *Record) error {
 	return s.write(r, func(path string, b []byte) error {
-		f, err := renameio.NewPendingFile(path, renameio.WithTempDir(s.dir), renameio.WithPermissions(0o600))
-		if err != nil {
-			return err
-		}
-		defer f.Cleanup()
-		boot.Mark(int(f.Fd()), bootID())
-		if _, err := f.Write(b); err != nil {
-			return err
-		}
-		return f.CloseAtomicallyReplace()
+		return regular.Replace(path, b, 0o600, func(f *os.File) { boot.Mark(int(f.Fd()), bootID()) })
 	})
 }
 

@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/google/renameio/v2"
-
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/regular"
 )
@@ -102,9 +100,8 @@ func (c *versionCache) store() error {
 	if err != nil {
 		return err
 	}
-	dir := filepath.Dir(c.path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(c.path), 0o700); err != nil {
 		return err
 	}
-	return renameio.WriteFile(c.path, b, 0o600, renameio.WithTempDir(dir))
+	return regular.Replace(c.path, b, 0o600, nil)
 }

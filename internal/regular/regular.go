@@ -8,47 +8,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
-
-	"golang.org/x/sys/unix"
+	"path/filepath"
 )
 
 // ErrNotRegular says that a path names something other than a regular file.
 var ErrNotRegular = errors.New("not a regular file")
-
-// Open opens a file as [os.OpenFile] does, without waiting. The error is an [*fs.PathError] that
-// wraps [ErrNotRegular], or EISDIR for a directory, if there is something else in its place.
-func Open(path string, flags int, mode fs.FileMode) (*os.File, error) {
-	f, err := os.OpenFile(path, flags|unix.O_NONBLOCK, mode)
-	if errors.Is(err, unix.ENXIO) { // a FIFO without a reader, opened for writing, or a socket
-		err = &fs.PathError{Op: "open", Path: path, Err: ErrNotRegular}
-	}
-	if err != nil {
-		return nil, err
-	}
-	if err := Check(int(f.Fd())); err != nil {
-		_ = f.Close()
-		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
-	}
-	return f, nil
-}
-
-// Check returns [ErrNotRegular], or EISDIR for a directory, if the descriptor does not refer to
-// a regular file. The file has to be opened with O_NONBLOCK, which Check removes.
-func Check(fd int) error {
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return err
-	}
-	switch st.Mode & unix.S_IFMT {
-	case unix.S_IFREG:
-	case unix.S_IFDIR:
-		return unix.EISDIR
-	default:
-		return ErrNotRegular
-	}
-	_, err := unix.FcntlInt(uintptr(fd), unix.F_SETFL, 0)
-	return err
-}
 
 // ReadFile reads a file as [os.ReadFile] does. It returns the same errors as [Open].
 func ReadFile(path string) ([]byte, error) {
@@ -68,4 +32,29 @@ func WriteFile(path string, content []byte, mode fs.FileMode) error {
 	}
 	_, err = f.Write(content)
 	return errors.Join(err, f.Close())
+}
+
+// Replace writes a file with a mode, whatever the umask is, atomically and durably: also after a power cut the file has
+// the old content or the new. Until then the new content is in a file whose name begins with a dot and the name of the
+// file. Replace calls mark, unless it is nil, with the new file before it writes the content.
+func Replace(path string, content []byte, mode fs.FileMode, mark func(*os.File)) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path))
+	if err != nil {
+		return err
+	}
+	if mark != nil {
+		mark(f)
+	}
+	_, err = f.Write(content)
+	err = errors.Join(err, f.Chmod(mode))
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	return err
 }

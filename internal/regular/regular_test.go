@@ -1,71 +1,69 @@
 package regular_test
 
 import (
-	"errors"
-	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 	"testing"
-
-	"golang.org/x/sys/unix"
+	"time"
 
 	"github.com/tenon-cni/tenon/internal/regular"
 )
 
-// FIFOs, sockets, devices, directories, and links to them are refused at once, whichever way they
-// are opened.
-func TestRefused(t *testing.T) {
+// Replace leaves the old file and no draft where it fails, and the new content with its mode where it succeeds.
+func TestReplace(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	in := func(name string) string { return filepath.Join(dir, name) }
-	socket, err := net.Listen("unix", in("socket"))
-	if err != nil {
+	path := filepath.Join(dir, "file")
+	for _, content := range []string{"old", "new content"} {
+		marked := ""
+		if err := regular.Replace(path, []byte(content), 0o644, func(f *os.File) { marked = filepath.Base(f.Name()) }); err != nil {
+			t.Fatal(err)
+		}
+		b, err := os.ReadFile(path)
+		if err != nil || string(b) != content {
+			t.Errorf("%q, %v; want %q", b, err, content)
+		}
+		if ok, _ := filepath.Match(".file*", marked); !ok {
+			t.Errorf("marked %q", marked)
+		}
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode() != 0o644 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+	if err := regular.Replace(filepath.Join(dir, "absent", "file"), nil, 0o600, nil); err == nil {
+		t.Error("success in a directory that does not exist")
+	}
+	busy := filepath.Join(dir, "directory")
+	if err := os.MkdirAll(filepath.Join(busy, "member"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	defer socket.Close()
-	err = errors.Join(unix.Mkfifo(in("fifo"), 0o600), os.Symlink("fifo", in("link")), os.Mkdir(in("dir"), 0o700))
-	if err != nil {
-		t.Fatal(err)
+	if err := regular.Replace(busy, []byte("x"), 0o600, nil); err == nil {
+		t.Error("a directory was replaced")
 	}
-	for path, want := range map[string]error{
-		in("fifo"): regular.ErrNotRegular, in("link"): regular.ErrNotRegular, in("socket"): regular.ErrNotRegular,
-		"/dev/null": regular.ErrNotRegular, in("dir"): unix.EISDIR, in("none"): nil,
-	} {
-		_, read := regular.ReadFile(path)
-		_, both := regular.Open(path, os.O_RDWR, 0o600)
-		errs := map[string]error{"read": read, "open": both}
-		if want != nil {
-			errs["write"] = regular.WriteFile(path, []byte("x"), 0o600)
-		} else {
-			want = fs.ErrNotExist
-		}
-		for how, err := range errs {
-			var pathError *fs.PathError
-			if !errors.Is(err, want) || !errors.As(err, &pathError) || pathError.Path != path {
-				t.Errorf("%s %s: %v, want %v", how, path, err, want)
-			}
-		}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 2 {
+		t.Errorf("left: %v, %v", entries, err)
 	}
 }
 
-// Regular files are written and read as a whole.
-func TestRegularFile(t *testing.T) {
+// The identity of a file changes with its content and with the file; that of no file is zero.
+func TestIdentity(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "file")
-	for _, content := range []string{"longer than the next", "short", ""} {
-		err := regular.WriteFile(path, []byte(content), 0o600)
-		b, errRead := regular.ReadFile(path)
-		if err := errors.Join(err, errRead); err != nil || string(b) != content {
-			t.Errorf("%q, %v; want %q", b, err, content)
-		}
+	if id := regular.Identify(path); id != (regular.Identity{}) {
+		t.Errorf("no file: %+v", id)
 	}
-	f, err := regular.Open(path, os.O_RDONLY, 0)
-	if err != nil {
+	if err := os.WriteFile(path, []byte("a"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	if flags, err := unix.FcntlInt(f.Fd(), unix.F_GETFL, 0); err != nil || flags&unix.O_NONBLOCK != 0 {
-		t.Errorf("flags %#x, %v", flags, err)
+	first := regular.Identify(path)
+	if now := time.Unix(0, first.MTime); !first.Young(now) || first.Young(now.Add(time.Second)) || first.Young(now.Add(-time.Second)) {
+		t.Errorf("young: %+v", first)
+	}
+	if err := os.WriteFile(path, []byte("ab"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if second := regular.Identify(path); second == first || second == (regular.Identity{}) {
+		t.Errorf("other content: %+v after %+v", second, first)
 	}
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"errors"
 	"log/slog"
 	"maps"
 	"sync"
@@ -34,7 +35,8 @@ type Options struct {
 	// be replaced by removing it first. Zero is 2 s, negative is not at all.
 	Linger time.Duration
 
-	// NoWatch leaves the directories unwatched; changes are found by Rescan and [Directory.Reload] alone.
+	// NoWatch leaves the directories unwatched; changes are found by Rescan and [Directory.Reload] alone, as on systems other
+	// than Linux.
 	NoWatch bool
 
 	// Notify, unless nil, is told of each snapshot after the first, one at a time and in order. It must not call
@@ -88,7 +90,7 @@ type Directory struct {
 // Open reads a configuration directory and goes on to keep it up to date, until it is closed. That the directory is missing
 // or empty, or that something in it is broken, is a problem in the snapshot, no error. There is an error, with
 // [cni.CodeInvalidConfig], only where the options are contradictory.
-func Open(o Options) (*Directory, error) { return open(o, newInotify) }
+func Open(o Options) (*Directory, error) { return open(o, newWatcher) }
 
 func open(o Options, w func(events chan<- struct{}) (watcher, error)) (*Directory, error) {
 	if o.Min < 0 {
@@ -272,7 +274,7 @@ func (f *Directory) watch(folders []string) (more bool) {
 	if err == nil {
 		more, err = f.watcher.watch(folders)
 	}
-	if err != nil && !f.deaf {
+	if err != nil && !f.deaf && !errors.Is(err, errors.ErrUnsupported) {
 		f.log().Warn("configuration is not watched, but only looked at from time to time", "folder", f.options.Dir,
 			"every", f.options.Rescan, "error", err)
 	}

@@ -89,7 +89,10 @@ type digests struct {
 }
 
 func (d *digests) of(path string) (string, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // what is no file must not block
+	f, err := regular.Open(path, os.O_RDONLY, 0)
+	if errors.Is(err, regular.ErrNotRegular) || errors.Is(err, syscall.EISDIR) {
+		return "", fmt.Errorf("%s is not a file", path)
+	}
 	if err != nil {
 		return "", err
 	}
@@ -97,9 +100,6 @@ func (d *digests) of(path string) (string, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return "", err
-	}
-	if !info.Mode().IsRegular() {
-		return "", fmt.Errorf("%s is not a file", path)
 	}
 	id := regular.IdentityOf(info)
 	d.mu.Lock()

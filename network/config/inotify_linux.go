@@ -9,15 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watcher tells that something may have changed in directories. What exactly is for others to find out, so that an event that is
-// lost, late or about something else does no harm.
-type watcher interface {
-	// watch makes directories those that are watched, and reports whether some were not before. Those that are not there are
-	// left out. The error is about directories that cannot be watched.
-	watch(folders []string) (more bool, err error)
-	Close() error
-}
-
 // inotify watches with inotify(7). The kernel watches directories, not paths: those that are gone have to be given again when
 // there are others in their place.
 type inotify struct {
@@ -30,8 +21,8 @@ type inotify struct {
 const inotifyMask = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_CLOSE_WRITE | unix.IN_ATTRIB |
 	unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR
 
-// newInotify sends to events when something has changed, unless nobody has received that of the time before.
-func newInotify(events chan<- struct{}) (watcher, error) {
+// newWatcher sends to events when something has changed, unless nobody has received that of the time before.
+func newWatcher(events chan<- struct{}) (watcher, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		return nil, fmt.Errorf("inotify: %w", err)

@@ -8,13 +8,11 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/google/renameio/v2"
-
+	"github.com/tenon-cni/tenon/internal/regular"
 	"github.com/tenon-cni/tenon/network"
 )
 
@@ -64,7 +62,7 @@ func (r *Registry) WritePrometheus(ctx context.Context, w io.Writer) error {
 func (r *Registry) WriteFile(ctx context.Context, path string) error {
 	var b bytes.Buffer
 	sourceErr := r.WritePrometheus(ctx, &b)
-	err := renameio.WriteFile(path, b.Bytes(), 0o644, renameio.WithTempDir(filepath.Dir(path)), renameio.IgnoreUmask())
+	err := regular.Replace(path, b.Bytes(), 0o644, nil)
 	return errors.Join(err, sourceErr)
 }
 

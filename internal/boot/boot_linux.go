@@ -1,5 +1,3 @@
-// Package boot tells what was written since the system started from what an earlier boot has left on disk: no network
-// namespace survives a boot, so what such a file says about one holds no longer.
 package boot
 
 import (
@@ -11,9 +9,6 @@ import (
 
 	"golang.org/x/sys/unix"
 )
-
-// MaxID is how long the name of a boot may be, in bytes.
-const MaxID = 64
 
 // ID is the random ID that the kernel chose when it started (random(4)).
 func ID() (string, error) {

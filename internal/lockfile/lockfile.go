@@ -1,0 +1,123 @@
+// Package lockfile locks between goroutines and processes with a file that exists only while the lock is in use. A lock
+// belongs to the open file: a process that inherits the file keeps the lock, also after the process that took it has
+// ended. The package does not know what the locks are about.
+//
+// # Systems
+//
+// Linux locks two bytes of the file with open file description locks (fcntl(2), F_OFD_SETLK), so an exclusive lock that
+// waits is not overtaken by further shared ones. Windows does the same with LockFileEx. macOS and FreeBSD lock the whole
+// file with flock(2): there shared locks can overtake an exclusive one. [Lock.Inherited] works on Linux only, and Windows
+// has no locks that processes inherit.
+package lockfile
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/tenon-cni/tenon/internal/regular"
+)
+
+// Mode is how a lock excludes others.
+type Mode uint8
+
+// The modes.
+const (
+	Shared    Mode = iota // excludes exclusive locks
+	Exclusive             // excludes all other locks
+	unlocked
+)
+
+// ErrInherited is the error of a lock that the program which started this one holds, so that waiting would never end.
+var ErrInherited = errors.New(
+	"it is held by the runtime that has started this program, which needs a state folder of its own")
+
+// errBusy is the error of set if another open file has locked the bytes.
+var errBusy = errors.New("locked")
+
+// Lock is a lock that is held.
+type Lock struct{ *os.File }
+
+// The bytes. A caller takes the gate first, in the mode of the lock, and releases the gate as soon as it holds the lock:
+// further shared locks do not overtake an exclusive lock that waits for the shared ones before it.
+const (
+	gate int64 = iota
+	held
+	both // bytes
+)
+
+// Take waits for a lock until ctx ends, and makes its file and the directory of the file. The error is that of ctx,
+// [ErrInherited], or about the file.
+func Take(ctx context.Context, path string, m Mode) (Lock, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return Lock{}, err
+	}
+	for {
+		if err := ctx.Err(); err != nil {
+			return Lock{}, err
+		}
+		f, err := regular.Open(path, os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			return Lock{}, err
+		}
+		l := Lock{f}
+		for _, b := range []int64{gate, held} {
+			if err := l.take(ctx, b, m); err != nil {
+				return Lock{}, err
+			}
+		}
+		if l.inPlace() {
+			_ = l.set(gate, 1, unlocked)
+			return l, nil
+		}
+		l.Release() // its last holder removed the file in the meantime
+	}
+}
+
+// FirstWait and LastWait are the shortest and the longest time before [Take] tries again.
+const (
+	FirstWait = time.Millisecond
+	LastWait  = 32 * time.Millisecond
+)
+
+// take waits for one byte, and closes the file if it fails. It polls, because nothing can interrupt a thread that waits in
+// the kernel for a lock.
+func (l Lock) take(ctx context.Context, b int64, m Mode) error {
+	err := l.set(b, 1, m)
+	if err == errBusy && l.Inherited() {
+		err = ErrInherited
+	}
+	for wait := FirstWait; err == errBusy; wait = min(2*wait, LastWait) {
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+			err = l.set(b, 1, m)
+		case <-ctx.Done():
+			timer.Stop()
+			err = ctx.Err()
+		}
+	}
+	if err != nil {
+		l.Release()
+	}
+	return err
+}
+
+// inPlace reports whether the file is still the one that others open.
+func (l Lock) inPlace() bool {
+	own, err := l.Stat()
+	if err != nil {
+		return false
+	}
+	now, err := os.Stat(l.Name())
+	return err == nil && os.SameFile(own, now)
+}
+
+// Sweep removes a lock file if no process uses it.
+func Sweep(path string) {
+	if f, err := regular.Open(path, os.O_RDWR, 0); err == nil {
+		Lock{f}.Release()
+	}
+}

@@ -1,0 +1,73 @@
+//go:build unix
+
+package regular_test
+
+import (
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/regular"
+)
+
+// FIFOs, sockets, devices, directories, and links to them are refused at once, whichever way they
+// are opened.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	socket, err := net.Listen("unix", in("socket"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	err = errors.Join(unix.Mkfifo(in("fifo"), 0o600), os.Symlink("fifo", in("link")), os.Mkdir(in("dir"), 0o700))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]error{
+		in("fifo"): regular.ErrNotRegular, in("link"): regular.ErrNotRegular, in("socket"): regular.ErrNotRegular,
+		"/dev/null": regular.ErrNotRegular, in("dir"): unix.EISDIR, in("none"): nil,
+	} {
+		_, read := regular.ReadFile(path)
+		_, both := regular.Open(path, os.O_RDWR, 0o600)
+		errs := map[string]error{"read": read, "open": both}
+		if want != nil {
+			errs["write"] = regular.WriteFile(path, []byte("x"), 0o600)
+		} else {
+			want = fs.ErrNotExist
+		}
+		for how, err := range errs {
+			var pathError *fs.PathError
+			if !errors.Is(err, want) || !errors.As(err, &pathError) || pathError.Path != path {
+				t.Errorf("%s %s: %v, want %v", how, path, err, want)
+			}
+		}
+	}
+}
+
+// Regular files are written and read as a whole.
+func TestRegularFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "file")
+	for _, content := range []string{"longer than the next", "short", ""} {
+		err := regular.WriteFile(path, []byte(content), 0o600)
+		b, errRead := regular.ReadFile(path)
+		if err := errors.Join(err, errRead); err != nil || string(b) != content {
+			t.Errorf("%q, %v; want %q", b, err, content)
+		}
+	}
+	f, err := regular.Open(path, os.O_RDONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if flags, err := unix.FcntlInt(f.Fd(), unix.F_GETFL, 0); err != nil || flags&unix.O_NONBLOCK != 0 {
+		t.Errorf("flags %#x, %v", flags, err)
+	}
+}
