@@ -50,7 +50,7 @@ func (c *Client) add(ctx context.Context, n *config.Network, a cni.Attachment, r
 	}
 	defer unlock()
 	record := c.newRecord(n, a, r.Parameters)
-	old, err := c.inTheWay(ctx, record, n, r.Replace)
+	old, err := c.conflicting(ctx, record, n, r.Replace)
 	if err != nil {
 		return nil, err
 	}
@@ -95,12 +95,12 @@ func (c *Client) attach(ctx context.Context, record *Record) (*cni.Result, error
 		if failed == 0 && cni.CodeOf(err) == cni.CodeUnknownContainer {
 			return nil, errors.Join(err, c.store().remove(record.Attachment))
 		}
-		return nil, c.takeBack(ctx, record, failed, err)
+		return nil, c.rollBack(ctx, record, failed, err)
 	}
 	done := *record
 	done.State, done.Result, done.Done = Attached, result, time.Now().UTC()
 	if err := c.store().put(&done); err != nil {
-		return nil, c.takeBack(ctx, record, len(record.List.Plugins), err)
+		return nil, c.rollBack(ctx, record, len(record.List.Plugins), err)
 	}
 	return result, nil
 }
@@ -112,9 +112,9 @@ func (c *Client) newRecord(n *config.Network, a cni.Attachment, p Parameters) *R
 	}
 }
 
-// inTheWay returns what is left under the key of r and has to be deleted first, nil if nothing is. An attachment in use
+// conflicting returns what is left under the key of r and has to be deleted first, nil if nothing is. An attachment in use
 // is refused, unless it may be replaced.
-func (c *Client) inTheWay(ctx context.Context, r *Record, n *config.Network, replace bool) (*Record, error) {
+func (c *Client) conflicting(ctx context.Context, r *Record, n *config.Network, replace bool) (*Record, error) {
 	old, err := c.lookUp(r.Attachment, n)
 	switch {
 	case errors.Is(err, ErrNoRecord):
@@ -153,11 +153,11 @@ func (c *Client) chain(ctx context.Context, r *Record) (*cni.Result, int, error)
 	return result, 0, nil
 }
 
-// takeBack deletes an attachment after its ADD failed at a plugin because of cause.
+// rollBack deletes an attachment after its ADD failed at a plugin because of cause.
 //
 // If another network of the container uses the interface name, the plugin may have failed because of it, and its DEL would
 // remove that interface. Then DEL runs only for the plugins before it.
-func (c *Client) takeBack(ctx context.Context, r *Record, failed int, cause error) error {
+func (c *Client) rollBack(ctx context.Context, r *Record, failed int, cause error) error {
 	ctx = context.WithoutCancel(ctx)
 	called := len(r.List.Plugins)
 	if holder := c.sharesInterface(ctx, r); holder != nil && failed < called {

@@ -118,5 +118,5 @@ func (c *Client) remove(ctx context.Context, r *Record, called int) error {
 	if err := c.runAll(ctx, r.List, backward(r.List)[len(r.List.Plugins)-called:], c.env(cni.Del, r.Attachment, p), data); err != nil {
 		return err
 	}
-	return c.forget(r.Attachment)
+	return c.removeRecord(r.Attachment)
 }

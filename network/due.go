@@ -109,8 +109,8 @@ func (s store) readDue(path string) (*due, error) {
 	return d, nil
 }
 
-// settle forgets what is due of a container.
-func (s store) settle(container string) error {
+// removeDue removes the file about unfinished operations of a container.
+func (s store) removeDue(container string) error {
 	if err := removeFile(s.duePath(container)); err != nil {
 		return cni.Errorf(cni.CodeIOFailure, "note that nothing is due any more: %w", err)
 	}

@@ -100,8 +100,8 @@ func (c *Client) withCached(found []stored, err error, network string) ([]stored
 	return found, errors.Join(err, cacheErr)
 }
 
-// forget removes what is recorded of an attachment.
-func (c *Client) forget(a cni.Attachment) error {
+// removeRecord removes the record of an attachment, and the file that libcni has of it.
+func (c *Client) removeRecord(a cni.Attachment) error {
 	err := c.store().remove(a)
 	if c.cacheDir() != "" {
 		err = errors.Join(err, c.cache().remove(a))

@@ -38,7 +38,7 @@ func (c *Client) setup(
 	c.register(ctx)
 	c, unlock, err := c.lockSandbox(ctx, container, func() []string {
 		names := networksOf(members)
-		for _, r := range c.cutShort(ctx, container) {
+		for _, r := range c.interrupted(ctx, container) {
 			names = append(names, r.Attachment.Network)
 		}
 		return names
@@ -47,7 +47,7 @@ func (c *Client) setup(
 		return nil, err
 	}
 	defer unlock()
-	if err := c.makeRoom(ctx, container, members, records); err != nil {
+	if err := c.removeOld(ctx, container, members, records); err != nil {
 		return nil, err
 	}
 	if len(records) > 1 { // one is there or not by itself
@@ -57,10 +57,10 @@ func (c *Client) setup(
 	}
 	attached, err := c.attachAll(ctx, records, parallel)
 	if err == nil {
-		err = c.store().settle(container)
+		err = c.store().removeDue(container)
 	}
 	if err != nil {
-		return nil, c.undo(ctx, container, attached, err)
+		return nil, c.rollBackAll(ctx, container, attached, err)
 	}
 	for _, r := range records {
 		results = append(results, AttachmentResult{r.Attachment, attached[r]})
@@ -93,8 +93,8 @@ func (c *Client) plan(ctx context.Context, members []membership) ([]*Record, err
 	return records, nil
 }
 
-// cutShort returns what is recorded of a container and due.
-func (c *Client) cutShort(ctx context.Context, container string) []*Record {
+// interrupted returns the records of a container for which DEL is due.
+func (c *Client) interrupted(ctx context.Context, container string) []*Record {
 	d, err := c.store().dueOf(container)
 	if err != nil {
 		c.warn(ctx, cni.Attachment{Container: container}, "what is due cannot be read", err)
@@ -121,12 +121,12 @@ func networksOf(members []membership) []string {
 	return names
 }
 
-// makeRoom deletes what is left of a Setup or a Remove of the container that was cut short, and under the keys that are
+// removeOld deletes what is left of a Setup or a Remove of the container that was cut short, and under the keys that are
 // asked for. If one of them is in use nothing is deleted.
-func (c *Client) makeRoom(ctx context.Context, container string, members []membership, records []*Record) error {
+func (c *Client) removeOld(ctx context.Context, container string, members []membership, records []*Record) error {
 	var all []*Record
 	for i, r := range records {
-		old, err := c.inTheWay(ctx, r, members[i].network, members[i].Replace)
+		old, err := c.conflicting(ctx, r, members[i].network, members[i].Replace)
 		if err != nil {
 			return fmt.Errorf("%v: %w", r.Attachment, err)
 		}
@@ -134,7 +134,7 @@ func (c *Client) makeRoom(ctx context.Context, container string, members []membe
 			all = append(all, old)
 		}
 	}
-	for _, r := range c.cutShort(ctx, container) {
+	for _, r := range c.interrupted(ctx, container) {
 		if !slices.ContainsFunc(all, func(other *Record) bool { return other.Attachment == r.Attachment }) {
 			all = append(all, r)
 		}
@@ -144,7 +144,7 @@ func (c *Client) makeRoom(ctx context.Context, container string, members []membe
 			return fmt.Errorf("%v: %w", r.Attachment, err)
 		}
 	}
-	return c.store().settle(container)
+	return c.store().removeDue(container)
 }
 
 // attachAll attaches all, up to the first that fails; those that are attached it returns in any case. Beside each other
@@ -190,8 +190,8 @@ func (c *Client) attachObserved(ctx context.Context, r *Record) (*cni.Result, er
 	return result, err
 }
 
-// undo deletes what a Setup that failed because of cause has attached, the last first, even if ctx has ended.
-func (c *Client) undo(ctx context.Context, container string, attached map[*Record]*cni.Result, cause error) error {
+// rollBackAll deletes what a Setup that failed because of cause has attached, the last first, even if ctx has ended.
+func (c *Client) rollBackAll(ctx context.Context, container string, attached map[*Record]*cni.Result, cause error) error {
 	ctx = context.WithoutCancel(ctx)
 	var records []*Record
 	for r, result := range attached {
@@ -199,7 +199,7 @@ func (c *Client) undo(ctx context.Context, container string, attached map[*Recor
 		done.State, done.Result = Attached, result
 		records = append(records, &done)
 	}
-	if err := errors.Join(c.removeAll(ctx, Rollback, records), c.store().settle(container)); err != nil {
+	if err := errors.Join(c.removeAll(ctx, Rollback, records), c.store().removeDue(container)); err != nil {
 		return fmt.Errorf("%w; DEL after it: %w", cause, err)
 	}
 	return cause

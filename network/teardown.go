@@ -54,7 +54,7 @@ func (c *Client) teardown(
 			c.warn(ctx, cni.Attachment{Container: container}, "begin of DEL cannot be noted", err)
 		}
 	}
-	errs = append(errs, c.removeAll(ctx, Operation, records), c.store().settle(container))
+	errs = append(errs, c.removeAll(ctx, Operation, records), c.store().removeDue(container))
 	return errors.Join(errs...)
 }
 

@@ -40,7 +40,7 @@ func Discover(dir string) (*Catalog, error) {
 		}
 		c.Files = append(c.Files, f)
 	}
-	c.settle()
+	c.choose()
 	for _, folder := range folders {
 		c.Files = append(c.Files, r.directory(folder, c.list(filepath.Base(folder)))...)
 	}
@@ -59,7 +59,7 @@ func DiscoverFile(path string) *Catalog {
 	}
 	r.open(&f)
 	c := &Catalog{Dir: filepath.Dir(path), Files: []File{f}}
-	c.settle()
+	c.choose()
 	folder := filepath.Join(c.Dir, f.Name)
 	if KindOf(path) == ListFile && cni.ValidateNetworkName(f.Name) == nil && isDirectory(folder) {
 		c.Files = append(c.Files, r.directory(folder, &c.Files[0])...)
@@ -72,8 +72,8 @@ func isDirectory(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// settle finds out which of the files that hold networks are taken.
-func (c *Catalog) settle() {
+// choose decides which of the files that hold networks are used.
+func (c *Catalog) choose() {
 	for i := range c.Files {
 		if f := &c.Files[i]; f.Kind == ListFile || f.Kind == SingleFile {
 			f.Default = true
