@@ -27,8 +27,8 @@ type KeepSandboxes struct {
 	AllRuntimes bool
 }
 
-// GC takes away what belongs to no container in use, from all networks: those of the directory, and those of which attachments
-// of this runtime are recorded though the directory has them no more. It goes on past errors and joins them: see [Client.GC].
+// GC deletes the attachments of containers that are not in use, in all networks: the networks of the directory, and those
+// that only the records of this runtime still name. It goes on past errors and joins them: see [Client.GC].
 // If the records cannot be listed, it does nothing.
 //
 // Plugins are told to keep, of each container in IDs, what is recorded of it, and the interface that

@@ -1,5 +1,5 @@
-// Package boot tells what was written since the system started from what an earlier boot has left on disk: no network
-// namespace survives a boot, so what such a file says about one holds no longer. It works on Linux only: on other systems
+// Package boot distinguishes files that were written since the system started from files of an earlier boot. No network
+// namespace survives a boot, so a file of an earlier boot describes namespaces that no longer exist. It works on Linux only: on other systems
 // there is no ID, no file names a boot, and none is from an earlier one.
 package boot
 

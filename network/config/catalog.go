@@ -10,7 +10,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// Use is what becomes of a file in a configuration directory.
+// Use is how a file in a configuration directory is used.
 type Use string
 
 // The uses of files.
@@ -24,7 +24,7 @@ const (
 	Ignored    Use = "ignored"    // nobody reads it
 )
 
-// File is a file or directory in a configuration directory, and what becomes of it.
+// File is a file or directory in a configuration directory, and its use.
 type File struct {
 	Path       string
 	Use        Use
@@ -49,7 +49,7 @@ const (
 	DropInFile Kind = "drop-in" // a plugin of the network whose name its directory bears
 )
 
-// Catalog is what a configuration directory held at one moment.
+// Catalog is the content of a configuration directory at one moment.
 type Catalog struct {
 	Dir    string
 	Files  []File  // in the byte order of paths, those of drop-in directories included

@@ -10,7 +10,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// Discover reads all of a configuration directory, each file once, and finds out what becomes of each. One that does not
+// Discover reads all files of a configuration directory once and reports the use of each. A directory that does not
 // exist is empty. The error is [cni.CodeIOFailure] where the directory cannot be read; files that cannot are no error of it.
 func Discover(dir string) (*Catalog, error) {
 	entries, err := readDir(dir)

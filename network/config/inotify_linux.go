@@ -17,11 +17,11 @@ type inotify struct {
 	ended chan struct{} // nobody reads any more
 }
 
-// What is told of a directory: files that come and go, that writers have closed, whose permissions change, and itself.
+// inotifyMask selects files that come and go, files that writers close, permissions, and the directory itself.
 const inotifyMask = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_CLOSE_WRITE | unix.IN_ATTRIB |
 	unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR
 
-// newWatcher sends to events when something has changed, unless nobody has received that of the time before.
+// newWatcher returns a watcher that sends to events on a change, unless the channel still holds the event before.
 func newWatcher(events chan<- struct{}) (watcher, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {

@@ -13,13 +13,13 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// retention is how long what is gone from a directory stays in use.
+// retention configures how long files that disappeared stay in use.
 type retention struct {
 	min    int           // networks that there are to be; at least one stays
 	linger time.Duration // what disappears counts after this time
 }
 
-// merge returns what is to be in use, now that the directory holds c, after what was in use.
+// merge returns the snapshot that follows old when the directory holds c.
 //
 // A network whose file is broken stays as it was, and so does one whose new version the policy forbids. What has disappeared
 // stays for a while: who replaces a file by removing it first, or a directory by making it anew, wants nothing to stop. Where
@@ -213,7 +213,7 @@ func (m *merger) tooFew(there int) {
 	m.report(p)
 }
 
-// cannotRead returns what is to be in use where the directory cannot be read: what was.
+// cannotRead returns the snapshot that follows old when the directory cannot be read: it keeps all that was in use.
 func cannotRead(old *Snapshot, err error, now time.Time) *Snapshot {
 	next := *old
 	next.Generation, next.Read, next.Problems, next.due = old.Generation+1, now, nil, time.Time{}

@@ -10,7 +10,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// Snapshot is what is in use of a configuration directory from one moment on. It never changes.
+// Snapshot is the configuration in use from one moment on. It never changes.
 type Snapshot struct {
 	Dir        string
 	Generation uint64    // of one [Directory], from 1
@@ -40,7 +40,7 @@ type Problem struct {
 	kind trouble
 }
 
-// trouble is what kind of problem there is. A problem of another kind is another problem, and begins anew.
+// trouble is the kind of a problem. A problem of another kind is another problem, and begins anew.
 type trouble uint8
 
 const (

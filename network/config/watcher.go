@@ -1,10 +1,10 @@
 package config
 
-// watcher tells that something may have changed in directories. What exactly is for others to find out, so that an event that is
-// lost, late or about something else does no harm.
+// watcher reports that something may have changed in directories. The receiver looks at the directories itself, so a lost,
+// late or unrelated event does no harm.
 type watcher interface {
-	// watch makes directories those that are watched, and reports whether some were not before. Those that are not there are
-	// left out. The error is about directories that cannot be watched.
+	// watch watches exactly these directories, and reports whether it did not watch some of them before. It ignores
+	// directories that do not exist. The error is about directories that cannot be watched.
 	watch(folders []string) (more bool, err error)
 	Close() error
 }

@@ -1,0 +1,51 @@
+package lockfile_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/tenon-cni/tenon/internal/lockfile"
+)
+
+// Shared locks exclude exclusive ones, and the last release removes the file.
+func TestTake(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "locks", "a")
+	take := func(m lockfile.Mode) (lockfile.Lock, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		return lockfile.Take(ctx, path, m)
+	}
+	first, err := take(lockfile.Shared)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := take(lockfile.Shared)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := take(lockfile.Exclusive); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("exclusive beside shared: %v", err)
+	}
+	first.Release()
+	lockfile.Sweep(path)
+	if _, err := os.Stat(path); err != nil {
+		t.Errorf("the file of a lock that is held: %v", err)
+	}
+	second.Release()
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the file of a released lock: %v", err)
+	}
+	third, err := take(lockfile.Exclusive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer third.Release()
+	if _, err := take(lockfile.Shared); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("shared beside exclusive: %v", err)
+	}
+}
