@@ -6,7 +6,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// DefaultConfDir is the configuration directory that all runtimes use.
+// DefaultDir is the configuration directory that all runtimes use.
 const DefaultDir = "/etc/cni/net.d"
 
 // Errors to test for with [errors.Is].
