@@ -10,16 +10,18 @@ import (
 	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
 )
 
-// Isolation keeps what is behind an interface of the host apart from what is behind the others that are isolated.
+// Isolation isolates containers behind an interface of the host from those behind other isolated
+// interfaces.
 type Isolation struct {
-	Interface string // a bridge, or the host's end of a link
-	Inside    bool   // what is behind the interface is kept apart from each other as well
-	Port      string // where the owner is behind a bridge that is isolated inside, its port; else ""
+	Interface string // a bridge, or the host-side end of a link
+	Inside    bool   // also isolate containers behind the interface from each other
+	Port      string // the owner's port of a bridge that is isolated inside, else ""
 }
 
-// Entries returns the entries of the isolation for an owner. There is one for all owners that share an interface, and it
-// ends with the last of them. Inside is what the owner wants who has come last, also when that one leaves earlier. But a
-// port stays closed to the others of its bridge as long as its owner is there.
+// Entries returns the elements of the isolation for an owner. All owners of an interface share its
+// isolation, which ends with the last of them. The last owner to apply it decides about Inside, also
+// after it has left. But a port stays isolated from the others of its bridge as long as its owner
+// exists.
 func (i Isolation) Entries(tag string) ([]Element, error) {
 	if i.Interface == "" || max(len(i.Interface), len(i.Port)) >= unix.IFNAMSIZ {
 		return nil, fmt.Errorf("interface %q, port %q: no such names", i.Interface, i.Port)
@@ -27,24 +29,21 @@ func (i Isolation) Entries(tag string) ([]Element, error) {
 	owner := sha256.Sum256([]byte(tag))
 	name := ifName(i.Interface)
 	pair := slices.Concat(name, name)
-	member := slices.Concat(pair, owner[:16])
-	inside := newElement(Filtering, together(), nftmsg.Element{Key: pair}, len(pair))
-	if i.Inside {
-		inside.absent = true
+	byKey := func(rs *RuleSet, set *set, key []byte) Element {
+		return newElement(rs, set, nftmsg.Element{Key: key}, len(key))
 	}
-	entries := []Element{
-		newElement(Filtering, members(), nftmsg.Element{Key: member}, len(member)),
-		newElement(Filtering, isolated(), nftmsg.Element{Key: name}, len(name)),
-		inside,
+	inside := byKey(Filtering, together(), pair)
+	inside.absent = i.Inside
+	list := []Element{
+		byKey(Filtering, members(), slices.Concat(pair, owner[:16])), byKey(Filtering, isolated(), name), inside,
 	}
 	if i.Port != "" {
-		key := ifName(i.Port)
-		entries = append(entries, newElement(PortIsolation, isolatedPorts(), nftmsg.Element{Key: key}, len(key)))
+		list = append(list, byKey(PortIsolation, isolatedPorts(), ifName(i.Port)))
 	}
-	return entries, nil
+	return list, nil
 }
 
-// Isolated returns the interface that an element of an [Isolation] says its owner to be behind.
+// Isolated returns the interface of an element of [Isolation.Entries] that names an owner.
 func (h Held) Isolated() (iface string, ok bool) {
 	if h.Set != members().Name {
 		return "", false
@@ -52,31 +51,25 @@ func (h Held) Isolated() (iface string, ok bool) {
 	return nameOf(h.Key), true
 }
 
-// PortIsolation closes ports of bridges to the other ports: no frame is forwarded from one or to one, and only the host is
-// reached. This needs neither br_netfilter nor a kernel that can tell the bridge of a frame (CONFIG_NFT_BRIDGE_META).
+// PortIsolation isolates ports of bridges from the other ports: the bridge forwards no frame from or
+// to them, so they only reach the host. This needs neither br_netfilter nor a kernel that knows the
+// bridge of a frame (CONFIG_NFT_BRIDGE_META).
 var PortIsolation = &RuleSet{name: "port isolation", skeleton: portIsolationSkeleton}
 
 func isolatedPorts() *set { return interfaceSet(bridgeTable, "isolated", maxPorts) }
 
 // portIsolationSkeleton has the rules: iifname @isolated drop, oifname @isolated drop
 func portIsolationSkeleton() skeleton {
-	dropAt := func(side uint32) []nftmsg.Expr {
-		return []nftmsg.Expr{
+	forward := forwardChain(bridgeTable, "forward", nftmsg.PriorityBridgeFilter)
+	for _, side := range []uint32{unix.NFT_META_IIFNAME, unix.NFT_META_OIFNAME} {
+		forward.rules = append(forward.rules, []nftmsg.Expr{
 			nftmsg.Meta{Key: side, Register: unix.NFT_REG_1},
 			nftmsg.Lookup{Set: isolatedPorts().Name, Register: unix.NFT_REG_1},
 			nftmsg.Verdict{Code: nftmsg.Drop},
-		}
+		})
 	}
 	return skeleton{
-		version: "port isolation 1",
-		table:   bridgeTable,
-		sets:    []*set{isolatedPorts()},
-		chains: []chain{{nftmsg.Chain{
-			Table:    bridgeTable,
-			Name:     "forward",
-			Type:     nftmsg.ChainFilter,
-			Hook:     unix.NF_INET_FORWARD,
-			Priority: nftmsg.PriorityBridgeFilter,
-		}, [][]nftmsg.Expr{dropAt(unix.NFT_META_IIFNAME), dropAt(unix.NFT_META_OIFNAME)}}},
+		version: "port isolation 1", table: bridgeTable,
+		sets: []*set{isolatedPorts()}, chains: []chain{forward},
 	}
 }

@@ -13,45 +13,51 @@ import (
 	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
 )
 
-// Masquerading gives what containers send beyond their networks an address of the host as its source.
+// Masquerading replaces the source of packets that containers send beyond their networks with an
+// address of the host.
 var Masquerading = &RuleSet{name: "masquerade", skeleton: masqueradeSkeleton}
 
 // Masquerade is [Masq.Entries] of the zero Masq.
 func Masquerade(addrs ...netip.Prefix) ([]Element, error) { return Masq{}.Entries(addrs...) }
 
-// Masq says how addresses are masqueraded.
+// Masq holds the options of masquerading.
 type Masq struct {
 	Exclude    []netip.Prefix // networks that see the container's own address, beside its own network
-	SameSubnet bool           // its own network is no exception
-	// ToSource is what others see instead of an address of the interface that packets leave by, one for each family.
+	SameSubnet bool           // also masquerade to the container's own network
+	// ToSource are the source addresses to use, one for each family, instead of an address of the
+	// interface that packets leave by.
 	ToSource    []netip.Addr
-	DropInvalid bool // drop what cannot be masqueraded because the kernel does not know its connection
+	DropInvalid bool // drop packets that cannot be masqueraded because the kernel does not know their connection
 }
 
-// Entries returns the entries that masquerade what addresses send beyond their networks and not to a multicast group: each
-// prefix is the address of a container with its prefix length.
+// Entries returns the elements that masquerade packets from addresses, except to their networks and
+// to multicast groups. Each prefix is the address of a container with its prefix length.
 func (m Masq) Entries(addrs ...netip.Prefix) ([]Element, error) {
 	addrs, err := distinct(addrs)
-	var entries []Element
+	var elements []Element
 	for _, a := range addrs {
 		p, addr := protocolOf(a.Addr()), a.Addr().AsSlice()
-		entries = append(entries, newElement(Masquerading, p.addrs, nftmsg.Element{Key: addr}, len(addr)))
+		byAddr := func(rs *RuleSet, set *set, value []byte) {
+			elements = append(elements, newElement(rs, set, nftmsg.Element{Key: addr, Value: value}, len(addr)))
+		}
+		excluded := m.unmasked(a)
+		byAddr(Masquerading, p.addrs, nil)
 		for _, to := range m.ToSource {
 			if to.Is4() == a.Addr().Is4() {
-				entries = append(entries, newElement(Masquerading, p.sources, nftmsg.Element{Key: addr, Value: to.AsSlice()}, len(addr)))
+				byAddr(Masquerading, p.sources, to.AsSlice())
 			}
 		}
-		seen := m.unmasked(a)
-		entries = append(entries, notTo(Masquerading, p.nets, addr, seen)...)
+		elements = append(elements, notTo(Masquerading, p.nets, addr, excluded)...)
 		if m.DropInvalid {
-			entries = append(entries, newElement(Dropping, p.strict, nftmsg.Element{Key: addr}, len(addr)))
-			entries = append(entries, notTo(Dropping, p.lenient, addr, seen)...)
+			byAddr(Dropping, p.strict, nil)
+			elements = append(elements, notTo(Dropping, p.lenient, addr, excluded)...)
 		}
 	}
-	return entries, err
+	return elements, err
 }
 
-// unmasked returns the networks that see an address as it is. None contains another: ranges of a set must not overlap.
+// unmasked returns the networks that see the container's own address. None contains another, as
+// ranges of a set must not overlap.
 func (m Masq) unmasked(a netip.Prefix) []netip.Prefix {
 	var nets []netip.Prefix
 	if !m.SameSubnet {
@@ -62,7 +68,7 @@ func (m Masq) unmasked(a netip.Prefix) []netip.Prefix {
 			nets = append(nets, n.Masked())
 		}
 	}
-	sort.Slice(nets, func(i, j int) bool { return nets[i].Bits() < nets[j].Bits() }) // who contains others comes first
+	sort.Slice(nets, func(i, j int) bool { return nets[i].Bits() < nets[j].Bits() }) // outer networks come first
 	var outer []netip.Prefix
 	for _, n := range nets {
 		if !slices.ContainsFunc(outer, func(o netip.Prefix) bool { return o.Overlaps(n) }) {
@@ -72,18 +78,18 @@ func (m Masq) unmasked(a netip.Prefix) []netip.Prefix {
 	return outer
 }
 
-// notTo returns an entry for each network in a set of addresses with networks.
-func notTo(rs *RuleSet, set *set, addr []byte, nets []netip.Prefix) (entries []Element) {
+// notTo returns an element for an address with each network.
+func notTo(rs *RuleSet, set *set, addr []byte, nets []netip.Prefix) (list []Element) {
 	for _, n := range nets {
-		entries = append(entries, newElement(rs, set, nftmsg.Element{
+		list = append(list, newElement(rs, set, nftmsg.Element{
 			Key:    slices.Concat(addr, n.Addr().AsSlice()),
 			KeyEnd: slices.Concat(addr, last(n).AsSlice()),
 		}, len(addr)))
 	}
-	return entries
+	return list
 }
 
-// distinct leaves one prefix of each address, the longest. It refuses what is not a prefix.
+// distinct keeps the longest prefix of each address. It returns an error for an invalid prefix.
 func distinct(prefixes []netip.Prefix) ([]netip.Prefix, error) {
 	var out []netip.Prefix
 	for _, p := range prefixes {
@@ -112,46 +118,45 @@ func last(n netip.Prefix) netip.Addr {
 	return a
 }
 
-// protocol is what masquerading has for one version of IP.
+// protocol holds the sets and header fields of one version of IP.
 type protocol struct {
 	nfproto      byte
+	suffix       string         // of the names of sets
+	addr         nftmsg.Type    // of keys
 	saddr, daddr nftmsg.Payload // loaded side by side they are a key of nets
 	multicast    netip.Prefix
 
-	addrs   *set // what comes from here is masqueraded,
-	nets    *set // unless it goes from here to there;
-	sources *set // and what comes from here is seen as this
+	addrs   *set // sources to masquerade,
+	nets    *set // except from these to these destinations
+	sources *set // and the source to use instead
 
-	// Of [Dropping], which has sets of its own: those of one concern are replaced without asking another.
+	// The same for [Dropping]. A rule set replaces the elements of its own sets only.
 	strict, lenient *set
 }
 
 func ip4() protocol {
 	return protocol{
-		nfproto:   unix.NFPROTO_IPV4,
-		saddr:     nftmsg.Payload{Base: unix.NFT_PAYLOAD_NETWORK_HEADER, Offset: 12, Len: 4, Register: unix.NFT_REG_1},
-		daddr:     nftmsg.Payload{Base: unix.NFT_PAYLOAD_NETWORK_HEADER, Offset: 16, Len: 4, Register: unix.NFT_REG32_01},
+		nfproto: unix.NFPROTO_IPV4, suffix: "4", addr: nftmsg.TypeIPv4Addr,
+		saddr:     nftmsg.Payload{Offset: 12, Len: 4, Register: unix.NFT_REG_1},
+		daddr:     nftmsg.Payload{Offset: 16, Len: 4, Register: unix.NFT_REG32_01},
 		multicast: netip.MustParsePrefix("224.0.0.0/4"),
-		addrs:     addrSet("masq4", nftmsg.TypeIPv4Addr),
-		nets:      netSet("nomasq4", nftmsg.TypeIPv4Addr),
-		sources:   sourceMap("snat4", nftmsg.TypeIPv4Addr),
-		strict:    addrSet("valid4", nftmsg.TypeIPv4Addr),
-		lenient:   netSet("anystate4", nftmsg.TypeIPv4Addr),
-	}
+	}.withSets()
 }
 
 func ip6() protocol {
 	return protocol{
-		nfproto:   unix.NFPROTO_IPV6,
-		saddr:     nftmsg.Payload{Base: unix.NFT_PAYLOAD_NETWORK_HEADER, Offset: 8, Len: 16, Register: unix.NFT_REG_1},
-		daddr:     nftmsg.Payload{Base: unix.NFT_PAYLOAD_NETWORK_HEADER, Offset: 24, Len: 16, Register: unix.NFT_REG_2},
+		nfproto: unix.NFPROTO_IPV6, suffix: "6", addr: nftmsg.TypeIPv6Addr,
+		saddr:     nftmsg.Payload{Offset: 8, Len: 16, Register: unix.NFT_REG_1},
+		daddr:     nftmsg.Payload{Offset: 24, Len: 16, Register: unix.NFT_REG_2},
 		multicast: netip.MustParsePrefix("ff00::/8"),
-		addrs:     addrSet("masq6", nftmsg.TypeIPv6Addr),
-		nets:      netSet("nomasq6", nftmsg.TypeIPv6Addr),
-		sources:   sourceMap("snat6", nftmsg.TypeIPv6Addr),
-		strict:    addrSet("valid6", nftmsg.TypeIPv6Addr),
-		lenient:   netSet("anystate6", nftmsg.TypeIPv6Addr),
-	}
+	}.withSets()
+}
+
+func (p protocol) withSets() protocol {
+	p.saddr.Base, p.daddr.Base = unix.NFT_PAYLOAD_NETWORK_HEADER, unix.NFT_PAYLOAD_NETWORK_HEADER
+	p.addrs, p.nets, p.sources = p.addrSet("masq"), p.netSet("nomasq"), p.sourceMap("snat")
+	p.strict, p.lenient = p.addrSet("valid"), p.netSet("anystate")
+	return p
 }
 
 func protocolOf(a netip.Addr) protocol {
@@ -161,25 +166,28 @@ func protocolOf(a netip.Addr) protocol {
 	return ip6()
 }
 
-// maxAddrs is how many addresses of a family can be masqueraded in a namespace. A set that says its size gets a hash
-// table of that size (512 KiB). One that does not gets a table that the kernel resizes in the background: a dump
-// meanwhile can list elements twice or leave them out, and what DEL does not see it leaves behind.
+// maxAddrs limits the masqueraded addresses of a family in a namespace. A set with a size gets a
+// hash table of that size (512 KiB). Without a size the kernel resizes the table in the background,
+// and a dump meanwhile can list elements twice or omit them: DEL would leave those behind.
 const maxAddrs = 1 << 15
 
-func addrSet(name string, t nftmsg.Type) *set {
+// maxSources limits the addresses of a family with a source of their own. Each host that masquerades
+// has the maps.
+const maxSources = 1 << 12
+
+func (p protocol) addrSet(name string) *set {
 	return &set{
-		Set:     nftmsg.Set{Table: table, Name: name, Key: []nftmsg.Type{t}, Size: maxAddrs},
-		subject: t,
+		Set:     nftmsg.Set{Table: table, Name: name + p.suffix, Key: []nftmsg.Type{p.addr}, Size: maxAddrs},
+		subject: p.addr,
 		text:    func(x nftmsg.Element) string { return address(x.Key).String() },
 	}
 }
 
-func netSet(name string, t nftmsg.Type) *set {
+func (p protocol) netSet(name string) *set {
+	key := []nftmsg.Type{p.addr, p.addr}
 	return &set{
-		Set: nftmsg.Set{
-			Table: table, Name: name, Key: []nftmsg.Type{t, t}, Interval: true,
-		},
-		subject: t,
+		Set:     nftmsg.Set{Table: table, Name: name + p.suffix, Key: key, Interval: true},
+		subject: p.addr,
 		text: func(x nftmsg.Element) string {
 			half := len(x.Key) / 2
 			return fmt.Sprintf("%s not to %s", address(x.Key[:half]), network(x.Key[half:], lastKey(x)[half:]))
@@ -187,28 +195,18 @@ func netSet(name string, t nftmsg.Type) *set {
 	}
 }
 
-// maxSources is how many addresses of a family can have a source of their own. Every host that masquerades has the maps.
-const maxSources = 1 << 12
-
-func sourceMap(name string, t nftmsg.Type) *set {
+func (p protocol) sourceMap(name string) *set {
+	addr := []nftmsg.Type{p.addr}
 	return &set{
-		Set: nftmsg.Set{
-			Table: table, Name: name, Key: []nftmsg.Type{t}, Data: []nftmsg.Type{t}, Size: maxSources,
-		},
-		subject: t,
+		Set:     nftmsg.Set{Table: table, Name: name + p.suffix, Key: addr, Data: addr, Size: maxSources},
+		subject: p.addr,
 		text:    func(x nftmsg.Element) string { return fmt.Sprintf("%s as %s", address(x.Key), address(x.Value)) },
 	}
 }
 
 func masqueradeSkeleton() skeleton {
 	s := skeleton{version: "masquerade 2", table: table}
-	postrouting := chain{Chain: nftmsg.Chain{
-		Table:    table,
-		Name:     "postrouting",
-		Type:     nftmsg.ChainNAT,
-		Hook:     unix.NF_INET_POST_ROUTING,
-		Priority: nftmsg.PrioritySNAT,
-	}}
+	postrouting := chain{Chain: natChain("postrouting", unix.NF_INET_POST_ROUTING, nftmsg.PrioritySNAT)}
 	for _, p := range []protocol{ip4(), ip6()} {
 		s.sets = append(s.sets, p.addrs, p.nets, p.sources)
 		postrouting.rules = append(postrouting.rules, p.toMulticast(), p.toNet(), p.toSource(), p.masquerade())
@@ -256,7 +254,7 @@ func (p protocol) match() []nftmsg.Expr {
 	}
 }
 
-// address reads an address in a key.
+// address decodes an address in a key.
 func address(key []byte) netip.Addr {
 	a, _ := netip.AddrFromSlice(key)
 	return a

@@ -13,32 +13,33 @@ import (
 	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
 )
 
-// Publishing leads what comes in for ports of the host to containers. Of several mappings of a port that exclude each other
-// only one owner can have one: the others are refused with a [ConflictError].
+// Publishing forwards ports of the host to containers. Of several mappings that a packet could match
+// only one owner can have one; the others get a [ConflictError].
 var Publishing = &RuleSet{name: "host ports", skeleton: publishSkeleton, resolve: resolvePorts}
 
-// Mapping leads ports of the host to a container.
+// Mapping forwards ports of the host to a container.
 type Mapping struct {
 	Protocol    byte       // IPPROTO_TCP, _UDP or _SCTP
-	Host        netip.Addr // the host's address; not valid: any of its family
-	First, Last uint16     // the host's ports
+	Host        netip.Addr // the address of the host; invalid: any of the family of To
+	First, Last uint16     // the ports of the host
 	To          netip.AddrPort
 }
 
-// Publication is what an owner wants to be published.
+// Publication holds the mappings of one owner.
 type Publication struct {
-	Mappings []Mapping // to the port of To leads First, to the one behind it the next, and so on
+	Mappings []Mapping // First is forwarded to the port of To, the port after it to the next, and so on
 
-	// Hairpins say whose connections to an address of the container come to it from an address of the host: from where it
-	// could not answer otherwise, because it is in the same network, or because it is a loopback address.
+	// Hairpins are connections whose source becomes an address of the host, because the container could
+	// not answer otherwise: the client is in the same network or has a loopback address.
 	Hairpins []Hairpin
 
-	// Kin says by its tag whose mapping of the same ports will do, because it leads to the same container through another
-	// network. Who comes first has them, until it is gone; then the second has them. A third gets nothing until it is put
-	// again. It says nothing where there are conditions. nil: nobody's.
+	// Kin reports whether another owner's mapping of the same ports suffices, because it leads to the
+	// same container through another network. The first owner holds the ports; when its elements are
+	// removed, they pass to the second. A third gets them only when it is applied again. Mappings with
+	// conditions are never shared. A nil Kin shares with no owner.
 	Kin func(tag string) bool
 
-	// When are the conditions under which the mappings hold. The zero value: always.
+	// When4 and When6 are the conditions of the mappings. The zero value is always met.
 	When4, When6 Condition
 }
 
@@ -48,7 +49,7 @@ type Hairpin struct {
 	From netip.Prefix
 }
 
-// String says what is mapped: tcp 192.0.2.1:8080 to 10.1.2.3:80.
+// String returns the mapping in the form "tcp 192.0.2.1:8080 to 10.1.2.3:80".
 func (m Mapping) String() string {
 	host, last := "*", ""
 	if m.Host.IsValid() {
@@ -63,13 +64,14 @@ func (m Mapping) String() string {
 	return fmt.Sprintf("%s %s:%d%s to %s%s", protocolName(m.Protocol), host, m.First, last, m.To, last)
 }
 
-// Overlaps reports whether a packet can be for both.
+// Overlaps reports whether a packet can match both mappings.
 func (m Mapping) Overlaps(o Mapping) bool {
 	return m.Protocol == o.Protocol && m.First <= o.Last && o.First <= m.Last && m.To.Addr().Is4() == o.To.Addr().Is4() &&
 		(m.Host == o.Host || !m.Host.IsValid() || !o.Host.IsValid())
 }
 
-// samePorts reports whether both lead the same ports of the host to the same ports of a container.
+// samePorts reports whether both mappings forward the same ports of the host to the same ports of a
+// container.
 func (m Mapping) samePorts(o Mapping) bool {
 	o.To = netip.AddrPortFrom(m.To.Addr(), o.To.Port())
 	return m == o
@@ -87,24 +89,30 @@ func protocolName(p byte) string {
 	return fmt.Sprintf("protocol %d", p)
 }
 
-// Publish returns the entries of an owner, by its tag. Consecutive ports that keep their number are one entry.
+// valid reports whether the ports are in range and the addresses are of one family.
+func (m Mapping) valid() bool {
+	return m.First != 0 && m.Last >= m.First && m.To.Port() != 0 && int(m.To.Port())+int(m.Last-m.First) <= 0xffff &&
+		m.To.IsValid() && (!m.Host.IsValid() || m.Host.Is4() == m.To.Addr().Is4())
+}
+
+// Publish returns the elements of an owner. Consecutive ports that keep their number share an
+// element.
 func Publish(tag string, p Publication) ([]Element, error) {
 	if len(p.Mappings) == 0 {
 		return nil, nil
 	}
-	var entries []Element
 	for _, m := range p.Mappings {
-		if m.First == 0 || m.Last < m.First || m.To.Port() == 0 || int(m.To.Port())+int(m.Last-m.First) > 0xffff || !m.To.IsValid() ||
-			m.Host.IsValid() && m.Host.Is4() != m.To.Addr().Is4() {
+		if !m.valid() {
 			return nil, fmt.Errorf("mapping %s: not of ports of one family", m)
 		}
 	}
+	var list []Element
 	for _, m := range merged(p.Mappings) {
 		e := portsOf(m.To.Addr()).mapping(m)
 		if p.When4.always() && p.When6.always() {
 			e.shares = p.Kin
 		}
-		entries = append(entries, e)
+		list = append(list, e)
 	}
 	for _, m := range spans(p.Mappings) {
 		when := p.When4
@@ -112,19 +120,19 @@ func Publish(tag string, p Publication) ([]Element, error) {
 			when = p.When6
 		}
 		if !when.always() {
-			entries = append(entries, portsOf(m.To.Addr()).gate(m, gateOf(tag, when)))
+			list = append(list, portsOf(m.To.Addr()).gate(m, gateOf(tag, when)))
 		}
 	}
 	for _, h := range p.Hairpins {
-		entries = append(entries, portsOf(h.To).hairpin(h))
+		list = append(list, portsOf(h.To).hairpin(h))
 	}
-	return append(entries, Publisher(tag)), nil // last: of what is missing the first is told
+	return append(list, Publisher(tag)), nil // last: callers report the first missing element
 }
 
-// Distinct leaves one of mappings that say the same, and refuses those of which a packet could be for two.
+// Distinct removes duplicates. It returns an error if a packet could match two different mappings.
 func Distinct(list []Mapping) ([]Mapping, error) {
 	out := make([]Mapping, 0, len(list))
-	seen := mappings{single: map[portKey][]Mapping{}}
+	var seen mappings
 	for _, m := range list {
 		if slices.Contains(seen.candidates(m), m) {
 			continue
@@ -138,7 +146,7 @@ func Distinct(list []Mapping) ([]Mapping, error) {
 	return out, nil
 }
 
-// Published returns what an entry of [Publishing] maps; ok is false for those that map nothing.
+// Published returns the mapping of an element of [Publishing]; ok is false if it has none.
 func Published(h Held) (m Mapping, ok bool) {
 	for _, p := range []ports{ports4(), ports6()} {
 		for _, set := range p.maps() {
@@ -150,7 +158,7 @@ func Published(h Held) (m Mapping, ok bool) {
 	return Mapping{}, false
 }
 
-// merged joins mappings whose ports keep their number, and takes others apart.
+// merged joins mappings whose ports keep their number, and splits others into single ports.
 func merged(list []Mapping) (out []Mapping) {
 	keeps := func(m Mapping) bool { return m.First == m.To.Port() }
 	for _, m := range list {
@@ -168,7 +176,7 @@ func merged(list []Mapping) (out []Mapping) {
 	return out
 }
 
-// spans joins mappings of ports of the host that follow one another, wherever in the container they lead.
+// spans joins mappings of consecutive ports of the host, whatever the ports of the container are.
 func spans(list []Mapping) (out []Mapping) {
 	for _, m := range list {
 		out = appendSpan(out, m, func(Mapping) bool { return true })
@@ -176,8 +184,8 @@ func spans(list []Mapping) (out []Mapping) {
 	return out
 }
 
-// appendSpan appends a mapping to a list, as part of the one before if its ports follow, both lead to the same address, and
-// that may be joined.
+// appendSpan appends a mapping to a list. It extends the last mapping instead if the ports follow, both
+// lead to the same address, and joins allows it.
 func appendSpan(list []Mapping, m Mapping, joins func(before Mapping) bool) []Mapping {
 	if n := len(list); n > 0 {
 		before := &list[n-1]
@@ -190,7 +198,7 @@ func appendSpan(list []Mapping, m Mapping, joins func(before Mapping) bool) []Ma
 	return append(list, m)
 }
 
-// gateOf is the chain in which an owner's conditions are, before what is mapped.
+// gateOf returns the chain with an owner's conditions, which packets pass before the maps.
 func gateOf(tag string, when Condition) *chain {
 	digest := sha256.Sum256([]byte(tag + "\x00" + when.text))
 	return &chain{
@@ -201,47 +209,42 @@ func gateOf(tag string, when Condition) *chain {
 
 const (
 	addrLen4, addrLen6 = 4, 16
-	wordLen            = 4 // keys are made of 4 bytes
+	wordLen            = 4 // the fields of a key are multiples of 4 bytes
 )
 
-// ports is what publishing has for one version of IP. What is wanted for a single port is in a hash table, so that it
-// takes the same time however many there are.
+// ports holds the sets of publishing for one version of IP. Elements for single ports are in hash
+// tables, so that a lookup takes the same time however many there are.
 type ports struct {
 	protocol
 	first    portMaps
-	second   portMaps // looked at after the first: of kin of who has the ports there, who have them when those are gone
-	gates    *set     // where conditions have to be met before
+	second   portMaps // looked up after first: of a second owner that shares the ports
+	gates    *set     // leads to conditions, before the maps
 	hairpins *set
 }
 
-// portMaps say where ports lead.
+// portMaps are the maps from ports of the host to containers.
 type portMaps struct {
 	single, singleAt *set // by port, and by address and port
 	ranges, rangesAt *set // the same for several ports that keep their number
 }
 
-// all are in the same order for each.
+// all returns the maps, always in the same order.
 func (m portMaps) all() []*set { return []*set{m.single, m.singleAt, m.ranges, m.rangesAt} }
 
-func ports4() ports { return portsFor(ip4(), "4", nftmsg.TypeIPv4Addr) }
-func ports6() ports { return portsFor(ip6(), "6", nftmsg.TypeIPv6Addr) }
+func ports4() ports { return portsFor(ip4()) }
+func ports6() ports { return portsFor(ip6()) }
 
-func portsOf(a netip.Addr) ports {
-	if a.Is4() {
-		return ports4()
-	}
-	return ports6()
-}
+func portsOf(a netip.Addr) ports { return portsFor(protocolOf(a)) }
 
-// maxSingle is how many single ports can be published for an address family; see maxAddrs for why there is a limit.
+// maxSingle limits the published single ports of a family; see maxAddrs for the reason.
 const maxSingle = 1 << 16
 
-func portsFor(p protocol, suffix string, addr nftmsg.Type) ports {
+func portsFor(p protocol) ports {
 	port := []nftmsg.Type{nftmsg.TypeInetProto, nftmsg.TypeInetService}
-	at := append([]nftmsg.Type{addr}, port...)
-	one, several := []nftmsg.Type{addr, nftmsg.TypeInetService}, []nftmsg.Type{addr}
+	at := append([]nftmsg.Type{p.addr}, port...)
+	one, several := []nftmsg.Type{p.addr, nftmsg.TypeInetService}, []nftmsg.Type{p.addr}
 	of := func(name string, size uint32, key, data []nftmsg.Type) *set {
-		s := &set{Set: nftmsg.Set{Table: table, Name: name + suffix, Key: key, Data: data, Interval: size == 0, Size: size}}
+		s := &set{Set: nftmsg.Set{Table: table, Name: name + p.suffix, Key: key, Data: data, Interval: size == 0, Size: size}}
 		s.text = func(x nftmsg.Element) string { return mappingOf(s, x).String() }
 		return s
 	}
@@ -252,11 +255,9 @@ func portsFor(p protocol, suffix string, addr nftmsg.Type) ports {
 		}
 	}
 	ports := ports{
-		protocol: p,
-		first:    maps(""),
-		second:   maps("second"),
+		protocol: p, first: maps(""), second: maps("second"),
 		gates:    of("gates", 0, at, []nftmsg.Type{nftmsg.TypeVerdict}),
-		hairpins: netSet("hairpin"+suffix, addr),
+		hairpins: p.netSet("hairpin"),
 	}
 	ports.gates.text = func(x nftmsg.Element) string { return fmt.Sprintf("conditions in chain %s", chainOf(x)) }
 	ports.hairpins.text = func(x nftmsg.Element) string {
@@ -266,7 +267,7 @@ func portsFor(p protocol, suffix string, addr nftmsg.Type) ports {
 	return ports
 }
 
-// maps are those that say where ports lead, in the order in which they are looked at.
+// maps returns the first and the second maps, in the order of their lookup.
 func (p ports) maps() []*set { return append(p.first.all(), p.second.all()...) }
 
 // isSecond reports whether a map is one of the second ones.
@@ -274,7 +275,7 @@ func (p ports) isSecond(name string) bool {
 	return slices.ContainsFunc(p.second.all(), func(s *set) bool { return s.Name == name })
 }
 
-// inSecond is an entry of a first map in the second one.
+// inSecond returns an element of a first map for the second one.
 func (p ports) inSecond(e Element) Element {
 	for i, s := range p.first.all() {
 		if s.Name == e.set {
@@ -284,18 +285,16 @@ func (p ports) inSecond(e Element) Element {
 	return e
 }
 
-// publishers has an element for each owner: that it has nothing takes one question. The key is a digest of its tag, for
-// which nftables has no type; this one is as long.
+// publishers has an element for each owner, so that one lookup finds out that an owner has published
+// nothing. The key is a digest of the owner, for which nftables has no type; this one is as long.
 func publishers() *set {
 	return &set{
-		Set: nftmsg.Set{
-			Table: table, Name: "publishers", Key: []nftmsg.Type{nftmsg.TypeIPv6Addr}, Size: maxSingle,
-		},
+		Set:  nftmsg.Set{Table: table, Name: "publishers", Key: []nftmsg.Type{nftmsg.TypeIPv6Addr}, Size: maxSingle},
 		text: func(x nftmsg.Element) string { return "owner " + hex.EncodeToString(x.Key) },
 	}
 }
 
-// Publisher returns the entry that is there if an owner has published anything.
+// Publisher returns the element that exists if an owner has published any port.
 func Publisher(tag string) Element {
 	key := sha256.Sum256([]byte(tag))
 	return newElement(Publishing, publishers(), nftmsg.Element{Key: key[:addrLen6]}, addrLen6)
@@ -340,7 +339,7 @@ func (p ports) hairpin(h Hairpin) Element {
 	return newElement(Publishing, p.hairpins, x, len(to))
 }
 
-// keyOf is a key of the maps, of those with an address if there is one.
+// keyOf returns a key of the maps, with an address if host is valid.
 func keyOf(host netip.Addr, protocol byte, port uint16) []byte {
 	key := []byte{protocol, 0, 0, 0}
 	if host.IsValid() {
@@ -351,7 +350,7 @@ func keyOf(host netip.Addr, protocol byte, port uint16) []byte {
 
 func word(port uint16) []byte { return append(binary.BigEndian.AppendUint16(nil, port), 0, 0) }
 
-// mappingOf reads an element of a map.
+// mappingOf decodes an element of a map.
 func mappingOf(s *set, x nftmsg.Element) Mapping {
 	var m Mapping
 	n := len(x.Key) - 2*wordLen
