@@ -20,12 +20,12 @@ func TestCollectInto(t *testing.T) {
 	must(t, b.host.Shared().Masquerade("second", kernel.Masq{}, []netip.Prefix{prefix("10.1.2.4/24")}))
 	b.unchanged(t, before)
 	b.begin(t, t.Context())
-	unmet, err := b.host.Unmet(batch)
+	missing, err := b.host.MissingInBatches(batch)
 	must(t, err)
-	if len(unmet[0]) != 4 {
-		t.Errorf("unmet: %v, want 4 elements", unmet[0])
+	if len(missing[0]) != 4 {
+		t.Errorf("missing: %v, want 4 elements", missing[0])
 	}
-	must(t, b.host.Meet(batch))
+	must(t, b.host.ApplyBatches(batch))
 	held, err := b.host.Held(nft.Masquerading)
 	must(t, err)
 	if len(held) != 4 {

@@ -58,7 +58,7 @@ func BenchmarkAttach(b *testing.B) {
 		{"WaitUp", func() error { return host.WaitUp(b.Context(), outer) }},
 		{"Delete", func() error { return container.Delete(inside) }},
 		{"Unmasquerade", func() error {
-			_, err := host.Release(nft.Masquerading, func(tag string) bool { return tag == "owner" })
+			_, err := host.Remove(nft.Masquerading, func(tag string) bool { return tag == "owner" })
 			return err
 		}},
 		{"Close×2", func() error {

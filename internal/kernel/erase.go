@@ -9,13 +9,13 @@ import (
 	"github.com/tenon-cni/tenon/internal/nft"
 )
 
-// Ruleset is what Tenon has in nftables of the current namespace.
+// Ruleset lists Tenon's tables in the current namespace.
 type Ruleset struct {
 	Tables []string          // as nft(8) names them
-	Held   map[string][]Held // the entries that have an owner, by the name of their concern
+	Held   map[string][]Held // the elements that have an owner, by the name of their rule set
 }
 
-// Rules reads what Tenon has in nftables of the current namespace: nothing where the kernel has no nftables.
+// Rules lists Tenon's tables in the current namespace, none if the kernel lacks nftables.
 func Rules() (r Ruleset, err error) {
 	err = inRuleset(func(c *nft.Conn) error {
 		tables, err := c.Tables()
@@ -29,8 +29,9 @@ func Rules() (r Ruleset, err error) {
 	return r, UnlessNoNFT(err)
 }
 
-// EraseRules removes Tenon's tables from nftables of the current namespace, at once, and returns their names. If allowed
-// reports false for the owner of any entry, it changes nothing and returns these entries.
+// EraseRules removes Tenon's tables from the current namespace, in one transaction, and returns their
+// names. If allowed reports false for the owner of any element, it changes nothing and returns these
+// elements.
 func EraseRules(ctx context.Context, allowed func(tag string) bool) (tables []string, refused []Held, err error) {
 	err = inRuleset(func(c *nft.Conn) error {
 		erased, held, err := c.Erase(ctx, allowed)

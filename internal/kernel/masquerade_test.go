@@ -117,7 +117,7 @@ func TestMasqueradeWithinTransaction(t *testing.T) {
 	}
 	must(t, b.tx.Rollback())
 	b.unchanged(t, before)
-	held, err := b.host.Release(nft.Masquerading, func(tag string) bool { return strings.HasPrefix(tag, "fir") })
+	held, err := b.host.Remove(nft.Masquerading, func(tag string) bool { return strings.HasPrefix(tag, "fir") })
 	if len(held) != 2 || err != nil {
 		t.Errorf("removed %v, %v", held, err)
 	}

@@ -89,8 +89,8 @@ func (s *Space) canObey(found decidingRule, families []iptables.Family) error {
 }
 
 // SuitableNAT is [Space.ChooseNAT] for the current namespace, which it does not change: it builds the
-// concern in another one to find out whether the kernel can.
-func SuitableNAT(ctx context.Context, concern *Concern, queries ...NATQuery) (NATChoice, error) {
+// rule set in another one to find out whether the kernel supports it.
+func SuitableNAT(ctx context.Context, rs *RuleSet, queries ...NATQuery) (NATChoice, error) {
 	ns, err := netns.Current()
 	if err != nil {
 		return NATChoice{}, err
@@ -101,20 +101,20 @@ func SuitableNAT(ctx context.Context, concern *Concern, queries ...NATQuery) (NA
 		return NATChoice{}, err
 	}
 	defer s.Close()
-	return s.ChooseNAT(Buildable(ctx, concern), queries...)
+	return s.ChooseNAT(Buildable(ctx, rs), queries...)
 }
 
-// Build makes what a concern needs before it can have entries, if it is not there. The error wraps
-// [ErrNoNFT] if the kernel cannot do it.
-func (s *Space) Build(concern *Concern) error {
+// Build creates the skeleton of a rule set, unless it exists. The error wraps [ErrNoNFT] if the
+// kernel does not support it.
+func (s *Space) Build(rs *RuleSet) error {
 	c, err := s.rules()
 	if err != nil {
 		return err
 	}
-	if built, err := c.Built(concern); built || err != nil {
+	if built, err := c.Built(rs); built || err != nil {
 		return err
 	}
-	return s.tx.Do(fmt.Sprintf("build %s", concern), func() error { return c.Build(s.tx.ctx, concern) }, nil)
+	return s.tx.Do(fmt.Sprintf("build %s", rs), func() error { return c.Build(s.tx.ctx, rs) }, nil)
 }
 
 // IPTablesWorks returns nil if iptables can be used in the current namespace without nftables. It

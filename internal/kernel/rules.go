@@ -13,10 +13,11 @@ import (
 	"github.com/tenon-cni/tenon/internal/nft"
 )
 
-// ErrNoNFT says that the kernel lacks nftables, or a part of it that is needed.
+// ErrNoNFT reports that the kernel lacks nftables, or a part of it that is needed.
 var ErrNoNFT = nft.ErrNoNFT
 
-// UnlessNoNFT returns err, but nil for an [ErrNoNFT]: a kernel without nftables has nothing to remove or to list.
+// UnlessNoNFT returns err, but nil for an [ErrNoNFT]: a kernel without nftables has no element to
+// remove or to list.
 func UnlessNoNFT(err error) error {
 	if errors.Is(err, ErrNoNFT) {
 		return nil
@@ -24,30 +25,32 @@ func UnlessNoNFT(err error) error {
 	return err
 }
 
-// The ruleset is made of concerns, whose entries have an owner each: a tag of 1 to [nft.MaxComment] bytes.
+// Each element of a rule set has an owner: a tag of 1 to [nft.MaxComment] bytes.
 type (
-	Concern = nft.RuleSet
-	Entry   = nft.Element
-	Held    = nft.Held // an entry that is there
+	RuleSet = nft.RuleSet
+	Element = nft.Element
+	Held    = nft.Held // an element that exists
 	Masq    = nft.Masq
 
-	// TakenError says that somebody has what a claim wants.
-	TakenError = nft.ConflictError
+	// ConflictError reports that another owner holds an element that cannot be shared.
+	ConflictError = nft.ConflictError
 )
 
-// Claim makes entries of an owner, in one transaction; op says what for. What others have about the same is taken over, or
-// is a conflict that the error names: the concern decides. What the owner had besides goes. Undone by giving back what was
-// changed, but for what somebody else has taken over since. The error wraps [ErrNoNFT] if the kernel cannot do it.
-func (s *Space) Claim(op, tag string, entries []Entry) error {
-	claim := nft.Request{Owner: tag, Elements: entries}
+// Apply makes the elements of an owner exist, in one transaction; op names the change. It takes over
+// elements of other owners with the same subjects, or returns a [ConflictError], as the rule set
+// defines. It removes other elements of the owner in rule sets that already have a requested
+// subject. Rollback reverts the changes, except where another owner has changed the same element
+// since. The error wraps [ErrNoNFT] if the kernel does not support the rule set.
+func (s *Space) Apply(op, tag string, elements []Element) error {
+	request := nft.Request{Owner: tag, Elements: elements}
 	if b := s.tx.batch; b != nil {
-		b.claims = append(b.claims, claim)
+		b.requests = append(b.requests, request)
 		return nil
 	}
-	return s.claim(op, claim)
+	return s.apply(op, request)
 }
 
-func (s *Space) claim(op string, claims ...nft.Request) error {
+func (s *Space) apply(op string, requests ...nft.Request) error {
 	var undo func(context.Context) error
 	return s.tx.Do(op,
 		func() error {
@@ -55,7 +58,7 @@ func (s *Space) claim(op string, claims ...nft.Request) error {
 			if err != nil {
 				return err
 			}
-			undo, err = c.Apply(s.tx.ctx, claims...)
+			undo, err = c.Apply(s.tx.ctx, requests...)
 			return err
 		},
 		func() error {
@@ -65,10 +68,16 @@ func (s *Space) claim(op string, claims ...nft.Request) error {
 		})
 }
 
-// Buildable returns nil if the kernel can do what a concern needs, else an error that wraps [ErrNoNFT] or says why it cannot
-// be told. Unless it has been made in the current namespace it tries in one of its own, which takes 6 ms.
-func Buildable(ctx context.Context, concern *Concern) error {
-	if built, err := builtHere(concern); built || err != nil {
+// Buildable returns nil if the kernel supports a rule set, else an error that wraps [ErrNoNFT], or
+// another one if it cannot find out. Unless the rule set exists in the current namespace, Buildable
+// builds it in a new one, which takes 6 ms.
+func Buildable(ctx context.Context, rs *RuleSet) error {
+	built := false
+	err := inRuleset(func(c *nft.Conn) (err error) {
+		built, err = c.Built(rs)
+		return err
+	})
+	if built || err != nil {
 		return err
 	}
 	ns, err := netns.New()
@@ -80,64 +89,60 @@ func Buildable(ctx context.Context, concern *Concern) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(c.Build(ctx, concern), c.Close())
+	return errors.Join(c.Build(ctx, rs), c.Close())
 }
 
-func builtHere(concern *Concern) (bool, error) {
-	ns, err := netns.Current()
-	if err != nil {
-		return false, err
-	}
-	defer ns.Close()
-	c, err := nft.Open(ns)
-	if err != nil {
-		return false, err
-	}
-	defer c.Close()
-	return c.Built(concern)
+// Remove removes the elements of a rule set whose owner matches, in one transaction, and returns
+// them. Rollback does not restore them.
+func (s *Space) Remove(rs *RuleSet, match func(tag string) bool) ([]Held, error) {
+	return s.remove(rs, match, nil)
 }
 
-// Release removes the entries of a concern whose owner matches, in one transaction, and returns them. It cannot be undone.
-func (s *Space) Release(concern *Concern, match func(tag string) bool) ([]Held, error) {
-	return s.release(concern, match, nil)
+// RemoveIf is Remove if one element exists with an owner that matches, and else does nothing, which
+// takes one lookup.
+func (s *Space) RemoveIf(first Element, rs *RuleSet, match func(tag string) bool) ([]Held, error) {
+	return s.remove(rs, match, &first)
 }
 
-// ReleaseIf is Release that looks for nothing unless one entry is there with an owner that matches: one small question
-// instead of many.
-func (s *Space) ReleaseIf(there Entry, concern *Concern, match func(tag string) bool) ([]Held, error) {
-	return s.release(concern, match, &there)
-}
-
-func (s *Space) release(concern *Concern, match func(tag string) bool, first *Entry) (held []Held, err error) {
-	err = s.tx.Do(fmt.Sprintf("release %s", concern), func() error {
+func (s *Space) remove(rs *RuleSet, match func(tag string) bool, first *Element) (held []Held, err error) {
+	err = s.tx.Do(fmt.Sprintf("release %s", rs), func() error {
 		c, err := s.rules()
 		if err != nil {
 			return err
 		}
-		held, err = c.Remove(s.tx.ctx, concern, match, first)
+		held, err = c.Remove(s.tx.ctx, rs, match, first)
 		return err
 	}, nil)
 	return held, err
 }
 
-// Missing returns what is not there of the entries of an owner.
-func (s *Space) Missing(tag string, entries []Entry) ([]Held, error) {
+// Missing returns those elements of an owner that do not exist, and those that exist and must not.
+func (s *Space) Missing(tag string, elements []Element) ([]Held, error) {
 	c, err := s.rules()
 	if err != nil {
 		return nil, err
 	}
-	missing, err := c.Missing(s.tx.ctx, nft.Request{Owner: tag, Elements: entries})
+	missing, err := c.Missing(s.tx.ctx, nft.Request{Owner: tag, Elements: elements})
 	return slices.Concat(missing...), err
 }
 
-// Owned is Held that does not depend on the rules and takes no lock, so that it can be asked by who has it. A kernel without
-// nftables has nothing.
-func (s *Space) Owned(concern *Concern) ([]Held, error) {
+// Held returns the elements of a rule set, of all owners. It returns none if the rules were flushed.
+func (s *Space) Held(rs *RuleSet) ([]Held, error) {
+	c, err := s.rules()
+	if err != nil {
+		return nil, err
+	}
+	return c.List(s.tx.ctx, rs)
+}
+
+// Owned is Held without regard to the rules. It takes no lock, so a caller that holds the lock can
+// use it. It returns no elements if the kernel lacks nftables.
+func (s *Space) Owned(rs *RuleSet) ([]Held, error) {
 	c, err := s.rules()
 	if err != nil {
 		return nil, UnlessNoNFT(err)
 	}
-	list, err := c.Owned(concern)
+	list, err := c.Owned(rs)
 	return list, UnlessNoNFT(err)
 }
 
@@ -150,73 +155,65 @@ func (s *Space) NFTAvailable() error {
 	return c.Available()
 }
 
-// Held lists the entries of a concern, of all owners.
-func (s *Space) Held(concern *Concern) ([]Held, error) {
-	c, err := s.rules()
-	if err != nil {
-		return nil, err
-	}
-	return c.List(s.tx.ctx, concern)
-}
-
-// Masquerade masquerades what addresses send beyond their networks: each prefix is an address with its prefix length.
+// Masquerade masquerades packets from addresses, except to their networks. Each prefix is an address
+// with its prefix length.
 func (s *Space) Masquerade(tag string, how Masq, addrs []netip.Prefix) error {
-	entries, err := how.Entries(addrs...)
+	elements, err := how.Elements(addrs...)
 	if err != nil {
 		return err
 	}
-	return s.Claim("masquerade "+strings.Trim(fmt.Sprint(addrs), "[]"), tag, entries)
+	return s.Apply("masquerade "+strings.Trim(fmt.Sprint(addrs), "[]"), tag, elements)
 }
 
-// Guard lets a port of a bridge receive only frames whose source is the hardware address mac.
+// Guard lets a port of a bridge receive only frames whose source is the MAC address mac.
 func (s *Space) Guard(tag string, port Link, mac net.HardwareAddr) error {
-	entries, err := nft.Guard(port.Name, mac)
+	elements, err := nft.Guard(port.Name, mac)
 	if err != nil {
 		return err
 	}
-	return s.Claim(fmt.Sprintf("guard %s for %s", port.Name, mac), tag, entries)
+	return s.Apply(fmt.Sprintf("guard %s for %s", port.Name, mac), tag, elements)
 }
 
-// Batch collects the claims of transactions, so that [Space.Meet] can meet many claims at once. See
-// [Tx.CollectInto].
-type Batch struct{ claims []nft.Request }
+// Batch collects requests of many transactions, to apply them in one: see [Tx.CollectInto].
+type Batch struct{ requests []nft.Request }
 
-// Meet meets the claims of batches, whose transactions were about this namespace, in one transaction. A claim that cannot
-// be met is left out and named in the error.
-func (s *Space) Meet(batches ...*Batch) error {
-	var claims []nft.Request
-	for _, b := range batches {
-		claims = append(claims, b.claims...)
-	}
-	if len(claims) == 0 {
+// ApplyBatches applies batches that were collected for this namespace, in one transaction. It leaves
+// out a request that conflicts with another owner, and names it in the error.
+func (s *Space) ApplyBatches(batches ...*Batch) error {
+	requests := requestsOf(batches)
+	if len(requests) == 0 {
 		return nil
 	}
-	return s.claim(fmt.Sprintf("meet %d claims", len(claims)), claims...)
+	return s.apply(fmt.Sprintf("meet %d claims", len(requests)), requests...)
 }
 
-// Unmet returns for each batch what is not there of its claims.
-func (s *Space) Unmet(batches ...*Batch) ([][]Held, error) {
-	unmet := make([][]Held, len(batches))
-	var claims []nft.Request
-	for _, b := range batches {
-		claims = append(claims, b.claims...)
-	}
-	if len(claims) == 0 { // nothing is asked of a kernel that may lack nftables
-		return unmet, nil
+// MissingInBatches is Missing for each batch.
+func (s *Space) MissingInBatches(batches ...*Batch) ([][]Held, error) {
+	list := make([][]Held, len(batches))
+	requests := requestsOf(batches)
+	if len(requests) == 0 { // the kernel may lack nftables
+		return list, nil
 	}
 	c, err := s.rules()
 	if err != nil {
 		return nil, err
 	}
-	missing, err := c.Missing(s.tx.ctx, claims...)
+	missing, err := c.Missing(s.tx.ctx, requests...)
 	if err != nil {
 		return nil, err
 	}
 	for i, b := range batches {
-		unmet[i] = slices.Concat(missing[:len(b.claims)]...)
-		missing = missing[len(b.claims):]
+		list[i] = slices.Concat(missing[:len(b.requests)]...)
+		missing = missing[len(b.requests):]
 	}
-	return unmet, nil
+	return list, nil
+}
+
+func requestsOf(batches []*Batch) (list []nft.Request) {
+	for _, b := range batches {
+		list = append(list, b.requests...)
+	}
+	return list
 }
 
 // rules opens the nfnetlink socket at its first use.

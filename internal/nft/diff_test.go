@@ -102,7 +102,7 @@ func masq(t *testing.T, owner string, addrs ...string) Request {
 	for _, a := range addrs {
 		list = append(list, netip.MustParsePrefix(a))
 	}
-	elements, err := Masquerade(list...)
+	elements, err := Masq{}.Elements(list...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -188,7 +188,7 @@ func lacks(t testing.TB, c *nft.Conn, r nft.Request) ([]nft.Held, error) {
 // masqueraded returns the elements of one address.
 func masqueraded(t testing.TB, prefix string) []nft.Element {
 	t.Helper()
-	entries, err := nft.Masquerade(netip.MustParsePrefix(prefix))
+	entries, err := nft.Masq{}.Elements(netip.MustParsePrefix(prefix))
 	must(t, err)
 	return entries
 }

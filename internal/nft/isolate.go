@@ -18,11 +18,11 @@ type Isolation struct {
 	Port      string // the owner's port of a bridge that is isolated inside, else ""
 }
 
-// Entries returns the elements of the isolation for an owner. All owners of an interface share its
+// Elements returns the elements of the isolation for an owner. All owners of an interface share its
 // isolation, which ends with the last of them. The last owner to apply it decides about Inside, also
 // after it has left. But a port stays isolated from the others of its bridge as long as its owner
 // exists.
-func (i Isolation) Entries(tag string) ([]Element, error) {
+func (i Isolation) Elements(tag string) ([]Element, error) {
 	if i.Interface == "" || max(len(i.Interface), len(i.Port)) >= unix.IFNAMSIZ {
 		return nil, fmt.Errorf("interface %q, port %q: no such names", i.Interface, i.Port)
 	}
@@ -43,7 +43,7 @@ func (i Isolation) Entries(tag string) ([]Element, error) {
 	return list, nil
 }
 
-// Isolated returns the interface of an element of [Isolation.Entries] that names an owner.
+// Isolated returns the interface of an element of [Isolation.Elements] that names an owner.
 func (h Held) Isolated() (iface string, ok bool) {
 	if h.Set != members().Name {
 		return "", false

@@ -37,7 +37,7 @@ func (h house) claim(tag string, i nft.Isolation) nft.Request {
 	if i.Inside {
 		i.Port = "port-" + tag
 	}
-	entries, err := i.Entries(tag)
+	entries, err := i.Elements(tag)
 	must(h.t, err)
 	return nft.Request{Owner: tag, Elements: entries}
 }
@@ -277,7 +277,7 @@ func TestAdmittedTwice(t *testing.T) {
 func TestIsolationRefuses(t *testing.T) {
 	t.Parallel()
 	for _, i := range []nft.Isolation{{}, {Port: "port"}, {Interface: "a-name-of-16-byte"}, {Interface: "br0", Port: "a-name-of-16-byte"}} {
-		if _, err := i.Entries("a"); err == nil {
+		if _, err := i.Elements("a"); err == nil {
 			t.Errorf("%+v is accepted", i)
 		}
 	}

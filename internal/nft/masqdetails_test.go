@@ -26,7 +26,7 @@ func held(t *testing.T, c *nft.Conn, concerns ...*nft.RuleSet) (list []string) {
 
 func claim(t *testing.T, tag string, m nft.Masq, addrs ...string) nft.Request {
 	t.Helper()
-	entries, err := m.Entries(prefixes(addrs...)...)
+	entries, err := m.Elements(prefixes(addrs...)...)
 	must(t, err)
 	return nft.Request{Owner: tag, Elements: entries}
 }

@@ -17,9 +17,6 @@ import (
 // address of the host.
 var Masquerading = &RuleSet{name: "masquerade", skeleton: masqueradeSkeleton}
 
-// Masquerade is [Masq.Entries] of the zero Masq.
-func Masquerade(addrs ...netip.Prefix) ([]Element, error) { return Masq{}.Entries(addrs...) }
-
 // Masq holds the options of masquerading.
 type Masq struct {
 	Exclude    []netip.Prefix // networks that see the container's own address, beside its own network
@@ -30,9 +27,9 @@ type Masq struct {
 	DropInvalid bool // drop packets that cannot be masqueraded because the kernel does not know their connection
 }
 
-// Entries returns the elements that masquerade packets from addresses, except to their networks and
+// Elements returns the elements that masquerade packets from addresses, except to their networks and
 // to multicast groups. Each prefix is the address of a container with its prefix length.
-func (m Masq) Entries(addrs ...netip.Prefix) ([]Element, error) {
+func (m Masq) Elements(addrs ...netip.Prefix) ([]Element, error) {
 	addrs, err := distinct(addrs)
 	var elements []Element
 	for _, a := range addrs {

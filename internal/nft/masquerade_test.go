@@ -64,7 +64,7 @@ func masquerade(t testing.TB, c *nft.Conn, tag string, addrs ...string) (undo fu
 // put masquerades addresses.
 func put(t testing.TB, c *nft.Conn, tag string, addrs ...string) (undo func(context.Context) error, err error) {
 	t.Helper()
-	entries, err := nft.Masquerade(prefixes(addrs...)...)
+	entries, err := nft.Masq{}.Elements(prefixes(addrs...)...)
 	must(t, err)
 	return c.Apply(t.Context(), nft.Request{Owner: tag, Elements: entries})
 }
@@ -282,7 +282,7 @@ func TestMasqueradeComment(t *testing.T) {
 
 func TestMasqueradeRefusesInvalidPrefixes(t *testing.T) {
 	t.Parallel()
-	if _, err := nft.Masquerade(netip.Prefix{}); err == nil {
+	if _, err := (nft.Masq{}).Elements(netip.Prefix{}); err == nil {
 		t.Error("invalid prefix is accepted")
 	}
 }
