@@ -64,11 +64,12 @@ func (c *Conn) Remove(
 const attempts = 5
 
 // retry calls fn while it holds the lock of the namespace. It calls fn again if a process that does
-// not take the lock has flushed the ruleset since fn read it.
+// not take the lock has changed the ruleset since fn read it: an object no longer exists (ENOENT), or
+// a new rule leads to a chain that fn deletes (EBUSY).
 func (c *Conn) retry(ctx context.Context, fn func() error) error {
 	return c.locked(ctx, func() (err error) {
 		for range attempts {
-			if err = fn(); !errors.Is(err, unix.ENOENT) {
+			if err = fn(); !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EBUSY) {
 				return err
 			}
 		}

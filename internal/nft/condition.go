@@ -14,15 +14,15 @@ import (
 	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
 )
 
-// Condition is what a packet has to meet. The zero value is always met.
+// Condition is a condition on packets. The zero value is always met.
 type Condition struct {
 	text  string
-	rules [][]nftmsg.Expr // one of them has to match
+	rules [][]nftmsg.Expr // alternatives
 }
 
 func (c Condition) always() bool { return c.text == "" }
 
-// then returns the rules that do something if the condition is met.
+// then returns the rules that evaluate do if the condition is met.
 func (c Condition) then(do nftmsg.Expr) [][]nftmsg.Expr {
 	rules := make([][]nftmsg.Expr, len(c.rules))
 	for i, r := range c.rules {
@@ -31,10 +31,10 @@ func (c Condition) then(do nftmsg.Expr) [][]nftmsg.Expr {
 	return rules
 }
 
-// maxAlternatives is how many rules the sets of a condition may become.
+// maxAlternatives limits the rules that the sets of a condition expand to.
 const maxAlternatives = 1024
 
-// ParseCondition reads a condition on packets of one version of IP in the words of nft(8): one or more of
+// ParseCondition parses a condition on packets of one version of IP in the syntax of nft(8): one or more of
 //
 //	ip saddr, ip daddr, ip6 saddr, ip6 daddr   address, network or range
 //	iifname, oifname                           name, or the beginning of one with a *
@@ -42,7 +42,8 @@ const maxAlternatives = 1024
 //	meta mark, mark                            number or range
 //	meta l4proto                               name or number
 //
-// each with one value or a set of them in braces, and == or != before it. The error names the word that is not understood.
+// each with one value or a set in braces, and an optional == or != before it. The error names the word
+// that it cannot parse.
 func ParseCondition(family Family, words []string) (Condition, error) {
 	p := parser{family: family, words: spread(words)}
 	c := Condition{text: strings.Join(p.words, " "), rules: [][]nftmsg.Expr{protocolFor(family).match()}}
@@ -72,7 +73,7 @@ func protocolFor(f Family) protocol {
 	return ip4()
 }
 
-// spread makes words of what braces, commas and operators keep together.
+// spread splits words at braces, commas and operators.
 func spread(words []string) []string {
 	var out []string
 	for _, w := range words {
@@ -87,7 +88,7 @@ type parser struct {
 	words  []string
 }
 
-// next takes a word, "" at the end.
+// next consumes a word and returns it, "" at the end.
 func (p *parser) next() string {
 	if len(p.words) == 0 {
 		return ""
@@ -97,8 +98,8 @@ func (p *parser) next() string {
 	return w
 }
 
-// taken takes the next word if it is one of these.
-func (p *parser) taken(these ...string) bool {
+// accept consumes the next word if it is one of these, and reports whether it was.
+func (p *parser) accept(these ...string) bool {
 	if len(p.words) == 0 || !slices.Contains(these, p.words[0]) {
 		return false
 	}
@@ -106,22 +107,22 @@ func (p *parser) taken(these ...string) bool {
 	return true
 }
 
-// subject is what a match compares.
+// subject is the field that a match compares.
 type subject struct {
 	load   []nftmsg.Expr
-	native bool // in the byte order of the machine
+	native bool // in native byte order
 	value  func(word string) (first, last []byte, err error)
 }
 
-// match reads one match and returns the alternatives it consists of.
+// match parses one match and returns its alternatives.
 func (p *parser) match() ([][]nftmsg.Expr, error) {
 	s, err := p.subject()
 	if err != nil {
 		return nil, err
 	}
-	not := p.taken("!=")
+	not := p.accept("!=")
 	if !not {
-		p.taken("==", "eq")
+		p.accept("==", "eq")
 	}
 	values, err := p.values()
 	if err != nil {
@@ -141,9 +142,9 @@ func (p *parser) match() ([][]nftmsg.Expr, error) {
 	return all, nil
 }
 
-// values reads a value or a set of values.
+// values parses a value or a set of values.
 func (p *parser) values() ([]string, error) {
-	if !p.taken("{") {
+	if !p.accept("{") {
 		if v := p.next(); v != "" {
 			return []string{v}, nil
 		}
@@ -159,10 +160,10 @@ func (p *parser) values() ([]string, error) {
 		default:
 			values = append(values, v)
 		}
-		if p.taken("}") {
+		if p.accept("}") {
 			return values, nil
 		}
-		if len(p.words) > 0 && !p.taken(",") {
+		if len(p.words) > 0 && !p.accept(",") {
 			return nil, fmt.Errorf("%q behind a value of a set", p.next())
 		}
 	}
@@ -188,7 +189,7 @@ func bigEndian(native []byte) []byte {
 	return binary.BigEndian.AppendUint32(nil, binary.NativeEndian.Uint32(native))
 }
 
-// subject reads what is compared.
+// subject parses the field of a match.
 func (p *parser) subject() (subject, error) {
 	first := p.next()
 	if first == "meta" {
@@ -238,7 +239,7 @@ func (p *parser) address(version string) (subject, error) {
 	}}, nil
 }
 
-// addresses reads an address, a network or a range.
+// addresses parses an address, a network or a range.
 func addresses(word string, is4 bool) (from, to []byte, err error) {
 	first, second, ok := strings.Cut(word, "-")
 	a, err := netip.ParseAddr(first)
@@ -276,7 +277,7 @@ func (p *parser) port(protocol string) (subject, error) {
 	return subject{load, false, numbers(16, nil)}, nil
 }
 
-// numbers reads a number or a range; order is nil for two bytes in network order.
+// numbers parses a number or a range; order is nil for two bytes in network order.
 func numbers(bits int, order interface{ AppendUint32([]byte, uint32) []byte }) func(string) (first, last []byte, err error) {
 	bytes := func(n uint64) []byte {
 		if order == nil {

@@ -26,28 +26,29 @@ const (
 	Bridge = nftmsg.Bridge
 )
 
-// Table is a table that somebody else owns.
+// Table is a table of any program.
 type Table = nftmsg.Table
 
-// Rule is what tells to whom a rule belongs.
+// Rule is the part of a rule that identifies its owner and its effect. A field has its zero value if
+// the rule does not compare or do this.
 type Rule struct {
 	Comment string     // of nft or of iptables
-	Jump    string     // the chain it jumps or goes to, "" if it does not
-	Source  netip.Addr // what it compares the source address with, its network part if it is a network; not valid if it does not
+	Jump    string     // the chain that it jumps or goes to
+	Source  netip.Addr // compared with the source; of a network, its network part
 	Dest    netip.Addr // the same of the destination
-	IIFName string     // what it compares the name of the incoming interface with, "" if it does not
+	IIFName string     // compared with the name of the incoming interface
 	OIFName string     // the same of the outgoing interface
-	Verdict string     // "accept", "drop", "reject", "return", or the name of a target of iptables; "" if it has none of these
-	Others  int        // how many conditions it has besides
+	Verdict string     // "accept", "drop", "reject", "return", or the name of a target of iptables
+	Others  int        // the number of other conditions
 
-	Protocol byte           // what it compares the transport protocol with, 0 if it does not; one of Others
+	Protocol byte           // compared with the transport protocol; counted in Others
 	Port     uint16         // the same of the destination port
-	DNAT     netip.AddrPort // where it leads by destination NAT; not valid if it does not
+	DNAT     netip.AddrPort // the target of destination NAT
 
 	handle uint64
 }
 
-// Rules lists the rules of a chain. One that is not there has none.
+// Rules lists the rules of a chain, none if it does not exist.
 func (c *Conn) Rules(t Table, chain string) ([]Rule, error) {
 	list, err := c.RawRules(t, chain)
 	if err != nil {
@@ -60,7 +61,7 @@ func (c *Conn) Rules(t Table, chain string) ([]Rule, error) {
 	return rules, nil
 }
 
-// RawRules is Rules, with all that the kernel says of them.
+// RawRules lists the rules of a chain with all their expressions, none if it does not exist.
 func (c *Conn) RawRules(t Table, chain string) ([]nftmsg.Rule, error) {
 	list, err := c.messages.Rules(t, chain)
 	if err != nil {
@@ -69,7 +70,7 @@ func (c *Conn) RawRules(t Table, chain string) ([]nftmsg.Rule, error) {
 	return list, nil
 }
 
-// HasTable reports whether there is a table.
+// HasTable reports whether a table exists.
 func (c *Conn) HasTable(t Table) (bool, error) {
 	ok, err := c.messages.HasTable(t)
 	if err != nil {
@@ -80,28 +81,27 @@ func (c *Conn) HasTable(t Table) (bool, error) {
 
 // HasChain reports whether a table has a chain.
 func (c *Conn) HasChain(t Table, chain string) (bool, error) {
-	_, err := c.messages.Chain(t, chain)
-	if errors.Is(err, unix.ENOENT) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("nft chain %s %s %s: %w", t.Family, t.Name, chain, explain(err, lackingQuestion))
-	}
-	return true, nil
+	_, ok, err := c.chain(t, chain)
+	return ok, err
 }
 
-// Drops reports whether nothing gets past a base chain that none of its rules accepts: by its policy, or by a last rule that
-// is for everything. One that is not there stops nothing.
-func (c *Conn) Drops(t Table, chain string) (bool, error) {
-	base, err := c.messages.Chain(t, chain)
+func (c *Conn) chain(t Table, chain string) (state nftmsg.ChainState, exists bool, err error) {
+	state, err = c.messages.Chain(t, chain)
 	if errors.Is(err, unix.ENOENT) {
-		return false, nil
+		return state, false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("nft chain %s %s %s: %w", t.Family, t.Name, chain, explain(err, lackingQuestion))
+		err = fmt.Errorf("nft chain %s %s %s: %w", t.Family, t.Name, chain, explain(err, lackingQuestion))
 	}
-	if base.Drops {
-		return true, nil
+	return state, err == nil, err
+}
+
+// Drops reports whether a base chain drops each packet that none of its rules accepts: by its policy,
+// or by a last rule without conditions. A chain that does not exist drops none.
+func (c *Conn) Drops(t Table, chain string) (bool, error) {
+	base, exists, err := c.chain(t, chain)
+	if !exists || base.Drops {
+		return exists, err
 	}
 	rules, err := c.Rules(t, chain)
 	if err != nil || len(rules) == 0 {
@@ -112,28 +112,20 @@ func (c *Conn) Drops(t Table, chain string) (bool, error) {
 	return last == Rule{Verdict: "drop"} || last == Rule{Verdict: "reject"} || last == Rule{Verdict: "REJECT"}, nil
 }
 
-// Pruning is what to remove from the table of somebody else.
+// Pruning selects rules and chains to remove from the table of another program.
 type Pruning struct {
 	Table Table
-	Base  string          // the rules of this chain
-	Match func(Rule) bool // that match
-	// Chains are removed too when no rule of Base is left that jumps to one of them. If any are named, but the first
-	// is not there, nothing is done, and the rules of Base are not even read.
+	Base  string          // the chain whose rules to remove
+	Match func(Rule) bool // selects these rules
+	// Chains are removed too unless a remaining rule of Base jumps to one of them. If Chains is not empty
+	// and the first one does not exist, Prune does nothing and does not even read the rules of Base.
 	Chains []string
-	Unless func(Rule) bool // nothing is done while a rule of Chains matches; may be nil
+	Unless func(Rule) bool // Prune does nothing while a rule of Chains matches; may be nil
 }
 
-// Prune removes rules and chains in one transaction. Nothing is sent when there are none.
+// Prune removes rules and chains in one transaction.
 func (c *Conn) Prune(ctx context.Context, p Pruning) error {
-	return c.locked(ctx, func() (err error) {
-		for range attempts {
-			// What was read may be gone, and a chain may have got a new rule that jumps to it.
-			if err = c.prune(p); !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EBUSY) {
-				return err
-			}
-		}
-		return err
-	})
+	return c.retry(ctx, func() error { return c.prune(p) })
 }
 
 func (c *Conn) prune(p Pruning) error {
@@ -177,7 +169,7 @@ func (c *Conn) prune(p Pruning) error {
 	return nil
 }
 
-// needed reports whether a rule of the chains keeps all that is to go.
+// needed reports whether a rule of the chains matches Unless.
 func (c *Conn) needed(p Pruning, chains []string) (bool, error) {
 	if p.Unless == nil {
 		return false, nil
@@ -190,7 +182,8 @@ func (c *Conn) needed(p Pruning, chains []string) (bool, error) {
 	return false, nil
 }
 
-// ruleOf reads a rule of a table of the family. A comparison takes the form: load something, perhaps mask it, compare it.
+// ruleOf decodes a rule of a table of the family. A comparison has the form: load a value, perhaps mask
+// it, compare it.
 func ruleOf(f Family, r nftmsg.Rule) Rule {
 	out := Rule{Comment: r.Comment, handle: r.Handle}
 	var load any
@@ -240,14 +233,14 @@ func ruleOf(f Family, r nftmsg.Rule) Rule {
 	return out
 }
 
-// xtablesDNAT reads the lowest address and port of the target DNAT (struct nf_nat_ipv4_multi_range_compat and
+// xtablesDNAT decodes the lowest address and port of the target DNAT (struct nf_nat_ipv4_multi_range_compat and
 // struct nf_nat_range in include/uapi/linux/netfilter/nf_nat.h, with what follows).
 func xtablesDNAT(f Family, info []byte) netip.AddrPort {
 	const flags, oldSize, addrs, ports = 4, 20, 32, 4 // bytes
 	at, length, portAt := flags, addrLen6, flags+addrs
 	if f == IPv4 {
 		length = addrLen4
-		if len(info) == alignTarget(oldSize) { // revision 0: how many ranges, then one
+		if len(info) == alignTarget(oldSize) { // revision 0: the number of ranges, then one
 			at, portAt = 8, 16
 		}
 	}
@@ -261,7 +254,7 @@ func xtablesDNAT(f Family, info []byte) netip.AddrPort {
 // alignTarget returns the size of a structure with its padding, as XT_ALIGN does.
 func alignTarget(n int) int { return (n + 7) &^ 7 }
 
-// verdict names those that a [Rule] tells.
+// verdict returns the name of a verdict in a [Rule].
 func verdict(v nftmsg.Verdict) string {
 	switch v.Code {
 	case nftmsg.Accept:
@@ -274,7 +267,8 @@ func verdict(v nftmsg.Verdict) string {
 	return ""
 }
 
-// compare notes what a rule compares with data, unless that is something else.
+// compare sets the field of r that load names, and reports whether it is a field that Others does not
+// count.
 func compare(f Family, r *Rule, load any, data []byte) bool {
 	name := func() string { return netlink.Text(data) }
 	switch load := load.(type) {
@@ -301,7 +295,7 @@ func compare(f Family, r *Rule, load any, data []byte) bool {
 	return false
 }
 
-// port reads a port, 0 if it is none.
+// port decodes a port, 0 if data is too short.
 func port(data []byte) uint16 {
 	if len(data) < 2 {
 		return 0
@@ -309,7 +303,8 @@ func port(data []byte) uint16 {
 	return binary.BigEndian.Uint16(data)
 }
 
-// compareAddr notes an address. Of a network whose length is a multiple of 8 only the network part is loaded.
+// compareAddr sets an address of r. A rule about a network whose length is a multiple of 8 loads only
+// the network part.
 func compareAddr(f Family, r *Rule, load nftmsg.Payload, data []byte) bool {
 	full, source, dest := 4, ip4().saddr, ip4().daddr
 	if f == IPv6 || f == INet && len(data) == 16 {

@@ -1,7 +1,8 @@
-// Package nft keeps the nftables ruleset of one network namespace: the tables inet tenon and bridge tenon. A table has a fixed
-// skeleton, made once, and elements in its sets that carry their owner as comment. Each change is one transaction, made under
-// the lock of the namespace. Of the tables of others it can remove rules and chains ([Conn.Prune]); it knows nothing of what
-// they mean.
+// Package nft maintains rule sets in the tables inet tenon and bridge tenon of one network namespace.
+// A rule set has a fixed skeleton and elements whose comment names their owner. diff compares the
+// elements that owners request with those that exist, without talking to the kernel; [Conn.Apply]
+// commits the difference in one transaction, under the lock of the namespace. Of the tables of other
+// programs the package can remove rules and chains ([Conn.Prune]); it does not know their meaning.
 package nft
 
 import (
@@ -16,18 +17,18 @@ import (
 	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
 )
 
-// ErrNoNFT says that the kernel lacks nftables, or a part of it that the ruleset needs.
+// ErrNoNFT reports that the kernel lacks nftables, or a part of it that a rule set needs.
 var ErrNoNFT = errors.New("kernel lacks nftables support")
 
-// Conn is one nfnetlink socket, bound to a namespace. Closing it after something was deleted waits for the kernel to
-// finish the deletion, about 15 ms.
+// Conn is one nfnetlink socket, bound to a namespace. Closing it after a deletion waits for the kernel
+// to finish, about 15 ms.
 type Conn struct {
 	ns       *netns.NS
 	messages *nftmsg.Conn
 }
 
-// Open opens a socket in ns, which must stay open as long as the connection. The error wraps [ErrNoNFT] if there is no
-// nfnetlink.
+// Open opens a socket in ns, which must stay open as long as the connection. The error wraps
+// [ErrNoNFT] if the kernel lacks nfnetlink.
 func Open(ns *netns.NS) (*Conn, error) {
 	messages, err := nftmsg.Open(ns)
 	if err != nil {
@@ -39,13 +40,13 @@ func Open(ns *netns.NS) (*Conn, error) {
 // Close closes the socket.
 func (c *Conn) Close() error { return c.messages.Close() }
 
-// Available returns nil if the kernel has nftables, else an error that wraps [ErrNoNFT]. It changes nothing.
+// Available returns nil if the kernel has nftables, else an error that wraps [ErrNoNFT].
 func (c *Conn) Available() error {
 	_, err := c.messages.HasTable(table)
 	return explain(err, lackingQuestion)
 }
 
-// locked calls fn holding the lock of the namespace.
+// locked calls fn while it holds the lock of the namespace.
 func (c *Conn) locked(ctx context.Context, fn func() error) error {
 	unlock, err := c.ns.Lock(ctx)
 	if err != nil {
@@ -55,17 +56,17 @@ func (c *Conn) locked(ctx context.Context, fn func() error) error {
 	return fn()
 }
 
-// What a kernel without nftables, or without a part of it, answers.
+// Errors of a kernel that lacks nftables, or a part of it.
 var (
-	// Without nfnetlink there is no such socket. A filter of system calls forbids one; the kernel itself does not.
+	// Without nfnetlink there is no such socket type. A seccomp filter can forbid it; the kernel does not.
 	lackingSocket = []syscall.Errno{unix.EPROTONOSUPPORT, unix.EAFNOSUPPORT, unix.EPERM, unix.EACCES}
-	// Without nf_tables in nfnetlink there is no such question.
+	// Without nf_tables nfnetlink does not know the message.
 	lackingQuestion = []syscall.Errno{unix.EPROTONOSUPPORT, unix.EINVAL}
-	// Without the inet family, the type of chain or an expression it cannot be made.
+	// Without the inet family, the type of a chain or an expression a skeleton cannot be built.
 	lackingBuild = []syscall.Errno{unix.EOPNOTSUPP, unix.EAFNOSUPPORT, unix.ENOENT}
 )
 
-// explain wraps err into [ErrNoNFT] if it is one of the answers.
+// explain wraps err into [ErrNoNFT] if it is one of answers.
 func explain(err error, answers []syscall.Errno) error {
 	for _, errno := range answers {
 		if errors.Is(err, errno) {
