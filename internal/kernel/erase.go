@@ -29,9 +29,9 @@ func Rules() (r Ruleset, err error) {
 	return r, UnlessNoNFT(err)
 }
 
-// EraseRules removes Tenon's tables from the current namespace, in one transaction, and returns their
-// names. If allowed reports false for the owner of any element, it changes nothing and returns these
-// elements.
+// EraseRules removes Tenon's tables from the current namespace, in one transaction, and returns
+// their names. If allowed reports false for the owner of any element, it changes nothing and
+// returns these elements.
 func EraseRules(ctx context.Context, allowed func(tag string) bool) (tables []string, refused []Held, err error) {
 	err = inRuleset(func(c *nft.Conn) error {
 		erased, held, err := c.Erase(ctx, allowed)

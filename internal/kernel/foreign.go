@@ -13,7 +13,8 @@ type (
 	Pruning = nft.Pruning
 )
 
-// Prune removes rules and chains from a table that somebody else owns, in one transaction. It cannot be undone.
+// Prune removes rules and chains from a table that somebody else owns, in one transaction. It
+// cannot be undone.
 func (s *Space) Prune(p Pruning) error {
 	return s.tx.Do(fmt.Sprintf("prune %s %s %s", p.Table.Family, p.Table.Name, p.Base), func() error {
 		c, err := s.rules()

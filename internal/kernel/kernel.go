@@ -1,6 +1,7 @@
-// Package kernel changes the network state of the kernel so that every change can be taken back. A [Tx] is a run of
-// changes, in one or several namespaces; a [Space] is one namespace as seen from it. The package knows links, addresses,
-// routes, settings and rules, and nothing of why anybody wants them.
+// Package kernel changes the network state of the kernel so that every change can be taken back. A
+// [Tx] is a run of changes, in one or several namespaces; a [Space] is one namespace as seen from
+// it. The package knows links, addresses, routes, settings and rules, and nothing of why anybody
+// wants them.
 package kernel
 
 import "context"
@@ -13,8 +14,8 @@ type Hooks struct {
 
 type hooksKey struct{}
 
-// WithHooks returns a context with which [Begin] starts transactions that have hooks, for callers that do not begin
-// the transaction themselves. Others call [Tx.Watch].
+// WithHooks returns a context with which [Begin] starts transactions that have hooks, for callers
+// that do not begin the transaction themselves. Others call [Tx.Watch].
 func WithHooks(ctx context.Context, h Hooks) context.Context {
 	return context.WithValue(ctx, hooksKey{}, h)
 }

@@ -88,8 +88,8 @@ func (s *Space) canObey(found decidingRule, families []iptables.Family) error {
 	return nil
 }
 
-// SuitableNAT is [Space.ChooseNAT] for the current namespace, which it does not change: it builds the
-// rule set in another one to find out whether the kernel supports it.
+// SuitableNAT is [Space.ChooseNAT] for the current namespace, which it does not change: it builds
+// the rule set in another one to find out whether the kernel supports it.
 func SuitableNAT(ctx context.Context, rs *RuleSet, queries ...NATQuery) (NATChoice, error) {
 	ns, err := netns.Current()
 	if err != nil {

@@ -36,9 +36,9 @@ type (
 	ConflictError = nft.ConflictError
 )
 
-// Apply makes the elements of an owner exist, in one transaction; op names the change. It takes over
-// elements of other owners with the same subjects, or returns a [ConflictError], as the rule set
-// defines. It removes other elements of the owner in rule sets that already have a requested
+// Apply makes the elements of an owner exist, in one transaction; op names the change. It takes
+// over elements of other owners with the same subjects, or returns a [ConflictError], as the rule
+// set defines. It removes other elements of the owner in rule sets that already have a requested
 // subject. Rollback reverts the changes, except where another owner has changed the same element
 // since. The error wraps [ErrNoNFT] if the kernel does not support the rule set.
 func (s *Space) Apply(op, tag string, elements []Element) error {
@@ -92,7 +92,7 @@ func Buildable(ctx context.Context, rs *RuleSet) error {
 	return errors.Join(c.Build(ctx, rs), c.Close())
 }
 
-// Remove removes the elements of a rule set whose owner matches, in one transaction, and returns
+// Remove removes each element of a rule set with a matching owner, in one transaction, and returns
 // them. Rollback does not restore them.
 func (s *Space) Remove(rs *RuleSet, match func(tag string) bool) ([]Held, error) {
 	return s.remove(rs, match, nil)
@@ -116,7 +116,7 @@ func (s *Space) remove(rs *RuleSet, match func(tag string) bool, first *Element)
 	return held, err
 }
 
-// Missing returns those elements of an owner that do not exist, and those that exist and must not.
+// Missing returns the elements of an owner that do not exist, or that exist and must not.
 func (s *Space) Missing(tag string, elements []Element) ([]Held, error) {
 	c, err := s.rules()
 	if err != nil {
@@ -126,7 +126,8 @@ func (s *Space) Missing(tag string, elements []Element) ([]Held, error) {
 	return slices.Concat(missing...), err
 }
 
-// Held returns the elements of a rule set, of all owners. It returns none if the rules were flushed.
+// Held returns the elements of a rule set, of all owners. It returns none if the rules were
+// flushed.
 func (s *Space) Held(rs *RuleSet) ([]Held, error) {
 	c, err := s.rules()
 	if err != nil {
@@ -155,8 +156,8 @@ func (s *Space) NFTAvailable() error {
 	return c.Available()
 }
 
-// Masquerade masquerades packets from addresses, except to their networks. Each prefix is an address
-// with its prefix length.
+// Masquerade masquerades packets from addresses, except to their networks. Each prefix is an
+// address with its prefix length.
 func (s *Space) Masquerade(tag string, how Masq, addrs []netip.Prefix) error {
 	elements, err := how.Elements(addrs...)
 	if err != nil {
@@ -165,7 +166,7 @@ func (s *Space) Masquerade(tag string, how Masq, addrs []netip.Prefix) error {
 	return s.Apply("masquerade "+strings.Trim(fmt.Sprint(addrs), "[]"), tag, elements)
 }
 
-// Guard lets a port of a bridge receive only frames whose source is the MAC address mac.
+// Guard lets a port of a bridge receive only frames from the MAC address mac.
 func (s *Space) Guard(tag string, port Link, mac net.HardwareAddr) error {
 	elements, err := nft.Guard(port.Name, mac)
 	if err != nil {
@@ -177,8 +178,8 @@ func (s *Space) Guard(tag string, port Link, mac net.HardwareAddr) error {
 // Batch collects requests of many transactions, to apply them in one: see [Tx.CollectInto].
 type Batch struct{ requests []nft.Request }
 
-// ApplyBatches applies batches that were collected for this namespace, in one transaction. It leaves
-// out a request that conflicts with another owner, and names it in the error.
+// ApplyBatches applies batches that were collected for this namespace, in one transaction. It
+// leaves out a request that conflicts with another owner, and names it in the error.
 func (s *Space) ApplyBatches(batches ...*Batch) error {
 	requests := requestsOf(batches)
 	if len(requests) == 0 {

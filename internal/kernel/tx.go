@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// undoBudget is how long undoing one change may wait, for a lock for example. It does not depend on the context of the
-// transaction, which may be why there is something to undo.
+// undoBudget is how long undoing one change may wait, for a lock for example. It does not depend on
+// the context of the transaction, which may be why there is something to undo.
 const undoBudget = 10 * time.Second
 
 // Tx is a run of changes that can be taken back. It is for one goroutine.
@@ -37,9 +37,10 @@ func (tx *Tx) Watch(h Hooks) { tx.hooks = h }
 // [Space.ApplyBatches] to apply together with other requests. Rollback does not affect b.
 func (tx *Tx) CollectInto(b *Batch) { tx.batch = b }
 
-// Do makes a change by calling apply. op names it, with its object, for the trace and for the error, which is
-// "op: cause". undo takes the change back; nil says that it goes away with an earlier one, or stays on purpose. A change
-// that fails leaves nothing to undo: that is up to apply.
+// Do makes a change by calling apply. op names it, with its object, for the trace and for the
+// error, which is "op: cause". undo takes the change back; nil says that it goes away with an
+// earlier one, or stays on purpose. A change that fails leaves nothing to undo: that is up to
+// apply.
 func (tx *Tx) Do(op string, apply, undo func() error) error {
 	if err := tx.attempt(op, apply); err != nil {
 		return fmt.Errorf("%s: %w", op, err)
@@ -50,8 +51,9 @@ func (tx *Tx) Do(op string, apply, undo func() error) error {
 	return nil
 }
 
-// set is Do for a change whose undo does no harm where nothing was changed. It is also called at once where apply fails for
-// lack of resources: nobody knows then whether the kernel has made the change and could not say so.
+// set is Do for a change whose undo does no harm where nothing was changed. It is also called at
+// once where apply fails for lack of resources: nobody knows then whether the kernel has made the
+// change and could not say so.
 func (tx *Tx) set(op string, apply, undo func() error) error {
 	return tx.Do(op, func() error {
 		err := apply()
@@ -77,8 +79,9 @@ func (tx *Tx) attempt(op string, apply func() error) error {
 	return apply()
 }
 
-// Rollback takes all changes back, newest first. It goes on past failures and returns them joined. Afterwards the
-// transaction is empty and can be used again. It works when the context of the transaction is done.
+// Rollback takes all changes back, newest first. It goes on past failures and returns them joined.
+// Afterwards the transaction is empty and can be used again. It works when the context of the
+// transaction is done.
 func (tx *Tx) Rollback() error {
 	var errs []error
 	for len(tx.done) > 0 {

@@ -7,13 +7,13 @@ import (
 	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
 )
 
-// Elements of a verdict map lead to chains with rules of their owner. Such a chain exists as long as
-// an element leads to it. Its name is a digest of its rules: one that exists needs no change, unless
-// its rules were flushed.
+// Elements of a verdict map lead to chains with rules of their owner. Such a chain exists as long
+// as an element leads to it. Its name is a digest of its rules: one that exists needs no change,
+// unless its rules were flushed.
 
-// updateChains adds to a change of a verdict map the chains to fill and those to drop. Elements will
-// lead to targets.
-func (ch *change) updateChains(targets []chain, have *have) {
+// updateChains adds to a change of a verdict map the chains to fill and those to drop. Elements
+// will lead to targets.
+func (ch *change) updateChains(targets []chain, have *state) {
 	if !slices.Contains(ch.set.Data, nftmsg.TypeVerdict) {
 		return
 	}

@@ -12,9 +12,9 @@ import (
 
 // Apply makes the elements of requests exist, in one transaction, and removes elements of other
 // owners with the same subjects. If a requested subject has elements already, Apply also removes
-// other elements of the same owners in that rule set. A request that conflicts with another owner is
-// left out, and the error names that owner. undo reverts the changes, except where another owner has
-// changed the same element since; it is nil if every request conflicts.
+// other elements of the same owners in that rule set. A request that conflicts with another owner
+// is left out, and the error names that owner. undo reverts the changes, except where another owner
+// has changed the same element since; it is nil if every request conflicts.
 func (c *Conn) Apply(ctx context.Context, requests ...Request) (undo func(context.Context) error, err error) {
 	for _, r := range requests {
 		if err := checkOwner(r.Owner); err != nil {
@@ -24,7 +24,7 @@ func (c *Conn) Apply(ctx context.Context, requests ...Request) (undo func(contex
 	var granted []Request
 	var conflicts []error
 	var done changes
-	err = c.transact(ctx, func(have *have) (changes, error) {
+	err = c.transact(ctx, func(have *state) (changes, error) {
 		done = changes{}
 		granted, conflicts = resolve(requests, have)
 		for _, rs := range ruleSetsOf(granted...) {
@@ -40,17 +40,17 @@ func (c *Conn) Apply(ctx context.Context, requests ...Request) (undo func(contex
 		return nil, errors.Join(append(conflicts, err)...)
 	}
 	return func(ctx context.Context) error {
-		return c.transact(ctx, func(have *have) (changes, error) { return inverse(done.sets, have), nil })
+		return c.transact(ctx, func(have *state) (changes, error) { return inverse(done.sets, have), nil })
 	}, errors.Join(conflicts...)
 }
 
-// Remove removes the elements of a rule set whose owner matches, in one transaction, and returns
+// Remove removes each element of a rule set with a matching owner, in one transaction, and returns
 // them. If first is given, Remove does nothing unless that element exists with an owner that
 // matches, which takes one lookup.
 func (c *Conn) Remove(
 	ctx context.Context, rs *RuleSet, match func(owner string) bool, first *Element,
 ) (removed []Held, err error) {
-	err = c.transact(ctx, func(have *have) (ch changes, _ error) {
+	err = c.transact(ctx, func(have *state) (ch changes, _ error) {
 		ch, removed = removal(rs, match, first, have)
 		return ch, nil
 	})
@@ -64,8 +64,8 @@ func (c *Conn) Remove(
 const attempts = 5
 
 // retry calls fn while it holds the lock of the namespace. It calls fn again if a process that does
-// not take the lock has changed the ruleset since fn read it: an object no longer exists (ENOENT), or
-// a new rule leads to a chain that fn deletes (EBUSY).
+// not take the lock has changed the ruleset since fn read it: an object no longer exists (ENOENT),
+// or a new rule leads to a chain that fn deletes (EBUSY).
 func (c *Conn) retry(ctx context.Context, fn func() error) error {
 	return c.locked(ctx, func() (err error) {
 		for range attempts {
@@ -78,9 +78,9 @@ func (c *Conn) retry(ctx context.Context, fn func() error) error {
 }
 
 // transact commits the changes that plan returns, which retry may call several times.
-func (c *Conn) transact(ctx context.Context, plan func(*have) (changes, error)) error {
+func (c *Conn) transact(ctx context.Context, plan func(*state) (changes, error)) error {
 	return c.retry(ctx, func() error {
-		have := c.have()
+		have := c.state()
 		ch, err := plan(have)
 		if err == nil {
 			err = have.err

@@ -34,7 +34,8 @@ func (c Condition) then(do nftmsg.Expr) [][]nftmsg.Expr {
 // maxAlternatives limits the rules that the sets of a condition expand to.
 const maxAlternatives = 1024
 
-// ParseCondition parses a condition on packets of one version of IP in the syntax of nft(8): one or more of
+// ParseCondition parses a condition on packets of one version of IP in the syntax of nft(8): one or
+// more of
 //
 //	ip saddr, ip daddr, ip6 saddr, ip6 daddr   address, network or range
 //	iifname, oifname                           name, or the beginning of one with a *
@@ -42,8 +43,8 @@ const maxAlternatives = 1024
 //	meta mark, mark                            number or range
 //	meta l4proto                               name or number
 //
-// each with one value or a set in braces, and an optional == or != before it. The error names the word
-// that it cannot parse.
+// each with one value or a set in braces, and an optional == or != before it. The error names the
+// word that it cannot parse.
 func ParseCondition(family Family, words []string) (Condition, error) {
 	p := parser{family: family, words: spread(words)}
 	c := Condition{text: strings.Join(p.words, " "), rules: [][]nftmsg.Expr{protocolFor(family).match()}}

@@ -19,7 +19,7 @@ func (e *ConflictError) Error() string { return e.What + " is taken by " + e.Hol
 
 // resolve leaves out the requests that conflict with elements of other owners, and returns the
 // conflicts.
-func resolve(requests []Request, have *have) (granted []Request, conflicts []error) {
+func resolve(requests []Request, have *state) (granted []Request, conflicts []error) {
 	requests = slices.Clone(requests)
 	for i, r := range requests {
 		var conflict error
@@ -38,10 +38,10 @@ func resolve(requests []Request, have *have) (granted []Request, conflicts []err
 	return granted, conflicts
 }
 
-// resolvePorts compares the mappings of requests[i] with those of other owners. It returns an error
-// if a packet could match both. A mapping of the same ports by an owner that shares them is no
-// conflict: the element then goes to the second maps, or is left out if those have one too.
-func resolvePorts(have *have, requests []Request, i int) ([]Element, error) {
+// resolvePorts compares the mappings of requests[i] with mappings of other owners. It returns an
+// error if a packet could match both. A mapping of the same ports by an owner that shares them is
+// no conflict: the element then goes to the second maps, or is left out if those have one too.
+func resolvePorts(have *state, requests []Request, i int) ([]Element, error) {
 	elements := requests[i].Elements
 	for _, p := range []ports{ports4(), ports6()} {
 		want := wantedPorts(p, requests[i])
@@ -65,7 +65,7 @@ type portRequest struct {
 	mappings
 	owner  string
 	shares func(owner string) bool // see Element
-	places map[Mapping]place       // of mappings whose ports already have an element
+	places map[Mapping]place       // of mappings with ports that already have an element
 }
 
 // place reports which maps have an element for the ports of a mapping.
@@ -87,7 +87,7 @@ func wantedPorts(p ports, r Request) *portRequest {
 	return want
 }
 
-// compareRequests compares the mappings with those of earlier requests of the same transaction.
+// compareRequests compares the mappings with earlier requests of the same transaction.
 func (w *portRequest) compareRequests(p ports, earlier []Request) error {
 	for _, r := range earlier {
 		for _, e := range r.Elements {
@@ -103,8 +103,8 @@ func (w *portRequest) compareRequests(p ports, earlier []Request) error {
 	return nil
 }
 
-// compareHave compares the mappings with those that exist.
-func (w *portRequest) compareHave(p ports, have *have) error {
+// compareHave compares the mappings with existing ones.
+func (w *portRequest) compareHave(p ports, have *state) error {
 	for _, set := range p.maps() {
 		second := p.isSecond(set.Name)
 		for _, x := range w.near(p, set, have) {
@@ -119,9 +119,9 @@ func (w *portRequest) compareHave(p ports, have *have) error {
 	return nil
 }
 
-// near returns the elements of a map that the mappings can overlap. For a few ports it reads single
-// elements of the maps that can be large: those of single ports without an address.
-func (w *portRequest) near(p ports, s *set, have *have) []nftmsg.Element {
+// near returns the elements of a map that the mappings can overlap. For a few ports it looks up
+// single elements of the maps that can be large: single ports without an address.
+func (w *portRequest) near(p ports, s *set, have *state) []nftmsg.Element {
 	if s != p.first.single && s != p.second.single || len(w.ranges) > 0 || len(w.all) > few {
 		return have.elements(s)
 	}
@@ -178,7 +178,8 @@ func (p ports) placed(elements []Element, places map[Mapping]place) []Element {
 	return list
 }
 
-// mappingOf returns the mapping of an element; ok is false if it has none, or one of the other family.
+// mappingOf returns the mapping of an element; ok is false if it has none, or one of the other
+// family.
 func (p ports) mappingOf(e Element) (m Mapping, ok bool) {
 	for _, s := range p.maps() {
 		if s.Name == e.set {
@@ -190,7 +191,7 @@ func (p ports) mappingOf(e Element) (m Mapping, ok bool) {
 
 // sharesPorts reports whether an element that its map lacks is in the second map, or whether owners
 // that share its ports have elements in both.
-func sharesPorts(s skeleton, e Element, owner string, have *have) bool {
+func sharesPorts(s skeleton, e Element, owner string, have *state) bool {
 	set, shared := s.set(e.set), 0
 	want := mappingOf(set, e.raw)
 	for _, name := range []string{e.set, portsOf(want.To.Addr()).inSecond(e).set} {

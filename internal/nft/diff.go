@@ -38,7 +38,7 @@ func (ch change) empty() bool { return len(ch.del)+len(ch.add)+len(ch.fill) == 0
 // diff returns the changes after which the elements of requests in one rule set exist, and no other
 // owner has elements with the same subject. If a requested subject has elements already, the
 // changes also remove other elements of the same owners.
-func diff(rs *RuleSet, requests []Request, have *have) (c changes) {
+func diff(rs *RuleSet, requests []Request, have *state) (c changes) {
 	w := wantOf(rs, requests)
 	if have.status(w.skeleton) != current {
 		c.builds = []build{rebuild(w.skeleton, have)}
@@ -65,7 +65,7 @@ func diff(rs *RuleSet, requests []Request, have *have) (c changes) {
 	return c
 }
 
-func rebuild(s skeleton, have *have) build {
+func rebuild(s skeleton, have *state) build {
 	b := build{s, map[string][]nftmsg.Element{}}
 	for _, set := range s.sets {
 		if all := have.contents(set); all.exists {
@@ -75,10 +75,11 @@ func rebuild(s skeleton, have *have) build {
 	return b
 }
 
-// removal returns the changes that remove the elements of a rule set whose owner matches, and these
-// elements. If first is given and has no owner that matches, there are none: this takes one lookup.
+// removal returns the changes that remove each element of a rule set with a matching owner, and
+// these elements. If first is given and has no owner that matches, there are none: this takes one
+// lookup.
 func removal(
-	rs *RuleSet, match func(owner string) bool, first *Element, have *have,
+	rs *RuleSet, match func(owner string) bool, first *Element, have *state,
 ) (c changes, removed []Held) {
 	s := rs.skeleton()
 	if first != nil {
@@ -103,7 +104,7 @@ func removal(
 
 // lacking returns for each request the elements of a rule set that do not exist, or that exist and
 // must not. No element exists in a rule set that is not in force.
-func lacking(rs *RuleSet, requests []Request, have *have) [][]Held {
+func lacking(rs *RuleSet, requests []Request, have *state) [][]Held {
 	w := wantOf(rs, requests)
 	if have.status(w.skeleton).inForce() {
 		w.compare(have)
@@ -130,7 +131,7 @@ type want struct {
 	sets     map[string]*wanted // by the name of the set
 }
 
-// wanted are the elements that requests ask for in one set. Of two with one key the later counts.
+// wanted holds the elements that requests ask for in one set. The later of two with one key counts.
 type wanted struct {
 	set      *set
 	elements []*wish
@@ -188,9 +189,9 @@ func (in *wanted) add(e Element, owner string) {
 	}
 }
 
-// compare notes which of the wanted elements exist. It reports whether any element with an owner has
-// a requested subject: only then diff has to look at all elements of the rule set.
-func (w *want) compare(have *have) (inUse bool) {
+// compare notes which of the wanted elements exist. It reports whether any element with an owner
+// has a requested subject: only then diff has to look at all elements of the rule set.
+func (w *want) compare(have *state) (inUse bool) {
 	for _, in := range w.sets {
 		for _, x := range in.near(have) {
 			if known := in.byKey[string(x.Key)]; known != nil && known.absent {
@@ -208,7 +209,7 @@ func (w *want) compare(have *have) (inUse bool) {
 const few = 32
 
 // near returns the elements with the wanted keys, and perhaps others.
-func (in *wanted) near(have *have) []nftmsg.Element {
+func (in *wanted) near(have *state) []nftmsg.Element {
 	if len(in.elements) > few {
 		return have.elements(in.set)
 	}
@@ -269,7 +270,7 @@ func (in *wanted) lacking() (list []nftmsg.Element) {
 }
 
 // satisfied reports whether an element exists, and its target, or is absent if it must be.
-func (w *want) satisfied(e Element, owner string, have *have) bool {
+func (w *want) satisfied(e Element, owner string, have *state) bool {
 	set, in := w.skeleton.set(e.set), w.sets[e.set]
 	x := set.owned(e, owner)
 	known := in.byKey[string(x.Key)]
@@ -283,9 +284,9 @@ func (w *want) satisfied(e Element, owner string, have *have) bool {
 	return exists != e.absent
 }
 
-// countReferences adds to the changes of a rule set the shared elements whose last reference goes,
-// and leaves out shared elements that would have no reference.
-func countReferences(list []change, have *have) {
+// countReferences adds to the changes of a rule set the shared elements that lose their last
+// reference, and leaves out shared elements that would have no reference.
+func countReferences(list []change, have *state) {
 	for i := range list {
 		shared := &list[i]
 		if shared.set.references == "" {

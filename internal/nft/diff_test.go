@@ -15,9 +15,9 @@ import (
 )
 
 // given returns a state without a kernel, in which elements of requests exist.
-func given(t *testing.T, requests ...Request) *have {
+func given(t *testing.T, requests ...Request) *state {
 	t.Helper()
-	h := (*Conn)(nil).have()
+	h := (*Conn)(nil).state()
 	for _, r := range requests {
 		c, conflicts := apply(h, r)
 		if conflicts != nil {
@@ -29,7 +29,7 @@ func given(t *testing.T, requests ...Request) *have {
 }
 
 // apply is [Conn.Apply] without the commit.
-func apply(h *have, requests ...Request) (c changes, conflicts []error) {
+func apply(h *state, requests ...Request) (c changes, conflicts []error) {
 	granted, conflicts := resolve(requests, h)
 	for _, rs := range ruleSetsOf(granted...) {
 		next := diff(rs, granted, h)
@@ -39,7 +39,7 @@ func apply(h *have, requests ...Request) (c changes, conflicts []error) {
 }
 
 // commit changes a state as the kernel does.
-func commit(h *have, c changes) {
+func commit(h *state, c changes) {
 	for _, b := range c.builds {
 		h.statuses[b.sets[0].id()] = current
 		for _, s := range b.sets {
@@ -152,7 +152,7 @@ func TestDiff(t *testing.T) {
 	for _, row := range []struct {
 		name     string
 		have     []Request
-		status   status // of rule set rooms, unless missing
+		status   status // of rule set rooms, unless absent
 		want     []Request
 		changes  []string
 		conflict string
@@ -275,7 +275,7 @@ func TestDiff(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			h := given(t, row.have...)
-			if row.status != missing {
+			if row.status != absent {
 				h.statuses[roomSkeleton().sets[0].id()] = row.status
 			}
 			c, conflicts := apply(h, row.want...)
@@ -354,7 +354,7 @@ func TestInverse(t *testing.T) {
 			changes: []string{"-guests: red anne anne"},
 		},
 		{
-			name:   "the former owner gets back what nobody has taken since",
+			name:   "the elements of the former owner are restored",
 			have:   []Request{masq(t, "old", "10.1.2.3/24")},
 			undone: masq(t, "new", "10.1.2.3/24"),
 			changes: []string{
@@ -399,7 +399,7 @@ func TestLacking(t *testing.T) {
 	h := given(t, guest("anne", "red"))
 	requests := []Request{guest("anne", "red"), guest("bert", "red")}
 	for status, want := range map[status]string{
-		current: "[0 1]", outdated: "[0 1]", damaged: "[2 2]", missing: "[2 2]",
+		current: "[0 1]", outdated: "[0 1]", damaged: "[2 2]", absent: "[2 2]",
 	} {
 		h.statuses[roomSkeleton().sets[0].id()] = status
 		var got []int

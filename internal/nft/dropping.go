@@ -43,7 +43,7 @@ func (p protocol) dropInvalid() []nftmsg.Expr {
 		nftmsg.Verdict{Code: nftmsg.Drop})
 }
 
-// ctState matches packets whose connection is in one of the states.
+// ctState matches packets of connections in one of the states.
 func ctState(states uint32) []nftmsg.Expr {
 	return []nftmsg.Expr{
 		nftmsg.Ct{Key: unix.NFT_CT_STATE, Register: unix.NFT_REG_1},

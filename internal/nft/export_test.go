@@ -11,7 +11,7 @@ import (
 // no other can replace.
 var Rooms = &RuleSet{name: "rooms", skeleton: roomSkeleton, resolve: resolveSeats}
 
-func resolveSeats(have *have, requests []Request, i int) ([]Element, error) {
+func resolveSeats(have *state, requests []Request, i int) ([]Element, error) {
 	for _, e := range requests[i].Elements {
 		if e.set != "seats" {
 			continue

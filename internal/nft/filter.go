@@ -9,10 +9,10 @@ import (
 	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
 )
 
-// Filtering decides about packets that the host forwards: it drops those between isolated interfaces,
-// and then accepts packets from admitted addresses and replies to them. An accept ends chain forward
-// of table inet tenon and of no other table: it is for hosts that set the policy of this chain to
-// drop, and its sets name the owner of each address.
+// Filtering decides about packets that the host forwards: it drops those between isolated
+// interfaces, and then accepts packets from admitted addresses and replies to them. An accept ends
+// chain forward of table inet tenon and of no other table: it is for hosts that set the policy of
+// this chain to drop, and its sets name the owner of each address.
 var Filtering = &RuleSet{name: "filter", skeleton: filterSkeleton}
 
 // Admit returns the elements that accept packets from addresses and replies to them. The last owner
@@ -101,7 +101,8 @@ func members() *set {
 	}
 }
 
-// isolationSkeleton has one rule: iifname @isolated oifname @isolated iifname . oifname != @together drop
+// isolationSkeleton has one rule: iifname @isolated oifname @isolated iifname . oifname !=
+// @together drop
 func isolationSkeleton() skeleton {
 	forward := forwardChain(table, "forward", nftmsg.PriorityFilter)
 	forward.rules = [][]nftmsg.Expr{{

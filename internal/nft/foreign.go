@@ -29,8 +29,8 @@ const (
 // Table is a table of any program.
 type Table = nftmsg.Table
 
-// Rule is the part of a rule that identifies its owner and its effect. A field has its zero value if
-// the rule does not compare or do this.
+// Rule is the part of a rule that identifies its owner and its effect. A field has its zero value
+// if the rule does not compare or do this.
 type Rule struct {
 	Comment string     // of nft or of iptables
 	Jump    string     // the chain that it jumps or goes to
@@ -96,8 +96,8 @@ func (c *Conn) chain(t Table, chain string) (state nftmsg.ChainState, exists boo
 	return state, err == nil, err
 }
 
-// Drops reports whether a base chain drops each packet that none of its rules accepts: by its policy,
-// or by a last rule without conditions. A chain that does not exist drops none.
+// Drops reports whether a base chain drops each packet that none of its rules accepts: by its
+// policy, or by a last rule without conditions. A chain that does not exist drops none.
 func (c *Conn) Drops(t Table, chain string) (bool, error) {
 	base, exists, err := c.chain(t, chain)
 	if !exists || base.Drops {
@@ -115,10 +115,11 @@ func (c *Conn) Drops(t Table, chain string) (bool, error) {
 // Pruning selects rules and chains to remove from the table of another program.
 type Pruning struct {
 	Table Table
-	Base  string          // the chain whose rules to remove
-	Match func(Rule) bool // selects these rules
-	// Chains are removed too unless a remaining rule of Base jumps to one of them. If Chains is not empty
-	// and the first one does not exist, Prune does nothing and does not even read the rules of Base.
+	Base  string          // remove rules of this chain
+	Match func(Rule) bool // selects the rules to remove
+	// Chains are removed too unless a remaining rule of Base jumps to one of them. If Chains is not
+	// empty and the first one does not exist, Prune does nothing and does not even read the rules
+	// of Base.
 	Chains []string
 	Unless func(Rule) bool // Prune does nothing while a rule of Chains matches; may be nil
 }
@@ -182,8 +183,8 @@ func (c *Conn) needed(p Pruning, chains []string) (bool, error) {
 	return false, nil
 }
 
-// ruleOf decodes a rule of a table of the family. A comparison has the form: load a value, perhaps mask
-// it, compare it.
+// ruleOf decodes a rule of a table of the family. A comparison has the form: load a value, perhaps
+// mask it, compare it.
 func ruleOf(f Family, r nftmsg.Rule) Rule {
 	out := Rule{Comment: r.Comment, handle: r.Handle}
 	var load any
@@ -233,8 +234,9 @@ func ruleOf(f Family, r nftmsg.Rule) Rule {
 	return out
 }
 
-// xtablesDNAT decodes the lowest address and port of the target DNAT (struct nf_nat_ipv4_multi_range_compat and
-// struct nf_nat_range in include/uapi/linux/netfilter/nf_nat.h, with what follows).
+// xtablesDNAT decodes the lowest address and port of the target DNAT (struct
+// nf_nat_ipv4_multi_range_compat and struct nf_nat_range in include/uapi/linux/netfilter/nf_nat.h,
+// with what follows).
 func xtablesDNAT(f Family, info []byte) netip.AddrPort {
 	const flags, oldSize, addrs, ports = 4, 20, 32, 4 // bytes
 	at, length, portAt := flags, addrLen6, flags+addrs
@@ -267,8 +269,8 @@ func verdict(v nftmsg.Verdict) string {
 	return ""
 }
 
-// compare sets the field of r that load names, and reports whether it is a field that Others does not
-// count.
+// compare sets the field of r that load names, and reports whether it is a field that Others does
+// not count.
 func compare(f Family, r *Rule, load any, data []byte) bool {
 	name := func() string { return netlink.Text(data) }
 	switch load := load.(type) {
@@ -303,8 +305,8 @@ func port(data []byte) uint16 {
 	return binary.BigEndian.Uint16(data)
 }
 
-// compareAddr sets an address of r. A rule about a network whose length is a multiple of 8 loads only
-// the network part.
+// compareAddr sets an address of r. If a prefix length is a multiple of 8, the rule loads only the
+// network part.
 func compareAddr(f Family, r *Rule, load nftmsg.Payload, data []byte) bool {
 	full, source, dest := 4, ip4().saddr, ip4().daddr
 	if f == IPv6 || f == INet && len(data) == 16 {

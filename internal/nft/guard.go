@@ -16,8 +16,8 @@ var Guarding = &RuleSet{name: "guard", skeleton: guardSkeleton}
 
 const macLen = 6
 
-// Guard returns the elements that let a port of a bridge receive only frames whose source is mac. The
-// kernel drops other frames before the bridge sees them. port is the name of the interface.
+// Guard returns the elements that let a port of a bridge receive only frames from mac. The kernel
+// drops other frames before the bridge sees them. port is the name of the interface.
 func Guard(port string, mac net.HardwareAddr) ([]Element, error) {
 	if port == "" || len(port) >= unix.IFNAMSIZ || len(mac) != macLen {
 		return nil, fmt.Errorf("port %q with hardware address %q: not an Ethernet interface", port, mac)

@@ -19,9 +19,9 @@ type Isolation struct {
 }
 
 // Elements returns the elements of the isolation for an owner. All owners of an interface share its
-// isolation, which ends with the last of them. The last owner to apply it decides about Inside, also
-// after it has left. But a port stays isolated from the others of its bridge as long as its owner
-// exists.
+// isolation, which ends with the last of them. The last owner to apply it decides about Inside,
+// also after it has left. But a port stays isolated from the others of its bridge as long as its
+// owner exists.
 func (i Isolation) Elements(tag string) ([]Element, error) {
 	if i.Interface == "" || max(len(i.Interface), len(i.Port)) >= unix.IFNAMSIZ {
 		return nil, fmt.Errorf("interface %q, port %q: no such names", i.Interface, i.Port)
@@ -51,9 +51,9 @@ func (h Held) Isolated() (iface string, ok bool) {
 	return nameOf(h.Key), true
 }
 
-// PortIsolation isolates ports of bridges from the other ports: the bridge forwards no frame from or
-// to them, so they only reach the host. This needs neither br_netfilter nor a kernel that knows the
-// bridge of a frame (CONFIG_NFT_BRIDGE_META).
+// PortIsolation isolates ports of bridges from the other ports: the bridge forwards no frame from
+// or to them, so they only reach the host. This needs neither br_netfilter nor a kernel that knows
+// the bridge of a frame (CONFIG_NFT_BRIDGE_META).
 var PortIsolation = &RuleSet{name: "port isolation", skeleton: portIsolationSkeleton}
 
 func isolatedPorts() *set { return interfaceSet(bridgeTable, "isolated", maxPorts) }

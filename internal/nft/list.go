@@ -9,8 +9,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
 )
 
-// List returns all elements of a rule set, sorted by their description. It returns none if the rules
-// were flushed: the elements are then not in force.
+// List returns all elements of a rule set, sorted by their description. It returns none if the
+// rules were flushed: the elements are then not in force.
 func (c *Conn) List(ctx context.Context, rs *RuleSet) (list []Held, err error) {
 	err = c.locked(ctx, func() error {
 		status, err := c.status(rs.skeleton())
@@ -41,13 +41,13 @@ func (c *Conn) Owned(rs *RuleSet) (list []Held, err error) {
 	return list, nil
 }
 
-// Missing returns for each request the elements that do not exist, and those that exist and must
-// not. No element exists in a rule set whose rules were flushed. A mapping of the same ports by an
+// Missing returns for each request the elements that do not exist, or that exist and must not. No
+// element exists in a rule set after a flush of its rules. A mapping of the same ports by an
 // owner that shares them counts as existing.
 func (c *Conn) Missing(ctx context.Context, requests ...Request) (missing [][]Held, err error) {
 	missing = make([][]Held, len(requests))
 	err = c.locked(ctx, func() error {
-		have := c.have()
+		have := c.state()
 		for _, rs := range ruleSetsOf(requests...) {
 			for i, list := range lacking(rs, requests, have) {
 				missing[i] = append(missing[i], list...)
@@ -109,7 +109,7 @@ func (c *Conn) Erase(ctx context.Context, allowed func(owner string) bool) (tabl
 	return tables, refused, err
 }
 
-// ownedByOthers returns the elements whose owner is not allowed.
+// ownedByOthers returns the elements with an owner that is not allowed.
 func (c *Conn) ownedByOthers(allowed func(owner string) bool) (list []Held, err error) {
 	all, err := c.All()
 	for _, held := range all {

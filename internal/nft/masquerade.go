@@ -19,7 +19,7 @@ var Masquerading = &RuleSet{name: "masquerade", skeleton: masqueradeSkeleton}
 
 // Masq holds the options of masquerading.
 type Masq struct {
-	Exclude    []netip.Prefix // networks that see the container's own address, beside its own network
+	Exclude    []netip.Prefix // destinations that see the container's own address, as its own network does
 	SameSubnet bool           // also masquerade to the container's own network
 	// ToSource are the source addresses to use, one for each family, instead of an address of the
 	// interface that packets leave by.
@@ -27,8 +27,8 @@ type Masq struct {
 	DropInvalid bool // drop packets that cannot be masqueraded because the kernel does not know their connection
 }
 
-// Elements returns the elements that masquerade packets from addresses, except to their networks and
-// to multicast groups. Each prefix is the address of a container with its prefix length.
+// Elements returns the elements that masquerade packets from addresses, except to their networks
+// and to multicast groups. Each prefix is the address of a container with its prefix length.
 func (m Masq) Elements(addrs ...netip.Prefix) ([]Element, error) {
 	addrs, err := distinct(addrs)
 	var elements []Element
@@ -168,8 +168,8 @@ func protocolOf(a netip.Addr) protocol {
 // and a dump meanwhile can list elements twice or omit them: DEL would leave those behind.
 const maxAddrs = 1 << 15
 
-// maxSources limits the addresses of a family with a source of their own. Each host that masquerades
-// has the maps.
+// maxSources limits the addresses of a family with a source of their own. Each host that
+// masquerades has the maps.
 const maxSources = 1 << 12
 
 func (p protocol) addrSet(name string) *set {

@@ -1,7 +1,7 @@
-// Package nft maintains rule sets in the tables inet tenon and bridge tenon of one network namespace.
-// A rule set has a fixed skeleton and elements whose comment names their owner. diff compares the
-// elements that owners request with those that exist, without talking to the kernel; [Conn.Apply]
-// commits the difference in one transaction, under the lock of the namespace. Of the tables of other
+// Package nft maintains rule sets in the tables inet tenon and bridge tenon of one network
+// namespace. A rule set has a fixed skeleton and elements with their owner as comment. diff
+// compares requested with existing elements, without talking to the kernel; [Conn.Apply] commits
+// the difference in one transaction, under the lock of the namespace. Of the tables of other
 // programs the package can remove rules and chains ([Conn.Prune]); it does not know their meaning.
 package nft
 
@@ -20,8 +20,8 @@ import (
 // ErrNoNFT reports that the kernel lacks nftables, or a part of it that a rule set needs.
 var ErrNoNFT = errors.New("kernel lacks nftables support")
 
-// Conn is one nfnetlink socket, bound to a namespace. Closing it after a deletion waits for the kernel
-// to finish, about 15 ms.
+// Conn is one nfnetlink socket, bound to a namespace. Closing it after a deletion waits for the
+// kernel to finish, about 15 ms.
 type Conn struct {
 	ns       *netns.NS
 	messages *nftmsg.Conn
@@ -58,7 +58,8 @@ func (c *Conn) locked(ctx context.Context, fn func() error) error {
 
 // Errors of a kernel that lacks nftables, or a part of it.
 var (
-	// Without nfnetlink there is no such socket type. A seccomp filter can forbid it; the kernel does not.
+	// Without nfnetlink there is no such socket type. A seccomp filter can forbid it; the kernel
+	// does not.
 	lackingSocket = []syscall.Errno{unix.EPROTONOSUPPORT, unix.EAFNOSUPPORT, unix.EPERM, unix.EACCES}
 	// Without nf_tables nfnetlink does not know the message.
 	lackingQuestion = []syscall.Errno{unix.EPROTONOSUPPORT, unix.EINVAL}

@@ -13,8 +13,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
 )
 
-// Publishing forwards ports of the host to containers. Of several mappings that a packet could match
-// only one owner can have one; the others get a [ConflictError].
+// Publishing forwards ports of the host to containers. If a packet could match several mappings, only
+// one owner can have one; the others get a [ConflictError].
 var Publishing = &RuleSet{name: "host ports", skeleton: publishSkeleton, resolve: resolvePorts}
 
 // Mapping forwards ports of the host to a container.
@@ -29,14 +29,14 @@ type Mapping struct {
 type Publication struct {
 	Mappings []Mapping // First is forwarded to the port of To, the port after it to the next, and so on
 
-	// Hairpins are connections whose source becomes an address of the host, because the container could
-	// not answer otherwise: the client is in the same network or has a loopback address.
+	// Hairpins are connections that get an address of the host as their source, because the container
+	// could not answer otherwise: the client is in the same network or has a loopback address.
 	Hairpins []Hairpin
 
-	// Kin reports whether another owner's mapping of the same ports suffices, because it leads to the
-	// same container through another network. The first owner holds the ports; when its elements are
-	// removed, they pass to the second. A third gets them only when it is applied again. Mappings with
-	// conditions are never shared. A nil Kin shares with no owner.
+	// Kin reports whether another owner's mapping of the same ports suffices, because it leads to
+	// the same container through another network. The first owner holds the ports; when its
+	// elements are removed, they pass to the second. A third gets them only when it is applied
+	// again. Mappings with conditions are never shared. A nil Kin shares with no owner.
 	Kin func(tag string) bool
 
 	// When4 and When6 are the conditions of the mappings. The zero value is always met.
@@ -158,7 +158,7 @@ func Published(h Held) (m Mapping, ok bool) {
 	return Mapping{}, false
 }
 
-// merged joins mappings whose ports keep their number, and splits others into single ports.
+// merged joins mappings to the same port numbers, and splits others into single ports.
 func merged(list []Mapping) (out []Mapping) {
 	keeps := func(m Mapping) bool { return m.First == m.To.Port() }
 	for _, m := range list {
@@ -184,8 +184,8 @@ func spans(list []Mapping) (out []Mapping) {
 	return out
 }
 
-// appendSpan appends a mapping to a list. It extends the last mapping instead if the ports follow, both
-// lead to the same address, and joins allows it.
+// appendSpan appends a mapping to a list. It extends the last mapping instead if the ports follow,
+// both lead to the same address, and joins allows it.
 func appendSpan(list []Mapping, m Mapping, joins func(before Mapping) bool) []Mapping {
 	if n := len(list); n > 0 {
 		before := &list[n-1]
@@ -285,8 +285,9 @@ func (p ports) inSecond(e Element) Element {
 	return e
 }
 
-// publishers has an element for each owner, so that one lookup finds out that an owner has published
-// nothing. The key is a digest of the owner, for which nftables has no type; this one is as long.
+// publishers has an element for each owner, so that one lookup finds out that an owner has
+// published nothing. The key is a digest of the owner, for which nftables has no type; this one is
+// as long.
 func publishers() *set {
 	return &set{
 		Set:  nftmsg.Set{Table: table, Name: "publishers", Key: []nftmsg.Type{nftmsg.TypeIPv6Addr}, Size: maxSingle},

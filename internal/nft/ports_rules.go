@@ -9,8 +9,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
 )
 
-// publishSkeleton has chains that send packets for an address of the host to hostports, which looks up
-// conditions, and from there to hostports_dnat.
+// publishSkeleton has chains that send packets for an address of the host to hostports, which looks
+// up conditions, and from there to hostports_dnat.
 func publishSkeleton() skeleton {
 	s := skeleton{version: "host ports 3", table: table, sets: []*set{publishers()}}
 	dnat := chain{Chain: nftmsg.Chain{Table: table, Name: "hostports_dnat"}}
@@ -28,17 +28,17 @@ func publishSkeleton() skeleton {
 		postrouting.rules = append(postrouting.rules, p.masqueradeHairpins())
 	}
 	conditions.rules = append(conditions.rules, []nftmsg.Expr{goTo(dnat.Name)})
-	// The service NAT of other programs is at -100 and comes first: an address of a service can be one
-	// of the host (CVE-2019-9946).
+	// The service NAT of other programs is at -100 and comes first: an address of a service can be
+	// one of the host (CVE-2019-9946).
 	const priority = nftmsg.PriorityDNAT + 5
 	s.chains = []chain{
 		dnat, conditions,
 		{natChain("hostports_prerouting", unix.NF_INET_PRE_ROUTING, priority), [][]nftmsg.Expr{local(conditions.Name)}},
 		{natChain("hostports_output", unix.NF_INET_LOCAL_OUT, priority), [][]nftmsg.Expr{local(conditions.Name)}},
 		postrouting,
-		// With route_localnet, which forwarding from 127.0.0.1 needs, the kernel accepts packets for
-		// 127.0.0.0/8 from anywhere (CVE-2020-8558). They must not appear outside a host: RFC 1122
-		// section 3.2.1.3 (g).
+		// With route_localnet, which forwarding from 127.0.0.1 needs, the kernel accepts packets
+		// for 127.0.0.0/8 from anywhere (CVE-2020-8558). They must not appear outside a host: RFC
+		// 1122 section 3.2.1.3 (g).
 		{nftmsg.Chain{
 			Table: table, Name: "hostports_loopback",
 			Type: nftmsg.ChainFilter, Hook: unix.NF_INET_PRE_ROUTING, Priority: nftmsg.PriorityRaw,
@@ -79,7 +79,8 @@ func martian(addr nftmsg.Payload) []nftmsg.Expr {
 
 // loopback: ip6 daddr ::1 return
 //
-// IPv6 has no route_localnet, so no container is reachable from there: services on the host keep it.
+// IPv6 has no route_localnet, so no container is reachable from there: services on the host keep
+// it.
 func (p ports) loopback() []nftmsg.Expr {
 	addr := p.daddr
 	addr.Register = unix.NFT_REG_1
@@ -93,9 +94,10 @@ func (p ports) conditions() []nftmsg.Expr {
 	return append(p.load(true), nftmsg.Map{Set: p.gates.Name, Register: unix.NFT_REG_1, Into: unix.NFT_REG_VERDICT})
 }
 
-// translated returns the connection label that the DNAT rules set and the masquerading rules look for. A
-// connection that rules of kube-proxy, say, have translated lacks it. The kernel only ever
-// adds labels, so no other user loses one; a mark would be shared with routing, and has no free bit.
+// translated returns the connection label that the DNAT rules set and the masquerading rules look
+// for. A connection that rules of kube-proxy, say, have translated lacks it. The kernel only ever
+// adds labels, so no other user loses one; a mark would be shared with routing, and has no free
+// bit.
 func translated() []byte {
 	const label, size = 29, 16
 	return append(binary.NativeEndian.AppendUint32(nil, 1<<label), make([]byte, size-wordLen)...)

@@ -14,8 +14,8 @@ var (
 	bridgeTable = nftmsg.Table{Family: nftmsg.Bridge, Name: "tenon"}
 )
 
-// RuleSet is a part of Tenon's tables with one purpose, such as masquerading: sets and maps whose
-// elements have owners, and fixed chains that look them up.
+// RuleSet is a part of Tenon's tables with one purpose, such as masquerading: sets and maps of elements
+// with owners, and fixed chains that look them up.
 type RuleSet struct {
 	name     string
 	skeleton func() skeleton // a function, so that a process does not build each one when it starts
@@ -23,7 +23,7 @@ type RuleSet struct {
 	// resolve returns the elements to apply for requests[i], or an error that names the owner of a
 	// conflicting element. It is nil if elements of this rule set never conflict. The elements of
 	// requests[:i] count as applied.
-	resolve func(have *have, requests []Request, i int) ([]Element, error)
+	resolve func(have *state, requests []Request, i int) ([]Element, error)
 }
 
 // String returns the name of the rule set.
@@ -40,23 +40,23 @@ type skeleton struct {
 	version string // comment of the first set; changes with anything below
 	table   nftmsg.Table
 	sets    []*set
-	chains  []chain // a chain comes after those that it jumps to
+	chains  []chain // a chain comes after the chains that it jumps to
 }
 
 // set is a set or a map. Each element has one owner, or is shared and reference-counted.
 type set struct {
 	nftmsg.Set
 
-	// references names the set whose elements keep the elements of this one: an element exists while
-	// an element of references begins with its key. It then has no owner.
+	// references names the set that references the elements of this one: an element exists while an
+	// element of references begins with its key. It then has no owner.
 	references string
 
-	// policy marks a set with references in which the last request decides whether an element exists:
-	// see Element.absent.
+	// policy marks a set with references in which the last request decides whether an element
+	// exists: see Element.absent.
 	policy bool
 
-	// subject is the type of an element's scope if other sets of the rule set have scopes of the same
-	// type: an owner that takes over a scope takes it over in all of them.
+	// subject is the type of an element's scope if other sets of the rule set have scopes of the
+	// same type: an owner that takes over a scope takes it over in all of them.
 	subject nftmsg.Type
 
 	text func(nftmsg.Element) string // describes an element to people
@@ -101,7 +101,7 @@ func (c *Conn) Built(rs *RuleSet) (bool, error) {
 
 // Build creates the skeleton of a rule set, unless it exists.
 func (c *Conn) Build(ctx context.Context, rs *RuleSet) error {
-	err := c.transact(ctx, func(have *have) (changes, error) { return diff(rs, nil, have), nil })
+	err := c.transact(ctx, func(have *state) (changes, error) { return diff(rs, nil, have), nil })
 	if err != nil {
 		return fmt.Errorf("%s: %w", rs, err)
 	}

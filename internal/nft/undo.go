@@ -8,7 +8,7 @@ import (
 
 // inverse returns the changes that undo changes of elements, except where another owner has changed
 // the same element since.
-func inverse(done []change, have *have) (c changes) {
+func inverse(done []change, have *state) (c changes) {
 	for _, group := range bySkeleton(done) {
 		var list []change
 		for _, set := range group[0].skeleton.sets {
@@ -42,9 +42,9 @@ func bySkeleton(list []change) (groups [][]change) {
 	return groups
 }
 
-// invert adds the inverse of ch. An element that ch added belongs to another owner, or is gone, if it
-// does not exist as it was added: then invert does not restore its predecessor either.
-func (back *change) invert(ch change, have *have) {
+// invert adds the inverse of ch. An element that ch added belongs to another owner, or is gone, if
+// it does not exist as it was added: then invert does not restore its predecessor either.
+func (back *change) invert(ch change, have *state) {
 	added := ch.add
 	if ch.set.references != "" { // countReferences removes the rest if nothing references it
 		added = ch.switched

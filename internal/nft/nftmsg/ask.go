@@ -8,13 +8,13 @@ import (
 	"github.com/tenon-cni/tenon/internal/netlink"
 )
 
-// ask calls each with the attributes of what the kernel tells, in a buffer that the next one overwrites. message is
-// NFT_MSG_GET….
+// ask calls each with the attributes of each answer, in a buffer that the next answer overwrites.
+// message is NFT_MSG_GET….
 func (c *Conn) ask(message uint16, flags int, body []byte, each func(attributes []byte)) error {
 	return c.exchange.Ask(c.fd, kindOf(message), flags, body, reader(each))
 }
 
-// reader reads what comes before attributes.
+// reader skips the header before the attributes of an answer.
 func reader(each func(attributes []byte)) func([]byte) error {
 	return func(payload []byte) error {
 		attributes, err := netlink.ReadBody(payload, new(netlink.Netfilter))
@@ -25,7 +25,7 @@ func reader(each func(attributes []byte)) func([]byte) error {
 	}
 }
 
-// HasTable reports whether there is a table.
+// HasTable reports whether a table exists.
 func (c *Conn) HasTable(t Table) (bool, error) {
 	err := c.ask(unix.NFT_MSG_GETTABLE, 0, t.body(netlink.String(unix.NFTA_TABLE_NAME, t.Name)), func([]byte) {})
 	if errors.Is(err, unix.ENOENT) {
@@ -34,13 +34,13 @@ func (c *Conn) HasTable(t Table) (bool, error) {
 	return err == nil, err
 }
 
-// ChainState is what the kernel says of a chain beside what it was made of.
+// ChainState is the state of a chain.
 type ChainState struct {
-	Use   int  // how many rules it has, and rules and elements lead to it
+	Use   int  // the number of its rules, and of rules and elements that lead to it
 	Drops bool // the policy of a base chain is to drop
 }
 
-// Chain looks at a chain. The error wraps [unix.ENOENT] if there is none.
+// Chain returns the state of a chain. The error wraps [unix.ENOENT] if it does not exist.
 func (c *Conn) Chain(t Table, name string) (s ChainState, err error) {
 	body := t.body(netlink.String(unix.NFTA_CHAIN_TABLE, t.Name), netlink.String(unix.NFTA_CHAIN_NAME, name))
 	err = c.ask(unix.NFT_MSG_GETCHAIN, 0, body, func(attributes []byte) {
@@ -56,8 +56,8 @@ func (c *Conn) Chain(t Table, name string) (s ChainState, err error) {
 	return s, err
 }
 
-// Rules lists the rules of a chain. One that is not there has none. A list that changes while it is read is asked for again;
-// the error wraps [netlink.ErrInterrupted] if it does so every time.
+// Rules lists the rules of a chain, none if it does not exist. It reads a list that changes
+// meanwhile again, and returns an error that wraps [netlink.ErrInterrupted] if it changes each time.
 func (c *Conn) Rules(t Table, chain string) (list []Rule, err error) {
 	body := t.body(netlink.String(unix.NFTA_RULE_TABLE, t.Name), netlink.String(unix.NFTA_RULE_CHAIN, chain))
 	err = c.exchange.List(c.fd, kindOf(unix.NFT_MSG_GETRULE), body, func() { list = nil }, reader(func(attributes []byte) {
@@ -66,7 +66,7 @@ func (c *Conn) Rules(t Table, chain string) (list []Rule, err error) {
 	return list, err
 }
 
-// SetComment returns the comment of a set. The error wraps [unix.ENOENT] if there is no such set.
+// SetComment returns the comment of a set. The error wraps [unix.ENOENT] if it does not exist.
 func (c *Conn) SetComment(s Set) (comment string, err error) {
 	body := s.Table.body(s.names(unix.NFTA_SET_TABLE, unix.NFTA_SET_NAME)...)
 	err = c.ask(unix.NFT_MSG_GETSET, 0, body, func(attributes []byte) {
@@ -79,9 +79,10 @@ func (c *Conn) SetComment(s Set) (comment string, err error) {
 	return comment, err
 }
 
-// Elements lists the elements of a set: those that have these keys, alone or in their range, or all. The error wraps
-// [unix.ENOENT] if there is no such set, or no element with one of the keys. That the ruleset changes while all are read is no
-// error: the kernel does not say whether it was this set or another part of it, however far.
+// Elements lists the elements of a set with these keys, alone or in their range, or all elements.
+// The error wraps [unix.ENOENT] if the set does not exist, or an element with one of the keys. A
+// change of the ruleset while Elements reads all is no error: the kernel does not report whether it
+// was this set.
 func (c *Conn) Elements(s Set, keys ...[]byte) (list []Element, err error) {
 	about, flags := s.names(unix.NFTA_SET_ELEM_LIST_TABLE, unix.NFTA_SET_ELEM_LIST_SET), unix.NLM_F_DUMP
 	if keys != nil {

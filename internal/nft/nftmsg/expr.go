@@ -6,10 +6,10 @@ import (
 	"github.com/tenon-cni/tenon/internal/netlink"
 )
 
-// Expr is an expression: a step of a rule, which loads something into a register (NFT_REG_…), does something with what is in
-// one, ends the rule unless a condition is met, or says what becomes of the packet.
+// Expr is an expression: a step of a rule, which loads or changes a register (NFT_REG_…), ends the
+// rule unless a condition is met, or decides about the packet.
 type Expr interface {
-	// Encode is the expression in a list of them.
+	// Encode returns the expression as an element of a list.
 	Encode() netlink.Attribute
 }
 
@@ -17,7 +17,7 @@ func encoded(name string, data ...netlink.Attribute) netlink.Attribute {
 	return nest(unix.NFTA_LIST_ELEM, netlink.String(unix.NFTA_EXPR_NAME, name), nest(unix.NFTA_EXPR_DATA, data...))
 }
 
-// Meta loads what is known of a packet: its key is NFT_META_….
+// Meta loads metadata of a packet. Key is NFT_META_….
 type Meta struct{ Key, Register uint32 }
 
 // Encode implements [Expr].
@@ -25,7 +25,7 @@ func (e Meta) Encode() netlink.Attribute {
 	return encoded("meta", number(unix.NFTA_META_KEY, e.Key), number(unix.NFTA_META_DREG, e.Register))
 }
 
-// Ct loads what is known of the connection of a packet: its key is NFT_CT_….
+// Ct loads a property of the packet's connection. Key is NFT_CT_….
 type Ct struct{ Key, Register uint32 }
 
 // Encode implements [Expr].
@@ -33,8 +33,8 @@ func (e Ct) Encode() netlink.Attribute {
 	return encoded("ct", number(unix.NFTA_CT_KEY, e.Key), number(unix.NFTA_CT_DREG, e.Register))
 }
 
-// SetCt sets a property of the packet's connection from a register: its key is NFT_CT_…. Labels are
-// added to the connection; it keeps the others.
+// SetCt sets a property of the packet's connection from a register. Key is NFT_CT_…. The kernel
+// adds labels to the connection, which keeps its others.
 type SetCt struct{ Key, Register uint32 }
 
 // Encode implements [Expr].
@@ -42,7 +42,8 @@ func (e SetCt) Encode() netlink.Attribute {
 	return encoded("ct", number(unix.NFTA_CT_KEY, e.Key), number(unix.NFTA_CT_SREG, e.Register))
 }
 
-// Fib loads what routing says: flags (NFTA_FIB_F_…) of what is asked, and the result (NFT_FIB_RESULT_…) that is wanted.
+// Fib loads the result (NFT_FIB_RESULT_…) of a route lookup for the fields that flags
+// (NFTA_FIB_F_…) select.
 type Fib struct{ Flags, Result, Register uint32 }
 
 // Encode implements [Expr].
@@ -59,7 +60,7 @@ func (e Payload) Encode() netlink.Attribute {
 		number(unix.NFTA_PAYLOAD_OFFSET, e.Offset), number(unix.NFTA_PAYLOAD_LEN, e.Len))
 }
 
-// Mask leaves bits in a register.
+// Mask clears the other bits of a register.
 type Mask struct {
 	Bits     []byte
 	Register uint32
@@ -72,7 +73,7 @@ func (e Mask) Encode() netlink.Attribute {
 		value(unix.NFTA_BITWISE_XOR, make([]byte, len(e.Bits))))
 }
 
-// NetworkOrder turns a number of 4 bytes in a register from the byte order of the machine.
+// NetworkOrder converts a number of 4 bytes in a register from native byte order.
 type NetworkOrder struct{ Register uint32 }
 
 // Encode implements [Expr].
@@ -82,7 +83,7 @@ func (e NetworkOrder) Encode() netlink.Attribute {
 		number(unix.NFTA_BYTEORDER_OP, unix.NFT_BYTEORDER_HTON), number(unix.NFTA_BYTEORDER_LEN, size), number(unix.NFTA_BYTEORDER_SIZE, size))
 }
 
-// Cmp is the condition that what is in a register compares so (NFT_CMP_…) with data.
+// Cmp is the condition that a register compares with data as Op (NFT_CMP_…) requires.
 type Cmp struct {
 	Op, Register uint32
 	Data         []byte
@@ -93,7 +94,7 @@ func (e Cmp) Encode() netlink.Attribute {
 	return encoded("cmp", number(unix.NFTA_CMP_SREG, e.Register), number(unix.NFTA_CMP_OP, e.Op), value(unix.NFTA_CMP_DATA, e.Data))
 }
 
-// Range is the condition that what is in a register is in a range, or not in it (NFT_RANGE_…).
+// Range is the condition that a register is in a range, or not in it, as Op (NFT_RANGE_…) requires.
 type Range struct {
 	Op, Register uint32
 	From, To     []byte
@@ -105,11 +106,11 @@ func (e Range) Encode() netlink.Attribute {
 		value(unix.NFTA_RANGE_FROM_DATA, e.From), value(unix.NFTA_RANGE_TO_DATA, e.To))
 }
 
-// Lookup is the condition that what is in a register, and those behind it, is in a set.
+// Lookup is the condition that a key, in a register and the next ones, is in a set.
 type Lookup struct {
 	Set      string
 	Register uint32
-	Not      bool // that it is not
+	Not      bool // inverts the condition
 }
 
 // Encode implements [Expr].
@@ -121,8 +122,8 @@ func (e Lookup) Encode() netlink.Attribute {
 	return encoded("lookup", list...)
 }
 
-// Map loads what a map has for what is in a register, into another: that is the condition that there is something. Of a
-// verdict map it is what becomes of the packet, and the register NFT_REG_VERDICT.
+// Map loads the value that a map has for a register into the register Into, which is
+// NFT_REG_VERDICT for a verdict map. It is also the condition that the map has one.
 type Map struct {
 	Set            string
 	Register, Into uint32
@@ -133,17 +134,17 @@ func (e Map) Encode() netlink.Attribute {
 	return encoded("lookup", netlink.String(unix.NFTA_LOOKUP_SET, e.Set), number(unix.NFTA_LOOKUP_SREG, e.Register), number(unix.NFTA_LOOKUP_DREG, e.Into))
 }
 
-// Masq gives a packet the address of the interface that it leaves by.
+// Masq sets the source of a packet to an address of its outgoing interface.
 type Masq struct{}
 
 // Encode implements [Expr].
 func (Masq) Encode() netlink.Attribute { return encoded("masq") }
 
-// NAT gives a packet what is in registers, as its source or destination (NFT_NAT_…).
+// NAT sets the source or destination (NFT_NAT_…) of a packet from registers.
 type NAT struct {
 	Type, Family uint32 // the family is NFPROTO_…
 	Addr         uint32 // the register with the address
-	Port         uint32 // with the port, 0: it stays
+	Port         uint32 // the register with the port, 0 to keep the port
 }
 
 // Encode implements [Expr].
@@ -157,7 +158,7 @@ func (e NAT) Encode() netlink.Attribute {
 	return encoded("nat", list...)
 }
 
-// Verdict says what becomes of the packet.
+// Verdict decides about the packet.
 type Verdict struct {
 	Code  int32  // NF_DROP, …, NFT_RETURN, …
 	Chain string // of NFT_JUMP and NFT_GOTO
@@ -171,7 +172,7 @@ func (v Verdict) Encode() netlink.Attribute {
 	return encoded("immediate", number(unix.NFTA_IMMEDIATE_DREG, unix.NFT_REG_VERDICT), nest(unix.NFTA_IMMEDIATE_DATA, v.data()))
 }
 
-// data is the verdict where there can be a value.
+// data encodes the verdict in place of a value.
 func (v Verdict) data() netlink.Attribute {
 	list := []netlink.Attribute{number(unix.NFTA_VERDICT_CODE, uint32(v.Code))}
 	if v.Chain != "" {
@@ -180,7 +181,7 @@ func (v Verdict) data() netlink.Attribute {
 	return nest(unix.NFTA_DATA_VERDICT, list...)
 }
 
-// readVerdict reads one where there can be a value.
+// readVerdict decodes a verdict in place of a value.
 func readVerdict(data []byte) (v Verdict, ok bool) {
 	for kind, inside := range netlink.Attributes(data) {
 		if kind != unix.NFTA_DATA_VERDICT {

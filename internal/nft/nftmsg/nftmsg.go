@@ -1,6 +1,7 @@
-// Package nftmsg speaks the messages of nftables (include/uapi/linux/netfilter/nf_tables.h), as plain values: tables, chains,
-// rules, sets, elements, expressions, and the transaction that carries them. It is the only package that does. It does not
-// know what a ruleset is for, nor who else changes it: locks and repetition are for package nft.
+// Package nftmsg encodes and decodes the messages of nftables
+// (include/uapi/linux/netfilter/nf_tables.h) as plain values: tables, chains, rules, sets,
+// elements, expressions, and the transaction that carries them. It is the only package that does.
+// It neither knows the purpose of a rule nor takes locks or tries again: package nft does.
 package nftmsg
 
 import (
@@ -64,10 +65,10 @@ func Open(ns *netns.NS) (*Conn, error) {
 // Close closes the socket.
 func (c *Conn) Close() error { return unix.Close(c.fd) }
 
-// kindOf is the type of a message; message is NFT_MSG_….
+// kindOf returns the type of a message; message is NFT_MSG_….
 func kindOf(message uint16) uint16 { return unix.NFNL_SUBSYS_NFTABLES<<8 | message }
 
-// body is what follows the header of a message about something of a table.
+// body returns a message about an object of a table, without its header.
 func (t Table) body(attributes ...netlink.Attribute) []byte {
 	return netlink.Body(netlink.Netfilter{Family: byte(t.Family)}, attributes...)
 }
@@ -82,7 +83,7 @@ func number(kind uint16, n uint32) netlink.Attribute {
 	return netlink.Bytes(kind, binary.BigEndian.AppendUint32(nil, n))
 }
 
-// readNumber reads one, 0 if it is none.
+// readNumber decodes a number, 0 if value has another length.
 func readNumber(value []byte) uint32 {
 	if len(value) != 4 {
 		return 0
@@ -90,12 +91,12 @@ func readNumber(value []byte) uint32 {
 	return binary.BigEndian.Uint32(value)
 }
 
-// value is an attribute that holds a value: a key, or what is compared.
+// value is an attribute that holds a value, such as a key.
 func value(kind uint16, v []byte) netlink.Attribute {
 	return nest(kind, netlink.Bytes(unix.NFTA_DATA_VALUE, v))
 }
 
-// readValue reads one; nil if that is a verdict.
+// readValue decodes a value; nil for a verdict.
 func readValue(data []byte) []byte {
 	for kind, v := range netlink.Attributes(data) {
 		if kind == unix.NFTA_DATA_VALUE {

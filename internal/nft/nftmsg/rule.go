@@ -9,14 +9,14 @@ import (
 	"github.com/tenon-cni/tenon/internal/netlink"
 )
 
-// Rule is a rule that is there.
+// Rule is a rule that exists.
 type Rule struct {
 	Handle  uint64
 	Comment string // of nft(8)
 	Exprs   []Raw
 }
 
-// Raw is an expression as the kernel tells it. It can be sent as it is.
+// Raw is an expression as the kernel lists it. Encode returns it unchanged.
 type Raw struct {
 	Name string
 	Data []byte // attributes
@@ -25,7 +25,7 @@ type Raw struct {
 // Encode implements [Expr].
 func (r Raw) Encode() netlink.Attribute { return encoded(r.Name, r.Data) }
 
-// decodeRule reads the attributes of a rule.
+// decodeRule decodes the attributes of a rule.
 func decodeRule(attributes []byte) (r Rule) {
 	for kind, v := range netlink.Attributes(attributes) {
 		switch kind {
@@ -74,14 +74,14 @@ type Match struct {
 	Info     []byte
 }
 
-// Target is what iptables does with a packet.
+// Target is a target of iptables.
 type Target struct {
 	Name string
 	Info []byte
 }
 
-// Read reads the expressions that a rule is judged by: [Meta], [Payload], [Mask], [Cmp], [Range], [Immediate], [NAT],
-// [Verdict], [Match] and [Target]. Others are returned as they are.
+// Read decodes a [Meta], [Payload], [Mask], [Cmp], [Range], [Immediate], [NAT], [Verdict], [Match]
+// or [Target]. It returns other expressions as they are.
 func (r Raw) Read() any {
 	switch r.Name {
 	case "meta":
@@ -127,10 +127,10 @@ func (r Raw) Read() any {
 // bitwiseOp is NFTA_BITWISE_OP, which package unix lacks. Its zero value is NFT_BITWISE_MASK_XOR.
 const bitwiseOp = 6
 
-// maxNumbered is more than the type of any attribute that is read as a number.
+// maxNumbered is greater than the type of any attribute that is read as a number.
 const maxNumbered = 8
 
-// numbers are the values that are numbers, by type.
+// numbers returns the values that are numbers, by their type.
 func (r Raw) numbers() (n [maxNumbered]uint32) {
 	for kind, v := range netlink.Attributes(r.Data) {
 		if kind < maxNumbered {
@@ -140,7 +140,7 @@ func (r Raw) numbers() (n [maxNumbered]uint32) {
 	return n
 }
 
-// attribute returns the value of an attribute, nil if there is none.
+// attribute returns the value of an attribute, nil if it is absent.
 func (r Raw) attribute(want uint16) []byte {
 	for kind, v := range netlink.Attributes(r.Data) {
 		if kind == want {

@@ -12,15 +12,15 @@ import (
 type Set struct {
 	Table    Table
 	Name     string
-	Key      []Type // several: one behind the other, each in words of 4 bytes
-	Data     []Type // what a map leads to, [Verdict] for a verdict map; nil for a set
+	Key      []Type // several are concatenated, each padded to 4 bytes
+	Data     []Type // of the values of a map, [TypeVerdict] for a verdict map; nil for a set
 	Interval bool   // elements can be ranges
-	Size     uint32 // how many elements it can have, 0: any number
+	Size     uint32 // the limit of elements, 0: none
 	Comment  string // up to 254 bytes
 }
 
-// Type says what bytes mean. The kernel only knows how many there are: this is for nft(8), by its numbers
-// (enum datatypes in include/datatype.h of nftables).
+// Type is the type of a key or value, as nft(8) numbers it (enum datatypes in include/datatype.h of
+// nftables). The kernel only uses its size.
 type Type uint32
 
 // The types.
@@ -34,7 +34,7 @@ const (
 	TypeIfName      Type = 41
 )
 
-// size is how many bytes a value has.
+// size returns the size of a value in bytes.
 func (t Type) size() uint32 {
 	switch t {
 	case TypeInetProto:
@@ -51,10 +51,10 @@ func (t Type) size() uint32 {
 	return 0
 }
 
-// typeBits is how many bits of a number each of several types has.
+// typeBits is the number of bits of each of several types.
 const typeBits = 6
 
-// numberOf is what nft(8) calls types that stand one behind the other.
+// numberOf returns the number of concatenated types in nft(8).
 func numberOf(types []Type) (n uint32) {
 	for _, t := range types {
 		n = n<<typeBits | uint32(t)
@@ -62,7 +62,7 @@ func numberOf(types []Type) (n uint32) {
 	return n
 }
 
-// sizeOf is how many bytes they have.
+// sizeOf returns their size in bytes.
 func sizeOf(types []Type) (n uint32) {
 	if len(types) == 1 {
 		return types[0].size()
@@ -73,7 +73,7 @@ func sizeOf(types []Type) (n uint32) {
 	return n
 }
 
-// What package unix lacks of sets.
+// Constants that package unix lacks.
 const (
 	flagConcat = 0x80 // NFT_SET_CONCAT
 
@@ -82,12 +82,12 @@ const (
 	nftaSetElemKeyEnd = 10 // NFTA_SET_ELEM_KEY_END
 )
 
-// names are the attributes that say which set a message is about.
+// names returns the attributes that identify the set in a message.
 func (s Set) names(table, name uint16) []netlink.Attribute {
 	return []netlink.Attribute{netlink.String(table, s.Table.Name), netlink.String(name, s.Name)}
 }
 
-// encode says what the set is; id is a number that no other of the transaction has.
+// encode returns the attributes of the set; id is unique in the transaction.
 func (s Set) encode(id uint32) []netlink.Attribute {
 	list := append(s.names(unix.NFTA_SET_TABLE, unix.NFTA_SET_NAME),
 		number(unix.NFTA_SET_FLAGS, s.flags()),
@@ -122,7 +122,8 @@ func (s Set) flags() (flags uint32) {
 	return flags
 }
 
-// description has the size of the set, and of each of several types. Without these nft(8) cannot list it.
+// description returns the size of the set, and of each of several types. nft(8) needs them to list
+// it.
 func (s Set) description() (list []netlink.Attribute) {
 	if s.Size > 0 {
 		list = append(list, number(unix.NFTA_SET_DESC_SIZE, s.Size))
@@ -137,7 +138,7 @@ func (s Set) description() (list []netlink.Attribute) {
 	return list
 }
 
-// userdata is what nft(8) needs to show keys, and the comment.
+// userdata returns the comment, and the byte order that nft(8) needs to show keys.
 func (s Set) userdata() (b []byte) {
 	switch {
 	case s.Interval || len(s.Key) == 1 && s.Key[0] != TypeIfName:
@@ -160,7 +161,7 @@ type Element struct {
 	Comment string   // up to 254 bytes
 }
 
-// encode is the element in a list of them.
+// encode returns the element as an element of a list.
 func (e Element) encode() netlink.Attribute {
 	inside := []netlink.Attribute{value(unix.NFTA_SET_ELEM_KEY, e.Key)}
 	if e.KeyEnd != nil {
@@ -178,7 +179,7 @@ func (e Element) encode() netlink.Attribute {
 	return nest(unix.NFTA_LIST_ELEM, inside...)
 }
 
-// decodeElement reads an element as the kernel lists it.
+// decodeElement decodes an element as the kernel lists it.
 func decodeElement(element []byte) (e Element) {
 	for kind, v := range netlink.Attributes(element) {
 		switch kind {

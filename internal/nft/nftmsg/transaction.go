@@ -10,10 +10,10 @@ import (
 	"github.com/tenon-cni/tenon/internal/netlink"
 )
 
-// Transaction is changes that are made together or not at all, in this order.
+// Transaction is a list of changes that the kernel makes in this order, all or none.
 type Transaction struct {
 	requests []netlink.Request
-	subjects []string // the name of what each is about
+	subjects []string // the name of the object of each
 }
 
 func (t *Transaction) add(message uint16, flags int, subject string, body []byte) {
@@ -21,29 +21,29 @@ func (t *Transaction) add(message uint16, flags int, subject string, body []byte
 	t.subjects = append(t.subjects, subject)
 }
 
-// AddTable makes a table, unless it is there.
+// AddTable creates a table, unless it exists.
 func (t *Transaction) AddTable(table Table) {
 	t.add(unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE, table.Name,
 		table.body(netlink.String(unix.NFTA_TABLE_NAME, table.Name), number(unix.NFTA_TABLE_FLAGS, 0)))
 }
 
-// DeleteTable removes a table with everything in it.
+// DeleteTable deletes a table with all its objects.
 func (t *Transaction) DeleteTable(table Table) {
 	t.add(unix.NFT_MSG_DELTABLE, 0, table.Name, table.body(netlink.String(unix.NFTA_TABLE_NAME, table.Name)))
 }
 
-// Chain is a chain: a base chain, which packets come to by themselves, or one that rules and elements lead to.
+// Chain is a base chain, which the kernel calls at a hook, or one that rules and elements lead to.
 type Chain struct {
 	Table Table
 	Name  string
 
-	// Of a base chain.
+	// Only for a base chain.
 	Type     ChainType
 	Hook     uint32 // NF_INET_…
 	Priority int32
 }
 
-// ChainType is what a base chain is for.
+// ChainType is the type of a base chain.
 type ChainType string
 
 // The types of base chains.
@@ -52,8 +52,8 @@ const (
 	ChainNAT    ChainType = "nat"
 )
 
-// The priorities of base chains (enum nf_ip_hook_priorities in include/uapi/linux/netfilter_ipv4.h, and
-// nf_br_hook_priorities in netfilter_bridge.h).
+// The priorities of base chains (enum nf_ip_hook_priorities in include/uapi/linux/netfilter_ipv4.h,
+// and nf_br_hook_priorities in netfilter_bridge.h).
 const (
 	PriorityRaw          = -300
 	PriorityDNAT         = -100
@@ -62,17 +62,17 @@ const (
 	PriorityBridgeFilter = -200
 )
 
-// names are the attributes that say which chain a message about it is about.
+// names returns the attributes that identify the chain in a message about itself.
 func (ch Chain) names() []netlink.Attribute {
 	return []netlink.Attribute{netlink.String(unix.NFTA_CHAIN_TABLE, ch.Table.Name), netlink.String(unix.NFTA_CHAIN_NAME, ch.Name)}
 }
 
-// rules are the attributes that say whose rules a message is about.
+// rules returns the attributes that identify the chain in a message about its rules.
 func (ch Chain) rules() []netlink.Attribute {
 	return []netlink.Attribute{netlink.String(unix.NFTA_RULE_TABLE, ch.Table.Name), netlink.String(unix.NFTA_RULE_CHAIN, ch.Name)}
 }
 
-// AddChain makes a chain, unless it is there.
+// AddChain creates a chain, unless it exists.
 func (t *Transaction) AddChain(ch Chain) {
 	about := ch.names()
 	if ch.Type != "" {
@@ -83,7 +83,7 @@ func (t *Transaction) AddChain(ch Chain) {
 	t.add(unix.NFT_MSG_NEWCHAIN, unix.NLM_F_CREATE, ch.Name, ch.Table.body(about...))
 }
 
-// DeleteChain removes a chain, which must have no rules.
+// DeleteChain deletes a chain, which must have no rules.
 func (t *Transaction) DeleteChain(ch Chain) {
 	t.add(unix.NFT_MSG_DELCHAIN, 0, ch.Name, ch.Table.body(ch.names()...))
 }
@@ -109,12 +109,12 @@ func (t *Transaction) DeleteRule(ch Chain, handle uint64) {
 		ch.Table.body(append(ch.rules(), netlink.Bytes(unix.NFTA_RULE_HANDLE, binary.BigEndian.AppendUint64(nil, handle)))...))
 }
 
-// AddSet makes a set.
+// AddSet creates a set.
 func (t *Transaction) AddSet(s Set) {
 	t.add(unix.NFT_MSG_NEWSET, unix.NLM_F_CREATE, s.Name, s.Table.body(s.encode(uint32(len(t.requests)+1))...))
 }
 
-// DeleteSet removes a set with its elements.
+// DeleteSet deletes a set with its elements.
 func (t *Transaction) DeleteSet(s Set) {
 	t.add(unix.NFT_MSG_DELSET, 0, s.Name, s.Table.body(s.names(unix.NFTA_SET_TABLE, unix.NFTA_SET_NAME)...))
 }
@@ -129,7 +129,8 @@ func (t *Transaction) DeleteElements(s Set, list []Element) {
 	t.elements(unix.NFT_MSG_DELSETELEM, 0, s, list)
 }
 
-// elements makes as many messages as it takes: all elements of one are in an attribute, which has a limit.
+// elements splits the list into several messages if needed: the attribute that holds it has a
+// limit.
 func (t *Transaction) elements(message uint16, flags int, s Set, list []Element) {
 	const room = math.MaxUint16 - unix.SizeofRtAttr
 	var inside []netlink.Attribute
@@ -151,15 +152,15 @@ func (t *Transaction) elements(message uint16, flags int, s Set, list []Element)
 	flush()
 }
 
-// Commit makes a transaction. Nothing is sent if there is nothing to do. The error says what the kernel refuses first, and
-// wraps its number.
+// Commit sends a transaction, unless it is empty. The error names the first change that the kernel
+// refuses, and wraps its errno.
 func (c *Conn) Commit(t *Transaction) error {
 	if len(t.requests) == 0 {
 		return nil
 	}
 	frame := netlink.Body(netlink.Netfilter{Resource: [2]byte{0, unix.NFNL_SUBSYS_NFTABLES}})
 	batch := append([]netlink.Request{{Kind: unix.NFNL_MSG_BATCH_BEGIN, Body: frame}}, t.requests...)
-	batch[len(batch)-1].Flags |= unix.NLM_F_ACK // so that no answer at all, as there is to a batch that is malformed, is none
+	batch[len(batch)-1].Flags |= unix.NLM_F_ACK // the kernel does not answer a malformed batch: without an ACK that would pass for success
 	refused, err := c.exchange.Send(c.fd, append(batch, netlink.Request{Kind: unix.NFNL_MSG_BATCH_END, Body: frame})...)
 	if err != nil {
 		return fmt.Errorf("%s: %w", t.describe(refused-1), err)
@@ -167,7 +168,7 @@ func (c *Conn) Commit(t *Transaction) error {
 	return nil
 }
 
-// describe names a change, or all if there is none of this index.
+// describe names a change, or all changes if the index is out of range.
 func (t *Transaction) describe(i int) string {
 	if i < 0 || i >= len(t.requests) {
 		return fmt.Sprintf("nftables transaction of %d changes", len(t.requests))

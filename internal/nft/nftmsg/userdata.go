@@ -6,8 +6,9 @@ import (
 	"github.com/tenon-cni/tenon/internal/netlink"
 )
 
-// With rules, sets and elements the kernel keeps what nft(8) wants to know again, and does not look at it: entries of a byte
-// for the type, one for the length, and the value (include/libnftnl/udata.h of libnftnl).
+// The kernel stores data of nft(8) with rules, sets and elements, and does not interpret it:
+// entries of a byte for the type, one for the length, and the value (include/libnftnl/udata.h of
+// libnftnl).
 
 // The types of entries.
 const (
@@ -29,7 +30,7 @@ func appendText(b []byte, kind byte, text string) []byte {
 	return append(append(b, text...), 0)
 }
 
-// textOf returns the text of the first entry of a type, "" if there is none.
+// textOf returns the text of the first entry of a type, "" if it is absent.
 func textOf(userdata []byte, kind byte) string {
 	for len(userdata) >= 2 && len(userdata) >= 2+int(userdata[1]) {
 		value := userdata[2 : 2+int(userdata[1])]

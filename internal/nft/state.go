@@ -10,10 +10,10 @@ import (
 	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
 )
 
-// have is the state of a network namespace as far as a diff needs to know it. A fact is read from
+// state is the state of a network namespace as far as a diff needs to know it. A fact is read from
 // the kernel once, when the diff first asks for it, since reading large sets takes milliseconds.
 // The first failure ends all reading and stays in err.
-type have struct {
+type state struct {
 	conn *Conn // nil if all facts are given
 
 	statuses map[name]status            // of skeletons, by their first set
@@ -36,7 +36,7 @@ func (ch chain) id() name { return name{ch.Table, ch.Name} }
 type status int
 
 const (
-	missing  status = iota // does not exist
+	absent   status = iota // does not exist
 	damaged                // lacks a chain or rules, as after a flush, which keeps the elements
 	outdated               // has another version and rules in each chain
 	current
@@ -50,15 +50,15 @@ type contents struct {
 	elements []nftmsg.Element
 }
 
-func (c *Conn) have() *have {
-	return &have{
+func (c *Conn) state() *state {
+	return &state{
 		conn: c, statuses: map[name]status{}, sets: map[name]contents{},
 		lookups: map[string]*nftmsg.Element{}, chains: map[name][][]nftmsg.Expr{},
 	}
 }
 
 // fact returns a fact from known, or reads it. It is the zero value after a failure.
-func fact[K comparable, V any](h *have, known map[K]V, key K, read func(*Conn) (V, error)) (v V) {
+func fact[K comparable, V any](h *state, known map[K]V, key K, read func(*Conn) (V, error)) (v V) {
 	v, ok := known[key]
 	if ok || h.conn == nil || h.err != nil {
 		return v
@@ -73,19 +73,19 @@ func fact[K comparable, V any](h *have, known map[K]V, key K, read func(*Conn) (
 }
 
 // status returns the condition of a skeleton.
-func (h *have) status(s skeleton) status {
+func (h *state) status(s skeleton) status {
 	return fact(h, h.statuses, s.sets[0].id(), func(c *Conn) (status, error) { return c.status(s) })
 }
 
 // contents returns all elements of a set, and whether it exists.
-func (h *have) contents(s *set) contents {
+func (h *state) contents(s *set) contents {
 	return fact(h, h.sets, s.id(), func(c *Conn) (contents, error) { return c.contents(s) })
 }
 
-func (h *have) elements(s *set) []nftmsg.Element { return h.contents(s).elements }
+func (h *state) elements(s *set) []nftmsg.Element { return h.contents(s).elements }
 
 // lookup returns the element with a key, alone or in its range; nil if there is none.
-func (h *have) lookup(s *set, key []byte) *nftmsg.Element {
+func (h *state) lookup(s *set, key []byte) *nftmsg.Element {
 	if all, known := h.sets[s.id()]; known && !s.Interval || h.conn == nil {
 		for _, x := range all.elements {
 			if bytes.Compare(x.Key, key) <= 0 && bytes.Compare(key, lastKey(x)) <= 0 {
@@ -99,7 +99,7 @@ func (h *have) lookup(s *set, key []byte) *nftmsg.Element {
 }
 
 // lookupAll returns the elements that exist with the keys of others.
-func (h *have) lookupAll(s *set, others []nftmsg.Element) (list []nftmsg.Element) {
+func (h *state) lookupAll(s *set, others []nftmsg.Element) (list []nftmsg.Element) {
 	for _, o := range others {
 		if x := h.lookup(s, o.Key); x != nil {
 			list = append(list, *x)
@@ -109,12 +109,12 @@ func (h *have) lookupAll(s *set, others []nftmsg.Element) (list []nftmsg.Element
 }
 
 // rules returns the rules of a chain.
-func (h *have) rules(ch chain) [][]nftmsg.Expr {
+func (h *state) rules(ch chain) [][]nftmsg.Expr {
 	return fact(h, h.chains, ch.id(), func(c *Conn) ([][]nftmsg.Expr, error) { return c.exprs(ch) })
 }
 
 // filled reports whether a chain exists with all its rules.
-func (h *have) filled(ch chain) bool { return len(h.rules(ch)) == len(ch.rules) }
+func (h *state) filled(ch chain) bool { return len(h.rules(ch)) == len(ch.rules) }
 
 // version returns the version of a skeleton, "" if it does not exist.
 func (c *Conn) version(s skeleton) (string, error) {
@@ -131,7 +131,7 @@ func (c *Conn) version(s skeleton) (string, error) {
 func (c *Conn) status(s skeleton) (status, error) {
 	version, err := c.version(s)
 	if version == "" || err != nil {
-		return missing, err
+		return absent, err
 	}
 	complete, ok := c.hasRules, outdated
 	if version == s.version {
