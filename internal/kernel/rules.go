@@ -104,7 +104,9 @@ func (s *Space) RemoveIf(first Element, rs *RuleSet, match func(tag string) bool
 	return s.remove(rs, match, &first)
 }
 
-func (s *Space) remove(rs *RuleSet, match func(tag string) bool, first *Element) (held []Held, err error) {
+func (s *Space) remove(
+	rs *RuleSet, match func(tag string) bool, first *Element,
+) (held []Held, err error) {
 	err = s.tx.Do(fmt.Sprintf("release %s", rs), func() error {
 		c, err := s.rules()
 		if err != nil {

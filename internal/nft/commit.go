@@ -15,7 +15,9 @@ import (
 // other elements of the same owners in that rule set. A request that conflicts with another owner
 // is left out, and the error names that owner. undo reverts the changes, except where another owner
 // has changed the same element since; it is nil if every request conflicts.
-func (c *Conn) Apply(ctx context.Context, requests ...Request) (undo func(context.Context) error, err error) {
+func (c *Conn) Apply(
+	ctx context.Context, requests ...Request,
+) (undo func(context.Context) error, err error) {
 	for _, r := range requests {
 		if err := checkOwner(r.Owner); err != nil {
 			return nil, err
@@ -32,7 +34,8 @@ func (c *Conn) Apply(ctx context.Context, requests ...Request) (undo func(contex
 			if have.err != nil {
 				return changes{}, fmt.Errorf("%s: %w", rs, have.err)
 			}
-			done.builds, done.sets = append(done.builds, next.builds...), append(done.sets, next.sets...)
+			done.builds = append(done.builds, next.builds...)
+			done.sets = append(done.sets, next.sets...)
 		}
 		return done, nil
 	})

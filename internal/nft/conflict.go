@@ -139,7 +139,8 @@ func (w *portRequest) compareWith(m Mapping, holder string, second bool) error {
 		case !want.Overlaps(m):
 		case w.shares != nil && w.shares(holder) && want.samePorts(m):
 			there := w.places[want]
-			there.sharedFirst, there.sharedSecond = there.sharedFirst || !second, there.sharedSecond || second
+			there.sharedFirst = there.sharedFirst || !second
+			there.sharedSecond = there.sharedSecond || second
 			w.places[want] = there
 		default:
 			return &ConflictError{What: "host port " + want.String(), Holder: holder, To: m.To.Addr()}

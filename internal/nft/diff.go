@@ -292,7 +292,9 @@ func countReferences(list []change, have *state) {
 		if shared.set.references == "" {
 			continue
 		}
-		refs := list[slices.IndexFunc(list, func(ch change) bool { return ch.set.Name == shared.set.references })]
+		refs := list[slices.IndexFunc(list, func(ch change) bool {
+			return ch.set.Name == shared.set.references
+		})]
 		if len(refs.del) == 0 && len(referenced(shared.add, refs.add)) == len(shared.add) {
 			continue
 		}
@@ -310,7 +312,9 @@ func countReferences(list []change, have *state) {
 
 // isReferenced reports whether one of the references keeps x.
 func isReferenced(x nftmsg.Element, references []nftmsg.Element) bool {
-	return slices.ContainsFunc(references, func(r nftmsg.Element) bool { return bytes.HasPrefix(r.Key, x.Key) })
+	return slices.ContainsFunc(references, func(r nftmsg.Element) bool {
+		return bytes.HasPrefix(r.Key, x.Key)
+	})
 }
 
 // referenced returns the elements that references keep.

@@ -340,6 +340,7 @@ func TestInverse(t *testing.T) {
 		have    []Request
 		undone  Request
 		since   []Request
+		deleted bool // all tables, since
 		changes []string
 	}{
 		{
@@ -369,6 +370,12 @@ func TestInverse(t *testing.T) {
 			since:  []Request{masq(t, "newest", "10.1.2.3/24")},
 		},
 		{
+			name:    "deleted tables stay deleted",
+			have:    []Request{masq(t, "old", "10.1.2.3/24")},
+			undone:  masq(t, "new", "10.1.2.3/24"),
+			deleted: true,
+		},
+		{
 			name:   "dropped conditions come back",
 			have:   []Request{onPort(t, "c/net1", "10.1.0.2:80", "10.0.0.1")},
 			undone: onPort(t, "c/net1", "10.1.0.2:80"),
@@ -385,6 +392,9 @@ func TestInverse(t *testing.T) {
 			for _, r := range row.since {
 				c, _ := apply(h, r)
 				commit(h, c)
+			}
+			if row.deleted {
+				h = given(t)
 			}
 			c := inverse(done.sets, h)
 			c.sets = slices.DeleteFunc(c.sets, change.empty)

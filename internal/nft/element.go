@@ -23,7 +23,7 @@ type Element struct {
 	scope int
 
 	absent bool   // the element must not exist; only in a set that is a policy
-	chain  *chain // the target of the element in a verdict map, which exists while an element leads to it
+	chain  *chain // in a verdict map, the target, which exists while an element leads to it
 
 	// shares reports whether another owner's mapping of the same ports suffices. It may be nil.
 	shares func(owner string) bool
@@ -54,7 +54,9 @@ type Held struct {
 
 // held returns the description of an element.
 func (s *set) held(x nftmsg.Element) Held {
-	return Held{Set: s.Name, Key: x.Key, KeyEnd: x.KeyEnd, Value: x.Value, Comment: x.Comment, Text: s.text(x)}
+	return Held{
+		Set: s.Name, Key: x.Key, KeyEnd: x.KeyEnd, Value: x.Value, Comment: x.Comment, Text: s.text(x),
+	}
 }
 
 // owned returns the element as it exists for an owner.

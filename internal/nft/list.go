@@ -91,7 +91,9 @@ func (c *Conn) Tables() (tables []Table, err error) {
 
 // Erase removes Tenon's tables with all elements, in one transaction, and returns them. If allowed
 // reports false for the owner of any element, Erase changes nothing and returns these elements.
-func (c *Conn) Erase(ctx context.Context, allowed func(owner string) bool) (tables []Table, refused []Held, err error) {
+func (c *Conn) Erase(
+	ctx context.Context, allowed func(owner string) bool,
+) (tables []Table, refused []Held, err error) {
 	err = c.retry(ctx, func() (err error) {
 		tables = nil
 		if refused, err = c.ownedByOthers(allowed); err != nil || refused != nil {

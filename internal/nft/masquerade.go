@@ -19,12 +19,12 @@ var Masquerading = &RuleSet{name: "masquerade", skeleton: masqueradeSkeleton}
 
 // Masq holds the options of masquerading.
 type Masq struct {
-	Exclude    []netip.Prefix // destinations that see the container's own address, as its own network does
+	Exclude    []netip.Prefix // other destinations that see the container's own address
 	SameSubnet bool           // also masquerade to the container's own network
 	// ToSource are the source addresses to use, one for each family, instead of an address of the
 	// interface that packets leave by.
 	ToSource    []netip.Addr
-	DropInvalid bool // drop packets that cannot be masqueraded because the kernel does not know their connection
+	DropInvalid bool // drop packets that cannot be masqueraded: the kernel does not know their connection
 }
 
 // Elements returns the elements that masquerade packets from addresses, except to their networks

@@ -33,7 +33,9 @@ func inverse(done []change, have *state) (c changes) {
 // bySkeleton groups changes by their skeleton.
 func bySkeleton(list []change) (groups [][]change) {
 	for _, ch := range list {
-		i := slices.IndexFunc(groups, func(g []change) bool { return g[0].skeleton.sets[0] == ch.skeleton.sets[0] })
+		i := slices.IndexFunc(groups, func(g []change) bool {
+			return g[0].skeleton.sets[0] == ch.skeleton.sets[0]
+		})
 		if i < 0 {
 			groups, i = append(groups, nil), len(groups)
 		}
@@ -49,7 +51,9 @@ func (back *change) invert(ch change, have *state) {
 	if ch.set.references != "" { // countReferences removes the rest if nothing references it
 		added = ch.switched
 	}
-	still := slices.DeleteFunc(have.lookupAll(ch.set, added), func(x nftmsg.Element) bool { return !contains(added, x) })
+	still := slices.DeleteFunc(have.lookupAll(ch.set, added), func(x nftmsg.Element) bool {
+		return !contains(added, x)
+	})
 	back.del = append(back.del, still...)
 	for _, x := range ch.del {
 		now := have.lookup(ch.set, x.Key)

@@ -160,7 +160,8 @@ func (c *Conn) Commit(t *Transaction) error {
 	}
 	frame := netlink.Body(netlink.Netfilter{Resource: [2]byte{0, unix.NFNL_SUBSYS_NFTABLES}})
 	batch := append([]netlink.Request{{Kind: unix.NFNL_MSG_BATCH_BEGIN, Body: frame}}, t.requests...)
-	batch[len(batch)-1].Flags |= unix.NLM_F_ACK // the kernel does not answer a malformed batch: without an ACK that would pass for success
+	// Without an ACK a malformed batch, which the kernel does not answer, would pass for success.
+	batch[len(batch)-1].Flags |= unix.NLM_F_ACK
 	refused, err := c.exchange.Send(c.fd, append(batch, netlink.Request{Kind: unix.NFNL_MSG_BATCH_END, Body: frame})...)
 	if err != nil {
 		return fmt.Errorf("%s: %w", t.describe(refused-1), err)
