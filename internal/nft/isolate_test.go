@@ -54,8 +54,8 @@ func (h house) put(tag string, i nft.Isolation) (undo func()) {
 
 func (h house) take(tag string) {
 	h.t.Helper()
-	for _, concern := range []*nft.RuleSet{nft.Filtering, nft.PortIsolation} {
-		_, err := h.Remove(h.t.Context(), concern, is(tag), nil)
+	for _, ruleSet := range []*nft.RuleSet{nft.Filtering, nft.PortIsolation} {
+		_, err := h.Remove(h.t.Context(), ruleSet, is(tag), nil)
 		must(h.t, err)
 	}
 }
@@ -64,12 +64,12 @@ func (h house) take(tag string) {
 func (h house) expect(want ...string) {
 	h.t.Helper()
 	var got []string
-	for _, concern := range []*nft.RuleSet{nft.Filtering, nft.PortIsolation} {
-		list, err := h.List(h.t.Context(), concern)
+	for _, ruleSet := range []*nft.RuleSet{nft.Filtering, nft.PortIsolation} {
+		list, err := h.List(h.t.Context(), ruleSet)
 		must(h.t, err)
 		for _, x := range list {
 			if _, ok := x.Isolated(); !ok {
-				got = append(got, concern.String()+" "+x.Set+" "+x.Text)
+				got = append(got, ruleSet.String()+" "+x.Set+" "+x.Text)
 			}
 		}
 	}

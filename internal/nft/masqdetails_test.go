@@ -11,11 +11,11 @@ import (
 	"github.com/tenon-cni/tenon/internal/nft"
 )
 
-// held lists what owners have in concerns, as "SET TEXT OWNER".
-func held(t *testing.T, c *nft.Conn, concerns ...*nft.RuleSet) (list []string) {
+// held lists what owners have in ruleSets, as "SET TEXT OWNER".
+func held(t *testing.T, c *nft.Conn, ruleSets ...*nft.RuleSet) (list []string) {
 	t.Helper()
-	for _, concern := range concerns {
-		entries, err := c.List(t.Context(), concern)
+	for _, ruleSet := range ruleSets {
+		entries, err := c.List(t.Context(), ruleSet)
 		must(t, err)
 		for _, h := range entries {
 			list = append(list, fmt.Sprintf("%s %s %s", h.Set, h.Text, h.Comment))
