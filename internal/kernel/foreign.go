@@ -6,14 +6,14 @@ import (
 	"github.com/tenon-cni/tenon/internal/nft"
 )
 
-// Rules and tables of nftables that somebody else owns.
+// Rules and tables of nftables of other programs.
 type (
 	Table   = nft.Table
 	Rule    = nft.Rule
 	Pruning = nft.Pruning
 )
 
-// Prune removes rules and chains from a table that somebody else owns, in one transaction. It
+// Prune removes rules and chains from a table of another program, in one transaction. It
 // cannot be undone.
 func (s *Space) Prune(p Pruning) error {
 	return s.tx.Do(fmt.Sprintf("prune %s %s %s", p.Table.Family, p.Table.Name, p.Base), func() error {

@@ -1,7 +1,6 @@
-// Package kernel changes the network state of the kernel so that every change can be taken back. A
-// [Tx] is a run of changes, in one or several namespaces; a [Space] is one namespace as seen from
-// it. The package knows links, addresses, routes, settings and rules, and nothing of why anybody
-// wants them.
+// Package kernel changes the network state of the kernel and can undo each change. A [Tx] is a
+// sequence of changes in one or several namespaces; a [Space] is one namespace in a transaction. The
+// package knows links, addresses, routes, settings and rules, but not their purpose.
 package kernel
 
 import "context"

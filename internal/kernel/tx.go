@@ -51,9 +51,9 @@ func (tx *Tx) Do(op string, apply, undo func() error) error {
 	return nil
 }
 
-// set is Do for a change whose undo does no harm where nothing was changed. It is also called at
-// once where apply fails for lack of resources: nobody knows then whether the kernel has made the
-// change and could not say so.
+// set is Do for a change with an undo that is harmless if the change was not made. If apply fails for
+// lack of resources, set calls undo at once: the kernel may have made the change without being able
+// to report it.
 func (tx *Tx) set(op string, apply, undo func() error) error {
 	return tx.Do(op, func() error {
 		err := apply()

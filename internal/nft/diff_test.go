@@ -186,7 +186,7 @@ func TestDiff(t *testing.T) {
 			conflict: "seat 1 is taken by anne",
 		},
 		{
-			name:     "requests that do not conflict are applied beside one that does",
+			name:     "a conflict does not stop the other requests",
 			have:     []Request{{"anne", []Element{Seat("1")}}},
 			want:     []Request{{"bert", []Element{Seat("1")}}, {"carl", []Element{Seat("2")}}},
 			changes:  []string{"+seats: 2 carl"},
@@ -202,7 +202,7 @@ func TestDiff(t *testing.T) {
 			},
 		},
 		{
-			name: "an owner whose address stays loses the others",
+			name: "an owner that keeps one address loses the rest",
 			have: []Request{masq(t, "a", "10.1.2.3/24", "10.1.2.4/24")},
 			want: []Request{masq(t, "a", "10.1.2.3/24")},
 			changes: []string{
@@ -376,7 +376,7 @@ func TestInverse(t *testing.T) {
 			deleted: true,
 		},
 		{
-			name:   "dropped conditions come back",
+			name:   "dropped conditions are restored",
 			have:   []Request{onPort(t, "c/net1", "10.1.0.2:80", "10.0.0.1")},
 			undone: onPort(t, "c/net1", "10.1.0.2:80"),
 			changes: []string{

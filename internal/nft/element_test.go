@@ -118,7 +118,7 @@ func TestFullSet(t *testing.T) {
 	h.expect()
 }
 
-// Rule sets share a transaction, and what is in it twice is there once.
+// Rule sets share a transaction, and an element that several owners request exists once.
 func TestManyClaims(t *testing.T) {
 	t.Parallel()
 	h := newHotel(t)

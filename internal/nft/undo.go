@@ -16,7 +16,7 @@ func inverse(done []change, have *state) (c changes) {
 			var targets []chain
 			for _, ch := range group {
 				if ch.set == set {
-					back.invert(ch, have)
+					back.revert(ch, have)
 					targets = append(targets, ch.drop...)
 				}
 			}
@@ -44,21 +44,21 @@ func bySkeleton(list []change) (groups [][]change) {
 	return groups
 }
 
-// invert adds the inverse of ch. An element that ch added belongs to another owner, or is gone, if
-// it does not exist as it was added: then invert does not restore its predecessor either.
-func (back *change) invert(ch change, have *state) {
-	added := ch.add
-	if ch.set.references != "" { // countReferences removes the rest if nothing references it
-		added = ch.switched
+// revert adds the inverse of done to ch. An element that done added belongs to another owner, or is
+// gone, if it does not exist as it was added: then revert does not restore its predecessor either.
+func (ch *change) revert(done change, have *state) {
+	added := done.add
+	if done.set.references != "" { // countReferences removes the rest if nothing references it
+		added = done.switched
 	}
-	still := slices.DeleteFunc(have.lookupAll(ch.set, added), func(x nftmsg.Element) bool {
+	still := slices.DeleteFunc(have.lookupAll(done.set, added), func(x nftmsg.Element) bool {
 		return !contains(added, x)
 	})
-	back.del = append(back.del, still...)
-	for _, x := range ch.del {
-		now := have.lookup(ch.set, x.Key)
-		if now == nil && len(still) == len(added) || now != nil && contains(back.del, *now) {
-			back.add = append(back.add, x)
+	ch.del = append(ch.del, still...)
+	for _, x := range done.del {
+		now := have.lookup(done.set, x.Key)
+		if now == nil && len(still) == len(added) || now != nil && contains(ch.del, *now) {
+			ch.add = append(ch.add, x)
 		}
 	}
 }
