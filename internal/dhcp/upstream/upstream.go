@@ -73,10 +73,13 @@ type conn struct {
 }
 
 func (c *conn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	if c.read.Add(int64(n)) > maxBytes {
-		err = errors.New("request is too long")
+	left := maxBytes - c.read.Load()
+	if left <= 0 {
+		c.cancel()
+		return 0, errors.New("request is too long")
 	}
+	n, err := c.Conn.Read(b[:min(int64(len(b)), left)])
+	c.read.Add(int64(n))
 	if err != nil {
 		c.cancel()
 	}
