@@ -30,8 +30,8 @@ const undoBudget = 10 * time.Second
 // another plugin may still provide.
 type Maker interface {
 	plugin.Configuration
-	attachCommon() *Common
-	masq() *Masq // of a configuration that embeds one
+	interface{ attachCommon() *Common }
+	interface{ masq() *Masq } // of a configuration that embeds one
 
 	// Options returns how the flow brings the container's interface up.
 	Options() Options
