@@ -87,7 +87,7 @@ func (s *Session) masqBackendInPlace(nets []netip.Prefix) (Backend, error) {
 	if b := s.masq.backend(); b != Auto {
 		return b, nil
 	}
-	entries, err := s.masq.details().masq().Entries(nets...)
+	entries, err := s.masq.details().masq().Elements(nets...)
 	if err != nil {
 		return "", err
 	}

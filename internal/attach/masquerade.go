@@ -120,8 +120,8 @@ func (s *Session) masqueradeBy(backend Backend, nets []netip.Prefix) error {
 // release removes the entries of the ruleset that masquerade for attachments that are gone.
 func (s *Session) release(g Gone) error {
 	var errs []error
-	for _, concern := range []*kernel.Concern{nft.Masquerading, nft.Dropping} {
-		_, err := s.Host.Release(concern, g.Tag)
+	for _, ruleSet := range []*kernel.RuleSet{nft.Masquerading, nft.Dropping} {
+		_, err := s.Host.Remove(ruleSet, g.Tag)
 		errs = append(errs, kernel.UnlessNoNFT(err))
 	}
 	return errors.Join(errs...)
@@ -139,7 +139,7 @@ func (s *Session) CheckMasquerade() error {
 	var missing []netip.Addr
 	nets := d.masqueraded(s.PrevIPs())
 	for _, address := range nets {
-		entries, err := d.masq().Entries(address)
+		entries, err := d.masq().Elements(address)
 		if err != nil {
 			return err
 		}

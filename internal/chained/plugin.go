@@ -19,11 +19,11 @@ type Traits struct {
 	Contained bool
 
 	NoPrev   NoPrev
-	Concerns []*kernel.Concern // of the entries of a [Ruler]: where DEL and GC look for them
+	RuleSets []*kernel.RuleSet // of the entries of a [Ruler]: where DEL and GC look for them
 
 	// Holds returns an entry that is there if an owner, by its tag, has any: then DEL of an attachment that has none takes
 	// one question. nil: there is none.
-	Holds func(tag string) kernel.Entry
+	Holds func(tag string) kernel.Element
 }
 
 // NoPrev are the messages of ADD and CHECK without a previous result, in the words of the upstream plugin. Check is Add where

@@ -15,7 +15,7 @@ import (
 // rules of iptables and sources of firewalld; Sandbox is then as on CHECK.
 type Ruler interface {
 	// Rules returns the entries of the attachment.
-	Rules(*Session) ([]kernel.Entry, error)
+	Rules(*Session) ([]kernel.Element, error)
 
 	// Released is called with the entries that DEL or GC have removed.
 	Released(context.Context, *Session, []kernel.Held) error
@@ -32,7 +32,7 @@ type Ruler interface {
 }
 
 // rules returns the entries of the Ruler, none if the Decorator is no Ruler.
-func (p *Plugin) rules(s *Session) ([]kernel.Entry, error) {
+func (p *Plugin) rules(s *Session) ([]kernel.Element, error) {
 	if r, ok := p.Decorator.(Ruler); ok {
 		return r.Rules(s)
 	}
@@ -47,12 +47,12 @@ func (p *Plugin) claim(s *Session) error {
 		return err
 	}
 	for {
-		err := s.Host.Claim(s.Type+" rules", s.Tag, entries)
-		var taken *kernel.TakenError
+		err := s.Host.Apply(s.Type+" rules", s.Tag, entries)
+		var taken *kernel.ConflictError
 		if !errors.As(err, &taken) {
 			return err
 		}
-		if free, wrong := s.TakeOver(p.Concerns, taken.Holder, taken.To); !free {
+		if free, wrong := s.TakeOver(p.RuleSets, taken.Holder, taken.To); !free {
 			return errors.Join(told(err), wrong)
 		}
 	}
@@ -60,7 +60,7 @@ func (p *Plugin) claim(s *Session) error {
 
 // told says in the words of the protocol who has what is wanted.
 func told(err error) error {
-	var taken *kernel.TakenError
+	var taken *kernel.ConflictError
 	if errors.As(err, &taken) {
 		return Taken(taken.What, taken.Holder)
 	}
@@ -95,13 +95,13 @@ func (p *Plugin) verifyRules(ctx context.Context, s *Session) error {
 // release removes the entries of attachments that are gone. A kernel without nftables has none.
 func (p *Plugin) release(ctx context.Context, s *Session, gone Gone) error {
 	var errs []error
-	for _, concern := range p.Concerns {
+	for _, ruleSet := range p.RuleSets {
 		var held []kernel.Held
 		var err error
 		if p.Holds != nil && !gone.All() {
-			held, err = s.Host.ReleaseIf(p.Holds(s.Tag), concern, gone.Tag)
+			held, err = s.Host.RemoveIf(p.Holds(s.Tag), ruleSet, gone.Tag)
 		} else {
-			held, err = s.Host.Release(concern, gone.Tag)
+			held, err = s.Host.Remove(ruleSet, gone.Tag)
 		}
 		errs = append(errs, kernel.UnlessNoNFT(err))
 		if r, ok := p.Decorator.(Ruler); ok && len(held) > 0 {

@@ -188,7 +188,7 @@ func TestGuardWithinTransaction(t *testing.T) {
 	}
 	must(t, b.tx.Rollback())
 	b.unchanged(t, before)
-	held, err := b.host.ReleaseIf(nft.GuardedPort("veth0"), nft.Guarding, func(tag string) bool { return tag == "first" })
+	held, err := b.host.RemoveIf(nft.GuardedPort("veth0"), nft.Guarding, func(tag string) bool { return tag == "first" })
 	if len(held) != 2 || err != nil {
 		t.Errorf("removed %v, %v", held, err)
 	}
@@ -210,7 +210,7 @@ func BenchmarkRemoveNothing(b *testing.B) {
 			return s.host.Prune(kernel.Pruning{Table: kernel.Table{Family: nft.INet, Name: "cni_plugins_masquerade"}, Base: "masq_checks"})
 		},
 		"guard": func() error {
-			_, err := s.host.ReleaseIf(nft.GuardedPort("absent"), nft.Guarding, never)
+			_, err := s.host.RemoveIf(nft.GuardedPort("absent"), nft.Guarding, never)
 			return err
 		},
 		"guards of the reference plugin": func() error {

@@ -115,7 +115,7 @@ func onPort(t *testing.T, owner, address string, clients ...string) Request {
 	container, _, _ := strings.Cut(owner, "/")
 	p := Publication{
 		Mappings: []Mapping{{Protocol: unix.IPPROTO_TCP, First: 8080, Last: 8080, To: netip.MustParseAddrPort(address)}},
-		Kin:      func(other string) bool { return strings.HasPrefix(other, container+"/") },
+		Shares:   func(other string) bool { return strings.HasPrefix(other, container+"/") },
 	}
 	for _, client := range clients {
 		p.When4 = from(client)

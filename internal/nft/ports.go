@@ -33,11 +33,11 @@ type Publication struct {
 	// could not answer otherwise: the client is in the same network or has a loopback address.
 	Hairpins []Hairpin
 
-	// Kin reports whether another owner's mapping of the same ports suffices, because it leads to
+	// Shares reports whether another owner's mapping of the same ports suffices, because it leads to
 	// the same container through another network. The first owner holds the ports; when its
 	// elements are removed, they pass to the second. A third gets them only when it is applied
-	// again. Mappings with conditions are never shared. A nil Kin shares with no owner.
-	Kin func(tag string) bool
+	// again. Mappings with conditions are never shared. A nil Shares shares with no owner.
+	Shares func(tag string) bool
 
 	// When4 and When6 are the conditions of the mappings. The zero value is always met.
 	When4, When6 Condition
@@ -110,7 +110,7 @@ func Publish(tag string, p Publication) ([]Element, error) {
 	for _, m := range merged(p.Mappings) {
 		e := portsOf(m.To.Addr()).mapping(m)
 		if p.When4.always() && p.When6.always() {
-			e.shares = p.Kin
+			e.shares = p.Shares
 		}
 		list = append(list, e)
 	}

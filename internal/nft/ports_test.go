@@ -374,7 +374,7 @@ func TestKin(t *testing.T) {
 	kin := func(tag string) bool { return tag == "a" || tag == "b" || tag == "z" }
 	claim := func(tag string, p nft.Publication) nft.Request {
 		if kin(tag) {
-			p.Kin = kin
+			p.Shares = kin
 		}
 		entries, err := nft.Publish(tag, p)
 		must(t, err)

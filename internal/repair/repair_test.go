@@ -44,11 +44,11 @@ func (w *wall) VerifyReference(context.Context, *call) error {
 	return errors.New("no bricks of others")
 }
 func (w *wall) Move(context.Context, *call, bool) ([]session.Move, error) { return nil, nil }
-func (w *wall) Rules(s *call) (entries []kernel.Entry, err error) {
+func (w *wall) Rules(s *call) (entries []kernel.Element, err error) {
 	if w.Broken == "rules" {
 		return nil, errors.New("no such rules")
 	}
-	return nft.Masquerade(s.Prev.IPs[0].Address)
+	return nft.Masq{}.Elements(s.Prev.IPs[0].Address)
 }
 
 func (w *wall) Restore(_ context.Context, s *call, of session.Step) ([]string, error) {
@@ -91,7 +91,7 @@ func newRig(t *testing.T) *rig {
 	if err := os.Symlink(self, r.path); err != nil {
 		t.Fatal(err)
 	}
-	traits := chained.Traits{Concerns: []*kernel.Concern{nft.Masquerading}}
+	traits := chained.Traits{RuleSets: []*kernel.RuleSet{nft.Masquerading}}
 	r.defs = []plugin.Definition{
 		chained.Define(plugin.Info{Name: "wall", Role: plugin.RoleChained}, traits, func() chained.Decorator {
 			return &wall{log: &r.log, net: r.Net}

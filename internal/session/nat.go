@@ -12,20 +12,20 @@ import (
 // natHint says what helps where no backend works.
 const natHint = "load the kernel module nf_tables, or install iptables and load the module iptable_nat"
 
-// Usable returns nil if the kernel has nftables. ADD makes what the concern needs, which fails if the
+// Usable returns nil if the kernel has nftables. ADD makes what the rule set needs, which fails if the
 // kernel lacks a part of it. CHECK and repair only ask: a try in another namespace would take 15 ms for
 // each attachment of the host.
-func (s *Session) Usable(concern *kernel.Concern) error {
+func (s *Session) Usable(ruleSet *kernel.RuleSet) error {
 	if s.Command == cni.Add {
-		return s.Host.Build(concern)
+		return s.Host.Build(ruleSet)
 	}
 	return s.Host.NFTAvailable()
 }
 
 // ChooseNAT chooses the backend for what an option of the configuration leaves open, and logs the
 // choice with its reason. See [kernel.Space.ChooseNAT].
-func (s *Session) ChooseNAT(option string, concern *kernel.Concern, queries ...kernel.NATQuery) (kernel.NATChoice, error) {
-	choice, err := s.Host.ChooseNAT(s.Usable(concern), queries...)
+func (s *Session) ChooseNAT(option string, ruleSet *kernel.RuleSet, queries ...kernel.NATQuery) (kernel.NATChoice, error) {
+	choice, err := s.Host.ChooseNAT(s.Usable(ruleSet), queries...)
 	if errors.Is(err, kernel.ErrNoNAT) {
 		return choice, cni.Errorf(cni.CodeUnsupportedField, "%s: %w", option, err).WithDetails(natHint)
 	}
@@ -63,10 +63,10 @@ func (s *Session) WarnOfMoves(moves []Move, err error) {
 	}
 }
 
-// NATStatus returns nil if a backend works for the concern, else an error for STATUS with
+// NATStatus returns nil if a backend works for the rule set, else an error for STATUS with
 // [cni.CodeNotAvailable].
-func NATStatus(ctx context.Context, concern *kernel.Concern) error {
-	err := kernel.Buildable(ctx, concern)
+func NATStatus(ctx context.Context, ruleSet *kernel.RuleSet) error {
+	err := kernel.Buildable(ctx, ruleSet)
 	if err == nil {
 		return nil
 	}
@@ -77,10 +77,10 @@ func NATStatus(ctx context.Context, concern *kernel.Concern) error {
 	return nil
 }
 
-// AdviseNAT returns the sentence of [plugin.Advisor] about the backend for a concern, none if it is
+// AdviseNAT returns the sentence of [plugin.Advisor] about the backend for a rule set, none if it is
 // nftables.
-func AdviseNAT(ctx context.Context, concern *kernel.Concern, queries ...kernel.NATQuery) ([]string, error) {
-	choice, err := kernel.SuitableNAT(ctx, concern, queries...)
+func AdviseNAT(ctx context.Context, ruleSet *kernel.RuleSet, queries ...kernel.NATQuery) ([]string, error) {
+	choice, err := kernel.SuitableNAT(ctx, ruleSet, queries...)
 	switch {
 	case err != nil:
 		return nil, err

@@ -42,9 +42,9 @@ func Tagged(tag string) (a cni.Attachment, ok bool) {
 	return a, a.Tag() == tag
 }
 
-// TakeOver removes what the owner of a tag has of some concerns if its container no longer exists, and
+// TakeOver removes what the owner of a tag has of some rule sets if its container no longer exists, and
 // reports whether it did. to is the address of that container.
-func (s *Session) TakeOver(concerns []*kernel.Concern, tag string, to netip.Addr) (bool, error) {
+func (s *Session) TakeOver(ruleSets []*kernel.RuleSet, tag string, to netip.Addr) (bool, error) {
 	is := func(alias string) bool { return alias == tag }
 	if gone, err := s.Vanished(is, to); !gone {
 		return false, err
@@ -61,8 +61,8 @@ func (s *Session) TakeOver(concerns []*kernel.Concern, tag string, to netip.Addr
 		return !alive && err == nil
 	}
 	taken := false
-	for _, concern := range concerns {
-		held, err := s.Host.Release(concern, match)
+	for _, ruleSet := range ruleSets {
+		held, err := s.Host.Remove(ruleSet, match)
 		errs, taken = append(errs, err), taken || len(held) > 0
 	}
 	if taken {

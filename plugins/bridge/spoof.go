@@ -19,10 +19,10 @@ func (c *Config) Remove(s *attach.Session, gone attach.Gone, deleteLinks func() 
 	deleted := deleteLinks()
 	var ours, theirs error
 	if gone.All() {
-		_, ours = s.Host.Release(nft.Guarding, gone.Tag)
+		_, ours = s.Host.Remove(nft.Guarding, gone.Tag)
 		theirs = collectReferenceGuards(s)
 	} else {
-		_, ours = s.Host.ReleaseIf(nft.GuardedPort(attach.HostName(gone.One)), nft.Guarding, gone.Tag)
+		_, ours = s.Host.RemoveIf(nft.GuardedPort(attach.HostName(gone.One)), nft.Guarding, gone.Tag)
 		theirs = removeReferenceGuard(s, referenceGuard(gone.One))
 	}
 	return errors.Join(deleted, kernel.UnlessNoNFT(ours), kernel.UnlessNoNFT(theirs))

@@ -97,7 +97,7 @@ func (c *Config) Status(ctx context.Context, _ *plugin.Call) error {
 
 // Rules admits the addresses and, with a policy, isolates what they are behind, whatever the backend. Where the kernel has no
 // nftables, iptables and firewalld let through all the same, but of them only iptables can isolate.
-func (c *Config) Rules(s *chained.Session) ([]kernel.Entry, error) {
+func (c *Config) Rules(s *chained.Session) ([]kernel.Element, error) {
 	if c.Backend != backendNFT && (c.open() || c.Backend != backendFirewalld) {
 		if err := s.Host.NFTAvailable(); errors.Is(err, kernel.ErrNoNFT) {
 			return nil, nil
@@ -111,7 +111,7 @@ func (c *Config) Rules(s *chained.Session) ([]kernel.Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	more, err := isolation.Entries(s.Tag)
+	more, err := isolation.Elements(s.Tag)
 	return append(entries, more...), err
 }
 

@@ -40,8 +40,8 @@ func (c *Config) Remove(ctx context.Context, s *chained.Session, gone chained.Go
 	if err := errors.Join(r.addresses(ctx, addrs), r.interfaces(ifaces)); err != nil {
 		return err
 	}
-	for _, concern := range []*kernel.Concern{nft.Filtering, nft.PortIsolation} {
-		_, failed := s.Host.Release(concern, gone.Tag)
+	for _, ruleSet := range []*kernel.RuleSet{nft.Filtering, nft.PortIsolation} {
+		_, failed := s.Host.Remove(ruleSet, gone.Tag)
 		err = errors.Join(err, kernel.UnlessNoNFT(failed))
 	}
 	if !r.shared {

@@ -41,7 +41,7 @@ func (c *Config) backendOf(s *chained.Session) (Backend, error) {
 
 // inPlace returns the backend that forwards for the attachment, "" if none does.
 func (c *Config) inPlace(s *chained.Session) (Backend, error) {
-	entries, err := nft.Publish(s.Tag, nft.Publication{Mappings: c.maps, Kin: s.SameContainer})
+	entries, err := nft.Publish(s.Tag, nft.Publication{Mappings: c.maps, Shares: s.SameContainer})
 	if err != nil || len(entries) == 0 {
 		return "", err
 	}
@@ -103,7 +103,7 @@ func (c *Config) Move(_ context.Context, s *chained.Session, dryRun bool) ([]ses
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Host.Claim("guard the loopback addresses", s.Tag, guard); err != nil { // releases the ports
+	if err := s.Host.Apply("guard the loopback addresses", s.Tag, guard); err != nil { // releases the ports
 		return nil, err
 	}
 	return moves, c.moved(s, iptablesBackend)
@@ -193,7 +193,7 @@ func releaseOthers(s *chained.Session) error {
 	if !slices.ContainsFunc(held, forwards) {
 		return nil
 	}
-	_, err = s.Host.Release(nft.Publishing, func(tag string) bool { return tag == s.Tag })
+	_, err = s.Host.Remove(nft.Publishing, func(tag string) bool { return tag == s.Tag })
 	return err
 }
 

@@ -65,8 +65,8 @@ func (c *Config) refusePublished(s *chained.Session) error {
 		if i < 0 {
 			continue
 		}
-		concerns := []*kernel.Concern{nft.Publishing}
-		if gone, err := s.TakeOver(concerns, h.Comment, theirs.To.Addr()); !gone {
+		ruleSets := []*kernel.RuleSet{nft.Publishing}
+		if gone, err := s.TakeOver(ruleSets, h.Comment, theirs.To.Addr()); !gone {
 			return errors.Join(chained.Taken(c.maps[i].String(), h.Comment), err)
 		}
 		free = append(free, h.Comment)

@@ -39,12 +39,12 @@ func (c *Config) fromLoopback() (to netip.Addr, ok bool) {
 
 // loopbackGuard returns what the backend iptables needs of the ruleset: an entry, with which the guard of the loopback
 // addresses comes. Where the kernel has no nftables there is no guard.
-func (c *Config) loopbackGuard(s *chained.Session) ([]kernel.Entry, error) {
+func (c *Config) loopbackGuard(s *chained.Session) ([]kernel.Element, error) {
 	if _, ok := c.fromLoopback(); !ok {
 		return nil, nil
 	}
 	if err := s.Usable(nft.Publishing); err != nil {
 		return nil, kernel.UnlessNoNFT(err)
 	}
-	return []kernel.Entry{nft.Publisher(s.Tag)}, nil
+	return []kernel.Element{nft.Publisher(s.Tag)}, nil
 }

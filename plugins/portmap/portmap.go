@@ -24,7 +24,7 @@ var Plugin = chained.Define(plugin.Info{
 	Doc:          doc,
 }, chained.Traits{
 	NoPrev:   chained.NoPrev{Check: "Required prevResult missing"},
-	Concerns: []*kernel.Concern{nft.Publishing},
+	RuleSets: []*kernel.RuleSet{nft.Publishing},
 	Holds:    nft.Publisher,
 }, func() chained.Decorator { return new(Config) })
 
@@ -55,7 +55,7 @@ func (c *Config) prepare(s *chained.Session) (bool, error) {
 }
 
 // Rules implements [chained.Ruler].
-func (c *Config) Rules(s *chained.Session) ([]kernel.Entry, error) {
+func (c *Config) Rules(s *chained.Session) ([]kernel.Element, error) {
 	if ok, err := c.prepare(s); !ok {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func (c *Config) Rules(s *chained.Session) ([]kernel.Entry, error) {
 	if backend == iptablesBackend {
 		return c.loopbackGuard(s)
 	}
-	p := nft.Publication{Mappings: c.maps, Hairpins: c.hairpins(), Kin: s.SameContainer}
+	p := nft.Publication{Mappings: c.maps, Hairpins: c.hairpins(), Shares: s.SameContainer}
 	if p.When4, p.When6, err = c.conditions(); err != nil {
 		return nil, err
 	}

@@ -15,11 +15,11 @@ import (
 	"github.com/tenon-cni/tenon/invoke"
 )
 
-// rules are the entries of a concern in the ruleset of the host.
-func (p *play) rules(ctx context.Context, concern *kernel.Concern) ([]string, error) {
+// rules are the entries of a rule set in the ruleset of the host.
+func (p *play) rules(ctx context.Context, ruleSet *kernel.RuleSet) ([]string, error) {
 	var rules []string
 	err := change(ctx, p.host, func(s *kernel.Space) error {
-		held, err := s.Held(concern)
+		held, err := s.Held(ruleSet)
 		for _, h := range held {
 			rules = append(rules, h.Text)
 		}
@@ -44,8 +44,8 @@ func (p *play) flush(ctx context.Context) error {
 	}
 	everybody := func(string) bool { return true }
 	err = change(ctx, p.host, func(s *kernel.Space) error {
-		_, err := s.Release(nft.Masquerading, everybody)
-		_, err2 := s.Release(nft.Publishing, everybody)
+		_, err := s.Remove(nft.Masquerading, everybody)
+		_, err2 := s.Remove(nft.Publishing, everybody)
 		return errors.Join(err, err2)
 	})
 	if err != nil {

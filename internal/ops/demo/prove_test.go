@@ -45,7 +45,7 @@ func TestProveFindsWhatIsLeft(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = change(t.Context(), testnet.NS(t, n.Host), func(s *kernel.Space) error { return s.Claim("publish", "tag", entries) })
+			err = change(t.Context(), testnet.NS(t, n.Host), func(s *kernel.Space) error { return s.Apply("publish", "tag", entries) })
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -130,13 +130,13 @@ func (p *Plan) Blocked() []Attachment {
 func (p *Plan) judge(rules kernel.Ruleset) {
 	unknown := map[string]bool{}
 	ends := map[string]bool{}
-	for concern, list := range rules.Held {
+	for ruleSet, list := range rules.Held {
 		for _, h := range list {
 			if !p.tags[h.Comment] {
 				unknown[h.Comment] = true
 				continue
 			}
-			if what, ok := withoutCounterpart[concern]; ok && p.kept(h.Comment) {
+			if what, ok := withoutCounterpart[ruleSet]; ok && p.kept(h.Comment) {
 				ends[fmt.Sprintf("%s of %s", what, owner(h.Comment))] = true
 			}
 		}
@@ -151,7 +151,7 @@ func (p *Plan) judge(rules kernel.Ruleset) {
 	slices.Sort(p.Ends)
 }
 
-// withoutCounterpart names protections that the upstream plugins do not have, by the name of the concern.
+// withoutCounterpart names protections that the upstream plugins do not have, by the name of the rule set.
 var withoutCounterpart = map[string]string{
 	"guard":          "MAC anti-spoofing (macspoofchk)",
 	"port isolation": "isolation of bridge ports",
