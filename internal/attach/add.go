@@ -102,12 +102,12 @@ func (p *Plugin) complete(s *Session, r *cni.Result, inherits bool) *cni.Result 
 // refuseRouters lets no router advertisement in: not from when the interface comes up, which IPAM may do that looks for
 // a server. IPAM that wants them says so then.
 func (s *Session) refuseRouters() error {
-	return s.Sandbox.Sysctls([]kernel.Setting{{Key: "net/ipv6/conf/" + s.IfName + "/accept_ra", Value: "0", Optional: true}})
+	return s.Sandbox.Sysctl.SetAll([]kernel.Setting{{Key: "net/ipv6/conf/" + s.IfName + "/accept_ra", Value: "0", Optional: true}})
 }
 
 // bringUp applies to the container's interface what the result says of it.
 func (p *Plugin) bringUp(ctx context.Context, s *Session, o Options, index int, r *cni.Result) error {
-	link, err := s.Sandbox.Link(s.IfName)
+	link, err := s.Sandbox.Links.ByName(s.IfName)
 	if err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (p *Plugin) bringUp(ctx context.Context, s *Session, o Options, index int, 
 // up sets the container's interface up. One with a MAC address of its own may have to wait until the kernel has deleted the
 // interface of a namespace that vanished without DEL.
 func (s *Session) up(link kernel.Link) error {
-	return s.Sandbox.Retry(link, s.Host, func() error { return s.Sandbox.Up(link) })
+	return s.Sandbox.Links.Retry(link, s.Host, func() error { return s.Sandbox.Links.Up(link) })
 }
 
 // inherit gives the container's interface what the plugins before have got addresses for.
@@ -197,7 +197,7 @@ func (p *Plugin) apply(ctx context.Context, s *Session, o Options, link kernel.L
 		return err
 	}
 	if has6(mine) {
-		if err := s.Sandbox.WaitDAD(ctx, link); err != nil {
+		if err := s.Sandbox.Addrs.WaitDAD(ctx, link); err != nil {
 			return err
 		}
 	}
@@ -213,7 +213,7 @@ func (p *Plugin) apply(ctx context.Context, s *Session, o Options, link kernel.L
 			s.Log.Warn("route is left out: the kernel has no IPv6 routes through an IPv4 gateway", "dst", rt.Dst, "gw", k.GW)
 			continue
 		}
-		if err := s.Sandbox.AddRoute(link, k); err != nil {
+		if err := s.Sandbox.Routes.Add(link, k); err != nil {
 			if errors.Is(err, unix.ENETUNREACH) {
 				return cni.Errorf(cni.CodeInvalidConfig, "%w", err).WithDetails("the gateway is in none of the interface's networks")
 			}
@@ -229,7 +229,7 @@ func give(s *Session, o Options, link kernel.Link, ips []cni.IP) error {
 	if err != nil {
 		return err
 	}
-	err = s.Sandbox.Sysctls(settings(s.IfName, ips, o))
+	err = s.Sandbox.Sysctl.SetAll(settings(s.IfName, ips, o))
 	if errors.Is(err, fs.ErrNotExist) {
 		return cni.Errorf(cni.CodeInvalidConfig, "IPv6 addresses: this kernel has no IPv6").
 			WithDetails("it was built or started without (ipv6.disable=1)")
@@ -237,16 +237,16 @@ func give(s *Session, o Options, link kernel.Link, ips []cni.IP) error {
 	if err != nil {
 		return err
 	}
-	add := s.Sandbox.AddAddr
+	add := s.Sandbox.Addrs.Add
 	if o.DAD == DADOptimistic {
-		add = s.Sandbox.AddOptimistic
+		add = s.Sandbox.Addrs.AddOptimistic
 	}
 	for _, ip := range ips {
 		if slices.Contains(auto, ip.Address) {
 			continue
 		}
 		// The kernel lets no two ipvlans of a parent have one address.
-		err := s.Sandbox.Retry(link, s.Host, func() error { return add(link, ip.Address) })
+		err := s.Sandbox.Links.Retry(link, s.Host, func() error { return add(link, ip.Address) })
 		if err != nil {
 			return err
 		}
@@ -260,7 +260,7 @@ func autoconfigured(s *Session, link kernel.Link, ips []cni.IP) ([]netip.Prefix,
 	if !link.Up || !has6(ips) {
 		return nil, nil
 	}
-	a, err := s.Sandbox.Autoconf(link)
+	a, err := s.Sandbox.Addrs.Autoconf(link)
 	return slices.DeleteFunc(a.Addrs, func(p netip.Prefix) bool {
 		return !slices.ContainsFunc(ips, func(ip cni.IP) bool { return ip.Address == p })
 	}), err
@@ -277,7 +277,7 @@ func announce(s *Session, link kernel.Link, ips []cni.IP, o Options) error {
 		if ip.Address.Addr().Is4() {
 			continue
 		}
-		if err := s.Sandbox.Advertise(link, ip.Address.Addr()); err != nil {
+		if err := s.Sandbox.Addrs.Advertise(link, ip.Address.Addr()); err != nil {
 			return err
 		}
 	}

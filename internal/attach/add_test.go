@@ -507,7 +507,7 @@ func TestPanic(t *testing.T) {
 func TestMakerWithoutInterface(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, pair{make: func(_ context.Context, s *session) ([]cni.Interface, error) {
-		inside, _, err := s.Sandbox.AddVeth(kernel.Veth{Name: "other", Host: s.Host, HostName: s.HostName(), Alias: s.Tag})
+		inside, _, err := s.Sandbox.Links.AddVeth(kernel.Veth{Name: "other", Host: s.Host, HostName: s.HostName(), Alias: s.Tag})
 		return []cni.Interface{{Name: inside.Name, Sandbox: s.Netns}}, err
 	}}, nil)
 	before := b.state()

@@ -46,11 +46,11 @@ func (p *pair) Make(ctx context.Context, s *session) ([]cni.Interface, error) {
 	if p.make != nil {
 		return p.make(ctx, s)
 	}
-	inside, host, err := s.Sandbox.AddVeth(kernel.Veth{Name: s.IfName, Host: s.Host, HostName: s.HostName(), Alias: s.Tag})
+	inside, host, err := s.Sandbox.Links.AddVeth(kernel.Veth{Name: s.IfName, Host: s.Host, HostName: s.HostName(), Alias: s.Tag})
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Host.Up(host); err != nil {
+	if err := s.Host.Links.Up(host); err != nil {
 		return nil, err
 	}
 	return []cni.Interface{{Name: host.Name, MAC: host.MAC.String()}, {Name: inside.Name, MAC: inside.MAC.String(), Sandbox: s.Netns}}, nil

@@ -55,22 +55,22 @@ func (b *bench) advertised(t *testing.T, ctx context.Context, accept bool, patie
 	}
 	defer space.Close()
 	defer tx.Keep()
-	link, err := space.Link("eth0")
+	link, err := space.Links.ByName("eth0")
 	if err == nil && accept {
-		err = space.Sysctl("net/ipv6/conf/eth0/accept_ra", "2")
+		err = space.Sysctl.Set("net/ipv6/conf/eth0/accept_ra", "2")
 	}
 	if err == nil {
-		err = space.Up(link)
+		err = space.Links.Up(link)
 	}
 	if err != nil {
 		return found, err
 	}
 	wait, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if err := space.WaitAutoconf(wait, link); err != nil && (accept || !errors.Is(err, context.DeadlineExceeded)) {
+	if err := space.Addrs.WaitAutoconf(wait, link); err != nil && (accept || !errors.Is(err, context.DeadlineExceeded)) {
 		return found, err
 	}
-	return space.Autoconf(link)
+	return space.Addrs.Autoconf(link)
 }
 
 // TestNoAdvertisements: while IPAM gets addresses over the interface it takes none from routers, which nobody would know of.

@@ -50,7 +50,7 @@ func (p *Plugin) Check(ctx context.Context, c *plugin.Call) error {
 	if o.NoLink {
 		return p.Verify(ctx, s, kernel.Link{})
 	}
-	link, err := s.Sandbox.Link(c.IfName)
+	link, err := s.Sandbox.Links.ByName(c.IfName)
 	if errors.Is(err, kernel.ErrNoLink) {
 		return cni.Rephrase(err, texts.NoLink, c.IfName)
 	}
@@ -71,7 +71,7 @@ func (p *Plugin) Check(ctx context.Context, c *plugin.Call) error {
 	if err := s.checkAddresses(link); err != nil {
 		return err
 	}
-	if err := s.Sandbox.CheckRoutes(link, s.PrevRoutes()); err != nil {
+	if err := s.Sandbox.Routes.Check(link, s.PrevRoutes()); err != nil {
 		return err
 	}
 	return p.Verify(ctx, s, link)
@@ -96,11 +96,11 @@ func CheckMAC(l kernel.Link, want cni.Interface) error {
 }
 
 func (s *Session) checkAddresses(link kernel.Link) error {
-	have, err := s.Sandbox.Addrs(link)
+	have, err := s.Sandbox.Addrs.Of(link)
 	if err != nil {
 		return err
 	}
-	duplicates, err := s.Sandbox.Duplicates(link)
+	duplicates, err := s.Sandbox.Addrs.Duplicates(link)
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (s *Session) checkAddresses(link kernel.Link) error {
 // CheckPair looks at the host's end of a pair whose other end is the container's interface, and returns it: it is up and
 // has the hardware address that the previous result knows.
 func (s *Session) CheckPair(link kernel.Link) (host kernel.Link, err error) {
-	host, err = s.Host.Peer(link)
+	host, err = s.Host.Links.Peer(link)
 	if err != nil {
 		return host, fmt.Errorf("host's end of interface %s: %w", link.Name, err)
 	}

@@ -50,7 +50,7 @@ func (s *Session) settleDefaults(link kernel.Link, r *cni.Result) error {
 	if !slices.ContainsFunc(r.Routes, func(rt cni.Route) bool { return rt.Dst.Bits() == 0 }) {
 		return nil
 	}
-	all, err := s.Sandbox.Routes(kernel.AllTables)
+	all, err := s.Sandbox.Routes.All(kernel.AllTables)
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func slotOf(r kernel.Route) slot {
 
 func (s *Session) refuseDefault(link kernel.Link, first kernel.Route) error {
 	other := fmt.Sprintf("interface %d", first.Link)
-	if l, err := s.Sandbox.LinkByIndex(first.Link); err == nil {
+	if l, err := s.Sandbox.Links.ByIndex(first.Link); err == nil {
 		other = "interface " + l.Name
 	}
 	return cni.Errorf(cni.CodeInvalidConfig, "default route through %s: the container has one through %s (%s)", link.Name, other, first).

@@ -57,7 +57,7 @@ type made struct {
 // find looks for the link of the attachment: for the host-side veth if it has one, else for the interface's name in the
 // container. A link of that name that belongs to another container does not count, nor does one of another kind.
 func (s *Session) find(kind string) (made, error) {
-	host, err := s.Host.Link(s.HostName())
+	host, err := s.Host.Links.ByName(s.HostName())
 	if err == nil && owned(host, s.Attachment()) {
 		return made{host, s.Host, s.Name}, nil
 	}
@@ -65,9 +65,9 @@ func (s *Session) find(kind string) (made, error) {
 	if err != nil && !errors.Is(err, kernel.ErrNoLink) || s.Sandbox == nil {
 		return none, present(err)
 	}
-	link, err := s.Sandbox.Link(s.IfName)
+	link, err := s.Sandbox.Links.ByName(s.IfName)
 	if errors.Is(err, kernel.ErrNoLink) {
-		link, err = s.Sandbox.Link(kernel.TemporaryName(s.Tag))
+		link, err = s.Sandbox.Links.ByName(kernel.TemporaryName(s.Tag))
 	}
 	if err != nil {
 		return none, present(err)
@@ -76,7 +76,7 @@ func (s *Session) find(kind string) (made, error) {
 		return none, nil
 	}
 	aliases := []string{link.Alias}
-	if peer, err := s.Host.Peer(link); err == nil {
+	if peer, err := s.Host.Links.Peer(link); err == nil {
 		aliases = append(aliases, peer.Alias)
 	}
 	for _, alias := range aliases {
@@ -104,7 +104,7 @@ func (m made) delete() error {
 	if m.in == nil {
 		return nil
 	}
-	return m.in.Delete(m.link)
+	return m.in.Links.Delete(m.link)
 }
 
 // GC implements [plugin.Collector]. It removes the links and rules of attachments of this network
@@ -135,12 +135,12 @@ func (s *Session) collect(gone Gone) error {
 	for _, a := range gone.Valid {
 		names[HostName(a)] = true
 	}
-	links, err := s.Host.Links()
+	links, err := s.Host.Links.All()
 	errs := []error{err}
 	for _, l := range links {
 		o, marked := cni.ParseTag(l.Alias)
 		if marked && gone.Owner(o) || !marked && unmarked(l, gone.Network) && !names[l.Name] {
-			errs = append(errs, s.Host.Delete(l))
+			errs = append(errs, s.Host.Links.Delete(l))
 		}
 	}
 	return errors.Join(errs...)

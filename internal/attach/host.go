@@ -12,7 +12,7 @@ import (
 
 // AddVeth makes the container's veth pair. If its name is in use, the message is the upstream plugins' text.
 func (s *Session) AddVeth(v kernel.Veth) (inside, host kernel.Link, err error) {
-	inside, host, err = s.Sandbox.AddVeth(v)
+	inside, host, err = s.Sandbox.Links.AddVeth(v)
 	if errors.Is(err, unix.EEXIST) {
 		err = cni.Rephrase(err, "container veth name (%q) peer provided (%q) already exists", v.Name, v.HostName)
 	}
@@ -21,7 +21,7 @@ func (s *Session) AddVeth(v kernel.Veth) (inside, host kernel.Link, err error) {
 
 // AddLink makes the container's interface. If its name is in use, the message is the upstream plugins' text.
 func (s *Session) AddLink(l kernel.NewLink) (kernel.Link, error) {
-	link, err := s.Sandbox.AddLink(l)
+	link, err := s.Sandbox.Links.Add(l)
 	if errors.Is(err, unix.EEXIST) && !errors.As(err, new(*kernel.VLANTakenError)) {
 		err = cni.Rephrase(err, "failed to rename %s to %q: file exists", l.Kind, l.Name)
 	}
@@ -37,7 +37,7 @@ func (s *Session) Distrust(links ...kernel.Link) error {
 			list = append(list, kernel.Setting{Key: strings.Replace(key, "%", l.Name, 1), Value: "0", Optional: true})
 		}
 	}
-	return s.Host.EnsureSysctls(list)
+	return s.Host.Sysctl.Ensure(list)
 }
 
 // Forward turns on forwarding between the links of the host, for the families of the addresses. It is shared by all
@@ -51,15 +51,15 @@ func (s *Session) Forward(ips []cni.IP) error {
 		}
 		list = append(list, kernel.Setting{Key: key, Value: "1"})
 	}
-	return s.Host.EnsureSysctls(list)
+	return s.Host.Sysctl.Ensure(list)
 }
 
 // Announce makes the kernel tell the neighbours once more whose addresses the container's are, for plugins whose link does
 // not forward yet when the container's interface comes up. It needs [Options.Announce].
 func (s *Session) Announce() error {
-	inside, err := s.Sandbox.Link(s.IfName)
+	inside, err := s.Sandbox.Links.ByName(s.IfName)
 	if err != nil {
 		return err
 	}
-	return s.Sandbox.SetMAC(inside, inside.MAC)
+	return s.Sandbox.Links.SetMAC(inside, inside.MAC)
 }

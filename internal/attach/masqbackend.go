@@ -91,7 +91,7 @@ func (s *Session) masqBackendInPlace(nets []netip.Prefix) (Backend, error) {
 	if err != nil {
 		return "", err
 	}
-	missing, err := s.Host.Missing(s.Tag, entries)
+	missing, err := s.Host.Rules.Missing(s.Tag, entries)
 	if kernel.UnlessNoNFT(err) != nil {
 		return "", err
 	}
@@ -99,7 +99,7 @@ func (s *Session) masqBackendInPlace(nets []netip.Prefix) (Backend, error) {
 		return NFTables, nil
 	}
 	chain := iptablesMasquerade(s.Name, s.ContainerID).Chain
-	if jumps, err := s.Host.IPTablesRules(iptablesJumps(chain)); len(jumps) > 0 || err != nil {
+	if jumps, err := s.Host.Rules.OfIPTables(iptablesJumps(chain)); len(jumps) > 0 || err != nil {
 		return IPTables, err
 	}
 	return s.masqBackend(nets)

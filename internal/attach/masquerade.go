@@ -98,7 +98,7 @@ func (s *Session) Masquerade(ips []cni.IP) error {
 		return s.release(gone)
 	}
 	chain := iptablesMasquerade(s.Name, s.ContainerID).Chain
-	if jumps, err := s.Host.IPTablesRules(iptablesJumps(chain)); len(jumps) == 0 || err != nil {
+	if jumps, err := s.Host.Rules.OfIPTables(iptablesJumps(chain)); len(jumps) == 0 || err != nil {
 		return err
 	}
 	return s.removeIPTables(gone)
@@ -112,16 +112,16 @@ func (s *Session) masqueradeBy(backend Backend, nets []netip.Prefix) error {
 	if backend == IPTables {
 		how := iptablesMasquerade(s.Name, s.ContainerID)
 		how.Exclude = d.ExcludeCIDRs
-		return s.Host.MasqueradeIPTables(how, nets)
+		return s.Host.Rules.MasqueradeIPTables(how, nets)
 	}
-	return s.Host.Masquerade(s.Tag, d.masq(), nets)
+	return s.Host.Rules.Masquerade(s.Tag, d.masq(), nets)
 }
 
 // release removes the entries of the ruleset that masquerade for attachments that are gone.
 func (s *Session) release(g Gone) error {
 	var errs []error
 	for _, ruleSet := range []*kernel.RuleSet{nft.Masquerading, nft.Dropping} {
-		_, err := s.Host.Remove(ruleSet, g.Tag)
+		_, err := s.Host.Rules.Remove(ruleSet, g.Tag)
 		errs = append(errs, kernel.UnlessNoNFT(err))
 	}
 	return errors.Join(errs...)
@@ -143,7 +143,7 @@ func (s *Session) CheckMasquerade() error {
 		if err != nil {
 			return err
 		}
-		absent, err := s.Host.Missing(s.Tag, entries)
+		absent, err := s.Host.Rules.Missing(s.Tag, entries)
 		if kernel.UnlessNoNFT(err) != nil {
 			return err
 		}

@@ -27,7 +27,7 @@ func (s *Session) Parent(name string, inContainer bool) (kernel.Link, *kernel.Sp
 		}
 		return l, space, err
 	}
-	l, err := space.Link(name)
+	l, err := space.Links.ByName(name)
 	if errors.Is(err, kernel.ErrNoLink) {
 		err = cni.Rephrase(cni.Errorf(cni.CodeInvalidConfig, "master: %w in %s", err, where).
 			WithDetails("ip link shows the interfaces there are"), "Link not found")
@@ -63,7 +63,7 @@ func (s *Session) CheckParent(name string, inContainer bool) error {
 // defaultLink finds the link of the default route. Of several it is that of the one the kernel prefers, of a multipath
 // route that of the first hop.
 func defaultLink(space *kernel.Space) (kernel.Link, error) {
-	routes, err := space.Routes(kernel.TableMain)
+	routes, err := space.Routes.All(kernel.TableMain)
 	if err != nil {
 		return kernel.Link{}, err
 	}
@@ -82,7 +82,7 @@ func defaultLink(space *kernel.Space) (kernel.Link, error) {
 		}
 		return found[i].Priority < found[j].Priority
 	})
-	return space.LinkByIndex(found[0].Link)
+	return space.Links.ByIndex(found[0].Link)
 }
 
 // CheckMTU refuses an MTU that a link on that parent cannot have. 0 is that of the parent.

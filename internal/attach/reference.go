@@ -81,7 +81,7 @@ func goneReference(g Gone, comment string) bool {
 
 // removeReference removes the masquerading of the reference plugins, and that of the backend iptables.
 func (s *Session) removeReference(g Gone) error {
-	err := s.Host.Prune(kernel.Pruning{
+	err := s.Host.Rules.Prune(kernel.Pruning{
 		Table: referenceTable, Base: referenceChain,
 		Match: func(r kernel.Rule) bool { return goneReference(g, r.Comment) },
 	})
@@ -96,7 +96,7 @@ func (s *Session) removeIPTables(g Gone) error {
 			container, ok := iptablesContainer(g.Network, r.Comment)
 			return ok && strings.HasPrefix(r.Target, iptablesPrefix) && g.Container(container)
 		}
-		return kernel.UnlessNoNFT(s.Host.RemoveIPTables(what))
+		return kernel.UnlessNoNFT(s.Host.Rules.RemoveIPTables(what))
 	}
 	what.Target = iptablesMasquerade(g.One.Network, g.One.Container).Chain
 	var failed error
@@ -106,7 +106,7 @@ func (s *Session) removeIPTables(g Gone) error {
 		return m
 	})
 	what.Match = func(r kernel.IPTablesRule) bool { return mine()(r.Source) }
-	return errors.Join(kernel.UnlessNoNFT(s.Host.RemoveIPTables(what)), failed)
+	return errors.Join(kernel.UnlessNoNFT(s.Host.Rules.RemoveIPTables(what)), failed)
 }
 
 // ownSources tells which of the addresses that a chain masquerades are those of this attachment: another interface of the
@@ -129,7 +129,7 @@ func (s *Session) ownSources() (mine func(netip.Addr) bool, err error) {
 
 // otherAddresses collects the addresses of other interfaces of the container.
 func (s *Session) otherAddresses(others map[netip.Addr]bool) error {
-	links, err := s.Sandbox.Links()
+	links, err := s.Sandbox.Links.All()
 	if err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (s *Session) otherAddresses(others map[netip.Addr]bool) error {
 		if l.Name == s.IfName {
 			continue
 		}
-		addrs, err := s.Sandbox.Addrs(l)
+		addrs, err := s.Sandbox.Addrs.Of(l)
 		if err != nil {
 			return err
 		}
@@ -152,11 +152,11 @@ func (s *Session) otherAddresses(others map[netip.Addr]bool) error {
 // this attachment.
 func (s *Session) referenceMasquerades() ([]netip.Addr, error) {
 	chain := iptablesMasquerade(s.Name, s.ContainerID).Chain
-	jumps, err := s.Host.IPTablesRules(iptablesJumps(chain))
+	jumps, err := s.Host.Rules.OfIPTables(iptablesJumps(chain))
 	if err != nil {
 		return nil, err
 	}
-	rules, err := s.Host.Rules(referenceTable, referenceChain)
+	rules, err := s.Host.Rules.Of(referenceTable, referenceChain)
 	if err := kernel.UnlessNoNFT(err); err != nil {
 		return nil, err
 	}

@@ -103,14 +103,14 @@ func (p *Plugin) restoreByIPTables(
 // presentIPs returns the addresses of the previous result that the container's interface still has. Without that interface
 // the namespace is another container's by now, and so may be the addresses.
 func (s *Session) presentIPs() ([]cni.IP, error) {
-	link, err := s.Sandbox.Link(s.IfName)
+	link, err := s.Sandbox.Links.ByName(s.IfName)
 	if errors.Is(err, kernel.ErrNoLink) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	have, err := s.Sandbox.Addrs(link)
+	have, err := s.Sandbox.Addrs.Of(link)
 	return slices.DeleteFunc(s.PrevIPs(), func(ip cni.IP) bool {
 		return !slices.ContainsFunc(have, func(p netip.Prefix) bool { return p.Addr() == ip.Address.Addr() })
 	}), err
@@ -126,18 +126,18 @@ func (s *Session) PrevMAC() (net.HardwareAddr, error) {
 			}
 		}
 	}
-	link, err := s.Sandbox.Link(s.IfName)
+	link, err := s.Sandbox.Links.ByName(s.IfName)
 	return link.MAC, err
 }
 
 // HostEnd returns the host's end of the pair that the container's interface is an end of. Without either, or if it is that
 // of another attachment by now, the error wraps [kernel.ErrNoLink].
 func (s *Session) HostEnd() (kernel.Link, error) {
-	link, err := s.Sandbox.Link(s.IfName)
+	link, err := s.Sandbox.Links.ByName(s.IfName)
 	if err != nil {
 		return kernel.Link{}, err
 	}
-	host, err := s.Host.Peer(link)
+	host, err := s.Host.Links.Peer(link)
 	if o, ok := cni.ParseTag(host.Alias); ok && o != s.Attachment().Owner() {
 		return kernel.Link{}, fmt.Errorf("link %q: %w: %q is that of another attachment", s.IfName, kernel.ErrNoLink, host.Name)
 	}

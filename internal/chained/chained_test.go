@@ -92,15 +92,15 @@ func wantError(t *testing.T, err error, says ...string) {
 
 // change marks the interfaces on both sides.
 func change(s *session) error {
-	host, err := s.Host.Link(s.Prev.Interfaces[0].Name)
+	host, err := s.Host.Links.ByName(s.Prev.Interfaces[0].Name)
 	if err != nil {
 		return err
 	}
-	inside, err := s.Sandbox.Link(s.IfName)
+	inside, err := s.Sandbox.Links.ByName(s.IfName)
 	if err != nil {
 		return err
 	}
-	return errors.Join(s.Host.SetAlias(host, s.Tag), s.Sandbox.SetAlias(inside, s.Tag))
+	return errors.Join(s.Host.Links.SetAlias(host, s.Tag), s.Sandbox.Links.SetAlias(inside, s.Tag))
 }
 
 // TestRollback: what Apply has changed in either namespace is taken back if it fails, however it does (PL-ADD-10).

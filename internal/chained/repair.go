@@ -49,14 +49,14 @@ func attached(s *Session) error {
 			return err
 		}
 	}
-	link, err := s.Sandbox.Link(s.IfName)
+	link, err := s.Sandbox.Links.ByName(s.IfName)
 	if errors.Is(err, kernel.ErrNoLink) {
 		return cni.Errorf(cni.CodeUnknownContainer, "%w", err)
 	}
 	if err != nil {
 		return err
 	}
-	have, err := s.Sandbox.Addrs(link)
+	have, err := s.Sandbox.Addrs.Of(link)
 	given := s.PrevIPs()
 	if err != nil || len(given) == 0 || slices.ContainsFunc(given, func(ip cni.IP) bool {
 		return slices.ContainsFunc(have, func(p netip.Prefix) bool { return p.Addr() == ip.Address.Addr() })

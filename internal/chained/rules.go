@@ -47,7 +47,7 @@ func (p *Plugin) claim(s *Session) error {
 		return err
 	}
 	for {
-		err := s.Host.Apply(s.Type+" rules", s.Tag, entries)
+		err := s.Host.Rules.Apply(s.Type+" rules", s.Tag, entries)
 		var taken *kernel.ConflictError
 		if !errors.As(err, &taken) {
 			return err
@@ -78,7 +78,7 @@ func (p *Plugin) verifyRules(ctx context.Context, s *Session) error {
 	if err != nil || len(entries) == 0 {
 		return err
 	}
-	missing, err := s.Host.Missing(s.Tag, entries)
+	missing, err := s.Host.Rules.Missing(s.Tag, entries)
 	if err != nil || len(missing) == 0 {
 		return err
 	}
@@ -99,9 +99,9 @@ func (p *Plugin) release(ctx context.Context, s *Session, gone Gone) error {
 		var held []kernel.Held
 		var err error
 		if p.Holds != nil && !gone.All() {
-			held, err = s.Host.RemoveIf(p.Holds(s.Tag), ruleSet, gone.Tag)
+			held, err = s.Host.Rules.RemoveIf(p.Holds(s.Tag), ruleSet, gone.Tag)
 		} else {
-			held, err = s.Host.Remove(ruleSet, gone.Tag)
+			held, err = s.Host.Rules.Remove(ruleSet, gone.Tag)
 		}
 		errs = append(errs, kernel.UnlessNoNFT(err))
 		if r, ok := p.Decorator.(Ruler); ok && len(held) > 0 {

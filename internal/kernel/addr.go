@@ -8,20 +8,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Addrs lists the addresses of a link with their prefix lengths, both families.
-func (s *Space) Addrs(l Link) ([]netip.Prefix, error) { return s.rt.Addrs(l) }
+// Of lists the addresses of a link with their prefix lengths, both families.
+func (s Addrs) Of(l Link) ([]netip.Prefix, error) { return s.space.rt.Addrs(l) }
 
-// KeptAddrs lists the addresses of a link that somebody has given it for good, see [netlink.Conn.KeptAddrs].
-func (s *Space) KeptAddrs(l Link) ([]netip.Prefix, error) { return s.rt.KeptAddrs(l) }
+// Kept lists the addresses of a link that somebody has given it for good, see [netlink.Conn.KeptAddrs].
+func (s Addrs) Kept(l Link) ([]netip.Prefix, error) { return s.space.rt.KeptAddrs(l) }
 
-// AddAddr adds an address to a link. An IPv4 prefix shorter than /31 gets its broadcast address. The error wraps
+// Add adds an address to a link. An IPv4 prefix shorter than /31 gets its broadcast address. The error wraps
 // [unix.EEXIST] if the link has the address already.
-func (s *Space) AddAddr(l Link, addr netip.Prefix) error { return s.addAddr(l, addr, s.rt.AddAddr) }
+func (s Addrs) Add(l Link, addr netip.Prefix) error {
+	return s.space.addAddr(l, addr, s.space.rt.AddAddr)
+}
 
 // AddOptimistic is AddAddr for an address that can be used while duplicates of it are looked for, where the sysctl
 // optimistic_dad of the link lets it (RFC 4429).
-func (s *Space) AddOptimistic(l Link, addr netip.Prefix) error {
-	return s.addAddr(l, addr, s.rt.AddOptimistic)
+func (s Addrs) AddOptimistic(l Link, addr netip.Prefix) error {
+	return s.space.addAddr(l, addr, s.space.rt.AddOptimistic)
 }
 
 func (s *Space) addAddr(l Link, addr netip.Prefix, add func(Link, netip.Prefix) error) error {
@@ -36,9 +38,9 @@ func (s *Space) addAddr(l Link, addr netip.Prefix, add func(Link, netip.Prefix) 
 // EnsureGateway adds the address of a gateway to a link, unless it is there. An IPv6 address is not checked for
 // duplicates, so that it answers at once. It is not undone: where others share the link they may rely on it from the
 // moment it exists.
-func (s *Space) EnsureGateway(l Link, addr netip.Prefix) (added bool, err error) {
-	err = s.tx.Do(addrOp(l, addr), func() error {
-		err := s.rt.AddGateway(l, addr)
+func (s Addrs) EnsureGateway(l Link, addr netip.Prefix) (added bool, err error) {
+	err = s.space.tx.Do(addrOp(l, addr), func() error {
+		err := s.space.rt.AddGateway(l, addr)
 		if errors.Is(err, unix.EEXIST) {
 			return nil
 		}
@@ -48,12 +50,12 @@ func (s *Space) EnsureGateway(l Link, addr netip.Prefix) (added bool, err error)
 	return added, err
 }
 
-// DelAddr removes an address from a link; one that is gone is as good as removed. Undone by adding it again.
-func (s *Space) DelAddr(l Link, addr netip.Prefix) error {
+// Delete removes an address from a link; one that is gone is as good as removed. Undone by adding it again.
+func (s Addrs) Delete(l Link, addr netip.Prefix) error {
 	existed := false
-	return s.tx.set("delete "+addrOp(l, addr),
+	return s.space.tx.set("delete "+addrOp(l, addr),
 		func() (err error) {
-			existed, err = s.rt.DelAddr(l, addr)
+			existed, err = s.space.rt.DelAddr(l, addr)
 			existed = existed || Exhausted(err)
 			return err
 		},
@@ -61,7 +63,7 @@ func (s *Space) DelAddr(l Link, addr netip.Prefix) error {
 			if !existed {
 				return nil
 			}
-			err := s.rt.AddAddr(l, addr)
+			err := s.space.rt.AddAddr(l, addr)
 			if errors.Is(err, unix.EEXIST) {
 				return nil
 			}

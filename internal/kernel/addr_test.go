@@ -22,7 +22,7 @@ func TestAddAddr(t *testing.T) {
 		{"fd00::3/64", ""},
 		{"fd01::3/128", ""},
 	} {
-		must(t, b.container.AddAddr(inside, prefix(row.addr)))
+		must(t, b.container.Addrs.Add(inside, prefix(row.addr)))
 		i := slices.IndexFunc(addrInfo(t, b), func(a map[string]any) bool {
 			return row.addr == addrOf(a)
 		})
@@ -34,7 +34,7 @@ func TestAddAddr(t *testing.T) {
 		if scope := addrInfo(t, b)[i]["scope"]; got != row.broadcast || scope != "global" {
 			t.Errorf("%s: broadcast %q, scope %s; want %q, global", row.addr, got, scope, row.broadcast)
 		}
-		if err := b.container.AddAddr(inside, prefix(row.addr)); !errors.Is(err, unix.EEXIST) ||
+		if err := b.container.Addrs.Add(inside, prefix(row.addr)); !errors.Is(err, unix.EEXIST) ||
 			!strings.Contains(err.Error(), row.addr) || !strings.Contains(err.Error(), "eth0") {
 			t.Errorf("%s again: %v", row.addr, err)
 		}
@@ -62,9 +62,9 @@ func TestAddrsAreOfTheLink(t *testing.T) {
 	b.Container("container").Command("ip", "link", "set", "lo", "up")
 	want := []netip.Prefix{prefix("10.1.2.3/24"), prefix("10.1.2.4/24"), prefix("fd00::3/64")}
 	for _, p := range want {
-		must(t, b.container.AddAddr(inside, p))
+		must(t, b.container.Addrs.Add(inside, p))
 	}
-	got, err := b.container.Addrs(inside)
+	got, err := b.container.Addrs.Of(inside)
 	must(t, err)
 	slices.SortFunc(got, netip.Prefix.Compare)
 	if !slices.Equal(got, want) {
@@ -77,16 +77,16 @@ func TestAddrChangesAreUndone(t *testing.T) {
 	b := setup(t)
 	inside, _ := b.vethUp(t)
 	old, oldv6 := prefix("10.9.2.3/24"), prefix("fd09::3/64")
-	must(t, b.container.AddAddr(inside, old))
-	must(t, b.container.AddAddr(inside, oldv6))
+	must(t, b.container.Addrs.Add(inside, old))
+	must(t, b.container.Addrs.Add(inside, oldv6))
 	b.tx.Keep()
 	before := b.snapshot(t)
-	must(t, b.container.AddAddr(inside, prefix("10.1.2.3/24")))
-	must(t, b.container.AddAddr(inside, prefix("fd00::3/64")))
-	must(t, b.container.DelAddr(inside, old))
-	must(t, b.container.DelAddr(inside, oldv6))
-	must(t, b.container.DelAddr(inside, prefix("10.7.7.7/8"))) // not there
-	if as, err := b.container.Addrs(inside); err != nil || slices.Contains(as, old) || slices.Contains(as, oldv6) {
+	must(t, b.container.Addrs.Add(inside, prefix("10.1.2.3/24")))
+	must(t, b.container.Addrs.Add(inside, prefix("fd00::3/64")))
+	must(t, b.container.Addrs.Delete(inside, old))
+	must(t, b.container.Addrs.Delete(inside, oldv6))
+	must(t, b.container.Addrs.Delete(inside, prefix("10.7.7.7/8"))) // not there
+	if as, err := b.container.Addrs.Of(inside); err != nil || slices.Contains(as, old) || slices.Contains(as, oldv6) {
 		t.Errorf("not removed: %v, %v", as, err)
 	}
 	must(t, b.tx.Rollback())
@@ -99,7 +99,7 @@ func TestEnsureGateway(t *testing.T) {
 	_, host := b.veth(t)
 	b.tx.Keep()
 	for _, want := range []bool{true, false} {
-		if added, err := b.host.EnsureGateway(host, prefix("10.1.2.1/24")); added != want || err != nil {
+		if added, err := b.host.Addrs.EnsureGateway(host, prefix("10.1.2.1/24")); added != want || err != nil {
 			t.Errorf("added %t, %v; want %t", added, err, want)
 		}
 	}

@@ -10,9 +10,9 @@ import (
 // Advertise tells all nodes of a link that an IPv6 address is that of l's hardware address, whatever they have known (RFC
 // 4861, section 7.2.6). The kernel does so itself, but for addresses whose use is optimistic: it leaves it to the neighbours to
 // find out that an older answer has become wrong.
-func (s *Space) Advertise(l Link, addr netip.Addr) error {
-	return s.tx.Do(fmt.Sprintf("advertise %s dev %s", addr, l.Name), func() error {
-		return s.NS.Visit(func() error { return advertise(l, addr) })
+func (s Addrs) Advertise(l Link, addr netip.Addr) error {
+	return s.space.tx.Do(fmt.Sprintf("advertise %s dev %s", addr, l.Name), func() error {
+		return s.space.NS.Visit(func() error { return advertise(l, addr) })
 	}, nil)
 }
 

@@ -17,25 +17,25 @@ func TestAutoconf(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	inside, host := b.veth(t)
-	must(t, b.container.Sysctl("net/ipv6/conf/eth0/accept_dad", "0")) // so that it can advertise at once
-	must(t, b.container.Up(inside))
-	must(t, b.host.Up(host))
-	must(t, b.host.AddAddr(host, prefix("fd00:1::3/64")))
-	must(t, b.host.WaitDAD(t.Context(), host))
-	if a, err := b.host.Autoconf(host); err != nil || len(a.Addrs) > 0 || a.Router.IsValid() {
+	must(t, b.container.Sysctl.Set("net/ipv6/conf/eth0/accept_dad", "0")) // so that it can advertise at once
+	must(t, b.container.Links.Up(inside))
+	must(t, b.host.Links.Up(host))
+	must(t, b.host.Addrs.Add(host, prefix("fd00:1::3/64")))
+	must(t, b.host.Addrs.WaitDAD(t.Context(), host))
+	if a, err := b.host.Addrs.Autoconf(host); err != nil || len(a.Addrs) > 0 || a.Router.IsValid() {
 		t.Errorf("before: %+v, %v", a, err)
 	}
 	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if err := b.host.WaitAutoconf(short, host); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), `link "veth0"`) {
+	if err := b.host.Addrs.WaitAutoconf(short, host); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), `link "veth0"`) {
 		t.Errorf("without an advertisement: %v", err)
 	}
 	other := open(t, kernel.Begin(t.Context()), b.Host)
 	waited := make(chan error)
-	go func() { waited <- other.WaitAutoconf(t.Context(), host) }()
+	go func() { waited <- other.Addrs.WaitAutoconf(t.Context(), host) }()
 	testnet.Advertise(t, b.Container("container"))
 	must(t, <-waited)
-	a, err := b.host.Autoconf(host)
+	a, err := b.host.Addrs.Autoconf(host)
 	must(t, err)
 	if len(a.Addrs) != 1 || a.Addrs[0].Masked() != prefix("2001:db8:bad::/64") || !a.Router.IsLinkLocalUnicast() {
 		t.Errorf("got %+v", a)

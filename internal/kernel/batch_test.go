@@ -16,17 +16,17 @@ func TestCollectInto(t *testing.T) {
 	before := b.snapshot(t)
 	batch := new(kernel.Batch)
 	b.tx.CollectInto(batch)
-	must(t, b.host.Masquerade("first", kernel.Masq{}, []netip.Prefix{prefix("10.1.2.3/24")}))
-	must(t, b.host.Shared().Masquerade("second", kernel.Masq{}, []netip.Prefix{prefix("10.1.2.4/24")}))
+	must(t, b.host.Rules.Masquerade("first", kernel.Masq{}, []netip.Prefix{prefix("10.1.2.3/24")}))
+	must(t, b.host.Shared().Rules.Masquerade("second", kernel.Masq{}, []netip.Prefix{prefix("10.1.2.4/24")}))
 	b.unchanged(t, before)
 	b.begin(t, t.Context())
-	missing, err := b.host.MissingInBatches(batch)
+	missing, err := b.host.Rules.MissingInBatches(batch)
 	must(t, err)
 	if len(missing[0]) != 4 {
 		t.Errorf("missing: %v, want 4 elements", missing[0])
 	}
-	must(t, b.host.ApplyBatches(batch))
-	held, err := b.host.Held(nft.Masquerading)
+	must(t, b.host.Rules.ApplyBatches(batch))
+	held, err := b.host.Rules.Held(nft.Masquerading)
 	must(t, err)
 	if len(held) != 4 {
 		t.Errorf("got %v, want 4 elements", held)

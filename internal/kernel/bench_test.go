@@ -13,8 +13,8 @@ import (
 // BenchmarkAttach makes and removes an attachment to a bridge and reports each call by itself.
 func BenchmarkAttach(b *testing.B) {
 	n := setup(b)
-	must(b, n.container.EnsureSysctls([]kernel.Setting{{Key: "net/ipv6/conf/default/accept_dad", Value: "0"}}))
-	must(b, n.host.Masquerade("first", kernel.Masq{}, []netip.Prefix{prefix("10.1.2.2/24")})) // makes the skeleton
+	must(b, n.container.Sysctl.Ensure([]kernel.Setting{{Key: "net/ipv6/conf/default/accept_dad", Value: "0"}}))
+	must(b, n.host.Rules.Masquerade("first", kernel.Masq{}, []netip.Prefix{prefix("10.1.2.2/24")})) // makes the skeleton
 	var tx *kernel.Tx
 	var host, container *kernel.Space
 	hostNS, containerNS := testnet.NS(b, n.Host), testnet.NS(b, n.Container("container"))
@@ -32,33 +32,35 @@ func BenchmarkAttach(b *testing.B) {
 			return err
 		}},
 		{"EnsureBridge", func() (err error) {
-			bridge, _, err = host.EnsureBridge(kernel.Bridge{Name: "br0"})
+			bridge, _, err = host.Links.EnsureBridge(kernel.Bridge{Name: "br0"})
 			return err
 		}},
 		{"AddVeth", func() (err error) {
-			inside, outer, err = container.AddVeth(kernel.Veth{Name: "eth0", Host: host, HostName: "veth0", Alias: "owner"})
+			inside, outer, err = container.Links.AddVeth(kernel.Veth{Name: "eth0", Host: host, HostName: "veth0", Alias: "owner"})
 			return err
 		}},
-		{"SetMaster", func() error { return host.SetMaster(outer, bridge) }},
-		{"SetPort", func() error { return host.SetPort(outer, kernel.Port{Hairpin: true}) }},
-		{"UpHost", func() error { return host.Up(outer) }},
+		{"SetMaster", func() error { return host.Links.SetMaster(outer, bridge) }},
+		{"SetPort", func() error { return host.Links.SetPort(outer, kernel.Port{Hairpin: true}) }},
+		{"UpHost", func() error { return host.Links.Up(outer) }},
 		{"Sysctls×3", func() error {
-			return container.Sysctls([]kernel.Setting{
+			return container.Sysctl.SetAll([]kernel.Setting{
 				{Key: "net/ipv4/conf/eth0/arp_notify", Value: "1"},
 				{Key: "net/ipv6/conf/eth0/accept_dad", Value: "0"},
 				{Key: "net/ipv6/conf/eth0/keep_addr_on_down", Value: "1"},
 			})
 		}},
-		{"AddAddr", func() error { return container.AddAddr(inside, prefix("10.1.2.3/24")) }},
-		{"Up", func() error { return container.Up(inside) }},
+		{"AddAddr", func() error { return container.Addrs.Add(inside, prefix("10.1.2.3/24")) }},
+		{"Up", func() error { return container.Links.Up(inside) }},
 		{"AddRoute", func() error {
-			return container.AddRoute(inside, kernel.Route{Dst: prefix("0.0.0.0/0"), GW: addr("10.1.2.1")})
+			return container.Routes.Add(inside, kernel.Route{Dst: prefix("0.0.0.0/0"), GW: addr("10.1.2.1")})
 		}},
-		{"Masquerade", func() error { return host.Masquerade("owner", kernel.Masq{}, []netip.Prefix{prefix("10.1.2.3/24")}) }},
-		{"WaitUp", func() error { return host.WaitUp(b.Context(), outer) }},
-		{"Delete", func() error { return container.Delete(inside) }},
+		{"Masquerade", func() error {
+			return host.Rules.Masquerade("owner", kernel.Masq{}, []netip.Prefix{prefix("10.1.2.3/24")})
+		}},
+		{"WaitUp", func() error { return host.Links.WaitUp(b.Context(), outer) }},
+		{"Delete", func() error { return container.Links.Delete(inside) }},
 		{"Unmasquerade", func() error {
-			_, err := host.Remove(nft.Masquerading, func(tag string) bool { return tag == "owner" })
+			_, err := host.Rules.Remove(nft.Masquerading, func(tag string) bool { return tag == "owner" })
 			return err
 		}},
 		{"Close×2", func() error {

@@ -28,11 +28,11 @@ type Bridge struct {
 // A bridge that is made keeps the MAC address that the kernel has chosen for it: otherwise it would take one of its ports',
 // and neighbours would lose it with that port. It has its link-local address at once. The kernel assigns that when the link
 // has a carrier, which a bridge without ports has only until its first port joins or its MAC address is set.
-func (s *Space) EnsureBridge(b Bridge) (bridge Link, created bool, err error) {
-	bridge, err = s.Link(b.Name)
+func (s Links) EnsureBridge(b Bridge) (bridge Link, created bool, err error) {
+	bridge, err = s.ByName(b.Name)
 	if errors.Is(err, ErrNoLink) {
-		err = s.tx.Do("add bridge "+b.Name, func() error {
-			err := s.rt.AddBridge(netlink.Bridge{Name: b.Name, MTU: b.MTU, VLANFiltering: b.VLANFiltering})
+		err = s.space.tx.Do("add bridge "+b.Name, func() error {
+			err := s.space.rt.AddBridge(netlink.Bridge{Name: b.Name, MTU: b.MTU, VLANFiltering: b.VLANFiltering})
 			if errors.Is(err, unix.EEXIST) { // somebody was faster
 				return nil
 			}
@@ -40,10 +40,10 @@ func (s *Space) EnsureBridge(b Bridge) (bridge Link, created bool, err error) {
 			return err
 		}, nil)
 		if err == nil {
-			bridge, err = s.Link(b.Name)
+			bridge, err = s.ByName(b.Name)
 		}
 		if err == nil {
-			err = s.EnsureSysctls([]Setting{NoDAD(b.Name)})
+			err = s.space.Sysctl.Ensure([]Setting{NoDAD(b.Name)})
 		}
 	}
 	if err != nil {
@@ -53,8 +53,8 @@ func (s *Space) EnsureBridge(b Bridge) (bridge Link, created bool, err error) {
 		return Link{}, created, fmt.Errorf("link %q is a %s: %w", b.Name, bridge.Kind, ErrNotBridge)
 	}
 	if b.Promisc {
-		err := s.tx.Do("promisc true dev "+b.Name, func() error {
-			changed, err := s.rt.SetPromisc(bridge, true)
+		err := s.space.tx.Do("promisc true dev "+b.Name, func() error {
+			changed, err := s.space.rt.SetPromisc(bridge, true)
 			if changed && err == nil {
 				bridge.Promisc++
 			}
@@ -65,13 +65,13 @@ func (s *Space) EnsureBridge(b Bridge) (bridge Link, created bool, err error) {
 		}
 	}
 	if !bridge.Up {
-		if err := s.tx.Do("up "+b.Name, func() error { return s.rt.SetUp(bridge, true) }, nil); err != nil {
+		if err := s.space.tx.Do("up "+b.Name, func() error { return s.space.rt.SetUp(bridge, true) }, nil); err != nil {
 			return Link{}, created, err
 		}
 		bridge.Up = true
 	}
 	if created {
-		err := s.tx.Do("keep mac dev "+b.Name, func() error { return s.rt.SetMAC(bridge, bridge.MAC) }, nil)
+		err := s.space.tx.Do("keep mac dev "+b.Name, func() error { return s.space.rt.SetMAC(bridge, bridge.MAC) }, nil)
 		if err != nil {
 			return Link{}, created, err
 		}
@@ -80,17 +80,17 @@ func (s *Space) EnsureBridge(b Bridge) (bridge Link, created bool, err error) {
 }
 
 // SetMaster makes port a port of bridge, or of none if that is the zero Link. Undone by giving it the master it had.
-func (s *Space) SetMaster(port, bridge Link) error {
-	return s.tx.Do(fmt.Sprintf("master %s dev %s", bridge.Name, port.Name),
-		func() error { return s.rt.SetMaster(port, bridge.Index) },
-		func() error { return present(s.rt.SetMaster(port, port.Master)) })
+func (s Links) SetMaster(port, bridge Link) error {
+	return s.space.tx.Do(fmt.Sprintf("master %s dev %s", bridge.Name, port.Name),
+		func() error { return s.space.rt.SetMaster(port, bridge.Index) },
+		func() error { return present(s.space.rt.SetMaster(port, port.Master)) })
 }
 
 // Port is the configuration of a bridge port.
 type Port = netlink.Port
 
-// SetPort configures a port of a bridge. It lasts as long as port is one, so it is undone with [Space.SetMaster].
-func (s *Space) SetPort(port Link, p Port) error {
-	return s.tx.Do(fmt.Sprintf("port %s hairpin %t isolated %t", port.Name, p.Hairpin, p.Isolated),
-		func() error { return s.rt.SetPort(port, p) }, nil)
+// SetPort configures a port of a bridge. It lasts as long as port is one, so it is undone with [Links.SetMaster].
+func (s Links) SetPort(port Link, p Port) error {
+	return s.space.tx.Do(fmt.Sprintf("port %s hairpin %t isolated %t", port.Name, p.Hairpin, p.Isolated),
+		func() error { return s.space.rt.SetPort(port, p) }, nil)
 }

@@ -15,7 +15,7 @@ import (
 func TestEnsureBridgeCreates(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	br, created, err := b.host.EnsureBridge(kernel.Bridge{Name: "br0", MTU: 1400, Promisc: true})
+	br, created, err := b.host.Links.EnsureBridge(kernel.Bridge{Name: "br0", MTU: 1400, Promisc: true})
 	must(t, err)
 	if !created || br.Kind != "bridge" || br.MTU != 1400 || !br.Up || br.Promisc != 1 {
 		t.Errorf("created %t: %+v", created, br)
@@ -29,15 +29,15 @@ func TestEnsureBridgeUsesWhatIsThere(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.Host.Command("ip", "link", "add", "br0", "mtu", "1300", "type", "bridge", "ageing_time", "100")
-	was, err := b.host.Link("br0")
+	was, err := b.host.Links.ByName("br0")
 	must(t, err)
-	br, created, err := b.host.EnsureBridge(kernel.Bridge{Name: "br0", MTU: 1400})
+	br, created, err := b.host.Links.EnsureBridge(kernel.Bridge{Name: "br0", MTU: 1400})
 	must(t, err)
 	if created || br.Index != was.Index || br.MTU != 1300 || !br.Up || br.Promisc != 0 {
 		t.Errorf("created %t: %+v", created, br)
 	}
 	before := b.snapshot(t)
-	_, created, err = b.host.EnsureBridge(kernel.Bridge{Name: "br0", MTU: 1400})
+	_, created, err = b.host.Links.EnsureBridge(kernel.Bridge{Name: "br0", MTU: 1400})
 	if created || err != nil {
 		t.Errorf("second time: created %t, %v", created, err)
 	}
@@ -47,11 +47,11 @@ func TestEnsureBridgeUsesWhatIsThere(t *testing.T) {
 func TestEnsureBridgePromiscBesideOthers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	br, _, err := b.host.EnsureBridge(kernel.Bridge{Name: "br0"})
+	br, _, err := b.host.Links.EnsureBridge(kernel.Bridge{Name: "br0"})
 	must(t, err)
 	b.Host.Command("ip", "link", "set", "br0", "promisc", "on")
 	for range 2 {
-		br, _, err = b.host.EnsureBridge(kernel.Bridge{Name: "br0", Promisc: true})
+		br, _, err = b.host.Links.EnsureBridge(kernel.Bridge{Name: "br0", Promisc: true})
 		if err != nil || br.Promisc != 1 {
 			t.Errorf("%+v, %v", br, err)
 		}
@@ -65,7 +65,7 @@ func TestEnsureBridgePromiscBesideOthers(t *testing.T) {
 		must(t, unix.SetsockoptPacketMreq(fd, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP, &unix.PacketMreq{
 			Ifindex: int32(br.Index), Type: unix.PACKET_MR_PROMISC,
 		}))
-		br, _, err = b.host.EnsureBridge(kernel.Bridge{Name: "br0", Promisc: true})
+		br, _, err = b.host.Links.EnsureBridge(kernel.Bridge{Name: "br0", Promisc: true})
 		if err != nil || br.Promisc != 2 {
 			t.Errorf("beside a capture: %+v, %v", br, err)
 		}
@@ -77,7 +77,7 @@ func TestEnsureBridgeRefusesOtherLinks(t *testing.T) {
 	b := setup(t)
 	b.veth(t)
 	before := b.snapshot(t)
-	_, _, err := b.host.EnsureBridge(kernel.Bridge{Name: "veth0"})
+	_, _, err := b.host.Links.EnsureBridge(kernel.Bridge{Name: "veth0"})
 	if !errors.Is(err, kernel.ErrNotBridge) || !strings.Contains(err.Error(), `link "veth0" is a veth`) {
 		t.Errorf("got %v", err)
 	}
@@ -95,7 +95,7 @@ func TestEnsureBridgeRace(t *testing.T) {
 		s := open(t, kernel.Begin(t.Context()), b.Host)
 		wg.Go(func() {
 			<-start
-			br, made, err := s.EnsureBridge(kernel.Bridge{Name: "br0", MTU: 1400})
+			br, made, err := s.Links.EnsureBridge(kernel.Bridge{Name: "br0", MTU: 1400})
 			if err != nil {
 				t.Error(err)
 				return
@@ -119,23 +119,23 @@ func TestSetMaster(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	_, host := b.veth(t)
-	first, _, err := b.host.EnsureBridge(kernel.Bridge{Name: "br0"})
+	first, _, err := b.host.Links.EnsureBridge(kernel.Bridge{Name: "br0"})
 	must(t, err)
-	must(t, b.host.SetMAC(first, first.MAC)) // or it changes with the ports
-	second, _, err := b.host.EnsureBridge(kernel.Bridge{Name: "br1"})
+	must(t, b.host.Links.SetMAC(first, first.MAC)) // or it changes with the ports
+	second, _, err := b.host.Links.EnsureBridge(kernel.Bridge{Name: "br1"})
 	must(t, err)
-	must(t, b.host.SetMAC(second, second.MAC))
+	must(t, b.host.Links.SetMAC(second, second.MAC))
 	b.tx.Keep()
 	before := b.snapshot(t)
 
-	must(t, b.host.SetMaster(host, first))
-	must(t, b.host.SetPort(host, kernel.Port{Hairpin: true, Isolated: true}))
-	host, err = b.host.Link("veth0")
+	must(t, b.host.Links.SetMaster(host, first))
+	must(t, b.host.Links.SetPort(host, kernel.Port{Hairpin: true, Isolated: true}))
+	host, err = b.host.Links.ByName("veth0")
 	must(t, err)
 	if host.Master != first.Index {
 		t.Errorf("master %d, want %d", host.Master, first.Index)
 	}
-	must(t, b.host.SetMaster(host, second))
+	must(t, b.host.Links.SetMaster(host, second))
 	must(t, b.tx.Rollback())
 	b.unchanged(t, before)
 }
@@ -144,14 +144,14 @@ func TestSetPort(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	_, host := b.veth(t)
-	br, _, err := b.host.EnsureBridge(kernel.Bridge{Name: "br0"})
+	br, _, err := b.host.Links.EnsureBridge(kernel.Bridge{Name: "br0"})
 	must(t, err)
-	if err := b.host.SetPort(host, kernel.Port{}); err == nil {
+	if err := b.host.Links.SetPort(host, kernel.Port{}); err == nil {
 		t.Error("configures what is not a port")
 	}
-	must(t, b.host.SetMaster(host, br))
+	must(t, b.host.Links.SetMaster(host, br))
 	for _, want := range []kernel.Port{{Hairpin: true}, {Isolated: true}, {}, {Hairpin: true, Isolated: true}} {
-		must(t, b.host.SetPort(host, want))
+		must(t, b.host.Links.SetPort(host, want))
 		info := show(t, b.Host, "link", "show", "veth0")["linkinfo"].(map[string]any)["info_slave_data"].(map[string]any)
 		if got := (kernel.Port{Hairpin: info["hairpin"].(bool), Isolated: info["isolated"].(bool)}); got != want {
 			t.Errorf("got %+v, want %+v", got, want)

@@ -16,7 +16,7 @@ type Ruleset struct {
 }
 
 // Rules lists Tenon's tables in the current namespace, none if the kernel lacks nftables.
-func Rules() (r Ruleset, err error) {
+func ReadRuleset() (r Ruleset, err error) {
 	err = inRuleset(func(c *nft.Conn) error {
 		tables, err := c.Tables()
 		if err != nil {

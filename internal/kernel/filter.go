@@ -33,15 +33,15 @@ type classifier struct {
 	others  int      // number of those that it could not
 }
 
-// Filters lists the filters of a link that [Space.SetFilters] could have made.
-func (s *Space) Filters(l Link) ([]Filter, error) {
-	now, err := s.classifier(l)
+// Filters lists the filters of a link that [Qdiscs.SetFilters] could have made.
+func (s Qdiscs) Filters(l Link) ([]Filter, error) {
+	now, err := s.space.classifier(l)
 	return now.filters, err
 }
 
 // Redirections lists for links, by their index, those that filters hand packets to them from.
-func (s *Space) Redirections() (map[int][]Link, error) {
-	qdiscs, err := s.rt.Qdiscs()
+func (s Qdiscs) Redirections() (map[int][]Link, error) {
+	qdiscs, err := s.space.rt.Qdiscs()
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func (s *Space) Redirections() (map[int][]Link, error) {
 			continue
 		}
 		l := Link{Index: q.Link, Name: fmt.Sprintf("with index %d", q.Link)}
-		now, err := s.readFilters(l, q.Kind)
+		now, err := s.space.readFilters(l, q.Kind)
 		if err != nil {
 			return nil, err
 		}
@@ -97,8 +97,8 @@ func (s *Space) readFilters(l Link, kind string) (classifier, error) {
 // SetFilters makes the filters of a link that are mine those wanted, and leaves the others. The qdisc that holds them comes
 // with the first and goes with the last; where it is of a kind that has not the hook and others use it, the error wraps
 // [unix.EEXIST]. Undone by making them what they were.
-func (s *Space) SetFilters(l Link, mine func(Filter) bool, want []Filter) error {
-	now, err := s.classifier(l)
+func (s Qdiscs) SetFilters(l Link, mine func(Filter) bool, want []Filter) error {
+	now, err := s.space.classifier(l)
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (s *Space) SetFilters(l Link, mine func(Filter) bool, want []Filter) error 
 	kind := kindFor(now.kind, shared, want)
 	for _, f := range now.filters {
 		if mine(f) && (kind != now.kind || !slices.Contains(want, f)) {
-			if err := s.deleteFilter(l, now.kind, f); err != nil {
+			if err := s.space.deleteFilter(l, now.kind, f); err != nil {
 				return err
 			}
 		}
@@ -115,13 +115,13 @@ func (s *Space) SetFilters(l Link, mine func(Filter) bool, want []Filter) error 
 		if shared {
 			return fmt.Errorf("link %q has a qdisc %s with filters of somebody else: %w", l.Name, now.kind, unix.EEXIST)
 		}
-		if err := s.changeHooks(l, now.kind, kind); err != nil {
+		if err := s.space.changeHooks(l, now.kind, kind); err != nil {
 			return err
 		}
 	}
 	for _, f := range want {
 		if kind != now.kind || !slices.Contains(now.filters, f) {
-			if err := s.addFilter(l, kind, f); err != nil {
+			if err := s.space.addFilter(l, kind, f); err != nil {
 				return err
 			}
 		}

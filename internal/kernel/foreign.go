@@ -15,19 +15,19 @@ type (
 
 // Prune removes rules and chains from a table of another program, in one transaction. It
 // cannot be undone.
-func (s *Space) Prune(p Pruning) error {
-	return s.tx.Do(fmt.Sprintf("prune %s %s %s", p.Table.Family, p.Table.Name, p.Base), func() error {
-		c, err := s.rules()
+func (s Rules) Prune(p Pruning) error {
+	return s.space.tx.Do(fmt.Sprintf("prune %s %s %s", p.Table.Family, p.Table.Name, p.Base), func() error {
+		c, err := s.space.rules()
 		if err != nil {
 			return err
 		}
-		return c.Prune(s.tx.ctx, p)
+		return c.Prune(s.space.tx.ctx, p)
 	}, nil)
 }
 
-// Rules lists the rules of a chain. One that is not there has none.
-func (s *Space) Rules(t Table, chain string) ([]Rule, error) {
-	c, err := s.rules()
+// Of lists the rules of a chain. One that is not there has none.
+func (s Rules) Of(t Table, chain string) ([]Rule, error) {
+	c, err := s.space.rules()
 	if err != nil {
 		return nil, err
 	}
@@ -35,8 +35,8 @@ func (s *Space) Rules(t Table, chain string) ([]Rule, error) {
 }
 
 // HasChain reports whether a table has a chain.
-func (s *Space) HasChain(t Table, chain string) (bool, error) {
-	c, err := s.rules()
+func (s Rules) HasChain(t Table, chain string) (bool, error) {
+	c, err := s.space.rules()
 	if err != nil {
 		return false, err
 	}

@@ -20,12 +20,12 @@ func IPTablesAvailable(families ...iptables.Family) error { return iptables.Avai
 
 // IPTablesDrops reports whether the host forwards nothing of a family but what rules of iptables accept. Of a filter table
 // of the legacy kind only a process could tell: it is taken to be like that.
-func (s *Space) IPTablesDrops(f iptables.Family) (bool, error) {
+func (s Rules) IPTablesDrops(f iptables.Family) (bool, error) {
 	t := iptables.Table{Family: f, Name: "filter"}
-	if legacy, err := t.HasLegacy(s.NS); legacy || err != nil {
+	if legacy, err := t.HasLegacy(s.space.NS); legacy || err != nil {
 		return legacy, err
 	}
-	c, err := s.rules()
+	c, err := s.space.rules()
 	if err != nil {
 		return false, UnlessNoNFT(err)
 	}
@@ -64,12 +64,12 @@ func ruleOf(chain string, r Rule) IPTablesRule {
 
 // RemoveIPTables removes rules and chains from the tables of both families. It cannot be undone. Without tables of the
 // legacy kind no process is started.
-func (s *Space) RemoveIPTables(what IPTables) error {
-	return s.tx.Do(strings.TrimSpace("remove from iptables "+what.In+" "+what.Target), func() error {
+func (s Rules) RemoveIPTables(what IPTables) error {
+	return s.space.tx.Do(strings.TrimSpace("remove from iptables "+what.In+" "+what.Target), func() error {
 		var errs []error
 		for _, f := range bothFamilies {
 			t := iptables.Table{Family: f, Name: what.Table}
-			errs = append(errs, s.removeNFT(t, what), s.removeLegacy(t, what))
+			errs = append(errs, s.space.removeNFT(t, what), s.space.removeLegacy(t, what))
 		}
 		return errors.Join(errs...)
 	}, nil)
@@ -105,7 +105,7 @@ func (s *Space) removeNFT(t iptables.Table, what IPTables) error {
 
 // targets lists the chains that rules which match lead to, and last "" if there are rules that lead to none.
 func (s *Space) targets(t iptables.Table, what IPTables) (chains []string, err error) {
-	rules, err := s.Rules(nftTable(t), what.In)
+	rules, err := s.Rules.Of(nftTable(t), what.In)
 	others := false
 	for _, r := range rules {
 		switch {
@@ -187,16 +187,16 @@ func (s *Space) legacyRules(t iptables.Table, what IPTables) (rules []IPTablesRu
 	return t.LegacyRules(s.tx.ctx, s.NS, what.In)
 }
 
-// IPTablesRules lists rules of both families.
-func (s *Space) IPTablesRules(what IPTables) (rules []IPTablesRule, err error) {
+// OfIPTables lists rules of both families.
+func (s Rules) OfIPTables(what IPTables) (rules []IPTablesRule, err error) {
 	for _, f := range bothFamilies {
 		t := iptables.Table{Family: f, Name: what.Table}
-		newer, err := s.nftRules(t, what)
+		newer, err := s.space.nftRules(t, what)
 		if err != nil {
 			return nil, err
 		}
 		rules = append(rules, newer...)
-		legacy, err := s.legacyRules(t, what)
+		legacy, err := s.space.legacyRules(t, what)
 		if err != nil {
 			return nil, err
 		}
@@ -208,11 +208,11 @@ func (s *Space) IPTablesRules(what IPTables) (rules []IPTablesRule, err error) {
 // nftRules lists the rules of a chain, unless the chain they are to lead to is not there.
 func (s *Space) nftRules(t iptables.Table, what IPTables) (rules []IPTablesRule, err error) {
 	if what.Target != "" {
-		if ok, err := s.HasChain(nftTable(t), what.Target); !ok {
+		if ok, err := s.Rules.HasChain(nftTable(t), what.Target); !ok {
 			return nil, UnlessNoNFT(err)
 		}
 	}
-	list, err := s.Rules(nftTable(t), what.In)
+	list, err := s.Rules.Of(nftTable(t), what.In)
 	for _, r := range list {
 		rules = append(rules, ruleOf(what.In, r))
 	}

@@ -14,8 +14,8 @@ import (
 
 // EditIPTables makes an edit in a table, in one transaction. Undone by taking back what was changed, but for chains that
 // others have come to use. The error wraps [ErrNoIPTables] if there is no such tool.
-func (s *Space) EditIPTables(t iptables.Table, e iptables.Edit) error {
-	legacy, err := s.editsLegacy(t, e)
+func (s Rules) EditIPTables(t iptables.Table, e iptables.Edit) error {
+	legacy, err := s.space.editsLegacy(t, e)
 	if err != nil {
 		return err
 	}
@@ -23,21 +23,21 @@ func (s *Space) EditIPTables(t iptables.Table, e iptables.Edit) error {
 	chains := slices.Concat(e.Chains, e.Own)
 	var undo iptables.Undo
 	revert := func() error {
-		ctx, cancel := s.tx.undoContext()
+		ctx, cancel := s.space.tx.undoContext()
 		defer cancel()
-		return s.lockedIPTables(ctx, t, chains, func(fresh bool) error {
+		return s.space.lockedIPTables(ctx, t, chains, func(fresh bool) error {
 			if fresh {
 				return nil
 			}
-			return t.Revert(ctx, s.NS, undo)
+			return t.Revert(ctx, s.space.NS, undo)
 		})
 	}
-	return s.tx.Do(fmt.Sprintf("edit %s with chains %s", t, strings.Join(chains, " ")), func() error {
-		err := s.lockedIPTables(s.tx.ctx, t, chains, func(fresh bool) (err error) {
-			undo, err = t.Apply(s.tx.ctx, s.NS, e, fresh)
+	return s.space.tx.Do(fmt.Sprintf("edit %s with chains %s", t, strings.Join(chains, " ")), func() error {
+		err := s.space.lockedIPTables(s.space.tx.ctx, t, chains, func(fresh bool) (err error) {
+			undo, err = t.Apply(s.space.tx.ctx, s.space.NS, e, fresh)
 			return err
 		})
-		if err != nil && s.tx.ctx.Err() != nil { // called off, it can have been done all the same
+		if err != nil && s.space.tx.ctx.Err() != nil { // called off, it can have been done all the same
 			return errors.Join(err, revert())
 		}
 		return err
@@ -57,7 +57,7 @@ func (s *Space) lockedIPTables(ctx context.Context, t iptables.Table, chains []s
 	}
 	exists := legacy
 	for i := 0; i < len(chains) && !exists; i++ {
-		if exists, err = s.HasChain(nftTable(t), chains[i]); UnlessNoNFT(err) != nil {
+		if exists, err = s.Rules.HasChain(nftTable(t), chains[i]); UnlessNoNFT(err) != nil {
 			return err
 		}
 	}
@@ -66,24 +66,24 @@ func (s *Space) lockedIPTables(ctx context.Context, t iptables.Table, chains []s
 
 // CheckIPTables looks for rules in a table, in the form of [iptables.Edit] and of either variant. The
 // error names the first that is not there, and then wraps [iptables.ErrMissing].
-func (s *Space) CheckIPTables(t iptables.Table, rules []string) error {
-	t.Legacy = s.legacyOnly()
-	missing := t.Check(s.tx.ctx, s.NS, rules)
+func (s Rules) CheckIPTables(t iptables.Table, rules []string) error {
+	t.Legacy = s.space.legacyOnly()
+	missing := t.Check(s.space.tx.ctx, s.space.NS, rules)
 	if t.Legacy || !errors.Is(missing, iptables.ErrMissing) {
 		return missing
 	}
-	if there, err := t.HasLegacy(s.NS); !there || err != nil {
+	if there, err := t.HasLegacy(s.space.NS); !there || err != nil {
 		return errors.Join(missing, err)
 	}
 	t.Legacy = true
-	if err := t.Check(s.tx.ctx, s.NS, rules); !errors.Is(err, iptables.ErrMissing) {
+	if err := t.Check(s.space.tx.ctx, s.space.NS, rules); !errors.Is(err, iptables.ErrMissing) {
 		return err
 	}
 	return missing
 }
 
 // editsLegacy reports whether the legacy kind of iptables must make an edit: where nothing else
-// works, where [Space.ChooseNAT] found the deciding rule, or where the owner's chains are already.
+// works, where [Rules.ChooseNAT] found the deciding rule, or where the owner's chains are already.
 func (s *Space) editsLegacy(t iptables.Table, e iptables.Edit) (bool, error) {
 	if s.legacyOnly() {
 		return true, nil
@@ -110,12 +110,12 @@ func (s *Space) editsLegacy(t iptables.Table, e iptables.Edit) (bool, error) {
 
 // legacyOnly reports whether nothing but the legacy kind of iptables can work here.
 func (s *Space) legacyOnly() bool {
-	return errors.Is(s.NFTAvailable(), ErrNoNFT)
+	return errors.Is(s.Rules.Available(), ErrNoNFT)
 }
 
 // MasqueradeIPTables masquerades by iptables what addresses send beyond their networks, in one transaction for each
 // family. Undone by removing the jumps that were made. The error wraps [ErrNoIPTables] if there is no such tool.
-func (s *Space) MasqueradeIPTables(m iptables.Masquerade, addrs []netip.Prefix) error {
+func (s Rules) MasqueradeIPTables(m iptables.Masquerade, addrs []netip.Prefix) error {
 	for _, f := range bothFamilies {
 		mine := slices.DeleteFunc(slices.Clone(addrs), func(a netip.Prefix) bool { return a.Addr().Is4() != (f == iptables.IPv4) })
 		if len(mine) == 0 {

@@ -48,31 +48,31 @@ func TestMasqueradeIPTables(t *testing.T) {
 				}
 			}
 			first, second := []netip.Prefix{prefix("10.1.2.3/24"), prefix("fd00::3/64")}, []netip.Prefix{prefix("10.1.2.4/24"), prefix("fd00::4/64")}
-			must(t, b.host.MasqueradeIPTables(chain, first))
+			must(t, b.host.Rules.MasqueradeIPTables(chain, first))
 			one := testnet.IPTables(b.Host, kind, "nat")
 			if strings.Count(one, "-j CNI-1") != 2 || strings.Count(one, "-A CNI-1 ") != 4 {
 				t.Errorf("rules:\n%s", one)
 			}
 			must(t, b.tx.Rollback())
 			same("taken back", foreign)
-			must(t, b.host.MasqueradeIPTables(chain, first))
+			must(t, b.host.Rules.MasqueradeIPTables(chain, first))
 			b.tx.Keep()
-			must(t, b.host.MasqueradeIPTables(chain, first))
+			must(t, b.host.Rules.MasqueradeIPTables(chain, first))
 			same("once more", one)
 			must(t, b.tx.Rollback())
 			same("once more, taken back", one)
-			must(t, b.host.MasqueradeIPTables(chain, second))
-			rules, err := b.host.IPTablesRules(jumps("CNI-1"))
+			must(t, b.host.Rules.MasqueradeIPTables(chain, second))
+			rules, err := b.host.Rules.OfIPTables(jumps("CNI-1"))
 			if len(rules) != 4 || err != nil {
 				t.Errorf("jumps %v, %v; want 4", rules, err)
 			}
 			some := jumps("")
 			some.Match = func(r kernel.IPTablesRule) bool { return r.Source == addr("10.1.2.4") || r.Source == addr("fd00::4") }
-			must(t, b.host.RemoveIPTables(some))
+			must(t, b.host.Rules.RemoveIPTables(some))
 			same("second address removed", one)
-			must(t, b.host.RemoveIPTables(jumps("CNI-1")))
+			must(t, b.host.Rules.RemoveIPTables(jumps("CNI-1")))
 			same("all removed", foreign)
-			must(t, b.host.RemoveIPTables(jumps("CNI-1")))
+			must(t, b.host.Rules.RemoveIPTables(jumps("CNI-1")))
 			must(t, b.tx.Rollback())
 			same("taken back after it was removed", foreign)
 		})
@@ -107,20 +107,20 @@ func TestEditIPTables(t *testing.T) {
 				}
 			}
 			before := state()
-			must(t, b.host.EditIPTables(table, first))
+			must(t, b.host.Rules.EditIPTables(table, first))
 			must(t, b.tx.Rollback())
 			same("taken back", before)
 
 			rule("-N SHARED")
 			rule("-A SHARED -i eth7 -j ACCEPT")
 			rule("-A SHARED -j ACCEPT")
-			must(t, b.host.EditIPTables(table, first))
+			must(t, b.host.Rules.EditIPTables(table, first))
 			b.tx.Keep()
 			one := state()
-			must(t, b.host.CheckIPTables(table, first.Rules))
-			must(t, b.host.EditIPTables(table, first))
+			must(t, b.host.Rules.CheckIPTables(table, first.Rules))
+			must(t, b.host.Rules.EditIPTables(table, first))
 			same("once more", one)
-			must(t, b.host.EditIPTables(table, second))
+			must(t, b.host.Rules.EditIPTables(table, second))
 			want := []string{
 				"-A FORWARD -j SHARED", "-A FORWARD -i eth9 -j ACCEPT", "-A OWN -j DROP", "-A OWN -s 10.1.2.3/32 -j ACCEPT",
 				"-A SHARED -j ACCEPT", "-A SHARED -o eth8 -j RETURN", `-A SHARED -i eth1 -m comment --comment "of one" -j OWN`,
@@ -130,13 +130,13 @@ func TestEditIPTables(t *testing.T) {
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("changed (-want +got):\n%s", diff)
 			}
-			if err := b.host.CheckIPTables(table, first.Rules); !errors.Is(err, iptables.ErrMissing) || !strings.Contains(err.Error(), "-i eth0") {
+			if err := b.host.Rules.CheckIPTables(table, first.Rules); !errors.Is(err, iptables.ErrMissing) || !strings.Contains(err.Error(), "-i eth0") {
 				t.Errorf("check of what is gone: %v", err)
 			}
 			must(t, b.tx.Rollback())
 			same("changed, taken back", one)
 
-			must(t, b.host.RemoveIPTables(kernel.IPTables{Table: "filter", Legacy: true, Removal: iptables.Removal{
+			must(t, b.host.Rules.RemoveIPTables(kernel.IPTables{Table: "filter", Legacy: true, Removal: iptables.Removal{
 				In: "SHARED", Match: func(r kernel.IPTablesRule) bool { return r.In == "eth7" || r.Comment == "of one" },
 			}}))
 			if got := strings.Join(state(), "\n"); strings.Contains(got, "OWN") || strings.Contains(got, "eth7") {
@@ -146,12 +146,12 @@ func TestEditIPTables(t *testing.T) {
 				In: "FORWARD", Target: "SHARED", Unless: func(r kernel.IPTablesRule) bool { return r.Target == "ACCEPT" },
 			}}
 			left := state()
-			must(t, b.host.RemoveIPTables(last))
+			must(t, b.host.Rules.RemoveIPTables(last))
 			same("somebody needs it", left)
 			rule("-D SHARED -j ACCEPT")
-			must(t, b.host.RemoveIPTables(last))
+			must(t, b.host.Rules.RemoveIPTables(last))
 			same("all removed", before)
-			must(t, b.host.RemoveIPTables(last))
+			must(t, b.host.Rules.RemoveIPTables(last))
 		})
 	}
 }
@@ -164,7 +164,7 @@ func TestMasqueradeIPTablesRace(t *testing.T) {
 	for range 8 {
 		host := open(t, kernel.Begin(t.Context()), b.Host)
 		wg.Go(func() {
-			if err := host.MasqueradeIPTables(chain, []netip.Prefix{prefix("10.1.2.3/24")}); err != nil {
+			if err := host.Rules.MasqueradeIPTables(chain, []netip.Prefix{prefix("10.1.2.3/24")}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -179,16 +179,16 @@ func TestGuardWithinTransaction(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	inside, port := b.veth(t)
-	must(t, b.host.Guard("first", port, inside.MAC))
+	must(t, b.host.Rules.Guard("first", port, inside.MAC))
 	b.tx.Keep()
 	before := b.snapshot(t)
-	must(t, b.host.Guard("second", port, port.MAC))
-	if held, err := b.host.Held(nft.Guarding); len(held) != 2 || held[0].Comment != "second" || err != nil {
+	must(t, b.host.Rules.Guard("second", port, port.MAC))
+	if held, err := b.host.Rules.Held(nft.Guarding); len(held) != 2 || held[0].Comment != "second" || err != nil {
 		t.Errorf("guarded: %v, %v", held, err)
 	}
 	must(t, b.tx.Rollback())
 	b.unchanged(t, before)
-	held, err := b.host.RemoveIf(nft.GuardedPort("veth0"), nft.Guarding, func(tag string) bool { return tag == "first" })
+	held, err := b.host.Rules.RemoveIf(nft.GuardedPort("veth0"), nft.Guarding, func(tag string) bool { return tag == "first" })
 	if len(held) != 2 || err != nil {
 		t.Errorf("removed %v, %v", held, err)
 	}
@@ -198,23 +198,23 @@ func TestGuardWithinTransaction(t *testing.T) {
 func BenchmarkRemoveNothing(b *testing.B) {
 	s := setup(b)
 	never := func(string) bool { return false }
-	must(b, s.host.Guard("other", kernel.Link{Name: "port"}, []byte{2, 0, 0, 0, 0, 1}))
+	must(b, s.host.Rules.Guard("other", kernel.Link{Name: "port"}, []byte{2, 0, 0, 0, 0, 1}))
 	for name, remove := range map[string]func() error{
 		"iptables": func() error {
 			what := jumps("CNI-1")
 			what.Legacy = false
-			return s.host.RemoveIPTables(what)
+			return s.host.Rules.RemoveIPTables(what)
 		},
-		"iptables and legacy": func() error { return s.host.RemoveIPTables(jumps("CNI-1")) },
+		"iptables and legacy": func() error { return s.host.Rules.RemoveIPTables(jumps("CNI-1")) },
 		"nftables": func() error {
-			return s.host.Prune(kernel.Pruning{Table: kernel.Table{Family: nft.INet, Name: "cni_plugins_masquerade"}, Base: "masq_checks"})
+			return s.host.Rules.Prune(kernel.Pruning{Table: kernel.Table{Family: nft.INet, Name: "cni_plugins_masquerade"}, Base: "masq_checks"})
 		},
 		"guard": func() error {
-			_, err := s.host.RemoveIf(nft.GuardedPort("absent"), nft.Guarding, never)
+			_, err := s.host.Rules.RemoveIf(nft.GuardedPort("absent"), nft.Guarding, never)
 			return err
 		},
 		"guards of the reference plugin": func() error {
-			return s.host.Prune(kernel.Pruning{Table: kernel.Table{Family: nft.Bridge, Name: "nat"}, Base: "PREROUTING", Chains: []string{"cni-br-iface-a-eth0"}})
+			return s.host.Rules.Prune(kernel.Pruning{Table: kernel.Table{Family: nft.Bridge, Name: "nat"}, Base: "PREROUTING", Chains: []string{"cni-br-iface-a-eth0"}})
 		},
 	} {
 		b.Run(name, func(b *testing.B) {
@@ -240,7 +240,7 @@ func TestMasqueradeIPTablesCalledOff(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	b.begin(t, ctx)
-	if err := b.host.MasqueradeIPTables(chain, []netip.Prefix{prefix("10.1.2.3/24")}); !errors.Is(err, context.DeadlineExceeded) {
+	if err := b.host.Rules.MasqueradeIPTables(chain, []netip.Prefix{prefix("10.1.2.3/24")}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}
 	b.unchanged(t, before)
@@ -268,13 +268,13 @@ func TestIPTablesProcesses(t *testing.T) {
 			t.Errorf("started %v, want %v", got, want)
 		}
 	}
-	must(t, b.host.MasqueradeIPTables(chain, []netip.Prefix{prefix("10.1.2.3/24"), prefix("fd00::3/64"), prefix("10.1.2.4/24")}))
+	must(t, b.host.Rules.MasqueradeIPTables(chain, []netip.Prefix{prefix("10.1.2.3/24"), prefix("fd00::3/64"), prefix("10.1.2.4/24")}))
 	started("iptables-restore", "ip6tables-restore")
-	must(t, b.host.MasqueradeIPTables(chain, []netip.Prefix{prefix("10.1.2.5/24")}))
+	must(t, b.host.Rules.MasqueradeIPTables(chain, []netip.Prefix{prefix("10.1.2.5/24")}))
 	started("iptables-save", "iptables-restore")
-	must(t, b.host.MasqueradeIPTables(chain, []netip.Prefix{prefix("10.1.2.5/24")}))
+	must(t, b.host.Rules.MasqueradeIPTables(chain, []netip.Prefix{prefix("10.1.2.5/24")}))
 	started("iptables-save")
-	must(t, b.host.RemoveIPTables(jumps("CNI-1")))
+	must(t, b.host.Rules.RemoveIPTables(jumps("CNI-1")))
 	must(t, b.tx.Rollback())
 	started()
 }

@@ -47,7 +47,7 @@ func open(t testing.TB, tx *kernel.Tx, ns *testnet.Namespace) *kernel.Space {
 // veth makes eth0 in the container with veth0 as its peer in the host.
 func (b *bench) veth(t testing.TB) (inside, host kernel.Link) {
 	t.Helper()
-	inside, host, err := b.container.AddVeth(kernel.Veth{Name: "eth0", Host: b.host, HostName: "veth0"})
+	inside, host, err := b.container.Links.AddVeth(kernel.Veth{Name: "eth0", Host: b.host, HostName: "veth0"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,8 +58,8 @@ func (b *bench) veth(t testing.TB) (inside, host kernel.Link) {
 func (b *bench) vethUp(t testing.TB) (inside, host kernel.Link) {
 	t.Helper()
 	inside, host = b.veth(t)
-	must(t, b.container.Up(inside))
-	must(t, b.host.Up(host))
+	must(t, b.container.Links.Up(inside))
+	must(t, b.host.Links.Up(host))
 	return inside, host
 }
 

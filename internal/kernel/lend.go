@@ -15,21 +15,21 @@ import (
 
 // Lend moves a link to another space, where it gets a name, and returns it as it is there: down, without addresses and
 // routes, with its alias. If the name is taken there the error says so, and wraps [unix.EEXIST]. Undone by fetching it; it gets
-// back its state, its master, the addresses of [Space.KeptAddrs], and its routes.
-func (s *Space) Lend(l Link, to *Space, name string) (lent Link, err error) {
+// back its state, its master, the addresses of [Addrs.Kept], and its routes.
+func (s Links) Lend(l Link, to *Space, name string) (lent Link, err error) {
 	if err := to.taken(name, unix.EEXIST); err != nil {
 		return Link{}, err
 	}
-	if err := s.strip(l); err != nil {
+	if err := s.space.strip(l); err != nil {
 		return Link{}, err
 	}
-	err = s.tx.Do(fmt.Sprintf("lend %s as %s", l.Name, name),
+	err = s.space.tx.Do(fmt.Sprintf("lend %s as %s", l.Name, name),
 		func() (err error) {
-			lent, err = s.lend(l, to, name, 0)
+			lent, err = s.space.lend(l, to, name, 0)
 			return err
 		},
 		func() error {
-			_, err := s.fetch(lent, to, l.Name, l.Index)
+			_, err := s.space.fetch(lent, to, l.Name, l.Index)
 			return present(err)
 		})
 	return lent, err
@@ -37,7 +37,7 @@ func (s *Space) Lend(l Link, to *Space, name string) (lent Link, err error) {
 
 // strip takes from a link what it would lose on the move, so that it can be undone.
 func (s *Space) strip(l Link) error {
-	routes, err := s.StoredRoutes(l)
+	routes, err := s.Routes.Stored(l)
 	if err != nil {
 		return err
 	}
@@ -45,25 +45,25 @@ func (s *Space) strip(l Link) error {
 		if r.Derived() {
 			continue
 		}
-		if err := s.TakeRoute(l, r); err != nil {
+		if err := s.Routes.Remove(l, r); err != nil {
 			return err
 		}
 	}
-	addrs, err := s.KeptAddrs(l)
+	addrs, err := s.Addrs.Kept(l)
 	if err != nil {
 		return err
 	}
 	for _, a := range slices.Backward(addrs) {
-		if err := s.DelAddr(l, a); err != nil {
+		if err := s.Addrs.Delete(l, a); err != nil {
 			return err
 		}
 	}
 	if l.Master != 0 {
-		if err := s.SetMaster(l, Link{Name: "none"}); err != nil {
+		if err := s.Links.SetMaster(l, Link{Name: "none"}); err != nil {
 			return err
 		}
 	}
-	return s.Down(l)
+	return s.Links.Down(l)
 }
 
 func (s *Space) lend(l Link, to *Space, name string, index int) (Link, error) {
@@ -73,7 +73,7 @@ func (s *Space) lend(l Link, to *Space, name string, index int) (Link, error) {
 	}
 	var lent Link
 	if err == nil {
-		lent, err = to.Link(name)
+		lent, err = to.Links.ByName(name)
 	}
 	if err != nil {
 		return Link{}, errors.Join(err, s.recall(l, to))
@@ -84,10 +84,10 @@ func (s *Space) lend(l Link, to *Space, name string, index int) (Link, error) {
 // recall fetches a link that has moved although the request, or what came after it, failed: somebody was faster to take the
 // name.
 func (s *Space) recall(l Link, to *Space) error {
-	if _, err := s.LinkByIndex(l.Index); !errors.Is(err, ErrNoLink) {
+	if _, err := s.Links.ByIndex(l.Index); !errors.Is(err, ErrNoLink) {
 		return err
 	}
-	links, err := to.Links()
+	links, err := to.Links.All()
 	if err != nil {
 		return err
 	}
@@ -105,20 +105,20 @@ func (s *Space) recall(l Link, to *Space) error {
 // [unix.EEXIST], and the link is where and what it was. Undone by lending it, and setting it up if it was; its addresses and
 // routes are lost. The link loses alternative names that are in use here, with which the kernel would not let it come (from
 // Linux 6.7 on).
-func (s *Space) Fetch(l Link, from *Space, name string, index int) (fetched Link, err error) {
-	if err := s.taken(name, unix.EEXIST); err != nil {
+func (s Links) Fetch(l Link, from *Space, name string, index int) (fetched Link, err error) {
+	if err := s.space.taken(name, unix.EEXIST); err != nil {
 		return Link{}, err
 	}
-	if err := from.Down(l); err != nil {
+	if err := from.Links.Down(l); err != nil {
 		return Link{}, err
 	}
-	err = s.tx.Do(fmt.Sprintf("fetch %s as %s", l.Name, name),
+	err = s.space.tx.Do(fmt.Sprintf("fetch %s as %s", l.Name, name),
 		func() (err error) {
-			fetched, err = s.fetch(l, from, name, index)
+			fetched, err = s.space.fetch(l, from, name, index)
 			return err
 		},
 		func() error {
-			_, err := s.lend(fetched, from, l.Name, l.Index)
+			_, err := s.space.lend(fetched, from, l.Name, l.Index)
 			return present(err)
 		})
 	return fetched, err
@@ -136,17 +136,17 @@ func (s *Space) fetch(l Link, from *Space, name string, index int) (Link, error)
 		}
 		return Link{}, errors.Join(errs...)
 	}
-	return s.Link(name)
+	return s.Links.ByName(name)
 }
 
 // dropAltNames removes the alternative names of a link that are in use here, or are the name that it is to have here.
 func (s *Space) dropAltNames(l Link, from *Space, name string) (dropped []string, err error) {
-	l, err = from.LinkByIndex(l.Index)
+	l, err = from.Links.ByIndex(l.Index)
 	if err != nil {
 		return nil, err
 	}
 	for _, alt := range l.AltNames {
-		if _, err := s.Link(alt); alt != name && errors.Is(err, ErrNoLink) {
+		if _, err := s.Links.ByName(alt); alt != name && errors.Is(err, ErrNoLink) {
 			continue
 		}
 		if err := from.rt.RemoveAltName(l, alt); err != nil {
@@ -190,7 +190,7 @@ func (s *Space) prepare(l Link, from *Space, name string) error {
 	if s.taken(l.Name, unix.EEXIST) != nil {
 		return nil
 	}
-	links, err := s.Links()
+	links, err := s.Links.All()
 	if err != nil {
 		return err
 	}
@@ -204,21 +204,21 @@ func (s *Space) prepare(l Link, from *Space, name string) error {
 
 // Rename gives a link, which is down, another name. If it is taken the error says so, and wraps [unix.EEXIST]. Undone by
 // giving it l.Name. An alternative name of the link that equals the new name is removed for good.
-func (s *Space) Rename(l Link, name string) error {
-	return s.tx.set(fmt.Sprintf("name %s dev %s", name, l.Name),
+func (s Links) Rename(l Link, name string) error {
+	return s.space.tx.set(fmt.Sprintf("name %s dev %s", name, l.Name),
 		func() error {
-			err := s.rt.Rename(l, name)
+			err := s.space.rt.Rename(l, name)
 			if errors.Is(err, unix.EEXIST) && slices.Contains(l.AltNames, name) {
-				if err = s.rt.RemoveAltName(l, name); err == nil {
-					err = s.rt.Rename(l, name)
+				if err = s.space.rt.RemoveAltName(l, name); err == nil {
+					err = s.space.rt.Rename(l, name)
 				}
 			}
 			if errors.Is(err, unix.EEXIST) {
-				if taken := s.taken(name, err); taken != nil {
+				if taken := s.space.taken(name, err); taken != nil {
 					return taken
 				}
 			}
 			return err
 		},
-		func() error { return present(s.rt.Rename(l, l.Name)) })
+		func() error { return present(s.space.rt.Rename(l, l.Name)) })
 }

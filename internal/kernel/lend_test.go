@@ -17,7 +17,7 @@ import (
 func (b *bench) device(t *testing.T) kernel.Link {
 	t.Helper()
 	b.Host.Batch("link add ens1 type veth peer name ens1 netns "+b.Container("wire").Path(), "link set ens1 alias ens1")
-	l, err := b.host.Link("ens1")
+	l, err := b.host.Links.ByName("ens1")
 	must(t, err)
 	return l
 }
@@ -55,27 +55,27 @@ func TestLend(t *testing.T) {
 			before := b.snapshot(t)
 			seen := testnet.Uevents(t, b.Host)
 
-			in, err := b.host.Lend(l, b.container, "net1")
+			in, err := b.host.Links.Lend(l, b.container, "net1")
 			must(t, err)
 			if in.Name != "net1" || in.Alias != "ens1" || !slices.Equal(in.MAC, l.MAC) {
 				t.Errorf("lent: %+v", in)
 			}
-			if _, err := b.host.Link("ens1"); !errors.Is(err, kernel.ErrNoLink) {
+			if _, err := b.host.Links.ByName("ens1"); !errors.Is(err, kernel.ErrNoLink) {
 				t.Errorf("in the host: %v", err)
 			}
 			must(t, b.tx.Rollback())
 			b.unchanged(t, before)
 
-			in, err = b.host.Lend(l, b.container, "net1")
+			in, err = b.host.Links.Lend(l, b.container, "net1")
 			must(t, err)
 			b.tx.Keep()
 			lent := b.snapshot(t)
-			_, err = b.host.Fetch(in, b.container, "ens1", l.Index)
+			_, err = b.host.Links.Fetch(in, b.container, "ens1", l.Index)
 			must(t, err)
 			must(t, b.tx.Rollback())
 			b.unchanged(t, lent)
 
-			back, err := b.host.Fetch(in, b.container, "ens1", l.Index)
+			back, err := b.host.Links.Fetch(in, b.container, "ens1", l.Index)
 			must(t, err)
 			if back.Name != "ens1" || back.Index != l.Index {
 				t.Errorf("back as %+v, was %+v", back, l)
@@ -98,10 +98,10 @@ func TestLendIsUndone(t *testing.T) {
 		"address add 10.1.2.3/24 brd + dev ens1", "address add 10.1.2.4/24 brd + dev ens1", "address add fd00::3/64 dev ens1",
 		"route add default via 10.1.2.1", "route add 10.9.0.0/16 dev ens1 table 77", "route add default via fd00::1")
 	b.Container("wire").Batch("link set ens1 up")
-	l, err := b.host.Link("ens1")
+	l, err := b.host.Links.ByName("ens1")
 	must(t, err)
 	before := b.snapshot(t)
-	in, err := b.host.Lend(l, b.container, "net1")
+	in, err := b.host.Links.Lend(l, b.container, "net1")
 	must(t, err)
 	if in.Up || in.Master != 0 {
 		t.Errorf("lent: %+v", in)
@@ -128,7 +128,7 @@ func TestLendToTakenName(t *testing.T) {
 			b.begin(t, t.Context())
 			take("lend ens1 as net1")
 		}
-		_, err := b.host.Lend(l, b.container, "net1")
+		_, err := b.host.Links.Lend(l, b.container, "net1")
 		if !errors.Is(err, unix.EEXIST) || !late && !strings.Contains(err.Error(), `link "net1" exists in `) {
 			t.Errorf("late %t: %v", late, err)
 		}
@@ -143,15 +143,15 @@ func TestFetchDropsAltNames(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.Host.Batch("link add other type veth peer name y", "link property add dev other altname other-long-name-of-the-host")
-	in, err := b.host.Lend(b.device(t), b.container, "net1")
+	in, err := b.host.Links.Lend(b.device(t), b.container, "net1")
 	must(t, err)
 	for _, name := range []string{"ens1", "other", "other-long-name-of-the-host", "harmless"} {
 		b.Container("container").Command("ip", "link", "property", "add", "dev", "net1", "altname", name)
 	}
-	in, err = b.container.LinkByIndex(in.Index)
+	in, err = b.container.Links.ByIndex(in.Index)
 	must(t, err)
 
-	fetched, err := b.host.Fetch(in, b.container, "ens1", 0)
+	fetched, err := b.host.Links.Fetch(in, b.container, "ens1", 0)
 	must(t, err)
 	if fetched.Name != "ens1" || !slices.Equal(fetched.AltNames, []string{"harmless"}) {
 		t.Errorf("%+v", fetched)
@@ -166,7 +166,7 @@ func TestFetchDropsAltNames(t *testing.T) {
 func TestFetchToTakenName(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	in, err := b.host.Lend(b.device(t), b.container, "net1")
+	in, err := b.host.Links.Lend(b.device(t), b.container, "net1")
 	must(t, err)
 	before := b.snapshot(t)
 	for _, late := range []bool{false, true} {
@@ -181,7 +181,7 @@ func TestFetchToTakenName(t *testing.T) {
 			b.begin(t, t.Context())
 			take("fetch net1 as ens1")
 		}
-		_, err := b.host.Fetch(in, b.container, "ens1", 0)
+		_, err := b.host.Links.Fetch(in, b.container, "ens1", 0)
 		if !errors.Is(err, unix.EEXIST) || !late && !strings.Contains(err.Error(), `link "ens1" exists in `) {
 			t.Errorf("late %t: %v", late, err)
 		}
@@ -195,10 +195,10 @@ func TestFetchWithoutUnusedName(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	l := b.device(t)
-	in, err := b.host.Lend(l, b.container, "net1")
+	in, err := b.host.Links.Lend(l, b.container, "net1")
 	must(t, err)
 	b.Container("container").Batch("link add ens1 type veth peer name x")
-	back, err := b.host.Fetch(in, b.container, "ens1", l.Index)
+	back, err := b.host.Links.Fetch(in, b.container, "ens1", l.Index)
 	if err != nil || back.Name != "ens1" {
 		t.Errorf("%+v, %v", back, err)
 	}
@@ -209,13 +209,13 @@ func TestFetchToTakenIndex(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	l := b.device(t)
-	in, err := b.host.Lend(l, b.container, "net1")
+	in, err := b.host.Links.Lend(l, b.container, "net1")
 	must(t, err)
 	b.Host.Batch("link add x index 2 type veth peer name y index 9")
 	if l.Index != 2 {
 		t.Fatalf("the device has index %d", l.Index)
 	}
-	back, err := b.host.Fetch(in, b.container, "ens1", l.Index)
+	back, err := b.host.Links.Fetch(in, b.container, "ens1", l.Index)
 	if err != nil || back.Name != "ens1" || back.Index == l.Index {
 		t.Errorf("%+v, %v", back, err)
 	}
@@ -226,11 +226,11 @@ func TestRename(t *testing.T) {
 	b := setup(t)
 	l := b.device(t)
 	before := b.snapshot(t)
-	if err := b.host.Rename(l, "lo"); !errors.Is(err, unix.EEXIST) || !strings.Contains(err.Error(), `link "lo" exists in `) {
+	if err := b.host.Links.Rename(l, "lo"); !errors.Is(err, unix.EEXIST) || !strings.Contains(err.Error(), `link "lo" exists in `) {
 		t.Errorf("to a name in use: %v", err)
 	}
-	must(t, b.host.Rename(l, "ens2"))
-	if _, err := b.host.Link("ens2"); err != nil {
+	must(t, b.host.Links.Rename(l, "ens2"))
+	if _, err := b.host.Links.ByName("ens2"); err != nil {
 		t.Error(err)
 	}
 	must(t, b.tx.Rollback())
@@ -244,7 +244,7 @@ func TestKeptAddrs(t *testing.T) {
 	l := b.device(t)
 	b.Host.Batch("address add 10.1.2.3/24 dev ens1", "address add 10.1.2.4/24 dev ens1", "address add 10.1.3.3/24 dev ens1 valid_lft 99 preferred_lft 99",
 		"address add fd00::3/64 dev ens1", "address add fe80::3/64 dev ens1", "address add fd00::4/64 dev ens1 valid_lft 99 preferred_lft 99")
-	got, err := b.host.KeptAddrs(l)
+	got, err := b.host.Addrs.Kept(l)
 	must(t, err)
 	if want := "[10.1.2.3/24 10.1.2.4/24 fd00::3/64]"; fmt.Sprint(got) != want {
 		t.Errorf("got %s, want %s", fmt.Sprint(got), want)

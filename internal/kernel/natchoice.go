@@ -40,23 +40,23 @@ var ErrNoNAT = errors.New("neither nftables nor iptables works on this host")
 // cannot be used or an operator has rules in the nat tables of iptables that decide about the
 // traffic. Such rules have no effect on a table of nftables, since each table decides on its own.
 // The error wraps [ErrNoNAT] if neither backend works.
-func (s *Space) ChooseNAT(nftables error, queries ...NATQuery) (NATChoice, error) {
+func (s Rules) ChooseNAT(nftables error, queries ...NATQuery) (NATChoice, error) {
 	if err := nftables; err != nil {
 		if !errors.Is(err, ErrNoNFT) {
 			return NATChoice{}, err
 		}
-		if other := iptablesWorks(s.tx.ctx, s.NS, familiesOf(queries)); other != nil {
+		if other := iptablesWorks(s.space.tx.ctx, s.space.NS, familiesOf(queries)); other != nil {
 			return NATChoice{}, fmt.Errorf("%w: nftables: %w; iptables: %w", ErrNoNAT, err, other)
 		}
 		return NATChoice{Backend: NATByIPTables, Reason: err.Error()}, nil
 	}
-	found, err := s.decidingRules(queries)
+	found, err := s.space.decidingRules(queries)
 	if err != nil {
 		return NATChoice{}, err
 	}
 	choice := NATChoice{Backend: NATByNFTables, Reason: "no rule of iptables decides about this traffic"}
 	for _, rule := range found {
-		err := s.canObey(rule, familiesOf(queries))
+		err := s.space.canObey(rule, familiesOf(queries))
 		switch {
 		case err == nil && choice.Backend == NATByNFTables:
 			choice.Backend, choice.Reason = NATByIPTables, rule.String()
@@ -88,7 +88,7 @@ func (s *Space) canObey(found decidingRule, families []iptables.Family) error {
 	return nil
 }
 
-// SuitableNAT is [Space.ChooseNAT] for the current namespace, which it does not change: it builds
+// SuitableNAT is [Rules.ChooseNAT] for the current namespace, which it does not change: it builds
 // the rule set in another one to find out whether the kernel supports it.
 func SuitableNAT(ctx context.Context, rs *RuleSet, queries ...NATQuery) (NATChoice, error) {
 	ns, err := netns.Current()
@@ -101,20 +101,20 @@ func SuitableNAT(ctx context.Context, rs *RuleSet, queries ...NATQuery) (NATChoi
 		return NATChoice{}, err
 	}
 	defer s.Close()
-	return s.ChooseNAT(Buildable(ctx, rs), queries...)
+	return s.Rules.ChooseNAT(Buildable(ctx, rs), queries...)
 }
 
 // Build creates the skeleton of a rule set, unless it exists. The error wraps [ErrNoNFT] if the
 // kernel does not support it.
-func (s *Space) Build(rs *RuleSet) error {
-	c, err := s.rules()
+func (s Rules) Build(rs *RuleSet) error {
+	c, err := s.space.rules()
 	if err != nil {
 		return err
 	}
 	if built, err := c.Built(rs); built || err != nil {
 		return err
 	}
-	return s.tx.Do(fmt.Sprintf("build %s", rs), func() error { return c.Build(s.tx.ctx, rs) }, nil)
+	return s.space.tx.Do(fmt.Sprintf("build %s", rs), func() error { return c.Build(s.space.tx.ctx, rs) }, nil)
 }
 
 // IPTablesWorks returns nil if iptables can be used in the current namespace without nftables. It
@@ -157,7 +157,7 @@ type decidingRule struct {
 // queries, which are sorted by family.
 func (s *Space) decidingRules(queries []NATQuery) (list []decidingRule, err error) {
 	for _, f := range familiesOf(queries) {
-		t, err := s.NATTables(f)
+		t, err := s.Rules.NATTables(f)
 		if err != nil {
 			return nil, err
 		}
@@ -180,19 +180,19 @@ func (s *Space) decidingRules(queries []NATQuery) (list []decidingRule, err erro
 }
 
 // NATTables opens the nat tables of iptables. They must be closed.
-func (s *Space) NATTables(f iptables.Family) (*hostnat.Tables, error) {
-	c, err := s.rules()
+func (s Rules) NATTables(f iptables.Family) (*hostnat.Tables, error) {
+	c, err := s.space.rules()
 	switch {
 	case err == nil:
-		return hostnat.Open(s.NS, f, c), nil
+		return hostnat.Open(s.space.NS, f, c), nil
 	case errors.Is(err, ErrNoNFT):
-		return hostnat.Open(s.NS, f, nil), nil
+		return hostnat.Open(s.space.NS, f, nil), nil
 	}
 	return nil, err
 }
 
-// NATRules lists the rules of a chain in the nat tables of iptables, of both variants.
-func (s *Space) NATRules(f iptables.Family, chain string) ([]hostnat.Rule, error) {
+// OfNAT lists the rules of a chain in the nat tables of iptables, of both variants.
+func (s Rules) OfNAT(f iptables.Family, chain string) ([]hostnat.Rule, error) {
 	t, err := s.NATTables(f)
 	if err != nil {
 		return nil, err

@@ -28,9 +28,9 @@ type NewLink struct {
 	Table      uint32 // VRF: its routing table
 }
 
-// AddLink makes a link, in this space under its name from the start, and down. If the name is taken the error says so, and
+// Add makes a link, in this space under its name from the start, and down. If the name is taken the error says so, and
 // wraps [unix.EEXIST]; so does the [VLANTakenError] if the parent has the VLAN already.
-func (s *Space) AddLink(n NewLink) (Link, error) {
+func (s Links) Add(n NewLink) (Link, error) {
 	l := netlink.NewLink{
 		Name: n.Name, Kind: n.Kind, MAC: n.MAC, MTU: n.MTU, Mode: n.Mode, BCQueueLen: n.BCQueueLen, VLAN: n.VLAN, Table: n.Table,
 	}
@@ -39,31 +39,31 @@ func (s *Space) AddLink(n NewLink) (Link, error) {
 		l.Parent, l.ParentNS = n.Parent.Index, n.ParentSpace.NS
 		op += " on " + n.Parent.Name
 	}
-	if n.Parent.Index != 0 && !n.ParentSpace.NS.Same(s.NS) {
-		if err := n.ParentSpace.rt.Identify(s.NS); err != nil { // for onParent
+	if n.Parent.Index != 0 && !n.ParentSpace.NS.Same(s.space.NS) {
+		if err := n.ParentSpace.rt.Identify(s.space.NS); err != nil { // for onParent
 			return Link{}, err
 		}
 	}
 	made := Link{Name: n.Name}
-	err := s.tx.Do(op,
+	err := s.space.tx.Do(op,
 		func() (err error) {
-			made.Index, err = s.addLink(n, l)
-			if s.inTheWay(n, err) {
+			made.Index, err = s.space.addLink(n, l)
+			if s.space.inTheWay(n, err) {
 				err = n.ParentSpace.retryOn(n.Parent, func() (bool, error) {
-					made.Index, err = s.addLink(n, l)
-					return s.inTheWay(n, err), err
+					made.Index, err = s.space.addLink(n, l)
+					return s.space.inTheWay(n, err), err
 				})
 			}
 			return err
 		},
 		func() error {
-			_, err := s.rt.Delete(made)
+			_, err := s.space.rt.Delete(made)
 			return err
 		})
 	if err != nil {
 		return Link{}, err
 	}
-	if made, err = s.LinkByIndex(made.Index); err != nil || n.Alias == "" {
+	if made, err = s.ByIndex(made.Index); err != nil || n.Alias == "" {
 		return made, err
 	}
 	if err := s.SetAlias(made, n.Alias); err != nil {
@@ -90,7 +90,7 @@ func (s *Space) inTheWay(n NewLink, err error) bool {
 	if n.Kind != "macvlan" || !errors.Is(err, unix.EINVAL) {
 		return false
 	}
-	parent, err := n.ParentSpace.LinkByIndex(n.Parent.Index)
+	parent, err := n.ParentSpace.Links.ByIndex(n.Parent.Index)
 	if err != nil || n.Mode != "passthru" && parent.Promisc == 0 {
 		return false
 	}

@@ -8,35 +8,35 @@ type PolicyRule = netlink.PolicyRule
 // Protocol marks the routes and rules that are made for attachments.
 const Protocol = netlink.Protocol
 
-// PolicyRules lists the rules of both families, each in the order in which they are looked at.
-func (s *Space) PolicyRules() ([]PolicyRule, error) { return s.rt.PolicyRules() }
+// Rules lists the rules of both families, each in the order in which they are looked at.
+func (s Routes) Rules() ([]PolicyRule, error) { return s.space.rt.PolicyRules() }
 
-// AddPolicyRule adds a rule, which must have a source and gets [Protocol]. Without a priority it becomes the first of its
+// AddRule adds a rule, which must have a source and gets [Protocol]. Without a priority it becomes the first of its
 // family, but for that of the table local, even if there is the same.
-func (s *Space) AddPolicyRule(r PolicyRule) error {
+func (s Routes) AddRule(r PolicyRule) error {
 	r.Protocol = Protocol
-	return s.tx.set("rule "+r.String(),
-		func() error { return s.rt.AddPolicyRule(r) },
+	return s.space.tx.set("rule "+r.String(),
+		func() error { return s.space.rt.AddPolicyRule(r) },
 		func() error {
-			_, err := s.rt.DelPolicyRule(r)
+			_, err := s.space.rt.DelPolicyRule(r)
 			return err
 		})
 }
 
-// DelPolicyRule removes a rule that PolicyRules has listed, and that says no more than a [PolicyRule] does; one that is gone
+// DeleteRule removes a rule that PolicyRules has listed, and that says no more than a [PolicyRule] does; one that is gone
 // is as good as removed. Undone by adding it again with its priority and protocol.
-func (s *Space) DelPolicyRule(r PolicyRule) error {
+func (s Routes) DeleteRule(r PolicyRule) error {
 	existed := false
-	return s.tx.Do("delete rule "+r.String(),
+	return s.space.tx.Do("delete rule "+r.String(),
 		func() (err error) {
-			existed, err = s.rt.DelPolicyRule(r)
+			existed, err = s.space.rt.DelPolicyRule(r)
 			return err
 		},
 		func() error {
 			if !existed {
 				return nil
 			}
-			return present(s.rt.AddPolicyRule(r))
+			return present(s.space.rt.AddPolicyRule(r))
 		})
 }
 
@@ -44,19 +44,19 @@ func (s *Space) DelPolicyRule(r PolicyRule) error {
 func ReservedTable(table int) bool { return netlink.Reserved(table) }
 
 // FreeTables returns the first n routing tables from 100 on that nobody uses: no rule, no route of any type and no VRF.
-func (s *Space) FreeTables(n int) ([]int, error) {
-	used, err := s.rt.RouteTables()
+func (s Routes) FreeTables(n int) ([]int, error) {
+	used, err := s.space.rt.RouteTables()
 	if err != nil {
 		return nil, err
 	}
-	rules, err := s.PolicyRules()
+	rules, err := s.Rules()
 	if err != nil {
 		return nil, err
 	}
 	for _, r := range rules {
 		used[r.Table] = true
 	}
-	links, err := s.Links()
+	links, err := s.space.Links.All()
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@ import (
 // added lists the rules that a namespace has not from the beginning.
 func (b *bench) added(t *testing.T) []kernel.PolicyRule {
 	t.Helper()
-	rules, err := b.container.PolicyRules()
+	rules, err := b.container.Routes.Rules()
 	must(t, err)
 	return slices.DeleteFunc(rules, func(r kernel.PolicyRule) bool { return !r.Src.IsValid() && !r.More })
 }
@@ -26,10 +26,10 @@ func TestPolicyRules(t *testing.T) {
 	b := setup(t)
 	before := b.snapshot(t)
 	first := kernel.PolicyRule{Src: prefix("10.1.2.3/32"), Table: 100}
-	must(t, b.container.AddPolicyRule(first))
-	must(t, b.container.AddPolicyRule(kernel.PolicyRule{Src: prefix("10.1.0.0/16"), Table: 5000}))
-	must(t, b.container.AddPolicyRule(kernel.PolicyRule{Src: prefix("fd00::3/128"), Table: 5000}))
-	must(t, b.container.AddPolicyRule(kernel.PolicyRule{Src: prefix("10.9.9.9/32"), Table: 254, Priority: 7}))
+	must(t, b.container.Routes.AddRule(first))
+	must(t, b.container.Routes.AddRule(kernel.PolicyRule{Src: prefix("10.1.0.0/16"), Table: 5000}))
+	must(t, b.container.Routes.AddRule(kernel.PolicyRule{Src: prefix("fd00::3/128"), Table: 5000}))
+	must(t, b.container.Routes.AddRule(kernel.PolicyRule{Src: prefix("10.9.9.9/32"), Table: 254, Priority: 7}))
 	want := []kernel.PolicyRule{
 		{Src: prefix("10.9.9.9/32"), Table: 254, Priority: 7, Protocol: kernel.Protocol},
 		{Src: prefix("10.1.0.0/16"), Table: 5000, Priority: 32764, Protocol: kernel.Protocol},
@@ -39,11 +39,11 @@ func TestPolicyRules(t *testing.T) {
 	if diff := cmp.Diff(want, b.added(t), compareRoutes); diff != "" {
 		t.Errorf("rules (-want +got):\n%s", diff)
 	}
-	if err := b.container.AddPolicyRule(want[0]); !errors.Is(err, unix.EEXIST) {
+	if err := b.container.Routes.AddRule(want[0]); !errors.Is(err, unix.EEXIST) {
 		t.Errorf("the same rule with the same priority: %v", err)
 	}
 	for _, bad := range []kernel.PolicyRule{{}, {Table: 100}, {Src: prefix("10.1.2.3/32")}} {
-		if err := b.container.AddPolicyRule(bad); !errors.Is(err, unix.EINVAL) {
+		if err := b.container.Routes.AddRule(bad); !errors.Is(err, unix.EINVAL) {
 			t.Errorf("%v was added: %v", bad, err)
 		}
 	}
@@ -64,11 +64,11 @@ func TestDelPolicyRule(t *testing.T) {
 	before := b.snapshot(t)
 	all := b.added(t)
 	for i, rule := range all {
-		must(t, b.container.DelPolicyRule(rule))
+		must(t, b.container.Routes.DeleteRule(rule))
 		if diff := cmp.Diff(slices.Delete(slices.Clone(all), i, i+1), b.added(t), compareRoutes); diff != "" {
 			t.Errorf("without %v (-want +got):\n%s", rule, diff)
 		}
-		must(t, b.container.DelPolicyRule(rule)) // is not there
+		must(t, b.container.Routes.DeleteRule(rule)) // is not there
 		must(t, b.tx.Rollback())
 		b.unchanged(t, before)
 	}
@@ -103,7 +103,7 @@ func TestFreeTables(t *testing.T) {
 	} {
 		b.Container("container").Command("ip", fields(command)...)
 	}
-	free, err := b.container.FreeTables(150)
+	free, err := b.container.Routes.FreeTables(150)
 	must(t, err)
 	if want := []int{103, 106, 107}; !slices.Equal(free[:3], want) {
 		t.Errorf("free are %v, want %v first", free[:3], want)
@@ -121,7 +121,7 @@ func TestFreeTablesBesideVRF(t *testing.T) {
 	testnet.Require(t, testnet.Kernel(probe.VRF))
 	b := setup(t)
 	b.Container("container").Command("ip", fields("link add red type vrf table 100")...)
-	if free, err := b.container.FreeTables(1); err != nil || free[0] != 101 {
+	if free, err := b.container.Routes.FreeTables(1); err != nil || free[0] != 101 {
 		t.Errorf("free are %v, %v; want 101", free, err)
 	}
 }

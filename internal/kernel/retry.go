@@ -24,13 +24,13 @@ const retryWait = 10 * time.Second
 // Retry makes a change of l, a link that is here and was made on a parent, and repeats it as long as it fails with
 // [unix.EADDRINUSE] because of a link that no longer has a namespace, for up to 10 s. host is where the parent is, unless
 // it is here.
-func (s *Space) Retry(l Link, host *Space, change func() error) error {
+func (s Links) Retry(l Link, host *Space, change func() error) error {
 	err := change()
 	if l.Parent == 0 || !errors.Is(err, unix.EADDRINUSE) {
 		return err
 	}
 	if l.ParentNSID == netlink.SameNamespace {
-		host = s
+		host = s.space
 	}
 	sameMAC := func(other Link) bool {
 		return l.Kind == "macvlan" && other.Kind == l.Kind && other.Up && slices.Equal(other.MAC, l.MAC) && other.Alias != l.Alias

@@ -42,20 +42,20 @@ func eachOnParent(t *testing.T, test func(*testing.T, *bench, kernel.NewLink)) {
 
 // attach makes the link in a space as attachments do.
 func (b *bench) attach(space *kernel.Space, n kernel.NewLink, owner string) error {
-	parent, err := b.host.Link("ens1")
+	parent, err := b.host.Links.ByName("ens1")
 	if err != nil {
 		return err
 	}
 	n.Name, n.Alias, n.Parent, n.ParentSpace = "eth0", owner, parent, b.host
-	l, err := space.AddLink(n)
+	l, err := space.Links.Add(n)
 	if err != nil {
 		return err
 	}
 	address := netip.MustParsePrefix("10.1.2.3/24")
-	if err := space.Retry(l, b.host, func() error { return space.AddAddr(l, address) }); err != nil {
+	if err := space.Links.Retry(l, b.host, func() error { return space.Addrs.Add(l, address) }); err != nil {
 		return err
 	}
-	return space.Retry(l, b.host, func() error { return space.Up(l) })
+	return space.Links.Retry(l, b.host, func() error { return space.Links.Up(l) })
 }
 
 // TestLinkAfterTheNamespace: the namespace of a link vanishes, and its successor gets such a link at once, again and again.

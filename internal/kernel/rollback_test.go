@@ -14,49 +14,49 @@ import (
 
 // attach makes every kind of change that can be undone. What is shared must exist.
 func attach(host, container *kernel.Space) error {
-	bridge, _, err := host.EnsureBridge(kernel.Bridge{Name: "br0"})
+	bridge, _, err := host.Links.EnsureBridge(kernel.Bridge{Name: "br0"})
 	if err != nil {
 		return err
 	}
 	mac, _ := net.ParseMAC("02:11:22:33:44:55")
-	inside, outer, err := container.AddVeth(kernel.Veth{
+	inside, outer, err := container.Links.AddVeth(kernel.Veth{
 		Name: "eth0", MTU: 1400, Host: host, HostName: "veth0", Alias: "owner",
 	})
 	if err != nil {
 		return err
 	}
-	old, err := host.Link("old0")
+	old, err := host.Links.ByName("old0")
 	if err != nil {
 		return err
 	}
 	for _, change := range []func() error{
-		func() error { return host.SetMaster(outer, bridge) },
-		func() error { return host.SetPort(outer, kernel.Port{Hairpin: true, Isolated: true}) },
-		func() error { return host.Up(outer) },
-		func() error { return container.SetMAC(inside, mac) },
+		func() error { return host.Links.SetMaster(outer, bridge) },
+		func() error { return host.Links.SetPort(outer, kernel.Port{Hairpin: true, Isolated: true}) },
+		func() error { return host.Links.Up(outer) },
+		func() error { return container.Links.SetMAC(inside, mac) },
 		func() error {
-			return container.Sysctls([]kernel.Setting{
+			return container.Sysctl.SetAll([]kernel.Setting{
 				{Key: "net/ipv4/conf/eth0/arp_notify", Value: "1", Optional: true},
 				{Key: "net/ipv6/conf/eth0/accept_dad", Value: "0", Optional: true},
 				{Key: "net/ipv4/conf/all/arp_ignore", Value: "1"},
 			})
 		},
-		func() error { return container.AddAddr(inside, prefix("10.1.2.3/24")) },
-		func() error { return container.AddAddr(inside, prefix("fd00::3/64")) },
-		func() error { return container.Up(inside) },
+		func() error { return container.Addrs.Add(inside, prefix("10.1.2.3/24")) },
+		func() error { return container.Addrs.Add(inside, prefix("fd00::3/64")) },
+		func() error { return container.Links.Up(inside) },
 		func() error {
-			return container.AddRoute(inside, kernel.Route{Dst: prefix("0.0.0.0/0"), GW: addr("10.1.2.1")})
+			return container.Routes.Add(inside, kernel.Route{Dst: prefix("0.0.0.0/0"), GW: addr("10.1.2.1")})
 		},
 		func() error {
-			return container.AddRoute(inside, kernel.Route{Dst: prefix("::/0"), GW: addr("fd00::1")})
+			return container.Routes.Add(inside, kernel.Route{Dst: prefix("::/0"), GW: addr("fd00::1")})
 		},
-		func() error { return host.SetAlias(old, "taken") },
-		func() error { return host.SetPromisc(old, true) },
-		func() error { return host.DelAddr(old, prefix("10.8.0.1/24")) },
-		func() error { return host.AddAddr(old, prefix("10.7.0.1/24")) },
-		func() error { return host.AddRoute(old, kernel.Route{Dst: prefix("10.6.0.0/16"), Table: 100}) },
+		func() error { return host.Links.SetAlias(old, "taken") },
+		func() error { return host.Links.SetPromisc(old, true) },
+		func() error { return host.Addrs.Delete(old, prefix("10.8.0.1/24")) },
+		func() error { return host.Addrs.Add(old, prefix("10.7.0.1/24")) },
+		func() error { return host.Routes.Add(old, kernel.Route{Dst: prefix("10.6.0.0/16"), Table: 100}) },
 		func() error {
-			return host.Masquerade("owner", kernel.Masq{}, []netip.Prefix{prefix("10.1.2.3/24"), prefix("fd00::3/64"), prefix("10.8.0.9/24")})
+			return host.Rules.Masquerade("owner", kernel.Masq{}, []netip.Prefix{prefix("10.1.2.3/24"), prefix("fd00::3/64"), prefix("10.8.0.9/24")})
 		},
 	} {
 		if err := change(); err != nil {
@@ -70,13 +70,13 @@ func attach(host, container *kernel.Space) error {
 func TestRollbackAfterEachFailure(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	bridge, _, err := b.host.EnsureBridge(kernel.Bridge{Name: "br0"})
+	bridge, _, err := b.host.Links.EnsureBridge(kernel.Bridge{Name: "br0"})
 	must(t, err)
-	must(t, b.host.SetMAC(bridge, bridge.MAC)) // or it changes with the ports
+	must(t, b.host.Links.SetMAC(bridge, bridge.MAC)) // or it changes with the ports
 	b.Host.Command("ip", "link", "add", "old0", "type", "veth", "peer", "old1")
 	b.Host.Command("ip", "addr", "add", "10.8.0.1/24", "brd", "+", "dev", "old0")
 	b.Host.Command("ip", "link", "set", "old0", "up")
-	must(t, b.host.Masquerade("before", kernel.Masq{}, []netip.Prefix{prefix("10.8.0.9/24")}))
+	must(t, b.host.Rules.Masquerade("before", kernel.Masq{}, []netip.Prefix{prefix("10.8.0.9/24")}))
 	b.tx.Keep()
 	before := b.snapshot(t)
 

@@ -22,56 +22,56 @@ const (
 	DefaultMetric6 = netlink.DefaultMetric6
 )
 
-// AddRoute adds a route that leaves through l; r.Link is not looked at. It neither replaces nor appends, and lets
+// Add adds a route that leaves through l; r.Link is not looked at. It neither replaces nor appends, and lets
 // routes to the same destination through other gateways be (IPv6 joins them to a multipath route). An identical route
 // that is there counts as added, and stays when the transaction is rolled back.
-func (s *Space) AddRoute(l Link, r Route) error {
+func (s Routes) Add(l Link, r Route) error {
 	r.Link = l.Index
 	added := false
-	return s.tx.Do(routeOp(l, r),
+	return s.space.tx.Do(routeOp(l, r),
 		func() (err error) {
-			added, err = s.rt.AddRoute(r)
+			added, err = s.space.rt.AddRoute(r)
 			return err
 		},
 		func() error {
 			if !added {
 				return nil
 			}
-			_, err := s.rt.DelRoute(r)
+			_, err := s.space.rt.DelRoute(r)
 			return err
 		})
 }
 
-// DelRoute removes a route that leaves through l; one that is gone is as good as removed. The scope of an IPv4 route has to
+// Delete removes a route that leaves through l; one that is gone is as good as removed. The scope of an IPv4 route has to
 // be right. Undone by adding it again.
-func (s *Space) DelRoute(l Link, r Route) error {
+func (s Routes) Delete(l Link, r Route) error {
 	r.Link = l.Index
 	existed := false
-	return s.tx.Do("delete "+routeOp(l, r),
+	return s.space.tx.Do("delete "+routeOp(l, r),
 		func() (err error) {
-			existed, err = s.rt.DelRoute(r)
+			existed, err = s.space.rt.DelRoute(r)
 			return err
 		},
 		func() error {
 			if !existed {
 				return nil
 			}
-			_, err := s.rt.AddRoute(r)
+			_, err := s.space.rt.AddRoute(r)
 			return present(err)
 		})
 }
 
-// Routes lists the unicast routes of both families in a table or in [AllTables]. A multipath route is listed once for
+// All lists the unicast routes of both families in a table or in [AllTables]. A multipath route is listed once for
 // each of its hops.
-func (s *Space) Routes(table int) ([]Route, error) { return s.rt.Routes(table) }
+func (s Routes) All(table int) ([]Route, error) { return s.space.rt.Routes(table) }
 
 // LinkLocal is the network that each IPv6 interface is in (RFC 4291 section 2.5.6).
 var LinkLocal = netip.MustParsePrefix("fe80::/64")
 
-// CheckRoutes looks for routes through l. What an expected one says nothing of, by its zero values, may be anything; so
+// Check looks for routes through l. What an expected one says nothing of, by its zero values, may be anything; so
 // may be the table of one that was made in the main table, as others move routes. The error says what is missing.
-func (s *Space) CheckRoutes(l Link, expected []Route) error {
-	have, err := s.Routes(AllTables)
+func (s Routes) Check(l Link, expected []Route) error {
+	have, err := s.All(AllTables)
 	if err != nil {
 		return err
 	}
@@ -97,20 +97,20 @@ func satisfies(rt, want Route) bool {
 }
 
 // LinkTo returns the link through which packets to an address leave. The error wraps [ErrNoRoute] if none does.
-func (s *Space) LinkTo(dst netip.Addr) (Link, error) {
-	hop, ok, err := s.rt.Lookup(dst)
+func (s Routes) LinkTo(dst netip.Addr) (Link, error) {
+	hop, ok, err := s.space.rt.Lookup(dst)
 	if err != nil {
 		return Link{}, err
 	}
 	if !ok || hop.Local {
 		return Link{}, fmt.Errorf("%s: %w", dst, ErrNoRoute)
 	}
-	return s.rt.LinkByIndex(hop.Link)
+	return s.space.rt.LinkByIndex(hop.Link)
 }
 
 // IsLocal reports whether an address is one of this machine: of the namespace, that is.
-func (s *Space) IsLocal(a netip.Addr) (bool, error) {
-	hop, _, err := s.rt.Lookup(a)
+func (s Addrs) IsLocal(a netip.Addr) (bool, error) {
+	hop, _, err := s.space.rt.Lookup(a)
 	return hop.Local, err
 }
 

@@ -18,11 +18,11 @@ import (
 func routed(t *testing.T) (*bench, kernel.Link) {
 	t.Helper()
 	b := setup(t)
-	must(t, b.container.EnsureSysctls([]kernel.Setting{{Key: "net/ipv6/conf/default/accept_dad", Value: "0"}}))
+	must(t, b.container.Sysctl.Ensure([]kernel.Setting{{Key: "net/ipv6/conf/default/accept_dad", Value: "0"}}))
 	inside, _ := b.vethUp(t)
-	must(t, b.container.AddAddr(inside, prefix("10.1.2.3/24")))
-	must(t, b.container.AddAddr(inside, prefix("fd00::3/64")))
-	must(t, b.container.WaitDAD(t.Context(), inside)) // or it cannot be the source of a route yet
+	must(t, b.container.Addrs.Add(inside, prefix("10.1.2.3/24")))
+	must(t, b.container.Addrs.Add(inside, prefix("fd00::3/64")))
+	must(t, b.container.Addrs.WaitDAD(t.Context(), inside)) // or it cannot be the source of a route yet
 	b.tx.Keep()
 	return b, inside
 }
@@ -30,7 +30,7 @@ func routed(t *testing.T) (*bench, kernel.Link) {
 // routesTo lists the routes to a destination, without link and in the order of the gateways.
 func (b *bench) routesTo(t *testing.T, table int, dst string) []kernel.Route {
 	t.Helper()
-	all, err := b.container.Routes(table)
+	all, err := b.container.Routes.All(table)
 	must(t, err)
 	var out []kernel.Route
 	for _, r := range all {
@@ -121,7 +121,7 @@ func TestAddRoute(t *testing.T) {
 			t.Parallel()
 			b, inside := routed(t)
 			before := b.snapshot(t)
-			must(t, b.container.AddRoute(inside, row.add))
+			must(t, b.container.Routes.Add(inside, row.add))
 			want := []kernel.Route{row.want}
 			for _, table := range []int{kernel.AllTables, row.want.Table} {
 				if diff := cmp.Diff(want, b.routesTo(t, table, row.want.Dst.String()), compareRoutes); diff != "" {
@@ -132,7 +132,7 @@ func TestAddRoute(t *testing.T) {
 				t.Errorf("table that does not exist: %v", got)
 			}
 
-			must(t, b.container.AddRoute(inside, row.add)) // identical
+			must(t, b.container.Routes.Add(inside, row.add)) // identical
 			if got := b.routesTo(t, kernel.AllTables, row.want.Dst.String()); len(got) != 1 {
 				t.Errorf("added twice: %v", got)
 			}
@@ -149,10 +149,10 @@ func TestAddRouteDoesNotUndoAnIdenticalOne(t *testing.T) {
 		{Dst: prefix("0.0.0.0/0"), GW: addr("10.1.2.1")},
 		{Dst: prefix("::/0"), GW: addr("fd00::1")},
 	} {
-		must(t, b.container.AddRoute(inside, r))
+		must(t, b.container.Routes.Add(inside, r))
 		b.tx.Keep()
 		before := b.snapshot(t)
-		must(t, b.container.AddRoute(inside, r))
+		must(t, b.container.Routes.Add(inside, r))
 		must(t, b.tx.Rollback())
 		b.unchanged(t, before)
 	}
@@ -166,10 +166,10 @@ func TestAddRouteBesideAnother(t *testing.T) {
 		{"0.0.0.0/0", "10.1.2.1", "10.1.2.2"},
 		{"::/0", "fd00::1", "fd00::2"}, // becomes a multipath route
 	} {
-		must(t, b.container.AddRoute(inside, kernel.Route{Dst: prefix(row.dst), GW: addr(row.first)}))
+		must(t, b.container.Routes.Add(inside, kernel.Route{Dst: prefix(row.dst), GW: addr(row.first)}))
 		b.tx.Keep()
 		before := b.snapshot(t)
-		must(t, b.container.AddRoute(inside, kernel.Route{Dst: prefix(row.dst), GW: addr(row.second)}))
+		must(t, b.container.Routes.Add(inside, kernel.Route{Dst: prefix(row.dst), GW: addr(row.second)}))
 		got := b.routesTo(t, kernel.TableMain, row.dst)
 		if len(got) != 2 || got[0].GW != addr(row.first) || got[1].GW != addr(row.second) {
 			t.Errorf("%s: %v, want one through each of %s and %s", row.dst, got, row.first, row.second)
@@ -188,18 +188,18 @@ func TestDelRoute(t *testing.T) {
 		{Dst: prefix("10.9.0.0/16"), Scope: kernel.ScopeLink, Table: 254},
 		{Dst: prefix("fd09::/32"), GW: addr("fd00::1"), Src: addr("fd00::3"), Table: 100, Priority: 7, MTU: 1300},
 	} {
-		must(t, b.container.AddRoute(inside, r))
+		must(t, b.container.Routes.Add(inside, r))
 	}
 	b.tx.Keep()
 	before := b.snapshot(t)
 	for _, dst := range []string{"10.9.0.0/16", "fd09::/32"} {
 		all := b.routesTo(t, kernel.AllTables, dst)
-		must(t, b.container.DelRoute(inside, all[0]))
+		must(t, b.container.Routes.Delete(inside, all[0]))
 		if diff := cmp.Diff(all[1:], b.routesTo(t, kernel.AllTables, dst), compareRoutes, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("left (-want +got):\n%s", diff)
 		}
 	}
-	must(t, b.container.DelRoute(inside, kernel.Route{Dst: prefix("10.66.0.0/16")})) // is not there
+	must(t, b.container.Routes.Delete(inside, kernel.Route{Dst: prefix("10.66.0.0/16")})) // is not there
 	must(t, b.tx.Rollback())
 	b.unchanged(t, before)
 }
@@ -209,7 +209,7 @@ func TestDelRouteOfTheKernel(t *testing.T) {
 	t.Parallel()
 	b, inside := routed(t)
 	for _, dst := range []string{"10.1.2.0/24", "fd00::/64"} {
-		must(t, b.container.DelRoute(inside, b.routesTo(t, kernel.TableMain, dst)[0]))
+		must(t, b.container.Routes.Delete(inside, b.routesTo(t, kernel.TableMain, dst)[0]))
 		if left := b.routesTo(t, kernel.AllTables, dst); left != nil {
 			t.Errorf("left %v", left)
 		}
@@ -236,7 +236,7 @@ func TestAddRouteError(t *testing.T) {
 	t.Parallel()
 	b, inside := routed(t)
 	before := b.snapshot(t)
-	err := b.container.AddRoute(inside, kernel.Route{
+	err := b.container.Routes.Add(inside, kernel.Route{
 		Dst: prefix("10.9.0.0/16"), GW: addr("192.0.2.1"), Priority: 7, Scope: 200, Table: 1000,
 	})
 	if !errors.Is(err, unix.ENETUNREACH) && !errors.Is(err, unix.EINVAL) {
@@ -255,11 +255,11 @@ func TestInvalidPrefixesAreRefused(t *testing.T) {
 	b, inside := routed(t)
 	before := b.snapshot(t)
 	for name, err := range map[string]error{
-		"route":                              b.container.AddRoute(inside, kernel.Route{}),
-		"route with a gateway":               b.container.AddRoute(inside, kernel.Route{GW: addr("10.1.2.1")}),
-		"IPv6 route through an IPv4 gateway": b.container.AddRoute(inside, kernel.Route{Dst: prefix("fd09::/32"), GW: addr("10.1.2.1")}),
-		"address":                            b.container.AddAddr(inside, netip.Prefix{}),
-		"mapped address":                     b.container.AddAddr(inside, prefix("::ffff:10.1.2.9/120")),
+		"route":                              b.container.Routes.Add(inside, kernel.Route{}),
+		"route with a gateway":               b.container.Routes.Add(inside, kernel.Route{GW: addr("10.1.2.1")}),
+		"IPv6 route through an IPv4 gateway": b.container.Routes.Add(inside, kernel.Route{Dst: prefix("fd09::/32"), GW: addr("10.1.2.1")}),
+		"address":                            b.container.Addrs.Add(inside, netip.Prefix{}),
+		"mapped address":                     b.container.Addrs.Add(inside, prefix("::ffff:10.1.2.9/120")),
 	} {
 		if err == nil {
 			t.Errorf("%s: accepted", name)
@@ -271,7 +271,7 @@ func TestInvalidPrefixesAreRefused(t *testing.T) {
 func TestRoutesNameTheLink(t *testing.T) {
 	t.Parallel()
 	b, inside := routed(t)
-	all, err := b.container.Routes(kernel.AllTables)
+	all, err := b.container.Routes.All(kernel.AllTables)
 	must(t, err)
 	i := slices.IndexFunc(all, func(r kernel.Route) bool { return r.Dst == prefix("10.1.2.0/24") })
 	if i < 0 || all[i].Link != inside.Index {
@@ -288,19 +288,19 @@ func TestRoutesNameTheLink(t *testing.T) {
 func TestLinkTo(t *testing.T) {
 	t.Parallel()
 	b, inside := routed(t)
-	must(t, b.container.AddRoute(inside, kernel.Route{Dst: prefix("192.0.2.0/24"), GW: addr("10.1.2.1")}))
+	must(t, b.container.Routes.Add(inside, kernel.Route{Dst: prefix("192.0.2.0/24"), GW: addr("10.1.2.1")}))
 	for _, a := range []string{"10.1.2.9", "192.0.2.1", "fd00::9"} {
-		if l, err := b.container.LinkTo(addr(a)); err != nil || l.Name != inside.Name {
+		if l, err := b.container.Routes.LinkTo(addr(a)); err != nil || l.Name != inside.Name {
 			t.Errorf("%s: %s, %v", a, l.Name, err)
 		}
 	}
 	for _, a := range []string{"203.0.113.1", "2001:db8::1", "10.1.2.3", "fd00::3"} { // no route, and its own
-		if _, err := b.container.LinkTo(addr(a)); !errors.Is(err, kernel.ErrNoRoute) {
+		if _, err := b.container.Routes.LinkTo(addr(a)); !errors.Is(err, kernel.ErrNoRoute) {
 			t.Errorf("%s: %v", a, err)
 		}
 	}
 	for a, want := range map[string]bool{"10.1.2.3": true, "fd00::3": true, "10.1.2.9": false, "2001:db8::1": false} {
-		if got, err := b.container.IsLocal(addr(a)); got != want || err != nil {
+		if got, err := b.container.Addrs.IsLocal(addr(a)); got != want || err != nil {
 			t.Errorf("%s is local: %t, %v", a, got, err)
 		}
 	}

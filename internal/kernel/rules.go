@@ -41,13 +41,13 @@ type (
 // set defines. It removes other elements of the owner in rule sets that already have a requested
 // subject. Rollback reverts the changes, except where another owner has changed the same element
 // since. The error wraps [ErrNoNFT] if the kernel does not support the rule set.
-func (s *Space) Apply(op, tag string, elements []Element) error {
+func (s Rules) Apply(op, tag string, elements []Element) error {
 	request := nft.Request{Owner: tag, Elements: elements}
-	if b := s.tx.batch; b != nil {
+	if b := s.space.tx.batch; b != nil {
 		b.requests = append(b.requests, request)
 		return nil
 	}
-	return s.apply(op, request)
+	return s.space.apply(op, request)
 }
 
 func (s *Space) apply(op string, requests ...nft.Request) error {
@@ -94,14 +94,14 @@ func Buildable(ctx context.Context, rs *RuleSet) error {
 
 // Remove removes each element of a rule set with a matching owner, in one transaction, and returns
 // them. Rollback does not restore them.
-func (s *Space) Remove(rs *RuleSet, match func(tag string) bool) ([]Held, error) {
-	return s.remove(rs, match, nil)
+func (s Rules) Remove(rs *RuleSet, match func(tag string) bool) ([]Held, error) {
+	return s.space.remove(rs, match, nil)
 }
 
 // RemoveIf is Remove if one element exists with an owner that matches, and else does nothing, which
 // takes one lookup.
-func (s *Space) RemoveIf(first Element, rs *RuleSet, match func(tag string) bool) ([]Held, error) {
-	return s.remove(rs, match, &first)
+func (s Rules) RemoveIf(first Element, rs *RuleSet, match func(tag string) bool) ([]Held, error) {
+	return s.space.remove(rs, match, &first)
 }
 
 func (s *Space) remove(
@@ -119,29 +119,29 @@ func (s *Space) remove(
 }
 
 // Missing returns the elements of an owner that do not exist, or that exist and must not.
-func (s *Space) Missing(tag string, elements []Element) ([]Held, error) {
-	c, err := s.rules()
+func (s Rules) Missing(tag string, elements []Element) ([]Held, error) {
+	c, err := s.space.rules()
 	if err != nil {
 		return nil, err
 	}
-	missing, err := c.Missing(s.tx.ctx, nft.Request{Owner: tag, Elements: elements})
+	missing, err := c.Missing(s.space.tx.ctx, nft.Request{Owner: tag, Elements: elements})
 	return slices.Concat(missing...), err
 }
 
 // Held returns the elements of a rule set, of all owners. It returns none if the rules were
 // flushed.
-func (s *Space) Held(rs *RuleSet) ([]Held, error) {
-	c, err := s.rules()
+func (s Rules) Held(rs *RuleSet) ([]Held, error) {
+	c, err := s.space.rules()
 	if err != nil {
 		return nil, err
 	}
-	return c.List(s.tx.ctx, rs)
+	return c.List(s.space.tx.ctx, rs)
 }
 
 // Owned is Held without regard to the rules. It takes no lock, so a caller that holds the lock can
 // use it. It returns no elements if the kernel lacks nftables.
-func (s *Space) Owned(rs *RuleSet) ([]Held, error) {
-	c, err := s.rules()
+func (s Rules) Owned(rs *RuleSet) ([]Held, error) {
+	c, err := s.space.rules()
 	if err != nil {
 		return nil, UnlessNoNFT(err)
 	}
@@ -149,9 +149,9 @@ func (s *Space) Owned(rs *RuleSet) ([]Held, error) {
 	return list, UnlessNoNFT(err)
 }
 
-// NFTAvailable returns nil if the kernel has nftables, else an error that wraps [ErrNoNFT].
-func (s *Space) NFTAvailable() error {
-	c, err := s.rules()
+// Available returns nil if the kernel has nftables, else an error that wraps [ErrNoNFT].
+func (s Rules) Available() error {
+	c, err := s.space.rules()
 	if err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func (s *Space) NFTAvailable() error {
 
 // Masquerade masquerades packets from addresses, except to their networks. Each prefix is an
 // address with its prefix length.
-func (s *Space) Masquerade(tag string, how Masq, addrs []netip.Prefix) error {
+func (s Rules) Masquerade(tag string, how Masq, addrs []netip.Prefix) error {
 	elements, err := how.Elements(addrs...)
 	if err != nil {
 		return err
@@ -169,7 +169,7 @@ func (s *Space) Masquerade(tag string, how Masq, addrs []netip.Prefix) error {
 }
 
 // Guard lets a port of a bridge receive only frames from the MAC address mac.
-func (s *Space) Guard(tag string, port Link, mac net.HardwareAddr) error {
+func (s Rules) Guard(tag string, port Link, mac net.HardwareAddr) error {
 	elements, err := nft.Guard(port.Name, mac)
 	if err != nil {
 		return err
@@ -182,26 +182,26 @@ type Batch struct{ requests []nft.Request }
 
 // ApplyBatches applies batches that were collected for this namespace, in one transaction. It
 // leaves out a request that conflicts with another owner, and names it in the error.
-func (s *Space) ApplyBatches(batches ...*Batch) error {
+func (s Rules) ApplyBatches(batches ...*Batch) error {
 	requests := requestsOf(batches)
 	if len(requests) == 0 {
 		return nil
 	}
-	return s.apply(fmt.Sprintf("meet %d claims", len(requests)), requests...)
+	return s.space.apply(fmt.Sprintf("meet %d claims", len(requests)), requests...)
 }
 
 // MissingInBatches is Missing for each batch.
-func (s *Space) MissingInBatches(batches ...*Batch) ([][]Held, error) {
+func (s Rules) MissingInBatches(batches ...*Batch) ([][]Held, error) {
 	list := make([][]Held, len(batches))
 	requests := requestsOf(batches)
 	if len(requests) == 0 { // the kernel may lack nftables
 		return list, nil
 	}
-	c, err := s.rules()
+	c, err := s.space.rules()
 	if err != nil {
 		return nil, err
 	}
-	missing, err := c.Missing(s.tx.ctx, requests...)
+	missing, err := c.Missing(s.space.tx.ctx, requests...)
 	if err != nil {
 		return nil, err
 	}

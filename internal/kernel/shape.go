@@ -12,9 +12,9 @@ import (
 // TBF are the parameters of a token bucket filter (tc-tbf(8)).
 type TBF = netlink.TBF
 
-// TBF returns the token bucket filter that [Space.SetTBF] has made the root of a link, and whether there is one.
-func (s *Space) TBF(l Link) (t TBF, ok bool, err error) {
-	q, err := s.root(l)
+// TBF returns the token bucket filter that [Qdiscs.SetTBF] has made the root of a link, and whether there is one.
+func (s Qdiscs) TBF(l Link) (t TBF, ok bool, err error) {
+	q, err := s.space.root(l)
 	return q.TBF, q.Ours && q.Kind == "tbf", err
 }
 
@@ -30,8 +30,8 @@ func (s *Space) root(l Link) (netlink.Qdisc, error) {
 // SetTBF makes a token bucket filter the root of a link, with handle 1:, or gives the one that is there other parameters,
 // which loses no packet. Undone by giving it the former ones. A root that somebody else has made stays: then the error wraps
 // [unix.EEXIST].
-func (s *Space) SetTBF(l Link, t TBF) error {
-	q, err := s.root(l)
+func (s Qdiscs) SetTBF(l Link, t TBF) error {
+	q, err := s.space.root(l)
 	if err != nil {
 		return err
 	}
@@ -42,23 +42,23 @@ func (s *Space) SetTBF(l Link, t TBF) error {
 	if had && was.Same(t) {
 		return nil
 	}
-	return s.tx.Do(fmt.Sprintf("tbf %s dev %s", t, l.Name),
-		func() error { return s.rt.SetTBF(l, t) },
+	return s.space.tx.Do(fmt.Sprintf("tbf %s dev %s", t, l.Name),
+		func() error { return s.space.rt.SetTBF(l, t) },
 		func() error {
 			if had {
-				return present(s.rt.SetTBF(l, was))
+				return present(s.space.rt.SetTBF(l, was))
 			}
-			return present(s.rt.DeleteTBF(l))
+			return present(s.space.rt.DeleteTBF(l))
 		})
 }
 
-// DeleteTBF deletes what [Space.SetTBF] has made. Undone by making it again.
-func (s *Space) DeleteTBF(l Link) error {
+// DeleteTBF deletes what [Qdiscs.SetTBF] has made. Undone by making it again.
+func (s Qdiscs) DeleteTBF(l Link) error {
 	was, had, err := s.TBF(l)
 	if err != nil || !had {
 		return err
 	}
-	return s.tx.Do("delete tbf dev "+l.Name,
-		func() error { return present(s.rt.DeleteTBF(l)) },
-		func() error { return present(s.rt.SetTBF(l, was)) })
+	return s.space.tx.Do("delete tbf dev "+l.Name,
+		func() error { return present(s.space.rt.DeleteTBF(l)) },
+		func() error { return present(s.space.rt.SetTBF(l, was)) })
 }

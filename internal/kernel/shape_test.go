@@ -44,7 +44,7 @@ func TestSetTBF(t *testing.T) {
 	_, l := b.vethUp(t)
 	none := b.shown(t)
 	slow := kernel.TBF{Rate: 125000, Buffer: 80 * time.Millisecond, Limit: 13125}
-	must(t, b.host.SetTBF(l, slow))
+	must(t, b.host.Qdiscs.SetTBF(l, slow))
 	if got, want := b.shown(t), "qdisc tbf 1: dev veth0 root rate 1Mbit burst 10000b lat 25ms"; got != want {
 		t.Errorf("tc shows %q, want %q", got, want)
 	}
@@ -56,8 +56,8 @@ func TestSetTBF(t *testing.T) {
 	} {
 		b.begin(t, t.Context())
 		before := b.shown(t)
-		must(t, b.host.SetTBF(l, tbf))
-		if got, ok, err := b.host.TBF(l); err != nil || !ok || !got.Same(tbf) {
+		must(t, b.host.Qdiscs.SetTBF(l, tbf))
+		if got, ok, err := b.host.Qdiscs.TBF(l); err != nil || !ok || !got.Same(tbf) {
 			t.Errorf("%s: read %s %t %v, want %s", name, got, ok, err, tbf)
 		}
 		must(t, b.tx.Rollback())
@@ -67,8 +67,8 @@ func TestSetTBF(t *testing.T) {
 	}
 	b.begin(t, t.Context())
 	before := b.shown(t)
-	must(t, b.host.DeleteTBF(l))
-	must(t, b.host.DeleteTBF(l))
+	must(t, b.host.Qdiscs.DeleteTBF(l))
+	must(t, b.host.Qdiscs.DeleteTBF(l))
 	if diff := cmp.Diff(none, b.shown(t)); diff != "" {
 		t.Error(diff)
 	}
@@ -94,10 +94,10 @@ func TestSetTBFLeavesOthers(t *testing.T) {
 	_, l := b.vethUp(t)
 	b.Host.Command("tc", "qdisc", "add", "dev", "veth0", "root", "handle", "8:", "pfifo")
 	before := b.snapshot(t)
-	if err := b.host.SetTBF(l, kernel.TBF{Rate: 1000, Buffer: time.Second, Limit: 2000}); !errors.Is(err, unix.EEXIST) {
+	if err := b.host.Qdiscs.SetTBF(l, kernel.TBF{Rate: 1000, Buffer: time.Second, Limit: 2000}); !errors.Is(err, unix.EEXIST) {
 		t.Errorf("got %v, want EEXIST", err)
 	}
-	must(t, b.host.DeleteTBF(l))
+	must(t, b.host.Qdiscs.DeleteTBF(l))
 	b.unchanged(t, before)
 }
 
@@ -130,7 +130,7 @@ func TestSetFilters(t *testing.T) {
 	t.Parallel()
 	b := shaping(t)
 	_, l := b.vethUp(t)
-	ifb, err := b.host.AddLink(kernel.NewLink{Kind: "ifb", Name: "ifb7", MTU: 1400, Alias: "owner"})
+	ifb, err := b.host.Links.Add(kernel.NewLink{Kind: "ifb", Name: "ifb7", MTU: 1400, Alias: "owner"})
 	must(t, err)
 	sets := filterSets(ifb.Index)
 	mine := func(kernel.Filter) bool { return true }
@@ -139,7 +139,7 @@ func TestSetFilters(t *testing.T) {
 			fault := errors.New("fault")
 			for n := 1; ; n++ {
 				b.begin(t, t.Context())
-				must(t, b.host.SetFilters(l, mine, first))
+				must(t, b.host.Qdiscs.SetFilters(l, mine, first))
 				before := b.shown(t)
 				count := 0
 				b.begin(t, t.Context())
@@ -149,13 +149,13 @@ func TestSetFilters(t *testing.T) {
 					}
 					return nil
 				}})
-				err := b.host.SetFilters(l, mine, second)
+				err := b.host.Qdiscs.SetFilters(l, mine, second)
 				if count < n {
 					must(t, err)
-					have, err := b.host.Filters(l)
+					have, err := b.host.Qdiscs.Filters(l)
 					must(t, err)
 					compareFilters(t, have, second)
-					from, err := b.host.Redirections()
+					from, err := b.host.Qdiscs.Redirections()
 					must(t, err)
 					if leads := slices.ContainsFunc(second, func(f kernel.Filter) bool { return f.Target == ifb.Index }); leads != (len(from[ifb.Index]) > 0) {
 						t.Errorf("redirections %v, but filters %v", from, second)
@@ -174,7 +174,7 @@ func TestSetFilters(t *testing.T) {
 		}
 	}
 	b.begin(t, t.Context())
-	must(t, b.host.SetFilters(l, mine, nil))
+	must(t, b.host.Qdiscs.SetFilters(l, mine, nil))
 	if out := b.shown(t); out != "" {
 		t.Errorf("left: %s", out)
 	}
@@ -199,7 +199,7 @@ func TestSetFiltersLeavesOthers(t *testing.T) {
 	t.Parallel()
 	b := shaping(t)
 	_, l := b.vethUp(t)
-	ifb, err := b.host.AddLink(kernel.NewLink{Kind: "ifb", Name: "ifb7", Alias: "owner"})
+	ifb, err := b.host.Links.Add(kernel.NewLink{Kind: "ifb", Name: "ifb7", Alias: "owner"})
 	must(t, err)
 	b.Host.Command("tc", "qdisc", "add", "dev", "veth0", "ingress")
 	for _, words := range []string{
@@ -214,13 +214,13 @@ func TestSetFiltersLeavesOthers(t *testing.T) {
 	before := b.shown(t)
 	all := func(kernel.Filter) bool { return true }
 	sets := filterSets(ifb.Index)
-	if err := b.host.SetFilters(l, all, sets["both"]); !errors.Is(err, unix.EEXIST) {
+	if err := b.host.Qdiscs.SetFilters(l, all, sets["both"]); !errors.Is(err, unix.EEXIST) {
 		t.Errorf("got %v, want EEXIST", err)
 	}
 	must(t, b.tx.Rollback())
 	for _, want := range [][]kernel.Filter{sets["all"], nil} {
-		must(t, b.host.SetFilters(l, all, want))
-		have, err := b.host.Filters(l)
+		must(t, b.host.Qdiscs.SetFilters(l, all, want))
+		have, err := b.host.Qdiscs.Filters(l)
 		must(t, err)
 		compareFilters(t, have, want)
 	}
@@ -234,17 +234,17 @@ func TestFilterToNowhere(t *testing.T) {
 	t.Parallel()
 	b := shaping(t)
 	_, l := b.vethUp(t)
-	ifb, err := b.host.AddLink(kernel.NewLink{Kind: "ifb", Name: "ifb7", Alias: "owner"})
+	ifb, err := b.host.Links.Add(kernel.NewLink{Kind: "ifb", Name: "ifb7", Alias: "owner"})
 	must(t, err)
 	all := func(kernel.Filter) bool { return true }
-	must(t, b.host.SetFilters(l, all, []kernel.Filter{{Hook: kernel.Ingress, Priority: 1, Target: ifb.Index}}))
-	must(t, b.host.Delete(ifb))
-	have, err := b.host.Filters(l)
+	must(t, b.host.Qdiscs.SetFilters(l, all, []kernel.Filter{{Hook: kernel.Ingress, Priority: 1, Target: ifb.Index}}))
+	must(t, b.host.Links.Delete(ifb))
+	have, err := b.host.Qdiscs.Filters(l)
 	must(t, err)
 	if len(have) != 1 || have[0].Target >= 0 {
 		t.Errorf("filters %v", have)
 	}
-	must(t, b.host.SetFilters(l, all, nil))
+	must(t, b.host.Qdiscs.SetFilters(l, all, nil))
 	if out := b.shown(t); out != "" {
 		t.Errorf("left: %s", out)
 	}
@@ -255,7 +255,7 @@ func TestIFB(t *testing.T) {
 	b := shaping(t)
 	before := b.snapshot(t)
 	mac := []byte{2, 1, 2, 3, 4, 5}
-	l, err := b.host.AddLink(kernel.NewLink{Kind: "ifb", Name: "ifb7", MTU: 1400, MAC: mac, Alias: "owner"})
+	l, err := b.host.Links.Add(kernel.NewLink{Kind: "ifb", Name: "ifb7", MTU: 1400, MAC: mac, Alias: "owner"})
 	must(t, err)
 	if l.Kind != "ifb" || l.Alias != "owner" || l.MTU != 1400 || l.MAC.String() != "02:01:02:03:04:05" || l.Up {
 		t.Errorf("got %+v", l)
@@ -263,7 +263,7 @@ func TestIFB(t *testing.T) {
 	if out := show(t, b.Host, "link", "show", "ifb7"); out["txqlen"] != nil || out["ifalias"] != "owner" {
 		t.Errorf("ip shows %v", out)
 	}
-	if _, err := b.host.AddLink(kernel.NewLink{Kind: "ifb", Name: "ifb7"}); !errors.Is(err, unix.EEXIST) {
+	if _, err := b.host.Links.Add(kernel.NewLink{Kind: "ifb", Name: "ifb7"}); !errors.Is(err, unix.EEXIST) {
 		t.Errorf("second: %v, want EEXIST", err)
 	}
 	must(t, b.tx.Rollback())

@@ -15,6 +15,13 @@ import (
 type Space struct {
 	NS *netns.NS
 
+	Links  Links
+	Addrs  Addrs
+	Routes Routes
+	Rules  Rules
+	Sysctl Sysctl
+	Qdiscs Qdiscs
+
 	tx  *Tx
 	rt  *netlink.Conn
 	nft *nft.Conn // nil until first used
@@ -24,6 +31,33 @@ type Space struct {
 	unlock func() // nil without [Space.Lock]
 }
 
+// The methods of a [Space], in groups. A group has no state of its own.
+type (
+	// Links adds, changes, finds and deletes links (network interfaces), and the VLANs of bridge ports.
+	Links struct{ space *Space }
+
+	// Addrs assigns addresses to links, and reports what the kernel knows of addresses.
+	Addrs struct{ space *Space }
+
+	// Routes adds and deletes routes and policy rules, and moves links into and out of VRFs with their routes.
+	Routes struct{ space *Space }
+
+	// Rules applies, removes and compares rules of nftables and iptables, and deletes connections that they decided about.
+	Rules struct{ space *Space }
+
+	// Sysctl reads and writes the settings below /proc/sys.
+	Sysctl struct{ space *Space }
+
+	// Qdiscs shapes the traffic of links: queueing disciplines and their filters.
+	Qdiscs struct{ space *Space }
+)
+
+// group gives the groups of s their space.
+func (s *Space) group() {
+	s.Links, s.Addrs, s.Routes = Links{s}, Addrs{s}, Routes{s}
+	s.Rules, s.Sysctl, s.Qdiscs = Rules{s}, Sysctl{s}, Qdiscs{s}
+}
+
 // Open opens a namespace for the transaction. ns stays the caller's and must stay open as long as the space, and the
 // space until the transaction is kept or rolled back.
 func (tx *Tx) Open(ns *netns.NS) (*Space, error) {
@@ -31,7 +65,9 @@ func (tx *Tx) Open(ns *netns.NS) (*Space, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Space{NS: ns, tx: tx, rt: rt}, nil
+	s := &Space{NS: ns, tx: tx, rt: rt}
+	s.group()
+	return s, nil
 }
 
 // OpenHost opens the current namespace, of the caller's thread, for a transaction of its own. The caller must call
@@ -52,6 +88,7 @@ func OpenHost(ctx context.Context) (host *Space, closeAll func(), err error) {
 func (s *Space) Shared() *Space {
 	shared := *s
 	shared.tx = &Tx{ctx: s.tx.ctx, hooks: s.tx.hooks, batch: s.tx.batch} // never rolled back
+	shared.group()
 	return &shared
 }
 

@@ -12,18 +12,18 @@ func OwnRoute(l Link, r Route) StoredRoute {
 	return netlink.OwnRoute(r)
 }
 
-// StoredRoutes lists the routes in all tables that leave through l and through nothing else, in an order in which they can
+// Stored lists the routes in all tables that leave through l and through nothing else, in an order in which they can
 // be put; they have to be taken in the reverse one. Of a multipath route of IPv6, which is so many routes with the same
 // metric, the hops through l are one; put back they come behind the others.
-func (s *Space) StoredRoutes(l Link) ([]StoredRoute, error) { return s.rt.StoredRoutes(l) }
+func (s Routes) Stored(l Link) ([]StoredRoute, error) { return s.space.rt.StoredRoutes(l) }
 
-// PutRoute adds a stored route behind others to the same destination. An identical one that is there counts as added, and
+// Restore adds a stored route behind others to the same destination. An identical one that is there counts as added, and
 // stays when the transaction is rolled back.
-func (s *Space) PutRoute(l Link, r StoredRoute) error {
+func (s Routes) Restore(l Link, r StoredRoute) error {
 	added := false
-	return s.tx.set(routeOp(l, r.Route),
+	return s.space.tx.set(routeOp(l, r.Route),
 		func() (err error) {
-			added, err = s.rt.PutRoute(r)
+			added, err = s.space.rt.PutRoute(r)
 			added = added || Exhausted(err)
 			return err
 		},
@@ -31,17 +31,17 @@ func (s *Space) PutRoute(l Link, r StoredRoute) error {
 			if !added {
 				return nil
 			}
-			_, err := s.rt.TakeRoute(r)
+			_, err := s.space.rt.TakeRoute(r)
 			return err
 		})
 }
 
-// TakeRoute removes a stored route; one that is gone is as good as removed. Undone by putting it back as it was.
-func (s *Space) TakeRoute(l Link, r StoredRoute) error {
+// Remove removes a stored route; one that is gone is as good as removed. Undone by putting it back as it was.
+func (s Routes) Remove(l Link, r StoredRoute) error {
 	existed := false
-	return s.tx.set("delete "+routeOp(l, r.Route),
+	return s.space.tx.set("delete "+routeOp(l, r.Route),
 		func() (err error) {
-			existed, err = s.rt.TakeRoute(r)
+			existed, err = s.space.rt.TakeRoute(r)
 			existed = existed || Exhausted(err)
 			return err
 		},
@@ -49,7 +49,7 @@ func (s *Space) TakeRoute(l Link, r StoredRoute) error {
 			if !existed {
 				return nil
 			}
-			_, err := s.rt.PutRoute(r)
+			_, err := s.space.rt.PutRoute(r)
 			return err
 		})
 }

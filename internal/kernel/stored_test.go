@@ -57,15 +57,15 @@ func TestStoredRoutes(t *testing.T) {
 	before := b.snapshot(t)
 	inOrder := func() string { return b.Container("container").Command("ip", fields("-4 route show table all")...) }
 	ordered := inOrder()
-	all, err := b.container.StoredRoutes(inside)
+	all, err := b.container.Routes.Stored(inside)
 	must(t, err)
 	take := func() {
 		t.Helper()
 		for _, r := range slices.Backward(all) {
-			must(t, b.container.TakeRoute(inside, r))
-			must(t, b.container.TakeRoute(inside, r)) // is not there
+			must(t, b.container.Routes.Remove(inside, r))
+			must(t, b.container.Routes.Remove(inside, r)) // is not there
 		}
-		left, err := b.container.StoredRoutes(inside)
+		left, err := b.container.Routes.Stored(inside)
 		must(t, err)
 		if len(left) > 0 {
 			t.Errorf("left: %v", left)
@@ -83,7 +83,7 @@ func TestStoredRoutes(t *testing.T) {
 	taken := b.snapshot(t)
 	for range 2 { // the second time they are there
 		for _, r := range all {
-			must(t, b.container.PutRoute(inside, r))
+			must(t, b.container.Routes.Restore(inside, r))
 		}
 	}
 	b.unchanged(t, before)
@@ -99,11 +99,11 @@ func TestStoredRoutesInAnotherTable(t *testing.T) {
 	t.Parallel()
 	b, inside := storing(t)
 	before := b.snapshot(t)
-	all, err := b.container.StoredRoutes(inside)
+	all, err := b.container.Routes.Stored(inside)
 	must(t, err)
 	want := map[string]int{}
 	for _, r := range all {
-		must(t, b.container.PutRoute(inside, r.In(5000)))
+		must(t, b.container.Routes.Restore(inside, r.In(5000)))
 	}
 	for _, family := range []string{"-4", "-6"} {
 		for line := range strings.Lines(b.Container("container").Command("ip", fields("-d -o "+family+" route show table all type unicast")...)) {
@@ -133,11 +133,11 @@ func TestStoredRoutesEndOfLife(t *testing.T) {
 	b, inside := routed(t)
 	ns := b.Container("container")
 	ns.Command("ip", fields("-6 route add default via fe80::1 dev eth0 proto ra expires 1000")...)
-	all, err := b.container.StoredRoutes(inside)
+	all, err := b.container.Routes.Stored(inside)
 	must(t, err)
 	i := slices.IndexFunc(all, func(r kernel.StoredRoute) bool { return r.Dst == prefix("::/0") })
-	must(t, b.container.TakeRoute(inside, all[i]))
-	must(t, b.container.PutRoute(inside, all[i].In(100)))
+	must(t, b.container.Routes.Remove(inside, all[i]))
+	must(t, b.container.Routes.Restore(inside, all[i].In(100)))
 	if got := ns.Command("ip", fields("-6 route show table 100")...); !strings.Contains(got, "proto ra") || strings.Contains(got, "expires") {
 		t.Errorf("in another table it is %s", got)
 	}
@@ -163,13 +163,13 @@ func TestStoredRoutesOfTwoLinks(t *testing.T) {
 		ns.Command("ip", fields(command)...)
 	}
 	before := b.snapshot(t)
-	all, err := b.container.StoredRoutes(inside)
+	all, err := b.container.Routes.Stored(inside)
 	must(t, err)
 	for _, r := range slices.Backward(all) {
 		if r.Dst == prefix("10.9.0.0/16") || r.Link != inside.Index {
 			t.Errorf("lists %v through link %d", r.Route, r.Link)
 		}
-		must(t, b.container.TakeRoute(inside, r))
+		must(t, b.container.Routes.Remove(inside, r))
 	}
 	for _, dst := range []string{"::/0", "fd09::/32"} {
 		if left := b.routesTo(t, kernel.TableMain, dst); len(left) != 1 || left[0].GW != addr("fd07::1") {
@@ -177,7 +177,7 @@ func TestStoredRoutesOfTwoLinks(t *testing.T) {
 		}
 	}
 	for _, r := range all {
-		must(t, b.container.PutRoute(inside, r.In(100)))
+		must(t, b.container.Routes.Restore(inside, r.In(100)))
 	}
 	if got := b.routesTo(t, 100, "::/0"); len(got) != 2 || got[0].GW != addr("fd00::1") || got[1].GW != addr("fd00::4") {
 		t.Errorf("in another table %v", got)
@@ -201,13 +201,13 @@ func TestStoredRoutesOfANextHopGroup(t *testing.T) {
 		ns.Command("ip", fields(command)...)
 	}
 	before := b.snapshot(t)
-	all, err := b.container.StoredRoutes(inside)
+	all, err := b.container.Routes.Stored(inside)
 	must(t, err)
 	if !slices.ContainsFunc(all, func(r kernel.StoredRoute) bool { return r.Dst == prefix("fd12::/32") }) {
 		t.Errorf("lists %v", all)
 	}
 	for _, r := range slices.Backward(all) {
-		must(t, b.container.TakeRoute(inside, r))
+		must(t, b.container.Routes.Remove(inside, r))
 	}
 	if left := b.routesTo(t, kernel.TableMain, "fd13::/32"); len(left) != 2 {
 		t.Errorf("of the route through two links is left %v", left)
@@ -220,7 +220,7 @@ func TestStoredRoutesOfANextHopGroup(t *testing.T) {
 func TestStoredRouteSame(t *testing.T) {
 	t.Parallel()
 	b, inside := storing(t)
-	all, err := b.container.StoredRoutes(inside)
+	all, err := b.container.Routes.Stored(inside)
 	must(t, err)
 	for i, r := range all {
 		for j, other := range all {
@@ -245,12 +245,12 @@ func TestOwnRoute(t *testing.T) {
 	t.Parallel()
 	b, inside := routed(t)
 	own := kernel.OwnRoute(inside, kernel.Route{Dst: prefix("0.0.0.0/0"), GW: addr("10.1.2.1"), Table: 100})
-	must(t, b.container.PutRoute(inside, own.WithPriority(7)))
+	must(t, b.container.Routes.Restore(inside, own.WithPriority(7)))
 	want := "default via 10.1.2.1 dev eth0 proto 116 metric 7"
 	if got := b.Container("container").Command("ip", fields("route show table 100")...); strings.TrimSpace(got) != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	all, err := b.container.StoredRoutes(inside)
+	all, err := b.container.Routes.Stored(inside)
 	must(t, err)
 	for _, r := range all {
 		if r.Own() != (r.Table == 100) {

@@ -22,17 +22,17 @@ func NoDAD(link string) Setting {
 	return Setting{Key: "net/ipv6/conf/" + link + "/accept_dad", Value: "0", Optional: true}
 }
 
-// Sysctl sets a kernel setting in the namespace unless it has the value. Undone by setting the value before. The error
+// Set sets a kernel setting in the namespace unless it has the value. Undone by setting the value before. The error
 // wraps [fs.ErrNotExist] if there is no such setting.
-func (s *Space) Sysctl(key, value string) error {
-	return s.Sysctls([]Setting{{Key: key, Value: value}})
+func (s Sysctl) Set(key, value string) error {
+	return s.SetAll([]Setting{{Key: key, Value: value}})
 }
 
-// Sysctls sets several settings, each a change as [Space.Sysctl] makes it, on one visit to the namespace.
-func (s *Space) Sysctls(settings []Setting) error {
-	return s.NS.Visit(func() error {
+// SetAll sets several settings, each a change as [Sysctl.Set] makes it, on one visit to the namespace.
+func (s Sysctl) SetAll(settings []Setting) error {
+	return s.space.NS.Visit(func() error {
 		for _, set := range settings {
-			if err := s.sysctl(set); err != nil {
+			if err := s.space.sysctl(set); err != nil {
 				return err
 			}
 		}
@@ -64,11 +64,11 @@ func (s *Space) sysctl(set Setting) error {
 		})
 }
 
-// EnsureSysctls sets kernel settings that others share, such as forwarding, unless they have the value. It is not undone.
-func (s *Space) EnsureSysctls(settings []Setting) error {
-	return s.NS.Visit(func() error {
+// Ensure sets kernel settings that others share, such as forwarding, unless they have the value. It is not undone.
+func (s Sysctl) Ensure(settings []Setting) error {
+	return s.space.NS.Visit(func() error {
 		for _, set := range settings {
-			if err := s.tx.Do(sysctlOp(set.Key, set.Value), func() error {
+			if err := s.space.tx.Do(sysctlOp(set.Key, set.Value), func() error {
 				_, _, err := sysctl.Set(set.Key, set.Value)
 				if set.Optional && !Exhausted(err) {
 					return nil
@@ -82,10 +82,10 @@ func (s *Space) EnsureSysctls(settings []Setting) error {
 	})
 }
 
-// ReadSysctl returns the value of a kernel setting in the namespace, without the final newline. The error wraps
+// Read returns the value of a kernel setting in the namespace, without the final newline. The error wraps
 // [fs.ErrNotExist] if there is no such setting.
-func (s *Space) ReadSysctl(key string) (value string, err error) {
-	err = s.NS.Visit(func() error {
+func (s Sysctl) Read(key string) (value string, err error) {
+	err = s.space.NS.Visit(func() error {
 		value, err = sysctl.Read(key)
 		return err
 	})
@@ -97,8 +97,8 @@ func (s *Space) ReadSysctl(key string) (value string, err error) {
 
 // Values reads several kernel settings on one visit to the namespace, in their order. Those that cannot be read are left
 // out: there is none, or it can only be written.
-func (s *Space) Values(keys []string) (values []Setting, err error) {
-	err = s.NS.Visit(func() error {
+func (s Sysctl) Values(keys []string) (values []Setting, err error) {
+	err = s.space.NS.Visit(func() error {
 		for _, key := range keys {
 			if value, err := sysctl.Read(key); err == nil {
 				values = append(values, Setting{Key: key, Value: value})

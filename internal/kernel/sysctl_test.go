@@ -13,22 +13,22 @@ import (
 func TestSysctl(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	inside, host, err := b.container.AddVeth(kernel.Veth{Name: "eth0.100", Host: b.host, HostName: "veth0"})
+	inside, host, err := b.container.Links.AddVeth(kernel.Veth{Name: "eth0.100", Host: b.host, HostName: "veth0"})
 	must(t, err)
 	b.tx.Keep()
 	before := b.snapshot(t)
 	read := func(key, want string) {
 		t.Helper()
-		if got, err := b.container.ReadSysctl(key); got != want || err != nil {
+		if got, err := b.container.Sysctl.Read(key); got != want || err != nil {
 			t.Errorf("%s = %q, %v; want %q", key, got, err, want)
 		}
 	}
 	read("net/ipv4/conf/eth0.100/arp_notify", "0")
-	must(t, b.container.Sysctl("net.ipv4.conf.eth0/100.arp_notify", "1"))
+	must(t, b.container.Sysctl.Set("net.ipv4.conf.eth0/100.arp_notify", "1"))
 	read("net/ipv4/conf/eth0.100/arp_notify", "1")
 	read("/net/ipv4/conf/eth0.100/arp_notify", "1")
-	must(t, b.container.Sysctl("net/ipv4/conf/eth0.100/arp_notify", "1")) // as it is
-	must(t, b.container.Sysctls([]kernel.Setting{
+	must(t, b.container.Sysctl.Set("net/ipv4/conf/eth0.100/arp_notify", "1")) // as it is
+	must(t, b.container.Sysctl.SetAll([]kernel.Setting{
 		{Key: "net/ipv6/conf/eth0.100/accept_dad", Value: "0"},
 		{Key: "net/ipv6/conf/eth0.100/no_such_setting", Value: "1", Optional: true},
 		{Key: "net/ipv6/conf/eth0.100/mtu", Value: "100", Optional: true}, // below what IPv6 allows
@@ -36,7 +36,7 @@ func TestSysctl(t *testing.T) {
 	}))
 	read("net/ipv6/conf/eth0.100/accept_dad", "0")
 	read("net/ipv4/ip_local_port_range", "20000\t30000")
-	if got, err := b.host.ReadSysctl("net/ipv4/ip_local_port_range"); err != nil || strings.HasPrefix(got, "20000") {
+	if got, err := b.host.Sysctl.Read("net/ipv4/ip_local_port_range"); err != nil || strings.HasPrefix(got, "20000") {
 		t.Errorf("another namespace: %q, %v", got, err)
 	}
 	must(t, b.tx.Rollback())
@@ -49,13 +49,13 @@ func TestSysctlErrors(t *testing.T) {
 	b := setup(t)
 	before := b.snapshot(t)
 	const missing = "net/ipv4/conf/eth7/arp_notify"
-	if err := b.host.Sysctl(missing, "1"); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "sysctl "+missing+"=1") {
+	if err := b.host.Sysctl.Set(missing, "1"); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "sysctl "+missing+"=1") {
 		t.Errorf("set: %v", err)
 	}
-	if _, err := b.host.ReadSysctl(missing); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "sysctl "+missing) {
+	if _, err := b.host.Sysctl.Read(missing); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "sysctl "+missing) {
 		t.Errorf("read: %v", err)
 	}
-	err := b.host.Sysctls([]kernel.Setting{{Key: "net/ipv4/ip_forward", Value: "1"}, {Key: missing, Value: "1"}})
+	err := b.host.Sysctl.SetAll([]kernel.Setting{{Key: "net/ipv4/ip_forward", Value: "1"}, {Key: missing, Value: "1"}})
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("several: %v", err)
 	}
@@ -69,7 +69,7 @@ func TestSysctlOptionalStillFaults(t *testing.T) {
 	fault := errors.New("fault")
 	b.tx.Watch(kernel.Hooks{Fault: func(string) error { return fault }})
 	s := open(t, b.tx, b.Host)
-	err := s.Sysctls([]kernel.Setting{{Key: "net/ipv4/ip_forward", Value: "1", Optional: true}})
+	err := s.Sysctl.SetAll([]kernel.Setting{{Key: "net/ipv4/ip_forward", Value: "1", Optional: true}})
 	if !errors.Is(err, fault) {
 		t.Errorf("got %v, want the fault", err)
 	}
@@ -78,9 +78,9 @@ func TestSysctlOptionalStillFaults(t *testing.T) {
 func TestEnsureSysctlStays(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	must(t, b.host.EnsureSysctls([]kernel.Setting{{Key: "net/ipv4/ip_forward", Value: "1"}}))
+	must(t, b.host.Sysctl.Ensure([]kernel.Setting{{Key: "net/ipv4/ip_forward", Value: "1"}}))
 	must(t, b.tx.Rollback())
-	if got, err := b.host.ReadSysctl("net/ipv4/ip_forward"); got != "1" || err != nil {
+	if got, err := b.host.Sysctl.Read("net/ipv4/ip_forward"); got != "1" || err != nil {
 		t.Errorf("after rollback: %q, %v", got, err)
 	}
 }
@@ -91,12 +91,12 @@ func TestSysctlOfNoText(t *testing.T) {
 	b := setup(t)
 	const key = "net/ipv4/ip_local_reserved_ports"
 	before := b.snapshot(t)
-	must(t, b.host.Sysctl(key, "2000-2002,3000"))
+	must(t, b.host.Sysctl.Set(key, "2000-2002,3000"))
 	must(t, b.tx.Rollback())
 	b.unchanged(t, before)
-	must(t, b.host.Sysctl(key, "4000"))
-	must(t, b.host.Sysctl(key, ""))
-	if got, err := b.host.ReadSysctl(key); got != "" || err != nil {
+	must(t, b.host.Sysctl.Set(key, "4000"))
+	must(t, b.host.Sysctl.Set(key, ""))
+	if got, err := b.host.Sysctl.Read(key); got != "" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
 }
@@ -107,14 +107,14 @@ func TestSysctlsThatCannotBeRead(t *testing.T) {
 	b := setup(t)
 	const command, secret, plain = "net/ipv4/route/flush", "net/ipv6/conf/default/stable_secret", "net/ipv4/ip_forward"
 	keys := []string{command, plain, secret, "net/ipv4/none"}
-	values, err := b.host.Values(keys)
+	values, err := b.host.Sysctl.Values(keys)
 	if err != nil || len(values) != 1 || values[0].Key != plain {
 		t.Errorf("values %v, %v", values, err)
 	}
-	must(t, b.host.Sysctl(command, "1"))
-	must(t, b.host.Sysctl(secret, "2001:db8::1"))
+	must(t, b.host.Sysctl.Set(command, "1"))
+	must(t, b.host.Sysctl.Set(secret, "2001:db8::1"))
 	must(t, b.tx.Rollback())
-	if values, err = b.host.Values(keys); err != nil || len(values) != 2 || values[1].Value != "2001:0db8:0000:0000:0000:0000:0000:0001" {
+	if values, err = b.host.Sysctl.Values(keys); err != nil || len(values) != 2 || values[1].Value != "2001:0db8:0000:0000:0000:0000:0000:0001" {
 		t.Errorf("values %v, %v", values, err)
 	}
 }

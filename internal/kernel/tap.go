@@ -24,22 +24,22 @@ type Tap struct {
 // AddTap makes a tap device, in this space under its name from the start, and down. It stays until it is deleted, and has no
 // carrier until a program opens it. If the name is taken the error says so, and wraps [unix.EEXIST]. The errors of package
 // tun say what else is in the way.
-func (s *Space) AddTap(t Tap) (Link, error) {
-	err := s.tx.Do("add tap "+t.Name,
+func (s Links) AddTap(t Tap) (Link, error) {
+	err := s.space.tx.Do("add tap "+t.Name,
 		func() error {
-			err := s.NS.Run(t.create)
+			err := s.space.NS.Run(t.create)
 			if errors.Is(err, unix.EBUSY) {
-				if taken := s.taken(t.Name, unix.EEXIST); taken != nil {
+				if taken := s.space.taken(t.Name, unix.EEXIST); taken != nil {
 					return taken
 				}
 			}
 			return err
 		},
-		func() error { return s.deleteTap(t.Name) })
+		func() error { return s.space.deleteTap(t.Name) })
 	if err != nil {
 		return Link{}, err
 	}
-	made, err := s.Link(t.Name)
+	made, err := s.ByName(t.Name)
 	if err != nil {
 		return Link{}, err
 	}
@@ -55,7 +55,7 @@ func (s *Space) AddTap(t Tap) (Link, error) {
 	if err != nil {
 		return Link{}, err
 	}
-	return s.LinkByIndex(made.Index)
+	return s.ByIndex(made.Index)
 }
 
 // create is for a thread that ends afterwards.

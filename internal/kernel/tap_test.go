@@ -21,7 +21,7 @@ func TestAddTap(t *testing.T) {
 		Tap: tun.Tap{Name: "tap0", MultiQueue: true, Owner: &owner, Group: &group},
 		MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, MTU: 1400, Alias: "owner",
 	}
-	l, err := b.container.AddTap(want)
+	l, err := b.container.Links.AddTap(want)
 	must(t, err)
 	if l.Kind != "tun" || l.MTU != 1400 || l.MAC.String() != want.MAC.String() || l.Alias != "owner" || l.Up {
 		t.Errorf("made %+v", l)
@@ -29,7 +29,7 @@ func TestAddTap(t *testing.T) {
 	if i := l.Tun; !i.Tap || !i.Persistent || !i.MultiQueue || i.PI || i.VNetHdr || *i.Owner != owner || *i.Group != group {
 		t.Errorf("made %+v", l.Tun)
 	}
-	if _, err := b.container.AddTap(want); !errors.Is(err, unix.EEXIST) || !strings.Contains(err.Error(), `link "tap0" exists`) {
+	if _, err := b.container.Links.AddTap(want); !errors.Is(err, unix.EEXIST) || !strings.Contains(err.Error(), `link "tap0" exists`) {
 		t.Errorf("second of its name: %v", err)
 	}
 	must(t, b.tx.Rollback())
@@ -48,7 +48,7 @@ func TestAddTapFails(t *testing.T) {
 		{Tap: tun.Tap{Name: "tap0"}, MAC: net.HardwareAddr{1, 0, 0, 0, 0, 1}},
 		{Tap: tun.Tap{Name: "tap0"}, Alias: strings.Repeat("x", 300)},
 	} {
-		if _, err := b.container.AddTap(wrong); err == nil {
+		if _, err := b.container.Links.AddTap(wrong); err == nil {
 			t.Errorf("made %+v", wrong)
 		}
 		must(t, b.tx.Rollback())
@@ -73,7 +73,7 @@ func TestCheckTap(t *testing.T) {
 		{"tap0", tun.Tap{Group: &seven}, "expected group 7, found 8"},
 		{"tap0", tun.Tap{MultiQueue: true}, "expected several queues"},
 	} {
-		l, err := b.host.Link(row.name)
+		l, err := b.host.Links.ByName(row.name)
 		must(t, err)
 		err = kernel.CheckTap(l, row.want)
 		if row.says == "" && err != nil || row.says != "" && (err == nil || !strings.Contains(err.Error(), row.says)) {

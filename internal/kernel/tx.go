@@ -15,7 +15,7 @@ const undoBudget = 10 * time.Second
 type Tx struct {
 	ctx   context.Context // bounds the transaction, as it does in database/sql
 	hooks Hooks
-	batch *Batch // collects the requests of [Space.Apply], or nil
+	batch *Batch // collects the requests of [Rules.Apply], or nil
 	done  []change
 }
 
@@ -33,8 +33,8 @@ func Begin(ctx context.Context) *Tx {
 // Watch makes tx call the functions of h before each change. A nil function is not called.
 func (tx *Tx) Watch(h Hooks) { tx.hooks = h }
 
-// CollectInto makes [Space.Apply] append to b instead of changing the kernel, for
-// [Space.ApplyBatches] to apply together with other requests. Rollback does not affect b.
+// CollectInto makes [Rules.Apply] append to b instead of changing the kernel, for
+// [Rules.ApplyBatches] to apply together with other requests. Rollback does not affect b.
 func (tx *Tx) CollectInto(b *Batch) { tx.batch = b }
 
 // Do makes a change by calling apply. op names it, with its object, for the trace and for the

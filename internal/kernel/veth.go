@@ -26,28 +26,28 @@ type Veth struct {
 //
 // A pair that AddVeth made for the same owner in another namespace is deleted first, for good: the owner has lost that
 // namespace, which the kernel may still be tearing down, some time after its last user has gone.
-func (s *Space) AddVeth(v Veth) (inside, host Link, err error) {
+func (s Links) AddVeth(v Veth) (inside, host Link, err error) {
 	pair := Link{Name: v.Name}
-	err = s.tx.Do(fmt.Sprintf("add veth %s (peer %s)", v.Name, v.HostName),
+	err = s.space.tx.Do(fmt.Sprintf("add veth %s (peer %s)", v.Name, v.HostName),
 		func() (err error) {
-			pair.Index, err = s.addVeth(v)
+			pair.Index, err = s.space.addVeth(v)
 			return err
 		},
 		func() error {
-			_, err := s.rt.Delete(pair)
+			_, err := s.space.rt.Delete(pair)
 			return err
 		})
 	if err != nil {
 		return Link{}, Link{}, err
 	}
-	if inside, err = s.LinkByIndex(pair.Index); err != nil {
+	if inside, err = s.ByIndex(pair.Index); err != nil {
 		return Link{}, Link{}, err
 	}
-	if host, err = v.Host.LinkByIndex(inside.Peer); err != nil {
+	if host, err = v.Host.Links.ByIndex(inside.Peer); err != nil {
 		return Link{}, Link{}, fmt.Errorf("peer of %s: %w", v.Name, err)
 	}
 	if v.Alias != "" {
-		if err := v.Host.SetAlias(host, v.Alias); err != nil {
+		if err := v.Host.Links.SetAlias(host, v.Alias); err != nil {
 			return Link{}, Link{}, err
 		}
 		host.Alias = v.Alias
@@ -78,17 +78,17 @@ func (s *Space) addVeth(v Veth) (index int, err error) {
 // deleteAbandoned deletes a pair of the same owner if its container-side veth is in another namespace. It reports whether both
 // names are free.
 func (s *Space) deleteAbandoned(v Veth) (free bool, err error) {
-	if _, err := s.Link(v.Name); !errors.Is(err, ErrNoLink) {
+	if _, err := s.Links.ByName(v.Name); !errors.Is(err, ErrNoLink) {
 		return false, err
 	}
-	host, err := v.Host.Link(v.HostName)
+	host, err := v.Host.Links.ByName(v.HostName)
 	if errors.Is(err, ErrNoLink) { // the kernel was faster
 		return true, nil
 	}
 	if err != nil || v.Alias == "" || host.Kind != "veth" || host.Alias != v.Alias && host.Alias != "" {
 		return false, err
 	}
-	inside, err := s.LinkByIndex(host.Peer)
+	inside, err := s.Links.ByIndex(host.Peer)
 	if err != nil && !errors.Is(err, ErrNoLink) || err == nil && inside.Kind == "veth" && inside.Peer == host.Index {
 		return false, err
 	}
@@ -98,7 +98,7 @@ func (s *Space) deleteAbandoned(v Veth) (free bool, err error) {
 
 // taken wraps cause if the name is in use here, and returns nil if it is not.
 func (s *Space) taken(name string, cause error) error {
-	if _, err := s.Link(name); err != nil {
+	if _, err := s.Links.ByName(name); err != nil {
 		return nil
 	}
 	return fmt.Errorf("link %q exists in %s: %w", name, s.NS, cause)
@@ -106,11 +106,11 @@ func (s *Space) taken(name string, cause error) error {
 
 // Peer returns the end of a pair that is here, of the one inside, which is in another namespace. The error wraps [ErrNoLink]
 // if there is none.
-func (s *Space) Peer(inside Link) (Link, error) {
+func (s Links) Peer(inside Link) (Link, error) {
 	if inside.Kind != "veth" || inside.Peer == 0 {
 		return Link{}, fmt.Errorf("link %q: %w: it is not an end of a pair", inside.Name, ErrNoLink)
 	}
-	peer, err := s.LinkByIndex(inside.Peer)
+	peer, err := s.ByIndex(inside.Peer)
 	if err == nil && (peer.Kind != "veth" || peer.Peer != inside.Index) {
 		err = fmt.Errorf("link %q: %w: its peer is not in the host's namespace", inside.Name, ErrNoLink)
 	}

@@ -20,7 +20,7 @@ func TestAddVeth(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	mac, _ := net.ParseMAC("02:11:22:33:44:55")
-	inside, host, err := b.container.AddVeth(kernel.Veth{
+	inside, host, err := b.container.Links.AddVeth(kernel.Veth{
 		Name: "eth0", MAC: mac, MTU: 1400, Host: b.host, HostName: "veth12345678", Alias: "tenon owner",
 	})
 	must(t, err)
@@ -51,7 +51,7 @@ func TestAddVeth(t *testing.T) {
 		space *kernel.Space
 		link  kernel.Link
 	}{{b.container, inside}, {b.host, host}} {
-		if again, err := l.space.Link(l.link.Name); err != nil || again.Index != l.link.Index {
+		if again, err := l.space.Links.ByName(l.link.Name); err != nil || again.Index != l.link.Index {
 			t.Errorf("link %s: %+v, %v; want index %d", l.link.Name, again, err, l.link.Index)
 		}
 	}
@@ -74,7 +74,7 @@ func TestAddVethNameTaken(t *testing.T) {
 			b := setup(t)
 			b.veth(t)
 			before := b.snapshot(t)
-			_, _, err := b.container.AddVeth(kernel.Veth{Name: row.inside, Host: b.host, HostName: row.outside})
+			_, _, err := b.container.Links.AddVeth(kernel.Veth{Name: row.inside, Host: b.host, HostName: row.outside})
 			if !errors.Is(err, unix.EEXIST) {
 				t.Fatalf("got %v, want EEXIST", err)
 			}
@@ -96,7 +96,7 @@ func TestAddVethTwice(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.veth(t)
-	if _, _, err := b.container.AddVeth(kernel.Veth{Name: "eth1", Host: b.host, HostName: "veth1"}); err != nil {
+	if _, _, err := b.container.Links.AddVeth(kernel.Veth{Name: "eth1", Host: b.host, HostName: "veth1"}); err != nil {
 		t.Error(err)
 	}
 }
@@ -104,13 +104,13 @@ func TestAddVethTwice(t *testing.T) {
 func TestAddVethWithinOneNamespace(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	inside, host, err := b.host.AddVeth(kernel.Veth{Name: "br0.100", Host: b.host, HostName: "veth0"})
+	inside, host, err := b.host.Links.AddVeth(kernel.Veth{Name: "br0.100", Host: b.host, HostName: "veth0"})
 	must(t, err)
 	if inside.Name != "br0.100" || host.Name != "veth0" || inside.Peer != host.Index || inside.PeerNSID != -1 {
 		t.Errorf("inside %+v, host %+v", inside, host)
 	}
 	must(t, b.tx.Rollback())
-	if links, err := b.host.Links(); err != nil || len(links) != 1 {
+	if links, err := b.host.Links.All(); err != nil || len(links) != 1 {
 		t.Errorf("after rollback: %+v, %v", links, err)
 	}
 }
@@ -127,7 +127,7 @@ func TestAddVethRollback(t *testing.T) {
 func TestAddVethNameTooLong(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	_, _, err := b.container.AddVeth(kernel.Veth{Name: "name-of-16-bytes", Host: b.host, HostName: "veth0"})
+	_, _, err := b.container.Links.AddVeth(kernel.Veth{Name: "name-of-16-bytes", Host: b.host, HostName: "veth0"})
 	if !errors.Is(err, unix.ERANGE) && !errors.Is(err, unix.EINVAL) {
 		t.Errorf("name of 16 bytes: %v", err)
 	}
@@ -138,17 +138,17 @@ func TestDelete(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	inside, host := b.veth(t)
-	must(t, b.host.Delete(host))
-	if _, err := b.container.Link("eth0"); !errors.Is(err, kernel.ErrNoLink) {
+	must(t, b.host.Links.Delete(host))
+	if _, err := b.container.Links.ByName("eth0"); !errors.Is(err, kernel.ErrNoLink) {
 		t.Errorf("other end: %v, want %v", err, kernel.ErrNoLink)
 	}
-	must(t, b.container.Delete(inside))
-	must(t, b.container.DeleteByName("eth0"))
+	must(t, b.container.Links.Delete(inside))
+	must(t, b.container.Links.DeleteByName("eth0"))
 	must(t, b.tx.Rollback()) // of what is gone
 
 	b.veth(t)
-	must(t, b.container.DeleteByName("eth0"))
-	if _, err := b.host.Link("veth0"); !errors.Is(err, kernel.ErrNoLink) {
+	must(t, b.container.Links.DeleteByName("eth0"))
+	if _, err := b.host.Links.ByName("veth0"); !errors.Is(err, kernel.ErrNoLink) {
 		t.Errorf("other end: %v, want %v", err, kernel.ErrNoLink)
 	}
 }
@@ -175,9 +175,9 @@ func TestAddVethAgain(t *testing.T) {
 			if row.elsewhere {
 				first = open(t, b.tx, b.Container("old"))
 			}
-			_, _, err := first.AddVeth(kernel.Veth{Name: "eth0", Host: b.host, HostName: "veth0", Alias: "owner"})
+			_, _, err := first.Links.AddVeth(kernel.Veth{Name: "eth0", Host: b.host, HostName: "veth0", Alias: "owner"})
 			must(t, err)
-			inside, host, err := b.container.AddVeth(kernel.Veth{Name: row.inside, Host: b.host, HostName: "veth0", Alias: row.alias})
+			inside, host, err := b.container.Links.AddVeth(kernel.Veth{Name: row.inside, Host: b.host, HostName: "veth0", Alias: row.alias})
 			if !errors.Is(err, row.want) {
 				t.Fatalf("got %v, want %v", err, row.want)
 			}
@@ -199,7 +199,7 @@ func TestAddVethAfterTheNamespace(t *testing.T) {
 		tx := kernel.Begin(t.Context())
 		space, err := tx.Open(ns)
 		must(t, err)
-		_, _, err = space.AddVeth(kernel.Veth{Name: "eth0", Host: b.host, HostName: "veth0", Alias: "owner"})
+		_, _, err = space.Links.AddVeth(kernel.Veth{Name: "eth0", Host: b.host, HostName: "veth0", Alias: "owner"})
 		space.Close()
 		ns.Close()
 		if err != nil {
@@ -218,24 +218,24 @@ func TestPeerLives(t *testing.T) {
 	tx := kernel.Begin(t.Context())
 	space, err := tx.Open(ns)
 	must(t, err)
-	_, host, err := space.AddVeth(kernel.Veth{Name: "eth0", Host: b.host, HostName: "veth0"})
+	_, host, err := space.Links.AddVeth(kernel.Veth{Name: "eth0", Host: b.host, HostName: "veth0"})
 	must(t, err)
-	_, same, err := b.host.AddVeth(kernel.Veth{Name: "veth1", Host: b.host, HostName: "veth2"})
+	_, same, err := b.host.Links.AddVeth(kernel.Veth{Name: "veth1", Host: b.host, HostName: "veth2"})
 	must(t, err)
 	for _, l := range []kernel.Link{host, same} {
-		if lives, err := b.host.PeerLives(l); !lives || err != nil {
+		if lives, err := b.host.Links.PeerLives(l); !lives || err != nil {
 			t.Errorf("%s: lives %t, %v", l.Name, lives, err)
 		}
 	}
 	space.Close()
 	must(t, ns.Close())
 	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		now, err := b.host.Link("veth0")
+		now, err := b.host.Links.ByName("veth0")
 		if errors.Is(err, kernel.ErrNoLink) {
 			return
 		}
 		must(t, err)
-		if lives, err := b.host.PeerLives(now); !lives {
+		if lives, err := b.host.Links.PeerLives(now); !lives {
 			must(t, err)
 			return
 		}

@@ -32,38 +32,38 @@ func TestVLANs(t *testing.T) {
 	testnet.Require(t, testnet.Kernel(probe.VLANFiltering))
 	b := setup(t)
 	_, port := b.veth(t)
-	br, created, err := b.host.EnsureBridge(kernel.Bridge{Name: "br0", VLANFiltering: true})
+	br, created, err := b.host.Links.EnsureBridge(kernel.Bridge{Name: "br0", VLANFiltering: true})
 	must(t, err)
 	if !created || !br.VLANFiltering {
 		t.Fatalf("created %t: %+v", created, br)
 	}
-	must(t, b.host.SetMAC(br, br.MAC)) // or it changes with the ports
+	must(t, b.host.Links.SetMAC(br, br.MAC)) // or it changes with the ports
 	b.tx.Keep()
 	before := b.snapshot(t)
 	table := func(want string) {
 		t.Helper()
-		have, err := b.host.VLANs(port)
+		have, err := b.host.Links.VLANs(port)
 		must(t, err)
 		if got := kernel.FormatVLANs(have); got != want {
 			t.Errorf("VLANs %s, want %s", got, want)
 		}
 	}
 
-	must(t, b.host.SetMaster(port, br))
+	must(t, b.host.Links.SetMaster(port, br))
 	table("1 pvid untagged")
-	must(t, b.host.AddVLANs(port, []kernel.VLAN{{ID: 100, PVID: true, Untagged: true}, {ID: 101}, {ID: 200}, {ID: 201}, {ID: 202}}))
+	must(t, b.host.Links.AddVLANs(port, []kernel.VLAN{{ID: 100, PVID: true, Untagged: true}, {ID: 101}, {ID: 200}, {ID: 201}, {ID: 202}}))
 	table("1 untagged, 100 pvid untagged, 101, 200-202")
-	must(t, b.host.DeleteVLANs(port, []kernel.VLAN{{ID: 1}, {ID: 201}, {ID: 202}, {ID: 4094}}))
+	must(t, b.host.Links.DeleteVLANs(port, []kernel.VLAN{{ID: 1}, {ID: 201}, {ID: 202}, {ID: 4094}}))
 	table("100 pvid untagged, 101, 200")
 	must(t, b.tx.Rollback())
 	b.unchanged(t, before)
 
-	must(t, b.host.SetMaster(port, br))
+	must(t, b.host.Links.SetMaster(port, br))
 	all := make([]kernel.VLAN, 0, 4093) // the largest list the kernel can be asked for
 	for id := uint16(2); id <= 4094; id++ {
 		all = append(all, kernel.VLAN{ID: id})
 	}
-	must(t, b.host.AddVLANs(port, all))
+	must(t, b.host.Links.AddVLANs(port, all))
 	table("1 pvid untagged, 2-4094")
 }
 
@@ -72,7 +72,7 @@ func TestEnsureBridgeLeavesVLANFiltering(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.Host.Command("ip", "link", "add", "br0", "type", "bridge")
-	br, _, err := b.host.EnsureBridge(kernel.Bridge{Name: "br0", VLANFiltering: true})
+	br, _, err := b.host.Links.EnsureBridge(kernel.Bridge{Name: "br0", VLANFiltering: true})
 	must(t, err)
 	if br.VLANFiltering {
 		t.Error("VLAN filtering was switched on")
@@ -83,11 +83,11 @@ func TestSharedIsNotUndone(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	shared := b.host.Shared()
-	one, _, err := shared.AddVeth(kernel.Veth{Name: "shared", Host: shared, HostName: "peer", Alias: "alias"})
+	one, _, err := shared.Links.AddVeth(kernel.Veth{Name: "shared", Host: shared, HostName: "peer", Alias: "alias"})
 	must(t, err)
-	must(t, shared.Up(one))
+	must(t, shared.Links.Up(one))
 	before := b.snapshot(t)
-	must(t, b.host.SetAlias(one, "undone"))
+	must(t, b.host.Links.SetAlias(one, "undone"))
 	must(t, b.tx.Rollback())
 	b.unchanged(t, before)
 }

@@ -16,11 +16,11 @@ import (
 // up for that, and forgets its routes and most of its IPv6 addresses. Both are put back as they were, and compared: the error
 // says what is missing. Addresses that duplicates are being looked for are waited for before, and need not be looked for
 // again. Undone by leaving the VRF, with everything as it was before. The space should be locked.
-func (s *Space) JoinVRF(ctx context.Context, l, vrf Link) error {
-	if err := s.WaitDAD(ctx, l); err != nil {
+func (s Routes) JoinVRF(ctx context.Context, l, vrf Link) error {
+	if err := s.space.Addrs.WaitDAD(ctx, l); err != nil {
 		return err
 	}
-	return s.changeVRF(ctx, l, vrf.Index, "join vrf "+vrf.Name, func(table int) int {
+	return s.space.changeVRF(ctx, l, vrf.Index, "join vrf "+vrf.Name, func(table int) int {
 		if table == TableMain {
 			return vrf.VRFTable
 		}
@@ -28,9 +28,9 @@ func (s *Space) JoinVRF(ctx context.Context, l, vrf Link) error {
 	})
 }
 
-// LeaveVRF is the inverse of [Space.JoinVRF]: the routes of l in the table of the VRF are in the main table afterwards.
-func (s *Space) LeaveVRF(ctx context.Context, l, vrf Link) error {
-	return s.changeVRF(ctx, l, 0, "leave vrf "+vrf.Name, func(table int) int {
+// LeaveVRF is the inverse of [Routes.JoinVRF]: the routes of l in the table of the VRF are in the main table afterwards.
+func (s Routes) LeaveVRF(ctx context.Context, l, vrf Link) error {
+	return s.space.changeVRF(ctx, l, 0, "leave vrf "+vrf.Name, func(table int) int {
 		if table == vrf.VRFTable {
 			return TableMain
 		}
@@ -129,7 +129,7 @@ func (s *Space) putAddrs(ctx context.Context, l Link, addrs []netlink.StoredAddr
 	if slices.ContainsFunc(addrs, func(a netlink.StoredAddr) bool { return a.Tentative && !a.Optimistic }) {
 		return nil
 	}
-	return s.WaitDAD(ctx, l)
+	return s.Addrs.WaitDAD(ctx, l)
 }
 
 // putRoutes makes the routes of a link those that are wanted. The kernel has made those to the networks of its addresses, also

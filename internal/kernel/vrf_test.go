@@ -18,9 +18,9 @@ import (
 // vrf makes a VRF with a routing table.
 func (b *bench) vrf(t testing.TB, name string, table uint32) kernel.Link {
 	t.Helper()
-	vrf, err := b.container.AddLink(kernel.NewLink{Name: name, Kind: "vrf", Table: table})
+	vrf, err := b.container.Links.Add(kernel.NewLink{Name: name, Kind: "vrf", Table: table})
 	must(t, err)
-	must(t, b.container.Up(vrf))
+	must(t, b.container.Links.Up(vrf))
 	return vrf
 }
 
@@ -37,7 +37,7 @@ func withVRF(t *testing.T) (b *bench, inside, vrf kernel.Link) {
 	b.Container("container").Batch("route delete 10.1.2.0/24", "route delete fd00::/64") // gateways stay
 	vrf = b.vrf(t, "red", 5000)
 	b.tx.Keep()
-	inside, err := b.container.Link("eth0")
+	inside, err := b.container.Links.ByName("eth0")
 	must(t, err)
 	return b, inside, vrf
 }
@@ -81,18 +81,18 @@ func TestVRF(t *testing.T) {
 					t.Errorf("routes:\n%s", diff)
 				}
 			}
-			must(t, b.container.JoinVRF(t.Context(), inside, vrf))
+			must(t, b.container.Routes.JoinVRF(t.Context(), inside, vrf))
 			same("5000")
 			joined := b.snapshot(t)
 			must(t, b.tx.Rollback())
 			same("main")
 			b.unchanged(t, before)
 
-			must(t, b.container.JoinVRF(t.Context(), inside, vrf))
+			must(t, b.container.Routes.JoinVRF(t.Context(), inside, vrf))
 			b.tx.Keep()
-			member, err := b.container.Link("eth0")
+			member, err := b.container.Links.ByName("eth0")
 			must(t, err)
-			must(t, b.container.LeaveVRF(t.Context(), member, vrf))
+			must(t, b.container.Routes.LeaveVRF(t.Context(), member, vrf))
 			same("main")
 			b.unchanged(t, before)
 			must(t, b.tx.Rollback())
@@ -116,11 +116,11 @@ func TestVRFFailure(t *testing.T) {
 			t.Parallel()
 			b, inside, vrf := withVRF(t)
 			b.Container("container").Command("ip", fields(row.prepare)...)
-			if l, err := b.container.Link("blue"); err == nil {
+			if l, err := b.container.Links.ByName("blue"); err == nil {
 				inside = l
 			}
 			before, addrs := b.snapshot(t), addresses(b.Container("container"))
-			err := b.container.JoinVRF(t.Context(), inside, vrf)
+			err := b.container.Routes.JoinVRF(t.Context(), inside, vrf)
 			if err == nil || !strings.Contains(err.Error(), row.says) {
 				t.Errorf("%v, want one that says %q", err, row.says)
 			}
@@ -138,7 +138,7 @@ func TestVRFNextHopObject(t *testing.T) {
 	b, inside, vrf := withVRF(t)
 	b.Container("container").Batch("nexthop add id 5 via 10.1.2.9 dev eth0 onlink", "route add 10.16.0.0/16 nhid 5")
 	before := b.snapshot(t)
-	if err := b.container.JoinVRF(t.Context(), inside, vrf); err == nil || !strings.Contains(err.Error(), "10.16.0.0/16") {
+	if err := b.container.Routes.JoinVRF(t.Context(), inside, vrf); err == nil || !strings.Contains(err.Error(), "10.16.0.0/16") {
 		t.Errorf("%v, want one that names the route", err)
 	}
 	b.unchanged(t, before)
@@ -155,20 +155,20 @@ func TestVRFAndDAD(t *testing.T) {
 		inside, host := b.veth(t)
 		vrf := b.vrf(t, "red", 5000)
 		b.tx.Keep()
-		must(t, b.container.Up(inside))
+		must(t, b.container.Links.Up(inside))
 		if carrier {
-			must(t, b.host.Up(host))
-			must(t, b.container.WaitUp(t.Context(), inside))
+			must(t, b.host.Links.Up(host))
+			must(t, b.container.Links.WaitUp(t.Context(), inside))
 		}
 		b.Host.Command("ip", fields("address add fd00::4/64 dev veth0 nodad")...)
-		must(t, b.container.AddAddr(inside, prefix(address)))
+		must(t, b.container.Addrs.Add(inside, prefix(address)))
 		return b, inside, vrf
 	}
 	state := func(b *bench) string { return addresses(b.Container("container")) }
 	t.Run("in progress", func(t *testing.T) {
 		t.Parallel()
 		b, inside, vrf := begin(t, true, "fd00::3/64")
-		must(t, b.container.JoinVRF(t.Context(), inside, vrf))
+		must(t, b.container.Routes.JoinVRF(t.Context(), inside, vrf))
 		if s := state(b); strings.Contains(s, "tentative") || !strings.Contains(s, "fd00::3/64") {
 			t.Error(s)
 		}
@@ -176,18 +176,18 @@ func TestVRFAndDAD(t *testing.T) {
 	t.Run("duplicate", func(t *testing.T) {
 		t.Parallel()
 		b, inside, vrf := begin(t, true, "fd00::4/64")
-		err := b.container.JoinVRF(t.Context(), inside, vrf)
+		err := b.container.Routes.JoinVRF(t.Context(), inside, vrf)
 		if d := new(kernel.DuplicateError); !errors.As(err, &d) {
 			t.Errorf("%v, want a duplicate", err)
 		}
-		if l, err := b.container.Link("eth0"); err != nil || l.Master != 0 {
+		if l, err := b.container.Links.ByName("eth0"); err != nil || l.Master != 0 {
 			t.Errorf("master %d, %v", l.Master, err)
 		}
 	})
 	t.Run("no carrier", func(t *testing.T) {
 		t.Parallel()
 		b, inside, vrf := begin(t, false, "fd00::3/64")
-		must(t, b.container.JoinVRF(t.Context(), inside, vrf))
+		must(t, b.container.Routes.JoinVRF(t.Context(), inside, vrf))
 		if s := state(b); !strings.Contains(s, "fd00::3/64 scope global tentative") {
 			t.Error(s)
 		}
@@ -197,10 +197,10 @@ func TestVRFAndDAD(t *testing.T) {
 		b, inside, vrf := begin(t, true, "fd00::3/64")
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := b.container.JoinVRF(ctx, inside, vrf); !errors.Is(err, context.Canceled) {
+		if err := b.container.Routes.JoinVRF(ctx, inside, vrf); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
-		if l, err := b.container.Link("eth0"); err != nil || l.Master != 0 {
+		if l, err := b.container.Links.ByName("eth0"); err != nil || l.Master != 0 {
 			t.Errorf("master %d, %v", l.Master, err)
 		}
 	})

@@ -12,7 +12,7 @@ import (
 type DuplicateError = netlink.DuplicateError
 
 // WaitUp waits until the operational state of l is up. When ctx is done before, the error names the state.
-func (s *Space) WaitUp(ctx context.Context, l Link) error { return s.rt.WaitUp(ctx, l) }
+func (s Links) WaitUp(ctx context.Context, l Link) error { return s.space.rt.WaitUp(ctx, l) }
 
 // dadWait is how long duplicate address detection may take.
 const dadWait = 5 * time.Second
@@ -21,15 +21,15 @@ const dadWait = 5 * time.Second
 // before, an address cannot be a source. The error is a [*DuplicateError] as soon as one of them is found in use elsewhere. A
 // link that is down is not waited for, and its time being over is an error only if its operational state is up: without a
 // carrier, detection does not even start.
-func (s *Space) WaitDAD(ctx context.Context, l Link) error {
+func (s Addrs) WaitDAD(ctx context.Context, l Link) error {
 	wait, cancel := context.WithTimeout(ctx, dadWait)
 	defer cancel()
-	return s.rt.WaitDAD(wait, l)
+	return s.space.rt.WaitDAD(wait, l)
 }
 
 // Duplicates lists the IPv6 addresses of a link that duplicate address detection has found in use by another node, so that
 // the kernel does not use them.
-func (s *Space) Duplicates(l Link) ([]netip.Prefix, error) { return s.rt.Duplicates(l) }
+func (s Addrs) Duplicates(l Link) ([]netip.Prefix, error) { return s.space.rt.Duplicates(l) }
 
 // answerWait is how long the owner of an address may take to answer. A container on the same host needs
 // microseconds.
@@ -37,16 +37,16 @@ const answerWait = time.Second
 
 // Answers reports whether the owner of an address that the host reaches directly answers. An address that
 // is the host's own, or that packets leave for through a gateway, belongs to no container here.
-func (s *Space) Answers(a netip.Addr) (bool, error) {
-	hop, ok, err := s.rt.Lookup(a)
+func (s Addrs) Answers(a netip.Addr) (bool, error) {
+	hop, ok, err := s.space.rt.Lookup(a)
 	if err != nil || !ok || hop.Local || hop.Gateway {
 		return false, err
 	}
-	link, err := s.rt.LinkByIndex(hop.Link)
+	link, err := s.space.rt.LinkByIndex(hop.Link)
 	if err != nil {
 		return false, err
 	}
-	ctx, cancel := context.WithTimeout(s.tx.ctx, answerWait)
+	ctx, cancel := context.WithTimeout(s.space.tx.ctx, answerWait)
 	defer cancel()
-	return s.rt.Answers(ctx, link, a)
+	return s.space.rt.Answers(ctx, link, a)
 }

@@ -15,28 +15,28 @@ func TestWaitUp(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	inside, host := b.veth(t)
-	must(t, b.host.Up(host))
+	must(t, b.host.Links.Up(host))
 	other := open(t, kernel.Begin(t.Context()), b.Container("container"))
 	done := make(chan error)
-	time.AfterFunc(50*time.Millisecond, func() { done <- other.Up(inside) }) // when the wait has begun
+	time.AfterFunc(50*time.Millisecond, func() { done <- other.Links.Up(inside) }) // when the wait has begun
 	ctx, cancel := context.WithTimeout(t.Context(), testnet.Patience)
 	defer cancel()
-	must(t, b.host.WaitUp(ctx, host))
+	must(t, b.host.Links.WaitUp(ctx, host))
 	must(t, <-done)
-	if l, err := b.host.Link("veth0"); err != nil || l.OperState != kernel.OperUp {
+	if l, err := b.host.Links.ByName("veth0"); err != nil || l.OperState != kernel.OperUp {
 		t.Errorf("after the wait: %+v, %v", l, err)
 	}
-	must(t, b.host.WaitUp(ctx, host)) // is up
+	must(t, b.host.Links.WaitUp(ctx, host)) // is up
 }
 
 func TestWaitUpDeadline(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	_, host := b.veth(t)
-	must(t, b.host.Up(host))
+	must(t, b.host.Links.Up(host))
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
-	err := b.host.WaitUp(ctx, host)
+	err := b.host.Links.WaitUp(ctx, host)
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), `link "veth0" is lowerlayerdown, not up`) &&
 		!strings.Contains(err.Error(), `link "veth0" is down, not up`) {
 		t.Errorf("got %v", err)
@@ -50,7 +50,7 @@ func TestWaitUpCancelled(t *testing.T) {
 	cause := errors.New("terminated")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	time.AfterFunc(20*time.Millisecond, func() { cancel(cause) })
-	if err := b.host.WaitUp(ctx, host); !errors.Is(err, cause) {
+	if err := b.host.Links.WaitUp(ctx, host); !errors.Is(err, cause) {
 		t.Errorf("got %v, want %v", err, cause)
 	}
 }
@@ -61,10 +61,10 @@ func TestWaitUpLinkGoes(t *testing.T) {
 	_, host := b.veth(t)
 	other := open(t, kernel.Begin(t.Context()), b.Host)
 	done := make(chan error)
-	time.AfterFunc(50*time.Millisecond, func() { done <- other.Delete(host) })
+	time.AfterFunc(50*time.Millisecond, func() { done <- other.Links.Delete(host) })
 	ctx, cancel := context.WithTimeout(t.Context(), testnet.Patience)
 	defer cancel()
-	if err := b.host.WaitUp(ctx, host); !errors.Is(err, kernel.ErrNoLink) {
+	if err := b.host.Links.WaitUp(ctx, host); !errors.Is(err, kernel.ErrNoLink) {
 		t.Errorf("got %v, want %v", err, kernel.ErrNoLink)
 	}
 	must(t, <-done)
@@ -74,10 +74,10 @@ func TestWaitDAD(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	inside, _ := b.vethUp(t)
-	must(t, b.container.AddAddr(inside, prefix("fd00::3/64")))
+	must(t, b.container.Addrs.Add(inside, prefix("fd00::3/64")))
 	ctx, cancel := context.WithTimeout(t.Context(), testnet.Patience)
 	defer cancel()
-	must(t, b.container.WaitDAD(ctx, inside))
+	must(t, b.container.Addrs.WaitDAD(ctx, inside))
 	for _, a := range addrInfo(t, b) {
 		if a["tentative"] == true {
 			t.Errorf("still tentative: %v", a)
@@ -89,13 +89,13 @@ func TestWaitDADFindsDuplicate(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	inside, host := b.vethUp(t)
-	must(t, b.host.Sysctl("net/ipv6/conf/veth0/accept_dad", "0")) // has the address at once
-	must(t, b.host.AddAddr(host, prefix("fd00::3/64")))
-	must(t, b.container.AddAddr(inside, prefix("fd00::4/64")))
-	must(t, b.container.AddAddr(inside, prefix("fd00::3/64")))
+	must(t, b.host.Sysctl.Set("net/ipv6/conf/veth0/accept_dad", "0")) // has the address at once
+	must(t, b.host.Addrs.Add(host, prefix("fd00::3/64")))
+	must(t, b.container.Addrs.Add(inside, prefix("fd00::4/64")))
+	must(t, b.container.Addrs.Add(inside, prefix("fd00::3/64")))
 	ctx, cancel := context.WithTimeout(t.Context(), testnet.Patience)
 	defer cancel()
-	err := b.container.WaitDAD(ctx, inside)
+	err := b.container.Addrs.WaitDAD(ctx, inside)
 	var duplicate *kernel.DuplicateError
 	if !errors.As(err, &duplicate) || duplicate.Link != "eth0" || duplicate.Addr != prefix("fd00::3/64") {
 		t.Errorf("got %v", err)
@@ -119,16 +119,16 @@ func TestWaitDADDeadline(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
 			inside, host := b.veth(t)
-			must(t, b.container.Sysctl("net/ipv6/conf/eth0/dad_transmits", "30")) // one a second
-			must(t, b.container.Up(inside))
+			must(t, b.container.Sysctl.Set("net/ipv6/conf/eth0/dad_transmits", "30")) // one a second
+			must(t, b.container.Links.Up(inside))
 			if row.carrier {
-				must(t, b.host.Up(host))
-				must(t, b.container.WaitUp(t.Context(), inside))
+				must(t, b.host.Links.Up(host))
+				must(t, b.container.Links.WaitUp(t.Context(), inside))
 			}
-			must(t, b.container.AddAddr(inside, prefix("fd00::3/64")))
+			must(t, b.container.Addrs.Add(inside, prefix("fd00::3/64")))
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			defer cancel()
-			if err := b.container.WaitDAD(ctx, inside); !errors.Is(err, row.want) {
+			if err := b.container.Addrs.WaitDAD(ctx, inside); !errors.Is(err, row.want) {
 				t.Errorf("got %v, want %v", err, row.want)
 			}
 		})
@@ -140,10 +140,10 @@ func TestWaitDADOfLinkThatIsDown(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	inside, _ := b.veth(t)
-	must(t, b.container.AddAddr(inside, prefix("fd00::3/64")))
+	must(t, b.container.Addrs.Add(inside, prefix("fd00::3/64")))
 	ctx, cancel := context.WithTimeout(t.Context(), testnet.Patience)
 	defer cancel()
-	must(t, b.container.WaitDAD(ctx, inside))
+	must(t, b.container.Addrs.WaitDAD(ctx, inside))
 	if ctx.Err() != nil {
 		t.Error("it was waited for until the deadline")
 	}
@@ -153,11 +153,11 @@ func TestWaitDADCancelled(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	inside, _ := b.veth(t)
-	must(t, b.container.Up(inside))
-	must(t, b.container.AddAddr(inside, prefix("fd00::3/64")))
+	must(t, b.container.Links.Up(inside))
+	must(t, b.container.Addrs.Add(inside, prefix("fd00::3/64")))
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(20*time.Millisecond, cancel)
-	if err := b.container.WaitDAD(ctx, inside); !errors.Is(err, context.Canceled) {
+	if err := b.container.Addrs.WaitDAD(ctx, inside); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
 }

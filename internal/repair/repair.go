@@ -136,14 +136,14 @@ func (r repairs) inHost(ctx context.Context, f func(*kernel.Space) error) error 
 
 // meet makes all claims that can be met. Calls of which one cannot have failed.
 func (r repairs) meet(host *kernel.Space) error {
-	missing, err := host.MissingInBatches(r.batches()...)
+	missing, err := host.Rules.MissingInBatches(r.batches()...)
 	if err != nil {
 		return r.fail(err)
 	}
-	failure := host.ApplyBatches(r.batches()...)
+	failure := host.Rules.ApplyBatches(r.batches()...)
 	still := make([][]kernel.Held, len(r))
 	if failure != nil {
-		if still, err = host.MissingInBatches(r.batches()...); err != nil {
+		if still, err = host.Rules.MissingInBatches(r.batches()...); err != nil {
 			return r.fail(errors.Join(failure, err))
 		}
 	}
@@ -169,7 +169,7 @@ func (r repairs) fail(err error) error {
 
 // compare notes what is missing.
 func (r repairs) compare(host *kernel.Space) error {
-	missing, err := host.MissingInBatches(r.batches()...)
+	missing, err := host.Rules.MissingInBatches(r.batches()...)
 	for i, held := range missing {
 		r[i].note(held)
 	}

@@ -17,15 +17,15 @@ const natHint = "load the kernel module nf_tables, or install iptables and load 
 // each attachment of the host.
 func (s *Session) Usable(ruleSet *kernel.RuleSet) error {
 	if s.Command == cni.Add {
-		return s.Host.Build(ruleSet)
+		return s.Host.Rules.Build(ruleSet)
 	}
-	return s.Host.NFTAvailable()
+	return s.Host.Rules.Available()
 }
 
 // ChooseNAT chooses the backend for what an option of the configuration leaves open, and logs the
-// choice with its reason. See [kernel.Space.ChooseNAT].
+// choice with its reason. See [kernel.Rules.ChooseNAT].
 func (s *Session) ChooseNAT(option string, ruleSet *kernel.RuleSet, queries ...kernel.NATQuery) (kernel.NATChoice, error) {
-	choice, err := s.Host.ChooseNAT(s.Usable(ruleSet), queries...)
+	choice, err := s.Host.Rules.ChooseNAT(s.Usable(ruleSet), queries...)
 	if errors.Is(err, kernel.ErrNoNAT) {
 		return choice, cni.Errorf(cni.CodeUnsupportedField, "%s: %w", option, err).WithDetails(natHint)
 	}

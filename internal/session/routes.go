@@ -22,7 +22,7 @@ func Route(rt cni.Route) kernel.Route {
 }
 
 // PrevRoutes are the routes that the container's interface has according to the previous result, for
-// [kernel.Space.CheckRoutes]: to the networks of its addresses, and the routes of the result that the kernel accepts.
+// [kernel.Routes.Check]: to the networks of its addresses, and the routes of the result that the kernel accepts.
 func (s *Session) PrevRoutes() []kernel.Route {
 	var list []kernel.Route
 	for _, ip := range s.PrevIPs() {

@@ -62,7 +62,7 @@ func (s *Session) TakeOver(ruleSets []*kernel.RuleSet, tag string, to netip.Addr
 	}
 	taken := false
 	for _, ruleSet := range ruleSets {
-		held, err := s.Host.Remove(ruleSet, match)
+		held, err := s.Host.Rules.Remove(ruleSet, match)
 		errs, taken = append(errs, err), taken || len(held) > 0
 	}
 	if taken {
@@ -87,18 +87,18 @@ func (s *Session) Vanished(match func(alias string) bool, to netip.Addr) (bool, 
 	if slices.ContainsFunc(s.PrevIPs(), func(ip cni.IP) bool { return ip.Address.Addr() == to }) {
 		return true, nil
 	}
-	answers, err := s.Host.Answers(to)
+	answers, err := s.Host.Addrs.Answers(to)
 	return !answers && err == nil, err
 }
 
 // linked reports whether a link of the host has an alias that matches, and whether one of these leads to a
 // namespace that lives.
 func (s *Session) linked(match func(alias string) bool) (there, alive bool, err error) {
-	links, err := s.Host.Links()
+	links, err := s.Host.Links.All()
 	for _, l := range links {
 		if err == nil && !alive && match(l.Alias) {
 			there = true
-			alive, err = s.Host.PeerLives(l)
+			alive, err = s.Host.Links.PeerLives(l)
 		}
 	}
 	return there, alive, err

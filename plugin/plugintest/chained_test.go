@@ -56,7 +56,7 @@ type decoration = chained.Session
 func end(s *decoration) (kernel.Link, error) {
 	for _, i := range s.Prev.Interfaces {
 		if i.Sandbox == "" {
-			return s.Host.Link(i.Name)
+			return s.Host.Links.ByName(i.Name)
 		}
 	}
 	return kernel.Link{}, cni.Errorf(cni.CodeInvalidConfig, "prevResult has no interface of the host")
@@ -73,14 +73,14 @@ func (m *marker) Apply(_ context.Context, s *decoration, r *cni.Result) error {
 	if m.has("second ADD is refused") && l.Alias != "" {
 		return errors.New("marked already")
 	}
-	if err := s.Host.SetAlias(l, s.Tag); err != nil {
+	if err := s.Host.Links.SetAlias(l, s.Tag); err != nil {
 		return err
 	}
-	inside, err := s.Sandbox.Link(s.IfName)
+	inside, err := s.Sandbox.Links.ByName(s.IfName)
 	if err != nil {
 		return err
 	}
-	return s.Sandbox.SetAlias(inside, s.Tag)
+	return s.Sandbox.Links.SetAlias(inside, s.Tag)
 }
 
 func (m *marker) Verify(_ context.Context, s *decoration) error {
@@ -105,7 +105,7 @@ func (m *marker) Remove(_ context.Context, s *decoration, gone chained.Gone) err
 		return errors.New("no namespace")
 	}
 	if m.has("DEL needs the interface") && s.Sandbox != nil {
-		if _, err := s.Sandbox.Link(s.IfName); err != nil {
+		if _, err := s.Sandbox.Links.ByName(s.IfName); err != nil {
 			return err
 		}
 	}
@@ -121,11 +121,11 @@ func (m *marker) Remove(_ context.Context, s *decoration, gone chained.Gone) err
 	}
 	var errs []error
 	for _, space := range spaces {
-		links, err := space.Links()
+		links, err := space.Links.All()
 		errs = append(errs, err)
 		for _, l := range links {
 			if gone.Tag(l.Alias) || m.has("DEL removes all marks") && strings.HasPrefix(l.Alias, "tenon:") {
-				errs = append(errs, space.SetAlias(l, ""))
+				errs = append(errs, space.Links.SetAlias(l, ""))
 			}
 		}
 	}

@@ -61,11 +61,11 @@ func (m *config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, er
 		}
 		defer sandbox.Close()
 	}
-	inside, port, err := sandbox.AddVeth(kernel.Veth{Name: s.IfName, Host: s.Host, HostName: s.HostName(), Alias: s.Tag})
+	inside, port, err := sandbox.Links.AddVeth(kernel.Veth{Name: s.IfName, Host: s.Host, HostName: s.HostName(), Alias: s.Tag})
 	if err != nil {
 		return nil, err
 	}
-	err = s.Host.Up(port)
+	err = s.Host.Links.Up(port)
 	if m.has("error is swallowed") {
 		err = nil
 	}

@@ -91,11 +91,11 @@ func (c *Config) Apply(ctx context.Context, s *chained.Session, r *cni.Result) e
 			filters = append(filters, c.subnetFilters(dir.hook, on.Index)...)
 		}
 		dir.warn(s, end.MTU)
-		if err := s.Host.SetTBF(on, dir.tbf(end.MTU)); err != nil {
+		if err := s.Host.Qdiscs.SetTBF(on, dir.tbf(end.MTU)); err != nil {
 			return err
 		}
 		if !on.Up {
-			if err := s.Host.Up(on); err != nil {
+			if err := s.Host.Links.Up(on); err != nil {
 				return err
 			}
 		}
@@ -107,7 +107,7 @@ func (c *Config) Apply(ctx context.Context, s *chained.Session, r *cni.Result) e
 // replace hands packets of the host's end to the ifbs in use, and takes away what is in use no longer.
 func replace(s *chained.Session, end kernel.Link, used []int, filters []kernel.Filter) error {
 	if !slices.Contains(used, end.Index) {
-		if err := s.Host.DeleteTBF(end); err != nil {
+		if err := s.Host.Qdiscs.DeleteTBF(end); err != nil {
 			return err
 		}
 	}
@@ -115,12 +115,12 @@ func replace(s *chained.Session, end kernel.Link, used []int, filters []kernel.F
 	if err != nil {
 		return err
 	}
-	if err := s.Host.SetFilters(end, leadTo(own), filters); err != nil {
+	if err := s.Host.Qdiscs.SetFilters(end, leadTo(own), filters); err != nil {
 		return err
 	}
 	for _, l := range own {
 		if !slices.Contains(used, l.Index) {
-			if err := s.Host.Delete(l); err != nil {
+			if err := s.Host.Links.Delete(l); err != nil {
 				return err
 			}
 		}
@@ -139,11 +139,11 @@ func leadTo(links []kernel.Link) func(kernel.Filter) bool {
 // hostEnd finds the host-side veth of the container. A previous plugin must have made it, so the previous result lists it
 // unless it has no interfaces at all, as in the second example of 0.3.1.
 func hostEnd(s *chained.Session) (kernel.Link, error) {
-	inside, err := s.Sandbox.Link(s.IfName)
+	inside, err := s.Sandbox.Links.ByName(s.IfName)
 	if err != nil {
 		return inside, cni.Rephrase(err, "container interface %s has no veth peer: could not look up %q: Link not found", s.IfName, s.IfName)
 	}
-	end, err := s.Host.Peer(inside)
+	end, err := s.Host.Links.Peer(inside)
 	if err != nil {
 		return end, cni.Errorf(cni.CodeInvalidConfig, "bandwidth limits interfaces that are veth pairs, such as those of bridge and ptp: %w", err)
 	}
@@ -165,7 +165,7 @@ func (c *Config) Verify(_ context.Context, s *chained.Session) error {
 	if err != nil {
 		return err
 	}
-	have, err := s.Host.Filters(end)
+	have, err := s.Host.Qdiscs.Filters(end)
 	if err != nil {
 		return err
 	}
@@ -197,7 +197,7 @@ func checkTBF(host *kernel.Space, on kernel.Link, want kernel.TBF) error {
 	if err := session.CheckUp(on); err != nil {
 		return err
 	}
-	switch have, ok, err := host.TBF(on); {
+	switch have, ok, err := host.Qdiscs.TBF(on); {
 	case err != nil:
 		return err
 	case !ok:

@@ -79,7 +79,7 @@ func foreign(l kernel.Link) bool {
 // that serves another link than the host's end. host may be nil: then it is not known.
 func devices(host *kernel.Space, a cni.Attachment, end *kernel.Link, names ...string) (list []kernel.Link, err error) {
 	for _, name := range names {
-		l, err := host.Link(name)
+		l, err := host.Links.ByName(name)
 		if errors.Is(err, kernel.ErrNoLink) {
 			continue
 		}
@@ -104,7 +104,7 @@ func serves(host *kernel.Space, l kernel.Link, end *kernel.Link) (bool, error) {
 	if end == nil {
 		return true, nil
 	}
-	from, err := host.Redirections()
+	from, err := host.Qdiscs.Redirections()
 	others := slices.ContainsFunc(from[l.Index], func(f kernel.Link) bool { return f.Index != end.Index })
 	return !others, err
 }
@@ -121,7 +121,7 @@ func ensureDevice(s *chained.Session, end kernel.Link, names []string) (kernel.L
 			return adopt(s, have[0])
 		}
 		for _, name := range names {
-			l, err := s.Host.AddLink(kernel.NewLink{Name: name, Kind: "ifb", Alias: s.Tag, MAC: address(s.Attachment()), MTU: end.MTU})
+			l, err := s.Host.Links.Add(kernel.NewLink{Name: name, Kind: "ifb", Alias: s.Tag, MAC: address(s.Attachment()), MTU: end.MTU})
 			if !errors.Is(err, unix.EEXIST) {
 				return l, err
 			}
@@ -136,5 +136,5 @@ func adopt(s *chained.Session, l kernel.Link) (kernel.Link, error) {
 	if l.Alias == s.Tag {
 		return l, nil
 	}
-	return l, s.Host.SetAlias(l, s.Tag)
+	return l, s.Host.Links.SetAlias(l, s.Tag)
 }

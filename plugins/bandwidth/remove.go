@@ -33,18 +33,18 @@ func remove(s *chained.Session, a cni.Attachment) error {
 // knownEnd returns the host's end of the container's veth pair, or nil if that cannot be told any more.
 func knownEnd(s *chained.Session) *kernel.Link {
 	if s.Sandbox == nil { // then the namespace can be there all the same
-		links, err := s.Host.Links()
+		links, err := s.Host.Links.All()
 		i := slices.IndexFunc(links, func(l kernel.Link) bool { return l.Kind == "veth" && l.Alias == s.Tag })
 		if err != nil || i < 0 {
 			return nil
 		}
 		return &links[i]
 	}
-	inside, err := s.Sandbox.Link(s.IfName)
+	inside, err := s.Sandbox.Links.ByName(s.IfName)
 	if err != nil {
 		return nil
 	}
-	end, err := s.Host.Peer(inside)
+	end, err := s.Host.Links.Peer(inside)
 	if err != nil {
 		return nil
 	}
@@ -53,7 +53,7 @@ func knownEnd(s *chained.Session) *kernel.Link {
 
 // unlimit takes the limits off a host's end.
 func unlimit(s *chained.Session, end kernel.Link, own []kernel.Link) error {
-	return errors.Join(s.Host.DeleteTBF(end), s.Host.SetFilters(end, leadTo(own), nil))
+	return errors.Join(s.Host.Qdiscs.DeleteTBF(end), s.Host.Qdiscs.SetFilters(end, leadTo(own), nil))
 }
 
 // deleteDevices deletes ifbs. Links that still hand them packets lose their limits.
@@ -61,24 +61,24 @@ func deleteDevices(s *chained.Session, list []kernel.Link) error {
 	if len(list) == 0 {
 		return nil
 	}
-	from, err := s.Host.Redirections()
+	from, err := s.Host.Qdiscs.Redirections()
 	errs := []error{err}
 	for _, l := range list {
 		for _, end := range from[l.Index] {
 			errs = append(errs, unlimit(s, end, list))
 		}
-		errs = append(errs, s.Host.Delete(l))
+		errs = append(errs, s.Host.Links.Delete(l))
 	}
 	return errors.Join(errs...)
 }
 
 // collect is Remove for GC.
 func collect(s *chained.Session, g chained.Gone) error {
-	links, err := s.Host.Links()
+	links, err := s.Host.Links.All()
 	if err != nil {
 		return err
 	}
-	from, err := s.Host.Redirections()
+	from, err := s.Host.Qdiscs.Redirections()
 	if err != nil {
 		return err
 	}

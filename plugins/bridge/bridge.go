@@ -129,7 +129,7 @@ func (c *Config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, er
 	if err := c.needFiltering(); err != nil {
 		return nil, err
 	}
-	br, _, err := s.Host.EnsureBridge(kernel.Bridge{
+	br, _, err := s.Host.Links.EnsureBridge(kernel.Bridge{
 		Name: c.bridge(), MTU: c.MTU, Promisc: c.PromiscMode, VLANFiltering: c.filtering(),
 	})
 	if errors.Is(err, kernel.ErrNotBridge) {
@@ -148,15 +148,15 @@ func (c *Config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, er
 		return nil, err
 	}
 	if c.MACSpoofChk { // before the port can receive anything
-		if err := s.Host.Guard(s.Tag, port, inside.MAC); err != nil {
+		if err := s.Host.Rules.Guard(s.Tag, port, inside.MAC); err != nil {
 			return nil, err
 		}
 	}
-	if err := s.Host.SetMaster(port, br); err != nil {
+	if err := s.Host.Links.SetMaster(port, br); err != nil {
 		return nil, err
 	}
 	if c.HairpinMode || c.PortIsolation {
-		if err := s.Host.SetPort(port, kernel.Port{Hairpin: c.HairpinMode, Isolated: c.PortIsolation}); err != nil {
+		if err := s.Host.Links.SetPort(port, kernel.Port{Hairpin: c.HairpinMode, Isolated: c.PortIsolation}); err != nil {
 			return nil, err
 		}
 	}
@@ -166,7 +166,7 @@ func (c *Config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, er
 	if c.filtering() && !br.VLANFiltering {
 		s.Log.Warn(notFiltering(br))
 	}
-	if err := s.Host.Up(port); err != nil {
+	if err := s.Host.Links.Up(port); err != nil {
 		return nil, err
 	}
 	return []cni.Interface{
@@ -178,7 +178,7 @@ func (c *Config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, er
 
 // Finish makes the bridge the gateway, masquerades, and waits for the port.
 func (c *Config) Finish(ctx context.Context, s *attach.Session, r *cni.Result) error {
-	br, err := s.Host.Link(c.bridge())
+	br, err := s.Host.Links.ByName(c.bridge())
 	if err != nil {
 		return err
 	}
@@ -192,14 +192,14 @@ func (c *Config) Finish(ctx context.Context, s *attach.Session, r *cni.Result) e
 			return err
 		}
 	}
-	port, err := s.Host.Link(s.HostName())
+	port, err := s.Host.Links.ByName(s.HostName())
 	if err != nil {
 		return err
 	}
 	if !c.DisableContainerInterface {
 		wait, cancel := context.WithTimeout(ctx, portWait)
 		defer cancel()
-		if err := s.Host.WaitUp(wait, port); err != nil {
+		if err := s.Host.Links.WaitUp(wait, port); err != nil {
 			return fmt.Errorf("bridge port in error state: %w", err)
 		}
 	}
@@ -209,7 +209,7 @@ func (c *Config) Finish(ctx context.Context, s *attach.Session, r *cni.Result) e
 		}
 	}
 	// A bridge without an address of its own takes that of a port, such as the veth of a VLAN gateway.
-	if br, err = s.Host.Link(c.bridge()); err != nil {
+	if br, err = s.Host.Links.ByName(c.bridge()); err != nil {
 		return err
 	}
 	r.Interfaces[0].MAC, r.Interfaces[1].MAC = br.MAC.String(), port.MAC.String()

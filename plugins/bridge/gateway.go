@@ -78,7 +78,7 @@ func gatewayAddr(ip cni.IP) netip.Prefix {
 // ensureAddr gives the gateway an address. Any other IPv4 address it has is in the way, and any IPv6 address of an
 // overlapping network.
 func (c *Config) ensureAddr(s *attach.Session, gw kernel.Link, want netip.Prefix) (added bool, err error) {
-	have, err := s.Host.Addrs(gw)
+	have, err := s.Host.Addrs.Of(gw)
 	if err != nil {
 		return false, err
 	}
@@ -96,11 +96,11 @@ func (c *Config) ensureAddr(s *attach.Session, gw kernel.Link, want netip.Prefix
 			WithDetails(fmt.Sprintf("found %v; forceAddress replaces it", conflicts))
 	}
 	for _, a := range conflicts {
-		if err := s.Host.DelAddr(gw, a); err != nil {
+		if err := s.Host.Addrs.Delete(gw, a); err != nil {
 			return false, err
 		}
 	}
-	return s.Host.EnsureGateway(gw, want)
+	return s.Host.Addrs.EnsureGateway(gw, want)
 }
 
 // pin makes a bridge keep the hardware address that it had before the container's port joined, now that it is a
@@ -109,7 +109,7 @@ func pin(s *attach.Session, br kernel.Link, before string) (kernel.Link, error) 
 	if mac, err := net.ParseMAC(before); err == nil {
 		br.MAC = mac
 	}
-	return br, s.Host.EnsureMAC(br, br.MAC)
+	return br, s.Host.Links.EnsureMAC(br, br.MAC)
 }
 
 func (c *Config) checkGateway(s *attach.Session, br kernel.Link) error {
@@ -123,7 +123,7 @@ func (c *Config) checkGateway(s *attach.Session, br kernel.Link) error {
 			return err
 		}
 	}
-	have, err := s.Host.Addrs(gw)
+	have, err := s.Host.Addrs.Of(gw)
 	if err != nil {
 		return err
 	}

@@ -19,10 +19,10 @@ func (c *Config) Remove(s *attach.Session, gone attach.Gone, deleteLinks func() 
 	deleted := deleteLinks()
 	var ours, theirs error
 	if gone.All() {
-		_, ours = s.Host.Remove(nft.Guarding, gone.Tag)
+		_, ours = s.Host.Rules.Remove(nft.Guarding, gone.Tag)
 		theirs = collectReferenceGuards(s)
 	} else {
-		_, ours = s.Host.RemoveIf(nft.GuardedPort(attach.HostName(gone.One)), nft.Guarding, gone.Tag)
+		_, ours = s.Host.Rules.RemoveIf(nft.GuardedPort(attach.HostName(gone.One)), nft.Guarding, gone.Tag)
 		theirs = removeReferenceGuard(s, referenceGuard(gone.One))
 	}
 	return errors.Join(deleted, kernel.UnlessNoNFT(ours), kernel.UnlessNoNFT(theirs))
@@ -33,7 +33,7 @@ func (c *Config) Repair(s *attach.Session) error {
 	if !c.MACSpoofChk {
 		return nil
 	}
-	if ok, err := s.Host.HasChain(referenceGuards, referenceGuard(s.Attachment())); ok || err != nil {
+	if ok, err := s.Host.Rules.HasChain(referenceGuards, referenceGuard(s.Attachment())); ok || err != nil {
 		return err
 	}
 	port, err := s.HostEnd()
@@ -47,7 +47,7 @@ func (c *Config) Repair(s *attach.Session) error {
 	if err != nil {
 		return err
 	}
-	return s.Host.Guard(s.Tag, port, mac)
+	return s.Host.Rules.Guard(s.Tag, port, mac)
 }
 
 // checkGuard looks for the guard of the port. That of the reference plugin will do.
@@ -56,11 +56,11 @@ func checkGuard(s *attach.Session, port, inside kernel.Link) error {
 	if err != nil {
 		return err
 	}
-	missing, err := s.Host.Missing(s.Tag, entries)
+	missing, err := s.Host.Rules.Missing(s.Tag, entries)
 	if err != nil || len(missing) == 0 {
 		return err
 	}
-	if ok, err := s.Host.HasChain(referenceGuards, referenceGuard(s.Attachment())); ok || err != nil {
+	if ok, err := s.Host.Rules.HasChain(referenceGuards, referenceGuard(s.Attachment())); ok || err != nil {
 		return err
 	}
 	return session.Drift("nftables table bridge tenon: expected port %s to accept frames from %s only, found it does not", port.Name, inside.MAC)
@@ -77,7 +77,7 @@ const (
 func referenceGuard(a cni.Attachment) string { return referencePrefix + a.Container + "-" + a.IfName }
 
 func removeReferenceGuard(s *attach.Session, chain string) error {
-	return s.Host.Prune(kernel.Pruning{
+	return s.Host.Rules.Prune(kernel.Pruning{
 		Table: referenceGuards, Base: referenceHook, Chains: []string{chain, chain + "-mac"},
 		Match: func(r kernel.Rule) bool { return r.Jump == chain },
 	})
@@ -85,11 +85,11 @@ func removeReferenceGuard(s *attach.Session, chain string) error {
 
 // collectReferenceGuards removes the guards of ports that do not exist any more. Which network they were of is not said.
 func collectReferenceGuards(s *attach.Session) error {
-	rules, err := s.Host.Rules(referenceGuards, referenceHook)
+	rules, err := s.Host.Rules.Of(referenceGuards, referenceHook)
 	if err != nil || len(rules) == 0 {
 		return err
 	}
-	links, err := s.Host.Links()
+	links, err := s.Host.Links.All()
 	if err != nil {
 		return err
 	}

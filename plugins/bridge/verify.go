@@ -24,7 +24,7 @@ func (c *Config) Precheck(s *attach.Session) error {
 		return cni.Errorf(cni.CodeInvalidConfig, "Interface name missing ").
 			WithDetails(fmt.Sprintf("prevResult has no interface %s", name)).Verbatim()
 	}
-	br, err := s.Host.Link(name)
+	br, err := s.Host.Links.ByName(name)
 	if errors.Is(err, kernel.ErrNoLink) {
 		return cni.Rephrase(err, "Interface name %s not found", name)
 	}
@@ -52,7 +52,7 @@ func checkListed(s *attach.Session, port, br kernel.Link) error {
 		if i.Sandbox != "" || i.Name == br.Name {
 			continue
 		}
-		l, err := s.Host.Link(i.Name)
+		l, err := s.Host.Links.ByName(i.Name)
 		if errors.Is(err, kernel.ErrNoLink) {
 			return cni.Rephrase(err, "Interface name %s not found", i.Name)
 		}
@@ -70,7 +70,7 @@ func checkListed(s *attach.Session, port, br kernel.Link) error {
 
 // Verify compares bridge and host's end with the previous result and the configuration.
 func (c *Config) Verify(_ context.Context, s *attach.Session, link kernel.Link) error {
-	br, err := s.Host.Link(c.bridge())
+	br, err := s.Host.Links.ByName(c.bridge())
 	if err != nil {
 		return err
 	}

@@ -130,17 +130,17 @@ func (c *Config) setVLANs(host *kernel.Space, port kernel.Link, want []kernel.VL
 		return nil
 	}
 	if !c.PreserveDefaultVLAN {
-		have, err := host.VLANs(port)
+		have, err := host.Links.VLANs(port)
 		if err != nil {
 			return err
 		}
 		if other := slices.DeleteFunc(have, in(want)); len(other) > 0 {
-			if err := host.DeleteVLANs(port, other); err != nil {
+			if err := host.Links.DeleteVLANs(port, other); err != nil {
 				return err
 			}
 		}
 	}
-	return host.AddVLANs(port, want)
+	return host.Links.AddVLANs(port, want)
 }
 
 // in returns a function that reports whether a list has a VLAN, whatever its flags.
@@ -165,7 +165,7 @@ func (c *Config) checkVLANs(s *attach.Session, br, port kernel.Link, ours bool) 
 	if len(want) == 0 {
 		return nil
 	}
-	have, err := s.Host.VLANs(port)
+	have, err := s.Host.Links.VLANs(port)
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ func (c *Config) vlanGatewayAlias() string {
 // was killed over is completed. Nothing is undone, as others use it from the moment it exists.
 func (c *Config) ensureVLANGateway(ctx context.Context, s *attach.Session, br kernel.Link) (kernel.Link, error) {
 	host := s.Host.Shared()
-	gw, err := host.Link(c.vlanGateway())
+	gw, err := host.Links.ByName(c.vlanGateway())
 	if errors.Is(err, kernel.ErrNoLink) {
 		gw, err = c.addVLANGateway(host, br)
 	}
@@ -44,7 +44,7 @@ func (c *Config) ensureVLANGateway(ctx context.Context, s *attach.Session, br ke
 		}
 	}
 	if !gw.Up {
-		if err := host.Up(gw); err != nil {
+		if err := host.Links.Up(gw); err != nil {
 			return gw, err
 		}
 	}
@@ -53,7 +53,7 @@ func (c *Config) ensureVLANGateway(ctx context.Context, s *attach.Session, br ke
 	}
 	wait, cancel := context.WithTimeout(ctx, portWait)
 	defer cancel()
-	if err := host.WaitUp(wait, port); err != nil {
+	if err := host.Links.WaitUp(wait, port); err != nil {
 		return gw, fmt.Errorf("bridge port of %s in error state: %w", gw.Name, err)
 	}
 	return gw, nil
@@ -62,11 +62,11 @@ func (c *Config) ensureVLANGateway(ctx context.Context, s *attach.Session, br ke
 // addVLANGateway makes the pair, unless somebody is faster.
 func (c *Config) addVLANGateway(host *kernel.Space, br kernel.Link) (kernel.Link, error) {
 	name := c.vlanGateway()
-	gw, _, err := host.AddVeth(kernel.Veth{
+	gw, _, err := host.Links.AddVeth(kernel.Veth{
 		Name: name, MTU: br.MTU, Host: host, HostName: fmt.Sprintf("veth%x", sha256.Sum256([]byte(name)))[:12],
 	})
 	if errors.Is(err, unix.EEXIST) {
-		if gw, again := host.Link(name); again == nil {
+		if gw, again := host.Links.ByName(name); again == nil {
 			return gw, nil
 		}
 	}
@@ -76,23 +76,23 @@ func (c *Config) addVLANGateway(host *kernel.Space, br kernel.Link) (kernel.Link
 // joinVLAN makes one end of the pair a port in the VLAN.
 func (c *Config) joinVLAN(s *attach.Session, host *kernel.Space, br, gw, port kernel.Link) error {
 	for _, end := range []kernel.Link{gw, port} {
-		if err := host.SetAlias(end, c.vlanGatewayAlias()); err != nil {
+		if err := host.Links.SetAlias(end, c.vlanGatewayAlias()); err != nil {
 			return err
 		}
 	}
 	if err := s.Distrust(gw, port); err != nil {
 		return err
 	}
-	if err := host.EnsureSysctls([]kernel.Setting{kernel.NoDAD(gw.Name)}); err != nil {
+	if err := host.Sysctl.Ensure([]kernel.Setting{kernel.NoDAD(gw.Name)}); err != nil {
 		return err
 	}
-	if err := host.SetMaster(port, br); err != nil {
+	if err := host.Links.SetMaster(port, br); err != nil {
 		return err
 	}
 	if err := c.setVLANs(host, port, []kernel.VLAN{untagged(c.VLAN)}); err != nil {
 		return err
 	}
-	return host.Up(port)
+	return host.Links.Up(port)
 }
 
 // otherEnd finds the other end of a pair, if l is one and both are in the host.
@@ -100,13 +100,13 @@ func otherEnd(host *kernel.Space, l kernel.Link) (end kernel.Link, ok bool) {
 	if l.Kind != "veth" || l.PeerNSID != -1 {
 		return kernel.Link{}, false
 	}
-	end, err := host.LinkByIndex(l.Peer)
+	end, err := host.Links.ByIndex(l.Peer)
 	return end, err == nil
 }
 
 // checkVLANGateway finds the gateway interface, and looks at its port if it is ours.
 func (c *Config) checkVLANGateway(s *attach.Session, br kernel.Link) (kernel.Link, error) {
-	gw, err := s.Host.Link(c.vlanGateway())
+	gw, err := s.Host.Links.ByName(c.vlanGateway())
 	if err != nil {
 		return gw, fmt.Errorf("gateway of VLAN %d: %w", c.VLAN, err)
 	}
@@ -123,7 +123,7 @@ func (c *Config) checkVLANGateway(s *attach.Session, br kernel.Link) (kernel.Lin
 	if err := checkPort(port, br); err != nil {
 		return gw, err
 	}
-	have, err := s.Host.VLANs(port)
+	have, err := s.Host.Links.VLANs(port)
 	if err != nil {
 		return gw, err
 	}

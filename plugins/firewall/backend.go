@@ -36,7 +36,7 @@ func (c *Config) choose(ctx context.Context, s *chained.Session, addrs []netip.A
 	if b != "" && b != backendAuto {
 		s.Log.Warn("unknown backend: the plugin chooses one", "backend", string(b))
 	}
-	withoutNFT := s.Host.NFTAvailable() != nil
+	withoutNFT := s.Host.Rules.Available() != nil
 	if withoutNFT && !c.open() { // only iptables can isolate then
 		return backendIPTables, nil
 	}
@@ -61,7 +61,7 @@ func (c *Config) choose(ctx context.Context, s *chained.Session, addrs []netip.A
 // iptablesStops reports whether rules of iptables are needed for the packets of addresses to be forwarded.
 func iptablesStops(s *chained.Session, addrs []netip.Addr) (bool, error) {
 	for _, f := range families(addrs) {
-		if drops, err := s.Host.IPTablesDrops(f); drops || err != nil {
+		if drops, err := s.Host.Rules.IPTablesDrops(f); drops || err != nil {
 			return drops, err
 		}
 	}

@@ -99,7 +99,7 @@ func (c *Config) Status(ctx context.Context, _ *plugin.Call) error {
 // nftables, iptables and firewalld let through all the same, but of them only iptables can isolate.
 func (c *Config) Rules(s *chained.Session) ([]kernel.Element, error) {
 	if c.Backend != backendNFT && (c.open() || c.Backend != backendFirewalld) {
-		if err := s.Host.NFTAvailable(); errors.Is(err, kernel.ErrNoNFT) {
+		if err := s.Host.Rules.Available(); errors.Is(err, kernel.ErrNoNFT) {
 			return nil, nil
 		}
 	}
@@ -128,7 +128,7 @@ func (c *Config) Apply(ctx context.Context, s *chained.Session, _ *cni.Result) e
 			return cmp.Or(lacksFirewalld(ctx, cni.CodeUnsupportedField), err)
 		}
 	case backendIPTables:
-		return c.eachEdit(s, addrs, s.Host.EditIPTables)
+		return c.eachEdit(s, addrs, s.Host.Rules.EditIPTables)
 	}
 	return nil
 }
@@ -163,7 +163,7 @@ func (c *Config) checkRules(s *chained.Session, addrs []netip.Addr) error {
 
 // check looks for the rules of an edit.
 func check(s *chained.Session, t iptables.Table, e iptables.Edit) error {
-	return s.Host.CheckIPTables(t, slices.Concat(e.Common, e.Rules))
+	return s.Host.Rules.CheckIPTables(t, slices.Concat(e.Common, e.Rules))
 }
 
 // eachEdit calls do with what is wanted in the filter table of each family that has addresses.

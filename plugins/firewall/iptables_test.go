@@ -66,7 +66,7 @@ func (h *host) admit(t *testing.T, admin string, both ...string) {
 	t.Helper()
 	for _, table := range tables {
 		if list := addrs(table, both...); len(list) > 0 {
-			must(t, h.space.EditIPTables(table, admission(admin, list)))
+			must(t, h.space.Rules.EditIPTables(table, admission(admin, list)))
 		}
 	}
 }
@@ -74,14 +74,14 @@ func (h *host) admit(t *testing.T, admin string, both ...string) {
 func (h *host) isolate(t *testing.T, bridge string, p ingressPolicy) {
 	t.Helper()
 	for _, table := range tables {
-		must(t, h.space.EditIPTables(table, isolation(bridge, p)))
+		must(t, h.space.Rules.EditIPTables(table, isolation(bridge, p)))
 	}
 }
 
 func (h *host) remove(t *testing.T, what ...iptables.Removal) {
 	t.Helper()
 	for _, r := range what {
-		must(t, h.space.RemoveIPTables(kernel.IPTables{Table: "filter", Removal: r}))
+		must(t, h.space.Rules.RemoveIPTables(kernel.IPTables{Table: "filter", Removal: r}))
 	}
 }
 
@@ -155,7 +155,7 @@ func TestAdmissionAsTheReference(t *testing.T) {
 			ours.reference(t, "CHECK", "br0", keys, one4, one6)
 			for _, table := range tables {
 				e := admission(admin, addrs(table, one4, one6))
-				must(t, theirs.space.CheckIPTables(table, slices.Concat(e.Common, e.Rules)))
+				must(t, theirs.space.Rules.CheckIPTables(table, slices.Concat(e.Common, e.Rules)))
 			}
 			ours.reference(t, "DEL", "br0", keys, one4, one6)
 			theirs.dismiss(t, one4, one6)
@@ -163,7 +163,7 @@ func TestAdmissionAsTheReference(t *testing.T) {
 			theirs.dismiss(t, one4, one6)
 			theirs.same(t, "removed again", ours.saved())
 			for _, table := range tables {
-				err := ours.space.CheckIPTables(table, admitting(addrs(table, one4, one6)))
+				err := ours.space.Rules.CheckIPTables(table, admitting(addrs(table, one4, one6)))
 				if !errors.Is(err, iptables.ErrMissing) || !strings.Contains(err.Error(), "-A CNI-FORWARD -d ") {
 					t.Errorf("check of what is gone: %v", err)
 				}
@@ -256,8 +256,8 @@ func TestIsolation(t *testing.T) {
 	h.isolate(t, "br7", policyIsolated)
 	h.same(t, "once more", both)
 	for _, table := range tables {
-		must(t, h.space.CheckIPTables(table, isolation("br7", policyIsolated).Common))
-		if err := h.space.CheckIPTables(table, isolation("br9", policySameBridge).Common); !errors.Is(err, iptables.ErrMissing) {
+		must(t, h.space.Rules.CheckIPTables(table, isolation("br7", policyIsolated).Common))
+		if err := h.space.Rules.CheckIPTables(table, isolation("br9", policySameBridge).Common); !errors.Is(err, iptables.ErrMissing) {
 			t.Errorf("check of another bridge: %v", err)
 		}
 	}
@@ -352,7 +352,7 @@ func TestParallel(t *testing.T) {
 		wg.Wait()
 	}
 	inParallel(func(s *kernel.Space) error {
-		return errors.Join(s.EditIPTables(tables[0], admission("CNI-ADMIN", addrs(tables[0], one4))), s.EditIPTables(tables[0], isolation("br7", policyIsolated)))
+		return errors.Join(s.Rules.EditIPTables(tables[0], admission("CNI-ADMIN", addrs(tables[0], one4))), s.Rules.EditIPTables(tables[0], isolation("br7", policyIsolated)))
 	})
 	if out := h.saved(); strings.Count(out, "-A CNI-FORWARD") != 3 || strings.Count(out, "-A CNI-ISOLATION") != 5 {
 		t.Errorf("made:\n%s", out)
@@ -360,7 +360,7 @@ func TestParallel(t *testing.T) {
 	inParallel(func(s *kernel.Space) error {
 		var errs []error
 		for _, r := range append(isolated("br7"), admitted(func(netip.Addr) bool { return true })) {
-			errs = append(errs, s.RemoveIPTables(kernel.IPTables{Table: "filter", Removal: r}))
+			errs = append(errs, s.Rules.RemoveIPTables(kernel.IPTables{Table: "filter", Removal: r}))
 		}
 		return errors.Join(errs...)
 	})

@@ -37,7 +37,7 @@ func (c *Config) hostLinks(s *chained.Session) (links []kernel.Link, err error) 
 		if i.Sandbox != "" {
 			continue
 		}
-		l, err := s.Host.Link(i.Name)
+		l, err := s.Host.Links.ByName(i.Name)
 		if errors.Is(err, kernel.ErrNoLink) {
 			continue
 		}

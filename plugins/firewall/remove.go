@@ -16,7 +16,7 @@ import (
 // so that they are needed until it is gone. What the reference plugin has made for addresses goes as far as the previous
 // result tells of them.
 func (c *Config) Remove(ctx context.Context, s *chained.Session, gone chained.Gone) error {
-	held, err := s.Host.Owned(nft.Filtering)
+	held, err := s.Host.Rules.Owned(nft.Filtering)
 	if err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func (c *Config) Remove(ctx context.Context, s *chained.Session, gone chained.Go
 		return err
 	}
 	for _, ruleSet := range []*kernel.RuleSet{nft.Filtering, nft.PortIsolation} {
-		_, failed := s.Host.Remove(ruleSet, gone.Tag)
+		_, failed := s.Host.Rules.Remove(ruleSet, gone.Tag)
 		err = errors.Join(err, kernel.UnlessNoNFT(failed))
 	}
 	if !r.shared {
@@ -95,13 +95,13 @@ func (r *remover) interfaces(ifaces []string) error {
 }
 
 func (r *remover) iptables(what iptables.Removal) error {
-	return kernel.UnlessNoNFT(r.Host.RemoveIPTables(kernel.IPTables{Table: "filter", Removal: what, Legacy: true}))
+	return kernel.UnlessNoNFT(r.Host.Rules.RemoveIPTables(kernel.IPTables{Table: "filter", Removal: what, Legacy: true}))
 }
 
 // taken reports whether somebody who is not gone has an entry. It is asked with the lock of the namespace held, so that
 // nobody who comes at the same time is overlooked. What cannot be told is taken.
 func (r *remover) taken(is func(kernel.Held) bool) bool {
-	held, err := r.Host.Owned(nft.Filtering)
+	held, err := r.Host.Rules.Owned(nft.Filtering)
 	yes := err != nil || slices.ContainsFunc(held, func(h kernel.Held) bool { return !r.gone.Tag(h.Comment) && is(h) })
 	r.shared = r.shared || yes
 	return yes

@@ -39,7 +39,7 @@ func (c *Config) Restore(ctx context.Context, s *chained.Session, step session.S
 			if missing := check(s, t, e); missing != nil {
 				restored = append(restored, missing.Error())
 			}
-			return s.Host.EditIPTables(t, e)
+			return s.Host.Rules.EditIPTables(t, e)
 		})
 	}
 	return restored, err

@@ -122,7 +122,7 @@ func (sys sysfs) find(host *kernel.Space, w wanted) (kernel.Link, error) {
 func (sys sysfs) lookUp(host *kernel.Space, w wanted) (kernel.Link, error) {
 	switch {
 	case w.name != "":
-		return host.Link(w.name)
+		return host.Links.ByName(w.name)
 	case w.mac != nil:
 		return byMAC(host, w.mac)
 	case w.kernelPath != "":
@@ -135,7 +135,7 @@ func (sys sysfs) lookUp(host *kernel.Space, w wanted) (kernel.Link, error) {
 
 // byMAC finds the link with the lowest index.
 func byMAC(host *kernel.Space, mac net.HardwareAddr) (found kernel.Link, err error) {
-	links, err := host.Links()
+	links, err := host.Links.All()
 	for _, l := range links {
 		if bytes.Equal(l.MAC, mac) && (found.Index == 0 || l.Index < found.Index) {
 			found = l
@@ -156,7 +156,7 @@ func linkOf(host *kernel.Space, folder string) (kernel.Link, error) {
 	if err != nil {
 		return kernel.Link{}, err
 	}
-	return host.Link(links[0].Name())
+	return host.Links.ByName(links[0].Name())
 }
 
 // pciNet is the folder of the links of a PCI device. Those of a virtio device are one further down.

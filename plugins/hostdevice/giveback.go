@@ -114,7 +114,7 @@ func (m *memory) fetch(x *loan) (kernel.Link, bool, error) {
 		return l, false, err
 	}
 	m.Tx.Keep() // only the move is taken back
-	fetched, err := m.Host.Fetch(l, space, x.Name, x.HostIndex)
+	fetched, err := m.Host.Links.Fetch(l, space, x.Name, x.HostIndex)
 	if err != nil {
 		if errors.Is(err, unix.EEXIST) {
 			err = cni.Rephrase(err, "failed to move %q to hostNS: file exists", x.Name)
@@ -131,11 +131,11 @@ func (m *memory) fetch(x *loan) (kernel.Link, bool, error) {
 // end makes the device, which is in the host, what it was, and ends the loan. What fails can be tried again.
 func (m *memory) end(owner string, x *loan, l kernel.Link) error {
 	if l.Name != x.Name {
-		if err := m.Host.Down(l); err != nil {
+		if err := m.Host.Links.Down(l); err != nil {
 			return err
 		}
 		l.Up = false
-		if err := m.Host.Rename(l, x.Name); err != nil {
+		if err := m.Host.Links.Rename(l, x.Name); err != nil {
 			return err
 		}
 		l.Name = x.Name
@@ -148,26 +148,26 @@ func (m *memory) end(owner string, x *loan, l kernel.Link) error {
 
 // restore gives the device what it had, but what the kernel refuses: it would the next time, and DEL would never end.
 func (m *memory) restore(x *loan, l kernel.Link) error {
-	have, err := m.Host.Addrs(l)
+	have, err := m.Host.Addrs.Of(l)
 	if err != nil {
 		return err
 	}
 	var steps []func() error
 	if l.Alias != x.Alias {
-		steps = append(steps, func() error { return m.Host.SetAlias(l, x.Alias) })
+		steps = append(steps, func() error { return m.Host.Links.SetAlias(l, x.Alias) })
 	}
 	if x.MTU != 0 && l.MTU != x.MTU {
-		steps = append(steps, func() error { return m.Host.SetMTU(l, x.MTU) })
+		steps = append(steps, func() error { return m.Host.Links.SetMTU(l, x.MTU) })
 	}
 	if mac, err := net.ParseMAC(x.MAC); err == nil && !slices.Equal(l.MAC, mac) {
-		steps = append(steps, func() error { return m.Host.SetMAC(l, mac) })
+		steps = append(steps, func() error { return m.Host.Links.SetMAC(l, mac) })
 	}
 	if x.Up && !l.Up {
-		steps = append(steps, func() error { return m.Host.Up(l) })
+		steps = append(steps, func() error { return m.Host.Links.Up(l) })
 	}
 	for _, a := range x.Addresses {
 		if !slices.Contains(have, a) {
-			steps = append(steps, func() error { return m.Host.AddAddr(l, a) })
+			steps = append(steps, func() error { return m.Host.Addrs.Add(l, a) })
 		}
 	}
 	for _, step := range steps {
@@ -186,7 +186,7 @@ func (m *memory) restore(x *loan, l kernel.Link) error {
 // unremembered finds a device that the reference plugin has moved: its alias is its name in the host.
 func (c *Config) unremembered(memory *memory) (*loan, error) {
 	if s := memory.Sandbox; s != nil {
-		l, err := s.Link(memory.IfName)
+		l, err := s.Links.ByName(memory.IfName)
 		if err == nil {
 			return c.aliased(memory, l)
 		}
@@ -222,7 +222,7 @@ func (c *Config) aliased(memory *memory, l kernel.Link) (*loan, error) {
 // fallen looks for the device in the host, to which it fell back when its namespace ended, under its name in the container.
 // That must be without doubt: it is the device of the configuration, and down.
 func (c *Config) fallen(memory *memory) (*loan, error) {
-	l, err := memory.Host.Link(memory.IfName)
+	l, err := memory.Host.Links.ByName(memory.IfName)
 	if errors.Is(err, kernel.ErrNoLink) {
 		return nil, nil
 	}

@@ -54,7 +54,7 @@ func (x *loan) is(l kernel.Link) bool {
 
 // in finds the device in a space.
 func (x *loan) in(space *kernel.Space) (l kernel.Link, found bool, err error) {
-	links, err := space.Links()
+	links, err := space.Links.All()
 	i := slices.IndexFunc(links, x.is)
 	if err != nil || i < 0 {
 		return kernel.Link{}, false, err
@@ -112,7 +112,7 @@ func (m *memory) lend(l kernel.Link) (kernel.Link, error) {
 	if m.has(m.owner()) {
 		return l, fmt.Errorf("host device %s: the attachment has one already", l.Name)
 	}
-	addresses, err := m.Host.KeptAddrs(l)
+	addresses, err := m.Host.Addrs.Kept(l)
 	if err != nil {
 		return l, err
 	}
@@ -123,11 +123,11 @@ func (m *memory) lend(l kernel.Link) (kernel.Link, error) {
 	if err := m.remember(x); err != nil {
 		return l, err
 	}
-	if err := m.Host.SetAlias(l, l.Name); err != nil { // as the reference plugin, which can take over
+	if err := m.Host.Links.SetAlias(l, l.Name); err != nil { // as the reference plugin, which can take over
 		return l, err
 	}
 	l.Alias = l.Name
-	in, err := m.Host.Lend(l, m.Sandbox, m.IfName)
+	in, err := m.Host.Links.Lend(l, m.Sandbox, m.IfName)
 	if err == nil && in.Index != l.Index {
 		x.Index = in.Index
 		err = m.write(x, nil)

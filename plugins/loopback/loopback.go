@@ -30,7 +30,7 @@ const ifName = "lo"
 func (c *Config) Add(ctx context.Context, call *plugin.Call) (*cni.Result, error) {
 	var r *cni.Result
 	err := enter(ctx, call, func(s *kernel.Space, l kernel.Link) (err error) {
-		if err = s.Up(l); err == nil {
+		if err = s.Links.Up(l); err == nil {
 			r, err = result(s, l, call.Netns)
 		}
 		return err
@@ -47,7 +47,7 @@ func (c *Config) Add(ctx context.Context, call *plugin.Call) (*cni.Result, error
 // result lists the first address of each family; the kernel gives lo its addresses when it comes up.
 func result(s *kernel.Space, l kernel.Link, sandbox string) (*cni.Result, error) {
 	r := &cni.Result{Interfaces: []cni.Interface{{Name: ifName, MAC: "00:00:00:00:00:00", Sandbox: sandbox}}}
-	addrs, err := s.Addrs(l)
+	addrs, err := s.Addrs.Of(l)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (c *Config) Del(ctx context.Context, call *plugin.Call) error {
 	if ns == nil || err != nil {
 		return err
 	}
-	return inside(ctx, ns, func(s *kernel.Space, l kernel.Link) error { return s.Down(l) })
+	return inside(ctx, ns, func(s *kernel.Space, l kernel.Link) error { return s.Links.Down(l) })
 }
 
 // Check looks whether lo is up.
@@ -108,7 +108,7 @@ func inside(ctx context.Context, ns *netns.NS, fn func(*kernel.Space, kernel.Lin
 		return err
 	}
 	defer s.Close()
-	l, err := s.Link(ifName)
+	l, err := s.Links.ByName(ifName)
 	if err == nil {
 		err = fn(s, l)
 	}

@@ -46,7 +46,7 @@ func (c *Config) inPlace(s *chained.Session) (Backend, error) {
 		return "", err
 	}
 	entries = entries[:len(entries)-1] // the last one is there with iptables, too
-	missing, err := s.Host.Missing(s.Tag, entries)
+	missing, err := s.Host.Rules.Missing(s.Tag, entries)
 	if kernel.UnlessNoNFT(err) != nil {
 		return "", err
 	}
@@ -62,7 +62,7 @@ func (c *Config) inPlace(s *chained.Session) (Backend, error) {
 // hasChain reports whether the container's chain of iptables has rules.
 func (c *Config) hasChain(s *chained.Session) (bool, error) {
 	for _, a := range c.addrs {
-		rules, err := s.Host.NATRules(familyOf(a.Addr()), ownChain(s.Name, s.ContainerID))
+		rules, err := s.Host.Rules.OfNAT(familyOf(a.Addr()), ownChain(s.Name, s.ContainerID))
 		if len(rules) > 0 || err != nil {
 			return len(rules) > 0, err
 		}
@@ -103,7 +103,7 @@ func (c *Config) Move(_ context.Context, s *chained.Session, dryRun bool) ([]ses
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Host.Apply("guard the loopback addresses", s.Tag, guard); err != nil { // releases the ports
+	if err := s.Host.Rules.Apply("guard the loopback addresses", s.Tag, guard); err != nil { // releases the ports
 		return nil, err
 	}
 	return moves, c.moved(s, iptablesBackend)
@@ -140,7 +140,7 @@ func forPublished(f iptables.Family, t hostnat.Traffic) (list []kernel.NATQuery)
 // connections.
 func (c *Config) queries(s *chained.Session) (list []kernel.NATQuery) {
 	isLocal := func(a netip.Addr) bool {
-		local, err := s.Host.IsLocal(a)
+		local, err := s.Host.Addrs.IsLocal(a)
 		return local || err != nil
 	}
 	for _, f := range []iptables.Family{iptables.IPv4, iptables.IPv6} {
@@ -185,7 +185,7 @@ func (c *Config) moved(s *chained.Session, backend Backend) error {
 // releaseOthers removes the entries of the attachment that forward. The guard of the loopback
 // addresses stays.
 func releaseOthers(s *chained.Session) error {
-	held, err := s.Host.Owned(nft.Publishing)
+	held, err := s.Host.Rules.Owned(nft.Publishing)
 	if err != nil {
 		return err
 	}
@@ -193,7 +193,7 @@ func releaseOthers(s *chained.Session) error {
 	if !slices.ContainsFunc(held, forwards) {
 		return nil
 	}
-	_, err = s.Host.Remove(nft.Publishing, func(tag string) bool { return tag == s.Tag })
+	_, err = s.Host.Rules.Remove(nft.Publishing, func(tag string) bool { return tag == s.Tag })
 	return err
 }
 
@@ -201,7 +201,7 @@ func releaseOthers(s *chained.Session) error {
 func removeChains(s *chained.Session, removals []iptables.Removal) error {
 	var errs []error
 	for _, r := range removals {
-		errs = append(errs, kernel.UnlessNoNFT(s.Host.RemoveIPTables(kernel.IPTables{Table: "nat", Removal: r})))
+		errs = append(errs, kernel.UnlessNoNFT(s.Host.Rules.RemoveIPTables(kernel.IPTables{Table: "nat", Removal: r})))
 	}
 	return errors.Join(errs...)
 }

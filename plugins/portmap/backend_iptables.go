@@ -42,7 +42,7 @@ func (c *Config) applyIPTables(s *chained.Session) error {
 	}
 	t := c.ipTables(s.ContainerID)
 	for _, a := range c.addrs {
-		if err := s.Host.EditIPTables(natTable(a), t.edit(a)); err != nil {
+		if err := s.Host.Rules.EditIPTables(natTable(a), t.edit(a)); err != nil {
 			return err
 		}
 	}
@@ -51,7 +51,7 @@ func (c *Config) applyIPTables(s *chained.Session) error {
 
 // refusePublished refuses ports that the backend nftables has given to another container that exists.
 func (c *Config) refusePublished(s *chained.Session) error {
-	held, err := s.Host.Held(nft.Publishing)
+	held, err := s.Host.Rules.Held(nft.Publishing)
 	if err != nil {
 		return kernel.UnlessNoNFT(err)
 	}
@@ -88,7 +88,7 @@ func (c *Config) Restore(_ context.Context, s *chained.Session, step session.Ste
 	}
 	t := c.ipTables(s.ContainerID)
 	for _, a := range c.addrs {
-		missing := s.Host.CheckIPTables(natTable(a), t.rules(a))
+		missing := s.Host.Rules.CheckIPTables(natTable(a), t.rules(a))
 		if missing == nil {
 			continue
 		}
@@ -97,7 +97,7 @@ func (c *Config) Restore(_ context.Context, s *chained.Session, step session.Ste
 				return restored, err
 			}
 		}
-		if err := s.Host.EditIPTables(natTable(a), t.edit(a)); err != nil {
+		if err := s.Host.Rules.EditIPTables(natTable(a), t.edit(a)); err != nil {
 			return restored, err
 		}
 		restored = append(restored, missing.Error())
@@ -108,7 +108,7 @@ func (c *Config) Restore(_ context.Context, s *chained.Session, step session.Ste
 func (c *Config) verifyIPTables(s *chained.Session) error {
 	t := c.ipTables(s.ContainerID)
 	for _, a := range c.addrs {
-		err := s.Host.CheckIPTables(natTable(a), t.rules(a))
+		err := s.Host.Rules.CheckIPTables(natTable(a), t.rules(a))
 		if errors.Is(err, iptables.ErrMissing) {
 			return cni.Errorf(cni.CodeInternal, "missing hostport rules in %q chain: %w", ownChain(s.Name, s.ContainerID), err)
 		}

@@ -20,7 +20,7 @@ func forgetStale(s *chained.Session, maps []nft.Mapping) error {
 		if f.Reply.Src == to {
 			return false
 		}
-		local, err := s.Host.IsLocal(f.Orig.Dst.Addr())
+		local, err := s.Host.Addrs.IsLocal(f.Orig.Dst.Addr())
 		return err == nil && local // what the host only routes is not meant
 	})
 }
@@ -49,7 +49,7 @@ func forget(s *chained.Session, maps []nft.Mapping, match func(netlink.Flow, nft
 		filter.Match = func(f netlink.Flow) bool {
 			return slices.ContainsFunc(of, func(m nft.Mapping) bool { return cameFor(f, m) && match(f, m) })
 		}
-		errs = append(errs, s.Host.DeleteFlows(filter, func(err error) {
+		errs = append(errs, s.Host.Rules.DeleteFlows(filter, func(err error) {
 			s.Log.Warn("datagrams may go on to where they went before", "error", err)
 		}))
 	}

@@ -178,14 +178,14 @@ func tableOf(a netip.Prefix) iptables.Table {
 func (h *host) add(t *testing.T, what ipTables) {
 	t.Helper()
 	for _, a := range addresses {
-		must(t, h.space.EditIPTables(tableOf(a), what.edit(a)))
+		must(t, h.space.Rules.EditIPTables(tableOf(a), what.edit(a)))
 	}
 }
 
 func (h *host) check(what ipTables) error {
 	var errs []error
 	for _, a := range addresses {
-		errs = append(errs, h.space.CheckIPTables(tableOf(a), what.rules(a)))
+		errs = append(errs, h.space.Rules.CheckIPTables(tableOf(a), what.rules(a)))
 	}
 	return errors.Join(errs...)
 }
@@ -193,7 +193,7 @@ func (h *host) check(what ipTables) error {
 func (h *host) remove(t *testing.T, what ...iptables.Removal) {
 	t.Helper()
 	for _, r := range what {
-		must(t, h.space.RemoveIPTables(kernel.IPTables{Table: "nat", Removal: r, Legacy: true}))
+		must(t, h.space.Rules.RemoveIPTables(kernel.IPTables{Table: "nat", Removal: r, Legacy: true}))
 	}
 }
 
@@ -445,7 +445,7 @@ func TestParallel(t *testing.T) {
 		wg.Wait()
 	}
 	inParallel(func(s *kernel.Space, mine ipTables) error {
-		return s.EditIPTables(tableOf(addresses[0]), mine.edit(addresses[0]))
+		return s.Rules.EditIPTables(tableOf(addresses[0]), mine.edit(addresses[0]))
 	})
 	if got := strings.Count(h.saved(), "-A CNI-HOSTPORT-DNAT"); got != 2+3*5 {
 		t.Errorf("%d entries:\n%s", got, h.saved())
@@ -453,7 +453,7 @@ func TestParallel(t *testing.T) {
 	inParallel(func(s *kernel.Space, mine ipTables) error {
 		var errs []error
 		for _, r := range leftovers(mine.network, mine.container) {
-			errs = append(errs, s.RemoveIPTables(kernel.IPTables{Table: "nat", Removal: r}))
+			errs = append(errs, s.Rules.RemoveIPTables(kernel.IPTables{Table: "nat", Removal: r}))
 		}
 		return errors.Join(errs...)
 	})
@@ -468,7 +468,7 @@ func TestLineBreak(t *testing.T) {
 	h := newHost(t)
 	c := cases()["conditions"].ipTables
 	c.conditions[0] = []string{"-s", "1.2.3.4\n-F"}
-	if err := h.space.EditIPTables(tableOf(addresses[0]), c.edit(addresses[0])); err == nil {
+	if err := h.space.Rules.EditIPTables(tableOf(addresses[0]), c.edit(addresses[0])); err == nil {
 		t.Error("a line break is accepted")
 	}
 }

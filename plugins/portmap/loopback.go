@@ -18,14 +18,14 @@ func (c *Config) openLoopback(s *chained.Session) error {
 	if !ok {
 		return nil
 	}
-	link, err := s.Host.LinkTo(to)
+	link, err := s.Host.Routes.LinkTo(to)
 	if errors.Is(err, kernel.ErrNoRoute) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	return s.Host.EnsureSysctls([]kernel.Setting{{Key: "net/ipv4/conf/" + link.Name + "/route_localnet", Value: "1"}})
+	return s.Host.Sysctl.Ensure([]kernel.Setting{{Key: "net/ipv4/conf/" + link.Name + "/route_localnet", Value: "1"}})
 }
 
 // fromLoopback returns the address of the container if connections to 127.0.0.1 reach it.

@@ -40,7 +40,7 @@ func pruneReference(s *chained.Session, container string, mine func(netip.Addr) 
 	var errs []error
 	for _, t := range referenceTables {
 		for _, chain := range []string{referenceMappings, "hostip_hostports", "masquerading"} {
-			errs = append(errs, kernel.UnlessNoNFT(s.Host.Prune(kernel.Pruning{
+			errs = append(errs, kernel.UnlessNoNFT(s.Host.Rules.Prune(kernel.Pruning{
 				Table: t, Base: chain,
 				Match: func(r kernel.Rule) bool {
 					to := r.DNAT.Addr()
@@ -111,7 +111,7 @@ func (f foreign) takeOver(s *chained.Session) (bool, error) {
 
 // referenceRules lists the mappings of the upstream plugin in a table of its backend nftables.
 func referenceRules(s *chained.Session, t kernel.Table) (all []foreign, err error) {
-	rules, err := s.Host.Rules(t, referenceMappings)
+	rules, err := s.Host.Rules.Of(t, referenceMappings)
 	for _, r := range rules {
 		all = append(all, foreign{
 			Rule: r,
@@ -127,7 +127,7 @@ func referenceRules(s *chained.Session, t kernel.Table) (all []foreign, err erro
 // refuseIPTables refuses ports that chains of iptables of other containers lead on, in either variant. Chains of containers
 // that no longer exist are removed.
 func (c *Config) refuseIPTables(s *chained.Session, f iptables.Family) error {
-	tables, err := s.Host.NATTables(f)
+	tables, err := s.Host.Rules.NATTables(f)
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (c *Config) refuseIPTables(s *chained.Session, f iptables.Family) error {
 
 // takeOverChain removes the chain that an entry leads to if its container no longer exists, and reports whether it did.
 func takeOverChain(s *chained.Session, f iptables.Family, e hostnat.Rule) (bool, error) {
-	rules, err := s.Host.Rules(kernel.Table{Family: referenceTables[f].Family, Name: "nat"}, e.Chain)
+	rules, err := s.Host.Rules.Of(kernel.Table{Family: referenceTables[f].Family, Name: "nat"}, e.Chain)
 	for _, r := range rules {
 		if !r.DNAT.IsValid() {
 			continue
@@ -169,7 +169,7 @@ func takeOverChain(s *chained.Session, f iptables.Family, e hostnat.Rule) (bool,
 			Rule: r,
 			of:   func(a cni.Attachment) bool { return ownChain(a.Network, a.Container) == e.Chain },
 			remove: func() error {
-				return s.Host.RemoveIPTables(kernel.IPTables{Table: "nat", Removal: iptables.Removal{In: hostPorts, Target: e.Chain}})
+				return s.Host.Rules.RemoveIPTables(kernel.IPTables{Table: "nat", Removal: iptables.Removal{In: hostPorts, Target: e.Chain}})
 			},
 		}
 		return chain.takeOver(s)

@@ -56,10 +56,10 @@ func (c *Config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, er
 	if err := s.Distrust(host); err != nil {
 		return nil, err
 	}
-	if err := s.Host.Sysctls([]kernel.Setting{kernel.NoDAD(host.Name)}); err != nil {
+	if err := s.Host.Sysctl.SetAll([]kernel.Setting{kernel.NoDAD(host.Name)}); err != nil {
 		return nil, err
 	}
-	if err := s.Host.Up(host); err != nil {
+	if err := s.Host.Links.Up(host); err != nil {
 		return nil, err
 	}
 	return []cni.Interface{
@@ -86,7 +86,7 @@ func (c *Config) Amend(s *attach.Session, r *cni.Result) error {
 // Route makes the gateways reachable on their own, before anything is routed through them.
 func (c *Config) Route(s *attach.Session, link kernel.Link, r *cni.Result) error {
 	for _, rt := range gatewayRoutes(r.IPs) {
-		if err := s.Sandbox.AddRoute(link, rt); err != nil {
+		if err := s.Sandbox.Routes.Add(link, rt); err != nil {
 			return err
 		}
 	}
@@ -95,22 +95,22 @@ func (c *Config) Route(s *attach.Session, link kernel.Link, r *cni.Result) error
 
 // Finish routes the container's networks through their gateways, and makes the host the gateway.
 func (c *Config) Finish(_ context.Context, s *attach.Session, r *cni.Result) error {
-	link, err := s.Sandbox.Link(s.IfName)
+	link, err := s.Sandbox.Links.ByName(s.IfName)
 	if err != nil {
 		return err
 	}
 	if err := leaveNetworks(s.Sandbox, link, r.IPs); err != nil {
 		return err
 	}
-	host, err := s.Host.Link(s.HostName())
+	host, err := s.Host.Links.ByName(s.HostName())
 	if err != nil {
 		return err
 	}
 	for _, ip := range r.IPs {
-		if _, err := s.Host.EnsureGateway(host, single(ip.Gateway)); err != nil {
+		if _, err := s.Host.Addrs.EnsureGateway(host, single(ip.Gateway)); err != nil {
 			return err
 		}
-		if err := s.Host.AddRoute(host, hostRoute(ip)); err != nil {
+		if err := s.Host.Routes.Add(host, hostRoute(ip)); err != nil {
 			return err
 		}
 	}
@@ -129,7 +129,7 @@ func (c *Config) Verify(_ context.Context, s *attach.Session, link kernel.Link) 
 	if err != nil {
 		return err
 	}
-	have, err := s.Host.Addrs(host)
+	have, err := s.Host.Addrs.Of(host)
 	if err != nil {
 		return err
 	}
@@ -141,10 +141,10 @@ func (c *Config) Verify(_ context.Context, s *attach.Session, link kernel.Link) 
 		}
 		toContainer = append(toContainer, hostRoute(ip))
 	}
-	if err := s.Host.CheckRoutes(host, toContainer); err != nil {
+	if err := s.Host.Routes.Check(host, toContainer); err != nil {
 		return err
 	}
-	if err := s.Sandbox.CheckRoutes(link, gatewayRoutes(ips)); err != nil {
+	if err := s.Sandbox.Routes.Check(link, gatewayRoutes(ips)); err != nil {
 		return err
 	}
 	if c.IPMasq {

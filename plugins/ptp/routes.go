@@ -21,7 +21,7 @@ func gatewayRoutes(ips []cni.IP) []kernel.Route {
 // leaveNetworks replaces the routes that the kernel has made for the networks of the addresses, which say that they are on
 // the link, by routes through the gateways.
 func leaveNetworks(space *kernel.Space, link kernel.Link, ips []cni.IP) error {
-	have, err := space.Routes(kernel.TableMain)
+	have, err := space.Routes.All(kernel.TableMain)
 	if err != nil {
 		return err
 	}
@@ -34,11 +34,11 @@ func leaveNetworks(space *kernel.Space, link kernel.Link, ips []cni.IP) error {
 			if rt.Dst != network || rt.Link != link.Index || rt.Gateway().IsValid() {
 				continue
 			}
-			if err := space.DelRoute(link, rt); err != nil {
+			if err := space.Routes.Delete(link, rt); err != nil {
 				return err
 			}
 		}
-		if err := space.AddRoute(link, kernel.Route{Dst: network, GW: ip.Gateway, Src: ip.Address.Addr()}); err != nil {
+		if err := space.Routes.Add(link, kernel.Route{Dst: network, GW: ip.Gateway, Src: ip.Address.Addr()}); err != nil {
 			return err
 		}
 	}

@@ -13,7 +13,7 @@ import (
 // move gives each address a table of its own, with its routes, and takes the routes from the main table. As long as a table
 // lacks a route, the main table has it.
 func (c *Config) move(ctx context.Context, s *chained.Session, link kernel.Link, ips []cni.IP, rules []kernel.PolicyRule) error {
-	all, err := s.Sandbox.StoredRoutes(link)
+	all, err := s.Sandbox.Routes.Stored(link)
 	if err != nil {
 		return err
 	}
@@ -23,7 +23,7 @@ func (c *Config) move(ctx context.Context, s *chained.Session, link kernel.Link,
 	}
 	p := plan{link: link, ips: ips, gateways: c.via, originals: gather(all, ips, tables)}
 	c.via.warn(s, ips)
-	free, err := s.Sandbox.FreeTables(len(ips) - len(tables))
+	free, err := s.Sandbox.Routes.FreeTables(len(ips) - len(tables))
 	if err != nil {
 		return err
 	}
@@ -31,7 +31,7 @@ func (c *Config) move(ctx context.Context, s *chained.Session, link kernel.Link,
 		table, ok := tables[ip.Address.Addr()]
 		if !ok {
 			table, free = free[0], free[1:]
-			if err := s.Sandbox.AddPolicyRule(kernel.PolicyRule{Src: single(ip), Table: table}); err != nil {
+			if err := s.Sandbox.Routes.AddRule(kernel.PolicyRule{Src: single(ip), Table: table}); err != nil {
 				return err
 			}
 		}
@@ -52,7 +52,7 @@ func (c *Config) move(ctx context.Context, s *chained.Session, link kernel.Link,
 // reusable returns the tables to which rules of this plugin lead from the addresses already, of an ADD before: those with a
 // route through the interface, and empty ones.
 func (c *Config) reusable(s *chained.Session, link kernel.Link, ips []cni.IP, rules []kernel.PolicyRule) (map[netip.Addr]int, error) {
-	routes, err := s.Sandbox.Routes(kernel.AllTables)
+	routes, err := s.Sandbox.Routes.All(kernel.AllTables)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func fill(s *chained.Session, link kernel.Link, have, want []kernel.StoredRoute)
 		return err
 	}
 	for _, r := range without(want, have) {
-		if err := s.Sandbox.PutRoute(link, r); err != nil {
+		if err := s.Sandbox.Routes.Restore(link, r); err != nil {
 			return err
 		}
 	}
@@ -101,7 +101,7 @@ func fill(s *chained.Session, link kernel.Link, have, want []kernel.StoredRoute)
 
 func take(s *chained.Session, link kernel.Link, routes []kernel.StoredRoute) error {
 	for _, r := range slices.Backward(routes) { // gateways are reached through the first ones
-		if err := s.Sandbox.TakeRoute(link, r); err != nil {
+		if err := s.Sandbox.Routes.Remove(link, r); err != nil {
 			return err
 		}
 	}
@@ -110,7 +110,7 @@ func take(s *chained.Session, link kernel.Link, routes []kernel.StoredRoute) err
 
 // addHints routes the networks of the addresses in the main table, with the addresses as sources.
 func addHints(ctx context.Context, s *chained.Session, link kernel.Link, ips []cni.IP, main []kernel.StoredRoute) error {
-	if err := s.Sandbox.WaitDAD(ctx, link); err != nil {
+	if err := s.Sandbox.Addrs.WaitDAD(ctx, link); err != nil {
 		return err
 	}
 	var hints []kernel.StoredRoute
@@ -120,7 +120,7 @@ func addHints(ctx context.Context, s *chained.Session, link kernel.Link, ips []c
 		}
 	}
 	for _, r := range without(hints, main) {
-		if err := s.Sandbox.PutRoute(link, r); err != nil {
+		if err := s.Sandbox.Routes.Restore(link, r); err != nil {
 			return err
 		}
 	}

@@ -13,15 +13,15 @@ import (
 
 // Remove removes the rules of the interface, and moves the routes back that still exist.
 func (c *Config) Remove(_ context.Context, s *chained.Session, _ chained.Gone) error {
-	link, err := s.Sandbox.Link(s.IfName)
+	link, err := s.Sandbox.Links.ByName(s.IfName)
 	if err != nil && !errors.Is(err, kernel.ErrNoLink) {
 		return err
 	}
-	rules, err := s.Sandbox.PolicyRules()
+	rules, err := s.Sandbox.Routes.Rules()
 	if err != nil {
 		return err
 	}
-	all, err := s.Sandbox.StoredRoutes(link)
+	all, err := s.Sandbox.Routes.Stored(link)
 	if err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func (c *Config) Remove(_ context.Context, s *chained.Session, _ chained.Gone) e
 				continue // the next DEL needs it to find the table
 			}
 		}
-		errs = append(errs, s.Sandbox.DelPolicyRule(rule))
+		errs = append(errs, s.Sandbox.Routes.DeleteRule(rule))
 	}
 	hints := slices.DeleteFunc(in(all, kernel.TableMain), func(r kernel.StoredRoute) bool { return !r.Own() })
 	return errors.Join(append(errs, take(s, link, hints))...)
@@ -53,7 +53,7 @@ func (c *Config) Remove(_ context.Context, s *chained.Session, _ chained.Gone) e
 // example, ends with the interface.
 func moveBack(s *chained.Session, link kernel.Link, filled []kernel.StoredRoute) error {
 	for _, r := range originals(filled) {
-		err := s.Sandbox.PutRoute(link, r)
+		err := s.Sandbox.Routes.Restore(link, r)
 		if session.Refused(err) {
 			s.Log.Warn("a route does not come back to the main table", "error", err)
 			err = nil
@@ -70,12 +70,12 @@ func moveBack(s *chained.Session, link kernel.Link, filled []kernel.StoredRoute)
 // rest of an interface that is gone, unless it leads to routes through another one.
 func owned(s *chained.Session, link kernel.Link) (func(kernel.PolicyRule) bool, error) {
 	own, others := map[netip.Addr]bool{}, map[netip.Addr]bool{}
-	links, err := s.Sandbox.Links()
+	links, err := s.Sandbox.Links.All()
 	if err != nil {
 		return nil, err
 	}
 	for _, l := range links {
-		addrs, err := s.Sandbox.Addrs(l)
+		addrs, err := s.Sandbox.Addrs.Of(l)
 		if err != nil {
 			return nil, err
 		}
@@ -91,7 +91,7 @@ func owned(s *chained.Session, link kernel.Link) (func(kernel.PolicyRule) bool, 
 			own[a] = own[a] || !others[a]
 		}
 	}
-	routes, err := s.Sandbox.Routes(kernel.AllTables)
+	routes, err := s.Sandbox.Routes.All(kernel.AllTables)
 	if err != nil {
 		return nil, err
 	}

@@ -70,11 +70,11 @@ func (c *Config) Apply(ctx context.Context, s *chained.Session, _ *cni.Result) e
 		s.Log.Warn("prevResult has addresses, but none of this interface: no traffic is routed by source")
 		return nil
 	}
-	link, err := s.Sandbox.Link(s.IfName)
+	link, err := s.Sandbox.Links.ByName(s.IfName)
 	if err != nil {
 		return cni.Rephrase(err, "Cannot find network interface %s: Link not found", s.IfName)
 	}
-	rules, err := s.Sandbox.PolicyRules()
+	rules, err := s.Sandbox.Routes.Rules()
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (c *Config) leadTo(s *chained.Session, ips []cni.IP, rules []kernel.PolicyR
 		if _, ok := c.ruleOf(ip, rules); ok {
 			continue
 		}
-		if err := s.Sandbox.AddPolicyRule(kernel.PolicyRule{Src: single(ip), Table: *c.Table}); err != nil {
+		if err := s.Sandbox.Routes.AddRule(kernel.PolicyRule{Src: single(ip), Table: *c.Table}); err != nil {
 			return err
 		}
 	}

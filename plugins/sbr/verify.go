@@ -17,11 +17,11 @@ func (c *Config) Verify(_ context.Context, s *chained.Session) error {
 	if err != nil {
 		return err
 	}
-	link, err := s.Sandbox.Link(s.IfName)
+	link, err := s.Sandbox.Links.ByName(s.IfName)
 	if err != nil {
 		return err
 	}
-	rules, err := s.Sandbox.PolicyRules()
+	rules, err := s.Sandbox.Routes.Rules()
 	if err != nil {
 		return err
 	}
@@ -36,7 +36,7 @@ func (c *Config) Verify(_ context.Context, s *chained.Session) error {
 		if c.Table != nil {
 			continue
 		}
-		if err := s.Sandbox.CheckRoutes(link, expected(s.Prev.Routes, ip, c.via, rule.Table)); err != nil {
+		if err := s.Sandbox.Routes.Check(link, expected(s.Prev.Routes, ip, c.via, rule.Table)); err != nil {
 			return err
 		}
 	}
@@ -70,7 +70,7 @@ func expected(routes []cni.Route, ip cni.IP, gws gateways, table int) []kernel.R
 }
 
 func checkHints(s *chained.Session, link kernel.Link, ips []cni.IP) error {
-	main, err := s.Sandbox.Routes(kernel.TableMain)
+	main, err := s.Sandbox.Routes.All(kernel.TableMain)
 	if err != nil {
 		return err
 	}

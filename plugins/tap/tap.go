@@ -103,7 +103,7 @@ func (c *Config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, er
 	if err != nil {
 		return nil, err
 	}
-	link, err := s.Sandbox.AddTap(kernel.Tap{
+	link, err := s.Sandbox.Links.AddTap(kernel.Tap{
 		Tap: c.device(s.IfName), MAC: c.mac, MTU: c.MTU, Alias: s.Tag,
 		Context: c.SELinuxContext, Program: tun.Program{name, "helper"},
 	})
@@ -111,12 +111,12 @@ func (c *Config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, er
 		return nil, c.unsupported(s, err)
 	}
 	if bridge.Index != 0 {
-		if err := s.Sandbox.SetMaster(link, bridge); err != nil {
+		if err := s.Sandbox.Links.SetMaster(link, bridge); err != nil {
 			return nil, err
 		}
 	}
 	if s.IPAM.Type != "" { // of IPv4 only, as the reference plugin has it
-		if err := s.Sandbox.Sysctls([]kernel.Setting{{Key: "net/ipv4/conf/" + s.IfName + "/arp_notify", Value: "1", Optional: true}}); err != nil {
+		if err := s.Sandbox.Sysctl.SetAll([]kernel.Setting{{Key: "net/ipv4/conf/" + s.IfName + "/arp_notify", Value: "1", Optional: true}}); err != nil {
 			return nil, err
 		}
 	}
@@ -128,7 +128,7 @@ func (c *Config) findBridge(s *attach.Session) (kernel.Link, error) {
 	if c.Bridge == "" {
 		return kernel.Link{}, nil
 	}
-	l, err := s.Sandbox.Link(c.Bridge)
+	l, err := s.Sandbox.Links.ByName(c.Bridge)
 	if errors.Is(err, kernel.ErrNoLink) {
 		return l, cni.Errorf(cni.CodeInvalidConfig, "failed to get bridge %s: Link not found", c.Bridge).
 			WithDetails("the container has no such link: it is not made by this plugin, but by one before it in the chain or by the runtime")

@@ -103,27 +103,27 @@ func (a Attributes) differ(s *kernel.Space, l kernel.Link) (all []difference) {
 	if mac, err := net.ParseMAC(a.MAC); err == nil && !bytes.Equal(mac, l.MAC) {
 		all = append(all, difference{"mac", a.MAC, l.MAC.String(),
 			"Error: Tuning configured Ethernet of %s is %s, current value is %s",
-			func() error { return s.SetMAC(l, mac) }})
+			func() error { return s.Links.SetMAC(l, mac) }})
 	}
 	if on := a.Promisc; on != nil && *on != l.Promiscuous {
 		all = append(all, difference{"promisc", strconv.FormatBool(*on), strconv.Itoa(int(l.Promisc)),
 			"Error: Tuning link %s configured promisc is %s, current value is %s",
-			func() error { return s.SetPromisc(l, *on) }})
+			func() error { return s.Links.SetPromisc(l, *on) }})
 	}
 	if mtu := a.MTU; mtu != nil && *mtu != l.MTU {
 		all = append(all, difference{"mtu", strconv.Itoa(*mtu), strconv.Itoa(l.MTU),
 			"Error: Tuning configured MTU of %s is %s, current value is %s",
-			func() error { return s.SetMTU(l, *mtu) }})
+			func() error { return s.Links.SetMTU(l, *mtu) }})
 	}
 	if on := a.AllMulti; on != nil && *on != l.AllMulticast {
 		all = append(all, difference{"allmulti", strconv.FormatBool(*on), strconv.FormatBool(!*on),
 			"Error: Tuning configured all-multicast mode of %s is %s, current value is %s",
-			func() error { return s.SetAllMulticast(l, *on) }})
+			func() error { return s.Links.SetAllMulticast(l, *on) }})
 	}
 	if n := a.TxQLen; n != nil && *n != l.TxQLen {
 		all = append(all, difference{"txQLen", strconv.Itoa(*n), strconv.Itoa(l.TxQLen),
 			"Error: Tuning configured Transmit Queue Length of %s is %s, current value is %s",
-			func() error { return s.SetTxQLen(l, *n) }})
+			func() error { return s.Links.SetTxQLen(l, *n) }})
 	}
 	return all
 }

@@ -107,7 +107,7 @@ func valuesOf(sandbox *kernel.Space, settings settings) ([]value, error) {
 	for _, x := range settings {
 		keys = append(keys, x.file)
 	}
-	read, err := sandbox.Values(keys)
+	read, err := sandbox.Sysctl.Values(keys)
 	if err != nil {
 		return nil, err
 	}

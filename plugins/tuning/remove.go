@@ -97,7 +97,7 @@ func restore(sandbox *kernel.Space, ifName string, before Attributes, log *slog.
 	if before.none() {
 		return nil
 	}
-	link, err := sandbox.Link(ifName)
+	link, err := sandbox.Links.ByName(ifName)
 	if errors.Is(err, kernel.ErrNoLink) {
 		return nil
 	}
@@ -126,5 +126,5 @@ func reset(sandbox *kernel.Space, before []kernel.Setting) error {
 	for i := range before {
 		before[i].Optional = true
 	}
-	return sandbox.Sysctls(before)
+	return sandbox.Sysctl.SetAll(before)
 }

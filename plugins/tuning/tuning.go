@@ -100,7 +100,7 @@ func (c *Config) Apply(_ context.Context, s *chained.Session, r *cni.Result) err
 	var link kernel.Link
 	var err error
 	if !c.wanted.none() {
-		if link, err = s.Sandbox.Link(s.IfName); err != nil {
+		if link, err = s.Sandbox.Links.ByName(s.IfName); err != nil {
 			return cni.Rephrase(err, "failed to get %q: Link not found", s.IfName)
 		}
 	}
@@ -124,7 +124,7 @@ func set(s *chained.Session, settings settings) error {
 	if len(settings) == 0 {
 		return nil
 	}
-	err := s.Sandbox.Sysctls(settings.files())
+	err := s.Sandbox.Sysctl.SetAll(settings.files())
 	if !errors.As(err, new(*fs.PathError)) {
 		return err
 	}
@@ -138,7 +138,7 @@ func set(s *chained.Session, settings settings) error {
 // Verify compares what is asked for with what is there. What is not asked for may be as it likes.
 func (c *Config) Verify(_ context.Context, s *chained.Session) error {
 	for _, want := range c.settings.files() {
-		have, err := s.Sandbox.ReadSysctl(want.Key)
+		have, err := s.Sandbox.Sysctl.Read(want.Key)
 		if errors.Is(err, fs.ErrPermission) { // it can only be written
 			continue
 		}
@@ -151,7 +151,7 @@ func (c *Config) Verify(_ context.Context, s *chained.Session) error {
 				want.Key, want.Value, have)
 		}
 	}
-	link, err := s.Sandbox.Link(s.IfName)
+	link, err := s.Sandbox.Links.ByName(s.IfName)
 	if errors.Is(err, kernel.ErrNoLink) {
 		return cni.Rephrase(err, "Cannot find container link %s", s.IfName)
 	}

@@ -12,7 +12,7 @@ import (
 
 // Remove removes the interface from the VRF, and deletes the VRF if it has no other member.
 func (c *Config) Remove(ctx context.Context, s *chained.Session, _ chained.Gone) error {
-	links, err := s.Sandbox.Links()
+	links, err := s.Sandbox.Links.All()
 	if err != nil {
 		return err
 	}
@@ -33,7 +33,7 @@ func (c *Config) Remove(ctx context.Context, s *chained.Session, _ chained.Gone)
 	if slices.ContainsFunc(links, func(l kernel.Link) bool { return l.Master == vrf.Index && l.Index != link.Index }) {
 		return nil
 	}
-	return s.Sandbox.Delete(vrf)
+	return s.Sandbox.Links.Delete(vrf)
 }
 
 // left returns the VRF of the configuration or, where that cannot be read any more, the one that the interface is in.
@@ -50,10 +50,10 @@ func (c *Config) left(link kernel.Link, links []kernel.Link) (kernel.Link, bool)
 // leave takes the interface out of the VRF. If the kernel refuses to have everything back as it was, it would do so the next
 // time, too, and DEL would never end.
 func leave(ctx context.Context, s *chained.Session, link, vrf kernel.Link) error {
-	err := s.Sandbox.LeaveVRF(ctx, link, vrf)
+	err := s.Sandbox.Routes.LeaveVRF(ctx, link, vrf)
 	if session.Refused(err) {
 		s.Log.Warn("routes and addresses of the interface are lost", "err", err)
-		return s.Sandbox.SetMaster(link, kernel.Link{})
+		return s.Sandbox.Links.SetMaster(link, kernel.Link{})
 	}
 	return err
 }

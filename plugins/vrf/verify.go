@@ -11,11 +11,11 @@ import (
 
 // Verify looks for the VRF, and for the interface and its routes in it.
 func (c *Config) Verify(_ context.Context, s *chained.Session) error {
-	link, err := s.Sandbox.Link(s.IfName)
+	link, err := s.Sandbox.Links.ByName(s.IfName)
 	if err != nil {
 		return err
 	}
-	links, err := s.Sandbox.Links()
+	links, err := s.Sandbox.Links.All()
 	if err != nil {
 		return err
 	}
@@ -36,7 +36,7 @@ func verify(s *chained.Session, link, vrf kernel.Link) error {
 	case !link.Up: // then it has no routes
 		return nil
 	}
-	return s.Sandbox.CheckRoutes(link, expected(s, vrf.VRFTable))
+	return s.Sandbox.Routes.Check(link, expected(s, vrf.VRFTable))
 }
 
 // expected are the routes that the previous result demands, those of the main table in that of the VRF.

@@ -57,7 +57,7 @@ func (c *Config) Status(context.Context, *plugin.Call) error { return session.La
 
 // Apply makes the interface a member of the VRF, which it makes if there is none.
 func (c *Config) Apply(ctx context.Context, s *chained.Session, _ *cni.Result) error {
-	links, err := s.Sandbox.Links()
+	links, err := s.Sandbox.Links.All()
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (c *Config) Apply(ctx context.Context, s *chained.Session, _ *cni.Result) e
 	if err != nil && !errors.Is(err, kernel.ErrNoLink) {
 		return err
 	}
-	link, err := s.Sandbox.Link(s.IfName)
+	link, err := s.Sandbox.Links.ByName(s.IfName)
 	if err != nil {
 		return cni.Rephrase(err, "cmdAdd failed: could not get link by name %s", s.IfName)
 	}
@@ -82,10 +82,10 @@ func (c *Config) Apply(ctx context.Context, s *chained.Session, _ *cni.Result) e
 			return err
 		}
 	}
-	if err := s.Sandbox.Up(vrf); err != nil {
+	if err := s.Sandbox.Links.Up(vrf); err != nil {
 		return err
 	}
-	return s.Sandbox.JoinVRF(ctx, link, vrf)
+	return s.Sandbox.Routes.JoinVRF(ctx, link, vrf)
 }
 
 // find returns the VRF of the configuration. The error wraps [kernel.ErrNoLink] if there is no link of that name.
@@ -111,7 +111,7 @@ func (c *Config) add(s *chained.Session, links []kernel.Link) (kernel.Link, erro
 	if table == 0 {
 		table = freeTable(links)
 	}
-	return s.Sandbox.AddLink(kernel.NewLink{Name: c.VRFName, Kind: kind, Table: table})
+	return s.Sandbox.Links.Add(kernel.NewLink{Name: c.VRFName, Kind: kind, Table: table})
 }
 
 // freeTable returns the lowest table that no VRF has. Others who use a table do not count, as with the reference plugin.

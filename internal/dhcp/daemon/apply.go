@@ -58,12 +58,12 @@ func (o *openLink) apply(ctx context.Context, before, after *v4.Lease, of *Recor
 			return err
 		}
 		if mtu := newMTU(before, after, of); mtu > 0 {
-			if err := space.SetMTU(o.link, mtu); err != nil {
+			if err := space.Links.SetMTU(o.link, mtu); err != nil {
 				return err
 			}
 		}
 		if before != nil && moved {
-			return space.DelAddr(o.link, before.Address)
+			return space.Addrs.Delete(o.link, before.Address)
 		}
 		return nil
 	})
@@ -71,10 +71,10 @@ func (o *openLink) apply(ctx context.Context, before, after *v4.Lease, of *Recor
 
 // configure sets the interface up, and adds the address of a lease if it is new.
 func (o *openLink) configure(space *kernel.Space, l *v4.Lease, isNew bool) error {
-	if err := space.Up(o.link); err != nil || !isNew {
+	if err := space.Links.Up(o.link); err != nil || !isNew {
 		return err
 	}
-	if err := space.AddAddr(o.link, l.Address); !errors.Is(err, unix.EEXIST) {
+	if err := space.Addrs.Add(o.link, l.Address); !errors.Is(err, unix.EEXIST) {
 		return err
 	}
 	return nil
@@ -82,12 +82,12 @@ func (o *openLink) configure(space *kernel.Space, l *v4.Lease, isNew bool) error
 
 func (o *openLink) changeRoutes(space *kernel.Space, obsolete, missing []kernel.Route) error {
 	for _, r := range obsolete {
-		if err := space.DelRoute(o.link, r); err != nil {
+		if err := space.Routes.Delete(o.link, r); err != nil {
 			return err
 		}
 	}
 	for _, r := range missing {
-		if err := space.AddRoute(o.link, r); err != nil {
+		if err := space.Routes.Add(o.link, r); err != nil {
 			return err
 		}
 	}

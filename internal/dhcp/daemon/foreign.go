@@ -31,7 +31,7 @@ func (d *Daemon) adoptForeign(ctx context.Context, q *rpc.Request, rec Record) (
 	defer at.Close()
 	var have []netip.Prefix
 	err = at.visit(ctx, func(space *kernel.Space) (err error) {
-		have, err = space.Addrs(at.link)
+		have, err = space.Addrs.Of(at.link)
 		return err
 	})
 	if err != nil {

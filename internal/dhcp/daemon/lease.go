@@ -120,16 +120,16 @@ func (l *lease) prepare(ctx context.Context, at *openLink) {
 	wait, cancel := context.WithTimeout(ctx, l.d.Timeout)
 	defer cancel()
 	err := at.visit(wait, func(space *kernel.Space) error {
-		if err := space.Up(at.link); err != nil {
+		if err := space.Links.Up(at.link); err != nil {
 			return err
 		}
-		if err := space.WaitUp(wait, at.link); err != nil {
+		if err := space.Links.WaitUp(wait, at.link); err != nil {
 			l.log.Warn("no carrier yet", "error", err)
 		}
 		if l.six == nil {
 			return nil
 		}
-		if err := space.WaitDAD(wait, at.link); err != nil {
+		if err := space.Addrs.WaitDAD(wait, at.link); err != nil {
 			l.log.Warn("no link-local address yet", "error", err)
 		}
 		return nil

@@ -107,14 +107,14 @@ func (h host) open(ctx context.Context, l *Record, kept *netns.NS) (*openLink, e
 // theLink finds the interface of a lease. The kernel reuses the numbers of namespaces and
 // interfaces, but then the MAC address and the address differ.
 func theLink(space *kernel.Space, l *Record) (kernel.Link, error) {
-	found, err := space.LinkByIndex(l.Place.Index)
+	found, err := space.Links.ByIndex(l.Place.Index)
 	if errors.Is(err, kernel.ErrNoLink) {
 		return found, fmt.Errorf("interface %s: %w", l.IfName, errGone)
 	}
 	if err != nil || found.MAC.String() == l.Place.MAC {
 		return found, err
 	}
-	have, err := space.Addrs(found)
+	have, err := space.Addrs.Of(found)
 	if err == nil && (l.Lease == nil || !slices.Contains(have, l.Lease.Address)) {
 		err = fmt.Errorf("interface %s with the hardware address %s: %w", l.IfName, l.Place.MAC, errGone)
 	}
@@ -154,7 +154,7 @@ func (h host) enter(ctx context.Context, l *Record, passed *os.File) (*openLink,
 	}
 	s := &openLink{ns: ns}
 	err = s.visit(ctx, func(space *kernel.Space) (err error) {
-		if s.link, err = space.Link(l.IfName); err == nil && len(s.link.MAC) != 6 {
+		if s.link, err = space.Links.ByName(l.IfName); err == nil && len(s.link.MAC) != 6 {
 			err = fmt.Errorf("interface %s has no hardware address of Ethernet", l.IfName)
 		}
 		return err

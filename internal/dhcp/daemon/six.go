@@ -89,17 +89,17 @@ func (o *openLink) duplicates(ctx context.Context, addresses []netip.Addr) (take
 	defer space.Close()
 	for _, a := range addresses {
 		if err == nil {
-			err = space.AddAddr(o.link, netip.PrefixFrom(a, 128))
+			err = space.Addrs.Add(o.link, netip.PrefixFrom(a, 128))
 		}
 	}
 	if err == nil {
-		err = space.WaitDAD(ctx, o.link)
+		err = space.Addrs.WaitDAD(ctx, o.link)
 	}
 	var found *kernel.DuplicateError
 	for errors.As(err, &found) && slices.Contains(addresses, found.Addr.Addr()) { // the others are still looked at
 		taken = append(taken, found.Addr.Addr())
-		if err = space.DelAddr(o.link, found.Addr); err == nil {
-			err = space.WaitDAD(ctx, o.link)
+		if err = space.Addrs.Delete(o.link, found.Addr); err == nil {
+			err = space.Addrs.WaitDAD(ctx, o.link)
 		}
 	}
 	return taken, errors.Join(err, tx.Rollback())
@@ -110,7 +110,7 @@ func (o *openLink) duplicates(ctx context.Context, addresses []netip.Addr) (take
 func (l *lease) conflicts6(ctx context.Context, at *openLink) {
 	var taken []netip.Addr
 	err := at.visit(ctx, func(space *kernel.Space) error {
-		found, err := space.Duplicates(at.link)
+		found, err := space.Addrs.Duplicates(at.link)
 		for _, p := range found {
 			taken = append(taken, p.Addr())
 		}
@@ -143,12 +143,12 @@ func (o *openLink) apply6(ctx context.Context, before, after *v6.Lease) error {
 	had, want := before.Prefixes(), after.Prefixes()
 	return o.visit(ctx, func(space *kernel.Space) error {
 		for _, p := range without(want, had) {
-			if err := space.AddAddr(o.link, p); err != nil && !errors.Is(err, unix.EEXIST) {
+			if err := space.Addrs.Add(o.link, p); err != nil && !errors.Is(err, unix.EEXIST) {
 				return err
 			}
 		}
 		for _, p := range without(had, want) {
-			if err := space.DelAddr(o.link, p); err != nil {
+			if err := space.Addrs.Delete(o.link, p); err != nil {
 				return err
 			}
 		}

@@ -17,7 +17,7 @@ var errNoRouter = errors.New("no router has advertised a prefix for autonomous c
 func (o *openLink) acceptRouters(ctx context.Context) error {
 	conf := "net/ipv6/conf/" + o.link.Name + "/"
 	err := o.visit(ctx, func(space *kernel.Space) error {
-		return space.Sysctls([]kernel.Setting{
+		return space.Sysctl.SetAll([]kernel.Setting{
 			{Key: conf + "disable_ipv6", Value: "0"},
 			{Key: conf + "accept_ra", Value: "2"}, // also where the container forwards
 			{Key: conf + "autoconf", Value: "1"},
@@ -39,7 +39,7 @@ func (d *Daemon) awaitRouters(ctx context.Context, rec *Record, passed *os.File,
 	defer at.Close()
 	wait, cancel := context.WithTimeoutCause(ctx, d.ResendTimeout, errNoRouter)
 	defer cancel()
-	err = at.visit(ctx, func(space *kernel.Space) error { return space.WaitAutoconf(wait, at.link) })
+	err = at.visit(ctx, func(space *kernel.Space) error { return space.Addrs.WaitAutoconf(wait, at.link) })
 	if err != nil {
 		return cni.Errorf(cni.CodeTryAgainLater, "%w", err)
 	}
@@ -52,7 +52,7 @@ func (d *Daemon) awaitRouters(ctx context.Context, rec *Record, passed *os.File,
 func (o *openLink) addAdvertised(ctx context.Context, r *cni.Result) error {
 	var found kernel.Autoconf
 	err := o.visit(ctx, func(space *kernel.Space) (err error) {
-		found, err = space.Autoconf(o.link)
+		found, err = space.Addrs.Autoconf(o.link)
 		return err
 	})
 	if err == nil && len(found.Addrs) == 0 {

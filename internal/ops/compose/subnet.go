@@ -49,7 +49,7 @@ func (n Network) hostUses(ctx context.Context) (uses []Use, err error) {
 		return nil, err
 	}
 	defer closeHost()
-	links, err := host.Links()
+	links, err := host.Links.All()
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func (n Network) hostUses(ctx context.Context) (uses []Use, err error) {
 			continue
 		}
 		names[l.Index] = l.Name
-		addrs, err := host.Addrs(l)
+		addrs, err := host.Addrs.Of(l)
 		if err != nil {
 			return nil, err
 		}
@@ -67,7 +67,7 @@ func (n Network) hostUses(ctx context.Context) (uses []Use, err error) {
 			uses = append(uses, Use{a.Masked(), fmt.Sprintf("interface %s (address %s)", l.Name, a)})
 		}
 	}
-	routes, err := host.Routes(kernel.AllTables)
+	routes, err := host.Routes.All(kernel.AllTables)
 	for _, r := range routes {
 		if name, ok := names[r.Link]; ok && r.Dst.Bits() > 0 {
 			uses = append(uses, Use{r.Dst.Masked(), fmt.Sprintf("a route of the host (%s, interface %s)", r.Dst.Masked(), name)})

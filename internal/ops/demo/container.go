@@ -82,12 +82,12 @@ func (c *container) answer(l net.Listener) {
 func (c *container) inside(ctx context.Context) ([]string, error) {
 	var left []string
 	err := change(ctx, c.ns, func(s *kernel.Space) error {
-		links, err := s.Links()
+		links, err := s.Links.All()
 		if err != nil {
 			return err
 		}
 		for _, l := range links {
-			addrs, err := s.Addrs(l)
+			addrs, err := s.Addrs.Of(l)
 			if err != nil {
 				return err
 			}
@@ -95,7 +95,7 @@ func (c *container) inside(ctx context.Context) ([]string, error) {
 				left = append(left, a.String())
 			}
 		}
-		routes, err := s.Routes(kernel.AllTables)
+		routes, err := s.Routes.All(kernel.AllTables)
 		for _, r := range routes {
 			left = append(left, r.Dst.String())
 		}

@@ -19,7 +19,7 @@ import (
 func (p *play) rules(ctx context.Context, ruleSet *kernel.RuleSet) ([]string, error) {
 	var rules []string
 	err := change(ctx, p.host, func(s *kernel.Space) error {
-		held, err := s.Held(ruleSet)
+		held, err := s.Rules.Held(ruleSet)
 		for _, h := range held {
 			rules = append(rules, h.Text)
 		}
@@ -44,8 +44,8 @@ func (p *play) flush(ctx context.Context) error {
 	}
 	everybody := func(string) bool { return true }
 	err = change(ctx, p.host, func(s *kernel.Space) error {
-		_, err := s.Remove(nft.Masquerading, everybody)
-		_, err2 := s.Remove(nft.Publishing, everybody)
+		_, err := s.Rules.Remove(nft.Masquerading, everybody)
+		_, err2 := s.Rules.Remove(nft.Publishing, everybody)
 		return errors.Join(err, err2)
 	})
 	if err != nil {

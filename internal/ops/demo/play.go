@@ -132,11 +132,11 @@ func (p *play) makeHost(ctx context.Context) error {
 	}
 	p.say("%s, %s", p.host, p.dir)
 	return change(ctx, p.host, func(s *kernel.Space) error {
-		lo, err := s.Link("lo")
+		lo, err := s.Links.ByName("lo")
 		if err != nil {
 			return err
 		}
-		return s.Up(lo)
+		return s.Links.Up(lo)
 	})
 }
 
@@ -272,11 +272,11 @@ func (p *play) check(ctx context.Context) error {
 func (p *play) drift(ctx context.Context) error {
 	address := p.web.result.IPs[0].Address
 	err := change(ctx, p.web.ns, func(s *kernel.Space) error {
-		l, err := s.Link(ifName)
+		l, err := s.Links.ByName(ifName)
 		if err != nil {
 			return err
 		}
-		return s.DelAddr(l, address)
+		return s.Addrs.Delete(l, address)
 	})
 	if err != nil {
 		return err

@@ -42,7 +42,7 @@ func (p *play) prove(ctx context.Context) error {
 func (p *play) links(ctx context.Context) ([]string, error) {
 	var left []string
 	err := change(ctx, p.host, func(s *kernel.Space) error {
-		links, err := s.Links()
+		links, err := s.Links.All()
 		for _, l := range links {
 			if l.Name != "lo" && l.Name != bridge {
 				left = append(left, l.Name)

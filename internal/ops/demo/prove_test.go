@@ -32,7 +32,7 @@ func TestProveFindsWhatIsLeft(t *testing.T) {
 		},
 		"masquerading": func(t *testing.T, n *testnet.Net, p *play) string {
 			err := change(t.Context(), testnet.NS(t, n.Host), func(s *kernel.Space) error {
-				return s.Masquerade("tag", kernel.Masq{}, []netip.Prefix{netip.MustParsePrefix("10.88.0.2/24")})
+				return s.Rules.Masquerade("tag", kernel.Masq{}, []netip.Prefix{netip.MustParsePrefix("10.88.0.2/24")})
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -45,7 +45,7 @@ func TestProveFindsWhatIsLeft(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = change(t.Context(), testnet.NS(t, n.Host), func(s *kernel.Space) error { return s.Apply("publish", "tag", entries) })
+			err = change(t.Context(), testnet.NS(t, n.Host), func(s *kernel.Space) error { return s.Rules.Apply("publish", "tag", entries) })
 			if err != nil {
 				t.Fatal(err)
 			}

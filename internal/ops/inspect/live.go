@@ -58,7 +58,7 @@ func (d *Details) container(ctx context.Context, host *kernel.Space) {
 		return
 	}
 	defer closeInside()
-	link, err := inside.Link(d.IfName)
+	link, err := inside.Links.ByName(d.IfName)
 	if errors.Is(err, kernel.ErrNoLink) {
 		d.differ("interface %s does not exist in the container", d.IfName)
 		return
@@ -70,7 +70,7 @@ func (d *Details) container(ctx context.Context, host *kernel.Space) {
 		d.differ("interface %s cannot be read: %v", d.IfName, err)
 		return
 	}
-	if peer, err := host.Peer(link); err == nil {
+	if peer, err := host.Links.Peer(link); err == nil {
 		d.link(host, peer, OnHost)
 	}
 }
@@ -78,7 +78,7 @@ func (d *Details) container(ctx context.Context, host *kernel.Space) {
 // inside adds the interface in the container.
 func (d *Details) inside(s *kernel.Space, link kernel.Link) error {
 	d.link(s, link, InContainer)
-	addrs, err := s.Addrs(link)
+	addrs, err := s.Addrs.Of(link)
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (d *Details) inside(s *kernel.Space, link kernel.Link) error {
 			d.Addresses = append(d.Addresses, Address{Address: a, Interface: link.Name, Live: true})
 		}
 	}
-	routes, err := s.Routes(kernel.AllTables)
+	routes, err := s.Routes.All(kernel.AllTables)
 	if err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func (d *Details) link(s *kernel.Space, l kernel.Link, place Place) {
 	}
 	x.Kind, x.MAC, x.MTU, x.Up, x.Live = l.Kind, l.MAC.String(), l.MTU, l.Up, true
 	if l.Master != 0 {
-		if master, err := s.LinkByIndex(l.Master); err == nil {
+		if master, err := s.Links.ByIndex(l.Master); err == nil {
 			x.Master = master.Name
 		}
 	}
@@ -156,7 +156,7 @@ func (d *Details) host(s *kernel.Space) {
 		if x.Place != OnHost || x.Live {
 			continue
 		}
-		if l, err := s.Link(x.Name); err == nil {
+		if l, err := s.Links.ByName(x.Name); err == nil {
 			d.link(s, l, OnHost)
 		}
 	}
@@ -233,7 +233,7 @@ func (d *Details) askedPort(p askedPort, to netip.Addr, byIPTables bool) {
 
 // published returns what an attachment publishes with nftables.
 func published(host *kernel.Space, tag string) (list []nft.Mapping, err error) {
-	held, err := host.Owned(nft.Publishing)
+	held, err := host.Rules.Owned(nft.Publishing)
 	for _, h := range held {
 		if m, ok := nft.Published(h); ok && h.Comment == tag {
 			list = append(list, m)
@@ -246,7 +246,7 @@ func published(host *kernel.Space, tag string) (list []nft.Mapping, err error) {
 func (d *Details) inIPTables(host *kernel.Space) (bool, error) {
 	comment := fmt.Sprintf("dnat name: %q id: %q", d.Network, d.Container)
 	for _, family := range []nft.Family{nft.IPv4, nft.IPv6} {
-		rules, err := host.Rules(nft.Table{Family: family, Name: "nat"}, "CNI-HOSTPORT-DNAT")
+		rules, err := host.Rules.Of(nft.Table{Family: family, Name: "nat"}, "CNI-HOSTPORT-DNAT")
 		if err != nil && kernel.UnlessNoNFT(err) != nil {
 			return false, err
 		}
@@ -294,7 +294,7 @@ func PortHolders(ctx context.Context, protocol string, port int) (holders []cni.
 		return nil, err
 	}
 	defer closeHost()
-	held, err := host.Owned(nft.Publishing)
+	held, err := host.Rules.Owned(nft.Publishing)
 	for _, h := range held {
 		m, ok := nft.Published(h)
 		if !ok || port < int(m.First) || port > int(m.Last) || !strings.HasPrefix(m.String(), strings.ToLower(protocol)) {

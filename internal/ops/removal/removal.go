@@ -142,7 +142,7 @@ func (r Request) bridges(ctx context.Context, file config.File, report func(Step
 			return err
 		}
 		defer closeHost()
-		link, err := host.Link(name)
+		link, err := host.Links.ByName(name)
 		if errors.Is(err, kernel.ErrNoLink) {
 			continue
 		}
@@ -154,7 +154,7 @@ func (r Request) bridges(ctx context.Context, file config.File, report func(Step
 			return err
 		}
 		if step.Kept == "" {
-			if err := r.remove(name, func(string) error { return host.Delete(link) }); err != nil {
+			if err := r.remove(name, func(string) error { return host.Links.Delete(link) }); err != nil {
 				return err
 			}
 		}
@@ -178,7 +178,7 @@ func (r Request) useOf(
 			return "network " + f.Name + " uses it", nil
 		}
 	}
-	links, err := host.Links()
+	links, err := host.Links.All()
 	if err != nil {
 		return "", err
 	}
@@ -188,7 +188,7 @@ func (r Request) useOf(
 			return "interface " + l.Name + " is on it", nil
 		}
 	}
-	addrs, err := host.KeptAddrs(bridge)
+	addrs, err := host.Addrs.Kept(bridge)
 	if err != nil {
 		return "", err
 	}

@@ -87,7 +87,7 @@ func Look(ctx context.Context, r Request) (*Plan, error) {
 	for _, dir := range r.Client.PluginDirs {
 		p.Plugins = append(p.Plugins, install.Find(dir, names())...)
 	}
-	rules, err := kernel.Rules()
+	rules, err := kernel.ReadRuleset()
 	if err != nil {
 		return nil, err
 	}
