@@ -20,7 +20,8 @@ type tracer struct {
 	pid     int            // of the first process
 	netlink map[string]int // "socket:[inode]" → netlink protocol
 	threads map[int]*thread
-	created bool // the last message asked for a link, or changed one
+	ended   map[int]bool // tracees that have ended
+	created bool         // the last message asked for a link, or changed one
 }
 
 // thread is what has to be remembered of a tracee from the entry of a call to its return.
@@ -28,6 +29,7 @@ type thread struct {
 	entry  syscallEntry
 	errno  unix.Errno // reported on return in place of the result
 	leaves bool       // the return is waited for
+	begun  bool       // its first stop was seen
 }
 
 // syscallEntry is a call with its arguments.
@@ -40,7 +42,7 @@ type syscallEntry struct {
 // namespace the program gets: ptrace(2) binds tracees to the thread that started them. Input and output have to fit into
 // a pipe.
 func Trace(cmd *exec.Cmd, input []byte, f Fault) (*Run, error) {
-	t := &tracer{fault: f, netlink: map[string]int{}, threads: map[int]*thread{}}
+	t := &tracer{fault: f, netlink: map[string]int{}, threads: map[int]*thread{}, ended: map[int]bool{}}
 	var ends [3][2]*os.File // of standard input, output and error: to read, to write
 	defer func() {
 		for _, pipe := range ends {
@@ -81,8 +83,8 @@ func Trace(cmd *exec.Cmd, input []byte, f Fault) (*Run, error) {
 const traceOptions = unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_TRACEFORK |
 	unix.PTRACE_O_TRACEVFORK | unix.PTRACE_O_TRACEEXEC | unix.PTRACE_O_TRACESECCOMP | unix.PTRACE_O_EXITKILL
 
-// follow lets the tracees run from stop to stop until the last has ended. Other goroutines wait for processes, too:
-// __WNOTHREAD leaves theirs alone.
+// follow lets the tracees run from stop to stop until the last has ended. The thread may have other children, and other
+// goroutines wait for processes too: __WNOTHREAD leaves those of other threads alone.
 func (t *tracer) follow(pid int) error {
 	var status unix.WaitStatus
 	if _, err := wait(pid, &status); err != nil {
@@ -95,20 +97,18 @@ func (t *tracer) follow(pid int) error {
 		return fmt.Errorf("filter system calls of process %d: %w", pid, err)
 	}
 	t.pid = pid
-	t.threads[pid] = &thread{}
+	t.threads[pid] = &thread{begun: true}
 	if err := unix.PtraceCont(pid, 0); err != nil {
 		return fmt.Errorf("resume process %d: %w", pid, err)
 	}
-	for {
+	for len(t.threads) > 0 {
 		tid, err := wait(-1, &status)
-		if errors.Is(err, unix.ECHILD) {
-			return nil
-		}
 		if err != nil {
 			return fmt.Errorf("wait for a tracee: %w", err)
 		}
 		if status.Exited() || status.Signaled() {
 			delete(t.threads, tid)
+			t.ended[tid] = true
 			if tid == pid {
 				t.run.Killed, t.run.Code = status.Signaled(), status.ExitStatus()
 			}
@@ -124,6 +124,7 @@ func (t *tracer) follow(pid int) error {
 			return fmt.Errorf("trace thread %d: %w", tid, err)
 		}
 	}
+	return nil
 }
 
 func wait(pid int, status *unix.WaitStatus) (int, error) {
@@ -137,20 +138,39 @@ func wait(pid int, status *unix.WaitStatus) (int, error) {
 
 // stopped handles a stop of a tracee and returns the signal to resume it with.
 func (t *tracer) stopped(tid int, status unix.WaitStatus) (signal int, err error) {
-	known := t.threads[tid]
-	if known == nil {
-		t.threads[tid] = &thread{}
-	}
+	first := t.add(tid)
 	switch stop := status.StopSignal(); {
 	case stop == unix.SIGTRAP|0x80, stop == unix.SIGTRAP && status.TrapCause() == unix.PTRACE_EVENT_SECCOMP:
 		return 0, t.syscall(tid, t.threads[tid])
-	case stop == unix.SIGTRAP && status.TrapCause() > 0: // clone, fork, exec
-		return 0, nil
-	case stop == unix.SIGSTOP && known == nil: // how a new tracee begins
+	case stop == unix.SIGTRAP && status.TrapCause() == unix.PTRACE_EVENT_EXEC:
+		former, err := unix.PtraceGetEventMsg(tid)
+		if err == nil && int(former) != tid { // the thread has the identifier of the process now
+			delete(t.threads, int(former))
+		}
+		return 0, err
+	case stop == unix.SIGTRAP && status.TrapCause() > 0: // clone, fork, vfork
+		child, err := unix.PtraceGetEventMsg(tid)
+		if err == nil && !t.ended[int(child)] && t.threads[int(child)] == nil {
+			t.threads[int(child)] = &thread{}
+		}
+		return 0, err
+	case stop == unix.SIGSTOP && first:
 		return 0, nil
 	default:
 		return int(stop), nil
 	}
+}
+
+// add registers a tracee at a stop and reports whether it is the first, with which a new tracee begins. That can come before
+// the event of the tracee that started it.
+func (t *tracer) add(tid int) (first bool) {
+	th := t.threads[tid]
+	if th == nil {
+		th = &thread{}
+		t.threads[tid] = th
+	}
+	first, th.begun = !th.begun, true
+	return first
 }
 
 // syscallInfo is struct ptrace_syscall_info (ptrace(2)).

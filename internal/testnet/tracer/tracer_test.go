@@ -1,10 +1,13 @@
 package tracer_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -55,5 +58,40 @@ func TestEffects(t *testing.T) {
 				t.Errorf("directories, killed, exit status, hit (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestOtherChildren traces a program from a thread that has started another one, which is not traced and goes on.
+func TestOtherChildren(t *testing.T) {
+	t.Parallel()
+	testnet.Require(t, tracer.Supported)
+	script := `mkdir a; (mkdir b; mkdir c) & wait`
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // the thread ends with the goroutine
+		other := exec.Command("sleep", "1000")
+		if err := other.Start(); err != nil {
+			done <- err
+			return
+		}
+		cmd := exec.Command("sh", "-c", script)
+		cmd.Dir = t.TempDir()
+		run, err := tracer.Trace(cmd, nil, tracer.Fault{})
+		if err == nil && (run.Code != 0 || len(run.Changes) < 3) {
+			err = fmt.Errorf("exit status %d, changes %v", run.Code, run.Changes)
+		}
+		kill := other.Process.Kill()
+		if kill == nil {
+			_ = other.Wait()
+		}
+		done <- errors.Join(err, kill)
+	}()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(testnet.Patience):
+		t.Fatal("the tracer waits for a process that it does not trace")
 	}
 }
