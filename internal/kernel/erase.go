@@ -15,7 +15,7 @@ type Ruleset struct {
 	Held   map[string][]Held // the elements that have an owner, by the name of their rule set
 }
 
-// Rules lists Tenon's tables in the current namespace, none if the kernel lacks nftables.
+// ReadRuleset lists Tenon's tables in the current namespace, none if the kernel lacks nftables.
 func ReadRuleset() (r Ruleset, err error) {
 	err = inRuleset(func(c *nft.Conn) error {
 		tables, err := c.Tables()
