@@ -45,7 +45,11 @@ func TestMain(m *testing.M) {
 		}
 	}
 	for address, driver := range map[string]string{pciDevice: "ice", virtio: "virtio-pci", userSpace: "vfio-pci"} {
-		if err := os.Symlink("../../../drivers/"+driver, filepath.Join(pci(address), "driver")); err != nil && !os.IsExist(err) {
+		link := filepath.Join(pci(address), "driver")
+		if _, err := os.Lstat(link); err == nil { // as in a process that is the plugin under test
+			continue
+		}
+		if err := os.Symlink("../../../drivers/"+driver, link); err != nil {
 			panic(err)
 		}
 	}
