@@ -27,7 +27,14 @@ func DefineFlow(i Info, new func() (Configuration, Plugin)) Definition {
 // Definition is a plugin with its description: bytes in, bytes out. [Define] makes one.
 type Definition struct {
 	Info
-	new func() (Configuration, Plugin)
+	new   func() (Configuration, Plugin)
+	watch func(op string) error // becomes [Call.Watch]
+}
+
+// Watched returns a copy of d. Each of its calls has watch as [Call.Watch].
+func (d Definition) Watched(watch func(op string) error) Definition {
+	d.watch = watch
+	return d
 }
 
 // configType returns the type of the configurations.

@@ -132,6 +132,12 @@ type Call struct {
 	// something for the plugin, as [Info.Helper] needs it.
 	Linked bool
 
+	// Watch is called before each change of the host, with a description of the change. If it returns
+	// an error, the change is not made and fails with that error. It is for tests, which observe and
+	// disturb a plugin with it (see [Definition.Watched]), and nil otherwise. Plugins of Tenon observe
+	// it; a plugin that changes the host by other means should call it too.
+	Watch func(op string) error
+
 	stdin []byte
 }
 

@@ -247,7 +247,7 @@ func (d Definition) decode(ctx context.Context, in input) (*Call, Plugin, error)
 	}
 	c := &Call{
 		Common: common, Env: env, Version: v, stdin: in.stdin,
-		Delegate: Delegator{input: in, plugin: i.Name}, Linked: in.linked,
+		Delegate: Delegator{input: in, plugin: i.Name}, Linked: in.linked, Watch: d.watch,
 	}
 	trace, _ := invoke.TraceFrom(ctx)
 	c.Log = slog.New(&logHandler{in.logger().Handler(), c, trace.ID()})

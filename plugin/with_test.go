@@ -88,3 +88,29 @@ func TestRepairIsNoVerb(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestWatched: the calls of a watched definition have the function, those of the original do not.
+func TestWatched(t *testing.T) {
+	t.Parallel()
+	var ops []string
+	d := plugin.Define(plugin.Info{Name: "m"}, func() plugin.Plugin { return new(mender) })
+	watched := d.Watched(func(op string) error {
+		ops = append(ops, op)
+		return errors.New("fault")
+	})
+	env := cni.Env{Command: cni.Check, ContainerID: "c", Netns: "/proc/self/ns/net", IfName: "eth0", Path: "/nowhere"}
+	request := []byte(`{"cniVersion":"1.0.0","name":"n","type":"m"}`)
+	err := watched.With(t.Context(), env, request, func(c *plugin.Call, _ plugin.Plugin) error { return c.Watch("up") })
+	if err == nil || err.Error() != "fault" || len(ops) != 1 || ops[0] != "up" {
+		t.Errorf("watched: error %v, operations %q", err, ops)
+	}
+	err = d.With(t.Context(), env, request, func(c *plugin.Call, _ plugin.Plugin) error {
+		if c.Watch != nil {
+			return errors.New("is watched")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

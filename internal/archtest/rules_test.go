@@ -273,15 +273,12 @@ func packageNames(t *tree, violated report) {
 	}
 }
 
-// valueFiles and valuePackages are what may put values into a context.
-var (
-	valueFiles    = []string{"invoke/trace.go"}
-	valuePackages = []string{"internal/kernel", "internal/session"}
-)
+// valueFile may put values into a context: the data of a trace.
+const valueFile = "invoke/trace.go"
 
 func contextValues(t *tree, violated report) {
 	for _, f := range t.files {
-		if f.support() || slices.Contains(valueFiles, f.path) || under(f.pkg, valuePackages...) {
+		if f.support() || f.path == valueFile {
 			continue
 		}
 		for _, u := range uses(f, []string{"WithValue"}, "context") {

@@ -75,21 +75,21 @@ func TestDelOfUnreadablePath(t *testing.T) {
 // TestWithoutNFT: where the kernel has no nftables there is nothing to take out of it.
 func TestWithoutNFT(t *testing.T) {
 	t.Parallel()
-	ctx := kernel.WithHooks(t.Context(), kernel.Hooks{Fault: func(op string) error {
+	b := newBench(t, pair{}, give(address))
+	before := b.state()
+	b.add()
+	b.plugin = b.plugin.Watched(func(op string) error {
 		if strings.Contains(op, "masquerade") {
 			return kernel.ErrNoNFT
 		}
 		return nil
-	}})
-	b := newBench(t, pair{}, give(address))
-	before := b.state()
-	b.add()
-	if _, err := b.serve(ctx, b.env(cni.Del)); err != nil {
+	})
+	if _, err := b.serve(t.Context(), b.env(cni.Del)); err != nil {
 		t.Errorf("DEL: %v", err)
 	}
 	b.unchanged(before)
 	b.conf["cni.dev/valid-attachments"] = []any{}
-	if _, err := b.serve(ctx, b.env(cni.GC)); err != nil {
+	if _, err := b.serve(t.Context(), b.env(cni.GC)); err != nil {
 		t.Errorf("GC: %v", err)
 	}
 }

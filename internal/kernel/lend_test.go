@@ -117,16 +117,17 @@ func TestLendToTakenName(t *testing.T) {
 	l := b.device(t)
 	before := b.snapshot(t)
 	for _, late := range []bool{false, true} {
-		take := func(op string) {
+		take := func(op string) error {
 			if op == "lend ens1 as net1" {
 				b.Container("container").Batch("link add net1 type veth peer name x")
 			}
+			return nil
 		}
 		b.begin(t, t.Context())
-		b.tx.Watch(kernel.Hooks{Trace: take})
+		b.tx.Watch(take)
 		if !late {
 			b.begin(t, t.Context())
-			take("lend ens1 as net1")
+			_ = take("lend ens1 as net1")
 		}
 		_, err := b.host.Links.Lend(l, b.container, "net1")
 		if !errors.Is(err, unix.EEXIST) || !late && !strings.Contains(err.Error(), `link "net1" exists in `) {
@@ -170,16 +171,17 @@ func TestFetchToTakenName(t *testing.T) {
 	must(t, err)
 	before := b.snapshot(t)
 	for _, late := range []bool{false, true} {
-		take := func(op string) {
+		take := func(op string) error {
 			if op == "fetch net1 as ens1" {
 				b.Host.Batch("link add ens1 type veth peer name x")
 			}
+			return nil
 		}
 		b.begin(t, t.Context())
-		b.tx.Watch(kernel.Hooks{Trace: take})
+		b.tx.Watch(take)
 		if !late {
 			b.begin(t, t.Context())
-			take("fetch net1 as ens1")
+			_ = take("fetch net1 as ens1")
 		}
 		_, err := b.host.Links.Fetch(in, b.container, "ens1", 0)
 		if !errors.Is(err, unix.EEXIST) || !late && !strings.Contains(err.Error(), `link "ens1" exists in `) {

@@ -84,13 +84,13 @@ func TestRollbackAfterEachFailure(t *testing.T) {
 	for n := 1; ; n++ {
 		count, failed := 0, ""
 		b.begin(t, t.Context())
-		b.tx.Watch(kernel.Hooks{Fault: func(op string) error {
+		b.tx.Watch(func(op string) error {
 			if count++; count == n {
 				failed = op
 				return fault
 			}
 			return nil
-		}})
+		})
 		err := attach(b.host, b.container)
 		if failed == "" {
 			must(t, err)
@@ -119,7 +119,10 @@ func TestTrace(t *testing.T) {
 	b.Host.Command("ip", "link", "set", "old0", "up")
 	var trace []string
 	b.begin(t, t.Context())
-	b.tx.Watch(kernel.Hooks{Trace: func(op string) { trace = append(trace, op) }})
+	b.tx.Watch(func(op string) error {
+		trace = append(trace, op)
+		return nil
+	})
 	must(t, attach(b.host, b.container))
 	want := []string{
 		"add bridge br0",

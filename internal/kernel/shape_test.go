@@ -143,12 +143,12 @@ func TestSetFilters(t *testing.T) {
 				before := b.shown(t)
 				count := 0
 				b.begin(t, t.Context())
-				b.tx.Watch(kernel.Hooks{Fault: func(string) error {
+				b.tx.Watch(func(string) error {
 					if count++; count == n {
 						return fault
 					}
 					return nil
-				}})
+				})
 				err := b.host.Qdiscs.SetFilters(l, mine, second)
 				if count < n {
 					must(t, err)

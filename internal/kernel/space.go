@@ -87,7 +87,7 @@ func OpenHost(ctx context.Context) (host *Space, closeAll func(), err error) {
 // Shared returns the same space for changes to links that others use too: none is undone, whatever the method says.
 func (s *Space) Shared() *Space {
 	shared := *s
-	shared.tx = &Tx{ctx: s.tx.ctx, hooks: s.tx.hooks, batch: s.tx.batch} // never rolled back
+	shared.tx = &Tx{ctx: s.tx.ctx, watch: s.tx.watch, batch: s.tx.batch} // never rolled back
 	shared.group()
 	return &shared
 }

@@ -67,7 +67,7 @@ func TestSysctlOptionalStillFaults(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	fault := errors.New("fault")
-	b.tx.Watch(kernel.Hooks{Fault: func(string) error { return fault }})
+	b.tx.Watch(func(string) error { return fault })
 	s := open(t, b.tx, b.Host)
 	err := s.Sysctl.SetAll([]kernel.Setting{{Key: "net/ipv4/ip_forward", Value: "1", Optional: true}})
 	if !errors.Is(err, fault) {

@@ -13,9 +13,9 @@ const undoBudget = 10 * time.Second
 
 // Tx is a run of changes that can be taken back. It is for one goroutine.
 type Tx struct {
-	ctx   context.Context // bounds the transaction, as it does in database/sql
-	hooks Hooks
-	batch *Batch // collects the requests of [Rules.Apply], or nil
+	ctx   context.Context       // bounds the transaction, as it does in database/sql
+	watch func(op string) error // see Watch; may be nil
+	batch *Batch                // collects the requests of [Rules.Apply], or nil
 	done  []change
 }
 
@@ -25,13 +25,11 @@ type change struct {
 }
 
 // Begin starts a transaction. It makes no change once ctx is done.
-func Begin(ctx context.Context) *Tx {
-	hooks, _ := ctx.Value(hooksKey{}).(Hooks)
-	return &Tx{ctx: ctx, hooks: hooks}
-}
+func Begin(ctx context.Context) *Tx { return &Tx{ctx: ctx} }
 
-// Watch makes tx call the functions of h before each change. A nil function is not called.
-func (tx *Tx) Watch(h Hooks) { tx.hooks = h }
+// Watch makes tx call watch before each change, with the description of the change. If watch returns
+// an error, tx does not make the change and [Tx.Do] returns the error. A nil function is not called.
+func (tx *Tx) Watch(watch func(op string) error) { tx.watch = watch }
 
 // CollectInto makes [Rules.Apply] append to b instead of changing the kernel, for
 // [Rules.ApplyBatches] to apply together with other requests. Rollback does not affect b.
@@ -68,11 +66,8 @@ func (tx *Tx) attempt(op string, apply func() error) error {
 	if tx.ctx.Err() != nil {
 		return context.Cause(tx.ctx)
 	}
-	if tx.hooks.Trace != nil {
-		tx.hooks.Trace(op)
-	}
-	if tx.hooks.Fault != nil {
-		if err := tx.hooks.Fault(op); err != nil {
+	if tx.watch != nil {
+		if err := tx.watch(op); err != nil {
 			return err
 		}
 	}

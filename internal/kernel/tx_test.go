@@ -57,19 +57,17 @@ func TestKeep(t *testing.T) {
 	must(t, tx.Rollback())
 }
 
-func TestHooks(t *testing.T) {
+func TestWatch(t *testing.T) {
 	t.Parallel()
 	var trace []string
 	fault := errors.New("fault")
 	tx := kernel.Begin(t.Context())
-	tx.Watch(kernel.Hooks{
-		Trace: func(op string) { trace = append(trace, op) },
-		Fault: func(op string) error {
-			if op == "b" {
-				return fault
-			}
-			return nil
-		},
+	tx.Watch(func(op string) error {
+		trace = append(trace, op)
+		if op == "b" {
+			return fault
+		}
+		return nil
 	})
 	var applied []string
 	apply := func(op string) error {

@@ -77,7 +77,8 @@ func Convert(ctx context.Context, plugins []plugin.Definition, calls []invoke.Ca
 type pending struct {
 	Outcome
 	session.Repairs
-	call invoke.Call
+	call  invoke.Call
+	watch func(op string) error // that of the [plugin.Call]; may be nil
 }
 
 type repairs []*pending
@@ -112,6 +113,7 @@ func gatherIf(
 // ask asks the plugin what it has made for the attachment.
 func (p *pending) ask(ctx context.Context, d plugin.Definition) error {
 	return d.With(ctx, p.call.Env, p.call.Stdin, func(c *plugin.Call, of plugin.Plugin) error {
+		p.watch = c.Watch
 		if r, ok := of.(session.Repairer); ok {
 			return r.Repair(ctx, c, &p.Repairs)
 		}
@@ -126,12 +128,27 @@ func (r repairs) inHost(ctx context.Context, f func(*kernel.Space) error) error 
 		return err
 	}
 	defer ns.Close()
-	host, err := kernel.Begin(ctx).Open(ns)
+	tx := kernel.Begin(ctx)
+	tx.Watch(r.watch)
+	host, err := tx.Open(ns)
 	if err != nil {
 		return err
 	}
 	defer host.Close()
 	return f(host)
+}
+
+// watch calls [plugin.Call.Watch] of every call: a change that is made for all of them at once.
+func (r repairs) watch(op string) error {
+	for _, p := range r {
+		if p.watch == nil {
+			continue
+		}
+		if err := p.watch(op); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // meet makes all claims that can be met. Calls of which one cannot have failed.

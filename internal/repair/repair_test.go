@@ -171,10 +171,12 @@ func TestNothingOpensWhereRulesFail(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	calls := []invoke.Call{r.call(2, ""), r.call(3, "")}
-	ctx := kernel.WithHooks(t.Context(), kernel.Hooks{Fault: func(op string) error { return errors.New("no rules today") }})
+	for i, d := range r.defs {
+		r.defs[i] = d.Watched(func(string) error { return errors.New("no rules today") })
+	}
 	var outcomes []repair.Outcome
 	err := r.Host.Run(func() (err error) {
-		outcomes, err = repair.Run(ctx, r.defs, calls)
+		outcomes, err = repair.Run(t.Context(), r.defs, calls)
 		return err
 	})
 	if err == nil || !strings.Contains(err.Error(), "no rules today") {

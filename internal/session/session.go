@@ -28,9 +28,16 @@ type Session struct {
 	handles []*netns.NS
 }
 
+// Begin starts a transaction that [plugin.Call.Watch] observes.
+func Begin(ctx context.Context, c *plugin.Call) *kernel.Tx {
+	tx := kernel.Begin(ctx)
+	tx.Watch(c.Watch)
+	return tx
+}
+
 // Open starts a session in the plugin's own namespace. It must be closed.
 func Open(ctx context.Context, c *plugin.Call) (*Session, error) {
-	s := &Session{Call: c, Tx: kernel.Begin(ctx), Tag: c.Attachment().Tag()}
+	s := &Session{Call: c, Tx: Begin(ctx, c), Tag: c.Attachment().Tag()}
 	own, err := netns.Current()
 	if err != nil {
 		return nil, fmt.Errorf("own network namespace: %w", err)

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
 var errFault = errors.New("injected fault")
@@ -43,14 +42,14 @@ type fault struct {
 
 // do calls the plugin in this process, under the fault. It is the only place that knows how a fault reaches the plugin.
 func (f *fault) do(r *Runtime, q Request) (json.RawMessage, error) {
-	return r.Do(kernel.WithHooks(r.t.Context(), kernel.Hooks{Fault: func(op string) error {
+	return r.Watched(func(op string) error {
 		f.made++
 		if f.made-1 != f.after {
 			return nil
 		}
 		f.op = op
 		return errFault
-	}}), q)
+	}).Do(r.t.Context(), q)
 }
 
 // faults breaks the plugin at each change of a verb. After ADD nothing may be left; after DEL and GC the next call has to

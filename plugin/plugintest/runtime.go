@@ -36,6 +36,7 @@ type Runtime struct {
 	bin    string                     // CNI_PATH
 	before map[string]*cni.Result     // of the plugins before, by container
 	prev   map[string]json.RawMessage // results by container
+	watch  func(op string) error      // see Watched
 }
 
 type object = map[string]any
@@ -87,6 +88,23 @@ func newRuntime(t testing.TB, s *Suite, example plugin.Example) *Runtime {
 		s.Setup(t, r.Net)
 	}
 	return r
+}
+
+// Watched returns a copy of r. The plugins that it calls in this process, delegates among them, have
+// watch as [plugin.Call.Watch].
+func (r *Runtime) Watched(watch func(op string) error) *Runtime {
+	c := *r
+	c.watch = watch
+	return &c
+}
+
+// definitions returns the plugins that r can call in this process.
+func (r *Runtime) definitions() []plugin.Definition {
+	list := linked(r.suite)
+	for i, d := range list {
+		list[i] = d.Watched(r.watch)
+	}
+	return list
 }
 
 // linked are the plugins that can be called in this process. Of namesakes the last counts.
@@ -157,9 +175,9 @@ func (r *Runtime) Do(ctx context.Context, q Request) (json.RawMessage, error) {
 	var out json.RawMessage
 	err := r.Host.Run(func() error {
 		name := r.suite.Plugin.Name
-		caller, path := plugin.Caller(linked(r.suite), r.Exec), filepath.Join(r.bin, name)
+		caller, path := plugin.Caller(r.definitions(), r.Exec), filepath.Join(r.bin, name)
 		if r.Linked {
-			caller, path = plugin.Linked{Plugins: linked(r.suite)}, invoke.LinkedPath(name)
+			caller, path = plugin.Linked{Plugins: r.definitions()}, invoke.LinkedPath(name)
 		}
 		reply, err := caller.Call(ctx, invoke.Call{Path: path, Env: q.Env, Stdin: q.Stdin})
 		out = reply.Stdout

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/plugin/plugintest"
@@ -64,12 +63,13 @@ func TestWaitsForThePort(t *testing.T) {
 			c.Command("ip", "link", "set", "eth0", "up")
 		})
 	})
-	ctx := kernel.WithHooks(t.Context(), kernel.Hooks{Trace: func(op string) {
+	watched := r.Watched(func(op string) error {
 		if strings.Contains(op, "10.1.2.1/24") { // the gateway address, which comes when the interface is up
 			interrupt()
 		}
-	}})
-	if _, err := r.Do(ctx, r.Request(cni.Add, "c")); err != nil {
+		return nil
+	})
+	if _, err := watched.Do(t.Context(), r.Request(cni.Add, "c")); err != nil {
 		t.Fatal(err)
 	}
 	ports := r.Host.Command("ip", "-d", "link", "show", "master", "br0")

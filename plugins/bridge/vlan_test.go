@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/plugin/plugintest"
@@ -311,12 +310,12 @@ func TestVLANGatewayIsCompleted(t *testing.T) {
 	for n, failed := 0, true; failed; n++ {
 		r := vlanRuntime(t, vlanGateway)
 		changes := 0
-		_, err := r.Do(kernel.WithHooks(t.Context(), kernel.Hooks{Fault: func(op string) error {
+		_, err := r.Watched(func(op string) error {
 			if changes++; changes-1 == n {
 				return errors.New("fault in " + op)
 			}
 			return nil
-		}}), r.Request(cni.Add, "c"))
+		}).Do(t.Context(), r.Request(cni.Add, "c"))
 		if failed = changes > n; !failed {
 			break
 		}

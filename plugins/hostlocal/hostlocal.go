@@ -15,6 +15,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/ipam"
 	"github.com/tenon-cni/tenon/internal/ipam/store/file"
 	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/plugin"
 )
 
@@ -103,7 +104,7 @@ func (c *Config) Add(ctx context.Context, call *plugin.Call) (*cni.Result, error
 			return nil, cni.Errorf(cni.CodeIOFailure, "resolvConf: %w", err)
 		}
 	}
-	tx := kernel.Begin(ctx)
+	tx := session.Begin(ctx, call)
 	s, err := c.open(ctx, call, tx)
 	if err != nil {
 		return nil, err
@@ -182,7 +183,7 @@ func (c *Config) GC(ctx context.Context, call *plugin.Call) error {
 
 // with calls fn with the reservations of the network, which need not exist.
 func (c *Config) with(ctx context.Context, call *plugin.Call, fn func(*file.Store) error) error {
-	s, err := c.open(ctx, call, kernel.Begin(ctx))
+	s, err := c.open(ctx, call, session.Begin(ctx, call))
 	if err != nil {
 		return err
 	}

@@ -77,7 +77,7 @@ func (c *Config) Del(ctx context.Context, call *plugin.Call) error {
 	if ns == nil || err != nil {
 		return err
 	}
-	return inside(ctx, ns, func(s *kernel.Space, l kernel.Link) error { return s.Links.Down(l) })
+	return inside(ctx, call, ns, func(s *kernel.Space, l kernel.Link) error { return s.Links.Down(l) })
 }
 
 // Check looks whether lo is up.
@@ -96,13 +96,15 @@ func enter(ctx context.Context, call *plugin.Call, fn func(*kernel.Space, kernel
 	if err != nil {
 		return err
 	}
-	return inside(ctx, ns, fn)
+	return inside(ctx, call, ns, fn)
 }
 
 // inside calls fn with the lo of a namespace, which it closes, and rolls back what fn changed if it fails.
-func inside(ctx context.Context, ns *netns.NS, fn func(*kernel.Space, kernel.Link) error) error {
+func inside(
+	ctx context.Context, call *plugin.Call, ns *netns.NS, fn func(*kernel.Space, kernel.Link) error,
+) error {
 	defer ns.Close()
-	tx := kernel.Begin(ctx)
+	tx := session.Begin(ctx, call)
 	s, err := tx.Open(ns)
 	if err != nil {
 		return err

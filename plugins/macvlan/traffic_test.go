@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/plugin/plugintest"
 )
@@ -174,11 +173,12 @@ func TestRouterAdvertisements(t *testing.T) {
 	c := r.Container("c")
 	c.Command("sysctl", "-qw", "net.ipv6.conf.all.accept_ra=2", "net.ipv6.conf.default.accept_ra=2")
 	changes := 0
-	ctx := kernel.WithHooks(t.Context(), kernel.Hooks{Trace: func(string) {
+	watched := r.Watched(func(string) error {
 		changes++
 		testnet.Advertise(t, outside)
-	}})
-	if _, err := r.Do(ctx, r.Request(cni.Add, "c")); err != nil {
+		return nil
+	})
+	if _, err := watched.Do(t.Context(), r.Request(cni.Add, "c")); err != nil {
 		t.Fatal(err)
 	}
 	testnet.Advertise(t, outside)

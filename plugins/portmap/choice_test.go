@@ -19,7 +19,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/repair"
 	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/internal/testnet"
@@ -225,11 +224,13 @@ func (h *host) repair(container, ports string) (ops []string) {
 	env := cni.Env{
 		ContainerID: container, Netns: h.Container(container).Path(), IfName: "eth0", Path: h.bin, Args: h.args,
 	}
-	hooks := kernel.Hooks{Trace: func(op string) { ops = append(ops, op) }}
-	ctx := kernel.WithHooks(h.t.Context(), hooks)
+	watched := portmap.Plugin.Watched(func(op string) error {
+		ops = append(ops, op)
+		return nil
+	})
 	calls := []invoke.Call{{Path: "/nowhere/portmap", Env: env, Stdin: stdin}}
 	must(h.t, h.Host.Run(func() error {
-		outcomes, err := repair.Run(ctx, []plugin.Definition{portmap.Plugin}, calls)
+		outcomes, err := repair.Run(h.t.Context(), []plugin.Definition{watched}, calls)
 		return errors.Join(err, outcomes[0].Err)
 	}))
 	return ops

@@ -2,7 +2,6 @@ package portmap_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,7 +15,6 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/plugin"
@@ -64,10 +62,13 @@ func must(t testing.TB, err error) {
 // call calls a plugin from the host.
 func (h *host) call(verb cni.Command, container string, conf object) (json.RawMessage, error) {
 	h.t.Helper()
-	return h.callWith(h.t.Context(), verb, container, conf)
+	return h.callWatched(nil, verb, container, conf)
 }
 
-func (h *host) callWith(ctx context.Context, verb cni.Command, container string, conf object) (json.RawMessage, error) {
+// callWatched is call with [plugin.Call.Watch].
+func (h *host) callWatched(
+	watch func(op string) error, verb cni.Command, container string, conf object,
+) (json.RawMessage, error) {
 	h.t.Helper()
 	stdin, err := json.Marshal(conf)
 	must(h.t, err)
@@ -81,7 +82,8 @@ func (h *host) callWith(ctx context.Context, verb cni.Command, container string,
 	var out json.RawMessage
 	path := filepath.Join(h.bin, conf["type"].(string))
 	err = h.Host.Run(func() error {
-		reply, err := plugin.Caller([]plugin.Definition{portmap.Plugin}, h.exec).Call(ctx, invoke.Call{Path: path, Env: env, Stdin: stdin})
+		caller := plugin.Caller([]plugin.Definition{portmap.Plugin.Watched(watch)}, h.exec)
+		reply, err := caller.Call(h.t.Context(), invoke.Call{Path: path, Env: env, Stdin: stdin})
 		out = reply.Stdout
 		return err
 	})
@@ -180,8 +182,10 @@ func (h *host) refused(code cni.Code, container, ports string) error {
 // trace returns the changes that a call makes.
 func (h *host) trace(verb cni.Command, container, ports string) (ops []string) {
 	h.t.Helper()
-	ctx := kernel.WithHooks(h.t.Context(), kernel.Hooks{Trace: func(op string) { ops = append(ops, op) }})
-	_, err := h.callWith(ctx, verb, container, h.request(container, ports))
+	_, err := h.callWatched(func(op string) error {
+		ops = append(ops, op)
+		return nil
+	}, verb, container, h.request(container, ports))
 	must(h.t, err)
 	return ops
 }

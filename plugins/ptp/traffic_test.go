@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
@@ -68,14 +67,15 @@ func TestReuse(t *testing.T) {
 		return n
 	}
 	released := 0
-	ctx := kernel.WithHooks(t.Context(), kernel.Hooks{Trace: func(op string) {
+	watched := r.Watched(func(op string) error {
 		if strings.HasPrefix(op, "release ") && strings.Contains(op, " held by ") {
 			released++
 			if n := owners(); n != 0 {
 				t.Errorf("%s: the host still has %d routes", op, n)
 			}
 		}
-	}})
+		return nil
+	})
 	for i := range 5 {
 		container := fmt.Sprintf("c%d", i)
 		r.Add(container)
@@ -83,7 +83,7 @@ func TestReuse(t *testing.T) {
 			t.Errorf("%d routes to two addresses", n)
 		}
 		r.Refused(r.Request(cni.Add, "waiting"), cni.CodeTryAgainLater)
-		if _, err := r.Do(ctx, r.Request(cni.Del, container)); err != nil {
+		if _, err := watched.Do(t.Context(), r.Request(cni.Del, container)); err != nil {
 			t.Error(err)
 		}
 	}

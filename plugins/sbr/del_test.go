@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
 // TestDelWithoutNamespace is and what a path that is no namespace needs: DEL succeeds, and makes no file.
@@ -174,7 +173,7 @@ func TestAlwaysRouted(t *testing.T) {
 	t.Parallel()
 	p := newPod(t, "", "route add 10.77.0.0/16 via 192.168.1.254", "-6 route add fd77::/64 via fd00:7::99")
 	changes := 0
-	look := func(op string) {
+	look := func(op string) error {
 		changes++
 		for from, destinations := range map[string][]string{
 			"192.168.1.209": {"192.168.1.77", "10.77.0.5"}, "fd00:7::9": {"fd00:7::77", "fd77::5"},
@@ -185,13 +184,14 @@ func TestAlwaysRouted(t *testing.T) {
 				}
 			}
 		}
+		return nil
 	}
-	ctx := kernel.WithHooks(t.Context(), kernel.Hooks{Trace: look})
+	watched := p.Runtime.Watched(look)
 	for _, verb := range []cni.Command{cni.Add, cni.Del} {
-		if _, err := p.Runtime.Do(ctx, p.call(verb, address4, address6)); err != nil {
+		if _, err := watched.Do(t.Context(), p.call(verb, address4, address6)); err != nil {
 			t.Fatal(err)
 		}
-		look("after " + string(verb))
+		_ = look("after " + string(verb))
 	}
 	if changes < 20 {
 		t.Errorf("%d changes seen", changes)

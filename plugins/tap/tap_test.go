@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/plugin/plugintest"
 	"github.com/tenon-cni/tenon/plugins/tap"
@@ -327,14 +326,14 @@ func TestFaults(t *testing.T) {
 	before := r.State()
 	for _, step := range []string{"alias ", "mtu ", "mac ", "master ", "ipam ", "up "} {
 		failed := ""
-		ctx := kernel.WithHooks(t.Context(), kernel.Hooks{Fault: func(op string) error {
+		watched := r.Watched(func(op string) error {
 			if failed == "" && strings.HasPrefix(op, step) {
 				failed = op
 				return errors.New("made to fail")
 			}
 			return nil
-		}})
-		_, err := r.Do(ctx, r.Request(cni.Add, "c"))
+		})
+		_, err := watched.Do(t.Context(), r.Request(cni.Add, "c"))
 		if plugintest.Says(t, err, "made to fail"); failed == "" {
 			t.Errorf("there is no step %q", step)
 		}

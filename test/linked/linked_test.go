@@ -21,7 +21,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/network"
@@ -85,6 +84,16 @@ func (h *host) request(container string) network.Request {
 	return network.Request{Container: container, IfName: "eth0", Parameters: network.Parameters{
 		Netns: c.Path(), Capabilities: map[string]json.RawMessage{"portMappings": ports},
 	}}
+}
+
+// watch gives the plugins a function to call before each change.
+func (h *host) watch(watch func(op string) error) {
+	c := h.Caller.(plugin.Linked)
+	c.Plugins = slices.Clone(all.Plugins)
+	for i, d := range c.Plugins {
+		c.Plugins[i] = d.Watched(watch)
+	}
+	h.Caller = c
 }
 
 func (h *host) add(ctx context.Context, q network.Request) (r *cni.Result, err error) {
@@ -214,16 +223,16 @@ func TestPanic(t *testing.T) {
 			h.used()
 			q := h.request("c")
 			before := h.state()
-			add := func(ctx context.Context) error {
-				_, err := h.add(ctx, q)
+			add := func() error {
+				_, err := h.add(t.Context(), q)
 				return err
 			}
-			del := func(ctx context.Context) error { return h.del(ctx, q) }
-			panics(t, add, func() { h.unchanged(before) })
-			panics(t, del, func() {
-				must(t, del(t.Context()))
+			del := func() error { return h.del(t.Context(), q) }
+			h.panics(add, func() { h.unchanged(before) })
+			h.panics(del, func() {
+				must(t, del())
 				h.unchanged(before)
-				must(t, add(t.Context()))
+				must(t, add())
 			})
 			h.unchanged(before)
 		})
@@ -231,17 +240,20 @@ func TestPanic(t *testing.T) {
 }
 
 // panics makes calls, each of which panics before another change, until one has no such change any more.
-func panics(t *testing.T, call func(context.Context) error, after func()) {
+func (h *host) panics(call func() error, after func()) {
+	t := h.t
 	t.Helper()
 	for n := 1; ; n++ {
 		count, last := 0, ""
-		err := call(kernel.WithHooks(t.Context(), kernel.Hooks{Fault: func(op string) error {
+		h.watch(func(op string) error {
 			if count++; count == n {
 				last = op
 				panic("thrown before " + op)
 			}
 			return nil
-		}}))
+		})
+		err := call()
+		h.watch(nil)
 		if last == "" {
 			must(t, err)
 			if n == 1 {
