@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"net/netip"
 
-	"github.com/tenon-cni/tenon/internal/nft"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/session"
 )
 
@@ -14,7 +14,7 @@ func (m *Masq) advise(ctx context.Context, nets []netip.Prefix) ([]string, error
 	if !m.IPMasq || m.backend() != Auto || len(nets) == 0 {
 		return nil, nil
 	}
-	return session.AdviseNAT(ctx, nft.Masquerading, masqQueries(nets, m.details())...)
+	return session.AdviseNAT(ctx, kernel.Masquerading, masqQueries(nets, m.details())...)
 }
 
 // subnets returns the networks of which an ipam section gives addresses, as far as it names them.

@@ -4,10 +4,7 @@ import (
 	"errors"
 	"net/netip"
 
-	"github.com/tenon-cni/tenon/internal/iptables"
-	"github.com/tenon-cni/tenon/internal/iptables/hostnat"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/nft"
 	"github.com/tenon-cni/tenon/internal/session"
 )
 
@@ -34,12 +31,12 @@ func (s *Session) masqBackend(nets []netip.Prefix) (Backend, error) {
 
 // chooseMasq chooses the backend by the state of the host.
 func (s *Session) chooseMasq(nets []netip.Prefix) (kernel.NATChoice, error) {
-	if len(iptablesMasquerade(s.Name, s.ContainerID).Comment) > iptables.MaxComment {
+	if len(iptablesMasquerade(s.Name, s.ContainerID).Comment) > kernel.MaxIPTablesComment {
 		const reason = "no rule of iptables can name the attachment"
 		return kernel.NATChoice{Backend: kernel.NATByNFTables, Reason: reason}, nil
 	}
 	d := s.masq.details()
-	return s.ChooseNAT("ipMasqBackend", nft.Masquerading, masqQueries(nets, d)...)
+	return s.ChooseNAT("ipMasqBackend", kernel.Masquerading, masqQueries(nets, d)...)
 }
 
 // moveMasquerade moves addresses that nftables masquerades to iptables if the host asks for that.
@@ -61,11 +58,11 @@ func (s *Session) moveMasquerade(nets []netip.Prefix, dryRun bool) ([]session.Mo
 
 // masqQueries ask for rules that decide about masqueraded packets. A network means all its addresses.
 func masqQueries(nets []netip.Prefix, d Masquerade) (queries []kernel.NATQuery) {
-	for _, f := range []iptables.Family{iptables.IPv4, iptables.IPv6} {
+	for _, f := range []kernel.Family{kernel.IPv4, kernel.IPv6} {
 		multicast := [...]string{"224.0.0.0/4", "ff00::/8"}[f]
-		t := hostnat.Traffic{NotTo: append([]netip.Prefix{netip.MustParsePrefix(multicast)}, d.ExcludeCIDRs...)}
+		t := kernel.NATTraffic{NotTo: append([]netip.Prefix{netip.MustParsePrefix(multicast)}, d.ExcludeCIDRs...)}
 		for _, a := range nets {
-			if a.Addr().Is4() == (f == iptables.IPv4) {
+			if a.Addr().Is4() == (f == kernel.IPv4) {
 				from := netip.PrefixFrom(a.Addr(), a.Addr().BitLen())
 				if a == a.Masked() {
 					from = a
@@ -75,7 +72,7 @@ func masqQueries(nets []netip.Prefix, d Masquerade) (queries []kernel.NATQuery) 
 			}
 		}
 		if len(t.From) > 0 {
-			queries = append(queries, kernel.NATQuery{Family: f, Query: hostnat.Query{Base: "POSTROUTING", Traffic: t}})
+			queries = append(queries, kernel.NATQuery{Family: f, NATPath: kernel.NATPath{Base: "POSTROUTING", Traffic: t}})
 		}
 	}
 	return queries

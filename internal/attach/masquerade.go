@@ -8,10 +8,8 @@ import (
 	"slices"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/iptables"
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/kernel/probe"
-	"github.com/tenon-cni/tenon/internal/nft"
 	"github.com/tenon-cni/tenon/internal/session"
 )
 
@@ -44,8 +42,8 @@ func (m *Masq) validate(env cni.Env, network string) error {
 	switch m.IPMasqBackend {
 	case "", Auto, NFTables:
 	case IPTables:
-		if n := len(iptablesMasquerade(network, env.ContainerID).Comment); m.IPMasq && n > iptables.MaxComment {
-			return cni.Errorf(cni.CodeInvalidConfig, "ipMasqBackend: iptables: comment with network and container has %d bytes, %d are possible", n, iptables.MaxComment).
+		if n := len(iptablesMasquerade(network, env.ContainerID).Comment); m.IPMasq && n > kernel.MaxIPTablesComment {
+			return cni.Errorf(cni.CodeInvalidConfig, "ipMasqBackend: iptables: comment with network and container has %d bytes, %d are possible", n, kernel.MaxIPTablesComment).
 				WithDetails(`use "nftables"`)
 		}
 	default:
@@ -66,7 +64,7 @@ func (m *Masq) status(ctx context.Context) error {
 	}
 	err := session.Lacking(probe.NFT)
 	if err != nil && backend == Auto {
-		return session.NATStatus(ctx, nft.Masquerading)
+		return session.NATStatus(ctx, kernel.Masquerading)
 	}
 	return err
 }
@@ -119,12 +117,7 @@ func (s *Session) masqueradeBy(backend Backend, nets []netip.Prefix) error {
 
 // release removes the entries of the ruleset that masquerade for attachments that are gone.
 func (s *Session) release(g Gone) error {
-	var errs []error
-	for _, ruleSet := range []*kernel.RuleSet{nft.Masquerading, nft.Dropping} {
-		_, err := s.Host.Rules.Remove(ruleSet, g.Tag)
-		errs = append(errs, kernel.UnlessNoNFT(err))
-	}
-	return errors.Join(errs...)
+	return s.Host.Rules.Release(g.Tag, kernel.Masquerading, kernel.Dropping)
 }
 
 // unmasquerade removes the masquerading of attachments that no longer exist, including rules of the upstream plugins.

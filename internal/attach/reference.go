@@ -10,9 +10,7 @@ import (
 	"sync"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/iptables"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/nft"
 )
 
 // The reference plugins masquerade by chains of iptables or by a table of nftables. The first is what the backend
@@ -20,7 +18,7 @@ import (
 // one to the other.
 
 // referenceTable and referenceChain hold a rule for each address.
-var referenceTable = kernel.Table{Family: nft.INet, Name: "cni_plugins_masquerade"}
+var referenceTable = kernel.Table{Family: kernel.TableINet, Name: "cni_plugins_masquerade"}
 
 const referenceChain = "masq_checks"
 
@@ -32,8 +30,8 @@ func sha512Digits(n int, s string) string {
 
 // iptablesMasquerade is the masquerading of a container's attachments to a network by iptables: the interface is part of
 // neither chain nor comment.
-func iptablesMasquerade(network, container string) iptables.Masquerade {
-	return iptables.Masquerade{
+func iptablesMasquerade(network, container string) kernel.IPTablesMasquerade {
+	return kernel.IPTablesMasquerade{
 		Chain:   iptablesPrefix + sha512Digits(24, network+container),
 		Comment: fmt.Sprintf("name: %q id: %q", network, container),
 	}
@@ -43,7 +41,7 @@ const iptablesPrefix = "CNI-"
 
 // iptablesJumps are the rules that lead to a chain of iptablesMasquerade, "" for any.
 func iptablesJumps(chain string) kernel.IPTables {
-	return kernel.IPTables{Table: "nat", Removal: iptables.Removal{In: "POSTROUTING", Target: chain}}
+	return kernel.IPTables{Table: "nat", Removal: kernel.IPTablesRemoval{In: "POSTROUTING", Target: chain}}
 }
 
 // iptablesContainer returns the container that a comment of iptablesMasquerade names, if it is one of this network.

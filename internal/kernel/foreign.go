@@ -13,6 +13,14 @@ type (
 	Pruning = nft.Pruning
 )
 
+// The families of a [Table].
+const (
+	TableINet   = nft.INet
+	TableIPv4   = nft.IPv4
+	TableIPv6   = nft.IPv6
+	TableBridge = nft.Bridge
+)
+
 // Prune removes rules and chains from a table of another program, in one transaction. It
 // cannot be undone.
 func (s Rules) Prune(p Pruning) error {

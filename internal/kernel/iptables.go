@@ -11,16 +11,44 @@ import (
 	"github.com/tenon-cni/tenon/internal/nft"
 )
 
-// ErrNoIPTables says that iptables is not installed, or not in PATH.
-var ErrNoIPTables = iptables.ErrNoTool
+var (
+	// ErrNoIPTables says that iptables is not installed, or not in PATH.
+	ErrNoIPTables = iptables.ErrNoTool
+	// ErrNoIPTablesRule says that a rule of iptables does not exist.
+	ErrNoIPTablesRule = iptables.ErrMissing
+)
+
+// Family is IPv4 or IPv6.
+type Family = iptables.Family
+
+// The families.
+const (
+	IPv4 = iptables.IPv4
+	IPv6 = iptables.IPv6
+)
+
+// MaxIPTablesComment is the length in bytes of the longest comment of a rule of iptables.
+const MaxIPTablesComment = iptables.MaxComment
+
+// Rules and tables of iptables.
+type (
+	IPTablesRule       = iptables.Rule
+	IPTablesTable      = iptables.Table
+	IPTablesEdit       = iptables.Edit
+	IPTablesRemoval    = iptables.Removal
+	IPTablesMasquerade = iptables.Masquerade
+)
+
+// QuoteIPTables returns a word as it stands in a rule of iptables: in quotes if it needs them.
+func QuoteIPTables(word string) string { return iptables.Quote(word) }
 
 // IPTablesAvailable returns nil if iptables can be used, for these families or for both, else an error that wraps
 // [ErrNoIPTables].
-func IPTablesAvailable(families ...iptables.Family) error { return iptables.Available(families...) }
+func IPTablesAvailable(families ...Family) error { return iptables.Available(families...) }
 
 // IPTablesDrops reports whether the host forwards nothing of a family but what rules of iptables accept. Of a filter table
 // of the legacy kind only a process could tell: it is taken to be like that.
-func (s Rules) IPTablesDrops(f iptables.Family) (bool, error) {
+func (s Rules) IPTablesDrops(f Family) (bool, error) {
 	t := iptables.Table{Family: f, Name: "filter"}
 	if legacy, err := t.HasLegacy(s.space.NS); legacy || err != nil {
 		return legacy, err
@@ -41,15 +69,14 @@ type IPTables struct {
 	Legacy bool
 }
 
-// IPTablesRule is a rule of iptables.
-type IPTablesRule = iptables.Rule
-
-var bothFamilies = []iptables.Family{iptables.IPv4, iptables.IPv6}
+var bothFamilies = []Family{IPv4, IPv6}
 
 // nftTable is where iptables of the newer kind keeps a table.
 func nftTable(t iptables.Table) Table {
-	return Table{Family: [...]nft.Family{nft.IPv4, nft.IPv6}[t.Family], Name: t.Name}
+	return Table{Family: tableFamily(t.Family), Name: t.Name}
 }
+
+func tableFamily(f Family) nft.Family { return [...]nft.Family{nft.IPv4, nft.IPv6}[f] }
 
 func ruleOf(chain string, r Rule) IPTablesRule {
 	target := r.Jump

@@ -14,7 +14,7 @@ import (
 
 // EditIPTables makes an edit in a table, in one transaction. Undone by taking back what was changed, but for chains that
 // others have come to use. The error wraps [ErrNoIPTables] if there is no such tool.
-func (s Rules) EditIPTables(t iptables.Table, e iptables.Edit) error {
+func (s Rules) EditIPTables(t IPTablesTable, e IPTablesEdit) error {
 	legacy, err := s.space.editsLegacy(t, e)
 	if err != nil {
 		return err
@@ -64,9 +64,9 @@ func (s *Space) lockedIPTables(ctx context.Context, t iptables.Table, chains []s
 	return fn(!exists)
 }
 
-// CheckIPTables looks for rules in a table, in the form of [iptables.Edit] and of either variant. The
-// error names the first that is not there, and then wraps [iptables.ErrMissing].
-func (s Rules) CheckIPTables(t iptables.Table, rules []string) error {
+// CheckIPTables looks for rules in a table, in the form of [IPTablesEdit] and of either variant. The
+// error names the first that is not there, and then wraps [ErrNoIPTablesRule].
+func (s Rules) CheckIPTables(t IPTablesTable, rules []string) error {
 	t.Legacy = s.space.legacyOnly()
 	missing := t.Check(s.space.tx.ctx, s.space.NS, rules)
 	if t.Legacy || !errors.Is(missing, iptables.ErrMissing) {
@@ -84,7 +84,7 @@ func (s Rules) CheckIPTables(t iptables.Table, rules []string) error {
 
 // editsLegacy reports whether the legacy kind of iptables must make an edit: where nothing else
 // works, where [Rules.ChooseNAT] found the deciding rule, or where the owner's chains are already.
-func (s *Space) editsLegacy(t iptables.Table, e iptables.Edit) (bool, error) {
+func (s *Space) editsLegacy(t IPTablesTable, e IPTablesEdit) (bool, error) {
 	if s.legacyOnly() {
 		return true, nil
 	}
@@ -115,7 +115,7 @@ func (s *Space) legacyOnly() bool {
 
 // MasqueradeIPTables masquerades by iptables what addresses send beyond their networks, in one transaction for each
 // family. Undone by removing the jumps that were made. The error wraps [ErrNoIPTables] if there is no such tool.
-func (s Rules) MasqueradeIPTables(m iptables.Masquerade, addrs []netip.Prefix) error {
+func (s Rules) MasqueradeIPTables(m IPTablesMasquerade, addrs []netip.Prefix) error {
 	for _, f := range bothFamilies {
 		mine := slices.DeleteFunc(slices.Clone(addrs), func(a netip.Prefix) bool { return a.Addr().Is4() != (f == iptables.IPv4) })
 		if len(mine) == 0 {

@@ -27,10 +27,28 @@ type NATChoice struct {
 	Void string
 }
 
-// NATQuery asks about rules of one family.
+// NATQuery asks which rule of iptables decides about traffic of one family.
 type NATQuery struct {
-	Family iptables.Family
-	hostnat.Query
+	Family Family
+	NATPath
+}
+
+type (
+	// NATPath is the way of traffic through a nat table of iptables.
+	NATPath = hostnat.Query
+	// NATTraffic is the traffic of a [NATQuery].
+	NATTraffic = hostnat.Traffic
+	// NATPort is a range of ports of the host.
+	NATPort = hostnat.Port
+	// NATRule is a rule of a nat table of iptables.
+	NATRule = hostnat.Rule
+)
+
+// PortOf returns the ports of the host that a mapping is about.
+func PortOf(m PortMapping) NATPort {
+	return NATPort{
+		Protocol: m.Protocol, Host: m.Host, PortRange: hostnat.PortRange{First: m.First, Last: m.Last},
+	}
 }
 
 // ErrNoNAT says that the host has no backend that works.
@@ -72,7 +90,7 @@ func (s Rules) ChooseNAT(nftables error, queries ...NATQuery) (NATChoice, error)
 
 // canObey returns nil if the tool of the variant that a rule belongs to is installed: rules of the
 // other variant would be in a table of their own, too. Later edits use that variant.
-func (s *Space) canObey(found decidingRule, families []iptables.Family) error {
+func (s *Space) canObey(found decidingRule, families []Family) error {
 	if err := IPTablesAvailable(families...); err != nil {
 		return err
 	}
@@ -82,7 +100,7 @@ func (s *Space) canObey(found decidingRule, families []iptables.Family) error {
 		}
 	}
 	if s.legacyNAT == nil {
-		s.legacyNAT = map[iptables.Family]bool{}
+		s.legacyNAT = map[Family]bool{}
 	}
 	s.legacyNAT[found.family] = found.Legacy
 	return nil
@@ -91,16 +109,11 @@ func (s *Space) canObey(found decidingRule, families []iptables.Family) error {
 // SuitableNAT is [Rules.ChooseNAT] for the current namespace, which it does not change: it builds
 // the rule set in another one to find out whether the kernel supports it.
 func SuitableNAT(ctx context.Context, rs *RuleSet, queries ...NATQuery) (NATChoice, error) {
-	ns, err := netns.Current()
+	s, closeAll, err := OpenHost(ctx)
 	if err != nil {
 		return NATChoice{}, err
 	}
-	defer ns.Close()
-	s, err := Begin(ctx).Open(ns)
-	if err != nil {
-		return NATChoice{}, err
-	}
-	defer s.Close()
+	defer closeAll()
 	return s.Rules.ChooseNAT(Buildable(ctx, rs), queries...)
 }
 
@@ -125,10 +138,10 @@ func IPTablesWorks(ctx context.Context) error {
 		return err
 	}
 	defer ns.Close()
-	return iptablesWorks(ctx, ns, []iptables.Family{iptables.IPv4})
+	return iptablesWorks(ctx, ns, []Family{IPv4})
 }
 
-func iptablesWorks(ctx context.Context, ns *netns.NS, families []iptables.Family) error {
+func iptablesWorks(ctx context.Context, ns *netns.NS, families []Family) error {
 	for _, f := range families {
 		t := iptables.Table{Family: f, Name: "nat", Legacy: true}
 		if err := t.Works(ctx, ns); err != nil {
@@ -138,7 +151,7 @@ func iptablesWorks(ctx context.Context, ns *netns.NS, families []iptables.Family
 	return nil
 }
 
-func familiesOf(queries []NATQuery) (list []iptables.Family) {
+func familiesOf(queries []NATQuery) (list []Family) {
 	for _, q := range queries {
 		if len(list) == 0 || list[len(list)-1] != q.Family {
 			list = append(list, q.Family)
@@ -150,7 +163,7 @@ func familiesOf(queries []NATQuery) (list []iptables.Family) {
 // decidingRule is a rule of a family.
 type decidingRule struct {
 	*hostnat.Found
-	family iptables.Family
+	family Family
 }
 
 // decidingRules returns for each family the first rule that decides about the traffic of one of the
@@ -166,7 +179,7 @@ func (s *Space) decidingRules(queries []NATQuery) (list []decidingRule, err erro
 			if q.Family != f {
 				continue
 			}
-			found, err := t.Find(q.Query)
+			found, err := t.Find(q.NATPath)
 			if err != nil {
 				return nil, err
 			}
@@ -180,7 +193,7 @@ func (s *Space) decidingRules(queries []NATQuery) (list []decidingRule, err erro
 }
 
 // NATTables opens the nat tables of iptables. They must be closed.
-func (s Rules) NATTables(f iptables.Family) (*hostnat.Tables, error) {
+func (s Rules) NATTables(f Family) (*hostnat.Tables, error) {
 	c, err := s.space.rules()
 	switch {
 	case err == nil:
@@ -192,7 +205,7 @@ func (s Rules) NATTables(f iptables.Family) (*hostnat.Tables, error) {
 }
 
 // OfNAT lists the rules of a chain in the nat tables of iptables, of both variants.
-func (s Rules) OfNAT(f iptables.Family, chain string) ([]hostnat.Rule, error) {
+func (s Rules) OfNAT(f Family, chain string) ([]NATRule, error) {
 	t, err := s.NATTables(f)
 	if err != nil {
 		return nil, err

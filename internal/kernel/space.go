@@ -73,11 +73,16 @@ func (tx *Tx) Open(ns *netns.NS) (*Space, error) {
 // OpenHost opens the current namespace, of the caller's thread, for a transaction of its own. The caller must call
 // closeAll.
 func OpenHost(ctx context.Context) (host *Space, closeAll func(), err error) {
+	return Begin(ctx).OpenHost()
+}
+
+// OpenHost opens the current namespace, of the caller's thread. The caller must call closeAll.
+func (tx *Tx) OpenHost() (host *Space, closeAll func(), err error) {
 	ns, err := netns.Current()
 	if err != nil {
 		return nil, nil, err
 	}
-	if host, err = Begin(ctx).Open(ns); err != nil {
+	if host, err = tx.Open(ns); err != nil {
 		ns.Close()
 		return nil, nil, err
 	}

@@ -15,6 +15,19 @@ type Setting struct {
 	Optional   bool // that it cannot be set is no error, unless it can be the next time, see [Exhausted]
 }
 
+// Valid reports whether the key can name a setting.
+func (s Setting) Valid() bool {
+	_, err := sysctl.Path(s.Key)
+	return err == nil
+}
+
+// Global reports whether the setting acts on the whole host in whichever namespace it is written.
+// The key must be written with slashes.
+func (s Setting) Global() bool { return sysctl.Global(s.Key) }
+
+// Is reports whether value and that of the setting are equal, apart from white space.
+func (s Setting) Is(value string) bool { return sysctl.Equal(s.Value, value) }
+
 // NoDAD makes a link of the host that containers are behind not detect duplicates of its own IPv6 addresses: while it
 // does for its link-local one it asks for no neighbour, and what others send to the containers waits. It is for links
 // that have not come up yet, as a bridge without ports.

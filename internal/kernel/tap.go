@@ -3,6 +3,7 @@ package kernel
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 
 	"golang.org/x/sys/unix"
@@ -10,15 +11,31 @@ import (
 	"github.com/tenon-cni/tenon/internal/netlink/tun"
 )
 
+var (
+	// ErrNoTun reports that the kernel cannot make tap devices, or that /dev/net/tun is missing.
+	ErrNoTun = tun.ErrMissing
+	// ErrNoSELinux reports that the kernel was started without SELinux.
+	ErrNoSELinux = tun.ErrNoSELinux
+	// ErrContext reports that SELinux does not know a context, or refuses to execute with it.
+	ErrContext = tun.ErrContext
+)
+
+// TapDevice is the part of a [Tap] that only its creation can set.
+type TapDevice = tun.Tap
+
+// MakeTap is the work of the program that [Tap.Program] starts: it makes the device described. The
+// exit status is 0, or the error number with a message on stderr.
+func MakeTap(description string, stderr io.Writer) (status int) { return tun.Main(description, stderr) }
+
 // Tap describes a tap device to be made.
 type Tap struct {
-	tun.Tap
+	TapDevice
 	MAC   net.HardwareAddr // nil lets the kernel choose
 	MTU   int              // bytes; 0 is the kernel's default
 	Alias string           // names the owner
 
-	Context string      // the security context (SELinux) it gets; "" is that of this process
-	Program tun.Program // how this executable makes a device with another context
+	Context string   // the security context (SELinux) it gets; "" is that of this process
+	Program []string // arguments 0 and following: how this executable makes a device with another context
 }
 
 // AddTap makes a tap device, in this space under its name from the start, and down. It stays until it is deleted, and has no
@@ -77,7 +94,7 @@ func (s *Space) deleteTap(name string) error {
 
 // CheckTap compares a link with what AddTap makes: that it is a tap device, and what t demands of owner, group and queues. Linux
 // tells these from 4.18 on; before, there is nothing to compare.
-func CheckTap(l Link, t tun.Tap) error {
+func CheckTap(l Link, t TapDevice) error {
 	have := l.Tun
 	if have == nil {
 		return nil

@@ -18,8 +18,8 @@ func TestAddTap(t *testing.T) {
 	before := b.snapshot(t)
 	owner, group := uint32(0), uint32(4294967294)
 	want := kernel.Tap{
-		Tap: tun.Tap{Name: "tap0", MultiQueue: true, Owner: &owner, Group: &group},
-		MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, MTU: 1400, Alias: "owner",
+		TapDevice: tun.Tap{Name: "tap0", MultiQueue: true, Owner: &owner, Group: &group},
+		MAC:       net.HardwareAddr{2, 0, 0, 0, 0, 1}, MTU: 1400, Alias: "owner",
 	}
 	l, err := b.container.Links.AddTap(want)
 	must(t, err)
@@ -43,10 +43,10 @@ func TestAddTapFails(t *testing.T) {
 	before := b.snapshot(t)
 	nobody := ^uint32(0)
 	for _, wrong := range []kernel.Tap{
-		{Tap: tun.Tap{Name: "tap0", Group: &nobody}},
-		{Tap: tun.Tap{Name: "tap0"}, MTU: 1 << 20},
-		{Tap: tun.Tap{Name: "tap0"}, MAC: net.HardwareAddr{1, 0, 0, 0, 0, 1}},
-		{Tap: tun.Tap{Name: "tap0"}, Alias: strings.Repeat("x", 300)},
+		{TapDevice: tun.Tap{Name: "tap0", Group: &nobody}},
+		{TapDevice: tun.Tap{Name: "tap0"}, MTU: 1 << 20},
+		{TapDevice: tun.Tap{Name: "tap0"}, MAC: net.HardwareAddr{1, 0, 0, 0, 0, 1}},
+		{TapDevice: tun.Tap{Name: "tap0"}, Alias: strings.Repeat("x", 300)},
 	} {
 		if _, err := b.container.Links.AddTap(wrong); err == nil {
 			t.Errorf("made %+v", wrong)

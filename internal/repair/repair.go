@@ -10,7 +10,6 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/netns"
 	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/plugin"
@@ -123,18 +122,13 @@ func (p *pending) ask(ctx context.Context, d plugin.Definition) error {
 
 // inHost opens the namespace of the host for f.
 func (r repairs) inHost(ctx context.Context, f func(*kernel.Space) error) error {
-	ns, err := netns.Current()
-	if err != nil {
-		return err
-	}
-	defer ns.Close()
 	tx := kernel.Begin(ctx)
 	tx.Watch(r.watch)
-	host, err := tx.Open(ns)
+	host, closeHost, err := tx.OpenHost()
 	if err != nil {
 		return err
 	}
-	defer host.Close()
+	defer closeHost()
 	return f(host)
 }
 

@@ -4,13 +4,13 @@ import (
 	"slices"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/netns"
+	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
 // Inside returns the indexes of the interfaces of a result that are the container's: they have its name, and their sandbox
 // is the namespace of the call, however its path is written.
 func (s *Session) Inside(r *cni.Result) []int {
-	return s.named(r, func(sandbox string) bool { return sandbox != "" && netns.SamePath(sandbox, s.Netns) })
+	return s.named(r, func(sandbox string) bool { return sandbox != "" && kernel.SameNamespace(sandbox, s.Netns) })
 }
 
 // Own returns the indexes of the interfaces of a result that count as the container's: the
@@ -29,7 +29,7 @@ func (s *Session) Own(r *cni.Result) []int {
 
 // elsewhere reports whether a sandbox is the namespace of another container. It must not be the sandbox of the call.
 func (s *Session) elsewhere(sandbox string) bool {
-	return netns.Leads(s.Netns) && netns.Leads(sandbox)
+	return kernel.IsNamespace(s.Netns) && kernel.IsNamespace(sandbox)
 }
 
 func (s *Session) named(r *cni.Result, in func(sandbox string) bool) (indexes []int) {

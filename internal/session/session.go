@@ -9,10 +9,8 @@ import (
 	"syscall"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/iptables"
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/kernel/probe"
-	"github.com/tenon-cni/tenon/internal/netns"
 	"github.com/tenon-cni/tenon/plugin"
 )
 
@@ -25,7 +23,7 @@ type Session struct {
 	Sandbox *kernel.Space // the container's; nil until [Session.Enter]
 	Tag     string        // what everything made for this attachment is marked with
 
-	handles []*netns.NS
+	handles []*kernel.Namespace
 }
 
 // Begin starts a transaction that [plugin.Call.Watch] observes.
@@ -38,7 +36,7 @@ func Begin(ctx context.Context, c *plugin.Call) *kernel.Tx {
 // Open starts a session in the plugin's own namespace. It must be closed.
 func Open(ctx context.Context, c *plugin.Call) (*Session, error) {
 	s := &Session{Call: c, Tx: Begin(ctx, c), Tag: c.Attachment().Tag()}
-	own, err := netns.Current()
+	own, err := kernel.CurrentNamespace()
 	if err != nil {
 		return nil, fmt.Errorf("own network namespace: %w", err)
 	}
@@ -75,7 +73,7 @@ func (s *Session) EnterIfThere() error {
 // OpenSandboxOfDel opens the container's namespace for DEL. It returns nil if there is none, and also, with a warning in the
 // log, if CNI_NETNS cannot be opened: it could not the next time either, and DEL would never end. An error says that this
 // process or the host has reached a limit.
-func OpenSandboxOfDel(c *plugin.Call) (*netns.NS, error) {
+func OpenSandboxOfDel(c *plugin.Call) (*kernel.Namespace, error) {
 	if c.Netns == "" {
 		return nil, nil
 	}
@@ -93,12 +91,12 @@ func OpenSandboxOfDel(c *plugin.Call) (*netns.NS, error) {
 
 // OpenSandbox opens the container's namespace. The code is [cni.CodeUnknownContainer] if it is gone,
 // [cni.CodeInvalidEnvironment] if CNI_NETNS leads to something else. Other errors are those of the kernel.
-func OpenSandbox(env cni.Env) (*netns.NS, error) {
-	ns, err := netns.Open(env.Netns)
+func OpenSandbox(env cni.Env) (*kernel.Namespace, error) {
+	ns, err := kernel.OpenNamespace(env.Netns)
 	switch {
-	case errors.Is(err, netns.ErrNotExist):
+	case errors.Is(err, kernel.ErrNoNamespace):
 		return nil, cni.Errorf(cni.CodeUnknownContainer, "CNI_NETNS: %w", err)
-	case errors.Is(err, netns.ErrNotNamespace):
+	case errors.Is(err, kernel.ErrNotNamespace):
 		return nil, cni.Errorf(cni.CodeInvalidEnvironment, "CNI_NETNS: %w", err)
 	case err != nil:
 		return nil, fmt.Errorf("CNI_NETNS: %w", err)
@@ -134,7 +132,7 @@ func CheckUp(l kernel.Link) error {
 // LacksIPTables returns nil if the tools of iptables are installed for these families, or for all.
 // Otherwise it returns an error with a code: option needs the tools, unless its user follows the
 // hint.
-func LacksIPTables(code cni.Code, option, hint string, families ...iptables.Family) error {
+func LacksIPTables(code cni.Code, option, hint string, families ...kernel.Family) error {
 	if err := kernel.IPTablesAvailable(families...); err != nil {
 		return cni.Errorf(code, "%s: %w", option, err).
 			WithDetails("install package iptables, or have its folder in PATH, or " + hint)

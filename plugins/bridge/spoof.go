@@ -8,7 +8,6 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/attach"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/nft"
 	"github.com/tenon-cni/tenon/internal/session"
 )
 
@@ -19,13 +18,13 @@ func (c *Config) Remove(s *attach.Session, gone attach.Gone, deleteLinks func() 
 	deleted := deleteLinks()
 	var ours, theirs error
 	if gone.All() {
-		_, ours = s.Host.Rules.Remove(nft.Guarding, gone.Tag)
+		ours = s.Host.Rules.Release(gone.Tag, kernel.Guarding)
 		theirs = collectReferenceGuards(s)
 	} else {
-		_, ours = s.Host.Rules.RemoveIf(nft.GuardedPort(attach.HostName(gone.One)), nft.Guarding, gone.Tag)
+		ours = s.Host.Rules.Unguard(attach.HostName(gone.One), gone.Tag)
 		theirs = removeReferenceGuard(s, referenceGuard(gone.One))
 	}
-	return errors.Join(deleted, kernel.UnlessNoNFT(ours), kernel.UnlessNoNFT(theirs))
+	return errors.Join(deleted, ours, kernel.UnlessNoNFT(theirs))
 }
 
 // Repair guards the port again, unless the guard of the reference plugin is there. A port that is gone needs none.
@@ -52,12 +51,7 @@ func (c *Config) Repair(s *attach.Session) error {
 
 // checkGuard looks for the guard of the port. That of the reference plugin will do.
 func checkGuard(s *attach.Session, port, inside kernel.Link) error {
-	entries, err := nft.Guard(port.Name, inside.MAC)
-	if err != nil {
-		return err
-	}
-	missing, err := s.Host.Rules.Missing(s.Tag, entries)
-	if err != nil || len(missing) == 0 {
+	if ok, err := s.Host.Rules.Guarded(s.Tag, port, inside.MAC); ok || err != nil {
 		return err
 	}
 	if ok, err := s.Host.Rules.HasChain(referenceGuards, referenceGuard(s.Attachment())); ok || err != nil {
@@ -67,7 +61,7 @@ func checkGuard(s *attach.Session, port, inside kernel.Link) error {
 }
 
 // The reference plugin has a chain for each port in this table, reached from referenceHook, and another one behind it.
-var referenceGuards = kernel.Table{Family: nft.Bridge, Name: "nat"}
+var referenceGuards = kernel.Table{Family: kernel.TableBridge, Name: "nat"}
 
 const (
 	referenceHook   = "PREROUTING"

@@ -7,7 +7,6 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/chained"
-	"github.com/tenon-cni/tenon/internal/iptables"
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/session"
 )
@@ -69,8 +68,8 @@ func iptablesStops(s *chained.Session, addrs []netip.Addr) (bool, error) {
 }
 
 // families are those of addresses, each once.
-func families(addrs []netip.Addr) (list []iptables.Family) {
-	for _, f := range []iptables.Family{iptables.IPv4, iptables.IPv6} {
+func families(addrs []netip.Addr) (list []kernel.Family) {
+	for _, f := range []kernel.Family{kernel.IPv4, kernel.IPv6} {
 		if len(ofFamily(f, addrs)) > 0 {
 			list = append(list, f)
 		}
@@ -78,11 +77,11 @@ func families(addrs []netip.Addr) (list []iptables.Family) {
 	return list
 }
 
-func ofFamily(f iptables.Family, addrs []netip.Addr) []netip.Addr {
-	return slices.DeleteFunc(slices.Clone(addrs), func(a netip.Addr) bool { return a.Is4() != (f == iptables.IPv4) })
+func ofFamily(f kernel.Family, addrs []netip.Addr) []netip.Addr {
+	return slices.DeleteFunc(slices.Clone(addrs), func(a netip.Addr) bool { return a.Is4() != (f == kernel.IPv4) })
 }
 
 // lacksIPTables says which tool of iptables is missing, nil if none is. code is that of the error.
-func lacksIPTables(code cni.Code, families ...iptables.Family) error {
+func lacksIPTables(code cni.Code, families ...kernel.Family) error {
 	return session.LacksIPTables(code, "backend iptables", `use "backend": "nftables"`, families...)
 }

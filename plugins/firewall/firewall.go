@@ -10,10 +10,8 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/chained"
-	"github.com/tenon-cni/tenon/internal/iptables"
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/kernel/probe"
-	"github.com/tenon-cni/tenon/internal/nft"
 	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/plugin"
 )
@@ -103,7 +101,7 @@ func (c *Config) Rules(s *chained.Session) ([]kernel.Element, error) {
 			return nil, nil
 		}
 	}
-	entries := nft.Admit(addresses(s)...)
+	entries := kernel.Admit(addresses(s)...)
 	if c.open() {
 		return entries, nil
 	}
@@ -158,16 +156,16 @@ func (c *Config) VerifyReference(_ context.Context, s *chained.Session) error {
 }
 
 func (c *Config) checkRules(s *chained.Session, addrs []netip.Addr) error {
-	return c.eachEdit(s, addrs, func(t iptables.Table, e iptables.Edit) error { return check(s, t, e) })
+	return c.eachEdit(s, addrs, func(t kernel.IPTablesTable, e kernel.IPTablesEdit) error { return check(s, t, e) })
 }
 
 // check looks for the rules of an edit.
-func check(s *chained.Session, t iptables.Table, e iptables.Edit) error {
+func check(s *chained.Session, t kernel.IPTablesTable, e kernel.IPTablesEdit) error {
 	return s.Host.Rules.CheckIPTables(t, slices.Concat(e.Common, e.Rules))
 }
 
 // eachEdit calls do with what is wanted in the filter table of each family that has addresses.
-func (c *Config) eachEdit(s *chained.Session, addrs []netip.Addr, do func(iptables.Table, iptables.Edit) error) error {
+func (c *Config) eachEdit(s *chained.Session, addrs []netip.Addr, do func(kernel.IPTablesTable, kernel.IPTablesEdit) error) error {
 	for _, f := range families(addrs) {
 		e := admission(c.adminChain(), ofFamily(f, addrs))
 		if !c.open() {
@@ -177,7 +175,7 @@ func (c *Config) eachEdit(s *chained.Session, addrs []netip.Addr, do func(iptabl
 			}
 			e = e.With(isolation(i.Interface, c.IngressPolicy))
 		}
-		err := do(iptables.Table{Family: f, Name: "filter"}, e)
+		err := do(kernel.IPTablesTable{Family: f, Name: "filter"}, e)
 		if errors.Is(err, kernel.ErrNoIPTables) {
 			return cmp.Or(lacksIPTables(cni.CodeUnsupportedField, f), err)
 		}

@@ -3,7 +3,7 @@ package firewall
 import (
 	"net/netip"
 
-	"github.com/tenon-cni/tenon/internal/iptables"
+	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
 // The backend iptables makes the rules of the reference plugin, to the letter, so that either can check and remove what the
@@ -18,8 +18,8 @@ const (
 
 // admission is what lets addresses of one family through: replies to them, and all they send. admin is a chain of the
 // user, which comes first and whose rules are nobody's business here.
-func admission(admin string, addrs []netip.Addr) iptables.Edit {
-	return iptables.Edit{
+func admission(admin string, addrs []netip.Addr) kernel.IPTablesEdit {
+	return kernel.IPTablesEdit{
 		Chains: []string{forwardChain, admin},
 		Common: []string{
 			`-I FORWARD -m comment --comment "CNI firewall plugin rules" -j ` + forwardChain,
@@ -40,10 +40,10 @@ func admitting(addrs []netip.Addr) (rules []string) {
 }
 
 // admitted is what lets addresses through, for removal. Chains and jumps stay, as the reference plugin leaves them.
-func admitted(addr func(netip.Addr) bool) iptables.Removal {
-	return iptables.Removal{In: forwardChain, Match: func(r iptables.Rule) bool {
-		replies := iptables.Rule{Chain: forwardChain, Target: "ACCEPT", Dest: r.Dest, Others: 1}
-		all := iptables.Rule{Chain: forwardChain, Target: "ACCEPT", Source: r.Source}
+func admitted(addr func(netip.Addr) bool) kernel.IPTablesRemoval {
+	return kernel.IPTablesRemoval{In: forwardChain, Match: func(r kernel.IPTablesRule) bool {
+		replies := kernel.IPTablesRule{Chain: forwardChain, Target: "ACCEPT", Dest: r.Dest, Others: 1}
+		all := kernel.IPTablesRule{Chain: forwardChain, Target: "ACCEPT", Source: r.Source}
 		return r == replies && addr(r.Dest) || r == all && addr(r.Source)
 	}}
 }
@@ -61,17 +61,17 @@ const isolationComment = ` -m comment --comment "CNI firewall plugin rules (ingr
 
 // isolation is what a policy demands of a bridge. All containers on it share the rules, and none of them is taken back as
 // long as others have a policy. What another policy has left goes.
-func isolation(bridge string, p ingressPolicy) iptables.Edit {
+func isolation(bridge string, p ingressPolicy) kernel.IPTablesEdit {
 	const both = isolationComment + string(policySameBridge+"|"+policyIsolated) + `)" -j `
 	one := isolationComment + string(p) + `)" -j `
-	br := iptables.Quote(bridge)
-	e := iptables.Edit{
+	br := kernel.QuoteIPTables(bridge)
+	e := kernel.IPTablesEdit{
 		Chains: []string{stage1, stage2},
 		Common: []string{
 			"-I FORWARD" + both + stage1, // before forwardChain
 			"-I " + stage1 + " -i " + br + " ! -o " + br + one + stage2,
 		},
-		Drop: func(r iptables.Rule) bool { return r.Chain == stage1 && r.In == bridge && ofIsolation(r) },
+		Drop: func(r kernel.IPTablesRule) bool { return r.Chain == stage1 && r.In == bridge && ofIsolation(r) },
 	}
 	if p == policyIsolated {
 		e.Common = append(e.Common, "-I "+stage1+" -i "+br+" -o "+br+one+"DROP")
@@ -84,17 +84,17 @@ func isolation(bridge string, p ingressPolicy) iptables.Edit {
 	return e
 }
 
-func ofIsolation(r iptables.Rule) bool { return r.Target == stage2 || r.Target == "DROP" }
+func ofIsolation(r kernel.IPTablesRule) bool { return r.Target == stage2 || r.Target == "DROP" }
 
 // isolated is what the policies demand of a bridge, for removal with its last user, in this order. With the last bridge go
 // the chains.
-func isolated(bridge string) []iptables.Removal {
-	plain := func(r iptables.Rule) bool {
+func isolated(bridge string) []kernel.IPTablesRemoval {
+	plain := func(r kernel.IPTablesRule) bool {
 		return r.Target == "RETURN" && r.In == "" && r.Out == "" && r.Others == 0 && !r.Source.IsValid() && !r.Dest.IsValid()
 	}
-	return []iptables.Removal{
-		{In: stage1, Match: func(r iptables.Rule) bool { return r.In == bridge && ofIsolation(r) }},
-		{In: stage2, Match: func(r iptables.Rule) bool { return r.Out == bridge && ofIsolation(r) }},
-		{In: "FORWARD", Target: stage1, Also: []string{stage2}, Unless: func(r iptables.Rule) bool { return !plain(r) }},
+	return []kernel.IPTablesRemoval{
+		{In: stage1, Match: func(r kernel.IPTablesRule) bool { return r.In == bridge && ofIsolation(r) }},
+		{In: stage2, Match: func(r kernel.IPTablesRule) bool { return r.Out == bridge && ofIsolation(r) }},
+		{In: "FORWARD", Target: stage1, Also: []string{stage2}, Unless: func(r kernel.IPTablesRule) bool { return !plain(r) }},
 	}
 }

@@ -6,12 +6,11 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/chained"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/nft"
 )
 
 // isolationOf finds what the previous result says the container to be behind: a bridge, or else the host's end of its link,
 // as that of ptp. What a bridge forwards itself the host's rules do not see, so that isolated its port is closed.
-func (c *Config) isolationOf(s *chained.Session) (i nft.Isolation, err error) {
+func (c *Config) isolationOf(s *chained.Session) (i kernel.Isolation, err error) {
 	i.Inside = c.IngressPolicy == policyIsolated
 	links, err := c.hostLinks(s)
 	if err != nil {

@@ -7,16 +7,14 @@ import (
 	"slices"
 
 	"github.com/tenon-cni/tenon/internal/chained"
-	"github.com/tenon-cni/tenon/internal/iptables"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/nft"
 )
 
 // Remove removes what there is of attachments that are gone, in iptables and firewalld first: the entries say whose that is,
 // so that they are needed until it is gone. What the reference plugin has made for addresses goes as far as the previous
 // result tells of them.
 func (c *Config) Remove(ctx context.Context, s *chained.Session, gone chained.Gone) error {
-	held, err := s.Host.Rules.Owned(nft.Filtering)
+	held, err := s.Host.Rules.Owned(kernel.Filtering)
 	if err != nil {
 		return err
 	}
@@ -40,10 +38,7 @@ func (c *Config) Remove(ctx context.Context, s *chained.Session, gone chained.Go
 	if err := errors.Join(r.addresses(ctx, addrs), r.interfaces(ifaces)); err != nil {
 		return err
 	}
-	for _, ruleSet := range []*kernel.RuleSet{nft.Filtering, nft.PortIsolation} {
-		_, failed := s.Host.Rules.Remove(ruleSet, gone.Tag)
-		err = errors.Join(err, kernel.UnlessNoNFT(failed))
-	}
+	err = s.Host.Rules.Release(gone.Tag, kernel.Filtering, kernel.PortIsolation)
 	if !r.shared {
 		return err
 	}
@@ -86,7 +81,7 @@ func (r *remover) interfaces(ifaces []string) error {
 		}
 		for _, what := range isolated(iface) {
 			if match := what.Match; match != nil {
-				what.Match = func(rule iptables.Rule) bool { return match(rule) && !taken() }
+				what.Match = func(rule kernel.IPTablesRule) bool { return match(rule) && !taken() }
 			}
 			errs = append(errs, r.iptables(what))
 		}
@@ -94,14 +89,14 @@ func (r *remover) interfaces(ifaces []string) error {
 	return errors.Join(errs...)
 }
 
-func (r *remover) iptables(what iptables.Removal) error {
+func (r *remover) iptables(what kernel.IPTablesRemoval) error {
 	return kernel.UnlessNoNFT(r.Host.Rules.RemoveIPTables(kernel.IPTables{Table: "filter", Removal: what, Legacy: true}))
 }
 
 // taken reports whether somebody who is not gone has an entry. It is asked with the lock of the namespace held, so that
 // nobody who comes at the same time is overlooked. What cannot be told is taken.
 func (r *remover) taken(is func(kernel.Held) bool) bool {
-	held, err := r.Host.Rules.Owned(nft.Filtering)
+	held, err := r.Host.Rules.Owned(kernel.Filtering)
 	yes := err != nil || slices.ContainsFunc(held, func(h kernel.Held) bool { return !r.gone.Tag(h.Comment) && is(h) })
 	r.shared = r.shared || yes
 	return yes

@@ -7,7 +7,7 @@ import (
 
 	"github.com/tenon-cni/tenon/internal/chained"
 	"github.com/tenon-cni/tenon/internal/firewalld"
-	"github.com/tenon-cni/tenon/internal/iptables"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/session"
 )
 
@@ -35,7 +35,7 @@ func (c *Config) Restore(ctx context.Context, s *chained.Session, step session.S
 			return errors.Join(errs...)
 		})
 	case backendIPTables:
-		err = c.eachEdit(s, addrs, func(t iptables.Table, e iptables.Edit) error {
+		err = c.eachEdit(s, addrs, func(t kernel.IPTablesTable, e kernel.IPTablesEdit) error {
 			if missing := check(s, t, e); missing != nil {
 				restored = append(restored, missing.Error())
 			}

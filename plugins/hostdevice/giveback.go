@@ -215,7 +215,7 @@ func (c *Config) aliased(memory *memory, l kernel.Link) (*loan, error) {
 		return nil, fmt.Errorf("interface %s: its alias is not the name that it had in the host: %w", l.Name, err)
 	}
 	x := aliasLoan(l)
-	x.Ref = memory.Sandbox.NS.Ref()
+	x.NamespaceRef = memory.Sandbox.NS.Ref()
 	return x, nil
 }
 

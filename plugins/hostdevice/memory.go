@@ -13,12 +13,11 @@ import (
 	"github.com/tenon-cni/tenon/internal/boot"
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/ledger"
-	"github.com/tenon-cni/tenon/internal/netns"
 )
 
 // loan is what is remembered of a device as long as a container has it.
 type loan struct {
-	netns.Ref // where it was moved to
+	kernel.NamespaceRef // where it was moved to
 
 	// The attachment that has the device. Its network is left out, because the administrator may rename it.
 	Container string `json:"containerID,omitempty"`
@@ -117,7 +116,7 @@ func (m *memory) lend(l kernel.Link) (kernel.Link, error) {
 		return l, err
 	}
 	x := &loan{
-		Ref: m.Sandbox.NS.Ref(), Container: m.ContainerID, IfName: m.IfName, Name: l.Name, Alias: l.Alias, HostIndex: l.Index, Up: l.Up, MTU: l.MTU, MAC: l.MAC.String(),
+		NamespaceRef: m.Sandbox.NS.Ref(), Container: m.ContainerID, IfName: m.IfName, Name: l.Name, Alias: l.Alias, HostIndex: l.Index, Up: l.Up, MTU: l.MTU, MAC: l.MAC.String(),
 		Addresses: addresses, Kind: l.Kind, Device: l.Device, PermMAC: l.PermMAC.String(), Index: l.Index,
 	}
 	if err := m.remember(x); err != nil {
@@ -152,7 +151,7 @@ func (m *memory) has(owner string) bool {
 
 // enter opens the namespace of a loan, nil if it is gone. Where its path is, the caller may know better.
 func (m *memory) enter(x *loan) (*kernel.Space, error) {
-	ns, err := x.Ref.Open()
+	ns, err := x.NamespaceRef.Open()
 	if err == nil {
 		space, err := m.Tx.Open(ns)
 		if err != nil {

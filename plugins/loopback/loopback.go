@@ -8,7 +8,6 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/netns"
 	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/plugin"
 )
@@ -101,7 +100,7 @@ func enter(ctx context.Context, call *plugin.Call, fn func(*kernel.Space, kernel
 
 // inside calls fn with the lo of a namespace, which it closes, and rolls back what fn changed if it fails.
 func inside(
-	ctx context.Context, call *plugin.Call, ns *netns.NS, fn func(*kernel.Space, kernel.Link) error,
+	ctx context.Context, call *plugin.Call, ns *kernel.Namespace, fn func(*kernel.Space, kernel.Link) error,
 ) error {
 	defer ns.Close()
 	tx := session.Begin(ctx, call)

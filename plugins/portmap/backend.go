@@ -10,10 +10,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/chained"
-	"github.com/tenon-cni/tenon/internal/iptables"
-	"github.com/tenon-cni/tenon/internal/iptables/hostnat"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/nft"
 	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/plugin"
 )
@@ -41,7 +38,7 @@ func (c *Config) backendOf(s *chained.Session) (Backend, error) {
 
 // inPlace returns the backend that forwards for the attachment, "" if none does.
 func (c *Config) inPlace(s *chained.Session) (Backend, error) {
-	entries, err := nft.Publish(s.Tag, nft.Publication{Mappings: c.maps, Shares: s.SameContainer})
+	entries, err := kernel.Publish(s.Tag, kernel.Publication{Mappings: c.maps, Shares: s.SameContainer})
 	if err != nil || len(entries) == 0 {
 		return "", err
 	}
@@ -77,7 +74,7 @@ func (c *Config) choose(s *chained.Session) (kernel.NATChoice, error) {
 		s.LogNAT("backend", choice)
 		return choice, nil
 	}
-	return s.ChooseNAT("backend", nft.Publishing, c.queries(s)...)
+	return s.ChooseNAT("backend", kernel.Publishing, c.queries(s)...)
 }
 
 // Move forwards the ports by iptables if the host asks for that by now. CHECK accepts either.
@@ -117,21 +114,21 @@ func (c *Config) Advise(ctx context.Context, call *plugin.Call) ([]string, error
 	if reason := ofNerdctl(c, call.Env, networkDir); reason != "" {
 		return []string{"uses iptables: " + reason}, nil
 	}
-	all := hostnat.Traffic{FromHost: true, IsLocal: func(netip.Addr) bool { return true }}
+	all := kernel.NATTraffic{FromHost: true, IsLocal: func(netip.Addr) bool { return true }}
 	for _, p := range []byte{unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_SCTP} {
-		all.Ports = append(all.Ports, hostnat.Port{Protocol: p, PortRange: hostnat.PortRange{First: 1, Last: maxPort}})
+		all.Ports = append(all.Ports, kernel.PortOf(kernel.PortMapping{Protocol: p, First: 1, Last: maxPort}))
 	}
 	var list []kernel.NATQuery
-	for _, f := range []iptables.Family{iptables.IPv4, iptables.IPv6} {
+	for _, f := range []kernel.Family{kernel.IPv4, kernel.IPv6} {
 		list = append(list, forPublished(f, all)...)
 	}
-	return session.AdviseNAT(ctx, nft.Publishing, list...)
+	return session.AdviseNAT(ctx, kernel.Publishing, list...)
 }
 
 // forPublished are the queries for the packets to published ports.
-func forPublished(f iptables.Family, t hostnat.Traffic) (list []kernel.NATQuery) {
+func forPublished(f kernel.Family, t kernel.NATTraffic) (list []kernel.NATQuery) {
 	for _, base := range []string{"PREROUTING", "OUTPUT"} {
-		list = append(list, kernel.NATQuery{Family: f, Query: hostnat.Query{Base: base, Traffic: t, Until: hostPorts}})
+		list = append(list, kernel.NATQuery{Family: f, NATPath: kernel.NATPath{Base: base, Traffic: t, Until: hostPorts}})
 	}
 	return list
 }
@@ -143,13 +140,11 @@ func (c *Config) queries(s *chained.Session) (list []kernel.NATQuery) {
 		local, err := s.Host.Addrs.IsLocal(a)
 		return local || err != nil
 	}
-	for _, f := range []iptables.Family{iptables.IPv4, iptables.IPv6} {
-		published := hostnat.Traffic{IsLocal: isLocal, FromHost: true}
+	for _, f := range []kernel.Family{kernel.IPv4, kernel.IPv6} {
+		published := kernel.NATTraffic{IsLocal: isLocal, FromHost: true}
 		for _, m := range c.maps {
 			if familyOf(m.To.Addr()) == f {
-				published.Ports = append(published.Ports, hostnat.Port{
-					Protocol: m.Protocol, Host: m.Host, PortRange: hostnat.PortRange{First: m.First, Last: m.Last},
-				})
+				published.Ports = append(published.Ports, kernel.PortOf(m))
 			}
 		}
 		if len(published.Ports) == 0 {
@@ -160,9 +155,9 @@ func (c *Config) queries(s *chained.Session) (list []kernel.NATQuery) {
 			if familyOf(h.To) != f {
 				continue
 			}
-			list = append(list, kernel.NATQuery{Family: f, Query: hostnat.Query{
+			list = append(list, kernel.NATQuery{Family: f, NATPath: kernel.NATPath{
 				Base: "POSTROUTING", Until: masqMark, Inserted: true,
-				Traffic: hostnat.Traffic{
+				Traffic: kernel.NATTraffic{
 					From: []netip.Prefix{h.From}, To: []netip.Prefix{netip.PrefixFrom(h.To, h.To.BitLen())}, FromHost: true,
 				},
 			}})
@@ -185,20 +180,20 @@ func (c *Config) moved(s *chained.Session, backend Backend) error {
 // releaseOthers removes the entries of the attachment that forward. The guard of the loopback
 // addresses stays.
 func releaseOthers(s *chained.Session) error {
-	held, err := s.Host.Rules.Owned(nft.Publishing)
+	held, err := s.Host.Rules.Owned(kernel.Publishing)
 	if err != nil {
 		return err
 	}
-	forwards := func(h kernel.Held) bool { _, ok := nft.Published(h); return ok && h.Comment == s.Tag }
+	forwards := func(h kernel.Held) bool { _, ok := kernel.Published(h); return ok && h.Comment == s.Tag }
 	if !slices.ContainsFunc(held, forwards) {
 		return nil
 	}
-	_, err = s.Host.Rules.Remove(nft.Publishing, func(tag string) bool { return tag == s.Tag })
+	_, err = s.Host.Rules.Remove(kernel.Publishing, func(tag string) bool { return tag == s.Tag })
 	return err
 }
 
 // removeChains removes what iptables has of attachments.
-func removeChains(s *chained.Session, removals []iptables.Removal) error {
+func removeChains(s *chained.Session, removals []kernel.IPTablesRemoval) error {
 	var errs []error
 	for _, r := range removals {
 		errs = append(errs, kernel.UnlessNoNFT(s.Host.Rules.RemoveIPTables(kernel.IPTables{Table: "nat", Removal: r})))

@@ -8,21 +8,19 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/chained"
-	"github.com/tenon-cni/tenon/internal/iptables"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/nft"
 	"github.com/tenon-cni/tenon/internal/session"
 )
 
-func natTable(a netip.Prefix) iptables.Table {
-	return iptables.Table{Family: familyOf(a.Addr()), Name: "nat"}
+func natTable(a netip.Prefix) kernel.IPTablesTable {
+	return kernel.IPTablesTable{Family: familyOf(a.Addr()), Name: "nat"}
 }
 
 func (c *Config) ipTables(container string) ipTables {
 	return ipTables{
 		network: c.Name, container: container, forwards: c.forwards,
 		snat: c.snat(), masqAll: c.MasqAll, markBit: c.markBit(), markChain: c.ExternalSetMarkChain,
-		conditions: [2][]string{iptables.IPv4: c.ConditionsV4, iptables.IPv6: c.ConditionsV6},
+		conditions: [2][]string{kernel.IPv4: c.ConditionsV4, kernel.IPv6: c.ConditionsV6},
 	}
 }
 
@@ -51,13 +49,13 @@ func (c *Config) applyIPTables(s *chained.Session) error {
 
 // refusePublished refuses ports that the backend nftables has given to another container that exists.
 func (c *Config) refusePublished(s *chained.Session) error {
-	held, err := s.Host.Rules.Held(nft.Publishing)
+	held, err := s.Host.Rules.Held(kernel.Publishing)
 	if err != nil {
 		return kernel.UnlessNoNFT(err)
 	}
 	var free []string // holders that no longer exist
 	for _, h := range held {
-		theirs, ok := nft.Published(h)
+		theirs, ok := kernel.Published(h)
 		if !ok || s.SameContainer(h.Comment) || slices.Contains(free, h.Comment) {
 			continue
 		}
@@ -65,7 +63,7 @@ func (c *Config) refusePublished(s *chained.Session) error {
 		if i < 0 {
 			continue
 		}
-		ruleSets := []*kernel.RuleSet{nft.Publishing}
+		ruleSets := []*kernel.RuleSet{kernel.Publishing}
 		if gone, err := s.TakeOver(ruleSets, h.Comment, theirs.To.Addr()); !gone {
 			return errors.Join(chained.Taken(c.maps[i].String(), h.Comment), err)
 		}
@@ -109,7 +107,7 @@ func (c *Config) verifyIPTables(s *chained.Session) error {
 	t := c.ipTables(s.ContainerID)
 	for _, a := range c.addrs {
 		err := s.Host.Rules.CheckIPTables(natTable(a), t.rules(a))
-		if errors.Is(err, iptables.ErrMissing) {
+		if errors.Is(err, kernel.ErrNoIPTablesRule) {
 			return cni.Errorf(cni.CodeInternal, "missing hostport rules in %q chain: %w", ownChain(s.Name, s.ContainerID), err)
 		}
 		if err != nil {
@@ -121,7 +119,7 @@ func (c *Config) verifyIPTables(s *chained.Session) error {
 
 // removeIPTables removes what the backend iptables has made, here or in the upstream plugin.
 func (c *Config) removeIPTables(s *chained.Session, gone chained.Gone) error {
-	var removals []iptables.Removal
+	var removals []kernel.IPTablesRemoval
 	if gone.All() {
 		var valid []string
 		for _, a := range gone.Valid {

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/nft"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/plugin"
 )
 
@@ -49,7 +49,7 @@ type Config struct {
 	// Derived from the call by [Config.prepare].
 	forwards []forward
 	addrs    []netip.Prefix // of the container
-	maps     []nft.Mapping
+	maps     []kernel.PortMapping
 	chosen   Backend // where the configuration demands none; "" as long as that is not known
 }
 
@@ -158,11 +158,11 @@ func (c *Config) validate() error {
 }
 
 // conditions are those of nftables.
-func (c *Config) conditions() (when4, when6 nft.Condition, err error) {
-	if when4, err = nft.ParseCondition(nft.IPv4, c.ConditionsV4); err != nil {
+func (c *Config) conditions() (when4, when6 kernel.PortCondition, err error) {
+	if when4, err = kernel.ParsePortCondition(kernel.IPv4, c.ConditionsV4); err != nil {
 		return when4, when6, unsupported("conditionsV4", err)
 	}
-	if when6, err = nft.ParseCondition(nft.IPv6, c.ConditionsV6); err != nil {
+	if when6, err = kernel.ParsePortCondition(kernel.IPv6, c.ConditionsV6); err != nil {
 		return when4, when6, unsupported("conditionsV6", err)
 	}
 	return when4, when6, nil
@@ -234,14 +234,14 @@ func protocol(name string) byte {
 }
 
 // mappings are the forwards to the addresses of a container.
-func mappings(forwards []forward, addrs []netip.Prefix) ([]nft.Mapping, error) {
-	var list []nft.Mapping
+func mappings(forwards []forward, addrs []netip.Prefix) ([]kernel.PortMapping, error) {
+	var list []kernel.PortMapping
 	for _, a := range addrs {
 		for _, f := range forwards {
 			if !f.to(familyOf(a.Addr())) {
 				continue
 			}
-			m := nft.Mapping{
+			m := kernel.PortMapping{
 				Protocol: protocol(f.protocol), Host: f.hostIP, First: f.hostPort, Last: f.last(f.hostPort),
 				To: netip.AddrPortFrom(a.Addr(), f.containerPort),
 			}
@@ -251,7 +251,7 @@ func mappings(forwards []forward, addrs []netip.Prefix) ([]nft.Mapping, error) {
 			list = append(list, m)
 		}
 	}
-	list, err := nft.Distinct(list)
+	list, err := kernel.DistinctMappings(list)
 	if err != nil {
 		return nil, cni.Errorf(cni.CodeInvalidConfig, "port mappings: %w", err)
 	}
@@ -259,7 +259,7 @@ func mappings(forwards []forward, addrs []netip.Prefix) ([]nft.Mapping, error) {
 }
 
 // hairpins say who sees the container's answers come from elsewhere than from where it has asked.
-func (c *Config) hairpins() (list []nft.Hairpin) {
+func (c *Config) hairpins() (list []kernel.Hairpin) {
 	if !c.snat() {
 		return nil
 	}
@@ -272,7 +272,7 @@ func (c *Config) hairpins() (list []nft.Hairpin) {
 			from = append(from, loopback)
 		}
 		for _, n := range from {
-			list = append(list, nft.Hairpin{To: a.Addr(), From: n})
+			list = append(list, kernel.Hairpin{To: a.Addr(), From: n})
 		}
 	}
 	return list

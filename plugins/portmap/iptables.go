@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tenon-cni/tenon/internal/iptables"
+	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
 // The backend iptables makes the rules of the reference plugin, to the letter, so that either can check and remove what the
@@ -45,15 +45,15 @@ type forward struct {
 }
 
 // to reports whether a family has the forward.
-func (f forward) to(family iptables.Family) bool {
+func (f forward) to(family kernel.Family) bool {
 	return !f.hostIP.IsValid() || familyOf(f.hostIP) == family
 }
 
-func familyOf(a netip.Addr) iptables.Family {
+func familyOf(a netip.Addr) kernel.Family {
 	if a.Is4() {
-		return iptables.IPv4
+		return kernel.IPv4
 	}
-	return iptables.IPv6
+	return kernel.IPv6
 }
 
 // last is the last port of a range that begins with first.
@@ -90,9 +90,9 @@ type ipTables struct {
 }
 
 // edit is what makes the rules for one address of the container, given with its prefix length.
-func (t ipTables) edit(address netip.Prefix) iptables.Edit {
+func (t ipTables) edit(address netip.Prefix) kernel.IPTablesEdit {
 	chain := ownChain(t.network, t.container)
-	e := iptables.Edit{
+	e := kernel.IPTablesEdit{
 		Chains: []string{hostPorts},
 		Common: []string{
 			"-A PREROUTING -m addrtype --dst-type LOCAL -j " + hostPorts,
@@ -128,7 +128,7 @@ func (t ipTables) rules(address netip.Prefix) []string {
 
 // entries are the rules that lead to the container's chain. All ports of a protocol are in each family, also those whose
 // hostIP is of the other.
-func (t ipTables) entries(family iptables.Family) (rules []string) {
+func (t ipTables) entries(family kernel.Family) (rules []string) {
 	ports := map[string][]string{}
 	var protocols []string
 	for _, f := range t.forwards {
@@ -140,11 +140,11 @@ func (t ipTables) entries(family iptables.Family) (rules []string) {
 	slices.Sort(protocols)
 	var conditions string
 	for _, word := range t.conditions[family] {
-		conditions += " " + iptables.Quote(word)
+		conditions += " " + kernel.QuoteIPTables(word)
 	}
 	for _, p := range protocols {
 		for _, group := range grouped(ports[p]) {
-			rules = append(rules, "-A "+hostPorts+" -p "+p+" -m comment --comment "+iptables.Quote(entryComment(t.network, t.container))+
+			rules = append(rules, "-A "+hostPorts+" -p "+p+" -m comment --comment "+kernel.QuoteIPTables(entryComment(t.network, t.container))+
 				" -m multiport --dports "+strings.Join(group, ",")+conditions+" -j "+ownChain(t.network, t.container))
 		}
 	}
@@ -200,16 +200,16 @@ func commentSuffix(container string) string { return " id: " + strconv.Quote(con
 // entryComment names the attachment. A long one is cut.
 func entryComment(network, container string) string {
 	c := commentPrefix(network) + strconv.Quote(container)
-	if len(c) > iptables.MaxComment {
+	if len(c) > kernel.MaxIPTablesComment {
 		const dots = "..."
-		return c[:iptables.MaxComment-len(dots)] + dots
+		return c[:kernel.MaxIPTablesComment-len(dots)] + dots
 	}
 	return c
 }
 
 // leftovers is what there can be of a container's attachments to a network.
-func leftovers(network, container string) []iptables.Removal {
-	return []iptables.Removal{
+func leftovers(network, container string) []kernel.IPTablesRemoval {
+	return []kernel.IPTablesRemoval{
 		{In: hostPorts, Target: ownChain(network, container)},
 		{In: oldHostPorts, Target: oldOwnChain(network, container)},
 	}
@@ -217,12 +217,12 @@ func leftovers(network, container string) []iptables.Removal {
 
 // leftoversBut is what there can be of a network's attachments, but for those of these containers. A chain's name does not
 // tell the network; the comments of the rules that lead to it do.
-func leftoversBut(network string, containers []string) iptables.Removal {
+func leftoversBut(network string, containers []string) kernel.IPTablesRemoval {
 	valid := map[string]bool{}
 	for _, c := range containers {
 		valid[ownChain(network, c)] = true
 	}
-	return iptables.Removal{In: hostPorts, Match: func(r iptables.Rule) bool {
+	return kernel.IPTablesRemoval{In: hostPorts, Match: func(r kernel.IPTablesRule) bool {
 		return strings.HasPrefix(r.Comment, commentPrefix(network)) && strings.HasPrefix(r.Target, "CNI-DN-") && !valid[r.Target]
 	}}
 }

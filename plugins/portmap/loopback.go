@@ -7,7 +7,6 @@ import (
 
 	"github.com/tenon-cni/tenon/internal/chained"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/nft"
 )
 
 // openLoopback lets connections to 127.0.0.1 reach the container, where one of the mappings is for that address: packets
@@ -30,7 +29,9 @@ func (c *Config) openLoopback(s *chained.Session) error {
 
 // fromLoopback returns the address of the container if connections to 127.0.0.1 reach it.
 func (c *Config) fromLoopback() (to netip.Addr, ok bool) {
-	i := slices.IndexFunc(c.maps, func(m nft.Mapping) bool { return m.To.Addr().Is4() && (!m.Host.IsValid() || m.Host.IsLoopback()) })
+	i := slices.IndexFunc(c.maps, func(m kernel.PortMapping) bool {
+		return m.To.Addr().Is4() && (!m.Host.IsValid() || m.Host.IsLoopback())
+	})
 	if i < 0 || !c.snat() {
 		return netip.Addr{}, false
 	}
@@ -43,8 +44,8 @@ func (c *Config) loopbackGuard(s *chained.Session) ([]kernel.Element, error) {
 	if _, ok := c.fromLoopback(); !ok {
 		return nil, nil
 	}
-	if err := s.Usable(nft.Publishing); err != nil {
+	if err := s.Usable(kernel.Publishing); err != nil {
 		return nil, kernel.UnlessNoNFT(err)
 	}
-	return []kernel.Element{nft.Publisher(s.Tag)}, nil
+	return []kernel.Element{kernel.Publisher(s.Tag)}, nil
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/tenon-cni/tenon/internal/chained"
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/kernel/probe"
-	"github.com/tenon-cni/tenon/internal/nft"
 	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/plugin"
 )
@@ -24,8 +23,8 @@ var Plugin = chained.Define(plugin.Info{
 	Doc:          doc,
 }, chained.Traits{
 	NoPrev:   chained.NoPrev{Check: "Required prevResult missing"},
-	RuleSets: []*kernel.RuleSet{nft.Publishing},
-	Holds:    nft.Publisher,
+	RuleSets: []*kernel.RuleSet{kernel.Publishing},
+	Holds:    kernel.Publisher,
 }, func() chained.Decorator { return new(Config) })
 
 // Validate refuses what cannot be forwarded before anything is done. ADD says so in the words of the upstream plugin.
@@ -66,11 +65,11 @@ func (c *Config) Rules(s *chained.Session) ([]kernel.Element, error) {
 	if backend == iptablesBackend {
 		return c.loopbackGuard(s)
 	}
-	p := nft.Publication{Mappings: c.maps, Hairpins: c.hairpins(), Shares: s.SameContainer}
+	p := kernel.Publication{Mappings: c.maps, Hairpins: c.hairpins(), Shares: s.SameContainer}
 	if p.When4, p.When6, err = c.conditions(); err != nil {
 		return nil, err
 	}
-	return nft.Publish(s.Tag, p)
+	return kernel.Publish(s.Tag, p)
 }
 
 // Apply makes what is not in the nftables ruleset. The result is the one before.
@@ -125,9 +124,9 @@ func (c *Config) VerifyReference(_ context.Context, s *chained.Session) error {
 
 // Released forgets the flows to the container of the mappings that are gone.
 func (c *Config) Released(_ context.Context, s *chained.Session, held []kernel.Held) error {
-	var gone []nft.Mapping
+	var gone []kernel.PortMapping
 	for _, h := range held {
-		if m, ok := nft.Published(h); ok {
+		if m, ok := kernel.Published(h); ok {
 			gone = append(gone, m)
 		}
 	}
@@ -145,12 +144,12 @@ func (c *Config) Status(ctx context.Context, _ *plugin.Call) error {
 	case iptablesBackend:
 		return iptablesAvailable(cni.CodeNotAvailable)
 	case autoBackend:
-		return session.NATStatus(ctx, nft.Publishing)
+		return session.NATStatus(ctx, kernel.Publishing)
 	}
 	if err := session.Lacking(probe.NFT); err != nil {
 		return err
 	}
-	if err := kernel.Buildable(ctx, nft.Publishing); err != nil {
+	if err := kernel.Buildable(ctx, kernel.Publishing); err != nil {
 		return cni.Errorf(cni.CodeNotAvailable, "%w", err).
 			WithDetails("install a kernel built with CONFIG_NFT_NAT, CONFIG_NFT_MASQ, CONFIG_NFT_FIB_INET, " +
 				"CONFIG_NF_CONNTRACK and CONFIG_NF_CONNTRACK_LABELS")

@@ -8,15 +8,12 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/chained"
-	"github.com/tenon-cni/tenon/internal/iptables"
-	"github.com/tenon-cni/tenon/internal/iptables/hostnat"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/nft"
 	"github.com/tenon-cni/tenon/internal/session"
 )
 
 // The tables of the reference plugin's backend nftables, where each rule names its container, but not the network.
-var referenceTables = []kernel.Table{{Family: nft.IPv4, Name: "cni_hostport"}, {Family: nft.IPv6, Name: "cni_hostport"}}
+var referenceTables = []kernel.Table{{Family: kernel.TableIPv4, Name: "cni_hostport"}, {Family: kernel.TableIPv6, Name: "cni_hostport"}}
 
 const referenceMappings = "hostports"
 
@@ -64,11 +61,11 @@ func (c *Config) refuseReference(s *chained.Session) error {
 		if err != nil {
 			return err
 		}
-		if err := c.refuseIPTables(s, iptables.Family(i)); err != nil {
+		if err := c.refuseIPTables(s, kernel.Family(i)); err != nil {
 			return err
 		}
 		for _, r := range rules {
-			theirs := nft.Mapping{Protocol: r.Protocol, Host: r.Dest, First: r.Port, Last: r.Port, To: netip.AddrPortFrom(families[i], 0)}
+			theirs := kernel.PortMapping{Protocol: r.Protocol, Host: r.Dest, First: r.Port, Last: r.Port, To: netip.AddrPortFrom(families[i], 0)}
 			if r.Port == 0 || slices.Contains(free, r.Comment) {
 				continue
 			}
@@ -126,7 +123,7 @@ func referenceRules(s *chained.Session, t kernel.Table) (all []foreign, err erro
 
 // refuseIPTables refuses ports that chains of iptables of other containers lead on, in either variant. Chains of containers
 // that no longer exist are removed.
-func (c *Config) refuseIPTables(s *chained.Session, f iptables.Family) error {
+func (c *Config) refuseIPTables(s *chained.Session, f kernel.Family) error {
 	tables, err := s.Host.Rules.NATTables(f)
 	if err != nil {
 		return err
@@ -144,8 +141,8 @@ func (c *Config) refuseIPTables(s *chained.Session, f iptables.Family) error {
 		if err != nil {
 			return err
 		}
-		i := slices.IndexFunc(c.maps, func(m nft.Mapping) bool {
-			return familyOf(m.To.Addr()) == f && slices.ContainsFunc(rules, func(r hostnat.Rule) bool { return leadsOn(r, m) })
+		i := slices.IndexFunc(c.maps, func(m kernel.PortMapping) bool {
+			return familyOf(m.To.Addr()) == f && slices.ContainsFunc(rules, func(r kernel.NATRule) bool { return leadsOn(r, m) })
 		})
 		if i < 0 {
 			continue
@@ -158,7 +155,7 @@ func (c *Config) refuseIPTables(s *chained.Session, f iptables.Family) error {
 }
 
 // takeOverChain removes the chain that an entry leads to if its container no longer exists, and reports whether it did.
-func takeOverChain(s *chained.Session, f iptables.Family, e hostnat.Rule) (bool, error) {
+func takeOverChain(s *chained.Session, f kernel.Family, e kernel.NATRule) (bool, error) {
 	rules, err := s.Host.Rules.Of(kernel.Table{Family: referenceTables[f].Family, Name: "nat"}, e.Chain)
 	for _, r := range rules {
 		if !r.DNAT.IsValid() {
@@ -169,7 +166,7 @@ func takeOverChain(s *chained.Session, f iptables.Family, e hostnat.Rule) (bool,
 			Rule: r,
 			of:   func(a cni.Attachment) bool { return ownChain(a.Network, a.Container) == e.Chain },
 			remove: func() error {
-				return s.Host.Rules.RemoveIPTables(kernel.IPTables{Table: "nat", Removal: iptables.Removal{In: hostPorts, Target: e.Chain}})
+				return s.Host.Rules.RemoveIPTables(kernel.IPTables{Table: "nat", Removal: kernel.IPTablesRemoval{In: hostPorts, Target: e.Chain}})
 			},
 		}
 		return chain.takeOver(s)
@@ -178,7 +175,6 @@ func takeOverChain(s *chained.Session, f iptables.Family, e hostnat.Rule) (bool,
 }
 
 // leadsOn reports whether a rule of a container's chain takes packets that a mapping is about.
-func leadsOn(r hostnat.Rule, m nft.Mapping) bool {
-	p := hostnat.Port{Protocol: m.Protocol, Host: m.Host, PortRange: hostnat.PortRange{First: m.First, Last: m.Last}}
-	return r.Target == "DNAT" && r.Covers(p, func(netip.Addr) bool { return true })
+func leadsOn(r kernel.NATRule, m kernel.PortMapping) bool {
+	return r.Target == "DNAT" && r.Covers(kernel.PortOf(m), func(netip.Addr) bool { return true })
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/tenon-cni/tenon/internal/attach"
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/kernel/probe"
-	"github.com/tenon-cni/tenon/internal/netlink/tun"
 	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/plugin"
 )
@@ -50,7 +49,7 @@ var Plugin = attach.Define(plugin.Info{
 	Capabilities: []string{"mac"},
 	Args:         []string{"MAC"},
 	Doc:          doc,
-	Helper:       tun.Main,
+	Helper:       kernel.MakeTap,
 }, attach.Traits{
 	Kind:  string(probe.Tun),
 	DNS:   attach.DNSOfConfiguration,
@@ -58,8 +57,8 @@ var Plugin = attach.Define(plugin.Info{
 }, func() attach.Maker { return new(Config) })
 
 // device is what the configuration says of the device to the kernel.
-func (c *Config) device(name string) tun.Tap {
-	return tun.Tap{
+func (c *Config) device(name string) kernel.TapDevice {
+	return kernel.TapDevice{
 		Name: name, MultiQueue: c.MultiQueue, Owner: c.Owner, Group: c.Group,
 		VNetHdr: c.Owner != nil && c.Group != nil, // as the reference plugin has it: who relies on it cannot ask for it
 	}
@@ -76,7 +75,7 @@ func (c *Config) Validate(call *plugin.Call) (err error) {
 			return invalid("%s: %d is not an ID", key, *id)
 		}
 	}
-	if c.SELinuxContext != "" && call.Linked && call.Command != cni.Check { // tun.CreateLabelled starts the executable again
+	if c.SELinuxContext != "" && call.Linked && call.Command != cni.Check { // its creation starts the executable again
 		return cni.Errorf(cni.CodeUnsupportedField, "selinuxContext: %s cannot be given by a tap that is linked into another program", c.SELinuxContext).
 			WithDetails("the executable of the plugin can: leave tap out of what is linked in, and install it")
 	}
@@ -104,8 +103,8 @@ func (c *Config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, er
 		return nil, err
 	}
 	link, err := s.Sandbox.Links.AddTap(kernel.Tap{
-		Tap: c.device(s.IfName), MAC: c.mac, MTU: c.MTU, Alias: s.Tag,
-		Context: c.SELinuxContext, Program: tun.Program{name, "helper"},
+		TapDevice: c.device(s.IfName), MAC: c.mac, MTU: c.MTU, Alias: s.Tag,
+		Context: c.SELinuxContext, Program: []string{name, "helper"},
 	})
 	if err != nil {
 		return nil, c.unsupported(s, err)
@@ -143,12 +142,12 @@ func (c *Config) findBridge(s *attach.Session) (kernel.Link, error) {
 func (c *Config) unsupported(s *attach.Session, err error) error {
 	label := c.SELinuxContext
 	switch {
-	case errors.Is(err, tun.ErrMissing):
+	case errors.Is(err, kernel.ErrNoTun):
 		return cni.Errorf(cni.CodeUnsupportedField, "type: %s is not supported here: %w", s.Type, err).WithDetails(probe.Tun.Help())
-	case errors.Is(err, tun.ErrNoSELinux):
+	case errors.Is(err, kernel.ErrNoSELinux):
 		return cni.Errorf(cni.CodeUnsupportedField, "selinuxContext: %s is not supported here: %w", label, err).
 			WithDetails(probe.SELinux.Help())
-	case errors.Is(err, tun.ErrContext):
+	case errors.Is(err, kernel.ErrContext):
 		return cni.Errorf(cni.CodeInvalidConfig, "selinuxContext: %w", err).
 			WithDetails("it has to be in the policy, this plugin allowed to change to it, and the plugin's executable an entry point to it")
 	}

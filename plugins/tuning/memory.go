@@ -13,7 +13,6 @@ import (
 	"github.com/tenon-cni/tenon/internal/chained"
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/ledger"
-	"github.com/tenon-cni/tenon/internal/netns"
 )
 
 // memory is what is known of the time before ADD. Of the attributes of an interface it is the reference plugin's, so that
@@ -28,13 +27,13 @@ type memory struct {
 type attachment struct {
 	Container string `json:"containerID"`
 	IfName    string `json:"ifName"`
-	netns.Ref
+	kernel.NamespaceRef
 	Sysctl []value `json:"sysctl,omitempty"` // in the order in which they were changed
 }
 
 // namespace opens the namespace that the attachment is in, nil if it is gone.
-func (a attachment) namespace() *netns.NS {
-	ns, err := a.Ref.Open()
+func (a attachment) namespace() *kernel.Namespace {
+	ns, err := a.NamespaceRef.Open()
 	if err != nil {
 		return nil
 	}
@@ -42,7 +41,7 @@ func (a attachment) namespace() *netns.NS {
 }
 
 // isIn reports whether ns is the namespace that the attachment is in.
-func (a attachment) isIn(ns *netns.NS) bool {
+func (a attachment) isIn(ns *kernel.Namespace) bool {
 	own := a.namespace()
 	if own == nil {
 		return false

@@ -10,7 +10,6 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/chained"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/netns"
 	"github.com/tenon-cni/tenon/internal/session"
 )
 
@@ -62,7 +61,7 @@ func collectOne(s *chained.Session, m memory, owner string) error {
 }
 
 // removeFrom is remove in a namespace that was remembered, nil if it is gone, which it closes.
-func (m memory) removeFrom(s *chained.Session, ns *netns.NS, a cni.Attachment) error {
+func (m memory) removeFrom(s *chained.Session, ns *kernel.Namespace, a cni.Attachment) error {
 	if ns == nil {
 		return m.remove(s.Tx, nil, a, s.Log)
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/sysctl"
 )
 
 // Sysctls is a JSON object of strings with all its members, those that are there twice among them, in their order.
@@ -60,7 +59,7 @@ func (s Sysctls) resolve(ifName string) (settings, error) {
 			return nil, cni.Errorf(cni.CodeInvalidConfig, "invalid net sysctl key: %q", path.Clean(strings.ReplaceAll(x.Key, ".", "/"))).
 				WithDetails("keys are names below net, such as net.ipv4.conf.IFNAME.arp_notify or net/ipv4/conf/IFNAME/arp_notify")
 		}
-		if sysctl.Global(file) {
+		if (kernel.Setting{Key: file}).Global() {
 			return nil, cni.Errorf(cni.CodeInvalidConfig, "invalid net sysctl key: %q", path.Clean(strings.ReplaceAll(x.Key, ".", "/"))).
 				WithDetails("it acts on the whole machine, not on the container")
 		}
@@ -85,7 +84,7 @@ func fileOf(key, ifName string) string {
 	if ifName != "" {
 		file = strings.Replace(file, "IFNAME", ifName, 1)
 	}
-	if _, err := sysctl.Path(file); err != nil || !strings.HasPrefix(file, "net/") {
+	if !(kernel.Setting{Key: file}).Valid() || !strings.HasPrefix(file, "net/") {
 		return ""
 	}
 	return file

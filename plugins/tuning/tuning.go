@@ -10,7 +10,6 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/chained"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/sysctl"
 	"github.com/tenon-cni/tenon/plugin"
 )
 
@@ -145,7 +144,7 @@ func (c *Config) Verify(_ context.Context, s *chained.Session) error {
 		if err != nil {
 			return err
 		}
-		if !sysctl.Equal(have, want.Value) {
+		if !want.Is(have) {
 			err := fmt.Errorf("sysctl %s: expected %q, found %q", want.Key, want.Value, have)
 			return cni.Rephrase(err, "Error: Tuning configured value of /proc/sys/%s is %s, current value is %s",
 				want.Key, want.Value, have)

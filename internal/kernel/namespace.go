@@ -1,0 +1,35 @@
+package kernel
+
+import "github.com/tenon-cni/tenon/internal/netns"
+
+type (
+	// Namespace is a handle on a network namespace. [Tx.Open] makes a [Space] of it.
+	Namespace = netns.NS
+
+	// NamespaceRef identifies a namespace in files: its path, and its ID, because another namespace
+	// may get the path. Its Open returns an error that wraps [ErrNoNamespace] if the namespace no
+	// longer exists.
+	NamespaceRef = netns.Ref
+)
+
+var (
+	// ErrNoNamespace reports that a path leads nowhere: the namespace no longer exists.
+	ErrNoNamespace = netns.ErrNotExist
+	// ErrNotNamespace reports that a path leads to something other than a network namespace.
+	ErrNotNamespace = netns.ErrNotNamespace
+)
+
+// OpenNamespace opens the network namespace at path. The error wraps [ErrNoNamespace] or
+// [ErrNotNamespace] if one of them is the cause. The caller must close the handle.
+func OpenNamespace(path string) (*Namespace, error) { return netns.Open(path) }
+
+// CurrentNamespace opens the network namespace of the caller's thread. The caller must close the
+// handle.
+func CurrentNamespace() (*Namespace, error) { return netns.Current() }
+
+// SameNamespace reports whether two paths lead to one namespace. It accepts equal paths that lead
+// nowhere.
+func SameNamespace(a, b string) bool { return netns.SamePath(a, b) }
+
+// IsNamespace reports whether a path leads to a network namespace.
+func IsNamespace(path string) bool { return netns.Leads(path) }
