@@ -19,6 +19,7 @@ var rules = []struct {
 	{"layers", layers},
 	{"protocol-is-standard-library", protocolIsStandardLibrary},
 	{"kernel-interfaces", kernelInterfaces},
+	{"one-door", oneDoor},
 	{"namespaces", namespaces},
 	{"processes", processes},
 	{"process-globals", processGlobals},
@@ -113,6 +114,25 @@ func kernelInterfaces(t *tree, violated report) {
 				if f.pkg != owner {
 					violated(t.position(u), "%s: only %s does", name, owner)
 				}
+			}
+		}
+	}
+}
+
+// behindDoor are the packages that plugins and archetypes reach through internal/kernel only.
+var behindDoor = []string{
+	"internal/netlink", "internal/nft", "internal/iptables", "internal/netns", "internal/sysctl",
+}
+
+func oneDoor(t *tree, violated report) {
+	users := append([]string{"plugins", "internal/repair"}, flows...)
+	for _, f := range t.files {
+		if f.test() || !under(f.pkg, users...) {
+			continue
+		}
+		for _, imported := range f.imports {
+			if folder, ok := inside(imported); ok && under(folder, behindDoor...) {
+				violated(f.path, "imports %s: plugins reach the kernel through internal/kernel", folder)
 			}
 		}
 	}
