@@ -7,7 +7,7 @@ import (
 
 	"github.com/tenon-cni/tenon/internal/boot"
 	"github.com/tenon-cni/tenon/internal/ipam"
-	"github.com/tenon-cni/tenon/internal/netns"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/network"
 )
 
@@ -77,7 +77,7 @@ func state(r network.Record, boot string) State {
 	if r.Netns == "" {
 		return Unknown
 	}
-	ns, err := netns.Open(r.Netns)
+	ns, err := kernel.OpenNamespace(r.Netns)
 	switch {
 	case err == nil:
 		defer ns.Close()
@@ -85,7 +85,7 @@ func state(r network.Record, boot string) State {
 			return InterfaceGone
 		}
 		return OK
-	case errors.Is(err, netns.ErrNotExist), errors.Is(err, netns.ErrNotNamespace):
+	case errors.Is(err, kernel.ErrNoNamespace), errors.Is(err, kernel.ErrNotNamespace):
 		return NamespaceGone
 	default:
 		return Unknown

@@ -1,27 +1,27 @@
 package inspect
 
 import (
+	"context"
 	"errors"
 
-	"github.com/tenon-cni/tenon/internal/netlink"
-	"github.com/tenon-cni/tenon/internal/netns"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/network"
 )
 
 // linksGone reports whether an interface that an ADD made is missing in its namespace. It returns false if the namespace cannot be
 // looked into, which takes privileges.
-func linksGone(ns *netns.NS, r network.Record) bool {
+func linksGone(ns *kernel.Namespace, r network.Record) bool {
 	names := interfaces(r)
 	if len(names) == 0 {
 		return false
 	}
-	conn, err := netlink.Open(ns)
+	space, err := kernel.Begin(context.Background()).Open(ns)
 	if err != nil {
 		return false
 	}
-	defer conn.Close()
+	defer space.Close()
 	for _, name := range names {
-		if _, err := conn.Link(name); errors.Is(err, netlink.ErrNoLink) {
+		if _, err := space.Links.ByName(name); errors.Is(err, kernel.ErrNoLink) {
 			return true
 		}
 	}

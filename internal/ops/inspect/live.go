@@ -11,8 +11,6 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/netns"
-	"github.com/tenon-cni/tenon/internal/nft"
 )
 
 // live adds the state of the kernel.
@@ -39,7 +37,7 @@ func (d *Details) differ(format string, args ...any) {
 
 // openContainer opens the namespace of a container. The caller must call closeAll.
 func openContainer(ctx context.Context, path string) (s *kernel.Space, closeAll func(), err error) {
-	ns, err := netns.Open(path)
+	ns, err := kernel.OpenNamespace(path)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -232,10 +230,10 @@ func (d *Details) askedPort(p askedPort, to netip.Addr, byIPTables bool) {
 }
 
 // published returns what an attachment publishes with nftables.
-func published(host *kernel.Space, tag string) (list []nft.Mapping, err error) {
-	held, err := host.Rules.Owned(nft.Publishing)
+func published(host *kernel.Space, tag string) (list []kernel.PortMapping, err error) {
+	held, err := host.Rules.Owned(kernel.Publishing)
 	for _, h := range held {
-		if m, ok := nft.Published(h); ok && h.Comment == tag {
+		if m, ok := kernel.Published(h); ok && h.Comment == tag {
 			list = append(list, m)
 		}
 	}
@@ -245,12 +243,12 @@ func published(host *kernel.Space, tag string) (list []nft.Mapping, err error) {
 // inIPTables reports whether a rule of iptables leads to ports of the attachment, made by upstream portmap or in its way.
 func (d *Details) inIPTables(host *kernel.Space) (bool, error) {
 	comment := fmt.Sprintf("dnat name: %q id: %q", d.Network, d.Container)
-	for _, family := range []nft.Family{nft.IPv4, nft.IPv6} {
-		rules, err := host.Rules.Of(nft.Table{Family: family, Name: "nat"}, "CNI-HOSTPORT-DNAT")
-		if err != nil && kernel.UnlessNoNFT(err) != nil {
+	for _, t := range []kernel.Table{{Family: kernel.TableIPv4, Name: "nat"}, {Family: kernel.TableIPv6, Name: "nat"}} {
+		rules, err := host.Rules.Of(t, "CNI-HOSTPORT-DNAT")
+		if kernel.UnlessNoNFT(err) != nil {
 			return false, err
 		}
-		if slices.ContainsFunc(rules, func(r nft.Rule) bool { return r.Comment == comment }) {
+		if slices.ContainsFunc(rules, func(r kernel.Rule) bool { return r.Comment == comment }) {
 			return true, nil
 		}
 	}
@@ -294,9 +292,9 @@ func PortHolders(ctx context.Context, protocol string, port int) (holders []cni.
 		return nil, err
 	}
 	defer closeHost()
-	held, err := host.Rules.Owned(nft.Publishing)
+	held, err := host.Rules.Owned(kernel.Publishing)
 	for _, h := range held {
-		m, ok := nft.Published(h)
+		m, ok := kernel.Published(h)
 		if !ok || port < int(m.First) || port > int(m.Last) || !strings.HasPrefix(m.String(), strings.ToLower(protocol)) {
 			continue
 		}
