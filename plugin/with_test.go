@@ -89,7 +89,7 @@ func TestRepairIsNoVerb(t *testing.T) {
 	}
 }
 
-// TestWatched: the calls of a watched definition have the function, those of the original do not.
+// TestWatched: calls of a watched definition have the function, calls of the original do not.
 func TestWatched(t *testing.T) {
 	t.Parallel()
 	var ops []string

@@ -27,7 +27,7 @@ type (
 	Isolation     = nft.Isolation   // of Filtering and PortIsolation
 )
 
-// Publish returns the elements of [Publishing] for an owner; the last one is that of [Publisher].
+// Publish returns the elements of [Publishing] for an owner. The last element is the one of [Publisher].
 func Publish(tag string, p Publication) ([]Element, error) { return nft.Publish(tag, p) }
 
 // Publisher returns the element that exists if an owner has published any port.

@@ -25,7 +25,7 @@ func (s Setting) Valid() bool {
 // The key must be written with slashes.
 func (s Setting) Global() bool { return sysctl.Global(s.Key) }
 
-// Is reports whether value and that of the setting are equal, apart from white space.
+// Is reports whether value equals the value of the setting, apart from white space.
 func (s Setting) Is(value string) bool { return sysctl.Equal(s.Value, value) }
 
 // NoDAD makes a link of the host that containers are behind not detect duplicates of its own IPv6 addresses: while it

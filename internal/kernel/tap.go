@@ -34,7 +34,7 @@ type Tap struct {
 	MTU   int              // bytes; 0 is the kernel's default
 	Alias string           // names the owner
 
-	Context string   // the security context (SELinux) it gets; "" is that of this process
+	Context string   // the security context (SELinux) of the device; "" is the one of this process
 	Program []string // arguments 0 and following: how this executable makes a device with another context
 }
 

@@ -77,7 +77,7 @@ type pending struct {
 	Outcome
 	session.Repairs
 	call  invoke.Call
-	watch func(op string) error // that of the [plugin.Call]; may be nil
+	watch func(op string) error // see [plugin.Call]; may be nil
 }
 
 type repairs []*pending

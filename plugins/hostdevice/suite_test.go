@@ -34,6 +34,14 @@ const (
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv("CNI_COMMAND") == "" { // not started as the plugin
+		makeSysfs()
+	}
+	plugintest.Main(m, append(slices.Clone(all.Plugins), suite.Plugin)...)
+}
+
+// makeSysfs makes the devices, once for all processes.
+func makeSysfs() {
 	pci := func(address string) string { return filepath.Join(sysfs, "bus/pci/devices", address) }
 	for _, folder := range []string{
 		filepath.Join(pci(pciDevice), "net", firstDevice), filepath.Join(sysfs, pciPath, "net", firstDevice),
@@ -53,7 +61,6 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
-	plugintest.Main(m, append(slices.Clone(all.Plugins), suite.Plugin)...)
 }
 
 var suite = plugintest.Suite{
