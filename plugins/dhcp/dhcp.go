@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/dhcp"
 	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
+	"github.com/tenon-cni/tenon/internal/ipam"
 	"github.com/tenon-cni/tenon/plugin"
 )
 
@@ -63,18 +63,10 @@ func (c *Config) Check(ctx context.Context, call *plugin.Call) error {
 	for _, ip := range r.IPs {
 		same := func(p cni.IP) bool { return p.Address == ip.Address }
 		if !slices.ContainsFunc(call.Prev.IPs, same) {
-			return fmt.Errorf("the server has changed the address: expected %v of prevResult, found %s", prefixes(call.Prev.IPs), ip.Address)
+			return fmt.Errorf("the server has changed the address: expected %v of prevResult, found %s", ipam.Addresses(call.Prev.IPs), ip.Address)
 		}
 	}
 	return nil
-}
-
-func prefixes(ips []cni.IP) []netip.Prefix {
-	list := make([]netip.Prefix, len(ips))
-	for i, ip := range ips {
-		list[i] = ip.Address
-	}
-	return list
 }
 
 // Del releases the address. If no daemon runs, the next one does.

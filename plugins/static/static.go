@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/ipam"
 	"github.com/tenon-cni/tenon/plugin"
 )
 
@@ -70,7 +71,7 @@ func (c *Config) Check(_ context.Context, call *plugin.Call) error {
 	for _, want := range c.ips {
 		at := slices.IndexFunc(call.Prev.IPs, func(ip cni.IP) bool { return ip.Address.Addr() == want.Address.Addr() })
 		if at < 0 {
-			err := fmt.Errorf("prevResult: expected address %s, found %v", want.Address, prefixes(call.Prev.IPs))
+			err := fmt.Errorf("prevResult: expected address %s, found %v", want.Address, ipam.Addresses(call.Prev.IPs))
 			return mismatch(call, want, err)
 		}
 		if have := call.Prev.IPs[at].Gateway; want.Gateway.IsValid() && have != want.Gateway {
@@ -84,12 +85,4 @@ func (c *Config) Check(_ context.Context, call *plugin.Call) error {
 // mismatch returns err in the words of the upstream plugin.
 func mismatch(c *plugin.Call, want cni.IP, err error) error {
 	return cni.Rephrase(err, "static: Failed to match addr %s on interface %s", want.Address.Addr(), c.IfName)
-}
-
-func prefixes(ips []cni.IP) []netip.Prefix {
-	list := make([]netip.Prefix, len(ips))
-	for i, ip := range ips {
-		list[i] = ip.Address
-	}
-	return list
 }
