@@ -3,6 +3,7 @@ package attach
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sort"
 
 	"github.com/tenon-cni/tenon/cni"
@@ -58,6 +59,16 @@ func (s *Session) CheckParent(name string, inContainer bool) error {
 	}
 	_, _, err := s.Parent(name, inContainer)
 	return err
+}
+
+// CheckMode compares the mode of a link with the configured one. text is the format of the upstream
+// plugin for the modes found and expected.
+func CheckMode(l kernel.Link, want, text string) error {
+	if l.Mode == want {
+		return nil
+	}
+	err := fmt.Errorf("interface %s: expected mode %s, found %s", l.Name, want, l.Mode)
+	return cni.Rephrase(err, text, l.Mode, want)
 }
 
 // defaultLink finds the link of the default route. Of several it is that of the one the kernel prefers, of a multipath

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,12 +72,7 @@ var Plugin = attach.Define(plugin.Info{
 	Texts: attach.Texts{NoLink: "Interface name %s not found"},
 }, func() attach.Maker { return new(Config) })
 
-func (c *Config) bridge() string {
-	if c.Bridge == "" {
-		return defaultBridge
-	}
-	return c.Bridge
-}
+func (c *Config) bridge() string { return cmp.Or(c.Bridge, defaultBridge) }
 
 func (c *Config) gateway() bool { return c.IsGateway || c.IsDefaultGateway }
 

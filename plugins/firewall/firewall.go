@@ -46,19 +46,9 @@ var Plugin = chained.Define(plugin.Info{
 
 const defaultZone, defaultAdminChain = "trusted", "CNI-ADMIN"
 
-func (c *Config) zone() string {
-	if c.Zone == "" {
-		return defaultZone
-	}
-	return c.Zone
-}
+func (c *Config) zone() string { return cmp.Or(c.Zone, defaultZone) }
 
-func (c *Config) adminChain() string {
-	if c.AdminChain == "" {
-		return defaultAdminChain
-	}
-	return c.AdminChain
-}
+func (c *Config) adminChain() string { return cmp.Or(c.AdminChain, defaultAdminChain) }
 
 func (c *Config) open() bool { return c.IngressPolicy == "" || c.IngressPolicy == policyOpen }
 

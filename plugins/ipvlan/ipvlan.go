@@ -1,6 +1,7 @@
 package ipvlan
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -51,12 +52,7 @@ var Plugin = attach.Define(plugin.Info{
 	Inherits: true,
 }, func() attach.Maker { return new(Config) })
 
-func (c *Config) mode() Mode {
-	if c.Mode == "" {
-		return L2
-	}
-	return c.Mode
-}
+func (c *Config) mode() Mode { return cmp.Or(c.Mode, L2) }
 
 // Validate refuses what cannot become an ipvlan on any parent.
 func (c *Config) Validate(call *plugin.Call) error {
@@ -112,9 +108,9 @@ func (c *Config) master(s *attach.Session) (string, error) {
 
 // Verify compares the mode with the configuration, and looks for the parent.
 func (c *Config) Verify(_ context.Context, s *attach.Session, link kernel.Link) error {
-	if want := string(c.mode()); link.Mode != want {
-		err := fmt.Errorf("interface %s: expected mode %s, found %s", link.Name, want, link.Mode)
-		return cni.Rephrase(err, "Container IPVlan mode %s does not match expected value: %s", link.Mode, want)
+	const text = "Container IPVlan mode %s does not match expected value: %s"
+	if err := attach.CheckMode(link, string(c.mode()), text); err != nil {
+		return err
 	}
 	return s.CheckParent(c.Master, c.LinkInContainer)
 }

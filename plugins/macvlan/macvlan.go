@@ -1,6 +1,7 @@
 package macvlan
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -68,12 +69,7 @@ var Plugin = attach.Define(plugin.Info{
 	},
 }, func() attach.Maker { return new(Config) })
 
-func (c *Config) mode() Mode {
-	if c.Mode == "" {
-		return Bridge
-	}
-	return c.Mode
-}
+func (c *Config) mode() Mode { return cmp.Or(c.Mode, Bridge) }
 
 // Validate refuses what cannot become a macvlan on any parent.
 func (c *Config) Validate(call *plugin.Call) (err error) {
@@ -118,9 +114,9 @@ func (c *Config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, er
 
 // Verify compares the mode with the configuration, and looks for the parent.
 func (c *Config) Verify(_ context.Context, s *attach.Session, link kernel.Link) error {
-	if want := string(c.mode()); link.Mode != want {
-		err := fmt.Errorf("interface %s: expected mode %s, found %s", link.Name, want, link.Mode)
-		return cni.Rephrase(err, "container macvlan mode %s does not match expected value: %s", link.Mode, want)
+	const text = "container macvlan mode %s does not match expected value: %s"
+	if err := attach.CheckMode(link, string(c.mode()), text); err != nil {
+		return err
 	}
 	return s.CheckParent(c.Master, c.LinkInContainer)
 }
