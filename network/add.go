@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/records"
 	"github.com/tenon-cni/tenon/network/config"
 )
 
@@ -62,7 +63,7 @@ func (c *Client) add(ctx context.Context, n *config.Network, a cni.Attachment, r
 
 // prepare checks what can be known before anything is done, and returns the network as it is to be run.
 func (c *Client) prepare(ctx context.Context, n *config.Network, a cni.Attachment, p Parameters) (*config.Network, error) {
-	if err := c.env(cni.Add, a, p).Validate(); err != nil {
+	if err := c.env(cni.Add, a, records.Parameters(p)).Validate(); err != nil {
 		return nil, err
 	}
 	if err := p.validate(); err != nil {
@@ -86,35 +87,35 @@ func (c *Client) prepare(ctx context.Context, n *config.Network, a cni.Attachmen
 }
 
 // attach makes what a record speaks of, or nothing.
-func (c *Client) attach(ctx context.Context, record *Record) (*cni.Result, error) {
-	if err := c.store().begin(record); err != nil {
+func (c *Client) attach(ctx context.Context, record *records.Record) (*cni.Result, error) {
+	if err := c.store().Begin(record); err != nil {
 		return nil, err
 	}
 	result, failed, err := c.chain(ctx, record)
 	if err != nil {
 		if failed == 0 && cni.CodeOf(err) == cni.CodeUnknownContainer {
-			return nil, errors.Join(err, c.store().remove(record.Attachment))
+			return nil, errors.Join(err, c.store().Remove(record.Attachment))
 		}
 		return nil, c.rollBack(ctx, record, failed, err)
 	}
 	done := *record
-	done.State, done.Result, done.Done = Attached, result, time.Now().UTC()
-	if err := c.store().put(&done); err != nil {
+	done.State, done.Result, done.Done = records.Attached, result, time.Now().UTC()
+	if err := c.store().Put(&done); err != nil {
 		return nil, c.rollBack(ctx, record, len(record.List.Plugins), err)
 	}
 	return result, nil
 }
 
-func (c *Client) newRecord(n *config.Network, a cni.Attachment, p Parameters) *Record {
-	return &Record{
-		Attachment: a, State: Adding, List: n.List, Parameters: p,
-		Created: time.Now().UTC(), BootID: bootID(), Runtime: c.Runtime,
+func (c *Client) newRecord(n *config.Network, a cni.Attachment, p Parameters) *records.Record {
+	return &records.Record{
+		Attachment: a, State: records.Adding, List: n.List, Parameters: records.Parameters(p),
+		Created: time.Now().UTC(), BootID: records.BootID(), Runtime: c.Runtime,
 	}
 }
 
 // conflicting returns what is left under the key of r and has to be deleted first, nil if nothing is. An attachment in use
 // is refused, unless it may be replaced.
-func (c *Client) conflicting(ctx context.Context, r *Record, n *config.Network, replace bool) (*Record, error) {
+func (c *Client) conflicting(ctx context.Context, r *records.Record, n *config.Network, replace bool) (*records.Record, error) {
 	old, err := c.lookUp(r.Attachment, n)
 	switch {
 	case errors.Is(err, ErrNoRecord):
@@ -122,7 +123,7 @@ func (c *Client) conflicting(ctx context.Context, r *Record, n *config.Network, 
 	case err != nil:
 		c.warn(ctx, r.Attachment, "record cannot be read, deleting what it may stand for", err)
 		return r, nil
-	case old.State == Attached && !old.earlierBoot() && !replace:
+	case old.State == records.Attached && !old.EarlierBoot() && !replace:
 		return nil, cni.Errorf(cni.CodeInvalidEnvironment, "CNI_CONTAINERID and CNI_IFNAME: %w since %s", ErrExists, old.Created.Format(time.RFC3339)).
 			WithDetails("DEL has to come before another ADD")
 	}
@@ -130,7 +131,7 @@ func (c *Client) conflicting(ctx context.Context, r *Record, n *config.Network, 
 }
 
 // clear deletes what is in the way; nil is nothing.
-func (c *Client) clear(ctx context.Context, old *Record) error {
+func (c *Client) clear(ctx context.Context, old *records.Record) error {
 	if old == nil {
 		return nil
 	}
@@ -141,7 +142,7 @@ func (c *Client) clear(ctx context.Context, old *Record) error {
 }
 
 // chain runs ADD. On an error it also returns the index of the plugin that failed.
-func (c *Client) chain(ctx context.Context, r *Record) (*cni.Result, int, error) {
+func (c *Client) chain(ctx context.Context, r *records.Record) (*cni.Result, int, error) {
 	env := c.env(cni.Add, r.Attachment, r.Parameters)
 	var result *cni.Result
 	for i := range r.List.Plugins {
@@ -157,7 +158,7 @@ func (c *Client) chain(ctx context.Context, r *Record) (*cni.Result, int, error)
 //
 // If another network of the container uses the interface name, the plugin may have failed because of it, and its DEL would
 // remove that interface. Then DEL runs only for the plugins before it.
-func (c *Client) rollBack(ctx context.Context, r *Record, failed int, cause error) error {
+func (c *Client) rollBack(ctx context.Context, r *records.Record, failed int, cause error) error {
 	ctx = context.WithoutCancel(ctx)
 	called := len(r.List.Plugins)
 	if holder := c.sharesInterface(ctx, r); holder != nil && failed < called {
@@ -174,13 +175,13 @@ func (c *Client) rollBack(ctx context.Context, r *Record, failed int, cause erro
 
 // sharesInterface returns the record of another network that has attached the container in the same namespace under the same
 // interface name, nil if there is none.
-func (c *Client) sharesInterface(ctx context.Context, r *Record) *Record {
-	found, err := c.store().scanContainer(r.Attachment.Container)
+func (c *Client) sharesInterface(ctx context.Context, r *records.Record) *records.Record {
+	found, err := c.store().ScanContainer(r.Attachment.Container)
 	if err != nil {
 		c.warn(ctx, r.Attachment, "other networks of the container cannot be looked up", err)
 	}
 	for _, f := range found {
-		if other := f.record; f.err == nil && other.State == Attached && !other.earlierBoot() &&
+		if other := f.Record; f.Err == nil && other.State == records.Attached && !other.EarlierBoot() &&
 			other.Attachment.Network != r.Attachment.Network && other.Attachment.IfName == r.Attachment.IfName && other.Netns == r.Netns {
 			return other
 		}

@@ -373,33 +373,3 @@ func TestCacheIsRead(t *testing.T) {
 		t.Error("a folder was made")
 	}
 }
-
-// SEC-05: a file of the reference library is anybody's.
-func FuzzDecodeCached(f *testing.F) {
-	files, err := filepath.Glob(filepath.Join(examples, "cache-*.json"))
-	if err != nil {
-		f.Fatal(err)
-	}
-	for _, path := range files {
-		b, err := os.ReadFile(path)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(b)
-	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		r, err := network.DecodeCached(b)
-		if err != nil {
-			return
-		}
-		if err := r.Attachment.Validate(); err != nil {
-			t.Error(err)
-		}
-		if r.List == nil || r.List.Name != r.Attachment.Network {
-			t.Errorf("list %v", r.List)
-		}
-		if _, err := cni.ParseArgs(r.Args.String()); err != nil {
-			t.Error(err)
-		}
-	})
-}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/records"
 	"github.com/tenon-cni/tenon/network/config"
 )
 
@@ -49,7 +50,7 @@ func (c *Client) check(ctx context.Context, a cni.Attachment, n *config.Network)
 		return nil
 	}
 	if err == nil {
-		err = r.checkable()
+		err = checkable(r)
 	}
 	if err != nil {
 		return err
@@ -64,14 +65,14 @@ func (c *Client) check(ctx context.Context, a cni.Attachment, n *config.Network)
 }
 
 // checkable refuses a record that does not speak of something attached.
-func (r *Record) checkable() error {
+func checkable(r *records.Record) error {
 	switch {
-	case r.State == Deleting:
+	case r.State == records.Deleting:
 		return cni.Errorf(cni.CodeUnknownContainer, "DEL was begun and has not succeeded").WithDetails("DEL is due")
-	case r.State != Attached:
+	case r.State != records.Attached:
 		return cni.Errorf(cni.CodeUnknownContainer, "ADD was not completed").WithDetails("DEL is due")
-	case r.earlierBoot():
+	case r.EarlierBoot():
 		return cni.Errorf(cni.CodeUnknownContainer, "attached before the machine was started").WithDetails("DEL is due")
 	}
-	return r.resultErr
+	return r.ResultErr
 }

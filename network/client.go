@@ -16,7 +16,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/about"
-	"github.com/tenon-cni/tenon/internal/boot"
+	"github.com/tenon-cni/tenon/internal/records"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network/config"
 )
@@ -135,6 +135,10 @@ func (c *Client) cacheDir() string {
 
 func (c *Client) defaultCacheDir() string { return filepath.Join(c.root, DefaultCacheDir) }
 
+func (c *Client) store() records.Store { return records.Store{StateDir: c.stateDir()} }
+
+func (c *Client) cache() records.Cache { return records.Cache{Dir: c.cacheDir()} }
+
 func (c *Client) log() *slog.Logger {
 	if c.Log == nil {
 		return slog.Default()
@@ -164,7 +168,7 @@ func (c *Client) findIPAM(p *cni.PluginConfig) error {
 }
 
 // env returns the environment that all plugins get for one operation. On GC and STATUS the key is empty.
-func (c *Client) env(verb cni.Command, a cni.Attachment, p Parameters) cni.Env {
+func (c *Client) env(verb cni.Command, a cni.Attachment, p records.Parameters) cni.Env {
 	e := cni.Env{
 		Command: verb, ContainerID: a.Container, Netns: p.Netns, IfName: a.IfName,
 		Args: p.Args.String(), Path: strings.Join(c.pluginDirs(), cni.PathSeparator()),
@@ -273,18 +277,7 @@ func backward(l *cni.List) []int {
 	return order
 }
 
-func (p Parameters) validate() error {
-	text := p.Args.String()
-	if args, err := cni.ParseArgs(text); err != nil || !slices.Equal(args, p.Args) {
-		return cni.Errorf(cni.CodeInvalidEnvironment, "CNI_ARGS: a key or value contains '=' or ';'")
-	}
-	for name, value := range p.Capabilities {
-		if !json.Valid(value) {
-			return cni.Errorf(cni.CodeDecodingFailure, "capability argument %q is not JSON", name)
-		}
-	}
-	return nil
-}
+func (p Parameters) validate() error { return records.Parameters(p).Validate() }
 
 // refuseOwnNetns keeps a mistaken caller from having the host reconfigured.
 func (p Parameters) refuseOwnNetns() error {
@@ -318,9 +311,3 @@ func isOwnNetns(path string) (bool, error) {
 
 // isolated reports whether the client goes without the registry. Only Linux has a directory that is empty after a boot.
 func (c *Client) isolated() bool { return c.Isolated || runtime.GOOS != "linux" }
-
-// bootID names this run of the kernel; empty where it cannot be told.
-func bootID() string {
-	id, _ := boot.ID()
-	return id
-}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/records"
 	"github.com/tenon-cni/tenon/network/config"
 )
 
@@ -50,8 +51,8 @@ func (c *Client) del(ctx context.Context, a cni.Attachment, f Fallback) error {
 			return err
 		}
 		r = c.unrecorded(ctx, f.Network, a, f.Parameters)
-		if bare := (bareResult{}); errors.As(err, &bare) {
-			r.Result = bare.result
+		if bare := (records.BareResult{}); errors.As(err, &bare) {
+			r.Result = bare.Result
 		} else if !errors.Is(err, ErrNoRecord) {
 			c.warn(ctx, a, "record cannot be read, deleting as asked", err)
 		}
@@ -70,7 +71,7 @@ func (f Fallback) check(a cni.Attachment) error {
 }
 
 // unrecorded returns what DEL is run with where there is no record.
-func (c *Client) unrecorded(ctx context.Context, n *config.Network, a cni.Attachment, p Parameters) *Record {
+func (c *Client) unrecorded(ctx context.Context, n *config.Network, a cni.Attachment, p Parameters) *records.Record {
 	n, err := c.negotiate(ctx, n)
 	if err != nil {
 		c.warn(ctx, a, "deleting in the newest version that is configured", err)
@@ -80,9 +81,9 @@ func (c *Client) unrecorded(ctx context.Context, n *config.Network, a cni.Attach
 
 // removeAs removes as a part of another operation. An interrupted ADD cannot have created its interface if another network of
 // the container uses the interface name: then removeAs calls no plugin, because DEL would remove the other network's interface.
-func (c *Client) removeAs(ctx context.Context, k EventKind, r *Record) error {
+func (c *Client) removeAs(ctx context.Context, k EventKind, r *records.Record) error {
 	called := len(r.List.Plugins)
-	if r.State == Adding {
+	if r.State == records.Adding {
 		if holder := c.sharesInterface(ctx, r); holder != nil {
 			c.warn(ctx, r.Attachment, "interrupted ADD is forgotten without DEL",
 				fmt.Errorf("%w by network %s", ErrInterfaceInUse, holder.Attachment.Network))
@@ -93,7 +94,7 @@ func (c *Client) removeAs(ctx context.Context, k EventKind, r *Record) error {
 }
 
 // removeFirst removes as a part of something else, and calls only so many plugins from the first one on.
-func (c *Client) removeFirst(ctx context.Context, k EventKind, r *Record, called int) error {
+func (c *Client) removeFirst(ctx context.Context, k EventKind, r *records.Record, called int) error {
 	ctx, end := c.observe(ctx, k, cni.Del, r.Attachment)
 	err := c.remove(ctx, r, called)
 	end(nil, err)
@@ -101,17 +102,17 @@ func (c *Client) removeFirst(ctx context.Context, k EventKind, r *Record, called
 }
 
 // remove runs DEL for what r says, for so many plugins from the first one on, and forgets it. Its container has to be locked.
-func (c *Client) remove(ctx context.Context, r *Record, called int) error {
-	if (r.State == Attached || r.due) && r.Source == "" {
-		if err := c.store().deleting(r.Attachment); err != nil { // DEL is worth more than the note of it
+func (c *Client) remove(ctx context.Context, r *records.Record, called int) error {
+	if (r.State == records.Attached || r.Due) && r.Source == "" {
+		if err := c.store().NoteDel(r.Attachment); err != nil { // DEL is worth more than the note of it
 			c.warn(ctx, r.Attachment, "begin of DEL cannot be noted", err)
 		}
 	}
-	if r.resultErr != nil {
-		c.warn(ctx, r.Attachment, "recorded result cannot be read, deleting without", r.resultErr)
+	if r.ResultErr != nil {
+		c.warn(ctx, r.Attachment, "recorded result cannot be read, deleting without", r.ResultErr)
 	}
 	p := r.Parameters
-	if own, _ := isOwnNetns(p.Netns); own && !p.HostNetns || r.earlierBoot() {
+	if own, _ := isOwnNetns(p.Netns); own && !p.HostNetns || r.EarlierBoot() {
 		p.Netns = ""
 	}
 	data := cni.RequestData{Capabilities: p.Capabilities, PrevResult: r.Result}

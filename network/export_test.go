@@ -2,13 +2,14 @@ package network
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/lockfile"
+	"github.com/tenon-cni/tenon/internal/records"
 	"github.com/tenon-cni/tenon/network/config"
 )
 
@@ -42,9 +43,12 @@ func LockExclusive(ctx context.Context, path string) (release func(), err error)
 // SetRoot puts a directory in front of the paths that are fixed for a host.
 func (c *Client) SetRoot(dir string) { c.root = dir }
 
+// PublicRecord is a record as callers see it.
+var PublicRecord = publicRecord
+
 // PutAdding records an ADD that was interrupted before the first plugin had answered.
 func (c *Client) PutAdding(n *config.Network, r Request) error {
-	return c.store().begin(c.newRecord(n, r.Attachment(n.Name), r.Parameters))
+	return c.store().Begin(c.newRecord(n, r.Attachment(n.Name), r.Parameters))
 }
 
 // NetworkLock is the path of the lock of a network.
@@ -53,64 +57,19 @@ func (c *Client) NetworkLock(name string) string { return c.lockPath("network", 
 // ContainerLock is the path of the lock of a container.
 func (c *Client) ContainerLock(id string) string { return c.lockPath("container", id) }
 
-// Decode and encode a record for tests.
-var DecodeRecord = decodeRecord
-
-func (r *Record) Encode() ([]byte, error) { return r.encode() }
-
-// DecodeVersions returns what a file of answers to VERSION says, by path of the executable.
-func DecodeVersions(b []byte) (map[string][]string, error) {
-	entries, err := decodeVersions(b)
-	versions := map[string][]string{}
-	for path, e := range entries {
-		versions[path] = e.Versions
-	}
-	return versions, err
-}
-
-// EncodeVersions writes the file anew.
-func EncodeVersions(b []byte) []byte {
-	entries, err := decodeVersions(b)
-	if err != nil {
-		panic(err)
-	}
-	out, err := json.Marshal(wireVersions{versionsKind, entries})
-	if err != nil {
-		panic(err)
-	}
-	return out
-}
-
-// Seal is what is around the body of a record.
-func Seal(body []byte) []byte { return seal(recordKind, body) }
-
-// Unseal returns the body.
-// Unseal returns what Seal was given.
-func Unseal(b []byte) ([]byte, error) { return unseal(recordKind, b) }
-
-// DecodeCached reads a file of the reference library.
-var DecodeCached = decodeCached
-
 // PutDue makes records due.
-func (c *Client) PutDue(container string, s State, records []*Record) error {
-	return c.store().putDue(newDue(container, s, records))
+func (c *Client) PutDue(container string, s State, recorded []*Record) error {
+	var due []*records.Record
+	for _, r := range recorded {
+		due = append(due, &records.Record{Attachment: r.Attachment, Created: r.Created})
+	}
+	return c.store().PutDue(records.NewDue(container, records.State(s), due))
 }
 
 // DuePath is the file about what is due of a container.
-func (c *Client) DuePath(container string) string { return c.store().duePath(container) }
-
-// ReencodeDue decodes what is due, and encodes it again.
-func ReencodeDue(b []byte) ([]byte, error) {
-	d, err := decodeDue(b)
-	if err != nil {
-		return nil, err
-	}
-	body, err := json.Marshal(d)
-	return seal(dueKind, body), err
+func (c *Client) DuePath(container string) string {
+	return filepath.Join(c.stateDir(), "due", records.Hash(container))
 }
-
-// SealDue is what is around the body.
-func SealDue(body []byte) []byte { return seal(dueKind, body) }
 
 // Observe is the begin and the end of an operation.
 func (c *Client) Observe(ctx context.Context, a cni.Attachment) {

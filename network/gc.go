@@ -9,6 +9,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/about"
+	"github.com/tenon-cni/tenon/internal/records"
 	"github.com/tenon-cni/tenon/network/config"
 )
 
@@ -60,13 +61,13 @@ func (c *Client) GC(ctx context.Context, n *config.Network, k Keep) (err error) 
 	j := c.judge(n, k)
 	errs := []error{unknown, j.err}
 	if j.listed {
-		errs = append(errs, c.store().sweep(cni.NetworkOwner(n.Name)))
+		errs = append(errs, c.store().Sweep(cni.NetworkOwner(n.Name)))
 	}
 	for _, f := range j.damaged {
-		if f.debris {
-			errs = append(errs, c.removeDebris(ctx, f.owner))
+		if f.Debris {
+			errs = append(errs, c.removeDebris(ctx, f.Owner))
 		} else {
-			c.warn(ctx, cmp.Or(f.key, cni.Attachment{Network: n.Name}), "record cannot be read, kept", f.err)
+			c.warn(ctx, cmp.Or(f.Key, cni.Attachment{Network: n.Name}), "record cannot be read, kept", f.Err)
 		}
 	}
 	for _, r := range j.stale {
@@ -96,14 +97,10 @@ func (c *Client) Stale(n *config.Network, k Keep) ([]Record, error) {
 		return nil, err
 	}
 	j := c.judge(n, k)
-	var records []Record
-	for _, r := range j.stale {
-		records = append(records, *r)
-	}
 	if j.err != nil {
-		return records, fmt.Errorf("network %s: %w", n.Name, j.err)
+		j.err = fmt.Errorf("network %s: %w", n.Name, j.err)
 	}
-	return records, nil
+	return publicRecords(j.stale), j.err
 }
 
 // check refuses what says nothing, and returns k with the moment that counts.
@@ -128,11 +125,11 @@ func (k Keep) check(n *config.Network) (Keep, error) {
 type judgement struct {
 	valid    []cni.ValidAttachment
 	known    map[cni.Owner]bool // the owners of valid
-	stale    []*Record
-	damaged  []stored // records that cannot be read
-	listed   bool     // the own records could be listed
-	complete bool     // everything in use is in valid
-	err      error    // about what cannot be looked at
+	stale    []*records.Record
+	damaged  []records.Found // records that cannot be read
+	listed   bool            // the own records could be listed
+	complete bool            // everything in use is in valid
+	err      error           // about what cannot be looked at
 }
 
 func (c *Client) judge(n *config.Network, k Keep) judgement {
@@ -153,17 +150,17 @@ func (c *Client) judge(n *config.Network, k Keep) judgement {
 	}
 	for _, f := range found {
 		switch {
-		case j.known[f.owner]:
-		case f.err != nil && !errors.Is(f.err, ErrUnreadable):
-			errs = append(errs, f.damage())
+		case j.known[f.Owner]:
+		case f.Err != nil && !errors.Is(f.Err, ErrUnreadable):
+			errs = append(errs, f.Damage())
 			j.complete = false
-		case f.err != nil:
+		case f.Err != nil:
 			j.damaged = append(j.damaged, f)
 			j.keepDamaged(f, all)
-		case c.inUse(f.record, k):
-			j.keep(f.record.Attachment)
+		case c.inUse(f.Record, k):
+			j.keep(f.Record.Attachment)
 		default:
-			j.stale = append(j.stale, f.record)
+			j.stale = append(j.stale, f.Record)
 		}
 	}
 	j.err = errors.Join(errs...)
@@ -175,24 +172,24 @@ func (c *Client) judgeOthers(n *config.Network, j *judgement) error {
 	others, err := c.others()
 	errs := []error{err}
 	for _, other := range others {
-		found, err := other.store().scan(cni.NetworkOwner(n.Name))
+		found, err := other.store().Scan(cni.NetworkOwner(n.Name))
 		errs = append(errs, err)
 		for _, f := range found {
 			switch {
-			case f.err == nil:
-				j.keep(f.record.Attachment)
-			case errors.Is(f.err, ErrUnreadable):
+			case f.Err == nil:
+				j.keep(f.Record.Attachment)
+			case errors.Is(f.Err, ErrUnreadable):
 				j.keepDamaged(f, false)
 			default:
-				errs = append(errs, f.damage())
+				errs = append(errs, f.Damage())
 			}
 		}
 	}
 	if dir := c.defaultCacheDir(); !c.isolated() && dir != c.cacheDir() {
-		found, err := cacheAt(dir).scan(n.Name)
+		found, err := (records.Cache{Dir: dir}).Scan(n.Name)
 		errs = append(errs, err, j.keepUnreadable(n, dir))
 		for _, f := range found {
-			j.keep(f.record.Attachment)
+			j.keep(f.Record.Attachment)
 		}
 	}
 	return errors.Join(errs...)
@@ -200,7 +197,7 @@ func (c *Client) judgeOthers(n *config.Network, j *judgement) error {
 
 // keepUnreadable keeps whatever unreadable files in a cache directory of libcni may stand for.
 func (j *judgement) keepUnreadable(n *config.Network, dir string) error {
-	keys, err := cacheAt(dir).unreadable(n.Name)
+	keys, err := (records.Cache{Dir: dir}).Unreadable(n.Name)
 	for _, key := range keys {
 		j.keep(key)
 	}
@@ -209,11 +206,11 @@ func (j *judgement) keepUnreadable(n *config.Network, dir string) error {
 
 // keepDamaged keeps the attachment of a damaged record. If its key cannot be read, the list of attachments in use is incomplete,
 // unless the record does not matter.
-func (j *judgement) keepDamaged(f stored, unimportant bool) {
+func (j *judgement) keepDamaged(f records.Found, unimportant bool) {
 	switch {
-	case f.debris:
-	case f.key != (cni.Attachment{}):
-		j.keep(f.key)
+	case f.Debris:
+	case f.Key != (cni.Attachment{}):
+		j.keep(f.Key)
 	case !unimportant:
 		j.complete = false
 	}
@@ -227,19 +224,19 @@ func (j *judgement) keep(a cni.Attachment) {
 }
 
 // inUse reports whether an attachment is in use though no list names it.
-func (c *Client) inUse(r *Record, k Keep) bool {
+func (c *Client) inUse(r *records.Record, k Keep) bool {
 	switch {
 	case r.Runtime != c.Runtime && !k.AllRuntimes:
 		return true
-	case r.leftOver():
+	case r.LeftOver():
 		return false
 	default:
 		return k.Recorded || r.Done.After(k.Since)
 	}
 }
 
-func (c *Client) deleteStale(ctx context.Context, n *config.Network, r *Record) error {
-	if err := r.complete(n); err != nil {
+func (c *Client) deleteStale(ctx context.Context, n *config.Network, r *records.Record) error {
+	if err := r.Complete(n); err != nil {
 		return err
 	}
 	c, unlock, err := c.lockContainer(ctx, r.Attachment.Container)
@@ -256,6 +253,6 @@ func (c *Client) collect(ctx context.Context, n *config.Network, valid []cni.Val
 	if err != nil || !n.Version.Has(cni.GC) {
 		return err
 	}
-	env := c.env(cni.GC, cni.Attachment{}, Parameters{})
+	env := c.env(cni.GC, cni.Attachment{}, records.Parameters{})
 	return c.runAll(ctx, n.List, forward(n.List), env, cni.RequestData{Valid: valid})
 }

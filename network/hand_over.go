@@ -2,12 +2,11 @@ package network
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/records"
 )
 
 // HandOver hands the recorded attachments to libcni and the upstream plugins. do prepares the attachments for their CHECK
@@ -26,12 +25,12 @@ func (c *Client) HandOver(ctx context.Context, do func(context.Context, []Record
 		return nil, err
 	}
 	found, err := c.scan("")
-	records, damaged := readable(found)
+	recorded, damaged := readable(found)
 	if err := errors.Join(err, damaged); err != nil {
 		return nil, err
 	}
-	var own []Record
-	for _, r := range records {
+	var own []*records.Record
+	for _, r := range recorded {
 		if r.Source == "" && r.Runtime == c.Runtime {
 			own = append(own, r)
 		}
@@ -39,14 +38,14 @@ func (c *Client) HandOver(ctx context.Context, do func(context.Context, []Record
 	if len(own) > 0 && c.cacheDir() == "" {
 		return nil, cni.Errorf(cni.CodeInvalidConfig, "there is no cache directory of libcni to hand attachments over to")
 	}
-	if err := do(ctx, records); err != nil {
+	if err := do(ctx, publicRecords(recorded)); err != nil {
 		return nil, err
 	}
 	var handed []cni.Attachment
 	for _, r := range own {
-		err := c.cache().put(&r)
+		err := c.cache().Put(r)
 		if err == nil {
-			err = c.store().remove(r.Attachment)
+			err = c.store().Remove(r.Attachment)
 		}
 		if err != nil {
 			return handed, fmt.Errorf("%v: %w", r.Attachment, err)
@@ -54,35 +53,4 @@ func (c *Client) HandOver(ctx context.Context, do func(context.Context, []Record
 		handed = append(handed, r.Attachment)
 	}
 	return handed, nil
-}
-
-// put writes an attachment as libcni does after ADD.
-func (c cache) put(r *Record) error {
-	config, err := r.List.MarshalJSON()
-	if err != nil {
-		return fmt.Errorf("cached attachment: %w", err)
-	}
-	w := wireCached{
-		Kind: json.RawMessage(`"` + cacheKind + `"`), Config: config, Netns: r.Netns, CapabilityArgs: r.Capabilities,
-		Network: r.Attachment.Network, Container: r.Attachment.Container, IfName: r.Attachment.IfName,
-	}
-	for _, a := range r.Args {
-		w.Args = append(w.Args, [2]string{a.Key, a.Value})
-	}
-	if r.Result != nil {
-		if w.Result, err = r.Result.Encode(r.List.Version); err != nil && r.List.Version.PrevResultOnDel() {
-			return fmt.Errorf("cached attachment: %w", err)
-		}
-	}
-	b, err := json.Marshal(w)
-	if err != nil {
-		return fmt.Errorf("cached attachment: %w", err)
-	}
-	if err := os.MkdirAll(c.dir, 0o700); err != nil {
-		return cni.Errorf(cni.CodeIOFailure, "store cached attachment: %w", err)
-	}
-	if err := replaceFile(c.path(r.Attachment), b); err != nil {
-		return cni.Errorf(cni.CodeIOFailure, "store cached attachment: %w", err)
-	}
-	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"sort"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/records"
 	"github.com/tenon-cni/tenon/network/config"
 )
 
@@ -20,15 +21,16 @@ func (c *Client) Record(a cni.Attachment) (*Record, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", a, err)
 	}
-	return r, nil
+	public := publicRecord(r)
+	return &public, nil
 }
 
 // List returns all records, oldest first. The error joins those of records that cannot be read; the
 // others are returned in any case.
 func (c *Client) List() ([]Record, error) {
 	found, err := c.scan("")
-	records, damaged := readable(found)
-	return records, errors.Join(err, damaged)
+	recorded, damaged := readable(found)
+	return publicRecords(recorded), errors.Join(err, damaged)
 }
 
 // Recorded returns the networks of records that [Client.List] has returned, each once, as the newest of its attachments was
@@ -44,56 +46,56 @@ func Recorded(records []Record) []*config.Network {
 }
 
 // readable returns the records among what was found, oldest first, and an error about the rest.
-func readable(found []stored) ([]Record, error) {
-	var records []Record
+func readable(found []records.Found) ([]*records.Record, error) {
+	var recorded []*records.Record
 	var errs []error
 	for _, s := range found {
-		if s.err != nil {
-			errs = append(errs, s.damage())
+		if s.Err != nil {
+			errs = append(errs, s.Damage())
 			continue
 		}
-		records = append(records, *s.record)
+		recorded = append(recorded, s.Record)
 	}
-	sort.SliceStable(records, func(i, j int) bool { return records[i].Created.Before(records[j].Created) })
-	return records, errors.Join(errs...)
+	sort.SliceStable(recorded, func(i, j int) bool { return recorded[i].Created.Before(recorded[j].Created) })
+	return recorded, errors.Join(errs...)
 }
 
 // lookUp returns what is recorded of an attachment: by this library, or else by the reference library. n, which may
 // be nil, completes what the latter has stored.
-func (c *Client) lookUp(a cni.Attachment, n *config.Network) (*Record, error) {
-	r, err := c.store().get(a)
+func (c *Client) lookUp(a cni.Attachment, n *config.Network) (*records.Record, error) {
+	r, err := c.store().Get(a)
 	if !errors.Is(err, ErrNoRecord) || c.cacheDir() == "" {
 		return r, err
 	}
-	r, err = c.cache().get(a)
+	r, err = c.cache().Get(a)
 	if err != nil {
 		return nil, err
 	}
-	return r, r.complete(n)
+	return r, r.Complete(n)
 }
 
 // scan returns what is recorded of a network, or of all if that is empty.
-func (c *Client) scan(network string) ([]stored, error) {
+func (c *Client) scan(network string) ([]records.Found, error) {
 	prefix := ""
 	if network != "" {
 		prefix = cni.NetworkOwner(network)
 	}
-	found, err := c.store().scan(prefix)
+	found, err := c.store().Scan(prefix)
 	return c.withCached(found, err, network)
 }
 
 // withCached adds to records what the reference library has of a network, or of all if that is empty, and to their error.
-func (c *Client) withCached(found []stored, err error, network string) ([]stored, error) {
+func (c *Client) withCached(found []records.Found, err error, network string) ([]records.Found, error) {
 	if c.cacheDir() == "" {
 		return found, err
 	}
 	own := map[cni.Owner]bool{}
 	for _, s := range found {
-		own[s.owner] = true
+		own[s.Owner] = true
 	}
-	cached, cacheErr := c.cache().scan(network)
+	cached, cacheErr := c.cache().Scan(network)
 	for _, s := range cached {
-		if !own[s.owner] {
+		if !own[s.Owner] {
 			found = append(found, s)
 		}
 	}
@@ -102,9 +104,9 @@ func (c *Client) withCached(found []stored, err error, network string) ([]stored
 
 // removeRecord removes the record of an attachment, and the file that libcni has of it.
 func (c *Client) removeRecord(a cni.Attachment) error {
-	err := c.store().remove(a)
+	err := c.store().Remove(a)
 	if c.cacheDir() != "" {
-		err = errors.Join(err, c.cache().remove(a))
+		err = errors.Join(err, c.cache().Remove(a))
 	}
 	return err
 }

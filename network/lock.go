@@ -2,9 +2,7 @@ package network
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,6 +10,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/lockfile"
+	"github.com/tenon-cni/tenon/internal/records"
 )
 
 // lock waits until the container of a is free and no GC runs on its network, and keeps it so until unlock. Plugins have
@@ -100,15 +99,12 @@ func (c *Client) lockPath(kind, name string) string {
 	if kind == "network" {
 		return c.networkLockPath(cni.NetworkOwner(name))
 	}
-	return c.containerLockPath(hashOf(name))
+	return c.containerLockPath(records.Hash(name))
 }
 
 func (c *Client) containerLockPath(hash string) string {
 	return filepath.Join(c.stateDir(), "locks", "container-"+hash)
 }
-
-// hashOf stands for a name of any length in the name of a file.
-func hashOf(name string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(name))) }
 
 func (c *Client) networkLockPath(owner string) string {
 	return filepath.Join(c.stateDir(), "locks", "network-"+owner)

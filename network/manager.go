@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/records"
 	"github.com/tenon-cni/tenon/network/config"
 )
 
@@ -240,44 +241,44 @@ func (m *Manager) Remove(ctx context.Context, id string, unrecorded *SandboxRequ
 // Sandbox returns what a container is attached to, as it is recorded: also after this process was started again. It is
 // [ErrNoRecord] where nothing is. What DEL is due for is left out.
 func (m *Manager) Sandbox(ctx context.Context, id string) (*Sandbox, error) {
-	records, err := m.recorded(ctx, id)
+	recorded, err := m.recorded(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	s := &Sandbox{ID: id}
-	for _, r := range records {
+	for _, r := range recorded {
 		s.Attachments = append(s.Attachments, AttachmentResult{r.Attachment, r.Result})
 	}
 	return s, nil
 }
 
 // recorded returns what is recorded of a container and in use, in the order of ADD.
-func (m *Manager) recorded(ctx context.Context, id string) ([]*Record, error) {
+func (m *Manager) recorded(ctx context.Context, id string) ([]*records.Record, error) {
 	if err := cni.ValidateContainerID(id); err != nil {
 		return nil, err
 	}
-	records, err := m.o.Client.recordsOf(ctx, id, m.configured)
+	recorded, err := m.o.Client.recordsOf(ctx, id, m.configured)
 	if err != nil {
 		return nil, fmt.Errorf("container %s: %w", id, err)
 	}
-	records = slices.DeleteFunc(records, (*Record).leftOver)
-	if len(records) == 0 {
+	recorded = slices.DeleteFunc(recorded, (*records.Record).LeftOver)
+	if len(recorded) == 0 {
 		return nil, cni.Errorf(cni.CodeUnknownContainer, "container %s: %w", id, ErrNoRecord)
 	}
-	slices.SortStableFunc(records, func(a, b *Record) int { return a.Created.Compare(b.Created) })
-	return records, nil
+	slices.SortStableFunc(recorded, func(a, b *records.Record) int { return a.Created.Compare(b.Created) })
+	return recorded, nil
 }
 
 // Check runs CHECK for all attachments of a container and joins the errors: see [Client.Check]. Nothing recorded is
 // [ErrNoRecord]. Networks below 0.4.0, which have no CHECK, are passed over.
 func (m *Manager) Check(ctx context.Context, id string) error {
-	records, err := m.recorded(ctx, id)
+	recorded, err := m.recorded(ctx, id)
 	if err != nil {
 		return err
 	}
 	c := m.client(m.Config())
 	var errs []error
-	for _, r := range records {
+	for _, r := range recorded {
 		if r.List.Version.Has(cni.Check) {
 			errs = append(errs, c.Check(ctx, r.Attachment, m.configured(r.Attachment.Network)))
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/records"
 	"github.com/tenon-cni/tenon/network/config"
 )
 
@@ -46,19 +47,19 @@ func (m *Manager) GC(ctx context.Context, k KeepSandboxes) error {
 	if err != nil {
 		return err // IDs alone do not say which interfaces the containers have
 	}
-	records, _ := readable(found) // GC of its network reports what cannot be read
+	recorded, _ := readable(found) // GC of its network reports what cannot be read
 	var errs []error
-	for _, n := range m.known(s, records, k.AllRuntimes) {
-		errs = append(errs, c.GC(ctx, n, m.keep(s, n, records, k)))
+	for _, n := range m.known(s, recorded, k.AllRuntimes) {
+		errs = append(errs, c.GC(ctx, n, m.keep(s, n, recorded, k)))
 	}
 	return errors.Join(errs...)
 }
 
 // known returns the networks that GC is about.
-func (m *Manager) known(s *config.Snapshot, records []Record, allRuntimes bool) []*config.Network {
+func (m *Manager) known(s *config.Snapshot, recorded []*records.Record, allRuntimes bool) []*config.Network {
 	networks := slices.Clone(s.Networks)
-	mine := slices.DeleteFunc(slices.Clone(records), func(r Record) bool { return r.Runtime != m.o.Client.Runtime && !allRuntimes })
-	for _, n := range Recorded(mine) {
+	mine := slices.DeleteFunc(slices.Clone(recorded), func(r *records.Record) bool { return r.Runtime != m.o.Client.Runtime && !allRuntimes })
+	for _, n := range Recorded(publicRecords(mine)) {
 		if !slices.ContainsFunc(networks, func(other *config.Network) bool { return other.Name == n.Name }) {
 			networks = append(networks, n)
 		}
@@ -68,14 +69,14 @@ func (m *Manager) known(s *config.Snapshot, records []Record, allRuntimes bool) 
 }
 
 // keep returns what k says of one network.
-func (m *Manager) keep(s *config.Snapshot, n *config.Network, records []Record, k KeepSandboxes) Keep {
+func (m *Manager) keep(s *config.Snapshot, n *config.Network, recorded []*records.Record, k KeepSandboxes) Keep {
 	keep := Keep{Recorded: k.Recorded, Since: k.Since, AllRuntimes: k.AllRuntimes}
 	if k.Recorded {
 		return keep
 	}
 	keep.Attachments = []cni.ValidAttachment{}
-	for _, r := range records {
-		if r.Attachment.Network == n.Name && !r.leftOver() && slices.Contains(k.IDs, r.Attachment.Container) {
+	for _, r := range recorded {
+		if r.Attachment.Network == n.Name && !r.LeftOver() && slices.Contains(k.IDs, r.Attachment.Container) {
 			keep.Attachments = append(keep.Attachments, cni.ValidAttachment{ContainerID: r.Attachment.Container, IfName: r.Attachment.IfName})
 		}
 	}

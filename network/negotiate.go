@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/records"
 	"github.com/tenon-cni/tenon/internal/regular"
 	"github.com/tenon-cni/tenon/network/config"
 )
@@ -95,25 +96,25 @@ func (c *Client) agree(ctx context.Context, l *cni.List) (Negotiation, error) {
 
 // ask asks plugins for their versions, up to the first that cannot be asked.
 func (c *Client) ask(ctx context.Context, types []string) (g Negotiation, err error) {
-	cache := readVersions(c.stateDir())
+	cache := records.ReadVersions(c.stateDir())
 	for _, typ := range types {
 		path, err := c.find(typ)
 		if err != nil {
 			return g, err
 		}
 		id := regular.Identify(path) // before it is asked: what is replaced meanwhile is asked again
-		versions := cache.get(path, id)
+		versions := cache.Get(path, id)
 		if versions == nil {
 			r, err := c.Versions(ctx, typ)
 			if err != nil {
 				return g, err
 			}
 			versions = r.Supported
-			cache.put(path, versionEntry{id, versions})
+			cache.Put(path, records.Answer{Identity: id, Versions: versions})
 		}
 		g.Plugins = append(g.Plugins, PluginVersions{typ, versions})
 	}
-	if err := cache.store(); err != nil {
+	if err := cache.Store(); err != nil {
 		c.log().Debug("what plugins support cannot be stored and will be asked again", "error", err)
 	}
 	return g, nil

@@ -4,14 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/invoke"
@@ -322,28 +319,4 @@ func subsets(all []cni.Version) [][]cni.Version {
 		sets = append(sets, set)
 	}
 	return sets
-}
-
-func FuzzDecodeVersions(f *testing.F) {
-	f.Add([]byte(`{"kind":"tenonVersionsV1","executables":{"/opt/cni/bin/bridge":{"identity":{"device":1,"inode":2,"size":3,` +
-		`"mtime":1767322800000000000,"ctime":1767322800000000001},"versions":["0.4.0","1.0.0"]}}}`))
-	f.Add([]byte(`{"kind":"tenonVersionsV1","executables":{"x":{"versions":["0.4"]}}}`))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		known, err := network.DecodeVersions(b)
-		if err != nil {
-			if cni.CodeOf(err) != cni.CodeDecodingFailure {
-				t.Error(describe(err))
-			}
-			return
-		}
-		for path, versions := range known {
-			if len(versions) == 0 {
-				t.Errorf("%s supports nothing", path)
-			}
-		}
-		again, err := network.DecodeVersions(network.EncodeVersions(b))
-		if diff := cmp.Diff(known, again); diff != "" || err != nil {
-			t.Error(fmt.Sprint(diff, err))
-		}
-	})
 }

@@ -48,6 +48,8 @@ package network
 
 import (
 	"errors"
+
+	"github.com/tenon-cni/tenon/internal/records"
 )
 
 // Default paths. The plugin directory and the cache directory are those of all runtimes.
@@ -62,10 +64,10 @@ const NoCacheDir = "-"
 
 // Errors to test for with [errors.Is].
 var (
-	ErrNoRecord = errors.New("no record of this attachment") // nothing was attached under this key, or it was deleted
-	ErrExists   = errors.New("attachment exists already")    // ADD of an attachment that is recorded
+	ErrNoRecord = records.ErrNoRecord                     // nothing was attached under this key, or it was deleted
+	ErrExists   = errors.New("attachment exists already") // ADD of an attachment that is recorded
 
 	ErrInterfaceInUse = errors.New("interface name is in use") // ADD under the name that another network of the container has
 
-	ErrUnreadable = errors.New("unreadable record") // a record is damaged, or none that this version knows
+	ErrUnreadable = records.ErrUnreadable // a record is damaged, or none that this version knows
 )

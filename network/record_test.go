@@ -1,13 +1,12 @@
 package network_test
 
 import (
-	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/records"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
 	"github.com/tenon-cni/tenon/network/config"
@@ -27,118 +27,25 @@ var equalAddr = cmp.Options{
 	cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }),
 }
 
-// The format on disk. It must never change: records outlive the program that wrote them.
-const recordV1 = `{"network":"red","container":"c1","ifname":"eth0","runtime":"crio","state":"attached",` +
-	`"netns":"/run/netns/x","hostNetns":true,"cniVersion":"1.0.0","config":{"cniVersion":"1.0.0","extra":[1.10],` +
-	`"loadOnlyInlinedPlugins":true,"name":"red","plugins":[{"big":9007199254740993,"type":"first"}]},` +
-	`"args":"B=1;A=2","capabilityArgs":{"mac":"02:00:00:00:00:01"},` +
-	`"result":{"cniVersion":"1.0.0","ips":[{"address":"10.1.2.3/24"}]},` +
-	`"created":"2026-01-02T03:04:05.000000006Z","done":"2026-01-02T03:04:06Z","bootID":"b"}`
-
-// sealedV1 is what is around it.
-const sealedV1 = `{"kind":"tenonRecordV1","sha256":"SUM","record":` + recordV1 + "}\n"
-
-// CACHE-03, CACHE-04: everything that was given is kept, in the effective configuration and exactly.
-func TestRecordFormat(t *testing.T) {
+// Callers see every field of a record, whatever is recorded.
+func TestPublicRecord(t *testing.T) {
 	t.Parallel()
-	sealed := strings.Replace(sealedV1, "SUM", fmt.Sprintf("%x", sha256.Sum256([]byte(recordV1))), 1)
-	r, err := network.DecodeRecord([]byte(sealed))
-	if err != nil {
-		t.Fatal(err)
+	now := time.Now()
+	all := reflect.ValueOf(network.PublicRecord(&records.Record{
+		Attachment: cni.Attachment{Network: "red"}, State: records.Attached, List: &cni.List{}, Result: &cni.Result{},
+		Parameters: records.Parameters{Netns: "/run/netns/x"}, Created: now, Done: now, BootID: "b", Runtime: "crio", Source: "/f",
+	}))
+	for i := range all.NumField() {
+		if all.Field(i).IsZero() {
+			t.Errorf("%s is missing", all.Type().Field(i).Name)
+		}
 	}
-	b, err := r.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(sealed, string(b)); diff != "" {
-		t.Error(diff)
-	}
-	want := network.Record{
-		Attachment: cni.Attachment{Network: "red", Container: "c1", IfName: "eth0"},
-		State:      network.Attached,
-		List:       r.List,
-		Parameters: network.Parameters{
-			Netns: "/run/netns/x", HostNetns: true, Args: cni.Args{{Key: "B", Value: "1"}, {Key: "A", Value: "2"}},
-			Capabilities: map[string]json.RawMessage{"mac": json.RawMessage(`"02:00:00:00:00:01"`)},
-		},
-		Result:  &cni.Result{IPs: []cni.IP{{Address: netip.MustParsePrefix("10.1.2.3/24")}}},
-		Created: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC),
-		Done:    time.Date(2026, 1, 2, 3, 4, 6, 0, time.UTC),
-		BootID:  "b",
-		Runtime: "crio",
-	}
-	// The list is compared by its encoding above; cmp would look into it.
-	want.List, r.List = nil, nil
-	ignore := cmp.FilterPath(func(p cmp.Path) bool { return p.String() == "resultErr" || p.String() == "due" }, cmp.Ignore())
-	if diff := cmp.Diff(want, *r, equalAddr, ignore); diff != "" {
-		t.Error(diff)
-	}
-}
-
-// CACHE-06, SEC-04: what is no record of an attachment that could be.
-func TestRecordRefused(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct{ name, old, new, want string }{
-		{"cut short within the seal", recordV1, recordV1[:100], "6 record: unexpected end of JSON input"},
-		{"other state", `"attached"`, `"gone"`, `6 record: state "gone" is unknown`},
-		{"key that leads elsewhere", `"c1"`, `"../c1"`, `4 record: CNI_CONTAINERID "../c1" is not a valid container ID: ` +
-			`it must start with a letter or digit and hold only letters, digits, '_', '.' and '-'`},
-		{"configuration that is none", `"plugins":[{"big":9007199254740993,"type":"first"}]`, `"plugins":[]`, "7 record: network red: plugins is empty"},
-		{"configuration without plugins", `"config":{"cniVersion":"1.0.0","extra":[1.10],"loadOnlyInlinedPlugins":true,"name":"red","plugins":[{"big":9007199254740993,"type":"first"}]}`,
-			`"config":{"cniVersion":"1.1.0","name":"red"}`,
-			"7 record: network red has no plugins: neither under the key plugins nor in a folder of the network's name"},
-		{"version that nobody knows", `"cniVersion":"1.0.0","config"`, `"cniVersion":"7.0.0","config"`,
-			`1 record: CNI version "7.0.0" is not supported: supported: 0.1.0, 0.2.0, 0.3.0, 0.3.1, 0.4.0, 1.0.0, 1.1.0`},
-		{"unreadable arguments", `"B=1;A=2"`, `"B"`, `4 record: CNI_ARGS pair "B" is not of the form KEY=VALUE`},
+	for state, want := range map[records.State]network.State{
+		records.Adding: network.Adding, records.Attached: network.Attached, records.Deleting: network.Deleting,
 	} {
-		_, err := network.DecodeRecord(network.Seal([]byte(strings.Replace(recordV1, tt.old, tt.new, 1))))
-		if got := describe(err); got != tt.want {
-			t.Errorf("%s:\ngot  %s\nwant %s", tt.name, got, tt.want)
+		if got := network.PublicRecord(&records.Record{State: state}).State; got != want {
+			t.Errorf("state %q, want %q", got, want)
 		}
-	}
-	for name, tt := range map[string]struct{ text, want string }{
-		"empty":      {"", "6 record: damaged, it is not as it was written"},
-		"no seal":    {recordV1, `6 record: kind is "", not "tenonRecordV1"`},
-		"other kind": {`{"kind":"tenonRecordV9"}`, `6 record: kind is "tenonRecordV9", not "tenonRecordV1"`},
-		"wrong sum":  {sealedV1, "6 record: damaged, it is not as it was written"},
-	} {
-		_, err := network.DecodeRecord([]byte(tt.text))
-		if got := describe(err); got != tt.want {
-			t.Errorf("%s:\ngot  %s\nwant %s", name, got, tt.want)
-		}
-	}
-}
-
-// R-08: nothing can be cut off a record, added to it or changed in it without being noticed.
-func TestRecordDamageIsNoticed(t *testing.T) {
-	t.Parallel()
-	whole := network.Seal([]byte(recordV1))
-	noticed := func(b []byte, format string, args ...any) {
-		if _, err := network.DecodeRecord(b); cni.CodeOf(err) != cni.CodeDecodingFailure {
-			t.Errorf(format+": %s", append(args, describe(err))...)
-		}
-	}
-	for i := range whole {
-		noticed(whole[:i], "%d bytes are left", i)
-		for bit := range 8 {
-			flipped := slices.Clone(whole)
-			flipped[i] ^= 1 << bit
-			noticed(flipped, "bit %d of byte %d is flipped", bit, i)
-		}
-	}
-	noticed(append(slices.Clone(whole), '\n'), "a byte is added")
-}
-
-// The version of a record is the one that was selected then, even where the configuration offers a newer one.
-func TestRecordKeepsVersion(t *testing.T) {
-	t.Parallel()
-	edited := strings.Replace(recordV1, `"config":{"cniVersion":"1.0.0"`, `"config":{"cniVersion":"1.0.0","cniVersions":["1.1.0"]`, 1)
-	r, err := network.DecodeRecord(network.Seal([]byte(edited)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r.List.Version != cni.V100 {
-		t.Errorf("version %v", r.List.Version)
 	}
 }
 
@@ -274,10 +181,7 @@ func TestDelWithDamagedRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	body, err := network.Unseal(whole)
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := unseal(t, whole)
 	cleansUp := func(b []byte, what string) {
 		if err := os.WriteFile(recordPath(c, a), b, 0o600); err != nil {
 			t.Fatal(err)
@@ -294,40 +198,11 @@ func TestDelWithDamagedRecord(t *testing.T) {
 			t.Fatalf("%s: the record is still there", what)
 		}
 	}
-	cleansUp(network.Seal([]byte(strings.Replace(string(body), `"c1"`, `"c2"`, 1))), "another's")
+	cleansUp(seal("tenonRecordV1", []byte(strings.Replace(string(body), `"c1"`, `"c2"`, 1))), "another's")
 	for i := range whole {
 		cleansUp(whole[:i], fmt.Sprintf("%d bytes are left", i))
 		flipped := slices.Clone(whole)
 		flipped[i] ^= 1
 		cleansUp(flipped, fmt.Sprintf("byte %d is flipped", i))
 	}
-}
-
-// SEC-05: so is a record.
-func FuzzDecodeRecord(f *testing.F) {
-	f.Add([]byte(recordV1))
-	f.Add([]byte(strings.Replace(recordV1, `"config":{`, `"config":{"type":"x",`, 1)))
-	f.Add(network.Seal([]byte(recordV1)))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		_, _ = network.DecodeRecord(b)
-		r, err := network.DecodeRecord(network.Seal(b)) // what only the seal keeps out
-		if err != nil {
-			return
-		}
-		once, err := r.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		again, err := network.DecodeRecord(once)
-		if err != nil {
-			t.Fatalf("%v: %s", err, once)
-		}
-		twice, err := again.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if string(once) != string(twice) {
-			t.Errorf("%s\n%s", once, twice)
-		}
-	})
 }

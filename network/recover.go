@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/lockfile"
+	"github.com/tenon-cni/tenon/internal/records"
 )
 
 // Recovered is one thing that [Client.Recover] has done.
@@ -27,14 +30,14 @@ type Recovered struct {
 // survived, and leaves one of this boot alone; either is a warning in [Client.Log], not an error. Attachments of libcni are
 // left alone, too, because libcni does not record whether they were completed.
 func (c *Client) Recover(ctx context.Context, report func(Recovered)) error {
-	if exists(c.stateDir()) {
+	if _, err := os.Lstat(c.stateDir()); !errors.Is(err, fs.ErrNotExist) {
 		c.register(ctx) // what it holds may be older than the registry
 	}
-	found, err := c.store().scan("")
+	found, err := c.store().Scan("")
 	errs := []error{err, c.sweepDamaged(ctx, found)}
-	records, _ := readable(found)
-	for _, r := range slices.Backward(records) {
-		if !r.leftOver() {
+	recorded, _ := readable(found)
+	for _, r := range slices.Backward(recorded) {
+		if !r.LeftOver() {
 			continue
 		}
 		done, err := c.recover(ctx, r)
@@ -43,7 +46,7 @@ func (c *Client) Recover(ctx context.Context, report func(Recovered)) error {
 			errs = append(errs, err)
 		}
 		if done != nil && report != nil {
-			report(Recovered{Record: *done, Err: err})
+			report(Recovered{Record: publicRecord(done), Err: err})
 		}
 	}
 	return errors.Join(append(errs, c.sweepDrafts(ctx), c.sweepDues(ctx), c.sweepLocks())...)
@@ -52,7 +55,7 @@ func (c *Client) Recover(ctx context.Context, report func(Recovered)) error {
 // recover deletes one attachment and returns its record, nil if in the meantime somebody else has dealt with it. Its time
 // is that of the plugins, and as much again for one that has outlived its runtime: if it hangs, the others have to wait no
 // longer.
-func (c *Client) recover(ctx context.Context, seen Record) (*Record, error) {
+func (c *Client) recover(ctx context.Context, seen *records.Record) (*records.Record, error) {
 	a := seen.Attachment
 	ctx, cancel := c.limit(ctx, len(seen.List.Plugins)+1)
 	defer cancel()
@@ -61,30 +64,30 @@ func (c *Client) recover(ctx context.Context, seen Record) (*Record, error) {
 		return nil, err
 	}
 	defer unlock()
-	r, err := c.store().get(a)
+	r, err := c.store().Get(a)
 	if errors.Is(err, ErrNoRecord) {
 		return nil, nil
 	}
-	if err != nil || !r.leftOver() {
+	if err != nil || !r.LeftOver() {
 		return nil, err
 	}
 	return r, c.removeAs(ctx, Cleanup, r)
 }
 
 // sweepDamaged removes damaged records of earlier boots. The error is about records that could not be looked at.
-func (c *Client) sweepDamaged(ctx context.Context, found []stored) error {
+func (c *Client) sweepDamaged(ctx context.Context, found []records.Found) error {
 	var errs []error
 	for _, f := range found {
 		switch {
-		case f.err == nil:
-		case !errors.Is(f.err, ErrUnreadable):
-			errs = append(errs, f.damage())
-		case f.debris:
-			errs = append(errs, c.sweepLocked(ctx, c.networkLockPath(f.owner.Network()), func() error {
-				return c.removeDebris(ctx, f.owner)
+		case f.Err == nil:
+		case !errors.Is(f.Err, ErrUnreadable):
+			errs = append(errs, f.Damage())
+		case f.Debris:
+			errs = append(errs, c.sweepLocked(ctx, c.networkLockPath(f.Owner.Network()), func() error {
+				return c.removeDebris(ctx, f.Owner)
 			}))
 		default:
-			c.warn(ctx, f.key, "record cannot be read, left alone", f.err)
+			c.warn(ctx, f.Key, "record cannot be read, left alone", f.Err)
 		}
 	}
 	return errors.Join(errs...)
@@ -92,17 +95,17 @@ func (c *Client) sweepDamaged(ctx context.Context, found []stored) error {
 
 // removeDebris removes the record of an owner if it is damaged and of an earlier boot. Its network has to be locked.
 func (c *Client) removeDebris(ctx context.Context, o cni.Owner) error {
-	f := c.store().read(o)
-	if !f.debris {
+	f := c.store().Read(o)
+	if !f.Debris {
 		return nil
 	}
-	c.warn(ctx, f.key, "removing a damaged record from before the boot", f.err)
-	return c.store().removeOwner(o)
+	c.warn(ctx, f.Key, "removing a damaged record from before the boot", f.Err)
+	return c.store().RemoveOwner(o)
 }
 
 // sweepDrafts removes unfinished records.
 func (c *Client) sweepDrafts(ctx context.Context) error {
-	networks, err := c.store().drafts()
+	networks, err := c.store().Drafts()
 	errs := []error{err}
 	for _, n := range networks {
 		errs = append(errs, c.sweepNetwork(ctx, n))
@@ -112,15 +115,17 @@ func (c *Client) sweepDrafts(ctx context.Context) error {
 
 // sweepNetwork removes unfinished records of a network, given as the first half of its owners.
 func (c *Client) sweepNetwork(ctx context.Context, owner string) error {
-	return c.sweepLocked(ctx, c.networkLockPath(owner), func() error { return c.store().sweep(owner) })
+	return c.sweepLocked(ctx, c.networkLockPath(owner), func() error { return c.store().Sweep(owner) })
 }
 
 // sweepDues removes what says of containers that something is due, where that has been done.
 func (c *Client) sweepDues(ctx context.Context) error {
-	hashes, err := c.store().dues()
+	hashes, err := c.store().Dues()
 	errs := []error{err}
 	for _, h := range hashes {
-		errs = append(errs, c.sweepLocked(ctx, c.containerLockPath(h), func() error { return c.sweepDue(ctx, h) }))
+		errs = append(errs, c.sweepLocked(ctx, c.containerLockPath(h), func() error {
+			return c.store().SweepDue(h, func(what string, err error) { c.warn(ctx, cni.Attachment{}, what, err) })
+		}))
 	}
 	return errors.Join(errs...)
 }

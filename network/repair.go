@@ -9,6 +9,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/lockfile"
+	"github.com/tenon-cni/tenon/internal/records"
 	"github.com/tenon-cni/tenon/invoke"
 )
 
@@ -45,20 +46,20 @@ func (c *Client) Repair(
 	var calls []invoke.Call
 	for _, f := range found {
 		switch {
-		case !wanted(f.owner):
+		case !wanted(f.Owner):
 			continue
-		case f.err != nil:
-			errs = append(errs, f.damage())
+		case f.Err != nil:
+			errs = append(errs, f.Damage())
 			continue
-		case !locked[f.record.Attachment.Network]:
+		case !locked[f.Record.Attachment.Network]:
 			continue
 		}
-		its, err := c.repairs(f.record)
+		its, err := c.repairs(f.Record)
 		calls = append(calls, its...)
 		if cni.CodeOf(err) == cni.CodeUnknownContainer {
-			passed = append(passed, Unrepaired{f.record.Attachment, err})
+			passed = append(passed, Unrepaired{f.Record.Attachment, err})
 		} else if err != nil {
-			errs = append(errs, fmt.Errorf("%v: %w", f.record.Attachment, err))
+			errs = append(errs, fmt.Errorf("%v: %w", f.Record.Attachment, err))
 		}
 	}
 	if len(calls) > 0 {
@@ -73,8 +74,8 @@ func (c *Client) lockRecorded(ctx context.Context, wanted func(cni.Owner) bool) 
 	found, _ := c.scan("") // what is wrong with it the caller finds, who has to look again
 	locked = map[string]bool{}
 	for _, f := range found {
-		if f.record != nil && wanted(f.owner) {
-			locked[f.record.Attachment.Network] = false
+		if f.Record != nil && wanted(f.Owner) {
+			locked[f.Record.Attachment.Network] = false
 		}
 	}
 	wait, cancel := c.limit(ctx, 1)
@@ -104,14 +105,14 @@ func (c *Client) lockRecorded(ctx context.Context, wanted func(cni.Owner) bool) 
 
 // repairs returns the calls that repair an attachment. The error is about what is not among them, with
 // [cni.CodeUnknownContainer] if there is nothing to repair.
-func (c *Client) repairs(r *Record) (calls []invoke.Call, err error) {
-	if err := r.checkable(); err != nil {
+func (c *Client) repairs(r *records.Record) (calls []invoke.Call, err error) {
+	if err := checkable(r); err != nil {
 		return nil, err
 	}
 	if own, _ := isOwnNetns(r.Netns); own && !r.HostNetns {
 		return nil, cni.Errorf(cni.CodeUnknownContainer, "namespace %q is that of the host now", r.Netns).WithDetails("DEL is due")
 	}
-	if err := r.complete(nil); err != nil {
+	if err := r.Complete(nil); err != nil {
 		return nil, err
 	}
 	env := c.env(cni.Check, r.Attachment, r.Parameters)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/records"
 	"github.com/tenon-cni/tenon/network/config"
 )
 
@@ -31,7 +32,7 @@ func (c *Client) setup(
 	}
 	ctx, end := c.observe(ctx, Setup, "", cni.Attachment{Container: container})
 	defer func() { end(nil, err) }()
-	records, err := c.plan(ctx, members)
+	recorded, err := c.plan(ctx, members)
 	if err != nil {
 		return nil, err
 	}
@@ -47,31 +48,31 @@ func (c *Client) setup(
 		return nil, err
 	}
 	defer unlock()
-	if err := c.removeOld(ctx, container, members, records); err != nil {
+	if err := c.removeOld(ctx, container, members, recorded); err != nil {
 		return nil, err
 	}
-	if len(records) > 1 { // one is there or not by itself
-		if err := c.store().putDue(newDue(container, Adding, records)); err != nil {
+	if len(recorded) > 1 { // one is there or not by itself
+		if err := c.store().PutDue(records.NewDue(container, records.Adding, recorded)); err != nil {
 			return nil, err
 		}
 	}
-	attached, err := c.attachAll(ctx, records, parallel)
+	attached, err := c.attachAll(ctx, recorded, parallel)
 	if err == nil {
-		err = c.store().removeDue(container)
+		err = c.store().RemoveDue(container)
 	}
 	if err != nil {
 		return nil, c.rollBackAll(ctx, container, attached, err)
 	}
-	for _, r := range records {
+	for _, r := range recorded {
 		results = append(results, AttachmentResult{r.Attachment, attached[r]})
 	}
 	return results, nil
 }
 
 // plan checks what is asked for and returns a record of each, in the same order.
-func (c *Client) plan(ctx context.Context, members []membership) ([]*Record, error) {
+func (c *Client) plan(ctx context.Context, members []membership) ([]*records.Record, error) {
 	created := time.Now().UTC()
-	var records []*Record
+	var recorded []*records.Record
 	for i, m := range members {
 		if err := m.network.Validate(); err != nil {
 			return nil, err
@@ -88,28 +89,28 @@ func (c *Client) plan(ctx context.Context, members []membership) ([]*Record, err
 		}
 		r := c.newRecord(n, m.key(), m.Parameters)
 		r.Created = created.Add(time.Duration(i)) // tells their order, and this ADD from another of the same key
-		records = append(records, r)
+		recorded = append(recorded, r)
 	}
-	return records, nil
+	return recorded, nil
 }
 
 // interrupted returns the records of a container for which DEL is due.
-func (c *Client) interrupted(ctx context.Context, container string) []*Record {
-	d, err := c.store().dueOf(container)
+func (c *Client) interrupted(ctx context.Context, container string) []*records.Record {
+	d, err := c.store().DueOf(container)
 	if err != nil {
 		c.warn(ctx, cni.Attachment{Container: container}, "what is due cannot be read", err)
 	}
 	if d == nil {
 		return nil
 	}
-	var records []*Record
+	var recorded []*records.Record
 	for _, a := range d.Attachments {
-		r, err := c.store().get(cni.Attachment{Network: a.Network, Container: container, IfName: a.IfName})
-		if err == nil && d.has(r) {
-			records = append(records, r)
+		r, err := c.store().Get(cni.Attachment{Network: a.Network, Container: container, IfName: a.IfName})
+		if err == nil && d.Has(r) {
+			recorded = append(recorded, r)
 		}
 	}
-	return records
+	return recorded
 }
 
 // networksOf returns the names of the networks of members.
@@ -123,9 +124,9 @@ func networksOf(members []membership) []string {
 
 // removeOld deletes what is left of a Setup or a Remove of the container that was cut short, and under the keys that are
 // asked for. If one of them is in use nothing is deleted.
-func (c *Client) removeOld(ctx context.Context, container string, members []membership, records []*Record) error {
-	var all []*Record
-	for i, r := range records {
+func (c *Client) removeOld(ctx context.Context, container string, members []membership, recorded []*records.Record) error {
+	var all []*records.Record
+	for i, r := range recorded {
 		old, err := c.conflicting(ctx, r, members[i].network, members[i].Replace)
 		if err != nil {
 			return fmt.Errorf("%v: %w", r.Attachment, err)
@@ -135,7 +136,7 @@ func (c *Client) removeOld(ctx context.Context, container string, members []memb
 		}
 	}
 	for _, r := range c.interrupted(ctx, container) {
-		if !slices.ContainsFunc(all, func(other *Record) bool { return other.Attachment == r.Attachment }) {
+		if !slices.ContainsFunc(all, func(other *records.Record) bool { return other.Attachment == r.Attachment }) {
 			all = append(all, r)
 		}
 	}
@@ -144,15 +145,15 @@ func (c *Client) removeOld(ctx context.Context, container string, members []memb
 			return fmt.Errorf("%v: %w", r.Attachment, err)
 		}
 	}
-	return c.store().removeDue(container)
+	return c.store().RemoveDue(container)
 }
 
 // attachAll attaches all, up to the first that fails; those that are attached it returns in any case. Beside each other
 // all are tried, but the failure of one ends the context of the others.
-func (c *Client) attachAll(ctx context.Context, records []*Record, parallel bool) (map[*Record]*cni.Result, error) {
-	attached := map[*Record]*cni.Result{}
+func (c *Client) attachAll(ctx context.Context, recorded []*records.Record, parallel bool) (map[*records.Record]*cni.Result, error) {
+	attached := map[*records.Record]*cni.Result{}
 	if !parallel {
-		for _, r := range records {
+		for _, r := range recorded {
 			result, err := c.attachObserved(ctx, r)
 			if err != nil {
 				return attached, fmt.Errorf("%v: %w", r.Attachment, err)
@@ -166,7 +167,7 @@ func (c *Client) attachAll(ctx context.Context, records []*Record, parallel bool
 	var mu sync.Mutex
 	var failed []error
 	var running sync.WaitGroup
-	for _, r := range records {
+	for _, r := range recorded {
 		running.Go(func() {
 			result, err := c.attachObserved(ctx, r)
 			mu.Lock()
@@ -183,7 +184,7 @@ func (c *Client) attachAll(ctx context.Context, records []*Record, parallel bool
 	return attached, errors.Join(failed...)
 }
 
-func (c *Client) attachObserved(ctx context.Context, r *Record) (*cni.Result, error) {
+func (c *Client) attachObserved(ctx context.Context, r *records.Record) (*cni.Result, error) {
 	ctx, end := c.observe(ctx, Operation, cni.Add, r.Attachment)
 	result, err := c.attach(ctx, r)
 	end(result, err)
@@ -191,25 +192,25 @@ func (c *Client) attachObserved(ctx context.Context, r *Record) (*cni.Result, er
 }
 
 // rollBackAll deletes what a Setup that failed because of cause has attached, the last first, even if ctx has ended.
-func (c *Client) rollBackAll(ctx context.Context, container string, attached map[*Record]*cni.Result, cause error) error {
+func (c *Client) rollBackAll(ctx context.Context, container string, attached map[*records.Record]*cni.Result, cause error) error {
 	ctx = context.WithoutCancel(ctx)
-	var records []*Record
+	var recorded []*records.Record
 	for r, result := range attached {
 		done := *r
-		done.State, done.Result = Attached, result
-		records = append(records, &done)
+		done.State, done.Result = records.Attached, result
+		recorded = append(recorded, &done)
 	}
-	if err := errors.Join(c.removeAll(ctx, Rollback, records), c.store().removeDue(container)); err != nil {
+	if err := errors.Join(c.removeAll(ctx, Rollback, recorded), c.store().RemoveDue(container)); err != nil {
 		return fmt.Errorf("%w; DEL after it: %w", cause, err)
 	}
 	return cause
 }
 
 // removeAll deletes the last first, past those that fail, and joins the errors.
-func (c *Client) removeAll(ctx context.Context, k EventKind, records []*Record) error {
-	slices.SortStableFunc(records, func(a, b *Record) int { return b.Created.Compare(a.Created) })
+func (c *Client) removeAll(ctx context.Context, k EventKind, recorded []*records.Record) error {
+	slices.SortStableFunc(recorded, func(a, b *records.Record) int { return b.Created.Compare(a.Created) })
 	var errs []error
-	for _, r := range records {
+	for _, r := range recorded {
 		if err := c.removeAs(ctx, k, r); err != nil {
 			errs = append(errs, fmt.Errorf("%v: %w", r.Attachment, err))
 		}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/records"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network/config"
 )
@@ -39,7 +40,7 @@ func (c *Client) status(ctx context.Context, n *config.Network) error {
 	if err != nil || !n.Version.Has(cni.Status) {
 		return err
 	}
-	env := c.env(cni.Status, cni.Attachment{}, Parameters{})
+	env := c.env(cni.Status, cni.Attachment{}, records.Parameters{})
 	for i := range n.Plugins {
 		if _, err := c.run(ctx, n.List, i, env, cni.RequestData{}); err != nil {
 			return err
@@ -52,7 +53,7 @@ func (c *Client) status(ctx context.Context, n *config.Network) error {
 // alone.
 func (c *Client) Versions(ctx context.Context, typ string) (cni.VersionReply, error) {
 	// Plugins of the time of 0.1.0 demand these variables before they look at the verb.
-	env := c.env(cni.VersionCommand, cni.Attachment{IfName: "dummy"}, Parameters{Netns: "dummy"})
+	env := c.env(cni.VersionCommand, cni.Attachment{IfName: "dummy"}, records.Parameters{Netns: "dummy"})
 	stdin, err := json.Marshal(map[string]cni.Version{"cniVersion": cni.Newest})
 	if err != nil {
 		return cni.VersionReply{}, err

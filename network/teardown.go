@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/records"
 	"github.com/tenon-cni/tenon/network/config"
 )
 
@@ -29,7 +30,7 @@ func (c *Client) teardown(
 		names := networksOf(unrecorded)
 		found, _ := c.foundOf(container) // what is wrong with it the look after it tells
 		for _, f := range found {
-			names = append(names, f.attachment().Network)
+			names = append(names, f.Attachment().Network)
 		}
 		return names
 	})
@@ -37,56 +38,56 @@ func (c *Client) teardown(
 		return err
 	}
 	defer unlock()
-	records, err := c.recordsOf(ctx, container, configured)
+	recorded, err := c.recordsOf(ctx, container, configured)
 	errs := []error{err}
 	for _, m := range unrecorded {
-		if slices.ContainsFunc(records, func(r *Record) bool { return r.Attachment == m.key() }) {
+		if slices.ContainsFunc(recorded, func(r *records.Record) bool { return r.Attachment == m.key() }) {
 			continue
 		}
 		if err := m.refuseOwnNetns(); err != nil {
 			errs = append(errs, fmt.Errorf("%v: %w", m.key(), err))
 			continue
 		}
-		records = append(records, c.unrecorded(ctx, m.network, m.key(), m.Parameters))
+		recorded = append(recorded, c.unrecorded(ctx, m.network, m.key(), m.Parameters))
 	}
-	if len(records) > 1 {
-		if err := c.store().putDue(newDue(container, Deleting, records)); err != nil { // DEL is worth more than the note of it
+	if len(recorded) > 1 {
+		if err := c.store().PutDue(records.NewDue(container, records.Deleting, recorded)); err != nil { // DEL is worth more than the note of it
 			c.warn(ctx, cni.Attachment{Container: container}, "begin of DEL cannot be noted", err)
 		}
 	}
-	errs = append(errs, c.removeAll(ctx, Operation, records), c.store().removeDue(container))
+	errs = append(errs, c.removeAll(ctx, Operation, recorded), c.store().RemoveDue(container))
 	return errors.Join(errs...)
 }
 
 // recordsOf returns what is recorded of a container. The error is about what is of it and cannot be deleted.
-func (c *Client) recordsOf(ctx context.Context, container string, configured func(network string) *config.Network) ([]*Record, error) {
+func (c *Client) recordsOf(ctx context.Context, container string, configured func(network string) *config.Network) ([]*records.Record, error) {
 	found, err := c.foundOf(container)
 	errs := []error{err}
-	var records []*Record
+	var recorded []*records.Record
 	for _, f := range found {
-		r, n := f.record, configured(f.attachment().Network)
+		r, n := f.Record, configured(f.Attachment().Network)
 		switch {
 		case r != nil:
-			err = r.complete(n)
+			err = r.Complete(n)
 		case n == nil:
-			err = f.damage()
+			err = f.Damage()
 		default:
-			c.warn(ctx, f.key, "record cannot be read, deleting as configured", f.err)
-			r, err = c.unrecorded(ctx, n, f.key, Parameters{}), nil
+			c.warn(ctx, f.Key, "record cannot be read, deleting as configured", f.Err)
+			r, err = c.unrecorded(ctx, n, f.Key, Parameters{}), nil
 		}
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		records = append(records, r)
+		recorded = append(recorded, r)
 	}
-	return records, errors.Join(errs...)
+	return recorded, errors.Join(errs...)
 }
 
 // foundOf returns the records of a container, readable or not. One that does not tell any more of which container it is must
 // not keep every one from going: it is left to [Client.Recover] to tell.
-func (c *Client) foundOf(container string) ([]stored, error) {
-	found, err := c.store().scanContainer(container)
+func (c *Client) foundOf(container string) ([]records.Found, error) {
+	found, err := c.store().ScanContainer(container)
 	found, err = c.withCached(found, err, "")
-	return slices.DeleteFunc(found, func(f stored) bool { return f.attachment().Container != container }), err
+	return slices.DeleteFunc(found, func(f records.Found) bool { return f.Attachment().Container != container }), err
 }

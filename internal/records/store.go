@@ -1,4 +1,4 @@
-package network
+package records
 
 import (
 	"bytes"
@@ -15,9 +15,9 @@ import (
 	"github.com/tenon-cni/tenon/internal/regular"
 )
 
-// store is the directory of records: one file each, named after the owner, so that names are as unambiguous
+// Store is the directory of records: one file each, named after the owner, so that names are as unambiguous
 // as owners and show the network. Writers hold the lock of the container; readers need none.
-type store struct{ dir string }
+type Store struct{ StateDir string }
 
 const (
 	recordExt   = ".json"
@@ -25,13 +25,13 @@ const (
 	draftPrefix = "."         // of [regular.Replace] too
 )
 
-func (c *Client) store() store { return store{filepath.Join(c.stateDir(), "records")} }
+func (s Store) dir() string { return filepath.Join(s.StateDir, "records") }
 
-func (s store) path(o cni.Owner, ext string) string { return filepath.Join(s.dir, string(o)+ext) }
+func (s Store) path(o cni.Owner, ext string) string { return filepath.Join(s.dir(), string(o)+ext) }
 
-// begin stores a record before the first plugin runs. It survives the end of this process; a power cut it
+// Begin stores a record before the first plugin runs. It survives the end of this process; a power cut it
 // need not survive, as the attachment does not.
-func (s store) begin(r *Record) error {
+func (s Store) Begin(r *Record) error {
 	return s.write(r, replaceFile)
 }
 
@@ -42,7 +42,7 @@ func replaceFile(path string, b []byte) error {
 	if err != nil {
 		return err
 	}
-	boot.Mark(int(f.Fd()), bootID())
+	boot.Mark(int(f.Fd()), BootID())
 	_, err = f.Write(b)
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err
@@ -58,19 +58,19 @@ func removeFile(path string) error {
 	return nil
 }
 
-// put stores a record durably and atomically.
-func (s store) put(r *Record) error {
+// Put stores a record durably and atomically.
+func (s Store) Put(r *Record) error {
 	return s.write(r, func(path string, b []byte) error {
-		return regular.Replace(path, b, 0o600, func(f *os.File) { boot.Mark(int(f.Fd()), bootID()) })
+		return regular.Replace(path, b, 0o600, func(f *os.File) { boot.Mark(int(f.Fd()), BootID()) })
 	})
 }
 
-func (s store) write(r *Record, replace func(path string, b []byte) error) error {
+func (s Store) write(r *Record, replace func(path string, b []byte) error) error {
 	b, err := r.encode()
 	if err != nil {
 		return fmt.Errorf("record: %w", err)
 	}
-	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+	if err := os.MkdirAll(s.dir(), 0o700); err != nil {
 		return cni.Errorf(cni.CodeIOFailure, "store record: %w", err)
 	}
 	if err := replace(s.path(r.Attachment.Owner(), recordExt), b); err != nil {
@@ -79,30 +79,30 @@ func (s store) write(r *Record, replace func(path string, b []byte) error) error
 	return nil
 }
 
-// deleting notes that DEL of an attachment begins. Renaming the record keeps its content, down to the disk.
-func (s store) deleting(a cni.Attachment) error {
+// NoteDel notes that DEL of an attachment begins. Renaming the record keeps its content, down to the disk.
+func (s Store) NoteDel(a cni.Attachment) error {
 	if err := os.Rename(s.path(a.Owner(), recordExt), s.path(a.Owner(), deletingExt)); err != nil {
 		return cni.Errorf(cni.CodeIOFailure, "note DEL: %w", err)
 	}
 	return nil
 }
 
-// get reads the record of an attachment. The error is ErrNoRecord where there is none.
-func (s store) get(a cni.Attachment) (*Record, error) {
-	found := s.read(a.Owner())
-	if found.err == nil && found.record.Attachment != a {
-		return nil, cni.Errorf(cni.CodeInvalidConfig, "record of %v is that of %v", a, found.record.Attachment)
+// Get reads the record of an attachment. The error is ErrNoRecord where there is none.
+func (s Store) Get(a cni.Attachment) (*Record, error) {
+	found := s.Read(a.Owner())
+	if found.Err == nil && found.Record.Attachment != a {
+		return nil, cni.Errorf(cni.CodeInvalidConfig, "record of %v is that of %v", a, found.Record.Attachment)
 	}
-	return found.record, found.err
+	return found.Record, found.Err
 }
 
-// stored is a file of the store or of the cache: a record, or why there is none to be had from it.
-type stored struct {
-	owner  cni.Owner
-	record *Record
-	err    error
-	key    cni.Attachment // of what cannot be read, zero if unknown
-	debris bool           // what cannot be read is from an earlier boot: it stands for nothing in use
+// Found is a file of the store or of the cache: a record, or why there is none to be had from it.
+type Found struct {
+	Owner  cni.Owner
+	Record *Record
+	Err    error
+	Key    cni.Attachment // of what cannot be read, zero if unknown
+	Debris bool           // what cannot be read is from an earlier boot: it stands for nothing in use
 }
 
 // unreadable makes an error an [ErrUnreadable].
@@ -112,66 +112,66 @@ func (e unreadable) Unwrap() error { return e.error }
 
 func (e unreadable) Is(target error) bool { return target == ErrUnreadable }
 
-// attachment is what it is about, zero if unknown.
-func (s stored) attachment() cni.Attachment {
-	if s.record != nil {
-		return s.record.Attachment
+// Attachment is what it is about, zero if unknown.
+func (s Found) Attachment() cni.Attachment {
+	if s.Record != nil {
+		return s.Record.Attachment
 	}
-	return s.key
+	return s.Key
 }
 
-// damage is err with the attachment it is about.
-func (s stored) damage() error {
-	if s.key == (cni.Attachment{}) {
-		return s.err
+// Damage is err with the attachment it is about.
+func (s Found) Damage() error {
+	if s.Key == (cni.Attachment{}) {
+		return s.Err
 	}
-	return fmt.Errorf("%v: %w", s.key, s.err)
+	return fmt.Errorf("%v: %w", s.Key, s.Err)
 }
 
-// read reads the record of an owner. A record can only change from adding over attached to deleting, so looking for
+// Read reads the record of an owner. A record can only change from adding over attached to deleting, so looking for
 // its names in this order finds it.
-func (s store) read(o cni.Owner) stored {
+func (s Store) Read(o cni.Owner) Found {
 	found := s.readFile(o, recordExt)
-	if found.record != nil {
-		s.mark(found.record)
+	if found.Record != nil {
+		s.mark(found.Record)
 	}
-	if !errors.Is(found.err, ErrNoRecord) {
+	if !errors.Is(found.Err, ErrNoRecord) {
 		return found
 	}
 	found = s.readFile(o, deletingExt)
-	if found.record != nil {
-		found.record.State = Deleting
+	if found.Record != nil {
+		found.Record.State = Deleting
 	}
 	return found
 }
 
-func (s store) readFile(o cni.Owner, ext string) stored {
+func (s Store) readFile(o cni.Owner, ext string) Found {
 	path := s.path(o, ext)
 	b, err := regular.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return stored{owner: o, err: cni.Errorf(cni.CodeUnknownContainer, "%w", ErrNoRecord)}
+		return Found{Owner: o, Err: cni.Errorf(cni.CodeUnknownContainer, "%w", ErrNoRecord)}
 	}
 	if err != nil {
-		return stored{owner: o, err: cni.Errorf(cni.CodeIOFailure, "read record: %w", err)}
+		return Found{Owner: o, Err: cni.Errorf(cni.CodeIOFailure, "read record: %w", err)}
 	}
 	r, err := decodeRecord(b)
 	if err == nil && r.Attachment.Owner() != o {
 		err = cni.Errorf(cni.CodeInvalidConfig, "this is the record of %v", r.Attachment)
 	}
 	if err != nil {
-		found := stored{owner: o, err: unreadable{fmt.Errorf("%s: %w", path, err)}, debris: boot.Earlier(path)}
+		found := Found{Owner: o, Err: unreadable{fmt.Errorf("%s: %w", path, err)}, Debris: boot.Earlier(path)}
 		if key, ok := keyOf(b, o); ok {
-			found.key = key
+			found.Key = key
 		}
 		return found
 	}
-	return stored{owner: o, record: r}
+	return Found{Owner: o, Record: r}
 }
 
-// remove forgets an attachment, known or not.
-func (s store) remove(a cni.Attachment) error { return s.removeOwner(a.Owner()) }
+// Remove forgets an attachment, known or not.
+func (s Store) Remove(a cni.Attachment) error { return s.RemoveOwner(a.Owner()) }
 
-func (s store) removeOwner(o cni.Owner) error {
+func (s Store) RemoveOwner(o cni.Owner) error {
 	for _, ext := range []string{recordExt, deletingExt} {
 		if err := removeFile(s.path(o, ext)); err != nil {
 			return cni.Errorf(cni.CodeIOFailure, "remove record: %w", err)
@@ -180,18 +180,18 @@ func (s store) removeOwner(o cni.Owner) error {
 	return nil
 }
 
-// scan reads the records whose owners begin with prefix, in the order of owners. Those that come and go
+// Scan reads the records whose owners begin with prefix, in the order of owners. Those that come and go
 // meanwhile may be among them or not.
-func (s store) scan(prefix string) ([]stored, error) {
+func (s Store) Scan(prefix string) ([]Found, error) {
 	return s.collect(prefix, func(cni.Owner, string) bool { return true })
 }
 
-// scanContainer reads the records of a container, those that cannot be read too if they still tell that. Others it does not
+// ScanContainer reads the records of a container, those that cannot be read too if they still tell that. Others it does not
 // decode: a machine has hundreds.
-func (s store) scanContainer(container string) ([]stored, error) {
+func (s Store) ScanContainer(container string) ([]Found, error) {
 	member := []byte(`"container":"` + container + `"`) // an ID has no character that JSON writes otherwise
 	return s.collect("", func(o cni.Owner, name string) bool {
-		b, _ := regular.ReadFile(filepath.Join(s.dir, name))
+		b, _ := regular.ReadFile(filepath.Join(s.dir(), name))
 		if !bytes.Contains(b, member) {
 			return false
 		}
@@ -201,18 +201,18 @@ func (s store) scanContainer(container string) ([]stored, error) {
 }
 
 // collect reads the records whose owners begin with prefix and of whose files wanted says so, in the order of owners.
-func (s store) collect(prefix string, wanted func(o cni.Owner, name string) bool) ([]stored, error) {
-	var found []stored
+func (s Store) collect(prefix string, wanted func(o cni.Owner, name string) bool) ([]Found, error) {
+	var found []Found
 	err := s.each(prefix, func(name string) error {
 		ext := filepath.Ext(name)
 		o := cni.Owner(strings.TrimSuffix(name, ext))
 		if ext != recordExt && ext != deletingExt || !o.Valid() || !wanted(o, name) {
 			return nil
 		}
-		if n := len(found); n > 0 && found[n-1].owner == o { // renamed meanwhile
+		if n := len(found); n > 0 && found[n-1].Owner == o { // renamed meanwhile
 			return nil
 		}
-		if f := s.read(o); !errors.Is(f.err, ErrNoRecord) {
+		if f := s.Read(o); !errors.Is(f.Err, ErrNoRecord) {
 			found = append(found, f)
 		}
 		return nil
@@ -220,8 +220,8 @@ func (s store) collect(prefix string, wanted func(o cni.Owner, name string) bool
 	return found, err
 }
 
-// drafts returns the networks of which there are unfinished records, as the first halves of their owners.
-func (s store) drafts() ([]string, error) {
+// Drafts returns the networks of which there are unfinished records, as the first halves of their owners.
+func (s Store) Drafts() ([]string, error) {
 	var networks []string
 	err := s.each(draftPrefix, func(name string) error {
 		if n := cni.Owner(strings.TrimPrefix(name, draftPrefix)).Network(); !slices.Contains(networks, n) {
@@ -232,15 +232,15 @@ func (s store) drafts() ([]string, error) {
 	return networks, err
 }
 
-// sweep removes drafts of records of a network, given as the first half of its owners, that a process has left which
+// Sweep removes drafts of records of a network, given as the first half of its owners, that a process has left which
 // was killed while it wrote one. The network has to be locked, so that nobody is writing.
-func (s store) sweep(network string) error {
-	return s.each(draftPrefix+network, func(name string) error { return os.Remove(filepath.Join(s.dir, name)) })
+func (s Store) Sweep(network string) error {
+	return s.each(draftPrefix+network, func(name string) error { return os.Remove(filepath.Join(s.dir(), name)) })
 }
 
 // each calls f with the names of files that begin with prefix, sorted, up to its first error.
-func (s store) each(prefix string, f func(name string) error) error {
-	entries, err := os.ReadDir(s.dir)
+func (s Store) each(prefix string, f func(name string) error) error {
+	entries, err := os.ReadDir(s.dir())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return cni.Errorf(cni.CodeIOFailure, "records: %w", err)
 	}

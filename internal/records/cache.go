@@ -1,4 +1,4 @@
-package network
+package records
 
 import (
 	"bytes"
@@ -17,16 +17,14 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// cache is the directory in which the reference library keeps what it has attached: a file for each attachment, called
+// Cache is the directory in which the reference library keeps what it has attached: a file for each attachment, called
 // after the parts of its key. Such a name can stand for several keys, so what counts is the key in the file.
-type cache struct{ dir string }
+type Cache struct{ Dir string } // the cache directory of libcni
 
-func (c *Client) cache() cache { return cacheAt(c.cacheDir()) }
+func (c Cache) results() string { return filepath.Join(c.Dir, "results") }
 
-func cacheAt(dir string) cache { return cache{filepath.Join(dir, "results")} }
-
-func (c cache) path(a cni.Attachment) string {
-	return filepath.Join(c.dir, a.Network+"-"+a.Container+"-"+a.IfName)
+func (c Cache) path(a cni.Attachment) string {
+	return filepath.Join(c.results(), a.Network+"-"+a.Container+"-"+a.IfName)
 }
 
 // cacheKind is the format of the files since release 0.8 of the reference library. Before, they held the result alone.
@@ -49,16 +47,16 @@ type wireCached struct {
 	CNIVersion string `json:"cniVersion,omitempty"` // where the file is the result
 }
 
-// bareResult is the error of a file that holds no more than the result.
-type bareResult struct {
+// BareResult is the error of a file that holds no more than the result.
+type BareResult struct {
 	error
-	result *cni.Result
+	Result *cni.Result
 }
 
-func (e bareResult) Unwrap() error { return e.error }
+func (e BareResult) Unwrap() error { return e.error }
 
 // decodeCached reads a file of the reference library, down to the identity in it. One of its old format is a
-// [bareResult]. A result that cannot be read leaves the rest usable. The list may be without plugins.
+// [BareResult]. A result that cannot be read leaves the rest usable. The list may be without plugins.
 func decodeCached(b []byte) (*Record, error) {
 	var w wireCached
 	if err := json.Unmarshal(b, &w); err != nil {
@@ -70,7 +68,7 @@ func decodeCached(b []byte) (*Record, error) {
 			return nil, cni.DecodeFailure("cached attachment", err)
 		}
 		bare := cni.Errorf(cni.CodeDecodingFailure, "the reference library has stored the result alone, neither configuration nor arguments")
-		return nil, bareResult{bare, result}
+		return nil, BareResult{bare, result}
 	}
 	if string(w.Kind) != `"`+cacheKind+`"` {
 		return nil, cni.Errorf(cni.CodeDecodingFailure, "cached attachment: kind is %s, not %q", w.kind(), cacheKind)
@@ -79,12 +77,12 @@ func decodeCached(b []byte) (*Record, error) {
 		Attachment: cni.Attachment{Network: w.Network, Container: w.Container, IfName: w.IfName},
 		State:      Attached,
 		Parameters: Parameters{Netns: w.Netns, Capabilities: w.CapabilityArgs},
-		Runtime:    ReferenceRuntime,
+		Runtime:    libcniRuntime,
 	}
 	for _, pair := range w.Args {
 		r.Args = append(r.Args, cni.Arg{Key: pair[0], Value: pair[1]})
 	}
-	if err := errors.Join(r.Attachment.Validate(), r.Parameters.validate()); err != nil {
+	if err := errors.Join(r.Attachment.Validate(), r.Parameters.Validate()); err != nil {
 		return nil, fmt.Errorf("cached attachment: %w", err)
 	}
 	n, err := config.LoadBytes(w.Config)
@@ -93,7 +91,7 @@ func decodeCached(b []byte) (*Record, error) {
 	}
 	r.List = n.List
 	r.List.Name = w.Network // a caller may have run the configuration under a name of its own
-	r.Result, r.resultErr = readResult("cached attachment", w.Result, r.List.Version)
+	r.Result, r.ResultErr = readResult("cached attachment", w.Result, r.List.Version)
 	if r.Netns == "" && r.Result != nil { // older releases do not store it
 		for _, i := range r.Result.Interfaces {
 			if i.Name == w.IfName && i.Sandbox != "" {
@@ -111,9 +109,9 @@ func (w wireCached) kind() string {
 	return string(w.Kind)
 }
 
-// complete adds the plugins that drop-in files had added, which the reference library does not store: those that n
+// Complete adds the plugins that drop-in files had added, which the reference library does not store: those that n
 // has behind the same ones. n may be nil.
-func (r *Record) complete(n *config.Network) error {
+func (r *Record) Complete(n *config.Network) error {
 	if r.Source == "" {
 		return nil
 	}
@@ -136,9 +134,9 @@ func equalConfig(a, b *cni.PluginConfig) bool {
 	return err == nil && otherErr == nil && bytes.Equal(x, y)
 }
 
-// get reads what is stored of an attachment. The error is ErrNoRecord where there is no file, or one of another
+// Get reads what is stored of an attachment. The error is ErrNoRecord where there is no file, or one of another
 // attachment.
-func (c cache) get(a cni.Attachment) (*Record, error) {
+func (c Cache) Get(a cni.Attachment) (*Record, error) {
 	path := c.path(a)
 	r, err := c.read(path)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENAMETOOLONG) || err == nil && r.Attachment != a {
@@ -150,7 +148,7 @@ func (c cache) get(a cni.Attachment) (*Record, error) {
 	return r, nil
 }
 
-func (c cache) read(path string) (*Record, error) {
+func (c Cache) read(path string) (*Record, error) {
 	b, err := regular.ReadFile(path)
 	if err != nil {
 		return nil, cni.Errorf(cni.CodeIOFailure, "read cached attachment: %w", errors.Unwrap(err))
@@ -166,29 +164,29 @@ func (c cache) read(path string) (*Record, error) {
 	return r, nil
 }
 
-// scan reads what is stored of a network, or of all if that is empty, in the order of file names. Files of the old
+// Scan reads what is stored of a network, or of all if that is empty, in the order of file names. Files of the old
 // format, which do not tell their attachment, and those that are none or not called after it are passed over.
-func (c cache) scan(network string) ([]stored, error) {
-	entries, err := os.ReadDir(c.dir)
+func (c Cache) Scan(network string) ([]Found, error) {
+	entries, err := os.ReadDir(c.results())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, cni.Errorf(cni.CodeIOFailure, "attachments of the reference library: %w", err)
 	}
-	var found []stored
+	var found []Found
 	for _, e := range entries {
-		path := filepath.Join(c.dir, e.Name())
+		path := filepath.Join(c.results(), e.Name())
 		r, err := c.read(path)
 		if err != nil || path != c.path(r.Attachment) || network != "" && network != r.Attachment.Network {
 			continue
 		}
-		found = append(found, stored{owner: r.Attachment.Owner(), record: r})
+		found = append(found, Found{Owner: r.Attachment.Owner(), Record: r})
 	}
 	return found, nil
 }
 
-// unreadable returns the keys that files of a network may stand for which cannot be read, or are of the old format: all ways in
+// Unreadable returns the keys that files of a network may stand for which cannot be read, or are of the old format: all ways in
 // which the name of the file divides into container and interface.
-func (c cache) unreadable(network string) (keys []cni.Attachment, err error) {
-	entries, err := os.ReadDir(c.dir)
+func (c Cache) Unreadable(network string) (keys []cni.Attachment, err error) {
+	entries, err := os.ReadDir(c.results())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, cni.Errorf(cni.CodeIOFailure, "attachments of libcni: %w", err)
 	}
@@ -197,7 +195,7 @@ func (c cache) unreadable(network string) (keys []cni.Attachment, err error) {
 		if !ok {
 			continue
 		}
-		if _, err := c.read(filepath.Join(c.dir, e.Name())); err == nil || errors.Is(err, fs.ErrNotExist) {
+		if _, err := c.read(filepath.Join(c.results(), e.Name())); err == nil || errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		for i, char := range rest {
@@ -210,13 +208,44 @@ func (c cache) unreadable(network string) (keys []cni.Attachment, err error) {
 	return keys, nil
 }
 
-// remove removes what is stored of an attachment, readable or not, unless it is another's.
-func (c cache) remove(a cni.Attachment) error {
-	if _, err := c.get(a); errors.Is(err, ErrNoRecord) {
+// Remove removes what is stored of an attachment, readable or not, unless it is another's.
+func (c Cache) Remove(a cni.Attachment) error {
+	if _, err := c.Get(a); errors.Is(err, ErrNoRecord) {
 		return nil
 	}
 	if err := removeFile(c.path(a)); err != nil {
 		return cni.Errorf(cni.CodeIOFailure, "remove cached attachment: %w", err)
+	}
+	return nil
+}
+
+// Put writes an attachment as libcni does after ADD.
+func (c Cache) Put(r *Record) error {
+	config, err := r.List.MarshalJSON()
+	if err != nil {
+		return fmt.Errorf("cached attachment: %w", err)
+	}
+	w := wireCached{
+		Kind: json.RawMessage(`"` + cacheKind + `"`), Config: config, Netns: r.Netns, CapabilityArgs: r.Capabilities,
+		Network: r.Attachment.Network, Container: r.Attachment.Container, IfName: r.Attachment.IfName,
+	}
+	for _, a := range r.Args {
+		w.Args = append(w.Args, [2]string{a.Key, a.Value})
+	}
+	if r.Result != nil {
+		if w.Result, err = r.Result.Encode(r.List.Version); err != nil && r.List.Version.PrevResultOnDel() {
+			return fmt.Errorf("cached attachment: %w", err)
+		}
+	}
+	b, err := json.Marshal(w)
+	if err != nil {
+		return fmt.Errorf("cached attachment: %w", err)
+	}
+	if err := os.MkdirAll(c.results(), 0o700); err != nil {
+		return cni.Errorf(cni.CodeIOFailure, "store cached attachment: %w", err)
+	}
+	if err := replaceFile(c.path(r.Attachment), b); err != nil {
+		return cni.Errorf(cni.CodeIOFailure, "store cached attachment: %w", err)
 	}
 	return nil
 }

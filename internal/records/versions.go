@@ -1,4 +1,4 @@
-package network
+package records
 
 import (
 	"encoding/json"
@@ -12,31 +12,31 @@ import (
 	"github.com/tenon-cni/tenon/internal/regular"
 )
 
-// versionCache is what executables answered to VERSION, in a file of the state directory. An answer holds as long as the
+// Versions is what executables answered to VERSION, in a file of the state directory. An answer holds as long as the
 // executable is the same file with the same content. Of two processes that store at once one wins, and the other's
 // plugins are asked again.
-type versionCache struct {
+type Versions struct {
 	path    string
-	entries map[string]versionEntry // by path of the executable
+	entries map[string]Answer // by path of the executable
 	changed bool
 }
 
-// versionEntry is what one executable answered.
-type versionEntry struct {
+// Answer is what one executable answered.
+type Answer struct {
 	Identity regular.Identity `json:"identity"`
 	Versions []string         `json:"versions"`
 }
 
-// get returns what an executable supports, nil if that is not known.
-func (c *versionCache) get(path string, id regular.Identity) []string {
+// Get returns what an executable supports, nil if that is not known.
+func (c *Versions) Get(path string, id regular.Identity) []string {
 	if e, ok := c.entries[path]; ok && e.Identity == id {
 		return e.Versions
 	}
 	return nil
 }
 
-// put keeps an answer, unless nobody can tell how long it holds.
-func (c *versionCache) put(path string, e versionEntry) {
+// Put keeps an answer, unless nobody can tell how long it holds.
+func (c *Versions) Put(path string, e Answer) {
 	if e.Identity != (regular.Identity{}) {
 		c.entries[path], c.changed = e, true
 	}
@@ -46,25 +46,25 @@ func (c *versionCache) put(path string, e versionEntry) {
 const versionsKind = "tenonVersionsV1"
 
 type wireVersions struct {
-	Kind        string                  `json:"kind"`
-	Executables map[string]versionEntry `json:"executables"`
+	Kind        string            `json:"kind"`
+	Executables map[string]Answer `json:"executables"`
 }
 
-// readVersions reads the file in a state directory. One that is missing, damaged or not ours holds nothing.
-func readVersions(stateDir string) *versionCache {
-	c := &versionCache{path: filepath.Join(stateDir, "versions.json")}
+// ReadVersions reads the file in a state directory. One that is missing, damaged or not ours holds nothing.
+func ReadVersions(stateDir string) *Versions {
+	c := &Versions{path: filepath.Join(stateDir, "versions.json")}
 	b, err := regular.ReadFile(c.path)
 	if err == nil {
 		c.entries, err = decodeVersions(b)
 	}
 	if err != nil {
-		c.entries = map[string]versionEntry{}
+		c.entries = map[string]Answer{}
 	}
 	return c
 }
 
 // decodeVersions takes entries that no plugin can have answered for damage.
-func decodeVersions(b []byte) (map[string]versionEntry, error) {
+func decodeVersions(b []byte) (map[string]Answer, error) {
 	var w wireVersions
 	if err := json.Unmarshal(b, &w); err != nil {
 		return nil, cni.DecodeFailure("versions of plugins", err)
@@ -86,8 +86,8 @@ func isVersion(s string) bool {
 	return s != "" && cni.CodeOf(err) != cni.CodeDecodingFailure
 }
 
-// store writes the file if there is something new, without the executables that are gone.
-func (c *versionCache) store() error {
+// Store writes the file if there is something new, without the executables that are gone.
+func (c *Versions) Store() error {
 	if !c.changed {
 		return nil
 	}

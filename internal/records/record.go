@@ -1,0 +1,187 @@
+// Package records keeps on disk what is known of attachments: a record for each, from before the first plugin runs until all have
+// succeeded on DEL, the operations on several attachments that have not ended, the versions that plugins support, and the register
+// of the state directories of a host. It reads and writes the attachments of libcni, too. It runs no plugin and decides nothing:
+// callers hold the locks and delete what is due.
+package records
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/boot"
+	"github.com/tenon-cni/tenon/network/config"
+)
+
+// Errors to test for with [errors.Is].
+var (
+	ErrNoRecord   = errors.New("no record of this attachment")
+	ErrUnreadable = errors.New("unreadable record") // a record is damaged, or none that this version knows
+)
+
+// State is how far an attachment has come.
+type State string
+
+// The states of a recorded attachment.
+const (
+	Adding   State = "adding"   // written before the first plugin runs
+	Attached State = "attached" // written when the last plugin has succeeded
+	Deleting State = "deleting" // noted before the first plugin gets DEL
+)
+
+// libcniRuntime stands for [Record.Runtime] of attachments of libcni.
+const libcniRuntime = "libcni"
+
+// Parameters are what ADD was given beside the key and the network.
+type Parameters struct {
+	Netns        string
+	Args         cni.Args
+	Capabilities map[string]json.RawMessage
+	HostNetns    bool
+}
+
+// Validate refuses parameters that a plugin cannot be given.
+func (p Parameters) Validate() error {
+	text := p.Args.String()
+	if args, err := cni.ParseArgs(text); err != nil || !slices.Equal(args, p.Args) {
+		return cni.Errorf(cni.CodeInvalidEnvironment, "CNI_ARGS: a key or value contains '=' or ';'")
+	}
+	for name, value := range p.Capabilities {
+		if !json.Valid(value) {
+			return cni.Errorf(cni.CodeDecodingFailure, "capability argument %q is not JSON", name)
+		}
+	}
+	return nil
+}
+
+// Record is what is known of one attachment.
+type Record struct {
+	Attachment cni.Attachment
+	State      State
+	List       *cni.List // as it was run: drop-ins included, in the version that was selected
+	Parameters
+	Result  *cni.Result // nil if there is none, or if it cannot be read or expressed in the version of the list
+	Created time.Time   // begin of the ADD
+	Done    time.Time   // its end; zero before
+	BootID  string      // of the kernel that ran then
+	Runtime string      // name of the runtime that attached
+	Source  string      // the file of libcni that all this comes from, empty for a record of our own
+
+	ResultErr error // why Result could not be read
+	Due       bool  // State is from a [Due]; the record itself still says that it is attached
+}
+
+// LeftOver reports whether DEL is due, provided that no operation on the attachment is in progress.
+func (r *Record) LeftOver() bool { return r.State != Attached || r.EarlierBoot() }
+
+// EarlierBoot reports whether the system was started since the ADD.
+func (r *Record) EarlierBoot() bool {
+	now := BootID()
+	return r.BootID != "" && now != "" && r.BootID != now
+}
+
+// BootID returns the ID of this run of the kernel, or "" if the system has none.
+func BootID() string {
+	id, _ := boot.ID()
+	return id
+}
+
+// wireRecord is a record within its seal. The key comes first: keyOf relies on it.
+type wireRecord struct {
+	Network        string                     `json:"network"`
+	Container      string                     `json:"container"`
+	IfName         string                     `json:"ifname"`
+	Runtime        string                     `json:"runtime,omitempty"`
+	State          State                      `json:"state"`
+	Netns          string                     `json:"netns"`
+	HostNetns      bool                       `json:"hostNetns,omitempty"`
+	CNIVersion     string                     `json:"cniVersion"` // the one that was selected, whatever it would be today
+	Config         json.RawMessage            `json:"config"`
+	Args           string                     `json:"args,omitempty"`
+	CapabilityArgs map[string]json.RawMessage `json:"capabilityArgs,omitempty"`
+	Result         json.RawMessage            `json:"result,omitempty"`
+	Created        time.Time                  `json:"created"`
+	Done           time.Time                  `json:"done,omitzero"`
+	BootID         string                     `json:"bootID"`
+}
+
+// encode returns the record as it is stored. A result that the version of the list cannot express, one
+// of interfaces without addresses in 0.1.0 and 0.2.0, is left out: these versions use it for nothing later.
+func (r *Record) encode() ([]byte, error) {
+	config, err := r.List.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	w := wireRecord{
+		Network: r.Attachment.Network, Container: r.Attachment.Container, IfName: r.Attachment.IfName,
+		Runtime: r.Runtime, State: r.State,
+		Netns: r.Netns, HostNetns: r.HostNetns, Args: r.Args.String(), CapabilityArgs: r.Capabilities,
+		CNIVersion: r.List.Version.String(), Config: config, Created: r.Created, Done: r.Done, BootID: r.BootID,
+	}
+	if r.Result != nil {
+		if w.Result, _, err = r.Result.Relay(r.List.Version, r.Result); err != nil && r.List.Version.PrevResultOnDel() {
+			return nil, err
+		}
+	}
+	body, err := json.Marshal(w)
+	return seal(recordKind, body), err
+}
+
+// decodeRecord reads what encode wrote and checks that it speaks of a valid attachment. A result that
+// cannot be read leaves the rest usable. Codes are those of the documents inside; what is no record has
+// [cni.CodeDecodingFailure].
+func decodeRecord(b []byte) (*Record, error) {
+	body, err := unseal(recordKind, b)
+	if err != nil {
+		return nil, err
+	}
+	var w wireRecord
+	if err := json.Unmarshal(body, &w); err != nil {
+		return nil, cni.DecodeFailure("record", err)
+	}
+	if w.State != Adding && w.State != Attached {
+		return nil, cni.Errorf(cni.CodeDecodingFailure, "record: state %q is unknown", w.State)
+	}
+	r := &Record{
+		Attachment: cni.Attachment{Network: w.Network, Container: w.Container, IfName: w.IfName},
+		State:      w.State,
+		Parameters: Parameters{Netns: w.Netns, HostNetns: w.HostNetns, Capabilities: w.CapabilityArgs},
+		Created:    w.Created,
+		Done:       w.Done,
+		BootID:     w.BootID,
+		Runtime:    w.Runtime,
+	}
+	if err := r.Attachment.Validate(); err != nil {
+		return nil, fmt.Errorf("record: %w", err)
+	}
+	if r.Args, err = cni.ParseArgs(w.Args); err != nil {
+		return nil, fmt.Errorf("record: %w", err)
+	}
+	if r.List, err = cni.ParseList(w.Config); err != nil {
+		return nil, fmt.Errorf("record: %w", err)
+	}
+	r.List.Name = w.Network // a caller may have run the configuration under a name of its own
+	if r.List.Version, err = cni.ParseVersion(w.CNIVersion); err != nil {
+		return nil, fmt.Errorf("record: %w", err)
+	}
+	if err := (&config.Network{List: r.List}).Validate(); err != nil {
+		return nil, fmt.Errorf("record: %w", err)
+	}
+	r.Result, r.ResultErr = readResult("record", w.Result, r.List.Version)
+	return r, nil
+}
+
+// readResult decodes the result in a document; none is nil.
+func readResult(document string, raw json.RawMessage, v cni.Version) (*cni.Result, error) {
+	if raw == nil || string(raw) == "null" {
+		return nil, nil
+	}
+	r, err := cni.DecodeResult(raw, v)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", document, err)
+	}
+	return r, nil
+}

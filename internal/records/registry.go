@@ -1,0 +1,165 @@
+package records
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/lockfile"
+)
+
+// Registry is the directory in which the runtimes of a host register their state directories. GC holds a shared lock of the file next to it while it runs; registration takes the lock
+// exclusively. So a state directory is registered either before a GC, which then waits for its operations and keeps its
+// attachments, or after it.
+type Registry struct{ Dir string }
+
+func (g Registry) lock(ctx context.Context, mode lockfile.Mode) (lockfile.Lock, error) {
+	return lockfile.Take(ctx, g.Dir+".lock", mode)
+}
+
+// Add registers a state directory, which it makes. It removes links to directories that no longer exist.
+func (g Registry) Add(ctx context.Context, dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	path, err := Canonical(dir)
+	if err != nil {
+		return err
+	}
+	entry := filepath.Join(g.Dir, Hash(path))
+	if _, err := os.Lstat(entry); err == nil {
+		return nil
+	}
+	if err := os.MkdirAll(g.Dir, 0o755); err != nil {
+		return err
+	}
+	l, err := g.lock(ctx, lockfile.Exclusive)
+	if err != nil {
+		return err
+	}
+	defer l.Release()
+	if err := g.sweep(); err != nil {
+		return err
+	}
+	if err := os.Symlink(path, entry); !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
+}
+
+// Canonical returns the path of a directory without symbolic links.
+func Canonical(dir string) (string, error) {
+	path, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	return filepath.EvalSymlinks(path)
+}
+
+// sweep removes links that lead nowhere. Their owners may make their directory again at this moment, and find the link still
+// there: then sweep restores it.
+func (g Registry) sweep() error {
+	entries, err := os.ReadDir(g.Dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		entry := filepath.Join(g.Dir, e.Name())
+		path, err := os.Readlink(entry)
+		if err != nil || exists(path) {
+			continue
+		}
+		if err := removeFile(entry); err != nil {
+			return err
+		}
+		if exists(path) {
+			if err := os.Symlink(path, entry); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// stateDir is a state directory of the host.
+type stateDir struct {
+	path string
+	info fs.FileInfo
+}
+
+// list returns the registered state directories that exist. An entry that is not a link to a directory is an error, as it may
+// stand for one.
+func (g Registry) list() ([]stateDir, error) {
+	entries, err := os.ReadDir(g.Dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var dirs []stateDir
+	var errs []error
+	for _, e := range entries {
+		path, err := os.Readlink(filepath.Join(g.Dir, e.Name()))
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		info, err := os.Stat(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			errs = append(errs, err)
+		case !info.IsDir():
+			errs = append(errs, fmt.Errorf("state directory %s is not a directory", path))
+		default:
+			dirs = append(dirs, stateDir{path, info})
+		}
+	}
+	return dirs, errors.Join(errs...)
+}
+
+// Hold keeps the registry as it is until the file is released. It returns nil if there is no registry and none can be made: then
+// no state directory is registered.
+func (g Registry) Hold(ctx context.Context) (*lockfile.Lock, error) {
+	if err := os.MkdirAll(g.Dir, 0o755); err != nil && !exists(g.Dir) {
+		return nil, nil
+	}
+	l, err := g.lock(ctx, lockfile.Shared)
+	if err != nil {
+		return nil, err
+	}
+	return &l, nil
+}
+
+// Others returns the paths of the registered state directories other than own, which need not exist, each once and sorted.
+// It returns those that it can read with an error.
+func (g Registry) Others(own string) ([]string, error) {
+	dirs, err := g.list()
+	if err != nil {
+		err = cni.Errorf(cni.CodeIOFailure, "registered state directories: %w", err)
+	}
+	self, _ := os.Stat(own)
+	var distinct []stateDir
+	var paths []string
+	for _, d := range dirs {
+		same := func(other stateDir) bool { return os.SameFile(other.info, d.info) }
+		if (self == nil || !os.SameFile(self, d.info)) && !slices.ContainsFunc(distinct, same) {
+			distinct = append(distinct, d)
+			paths = append(paths, d.path)
+		}
+	}
+	slices.Sort(paths)
+	return paths, err
+}
+
+// Hash returns a file name that stands for a name of any length.
+func Hash(name string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(name))) }
