@@ -17,9 +17,9 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// Cache is the directory in which the reference library keeps what it has attached: a file for each attachment, called
-// after the parts of its key. Such a name can stand for several keys, so what counts is the key in the file.
-type Cache struct{ Dir string } // the cache directory of libcni
+// Cache is the cache directory of libcni, which has a file for each attachment, named after the
+// parts of its key. Such a name is ambiguous, so the key in the file decides.
+type Cache struct{ Dir string }
 
 func (c Cache) results() string { return filepath.Join(c.Dir, "results") }
 
@@ -27,7 +27,7 @@ func (c Cache) path(a cni.Attachment) string {
 	return filepath.Join(c.results(), a.Network+"-"+a.Container+"-"+a.IfName)
 }
 
-// cacheKind is the format of the files since release 0.8 of the reference library. Before, they held the result alone.
+// cacheKind is the format of the files since libcni 0.8. Older releases stored the result alone.
 const cacheKind = "cniCacheV1"
 
 // clockTick is how far the times of files may lag behind the clock.
@@ -36,7 +36,7 @@ const clockTick = 10 * time.Millisecond
 type wireCached struct {
 	Kind           json.RawMessage            `json:"kind"`
 	Container      string                     `json:"containerId"`
-	Config         []byte                     `json:"config"` // of the file, so without the plugins of drop-in files
+	Config         []byte                     `json:"config"` // without plugins of drop-ins
 	IfName         string                     `json:"ifName"`
 	Network        string                     `json:"networkName"`
 	Netns          string                     `json:"netns,omitempty"`
@@ -47,7 +47,7 @@ type wireCached struct {
 	CNIVersion string `json:"cniVersion,omitempty"` // where the file is the result
 }
 
-// BareResult is the error of a file that holds no more than the result.
+// BareResult is the error of a file that holds only the result.
 type BareResult struct {
 	error
 	Result *cni.Result
@@ -55,8 +55,8 @@ type BareResult struct {
 
 func (e BareResult) Unwrap() error { return e.error }
 
-// decodeCached reads a file of the reference library, down to the identity in it. One of its old format is a
-// [BareResult]. A result that cannot be read leaves the rest usable. The list may be without plugins.
+// decodeCached decodes a file of libcni. The error of a file in the old format is a [BareResult].
+// An unreadable result leaves the rest usable. The list may be without plugins.
 func decodeCached(b []byte) (*Record, error) {
 	var w wireCached
 	if err := json.Unmarshal(b, &w); err != nil {
@@ -67,11 +67,13 @@ func decodeCached(b []byte) (*Record, error) {
 		if err != nil {
 			return nil, cni.DecodeFailure("cached attachment", err)
 		}
-		bare := cni.Errorf(cni.CodeDecodingFailure, "the reference library has stored the result alone, neither configuration nor arguments")
+		bare := cni.Errorf(cni.CodeDecodingFailure,
+			"the reference library has stored the result alone, neither configuration nor arguments")
 		return nil, BareResult{bare, result}
 	}
 	if string(w.Kind) != `"`+cacheKind+`"` {
-		return nil, cni.Errorf(cni.CodeDecodingFailure, "cached attachment: kind is %s, not %q", w.kind(), cacheKind)
+		return nil, cni.Errorf(cni.CodeDecodingFailure,
+			"cached attachment: kind is %s, not %q", w.kind(), cacheKind)
 	}
 	r := &Record{
 		Attachment: cni.Attachment{Network: w.Network, Container: w.Container, IfName: w.IfName},
@@ -109,8 +111,8 @@ func (w wireCached) kind() string {
 	return string(w.Kind)
 }
 
-// Complete adds the plugins that drop-in files had added, which the reference library does not store: those that n
-// has behind the same ones. n may be nil.
+// Complete adds the plugins of drop-in files, which libcni does not store, to a record of libcni:
+// the plugins that n has after the recorded ones. n may be nil.
 func (r *Record) Complete(n *config.Network) error {
 	if r.Source == "" {
 		return nil
@@ -134,12 +136,13 @@ func equalConfig(a, b *cni.PluginConfig) bool {
 	return err == nil && otherErr == nil && bytes.Equal(x, y)
 }
 
-// Get reads what is stored of an attachment. The error is ErrNoRecord where there is no file, or one of another
-// attachment.
+// Get reads the file of an attachment. It returns an error wrapping [ErrNoRecord] if the file does
+// not exist or is about another attachment.
 func (c Cache) Get(a cni.Attachment) (*Record, error) {
 	path := c.path(a)
 	r, err := c.read(path)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENAMETOOLONG) || err == nil && r.Attachment != a {
+	absent := errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENAMETOOLONG)
+	if absent || err == nil && r.Attachment != a {
 		return nil, cni.Errorf(cni.CodeUnknownContainer, "%w", ErrNoRecord)
 	}
 	if err != nil {
@@ -164,8 +167,9 @@ func (c Cache) read(path string) (*Record, error) {
 	return r, nil
 }
 
-// Scan reads what is stored of a network, or of all if that is empty, in the order of file names. Files of the old
-// format, which do not tell their attachment, and those that are none or not called after it are passed over.
+// Scan reads the attachments of a network, or of all networks if network is empty, in the order of
+// file names. It skips files of the old format, which do not name their attachment, unreadable
+// files and files with a wrong name.
 func (c Cache) Scan(network string) ([]Found, error) {
 	entries, err := os.ReadDir(c.results())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -175,7 +179,10 @@ func (c Cache) Scan(network string) ([]Found, error) {
 	for _, e := range entries {
 		path := filepath.Join(c.results(), e.Name())
 		r, err := c.read(path)
-		if err != nil || path != c.path(r.Attachment) || network != "" && network != r.Attachment.Network {
+		if err != nil || path != c.path(r.Attachment) {
+			continue
+		}
+		if network != "" && network != r.Attachment.Network {
 			continue
 		}
 		found = append(found, Found{Owner: r.Attachment.Owner(), Record: r})
@@ -183,8 +190,8 @@ func (c Cache) Scan(network string) ([]Found, error) {
 	return found, nil
 }
 
-// Unreadable returns the keys that files of a network may stand for which cannot be read, or are of the old format: all ways in
-// which the name of the file divides into container and interface.
+// Unreadable returns the keys that unreadable files of a network, and files of the old format, can
+// stand for: all ways to divide the name of the file into container and interface.
 func (c Cache) Unreadable(network string) (keys []cni.Attachment, err error) {
 	entries, err := os.ReadDir(c.results())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -195,7 +202,8 @@ func (c Cache) Unreadable(network string) (keys []cni.Attachment, err error) {
 		if !ok {
 			continue
 		}
-		if _, err := c.read(filepath.Join(c.results(), e.Name())); err == nil || errors.Is(err, fs.ErrNotExist) {
+		_, err := c.read(filepath.Join(c.results(), e.Name()))
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		for i, char := range rest {
@@ -208,7 +216,7 @@ func (c Cache) Unreadable(network string) (keys []cni.Attachment, err error) {
 	return keys, nil
 }
 
-// Remove removes what is stored of an attachment, readable or not, unless it is another's.
+// Remove removes the file of an attachment, readable or not, unless it is about another attachment.
 func (c Cache) Remove(a cni.Attachment) error {
 	if _, err := c.Get(a); errors.Is(err, ErrNoRecord) {
 		return nil
@@ -226,14 +234,16 @@ func (c Cache) Put(r *Record) error {
 		return fmt.Errorf("cached attachment: %w", err)
 	}
 	w := wireCached{
-		Kind: json.RawMessage(`"` + cacheKind + `"`), Config: config, Netns: r.Netns, CapabilityArgs: r.Capabilities,
+		Kind: json.RawMessage(`"` + cacheKind + `"`), Config: config,
+		Netns: r.Netns, CapabilityArgs: r.Capabilities,
 		Network: r.Attachment.Network, Container: r.Attachment.Container, IfName: r.Attachment.IfName,
 	}
 	for _, a := range r.Args {
 		w.Args = append(w.Args, [2]string{a.Key, a.Value})
 	}
 	if r.Result != nil {
-		if w.Result, err = r.Result.Encode(r.List.Version); err != nil && r.List.Version.PrevResultOnDel() {
+		w.Result, err = r.Result.Encode(r.List.Version)
+		if err != nil && r.List.Version.PrevResultOnDel() {
 			return fmt.Errorf("cached attachment: %w", err)
 		}
 	}

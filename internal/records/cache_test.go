@@ -9,7 +9,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/records"
 )
 
-// SEC-05: a file of the reference library is anybody's.
+// SEC-05: any program can write a file in the cache of libcni.
 func FuzzDecodeCached(f *testing.F) {
 	files, err := filepath.Glob("../../conformance/examples/cache-*.json")
 	if err != nil {

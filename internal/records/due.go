@@ -15,30 +15,32 @@ import (
 	"github.com/tenon-cni/tenon/internal/regular"
 )
 
-// Due is a file about attachments of one container that come or go together. As long as it is there, and nobody works on
-// the container, DEL is due for all of them: a Setup that has made some was cut short before it had made all, or a Remove
-// before it had taken all away. So removing it is the moment at which a Setup has happened.
+// Due is a file about attachments of one container that are set up or removed together. While the
+// file exists and no operation on the container is in progress, DEL is due for all of them, because
+// a Setup or a Remove was interrupted. A Setup has succeeded as soon as it has removed the file.
 type Due struct {
 	Container   string          `json:"container"`
-	State       State           `json:"state"` // of the attachments, until the file is gone
+	State       State           `json:"state"` // of the attachments, until the file is removed
 	Attachments []DueAttachment `json:"attachments"`
 }
 
-// DueAttachment names one ADD: what has been attached under the same key since is not due.
+// DueAttachment names one ADD. An attachment that a later ADD has made under the same key is not
+// due.
 type DueAttachment struct {
 	Network string    `json:"network"`
 	IfName  string    `json:"ifname"`
 	Created time.Time `json:"created"` // [Record.Created]
 }
 
-// dueKind is the format of the file: an on-disk format, never changed, only succeeded by another.
+// dueKind is the format of the file. It never changes; a new format gets a new kind.
 const dueKind = "tenonDueV1"
 
 // NewDue returns a Due that names records.
 func NewDue(container string, s State, records []*Record) *Due {
 	d := &Due{Container: container, State: s}
 	for _, r := range records {
-		d.Attachments = append(d.Attachments, DueAttachment{r.Attachment.Network, r.Attachment.IfName, r.Created})
+		a := DueAttachment{r.Attachment.Network, r.Attachment.IfName, r.Created}
+		d.Attachments = append(d.Attachments, a)
 	}
 	return d
 }
@@ -46,7 +48,8 @@ func NewDue(container string, s State, records []*Record) *Due {
 // Has reports whether d names the ADD of a record.
 func (d *Due) Has(r *Record) bool {
 	for _, a := range d.Attachments {
-		if a.Network == r.Attachment.Network && a.IfName == r.Attachment.IfName && a.Created.Equal(r.Created) {
+		same := a.Network == r.Attachment.Network && a.IfName == r.Attachment.IfName
+		if same && a.Created.Equal(r.Created) {
 			return true
 		}
 	}
@@ -63,17 +66,21 @@ func decodeDue(b []byte) (*Due, error) {
 		return nil, cni.DecodeFailure("attachments that are due", err)
 	}
 	if d.State != Adding && d.State != Deleting {
-		return nil, cni.Errorf(cni.CodeDecodingFailure, "attachments that are due: state %q is unknown", d.State)
+		return nil, cni.Errorf(cni.CodeDecodingFailure,
+			"attachments that are due: state %q is unknown", d.State)
 	}
 	return d, nil
 }
 
 func (s Store) dueDir() string { return filepath.Join(s.StateDir, "due") }
 
-// duePath is called after the hash of the container, as its lock is.
-func (s Store) duePath(container string) string { return filepath.Join(s.dueDir(), Hash(container)) }
+// duePath returns the path of the file of a container. Its name is the hash that the lock of the
+// container has, too.
+func (s Store) duePath(container string) string {
+	return filepath.Join(s.dueDir(), Hash(container))
+}
 
-// PutDue stores d. A power cut it need not survive, as the attachments do not.
+// PutDue stores d. Neither d nor the attachments survive a power cut.
 func (s Store) PutDue(d *Due) error {
 	body, err := json.Marshal(d)
 	if err != nil {
@@ -89,7 +96,7 @@ func (s Store) PutDue(d *Due) error {
 	return nil
 }
 
-// DueOf returns what is due of a container, nil if nothing is.
+// DueOf returns the file about unfinished operations of a container, nil if it does not exist.
 func (s Store) DueOf(container string) (*Due, error) { return s.readDue(s.duePath(container)) }
 
 func (s Store) readDue(path string) (*Due, error) {
@@ -118,17 +125,19 @@ func (s Store) RemoveDue(container string) error {
 	return nil
 }
 
-// mark sets the state of what is recorded as attached but due.
+// mark sets the state of a record that says attached, but is due.
 func (s Store) mark(r *Record) {
 	if r.State != Attached {
 		return
 	}
-	if d, _ := s.DueOf(r.Attachment.Container); d != nil && d.Has(r) { // what cannot be read [Store.Dues] reports
+	d, _ := s.DueOf(r.Attachment.Container) // SweepDue reports a damaged file
+	if d != nil && d.Has(r) {
 		r.State, r.Due = d.State, true
 	}
 }
 
-// Dues returns the hashes of the containers of which something is due, or was about to be.
+// Dues returns the hashes of the containers that have a file about unfinished operations, or a
+// draft of one.
 func (s Store) Dues() ([]string, error) {
 	entries, err := os.ReadDir(s.dueDir())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -141,8 +150,9 @@ func (s Store) Dues() ([]string, error) {
 	return hashes, nil
 }
 
-// SweepDue removes the file of a container, given by its hash, if nothing that it names is recorded any more or if it is
-// damaged and of an earlier boot, and a draft of one. It calls warn if the file is damaged. The container has to be locked.
+// SweepDue removes the file of a container, given by its hash, if none of its attachments is
+// recorded any more, or if the file is damaged and of an earlier boot. It also removes a draft of
+// the file. SweepDue calls warn if the file is damaged. The caller holds the lock of the container.
 func (s Store) SweepDue(hash string, warn func(what string, err error)) error {
 	path := filepath.Join(s.dueDir(), hash)
 	errs := []error{removeFile(filepath.Join(s.dueDir(), draftPrefix+hash))}

@@ -9,7 +9,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/records"
 )
 
-// The format on disk. It must never change: another version of this program may be the one that replays.
+// The format on disk. It must never change: another version of this program may be the one that
+// replays.
 const dueV1 = `{"container":"c1","state":"adding","attachments":[` +
 	`{"network":"red","ifname":"eth0","created":"2026-01-02T03:04:05.000000006Z"},` +
 	`{"network":"blue","ifname":"eth1","created":"2026-01-02T03:04:05.000000007Z"}]}`
@@ -24,7 +25,7 @@ func TestDueFormat(t *testing.T) {
 	if diff := cmp.Diff(string(sealed), string(again)); diff != "" || err != nil {
 		t.Error(err, diff)
 	}
-	// CACHE-08, SEC-05: whatever has become of a file, it is what was written or an error.
+	// CACHE-08, SEC-05: decoding a damaged file is an error.
 	for i := range sealed {
 		flipped := bytes.Clone(sealed)
 		flipped[i] ^= 1

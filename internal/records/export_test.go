@@ -34,10 +34,10 @@ func EncodeVersions(b []byte) []byte {
 	return out
 }
 
-// Seal is what is around the body of a record.
+// Seal seals the body of a record.
 func Seal(body []byte) []byte { return seal(recordKind, body) }
 
-// ReencodeDue decodes what is due, and encodes it again.
+// ReencodeDue decodes a file about unfinished operations and encodes it again.
 func ReencodeDue(b []byte) ([]byte, error) {
 	d, err := decodeDue(b)
 	if err != nil {
@@ -47,5 +47,5 @@ func ReencodeDue(b []byte) ([]byte, error) {
 	return seal(dueKind, body), err
 }
 
-// SealDue is what is around the body.
+// SealDue seals the body of a file about unfinished operations.
 func SealDue(body []byte) []byte { return seal(dueKind, body) }

@@ -1,7 +1,7 @@
-// Package records keeps on disk what is known of attachments: a record for each, from before the first plugin runs until all have
-// succeeded on DEL, the operations on several attachments that have not ended, the versions that plugins support, and the register
-// of the state directories of a host. It reads and writes the attachments of libcni, too. It runs no plugin and decides nothing:
-// callers hold the locks and delete what is due.
+// Package records reads and writes the files about attachments: a record for each attachment, a
+// file for each operation on several attachments that has not ended, the cache of libcni, the
+// versions that plugins support, and the registry of the state directories of a host. The package
+// runs no plugins and takes no locks of networks or containers; callers do.
 package records
 
 import (
@@ -19,7 +19,7 @@ import (
 // Errors to test for with [errors.Is].
 var (
 	ErrNoRecord   = errors.New("no record of this attachment")
-	ErrUnreadable = errors.New("unreadable record") // a record is damaged, or none that this version knows
+	ErrUnreadable = errors.New("unreadable record") // the file is damaged or has an unknown format
 )
 
 // State is how far an attachment has come.
@@ -35,7 +35,7 @@ const (
 // libcniRuntime stands for [Record.Runtime] of attachments of libcni.
 const libcniRuntime = "libcni"
 
-// Parameters are what ADD was given beside the key and the network.
+// Parameters are the parameters of an ADD beside the key and the network.
 type Parameters struct {
 	Netns        string
 	Args         cni.Args
@@ -57,18 +57,18 @@ func (p Parameters) Validate() error {
 	return nil
 }
 
-// Record is what is known of one attachment.
+// Record describes one attachment.
 type Record struct {
 	Attachment cni.Attachment
 	State      State
 	List       *cni.List // as it was run: drop-ins included, in the version that was selected
 	Parameters
-	Result  *cni.Result // nil if there is none, or if it cannot be read or expressed in the version of the list
+	Result  *cni.Result // nil if absent, unreadable or not expressible in the version of the list
 	Created time.Time   // begin of the ADD
 	Done    time.Time   // its end; zero before
 	BootID  string      // of the kernel that ran then
 	Runtime string      // name of the runtime that attached
-	Source  string      // the file of libcni that all this comes from, empty for a record of our own
+	Source  string      // path of the file of libcni; empty for a record of our own
 
 	ResultErr error // why Result could not be read
 	Due       bool  // State is from a [Due]; the record itself still says that it is attached
@@ -89,7 +89,7 @@ func BootID() string {
 	return id
 }
 
-// wireRecord is a record within its seal. The key comes first: keyOf relies on it.
+// wireRecord is a record within its seal. The key comes first, because keyOf relies on it.
 type wireRecord struct {
 	Network        string                     `json:"network"`
 	Container      string                     `json:"container"`
@@ -98,7 +98,7 @@ type wireRecord struct {
 	State          State                      `json:"state"`
 	Netns          string                     `json:"netns"`
 	HostNetns      bool                       `json:"hostNetns,omitempty"`
-	CNIVersion     string                     `json:"cniVersion"` // the one that was selected, whatever it would be today
+	CNIVersion     string                     `json:"cniVersion"` // as selected by ADD
 	Config         json.RawMessage            `json:"config"`
 	Args           string                     `json:"args,omitempty"`
 	CapabilityArgs map[string]json.RawMessage `json:"capabilityArgs,omitempty"`
@@ -108,8 +108,9 @@ type wireRecord struct {
 	BootID         string                     `json:"bootID"`
 }
 
-// encode returns the record as it is stored. A result that the version of the list cannot express, one
-// of interfaces without addresses in 0.1.0 and 0.2.0, is left out: these versions use it for nothing later.
+// encode returns the content of the file of a record. It omits a result that the version of the
+// list cannot express (interfaces without addresses in 0.1.0 and 0.2.0), because these versions do
+// not use it on DEL.
 func (r *Record) encode() ([]byte, error) {
 	config, err := r.List.MarshalJSON()
 	if err != nil {
@@ -119,10 +120,12 @@ func (r *Record) encode() ([]byte, error) {
 		Network: r.Attachment.Network, Container: r.Attachment.Container, IfName: r.Attachment.IfName,
 		Runtime: r.Runtime, State: r.State,
 		Netns: r.Netns, HostNetns: r.HostNetns, Args: r.Args.String(), CapabilityArgs: r.Capabilities,
-		CNIVersion: r.List.Version.String(), Config: config, Created: r.Created, Done: r.Done, BootID: r.BootID,
+		CNIVersion: r.List.Version.String(), Config: config,
+		Created: r.Created, Done: r.Done, BootID: r.BootID,
 	}
 	if r.Result != nil {
-		if w.Result, _, err = r.Result.Relay(r.List.Version, r.Result); err != nil && r.List.Version.PrevResultOnDel() {
+		w.Result, _, err = r.Result.Relay(r.List.Version, r.Result)
+		if err != nil && r.List.Version.PrevResultOnDel() {
 			return nil, err
 		}
 	}
@@ -130,9 +133,9 @@ func (r *Record) encode() ([]byte, error) {
 	return seal(recordKind, body), err
 }
 
-// decodeRecord reads what encode wrote and checks that it speaks of a valid attachment. A result that
-// cannot be read leaves the rest usable. Codes are those of the documents inside; what is no record has
-// [cni.CodeDecodingFailure].
+// decodeRecord decodes the content of a file and validates the attachment. An unreadable result
+// leaves the rest usable. Errors have the codes of the documents inside, or
+// [cni.CodeDecodingFailure] if the file is not a record.
 func decodeRecord(b []byte) (*Record, error) {
 	body, err := unseal(recordKind, b)
 	if err != nil {

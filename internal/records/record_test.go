@@ -38,10 +38,11 @@ const recordV1 = `{"network":"red","container":"c1","ifname":"eth0","runtime":"c
 	`"result":{"cniVersion":"1.0.0","ips":[{"address":"10.1.2.3/24"}]},` +
 	`"created":"2026-01-02T03:04:05.000000006Z","done":"2026-01-02T03:04:06Z","bootID":"b"}`
 
-// sealedV1 is what is around it.
+// sealedV1 is the whole file.
 const sealedV1 = `{"kind":"tenonRecordV1","sha256":"SUM","record":` + recordV1 + "}\n"
 
-// CACHE-03, CACHE-04: everything that was given is kept, in the effective configuration and exactly.
+// CACHE-03, CACHE-04: everything that was given is kept, in the effective configuration and
+// exactly.
 func TestRecordFormat(t *testing.T) {
 	t.Parallel()
 	sealed := strings.Replace(sealedV1, "SUM", fmt.Sprintf("%x", sha256.Sum256([]byte(recordV1))), 1)
@@ -77,7 +78,7 @@ func TestRecordFormat(t *testing.T) {
 	}
 }
 
-// CACHE-06, SEC-04: what is no record of an attachment that could be.
+// CACHE-06, SEC-04: decoding refuses records that Add cannot have written.
 func TestRecordRefused(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, old, new, want string }{
@@ -131,7 +132,8 @@ func TestRecordDamageIsNoticed(t *testing.T) {
 	noticed(append(slices.Clone(whole), '\n'), "a byte is added")
 }
 
-// The version of a record is the one that was selected then, even where the configuration offers a newer one.
+// The version of a record is the one that was selected then, even where the configuration offers a
+// newer one.
 func TestRecordKeepsVersion(t *testing.T) {
 	t.Parallel()
 	edited := strings.Replace(recordV1, `"config":{"cniVersion":"1.0.0"`, `"config":{"cniVersion":"1.0.0","cniVersions":["1.1.0"]`, 1)
@@ -144,7 +146,7 @@ func TestRecordKeepsVersion(t *testing.T) {
 	}
 }
 
-// SEC-05: so is a record.
+// SEC-05: any program can write a record.
 func FuzzDecodeRecord(f *testing.F) {
 	f.Add([]byte(recordV1))
 	f.Add([]byte(strings.Replace(recordV1, `"config":{`, `"config":{"type":"x",`, 1)))

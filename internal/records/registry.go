@@ -14,8 +14,9 @@ import (
 	"github.com/tenon-cni/tenon/internal/lockfile"
 )
 
-// Registry is the directory in which the runtimes of a host register their state directories. GC holds a shared lock of the file next to it while it runs; registration takes the lock
-// exclusively. So a state directory is registered either before a GC, which then waits for its operations and keeps its
+// Registry is the directory in which the runtimes of a host register their state directories. GC
+// holds a shared lock on the file next to it; registration takes the lock exclusively. So a runtime
+// registers a state directory either before a GC, which then waits for its operations and keeps its
 // attachments, or after it.
 type Registry struct{ Dir string }
 
@@ -23,7 +24,8 @@ func (g Registry) lock(ctx context.Context, mode lockfile.Mode) (lockfile.Lock, 
 	return lockfile.Take(ctx, g.Dir+".lock", mode)
 }
 
-// Add registers a state directory, which it makes. It removes links to directories that no longer exist.
+// Add makes a state directory and registers it. It removes links to directories that no longer
+// exist.
 func (g Registry) Add(ctx context.Context, dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -62,8 +64,8 @@ func Canonical(dir string) (string, error) {
 	return filepath.EvalSymlinks(path)
 }
 
-// sweep removes links that lead nowhere. Their owners may make their directory again at this moment, and find the link still
-// there: then sweep restores it.
+// sweep removes links to directories that no longer exist. A runtime may make its directory again
+// at the same time and find the link still in place: then sweep restores the link.
 func (g Registry) sweep() error {
 	entries, err := os.ReadDir(g.Dir)
 	if err != nil {
@@ -98,8 +100,8 @@ type stateDir struct {
 	info fs.FileInfo
 }
 
-// list returns the registered state directories that exist. An entry that is not a link to a directory is an error, as it may
-// stand for one.
+// list returns the registered state directories that exist, and an error about entries that are not
+// links to a directory.
 func (g Registry) list() ([]stateDir, error) {
 	entries, err := os.ReadDir(g.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -127,8 +129,8 @@ func (g Registry) list() ([]stateDir, error) {
 	return dirs, errors.Join(errs...)
 }
 
-// Hold keeps the registry as it is until the file is released. It returns nil if there is no registry and none can be made: then
-// no state directory is registered.
+// Hold blocks registrations until the lock is released. It returns nil if the registry does not
+// exist and cannot be made: then no state directory is registered.
 func (g Registry) Hold(ctx context.Context) (*lockfile.Lock, error) {
 	if err := os.MkdirAll(g.Dir, 0o755); err != nil && !exists(g.Dir) {
 		return nil, nil
@@ -140,8 +142,8 @@ func (g Registry) Hold(ctx context.Context) (*lockfile.Lock, error) {
 	return &l, nil
 }
 
-// Others returns the paths of the registered state directories other than own, which need not exist, each once and sorted.
-// It returns those that it can read with an error.
+// Others returns the paths of the registered state directories except own, each once, sorted. If it
+// cannot read all entries, it returns the others and an error.
 func (g Registry) Others(own string) ([]string, error) {
 	dirs, err := g.list()
 	if err != nil {

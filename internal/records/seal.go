@@ -9,12 +9,12 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// recordKind is the format of a record on disk. Records outlive the program that wrote them: once released, a format
-// is never changed, only succeeded by another.
+// recordKind is the format of a record on disk. Records outlive the program that wrote them, so a
+// released format never changes; a new format gets a new kind.
 const recordKind = "tenonRecordV1"
 
-// What is recorded on disk is one JSON object on one line: the kind, the checksum of the third member's bytes, and that.
-// Every byte counts, so that none can change unnoticed.
+// A file is one JSON object on one line: the kind, the checksum of the bytes of the third member,
+// and the third member. unseal compares every byte, so it notices every change.
 const (
 	sealHead = `{"kind":"`
 	sealSum  = `","sha256":"`
@@ -23,10 +23,11 @@ const (
 )
 
 func seal(kind string, body []byte) []byte {
-	return fmt.Appendf(nil, "%s%s%s%x%s%s%s", sealHead, kind, sealSum, sha256.Sum256(body), sealBody, body, sealTail)
+	sum := sha256.Sum256(body)
+	return fmt.Appendf(nil, "%s%s%s%x%s%s%s", sealHead, kind, sealSum, sum, sealBody, body, sealTail)
 }
 
-// unseal returns the body that seal was given.
+// unseal returns the body of a sealed file. The code of an error is [cni.CodeDecodingFailure].
 func unseal(kind string, b []byte) ([]byte, error) {
 	before := len(sealHead) + len(kind) + len(sealSum) + 2*sha256.Size + len(sealBody)
 	if len(b) >= before+len(sealTail) {
@@ -41,8 +42,8 @@ func unseal(kind string, b []byte) ([]byte, error) {
 	return nil, cni.Errorf(cni.CodeDecodingFailure, "record: damaged, it is not as it was written")
 }
 
-// keyOf returns the key of the attachment that a damaged record was of, as far as that can still be read. The owner,
-// which the name of the file tells, proves it right.
+// keyOf returns the key in a damaged record, if it is still legible. keyOf verifies it with the
+// owner, which is known from the name of the file.
 func keyOf(b []byte, o cni.Owner) (a cni.Attachment, ok bool) {
 	_, body, _ := bytes.Cut(b, []byte(sealBody))
 	d := json.NewDecoder(bytes.NewReader(body))

@@ -15,27 +15,29 @@ import (
 	"github.com/tenon-cni/tenon/internal/regular"
 )
 
-// Store is the directory of records: one file each, named after the owner, so that names are as unambiguous
-// as owners and show the network. Writers hold the lock of the container; readers need none.
+// Store is the state directory of a runtime. It has one file for each record, named after the owner
+// of the attachment, so that file names are unambiguous and show the network. Writers hold the lock
+// of the container; readers need no lock.
 type Store struct{ StateDir string }
 
 const (
 	recordExt   = ".json"
 	deletingExt = ".deleting" // a record since its DEL has begun
-	draftPrefix = "."         // of [regular.Replace] too
+	draftPrefix = "."         // [regular.Replace] uses the same
 )
 
 func (s Store) dir() string { return filepath.Join(s.StateDir, "records") }
 
 func (s Store) path(o cni.Owner, ext string) string { return filepath.Join(s.dir(), string(o)+ext) }
 
-// Begin stores a record before the first plugin runs. It survives the end of this process; a power cut it
-// need not survive, as the attachment does not.
+// Begin stores a record before the first plugin runs. The record survives the end of this process,
+// but not a power cut, which the attachment does not survive either.
 func (s Store) Begin(r *Record) error {
 	return s.write(r, replaceFile)
 }
 
-// replaceFile writes a file under another name first, which a process that is killed meanwhile leaves.
+// replaceFile writes a draft of a file and renames it. A process that is killed meanwhile leaves
+// the draft.
 func replaceFile(path string, b []byte) error {
 	draft := filepath.Join(filepath.Dir(path), draftPrefix+filepath.Base(path))
 	f, err := regular.Open(draft, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
@@ -50,7 +52,7 @@ func replaceFile(path string, b []byte) error {
 	return os.Rename(draft, path)
 }
 
-// removeFile removes a file, which need not be there.
+// removeFile removes a file if it exists.
 func removeFile(path string) error {
 	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -79,7 +81,8 @@ func (s Store) write(r *Record, replace func(path string, b []byte) error) error
 	return nil
 }
 
-// NoteDel notes that DEL of an attachment begins. Renaming the record keeps its content, down to the disk.
+// NoteDel records that DEL of an attachment begins. It renames the record, which keeps the content
+// on disk.
 func (s Store) NoteDel(a cni.Attachment) error {
 	if err := os.Rename(s.path(a.Owner(), recordExt), s.path(a.Owner(), deletingExt)); err != nil {
 		return cni.Errorf(cni.CodeIOFailure, "note DEL: %w", err)
@@ -87,32 +90,34 @@ func (s Store) NoteDel(a cni.Attachment) error {
 	return nil
 }
 
-// Get reads the record of an attachment. The error is ErrNoRecord where there is none.
+// Get reads the record of an attachment. It returns an error wrapping [ErrNoRecord] if the record
+// does not exist.
 func (s Store) Get(a cni.Attachment) (*Record, error) {
 	found := s.Read(a.Owner())
 	if found.Err == nil && found.Record.Attachment != a {
-		return nil, cni.Errorf(cni.CodeInvalidConfig, "record of %v is that of %v", a, found.Record.Attachment)
+		return nil, cni.Errorf(cni.CodeInvalidConfig,
+			"record of %v is that of %v", a, found.Record.Attachment)
 	}
 	return found.Record, found.Err
 }
 
-// Found is a file of the store or of the cache: a record, or why there is none to be had from it.
+// Found is a file of a [Store] or a [Cache]: its record, or the error of reading it.
 type Found struct {
 	Owner  cni.Owner
 	Record *Record
 	Err    error
-	Key    cni.Attachment // of what cannot be read, zero if unknown
-	Debris bool           // what cannot be read is from an earlier boot: it stands for nothing in use
+	Key    cni.Attachment // of an unreadable record, zero if unknown
+	Debris bool           // unreadable and of an earlier boot: the attachment no longer exists
 }
 
-// unreadable makes an error an [ErrUnreadable].
+// unreadable wraps an error and [ErrUnreadable].
 type unreadable struct{ error }
 
 func (e unreadable) Unwrap() error { return e.error }
 
 func (e unreadable) Is(target error) bool { return target == ErrUnreadable }
 
-// Attachment is what it is about, zero if unknown.
+// Attachment returns the key of the attachment, zero if unknown.
 func (s Found) Attachment() cni.Attachment {
 	if s.Record != nil {
 		return s.Record.Attachment
@@ -120,7 +125,7 @@ func (s Found) Attachment() cni.Attachment {
 	return s.Key
 }
 
-// Damage is err with the attachment it is about.
+// Damage returns Err with the key of the attachment in front, if that is known.
 func (s Found) Damage() error {
 	if s.Key == (cni.Attachment{}) {
 		return s.Err
@@ -128,8 +133,8 @@ func (s Found) Damage() error {
 	return fmt.Errorf("%v: %w", s.Key, s.Err)
 }
 
-// Read reads the record of an owner. A record can only change from adding over attached to deleting, so looking for
-// its names in this order finds it.
+// Read reads the record of an owner. Read tries the file names in the order in which a record
+// changes its state, so it finds a record that another process renames meanwhile.
 func (s Store) Read(o cni.Owner) Found {
 	found := s.readFile(o, recordExt)
 	if found.Record != nil {
@@ -159,7 +164,8 @@ func (s Store) readFile(o cni.Owner, ext string) Found {
 		err = cni.Errorf(cni.CodeInvalidConfig, "this is the record of %v", r.Attachment)
 	}
 	if err != nil {
-		found := Found{Owner: o, Err: unreadable{fmt.Errorf("%s: %w", path, err)}, Debris: boot.Earlier(path)}
+		err = unreadable{fmt.Errorf("%s: %w", path, err)}
+		found := Found{Owner: o, Err: err, Debris: boot.Earlier(path)}
 		if key, ok := keyOf(b, o); ok {
 			found.Key = key
 		}
@@ -168,9 +174,10 @@ func (s Store) readFile(o cni.Owner, ext string) Found {
 	return Found{Owner: o, Record: r}
 }
 
-// Remove forgets an attachment, known or not.
+// Remove removes the record of an attachment, if it exists.
 func (s Store) Remove(a cni.Attachment) error { return s.RemoveOwner(a.Owner()) }
 
+// RemoveOwner removes the record of an owner, if it exists.
 func (s Store) RemoveOwner(o cni.Owner) error {
 	for _, ext := range []string{recordExt, deletingExt} {
 		if err := removeFile(s.path(o, ext)); err != nil {
@@ -180,16 +187,16 @@ func (s Store) RemoveOwner(o cni.Owner) error {
 	return nil
 }
 
-// Scan reads the records whose owners begin with prefix, in the order of owners. Those that come and go
-// meanwhile may be among them or not.
+// Scan reads the records whose owners begin with prefix, in the order of owners. It may miss
+// records that another process creates or removes meanwhile.
 func (s Store) Scan(prefix string) ([]Found, error) {
 	return s.collect(prefix, func(cni.Owner, string) bool { return true })
 }
 
-// ScanContainer reads the records of a container, those that cannot be read too if they still tell that. Others it does not
-// decode: a machine has hundreds.
+// ScanContainer reads the records of a container, including damaged ones that still name it. It
+// does not decode the records of other containers, because a host has hundreds.
 func (s Store) ScanContainer(container string) ([]Found, error) {
-	member := []byte(`"container":"` + container + `"`) // an ID has no character that JSON writes otherwise
+	member := []byte(`"container":"` + container + `"`) // JSON escapes no character of a valid ID
 	return s.collect("", func(o cni.Owner, name string) bool {
 		b, _ := regular.ReadFile(filepath.Join(s.dir(), name))
 		if !bytes.Contains(b, member) {
@@ -200,7 +207,8 @@ func (s Store) ScanContainer(container string) ([]Found, error) {
 	})
 }
 
-// collect reads the records whose owners begin with prefix and of whose files wanted says so, in the order of owners.
+// collect reads the records whose owners begin with prefix and for which wanted returns true, in
+// the order of owners.
 func (s Store) collect(prefix string, wanted func(o cni.Owner, name string) bool) ([]Found, error) {
 	var found []Found
 	err := s.each(prefix, func(name string) error {
@@ -209,7 +217,7 @@ func (s Store) collect(prefix string, wanted func(o cni.Owner, name string) bool
 		if ext != recordExt && ext != deletingExt || !o.Valid() || !wanted(o, name) {
 			return nil
 		}
-		if n := len(found); n > 0 && found[n-1].Owner == o { // renamed meanwhile
+		if n := len(found); n > 0 && found[n-1].Owner == o { // another process has renamed it meanwhile
 			return nil
 		}
 		if f := s.Read(o); !errors.Is(f.Err, ErrNoRecord) {
@@ -220,11 +228,12 @@ func (s Store) collect(prefix string, wanted func(o cni.Owner, name string) bool
 	return found, err
 }
 
-// Drafts returns the networks of which there are unfinished records, as the first halves of their owners.
+// Drafts returns the networks that have drafts of records, each as the first half of its owners.
 func (s Store) Drafts() ([]string, error) {
 	var networks []string
 	err := s.each(draftPrefix, func(name string) error {
-		if n := cni.Owner(strings.TrimPrefix(name, draftPrefix)).Network(); !slices.Contains(networks, n) {
+		n := cni.Owner(strings.TrimPrefix(name, draftPrefix)).Network()
+		if !slices.Contains(networks, n) {
 			networks = append(networks, n)
 		}
 		return nil
@@ -232,10 +241,13 @@ func (s Store) Drafts() ([]string, error) {
 	return networks, err
 }
 
-// Sweep removes drafts of records of a network, given as the first half of its owners, that a process has left which
-// was killed while it wrote one. The network has to be locked, so that nobody is writing.
+// Sweep removes the drafts that killed processes left of records of a network, given as the first
+// half of its owners. The caller holds the lock of the network, so that no process is writing a
+// draft.
 func (s Store) Sweep(network string) error {
-	return s.each(draftPrefix+network, func(name string) error { return os.Remove(filepath.Join(s.dir(), name)) })
+	return s.each(draftPrefix+network, func(name string) error {
+		return os.Remove(filepath.Join(s.dir(), name))
+	})
 }
 
 // each calls f with the names of files that begin with prefix, sorted, up to its first error.

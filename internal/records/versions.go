@@ -12,22 +12,22 @@ import (
 	"github.com/tenon-cni/tenon/internal/regular"
 )
 
-// Versions is what executables answered to VERSION, in a file of the state directory. An answer holds as long as the
-// executable is the same file with the same content. Of two processes that store at once one wins, and the other's
-// plugins are asked again.
+// Versions is a file of the state directory with the answers of plugins to VERSION. An answer is
+// valid while the executable is the same file with the same content. If two processes store at the
+// same time, the answers of one are lost, and the next negotiation asks these plugins again.
 type Versions struct {
 	path    string
 	entries map[string]Answer // by path of the executable
 	changed bool
 }
 
-// Answer is what one executable answered.
+// Answer is the answer of one executable.
 type Answer struct {
 	Identity regular.Identity `json:"identity"`
 	Versions []string         `json:"versions"`
 }
 
-// Get returns what an executable supports, nil if that is not known.
+// Get returns the versions that an executable supports, nil if they are unknown.
 func (c *Versions) Get(path string, id regular.Identity) []string {
 	if e, ok := c.entries[path]; ok && e.Identity == id {
 		return e.Versions
@@ -35,14 +35,14 @@ func (c *Versions) Get(path string, id regular.Identity) []string {
 	return nil
 }
 
-// Put keeps an answer, unless nobody can tell how long it holds.
+// Put adds an answer, unless the identity of the executable is unknown.
 func (c *Versions) Put(path string, e Answer) {
 	if e.Identity != (regular.Identity{}) {
 		c.entries[path], c.changed = e, true
 	}
 }
 
-// versionsKind is the format of the file: an on-disk format, never changed, only succeeded by another.
+// versionsKind is the format of the file. It never changes; a new format gets a new kind.
 const versionsKind = "tenonVersionsV1"
 
 type wireVersions struct {
@@ -50,7 +50,7 @@ type wireVersions struct {
 	Executables map[string]Answer `json:"executables"`
 }
 
-// ReadVersions reads the file in a state directory. One that is missing, damaged or not ours holds nothing.
+// ReadVersions reads the file in a state directory. A missing or damaged file counts as empty.
 func ReadVersions(stateDir string) *Versions {
 	c := &Versions{path: filepath.Join(stateDir, "versions.json")}
 	b, err := regular.ReadFile(c.path)
@@ -63,30 +63,34 @@ func ReadVersions(stateDir string) *Versions {
 	return c
 }
 
-// decodeVersions takes entries that no plugin can have answered for damage.
+// decodeVersions returns the answers in a file. It refuses a file with an answer that no plugin can
+// have given.
 func decodeVersions(b []byte) (map[string]Answer, error) {
 	var w wireVersions
 	if err := json.Unmarshal(b, &w); err != nil {
 		return nil, cni.DecodeFailure("versions of plugins", err)
 	}
 	if w.Kind != versionsKind || w.Executables == nil {
-		return nil, cni.Errorf(cni.CodeDecodingFailure, "versions of plugins: kind is %q, not %q", w.Kind, versionsKind)
+		return nil, cni.Errorf(cni.CodeDecodingFailure,
+			"versions of plugins: kind is %q, not %q", w.Kind, versionsKind)
 	}
 	for path, e := range w.Executables {
-		if len(e.Versions) == 0 || slices.ContainsFunc(e.Versions, func(s string) bool { return !isVersion(s) }) {
-			return nil, cni.Errorf(cni.CodeDecodingFailure, "versions of plugins: %s supports %q", path, e.Versions)
+		invalid := func(s string) bool { return !isVersion(s) }
+		if len(e.Versions) == 0 || slices.ContainsFunc(e.Versions, invalid) {
+			return nil, cni.Errorf(cni.CodeDecodingFailure,
+				"versions of plugins: %s supports %q", path, e.Versions)
 		}
 	}
 	return w.Executables, nil
 }
 
-// isVersion reports whether a text is a version, known here or not.
+// isVersion reports whether a text is a version, supported by this library or not.
 func isVersion(s string) bool {
 	_, err := cni.ParseVersion(s)
 	return s != "" && cni.CodeOf(err) != cni.CodeDecodingFailure
 }
 
-// Store writes the file if there is something new, without the executables that are gone.
+// Store writes the file if an answer was added, without the executables that no longer exist.
 func (c *Versions) Store() error {
 	if !c.changed {
 		return nil
