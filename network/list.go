@@ -11,8 +11,8 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// Record returns what is recorded of an attachment, [ErrNoRecord] if nothing is. A record that cannot be
-// read has the code of what is wrong with it.
+// Record returns the record of an attachment, or [ErrNoRecord] if it does not exist. The error
+// about an unreadable record has the code of its cause.
 func (c *Client) Record(a cni.Attachment) (*Record, error) {
 	if err := a.Validate(); err != nil {
 		return nil, err
@@ -25,16 +25,16 @@ func (c *Client) Record(a cni.Attachment) (*Record, error) {
 	return &public, nil
 }
 
-// List returns all records, oldest first. The error joins those of records that cannot be read; the
-// others are returned in any case.
+// List returns all readable records, oldest first, and the joined errors of unreadable records.
 func (c *Client) List() ([]Record, error) {
 	found, err := c.scan("")
 	recorded, damaged := readable(found)
 	return publicRecords(recorded), errors.Join(err, damaged)
 }
 
-// Recorded returns the networks of records that [Client.List] has returned, each once, as the newest of its attachments was
-// run. They are for [Client.GC] where there is no configuration any more.
+// Recorded returns the networks of records that [Client.List] has returned, each once, with the
+// configuration of its newest attachment. [Client.GC] takes them where the configuration no longer
+// exists.
 func Recorded(records []Record) []*config.Network {
 	var networks []*config.Network
 	for _, r := range slices.Backward(records) {
@@ -45,7 +45,7 @@ func Recorded(records []Record) []*config.Network {
 	return networks
 }
 
-// readable returns the records among what was found, oldest first, and an error about the rest.
+// readable returns the readable records, oldest first, and an error about the others.
 func readable(found []records.Found) ([]*records.Record, error) {
 	var recorded []*records.Record
 	var errs []error
@@ -60,8 +60,8 @@ func readable(found []records.Found) ([]*records.Record, error) {
 	return recorded, errors.Join(errs...)
 }
 
-// lookUp returns what is recorded of an attachment: by this library, or else by the reference library. n, which may
-// be nil, completes what the latter has stored.
+// lookUp returns the record of an attachment, or else the attachment of libcni, completed from n,
+// which may be nil.
 func (c *Client) lookUp(a cni.Attachment, n *config.Network) (*records.Record, error) {
 	r, err := c.store().Get(a)
 	if !errors.Is(err, ErrNoRecord) || c.cacheDir() == "" {
@@ -74,7 +74,7 @@ func (c *Client) lookUp(a cni.Attachment, n *config.Network) (*records.Record, e
 	return r, r.Complete(n)
 }
 
-// scan returns what is recorded of a network, or of all if that is empty.
+// scan returns the records of a network, or of all networks if network is empty.
 func (c *Client) scan(network string) ([]records.Found, error) {
 	prefix := ""
 	if network != "" {
@@ -84,7 +84,8 @@ func (c *Client) scan(network string) ([]records.Found, error) {
 	return c.withCached(found, err, network)
 }
 
-// withCached adds to records what the reference library has of a network, or of all if that is empty, and to their error.
+// withCached adds the attachments of libcni in a network, or in all networks if network is empty,
+// to records, and its error to theirs.
 func (c *Client) withCached(found []records.Found, err error, network string) ([]records.Found, error) {
 	if c.cacheDir() == "" {
 		return found, err
@@ -102,7 +103,7 @@ func (c *Client) withCached(found []records.Found, err error, network string) ([
 	return found, errors.Join(err, cacheErr)
 }
 
-// removeRecord removes the record of an attachment, and the file that libcni has of it.
+// removeRecord removes the record of an attachment and the file of libcni about it.
 func (c *Client) removeRecord(a cni.Attachment) error {
 	err := c.store().Remove(a)
 	if c.cacheDir() != "" {

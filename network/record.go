@@ -12,34 +12,35 @@ type State string
 
 // The states of a recorded attachment.
 const (
-	// Adding is written before the first plugin runs. If nobody works on the attachment any more, its
-	// ADD was cut short, or failed and could not be taken back: DEL is due. So it is for an attachment that belongs to
-	// a [Manager.Setup] which has not come to its end.
+	// Adding is written before the first plugin runs. If no operation on the attachment is in
+	// progress, its ADD was interrupted, or failed and could not be rolled back: DEL is due. This
+	// includes the attachments of a [Manager.Setup] that was interrupted.
 	Adding State = "adding"
 
 	// Attached is written when the last plugin has succeeded.
 	Attached State = "attached"
 
-	// Deleting is noted before the first plugin gets DEL, or before the first of several attachments that
-	// [Manager.Remove] takes away. If nobody works on the attachment any more, that DEL was cut short or failed, and
-	// is due again.
+	// Deleting is written before the first plugin gets DEL, and before [Manager.Remove] detaches
+	// the first of several attachments. If no operation on the attachment is in progress, that DEL
+	// was interrupted or failed, and is due again.
 	Deleting State = "deleting"
 )
 
-// ReferenceRuntime is what stands for [Client.Runtime] where an attachment was made with the reference library
-// (libcni), which keeps no such name.
+// ReferenceRuntime is the [Record.Runtime] of attachments of libcni, which stores no name of the
+// runtime.
 const ReferenceRuntime = "libcni"
 
-// Record is what is remembered of an attachment, from before the first plugin runs until all have
-// succeeded on DEL.
+// Record describes an attachment. It exists from before the first plugin runs until every plugin
+// has succeeded on DEL.
 type Record struct {
 	Attachment cni.Attachment
 	State      State
 	List       *cni.List // as it was run: drop-ins included, in the version that was selected
 	Parameters           // what Add was given
 
-	// Result is that of the last plugin. It is nil before there is one, where it cannot be read, and
-	// where it cannot be expressed in the version of the list (0.1.0 and 0.2.0 know no interface without an address).
+	// Result is the result of the last plugin. It is nil before ADD ends, if it cannot be read, and
+	// if the version of the list cannot express it (0.1.0 and 0.2.0 have no interface without an
+	// address).
 	Result *cni.Result
 
 	Created time.Time // begin of the ADD
@@ -48,15 +49,16 @@ type Record struct {
 
 	Runtime string // [Client.Runtime] of the ADD
 
-	// Source is the file of the reference library that all this comes from, empty for what this library has
-	// recorded. Such a file tells no boot, and of times only when it was written.
+	// Source is the path of the file of libcni, empty for a record of this library. Such a file
+	// names no boot, and its only time is the time of its last change.
 	Source string
 }
 
-// publicRecord returns a record as callers see it.
+// publicRecord converts a record.
 func publicRecord(r *records.Record) Record {
 	return Record{
-		Attachment: r.Attachment, State: State(r.State), List: r.List, Parameters: Parameters(r.Parameters), Result: r.Result,
+		Attachment: r.Attachment, State: State(r.State), List: r.List,
+		Parameters: Parameters(r.Parameters), Result: r.Result,
 		Created: r.Created, Done: r.Done, BootID: r.BootID, Runtime: r.Runtime, Source: r.Source,
 	}
 }

@@ -14,24 +14,25 @@ import (
 	"github.com/tenon-cni/tenon/internal/records"
 )
 
-// Recovered is one thing that [Client.Recover] has done.
+// Recovered is an attachment that [Client.Recover] has deleted, or tried to.
 type Recovered struct {
 	Record Record // as it was found
 	Err    error  // of DEL, nil if nothing is left
 }
 
-// Recover deletes what was left by an ADD or a DEL that was cut short by the end of its process, or that failed and
-// could not be taken back, and what an earlier boot attached, whichever runtime that was: nobody works on it, so it is in
-// nobody's use. It also removes unfinished files. A runtime calls it when it starts.
+// Recover runs DEL for the attachments of an ADD or a DEL that was interrupted, or that failed and
+// could not be rolled back, and for the attachments of an earlier boot, whichever runtime made
+// them. It also removes unfinished files. A runtime calls Recover when it starts.
 //
-// Recover waits for operations that are under way, which a plugin can be that has outlived its runtime, but for none
-// longer than [Client.Timeout] allows plugins. It calls report, unless that is nil, after each DEL, goes on past errors,
-// and returns them joined. It removes a damaged record of an earlier boot, as nothing that the record stands for has
-// survived, and leaves one of this boot alone; either is a warning in [Client.Log], not an error. Attachments of libcni are
-// left alone, too, because libcni does not record whether they were completed.
+// Recover waits for operations in progress, including plugins that have outlived their runtime, but
+// for each of them no longer than [Client.Timeout] allows plugins. It calls report, unless that is
+// nil, after each DEL, continues past errors, and returns them joined. It removes a damaged record
+// of an earlier boot, because its attachment no longer exists, and keeps a damaged record of this
+// boot; either is a warning in [Client.Log], not an error. It also keeps attachments of libcni,
+// because libcni does not record whether their ADD has ended.
 func (c *Client) Recover(ctx context.Context, report func(Recovered)) error {
 	if _, err := os.Lstat(c.stateDir()); !errors.Is(err, fs.ErrNotExist) {
-		c.register(ctx) // what it holds may be older than the registry
+		c.register(ctx) // the attachments may be older than the registry
 	}
 	found, err := c.store().Scan("")
 	errs := []error{err, c.sweepDamaged(ctx, found)}
@@ -52,9 +53,9 @@ func (c *Client) Recover(ctx context.Context, report func(Recovered)) error {
 	return errors.Join(append(errs, c.sweepDrafts(ctx), c.sweepDues(ctx), c.sweepLocks())...)
 }
 
-// recover deletes one attachment and returns its record, nil if in the meantime somebody else has dealt with it. Its time
-// is that of the plugins, and as much again for one that has outlived its runtime: if it hangs, the others have to wait no
-// longer.
+// recover deletes one attachment and returns its record, nil if another process has handled it
+// meanwhile. Its time limit covers its plugins and one plugin that has outlived its runtime, so
+// that a plugin that hangs does not keep other attachments waiting for longer.
 func (c *Client) recover(ctx context.Context, seen *records.Record) (*records.Record, error) {
 	a := seen.Attachment
 	ctx, cancel := c.limit(ctx, len(seen.List.Plugins)+1)
@@ -74,7 +75,8 @@ func (c *Client) recover(ctx context.Context, seen *records.Record) (*records.Re
 	return r, c.removeAs(ctx, Cleanup, r)
 }
 
-// sweepDamaged removes damaged records of earlier boots. The error is about records that could not be looked at.
+// sweepDamaged removes damaged records of earlier boots. The error is about records that it could
+// not read.
 func (c *Client) sweepDamaged(ctx context.Context, found []records.Found) error {
 	var errs []error
 	for _, f := range found {
@@ -93,7 +95,8 @@ func (c *Client) sweepDamaged(ctx context.Context, found []records.Found) error 
 	return errors.Join(errs...)
 }
 
-// removeDebris removes the record of an owner if it is damaged and of an earlier boot. Its network has to be locked.
+// removeDebris removes the record of an owner if it is damaged and of an earlier boot. Its network
+// has to be locked.
 func (c *Client) removeDebris(ctx context.Context, o cni.Owner) error {
 	f := c.store().Read(o)
 	if !f.Debris {
@@ -118,7 +121,7 @@ func (c *Client) sweepNetwork(ctx context.Context, owner string) error {
 	return c.sweepLocked(ctx, c.networkLockPath(owner), func() error { return c.store().Sweep(owner) })
 }
 
-// sweepDues removes what says of containers that something is due, where that has been done.
+// sweepDues removes files about operations that have ended meanwhile.
 func (c *Client) sweepDues(ctx context.Context) error {
 	hashes, err := c.store().Dues()
 	errs := []error{err}

@@ -14,17 +14,17 @@ import (
 	"github.com/tenon-cni/tenon/internal/records"
 )
 
-// RegistryDir is where each [Client] registers its state directory before it attaches, so that GC of one runtime knows what the
-// other runtimes of the host have attached. It holds a symbolic link for each state directory and is empty after a boot,
-// as are all networks.
+// RegistryDir is where each [Client] registers its state directory before it attaches, so that GC
+// of one runtime knows the attachments of the other runtimes of the host. It holds a symbolic link
+// for each state directory and is empty after a boot, as are all networks.
 const RegistryDir = "/run/tenon/state-dirs"
 
 func (c *Client) registry() records.Registry {
 	return records.Registry{Dir: filepath.Join(c.root, RegistryDir)}
 }
 
-// register registers the state directory. ADD goes on without, as a host on which it cannot be registered may have no other
-// runtime.
+// register registers the state directory. If it fails, ADD continues, because the host may have no
+// other runtime.
 func (c *Client) register(ctx context.Context) {
 	if c.isolated() {
 		return
@@ -35,7 +35,7 @@ func (c *Client) register(ctx context.Context) {
 	}
 }
 
-// others returns clients for the state directories of other runtimes, in the order of their paths.
+// others returns a client for each state directory of another runtime, in the order of their paths.
 func (c *Client) others() ([]*Client, error) {
 	if c.isolated() {
 		return nil, nil
@@ -50,9 +50,9 @@ func (c *Client) others() ([]*Client, error) {
 	return others, err
 }
 
-// lockHost waits until nothing is under way on a network in any state directory of the host, and keeps it so until unlock.
-// Each GC locks them in the order of their paths. err is only about the own state directory; what cannot be locked of
-// the others is in unknown.
+// lockHost locks a network in all state directories of the host, in the order of their paths, until
+// unlock. err is about the own state directory; unknown is about directories of other runtimes that
+// cannot be locked.
 func (c *Client) lockHost(ctx context.Context, network string) (locked *Client, unlock func(), unknown, err error) {
 	if c.isolated() {
 		locked, unlock, err = c.lockNetwork(ctx, network)

@@ -35,7 +35,7 @@ const (
 // libcniRuntime stands for [Record.Runtime] of attachments of libcni.
 const libcniRuntime = "libcni"
 
-// Parameters are the parameters of an ADD beside the key and the network.
+// Parameters are the arguments of an ADD beside the key and the network.
 type Parameters struct {
 	Netns        string
 	Args         cni.Args
