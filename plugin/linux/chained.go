@@ -1,0 +1,65 @@
+package linux
+
+import (
+	"context"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/chained"
+	"github.com/tenon-cni/tenon/plugin"
+)
+
+// Decorator is the configuration of a chained plugin: a pointer to a struct that embeds
+// [plugin.Common]. It may also be a [plugin.Validator] and a [plugin.Statuser].
+type Decorator interface {
+	plugin.Configuration
+
+	// Apply makes the changes. r is a copy of s.Prev, which Apply may amend; it becomes the result
+	// of the plugin. A second Apply for the same attachment succeeds and changes nothing.
+	Apply(ctx context.Context, s *Session, r *cni.Result) error
+
+	// Verify returns an error that names the first difference between the state and the one that
+	// Apply made, and changes nothing.
+	Verify(ctx context.Context, s *Session) error
+
+	// Remover removes everything that Apply made.
+	Remover
+}
+
+// DefineChained describes a plugin that works on the result of the plugins before it. new returns
+// an empty configuration. The role is [plugin.RoleChained].
+func DefineChained(i plugin.Info, new func() Decorator) plugin.Definition {
+	i.Role = plugin.RoleChained
+	return plugin.DefineFlow(i, func() (plugin.Configuration, plugin.Plugin) {
+		conf := new()
+		return conf, &chained.Plugin{Decorator: decorator{conf}, Traits: chained.Traits{Inside: true}}
+	})
+}
+
+// decorator is a [Decorator] in the terms of the flow.
+type decorator struct{ Decorator }
+
+func (d decorator) Validate(c *plugin.Call) error {
+	if v, ok := d.Decorator.(plugin.Validator); ok {
+		return v.Validate(c)
+	}
+	return nil
+}
+
+func (d decorator) Status(ctx context.Context, c *plugin.Call) error {
+	if v, ok := d.Decorator.(plugin.Statuser); ok {
+		return v.Status(ctx, c)
+	}
+	return nil
+}
+
+func (d decorator) Apply(ctx context.Context, s *chained.Session, r *cni.Result) error {
+	return d.Decorator.Apply(ctx, newSession(s), r)
+}
+
+func (d decorator) Verify(ctx context.Context, s *chained.Session) error {
+	return d.Decorator.Verify(ctx, newSession(s))
+}
+
+func (d decorator) Remove(ctx context.Context, s *chained.Session, gone chained.Gone) error {
+	return d.Decorator.Remove(ctx, newSession(s), Gone{gone})
+}

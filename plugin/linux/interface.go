@@ -1,0 +1,209 @@
+package linux
+
+import (
+	"context"
+	"errors"
+	"net"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/attach"
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/plugin"
+)
+
+// Common is the part of a configuration that every interface plugin has. Configuration types embed
+// it.
+type Common struct {
+	plugin.Common
+
+	// SecondDefaultRoute is the rule for a default route where the container has one of another
+	// network with the same metric: "metric" gives it the next free metric, "refuse" fails ADD.
+	SecondDefaultRoute string `json:"secondDefaultRoute" enum:"metric,refuse" default:"metric"`
+
+	// DAD defines how the kernel detects duplicates of IPv6 addresses (RFC 4862): "optimistic" lets
+	// the container use them meanwhile (RFC 4429), "wait" makes ADD wait one or two seconds and
+	// fail if there is a duplicate, "off" detects none.
+	DAD string `json:"dad" enum:"optimistic,wait,off" default:"optimistic"`
+}
+
+func (c *Common) linuxCommon() *Common { return c }
+
+// Maker is the configuration of an interface plugin: a pointer to a struct that embeds [Common]. It
+// may also be a [plugin.Validator], a [plugin.Statuser], a [Verifier] and a [Remover].
+type Maker interface {
+	plugin.Configuration
+	linuxCommon() *Common
+
+	// Make creates the container's interface, named CNI_IFNAME, in s.Sandbox, down and without
+	// addresses, and returns the interfaces of the result; see [Session.Made]. Afterwards the flow
+	// calls the IPAM plugin, assigns addresses, sets the interface up and adds routes.
+	Make(ctx context.Context, s *Session) ([]cni.Interface, error)
+}
+
+// Verifier is a [Maker] whose interface has properties that CHECK compares with the configuration.
+// Before, the flow compares the link's kind, MAC address, addresses and routes with Prev.
+type Verifier interface {
+	// Verify returns an error that names the first difference, and changes nothing.
+	Verify(ctx context.Context, s *Session, link Link) error
+}
+
+// Remover is a [Maker] that makes more than the container's interface.
+type Remover interface {
+	// Remove removes everything of attachments that are gone, except their interfaces, which the
+	// flow deletes afterwards. It succeeds if there is nothing. It works without s.Sandbox and
+	// s.Prev, and with the part of the configuration that could be decoded. It continues past
+	// errors and returns them joined.
+	Remove(ctx context.Context, s *Session, gone Gone) error
+}
+
+// DefineInterface describes a plugin that makes the container's interface. kind is that of the
+// interface as rtnetlink names it, such as "macvlan": CHECK expects it, DEL deletes no other, and
+// STATUS fails if the kernel lacks it. new returns an empty configuration.
+func DefineInterface(i plugin.Info, kind string, new func() Maker) plugin.Definition {
+	return plugin.DefineFlow(i, func() (plugin.Configuration, plugin.Plugin) {
+		conf := new()
+		m := &maker{Maker: conf}
+		return conf, &interfaceFlow{&attach.Plugin{Maker: m, Traits: attach.Traits{Kind: kind}}, m}
+	})
+}
+
+// interfaceFlow is the flow of the interface plugins of Tenon.
+type interfaceFlow struct {
+	*attach.Plugin
+	maker *maker
+}
+
+// Validate gives the flow its part of the configuration, which ADD, CHECK and STATUS use.
+func (f *interfaceFlow) Validate(c *plugin.Call) error {
+	rule := f.maker.Maker.linuxCommon().SecondDefaultRoute
+	f.maker.Common.SecondDefaultRoute = attach.SecondDefaultRoute(rule)
+	return f.Plugin.Validate(c)
+}
+
+// Del and GC pass their context on to the Remover, which the flow calls without one.
+
+func (f *interfaceFlow) Del(ctx context.Context, c *plugin.Call) error {
+	f.maker.removeIn(ctx)
+	return f.Plugin.Del(ctx, c)
+}
+
+func (f *interfaceFlow) GC(ctx context.Context, c *plugin.Call) error {
+	f.maker.removeIn(ctx)
+	return f.Plugin.GC(ctx, c)
+}
+
+// maker is a [Maker] in the terms of the flow.
+type maker struct {
+	Maker
+	attach.Common
+	remove func(*Session, Gone) error // nil without a [Remover]
+}
+
+func (m *maker) removeIn(ctx context.Context) {
+	if r, ok := m.Maker.(Remover); ok {
+		m.remove = func(s *Session, gone Gone) error { return r.Remove(ctx, s, gone) }
+	}
+}
+
+func (m *maker) Options() attach.Options {
+	return (&attach.Segment{DAD: attach.DAD(m.linuxCommon().DAD)}).Options()
+}
+
+func (m *maker) Validate(c *plugin.Call) error {
+	if v, ok := m.Maker.(plugin.Validator); ok {
+		return v.Validate(c)
+	}
+	return nil
+}
+
+func (m *maker) Status(ctx context.Context, c *plugin.Call) error {
+	if v, ok := m.Maker.(plugin.Statuser); ok {
+		return v.Status(ctx, c)
+	}
+	return nil
+}
+
+func (m *maker) Make(ctx context.Context, s *attach.Session) ([]cni.Interface, error) {
+	return m.Maker.Make(ctx, newSession(s.Session))
+}
+
+func (m *maker) Verify(ctx context.Context, s *attach.Session, l kernel.Link) error {
+	if v, ok := m.Maker.(Verifier); ok {
+		outer := newSession(s.Session)
+		return v.Verify(ctx, outer, outer.Sandbox.link(l))
+	}
+	return nil
+}
+
+func (m *maker) Remove(s *attach.Session, gone attach.Gone, deleteLinks func() error) error {
+	if m.remove == nil {
+		return deleteLinks()
+	}
+	return errors.Join(m.remove(newSession(s.Session), Gone{gone}), deleteLinks())
+}
+
+// RequestedMAC returns the MAC address that the container's interface is to have: of the capability
+// mac, else of MAC in CNI_ARGS, else conf. It is nil if there is none. The code of the error is
+// [cni.CodeInvalidConfig].
+func RequestedMAC(c *plugin.Call, conf string) (net.HardwareAddr, error) {
+	return attach.AskedMAC(c, conf)
+}
+
+// CheckMTU returns an error with [cni.CodeInvalidConfig] if a link on parent cannot have an MTU, in
+// bytes. 0 stands for the MTU of the parent.
+func CheckMTU(mtu int, parent Link) error { return attach.CheckMTU(mtu, parent.inner) }
+
+// ParentStatus is for a [plugin.Statuser]: it returns the error of [Session.Parent].
+func ParentStatus(ctx context.Context, c *plugin.Call, name string) error {
+	return attach.ParentStatus(ctx, c, name, false)
+}
+
+// Parent finds the link of the host to make the container's interface on. Without a name it is the
+// link of the default route, of IPv4 before IPv6. The code of the error is [cni.CodeInvalidConfig]
+// if there is none.
+func (s *Session) Parent(name string) (Link, error) {
+	l, _, err := (&attach.Session{Session: s.inner}).Parent(name, false)
+	return s.Host.link(l), err
+}
+
+// AddLink makes the container's interface: CNI_IFNAME in s.Sandbox, with s.Tag as its alias. Name
+// and Alias of l are ignored. See [Namespace.AddLink] for errors and undo.
+func (s *Session) AddLink(l NewLink) (Link, error) {
+	l.Name, l.Alias = s.IfName, s.Tag
+	made, err := (&attach.Session{Session: s.inner}).AddLink(l.inner())
+	return s.Sandbox.link(made), err
+}
+
+// Veth describes the veth pair of a container (veth(4)).
+type Veth struct {
+	MAC net.HardwareAddr // of the container's interface; nil lets the kernel choose
+	MTU int              // bytes, of both ends; 0 is the kernel's default
+}
+
+// AddVeth makes the container's interface as one end of a veth pair, and returns it with its peer
+// on the host, both down. The name of the peer follows from the attachment, so that DEL and GC find
+// the pair. See [Namespace.AddLink] for errors and undo.
+func (s *Session) AddVeth(v Veth) (inside, host Link, err error) {
+	a := &attach.Session{Session: s.inner}
+	in, out, err := a.AddVeth(kernel.Veth{
+		Name: s.IfName, MAC: v.MAC, MTU: v.MTU, Host: s.inner.Host, HostName: a.HostName(), Alias: s.Tag,
+	})
+	return s.Sandbox.link(in), s.Host.link(out), err
+}
+
+// Peer returns the host's end of the veth pair of the container's interface. The error wraps
+// [ErrNoLink] if there is none.
+func (s *Session) Peer(inside Link) (Link, error) {
+	l, err := s.inner.Host.Links.Peer(inside.inner)
+	return s.Host.link(l), err
+}
+
+// Made returns the interfaces of a result: the container's, and the links of the host that were
+// made with it.
+func (s *Session) Made(inside Link, host ...Link) []cni.Interface {
+	var list []cni.Interface
+	for _, l := range host {
+		list = append(list, cni.Interface{Name: l.Name, MAC: l.MAC.String()})
+	}
+	return append(list, cni.Interface{Name: inside.Name, MAC: inside.MAC.String(), Sandbox: s.Netns})
+}
