@@ -1,16 +1,13 @@
-// Package mark is a chained plugin of a third party: it marks the host-side interface of an attachment with an alias. It uses
-// public packages of Tenon, the standard library and ip(8).
+// Package mark is a chained plugin of a third party: it marks the host-side interface of an
+// attachment with an alias. It uses public packages of Tenon and the standard library.
 package mark
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,107 +15,108 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/plugin"
+	"github.com/tenon-cni/tenon/plugin/linux"
 )
 
-// recordFirst is false in a variant that leaks: a process killed between both steps of ADD leaves a mark of which DEL knows
-// nothing.
+// recordFirst is false in a variant that leaks: a process killed between both steps of ADD leaves a
+// mark that DEL cannot find.
 const recordFirst = true
 
 const doc = "### Example\n```json\n" + `{"cniVersion": "1.1.0", "name": "net", "type": "mark"}` + "\n```\n"
 
 // Plugin is the definition of the plugin.
-var Plugin = plugin.Define[config](plugin.Info{
-	Name: "mark", Role: plugin.RoleChained, Doc: doc,
+var Plugin = linux.DefineChained(plugin.Info{
+	Name: "mark", Doc: doc,
 	Versions: []cni.Version{cni.V030, cni.V031, cni.V040, cni.V100, cni.V110}, // results have interfaces
-}, mark{})
+}, func() linux.Decorator { return new(config) })
 
 type config struct {
 	plugin.Common
-	DataDir string `json:"dataDir"` // holds a record of each mark
+	DataDir string `json:"dataDir"` // holds a record of each mark: a file with the name of the interface
 }
 
-type call = plugin.Call[config]
-
-type mark struct{}
-
-func (mark) Add(_ context.Context, c *call) (*cni.Result, error) {
-	link, err := hostSide(c.Prev)
+// Apply records the mark, then makes it.
+func (c *config) Apply(_ context.Context, s *linux.Session, _ *cni.Result) error {
+	link, err := hostSide(s)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	unlock, err := c.Conf.lock()
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-	file := record(c.Conf.dir(), c.Attachment())
 	steps := []func() error{
-		func() error { return write(file, link) },
-		func() error { return alias(link, tag(c.Attachment())) },
+		func() error { return c.record(s, link.Name) },
+		func() error { return link.SetAlias(mark(s)) },
 	}
 	if !recordFirst {
 		slices.Reverse(steps)
 	}
 	for _, step := range steps {
 		if err := step(); err != nil {
-			return nil, errors.Join(err, remove(file), alias(link, ""))
+			return err
 		}
 	}
-	return c.Prev, nil
+	return nil
 }
 
-func (mark) Del(_ context.Context, c *call) error {
-	unlock, err := c.Conf.lock()
+// Verify looks for the record and the mark.
+func (c *config) Verify(_ context.Context, s *linux.Session) error {
+	link, err := hostSide(s)
 	if err != nil {
 		return err
 	}
-	defer unlock()
-	return remove(record(c.Conf.dir(), c.Attachment()))
-}
-
-func (mark) Check(_ context.Context, c *call) error {
-	link, err := hostSide(c.Prev)
-	if err != nil {
-		return err
+	if link.Alias != mark(s) {
+		return fmt.Errorf("interface %s: expected alias %q, found %q", link.Name, mark(s), link.Alias)
 	}
-	if _, err := os.Stat(record(c.Conf.dir(), c.Attachment())); err != nil {
-		return err
-	}
-	out, err := exec.Command("ip", "link", "show", "dev", link).Output()
-	if err == nil && !strings.Contains(string(out), "alias "+tag(c.Attachment())) {
-		err = fmt.Errorf("%s has lost its mark", link)
-	}
+	_, err = os.Stat(c.file(s))
 	return err
 }
 
-func (mark) GC(_ context.Context, c *call) error {
-	unlock, err := c.Conf.lock()
-	if err != nil {
-		return err
+// Remove removes the marks in records of attachments that are gone, then the records.
+func (c *config) Remove(_ context.Context, s *linux.Session, gone linux.Gone) error {
+	files, err := os.ReadDir(c.dir())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
-	defer unlock()
-	files, err := filepath.Glob(filepath.Join(c.Conf.dir(), c.Name+"@*"))
-	for _, file := range files {
-		if !slices.ContainsFunc(c.Valid, func(v cni.ValidAttachment) bool {
-			valid := record(c.Conf.dir(), cni.Attachment{Network: c.Name, Container: v.ContainerID, IfName: v.IfName})
-			return strings.TrimSuffix(file, ".new") == valid
-		}) {
-			err = errors.Join(err, remove(strings.TrimSuffix(file, ".new")))
+	errs := []error{err}
+	for _, f := range files {
+		owner, temporary := strings.CutSuffix(f.Name(), ".new")
+		if !gone.Owner(cni.Owner(owner)) {
+			continue
 		}
-	}
-	return err
-}
-
-// hostSide returns the name of the host-side interface.
-func hostSide(r *cni.Result) (string, error) {
-	if r != nil {
-		for _, i := range r.Interfaces {
-			if i.Sandbox == "" {
-				return i.Name, nil
+		file := filepath.Join(c.dir(), f.Name())
+		if !temporary {
+			if err := unmark(s, file); err != nil {
+				errs = append(errs, err)
+				continue
 			}
 		}
+		errs = append(errs, s.Do("remove "+file, func() error { return remove(file) }, nil))
 	}
-	return "", cni.Errorf(cni.CodeInvalidConfig, "prevResult has no interface of the host")
+	return errors.Join(errs...)
+}
+
+// unmark removes the mark in a record, if the interface still exists.
+func unmark(s *linux.Session, file string) error {
+	name, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	link, err := s.Host.Link(string(name))
+	if err == nil && strings.HasPrefix(link.Alias, "mark ") {
+		err = link.SetAlias("")
+	}
+	if errors.Is(err, linux.ErrNoLink) || errors.Is(err, syscall.ENODEV) {
+		return nil
+	}
+	return err
+}
+
+// hostSide returns the host-side interface.
+func hostSide(s *linux.Session) (linux.Link, error) {
+	for _, i := range s.Prev.Interfaces {
+		if i.Sandbox == "" {
+			return s.Host.Link(i.Name)
+		}
+	}
+	return linux.Link{}, cni.Errorf(cni.CodeInvalidConfig, "prevResult has no interface of the host")
 }
 
 func (c *config) dir() string {
@@ -128,67 +126,34 @@ func (c *config) dir() string {
 	return c.DataDir
 }
 
-// lock waits until no other call of the plugin changes records.
-func (c *config) lock() (unlock func(), err error) {
-	f, err := os.OpenFile(filepath.Join(c.dir(), ".lock"), os.O_CREATE|os.O_RDONLY, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
-		f.Close()
-		return nil, err
-	}
-	return func() { f.Close() }, nil
+// file is the record of an attachment.
+func (c *config) file(s *linux.Session) string {
+	return filepath.Join(c.dir(), string(s.Attachment().Owner()))
 }
 
-func tag(a cni.Attachment) string { return "mark " + a.IfName + " " + a.Container }
+func mark(s *linux.Session) string { return "mark " + s.IfName + " " + s.ContainerID }
 
-func record(dir string, a cni.Attachment) string {
-	return filepath.Join(dir, a.Network+"@"+a.Container+"@"+a.IfName)
-}
-
-// write makes a record: all of it, or nothing.
-func write(file, link string) error {
-	content, err := json.Marshal(link)
-	if err != nil {
+// record writes the record of an attachment, unless it exists.
+func (c *config) record(s *linux.Session, link string) error {
+	file := c.file(s)
+	if have, err := os.ReadFile(file); err == nil && string(have) == link {
+		return nil
+	}
+	return s.Do("write "+file, func() error {
+		err := os.WriteFile(file+".new", []byte(link), 0o600)
+		if err == nil {
+			err = os.Rename(file+".new", file)
+		}
+		if err != nil {
+			err = errors.Join(err, remove(file+".new"))
+		}
 		return err
-	}
-	err = os.WriteFile(file+".new", content, 0o600)
-	if err == nil {
-		err = os.Rename(file+".new", file)
-	}
-	return err
+	}, func() error { return remove(file) })
 }
 
-// remove takes a mark off the interface in its record, and removes the record.
 func remove(file string) error {
-	if err := os.Remove(file + ".new"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(file); !errors.Is(err, fs.ErrNotExist) {
 		return err
-	}
-	content, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	var link string
-	if err == nil {
-		err = json.Unmarshal(content, &link)
-	}
-	if err == nil {
-		err = alias(link, "")
-	}
-	if err == nil {
-		err = os.Remove(file)
-	}
-	return err
-}
-
-// alias marks an interface, if it still exists.
-func alias(link, text string) error {
-	if _, err := net.InterfaceByName(link); err != nil && text == "" {
-		return nil
-	}
-	if out, err := exec.Command("ip", "link", "set", "dev", link, "alias", text).CombinedOutput(); err != nil {
-		return fmt.Errorf("mark %s: %w: %s", link, err, out)
 	}
 	return nil
 }
