@@ -12,8 +12,6 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet/tracer"
 )
 
-func TestMain(m *testing.M) { testnet.Main(m) }
-
 // TestGuide follows docs/writing-plugins.md in an empty module without a network: it builds the
 // plugin, and runs the plugin's tests where the kernel has macvlan. Faults must be injected.
 func TestGuide(t *testing.T) {

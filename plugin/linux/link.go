@@ -37,7 +37,8 @@ func (n *Namespace) link(l kernel.Link) Link {
 // SetUp sets the link up. Undone by setting it down if it was down when it was read.
 func (l Link) SetUp() error { return l.in.space.Links.Up(l.inner) }
 
-// SetDown sets the link down. Undone by setting it up if it was up when it was read.
+// SetDown sets the link down; the kernel deletes the routes through it. Undone by setting it up if
+// it was up when it was read, which does not restore routes that were added by hand.
 func (l Link) SetDown() error { return l.in.space.Links.Down(l.inner) }
 
 // SetMTU sets the MTU, in bytes. Undone by setting l.MTU.
@@ -61,8 +62,8 @@ func (l Link) AddAddress(address netip.Prefix) error {
 	return l.in.space.Addrs.Add(l.inner, address)
 }
 
-// DeleteAddress deletes an address. It succeeds if the link does not have it. Undone by adding the
-// address again.
+// DeleteAddress deletes an address. It succeeds if the link does not have it. With the last address
+// of IPv4 the kernel deletes the IPv4 routes through the link. Undone by adding the address again.
 func (l Link) DeleteAddress(address netip.Prefix) error {
 	return l.in.space.Addrs.Delete(l.inner, address)
 }
