@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/tenon-cni/tenon/internal/kernel/probe"
@@ -12,29 +13,40 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet/tracer"
 )
 
-// TestGuide follows docs/writing-plugins.md in an empty module without a network: it builds the
-// plugin, and runs the plugin's tests where the kernel has macvlan. Faults must be injected.
-func TestGuide(t *testing.T) {
+// TestGuideBuilds follows docs/writing-plugins.md in an empty module without a network: plugin and
+// tests compile, and the plugin answers VERSION.
+func TestGuideBuilds(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("go"))
 	dir := t.TempDir()
 	follow(t, dir)
-	run(t, dir, "go", "build", "-o", filepath.Join(dir, "bin"), ".")
 	run(t, dir, "go", "vet", ".")
-	t.Run("suite", func(t *testing.T) {
-		testnet.Require(t, tracer.Supported, testnet.Tool("ip"), testnet.Kernel(probe.Macvlan))
-		out := run(t, dir, "go", "test", "-vet=off", "-v", "-count=1", ".")
-		for _, fault := range []string{
-			`faults/addresses/ADD\n.* [1-9][0-9]* changes`,
-			`faults/addresses/system_calls_of_ADD\n[^=]*something, [1-9][0-9]* faults injected`,
-			`faults/addresses/system_calls_of_DEL\n[^=]*something, [1-9][0-9]* faults injected`,
-			`faults/addresses/system_calls_of_GC\n[^=]*something, [1-9][0-9]* faults injected`,
-		} {
-			if !regexp.MustCompile(`=== RUN +TestSuite/` + fault).MatchString(out) {
-				t.Errorf("no match for %s in:\n%s", fault, out)
-			}
+	cmd := exec.CommandContext(t.Context(), "go", "run", ".")
+	cmd.Dir, cmd.Env = dir, append(environment(), "CNI_COMMAND=VERSION")
+	cmd.Stdin = strings.NewReader(`{"cniVersion":"1.1.0"}`)
+	out, err := cmd.Output()
+	if err != nil || !strings.Contains(string(out), `"supportedVersions"`) {
+		t.Errorf("VERSION: %v\n%s", err, out)
+	}
+}
+
+// TestGuideSuite runs the tests of the guide's plugin. Faults must be injected.
+func TestGuideSuite(t *testing.T) {
+	t.Parallel()
+	testnet.Require(t, testnet.Tool("go"), tracer.Supported, testnet.Tool("ip"), testnet.Kernel(probe.Macvlan))
+	dir := t.TempDir()
+	follow(t, dir)
+	out := run(t, dir, "go", "test", "-vet=off", "-v", "-count=1", ".")
+	for _, fault := range []string{
+		`faults/addresses/ADD\n[^=]* [1-9][0-9]* changes`,
+		`faults/addresses/system_calls_of_ADD\n[^=]*something, [1-9][0-9]* faults injected`,
+		`faults/addresses/system_calls_of_DEL\n[^=]*something, [1-9][0-9]* faults injected`,
+		`faults/addresses/system_calls_of_GC\n[^=]*something, [1-9][0-9]* faults injected`,
+	} {
+		if !regexp.MustCompile(`=== RUN +TestSuite/` + fault).MatchString(out) {
+			t.Errorf("no match for %s in:\n%s", fault, out)
 		}
-	})
+	}
 }
 
 // follow makes the module of the guide in dir: the commands and the files that the page lists. It
@@ -68,12 +80,16 @@ func follow(t *testing.T, dir string) {
 	}
 }
 
+// environment makes the go command use this repository and the module cache only.
+func environment() []string {
+	return append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOWORK=off")
+}
+
 // run runs a command in a module and returns its output.
 func run(t *testing.T, dir, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOWORK=off")
+	cmd.Dir, cmd.Env = dir, environment()
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s %v: %v\n%s", name, args, err, out)

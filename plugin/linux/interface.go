@@ -40,10 +40,11 @@ type Maker interface {
 	Make(ctx context.Context, s *Session) ([]cni.Interface, error)
 }
 
-// Verifier is a [Maker] whose interface has properties that CHECK compares with the configuration.
-// Before, the flow compares the link's kind, MAC address, addresses and routes with Prev.
+// Verifier is a [Maker] that takes part in CHECK. Before, the flow compares the kind, MAC address,
+// addresses and routes of the interface with Prev.
 type Verifier interface {
-	// Verify returns an error that names the first difference, and changes nothing.
+	// Verify compares the interface with the configuration. It returns an error that names the
+	// first difference, and changes nothing.
 	Verify(ctx context.Context, s *Session, link Link) error
 }
 
@@ -56,9 +57,9 @@ type Remover interface {
 	Remove(ctx context.Context, s *Session, gone Gone) error
 }
 
-// DefineInterface describes a plugin that makes the container's interface. kind is that of the
-// interface as rtnetlink names it, such as "macvlan": CHECK expects it, DEL deletes no other, and
-// STATUS fails if the kernel lacks it. new returns an empty configuration.
+// DefineInterface describes a plugin that makes the container's interface. kind is the kind of the
+// interface in rtnetlink, such as "macvlan": CHECK expects it, DEL deletes no other, and STATUS
+// fails if the kernel lacks it. new returns an empty configuration.
 func DefineInterface(i plugin.Info, kind string, new func() Maker) plugin.Definition {
 	return plugin.DefineFlow(i, func() (plugin.Configuration, plugin.Plugin) {
 		conf := new()
@@ -191,8 +192,8 @@ func (s *Session) AddVeth(v Veth) (inside, host Link, err error) {
 	return s.Sandbox.link(in), s.Host.link(out), err
 }
 
-// Peer returns the host's end of the veth pair of the container's interface. The error wraps
-// [ErrNoLink] if there is none.
+// Peer returns the host-side veth of the container's interface. The error wraps [ErrNoLink] if
+// there is none.
 func (s *Session) Peer(inside Link) (Link, error) {
 	l, err := s.inner.Host.Links.Peer(inside.inner)
 	return s.Host.link(l), err

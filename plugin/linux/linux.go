@@ -57,7 +57,7 @@ func (s *Session) Do(op string, apply, undo func() error) error {
 // PrevIPs returns the addresses in Prev that the container's interface has. It needs Prev.
 func (s *Session) PrevIPs() []cni.IP { return s.inner.PrevIPs() }
 
-// Gone selects the attachments whose objects DEL or GC remove: the one of DEL, or all attachments
+// Gone selects attachments that DEL or GC clean up after: the attachment of DEL, or all attachments
 // of the network that GC does not list as valid.
 type Gone struct{ inner session.Gone }
 
