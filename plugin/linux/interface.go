@@ -29,7 +29,8 @@ type Common struct {
 func (c *Common) linuxCommon() *Common { return c }
 
 // Maker is the configuration of an interface plugin: a pointer to a struct that embeds [Common]. It
-// may also be a [plugin.Validator], a [plugin.Statuser], a [Verifier] and a [Remover].
+// may also be a [plugin.Validator], a [plugin.Statuser], a [Finisher], a [Verifier] and a
+// [Remover].
 type Maker interface {
 	plugin.Configuration
 	linuxCommon() *Common
@@ -38,6 +39,14 @@ type Maker interface {
 	// addresses, and returns the interfaces of the result; see [Session.Made]. Afterwards the flow
 	// calls the IPAM plugin, assigns addresses, sets the interface up and adds routes.
 	Make(ctx context.Context, s *Session) ([]cni.Interface, error)
+}
+
+// Finisher is a [Maker] with work to do when the container's interface is up and has its addresses
+// and routes.
+type Finisher interface {
+	// Finish makes further changes. r has the interfaces that Make returned, and the addresses and
+	// routes of IPAM.
+	Finish(ctx context.Context, s *Session, r *cni.Result) error
 }
 
 // Verifier is a [Maker] that takes part in CHECK. Before, the flow compares the kind, MAC address,
@@ -126,6 +135,13 @@ func (m *maker) Status(ctx context.Context, c *plugin.Call) error {
 
 func (m *maker) Make(ctx context.Context, s *attach.Session) ([]cni.Interface, error) {
 	return m.Maker.Make(ctx, newSession(s.Session))
+}
+
+func (m *maker) Finish(ctx context.Context, s *attach.Session, r *cni.Result) error {
+	if f, ok := m.Maker.(Finisher); ok {
+		return f.Finish(ctx, newSession(s.Session), r)
+	}
+	return nil
 }
 
 func (m *maker) Verify(ctx context.Context, s *attach.Session, l kernel.Link) error {

@@ -68,10 +68,39 @@ func (c *wireConfig) Make(_ context.Context, s *linux.Session) ([]cni.Interface,
 	return s.Made(inside, host), nil
 }
 
+// Finish makes the container reachable from the host.
+func (c *wireConfig) Finish(_ context.Context, s *linux.Session, r *cni.Result) error {
+	host, err := s.Host.Link(r.Interfaces[0].Name)
+	if err != nil {
+		return err
+	}
+	for _, ip := range r.IPs {
+		if err := host.AddRoute(toContainer(ip)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func toContainer(ip cni.IP) cni.Route {
+	a := ip.Address.Addr()
+	return cni.Route{Dst: netip.PrefixFrom(a, a.BitLen()), Scope: cni.Some(253)}
+}
+
 func (c *wireConfig) Verify(_ context.Context, s *linux.Session, link linux.Link) error {
 	host, err := s.Peer(link)
-	if err == nil && !host.Up {
-		err = fmt.Errorf("interface %s: expected it up, found it down", host.Name)
+	if err != nil {
+		return err
+	}
+	if !host.Up {
+		return fmt.Errorf("interface %s: expected it up, found it down", host.Name)
+	}
+	have, err := host.Routes()
+	for _, ip := range s.PrevIPs() {
+		want := toContainer(ip).Dst
+		if err == nil && !slices.ContainsFunc(have, func(rt cni.Route) bool { return rt.Dst == want }) {
+			err = fmt.Errorf("interface %s: expected a route to %s, found none", host.Name, want)
+		}
 	}
 	return err
 }
@@ -108,7 +137,11 @@ func TestSuite(t *testing.T) {
 		Setup: func(_ testing.TB, n *plugintest.Net) { // it is shared, and stays
 			n.Host.Command("sysctl", "-qw", "net.ipv4.ip_forward=1")
 		},
-		Drifts: []plugintest.Drift{{Name: "host side down", Break: func(_ testing.TB, a plugintest.Attached) string {
+		Drifts: []plugintest.Drift{{Name: "route gone", Break: func(_ testing.TB, a plugintest.Attached) string {
+			address := a.Result.IPs[0].Address.Addr().String()
+			a.Host.Command("ip", "route", "delete", address)
+			return address
+		}}, {Name: "host side down", Break: func(_ testing.TB, a plugintest.Attached) string {
 			host := a.Result.Interfaces[0].Name
 			a.Host.Command("ip", "link", "set", host, "down")
 			return host

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// What the guide for embedders and the README name of the public packages exists: `network.Client`, `Client.Add`.
+// What the guides and the README name of the public packages exists: `network.Client`, `Client.Add`.
 func TestNamesInProse(t *testing.T) {
 	t.Parallel()
 	packages, members := map[string]bool{}, map[string]bool{}
@@ -41,7 +41,7 @@ func TestNamesInProse(t *testing.T) {
 	code := regexp.MustCompile("`[^`\n]+`")
 	name := regexp.MustCompile(`\b(\w+)\.([A-Z]\w*)(?:\.([A-Z]\w*))?`)
 	found := 0
-	for _, page := range []string{"docs/embedding.md", "README.md"} {
+	for _, page := range []string{"docs/embedding.md", "docs/writing-plugins.md", "README.md"} {
 		for _, span := range code.FindAllString(read(t, filepath.Join(root, page)), -1) {
 			for _, m := range name.FindAllStringSubmatch(span, -1) {
 				if !packages[m[1]] && !types[m[1]] {
