@@ -154,7 +154,7 @@ func Netdirs() ([]Netdir, error) {
 		Code    codes    `json:"code"`
 	}
 	return table("vectors-netdirs.json", func(r row) (Netdir, error) {
-		files, err := fs.Sub(examples, folder+r.Folder)
+		files, err := fs.Sub(examples, directory+r.Folder)
 		return Netdir{
 			Folder: r.Folder, Files: files, Lookup: r.Lookup, Verdict: r.Verdict, Plugins: r.Plugins, Codes: r.Code,
 		}, err
@@ -172,7 +172,7 @@ func (c *codes) UnmarshalText(text []byte) error {
 
 // table reads an array of rows. A member that a row does not have is an error.
 func table[R, T any](file string, convert func(R) (T, error)) ([]T, error) {
-	b, err := examples.ReadFile(folder + file)
+	b, err := examples.ReadFile(directory + file)
 	if err != nil {
 		return nil, err
 	}

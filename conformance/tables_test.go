@@ -103,9 +103,9 @@ func TestNetdirs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var folders []string
+	var directories []string
 	for _, r := range rows {
-		folders = append(folders, r.Folder+"/")
+		directories = append(directories, r.Folder+"/")
 		if (r.Verdict == Valid) != (r.Plugins != nil) {
 			t.Errorf("%s: %s with plugins %v", r.Folder, r.Verdict, r.Plugins)
 		}
@@ -114,7 +114,7 @@ func TestNetdirs(t *testing.T) {
 		}
 	}
 	for _, v := range vectors(t) {
-		if v.Kind == KindNetdir && !slices.Contains(folders, v.File) {
+		if v.Kind == KindNetdir && !slices.Contains(directories, v.File) {
 			t.Errorf("%s is not in the table", v.File)
 		}
 	}

@@ -24,7 +24,7 @@ import (
 //go:embed examples
 var examples embed.FS
 
-const folder = "examples/"
+const directory = "examples/"
 
 // Kind says what a vector is an example of.
 type Kind string
@@ -82,7 +82,7 @@ type Vector struct {
 
 // Vectors returns all vectors in the order of the index. An error means that the embedded files are inconsistent.
 func Vectors() ([]Vector, error) {
-	index, err := examples.ReadFile(folder + "INDEX.tsv")
+	index, err := examples.ReadFile(directory + "INDEX.tsv")
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +120,7 @@ func parseRow(row string) (Vector, error) {
 		return Vector{}, fmt.Errorf("verdict %q is unknown", v.Verdict)
 	}
 	if v.Kind != KindNetdir {
-		if v.Data, err = examples.ReadFile(folder + v.File); err != nil {
+		if v.Data, err = examples.ReadFile(directory + v.File); err != nil {
 			return Vector{}, err
 		}
 	}

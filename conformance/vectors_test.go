@@ -13,7 +13,7 @@ import (
 
 func TestIndexListsEveryFile(t *testing.T) {
 	t.Parallel()
-	entries, err := fs.ReadDir(examples, strings.TrimSuffix(folder, "/"))
+	entries, err := fs.ReadDir(examples, strings.TrimSuffix(directory, "/"))
 	if err != nil {
 		t.Fatal(err)
 	}

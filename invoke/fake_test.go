@@ -85,7 +85,7 @@ func TestRecorder(t *testing.T) {
 func TestRecorderZero(t *testing.T) {
 	t.Parallel()
 	r := &invoke.Recorder{}
-	path, err := invoke.Lookup(r, []string{folder(t, "mute")}, "mute")
+	path, err := invoke.Lookup(r, []string{pluginDir(t, "mute")}, "mute")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,15 +26,15 @@ func Lookup(c Caller, paths []string, typ string) (string, error) {
 	return Find(paths, typ)
 }
 
-// linkedFolder is no folder, and none that CNI_PATH can name, as that splits at colons.
-const linkedFolder = "linked:/"
+// linkedPrefix is not a directory, and CNI_PATH cannot name it, because CNI_PATH splits at colons.
+const linkedPrefix = "linked:/"
 
 // LinkedPath returns what stands for the path of a plugin that is part of this program, where a caller calls such plugins
 // by choice and not because of a file. There is no file of that name.
-func LinkedPath(typ string) string { return linkedFolder + typ }
+func LinkedPath(typ string) string { return linkedPrefix + typ }
 
 // LinkedType returns the type of the plugin that a path of [LinkedPath] stands for; ok is false for a file.
-func LinkedType(path string) (typ string, ok bool) { return strings.CutPrefix(path, linkedFolder) }
+func LinkedType(path string) (typ string, ok bool) { return strings.CutPrefix(path, linkedPrefix) }
 
 // Find returns the path of the executable of a plugin type: the first regular file of that name in
 // paths, symbolic links followed (specification 1.0.0, "Execution Protocol"). The execute bit is not

@@ -66,7 +66,7 @@ func TestFind(t *testing.T) {
 
 // A relative folder must not become a search in PATH.
 func TestFindRelative(t *testing.T) {
-	t.Chdir(folder(t, "ok"))
+	t.Chdir(pluginDir(t, "ok"))
 	path, err := invoke.Find([]string{"."}, "ok")
 	if err != nil {
 		t.Fatal(err)

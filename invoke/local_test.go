@@ -26,7 +26,7 @@ func TestLocalEqualsProcess(t *testing.T) {
 	} {
 		t.Run(plugin, func(t *testing.T) {
 			t.Parallel()
-			c := add(filepath.Join(folder(t, plugin), plugin))
+			c := add(filepath.Join(pluginDir(t, plugin), plugin))
 			process, processErr := invoke.Process{Stderr: io.Discard}.Call(t.Context(), c)
 			local, localErr := invoke.Local{plugin: h}.Call(t.Context(), c)
 			if diff := cmp.Diff(string(process.Stdout), string(local.Stdout)); diff != "" {
@@ -105,7 +105,7 @@ func TestAuto(t *testing.T) {
 	t.Parallel()
 	other := filepath.Join(t.TempDir(), "ok")
 	copyBusy(t, other).Close()
-	linked := filepath.Join(folder(t, "ok", "fails"), "ok")
+	linked := filepath.Join(pluginDir(t, "ok", "fails"), "ok")
 	beside, err := os.MkdirTemp(filepath.Dir(executable(t)), "hard") // a hard link needs the same file system
 	if err != nil {
 		t.Fatal(err)

@@ -134,8 +134,8 @@ func printState() int {
 	return say(string(b), "", 0)
 }
 
-// folder returns a plugin folder in which the test binary is linked under the given names.
-func folder(t *testing.T, names ...string) string {
+// pluginDir returns a plugin directory in which the test binary is linked under the given names.
+func pluginDir(t *testing.T, names ...string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for _, n := range names {
@@ -164,7 +164,7 @@ func add(path string) invoke.Call {
 func call(ctx context.Context, t *testing.T, plugin string) (invoke.Reply, error) {
 	t.Helper()
 	p := invoke.Process{Stderr: io.Discard}
-	return p.Call(ctx, add(filepath.Join(folder(t, plugin), plugin)))
+	return p.Call(ctx, add(filepath.Join(pluginDir(t, plugin), plugin)))
 }
 
 func describe(err error) string {

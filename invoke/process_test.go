@@ -75,7 +75,7 @@ func TestProcessErrorObjects(t *testing.T) {
 		if want == "" {
 			want = fmt.Sprintf("999 objects ADD: exit status 1 without a usable error object: stdout %q", object)
 		}
-		c := add(filepath.Join(folder(t, "objects"), "objects"))
+		c := add(filepath.Join(pluginDir(t, "objects"), "objects"))
 		c.Stdin = []byte(object)
 		_, err := invoke.Process{Stderr: io.Discard}.Call(t.Context(), c)
 		if got := describe(err); got != want {
@@ -113,7 +113,7 @@ func TestProcessSurroundings(t *testing.T) {
 	t.Setenv("CNI_ARGS", "STALE=1")
 	t.Setenv("CNI_NETNS_OVERRIDE", "1")
 	t.Setenv("CNI_LOG_LEVEL", "debug") // no variable of the protocol: some plugin's own (DLG-03)
-	path := filepath.Join(folder(t, "state"), "state")
+	path := filepath.Join(pluginDir(t, "state"), "state")
 	c := add(path)
 	c.Env.ContainerID = "c2"
 	reply, err := invoke.Process{}.Call(t.Context(), c)
@@ -161,7 +161,7 @@ func TestProcessEnviron(t *testing.T) {
 		{"a span may bring its own state", []string{"TRACEPARENT=new", "TRACESTATE=new"}, []string{"TRACEPARENT=new", "TRACESTATE=new"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			path := filepath.Join(folder(t, "state"), "state")
+			path := filepath.Join(pluginDir(t, "state"), "state")
 			p := invoke.Process{Environ: func(context.Context) []string { return tt.extra }}
 			reply, err := p.Call(t.Context(), add(path))
 			if err != nil {
@@ -185,7 +185,7 @@ func TestProcessEnviron(t *testing.T) {
 // EXE-04: a plugin need not read a request, however large.
 func TestProcessUnreadStdin(t *testing.T) {
 	t.Parallel()
-	c := add(filepath.Join(folder(t, "ok"), "ok"))
+	c := add(filepath.Join(pluginDir(t, "ok"), "ok"))
 	c.Stdin = bytes.Repeat([]byte(" "), 1<<20)
 	if _, err := (invoke.Process{Stderr: io.Discard}).Call(t.Context(), c); err != nil {
 		t.Error(err)
@@ -197,7 +197,7 @@ func TestProcessStderr(t *testing.T) {
 	t.Parallel()
 	for plugin, want := range map[string]string{"ok": "a log line\n", "fails": "why\n"} {
 		var passed bytes.Buffer
-		reply, err := invoke.Process{Stderr: &passed}.Call(t.Context(), add(filepath.Join(folder(t, plugin), plugin)))
+		reply, err := invoke.Process{Stderr: &passed}.Call(t.Context(), add(filepath.Join(pluginDir(t, plugin), plugin)))
 		kept := reply.Stderr
 		if e := (*invoke.Error)(nil); errors.As(err, &e) {
 			kept = e.Stderr
@@ -224,7 +224,7 @@ func TestProcessDeadline(t *testing.T) {
 	} {
 		t.Run(tt.plugin, func(t *testing.T) {
 			t.Parallel()
-			path := filepath.Join(folder(t, tt.plugin), tt.plugin)
+			path := filepath.Join(pluginDir(t, tt.plugin), tt.plugin)
 			ctx, cancel := context.WithCancel(t.Context())
 			canceled := make(chan time.Time, 1)
 			go func() {
@@ -259,7 +259,7 @@ func TestProcessDeadline(t *testing.T) {
 // A plugin that uses the time between SIGTERM and SIGKILL to say something is heard.
 func TestProcessDeadlineMessage(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(folder(t, "polite"), "polite")
+	path := filepath.Join(pluginDir(t, "polite"), "polite")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	shutdown := errors.New("shutting down")
 	go func() {
@@ -283,7 +283,7 @@ func TestProcessContextEndedBefore(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithDeadline(t.Context(), time.Now())
 	defer cancel()
-	path := filepath.Join(folder(t, "hang"), "hang")
+	path := filepath.Join(pluginDir(t, "hang"), "hang")
 	_, err := invoke.Process{}.Call(ctx, add(path))
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %s", describe(err))
@@ -297,7 +297,7 @@ func TestProcessContextEndedBefore(t *testing.T) {
 // is left alone.
 func TestProcessOrphan(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(folder(t, "orphan"), "orphan")
+	path := filepath.Join(pluginDir(t, "orphan"), "orphan")
 	start := time.Now()
 	reply, err := invoke.Process{Stderr: io.Discard}.Call(t.Context(), add(path))
 	if err != nil {

@@ -106,7 +106,7 @@ func TestProcessTrace(t *testing.T) {
 		"variables of Environ":              {invoke.Trace{Parent: parent}, []string{"X=y"}, []string{"TRACEPARENT=" + parent}},
 		"Environ has a span of another one": {full, []string{"TRACEPARENT=other"}, []string{"TRACEPARENT=other"}},
 	} {
-		path := filepath.Join(folder(t, "state"), "state")
+		path := filepath.Join(pluginDir(t, "state"), "state")
 		p := invoke.Process{Environ: func(context.Context) []string { return row.environ }}
 		reply, err := p.Call(invoke.WithTrace(t.Context(), row.trace), add(path))
 		if err != nil {
@@ -129,7 +129,7 @@ func TestProcessTrace(t *testing.T) {
 // TRC-04: a plugin in this process is part of the trace too, and so is what it executes in turn.
 func TestLocalTrace(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(folder(t, "state"), "state")
+	path := filepath.Join(pluginDir(t, "state"), "state")
 	var inside invoke.Trace
 	l := invoke.Local{"outer": func(ctx context.Context, c invoke.Call) ([]byte, bool) {
 		inside, _ = invoke.TraceFrom(ctx)

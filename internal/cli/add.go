@@ -77,7 +77,7 @@ NETNS is a name below /run/netns, a process ID, or the path of a network namespa
 			signal.Notify(broken, unix.SIGPIPE)
 			defer signal.Stop(broken)
 			if err := t.print(client, n, result); err != nil {
-				return attachmentError{t.takeBack(cmd.Context(), client, n, err)}
+				return attachmentError{t.rollBack(cmd.Context(), client, n, err)}
 			}
 			return nil
 		},
@@ -138,8 +138,10 @@ func (t *attachment) print(client *network.Client, n *config.Network, result *cn
 	return t.printJSON(json.RawMessage(encoded))
 }
 
-// takeBack detaches because the result of an ADD could not be printed, for the reason cause.
-func (t *attachment) takeBack(ctx context.Context, client *network.Client, n *config.Network, cause error) error {
+// rollBack detaches after the result of an ADD could not be printed because of cause.
+func (t *attachment) rollBack(
+	ctx context.Context, client *network.Client, n *config.Network, cause error,
+) error {
 	key := t.key(n, "")
 	err := client.Del(context.WithoutCancel(ctx), key, network.Fallback{})
 	if err != nil {

@@ -150,15 +150,15 @@ func capabilities(env string, flags []string) (map[string]json.RawMessage, error
 
 // warnUnread tells of capability arguments that no plugin of the network takes: they do nothing.
 func warnUnread(n *config.Network, args map[string]json.RawMessage) {
-	taken := map[string]bool{}
+	supported := map[string]bool{}
 	for _, p := range n.Plugins {
 		for name, wanted := range p.Capabilities {
-			taken[name] = taken[name] || wanted
+			supported[name] = supported[name] || wanted
 		}
 	}
-	known := slices.Sorted(maps.Keys(taken))
+	known := slices.Sorted(maps.Keys(supported))
 	for _, name := range slices.Sorted(maps.Keys(args)) {
-		if taken[name] {
+		if supported[name] {
 			continue
 		}
 		message := fmt.Sprintf("no plugin of network %s takes the capability %q: it does nothing", n.Name, name)

@@ -19,13 +19,13 @@ func (r *settings) command(what string, args ...string) string {
 	if err != nil {
 		return what + commandLine("tenon", args)
 	}
-	var given []string
+	var directories []string
 	for _, name := range places {
 		if f := r.cmd.Flags().Lookup(name); f != nil && f.Changed && target.Flags().Lookup(name) != nil {
-			given = append(given, "--"+name, f.Value.String())
+			directories = append(directories, "--"+name, f.Value.String())
 		}
 	}
-	return what + commandLine("tenon", args, given)
+	return what + commandLine("tenon", args, directories)
 }
 
 // again returns a hint that ends with the command that the user has run, with more arguments.

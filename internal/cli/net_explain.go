@@ -44,11 +44,11 @@ Uses:
 			if err != nil {
 				return r.needsRoot(err)
 			}
-			folder := explain.Explain(cmd.Context(), r.client(), c, name)
+			report := explain.Explain(cmd.Context(), r.client(), c, name)
 			if r.json {
-				err = a.printJSON(folder)
+				err = a.printJSON(report)
 			} else {
-				err = r.printExplained(folder)
+				err = r.printExplained(report)
 			}
 			if err != nil {
 				return err
@@ -69,9 +69,9 @@ Uses:
 	return cmd
 }
 
-func (r *settings) printExplained(folder explain.Folder) error {
+func (r *settings) printExplained(report explain.Directory) error {
 	rows := [][]string{{"FILE", "USE", "NETWORK", "WHY"}}
-	for _, f := range folder.Files {
+	for _, f := range report.Files {
 		why := []string{errorText(f), f.Reason}
 		if f.ShadowedBy != "" {
 			why = append(why, r.baseName(f.ShadowedBy)+" is looked at earlier")
@@ -85,8 +85,8 @@ func (r *settings) printExplained(folder explain.Folder) error {
 	if err := text.Table(r.stdout, rows); err != nil {
 		return err
 	}
-	r.printPolicy(folder.Policy)
-	for _, n := range folder.Networks {
+	r.printPolicy(report.Policy)
+	for _, n := range report.Networks {
 		fmt.Fprintf(r.stdout, "\nnetwork %s\n", n.Name)
 		if err := r.printNetwork(r.stdout, n); err != nil {
 			return err

@@ -54,7 +54,7 @@ contrib/systemd/tenon-repair.service of Tenon's source:
 			})
 			waiting.Stop()
 			for _, u := range passed {
-				p.passOver(u.Attachment, u.Err)
+				p.skip(u.Attachment, u.Err)
 			}
 			p.checkForeign(cmd.Context())
 			if err := p.print(err == nil); err != nil {

@@ -46,7 +46,8 @@ func newRepairEntry(key cni.Attachment) repairEntry {
 	return repairEntry{Network: key.Network, Container: key.Container, IfName: key.IfName, Missing: []string{}, key: key}
 }
 
-func (p *repairs) passOver(key cni.Attachment, why error) {
+// skip lists an attachment that repair leaves out, with the reason, once.
+func (p *repairs) skip(key cni.Attachment, why error) {
 	if slices.ContainsFunc(p.entries, func(e repairEntry) bool { return e.key == key && e.Note != "" && !e.foreign }) {
 		return // another plugin has said so
 	}
@@ -79,7 +80,7 @@ func (p *repairs) run(ctx context.Context, calls []invoke.Call) error {
 			e.Error = cni.AsError(o.Err).Encode(cni.Newest)
 			errs = append(errs, fmt.Errorf("%v: %s: %w", key, e.Plugin, o.Err))
 		case o.Err != nil:
-			p.passOver(key, o.Err)
+			p.skip(key, o.Err)
 			continue
 		case len(o.Restored) == 0 && len(o.Moved) == 0:
 			continue

@@ -27,7 +27,7 @@ type settings struct {
 	*app
 	cmd        *cobra.Command // for hints
 	netDir     string
-	pluginDirs folders
+	pluginDirs directories
 	stateDir   string
 	cacheDir   string
 	timeout    time.Duration
@@ -35,20 +35,20 @@ type settings struct {
 	verbose    bool
 }
 
-// folders is a list of folders as in PATH; given as a flag it may be repeated.
-type folders struct {
+// directories is a list of directories as in PATH; the flag may be repeated.
+type directories struct {
 	list []string
 	set  bool
 }
 
 // String implements [pflag.Value].
-func (f *folders) String() string { return strings.Join(f.list, ":") }
+func (f *directories) String() string { return strings.Join(f.list, ":") }
 
 // Type implements [pflag.Value].
-func (f *folders) Type() string { return "DIRS" }
+func (f *directories) Type() string { return "DIRS" }
 
 // Set implements [pflag.Value]. The first call replaces the default.
-func (f *folders) Set(text string) error {
+func (f *directories) Set(text string) error {
 	if !f.set {
 		f.list, f.set = nil, true
 	}

@@ -54,17 +54,17 @@ for. The exit status is 1 if one is not ready.`,
 // warnOfDefaults tells where the name of a file decides which network containers get: a file that some package brings
 // takes the place of the one that is meant.
 func (r *settings) warnOfDefaults(c *config.Catalog) {
-	var taken string
-	var others []string
+	var chosen string
+	var rest []string
 	for _, f := range c.Candidates() {
 		if f.Default {
-			taken = r.baseName(f.Path)
+			chosen = r.baseName(f.Path)
 		} else {
-			others = append(others, r.baseName(f.Path))
+			rest = append(rest, r.baseName(f.Path))
 		}
 	}
-	if others != nil {
-		r.warn("several files could be the default: who names no network gets that of %s, the first, and not of %s", taken, strings.Join(others, ", "))
+	if rest != nil {
+		r.warn("several files could be the default: who names no network gets that of %s, the first, and not of %s", chosen, strings.Join(rest, ", "))
 	}
 }
 

@@ -96,10 +96,10 @@ func (r *settings) blocked(p *uninstall.Plan) error {
 
 // uninstallEntry is what becomes of an attachment.
 type uninstallEntry struct {
-	Network   string         `json:"network"`
-	Container string         `json:"containerID"`
-	IfName    string         `json:"ifname"`
-	Fate      uninstall.Fate `json:"fate"`
+	Network   string            `json:"network"`
+	Container string            `json:"containerID"`
+	IfName    string            `json:"ifname"`
+	Outcome   uninstall.Outcome `json:"fate"`
 }
 
 // uninstallReport is a plan as JSON.
@@ -120,7 +120,7 @@ func (r *settings) printUninstall(p *uninstall.Plan, dryRun bool) error {
 		}
 		for _, a := range p.Attachments {
 			key := a.Record.Attachment
-			report.Attachments = append(report.Attachments, uninstallEntry{key.Network, key.Container, key.IfName, a.Fate})
+			report.Attachments = append(report.Attachments, uninstallEntry{key.Network, key.Container, key.IfName, a.Outcome})
 		}
 		return r.printJSON(report)
 	}
@@ -129,7 +129,7 @@ func (r *settings) printUninstall(p *uninstall.Plan, dryRun bool) error {
 		would = "would "
 	}
 	for _, a := range p.Attachments {
-		fmt.Fprintf(r.stdout, "%s%s %v\n", would, a.Fate, a.Record.Attachment)
+		fmt.Fprintf(r.stdout, "%s%s %v\n", would, a.Outcome, a.Record.Attachment)
 	}
 	for _, what := range p.Ends {
 		fmt.Fprintf(r.stdout, "%send %s: the upstream plugins have no counterpart\n", would, what)

@@ -18,7 +18,7 @@ type Reservations interface {
 	// NextFree is the lowest address of r, between from and to, that is believed to be free; the zero Addr when there is
 	// none. It is a hint: Reserve decides.
 	NextFree(ctx context.Context, r Range, from, to netip.Addr) (netip.Addr, error)
-	// Reserve makes o the holder of a and a the last address of the set. If somebody holds a, the error is a *TakenError.
+	// Reserve makes o the holder of a and a the last address of the set. If somebody holds a, the error is a *InUseError.
 	Reserve(ctx context.Context, set int, a netip.Addr, o Owner) error
 	// Survey counts the usable addresses of the set that are taken and lists the n oldest of them. It looks at the
 	// reservations themselves, and afterwards NextFree agrees with them.
@@ -88,9 +88,9 @@ func (t turn) reserve(ctx context.Context, res Reservations, a netip.Addr) error
 		return &GatewayError{a}
 	}
 	err := res.Reserve(ctx, t.index, a, t.owner)
-	var taken *TakenError
-	if errors.As(err, &taken) {
-		return &TakenError{t.set, taken.Holder}
+	var inUse *InUseError
+	if errors.As(err, &inUse) {
+		return &InUseError{t.set, inUse.Holder}
 	}
 	return err
 }
@@ -103,8 +103,8 @@ func (t turn) search(ctx context.Context, res Reservations) (netip.Addr, error) 
 			if err == nil {
 				err = res.Reserve(ctx, t.index, a, t.owner)
 			}
-			var taken *TakenError
-			if !errors.As(err, &taken) {
+			var inUse *InUseError
+			if !errors.As(err, &inUse) {
 				return a, err
 			}
 		}

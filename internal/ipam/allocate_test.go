@@ -15,17 +15,17 @@ import (
 
 // book keeps reservations in memory. Its hints may be wrong.
 type book struct {
-	taken   map[netip.Addr]Lease
-	last    map[int]netip.Addr
-	stale   map[netip.Addr]bool // NextFree takes these for taken until the next survey
-	trusted bool                // NextFree takes every address for free
-	failing error               // what Reserve returns once reserved is reached
-	reserve int
+	reserved map[netip.Addr]Lease
+	last     map[int]netip.Addr
+	stale    map[netip.Addr]bool // NextFree takes these for taken until the next survey
+	trusted  bool                // NextFree takes every address for free
+	failing  error               // what Reserve returns once reserved is reached
+	reserve  int
 }
 
 func (b *book) Held(_ context.Context, o Owner) ([]Lease, error) {
 	var held []Lease
-	for _, l := range b.taken {
+	for _, l := range b.reserved {
 		if l.Owner == o {
 			held = append(held, l)
 		}
@@ -37,8 +37,8 @@ func (b *book) Last(_ context.Context, set int) (netip.Addr, error) { return b.l
 
 func (b *book) NextFree(_ context.Context, _ Range, from, to netip.Addr) (netip.Addr, error) {
 	for a := from; a.IsValid() && !to.Less(a); a = a.Next() {
-		_, taken := b.taken[a]
-		if b.trusted || !taken && !b.stale[a] {
+		_, reserved := b.reserved[a]
+		if b.trusted || !reserved && !b.stale[a] {
 			return a, nil
 		}
 	}
@@ -49,17 +49,17 @@ func (b *book) Reserve(_ context.Context, set int, a netip.Addr, o Owner) error 
 	if b.reserve--; b.reserve == 0 && b.failing != nil {
 		return b.failing
 	}
-	if l, ok := b.taken[a]; ok {
-		return fmt.Errorf("reserve %s: %w", a, &TakenError{Holder: l})
+	if l, ok := b.reserved[a]; ok {
+		return fmt.Errorf("reserve %s: %w", a, &InUseError{Holder: l})
 	}
-	b.taken[a] = Lease{Addr: a, Owner: o}
+	b.reserved[a] = Lease{Addr: a, Owner: o}
 	b.last[set] = a
 	return nil
 }
 
 func (b *book) Survey(_ context.Context, set RangeSet, n int) (used uint64, oldest []Lease, err error) {
 	b.stale = nil
-	for a, l := range b.taken {
+	for a, l := range b.reserved {
 		if set.Usable(a) {
 			used++
 			oldest = append(oldest, l)
@@ -69,14 +69,14 @@ func (b *book) Survey(_ context.Context, set RangeSet, n int) (used uint64, olde
 	return used, oldest[:min(n, len(oldest))], nil
 }
 
-func newBook(last string, taken ...string) *book {
-	b := &book{taken: map[netip.Addr]Lease{}, last: map[int]netip.Addr{}}
+func newBook(last string, reserved ...string) *book {
+	b := &book{reserved: map[netip.Addr]Lease{}, last: map[int]netip.Addr{}}
 	if last != "" {
 		b.last[0] = netip.MustParseAddr(last)
 	}
-	for _, text := range taken {
+	for _, text := range reserved {
 		a := netip.MustParseAddr(text)
-		b.taken[a] = Lease{Addr: a, Owner: Owner{"other", "eth0"}, Since: time.Unix(1700000000, 0), Age: 3 * time.Hour}
+		b.reserved[a] = Lease{Addr: a, Owner: Owner{"other", "eth0"}, Since: time.Unix(1700000000, 0), Age: 3 * time.Hour}
 	}
 	return b
 }
@@ -87,11 +87,11 @@ func TestAllocateFromOneSet(t *testing.T) {
 	const slash29 = `{"subnet":"10.0.0.0/29"}`
 	twoRanges := []string{`{"subnet":"10.0.1.0/30"}`, `{"subnet":"10.0.2.0/30"}`}
 	tests := []struct {
-		name   string
-		ranges []string
-		last   string
-		taken  string
-		want   string
+		name     string
+		ranges   []string
+		last     string
+		reserved string
+		want     string
 	}{
 		{"the first is the gateway", []string{slash29}, "", "", "10.0.0.2/29"},
 		{"smallest subnet", []string{`{"subnet":"10.0.0.0/30"}`}, "", "", "10.0.0.2/30"},
@@ -124,13 +124,13 @@ func TestAllocateFromOneSet(t *testing.T) {
 		for _, trusted := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/hints %v", test.name, !trusted), func(t *testing.T) {
 				t.Parallel()
-				b := newBook(test.last, strings.Fields(test.taken)...)
+				b := newBook(test.last, strings.Fields(test.reserved)...)
 				b.trusted = trusted
 				all, err := Allocate(t.Context(), b, Request{Owner: Owner{"c1", "eth0"}, Sets: []RangeSet{set(t, test.ranges...)}})
 				got := ""
 				if err != nil {
 					got = err.Error()
-				} else if got = all[0].Prefix().String(); b.taken[all[0].Addr].Owner.Container != "c1" || b.last[0] != all[0].Addr {
+				} else if got = all[0].Prefix().String(); b.reserved[all[0].Addr].Owner.Container != "c1" || b.last[0] != all[0].Addr {
 					t.Errorf("not reserved: %+v", b)
 				}
 				if got != test.want {
@@ -161,7 +161,7 @@ func TestAllocateRefuses(t *testing.T) {
 			b := newBook("", "10.0.0.2")
 			if test.own != "" {
 				a := netip.MustParseAddr(test.own)
-				b.taken[a] = Lease{Addr: a, Owner: owner}
+				b.reserved[a] = Lease{Addr: a, Owner: owner}
 			}
 			var requested []netip.Addr
 			for _, text := range strings.Fields(test.requested) {
@@ -212,8 +212,8 @@ func TestAvailable(t *testing.T) {
 	t.Parallel()
 	sets := []RangeSet{set(t, `{"subnet":"2001:db8::/64"}`), set(t, `{"subnet":"10.0.0.0/30"}`)}
 	b := newBook("")
-	if err := Available(t.Context(), b, sets); err != nil || len(b.taken) > 0 {
-		t.Errorf("with a free address: %v, taken %v", err, b.taken)
+	if err := Available(t.Context(), b, sets); err != nil || len(b.reserved) > 0 {
+		t.Errorf("with a free address: %v, taken %v", err, b.reserved)
 	}
 	b = newBook("", "10.0.0.2")
 	var exhausted *ExhaustedError
@@ -228,8 +228,8 @@ func TestErrorsOfTheStoreArePassedOn(t *testing.T) {
 	b.failing, b.reserve = errors.New("disk on fire"), 2
 	sets := []RangeSet{set(t, `{"subnet":"10.0.0.0/30"}`), set(t, `{"subnet":"10.1.0.0/30"}`)}
 	_, err := Allocate(t.Context(), b, Request{Owner: Owner{"c1", "eth0"}, Sets: sets})
-	if !errors.Is(err, b.failing) || len(b.taken) != 1 {
-		t.Errorf("got %v, taken %v", err, b.taken)
+	if !errors.Is(err, b.failing) || len(b.reserved) != 1 {
+		t.Errorf("got %v, taken %v", err, b.reserved)
 	}
 }
 
@@ -238,15 +238,15 @@ func FuzzAllocate(f *testing.F) {
 	f.Add(uint8(6), uint8(0), uint8(3), uint8(1), uint64(0b110100), uint64(0), uint8(0))
 	f.Add(uint8(1), uint8(6), uint8(9), uint8(4), uint64(0xffff), uint64(1), uint8(1))
 	f.Add(uint8(7), uint8(9), uint8(0), uint8(15), uint64(0xfffff), uint64(0xfff), uint8(2))
-	f.Fuzz(func(t *testing.T, firstSize, secondSize, gateway, last uint8, taken, stale uint64, family uint8) {
+	f.Fuzz(func(t *testing.T, firstSize, secondSize, gateway, last uint8, reserved, stale uint64, family uint8) {
 		set := fuzzSet(firstSize, secondSize, gateway, family)
 		b := newBook("")
 		b.stale = map[netip.Addr]bool{}
 		var all []netip.Addr
 		for _, r := range set {
 			for a := r.Start; a.IsValid() && r.Contains(a); a = a.Next() {
-				if taken>>len(all)&1 == 1 {
-					b.taken[a] = Lease{Addr: a}
+				if reserved>>len(all)&1 == 1 {
+					b.reserved[a] = Lease{Addr: a}
 				}
 				b.stale[a] = stale>>len(all)&1 == 1
 				all = append(all, a)
@@ -256,9 +256,9 @@ func FuzzAllocate(f *testing.F) {
 			b.last[0] = all[last]
 			all = append(slices.Clone(all[last+1:]), all[:last+1]...)
 		}
-		want := firstUsable(set, all, func(a netip.Addr) bool { _, taken := b.taken[a]; return taken || b.stale[a] })
+		want := firstUsable(set, all, func(a netip.Addr) bool { _, reserved := b.reserved[a]; return reserved || b.stale[a] })
 		if !want.IsValid() {
-			want = firstUsable(set, all, func(a netip.Addr) bool { _, taken := b.taken[a]; return taken })
+			want = firstUsable(set, all, func(a netip.Addr) bool { _, reserved := b.reserved[a]; return reserved })
 		}
 		got, err := Allocate(t.Context(), b, Request{Owner: Owner{"c1", "eth0"}, Sets: []RangeSet{set}})
 		var exhausted *ExhaustedError
@@ -290,9 +290,9 @@ func fuzzSet(firstSize, secondSize, gateway, family uint8) RangeSet {
 	return set
 }
 
-func firstUsable(set RangeSet, order []netip.Addr, taken func(netip.Addr) bool) netip.Addr {
+func firstUsable(set RangeSet, order []netip.Addr, reserved func(netip.Addr) bool) netip.Addr {
 	for _, a := range order {
-		if set.Usable(a) && !taken(a) {
+		if set.Usable(a) && !reserved(a) {
 			return a
 		}
 	}

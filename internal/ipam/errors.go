@@ -40,18 +40,18 @@ func (e *ExhaustedError) Details() string {
 	return text
 }
 
-// TakenError says that somebody else holds a requested address. A store returns it without Set.
-type TakenError struct {
+// InUseError says that somebody else holds a requested address. A store returns it without Set.
+type InUseError struct {
 	Set    RangeSet // where the address was requested from
 	Holder Lease
 }
 
-func (e *TakenError) Error() string {
+func (e *InUseError) Error() string {
 	return fmt.Sprintf("requested IP address %s is not available in range set %s", e.Holder.Addr, e.Set)
 }
 
 // Details says since when the address has been held, and how it gets free.
-func (e *TakenError) Details() string {
+func (e *InUseError) Details() string {
 	return e.Holder.String() + "; DEL of the holder frees it, or GC if the holder is gone"
 }
 

@@ -134,16 +134,16 @@ type want struct {
 // wanted holds the elements that requests ask for in one set. The later of two with one key counts.
 type wanted struct {
 	set      *set
-	elements []*wish
-	byKey    map[string]*wish
+	elements []*wantedElement
+	byKey    map[string]*wantedElement
 	subjects map[string]bool  // the beginnings of keys that elements have as their scope
 	scopes   []int            // the lengths of these
 	chains   []chain          // targets of the elements
 	unwanted []nftmsg.Element // elements that exist and must not
 }
 
-// wish is a wanted element, or the key of one that must not exist.
-type wish struct {
+// wantedElement is a wanted element, or the key of one that must not exist.
+type wantedElement struct {
 	nftmsg.Element
 	absent bool
 	exists bool
@@ -165,7 +165,7 @@ func wantOf(rs *RuleSet, requests []Request) *want {
 func (w *want) in(set string) *wanted {
 	if w.sets[set] == nil {
 		w.sets[set] = &wanted{
-			set: w.skeleton.set(set), byKey: map[string]*wish{}, subjects: map[string]bool{},
+			set: w.skeleton.set(set), byKey: map[string]*wantedElement{}, subjects: map[string]bool{},
 		}
 	}
 	return w.sets[set]
@@ -174,10 +174,10 @@ func (w *want) in(set string) *wanted {
 func (in *wanted) add(e Element, owner string) {
 	key := string(e.raw.Key)
 	if in.byKey[key] == nil {
-		in.byKey[key] = new(wish)
+		in.byKey[key] = new(wantedElement)
 		in.elements = append(in.elements, in.byKey[key])
 	}
-	*in.byKey[key] = wish{Element: in.set.owned(e, owner), absent: e.absent}
+	*in.byKey[key] = wantedElement{Element: in.set.owned(e, owner), absent: e.absent}
 	if !e.absent {
 		in.subjects[key[:e.scope]] = true
 		if !slices.Contains(in.scopes, e.scope) {

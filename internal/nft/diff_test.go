@@ -14,8 +14,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
 )
 
-// given returns a state without a kernel, in which elements of requests exist.
-func given(t *testing.T, requests ...Request) *state {
+// stateWith returns a state without a kernel, in which elements of requests exist.
+func stateWith(t *testing.T, requests ...Request) *state {
 	t.Helper()
 	h := (*Conn)(nil).state()
 	for _, r := range requests {
@@ -274,7 +274,7 @@ func TestDiff(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			h := given(t, row.have...)
+			h := stateWith(t, row.have...)
 			if row.status != absent {
 				h.statuses[roomSkeleton().sets[0].id()] = row.status
 			}
@@ -325,7 +325,7 @@ func TestRemoval(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			c, _ := removal(row.rs, func(owner string) bool { return owner == row.owner }, row.first, given(t, row.have...))
+			c, _ := removal(row.rs, func(owner string) bool { return owner == row.owner }, row.first, stateWith(t, row.have...))
 			expectChanges(t, c, row.changes...)
 		})
 	}
@@ -386,7 +386,7 @@ func TestInverse(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			h := given(t, row.have...)
+			h := stateWith(t, row.have...)
 			done, _ := apply(h, row.undone)
 			commit(h, done)
 			for _, r := range row.since {
@@ -394,7 +394,7 @@ func TestInverse(t *testing.T) {
 				commit(h, c)
 			}
 			if row.deleted {
-				h = given(t)
+				h = stateWith(t)
 			}
 			c := inverse(done.sets, h)
 			c.sets = slices.DeleteFunc(c.sets, change.empty)
@@ -406,7 +406,7 @@ func TestInverse(t *testing.T) {
 // TestLacking: elements of a rule set that is not in force are missing, whatever its sets hold.
 func TestLacking(t *testing.T) {
 	t.Parallel()
-	h := given(t, guest("anne", "red"))
+	h := stateWith(t, guest("anne", "red"))
 	requests := []Request{guest("anne", "red"), guest("bert", "red")}
 	for status, want := range map[status]string{
 		current: "[0 1]", outdated: "[0 1]", damaged: "[2 2]", absent: "[2 2]",

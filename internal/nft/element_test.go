@@ -97,7 +97,7 @@ func TestConflict(t *testing.T) {
 		t.Error("there is something to undo")
 	}
 	h.expect("seats: 1 a", "seats: 2 a")
-	// Of several claims those are met that can be.
+	// Apply fulfils all requests that do not conflict.
 	_, err = h.Apply(t.Context(), nft.Request{Owner: "b", Elements: []nft.Element{nft.Seat("1")}}, nft.Request{Owner: "c", Elements: []nft.Element{nft.Seat("4")}})
 	if err == nil || !strings.Contains(err.Error(), "seat 1 is taken") {
 		t.Errorf("got %v", err)
@@ -119,18 +119,18 @@ func TestFullSet(t *testing.T) {
 }
 
 // Rule sets share a transaction, and an element that several owners request exists once.
-func TestManyClaims(t *testing.T) {
+func TestManyRequests(t *testing.T) {
 	t.Parallel()
 	h := newHotel(t)
-	var claims []nft.Request
+	var requests []nft.Request
 	var want []string
 	for i := range 200 {
 		tag := fmt.Sprintf("owner%03d", i)
-		claims = append(claims, nft.Request{Owner: tag, Elements: append(nft.InRoom("red", tag), masqueraded(t, fmt.Sprintf("10.1.%d.2/24", i))...)})
+		requests = append(requests, nft.Request{Owner: tag, Elements: append(nft.InRoom("red", tag), masqueraded(t, fmt.Sprintf("10.1.%d.2/24", i))...)})
 		want = append(want, "guests: red "+tag+" "+tag)
 	}
 	before := generation(t, h.ns)
-	undo, err := h.Apply(t.Context(), claims...)
+	undo, err := h.Apply(t.Context(), requests...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestManyClaims(t *testing.T) {
 	if list, err := h.List(t.Context(), nft.Masquerading); len(list) != 400 || err != nil {
 		t.Errorf("%d masqueraded, %v", len(list), err)
 	}
-	if _, err := h.Apply(t.Context(), claims...); err != nil {
+	if _, err := h.Apply(t.Context(), requests...); err != nil {
 		t.Fatal(err)
 	}
 	if again := generation(t, h.ns); again != after {

@@ -32,7 +32,7 @@ func newHouse(t testing.TB) house {
 	return house{c, t, ns}
 }
 
-func (h house) claim(tag string, i nft.Isolation) nft.Request {
+func (h house) request(tag string, i nft.Isolation) nft.Request {
 	h.t.Helper()
 	if i.Inside {
 		i.Port = "port-" + tag
@@ -44,7 +44,7 @@ func (h house) claim(tag string, i nft.Isolation) nft.Request {
 
 func (h house) put(tag string, i nft.Isolation) (undo func()) {
 	h.t.Helper()
-	back, err := h.Apply(h.t.Context(), h.claim(tag, i))
+	back, err := h.Apply(h.t.Context(), h.request(tag, i))
 	must(h.t, err)
 	return func() {
 		h.t.Helper()
@@ -175,12 +175,12 @@ func TestIsolationTurns(t *testing.T) {
 			undo()
 			h.expect(row.before...)
 			h.put("b", row.second)
-			missing, err := lacks(t, h.Conn, h.claim("a", row.first))
+			missing, err := lacks(t, h.Conn, h.request("a", row.first))
 			must(t, err)
 			if len(missing) != 1 || missing[0].Unwanted != row.first.Inside {
 				t.Errorf("the first misses %v", missing)
 			}
-			if missing, err := lacks(t, h.Conn, h.claim("b", row.second)); len(missing) > 0 || err != nil {
+			if missing, err := lacks(t, h.Conn, h.request("b", row.second)); len(missing) > 0 || err != nil {
 				t.Errorf("the second misses %v, %v", missing, err)
 			}
 			before := generation(t, h.ns)
@@ -198,7 +198,7 @@ func TestIsolationTurns(t *testing.T) {
 	}
 }
 
-// A claim taken back leaves alone what others have come to need since.
+// Undo keeps the elements that other owners have come to share since.
 func TestIsolationUndoBesideOthers(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -219,11 +219,11 @@ func TestIsolationUndoBesideOthers(t *testing.T) {
 	h.expect()
 }
 
-// Of many claims in one transaction the last about an interface decides.
+// The last of many requests in one transaction for an interface decides.
 func TestIsolationOfMany(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	both := []nft.Request{h.claim("a", apart), h.claim("b", together)}
+	both := []nft.Request{h.request("a", apart), h.request("b", together)}
 	_, err := h.Apply(t.Context(), both...)
 	must(t, err)
 	h.expect(withPorts(areTogether, "a")...)
@@ -232,18 +232,19 @@ func TestIsolationOfMany(t *testing.T) {
 	h.expect(withPorts(areApart, "a")...)
 }
 
-// Who flushes the rules ends the isolation: that is noticed, and the next claim makes them anew.
+// Flushing the rules ends the isolation: Missing reports it, and the next request makes the rules
+// anew.
 func TestIsolationFlushed(t *testing.T) {
 	t.Parallel()
 	for _, family := range []string{"inet", "bridge"} {
 		h := newHouse(t)
 		h.put("a", apart)
 		h.ns.Command("nft", "flush", "table", family, "tenon")
-		if missing, err := lacks(t, h.Conn, h.claim("a", apart)); len(missing) == 0 || err != nil {
+		if missing, err := lacks(t, h.Conn, h.request("a", apart)); len(missing) == 0 || err != nil {
 			t.Errorf("%s: nothing is missing, %v", family, err)
 		}
 		h.put("a", apart)
-		if missing, err := lacks(t, h.Conn, h.claim("a", apart)); len(missing) > 0 || err != nil {
+		if missing, err := lacks(t, h.Conn, h.request("a", apart)); len(missing) > 0 || err != nil {
 			t.Errorf("%s: missing %v, %v", family, missing, err)
 		}
 	}
@@ -258,18 +259,18 @@ func TestAdmittedTwice(t *testing.T) {
 		_, err := h.Apply(t.Context(), nft.Request{Owner: tag, Elements: entries})
 		must(t, err)
 	}
-	if taken, err := h.Remove(t.Context(), nft.Filtering, is("a"), nil); len(taken) > 0 || err != nil {
-		t.Errorf("a took %v, %v", taken, err)
+	if removed, err := h.Remove(t.Context(), nft.Filtering, is("a"), nil); len(removed) > 0 || err != nil {
+		t.Errorf("a took %v, %v", removed, err)
 	}
-	taken, err := h.Remove(t.Context(), nft.Filtering, is("b"), nil)
+	removed, err := h.Remove(t.Context(), nft.Filtering, is("b"), nil)
 	must(t, err)
-	if len(taken) != 1 {
-		t.Fatalf("b took %v", taken)
+	if len(removed) != 1 {
+		t.Fatalf("b took %v", removed)
 	}
-	if a, ok := taken[0].Admitted(); !ok || a != netip.MustParseAddr("10.1.2.3") {
+	if a, ok := removed[0].Admitted(); !ok || a != netip.MustParseAddr("10.1.2.3") {
 		t.Errorf("address %s, %t", a, ok)
 	}
-	if _, ok := taken[0].Isolated(); ok {
+	if _, ok := removed[0].Isolated(); ok {
 		t.Error("an address is a member")
 	}
 }

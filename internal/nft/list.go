@@ -96,7 +96,7 @@ func (c *Conn) Erase(
 ) (tables []Table, refused []Held, err error) {
 	err = c.retry(ctx, func() (err error) {
 		tables = nil
-		if refused, err = c.ownedByOthers(allowed); err != nil || refused != nil {
+		if refused, err = c.ownedByForeign(allowed); err != nil || refused != nil {
 			return err
 		}
 		if tables, err = c.Tables(); err != nil {
@@ -111,8 +111,8 @@ func (c *Conn) Erase(
 	return tables, refused, err
 }
 
-// ownedByOthers returns the elements with an owner that is not allowed.
-func (c *Conn) ownedByOthers(allowed func(owner string) bool) (list []Held, err error) {
+// ownedByForeign returns the elements with an owner that is not allowed.
+func (c *Conn) ownedByForeign(allowed func(owner string) bool) (list []Held, err error) {
 	all, err := c.All()
 	for _, held := range all {
 		for _, h := range held {

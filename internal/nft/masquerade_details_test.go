@@ -24,7 +24,7 @@ func held(t *testing.T, c *nft.Conn, ruleSets ...*nft.RuleSet) (list []string) {
 	return list
 }
 
-func claim(t *testing.T, tag string, m nft.Masq, addrs ...string) nft.Request {
+func request(t *testing.T, tag string, m nft.Masq, addrs ...string) nft.Request {
 	t.Helper()
 	entries, err := m.Elements(prefixes(addrs...)...)
 	must(t, err)
@@ -67,10 +67,10 @@ func TestMasqueradeDetails(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			ns, c := setup(t)
-			_, err := c.Apply(t.Context(), claim(t, "other", nft.Masq{ToSource: []netip.Addr{netip.MustParseAddr("192.0.2.7")}}, "10.9.2.3/24"))
+			_, err := c.Apply(t.Context(), request(t, "other", nft.Masq{ToSource: []netip.Addr{netip.MustParseAddr("192.0.2.7")}}, "10.9.2.3/24"))
 			must(t, err)
 			others := held(t, c, nft.Masquerading)
-			mine := claim(t, "a", row.how, "10.1.2.3/24", "fd00::3/64")
+			mine := request(t, "a", row.how, "10.1.2.3/24", "fd00::3/64")
 			undo, err := c.Apply(t.Context(), mine)
 			must(t, err)
 			var got []string
@@ -102,7 +102,7 @@ func sorted(list []string) string { return strings.Join(sortedLines(strings.Join
 func TestDroppingReadsAsIntended(t *testing.T) {
 	t.Parallel()
 	ns, c := setup(t)
-	_, err := c.Apply(t.Context(), claim(t, "a", nft.Masq{DropInvalid: true}, "10.1.2.3/24"))
+	_, err := c.Apply(t.Context(), request(t, "a", nft.Masq{DropInvalid: true}, "10.1.2.3/24"))
 	must(t, err)
 	const want = `table inet tenon {
 	chain dropinvalid {
@@ -122,10 +122,10 @@ func TestMasqueradeTakesOverDetails(t *testing.T) {
 	t.Parallel()
 	_, c := setup(t)
 	old := nft.Masq{Exclude: prefixes("192.168.0.0/16"), ToSource: []netip.Addr{netip.MustParseAddr("192.0.2.9")}}
-	_, err := c.Apply(t.Context(), claim(t, "old", old, "10.1.2.3/24", "10.1.2.4/24"))
+	_, err := c.Apply(t.Context(), request(t, "old", old, "10.1.2.3/24", "10.1.2.4/24"))
 	must(t, err)
 	before := held(t, c, nft.Masquerading)
-	undo, err := c.Apply(t.Context(), claim(t, "new", nft.Masq{SameSubnet: true}, "10.1.2.3/24"))
+	undo, err := c.Apply(t.Context(), request(t, "new", nft.Masq{SameSubnet: true}, "10.1.2.3/24"))
 	must(t, err)
 	want := []string{
 		"masq4 10.1.2.3 new", "masq4 10.1.2.4 old", "nomasq4 10.1.2.4 not to 10.1.2.0/24 old",
@@ -179,21 +179,21 @@ func TestMasqueradeOneIsReplaced(t *testing.T) {
 func TestManyAddresses(t *testing.T) {
 	t.Parallel()
 	ns, c := setup(t)
-	claims := make([]nft.Request, 4000)
-	for i := range claims {
-		claims[i] = claim(t, fmt.Sprintf("tenon:%032d", i), nft.Masq{DropInvalid: true},
+	requests := make([]nft.Request, 4000)
+	for i := range requests {
+		requests[i] = request(t, fmt.Sprintf("tenon:%032d", i), nft.Masq{DropInvalid: true},
 			fmt.Sprintf("10.1.%d.%d/16", i/250, i%250), fmt.Sprintf("fd00::%x/64", i+1))
 	}
 	before := generation(t, ns)
-	_, err := c.Apply(t.Context(), claims...)
+	_, err := c.Apply(t.Context(), requests...)
 	must(t, err)
 	if after := generation(t, ns); after != before+1 {
 		t.Errorf("%d transactions", after-before)
 	}
-	if n := len(held(t, c, nft.Masquerading, nft.Dropping)); n != 8*len(claims) {
+	if n := len(held(t, c, nft.Masquerading, nft.Dropping)); n != 8*len(requests) {
 		t.Errorf("%d elements", n)
 	}
-	missing, err := c.Missing(t.Context(), claims...)
+	missing, err := c.Missing(t.Context(), requests...)
 	must(t, err)
 	for i, m := range missing {
 		if len(m) > 0 {

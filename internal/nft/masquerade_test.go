@@ -72,9 +72,9 @@ func put(t testing.TB, c *nft.Conn, tag string, addrs ...string) (undo func(cont
 // take removes what has a tag that matches, and returns how many elements.
 func take(t testing.TB, c *nft.Conn, match func(string) bool) int {
 	t.Helper()
-	taken, err := c.Remove(t.Context(), nft.Masquerading, match, nil)
+	removed, err := c.Remove(t.Context(), nft.Masquerading, match, nil)
 	must(t, err)
-	return len(taken)
+	return len(removed)
 }
 
 // expect compares what is masqueraded with "address network comment" strings.

@@ -258,10 +258,10 @@ func TestHostPortsTwoIsReplaced(t *testing.T) {
 	).Replace(portsAsRead)
 	entries, err := nft.Publish("owner a", portsRead(t))
 	must(t, err)
-	claim := nft.Request{Owner: "owner a", Elements: entries}
+	request := nft.Request{Owner: "owner a", Elements: entries}
 	complete := func(c *nft.Conn, want bool) {
 		t.Helper()
-		missing, err := lacks(t, c, claim)
+		missing, err := lacks(t, c, request)
 		must(t, err)
 		if (len(missing) == 0) != want {
 			t.Errorf("missing: %v", missing)
@@ -271,7 +271,7 @@ func TestHostPortsTwoIsReplaced(t *testing.T) {
 	ns.Command("nft", before)
 	complete(c, true)
 	_, err = publish(t, c, "owner b", mapping(tcp, "", 8080, 8080, "10.1.2.4:80"))
-	if taken := new(nft.ConflictError); !errors.As(err, &taken) || taken.Holder != "owner a" {
+	if conflict := new(nft.ConflictError); !errors.As(err, &conflict) || conflict.Holder != "owner a" {
 		t.Errorf("%v, want that owner a has the port", err)
 	}
 	undo, err := publish(t, c, "owner b", mapping(tcp, "", 8888, 8888, "10.1.2.4:80"))
@@ -286,7 +286,7 @@ func TestHostPortsTwoIsReplaced(t *testing.T) {
 	ns.Command("nft", before)
 	ns.Command("nft", "flush", "chain", "inet", "tenon", "hostports_output")
 	complete(c, false)
-	_, err = c.Apply(t.Context(), claim) // as repair does
+	_, err = c.Apply(t.Context(), request) // as repair does
 	must(t, err)
 	if diff := cmp.Diff(sortedLines(portsAsRead), sortedLines(ns.Command("nft", "list", "ruleset"))); diff != "" {
 		t.Errorf("repaired (-want +got):\n%s", diff)
@@ -309,9 +309,10 @@ func publish(t testing.TB, c *nft.Conn, tag string, maps ...nft.Mapping) (undo f
 	return c.Apply(t.Context(), nft.Request{Owner: tag, Elements: entries})
 }
 
-// TestTaken is the matrix of conflicts (R-89, field-notes.md row 20): wildcard, address and range against each other, both
-// ways, for both families. Who comes second is refused, is told who was first, and changes nothing.
-func TestTaken(t *testing.T) {
+// TestPortConflict is the matrix of conflicts (R-89, field-notes.md row 20): wildcard, address and
+// range against each other, both ways, for both families. The second request fails with an error
+// that names the first owner, and changes nothing.
+func TestPortConflict(t *testing.T) {
 	t.Parallel()
 	any4 := mapping(tcp, "", 8080, 8080, "10.1.2.3:80")
 	at4 := mapping(tcp, "192.0.2.1", 8080, 8080, "10.1.2.3:80")
@@ -339,7 +340,7 @@ func TestTaken(t *testing.T) {
 		{range4, mapping(tcp, "", 8101, 8200, "10.1.2.4:8101"), false}, {range4, mapping(tcp, "", 8101, 8101, "10.1.2.4:80"), false},
 		{range4, mapping(tcp, "", 8100, 8200, "10.1.2.4:8100"), true}, {range4, mapping(tcp, "", 7000, 9000, "10.1.2.4:7000"), true},
 	} {
-		rows = append(rows, free, conflictRow{free.second, free.first, free.taken})
+		rows = append(rows, free, conflictRow{free.second, free.first, free.conflict})
 	}
 	for _, row := range rows {
 		t.Run(fmt.Sprintf("%s, %s", row.first, row.second), func(t *testing.T) {
@@ -349,15 +350,15 @@ func TestTaken(t *testing.T) {
 			must(t, err)
 			before := ns.Command("nft", "list", "ruleset")
 			_, err = publish(t, c, "second", mapping(sctp, "", 1, 1, "10.9.9.9:1"), row.second)
-			var taken *nft.ConflictError
-			if got := errors.As(err, &taken); got != row.taken || !got && err != nil {
-				t.Errorf("%v, want taken: %t", err, row.taken)
+			var conflict *nft.ConflictError
+			if got := errors.As(err, &conflict); got != row.conflict || !got && err != nil {
+				t.Errorf("%v, want a conflict: %t", err, row.conflict)
 			}
-			if row.taken && (taken.Holder != "first" || !strings.Contains(taken.What, row.second.String())) {
-				t.Errorf("%+v", taken)
+			if row.conflict && (conflict.Holder != "first" || !strings.Contains(conflict.What, row.second.String())) {
+				t.Errorf("%+v", conflict)
 			}
 			after := ns.Command("nft", "list", "ruleset")
-			if row.taken != (before == after) {
+			if row.conflict != (before == after) {
 				t.Errorf("changed: %t\n%s", before != after, cmp.Diff(before, after))
 			}
 			_, err = publish(t, c, "first", row.first) // one's own are no conflict
@@ -366,15 +367,15 @@ func TestTaken(t *testing.T) {
 	}
 }
 
-// TestKin: what kin of the owner have mapped to the same ports comes first, then what the owner has, in whatever order they come and
-// however they are put; nobody loses one to kin, and who is second has them when the first is gone. A third has to be put again. Where
-// it is not the same, or under conditions, it is taken.
-func TestKin(t *testing.T) {
+// TestSharedPorts: owners that share ports keep the order in which they applied them, and applying
+// again changes nothing. The first owner has the ports; when it is removed they pass to the second.
+// A third owner has to apply its ports again. Ports that differ, or that have a condition, conflict.
+func TestSharedPorts(t *testing.T) {
 	t.Parallel()
-	kin := func(tag string) bool { return tag == "a" || tag == "b" || tag == "z" }
-	claim := func(tag string, p nft.Publication) nft.Request {
-		if kin(tag) {
-			p.Shares = kin
+	shares := func(tag string) bool { return tag == "a" || tag == "b" || tag == "z" }
+	request := func(tag string, p nft.Publication) nft.Request {
+		if shares(tag) {
+			p.Shares = shares
 		}
 		entries, err := nft.Publish(tag, p)
 		must(t, err)
@@ -385,7 +386,7 @@ func TestKin(t *testing.T) {
 			mapping(tcp, "", 8080, 8080, address+":80"), mapping(tcp, "192.0.2.1", 8081, 8081, address+":80"), mapping(udp, "", 9000, 9100, address+":9000"),
 		}}
 	}
-	a, b, z := claim("a", to("10.0.0.1")), claim("b", to("10.0.0.2")), claim("z", to("10.0.0.9"))
+	a, b, z := request("a", to("10.0.0.1")), request("b", to("10.0.0.2")), request("z", to("10.0.0.9"))
 	holds := func(ns *testnet.Namespace, tag string, want int) {
 		t.Helper()
 		if got := strings.Count(ns.Command("nft", "list", "ruleset"), fmt.Sprintf("comment %q : ", tag)); got != want {
@@ -393,32 +394,32 @@ func TestKin(t *testing.T) {
 		}
 	}
 	ns, c := setup(t)
-	lacks := func(claim nft.Request, want int) {
+	lacks := func(request nft.Request, want int) {
 		t.Helper()
-		if missing, err := lacks(t, c, claim); err != nil || len(missing) != want {
-			t.Errorf("%s lacks %v, %v, want %d", claim.Owner, missing, err, want)
+		if missing, err := lacks(t, c, request); err != nil || len(missing) != want {
+			t.Errorf("%s lacks %v, %v, want %d", request.Owner, missing, err, want)
 		}
 	}
-	for i, claims := range [][]nft.Request{{a}, {b}, {a}, {b, a}, {a, z, b}, {z}} {
-		_, err := c.Apply(t.Context(), claims...)
+	for i, requests := range [][]nft.Request{{a}, {b}, {a}, {b, a}, {a, z, b}, {z}} {
+		_, err := c.Apply(t.Context(), requests...)
 		must(t, err)
 		holds(ns, "a", 3)
 		holds(ns, "b", min(3*i, 3))
 		holds(ns, "z", 0)
 	}
-	for _, claim := range []nft.Request{a, b, z} {
-		lacks(claim, 0)
+	for _, request := range []nft.Request{a, b, z} {
+		lacks(request, 0)
 	}
 	when, err := nft.ParseCondition(nft.IPv4, []string{"ip", "saddr", "192.0.2.2"})
 	must(t, err)
-	var taken *nft.ConflictError
+	var conflict *nft.ConflictError
 	for name, other := range map[string]nft.Request{
-		"somebody else":     claim("c", to("10.0.0.3")),
-		"another port":      claim("b", nft.Publication{Mappings: []nft.Mapping{mapping(tcp, "", 8080, 8080, "10.0.0.2:81")}}),
-		"more ports":        claim("b", nft.Publication{Mappings: []nft.Mapping{mapping(udp, "", 9000, 9101, "10.0.0.2:9000")}}),
-		"under a condition": claim("b", nft.Publication{Mappings: to("10.0.0.2").Mappings, When4: when}),
+		"somebody else":     request("c", to("10.0.0.3")),
+		"another port":      request("b", nft.Publication{Mappings: []nft.Mapping{mapping(tcp, "", 8080, 8080, "10.0.0.2:81")}}),
+		"more ports":        request("b", nft.Publication{Mappings: []nft.Mapping{mapping(udp, "", 9000, 9101, "10.0.0.2:9000")}}),
+		"under a condition": request("b", nft.Publication{Mappings: to("10.0.0.2").Mappings, When4: when}),
 	} {
-		if _, err := c.Apply(t.Context(), other); !errors.As(err, &taken) || taken.Holder != "a" {
+		if _, err := c.Apply(t.Context(), other); !errors.As(err, &conflict) || conflict.Holder != "a" {
 			t.Errorf("%s: %v, want that a has it", name, err)
 		}
 	}
@@ -436,7 +437,7 @@ func TestKin(t *testing.T) {
 	holds(ns, "z", 3)
 	gone("b")
 	lacks(z, 0)
-	if _, err := c.Apply(t.Context(), claim("c", to("10.0.0.3"))); !errors.As(err, &taken) || taken.Holder != "z" {
+	if _, err := c.Apply(t.Context(), request("c", to("10.0.0.3"))); !errors.As(err, &conflict) || conflict.Holder != "z" {
 		t.Errorf("%v, want that z has it", err)
 	}
 	gone("z")
@@ -446,29 +447,29 @@ func TestKin(t *testing.T) {
 	holds(ns, "b", 3)
 	gone("a")
 	gone("b")
-	_, err = c.Apply(t.Context(), claim("c", to("10.0.0.3")))
+	_, err = c.Apply(t.Context(), request("c", to("10.0.0.3")))
 	must(t, err)
 }
 
 type conflictRow struct {
 	first, second nft.Mapping
-	taken         bool
+	conflict      bool
 }
 
-// TestTakenByAnEarlierClaim: of several claims in one transaction the first wins.
-func TestTakenByAnEarlierClaim(t *testing.T) {
+// TestPortConflictBetweenRequests: the first of several requests in one transaction gets the port.
+func TestPortConflictBetweenRequests(t *testing.T) {
 	t.Parallel()
 	_, c := setup(t)
-	var claims []nft.Request
+	var requests []nft.Request
 	for i, tag := range []string{"a", "b", "c"} {
 		port := []uint16{8080, 8080, 8081}[i]
 		entries, err := nft.Publish(tag, nft.Publication{Mappings: []nft.Mapping{mapping(tcp, "", port, port, "10.0.0.1:80")}})
 		must(t, err)
-		claims = append(claims, nft.Request{Owner: tag, Elements: entries})
+		requests = append(requests, nft.Request{Owner: tag, Elements: entries})
 	}
-	_, err := c.Apply(t.Context(), claims...)
-	var taken *nft.ConflictError
-	if !errors.As(err, &taken) || taken.Holder != "a" {
+	_, err := c.Apply(t.Context(), requests...)
+	var conflict *nft.ConflictError
+	if !errors.As(err, &conflict) || conflict.Holder != "a" {
 		t.Errorf("%v", err)
 	}
 	owners := map[string]bool{}
@@ -482,8 +483,8 @@ func TestTakenByAnEarlierClaim(t *testing.T) {
 	}
 }
 
-// TestTakenRace: of many who want a port at once one gets it.
-func TestTakenRace(t *testing.T) {
+// TestPortConflictRace: one of many concurrent requests gets the port.
+func TestPortConflictRace(t *testing.T) {
 	t.Parallel()
 	ns, c := setup(t)
 	var wg sync.WaitGroup
@@ -499,11 +500,11 @@ func TestTakenRace(t *testing.T) {
 		}
 		wg.Go(func() {
 			_, err := publish(t, one, fmt.Sprint(i), m)
-			var taken *nft.ConflictError
+			var conflict *nft.ConflictError
 			switch {
 			case err == nil:
 				won.Add(1)
-			case !errors.As(err, &taken):
+			case !errors.As(err, &conflict):
 				t.Error(err)
 			}
 		})
@@ -537,9 +538,9 @@ func TestPublishAgain(t *testing.T) {
 	if diff := cmp.Diff(sortedLines(before), sortedLines(ns.Command("nft", "list", "ruleset"))); diff != "" {
 		t.Errorf("after undo (-before +after):\n%s", diff)
 	}
-	taken, err := c.Remove(t.Context(), nft.Publishing, is("a"), nil)
+	removed, err := c.Remove(t.Context(), nft.Publishing, is("a"), nil)
 	must(t, err)
-	if out := ns.Command("nft", "list", "ruleset"); len(taken) == 0 || strings.Contains(out, `"a"`) || strings.Contains(out, "10.0.0.0") {
+	if out := ns.Command("nft", "list", "ruleset"); len(removed) == 0 || strings.Contains(out, `"a"`) || strings.Contains(out, "10.0.0.0") {
 		t.Errorf("after removal:\n%s", out)
 	}
 }
@@ -621,10 +622,10 @@ func TestThousandsOfPorts(t *testing.T) {
 	if len(list) != 10001 {
 		t.Errorf("%d elements", len(list))
 	}
-	taken, err := c.Remove(t.Context(), nft.Publishing, is("a"), nil)
+	removed, err := c.Remove(t.Context(), nft.Publishing, is("a"), nil)
 	must(t, err)
-	if n := generation(t, ns) - before; len(taken) != 10001 || n != 2 {
-		t.Errorf("%d removed, %d transactions", len(taken), n)
+	if n := generation(t, ns) - before; len(removed) != 10001 || n != 2 {
+		t.Errorf("%d removed, %d transactions", len(removed), n)
 	}
 }
 

@@ -20,13 +20,13 @@ func (s *snapshot) settings(n *Namespace) error {
 	if r.confs, err = confsOf(n); err != nil {
 		return err
 	}
-	if err := n.Run(func() error { return r.folder("/proc/sys/net", "") }); err != nil || len(r.found) == 0 {
+	if err := n.Run(func() error { return r.directory("/proc/sys/net", "") }); err != nil || len(r.found) == 0 {
 		return err
 	}
 	now, err := confsOf(n)
-	for folder, lines := range r.found {
-		if now[folder] == r.confs[folder] { // so the lines are of these values
-			known.Store(r.key(folder), lines)
+	for directory, lines := range r.found {
+		if now[directory] == r.confs[directory] { // so the lines are of these values
+			known.Store(r.key(directory), lines)
 		}
 	}
 	return err
@@ -38,14 +38,14 @@ var known sync.Map
 type settingsReader struct {
 	*snapshot
 	confs map[string]string   // see confsOf
-	found map[string][]string // by folder of a link: the settings, unless they were known
+	found map[string][]string // by directory of a link: the settings, unless they were known
 	buf   [4096]byte          // more than any setting has
 }
 
-// key is that of the settings of a folder among those that are known.
-func (r *settingsReader) key(folder string) string {
-	family, _, _ := strings.Cut(folder, "/")
-	return family + r.confs[folder]
+// key returns the key of a directory's settings among the known ones.
+func (r *settingsReader) key(directory string) string {
+	family, _, _ := strings.Cut(directory, "/")
+	return family + r.confs[directory]
 }
 
 // apart are the settings of a link that the kernel does not say with its values.
@@ -89,8 +89,8 @@ func addConfs(confs map[string]string, payload []byte) error {
 	return err
 }
 
-// folder adds the settings of a folder.
-func (r *settingsReader) folder(path, prefix string) error {
+// directory adds the settings in a directory.
+func (r *settingsReader) directory(path, prefix string) error {
 	conf := strings.TrimSuffix(prefix, "/")
 	_, isLink := r.confs[conf]
 	if isLink {
@@ -119,7 +119,7 @@ func (r *settingsReader) folder(path, prefix string) error {
 		switch family, table, _ := strings.Cut(prefix, "/"); {
 		case e.IsDir() && table == "neigh/" && r.confs[family+"/conf/"+name] != "":
 		case e.IsDir():
-			if err := r.folder(path+"/"+name, prefix+name+"/"); err != nil {
+			if err := r.directory(path+"/"+name, prefix+name+"/"); err != nil {
 				return err
 			}
 		case strings.HasPrefix(name, "nf_conntrack_count"):

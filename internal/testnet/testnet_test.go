@@ -161,14 +161,14 @@ func TestSnapshotSeesSettings(t *testing.T) {
 	t.Parallel()
 	host := prepared(t).Host
 	seen := 0
-	for _, folder := range []string{"ipv4/conf/veth0", "ipv6/conf/veth0"} {
+	for _, directory := range []string{"ipv4/conf/veth0", "ipv6/conf/veth0"} {
 		host.Do(func() {
-			entries, err := os.ReadDir("/proc/sys/net/" + folder)
+			entries, err := os.ReadDir("/proc/sys/net/" + directory)
 			if err != nil {
 				t.Error(err)
 			}
 			for _, e := range entries {
-				path := "/proc/sys/net/" + folder + "/" + e.Name()
+				path := "/proc/sys/net/" + directory + "/" + e.Name()
 				before, err := os.ReadFile(path)
 				if err != nil {
 					continue // can only be written
@@ -185,7 +185,7 @@ func TestSnapshotSeesSettings(t *testing.T) {
 					continue
 				}
 				seen++
-				line := "sysctl " + folder + "/" + e.Name() + " = " + strings.TrimSpace(string(now))
+				line := "sysctl " + directory + "/" + e.Name() + " = " + strings.TrimSpace(string(now))
 				if diff := testnet.Diff(snapshot, testnet.Snapshot(t, []*testnet.Namespace{host})); !strings.Contains(diff, line) {
 					t.Errorf("%s: no %q in\n%s", path, line, diff)
 				}
@@ -249,7 +249,7 @@ func TestSnapshotIsStable(t *testing.T) {
 	})
 }
 
-func TestSnapshotOfFolders(t *testing.T) {
+func TestSnapshotOfDirectories(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(dir string) error{
 		"content": func(dir string) error { return os.WriteFile(filepath.Join(dir, "file"), []byte("b"), 0o600) },

@@ -213,7 +213,7 @@ func owner(c *plugin.Call) ipam.Owner { return ipam.Owner{Container: c.Container
 func coded(err error) error {
 	var (
 		full      *ipam.ExhaustedError
-		taken     *ipam.TakenError
+		taken     *ipam.InUseError
 		gateway   *ipam.GatewayError
 		duplicate *ipam.DuplicateError
 		leftover  *ipam.LeftoverError

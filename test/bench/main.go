@@ -77,7 +77,7 @@ func enter(ctx context.Context, _ options) error {
 }
 
 func runInside(ctx context.Context, o options) error {
-	work, err := privateFolder()
+	work, err := privateDirectory()
 	if err != nil {
 		return err
 	}
@@ -115,9 +115,9 @@ func runInside(ctx context.Context, o options) error {
 	return b.writeJSON(o.json)
 }
 
-// privateFolder hides /run (locks, state) behind a file system of this process and returns a folder in it. All of it
-// disappears with the mount namespace.
-func privateFolder() (string, error) {
+// privateDirectory hides /run (locks, state) behind a file system of this process and returns a
+// directory in it. The mount namespace takes all of it along when it ends.
+func privateDirectory() (string, error) {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return "", fmt.Errorf("make mounts private: %w", err)
 	}

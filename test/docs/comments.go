@@ -41,9 +41,9 @@ func (c *comments) annotate(s *plugin.Schema) error {
 }
 
 func (c *comments) comment(field string) (string, error) {
-	folder := field[:strings.LastIndex(field, "/")+1]
-	name, _, _ := strings.Cut(field[len(folder):], ".")
-	path := folder + name
+	dir := field[:strings.LastIndex(field, "/")+1]
+	name, _, _ := strings.Cut(field[len(dir):], ".")
+	path := dir + name
 	if c.read[path] == nil {
 		fields, err := readPackage(filepath.Join(c.root, strings.TrimPrefix(path, module)), path)
 		if err != nil {

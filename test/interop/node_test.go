@@ -99,11 +99,11 @@ func (n *node) install() (tenon string) {
 }
 
 // build builds the program in a folder, which may be of another module.
-func (n *node) build(folder, name string) (path string) {
+func (n *node) build(dir, name string) (path string) {
 	n.t.Helper()
 	path = filepath.Join(n.dir, name)
 	build := exec.Command("go", "build", "-o", path, ".")
-	build.Dir = folder
+	build.Dir = dir
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		n.t.Fatalf("%v: %v\n%s", build.Args, err, out)

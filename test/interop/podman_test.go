@@ -52,9 +52,9 @@ func newPodman(t *testing.T) *podman {
 }
 
 // plugins has Podman use those of a folder from now on.
-func (p *podman) plugins(folder string) {
+func (p *podman) plugins(dir string) {
 	p.t.Helper()
-	p.run("ln", "-sfn", folder, "/opt/cni/current")
+	p.run("ln", "-sfn", dir, "/opt/cni/current")
 }
 
 func (p *podman) podman(args ...string) string {
@@ -162,8 +162,8 @@ func TestPodmanTakeover(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool(reference+"/bridge"), testnet.Tool("iptables"))
 	p := newPodman(t)
-	for _, folder := range []string{reference, plugins} {
-		p.plugins(folder)
+	for _, dir := range []string{reference, plugins} {
+		p.plugins(dir)
 		p.serve("first")
 		p.remove("first") // leaves what is shared
 	}

@@ -40,7 +40,7 @@ func TestUninstall(t *testing.T) {
 	}
 	before := l.snapshot()
 
-	l.folder = plugins
+	l.dir = plugins
 	add("web", 8080)
 	add("other", 8081)
 	greeted(t, outside, "192.0.2.1:8080", true)
@@ -61,7 +61,7 @@ func TestUninstall(t *testing.T) {
 		t.Errorf("files left:\n%s", left)
 	}
 
-	l.folder = reference // libcni has the records now
+	l.dir = reference // libcni has the records now
 	if out := l.run(l.command, "ps", "--json"); strings.Count(out, `"runtime": "libcni"`) != 2 {
 		t.Errorf("attachments: %s", out)
 	}

@@ -12,13 +12,13 @@ import (
 type lab struct {
 	*node
 	command string
-	folder  string // of plugins
+	dir     string // of plugins
 }
 
-func newLab(t *testing.T, folder string) *lab {
+func newLab(t *testing.T, dir string) *lab {
 	t.Helper()
 	testnet.Require(t, static("busybox"))
-	l := &lab{node: newNode(t), folder: folder}
+	l := &lab{node: newNode(t), dir: dir}
 	l.command = l.install()
 	l.write("/run/www/index.html", greeting)
 	return l
@@ -35,7 +35,7 @@ func (l *lab) container(name string) {
 func (l *lab) tenon(args ...string) (string, error) {
 	l.t.Helper()
 	args = append([]string{l.command}, args...)
-	out, err := l.node.command(append(args, "--plugin-dir", l.folder, "--net-dir", netDir)...).CombinedOutput()
+	out, err := l.node.command(append(args, "--plugin-dir", l.dir, "--net-dir", netDir)...).CombinedOutput()
 	return string(out), err
 }
 

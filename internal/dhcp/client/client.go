@@ -104,12 +104,12 @@ func Earliest(a, b time.Time) time.Time {
 // given, so that clients with leases of the same time do not renew them together (RFC 2131 section
 // 4.4.5). The result is never later than servers allow, and they answer before T1 too (RFC 8415
 // section 18.2.4). A zero time, which is never, stays.
-func Earlier(t, given time.Time, random uint64) time.Time {
+func Earlier(t, start time.Time, random uint64) time.Time {
 	if t.IsZero() {
 		return t
 	}
 	const parts = 10000 // in a tenth: 1000
-	return t.Add(-t.Sub(given) / parts * time.Duration(random%(parts/10)))
+	return t.Add(-t.Sub(start) / parts * time.Duration(random%(parts/10)))
 }
 
 // Infinite is the time of a lease that never ends.

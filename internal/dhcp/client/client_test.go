@@ -9,14 +9,14 @@ import (
 
 func TestEarlier(t *testing.T) {
 	t.Parallel()
-	given := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	at := given.Add(1000 * time.Second)
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	at := start.Add(1000 * time.Second)
 	for random, want := range map[uint64]time.Duration{0: 1000 * time.Second, 1: 999900 * time.Millisecond, 999: 900100 * time.Millisecond, 1000: 1000 * time.Second, 1<<64 - 1: 938500 * time.Millisecond} {
-		if got := client.Earlier(at, given, random).Sub(given); got != want {
+		if got := client.Earlier(at, start, random).Sub(start); got != want {
 			t.Errorf("%d: %v, expected %v", random, got, want)
 		}
 	}
-	if got := client.Earlier(time.Time{}, given, 7); !got.IsZero() {
+	if got := client.Earlier(time.Time{}, start, 7); !got.IsZero() {
 		t.Errorf("never has become %v", got)
 	}
 }

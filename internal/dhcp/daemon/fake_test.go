@@ -58,8 +58,9 @@ func answer(t *testing.T, n *testnet.Net, to func(question *v4.Message) (answers
 	return stop
 }
 
-// lend answers a question with 10.92.0.66/24 of 10.92.0.1 for some seconds, and options. Of a release it says nothing.
-func lend(question *v4.Message, seconds byte, options ...v4.Option) (answers [][]byte) {
+// grant answers a question with 10.92.0.66/24 of 10.92.0.1 for some seconds, and options. It does
+// not answer a release.
+func grant(question *v4.Message, seconds byte, options ...v4.Option) (answers [][]byte) {
 	kind, ok := map[v4.Type]v4.Type{v4.Discover: v4.Offer, v4.Request: v4.ACK}[question.Type()]
 	if !ok {
 		return nil

@@ -12,7 +12,7 @@ import (
 
 // four is the DHCPv4 client of a lease, and belongs to its goroutine.
 type four struct {
-	talk[*link.Conn, *v4.Message]
+	transport[*link.Conn, *v4.Message]
 	machine *v4.Machine
 	early   []time.Time // when the first message is repeated, see repeats
 	opening []byte      // that message
@@ -40,7 +40,7 @@ func (f *four) next(by time.Time) (time.Time, chan *v4.Message) {
 	if len(f.early) > 0 && f.early[0].Before(by) {
 		by = f.early[0]
 	}
-	return f.talk.next(by, f.machine.Expects())
+	return f.transport.next(by, f.machine.Expects())
 }
 
 // insist schedules repeats of the first message.
@@ -57,8 +57,8 @@ func (l *lease) repeat() {
 		return
 	}
 	f.early = f.early[1:]
-	if f.line != nil && f.opening != nil {
-		if err := f.line.conn.Broadcast(netip.Addr{}, netip.Addr{}, f.opening); err != nil {
+	if f.listener != nil && f.opening != nil {
+		if err := f.listener.conn.Broadcast(netip.Addr{}, netip.Addr{}, f.opening); err != nil {
 			l.log.Warn("send", "error", err)
 		}
 	}
@@ -66,7 +66,7 @@ func (l *lease) repeat() {
 
 func (l *lease) send4(ctx context.Context, s v4.Send) error {
 	f := &l.four
-	if err := f.dial(ctx, l, (*link.Link).Open, v4.Decode); err != nil {
+	if err := f.connect(ctx, l, (*link.Link).Open, v4.Decode); err != nil {
 		return err
 	}
 	l.log.Debug("send", "type", s.Message.Type(), "from", s.From, "to", s.To)
@@ -75,24 +75,24 @@ func (l *lease) send4(ctx context.Context, s v4.Send) error {
 		f.opening = b
 	}
 	if !s.To.IsValid() {
-		return f.line.conn.Broadcast(s.From, netip.Addr{}, b)
+		return f.listener.conn.Broadcast(s.From, netip.Addr{}, b)
 	}
-	f.line.closePort()
-	port, err := f.line.dhcp().Unicast(s.From, s.To, b)
+	f.listener.closePort()
+	port, err := f.listener.dhcp().Unicast(s.From, s.To, b)
 	if err != nil { // the interface has not the address yet, or not any more
 		l.log.Debug("sent to all nodes, for the server", "reason", err)
-		return f.line.conn.Broadcast(s.From, s.To, b)
+		return f.listener.conn.Broadcast(s.From, s.To, b)
 	}
-	f.line.port = port
+	f.listener.port = port
 	return nil
 }
 
 // probe4 probes the link for an address.
 func (l *lease) probe4(ctx context.Context, address netip.Addr) {
 	var by net.HardwareAddr
-	err := l.four.dial(ctx, l, (*link.Link).Open, v4.Decode)
+	err := l.four.connect(ctx, l, (*link.Link).Open, v4.Decode)
 	if err == nil {
-		by, err = l.four.line.dhcp().Probe(ctx, address)
+		by, err = l.four.listener.dhcp().Probe(ctx, address)
 	}
 	if err != nil {
 		l.log.Warn("probe", "address", address, "error", err)
@@ -131,8 +131,8 @@ func (l *lease) release4(ctx context.Context) {
 			continue
 		}
 		err := l.send4(ctx, s)
-		if err == nil && l.four.line.port != nil {
-			err = l.four.line.port.Sent(ctx)
+		if err == nil && l.four.listener.port != nil {
+			err = l.four.listener.port.Sent(ctx)
 		}
 		if err != nil {
 			l.log.Warn("the server does not learn that the address is free", "error", err)

@@ -80,7 +80,7 @@ func (d *Daemon) start(rec Record, total time.Duration, at *openLink) *lease {
 }
 
 func (l *lease) run(ctx context.Context, at *openLink) {
-	defer l.hangUp()
+	defer l.disconnect()
 	if at != nil {
 		l.prepare(ctx, at)
 		l.four.insist()
@@ -140,10 +140,10 @@ func (l *lease) prepare(ctx context.Context, at *openLink) {
 }
 
 // hangUp closes all sockets and the namespace.
-func (l *lease) hangUp() {
-	l.four.hangUp()
+func (l *lease) disconnect() {
+	l.four.disconnect()
 	if l.six != nil {
-		l.six.hangUp()
+		l.six.disconnect()
 	}
 	if l.kept != nil {
 		l.kept.Close()

@@ -21,7 +21,7 @@ import (
 
 // six is the DHCPv6 client of a lease, in the goroutine of that.
 type six struct {
-	talk[*link.Conn6, *v6.Message]
+	transport[*link.Conn6, *v6.Message]
 	machine *v6.Machine
 }
 
@@ -53,34 +53,34 @@ func (l *lease) then6(actions []v6.Action, wake time.Time) {
 
 // next returns the time of the next action, at most by, and the channel of messages.
 func (s *six) next(by time.Time) (time.Time, chan *v6.Message) {
-	return s.talk.next(by, s.machine.Expects())
+	return s.transport.next(by, s.machine.Expects())
 }
 
 func (l *lease) send6(ctx context.Context, s v6.Send) error {
-	if err := l.six.dial(ctx, l, (*link.Link).Open6, v6.Decode); err != nil {
+	if err := l.six.connect(ctx, l, (*link.Link).Open6, v6.Decode); err != nil {
 		return err
 	}
 	l.log.Debug("send", "type", s.Message.Type)
-	return l.six.line.conn.Send(s.Message.Encode())
+	return l.six.listener.conn.Send(s.Message.Encode())
 }
 
 // probe6 has the kernel test whether other nodes have addresses.
 func (l *lease) probe6(ctx context.Context, addresses []netip.Addr) {
-	var taken []netip.Addr
+	var used []netip.Addr
 	at, err := l.open(ctx)
 	if err == nil {
-		taken, err = at.duplicates(ctx, addresses)
+		used, err = at.duplicates(ctx, addresses)
 		err = errors.Join(err, at.Close())
 	}
 	if err != nil {
 		l.log.Warn("duplicate address detection", "error", err)
 	}
-	l.then6(l.six.machine.Probed(time.Now(), taken...))
+	l.then6(l.six.machine.Probed(time.Now(), used...))
 }
 
 // duplicates returns the addresses of a list that other nodes have. The interface has the list only
 // for the test.
-func (o *openLink) duplicates(ctx context.Context, addresses []netip.Addr) (taken []netip.Addr, err error) {
+func (o *openLink) duplicates(ctx context.Context, addresses []netip.Addr) (used []netip.Addr, err error) {
 	tx := kernel.Begin(ctx)
 	space, err := tx.Open(o.ns)
 	if err != nil {
@@ -97,29 +97,29 @@ func (o *openLink) duplicates(ctx context.Context, addresses []netip.Addr) (take
 	}
 	var found *kernel.DuplicateError
 	for errors.As(err, &found) && slices.Contains(addresses, found.Addr.Addr()) { // the others are still looked at
-		taken = append(taken, found.Addr.Addr())
+		used = append(used, found.Addr.Addr())
 		if err = space.Addrs.Delete(o.link, found.Addr); err == nil {
 			err = space.Addrs.WaitDAD(ctx, o.link)
 		}
 	}
-	return taken, errors.Join(err, tx.Rollback())
+	return used, errors.Join(err, tx.Rollback())
 }
 
 // conflicts6 declines the addresses of the lease that the kernel does not use because other nodes
 // have them.
 func (l *lease) conflicts6(ctx context.Context, at *openLink) {
-	var taken []netip.Addr
+	var used []netip.Addr
 	err := at.visit(ctx, func(space *kernel.Space) error {
 		found, err := space.Addrs.Duplicates(at.link)
 		for _, p := range found {
-			taken = append(taken, p.Addr())
+			used = append(used, p.Addr())
 		}
 		return err
 	})
 	if err != nil {
 		l.log.Warn("duplicate address detection", "error", err)
 	}
-	l.then6(l.six.machine.Declined(time.Now(), taken...))
+	l.then6(l.six.machine.Declined(time.Now(), used...))
 }
 
 func (l *lease) bind6(ctx context.Context, b v6.Bind) error {
@@ -176,7 +176,7 @@ func (l *lease) release6(ctx context.Context) {
 			}
 		}
 		select {
-		case m := <-l.six.line.messages:
+		case m := <-l.six.listener.messages:
 			actions, wake = l.six.machine.Received(time.Now(), m)
 		case <-time.After(time.Until(wake)):
 			actions, wake = l.six.machine.Tick(time.Now())

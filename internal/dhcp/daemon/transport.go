@@ -21,9 +21,9 @@ type conn interface {
 	Close() error
 }
 
-// line is an open interface with a socket. C and M are pointers, so that the compiler makes one
+// listener is an open interface with a socket. C and M are pointers, so that the compiler makes one
 // code for both protocols.
-type line[C conn, M any] struct {
+type listener[C conn, M any] struct {
 	*openLink
 	conn     C
 	port     *link.Port // that a message was sent from by unicast; may be nil
@@ -31,17 +31,20 @@ type line[C conn, M any] struct {
 	closed   chan struct{}
 }
 
-// talk connects a machine with its interface. It has no line while the machine expects no message.
-type talk[C conn, M any] struct {
-	wake  time.Time   // when the machine wants to go on; zero: never
-	line  *line[C, M] // nil while it is closed
-	until time.Time   // when it is closed unless something is sent
+// transport connects a machine with its interface. It has no listener while the machine expects no
+// message.
+type transport[C conn, M any] struct {
+	wake     time.Time       // when the machine wants to go on; zero: never
+	listener *listener[C, M] // nil while it is closed
+	until    time.Time       // when it is closed unless something is sent
 }
 
-// dial opens the line, unless it is open.
-func (t *talk[C, M]) dial(ctx context.Context, l *lease, open func(*link.Link) (C, error), decode func([]byte) (M, error)) error {
+// connect opens the listener, unless it is open.
+func (t *transport[C, M]) connect(
+	ctx context.Context, l *lease, open func(*link.Link) (C, error), decode func([]byte) (M, error),
+) error {
 	t.until = time.Now().Add(listenFor)
-	if t.line != nil {
+	if t.listener != nil {
 		return nil
 	}
 	at, err := l.open(ctx)
@@ -52,50 +55,52 @@ func (t *talk[C, M]) dial(ctx context.Context, l *lease, open func(*link.Link) (
 	if err != nil {
 		return errors.Join(err, at.Close())
 	}
-	opened := &line[C, M]{openLink: at, conn: conn, messages: make(chan M), closed: make(chan struct{})}
-	t.line = opened
+	opened := &listener[C, M]{
+		openLink: at, conn: conn, messages: make(chan M), closed: make(chan struct{}),
+	}
+	t.listener = opened
 	l.d.running.Go(func() { opened.receive(l.log, decode) })
 	return nil
 }
 
-// hangUp closes the line.
-func (t *talk[C, M]) hangUp() {
-	if t.line != nil {
-		t.line.closePort()
-		close(t.line.closed)
-		t.line.conn.Close()
-		t.line.Close()
-		t.line = nil
+// disconnect closes the listener.
+func (t *transport[C, M]) disconnect() {
+	if t.listener != nil {
+		t.listener.closePort()
+		close(t.listener.closed)
+		t.listener.conn.Close()
+		t.listener.Close()
+		t.listener = nil
 	}
 }
 
 // next returns the time of the next action, at most by, and the channel of messages. It closes the
-// line if none are expected.
-func (t *talk[C, M]) next(by time.Time, expected bool) (time.Time, chan M) {
-	if t.line != nil && (!expected || time.Now().After(t.until)) {
-		t.hangUp()
+// listener if none are expected.
+func (t *transport[C, M]) next(by time.Time, expected bool) (time.Time, chan M) {
+	if t.listener != nil && (!expected || time.Now().After(t.until)) {
+		t.disconnect()
 	}
 	if !t.wake.IsZero() && t.wake.Before(by) {
 		by = t.wake
 	}
-	if t.line == nil {
+	if t.listener == nil {
 		return by, nil
 	}
 	if t.until.Before(by) {
 		by = t.until
 	}
-	return by, t.line.messages
+	return by, t.listener.messages
 }
 
-func (l *line[C, M]) closePort() {
+func (l *listener[C, M]) closePort() {
 	if l.port != nil {
 		l.port.Close()
 		l.port = nil
 	}
 }
 
-// receive passes messages on until the line is closed.
-func (l *line[C, M]) receive(log *slog.Logger, decode func([]byte) (M, error)) {
+// receive passes messages on until the listener is closed.
+func (l *listener[C, M]) receive(log *slog.Logger, decode func([]byte) (M, error)) {
 	buffer := make([]byte, maxMessage)
 	for {
 		b, err := l.conn.Receive(buffer)

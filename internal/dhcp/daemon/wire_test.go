@@ -23,7 +23,7 @@ func TestWire(t *testing.T) {
 	t.Parallel()
 	n := dhcpserver.NewNet(t, "a", "b")
 	heard := overhear(t, n)
-	answer(t, n, func(question *v4.Message) [][]byte { return lend(question, 60) })
+	answer(t, n, func(question *v4.Message) [][]byte { return grant(question, 60) })
 	d := newNode(t, n)
 	d.stop()
 	d.o.Broadcast = true
@@ -76,7 +76,7 @@ func TestRoutes(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			n := dhcpserver.NewNet(t, "a")
-			answer(t, n, func(question *v4.Message) [][]byte { return lend(question, 60, tt.options...) })
+			answer(t, n, func(question *v4.Message) [][]byte { return grant(question, 60, tt.options...) })
 			d := newNode(t, n)
 			d.conf = strings.Replace(d.conf, `"type": "dhcp"`, `"type": "dhcp", "priority": 5`, 1)
 			r := d.must(rpc.Allocate, "a")
@@ -103,11 +103,11 @@ func TestChangedRoutes(t *testing.T) {
 	var changed atomic.Bool
 	stop := answer(t, n, func(question *v4.Message) [][]byte {
 		if changed.Load() {
-			return lend(question, 60, v4.Option{Code: v4.OptMTU, Value: []byte{1300 >> 8, 1300 & 0xff}},
+			return grant(question, 60, v4.Option{Code: v4.OptMTU, Value: []byte{1300 >> 8, 1300 & 0xff}},
 				v4.Option{Code: v4.OptDNS, Value: []byte{10, 92, 0, 54}}, v4.Option{Code: v4.OptDomainName, Value: []byte("new.example")},
 				v4.Option{Code: v4.OptClasslessRoute, Value: []byte{16, 172, 30, 10, 92, 0, 2, 16, 172, 31, 10, 92, 0, 9}})
 		}
-		return lend(question, 60, v4.Option{Code: v4.OptRenewalTime, Value: []byte{0, 0, 0, 1}}, v4.Option{Code: v4.OptMTU, Value: []byte{1400 >> 8, 1400 & 0xff}},
+		return grant(question, 60, v4.Option{Code: v4.OptRenewalTime, Value: []byte{0, 0, 0, 1}}, v4.Option{Code: v4.OptMTU, Value: []byte{1400 >> 8, 1400 & 0xff}},
 			v4.Option{Code: v4.OptDNS, Value: []byte{10, 92, 0, 53}},
 			v4.Option{Code: v4.OptClasslessRoute, Value: []byte{16, 172, 30, 10, 92, 0, 2, 16, 172, 29, 10, 92, 0, 9}})
 	})
@@ -166,7 +166,7 @@ func TestUnrequestedMTU(t *testing.T) {
 	t.Parallel()
 	n := dhcpserver.NewNet(t, "a")
 	answer(t, n, func(question *v4.Message) [][]byte {
-		return lend(question, 60, v4.Option{Code: v4.OptMTU, Value: []byte{1400 >> 8, 1400 & 0xff}})
+		return grant(question, 60, v4.Option{Code: v4.OptMTU, Value: []byte{1400 >> 8, 1400 & 0xff}})
 	})
 	newNode(t, n).add("a")
 	if shown := n.Container("a").Command("ip", "link", "show", "eth0"); !strings.Contains(shown, " mtu 1500 ") {
@@ -179,7 +179,7 @@ func TestNotSaved(t *testing.T) {
 	t.Parallel()
 	n := dhcpserver.NewNet(t, "a")
 	heard := overhear(t, n)
-	answer(t, n, func(question *v4.Message) [][]byte { return lend(question, 60) })
+	answer(t, n, func(question *v4.Message) [][]byte { return grant(question, 60) })
 	d := newNode(t, n)
 	leases := d.socket + ".d/leases"
 	if err := errors.Join(os.RemoveAll(leases), os.WriteFile(leases, nil, 0o600)); err != nil {

@@ -47,7 +47,7 @@ instead of --socketpath, which still names the directory of the files.
 
 Only root may use the socket. What happens is logged to standard error, as key=value.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return run(cmd.Context(), o, given(cmd.Flags()))
+			return run(cmd.Context(), o, setFlags(cmd.Flags()))
 		},
 	}
 	f := cmd.Flags()
@@ -68,8 +68,8 @@ Only root may use the socket. What happens is logged to standard error, as key=v
 	return cmd
 }
 
-// given returns the flags that are set, as arguments for another process.
-func given(f *pflag.FlagSet) (args []string) {
+// setFlags returns the flags that are set, as arguments for another process.
+func setFlags(f *pflag.FlagSet) (args []string) {
 	f.Visit(func(f *pflag.Flag) { args = append(args, "--"+f.Name+"="+f.Value.String()) })
 	return args
 }

@@ -43,7 +43,7 @@ func TestHostileServer(t *testing.T) {
 		for _, kind := range []v4.Type{v4.Offer, v4.ACK} {
 			t.Run(fmt.Sprint(row.name, " in ", kind), func(t *testing.T) {
 				t.Parallel()
-				s := lender()
+				s := newServer()
 				s.alter = func(r *v4.Message) {
 					if r.Type() == kind {
 						row.alter(r)
@@ -82,7 +82,7 @@ func TestHostileServer(t *testing.T) {
 	} {
 		t.Run(name+" in the OFFER", func(t *testing.T) {
 			t.Parallel()
-			s := lender()
+			s := newServer()
 			s.alter = alter
 			c := newSim(s, v4.Params{Total: 10 * time.Second, Timeout: 2 * time.Second}).start(nil).run(time.Minute)
 			if want := "no OFFER in 3 tries: an offer does not say of which server it is"; c.m.Lease() != nil || c.m.Reason() != want {
@@ -92,7 +92,7 @@ func TestHostileServer(t *testing.T) {
 	}
 	t.Run("no server in the ACK is that of the OFFER", func(t *testing.T) {
 		t.Parallel()
-		s := lender()
+		s := newServer()
 		s.alter = func(r *v4.Message) {
 			if r.Type() == v4.ACK {
 				delete(r.Options, v4.OptServerID)
@@ -105,7 +105,7 @@ func TestHostileServer(t *testing.T) {
 	})
 	t.Run("another address than was offered", func(t *testing.T) {
 		t.Parallel()
-		s := lender()
+		s := newServer()
 		s.alter = func(r *v4.Message) {
 			if r.Type() == v4.ACK {
 				r.Your = netip.MustParseAddr("10.0.0.66")
@@ -118,7 +118,7 @@ func TestHostileServer(t *testing.T) {
 	})
 	t.Run("a router outside of a network of one address, as clouds have it", func(t *testing.T) {
 		t.Parallel()
-		s := lender()
+		s := newServer()
 		s.mask, s.options = "255.255.255.255", []v4.Option{{Code: v4.OptRouter, Value: ip("169.254.1.1")}}
 		if l := got(t, s); l.Address.String() != "10.0.0.7/32" || len(l.Routers) != 1 {
 			t.Errorf("got %+v", l)
@@ -132,7 +132,7 @@ func TestStorm(t *testing.T) {
 	for _, state := range []string{"paused", "requesting", "bound", "renewing", "rebinding", "stopped"} {
 		t.Run(state, func(t *testing.T) {
 			t.Parallel()
-			c := newSim(lender(), v4.Params{})
+			c := newSim(newServer(), v4.Params{})
 			switch state {
 			case "paused":
 				c.nak = true
@@ -152,7 +152,7 @@ func TestStorm(t *testing.T) {
 				c.run(map[string]time.Duration{"renewing": 31, "rebinding": 52}[state] * time.Minute)
 			}
 			c.log.Reset()
-			wake, q, evil := c.wake, c.last, lender()
+			wake, q, evil := c.wake, c.last, newServer()
 			evil.id, evil.your = "10.6.6.6", "10.0.0.255"
 			offer, ack, wrong := evil.reply(q, v4.Offer), evil.reply(q, v4.ACK), evil.reply(q, v4.NAK)
 			wrong.XID++

@@ -42,7 +42,7 @@ func TestLeaseTimes(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			s := lender()
+			s := newServer()
 			s.time = row.lease
 			for code, n := range map[byte]uint32{v4.OptRenewalTime: row.renew, v4.OptRebindingTime: row.rebind} {
 				if n > 0 {
@@ -57,7 +57,7 @@ func TestLeaseTimes(t *testing.T) {
 	}
 	t.Run("infinite", func(t *testing.T) {
 		t.Parallel()
-		s := lender()
+		s := newServer()
 		s.time = ever
 		c := newSim(s, v4.Params{Total: time.Minute}).start(nil).run(time.Hour)
 		c.expect(t, "0s DHCPDISCOVER\n0s DHCPREQUEST 50:10.0.0.7 54:10.0.0.1\n0s bind 10.0.0.7/24\n")
@@ -102,7 +102,7 @@ func TestLeaseOptions(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			s := lender()
+			s := newServer()
 			s.options = row.options
 			l := got(t, s)
 			text := fmt.Sprint(l.Routers, l.Routes)
@@ -154,7 +154,7 @@ func TestLeaseJSON(t *testing.T) {
 // Same must look at each field but who lent it and the times.
 func TestSame(t *testing.T) {
 	t.Parallel()
-	full := lender()
+	full := newServer()
 	full.options = []v4.Option{{Code: v4.OptRouter, Value: ip("10.0.0.1")}, {Code: v4.OptMTU, Value: []byte{5, 0}}, {Code: v4.OptDNS, Value: ip("10.0.0.1")},
 		{Code: v4.OptDomainName, Value: []byte("a")}, {Code: v4.OptSearch, Value: []byte("\x01a\x00")}, {Code: v4.OptClasslessRoute, Value: []byte{0, 10, 0, 0, 1}}}
 	l := got(t, full)

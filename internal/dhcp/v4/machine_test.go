@@ -15,7 +15,7 @@ import (
 // bound returns a client that has 10.0.0.7/24 for an hour, since the dawn.
 func bound(t *testing.T, p v4.Params) *sim {
 	t.Helper()
-	s := newSim(lender(), p).start(nil)
+	s := newSim(newServer(), p).start(nil)
 	s.expect(t, `
 		0s DHCPDISCOVER
 		0s DHCPREQUEST 50:10.0.0.7 54:10.0.0.1
@@ -59,13 +59,13 @@ func TestJitter(t *testing.T) {
 	seconds, starts := map[int]bool{}, map[time.Duration]bool{}
 	for n := range uint64(100) {
 		random := func() uint64 { return n * 0x9e3779b97f4a7c15 } // any, and another for each client
-		l := newSim(lender(), v4.Params{Rand: random}).start(nil).m.Lease()
+		l := newSim(newServer(), v4.Params{Rand: random}).start(nil).m.Lease()
 		renew, rebind := l.Renew.Sub(dawn), l.Rebind.Sub(dawn)
 		if renew > 30*time.Minute || renew <= 27*time.Minute || rebind > 51*time.Minute || rebind <= 51*time.Minute*9/10 || rebind <= renew || !l.Expires.Equal(dawn.Add(time.Hour)) {
 			t.Errorf("T1 %v, T2 %v, expires %v", renew, rebind, l.Expires.Sub(dawn))
 		}
 		seconds[int(renew.Seconds())] = true
-		s := newSim(lender(), v4.Params{Rand: random})
+		s := newSim(newServer(), v4.Params{Rand: random})
 		before := earlier()
 		if _, wake := s.m.Start(dawn, before); !wake.Equal(dawn) {
 			t.Errorf("asks %v after T1", wake.Sub(dawn))
@@ -133,7 +133,7 @@ func TestRefused(t *testing.T) {
 	t.Parallel()
 	t.Run("in REQUESTING", func(t *testing.T) {
 		t.Parallel()
-		s := newSim(lender(), v4.Params{})
+		s := newSim(newServer(), v4.Params{})
 		s.nak = true
 		s.start(nil).run(2*time.Second).expect(t, `
 			0s DHCPDISCOVER
@@ -147,7 +147,7 @@ func TestRefused(t *testing.T) {
 	})
 	t.Run("in INIT-REBOOT", func(t *testing.T) {
 		t.Parallel()
-		s := newSim(lender(), v4.Params{})
+		s := newSim(newServer(), v4.Params{})
 		s.nak = true
 		s.alter = func(r *v4.Message) { s.nak, s.your = false, "10.0.0.8" }
 		s.start(earlier()).expect(t, `
@@ -179,7 +179,7 @@ func TestRestarts(t *testing.T) {
 	t.Parallel()
 	t.Run("the lease is good", func(t *testing.T) {
 		t.Parallel()
-		s := newSim(lender(), v4.Params{Probe: true}).start(earlier()).run(time.Minute)
+		s := newSim(newServer(), v4.Params{Probe: true}).start(earlier()).run(time.Minute)
 		s.expect(t, `
 			0s DHCPREQUEST 50:10.0.0.7
 			0s bind 10.0.0.7/24
@@ -238,7 +238,7 @@ func TestRestarts(t *testing.T) {
 
 func TestProbe(t *testing.T) {
 	t.Parallel()
-	s := newSim(lender(), v4.Params{Probe: true, ClientID: []byte("id")})
+	s := newSim(newServer(), v4.Params{Probe: true, ClientID: []byte("id")})
 	s.hardware = true
 	s.start(nil).expect(t, `
 		0s DHCPDISCOVER
@@ -270,7 +270,7 @@ func TestProbe(t *testing.T) {
 
 func TestProbeWithoutAnswerIsFree(t *testing.T) {
 	t.Parallel()
-	newSim(lender(), v4.Params{Probe: true}).start(nil).run(10*time.Second).expect(t, `
+	newSim(newServer(), v4.Params{Probe: true}).start(nil).run(10*time.Second).expect(t, `
 		0s DHCPDISCOVER
 		0s DHCPREQUEST 50:10.0.0.7 54:10.0.0.1
 		0s probe 10.0.0.7
@@ -280,7 +280,7 @@ func TestProbeWithoutAnswerIsFree(t *testing.T) {
 
 func TestProbeTakesLongerThanTheLease(t *testing.T) {
 	t.Parallel()
-	s := newSim(lender(), v4.Params{Probe: true, Total: 11 * time.Second})
+	s := newSim(newServer(), v4.Params{Probe: true, Total: 11 * time.Second})
 	s.time = 5
 	s.start(nil).run(time.Minute).expect(t, `
 		0s DHCPDISCOVER
@@ -312,7 +312,7 @@ func TestRenewalChanges(t *testing.T) {
 
 func TestRenewalChangesToAnAddressInUse(t *testing.T) {
 	t.Parallel()
-	s := newSim(lender(), v4.Params{Probe: true}).start(earlier())
+	s := newSim(newServer(), v4.Params{Probe: true}).start(earlier())
 	s.log.Reset()
 	s.your, s.hardware = "10.0.0.8", true
 	s.run(30*time.Minute).expect(t, `
@@ -449,7 +449,7 @@ func TestRelease(t *testing.T) {
 	}
 	t.Run("what is still probed is given back", func(t *testing.T) {
 		t.Parallel()
-		s := newSim(lender(), v4.Params{Probe: true}).start(nil)
+		s := newSim(newServer(), v4.Params{Probe: true}).start(nil)
 		s.log.Reset()
 		s.do(s.m.Release(), time.Time{})
 		s.expect(t, "0s DHCPRELEASE from 10.0.0.7 to 10.0.0.1 ciaddr 10.0.0.7 54:10.0.0.1\n")
@@ -486,7 +486,7 @@ func TestProvided(t *testing.T) {
 // RFC 2131 section 4.4.1: the REQUEST has the seconds of the DISCOVER whose offer it takes, and its transaction.
 func TestSeconds(t *testing.T) {
 	t.Parallel()
-	s := newSim(lender(), v4.Params{})
+	s := newSim(newServer(), v4.Params{})
 	s.mute = true
 	s.start(nil).run(29 * time.Second)
 	discover := s.last
@@ -499,10 +499,10 @@ func TestSeconds(t *testing.T) {
 
 func TestFirstOfManyServers(t *testing.T) {
 	t.Parallel()
-	s := newSim(lender(), v4.Params{})
+	s := newSim(newServer(), v4.Params{})
 	s.mute = true
 	s.start(nil)
-	second := lender()
+	second := newServer()
 	second.id, second.your = "10.0.0.2", "10.0.0.99"
 	q := s.last
 	s.do(s.m.Received(s.now, s.reply(q, v4.Offer)))

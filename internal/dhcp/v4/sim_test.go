@@ -29,7 +29,7 @@ type server struct {
 	hardware  bool // somebody has the address
 }
 
-func lender() *server {
+func newServer() *server {
 	return &server{id: "10.0.0.1", your: "10.0.0.7", mask: "255.255.255.0", time: 3600}
 }
 

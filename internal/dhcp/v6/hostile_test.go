@@ -57,7 +57,7 @@ func TestHostileServer(t *testing.T) {
 		for _, kind := range []v6.Type{v6.Advertise, v6.Reply} {
 			t.Run(fmt.Sprint(row.name, " in ", kind), func(t *testing.T) {
 				t.Parallel()
-				s := lender()
+				s := newServer()
 				s.alter = func(r *v6.Message) {
 					if r.Type == kind {
 						row.alter(r)
@@ -87,7 +87,7 @@ func TestHostileServer(t *testing.T) {
 	}
 	t.Run("a hundred addresses, others each time", func(t *testing.T) {
 		t.Parallel()
-		s := lender()
+		s := newServer()
 		s.lent = nil
 		for i := range 100 {
 			s.lent = append(s.lent, lent{fmt.Sprintf("2001:db8::%x", i+1), 1000, 2000})
@@ -103,7 +103,7 @@ func TestHostileServer(t *testing.T) {
 	t.Run("maximum times that are not allowed", func(t *testing.T) {
 		t.Parallel()
 		for _, n := range []uint32{0, 59, 86401, ever} {
-			s := lender()
+			s := newServer()
 			s.alter = func(r *v6.Message) { set(r, v6.OptIANA, nil); set(r, v6.OptSolMaxRT, uint32s(n)) }
 			c := newSim(s, v6.Params{}).start(nil).run(4 * time.Hour)
 			if got := strings.Count(c.log.String(), "\n"); got != 15 {
@@ -119,7 +119,7 @@ func TestStorm(t *testing.T) {
 	for _, state := range []string{"soliciting", "requesting", "bound", "renewing", "rebinding", "stopped"} {
 		t.Run(state, func(t *testing.T) {
 			t.Parallel()
-			c := newSim(lender(), v6.Params{})
+			c := newSim(newServer(), v6.Params{})
 			switch state {
 			case "soliciting":
 				c.mute = true
@@ -137,7 +137,7 @@ func TestStorm(t *testing.T) {
 				}
 			}
 			c.log.Reset()
-			wake, evil := c.wake, lender()
+			wake, evil := c.wake, newServer()
 			evil.name, evil.lent = "evil", []lent{{"ff02::1", 1000, 2000}}
 			var storm []*v6.Message
 			for _, kind := range []v6.Type{v6.Solicit, v6.Request, v6.Renew} {
@@ -178,7 +178,7 @@ func TestDecode(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
-	s := lender()
+	s := newServer()
 	f.Add(s.answer(&v6.Message{Type: v6.Solicit, Options: dhcpv6.Options{&dhcpv6.OptionGeneric{OptionCode: v6.OptClientID, OptionData: client}}})[0].Encode())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if m, err := v6.Decode(b); err == nil && !bytes.Equal(m.Encode(), b) {

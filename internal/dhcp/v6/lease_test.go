@@ -62,7 +62,7 @@ func TestSame(t *testing.T) {
 
 func TestLeaseTells(t *testing.T) {
 	t.Parallel()
-	s := newSim(lender(), v6.Params{})
+	s := newSim(newServer(), v6.Params{})
 	s.alter = func(r *v6.Message) {
 		var dns []byte
 		for _, a := range []string{"2001:db8::53", "::", "ff02::1", "fe80::53"} {

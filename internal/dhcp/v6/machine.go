@@ -137,9 +137,9 @@ func (m *Machine) Received(now time.Time, r *Message) ([]Action, time.Time) {
 
 // Probed is the event of a finished probe; taken are the addresses that other nodes have. The
 // client declines them and asks for others.
-func (m *Machine) Probed(now time.Time, taken ...netip.Addr) ([]Action, time.Time) {
+func (m *Machine) Probed(now time.Time, used ...netip.Addr) ([]Action, time.Time) {
 	if m.state == probing {
-		m.looked(now, taken)
+		m.looked(now, used)
 	}
 	return m.done(now)
 }
@@ -150,13 +150,13 @@ func (m *Machine) Declined(now time.Time, addresses ...netip.Addr) ([]Action, ti
 	if m.Held == nil {
 		return m.done(now)
 	}
-	taken := m.Held.keep(func(a Address) bool { return slices.Contains(addresses, a.Addr) }).addrs()
-	if len(taken) == 0 {
+	used := m.Held.keep(func(a Address) bool { return slices.Contains(addresses, a.Addr) }).addrs()
+	if len(used) == 0 {
 		return m.done(now)
 	}
 	server := m.Held.Server
-	m.reduce(m.Held.keep(func(a Address) bool { return !slices.Contains(taken, a.Addr) }), inUse(taken))
-	m.decline(now, server, taken)
+	m.reduce(m.Held.keep(func(a Address) bool { return !slices.Contains(used, a.Addr) }), inUse(used))
+	m.decline(now, server, used)
 	return m.done(now)
 }
 
@@ -293,15 +293,15 @@ func (m *Machine) over(now time.Time) {
 
 // looked takes the granted addresses that no other node has.
 func (m *Machine) looked(now time.Time, found []netip.Addr) {
-	isTaken := func(a Address) bool { return slices.Contains(found, a.Addr) }
-	taken := m.probed.keep(isTaken).addrs()
-	rest := m.probed.without(now).keep(func(a Address) bool { return !isTaken(a) })
+	isUsed := func(a Address) bool { return slices.Contains(found, a.Addr) }
+	used := m.probed.keep(isUsed).addrs()
+	rest := m.probed.without(now).keep(func(a Address) bool { return !isUsed(a) })
 	if len(rest.Addresses) > 0 {
 		m.bind(rest)
 	}
 	switch {
-	case len(taken) > 0:
-		m.decline(now, m.probed.Server, taken)
+	case len(used) > 0:
+		m.decline(now, m.probed.Server, used)
 	case len(rest.Addresses) > 0:
 	case m.Held != nil:
 		m.rest()
@@ -311,12 +311,12 @@ func (m *Machine) looked(now time.Time, found []netip.Addr) {
 }
 
 // decline reports addresses to the server that other nodes have (RFC 8415 section 18.2.8).
-func (m *Machine) decline(now time.Time, server DUID, taken []netip.Addr) {
-	m.Refused = inUse(taken)
-	m.ask(now, declining, server, taken)
+func (m *Machine) decline(now time.Time, server DUID, used []netip.Addr) {
+	m.Refused = inUse(used)
+	m.ask(now, declining, server, used)
 }
 
-func inUse(taken []netip.Addr) string { return fmt.Sprintf("in use by others: %v", taken) }
+func inUse(used []netip.Addr) string { return fmt.Sprintf("in use by others: %v", used) }
 
 // declined continues after DECLINE, with the rest of the lease.
 func (m *Machine) declined(now time.Time) {

@@ -25,7 +25,7 @@ func (s *sim) expect(t *testing.T, want string) {
 // bound returns a client with 2001:db8::7, T1 500 s, T2 800 s, valid for 2000 s, since a second after the dawn.
 func bound(t *testing.T, p v6.Params) *sim {
 	t.Helper()
-	s := newSim(lender(), p).start(nil).run(2 * time.Second)
+	s := newSim(newServer(), p).start(nil).run(2 * time.Second)
 	s.expect(t, `
 		0s SOLICIT
 		1s REQUEST to server 2001:db8::7
@@ -112,7 +112,7 @@ func TestSolicitTimes(t *testing.T) {
 	if got, want := times(s), "0s 1s 3s 7s 15s 31s 1m3s 2m7s 4m15s 8m31s 17m3s 34m7s 1h8m15s 2h8m15s 3h8m15s "; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	s = newSim(lender(), v6.Params{})
+	s = newSim(newServer(), v6.Params{})
 	s.alter = func(r *v6.Message) { set(r, v6.OptIANA, nil); set(r, v6.OptSolMaxRT, uint32s(60)) }
 	s.start(nil).run(5 * time.Minute)
 	if got, want := times(s), "0s 1s 3s 7s 15s 31s 1m3s 2m3s 3m3s 4m3s "; got != want {
@@ -144,7 +144,7 @@ func TestRenewalsAreSpread(t *testing.T) {
 	renewals, refreshes := map[int]bool{}, map[int]bool{}
 	for n := range uint64(100) {
 		random := func() uint64 { return n * 0x9e3779b97f4a7c15 } // any, and another for each client
-		s := newSim(lender(), v6.Params{Rand: random}).start(nil).run(5 * time.Second)
+		s := newSim(newServer(), v6.Params{Rand: random}).start(nil).run(5 * time.Second)
 		l := s.m.Lease()
 		got := l.Addresses[0].Valid.Add(-2000 * time.Second)
 		renew, rebind := l.Renew.Sub(got), l.Rebind.Sub(got)
@@ -152,7 +152,7 @@ func TestRenewalsAreSpread(t *testing.T) {
 			t.Errorf("T1 %v, T2 %v", renew, rebind)
 		}
 		renewals[int(renew.Seconds())] = true
-		s = newSim(lender(), v6.Params{Rand: random, Stateless: true})
+		s = newSim(newServer(), v6.Params{Rand: random, Stateless: true})
 		s.alter = func(r *v6.Message) { set(r, v6.OptRefresh, uint32s(1600)) }
 		s.start(nil).run(time.Second)
 		refresh := s.m.Lease().Renew.Sub(dawn)
@@ -169,7 +169,7 @@ func TestRenewalsAreSpread(t *testing.T) {
 func TestServersAreCompared(t *testing.T) {
 	t.Parallel()
 	better := func(p byte) *server {
-		s := lender()
+		s := newServer()
 		s.name, s.lent = "better", []lent{{"2001:db8::8", 1000, 2000}}
 		s.alter = func(r *v6.Message) { set(r, v6.OptPreference, []byte{p}) }
 		return s
@@ -185,14 +185,14 @@ func TestServersAreCompared(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			s := newSim(lender(), v6.Params{})
+			s := newSim(newServer(), v6.Params{})
 			s.others = []*server{row.second}
 			s.start(nil).run(2*time.Second).expect(t, row.want)
 		})
 	}
 	t.Run("after the first second, the first", func(t *testing.T) {
 		t.Parallel()
-		s := newSim(lender(), v6.Params{})
+		s := newSim(newServer(), v6.Params{})
 		s.mute = true
 		s.start(nil).run(2 * time.Second)
 		s.mute = false
@@ -203,7 +203,7 @@ func TestServersAreCompared(t *testing.T) {
 // A REPLY that was not asked for is none.
 func TestNotAskedFor(t *testing.T) {
 	t.Parallel()
-	s := newSim(lender(), v6.Params{})
+	s := newSim(newServer(), v6.Params{})
 	s.alter = func(r *v6.Message) { r.Type = v6.Reply }
 	s.start(nil).run(time.Millisecond).expect(t, "0s SOLICIT\n")
 }
@@ -227,7 +227,7 @@ func TestRequestIsRefused(t *testing.T) {
 		for where, code := range map[string]map[v6.Type]uint16{"message": {v6.Request: row.code}, "IA": nil} {
 			t.Run(row.name+", in the "+where, func(t *testing.T) {
 				t.Parallel()
-				s := newSim(lender(), v6.Params{})
+				s := newSim(newServer(), v6.Params{})
 				if s.status = code; code == nil {
 					s.ia = map[v6.Type]uint16{v6.Request: row.code}
 				}
@@ -240,7 +240,7 @@ func TestRequestIsRefused(t *testing.T) {
 	}
 	t.Run("for ever: pauses grow", func(t *testing.T) {
 		t.Parallel()
-		s := newSim(lender(), v6.Params{})
+		s := newSim(newServer(), v6.Params{})
 		s.status = map[v6.Type]uint16{v6.Request: 2}
 		s.start(nil).run(24 * time.Hour)
 		if n := strings.Count(s.log.String(), "SOLICIT"); n < 20 || n > 50 {
@@ -249,7 +249,7 @@ func TestRequestIsRefused(t *testing.T) {
 	})
 	t.Run("no answer: another attempt after ten tries", func(t *testing.T) {
 		t.Parallel()
-		s := newSim(lender(), v6.Params{})
+		s := newSim(newServer(), v6.Params{})
 		s.alter = func(*v6.Message) { s.mute = true }
 		s.start(nil).run(215 * time.Second)
 		if n := strings.Count(s.log.String(), "REQUEST"); n != 10 || !strings.HasSuffix(s.log.String(), "SOLICIT\n") {
@@ -263,7 +263,7 @@ func TestRequestIsRefused(t *testing.T) {
 
 func TestNoMoreTries(t *testing.T) {
 	t.Parallel()
-	s := newSim(lender(), v6.Params{Total: 10 * time.Second})
+	s := newSim(newServer(), v6.Params{Total: 10 * time.Second})
 	s.ia = map[v6.Type]uint16{v6.Solicit: 2}
 	s.start(nil).run(time.Hour).expect(t, `
 		0s SOLICIT
@@ -275,7 +275,7 @@ func TestNoMoreTries(t *testing.T) {
 	if !s.m.Stopped() || !s.wake.IsZero() {
 		t.Errorf("%s, wakes at %v", s.m.State(), s.wake)
 	}
-	s = newSim(lender(), v6.Params{Total: time.Second}).start(nil)
+	s = newSim(newServer(), v6.Params{Total: time.Second}).start(nil)
 	s.now = s.now.Add(time.Minute) // who runs it was late
 	s.do(s.m.Tick(s.now))
 	s.expect(t, "1m0s fail: it was too late to ask anybody\n")
@@ -325,7 +325,7 @@ func TestRenewalIsRefused(t *testing.T) {
 
 func TestSeveralAddresses(t *testing.T) {
 	t.Parallel()
-	s := newSim(lender(), v6.Params{})
+	s := newSim(newServer(), v6.Params{})
 	s.lent = []lent{{"2001:db8::7", 1000, 2000}, {"2001:db8::8", 600, 700}, {"2001:db8::9", ever, ever}}
 	s.t1, s.t2 = 0, 0
 	s.start(nil).run(2*time.Second).expect(t, `
@@ -377,7 +377,7 @@ func TestTimes(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			s := newSim(lender(), v6.Params{})
+			s := newSim(newServer(), v6.Params{})
 			s.alter = func(r *v6.Message) { set(r, v6.OptPreference, []byte{255}) } // is not compared with others
 			s.t1, s.t2, s.lent = row.t1, row.t2, []lent{{"2001:db8::7", row.preferred, row.valid}}
 			s.start(nil).run(500 * time.Millisecond)
@@ -401,20 +401,20 @@ func TestConfirm(t *testing.T) {
 	t.Parallel()
 	t.Run("the addresses fit", func(t *testing.T) {
 		t.Parallel()
-		s := newSim(lender(), v6.Params{}).start(earlier()).run(501 * time.Second)
+		s := newSim(newServer(), v6.Params{}).start(earlier()).run(501 * time.Second)
 		s.expect(t, "0s CONFIRM 2001:db8::7\n8m20s RENEW to server 2001:db8::7\n8m20s bind 2001:db8::7\n")
 	})
 	t.Run("it is time to prolong them", func(t *testing.T) {
 		t.Parallel()
 		for after, want := range map[time.Duration]string{500 * time.Second: "8m20s RENEW to server 2001:db8::7\n8m20s bind 2001:db8::7\n", 900 * time.Second: "15m0s REBIND 2001:db8::7\n15m0s bind 2001:db8::7\n"} {
-			s := newSim(lender(), v6.Params{})
+			s := newSim(newServer(), v6.Params{})
 			s.now = dawn.Add(after)
 			s.start(earlier()).expect(t, want)
 		}
 	})
 	t.Run("they do not", func(t *testing.T) {
 		t.Parallel()
-		s := newSim(lender(), v6.Params{})
+		s := newSim(newServer(), v6.Params{})
 		s.status = map[v6.Type]uint16{v6.Confirm: 4}
 		s.lent[0].addr = "2001:db8:1::7"
 		s.start(earlier()).run(2*time.Second).expect(t, `
@@ -471,7 +471,7 @@ func TestDecline(t *testing.T) {
 	})
 	t.Run("one of two, and no answer", func(t *testing.T) {
 		t.Parallel()
-		s := newSim(lender(), v6.Params{})
+		s := newSim(newServer(), v6.Params{})
 		s.lent = append(s.lent, lent{"2001:db8::8", 1000, 2000})
 		s.start(nil).run(2 * time.Second)
 		s.log.Reset()
@@ -499,7 +499,7 @@ func TestProbe(t *testing.T) {
 	const begins = "0s SOLICIT\n1s REQUEST to server 2001:db8::7\n1s probe [2001:db8::7]\n"
 	t.Run("free", func(t *testing.T) {
 		t.Parallel()
-		s := newSim(lender(), v6.Params{Probe: true})
+		s := newSim(newServer(), v6.Params{Probe: true})
 		s.probe = true
 		s.start(nil).run(2*time.Second).expect(t, begins+"1s bind 2001:db8::7\n")
 		s.run(500*time.Second).expect(t, "8m21s RENEW to server 2001:db8::7\n8m21s bind 2001:db8::7\n") // known by now
@@ -508,7 +508,7 @@ func TestProbe(t *testing.T) {
 	})
 	t.Run("taken", func(t *testing.T) {
 		t.Parallel()
-		s := newSim(lender(), v6.Params{Probe: true})
+		s := newSim(newServer(), v6.Params{Probe: true})
 		s.start(nil).run(2*time.Second).expect(t, begins)
 		s.lent[0].addr, s.probe = "2001:db8::8", true
 		s.do(s.m.Probed(s.now, a, netip.MustParseAddr("2001:db8::99")))
@@ -522,8 +522,8 @@ func TestProbe(t *testing.T) {
 	})
 	t.Run("all are taken, for as long as there is time", func(t *testing.T) {
 		t.Parallel()
-		s := newSim(lender(), v6.Params{Probe: true, Total: time.Minute})
-		s.probe, s.taken = true, []netip.Addr{a}
+		s := newSim(newServer(), v6.Params{Probe: true, Total: time.Minute})
+		s.probe, s.used = true, []netip.Addr{a}
 		s.start(nil).run(time.Hour)
 		if got := s.log.String(); strings.Count(got, "DECLINE") != 6 || !strings.HasSuffix(got, "fail: in use by others: [2001:db8::7]\n") {
 			t.Errorf("got\n%s", got)
@@ -531,9 +531,9 @@ func TestProbe(t *testing.T) {
 	})
 	t.Run("one of two", func(t *testing.T) {
 		t.Parallel()
-		s := newSim(lender(), v6.Params{Probe: true})
+		s := newSim(newServer(), v6.Params{Probe: true})
 		s.lent = append(s.lent, lent{"2001:db8::8", 1000, 2000})
-		s.probe, s.taken = true, []netip.Addr{a}
+		s.probe, s.used = true, []netip.Addr{a}
 		s.start(nil).run(2*time.Second).expect(t, `
 			0s SOLICIT
 			1s REQUEST to server 2001:db8::7 2001:db8::8
@@ -544,12 +544,12 @@ func TestProbe(t *testing.T) {
 	})
 	t.Run("a new one in a renewal", func(t *testing.T) {
 		t.Parallel()
-		s := newSim(lender(), v6.Params{Probe: true})
+		s := newSim(newServer(), v6.Params{Probe: true})
 		s.probe = true
 		s.start(nil).run(2 * time.Second)
 		s.log.Reset()
 		s.lent = append(s.lent, lent{"2001:db8::8", 1000, 2000})
-		s.taken = []netip.Addr{netip.MustParseAddr("2001:db8::8")}
+		s.used = []netip.Addr{netip.MustParseAddr("2001:db8::8")}
 		s.run(500*time.Second).expect(t, `
 			8m21s RENEW to server 2001:db8::7
 			8m21s probe [2001:db8::8]
@@ -559,17 +559,17 @@ func TestProbe(t *testing.T) {
 	})
 	t.Run("nobody looks", func(t *testing.T) {
 		t.Parallel()
-		newSim(lender(), v6.Params{Probe: true, Total: 5 * time.Second}).start(nil).run(time.Minute).expect(t, begins+"11s bind 2001:db8::7\n")
+		newSim(newServer(), v6.Params{Probe: true, Total: 5 * time.Second}).start(nil).run(time.Minute).expect(t, begins+"11s bind 2001:db8::7\n")
 	})
 	t.Run("it takes longer than the lease", func(t *testing.T) {
 		t.Parallel()
-		s := newSim(lender(), v6.Params{Probe: true, Total: 11 * time.Second})
+		s := newSim(newServer(), v6.Params{Probe: true, Total: 11 * time.Second})
 		s.lent, s.t1, s.t2 = []lent{{"2001:db8::7", 4, 5}}, 2, 3
 		s.start(nil).run(time.Minute).expect(t, begins+"11s fail: the server gave addresses for a shorter time than it takes to see whether they are free\n")
 	})
 	t.Run("released meanwhile", func(t *testing.T) {
 		t.Parallel()
-		s := newSim(lender(), v6.Params{Probe: true}).start(nil).run(2 * time.Second)
+		s := newSim(newServer(), v6.Params{Probe: true}).start(nil).run(2 * time.Second)
 		s.do(s.m.Release(s.now))
 		s.expect(t, begins+"2s RELEASE to server 2001:db8::7\n")
 	})
@@ -603,7 +603,7 @@ func TestRelease(t *testing.T) {
 	})
 	t.Run("R-59: during a pause it is immediate", func(t *testing.T) {
 		t.Parallel()
-		s := newSim(lender(), v6.Params{})
+		s := newSim(newServer(), v6.Params{})
 		s.status = map[v6.Type]uint16{v6.Request: 2}
 		s.start(nil).run(1500 * time.Millisecond)
 		s.log.Reset()
@@ -620,7 +620,7 @@ func TestRelease(t *testing.T) {
 func TestStateless(t *testing.T) {
 	t.Parallel()
 	dns := netip.MustParseAddr("2001:db8::53").AsSlice()
-	s := newSim(lender(), v6.Params{Stateless: true, Request: []dhcpv6.OptionCode{v6.OptDNS}})
+	s := newSim(newServer(), v6.Params{Stateless: true, Request: []dhcpv6.OptionCode{v6.OptDNS}})
 	s.alter = func(r *v6.Message) { set(r, v6.OptDNS, dns) }
 	s.start(nil).run(25*time.Hour).expect(t, `
 		0s INFORMATION-REQUEST
@@ -638,7 +638,7 @@ func TestStateless(t *testing.T) {
 	}{{"as the server says", 1000, 1000 * time.Second}, {"no less than ten minutes", 1, 600 * time.Second}, {"never", ever, 0}} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			s := newSim(lender(), v6.Params{Stateless: true})
+			s := newSim(newServer(), v6.Params{Stateless: true})
 			s.alter = func(r *v6.Message) { set(r, v6.OptRefresh, uint32s(row.refresh)) }
 			s.start(&v6.Lease{DNS: []netip.Addr{netip.AddrFrom16([16]byte(dns))}}).run(time.Second).expect(t, "0s INFORMATION-REQUEST\n0s bind instead of dns [2001:db8::53]\n")
 			if s.wake.IsZero() != (row.want == 0) || row.want > 0 && s.wake.Sub(dawn).Round(time.Second) != row.want {
@@ -655,7 +655,7 @@ func TestStateless(t *testing.T) {
 // What the messages say: RFC 8415 section 18.2.
 func TestMessages(t *testing.T) {
 	t.Parallel()
-	s := newSim(lender(), v6.Params{Request: []dhcpv6.OptionCode{v6.OptDNS}})
+	s := newSim(newServer(), v6.Params{Request: []dhcpv6.OptionCode{v6.OptDNS}})
 	s.mute = true
 	s.start(nil).run(3500 * time.Millisecond)
 	if got, want := v6text(s.last), "SOLICIT [1 8 3 6] elapsed 300 asks 82 23"; got != want {

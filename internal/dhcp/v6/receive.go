@@ -87,7 +87,7 @@ func (m *Machine) replied(now time.Time, r *Message) {
 	case a.good():
 		m.granted(now, leaseOf(r, a, now, nil))
 	case prolongs:
-		m.takenBack(now, a)
+		m.withdrawn(now, a)
 	default:
 		m.deny(now, "the server gave no address that can be used")
 	}
@@ -107,9 +107,9 @@ func (m *Machine) granted(now time.Time, l Lease) {
 	m.Do(Probe{news.addrs()})
 }
 
-// takenBack handles a REPLY that renews nothing: the client loses an address without time, and asks
+// withdrawn handles a REPLY that renews nothing: the client loses an address without time, and asks
 // for the others as before.
-func (m *Machine) takenBack(now time.Time, a ia) {
+func (m *Machine) withdrawn(now time.Time, a ia) {
 	rest := m.Held.keep(func(has Address) bool {
 		return !slices.ContainsFunc(a.addresses, func(given iaAddress) bool { return given.addr == has.Addr })
 	})

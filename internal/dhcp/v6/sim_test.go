@@ -36,10 +36,10 @@ type server struct {
 	ia     map[v6.Type]uint16 // of the IA in it
 	alter  func(*v6.Message)
 	probe  bool         // whether somebody answers who has addresses
-	taken  []netip.Addr // who: others have these
+	used   []netip.Addr // who: others have these
 }
 
-func lender() *server {
+func newServer() *server {
 	return &server{name: "server", lent: []lent{{"2001:db8::7", 1000, 2000}}, t1: 500, t2: 800}
 }
 
@@ -152,7 +152,7 @@ func (s *sim) do(actions []v6.Action, wake time.Time) {
 		case v6.Probe:
 			fmt.Fprintf(&s.log, "probe %v\n", a.Addresses)
 			if s.probe {
-				s.do(s.m.Probed(s.now, s.taken...))
+				s.do(s.m.Probed(s.now, s.used...))
 			}
 		case v6.Bind:
 			before := ""

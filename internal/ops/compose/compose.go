@@ -129,16 +129,16 @@ func (n Network) Validate() error {
 			}
 		}
 	}
-	taken := map[netip.Prefix]netip.Addr{}
+	used := map[netip.Prefix]netip.Addr{}
 	for _, gw := range n.Gateways {
 		s := n.subnetOf(gw)
 		if !s.IsValid() {
 			return cni.Errorf(cni.CodeInvalidConfig, "gateway %s is in none of the subnets", gw)
 		}
-		if other, ok := taken[s]; ok {
+		if other, ok := used[s]; ok {
 			return cni.Errorf(cni.CodeInvalidConfig, "subnet %s has the gateways %s and %s", s, other, gw)
 		}
-		taken[s] = gw
+		used[s] = gw
 	}
 	return nil
 }

@@ -238,7 +238,7 @@ func TestWriteAtOnce(t *testing.T) {
 }
 
 // A folder that cannot be had is an error.
-func TestWriteWithoutFolder(t *testing.T) {
+func TestWriteWithoutDirectory(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {

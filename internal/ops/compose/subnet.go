@@ -112,7 +112,7 @@ func Free(uses []Use, ipv6 bool) (netip.Prefix, error) {
 		if ipv6 {
 			s = netip.MustParsePrefix(fmt.Sprintf("fd00:%d::/64", octet))
 		}
-		if _, taken := overlaps(s, uses); !taken {
+		if _, used := overlaps(s, uses); !used {
 			return s, nil
 		}
 	}

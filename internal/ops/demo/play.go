@@ -84,7 +84,7 @@ func (d Demo) Play(ctx context.Context, dir string) error {
 		{"ADD: attach the containers web and db", p.add},
 		{"Ping, from inside web", p.ping},
 		{fmt.Sprintf("Port %d of the host is port %d of web, for everybody", hostPort, containerPort), p.ports},
-		{"Another container wants the same port: ADD names who has it", p.taken},
+		{"Another container wants the same port: ADD names who has it", p.portConflict},
 		{"What is attached: tenon ps", p.ps},
 		{"CHECK: is everything as ADD left it?", p.check},
 		{"Somebody takes an address away from web: CHECK names it", p.drift},

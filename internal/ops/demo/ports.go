@@ -80,8 +80,8 @@ func (p *play) ports(ctx context.Context) error {
 	return nil
 }
 
-// taken lets a container ask for the port that web has, and looks what remains of it.
-func (p *play) taken(ctx context.Context) error {
+// portConflict lets a container ask for the port of web, and checks that ADD leaves nothing behind.
+func (p *play) portConflict(ctx context.Context) error {
 	other, err := newContainer("other", published())
 	if err != nil {
 		return err

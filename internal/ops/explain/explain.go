@@ -12,15 +12,15 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// Folder is a configuration folder.
-type Folder struct {
+// Directory reports the content of a configuration directory.
+type Directory struct {
 	Dir      string    `json:"dir"`
 	Files    []File    `json:"files"` // in the byte order of paths
 	Policy   *Policy   `json:"policy,omitempty"`
 	Networks []Network `json:"networks"` // those that a look-up by name finds
 }
 
-// File is a file or folder and what becomes of it: see [config.File].
+// File reports how a file or directory is used: see [config.File].
 type File struct {
 	Path       string     `json:"path"`
 	Use        config.Use `json:"use"`
@@ -70,23 +70,23 @@ type Executable struct {
 
 // Explain looks at a folder with the settings of a client; name limits it to one network and to the files that have to
 // do with it, or may have, as nobody knows which network they are of. Empty is all.
-func Explain(ctx context.Context, client *network.Client, c *config.Catalog, name string) Folder {
+func Explain(ctx context.Context, client *network.Client, c *config.Catalog, name string) Directory {
 	var files []config.File
 	for _, f := range c.Files {
 		if name == "" || f.Name == name || f.Use == config.PolicyFile || f.Use == config.Broken && f.Name == "" {
 			files = append(files, f)
 		}
 	}
-	folder := Folder{Dir: c.Dir, Files: Files(files), Networks: []Network{}}
+	report := Directory{Dir: c.Dir, Files: Files(files), Networks: []Network{}}
 	if c.Policy != nil {
-		folder.Policy = &Policy{Path: c.Policy.Source, RequiredPlugins: c.Policy.RequiredPlugins, Executables: c.Policy.Executables}
+		report.Policy = &Policy{Path: c.Policy.Source, RequiredPlugins: c.Policy.RequiredPlugins, Executables: c.Policy.Executables}
 	}
 	for _, f := range files {
 		if f.Use == config.Chosen {
-			folder.Networks = append(folder.Networks, run(ctx, client, c.Policy, f.Network))
+			report.Networks = append(report.Networks, run(ctx, client, c.Policy, f.Network))
 		}
 	}
-	return folder
+	return report
 }
 
 // Files says what becomes of files.

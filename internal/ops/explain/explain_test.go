@@ -52,7 +52,7 @@ var files = map[string]string{
 	"tenon.policy":     `{"requiredPlugins": {"blue": ["mesh"]}}`,
 }
 
-func compare(t *testing.T, want string, got explain.Folder, dir string) {
+func compare(t *testing.T, want string, got explain.Directory, dir string) {
 	t.Helper()
 	b, err := json.Marshal(got)
 	if err != nil {
@@ -99,15 +99,15 @@ func TestExplainOneNetwork(t *testing.T) {
 func TestExplainWhatCannotBeRun(t *testing.T) {
 	t.Parallel()
 	c, client, dir := setUp(t, files, map[string]string{"a": "1.1.0", "i": "0.4.0", "mesh": "0.4.0"})
-	folder := explain.Explain(t.Context(), client, c, "")
-	if len(folder.Files) != len(c.Files) || len(folder.Networks) != 2 {
-		t.Fatalf("%d files, %d networks", len(folder.Files), len(folder.Networks))
+	report := explain.Explain(t.Context(), client, c, "")
+	if len(report.Files) != len(c.Files) || len(report.Networks) != 2 {
+		t.Fatalf("%d files, %d networks", len(report.Files), len(report.Networks))
 	}
-	red, blue := folder.Networks[0], folder.Networks[1]
+	red, blue := report.Networks[0], report.Networks[1]
 	if want := "network red: no CNI version out of [0.4.0 1.1.0] is supported by all plugins"; red.Selected != "" || !strings.HasPrefix(red.VersionError, want) {
 		t.Errorf("version %q: %q, want %q", red.Selected, red.VersionError, want)
 	}
-	folder = explain.Folder{Networks: []explain.Network{blue}}
+	report = explain.Directory{Networks: []explain.Network{blue}}
 	compare(t, `{
 		"dir": "", "files": null,
 		"networks": [{
@@ -116,7 +116,7 @@ func TestExplainWhatCannotBeRun(t *testing.T) {
 			"offeredVersions": ["1.0.0"], "selectedVersion": "1.0.0",
 			"refused": "network blue lacks the plugin mesh, which DIR/net.d/tenon.policy requires: its plugins are: b"
 		}]
-	}`, folder, dir)
+	}`, report, dir)
 }
 
 // Nothing runs but VERSION, and each plugin is asked once, only where there is a choice.

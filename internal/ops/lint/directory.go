@@ -2,8 +2,8 @@ package lint
 
 import "net/netip"
 
-// folder judges the networks of a folder together.
-func (c *checker) folder() {
+// directory checks the networks of a directory together.
+func (c *checker) directory() {
 	var counted []*configured
 	for _, n := range c.networks {
 		if n.ShadowedBy != "" {

@@ -124,7 +124,7 @@ func Check(catalog *config.Catalog, ask Ask) []Finding {
 	for _, n := range c.networks {
 		c.network(n)
 	}
-	c.folder()
+	c.directory()
 	sort.SliceStable(c.found, func(i, j int) bool {
 		a, b := c.found[i], c.found[j]
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column)) < 0

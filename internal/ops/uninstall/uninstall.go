@@ -37,20 +37,20 @@ type Request struct {
 	Detach bool
 }
 
-// Fate says what becomes of an attachment.
-type Fate string
+// Outcome states how Run treats an attachment.
+type Outcome string
 
-// The fates of attachments.
+// The outcomes of attachments.
 const (
-	HandOver Fate = "hand over" // to the upstream plugins
-	Detach   Fate = "detach"
-	Blocks   Fate = "blocks" // neither was asked for
+	HandOver Outcome = "hand over" // to the upstream plugins
+	Detach   Outcome = "detach"
+	Blocks   Outcome = "blocks" // neither was asked for
 )
 
-// Attachment is a recorded attachment and what becomes of it.
+// Attachment is a recorded attachment and its outcome.
 type Attachment struct {
 	inspect.Attachment
-	Fate Fate
+	Outcome Outcome
 }
 
 // Plan is what uninstalling does.
@@ -63,7 +63,7 @@ type Plan struct {
 	// Ends lists protections of attachments that end, as the upstream plugins have no counterpart.
 	Ends []string
 
-	// Blockers say why nothing can be removed, in addition to attachments with the fate [Blocks].
+	// Blockers say why nothing can be removed, in addition to attachments with the outcome [Blocks].
 	Blockers []string
 
 	request Request
@@ -110,9 +110,9 @@ func (p *Plan) attachment(a inspect.Attachment) {
 	x := Attachment{a, Blocks}
 	switch {
 	case own && p.request.Detach:
-		x.Fate = Detach
+		x.Outcome = Detach
 	case p.request.Keep:
-		x.Fate = HandOver
+		x.Outcome = HandOver
 		for _, why := range handOverObstacles(a) {
 			p.Blockers = append(p.Blockers, fmt.Sprintf("%v cannot be handed over: %s", a.Record.Attachment, why))
 		}
@@ -123,7 +123,7 @@ func (p *Plan) attachment(a inspect.Attachment) {
 
 // Blocked returns the attachments that are in the way.
 func (p *Plan) Blocked() []Attachment {
-	return slices.DeleteFunc(slices.Clone(p.Attachments), func(a Attachment) bool { return a.Fate != Blocks })
+	return slices.DeleteFunc(slices.Clone(p.Attachments), func(a Attachment) bool { return a.Outcome != Blocks })
 }
 
 // judge looks for entries that nothing here knows how to hand over, and for protections that end.
@@ -160,7 +160,7 @@ var withoutCounterpart = map[string]string{
 
 func (p *Plan) kept(tag string) bool {
 	return slices.ContainsFunc(p.Attachments, func(a Attachment) bool {
-		return a.Fate == HandOver && a.Record.Attachment.Tag() == tag
+		return a.Outcome == HandOver && a.Record.Attachment.Tag() == tag
 	})
 }
 
@@ -182,7 +182,7 @@ func (p *Plan) Run(ctx context.Context) error {
 	}
 	c := p.request.Client
 	for _, a := range p.Attachments {
-		if a.Fate == Detach {
+		if a.Outcome == Detach {
 			if err := c.Del(ctx, a.Record.Attachment, network.Fallback{}); err != nil {
 				return err
 			}

@@ -65,13 +65,13 @@ func (s *Store) bitmap(ctx context.Context, r ipam.Range) (bitmap, error) {
 	if err == nil && len(f.content) == size && bytes.HasPrefix(f.content, mapMagic) {
 		return f.content[len(mapMagic):], nil
 	}
-	taken, err := s.reserved()
+	reserved, err := s.reserved()
 	if err != nil {
 		return nil, err
 	}
 	content := make([]byte, size)
 	m := bitmap(content[copy(content, mapMagic):])
-	for _, a := range taken {
+	for _, a := range reserved {
 		if r.Contains(a) {
 			m.set(r.Offset(a))
 		}
@@ -83,12 +83,12 @@ func (s *Store) bitmap(ctx context.Context, r ipam.Range) (bitmap, error) {
 }
 
 // mark notes in all bitmaps whether an address is taken. A bitmap that cannot be changed is removed.
-func (s *Store) mark(a netip.Addr, taken bool) error {
+func (s *Store) mark(a netip.Addr, reserved bool) error {
 	return s.eachMap(func(name string, r ipam.Range) error {
 		if !r.Contains(a) {
 			return nil
 		}
-		err := s.owners.setBit(name, r.Offset(a), taken)
+		err := s.owners.setBit(name, r.Offset(a), reserved)
 		if err != nil {
 			return s.owners.remove(name)
 		}

@@ -154,7 +154,7 @@ func TestRebootsWithKilledADDs(t *testing.T) {
 			if errors.Is(err, errDied) {
 				continue
 			}
-			if other, taken := holder[a]; taken || err != nil {
+			if other, reserved := holder[a]; reserved || err != nil {
 				t.Fatalf("boot %d, container %d got %s of %q: %v", b, i, a, other, err)
 			}
 			holder[a] = container

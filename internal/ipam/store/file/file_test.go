@@ -375,8 +375,8 @@ func TestStrangeFiles(t *testing.T) {
 		t.Errorf("got %s", got[0].Addr)
 	}
 	_, err := n.Allocate(ctx, ipam.Request{Owner: owner("c2"), Sets: storetest.Sets(t, "10.0.0.0/28"), Addrs: []netip.Addr{addr("10.0.0.2")}})
-	var taken *ipam.TakenError
-	if !errors.As(err, &taken) || taken.Holder.Addr != addr("10.0.0.2") || taken.Holder.String() != "10.0.0.2 held by somebody unknown" {
+	var inUse *ipam.InUseError
+	if !errors.As(err, &inUse) || inUse.Holder.Addr != addr("10.0.0.2") || inUse.Holder.String() != "10.0.0.2 held by somebody unknown" {
 		t.Errorf("symbolic link: %v", err)
 	}
 	mustRelease(t, n, owner("c1"))

@@ -147,12 +147,12 @@ func (s *Store) writeIndex() error {
 }
 
 // remember notes in the caches that the address has a file with this key, or that it has none any more.
-func (s *Store) remember(e entry, taken bool) {
-	err := s.mark(e.addr, taken)
-	if err == nil && taken {
+func (s *Store) remember(e entry, reserved bool) {
+	err := s.mark(e.addr, reserved)
+	if err == nil && reserved {
 		err = s.insert(e)
 	}
-	if err == nil && !taken {
+	if err == nil && !reserved {
 		err = s.index.remove(e)
 	}
 	if err != nil {

@@ -160,10 +160,10 @@ func wantConsistentIn(t testing.TB, path, boot string, sets []ipam.RangeSet) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		taken := map[netip.Addr]bool{}
+		reserved := map[netip.Addr]bool{}
 		want, got := map[string]int{}, map[string]int{}
 		for _, l := range leases {
-			taken[l.Addr] = true
+			reserved[l.Addr] = true
 			want[l.Owner.String()]++
 			held, err := s.Held(ctx, l.Owner)
 			if err != nil {
@@ -176,17 +176,17 @@ func wantConsistentIn(t testing.TB, path, boot string, sets []ipam.RangeSet) {
 		}
 		for _, set := range sets {
 			if r := set[0]; r.Size() <= 1<<10 {
-				wantFree(t, s, r, taken)
+				wantFree(t, s, r, reserved)
 			}
 		}
 	})
 }
 
-func wantFree(t testing.TB, s store.Store, r ipam.Range, taken map[netip.Addr]bool) {
+func wantFree(t testing.TB, s store.Store, r ipam.Range, reserved map[netip.Addr]bool) {
 	t.Helper()
 	var want, got []string
 	for a := r.Start; r.Contains(a); a = a.Next() {
-		if !taken[a] {
+		if !reserved[a] {
 			want = append(want, a.String())
 		}
 	}
@@ -360,7 +360,7 @@ func FuzzStore(f *testing.F) {
 				mustRelease(t, n, owner(c))
 				forget(model, c)
 			case 2: // somebody else reserves
-				if _, taken := model[a]; !taken {
+				if _, reserved := model[a]; !reserved {
 					write(t, filepath.Join(path, a.String()), c+"\r\neth0")
 					model[a] = c
 				}
@@ -411,7 +411,7 @@ func fuzzAllocate(t *testing.T, n storetest.Network, sets []ipam.RangeSet, model
 	case err != nil:
 		t.Fatal(err)
 	default:
-		if other, taken := model[all[0].Addr]; taken {
+		if other, reserved := model[all[0].Addr]; reserved {
 			t.Fatalf("%s got %s of %s", c, all[0].Addr, other)
 		}
 		model[all[0].Addr] = c
@@ -425,8 +425,8 @@ func fuzzDie(t *testing.T, n storetest.Network, a netip.Addr, model map[netip.Ad
 		t.Fatal(err)
 	}
 	err = s.Reserve(ctx, 0, a, owner(c))
-	var taken *ipam.TakenError
-	if _, held := model[a]; held != errors.As(err, &taken) || !held && err != nil {
+	var inUse *ipam.InUseError
+	if _, held := model[a]; held != errors.As(err, &inUse) || !held && err != nil {
 		t.Fatalf("reserve %s: %v", a, err)
 	}
 	if err == nil {

@@ -106,7 +106,7 @@ func (s *Store) add(a netip.Addr, key string) error {
 			s.log.Debug("holder is not known", "err", err)
 		}
 		r.addr = a
-		return &ipam.TakenError{Holder: s.lease(r)}
+		return &ipam.InUseError{Holder: s.lease(r)}
 	}
 	if err == nil {
 		s.remember(entryOf(a, key), true)

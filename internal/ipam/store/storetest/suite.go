@@ -96,9 +96,9 @@ func oneHolder(t *testing.T, n Network) {
 	n.Do(t, nil, func(s store.Store) {
 		a := netip.MustParseAddr("10.0.0.2")
 		err := s.Reserve(t.Context(), 0, a, owner("c2"))
-		var taken *ipam.TakenError
-		if !errors.As(err, &taken) || taken.Holder.Addr != a || taken.Holder.Owner != owner("c1") || time.Since(taken.Holder.Since).Abs() > time.Hour {
-			t.Errorf("a taken address: %v, %+v", err, taken)
+		var inUse *ipam.InUseError
+		if !errors.As(err, &inUse) || inUse.Holder.Addr != a || inUse.Holder.Owner != owner("c1") || time.Since(inUse.Holder.Since).Abs() > time.Hour {
+			t.Errorf("a taken address: %v, %+v", err, inUse)
 		}
 	})
 	if diff := cmp.Diff(before, n.State(t)); diff != "" {
