@@ -14,9 +14,9 @@ func (c *Conn) Addrs(l Link) (list []netip.Prefix, err error) {
 	return list, err
 }
 
-// KeptAddrs lists the addresses of a link that somebody has given it for good: not those with an
-// end of life, which their source will give it again, nor the link-local ones of IPv6, which the
-// kernel does. Of those of one network the first is the one that the others depend on.
+// KeptAddrs lists the permanent addresses of a link. It leaves out addresses with a lifetime, which
+// their source assigns again, and link-local addresses of IPv6, which the kernel assigns. Within one
+// network, the first address is the primary one, and the others depend on it.
 func (c *Conn) KeptAddrs(l Link) (list []netip.Prefix, err error) {
 	err = c.eachAddr(l, unix.AF_UNSPEC, func() { list = nil }, func(a netip.Prefix, flags uint32, _ []byte) {
 		if flags&unix.IFA_F_PERMANENT != 0 && (a.Addr().Is4() || !a.Addr().IsLinkLocalUnicast()) {

@@ -45,8 +45,8 @@ func TestBody(t *testing.T) {
 	}
 }
 
-// TestLongAttribute: what is after one that is too long is not taken for a part of it, nor the
-// other way round.
+// TestLongAttribute: an attribute that is too long is truncated: it does not swallow the next one,
+// and none of its bytes are read as the next one.
 func TestLongAttribute(t *testing.T) {
 	t.Parallel()
 	var kinds []uint16

@@ -46,7 +46,7 @@ func (c *Conn) WaitAutoconf(ctx context.Context, l Link) error {
 	return nil
 }
 
-// advertised reads the addresses. They are those that have a lifetime, which is what routers give.
+// advertised reads the addresses with a lifetime: routers advertise one.
 func (c *Conn) advertised(l Link) (a Autoconf, err error) {
 	const others = unix.IFA_F_PERMANENT | unix.IFA_F_TEMPORARY | unix.IFA_F_DADFAILED | unix.IFA_F_DEPRECATED
 	err = c.eachAddr(l, unix.AF_INET6, func() { a = Autoconf{} }, func(p netip.Prefix, flags uint32, _ []byte) {

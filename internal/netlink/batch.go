@@ -6,10 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Send sends requests in one datagram and reads what is answered by the time the kernel has taken
-// it: there is more only to questions, which do not belong here. The error is the first that the
-// kernel tells, and wraps its number; refused is the index of the request that it is about. Of
-// those that ask for it with NLM_F_ACK each has to be confirmed.
+// Send sends requests in one datagram and reads the answers that the kernel has queued by the time
+// it accepts the datagram. Only dumps are answered later; do not send them here. Send returns the
+// first error that the kernel reports, wrapping its errno, and refused is the index of the request
+// at fault. The kernel must confirm each request that has NLM_F_ACK.
 func (x *Exchange) Send(fd int, requests ...Request) (refused int, err error) {
 	o := outcome{first: x.last + 1, count: uint32(len(requests))}
 	var data []byte
@@ -28,7 +28,7 @@ func (x *Exchange) Send(fd int, requests ...Request) (refused int, err error) {
 		switch data, err := x.receive(fd, unix.MSG_DONTWAIT); {
 		case err == unix.EAGAIN:
 			return o.result(lost)
-		case err == unix.ENOBUFS: // there were more than the socket can hold; those that it could are still there
+		case err == unix.ENOBUFS: // the socket overflowed; it still holds the answers that fitted
 			lost = err
 		case err != nil:
 			return 0, err
@@ -40,10 +40,10 @@ func (x *Exchange) Send(fd int, requests ...Request) (refused int, err error) {
 	}
 }
 
-// outcome is what becomes of requests.
+// outcome collects the answers to requests.
 type outcome struct {
 	first, count uint32 // the number of the first request, and how many there are
-	unconfirmed  int    // how many of those that ask for it are not confirmed
+	unconfirmed  int    // number of requests with NLM_F_ACK and no answer yet
 	refused      int    // the index of the first that was refused
 	err          error  // why
 }
@@ -70,7 +70,7 @@ func (o *outcome) read(data []byte) error {
 	return nil
 }
 
-// result tells it when all answers are read but those that were lost, because of an error or nil.
+// result returns the outcome when all answers are read. lost is the error that lost some, or nil.
 func (o *outcome) result(lost error) (refused int, err error) {
 	switch {
 	case o.err != nil:

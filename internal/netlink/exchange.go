@@ -9,13 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrInterrupted says that what was listed has changed meanwhile (NLM_F_DUMP_INTR): some of it may
-// be missing, or there twice.
+// ErrInterrupted reports that the listed objects changed during the dump (NLM_F_DUMP_INTR): the
+// list may lack some, or have some twice.
 var ErrInterrupted = errors.New("list changed while it was read")
 
 // maxAnswer is more than the kernel puts into one datagram: 32 KiB (netlink_dump in
-// net/netlink/af_netlink.c), or one message that is longer, as that of a bridge port in all VLANs
-// is.
+// net/netlink/af_netlink.c), or one longer message, for example about a bridge port in all VLANs.
 const maxAnswer = 64 << 10
 
 // Exchange is the exchanges on one socket. It is for one goroutine. The kernel answers while it
@@ -87,8 +86,8 @@ func (x *Exchange) Ask(fd int, kind uint16, flags int, body []byte, each func(pa
 // repeats is how often a list is asked for that changes while it is read.
 const repeats = 10
 
-// List is Ask for a list, which is asked for again if it has changed while it was read, a bounded
-// number of times. What each was called with before reset counts for nothing.
+// List is Ask for a list. It repeats the request, a limited number of times, if the list changed
+// while it was read. It calls reset before each attempt: earlier calls of each do not count.
 func (x *Exchange) List(fd int, kind uint16, body []byte, reset func(), each func(payload []byte) error) (err error) {
 	for range repeats {
 		reset()
@@ -106,7 +105,7 @@ func send(fd int, data []byte) error {
 	if err != unix.EMSGSIZE {
 		return err
 	}
-	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, len(data)); err != nil { // for who is root of the host
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, len(data)); err != nil { // needs CAP_NET_ADMIN in the initial user namespace
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, len(data))
 	}
 	return unix.Send(fd, data, 0)

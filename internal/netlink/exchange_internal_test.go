@@ -88,7 +88,7 @@ func TestAnswersToAsker(t *testing.T) {
 	}
 }
 
-// FuzzAnswers: whatever comes, what is told of it lies in it, in its order.
+// FuzzAnswers: each payload that the reader passes on lies within the datagram, in its order.
 func FuzzAnswers(f *testing.F) {
 	f.Add(slices.Concat(message(unix.RTM_NEWLINK, 0, 7, 1, 2, 3), message(unix.NLMSG_DONE, 0, 7, errno(0)...)))
 	f.Add(refusal(unix.EINVAL, "no such thing"))
@@ -130,7 +130,7 @@ func TestOutcome(t *testing.T) {
 		{"the first refusal counts", slices.Concat(answer(7, unix.ENOENT), answer(8, unix.EEXIST), answer(9, unix.EBUSY)), nil, "0: no such file or directory"},
 		{"not confirmed", nil, nil, "0: no answer to 1 of 3 requests: protocol error"},
 		{"answers to requests before and after", slices.Concat(answer(6, unix.EEXIST), answer(10, unix.EEXIST), answer(9, 0)), nil, "0"},
-		{"what is no answer", slices.Concat(message(unix.RTM_NEWLINK, 0, 9), answer(9, 0)), nil, "0"},
+		{"a message that answers nothing", slices.Concat(message(unix.RTM_NEWLINK, 0, 9), answer(9, 0)), nil, "0"},
 		{"more refusals than there was room for", answer(8, unix.EEXIST), unix.ENOBUFS, "1: file exists"},
 		{"nothing but lost answers", nil, unix.ENOBUFS, "0: no buffer space available"},
 	} {

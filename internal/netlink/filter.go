@@ -22,13 +22,15 @@ const (
 // Match says which packets a filter is about; the zero value is about all of them.
 type Match struct {
 	Prefix netip.Prefix // without host bits
-	Dst    bool         // it is that of the destination, not of the source
+	Dst    bool         // match the destination address, not the source
 }
 
 // Filter is a u32 filter (tc-u32(8)) that hands packets to another link, or lets them pass.
 type Filter struct {
-	Hook     Hook
-	Priority uint16 // the lowest is asked first. Those of one priority have one family, and one hook, else the kernel lists them for both
+	Hook Hook
+	// Priority orders filters, the lowest first. Filters of one priority need the same family, and
+	// the same hook: else the kernel lists them for both hooks.
+	Priority uint16
 	Match    Match
 	Target   int // index of the link that sends them instead; 0 lets them pass, below 0 the link is gone
 }
@@ -60,8 +62,9 @@ const (
 // classID is the class 1:1, which does not exist. A filter must name one.
 const classID = 1<<16 | 1
 
-// Filters lists the filters of a hook, which the qdisc of the link must have: KindIngress would
-// show those of Ingress for Egress too. Those that AddFilter would not make are counted only.
+// Filters lists the filters of a hook. The qdisc of the link must have the hook: KindIngress would
+// list the filters of Ingress for Egress too. Filters that AddFilter cannot make are only counted,
+// in others.
 func (c *Conn) Filters(l Link, h Hook) (list []Filter, others int, err error) {
 	all, err := c.filters(l, h)
 	if err != nil {
@@ -77,7 +80,7 @@ func (c *Conn) Filters(l Link, h Hook) (list []Filter, others int, err error) {
 	return list, others, nil
 }
 
-// filters leaves out what the kernel lists beside filters, such as their hash tables.
+// filters lists only filters; the kernel also lists their hash tables.
 func (c *Conn) filters(l Link, h Hook) ([]tcObject, error) {
 	all, err := c.tcList(unix.RTM_GETTFILTER, tcMsg{Ifindex: int32(l.Index), Parent: uint32(h)})
 	if err != nil {
@@ -127,7 +130,7 @@ const (
 	kindMirred = "mirred"
 )
 
-// options are those of u32, with an action mirred if there is a target.
+// options returns the options of a u32 filter, with an action mirred if there is a target.
 func (f Filter) options() Attribute {
 	keys := f.Match.keys()
 	selector := u32Selector{Flags: u32Terminal, Keys: uint8(len(keys))}

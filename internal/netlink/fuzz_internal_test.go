@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FuzzRoute: whatever comes, what is sent of a route is read as the same, and asked for once it
-// stays so.
+// FuzzRoute: a decoded route is unchanged by encoding and decoding, and a request made from a request
+// equals it.
 func FuzzRoute(f *testing.F) {
 	for _, r := range []Route{
 		{Dst: netip.MustParsePrefix("10.9.0.0/16"), GW: netip.MustParseAddr("10.1.2.1"), Priority: 7, MTU: 1300, AdvMSS: 1200, Link: 2},
@@ -103,7 +103,7 @@ func TestReadFlow(t *testing.T) {
 	}
 }
 
-// TestWire: what is sent of rules, shapers and filters is read as the same.
+// TestWire: encoded rules, shapers and filters decode to the same values.
 func TestWire(t *testing.T) {
 	t.Parallel()
 	rule := PolicyRule{Src: netip.MustParsePrefix("10.1.0.0/16"), Table: 1000, Priority: 7, Protocol: Protocol}

@@ -15,8 +15,9 @@ import (
 // ErrNoLink says that there is no such link.
 var ErrNoLink = errors.New("not found")
 
-// Link is what was read of a link (network interface); it does not follow later changes. Methods
-// that take one use its index, and the other fields only as the state before.
+// Link is the state of a link (network interface) when it was read; it does not follow later
+// changes. Methods that take a Link identify it by its index, and use the other fields only as the
+// previous state.
 type Link struct {
 	Index      int              // above 0
 	Name       string           // 1 to 15 bytes
@@ -35,11 +36,11 @@ type Link struct {
 	Promisc    int              // how many demand promiscuous mode, packet captures included
 	TxQLen     int              // packets that wait for transmission at most, for queueing disciplines that go by it
 
-	// What is known of hardware, wherever the link is and whatever it is called.
+	// The hardware, independent of the link's namespace and name.
 	PermMAC net.HardwareAddr // the address it was built with; nil if none, and before 5.6
 	Device  string           // the device it is the link of, as "pci/0000:3b:00.0"; "" if none, and before 5.14
 
-	// What the administrator demands (IFF_PROMISC, IFF_ALLMULTI), whatever others do.
+	// The flags the administrator has set (IFF_PROMISC, IFF_ALLMULTI), independent of other users.
 	Promiscuous  bool // receives everything
 	AllMulticast bool // receives all multicast
 
@@ -122,7 +123,7 @@ func (c *Conn) Links() (links []Link, err error) {
 // skipStats is RTEXT_FILTER_SKIP_STATS of linux/rtnetlink.h.
 const skipStats = 1 << 3
 
-// brief leaves the counters out of what the kernel tells of a link.
+// brief asks the kernel to leave the counters out of its answer.
 func brief() Attribute {
 	return Uint32(unix.IFLA_EXT_MASK, skipStats)
 }
@@ -152,7 +153,7 @@ func (c *Conn) SetAlias(l Link, alias string) error {
 	return c.set(l, Bytes(unix.IFLA_IFALIAS, []byte(alias)))
 }
 
-// SetMAC sets the hardware address, which from then on counts as chosen by the administrator.
+// SetMAC sets the MAC address. From then on it counts as set by the administrator.
 func (c *Conn) SetMAC(l Link, mac net.HardwareAddr) error {
 	return c.set(l, Bytes(unix.IFLA_ADDRESS, mac))
 }

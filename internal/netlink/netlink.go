@@ -47,13 +47,13 @@ func socket(ns *netns.NS, flags int) (fd int, err error) {
 // Close closes the socket.
 func (c *Conn) Close() error { return unix.Close(c.fd) }
 
-// list calls each with the messages of a dump. They are complete when it returns no error: each may
-// see some that count for nothing, and is told by reset.
+// list calls each with the messages of a dump. They are complete when it returns no error. It calls
+// reset before each attempt: the messages of earlier ones do not count.
 func (c *Conn) list(kind uint16, about any, attributes []Attribute, reset func(), each func([]byte) error) error {
 	return c.exchange.List(c.fd, kind, Body(about, attributes...), reset, each)
 }
 
-// change makes a change; flags are NLM_F_… besides NLM_F_ACK.
+// change makes a change; flags are NLM_F_… in addition to NLM_F_ACK.
 func (c *Conn) change(kind uint16, flags int, about any, attributes ...Attribute) error {
 	return c.ask(kind, flags|unix.NLM_F_ACK, about, attributes, nil)
 }

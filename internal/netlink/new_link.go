@@ -14,8 +14,8 @@ import (
 type NewLink struct {
 	Name string
 	Kind string           // of rtnetlink
-	MAC  net.HardwareAddr // nil lets the kernel choose, or take that of the parent
-	MTU  int              // bytes; 0 is the kernel's default, or that of the parent
+	MAC  net.HardwareAddr // nil lets the kernel choose, or copy the parent's
+	MTU  int              // bytes; 0 is the kernel's default, or the parent's MTU
 
 	Parent   int       // index of the parent, or 0
 	ParentNS *netns.NS // namespace of the parent
@@ -85,7 +85,7 @@ func (l NewLink) data() ([]Attribute, error) {
 	case "macvlan":
 		number, err := modeNumber(macvlanModes, l.Mode)
 		list := []Attribute{Uint32(unix.IFLA_MACVLAN_MODE, number)}
-		if l.BCQueueLen != 0 { // a kernel that cannot (before 5.11) must not be told
+		if l.BCQueueLen != 0 { // kernels before 5.11 refuse the attribute
 			list = append(list, Uint32(unix.IFLA_MACVLAN_BC_QUEUE_LEN, l.BCQueueLen))
 		}
 		return list, err
@@ -100,7 +100,7 @@ func (l NewLink) data() ([]Attribute, error) {
 	return nil, nil
 }
 
-// readKind reads what the kind of the link defines; the kernel tells the kind first.
+// readKind reads the data that the link's kind defines; the kernel sends the kind first.
 func (l *Link) readKind(data []byte) {
 	if l.Kind == "tun" {
 		l.Tun = readTun(data)

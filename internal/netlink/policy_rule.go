@@ -12,13 +12,15 @@ import (
 // No other program is known to have this number (rtnetlink(7), /etc/iproute2/rt_protos).
 const Protocol = 116
 
-// PolicyRule has a routing table looked up for what has one source address (ip-rule(8)).
+// PolicyRule selects a routing table for packets with one source address (ip-rule(8)).
 type PolicyRule struct {
-	Src      netip.Prefix // not valid: whatever source
-	Table    int          // 0: the rule does something else
-	Priority int          // rules are looked at in ascending order; 0 in a new one: before all but the first, that of table local
-	Protocol int          // who made it: [Protocol], or of another program; 0 is nobody in particular
-	More     bool         // it says more than that: other conditions, other effects. There are no new ones of this kind
+	Src   netip.Prefix // not valid: whatever source
+	Table int          // 0: the rule does something else
+	// Priority orders rules, the lowest first. A new rule with 0 comes before all but the first, the
+	// rule of table local.
+	Priority int
+	Protocol int  // its creator: [Protocol], or the number of another program; 0: unspecified
+	More     bool // it has other conditions or effects too; Tenon never creates such a rule
 }
 
 // String describes a rule as ip-rule(8) does: from 10.1.2.3/32 lookup 100.

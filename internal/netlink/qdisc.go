@@ -48,7 +48,7 @@ type Qdisc struct {
 
 const kindTBF = "tbf"
 
-// tbfHandle is that of the root on which [Conn.SetTBF] works.
+// tbfHandle is the handle of the root qdisc that [Conn.SetTBF] creates.
 var tbfHandle = handle(1, 0)
 
 // Qdiscs lists the qdiscs of all links: the kernel does not select.
@@ -154,7 +154,7 @@ func hooks(l Link) tcMsg {
 
 func (c *Conn) deleteQdisc(q tcMsg) error {
 	err := c.change(unix.RTM_DELQDISC, 0, q)
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) || gone(err) { // it depends on what is there instead
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) || gone(err) { // the errno depends on the qdisc in its place
 		return nil
 	}
 	return err

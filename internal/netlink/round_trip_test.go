@@ -82,7 +82,7 @@ func TestNewLinks(t *testing.T) {
 	}
 }
 
-// expectLink compares a link with what was asked for; zero values left the choice to the kernel.
+// expectLink compares a link with the request; zero values left the choice to the kernel.
 func expectLink(t *testing.T, c *netlink.Conn, index int, asked netlink.NewLink) {
 	t.Helper()
 	got, err := c.LinkByIndex(index)

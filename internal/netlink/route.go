@@ -35,7 +35,7 @@ type Route struct {
 	Table    int          // 0 is main
 	Scope    int          // 0 is universe; has no effect in IPv6
 	Priority int          // the metric; 0 is the kernel's default: 0 in IPv4, 1024 in IPv6
-	MTU      int          // bytes, along this route; 0: that of the link
+	MTU      int          // bytes, along this route; 0: the link's MTU
 	AdvMSS   int          // bytes, largest TCP segment to announce; 0: from the MTU
 	Link     int          // index of the link it leaves through
 }
@@ -77,9 +77,9 @@ func (r Route) String() string {
 	return b.String()
 }
 
-// AddRoute creates a route beside what is there: it neither replaces nor appends, nor does it mind
-// routes to the same destination through another gateway (IPv6 joins them to one multipath route).
-// It reports whether the route was added; it is not when an identical one is there.
+// AddRoute creates a route. It neither replaces nor appends, and accepts existing routes to the
+// same destination through another gateway (IPv6 joins them to one multipath route). It reports
+// whether it added the route: it adds none if an identical one exists.
 func (c *Conn) AddRoute(r Route) (added bool, err error) {
 	if !r.Dst.IsValid() {
 		return false, fmt.Errorf("no destination: %w", unix.EINVAL)
@@ -87,7 +87,7 @@ func (c *Conn) AddRoute(r Route) (added bool, err error) {
 	return c.addRoute(r.message(unix.RTPROT_BOOT), 0)
 }
 
-// addRoute reports whether the route was added; flags are NLM_F_… besides NLM_F_CREATE.
+// addRoute reports whether the route was added; flags are NLM_F_… in addition to NLM_F_CREATE.
 func (c *Conn) addRoute(m routeMessage, flags int) (added bool, err error) {
 	err = c.change(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|flags, m.RtMsg, m.encode()...)
 	if errors.Is(err, unix.EEXIST) {
@@ -96,7 +96,7 @@ func (c *Conn) addRoute(m routeMessage, flags int) (added bool, err error) {
 	return err == nil, err
 }
 
-// DelRoute removes a route and reports whether it was there, whoever made it.
+// DelRoute removes a route of any creator and reports whether it existed.
 func (c *Conn) DelRoute(r Route) (existed bool, err error) {
 	return c.deleteRoute(r.message(unix.RTPROT_UNSPEC))
 }

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// routeMessage is a route in the words of the kernel, all of them: also those that this package
-// does not know. It is not changed once it is made.
+// routeMessage is a route as the kernel encodes it, with all attributes, including those that this
+// package does not know. It is immutable.
 type routeMessage struct {
 	unix.RtMsg
 	attributes map[uint16][]byte // RTA_…
@@ -22,8 +22,8 @@ func readRoute(m []byte) (r routeMessage, err error) {
 	return r, err
 }
 
-// encode returns what is sent of a route besides its RtMsg. The kernel wants some kinds of tunnels
-// marked as nested, and tells them without.
+// encode returns the attributes of a route; its RtMsg is sent before them. The kernel requires the
+// nested flag on some kinds of tunnels, and omits it in its answers.
 func (m routeMessage) encode() (list []Attribute) {
 	for _, kind := range slices.Sorted(maps.Keys(m.attributes)) {
 		v := m.attributes[kind]
@@ -58,7 +58,7 @@ func (m routeMessage) has(kinds ...uint16) bool {
 
 func (m routeMessage) table() int { return number(m.attributes[unix.RTA_TABLE]) }
 
-// in returns the route in another table. Those up to 255 could be told by the RtMsg, too.
+// in returns the route in another table. RtMsg has room for tables up to 255 only.
 func (m routeMessage) in(table int) routeMessage {
 	m.Table = unix.RT_TABLE_UNSPEC
 	return m.with(unix.RTA_TABLE, native(table))

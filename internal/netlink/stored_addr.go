@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// StoredAddr is an IPv6 address of a link with all that the kernel says of it: flags, lifetimes,
-// peer. It can be put back as it was.
+// StoredAddr is an IPv6 address of a link with all its attributes: flags, lifetimes, peer. It can be
+// restored unchanged.
 type StoredAddr struct {
 	Addr       netip.Prefix
 	Tentative  bool // duplicates of it are being looked for, or one was found
@@ -18,7 +18,8 @@ type StoredAddr struct {
 	message []byte // of the kernel; as a request: flags that are states it does not look at
 }
 
-// StoredAddrs lists the IPv6 addresses of a link. Those of IPv4 outlive what takes these away.
+// StoredAddrs lists the IPv6 addresses of a link. IPv4 addresses survive the changes that delete
+// IPv6 addresses.
 func (c *Conn) StoredAddrs(l Link) (list []StoredAddr, err error) {
 	err = c.eachAddr(l, unix.AF_INET6, func() { list = nil }, func(a netip.Prefix, flags uint32, message []byte) {
 		list = append(list, StoredAddr{

@@ -10,14 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// StoredRoute is a unicast route through one link with all that the kernel says of it, also what
-// [Route] has no field for: who made it, the hops of a multipath route, all metrics. It can be put
-// back as it was, or into another table.
+// StoredRoute is a unicast route through one link with all its attributes, including some that
+// [Route] has no field for: its creator, the hops of a multipath route, all metrics. It can be
+// restored unchanged, or into another table.
 type StoredRoute struct {
 	Route // of a multipath route the first hop
 
 	full     routeMessage
-	gateways []netip.Addr // includes those of a next hop object; full only has its number
+	gateways []netip.Addr // includes the gateways of a next hop object; full only has its number
 }
 
 // OwnRoute returns a route that does not exist yet, with [Protocol].
@@ -27,9 +27,8 @@ func OwnRoute(r Route) StoredRoute {
 	return StoredRoute{Route: r, full: full, gateways: gateways(r)}
 }
 
-// In returns the route as it is to be in another table. It has no end of life there: that of a
-// route that a router has announced is put off by its next announcement, but only where that was
-// put first.
+// In returns the route for another table, without a lifetime: the next announcement of the router
+// renews only the route in the original table.
 func (r StoredRoute) In(table int) StoredRoute {
 	r.Table, r.full = table, r.full.in(table).without(unix.RTA_EXPIRES)
 	return r
@@ -69,9 +68,9 @@ func gateways(hops ...Route) (list []netip.Addr) {
 	return list
 }
 
-// Same reports whether r and other say the same, wherever they are and whoever made them. Of a
-// multipath route of IPv6 one hop is the same as a route of its own: which it is depends on the
-// routes through other links.
+// Same reports whether r and other are equal, ignoring table and creator. One hop of an IPv6
+// multipath route equals a separate route: the routes through other links decide which of the two
+// the kernel lists.
 func (r StoredRoute) Same(other StoredRoute) bool {
 	a, b := r.In(AllTables).full.single(), other.In(AllTables).full.single()
 	a.Protocol, b.Protocol = 0, 0
@@ -92,10 +91,10 @@ func (m routeMessage) single() routeMessage {
 	return m
 }
 
-// StoredRoutes lists the routes in all tables that leave through l and through nothing else. Of a
-// multipath route of IPv6, which is so many routes with the same metric, the hops through l are
-// one; those of a next hop object belong together. Those without a gateway come first: the kernel
-// takes no route through a gateway that it cannot reach. Otherwise it is the order of preference.
+// StoredRoutes lists the routes in all tables that leave only through l. An IPv6 multipath route is
+// several routes with the same metric: each hop through l is one route, but the hops of a next hop
+// object stay together. Routes without a gateway come first, because the kernel refuses a route
+// through a gateway that it cannot reach. Otherwise routes are in order of preference.
 func (c *Conn) StoredRoutes(l Link) ([]StoredRoute, error) {
 	all, err := c.routes(AllTables)
 	if err != nil {
@@ -138,14 +137,13 @@ func (c *Conn) RouteTables() (map[int]bool, error) {
 	return tables, err
 }
 
-// through returns a route with those of its hops, if it is a multipath route, that leave through a
-// link.
+// through returns a route; a multipath route keeps only the hops that leave through a link.
 func (m routeMessage) through(link int) routeMessage {
 	return m.eachHop(func(h *hop) bool { return int(h.Ifindex) == link })
 }
 
-// eachHop returns a route, if it is a multipath route with those of its hops that keep keeps, as
-// that has changed them.
+// eachHop returns a route; a multipath route keeps only the hops for which keep returns true, with
+// the changes that keep has made.
 func (m routeMessage) eachHop(keep func(*hop) bool) routeMessage {
 	multipath, there := m.attributes[unix.RTA_MULTIPATH]
 	if !there {
@@ -160,8 +158,8 @@ func (m routeMessage) eachHop(keep func(*hop) bool) routeMessage {
 	return m.with(unix.RTA_MULTIPATH, kept)
 }
 
-// request returns a route that was read as it has to be asked for: without states, which the kernel
-// refuses to be told.
+// request returns the request that creates a route which was read: the route without its states,
+// which the kernel refuses in requests.
 func (m routeMessage) request() routeMessage {
 	const settings = unix.RTNH_F_ONLINK // the other flags are states
 	m.Flags &= settings
@@ -173,7 +171,7 @@ func (m routeMessage) request() routeMessage {
 		m = m.with(unix.RTA_EXPIRES, native(left))
 	}
 	m = m.without(unix.RTA_CACHEINFO)
-	if bytes.Equal(m.attributes[unix.RTA_PREF], []byte{0}) { // medium, as those that say nothing are
+	if bytes.Equal(m.attributes[unix.RTA_PREF], []byte{0}) { // medium, the default
 		m = m.without(unix.RTA_PREF)
 	}
 	if m.has(rtaNextHop) { // the rest says what the object does
@@ -197,8 +195,8 @@ func secondsLeft(cacheInfo []byte) int {
 	return max(ticks/ticksPerSecond, 1)
 }
 
-// PutRoute adds a stored route behind what is there and reports whether it was added; it is not
-// when an identical one is there.
+// PutRoute adds a stored route after existing ones and reports whether it added it: it adds none if
+// an identical one exists.
 func (c *Conn) PutRoute(r StoredRoute) (added bool, err error) {
 	return c.addRoute(r.full, unix.NLM_F_APPEND)
 }

@@ -4,7 +4,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Tun is what is special about a tun or tap device.
+// Tun holds the properties that only tun and tap devices have.
 type Tun struct {
 	Tap        bool    // it has Ethernet frames, not IP packets
 	MultiQueue bool    // several programs, or threads, can each drive a queue
@@ -12,7 +12,7 @@ type Tun struct {
 	PI         bool    // frames have packet information before them
 	Persistent bool    // it outlives who opens it
 	Owner      *uint32 // the user who may open it without CAP_NET_ADMIN; nil: none is named
-	Group      *uint32 // the group whose members may, likewise
+	Group      *uint32 // the group with members that may, likewise
 }
 
 const typeTap = 2 // TUN_TAP_DEV

@@ -63,7 +63,7 @@ func (c *Conn) VLANs(l Link) (list []VLAN, err error) {
 	return list, nil
 }
 
-// AddVLANs puts a bridge port into VLANs. What is there gets the flags given.
+// AddVLANs puts a bridge port into VLANs. An existing entry gets the given flags.
 func (c *Conn) AddVLANs(port Link, list []VLAN) error {
 	return ranges(list, func(first VLAN, last uint16) error {
 		var flags uint16

@@ -95,7 +95,7 @@ func (c *Conn) await(ctx context.Context, l Link, group uint, done func() (bool,
 	}
 }
 
-// subscribe opens a socket on which the kernel tells of events.
+// subscribe opens a socket on which the kernel reports events.
 func (c *Conn) subscribe(group uint) (*os.File, error) {
 	fd, err := socket(c.ns, unix.SOCK_NONBLOCK) // or closing it would not end a read
 	if err != nil {

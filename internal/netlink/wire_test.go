@@ -119,7 +119,7 @@ func messages(t testing.TB, datagram []byte) (list [][]byte) {
 	return list
 }
 
-// exchange is what was sent in one direction.
+// exchange holds the messages of one direction.
 type exchange struct {
 	request  bool
 	datagram []byte

@@ -21,15 +21,15 @@ var (
 	ErrContext = errors.New("SELinux refuses the context")
 )
 
-// Program is how the running executable has to be started to call [Main]: argument 0 and those
-// before that of Main.
+// Program holds the arguments that make the running executable call [Main]: argument 0 and the ones
+// before Main's own.
 type Program []string
 
-// CreateLabelled is [Tap.Create] for a device with a security context of SELinux. A tap device has
-// that of the task which makes it, whatever was written to fscreate and sockcreate. A thread of
-// many may only change its own (attr/current) to one that the policy bounds by the one it has, so
-// another program has to be executed with it: this one. The calling thread must end afterwards,
-// what it executes from now on has that context.
+// CreateLabelled is [Tap.Create] for a device with a security context of SELinux. A tap device gets
+// the context of the task that creates it; fscreate and sockcreate have no effect. One thread of
+// several may change its own context (attr/current) only to one that the policy bounds by its
+// present one. So CreateLabelled executes another program in that context: the running one. The
+// calling thread must end afterwards, because all programs it executes from now on get the context.
 func (t Tap) CreateLabelled(context string, self Program) error {
 	description, err := json.Marshal(t)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// TestMain is also the program that tells the context it is executed with.
+// TestMain is also the program that prints the context it is executed with.
 func TestMain(m *testing.M) {
 	if os.Args[0] == "context" {
 		context, _ := os.ReadFile("/proc/self/attr/current")
@@ -22,8 +22,8 @@ func TestMain(m *testing.M) {
 	testnet.Main(m)
 }
 
-// TestExecute: the program has the context, this process keeps its own; the error is that of the
-// program.
+// TestExecute: the program has the context, and this process keeps its own; Execute returns the
+// program's error.
 func TestExecute(t *testing.T) {
 	testnet.Require(t, testnet.SELinux)
 	ns := testnet.New(t).Host

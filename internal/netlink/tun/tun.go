@@ -1,4 +1,4 @@
-// Package tun makes tap devices, Ethernet interfaces whose other end a program drives
+// Package tun makes tap devices, Ethernet interfaces with a program at the other end
 // (networking/tuntap of the kernel), by the ioctls of /dev/net/tun: rtnetlink cannot. It makes them
 // in the namespace of the calling thread, and undoes nothing.
 package tun
@@ -22,11 +22,11 @@ type Tap struct {
 	MultiQueue bool    // several programs, or threads, can each drive a queue
 	VNetHdr    bool    // frames have a virtio_net_hdr before them, until a program that opens it says otherwise
 	Owner      *uint32 // the user who may open it without CAP_NET_ADMIN; nil: none is named
-	Group      *uint32 // the group whose members may, likewise
+	Group      *uint32 // the group with members that may, likewise
 }
 
-// Available says why there can be no tap devices: the error is nil, or wraps [ErrMissing] or the
-// reason why that cannot be told. Opening the device file loads the module if there is one.
+// Available returns nil if tap devices can be made. The error wraps [ErrMissing] if they cannot, or
+// the reason why Available cannot find out. Opening the device file loads the module if there is one.
 func Available() error {
 	fd, err := open()
 	if err != nil {
