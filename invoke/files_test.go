@@ -9,7 +9,8 @@ import (
 	"github.com/tenon-cni/tenon/invoke"
 )
 
-// LIF-06: the files of a call are open in its process, in their order, and closed in the process of a call without them.
+// LIF-06: the files of a call are open in its process, in their order, and closed in the process of
+// a call without them.
 func TestProcessHoldsFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -25,10 +25,10 @@ type Call struct {
 	// them with it. Otherwise a plugin gets a group of its own.
 	Joined bool
 
-	// Files stay open during the call whatever becomes of this program: a process has them open too, from descriptor 3
-	// on, and so do its descendants unless they close them. A [Handler] passes them to its delegates. If a file is a
-	// lock and this program is killed, the lock ends with the last of the processes. Windows passes no files: there
-	// [Process] ignores them.
+	// Files stay open during the call whatever becomes of this program: a process has them open
+	// too, from descriptor 3 on, and so do its descendants unless they close them. A [Handler]
+	// passes them to its delegates. If a file is a lock and this program is killed, the lock ends
+	// with the last of the processes. Windows passes no files: there [Process] ignores them.
 	Files []*os.File
 }
 
@@ -43,5 +43,6 @@ type Caller interface {
 	Call(ctx context.Context, c Call) (Reply, error)
 }
 
-// Handler is a plugin in this process. It returns what a process would print; ok is false if that is an error object.
+// Handler is a plugin in this process. It returns what a process would print; ok is false if that
+// is an error object.
 type Handler func(ctx context.Context, c Call) (stdout []byte, ok bool)

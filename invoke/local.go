@@ -54,7 +54,8 @@ func (a Auto) Call(ctx context.Context, c Call) (Reply, error) {
 	return a.Process.Call(ctx, c)
 }
 
-// self is the running program. On Linux the link leads to its file even after another took its name.
+// self is the running program. On Linux the link leads to its file even after another took its
+// name.
 var self = sync.OnceValues(func() (os.FileInfo, error) {
 	if runtime.GOOS == "linux" {
 		return os.Stat("/proc/self/exe")

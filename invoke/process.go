@@ -35,8 +35,8 @@ const (
 // A plugin that writes more than 16 MiB to standard output is stopped like that, too. An executable that is open for
 // writing (ETXTBSY) is tried again for about six seconds, in the end once a second.
 //
-// Windows has neither process groups nor signals: there a plugin inherits no [Call.Files], and when ctx ends Call kills the
-// plugin at once, but not its descendants.
+// Windows has neither process groups nor signals: there a plugin inherits no [Call.Files], and when
+// ctx ends Call kills the plugin at once, but not its descendants.
 type Process struct {
 	// Stderr is where standard error of plugins goes, at once and whatever becomes of the call. It
 	// has to bear concurrent writes if calls are concurrent. nil is [os.Stderr].

@@ -19,7 +19,8 @@ type group struct {
 	joined bool
 }
 
-// newGroup prepares a command to run as a group of its own, unless the call joins that of this process.
+// newGroup prepares a command to run in its own process group, or in this process's group if the
+// call is joined.
 func newGroup(cmd *exec.Cmd, c Call) group {
 	cmd.ExtraFiles = c.Files
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: !c.Joined}
@@ -41,9 +42,9 @@ func (g group) target() int {
 // maxPipe is the number of bytes that a pipe can hold (pipe(7), /proc/sys/fs/pipe-max-size).
 const maxPipe = 1 << 20
 
-// collect starts cmd and copies its output. drain, called after the process has ended, waits until everything is
-// copied. A descendant that keeps a stream open is waited for no longer than drainFor, but what the plugin itself
-// wrote is never lost, however late the copying is.
+// collect starts cmd and copies its output. drain, called after the process has ended, waits until
+// everything is copied. A descendant that keeps a stream open is waited for no longer than
+// drainFor, but what the plugin itself wrote is never lost, however late the copying is.
 func collect(cmd *exec.Cmd, stdout, stderr io.Writer) (drain func(), err error) {
 	var streams []*stream
 	closeAll := func() {

@@ -111,7 +111,8 @@ func (r *settings) client() *network.Client {
 		Timeout: cmp.Or(r.timeout, -1), Log: slog.Default(),
 	}
 	if r.netDir != "" {
-		c.Policy, _ = config.LoadPolicy(r.netDir) // a broken one refuses what it could forbid, and says why
+		// A broken policy refuses all networks it could forbid, with the reason.
+		c.Policy, _ = config.LoadPolicy(r.netDir)
 	}
 	if r.verbose {
 		r.logLevel.Set(slog.LevelDebug)

@@ -18,7 +18,8 @@ type Reservations interface {
 	// NextFree is the lowest address of r, between from and to, that is believed to be free; the zero Addr when there is
 	// none. It is a hint: Reserve decides.
 	NextFree(ctx context.Context, r Range, from, to netip.Addr) (netip.Addr, error)
-	// Reserve makes o the holder of a and a the last address of the set. If somebody holds a, the error is a *InUseError.
+	// Reserve makes o the holder of a, and a the last address of the set. It returns an *InUseError
+	// if another owner holds a.
 	Reserve(ctx context.Context, set int, a netip.Addr, o Owner) error
 	// Survey counts the usable addresses of the set that are taken and lists the n oldest of them. It looks at the
 	// reservations themselves, and afterwards NextFree agrees with them.

@@ -40,7 +40,7 @@ func (e *ExhaustedError) Details() string {
 	return text
 }
 
-// InUseError says that somebody else holds a requested address. A store returns it without Set.
+// InUseError reports that another owner holds a requested address. A store returns it without Set.
 type InUseError struct {
 	Set    RangeSet // where the address was requested from
 	Holder Lease

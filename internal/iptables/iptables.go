@@ -1,7 +1,8 @@
-// Package iptables changes the tables of iptables and ip6tables by their own tools, for configurations that ask for
-// them: it is the only package that starts iptables-restore, and iptables-save where there may be rules already. iptables
-// comes in two kinds, which see nothing of each other: the newer one keeps its rules in nftables, where package nft can
-// read and remove them, the legacy one in tables of its own. Which of them is installed does not matter here.
+// Package iptables changes the tables of iptables and ip6tables by their own tools, for
+// configurations that ask for them: it is the only package that starts iptables-restore, and
+// iptables-save where there may be rules already. iptables comes in two kinds, which see nothing of
+// each other: the newer one keeps its rules in nftables, where package nft can read and remove
+// them, the legacy one in tables of its own. Which of them is installed does not matter here.
 package iptables
 
 import (

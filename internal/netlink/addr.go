@@ -15,8 +15,8 @@ func (c *Conn) Addrs(l Link) (list []netip.Prefix, err error) {
 }
 
 // KeptAddrs lists the permanent addresses of a link. It leaves out addresses with a lifetime, which
-// their source assigns again, and link-local addresses of IPv6, which the kernel assigns. Within one
-// network, the first address is the primary one, and the others depend on it.
+// their source assigns again, and link-local addresses of IPv6, which the kernel assigns. Within
+// one network, the first address is the primary one, and the others depend on it.
 func (c *Conn) KeptAddrs(l Link) (list []netip.Prefix, err error) {
 	err = c.eachAddr(l, unix.AF_UNSPEC, func() { list = nil }, func(a netip.Prefix, flags uint32, _ []byte) {
 		if flags&unix.IFA_F_PERMANENT != 0 && (a.Addr().Is4() || !a.Addr().IsLinkLocalUnicast()) {

@@ -105,7 +105,8 @@ func send(fd int, data []byte) error {
 	if err != unix.EMSGSIZE {
 		return err
 	}
-	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, len(data)); err != nil { // needs CAP_NET_ADMIN in the initial user namespace
+	// SO_SNDBUFFORCE needs CAP_NET_ADMIN in the initial user namespace.
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, len(data)); err != nil {
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, len(data))
 	}
 	return unix.Send(fd, data, 0)

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FuzzRoute: a decoded route is unchanged by encoding and decoding, and a request made from a request
-// equals it.
+// FuzzRoute: a decoded route is unchanged by encoding and decoding, and a request made from a
+// request equals it.
 func FuzzRoute(f *testing.F) {
 	for _, r := range []Route{
 		{Dst: netip.MustParsePrefix("10.9.0.0/16"), GW: netip.MustParseAddr("10.1.2.1"), Priority: 7, MTU: 1300, AdvMSS: 1200, Link: 2},

@@ -16,8 +16,8 @@ const Protocol = 116
 type PolicyRule struct {
 	Src   netip.Prefix // not valid: whatever source
 	Table int          // 0: the rule does something else
-	// Priority orders rules, the lowest first. A new rule with 0 comes before all but the first, the
-	// rule of table local.
+	// Priority orders rules, the lowest first. A new rule with 0 comes before all but the first,
+	// the rule of table local.
 	Priority int
 	Protocol int  // its creator: [Protocol], or the number of another program; 0: unspecified
 	More     bool // it has other conditions or effects too; Tenon never creates such a rule

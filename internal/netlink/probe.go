@@ -33,7 +33,10 @@ func (c *Conn) HasVLANFiltering() (bool, error) {
 		return false, err
 	}
 	invalid := Uint16(unix.IFLA_BR_VLAN_DEFAULT_PVID, 4095)
-	err := c.create(creation{name: "lo", kind: "bridge", attributes: tooManyQueues(), data: []Attribute{invalid}}) // should there be no lo
+	err := c.create(creation{
+		name: "lo", kind: "bridge", data: []Attribute{invalid},
+		attributes: tooManyQueues(), // should there be no lo
+	})
 	switch {
 	case errors.Is(err, unix.EEXIST):
 		return false, nil

@@ -154,7 +154,8 @@ func hooks(l Link) tcMsg {
 
 func (c *Conn) deleteQdisc(q tcMsg) error {
 	err := c.change(unix.RTM_DELQDISC, 0, q)
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) || gone(err) { // the errno depends on the qdisc in its place
+	// The errno depends on the qdisc in its place.
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) || gone(err) {
 		return nil
 	}
 	return err

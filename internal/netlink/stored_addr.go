@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// StoredAddr is an IPv6 address of a link with all its attributes: flags, lifetimes, peer. It can be
-// restored unchanged.
+// StoredAddr is an IPv6 address of a link with all its attributes: flags, lifetimes, peer. It can
+// be restored unchanged.
 type StoredAddr struct {
 	Addr       netip.Prefix
 	Tentative  bool // duplicates of it are being looked for, or one was found

@@ -70,7 +70,8 @@ type portRequest struct {
 
 // place reports which maps have an element for the ports of a mapping.
 type place struct {
-	sharedFirst, sharedSecond bool // an owner that shares the ports has them in a first or a second map
+	// An owner that shares the ports has them in a first or a second map.
+	sharedFirst, sharedSecond bool
 	ownSecond                 bool // the owner itself has them in a second map
 }
 

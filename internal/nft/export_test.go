@@ -7,8 +7,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
 )
 
-// Rooms is a rule set for these tests: a room is shared by its guests, and a seat has one owner that
-// no other can replace.
+// Rooms is a rule set for these tests: a room is shared by its guests, and a seat has one owner
+// that no other can replace.
 var Rooms = &RuleSet{name: "rooms", skeleton: roomSkeleton, resolve: resolveSeats}
 
 func resolveSeats(have *state, requests []Request, i int) ([]Element, error) {

@@ -66,7 +66,7 @@ func guardedMACs() *set {
 func guardSkeleton() skeleton {
 	prerouting := nftmsg.Chain{
 		Table: bridgeTable, Name: "prerouting", Type: nftmsg.ChainFilter, Hook: unix.NF_INET_PRE_ROUTING,
-		Priority: nftmsg.PriorityRaw, // as in the upstream plugin: before any other chain sees the frame
+		Priority: nftmsg.PriorityRaw, // as upstream: before any other chain sees the frame
 	}
 	rule := []nftmsg.Expr{
 		nftmsg.Meta{Key: unix.NFT_META_IIFNAME, Register: unix.NFT_REG_1},

@@ -23,8 +23,10 @@ type Masq struct {
 	SameSubnet bool           // also masquerade to the container's own network
 	// ToSource are the source addresses to use, one for each family, instead of an address of the
 	// interface that packets leave by.
-	ToSource    []netip.Addr
-	DropInvalid bool // drop packets that cannot be masqueraded: the kernel does not know their connection
+	ToSource []netip.Addr
+	// DropInvalid drops packets that cannot be masqueraded, because the kernel does not know their
+	// connection.
+	DropInvalid bool
 }
 
 // Elements returns the elements that masquerade packets from addresses, except to their networks
@@ -65,7 +67,8 @@ func (m Masq) unmasked(a netip.Prefix) []netip.Prefix {
 			nets = append(nets, n.Masked())
 		}
 	}
-	sort.Slice(nets, func(i, j int) bool { return nets[i].Bits() < nets[j].Bits() }) // outer networks come first
+	// Outer networks come first.
+	sort.Slice(nets, func(i, j int) bool { return nets[i].Bits() < nets[j].Bits() })
 	var outer []netip.Prefix
 	for _, n := range nets {
 		if !slices.ContainsFunc(outer, func(o netip.Prefix) bool { return o.Overlaps(n) }) {

@@ -13,8 +13,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
 )
 
-// Publishing forwards ports of the host to containers. If a packet could match several mappings, only
-// one owner can have one; the others get a [ConflictError].
+// Publishing forwards ports of the host to containers. If a packet could match several mappings,
+// only one owner can have one; the others get a [ConflictError].
 var Publishing = &RuleSet{name: "host ports", skeleton: publishSkeleton, resolve: resolvePorts}
 
 // Mapping forwards ports of the host to a container.
@@ -27,14 +27,16 @@ type Mapping struct {
 
 // Publication holds the mappings of one owner.
 type Publication struct {
-	Mappings []Mapping // First is forwarded to the port of To, the port after it to the next, and so on
+	// Mappings forward First to the port of To, the port after it to the next, and so on.
+	Mappings []Mapping
 
-	// Hairpins are connections that get an address of the host as their source, because the container
-	// could not answer otherwise: the client is in the same network or has a loopback address.
+	// Hairpins are connections that get an address of the host as their source, because the
+	// container could not answer otherwise: the client is in the same network or has a loopback
+	// address.
 	Hairpins []Hairpin
 
-	// Shares reports whether another owner's mapping of the same ports suffices, because it leads to
-	// the same container through another network. The first owner holds the ports; when its
+	// Shares reports whether another owner's mapping of the same ports suffices, because it leads
+	// to the same container through another network. The first owner holds the ports; when its
 	// elements are removed, they pass to the second. A third gets them only when it is applied
 	// again. Mappings with conditions are never shared. A nil Shares shares with no owner.
 	Shares func(tag string) bool

@@ -369,7 +369,8 @@ func TestPortConflict(t *testing.T) {
 
 // TestSharedPorts: owners that share ports keep the order in which they applied them, and applying
 // again changes nothing. The first owner has the ports; when it is removed they pass to the second.
-// A third owner has to apply its ports again. Ports that differ, or that have a condition, conflict.
+// A third owner has to apply its ports again. Ports that differ, or that have a condition,
+// conflict.
 func TestSharedPorts(t *testing.T) {
 	t.Parallel()
 	shares := func(tag string) bool { return tag == "a" || tag == "b" || tag == "z" }

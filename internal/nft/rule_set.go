@@ -14,8 +14,8 @@ var (
 	bridgeTable = nftmsg.Table{Family: nftmsg.Bridge, Name: "tenon"}
 )
 
-// RuleSet is a part of Tenon's tables with one purpose, such as masquerading: sets and maps of elements
-// with owners, and fixed chains that look them up.
+// RuleSet is a part of Tenon's tables with one purpose, such as masquerading: sets and maps of
+// elements with owners, and fixed chains that look them up.
 type RuleSet struct {
 	name     string
 	skeleton func() skeleton // a function, so that a process does not build each one when it starts

@@ -10,8 +10,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/netns"
 )
 
-// present are kinds of objects that a namespace need not have. Asking for them takes a hundredth of the time of the tools that
-// list them.
+// present are kinds of objects that a namespace need not have. Asking for them takes a hundredth of
+// the time of the tools that list them.
 type present struct{ tables, shaping, rules6 bool }
 
 // presentIn asks the kernel which kinds of objects a namespace has.

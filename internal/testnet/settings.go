@@ -51,7 +51,8 @@ func (r *settingsReader) key(directory string) string {
 // apart are the settings of a link that the kernel does not say with its values.
 var apart = []string{"ra_honor_pio_life", "ra_honor_pio_pflag", "regen_min_advance", "stable_secret"}
 
-// confsOf returns by folder, such as ipv4/conf/eth0, the values that links have for an address family, as they are in the kernel.
+// confsOf returns the values of each directory, such as ipv4/conf/eth0, as the kernel sends them:
+// the settings of a link for an address family.
 func confsOf(n *Namespace) (map[string]string, error) {
 	confs := map[string]string{}
 	err := dump(n, unix.NETLINK_ROUTE, unix.RTM_GETLINK, netlink.Body(unix.IfInfomsg{}), func(payload []byte) error {

@@ -1,6 +1,7 @@
-// Package testnet gives tests a real kernel: throw-away network namespaces, traffic between them, a text of their
-// complete state, the decision to skip, and a check for leaks. It is for tests only, and beside package nstest the only place
-// outside of package iptables that starts tools; as they are not ours they serve as an independent witness.
+// Package testnet gives tests a real kernel: throw-away network namespaces, traffic between them, a
+// text of their complete state, the decision to skip, and a check for leaks. It is for tests only.
+// Outside of package iptables, only this package and nstest start tools: tools of other projects
+// are an independent witness.
 package testnet
 
 import (

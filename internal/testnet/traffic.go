@@ -76,8 +76,9 @@ func Reaches(t testing.TB, from *Namespace, to netip.Addr, want bool) {
 	}
 }
 
-// CheckSources checks as whom others see the addresses of a container's eth0: another machine, behind the uplink, as
-// the host if that masquerades them, and a sibling as they are.
+// CheckSources checks the source addresses under which packets of a container's eth0 arrive. A node
+// behind the uplink sees the address of the host if the host masquerades, and a sibling container
+// sees the address of the container.
 func CheckSources(t testing.TB, n *Net, container, sibling string, masqueraded bool) {
 	t.Helper()
 	outside, from, to := n.Uplink(), n.Container(container), n.Container(sibling)

@@ -229,8 +229,8 @@ func referenceDaemon(t *testing.T, r *plugintest.Runtime) (end func()) {
 	}
 }
 
-// tenonDHCP builds tenon-dhcp into the directory of the test binary, where the plugin finds it to speak
-// with the upstream plugin's daemon.
+// tenonDHCP builds tenon-dhcp into the directory of the test binary, where the plugin finds it to
+// speak with the upstream plugin's daemon.
 var tenonDHCP = sync.OnceValue(func() error {
 	self, err := os.Executable()
 	if err != nil {

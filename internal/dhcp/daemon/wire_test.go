@@ -129,7 +129,8 @@ func TestChangedRoutes(t *testing.T) {
 		if shown := c.Command("ip", "link", "show", "eth0"); !strings.Contains(shown, " mtu 1300 ") {
 			return errors.New(shown)
 		}
-		if l, _ := d.lease("a"); l.DNS.Domain != "new.example" { // the daemon publishes the lease after it has changed the interface
+		// The daemon publishes the lease after it has changed the interface.
+		if l, _ := d.lease("a"); l.DNS.Domain != "new.example" {
 			return fmt.Errorf("the list has %v", l.DNS)
 		}
 		return nil

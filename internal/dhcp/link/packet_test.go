@@ -21,7 +21,8 @@ func TestUDP(t *testing.T) {
 	}
 	for size := range 50 {
 		payload := bytes.Repeat([]byte{0xfe}, size)
-		back, from, err := Parse(append(udp(nobody, everybody, payload), 0, 0, 0), ServerPort, false) // padding of Ethernet
+		padded := append(udp(nobody, everybody, payload), 0, 0, 0) // as Ethernet does
+		back, from, err := Parse(padded, ServerPort, false)
 		if err != nil || !bytes.Equal(back, payload) || from != nobody {
 			t.Errorf("%d bytes: % x from %s, %v", size, back, from, err)
 		}

@@ -11,7 +11,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/dhcp/program"
 )
 
-// TestFind: PATH counts where the directory of the test binary has no tenon-dhcp; a file that cannot be executed does not.
+// TestFind: PATH counts where the directory of the test binary has no tenon-dhcp; a file that
+// cannot be executed does not.
 func TestFind(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PATH", dir)
@@ -54,7 +55,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestCall: the reply is the output of the program; its error is what the program writes to standard error.
+// TestCall: the reply is the output of the program; its error is what the program writes to
+// standard error.
 func TestCall(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))

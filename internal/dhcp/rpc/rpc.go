@@ -4,9 +4,8 @@
 // Each side greets with a line. Then comes a request as a line of JSON, which may hand over the
 // namespace as a descriptor (SCM_RIGHTS), and the reply as another. The upstream plugin and its
 // daemon speak net/rpc over HTTP instead: encoding/gob would add 0.14 ms to the start of each
-// plugin, so this package links neither. A client whose greeting is answered by HTTP has
-// [program.Call] make its request, and the server has [Server.Upstream] serve clients that begin
-// with HTTP.
+// plugin, so this package links neither. If the answer to the greeting is HTTP, [program.Call] makes
+// the request; [Server.Upstream] serves clients that begin with HTTP.
 package rpc
 
 import (
@@ -28,7 +27,7 @@ const (
 	Allocate Verb = "allocate"  // get an address, or return the one of the attachment
 	Check    Verb = "check"     // return the address of the attachment, or why it has none
 	Release  Verb = "release"   // release the address
-	Collect  Verb = "collect"   // release the addresses of a network's attachments that are not in Valid
+	Collect  Verb = "collect"   // release addresses of attachments of a network not in Valid
 	List     Verb = "list"      // all leases
 	Status   Verb = "status"    // whether the daemon answers
 	HandOver Verb = "hand over" // end, and leave the listening socket to the caller

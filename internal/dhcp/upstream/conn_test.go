@@ -14,7 +14,8 @@ func (endless) Read(b []byte) (int, error) { return len(b), nil }
 
 func (endless) Write(b []byte) (int, error) { return len(b), nil }
 
-// TestLimit: no read, however large, gets more than maxBytes before an answer, which allows as many again.
+// TestLimit: no read, however large, gets more than maxBytes before an answer, which allows as many
+// again.
 func TestLimit(t *testing.T) {
 	t.Parallel()
 	canceled := 0

@@ -184,7 +184,8 @@ func TestReferenceDaemon(t *testing.T) {
 	}
 }
 
-// TestReferenceClient: a client that begins with net/rpc is served, several calls on one connection.
+// TestReferenceClient: a client that begins with net/rpc is served, several calls on one
+// connection.
 func TestReferenceClient(t *testing.T) {
 	var got []rpc.Verb
 	_, encoded := result(t)
@@ -227,7 +228,8 @@ func TestReferenceClient(t *testing.T) {
 	}
 }
 
-// TestHangUp: a client that hangs up cancels its request, and one that sends too much is not served.
+// TestHangUp: a client that hangs up cancels its request, and one that sends too much is not
+// served.
 func TestHangUp(t *testing.T) {
 	begun, over := make(chan struct{}), make(chan struct{})
 	socket := serve(t, func(ctx context.Context, _ *rpc.Request) *rpc.Reply {

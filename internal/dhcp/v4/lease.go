@@ -17,7 +17,8 @@ type Lease struct {
 	Address netip.Prefix `json:"address"` // with the length of its network
 	Server  netip.Addr   `json:"server"`  // not valid: unknown
 	Routers []netip.Addr `json:"routers,omitempty"`
-	Routes  []Route      `json:"routes,omitempty"` // in addition to the default route, or instead of it: see Classless
+	// Routes come in addition to the default route, or replace it: see Classless.
+	Routes []Route `json:"routes,omitempty"`
 	// Classless says that Routes come from option 121: then the routers are not for a default route
 	// (RFC 3442).
 	Classless bool         `json:"classless,omitempty"`

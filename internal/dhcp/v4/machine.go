@@ -36,7 +36,7 @@ const (
 	shortPause   = 2 * time.Second
 	declinePause = 10 * time.Second // RFC 2131 section 3.1 (5)
 	probeTime    = 10 * time.Second // after that a probe counts as lost
-	startTime    = time.Second      // at most, over which clients that start together spread their requests
+	startTime    = time.Second      // clients that start together spread their requests over it
 )
 
 // Machine is a client. Its methods take events, and return the actions for the caller and the time

@@ -51,7 +51,7 @@ func TestDecode(t *testing.T) {
 		{"what follows the end is nothing", packet("\x35\x01\x02\x0c\x01a\xff\x0c\x01b", "", ""), dhcpv4.Options{12: []byte("a")}},
 		{"overload: the file, then the name", packet("\x35\x01\x02\x34\x01\x03\x0c\x01a\xff", "\x0c\x01b\xff", "\x0c\x01c\xff"), dhcpv4.Options{52: []byte{3}, 12: []byte("abc")}},
 		{"overload: only the name", packet("\x35\x01\x02\x34\x01\x02\xff", "\x0c\x01b\xff", "\x0c\x01c\xff"), dhcpv4.Options{52: []byte{2}, 12: []byte("c")}},
-		{"overload in what is overloaded", packet("\x35\x01\x02\x34\x01\x01\xff", "\x34\x01\x03\xff", "\x0c\x01c\xff"), dhcpv4.Options{52: []byte{1, 3}}},
+		{"overload within an overloaded field", packet("\x35\x01\x02\x34\x01\x01\xff", "\x34\x01\x03\xff", "\x0c\x01c\xff"), dhcpv4.Options{52: []byte{1, 3}}},
 		{"overload with an option that is cut off", packet("\x35\x01\x02\x34\x01\x02\xff", "", strings.Repeat("\x0c\x02ab", 15)+"\x0c\x09ab"), nil},
 		{"an option is cut off", packet("\x35\x01\x02\x0c\x05abc", "", ""), nil},
 		{"an option without a length", packet("\x35\x01\x02\x0c", "", ""), nil},

@@ -12,12 +12,16 @@ import (
 // Params are the identity and the wishes of a client. A field that is zero has the default that its
 // comment names.
 type Params struct {
-	MAC        net.HardwareAddr // 6 bytes
-	ClientID   []byte           // option 61, see [ClientID]; at most 255 bytes count; none: servers go by the MAC
-	Options    []Option         // additional ones to send; option 61 replaces ClientID; those of the protocol itself are ignored
-	Parameters []byte           // option 55: codes of options asked for; none: what the server thinks fit
-	Broadcast  bool             // asks for an answer by broadcast
-	Probe      bool             // the client probes an address before it takes it
+	MAC net.HardwareAddr // 6 bytes
+	// ClientID is option 61, see [ClientID]; at most 255 bytes count. If it is empty, servers identify
+	// the client by its MAC address.
+	ClientID []byte
+	// Options are sent in addition. Option 61 replaces ClientID; options that the protocol itself
+	// sets are ignored.
+	Options    []Option
+	Parameters []byte // option 55: codes of options asked for; none: what the server thinks fit
+	Broadcast  bool   // asks for an answer by broadcast
+	Probe      bool   // the client probes an address before it takes it
 
 	Timeout time.Duration // after the first transmission of a message, 10 s; after the second and third twice and four times
 	Pause   time.Duration // between attempts to get a lease, at most, 62 s; it begins with 2 s and grows up to that

@@ -10,8 +10,9 @@ import (
 
 // Lease is a set of addresses and settings that a server lent to a client. It is saved as JSON.
 type Lease struct {
-	Addresses []Address    `json:"addresses,omitempty"` // of 128 bits: routers advertise the network; none: stateless
-	Server    DUID         `json:"server"`              // that lent them
+	// Addresses have 128 bits, because routers advertise the network. Stateless, there are none.
+	Addresses []Address    `json:"addresses,omitempty"`
+	Server    DUID         `json:"server"` // that lent them
 	DNS       []netip.Addr `json:"dns,omitempty"`
 	Search    []string     `json:"search,omitempty"`
 

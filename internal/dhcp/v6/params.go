@@ -12,7 +12,7 @@ import (
 type Params struct {
 	ClientID DUID                // required
 	IAID     uint32              // which of the client's interfaces this is (RFC 8415 section 12)
-	Request  []dhcpv6.OptionCode // codes of options asked for; those for the protocol itself need not be among them
+	Request  []dhcpv6.OptionCode // codes of requested options; the protocol adds its own
 
 	Stateless bool          // no address, only settings
 	Probe     bool          // the client probes an address before it takes it

@@ -26,7 +26,8 @@ type Tap struct {
 }
 
 // Available returns nil if tap devices can be made. The error wraps [ErrMissing] if they cannot, or
-// the reason why Available cannot find out. Opening the device file loads the module if there is one.
+// the reason why Available cannot find out. Opening the device file loads the module if there is
+// one.
 func Available() error {
 	fd, err := open()
 	if err != nil {

@@ -57,7 +57,8 @@ func (c *Conn) Chain(t Table, name string) (s ChainState, err error) {
 }
 
 // Rules lists the rules of a chain, none if it does not exist. It reads a list that changes
-// meanwhile again, and returns an error that wraps [netlink.ErrInterrupted] if it changes each time.
+// meanwhile again, and returns an error that wraps [netlink.ErrInterrupted] if it changes each
+// time.
 func (c *Conn) Rules(t Table, chain string) (list []Rule, err error) {
 	body := t.body(netlink.String(unix.NFTA_RULE_TABLE, t.Name), netlink.String(unix.NFTA_RULE_CHAIN, chain))
 	err = c.exchange.List(c.fd, kindOf(unix.NFT_MSG_GETRULE), body, func() { list = nil }, reader(func(attributes []byte) {

@@ -169,7 +169,8 @@ func (in *installation) install(ctx context.Context, name string) (Plugin, error
 	return p, nil
 }
 
-// program puts a link to a program into the directory, or a copy where the directory is on another file system.
+// program puts a link to a program into the directory, or a copy where the directory is on another
+// file system.
 func (in *installation) program(path string) error {
 	name := filepath.Base(path)
 	p := Plugin{Name: name, Path: filepath.Join(in.dir, name), Change: Installed}

@@ -163,7 +163,8 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	expect(t, names(t, dir))
 }
 
-// TestPrograms: a program is linked into the directory, or copied from another file system, and replaced when it differs.
+// TestPrograms: a program is linked into the directory, or copied from another file system, and
+// replaced when it differs.
 func TestPrograms(t *testing.T) {
 	t.Parallel()
 	source, dir := filepath.Join(t.TempDir(), "tool"), t.TempDir()

@@ -156,7 +156,8 @@ func (s subject) at(value *document.Node) subject {
 	return s
 }
 
-// atKey returns the subject of the same plugin for a member of an object; findings point at its key.
+// atKey returns the subject of the same plugin for a member of an object; findings point at its
+// key.
 func (s subject) atKey(m document.Member) subject {
 	s.value, s.key = m.Value, m.Name
 	return s

@@ -50,8 +50,8 @@ func (e *AttachedError) Error() string {
 	return "containers are attached: " + strings.Join(keys, ", ")
 }
 
-// Run removes a network and calls report with each step that it has made. The error wraps [config.ErrNotFound] if there
-// is no file of the network.
+// Run removes a network and calls report with each step that it has made. The error wraps
+// [config.ErrNotFound] if there is no file of the network.
 func Run(ctx context.Context, r Request, report func(Step)) error {
 	i := slices.IndexFunc(r.Catalog.Candidates(), func(f config.File) bool { return f.Name == r.Name })
 	if i < 0 {

@@ -63,7 +63,8 @@ type Plan struct {
 	// Ends lists protections of attachments that end, as the upstream plugins have no counterpart.
 	Ends []string
 
-	// Blockers say why nothing can be removed, in addition to attachments with the outcome [Blocks].
+	// Blockers say why nothing can be removed, in addition to attachments with the outcome
+	// [Blocks].
 	Blockers []string
 
 	request Request
@@ -151,7 +152,8 @@ func (p *Plan) judge(rules kernel.Ruleset) {
 	slices.Sort(p.Ends)
 }
 
-// withoutCounterpart names protections that the upstream plugins do not have, by the name of the rule set.
+// withoutCounterpart names protections that the upstream plugins do not have, by the name of the
+// rule set.
 var withoutCounterpart = map[string]string{
 	"guard":          "MAC anti-spoofing (macspoofchk)",
 	"port isolation": "isolation of bridge ports",

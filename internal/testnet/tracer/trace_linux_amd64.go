@@ -38,9 +38,9 @@ type syscallEntry struct {
 	args   [6]uint64
 }
 
-// Trace runs a program to its end, under a fault, and everything it starts. It must be called on a locked thread, whose
-// namespace the program gets: ptrace(2) binds tracees to the thread that started them. Input and output have to fit into
-// a pipe.
+// Trace runs a program, with all processes it starts, to its end under a fault. The caller must
+// have locked its thread, because ptrace(2) binds tracees to the thread that started them. The
+// program gets the namespace of that thread. Input and output must fit into a pipe.
 func Trace(cmd *exec.Cmd, input []byte, f Fault) (*Run, error) {
 	t := &tracer{fault: f, netlink: map[string]int{}, threads: map[int]*thread{}, ended: map[int]bool{}}
 	var ends [3][2]*os.File // of standard input, output and error: to read, to write
@@ -83,8 +83,9 @@ func Trace(cmd *exec.Cmd, input []byte, f Fault) (*Run, error) {
 const traceOptions = unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_TRACEFORK |
 	unix.PTRACE_O_TRACEVFORK | unix.PTRACE_O_TRACEEXEC | unix.PTRACE_O_TRACESECCOMP | unix.PTRACE_O_EXITKILL
 
-// follow lets the tracees run from stop to stop until the last has ended. The thread may have other children, and other
-// goroutines wait for processes too: __WNOTHREAD leaves those of other threads alone.
+// follow lets the tracees run from stop to stop until the last has ended. The thread may have other
+// children. Other goroutines wait for processes too: __WNOTHREAD ignores the children of their
+// threads.
 func (t *tracer) follow(pid int) error {
 	var status unix.WaitStatus
 	if _, err := wait(pid, &status); err != nil {
@@ -161,8 +162,8 @@ func (t *tracer) stopped(tid int, status unix.WaitStatus) (signal int, err error
 	}
 }
 
-// add registers a tracee at a stop and reports whether it is the first, with which a new tracee begins. That can come before
-// the event of the tracee that started it.
+// add registers a tracee at a stop and reports whether it is the first, with which a new tracee
+// begins. That can come before the event of the tracee that started it.
 func (t *tracer) add(tid int) (first bool) {
 	th := t.threads[tid]
 	if th == nil {
@@ -253,8 +254,8 @@ func setRegisters(tid int, set func(*unix.PtraceRegs)) error {
 	return unix.PtraceSetRegs(tid, &r)
 }
 
-// traceable reports why a process cannot be traced here: a container or the kernel may forbid it. True changes nothing,
-// but is started as every tracee is.
+// traceable reports why a process cannot be traced here: a container or the kernel may forbid it.
+// True changes nothing, but is started as every tracee is.
 func traceable() error {
 	path, err := exec.LookPath("true")
 	if err != nil {

@@ -1,6 +1,7 @@
-// Package tracer runs a program under ptrace(2) and breaks it at one of the system calls that change something outside
-// the process. It counts the calls of all threads and child processes together, so that the same number means the same
-// call in each run; strace counts those of each thread on its own.
+// Package tracer runs a program under ptrace(2) and breaks it at one of the system calls that
+// change something outside the process. It counts the calls of all threads and child processes
+// together, so that the same number means the same call in each run; strace counts each thread on
+// its own.
 package tracer
 
 import (
@@ -9,8 +10,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// Supported reports why [Trace] cannot work here: the architecture has no tracer, or the user is not root. It is a
-// [testnet.Need].
+// Supported reports why [Trace] cannot work here: the architecture has no tracer, or the user is
+// not root. It is a [testnet.Need].
 func Supported() error {
 	if err := testnet.Root(); err != nil {
 		return err
@@ -41,11 +42,12 @@ type Fault struct {
 	First  bool // count only the changes of the first process
 }
 
-// Change is a system call that changes something outside the process, or the step before such a call.
+// Change is a system call that changes something outside the process, or the step before such a
+// call.
 type Change struct {
 	Name  string        // the call and its object, without details that differ from run to run
 	Path  string        // the file it changes; empty if it changes none
-	Errno syscall.Errno // the error the call returns on a host at its limits; 0: the call never fails
+	Errno syscall.Errno // of the call on a host at its limits; 0: the call never fails
 	Reply bool          // the outcome comes in a message of its own, which can get lost
 }
 

@@ -17,8 +17,8 @@ import (
 
 func TestMain(m *testing.M) { testnet.Main(m) }
 
-// TestEffects runs mkdir with three directories, which makes three changes, and looks at the effect of each fault of the
-// second.
+// TestEffects runs mkdir with three directories, which makes three changes, and looks at the effect
+// of each fault of the second.
 func TestEffects(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, tracer.Supported)
@@ -61,7 +61,8 @@ func TestEffects(t *testing.T) {
 	}
 }
 
-// TestOtherChildren traces a program from a thread that has started another one, which is not traced and goes on.
+// TestOtherChildren traces a program from a thread that has started another one, which is not
+// traced and goes on.
 func TestOtherChildren(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, tracer.Supported)

@@ -298,8 +298,8 @@ func waitingEnds(t *testing.T, n Network) {
 	}
 }
 
-// manyAtOnce allocates and releases with 64 owners at a time and room for 61: no address ever has two holders, and all
-// are free in the end.
+// manyAtOnce allocates and releases with 64 owners at a time and room for 61: no address ever has
+// two holders, and all are free in the end.
 func manyAtOnce(t *testing.T, n Network) {
 	sets := Sets(t, "10.0.0.0/26", "2001:db8::/64")
 	holders := holders{of: map[netip.Addr]string{}}
