@@ -27,7 +27,7 @@ type Settings struct {
 	Priority int `json:"priority" min:"0"`
 	// Routes are added to those of the server.
 	Routes []cni.Route `json:"routes"`
-	// DHCP6 asks for IPv6 in addition to IPv4: "stateful" asks a DHCPv6 server for addresses,
+	// DHCP6 asks for IPv6 besides the IPv4 address: "stateful" a DHCPv6 server for addresses,
 	// "stateless" one for name servers only; "slaac" has the kernel take its addresses and router
 	// from router advertisements.
 	DHCP6 DHCP6 `json:"dhcp6" enum:"stateful,stateless,slaac"`

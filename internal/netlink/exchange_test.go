@@ -66,9 +66,9 @@ func TestLongList(t *testing.T) {
 	}
 }
 
-// TestGivenUp: after a list that its reader gives up in the middle the socket answers as before.
+// TestAbandonedList: after a reader abandons a list in the middle, the socket answers as before.
 // The kernel refuses a second list, with EBUSY, while the first one has not been read to its end.
-func TestGivenUp(t *testing.T) {
+func TestAbandonedList(t *testing.T) {
 	t.Parallel()
 	ns := testnet.New(t).Host
 	c := open(t, ns)

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// routeMessage is a route as the kernel encodes it, with all attributes, including those that this
+// routeMessage is a route as the kernel encodes it, with all attributes, including attributes this
 // package does not know. It is immutable.
 type routeMessage struct {
 	unix.RtMsg

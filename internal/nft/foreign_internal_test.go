@@ -36,8 +36,9 @@ var (
 	drop    = nftmsg.Verdict{Code: nftmsg.Drop}
 )
 
-// TestConditionsOfOthers: a rule that drops only some packets is not taken for one that drops all, whatever tells them apart.
-func TestConditionsOfOthers(t *testing.T) {
+// TestForeignConditions: a rule that drops only some packets does not count as one that drops all,
+// for any condition.
+func TestForeignConditions(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name string
@@ -59,8 +60,8 @@ func TestConditionsOfOthers(t *testing.T) {
 	}
 }
 
-// FuzzRuleOfOthers: no rule that somebody else has made stops the program.
-func FuzzRuleOfOthers(f *testing.F) {
+// FuzzForeignRule: no rule of another program makes this one panic.
+func FuzzForeignRule(f *testing.F) {
 	for _, pair := range [][2]nftmsg.Expr{
 		{iifname, isEth0},
 		{nftmsg.Meta{Key: unix.NFT_META_L4PROTO}, nftmsg.Cmp{Data: []byte{6}}},

@@ -199,7 +199,7 @@ func TestIsolationTurns(t *testing.T) {
 }
 
 // Undo keeps the elements that other owners have come to share since.
-func TestIsolationUndoBesideOthers(t *testing.T) {
+func TestIsolationUndoKeepsShared(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	undo := h.put("a", apart)

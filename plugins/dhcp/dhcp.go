@@ -111,7 +111,7 @@ func (c *Config) note(call *plugin.Call) error {
 // Status reports whether the daemon answers.
 func (c *Config) Status(ctx context.Context, call *plugin.Call) error {
 	reply, err := rpc.Call(ctx, c.socket(), rpc.Request{Verb: rpc.Status})
-	if errors.Is(err, rpc.ErrReference) {
+	if errors.Is(err, rpc.ErrUpstream) {
 		return nil
 	}
 	if err == nil {
@@ -131,7 +131,7 @@ func (c *Config) GC(ctx context.Context, call *plugin.Call) error {
 		return err
 	}
 	reply, err := rpc.Call(ctx, c.socket(), rpc.Request{Verb: rpc.Collect, Config: config, Valid: call.Valid})
-	if errors.Is(err, rpc.ErrReference) || errors.Is(err, rpc.ErrUnreachable) {
+	if errors.Is(err, rpc.ErrUpstream) || errors.Is(err, rpc.ErrUnreachable) {
 		return nil
 	}
 	if err != nil {

@@ -29,7 +29,7 @@ const (
 	routed       = "testdata/ptp-portmap.conflist"
 )
 
-const reference = "/usr/lib/cni"
+const upstream = "/usr/lib/cni"
 
 // runtime attaches containers to one network, each with port 80 as port 8080 of the host.
 type runtime struct {
@@ -198,7 +198,7 @@ func TestFieldConfigurations(t *testing.T) {
 // ports, unless the user's own chain does. That is what the reference plugins do.
 func TestForwardDrop(t *testing.T) {
 	t.Parallel()
-	for name, plugins := range map[string]string{"Tenon": "", "reference": reference} {
+	for name, plugins := range map[string]string{"Tenon": "", "reference": upstream} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			testnet.Require(t, testnet.Tool("iptables"))

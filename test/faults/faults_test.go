@@ -159,8 +159,8 @@ func build(t *testing.T) (tenon, plugins string) {
 // The reference plugins are known to leave things behind; a sweep that does not notice is worth nothing.
 func TestSweepFindsWhatReferencePluginsLeave(t *testing.T) {
 	t.Parallel()
-	const reference = "/usr/lib/cni"
-	testnet.Require(t, testnet.Tool(filepath.Join(reference, "bridge")))
+	const upstream = "/usr/lib/cni"
+	testnet.Require(t, testnet.Tool(filepath.Join(upstream, "bridge")))
 	s := scenario{plugin: "bridge", conf: map[string]any{"cniVersion": "1.0.0", "bridge": "br0"}}
 	for _, row := range []struct {
 		effect tracer.Effect
@@ -172,7 +172,7 @@ func TestSweepFindsWhatReferencePluginsLeave(t *testing.T) {
 		t.Run(row.effect.String(), func(t *testing.T) {
 			t.Parallel()
 			var found []string
-			r := newRig(t, reference, s, func(finding string) { found = append(found, finding) })
+			r := newRig(t, upstream, s, func(finding string) { found = append(found, finding) })
 			r.settle = time.Second // findings are expected here
 			r.sweep("ADD", []tracer.Effect{row.effect}, []recovery{del})
 			if !slices.ContainsFunc(found, func(finding string) bool { return strings.Contains(finding, row.want) }) {

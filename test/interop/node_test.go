@@ -21,8 +21,8 @@ func TestMain(m *testing.M) { plugintest.Main(m, all.Plugins...) }
 
 // reference is the folder of the reference plugins, and plugins the one where runtimes look for plugins by default.
 const (
-	reference = "/usr/lib/cni"
-	plugins   = "/opt/cni/bin"
+	upstream = "/usr/lib/cni"
+	plugins  = "/opt/cni/bin"
 )
 
 // clientsDir names the variable with the directory of programs that take precedence over Debian's:

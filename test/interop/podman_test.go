@@ -160,16 +160,16 @@ func TestPodman(t *testing.T) {
 // reference do not know Tenon's GC removes.
 func TestPodmanTakeover(t *testing.T) {
 	t.Parallel()
-	testnet.Require(t, testnet.Tool(reference+"/bridge"), testnet.Tool("iptables"))
+	testnet.Require(t, testnet.Tool(upstream+"/bridge"), testnet.Tool("iptables"))
 	p := newPodman(t)
-	for _, dir := range []string{reference, plugins} {
+	for _, dir := range []string{upstream, plugins} {
 		p.plugins(dir)
 		p.serve("first")
 		p.remove("first") // leaves what is shared
 	}
 	before := p.snapshot()
 
-	p.plugins(reference)
+	p.plugins(upstream)
 	p.serve("theirs")
 	p.plugins(plugins)
 	p.published("192.0.2.1")
@@ -177,7 +177,7 @@ func TestPodmanTakeover(t *testing.T) {
 	p.unchanged(before)
 
 	p.serve("ours")
-	p.plugins(reference)
+	p.plugins(upstream)
 	p.published("192.0.2.1")
 	p.remove("ours")
 	left := testnet.Diff(before, p.snapshot())

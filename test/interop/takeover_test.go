@@ -94,7 +94,7 @@ func TestTakeover(t *testing.T) {
 			}
 			t.Run(strings.TrimSuffix(row.plugin+", "+row.name, ", ")+", "+side, func(t *testing.T) {
 				t.Parallel()
-				testnet.Require(t, testnet.Tool(filepath.Join(reference, row.plugin)), testnet.Kernel(row.kernel...))
+				testnet.Require(t, testnet.Tool(filepath.Join(upstream, row.plugin)), testnet.Kernel(row.kernel...))
 				row.test(t, tenonAdds)
 			})
 		}
@@ -112,7 +112,7 @@ func (row takeover) test(t *testing.T, tenonAdds bool) {
 		if tenon {
 			return r.Must(q)
 		}
-		return r.Foreign(reference, q)
+		return r.Foreign(upstream, q)
 	}
 	for i, tenon := range []bool{true, false} { // leaves what is shared
 		warm := fmt.Sprintf("warm-%d", i)
@@ -169,10 +169,10 @@ func (row takeover) runtime(t *testing.T) *plugintest.Runtime {
 func TestTakeoverOfAll(t *testing.T) {
 	t.Parallel()
 	for _, p := range all.Plugins {
-		_, err := os.Stat(filepath.Join(reference, p.Name))
+		_, err := os.Stat(filepath.Join(upstream, p.Name))
 		listed := slices.ContainsFunc(takeovers, func(row takeover) bool { return row.plugin == p.Name })
 		if listed != (err == nil) && p.Name != "dhcp" { // which package chain tests, as it needs servers
-			t.Errorf("%s: in the table: %t, in %s: %v", p.Name, listed, reference, err)
+			t.Errorf("%s: in the table: %t, in %s: %v", p.Name, listed, upstream, err)
 		}
 	}
 }

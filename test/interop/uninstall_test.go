@@ -16,9 +16,9 @@ import (
 func TestUninstall(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"bridge", "host-local", "portmap", "bandwidth", "firewall", "tuning"} {
-		testnet.Require(t, testnet.Tool(reference+"/"+name))
+		testnet.Require(t, testnet.Tool(upstream+"/"+name))
 	}
-	l := newLab(t, reference)
+	l := newLab(t, upstream)
 	outside := l.Uplink()
 	l.write(podNetwork, `{"cniVersion":"1.0.0","name":"pods","plugins":[
 		{"type":"bridge","bridge":"cni0","isGateway":true,"ipMasq":true,"ipam":{"type":"host-local","ranges":[[{"subnet":"10.85.0.0/16"}],[{"subnet":"fd00:85::/64"}]],"routes":[{"dst":"0.0.0.0/0"}]}},
@@ -61,7 +61,7 @@ func TestUninstall(t *testing.T) {
 		t.Errorf("files left:\n%s", left)
 	}
 
-	l.dir = reference // libcni has the records now
+	l.dir = upstream // libcni has the records now
 	if out := l.run(l.command, "ps", "--json"); strings.Count(out, `"runtime": "libcni"`) != 2 {
 		t.Errorf("attachments: %s", out)
 	}

@@ -48,14 +48,14 @@ func (l *lab) must(args ...string) string {
 	return out
 }
 
-// TestReferencePlugins: a chain of the reference plugins under Tenon's runtime: attached, checked, deleted and collected, nothing is left. They
+// TestUpstreamPlugins: a chain of the upstream plugins under Tenon's runtime: attached, checked, deleted and collected, nothing is left. They
 // are too old for GC; what is recorded gets DEL.
-func TestReferencePlugins(t *testing.T) {
+func TestUpstreamPlugins(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"bridge", "host-local", "portmap", "bandwidth", "firewall", "tuning"} {
-		testnet.Require(t, testnet.Tool(reference+"/"+name))
+		testnet.Require(t, testnet.Tool(upstream+"/"+name))
 	}
-	l := newLab(t, reference)
+	l := newLab(t, upstream)
 	outside := l.Uplink()
 	l.write(podNetwork, `{"cniVersion":"1.0.0","name":"pods","plugins":[
 		{"type":"bridge","bridge":"cni0","isGateway":true,"ipMasq":true,"ipam":{"type":"host-local","subnet":"10.85.0.0/16","routes":[{"dst":"0.0.0.0/0"}]}},

@@ -82,7 +82,7 @@ func hint(err error) string {
 	case errors.Is(err, daemon.ErrRuns), errors.Is(err, unix.EADDRINUSE):
 		return "--takeover replaces a daemon of Tenon that runs; " +
 			"end any other, such as cni-dhcp.service of the upstream plugins"
-	case errors.Is(err, rpc.ErrReference):
+	case errors.Is(err, rpc.ErrUpstream):
 		return "end that daemon and its socket unit, start this one without --takeover, " +
 			"and check the containers: then it renews their leases"
 	}

@@ -354,8 +354,8 @@ func TestStaleSocket(t *testing.T) {
 	d.start()
 }
 
-// TestHangUp: a runtime that is killed while it waits leaves nothing behind.
-func TestHangUp(t *testing.T) {
+// TestDisconnect: a runtime that is killed while it waits leaves nothing behind.
+func TestDisconnect(t *testing.T) {
 	t.Parallel()
 	n := dhcpserver.NewNet(t, "a")
 	d := newNode(t, n)

@@ -57,7 +57,7 @@ func callUpstream(ctx context.Context, socket string, q Request) (*Reply, error)
 	switch q.Verb {
 	case Allocate, Check, Release:
 	default:
-		return nil, fmt.Errorf("%s: %w: %s", socket, ErrReference, q.Verb)
+		return nil, fmt.Errorf("%s: %w: %s", socket, ErrUpstream, q.Verb)
 	}
 	request, err := encode(q)
 	if err != nil {

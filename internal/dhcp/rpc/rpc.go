@@ -4,8 +4,8 @@
 // Each side greets with a line. Then comes a request as a line of JSON, which may hand over the
 // namespace as a descriptor (SCM_RIGHTS), and the reply as another. The upstream plugin and its
 // daemon speak net/rpc over HTTP instead: encoding/gob would add 0.14 ms to the start of each
-// plugin, so this package links neither. If the answer to the greeting is HTTP, [program.Call] makes
-// the request; [Server.Upstream] serves clients that begin with HTTP.
+// plugin, so this package links neither. If the answer to the greeting is HTTP, [program.Call]
+// makes the request; [Server.Upstream] serves clients that begin with HTTP.
 package rpc
 
 import (
@@ -97,8 +97,8 @@ type Lease struct {
 var (
 	// ErrUnreachable reports that no daemon answers on the socket.
 	ErrUnreachable = errors.New("nobody answers")
-	// ErrReference reports that the upstream plugin's daemon has no such request.
-	ErrReference = errors.New("the daemon is that of the reference plugin, which cannot do this")
+	// ErrUpstream reports that the upstream plugin's daemon has no such request.
+	ErrUpstream = errors.New("the daemon is that of the reference plugin, which cannot do this")
 )
 
 const (

@@ -160,8 +160,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestHangUp: a client that hangs up calls off what it asked for.
-func TestHangUp(t *testing.T) {
+// TestDisconnect: a client that disconnects cancels its request.
+func TestDisconnect(t *testing.T) {
 	begun, over := make(chan struct{}), make(chan struct{})
 	socket := serve(t, func(ctx context.Context, _ *rpc.Request) *rpc.Reply {
 		close(begun)

@@ -119,7 +119,7 @@ func (d *DHCP) fail(err error) {
 	d.err = err
 }
 
-func reference() Result {
+func upstreamResult() Result {
 	scope := 253
 	n := func(s string) net.IPNet { _, n, _ := net.ParseCIDR(s); return *n }
 	address := n("192.168.1.0/24")
@@ -143,15 +143,15 @@ func install(t *testing.T) {
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
-// TestReferenceDaemon: a client that meets net/rpc has tenon-dhcp make its request.
-func TestReferenceDaemon(t *testing.T) {
+// TestUpstreamDaemon: tenon-dhcp makes the request of a client that meets net/rpc.
+func TestUpstreamDaemon(t *testing.T) {
 	install(t)
 	socket := filepath.Join(t.TempDir(), "dhcp.sock")
 	l, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	daemon := &DHCP{result: reference()}
+	daemon := &DHCP{result: upstreamResult()}
 	srv := netrpc.NewServer()
 	if err := srv.Register(daemon); err != nil {
 		t.Fatal(err)
@@ -179,14 +179,14 @@ func TestReferenceDaemon(t *testing.T) {
 		t.Error(err, r)
 	}
 	q.Verb = rpc.List
-	if _, err := rpc.Call(t.Context(), socket, q); !errors.Is(err, rpc.ErrReference) {
+	if _, err := rpc.Call(t.Context(), socket, q); !errors.Is(err, rpc.ErrUpstream) {
 		t.Error(err)
 	}
 }
 
-// TestReferenceClient: a client that begins with net/rpc is served, several calls on one
+// TestUpstreamClient: a client that begins with net/rpc is served, several calls on one
 // connection.
-func TestReferenceClient(t *testing.T) {
+func TestUpstreamClient(t *testing.T) {
 	var got []rpc.Verb
 	_, encoded := result(t)
 	socket := serve(t, func(_ context.Context, q *rpc.Request) *rpc.Reply {
@@ -205,7 +205,7 @@ func TestReferenceClient(t *testing.T) {
 		if err := c.Call("DHCP.Allocate", &CmdArgs{ContainerID: "c", StdinData: []byte("{}")}, &r); err != nil {
 			t.Fatal(err)
 		}
-		want := reference()
+		want := upstreamResult()
 		want.CNIVersion = "1.1.0"
 		if diff := cmp.Diff(want, r); diff != "" {
 			t.Error(diff)
@@ -228,9 +228,9 @@ func TestReferenceClient(t *testing.T) {
 	}
 }
 
-// TestHangUp: a client that hangs up cancels its request, and one that sends too much is not
+// TestDisconnect: a client that disconnects cancels its request, and one that sends too much is not
 // served.
-func TestHangUp(t *testing.T) {
+func TestDisconnect(t *testing.T) {
 	begun, over := make(chan struct{}), make(chan struct{})
 	socket := serve(t, func(ctx context.Context, _ *rpc.Request) *rpc.Reply {
 		close(begun)

@@ -13,8 +13,8 @@ import (
 // comment names.
 type Params struct {
 	MAC net.HardwareAddr // 6 bytes
-	// ClientID is option 61, see [ClientID]; at most 255 bytes count. If it is empty, servers identify
-	// the client by its MAC address.
+	// ClientID is option 61, see [ClientID]; at most 255 bytes count. If it is empty, servers
+	// identify the client by its MAC address.
 	ClientID []byte
 	// Options are sent in addition. Option 61 replaces ClientID; options that the protocol itself
 	// sets are ignored.

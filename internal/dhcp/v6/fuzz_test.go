@@ -27,7 +27,7 @@ func (b *tape) reply(q *v6.Message) *v6.Message {
 	times := []uint32{2000, 1000, 0, 1, 7, ever, ever - 1}
 	s := &server{name: pick(b, "server", "server", "other", ""), t1: pick(b, times...), t2: pick(b, times...)}
 	for range b.next() % 3 {
-		s.lent = append(s.lent, lent{pick(b, "2001:db8::7", "2001:db8::8", "2001:db8::9", "fe80::1"), pick(b, times...), pick(b, times...)})
+		s.granted = append(s.granted, granted{pick(b, "2001:db8::7", "2001:db8::8", "2001:db8::9", "fe80::1"), pick(b, times...), pick(b, times...)})
 	}
 	r := &v6.Message{Type: pick(b, v6.Advertise, v6.Reply, v6.Reply, v6.Type(b.next())), XID: q.XID}
 	r.Add(v6.OptClientID, client)

@@ -15,10 +15,10 @@ import (
 // What a hostile or broken server says is never taken; the client goes on, and waits in between.
 func TestHostileServer(t *testing.T) {
 	t.Parallel()
-	lend := func(list ...lent) func(*v6.Message) {
+	grant := func(list ...granted) func(*v6.Message) {
 		return func(r *v6.Message) {
 			if r.Get(v6.OptIANA) != nil {
-				set(r, v6.OptIANA, (&server{lent: list}).iana(v6.Solicit))
+				set(r, v6.OptIANA, (&server{granted: list}).iana(v6.Solicit))
 			}
 		}
 	}
@@ -44,14 +44,14 @@ func TestHostileServer(t *testing.T) {
 		{"an address that is cut off", put(v6.OptIANA, append(uint32s(1, 0, 0), one[:len(one)-1]...))},
 		{"an address without times", put(v6.OptIANA, append(uint32s(1, 0, 0), option(v6.OptIAAddr, one[4:20])...))},
 		{"T1 after T2", put(v6.OptIANA, append(uint32s(1, 200, 100), one...))},
-		{"no address", lend()},
-		{"an unspecified address", lend(lent{"::", 1000, 2000})},
-		{"loopback", lend(lent{"::1", 1000, 2000})},
-		{"multicast", lend(lent{"ff02::1", 1000, 2000})},
-		{"a link-local address", lend(lent{"fe80::1", 1000, 2000})},
-		{"an IPv4 address", lend(lent{"::ffff:10.0.0.1", 1000, 2000})},
-		{"a preferred time after the valid one", lend(lent{"2001:db8::66", 2001, 2000})},
-		{"no time", lend(lent{"2001:db8::66", 0, 0})},
+		{"no address", grant()},
+		{"an unspecified address", grant(granted{"::", 1000, 2000})},
+		{"loopback", grant(granted{"::1", 1000, 2000})},
+		{"multicast", grant(granted{"ff02::1", 1000, 2000})},
+		{"a link-local address", grant(granted{"fe80::1", 1000, 2000})},
+		{"an IPv4 address", grant(granted{"::ffff:10.0.0.1", 1000, 2000})},
+		{"a preferred time after the valid one", grant(granted{"2001:db8::66", 2001, 2000})},
+		{"no time", grant(granted{"2001:db8::66", 0, 0})},
 		{"an address with a bad status", put(v6.OptIANA, append(uint32s(1, 0, 0), option(v6.OptIAAddr, append(one[4:len(one):len(one)], option(v6.OptStatus, status(1))...))...))},
 	} {
 		for _, kind := range []v6.Type{v6.Advertise, v6.Reply} {
@@ -88,13 +88,13 @@ func TestHostileServer(t *testing.T) {
 	t.Run("a hundred addresses, others each time", func(t *testing.T) {
 		t.Parallel()
 		s := newServer()
-		s.lent = nil
+		s.granted = nil
 		for i := range 100 {
-			s.lent = append(s.lent, lent{fmt.Sprintf("2001:db8::%x", i+1), 1000, 2000})
+			s.granted = append(s.granted, granted{fmt.Sprintf("2001:db8::%x", i+1), 1000, 2000})
 		}
 		c := newSim(s, v6.Params{}).start(nil).run(400 * time.Second)
-		for i := range s.lent { // and others each time
-			s.lent[i].addr = fmt.Sprintf("2001:db8:1::%x", i+1)
+		for i := range s.granted { // and others each time
+			s.granted[i].addr = fmt.Sprintf("2001:db8:1::%x", i+1)
 		}
 		if c.run(400 * time.Second); c.m.Lease() == nil || len(c.m.Lease().Addresses) != 16 {
 			t.Errorf("has %v", c.m.Lease())
@@ -138,7 +138,7 @@ func TestStorm(t *testing.T) {
 			}
 			c.log.Reset()
 			wake, evil := c.wake, newServer()
-			evil.name, evil.lent = "evil", []lent{{"ff02::1", 1000, 2000}}
+			evil.name, evil.granted = "evil", []granted{{"ff02::1", 1000, 2000}}
 			var storm []*v6.Message
 			for _, kind := range []v6.Type{v6.Solicit, v6.Request, v6.Renew} {
 				q := *c.last

@@ -44,7 +44,7 @@ func TestLeaseJSON(t *testing.T) {
 	}
 }
 
-// Same must look at each field but who lent it and the times.
+// Same must look at each field but who granted it and the times.
 func TestSame(t *testing.T) {
 	t.Parallel()
 	l := *earlier()
@@ -60,7 +60,7 @@ func TestSame(t *testing.T) {
 	}
 }
 
-func TestLeaseTells(t *testing.T) {
+func TestLeaseOptions(t *testing.T) {
 	t.Parallel()
 	s := newSim(newServer(), v6.Params{})
 	s.alter = func(r *v6.Message) {

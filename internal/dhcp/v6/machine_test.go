@@ -170,7 +170,7 @@ func TestServersAreCompared(t *testing.T) {
 	t.Parallel()
 	better := func(p byte) *server {
 		s := newServer()
-		s.name, s.lent = "better", []lent{{"2001:db8::8", 1000, 2000}}
+		s.name, s.granted = "better", []granted{{"2001:db8::8", 1000, 2000}}
 		s.alter = func(r *v6.Message) { set(r, v6.OptPreference, []byte{p}) }
 		return s
 	}
@@ -290,13 +290,13 @@ func TestServerHasForgotten(t *testing.T) {
 		8m21s REQUEST to server 2001:db8::7
 		8m21s bind 2001:db8::7
 	`)
-	s.lent[0].addr = "2001:db8::8"
+	s.granted[0].addr = "2001:db8::8"
 	s.run(500*time.Second).expect(t, `
 		16m41s RENEW to server 2001:db8::7
 		16m41s REQUEST to server 2001:db8::7
 		16m41s bind 2001:db8::8 instead of 2001:db8::7
 	`)
-	// What is lent stays up to its end when the server has forgotten it and has nothing else.
+	// What is granted stays up to its end when the server has forgotten it and has nothing else.
 	s.ia[v6.Request], s.ia[v6.Solicit] = 2, 2
 	s.run(1999 * time.Second)
 	if s.m.Lease() == nil || strings.Contains(s.log.String(), "lose") {
@@ -326,7 +326,7 @@ func TestRenewalIsRefused(t *testing.T) {
 func TestSeveralAddresses(t *testing.T) {
 	t.Parallel()
 	s := newSim(newServer(), v6.Params{})
-	s.lent = []lent{{"2001:db8::7", 1000, 2000}, {"2001:db8::8", 600, 700}, {"2001:db8::9", ever, ever}}
+	s.granted = []granted{{"2001:db8::7", 1000, 2000}, {"2001:db8::8", 600, 700}, {"2001:db8::9", ever, ever}}
 	s.t1, s.t2 = 0, 0
 	s.start(nil).run(2*time.Second).expect(t, `
 		0s SOLICIT
@@ -334,7 +334,7 @@ func TestSeveralAddresses(t *testing.T) {
 		1s bind 2001:db8::7 2001:db8::8 2001:db8::9
 	`)
 	// One is taken back, one is not mentioned, one is new; T1 is that of the shortest preferred time, 600 s.
-	s.lent = []lent{{"2001:db8::7", 0, 0}, {"2001:db8::9", 10000, 20000}, {"2001:db8::a", 10000, 20000}}
+	s.granted = []granted{{"2001:db8::7", 0, 0}, {"2001:db8::9", 10000, 20000}, {"2001:db8::a", 10000, 20000}}
 	s.run(300*time.Second).expect(t, `
 		5m1s RENEW to server 2001:db8::7 2001:db8::8 2001:db8::9
 		5m1s bind 2001:db8::8 2001:db8::9 2001:db8::a instead of 2001:db8::7 2001:db8::8 2001:db8::9
@@ -343,13 +343,13 @@ func TestSeveralAddresses(t *testing.T) {
 		11m41s bind 2001:db8::9 2001:db8::a instead of 2001:db8::8 2001:db8::9 2001:db8::a
 	`)
 	// All are taken back.
-	s.lent = []lent{{"2001:db8::9", 0, 0}}
+	s.granted = []granted{{"2001:db8::9", 0, 0}}
 	s.run(4010*time.Second).expect(t, `
 		1h28m21s RENEW to server 2001:db8::9 2001:db8::a
 		1h28m21s bind 2001:db8::a instead of 2001:db8::9 2001:db8::a
 		1h28m31s RENEW to server 2001:db8::a
 	`)
-	s.lent = []lent{{"2001:db8::a", 0, 0}}
+	s.granted = []granted{{"2001:db8::a", 0, 0}}
 	s.run(20 * time.Second)
 	if !strings.Contains(s.log.String(), "lose 2001:db8::a: the server has taken back the addresses\n") {
 		t.Errorf("got\n%s", &s.log)
@@ -379,7 +379,7 @@ func TestTimes(t *testing.T) {
 			t.Parallel()
 			s := newSim(newServer(), v6.Params{})
 			s.alter = func(r *v6.Message) { set(r, v6.OptPreference, []byte{255}) } // is not compared with others
-			s.t1, s.t2, s.lent = row.t1, row.t2, []lent{{"2001:db8::7", row.preferred, row.valid}}
+			s.t1, s.t2, s.granted = row.t1, row.t2, []granted{{"2001:db8::7", row.preferred, row.valid}}
 			s.start(nil).run(500 * time.Millisecond)
 			l := s.m.Lease()
 			if l == nil {
@@ -416,7 +416,7 @@ func TestConfirm(t *testing.T) {
 		t.Parallel()
 		s := newSim(newServer(), v6.Params{})
 		s.status = map[v6.Type]uint16{v6.Confirm: 4}
-		s.lent[0].addr = "2001:db8:1::7"
+		s.granted[0].addr = "2001:db8:1::7"
 		s.start(earlier()).run(2*time.Second).expect(t, `
 			0s CONFIRM 2001:db8::7
 			0s lose 2001:db8::7: the server answered NotOnLink: no?way
@@ -460,7 +460,7 @@ func TestDecline(t *testing.T) {
 		s := bound(t, v6.Params{})
 		s.do(s.m.Declined(s.now, netip.MustParseAddr("2001:db8::99"))) // not the client's
 		s.do(s.m.Declined(s.now, a))
-		s.lent[0].addr = "2001:db8::8"
+		s.granted[0].addr = "2001:db8::8"
 		s.run(10*time.Second).expect(t, `
 			2s lose 2001:db8::7: in use by others: [2001:db8::7]
 			2s DECLINE to server 2001:db8::7
@@ -472,7 +472,7 @@ func TestDecline(t *testing.T) {
 	t.Run("one of two, and no answer", func(t *testing.T) {
 		t.Parallel()
 		s := newSim(newServer(), v6.Params{})
-		s.lent = append(s.lent, lent{"2001:db8::8", 1000, 2000})
+		s.granted = append(s.granted, granted{"2001:db8::8", 1000, 2000})
 		s.start(nil).run(2 * time.Second)
 		s.log.Reset()
 		s.mute = true
@@ -510,7 +510,7 @@ func TestProbe(t *testing.T) {
 		t.Parallel()
 		s := newSim(newServer(), v6.Params{Probe: true})
 		s.start(nil).run(2*time.Second).expect(t, begins)
-		s.lent[0].addr, s.probe = "2001:db8::8", true
+		s.granted[0].addr, s.probe = "2001:db8::8", true
 		s.do(s.m.Probed(s.now, a, netip.MustParseAddr("2001:db8::99")))
 		s.run(10*time.Second).expect(t, `
 			2s DECLINE to server 2001:db8::7
@@ -532,7 +532,7 @@ func TestProbe(t *testing.T) {
 	t.Run("one of two", func(t *testing.T) {
 		t.Parallel()
 		s := newSim(newServer(), v6.Params{Probe: true})
-		s.lent = append(s.lent, lent{"2001:db8::8", 1000, 2000})
+		s.granted = append(s.granted, granted{"2001:db8::8", 1000, 2000})
 		s.probe, s.used = true, []netip.Addr{a}
 		s.start(nil).run(2*time.Second).expect(t, `
 			0s SOLICIT
@@ -548,7 +548,7 @@ func TestProbe(t *testing.T) {
 		s.probe = true
 		s.start(nil).run(2 * time.Second)
 		s.log.Reset()
-		s.lent = append(s.lent, lent{"2001:db8::8", 1000, 2000})
+		s.granted = append(s.granted, granted{"2001:db8::8", 1000, 2000})
 		s.used = []netip.Addr{netip.MustParseAddr("2001:db8::8")}
 		s.run(500*time.Second).expect(t, `
 			8m21s RENEW to server 2001:db8::7
@@ -564,7 +564,7 @@ func TestProbe(t *testing.T) {
 	t.Run("it takes longer than the lease", func(t *testing.T) {
 		t.Parallel()
 		s := newSim(newServer(), v6.Params{Probe: true, Total: 11 * time.Second})
-		s.lent, s.t1, s.t2 = []lent{{"2001:db8::7", 4, 5}}, 2, 3
+		s.granted, s.t1, s.t2 = []granted{{"2001:db8::7", 4, 5}}, 2, 3
 		s.start(nil).run(time.Minute).expect(t, begins+"11s fail: the server gave addresses for a shorter time than it takes to see whether they are free\n")
 	})
 	t.Run("released meanwhile", func(t *testing.T) {

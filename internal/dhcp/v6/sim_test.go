@@ -20,27 +20,27 @@ var (
 	client = v6.DUID("\x00\x03\x00\x01client")
 )
 
-// lent is an address that a server lends, and for how many seconds.
-type lent struct {
+// granted is an address that a server grants, and its times in seconds.
+type granted struct {
 	addr             string
 	preferred, valid uint32
 }
 
 // server answers as DHCPv6 servers do; what a test changes is from then on.
 type server struct {
-	name   string
-	lent   []lent
-	t1, t2 uint32
-	mute   bool
-	status map[v6.Type]uint16 // of an answer to a type of message
-	ia     map[v6.Type]uint16 // of the IA in it
-	alter  func(*v6.Message)
-	probe  bool         // whether somebody answers who has addresses
-	used   []netip.Addr // who: others have these
+	name    string
+	granted []granted
+	t1, t2  uint32
+	mute    bool
+	status  map[v6.Type]uint16 // of an answer to a type of message
+	ia      map[v6.Type]uint16 // of the IA in it
+	alter   func(*v6.Message)
+	probe   bool         // whether somebody answers who has addresses
+	used    []netip.Addr // who: others have these
 }
 
 func newServer() *server {
-	return &server{name: "server", lent: []lent{{"2001:db8::7", 1000, 2000}}, t1: 500, t2: 800}
+	return &server{name: "server", granted: []granted{{"2001:db8::7", 1000, 2000}}, t1: 500, t2: 800}
 }
 
 func (s *server) answer(q *v6.Message) []*v6.Message {
@@ -75,7 +75,7 @@ func (s *server) iana(kind v6.Type) []byte {
 	if code, ok := s.ia[kind]; ok {
 		return append(b, option(v6.OptStatus, status(code))...)
 	}
-	for _, l := range s.lent {
+	for _, l := range s.granted {
 		b = append(b, option(v6.OptIAAddr, append(netip.MustParseAddr(l.addr).AsSlice(), uint32s(l.preferred, l.valid)...))...)
 	}
 	return b

@@ -12,7 +12,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/ipam/store/storetest"
 )
 
-// filled makes a directory as the reference plugin leaves it: addresses of a /16 from the first on, without those that
+// filled makes a directory as the upstream plugin leaves it: addresses of a /16 from the first on, without those that
 // skip names.
 func filled(t testing.TB, leases int, skip func(i int) bool) string {
 	t.Helper()

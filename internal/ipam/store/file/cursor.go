@@ -12,7 +12,7 @@ import (
 
 func cursorName(set int) string { return fmt.Sprintf("last_reserved_ip.%d", set) }
 
-// Last implements [ipam.Reservations]. What is not an address counts as not known, as in the reference plugin.
+// Last implements [ipam.Reservations]. What is not an address counts as not known, as in the upstream plugin.
 func (s *Store) Last(_ context.Context, set int) (netip.Addr, error) {
 	f, err := s.dir.read(cursorName(set))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

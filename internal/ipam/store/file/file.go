@@ -1,4 +1,4 @@
-// Package file keeps reservations as files, in the layout of the reference host-local plugin: both can work in one
+// Package file keeps reservations as files, in the layout of the upstream host-local plugin: both can work in one
 // directory at the same time, and either takes over from the other. It does not decide which address to reserve.
 //
 //	DIR/NETWORK/

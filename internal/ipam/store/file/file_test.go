@@ -117,7 +117,7 @@ func mustRelease(t testing.TB, n storetest.Network, o ipam.Owner) {
 	}
 }
 
-// host-local.md 4, 8: the files are those of the reference plugin, byte for byte, and not readable by others. White
+// host-local.md 4, 8: the files are those of the upstream plugin, byte for byte, and not readable by others. White
 // space around the ID is not stored. Names are addresses (IPAM-09, DIS-28).
 func TestLayout(t *testing.T) {
 	t.Parallel()
@@ -512,7 +512,7 @@ func TestFirstAllocationIsQuiet(t *testing.T) {
 }
 
 // The age of a reservation is that of its file, whoever wrote it.
-func TestConflictTellsTheAge(t *testing.T) {
+func TestConflictReportsAge(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
 	name := filepath.Join(path, "10.0.0.7")
@@ -562,7 +562,7 @@ func TestOldest(t *testing.T) {
 	})
 }
 
-// 60 000 reservations that the reference plugin left do not hinder anything.
+// 60 000 reservations that the upstream plugin left do not hinder anything.
 func TestHugeDirectory(t *testing.T) {
 	t.Parallel()
 	if !inMemory(t) {
@@ -625,7 +625,7 @@ func TestRemovedWhileWaiting(t *testing.T) {
 	n.Want(t, "10.0.0.2 container c1 interface eth0", "last 0 10.0.0.2")
 }
 
-// host-local.md 8: the lock is the one of the reference plugin, flock(2) on the file lock.
+// host-local.md 8: the lock is the one of the upstream plugin, flock(2) on the file lock.
 func TestForeignLock(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)

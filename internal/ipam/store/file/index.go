@@ -39,7 +39,7 @@ const (
 	minSlots   = 256
 )
 
-// indexMagic ends in a zero byte: the reference plugin compares all files below the directory with container IDs.
+// indexMagic ends in a zero byte: the upstream plugin compares all files below the directory with container IDs.
 var indexMagic = [16]byte([]byte("tenon index v2\n\x00"))
 
 // slot is an entry of the table in memory order: address, hash, state.

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openLocked opens the directory at path and locks the file lock in it, as the reference plugin does. wait is called where
+// openLocked opens the directory at path and locks the file lock in it, as the upstream plugin does. wait is called where
 // somebody else has the lock. It starts again when the directory was removed while it waited.
 func openLocked(path string, wait func(*os.File) error) (*dir, *os.File, error) {
 	for {

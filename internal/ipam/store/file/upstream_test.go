@@ -20,12 +20,12 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// reference is the host-local plugin of Debian's package containernetworking-plugins.
-const reference = "/usr/lib/cni/host-local"
+// upstream is the host-local plugin of Debian's package containernetworking-plugins.
+const upstream = "/usr/lib/cni/host-local"
 
-// runReference returns the addresses that ADD got.
-func runReference(verb, path string, o ipam.Owner) ([]string, error) {
-	cmd := exec.Command(reference)
+// runUpstream returns the addresses that ADD got.
+func runUpstream(verb, path string, o ipam.Owner) ([]string, error) {
+	cmd := exec.Command(upstream)
 	cmd.Env = []string{
 		"CNI_COMMAND=" + verb, "CNI_CONTAINERID=" + o.Container, "CNI_IFNAME=" + o.IfName,
 		"CNI_NETNS=/no/such/namespace", "CNI_PATH=/no/such/directory",
@@ -50,10 +50,10 @@ func runReference(verb, path string, o ipam.Owner) ([]string, error) {
 	return addrs, err
 }
 
-// wantReference compares the addresses that ADD got, or the error.
-func wantReference(t *testing.T, verb, path string, o ipam.Owner, want string) {
+// wantUpstream compares the addresses that ADD got, or the error.
+func wantUpstream(t *testing.T, verb, path string, o ipam.Owner, want string) {
 	t.Helper()
-	addrs, err := runReference(verb, path, o)
+	addrs, err := runUpstream(verb, path, o)
 	got := strings.Join(addrs, " ")
 	if err != nil {
 		got = err.Error()
@@ -63,30 +63,30 @@ func wantReference(t *testing.T, verb, path string, o ipam.Owner, want string) {
 	}
 }
 
-func TestReferenceTakesOver(t *testing.T) {
+func TestUpstreamTakesOver(t *testing.T) {
 	t.Parallel()
-	testnet.Require(t, testnet.Tool(reference))
+	testnet.Require(t, testnet.Tool(upstream))
 	path := newPath(t)
 	n, sets := network(path, bootID), storetest.Sets(t, "10.0.0.0/26", "2001:db8::/64")
 	mustAllocate(t, n, owner("c1"), sets)
 	mustAllocate(t, n, ipam.Owner{Container: "c1", IfName: "eth1"}, sets)
-	wantReference(t, "CHECK", path, owner("c1"), "")
-	wantReference(t, "CHECK", path, owner("c2"), "Failed to find address added by container c2")
-	wantReference(t, "ADD", path, owner("c1"), "10.0.0.2 has been allocated to c1, duplicate allocation is not allowed")
-	wantReference(t, "ADD", path, owner("c2"), "10.0.0.4 2001:db8::4")
-	wantReference(t, "DEL", path, owner("c1"), "")
+	wantUpstream(t, "CHECK", path, owner("c1"), "")
+	wantUpstream(t, "CHECK", path, owner("c2"), "Failed to find address added by container c2")
+	wantUpstream(t, "ADD", path, owner("c1"), "10.0.0.2 has been allocated to c1, duplicate allocation is not allowed")
+	wantUpstream(t, "ADD", path, owner("c2"), "10.0.0.4 2001:db8::4")
+	wantUpstream(t, "DEL", path, owner("c1"), "")
 	n.Want(t, "10.0.0.3 container c1 interface eth1", "10.0.0.4 container c2 interface eth0",
 		"2001:db8::3 container c1 interface eth1", "2001:db8::4 container c2 interface eth0", "last 0 10.0.0.4", "last 1 2001:db8::4")
 	wantConsistent(t, path, sets)
 }
 
-func TestTakeOverFromReference(t *testing.T) {
+func TestTakeOverFromUpstream(t *testing.T) {
 	t.Parallel()
-	testnet.Require(t, testnet.Tool(reference))
+	testnet.Require(t, testnet.Tool(upstream))
 	path := newPath(t)
 	n, sets := network(path, bootID), storetest.Sets(t, "10.0.0.0/26", "2001:db8::/64")
-	wantReference(t, "ADD", path, owner("c1"), "10.0.0.2 2001:db8::2")
-	wantReference(t, "ADD", path, owner("c2"), "10.0.0.3 2001:db8::3")
+	wantUpstream(t, "ADD", path, owner("c1"), "10.0.0.2 2001:db8::2")
+	wantUpstream(t, "ADD", path, owner("c2"), "10.0.0.3 2001:db8::3")
 	_, err := n.Allocate(ctx, ipam.Request{Owner: owner("c1"), Sets: sets})
 	var duplicate *ipam.DuplicateError
 	if !errors.As(err, &duplicate) || duplicate.Held.Addr != addr("10.0.0.2") {
@@ -97,15 +97,15 @@ func TestTakeOverFromReference(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 	mustRelease(t, n, owner("c2"))
-	wantReference(t, "DEL", path, owner("c3"), "")
+	wantUpstream(t, "DEL", path, owner("c3"), "")
 	n.Want(t, "last 0 10.0.0.4", "last 1 2001:db8::4")
 }
 
-// The reference plugin compares every file below the directory with the container ID. A bitmap whose bits spell one is no
+// The upstream plugin compares every file below the directory with the container ID. A bitmap whose bits spell one is no
 // reservation of it.
-func TestReferenceDoesNotSeeTheCaches(t *testing.T) {
+func TestUpstreamIgnoresCaches(t *testing.T) {
 	t.Parallel()
-	testnet.Require(t, testnet.Tool(reference))
+	testnet.Require(t, testnet.Tool(upstream))
 	path := newPath(t)
 	set := ipam.RangeSet{{Subnet: netip.MustParsePrefix("10.0.0.0/24"), End: addr("10.0.0.8"), Gateway: addr("10.9.0.1")}}
 	if err := set[0].Canonicalize(); err != nil {
@@ -126,9 +126,9 @@ func TestReferenceDoesNotSeeTheCaches(t *testing.T) {
 			t.Fatalf("used: %d, %v", used, err)
 		}
 	})
-	wantReference(t, "CHECK", path, owner("a"), "Failed to find address added by container a")
+	wantUpstream(t, "CHECK", path, owner("a"), "Failed to find address added by container a")
 	before := listing(t, filepath.Join(path, ".owners"))
-	wantReference(t, "DEL", path, owner("a"), "")
+	wantUpstream(t, "DEL", path, owner("a"), "")
 	if diff := cmp.Diff(before, listing(t, filepath.Join(path, ".owners"))); diff != "" || len(before) != 2 {
 		t.Errorf("%d caches (-before +after):\n%s", len(before), diff)
 	}
@@ -136,9 +136,9 @@ func TestReferenceDoesNotSeeTheCaches(t *testing.T) {
 
 // Both work in one directory at the same time, and either deletes what the other added: no address has two holders,
 // nothing is left, and the caches agree with the files afterwards.
-func TestTogetherWithReference(t *testing.T) {
+func TestTogetherWithUpstream(t *testing.T) {
 	t.Parallel()
-	testnet.Require(t, testnet.Tool(reference))
+	testnet.Require(t, testnet.Tool(upstream))
 	if !inMemory(t) {
 		return
 	}
@@ -156,9 +156,9 @@ func TestTogetherWithReference(t *testing.T) {
 		del: func(o ipam.Owner) error { return n.Release(ctx, o) },
 	}
 	theirs := implementation{
-		add: func(o ipam.Owner) ([]string, error) { return runReference("ADD", path, o) },
+		add: func(o ipam.Owner) ([]string, error) { return runUpstream("ADD", path, o) },
 		del: func(o ipam.Owner) error {
-			_, err := runReference("DEL", path, o)
+			_, err := runUpstream("DEL", path, o)
 			return err
 		},
 	}
@@ -183,8 +183,8 @@ func TestTogetherWithReference(t *testing.T) {
 	wantNoLeases(t, path)
 	wantConsistent(t, path, sets)
 	mustAllocate(t, n, owner("last"), sets)
-	wantReference(t, "CHECK", path, owner("last"), "")
-	wantReference(t, "ADD", path, owner("last"), "duplicate allocation is not allowed")
+	wantUpstream(t, "CHECK", path, owner("last"), "")
+	wantUpstream(t, "ADD", path, owner("last"), "duplicate allocation is not allowed")
 	mustRelease(t, n, owner("last"))
 	wantConsistent(t, path, sets)
 }
@@ -214,11 +214,11 @@ func churnWith(adds, dels implementation, claims, container string) error {
 	return dels.del(owner(container))
 }
 
-// A directory that the reference plugin has used for long is taken over in place: reservations in both formats, last
-// addresses, debris, and files that are nobody's. The reference plugin takes it over from us in the same way.
+// A directory that the upstream plugin has used for long is taken over in place: reservations in both formats, last
+// addresses, debris, and files that are nobody's. The upstream plugin takes it over from us in the same way.
 func TestTakeOverInPlace(t *testing.T) {
 	t.Parallel()
-	testnet.Require(t, testnet.Tool(reference))
+	testnet.Require(t, testnet.Tool(upstream))
 	path := newPath(t)
 	n, sets := network(path, bootID), storetest.Sets(t, "10.0.0.0/26", "2001:db8::/64")
 	for name, content := range map[string]string{
@@ -231,7 +231,7 @@ func TestTakeOverInPlace(t *testing.T) {
 	if got := mustAllocate(t, n, owner("c1"), sets); got[0].Addr != addr("10.0.0.61") || got[1].Addr != addr("2001:db8::3") {
 		t.Errorf("ours: got %v", got)
 	}
-	wantReference(t, "ADD", path, owner("c2"), "10.0.0.62 2001:db8::4")
+	wantUpstream(t, "ADD", path, owner("c2"), "10.0.0.62 2001:db8::4")
 	if got := mustAllocate(t, n, owner("c3"), sets); got[0].Addr != addr("10.0.0.5") { // behind the end, over those taken
 		t.Errorf("ours: got %v", got)
 	}
@@ -239,7 +239,7 @@ func TestTakeOverInPlace(t *testing.T) {
 		mustRelease(t, n, owner(c))
 	}
 	for _, c := range []string{"old-2", "new-2", "c1", "c3"} {
-		wantReference(t, "DEL", path, owner(c), "")
+		wantUpstream(t, "DEL", path, owner(c), "")
 	}
 	mustRelease(t, n, owner("c2"))
 	wantConsistent(t, path, sets)
