@@ -45,6 +45,7 @@ import (
 	"os"
 
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 func main() {
