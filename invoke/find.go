@@ -37,9 +37,9 @@ func LinkedPath(typ string) string { return linkedPrefix + typ }
 func LinkedType(path string) (typ string, ok bool) { return strings.CutPrefix(path, linkedPrefix) }
 
 // Find returns the path of the executable of a plugin type: the first regular file of that name in
-// paths, symbolic links followed (specification 1.0.0, "Execution Protocol"). The execute bit is
-// not consulted: a file that lacks it fails to start rather than being passed over for a namesake.
-// Where there is none the error is [ErrNotFound]. The code of an error is [cni.CodeInvalidConfig].
+// paths, symbolic links followed (specification 1.0.0, "Execution Protocol"). Find ignores the
+// execute bit: a file that lacks it fails to start, and Find does not look for a namesake. If there
+// is no file the error is [ErrNotFound]. The code of an error is [cni.CodeInvalidConfig].
 // On Windows the file may also be called TYPE.exe.
 func Find(paths []string, typ string) (string, error) {
 	if err := cni.ValidatePluginType(typ); err != nil {

@@ -120,7 +120,7 @@ func (r *settings) lists() ([]*cni.List, error) {
 	var lists []*cni.List
 	for _, f := range c.Candidates() {
 		if f.Err != nil {
-			r.passedOver(f)
+			r.warnSkipped(f)
 			continue
 		}
 		lists = append(lists, f.Network.List)

@@ -25,13 +25,13 @@ func (r *settings) load(arg string) (*config.Network, error) {
 	}
 	n, passed, err := c.Lookup(arg)
 	for _, f := range passed {
-		r.passedOver(f)
+		r.warnSkipped(f)
 	}
 	return n, r.notFound(err, c, arg)
 }
 
-// passedOver warns that a file is left out.
-func (r *settings) passedOver(f config.File) { r.warn("passed over %v", f.Err) }
+// warnSkipped warns that a file is ignored.
+func (r *settings) warnSkipped(f config.File) { r.warn("passed over %v", f.Err) }
 
 // notFound adds to an error of a look-up what may help.
 func (r *settings) notFound(err error, c *config.Catalog, name string) error {

@@ -296,7 +296,7 @@ func TestServerHasForgotten(t *testing.T) {
 		16m41s REQUEST to server 2001:db8::7
 		16m41s bind 2001:db8::8 instead of 2001:db8::7
 	`)
-	// What is granted stays up to its end when the server has forgotten it and has nothing else.
+	// A granted address stays up to its end when the server has forgotten it and has no other.
 	s.ia[v6.Request], s.ia[v6.Solicit] = 2, 2
 	s.run(1999 * time.Second)
 	if s.m.Lease() == nil || strings.Contains(s.log.String(), "lose") {

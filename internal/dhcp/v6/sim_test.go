@@ -35,8 +35,8 @@ type server struct {
 	status  map[v6.Type]uint16 // of an answer to a type of message
 	ia      map[v6.Type]uint16 // of the IA in it
 	alter   func(*v6.Message)
-	probe   bool         // whether somebody answers who has addresses
-	used    []netip.Addr // who: others have these
+	probe   bool         // whether the caller answers a probe
+	used    []netip.Addr // addresses for which the probe finds another owner
 }
 
 func newServer() *server {

@@ -12,8 +12,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/ipam/store/storetest"
 )
 
-// filled makes a directory as the upstream plugin leaves it: addresses of a /16 from the first on, without those that
-// skip names.
+// filled makes a directory as the upstream plugin leaves it: addresses of a /16 from the first on,
+// except the ones for which skip returns true.
 func filled(t testing.TB, leases int, skip func(i int) bool) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "net")

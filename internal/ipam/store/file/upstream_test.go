@@ -101,8 +101,8 @@ func TestTakeOverFromUpstream(t *testing.T) {
 	n.Want(t, "last 0 10.0.0.4", "last 1 2001:db8::4")
 }
 
-// The upstream plugin compares every file below the directory with the container ID. A bitmap whose bits spell one is no
-// reservation of it.
+// The upstream plugin compares every file below the directory with the container ID. A bitmap with
+// bits that spell a container ID is not a reservation of that container.
 func TestUpstreamIgnoresCaches(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool(upstream))
@@ -214,8 +214,9 @@ func churnWith(adds, dels implementation, claims, container string) error {
 	return dels.del(owner(container))
 }
 
-// A directory that the upstream plugin has used for long is taken over in place: reservations in both formats, last
-// addresses, debris, and files that are nobody's. The upstream plugin takes it over from us in the same way.
+// Tenon takes over, in place, a directory that the upstream plugin has long used: reservations in both
+// formats, last addresses, debris, and files without an owner. The upstream plugin takes the directory
+// over from Tenon in the same way.
 func TestTakeOverInPlace(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool(upstream))
