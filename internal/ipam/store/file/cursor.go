@@ -12,8 +12,8 @@ import (
 
 func cursorName(set int) string { return fmt.Sprintf("last_reserved_ip.%d", set) }
 
-// Last implements [ipam.Reservations]. A file without an address counts as unknown, as in the upstream
-// plugin.
+// Last implements [ipam.Reservations]. A file without an address counts as unknown, as in the
+// upstream plugin.
 func (s *Store) Last(_ context.Context, set int) (netip.Addr, error) {
 	f, err := s.dir.read(cursorName(set))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

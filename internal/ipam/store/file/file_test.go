@@ -117,8 +117,9 @@ func mustRelease(t testing.TB, n storetest.Network, o ipam.Owner) {
 	}
 }
 
-// host-local.md 4, 8: the files equal the upstream plugin's, byte for byte, and only their owner can
-// read them. White space around the ID is not stored. Names are addresses (IPAM-09, DIS-28).
+// host-local.md 4, 8: the files equal the upstream plugin's, byte for byte, and only their owner
+// can read them. White space around the ID is not stored. Names are addresses (IPAM-09,
+// DIS-28).
 func TestLayout(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a", "b", "net")

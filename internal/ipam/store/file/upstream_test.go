@@ -214,9 +214,9 @@ func churnWith(adds, dels implementation, claims, container string) error {
 	return dels.del(owner(container))
 }
 
-// Tenon takes over, in place, a directory that the upstream plugin has long used: reservations in both
-// formats, last addresses, debris, and files without an owner. The upstream plugin takes the directory
-// over from Tenon in the same way.
+// Tenon takes over, in place, a directory that the upstream plugin has long used: reservations in
+// both formats, last addresses, debris, and files without an owner. The upstream plugin takes the
+// directory over from Tenon in the same way.
 func TestTakeOverInPlace(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool(upstream))
