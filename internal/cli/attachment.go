@@ -35,9 +35,7 @@ type attachment struct {
 const gone = "-"
 
 func (t *attachment) flags(cmd *cobra.Command) {
-	t.netDirFlag(cmd)
-	t.pluginFlags(cmd)
-	t.recordFlags(cmd)
+	t.clientFlags(cmd)
 	cmd.Flags().StringVar(&t.id, "id", "", "`ID` of the container (default: the name of the namespace)")
 	cmd.Flags().StringVar(&t.ifName, "ifname", cmp.Or(os.Getenv("CNI_IFNAME"), "eth0"),
 		"`NAME` of the interface in the container [CNI_IFNAME]")

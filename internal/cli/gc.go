@@ -65,9 +65,7 @@ A network that has no configuration any more is taken as it was recorded.`,
 			return r.explain(err, n)
 		},
 	}
-	r.netDirFlag(cmd)
-	r.pluginFlags(cmd)
-	r.recordFlags(cmd)
+	r.clientFlags(cmd)
 	r.jsonFlag(cmd, "print a failure as JSON")
 	cmd.Flags().StringArrayVar(&k.named, "keep", nil, "keep the attachment `ID/IFNAME`; repeatable")
 	cmd.Flags().BoolVar(&k.recorded, "keep-recorded", false, "keep what is recorded")

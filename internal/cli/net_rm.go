@@ -54,9 +54,7 @@ Refuses while containers are attached. --detach runs DEL for them first.`,
 			return r.notRemoved(err, q)
 		},
 	}
-	r.netDirFlag(cmd)
-	r.pluginFlags(cmd)
-	r.recordFlags(cmd)
+	r.clientFlags(cmd)
 	r.jsonFlag(cmd, "print the steps, or a failure, as JSON")
 	cmd.Flags().BoolVar(&q.Detach, "detach", false, "detach containers first")
 	cmd.Flags().BoolVar(&q.DropIns, "drop-ins", false, "remove the drop-in files of the network, too")

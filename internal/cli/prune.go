@@ -41,9 +41,7 @@ Attachments of other runtimes, by the records in --state-dir and --cache-dir, ar
 			return a.unfinished(cmd, p.explain(err, nil))
 		},
 	}
-	p.netDirFlag(cmd)
-	p.pluginFlags(cmd)
-	p.recordFlags(cmd)
+	p.clientFlags(cmd)
 	p.jsonFlag(cmd, "print the list as JSON")
 	cmd.Flags().BoolVar(&p.allRuntimes, "all-runtimes", false, "detach also what other runtimes have attached")
 	cmd.Flags().BoolVar(&p.dryRun, "dry-run", false, "only print what would be detached")

@@ -63,9 +63,7 @@ contrib/systemd/tenon-repair.service of Tenon's source:
 			return a.unfinished(cmd, r.explain(err, nil))
 		},
 	}
-	r.netDirFlag(cmd)
-	r.pluginFlags(cmd)
-	r.recordFlags(cmd)
+	r.clientFlags(cmd)
 	r.jsonFlag(cmd, "print the list as JSON")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only print what would be done")
 	cmd.ValidArgsFunction = r.completeRecorded

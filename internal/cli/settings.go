@@ -101,7 +101,14 @@ func (r *settings) pluginFlags(cmd *cobra.Command) {
 	flags.BoolVarP(&r.verbose, "verbose", "v", false, "tell on standard error what is done, with the time of each call of a plugin")
 }
 
-// runtimeName is what records of "tenon add" name as their runtime.
+// clientFlags adds the flags of commands that use networks, plugins and records.
+func (r *settings) clientFlags(cmd *cobra.Command) {
+	r.netDirFlag(cmd)
+	r.pluginFlags(cmd)
+	r.recordFlags(cmd)
+}
+
+// runtimeName is the runtime in the records of "tenon add".
 const runtimeName = "tenon"
 
 // client returns a client that does as the flags say.

@@ -64,9 +64,7 @@ Prints what it removes. Install the upstream plugins before or right after: unti
 			return blocked
 		},
 	}
-	r.netDirFlag(cmd)
-	r.pluginFlags(cmd)
-	r.recordFlags(cmd)
+	r.clientFlags(cmd)
 	r.jsonFlag(cmd, "print what is removed, or a failure, as JSON")
 	cmd.Flags().BoolVar(&request.Keep, "keep-attachments", false, "hand attachments over to the upstream plugins")
 	cmd.Flags().BoolVar(&request.Detach, "detach", false, `detach what "tenon add" has attached`)
