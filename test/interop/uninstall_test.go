@@ -1,7 +1,6 @@
 package interop
 
 import (
-	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -15,10 +14,7 @@ import (
 // connection goes on, upstream's DEL succeeds with what libcni would pass, and nothing of Tenon is left on the node.
 func TestUninstall(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"bridge", "host-local", "portmap", "bandwidth", "firewall", "tuning"} {
-		testnet.Require(t, testnet.Tool(upstream+"/"+name))
-	}
-	l := newLab(t, upstream)
+	l := upstreamLab(t)
 	outside := l.Uplink()
 	l.write(podNetwork, `{"cniVersion":"1.0.0","name":"pods","plugins":[
 		{"type":"bridge","bridge":"cni0","isGateway":true,"ipMasq":true,"ipam":{"type":"host-local","ranges":[[{"subnet":"10.85.0.0/16"}],[{"subnet":"fd00:85::/64"}]],"routes":[{"dst":"0.0.0.0/0"}]}},
@@ -26,14 +22,10 @@ func TestUninstall(t *testing.T) {
 		{"type":"bandwidth","ingressRate":100000000,"ingressBurst":80000000,"egressRate":100000000,"egressBurst":80000000},
 		{"type":"firewall"},
 		{"type":"tuning","sysctl":{"net.core.somaxconn":"500"}}]}`)
-	add := func(name string, port int) {
-		t.Helper()
-		l.must("add", "pods", name, "--id", name, "--cap", fmt.Sprintf(`portMappings=[{"hostPort":%d,"containerPort":80,"protocol":"tcp"}]`, port))
-	}
 	for _, name := range []string{"web", "other"} {
 		l.container(name)
 	}
-	add("web", 8080)
+	l.add("web", 8080)
 	l.must("del", "pods", "web", "--id", "web")       // makes shared chains
 	for _, family := range []string{"ipv4", "ipv6"} { // Tenon's settings of the bridge, which stays
 		l.run("sh", "-c", "echo 0 > /proc/sys/net/"+family+"/conf/cni0/accept_redirects")
@@ -41,8 +33,8 @@ func TestUninstall(t *testing.T) {
 	before := l.snapshot()
 
 	l.dir = plugins
-	add("web", 8080)
-	add("other", 8081)
+	l.add("web", 8080)
+	l.add("other", 8081)
 	greeted(t, outside, "192.0.2.1:8080", true)
 	if out, err := l.tenon("uninstall"); err == nil || !strings.Contains(out, "tenon uninstall --keep-attachments --net-dir "+netDir) {
 		t.Errorf("uninstall with attachments: %v\n%s", err, out)

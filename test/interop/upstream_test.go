@@ -24,6 +24,24 @@ func newLab(t *testing.T, dir string) *lab {
 	return l
 }
 
+// upstreamLab returns a lab with Debian's upstream plugins.
+func upstreamLab(t *testing.T) *lab {
+	t.Helper()
+	for _, name := range []string{
+		"bridge", "host-local", "portmap", "bandwidth", "firewall", "tuning",
+	} {
+		testnet.Require(t, testnet.Tool(upstream+"/"+name))
+	}
+	return newLab(t, upstream)
+}
+
+// add attaches a container to network pods and publishes its port 80 at a port of the host.
+func (l *lab) add(name string, port int) {
+	l.t.Helper()
+	mapping := fmt.Sprintf(`portMappings=[{"hostPort":%d,"containerPort":80,"protocol":"tcp"}]`, port)
+	l.must("add", "pods", name, "--id", name, "--cap", mapping)
+}
+
 // container makes a container.
 func (l *lab) container(name string) {
 	l.t.Helper()
@@ -48,14 +66,11 @@ func (l *lab) must(args ...string) string {
 	return out
 }
 
-// TestUpstreamPlugins: a chain of the upstream plugins under Tenon's runtime: attached, checked, deleted and collected, nothing is left. They
-// are too old for GC; what is recorded gets DEL.
+// TestUpstreamPlugins: a chain of the upstream plugins under Tenon's runtime leaves nothing behind
+// after ADD, CHECK, DEL and GC. They are too old for GC; recorded attachments get DEL.
 func TestUpstreamPlugins(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"bridge", "host-local", "portmap", "bandwidth", "firewall", "tuning"} {
-		testnet.Require(t, testnet.Tool(upstream+"/"+name))
-	}
-	l := newLab(t, upstream)
+	l := upstreamLab(t)
 	outside := l.Uplink()
 	l.write(podNetwork, `{"cniVersion":"1.0.0","name":"pods","plugins":[
 		{"type":"bridge","bridge":"cni0","isGateway":true,"ipMasq":true,"ipam":{"type":"host-local","subnet":"10.85.0.0/16","routes":[{"dst":"0.0.0.0/0"}]}},
@@ -63,19 +78,15 @@ func TestUpstreamPlugins(t *testing.T) {
 		{"type":"bandwidth","ingressRate":100000000,"ingressBurst":80000000,"egressRate":100000000,"egressBurst":80000000},
 		{"type":"firewall"},
 		{"type":"tuning","sysctl":{"net.core.somaxconn":"500"}}]}`)
-	add := func(name string, port int) {
-		t.Helper()
-		l.must("add", "pods", name, "--id", name, "--cap", fmt.Sprintf(`portMappings=[{"hostPort":%d,"containerPort":80,"protocol":"tcp"}]`, port))
-	}
 	containers := []string{"web", "other", "plain"}
 	for _, name := range containers {
 		l.container(name)
 	}
-	add("web", 8080)
+	l.add("web", 8080)
 	l.must("del", "pods", "web", "--id", "web") // leaves what is shared
 	before := l.snapshot()
-	add("web", 8080)
-	add("other", 8081)
+	l.add("web", 8080)
+	l.add("other", 8081)
 	l.must("add", "pods", "plain", "--id", "plain")
 	l.must("check", "pods", "plain", "--id", "plain") // that of ports fails in Debian's portmap, whoever calls
 	for _, from := range []*testnet.Namespace{l.Host, outside} {
