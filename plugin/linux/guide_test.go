@@ -33,7 +33,8 @@ func TestGuideBuilds(t *testing.T) {
 // TestGuideSuite runs the tests of the guide's plugin. Faults must be injected.
 func TestGuideSuite(t *testing.T) {
 	t.Parallel()
-	testnet.Require(t, testnet.Tool("go"), tracer.Supported, testnet.Tool("ip"), testnet.Kernel(probe.Macvlan))
+	testnet.Require(t, testnet.Tool("go"), testnet.Tool("ip"), tracer.Supported,
+		testnet.Kernel(probe.Macvlan))
 	dir := t.TempDir()
 	follow(t, dir)
 	out := run(t, dir, "go", "test", "-vet=off", "-v", "-count=1", ".")
@@ -68,7 +69,8 @@ func follow(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files := regexp.MustCompile("(?s)Write this to `([a-z_.]+)`:\n\n```go\n(.*?)```").FindAllSubmatch(page, -1)
+	file := regexp.MustCompile("(?s)Write this to `([a-z_.]+)`:\n\n```go\n(.*?)```")
+	files := file.FindAllSubmatch(page, -1)
 	if len(files) != 2 {
 		t.Fatalf("the guide has %d files, expected 2", len(files))
 	}

@@ -33,7 +33,7 @@ func (c *Common) linuxCommon() *Common { return c }
 // [Remover].
 type Maker interface {
 	plugin.Configuration
-	linuxCommon() *Common
+	interface{ linuxCommon() *Common }
 
 	// Make creates the container's interface, named CNI_IFNAME, in s.Sandbox, down and without
 	// addresses, and returns the interfaces of the result; see [Session.Made]. Afterwards the flow

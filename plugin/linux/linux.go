@@ -43,7 +43,9 @@ type Session struct {
 }
 
 func newSession(s *session.Session) *Session {
-	return &Session{Call: s.Call, Host: namespace(s.Host), Sandbox: namespace(s.Sandbox), Tag: s.Tag, inner: s}
+	return &Session{
+		Call: s.Call, Host: namespace(s.Host), Sandbox: namespace(s.Sandbox), Tag: s.Tag, inner: s,
+	}
 }
 
 // Do makes a change by calling apply, which changes nothing if it fails. op names the change with

@@ -24,7 +24,9 @@ func TestMain(m *testing.M) { plugintest.Main(m, wire, hostlocal.Plugin) }
 
 // wire is an interface plugin with a veth pair. It uses what the macvlan of the guide does not: the
 // link on the host, changes of its own, and a Remover.
-var wire = linux.DefineInterface(plugin.Info{Name: "wire"}, "veth", func() linux.Maker { return new(wireConfig) })
+var wire = linux.DefineInterface(plugin.Info{Name: "wire"}, "veth", func() linux.Maker {
+	return new(wireConfig)
+})
 
 type wireConfig struct {
 	linux.Common
@@ -44,7 +46,7 @@ func (c *wireConfig) Validate(*plugin.Call) error {
 func (c *wireConfig) Make(_ context.Context, s *linux.Session) ([]cni.Interface, error) {
 	file := filepath.Join(c.DataDir, string(s.Attachment().Owner()))
 	if err := s.Do("write "+file, func() error {
-		f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL, 0o600) // of another ADD, it is not ours to undo
+		f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL, 0o600) // undo only what is ours
 		if err == nil {
 			err = f.Close()
 		}
@@ -131,22 +133,30 @@ func TestSuite(t *testing.T) {
 		Plugin: wire,
 		Examples: []plugin.Example{{Name: "addresses", Config: `{
 			"cniVersion": "1.1.0", "name": "net", "type": "wire", "mtu": 1400,
-			"ipam": {"type": "host-local", "ranges": [[{"subnet": "10.1.0.0/16"}]], "routes": [{"dst": "0.0.0.0/0"}]}
+			"ipam": {"type": "host-local", "ranges": [[{"subnet": "10.1.0.0/16"}]],
+				"routes": [{"dst": "0.0.0.0/0"}]}
 		}`}},
 		Rewrite: func(conf map[string]any, dir string) { conf["dataDir"] = dir },
 		Setup: func(_ testing.TB, n *plugintest.Net) { // it is shared, and stays
 			n.Host.Command("sysctl", "-qw", "net.ipv4.ip_forward=1")
 		},
-		Drifts: []plugintest.Drift{{Name: "route gone", Break: func(_ testing.TB, a plugintest.Attached) string {
-			address := a.Result.IPs[0].Address.Addr().String()
-			a.Host.Command("ip", "route", "delete", address)
-			return address
-		}}, {Name: "host side down", Break: func(_ testing.TB, a plugintest.Attached) string {
-			host := a.Result.Interfaces[0].Name
-			a.Host.Command("ip", "link", "set", host, "down")
-			return host
-		}}},
+		Drifts: []plugintest.Drift{
+			{Name: "route gone", Break: deleteRoute},
+			{Name: "host side down", Break: setHostSideDown},
+		},
 	})
+}
+
+func deleteRoute(_ testing.TB, a plugintest.Attached) string {
+	address := a.Result.IPs[0].Address.Addr().String()
+	a.Host.Command("ip", "route", "delete", address)
+	return address
+}
+
+func setHostSideDown(_ testing.TB, a plugintest.Attached) string {
+	host := a.Result.Interfaces[0].Name
+	a.Host.Command("ip", "link", "set", host, "down")
+	return host
 }
 
 // failing returns wire with a last step that fails.
@@ -161,10 +171,12 @@ func failing(change func(*linux.Session, linux.Link) error) plugin.Definition {
 func TestUndo(t *testing.T) {
 	t.Parallel()
 	mac := net.HardwareAddr{2, 0, 0, 0, 0, 1}
-	address, route := netip.MustParsePrefix("10.8.0.1/24"), cni.Route{Dst: netip.MustParsePrefix("10.9.0.0/16")}
+	address := netip.MustParsePrefix("10.8.0.1/24")
+	route := cni.Route{Dst: netip.MustParsePrefix("10.9.0.0/16")}
 	old := netip.MustParsePrefix("10.7.0.1/24")
 	oldRoute := cni.Route{Dst: netip.MustParsePrefix("10.6.0.0/16"), Scope: cni.Some(253)}
 	forward := "net.ipv4.conf.eth1.forwarding"
+	setForward := func(s *linux.Session, _ linux.Link) error { return s.Host.SetSysctl(forward, "0") }
 	for name, change := range map[string]func(*linux.Session, linux.Link) error{
 		"down":           func(_ *linux.Session, l linux.Link) error { return l.SetDown() },
 		"mtu":            func(_ *linux.Session, l linux.Link) error { return l.SetMTU(1300) },
@@ -174,7 +186,7 @@ func TestUndo(t *testing.T) {
 		"delete address": func(_ *linux.Session, l linux.Link) error { return l.DeleteAddress(old) },
 		"route":          func(_ *linux.Session, l linux.Link) error { return l.AddRoute(route) },
 		"delete route":   func(_ *linux.Session, l linux.Link) error { return l.DeleteRoute(oldRoute) },
-		"sysctl":         func(s *linux.Session, _ linux.Link) error { return s.Host.SetSysctl(forward, "0") },
+		"sysctl":         setForward,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -196,7 +208,8 @@ func TestUndo(t *testing.T) {
 			r.Conf["dataDir"] = t.TempDir()
 			host = r.Host
 			host.Wire("eth1")
-			host.Batch("address add 10.5.0.1/24 dev eth1", "address add "+old.String()+" broadcast + dev eth1")
+			host.Batch("address add 10.5.0.1/24 dev eth1",
+				"address add "+old.String()+" broadcast + dev eth1")
 			if name != "down" { // then the kernel deletes routes
 				host.Batch("route add 10.6.0.0/16 dev eth1")
 			}
@@ -236,7 +249,7 @@ func TestLookups(t *testing.T) {
 			return fmt.Errorf("addresses %v: %w", addresses, err)
 		}
 		routes, err := l.Routes()
-		if err != nil || !slices.ContainsFunc(routes, func(rt cni.Route) bool { return rt.Dst.String() == "10.6.0.0/16" }) {
+		if err != nil || !strings.Contains(fmt.Sprint(routes), "{10.6.0.0/16 ") {
 			return fmt.Errorf("routes %v: %w", routes, err)
 		}
 		if parent, err := s.Parent(""); err != nil || parent.Name != "eth1" {
@@ -259,7 +272,8 @@ func TestLookups(t *testing.T) {
 	r.Conf["dataDir"] = t.TempDir()
 	r.Host.Wire("eth1")
 	r.Host.Command("sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv4.conf.eth1.forwarding=1")
-	r.Host.Batch("address add 10.7.0.1/24 dev eth1", "route add 10.6.0.0/16 dev eth1", "route add default dev eth1")
+	r.Host.Batch("address add 10.7.0.1/24 dev eth1", "route add 10.6.0.0/16 dev eth1",
+		"route add default dev eth1")
 	r.Container("c")
 	plugintest.Says(t, r.Refused(r.Request(cni.Add, "c"), cni.CodeInternal), "found everything")
 }
@@ -269,10 +283,9 @@ func TestLookups(t *testing.T) {
 func TestRules(t *testing.T) {
 	t.Parallel()
 	for _, key := range []string{"dad", "secondDefaultRoute"} {
-		r := plugintest.NewRuntime(t, wire, `{"cniVersion":"1.1.0","name":"net","type":"wire","`+key+`":"sometimes"}`)
+		r := plugintest.NewRuntime(t, wire, `{"cniVersion":"1.1.0","name":"net","type":"wire"}`)
+		r.Conf[key] = "sometimes"
 		r.Container("c")
-		if err := r.Refused(r.Request(cni.Add, "c"), cni.CodeInvalidConfig); !strings.Contains(fmt.Sprint(err), key) {
-			t.Errorf("error does not name %s: %v", key, err)
-		}
+		plugintest.Says(t, r.Refused(r.Request(cni.Add, "c"), cni.CodeInvalidConfig), key)
 	}
 }

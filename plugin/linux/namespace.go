@@ -57,8 +57,8 @@ type NewLink struct {
 // AddLink makes a link, down. The error wraps [syscall.EEXIST] if the name is in use. Undone by
 // deleting the link.
 //
-// DEL deletes the container's interface only; a [Remover] deletes other links. GC also deletes links
-// of the host with the tag of an attachment that is gone as their alias.
+// DEL deletes the container's interface only; a [Remover] deletes other links. GC also deletes
+// links of the host with the tag of an attachment that is gone as their alias.
 func (n *Namespace) AddLink(l NewLink) (Link, error) {
 	made, err := n.space.Links.Add(l.inner())
 	return n.link(made), err

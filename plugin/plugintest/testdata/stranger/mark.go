@@ -22,17 +22,20 @@ import (
 // mark that DEL cannot find.
 const recordFirst = true
 
-const doc = "### Example\n```json\n" + `{"cniVersion": "1.1.0", "name": "net", "type": "mark"}` + "\n```\n"
+const doc = "### Example\n```json\n" +
+	`{"cniVersion": "1.1.0", "name": "net", "type": "mark"}` + "\n```\n"
 
 // Plugin is the definition of the plugin.
 var Plugin = linux.DefineChained(plugin.Info{
 	Name: "mark", Doc: doc,
-	Versions: []cni.Version{cni.V030, cni.V031, cni.V040, cni.V100, cni.V110}, // results have interfaces
+	// Results have interfaces since 0.3.0.
+	Versions: []cni.Version{cni.V030, cni.V031, cni.V040, cni.V100, cni.V110},
 }, func() linux.Decorator { return new(config) })
 
 type config struct {
 	plugin.Common
-	DataDir string `json:"dataDir"` // holds a record of each mark: a file with the name of the interface
+	// DataDir holds a record of each mark: a file with the name of the interface.
+	DataDir string `json:"dataDir"`
 }
 
 // Apply records the mark, then makes it.
