@@ -10,9 +10,9 @@ import (
 type Autoconf = netlink.Autoconf
 
 // Autoconf reads what the kernel has made of router advertisements for a link.
-func (s Addrs) Autoconf(l Link) (Autoconf, error) { return s.space.rt.Autoconf(l) }
+func (s Addrs) Autoconf(l Link) (Autoconf, error) { return s.space.rt.Addrs.Autoconf(l) }
 
 // WaitAutoconf waits until the kernel has made an address of router advertisements, and all that it has made can be used.
 func (s Addrs) WaitAutoconf(ctx context.Context, l Link) error {
-	return s.space.rt.WaitAutoconf(ctx, l)
+	return s.space.rt.Addrs.WaitAutoconf(ctx, l)
 }

@@ -32,7 +32,7 @@ func (s Links) EnsureBridge(b Bridge) (bridge Link, created bool, err error) {
 	bridge, err = s.ByName(b.Name)
 	if errors.Is(err, ErrNoLink) {
 		err = s.space.tx.Do("add bridge "+b.Name, func() error {
-			err := s.space.rt.AddBridge(netlink.Bridge{Name: b.Name, MTU: b.MTU, VLANFiltering: b.VLANFiltering})
+			err := s.space.rt.Links.AddBridge(netlink.Bridge{Name: b.Name, MTU: b.MTU, VLANFiltering: b.VLANFiltering})
 			if errors.Is(err, unix.EEXIST) { // somebody was faster
 				return nil
 			}
@@ -54,7 +54,7 @@ func (s Links) EnsureBridge(b Bridge) (bridge Link, created bool, err error) {
 	}
 	if b.Promisc {
 		err := s.space.tx.Do("promisc true dev "+b.Name, func() error {
-			changed, err := s.space.rt.SetPromisc(bridge, true)
+			changed, err := s.space.rt.Links.SetPromisc(bridge, true)
 			if changed && err == nil {
 				bridge.Promisc++
 			}
@@ -65,13 +65,13 @@ func (s Links) EnsureBridge(b Bridge) (bridge Link, created bool, err error) {
 		}
 	}
 	if !bridge.Up {
-		if err := s.space.tx.Do("up "+b.Name, func() error { return s.space.rt.SetUp(bridge, true) }, nil); err != nil {
+		if err := s.space.tx.Do("up "+b.Name, func() error { return s.space.rt.Links.SetUp(bridge, true) }, nil); err != nil {
 			return Link{}, created, err
 		}
 		bridge.Up = true
 	}
 	if created {
-		err := s.space.tx.Do("keep mac dev "+b.Name, func() error { return s.space.rt.SetMAC(bridge, bridge.MAC) }, nil)
+		err := s.space.tx.Do("keep mac dev "+b.Name, func() error { return s.space.rt.Links.SetMAC(bridge, bridge.MAC) }, nil)
 		if err != nil {
 			return Link{}, created, err
 		}
@@ -82,8 +82,8 @@ func (s Links) EnsureBridge(b Bridge) (bridge Link, created bool, err error) {
 // SetMaster makes port a port of bridge, or of none if that is the zero Link. Undone by giving it the master it had.
 func (s Links) SetMaster(port, bridge Link) error {
 	return s.space.tx.Do(fmt.Sprintf("master %s dev %s", bridge.Name, port.Name),
-		func() error { return s.space.rt.SetMaster(port, bridge.Index) },
-		func() error { return present(s.space.rt.SetMaster(port, port.Master)) })
+		func() error { return s.space.rt.Links.SetMaster(port, bridge.Index) },
+		func() error { return present(s.space.rt.Links.SetMaster(port, port.Master)) })
 }
 
 // Port is the configuration of a bridge port.
@@ -92,5 +92,5 @@ type Port = netlink.Port
 // SetPort configures a port of a bridge. It lasts as long as port is one, so it is undone with [Links.SetMaster].
 func (s Links) SetPort(port Link, p Port) error {
 	return s.space.tx.Do(fmt.Sprintf("port %s hairpin %t isolated %t", port.Name, p.Hairpin, p.Isolated),
-		func() error { return s.space.rt.SetPort(port, p) }, nil)
+		func() error { return s.space.rt.Links.SetPort(port, p) }, nil)
 }

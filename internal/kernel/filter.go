@@ -41,7 +41,7 @@ func (s Qdiscs) Filters(l Link) ([]Filter, error) {
 
 // Redirections lists for links, by their index, those that filters hand packets to them from.
 func (s Qdiscs) Redirections() (map[int][]Link, error) {
-	qdiscs, err := s.space.rt.Qdiscs()
+	qdiscs, err := s.space.rt.Qdiscs.All()
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func holdsFilters(q netlink.Qdisc) bool {
 }
 
 func (s *Space) classifier(l Link) (classifier, error) {
-	qdiscs, err := s.rt.Qdiscs()
+	qdiscs, err := s.rt.Qdiscs.All()
 	if err != nil {
 		return classifier{}, err
 	}
@@ -85,7 +85,7 @@ func (s *Space) readFilters(l Link, kind string) (classifier, error) {
 		hooks = append(hooks, Egress)
 	}
 	for _, h := range hooks {
-		list, others, err := s.rt.Filters(l, h)
+		list, others, err := s.rt.Qdiscs.Filters(l, h)
 		if err != nil {
 			return now, err
 		}
@@ -145,8 +145,8 @@ func kindFor(now string, shared bool, want []Filter) string {
 func (s *Space) changeHooks(l Link, from, to string) error {
 	if from != "" {
 		err := s.tx.Do(fmt.Sprintf("delete %s dev %s", from, l.Name),
-			func() error { return present(s.rt.DeleteHooks(l)) },
-			func() error { return present(s.rt.AddHooks(l, from)) })
+			func() error { return present(s.rt.Qdiscs.DeleteHooks(l)) },
+			func() error { return present(s.rt.Qdiscs.AddHooks(l, from)) })
 		if err != nil {
 			return err
 		}
@@ -157,7 +157,7 @@ func (s *Space) changeHooks(l Link, from, to string) error {
 	added := false
 	return s.tx.Do(fmt.Sprintf("add %s dev %s", to, l.Name),
 		func() error {
-			err := s.rt.AddHooks(l, to)
+			err := s.rt.Qdiscs.AddHooks(l, to)
 			added = err == nil
 			if errors.Is(err, unix.EEXIST) { // somebody was faster
 				return nil
@@ -168,21 +168,21 @@ func (s *Space) changeHooks(l Link, from, to string) error {
 			if !added {
 				return nil
 			}
-			return present(s.rt.DeleteHooks(l))
+			return present(s.rt.Qdiscs.DeleteHooks(l))
 		})
 }
 
 func (s *Space) addFilter(l Link, kind string, f Filter) error {
 	return s.tx.Do(fmt.Sprintf("add filter %s dev %s", f, l.Name),
-		func() error { return s.rt.AddFilter(l, kind, f) },
-		func() error { return present(s.rt.DeleteFilter(l, f)) })
+		func() error { return s.rt.Qdiscs.AddFilter(l, kind, f) },
+		func() error { return present(s.rt.Qdiscs.DeleteFilter(l, f)) })
 }
 
 func (s *Space) deleteFilter(l Link, kind string, f Filter) error {
-	undo := func() error { return present(s.rt.AddFilter(l, kind, f)) }
+	undo := func() error { return present(s.rt.Qdiscs.AddFilter(l, kind, f)) }
 	if f.Target < 0 { // it led nowhere
 		undo = nil
 	}
 	return s.tx.Do(fmt.Sprintf("delete filter %s dev %s", f, l.Name),
-		func() error { return present(s.rt.DeleteFilter(l, f)) }, undo)
+		func() error { return present(s.rt.Qdiscs.DeleteFilter(l, f)) }, undo)
 }

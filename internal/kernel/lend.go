@@ -132,7 +132,7 @@ func (s *Space) fetch(l Link, from *Space, name string, index int) (Link, error)
 	if err != nil {
 		errs := []error{err}
 		for _, alt := range dropped {
-			errs = append(errs, present(from.rt.AddAltName(l, alt)))
+			errs = append(errs, present(from.rt.Links.AddAltName(l, alt)))
 		}
 		return Link{}, errors.Join(errs...)
 	}
@@ -149,7 +149,7 @@ func (s *Space) dropAltNames(l Link, from *Space, name string) (dropped []string
 		if _, err := s.Links.ByName(alt); alt != name && errors.Is(err, ErrNoLink) {
 			continue
 		}
-		if err := from.rt.RemoveAltName(l, alt); err != nil {
+		if err := from.rt.Links.RemoveAltName(l, alt); err != nil {
 			return dropped, fmt.Errorf("remove alternative name %s: %w", alt, err)
 		}
 		dropped = append(dropped, alt)
@@ -162,16 +162,16 @@ func (s *Space) fetchNamed(l Link, from *Space, name string, index int) error {
 		return err
 	}
 	if err := from.move(l, s, name, index); err != nil {
-		return errors.Join(err, present(from.rt.Rename(l, l.Name)))
+		return errors.Join(err, present(from.rt.Links.Rename(l, l.Name)))
 	}
 	return nil
 }
 
 // move moves a link under an index, if that is free, and a name.
 func (s *Space) move(l Link, to *Space, name string, index int) error {
-	err := s.rt.Move(l, to.NS, name, index)
+	err := s.rt.Links.Move(l, to.NS, name, index)
 	if errors.Is(err, unix.EBUSY) && index != 0 {
-		err = s.rt.Move(l, to.NS, name, 0)
+		err = s.rt.Links.Move(l, to.NS, name, 0)
 	}
 	return err
 }
@@ -183,7 +183,7 @@ func (s *Space) prepare(l Link, from *Space, name string) error {
 	if l.Name == name {
 		return nil
 	}
-	err := from.rt.Rename(l, name)
+	err := from.rt.Links.Rename(l, name)
 	if !errors.Is(err, unix.EEXIST) {
 		return err
 	}
@@ -195,7 +195,7 @@ func (s *Space) prepare(l Link, from *Space, name string) error {
 		return err
 	}
 	for _, here := range links {
-		if err := from.rt.Rename(l, here.Name); !errors.Is(err, unix.EEXIST) {
+		if err := from.rt.Links.Rename(l, here.Name); !errors.Is(err, unix.EEXIST) {
 			return err
 		}
 	}
@@ -207,10 +207,10 @@ func (s *Space) prepare(l Link, from *Space, name string) error {
 func (s Links) Rename(l Link, name string) error {
 	return s.space.tx.set(fmt.Sprintf("name %s dev %s", name, l.Name),
 		func() error {
-			err := s.space.rt.Rename(l, name)
+			err := s.space.rt.Links.Rename(l, name)
 			if errors.Is(err, unix.EEXIST) && slices.Contains(l.AltNames, name) {
-				if err = s.space.rt.RemoveAltName(l, name); err == nil {
-					err = s.space.rt.Rename(l, name)
+				if err = s.space.rt.Links.RemoveAltName(l, name); err == nil {
+					err = s.space.rt.Links.Rename(l, name)
 				}
 			}
 			if errors.Is(err, unix.EEXIST) {
@@ -220,5 +220,5 @@ func (s Links) Rename(l Link, name string) error {
 			}
 			return err
 		},
-		func() error { return present(s.space.rt.Rename(l, l.Name)) })
+		func() error { return present(s.space.rt.Links.Rename(l, l.Name)) })
 }

@@ -28,10 +28,10 @@ var ErrNoLink = netlink.ErrNoLink
 
 // ByName finds a link by its name or by an alternative name; only alternative names may be longer than 15 bytes. The error
 // wraps [ErrNoLink] if there is none.
-func (s Links) ByName(name string) (Link, error) { return s.space.rt.Link(name) }
+func (s Links) ByName(name string) (Link, error) { return s.space.rt.Links.ByName(name) }
 
 // ByIndex finds a link by its index. The error wraps [ErrNoLink] if there is none.
-func (s Links) ByIndex(index int) (Link, error) { return s.space.rt.LinkByIndex(index) }
+func (s Links) ByIndex(index int) (Link, error) { return s.space.rt.Links.ByIndex(index) }
 
 // PeerLives reports whether the namespace at the other end of a link still has a user. It does if the other
 // end is in this namespace, and for a link without another end.
@@ -51,46 +51,46 @@ func (s Links) PeerLives(l Link) (bool, error) {
 }
 
 // All lists all links.
-func (s Links) All() ([]Link, error) { return s.space.rt.Links() }
+func (s Links) All() ([]Link, error) { return s.space.rt.Links.All() }
 
 // Up sets a link up. Undone by setting it down if it was down when l was read.
 func (s Links) Up(l Link) error {
-	undo := func() error { return present(s.space.rt.SetUp(l, false)) }
+	undo := func() error { return present(s.space.rt.Links.SetUp(l, false)) }
 	if l.Up {
 		undo = nil
 	}
-	return s.space.tx.Do("up "+l.Name, func() error { return s.space.rt.SetUp(l, true) }, undo)
+	return s.space.tx.Do("up "+l.Name, func() error { return s.space.rt.Links.SetUp(l, true) }, undo)
 }
 
 // Down sets a link down. Undone by setting it up if it was up when l was read.
 func (s Links) Down(l Link) error {
-	undo := func() error { return present(s.space.rt.SetUp(l, true)) }
+	undo := func() error { return present(s.space.rt.Links.SetUp(l, true)) }
 	if !l.Up {
 		undo = nil
 	}
-	return s.space.tx.set("down "+l.Name, func() error { return s.space.rt.SetUp(l, false) }, undo)
+	return s.space.tx.set("down "+l.Name, func() error { return s.space.rt.Links.SetUp(l, false) }, undo)
 }
 
 // SetAlias sets the alias of a link, up to 255 bytes; an empty one removes it. Undone by setting l.Alias.
 func (s Links) SetAlias(l Link, alias string) error {
 	return s.space.tx.set(fmt.Sprintf("alias %q dev %s", alias, l.Name),
-		func() error { return s.space.rt.SetAlias(l, alias) },
-		func() error { return present(s.space.rt.SetAlias(l, l.Alias)) })
+		func() error { return s.space.rt.Links.SetAlias(l, alias) },
+		func() error { return present(s.space.rt.Links.SetAlias(l, l.Alias)) })
 }
 
 // SetMAC sets the hardware address of a link. The kernel then no longer chooses that of a bridge from its ports.
 // Undone by setting l.MAC, if there was one.
 func (s Links) SetMAC(l Link, mac net.HardwareAddr) error {
-	undo := func() error { return present(s.space.rt.SetMAC(l, l.MAC)) }
+	undo := func() error { return present(s.space.rt.Links.SetMAC(l, l.MAC)) }
 	if l.MAC == nil {
 		undo = nil
 	}
-	return s.space.tx.set(fmt.Sprintf("mac %s dev %s", mac, l.Name), func() error { return s.space.rt.SetMAC(l, mac) }, undo)
+	return s.space.tx.set(fmt.Sprintf("mac %s dev %s", mac, l.Name), func() error { return s.space.rt.Links.SetMAC(l, mac) }, undo)
 }
 
 // EnsureMAC is SetMAC for a link that others share: it is not undone.
 func (s Links) EnsureMAC(l Link, mac net.HardwareAddr) error {
-	return s.space.tx.Do(fmt.Sprintf("mac %s dev %s", mac, l.Name), func() error { return s.space.rt.SetMAC(l, mac) }, nil)
+	return s.space.tx.Do(fmt.Sprintf("mac %s dev %s", mac, l.Name), func() error { return s.space.rt.Links.SetMAC(l, mac) }, nil)
 }
 
 // SetPromisc switches promiscuous mode of a link on or off, beside the demands of packet captures and the like.
@@ -98,14 +98,14 @@ func (s Links) SetPromisc(l Link, on bool) error {
 	changed := false
 	return s.space.tx.set(fmt.Sprintf("promisc %t dev %s", on, l.Name),
 		func() (err error) {
-			changed, err = s.space.rt.SetPromisc(l, on)
+			changed, err = s.space.rt.Links.SetPromisc(l, on)
 			return err
 		},
 		func() error {
 			if !changed {
 				return nil
 			}
-			_, err := s.space.rt.SetPromisc(l, !on)
+			_, err := s.space.rt.Links.SetPromisc(l, !on)
 			return present(err)
 		})
 }
@@ -113,28 +113,28 @@ func (s Links) SetPromisc(l Link, on bool) error {
 // SetAllMulticast switches the reception of all multicast on or off. Undone by setting it as it was when l was read.
 func (s Links) SetAllMulticast(l Link, on bool) error {
 	return s.space.tx.set(fmt.Sprintf("allmulticast %t dev %s", on, l.Name),
-		func() error { return s.space.rt.SetAllMulticast(l, on) },
-		func() error { return present(s.space.rt.SetAllMulticast(l, l.AllMulticast)) })
+		func() error { return s.space.rt.Links.SetAllMulticast(l, on) },
+		func() error { return present(s.space.rt.Links.SetAllMulticast(l, l.AllMulticast)) })
 }
 
 // SetMTU sets the MTU of a link, in bytes. Undone by setting l.MTU.
 func (s Links) SetMTU(l Link, mtu int) error {
 	return s.space.tx.set(fmt.Sprintf("mtu %d dev %s", mtu, l.Name),
-		func() error { return s.space.rt.SetMTU(l, mtu) },
-		func() error { return present(s.space.rt.SetMTU(l, l.MTU)) })
+		func() error { return s.space.rt.Links.SetMTU(l, mtu) },
+		func() error { return present(s.space.rt.Links.SetMTU(l, l.MTU)) })
 }
 
 // SetTxQLen sets the length of a link's transmit queue, in packets. Undone by setting l.TxQLen.
 func (s Links) SetTxQLen(l Link, packets int) error {
 	return s.space.tx.set(fmt.Sprintf("txqueuelen %d dev %s", packets, l.Name),
-		func() error { return s.space.rt.SetTxQLen(l, packets) },
-		func() error { return present(s.space.rt.SetTxQLen(l, l.TxQLen)) })
+		func() error { return s.space.rt.Links.SetTxQLen(l, packets) },
+		func() error { return present(s.space.rt.Links.SetTxQLen(l, l.TxQLen)) })
 }
 
 // Delete deletes a link; one that is gone is as good as deleted. It cannot be undone.
 func (s Links) Delete(l Link) error {
 	return s.space.tx.Do("delete link "+l.Name, func() error {
-		_, err := s.space.rt.Delete(l)
+		_, err := s.space.rt.Links.Delete(l)
 		return err
 	}, nil)
 }

@@ -57,7 +57,7 @@ func (s Links) Add(n NewLink) (Link, error) {
 			return err
 		},
 		func() error {
-			_, err := s.space.rt.Delete(made)
+			_, err := s.space.rt.Links.Delete(made)
 			return err
 		})
 	if err != nil {
@@ -74,7 +74,7 @@ func (s Links) Add(n NewLink) (Link, error) {
 }
 
 func (s *Space) addLink(n NewLink, l netlink.NewLink) (index int, err error) {
-	index, err = s.rt.AddLink(l)
+	index, err = s.rt.Links.Add(l)
 	if errors.Is(err, unix.EEXIST) {
 		return s.addAnyway(n, l, err)
 	}
@@ -106,10 +106,10 @@ func (s *Space) addAnyway(n NewLink, l netlink.NewLink, cause error) (index int,
 	}
 	if n.ParentSpace != nil && n.ParentSpace.taken(n.Name, cause) != nil {
 		l.Name = TemporaryName(n.Alias)
-		index, cause = s.rt.AddLink(l)
+		index, cause = s.rt.Links.Add(l)
 		if cause == nil {
-			if err := s.rt.Rename(Link{Index: index}, n.Name); err != nil {
-				_, undone := s.rt.Delete(Link{Index: index})
+			if err := s.rt.Links.Rename(Link{Index: index}, n.Name); err != nil {
+				_, undone := s.rt.Links.Delete(Link{Index: index})
 				return 0, errors.Join(err, undone)
 			}
 			return index, nil

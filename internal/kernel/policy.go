@@ -9,16 +9,16 @@ type PolicyRule = netlink.PolicyRule
 const Protocol = netlink.Protocol
 
 // Rules lists the rules of both families, each in the order in which they are looked at.
-func (s Routes) Rules() ([]PolicyRule, error) { return s.space.rt.PolicyRules() }
+func (s Routes) Rules() ([]PolicyRule, error) { return s.space.rt.Routes.Rules() }
 
 // AddRule adds a rule, which must have a source and gets [Protocol]. Without a priority it becomes the first of its
 // family, but for that of the table local, even if there is the same.
 func (s Routes) AddRule(r PolicyRule) error {
 	r.Protocol = Protocol
 	return s.space.tx.set("rule "+r.String(),
-		func() error { return s.space.rt.AddPolicyRule(r) },
+		func() error { return s.space.rt.Routes.AddRule(r) },
 		func() error {
-			_, err := s.space.rt.DelPolicyRule(r)
+			_, err := s.space.rt.Routes.DeleteRule(r)
 			return err
 		})
 }
@@ -29,14 +29,14 @@ func (s Routes) DeleteRule(r PolicyRule) error {
 	existed := false
 	return s.space.tx.Do("delete rule "+r.String(),
 		func() (err error) {
-			existed, err = s.space.rt.DelPolicyRule(r)
+			existed, err = s.space.rt.Routes.DeleteRule(r)
 			return err
 		},
 		func() error {
 			if !existed {
 				return nil
 			}
-			return present(s.space.rt.AddPolicyRule(r))
+			return present(s.space.rt.Routes.AddRule(r))
 		})
 }
 
@@ -45,7 +45,7 @@ func ReservedTable(table int) bool { return netlink.Reserved(table) }
 
 // FreeTables returns the first n routing tables from 100 on that nobody uses: no rule, no route of any type and no VRF.
 func (s Routes) FreeTables(n int) ([]int, error) {
-	used, err := s.space.rt.RouteTables()
+	used, err := s.space.rt.Routes.Tables()
 	if err != nil {
 		return nil, err
 	}

@@ -51,7 +51,7 @@ func (s *Space) retryOn(parent Link, change func() (again bool, err error)) erro
 	ctx, cancel := context.WithTimeout(s.tx.ctx, retryWait)
 	defer cancel()
 	var failed error
-	err := s.rt.AwaitLinks(ctx, parent, func() (bool, error) {
+	err := s.rt.Links.Await(ctx, parent, func() (bool, error) {
 		var again bool
 		again, failed = change()
 		return !again, nil
@@ -72,12 +72,12 @@ func (s *Space) onParent(parent int, match func(Link) bool) (l Link, here, ok bo
 		}
 		return i >= 0
 	}
-	if links, err := s.rt.Links(); err == nil && of(links, netlink.SameNamespace) {
+	if links, err := s.rt.Links.All(); err == nil && of(links, netlink.SameNamespace) {
 		return l, true, true
 	}
 	own, all, _ := s.rt.Namespaces()
 	for _, nsid := range all {
-		if links, err := s.rt.LinksIn(nsid); err == nil && of(links, own) {
+		if links, err := s.rt.Links.In(nsid); err == nil && of(links, own) {
 			return l, false, true
 		}
 	}

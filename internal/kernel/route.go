@@ -30,14 +30,14 @@ func (s Routes) Add(l Link, r Route) error {
 	added := false
 	return s.space.tx.Do(routeOp(l, r),
 		func() (err error) {
-			added, err = s.space.rt.AddRoute(r)
+			added, err = s.space.rt.Routes.Add(r)
 			return err
 		},
 		func() error {
 			if !added {
 				return nil
 			}
-			_, err := s.space.rt.DelRoute(r)
+			_, err := s.space.rt.Routes.Delete(r)
 			return err
 		})
 }
@@ -49,21 +49,21 @@ func (s Routes) Delete(l Link, r Route) error {
 	existed := false
 	return s.space.tx.Do("delete "+routeOp(l, r),
 		func() (err error) {
-			existed, err = s.space.rt.DelRoute(r)
+			existed, err = s.space.rt.Routes.Delete(r)
 			return err
 		},
 		func() error {
 			if !existed {
 				return nil
 			}
-			_, err := s.space.rt.AddRoute(r)
+			_, err := s.space.rt.Routes.Add(r)
 			return present(err)
 		})
 }
 
 // All lists the unicast routes of both families in a table or in [AllTables]. A multipath route is listed once for
 // each of its hops.
-func (s Routes) All(table int) ([]Route, error) { return s.space.rt.Routes(table) }
+func (s Routes) All(table int) ([]Route, error) { return s.space.rt.Routes.All(table) }
 
 // LinkLocal is the network that each IPv6 interface is in (RFC 4291 section 2.5.6).
 var LinkLocal = netip.MustParsePrefix("fe80::/64")
@@ -98,19 +98,19 @@ func satisfies(rt, want Route) bool {
 
 // LinkTo returns the link through which packets to an address leave. The error wraps [ErrNoRoute] if none does.
 func (s Routes) LinkTo(dst netip.Addr) (Link, error) {
-	hop, ok, err := s.space.rt.Lookup(dst)
+	hop, ok, err := s.space.rt.Routes.Lookup(dst)
 	if err != nil {
 		return Link{}, err
 	}
 	if !ok || hop.Local {
 		return Link{}, fmt.Errorf("%s: %w", dst, ErrNoRoute)
 	}
-	return s.space.rt.LinkByIndex(hop.Link)
+	return s.space.rt.Links.ByIndex(hop.Link)
 }
 
 // IsLocal reports whether an address is one of this machine: of the namespace, that is.
 func (s Addrs) IsLocal(a netip.Addr) (bool, error) {
-	hop, _, err := s.space.rt.Lookup(a)
+	hop, _, err := s.space.rt.Routes.Lookup(a)
 	return hop.Local, err
 }
 

@@ -19,7 +19,7 @@ func (s Qdiscs) TBF(l Link) (t TBF, ok bool, err error) {
 }
 
 func (s *Space) root(l Link) (netlink.Qdisc, error) {
-	all, err := s.rt.Qdiscs()
+	all, err := s.rt.Qdiscs.All()
 	i := slices.IndexFunc(all, func(q netlink.Qdisc) bool { return q.Link == l.Index && q.Root })
 	if i < 0 {
 		return netlink.Qdisc{}, err
@@ -43,12 +43,12 @@ func (s Qdiscs) SetTBF(l Link, t TBF) error {
 		return nil
 	}
 	return s.space.tx.Do(fmt.Sprintf("tbf %s dev %s", t, l.Name),
-		func() error { return s.space.rt.SetTBF(l, t) },
+		func() error { return s.space.rt.Qdiscs.SetTBF(l, t) },
 		func() error {
 			if had {
-				return present(s.space.rt.SetTBF(l, was))
+				return present(s.space.rt.Qdiscs.SetTBF(l, was))
 			}
-			return present(s.space.rt.DeleteTBF(l))
+			return present(s.space.rt.Qdiscs.DeleteTBF(l))
 		})
 }
 
@@ -59,6 +59,6 @@ func (s Qdiscs) DeleteTBF(l Link) error {
 		return err
 	}
 	return s.space.tx.Do("delete tbf dev "+l.Name,
-		func() error { return present(s.space.rt.DeleteTBF(l)) },
-		func() error { return present(s.space.rt.SetTBF(l, was)) })
+		func() error { return present(s.space.rt.Qdiscs.DeleteTBF(l)) },
+		func() error { return present(s.space.rt.Qdiscs.SetTBF(l, was)) })
 }

@@ -15,7 +15,7 @@ func OwnRoute(l Link, r Route) StoredRoute {
 // Stored lists the routes in all tables that leave through l and through nothing else, in an order in which they can
 // be put; they have to be taken in the reverse one. Of a multipath route of IPv6, which is so many routes with the same
 // metric, the hops through l are one; put back they come behind the others.
-func (s Routes) Stored(l Link) ([]StoredRoute, error) { return s.space.rt.StoredRoutes(l) }
+func (s Routes) Stored(l Link) ([]StoredRoute, error) { return s.space.rt.Routes.Stored(l) }
 
 // Restore adds a stored route behind others to the same destination. An identical one that is there counts as added, and
 // stays when the transaction is rolled back.
@@ -23,7 +23,7 @@ func (s Routes) Restore(l Link, r StoredRoute) error {
 	added := false
 	return s.space.tx.set(routeOp(l, r.Route),
 		func() (err error) {
-			added, err = s.space.rt.PutRoute(r)
+			added, err = s.space.rt.Routes.Restore(r)
 			added = added || Exhausted(err)
 			return err
 		},
@@ -31,7 +31,7 @@ func (s Routes) Restore(l Link, r StoredRoute) error {
 			if !added {
 				return nil
 			}
-			_, err := s.space.rt.TakeRoute(r)
+			_, err := s.space.rt.Routes.Remove(r)
 			return err
 		})
 }
@@ -41,7 +41,7 @@ func (s Routes) Remove(l Link, r StoredRoute) error {
 	existed := false
 	return s.space.tx.set("delete "+routeOp(l, r.Route),
 		func() (err error) {
-			existed, err = s.space.rt.TakeRoute(r)
+			existed, err = s.space.rt.Routes.Remove(r)
 			existed = existed || Exhausted(err)
 			return err
 		},
@@ -49,7 +49,7 @@ func (s Routes) Remove(l Link, r StoredRoute) error {
 			if !existed {
 				return nil
 			}
-			_, err := s.space.rt.PutRoute(r)
+			_, err := s.space.rt.Routes.Restore(r)
 			return err
 		})
 }

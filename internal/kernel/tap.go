@@ -85,9 +85,9 @@ func (t Tap) create() error {
 
 // deleteTap goes by name: the ioctl that makes a device does not tell its index.
 func (s *Space) deleteTap(name string) error {
-	l, err := s.rt.Link(name)
+	l, err := s.rt.Links.ByName(name)
 	if err == nil {
-		_, err = s.rt.Delete(l)
+		_, err = s.rt.Links.Delete(l)
 	}
 	return present(err)
 }

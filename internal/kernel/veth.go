@@ -34,7 +34,7 @@ func (s Links) AddVeth(v Veth) (inside, host Link, err error) {
 			return err
 		},
 		func() error {
-			_, err := s.space.rt.Delete(pair)
+			_, err := s.space.rt.Links.Delete(pair)
 			return err
 		})
 	if err != nil {
@@ -57,7 +57,7 @@ func (s Links) AddVeth(v Veth) (inside, host Link, err error) {
 
 func (s *Space) addVeth(v Veth) (index int, err error) {
 	create := func() (int, error) {
-		return s.rt.AddVeth(netlink.Veth{Name: v.Name, MAC: v.MAC, MTU: v.MTU, Peer: v.HostName, PeerNS: v.Host.NS})
+		return s.rt.Links.AddVeth(netlink.Veth{Name: v.Name, MAC: v.MAC, MTU: v.MTU, Peer: v.HostName, PeerNS: v.Host.NS})
 	}
 	index, err = create()
 	if errors.Is(err, unix.EEXIST) {
@@ -92,7 +92,7 @@ func (s *Space) deleteAbandoned(v Veth) (free bool, err error) {
 	if err != nil && !errors.Is(err, ErrNoLink) || err == nil && inside.Kind == "veth" && inside.Peer == host.Index {
 		return false, err
 	}
-	_, err = v.Host.rt.Delete(host)
+	_, err = v.Host.rt.Links.Delete(host)
 	return err == nil, err
 }
 

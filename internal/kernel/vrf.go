@@ -75,17 +75,17 @@ type belongings struct {
 }
 
 func (s *Space) belongings(l Link) (b belongings, err error) {
-	if b.addrs, err = s.rt.StoredAddrs(l); err != nil {
+	if b.addrs, err = s.rt.Addrs.Stored(l); err != nil {
 		return b, err
 	}
-	b.routes, err = s.rt.StoredRoutes(l)
+	b.routes, err = s.rt.Routes.Stored(l)
 	return b, err
 }
 
 // setMaster changes the master of a link and puts back what belongs to it.
 func (s *Space) setMaster(ctx context.Context, l Link, master int, want belongings) error {
 	return s.withoutDAD(l, want.addrs, func() error {
-		if err := s.rt.SetMaster(l, master); err != nil {
+		if err := s.rt.Links.SetMaster(l, master); err != nil {
 			return err
 		}
 		if err := s.putAddrs(ctx, l, want.addrs); err != nil {
@@ -122,7 +122,7 @@ func (s *Space) withoutDAD(l Link, addrs []netlink.StoredAddr, do func() error) 
 // demand: unless they could not before, because the link has no carrier. The last to be added becomes the first.
 func (s *Space) putAddrs(ctx context.Context, l Link, addrs []netlink.StoredAddr) error {
 	for _, a := range slices.Backward(addrs) {
-		if err := s.rt.PutAddr(a); err != nil {
+		if err := s.rt.Addrs.Restore(a); err != nil {
 			return fmt.Errorf("%s: %w", addrOp(l, a.Addr), err)
 		}
 	}
@@ -135,12 +135,12 @@ func (s *Space) putAddrs(ctx context.Context, l Link, addrs []netlink.StoredAddr
 // putRoutes makes the routes of a link those that are wanted. The kernel has made those to the networks of its addresses, also
 // where somebody had removed them: they go last, as it takes no gateway that it cannot reach.
 func (s *Space) putRoutes(l Link, want []StoredRoute) error {
-	have, err := s.rt.StoredRoutes(l)
+	have, err := s.rt.Routes.Stored(l)
 	if err != nil {
 		return err
 	}
 	for _, r := range without(want, have) {
-		if _, err := s.rt.PutRoute(r); err != nil {
+		if _, err := s.rt.Routes.Restore(r); err != nil {
 			return fmt.Errorf("%s: %w", routeOp(l, r.Route), err)
 		}
 	}
@@ -148,11 +148,11 @@ func (s *Space) putRoutes(l Link, want []StoredRoute) error {
 		if r.Dst == LinkLocal { // comes and goes with the carrier
 			continue
 		}
-		if _, err := s.rt.TakeRoute(r); err != nil {
+		if _, err := s.rt.Routes.Remove(r); err != nil {
 			return fmt.Errorf("delete %s: %w", routeOp(l, r.Route), err)
 		}
 	}
-	if have, err = s.rt.StoredRoutes(l); err != nil {
+	if have, err = s.rt.Routes.Stored(l); err != nil {
 		return err
 	}
 	if lost := without(want, have); len(lost) > 0 {

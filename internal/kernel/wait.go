@@ -12,7 +12,7 @@ import (
 type DuplicateError = netlink.DuplicateError
 
 // WaitUp waits until the operational state of l is up. When ctx is done before, the error names the state.
-func (s Links) WaitUp(ctx context.Context, l Link) error { return s.space.rt.WaitUp(ctx, l) }
+func (s Links) WaitUp(ctx context.Context, l Link) error { return s.space.rt.Links.WaitUp(ctx, l) }
 
 // dadWait is how long duplicate address detection may take.
 const dadWait = 5 * time.Second
@@ -24,12 +24,12 @@ const dadWait = 5 * time.Second
 func (s Addrs) WaitDAD(ctx context.Context, l Link) error {
 	wait, cancel := context.WithTimeout(ctx, dadWait)
 	defer cancel()
-	return s.space.rt.WaitDAD(wait, l)
+	return s.space.rt.Addrs.WaitDAD(wait, l)
 }
 
 // Duplicates lists the IPv6 addresses of a link that duplicate address detection has found in use by another node, so that
 // the kernel does not use them.
-func (s Addrs) Duplicates(l Link) ([]netip.Prefix, error) { return s.space.rt.Duplicates(l) }
+func (s Addrs) Duplicates(l Link) ([]netip.Prefix, error) { return s.space.rt.Addrs.Duplicates(l) }
 
 // answerWait is how long the owner of an address may take to answer. A container on the same host needs
 // microseconds.
@@ -38,15 +38,15 @@ const answerWait = time.Second
 // Answers reports whether the owner of an address that the host reaches directly answers. An address that
 // is the host's own, or that packets leave for through a gateway, belongs to no container here.
 func (s Addrs) Answers(a netip.Addr) (bool, error) {
-	hop, ok, err := s.space.rt.Lookup(a)
+	hop, ok, err := s.space.rt.Routes.Lookup(a)
 	if err != nil || !ok || hop.Local || hop.Gateway {
 		return false, err
 	}
-	link, err := s.space.rt.LinkByIndex(hop.Link)
+	link, err := s.space.rt.Links.ByIndex(hop.Link)
 	if err != nil {
 		return false, err
 	}
 	ctx, cancel := context.WithTimeout(s.space.tx.ctx, answerWait)
 	defer cancel()
-	return s.space.rt.Answers(ctx, link, a)
+	return s.space.rt.Addrs.Answers(ctx, link, a)
 }

@@ -8,17 +8,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Addrs lists the addresses of a link with their prefix lengths, both families.
-func (c *Conn) Addrs(l Link) (list []netip.Prefix, err error) {
-	err = c.eachAddr(l, unix.AF_UNSPEC, func() { list = nil }, func(a netip.Prefix, _ uint32, _ []byte) { list = append(list, a) })
+// Of lists the addresses of a link with their prefix lengths, both families.
+func (c Addrs) Of(l Link) (list []netip.Prefix, err error) {
+	err = c.conn.eachAddr(l, unix.AF_UNSPEC, func() { list = nil }, func(a netip.Prefix, _ uint32, _ []byte) { list = append(list, a) })
 	return list, err
 }
 
-// KeptAddrs lists the permanent addresses of a link. It leaves out addresses with a lifetime, which
+// Kept lists the permanent addresses of a link. It leaves out addresses with a lifetime, which
 // their source assigns again, and link-local addresses of IPv6, which the kernel assigns. Within
 // one network, the first address is the primary one, and the others depend on it.
-func (c *Conn) KeptAddrs(l Link) (list []netip.Prefix, err error) {
-	err = c.eachAddr(l, unix.AF_UNSPEC, func() { list = nil }, func(a netip.Prefix, flags uint32, _ []byte) {
+func (c Addrs) Kept(l Link) (list []netip.Prefix, err error) {
+	err = c.conn.eachAddr(l, unix.AF_UNSPEC, func() { list = nil }, func(a netip.Prefix, flags uint32, _ []byte) {
 		if flags&unix.IFA_F_PERMANENT != 0 && (a.Addr().Is4() || !a.Addr().IsLinkLocalUnicast()) {
 			list = append(list, a)
 		}
@@ -60,26 +60,26 @@ func (c *Conn) eachAddr(l Link, family int, reset func(), each func(a netip.Pref
 	return nil
 }
 
-// AddAddr adds an address, without label and with scope global. An IPv4 prefix shorter than /31
+// Add adds an address, without label and with scope global. An IPv4 prefix shorter than /31
 // gets its broadcast address. The error is EEXIST if the link has the address already.
-func (c *Conn) AddAddr(l Link, p netip.Prefix) error { return c.addAddr(l, p, 0) }
+func (c Addrs) Add(l Link, p netip.Prefix) error { return c.conn.addAddr(l, p, 0) }
 
 // AddGateway is AddAddr for an address that others are to use as soon as it exists: IPv6 skips
 // duplicate address detection, during which it would not answer.
-func (c *Conn) AddGateway(l Link, p netip.Prefix) error {
+func (c Addrs) AddGateway(l Link, p netip.Prefix) error {
 	if p.Addr().Is6() {
-		return c.addAddr(l, p, unix.IFA_F_NODAD)
+		return c.conn.addAddr(l, p, unix.IFA_F_NODAD)
 	}
-	return c.addAddr(l, p, 0)
+	return c.conn.addAddr(l, p, 0)
 }
 
 // AddOptimistic is AddAddr for an address that can be used while duplicates of it are looked for:
 // IPv6 with optimistic_dad (RFC 4429).
-func (c *Conn) AddOptimistic(l Link, p netip.Prefix) error {
+func (c Addrs) AddOptimistic(l Link, p netip.Prefix) error {
 	if p.Addr().Is6() {
-		return c.addAddr(l, p, unix.IFA_F_OPTIMISTIC)
+		return c.conn.addAddr(l, p, unix.IFA_F_OPTIMISTIC)
 	}
-	return c.addAddr(l, p, 0)
+	return c.conn.addAddr(l, p, 0)
 }
 
 func (c *Conn) addAddr(l Link, p netip.Prefix, flags uint32) error {
@@ -96,10 +96,10 @@ func (c *Conn) addAddr(l Link, p netip.Prefix, flags uint32) error {
 	return c.change(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL, about, attributes...)
 }
 
-// DelAddr removes an address and reports whether it was there.
-func (c *Conn) DelAddr(l Link, p netip.Prefix) (existed bool, err error) {
+// Delete removes an address and reports whether it was there.
+func (c Addrs) Delete(l Link, p netip.Prefix) (existed bool, err error) {
 	about, attributes := address(l, p)
-	err = c.change(unix.RTM_DELADDR, 0, about, attributes...)
+	err = c.conn.change(unix.RTM_DELADDR, 0, about, attributes...)
 	if gone(err) {
 		return false, nil
 	}
@@ -145,8 +145,8 @@ func (c *Conn) dad(l Link) (d dad, err error) {
 
 // Duplicates lists the addresses of a link that duplicate address detection has found in use
 // elsewhere.
-func (c *Conn) Duplicates(l Link) (list []netip.Prefix, err error) {
-	err = c.eachAddr(l, unix.AF_INET6, func() { list = nil }, func(a netip.Prefix, flags uint32, _ []byte) {
+func (c Addrs) Duplicates(l Link) (list []netip.Prefix, err error) {
+	err = c.conn.eachAddr(l, unix.AF_INET6, func() { list = nil }, func(a netip.Prefix, flags uint32, _ []byte) {
 		if flags&unix.IFA_F_DADFAILED != 0 {
 			list = append(list, a)
 		}

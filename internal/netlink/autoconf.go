@@ -17,12 +17,12 @@ type Autoconf struct {
 }
 
 // Autoconf reads what the kernel has made of router advertisements for a link.
-func (c *Conn) Autoconf(l Link) (Autoconf, error) {
-	a, err := c.advertised(l)
+func (c Addrs) Autoconf(l Link) (Autoconf, error) {
+	a, err := c.conn.advertised(l)
 	if err != nil {
 		return a, err
 	}
-	all, err := c.routes(TableMain)
+	all, err := c.conn.routes(TableMain)
 	for _, m := range all {
 		for _, r := range m.hops() {
 			if m.Protocol == unix.RTPROT_RA && r.Dst.Bits() == 0 && r.Link == l.Index && !a.Router.IsValid() {
@@ -35,9 +35,9 @@ func (c *Conn) Autoconf(l Link) (Autoconf, error) {
 
 // WaitAutoconf waits until the kernel has made an address of router advertisements, and all that it
 // has made can be used. The default route of an advertisement is made before its addresses.
-func (c *Conn) WaitAutoconf(ctx context.Context, l Link) error {
-	err := c.await(ctx, l, unix.RTNLGRP_IPV6_IFADDR, func() (bool, error) {
-		a, err := c.advertised(l)
+func (c Addrs) WaitAutoconf(ctx context.Context, l Link) error {
+	err := c.conn.await(ctx, l, unix.RTNLGRP_IPV6_IFADDR, func() (bool, error) {
+		a, err := c.conn.advertised(l)
 		return len(a.Addrs) > 0 && !a.tentative, err
 	})
 	if err != nil {

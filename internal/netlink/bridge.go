@@ -13,12 +13,12 @@ type Bridge struct {
 
 // AddBridge makes a bridge, down and with an address that the kernel chooses. The error is EEXIST
 // if the name is taken.
-func (c *Conn) AddBridge(b Bridge) error {
+func (c Links) AddBridge(b Bridge) error {
 	l := creation{name: b.Name, kind: "bridge", mtu: b.MTU}
 	if b.VLANFiltering { // a kernel without filtering refuses the attribute, whatever its value
 		l.data = []Attribute{Uint8(unix.IFLA_BR_VLAN_FILTERING, 1)}
 	}
-	return c.create(l)
+	return c.conn.create(l)
 }
 
 // Port is the configuration of a bridge port (bridge(8)).
@@ -28,8 +28,8 @@ type Port struct {
 }
 
 // SetPort configures l, which must be a port of a bridge.
-func (c *Conn) SetPort(l Link, p Port) error {
-	return c.change(unix.RTM_SETLINK, 0, unix.IfInfomsg{Family: unix.AF_BRIDGE, Index: int32(l.Index)},
+func (c Links) SetPort(l Link, p Port) error {
+	return c.conn.change(unix.RTM_SETLINK, 0, unix.IfInfomsg{Family: unix.AF_BRIDGE, Index: int32(l.Index)},
 		Nest(unix.IFLA_PROTINFO|unix.NLA_F_NESTED, flag(unix.IFLA_BRPORT_MODE, p.Hairpin), flag(unix.IFLA_BRPORT_ISOLATED, p.Isolated)))
 }
 

@@ -34,7 +34,7 @@ func (c *Conn) made(l creation) (index int, err error) {
 	if err := c.create(l); err != nil {
 		return 0, err
 	}
-	link, err := c.Link(l.name)
+	link, err := c.Links.ByName(l.name)
 	if err != nil {
 		undone := c.change(unix.RTM_DELLINK, 0, header(0), String(unix.IFLA_IFNAME, l.name))
 		if gone(undone) {

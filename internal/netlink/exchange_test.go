@@ -29,7 +29,7 @@ func wired(t testing.TB, ns *testnet.Namespace, c *netlink.Conn, name string) ne
 	t.Helper()
 	testnet.Require(t, testnet.Kernel(probe.Veth))
 	ns.Wire(name)
-	l, err := c.Link(name)
+	l, err := c.Links.ByName(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func addAddrs(t testing.TB, c *netlink.Conn, l netlink.Link) {
 	t.Helper()
 	for i := range manyAddrs {
 		a := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}), 32)
-		if err := c.AddAddr(l, a); err != nil {
+		if err := c.Addrs.Add(l, a); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -56,7 +56,7 @@ func TestLongList(t *testing.T) {
 	c := open(t, ns)
 	l := wired(t, ns, c, "w0")
 	addAddrs(t, c, l)
-	list, err := c.Addrs(l)
+	list, err := c.Addrs.Of(l)
 	seen := map[netip.Prefix]bool{}
 	for _, a := range list {
 		seen[a] = a.Addr().Is4()
@@ -146,12 +146,12 @@ func TestNamespace(t *testing.T) {
 	inA, inB := open(t, a), open(t, b)
 	wired(t, a, inA, "onlyhere")
 	b.Do(func() {
-		if _, err := inA.Link("onlyhere"); err != nil {
+		if _, err := inA.Links.ByName("onlyhere"); err != nil {
 			t.Errorf("the link is not found from another namespace: %v", err)
 		}
 	})
 	a.Do(func() {
-		if _, err := inB.Link("onlyhere"); !errors.Is(err, netlink.ErrNoLink) {
+		if _, err := inB.Links.ByName("onlyhere"); !errors.Is(err, netlink.ErrNoLink) {
 			t.Errorf("the link is found in the other namespace: %v", err)
 		}
 	})
@@ -170,19 +170,19 @@ func TestReasons(t *testing.T) {
 		text string
 	}{
 		{"a gateway that no route leads to", func() error {
-			_, err := c.AddRoute(netlink.Route{
+			_, err := c.Routes.Add(netlink.Route{
 				Dst: netip.MustParsePrefix("10.0.0.0/8"), GW: netip.MustParseAddr("192.0.2.1"),
 				Link: l.Index,
 			})
 			return err
 		}, unix.ENETUNREACH, "network is unreachable: Nexthop has invalid gateway"},
-		{"an MTU below the smallest", func() error { return c.SetMTU(l, -1) }, unix.EINVAL,
+		{"an MTU below the smallest", func() error { return c.Links.SetMTU(l, -1) }, unix.EINVAL,
 			"invalid argument: mtu less than device minimum"},
 		{"a qdisc twice", func() error {
-			return errors.Join(c.AddHooks(l, netlink.KindIngress),
-				c.AddHooks(l, netlink.KindIngress))
+			return errors.Join(c.Qdiscs.AddHooks(l, netlink.KindIngress),
+				c.Qdiscs.AddHooks(l, netlink.KindIngress))
 		}, unix.EEXIST, "file exists: Exclusivity flag on, cannot modify"},
-		{"no text", func() error { return errors.Join(c.SetUp(l, false), c.Rename(l, "lo")) },
+		{"no text", func() error { return errors.Join(c.Links.SetUp(l, false), c.Links.Rename(l, "lo")) },
 			unix.EEXIST, "file exists"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -3,7 +3,7 @@ package netlink
 import "github.com/tenon-cni/tenon/internal/netns"
 
 // Over returns a connection over a socket of any kind, for tests that play the kernel.
-func Over(fd int, ns *netns.NS) *Conn { return &Conn{ns: ns, fd: fd} }
+func Over(fd int, ns *netns.NS) *Conn { return newConn(ns, fd) }
 
 // LastNumber returns the number of the last request.
 func LastNumber(c *Conn) uint32 { return c.exchange.last }

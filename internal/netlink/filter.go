@@ -65,8 +65,8 @@ const classID = 1<<16 | 1
 // Filters lists the filters of a hook. The qdisc of the link must have the hook: KindIngress would
 // list the filters of Ingress for Egress too. Filters that AddFilter cannot make are only counted,
 // in others.
-func (c *Conn) Filters(l Link, h Hook) (list []Filter, others int, err error) {
-	all, err := c.filters(l, h)
+func (c Qdiscs) Filters(l Link, h Hook) (list []Filter, others int, err error) {
+	all, err := c.conn.filters(l, h)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -95,19 +95,19 @@ func (c *Conn) filters(l Link, h Hook) ([]tcObject, error) {
 	}), nil
 }
 
-// AddFilter adds a filter to the qdisc of a link that [Conn.AddHooks] has made, of this kind.
-func (c *Conn) AddFilter(l Link, kind string, f Filter) error {
+// AddFilter adds a filter to the qdisc of a link that [Qdiscs.AddHooks] has made, of this kind.
+func (c Qdiscs) AddFilter(l Link, kind string, f Filter) error {
 	parent := uint32(f.Hook)
 	if kind == KindIngress {
 		parent = hooksHandle
 	}
 	about := tcMsg{Ifindex: int32(l.Index), Parent: parent, Info: handle(f.Priority, swapped(f.Match.protocol()))}
-	return c.change(unix.RTM_NEWTFILTER, unix.NLM_F_CREATE|unix.NLM_F_EXCL, about, kindOf(kindU32), f.options())
+	return c.conn.change(unix.RTM_NEWTFILTER, unix.NLM_F_CREATE|unix.NLM_F_EXCL, about, kindOf(kindU32), f.options())
 }
 
 // DeleteFilter deletes the filters that are like this one.
-func (c *Conn) DeleteFilter(l Link, f Filter) error {
-	all, err := c.filters(l, f.Hook)
+func (c Qdiscs) DeleteFilter(l Link, f Filter) error {
+	all, err := c.conn.filters(l, f.Hook)
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (c *Conn) DeleteFilter(l Link, f Filter) error {
 		about := candidate.tcMsg
 		about.Parent = uint32(f.Hook) // the kernel reports the qdisc
 		chain := Bytes(unix.TCA_CHAIN, candidate.attributes[unix.TCA_CHAIN])
-		if err := c.change(unix.RTM_DELTFILTER, 0, about, chain, kindOf(kindU32)); err != nil && !errors.Is(err, unix.ENOENT) {
+		if err := c.conn.change(unix.RTM_DELTFILTER, 0, about, chain, kindOf(kindU32)); err != nil && !errors.Is(err, unix.ENOENT) {
 			return err
 		}
 	}

@@ -37,47 +37,47 @@ var questions = []struct {
 	ask  func(c conn, l link) (any, error)
 }{
 	{"Link", unix.RTM_NEWLINK, false, func(c conn, _ link) (any, error) {
-		l, err := c.Link("w0")
+		l, err := c.Links.ByName("w0")
 		return show(l), err
 	}},
 	{"Links", unix.RTM_NEWLINK, true, func(c conn, _ link) (any, error) {
 		var texts []string
-		links, err := c.Links()
+		links, err := c.Links.All()
 		for _, l := range links {
 			texts = append(texts, show(l))
 		}
 		return texts, err
 	}},
-	{"VLANs", unix.RTM_NEWLINK, true, func(c conn, l link) (any, error) { return c.VLANs(l) }},
-	{"Addrs", unix.RTM_NEWADDR, true, func(c conn, l link) (any, error) { return c.Addrs(l) }},
+	{"VLANs", unix.RTM_NEWLINK, true, func(c conn, l link) (any, error) { return c.Links.VLANs(l) }},
+	{"Addrs", unix.RTM_NEWADDR, true, func(c conn, l link) (any, error) { return c.Addrs.Of(l) }},
 	{"KeptAddrs", unix.RTM_NEWADDR, true, func(c conn, l link) (any, error) {
-		return c.KeptAddrs(l)
+		return c.Addrs.Kept(l)
 	}},
 	{"StoredAddrs", unix.RTM_NEWADDR, true, func(c conn, l link) (any, error) {
-		return c.StoredAddrs(l)
+		return c.Addrs.Stored(l)
 	}},
 	{"Duplicates", unix.RTM_NEWADDR, true, func(c conn, l link) (any, error) {
-		return c.Duplicates(l)
+		return c.Addrs.Duplicates(l)
 	}},
 	{"Autoconf", unix.RTM_NEWADDR, true, func(c conn, l link) (any, error) {
-		return c.Autoconf(l)
+		return c.Addrs.Autoconf(l)
 	}},
 	{"Routes", unix.RTM_NEWROUTE, true, func(c conn, _ link) (any, error) {
-		return c.Routes(netlink.AllTables)
+		return c.Routes.All(netlink.AllTables)
 	}},
 	{"StoredRoutes", unix.RTM_NEWROUTE, true, func(c conn, l link) (any, error) {
-		return c.StoredRoutes(l)
+		return c.Routes.Stored(l)
 	}},
 	{"Lookup", unix.RTM_NEWROUTE, false, func(c conn, _ link) (any, error) {
-		hop, _, err := c.Lookup(netip.IPv6Unspecified())
+		hop, _, err := c.Routes.Lookup(netip.IPv6Unspecified())
 		return hop, err
 	}},
 	{"PolicyRules", unix.RTM_NEWRULE, true, func(c conn, _ link) (any, error) {
-		return c.PolicyRules()
+		return c.Routes.Rules()
 	}},
-	{"Qdiscs", unix.RTM_NEWQDISC, true, func(c conn, _ link) (any, error) { return c.Qdiscs() }},
+	{"Qdiscs", unix.RTM_NEWQDISC, true, func(c conn, _ link) (any, error) { return c.Qdiscs.All() }},
 	{"Filters", unix.RTM_NEWTFILTER, true, func(c conn, l link) (any, error) {
-		list, others, err := c.Filters(l, netlink.Ingress)
+		list, others, err := c.Qdiscs.Filters(l, netlink.Ingress)
 		return fmt.Sprint(list, others), err
 	}},
 }
@@ -156,7 +156,7 @@ func TestInterrupted(t *testing.T) {
 		w := newWire(t)
 		w.answer(t, made(1, 0, 1), made(2, unix.NLM_F_DUMP_INTR, 1), done(1),
 			slices.Concat(made(3, 0, 2), done(2)))
-		links, err := w.Links()
+		links, err := w.Links.All()
 		if err != nil || len(links) != 1 || links[0].Index != 3 {
 			t.Errorf("got %v, %v", links, err)
 		}
@@ -170,7 +170,7 @@ func TestInterrupted(t *testing.T) {
 		for number := range uint32(10) {
 			w.answer(t, slices.Concat(made(1, unix.NLM_F_DUMP_INTR, number+1), done(number+1)))
 		}
-		if links, err := w.Links(); !errors.Is(err, netlink.ErrInterrupted) || links != nil {
+		if links, err := w.Links.All(); !errors.Is(err, netlink.ErrInterrupted) || links != nil {
 			t.Errorf("got %v, %v", links, err)
 		}
 		if n := len(w.asked()); n != 10 {
@@ -182,7 +182,7 @@ func TestInterrupted(t *testing.T) {
 		w := newWire(t)
 		end := packet(unix.NLMSG_DONE, unix.NLM_F_MULTI|unix.NLM_F_DUMP_INTR, 1, make([]byte, 4))
 		w.answer(t, slices.Concat(made(1, 0, 1), end), done(2))
-		if links, err := w.Links(); err != nil || len(links) != 0 {
+		if links, err := w.Links.All(); err != nil || len(links) != 0 {
 			t.Errorf("got %v, %v", links, err)
 		}
 	})
@@ -210,7 +210,7 @@ func TestHostile(t *testing.T) {
 			t.Parallel()
 			w := newWire(t)
 			w.answer(t, row.datagram)
-			if l, err := w.Link("w0"); !errors.Is(err, row.want) {
+			if l, err := w.Links.ByName("w0"); !errors.Is(err, row.want) {
 				t.Errorf("got %v, %v, want %v", l, err, row.want)
 			}
 		})

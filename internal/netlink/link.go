@@ -76,23 +76,23 @@ func (s OperState) String() string {
 	return names[s]
 }
 
-// Link finds a link by its name or by an alternative name; only alternative names may be longer
+// ByName finds a link by its name or by an alternative name; only alternative names may be longer
 // than 15 bytes. The error wraps [ErrNoLink] if there is none.
-func (c *Conn) Link(name string) (Link, error) {
+func (c Links) ByName(name string) (Link, error) {
 	kind := uint16(unix.IFLA_IFNAME)
 	if len(name) >= unix.IFNAMSIZ {
 		kind = unix.IFLA_ALT_IFNAME
 	}
-	l, err := c.link(0, String(kind, name))
+	l, err := c.conn.link(0, String(kind, name))
 	if err != nil {
 		return Link{}, linkError(fmt.Sprintf("link %q", name), err)
 	}
 	return l, nil
 }
 
-// LinkByIndex finds a link by its index. The error wraps [ErrNoLink] if there is none.
-func (c *Conn) LinkByIndex(index int) (Link, error) {
-	l, err := c.link(index)
+// ByIndex finds a link by its index. The error wraps [ErrNoLink] if there is none.
+func (c Links) ByIndex(index int) (Link, error) {
+	l, err := c.conn.link(index)
 	if err != nil {
 		return Link{}, linkError(fmt.Sprintf("link with index %d", index), err)
 	}
@@ -107,9 +107,9 @@ func (c *Conn) link(index int, attributes ...Attribute) (l Link, err error) {
 	return l, err
 }
 
-// Links lists all links.
-func (c *Conn) Links() (links []Link, err error) {
-	err = c.list(unix.RTM_GETLINK, header(0), []Attribute{brief()}, func() { links = nil }, func(m []byte) error {
+// All lists all links.
+func (c Links) All() (links []Link, err error) {
+	err = c.conn.list(unix.RTM_GETLINK, header(0), []Attribute{brief()}, func() { links = nil }, func(m []byte) error {
 		l, err := readLink(m)
 		links = append(links, l)
 		return err
@@ -146,54 +146,56 @@ func (c *Conn) setFlag(l Link, flag uint32, on bool) error {
 }
 
 // SetUp sets the administrative state.
-func (c *Conn) SetUp(l Link, up bool) error { return c.setFlag(l, unix.IFF_UP, up) }
+func (c Links) SetUp(l Link, up bool) error { return c.conn.setFlag(l, unix.IFF_UP, up) }
 
 // SetAlias sets the alias; an empty one removes it.
-func (c *Conn) SetAlias(l Link, alias string) error {
-	return c.set(l, Bytes(unix.IFLA_IFALIAS, []byte(alias)))
+func (c Links) SetAlias(l Link, alias string) error {
+	return c.conn.set(l, Bytes(unix.IFLA_IFALIAS, []byte(alias)))
 }
 
 // SetMAC sets the MAC address. From then on it counts as set by the administrator.
-func (c *Conn) SetMAC(l Link, mac net.HardwareAddr) error {
-	return c.set(l, Bytes(unix.IFLA_ADDRESS, mac))
+func (c Links) SetMAC(l Link, mac net.HardwareAddr) error {
+	return c.conn.set(l, Bytes(unix.IFLA_ADDRESS, mac))
 }
 
 // SetPromisc sets the administrator's demand for promiscuous mode and reports whether it was
 // different before.
-func (c *Conn) SetPromisc(l Link, on bool) (changed bool, err error) {
-	now, err := c.LinkByIndex(l.Index)
+func (c Links) SetPromisc(l Link, on bool) (changed bool, err error) {
+	now, err := c.ByIndex(l.Index)
 	if err != nil || now.Promiscuous == on {
 		return false, err
 	}
-	return true, c.setFlag(l, unix.IFF_PROMISC, on)
+	return true, c.conn.setFlag(l, unix.IFF_PROMISC, on)
 }
 
 // SetAllMulticast sets the administrator's demand for all multicast.
-func (c *Conn) SetAllMulticast(l Link, on bool) error { return c.setFlag(l, unix.IFF_ALLMULTI, on) }
+func (c Links) SetAllMulticast(l Link, on bool) error {
+	return c.conn.setFlag(l, unix.IFF_ALLMULTI, on)
+}
 
 // SetMTU sets the MTU, in bytes.
-func (c *Conn) SetMTU(l Link, mtu int) error {
-	return c.set(l, Uint32(unix.IFLA_MTU, uint32(mtu)))
+func (c Links) SetMTU(l Link, mtu int) error {
+	return c.conn.set(l, Uint32(unix.IFLA_MTU, uint32(mtu)))
 }
 
 // SetTxQLen sets the length of the transmit queue, in packets.
-func (c *Conn) SetTxQLen(l Link, packets int) error {
-	return c.set(l, Uint32(unix.IFLA_TXQLEN, uint32(packets)))
+func (c Links) SetTxQLen(l Link, packets int) error {
+	return c.conn.set(l, Uint32(unix.IFLA_TXQLEN, uint32(packets)))
 }
 
 // SetMaster makes l a port of the link with the index master, or of none if that is 0.
-func (c *Conn) SetMaster(l Link, master int) error {
-	return c.set(l, Uint32(unix.IFLA_MASTER, uint32(master)))
+func (c Links) SetMaster(l Link, master int) error {
+	return c.conn.set(l, Uint32(unix.IFLA_MASTER, uint32(master)))
 }
 
 // AddAltName gives a link an alternative name.
-func (c *Conn) AddAltName(l Link, name string) error {
-	return c.change(unix.RTM_NEWLINKPROP, unix.NLM_F_CREATE|unix.NLM_F_APPEND|unix.NLM_F_EXCL, header(l.Index), altNames(name))
+func (c Links) AddAltName(l Link, name string) error {
+	return c.conn.change(unix.RTM_NEWLINKPROP, unix.NLM_F_CREATE|unix.NLM_F_APPEND|unix.NLM_F_EXCL, header(l.Index), altNames(name))
 }
 
 // RemoveAltName removes an alternative name of a link.
-func (c *Conn) RemoveAltName(l Link, name string) error {
-	return c.change(unix.RTM_DELLINKPROP, 0, header(l.Index), altNames(name))
+func (c Links) RemoveAltName(l Link, name string) error {
+	return c.conn.change(unix.RTM_DELLINKPROP, 0, header(l.Index), altNames(name))
 }
 
 func altNames(name string) Attribute {
@@ -202,8 +204,8 @@ func altNames(name string) Attribute {
 
 // Rename gives a link another name. The error is EEXIST if it is taken, EBUSY if the link is up
 // (before 6.2).
-func (c *Conn) Rename(l Link, name string) error {
-	return c.set(l, String(unix.IFLA_IFNAME, name))
+func (c Links) Rename(l Link, name string) error {
+	return c.conn.set(l, String(unix.IFLA_IFNAME, name))
 }
 
 // Move puts a link into another namespace and gives it a name there, in one request. index is the
@@ -213,17 +215,17 @@ func (c *Conn) Rename(l Link, name string) error {
 // The link arrives under the name it has and is renamed then; if a link there has that name, it
 // arrives under the new one. So where only the new name is taken, the error is EEXIST and the link
 // has moved all the same. If both are it has not, nor if the index is taken: EBUSY.
-func (c *Conn) Move(l Link, to *netns.NS, name string, index int) error {
+func (c Links) Move(l Link, to *netns.NS, name string, index int) error {
 	attributes := []Attribute{Uint32(unix.IFLA_NET_NS_FD, uint32(to.Fd())), String(unix.IFLA_IFNAME, name)}
 	if index != 0 {
 		attributes = append(attributes, Uint32(unix.IFLA_NEW_IFINDEX, uint32(index)))
 	}
-	return c.set(l, attributes...)
+	return c.conn.set(l, attributes...)
 }
 
 // Delete deletes a link and reports whether it was there.
-func (c *Conn) Delete(l Link) (existed bool, err error) {
-	err = c.change(unix.RTM_DELLINK, 0, header(l.Index))
+func (c Links) Delete(l Link) (existed bool, err error) {
+	err = c.conn.change(unix.RTM_DELLINK, 0, header(l.Index))
 	if gone(err) {
 		return false, nil
 	}

@@ -37,11 +37,11 @@ func (c *Conn) Namespaces() (own int, all []int, err error) {
 	return int(id), all, err
 }
 
-// LinksIn lists the links of the namespace with the identifier nsid (Linux 4.20 or newer).
+// In lists the links of the namespace with the identifier nsid (Linux 4.20 or newer).
 // Namespace identifiers in the links are valid in the namespace of the connection, not in theirs.
-func (c *Conn) LinksIn(nsid int) (links []Link, err error) {
+func (c Links) In(nsid int) (links []Link, err error) {
 	there := Uint32(unix.IFLA_TARGET_NETNSID, uint32(nsid))
-	err = c.list(unix.RTM_GETLINK, header(0), []Attribute{there, brief()}, func() { links = nil }, func(m []byte) error {
+	err = c.conn.list(unix.RTM_GETLINK, header(0), []Attribute{there, brief()}, func() { links = nil }, func(m []byte) error {
 		l, err := readLink(m)
 		links = append(links, l)
 		return err

@@ -16,16 +16,16 @@ const fixedNeighbour = unix.NUD_PERMANENT | unix.NUD_NOARP
 // Answers reports whether the owner of an address on a link answers ARP or neighbour discovery
 // before ctx is done. Neighbour entries that the kernel has already do not count, except permanent
 // ones.
-func (c *Conn) Answers(ctx context.Context, l Link, a netip.Addr) (bool, error) {
-	state, err := c.neighbour(l, a)
+func (c Addrs) Answers(ctx context.Context, l Link, a netip.Addr) (bool, error) {
+	state, err := c.conn.neighbour(l, a)
 	if err != nil || state&fixedNeighbour != 0 {
 		return err == nil, err
 	}
-	if err := c.resolve(l, a); err != nil {
+	if err := c.conn.resolve(l, a); err != nil {
 		return false, fmt.Errorf("link %q: resolve %s: %w", l.Name, a, err)
 	}
-	err = c.await(ctx, l, unix.RTNLGRP_NEIGH, func() (bool, error) {
-		state, err = c.neighbour(l, a)
+	err = c.conn.await(ctx, l, unix.RTNLGRP_NEIGH, func() (bool, error) {
+		state, err = c.conn.neighbour(l, a)
 		return state&(unix.NUD_REACHABLE|unix.NUD_STALE|unix.NUD_FAILED) != 0, err
 	})
 	if errors.Is(err, context.DeadlineExceeded) {

@@ -18,10 +18,30 @@ import (
 // Conn is an rtnetlink socket, bound to a namespace. It is for one goroutine. Lists that change
 // while they are read are asked for again, a bounded number of times; then it is an error.
 type Conn struct {
+	Links  Links
+	Addrs  Addrs
+	Routes Routes
+	Qdiscs Qdiscs
+
 	ns       *netns.NS
 	fd       int
 	exchange Exchange
 }
+
+// The methods of a [Conn] that are about one kind of object. A group has no state of its own.
+type (
+	// Links adds, changes, lists and deletes links, and the VLANs of bridge ports.
+	Links struct{ conn *Conn }
+
+	// Addrs adds, lists and deletes addresses of links.
+	Addrs struct{ conn *Conn }
+
+	// Routes adds, lists and deletes routes and policy rules.
+	Routes struct{ conn *Conn }
+
+	// Qdiscs adds, lists and deletes queueing disciplines and their filters.
+	Qdiscs struct{ conn *Conn }
+)
 
 // Open opens a socket in ns, which must stay open as long as the connection.
 func Open(ns *netns.NS) (*Conn, error) {
@@ -32,7 +52,13 @@ func Open(ns *netns.NS) (*Conn, error) {
 	Prepare(fd)
 	// Lists of one link are then filtered by the kernel (before 4.20: here).
 	_ = unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_GET_STRICT_CHK, 1)
-	return &Conn{ns: ns, fd: fd}, nil
+	return newConn(ns, fd), nil
+}
+
+func newConn(ns *netns.NS, fd int) *Conn {
+	c := &Conn{ns: ns, fd: fd}
+	c.Links, c.Addrs, c.Routes, c.Qdiscs = Links{c}, Addrs{c}, Routes{c}, Qdiscs{c}
+	return c
 }
 
 // socket opens an rtnetlink socket in ns; flags are SOCK_….

@@ -55,9 +55,9 @@ func modeName(modes []mode, number int) string {
 	return fmt.Sprint(number)
 }
 
-// AddLink makes a link, in its namespace under its name from the start, and down. The error is
+// Add makes a link, in its namespace under its name from the start, and down. The error is
 // EEXIST if the name is taken, or the VLAN on that parent.
-func (c *Conn) AddLink(l NewLink) (index int, err error) {
+func (c Links) Add(l NewLink) (index int, err error) {
 	data, err := l.data()
 	if err != nil {
 		return 0, err
@@ -65,8 +65,8 @@ func (c *Conn) AddLink(l NewLink) (index int, err error) {
 	made := creation{name: l.Name, kind: l.Kind, mac: l.MAC, mtu: l.MTU, data: data}
 	if l.Parent != 0 {
 		made.attributes = []Attribute{Uint32(unix.IFLA_LINK, uint32(l.Parent))}
-		if !l.ParentNS.Same(c.ns) {
-			id, err := c.nsid(l.ParentNS)
+		if !l.ParentNS.Same(c.conn.ns) {
+			id, err := c.conn.nsid(l.ParentNS)
 			if err != nil {
 				return 0, err
 			}
@@ -76,7 +76,7 @@ func (c *Conn) AddLink(l NewLink) (index int, err error) {
 	if l.Kind == "ifb" { // its qdisc is to be its only queue
 		made.attributes = append(made.attributes, Uint32(unix.IFLA_TXQLEN, 0))
 	}
-	return c.made(made)
+	return c.conn.made(made)
 }
 
 // data is what the kind defines.

@@ -32,11 +32,11 @@ func (r PolicyRule) String() string {
 	return fmt.Sprintf("from %s lookup %d", from, r.Table)
 }
 
-// PolicyRules lists the rules of both families, each in the order in which they are looked at.
-func (c *Conn) PolicyRules() ([]PolicyRule, error) {
+// Rules lists the rules of both families, each in the order in which they are looked at.
+func (c Routes) Rules() ([]PolicyRule, error) {
 	var rules []PolicyRule
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
-		rs, err := c.rules(family)
+		rs, err := c.conn.rules(family)
 		if err != nil && !noRules(err) {
 			return nil, fmt.Errorf("list policy rules: %w", err)
 		}
@@ -45,9 +45,9 @@ func (c *Conn) PolicyRules() ([]PolicyRule, error) {
 	return rules, nil
 }
 
-// HasPolicyRules reports whether the kernel can choose routing tables by rules, in IPv4.
-func (c *Conn) HasPolicyRules() (bool, error) {
-	_, err := c.rules(unix.AF_INET)
+// HasRules reports whether the kernel can choose routing tables by rules, in IPv4.
+func (c Routes) HasRules() (bool, error) {
+	_, err := c.conn.rules(unix.AF_INET)
 	if noRules(err) {
 		return false, nil
 	}
@@ -69,21 +69,21 @@ func noRules(err error) bool {
 	return errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP)
 }
 
-// AddPolicyRule adds a rule, which must have a source. Without a priority there may be any number
+// AddRule adds a rule, which must have a source. Without a priority there may be any number
 // of the same, of which the newest is the first; with one the error is EEXIST if there is the same.
-func (c *Conn) AddPolicyRule(r PolicyRule) error {
+func (c Routes) AddRule(r PolicyRule) error {
 	if !r.Src.IsValid() || r.Table == 0 {
 		return fmt.Errorf("no source or no table: %w", unix.EINVAL)
 	}
 	about, attributes := r.message()
-	return c.change(unix.RTM_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_EXCL, about, attributes...)
+	return c.conn.change(unix.RTM_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_EXCL, about, attributes...)
 }
 
-// DelPolicyRule removes the first rule that says the same, with any priority if r has none, and
+// DeleteRule removes the first rule that says the same, with any priority if r has none, and
 // reports whether there was one.
-func (c *Conn) DelPolicyRule(r PolicyRule) (existed bool, err error) {
+func (c Routes) DeleteRule(r PolicyRule) (existed bool, err error) {
 	about, attributes := r.message()
-	err = c.change(unix.RTM_DELRULE, 0, about, attributes...)
+	err = c.conn.change(unix.RTM_DELRULE, 0, about, attributes...)
 	if errors.Is(err, unix.ENOENT) || noRules(err) {
 		return false, nil
 	}

@@ -9,8 +9,8 @@ import (
 // HasKind reports whether the kernel can make links of a kind; asking loads the module if there is
 // one. Nothing is made: the request has a number of queues that the kernel refuses after it has
 // found the kind.
-func (c *Conn) HasKind(kind string) (bool, error) {
-	err := c.create(creation{name: "probe", kind: kind, attributes: tooManyQueues()})
+func (c Links) HasKind(kind string) (bool, error) {
+	err := c.conn.create(creation{name: "probe", kind: kind, attributes: tooManyQueues()})
 	switch {
 	case errors.Is(err, unix.EOPNOTSUPP):
 		return false, nil
@@ -29,7 +29,7 @@ func tooManyQueues() []Attribute {
 // the name of the loopback, which is taken, and a default VLAN that only a kernel with filtering
 // looks at, and refuses, before it sees that.
 func (c *Conn) HasVLANFiltering() (bool, error) {
-	if has, err := c.HasKind("bridge"); !has || err != nil {
+	if has, err := c.Links.HasKind("bridge"); !has || err != nil {
 		return false, err
 	}
 	invalid := Uint16(unix.IFLA_BR_VLAN_DEFAULT_PVID, 4095)

@@ -48,12 +48,12 @@ type Qdisc struct {
 
 const kindTBF = "tbf"
 
-// tbfHandle is the handle of the root qdisc that [Conn.SetTBF] creates.
+// tbfHandle is the handle of the root qdisc that [Qdiscs.SetTBF] creates.
 var tbfHandle = handle(1, 0)
 
-// Qdiscs lists the qdiscs of all links: the kernel does not select.
-func (c *Conn) Qdiscs() ([]Qdisc, error) {
-	all, err := c.tcList(unix.RTM_GETQDISC, tcMsg{})
+// All lists the qdiscs of all links: the kernel does not select.
+func (c Qdiscs) All() ([]Qdisc, error) {
+	all, err := c.conn.tcList(unix.RTM_GETQDISC, tcMsg{})
 	if err != nil {
 		return nil, fmt.Errorf("list qdiscs: %w", err)
 	}
@@ -75,12 +75,12 @@ func (c *Conn) Qdiscs() ([]Qdisc, error) {
 
 // SetTBF makes a tbf with handle 1: the root qdisc of a link, or gives the one that is there other
 // parameters, which loses no packet.
-func (c *Conn) SetTBF(l Link, t TBF) error {
-	return c.change(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, root(l), kindOf(kindTBF), t.options())
+func (c Qdiscs) SetTBF(l Link, t TBF) error {
+	return c.conn.change(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, root(l), kindOf(kindTBF), t.options())
 }
 
 // DeleteTBF deletes what SetTBF has made, if it is there.
-func (c *Conn) DeleteTBF(l Link) error { return c.deleteQdisc(root(l)) }
+func (c Qdiscs) DeleteTBF(l Link) error { return c.conn.deleteQdisc(root(l)) }
 
 func root(l Link) tcMsg {
 	return tcMsg{Ifindex: int32(l.Index), Handle: tbfHandle, Parent: parentRoot}
@@ -141,12 +141,12 @@ var hooksHandle = handle(0xffff, 0)
 
 // AddHooks makes a qdisc, KindIngress or KindClsact, that holds filters. A link has one of them at
 // most: the error is EEXIST if it has one.
-func (c *Conn) AddHooks(l Link, kind string) error {
-	return c.change(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_EXCL, hooks(l), kindOf(kind))
+func (c Qdiscs) AddHooks(l Link, kind string) error {
+	return c.conn.change(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_EXCL, hooks(l), kindOf(kind))
 }
 
 // DeleteHooks deletes such a qdisc, and all filters in it, if it is there.
-func (c *Conn) DeleteHooks(l Link) error { return c.deleteQdisc(hooks(l)) }
+func (c Qdiscs) DeleteHooks(l Link) error { return c.conn.deleteQdisc(hooks(l)) }
 
 func hooks(l Link) tcMsg {
 	return tcMsg{Ifindex: int32(l.Index), Handle: hooksHandle, Parent: parentIngress}

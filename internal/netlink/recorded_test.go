@@ -59,18 +59,18 @@ var recordings = []struct {
 			"link set tap0 address 02:00:00:00:00:09",
 		},
 		do: func(c *wire, out io.Writer) {
-			links, err := c.Links()
+			links, err := c.Links.All()
 			for _, l := range links {
 				fmt.Fprintln(out, show(l))
 			}
 			fmt.Fprintln(out, err)
-			l, err := c.Link("another-name-of-the-link")
+			l, err := c.Links.ByName("another-name-of-the-link")
 			fmt.Fprintln(out, l.Name, err)
-			l, err = c.LinkByIndex(1)
+			l, err = c.Links.ByIndex(1)
 			fmt.Fprintln(out, l.Name, err)
-			_, err = c.Link("missing")
+			_, err = c.Links.ByName("missing")
 			fmt.Fprintln(out, err, errors.Is(err, netlink.ErrNoLink))
-			_, err = c.LinkByIndex(4711)
+			_, err = c.Links.ByIndex(4711)
 			fmt.Fprintln(out, err, errors.Is(err, netlink.ErrNoLink))
 		},
 	},
@@ -82,28 +82,28 @@ var recordings = []struct {
 		do: func(c *wire, out io.Writer) {
 			w0, w1 := netlink.Link{Index: 3}, netlink.Link{Index: 2}
 			say := func(what string, err error) { fmt.Fprintf(out, "%s: %v\n", what, err) }
-			say("SetAlias", c.SetAlias(w0, "tenon:abc"))
-			say("SetAlias to none", c.SetAlias(w0, ""))
-			say("SetMAC", c.SetMAC(w0, net.HardwareAddr{2, 0, 0, 0, 0, 9}))
-			say("SetMTU", c.SetMTU(w0, 1300))
-			say("SetTxQLen", c.SetTxQLen(w0, 7))
-			say("AddAltName", c.AddAltName(w0, "alt"))
-			say("RemoveAltName", c.RemoveAltName(w0, "alt"))
-			say("Rename", c.Rename(w0, "new"))
-			say("Rename to a name that is taken", c.Rename(w0, "br0"))
-			changed, err := c.SetPromisc(w0, true)
+			say("SetAlias", c.Links.SetAlias(w0, "tenon:abc"))
+			say("SetAlias to none", c.Links.SetAlias(w0, ""))
+			say("SetMAC", c.Links.SetMAC(w0, net.HardwareAddr{2, 0, 0, 0, 0, 9}))
+			say("SetMTU", c.Links.SetMTU(w0, 1300))
+			say("SetTxQLen", c.Links.SetTxQLen(w0, 7))
+			say("AddAltName", c.Links.AddAltName(w0, "alt"))
+			say("RemoveAltName", c.Links.RemoveAltName(w0, "alt"))
+			say("Rename", c.Links.Rename(w0, "new"))
+			say("Rename to a name that is taken", c.Links.Rename(w0, "br0"))
+			changed, err := c.Links.SetPromisc(w0, true)
 			say(fmt.Sprint("SetPromisc changed ", changed), err)
-			changed, err = c.SetPromisc(w0, true)
+			changed, err = c.Links.SetPromisc(w0, true)
 			say(fmt.Sprint("SetPromisc again changed ", changed), err)
-			say("SetAllMulticast", c.SetAllMulticast(w0, true))
-			say("SetPort", c.SetPort(w1, netlink.Port{Hairpin: true, Isolated: true}))
-			say("SetMaster", c.SetMaster(w0, 4))
-			say("SetMaster to none", c.SetMaster(w0, 0))
-			say("SetUp", c.SetUp(w0, true))
-			say("SetUp to down", c.SetUp(w0, false))
-			existed, err := c.Delete(w0)
+			say("SetAllMulticast", c.Links.SetAllMulticast(w0, true))
+			say("SetPort", c.Links.SetPort(w1, netlink.Port{Hairpin: true, Isolated: true}))
+			say("SetMaster", c.Links.SetMaster(w0, 4))
+			say("SetMaster to none", c.Links.SetMaster(w0, 0))
+			say("SetUp", c.Links.SetUp(w0, true))
+			say("SetUp to down", c.Links.SetUp(w0, false))
+			existed, err := c.Links.Delete(w0)
 			say(fmt.Sprint("Delete existed ", existed), err)
-			existed, err = c.Delete(w0)
+			existed, err = c.Links.Delete(w0)
 			say(fmt.Sprint("Delete again existed ", existed), err)
 		},
 	},
@@ -115,8 +115,8 @@ var recordings = []struct {
 		},
 		setup: []string{"link add w0 type veth peer name w1", "link add w2 type veth peer name w3"},
 		do: func(c *wire, out io.Writer) {
-			fmt.Fprintln(out, c.AddBridge(netlink.Bridge{Name: "br0", MTU: 1400}))
-			fmt.Fprintln(out, c.AddBridge(netlink.Bridge{Name: "br1", VLANFiltering: true}))
+			fmt.Fprintln(out, c.Links.AddBridge(netlink.Bridge{Name: "br0", MTU: 1400}))
+			fmt.Fprintln(out, c.Links.AddBridge(netlink.Bridge{Name: "br1", VLANFiltering: true}))
 			mac := net.HardwareAddr{2, 0, 0, 0, 0, 9}
 			for _, l := range []netlink.NewLink{
 				{Name: "d0", Kind: "dummy", MAC: mac, MTU: 1300},
@@ -130,11 +130,11 @@ var recordings = []struct {
 				{Name: "unknown", Kind: "unknown"},
 			} {
 				l.ParentNS = c.ns
-				_, err := c.AddLink(l)
+				_, err := c.Links.Add(l)
 				fmt.Fprintf(out, "%s: %v\n", l.Name, err)
 			}
 			for _, kind := range []string{"veth", "unknown"} {
-				has, err := c.HasKind(kind)
+				has, err := c.Links.HasKind(kind)
 				fmt.Fprintln(out, kind, has, err)
 			}
 			has, err := c.HasVLANFiltering()
@@ -149,18 +149,18 @@ var recordings = []struct {
 		do: func(c *wire, out io.Writer) {
 			port := netlink.Link{Index: 4}
 			list := func() {
-				vlans, err := c.VLANs(port)
+				vlans, err := c.Links.VLANs(port)
 				fmt.Fprintln(out, netlink.FormatVLANs(vlans), err)
 			}
 			list()
-			fmt.Fprintln(out, c.DeleteVLANs(port, []netlink.VLAN{{ID: 1}}))
+			fmt.Fprintln(out, c.Links.DeleteVLANs(port, []netlink.VLAN{{ID: 1}}))
 			list()
-			fmt.Fprintln(out, c.AddVLANs(port, []netlink.VLAN{
+			fmt.Fprintln(out, c.Links.AddVLANs(port, []netlink.VLAN{
 				{ID: 7, PVID: true, Untagged: true}, {ID: 8}, {ID: 100}, {ID: 101}, {ID: 102},
 				{ID: 103, Untagged: true},
 			}))
 			list()
-			fmt.Fprintln(out, c.AddVLANs(port, []netlink.VLAN{{ID: 4095}}))
+			fmt.Fprintln(out, c.Links.AddVLANs(port, []netlink.VLAN{{ID: 4095}}))
 		},
 	},
 	{
@@ -178,30 +178,30 @@ var recordings = []struct {
 		},
 		do: func(c *wire, out io.Writer) {
 			l := netlink.Link{Index: 3, Name: "w0"}
-			all, err := c.Addrs(l)
+			all, err := c.Addrs.Of(l)
 			fmt.Fprintln(out, "all", all, err)
-			kept, err := c.KeptAddrs(l)
+			kept, err := c.Addrs.Kept(l)
 			fmt.Fprintln(out, "kept", kept, err)
-			stored, err := c.StoredAddrs(l)
+			stored, err := c.Addrs.Stored(l)
 			for _, a := range stored {
 				fmt.Fprintln(out, "stored", a.Addr, a.Tentative, a.Optimistic)
 			}
 			fmt.Fprintln(out, err)
-			duplicates, err := c.Duplicates(l)
+			duplicates, err := c.Addrs.Duplicates(l)
 			fmt.Fprintln(out, "duplicates", duplicates, err)
-			ra, err := c.Autoconf(l)
+			ra, err := c.Addrs.Autoconf(l)
 			fmt.Fprintln(out, "by routers", ra.Addrs, ra.Router, err)
 			for _, a := range []string{"10.3.0.1/24", "10.3.1.1/31", "10.3.2.1/32", "fd00:3::1/64",
 				"fd00:3::1/64"} {
-				fmt.Fprintln(out, "add", a, c.AddAddr(l, netip.MustParsePrefix(a)))
+				fmt.Fprintln(out, "add", a, c.Addrs.Add(l, netip.MustParsePrefix(a)))
 			}
-			fmt.Fprintln(out, "add gateway", c.AddGateway(l, netip.MustParsePrefix("fd00:4::1/64")))
-			fmt.Fprintln(out, "add optimistic", c.AddOptimistic(l,
+			fmt.Fprintln(out, "add gateway", c.Addrs.AddGateway(l, netip.MustParsePrefix("fd00:4::1/64")))
+			fmt.Fprintln(out, "add optimistic", c.Addrs.AddOptimistic(l,
 				netip.MustParsePrefix("fd00:5::1/64")))
-			fmt.Fprintln(out, "add mapped", c.AddAddr(l,
+			fmt.Fprintln(out, "add mapped", c.Addrs.Add(l,
 				netip.MustParsePrefix("::ffff:10.0.0.1/120")))
 			for _, a := range []string{"10.3.0.1/24", "10.3.0.1/24", "fd00:3::1/64"} {
-				existed, err := c.DelAddr(l, netip.MustParsePrefix(a))
+				existed, err := c.Addrs.Delete(l, netip.MustParsePrefix(a))
 				fmt.Fprintln(out, "delete", a, existed, err)
 			}
 		},
@@ -227,26 +227,26 @@ var recordings = []struct {
 			"-6 route add unreachable fd00:54::/64",
 		},
 		do: func(c *wire, out io.Writer) {
-			routes, err := c.Routes(netlink.AllTables)
+			routes, err := c.Routes.All(netlink.AllTables)
 			for _, r := range routes {
 				fmt.Fprintf(out, "%s link %d\n", r, r.Link)
 			}
 			fmt.Fprintln(out, err)
-			routes, err = c.Routes(1000)
+			routes, err = c.Routes.All(1000)
 			fmt.Fprintln(out, "table 1000:", routes, err)
-			routes, err = c.Routes(4711)
+			routes, err = c.Routes.All(4711)
 			fmt.Fprintln(out, "no table:", routes, err)
-			stored, err := c.StoredRoutes(netlink.Link{Index: 2})
+			stored, err := c.Routes.Stored(netlink.Link{Index: 2})
 			for _, r := range stored {
 				fmt.Fprintf(out, "stored %s gateways %v own %v derived %v by object %v\n", r.Route,
 					r.Gateways(), r.Own(), r.Derived(), r.ByObject())
 			}
 			fmt.Fprintln(out, err)
-			tables, err := c.RouteTables()
+			tables, err := c.Routes.Tables()
 			fmt.Fprintln(out, tables, err)
 			for _, a := range []string{"10.1.0.2", "10.50.1.1", "10.1.0.9", "10.54.0.1",
 				"fd00:54::1", "fd00:50::1", "10.51.0.1"} {
-				hop, ok, err := c.Lookup(netip.MustParseAddr(a))
+				hop, ok, err := c.Routes.Lookup(netip.MustParseAddr(a))
 				fmt.Fprintf(out, "look-up of %s: %+v %v %v\n", a, hop, ok, err)
 			}
 		},
@@ -271,26 +271,26 @@ var recordings = []struct {
 				{Dst: prefix("fd00:50::/64"), GW: addr("fd00:1::1"), Priority: 9, Link: 3},
 			}
 			for _, r := range routes {
-				added, err := c.AddRoute(r)
-				again, errAgain := c.AddRoute(r)
+				added, err := c.Routes.Add(r)
+				again, errAgain := c.Routes.Add(r)
 				fmt.Fprintf(out, "add %s: %v %v, again: %v %v\n", r, added, err, again, errAgain)
 			}
-			_, err := c.AddRoute(netlink.Route{Dst: prefix("10.60.0.0/16"), GW: addr("192.0.2.1"),
+			_, err := c.Routes.Add(netlink.Route{Dst: prefix("10.60.0.0/16"), GW: addr("192.0.2.1"),
 				Link: 3})
 			fmt.Fprintln(out, "add through a gateway that is not on the link:", err,
 				errors.Is(err, unix.ENETUNREACH))
-			_, err = c.AddRoute(netlink.Route{Link: 3})
+			_, err = c.Routes.Add(netlink.Route{Link: 3})
 			fmt.Fprintln(out, "add without destination:", err)
 			own := netlink.OwnRoute(routes[4]).In(1000).WithPriority(5)
-			added, err := c.PutRoute(own)
+			added, err := c.Routes.Restore(own)
 			fmt.Fprintln(out, "put:", own.Route, added, err)
-			existed, err := c.TakeRoute(own)
+			existed, err := c.Routes.Remove(own)
 			fmt.Fprintln(out, "take:", existed, err)
-			existed, err = c.TakeRoute(own)
+			existed, err = c.Routes.Remove(own)
 			fmt.Fprintln(out, "take again:", existed, err)
 			for _, r := range routes {
-				existed, err := c.DelRoute(r)
-				again, errAgain := c.DelRoute(r)
+				existed, err := c.Routes.Delete(r)
+				again, errAgain := c.Routes.Delete(r)
 				fmt.Fprintf(out, "delete %s: %v %v, again: %v %v\n", r, existed, err, again,
 					errAgain)
 			}
@@ -311,30 +311,30 @@ var recordings = []struct {
 		},
 		do: func(c *wire, out io.Writer) {
 			list := func() {
-				rules, err := c.PolicyRules()
+				rules, err := c.Routes.Rules()
 				for _, r := range rules {
 					fmt.Fprintf(out, "%s %+v\n", r, r.More)
 				}
 				fmt.Fprintln(out, err)
 			}
 			list()
-			has, err := c.HasPolicyRules()
+			has, err := c.Routes.HasRules()
 			fmt.Fprintln(out, has, err)
 			for _, r := range []netlink.PolicyRule{
 				{Src: netip.MustParsePrefix("10.7.0.0/16"), Table: 1000,
 					Protocol: netlink.Protocol},
 				{Src: netip.MustParsePrefix("fd00:7::/64"), Table: 7, Priority: 32000},
 			} {
-				add, addAgain := c.AddPolicyRule(r), c.AddPolicyRule(r)
-				existed, err := c.DelPolicyRule(r)
+				add, addAgain := c.Routes.AddRule(r), c.Routes.AddRule(r)
+				existed, err := c.Routes.DeleteRule(r)
 				fmt.Fprintf(out, "%s: %v, again: %v; deleted %v %v\n", r, add, addAgain, existed,
 					err)
 				for existed && err == nil {
-					existed, err = c.DelPolicyRule(r)
+					existed, err = c.Routes.DeleteRule(r)
 				}
 				fmt.Fprintln(out, existed, err)
 			}
-			fmt.Fprintln(out, c.AddPolicyRule(netlink.PolicyRule{Table: 7}))
+			fmt.Fprintln(out, c.Routes.AddRule(netlink.PolicyRule{Table: 7}))
 		},
 	},
 	{
@@ -346,7 +346,7 @@ var recordings = []struct {
 			w0, w1 := netlink.Link{Index: 3, Name: "w0"}, netlink.Link{Index: 2, Name: "w1"}
 			say := func(what string, err error) { fmt.Fprintf(out, "%s: %v\n", what, err) }
 			list := func() {
-				qdiscs, err := c.Qdiscs()
+				qdiscs, err := c.Qdiscs.All()
 				for _, q := range qdiscs {
 					fmt.Fprintf(out, "\t%+v\n", q)
 				}
@@ -354,14 +354,14 @@ var recordings = []struct {
 			}
 			has, err := c.HasShaping()
 			say(fmt.Sprint("HasShaping ", has), err)
-			say("SetTBF", c.SetTBF(w0, netlink.TBF{Rate: 125_000, Buffer: 64 * time.Millisecond,
+			say("SetTBF", c.Qdiscs.SetTBF(w0, netlink.TBF{Rate: 125_000, Buffer: 64 * time.Millisecond,
 				Limit: 10_000}))
 			list()
-			say("SetTBF above 32 bits", c.SetTBF(w0,
+			say("SetTBF above 32 bits", c.Qdiscs.SetTBF(w0,
 				netlink.TBF{Rate: 6_000_000_000, Buffer: 64 * time.Microsecond, Limit: 1 << 20}))
-			say("AddHooks", c.AddHooks(w0, netlink.KindClsact))
-			say("AddHooks again", c.AddHooks(w0, netlink.KindClsact))
-			say("AddHooks ingress", c.AddHooks(w1, netlink.KindIngress))
+			say("AddHooks", c.Qdiscs.AddHooks(w0, netlink.KindClsact))
+			say("AddHooks again", c.Qdiscs.AddHooks(w0, netlink.KindClsact))
+			say("AddHooks ingress", c.Qdiscs.AddHooks(w1, netlink.KindIngress))
 			list()
 			filters := []netlink.Filter{
 				{Hook: netlink.Ingress, Priority: 1,
@@ -375,21 +375,21 @@ var recordings = []struct {
 				{Hook: netlink.Egress, Priority: 4, Target: 4},
 			}
 			for _, f := range filters {
-				say(f.String(), c.AddFilter(w0, netlink.KindClsact, f))
+				say(f.String(), c.Qdiscs.AddFilter(w0, netlink.KindClsact, f))
 			}
-			say("filter of another kind of qdisc", c.AddFilter(w1, netlink.KindIngress,
+			say("filter of another kind of qdisc", c.Qdiscs.AddFilter(w1, netlink.KindIngress,
 				netlink.Filter{Hook: netlink.Ingress, Priority: 1, Target: 4}))
 			for _, l := range []netlink.Link{w0, w1} {
-				found, others, err := c.Filters(l, netlink.Ingress)
+				found, others, err := c.Qdiscs.Filters(l, netlink.Ingress)
 				say(fmt.Sprint(l.Name, " ", found, " and ", others), err)
 			}
-			found, others, err := c.Filters(w0, netlink.Egress)
+			found, others, err := c.Qdiscs.Filters(w0, netlink.Egress)
 			say(fmt.Sprint("egress of w0 ", found, " and ", others), err)
-			say("DeleteFilter", c.DeleteFilter(w0, filters[1]))
-			say("DeleteHooks", c.DeleteHooks(w0))
-			say("DeleteHooks again", c.DeleteHooks(w0))
-			say("DeleteTBF", c.DeleteTBF(w0))
-			say("DeleteTBF again", c.DeleteTBF(w0))
+			say("DeleteFilter", c.Qdiscs.DeleteFilter(w0, filters[1]))
+			say("DeleteHooks", c.Qdiscs.DeleteHooks(w0))
+			say("DeleteHooks again", c.Qdiscs.DeleteHooks(w0))
+			say("DeleteTBF", c.Qdiscs.DeleteTBF(w0))
+			say("DeleteTBF again", c.Qdiscs.DeleteTBF(w0))
 			list()
 		},
 	},
@@ -404,7 +404,7 @@ var recordings = []struct {
 			"tc filter add dev w0 ingress protocol ip prio 4 u32 match ip dst 10.9.0.0/16 flowid 1:2",
 		},
 		do: func(c *wire, out io.Writer) {
-			found, others, err := c.Filters(netlink.Link{Index: 3, Name: "w0"}, netlink.Ingress)
+			found, others, err := c.Qdiscs.Filters(netlink.Link{Index: 3, Name: "w0"}, netlink.Ingress)
 			fmt.Fprintln(out, found, others, err)
 		},
 	},
@@ -419,7 +419,7 @@ var recordings = []struct {
 		do: func(c *wire, out io.Writer) {
 			for _, a := range []string{"10.1.0.9", "fd00::9"} {
 				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-				answers, err := c.Answers(ctx, netlink.Link{Index: 3, Name: "w0"},
+				answers, err := c.Addrs.Answers(ctx, netlink.Link{Index: 3, Name: "w0"},
 					netip.MustParseAddr(a))
 				cancel()
 				fmt.Fprintln(out, a, answers, err)
@@ -431,13 +431,13 @@ var recordings = []struct {
 		needs: []probe.Feature{probe.Veth},
 		setup: []string{"link add w0 type veth peer name w1 netns CONTAINER"},
 		do: func(c *wire, out io.Writer) {
-			l, err := c.Link("w0")
+			l, err := c.Links.ByName("w0")
 			fmt.Fprintln(out, l.Kind, l.Peer > 0, l.PeerNSID, err)
 			for _, id := range []int{0, 8} {
 				lives, err := c.Lives(id)
 				fmt.Fprintln(out, id, lives, err)
 			}
-			there, err := c.LinksIn(0)
+			there, err := c.Links.In(0)
 			for _, l := range there {
 				fmt.Fprintln(out, l.Name, l.Kind, l.PeerNSID)
 			}

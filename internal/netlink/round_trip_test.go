@@ -61,7 +61,7 @@ func TestNewLinks(t *testing.T) {
 			if len(row.needs) > 1 {
 				want.Parent, want.ParentNS = wired(t, ns, c, "w0").Index, testnet.NS(t, ns)
 			}
-			index, err := c.AddLink(want)
+			index, err := c.Links.Add(want)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -70,11 +70,11 @@ func TestNewLinks(t *testing.T) {
 				row.shown) {
 				t.Errorf("%s is not shown:\n%s", row.shown, shown)
 			}
-			if _, err := c.AddLink(want); !errors.Is(err, unix.EEXIST) {
+			if _, err := c.Links.Add(want); !errors.Is(err, unix.EEXIST) {
 				t.Errorf("made again: %v", err)
 			}
-			existed, err := c.Delete(netlink.Link{Index: index})
-			again, errAgain := c.Delete(netlink.Link{Index: index})
+			existed, err := c.Links.Delete(netlink.Link{Index: index})
+			again, errAgain := c.Links.Delete(netlink.Link{Index: index})
 			if !existed || again || errors.Join(err, errAgain) != nil {
 				t.Errorf("deleted: %v, %v, again: %v, %v", existed, err, again, errAgain)
 			}
@@ -85,7 +85,7 @@ func TestNewLinks(t *testing.T) {
 // expectLink compares a link with the request; zero values left the choice to the kernel.
 func expectLink(t *testing.T, c *netlink.Conn, index int, asked netlink.NewLink) {
 	t.Helper()
-	got, err := c.LinkByIndex(index)
+	got, err := c.Links.ByIndex(index)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,13 +110,13 @@ func TestVethBetweenNamespaces(t *testing.T) {
 	testnet.Require(t, testnet.Kernel(probe.Veth))
 	n := testnet.New(t, "c")
 	near, far := open(t, n.Container("c")), open(t, n.Host)
-	index, err := near.AddVeth(netlink.Veth{Name: "eth0", MAC: mac, MTU: 1300, Peer: "far",
+	index, err := near.Links.AddVeth(netlink.Veth{Name: "eth0", MAC: mac, MTU: 1300, Peer: "far",
 		PeerNS: testnet.NS(t, n.Host)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, errA := near.LinkByIndex(index)
-	b, errB := far.Link("far")
+	a, errA := near.Links.ByIndex(index)
+	b, errB := far.Links.ByName("far")
 	if errA != nil || errB != nil {
 		t.Fatal(errA, errB)
 	}
@@ -124,7 +124,7 @@ func TestVethBetweenNamespaces(t *testing.T) {
 		a.MTU != 1300 || b.MTU != 1300 || a.Up || b.Up {
 		t.Errorf("%+v and %+v", a, b)
 	}
-	there, err := far.LinksIn(b.PeerNSID)
+	there, err := far.Links.In(b.PeerNSID)
 	if err != nil || len(there) != 2 || there[1].Name != "eth0" {
 		t.Errorf("links of the peer's namespace: %v, %v", there, err)
 	}
@@ -141,18 +141,18 @@ func TestMove(t *testing.T) {
 	n := testnet.New(t, "c")
 	from, to := open(t, n.Host), open(t, n.Container("c"))
 	l := wired(t, n.Host, from, "w0")
-	if err := from.Move(l, testnet.NS(t, n.Container("c")), "eth0", 77); err != nil {
+	if err := from.Links.Move(l, testnet.NS(t, n.Container("c")), "eth0", 77); err != nil {
 		t.Fatal(err)
 	}
-	moved, err := to.Link("eth0")
+	moved, err := to.Links.ByName("eth0")
 	if err != nil || moved.Index != 77 || moved.Up {
 		t.Errorf("%+v, %v", moved, err)
 	}
-	if _, err := from.LinkByIndex(l.Index); !errors.Is(err, netlink.ErrNoLink) {
+	if _, err := from.Links.ByIndex(l.Index); !errors.Is(err, netlink.ErrNoLink) {
 		t.Errorf("still there: %v", err)
 	}
 	other := wired(t, n.Host, from, "w1")
-	if err := from.Move(other, testnet.NS(t, n.Container("c")), "eth1", 77); !errors.Is(err, unix.EBUSY) {
+	if err := from.Links.Move(other, testnet.NS(t, n.Container("c")), "eth1", 77); !errors.Is(err, unix.EBUSY) {
 		t.Errorf("index in use: %v", err)
 	}
 }
@@ -172,7 +172,7 @@ func TestTap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := c.Link("tap0")
+	l, err := c.Links.ByName("tap0")
 	want := &netlink.Tun{Tap: true, MultiQueue: true, VNetHdr: true, Persistent: true,
 		Owner: &owner, Group: &group}
 	if diff := cmp.Diff(want, l.Tun); diff != "" || err != nil {
@@ -214,7 +214,7 @@ func TestAddrsRoundTrip(t *testing.T) {
 		return stable(ns.Command("ip", "-6", "address", "show", "dev", "w0", "scope", "global"))
 	}
 	before := shown()
-	stored, err := c.StoredAddrs(l)
+	stored, err := c.Addrs.Stored(l)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +223,7 @@ func TestAddrsRoundTrip(t *testing.T) {
 		if stored[i].Addr.Addr().IsLinkLocalUnicast() {
 			continue
 		}
-		if err := errors.Join(c.PutAddr(stored[i]), c.PutAddr(stored[i])); err != nil {
+		if err := errors.Join(c.Addrs.Restore(stored[i]), c.Addrs.Restore(stored[i])); err != nil {
 			t.Errorf("%s: %v", stored[i].Addr, err)
 		}
 	}
@@ -286,13 +286,13 @@ func TestRoutesRoundTrip(t *testing.T) {
 func takeAndPut(t *testing.T, c *netlink.Conn, routes []netlink.StoredRoute) {
 	t.Helper()
 	for _, r := range slices.Backward(routes) {
-		if existed, err := c.TakeRoute(r); !existed || err != nil {
+		if existed, err := c.Routes.Remove(r); !existed || err != nil {
 			t.Errorf("take %s: %v, %v", r.Route, existed, err)
 		}
 	}
 	for _, r := range routes {
-		added, err := c.PutRoute(r)
-		again, errAgain := c.PutRoute(r)
+		added, err := c.Routes.Restore(r)
+		again, errAgain := c.Routes.Restore(r)
 		if !added || again || errors.Join(err, errAgain) != nil {
 			t.Errorf("put %s: %v, %v, again: %v, %v", r.Route, added, err, again, errAgain)
 		}
@@ -310,7 +310,7 @@ func familyOption(route string) string {
 // storedRoutes returns the routes through l that the kernel has not made itself.
 func storedRoutes(t *testing.T, c *netlink.Conn, l netlink.Link) []netlink.StoredRoute {
 	t.Helper()
-	all, err := c.StoredRoutes(l)
+	all, err := c.Routes.Stored(l)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -325,7 +325,7 @@ func TestRuleShown(t *testing.T) {
 	c := open(t, ns)
 	r := netlink.PolicyRule{Src: netip.MustParsePrefix("10.1.0.0/16"), Table: 1000, Priority: 77,
 		Protocol: netlink.Protocol}
-	if err := c.AddPolicyRule(r); err != nil {
+	if err := c.Routes.AddRule(r); err != nil {
 		t.Fatal(err)
 	}
 	if got := ns.Command("ip", "rule", "show", "pref",
@@ -341,15 +341,15 @@ func TestVLANsShown(t *testing.T) {
 	ns := testnet.New(t).Host
 	c := open(t, ns)
 	port := wired(t, ns, c, "w0")
-	if err := c.AddBridge(netlink.Bridge{Name: "br0", VLANFiltering: true}); err != nil {
+	if err := c.Links.AddBridge(netlink.Bridge{Name: "br0", VLANFiltering: true}); err != nil {
 		t.Fatal(err)
 	}
-	br, err := c.Link("br0")
+	br, err := c.Links.ByName("br0")
 	if err != nil || !br.VLANFiltering {
 		t.Fatal(br, err)
 	}
-	if err := errors.Join(c.SetMaster(port, br.Index),
-		c.DeleteVLANs(port, []netlink.VLAN{{ID: 1}})); err != nil {
+	if err := errors.Join(c.Links.SetMaster(port, br.Index),
+		c.Links.DeleteVLANs(port, []netlink.VLAN{{ID: 1}})); err != nil {
 		t.Fatal(err)
 	}
 	var list []netlink.VLAN
@@ -357,10 +357,10 @@ func TestVLANsShown(t *testing.T) {
 		list = append(list, netlink.VLAN{ID: id + 1})
 	}
 	list = append(list, netlink.VLAN{ID: 4094, PVID: true, Untagged: true})
-	if err := c.AddVLANs(port, list); err != nil {
+	if err := c.Links.AddVLANs(port, list); err != nil {
 		t.Fatal(err)
 	}
-	got, err := c.VLANs(port)
+	got, err := c.Links.VLANs(port)
 	if diff := cmp.Diff(list, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
@@ -379,9 +379,9 @@ func TestShapingShown(t *testing.T) {
 	ns := testnet.New(t).Host
 	c := open(t, ns)
 	l := wired(t, ns, c, "w0")
-	err := errors.Join(c.SetTBF(l, netlink.TBF{Rate: 125_000, Buffer: 64 * time.Millisecond,
-		Limit: 10_000}), c.AddHooks(l, netlink.KindClsact),
-		c.AddFilter(l, netlink.KindClsact, netlink.Filter{
+	err := errors.Join(c.Qdiscs.SetTBF(l, netlink.TBF{Rate: 125_000, Buffer: 64 * time.Millisecond,
+		Limit: 10_000}), c.Qdiscs.AddHooks(l, netlink.KindClsact),
+		c.Qdiscs.AddFilter(l, netlink.KindClsact, netlink.Filter{
 			Hook: netlink.Ingress, Priority: 5,
 			Match:  netlink.Match{Prefix: netip.MustParsePrefix("10.1.0.0/16"), Dst: true},
 			Target: l.Index,
@@ -406,7 +406,7 @@ func TestAnswers(t *testing.T) {
 	n := testnet.New(t, "c")
 	c := open(t, n.Host)
 	peer := open(t, n.Container("c"))
-	if _, err := peer.AddVeth(netlink.Veth{Name: "eth0", Peer: "w0",
+	if _, err := peer.Links.AddVeth(netlink.Veth{Name: "eth0", Peer: "w0",
 		PeerNS: testnet.NS(t, n.Host)}); err != nil {
 		t.Fatal(err)
 	}
@@ -414,7 +414,7 @@ func TestAnswers(t *testing.T) {
 		"address add fd00:1::9/64 dev eth0 nodad", "link set eth0 up")
 	n.Host.Batch("address add 10.1.0.2/24 dev w0", "address add fd00:1::2/64 dev w0 nodad",
 		"link set w0 up")
-	l, err := c.Link("w0")
+	l, err := c.Links.ByName("w0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -427,7 +427,7 @@ func TestAnswers(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			if got, err := c.Answers(ctx, l, netip.MustParseAddr(address)); got != want ||
+			if got, err := c.Addrs.Answers(ctx, l, netip.MustParseAddr(address)); got != want ||
 				err != nil {
 				t.Errorf("got %v, %v", got, err)
 			}

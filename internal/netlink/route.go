@@ -77,14 +77,14 @@ func (r Route) String() string {
 	return b.String()
 }
 
-// AddRoute creates a route. It neither replaces nor appends, and accepts existing routes to the
+// Add creates a route. It neither replaces nor appends, and accepts existing routes to the
 // same destination through another gateway (IPv6 joins them to one multipath route). It reports
 // whether it added the route: it adds none if an identical one exists.
-func (c *Conn) AddRoute(r Route) (added bool, err error) {
+func (c Routes) Add(r Route) (added bool, err error) {
 	if !r.Dst.IsValid() {
 		return false, fmt.Errorf("no destination: %w", unix.EINVAL)
 	}
-	return c.addRoute(r.message(unix.RTPROT_BOOT), 0)
+	return c.conn.addRoute(r.message(unix.RTPROT_BOOT), 0)
 }
 
 // addRoute reports whether the route was added; flags are NLM_F_… in addition to NLM_F_CREATE.
@@ -96,9 +96,9 @@ func (c *Conn) addRoute(m routeMessage, flags int) (added bool, err error) {
 	return err == nil, err
 }
 
-// DelRoute removes a route of any creator and reports whether it existed.
-func (c *Conn) DelRoute(r Route) (existed bool, err error) {
-	return c.deleteRoute(r.message(unix.RTPROT_UNSPEC))
+// Delete removes a route of any creator and reports whether it existed.
+func (c Routes) Delete(r Route) (existed bool, err error) {
+	return c.conn.deleteRoute(r.message(unix.RTPROT_UNSPEC))
 }
 
 // deleteRoute reports whether the route was there.
@@ -110,10 +110,10 @@ func (c *Conn) deleteRoute(m routeMessage) (existed bool, err error) {
 	return err == nil, err
 }
 
-// Routes lists the unicast routes of both families in a table or in [AllTables]; of a multipath
+// All lists the unicast routes of both families in a table or in [AllTables]; of a multipath
 // route one for each hop.
-func (c *Conn) Routes(table int) ([]Route, error) {
-	all, err := c.routes(table)
+func (c Routes) All(table int) ([]Route, error) {
+	all, err := c.conn.routes(table)
 	var routes []Route
 	for _, m := range all {
 		if m.Type == unix.RTN_UNICAST {
@@ -154,9 +154,9 @@ type Hop struct {
 }
 
 // Lookup asks where the kernel would send a packet; ok is false if nowhere.
-func (c *Conn) Lookup(dst netip.Addr) (hop Hop, ok bool, err error) {
+func (c Routes) Lookup(dst netip.Addr) (hop Hop, ok bool, err error) {
 	about := unix.RtMsg{Family: familyOf(dst), Dst_len: uint8(dst.BitLen())}
-	err = c.ask(unix.RTM_GETROUTE, 0, about, []Attribute{Bytes(unix.RTA_DST, dst.AsSlice())}, func(m []byte) error {
+	err = c.conn.ask(unix.RTM_GETROUTE, 0, about, []Attribute{Bytes(unix.RTA_DST, dst.AsSlice())}, func(m []byte) error {
 		var route unix.RtMsg
 		values, err := ReadBody(m, &route)
 		list := attributes(values)

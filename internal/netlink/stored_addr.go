@@ -18,10 +18,10 @@ type StoredAddr struct {
 	message []byte // of the kernel; as a request: flags that are states it does not look at
 }
 
-// StoredAddrs lists the IPv6 addresses of a link. IPv4 addresses survive the changes that delete
+// Stored lists the IPv6 addresses of a link. IPv4 addresses survive the changes that delete
 // IPv6 addresses.
-func (c *Conn) StoredAddrs(l Link) (list []StoredAddr, err error) {
-	err = c.eachAddr(l, unix.AF_INET6, func() { list = nil }, func(a netip.Prefix, flags uint32, message []byte) {
+func (c Addrs) Stored(l Link) (list []StoredAddr, err error) {
+	err = c.conn.eachAddr(l, unix.AF_INET6, func() { list = nil }, func(a netip.Prefix, flags uint32, message []byte) {
 		list = append(list, StoredAddr{
 			Addr:      a,
 			Tentative: flags&unix.IFA_F_TENTATIVE != 0, Optimistic: flags&unix.IFA_F_OPTIMISTIC != 0,
@@ -31,9 +31,9 @@ func (c *Conn) StoredAddrs(l Link) (list []StoredAddr, err error) {
 	return list, err
 }
 
-// PutAddr adds a stored address to the link that it was on. That it is there is no error.
-func (c *Conn) PutAddr(a StoredAddr) error {
-	err := c.change(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL, a.message)
+// Restore adds a stored address to the link that it was on. That it is there is no error.
+func (c Addrs) Restore(a StoredAddr) error {
+	err := c.conn.change(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL, a.message)
 	if errors.Is(err, unix.EEXIST) {
 		return nil
 	}

@@ -91,12 +91,12 @@ func (m routeMessage) single() routeMessage {
 	return m
 }
 
-// StoredRoutes lists the routes in all tables that leave only through l. An IPv6 multipath route is
+// Stored lists the routes in all tables that leave only through l. An IPv6 multipath route is
 // several routes with the same metric: each hop through l is one route, but the hops of a next hop
 // object stay together. Routes without a gateway come first, because the kernel refuses a route
 // through a gateway that it cannot reach. Otherwise routes are in order of preference.
-func (c *Conn) StoredRoutes(l Link) ([]StoredRoute, error) {
-	all, err := c.routes(AllTables)
+func (c Routes) Stored(l Link) ([]StoredRoute, error) {
+	all, err := c.conn.routes(AllTables)
 	if err != nil {
 		return nil, err
 	}
@@ -127,9 +127,9 @@ func (r StoredRoute) depends() bool {
 	return r.full.has(unix.RTA_GATEWAY, unix.RTA_VIA, unix.RTA_MULTIPATH, rtaNextHop)
 }
 
-// RouteTables returns the tables that have routes, of any type.
-func (c *Conn) RouteTables() (map[int]bool, error) {
-	all, err := c.routes(AllTables)
+// Tables returns the tables that have routes, of any type.
+func (c Routes) Tables() (map[int]bool, error) {
+	all, err := c.conn.routes(AllTables)
 	tables := map[int]bool{}
 	for _, m := range all {
 		tables[m.table()] = true
@@ -195,11 +195,11 @@ func secondsLeft(cacheInfo []byte) int {
 	return max(ticks/ticksPerSecond, 1)
 }
 
-// PutRoute adds a stored route after existing ones and reports whether it added it: it adds none if
+// Restore adds a stored route after existing ones and reports whether it added it: it adds none if
 // an identical one exists.
-func (c *Conn) PutRoute(r StoredRoute) (added bool, err error) {
-	return c.addRoute(r.full, unix.NLM_F_APPEND)
+func (c Routes) Restore(r StoredRoute) (added bool, err error) {
+	return c.conn.addRoute(r.full, unix.NLM_F_APPEND)
 }
 
-// TakeRoute removes a stored route and reports whether it was there.
-func (c *Conn) TakeRoute(r StoredRoute) (existed bool, err error) { return c.deleteRoute(r.full) }
+// Remove removes a stored route and reports whether it was there.
+func (c Routes) Remove(r StoredRoute) (existed bool, err error) { return c.conn.deleteRoute(r.full) }

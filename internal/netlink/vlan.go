@@ -32,9 +32,9 @@ const (
 )
 
 // VLANs lists the VLANs of a bridge port, or of the bridge itself, by their IDs.
-func (c *Conn) VLANs(l Link) (list []VLAN, err error) {
+func (c Links) VLANs(l Link) (list []VLAN, err error) {
 	mask := Uint32(unix.IFLA_EXT_MASK, filterVLANs)
-	err = c.list(unix.RTM_GETLINK, unix.IfInfomsg{Family: unix.AF_BRIDGE}, []Attribute{mask}, func() { list = nil }, func(m []byte) error {
+	err = c.conn.list(unix.RTM_GETLINK, unix.IfInfomsg{Family: unix.AF_BRIDGE}, []Attribute{mask}, func() { list = nil }, func(m []byte) error {
 		var about unix.IfInfomsg
 		attributes, err := ReadBody(m, &about)
 		if err != nil || int(about.Index) != l.Index {
@@ -64,7 +64,7 @@ func (c *Conn) VLANs(l Link) (list []VLAN, err error) {
 }
 
 // AddVLANs puts a bridge port into VLANs. An existing entry gets the given flags.
-func (c *Conn) AddVLANs(port Link, list []VLAN) error {
+func (c Links) AddVLANs(port Link, list []VLAN) error {
 	return ranges(list, func(first VLAN, last uint16) error {
 		var flags uint16
 		if first.PVID {
@@ -73,13 +73,13 @@ func (c *Conn) AddVLANs(port Link, list []VLAN) error {
 		if first.Untagged {
 			flags |= vlanUntagged
 		}
-		return c.vlans(unix.RTM_SETLINK, port, flags, first.ID, last)
+		return c.conn.vlans(unix.RTM_SETLINK, port, flags, first.ID, last)
 	})
 }
 
 // DeleteVLANs takes a bridge port out of VLANs, as far as it is in them.
-func (c *Conn) DeleteVLANs(port Link, list []VLAN) error {
-	return ranges(list, func(first VLAN, last uint16) error { return c.vlans(unix.RTM_DELLINK, port, 0, first.ID, last) })
+func (c Links) DeleteVLANs(port Link, list []VLAN) error {
+	return ranges(list, func(first VLAN, last uint16) error { return c.conn.vlans(unix.RTM_DELLINK, port, 0, first.ID, last) })
 }
 
 // vlans changes one VLAN of a bridge port, or those up to last unless that is 0.

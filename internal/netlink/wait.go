@@ -11,10 +11,10 @@ import (
 )
 
 // WaitUp waits until the operational state of l is up.
-func (c *Conn) WaitUp(ctx context.Context, l Link) error {
+func (c Links) WaitUp(ctx context.Context, l Link) error {
 	var state OperState
-	err := c.await(ctx, l, unix.RTNLGRP_LINK, func() (bool, error) {
-		now, err := c.LinkByIndex(l.Index)
+	err := c.conn.await(ctx, l, unix.RTNLGRP_LINK, func() (bool, error) {
+		now, err := c.ByIndex(l.Index)
 		state = now.OperState
 		return state == OperUp, err
 	})
@@ -24,10 +24,10 @@ func (c *Conn) WaitUp(ctx context.Context, l Link) error {
 	return err
 }
 
-// AwaitLinks calls done, again after each change of a link in the namespace, until it returns true
+// Await calls done, again after each change of a link in the namespace, until it returns true
 // or an error, or ctx is done. l is the link that done is about.
-func (c *Conn) AwaitLinks(ctx context.Context, l Link, done func() (bool, error)) error {
-	return c.await(ctx, l, unix.RTNLGRP_LINK, done)
+func (c Links) Await(ctx context.Context, l Link, done func() (bool, error)) error {
+	return c.conn.await(ctx, l, unix.RTNLGRP_LINK, done)
 }
 
 // DuplicateError says that duplicate address detection has found an address in use by another node.
@@ -44,22 +44,22 @@ func (e *DuplicateError) Error() string {
 // as one of them is found in use elsewhere. A link that is down is not waited for, and reaching the
 // deadline of ctx is an error only if the operational state is up: before, detection does not even
 // start.
-func (c *Conn) WaitDAD(ctx context.Context, l Link) error {
-	err := c.await(ctx, l, unix.RTNLGRP_IPV6_IFADDR, func() (bool, error) {
-		d, err := c.dad(l)
+func (c Addrs) WaitDAD(ctx context.Context, l Link) error {
+	err := c.conn.await(ctx, l, unix.RTNLGRP_IPV6_IFADDR, func() (bool, error) {
+		d, err := c.conn.dad(l)
 		if err == nil && d.duplicate.IsValid() {
 			err = &DuplicateError{Link: l.Name, Addr: d.duplicate}
 		}
 		if err != nil || !d.tentative {
 			return true, err
 		}
-		now, err := c.LinkByIndex(l.Index)
+		now, err := c.conn.Links.ByIndex(l.Index)
 		return !now.Up, err
 	})
 	if !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	now, linkErr := c.LinkByIndex(l.Index)
+	now, linkErr := c.conn.Links.ByIndex(l.Index)
 	if linkErr != nil {
 		return linkErr
 	}

@@ -21,11 +21,11 @@ func pair(t *testing.T) (n *testnet.Net, c *netlink.Conn, l netlink.Link) {
 	testnet.Require(t, testnet.Kernel(probe.Veth))
 	n = testnet.New(t, "c")
 	c = open(t, n.Container("c"))
-	index, err := c.AddVeth(netlink.Veth{Name: "eth0", Peer: "far", PeerNS: testnet.NS(t, n.Host)})
+	index, err := c.Links.AddVeth(netlink.Veth{Name: "eth0", Peer: "far", PeerNS: testnet.NS(t, n.Host)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l, err = c.LinkByIndex(index); err != nil {
+	if l, err = c.Links.ByIndex(index); err != nil {
 		t.Fatal(err)
 	}
 	return n, c, l
@@ -47,12 +47,12 @@ func meanwhile(t *testing.T, ns *testnet.Namespace, command ...string) {
 func TestWaitUp(t *testing.T) {
 	t.Parallel()
 	n, c, l := pair(t)
-	if err := c.SetUp(l, true); err != nil {
+	if err := c.Links.SetUp(l, true); err != nil {
 		t.Fatal(err)
 	}
 	soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	err := c.WaitUp(soon, l)
+	err := c.Links.WaitUp(soon, l)
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.HasSuffix(err.Error(),
 		"down, not up: context deadline exceeded") {
 		t.Errorf("without a carrier: %v", err)
@@ -60,7 +60,7 @@ func TestWaitUp(t *testing.T) {
 	meanwhile(t, n.Host, "ip", "link", "set", "far", "up")
 	late, cancel := context.WithTimeout(t.Context(), testnet.Patience)
 	defer cancel()
-	if err := c.WaitUp(late, l); err != nil {
+	if err := c.Links.WaitUp(late, l); err != nil {
 		t.Error(err)
 	}
 }
@@ -72,15 +72,15 @@ func TestAwaitLinks(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), testnet.Patience)
 	defer cancel()
 	meanwhile(t, n.Container("c"), "ip", "link", "set", "eth0", "mtu", "1300")
-	err := c.AwaitLinks(ctx, l, func() (bool, error) {
-		now, err := c.LinkByIndex(l.Index)
+	err := c.Links.Await(ctx, l, func() (bool, error) {
+		now, err := c.Links.ByIndex(l.Index)
 		return now.MTU == 1300, err
 	})
 	if err != nil {
 		t.Error(err)
 	}
 	wrong := errors.New("wrong")
-	if err := c.AwaitLinks(ctx, l, func() (bool, error) { return false, wrong }); !errors.Is(err,
+	if err := c.Links.Await(ctx, l, func() (bool, error) { return false, wrong }); !errors.Is(err,
 		wrong) {
 		t.Errorf("error of the question: %v", err)
 	}
@@ -96,24 +96,24 @@ func TestWaitDAD(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), testnet.Patience)
 	defer cancel()
 	own, taken := netip.MustParsePrefix("fd00::1/64"), netip.MustParsePrefix("fd00::9/64")
-	if err := c.AddAddr(l, own); err != nil {
+	if err := c.Addrs.Add(l, own); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.WaitDAD(ctx, l); err != nil {
+	if err := c.Addrs.WaitDAD(ctx, l); err != nil {
 		t.Errorf("down: %v", err)
 	}
-	if err := errors.Join(c.SetUp(l, true), c.WaitUp(ctx, l), c.WaitDAD(ctx, l)); err != nil {
+	if err := errors.Join(c.Links.SetUp(l, true), c.Links.WaitUp(ctx, l), c.Addrs.WaitDAD(ctx, l)); err != nil {
 		t.Errorf("up: %v", err)
 	}
-	if err := c.AddAddr(l, taken); err != nil {
+	if err := c.Addrs.Add(l, taken); err != nil {
 		t.Fatal(err)
 	}
-	err := c.WaitDAD(ctx, l)
+	err := c.Addrs.WaitDAD(ctx, l)
 	if d := (*netlink.DuplicateError)(nil); !errors.As(err, &d) || d.Addr != taken ||
 		d.Link != "eth0" {
 		t.Errorf("duplicate: %v", err)
 	}
-	if list, err := c.Duplicates(l); err != nil || len(list) != 1 || list[0] != taken {
+	if list, err := c.Addrs.Duplicates(l); err != nil || len(list) != 1 || list[0] != taken {
 		t.Errorf("duplicates %v, %v", list, err)
 	}
 }
@@ -132,7 +132,7 @@ func TestMadeUndone(t *testing.T) {
 			t.Parallel()
 			w := newWire(t)
 			w.answer(t, refusal(1, 0), refusal(2, unix.ENOMEM), refusal(3, row.undo))
-			_, err := w.AddLink(netlink.NewLink{Name: "d0", Kind: "dummy"})
+			_, err := w.Links.Add(netlink.NewLink{Name: "d0", Kind: "dummy"})
 			if !errors.Is(err, unix.ENOMEM) || errors.Is(err,
 				unix.EPERM) != (row.undo == unix.EPERM) || errors.Is(err, unix.ENODEV) {
 				t.Errorf("got %v", err)
@@ -199,7 +199,7 @@ func TestRoutesSame(t *testing.T) {
 		w := newWire(t)
 		w.answer(t, done(1), append(packet(unix.RTM_NEWROUTE, unix.NLM_F_MULTI, 2, body(hops...)),
 			done(2)...))
-		list, err := w.StoredRoutes(netlink.Link{Index: 3})
+		list, err := w.Routes.Stored(netlink.Link{Index: 3})
 		if err != nil || len(list) != 1 {
 			t.Fatal(list, err)
 		}

@@ -92,11 +92,11 @@ func Missing(features ...Feature) ([]Feature, error) {
 		case VLANFiltering:
 			has, err = conn.HasVLANFiltering()
 		case PolicyRules:
-			has, err = conn.HasPolicyRules()
+			has, err = conn.Routes.HasRules()
 		case Shaping:
 			has, err = conn.HasShaping()
 		default:
-			has, err = conn.HasKind(string(f))
+			has, err = conn.Links.HasKind(string(f))
 		}
 		if err != nil {
 			return nil, fmt.Errorf("ask the kernel for %s: %w", string(f), err)
