@@ -17,6 +17,8 @@ var rules = []struct {
 	check func(*tree, report)
 }{
 	{"layers", layers},
+	{"import-graph", importGraph},
+	{"method-sets", methodSets},
 	{"protocol-is-standard-library", protocolIsStandardLibrary},
 	{"kernel-interfaces", kernelInterfaces},
 	{"one-door", oneDoor},

@@ -1,0 +1,136 @@
+package archtest
+
+import (
+	"go/ast"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+)
+
+// mayImport is the import graph: for each part of the module, the parts that its packages import directly, besides their
+// own. A package belongs to the part with the longest name that it lies under.
+var mayImport = map[string][]string{
+	// Programs.
+	"cmd": {"internal/cli", "plugin", "plugins/all"},
+	"internal/cli": {
+		"cni", "invoke", "network", "network/config", "plugin", "plugins", "plugins/all",
+		"internal/ops", "internal/dhcp", "internal/ipam", "internal/repair", "internal/session", "internal/age",
+	},
+	"internal/ops": {
+		"cni", "invoke", "network", "network/config", "plugin", "plugins", "plugins/all",
+		"internal/dhcp", "internal/firewalld", "internal/ipam", "internal/repair", "internal/session",
+		"internal/kernel", "internal/netns", "internal/nft", "internal/age", "internal/boot", "internal/document",
+	},
+
+	// Plugins, the flows that they share, and the public door to these.
+	"plugins/all": {"plugins", "internal/repair", "plugin", "invoke", "cni"},
+	"plugins": {
+		"internal/attach", "internal/chained", "internal/session", "internal/ipam", "internal/kernel",
+		"internal/dhcp", "internal/firewalld", "internal/boot", "internal/ledger", "internal/regular", "plugin", "cni",
+	},
+	"plugin/linux":       {"internal/attach", "internal/chained", "internal/session", "internal/kernel", "plugin", "cni"},
+	"internal/attach":    {"internal/session", "internal/kernel", "plugin", "invoke", "cni"},
+	"internal/chained":   {"internal/session", "internal/kernel", "plugin", "cni"},
+	"internal/repair":    {"internal/session", "internal/kernel", "plugin", "invoke", "cni"},
+	"internal/session":   {"internal/kernel", "plugin", "cni"},
+	"internal/ipam":      {"cni", "internal/age", "internal/boot", "internal/regular"},
+	"internal/dhcp":      {"cni", "internal/kernel", "internal/netns", "internal/about", "internal/boot", "internal/ledger", "internal/regular"},
+	"internal/firewalld": {},
+
+	// The protocol and the runtime.
+	"network/metrics":  {"network", "cni", "internal/regular"},
+	"network":          {"network/config", "internal/records", "invoke", "cni", "internal/about", "internal/lockfile", "internal/regular"},
+	"network/config":   {"invoke", "cni", "internal/document", "internal/regular"},
+	"internal/records": {"network/config", "cni", "internal/boot", "internal/lockfile", "internal/regular"},
+	"conformance":      {"cni"},
+	"plugin":           {"invoke", "cni", "internal/about"},
+	"invoke":           {"cni"},
+	"cni":              {},
+
+	// The kernel.
+	"internal/kernel":   {"internal/netlink", "internal/nft", "internal/iptables", "internal/netns", "internal/sysctl"},
+	"internal/iptables": {"internal/nft", "internal/netlink", "internal/netns", "internal/sysctl"},
+	"internal/nft":      {"internal/netlink", "internal/netns"},
+	"internal/netlink":  {"internal/netns"},
+	"internal/netns":    {},
+	"internal/sysctl":   {},
+
+	// Files that hold state, and texts.
+	"internal/about":    {"cni"},
+	"internal/age":      {},
+	"internal/boot":     {},
+	"internal/document": {},
+	"internal/ledger":   {"internal/boot", "internal/regular"},
+	"internal/lockfile": {"internal/regular"},
+	"internal/regular":  {},
+}
+
+// importGraph compares the direct imports of every package with mayImport. Test suites reach across the layers.
+func importGraph(t *tree, violated report) {
+	for _, pkg := range t.packages() {
+		if under(pkg, testSuites...) || pkg == "internal/archtest" {
+			continue
+		}
+		from := partOf(pkg)
+		if from == "" {
+			violated(pkg, "belongs to no part of the import graph: see mayImport")
+			continue
+		}
+		for _, imported := range slices.Compact(slices.Sorted(slices.Values(t.imports[path.Join(module, pkg)]))) {
+			folder, ok := inside(imported)
+			to := partOf(folder)
+			if ok && to != from && !slices.Contains(mayImport[from], to) {
+				violated(pkg, "imports %s: the import graph has no edge from %s to %s", folder, from, to)
+			}
+		}
+	}
+}
+
+// partOf returns the key of mayImport that a package belongs to, or "".
+func partOf(pkg string) string {
+	longest := ""
+	for part := range maps.Keys(mayImport) {
+		if under(pkg, part) && len(part) > len(longest) {
+			longest = part
+		}
+	}
+	return longest
+}
+
+// methodSets limits the exported methods of a type: more than a person can hold in mind are several types.
+func methodSets(t *tree, violated report) {
+	const limit = 30
+	count := map[string]int{}
+	for _, f := range t.files {
+		if f.support() {
+			continue
+		}
+		for _, d := range f.syntax.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv != nil && fn.Name.IsExported() {
+				count[f.pkg+"."+receiver(fn.Recv.List[0].Type)]++
+			}
+		}
+	}
+	for name, n := range count {
+		if n > limit {
+			pkg, typ, _ := strings.Cut(name, ".")
+			violated(pkg, "type %s has %d exported methods, at most %d: group them", typ, n, limit)
+		}
+	}
+}
+
+// receiver returns the name of the type that a method belongs to.
+func receiver(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.StarExpr:
+		return receiver(e.X)
+	case *ast.IndexExpr:
+		return receiver(e.X)
+	case *ast.IndexListExpr:
+		return receiver(e.X)
+	case *ast.Ident:
+		return e.Name
+	}
+	return ""
+}
