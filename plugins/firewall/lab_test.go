@@ -39,7 +39,7 @@ func newLab(t testing.TB, conf string, bridges ...string) *lab {
 	l.bridgesToIP("0")
 	for i, br := range bridges {
 		l.Host.Batch("link add "+br+" type bridge", "link set "+br+" up",
-			fmt.Sprintf("address add 10.9.%d.1/24 dev %s", i, br), fmt.Sprintf("address add fd00:9:%d::1/64 dev %s", i, br))
+			fmt.Sprintf("address add 10.9.%d.1/24 dev %s", i, br), fmt.Sprintf("address add fd00:9:%d::1/64 dev %s nodad", i, br))
 	}
 	return l
 }
@@ -56,7 +56,7 @@ func (l *lab) plug(name, bridge string, n, number int) {
 	c.Command("sysctl", "-qw", "net.ipv6.conf.default.accept_dad=0")
 	l.Host.Batch(fmt.Sprintf("link add %s type veth peer name eth0 netns %s", host, c.Path()), "link set "+host+" up master "+bridge)
 	v4, v6 := fmt.Sprintf("10.9.%d.%d/24", n, number), fmt.Sprintf("fd00:9:%d::%x/64", n, number)
-	c.Batch("address add "+v4+" dev eth0", "address add "+v6+" dev eth0", "link set eth0 up",
+	c.Batch("address add "+v4+" dev eth0", "address add "+v6+" dev eth0 nodad", "link set eth0 up",
 		fmt.Sprintf("route add default via 10.9.%d.1", n), fmt.Sprintf("route add default via fd00:9:%d::1", n))
 	l.ports[name] = &cni.Result{
 		Interfaces: []cni.Interface{{Name: bridge}, {Name: host}, {Name: "eth0", Sandbox: c.Path()}},
