@@ -45,6 +45,14 @@ func ParsePortCondition(f Family, words []string) (PortCondition, error) {
 	return nft.ParseCondition(tableFamily(f), words)
 }
 
+// AddressRules defines a rule set of a plugin outside of this repository.
+type AddressRules = nft.AddressRules
+
+// Addresses returns the elements for addresses in a rule set of [AddressRules.RuleSet].
+func Addresses(rs *RuleSet, addrs ...netip.Addr) ([]Element, error) {
+	return nft.Addresses(rs, addrs...)
+}
+
 // Admit returns the elements of [Filtering] that accept packets from addresses and replies to them.
 func Admit(addrs ...netip.Addr) []Element { return nft.Admit(addrs...) }
 

@@ -120,6 +120,9 @@ func (c changes) addTo(t *nftmsg.Transaction) {
 func (b build) addTo(t *nftmsg.Transaction) {
 	t.AddTable(b.table)
 	for _, ch := range b.chains {
+		if b.replace {
+			ch.deleteFrom(t)
+		}
 		t.AddChain(ch.Chain)
 		t.FlushChain(ch.Chain)
 	}
@@ -153,6 +156,14 @@ func (ch change) addTo(t *nftmsg.Transaction) {
 		t.FlushChain(target.Chain)
 		t.DeleteChain(target.Chain)
 	}
+}
+
+// deleteFrom deletes a chain, which need not exist. Nothing may jump to it.
+func (ch chain) deleteFrom(t *nftmsg.Transaction) {
+	plain := nftmsg.Chain{Table: ch.Table, Name: ch.Name} // with every hook, or newly without one
+	t.AddChain(plain)
+	t.FlushChain(plain)
+	t.DeleteChain(plain)
 }
 
 func (ch chain) addRules(t *nftmsg.Transaction) {

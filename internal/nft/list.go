@@ -59,9 +59,12 @@ func (c *Conn) Missing(ctx context.Context, requests ...Request) (missing [][]He
 }
 
 // All returns the elements of Tenon's tables that have an owner, by the name of their rule set. It
-// takes no lock.
+// includes the [AddressRules] of all programs. It takes no lock.
 func (c *Conn) All() (map[string][]Held, error) {
-	all := map[string][]Held{}
+	all, err := c.addressElements()
+	if err != nil {
+		return nil, err
+	}
 	for _, rs := range allRuleSets() {
 		list, err := c.Owned(rs)
 		if err != nil {

@@ -41,6 +41,7 @@ type skeleton struct {
 	table   nftmsg.Table
 	sets    []*set
 	chains  []chain // a chain comes after the chains that it jumps to
+	replace bool    // versions differ in the hooks of chains, which cannot change
 }
 
 // set is a set or a map. Each element has one owner, or is shared and reference-counted.

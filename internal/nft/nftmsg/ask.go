@@ -67,6 +67,20 @@ func (c *Conn) Rules(t Table, chain string) (list []Rule, err error) {
 	return list, err
 }
 
+// Sets lists the names of the sets and maps of a table. It reads a list that changes meanwhile
+// again, as [Conn.Rules] does. The error wraps [unix.ENOENT] if the table does not exist.
+func (c *Conn) Sets(t Table) (list []string, err error) {
+	body := t.body(netlink.String(unix.NFTA_SET_TABLE, t.Name))
+	err = c.exchange.List(c.fd, kindOf(unix.NFT_MSG_GETSET), body, func() { list = nil }, reader(func(attributes []byte) {
+		for kind, v := range netlink.Attributes(attributes) {
+			if kind == unix.NFTA_SET_NAME {
+				list = append(list, netlink.Text(v))
+			}
+		}
+	}))
+	return list, err
+}
+
 // SetComment returns the comment of a set. The error wraps [unix.ENOENT] if it does not exist.
 func (c *Conn) SetComment(s Set) (comment string, err error) {
 	body := s.Table.body(s.names(unix.NFTA_SET_TABLE, unix.NFTA_SET_NAME)...)

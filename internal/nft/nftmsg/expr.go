@@ -25,6 +25,14 @@ func (e Meta) Encode() netlink.Attribute {
 	return encoded("meta", number(unix.NFTA_META_KEY, e.Key), number(unix.NFTA_META_DREG, e.Register))
 }
 
+// SetMeta sets metadata of a packet from a register. Key is NFT_META_….
+type SetMeta struct{ Key, Register uint32 }
+
+// Encode implements [Expr].
+func (e SetMeta) Encode() netlink.Attribute {
+	return encoded("meta", number(unix.NFTA_META_KEY, e.Key), number(unix.NFTA_META_SREG, e.Register))
+}
+
 // Ct loads a property of the packet's connection. Key is NFT_CT_….
 type Ct struct{ Key, Register uint32 }
 

@@ -76,6 +76,10 @@ func TestExpressions(t *testing.T) {
 			mark, nftmsg.NetworkOrder{Register: reg},
 			nftmsg.Range{Op: unix.NFT_RANGE_EQ, Register: reg, From: []byte{0, 0, 0, 5}, To: []byte{0, 0, 0, 77}}, nftmsg.Verdict{Code: nftmsg.Accept},
 		}},
+		{plain, `meta mark set 0x00000007`, []nftmsg.Expr{
+			nftmsg.Immediate{Register: reg, Value: native(7)},
+			nftmsg.SetMeta{Key: unix.NFT_META_MARK, Register: reg},
+		}},
 		{plain, `ct state established return`, []nftmsg.Expr{
 			nftmsg.Ct{Key: unix.NFT_CT_STATE, Register: reg}, nftmsg.Mask{Bits: native(2), Register: reg},
 			nftmsg.Cmp{Op: unix.NFT_CMP_NEQ, Register: reg, Data: native(0)}, nftmsg.Verdict{Code: unix.NFT_RETURN},

@@ -86,6 +86,9 @@ func (r Raw) Read() any {
 	switch r.Name {
 	case "meta":
 		n := r.numbers()
+		if n[unix.NFTA_META_SREG] != 0 { // sets metadata
+			return r
+		}
 		return Meta{Key: n[unix.NFTA_META_KEY], Register: n[unix.NFTA_META_DREG]}
 	case "payload":
 		n := r.numbers()
