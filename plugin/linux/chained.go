@@ -9,7 +9,7 @@ import (
 )
 
 // Decorator is the configuration of a chained plugin: a pointer to a struct that embeds
-// [plugin.Common]. It may also be a [plugin.Validator] and a [plugin.Statuser].
+// [plugin.Common]. It may also be a [plugin.Validator], a [plugin.Statuser] and a [Ruler].
 type Decorator interface {
 	plugin.Configuration
 
@@ -26,12 +26,22 @@ type Decorator interface {
 }
 
 // DefineChained describes a plugin that works on the result of the plugins before it. new returns
-// an empty configuration. The role is [plugin.RoleChained].
-func DefineChained(i plugin.Info, new func() Decorator) plugin.Definition {
+// an empty configuration. The role is [plugin.RoleChained]. ruleSets are the rule sets of a
+// [Ruler]; DefineChained panics if one is invalid, or if two have the same name.
+func DefineChained(i plugin.Info, new func() Decorator, ruleSets ...RuleSet) plugin.Definition {
 	i.Role = plugin.RoleChained
+	declared := declare(ruleSets)
+	traits := chained.Traits{Inside: true}
+	for _, set := range ruleSets {
+		traits.RuleSets = append(traits.RuleSets, declared[set.Name])
+	}
 	return plugin.DefineFlow(i, func() (plugin.Configuration, plugin.Plugin) {
 		conf := new()
-		return conf, &chained.Plugin{Decorator: decorator{conf}, Traits: chained.Traits{Inside: true}}
+		var d chained.Decorator = decorator{conf}
+		if r, ok := conf.(Ruler); ok {
+			d = ruler{decorator{conf}, r, declared}
+		}
+		return conf, &chained.Plugin{Decorator: d, Traits: traits}
 	})
 }
 

@@ -20,7 +20,7 @@ import (
 	"github.com/tenon-cni/tenon/plugins/hostlocal"
 )
 
-func TestMain(m *testing.M) { plugintest.Main(m, wire, hostlocal.Plugin) }
+func TestMain(m *testing.M) { plugintest.Main(m, wire, quarantine, hostlocal.Plugin) }
 
 // wire is an interface plugin with a veth pair. It uses what the macvlan of the guide does not: the
 // link on the host, changes of its own, and a Remover.
