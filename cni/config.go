@@ -14,7 +14,7 @@ import (
 type List struct {
 	Name         string
 	Version      Version   // the version its plugins are called with: the newest of Versions, unless [List.WithVersion] chose
-	Versions     []Version // those that it may be run with: cniVersion and cniVersions without what is not implemented, oldest first
+	Versions     []Version // the supported versions in cniVersion and cniVersions, oldest first
 	DisableCheck bool      // CHECK must not be called
 	DisableGC    bool      // GC must not be called
 	OnlyInlined  bool      // loadOnlyInlinedPlugins: plugins from other sources are not added
@@ -40,8 +40,8 @@ const networkConfig = "network configuration"
 // other sources ([List.Append]); it cannot be run like that. Keys of the list are matched exactly, those of a plugin
 // without regard to case where there is no exact match, as configurations rely on. Unknown keys are ignored.
 //
-// What is not JSON or has a wrong JSON type has [CodeDecodingFailure], a version that is not implemented
-// [CodeIncompatibleVersion], anything else that is not acceptable [CodeInvalidConfig].
+// Malformed JSON and a wrong JSON type have [CodeDecodingFailure], an unsupported version has
+// [CodeIncompatibleVersion], any other mistake has [CodeInvalidConfig].
 func ParseList(b []byte) (*List, error) {
 	m, err := parseObject(b)
 	if err != nil {

@@ -67,7 +67,7 @@ func wellFormedVersion(s string) bool {
 }
 
 // SelectVersion chooses the version a network is run with: the newest implemented one out of cniVersion and
-// cniVersions (specification 1.1.0, "Network configuration format"). Versions that are not implemented are passed over.
+// cniVersions (specification 1.1.0, "Network configuration format"). Versions that this package does not support are skipped.
 // Where cniVersions is empty, cniVersion decides alone, and an empty one means 0.1.0. An entry of cniVersions that is
 // not a version has [CodeDecodingFailure] even next to good ones; where nothing is left the code is
 // [CodeIncompatibleVersion].

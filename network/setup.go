@@ -122,8 +122,8 @@ func networksOf(members []membership) []string {
 	return names
 }
 
-// removeOld deletes what is left of a Setup or a Remove of the container that was cut short, and under the keys that are
-// asked for. If one of them is in use nothing is deleted.
+// removeOld deletes the attachments of an interrupted Setup or Remove of the container, and those with the keys of
+// members. It deletes nothing if one of them is in use.
 func (c *Client) removeOld(ctx context.Context, container string, members []membership, recorded []*records.Record) error {
 	var all []*records.Record
 	for i, r := range recorded {

@@ -177,8 +177,8 @@ func TestLoadErrors(t *testing.T) {
 	}
 }
 
-// DSC-02, DSC-09, DRP-05: links to files count, one to nothing is an error, what is no file is passed over, an empty directory
-// of drop-ins is none.
+// DSC-02, DSC-09, DRP-05: links to files count, a dangling link is an error, entries that are no files are
+// skipped, and an empty directory of drop-ins counts as absent.
 func TestLoadSpecialFiles(t *testing.T) {
 	t.Parallel()
 	dir := tree(t, map[string]string{"elsewhere/list": red, "00.conflist/x": ""})

@@ -73,7 +73,8 @@ const (
 	noNetwork = "DIR: no network configuration"
 )
 
-// field row 11: what is used of each state that a directory can come into, after what was used before.
+// field row 11: each state of a directory, after the networks in use before, yields the networks
+// in use now.
 func TestMerge(t *testing.T) {
 	t.Parallel()
 	red, blue, green := conf("red", "a"), conf("blue", "b"), conf("green", "c")
@@ -248,8 +249,8 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// a directory that cannot be read leaves in use what was, and what was wrong with it. Before anything was read it is not
-// known what is required, so nothing is allowed.
+// a directory that cannot be read keeps the networks and errors of the last read. Before the first
+// read the required plugins are unknown, so no network is allowed.
 func TestMergeCannotRead(t *testing.T) {
 	t.Parallel()
 	dir := tree(t, map[string]string{"10.conflist": conf("red", "a"), "20.conflist": "{", "tenon.policy": needs("a")})

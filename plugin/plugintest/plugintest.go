@@ -59,8 +59,8 @@ type Suite struct {
 	// in a chain a second time with Veth.
 	Before func(testing.TB, *Net, *Namespace) *cni.Result
 
-	// TakesOver is true for a plugin whose interface replaces that of Before and has its addresses and routes. The result of
-	// any other plugin has all of the previous result (PL-ADD-06).
+	// TakesOver is true for a plugin whose interface replaces the interface of Before, with its addresses and routes. The
+	// result of every other plugin contains the previous result (PL-ADD-06).
 	TakesOver bool
 
 	// Drifts are changes that CHECK has to report, beyond the usual ones: link, MAC address, addresses and routes of the
