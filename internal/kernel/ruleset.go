@@ -48,6 +48,9 @@ func ParsePortCondition(f Family, words []string) (PortCondition, error) {
 // AddressRules defines a rule set of a plugin outside of this repository.
 type AddressRules = nft.AddressRules
 
+// AddressRulesPrefix begins the names of their rule sets in a [Ruleset].
+const AddressRulesPrefix = nft.AddressRulesPrefix
+
 // Addresses returns the elements for addresses in a rule set of [AddressRules.RuleSet].
 func Addresses(rs *RuleSet, addrs ...netip.Addr) ([]Element, error) {
 	return nft.Addresses(rs, addrs...)

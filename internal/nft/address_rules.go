@@ -23,8 +23,8 @@ type AddressRules struct {
 	Mark     uint32 // the value that "mark" sets
 }
 
-// addressPrefix begins the names of the sets and chains of [AddressRules], and of no other.
-const addressPrefix = "x-"
+// AddressRulesPrefix begins the names of the sets and chains of [AddressRules], and of no other.
+const AddressRulesPrefix = "x-"
 
 const (
 	actionMark = "mark"
@@ -49,7 +49,7 @@ func (a AddressRules) RuleSet() (*RuleSet, error) {
 	if err := a.check(); err != nil {
 		return nil, fmt.Errorf("rule set %q: %w", a.Name, err)
 	}
-	rs := &RuleSet{name: addressPrefix + a.Name, skeleton: a.skeleton}
+	rs := &RuleSet{name: AddressRulesPrefix + a.Name, skeleton: a.skeleton}
 	rs.resolve = func(have *state, requests []Request, i int) ([]Element, error) {
 		return requests[i].Elements, a.conflict(rs, have, requests, i)
 	}
@@ -93,7 +93,7 @@ func (a AddressRules) checkAction() error {
 
 // Addresses returns the elements for addresses in a rule set of [AddressRules.RuleSet].
 func Addresses(rs *RuleSet, addrs ...netip.Addr) (list []Element, err error) {
-	name := strings.TrimPrefix(rs.name, addressPrefix)
+	name := strings.TrimPrefix(rs.name, AddressRulesPrefix)
 	for _, a := range addrs {
 		if !a.IsValid() || a.Zone() != "" {
 			return nil, fmt.Errorf("rule set %s: %q is no address without a zone", name, a)
@@ -106,11 +106,11 @@ func Addresses(rs *RuleSet, addrs ...netip.Addr) (list []Element, err error) {
 }
 
 // external returns the set of the addresses of a family in a rule set of [AddressRules].
-func (p protocol) external(name string) *set { return p.addrSet(addressPrefix + name + "-") }
+func (p protocol) external(name string) *set { return p.addrSet(AddressRulesPrefix + name + "-") }
 
 func (a AddressRules) skeleton() skeleton {
 	ch := chain{Chain: nftmsg.Chain{
-		Table: table, Name: addressPrefix + a.Name, Type: nftmsg.ChainFilter,
+		Table: table, Name: AddressRulesPrefix + a.Name, Type: nftmsg.ChainFilter,
 		Hook: addressHooks[a.Hook], Priority: a.Priority,
 	}}
 	if a.Action == actionMasq {
@@ -197,10 +197,10 @@ func (c *Conn) addressElements() (map[string][]Held, error) {
 	for _, name := range names {
 		for _, p := range []protocol{ip4(), ip6()} {
 			ruleSet, ok := strings.CutSuffix(name, "-"+p.suffix)
-			if !ok || !strings.HasPrefix(ruleSet, addressPrefix) {
+			if !ok || !strings.HasPrefix(ruleSet, AddressRulesPrefix) {
 				continue
 			}
-			set := p.external(strings.TrimPrefix(ruleSet, addressPrefix))
+			set := p.external(strings.TrimPrefix(ruleSet, AddressRulesPrefix))
 			found, err := c.contents(set)
 			if err != nil {
 				return nil, err

@@ -137,7 +137,7 @@ func (p *Plan) judge(rules kernel.Ruleset) {
 				unknown[h.Comment] = true
 				continue
 			}
-			if what, ok := withoutCounterpart[ruleSet]; ok && p.kept(h.Comment) {
+			if what, ok := protection(ruleSet); ok && p.kept(h.Comment) {
 				ends[fmt.Sprintf("%s of %s", what, owner(h.Comment))] = true
 			}
 		}
@@ -158,6 +158,15 @@ var withoutCounterpart = map[string]string{
 	"guard":          "MAC anti-spoofing (macspoofchk)",
 	"port isolation": "isolation of bridge ports",
 	"drop invalid":   "dropping of packets in state invalid",
+}
+
+// protection describes a rule set that the upstream plugins do not have: one of ours, or of a plugin of another module.
+func protection(ruleSet string) (what string, ok bool) {
+	if name, foreign := strings.CutPrefix(ruleSet, kernel.AddressRulesPrefix); foreign {
+		return "rule set " + name, true
+	}
+	what, ok = withoutCounterpart[ruleSet]
+	return what, ok
 }
 
 func (p *Plan) kept(tag string) bool {
