@@ -95,13 +95,14 @@ func TestTakeover(t *testing.T) {
 			t.Run(strings.TrimSuffix(row.plugin+", "+row.name, ", ")+", "+side, func(t *testing.T) {
 				t.Parallel()
 				testnet.Require(t, testnet.Tool(filepath.Join(upstream, row.plugin)), testnet.Kernel(row.kernel...))
-				row.test(t, tenonAdds)
+				row.test(t, upstream, tenonAdds)
 			})
 		}
 	}
 }
 
-func (row takeover) test(t *testing.T, tenonAdds bool) {
+// test attaches with one of Tenon and the plugins in dir, and detaches with the other.
+func (row takeover) test(t *testing.T, dir string, tenonAdds bool) {
 	r := row.runtime(t)
 	call := func(tenon bool, verb cni.Command, container string, prev json.RawMessage) json.RawMessage {
 		t.Helper()
@@ -112,7 +113,7 @@ func (row takeover) test(t *testing.T, tenonAdds bool) {
 		if tenon {
 			return r.Must(q)
 		}
-		return r.Foreign(upstream, q)
+		return r.Foreign(dir, q)
 	}
 	for i, tenon := range []bool{true, false} { // leaves what is shared
 		warm := fmt.Sprintf("warm-%d", i)

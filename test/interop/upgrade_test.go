@@ -1,0 +1,105 @@
+package interop
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/testnet"
+)
+
+// previousTenon is the command of an earlier version, and previousPlugins the directory of its plugins.
+// scripts/previous builds both.
+const (
+	previousTenon   = "../../bin/tenon-previous"
+	previousPlugins = "../../bin/previous"
+)
+
+// earlierVersion returns the absolute paths of an earlier version's command and plugin directory. It
+// skips the test if there are none.
+func earlierVersion(t *testing.T) (command, dir string) {
+	t.Helper()
+	command, err := filepath.Abs(previousTenon)
+	must(t, err)
+	dir, err = filepath.Abs(previousPlugins)
+	must(t, err)
+	if _, err := os.Stat(command); err != nil {
+		t.Skip("an earlier version is not built: run scripts/previous")
+	}
+	return command, dir
+}
+
+// TestUpgrade attaches with an earlier version and calls CHECK, DEL and GC of this one, and the other
+// way round. Nothing may remain.
+func TestUpgrade(t *testing.T) {
+	t.Parallel()
+	_, dir := earlierVersion(t)
+	rows := append(slices.Clone(takeovers), // and what Debian's plugins lack
+		takeover{plugin: "dummy", members: dual, kernel: []probe.Feature{probe.Dummy}},
+		takeover{plugin: "tap", members: dual, kernel: []probe.Feature{probe.Tun}})
+	for _, row := range rows {
+		row.from, row.to = outcome{}, outcome{}
+		if row.plugin == "portmap" { // the setting belongs to the interface and goes with it
+			route := []string{"veth0/route_localnet"}
+			row.from.stays, row.to.stays = route, route
+		}
+		for side, thisAdds := range map[string]bool{"upgrade": false, "downgrade": true} {
+			t.Run(strings.TrimSuffix(row.plugin+", "+row.name, ", ")+", "+side, func(t *testing.T) {
+				t.Parallel()
+				testnet.Require(t, testnet.Kernel(row.kernel...))
+				row.test(t, dir, thisAdds)
+			})
+		}
+	}
+}
+
+// TestUpgradeRepair attaches a container with an earlier version's command and flushes the rule set.
+// This version's command then repairs the attachment from the record, checks it and detaches it.
+func TestUpgradeRepair(t *testing.T) {
+	t.Parallel()
+	command, dir := earlierVersion(t)
+	l := newLab(t, dir)
+	outside := l.Uplink()
+	l.write(podNetwork, `{"cniVersion":"1.1.0","name":"pods","plugins":[
+		{"type":"bridge","bridge":"cni0","isGateway":true,"ipMasq":true,"hairpinMode":true,"ipam":{"type":"host-local","ranges":[[{"subnet":"10.85.0.0/16"}],[{"subnet":"fd00:85::/64"}]],"routes":[{"dst":"0.0.0.0/0"}]}},
+		{"type":"portmap","capabilities":{"portMappings":true}},
+		{"type":"bandwidth","ingressRate":100000000,"ingressBurst":80000000,"egressRate":100000000,"egressBurst":80000000},
+		{"type":"firewall","ingressPolicy":"same-bridge"},
+		{"type":"tuning","sysctl":{"net.core.somaxconn":"500"},"mtu":1400}]}`)
+	for _, name := range []string{"web", "other"} {
+		l.container(name)
+	}
+	this := l.command
+	l.command = command
+	l.add("web", 8080)
+	l.must("del", "pods", "web", "--id", "web") // leaves what is shared
+	before := l.snapshot()
+	l.add("web", 8080)
+	l.add("other", 8081)
+
+	l.command, l.dir = this, plugins
+	for _, name := range []string{"web", "other"} {
+		l.must("check", "pods", name, "--id", name)
+	}
+	attached := l.snapshot()
+	l.must("repair")
+	if diff := testnet.Diff(attached, l.snapshot()); diff != "" {
+		t.Errorf("repair changed what CHECK accepted:\n%s", diff)
+	}
+	l.run("nft", "flush", "ruleset")
+	l.must("repair")
+	for _, name := range []string{"web", "other"} {
+		l.must("check", "pods", name, "--id", name)
+	}
+	greeted(t, outside, "192.0.2.1:8080", true)
+	greeted(t, outside, "192.0.2.1:8081", true)
+	l.must("del", "pods", "web", "--id", "web")
+	l.run("ip", "netns", "del", "other")
+	l.must("gc", "pods", "--keep-none")
+	l.run("ip", "netns", "del", "web")
+	l.unchanged(before)
+	l.nothingKept()
+}
