@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/lockfile"
 	"github.com/tenon-cni/tenon/internal/records"
+	"github.com/tenon-cni/tenon/internal/statefile"
 	"github.com/tenon-cni/tenon/network/config"
 )
 
@@ -19,7 +19,7 @@ func HoldLock(args []string) bool {
 	if len(args) != 3 || args[1] != "hold-lock" {
 		return false
 	}
-	l, err := lockfile.Take(context.Background(), args[2], lockfile.Exclusive)
+	l, err := statefile.TakeLock(context.Background(), args[2], statefile.Exclusive)
 	if err != nil {
 		panic(err)
 	}
@@ -29,14 +29,14 @@ func HoldLock(args []string) bool {
 	return true
 }
 
-// LockShared and LockExclusive are lockfile.Take for tests.
+// LockShared and LockExclusive are statefile.TakeLock for tests.
 func LockShared(ctx context.Context, path string) (release func(), err error) {
-	l, err := lockfile.Take(ctx, path, lockfile.Shared)
+	l, err := statefile.TakeLock(ctx, path, statefile.Shared)
 	return l.Release, err
 }
 
 func LockExclusive(ctx context.Context, path string) (release func(), err error) {
-	l, err := lockfile.Take(ctx, path, lockfile.Exclusive)
+	l, err := statefile.TakeLock(ctx, path, statefile.Exclusive)
 	return l.Release, err
 }
 

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/regular"
+	"github.com/tenon-cni/tenon/internal/statefile"
 	"github.com/tenon-cni/tenon/network"
 	"github.com/tenon-cni/tenon/network/config"
 )
@@ -29,7 +29,7 @@ func TestFIFOsAreRefused(t *testing.T) {
 		{"record", func(r *rig) string { return recordPath(r.Client, c2) }, func(r *rig, n *config.Network) error {
 			_, err := r.Record(c2)
 			return err
-		}, regular.ErrNotRegular},
+		}, statefile.ErrNotRegular},
 		{"record, with a configuration for DEL", func(r *rig) string { return recordPath(r.Client, c2) }, func(r *rig, n *config.Network) error {
 			return r.Del(t.Context(), c2, network.Fallback{Network: n})
 		}, nil},
@@ -42,18 +42,18 @@ func TestFIFOsAreRefused(t *testing.T) {
 		}, func(r *rig, n *config.Network) error {
 			_, err := r.Add(t.Context(), n, request("c2"))
 			return err
-		}, regular.ErrNotRegular},
+		}, statefile.ErrNotRegular},
 		{"lock", func(r *rig) string {
 			return filepath.Join(r.StateDir, "locks", "network-"+c2.Owner().Network())
 		}, func(r *rig, n *config.Network) error {
 			return r.Del(t.Context(), c2, network.Fallback{Network: n})
-		}, regular.ErrNotRegular},
+		}, statefile.ErrNotRegular},
 		{"cached result", func(r *rig) string {
 			return filepath.Join(r.CacheDir, "results", "red-c2-eth0")
 		}, func(r *rig, n *config.Network) error {
 			_, err := r.Record(c2)
 			return err
-		}, regular.ErrNotRegular},
+		}, statefile.ErrNotRegular},
 		{"versions of plugins", func(r *rig) string {
 			return filepath.Join(r.StateDir, "versions.json")
 		}, func(r *rig, n *config.Network) error {

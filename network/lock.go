@@ -9,8 +9,8 @@ import (
 	"slices"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/lockfile"
 	"github.com/tenon-cni/tenon/internal/records"
+	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
 // lock waits until the container of a is free and no GC runs on its network, and keeps it so until unlock. Plugins have
@@ -44,7 +44,7 @@ func (c *Client) lockSandbox(
 		}
 		locked := c
 		for _, n := range names {
-			next, release, err := locked.lockFile(ctx, "network", n, lockfile.Shared)
+			next, release, err := locked.lockFile(ctx, "network", n, statefile.Shared)
 			if err != nil {
 				unlock()
 				return nil, nil, err
@@ -66,23 +66,23 @@ func (c *Client) lockSandbox(
 
 // lockNetwork waits until no operation runs on a network, and keeps it so until unlock.
 func (c *Client) lockNetwork(ctx context.Context, network string) (locked *Client, unlock func(), err error) {
-	return c.lockFile(ctx, "network", network, lockfile.Exclusive)
+	return c.lockFile(ctx, "network", network, statefile.Exclusive)
 }
 
 // lockContainer waits until no operation runs on a container, and keeps it so until unlock. An operation locks networks
 // before the container, several networks in the order of their names, and never two containers: there is no deadlock.
 func (c *Client) lockContainer(ctx context.Context, container string) (locked *Client, unlock func(), err error) {
-	return c.lockFile(ctx, "container", container, lockfile.Exclusive)
+	return c.lockFile(ctx, "container", container, statefile.Exclusive)
 }
 
-func (c *Client) lockFile(ctx context.Context, kind, name string, mode lockfile.Mode) (locked *Client, unlock func(), err error) {
+func (c *Client) lockFile(ctx context.Context, kind, name string, mode statefile.LockMode) (locked *Client, unlock func(), err error) {
 	what := cni.Attachment{Container: name}
 	if kind == "network" {
 		what = cni.Attachment{Network: name}
 	}
 	_, end := c.observe(ctx, Lock, "", what)
 	defer func() { end(nil, err) }()
-	l, err := lockfile.Take(ctx, c.lockPath(kind, name), mode)
+	l, err := statefile.TakeLock(ctx, c.lockPath(kind, name), mode)
 	switch {
 	case err == nil:
 		return c.holding(l.File), l.Release, nil
@@ -118,7 +118,7 @@ func (c *Client) sweepLocks() error {
 		return cni.Errorf(cni.CodeIOFailure, "locks: %w", err)
 	}
 	for _, e := range entries {
-		lockfile.Sweep(filepath.Join(dir, e.Name()))
+		statefile.SweepLock(filepath.Join(dir, e.Name()))
 	}
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/records"
-	"github.com/tenon-cni/tenon/internal/regular"
+	"github.com/tenon-cni/tenon/internal/statefile"
 	"github.com/tenon-cni/tenon/network/config"
 )
 
@@ -102,7 +102,7 @@ func (c *Client) ask(ctx context.Context, types []string) (g Negotiation, err er
 		if err != nil {
 			return g, err
 		}
-		id := regular.Identify(path) // before it is asked: what is replaced meanwhile is asked again
+		id := statefile.Identify(path) // before it is asked: what is replaced meanwhile is asked again
 		versions := cache.Get(path, id)
 		if versions == nil {
 			r, err := c.Versions(ctx, typ)

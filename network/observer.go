@@ -7,7 +7,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/about"
-	"github.com/tenon-cni/tenon/internal/lockfile"
+	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
 // Observer is told what a [Client] does, while it does it: for metrics (package metrics has some), traces (module otel has
@@ -126,7 +126,7 @@ func (c *Client) observeEvent(ctx context.Context, e Event) (context.Context, fu
 // logEnd writes a line about what has ended, but not about locks that nobody held. The text of an error, which can quote
 // what a plugin was given, is the caller's to log.
 func (c *Client) logEnd(ctx context.Context, e Event, o Outcome) {
-	if e.Kind == Lock && o.Err == nil && o.Duration < lockfile.FirstWait {
+	if e.Kind == Lock && o.Err == nil && o.Duration < statefile.FirstWait {
 		return
 	}
 	args := append(about.Args(e.Attachment, "verb", string(e.Verb), "plugin", e.Plugin, "path", e.Path), "duration", o.Duration)

@@ -10,8 +10,8 @@ import (
 	"slices"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/lockfile"
 	"github.com/tenon-cni/tenon/internal/records"
+	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
 // Recovered is an attachment that [Client.Recover] has deleted, or tried to.
@@ -137,7 +137,7 @@ func (c *Client) sweepDues(ctx context.Context) error {
 func (c *Client) sweepLocked(ctx context.Context, path string, f func() error) error {
 	ctx, cancel := c.limit(ctx, 1)
 	defer cancel()
-	l, err := lockfile.Take(ctx, path, lockfile.Exclusive)
+	l, err := statefile.TakeLock(ctx, path, statefile.Exclusive)
 	if err != nil {
 		return cni.Errorf(cni.CodeTryAgainLater, "unfinished records: lock %s: %w", filepath.Base(path), err)
 	}

@@ -10,8 +10,8 @@ import (
 	"slices"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/lockfile"
 	"github.com/tenon-cni/tenon/internal/records"
+	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
 // RegistryDir is where each [Client] registers its state directory before it attaches, so that GC
@@ -85,7 +85,7 @@ func (c *Client) lockHost(ctx context.Context, network string) (locked *Client, 
 		switch {
 		case err == nil:
 			locked, held = locked.holding(next.held[len(one.held):]...), append(held, release)
-		case nested && errors.Is(err, lockfile.ErrInherited): // that runtime holds it for this program
+		case nested && errors.Is(err, statefile.ErrInherited): // that runtime holds it for this program
 		case one == c:
 			unlock()
 			return nil, nil, nil, err

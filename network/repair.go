@@ -8,8 +8,8 @@ import (
 	"slices"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/lockfile"
 	"github.com/tenon-cni/tenon/internal/records"
+	"github.com/tenon-cni/tenon/internal/statefile"
 	"github.com/tenon-cni/tenon/invoke"
 )
 
@@ -85,7 +85,7 @@ func (c *Client) lockRecorded(ctx context.Context, wanted func(cni.Owner) bool) 
 	for _, network := range slices.Sorted(maps.Keys(locked)) {
 		try, cancel := wait, context.CancelFunc(func() {})
 		if wait.Err() != nil { // others have used the time up
-			try, cancel = context.WithTimeout(ctx, lockfile.LastWait)
+			try, cancel = context.WithTimeout(ctx, statefile.LastWait)
 		}
 		_, release, err := c.lockNetwork(try, network)
 		cancel()

@@ -20,29 +20,29 @@ var mayImport = map[string][]string{
 	"internal/ops": {
 		"cni", "invoke", "network", "network/config", "plugin", "plugins", "plugins/all",
 		"internal/dhcp", "internal/firewalld", "internal/ipam", "internal/repair", "internal/session",
-		"internal/kernel", "internal/netns", "internal/nft", "internal/age", "internal/boot", "internal/document",
+		"internal/kernel", "internal/netns", "internal/nft", "internal/age", "internal/statefile", "internal/document",
 	},
 
 	// Plugins, the flows that they share, and the public door to these.
 	"plugins/all": {"plugins", "internal/repair", "plugin", "invoke", "cni"},
 	"plugins": {
 		"internal/attach", "internal/chained", "internal/session", "internal/ipam", "internal/kernel",
-		"internal/dhcp", "internal/firewalld", "internal/boot", "internal/ledger", "internal/regular", "plugin", "cni",
+		"internal/dhcp", "internal/firewalld", "internal/statefile", "internal/ledger", "plugin", "cni",
 	},
 	"plugin/linux":       {"internal/attach", "internal/chained", "internal/session", "internal/kernel", "plugin", "cni"},
 	"internal/attach":    {"internal/session", "internal/kernel", "plugin", "invoke", "cni"},
 	"internal/chained":   {"internal/session", "internal/kernel", "plugin", "cni"},
 	"internal/repair":    {"internal/session", "internal/kernel", "plugin", "invoke", "cni"},
 	"internal/session":   {"internal/kernel", "plugin", "cni"},
-	"internal/ipam":      {"cni", "internal/age", "internal/boot", "internal/regular"},
-	"internal/dhcp":      {"cni", "internal/kernel", "internal/netns", "internal/about", "internal/boot", "internal/ledger", "internal/regular"},
+	"internal/ipam":      {"cni", "internal/age", "internal/statefile"},
+	"internal/dhcp":      {"cni", "internal/kernel", "internal/netns", "internal/about", "internal/statefile", "internal/ledger"},
 	"internal/firewalld": {},
 
 	// The protocol and the runtime.
-	"network/metrics":  {"network", "cni", "internal/regular"},
-	"network":          {"network/config", "internal/records", "invoke", "cni", "internal/about", "internal/lockfile", "internal/regular"},
-	"network/config":   {"invoke", "cni", "internal/document", "internal/regular"},
-	"internal/records": {"network/config", "cni", "internal/boot", "internal/lockfile", "internal/regular"},
+	"network/metrics":  {"network", "cni", "internal/statefile"},
+	"network":          {"network/config", "internal/records", "invoke", "cni", "internal/about", "internal/statefile"},
+	"network/config":   {"invoke", "cni", "internal/document", "internal/statefile"},
+	"internal/records": {"network/config", "cni", "internal/statefile"},
 	"conformance":      {"cni"},
 	"plugin":           {"invoke", "cni", "internal/about"},
 	"invoke":           {"cni"},
@@ -57,13 +57,11 @@ var mayImport = map[string][]string{
 	"internal/sysctl":   {},
 
 	// Files that hold state, and texts.
-	"internal/about":    {"cni"},
-	"internal/age":      {},
-	"internal/boot":     {},
-	"internal/document": {},
-	"internal/ledger":   {"internal/boot", "internal/regular"},
-	"internal/lockfile": {"internal/regular"},
-	"internal/regular":  {},
+	"internal/about":     {"cni"},
+	"internal/age":       {},
+	"internal/statefile": {},
+	"internal/document":  {},
+	"internal/ledger":    {"internal/statefile"},
 }
 
 // importGraph compares the direct imports of every package with mayImport. Test suites reach across the layers.

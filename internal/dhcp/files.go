@@ -2,8 +2,8 @@ package dhcp
 
 import (
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/boot"
 	"github.com/tenon-cni/tenon/internal/ledger"
+	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
 // Note records that an attachment was deleted while no daemon ran.
@@ -23,6 +23,6 @@ func Leases(socket string) (ledger.Ledger, error) { return files(socket, "leases
 func Notes(socket string) (ledger.Ledger, error) { return files(socket, "deleted") }
 
 func files(socket, name string) (ledger.Ledger, error) {
-	id, err := boot.ID()
+	id, err := statefile.BootID()
 	return ledger.Ledger{Dir: Dir(socket) + "/" + name, Boot: id}, err
 }

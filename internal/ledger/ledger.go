@@ -19,8 +19,7 @@ import (
 	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/boot"
-	"github.com/tenon-cni/tenon/internal/regular"
+	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
 // ErrName says that a name cannot be that of a file in the folder.
@@ -29,7 +28,7 @@ var ErrName = errors.New("invalid name")
 // Ledger is a folder of values. It need not exist: then it is empty, and Write makes it.
 type Ledger struct {
 	Dir  string
-	Boot string // names the running boot, see [boot.ID]; when empty, no value counts as an earlier boot's
+	Boot string // names the running boot, see [statefile.BootID]; when empty, no value counts as an earlier boot's
 }
 
 // Path is the file of a name. The error wraps [ErrName] where the name leads elsewhere, or to a hidden file.
@@ -62,12 +61,12 @@ func (l Ledger) Read(name string, v any) (ok bool, err error) {
 
 // current is the content of a file, fs.ErrNotExist if it is of an earlier boot.
 func (l Ledger) current(path string) ([]byte, error) {
-	f, err := regular.Open(path, os.O_RDONLY, 0)
+	f, err := statefile.Open(path, os.O_RDONLY, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	if of := boot.Of(int(f.Fd())); of != "" && l.Boot != "" && of != l.Boot {
+	if of := statefile.BootOf(int(f.Fd())); of != "" && l.Boot != "" && of != l.Boot {
 		return nil, errors.Join(fs.ErrNotExist, os.Remove(path))
 	}
 	return io.ReadAll(f)
@@ -90,7 +89,7 @@ func (l Ledger) Write(name string, v any) error {
 	if err != nil {
 		return err
 	}
-	boot.Mark(int(f.Fd()), l.Boot)
+	statefile.MarkBoot(int(f.Fd()), l.Boot)
 	_, err = f.Write(content)
 	if err == nil {
 		err = f.CloseAtomicallyReplace()

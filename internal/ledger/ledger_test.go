@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/ledger"
-	"github.com/tenon-cni/tenon/internal/regular"
+	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
 type value struct {
@@ -55,7 +55,7 @@ func TestFIFO(t *testing.T) {
 	if err := unix.Mkfifo(filepath.Join(l.Dir, "fifo"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if ok, err := l.Read("fifo", new(value)); ok || !errors.Is(err, regular.ErrNotRegular) {
+	if ok, err := l.Read("fifo", new(value)); ok || !errors.Is(err, statefile.ErrNotRegular) {
 		t.Errorf("read: %t, %v", ok, err)
 	}
 	wantNames(t, l, "x")

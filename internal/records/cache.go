@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/regular"
+	"github.com/tenon-cni/tenon/internal/statefile"
 	"github.com/tenon-cni/tenon/network/config"
 )
 
@@ -152,7 +152,7 @@ func (c Cache) Get(a cni.Attachment) (*Record, error) {
 }
 
 func (c Cache) read(path string) (*Record, error) {
-	b, err := regular.ReadFile(path)
+	b, err := statefile.ReadFile(path)
 	if err != nil {
 		return nil, cni.Errorf(cni.CodeIOFailure, "read cached attachment: %w", errors.Unwrap(err))
 	}

@@ -11,8 +11,7 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/boot"
-	"github.com/tenon-cni/tenon/internal/regular"
+	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
 // Due is a file about attachments of one container that are set up or removed together. While the
@@ -100,7 +99,7 @@ func (s Store) PutDue(d *Due) error {
 func (s Store) DueOf(container string) (*Due, error) { return s.readDue(s.duePath(container)) }
 
 func (s Store) readDue(path string) (*Due, error) {
-	b, err := regular.ReadFile(path)
+	b, err := statefile.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -158,7 +157,7 @@ func (s Store) SweepDue(hash string, warn func(what string, err error)) error {
 	errs := []error{removeFile(filepath.Join(s.dueDir(), draftPrefix+hash))}
 	d, err := s.readDue(path)
 	switch {
-	case errors.Is(err, ErrUnreadable) && boot.Earlier(path):
+	case errors.Is(err, ErrUnreadable) && statefile.EarlierBoot(path):
 		warn("removing a damaged file about unfinished operations from before the boot", err)
 		return errors.Join(append(errs, removeFile(path))...)
 	case errors.Is(err, ErrUnreadable):

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/boot"
+	"github.com/tenon-cni/tenon/internal/statefile"
 	"github.com/tenon-cni/tenon/network/config"
 )
 
@@ -85,7 +85,7 @@ func (r *Record) EarlierBoot() bool {
 
 // BootID returns the ID of this run of the kernel, or "" if the system has none.
 func BootID() string {
-	id, _ := boot.ID()
+	id, _ := statefile.BootID()
 	return id
 }
 

@@ -11,7 +11,7 @@ import (
 	"slices"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/lockfile"
+	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
 // Registry is the directory in which the runtimes of a host register their state directories. GC
@@ -20,8 +20,8 @@ import (
 // attachments, or after it.
 type Registry struct{ Dir string }
 
-func (g Registry) lock(ctx context.Context, mode lockfile.Mode) (lockfile.Lock, error) {
-	return lockfile.Take(ctx, g.Dir+".lock", mode)
+func (g Registry) lock(ctx context.Context, mode statefile.LockMode) (statefile.Lock, error) {
+	return statefile.TakeLock(ctx, g.Dir+".lock", mode)
 }
 
 // Add makes a state directory and registers it. It removes links to directories that no longer
@@ -41,7 +41,7 @@ func (g Registry) Add(ctx context.Context, dir string) error {
 	if err := os.MkdirAll(g.Dir, 0o755); err != nil {
 		return err
 	}
-	l, err := g.lock(ctx, lockfile.Exclusive)
+	l, err := g.lock(ctx, statefile.Exclusive)
 	if err != nil {
 		return err
 	}
@@ -131,11 +131,11 @@ func (g Registry) list() ([]stateDir, error) {
 
 // Hold blocks registrations until the lock is released. It returns nil if the registry does not
 // exist and cannot be made: then no state directory is registered.
-func (g Registry) Hold(ctx context.Context) (*lockfile.Lock, error) {
+func (g Registry) Hold(ctx context.Context) (*statefile.Lock, error) {
 	if err := os.MkdirAll(g.Dir, 0o755); err != nil && !exists(g.Dir) {
 		return nil, nil
 	}
-	l, err := g.lock(ctx, lockfile.Shared)
+	l, err := g.lock(ctx, statefile.Shared)
 	if err != nil {
 		return nil, err
 	}

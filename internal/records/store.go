@@ -11,8 +11,7 @@ import (
 	"strings"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/boot"
-	"github.com/tenon-cni/tenon/internal/regular"
+	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
 // Store is the state directory of a runtime. It has one file for each record, named after the owner
@@ -23,7 +22,7 @@ type Store struct{ StateDir string }
 const (
 	recordExt   = ".json"
 	deletingExt = ".deleting" // a record since its DEL has begun
-	draftPrefix = "."         // [regular.Replace] uses the same
+	draftPrefix = "."         // [statefile.Replace] uses the same
 )
 
 func (s Store) dir() string { return filepath.Join(s.StateDir, "records") }
@@ -40,11 +39,11 @@ func (s Store) Begin(r *Record) error {
 // the draft.
 func replaceFile(path string, b []byte) error {
 	draft := filepath.Join(filepath.Dir(path), draftPrefix+filepath.Base(path))
-	f, err := regular.Open(draft, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	f, err := statefile.Open(draft, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
-	boot.Mark(int(f.Fd()), BootID())
+	statefile.MarkBoot(int(f.Fd()), BootID())
 	_, err = f.Write(b)
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err
@@ -63,7 +62,7 @@ func removeFile(path string) error {
 // Put stores a record durably and atomically.
 func (s Store) Put(r *Record) error {
 	return s.write(r, func(path string, b []byte) error {
-		return regular.Replace(path, b, 0o600, func(f *os.File) { boot.Mark(int(f.Fd()), BootID()) })
+		return statefile.Replace(path, b, 0o600, func(f *os.File) { statefile.MarkBoot(int(f.Fd()), BootID()) })
 	})
 }
 
@@ -152,7 +151,7 @@ func (s Store) Read(o cni.Owner) Found {
 
 func (s Store) readFile(o cni.Owner, ext string) Found {
 	path := s.path(o, ext)
-	b, err := regular.ReadFile(path)
+	b, err := statefile.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Found{Owner: o, Err: cni.Errorf(cni.CodeUnknownContainer, "%w", ErrNoRecord)}
 	}
@@ -165,7 +164,7 @@ func (s Store) readFile(o cni.Owner, ext string) Found {
 	}
 	if err != nil {
 		err = unreadable{fmt.Errorf("%s: %w", path, err)}
-		found := Found{Owner: o, Err: err, Debris: boot.Earlier(path)}
+		found := Found{Owner: o, Err: err, Debris: statefile.EarlierBoot(path)}
 		if key, ok := keyOf(b, o); ok {
 			found.Key = key
 		}
@@ -198,7 +197,7 @@ func (s Store) Scan(prefix string) ([]Found, error) {
 func (s Store) ScanContainer(container string) ([]Found, error) {
 	member := []byte(`"container":"` + container + `"`) // JSON escapes no character of a valid ID
 	return s.collect("", func(o cni.Owner, name string) bool {
-		b, _ := regular.ReadFile(filepath.Join(s.dir(), name))
+		b, _ := statefile.ReadFile(filepath.Join(s.dir(), name))
 		if !bytes.Contains(b, member) {
 			return false
 		}

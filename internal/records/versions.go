@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/regular"
+	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
 // Versions is a file of the state directory with the answers of plugins to VERSION. An answer is
@@ -23,12 +23,12 @@ type Versions struct {
 
 // Answer is the answer of one executable.
 type Answer struct {
-	Identity regular.Identity `json:"identity"`
-	Versions []string         `json:"versions"`
+	Identity statefile.Identity `json:"identity"`
+	Versions []string           `json:"versions"`
 }
 
 // Get returns the versions that an executable supports, nil if they are unknown.
-func (c *Versions) Get(path string, id regular.Identity) []string {
+func (c *Versions) Get(path string, id statefile.Identity) []string {
 	if e, ok := c.entries[path]; ok && e.Identity == id {
 		return e.Versions
 	}
@@ -37,7 +37,7 @@ func (c *Versions) Get(path string, id regular.Identity) []string {
 
 // Put adds an answer, unless the identity of the executable is unknown.
 func (c *Versions) Put(path string, e Answer) {
-	if e.Identity != (regular.Identity{}) {
+	if e.Identity != (statefile.Identity{}) {
 		c.entries[path], c.changed = e, true
 	}
 }
@@ -53,7 +53,7 @@ type wireVersions struct {
 // ReadVersions reads the file in a state directory. A missing or damaged file counts as empty.
 func ReadVersions(stateDir string) *Versions {
 	c := &Versions{path: filepath.Join(stateDir, "versions.json")}
-	b, err := regular.ReadFile(c.path)
+	b, err := statefile.ReadFile(c.path)
 	if err == nil {
 		c.entries, err = decodeVersions(b)
 	}
@@ -107,5 +107,5 @@ func (c *Versions) Store() error {
 	if err := os.MkdirAll(filepath.Dir(c.path), 0o700); err != nil {
 		return err
 	}
-	return regular.Replace(c.path, b, 0o600, nil)
+	return statefile.Replace(c.path, b, 0o600, nil)
 }

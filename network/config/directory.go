@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/regular"
+	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
 // Options say how a [Directory] keeps itself up to date. The zero value is ready for use.
@@ -241,7 +241,7 @@ func (f *Directory) read() (*Catalog, fingerprint, error) {
 			return nil, nil, cni.Errorf(cni.CodeTryAgainLater, "the folder keeps changing")
 		}
 		select {
-		case <-time.After(regular.Tick / 2):
+		case <-time.After(statefile.Tick / 2):
 		case <-timeout:
 			patient = false
 		case <-f.closing:

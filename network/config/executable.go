@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/regular"
+	"github.com/tenon-cni/tenon/internal/statefile"
 	"github.com/tenon-cni/tenon/invoke"
 )
 
@@ -85,12 +85,12 @@ func isDigest(text string) bool {
 // digests remembers the digests of files. Hard links of one file are read once.
 type digests struct {
 	mu    sync.Mutex
-	known map[regular.Identity]string
+	known map[statefile.Identity]string
 }
 
 func (d *digests) of(path string) (string, error) {
-	f, err := regular.Open(path, os.O_RDONLY, 0)
-	if errors.Is(err, regular.ErrNotRegular) || errors.Is(err, syscall.EISDIR) {
+	f, err := statefile.Open(path, os.O_RDONLY, 0)
+	if errors.Is(err, statefile.ErrNotRegular) || errors.Is(err, syscall.EISDIR) {
 		return "", fmt.Errorf("%s is not a file", path)
 	}
 	if err != nil {
@@ -101,7 +101,7 @@ func (d *digests) of(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	id := regular.IdentityOf(info)
+	id := statefile.IdentityOf(info)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if digest, ok := d.known[id]; ok {
@@ -112,9 +112,9 @@ func (d *digests) of(path string) (string, error) {
 		return "", err
 	}
 	digest := digestPrefix + hex.EncodeToString(h.Sum(nil))
-	if info, err := f.Stat(); err == nil && regular.IdentityOf(info) == id && !id.Young(time.Now()) {
+	if info, err := f.Stat(); err == nil && statefile.IdentityOf(info) == id && !id.Young(time.Now()) {
 		if d.known == nil {
-			d.known = map[regular.Identity]string{}
+			d.known = map[statefile.Identity]string{}
 		}
 		d.known[id] = digest
 	}

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/regular"
+	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
 // WhatIsWrong returns what is wrong with a list, and which name it states nevertheless; nil if nothing is wrong.
@@ -19,7 +19,7 @@ func WhatIsWrong(b []byte) (e *FileError, name string) {
 }
 
 // Tick is the step of the times of files.
-const Tick = regular.Tick
+const Tick = statefile.Tick
 
 // Digests returns how many digests are remembered.
 func (p *Policy) Digests() int { return len(p.digests.known) }

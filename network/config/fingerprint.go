@@ -8,12 +8,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tenon-cni/tenon/internal/regular"
+	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
 // fingerprint is what tells one state of a directory from another: the identities of the files in it that are read, by path.
 // Of directories it is only which they are, as any file that is put in one for a moment changes their times.
-type fingerprint map[string]regular.Identity
+type fingerprint map[string]statefile.Identity
 
 // view is a state of directories, and which have to be watched to see that it changes.
 type view struct {
@@ -61,8 +61,8 @@ func nearest(dir string) string {
 
 // addFiles adds the files in a directory whose names count, and calls directory for the directories in it.
 func (v *view) addFiles(dir string, counts func(name string) bool, folder func(path string)) {
-	id := regular.Identify(dir)
-	v.files[dir] = regular.Identity{Device: id.Device, Inode: id.Inode}
+	id := statefile.Identify(dir)
+	v.files[dir] = statefile.Identity{Device: id.Device, Inode: id.Inode}
 	entries, _ := os.ReadDir(dir) // who reads the directory gets the error, too
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
@@ -76,9 +76,9 @@ func (v *view) addFiles(dir string, counts func(name string) bool, folder func(p
 		case !counts(e.Name()):
 			continue
 		case err == nil:
-			v.files[path] = regular.IdentityOf(info)
+			v.files[path] = statefile.IdentityOf(info)
 		case !errors.Is(err, fs.ErrNotExist) || e.Type() == fs.ModeSymlink:
-			v.files[path] = regular.Identity{}
+			v.files[path] = statefile.Identity{}
 		}
 		if real, err := filepath.EvalSymlinks(path); err == nil && e.Type() == fs.ModeSymlink {
 			v.directories = append(v.directories, filepath.Dir(real))

@@ -10,7 +10,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/document"
-	"github.com/tenon-cni/tenon/internal/regular"
+	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
 // Extensions of configuration files. They are matched exactly.
@@ -116,7 +116,7 @@ type readFile struct {
 func (r reader) read(path string) ([]byte, error) {
 	d, done := r[path]
 	if !done {
-		d.content, d.err = regular.ReadFile(path)
+		d.content, d.err = statefile.ReadFile(path)
 		if e := (*fs.PathError)(nil); errors.As(d.err, &e) {
 			d.err = cni.Errorf(cni.CodeIOFailure, "%s: %w", e.Op, e.Err)
 		}

@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tenon-cni/tenon/internal/regular"
+	"github.com/tenon-cni/tenon/internal/statefile"
 	"github.com/tenon-cni/tenon/network"
 )
 
@@ -62,7 +62,7 @@ func (r *Registry) WritePrometheus(ctx context.Context, w io.Writer) error {
 func (r *Registry) WriteFile(ctx context.Context, path string) error {
 	var b bytes.Buffer
 	sourceErr := r.WritePrometheus(ctx, &b)
-	err := regular.Replace(path, b.Bytes(), 0o644, nil)
+	err := statefile.Replace(path, b.Bytes(), 0o644, nil)
 	return errors.Join(err, sourceErr)
 }
 

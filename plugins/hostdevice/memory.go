@@ -10,9 +10,9 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/attach"
-	"github.com/tenon-cni/tenon/internal/boot"
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/ledger"
+	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
 // loan is what is remembered of a device as long as a container has it.
@@ -70,7 +70,7 @@ type memory struct {
 
 // open opens the memory. It is for one at a time on this host, until unlock is called.
 func (c *Config) open(s *attach.Session) (m *memory, unlock func(), err error) {
-	id, err := boot.ID()
+	id, err := statefile.BootID()
 	if err != nil {
 		return nil, nil, cni.Errorf(cni.CodeIOFailure, "%w", err)
 	}

@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/boot"
 	"github.com/tenon-cni/tenon/internal/ipam"
 	"github.com/tenon-cni/tenon/internal/ipam/store/file"
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/session"
+	"github.com/tenon-cni/tenon/internal/statefile"
 	"github.com/tenon-cni/tenon/plugin"
 )
 
@@ -192,7 +192,7 @@ func (c *Config) with(ctx context.Context, call *plugin.Call, fn func(*file.Stor
 }
 
 func (c *Config) open(ctx context.Context, call *plugin.Call, tx *kernel.Tx) (*file.Store, error) {
-	id, err := boot.ID()
+	id, err := statefile.BootID()
 	if err != nil {
 		return nil, cni.Errorf(cni.CodeIOFailure, "%w", err)
 	}

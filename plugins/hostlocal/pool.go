@@ -14,9 +14,9 @@ import (
 	"sort"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/boot"
 	"github.com/tenon-cni/tenon/internal/ipam"
 	"github.com/tenon-cni/tenon/internal/ipam/store/file"
+	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
 // Pool is what host-local has reserved for one network in one data directory.
@@ -38,7 +38,7 @@ type Range struct {
 // one of their data directories or in dirs. Of several lists of one name and directory the first counts. The error
 // joins those of what cannot be read; the rest is returned in any case.
 func Pools(ctx context.Context, lists []*cni.List, dirs ...string) ([]Pool, error) {
-	id, err := boot.ID()
+	id, err := statefile.BootID()
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +164,7 @@ func (p *Pool) Find(a netip.Addr) (l ipam.Lease, ok bool) {
 // Free frees the address of a lease unless somebody else has come to hold it. The holder is not asked: whoever calls
 // this knows that it does not use the address any more.
 func (p *Pool) Free(ctx context.Context, l ipam.Lease) error {
-	id, err := boot.ID()
+	id, err := statefile.BootID()
 	if err != nil {
 		return err
 	}

@@ -8,12 +8,12 @@ import (
 	"strings"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/regular"
+	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
 // readResolvConf reads a resolv.conf(5).
 func readResolvConf(path string) (cni.DNS, error) {
-	f, err := regular.Open(path, os.O_RDONLY, 0)
+	f, err := statefile.Open(path, os.O_RDONLY, 0)
 	if err != nil {
 		return cni.DNS{}, err
 	}

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/regular"
+	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
 // nerdctl chooses host ports itself. It takes those for used that it finds in the chains
@@ -43,7 +43,7 @@ func ofNerdctl(c *Config, env cni.Env, dir string) string {
 // hasNerdctlID reports whether a file is a list that nerdctl has written.
 func hasNerdctlID(path string) bool {
 	const most = 1 << 20
-	f, err := regular.Open(path, os.O_RDONLY, 0)
+	f, err := statefile.Open(path, os.O_RDONLY, 0)
 	if err != nil {
 		return false
 	}

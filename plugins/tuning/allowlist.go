@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/regular"
+	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
 // allow refuses settings of which the administrator's list has none that matches: a regular expression a line, found
@@ -17,7 +17,7 @@ func (c *Config) allow(settings settings) error {
 	if len(settings) == 0 {
 		return nil
 	}
-	content, err := regular.ReadFile(c.allowList)
+	content, err := statefile.ReadFile(c.allowList)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -9,10 +9,10 @@ import (
 	"slices"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/boot"
 	"github.com/tenon-cni/tenon/internal/chained"
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/ledger"
+	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
 // memory is what is known of the time before ADD. Of the attributes of an interface it is the reference plugin's, so that
@@ -57,7 +57,7 @@ type value struct {
 }
 
 func (c *Config) open() (memory, error) {
-	id, err := boot.ID()
+	id, err := statefile.BootID()
 	if err != nil {
 		return memory{}, cni.Errorf(cni.CodeIOFailure, "%w", err)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/boot"
 	"github.com/tenon-cni/tenon/internal/netns"
+	"github.com/tenon-cni/tenon/internal/statefile"
 	"github.com/tenon-cni/tenon/plugin/plugintest"
 )
 
@@ -426,5 +426,5 @@ func setBoot(t *testing.T, path string) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	boot.Mark(int(f.Fd()), "an earlier one")
+	statefile.MarkBoot(int(f.Fd()), "an earlier one")
 }

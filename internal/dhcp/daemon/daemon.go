@@ -21,7 +21,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
 	"github.com/tenon-cni/tenon/internal/dhcp/upstream"
 	"github.com/tenon-cni/tenon/internal/ledger"
-	"github.com/tenon-cni/tenon/internal/regular"
+	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
 // Options are the flags of the daemon.
@@ -76,7 +76,7 @@ func Run(ctx context.Context, o Options) error {
 		if !filepath.IsAbs(d.PIDFile) {
 			return fmt.Errorf("pidfile %q is not an absolute path", d.PIDFile)
 		}
-		if err := regular.WriteFile(d.PIDFile, []byte(strconv.Itoa(os.Getpid())), 0o644); err != nil {
+		if err := statefile.WriteFile(d.PIDFile, []byte(strconv.Itoa(os.Getpid())), 0o644); err != nil {
 			return err
 		}
 		defer d.removePIDFile()
@@ -86,7 +86,7 @@ func Run(ctx context.Context, o Options) error {
 
 // removePIDFile removes the file unless another daemon has written its own.
 func (d *Daemon) removePIDFile() {
-	if b, err := regular.ReadFile(d.PIDFile); err == nil && string(b) == strconv.Itoa(os.Getpid()) {
+	if b, err := statefile.ReadFile(d.PIDFile); err == nil && string(b) == strconv.Itoa(os.Getpid()) {
 		os.Remove(d.PIDFile)
 	}
 }

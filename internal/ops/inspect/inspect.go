@@ -5,9 +5,9 @@ import (
 	"errors"
 	"time"
 
-	"github.com/tenon-cni/tenon/internal/boot"
 	"github.com/tenon-cni/tenon/internal/ipam"
 	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/statefile"
 	"github.com/tenon-cni/tenon/network"
 )
 
@@ -34,7 +34,7 @@ type Attachment struct {
 
 // Attachments says what has become of records, in their order.
 func Attachments(records []network.Record) ([]Attachment, error) {
-	id, err := boot.ID()
+	id, err := statefile.BootID()
 	if err != nil {
 		return nil, err
 	}

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/boot"
 	"github.com/tenon-cni/tenon/internal/ipam"
 	"github.com/tenon-cni/tenon/internal/ops/inspect"
+	"github.com/tenon-cni/tenon/internal/statefile"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/network"
 )
@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { testnet.Main(m) }
 
 func TestStates(t *testing.T) {
 	t.Parallel()
-	id, err := boot.ID()
+	id, err := statefile.BootID()
 	if err != nil {
 		t.Fatal(err)
 	}

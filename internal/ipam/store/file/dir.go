@@ -9,8 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/boot"
-	"github.com/tenon-cni/tenon/internal/regular"
+	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
 // dir is an open directory. Names in it are looked up without following symbolic links.
@@ -64,17 +63,17 @@ func (d *dir) open(name string, flags int, mode uint32) (int, error) {
 	return fd, d.fail("open", name, err)
 }
 
-// openFile opens a regular file. The error wraps [regular.ErrNotRegular] if there is something else
+// openFile opens a regular file. The error wraps [statefile.ErrNotRegular] if there is something else
 // in its place.
 func (d *dir) openFile(name string, flags int, mode uint32) (*os.File, error) {
 	fd, err := d.open(name, flags|unix.O_NONBLOCK, mode)
 	if errors.Is(err, unix.ENXIO) { // a FIFO without a reader, opened for writing
-		err = d.fail("open", name, regular.ErrNotRegular)
+		err = d.fail("open", name, statefile.ErrNotRegular)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := regular.Check(fd); err != nil {
+	if err := statefile.Check(fd); err != nil {
 		_ = unix.Close(fd)
 		return nil, d.fail("open", name, err)
 	}
@@ -114,7 +113,7 @@ func (d *dir) remove(name string) error { return d.fail("remove", name, unix.Unl
 // file is a regular file that was read.
 type file struct {
 	content  []byte
-	boot     string // see boot.Of
+	boot     string // see statefile.BootOf
 	modified time.Time
 }
 
@@ -144,7 +143,7 @@ func (d *dir) read(name string) (file, error) {
 	if err != nil {
 		return file{}, d.fail("read", name, err)
 	}
-	return file{content, boot.Of(fd), time.Unix(st.Mtim.Unix())}, nil
+	return file{content, statefile.BootOf(fd), time.Unix(st.Mtim.Unix())}, nil
 }
 
 func readFull(fd int, b []byte) ([]byte, error) {
@@ -176,7 +175,7 @@ func (d *dir) create(name string, content []byte, id string) error {
 	if err != nil {
 		return err
 	}
-	boot.Mark(int(f.Fd()), id)
+	statefile.MarkBoot(int(f.Fd()), id)
 	_, err = f.Write(content)
 	if err = errors.Join(err, f.Close()); err != nil {
 		_ = d.remove(name)

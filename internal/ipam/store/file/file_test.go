@@ -23,7 +23,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/ipam/store"
 	"github.com/tenon-cni/tenon/internal/ipam/store/file"
 	"github.com/tenon-cni/tenon/internal/ipam/store/storetest"
-	"github.com/tenon-cni/tenon/internal/regular"
+	"github.com/tenon-cni/tenon/internal/statefile"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
@@ -445,7 +445,7 @@ func TestFIFOsAreRefused(t *testing.T) {
 		}
 		_, err := network(path, bootID).Allocate(ctx, ipam.Request{Owner: owner("c1"), Sets: storetest.Sets(t, "10.0.0.0/29")})
 		var pathError *fs.PathError
-		if !errors.Is(err, regular.ErrNotRegular) || !errors.As(err, &pathError) || pathError.Path != fifo {
+		if !errors.Is(err, statefile.ErrNotRegular) || !errors.As(err, &pathError) || pathError.Path != fifo {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"net/netip"
 	"os"
 
-	"github.com/tenon-cni/tenon/internal/boot"
+	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
 // index finds the address files that name a container. It is a hash table with linear probing, in
@@ -26,10 +26,10 @@ type index struct {
 // header begins the table and is padded to headerSize. All numbers are little endian.
 type header struct {
 	Magic [16]byte
-	Boot  [boot.MaxID]byte // the boot that wrote the table
-	Mtime int64            // the mtime of the directory while the table is valid, in seconds
-	Slots uint64           // a power of two
-	Used  uint64           // slots that are not empty
+	Boot  [statefile.MaxBootID]byte // the boot that wrote the table
+	Mtime int64                     // the mtime of the directory while the table is valid, in seconds
+	Slots uint64                    // a power of two
+	Used  uint64                    // slots that are not empty
 }
 
 const (

@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/boot"
 	"github.com/tenon-cni/tenon/internal/ipam"
+	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
 // The index and the bitmaps are valid exactly while the mtime of the directory has the value that the index names.
@@ -195,7 +195,7 @@ func (s *Store) seal() {
 	}
 }
 
-func bootField(id string) (field [boot.MaxID]byte) {
+func bootField(id string) (field [statefile.MaxBootID]byte) {
 	copy(field[:], id)
 	return field
 }

@@ -1,14 +1,4 @@
-// Package lockfile locks between goroutines and processes with a file that exists only while the lock is in use. A lock
-// belongs to the open file: a process that inherits the file keeps the lock, also after the process that took it has
-// ended. The package does not know what the locks are about.
-//
-// # Systems
-//
-// Linux locks two bytes of the file with open file description locks (fcntl(2), F_OFD_SETLK), so an exclusive lock that
-// waits is not overtaken by further shared ones. Windows does the same with LockFileEx. macOS and FreeBSD lock the whole
-// file with flock(2): there shared locks can overtake an exclusive one. [Lock.Inherited] works on Linux only, and Windows
-// has no locks that processes inherit.
-package lockfile
+package statefile
 
 import (
 	"context"
@@ -16,17 +6,15 @@ import (
 	"os"
 	"path/filepath"
 	"time"
-
-	"github.com/tenon-cni/tenon/internal/regular"
 )
 
-// Mode is how a lock excludes others.
-type Mode uint8
+// LockMode is how a lock excludes others.
+type LockMode uint8
 
 // The modes.
 const (
-	Shared    Mode = iota // excludes exclusive locks
-	Exclusive             // excludes all other locks
+	Shared    LockMode = iota // excludes exclusive locks
+	Exclusive                 // excludes all other locks
 	unlocked
 )
 
@@ -37,7 +25,14 @@ var ErrInherited = errors.New(
 // errBusy is the error of set if another open file has locked the bytes.
 var errBusy = errors.New("locked")
 
-// Lock is a lock that is held.
+// Lock is a lock between goroutines and processes that the caller holds. Its file exists only while the lock is in use.
+// The lock belongs to the open file: a process that inherits the file keeps the lock, also after the process that took
+// the lock has ended.
+//
+// Linux locks two bytes of the file with open file description locks (fcntl(2), F_OFD_SETLK), so an exclusive lock that
+// waits is not overtaken by further shared ones. Windows does the same with LockFileEx. macOS and FreeBSD lock the whole
+// file with flock(2): there shared locks can overtake an exclusive one. [Lock.Inherited] works on Linux only, and Windows
+// has no locks that processes inherit.
 type Lock struct{ *os.File }
 
 // The bytes. A caller takes the gate first, in the mode of the lock, and releases the gate as soon as it holds the lock:
@@ -48,9 +43,9 @@ const (
 	both // bytes
 )
 
-// Take waits for a lock until ctx ends, and makes its file and the directory of the file. The error is that of ctx,
+// TakeLock waits for a lock until ctx ends, and makes its file and the directory of the file. The error is that of ctx,
 // [ErrInherited], or about the file.
-func Take(ctx context.Context, path string, m Mode) (Lock, error) {
+func TakeLock(ctx context.Context, path string, m LockMode) (Lock, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return Lock{}, err
 	}
@@ -58,7 +53,7 @@ func Take(ctx context.Context, path string, m Mode) (Lock, error) {
 		if err := ctx.Err(); err != nil {
 			return Lock{}, err
 		}
-		f, err := regular.Open(path, os.O_RDWR|os.O_CREATE, 0o600)
+		f, err := Open(path, os.O_RDWR|os.O_CREATE, 0o600)
 		if err != nil {
 			return Lock{}, err
 		}
@@ -76,7 +71,7 @@ func Take(ctx context.Context, path string, m Mode) (Lock, error) {
 	}
 }
 
-// FirstWait and LastWait are the shortest and the longest time before [Take] tries again.
+// FirstWait and LastWait are the shortest and the longest time before [TakeLock] tries again.
 const (
 	FirstWait = time.Millisecond
 	LastWait  = 32 * time.Millisecond
@@ -84,7 +79,7 @@ const (
 
 // take waits for one byte, and closes the file if it fails. It polls, because nothing can interrupt a thread that waits in
 // the kernel for a lock.
-func (l Lock) take(ctx context.Context, b int64, m Mode) error {
+func (l Lock) take(ctx context.Context, b int64, m LockMode) error {
 	err := l.set(b, 1, m)
 	if err == errBusy && l.Inherited() {
 		err = ErrInherited
@@ -115,9 +110,9 @@ func (l Lock) inPlace() bool {
 	return err == nil && os.SameFile(own, now)
 }
 
-// Sweep removes a lock file if no process uses it.
-func Sweep(path string) {
-	if f, err := regular.Open(path, os.O_RDWR, 0); err == nil {
+// SweepLock removes a lock file if no process uses it.
+func SweepLock(path string) {
+	if f, err := Open(path, os.O_RDWR, 0); err == nil {
 		Lock{f}.Release()
 	}
 }

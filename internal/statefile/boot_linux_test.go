@@ -1,4 +1,4 @@
-package boot_test
+package statefile_test
 
 import (
 	"os"
@@ -6,18 +6,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenon-cni/tenon/internal/boot"
+	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
-func TestID(t *testing.T) {
+func TestBootID(t *testing.T) {
 	t.Parallel()
-	id, err := boot.ID()
+	id, err := statefile.BootID()
 	if err != nil || len(id) != 36 {
 		t.Errorf("got %q, %v", id, err)
 	}
 }
 
-func TestMark(t *testing.T) {
+func TestMarkBoot(t *testing.T) {
 	t.Parallel()
 	f, err := os.Create(filepath.Join(t.TempDir(), "f"))
 	if err != nil {
@@ -25,15 +25,15 @@ func TestMark(t *testing.T) {
 	}
 	defer f.Close()
 	for _, row := range []struct{ mark, want string }{{"", ""}, {"first", "first"}, {"2nd", "2nd"}, {"", "2nd"}} {
-		if boot.Mark(int(f.Fd()), row.mark); boot.Of(int(f.Fd())) != row.want {
-			t.Errorf("marked with %q it names %q, want %q", row.mark, boot.Of(int(f.Fd())), row.want)
+		if statefile.MarkBoot(int(f.Fd()), row.mark); statefile.BootOf(int(f.Fd())) != row.want {
+			t.Errorf("marked with %q it names %q, want %q", row.mark, statefile.BootOf(int(f.Fd())), row.want)
 		}
 	}
 }
 
 // A file is from the boot that it names, and otherwise from an earlier one if neither its content nor its inode has changed since
 // the boot.
-func TestEarlier(t *testing.T) {
+func TestEarlierBoot(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "f")
 	f, err := os.Create(path)
@@ -44,7 +44,7 @@ func TestEarlier(t *testing.T) {
 	past, future := time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
 	check := func(what string, began time.Time, want bool) {
 		t.Helper()
-		if boot.EarlierIn(path, "this", began) != want {
+		if statefile.EarlierIn(path, "this", began) != want {
 			t.Errorf("%s: %t", what, !want)
 		}
 	}
@@ -54,14 +54,14 @@ func TestEarlier(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("only its time says before", time.Now().Add(-time.Minute), false)
-	if boot.Earlier(path) {
+	if statefile.EarlierBoot(path) {
 		t.Error("written in this boot")
 	}
-	boot.Mark(int(f.Fd()), "this")
+	statefile.MarkBoot(int(f.Fd()), "this")
 	check("names this boot", future, false)
-	boot.Mark(int(f.Fd()), "that")
+	statefile.MarkBoot(int(f.Fd()), "that")
 	check("names another boot", past, true)
-	if !boot.Earlier(path) {
+	if !statefile.EarlierBoot(path) {
 		t.Error("names another boot")
 	}
 	path += "absent"

@@ -1,4 +1,4 @@
-package regular
+package statefile
 
 import (
 	"io/fs"

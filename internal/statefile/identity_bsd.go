@@ -1,4 +1,6 @@
-package regular
+//go:build darwin || freebsd
+
+package statefile
 
 import (
 	"io/fs"
@@ -11,5 +13,7 @@ func IdentityOf(info fs.FileInfo) Identity {
 	if !ok {
 		return Identity{}
 	}
-	return Identity{Device: uint64(s.Dev), Inode: s.Ino, Size: s.Size, MTime: s.Mtim.Nano(), CTime: s.Ctim.Nano()}
+	return Identity{
+		Device: uint64(s.Dev), Inode: s.Ino, Size: s.Size, MTime: s.Mtimespec.Nano(), CTime: s.Ctimespec.Nano(),
+	}
 }

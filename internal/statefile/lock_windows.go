@@ -1,4 +1,4 @@
-package lockfile
+package statefile
 
 import (
 	"os"
@@ -8,7 +8,7 @@ import (
 
 // set locks or unlocks bytes, each by itself, as only ranges that were locked can be unlocked; [errBusy] if another open
 // file has locked one of them.
-func (l Lock) set(start, length int64, m Mode) error {
+func (l Lock) set(start, length int64, m LockMode) error {
 	for b := start; b < start+length; b++ {
 		at := &windows.Overlapped{Offset: uint32(b)}
 		if m == unlocked {

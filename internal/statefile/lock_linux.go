@@ -1,4 +1,4 @@
-package lockfile
+package statefile
 
 import (
 	"io"
@@ -10,7 +10,7 @@ import (
 )
 
 // set locks or unlocks bytes; [errBusy] if another open file has locked them.
-func (l Lock) set(start, length int64, m Mode) error {
+func (l Lock) set(start, length int64, m LockMode) error {
 	typ := [...]int16{Shared: unix.F_RDLCK, Exclusive: unix.F_WRLCK, unlocked: unix.F_UNLCK}[m]
 	lock := unix.Flock_t{Type: typ, Whence: io.SeekStart, Start: start, Len: length}
 	err := unix.FcntlFlock(l.Fd(), unix.F_OFD_SETLK, &lock)

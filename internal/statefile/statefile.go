@@ -1,7 +1,8 @@
-// Package regular opens the files in which Tenon and others keep state. Only a regular file can hold
-// state: opening a FIFO would wait for its other end, and a device could do anything. The package
-// knows neither what the files hold nor where they are.
-package regular
+// Package statefile opens, replaces, identifies and locks the files in which Tenon and other programs keep state. Only a
+// regular file can hold state: to open a FIFO would wait for its other end, and a device could do anything. The package
+// also marks files with the boot in which they were written, because no network namespace survives a boot: a file of an
+// earlier boot describes namespaces that no longer exist. It does not know the content of the files.
+package statefile
 
 import (
 	"errors"

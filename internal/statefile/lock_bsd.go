@@ -1,12 +1,12 @@
 //go:build unix && !linux
 
-package lockfile
+package statefile
 
 import "golang.org/x/sys/unix"
 
 // set locks or unlocks the whole file for the byte held, and does nothing for the gate alone; [errBusy] if another open
 // file has locked it.
-func (l Lock) set(start, length int64, m Mode) error {
+func (l Lock) set(start, length int64, m LockMode) error {
 	if start == gate && length == 1 {
 		return nil
 	}

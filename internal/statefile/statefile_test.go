@@ -1,4 +1,4 @@
-package regular_test
+package statefile_test
 
 import (
 	"os"
@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenon-cni/tenon/internal/regular"
+	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
 // Replace leaves the old file and no draft where it fails, and the new content with its mode where it succeeds.
@@ -16,7 +16,7 @@ func TestReplace(t *testing.T) {
 	path := filepath.Join(dir, "file")
 	for _, content := range []string{"old", "new content"} {
 		marked := ""
-		if err := regular.Replace(path, []byte(content), 0o644, func(f *os.File) { marked = filepath.Base(f.Name()) }); err != nil {
+		if err := statefile.Replace(path, []byte(content), 0o644, func(f *os.File) { marked = filepath.Base(f.Name()) }); err != nil {
 			t.Fatal(err)
 		}
 		b, err := os.ReadFile(path)
@@ -30,14 +30,14 @@ func TestReplace(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || info.Mode() != 0o644 {
 		t.Errorf("mode %v, %v", info.Mode(), err)
 	}
-	if err := regular.Replace(filepath.Join(dir, "absent", "file"), nil, 0o600, nil); err == nil {
+	if err := statefile.Replace(filepath.Join(dir, "absent", "file"), nil, 0o600, nil); err == nil {
 		t.Error("success in a directory that does not exist")
 	}
 	busy := filepath.Join(dir, "directory")
 	if err := os.MkdirAll(filepath.Join(busy, "member"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := regular.Replace(busy, []byte("x"), 0o600, nil); err == nil {
+	if err := statefile.Replace(busy, []byte("x"), 0o600, nil); err == nil {
 		t.Error("a directory was replaced")
 	}
 	entries, err := os.ReadDir(dir)
@@ -50,20 +50,20 @@ func TestReplace(t *testing.T) {
 func TestIdentity(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "file")
-	if id := regular.Identify(path); id != (regular.Identity{}) {
+	if id := statefile.Identify(path); id != (statefile.Identity{}) {
 		t.Errorf("no file: %+v", id)
 	}
 	if err := os.WriteFile(path, []byte("a"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	first := regular.Identify(path)
+	first := statefile.Identify(path)
 	if now := time.Unix(0, first.MTime); !first.Young(now) || first.Young(now.Add(time.Second)) || first.Young(now.Add(-time.Second)) {
 		t.Errorf("young: %+v", first)
 	}
 	if err := os.WriteFile(path, []byte("ab"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if second := regular.Identify(path); second == first || second == (regular.Identity{}) {
+	if second := statefile.Identify(path); second == first || second == (statefile.Identity{}) {
 		t.Errorf("other content: %+v after %+v", second, first)
 	}
 }

@@ -1,6 +1,4 @@
-//go:build darwin || freebsd
-
-package regular
+package statefile
 
 import (
 	"io/fs"
@@ -13,7 +11,5 @@ func IdentityOf(info fs.FileInfo) Identity {
 	if !ok {
 		return Identity{}
 	}
-	return Identity{
-		Device: uint64(s.Dev), Inode: s.Ino, Size: s.Size, MTime: s.Mtimespec.Nano(), CTime: s.Ctimespec.Nano(),
-	}
+	return Identity{Device: uint64(s.Dev), Inode: s.Ino, Size: s.Size, MTime: s.Mtim.Nano(), CTime: s.Ctim.Nano()}
 }

@@ -1,6 +1,6 @@
 //go:build unix
 
-package regular_test
+package statefile_test
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/regular"
+	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
 // FIFOs, sockets, devices, directories, and links to them are refused at once, whichever way they
@@ -31,14 +31,14 @@ func TestRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]error{
-		in("fifo"): regular.ErrNotRegular, in("link"): regular.ErrNotRegular, in("socket"): regular.ErrNotRegular,
-		"/dev/null": regular.ErrNotRegular, in("dir"): unix.EISDIR, in("none"): nil,
+		in("fifo"): statefile.ErrNotRegular, in("link"): statefile.ErrNotRegular, in("socket"): statefile.ErrNotRegular,
+		"/dev/null": statefile.ErrNotRegular, in("dir"): unix.EISDIR, in("none"): nil,
 	} {
-		_, read := regular.ReadFile(path)
-		_, both := regular.Open(path, os.O_RDWR, 0o600)
+		_, read := statefile.ReadFile(path)
+		_, both := statefile.Open(path, os.O_RDWR, 0o600)
 		errs := map[string]error{"read": read, "open": both}
 		if want != nil {
-			errs["write"] = regular.WriteFile(path, []byte("x"), 0o600)
+			errs["write"] = statefile.WriteFile(path, []byte("x"), 0o600)
 		} else {
 			want = fs.ErrNotExist
 		}
@@ -56,13 +56,13 @@ func TestRegularFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "file")
 	for _, content := range []string{"longer than the next", "short", ""} {
-		err := regular.WriteFile(path, []byte(content), 0o600)
-		b, errRead := regular.ReadFile(path)
+		err := statefile.WriteFile(path, []byte(content), 0o600)
+		b, errRead := statefile.ReadFile(path)
 		if err := errors.Join(err, errRead); err != nil || string(b) != content {
 			t.Errorf("%q, %v; want %q", b, err, content)
 		}
 	}
-	f, err := regular.Open(path, os.O_RDONLY, 0)
+	f, err := statefile.Open(path, os.O_RDONLY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package lockfile_test
+package statefile_test
 
 import (
 	"context"
@@ -8,31 +8,31 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenon-cni/tenon/internal/lockfile"
+	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
 // Shared locks exclude exclusive ones, and the last release removes the file.
-func TestTake(t *testing.T) {
+func TestTakeLock(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "locks", "a")
-	take := func(m lockfile.Mode) (lockfile.Lock, error) {
+	take := func(m statefile.LockMode) (statefile.Lock, error) {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		return lockfile.Take(ctx, path, m)
+		return statefile.TakeLock(ctx, path, m)
 	}
-	first, err := take(lockfile.Shared)
+	first, err := take(statefile.Shared)
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := take(lockfile.Shared)
+	second, err := take(statefile.Shared)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := take(lockfile.Exclusive); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := take(statefile.Exclusive); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("exclusive beside shared: %v", err)
 	}
 	first.Release()
-	lockfile.Sweep(path)
+	statefile.SweepLock(path)
 	if _, err := os.Stat(path); err != nil {
 		t.Errorf("the file of a lock that is held: %v", err)
 	}
@@ -40,12 +40,12 @@ func TestTake(t *testing.T) {
 	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the file of a released lock: %v", err)
 	}
-	third, err := take(lockfile.Exclusive)
+	third, err := take(statefile.Exclusive)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer third.Release()
-	if _, err := take(lockfile.Shared); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := take(statefile.Shared); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("shared beside exclusive: %v", err)
 	}
 }
