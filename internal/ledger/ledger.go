@@ -16,7 +16,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/statefile"
@@ -85,19 +84,7 @@ func (l Ledger) Write(name string, v any) error {
 	if err := os.MkdirAll(l.Dir, 0o700); err != nil {
 		return err
 	}
-	f, err := renameio.NewPendingFile(path, renameio.WithTempDir(l.Dir), renameio.WithPermissions(0o600))
-	if err != nil {
-		return err
-	}
-	statefile.MarkBoot(int(f.Fd()), l.Boot)
-	_, err = f.Write(content)
-	if err == nil {
-		err = f.CloseAtomicallyReplace()
-	}
-	if err != nil {
-		return errors.Join(err, f.Cleanup())
-	}
-	return nil
+	return statefile.Replace(path, content, 0o600, func(f *os.File) { statefile.MarkBoot(int(f.Fd()), l.Boot) })
 }
 
 // Remove removes the value of a name, and the drafts of killed Writes of it. That there is none is no error.
@@ -113,9 +100,9 @@ func (l Ledger) Remove(name string) error {
 	return errors.Join(errs...)
 }
 
-// RemoveDrafts removes the drafts that killed Writes left, for the names for which gone returns true. No process may be writing
-// these names. The file name of a draft is a dot, the name and a number (renameio), so RemoveDrafts calls gone for each name
-// that the file name can stand for.
+// RemoveDrafts removes the drafts that killed Writes left, for the names for which gone returns true.
+// No process may be writing these names. The file name of a draft is a dot, the name and a number (see
+// [statefile.Replace]), so RemoveDrafts calls gone for each name that the file name can stand for.
 func (l Ledger) RemoveDrafts(gone func(name string) bool) error {
 	dir, err := os.Open(l.Dir)
 	if absent(err) {
