@@ -2,8 +2,8 @@
 // and keeps who has which in files, in the layout of the reference plugin, so that either can take over from the
 // other.
 //
-// Ranges and the search for an address are in package ipam, the files in ipam/store/file; what is here is the
-// configuration, and the pools of addresses that configurations and files make together.
+// Package ipam has ranges and the search for an address, package filestore the files. This package has the configuration,
+// and the pools of addresses that configurations and files make together.
 package hostlocal
 
 import _ "embed"

@@ -12,7 +12,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/ipam"
-	"github.com/tenon-cni/tenon/internal/ipam/store/file"
+	"github.com/tenon-cni/tenon/internal/ipam/filestore"
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/internal/statefile"
@@ -125,12 +125,12 @@ func (c *Config) Add(ctx context.Context, call *plugin.Call) (*cni.Result, error
 
 // Del frees what the attachment holds. It needs no ranges.
 func (c *Config) Del(ctx context.Context, call *plugin.Call) error {
-	return c.with(ctx, call, func(s *file.Store) error { return s.Release(ctx, owner(call)) })
+	return c.with(ctx, call, func(s *filestore.Store) error { return s.Release(ctx, owner(call)) })
 }
 
 // Check looks whether the attachment holds an address.
 func (c *Config) Check(ctx context.Context, call *plugin.Call) error {
-	return c.with(ctx, call, func(s *file.Store) error {
+	return c.with(ctx, call, func(s *filestore.Store) error {
 		held, err := s.Held(ctx, owner(call))
 		if err == nil && len(held) == 0 {
 			err = cni.Errorf(cni.CodeInternal, "host-local: Failed to find address added by container %s", call.ContainerID)
@@ -142,11 +142,11 @@ func (c *Config) Check(ctx context.Context, call *plugin.Call) error {
 // Status reports whether reservations can be written and whether every range set has a free address.
 // It does not wait for an ADD that hangs.
 func (c *Config) Status(ctx context.Context, call *plugin.Call) error {
-	err := file.Writable(c.dataDir(), call.Name)
+	err := filestore.Writable(c.dataDir(), call.Name)
 	if err != nil {
 		err = cni.Errorf(cni.CodeNotAvailable, "dataDir: %w", err)
 	} else {
-		err = c.with(ctx, call, func(s *file.Store) error { return ipam.Available(ctx, s, c.request.Sets) })
+		err = c.with(ctx, call, func(s *filestore.Store) error { return ipam.Available(ctx, s, c.request.Sets) })
 	}
 	if err == nil {
 		return nil
@@ -172,7 +172,7 @@ func (c *Config) GC(ctx context.Context, call *plugin.Call) error {
 	for _, v := range call.Valid {
 		keep = append(keep, ipam.Owner{Container: v.ContainerID, IfName: v.IfName})
 	}
-	return c.with(ctx, call, func(s *file.Store) error {
+	return c.with(ctx, call, func(s *filestore.Store) error {
 		freed, err := s.Collect(ctx, keep)
 		for _, l := range freed {
 			call.Log.Debug("freed", "lease", l.String())
@@ -182,7 +182,7 @@ func (c *Config) GC(ctx context.Context, call *plugin.Call) error {
 }
 
 // with calls fn with the reservations of the network, which need not exist.
-func (c *Config) with(ctx context.Context, call *plugin.Call, fn func(*file.Store) error) error {
+func (c *Config) with(ctx context.Context, call *plugin.Call, fn func(*filestore.Store) error) error {
 	s, err := c.open(ctx, call, session.Begin(ctx, call))
 	if err != nil {
 		return err
@@ -191,12 +191,12 @@ func (c *Config) with(ctx context.Context, call *plugin.Call, fn func(*file.Stor
 	return coded(errors.Join(fn(s), s.Close()))
 }
 
-func (c *Config) open(ctx context.Context, call *plugin.Call, tx *kernel.Tx) (*file.Store, error) {
+func (c *Config) open(ctx context.Context, call *plugin.Call, tx *kernel.Tx) (*filestore.Store, error) {
 	id, err := statefile.BootID()
 	if err != nil {
 		return nil, cni.Errorf(cni.CodeIOFailure, "%w", err)
 	}
-	s, err := file.Open(ctx, file.Options{
+	s, err := filestore.Open(ctx, filestore.Options{
 		Dir: c.dataDir(), Network: call.Name, Create: call.Command == cni.Add, Peek: call.Command == cni.Status, BootID: id, Change: tx.Do, Log: call.Log,
 	})
 	if err != nil {

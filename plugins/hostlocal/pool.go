@@ -15,7 +15,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/ipam"
-	"github.com/tenon-cni/tenon/internal/ipam/store/file"
+	"github.com/tenon-cni/tenon/internal/ipam/filestore"
 	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
@@ -137,7 +137,7 @@ func (p *Pool) read(ctx context.Context, id string) error {
 	if _, err := os.Stat(filepath.Join(p.Dir, p.Network)); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	s, err := file.Open(ctx, file.Options{Dir: p.Dir, Network: p.Network, BootID: id})
+	s, err := filestore.Open(ctx, filestore.Options{Dir: p.Dir, Network: p.Network, BootID: id})
 	if err != nil {
 		return err
 	}
@@ -168,7 +168,7 @@ func (p *Pool) Free(ctx context.Context, l ipam.Lease) error {
 	if err != nil {
 		return err
 	}
-	s, err := file.Open(ctx, file.Options{Dir: p.Dir, Network: p.Network, BootID: id})
+	s, err := filestore.Open(ctx, filestore.Options{Dir: p.Dir, Network: p.Network, BootID: id})
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/ipam/store/file"
+	"github.com/tenon-cni/tenon/internal/ipam/filestore"
 	"github.com/tenon-cni/tenon/plugins/hostlocal"
 )
 
@@ -137,7 +137,7 @@ func TestPoolsWaitNoLongerThanTheContext(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	reserve(t, dir, "pods", "10.1.0.2")
-	s, err := file.Open(t.Context(), file.Options{Dir: dir, Network: "pods"})
+	s, err := filestore.Open(t.Context(), filestore.Options{Dir: dir, Network: "pods"})
 	if err != nil {
 		t.Fatal(err)
 	}

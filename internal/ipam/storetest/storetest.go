@@ -1,5 +1,5 @@
-// Package storetest tests implementations of [store.Store]: what package ipam and the host-local plugin rely on. What a
-// store keeps where is tested beside it.
+// Package storetest tests implementations of [ipam.Store]: the behaviour that package ipam and the host-local plugin rely
+// on. Each implementation tests its files itself.
 package storetest
 
 import (
@@ -13,11 +13,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenon-cni/tenon/internal/ipam"
-	"github.com/tenon-cni/tenon/internal/ipam/store"
 )
 
 // Network opens a network that only one test uses, as often as the test wants.
-type Network func(context.Context, store.Change) (store.Store, error)
+type Network func(context.Context, ipam.Change) (ipam.Store, error)
 
 // Run tests stores. newNetwork makes an empty network.
 func Run(t *testing.T, newNetwork func(testing.TB) Network) {
@@ -48,7 +47,7 @@ func Run(t *testing.T, newNetwork func(testing.TB) Network) {
 // Tx is a transaction for tests. The zero value is empty.
 type Tx struct{ undo []func() error }
 
-// Do is a [store.Change].
+// Do is a [ipam.Change].
 func (tx *Tx) Do(op string, apply, undo func() error) error {
 	if err := apply(); err != nil {
 		return fmt.Errorf("%s: %w", op, err)
@@ -108,7 +107,7 @@ func Sets(t testing.TB, subnets ...string) []ipam.RangeSet {
 // State describes all reservations and the last addresses of two sets, without times.
 func (n Network) State(t testing.TB) (state []string) {
 	t.Helper()
-	n.Do(t, nil, func(s store.Store) {
+	n.Do(t, nil, func(s ipam.Store) {
 		leases, err := s.Leases(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -138,7 +137,7 @@ func (n Network) Want(t testing.TB, want ...string) {
 }
 
 // Do opens the network for one operation.
-func (n Network) Do(t testing.TB, change store.Change, operation func(store.Store)) {
+func (n Network) Do(t testing.TB, change ipam.Change, operation func(ipam.Store)) {
 	t.Helper()
 	s, err := n(t.Context(), change)
 	if err != nil {

@@ -1,4 +1,4 @@
-package file
+package filestore
 
 import (
 	"cmp"
@@ -122,7 +122,7 @@ func (s *Store) drop(a netip.Addr, key string) error {
 	return nil
 }
 
-// Release implements [store.Store].
+// Release implements [ipam.Store].
 func (s *Store) Release(ctx context.Context, o ipam.Owner) error {
 	records, lost, err := s.held(ctx, o)
 	errs := []error{err}
@@ -166,7 +166,7 @@ func (s *Store) Free(ctx context.Context, l ipam.Lease) error {
 	return s.release(r)
 }
 
-// Collect implements [store.Store].
+// Collect implements [ipam.Store].
 func (s *Store) Collect(ctx context.Context, keep []ipam.Owner) ([]ipam.Lease, error) {
 	kept := map[string]bool{}
 	for _, o := range keep {
@@ -181,7 +181,7 @@ func (s *Store) Collect(ctx context.Context, keep []ipam.Owner) ([]ipam.Lease, e
 	return freed, errors.Join(errs...)
 }
 
-// Leases implements [store.Store].
+// Leases implements [ipam.Store].
 func (s *Store) Leases(ctx context.Context) ([]ipam.Lease, error) {
 	addrs, err := s.reserved()
 	if err != nil {
@@ -240,7 +240,7 @@ func (s *Store) sortByAge(addrs []netip.Addr) {
 	})
 }
 
-// Used implements [store.Store].
+// Used implements [ipam.Store].
 func (s *Store) Used(ctx context.Context, r ipam.Range) (uint64, error) {
 	if r.Size() <= maxBitmap {
 		m, err := s.bitmap(ctx, r)

@@ -1,9 +1,9 @@
-package file
+package filestore
 
-import "github.com/tenon-cni/tenon/internal/ipam/store"
+import "github.com/tenon-cni/tenon/internal/ipam"
 
 // Abandon closes a store as the kernel does for a killed process.
-func Abandon(s store.Store) error {
+func Abandon(s ipam.Store) error {
 	file := s.(*Store)
 	file.dirty = false
 	return file.Close()

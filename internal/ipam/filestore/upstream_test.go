@@ -1,4 +1,4 @@
-package file_test
+package filestore_test
 
 import (
 	"encoding/json"
@@ -15,8 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenon-cni/tenon/internal/ipam"
-	"github.com/tenon-cni/tenon/internal/ipam/store"
-	"github.com/tenon-cni/tenon/internal/ipam/store/storetest"
+	"github.com/tenon-cni/tenon/internal/ipam/storetest"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
@@ -121,7 +120,7 @@ func TestUpstreamIgnoresCaches(t *testing.T) {
 			}
 		}
 	}
-	network(path, bootID).Do(t, nil, func(s store.Store) {
+	network(path, bootID).Do(t, nil, func(s ipam.Store) {
 		if used, err := s.Used(ctx, set[0]); err != nil || used != 3 {
 			t.Fatalf("used: %d, %v", used, err)
 		}

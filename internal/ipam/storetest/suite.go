@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenon-cni/tenon/internal/ipam"
-	"github.com/tenon-cni/tenon/internal/ipam/store"
 )
 
 func owner(container string) ipam.Owner { return ipam.Owner{Container: container, IfName: "eth0"} }
@@ -41,7 +40,7 @@ func mustRelease(t testing.TB, n Network, o ipam.Owner) {
 
 func emptyNetwork(t *testing.T, n Network) {
 	sets := Sets(t, "10.0.0.0/29", "2001:db8::/64")
-	n.Do(t, nil, func(s store.Store) {
+	n.Do(t, nil, func(s ipam.Store) {
 		held, err := s.Held(t.Context(), owner("c1"))
 		if err != nil || len(held) > 0 {
 			t.Errorf("held: %v, %v", held, err)
@@ -93,7 +92,7 @@ func oneHolder(t *testing.T, n Network) {
 	if got := allocate(t, n, ipam.Request{Owner: owner("c1"), Sets: sets, Addrs: []netip.Addr{other}}); got != duplicate {
 		t.Errorf("again, with a requested address: %s", got)
 	}
-	n.Do(t, nil, func(s store.Store) {
+	n.Do(t, nil, func(s ipam.Store) {
 		a := netip.MustParseAddr("10.0.0.2")
 		err := s.Reserve(t.Context(), 0, a, owner("c2"))
 		var inUse *ipam.InUseError
@@ -115,7 +114,7 @@ func release(t *testing.T, n Network) {
 	for _, o := range []ipam.Owner{eth0, eth1, owner("c2")} {
 		allocate(t, n, ipam.Request{Owner: o, Sets: sets})
 	}
-	n.Do(t, nil, func(s store.Store) {
+	n.Do(t, nil, func(s ipam.Store) {
 		held, err := s.Held(t.Context(), eth0)
 		if err != nil || len(held) != 2 || held[0].Addr.String() != "10.0.0.2" || held[1].Addr.String() != "10.1.0.2" {
 			t.Errorf("held: %v, %v", held, err)
@@ -160,7 +159,7 @@ func nextFree(t *testing.T, n Network) {
 	for _, subnet := range []string{"10.0.0.0/24", "2001:db8::/64"} {
 		r := Sets(t, subnet)[0][0]
 		var tx Tx
-		n.Do(t, tx.Do, func(s store.Store) {
+		n.Do(t, tx.Do, func(s ipam.Store) {
 			reserveSome(t, s, r)
 			searches(t, s, r)
 			if used, err := s.Used(t.Context(), r); err != nil || used != 96 {
@@ -178,7 +177,7 @@ func nextFree(t *testing.T, n Network) {
 }
 
 // reserveSome reserves the first 100 addresses of r except those at the offsets 8, 15, 16 and 64.
-func reserveSome(t *testing.T, s store.Store, r ipam.Range) {
+func reserveSome(t *testing.T, s ipam.Store, r ipam.Range) {
 	for offset := range uint64(100) {
 		a, _ := r.At(offset)
 		if err := s.Reserve(t.Context(), 0, a, owner(fmt.Sprint("c", offset))); err != nil {
@@ -193,7 +192,7 @@ func reserveSome(t *testing.T, s store.Store, r ipam.Range) {
 }
 
 // searches looks for free addresses after reserveSome.
-func searches(t *testing.T, s store.Store, r ipam.Range) {
+func searches(t *testing.T, s ipam.Store, r ipam.Range) {
 	for _, test := range []struct{ from, to, want uint64 }{
 		{0, 99, 8}, {8, 99, 8}, {8, 8, 8}, {9, 99, 15}, {15, 15, 15}, {16, 99, 16}, {17, 99, 64}, {65, 200, 100}, {150, 200, 150},
 	} {
@@ -209,7 +208,7 @@ func searches(t *testing.T, s store.Store, r ipam.Range) {
 	}
 }
 
-func find(t *testing.T, s store.Store, r ipam.Range, from, to uint64) netip.Addr {
+func find(t *testing.T, s ipam.Store, r ipam.Range, from, to uint64) netip.Addr {
 	first, _ := r.At(from)
 	last, _ := r.At(to)
 	a, err := s.NextFree(t.Context(), r, first, last)
@@ -225,7 +224,7 @@ func collect(t *testing.T, n Network) {
 		allocate(t, n, ipam.Request{Owner: owner(c), Sets: sets})
 	}
 	allocate(t, n, ipam.Request{Owner: ipam.Owner{Container: "c1", IfName: "eth1"}, Sets: sets})
-	n.Do(t, nil, func(s store.Store) {
+	n.Do(t, nil, func(s ipam.Store) {
 		freed, err := s.Collect(t.Context(), []ipam.Owner{owner("c1"), {Container: " c3 ", IfName: "eth0"}, owner("unknown")})
 		var got []string
 		for _, l := range freed {
@@ -250,7 +249,7 @@ func fullSet(t *testing.T, n Network) {
 	if !errors.As(err, &exhausted) || exhausted.Used != 5 || len(exhausted.Oldest) == 0 || exhausted.Oldest[0].Owner != owner("c0") {
 		t.Errorf("got %v, %+v", err, exhausted)
 	}
-	n.Do(t, nil, func(s store.Store) {
+	n.Do(t, nil, func(s ipam.Store) {
 		if err := ipam.Available(t.Context(), s, sets); !errors.As(err, &exhausted) {
 			t.Errorf("available: %v", err)
 		}
@@ -263,7 +262,7 @@ func fullSet(t *testing.T, n Network) {
 
 func exclusive(t *testing.T, n Network) {
 	done, released := make(chan error), make(chan struct{})
-	n.Do(t, nil, func(s store.Store) {
+	n.Do(t, nil, func(s ipam.Store) {
 		go func() {
 			_, err := n.Allocate(t.Context(), ipam.Request{Owner: owner("c2"), Sets: Sets(t, "10.0.0.0/24")})
 			select {
@@ -286,7 +285,7 @@ func exclusive(t *testing.T, n Network) {
 }
 
 func waitingEnds(t *testing.T, n Network) {
-	n.Do(t, nil, func(store.Store) {
+	n.Do(t, nil, func(ipam.Store) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
 		if _, err := n.Allocate(ctx, ipam.Request{Owner: owner("c2"), Sets: Sets(t, "10.0.0.0/24")}); !errors.Is(err, context.DeadlineExceeded) {

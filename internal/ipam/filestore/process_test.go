@@ -1,4 +1,4 @@
-package file_test
+package filestore_test
 
 import (
 	"bytes"
@@ -18,9 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/ipam"
-	"github.com/tenon-cni/tenon/internal/ipam/store"
-	"github.com/tenon-cni/tenon/internal/ipam/store/file"
-	"github.com/tenon-cni/tenon/internal/ipam/store/storetest"
+	"github.com/tenon-cni/tenon/internal/ipam/filestore"
+	"github.com/tenon-cni/tenon/internal/ipam/storetest"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
@@ -132,7 +131,7 @@ func TestKilledProcesses(t *testing.T) {
 func cleanUp(t *testing.T, n storetest.Network, claims string) {
 	t.Helper()
 	var leases []ipam.Lease
-	n.Do(t, nil, func(s store.Store) {
+	n.Do(t, nil, func(s ipam.Store) {
 		var err error
 		if leases, err = s.Leases(ctx); err != nil {
 			t.Fatal(err)
@@ -169,7 +168,7 @@ func TestKilledAtEachChange(t *testing.T) {
 			}
 			if err == nil {
 				_, err = ipam.Allocate(ctx, s, ipam.Request{Owner: owner("c1"), Sets: sets})
-				if errAbandon := file.Abandon(s); errAbandon != nil {
+				if errAbandon := filestore.Abandon(s); errAbandon != nil {
 					t.Fatal(errAbandon)
 				}
 			}

@@ -1,4 +1,4 @@
-// Package file keeps reservations as files, in the layout of the upstream host-local plugin: both can work in one
+// Package filestore keeps reservations as files, in the layout of the upstream host-local plugin: both can work in one
 // directory at the same time, and either takes over from the other. It does not decide which address to reserve.
 //
 //	DIR/NETWORK/
@@ -17,7 +17,7 @@
 //
 // The index and the bitmaps are caches that make the cost of an operation independent of the number of reservations;
 // seal.go says when they are valid. Nothing is synced to disk: after a power cut the boot differs and all is read anew.
-package file
+package filestore
 
 import (
 	"context"
@@ -27,7 +27,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/tenon-cni/tenon/internal/ipam/store"
+	"github.com/tenon-cni/tenon/internal/ipam"
 )
 
 // Options say which store to open, and how.
@@ -37,14 +37,14 @@ type Options struct {
 	Create  bool         // create the directory if it is missing; without, a missing one is an empty store
 	Peek    bool         // for who only reads: where others have locked the directory, do not wait; see Open
 	BootID  string       // names the running boot, at most 64 bytes; when empty, no reservation counts as an earlier boot's
-	Change  store.Change // makes the changes to reservations; nil makes them at once, and nothing takes them back
+	Change  ipam.Change  // makes the changes to reservations; nil makes them at once, and nothing takes them back
 	Log     *slog.Logger // is told what was reclaimed and what could not be read; may be nil
 }
 
 // ownersDir is hidden so that listings of a network's directory show what they always did.
 const ownersDir = ".owners"
 
-// Store implements [store.Store].
+// Store implements [ipam.Store].
 type Store struct {
 	dir    *dir     // of the network
 	lock   *os.File // nil when dir is missing
@@ -54,11 +54,11 @@ type Store struct {
 	dirty  bool     // dir was changed by us
 	closed bool
 	boot   string
-	change store.Change
+	change ipam.Change
 	log    *slog.Logger
 }
 
-var _ store.Store = (*Store)(nil)
+var _ ipam.Store = (*Store)(nil)
 
 // Open locks the directory of the network and waits for others as long as ctx allows. With Peek it waits for nobody: what
 // others are at work on is read as it is at the moment, from the address files alone, those of an earlier boot included,

@@ -1,4 +1,4 @@
-package file_test
+package filestore_test
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/internal/ipam"
-	"github.com/tenon-cni/tenon/internal/ipam/store/storetest"
+	"github.com/tenon-cni/tenon/internal/ipam/storetest"
 )
 
 // filled makes a directory as the upstream plugin leaves it: addresses of a /16 from the first on,

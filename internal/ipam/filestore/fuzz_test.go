@@ -1,4 +1,4 @@
-package file_test
+package filestore_test
 
 import (
 	"errors"
@@ -8,8 +8,7 @@ import (
 	"testing"
 
 	"github.com/tenon-cni/tenon/internal/ipam"
-	"github.com/tenon-cni/tenon/internal/ipam/store"
-	"github.com/tenon-cni/tenon/internal/ipam/store/storetest"
+	"github.com/tenon-cni/tenon/internal/ipam/storetest"
 )
 
 // FuzzAddressFile reads what an address file may hold. Nothing but white space is debris; anything else names a holder,
@@ -30,7 +29,7 @@ func FuzzAddressFile(f *testing.F) {
 		if debris {
 			return
 		}
-		n.Do(t, nil, func(s store.Store) {
+		n.Do(t, nil, func(s ipam.Store) {
 			leases, err := s.Leases(ctx)
 			if err != nil || len(leases) != 2 || leases[0].Addr != addr("10.0.0.2") {
 				t.Fatalf("%q: %v, %v", content, leases, err)

@@ -1,4 +1,4 @@
-package file_test
+package filestore_test
 
 import (
 	"bytes"
@@ -20,9 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/ipam"
-	"github.com/tenon-cni/tenon/internal/ipam/store"
-	"github.com/tenon-cni/tenon/internal/ipam/store/file"
-	"github.com/tenon-cni/tenon/internal/ipam/store/storetest"
+	"github.com/tenon-cni/tenon/internal/ipam/filestore"
+	"github.com/tenon-cni/tenon/internal/ipam/storetest"
 	"github.com/tenon-cni/tenon/internal/statefile"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
@@ -33,8 +32,8 @@ var ctx = context.Background()
 
 // network opens the directory during the given boot.
 func network(path, boot string) storetest.Network {
-	return func(ctx context.Context, change store.Change) (store.Store, error) {
-		return file.Open(ctx, file.Options{Dir: filepath.Dir(path), Network: filepath.Base(path), Create: true, BootID: boot, Change: change})
+	return func(ctx context.Context, change ipam.Change) (ipam.Store, error) {
+		return filestore.Open(ctx, filestore.Options{Dir: filepath.Dir(path), Network: filepath.Base(path), Create: true, BootID: boot, Change: change})
 	}
 }
 
@@ -204,7 +203,7 @@ func TestOldFormat(t *testing.T) {
 	if !errors.As(err, &duplicate) || duplicate.Held.Addr != addr("10.0.0.7") {
 		t.Errorf("second address: %v", err)
 	}
-	n.Do(t, nil, func(s store.Store) {
+	n.Do(t, nil, func(s ipam.Store) {
 		freed, err := s.Collect(ctx, []ipam.Owner{{Container: "c1", IfName: "eth1"}})
 		if err != nil || len(freed) != 1 || freed[0].Owner != (ipam.Owner{Container: "c2"}) {
 			t.Errorf("collect: %v, %v", freed, err)
@@ -240,7 +239,7 @@ func TestRewrittenInOldFormat(t *testing.T) {
 			if !errors.As(err, &duplicate) || duplicate.Held.Addr != addr("10.0.0.2") {
 				t.Errorf("%q: second address: %v", content, err)
 			}
-			n.Do(t, nil, func(s store.Store) {
+			n.Do(t, nil, func(s ipam.Store) {
 				held, err := s.Held(ctx, owner("c1"))
 				if err != nil || len(held) != 1 || held[0].Owner != (ipam.Owner{Container: "c1"}) {
 					t.Errorf("%q: held %v, %v", content, held, err)
@@ -289,7 +288,7 @@ func TestUnreadableReservation(t *testing.T) {
 					t.Errorf("release of an unreadable reservation: %v", err)
 				}
 			}
-			n.Do(t, nil, func(s store.Store) {
+			n.Do(t, nil, func(s ipam.Store) {
 				freed, err := s.Collect(ctx, nil)
 				if !errors.Is(err, unix.EACCES) || len(freed) > 0 {
 					t.Errorf("collected %v, %v", freed, err)
@@ -336,7 +335,7 @@ func TestDebrisIsReclaimed(t *testing.T) {
 			}
 		}
 		write(t, filepath.Join(path, "10.0.0.6"), content)
-		n.Do(t, nil, func(s store.Store) {
+		n.Do(t, nil, func(s ipam.Store) {
 			freed, err := s.Collect(ctx, []ipam.Owner{owner("c1")})
 			if err != nil || len(freed) != 4 {
 				t.Errorf("collect: %v, %v", freed, err)
@@ -382,7 +381,7 @@ func TestStrangeFiles(t *testing.T) {
 	}
 	mustRelease(t, n, owner("c1"))
 	var log bytes.Buffer
-	logged(path, bootID, &log).Do(t, nil, func(s store.Store) {
+	logged(path, bootID, &log).Do(t, nil, func(s ipam.Store) {
 		if freed, err := s.Collect(ctx, nil); err != nil || len(freed) > 0 {
 			t.Errorf("collect: %v, %v", freed, err)
 		}
@@ -469,10 +468,10 @@ func TestFIFOsAreRefused(t *testing.T) {
 func TestMissingDirectory(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	open := storetest.Network(func(ctx context.Context, change store.Change) (store.Store, error) {
-		return file.Open(ctx, file.Options{Dir: filepath.Join(dir, "none"), Network: "net", BootID: bootID, Change: change})
+	open := storetest.Network(func(ctx context.Context, change ipam.Change) (ipam.Store, error) {
+		return filestore.Open(ctx, filestore.Options{Dir: filepath.Join(dir, "none"), Network: "net", BootID: bootID, Change: change})
 	})
-	open.Do(t, nil, func(s store.Store) {
+	open.Do(t, nil, func(s ipam.Store) {
 		sets := storetest.Sets(t, "10.0.0.0/24", "2001:db8::/64")
 		held, errHeld := s.Held(ctx, owner("c1"))
 		freed, errCollect := s.Collect(ctx, nil)
@@ -497,8 +496,8 @@ func logged(path, boot string, log *bytes.Buffer) storetest.Network {
 		}
 		return a
 	}})
-	return func(ctx context.Context, change store.Change) (store.Store, error) {
-		return file.Open(ctx, file.Options{Dir: filepath.Dir(path), Network: filepath.Base(path), Create: true, BootID: boot, Change: change, Log: slog.New(handler)})
+	return func(ctx context.Context, change ipam.Change) (ipam.Store, error) {
+		return filestore.Open(ctx, filestore.Options{Dir: filepath.Dir(path), Network: filepath.Base(path), Create: true, BootID: boot, Change: change, Log: slog.New(handler)})
 	}
 }
 
@@ -550,7 +549,7 @@ func TestOldest(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	n.Do(t, nil, func(s store.Store) {
+	n.Do(t, nil, func(s ipam.Store) {
 		_, oldest, err := s.Survey(ctx, sets[0], 5)
 		var got []string
 		for _, l := range oldest {
@@ -579,7 +578,7 @@ func TestHugeDirectory(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(path, "10.1.48.59")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("not released: %v", err)
 	}
-	n.Do(t, nil, func(s store.Store) {
+	n.Do(t, nil, func(s ipam.Store) {
 		if used, err := s.Used(ctx, sets[0][0]); err != nil || used != leases {
 			t.Errorf("used: %d, %v", used, err)
 		}
@@ -610,7 +609,7 @@ func TestRemovedWhileWaiting(t *testing.T) {
 	path := newPath(t)
 	n, sets := network(path, bootID), storetest.Sets(t, "10.0.0.0/24")
 	done := make(chan error, 1)
-	n.Do(t, nil, func(s store.Store) {
+	n.Do(t, nil, func(s ipam.Store) {
 		go func() {
 			_, err := n.Allocate(ctx, ipam.Request{Owner: owner("c1"), Sets: sets})
 			done <- err
@@ -685,9 +684,9 @@ func TestFree(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(path, "10.0.1.4"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	n.Do(t, nil, func(s store.Store) {
+	n.Do(t, nil, func(s ipam.Store) {
 		free := func(a string, o ipam.Owner) string {
-			err := s.(*file.Store).Free(ctx, ipam.Lease{Addr: addr(a), Owner: o})
+			err := s.(*filestore.Store).Free(ctx, ipam.Lease{Addr: addr(a), Owner: o})
 			if err == nil {
 				return ""
 			}
@@ -723,17 +722,17 @@ func TestContextEnds(t *testing.T) {
 	mustAllocate(t, n, owner("c1"), sets)
 	over, cancel := context.WithCancel(ctx)
 	cancel()
-	for name, operation := range map[string]func(s store.Store) error{
-		"leases": func(s store.Store) error { _, err := s.Leases(over); return err },
-		"next free": func(s store.Store) error {
+	for name, operation := range map[string]func(s ipam.Store) error{
+		"leases": func(s ipam.Store) error { _, err := s.Leases(over); return err },
+		"next free": func(s ipam.Store) error {
 			if _, err := s.Held(ctx, owner("c1")); err != nil {
 				return err
 			}
 			_, err := s.NextFree(over, sets[1][0], sets[1][0].Start, sets[1][0].End)
 			return err
 		},
-		"collect": func(s store.Store) error { _, err := s.Collect(over, nil); return err },
-		"allocate without caches": func(s store.Store) error {
+		"collect": func(s ipam.Store) error { _, err := s.Collect(over, nil); return err },
+		"allocate without caches": func(s ipam.Store) error {
 			if err := os.Chtimes(path, time.Time{}, time.Now()); err != nil {
 				return err
 			}
@@ -741,7 +740,7 @@ func TestContextEnds(t *testing.T) {
 			return err
 		},
 	} {
-		n.Do(t, nil, func(s store.Store) {
+		n.Do(t, nil, func(s ipam.Store) {
 			if err := operation(s); !errors.Is(err, context.Canceled) {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -756,7 +755,7 @@ func TestUndoAfterClose(t *testing.T) {
 	path := newPath(t)
 	n := network(path, bootID)
 	var tx storetest.Tx
-	n.Do(t, tx.Do, func(s store.Store) {
+	n.Do(t, tx.Do, func(s ipam.Store) {
 		if err := s.Reserve(ctx, 0, addr("10.0.0.2"), owner("c1")); err != nil {
 			t.Fatal(err)
 		}

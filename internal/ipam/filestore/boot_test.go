@@ -1,4 +1,4 @@
-package file_test
+package filestore_test
 
 import (
 	"bytes"
@@ -15,9 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenon-cni/tenon/internal/ipam"
-	"github.com/tenon-cni/tenon/internal/ipam/store"
-	"github.com/tenon-cni/tenon/internal/ipam/store/file"
-	"github.com/tenon-cni/tenon/internal/ipam/store/storetest"
+	"github.com/tenon-cni/tenon/internal/ipam/filestore"
+	"github.com/tenon-cni/tenon/internal/ipam/storetest"
 )
 
 func boot(n int) string { return fmt.Sprintf("0a1b2c3d-0000-4000-8000-%012d", n) }
@@ -30,10 +29,10 @@ func TestReservationsOfAnEarlierBoot(t *testing.T) {
 		"ADD": func(t *testing.T, n storetest.Network) { mustAllocate(t, n, owner("new"), sets) },
 		"DEL": func(t *testing.T, n storetest.Network) { mustRelease(t, n, owner("unknown")) },
 		"CHECK": func(t *testing.T, n storetest.Network) {
-			n.Do(t, nil, func(s store.Store) { s.Held(ctx, owner("c1")) })
+			n.Do(t, nil, func(s ipam.Store) { s.Held(ctx, owner("c1")) })
 		},
 		"STATUS": func(t *testing.T, n storetest.Network) {
-			n.Do(t, nil, func(s store.Store) { ipam.Available(ctx, s, sets) })
+			n.Do(t, nil, func(s ipam.Store) { ipam.Available(ctx, s, sets) })
 		},
 	}
 	for verb, operation := range first {
@@ -69,7 +68,7 @@ func TestReservationsOfAnEarlierBoot(t *testing.T) {
 func wantBoots(t *testing.T, path, boot string, want ...string) {
 	t.Helper()
 	var got []string
-	network(path, boot).Do(t, nil, func(s store.Store) {
+	network(path, boot).Do(t, nil, func(s ipam.Store) {
 		leases, err := s.Leases(ctx)
 		if err != nil {
 			t.Fatal(err)
@@ -128,7 +127,7 @@ func TestBootsDoNotExhaust(t *testing.T) {
 			mustAllocate(t, n, owner(fmt.Sprintf("c%d-%d", b, i)), sets)
 		}
 	}
-	network(path, boot(20)).Do(t, nil, func(s store.Store) {
+	network(path, boot(20)).Do(t, nil, func(s ipam.Store) {
 		freed, err := s.Collect(ctx, nil)
 		if err != nil || len(freed) != 13 {
 			t.Errorf("collected %v, %v", freed, err)
@@ -159,7 +158,7 @@ func TestRebootsWithKilledADDs(t *testing.T) {
 			}
 			holder[a] = container
 		}
-		network(path, boot(b)).Do(t, nil, func(s store.Store) {
+		network(path, boot(b)).Do(t, nil, func(s ipam.Store) {
 			leases, err := s.Leases(ctx)
 			for _, l := range leases {
 				if l.Boot != ipam.BootCurrent || l.Owner.Container == "" {
@@ -196,7 +195,7 @@ func addAndDie(path, boot, container string, sets []ipam.RangeSet, n int) (a net
 		err = errDied
 	}
 	if err != nil {
-		return a, errors.Join(err, file.Abandon(s))
+		return a, errors.Join(err, filestore.Abandon(s))
 	}
 	return all[0].Addr, s.Close()
 }

@@ -1,4 +1,4 @@
-package file_test
+package filestore_test
 
 import (
 	"bytes"
@@ -13,9 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenon-cni/tenon/internal/ipam"
-	"github.com/tenon-cni/tenon/internal/ipam/store"
-	"github.com/tenon-cni/tenon/internal/ipam/store/file"
-	"github.com/tenon-cni/tenon/internal/ipam/store/storetest"
+	"github.com/tenon-cni/tenon/internal/ipam/filestore"
+	"github.com/tenon-cni/tenon/internal/ipam/storetest"
 )
 
 // scans counts how often all files are read: the directory in the place of an address file is complained about each time.
@@ -56,9 +55,9 @@ func TestFilesAreReadOnlyAfterForeignChanges(t *testing.T) {
 			mustAllocate(t, c.open, owner(fmt.Sprint("c", allocated)), sets)
 		},
 		"release":   func() { mustRelease(t, c.open, owner("unknown")) },
-		"held":      func() { c.open.Do(t, nil, func(s store.Store) { s.Held(ctx, owner("unknown")) }) },
-		"available": func() { c.open.Do(t, nil, func(s store.Store) { ipam.Available(ctx, s, sets) }) },
-		"used":      func() { c.open.Do(t, nil, func(s store.Store) { s.Used(ctx, sets[0][0]) }) },
+		"held":      func() { c.open.Do(t, nil, func(s ipam.Store) { s.Held(ctx, owner("unknown")) }) },
+		"available": func() { c.open.Do(t, nil, func(s ipam.Store) { ipam.Available(ctx, s, sets) }) },
+		"used":      func() { c.open.Do(t, nil, func(s ipam.Store) { s.Used(ctx, sets[0][0]) }) },
 		"refused": func() {
 			c.open.Allocate(ctx, ipam.Request{Owner: owner("c1"), Sets: sets, Addrs: []netip.Addr{addr("10.0.0.1")}})
 		},
@@ -94,7 +93,7 @@ func TestForeignChangeDuringAnOperation(t *testing.T) {
 	path := newPath(t)
 	n := network(path, bootID)
 	mustAllocate(t, n, owner("c1"), storetest.Sets(t, "10.0.0.0/29"))
-	n.Do(t, nil, func(s store.Store) {
+	n.Do(t, nil, func(s ipam.Store) {
 		if _, err := s.Held(ctx, owner("c1")); err != nil {
 			t.Fatal(err)
 		}
@@ -130,7 +129,7 @@ func TestFullSetIsReadAgain(t *testing.T) {
 	for i := range 5 {
 		mustAllocate(t, n, owner(fmt.Sprint("c", i)), sets)
 	}
-	n.Do(t, nil, func(s store.Store) {
+	n.Do(t, nil, func(s ipam.Store) {
 		if err := s.Release(ctx, owner("c0")); err != nil {
 			t.Fatal(err)
 		}
@@ -155,7 +154,7 @@ func wantConsistent(t testing.TB, path string, sets []ipam.RangeSet) {
 
 func wantConsistentIn(t testing.TB, path, boot string, sets []ipam.RangeSet) {
 	t.Helper()
-	network(path, boot).Do(t, nil, func(s store.Store) {
+	network(path, boot).Do(t, nil, func(s ipam.Store) {
 		leases, err := s.Leases(ctx)
 		if err != nil {
 			t.Fatal(err)
@@ -182,7 +181,7 @@ func wantConsistentIn(t testing.TB, path, boot string, sets []ipam.RangeSet) {
 	})
 }
 
-func wantFree(t testing.TB, s store.Store, r ipam.Range, reserved map[netip.Addr]bool) {
+func wantFree(t testing.TB, s ipam.Store, r ipam.Range, reserved map[netip.Addr]bool) {
 	t.Helper()
 	var want, got []string
 	for a := r.Start; r.Contains(a); a = a.Next() {
@@ -298,7 +297,7 @@ func TestSweep(t *testing.T) {
 		write(t, filepath.Join(path, "10.0.0.9"), "")
 		write(t, filepath.Join(path, "last_reserved_ip.0"), "10.0.0.3")
 		changes := 0
-		failing := func(tx *storetest.Tx) store.Change {
+		failing := func(tx *storetest.Tx) ipam.Change {
 			return func(op string, apply, undo func() error) error {
 				if changes++; changes == n {
 					return fmt.Errorf("%s: %w", op, errInjected)
@@ -432,7 +431,7 @@ func fuzzDie(t *testing.T, n storetest.Network, a netip.Addr, model map[netip.Ad
 	if err == nil {
 		model[a] = c
 	}
-	if err := file.Abandon(s); err != nil {
+	if err := filestore.Abandon(s); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -440,7 +439,7 @@ func fuzzDie(t *testing.T, n storetest.Network, a netip.Addr, model map[netip.Ad
 func wantModel(t *testing.T, n storetest.Network, model map[netip.Addr]string) {
 	t.Helper()
 	got := map[netip.Addr]string{}
-	n.Do(t, nil, func(s store.Store) {
+	n.Do(t, nil, func(s ipam.Store) {
 		leases, err := s.Leases(ctx)
 		if err != nil {
 			t.Fatal(err)
