@@ -15,12 +15,12 @@ var mayImport = map[string][]string{
 	"cmd": {"internal/cli", "plugin", "plugins/all"},
 	"internal/cli": {
 		"cni", "invoke", "network", "network/config", "plugin", "plugins", "plugins/all",
-		"internal/ops", "internal/dhcp", "internal/ipam", "internal/repair", "internal/session", "internal/age",
+		"internal/ops", "internal/dhcp", "internal/ipam", "internal/repair", "internal/session",
 	},
 	"internal/ops": {
 		"cni", "invoke", "network", "network/config", "plugin", "plugins", "plugins/all",
 		"internal/dhcp", "internal/firewalld", "internal/ipam", "internal/repair", "internal/session",
-		"internal/kernel", "internal/netns", "internal/nft", "internal/age", "internal/statefile", "internal/document",
+		"internal/kernel", "internal/netns", "internal/nft", "internal/statefile", "internal/document",
 	},
 
 	// Plugins, the flows that they share, and the public door to these.
@@ -34,7 +34,7 @@ var mayImport = map[string][]string{
 	"internal/chained":   {"internal/session", "internal/kernel", "plugin", "cni"},
 	"internal/repair":    {"internal/session", "internal/kernel", "plugin", "invoke", "cni"},
 	"internal/session":   {"internal/kernel", "plugin", "cni"},
-	"internal/ipam":      {"cni", "internal/age", "internal/statefile"},
+	"internal/ipam":      {"cni", "internal/statefile"},
 	"internal/dhcp":      {"cni", "internal/kernel", "internal/netns", "internal/about", "internal/statefile", "internal/ledger"},
 	"internal/firewalld": {},
 
@@ -58,7 +58,6 @@ var mayImport = map[string][]string{
 
 	// Files that hold state, and texts.
 	"internal/about":     {"cni"},
-	"internal/age":       {},
 	"internal/statefile": {},
 	"internal/document":  {},
 	"internal/ledger":    {"internal/statefile"},

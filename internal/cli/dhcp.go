@@ -12,10 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tenon-cni/tenon/internal/age"
 	"github.com/tenon-cni/tenon/internal/dhcp"
 	"github.com/tenon-cni/tenon/internal/dhcp/program"
 	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
+	"github.com/tenon-cni/tenon/internal/ipam"
 	"github.com/tenon-cni/tenon/internal/ops/text"
 	"github.com/tenon-cni/tenon/invoke"
 )
@@ -105,7 +105,7 @@ func (a *app) printLeases(leases []rpc.Lease) error {
 		}
 		expires := "never"
 		if !l.Expires.IsZero() {
-			expires = "in " + age.Text(time.Until(l.Expires))
+			expires = "in " + ipam.FormatAge(time.Until(l.Expires))
 		}
 		if len(addresses) == 0 {
 			addresses, expires = []string{"-"}, "-"

@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/age"
 	"github.com/tenon-cni/tenon/internal/ipam"
 	"github.com/tenon-cni/tenon/internal/ops/inspect"
 	"github.com/tenon-cni/tenon/internal/ops/text"
@@ -149,7 +148,7 @@ func (r *reservations) print(w io.Writer) error {
 		rows := [][]string{{"ADDRESS", "CONTAINER", "INTERFACE", "AGE", "STATE", "ATTACHMENT"}}
 		for _, l := range p.Leases {
 			rows = append(rows, []string{
-				l.Addr.String(), l.Owner.Container, l.Owner.IfName, age.Text(l.Age), l.Boot.String(), string(r.attachment(&p, l)),
+				l.Addr.String(), l.Owner.Container, l.Owner.IfName, ipam.FormatAge(l.Age), l.Boot.String(), string(r.attachment(&p, l)),
 			})
 		}
 		if err := text.Table(w, rows); err != nil {

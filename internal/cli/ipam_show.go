@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tenon-cni/tenon/internal/age"
+	"github.com/tenon-cni/tenon/internal/ipam"
 	"github.com/tenon-cni/tenon/internal/ops/inspect"
 )
 
@@ -113,7 +113,7 @@ func printShown(w io.Writer, all []shown) error {
 		fmt.Fprintf(t, "state\t%s\n", s.State)
 		if s.Container != "" {
 			fmt.Fprintf(t, "container\t%s\n", s.Container)
-			fmt.Fprintf(t, "since\t%s, %s ago\n", s.Since.Format(time.RFC3339), age.Text(s.age))
+			fmt.Fprintf(t, "since\t%s, %s ago\n", s.Since.Format(time.RFC3339), ipam.FormatAge(s.age))
 		}
 		for _, optional := range [][2]string{{"interface", s.IfName}, {"attachment", string(s.Attachment)}} {
 			if optional[1] != "" {

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"time"
-
-	"github.com/tenon-cni/tenon/internal/age"
 )
 
 // Owner is who holds an address: one interface of one container.
@@ -60,7 +58,7 @@ func (l Lease) holder() string {
 	if l.Owner == (Owner{}) {
 		return "held by somebody unknown"
 	}
-	text := fmt.Sprintf("held by %s for %s", l.Owner, age.Text(l.Age))
+	text := fmt.Sprintf("held by %s for %s", l.Owner, FormatAge(l.Age))
 	if l.Boot == BootEarlier {
 		text += " (from before the machine was started)"
 	}

@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/age"
+	"github.com/tenon-cni/tenon/internal/ipam"
 	"github.com/tenon-cni/tenon/internal/ops/inspect"
 )
 
@@ -92,7 +92,7 @@ func Attachments(w io.Writer, list []inspect.Attachment) error {
 		}
 		key := a.Attachment
 		rows = append(rows, []string{
-			key.Network, key.Container, key.IfName, strings.Join(addrs, ","), age.Text(a.Age), a.Runtime, string(a.State),
+			key.Network, key.Container, key.IfName, strings.Join(addrs, ","), ipam.FormatAge(a.Age), a.Runtime, string(a.State),
 		})
 	}
 	return Table(w, rows)

@@ -1,13 +1,13 @@
-package age_test
+package ipam_test
 
 import (
 	"testing"
 	"time"
 
-	"github.com/tenon-cni/tenon/internal/age"
+	"github.com/tenon-cni/tenon/internal/ipam"
 )
 
-func TestText(t *testing.T) {
+func TestFormatAge(t *testing.T) {
 	t.Parallel()
 	for d, want := range map[time.Duration]string{
 		-time.Hour:             "0s",
@@ -18,7 +18,7 @@ func TestText(t *testing.T) {
 		47 * time.Hour:         "47h",
 		400*24*time.Hour + 100: "400d",
 	} {
-		if got := age.Text(d); got != want {
+		if got := ipam.FormatAge(d); got != want {
 			t.Errorf("%v: got %q, want %q", d, got, want)
 		}
 	}

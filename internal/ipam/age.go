@@ -1,13 +1,12 @@
-// Package age writes for people how long something has been so. It holds nothing else.
-package age
+package ipam
 
 import (
 	"fmt"
 	"time"
 )
 
-// Text writes a duration in its largest unit: 12s, 5m, 3h, 40d. Negative ones are 0s.
-func Text(d time.Duration) string {
+// FormatAge writes a duration in its largest unit: 12s, 5m, 3h, 40d. A negative duration is 0s.
+func FormatAge(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
 	case d >= 2*day:
