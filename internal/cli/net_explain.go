@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/ops/explain"
+	"github.com/tenon-cni/tenon/internal/ops/netconf"
 	"github.com/tenon-cni/tenon/internal/ops/text"
 	"github.com/tenon-cni/tenon/network/config"
 )
@@ -44,7 +44,7 @@ Uses:
 			if err != nil {
 				return r.needsRoot(err)
 			}
-			report := explain.Explain(cmd.Context(), r.client(), c, name)
+			report := netconf.Explain(cmd.Context(), r.client(), c, name)
 			if r.json {
 				err = a.printJSON(report)
 			} else {
@@ -69,7 +69,7 @@ Uses:
 	return cmd
 }
 
-func (r *settings) printExplained(report explain.Directory) error {
+func (r *settings) printExplained(report netconf.Directory) error {
 	rows := [][]string{{"FILE", "USE", "NETWORK", "WHY"}}
 	for _, f := range report.Files {
 		why := []string{errorText(f), f.Reason}
@@ -95,14 +95,14 @@ func (r *settings) printExplained(report explain.Directory) error {
 	return nil
 }
 
-func errorText(f explain.File) string {
+func errorText(f netconf.File) string {
 	if f.Line == 0 {
 		return f.Error
 	}
 	return fmt.Sprintf("line %d, column %d: %s", f.Line, f.Column, f.Error)
 }
 
-func (r *settings) printPolicy(p *explain.Policy) {
+func (r *settings) printPolicy(p *netconf.Policy) {
 	if p == nil || p.RequiredPlugins == nil && p.Executables == nil {
 		return
 	}
@@ -119,7 +119,7 @@ func (r *settings) printPolicy(p *explain.Policy) {
 	}
 }
 
-func (r *settings) printNetwork(w io.Writer, n explain.Network) error {
+func (r *settings) printNetwork(w io.Writer, n netconf.Network) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	line := func(what, format string, args ...any) {
 		fmt.Fprintf(t, "  %s\t%s\n", what, fmt.Sprintf(format, args...))
@@ -141,7 +141,7 @@ func (r *settings) printNetwork(w io.Writer, n explain.Network) error {
 	return t.Flush()
 }
 
-func versionText(n explain.Network) string {
+func versionText(n netconf.Network) string {
 	if n.VersionError != "" {
 		return n.VersionError
 	}

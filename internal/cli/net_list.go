@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tenon-cni/tenon/internal/ops/explain"
+	"github.com/tenon-cni/tenon/internal/ops/netconf"
 	"github.com/tenon-cni/tenon/internal/ops/text"
 	"github.com/tenon-cni/tenon/network/config"
 )
@@ -28,7 +28,7 @@ error. CNI is the newest version that a network offers; tenon net explain tells 
 			}
 			files := c.Candidates()
 			if r.json {
-				return a.printJSON(explain.Files(files))
+				return a.printJSON(netconf.Files(files))
 			}
 			rows := [][]string{{"NETWORK", "CNI", "PLUGINS", "FILE", "NOTE"}}
 			for _, f := range files {

@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/ops/compose"
 	"github.com/tenon-cni/tenon/internal/ops/lint"
+	"github.com/tenon-cni/tenon/internal/ops/netconf"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network/config"
 	"github.com/tenon-cni/tenon/plugin"
@@ -73,7 +73,7 @@ What "tenon net lint" calls an error is refused, and nothing is written; its war
 				_, err := a.stdout.Write(content)
 				return err
 			}
-			path, err := compose.Write(r.netDir, o.fileName(n.Name), n.Name, content)
+			path, err := netconf.Write(r.netDir, o.fileName(n.Name), n.Name, content)
 			if errors.Is(err, fs.ErrExist) {
 				return hint(cni.Errorf(cni.CodeInvalidConfig, "%w", err), r.command("see what is there: ", "net", "explain", n.Name))
 			}
@@ -143,7 +143,7 @@ type newReport struct {
 
 // number gives a network the first free subnets where it needs some and none is given, and otherwise refuses subnets that
 // are in use.
-func (r *settings) number(ctx context.Context, n *compose.Network, o newOptions, c *config.Catalog) (chosen bool, err error) {
+func (r *settings) number(ctx context.Context, n *netconf.Draft, o newOptions, c *config.Catalog) (chosen bool, err error) {
 	choose := n.Numbered() && len(o.subnets) == 0
 	if !choose && (o.overlap || len(n.Subnets) == 0) {
 		if o.ipv6 {
@@ -166,7 +166,7 @@ func (r *settings) number(ctx context.Context, n *compose.Network, o newOptions,
 		families = append(families, true)
 	}
 	for _, ipv6 := range families {
-		s, err := compose.Free(uses, ipv6)
+		s, err := netconf.Free(uses, ipv6)
 		if err != nil {
 			return false, hint(err, r.again("name one: ", "--subnet", "CIDR"))
 		}
@@ -177,11 +177,11 @@ func (r *settings) number(ctx context.Context, n *compose.Network, o newOptions,
 }
 
 // overlapping adds to the error about a subnet that is in use the command with a free one.
-func (r *settings) overlapping(err error, n compose.Network, o newOptions, uses []compose.Use) error {
+func (r *settings) overlapping(err error, n netconf.Draft, o newOptions, uses []netconf.Use) error {
 	for i, s := range n.Subnets {
 		one := n
 		one.Subnets = []netip.Prefix{s}
-		free, freeErr := compose.Free(uses, !s.Addr().Is4())
+		free, freeErr := netconf.Free(uses, !s.Addr().Is4())
 		if one.Overlap(uses) != nil && freeErr == nil {
 			err = hint(err, r.instead("take a free one:", o.subnets[i], free.String()))
 			break
@@ -217,8 +217,8 @@ func (r *settings) refuseErrors(content []byte, policy *config.Policy) error {
 }
 
 // compose reads the options.
-func (r *settings) compose(name string, o newOptions) (compose.Network, error) {
-	n := compose.Network{Name: name, Type: o.typ, DHCP: o.dhcp, Master: o.master}
+func (r *settings) compose(name string, o newOptions) (netconf.Draft, error) {
+	n := netconf.Draft{Name: name, Type: o.typ, DHCP: o.dhcp, Master: o.master}
 	if n.Type == "" {
 		return n, hint(usagef("missing --type"), r.again("for example: ", "--type", "bridge"))
 	}
@@ -270,11 +270,11 @@ func (r *settings) isPlugin(typ string) error {
 }
 
 // chained reads a plugin that is to stand behind another. It gets all that it can get from the runtime, as far as known.
-func (r *settings) chained(typ string) (compose.Chained, error) {
+func (r *settings) chained(typ string) (netconf.Chained, error) {
 	if err := r.isPlugin(typ); err != nil {
-		return compose.Chained{}, err
+		return netconf.Chained{}, err
 	}
-	c := compose.Chained{Type: typ}
+	c := netconf.Chained{Type: typ}
 	if i := slices.Index(builtInNames(), typ); i >= 0 {
 		if all.Plugins[i].Role != plugin.RoleChained {
 			return c, hint(usagef("%s does not work on what another plugin has made", typ), fmt.Sprintf("these do: %s", strings.Join(chainedNames(), ", ")))

@@ -7,13 +7,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/ops/removal"
+	"github.com/tenon-cni/tenon/internal/ops/netconf"
 	"github.com/tenon-cni/tenon/network/config"
 )
 
 func (a *app) netRm() *cobra.Command {
 	r := &settings{app: a}
-	q := removal.Request{}
+	q := netconf.Removal{}
 	cmd := &cobra.Command{
 		Use:   "rm NETWORK",
 		Short: "Remove a network",
@@ -33,8 +33,8 @@ Refuses while containers are attached. --detach runs DEL for them first.`,
 				return r.needsRoot(err)
 			}
 			q.Client, q.Name = r.client(), args[0]
-			steps := []removal.Step{}
-			err = removal.Run(cmd.Context(), q, func(s removal.Step) {
+			steps := []netconf.Step{}
+			err = netconf.Remove(cmd.Context(), q, func(s netconf.Step) {
 				steps = append(steps, s)
 				if !r.json {
 					fmt.Fprintln(a.stdout, stepText(s, q.DryRun))
@@ -62,7 +62,7 @@ Refuses while containers are attached. --detach runs DEL for them first.`,
 	return cmd
 }
 
-func stepText(s removal.Step, dryRun bool) string {
+func stepText(s netconf.Step, dryRun bool) string {
 	verb := map[bool]string{false: "removed", true: "would remove"}[dryRun]
 	if s.Kind == "attachment" {
 		verb = map[bool]string{false: "detached", true: "would detach"}[dryRun]
@@ -85,8 +85,8 @@ func (a *app) warnShadowed(removed *config.Network, dir string) {
 }
 
 // notRemoved adds to an error of a network of which nothing was removed what may help.
-func (r *settings) notRemoved(err error, q removal.Request) error {
-	attached := (*removal.AttachedError)(nil)
+func (r *settings) notRemoved(err error, q netconf.Removal) error {
+	attached := (*netconf.AttachedError)(nil)
 	switch {
 	case errors.As(err, &attached):
 		err = cni.Errorf(cni.CodeTryAgainLater, "network %s: %w", q.Name, err)

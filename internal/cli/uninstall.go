@@ -7,12 +7,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/ops/uninstall"
+	"github.com/tenon-cni/tenon/internal/ops/install"
 )
 
 func (a *app) uninstall() *cobra.Command {
 	r := &settings{app: a}
-	var request uninstall.Request
+	var request install.Removal
 	dryRun := false
 	cmd := &cobra.Command{
 		Use:   "uninstall",
@@ -39,7 +39,7 @@ Prints what it removes. Install the upstream plugins before or right after: unti
 				return r.needsRoot(err)
 			}
 			request.Client = r.client()
-			p, err := uninstall.Look(cmd.Context(), request)
+			p, err := install.PlanRemoval(cmd.Context(), request)
 			if err != nil {
 				return r.explain(err, nil)
 			}
@@ -73,7 +73,7 @@ Prints what it removes. Install the upstream plugins before or right after: unti
 }
 
 // blocked returns an error if something is in the way of uninstalling.
-func (r *settings) blocked(p *uninstall.Plan) error {
+func (r *settings) blocked(p *install.Plan) error {
 	if len(p.Blockers) > 0 {
 		return hint(cni.Errorf(cni.CodeInvalidConfig, "%s", strings.Join(p.Blockers, "\n")),
 			r.command("detach what tenon add has attached instead: ", "uninstall", "--detach"))
@@ -94,10 +94,10 @@ func (r *settings) blocked(p *uninstall.Plan) error {
 
 // uninstallEntry is what becomes of an attachment.
 type uninstallEntry struct {
-	Network   string            `json:"network"`
-	Container string            `json:"containerID"`
-	IfName    string            `json:"ifname"`
-	Outcome   uninstall.Outcome `json:"fate"`
+	Network   string          `json:"network"`
+	Container string          `json:"containerID"`
+	IfName    string          `json:"ifname"`
+	Outcome   install.Outcome `json:"fate"`
 }
 
 // uninstallReport is a plan as JSON.
@@ -110,7 +110,7 @@ type uninstallReport struct {
 	DryRun      bool             `json:"dryRun"`
 }
 
-func (r *settings) printUninstall(p *uninstall.Plan, dryRun bool) error {
+func (r *settings) printUninstall(p *install.Plan, dryRun bool) error {
 	if r.json {
 		report := uninstallReport{
 			Attachments: []uninstallEntry{}, Plugins: append([]string{}, p.Plugins...), Tables: append([]string{}, p.Tables...),

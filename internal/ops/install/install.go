@@ -1,4 +1,5 @@
-// Package install puts the plugins of an executable into a plugin folder, where runtimes look for them.
+// Package install puts the plugins of this program into a plugin directory, where runtimes look for them, and removes
+// Tenon from a host. It knows no command line.
 package install
 
 import (
@@ -251,9 +252,9 @@ func sameContent(a, b string) (bool, error) {
 	return err == nil && bytes.Equal(content, other), err
 }
 
-// Find returns the files in a plugin directory that bear the names of plugins and are this program or another build of it,
+// find returns the files in a plugin directory that bear the names of plugins and are this program or another build of it,
 // however they got there. It skips symbolic links.
-func Find(dir string, names []string) []string {
+func find(dir string, names []string) []string {
 	var found []string
 	for _, name := range names {
 		path := filepath.Join(dir, name)

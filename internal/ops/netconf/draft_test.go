@@ -1,4 +1,4 @@
-package compose_test
+package netconf_test
 
 import (
 	"encoding/json"
@@ -16,8 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/ops/compose"
 	"github.com/tenon-cni/tenon/internal/ops/lint"
+	"github.com/tenon-cni/tenon/internal/ops/netconf"
 )
 
 func prefixes(list ...string) []netip.Prefix {
@@ -33,36 +33,36 @@ func TestList(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name    string
-		network compose.Network
+		network netconf.Draft
 		plugin  string
 	}{
-		{"layer 2", compose.Network{Type: "bridge"}, `{"type": "bridge", "bridge": "cni-red"}`},
+		{"layer 2", netconf.Draft{Type: "bridge"}, `{"type": "bridge", "bridge": "cni-red"}`},
 		{
-			"bridge, IPv6 alone", compose.Network{Type: "bridge", Subnets: prefixes("fd00::/64")},
+			"bridge, IPv6 alone", netconf.Draft{Type: "bridge", Subnets: prefixes("fd00::/64")},
 			`{"type": "bridge", "bridge": "cni-red", "isDefaultGateway": true, "ipMasq": true,
 				"ipam": {"type": "host-local", "ranges": [[{"subnet": "fd00::/64"}]]}}`,
 		},
 		{
-			"addresses from a server", compose.Network{Type: "bridge", DHCP: true},
+			"addresses from a server", netconf.Draft{Type: "bridge", DHCP: true},
 			`{"type": "bridge", "bridge": "cni-red", "ipam": {"type": "dhcp"}}`,
 		},
 		{
-			"ptp, IPv6 alone", compose.Network{Type: "ptp", Subnets: prefixes("fd00::/64")},
+			"ptp, IPv6 alone", netconf.Draft{Type: "ptp", Subnets: prefixes("fd00::/64")},
 			`{"type": "ptp", "ipMasq": true,
 				"ipam": {"type": "host-local", "ranges": [[{"subnet": "fd00::/64"}]], "routes": [{"dst": "::/0"}]}}`,
 		},
 		{
 			"dual stack: a set for each family; a gateway for its subnet",
-			compose.Network{Type: "ptp", Subnets: prefixes("fd00::/64", "10.1.0.0/24"), Gateways: []netip.Addr{netip.MustParseAddr("10.1.0.9")}},
+			netconf.Draft{Type: "ptp", Subnets: prefixes("fd00::/64", "10.1.0.0/24"), Gateways: []netip.Addr{netip.MustParseAddr("10.1.0.9")}},
 			`{"type": "ptp", "ipMasq": true, "ipam": {"type": "host-local",
 				"ranges": [[{"subnet": "fd00::/64"}], [{"subnet": "10.1.0.0/24", "gateway": "10.1.0.9"}]],
 				"routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]}}`,
 		},
 		{
-			"chained plugins", compose.Network{Type: "bridge", Chained: []compose.Chained{{Type: "portmap", Capabilities: []string{"portMappings"}}, {Type: "odd"}}},
+			"chained plugins", netconf.Draft{Type: "bridge", Chained: []netconf.Chained{{Type: "portmap", Capabilities: []string{"portMappings"}}, {Type: "odd"}}},
 			`{"type": "bridge", "bridge": "cni-red"}, {"type": "portmap", "capabilities": {"portMappings": true}}, {"type": "odd"}`,
 		},
-		{"a type that is not known", compose.Network{Type: "odd", Master: "eth0"}, `{"type": "odd", "master": "eth0"}`},
+		{"a type that is not known", netconf.Draft{Type: "odd", Master: "eth0"}, `{"type": "odd", "master": "eth0"}`},
 	} {
 		tt.network.Name = "red"
 		b, err := tt.network.List()
@@ -90,7 +90,7 @@ func TestListRefuses(t *testing.T) {
 		}
 		return all
 	}
-	for name, n := range map[string]compose.Network{
+	for name, n := range map[string]netconf.Draft{
 		"no name":                       {Type: "bridge"},
 		"a name that is a path":         {Name: "../red", Type: "bridge"},
 		"a type that is a path":         {Name: "red", Type: "../bridge"},
@@ -114,7 +114,7 @@ func TestBridgeNames(t *testing.T) {
 	t.Parallel()
 	seen := map[string]string{}
 	for _, name := range []string{"r", "elevenchars", "twelve-chars", "twelve-charS", strings.Repeat("x", 250), strings.Repeat("x", 251)} {
-		b, err := compose.Network{Name: name, Type: "bridge"}.List()
+		b, err := netconf.Draft{Name: name, Type: "bridge"}.List()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -136,11 +136,11 @@ func TestListPassesLint(t *testing.T) {
 	for _, typ := range []string{"bridge", "ptp"} {
 		for _, subnets := range [][]netip.Prefix{prefixes("10.1.0.0/24"), prefixes("fd00::/64"), prefixes("10.1.0.0/24", "fd00::/64")} {
 			dir := t.TempDir()
-			b, err := compose.Network{Name: "red", Type: typ, Subnets: subnets}.List()
+			b, err := netconf.Draft{Name: "red", Type: typ, Subnets: subnets}.List()
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := compose.Write(dir, "red.conflist", "red", b); err != nil {
+			if _, err := netconf.Write(dir, "red.conflist", "red", b); err != nil {
 				t.Fatal(err)
 			}
 			c, err := lint.Read(dir)
@@ -158,7 +158,7 @@ func TestListPassesLint(t *testing.T) {
 func TestWrite(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "cni", "net.d")
-	path, err := compose.Write(dir, "10-red.conflist", "red", []byte("content"))
+	path, err := netconf.Write(dir, "10-red.conflist", "red", []byte("content"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func TestWrite(t *testing.T) {
 	if b, err := os.ReadFile(path); err != nil || string(b) != "content" || path != filepath.Join(dir, "10-red.conflist") || info.Mode() != 0o644 {
 		t.Errorf("%s %v: %q %v", path, info.Mode(), b, err)
 	}
-	files(t, dir, "10-red.conflist")
+	wantFiles(t, dir, "10-red.conflist")
 }
 
 // A file is not overwritten, and neither is a network of the name, be it broken; nothing is left of the attempt.
@@ -185,13 +185,13 @@ func TestWriteRefuses(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, there.file), []byte(there.content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := compose.Write(dir, "10-red.conflist", "red", []byte("new")); !errors.Is(err, fs.ErrExist) {
+		if _, err := netconf.Write(dir, "10-red.conflist", "red", []byte("new")); !errors.Is(err, fs.ErrExist) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if b, err := os.ReadFile(filepath.Join(dir, there.file)); err != nil || string(b) != there.content {
 			t.Errorf("%s: %q %v", name, b, err)
 		}
-		files(t, dir, there.file)
+		wantFiles(t, dir, there.file)
 	}
 }
 
@@ -218,7 +218,7 @@ func TestWriteAtOnce(t *testing.T) {
 	for i := range 8 {
 		writers.Go(func() {
 			content := []byte(strings.Repeat(string(rune('a'+i)), 1<<20))
-			_, err := compose.Write(dir, "red.conflist", "red", content)
+			_, err := netconf.Write(dir, "red.conflist", "red", content)
 			switch {
 			case err == nil:
 				written.Add(1)
@@ -234,7 +234,7 @@ func TestWriteAtOnce(t *testing.T) {
 	if err != nil || written.Load() != 1 || strings.Trim(string(b), string(b[:1])) != "" {
 		t.Errorf("%d have written, %d bytes, %v", written.Load(), len(b), err)
 	}
-	files(t, dir, "red.conflist")
+	wantFiles(t, dir, "red.conflist")
 }
 
 // A folder that cannot be had is an error.
@@ -244,12 +244,12 @@ func TestWriteWithoutDirectory(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := compose.Write(filepath.Join(file, "net.d"), "x.conflist", "red", nil); err == nil || errors.Is(err, fs.ErrExist) {
+	if _, err := netconf.Write(filepath.Join(file, "net.d"), "x.conflist", "red", nil); err == nil || errors.Is(err, fs.ErrExist) {
 		t.Errorf("got %v", err)
 	}
 }
 
-func files(t *testing.T, dir string, want ...string) {
+func wantFiles(t *testing.T, dir string, want ...string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
 	if err != nil {

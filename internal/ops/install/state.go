@@ -1,4 +1,4 @@
-package uninstall
+package install
 
 import (
 	"context"

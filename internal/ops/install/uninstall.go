@@ -1,7 +1,4 @@
-// Package uninstall removes Tenon from a host: plugins, nftables tables, and files that the upstream plugins do not know.
-// Attachments that stay are converted into the form that the upstream plugins make, check and remove. It knows no
-// command line.
-package uninstall
+package install
 
 import (
 	"context"
@@ -19,14 +16,13 @@ import (
 	"github.com/tenon-cni/tenon/internal/dhcp/program"
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/ops/inspect"
-	"github.com/tenon-cni/tenon/internal/ops/install"
 	"github.com/tenon-cni/tenon/internal/repair"
 	"github.com/tenon-cni/tenon/network"
 	"github.com/tenon-cni/tenon/plugins/all"
 )
 
-// Request says what to remove and what becomes of attachments.
-type Request struct {
+// Removal says what to remove from a host, and how to treat its attachments.
+type Removal struct {
 	Client *network.Client
 	Lists  []*cni.List // configured networks; the networks of attachments count too
 
@@ -53,7 +49,8 @@ type Attachment struct {
 	Outcome Outcome
 }
 
-// Plan is what uninstalling does.
+// Plan lists the plugins, nftables tables, and files unknown to the upstream plugins that [Plan.Run] removes. It converts
+// attachments that stay into the form that the upstream plugins make, check and remove.
 type Plan struct {
 	Attachments []Attachment
 	Plugins     []string // executable files
@@ -67,12 +64,12 @@ type Plan struct {
 	// [Blocks].
 	Blockers []string
 
-	request Request
+	request Removal
 	tags    map[string]bool // owners of the attachments
 }
 
-// Look finds what there is to remove. It changes nothing.
-func Look(ctx context.Context, r Request) (*Plan, error) {
+// PlanRemoval finds what there is to remove. It changes nothing.
+func PlanRemoval(ctx context.Context, r Removal) (*Plan, error) {
 	p := &Plan{request: r, tags: map[string]bool{}}
 	records, err := r.Client.List()
 	if err != nil {
@@ -86,7 +83,7 @@ func Look(ctx context.Context, r Request) (*Plan, error) {
 		p.attachment(a)
 	}
 	for _, dir := range r.Client.PluginDirs {
-		p.Plugins = append(p.Plugins, install.Find(dir, names())...)
+		p.Plugins = append(p.Plugins, find(dir, names())...)
 	}
 	rules, err := kernel.ReadRuleset()
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package compose writes network configurations: what a network of a kind usually looks like, put into a configuration
-// folder at once and in nobody's way.
-package compose
+// Package netconf manages the network configurations of a directory: it writes new ones, explains how each file is used
+// and each network is run, and removes networks with their bridges and reservations. It knows no command line.
+package netconf
 
 import (
 	"bytes"
@@ -17,8 +17,8 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// Network is what can be chosen of a network.
-type Network struct {
+// Draft holds the choices for a new network.
+type Draft struct {
 	Name     string
 	Type     string         // of the plugin
 	Subnets  []netip.Prefix // of each a container gets an address; none is a network without addresses
@@ -35,13 +35,13 @@ type Chained struct {
 }
 
 type list struct {
-	CNIVersion  string   `json:"cniVersion"`
-	CNIVersions []string `json:"cniVersions"`
-	Name        string   `json:"name"`
-	Plugins     []plugin `json:"plugins"`
+	CNIVersion  string       `json:"cniVersion"`
+	CNIVersions []string     `json:"cniVersions"`
+	Name        string       `json:"name"`
+	Plugins     []pluginConf `json:"plugins"`
 }
 
-type plugin struct {
+type pluginConf struct {
 	Type      string       `json:"type"`
 	Bridge    string       `json:"bridge,omitempty"`
 	Master    string       `json:"master,omitempty"`
@@ -70,11 +70,11 @@ type ipamRoute struct {
 // List returns the configuration list, indented. It offers 1.0.0, which every runtime of today knows, and 1.1.0. A bridge
 // bears the name of the network and is its gateway; bridge and ptp hide the network behind the host: not where addresses come
 // from a server, which says who the gateway is. What is not acceptable has [cni.CodeInvalidConfig].
-func (n Network) List() ([]byte, error) {
+func (n Draft) List() ([]byte, error) {
 	if err := n.Validate(); err != nil {
 		return nil, err
 	}
-	p := plugin{Type: n.Type, Master: n.Master, IPAM: n.ipam()}
+	p := pluginConf{Type: n.Type, Master: n.Master, IPAM: n.ipam()}
 	switch {
 	case n.Type == "bridge":
 		p.Bridge = bridgeName(n.Name)
@@ -83,7 +83,7 @@ func (n Network) List() ([]byte, error) {
 		p.IPMasq = n.Type == "ptp"
 		p.IPAM.Routes = n.defaultRoutes()
 	}
-	plugins := []plugin{p}
+	plugins := []pluginConf{p}
 	for _, c := range n.Chained {
 		plugins = append(plugins, c.plugin())
 	}
@@ -100,8 +100,8 @@ func (n Network) List() ([]byte, error) {
 	return out.Bytes(), err
 }
 
-func (c Chained) plugin() plugin {
-	p := plugin{Type: c.Type, Capabilities: map[string]bool{}}
+func (c Chained) plugin() pluginConf {
+	p := pluginConf{Type: c.Type, Capabilities: map[string]bool{}}
 	for _, name := range c.Capabilities {
 		p.Capabilities[name] = true
 	}
@@ -109,7 +109,7 @@ func (c Chained) plugin() plugin {
 }
 
 // Validate returns an error with [cni.CodeInvalidConfig] for what contradicts itself.
-func (n Network) Validate() error {
+func (n Draft) Validate() error {
 	if err := cni.ValidateNetworkName(n.Name); err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func (n Network) Validate() error {
 }
 
 // subnetOf returns the subnet that an address is in; invalid if there is none.
-func (n Network) subnetOf(a netip.Addr) netip.Prefix {
+func (n Draft) subnetOf(a netip.Addr) netip.Prefix {
 	for _, s := range n.Subnets {
 		if s.Contains(a) {
 			return s
@@ -153,7 +153,7 @@ func (n Network) subnetOf(a netip.Addr) netip.Prefix {
 	return netip.Prefix{}
 }
 
-func (n Network) ipam() *ipamSection {
+func (n Draft) ipam() *ipamSection {
 	if n.DHCP {
 		return &ipamSection{Type: "dhcp"}
 	}
@@ -174,7 +174,7 @@ func (n Network) ipam() *ipamSection {
 }
 
 // defaultRoutes are those of the address families of the subnets.
-func (n Network) defaultRoutes() []ipamRoute {
+func (n Draft) defaultRoutes() []ipamRoute {
 	var routes []ipamRoute
 	for _, dst := range []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)} {
 		for _, s := range n.Subnets {

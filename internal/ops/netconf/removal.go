@@ -1,6 +1,4 @@
-// Package removal removes a network from a host: its configuration file, its bridge and its reservations, if they have no
-// other use. It knows no command line.
-package removal
+package netconf
 
 import (
 	"cmp"
@@ -9,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,8 +19,8 @@ import (
 	"github.com/tenon-cni/tenon/plugins/hostlocal"
 )
 
-// Request says what to remove.
-type Request struct {
+// Removal says what to remove.
+type Removal struct {
 	Client  *network.Client
 	Catalog *config.Catalog
 	Name    string // of the network
@@ -50,9 +47,9 @@ func (e *AttachedError) Error() string {
 	return "containers are attached: " + strings.Join(keys, ", ")
 }
 
-// Run removes a network and calls report with each step that it has made. The error wraps
-// [config.ErrNotFound] if there is no file of the network.
-func Run(ctx context.Context, r Request, report func(Step)) error {
+// Remove removes the configuration file of a network, and its bridge and reservations if they have no other use. It calls
+// report with each step that it has made. The error wraps [config.ErrNotFound] if there is no file of the network.
+func Remove(ctx context.Context, r Removal, report func(Step)) error {
 	i := slices.IndexFunc(r.Catalog.Candidates(), func(f config.File) bool { return f.Name == r.Name })
 	if i < 0 {
 		return fmt.Errorf("network %q in %s: %w", r.Name, r.Catalog.Dir, config.ErrNotFound)
@@ -86,7 +83,7 @@ func Run(ctx context.Context, r Request, report func(Step)) error {
 	return errors.Join(r.bridges(ctx, file, report), r.reservations(ctx, file, report))
 }
 
-func (r Request) remove(path string, remove func(string) error) error {
+func (r Removal) remove(path string, remove func(string) error) error {
 	if r.DryRun {
 		return nil
 	}
@@ -97,7 +94,7 @@ func (r Request) remove(path string, remove func(string) error) error {
 }
 
 // attached returns the recorded attachments of the network.
-func (r Request) attached() (list []cni.Attachment, err error) {
+func (r Removal) attached() (list []cni.Attachment, err error) {
 	records, err := r.Client.List()
 	if err != nil {
 		return nil, fmt.Errorf("look for attachments: %w", err)
@@ -111,7 +108,7 @@ func (r Request) attached() (list []cni.Attachment, err error) {
 }
 
 // dropIns removes the directory of drop-in files if it is empty or that was asked for.
-func (r Request) dropIns(report func(Step)) error {
+func (r Removal) dropIns(report func(Step)) error {
 	dir := filepath.Join(r.Catalog.Dir, r.Name)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -131,7 +128,7 @@ func (r Request) dropIns(report func(Step)) error {
 }
 
 // bridges removes the bridges of the network that are of no use to others.
-func (r Request) bridges(ctx context.Context, file config.File, report func(Step)) error {
+func (r Removal) bridges(ctx context.Context, file config.File, report func(Step)) error {
 	for _, p := range file.Network.Plugins {
 		name := bridgeOf(p)
 		if name == "" {
@@ -164,7 +161,7 @@ func (r Request) bridges(ctx context.Context, file config.File, report func(Step
 }
 
 // useOf says what a bridge is still good for, "" if for nothing.
-func (r Request) useOf(
+func (r Removal) useOf(
 	ctx context.Context, host *kernel.Space, bridge kernel.Link, file config.File,
 ) (string, error) {
 	if bridge.Kind != "bridge" {
@@ -201,19 +198,8 @@ func (r Request) useOf(
 	return "", nil
 }
 
-// subnetsOf returns the subnets of a network with host-local.
-func subnetsOf(ctx context.Context, file config.File) (subnets []netip.Prefix) {
-	pools, _ := hostlocal.Pools(ctx, []*cni.List{file.Network.List}) // unreadable reservations are for the next step
-	for _, p := range pools {
-		for _, r := range p.Ranges {
-			subnets = append(subnets, r.Subnet.Masked())
-		}
-	}
-	return subnets
-}
-
 // reservations removes the directories of host-local in which nothing is reserved.
-func (r Request) reservations(ctx context.Context, file config.File, report func(Step)) error {
+func (r Removal) reservations(ctx context.Context, file config.File, report func(Step)) error {
 	pools, err := hostlocal.Pools(ctx, []*cni.List{file.Network.List})
 	for _, p := range pools {
 		dir := filepath.Join(p.Dir, p.Network)

@@ -1,6 +1,4 @@
-// Package explain says what comes of the files of a configuration folder, and how the networks in it are run: in which
-// version, by which executables, allowed by the policy or not. It runs no verb but VERSION, and changes nothing.
-package explain
+package netconf
 
 import (
 	"context"
@@ -68,8 +66,8 @@ type Executable struct {
 	Error string `json:"error,omitempty"`
 }
 
-// Explain looks at a folder with the settings of a client; name limits it to one network and to the files that have to
-// do with it, or may have, as nobody knows which network they are of. Empty is all.
+// Explain reports on a directory with the settings of a client. It runs no verb but VERSION, and changes nothing. A name
+// limits the report to one network and to the files that belong to it, or may belong to it because they name no network.
 func Explain(ctx context.Context, client *network.Client, c *config.Catalog, name string) Directory {
 	var files []config.File
 	for _, f := range c.Files {
@@ -83,13 +81,13 @@ func Explain(ctx context.Context, client *network.Client, c *config.Catalog, nam
 	}
 	for _, f := range files {
 		if f.Use == config.Chosen {
-			report.Networks = append(report.Networks, run(ctx, client, c.Policy, f.Network))
+			report.Networks = append(report.Networks, explainNetwork(ctx, client, c.Policy, f.Network))
 		}
 	}
 	return report
 }
 
-// Files says what becomes of files.
+// Files reports how files are used.
 func Files(files []config.File) []File {
 	out := []File{}
 	for _, f := range files {
@@ -105,7 +103,7 @@ func Files(files []config.File) []File {
 	return out
 }
 
-func run(ctx context.Context, client *network.Client, policy *config.Policy, n *config.Network) Network {
+func explainNetwork(ctx context.Context, client *network.Client, policy *config.Policy, n *config.Network) Network {
 	e := Network{Name: n.Name, Path: n.Source, Offered: n.Versions}
 	for i, typ := range n.Types() {
 		e.Plugins = append(e.Plugins, Plugin{typ, n.PluginSource(i)})

@@ -1,4 +1,4 @@
-package explain_test
+package netconf_test
 
 import (
 	"encoding/json"
@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/ops/explain"
+	"github.com/tenon-cni/tenon/internal/ops/netconf"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
 	"github.com/tenon-cni/tenon/network/config"
@@ -52,7 +52,7 @@ var files = map[string]string{
 	"tenon.policy":     `{"requiredPlugins": {"blue": ["mesh"]}}`,
 }
 
-func compare(t *testing.T, want string, got explain.Directory, dir string) {
+func compare(t *testing.T, want string, got netconf.Directory, dir string) {
 	t.Helper()
 	b, err := json.Marshal(got)
 	if err != nil {
@@ -92,14 +92,14 @@ func TestExplainOneNetwork(t *testing.T) {
 			"executables": [{"type": "a", "path": "DIR/bin/a"}, {"type": "i", "path": "DIR/bin/i"}, {"type": "mesh", "path": "DIR/bin/mesh"}],
 			"offeredVersions": ["0.4.0", "1.1.0"], "selectedVersion": "0.4.0", "limitedBy": ["i", "mesh"]
 		}]
-	}`, explain.Explain(t.Context(), client, c, "red"), dir)
+	}`, netconf.Explain(t.Context(), client, c, "red"), dir)
 }
 
 // A network that the policy refuses and whose plugin is missing is told of all the same; so is one of no version.
 func TestExplainWhatCannotBeRun(t *testing.T) {
 	t.Parallel()
 	c, client, dir := setUp(t, files, map[string]string{"a": "1.1.0", "i": "0.4.0", "mesh": "0.4.0"})
-	report := explain.Explain(t.Context(), client, c, "")
+	report := netconf.Explain(t.Context(), client, c, "")
 	if len(report.Files) != len(c.Files) || len(report.Networks) != 2 {
 		t.Fatalf("%d files, %d networks", len(report.Files), len(report.Networks))
 	}
@@ -107,7 +107,7 @@ func TestExplainWhatCannotBeRun(t *testing.T) {
 	if want := "network red: no CNI version out of [0.4.0 1.1.0] is supported by all plugins"; red.Selected != "" || !strings.HasPrefix(red.VersionError, want) {
 		t.Errorf("version %q: %q, want %q", red.Selected, red.VersionError, want)
 	}
-	report = explain.Directory{Networks: []explain.Network{blue}}
+	report = netconf.Directory{Networks: []netconf.Network{blue}}
 	compare(t, `{
 		"dir": "", "files": null,
 		"networks": [{
@@ -125,8 +125,8 @@ func TestExplainAsksForVersionsAlone(t *testing.T) {
 	c, client, _ := setUp(t, files, map[string]string{"a": "1.1.0 0.4.0", "i": "0.4.0", "mesh": "0.4.0", "b": "1.0.0"})
 	calls := &invoke.Recorder{Caller: client.Caller}
 	client.Caller = calls
-	explain.Explain(t.Context(), client, c, "")
-	explain.Explain(t.Context(), client, c, "blue")
+	netconf.Explain(t.Context(), client, c, "")
+	netconf.Explain(t.Context(), client, c, "blue")
 	var asked []string
 	for _, x := range calls.Exchanges() {
 		if x.Call.Env.Command != cni.VersionCommand {
@@ -143,5 +143,5 @@ func TestExplainAsksForVersionsAlone(t *testing.T) {
 func TestExplainNothing(t *testing.T) {
 	t.Parallel()
 	c, client, dir := setUp(t, nil, nil)
-	compare(t, `{"dir": "DIR/net.d", "files": [], "networks": []}`, explain.Explain(t.Context(), client, c, ""), dir)
+	compare(t, `{"dir": "DIR/net.d", "files": [], "networks": []}`, netconf.Explain(t.Context(), client, c, ""), dir)
 }

@@ -1,11 +1,11 @@
-package compose_test
+package netconf_test
 
 import (
 	"net/netip"
 	"testing"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/ops/compose"
+	"github.com/tenon-cni/tenon/internal/ops/netconf"
 )
 
 // Free takes the first subnet of the pool that shares no address with a use, and fails if none is left.
@@ -25,11 +25,11 @@ func TestFree(t *testing.T) {
 		"everything else":      {[]string{"fd00::/8"}, false, "10.88.0.0/16"},
 		"everything with IPv6": {[]string{"fd00::/8"}, true, ""},
 	} {
-		var uses []compose.Use
+		var uses []netconf.Use
 		for _, s := range row.uses {
-			uses = append(uses, compose.Use{Prefix: netip.MustParsePrefix(s), By: "a test"})
+			uses = append(uses, netconf.Use{Prefix: netip.MustParsePrefix(s), By: "a test"})
 		}
-		got, err := compose.Free(uses, row.ipv6)
+		got, err := netconf.Free(uses, row.ipv6)
 		if row.want == "" {
 			if cni.CodeOf(err) != cni.CodeInvalidConfig {
 				t.Errorf("%s: got %v, %v", name, got, err)

@@ -1,4 +1,4 @@
-package compose
+package netconf
 
 import (
 	"context"
@@ -20,19 +20,14 @@ type Use struct {
 // Uses returns the ranges in use: by the networks of a directory, and by addresses and routes of this host. It leaves out
 // the bridge of n and default routes, and the whole host if n is attached to an interface of the host, which it shares
 // addresses with.
-func (n Network) Uses(ctx context.Context, c *config.Catalog) ([]Use, error) {
+func (n Draft) Uses(ctx context.Context, c *config.Catalog) ([]Use, error) {
 	var uses []Use
 	for _, f := range c.Candidates() {
 		if f.Network == nil {
 			continue
 		}
-		pools, _ := hostlocal.Pools(ctx, []*cni.List{f.Network.List}) // lint reports errors in it
-		for _, p := range pools {
-			for _, r := range p.Ranges {
-				if r.Subnet.IsValid() && p.Network == f.Name {
-					uses = append(uses, Use{r.Subnet.Masked(), fmt.Sprintf("network %s (%s)", f.Name, f.Path)})
-				}
-			}
+		for _, subnet := range subnetsOf(ctx, f) {
+			uses = append(uses, Use{subnet, fmt.Sprintf("network %s (%s)", f.Name, f.Path)})
 		}
 	}
 	if n.Master != "" {
@@ -42,8 +37,21 @@ func (n Network) Uses(ctx context.Context, c *config.Catalog) ([]Use, error) {
 	return append(uses, host...), err
 }
 
+// subnetsOf returns the subnets of a network with host-local. It leaves out unreadable ranges, which lint reports.
+func subnetsOf(ctx context.Context, f config.File) (subnets []netip.Prefix) {
+	pools, _ := hostlocal.Pools(ctx, []*cni.List{f.Network.List})
+	for _, p := range pools {
+		for _, r := range p.Ranges {
+			if r.Subnet.IsValid() && p.Network == f.Name {
+				subnets = append(subnets, r.Subnet.Masked())
+			}
+		}
+	}
+	return subnets
+}
+
 // hostUses returns the ranges of addresses and routes of the host.
-func (n Network) hostUses(ctx context.Context) (uses []Use, err error) {
+func (n Draft) hostUses(ctx context.Context) (uses []Use, err error) {
 	host, closeHost, err := kernel.OpenHost(ctx)
 	if err != nil {
 		return nil, err
@@ -77,7 +85,7 @@ func (n Network) hostUses(ctx context.Context) (uses []Use, err error) {
 }
 
 // Overlap returns an error that names the first use that shares addresses with a subnet, nil if there is none.
-func (n Network) Overlap(uses []Use) error {
+func (n Draft) Overlap(uses []Use) error {
 	for _, s := range n.Subnets {
 		if u, ok := overlaps(s, uses); ok {
 			return cni.Errorf(cni.CodeInvalidConfig, "subnet %s overlaps with %s, which is in use by %s", s, u.Prefix, u.By)
@@ -120,6 +128,6 @@ func Free(uses []Use, ipv6 bool) (netip.Prefix, error) {
 }
 
 // Numbered reports whether a network of this kind gets a subnet of its own where none is given.
-func (n Network) Numbered() bool {
+func (n Draft) Numbered() bool {
 	return (n.Type == "bridge" || n.Type == "ptp") && !n.DHCP && n.Master == "" && len(n.Subnets) == 0 && len(n.Gateways) == 0
 }
