@@ -20,7 +20,7 @@ var mayImport = map[string][]string{
 	"internal/ops": {
 		"cni", "invoke", "network", "network/config", "plugin", "plugins", "plugins/all",
 		"internal/dhcp", "internal/firewalld", "internal/ipam", "internal/repair", "internal/session",
-		"internal/kernel", "internal/netns", "internal/nft", "internal/statefile", "internal/document",
+		"internal/kernel", "internal/statefile", "internal/document",
 	},
 
 	// Plugins, the flows that they share, and the public door to these.

@@ -27,6 +27,10 @@ func OpenNamespace(path string) (*Namespace, error) { return netns.Open(path) }
 // handle.
 func CurrentNamespace() (*Namespace, error) { return netns.Current() }
 
+// NewNamespace makes an empty network namespace. It exists until the caller closes the handle, and as
+// long as any other reference to it.
+func NewNamespace() (*Namespace, error) { return netns.New() }
+
 // SameNamespace reports whether two paths lead to one namespace. It accepts equal paths that lead
 // nowhere.
 func SameNamespace(a, b string) bool { return netns.SamePath(a, b) }

@@ -8,13 +8,12 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/netns"
 )
 
 // container is what a container runtime would have made before it calls CNI: an empty network namespace.
 type container struct {
 	name         string
-	ns           *netns.NS
+	ns           *kernel.Namespace
 	path         string
 	capabilities map[string]json.RawMessage // what the runtime asks for it
 	result       *cni.Result
@@ -22,7 +21,7 @@ type container struct {
 }
 
 func newContainer(name string, capabilities map[string]json.RawMessage) (*container, error) {
-	ns, err := netns.New()
+	ns, err := kernel.NewNamespace()
 	if err != nil {
 		return nil, err
 	}

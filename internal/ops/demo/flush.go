@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/nft"
 	"github.com/tenon-cni/tenon/invoke"
 )
 
@@ -31,8 +30,8 @@ func (p *play) rules(ctx context.Context, ruleSet *kernel.RuleSet) ([]string, er
 
 // allRules are those of everybody.
 func (p *play) allRules(ctx context.Context) ([]string, error) {
-	masquerading, err := p.rules(ctx, nft.Masquerading)
-	published, err2 := p.rules(ctx, nft.Publishing)
+	masquerading, err := p.rules(ctx, kernel.Masquerading)
+	published, err2 := p.rules(ctx, kernel.Publishing)
 	return append(masquerading, published...), errors.Join(err, err2)
 }
 
@@ -44,8 +43,8 @@ func (p *play) flush(ctx context.Context) error {
 	}
 	everybody := func(string) bool { return true }
 	err = change(ctx, p.host, func(s *kernel.Space) error {
-		_, err := s.Rules.Remove(nft.Masquerading, everybody)
-		_, err2 := s.Rules.Remove(nft.Publishing, everybody)
+		_, err := s.Rules.Remove(kernel.Masquerading, everybody)
+		_, err2 := s.Rules.Remove(kernel.Publishing, everybody)
 		return errors.Join(err, err2)
 	})
 	if err != nil {

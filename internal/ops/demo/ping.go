@@ -11,7 +11,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/tenon-cni/tenon/internal/netns"
+	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
 const (
@@ -33,7 +33,7 @@ func familyOf(a netip.Addr) family {
 }
 
 // ping sends echo requests from a namespace until one is answered, and returns how long that answer took.
-func ping(ctx context.Context, from *netns.NS, to netip.Addr) (time.Duration, error) {
+func ping(ctx context.Context, from *kernel.Namespace, to netip.Addr) (time.Duration, error) {
 	f := familyOf(to)
 	var conn *net.IPConn
 	err := from.Run(func() (err error) {

@@ -16,7 +16,6 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/netns"
 	"github.com/tenon-cni/tenon/internal/ops/inspect"
 	"github.com/tenon-cni/tenon/internal/ops/install"
 	"github.com/tenon-cni/tenon/internal/ops/text"
@@ -59,7 +58,7 @@ const list = `{
 type play struct {
 	story
 	dir     string
-	host    *netns.NS
+	host    *kernel.Namespace
 	client  network.Client
 	network *config.Network
 	web, db *container
@@ -120,7 +119,7 @@ func (p *play) makeHost(ctx context.Context) error {
 		return noNamespaces(fmt.Errorf("mount tmpfs: %w", err))
 	}
 	var err error
-	if p.host, err = netns.Current(); err != nil {
+	if p.host, err = kernel.CurrentNamespace(); err != nil {
 		return err
 	}
 	p.client = network.Client{
@@ -141,7 +140,7 @@ func (p *play) makeHost(ctx context.Context) error {
 }
 
 // change changes something in a namespace for good.
-func change(ctx context.Context, ns *netns.NS, fn func(*kernel.Space) error) error {
+func change(ctx context.Context, ns *kernel.Namespace, fn func(*kernel.Space) error) error {
 	tx := kernel.Begin(ctx)
 	s, err := tx.Open(ns)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/netns"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/session"
 )
 
@@ -27,7 +27,7 @@ func published() map[string]json.RawMessage {
 }
 
 // ask returns what a server says to a client in a namespace.
-func ask(ctx context.Context, from *netns.NS, server netip.AddrPort) (answer string, err error) {
+func ask(ctx context.Context, from *kernel.Namespace, server netip.AddrPort) (answer string, err error) {
 	end := time.Now().Add(askFor)
 	err = from.Run(func() error {
 		conn, err := (&net.Dialer{Deadline: end}).DialContext(ctx, "tcp", server.String())
@@ -59,7 +59,7 @@ func (p *play) ports(ctx context.Context) error {
 	gateway4, gateway6 := p.web.result.IPs[0].Gateway, p.web.result.IPs[1].Gateway
 	for _, client := range []struct {
 		name string
-		from *netns.NS
+		from *kernel.Namespace
 		to   netip.Addr
 	}{
 		{"the host", p.host, netip.AddrFrom4([4]byte{127, 0, 0, 1})},

@@ -8,7 +8,6 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/nft"
 	"github.com/tenon-cni/tenon/plugins/hostlocal"
 )
 
@@ -20,8 +19,8 @@ func (p *play) prove(ctx context.Context) error {
 		list func(context.Context) ([]string, error)
 	}{
 		{"links in the host, without lo and the bridge, which is shared and stays", p.links},
-		{"masqueraded addresses in the host", func(ctx context.Context) ([]string, error) { return p.rules(ctx, nft.Masquerading) }},
-		{"ports of the host, and who reaches them by a detour", func(ctx context.Context) ([]string, error) { return p.rules(ctx, nft.Publishing) }},
+		{"masqueraded addresses in the host", func(ctx context.Context) ([]string, error) { return p.rules(ctx, kernel.Masquerading) }},
+		{"ports of the host, and who reaches them by a detour", func(ctx context.Context) ([]string, error) { return p.rules(ctx, kernel.Publishing) }},
 		{"reserved addresses", p.reserved},
 		{"recorded attachments", p.recorded},
 		{"addresses and routes in web", p.web.inside},

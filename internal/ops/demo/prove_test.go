@@ -13,7 +13,6 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/nft"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
@@ -40,8 +39,8 @@ func TestProveFindsWhatIsLeft(t *testing.T) {
 			return "masqueraded addresses in the host: 10.88.0.2"
 		},
 		"port": func(t *testing.T, n *testnet.Net, p *play) string {
-			port := nft.Mapping{Protocol: unix.IPPROTO_TCP, First: 8080, Last: 8080, To: netip.MustParseAddrPort("10.88.0.2:80")}
-			entries, err := nft.Publish("tag", nft.Publication{Mappings: []nft.Mapping{port}})
+			port := kernel.PortMapping{Protocol: unix.IPPROTO_TCP, First: 8080, Last: 8080, To: netip.MustParseAddrPort("10.88.0.2:80")}
+			entries, err := kernel.Publish("tag", kernel.Publication{Mappings: []kernel.PortMapping{port}})
 			if err != nil {
 				t.Fatal(err)
 			}
