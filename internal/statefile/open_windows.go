@@ -1,28 +1,21 @@
 package statefile
 
 import (
-	"io/fs"
 	"os"
 	"syscall"
 )
 
-// Open opens a file as [os.OpenFile] does. The error is an [*fs.PathError] that wraps [ErrNotRegular], or EISDIR for a
-// directory, if there is something else in its place.
-func Open(path string, flags int, mode fs.FileMode) (*os.File, error) {
-	f, err := os.OpenFile(path, flags, mode)
-	if err != nil {
-		return nil, err
-	}
+const nonBlock = 0
+
+func check(f *os.File) error {
 	info, err := f.Stat()
 	switch {
 	case err != nil:
+		return err
 	case info.IsDir():
-		err = syscall.EISDIR
+		return syscall.EISDIR
 	case !info.Mode().IsRegular():
-		err = ErrNotRegular
-	default:
-		return f, nil
+		return ErrNotRegular
 	}
-	_ = f.Close()
-	return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	return nil
 }

@@ -10,10 +10,32 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 )
+
+// MaxBootID is the maximum length of the name of a boot, in bytes. Only Linux names boots: on other systems there is no
+// ID, no file names a boot, and no file is from an earlier one.
+const MaxBootID = 64
 
 // ErrNotRegular says that a path names something other than a regular file.
 var ErrNotRegular = errors.New("not a regular file")
+
+// Open opens a file as [os.OpenFile] does, without waiting. The error is an [*fs.PathError] that wraps [ErrNotRegular], or
+// EISDIR for a directory, if there is something else in its place.
+func Open(path string, flags int, mode fs.FileMode) (*os.File, error) {
+	f, err := os.OpenFile(path, flags|nonBlock, mode)
+	if errors.Is(err, syscall.ENXIO) { // a FIFO without a reader, opened for writing, or a socket
+		err = &fs.PathError{Op: "open", Path: path, Err: ErrNotRegular}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := check(f); err != nil {
+		_ = f.Close()
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	return f, nil
+}
 
 // ReadFile reads a file as [os.ReadFile] does. It returns the same errors as [Open].
 func ReadFile(path string) ([]byte, error) {
