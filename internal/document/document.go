@@ -152,26 +152,18 @@ func (n *Node) Label() string {
 	return label
 }
 
-// Get returns the member with a key, as configurations are read: in its exact spelling or else in any other, the last of
-// several. It is nil if there is none, and for what is no object.
-func (n *Node) Get(key string) *Node {
-	if n == nil {
-		return nil
-	}
-	var found *Node
-	exact := false
-	for _, m := range n.Members {
-		if m.Key == key || !exact && strings.EqualFold(m.Key, key) {
-			found, exact = m.Value, exact || m.Key == key
-		}
-	}
-	return found
-}
-
-// Path is Get for a member of a member.
-func (n *Node) Path(keys ...string) *Node {
+// Get returns the member with a key, or with several keys the member of a member. It matches a key as configurations are
+// read: in its exact spelling or else in any other, the last of several. It returns nil if there is no such member.
+func (n *Node) Get(keys ...string) *Node {
 	for _, key := range keys {
-		n = n.Get(key)
+		var found *Node
+		exact := false
+		for _, m := range n.Keys() {
+			if m.Key == key || !exact && strings.EqualFold(m.Key, key) {
+				found, exact = m.Value, exact || m.Key == key
+			}
+		}
+		n = found
 	}
 	return n
 }

@@ -11,7 +11,7 @@ import (
 // order judges where a plugin stands.
 func (c *checker) order(n *configured, i int) {
 	p := n.plugins[i]
-	typ, ipam := p.at(p.value.Get("type")), p.at(p.value.Path("ipam", "type"))
+	typ, ipam := p.at(p.value.Get("type")), p.at(p.value.Get("ipam", "type"))
 	switch {
 	case p.def == nil:
 	case p.def.Role == plugin.RoleIPAM:

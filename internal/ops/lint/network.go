@@ -32,7 +32,7 @@ type pluginObject struct {
 }
 
 func object(at subject, value *document.Node) *pluginObject {
-	p := &pluginObject{subject: at.at(value), typ: value.Get("type").Text(), ipam: value.Path("ipam", "type").Text()}
+	p := &pluginObject{subject: at.at(value), typ: value.Get("type").Text(), ipam: value.Get("ipam", "type").Text()}
 	p.plugin = p.typ
 	p.def, p.allocator = definition(p.typ), definition(p.ipam)
 	return p
@@ -66,7 +66,7 @@ func (c *checker) network(n *configured) {
 		if p.ipam != hostLocal {
 			continue
 		}
-		if dir := p.value.Path("ipam", "dataDir").Text(); pools[dir] == nil {
+		if dir := p.value.Get("ipam", "dataDir").Text(); pools[dir] == nil {
 			pools[dir] = p
 		} else {
 			c.add("shared-pool", p.at(p.value.Get("ipam")), "give one of them another dataDir",

@@ -89,7 +89,7 @@ func (c *checker) keys(p *pluginObject) {
 	}
 	if p.allocator != nil {
 		s.Properties["ipam"] = p.allocator.Schema().Properties["ipam"]
-	} else if p.def == nil || p.ipam != "" || p.value.Path("ipam", "type") == nil {
+	} else if p.def == nil || p.ipam != "" || p.value.Get("ipam", "type") == nil {
 		s.Properties["ipam"].Order = nil
 	}
 	if p.def == nil {

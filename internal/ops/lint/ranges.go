@@ -21,7 +21,7 @@ func (c *checker) ranges(p *pluginObject) (done bool) {
 	section := p.value.Get("ipam")
 	sets := conf.IPAM.Sets()
 	if len(sets) == 0 {
-		return p.value.Path("capabilities", "ipRanges").IsTrue() // the runtime brings them
+		return p.value.Get("capabilities", "ipRanges").IsTrue() // the runtime brings them
 	}
 	families := map[bool]int{}
 	for i, set := range sets {
