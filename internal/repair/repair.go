@@ -37,7 +37,7 @@ func (o Outcome) Failed() bool {
 // the rest: what refuses packets before what accepts them. The outcomes are in the order of the calls; the error is about
 // all of them. Attachments that are made or removed meanwhile must not be among them.
 func Run(ctx context.Context, plugins []plugin.Definition, calls []invoke.Call) ([]Outcome, error) {
-	all := gather(ctx, plugins, calls)
+	all := gather(ctx, plugins, calls, ours{}.has)
 	err := all.inHost(ctx, all.meet)
 	all.finish(ctx)
 	return all.outcomes(), err
@@ -46,7 +46,7 @@ func Run(ctx context.Context, plugins []plugin.Definition, calls []invoke.Call) 
 // Missing reports missing entries of the ruleset and attachments that Run would move, and changes
 // nothing. For the other steps of plugins it makes a CHECK through caller and reports the error.
 func Missing(ctx context.Context, plugins []plugin.Definition, calls []invoke.Call, caller invoke.Caller) ([]Outcome, error) {
-	all := gather(ctx, plugins, calls)
+	all := gather(ctx, plugins, calls, ours{}.has)
 	err := all.inHost(ctx, all.compare)
 	for _, p := range all {
 		if p.Move != nil {
@@ -67,7 +67,7 @@ func Missing(ctx context.Context, plugins []plugin.Definition, calls []invoke.Ca
 // for configurations that were changed to another backend than the one that ADD used. What belongs into Tenon's tables is
 // left as it is.
 func Convert(ctx context.Context, plugins []plugin.Definition, calls []invoke.Call) []Outcome {
-	all := gatherIf(ctx, plugins, calls, func(string) bool { return true })
+	all := gather(ctx, plugins, calls, func(string) bool { return true })
 	all.finish(ctx)
 	return all.outcomes()
 }
@@ -82,13 +82,8 @@ type pending struct {
 
 type repairs []*pending
 
-// gather asks the plugins what they would make.
-func gather(ctx context.Context, plugins []plugin.Definition, calls []invoke.Call) repairs {
-	return gatherIf(ctx, plugins, calls, ours{}.has)
-}
-
-// gatherIf is gather for the executables that isOurs accepts.
-func gatherIf(
+// gather asks the plugins whose executables isOurs accepts what they would make.
+func gather(
 	ctx context.Context, plugins []plugin.Definition, calls []invoke.Call, isOurs func(path string) bool,
 ) repairs {
 	all := make(repairs, len(calls))

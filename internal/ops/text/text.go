@@ -2,6 +2,7 @@
 package text
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -16,69 +17,70 @@ import (
 func Table(w io.Writer, rows [][]string) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
+		cells := make([]string, len(row))
 		for i, cell := range row {
-			if cell == "" {
-				cell = "-"
-			}
-			if i > 0 {
-				fmt.Fprint(t, "\t")
-			}
-			fmt.Fprint(t, cell)
+			cells[i] = cmp.Or(cell, "-")
 		}
-		fmt.Fprintln(t)
+		fmt.Fprintln(t, strings.Join(cells, "\t"))
 	}
 	return t.Flush()
 }
 
-// Result writes what an ADD made, a line for each fact.
+// facts writes a line for each fact: its name and its value.
+type facts struct{ *tabwriter.Writer }
+
+func newFacts(w io.Writer) facts { return facts{tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)} }
+
+func (f facts) line(name, format string, args ...any) {
+	fmt.Fprintf(f, "%s\t%s\n", name, fmt.Sprintf(format, args...))
+}
+
+// optional writes a line unless the value is empty.
+func (f facts) optional(name, value string) {
+	if value != "" {
+		f.line(name, "%s", value)
+	}
+}
+
+func (f facts) dns(d cni.DNS) {
+	f.optional("nameserver", strings.Join(d.Nameservers, " "))
+	f.optional("domain", d.Domain)
+	f.optional("search", strings.Join(d.Search, " "))
+	f.optional("options", strings.Join(d.Options, " "))
+}
+
+// Result writes what an ADD made.
 func Result(w io.Writer, r *cni.Result) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	line := func(what, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", what, fmt.Sprintf(format, args...)) }
+	f := newFacts(w)
 	for _, i := range r.Interfaces {
 		if i.Sandbox != "" {
-			line("interface", "%s%s in %s", i.Name, properties(i), i.Sandbox)
+			f.line("interface", "%s%s in %s", i.Name, properties(i.MAC, i.MTU), i.Sandbox)
 		}
 	}
 	for _, ip := range r.IPs {
-		gateway := ""
-		if ip.Gateway.IsValid() {
-			gateway = fmt.Sprintf(", gateway %s", ip.Gateway)
-		}
-		line("address", "%s%s", ip.Address, gateway)
+		f.line("address", "%s%s", ip.Address, with(", gateway ", ip.Gateway))
 	}
 	for _, rt := range r.Routes {
-		via := ""
-		if rt.GW.IsValid() {
-			via = fmt.Sprintf(" via %s", rt.GW)
-		}
-		line("route", "%s%s", rt.Dst, via)
+		f.line("route", "%s%s", rt.Dst, with(" via ", rt.GW))
 	}
-	for _, d := range []struct {
-		what   string
-		values []string
-	}{{"nameserver", r.DNS.Nameservers}, {"domain", strings.Fields(r.DNS.Domain)}, {"search", r.DNS.Search}, {"options", r.DNS.Options}} {
-		if len(d.values) > 0 {
-			line(d.what, "%s", strings.Join(d.values, " "))
-		}
-	}
+	f.dns(r.DNS)
 	for _, i := range r.Interfaces {
 		if i.Sandbox == "" {
-			line("host", "%s%s", i.Name, properties(i))
+			f.line("host", "%s%s", i.Name, properties(i.MAC, i.MTU))
 		}
 	}
-	return t.Flush()
+	return f.Flush()
 }
 
-func properties(i cni.Interface) string {
-	var s string
-	if i.MAC != "" {
-		s += ", MAC " + i.MAC
+// with returns a value behind a prefix, or "" for the zero value.
+func with[T comparable](prefix string, value T) string {
+	if value == *new(T) {
+		return ""
 	}
-	if i.MTU != 0 {
-		s += fmt.Sprintf(", MTU %d", i.MTU)
-	}
-	return s
+	return prefix + fmt.Sprint(value)
 }
+
+func properties(mac string, mtu int) string { return with(", MAC ", mac) + with(", MTU ", mtu) }
 
 // Attachments writes a table of attachments.
 func Attachments(w io.Writer, list []inspect.Attachment) error {
