@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/ipam"
@@ -53,18 +54,9 @@ type pluginConf struct {
 }
 
 type ipamSection struct {
-	Type   string      `json:"type"`
-	Ranges [][]ipRange `json:"ranges,omitempty"`
-	Routes []ipamRoute `json:"routes,omitempty"`
-}
-
-type ipRange struct {
-	Subnet  netip.Prefix `json:"subnet"`
-	Gateway string       `json:"gateway,omitempty"`
-}
-
-type ipamRoute struct {
-	Dst netip.Prefix `json:"dst"`
+	Type   string          `json:"type"`
+	Ranges []ipam.RangeSet `json:"ranges,omitempty"`
+	Routes []cni.Route     `json:"routes,omitempty"`
 }
 
 // List returns the configuration list, indented. It offers 1.0.0, which every runtime of today knows, and 1.1.0. A bridge
@@ -131,26 +123,17 @@ func (n Draft) Validate() error {
 	}
 	used := map[netip.Prefix]netip.Addr{}
 	for _, gw := range n.Gateways {
-		s := n.subnetOf(gw)
-		if !s.IsValid() {
+		i := slices.IndexFunc(n.Subnets, func(s netip.Prefix) bool { return s.Contains(gw) })
+		if i < 0 {
 			return cni.Errorf(cni.CodeInvalidConfig, "gateway %s is in none of the subnets", gw)
 		}
+		s := n.Subnets[i]
 		if other, ok := used[s]; ok {
 			return cni.Errorf(cni.CodeInvalidConfig, "subnet %s has the gateways %s and %s", s, other, gw)
 		}
 		used[s] = gw
 	}
 	return nil
-}
-
-// subnetOf returns the subnet that an address is in; invalid if there is none.
-func (n Draft) subnetOf(a netip.Addr) netip.Prefix {
-	for _, s := range n.Subnets {
-		if s.Contains(a) {
-			return s
-		}
-	}
-	return netip.Prefix{}
 }
 
 func (n Draft) ipam() *ipamSection {
@@ -162,26 +145,21 @@ func (n Draft) ipam() *ipamSection {
 	}
 	i := &ipamSection{Type: "host-local"}
 	for _, s := range n.Subnets {
-		r := ipRange{Subnet: s}
-		for _, gw := range n.Gateways {
-			if s.Contains(gw) {
-				r.Gateway = gw.String()
-			}
+		r := ipam.Range{Subnet: s}
+		if at := slices.IndexFunc(n.Gateways, s.Contains); at >= 0 {
+			r.Gateway = n.Gateways[at]
 		}
-		i.Ranges = append(i.Ranges, []ipRange{r})
+		i.Ranges = append(i.Ranges, ipam.RangeSet{r})
 	}
 	return i
 }
 
 // defaultRoutes are those of the address families of the subnets.
-func (n Draft) defaultRoutes() []ipamRoute {
-	var routes []ipamRoute
+func (n Draft) defaultRoutes() []cni.Route {
+	var routes []cni.Route
 	for _, dst := range []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)} {
-		for _, s := range n.Subnets {
-			if s.Addr().Is4() == dst.Addr().Is4() {
-				routes = append(routes, ipamRoute{dst})
-				break
-			}
+		if slices.ContainsFunc(n.Subnets, func(s netip.Prefix) bool { return s.Addr().Is4() == dst.Addr().Is4() }) {
+			routes = append(routes, cni.Route{Dst: dst})
 		}
 	}
 	return routes

@@ -87,20 +87,13 @@ func (n Draft) hostUses(ctx context.Context) (uses []Use, err error) {
 // Overlap returns an error that names the first use that shares addresses with a subnet, nil if there is none.
 func (n Draft) Overlap(uses []Use) error {
 	for _, s := range n.Subnets {
-		if u, ok := overlaps(s, uses); ok {
-			return cni.Errorf(cni.CodeInvalidConfig, "subnet %s overlaps with %s, which is in use by %s", s, u.Prefix, u.By)
+		for _, u := range uses {
+			if s.Overlaps(u.Prefix) {
+				return cni.Errorf(cni.CodeInvalidConfig, "subnet %s overlaps with %s, which is in use by %s", s, u.Prefix, u.By)
+			}
 		}
 	}
 	return nil
-}
-
-func overlaps(s netip.Prefix, uses []Use) (Use, bool) {
-	for _, u := range uses {
-		if s.Overlaps(u.Prefix) {
-			return u, true
-		}
-	}
-	return Use{}, false
 }
 
 // Pool says which subnets [Free] chooses from.
@@ -120,7 +113,7 @@ func Free(uses []Use, ipv6 bool) (netip.Prefix, error) {
 		if ipv6 {
 			s = netip.MustParsePrefix(fmt.Sprintf("fd00:%d::/64", octet))
 		}
-		if _, used := overlaps(s, uses); !used {
+		if (Draft{Subnets: []netip.Prefix{s}}).Overlap(uses) == nil {
 			return s, nil
 		}
 	}
