@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/session"
 )
 
 // live adds the state of the kernel.
@@ -298,12 +299,7 @@ func PortHolders(ctx context.Context, protocol string, port int) (holders []cni.
 		if !ok || port < int(m.First) || port > int(m.Last) || !strings.HasPrefix(m.String(), strings.ToLower(protocol)) {
 			continue
 		}
-		part := strings.SplitN(h.Comment, " ", 4) // see cni.Attachment.Tag
-		if len(part) != 4 {
-			continue
-		}
-		a := cni.Attachment{Network: part[1], IfName: part[2], Container: part[3]}
-		if a.Tag() == h.Comment && !slices.Contains(holders, a) {
+		if a, ok := session.Tagged(h.Comment); ok && !slices.Contains(holders, a) {
 			holders = append(holders, a)
 		}
 	}

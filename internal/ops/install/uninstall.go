@@ -1,10 +1,12 @@
 package install
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -143,10 +145,7 @@ func (p *Plan) judge(rules kernel.Ruleset) {
 		p.Blockers = append(p.Blockers, fmt.Sprintf("%s has rules in nftables but no record", owner(tag)))
 	}
 	slices.Sort(p.Blockers)
-	for text := range ends {
-		p.Ends = append(p.Ends, text)
-	}
-	slices.Sort(p.Ends)
+	p.Ends = slices.Sorted(maps.Keys(ends))
 }
 
 // withoutCounterpart names protections that the upstream plugins do not have, by the name of the
@@ -221,8 +220,8 @@ func (p *Plan) onlyPlanned(records []network.Record) error {
 // remove removes plugins first, so that nothing new is made.
 func (p *Plan) remove(ctx context.Context) error {
 	for _, path := range p.Plugins {
-		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return cni.Errorf(cni.CodeIOFailure, "%w", err)
+		if err := ioFailure(os.Remove(path), fs.ErrNotExist); err != nil {
+			return err
 		}
 	}
 	_, refused, err := kernel.EraseRules(ctx, func(tag string) bool { return p.tags[tag] })
@@ -234,9 +233,7 @@ func (p *Plan) remove(ctx context.Context) error {
 	}
 	var errs []error
 	for _, path := range p.Paths {
-		if err := os.RemoveAll(path); err != nil {
-			errs = append(errs, cni.Errorf(cni.CodeIOFailure, "%w", err))
-		}
+		errs = append(errs, ioFailure(os.RemoveAll(path)))
 	}
 	return errors.Join(errs...)
 }
@@ -245,14 +242,11 @@ func (p *Plan) remove(ctx context.Context) error {
 // records of other runtimes are left.
 func (p *Plan) Finish() (bool, error) {
 	records, err := os.ReadDir(filepath.Join(p.stateDir(), "records"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return false, cni.Errorf(cni.CodeIOFailure, "%w", err)
+	if err := ioFailure(err, fs.ErrNotExist); err != nil || len(records) > 0 {
+		return false, err
 	}
-	if len(records) > 0 {
-		return false, nil
-	}
-	if err := os.RemoveAll(p.stateDir()); err != nil {
-		return false, cni.Errorf(cni.CodeIOFailure, "%w", err)
+	if err := ioFailure(os.RemoveAll(p.stateDir())); err != nil {
+		return false, err
 	}
 	return true, removeRegistry(network.RegistryDir)
 }
@@ -260,29 +254,29 @@ func (p *Plan) Finish() (bool, error) {
 // removeRegistry removes the registry of state directories unless it leads to one that exists.
 func removeRegistry(dir string) error {
 	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return cni.Errorf(cni.CodeIOFailure, "%w", err)
+	if err := ioFailure(err, fs.ErrNotExist); err != nil {
+		return err
 	}
 	for _, e := range entries {
 		if _, err := os.Stat(filepath.Join(dir, e.Name())); !errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
 	}
-	if err := errors.Join(os.RemoveAll(dir), os.RemoveAll(dir+".lock")); err != nil {
-		return cni.Errorf(cni.CodeIOFailure, "%w", err)
+	if err := ioFailure(errors.Join(os.RemoveAll(dir), os.RemoveAll(dir+".lock"))); err != nil {
+		return err
 	}
-	if err := os.Remove(filepath.Dir(dir)); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTEMPTY) {
-		return cni.Errorf(cni.CodeIOFailure, "%w", err)
-	}
-	return nil
+	return ioFailure(os.Remove(filepath.Dir(dir)), fs.ErrNotExist, unix.ENOTEMPTY)
 }
 
-func (p *Plan) stateDir() string {
-	if p.request.Client.StateDir == "" {
-		return network.DefaultStateDir
+// ioFailure returns err with [cni.CodeIOFailure], or nil if err is nil or wraps one of the errors to ignore.
+func ioFailure(err error, ignore ...error) error {
+	if err == nil || slices.ContainsFunc(ignore, func(target error) bool { return errors.Is(err, target) }) {
+		return nil
 	}
-	return p.request.Client.StateDir
+	return cni.Errorf(cni.CodeIOFailure, "%w", err)
 }
+
+func (p *Plan) stateDir() string { return cmp.Or(p.request.Client.StateDir, network.DefaultStateDir) }
 
 // convert makes what attachments have in Tenon's tables in the form of the upstream plugins.
 func convert(ctx context.Context, records []network.Record) error {
