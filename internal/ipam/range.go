@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"net/netip"
 )
 
@@ -101,12 +102,8 @@ func (r Range) Size() uint64 {
 // Offset is how many addresses lie in the range before a; math.MaxUint64 stands for that many and more.
 func (r Range) Offset(a netip.Addr) uint64 {
 	from, to := r.Start.As16(), a.As16()
-	low := binary.BigEndian.Uint64(to[8:]) - binary.BigEndian.Uint64(from[8:])
-	high := binary.BigEndian.Uint64(to[:8]) - binary.BigEndian.Uint64(from[:8])
-	if binary.BigEndian.Uint64(to[8:]) < binary.BigEndian.Uint64(from[8:]) {
-		high--
-	}
-	if high > 0 {
+	low, borrow := bits.Sub64(binary.BigEndian.Uint64(to[8:]), binary.BigEndian.Uint64(from[8:]), 0)
+	if high, _ := bits.Sub64(binary.BigEndian.Uint64(to[:8]), binary.BigEndian.Uint64(from[:8]), borrow); high > 0 {
 		return math.MaxUint64
 	}
 	return low
@@ -118,10 +115,8 @@ func (r Range) At(offset uint64) (a netip.Addr, ok bool) {
 		return netip.Addr{}, false
 	}
 	b := r.Start.As16()
-	low := binary.BigEndian.Uint64(b[8:]) + offset
-	if low < offset {
-		binary.BigEndian.PutUint64(b[:8], binary.BigEndian.Uint64(b[:8])+1)
-	}
+	low, carry := bits.Add64(binary.BigEndian.Uint64(b[8:]), offset, 0)
+	binary.BigEndian.PutUint64(b[:8], binary.BigEndian.Uint64(b[:8])+carry)
 	binary.BigEndian.PutUint64(b[8:], low)
 	if a = netip.AddrFrom16(b); r.Start.Is4() {
 		a = a.Unmap()

@@ -45,7 +45,7 @@ func (s RangeSet) canonicalize() error {
 func CheckOverlap(sets []RangeSet) error {
 	for i, set := range sets {
 		for j, other := range sets[i+1:] {
-			if set.Overlaps(other) {
+			if _, _, shared := set.Overlap(other); shared {
 				return fmt.Errorf("range set %d overlaps with %d", i, i+1+j)
 			}
 		}
@@ -66,16 +66,16 @@ func OnePerFamily(sets []RangeSet) bool {
 // Is4 reports whether the set holds IPv4 addresses.
 func (s RangeSet) Is4() bool { return s[0].Start.Is4() }
 
-// Overlaps reports whether an address lies in both sets.
-func (s RangeSet) Overlaps(o RangeSet) bool {
-	for _, r := range s {
+// Overlap returns the first range of each set that share an address. ok is false if the sets share none.
+func (s RangeSet) Overlap(o RangeSet) (mine, other Range, ok bool) {
+	for _, mine := range s {
 		for _, other := range o {
-			if r.Overlaps(other) {
-				return true
+			if mine.Overlaps(other) {
+				return mine, other, true
 			}
 		}
 	}
-	return false
+	return Range{}, Range{}, false
 }
 
 // Contains reports whether a lies in one of the ranges.

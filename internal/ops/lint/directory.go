@@ -26,7 +26,7 @@ func (c *checker) together(a, b *configured) {
 	for i := range a.plugins {
 		for j, q := range b.plugins {
 			mine, other := poolOf(a, i), poolOf(b, j)
-			if x, y, ok := mine.overlap(other); ok {
+			if x, y, ok := mine.Overlap(other.RangeSet); ok {
 				c.add("range-overlap", other.subject, "reservations are kept for each network: both may hand out the same address",
 					"%s overlaps with %s of network %s (%s)", y, x, a.Name, a.Path)
 			}

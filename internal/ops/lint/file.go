@@ -2,6 +2,7 @@ package lint
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,7 +13,6 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/document"
-	"github.com/tenon-cni/tenon/internal/ops/text"
 	"github.com/tenon-cni/tenon/network/config"
 )
 
@@ -46,7 +46,7 @@ func (c *checker) file(f config.File) {
 	at := subject{file: f.Path, network: f.Name}
 	switch {
 	case f.Kind == config.ListFile || f.Kind == config.SingleFile: // see candidate
-	case c.catalog.Policy != nil && f.Path == c.catalog.Policy.Source:
+	case c.isPolicy(f):
 		c.policy(f, at)
 	case f.Kind == config.DropInFile:
 		c.dropIn(f, at)
@@ -68,7 +68,7 @@ func (c *checker) open(f config.File, at subject) *document.Node {
 		return nil
 	}
 	doc := document.Parse(f.Content)
-	c.duplicates(at, doc, f.Kind == config.ListFile)
+	c.duplicates(at, doc, f.Kind == config.ListFile || c.isPolicy(f))
 	return doc
 }
 
@@ -184,10 +184,8 @@ func (c *checker) unknownKeys(n *configured) {
 		if known[m.Key] != "" || strings.HasPrefix(m.Key, "nerdctl") || strings.HasPrefix(m.Key, "_") || strings.HasPrefix(m.Key, "$") {
 			continue
 		}
-		hint := "keys of the list are not passed on; what is meant for a plugin stands in its object"
-		if near := text.Nearest(m.Key, slices.Sorted(maps.Keys(known))); near != "" {
-			hint = fmt.Sprintf("did you mean %q?", near)
-		}
+		hint := cmp.Or(nearest(m.Key, slices.Sorted(maps.Keys(known))),
+			"keys of the list are not passed on; what is meant for a plugin stands in its object")
 		for key := range known {
 			if strings.EqualFold(key, m.Key) {
 				hint = fmt.Sprintf("keys of the list are matched exactly: %q", key)

@@ -14,6 +14,7 @@ import (
 	"sort"
 
 	"github.com/tenon-cni/tenon/internal/document"
+	"github.com/tenon-cni/tenon/internal/ops/text"
 	"github.com/tenon-cni/tenon/network/config"
 )
 
@@ -177,6 +178,14 @@ func (c *checker) add(rule string, at subject, hint, format string, args ...any)
 		f.Pointer = at.value.Pointer
 	}
 	c.found = append(c.found, f)
+}
+
+// nearest asks whether the candidate that is nearest to a name is meant; "" if none is near.
+func nearest(name string, candidates []string) string {
+	if near := text.Nearest(name, candidates); near != "" {
+		return fmt.Sprintf("did you mean %q?", near)
+	}
+	return ""
 }
 
 // typeHint says how a value can become one of a JSON type; "" if that is not plain.

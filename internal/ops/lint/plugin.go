@@ -2,14 +2,12 @@ package lint
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/document"
-	"github.com/tenon-cni/tenon/internal/ops/text"
 	"github.com/tenon-cni/tenon/plugin"
 )
 
@@ -170,14 +168,12 @@ func (w walk) suggest(key string, s *plugin.Schema) string {
 	case s == ipam && w.top.Properties[key] != nil:
 		return "it belongs beside the ipam section, not into it"
 	}
-	if near := text.Nearest(key, slices.Sorted(maps.Keys(s.Properties))); near != "" {
-		return fmt.Sprintf("did you mean %q?", near)
-	}
+	hint := nearest(key, slices.Sorted(maps.Keys(s.Properties)))
 	const most = 8 // nobody reads more
-	if len(s.Order) > most {
-		return ""
+	if hint == "" && len(s.Order) <= most {
+		hint = "there are: " + strings.Join(s.Order, ", ")
 	}
-	return "there are: " + strings.Join(s.Order, ", ")
+	return hint
 }
 
 const reservedPrefix = "cni.dev/"

@@ -4,19 +4,19 @@ import (
 	"slices"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/document"
-	"github.com/tenon-cni/tenon/internal/ops/text"
 	"github.com/tenon-cni/tenon/network/config"
 )
 
+// isPolicy reports whether a file holds the policy of the directory.
+func (c *checker) isPolicy(f config.File) bool {
+	return c.catalog.Policy != nil && f.Path == c.catalog.Policy.Source
+}
+
 // policy judges the file with the policy.
 func (c *checker) policy(f config.File, at subject) {
-	if f.Content == nil || syntaxError(f.Content) != nil {
-		c.open(f, at)
+	if at.value = c.open(f, at); at.value == nil {
 		return
 	}
-	at.value = document.Parse(f.Content)
-	c.duplicates(at, at.value, true)
 	if err := complaint(f); err != nil {
 		e := cni.AsError(err)
 		hint := e.Details
@@ -36,11 +36,7 @@ func (c *checker) policy(f config.File, at subject) {
 		if m.Key == config.EveryNetwork || slices.Contains(names, m.Key) {
 			continue
 		}
-		hint := ""
-		if near := text.Nearest(m.Key, names); near != "" {
-			hint = "did you mean \"" + near + "\"?"
-		}
-		c.add("policy-network", at.atKey(m), hint, "there is no network %q", m.Key)
+		c.add("policy-network", at.atKey(m), nearest(m.Key, names), "there is no network %q", m.Key)
 	}
 }
 

@@ -54,9 +54,9 @@ func (c *checker) ranges(p *pluginObject) (done bool) {
 	return false
 }
 
-// decodeHostLocal reads the configuration of host-local.
+// decodeHostLocal reads the configuration of host-local. ok is false for other IPAM plugins.
 func decodeHostLocal(p *pluginObject) (conf hostlocal.Config, ok bool) {
-	ok = json.Unmarshal(p.value.Raw, &conf) == nil
+	ok = p.ipam == hostLocal && json.Unmarshal(p.value.Raw, &conf) == nil
 	return conf, ok
 }
 
@@ -95,42 +95,26 @@ func (c *checker) goodSet(p *pluginObject, at subject, set ipam.RangeSet) {
 // pool is what a network hands out.
 type pool struct {
 	subject
-	sets []ipam.RangeSet
+	ipam.RangeSet
 }
 
 // poolOf returns the ranges of a plugin of a network; none if they are not good.
 func poolOf(n *configured, i int) pool {
 	p := n.plugins[i]
-	at := p.at(p.value.Get("ipam"))
-	if p.ipam != hostLocal {
-		return pool{subject: at}
-	}
-	conf, ok := decodeHostLocal(p)
-	if sets := conf.IPAM.Sets(); ok && ipam.CanonicalizeSets(sets) == nil {
-		return pool{at, sets}
-	}
-	return pool{subject: at}
-}
-
-// overlap returns a range of each that share an address.
-func (a pool) overlap(b pool) (x, y ipam.Range, ok bool) {
-	for _, mine := range slices.Concat(a.sets...) {
-		for _, other := range slices.Concat(b.sets...) {
-			if mine.Overlaps(other) {
-				return mine, other, true
-			}
+	of := pool{subject: p.at(p.value.Get("ipam"))}
+	if conf, ok := decodeHostLocal(p); ok {
+		if sets := conf.IPAM.Sets(); ipam.CanonicalizeSets(sets) == nil {
+			of.RangeSet = slices.Concat(sets...)
 		}
 	}
-	return x, y, false
+	return of
 }
 
 // gateways are the addresses that a bridge is given.
 func (a pool) gateways() []netip.Prefix {
 	var all []netip.Prefix
-	for _, set := range a.sets {
-		for _, r := range set {
-			all = append(all, netip.PrefixFrom(r.Gateway, r.Subnet.Bits()))
-		}
+	for _, r := range a.RangeSet {
+		all = append(all, netip.PrefixFrom(r.Gateway, r.Subnet.Bits()))
 	}
 	return all
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/ops/text"
 	"github.com/tenon-cni/tenon/network"
 	"github.com/tenon-cni/tenon/network/config"
 )
@@ -111,8 +110,8 @@ func (c *checker) runnable(n *configured, at subject, typ string) {
 		}
 		if definition(typ) != nil {
 			hint = "tenon has it built in: tenon install DIR puts it there"
-		} else if near := text.Nearest(typ, builtIn()); near != "" {
-			hint = fmt.Sprintf("did you mean %q?", near)
+		} else if near := nearest(typ, builtIn()); near != "" {
+			hint = near
 		}
 		c.add("missing-plugin", at, hint, "%s", e.Msg)
 		return
