@@ -64,7 +64,7 @@ const (
 // Address is one of the container's interface.
 type Address struct {
 	Address   netip.Prefix `json:"address"`
-	Gateway   string       `json:"gateway,omitempty"`
+	Gateway   netip.Addr   `json:"gateway,omitzero"`
 	Interface string       `json:"interface,omitempty"`
 	Recorded  bool         `json:"recorded"`
 	Live      bool         `json:"live"`
@@ -73,7 +73,7 @@ type Address struct {
 // Route is one of the container's interface. Those that the kernel makes by itself are left out.
 type Route struct {
 	Dst      netip.Prefix `json:"dst"`
-	Gateway  string       `json:"gw,omitempty"`
+	Gateway  netip.Addr   `json:"gw,omitzero"`
 	Table    int          `json:"table,omitempty"`  // 0 is main
 	Metric   int          `json:"metric,omitempty"` // 0 is the kernel's default
 	Recorded bool         `json:"recorded"`
@@ -149,24 +149,15 @@ func (d *Details) recorded(r *cni.Result) {
 		d.Interfaces = append(d.Interfaces, Interface{Name: i.Name, Place: place, MAC: i.MAC, MTU: i.MTU, Recorded: true})
 	}
 	for _, ip := range r.IPs {
-		a := Address{Address: ip.Address, Recorded: true, Interface: d.IfName}
+		a := Address{Address: ip.Address, Gateway: ip.Gateway, Recorded: true, Interface: d.IfName}
 		if i, ok := ip.Interface.Get(); ok && i >= 0 && i < len(r.Interfaces) {
 			a.Interface = r.Interfaces[i].Name
-		}
-		if ip.Gateway.IsValid() {
-			a.Gateway = ip.Gateway.String()
 		}
 		d.Addresses = append(d.Addresses, a)
 	}
 	for _, rt := range r.Routes {
-		route := Route{Dst: rt.Dst.Masked(), Metric: rt.Priority, Recorded: true}
-		if table, ok := rt.Table.Get(); ok {
-			route.Table = table
-		}
-		if rt.GW.IsValid() {
-			route.Gateway = rt.GW.String()
-		}
-		d.Routes = append(d.Routes, route)
+		table, _ := rt.Table.Get()
+		d.Routes = append(d.Routes, Route{Dst: rt.Dst.Masked(), Gateway: rt.GW, Table: table, Metric: rt.Priority, Recorded: true})
 	}
 	d.DNS = r.DNS
 }

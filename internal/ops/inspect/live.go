@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -106,22 +107,19 @@ const mainTable = 254
 
 // route adds a route, unless it is one that the kernel makes for an address.
 func (d *Details) route(r kernel.Route, addrs []netip.Prefix) {
-	live := Route{Dst: r.Dst.Masked(), Table: r.Table, Metric: r.Priority, Live: true}
+	live := Route{Dst: r.Dst.Masked(), Gateway: r.Gateway(), Table: r.Table, Metric: r.Priority, Live: true}
 	if r.Table == mainTable {
 		live.Table = 0
 	}
-	if gw := r.Gateway(); gw.IsValid() {
-		live.Gateway = gw.String()
-	}
 	for i, x := range d.Routes {
-		gateway := x.Gateway == "" || x.Gateway == live.Gateway
+		gateway := !x.Gateway.IsValid() || x.Gateway == live.Gateway
 		if x.Recorded && x.Dst == live.Dst && gateway && (x.Table == live.Table || x.Table == mainTable && live.Table == 0) {
 			d.Routes[i].Live, d.Routes[i].Gateway, d.Routes[i].Metric = true, live.Gateway, live.Metric
 			return
 		}
 	}
 	own := slices.ContainsFunc(addrs, func(a netip.Prefix) bool { return a.Masked() == live.Dst })
-	if live.Gateway == "" && (own || live.Dst.Addr().IsLinkLocalUnicast() || live.Dst.Addr().IsMulticast()) {
+	if !live.Gateway.IsValid() && (own || live.Dst.Addr().IsLinkLocalUnicast() || live.Dst.Addr().IsMulticast()) {
 		return
 	}
 	d.Routes = append(d.Routes, live)
@@ -212,10 +210,7 @@ func (d *Details) targets(hostIP string) (list []netip.Addr) {
 // askedPort notes a port that was asked for, which nftables may have.
 func (d *Details) askedPort(p askedPort, to netip.Addr, byIPTables bool) {
 	protocol, target := strings.ToLower(p.Protocol), netip.AddrPortFrom(to, uint16(p.ContainerPort))
-	host := "*"
-	if p.HostIP != "" {
-		host = p.HostIP
-	}
+	host := cmp.Or(p.HostIP, "*")
 	one := Port{Mapping: fmt.Sprintf("%s %s:%d to %s", protocol, host, p.HostPort, target), Recorded: true}
 	i := slices.IndexFunc(d.Ports, func(x Port) bool {
 		return x.Backend == "nftables" && x.protocol == protocol && x.to == to && p.HostPort >= x.first && p.HostPort <= x.last
