@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
 // Details are the record of one attachment and the state of the kernel.
@@ -87,10 +88,7 @@ type Port struct {
 	Recorded bool   `json:"recorded"`
 	Live     bool   `json:"live"`
 
-	// In nftables.
-	protocol    string
-	to          netip.Addr
-	first, last int
+	published kernel.PortMapping // in nftables
 }
 
 // Plugin is one of the chain.

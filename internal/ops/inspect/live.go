@@ -163,7 +163,7 @@ func (d *Details) host(s *kernel.Space) {
 func (d *Details) ports(host *kernel.Space, a Attachment) error {
 	var asked []askedPort
 	_ = json.Unmarshal(d.Capabilities["portMappings"], &asked) // ADD has refused anything else
-	byNFT, err := published(host, a.Attachment.Tag())
+	held, err := host.Rules.Owned(kernel.Publishing)
 	if err != nil {
 		return err
 	}
@@ -171,12 +171,10 @@ func (d *Details) ports(host *kernel.Space, a Attachment) error {
 	if err != nil {
 		return err
 	}
-	for _, m := range byNFT {
-		protocol, _, _ := strings.Cut(m.String(), " ")
-		d.Ports = append(d.Ports, Port{
-			Mapping: m.String(), Backend: "nftables", Live: true,
-			protocol: protocol, to: m.To.Addr(), first: int(m.First), last: int(m.Last),
-		})
+	for _, h := range held {
+		if m, ok := kernel.Published(h); ok && h.Comment == a.Attachment.Tag() {
+			d.Ports = append(d.Ports, Port{Mapping: m.String(), Backend: "nftables", Live: true, published: m})
+		}
 	}
 	for _, p := range asked {
 		for _, to := range d.targets(p.HostIP) {
@@ -213,7 +211,7 @@ func (d *Details) askedPort(p askedPort, to netip.Addr, byIPTables bool) {
 	host := cmp.Or(p.HostIP, "*")
 	one := Port{Mapping: fmt.Sprintf("%s %s:%d to %s", protocol, host, p.HostPort, target), Recorded: true}
 	i := slices.IndexFunc(d.Ports, func(x Port) bool {
-		return x.Backend == "nftables" && x.protocol == protocol && x.to == to && p.HostPort >= x.first && p.HostPort <= x.last
+		return x.published.To.Addr() == to && covers(x.published, protocol, p.HostPort)
 	})
 	switch {
 	case i >= 0:
@@ -225,15 +223,9 @@ func (d *Details) askedPort(p askedPort, to netip.Addr, byIPTables bool) {
 	d.Ports = append(d.Ports, one)
 }
 
-// published returns what an attachment publishes with nftables.
-func published(host *kernel.Space, tag string) (list []kernel.PortMapping, err error) {
-	held, err := host.Rules.Owned(kernel.Publishing)
-	for _, h := range held {
-		if m, ok := kernel.Published(h); ok && h.Comment == tag {
-			list = append(list, m)
-		}
-	}
-	return list, err
+// covers reports whether a mapping publishes a port of the host.
+func covers(m kernel.PortMapping, protocol string, port int) bool {
+	return int(m.First) <= port && port <= int(m.Last) && strings.HasPrefix(m.String(), strings.ToLower(protocol)+" ")
 }
 
 // inIPTables reports whether a rule of iptables leads to ports of the attachment, made by upstream portmap or in its way.
@@ -290,8 +282,7 @@ func PortHolders(ctx context.Context, protocol string, port int) (holders []cni.
 	defer closeHost()
 	held, err := host.Rules.Owned(kernel.Publishing)
 	for _, h := range held {
-		m, ok := kernel.Published(h)
-		if !ok || port < int(m.First) || port > int(m.Last) || !strings.HasPrefix(m.String(), strings.ToLower(protocol)) {
+		if m, ok := kernel.Published(h); !ok || !covers(m, protocol, port) {
 			continue
 		}
 		if a, ok := session.Tagged(h.Comment); ok && !slices.Contains(holders, a) {
