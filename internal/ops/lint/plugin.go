@@ -202,19 +202,14 @@ func (c *checker) capabilities(p *pluginObject) {
 	if p.allocator != nil {
 		understood = append(understood, p.allocator.Capabilities...)
 	}
-	declared := p.value.Get("capabilities")
-	if declared == nil {
-		return
-	}
-	for _, m := range declared.Members {
+	for _, m := range p.value.Get("capabilities").Keys() {
 		if !m.Value.IsTrue() || slices.Contains(understood, m.Key) {
 			continue
 		}
-		at := p.atKey(m)
 		hint := "remove it"
 		if len(understood) > 0 {
 			hint = "understood are: " + strings.Join(understood, ", ")
 		}
-		c.add("unknown-capability", at, hint, "%s does not make use of the capability %q", p.typ, m.Key)
+		c.add("unknown-capability", p.atKey(m), hint, "%s does not make use of the capability %q", p.typ, m.Key)
 	}
 }

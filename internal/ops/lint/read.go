@@ -2,7 +2,6 @@ package lint
 
 import (
 	"os"
-	"path/filepath"
 
 	"github.com/tenon-cni/tenon/network/config"
 )
@@ -29,16 +28,10 @@ func Read(dir string) (*config.Catalog, error) {
 // Content judges a configuration list before it is written, without other networks and executables. policy is the policy
 // of its directory, or nil.
 func Content(list []byte, policy *config.Policy) ([]Finding, error) {
-	dir, err := os.MkdirTemp("", "tenon-lint-")
+	n, err := config.LoadBytes(list)
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
-	path := filepath.Join(dir, "new.conflist")
-	if err := os.WriteFile(path, list, 0o600); err != nil {
-		return nil, err
-	}
-	c := config.DiscoverFile(path)
-	c.Policy = policy
-	return Check(c, nil), nil
+	f := config.File{Path: "new.conflist", Kind: config.ListFile, Use: config.Chosen, Name: n.Name, Network: n, Content: list}
+	return Check(&config.Catalog{Files: []config.File{f}, Policy: policy}, nil), nil
 }
