@@ -46,21 +46,13 @@ type Lease struct {
 
 // String names the address, its holder, and for how long and since when it has been reserved.
 func (l Lease) String() string {
-	text := fmt.Sprintf("%s %s", l.Addr, l.holder())
-	if l.Owner != (Owner{}) {
-		text += ", since " + l.Since.UTC().Format(time.RFC3339)
-	}
-	return text
-}
-
-// holder is "held by OWNER for AGE".
-func (l Lease) holder() string {
 	if l.Owner == (Owner{}) {
-		return "held by somebody unknown"
+		return l.Addr.String() + " held by somebody unknown"
 	}
-	text := fmt.Sprintf("held by %s for %s", l.Owner, FormatAge(l.Age))
+	earlier := ""
 	if l.Boot == BootEarlier {
-		text += " (from before the machine was started)"
+		earlier = " (from before the machine was started)"
 	}
-	return text
+	return fmt.Sprintf("%s held by %s for %s%s, since %s",
+		l.Addr, l.Owner, FormatAge(l.Age), earlier, l.Since.UTC().Format(time.RFC3339))
 }

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"net/netip"
 	"slices"
-	"sort"
 
 	"github.com/tenon-cni/tenon/internal/ipam"
 )
@@ -36,7 +35,7 @@ func (s *Store) held(ctx context.Context, o ipam.Owner) (records []record, lost 
 	if err != nil {
 		return nil, nil, err
 	}
-	sort.Slice(addrs, func(i, j int) bool { return addrs[i].Less(addrs[j]) })
+	slices.SortFunc(addrs, netip.Addr.Compare)
 	byKey := map[string][]record{}
 	for _, a := range addrs {
 		r, err := s.read(a)
@@ -187,7 +186,7 @@ func (s *Store) Leases(ctx context.Context) ([]ipam.Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	sort.Slice(addrs, func(i, j int) bool { return addrs[i].Less(addrs[j]) })
+	slices.SortFunc(addrs, netip.Addr.Compare)
 	var leases []ipam.Lease
 	for _, a := range addrs {
 		if ctx.Err() != nil {
@@ -234,9 +233,8 @@ func (s *Store) sortByAge(addrs []netip.Addr) {
 			modified[a] = st.Mtim.Nano()
 		}
 	}
-	sort.Slice(addrs, func(i, j int) bool {
-		a, b := addrs[i], addrs[j]
-		return cmp.Or(cmp.Compare(modified[a], modified[b]), a.Compare(b)) < 0
+	slices.SortFunc(addrs, func(a, b netip.Addr) int {
+		return cmp.Or(cmp.Compare(modified[a], modified[b]), a.Compare(b))
 	})
 }
 
