@@ -104,21 +104,16 @@ func (l Ledger) Remove(name string) error {
 // No process may be writing these names. The file name of a draft is a dot, the name and a number (see
 // [statefile.Replace]), so RemoveDrafts calls gone for each name that the file name can stand for.
 func (l Ledger) RemoveDrafts(gone func(name string) bool) error {
-	dir, err := os.Open(l.Dir)
+	files, err := os.ReadDir(l.Dir)
 	if absent(err) {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	files, err := dir.Readdirnames(-1)
 	errs := []error{err}
 	for _, file := range files {
-		if !isDraft(file, gone) {
+		if !isDraft(file.Name(), gone) {
 			continue
 		}
-		if err := os.Remove(filepath.Join(l.Dir, file)); !absent(err) {
+		if err := os.Remove(filepath.Join(l.Dir, file.Name())); !absent(err) {
 			errs = append(errs, err)
 		}
 	}

@@ -14,38 +14,40 @@ import (
 	"github.com/tenon-cni/tenon/invoke"
 )
 
-// rules are the entries of a rule set in the ruleset of the host.
-func (p *play) rules(ctx context.Context, ruleSet *kernel.RuleSet) ([]string, error) {
-	var rules []string
-	err := change(ctx, p.host, func(s *kernel.Space) error {
-		held, err := s.Rules.Held(ruleSet)
-		for _, h := range held {
-			rules = append(rules, h.Text)
+// containerRules are the rule sets with elements of the containers.
+func containerRules() []*kernel.RuleSet { return []*kernel.RuleSet{kernel.Masquerading, kernel.Publishing} }
+
+// rules lists the elements of rule sets on the host, in the order of the alphabet.
+func (p *play) rules(ctx context.Context, ruleSets ...*kernel.RuleSet) (rules []string, err error) {
+	err = change(ctx, p.host, func(s *kernel.Space) error {
+		for _, ruleSet := range ruleSets {
+			held, err := s.Rules.Held(ruleSet)
+			if err != nil {
+				return err
+			}
+			for _, h := range held {
+				rules = append(rules, h.Text)
+			}
 		}
-		return err
+		return nil
 	})
-	slices.Sort(rules) // the kernel has no order
+	slices.Sort(rules)
 	return rules, err
 }
 
-// allRules are those of everybody.
-func (p *play) allRules(ctx context.Context) ([]string, error) {
-	masquerading, err := p.rules(ctx, kernel.Masquerading)
-	published, err2 := p.rules(ctx, kernel.Publishing)
-	return append(masquerading, published...), errors.Join(err, err2)
-}
-
-// flush takes away the rules of all containers, as a firewall does that is started again, and shows that they are missed.
+// flush removes the rules of all containers, as a firewall does that restarts, and shows that they are missing.
 func (p *play) flush(ctx context.Context) error {
 	var err error
-	if p.lost, err = p.allRules(ctx); err != nil {
+	if p.lost, err = p.rules(ctx, containerRules()...); err != nil {
 		return err
 	}
-	everybody := func(string) bool { return true }
 	err = change(ctx, p.host, func(s *kernel.Space) error {
-		_, err := s.Rules.Remove(kernel.Masquerading, everybody)
-		_, err2 := s.Rules.Remove(kernel.Publishing, everybody)
-		return errors.Join(err, err2)
+		for _, ruleSet := range containerRules() {
+			if _, err := s.Rules.Remove(ruleSet, func(string) bool { return true }); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	if err != nil {
 		return err
@@ -62,7 +64,7 @@ func (p *play) flush(ctx context.Context) error {
 	return p.checkFails(ctx, "rules are missing")
 }
 
-// restore has them put back, and shows that they are.
+// restore repairs the rules with do, and shows that they work.
 func (p *play) restore(ctx context.Context, do func(context.Context, []invoke.Call) error) error {
 	passed, err := p.client.Repair(ctx, nil, do)
 	for _, u := range passed {
@@ -71,7 +73,7 @@ func (p *play) restore(ctx context.Context, do func(context.Context, []invoke.Ca
 	if err != nil {
 		return err
 	}
-	rules, err := p.allRules(ctx)
+	rules, err := p.rules(ctx, containerRules()...)
 	if err != nil {
 		return err
 	}

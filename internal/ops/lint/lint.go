@@ -11,7 +11,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"sort"
 
 	"github.com/tenon-cni/tenon/internal/document"
 	"github.com/tenon-cni/tenon/internal/ops/text"
@@ -126,9 +125,8 @@ func Check(catalog *config.Catalog, ask Ask) []Finding {
 		c.network(n)
 	}
 	c.directory()
-	sort.SliceStable(c.found, func(i, j int) bool {
-		a, b := c.found[i], c.found[j]
-		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column)) < 0
+	slices.SortStableFunc(c.found, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
 	return c.found
 }
