@@ -70,10 +70,9 @@ func Remove(ctx context.Context, r Removal, report func(Step)) error {
 		}
 		report(Step{Kind: "attachment", Object: a.String()})
 	}
-	if err := r.remove(file.Path, os.Remove); err != nil {
+	if err := r.step(Step{Kind: "file", Object: file.Path}, os.Remove, report); err != nil {
 		return err
 	}
-	report(Step{Kind: "file", Object: file.Path})
 	if err := r.dropIns(report); err != nil {
 		return err
 	}
@@ -83,13 +82,14 @@ func Remove(ctx context.Context, r Removal, report func(Step)) error {
 	return errors.Join(r.bridges(ctx, file, report), r.reservations(ctx, file, report))
 }
 
-func (r Removal) remove(path string, remove func(string) error) error {
-	if r.DryRun {
-		return nil
+// step removes the object of a step unless there is a reason to keep it, and reports the step.
+func (r Removal) step(s Step, remove func(object string) error, report func(Step)) error {
+	if s.Kept == "" && !r.DryRun {
+		if err := remove(s.Object); err != nil {
+			return cni.Errorf(cni.CodeIOFailure, "%w", err)
+		}
 	}
-	if err := remove(path); err != nil {
-		return cni.Errorf(cni.CodeIOFailure, "%w", err)
-	}
+	report(s)
 	return nil
 }
 
@@ -117,14 +117,8 @@ func (r Removal) dropIns(report func(Step)) error {
 	step := Step{Kind: "drop-ins", Object: dir}
 	if len(entries) > 0 && !r.DropIns {
 		step.Kept = "it is not empty"
-		report(step)
-		return nil
 	}
-	if err := r.remove(dir, os.RemoveAll); err != nil {
-		return err
-	}
-	report(step)
-	return nil
+	return r.step(step, os.RemoveAll, report)
 }
 
 // bridges removes the bridges of the network that are of no use to others.
@@ -150,12 +144,9 @@ func (r Removal) bridges(ctx context.Context, file config.File, report func(Step
 		if step.Kept, err = r.useOf(ctx, host, link, file); err != nil {
 			return err
 		}
-		if step.Kept == "" {
-			if err := r.remove(name, func(string) error { return host.Links.Delete(link) }); err != nil {
-				return err
-			}
+		if err := r.step(step, func(string) error { return host.Links.Delete(link) }, report); err != nil {
+			return err
 		}
-		report(step)
 	}
 	return nil
 }
@@ -209,10 +200,10 @@ func (r Removal) reservations(ctx context.Context, file config.File, report func
 		step := Step{Kind: "reservations", Object: dir}
 		if n := len(p.Leases); n > 0 && !(r.DryRun && r.Detach) {
 			step.Kept = fmt.Sprintf("%d addresses are reserved", n)
-		} else if err := r.remove(dir, os.RemoveAll); err != nil {
+		}
+		if err := r.step(step, os.RemoveAll, report); err != nil {
 			return err
 		}
-		report(step)
 	}
 	return err
 }
