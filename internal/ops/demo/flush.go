@@ -15,7 +15,9 @@ import (
 )
 
 // containerRules are the rule sets with elements of the containers.
-func containerRules() []*kernel.RuleSet { return []*kernel.RuleSet{kernel.Masquerading, kernel.Publishing} }
+func containerRules() []*kernel.RuleSet {
+	return []*kernel.RuleSet{kernel.Masquerading, kernel.Publishing}
+}
 
 // rules lists the elements of rule sets on the host, in the order of the alphabet.
 func (p *play) rules(ctx context.Context, ruleSets ...*kernel.RuleSet) (rules []string, err error) {
