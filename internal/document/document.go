@@ -1,5 +1,5 @@
-// Package document reads JSON documents into values that know where they stand, for messages that point at a place in a
-// file. It knows nothing of what the values mean.
+// Package document reads JSON documents into values with their positions, for messages that point at a place in a file. It
+// does not know the meaning of the values.
 package document
 
 import (
@@ -14,7 +14,7 @@ import (
 // Kind is the type of a JSON value.
 type Kind string
 
-// The kinds of values. Invalid is what stands where a document ends to be JSON.
+// The kinds of values. The value at the first syntax error of a document is Invalid.
 const (
 	Invalid Kind = ""
 	Object  Kind = "object"
@@ -25,7 +25,7 @@ const (
 	Null    Kind = "null"
 )
 
-// Node is a value of a document and where it stands. A nil Node is a value that is not there: it has no members.
+// Node is a value of a document and its position. A nil Node stands for an absent value, which has no members.
 type Node struct {
 	Kind     Kind
 	Pointer  string   // JSON pointer (RFC 6901); empty is the document
@@ -44,7 +44,7 @@ type Member struct {
 	Value *Node
 }
 
-// Parse reads a document. Of one that is not JSON it returns what comes before the mistake.
+// Parse reads a document. If a part of it is not JSON, Parse returns the values before that part.
 func Parse(document []byte) *Node {
 	d := json.NewDecoder(bytes.NewReader(document))
 	d.UseNumber()
@@ -52,12 +52,12 @@ func Parse(document []byte) *Node {
 	return p.value("", 0)
 }
 
-// At is a place in a document that has no value of its own, such as that of a mistake.
+// At returns a place in a document that has no value of its own, such as the place of a syntax error.
 func At(document []byte, offset int) *Node {
 	return &Node{document: document, offset: max(0, min(offset, len(document)))}
 }
 
-// deepest is how many arrays and objects may be in one another, as in encoding/json.
+// deepest is the maximum depth of nested arrays and objects, as in encoding/json.
 const deepest = 10000
 
 type parser struct {
@@ -66,13 +66,13 @@ type parser struct {
 	failed bool
 }
 
-// start is where the next token begins.
+// start returns the offset of the next token.
 func (p *parser) start() int {
 	offset := int(p.InputOffset())
 	return len(p.document) - len(bytes.TrimLeft(p.document[offset:], " \t\r\n,:"))
 }
 
-// token is nil, as null is, where there is none.
+// token returns the next token. It returns nil, as for null, after the last one.
 func (p *parser) token() json.Token {
 	token, err := p.Token()
 	p.failed = p.failed || err != nil
@@ -123,8 +123,7 @@ func (p *parser) child(n *Node, depth int) {
 	n.Members = append(n.Members, Member{key, name, p.value(n.Pointer+"/"+escape(key), depth)})
 }
 
-// What stands for ~ and / in a JSON pointer (RFC 6901 section 3).
-
+// escape encodes ~ and / in a key of a JSON pointer (RFC 6901 section 3).
 func escape(key string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(key, "~", "~0"), "/", "~1")
 }
@@ -133,14 +132,14 @@ func unescape(token string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(token, "~1", "/"), "~0", "~")
 }
 
-// Position is the line and the column where the value begins, both from 1; columns are characters.
+// Position returns the line and the column where the value begins, both from 1; columns are characters.
 func (n *Node) Position() (line, column int) {
 	before := n.document[:n.offset]
 	line = 1 + bytes.Count(before, []byte("\n"))
 	return line, 1 + utf8.RuneCount(before[1+bytes.LastIndexByte(before, '\n'):])
 }
 
-// Label is the last key on the way to the value, with the indices behind it: "ranges[0]".
+// Label returns the last key of the pointer, with the indices behind it: "ranges[0]".
 func (n *Node) Label() string {
 	label := ""
 	for _, token := range slices.Backward(strings.Split(n.Pointer, "/")) {
@@ -168,7 +167,7 @@ func (n *Node) Get(keys ...string) *Node {
 	return n
 }
 
-// Resolve returns the value that a JSON pointer names or, where there is none, the innermost around it that is there.
+// Resolve returns the value that a JSON pointer names or, if it does not exist, the innermost existing value around it.
 // Keys match as for [Node.Get].
 func (n *Node) Resolve(pointer string) *Node {
 	for _, token := range strings.Split(pointer, "/")[1:] {
@@ -192,7 +191,7 @@ func (n *Node) Element(i int) *Node {
 	return n.Elements[i]
 }
 
-// Keys are the members of an object, none of anything else.
+// Keys returns the members of an object, and none for other values.
 func (n *Node) Keys() []Member {
 	if n == nil {
 		return nil
@@ -200,7 +199,7 @@ func (n *Node) Keys() []Member {
 	return n.Members
 }
 
-// All are the elements of an array, none of anything else.
+// All returns the elements of an array, and none for other values.
 func (n *Node) All() []*Node {
 	if n == nil {
 		return nil
@@ -208,7 +207,7 @@ func (n *Node) All() []*Node {
 	return n.Elements
 }
 
-// Text returns the value of a string, "" of anything else.
+// Text returns the value of a string, and "" for other values.
 func (n *Node) Text() string {
 	var s string
 	if n == nil || n.Kind != String || json.Unmarshal(n.Raw, &s) != nil {

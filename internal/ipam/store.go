@@ -6,11 +6,12 @@ import "context"
 // them, and then closed. It is for one goroutine. Package storetest tests implementations.
 type Store interface {
 	Reservations
-	// Release frees all addresses whose records name exactly this owner or, when there are none, those whose records name
-	// only its container. It continues past failures, returns them joined, and succeeds when there is nothing to free.
+	// Release frees all addresses whose records name exactly this owner or, when there are none, the addresses whose
+	// records name only its container. It continues past failures, returns them joined, and succeeds when there is
+	// nothing to free.
 	Release(ctx context.Context, o Owner) error
-	// Collect frees every address whose owner is not in keep, and every record that holds nothing: reservations of an
-	// earlier boot, and debris. A record that names only a container is kept if keep names the container. It continues
+	// Collect frees every address whose owner is not in keep. It also removes reservations of an earlier boot, and debris.
+	// A record that names only a container is kept if keep names the container. It continues
 	// past failures and returns the leases that it freed, with the failures joined.
 	Collect(ctx context.Context, keep []Owner) ([]Lease, error)
 	// Leases lists all reservations by address.
@@ -22,5 +23,5 @@ type Store interface {
 }
 
 // Change makes a change by calling apply, and remembers undo to revert it. op names the change with its object. A nil
-// undo means that the change stays. Its error wraps that of apply. The method Do of a kernel.Tx is one.
+// undo means that the change stays. Its error wraps the error of apply. The method Do of a kernel.Tx is a Change.
 type Change func(op string, apply, undo func() error) error

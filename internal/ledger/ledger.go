@@ -1,9 +1,9 @@
-// Package ledger keeps what the kernel cannot remember about something that was changed, such as the values it had
-// before: a folder with one file for each value, as JSON. It decides neither what is kept nor what a name stands for.
+// Package ledger keeps values that the kernel cannot remember about an object, such as its settings before a change: a
+// directory with one JSON file for each value. It knows neither the values nor the meaning of their names.
 //
-// A file is replaced as a whole: a reader sees the value before or the one after, never a part. Only the owner of the
-// folder can read it. A file names the boot it was written in; one of an earlier boot counts as absent and is removed,
-// because no network namespace survives a boot. One that names no boot is somebody else's, and counts.
+// A file is replaced as a whole: a reader sees the value before or after, never a part. Only the owner of the directory
+// can read it. A file names the boot in which it was written. The ledger removes files of an earlier boot, because no
+// network namespace survives a boot. A file that names no boot was written by another program, and counts.
 package ledger
 
 import (
@@ -21,16 +21,16 @@ import (
 	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
-// ErrName says that a name cannot be that of a file in the folder.
+// ErrName reports a name that no file in the directory can have.
 var ErrName = errors.New("invalid name")
 
-// Ledger is a folder of values. It need not exist: then it is empty, and Write makes it.
+// Ledger is a directory of values. If the directory does not exist, the ledger is empty, and Write makes it.
 type Ledger struct {
 	Dir  string
 	Boot string // names the running boot, see [statefile.BootID]; when empty, no value counts as an earlier boot's
 }
 
-// Path is the file of a name. The error wraps [ErrName] where the name leads elsewhere, or to a hidden file.
+// Path returns the file of a name. The error wraps [ErrName] if the name leads elsewhere, or to a hidden file.
 func (l Ledger) Path(name string) (string, error) {
 	if name == "" || name[0] == '.' || strings.ContainsAny(name, "/\x00") {
 		return "", fmt.Errorf("%s: %w %q", l.Dir, ErrName, name)
@@ -38,8 +38,8 @@ func (l Ledger) Path(name string) (string, error) {
 	return filepath.Join(l.Dir, name), nil
 }
 
-// Read decodes the value of a name into v and reports whether there is one. What an earlier boot has left is removed.
-// On error, too, v may have been changed.
+// Read decodes the value of a name into v and reports whether there is one. It removes a value of an earlier boot. After an
+// error v may have changed, too.
 func (l Ledger) Read(name string, v any) (ok bool, err error) {
 	path, err := l.Path(name)
 	if err != nil {
@@ -58,7 +58,7 @@ func (l Ledger) Read(name string, v any) (ok bool, err error) {
 	return true, nil
 }
 
-// current is the content of a file, fs.ErrNotExist if it is of an earlier boot.
+// current returns the content of a file. The error wraps fs.ErrNotExist if the file is from an earlier boot.
 func (l Ledger) current(path string) ([]byte, error) {
 	f, err := statefile.Open(path, os.O_RDONLY, 0)
 	if err != nil {
@@ -87,7 +87,7 @@ func (l Ledger) Write(name string, v any) error {
 	return statefile.Replace(path, content, 0o600, func(f *os.File) { statefile.MarkBoot(int(f.Fd()), l.Boot) })
 }
 
-// Remove removes the value of a name, and the drafts of killed Writes of it. That there is none is no error.
+// Remove removes the value of a name, if there is one, and the drafts of killed Writes of it.
 func (l Ledger) Remove(name string) error {
 	path, err := l.Path(name)
 	if err != nil {
@@ -133,12 +133,12 @@ func isDraft(file string, of func(name string) bool) bool {
 	return false
 }
 
-// absent reports whether err says that there is no such file, or that there cannot be.
+// absent reports whether err says that there is no such file, or that none can exist.
 func absent(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ENAMETOOLONG)
 }
 
-// Names lists what has a value, sorted. What an earlier boot has left is removed.
+// Names lists the names that have a value, sorted. It removes values of an earlier boot.
 func (l Ledger) Names() ([]string, error) {
 	entries, err := os.ReadDir(l.Dir)
 	if absent(err) {

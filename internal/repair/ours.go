@@ -9,8 +9,8 @@ import (
 
 const module = "github.com/tenon-cni/tenon"
 
-// ours remembers which executables are this program or one that was built from the same module: then a plugin in it made
-// what the plugin of that name here would make. One that does not exist can only be part of this program.
+// ours remembers for which paths [IsOurs] returns true. The plugin in such a file makes what the plugin of that name in
+// this program would make.
 type ours map[string]bool
 
 func (o ours) has(path string) bool {
@@ -22,8 +22,9 @@ func (o ours) has(path string) bool {
 	return own
 }
 
-// IsOurs reports whether an executable is this program or another build of it; one that does not exist counts. It looks for the line in an executable by which Go notes its main module; package debug/buildinfo, which reads it
-// properly, is larger than any plugin.
+// IsOurs reports whether an executable file is this program or another build of its module. A file that does not exist can
+// only be part of this program, so it counts. IsOurs searches the file for the line by which Go notes the main module:
+// package debug/buildinfo, which decodes it, is larger than any plugin.
 func IsOurs(path string) bool {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package repair puts back what plugins of this program have made in the ruleset of the host and others have taken away:
-// that of many attachments at once, in one transaction. It does not know which attachments there are, nor what rules.
+// Package repair restores the rules of many attachments on the host in one transaction, after another program has flushed
+// them. It knows neither the attachments nor the rules.
 package repair
 
 import (
@@ -15,27 +15,27 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// ErrForeign says that the executable of a call is not of this program, so that nobody knows what it has made.
+// ErrForeign reports that the executable file of a call is not part of Tenon, so its rules are not known.
 var ErrForeign = errors.New("is not a plugin of Tenon")
 
-// errUnmet is where the error of all says more.
+// errUnmet is the error of a call if the error of the whole transaction says more.
 var errUnmet = errors.New("is still missing in the ruleset")
 
-// Outcome is what has become of a call.
+// Outcome is the outcome of a call.
 type Outcome struct {
-	Restored []string // what was missing, for people; not what could not be put back
+	Restored []string // missing objects that were restored, for people
 	Moved    []session.Move
 	Err      error // [ErrForeign]; with [cni.CodeUnknownContainer] if the container is gone
 }
 
-// Failed reports whether something could not be put back that should be there.
+// Failed reports whether an object of an attachment that exists could not be restored.
 func (o Outcome) Failed() bool {
 	return o.Err != nil && !errors.Is(o.Err, ErrForeign) && cni.CodeOf(o.Err) != cni.CodeUnknownContainer
 }
 
-// Run repairs what calls are about, which are those of CHECK. All that is in the ruleset comes back in one transaction, then
-// the rest: what refuses packets before what accepts them. The outcomes are in the order of the calls; the error is about
-// all of them. Attachments that are made or removed meanwhile must not be among them.
+// Run repairs the attachments of calls of CHECK. It restores all rule sets in one transaction, then the other rules: those
+// that refuse packets before those that accept packets. The outcomes are in the order of the calls; the error is about all
+// of them. No ADD or DEL of these attachments may run at the same time.
 func Run(ctx context.Context, plugins []plugin.Definition, calls []invoke.Call) ([]Outcome, error) {
 	all := gather(ctx, plugins, calls, ours{}.has)
 	err := all.inHost(ctx, all.meet)
@@ -63,9 +63,9 @@ func Missing(ctx context.Context, plugins []plugin.Definition, calls []invoke.Ca
 	return all.outcomes(), err
 }
 
-// Convert makes what calls are about with the backends that their configurations name, wherever the executables are: it is
-// for configurations that were changed to another backend than the one that ADD used. What belongs into Tenon's tables is
-// left as it is.
+// Convert makes the rules of attachments with the backends that the configurations of the calls name, for configurations
+// that have changed to another backend since ADD. It ignores where the executable files are, and leaves Tenon's tables
+// as they are.
 func Convert(ctx context.Context, plugins []plugin.Definition, calls []invoke.Call) []Outcome {
 	all := gather(ctx, plugins, calls, func(string) bool { return true })
 	all.finish(ctx)
@@ -82,7 +82,7 @@ type pending struct {
 
 type repairs []*pending
 
-// gather asks the plugins whose executables isOurs accepts what they would make.
+// gather asks each plugin for the repairs of its calls, if isOurs accepts the path of its executable file.
 func gather(
 	ctx context.Context, plugins []plugin.Definition, calls []invoke.Call, isOurs func(path string) bool,
 ) repairs {
@@ -96,7 +96,7 @@ func gather(
 		} else {
 			p.Err = p.ask(ctx, plugins[d])
 		}
-		if p.Err != nil { // all that a plugin wants, or nothing
+		if p.Err != nil { // all repairs of a plugin, or none
 			p.Repairs = session.Repairs{}
 		}
 		all[i] = p
@@ -104,7 +104,7 @@ func gather(
 	return all
 }
 
-// ask asks the plugin what it has made for the attachment.
+// ask asks the plugin for its repairs.
 func (p *pending) ask(ctx context.Context, d plugin.Definition) error {
 	return d.With(ctx, p.call.Env, p.call.Stdin, func(c *plugin.Call, of plugin.Plugin) error {
 		p.watch = c.Watch
@@ -127,7 +127,7 @@ func (r repairs) inHost(ctx context.Context, f func(*kernel.Space) error) error 
 	return f(host)
 }
 
-// watch calls [plugin.Call.Watch] of every call: a change that is made for all of them at once.
+// watch calls [plugin.Call.Watch] of every call before a change for all of them.
 func (r repairs) watch(op string) error {
 	for _, p := range r {
 		if p.watch == nil {
@@ -140,7 +140,7 @@ func (r repairs) watch(op string) error {
 	return nil
 }
 
-// meet makes all claims that can be met. Calls of which one cannot have failed.
+// meet applies all elements that can be applied. A call fails if one of its elements cannot.
 func (r repairs) meet(host *kernel.Space) error {
 	missing, err := host.Rules.MissingInBatches(r.batches()...)
 	if err != nil {
@@ -163,7 +163,7 @@ func (r repairs) meet(host *kernel.Space) error {
 	return failure
 }
 
-// fail says of all calls that nothing is known of what they are about in the ruleset: nothing is to be let through then.
+// fail fails all calls, because their state in the rule sets is not known and no packet may be accepted then.
 func (r repairs) fail(err error) error {
 	for _, p := range r {
 		if p.Err == nil {
@@ -173,7 +173,7 @@ func (r repairs) fail(err error) error {
 	return err
 }
 
-// compare notes what is missing.
+// compare notes the missing elements.
 func (r repairs) compare(host *kernel.Space) error {
 	missing, err := host.Rules.MissingInBatches(r.batches()...)
 	for i, held := range missing {
@@ -196,7 +196,7 @@ func (p *pending) note(missing []kernel.Held) {
 	}
 }
 
-// finish does what is not in the ruleset.
+// finish restores and moves what lies outside of the rule sets.
 func (r repairs) finish(ctx context.Context) {
 	for _, step := range []session.Step{session.Deny, session.Allow} {
 		for _, p := range r {

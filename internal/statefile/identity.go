@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Identity tells a file from another that takes its path, and from itself with other content. Versions of plugins are
+// Identity changes if another file takes the path of a file, or if the content of the file changes. Versions of plugins are
 // stored with it, so its JSON is an on-disk format. On Windows it is only the size and the time of the last write.
 type Identity struct {
 	Device uint64 `json:"device"`

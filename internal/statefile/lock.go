@@ -43,8 +43,8 @@ const (
 	both // bytes
 )
 
-// TakeLock waits for a lock until ctx ends, and makes its file and the directory of the file. The error is that of ctx,
-// [ErrInherited], or about the file.
+// TakeLock waits for a lock until ctx ends, and makes its file and the directory of the file. It returns the error of ctx,
+// [ErrInherited], or an error about the file.
 func TakeLock(ctx context.Context, path string, m LockMode) (Lock, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return Lock{}, err

@@ -1,4 +1,4 @@
-// Package inspect looks at what is attached on this host and says what has become of it. It changes nothing.
+// Package inspect compares the recorded attachments of this host with the kernel. It changes nothing.
 package inspect
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-cni/tenon/network"
 )
 
-// State says what has become of an attachment.
+// State is the state of an attachment.
 type State string
 
 // The states of an attachment.
@@ -32,7 +32,7 @@ type Attachment struct {
 	Age   time.Duration // since the begin of the ADD
 }
 
-// Attachments says what has become of records, in their order.
+// Attachments returns the states of records, in their order.
 func Attachments(records []network.Record) ([]Attachment, error) {
 	id, err := statefile.BootID()
 	if err != nil {
