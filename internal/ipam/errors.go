@@ -30,12 +30,8 @@ func (e *ExhaustedError) Details() string {
 	size, capacity := e.Set.Size(), e.Set.Capacity()
 	text := fmt.Sprintf("of %d addresses %d are used and %d reserved (%s)",
 		size, e.Used, size-capacity, strings.Join(gateways, ", "))
-	for i, l := range e.Oldest {
-		separator := "; "
-		if i == 0 {
-			separator = "; oldest: "
-		}
-		text += separator + l.String()
+	if len(e.Oldest) > 0 {
+		text += "; oldest: " + join(e.Oldest, "; ")
 	}
 	return text
 }
@@ -81,9 +77,5 @@ func (e *DuplicateError) Details() string {
 type LeftoverError struct{ Addrs []netip.Addr }
 
 func (e *LeftoverError) Error() string {
-	texts := make([]string, len(e.Addrs))
-	for i, a := range e.Addrs {
-		texts[i] = a.String()
-	}
-	return "failed to allocate all requested IPs: " + strings.Join(texts, " ")
+	return "failed to allocate all requested IPs: " + join(e.Addrs, " ")
 }

@@ -14,14 +14,15 @@ type RangeSet []Range
 // CanonicalizeSets checks every set by itself and fills in the defaults of its ranges.
 func CanonicalizeSets(sets []RangeSet) error {
 	for i, set := range sets {
-		if err := set.canonicalize(); err != nil {
+		if err := set.Canonicalize(); err != nil {
 			return fmt.Errorf("invalid range set %d: %w", i, err)
 		}
 	}
 	return nil
 }
 
-func (s RangeSet) canonicalize() error {
+// Canonicalize checks the set and fills in the defaults of its ranges.
+func (s RangeSet) Canonicalize() error {
 	if len(s) == 0 {
 		return errors.New("empty range set")
 	}
@@ -116,11 +117,15 @@ func (s RangeSet) sum(of func(Range) uint64) uint64 {
 
 // String is the comma-separated list of ranges.
 func (s RangeSet) String() string {
-	texts := make([]string, len(s))
-	for i, r := range s {
-		texts[i] = r.String()
+	return join(s, ",")
+}
+
+func join[T fmt.Stringer](list []T, separator string) string {
+	texts := make([]string, len(list))
+	for i, element := range list {
+		texts[i] = element.String()
 	}
-	return strings.Join(texts, ",")
+	return strings.Join(texts, separator)
 }
 
 // span is a part of one range, both ends included.

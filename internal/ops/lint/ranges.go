@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/tenon-cni/tenon/internal/ipam"
 	"github.com/tenon-cni/tenon/plugins/hostlocal"
@@ -30,8 +29,8 @@ func (c *checker) ranges(p *pluginObject) (done bool) {
 		if i >= old {
 			at = p.at(section.Get("ranges").Element(i - old))
 		}
-		if err := ipam.CanonicalizeSets([]ipam.RangeSet{set}); err != nil {
-			c.badSet(p, at, set)
+		if err := set.Canonicalize(); err != nil {
+			c.badSet(p, at, set, err)
 			done = true
 			continue
 		}
@@ -60,8 +59,8 @@ func decodeHostLocal(p *pluginObject) (conf hostlocal.Config, ok bool) {
 	return conf, ok
 }
 
-// badSet says what is wrong with a set: a range of it, or the ranges with each other.
-func (c *checker) badSet(p *pluginObject, at subject, set ipam.RangeSet) {
+// badSet reports why a set is refused: one of its ranges, or else its ranges together with err.
+func (c *checker) badSet(p *pluginObject, at subject, set ipam.RangeSet, err error) {
 	for i, r := range set {
 		if err := r.Canonicalize(); err != nil {
 			hint := ""
@@ -72,12 +71,11 @@ func (c *checker) badSet(p *pluginObject, at subject, set ipam.RangeSet) {
 			return
 		}
 	}
-	err := ipam.CanonicalizeSets([]ipam.RangeSet{set})
 	hint := "a set is a pool from which one address is taken"
 	if slices.ContainsFunc(set, func(r ipam.Range) bool { return r.Subnet.Addr().Is4() != set[0].Subnet.Addr().Is4() }) {
 		hint = "each address family needs a set of its own: [[{…}], [{…}]]"
 	}
-	c.add("range", at, hint, "%s", strings.TrimPrefix(err.Error(), "invalid range set 0: "))
+	c.add("range", at, hint, "%v", err)
 }
 
 // goodSet tells what is odd about a canonical set.
