@@ -16,6 +16,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/repair"
+	"github.com/tenon-cni/tenon/internal/statefile"
 	"github.com/tenon-cni/tenon/invoke"
 )
 
@@ -231,12 +232,7 @@ func copyFile(from, to string) error {
 	if err != nil {
 		return err
 	}
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
-	if err != nil {
-		return err
-	}
-	_, err = out.Write(content)
-	return errors.Join(err, out.Chmod(0o755), out.Close()) // whatever the umask
+	return statefile.Replace(to, content, 0o755, nil)
 }
 
 // sameContent compares two files, without following a symbolic link at b.
