@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+
+	"github.com/tenon-cni/tenon/cni"
 )
 
 // ParseRequested reads a requested address, "ADDRESS" or "ADDRESS/LENGTH"; the length is ignored.
@@ -22,6 +24,15 @@ func ParseRequested(s string) (netip.Addr, error) {
 		return netip.Addr{}, fmt.Errorf("invalid IP address %s", s)
 	}
 	return a.Unmap(), nil
+}
+
+// Addresses returns the addresses of ips, with their prefix lengths.
+func Addresses(ips []cni.IP) []netip.Prefix {
+	list := make([]netip.Prefix, len(ips))
+	for i, ip := range ips {
+		list[i] = ip.Address
+	}
+	return list
 }
 
 // assign gives each set the first requested address that lies in it and in no set before; the zero Addr stands for none.
