@@ -81,7 +81,7 @@ func allocateOne(ctx context.Context, res Reservations, t turn, requested netip.
 	if requested.IsValid() {
 		return requested, t.reserve(ctx, res, requested)
 	}
-	return t.search(ctx, res)
+	return t.search(ctx, res, func(a netip.Addr) error { return res.Reserve(ctx, t.index, a, t.owner) })
 }
 
 func (t turn) reserve(ctx context.Context, res Reservations, a netip.Addr) error {
@@ -96,25 +96,26 @@ func (t turn) reserve(ctx context.Context, res Reservations, a netip.Addr) error
 	return err
 }
 
-// search reserves the first free address. When there seems to be none, it searches again if the reservations themselves
-// say otherwise.
-func (t turn) search(ctx context.Context, res Reservations) (netip.Addr, error) {
+// search returns the first free address for which take does not return an *InUseError. If there seems to be none, search
+// counts the reservations, and searches again if they leave a free address.
+func (t turn) search(ctx context.Context, res Reservations, take func(netip.Addr) error) (netip.Addr, error) {
 	for surveyed := false; ; surveyed = true {
 		for a, err := range candidates(ctx, res, t.index, t.set) {
 			if err == nil {
-				err = res.Reserve(ctx, t.index, a, t.owner)
+				err = take(a)
 			}
 			var inUse *InUseError
 			if !errors.As(err, &inUse) {
 				return a, err
 			}
 		}
-		exhausted, err := survey(ctx, res, t.set)
+		const oldest = 3
+		used, leases, err := res.Survey(ctx, t.set, oldest)
 		if err != nil {
 			return netip.Addr{}, err
 		}
-		if surveyed || exhausted.Used >= t.set.Capacity() {
-			return netip.Addr{}, exhausted
+		if surveyed || used >= t.set.Capacity() {
+			return netip.Addr{}, &ExhaustedError{t.set, used, leases}
 		}
 	}
 }
@@ -122,35 +123,11 @@ func (t turn) search(ctx context.Context, res Reservations) (netip.Addr, error) 
 // Available returns an *ExhaustedError for the first set that has no free address. It reserves nothing.
 func Available(ctx context.Context, res Reservations, sets []RangeSet) error {
 	for i, set := range sets {
-		free := false
-		for _, err := range candidates(ctx, res, i, set) {
-			if err != nil {
-				return err
-			}
-			free = true
-			break
-		}
-		if free {
-			continue
-		}
-		exhausted, err := survey(ctx, res, set)
-		if err != nil {
+		if _, err := (turn{index: i, set: set}).search(ctx, res, func(netip.Addr) error { return nil }); err != nil {
 			return err
-		}
-		if exhausted.Used >= set.Capacity() {
-			return exhausted
 		}
 	}
 	return nil
-}
-
-func survey(ctx context.Context, res Reservations, set RangeSet) (*ExhaustedError, error) {
-	const oldest = 3
-	used, leases, err := res.Survey(ctx, set, oldest)
-	if err != nil {
-		return nil, err
-	}
-	return &ExhaustedError{set, used, leases}, nil
 }
 
 // candidates yields the addresses that seem free, in the order of the search. It ends after an error.
