@@ -16,11 +16,11 @@ import (
 // The backend that all releases of the upstream plugins have.
 const iptables, nftables = "iptables", "nftables"
 
-// backendKeys are the keys by which plugins choose what they make in the rule set of the host.
+// backendKeys are the configuration keys that choose the backend for rules on the host.
 var backendKeys = map[string]string{"bridge": "ipMasqBackend", "ptp": "ipMasqBackend", "portmap": "backend", "firewall": "backend"}
 
-// handOverObstacles says why the upstream plugins could not remove an attachment: its configuration demands nftables, where
-// they look for tables of their own.
+// handOverObstacles returns the reasons why the upstream plugins could not remove an attachment: its configuration demands
+// nftables, where they look for tables of their own.
 func handOverObstacles(a inspect.Attachment) (why []string) {
 	for _, p := range a.List.Plugins {
 		key := backendKeys[p.Type]

@@ -20,7 +20,7 @@ import (
 	"github.com/tenon-cni/tenon/invoke"
 )
 
-// Change is what installing a plugin did to its file.
+// Change states how Run changed the file of a plugin.
 type Change string
 
 // The changes.
@@ -38,25 +38,25 @@ type Plugin struct {
 	Versions []string // of CNI, as the installed file answers to VERSION
 }
 
-// Request says what to install, and where.
+// Request lists the plugins to install, and the directory.
 type Request struct {
-	Dir   string   // plugin folder; made if it is missing
+	Dir   string   // plugin directory; Run makes it if it is missing
 	Names []string // plugins, file names of the links
 	// Programs are the paths of programs that plugins look for in their directory.
 	Programs []string
 }
 
-// programDirs are where the shell finds programs. iproute2 has one called bridge.
+// programDirs are directories in which shells look for programs. iproute2 has one called bridge.
 var programDirs = []string{"/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"}
 
-// self leads to the running executable, whatever became of its name.
+// self leads to the running executable file, also after a rename.
 const self = "/proc/self/exe"
 
-// Run makes a hard link to the running executable for each plugin, or one copy with links to it where the folder is
-// on another file system. Each file is asked for its VERSION before it appears under its name, which it does at once,
-// in place of what had the name. Repeating it changes nothing.
+// Run makes a hard link to the running executable file for each plugin, or one copy with links to it if the directory is
+// on another file system. It asks each file for its VERSION before the file replaces the one of its name. A second Run
+// changes nothing.
 //
-// A name that is taken by something other than a file or a symbolic link is refused before anything is changed.
+// Run changes nothing if one of the names belongs to something other than a file or a symbolic link.
 func Run(ctx context.Context, r Request) ([]Plugin, error) {
 	dir, err := filepath.Abs(r.Dir)
 	if err != nil {
@@ -68,7 +68,7 @@ func Run(ctx context.Context, r Request) ([]Plugin, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, cni.Errorf(cni.CodeIOFailure, "plugin folder: %w", err)
 	}
-	// Files are made and tried in a folder inside, under their own names: a plugin learns its name from that of its file.
+	// Run makes and tries the files under their own names, in a directory inside: a plugin learns its name from its file.
 	staging, err := os.MkdirTemp(dir, ".tenon-install-")
 	if err != nil {
 		return nil, cni.Errorf(cni.CodeIOFailure, "plugin folder: %w", err)
@@ -83,7 +83,7 @@ func Run(ctx context.Context, r Request) ([]Plugin, error) {
 	return in.done, errors.Join(err, os.RemoveAll(staging))
 }
 
-// usable refuses folders that nobody can mean, and names that are taken.
+// usable refuses directories of programs, and names that belong to something other than a file.
 func usable(dir string, names []string) error {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -125,8 +125,8 @@ func (in *installation) run(ctx context.Context, names []string) error {
 	return nil
 }
 
-// findSource chooses what to link to: the running executable, or if links to it cannot be made in the folder, a copy
-// that is there already, or a new one.
+// findSource chooses the target of links: the running executable file or, if the directory cannot have links to it, a copy
+// that exists already, or a new one.
 func (in *installation) findSource(names []string) error {
 	in.source = self
 	first := filepath.Join(in.staging, "source")
@@ -248,8 +248,8 @@ func sameContent(a, b string) (bool, error) {
 	return err == nil && bytes.Equal(content, other), err
 }
 
-// find returns the files in a plugin directory that bear the names of plugins and are this program or another build of it,
-// however they got there. It skips symbolic links.
+// find returns the files in a plugin directory that bear the names of plugins and are this program or another build of it.
+// It skips symbolic links.
 func find(dir string, names []string) []string {
 	var found []string
 	for _, name := range names {

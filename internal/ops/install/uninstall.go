@@ -70,7 +70,7 @@ type Plan struct {
 	tags    map[string]bool // owners of the attachments
 }
 
-// PlanRemoval finds what there is to remove. It changes nothing.
+// PlanRemoval lists the objects to remove. It changes nothing.
 func PlanRemoval(ctx context.Context, r Removal) (*Plan, error) {
 	p := &Plan{request: r, tags: map[string]bool{}}
 	records, err := r.Client.List()
@@ -126,7 +126,7 @@ func (p *Plan) Blocked() []Attachment {
 	return slices.DeleteFunc(slices.Clone(p.Attachments), func(a Attachment) bool { return a.Outcome != Blocks })
 }
 
-// judge looks for entries that nothing here knows how to hand over, and for protections that end.
+// judge looks for elements without an attachment, which block the removal, and for protections that end.
 func (p *Plan) judge(rules kernel.Ruleset) {
 	unknown := map[string]bool{}
 	ends := map[string]bool{}
@@ -171,7 +171,7 @@ func (p *Plan) kept(tag string) bool {
 	})
 }
 
-// owner is the attachment in a tag, for people.
+// owner returns the attachment in a tag, for people.
 func owner(tag string) string {
 	if _, ours := cni.ParseTag(tag); ours {
 		if part := strings.SplitN(tag, " ", 4); len(part) == 4 { // see cni.Attachment.Tag
@@ -181,8 +181,8 @@ func owner(tag string) string {
 	return tag
 }
 
-// Run removes what the plan lists, in an order in which traffic of attachments that stay is not interrupted: the rules of
-// upstream are made while Tenon's are still there. Running it again goes on where it was interrupted.
+// Run removes the objects of the plan without interrupting the traffic of attachments that stay: it makes the upstream
+// plugins' rules before it removes Tenon's. A second Run continues an interrupted one.
 func (p *Plan) Run(ctx context.Context) error {
 	if len(p.Blocked()) > 0 || len(p.Blockers) > 0 {
 		return errors.New("attachments are in the way")
@@ -278,7 +278,7 @@ func ioFailure(err error, ignore ...error) error {
 
 func (p *Plan) stateDir() string { return cmp.Or(p.request.Client.StateDir, network.DefaultStateDir) }
 
-// convert makes what attachments have in Tenon's tables in the form of the upstream plugins.
+// convert makes the rules that attachments have in Tenon's tables in the form of the upstream plugins.
 func convert(ctx context.Context, records []network.Record) error {
 	var errs []error
 	for i := range records {

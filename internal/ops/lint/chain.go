@@ -8,7 +8,7 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// order judges where a plugin stands.
+// order checks the place of a plugin in the chain.
 func (c *checker) order(n *configured, i int) {
 	p := n.plugins[i]
 	typ, ipam := p.at(p.value.Get("type")), p.at(p.value.Get("ipam", "type"))
@@ -33,7 +33,7 @@ func (c *checker) order(n *configured, i int) {
 	c.runnable(n, ipam, p.ipam)
 }
 
-// repeats reports whether two plugins of a network are the same, of which one is too many.
+// repeats reports whether a plugin needlessly repeats another plugin of the network.
 func (p *pluginObject) repeats(o *pluginObject) bool {
 	if p.def != nil && p.def.Repeatable {
 		return bytes.Equal(p.value.Raw, o.value.Raw)

@@ -21,7 +21,7 @@ func (c *checker) directory() {
 	}
 }
 
-// together judges two networks that can exist at the same time.
+// together checks two networks that can exist at the same time.
 func (c *checker) together(a, b *configured) {
 	for i := range a.plugins {
 		for j, q := range b.plugins {
@@ -35,7 +35,7 @@ func (c *checker) together(a, b *configured) {
 	}
 }
 
-// bridges judges two plugins that may share a bridge: it has one IPv4 network.
+// bridges checks two plugins that may share a bridge, which has one IPv4 network.
 func (c *checker) bridges(a, b *pluginObject, mine, other pool, first *configured) {
 	name := bridgeOf(a)
 	if name == "" || name != bridgeOf(b) || !isGateway(a) || !isGateway(b) {
@@ -52,7 +52,7 @@ func (c *checker) bridges(a, b *pluginObject, mine, other pool, first *configure
 	}
 }
 
-// conflict reports whether the bridge plugin does not let both addresses be on one bridge.
+// conflict reports whether the bridge plugin refuses to put both addresses on one bridge.
 func conflict(x, y netip.Prefix) bool {
 	if x == y || x.Addr().Is4() != y.Addr().Is4() {
 		return false

@@ -16,7 +16,7 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// candidate takes in a file that holds a network.
+// candidate adds a file that holds a network.
 func (c *checker) candidate(f config.File) {
 	at := subject{file: f.Path, network: f.Name}
 	if at.value = c.open(f, at); at.value == nil {
@@ -41,7 +41,7 @@ func (c *checker) candidate(f config.File) {
 	}
 }
 
-// file judges a file that holds no network.
+// file checks a file that holds no network.
 func (c *checker) file(f config.File) {
 	at := subject{file: f.Path, network: f.Name}
 	switch {
@@ -57,7 +57,7 @@ func (c *checker) file(f config.File) {
 	}
 }
 
-// open parses a file, and says why if that is not possible.
+// open parses a file. It reports why a file cannot be parsed, and returns nil.
 func (c *checker) open(f config.File, at subject) *document.Node {
 	if f.Content == nil {
 		c.add("read", at, "", "cannot be read: %v", complaint(f))
@@ -72,7 +72,7 @@ func (c *checker) open(f config.File, at subject) *document.Node {
 	return doc
 }
 
-// complaint is what is wrong with a file itself, and not with another that belongs to it.
+// complaint returns the error of a file itself, without errors of files that belong to it.
 func complaint(f config.File) error {
 	if e := (*config.FileError)(nil); errors.As(f.Err, &e) && !errors.As(e.Err, new(*config.FileError)) {
 		return e.Err
@@ -105,7 +105,7 @@ func (c *checker) syntax(f config.File, at subject, err error) {
 	c.add("syntax", at, hint, "%v", err)
 }
 
-// duplicates tells the keys that an object has twice. Those of a list are matched exactly, others in any case.
+// duplicates reports keys that an object has twice. It compares keys exactly or, as in plugins, in any case.
 func (c *checker) duplicates(at subject, n *document.Node, exactly bool) {
 	for i, m := range n.Members {
 		for _, before := range n.Members[:i] {
@@ -146,7 +146,7 @@ func (c *checker) dropIn(f config.File, at subject) {
 	}
 }
 
-// ignored tells of a file that looks as if a runtime should read it.
+// ignored reports an unused file that looks like a configuration.
 func (c *checker) ignored(f config.File, at subject) {
 	if syntaxError(f.Content) != nil {
 		return
@@ -169,7 +169,7 @@ func (c *checker) ignored(f config.File, at subject) {
 
 var extensions = []string{".conflist", ".conf", ".json"}
 
-// listKeys are the keys of a list and their JSON types.
+// listKeys returns the keys of a list with their JSON types.
 func listKeys() map[string]string {
 	return map[string]string{
 		"cniVersion": "string", "cniVersions": "array", "name": "string", "plugins": "array",
@@ -177,7 +177,7 @@ func listKeys() map[string]string {
 	}
 }
 
-// unknownKeys tells of keys that look like those of a list but are not, and of those of a plugin.
+// unknownKeys reports keys that a list does not have.
 func (c *checker) unknownKeys(n *configured) {
 	known := listKeys()
 	for _, m := range n.value.Members {

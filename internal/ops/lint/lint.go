@@ -1,9 +1,8 @@
-// Package lint finds what is wrong, or probably not meant, with network configurations: before a runtime runs them, and
-// more of it than a runtime complains of. Which file is what is for package network to say, and what is wrong with one that
-// it cannot load.
+// Package lint finds mistakes and probable mistakes in network configurations before a runtime uses them. Package config
+// decides how each file is used, and reports errors of files that it cannot load.
 //
-// What a plugin accepts is not written here again: keys and JSON types come from the schema of its configuration, limits
-// and contradictions from its own validation. Plugins that are not built in are judged by the rules for all plugins.
+// The package does not repeat the rules of plugins: keys and JSON types come from the schema of a configuration, limits and
+// contradictions from the plugin's own validation. Plugins that are not built in have to follow the rules for all plugins.
 package lint
 
 import (
@@ -17,7 +16,7 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// Severity says how bad a finding is.
+// Severity is the severity of a finding.
 type Severity uint8
 
 // The severities.
@@ -33,7 +32,7 @@ func (s Severity) String() string { return [...]string{"?", "info", "warning", "
 // MarshalText implements [encoding.TextMarshaler].
 func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// Finding is something that a rule has found.
+// Finding is a violation of a rule.
 type Finding struct {
 	Severity Severity `json:"severity"`
 	Rule     string   `json:"rule"` // see [Rules]
@@ -47,7 +46,7 @@ type Finding struct {
 	Hint     string   `json:"hint,omitempty"` // what to do
 }
 
-// String is the finding as compilers write it.
+// String formats the finding as compilers format errors.
 func (f Finding) String() string {
 	place := f.File
 	if f.Line > 0 {
@@ -63,7 +62,7 @@ type Rule struct {
 	Title    string
 }
 
-// Rules are all rules, in the order of what they look at: files, lists, chains, plugins, addresses, policy.
+// Rules are all rules, grouped by subject: files, lists, chains, plugins, addresses, policy.
 var Rules = []Rule{
 	{"read", Error, "the file cannot be read"},
 	{"syntax", Error, "the file is not JSON"},
@@ -107,12 +106,12 @@ func severity(rule string) Severity {
 	return Rules[i].Severity
 }
 
-// Ask returns the versions that the executable of a plugin says it supports. An error is that it is not there, or does
-// not answer.
+// Ask returns the versions that the executable file of a plugin supports. It returns an error if the file does not exist
+// or does not answer.
 type Ask func(typ string) ([]string, error)
 
-// Check judges the files of one folder. ask is called once for each plugin that they name; if it is nil, nothing is known
-// about executables. Findings are in the order of files and places.
+// Check checks the files of one directory. It calls ask once for each plugin that they name; if ask is nil, Check assumes
+// nothing about executable files. Findings are in the order of files and places.
 func Check(catalog *config.Catalog, ask Ask) []Finding {
 	c := checker{catalog: catalog, ask: ask, asked: map[string]executable{}}
 	for _, f := range catalog.Candidates() {
@@ -140,7 +139,7 @@ type checker struct {
 	found    []Finding
 }
 
-// subject is what a finding is about.
+// subject is the place and the plugin of a finding.
 type subject struct {
 	file    string
 	value   *document.Node // nil: the file
@@ -178,7 +177,7 @@ func (c *checker) add(rule string, at subject, hint, format string, args ...any)
 	c.found = append(c.found, f)
 }
 
-// nearest asks whether the candidate that is nearest to a name is meant; "" if none is near.
+// nearest returns a hint with the candidate that is nearest to a name, or "".
 func nearest(name string, candidates []string) string {
 	if near := text.Nearest(name, candidates); near != "" {
 		return fmt.Sprintf("did you mean %q?", near)
@@ -186,7 +185,7 @@ func nearest(name string, candidates []string) string {
 	return ""
 }
 
-// typeHint says how a value can become one of a JSON type; "" if that is not plain.
+// typeHint returns a hint that turns a value into one of a JSON type, or "" if there is no obvious one.
 func typeHint(n *document.Node, typ string) string {
 	text := n.Text()
 	parsed := document.Parse([]byte(text)).Kind
@@ -202,7 +201,7 @@ func typeHint(n *document.Node, typ string) string {
 	return ""
 }
 
-// compact is a value as it stands in messages.
+// compact shortens a value for messages.
 func compact(raw json.RawMessage) string {
 	const most = 60
 	if len(raw) > most {

@@ -14,7 +14,7 @@ import (
 	"github.com/tenon-cni/tenon/plugins/all"
 )
 
-// configured is a file that holds a network, and what could be read of it.
+// configured is a file that holds a network, with its readable parts.
 type configured struct {
 	subject
 	config.File
@@ -46,7 +46,7 @@ func definition(name string) *plugin.Definition {
 	return &all.Plugins[i]
 }
 
-// builtIn are the names of the plugins that are built in.
+// builtIn returns the names of the built-in plugins.
 func builtIn() []string {
 	var names []string
 	for _, d := range all.Plugins {
@@ -55,7 +55,7 @@ func builtIn() []string {
 	return names
 }
 
-// network judges one network.
+// network checks one network.
 func (c *checker) network(n *configured) {
 	c.version(n)
 	c.negotiate(n)
@@ -84,8 +84,8 @@ func (c *checker) network(n *configured) {
 	}
 }
 
-// blame finds the value that an error is about. Where it does not say so itself that is the text it quotes, or else the
-// key that it names: for pointing at, not for deciding.
+// blame returns the subject of an error: the value of its JSON pointer, or else the value that its message names. The
+// result serves as a position for people; no decision may depend on it.
 func (s subject) blame(err error) subject {
 	if pointer := cni.Pointer(err); pointer != "" {
 		return s.at(s.value.Resolve(pointer))

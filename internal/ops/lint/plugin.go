@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// pluginObject judges plugin i of a network.
+// pluginObject checks plugin i of a network.
 func (c *checker) pluginObject(n *configured, p *pluginObject, i int) {
 	if p.value.Kind != document.Object {
 		return // it could not be loaded
@@ -45,7 +45,7 @@ func (c *checker) pluginObject(n *configured, p *pluginObject, i int) {
 	c.refused(p.at(p.value.Get("ipam")), p.allocator, request)
 }
 
-// refused tells what a plugin itself has to say about its configuration.
+// refused reports an error of the plugin's own validation.
 func (c *checker) refused(at subject, d *plugin.Definition, request []byte) {
 	err := d.Validate(request)
 	if err == nil || cni.CodeOf(err) == cni.CodeIncompatibleVersion { // see executable
@@ -74,14 +74,14 @@ func (c *checker) advised(p *pluginObject, request []byte) {
 	}
 }
 
-// keys judges the keys and JSON types by the schemas of the plugin and of its IPAM plugin.
+// keys checks the keys and JSON types by the schemas of the plugin and of its IPAM plugin.
 func (c *checker) keys(p *pluginObject) {
 	known := p.def
 	if known == nil {
 		known = unknown()
 	}
 	s := known.Schema()
-	// What runtimes read or write, and what plugins pass over, is not judged.
+	// Keys for runtimes, and keys that plugins ignore, may have any value.
 	for _, key := range []string{"args", "cniVersions", "prevResult", "runtimeConfig"} {
 		s.Properties[key] = &plugin.Schema{}
 	}
@@ -97,7 +97,7 @@ func (c *checker) keys(p *pluginObject) {
 	w.value(p.value, s)
 }
 
-// unknown stands for every plugin that is not built in: it has the keys that all have.
+// unknown returns a definition for plugins that are not built in, with the keys of all plugins.
 func unknown() *plugin.Definition {
 	d := plugin.DefineFlow(plugin.Info{}, func() (plugin.Configuration, plugin.Plugin) { return new(general), nil })
 	return &d
@@ -105,7 +105,7 @@ func unknown() *plugin.Definition {
 
 type general struct{ plugin.Common }
 
-// walk compares a value with a schema. One without Order has keys that are not known.
+// walk compares a value with a schema. A schema without Order allows unknown keys.
 type walk struct {
 	*checker
 	p   *pluginObject
@@ -157,7 +157,7 @@ func (w walk) member(m document.Member, s *plugin.Schema) {
 	w.add("unknown-key", at, w.suggest(m.Key, s), "nobody reads the key %q here", m.Key)
 }
 
-// suggest says what may be meant by a key.
+// suggest returns a hint for an unknown key.
 func (w walk) suggest(key string, s *plugin.Schema) string {
 	ipam := w.top.Properties["ipam"]
 	switch {
@@ -178,7 +178,7 @@ func (w walk) suggest(key string, s *plugin.Schema) string {
 
 const reservedPrefix = "cni.dev/"
 
-// reserved tells the keys that are not the administrator's to write.
+// reserved reports keys that only runtimes may write.
 func (c *checker) reserved(n *configured, p *pluginObject) {
 	for _, m := range p.value.Members {
 		at := p.atKey(m)
@@ -193,7 +193,7 @@ func (c *checker) reserved(n *configured, p *pluginObject) {
 	}
 }
 
-// capabilities tells those that are declared for nobody.
+// capabilities reports declared capabilities that neither the plugin nor its IPAM plugin supports.
 func (c *checker) capabilities(p *pluginObject) {
 	if p.def == nil || p.ipam != "" && p.allocator == nil {
 		return // a plugin that is not known may want any

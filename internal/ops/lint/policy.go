@@ -12,7 +12,7 @@ func (c *checker) isPolicy(f config.File) bool {
 	return c.catalog.Policy != nil && f.Path == c.catalog.Policy.Source
 }
 
-// policy judges the file with the policy.
+// policy checks the file with the policy.
 func (c *checker) policy(f config.File, at subject) {
 	if at.value = c.open(f, at); at.value == nil {
 		return
@@ -40,7 +40,7 @@ func (c *checker) policy(f config.File, at subject) {
 	}
 }
 
-// required tells the plugins that a network has to have and lacks.
+// required reports plugins that the policy requires and a network lacks.
 func (c *checker) required(n *configured) {
 	if p := c.catalog.Policy; p != nil && p.RequiredPlugins != nil { // one that is broken has none
 		if err := p.Check(n.Network); err != nil {

@@ -11,7 +11,7 @@ import (
 
 const hostLocal = "host-local"
 
-// ranges judges the ranges of host-local, set by set. It reports whether that says all there is to say.
+// ranges checks the ranges of host-local, set by set. If done is true, the plugin's own validation adds nothing.
 func (c *checker) ranges(p *pluginObject) (done bool) {
 	conf, ok := decodeHostLocal(p)
 	if !ok {
@@ -78,7 +78,7 @@ func (c *checker) badSet(p *pluginObject, at subject, set ipam.RangeSet, err err
 	c.add("range", at, hint, "%v", err)
 }
 
-// goodSet tells what is odd about a canonical set.
+// goodSet reports oddities of a canonical set.
 func (c *checker) goodSet(p *pluginObject, at subject, set ipam.RangeSet) {
 	for i, r := range set {
 		if !r.Subnet.Contains(r.Gateway) {
@@ -90,13 +90,13 @@ func (c *checker) goodSet(p *pluginObject, at subject, set ipam.RangeSet) {
 	}
 }
 
-// pool is what a network hands out.
+// pool holds the ranges of a plugin.
 type pool struct {
 	subject
 	ipam.RangeSet
 }
 
-// poolOf returns the ranges of a plugin of a network; none if they are not good.
+// poolOf returns the ranges of a plugin of a network, or none if they are invalid.
 func poolOf(n *configured, i int) pool {
 	p := n.plugins[i]
 	of := pool{subject: p.at(p.value.Get("ipam"))}
@@ -108,7 +108,7 @@ func poolOf(n *configured, i int) pool {
 	return of
 }
 
-// gateways are the addresses that a bridge is given.
+// gateways returns the addresses that a bridge gets.
 func (a pool) gateways() []netip.Prefix {
 	var all []netip.Prefix
 	for _, r := range a.RangeSet {

@@ -6,10 +6,10 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// largest is the size of a file that nobody reads up to which it may be a configuration.
+// largest is the maximum size of an unused file that Read reads.
 const largest = 1 << 20
 
-// Read reads a configuration folder, and of files that nobody reads the content: it may be meant to be read.
+// Read reads a configuration directory, and the content of unused files, which may be meant as configurations.
 func Read(dir string) (*config.Catalog, error) {
 	c, err := config.Discover(dir)
 	if err != nil {
@@ -25,8 +25,8 @@ func Read(dir string) (*config.Catalog, error) {
 	return c, nil
 }
 
-// Content judges a configuration list before it is written, without other networks and executables. policy is the policy
-// of its directory, or nil.
+// Content checks a configuration list before it is written, without other networks and executable files. policy is the
+// policy of its directory, or nil.
 func Content(list []byte, policy *config.Policy) ([]Finding, error) {
 	n, err := config.LoadBytes(list)
 	if err != nil {

@@ -11,13 +11,13 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// executable is what is known about the executable of a plugin.
+// executable describes the executable file of a plugin.
 type executable struct {
 	versions []string // nil: nothing is known
 	err      error
 }
 
-// executable asks a plugin once. If nobody may be asked, what is built in knows its own versions.
+// executable asks a plugin once. Without [Ask] it returns the versions of built-in plugins.
 func (c *checker) executable(typ string) executable {
 	x, done := c.asked[typ]
 	switch def := definition(typ); {
@@ -35,7 +35,7 @@ func (c *checker) executable(typ string) executable {
 	return x
 }
 
-// version judges the newest version of a network by itself.
+// version checks the newest version of a network.
 func (c *checker) version(n *configured) {
 	if n.list == nil {
 		return
@@ -61,7 +61,7 @@ func (c *checker) version(n *configured) {
 	}
 }
 
-// negotiate finds out in which of several versions a network is run, as [network.Client.Negotiate] does.
+// negotiate chooses the version of a network that offers several, as [network.Client.Negotiate] does.
 func (c *checker) negotiate(n *configured) {
 	if n.list == nil || len(n.list.Versions) < 2 {
 		return // see runnable
@@ -95,7 +95,7 @@ func support(plugins []network.PluginVersions) string {
 	return strings.Join(each, "; ")
 }
 
-// runnable judges whether a plugin can be run in the version of the network.
+// runnable checks whether a plugin exists and supports the version of the network.
 func (c *checker) runnable(n *configured, at subject, typ string) {
 	if typ == "" {
 		return

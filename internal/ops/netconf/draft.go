@@ -29,7 +29,7 @@ type Draft struct {
 	Chained  []Chained      // the plugins behind it
 }
 
-// Chained is a plugin that works on what another has made.
+// Chained is a plugin that works on the interface of another plugin.
 type Chained struct {
 	Type         string
 	Capabilities []string // what it gets from the runtime
@@ -59,9 +59,9 @@ type ipamSection struct {
 	Routes []cni.Route     `json:"routes,omitempty"`
 }
 
-// List returns the configuration list, indented. It offers 1.0.0, which every runtime of today knows, and 1.1.0. A bridge
-// bears the name of the network and is its gateway; bridge and ptp hide the network behind the host: not where addresses come
-// from a server, which says who the gateway is. What is not acceptable has [cni.CodeInvalidConfig].
+// List returns the configuration list, indented. It offers 1.0.0, which every current runtime supports, and 1.1.0. A bridge
+// bears the name of the network and is its gateway; bridge and ptp masquerade the network. Neither is so if a server assigns
+// the addresses, because the server names the gateway. Errors have [cni.CodeInvalidConfig].
 func (n Draft) List() ([]byte, error) {
 	if err := n.Validate(); err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (c Chained) plugin() pluginConf {
 	return p
 }
 
-// Validate returns an error with [cni.CodeInvalidConfig] for what contradicts itself.
+// Validate returns an error with [cni.CodeInvalidConfig] if options contradict each other.
 func (n Draft) Validate() error {
 	if err := cni.ValidateNetworkName(n.Name); err != nil {
 		return err
@@ -154,7 +154,7 @@ func (n Draft) ipam() *ipamSection {
 	return i
 }
 
-// defaultRoutes are those of the address families of the subnets.
+// defaultRoutes returns a default route for each address family of the subnets.
 func (n Draft) defaultRoutes() []cni.Route {
 	var routes []cni.Route
 	for _, dst := range []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)} {
@@ -165,7 +165,7 @@ func (n Draft) defaultRoutes() []cni.Route {
 	return routes
 }
 
-// bridgeName keeps the bridges of networks apart. Names of interfaces are short.
+// bridgeName returns a name for the bridge of a network, within the length of interface names.
 func bridgeName(network string) string {
 	const prefix, longest = "cni-", 15
 	if len(prefix)+len(network) <= longest {
@@ -174,9 +174,8 @@ func bridgeName(network string) string {
 	return prefix + cni.NetworkOwner(network)[:longest-len(prefix)]
 }
 
-// Write puts a configuration of a network under a file name into a folder, which is made if it does not exist, and
-// returns its path. The file appears at once and complete. One of its name, and a file of the network's name, even a
-// broken one, is [fs.ErrExist].
+// Write writes the configuration of a network to a file in a directory, which it makes if necessary, and returns the path.
+// The file appears complete. The error wraps [fs.ErrExist] if a file of that name, or of the network, exists.
 func Write(dir, file, name string, content []byte) (string, error) {
 	c, err := config.Discover(dir)
 	if err != nil {

@@ -33,14 +33,14 @@ type File struct {
 	Column     int        `json:"column,omitempty"`
 }
 
-// Policy is what networks have to have.
+// Policy is the policy of the directory.
 type Policy struct {
 	Path            string              `json:"path"`
 	RequiredPlugins map[string][]string `json:"requiredPlugins,omitempty"`
 	Executables     map[string][]string `json:"executables,omitempty"` // the only digests that are run, by type
 }
 
-// Network is how a network is run.
+// Network reports how a network is run.
 type Network struct {
 	Name         string        `json:"network"`
 	Path         string        `json:"path"`
@@ -59,7 +59,7 @@ type Plugin struct {
 	Path string `json:"path"`
 }
 
-// Executable is where the executable of a plugin is.
+// Executable is the executable file of a plugin.
 type Executable struct {
 	Type  string `json:"type"`
 	Path  string `json:"path,omitempty"`

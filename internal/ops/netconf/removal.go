@@ -19,7 +19,7 @@ import (
 	"github.com/tenon-cni/tenon/plugins/hostlocal"
 )
 
-// Removal says what to remove.
+// Removal names the network to remove, and the options.
 type Removal struct {
 	Client  *network.Client
 	Catalog *config.Catalog
@@ -29,7 +29,7 @@ type Removal struct {
 	DryRun  bool   // only say what would be done
 }
 
-// Step is one thing that was removed, or stays.
+// Step is one object that was removed, or that stays.
 type Step struct {
 	Kind   string `json:"kind"` // "attachment", "file", "drop-ins", "bridge" or "reservations"
 	Object string `json:"object"`
@@ -107,7 +107,7 @@ func (r Removal) attached() (list []cni.Attachment, err error) {
 	return list, nil
 }
 
-// dropIns removes the directory of drop-in files if it is empty or that was asked for.
+// dropIns removes the directory of drop-in files if it is empty, or if DropIns is set.
 func (r Removal) dropIns(report func(Step)) error {
 	dir := filepath.Join(r.Catalog.Dir, r.Name)
 	entries, err := os.ReadDir(dir)
@@ -121,7 +121,7 @@ func (r Removal) dropIns(report func(Step)) error {
 	return r.step(step, os.RemoveAll, report)
 }
 
-// bridges removes the bridges of the network that are of no use to others.
+// bridges removes the bridges of the network that have no other use.
 func (r Removal) bridges(ctx context.Context, file config.File, report func(Step)) error {
 	for _, p := range file.Network.Plugins {
 		name := bridgeOf(p)
@@ -151,7 +151,7 @@ func (r Removal) bridges(ctx context.Context, file config.File, report func(Step
 	return nil
 }
 
-// useOf says what a bridge is still good for, "" if for nothing.
+// useOf returns the other use of a bridge, or "".
 func (r Removal) useOf(
 	ctx context.Context, host *kernel.Space, bridge kernel.Link, file config.File,
 ) (string, error) {
@@ -189,7 +189,7 @@ func (r Removal) useOf(
 	return "", nil
 }
 
-// reservations removes the directories of host-local in which nothing is reserved.
+// reservations removes the directories of host-local without reservations.
 func (r Removal) reservations(ctx context.Context, file config.File, report func(Step)) error {
 	pools, err := hostlocal.Pools(ctx, []*cni.List{file.Network.List})
 	for _, p := range pools {

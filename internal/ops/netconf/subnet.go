@@ -96,7 +96,7 @@ func (n Draft) Overlap(uses []Use) error {
 	return nil
 }
 
-// Pool says which subnets [Free] chooses from.
+// Pool describes the subnets that [Free] chooses from.
 const Pool = "10.88.0.0/16 to 10.127.0.0/16, and fd00:88::/64 to fd00:127::/64, without 96 to 111"
 
 // The second octets of the subnets in the pool. In IPv6 the second group looks like the octet. The range left out is
