@@ -16,11 +16,11 @@ func FileName(a cni.Attachment) string { return string(a.Owner()) }
 // namespace does.
 func Dir(socket string) string { return socket + ".d" }
 
-// Leases returns the leases of the daemon at a socket.
-func Leases(socket string) (ledger.Ledger, error) { return files(socket, "leases") }
+// LeaseFiles returns the leases of the daemon at a socket.
+func LeaseFiles(socket string) (ledger.Ledger, error) { return files(socket, "leases") }
 
-// Notes returns the notes for the daemon at a socket.
-func Notes(socket string) (ledger.Ledger, error) { return files(socket, "deleted") }
+// NoteFiles returns the notes for the daemon at a socket.
+func NoteFiles(socket string) (ledger.Ledger, error) { return files(socket, "deleted") }
 
 func files(socket, name string) (ledger.Ledger, error) {
 	id, err := boot.ID()

@@ -1,6 +1,13 @@
-// Package dhcp holds the settings that the plugin dhcp and its daemon share: the ipam section of a
-// network configuration, and the files of a socket. It does not handle DHCP messages, so that the
-// plugin links no code for them.
+// Package dhcp holds the side of the plugin dhcp and of the command tenon: the ipam section of a
+// network configuration, requests to the daemon, the files of a socket, and the flags and the start
+// of tenon-dhcp, the program of the daemon. It does not handle DHCP messages, so that plugins link
+// no code for them. Package daemon is the other side.
+//
+// Plugin and daemon speak over a Unix stream socket. Each side greets with a line. Then comes a
+// request as a line of JSON, which may pass the namespace as a descriptor (SCM_RIGHTS), and the
+// reply as another line. The upstream plugin and its daemon speak net/rpc over HTTP instead, which
+// this package does not link: encoding/gob would add 0.14 ms to the start of each plugin. If the
+// answer to the greeting is HTTP, tenon-dhcp makes the request.
 package dhcp
 
 import (

@@ -1,4 +1,4 @@
-package rpc
+package daemon
 
 import (
 	"errors"
@@ -9,16 +9,15 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/dhcp"
 )
 
-// Listener accepts connections. Close leaves its socket in place.
-type Listener struct{ unix *net.UnixListener }
-
 // Listen listens at a path, and makes its directory. It replaces the socket of an earlier daemon;
-// the caller prevents that two processes do so at the same time. The error wraps [unix.EADDRINUSE]
-// if a daemon answers there.
-func Listen(path string) (*Listener, error) {
-	if err := checkLength(path); err != nil {
+// the caller prevents that two processes do so at the same time. Closing the listener leaves the
+// socket in place. The error wraps [unix.EADDRINUSE] if a daemon answers there.
+func Listen(path string) (*net.UnixListener, error) {
+	if err := dhcp.CheckSocketPath(path); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -31,11 +30,11 @@ func Listen(path string) (*Listener, error) {
 	if info, statErr := os.Lstat(path); statErr != nil || info.Mode().Type() != fs.ModeSocket {
 		return nil, fmt.Errorf("%s is there, and is no socket", path)
 	}
-	c, dialErr := dial(path)
+	c, dialErr := dhcp.Dial(path)
 	if dialErr == nil {
 		c.Close()
 	}
-	if !errors.Is(dialErr, ErrUnreachable) {
+	if !errors.Is(dialErr, dhcp.ErrUnreachable) {
 		return nil, fmt.Errorf("somebody answers on %s: %w", path, unix.EADDRINUSE)
 	}
 	if err := os.Remove(path); err != nil {
@@ -44,7 +43,7 @@ func Listen(path string) (*Listener, error) {
 	return listen(path)
 }
 
-func listen(path string) (*Listener, error) {
+func listen(path string) (*net.UnixListener, error) {
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: path})
 	if err != nil {
 		return nil, err
@@ -53,12 +52,12 @@ func listen(path string) (*Listener, error) {
 	if err := os.Chmod(path, 0o600); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	return &Listener{l}, nil
+	return l, nil
 }
 
 // Inherited listens on a socket that another process has opened, systemd or an earlier daemon, and
 // closes the file.
-func Inherited(f *os.File) (*Listener, error) {
+func Inherited(f *os.File) (*net.UnixListener, error) {
 	defer f.Close()
 	l, err := net.FileListener(f)
 	if err != nil {
@@ -70,11 +69,5 @@ func Inherited(f *os.File) (*Listener, error) {
 		return nil, fmt.Errorf("%s is not a Unix socket", f.Name())
 	}
 	u.SetUnlinkOnClose(false)
-	return &Listener{u}, nil
+	return u, nil
 }
-
-// Close ends [Server.Serve].
-func (l *Listener) Close() error { return l.unix.Close() }
-
-// File returns the socket for another process.
-func (l *Listener) File() (*os.File, error) { return l.unix.File() }
