@@ -35,7 +35,7 @@ var mayImport = map[string][]string{
 	"internal/repair":    {"internal/session", "internal/kernel", "plugin", "invoke", "cni"},
 	"internal/session":   {"internal/kernel", "plugin", "cni"},
 	"internal/ipam":      {"cni", "internal/age", "internal/boot", "internal/regular"},
-	"internal/dhcp":      {"cni", "internal/kernel", "internal/netns", "internal/about", "internal/boot", "internal/ledger", "internal/regular"},
+	"internal/dhcp":      {"cni", "internal/kernel", "internal/about", "internal/boot", "internal/ledger", "internal/regular"},
 	"internal/firewalld": {},
 
 	// The protocol and the runtime.

@@ -16,7 +16,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/dhcp"
 	"github.com/tenon-cni/tenon/internal/dhcp/v4"
-	"github.com/tenon-cni/tenon/internal/netns"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/regular"
 )
 
@@ -95,7 +95,7 @@ func (d *Daemon) allocate(ctx context.Context, q *dhcp.Request) (*cni.Result, er
 	}
 	at, err := d.host.enter(ctx, &rec, q.NS)
 	if err != nil {
-		if errors.Is(err, netns.ErrNotExist) {
+		if errors.Is(err, kernel.ErrNoNamespace) {
 			return nil, cni.Errorf(cni.CodeUnknownContainer, "%w", err)
 		}
 		return nil, err

@@ -16,7 +16,6 @@ import (
 	"github.com/tenon-cni/tenon/internal/dhcp/v4"
 	"github.com/tenon-cni/tenon/internal/dhcp/v6"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/netns"
 )
 
 // releaseTime is the limit for releasing the addresses of each protocol.
@@ -42,7 +41,7 @@ type lease struct {
 
 	// The state of the goroutine.
 	rec      Record
-	kept     *netns.NS // nil where paths lead to the namespace
+	kept     *kernel.Namespace // nil where paths lead to the namespace
 	nextLook time.Time
 	answered bool // first is closed
 	four     four

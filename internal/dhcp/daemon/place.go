@@ -11,9 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/dhcp/link"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/netns"
 )
 
 // errGone reports that the namespace or the interface of a lease no longer exists.
@@ -22,29 +20,21 @@ var errGone = errors.New("gone")
 // host is the file system in which the paths of namespaces are.
 type host struct{ prefix string }
 
-// openAt opens the namespace at a path of the host.
-func (h host) openAt(path string) (*netns.NS, error) { return netns.Open(h.prefix + path) }
-
 // find opens the namespace of a place by its identity, as paths change. The error wraps errGone if
 // no path leads to it and kept is nil.
-func (h host) find(p *Place, kept *netns.NS) (*netns.NS, error) {
-	ns, err := h.openAt(p.Path)
-	if err == nil && ns.ID() == p.NS {
-		return ns, nil
-	}
-	if err == nil {
-		ns.Close()
-	} else if !errors.Is(err, netns.ErrNotExist) && !errors.Is(err, netns.ErrNotNamespace) {
-		return nil, err
+func (h host) find(p *Place, kept *kernel.Namespace) (*kernel.Namespace, error) {
+	ns, err := kernel.NamespaceRef{Path: h.prefix + p.Path, ID: p.NS}.Open()
+	if !errors.Is(err, kernel.ErrNoNamespace) && !errors.Is(err, kernel.ErrNotNamespace) {
+		return ns, err
 	}
 	path, ok := h.search(p.NS)
 	if !ok && kept != nil {
-		return netns.Open(descriptor(kept.Fd()))
+		return kernel.OpenNamespace(descriptor(kept.Fd()))
 	}
 	if !ok {
 		return nil, fmt.Errorf("network namespace %s: %w", p.Path, errGone)
 	}
-	if ns, err = netns.Open(path); err != nil {
+	if ns, err = kernel.OpenNamespace(path); err != nil {
 		return nil, fmt.Errorf("%w: %w", errGone, err)
 	}
 	return ns, nil
@@ -54,7 +44,7 @@ func descriptor(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }
 
 // search looks for a path of a namespace among named namespaces and processes. It takes 0.5 ms with
 // a hundred processes.
-func (h host) search(id netns.ID) (path string, ok bool) {
+func (h host) search(id kernel.NamespaceID) (path string, ok bool) {
 	for _, pattern := range []string{h.prefix + "/run/netns/*", "/proc/[0-9]*/ns/net"} {
 		candidates, _ := filepath.Glob(pattern) // only a malformed pattern is an error
 		i := slices.IndexFunc(candidates, func(c string) bool { return identity(c) == id })
@@ -66,10 +56,10 @@ func (h host) search(id netns.ID) (path string, ok bool) {
 }
 
 // identity returns the identity of the file at a path, zero if there is none.
-func identity(path string) (id netns.ID) {
+func identity(path string) (id kernel.NamespaceID) {
 	var st unix.Stat_t
 	if unix.Stat(path, &st) == nil {
-		id = netns.ID{Dev: st.Dev, Inode: st.Ino}
+		id = kernel.NamespaceID{Dev: st.Dev, Inode: st.Ino}
 	}
 	return id
 }
@@ -77,18 +67,14 @@ func identity(path string) (id netns.ID) {
 // openLink is the interface of a lease in an open network namespace. It keeps the namespace alive,
 // so the daemon closes it whenever there is nothing to wait for.
 type openLink struct {
-	ns   *netns.NS
+	ns   *kernel.Namespace
 	link kernel.Link
 }
 
 func (o *openLink) Close() error { return o.ns.Close() }
 
-func (o *openLink) dhcp() *link.Link {
-	return &link.Link{NS: o.ns, Name: o.link.Name, Index: o.link.Index, MAC: o.link.MAC}
-}
-
 // open opens the interface of a lease. The error wraps errGone if it no longer exists.
-func (h host) open(ctx context.Context, l *Record, kept *netns.NS) (*openLink, error) {
+func (h host) open(ctx context.Context, l *Record, kept *kernel.Namespace) (*openLink, error) {
 	ns, err := h.find(&l.Place, kept)
 	if err != nil {
 		return nil, err
@@ -142,12 +128,12 @@ func (o *openLink) visit(ctx context.Context, fn func(*kernel.Space) error) erro
 // enter opens the interface of a new lease by the descriptor that the client passed, or by the
 // path, and records its place.
 func (h host) enter(ctx context.Context, l *Record, passed *os.File) (*openLink, error) {
-	var ns *netns.NS
+	var ns *kernel.Namespace
 	var err error
 	if passed != nil {
-		ns, err = netns.Open(descriptor(int(passed.Fd())))
+		ns, err = kernel.OpenNamespace(descriptor(int(passed.Fd())))
 	} else {
-		ns, err = h.openAt(l.Place.Path)
+		ns, err = kernel.OpenNamespace(h.prefix + l.Place.Path)
 	}
 	if err != nil {
 		return nil, err

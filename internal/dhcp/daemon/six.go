@@ -14,14 +14,13 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/dhcp"
-	"github.com/tenon-cni/tenon/internal/dhcp/link"
 	"github.com/tenon-cni/tenon/internal/dhcp/v6"
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
 // six is the DHCPv6 client of a lease, in the goroutine of that.
 type six struct {
-	transport[*link.Conn6, *v6.Message]
+	transport[*v6.Message]
 	machine *v6.Machine
 }
 
@@ -57,11 +56,11 @@ func (s *six) next(by time.Time) (time.Time, chan *v6.Message) {
 }
 
 func (l *lease) send6(ctx context.Context, s v6.Send) error {
-	if err := l.six.connect(ctx, l, (*link.Link).Open6, v6.Decode); err != nil {
+	if err := l.six.connect(ctx, l, (*openLink).open6, v6.Decode); err != nil {
 		return err
 	}
 	l.log.Debug("send", "type", s.Message.Type)
-	return l.six.listener.conn.Send(s.Message.Encode())
+	return l.six.listener.multicast(s.Message.Encode())
 }
 
 // probe6 has the kernel test whether other nodes have addresses.
