@@ -34,20 +34,14 @@ type Fail[L any] struct{ Reason string }
 
 // Core is the part of a client that does not depend on the protocol. L is the type of the lease.
 type Core[L any] struct {
-	Held    *L        // the lease
+	Held    *L        // the lease, which the caller must not change; nil if there is none
 	Wake    time.Time // zero: never
 	Pauses  int       // between attempts, so far
 	GiveUp  time.Time // zero: never
-	Refused string    // why the last attempt failed
+	Refused string    // why the last attempt to get or renew a lease failed, "" if it did not
 
 	actions []Action
 }
-
-// Lease returns the lease of the client, nil if it has none. The caller must not change it.
-func (c *Core[L]) Lease() *L { return c.Held }
-
-// Reason returns why the last attempt to get or renew a lease failed, "" if it did not.
-func (c *Core[L]) Reason() string { return c.Refused }
 
 // Do adds an action.
 func (c *Core[L]) Do(a Action) { c.actions = append(c.actions, a) }

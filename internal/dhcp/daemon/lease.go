@@ -256,10 +256,10 @@ func (l *lease) sent(kind fmt.Stringer, err error) error {
 func (l *lease) publish() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.saved, l.status, l.reason = l.rec, l.four.machine.State(), l.four.machine.Reason()
+	l.saved, l.status, l.reason = l.rec, l.four.machine.State(), l.four.machine.Refused
 	if l.six != nil {
 		l.status += ", DHCPv6 " + l.six.machine.State()
-		l.reason = cmp.Or(l.reason, l.six.machine.Reason())
+		l.reason = cmp.Or(l.reason, l.six.machine.Refused)
 	}
 }
 

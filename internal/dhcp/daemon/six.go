@@ -28,7 +28,7 @@ func (d *Daemon) newSix(rec *Record, total time.Duration) *six {
 	h := fnv.New32a()
 	h.Write(rec.ClientID)
 	return &six{machine: v6.New(v6.Params{
-		ClientID: duid(d.leases.Boot, rec.Container), IAID: h.Sum32(), Request: []dhcpv6.OptionCode{v6.OptDNS, v6.OptSearch},
+		ClientID: duid(d.leases.Boot, rec.Container), IAID: h.Sum32(), Request: []dhcpv6.OptionCode{dhcpv6.OptionDNSRecursiveNameServer, dhcpv6.OptionDomainSearchList},
 		Stateless: rec.DHCP6 == dhcp.Stateless, Probe: true, Total: total,
 	})}
 }

@@ -33,23 +33,6 @@ const (
 	InformationRequest = dhcpv6.MessageTypeInformationRequest
 )
 
-// Codes of options.
-const (
-	OptClientID   = dhcpv6.OptionClientID
-	OptServerID   = dhcpv6.OptionServerID
-	OptIANA       = dhcpv6.OptionIANA
-	OptIAAddr     = dhcpv6.OptionIAAddr
-	OptRequest    = dhcpv6.OptionORO
-	OptPreference = dhcpv6.OptionPreference
-	OptElapsed    = dhcpv6.OptionElapsedTime
-	OptStatus     = dhcpv6.OptionStatusCode
-	OptDNS        = dhcpv6.OptionDNSRecursiveNameServer
-	OptSearch     = dhcpv6.OptionDomainSearchList
-	OptRefresh    = dhcpv6.OptionInformationRefreshTime
-	OptSolMaxRT   = dhcpv6.OptionSolMaxRT
-	OptInfMaxRT   = dhcpv6.OptionInfMaxRT
-)
-
 // Message is a message to or from a server, not by a relay.
 type Message struct {
 	Type    Type
