@@ -74,15 +74,14 @@ func (c *Config) Del(ctx context.Context, call *plugin.Call) error {
 	if err != nil {
 		return err
 	}
-	q := dhcp.Request{Verb: dhcp.Release, Container: call.ContainerID, IfName: call.IfName, Netns: call.Netns, Config: config}
-	reply, err := dhcp.Call(ctx, c.socket(), q)
-	if errors.Is(err, dhcp.ErrUnreachable) {
+	q := dhcp.Request{
+		Verb: dhcp.Release, Container: call.ContainerID, IfName: call.IfName, Netns: call.Netns,
+		Config: config,
+	}
+	if _, err = c.call(ctx, q, "Release"); errors.Is(err, dhcp.ErrUnreachable) {
 		return c.note(call)
 	}
-	if err != nil {
-		return cni.Errorf(cni.CodeInternal, "error dialing DHCP daemon: %w", err)
-	}
-	return outer(reply, "Release")
+	return err
 }
 
 // note writes a note for the next daemon that the attachment was deleted, if an earlier one has
@@ -129,14 +128,12 @@ func (c *Config) GC(ctx context.Context, call *plugin.Call) error {
 	if err != nil {
 		return err
 	}
-	reply, err := dhcp.Call(ctx, c.socket(), dhcp.Request{Verb: dhcp.Collect, Config: config, Valid: call.Valid})
+	q := dhcp.Request{Verb: dhcp.Collect, Config: config, Valid: call.Valid}
+	_, err = c.call(ctx, q, "GC")
 	if errors.Is(err, dhcp.ErrUpstream) || errors.Is(err, dhcp.ErrUnreachable) {
 		return nil
 	}
-	if err != nil {
-		return cni.Errorf(cni.CodeInternal, "error dialing DHCP daemon: %w", err)
-	}
-	return outer(reply, "GC")
+	return err
 }
 
 const hint = "start it with: dhcp daemon, or tenon dhcp-daemon"
@@ -152,29 +149,31 @@ func (c *Config) ask(ctx context.Context, call *plugin.Call, verb dhcp.Verb) (*c
 		return nil, cni.Errorf(cni.CodeUnknownContainer, "CNI_NETNS: %w", err)
 	}
 	defer q.NS.Close()
-	reply, err := dhcp.Call(ctx, c.socket(), q)
-	if err != nil {
-		return nil, cni.Errorf(cni.CodeInternal, "error dialing DHCP daemon: %w", err).WithDetails(hint)
+	reply, err := c.call(ctx, q, "Allocate")
+	if reply == nil {
+		return nil, cni.AsError(err).WithDetails(hint)
 	}
-	if err := outer(reply, "Allocate"); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	return cni.DecodeResult(reply.Result, cni.V110)
 }
 
-// outer returns the error of the daemon in the words of the upstream plugin, which users and tests
-// know.
-func outer(reply *dhcp.Reply, method string) error {
-	err := reply.Err()
-	if err == nil {
-		return nil
+// call makes a request. An error of the daemon, which comes with a reply, is in the words of the
+// upstream plugin, which users and tests know; it calls the request method.
+func (c *Config) call(ctx context.Context, q dhcp.Request, method string) (*dhcp.Reply, error) {
+	reply, err := dhcp.Call(ctx, c.socket(), q)
+	if err != nil {
+		return nil, cni.Errorf(cni.CodeInternal, "error dialing DHCP daemon: %w", err)
 	}
-	e := cni.AsError(err)
-	return cni.Errorf(e.Code, "error calling DHCP.%s: %s", method, e.Msg).WithDetails(e.Details)
+	if err := reply.Err(); err != nil {
+		e := cni.AsError(err)
+		return reply, cni.Errorf(e.Code, "error calling DHCP.%s: %s", method, e.Msg).WithDetails(e.Details)
+	}
+	return reply, nil
 }
 
 // socket returns the path of the daemon's socket.
-// network returns the part of the configuration that DEL and GC need: the rest may be wrong by now.
 func (c *Config) socket() string {
 	if c.IPAM == nil {
 		return dhcp.DefaultSocket
@@ -182,6 +181,9 @@ func (c *Config) socket() string {
 	return cmp.Or(c.IPAM.DaemonSocketPath, dhcp.DefaultSocket)
 }
 
+// network returns the part of the configuration that DEL and GC need: the rest may be wrong by now.
 func network(c *plugin.Call) (json.RawMessage, error) {
-	return json.Marshal(map[string]any{"cniVersion": c.Version, "name": c.Name, "type": c.Type, "ipam": map[string]string{"type": "dhcp"}})
+	return json.Marshal(map[string]any{
+		"cniVersion": c.Version, "name": c.Name, "type": c.Type, "ipam": map[string]string{"type": "dhcp"},
+	})
 }

@@ -109,13 +109,21 @@ func Earlier(t, start time.Time, random uint64) time.Time {
 // Infinite is the time of a lease that never ends.
 const Infinite = time.Duration(1<<63 - 1)
 
-// Seconds reads a time of 4 bytes; all bits set is [Infinite].
+// Seconds reads the time in the first 4 bytes; all bits set is [Infinite].
 func Seconds(b []byte) time.Duration {
 	seconds := binary.BigEndian.Uint32(b)
 	if seconds == 1<<32-1 {
 		return Infinite
 	}
 	return time.Duration(seconds) * time.Second
+}
+
+// Duration reads a time of 4 bytes, see [Seconds]; ok is false if b has another length.
+func Duration(b []byte) (d time.Duration, ok bool) {
+	if len(b) != 4 {
+		return 0, false
+	}
+	return Seconds(b), true
 }
 
 // Text returns a text of a server without final zeros, and with a question mark for each character

@@ -23,10 +23,13 @@ type four struct {
 var repeats = [...]time.Duration{250 * time.Millisecond, time.Second, 3 * time.Second}
 
 func (d *Daemon) newFour(rec *Record, mac net.HardwareAddr, total time.Duration) four {
-	return four{machine: v4.New(v4.Params{
-		MAC: mac, ClientID: rec.ClientID, Options: rec.Options, Parameters: rec.Parameters, Broadcast: d.Broadcast || rec.Broadcast, Probe: true,
+	machine := v4.New(v4.Params{
+		MAC: mac, ClientID: rec.ClientID, Options: rec.Options, Parameters: rec.Parameters,
+		Broadcast: d.Broadcast || rec.Broadcast, Probe: true,
 		Timeout: d.Timeout, Pause: d.ResendMax, Total: total,
-	})}
+	})
+	via := transport[*v4.Message]{open: (*openLink).open4, decode: v4.Decode}
+	return four{transport: via, machine: machine}
 }
 
 // then4 queues the next actions of the machine.
@@ -65,7 +68,7 @@ func (l *lease) repeat() {
 
 func (l *lease) send4(ctx context.Context, s v4.Send) error {
 	f := &l.four
-	if err := f.connect(ctx, l, (*openLink).open4, v4.Decode); err != nil {
+	if err := f.connect(ctx, l); err != nil {
 		return err
 	}
 	l.log.Debug("send", "type", s.Message.Type(), "from", s.From, "to", s.To)
@@ -89,7 +92,7 @@ func (l *lease) send4(ctx context.Context, s v4.Send) error {
 // probe4 probes the link for an address.
 func (l *lease) probe4(ctx context.Context, address netip.Addr) {
 	var by net.HardwareAddr
-	err := l.four.connect(ctx, l, (*openLink).open4, v4.Decode)
+	err := l.four.connect(ctx, l)
 	if err == nil {
 		by, err = l.four.listener.at.probe(ctx, address)
 	}

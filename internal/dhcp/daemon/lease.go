@@ -138,7 +138,7 @@ func (l *lease) prepare(ctx context.Context, at *openLink) {
 	}
 }
 
-// hangUp closes all sockets and the namespace.
+// disconnect closes all sockets and the namespace.
 func (l *lease) disconnect() {
 	l.four.disconnect()
 	if l.six != nil {
@@ -154,7 +154,7 @@ func (l *lease) wait(ctx context.Context) error {
 	next, messages := l.four.next(l.nextLook)
 	var messages6 chan *v6.Message
 	if l.six != nil {
-		next, messages6 = l.six.next(next)
+		next, messages6 = l.six.next(next, l.six.machine.Expects())
 	}
 	timer := time.NewTimer(time.Until(next))
 	defer timer.Stop()

@@ -79,15 +79,28 @@ func (h host) open(ctx context.Context, l *Record, kept *kernel.Namespace) (*ope
 	if err != nil {
 		return nil, err
 	}
-	s := &openLink{ns: ns}
-	err = s.visit(ctx, func(space *kernel.Space) (err error) {
-		s.link, err = theLink(space, l)
-		return err
-	})
-	if err != nil {
+	return linkIn(ctx, ns, func(space *kernel.Space) (kernel.Link, error) { return theLink(space, l) })
+}
+
+// linkIn opens an interface in a namespace, which it closes if it fails.
+func linkIn(
+	ctx context.Context, ns *kernel.Namespace, link func(*kernel.Space) (kernel.Link, error),
+) (*openLink, error) {
+	o := &openLink{ns: ns}
+	var err error
+	if o.link, err = read(ctx, o, link); err != nil {
 		return nil, errors.Join(err, ns.Close())
 	}
-	return s, nil
+	return o, nil
+}
+
+// read returns the value that fn reads from the namespace.
+func read[T any](ctx context.Context, o *openLink, fn func(*kernel.Space) (T, error)) (v T, err error) {
+	err = o.visit(ctx, func(space *kernel.Space) error {
+		v, err = fn(space)
+		return err
+	})
+	return v, err
 }
 
 // theLink finds the interface of a lease. The kernel reuses the numbers of namespaces and
@@ -128,25 +141,23 @@ func (o *openLink) visit(ctx context.Context, fn func(*kernel.Space) error) erro
 // enter opens the interface of a new lease by the descriptor that the client passed, or by the
 // path, and records its place.
 func (h host) enter(ctx context.Context, l *Record, passed *os.File) (*openLink, error) {
-	var ns *kernel.Namespace
-	var err error
+	path := h.prefix + l.Place.Path
 	if passed != nil {
-		ns, err = kernel.OpenNamespace(descriptor(int(passed.Fd())))
-	} else {
-		ns, err = kernel.OpenNamespace(h.prefix + l.Place.Path)
+		path = descriptor(int(passed.Fd()))
 	}
+	ns, err := kernel.OpenNamespace(path)
 	if err != nil {
 		return nil, err
 	}
-	s := &openLink{ns: ns}
-	err = s.visit(ctx, func(space *kernel.Space) (err error) {
-		if s.link, err = space.Links.ByName(l.IfName); err == nil && len(s.link.MAC) != 6 {
+	s, err := linkIn(ctx, ns, func(space *kernel.Space) (kernel.Link, error) {
+		link, err := space.Links.ByName(l.IfName)
+		if err == nil && len(link.MAC) != 6 {
 			err = fmt.Errorf("interface %s has no hardware address of Ethernet", l.IfName)
 		}
-		return err
+		return link, err
 	})
 	if err != nil {
-		return nil, errors.Join(err, ns.Close())
+		return nil, err
 	}
 	l.Place.NS, l.Place.Index, l.Place.MAC = ns.ID(), s.link.Index, s.link.MAC.String()
 	// Links of an ipvlan share a MAC address: the kernel finds them by their addresses.

@@ -27,10 +27,13 @@ type six struct {
 func (d *Daemon) newSix(rec *Record, total time.Duration) *six {
 	h := fnv.New32a()
 	h.Write(rec.ClientID)
-	return &six{machine: v6.New(v6.Params{
-		ClientID: duid(d.leases.Boot, rec.Container), IAID: h.Sum32(), Request: []dhcpv6.OptionCode{dhcpv6.OptionDNSRecursiveNameServer, dhcpv6.OptionDomainSearchList},
+	machine := v6.New(v6.Params{
+		ClientID: duid(d.leases.Boot, rec.Container), IAID: h.Sum32(),
+		Request:   []dhcpv6.OptionCode{dhcpv6.OptionDNSRecursiveNameServer, dhcpv6.OptionDomainSearchList},
 		Stateless: rec.DHCP6 == dhcp.Stateless, Probe: true, Total: total,
-	})}
+	})
+	via := transport[*v6.Message]{open: (*openLink).open6, decode: v6.Decode}
+	return &six{transport: via, machine: machine}
 }
 
 // duid returns the identifier of a container (RFC 8415 section 11). Each container has its own, as
@@ -50,13 +53,8 @@ func (l *lease) then6(actions []v6.Action, wake time.Time) {
 	l.queue, l.six.wake = append(l.queue, actions...), wake
 }
 
-// next returns the time of the next action, at most by, and the channel of messages.
-func (s *six) next(by time.Time) (time.Time, chan *v6.Message) {
-	return s.transport.next(by, s.machine.Expects())
-}
-
 func (l *lease) send6(ctx context.Context, s v6.Send) error {
-	if err := l.six.connect(ctx, l, (*openLink).open6, v6.Decode); err != nil {
+	if err := l.six.connect(ctx, l); err != nil {
 		return err
 	}
 	l.log.Debug("send", "type", s.Message.Type)
@@ -107,16 +105,15 @@ func (o *openLink) duplicates(ctx context.Context, addresses []netip.Addr) (used
 // conflicts6 declines the addresses of the lease that the kernel does not use because other nodes
 // have them.
 func (l *lease) conflicts6(ctx context.Context, at *openLink) {
-	var used []netip.Addr
-	err := at.visit(ctx, func(space *kernel.Space) error {
-		found, err := space.Addrs.Duplicates(at.link)
-		for _, p := range found {
-			used = append(used, p.Addr())
-		}
-		return err
+	found, err := read(ctx, at, func(space *kernel.Space) ([]netip.Prefix, error) {
+		return space.Addrs.Duplicates(at.link)
 	})
 	if err != nil {
 		l.log.Warn("duplicate address detection", "error", err)
+	}
+	var used []netip.Addr
+	for _, p := range found {
+		used = append(used, p.Addr())
 	}
 	l.then6(l.six.machine.Declined(time.Now(), used...))
 }

@@ -25,15 +25,16 @@ type listener[M any] struct {
 // transport connects a machine with its interface. It has no listener while the machine expects no
 // message.
 type transport[M any] struct {
+	open   func(*openLink) (*socket, error)
+	decode func([]byte) (M, error)
+
 	wake     time.Time    // when the machine wants to go on; zero: never
 	listener *listener[M] // nil while it is closed
 	until    time.Time    // when it is closed unless something is sent
 }
 
 // connect opens the listener, unless it is open.
-func (t *transport[M]) connect(
-	ctx context.Context, l *lease, open func(*openLink) (*socket, error), decode func([]byte) (M, error),
-) error {
+func (t *transport[M]) connect(ctx context.Context, l *lease) error {
 	t.until = time.Now().Add(listenFor)
 	if t.listener != nil {
 		return nil
@@ -42,13 +43,13 @@ func (t *transport[M]) connect(
 	if err != nil {
 		return err
 	}
-	s, err := open(at)
+	s, err := t.open(at)
 	if err != nil {
 		return errors.Join(err, at.Close())
 	}
 	opened := &listener[M]{socket: s, messages: make(chan M), closed: make(chan struct{})}
 	t.listener = opened
-	l.d.running.Go(func() { opened.pass(l.log, decode) })
+	l.d.running.Go(func() { opened.pass(l.log, t.decode) })
 	return nil
 }
 

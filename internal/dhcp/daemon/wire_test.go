@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/insomniacslk/dhcp/dhcpv4"
+
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/dhcp"
 	"github.com/tenon-cni/tenon/internal/dhcp/v4"
@@ -46,8 +48,8 @@ func TestWire(t *testing.T) {
 		kinds[m.Type()]++
 		id := m.Get(v4.OptClientID)
 		ids[string(id)] = true
-		if !m.Broadcast || len(id) != 255 || string(m.Get(v4.OptParameters)) != "\x79\x1a\x03\x01" || m.Text(v4.OptHostName) != "web" ||
-			string(m.Get(v4.OptVendorClass)) != "tenon" || string(m.Get(v4.OptMaxMessageSize)) != "\x05\xdc" {
+		if !m.Broadcast || len(id) != 255 || string(m.Get(v4.OptParameters)) != "\x79\x1a\x03\x01" || m.Text(byte(dhcpv4.OptionHostName)) != "web" ||
+			string(m.Get(byte(dhcpv4.OptionClassIdentifier))) != "tenon" || string(m.Get(v4.OptMaxMessageSize)) != "\x05\xdc" {
 			t.Errorf("%+v", m.Message)
 		}
 	}

@@ -59,7 +59,7 @@ func leaseOf(m *Message, asked time.Time) (Lease, error) {
 	if err != nil {
 		return Lease{}, err
 	}
-	l := Lease{Address: address, DNS: nodes(m.Addrs(OptDNS)), Domain: m.Text(OptDomainName), Search: client.Names(m.Get(OptSearch))}
+	l := Lease{Address: address, DNS: m.addrs(OptDNS), Domain: m.Text(OptDomainName), Search: client.Names(m.Get(OptSearch))}
 	if server, ok := m.Addr(OptServerID); ok && usable(server) {
 		l.Server = server
 	}
@@ -72,7 +72,7 @@ func leaseOf(m *Message, asked time.Time) (Lease, error) {
 		l.Routes = classful(m.Get(OptStaticRoutes))
 	}
 	l.setTimes(m, asked)
-	return l, l.setRouters(nodes(m.Addrs(OptRouter)))
+	return l, l.setRouters(m.addrs(OptRouter))
 }
 
 // addressOf reads the address and its network, and refuses an address that no node can have.
@@ -106,11 +106,6 @@ func (l *Lease) setRouters(list []netip.Addr) error {
 		return fmt.Errorf("the server gave %s, and the router %s, which is not another node of that network", l.Address, list[0])
 	}
 	return nil
-}
-
-// nodes keeps the addresses that a node can have.
-func nodes(list []netip.Addr) []netip.Addr {
-	return slices.DeleteFunc(list, func(a netip.Addr) bool { return !usable(a) })
 }
 
 // setTimes reads options 51, 58 and 59. It ignores times in the wrong order (T1 > T2 > end).

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/insomniacslk/dhcp/dhcpv4"
+
 	"github.com/tenon-cni/tenon/internal/dhcp/v4"
 )
 
@@ -472,13 +474,13 @@ func TestClientID(t *testing.T) {
 func TestProvided(t *testing.T) {
 	t.Parallel()
 	s := newSim(&server{mute: true}, v4.Params{Parameters: []byte{1, 3, 121}, Options: []v4.Option{
-		{Code: v4.OptHostName, Value: []byte("web")}, {Code: v4.OptType, Value: []byte{byte(v4.Release)}},
+		{Code: byte(dhcpv4.OptionHostName), Value: []byte("web")}, {Code: v4.OptType, Value: []byte{byte(v4.Release)}},
 		{Code: 0, Value: []byte("x")}, {Code: 255, Value: []byte("x")},
 		{Code: v4.OptServerID, Value: ip("10.9.9.9")}, {Code: v4.OptRequestedIP, Value: ip("10.9.9.9")},
 	}}).start(nil)
 	s.expect(t, "0s DHCPDISCOVER\n")
 	got := slices.Sorted(maps.Keys(s.last.Options))
-	if want := []byte{v4.OptHostName, v4.OptType, v4.OptParameters, v4.OptMaxMessageSize}; !bytes.Equal(got, want) {
+	if want := []byte{byte(dhcpv4.OptionHostName), v4.OptType, v4.OptParameters, v4.OptMaxMessageSize}; !bytes.Equal(got, want) {
 		t.Errorf("options %v, want %v", got, want)
 	}
 }

@@ -103,11 +103,7 @@ func options(b []byte) (list dhcpv6.Options, err error) {
 
 // seconds returns the time in an option; ok is false if there is none.
 func (m *Message) seconds(code dhcpv6.OptionCode) (d time.Duration, ok bool) {
-	v := m.Get(code)
-	if len(v) != 4 {
-		return 0, false
-	}
-	return client.Seconds(v), true
+	return client.Duration(m.Get(code))
 }
 
 // addrs returns the addresses in an option that nodes can have.
