@@ -47,8 +47,7 @@ func (c *Conn) until(ctx context.Context) (stop func() bool) {
 func (c *Conn) greet(ctx context.Context) (ours bool, err error) {
 	short, cancel := context.WithTimeout(ctx, greetingTime)
 	defer cancel()
-	stop := c.until(short)
-	defer stop()
+	defer c.until(short)()
 	_, writeErr := c.Write([]byte(Greeting + "\n")) // who refuses may have hung up by now
 	answer, err := c.Line(MaxGreeting)
 	switch {

@@ -97,7 +97,7 @@ func (c *Config) note(call *plugin.Call) error {
 	}
 	notes, err := dhcp.NoteFiles(c.socket())
 	if err == nil {
-		err = notes.Write(dhcp.FileName(a), dhcp.Note{Attachment: a})
+		err = notes.Write(dhcp.FileName(a), a)
 	}
 	if err != nil {
 		return cni.Errorf(cni.CodeIOFailure, "note for the DHCP daemon, which does not run: %w", err)

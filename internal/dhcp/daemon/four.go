@@ -22,19 +22,16 @@ type four struct {
 // has come up.
 var repeats = [...]time.Duration{250 * time.Millisecond, time.Second, 3 * time.Second}
 
-func (d *Daemon) newFour(rec *Record, mac net.HardwareAddr, total time.Duration) four {
+func (l *lease) newFour(total time.Duration) four {
+	d, rec := l.d, &l.rec
+	mac, _ := net.ParseMAC(rec.Place.MAC) // it was written by enter
 	machine := v4.New(v4.Params{
 		MAC: mac, ClientID: rec.ClientID, Options: rec.Options, Parameters: rec.Parameters,
 		Broadcast: d.Broadcast || rec.Broadcast, Probe: true,
 		Timeout: d.Timeout, Pause: d.ResendMax, Total: total,
 	})
-	via := transport[*v4.Message]{open: (*openLink).open4, decode: v4.Decode}
+	via := transport[*v4.Message]{lease: l, open: (*openLink).open4, decode: v4.Decode}
 	return four{transport: via, machine: machine}
-}
-
-// then4 queues the next actions of the machine.
-func (l *lease) then4(actions []v4.Action, wake time.Time) {
-	l.queue, l.four.wake = append(l.queue, actions...), wake
 }
 
 // next returns the time of the next action, at most by, and the channel of messages.
@@ -68,7 +65,7 @@ func (l *lease) repeat() {
 
 func (l *lease) send4(ctx context.Context, s v4.Send) error {
 	f := &l.four
-	if err := f.connect(ctx, l); err != nil {
+	if err := f.connect(ctx); err != nil {
 		return err
 	}
 	l.log.Debug("send", "type", s.Message.Type(), "from", s.From, "to", s.To)
@@ -92,14 +89,14 @@ func (l *lease) send4(ctx context.Context, s v4.Send) error {
 // probe4 probes the link for an address.
 func (l *lease) probe4(ctx context.Context, address netip.Addr) {
 	var by net.HardwareAddr
-	err := l.four.connect(ctx, l)
+	err := l.four.connect(ctx)
 	if err == nil {
 		by, err = l.four.listener.at.probe(ctx, address)
 	}
 	if err != nil {
 		l.log.Warn("probe", "address", address, "error", err)
 	}
-	l.then4(l.four.machine.Probed(time.Now(), address, by))
+	l.four.then(l.four.machine.Probed(time.Now(), address, by))
 }
 
 func (l *lease) bind4(ctx context.Context, b v4.Bind) error {

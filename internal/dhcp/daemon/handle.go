@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -38,30 +39,29 @@ func (d *Daemon) handle(ctx context.Context, q *dhcp.Request) *dhcp.Reply {
 	if ending {
 		return dhcp.Fail(cni.Errorf(cni.CodeTryAgainLater, "the daemon ends"))
 	}
-	var r *cni.Result
-	var err error
 	switch q.Verb {
 	case dhcp.Allocate:
-		r, err = d.allocate(ctx, q)
+		return reply(d.allocate(ctx, q))
 	case dhcp.Check:
-		r, err = d.check(ctx, q)
+		return reply(d.check(ctx, q))
 	case dhcp.Release:
-		err = d.release(ctx, q)
+		return reply(nil, d.release(ctx, q))
 	case dhcp.Collect:
-		err = d.collect(ctx, q)
+		return reply(nil, d.collect(ctx, q))
 	case dhcp.List:
 		return &dhcp.Reply{Leases: d.list()}
 	case dhcp.Status:
-	default:
-		err = fmt.Errorf("unknown request %q", q.Verb)
-	}
-	if err != nil {
-		return dhcp.Fail(err)
-	}
-	if r == nil {
 		return new(dhcp.Reply)
 	}
-	encoded, err := r.Encode(cni.V110)
+	return dhcp.Fail(fmt.Errorf("unknown request %q", q.Verb))
+}
+
+// reply returns the reply with a result, which may be nil, or with an error.
+func reply(r *cni.Result, err error) *dhcp.Reply {
+	var encoded []byte
+	if err == nil && r != nil {
+		encoded, err = r.Encode(cni.V110)
+	}
 	if err != nil {
 		return dhcp.Fail(err)
 	}
@@ -246,14 +246,11 @@ func (d *Daemon) collect(ctx context.Context, q *dhcp.Request) error {
 }
 
 // sorted returns the leases in the order of their file names.
-func (d *Daemon) sorted() (list []*lease) {
+func (d *Daemon) sorted() []*lease {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, l := range d.all {
-		list = append(list, l)
-	}
-	slices.SortFunc(list, func(a, b *lease) int { return cmp.Compare(a.name, b.name) })
-	return list
+	byName := func(a, b *lease) int { return cmp.Compare(a.name, b.name) }
+	return slices.SortedFunc(maps.Values(d.all), byName)
 }
 
 func (d *Daemon) list() (list []dhcp.Lease) {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"sync"
 	"time"
 
@@ -61,10 +60,9 @@ func (d *Daemon) start(rec Record, total time.Duration, at *openLink) *lease {
 		d: d, name: dhcp.FileName(rec.Attachment), rec: rec, saved: rec, ended: make(chan struct{}), first: make(chan struct{}),
 		log: d.Log.With(about.Args(rec.Attachment)...), nextLook: time.Now().Add(rand.N(d.LookEvery)),
 	}
-	mac, _ := net.ParseMAC(rec.Place.MAC) // it was written by enter
-	l.four = d.newFour(&rec, mac, total)
+	l.four = l.newFour(total)
 	if rec.DHCP6 == dhcp.Stateful || rec.DHCP6 == dhcp.Stateless {
-		l.six = d.newSix(&rec, total)
+		l.six = l.newSix(total)
 	}
 	if at == nil {
 		l.answer()
@@ -84,9 +82,9 @@ func (l *lease) run(ctx context.Context, at *openLink) {
 		l.prepare(ctx, at)
 		l.four.insist()
 	}
-	l.then4(l.four.machine.Start(time.Now(), l.rec.Lease))
+	l.four.then(l.four.machine.Start(time.Now(), l.rec.Lease))
 	if l.six != nil {
-		l.then6(l.six.machine.Start(time.Now(), l.rec.Six))
+		l.six.then(l.six.machine.Start(time.Now(), l.rec.Six))
 	}
 	for {
 		if err := l.work(ctx); err != nil {
@@ -164,15 +162,15 @@ func (l *lease) wait(ctx context.Context) error {
 	case m := <-messages:
 		l.log.Debug("received", "type", m.Type(), "address", m.Your)
 		l.four.early = nil
-		l.then4(l.four.machine.Received(time.Now(), m))
+		l.four.then(l.four.machine.Received(time.Now(), m))
 	case m := <-messages6:
 		l.log.Debug("received", "type", m.Type)
-		l.then6(l.six.machine.Received(time.Now(), m))
+		l.six.then(l.six.machine.Received(time.Now(), m))
 	case <-timer.C:
 		l.repeat()
-		l.then4(l.four.machine.Tick(time.Now()))
+		l.four.then(l.four.machine.Tick(time.Now()))
 		if l.six != nil {
-			l.then6(l.six.machine.Tick(time.Now()))
+			l.six.then(l.six.machine.Tick(time.Now()))
 		}
 		return l.look(ctx)
 	}

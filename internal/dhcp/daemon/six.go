@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv6"
-	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/dhcp"
@@ -24,15 +23,16 @@ type six struct {
 	machine *v6.Machine
 }
 
-func (d *Daemon) newSix(rec *Record, total time.Duration) *six {
+func (l *lease) newSix(total time.Duration) *six {
+	rec := &l.rec
 	h := fnv.New32a()
 	h.Write(rec.ClientID)
 	machine := v6.New(v6.Params{
-		ClientID: duid(d.leases.Boot, rec.Container), IAID: h.Sum32(),
+		ClientID: duid(l.d.leases.Boot, rec.Container), IAID: h.Sum32(),
 		Request:   []dhcpv6.OptionCode{dhcpv6.OptionDNSRecursiveNameServer, dhcpv6.OptionDomainSearchList},
 		Stateless: rec.DHCP6 == dhcp.Stateless, Probe: true, Total: total,
 	})
-	via := transport[*v6.Message]{open: (*openLink).open6, decode: v6.Decode}
+	via := transport[*v6.Message]{lease: l, open: (*openLink).open6, decode: v6.Decode}
 	return &six{transport: via, machine: machine}
 }
 
@@ -48,13 +48,8 @@ func duid(boot, container string) v6.DUID {
 	return v6.UUID(u)
 }
 
-// then6 queues the next actions of the machine.
-func (l *lease) then6(actions []v6.Action, wake time.Time) {
-	l.queue, l.six.wake = append(l.queue, actions...), wake
-}
-
 func (l *lease) send6(ctx context.Context, s v6.Send) error {
-	if err := l.six.connect(ctx, l); err != nil {
+	if err := l.six.connect(ctx); err != nil {
 		return err
 	}
 	l.log.Debug("send", "type", s.Message.Type)
@@ -72,7 +67,7 @@ func (l *lease) probe6(ctx context.Context, addresses []netip.Addr) {
 	if err != nil {
 		l.log.Warn("duplicate address detection", "error", err)
 	}
-	l.then6(l.six.machine.Probed(time.Now(), used...))
+	l.six.then(l.six.machine.Probed(time.Now(), used...))
 }
 
 // duplicates returns the addresses of a list that other nodes have. The interface has the list only
@@ -115,7 +110,7 @@ func (l *lease) conflicts6(ctx context.Context, at *openLink) {
 	for _, p := range found {
 		used = append(used, p.Addr())
 	}
-	l.then6(l.six.machine.Declined(time.Now(), used...))
+	l.six.then(l.six.machine.Declined(time.Now(), used...))
 }
 
 func (l *lease) bind6(ctx context.Context, b v6.Bind) error {
@@ -138,10 +133,8 @@ func (l *lease) lose6(ctx context.Context, a v6.Lose) error {
 func (o *openLink) apply6(ctx context.Context, before, after *v6.Lease) error {
 	had, want := before.Prefixes(), after.Prefixes()
 	return o.visit(ctx, func(space *kernel.Space) error {
-		for _, p := range without(want, had) {
-			if err := space.Addrs.Add(o.link, p); err != nil && !errors.Is(err, unix.EEXIST) {
-				return err
-			}
+		if err := o.addAddresses(space, without(want, had)...); err != nil {
+			return err
 		}
 		for _, p := range without(had, want) {
 			if err := space.Addrs.Delete(o.link, p); err != nil {

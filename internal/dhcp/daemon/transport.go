@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"os"
 	"time"
+
+	"github.com/tenon-cni/tenon/internal/dhcp/client"
 )
 
 const (
@@ -25,6 +27,7 @@ type listener[M any] struct {
 // transport connects a machine with its interface. It has no listener while the machine expects no
 // message.
 type transport[M any] struct {
+	lease  *lease
 	open   func(*openLink) (*socket, error)
 	decode func([]byte) (M, error)
 
@@ -33,13 +36,18 @@ type transport[M any] struct {
 	until    time.Time    // when it is closed unless something is sent
 }
 
+// then queues the next actions of the machine.
+func (t *transport[M]) then(actions []client.Action, wake time.Time) {
+	t.lease.queue, t.wake = append(t.lease.queue, actions...), wake
+}
+
 // connect opens the listener, unless it is open.
-func (t *transport[M]) connect(ctx context.Context, l *lease) error {
+func (t *transport[M]) connect(ctx context.Context) error {
 	t.until = time.Now().Add(listenFor)
 	if t.listener != nil {
 		return nil
 	}
-	at, err := l.open(ctx)
+	at, err := t.lease.open(ctx)
 	if err != nil {
 		return err
 	}
@@ -49,7 +57,7 @@ func (t *transport[M]) connect(ctx context.Context, l *lease) error {
 	}
 	opened := &listener[M]{socket: s, messages: make(chan M), closed: make(chan struct{})}
 	t.listener = opened
-	l.d.running.Go(func() { opened.pass(l.log, t.decode) })
+	t.lease.d.running.Go(func() { opened.pass(t.lease.log, t.decode) })
 	return nil
 }
 

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/bits"
+	"net"
 	"net/netip"
 	"slices"
 	"time"
@@ -81,15 +81,15 @@ func addressOf(m *Message) (p netip.Prefix, err error) {
 	if len(mask) != 4 {
 		return p, errors.New("the server gave no subnet mask")
 	}
-	length, ok := prefixLength(mask)
-	if !ok {
-		return p, fmt.Errorf("the server gave the subnet mask %d.%d.%d.%d", mask[0], mask[1], mask[2], mask[3])
+	length, _ := net.IPMask(mask).Size() // 0 also for a mask with gaps
+	if length == 0 {
+		return p, fmt.Errorf("the server gave the subnet mask %v", net.IP(mask))
 	}
 	if !usable(m.Your) {
 		return p, fmt.Errorf("the server gave the address %v", m.Your)
 	}
 	p = netip.PrefixFrom(m.Your, length)
-	if length < 31 && (m.Your == p.Masked().Addr() || m.Your == lastOf(p)) {
+	if length < 31 && !(p.Contains(m.Your.Prev()) && p.Contains(m.Your.Next())) {
 		return p, fmt.Errorf("the server gave %s, which stands for the network or for all of its nodes", p)
 	}
 	return p, nil
@@ -141,18 +141,6 @@ func usable(a netip.Addr) bool {
 func route(dst netip.Prefix, gateway netip.Addr) (r Route, ok bool) {
 	a := dst.Addr()
 	return Route{dst, gateway}, (usable(a) || a.As4()[0] == 0 && dst.Bits() < 8) && (gateway.IsUnspecified() || usable(gateway))
-}
-
-func prefixLength(mask []byte) (int, bool) {
-	v := binary.BigEndian.Uint32(mask)
-	n := bits.LeadingZeros32(^v)
-	return n, n > 0 && (n == 32 || v<<n == 0)
-}
-
-func lastOf(p netip.Prefix) netip.Addr {
-	a := p.Addr().As4()
-	v := binary.BigEndian.Uint32(a[:]) | (1<<(32-p.Bits()) - 1)
-	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, v)))
 }
 
 // classless reads option 121 (RFC 3442): the length of the network, as many bytes of the network as

@@ -17,19 +17,16 @@ type timing struct {
 }
 
 func (m *Machine) timing() timing {
-	switch m.state {
-	case soliciting:
-		return timing{first: time.Second, most: m.solMax}
-	case requesting:
-		return timing{first: time.Second, most: 30 * time.Second, tries: 10}
-	case confirming:
-		return timing{first: time.Second, most: 4 * time.Second}
-	case informing:
-		return timing{first: time.Second, most: m.infMax}
-	case releasing, declining:
-		return timing{first: time.Second, tries: 4}
-	}
-	return timing{first: 10 * time.Second, most: 600 * time.Second} // renewing, rebinding
+	return [...]timing{
+		soliciting: {first: time.Second, most: m.solMax},
+		requesting: {first: time.Second, most: 30 * time.Second, tries: 10},
+		confirming: {first: time.Second, most: 4 * time.Second},
+		informing:  {first: time.Second, most: m.infMax},
+		renewing:   {first: 10 * time.Second, most: 600 * time.Second},
+		rebinding:  {first: 10 * time.Second, most: 600 * time.Second},
+		declining:  {first: time.Second, tries: 4},
+		releasing:  {first: time.Second, tries: 4},
+	}[m.state]
 }
 
 // confirmTime is the MRD of CONFIRM.
