@@ -238,7 +238,7 @@ func heavyDependencies(t *tree, violated report) {
 	}
 }
 
-// mainIsThin limits main.go. A command line that only one program has stands beside it, in command.go.
+// mainIsThin limits main.go. The command line of a program may stand beside it, in command.go.
 func mainIsThin(t *tree, violated report) {
 	const limit, commandLimit = 40, 140
 	for _, f := range t.files {

@@ -33,7 +33,8 @@ const maxPath = 107
 // CheckSocketPath explains the path that the kernel refuses as an invalid argument.
 func CheckSocketPath(path string) error {
 	if len(path) > maxPath {
-		return fmt.Errorf("%s: the path has %d bytes, and that of a socket can have %d", path, len(path), maxPath)
+		return fmt.Errorf("%s: the path has %d bytes, and that of a socket can have %d",
+			path, len(path), maxPath)
 	}
 	return nil
 }
@@ -51,13 +52,13 @@ func Dial(path string) (*Conn, error) {
 		return nil, unreachable{err}
 	}
 	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Net: "unix", Name: path})
-	if errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
+	switch {
+	case err == nil:
+		return NewConn(c), nil
+	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
 		return nil, unreachable{err}
 	}
-	if err != nil {
-		return nil, err
-	}
-	return NewConn(c), nil
+	return nil, err
 }
 
 // NewConn makes a Conn of a connection.
@@ -157,7 +158,7 @@ func (c *Conn) Send(message any, f *os.File) error {
 		return err
 	}
 	n, _, err := c.WriteMsgUnix(b, unix.UnixRights(int(f.Fd())), nil)
-	if err == nil && n < len(b) { // writing nothing fails where the answer has come, and the connection is closed
+	if err == nil && n < len(b) { // writing no bytes would fail if the peer has hung up by now
 		_, err = c.Write(b[n:])
 	}
 	return err

@@ -1,6 +1,7 @@
 // Package daemon gets DHCP leases for attachments: it renews and releases them, and changes
 // interfaces when a server changes a lease. Leases are in files, so that a daemon can continue with
-// the leases of one that was ended or killed.
+// the leases of one that was ended or killed. It serves our plugin and the upstream plugin, and has
+// the sockets of links. Packages v4 and v6 decide what it sends.
 package daemon
 
 import (

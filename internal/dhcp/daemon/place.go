@@ -20,8 +20,8 @@ var errGone = errors.New("gone")
 // host is the file system in which the paths of namespaces are.
 type host struct{ prefix string }
 
-// find opens the namespace of a place. The error wraps errGone if no path leads to it and kept is
-// nil.
+// find opens the namespace of a place. The error wraps errGone if the namespace no longer exists: no
+// path leads to it, and kept is nil.
 func (h host) find(p *Place, kept *kernel.Namespace) (*kernel.Namespace, error) {
 	path, ok := h.path(p)
 	switch {
@@ -40,8 +40,8 @@ func (h host) find(p *Place, kept *kernel.Namespace) (*kernel.Namespace, error) 
 
 func descriptor(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }
 
-// path returns a path of the namespace of a place: the path that it had, or that of a named namespace
-// or a process. The search takes 0.5 ms with a hundred processes.
+// path returns a path to the namespace of a place: its own, or one below /run/netns or of a process.
+// The search takes 0.5 ms with a hundred processes.
 func (h host) path(p *Place) (path string, ok bool) {
 	own := h.prefix + p.Path
 	if identity(own) == p.NS {
@@ -98,7 +98,9 @@ func linkIn(
 }
 
 // read returns the value that fn reads from the namespace.
-func read[T any](ctx context.Context, o *openLink, fn func(*kernel.Space) (T, error)) (v T, err error) {
+func read[T any](
+	ctx context.Context, o *openLink, fn func(*kernel.Space) (T, error),
+) (v T, err error) {
 	err = o.visit(ctx, func(space *kernel.Space) error {
 		v, err = fn(space)
 		return err

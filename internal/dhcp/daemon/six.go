@@ -29,7 +29,9 @@ func (l *lease) newSix(total time.Duration) *six {
 	h.Write(rec.ClientID)
 	machine := v6.New(v6.Params{
 		ClientID: duid(l.d.leases.Boot, rec.Container), IAID: h.Sum32(),
-		Request:   []dhcpv6.OptionCode{dhcpv6.OptionDNSRecursiveNameServer, dhcpv6.OptionDomainSearchList},
+		Request: []dhcpv6.OptionCode{
+			dhcpv6.OptionDNSRecursiveNameServer, dhcpv6.OptionDomainSearchList,
+		},
 		Stateless: rec.DHCP6 == dhcp.Stateless, Probe: true, Total: total,
 	})
 	via := transport[*v6.Message]{lease: l, open: (*openLink).open6, decode: v6.Decode}
