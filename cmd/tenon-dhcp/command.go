@@ -100,7 +100,7 @@ func activated() (*os.File, error) {
 // reply, both in JSON.
 func callUpstream() *cobra.Command {
 	return &cobra.Command{
-		Use:    dhcp.CallUpstream + " SOCKET",
+		Use:    dhcp.UpstreamCommand + " SOCKET",
 		Short:  "Make a request of the upstream plugin's daemon",
 		Hidden: true,
 		Args:   cobra.ExactArgs(1),

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// DaemonOptions are the flags of the daemon, and what its tests set. A field that is zero has the default
-// that its comment names.
+// DaemonOptions are the flags of the daemon, and what its tests set. A field that is zero has the
+// default that its comment names.
 type DaemonOptions struct {
 	Socket     string   // /run/cni/dhcp.sock
 	HostPrefix string   // of paths: where a container has the file system of the host

@@ -16,8 +16,9 @@ import (
 // Program is the file name of the program of the daemon.
 const Program = "tenon-dhcp"
 
-// CallUpstream is the command of the program with which [Call] reaches the upstream plugin's daemon.
-const CallUpstream = "call-upstream"
+// UpstreamCommand is the command of the program with which [Call] reaches the upstream plugin's
+// daemon.
+const UpstreamCommand = "call-upstream"
 
 // libexecDirs are where packages of distributions put programs that users do not start themselves.
 var libexecDirs = []string{"/usr/local/libexec/tenon", "/usr/libexec/tenon", "/usr/lib/tenon"}
@@ -37,8 +38,8 @@ func (e *MissingProgramError) Hint() string {
 }
 
 // FindProgram returns the path of the program, which it looks for in the directory of the running
-// executable file, in libexec directories, and in PATH. The error is a [*MissingProgramError] if none has
-// it.
+// executable file, in libexec directories, and in PATH. The error is a [*MissingProgramError] if
+// none has it.
 func FindProgram() (string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -58,8 +59,8 @@ func FindProgram() (string, error) {
 	return path, err
 }
 
-// ExecProgram replaces the running program by tenon-dhcp with some arguments. It keeps the process ID,
-// by which systemd knows the daemon, and the descriptors. It returns only if it fails.
+// ExecProgram replaces the running program by tenon-dhcp with some arguments. It keeps the process
+// ID, by which systemd knows the daemon, and the descriptors. It returns only if it fails.
 func ExecProgram(args []string) error {
 	path, err := FindProgram()
 	if err != nil {
@@ -69,14 +70,14 @@ func ExecProgram(args []string) error {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-// callProgram has the program make a request, in JSON, of the upstream plugin's daemon at a socket, and
-// returns the reply in JSON.
+// callProgram has the program make a request, in JSON, of the upstream plugin's daemon at a socket,
+// and returns the reply in JSON.
 func callProgram(ctx context.Context, socket string, request []byte) ([]byte, error) {
 	path, err := FindProgram()
 	if err != nil {
 		return nil, fmt.Errorf("cannot speak with the upstream plugin's daemon: %w", err)
 	}
-	cmd := exec.CommandContext(ctx, path, CallUpstream, socket)
+	cmd := exec.CommandContext(ctx, path, UpstreamCommand, socket)
 	var failure bytes.Buffer
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(request), &failure
 	reply, err := cmd.Output()

@@ -144,7 +144,10 @@ func (c *Config) ask(ctx context.Context, call *plugin.Call, verb dhcp.Verb) (*c
 	if err != nil {
 		return nil, err
 	}
-	q := dhcp.Request{Verb: verb, Container: call.ContainerID, IfName: call.IfName, Netns: path, Args: call.Args, Config: call.Stdin()}
+	q := dhcp.Request{
+		Verb: verb, Container: call.ContainerID, IfName: call.IfName, Netns: path,
+		Args: call.Args, Config: call.Stdin(),
+	}
 	if q.NS, err = os.Open(path); err != nil {
 		return nil, cni.Errorf(cni.CodeUnknownContainer, "CNI_NETNS: %w", err)
 	}
@@ -168,7 +171,8 @@ func (c *Config) call(ctx context.Context, q dhcp.Request, method string) (*dhcp
 	}
 	if err := reply.Err(); err != nil {
 		e := cni.AsError(err)
-		return reply, cni.Errorf(e.Code, "error calling DHCP.%s: %s", method, e.Msg).WithDetails(e.Details)
+		err := cni.Errorf(e.Code, "error calling DHCP.%s: %s", method, e.Msg)
+		return reply, err.WithDetails(e.Details)
 	}
 	return reply, nil
 }
@@ -184,6 +188,7 @@ func (c *Config) socket() string {
 // network returns the part of the configuration that DEL and GC need: the rest may be wrong by now.
 func network(c *plugin.Call) (json.RawMessage, error) {
 	return json.Marshal(map[string]any{
-		"cniVersion": c.Version, "name": c.Name, "type": c.Type, "ipam": map[string]string{"type": "dhcp"},
+		"cniVersion": c.Version, "name": c.Name, "type": c.Type,
+		"ipam": map[string]string{"type": "dhcp"},
 	})
 }

@@ -28,8 +28,10 @@ func (d *Daemon) adoptForeign(ctx context.Context, q *dhcp.Request, rec Record) 
 		return nil, err
 	}
 	defer at.Close()
-	have, err := read(ctx, at, func(space *kernel.Space) ([]netip.Prefix, error) {
-		return space.Addrs.Of(at.link)
+	var have []netip.Prefix
+	err = at.visit(ctx, func(space *kernel.Space) (err error) {
+		have, err = space.Addrs.Of(at.link)
+		return err
 	})
 	if err != nil {
 		return nil, err

@@ -44,9 +44,9 @@ func udp(from, to netip.AddrPort, payload []byte) []byte {
 	return b
 }
 
-// parseUDP returns the datagram of an IPv4 packet to a port, and its source. With partial it does not
-// check the checksum of UDP: the kernel leaves it to hardware, which a packet between two of its
-// links never meets. The error is errOther for anything else, fragments and damaged packets
+// parseUDP returns the datagram of an IPv4 packet to a port, and its source. With partial it does
+// not check the checksum of UDP: the kernel leaves it to hardware, which a packet between two of
+// its links never meets. The error is errOther for anything else, fragments and damaged packets
 // included.
 func parseUDP(b []byte, port uint16, partial bool) (payload []byte, from netip.AddrPort, err error) {
 	if len(b) < ipLen || b[0]>>4 != 4 {

@@ -17,11 +17,13 @@ import (
 	"github.com/tenon-cni/tenon/internal/dhcp"
 )
 
+type handler = func(context.Context, *dhcp.Request) *dhcp.Reply
+
 // Server answers requests of our plugin and of the upstream plugin.
 type Server struct {
 	// Handle answers a request. Its context ends with the context of Serve, and when the client
 	// hangs up.
-	Handle func(context.Context, *dhcp.Request) *dhcp.Reply
+	Handle handler
 	Log    *slog.Logger
 }
 

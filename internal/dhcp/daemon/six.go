@@ -102,15 +102,16 @@ func (o *openLink) duplicates(ctx context.Context, addresses []netip.Addr) (used
 // conflicts6 declines the addresses of the lease that the kernel does not use because other nodes
 // have them.
 func (l *lease) conflicts6(ctx context.Context, at *openLink) {
-	found, err := read(ctx, at, func(space *kernel.Space) ([]netip.Prefix, error) {
-		return space.Addrs.Duplicates(at.link)
+	var used []netip.Addr
+	err := at.visit(ctx, func(space *kernel.Space) error {
+		found, err := space.Addrs.Duplicates(at.link)
+		for _, p := range found {
+			used = append(used, p.Addr())
+		}
+		return err
 	})
 	if err != nil {
 		l.log.Warn("duplicate address detection", "error", err)
-	}
-	var used []netip.Addr
-	for _, p := range found {
-		used = append(used, p.Addr())
 	}
 	l.six.then(l.six.machine.Declined(time.Now(), used...))
 }

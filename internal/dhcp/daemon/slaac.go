@@ -50,8 +50,10 @@ func (d *Daemon) awaitRouters(ctx context.Context, rec *Record, passed *os.File,
 // the router that it chose. It adds no routes: an advertised route has a lifetime, and a route in a
 // result has none.
 func (o *openLink) addAdvertised(ctx context.Context, r *cni.Result) error {
-	found, err := read(ctx, o, func(space *kernel.Space) (kernel.Autoconf, error) {
-		return space.Addrs.Autoconf(o.link)
+	var found kernel.Autoconf
+	err := o.visit(ctx, func(space *kernel.Space) (err error) {
+		found, err = space.Addrs.Autoconf(o.link)
+		return err
 	})
 	if err == nil && len(found.Addrs) == 0 {
 		err = cni.Errorf(cni.CodeInternal, "interface %s has no address by router advertisements any more", o.link.Name)

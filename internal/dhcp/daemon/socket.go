@@ -173,7 +173,9 @@ func (o *openLink) probe(ctx context.Context, address netip.Addr) (by net.Hardwa
 const socketFlags = unix.SOCK_DGRAM | unix.SOCK_NONBLOCK | unix.SOCK_CLOEXEC
 
 // udpSocket opens a UDP socket on the link with a local address; set sets more options.
-func (o *openLink) udpSocket(family int, local unix.Sockaddr, set func(fd int) error) (fd int, err error) {
+func (o *openLink) udpSocket(
+	family int, local unix.Sockaddr, set func(fd int) error,
+) (fd int, err error) {
 	if fd, err = o.ns.Socket(family, socketFlags, unix.IPPROTO_UDP); err != nil {
 		return -1, err
 	}

@@ -43,7 +43,7 @@ type upstreamRoute struct {
 
 // serveNetRPC serves the upstream plugin on a connection until it closes the connection, which also
 // cancels a request in progress.
-func serveNetRPC(ctx context.Context, c net.Conn, handle func(context.Context, *dhcp.Request) *dhcp.Reply) {
+func serveNetRPC(ctx context.Context, c net.Conn, handle handler) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	limited := &bounded{Conn: c, cancel: cancel}
@@ -85,7 +85,7 @@ func (c *bounded) Write(b []byte) (int, error) {
 type service struct {
 	ctx    context.Context // of the connection: net/rpc passes none
 	conn   *bounded
-	handle func(context.Context, *dhcp.Request) *dhcp.Reply
+	handle handler
 	mu     sync.Mutex
 }
 
@@ -148,7 +148,7 @@ func toIPNet(p netip.Prefix) net.IPNet {
 }
 
 // CallUpstream makes a request of the upstream plugin's daemon. It ends with the process of the
-// caller, see [dhcp.CallUpstream].
+// caller, see [dhcp.UpstreamCommand].
 func CallUpstream(socket string, q dhcp.Request) (*dhcp.Reply, error) {
 	c, err := rpc.DialHTTP("unix", socket)
 	if err != nil {

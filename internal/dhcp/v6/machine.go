@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"time"
@@ -92,7 +93,12 @@ type Machine struct {
 type core = client.Core[Lease]
 
 // New returns a client that has not started.
-func New(p Params) *Machine { return fresh(p.complete()) }
+func New(p Params) *Machine {
+	if p.Rand == nil {
+		p.Rand = rand.Uint64
+	}
+	return fresh(p)
+}
 
 func fresh(p Params) *Machine { return &Machine{p: p, solMax: defaultMaxRT, infMax: defaultMaxRT} }
 

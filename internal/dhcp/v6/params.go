@@ -1,7 +1,6 @@
 package v6
 
 import (
-	"math/rand/v2"
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv6"
@@ -19,11 +18,4 @@ type Params struct {
 	Total     time.Duration // for getting the first lease; 0: for ever
 
 	Rand func() uint64 // the source of transaction numbers and of jitter, [rand.Uint64]
-}
-
-func (p Params) complete() Params {
-	if p.Rand == nil {
-		p.Rand = rand.Uint64
-	}
-	return p
 }
