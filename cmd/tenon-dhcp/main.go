@@ -2,13 +2,9 @@
 // libraries that it needs would slow the start of every plugin.
 package main
 
-import (
-	"os"
-
-	"github.com/tenon-cni/tenon/internal/cli/dhcpd"
-)
+import "os"
 
 // version is set when the program is linked.
 var version = "unknown"
 
-func main() { os.Exit(dhcpd.Run(os.Args[1:], version)) }
+func main() { os.Exit(run(os.Args[1:])) }

@@ -12,7 +12,7 @@ import (
 // own. A package belongs to the part with the longest name that it lies under.
 var mayImport = map[string][]string{
 	// Programs.
-	"cmd": {"internal/cli", "plugin", "plugins/all"},
+	"cmd": {"internal/cli", "internal/dhcp", "plugin", "plugins/all", "cni"},
 	"internal/cli": {
 		"cni", "invoke", "network", "network/config", "plugin", "plugins", "plugins/all",
 		"internal/ops", "internal/dhcp", "internal/ipam", "internal/repair", "internal/session",
@@ -35,7 +35,7 @@ var mayImport = map[string][]string{
 	"internal/repair":    {"internal/session", "internal/kernel", "plugin", "invoke", "cni"},
 	"internal/session":   {"internal/kernel", "plugin", "cni"},
 	"internal/ipam":      {"cni", "internal/statefile"},
-	"internal/dhcp":      {"cni", "internal/kernel", "internal/netns", "internal/about", "internal/statefile", "internal/ledger"},
+	"internal/dhcp":      {"cni", "internal/kernel", "internal/about", "internal/statefile", "internal/ledger"},
 	"internal/firewalld": {},
 
 	// The protocol and the runtime.

@@ -13,8 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tenon-cni/tenon/internal/dhcp"
-	"github.com/tenon-cni/tenon/internal/dhcp/program"
-	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
 	"github.com/tenon-cni/tenon/internal/ipam"
 	"github.com/tenon-cni/tenon/internal/ops/text"
 	"github.com/tenon-cni/tenon/invoke"
@@ -24,13 +22,13 @@ import (
 // is "daemon"; args are the arguments after it. Flags begin with one dash or two, as with the
 // upstream plugin.
 func RunDHCPDaemon(args []string, version string, caller invoke.Caller) int {
-	return Run(append([]string{"dhcp-daemon"}, program.LongFlags(args)...), version, caller)
+	return Run(append([]string{"dhcp-daemon"}, dhcp.LongFlags(args)...), version, caller)
 }
 
 func (a *app) dhcpDaemon() *cobra.Command {
-	cmd := program.Command("dhcp-daemon", func(_ context.Context, _ program.Options, args []string) error {
-		err := program.Replace(args)
-		var missing *program.MissingError
+	cmd := dhcp.DaemonCommand("dhcp-daemon", func(_ context.Context, _ dhcp.DaemonOptions, args []string) error {
+		err := dhcp.ExecProgram(args)
+		var missing *dhcp.MissingProgramError
 		if errors.As(err, &missing) {
 			return hint(err, missing.Hint())
 		}
@@ -70,12 +68,12 @@ and why it could not be prolonged, or was lost.`,
 			if err != nil {
 				return err
 			}
-			r, err := rpc.Call(ctx, path, rpc.Request{Verb: rpc.List})
+			r, err := dhcp.Call(ctx, path, dhcp.Request{Verb: dhcp.List})
 			if err != nil {
 				return explainList(fmt.Errorf("DHCP daemon: %w", err), path)
 			}
 			if asJSON {
-				return a.printJSON(append([]rpc.Lease{}, r.Leases...))
+				return a.printJSON(append([]dhcp.Lease{}, r.Leases...))
 			}
 			return a.printLeases(r.Leases)
 		},
@@ -88,7 +86,7 @@ and why it could not be prolonged, or was lost.`,
 // explainList says what helps where the daemon does not answer.
 func explainList(err error, socket string) error {
 	switch {
-	case errors.Is(err, rpc.ErrUnreachable):
+	case errors.Is(err, dhcp.ErrUnreachable):
 		return hint(err, "start one: "+commandLine("tenon", []string{"dhcp-daemon", "--socketpath", socket}))
 	case errors.Is(err, fs.ErrPermission):
 		return hint(err, "only root may ask the daemon")
@@ -96,7 +94,7 @@ func explainList(err error, socket string) error {
 	return err
 }
 
-func (a *app) printLeases(leases []rpc.Lease) error {
+func (a *app) printLeases(leases []dhcp.Lease) error {
 	rows := [][]string{{"ADDRESS", "NETWORK", "CONTAINER", "INTERFACE", "SERVER", "EXPIRES", "STATE"}}
 	for _, l := range leases {
 		var addresses []string

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tenon-cni/tenon/internal/dhcp/program"
+	"github.com/tenon-cni/tenon/internal/dhcp"
 	"github.com/tenon-cni/tenon/internal/ops/install"
 	"github.com/tenon-cni/tenon/internal/ops/text"
 	"github.com/tenon-cni/tenon/plugins/all"
@@ -56,7 +56,7 @@ func (a *app) programs(plugins []string) []string {
 	if !slices.Contains(plugins, "dhcp") {
 		return nil
 	}
-	path, err := program.Find()
+	path, err := dhcp.FindProgram()
 	if err != nil {
 		a.warn("\"dhcp daemon\" will not work: %v", err)
 		return nil

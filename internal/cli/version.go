@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/dhcp/program"
+	"github.com/tenon-cni/tenon/internal/dhcp"
 	"github.com/tenon-cni/tenon/internal/ops/text"
 )
 
@@ -73,7 +73,7 @@ func (r *settings) installed(ctx context.Context) ([]pluginVersion, error) {
 		for _, e := range entries {
 			path := filepath.Join(dir, e.Name())
 			info, err := os.Stat(path)
-			if err != nil || !info.Mode().IsRegular() || info.Mode().Perm()&0o111 == 0 || seen[e.Name()] || e.Name() == program.Name {
+			if err != nil || !info.Mode().IsRegular() || info.Mode().Perm()&0o111 == 0 || seen[e.Name()] || e.Name() == dhcp.Program {
 				continue
 			}
 			seen[e.Name()] = true

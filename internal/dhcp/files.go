@@ -6,9 +6,6 @@ import (
 	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
-// Note records that an attachment was deleted while no daemon ran.
-type Note struct{ cni.Attachment }
-
 // FileName returns the name of the file of an attachment.
 func FileName(a cni.Attachment) string { return string(a.Owner()) }
 
@@ -16,11 +13,11 @@ func FileName(a cni.Attachment) string { return string(a.Owner()) }
 // namespace does.
 func Dir(socket string) string { return socket + ".d" }
 
-// Leases returns the leases of the daemon at a socket.
-func Leases(socket string) (ledger.Ledger, error) { return files(socket, "leases") }
+// LeaseFiles returns the leases of the daemon at a socket.
+func LeaseFiles(socket string) (ledger.Ledger, error) { return files(socket, "leases") }
 
-// Notes returns the notes for the daemon at a socket.
-func Notes(socket string) (ledger.Ledger, error) { return files(socket, "deleted") }
+// NoteFiles returns the attachments that were deleted while no daemon ran at a socket.
+func NoteFiles(socket string) (ledger.Ledger, error) { return files(socket, "deleted") }
 
 func files(socket, name string) (ledger.Ledger, error) {
 	id, err := statefile.BootID()

@@ -1,6 +1,13 @@
-// Package dhcp holds the settings that the plugin dhcp and its daemon share: the ipam section of a
-// network configuration, and the files of a socket. It does not handle DHCP messages, so that the
-// plugin links no code for them.
+// Package dhcp holds the side of the plugin dhcp and of the command tenon: the ipam section of a
+// network configuration, requests to the daemon, the files of a socket, and the flags and the start
+// of tenon-dhcp, the program of the daemon. It does not handle DHCP messages, so that plugins link
+// no code for them. Package daemon is the other side.
+//
+// Plugin and daemon speak over a Unix stream socket. Each side greets with a line. Then comes a
+// request as a line of JSON, which may pass the namespace as a descriptor (SCM_RIGHTS), and the
+// reply as another line. The upstream plugin and its daemon speak net/rpc over HTTP instead, which
+// this package does not link: encoding/gob would add 0.14 ms to the start of each plugin. If the
+// answer to the greeting is HTTP, tenon-dhcp makes the request.
 package dhcp
 
 import (
@@ -94,7 +101,7 @@ func (s *Settings) Options(args string) (provide []Option, request []byte, err e
 		return nil, nil, cni.Errorf(cni.CodeInvalidConfig, "dhcp6: %q is neither %q nor %q nor %q", s.DHCP6, Stateful, Stateless, SLAAC)
 	}
 	for _, p := range s.Provide {
-		code, err := Code(p.Option)
+		code, err := code(p.Option)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -113,6 +120,7 @@ func (s *Settings) Options(args string) (provide []Option, request []byte, err e
 		}
 	}
 	defaults := []byte{3, 1} // routers, subnet-mask
+	var asked []byte
 	for _, r := range s.Request {
 		if r.SkipDefault {
 			defaults = nil
@@ -120,26 +128,21 @@ func (s *Settings) Options(args string) (provide []Option, request []byte, err e
 		if r.Option == "" {
 			continue
 		}
-		code, err := Code(r.Option)
+		code, err := code(r.Option)
 		if err != nil {
 			return nil, nil, err
 		}
-		request = append(request, code)
+		asked = append(asked, code)
 	}
-	request = append(request, defaults...)
+	for _, code := range append(asked, defaults...) {
+		if !slices.Contains(request, code) {
+			request = append(request, code)
+		}
+	}
 	if len(request) == 0 { // the library of the upstream plugin asks for these
 		request = []byte{1, 3, 15, 6} // subnet-mask, routers, domain-name, domain-name-servers
 	}
-	return provide, unique(request), nil
-}
-
-func unique(codes []byte) (out []byte) {
-	for _, c := range codes {
-		if !slices.Contains(out, c) {
-			out = append(out, c)
-		}
-	}
-	return out
+	return provide, request, nil
 }
 
 // argument returns the value of a key in CNI_ARGS, which it does not check: other plugins use it
@@ -156,38 +159,24 @@ func argument(args, key string) (value string, ok bool) {
 	return value, ok
 }
 
-// Code returns the number of an option (RFC 2132; 77: RFC 3004, 119: RFC 3397, 121: RFC 3442) from
-// its name or number. The upstream plugin knows only the first six names.
-func Code(name string) (byte, error) {
-	switch name {
-	case "dhcp-client-identifier":
-		return 61, nil
-	case "subnet-mask":
-		return 1, nil
-	case "routers":
-		return 3, nil
-	case "host-name":
-		return 12, nil
-	case "user-class":
-		return 77, nil
-	case "vendor-class-identifier":
-		return 60, nil
-	case "domain-name-servers":
-		return 6, nil
-	case "domain-name":
-		return 15, nil
-	case "domain-search":
-		return 119, nil
-	case "interface-mtu":
-		return 26, nil
-	case "static-routes":
-		return 33, nil
-	case "classless-static-routes":
-		return 121, nil
+// optionCodes are the DHCPv4 options that have a name (RFC 2132; 77: RFC 3004, 119: RFC 3397, 121:
+// RFC 3442). The upstream plugin knows only the first six names.
+var optionCodes = map[string]byte{
+	"dhcp-client-identifier": 61, "subnet-mask": 1, "routers": 3,
+	"host-name": 12, "user-class": 77, "vendor-class-identifier": 60,
+
+	"domain-name-servers": 6, "domain-name": 15, "domain-search": 119,
+	"interface-mtu": 26, "static-routes": 33, "classless-static-routes": 121,
+}
+
+// code returns the number of an option from its name or number.
+func code(option string) (byte, error) {
+	if code, ok := optionCodes[option]; ok {
+		return code, nil
 	}
-	n, err := strconv.ParseUint(name, 10, 8)
+	n, err := strconv.ParseUint(option, 10, 8)
 	if err != nil {
-		return 0, cni.Errorf(cni.CodeInvalidConfig, "%q is no DHCP option: neither a known name nor a number from 0 to 255", name)
+		return 0, cni.Errorf(cni.CodeInvalidConfig, "%q is no DHCP option: neither a known name nor a number from 0 to 255", option)
 	}
 	return byte(n), nil
 }

@@ -6,6 +6,9 @@ type (
 	// Namespace is a handle on a network namespace. [Tx.Open] makes a [Space] of it.
 	Namespace = netns.NS
 
+	// NamespaceID identifies a namespace among all that exist at present.
+	NamespaceID = netns.ID
+
 	// NamespaceRef identifies a namespace in files: its path, and its ID, because another namespace
 	// may get the path. Its Open returns an error that wraps [ErrNoNamespace] if the namespace no
 	// longer exists.

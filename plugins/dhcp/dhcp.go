@@ -12,7 +12,6 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/dhcp"
-	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
 	"github.com/tenon-cni/tenon/internal/ipam"
 	"github.com/tenon-cni/tenon/plugin"
 )
@@ -46,7 +45,7 @@ func (c *Config) Validate(call *plugin.Call) error {
 // Add returns the address from the daemon, with the routes of the configuration after those from
 // the server.
 func (c *Config) Add(ctx context.Context, call *plugin.Call) (*cni.Result, error) {
-	r, err := c.ask(ctx, call, rpc.Allocate)
+	r, err := c.ask(ctx, call, dhcp.Allocate)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +55,7 @@ func (c *Config) Add(ctx context.Context, call *plugin.Call) (*cni.Result, error
 
 // Check asks the daemon whether it still has the address of the previous result.
 func (c *Config) Check(ctx context.Context, call *plugin.Call) error {
-	r, err := c.ask(ctx, call, rpc.Check)
+	r, err := c.ask(ctx, call, dhcp.Check)
 	if err != nil || call.Prev == nil {
 		return err
 	}
@@ -75,31 +74,30 @@ func (c *Config) Del(ctx context.Context, call *plugin.Call) error {
 	if err != nil {
 		return err
 	}
-	q := rpc.Request{Verb: rpc.Release, Container: call.ContainerID, IfName: call.IfName, Netns: call.Netns, Config: config}
-	reply, err := rpc.Call(ctx, c.socket(), q)
-	if errors.Is(err, rpc.ErrUnreachable) {
+	q := dhcp.Request{
+		Verb: dhcp.Release, Container: call.ContainerID, IfName: call.IfName, Netns: call.Netns,
+		Config: config,
+	}
+	if _, err = c.call(ctx, q, "Release"); errors.Is(err, dhcp.ErrUnreachable) {
 		return c.note(call)
 	}
-	if err != nil {
-		return cni.Errorf(cni.CodeInternal, "error dialing DHCP daemon: %w", err)
-	}
-	return outer(reply, "Release")
+	return err
 }
 
 // note writes a note for the next daemon that the attachment was deleted, if an earlier one has
 // left a lease of it.
 func (c *Config) note(call *plugin.Call) error {
 	a := call.Attachment()
-	leases, err := dhcp.Leases(c.socket())
+	leases, err := dhcp.LeaseFiles(c.socket())
 	if err != nil {
 		return cni.Errorf(cni.CodeIOFailure, "%w", err)
 	}
 	if ok, err := leases.Read(dhcp.FileName(a), new(json.RawMessage)); err == nil && !ok {
 		return nil
 	}
-	notes, err := dhcp.Notes(c.socket())
+	notes, err := dhcp.NoteFiles(c.socket())
 	if err == nil {
-		err = notes.Write(dhcp.FileName(a), dhcp.Note{Attachment: a})
+		err = notes.Write(dhcp.FileName(a), a)
 	}
 	if err != nil {
 		return cni.Errorf(cni.CodeIOFailure, "note for the DHCP daemon, which does not run: %w", err)
@@ -110,8 +108,8 @@ func (c *Config) note(call *plugin.Call) error {
 
 // Status reports whether the daemon answers.
 func (c *Config) Status(ctx context.Context, call *plugin.Call) error {
-	reply, err := rpc.Call(ctx, c.socket(), rpc.Request{Verb: rpc.Status})
-	if errors.Is(err, rpc.ErrUpstream) {
+	reply, err := dhcp.Call(ctx, c.socket(), dhcp.Request{Verb: dhcp.Status})
+	if errors.Is(err, dhcp.ErrUpstream) {
 		return nil
 	}
 	if err == nil {
@@ -130,52 +128,56 @@ func (c *Config) GC(ctx context.Context, call *plugin.Call) error {
 	if err != nil {
 		return err
 	}
-	reply, err := rpc.Call(ctx, c.socket(), rpc.Request{Verb: rpc.Collect, Config: config, Valid: call.Valid})
-	if errors.Is(err, rpc.ErrUpstream) || errors.Is(err, rpc.ErrUnreachable) {
+	q := dhcp.Request{Verb: dhcp.Collect, Config: config, Valid: call.Valid}
+	_, err = c.call(ctx, q, "GC")
+	if errors.Is(err, dhcp.ErrUpstream) || errors.Is(err, dhcp.ErrUnreachable) {
 		return nil
 	}
-	if err != nil {
-		return cni.Errorf(cni.CodeInternal, "error dialing DHCP daemon: %w", err)
-	}
-	return outer(reply, "GC")
+	return err
 }
 
 const hint = "start it with: dhcp daemon, or tenon dhcp-daemon"
 
 // ask makes a request about the container, and returns its result.
-func (c *Config) ask(ctx context.Context, call *plugin.Call, verb rpc.Verb) (*cni.Result, error) {
+func (c *Config) ask(ctx context.Context, call *plugin.Call, verb dhcp.Verb) (*cni.Result, error) {
 	path, err := filepath.Abs(call.Netns)
 	if err != nil {
 		return nil, err
 	}
-	q := rpc.Request{Verb: verb, Container: call.ContainerID, IfName: call.IfName, Netns: path, Args: call.Args, Config: call.Stdin()}
+	q := dhcp.Request{
+		Verb: verb, Container: call.ContainerID, IfName: call.IfName, Netns: path,
+		Args: call.Args, Config: call.Stdin(),
+	}
 	if q.NS, err = os.Open(path); err != nil {
 		return nil, cni.Errorf(cni.CodeUnknownContainer, "CNI_NETNS: %w", err)
 	}
 	defer q.NS.Close()
-	reply, err := rpc.Call(ctx, c.socket(), q)
-	if err != nil {
-		return nil, cni.Errorf(cni.CodeInternal, "error dialing DHCP daemon: %w", err).WithDetails(hint)
+	reply, err := c.call(ctx, q, "Allocate")
+	if reply == nil {
+		return nil, cni.AsError(err).WithDetails(hint)
 	}
-	if err := outer(reply, "Allocate"); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	return cni.DecodeResult(reply.Result, cni.V110)
 }
 
-// outer returns the error of the daemon in the words of the upstream plugin, which users and tests
-// know.
-func outer(reply *rpc.Reply, method string) error {
-	err := reply.Err()
-	if err == nil {
-		return nil
+// call makes a request. An error of the daemon, which comes with a reply, is in the words of the
+// upstream plugin, which users and tests know; it calls the request method.
+func (c *Config) call(ctx context.Context, q dhcp.Request, method string) (*dhcp.Reply, error) {
+	reply, err := dhcp.Call(ctx, c.socket(), q)
+	if err != nil {
+		return nil, cni.Errorf(cni.CodeInternal, "error dialing DHCP daemon: %w", err)
 	}
-	e := cni.AsError(err)
-	return cni.Errorf(e.Code, "error calling DHCP.%s: %s", method, e.Msg).WithDetails(e.Details)
+	if err := reply.Err(); err != nil {
+		e := cni.AsError(err)
+		err := cni.Errorf(e.Code, "error calling DHCP.%s: %s", method, e.Msg)
+		return reply, err.WithDetails(e.Details)
+	}
+	return reply, nil
 }
 
 // socket returns the path of the daemon's socket.
-// network returns the part of the configuration that DEL and GC need: the rest may be wrong by now.
 func (c *Config) socket() string {
 	if c.IPAM == nil {
 		return dhcp.DefaultSocket
@@ -183,6 +185,10 @@ func (c *Config) socket() string {
 	return cmp.Or(c.IPAM.DaemonSocketPath, dhcp.DefaultSocket)
 }
 
+// network returns the part of the configuration that DEL and GC need: the rest may be wrong by now.
 func network(c *plugin.Call) (json.RawMessage, error) {
-	return json.Marshal(map[string]any{"cniVersion": c.Version, "name": c.Name, "type": c.Type, "ipam": map[string]string{"type": "dhcp"}})
+	return json.Marshal(map[string]any{
+		"cniVersion": c.Version, "name": c.Name, "type": c.Type,
+		"ipam": map[string]string{"type": "dhcp"},
+	})
 }

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
+	ours "github.com/tenon-cni/tenon/internal/dhcp"
 	"github.com/tenon-cni/tenon/internal/dhcp/daemon"
-	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/internal/testnet/dhcpserver"
 	"github.com/tenon-cni/tenon/plugin"
@@ -54,7 +54,7 @@ func start(t testing.TB) (socket string) {
 		_ = cmd.Wait()
 	})
 	testnet.Eventually(t, func() error {
-		_, err := rpc.Call(context.Background(), socket, rpc.Request{Verb: rpc.Status})
+		_, err := ours.Call(context.Background(), socket, ours.Request{Verb: ours.Status})
 		return err
 	})
 	return socket

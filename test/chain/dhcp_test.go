@@ -13,10 +13,8 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
-	dhcpfiles "github.com/tenon-cni/tenon/internal/dhcp"
+	ours "github.com/tenon-cni/tenon/internal/dhcp"
 	"github.com/tenon-cni/tenon/internal/dhcp/daemon"
-	"github.com/tenon-cni/tenon/internal/dhcp/program"
-	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
 	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/internal/testnet/dhcpserver"
@@ -49,7 +47,7 @@ func dhcpOn(t *testing.T, p plugin.Definition, conf, pool string) (r *plugintest
 		o := daemon.Options{Socket: socket, Timeout: 2 * time.Second, ResendMax: 8 * time.Second, ResendTimeout: 10 * time.Second, Log: slog.New(slog.DiscardHandler)}
 		go func() { done <- daemon.Run(ctx, o) }()
 		testnet.Eventually(t, func() error {
-			_, err := rpc.Call(ctx, socket, rpc.Request{Verb: rpc.Status})
+			_, err := ours.Call(ctx, socket, ours.Request{Verb: ours.Status})
 			return err
 		})
 		return func() {
@@ -159,7 +157,7 @@ func TestDHCPReleaseLost(t *testing.T) {
 			del := r.Request(cni.Del, "a")
 			lose(r, s)
 			r.Must(del)
-			if reply, err := rpc.Call(t.Context(), socket, rpc.Request{Verb: rpc.List}); err != nil || len(reply.Leases) > 0 {
+			if reply, err := ours.Call(t.Context(), socket, ours.Request{Verb: ours.List}); err != nil || len(reply.Leases) > 0 {
 				t.Errorf("still there: %+v, %v", reply, err)
 			}
 		})
@@ -236,7 +234,7 @@ var tenonDHCP = sync.OnceValue(func() error {
 	if err != nil {
 		return err
 	}
-	out, err := exec.Command("go", "build", "-o", filepath.Join(filepath.Dir(self), program.Name), "../../cmd/tenon-dhcp").CombinedOutput()
+	out, err := exec.Command("go", "build", "-o", filepath.Join(filepath.Dir(self), ours.Program), "../../cmd/tenon-dhcp").CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("build tenon-dhcp: %w\n%s", err, out)
 	}
@@ -287,7 +285,7 @@ func TestDHCPAfterReferenceDaemon(t *testing.T) {
 	}
 	socket := r.Conf["ipam"].(map[string]any)["daemonSocketPath"].(string)
 	testnet.Eventually(t, func() error {
-		reply, err := rpc.Call(t.Context(), socket, rpc.Request{Verb: rpc.List})
+		reply, err := ours.Call(t.Context(), socket, ours.Request{Verb: ours.List})
 		if err == nil && (len(reply.Leases) != 1 || reply.Leases[0].State != "bound" || reply.Leases[0].Server != "10.92.0.1") {
 			err = fmt.Errorf("%+v", reply.Leases)
 		}
@@ -336,7 +334,7 @@ func TestDHCPWithoutDaemon(t *testing.T) {
 	r.Add("b")
 	stop()
 	r.Del("a")
-	leases, err := dhcpfiles.Leases(socket)
+	leases, err := ours.LeaseFiles(socket)
 	if err != nil {
 		t.Fatal(err)
 	}

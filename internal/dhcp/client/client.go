@@ -34,20 +34,14 @@ type Fail[L any] struct{ Reason string }
 
 // Core is the part of a client that does not depend on the protocol. L is the type of the lease.
 type Core[L any] struct {
-	Held    *L        // the lease
+	Held    *L        // the lease, which the caller must not change; nil if there is none
 	Wake    time.Time // zero: never
 	Pauses  int       // between attempts, so far
 	GiveUp  time.Time // zero: never
-	Refused string    // why the last attempt failed
+	Refused string    // why the last attempt to get or renew a lease failed, "" if it did not
 
 	actions []Action
 }
-
-// Lease returns the lease of the client, nil if it has none. The caller must not change it.
-func (c *Core[L]) Lease() *L { return c.Held }
-
-// Reason returns why the last attempt to get or renew a lease failed, "" if it did not.
-func (c *Core[L]) Reason() string { return c.Refused }
 
 // Do adds an action.
 func (c *Core[L]) Do(a Action) { c.actions = append(c.actions, a) }
@@ -115,13 +109,21 @@ func Earlier(t, start time.Time, random uint64) time.Time {
 // Infinite is the time of a lease that never ends.
 const Infinite = time.Duration(1<<63 - 1)
 
-// Seconds reads a time of 4 bytes; all bits set is [Infinite].
+// Seconds reads the time in the first 4 bytes; all bits set is [Infinite].
 func Seconds(b []byte) time.Duration {
 	seconds := binary.BigEndian.Uint32(b)
 	if seconds == 1<<32-1 {
 		return Infinite
 	}
 	return time.Duration(seconds) * time.Second
+}
+
+// Duration reads a time of 4 bytes, see [Seconds]; ok is false if b has another length.
+func Duration(b []byte) (d time.Duration, ok bool) {
+	if len(b) != 4 {
+		return 0, false
+	}
+	return Seconds(b), true
 }
 
 // Text returns a text of a server without final zeros, and with a question mark for each character

@@ -50,7 +50,11 @@ func (o *openLink) apply(ctx context.Context, before, after *v4.Lease, of *Recor
 	}
 	return o.visit(ctx, func(space *kernel.Space) error {
 		if after != nil {
-			if err := o.configure(space, after, moved); err != nil {
+			err := space.Links.Up(o.link)
+			if err == nil && moved {
+				err = o.addAddresses(space, after.Address)
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -69,13 +73,12 @@ func (o *openLink) apply(ctx context.Context, before, after *v4.Lease, of *Recor
 	})
 }
 
-// configure sets the interface up, and adds the address of a lease if it is new.
-func (o *openLink) configure(space *kernel.Space, l *v4.Lease, isNew bool) error {
-	if err := space.Links.Up(o.link); err != nil || !isNew {
-		return err
-	}
-	if err := space.Addrs.Add(o.link, l.Address); !errors.Is(err, unix.EEXIST) {
-		return err
+// addAddresses adds addresses, which the interface may have.
+func (o *openLink) addAddresses(space *kernel.Space, list ...netip.Prefix) error {
+	for _, p := range list {
+		if err := space.Addrs.Add(o.link, p); err != nil && !errors.Is(err, unix.EEXIST) {
+			return err
+		}
 	}
 	return nil
 }

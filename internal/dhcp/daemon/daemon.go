@@ -1,6 +1,7 @@
 // Package daemon gets DHCP leases for attachments: it renews and releases them, and changes
 // interfaces when a server changes a lease. Leases are in files, so that a daemon can continue with
-// the leases of one that was ended or killed.
+// the leases of one that was ended or killed. It serves our plugin and the upstream plugin, and has
+// the sockets of links. Packages v4 and v6 decide what it sends.
 package daemon
 
 import (
@@ -9,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -17,22 +19,19 @@ import (
 
 	"github.com/tenon-cni/tenon/internal/about"
 	"github.com/tenon-cni/tenon/internal/dhcp"
-	"github.com/tenon-cni/tenon/internal/dhcp/program"
-	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
-	"github.com/tenon-cni/tenon/internal/dhcp/upstream"
 	"github.com/tenon-cni/tenon/internal/ledger"
 	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
 // Options are the flags of the daemon.
-type Options = program.Options
+type Options = dhcp.DaemonOptions
 
 // Daemon is a daemon that runs.
 type Daemon struct {
 	Options
 	host          host
 	leases, notes ledger.Ledger
-	listener      *rpc.Listener
+	listener      *net.UnixListener
 	handedOver    chan struct{} // closed when another daemon has the socket
 
 	running        sync.WaitGroup // goroutines of leases
@@ -66,10 +65,10 @@ func Run(ctx context.Context, o Options) error {
 	d.requests, d.cancelRequests = context.WithCancel(context.WithoutCancel(ctx))
 	defer d.cancelRequests()
 	var err error
-	if d.leases, err = dhcp.Leases(d.Socket); err != nil {
+	if d.leases, err = dhcp.LeaseFiles(d.Socket); err != nil {
 		return err
 	}
-	if d.notes, err = dhcp.Notes(d.Socket); err != nil {
+	if d.notes, err = dhcp.NoteFiles(d.Socket); err != nil {
 		return err
 	}
 	if d.PIDFile != "" {
@@ -109,7 +108,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 	d.processNotes(ctx)
 	notes := time.NewTicker(noteEvery)
 	defer notes.Stop()
-	server := &rpc.Server{Handle: d.handle, Upstream: upstream.Serve, Log: d.Log}
+	server := &Server{Handle: d.handle, Log: d.Log}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(d.requests, d.listener) }()
 	d.Log.Info("listening", "socket", d.Socket)
@@ -147,8 +146,8 @@ func (d *Daemon) takeOver(ctx context.Context) error {
 	if !d.TakeOver {
 		return nil
 	}
-	r, err := rpc.Call(ctx, d.Socket, rpc.Request{Verb: rpc.HandOver})
-	if errors.Is(err, rpc.ErrUnreachable) {
+	r, err := dhcp.Call(ctx, d.Socket, dhcp.Request{Verb: dhcp.HandOver})
+	if errors.Is(err, dhcp.ErrUnreachable) {
 		return nil
 	}
 	if err == nil {
@@ -160,7 +159,7 @@ func (d *Daemon) takeOver(ctx context.Context) error {
 	if r.Listener == nil {
 		return errors.New("take over: the daemon has kept its socket")
 	}
-	d.listener, err = rpc.Inherited(r.Listener)
+	d.listener, err = Inherited(r.Listener)
 	return err
 }
 
@@ -169,9 +168,9 @@ func (d *Daemon) listen() (err error) {
 	switch {
 	case d.listener != nil:
 	case d.Options.Listener != nil:
-		d.listener, err = rpc.Inherited(d.Options.Listener)
+		d.listener, err = Inherited(d.Options.Listener)
 	default:
-		d.listener, err = rpc.Listen(d.Socket)
+		d.listener, err = Listen(d.Socket)
 	}
 	return err
 }

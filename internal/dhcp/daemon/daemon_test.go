@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/dhcp"
 	"github.com/tenon-cni/tenon/internal/dhcp/daemon"
-	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
 	"github.com/tenon-cni/tenon/internal/dhcp/v4"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/internal/testnet/dhcpserver"
@@ -83,12 +83,12 @@ func (d *node) start() {
 		return
 	}
 	testnet.Eventually(d.t, func() error {
-		_, err := rpc.Call(d.t.Context(), d.socket, rpc.Request{Verb: rpc.Status})
+		_, err := dhcp.Call(d.t.Context(), d.socket, dhcp.Request{Verb: dhcp.Status})
 		return err
 	})
 }
 
-func (d *node) call(verb rpc.Verb, container string) (*cni.Result, error) {
+func (d *node) call(verb dhcp.Verb, container string) (*cni.Result, error) {
 	d.t.Helper()
 	path := ""
 	if container != "gone" {
@@ -96,7 +96,7 @@ func (d *node) call(verb rpc.Verb, container string) (*cni.Result, error) {
 	}
 	ctx, cancel := context.WithTimeout(d.t.Context(), 2*testnet.Patience)
 	defer cancel()
-	r, err := rpc.Call(ctx, d.socket, rpc.Request{Verb: verb, Container: container, IfName: "eth0", Netns: path, Config: json.RawMessage(d.conf)})
+	r, err := dhcp.Call(ctx, d.socket, dhcp.Request{Verb: verb, Container: container, IfName: "eth0", Netns: path, Config: json.RawMessage(d.conf)})
 	if err != nil {
 		return nil, err
 	}
@@ -107,9 +107,9 @@ func (d *node) call(verb rpc.Verb, container string) (*cni.Result, error) {
 }
 
 // ask sends a request as it is.
-func (d *node) ask(q rpc.Request) error {
+func (d *node) ask(q dhcp.Request) error {
 	d.t.Helper()
-	r, err := rpc.Call(d.t.Context(), d.socket, q)
+	r, err := dhcp.Call(d.t.Context(), d.socket, q)
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (d *node) ask(q rpc.Request) error {
 // add attaches: gets an address, and gives it to the interface as an interface plugin does.
 func (d *node) add(container string) *cni.Result {
 	d.t.Helper()
-	r, err := d.call(rpc.Allocate, container)
+	r, err := d.call(dhcp.Allocate, container)
 	if err != nil {
 		d.t.Fatalf("%v: %s", err, cni.AsError(err).Details)
 	}
@@ -138,7 +138,7 @@ func (d *node) add(container string) *cni.Result {
 	return r
 }
 
-func (d *node) must(verb rpc.Verb, container string) *cni.Result {
+func (d *node) must(verb dhcp.Verb, container string) *cni.Result {
 	d.t.Helper()
 	r, err := d.call(verb, container)
 	if err != nil {
@@ -148,9 +148,9 @@ func (d *node) must(verb rpc.Verb, container string) *cni.Result {
 }
 
 // lease is what the daemon lists of a container.
-func (d *node) lease(container string) (found rpc.Lease, ok bool) {
+func (d *node) lease(container string) (found dhcp.Lease, ok bool) {
 	d.t.Helper()
-	r, err := rpc.Call(d.t.Context(), d.socket, rpc.Request{Verb: rpc.List})
+	r, err := dhcp.Call(d.t.Context(), d.socket, dhcp.Request{Verb: dhcp.List})
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -194,7 +194,7 @@ func TestServers(t *testing.T) {
 			results := make(chan *cni.Result, 3)
 			for _, c := range []string{"a", "b", "c"} {
 				go func() {
-					r, err := d.call(rpc.Allocate, c)
+					r, err := d.call(dhcp.Allocate, c)
 					if err != nil {
 						t.Errorf("%s: %v: %s", c, err, cni.AsError(err).Details)
 					}
@@ -230,10 +230,10 @@ func TestServers(t *testing.T) {
 				return nil
 			})
 			renewedByUnicast(t, heard())
-			d.must(rpc.Check, "a")
+			d.must(dhcp.Check, "a")
 			for _, c := range []string{"a", "b", "c"} {
-				d.must(rpc.Release, c)
-				d.must(rpc.Release, c)
+				d.must(dhcp.Release, c)
+				d.must(dhcp.Release, c)
 				n.Container(c).Batch("link del eth0") // right after
 			}
 			if l, ok := d.lease("a"); ok {

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
+	"github.com/tenon-cni/tenon/internal/dhcp"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
@@ -57,7 +57,7 @@ func TestNoDescriptors(t *testing.T) {
 		if end == "clients leave" {
 			closeAll(clients)
 		}
-		r, err := rpc.Call(t.Context(), d.socket, rpc.Request{Verb: rpc.Status})
+		r, err := dhcp.Call(t.Context(), d.socket, dhcp.Request{Verb: dhcp.Status})
 		if err != nil || r.Err() != nil {
 			t.Errorf("after %s: %+v, %v", end, r, err)
 		}

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/dhcp/link"
+	"github.com/tenon-cni/tenon/internal/dhcp/daemon"
 	"github.com/tenon-cni/tenon/internal/dhcp/v4"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
@@ -23,7 +23,7 @@ func answer(t *testing.T, n *testnet.Net, to func(question *v4.Message) (answers
 	n.Host.Batch("route replace 255.255.255.255 dev br0")
 	var conn *net.UDPConn
 	var err error
-	n.Host.Do(func() { conn, err = net.ListenUDP("udp4", &net.UDPAddr{Port: link.ServerPort}) })
+	n.Host.Do(func() { conn, err = net.ListenUDP("udp4", &net.UDPAddr{Port: daemon.ServerPort}) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func answer(t *testing.T, n *testnet.Net, to func(question *v4.Message) (answers
 				continue
 			}
 			for _, b := range to(question) {
-				if _, err := conn.WriteToUDP(b, &net.UDPAddr{IP: net.IPv4bcast, Port: link.ClientPort}); err != nil && !errors.Is(err, net.ErrClosed) {
+				if _, err := conn.WriteToUDP(b, &net.UDPAddr{IP: net.IPv4bcast, Port: daemon.ClientPort}); err != nil && !errors.Is(err, net.ErrClosed) {
 					t.Error(err)
 				}
 			}
@@ -112,7 +112,7 @@ func overhear(t *testing.T, n *testnet.Net) (heard func() []sent) {
 			if err != nil {
 				return
 			}
-			b, from, err := link.Parse(buffer[:size], link.ServerPort, true)
+			b, from, err := daemon.ParseUDP(buffer[:size], daemon.ServerPort, true)
 			if err != nil {
 				continue
 			}

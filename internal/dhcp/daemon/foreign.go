@@ -9,7 +9,6 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/dhcp"
-	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
 	"github.com/tenon-cni/tenon/internal/dhcp/v4"
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
@@ -21,7 +20,7 @@ const unknownTime = time.Hour
 // adoptForeign adopts the lease of an attachment from the upstream plugin's daemon, which has no
 // files: the address in prevResult, if the interface has it. It does not wait for the server to
 // confirm it.
-func (d *Daemon) adoptForeign(ctx context.Context, q *rpc.Request, rec Record) (*cni.Result, error) {
+func (d *Daemon) adoptForeign(ctx context.Context, q *dhcp.Request, rec Record) (*cni.Result, error) {
 	unknown := cni.Errorf(cni.CodeInternal, "the daemon has no lease for interface %s of container %s",
 		rec.IfName, rec.Container)
 	at, err := d.host.enter(ctx, &rec, q.NS)

@@ -6,13 +6,12 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/tenon-cni/tenon/internal/dhcp/link"
 	"github.com/tenon-cni/tenon/internal/dhcp/v4"
 )
 
 // four is the DHCPv4 client of a lease, and belongs to its goroutine.
 type four struct {
-	transport[*link.Conn, *v4.Message]
+	transport[*v4.Message]
 	machine *v4.Machine
 	early   []time.Time // when the first message is repeated, see repeats
 	opening []byte      // that message
@@ -23,16 +22,16 @@ type four struct {
 // has come up.
 var repeats = [...]time.Duration{250 * time.Millisecond, time.Second, 3 * time.Second}
 
-func (d *Daemon) newFour(rec *Record, mac net.HardwareAddr, total time.Duration) four {
-	return four{machine: v4.New(v4.Params{
-		MAC: mac, ClientID: rec.ClientID, Options: rec.Options, Parameters: rec.Parameters, Broadcast: d.Broadcast || rec.Broadcast, Probe: true,
+func (l *lease) newFour(total time.Duration) four {
+	d, rec := l.d, &l.rec
+	mac, _ := net.ParseMAC(rec.Place.MAC) // it was written by enter
+	machine := v4.New(v4.Params{
+		MAC: mac, ClientID: rec.ClientID, Options: rec.Options, Parameters: rec.Parameters,
+		Broadcast: d.Broadcast || rec.Broadcast, Probe: true,
 		Timeout: d.Timeout, Pause: d.ResendMax, Total: total,
-	})}
-}
-
-// then4 queues the next actions of the machine.
-func (l *lease) then4(actions []v4.Action, wake time.Time) {
-	l.queue, l.four.wake = append(l.queue, actions...), wake
+	})
+	via := transport[*v4.Message]{lease: l, open: (*openLink).open4, decode: v4.Decode}
+	return four{transport: via, machine: machine}
 }
 
 // next returns the time of the next action, at most by, and the channel of messages.
@@ -58,7 +57,7 @@ func (l *lease) repeat() {
 	}
 	f.early = f.early[1:]
 	if f.listener != nil && f.opening != nil {
-		if err := f.listener.conn.Broadcast(netip.Addr{}, netip.Addr{}, f.opening); err != nil {
+		if err := f.listener.broadcast(netip.Addr{}, netip.Addr{}, f.opening); err != nil {
 			l.log.Warn("send", "error", err)
 		}
 	}
@@ -66,7 +65,7 @@ func (l *lease) repeat() {
 
 func (l *lease) send4(ctx context.Context, s v4.Send) error {
 	f := &l.four
-	if err := f.connect(ctx, l, (*link.Link).Open, v4.Decode); err != nil {
+	if err := f.connect(ctx); err != nil {
 		return err
 	}
 	l.log.Debug("send", "type", s.Message.Type(), "from", s.From, "to", s.To)
@@ -75,13 +74,13 @@ func (l *lease) send4(ctx context.Context, s v4.Send) error {
 		f.opening = b
 	}
 	if !s.To.IsValid() {
-		return f.listener.conn.Broadcast(s.From, netip.Addr{}, b)
+		return f.listener.broadcast(s.From, netip.Addr{}, b)
 	}
 	f.listener.closePort()
-	port, err := f.listener.dhcp().Unicast(s.From, s.To, b)
+	port, err := f.listener.at.unicast(s.From, s.To, b)
 	if err != nil { // the interface has not the address yet, or not any more
 		l.log.Debug("sent to all nodes, for the server", "reason", err)
-		return f.listener.conn.Broadcast(s.From, s.To, b)
+		return f.listener.broadcast(s.From, s.To, b)
 	}
 	f.listener.port = port
 	return nil
@@ -90,14 +89,14 @@ func (l *lease) send4(ctx context.Context, s v4.Send) error {
 // probe4 probes the link for an address.
 func (l *lease) probe4(ctx context.Context, address netip.Addr) {
 	var by net.HardwareAddr
-	err := l.four.connect(ctx, l, (*link.Link).Open, v4.Decode)
+	err := l.four.connect(ctx)
 	if err == nil {
-		by, err = l.four.listener.dhcp().Probe(ctx, address)
+		by, err = l.four.listener.at.probe(ctx, address)
 	}
 	if err != nil {
 		l.log.Warn("probe", "address", address, "error", err)
 	}
-	l.then4(l.four.machine.Probed(time.Now(), address, by))
+	l.four.then(l.four.machine.Probed(time.Now(), address, by))
 }
 
 func (l *lease) bind4(ctx context.Context, b v4.Bind) error {
@@ -132,7 +131,7 @@ func (l *lease) release4(ctx context.Context) {
 		}
 		err := l.send4(ctx, s)
 		if err == nil && l.four.listener.port != nil {
-			err = l.four.listener.port.Sent(ctx)
+			err = l.four.listener.port.sent(ctx)
 		}
 		if err != nil {
 			l.log.Warn("the server does not learn that the address is free", "error", err)

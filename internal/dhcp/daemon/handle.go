@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,15 +16,14 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/dhcp"
-	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
 	"github.com/tenon-cni/tenon/internal/dhcp/v4"
-	"github.com/tenon-cni/tenon/internal/netns"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
 // handle answers a request.
-func (d *Daemon) handle(ctx context.Context, q *rpc.Request) *rpc.Reply {
-	if q.Verb == rpc.HandOver {
+func (d *Daemon) handle(ctx context.Context, q *dhcp.Request) *dhcp.Reply {
+	if q.Verb == dhcp.HandOver {
 		return d.handOver()
 	}
 	d.mu.Lock()
@@ -37,40 +37,39 @@ func (d *Daemon) handle(ctx context.Context, q *rpc.Request) *rpc.Reply {
 		d.idle.Broadcast()
 	}()
 	if ending {
-		return rpc.Fail(cni.Errorf(cni.CodeTryAgainLater, "the daemon ends"))
+		return dhcp.Fail(cni.Errorf(cni.CodeTryAgainLater, "the daemon ends"))
 	}
-	var r *cni.Result
-	var err error
 	switch q.Verb {
-	case rpc.Allocate:
-		r, err = d.allocate(ctx, q)
-	case rpc.Check:
-		r, err = d.check(ctx, q)
-	case rpc.Release:
-		err = d.release(ctx, q)
-	case rpc.Collect:
-		err = d.collect(ctx, q)
-	case rpc.List:
-		return &rpc.Reply{Leases: d.list()}
-	case rpc.Status:
-	default:
-		err = fmt.Errorf("unknown request %q", q.Verb)
+	case dhcp.Allocate:
+		return reply(d.allocate(ctx, q))
+	case dhcp.Check:
+		return reply(d.check(ctx, q))
+	case dhcp.Release:
+		return reply(nil, d.release(ctx, q))
+	case dhcp.Collect:
+		return reply(nil, d.collect(ctx, q))
+	case dhcp.List:
+		return &dhcp.Reply{Leases: d.list()}
+	case dhcp.Status:
+		return new(dhcp.Reply)
+	}
+	return dhcp.Fail(fmt.Errorf("unknown request %q", q.Verb))
+}
+
+// reply returns the reply with a result, which may be nil, or with an error.
+func reply(r *cni.Result, err error) *dhcp.Reply {
+	var encoded []byte
+	if err == nil && r != nil {
+		encoded, err = r.Encode(cni.V110)
 	}
 	if err != nil {
-		return rpc.Fail(err)
+		return dhcp.Fail(err)
 	}
-	if r == nil {
-		return new(rpc.Reply)
-	}
-	encoded, err := r.Encode(cni.V110)
-	if err != nil {
-		return rpc.Fail(err)
-	}
-	return &rpc.Reply{Result: encoded}
+	return &dhcp.Reply{Result: encoded}
 }
 
 // wanted returns the attachment of a request, with the settings of its network.
-func wanted(q *rpc.Request) (Record, error) {
+func wanted(q *dhcp.Request) (Record, error) {
 	n, err := dhcp.Parse(q.Config)
 	if err != nil {
 		return Record{}, err
@@ -89,14 +88,14 @@ func wanted(q *rpc.Request) (Record, error) {
 }
 
 // allocate returns the address that the attachment has, or gets one.
-func (d *Daemon) allocate(ctx context.Context, q *rpc.Request) (*cni.Result, error) {
+func (d *Daemon) allocate(ctx context.Context, q *dhcp.Request) (*cni.Result, error) {
 	rec, err := wanted(q)
 	if err != nil {
 		return nil, err
 	}
 	at, err := d.host.enter(ctx, &rec, q.NS)
 	if err != nil {
-		if errors.Is(err, netns.ErrNotExist) {
+		if errors.Is(err, kernel.ErrNoNamespace) {
 			return nil, cni.Errorf(cni.CodeUnknownContainer, "%w", err)
 		}
 		return nil, err
@@ -190,7 +189,7 @@ func (l *lease) outcome() (*cni.Result, error) {
 }
 
 // check returns the address that the attachment has, without asking a server.
-func (d *Daemon) check(ctx context.Context, q *rpc.Request) (*cni.Result, error) {
+func (d *Daemon) check(ctx context.Context, q *dhcp.Request) (*cni.Result, error) {
 	rec, err := wanted(q)
 	if err != nil {
 		return nil, err
@@ -220,7 +219,7 @@ func (d *Daemon) check(ctx context.Context, q *rpc.Request) (*cni.Result, error)
 
 // release releases the leases of the attachment. It needs only the name of the network from the
 // configuration.
-func (d *Daemon) release(ctx context.Context, q *rpc.Request) error {
+func (d *Daemon) release(ctx context.Context, q *dhcp.Request) error {
 	n, err := dhcp.Parse(q.Config)
 	if err != nil {
 		return err
@@ -231,7 +230,7 @@ func (d *Daemon) release(ctx context.Context, q *rpc.Request) error {
 }
 
 // collect releases the leases of attachments of a network that are no longer valid.
-func (d *Daemon) collect(ctx context.Context, q *rpc.Request) error {
+func (d *Daemon) collect(ctx context.Context, q *dhcp.Request) error {
 	n, err := dhcp.Parse(q.Config)
 	if err != nil {
 		return err
@@ -247,21 +246,18 @@ func (d *Daemon) collect(ctx context.Context, q *rpc.Request) error {
 }
 
 // sorted returns the leases in the order of their file names.
-func (d *Daemon) sorted() (list []*lease) {
+func (d *Daemon) sorted() []*lease {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, l := range d.all {
-		list = append(list, l)
-	}
-	slices.SortFunc(list, func(a, b *lease) int { return cmp.Compare(a.name, b.name) })
-	return list
+	byName := func(a, b *lease) int { return cmp.Compare(a.name, b.name) }
+	return slices.SortedFunc(maps.Values(d.all), byName)
 }
 
-func (d *Daemon) list() (list []rpc.Lease) {
+func (d *Daemon) list() (list []dhcp.Lease) {
 	for _, l := range d.sorted() {
 		l.mu.Lock()
 		s := l.saved
-		out := rpc.Lease{
+		out := dhcp.Lease{
 			Network: s.Network, Container: s.Container, IfName: s.IfName, Netns: s.Place.Path, State: l.status, Reason: cmp.Or(s.Lost, s.Lost6, l.reason),
 			DNS: s.DNS(),
 		}
@@ -281,13 +277,13 @@ const drainTime = 5 * time.Second
 
 // handOver ends the daemon and passes the socket to the caller. Clients wait in its queue
 // meanwhile.
-func (d *Daemon) handOver() *rpc.Reply {
+func (d *Daemon) handOver() *dhcp.Reply {
 	f, err := d.listener.File()
 	if err == nil {
 		err = d.listener.Close()
 	}
 	if err != nil {
-		return rpc.Fail(err)
+		return dhcp.Fail(err)
 	}
 	defer time.AfterFunc(drainTime, d.cancelRequests).Stop()
 	d.mu.Lock()
@@ -297,7 +293,7 @@ func (d *Daemon) handOver() *rpc.Reply {
 	d.mu.Unlock()
 	d.leave()
 	close(d.handedOver)
-	return &rpc.Reply{Listener: f}
+	return &dhcp.Reply{Listener: f}
 }
 
 // ErrRuns reports that another daemon has the same leases.

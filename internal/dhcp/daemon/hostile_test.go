@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
+	"github.com/tenon-cni/tenon/internal/dhcp"
 	"github.com/tenon-cni/tenon/internal/dhcp/v4"
 	"github.com/tenon-cni/tenon/internal/testnet/dhcpserver"
 )
@@ -29,7 +29,7 @@ func TestHostileServer(t *testing.T) {
 	d.stop()
 	d.o.ResendTimeout = 12 * time.Second
 	d.start()
-	if r, err := d.call(rpc.Allocate, "a"); err == nil {
+	if r, err := d.call(dhcp.Allocate, "a"); err == nil {
 		t.Errorf("got %+v", r)
 	}
 	stop()

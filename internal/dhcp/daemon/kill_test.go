@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
+	"github.com/tenon-cni/tenon/internal/dhcp"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/internal/testnet/dhcpserver"
 )
@@ -67,7 +67,7 @@ func (d *node) process() (kill func()) {
 func (d *node) eventuallyAnswers() {
 	d.t.Helper()
 	testnet.Eventually(d.t, func() error {
-		_, err := rpc.Call(d.t.Context(), d.socket, rpc.Request{Verb: rpc.Status})
+		_, err := dhcp.Call(d.t.Context(), d.socket, dhcp.Request{Verb: dhcp.Status})
 		return err
 	})
 }
@@ -87,7 +87,7 @@ func TestKill(t *testing.T) {
 	d.eventuallyAnswers()
 	var all sync.WaitGroup
 	for _, c := range names {
-		all.Go(func() { d.must(rpc.Allocate, c) })
+		all.Go(func() { d.must(dhcp.Allocate, c) })
 	}
 	all.Wait()
 	before, expires := map[string]string{}, map[string]time.Time{}
@@ -121,7 +121,7 @@ func TestKill(t *testing.T) {
 		if got := d.addresses(c); got != before[c] {
 			t.Errorf("%s has\n%s\nand had\n%s", c, got, before[c])
 		}
-		d.must(rpc.Release, c)
+		d.must(dhcp.Release, c)
 	}
 	testnet.Eventually(t, func() error {
 		if n := strings.Count(s.Log(), s.Kind.Released); n != leases {

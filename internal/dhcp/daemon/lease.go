@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"sync"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 	"github.com/tenon-cni/tenon/internal/dhcp/v4"
 	"github.com/tenon-cni/tenon/internal/dhcp/v6"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/netns"
 )
 
 // releaseTime is the limit for releasing the addresses of each protocol.
@@ -42,7 +40,7 @@ type lease struct {
 
 	// The state of the goroutine.
 	rec      Record
-	kept     *netns.NS // nil where paths lead to the namespace
+	kept     *kernel.Namespace // nil where paths lead to the namespace
 	nextLook time.Time
 	answered bool // first is closed
 	four     four
@@ -62,10 +60,9 @@ func (d *Daemon) start(rec Record, total time.Duration, at *openLink) *lease {
 		d: d, name: dhcp.FileName(rec.Attachment), rec: rec, saved: rec, ended: make(chan struct{}), first: make(chan struct{}),
 		log: d.Log.With(about.Args(rec.Attachment)...), nextLook: time.Now().Add(rand.N(d.LookEvery)),
 	}
-	mac, _ := net.ParseMAC(rec.Place.MAC) // it was written by enter
-	l.four = d.newFour(&rec, mac, total)
+	l.four = l.newFour(total)
 	if rec.DHCP6 == dhcp.Stateful || rec.DHCP6 == dhcp.Stateless {
-		l.six = d.newSix(&rec, total)
+		l.six = l.newSix(total)
 	}
 	if at == nil {
 		l.answer()
@@ -85,9 +82,9 @@ func (l *lease) run(ctx context.Context, at *openLink) {
 		l.prepare(ctx, at)
 		l.four.insist()
 	}
-	l.then4(l.four.machine.Start(time.Now(), l.rec.Lease))
+	l.four.then(l.four.machine.Start(time.Now(), l.rec.Lease))
 	if l.six != nil {
-		l.then6(l.six.machine.Start(time.Now(), l.rec.Six))
+		l.six.then(l.six.machine.Start(time.Now(), l.rec.Six))
 	}
 	for {
 		if err := l.work(ctx); err != nil {
@@ -139,7 +136,7 @@ func (l *lease) prepare(ctx context.Context, at *openLink) {
 	}
 }
 
-// hangUp closes all sockets and the namespace.
+// disconnect closes all sockets and the namespace.
 func (l *lease) disconnect() {
 	l.four.disconnect()
 	if l.six != nil {
@@ -155,7 +152,7 @@ func (l *lease) wait(ctx context.Context) error {
 	next, messages := l.four.next(l.nextLook)
 	var messages6 chan *v6.Message
 	if l.six != nil {
-		next, messages6 = l.six.next(next)
+		next, messages6 = l.six.next(next, l.six.machine.Expects())
 	}
 	timer := time.NewTimer(time.Until(next))
 	defer timer.Stop()
@@ -165,15 +162,15 @@ func (l *lease) wait(ctx context.Context) error {
 	case m := <-messages:
 		l.log.Debug("received", "type", m.Type(), "address", m.Your)
 		l.four.early = nil
-		l.then4(l.four.machine.Received(time.Now(), m))
+		l.four.then(l.four.machine.Received(time.Now(), m))
 	case m := <-messages6:
 		l.log.Debug("received", "type", m.Type)
-		l.then6(l.six.machine.Received(time.Now(), m))
+		l.six.then(l.six.machine.Received(time.Now(), m))
 	case <-timer.C:
 		l.repeat()
-		l.then4(l.four.machine.Tick(time.Now()))
+		l.four.then(l.four.machine.Tick(time.Now()))
 		if l.six != nil {
-			l.then6(l.six.machine.Tick(time.Now()))
+			l.six.then(l.six.machine.Tick(time.Now()))
 		}
 		return l.look(ctx)
 	}
@@ -257,10 +254,10 @@ func (l *lease) sent(kind fmt.Stringer, err error) error {
 func (l *lease) publish() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.saved, l.status, l.reason = l.rec, l.four.machine.State(), l.four.machine.Reason()
+	l.saved, l.status, l.reason = l.rec, l.four.machine.State(), l.four.machine.Refused
 	if l.six != nil {
 		l.status += ", DHCPv6 " + l.six.machine.State()
-		l.reason = cmp.Or(l.reason, l.six.machine.Reason())
+		l.reason = cmp.Or(l.reason, l.six.machine.Refused)
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/dhcp"
 	"github.com/tenon-cni/tenon/internal/dhcp/daemon"
-	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/internal/testnet/dhcpserver"
 )
@@ -58,7 +58,7 @@ func TestRestart(t *testing.T) {
 	}
 	n.Remove("b")
 	d.start()
-	if got := d.must(rpc.Check, "a"); got.IPs[0] != r.IPs[0] {
+	if got := d.must(dhcp.Check, "a"); got.IPs[0] != r.IPs[0] {
 		t.Errorf("%v, before %v", got.IPs, r.IPs)
 	}
 	if l, ok := d.lease("b"); ok {
@@ -98,7 +98,7 @@ func TestRebind(t *testing.T) {
 		d.eventuallyState("a", "rebinding")
 		s.StartRebinding(pool, 2)
 		d.eventuallyState("a", "bound")
-		if got := d.must(rpc.Check, "a"); got.IPs[0] != r.IPs[0] {
+		if got := d.must(dhcp.Check, "a"); got.IPs[0] != r.IPs[0] {
 			t.Errorf("%v, before %v", got.IPs, r.IPs)
 		}
 	})
@@ -118,7 +118,7 @@ func TestChangedAddress(t *testing.T) {
 		s.Start(other, 20)
 		old, address := r.IPs[0].Address, ""
 		testnet.Eventually(t, func() error {
-			r, err := d.call(rpc.Check, "a")
+			r, err := d.call(dhcp.Check, "a")
 			if err == nil && r.IPs[0].Address == old {
 				err = errors.New("the same address")
 			}
@@ -144,7 +144,7 @@ func TestLost(t *testing.T) {
 	d.add("a")
 	s.Stop()
 	testnet.Eventually(t, func() error {
-		if _, err := d.call(rpc.Check, "a"); err == nil || !strings.Contains(err.Error(), "the lease has expired") {
+		if _, err := d.call(dhcp.Check, "a"); err == nil || !strings.Contains(err.Error(), "the lease has expired") {
 			return fmt.Errorf("CHECK: %v", err)
 		}
 		return nil
@@ -154,12 +154,12 @@ func TestLost(t *testing.T) {
 	}
 	d.stop() // what is lost is known to the next daemon, too
 	d.start()
-	if _, err := d.call(rpc.Check, "a"); err == nil || !strings.Contains(err.Error(), "the lease has expired") {
+	if _, err := d.call(dhcp.Check, "a"); err == nil || !strings.Contains(err.Error(), "the lease has expired") {
 		t.Errorf("CHECK after a restart: %v", err)
 	}
 	s.StartRenewing(pool, 600)
 	testnet.Eventually(t, func() error {
-		_, err := d.call(rpc.Check, "a")
+		_, err := d.call(dhcp.Check, "a")
 		return err
 	})
 	if got := d.addresses("a"); !strings.Contains(got, "10.92.0.1") || !strings.Contains(got, "default via") {
@@ -174,10 +174,10 @@ func TestNoServer(t *testing.T) {
 	d := newNode(t, n)
 	var asked sync.WaitGroup
 	var err error
-	asked.Go(func() { _, err = d.call(rpc.Allocate, "a") })
+	asked.Go(func() { _, err = d.call(dhcp.Allocate, "a") })
 	d.eventuallyState("a", "waiting for the next attempt")
 	began := time.Now()
-	d.must(rpc.Release, "a")
+	d.must(dhcp.Release, "a")
 	asked.Wait()
 	if took := time.Since(began); took >= testnet.Patience || err == nil {
 		t.Errorf("%v after %v", err, took)
@@ -186,7 +186,7 @@ func TestNoServer(t *testing.T) {
 	d.o.ResendTimeout = 12 * time.Second
 	d.start()
 	n.Host.Batch("link set " + dhcpserver.Port("b") + " down")
-	if _, err := d.call(rpc.Allocate, "b"); err == nil || cni.AsError(err).Msg != "no more tries" || !strings.Contains(cni.AsError(err).Details, "no OFFER in ") || !strings.Contains(cni.AsError(err).Details, "on eth0 (carrier down)") {
+	if _, err := d.call(dhcp.Allocate, "b"); err == nil || cni.AsError(err).Msg != "no more tries" || !strings.Contains(cni.AsError(err).Details, "no OFFER in ") || !strings.Contains(cni.AsError(err).Details, "on eth0 (carrier down)") {
 		t.Errorf("%v: %s", err, cni.AsError(err).Details)
 	}
 }
@@ -204,7 +204,7 @@ func TestSlowLink(t *testing.T) {
 	port := dhcpserver.Port("a")
 	n.Host.Batch("link set " + port + " nomaster")
 	forwarding := time.AfterFunc(2500*time.Millisecond, func() { n.Host.Batch("link set " + port + " master br0") })
-	r := d.must(rpc.Allocate, "a")
+	r := d.must(dhcp.Allocate, "a")
 	if forwarding.Stop() {
 		t.Errorf("got %v before the port forwards", r.IPs)
 	}
@@ -219,7 +219,7 @@ func TestLinkGone(t *testing.T) {
 	d := newNode(t, n)
 	d.add("a")
 	n.Container("a").Batch("link del eth0")
-	for _, verb := range []rpc.Verb{rpc.Check, rpc.Allocate} {
+	for _, verb := range []dhcp.Verb{dhcp.Check, dhcp.Allocate} {
 		began := time.Now()
 		if _, err := d.call(verb, "a"); err == nil || time.Since(began) >= testnet.Patience {
 			t.Errorf("%s: %v after %v", verb, err, time.Since(began))
@@ -233,11 +233,11 @@ func TestLinkGone(t *testing.T) {
 	})
 	dhcpserver.PlugIn(n, "a")
 	d.add("a")
-	d.must(rpc.Check, "a")
+	d.must(dhcp.Check, "a")
 	n.Container("a").Batch("link del eth0")
 	dhcpserver.PlugIn(n, "a")
 	d.add("a") // the lease before had not noticed
-	d.must(rpc.Check, "a")
+	d.must(dhcp.Check, "a")
 }
 
 // TestTakeOver: a daemon that replaces another has its socket, and its leases, and no client notices.
@@ -252,7 +252,7 @@ func TestTakeOver(t *testing.T) {
 	calls := 0
 	clients.Go(func() {
 		for ctx.Err() == nil {
-			if _, err := rpc.Call(t.Context(), d.socket, rpc.Request{Verb: rpc.Status}); err != nil {
+			if _, err := dhcp.Call(t.Context(), d.socket, dhcp.Request{Verb: dhcp.Status}); err != nil {
 				t.Errorf("call %d: %v", calls, err)
 			}
 			calls++
@@ -268,7 +268,7 @@ func TestTakeOver(t *testing.T) {
 	}
 	cancel()
 	clients.Wait()
-	if got := d.must(rpc.Check, "a"); got.IPs[0] != r.IPs[0] || calls == 0 {
+	if got := d.must(dhcp.Check, "a"); got.IPs[0] != r.IPs[0] || calls == 0 {
 		t.Errorf("%v, before %v; %d calls", got.IPs, r.IPs, calls)
 	}
 	d.o.TakeOver = false
@@ -316,7 +316,7 @@ func TestHostPrefix(t *testing.T) {
 	if err := os.Symlink(n.Container("a").Path(), host+"/tenon-test/a"); err != nil {
 		t.Fatal(err)
 	}
-	q := rpc.Request{Verb: rpc.Allocate, Container: "a", IfName: "eth0", Netns: "/tenon-test/a", Config: json.RawMessage(d.conf)}
+	q := dhcp.Request{Verb: dhcp.Allocate, Container: "a", IfName: "eth0", Netns: "/tenon-test/a", Config: json.RawMessage(d.conf)}
 	if err := d.ask(q); err != nil {
 		t.Error(err)
 	}
@@ -361,7 +361,7 @@ func TestDisconnect(t *testing.T) {
 	d := newNode(t, n)
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(500*time.Millisecond, cancel)
-	_, err := rpc.Call(ctx, d.socket, rpc.Request{Verb: rpc.Allocate, Container: "a", IfName: "eth0", Netns: n.Container("a").Path(), Config: json.RawMessage(d.conf)})
+	_, err := dhcp.Call(ctx, d.socket, dhcp.Request{Verb: dhcp.Allocate, Container: "a", IfName: "eth0", Netns: n.Container("a").Path(), Config: json.RawMessage(d.conf)})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/dhcp"
 	"github.com/tenon-cni/tenon/internal/dhcp/daemon"
-	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
 	"github.com/tenon-cni/tenon/internal/dhcp/v4"
 	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/testnet"
@@ -33,7 +32,7 @@ func TestMany(t *testing.T) {
 		commands = append(commands, "link add "+name+" type veth peer name "+peer, "link set "+name+" up", "link set "+peer+" up")
 	}
 	c.Batch(commands...)
-	leases, err := dhcp.Leases(d.socket)
+	leases, err := dhcp.LeaseFiles(d.socket)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +62,7 @@ func TestMany(t *testing.T) {
 	began := time.Now()
 	d.process()
 	d.eventuallyAnswers()
-	r, err := rpc.Call(t.Context(), d.socket, rpc.Request{Verb: rpc.List})
+	r, err := dhcp.Call(t.Context(), d.socket, dhcp.Request{Verb: dhcp.List})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,9 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/dhcp/link"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/netns"
 )
 
 // errGone reports that the namespace or the interface of a lease no longer exists.
@@ -22,54 +20,49 @@ var errGone = errors.New("gone")
 // host is the file system in which the paths of namespaces are.
 type host struct{ prefix string }
 
-// openAt opens the namespace at a path of the host.
-func (h host) openAt(path string) (*netns.NS, error) { return netns.Open(h.prefix + path) }
-
-// find opens the namespace of a place by its identity, as paths change. The error wraps errGone if
-// no path leads to it and kept is nil.
-func (h host) find(p *Place, kept *netns.NS) (*netns.NS, error) {
-	ns, err := h.openAt(p.Path)
-	if err == nil && ns.ID() == p.NS {
-		return ns, nil
-	}
-	if err == nil {
-		ns.Close()
-	} else if !errors.Is(err, netns.ErrNotExist) && !errors.Is(err, netns.ErrNotNamespace) {
-		return nil, err
-	}
-	path, ok := h.search(p.NS)
-	if !ok && kept != nil {
-		return netns.Open(descriptor(kept.Fd()))
-	}
-	if !ok {
+// find opens the namespace of a place. The error wraps errGone if the namespace no longer exists:
+// no path leads to it, and kept is nil.
+func (h host) find(p *Place, kept *kernel.Namespace) (*kernel.Namespace, error) {
+	path, ok := h.path(p)
+	switch {
+	case ok:
+	case kept != nil:
+		path = descriptor(kept.Fd())
+	default:
 		return nil, fmt.Errorf("network namespace %s: %w", p.Path, errGone)
 	}
-	if ns, err = netns.Open(path); err != nil {
+	ns, err := kernel.NamespaceRef{Path: path, ID: p.NS}.Open()
+	if errors.Is(err, kernel.ErrNoNamespace) || errors.Is(err, kernel.ErrNotNamespace) {
 		return nil, fmt.Errorf("%w: %w", errGone, err)
 	}
-	return ns, nil
+	return ns, err
 }
 
 func descriptor(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }
 
-// search looks for a path of a namespace among named namespaces and processes. It takes 0.5 ms with
-// a hundred processes.
-func (h host) search(id netns.ID) (path string, ok bool) {
+// path returns a path to the namespace of a place: its own, or one below /run/netns or of a
+// process. The search takes 0.5 ms with a hundred processes.
+func (h host) path(p *Place) (path string, ok bool) {
+	own := h.prefix + p.Path
+	if identity(own) == p.NS {
+		return own, true
+	}
 	for _, pattern := range []string{h.prefix + "/run/netns/*", "/proc/[0-9]*/ns/net"} {
 		candidates, _ := filepath.Glob(pattern) // only a malformed pattern is an error
-		i := slices.IndexFunc(candidates, func(c string) bool { return identity(c) == id })
-		if i >= 0 {
-			return candidates[i], true
+		for _, path := range candidates {
+			if identity(path) == p.NS {
+				return path, true
+			}
 		}
 	}
 	return "", false
 }
 
 // identity returns the identity of the file at a path, zero if there is none.
-func identity(path string) (id netns.ID) {
+func identity(path string) (id kernel.NamespaceID) {
 	var st unix.Stat_t
 	if unix.Stat(path, &st) == nil {
-		id = netns.ID{Dev: st.Dev, Inode: st.Ino}
+		id = kernel.NamespaceID{Dev: st.Dev, Inode: st.Ino}
 	}
 	return id
 }
@@ -77,31 +70,34 @@ func identity(path string) (id netns.ID) {
 // openLink is the interface of a lease in an open network namespace. It keeps the namespace alive,
 // so the daemon closes it whenever there is nothing to wait for.
 type openLink struct {
-	ns   *netns.NS
+	ns   *kernel.Namespace
 	link kernel.Link
 }
 
 func (o *openLink) Close() error { return o.ns.Close() }
 
-func (o *openLink) dhcp() *link.Link {
-	return &link.Link{NS: o.ns, Name: o.link.Name, Index: o.link.Index, MAC: o.link.MAC}
-}
-
 // open opens the interface of a lease. The error wraps errGone if it no longer exists.
-func (h host) open(ctx context.Context, l *Record, kept *netns.NS) (*openLink, error) {
+func (h host) open(ctx context.Context, l *Record, kept *kernel.Namespace) (*openLink, error) {
 	ns, err := h.find(&l.Place, kept)
 	if err != nil {
 		return nil, err
 	}
-	s := &openLink{ns: ns}
-	err = s.visit(ctx, func(space *kernel.Space) (err error) {
-		s.link, err = theLink(space, l)
+	return linkIn(ctx, ns, func(space *kernel.Space) (kernel.Link, error) { return theLink(space, l) })
+}
+
+// linkIn opens an interface in a namespace, which it closes if it fails.
+func linkIn(
+	ctx context.Context, ns *kernel.Namespace, link func(*kernel.Space) (kernel.Link, error),
+) (*openLink, error) {
+	o := &openLink{ns: ns}
+	err := o.visit(ctx, func(space *kernel.Space) (err error) {
+		o.link, err = link(space)
 		return err
 	})
 	if err != nil {
 		return nil, errors.Join(err, ns.Close())
 	}
-	return s, nil
+	return o, nil
 }
 
 // theLink finds the interface of a lease. The kernel reuses the numbers of namespaces and
@@ -142,25 +138,23 @@ func (o *openLink) visit(ctx context.Context, fn func(*kernel.Space) error) erro
 // enter opens the interface of a new lease by the descriptor that the client passed, or by the
 // path, and records its place.
 func (h host) enter(ctx context.Context, l *Record, passed *os.File) (*openLink, error) {
-	var ns *netns.NS
-	var err error
+	path := h.prefix + l.Place.Path
 	if passed != nil {
-		ns, err = netns.Open(descriptor(int(passed.Fd())))
-	} else {
-		ns, err = h.openAt(l.Place.Path)
+		path = descriptor(int(passed.Fd()))
 	}
+	ns, err := kernel.OpenNamespace(path)
 	if err != nil {
 		return nil, err
 	}
-	s := &openLink{ns: ns}
-	err = s.visit(ctx, func(space *kernel.Space) (err error) {
-		if s.link, err = space.Links.ByName(l.IfName); err == nil && len(s.link.MAC) != 6 {
+	s, err := linkIn(ctx, ns, func(space *kernel.Space) (kernel.Link, error) {
+		link, err := space.Links.ByName(l.IfName)
+		if err == nil && len(link.MAC) != 6 {
 			err = fmt.Errorf("interface %s has no hardware address of Ethernet", l.IfName)
 		}
-		return err
+		return link, err
 	})
 	if err != nil {
-		return nil, errors.Join(err, ns.Close())
+		return nil, err
 	}
 	l.Place.NS, l.Place.Index, l.Place.MAC = ns.ID(), s.link.Index, s.link.MAC.String()
 	// Links of an ipvlan share a MAC address: the kernel finds them by their addresses.
@@ -170,9 +164,6 @@ func (h host) enter(ctx context.Context, l *Record, passed *os.File) (*openLink,
 
 // reachable reports whether find will find the namespace.
 func (h host) reachable(p *Place) bool {
-	if identity(h.prefix+p.Path) == p.NS {
-		return true
-	}
-	_, ok := h.search(p.NS)
+	_, ok := h.path(p)
 	return ok
 }

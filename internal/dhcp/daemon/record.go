@@ -8,7 +8,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/dhcp"
 	"github.com/tenon-cni/tenon/internal/dhcp/v4"
 	"github.com/tenon-cni/tenon/internal/dhcp/v6"
-	"github.com/tenon-cni/tenon/internal/netns"
+	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
 // Record is an attachment with its lease, as a file holds it.
@@ -34,10 +34,10 @@ type Record struct {
 
 // Place is where a lease is for. Paths come and go, and interfaces are renamed.
 type Place struct {
-	Path  string   `json:"path"` // of the namespace, without the prefix of the host
-	NS    netns.ID `json:"ns"`
-	Index int      `json:"index"`
-	MAC   string   `json:"mac"`
+	Path  string             `json:"path"` // of the namespace, without the prefix of the host
+	NS    kernel.NamespaceID `json:"ns"`
+	Index int                `json:"index"`
+	MAC   string             `json:"mac"`
 }
 
 // Addresses returns the addresses of both leases.

@@ -10,28 +10,32 @@ import (
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv6"
-	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/dhcp"
-	"github.com/tenon-cni/tenon/internal/dhcp/link"
 	"github.com/tenon-cni/tenon/internal/dhcp/v6"
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
 // six is the DHCPv6 client of a lease, in the goroutine of that.
 type six struct {
-	transport[*link.Conn6, *v6.Message]
+	transport[*v6.Message]
 	machine *v6.Machine
 }
 
-func (d *Daemon) newSix(rec *Record, total time.Duration) *six {
+func (l *lease) newSix(total time.Duration) *six {
+	rec := &l.rec
 	h := fnv.New32a()
 	h.Write(rec.ClientID)
-	return &six{machine: v6.New(v6.Params{
-		ClientID: duid(d.leases.Boot, rec.Container), IAID: h.Sum32(), Request: []dhcpv6.OptionCode{v6.OptDNS, v6.OptSearch},
+	machine := v6.New(v6.Params{
+		ClientID: duid(l.d.leases.Boot, rec.Container), IAID: h.Sum32(),
+		Request: []dhcpv6.OptionCode{
+			dhcpv6.OptionDNSRecursiveNameServer, dhcpv6.OptionDomainSearchList,
+		},
 		Stateless: rec.DHCP6 == dhcp.Stateless, Probe: true, Total: total,
-	})}
+	})
+	via := transport[*v6.Message]{lease: l, open: (*openLink).open6, decode: v6.Decode}
+	return &six{transport: via, machine: machine}
 }
 
 // duid returns the identifier of a container (RFC 8415 section 11). Each container has its own, as
@@ -46,22 +50,12 @@ func duid(boot, container string) v6.DUID {
 	return v6.UUID(u)
 }
 
-// then6 queues the next actions of the machine.
-func (l *lease) then6(actions []v6.Action, wake time.Time) {
-	l.queue, l.six.wake = append(l.queue, actions...), wake
-}
-
-// next returns the time of the next action, at most by, and the channel of messages.
-func (s *six) next(by time.Time) (time.Time, chan *v6.Message) {
-	return s.transport.next(by, s.machine.Expects())
-}
-
 func (l *lease) send6(ctx context.Context, s v6.Send) error {
-	if err := l.six.connect(ctx, l, (*link.Link).Open6, v6.Decode); err != nil {
+	if err := l.six.connect(ctx); err != nil {
 		return err
 	}
 	l.log.Debug("send", "type", s.Message.Type)
-	return l.six.listener.conn.Send(s.Message.Encode())
+	return l.six.listener.multicast(s.Message.Encode())
 }
 
 // probe6 has the kernel test whether other nodes have addresses.
@@ -75,7 +69,7 @@ func (l *lease) probe6(ctx context.Context, addresses []netip.Addr) {
 	if err != nil {
 		l.log.Warn("duplicate address detection", "error", err)
 	}
-	l.then6(l.six.machine.Probed(time.Now(), used...))
+	l.six.then(l.six.machine.Probed(time.Now(), used...))
 }
 
 // duplicates returns the addresses of a list that other nodes have. The interface has the list only
@@ -119,7 +113,7 @@ func (l *lease) conflicts6(ctx context.Context, at *openLink) {
 	if err != nil {
 		l.log.Warn("duplicate address detection", "error", err)
 	}
-	l.then6(l.six.machine.Declined(time.Now(), used...))
+	l.six.then(l.six.machine.Declined(time.Now(), used...))
 }
 
 func (l *lease) bind6(ctx context.Context, b v6.Bind) error {
@@ -142,10 +136,8 @@ func (l *lease) lose6(ctx context.Context, a v6.Lose) error {
 func (o *openLink) apply6(ctx context.Context, before, after *v6.Lease) error {
 	had, want := before.Prefixes(), after.Prefixes()
 	return o.visit(ctx, func(space *kernel.Space) error {
-		for _, p := range without(want, had) {
-			if err := space.Addrs.Add(o.link, p); err != nil && !errors.Is(err, unix.EEXIST) {
-				return err
-			}
+		if err := o.addAddresses(space, without(want, had)...); err != nil {
+			return err
 		}
 		for _, p := range without(had, want) {
 			if err := space.Addrs.Delete(o.link, p); err != nil {

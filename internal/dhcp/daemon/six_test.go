@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
+	"github.com/tenon-cni/tenon/internal/dhcp"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/internal/testnet/dhcpserver"
 )
@@ -46,11 +46,11 @@ func TestServers6(t *testing.T) {
 			})
 			d.stop()
 			d.start()
-			if got := d.must(rpc.Check, "a"); len(got.IPs) != 2 || got.IPs[1] != r.IPs[1] {
+			if got := d.must(dhcp.Check, "a"); len(got.IPs) != 2 || got.IPs[1] != r.IPs[1] {
 				t.Errorf("%v, before %v", got.IPs, r.IPs)
 			}
 			s.Pause(300 * time.Millisecond)
-			d.must(rpc.Release, "a")
+			d.must(dhcp.Release, "a")
 			if !strings.Contains(s.Log(), k.Released) { // its answer is waited for
 				t.Errorf("the server knows of no release: %s", s.Log())
 			}
@@ -72,7 +72,7 @@ func TestLost6(t *testing.T) {
 	d.add("a")
 	s.Stop()
 	testnet.Eventually(t, func() error {
-		if _, err := d.call(rpc.Check, "a"); err == nil || !strings.Contains(err.Error(), "no DHCPv6 lease") {
+		if _, err := d.call(dhcp.Check, "a"); err == nil || !strings.Contains(err.Error(), "no DHCPv6 lease") {
 			return fmt.Errorf("CHECK: %v", err)
 		}
 		return nil
@@ -94,15 +94,15 @@ func TestDUID(t *testing.T) {
 			dhcpserver.Start(t, n, k, "fd00:92::100,fd00:92::200", 60)
 			d := newNode(t, n)
 			d.dhcp6("stateful")
-			had := d.must(rpc.Allocate, "a").IPs[1]
+			had := d.must(dhcp.Allocate, "a").IPs[1]
 			d.stop()
 			n.Container("a").Batch("link del eth0")
 			dhcpserver.PlugIn(n, "a")
 			d.start()
-			if got := d.must(rpc.Allocate, "a").IPs[1]; got != had {
+			if got := d.must(dhcp.Allocate, "a").IPs[1]; got != had {
 				t.Errorf("%v, before %v", got, had)
 			}
-			if other := d.must(rpc.Allocate, "b").IPs[1]; other == had {
+			if other := d.must(dhcp.Allocate, "b").IPs[1]; other == had {
 				t.Errorf("another container has %v too", other)
 			}
 		})
@@ -132,7 +132,7 @@ func TestDuplicate6(t *testing.T) {
 	n.Host.Batch("addr add fd00:92::101/64 dev br0 nodad")
 	n.Container("a").Batch("addr del fd00:92::101/128 dev eth0", "addr add fd00:92::101/128 dev eth0")
 	testnet.Eventually(t, func() error {
-		r, err := d.call(rpc.Check, "a")
+		r, err := d.call(dhcp.Check, "a")
 		if err == nil && r.IPs[1].Address.String() != "fd00:92::102/128" {
 			err = fmt.Errorf("has %v", r.IPs)
 		}
@@ -155,5 +155,5 @@ func TestStateless6(t *testing.T) {
 	if len(r.IPs) != 1 || fmt.Sprint(r.DNS.Nameservers) != "[fd00:92::1]" {
 		t.Errorf("%+v", r)
 	}
-	d.must(rpc.Release, "a")
+	d.must(dhcp.Release, "a")
 }

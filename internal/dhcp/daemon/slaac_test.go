@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
+	"github.com/tenon-cni/tenon/internal/dhcp"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/internal/testnet/dhcpserver"
 )
@@ -25,7 +25,7 @@ func TestSLAAC(t *testing.T) {
 	c.Command("sysctl", "-qw", "net.ipv6.conf.eth0.accept_ra=0", "net.ipv6.conf.eth0.autoconf=0", "net.ipv6.conf.all.forwarding=1")
 	d := newNode(t, n)
 	d.dhcp6("slaac")
-	r := d.must(rpc.Allocate, "a")
+	r := d.must(dhcp.Allocate, "a")
 	if len(r.IPs) != 2 || !netip.MustParsePrefix("fd00:92::/64").Contains(r.IPs[1].Address.Addr()) || r.IPs[1].Address.Bits() != 64 || !r.IPs[1].Gateway.IsLinkLocalUnicast() {
 		t.Fatalf("%+v", r.IPs)
 	}
@@ -37,19 +37,19 @@ func TestSLAAC(t *testing.T) {
 	if got := c.Command("ip", "-6", "route", "show", "default"); !strings.Contains(got, "via "+r.IPs[1].Gateway.String()) {
 		t.Errorf("default route: %s, in the result %s", got, r.IPs[1].Gateway)
 	}
-	for _, verb := range []rpc.Verb{rpc.Check, rpc.Allocate} {
+	for _, verb := range []dhcp.Verb{dhcp.Check, dhcp.Allocate} {
 		if again := d.must(verb, "a"); len(again.IPs) != 2 || again.IPs[1] != r.IPs[1] {
 			t.Errorf("%s: %+v, before %+v", verb, again.IPs, r.IPs)
 		}
 	}
-	d.must(rpc.Release, "a")
+	d.must(dhcp.Release, "a")
 	if got := d.addresses6("a"); !strings.Contains(got, r.IPs[1].Address.String()) {
 		t.Errorf("after DEL: %s", got)
 	}
-	d.must(rpc.Allocate, "a")
+	d.must(dhcp.Allocate, "a")
 	c.Command("sysctl", "-qw", "net.ipv6.conf.eth0.accept_ra=0")
 	c.Batch("addr del " + r.IPs[1].Address.String() + " dev eth0")
-	if _, err := d.call(rpc.Check, "a"); err == nil || !strings.Contains(err.Error(), "no address by router advertisements any more") {
+	if _, err := d.call(dhcp.Check, "a"); err == nil || !strings.Contains(err.Error(), "no address by router advertisements any more") {
 		t.Errorf("CHECK without the address: %v", err)
 	}
 }
@@ -64,7 +64,7 @@ func TestNoRouter(t *testing.T) {
 	d.o.ResendTimeout = 20 * time.Second
 	d.start()
 	d.dhcp6("slaac")
-	_, err := d.call(rpc.Allocate, "a")
+	_, err := d.call(dhcp.Allocate, "a")
 	if err == nil || cni.CodeOf(err) != cni.CodeTryAgainLater || !strings.Contains(err.Error(), `link "eth0" by router advertisements: no router has advertised`) {
 		t.Errorf("%v", err)
 	}

@@ -7,7 +7,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/tenon-cni/tenon/internal/dhcp/link"
+	"github.com/tenon-cni/tenon/internal/dhcp/client"
 )
 
 const (
@@ -15,68 +15,66 @@ const (
 	maxMessage = 4096             // bytes of a message; option 57 asks for at most 1500
 )
 
-// conn is a socket of package link.
-type conn interface {
-	Receive(buffer []byte) (message []byte, err error)
-	Close() error
-}
-
-// listener is an open interface with a socket. C and M are pointers, so that the compiler makes one
-// code for both protocols.
-type listener[C conn, M any] struct {
-	*openLink
-	conn     C
-	port     *link.Port // that a message was sent from by unicast; may be nil
+// listener is an open interface with a socket. M is the type of messages, a pointer, so that the
+// compiler makes one code for both protocols.
+type listener[M any] struct {
+	*socket
+	port     *port // that a message was sent from by unicast; may be nil
 	messages chan M
 	closed   chan struct{}
 }
 
 // transport connects a machine with its interface. It has no listener while the machine expects no
 // message.
-type transport[C conn, M any] struct {
-	wake     time.Time       // when the machine wants to go on; zero: never
-	listener *listener[C, M] // nil while it is closed
-	until    time.Time       // when it is closed unless something is sent
+type transport[M any] struct {
+	lease  *lease
+	open   func(*openLink) (*socket, error)
+	decode func([]byte) (M, error)
+
+	wake     time.Time    // when the machine wants to go on; zero: never
+	listener *listener[M] // nil while it is closed
+	until    time.Time    // when it is closed unless something is sent
+}
+
+// then queues the next actions of the machine.
+func (t *transport[M]) then(actions []client.Action, wake time.Time) {
+	t.lease.queue, t.wake = append(t.lease.queue, actions...), wake
 }
 
 // connect opens the listener, unless it is open.
-func (t *transport[C, M]) connect(
-	ctx context.Context, l *lease, open func(*link.Link) (C, error), decode func([]byte) (M, error),
-) error {
+func (t *transport[M]) connect(ctx context.Context) error {
 	t.until = time.Now().Add(listenFor)
 	if t.listener != nil {
 		return nil
 	}
-	at, err := l.open(ctx)
+	at, err := t.lease.open(ctx)
 	if err != nil {
 		return err
 	}
-	conn, err := open(at.dhcp())
+	s, err := t.open(at)
 	if err != nil {
 		return errors.Join(err, at.Close())
 	}
-	opened := &listener[C, M]{
-		openLink: at, conn: conn, messages: make(chan M), closed: make(chan struct{}),
-	}
+	opened := &listener[M]{socket: s, messages: make(chan M), closed: make(chan struct{})}
 	t.listener = opened
-	l.d.running.Go(func() { opened.receive(l.log, decode) })
+	t.lease.d.running.Go(func() { opened.pass(t.lease.log, t.decode) })
 	return nil
 }
 
 // disconnect closes the listener.
-func (t *transport[C, M]) disconnect() {
+func (t *transport[M]) disconnect() {
 	if t.listener != nil {
 		t.listener.closePort()
 		close(t.listener.closed)
-		t.listener.conn.Close()
-		t.listener.Close()
+		t.listener.close()
+		t.listener.at.Close()
 		t.listener = nil
 	}
 }
 
 // next returns the time of the next action, at most by, and the channel of messages. It closes the
 // listener if none are expected.
-func (t *transport[C, M]) next(by time.Time, expected bool) (time.Time, chan M) {
+func (t *transport[M]) next(by time.Time, expected bool) (time.Time, chan M) {
 	if t.listener != nil && (!expected || time.Now().After(t.until)) {
 		t.disconnect()
 	}
@@ -92,18 +90,18 @@ func (t *transport[C, M]) next(by time.Time, expected bool) (time.Time, chan M) 
 	return by, t.listener.messages
 }
 
-func (l *listener[C, M]) closePort() {
+func (l *listener[M]) closePort() {
 	if l.port != nil {
-		l.port.Close()
+		l.port.close()
 		l.port = nil
 	}
 }
 
-// receive passes messages on until the listener is closed.
-func (l *listener[C, M]) receive(log *slog.Logger, decode func([]byte) (M, error)) {
+// pass passes messages on until the listener is closed.
+func (l *listener[M]) pass(log *slog.Logger, decode func([]byte) (M, error)) {
 	buffer := make([]byte, maxMessage)
 	for {
-		b, err := l.conn.Receive(buffer)
+		b, err := l.receive(buffer)
 		if errors.Is(err, os.ErrClosed) {
 			return
 		}

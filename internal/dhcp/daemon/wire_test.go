@@ -10,8 +10,10 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/insomniacslk/dhcp/dhcpv4"
+
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
+	"github.com/tenon-cni/tenon/internal/dhcp"
 	"github.com/tenon-cni/tenon/internal/dhcp/v4"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/internal/testnet/dhcpserver"
@@ -33,8 +35,8 @@ func TestWire(t *testing.T) {
 		"provide": [{"option": "host-name", "value": "x", "fromArg": "K8S_POD_NAME"}, {"option": "60", "value": "tenon"}]}}`
 	ids := map[string]bool{}
 	for _, netns := range []string{"a", "b"} { // which have the same address from this server
-		q := rpc.Request{
-			Verb: rpc.Allocate, Container: container, IfName: "eth0", Netns: n.Container(netns).Path(),
+		q := dhcp.Request{
+			Verb: dhcp.Allocate, Container: container, IfName: "eth0", Netns: n.Container(netns).Path(),
 			Args: "IgnoreUnknown=1;K8S_POD_NAME=web", Config: json.RawMessage(strings.Replace(d.conf, "-END", netns, 1)),
 		}
 		if err := d.ask(q); err != nil {
@@ -46,8 +48,8 @@ func TestWire(t *testing.T) {
 		kinds[m.Type()]++
 		id := m.Get(v4.OptClientID)
 		ids[string(id)] = true
-		if !m.Broadcast || len(id) != 255 || string(m.Get(v4.OptParameters)) != "\x79\x1a\x03\x01" || m.Text(v4.OptHostName) != "web" ||
-			string(m.Get(v4.OptVendorClass)) != "tenon" || string(m.Get(v4.OptMaxMessageSize)) != "\x05\xdc" {
+		if !m.Broadcast || len(id) != 255 || string(m.Get(v4.OptParameters)) != "\x79\x1a\x03\x01" || m.Text(byte(dhcpv4.OptionHostName)) != "web" ||
+			string(m.Get(byte(dhcpv4.OptionClassIdentifier))) != "tenon" || string(m.Get(v4.OptMaxMessageSize)) != "\x05\xdc" {
 			t.Errorf("%+v", m.Message)
 		}
 	}
@@ -79,7 +81,7 @@ func TestRoutes(t *testing.T) {
 			answer(t, n, func(question *v4.Message) [][]byte { return grant(question, 60, tt.options...) })
 			d := newNode(t, n)
 			d.conf = strings.Replace(d.conf, `"type": "dhcp"`, `"type": "dhcp", "priority": 5`, 1)
-			r := d.must(rpc.Allocate, "a")
+			r := d.must(dhcp.Allocate, "a")
 			var routes []string
 			for _, route := range r.Routes {
 				text := fmt.Sprint(route.Dst, " ", route.GW, " ", route.Priority)
@@ -138,7 +140,7 @@ func TestChangedRoutes(t *testing.T) {
 	stop()
 	for _, when := range []string{"after the renewal", "after a restart"} {
 		var routes []string
-		for _, r := range d.must(rpc.Check, "a").Routes {
+		for _, r := range d.must(dhcp.Check, "a").Routes {
 			routes = append(routes, r.Dst.String()+" "+r.GW.String())
 		}
 		if want := []string{"172.30.0.0/16 10.92.0.2", "172.31.0.0/16 10.92.0.9"}; !slices.Equal(routes, want) {
@@ -186,7 +188,7 @@ func TestNotSaved(t *testing.T) {
 	if err := errors.Join(os.RemoveAll(leases), os.WriteFile(leases, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := d.call(rpc.Allocate, "a"); err == nil || !strings.Contains(err.Error(), leases) {
+	if r, err := d.call(dhcp.Allocate, "a"); err == nil || !strings.Contains(err.Error(), leases) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	testnet.Eventually(t, func() error {
@@ -203,8 +205,8 @@ func TestHandedOver(t *testing.T) {
 	n := dhcpserver.NewNet(t, "a")
 	dhcpserver.StartRenewing(t, n, isc, pool, 5)
 	d := newNode(t, n)
-	q := rpc.Request{Container: "a", IfName: "eth0", Netns: "/of/another/mount/namespace", Config: json.RawMessage(d.conf)}
-	for _, verb := range []rpc.Verb{rpc.Allocate, rpc.Check} {
+	q := dhcp.Request{Container: "a", IfName: "eth0", Netns: "/of/another/mount/namespace", Config: json.RawMessage(d.conf)}
+	for _, verb := range []dhcp.Verb{dhcp.Allocate, dhcp.Check} {
 		q.Verb = verb
 		ns, err := os.Open(n.Container("a").Path())
 		if err != nil {

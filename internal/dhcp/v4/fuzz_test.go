@@ -82,7 +82,7 @@ func (w *world) check(actions []v4.Action, wake time.Time) {
 			}
 			w.has = nil
 		case v4.Fail:
-			if w.has != nil || !w.m.Stopped() || a.Reason == "" {
+			if w.has != nil || w.m.State() != "stopped" || a.Reason == "" {
 				w.t.Fatalf("%+v, has %+v", a, w.has)
 			}
 		}
@@ -91,12 +91,12 @@ func (w *world) check(actions []v4.Action, wake time.Time) {
 }
 
 func (w *world) invariant() {
-	l := w.m.Lease()
+	l := w.m.Held
 	if (l == nil) != (w.has == nil) || l != nil && l.Address != w.has.Address {
 		w.t.Fatalf("has %+v, by its actions %+v", l, w.has)
 	}
 	switch {
-	case w.m.Stopped():
+	case w.m.State() == "stopped":
 		if !w.wake.IsZero() || l != nil {
 			w.t.Fatalf("stopped, wakes at %v, has %v", w.wake, l)
 		}

@@ -50,14 +50,14 @@ func TestHostileServer(t *testing.T) {
 					}
 				}
 				c := newSim(s, v4.Params{}).start(nil).run(10 * time.Minute)
-				if c.m.Lease() != nil || strings.Contains(c.log.String(), "bind") {
-					t.Errorf("has %v", c.m.Lease())
+				if c.m.Held != nil || strings.Contains(c.log.String(), "bind") {
+					t.Errorf("has %v", c.m.Held)
 				}
 				if n := strings.Count(c.log.String(), "\n"); n < 10 || n > 60 {
 					t.Errorf("%d messages in ten minutes:\n%s", n, &c.log)
 				}
 				s.alter = nil
-				if c.run(3 * time.Minute); c.m.Lease() == nil {
+				if c.run(3 * time.Minute); c.m.Held == nil {
 					t.Error("does not take what is good afterwards")
 				}
 			})
@@ -65,11 +65,11 @@ func TestHostileServer(t *testing.T) {
 				t.Parallel()
 				c := bound(t, v4.Params{})
 				c.alter = row.alter
-				if c.run(59 * time.Minute); c.m.Lease() == nil || c.m.Lease().Address.String() != "10.0.0.7/24" || strings.Contains(c.log.String(), "bind") {
-					t.Errorf("has %v\n%s", c.m.Lease(), &c.log)
+				if c.run(59 * time.Minute); c.m.Held == nil || c.m.Held.Address.String() != "10.0.0.7/24" || strings.Contains(c.log.String(), "bind") {
+					t.Errorf("has %v\n%s", c.m.Held, &c.log)
 				}
 				c.alter = nil
-				if c.run(time.Minute - 1); !strings.Contains(c.log.String(), "bind") && c.m.Lease() == nil {
+				if c.run(time.Minute - 1); !strings.Contains(c.log.String(), "bind") && c.m.Held == nil {
 					t.Errorf("is not renewed when the server is well again\n%s", &c.log)
 				}
 			})
@@ -85,8 +85,8 @@ func TestHostileServer(t *testing.T) {
 			s := newServer()
 			s.alter = alter
 			c := newSim(s, v4.Params{Total: 10 * time.Second, Timeout: 2 * time.Second}).start(nil).run(time.Minute)
-			if want := "no OFFER in 3 tries: an offer does not say of which server it is"; c.m.Lease() != nil || c.m.Reason() != want {
-				t.Errorf("has %v, got %q, want %q", c.m.Lease(), c.m.Reason(), want)
+			if want := "no OFFER in 3 tries: an offer does not say of which server it is"; c.m.Held != nil || c.m.Refused != want {
+				t.Errorf("has %v, got %q, want %q", c.m.Held, c.m.Refused, want)
 			}
 		})
 	}
@@ -99,7 +99,7 @@ func TestHostileServer(t *testing.T) {
 			}
 		}
 		c := newSim(s, v4.Params{}).start(nil)
-		if l := c.m.Lease(); l == nil || l.Server.String() != s.id {
+		if l := c.m.Held; l == nil || l.Server.String() != s.id {
 			t.Errorf("got %+v", l)
 		}
 	})
@@ -112,8 +112,8 @@ func TestHostileServer(t *testing.T) {
 			}
 		}
 		c := newSim(s, v4.Params{Total: time.Second}).start(nil)
-		if want := "the server offered 10.0.0.7 and gave 10.0.0.66"; c.m.Lease() != nil || c.m.Reason() != want {
-			t.Errorf("has %v, got %q, want %q", c.m.Lease(), c.m.Reason(), want)
+		if want := "the server offered 10.0.0.7 and gave 10.0.0.66"; c.m.Held != nil || c.m.Refused != want {
+			t.Errorf("has %v, got %q, want %q", c.m.Held, c.m.Refused, want)
 		}
 	})
 	t.Run("a router outside of a network of one address, as clouds have it", func(t *testing.T) {

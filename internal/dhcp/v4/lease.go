@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/bits"
+	"net"
 	"net/netip"
 	"slices"
 	"time"
@@ -59,7 +59,7 @@ func leaseOf(m *Message, asked time.Time) (Lease, error) {
 	if err != nil {
 		return Lease{}, err
 	}
-	l := Lease{Address: address, DNS: nodes(m.Addrs(OptDNS)), Domain: m.Text(OptDomainName), Search: client.Names(m.Get(OptSearch))}
+	l := Lease{Address: address, DNS: m.addrs(OptDNS), Domain: m.Text(OptDomainName), Search: client.Names(m.Get(OptSearch))}
 	if server, ok := m.Addr(OptServerID); ok && usable(server) {
 		l.Server = server
 	}
@@ -72,7 +72,7 @@ func leaseOf(m *Message, asked time.Time) (Lease, error) {
 		l.Routes = classful(m.Get(OptStaticRoutes))
 	}
 	l.setTimes(m, asked)
-	return l, l.setRouters(nodes(m.Addrs(OptRouter)))
+	return l, l.setRouters(m.addrs(OptRouter))
 }
 
 // addressOf reads the address and its network, and refuses an address that no node can have.
@@ -81,15 +81,15 @@ func addressOf(m *Message) (p netip.Prefix, err error) {
 	if len(mask) != 4 {
 		return p, errors.New("the server gave no subnet mask")
 	}
-	length, ok := prefixLength(mask)
-	if !ok {
-		return p, fmt.Errorf("the server gave the subnet mask %d.%d.%d.%d", mask[0], mask[1], mask[2], mask[3])
+	length, _ := net.IPMask(mask).Size() // 0 also for a mask with gaps
+	if length == 0 {
+		return p, fmt.Errorf("the server gave the subnet mask %v", net.IP(mask))
 	}
 	if !usable(m.Your) {
 		return p, fmt.Errorf("the server gave the address %v", m.Your)
 	}
 	p = netip.PrefixFrom(m.Your, length)
-	if length < 31 && (m.Your == p.Masked().Addr() || m.Your == lastOf(p)) {
+	if length < 31 && !(p.Contains(m.Your.Prev()) && p.Contains(m.Your.Next())) {
 		return p, fmt.Errorf("the server gave %s, which stands for the network or for all of its nodes", p)
 	}
 	return p, nil
@@ -106,11 +106,6 @@ func (l *Lease) setRouters(list []netip.Addr) error {
 		return fmt.Errorf("the server gave %s, and the router %s, which is not another node of that network", l.Address, list[0])
 	}
 	return nil
-}
-
-// nodes keeps the addresses that a node can have.
-func nodes(list []netip.Addr) []netip.Addr {
-	return slices.DeleteFunc(list, func(a netip.Addr) bool { return !usable(a) })
 }
 
 // setTimes reads options 51, 58 and 59. It ignores times in the wrong order (T1 > T2 > end).
@@ -146,18 +141,6 @@ func usable(a netip.Addr) bool {
 func route(dst netip.Prefix, gateway netip.Addr) (r Route, ok bool) {
 	a := dst.Addr()
 	return Route{dst, gateway}, (usable(a) || a.As4()[0] == 0 && dst.Bits() < 8) && (gateway.IsUnspecified() || usable(gateway))
-}
-
-func prefixLength(mask []byte) (int, bool) {
-	v := binary.BigEndian.Uint32(mask)
-	n := bits.LeadingZeros32(^v)
-	return n, n > 0 && (n == 32 || v<<n == 0)
-}
-
-func lastOf(p netip.Prefix) netip.Addr {
-	a := p.Addr().As4()
-	v := binary.BigEndian.Uint32(a[:]) | (1<<(32-p.Bits()) - 1)
-	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, v)))
 }
 
 // classless reads option 121 (RFC 3442): the length of the network, as many bytes of the network as

@@ -15,10 +15,10 @@ import (
 func got(t *testing.T, s *server) v4.Lease {
 	t.Helper()
 	c := newSim(s, v4.Params{}).start(nil)
-	if c.m.Lease() == nil {
-		t.Fatalf("no lease: %s\n%s", c.m.Reason(), &c.log)
+	if c.m.Held == nil {
+		t.Fatalf("no lease: %s\n%s", c.m.Refused, &c.log)
 	}
-	return *c.m.Lease()
+	return *c.m.Held
 }
 
 func TestLeaseTimes(t *testing.T) {
@@ -61,7 +61,7 @@ func TestLeaseTimes(t *testing.T) {
 		s.time = ever
 		c := newSim(s, v4.Params{Total: time.Minute}).start(nil).run(time.Hour)
 		c.expect(t, "0s DHCPDISCOVER\n0s DHCPREQUEST 50:10.0.0.7 54:10.0.0.1\n0s bind 10.0.0.7/24\n")
-		if l := c.m.Lease(); !l.Renew.IsZero() || !l.Expires.IsZero() || !c.wake.IsZero() || l.Expired(dawn.AddDate(500, 0, 0)) {
+		if l := c.m.Held; !l.Renew.IsZero() || !l.Expires.IsZero() || !c.wake.IsZero() || l.Expired(dawn.AddDate(500, 0, 0)) {
 			t.Errorf("%+v, wakes %v", l, c.wake)
 		}
 	})

@@ -39,6 +39,27 @@ const (
 	startTime    = time.Second      // clients that start together spread their requests over it
 )
 
+// The actions that both protocols have.
+type (
+	Action = client.Action
+	Bind   = client.Bind[Lease]
+	Lose   = client.Lose[Lease]
+	Fail   = client.Fail[Lease]
+)
+
+// Send sends a message, from UDP port 68 to port 67.
+type Send struct {
+	Message *Message
+	// From is the client's address; not valid: it has none (0.0.0.0).
+	From netip.Addr
+	// To is a server, for an ordinary packet; not valid: all nodes on the link (255.255.255.255).
+	To netip.Addr
+}
+
+// Probe asks the link for the owner of an address (RFC 5227 section 2.1). The caller passes the
+// answer to [Machine.Probed]; the client takes an address as free if there is no call within 10 s.
+type Probe struct{ Address netip.Addr }
+
 // Machine is a client. Its methods take events, and return the actions for the caller and the time
 // at which to call [Machine.Tick]; a zero time is never. They must not run at the same time.
 //
@@ -65,11 +86,8 @@ type core = client.Core[Lease]
 // New returns a client that has not started.
 func New(p Params) *Machine { return &Machine{p: p.complete()} }
 
-// State returns the state in words.
+// State returns the state in words. A client that is stopped ignores events.
 func (m *Machine) State() string { return m.state.String() }
-
-// Stopped reports whether the client has not started, has failed or was stopped: it ignores events.
-func (m *Machine) Stopped() bool { return m.state == stopped }
 
 // Expects reports whether the client waits for an answer.
 func (m *Machine) Expects() bool {
@@ -152,14 +170,14 @@ func (m *Machine) Stop() {
 // done returns the actions, and when to wake: also at the end of the lease, and of the time for the
 // first one.
 func (m *Machine) done(now time.Time) (actions []Action, wake time.Time) {
-	var limits []time.Time
+	var end, late time.Time
 	if m.Held != nil {
-		limits = append(limits, m.Held.Expires)
+		end = m.Held.Expires
 	}
 	if m.state != probing {
-		limits = append(limits, m.GiveUp)
+		late = m.GiveUp
 	}
-	actions, m.Wake = m.Take(now, limits...)
+	actions, m.Wake = m.Take(now, end, late)
 	return actions, m.Wake
 }
 

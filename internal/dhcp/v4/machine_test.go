@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/insomniacslk/dhcp/dhcpv4"
+
 	"github.com/tenon-cni/tenon/internal/dhcp/v4"
 )
 
@@ -59,7 +61,7 @@ func TestJitter(t *testing.T) {
 	seconds, starts := map[int]bool{}, map[time.Duration]bool{}
 	for n := range uint64(100) {
 		random := func() uint64 { return n * 0x9e3779b97f4a7c15 } // any, and another for each client
-		l := newSim(newServer(), v4.Params{Rand: random}).start(nil).m.Lease()
+		l := newSim(newServer(), v4.Params{Rand: random}).start(nil).m.Held
 		renew, rebind := l.Renew.Sub(dawn), l.Rebind.Sub(dawn)
 		if renew > 30*time.Minute || renew <= 27*time.Minute || rebind > 51*time.Minute || rebind <= 51*time.Minute*9/10 || rebind <= renew || !l.Expires.Equal(dawn.Add(time.Hour)) {
 			t.Errorf("T1 %v, T2 %v, expires %v", renew, rebind, l.Expires.Sub(dawn))
@@ -95,16 +97,16 @@ func TestRebindsByBroadcast(t *testing.T) {
 		49m41.25s DHCPREQUEST from 10.0.0.7 to 10.0.0.1 ciaddr 10.0.0.7
 		51m0s DHCPREQUEST from 10.0.0.7 ciaddr 10.0.0.7
 	`)
-	if want := "no answer to the REQUEST in 5 tries"; s.m.Reason() != want || s.m.State() != "rebinding" {
-		t.Errorf("%s: got %q, want %q", s.m.State(), s.m.Reason(), want)
+	if want := "no answer to the REQUEST in 5 tries"; s.m.Refused != want || s.m.State() != "rebinding" {
+		t.Errorf("%s: got %q, want %q", s.m.State(), s.m.Refused, want)
 	}
 	s.mute, s.id = false, "10.0.0.2" // another server knows the lease
 	s.run(4*time.Minute+30*time.Second).expect(t, `
 		55m30s DHCPREQUEST from 10.0.0.7 ciaddr 10.0.0.7
 		55m30s bind 10.0.0.7/24
 	`)
-	if l := s.m.Lease(); l.Server.String() != "10.0.0.2" || !l.Expires.Equal(s.now.Add(time.Hour)) || s.m.Reason() != "" {
-		t.Errorf("lease %+v, reason %q", l, s.m.Reason())
+	if l := s.m.Held; l.Server.String() != "10.0.0.2" || !l.Expires.Equal(s.now.Add(time.Hour)) || s.m.Refused != "" {
+		t.Errorf("lease %+v, reason %q", l, s.m.Refused)
 	}
 }
 
@@ -114,7 +116,7 @@ func TestExpiryLosesAndGoesOn(t *testing.T) {
 	s.run(50 * time.Minute)
 	s.mute = true
 	s.log.Reset()
-	for s.m.Lease() != nil {
+	for s.m.Held != nil {
 		s.run(time.Second)
 	}
 	if got := s.log.String(); !strings.HasSuffix(got, "\n1h30m0s lose 10.0.0.7/24: the lease has expired: no answer to the REQUEST in 4 tries\n1h30m0s DHCPDISCOVER\n") {
@@ -141,8 +143,8 @@ func TestRefused(t *testing.T) {
 			2s DHCPDISCOVER
 			2s DHCPREQUEST 50:10.0.0.7 54:10.0.0.1
 		`)
-		if want := "the server refused: not here?"; s.m.Reason() != want {
-			t.Errorf("got %q, want %q", s.m.Reason(), want)
+		if want := "the server refused: not here?"; s.m.Refused != want {
+			t.Errorf("got %q, want %q", s.m.Refused, want)
 		}
 	})
 	t.Run("in INIT-REBOOT", func(t *testing.T) {
@@ -184,7 +186,7 @@ func TestRestarts(t *testing.T) {
 			0s DHCPREQUEST 50:10.0.0.7
 			0s bind 10.0.0.7/24
 		`)
-		if l := s.m.Lease(); !l.Expires.Equal(dawn.Add(time.Hour)) {
+		if l := s.m.Held; !l.Expires.Equal(dawn.Add(time.Hour)) {
 			t.Errorf("expires %v", l.Expires)
 		}
 	})
@@ -197,7 +199,7 @@ func TestRestarts(t *testing.T) {
 			10s DHCPREQUEST 50:10.0.0.7
 			30s DHCPREQUEST from 10.0.0.7 to 10.0.0.1 ciaddr 10.0.0.7
 		`)
-		if s.m.Lease() == nil {
+		if s.m.Held == nil {
 			t.Error("the lease is lost")
 		}
 	})
@@ -249,8 +251,8 @@ func TestProbe(t *testing.T) {
 	if !bytes.Equal(s.last.Get(v4.OptClientID), []byte("id")) {
 		t.Error("DECLINE without the identifier")
 	}
-	if want := "10.0.0.7 is in use by 02:00:00:00:00:09"; s.m.Reason() != want {
-		t.Errorf("got %q, want %q", s.m.Reason(), want)
+	if want := "10.0.0.7 is in use by 02:00:00:00:00:09"; s.m.Refused != want {
+		t.Errorf("got %q, want %q", s.m.Refused, want)
 	}
 	s.hardware, s.your = false, "10.0.0.8"
 	s.run(15*time.Second).expect(t, `
@@ -261,7 +263,7 @@ func TestProbe(t *testing.T) {
 	s.do(s.m.Probed(s.now, netip.MustParseAddr("10.0.0.7"), other)) // too late, for another
 	s.do(s.m.Probed(s.now, netip.MustParseAddr("10.0.0.8"), nil))
 	s.expect(t, "15s bind 10.0.0.8/24\n")
-	if l := s.m.Lease(); !l.Expires.Equal(dawn.Add(time.Hour + 10*time.Second)) {
+	if l := s.m.Held; !l.Expires.Equal(dawn.Add(time.Hour + 10*time.Second)) {
 		t.Errorf("the lease begins with the probe, not with the REQUEST: %v", l.Expires)
 	}
 	s.do(s.m.Probed(s.now, netip.MustParseAddr("10.0.0.8"), other)) // not expected any more
@@ -391,7 +393,7 @@ func TestNoMoreTries(t *testing.T) {
 			t.Parallel()
 			s := newSim(row.server, limits).start(nil).run(time.Hour)
 			s.expect(t, row.want)
-			if !s.m.Stopped() || !s.wake.IsZero() {
+			if s.m.State() != "stopped" || !s.wake.IsZero() {
 				t.Errorf("%s, wakes at %v", s.m.State(), s.wake)
 			}
 		})
@@ -405,7 +407,7 @@ func TestReleaseDuringPause(t *testing.T) {
 	if want := "waiting for the next attempt"; s.m.State() != want {
 		t.Fatalf("%s, want %s", s.m.State(), want)
 	}
-	if list := s.m.Release(); len(list) > 0 || !s.m.Stopped() {
+	if list := s.m.Release(); len(list) > 0 || s.m.State() != "stopped" {
 		t.Errorf("%v, %s", list, s.m.State())
 	}
 	if list, wake := s.m.Tick(s.now.Add(time.Hour)); len(list) > 0 || !wake.IsZero() {
@@ -442,8 +444,8 @@ func TestRelease(t *testing.T) {
 			if s.last.XID == xid || s.last.Get(v4.OptParameters) != nil || s.last.Get(v4.OptMaxMessageSize) != nil || s.last.Broadcast {
 				t.Errorf("RELEASE says what RFC 2131 table 5 does not allow: %+v", s.last)
 			}
-			if s.m.Lease() != nil || !s.m.Stopped() {
-				t.Errorf("%s with %v", s.m.State(), s.m.Lease())
+			if s.m.Held != nil || s.m.State() != "stopped" {
+				t.Errorf("%s with %v", s.m.State(), s.m.Held)
 			}
 		})
 	}
@@ -472,13 +474,13 @@ func TestClientID(t *testing.T) {
 func TestProvided(t *testing.T) {
 	t.Parallel()
 	s := newSim(&server{mute: true}, v4.Params{Parameters: []byte{1, 3, 121}, Options: []v4.Option{
-		{Code: v4.OptHostName, Value: []byte("web")}, {Code: v4.OptType, Value: []byte{byte(v4.Release)}},
+		{Code: byte(dhcpv4.OptionHostName), Value: []byte("web")}, {Code: v4.OptType, Value: []byte{byte(v4.Release)}},
 		{Code: 0, Value: []byte("x")}, {Code: 255, Value: []byte("x")},
 		{Code: v4.OptServerID, Value: ip("10.9.9.9")}, {Code: v4.OptRequestedIP, Value: ip("10.9.9.9")},
 	}}).start(nil)
 	s.expect(t, "0s DHCPDISCOVER\n")
 	got := slices.Sorted(maps.Keys(s.last.Options))
-	if want := []byte{v4.OptHostName, v4.OptType, v4.OptParameters, v4.OptMaxMessageSize}; !bytes.Equal(got, want) {
+	if want := []byte{byte(dhcpv4.OptionHostName), v4.OptType, v4.OptParameters, v4.OptMaxMessageSize}; !bytes.Equal(got, want) {
 		t.Errorf("options %v, want %v", got, want)
 	}
 }
@@ -517,7 +519,7 @@ func TestFirstOfManyServers(t *testing.T) {
 	`)
 	s.run(30 * time.Minute)
 	s.do(s.m.Received(s.now, second.reply(s.last, v4.NAK))) // was not asked
-	if s.m.Lease() == nil {
+	if s.m.Held == nil {
 		t.Error("another server than the one that was asked has ended the lease")
 	}
 }

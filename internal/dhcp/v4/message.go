@@ -47,7 +47,6 @@ const (
 	OptSubnetMask     = byte(dhcpv4.OptionSubnetMask)
 	OptRouter         = byte(dhcpv4.OptionRouter)
 	OptDNS            = byte(dhcpv4.OptionDomainNameServer)
-	OptHostName       = byte(dhcpv4.OptionHostName)
 	OptDomainName     = byte(dhcpv4.OptionDomainName)
 	OptMTU            = byte(dhcpv4.OptionInterfaceMTU)
 	OptStaticRoutes   = byte(dhcpv4.OptionStaticRoutingTable)
@@ -61,7 +60,6 @@ const (
 	OptMaxMessageSize = byte(dhcpv4.OptionMaximumDHCPMessageSize)
 	OptRenewalTime    = byte(dhcpv4.OptionRenewTimeValue)
 	OptRebindingTime  = byte(dhcpv4.OptionRebindingTimeValue)
-	OptVendorClass    = byte(dhcpv4.OptionClassIdentifier)
 	OptClientID       = byte(dhcpv4.OptionClientIdentifier)
 	OptSearch         = byte(dhcpv4.OptionDNSDomainSearchList)
 	OptClasslessRoute = byte(dhcpv4.OptionClasslessStaticRoute)
@@ -124,22 +122,19 @@ func (m *Message) Addr(code byte) (a netip.Addr, ok bool) {
 	return netip.AddrFrom4([4]byte(v)), true
 }
 
-// Addrs returns the addresses in an option.
-func (m *Message) Addrs(code byte) (list []netip.Addr) {
+// addrs returns the addresses in an option that nodes can have.
+func (m *Message) addrs(code byte) (list []netip.Addr) {
 	for v := m.Get(code); len(v) >= 4; v = v[4:] {
-		list = append(list, netip.AddrFrom4([4]byte(v)))
+		if a := netip.AddrFrom4([4]byte(v)); usable(a) {
+			list = append(list, a)
+		}
 	}
 	return list
 }
 
-// Duration returns the seconds in an option; all bits set is [client.Infinite]. ok is false if
-// there is none.
+// Duration returns the seconds in an option; ok is false if there are none.
 func (m *Message) Duration(code byte) (d time.Duration, ok bool) {
-	v := m.Get(code)
-	if len(v) != 4 {
-		return 0, false
-	}
-	return client.Seconds(v), true
+	return client.Duration(m.Get(code))
 }
 
 // Encode returns the message as it is sent, at least 300 bytes (RFC 1542 section 2.1).

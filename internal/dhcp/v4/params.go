@@ -52,12 +52,9 @@ func (p Params) complete() Params {
 		}
 	}
 	p.ClientID = p.ClientID[:min(len(p.ClientID), 255)]
+	own := []byte{optPad, optEnd, OptRequestedIP, OptOverload, OptType, OptServerID, OptClientID}
 	p.Options = slices.DeleteFunc(slices.Clone(p.Options), func(o Option) bool {
-		switch o.Code {
-		case optPad, optEnd, OptRequestedIP, OptOverload, OptType, OptServerID, OptClientID:
-			return true
-		}
-		return false
+		return slices.Contains(own, o.Code)
 	})
 	if p.Timeout <= 0 {
 		p.Timeout = 10 * time.Second

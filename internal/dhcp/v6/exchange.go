@@ -17,19 +17,16 @@ type timing struct {
 }
 
 func (m *Machine) timing() timing {
-	switch m.state {
-	case soliciting:
-		return timing{first: time.Second, most: m.solMax}
-	case requesting:
-		return timing{first: time.Second, most: 30 * time.Second, tries: 10}
-	case confirming:
-		return timing{first: time.Second, most: 4 * time.Second}
-	case informing:
-		return timing{first: time.Second, most: m.infMax}
-	case releasing, declining:
-		return timing{first: time.Second, tries: 4}
-	}
-	return timing{first: 10 * time.Second, most: 600 * time.Second} // renewing, rebinding
+	return [...]timing{
+		soliciting: {first: time.Second, most: m.solMax},
+		requesting: {first: time.Second, most: 30 * time.Second, tries: 10},
+		confirming: {first: time.Second, most: 4 * time.Second},
+		informing:  {first: time.Second, most: m.infMax},
+		renewing:   {first: 10 * time.Second, most: 600 * time.Second},
+		rebinding:  {first: 10 * time.Second, most: 600 * time.Second},
+		declining:  {first: time.Second, tries: 4},
+		releasing:  {first: time.Second, tries: 4},
+	}[m.state]
 }
 
 // confirmTime is the MRD of CONFIRM.
@@ -97,44 +94,31 @@ func (m *Machine) jitter(d time.Duration) time.Duration {
 
 // kind returns the type of the message of a state.
 func (s state) kind() Type {
-	switch s {
-	case soliciting:
-		return Solicit
-	case requesting:
-		return Request
-	case confirming:
-		return Confirm
-	case renewing:
-		return Renew
-	case rebinding:
-		return Rebind
-	case declining:
-		return Decline
-	case releasing:
-		return Release
-	}
-	return InformationRequest
+	return [...]Type{
+		soliciting: Solicit, requesting: Request, confirming: Confirm, informing: InformationRequest,
+		renewing: Renew, rebinding: Rebind, declining: Decline, releasing: Release,
+	}[s]
 }
 
 // message returns the message of the state, with the options of RFC 8415 section 18.2.
 func (m *Machine) message(now time.Time) *Message {
 	msg := &Message{Type: m.state.kind(), XID: m.ex.xid}
-	msg.Add(OptClientID, m.p.ClientID)
+	msg.Add(dhcpv6.OptionClientID, m.p.ClientID)
 	if m.ex.server != nil {
-		msg.Add(OptServerID, m.ex.server)
+		msg.Add(dhcpv6.OptionServerID, m.ex.server)
 	}
 	elapsed := min(max(now.Sub(m.ex.began)/(10*time.Millisecond), 0), 1<<16-1)
-	msg.Add(OptElapsed, binary.BigEndian.AppendUint16(nil, uint16(elapsed)))
+	msg.Add(dhcpv6.OptionElapsedTime, binary.BigEndian.AppendUint16(nil, uint16(elapsed)))
 	if m.state != informing {
-		msg.Options.Add(iana(m.p.IAID, m.ex.hints))
+		msg.Options.Add(newIA(m.p.IAID, m.ex.hints))
 	}
 	switch m.state {
 	case confirming, declining, releasing:
 		return msg
 	}
-	own := []dhcpv6.OptionCode{OptSolMaxRT}
+	own := []dhcpv6.OptionCode{dhcpv6.OptionSolMaxRT}
 	if m.state == informing {
-		own = []dhcpv6.OptionCode{OptRefresh, OptInfMaxRT}
+		own = []dhcpv6.OptionCode{dhcpv6.OptionInformationRefreshTime, dhcpv6.OptionInfMaxRT}
 	}
 	msg.Options.Add(dhcpv6.OptRequestedOption(append(own, m.p.Request...)...))
 	return msg

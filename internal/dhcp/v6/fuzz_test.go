@@ -30,20 +30,20 @@ func (b *tape) reply(q *v6.Message) *v6.Message {
 		s.granted = append(s.granted, granted{pick(b, "2001:db8::7", "2001:db8::8", "2001:db8::9", "fe80::1"), pick(b, times...), pick(b, times...)})
 	}
 	r := &v6.Message{Type: pick(b, v6.Advertise, v6.Reply, v6.Reply, v6.Type(b.next())), XID: q.XID}
-	r.Add(v6.OptClientID, client)
-	r.Add(v6.OptServerID, []byte(s.name))
+	r.Add(dhcpv6.OptionClientID, client)
+	r.Add(dhcpv6.OptionServerID, []byte(s.name))
 	flags := b.next()
 	if flags&1 > 0 {
 		s.ia = map[v6.Type]uint16{0: uint16(b.next() % 7)}
 	}
 	if flags&2 > 0 {
-		r.Add(v6.OptStatus, status(uint16(b.next()%7)))
+		r.Add(dhcpv6.OptionStatusCode, status(uint16(b.next()%7)))
 	}
 	if flags&4 == 0 {
-		r.Add(v6.OptIANA, s.iana(0))
+		r.Add(dhcpv6.OptionIANA, s.iana(0))
 	}
 	if flags&16 > 0 {
-		r.Add(v6.OptPreference, []byte{byte(b.next())})
+		r.Add(dhcpv6.OptionPreference, []byte{byte(b.next())})
 	}
 	if flags&32 > 0 {
 		r.Add(dhcpv6.OptionCode(b.next()), uint32s(pick(b, times...)))
@@ -103,7 +103,7 @@ func (w *world) check(actions []v6.Action, wake time.Time) {
 }
 
 func (w *world) invariant() {
-	l := w.m.Lease()
+	l := w.m.Held
 	if (l == nil) != (w.has == nil) || l != nil && !l.Same(*w.has) {
 		w.t.Fatalf("has %+v, by its actions %+v", l, w.has)
 	}
@@ -187,7 +187,7 @@ func (w *world) happen(events *tape) {
 	case 1, 2:
 		r := events.reply(w.last)
 		if r.Type == v6.Reply {
-			for v := r.Get(v6.OptIANA); len(v) >= 12+28; v = v[28:] {
+			for v := r.Get(dhcpv6.OptionIANA); len(v) >= 12+28; v = v[28:] {
 				w.granted[netip.AddrFrom16([16]byte(v[16:]))] = true
 			}
 		}

@@ -3,9 +3,11 @@ package v6
 import (
 	"encoding/binary"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv6"
+	"github.com/insomniacslk/dhcp/iana"
 
 	"github.com/tenon-cni/tenon/internal/dhcp/client"
 )
@@ -31,7 +33,7 @@ const maxAddresses = 16
 func (m *Message) ia(id uint32) (a ia, ok bool) {
 	for _, o := range m.Options {
 		value := o.ToBytes()
-		if o.Code() != OptIANA || len(value) < 12 || binary.BigEndian.Uint32(value) != id {
+		if o.Code() != dhcpv6.OptionIANA || len(value) < 12 || binary.BigEndian.Uint32(value) != id {
 			continue
 		}
 		a.t1, a.t2 = client.Seconds(value[4:]), client.Seconds(value[8:])
@@ -52,7 +54,7 @@ func (m *Message) ia(id uint32) (a ia, ok bool) {
 
 func iaAddressOf(o dhcpv6.Option) (a iaAddress, ok bool) {
 	value := o.ToBytes()
-	if o.Code() != OptIAAddr || len(value) < 24 {
+	if o.Code() != dhcpv6.OptionIAAddr || len(value) < 24 {
 		return a, false
 	}
 	a = iaAddress{
@@ -61,7 +63,8 @@ func iaAddressOf(o dhcpv6.Option) (a iaAddress, ok bool) {
 		valid:     client.Seconds(value[20:]),
 	}
 	list, err := options(value[24:])
-	return a, err == nil && usable(a.addr) && a.preferred <= a.valid && statusOf(list).code == success
+	good := err == nil && statusOf(list).code == iana.StatusSuccess
+	return a, good && usable(a.addr) && a.preferred <= a.valid
 }
 
 // usable reports whether a server can lend an address.
@@ -69,16 +72,12 @@ func usable(a netip.Addr) bool { return a.IsGlobalUnicast() && !a.Is4In6() }
 
 // good reports whether the IA has a valid address.
 func (a ia) good() bool {
-	for _, addr := range a.addresses {
-		if a.status.code == success && addr.valid > 0 {
-			return true
-		}
-	}
-	return false
+	valid := func(addr iaAddress) bool { return addr.valid > 0 }
+	return a.status.code == iana.StatusSuccess && slices.ContainsFunc(a.addresses, valid)
 }
 
-// iana returns the IA that a client sends: addresses without times (RFC 8415 section 18.2).
-func iana(id uint32, list []netip.Addr) dhcpv6.Option {
+// newIA returns the IA that a client sends: addresses without times (RFC 8415 section 18.2).
+func newIA(id uint32, list []netip.Addr) dhcpv6.Option {
 	o := &dhcpv6.OptIANA{IaId: [4]byte(binary.BigEndian.AppendUint32(nil, id))}
 	for _, a := range list {
 		o.Options.Add(&dhcpv6.OptIAAddress{IPv6Addr: a.AsSlice()})

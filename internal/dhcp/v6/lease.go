@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/insomniacslk/dhcp/dhcpv6"
+
 	"github.com/tenon-cni/tenon/internal/dhcp/client"
 )
 
@@ -88,7 +90,7 @@ func in(now time.Time, d time.Duration) time.Time {
 
 // settingsOf returns the settings of a reply.
 func settingsOf(r *Message) Lease {
-	return Lease{Server: DUID(r.Get(OptServerID)), DNS: r.addrs(OptDNS), Search: client.Names(r.Get(OptSearch))}
+	return Lease{Server: DUID(r.Get(dhcpv6.OptionServerID)), DNS: r.addrs(dhcpv6.OptionDNSRecursiveNameServer), Search: client.Names(r.Get(dhcpv6.OptionDomainSearchList))}
 }
 
 // leaseOf reads the lease of a reply. Addresses of the lease before stay if the reply does not

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/insomniacslk/dhcp/dhcpv6"
+
 	"github.com/tenon-cni/tenon/internal/dhcp/v6"
 )
 
@@ -68,11 +70,11 @@ func TestLeaseOptions(t *testing.T) {
 		for _, a := range []string{"2001:db8::53", "::", "ff02::1", "fe80::53"} {
 			dns = append(dns, netip.MustParseAddr(a).AsSlice()...)
 		}
-		set(r, v6.OptDNS, append(dns, 1, 2))
-		set(r, v6.OptSearch, []byte("\x01a\x00\x01b\x01c\x00"))
+		set(r, dhcpv6.OptionDNSRecursiveNameServer, append(dns, 1, 2))
+		set(r, dhcpv6.OptionDomainSearchList, []byte("\x01a\x00\x01b\x01c\x00"))
 	}
 	s.start(nil).run(2 * time.Second)
-	l := s.m.Lease()
+	l := s.m.Held
 	if l == nil || len(l.DNS) != 2 || l.DNS[1].String() != "fe80::53" || strings.Join(l.Search, " ") != "a b.c" {
 		t.Fatalf("got %+v", l)
 	}

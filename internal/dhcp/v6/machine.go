@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"time"
@@ -56,6 +57,37 @@ const (
 	declinePause = 10 * time.Second // at least, until the server is asked for the rest of a lease
 )
 
+// The actions that both protocols have.
+type (
+	Action = client.Action
+	Bind   = client.Bind[Lease]
+	Lose   = client.Lose[Lease]
+	Fail   = client.Fail[Lease]
+)
+
+// Send sends a message, from the link-local address and UDP port 546 to ff02::1:2 port 547 (RFC
+// 8415 section 7.1).
+type Send struct{ Message *Message }
+
+// Probe asks the link for the owners of addresses (duplicate address detection, RFC 4862 section
+// 5.4). The caller passes the answer to [Machine.Probed]; the client takes the addresses as free if
+// there is no call within 10 s.
+type Probe struct{ Addresses []netip.Addr }
+
+// Params are the identity and the wishes of a client. A field that is zero has the default that its
+// comment names.
+type Params struct {
+	ClientID DUID                // required
+	IAID     uint32              // which of the client's interfaces this is (RFC 8415 section 12)
+	Request  []dhcpv6.OptionCode // codes of requested options; the protocol adds its own
+
+	Stateless bool          // no address, only settings
+	Probe     bool          // the client probes an address before it takes it
+	Total     time.Duration // for getting the first lease; 0: for ever
+
+	Rand func() uint64 // the source of transaction numbers and of jitter, [rand.Uint64]
+}
+
 // Machine is a client. Its methods take events, and return the actions for the caller and the time
 // at which to call [Machine.Tick]; a zero time is never. They must not run at the same time.
 //
@@ -75,7 +107,12 @@ type Machine struct {
 type core = client.Core[Lease]
 
 // New returns a client that has not started.
-func New(p Params) *Machine { return fresh(p.complete()) }
+func New(p Params) *Machine {
+	if p.Rand == nil {
+		p.Rand = rand.Uint64
+	}
+	return fresh(p)
+}
 
 func fresh(p Params) *Machine { return &Machine{p: p, solMax: defaultMaxRT, infMax: defaultMaxRT} }
 
@@ -189,14 +226,14 @@ func (m *Machine) Stop() {
 // done returns the actions, and when to wake: also at the end of an address, and of the time for
 // the first lease.
 func (m *Machine) done(now time.Time) ([]Action, time.Time) {
-	var limits []time.Time
-	if m.state != probing {
-		limits = append(limits, m.GiveUp)
-	}
+	var end, late time.Time
 	if m.Held != nil {
-		limits = append(limits, m.Held.ends())
+		end = m.Held.ends()
 	}
-	return m.Take(now, limits...)
+	if m.state != probing {
+		late = m.GiveUp
+	}
+	return m.Take(now, end, late)
 }
 
 // expire removes addresses that have ended from the lease.
@@ -231,7 +268,7 @@ func (m *Machine) tick(now time.Time) {
 	}
 	switch m.state {
 	case paused:
-		m.again(now)
+		m.ask(now, m.first(), nil, nil)
 	case probing:
 		m.looked(now, nil)
 	case bound:
@@ -251,13 +288,12 @@ func (m *Machine) tick(now time.Time) {
 	}
 }
 
-// again makes another attempt.
-func (m *Machine) again(now time.Time) {
+// first returns the state of a client without a lease that asks for one.
+func (m *Machine) first() state {
 	if m.p.Stateless {
-		m.ask(now, informing, nil, nil)
-		return
+		return informing
 	}
-	m.ask(now, soliciting, nil, nil)
+	return soliciting
 }
 
 // prolong asks a server to renew the lease (RFC 8415 sections 18.2.4, 18.2.5).
@@ -374,13 +410,13 @@ func (m *Machine) expects(r *Message) bool {
 	if r.Type != Reply && (r.Type != Advertise || m.state != soliciting) {
 		return false
 	}
-	server := DUID(r.Get(OptServerID))
-	return server.valid() && bytes.Equal(r.Get(OptClientID), m.p.ClientID) && (m.ex.server == nil || bytes.Equal(server, m.ex.server))
+	server := DUID(r.Get(dhcpv6.OptionServerID))
+	return server.valid() && bytes.Equal(r.Get(dhcpv6.OptionClientID), m.p.ClientID) && (m.ex.server == nil || bytes.Equal(server, m.ex.server))
 }
 
 // learn takes the settings that servers have for all clients.
 func (m *Machine) learn(r *Message) {
-	for code, limit := range map[dhcpv6.OptionCode]*time.Duration{OptSolMaxRT: &m.solMax, OptInfMaxRT: &m.infMax} {
+	for code, limit := range map[dhcpv6.OptionCode]*time.Duration{dhcpv6.OptionSolMaxRT: &m.solMax, dhcpv6.OptionInfMaxRT: &m.infMax} {
 		if d, ok := r.seconds(code); ok && d >= leastMaxRT && d <= mostMaxRT {
 			*limit = d
 		}

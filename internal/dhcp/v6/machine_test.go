@@ -80,8 +80,8 @@ func TestRebindsAndExpires(t *testing.T) {
 		t.Error("a client that had a lease has given up")
 	}
 	s.mute, s.name = false, "other"
-	if s.run(2 * time.Hour); s.m.Lease() == nil || s.m.Lease().Server.String() != "6f74686572" {
-		t.Errorf("has %+v", s.m.Lease())
+	if s.run(2 * time.Hour); s.m.Held == nil || s.m.Held.Server.String() != "6f74686572" {
+		t.Errorf("has %+v", s.m.Held)
 	}
 }
 
@@ -113,7 +113,7 @@ func TestSolicitTimes(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	s = newSim(newServer(), v6.Params{})
-	s.alter = func(r *v6.Message) { set(r, v6.OptIANA, nil); set(r, v6.OptSolMaxRT, uint32s(60)) }
+	s.alter = func(r *v6.Message) { set(r, dhcpv6.OptionIANA, nil); set(r, dhcpv6.OptionSolMaxRT, uint32s(60)) }
 	s.start(nil).run(5 * time.Minute)
 	if got, want := times(s), "0s 1s 3s 7s 15s 31s 1m3s 2m3s 3m3s 4m3s "; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -145,7 +145,7 @@ func TestRenewalsAreSpread(t *testing.T) {
 	for n := range uint64(100) {
 		random := func() uint64 { return n * 0x9e3779b97f4a7c15 } // any, and another for each client
 		s := newSim(newServer(), v6.Params{Rand: random}).start(nil).run(5 * time.Second)
-		l := s.m.Lease()
+		l := s.m.Held
 		got := l.Addresses[0].Valid.Add(-2000 * time.Second)
 		renew, rebind := l.Renew.Sub(got), l.Rebind.Sub(got)
 		if renew > 500*time.Second || renew <= 450*time.Second || rebind > 800*time.Second || rebind <= 720*time.Second {
@@ -153,9 +153,9 @@ func TestRenewalsAreSpread(t *testing.T) {
 		}
 		renewals[int(renew.Seconds())] = true
 		s = newSim(newServer(), v6.Params{Rand: random, Stateless: true})
-		s.alter = func(r *v6.Message) { set(r, v6.OptRefresh, uint32s(1600)) }
+		s.alter = func(r *v6.Message) { set(r, dhcpv6.OptionInformationRefreshTime, uint32s(1600)) }
 		s.start(nil).run(time.Second)
-		refresh := s.m.Lease().Renew.Sub(dawn)
+		refresh := s.m.Held.Renew.Sub(dawn)
 		if refresh > 1601*time.Second || refresh < 1500*time.Second {
 			t.Errorf("asks again after %v", refresh)
 		}
@@ -171,7 +171,7 @@ func TestServersAreCompared(t *testing.T) {
 	better := func(p byte) *server {
 		s := newServer()
 		s.name, s.granted = "better", []granted{{"2001:db8::8", 1000, 2000}}
-		s.alter = func(r *v6.Message) { set(r, v6.OptPreference, []byte{p}) }
+		s.alter = func(r *v6.Message) { set(r, dhcpv6.OptionPreference, []byte{p}) }
 		return s
 	}
 	for _, row := range []struct {
@@ -232,8 +232,8 @@ func TestRequestIsRefused(t *testing.T) {
 					s.ia = map[v6.Type]uint16{v6.Request: row.code}
 				}
 				s.start(nil).run(2500*time.Millisecond).expect(t, row.want)
-				if s.m.Reason() != row.reason {
-					t.Errorf("got %q, want %q", s.m.Reason(), row.reason)
+				if s.m.Refused != row.reason {
+					t.Errorf("got %q, want %q", s.m.Refused, row.reason)
 				}
 			})
 		}
@@ -255,8 +255,8 @@ func TestRequestIsRefused(t *testing.T) {
 		if n := strings.Count(s.log.String(), "REQUEST"); n != 10 || !strings.HasSuffix(s.log.String(), "SOLICIT\n") {
 			t.Errorf("got\n%s", &s.log)
 		}
-		if want := "no answer to the REQUEST in 10 tries"; s.m.Reason() != want {
-			t.Errorf("got %q, want %q", s.m.Reason(), want)
+		if want := "no answer to the REQUEST in 10 tries"; s.m.Refused != want {
+			t.Errorf("got %q, want %q", s.m.Refused, want)
 		}
 	})
 }
@@ -299,14 +299,14 @@ func TestServerHasForgotten(t *testing.T) {
 	// A granted address stays up to its end when the server has forgotten it and has no other.
 	s.ia[v6.Request], s.ia[v6.Solicit] = 2, 2
 	s.run(1999 * time.Second)
-	if s.m.Lease() == nil || strings.Contains(s.log.String(), "lose") {
+	if s.m.Held == nil || strings.Contains(s.log.String(), "lose") {
 		t.Errorf("got\n%s", &s.log)
 	}
-	if s.run(time.Second); s.m.Lease() != nil || !strings.Contains(s.log.String(), "50m1s lose 2001:db8::8") {
+	if s.run(time.Second); s.m.Held != nil || !strings.Contains(s.log.String(), "50m1s lose 2001:db8::8") {
 		t.Errorf("got\n%s", &s.log)
 	}
 	s.ia = nil
-	if s.run(time.Hour); s.m.Lease() == nil {
+	if s.run(time.Hour); s.m.Held == nil {
 		t.Errorf("got\n%s", &s.log)
 	}
 }
@@ -317,8 +317,8 @@ func TestRenewalIsRefused(t *testing.T) {
 		s := bound(t, v6.Params{})
 		s.status = map[v6.Type]uint16{v6.Renew: code, v6.Rebind: code}
 		s.run(1990 * time.Second)
-		if s.m.Lease() == nil || strings.Count(s.log.String(), "\n") != 12 || !strings.Contains(s.log.String(), "REBIND") {
-			t.Errorf("status %d: has %v\n%s", code, s.m.Lease(), &s.log)
+		if s.m.Held == nil || strings.Count(s.log.String(), "\n") != 12 || !strings.Contains(s.log.String(), "REBIND") {
+			t.Errorf("status %d: has %v\n%s", code, s.m.Held, &s.log)
 		}
 	}
 }
@@ -378,10 +378,10 @@ func TestTimes(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			s := newSim(newServer(), v6.Params{})
-			s.alter = func(r *v6.Message) { set(r, v6.OptPreference, []byte{255}) } // is not compared with others
+			s.alter = func(r *v6.Message) { set(r, dhcpv6.OptionPreference, []byte{255}) } // is not compared with others
 			s.t1, s.t2, s.granted = row.t1, row.t2, []granted{{"2001:db8::7", row.preferred, row.valid}}
 			s.start(nil).run(500 * time.Millisecond)
-			l := s.m.Lease()
+			l := s.m.Held
 			if l == nil {
 				t.Fatal(s.log.String())
 			}
@@ -429,8 +429,8 @@ func TestConfirm(t *testing.T) {
 		t.Parallel()
 		s := newSim(&server{mute: true}, v6.Params{}).start(earlier()).run(time.Minute)
 		s.expect(t, "0s CONFIRM 2001:db8::7\n1s CONFIRM 2001:db8::7\n3s CONFIRM 2001:db8::7\n7s CONFIRM 2001:db8::7\n")
-		if s.m.State() != "bound" || s.m.Lease() == nil {
-			t.Errorf("%s with %v", s.m.State(), s.m.Lease())
+		if s.m.State() != "bound" || s.m.Held == nil {
+			t.Errorf("%s with %v", s.m.State(), s.m.Held)
 		}
 	})
 	t.Run("it has ended before", func(t *testing.T) {
@@ -582,7 +582,7 @@ func TestRelease(t *testing.T) {
 		s := bound(t, v6.Params{})
 		s.do(s.m.Release(s.now))
 		s.expect(t, "2s RELEASE to server 2001:db8::7\n")
-		if !s.m.Stopped() || s.m.Lease() != nil || !bytes.Equal(s.last.Get(v6.OptClientID), client) {
+		if !s.m.Stopped() || s.m.Held != nil || !bytes.Equal(s.last.Get(dhcpv6.OptionClientID), client) {
 			t.Errorf("%s, %v", s.m.State(), s.last)
 		}
 	})
@@ -620,15 +620,15 @@ func TestRelease(t *testing.T) {
 func TestStateless(t *testing.T) {
 	t.Parallel()
 	dns := netip.MustParseAddr("2001:db8::53").AsSlice()
-	s := newSim(newServer(), v6.Params{Stateless: true, Request: []dhcpv6.OptionCode{v6.OptDNS}})
-	s.alter = func(r *v6.Message) { set(r, v6.OptDNS, dns) }
+	s := newSim(newServer(), v6.Params{Stateless: true, Request: []dhcpv6.OptionCode{dhcpv6.OptionDNSRecursiveNameServer}})
+	s.alter = func(r *v6.Message) { set(r, dhcpv6.OptionDNSRecursiveNameServer, dns) }
 	s.start(nil).run(25*time.Hour).expect(t, `
 		0s INFORMATION-REQUEST
 		0s bind dns [2001:db8::53]
 		24h0m0s INFORMATION-REQUEST
 		24h0m0s bind dns [2001:db8::53]
 	`)
-	if got := s.last.Get(v6.OptRequest); !bytes.Equal(got, []byte{0, byte(v6.OptRefresh), 0, byte(v6.OptInfMaxRT), 0, byte(v6.OptDNS)}) || s.last.Get(v6.OptIANA) != nil {
+	if got := s.last.Get(dhcpv6.OptionORO); !bytes.Equal(got, []byte{0, byte(dhcpv6.OptionInformationRefreshTime), 0, byte(dhcpv6.OptionInfMaxRT), 0, byte(dhcpv6.OptionDNSRecursiveNameServer)}) || s.last.Get(dhcpv6.OptionIANA) != nil {
 		t.Errorf("asks for %v", got)
 	}
 	for _, row := range []struct {
@@ -639,7 +639,7 @@ func TestStateless(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			s := newSim(newServer(), v6.Params{Stateless: true})
-			s.alter = func(r *v6.Message) { set(r, v6.OptRefresh, uint32s(row.refresh)) }
+			s.alter = func(r *v6.Message) { set(r, dhcpv6.OptionInformationRefreshTime, uint32s(row.refresh)) }
 			s.start(&v6.Lease{DNS: []netip.Addr{netip.AddrFrom16([16]byte(dns))}}).run(time.Second).expect(t, "0s INFORMATION-REQUEST\n0s bind instead of dns [2001:db8::53]\n")
 			if s.wake.IsZero() != (row.want == 0) || row.want > 0 && s.wake.Sub(dawn).Round(time.Second) != row.want {
 				t.Errorf("wakes at %v", s.wake)
@@ -655,7 +655,7 @@ func TestStateless(t *testing.T) {
 // What the messages say: RFC 8415 section 18.2.
 func TestMessages(t *testing.T) {
 	t.Parallel()
-	s := newSim(newServer(), v6.Params{Request: []dhcpv6.OptionCode{v6.OptDNS}})
+	s := newSim(newServer(), v6.Params{Request: []dhcpv6.OptionCode{dhcpv6.OptionDNSRecursiveNameServer}})
 	s.mute = true
 	s.start(nil).run(3500 * time.Millisecond)
 	if got, want := v6text(s.last), "SOLICIT [1 8 3 6] elapsed 300 asks 82 23"; got != want {

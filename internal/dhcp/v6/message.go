@@ -33,23 +33,6 @@ const (
 	InformationRequest = dhcpv6.MessageTypeInformationRequest
 )
 
-// Codes of options.
-const (
-	OptClientID   = dhcpv6.OptionClientID
-	OptServerID   = dhcpv6.OptionServerID
-	OptIANA       = dhcpv6.OptionIANA
-	OptIAAddr     = dhcpv6.OptionIAAddr
-	OptRequest    = dhcpv6.OptionORO
-	OptPreference = dhcpv6.OptionPreference
-	OptElapsed    = dhcpv6.OptionElapsedTime
-	OptStatus     = dhcpv6.OptionStatusCode
-	OptDNS        = dhcpv6.OptionDNSRecursiveNameServer
-	OptSearch     = dhcpv6.OptionDomainSearchList
-	OptRefresh    = dhcpv6.OptionInformationRefreshTime
-	OptSolMaxRT   = dhcpv6.OptionSolMaxRT
-	OptInfMaxRT   = dhcpv6.OptionInfMaxRT
-)
-
 // Message is a message to or from a server, not by a relay.
 type Message struct {
 	Type    Type
@@ -120,11 +103,7 @@ func options(b []byte) (list dhcpv6.Options, err error) {
 
 // seconds returns the time in an option; ok is false if there is none.
 func (m *Message) seconds(code dhcpv6.OptionCode) (d time.Duration, ok bool) {
-	v := m.Get(code)
-	if len(v) != 4 {
-		return 0, false
-	}
-	return client.Seconds(v), true
+	return client.Duration(m.Get(code))
 }
 
 // addrs returns the addresses in an option that nodes can have.

@@ -4,6 +4,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/insomniacslk/dhcp/dhcpv6"
+	"github.com/insomniacslk/dhcp/iana"
+
 	"github.com/tenon-cni/tenon/internal/dhcp/client"
 )
 
@@ -29,13 +32,13 @@ func (m *Machine) received(now time.Time, r *Message) {
 // advertised takes the offer of the server with the highest preference in the first second; later,
 // the first (RFC 8415 sections 18.2.1, 18.2.9).
 func (m *Machine) advertised(now time.Time, r *Message) {
-	if s := statusOf(r.Options); s.code != success {
+	if s := statusOf(r.Options); s.code != iana.StatusSuccess {
 		m.ex.odd = s.String()
 		return
 	}
 	if a, _ := r.ia(m.p.IAID); !a.good() {
 		m.ex.odd = "a server has no address for the client"
-		if a.status.code != success {
+		if a.status.code != iana.StatusSuccess {
 			m.ex.odd = a.status.String()
 		}
 		return
@@ -50,7 +53,7 @@ func (m *Machine) advertised(now time.Time, r *Message) {
 
 // preference is 0 to 255 (RFC 8415 section 21.8).
 func preference(m *Message) byte {
-	if v := m.Get(OptPreference); len(v) == 1 {
+	if v := m.Get(dhcpv6.OptionPreference); len(v) == 1 {
 		return v[0]
 	}
 	return 0
@@ -59,7 +62,7 @@ func preference(m *Message) byte {
 // request asks the server of an ADVERTISE for what it has offered (RFC 8415 section 18.2.2).
 func (m *Machine) request(now time.Time, offer *Message) {
 	a, _ := offer.ia(m.p.IAID)
-	m.ask(now, requesting, DUID(offer.Get(OptServerID)), leaseOf(offer, a, now, nil).addrs())
+	m.ask(now, requesting, DUID(offer.Get(dhcpv6.OptionServerID)), leaseOf(offer, a, now, nil).addrs())
 }
 
 // replied reads the answer to a request, or to renewing and rebinding (RFC 8415 section 18.2.10.1).
@@ -67,17 +70,18 @@ func (m *Machine) replied(now time.Time, r *Message) {
 	a, ok := r.ia(m.p.IAID)
 	overall := statusOf(r.Options)
 	prolongs := m.state == renewing || m.state == rebinding
+	const forgotten = iana.StatusNoBinding // the server may give the addresses anew
 	switch {
-	case overall.code != success && !(prolongs && overall.code == noBinding):
+	case overall.code != iana.StatusSuccess && !(prolongs && overall.code == forgotten):
 		m.denied(now, overall)
 		return
-	case prolongs && (overall.code == noBinding || ok && a.status.code == noBinding): // the server has forgotten them, and may give them anew
-		m.ask(now, requesting, DUID(r.Get(OptServerID)), m.Held.addrs())
+	case prolongs && (overall.code == forgotten || ok && a.status.code == forgotten):
+		m.ask(now, requesting, DUID(r.Get(dhcpv6.OptionServerID)), m.Held.addrs())
 		return
 	case !ok:
 		m.ex.odd = "the REPLY says nothing of the client's addresses"
 		return
-	case a.status.code != success:
+	case a.status.code != iana.StatusSuccess:
 		m.denied(now, a.status)
 		return
 	}
@@ -125,7 +129,7 @@ func (m *Machine) withdrawn(now time.Time, a ia) {
 // denied ends a REQUEST, unless the same may be asked again; all else goes on, as another server
 // may say otherwise.
 func (m *Machine) denied(now time.Time, s status) {
-	if s.code == unspecFail || s.code == useMulticast {
+	if s.code == iana.StatusUnspecFail || s.code == iana.StatusUseMulticast {
 		m.ex.odd = s.String()
 		return
 	}
@@ -143,9 +147,9 @@ func (m *Machine) deny(now time.Time, reason string) {
 // confirmed reads whether the addresses fit the link (RFC 8415 section 18.2.10.2).
 func (m *Machine) confirmed(now time.Time, r *Message) {
 	switch s := statusOf(r.Options); s.code {
-	case success:
+	case iana.StatusSuccess:
 		m.rest()
-	case notOnLink:
+	case iana.StatusNotOnLink:
 		m.Lose(s.String())
 		m.ask(now, soliciting, nil, nil)
 	default:
@@ -155,12 +159,12 @@ func (m *Machine) confirmed(now time.Time, r *Message) {
 
 // informed reads the settings of a stateless reply (RFC 8415 section 18.2.10.4).
 func (m *Machine) informed(now time.Time, r *Message) {
-	if s := statusOf(r.Options); s.code != success {
+	if s := statusOf(r.Options); s.code != iana.StatusSuccess {
 		m.ex.odd = s.String()
 		return
 	}
 	l := settingsOf(r)
-	refresh, ok := r.seconds(OptRefresh)
+	refresh, ok := r.seconds(dhcpv6.OptionInformationRefreshTime)
 	if !ok {
 		refresh = defaultRefresh
 	}

@@ -47,7 +47,7 @@ func (s *server) answer(q *v6.Message) []*v6.Message {
 	if s.mute {
 		return nil
 	}
-	if id := q.Get(v6.OptServerID); id != nil && string(id) != s.name {
+	if id := q.Get(dhcpv6.OptionServerID); id != nil && string(id) != s.name {
 		return nil
 	}
 	kind := v6.Reply
@@ -55,14 +55,14 @@ func (s *server) answer(q *v6.Message) []*v6.Message {
 		kind = v6.Advertise
 	}
 	r := &v6.Message{Type: kind, XID: q.XID}
-	r.Add(v6.OptClientID, q.Get(v6.OptClientID))
-	r.Add(v6.OptServerID, []byte(s.name))
+	r.Add(dhcpv6.OptionClientID, q.Get(dhcpv6.OptionClientID))
+	r.Add(dhcpv6.OptionServerID, []byte(s.name))
 	if code, ok := s.status[q.Type]; ok {
-		r.Add(v6.OptStatus, status(code))
+		r.Add(dhcpv6.OptionStatusCode, status(code))
 	}
 	switch q.Type {
 	case v6.Solicit, v6.Request, v6.Renew, v6.Rebind:
-		r.Add(v6.OptIANA, s.iana(q.Type))
+		r.Add(dhcpv6.OptionIANA, s.iana(q.Type))
 	}
 	if s.alter != nil {
 		s.alter(r)
@@ -73,10 +73,10 @@ func (s *server) answer(q *v6.Message) []*v6.Message {
 func (s *server) iana(kind v6.Type) []byte {
 	b := slices.Concat(uint32s(1, s.t1, s.t2))
 	if code, ok := s.ia[kind]; ok {
-		return append(b, option(v6.OptStatus, status(code))...)
+		return append(b, option(dhcpv6.OptionStatusCode, status(code))...)
 	}
 	for _, l := range s.granted {
-		b = append(b, option(v6.OptIAAddr, append(netip.MustParseAddr(l.addr).AsSlice(), uint32s(l.preferred, l.valid)...))...)
+		b = append(b, option(dhcpv6.OptionIAAddr, append(netip.MustParseAddr(l.addr).AsSlice(), uint32s(l.preferred, l.valid)...))...)
 	}
 	return b
 }
@@ -185,10 +185,10 @@ func (s *sim) send(a v6.Send) {
 	}
 	s.last = q
 	fmt.Fprint(&s.log, q.Type)
-	if id := q.Get(v6.OptServerID); id != nil {
+	if id := q.Get(dhcpv6.OptionServerID); id != nil {
 		fmt.Fprintf(&s.log, " to %s", id)
 	}
-	if v := q.Get(v6.OptIANA); len(v) > 12 {
+	if v := q.Get(dhcpv6.OptionIANA); len(v) > 12 {
 		for v = v[12:]; len(v) >= 28; v = v[28:] {
 			fmt.Fprintf(&s.log, " %s", netip.AddrFrom16([16]byte(v[4:])))
 		}
@@ -209,8 +209,8 @@ func v6text(m *v6.Message) string {
 	for _, o := range m.Options {
 		codes = append(codes, uint16(o.Code()))
 	}
-	s := fmt.Sprintf("%v %v elapsed %d asks", m.Type, codes, binary.BigEndian.Uint16(m.Get(v6.OptElapsed)))
-	for v := m.Get(v6.OptRequest); len(v) > 0; v = v[2:] {
+	s := fmt.Sprintf("%v %v elapsed %d asks", m.Type, codes, binary.BigEndian.Uint16(m.Get(dhcpv6.OptionElapsedTime)))
+	for v := m.Get(dhcpv6.OptionORO); len(v) > 0; v = v[2:] {
 		s += fmt.Sprint(" ", binary.BigEndian.Uint16(v))
 	}
 	return s

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/dhcp/program"
+	"github.com/tenon-cni/tenon/internal/dhcp"
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/ops/inspect"
 	"github.com/tenon-cni/tenon/internal/repair"
@@ -98,7 +98,7 @@ func PlanRemoval(ctx context.Context, r Removal) (*Plan, error) {
 }
 
 func names() []string {
-	list := []string{program.Name}
+	list := []string{dhcp.Program}
 	for _, d := range all.Plugins {
 		list = append(list, d.Name)
 	}

@@ -1,4 +1,4 @@
-package link
+package daemon
 
 import (
 	"bytes"
@@ -6,6 +6,11 @@ import (
 	"net"
 	"net/netip"
 	"testing"
+)
+
+var (
+	nobody    = netip.MustParseAddrPort("0.0.0.0:68")
+	everybody = netip.MustParseAddrPort("255.255.255.255:67")
 )
 
 // TestUDP compares a packet with one whose checksums were computed by hand from RFC 1071, and takes it apart again.
@@ -22,7 +27,7 @@ func TestUDP(t *testing.T) {
 	for size := range 50 {
 		payload := bytes.Repeat([]byte{0xfe}, size)
 		padded := append(udp(nobody, everybody, payload), 0, 0, 0) // as Ethernet does
-		back, from, err := Parse(padded, ServerPort, false)
+		back, from, err := parseUDP(padded, serverPort, false)
 		if err != nil || !bytes.Equal(back, payload) || from != nobody {
 			t.Errorf("%d bytes: % x from %s, %v", size, back, from, err)
 		}
@@ -42,11 +47,11 @@ func TestParseRefuses(t *testing.T) {
 		"nothing": nil, "cut off": good[:30], "header of IP": damage(8, 1), "version": damage(0, 0x20), "payload": damage(30, 1),
 		"length of UDP": damage(25, 0x40), "another port": udp(everybody, everybody, nil), "fragment": damage(6, 0x20),
 	} {
-		if payload, _, err := Parse(b, ClientPort, false); !errors.Is(err, errOther) {
+		if payload, _, err := parseUDP(b, clientPort, false); !errors.Is(err, errOther) {
 			t.Errorf("%s: %q, %v", name, payload, err)
 		}
 	}
-	if _, _, err := Parse(damage(26, 0xff), ClientPort, true); err != nil {
+	if _, _, err := parseUDP(damage(26, 0xff), clientPort, true); err != nil {
 		t.Errorf("without the checksum of UDP: %v", err)
 	}
 }
@@ -80,8 +85,8 @@ func FuzzParse(f *testing.F) {
 	f.Add(udp(everybody, nobody, []byte("payload")))
 	f.Add(arpProbe(net.HardwareAddr{2, 0, 0, 0, 0, 1}, netip.MustParseAddr("192.0.2.7")))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if payload, from, err := Parse(b, ClientPort, false); err == nil {
-			again, who, err := Parse(udp(from, nobody, payload), ClientPort, false)
+		if payload, from, err := parseUDP(b, clientPort, false); err == nil {
+			again, who, err := parseUDP(udp(from, nobody, payload), clientPort, false)
 			if err != nil || !bytes.Equal(again, payload) || who != from {
 				t.Errorf("%x from %s: %x from %s, %v", payload, from, again, who, err)
 			}

@@ -1,7 +1,4 @@
-// Package upstream speaks the protocol of the upstream plugin dhcp and its daemon, which is net/rpc
-// over HTTP: as a server for that plugin, and as a client of that daemon. Plugins do not link it,
-// as net/rpc brings in net/http and encoding/gob.
-package upstream
+package daemon
 
 import (
 	"context"
@@ -10,54 +7,47 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	netrpc "net/rpc"
+	"net/rpc"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
+	"github.com/tenon-cni/tenon/internal/dhcp"
 )
 
-// CmdArgs is the argument of both methods. Package gob matches its fields with the upstream fields
-// by name.
-type CmdArgs struct {
+// UpstreamArgs is the argument of both methods of the upstream plugin's daemon. Package gob matches
+// its fields with the upstream fields by name; net/rpc demands that it is exported.
+type UpstreamArgs struct {
 	ContainerID, Netns, IfName, Args string
 	StdinData                        []byte
 }
 
-// Result is the result of DHCP.Allocate.
-type Result struct {
-	IPs    []IP
-	Routes []Route
+// UpstreamResult is the result of DHCP.Allocate.
+type UpstreamResult struct {
+	IPs    []upstreamIP
+	Routes []upstreamRoute
 }
 
-// IP is an address of a [Result].
-type IP struct {
+type upstreamIP struct {
 	Address net.IPNet
 	Gateway net.IP
 }
 
-// Route is a route of a [Result].
-type Route struct {
+type upstreamRoute struct {
 	Dst                   net.IPNet
 	GW                    net.IP
 	MTU, AdvMSS, Priority int
 	Table, Scope          *int
 }
 
-const (
-	patience = 10 * time.Second // for the next request, and for writing an answer
-	maxBytes = 4 << 20          // of a request
-)
-
-// Serve answers the requests on a connection until the client closes it, which also cancels a
-// request in progress.
-func Serve(ctx context.Context, c net.Conn, handle func(context.Context, *rpc.Request) *rpc.Reply) {
+// serveNetRPC serves the upstream plugin on a connection until it closes the connection, which also
+// cancels a request in progress.
+func serveNetRPC(ctx context.Context, c net.Conn, handle handler) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	limited := &conn{Conn: c, cancel: cancel}
-	server := netrpc.NewServer()
+	limited := &bounded{Conn: c, cancel: cancel}
+	server := rpc.NewServer()
 	methods := &service{ctx: ctx, conn: limited, handle: handle}
 	if err := server.RegisterName("DHCP", methods); err != nil {
 		panic(err) // the methods below are wrong
@@ -65,15 +55,15 @@ func Serve(ctx context.Context, c net.Conn, handle func(context.Context, *rpc.Re
 	server.ServeConn(limited)
 }
 
-// conn bounds what a client sends before it is answered.
-type conn struct {
+// bounded limits what a client sends before it is answered.
+type bounded struct {
 	net.Conn
 	cancel context.CancelFunc // called when the client has hung up
 	read   atomic.Int64       // bytes since the last answer
 }
 
-func (c *conn) Read(b []byte) (int, error) {
-	left := maxBytes - c.read.Load()
+func (c *bounded) Read(b []byte) (int, error) {
+	left := maxRequest - c.read.Load()
 	if left <= 0 {
 		c.cancel()
 		return 0, errors.New("request is too long")
@@ -86,7 +76,7 @@ func (c *conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-func (c *conn) Write(b []byte) (int, error) {
+func (c *bounded) Write(b []byte) (int, error) {
 	c.read.Store(0)
 	return c.Conn.Write(b)
 }
@@ -94,14 +84,14 @@ func (c *conn) Write(b []byte) (int, error) {
 // service has the methods that net/rpc calls, one at a time.
 type service struct {
 	ctx    context.Context // of the connection: net/rpc passes none
-	conn   *conn
-	handle func(context.Context, *rpc.Request) *rpc.Reply
+	conn   *bounded
+	handle handler
 	mu     sync.Mutex
 }
 
 // Allocate gets an address, or returns the one that the attachment has.
-func (s *service) Allocate(args *CmdArgs, result *Result) error {
-	r, err := s.call(rpc.Allocate, args)
+func (s *service) Allocate(args *UpstreamArgs, result *UpstreamResult) error {
+	r, err := s.call(dhcp.Allocate, args)
 	if err != nil {
 		return err
 	}
@@ -113,17 +103,17 @@ func (s *service) Allocate(args *CmdArgs, result *Result) error {
 }
 
 // Release releases the address.
-func (s *service) Release(args *CmdArgs, _ *struct{}) error {
-	_, err := s.call(rpc.Release, args)
+func (s *service) Release(args *UpstreamArgs, _ *struct{}) error {
+	_, err := s.call(dhcp.Release, args)
 	return err
 }
 
-func (s *service) call(verb rpc.Verb, args *CmdArgs) (*rpc.Reply, error) {
+func (s *service) call(verb dhcp.Verb, args *UpstreamArgs) (*dhcp.Reply, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_ = s.conn.SetDeadline(time.Time{})
 	defer func() { _ = s.conn.SetDeadline(time.Now().Add(patience)) }()
-	r := s.handle(s.ctx, &rpc.Request{
+	r := s.handle(s.ctx, &dhcp.Request{
 		Verb: verb, Container: args.ContainerID, Netns: args.Netns, IfName: args.IfName,
 		Args: args.Args, Config: json.RawMessage(args.StdinData),
 	})
@@ -133,12 +123,12 @@ func (s *service) call(verb rpc.Verb, args *CmdArgs) (*rpc.Reply, error) {
 	return r, nil
 }
 
-func toResult(r *cni.Result) (out Result) {
+func toResult(r *cni.Result) (out UpstreamResult) {
 	for _, ip := range r.IPs {
-		out.IPs = append(out.IPs, IP{Address: toIPNet(ip.Address), Gateway: ip.Gateway.AsSlice()})
+		out.IPs = append(out.IPs, upstreamIP{Address: toIPNet(ip.Address), Gateway: ip.Gateway.AsSlice()})
 	}
 	for _, r := range r.Routes {
-		route := Route{
+		route := upstreamRoute{
 			Dst: toIPNet(r.Dst), GW: r.GW.AsSlice(),
 			MTU: r.MTU, AdvMSS: r.AdvMSS, Priority: r.Priority,
 		}
@@ -157,39 +147,39 @@ func toIPNet(p netip.Prefix) net.IPNet {
 	return net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
-// Call makes a request of the upstream plugin's daemon. It ends with the process of the caller, see
-// [program.Call].
-func Call(socket string, q rpc.Request) (*rpc.Reply, error) {
-	c, err := netrpc.DialHTTP("unix", socket)
+// CallUpstream makes a request of the upstream plugin's daemon. It ends with the process of the
+// caller, see [dhcp.UpstreamCommand].
+func CallUpstream(socket string, q dhcp.Request) (*dhcp.Reply, error) {
+	c, err := rpc.DialHTTP("unix", socket)
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
-	args := &CmdArgs{
+	args := &UpstreamArgs{
 		ContainerID: q.Container, Netns: q.Netns, IfName: q.IfName, Args: q.Args, StdinData: q.Config,
 	}
-	var result Result
-	if q.Verb == rpc.Release {
+	var result UpstreamResult
+	if q.Verb == dhcp.Release {
 		err = c.Call("DHCP.Release", args, new(struct{}))
 	} else {
 		err = c.Call("DHCP.Allocate", args, &result)
 	}
-	var answered netrpc.ServerError
+	var answered rpc.ServerError
 	if errors.As(err, &answered) {
-		return rpc.Fail(cni.Errorf(cni.CodeInternal, "%s", answered)), nil
+		return dhcp.Fail(cni.Errorf(cni.CodeInternal, "%s", answered)), nil
 	}
-	if err != nil || q.Verb == rpc.Release {
-		return new(rpc.Reply), err
+	if err != nil || q.Verb == dhcp.Release {
+		return new(dhcp.Reply), err
 	}
 	decoded, err := fromResult(result)
 	if err != nil {
 		return nil, err
 	}
 	encoded, err := decoded.Encode(cni.V110)
-	return &rpc.Reply{Result: encoded}, err
+	return &dhcp.Reply{Result: encoded}, err
 }
 
-func fromResult(r Result) (*cni.Result, error) {
+func fromResult(r UpstreamResult) (*cni.Result, error) {
 	out := new(cni.Result)
 	for _, ip := range r.IPs {
 		address, err := fromIPNet(ip.Address)

@@ -1,5 +1,4 @@
-// Package dhcpd is the command line of tenon-dhcp, the program of the DHCP daemon.
-package dhcpd
+package main
 
 import (
 	"context"
@@ -15,43 +14,38 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/dhcp"
 	"github.com/tenon-cni/tenon/internal/dhcp/daemon"
-	"github.com/tenon-cni/tenon/internal/dhcp/program"
-	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
-	"github.com/tenon-cni/tenon/internal/dhcp/upstream"
 )
 
-// Run runs the program with the arguments of the command line, and returns the exit status: 0 for
-// success, 1 for failure, 2 for a command line that makes no sense.
-func Run(args []string, version string) int {
+// run runs the program with the arguments of the command line, and returns the exit status: 0 for
+// success, 1 for failure, 2 for a wrong command line.
+func run(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	usage := true                // until a command runs
-	start := func(ctx context.Context, o program.Options, _ []string) error {
-		usage = false
-		return run(ctx, o)
-	}
-	cmd := program.Command(program.Name, start)
+	cmd := dhcp.DaemonCommand(dhcp.Program, hold)
+	cmd.PersistentPreRun = func(*cobra.Command, []string) { usage = false }
 	cmd.Args, cmd.Version, cmd.SilenceErrors, cmd.SilenceUsage = cobra.NoArgs, version, true, true
 	cmd.Example = `  tenon-dhcp
   tenon-dhcp --takeover
   tenon-dhcp --hostprefix /host --timeout 2s`
 	cmd.CompletionOptions.DisableDefaultCmd = true
-	cmd.AddCommand(callUpstream(&usage))
+	cmd.AddCommand(callUpstream())
 	if len(args) > 0 && args[0] == "daemon" { // as the plugin dhcp is started
 		args = args[1:]
 	}
-	cmd.SetArgs(program.LongFlags(args))
+	cmd.SetArgs(dhcp.LongFlags(args))
 	err := cmd.ExecuteContext(ctx)
 	if err == nil {
 		return 0
 	}
 	object := cni.AsError(err)
 	text := strings.ReplaceAll(strings.TrimSpace(object.Msg), "\n", "\n  and ")
-	fmt.Fprintf(os.Stderr, "%s: %s\n", program.Name, text)
+	fmt.Fprintf(os.Stderr, "%s: %s\n", dhcp.Program, text)
 	if usage {
-		fmt.Fprintf(os.Stderr, "hint: %s --help\n", program.Name)
+		fmt.Fprintf(os.Stderr, "hint: %s --help\n", dhcp.Program)
 		return 2
 	}
 	if text := hint(err); text != "" {
@@ -60,10 +54,11 @@ func Run(args []string, version string) int {
 	return 1
 }
 
-func run(ctx context.Context, o program.Options) (err error) {
+// hold runs the daemon.
+func hold(ctx context.Context, o dhcp.DaemonOptions, _ []string) (err error) {
 	// A runtime or a tool may call all files in the plugin directory.
 	if os.Getenv("CNI_COMMAND") != "" {
-		return fmt.Errorf("%s is no CNI plugin; the plugin is dhcp", program.Name)
+		return fmt.Errorf("%s is no CNI plugin; the plugin is dhcp", dhcp.Program)
 	}
 	level := slog.LevelInfo
 	if o.Debug {
@@ -82,7 +77,7 @@ func hint(err error) string {
 	case errors.Is(err, daemon.ErrRuns), errors.Is(err, unix.EADDRINUSE):
 		return "--takeover replaces a daemon of Tenon that runs; " +
 			"end any other, such as cni-dhcp.service of the upstream plugins"
-	case errors.Is(err, rpc.ErrUpstream):
+	case errors.Is(err, dhcp.ErrUpstream):
 		return "end that daemon and its socket unit, start this one without --takeover, " +
 			"and check the containers: then it renews their leases"
 	}
@@ -101,21 +96,20 @@ func activated() (*os.File, error) {
 	return os.NewFile(3, "LISTEN_FDS"), nil
 }
 
-// callUpstream returns the command that [program.Call] uses: it reads a request and writes the
+// callUpstream returns the command that [dhcp.Call] uses: it reads a request and writes the
 // reply, both in JSON.
-func callUpstream(usage *bool) *cobra.Command {
+func callUpstream() *cobra.Command {
 	return &cobra.Command{
-		Use:    program.CallCommand + " SOCKET",
+		Use:    dhcp.UpstreamCommand + " SOCKET",
 		Short:  "Make a request of the upstream plugin's daemon",
 		Hidden: true,
 		Args:   cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			*usage = false
-			var q rpc.Request
+			var q dhcp.Request
 			if err := json.NewDecoder(os.Stdin).Decode(&q); err != nil {
 				return err
 			}
-			r, err := upstream.Call(args[0], q)
+			r, err := daemon.CallUpstream(args[0], q)
 			if err != nil {
 				return err
 			}

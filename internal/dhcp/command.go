@@ -1,4 +1,4 @@
-package program
+package dhcp
 
 import (
 	"context"
@@ -8,13 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-
-	"github.com/tenon-cni/tenon/internal/dhcp"
 )
 
-// Options are the flags of the daemon, and what its tests set. A field that is zero has the default
-// that its comment names.
-type Options struct {
+// DaemonOptions are the flags of the daemon, and what its tests set. A field that is zero has the
+// default that its comment names.
+type DaemonOptions struct {
 	Socket     string   // /run/cni/dhcp.sock
 	HostPrefix string   // of paths: where a container has the file system of the host
 	PIDFile    string   // absolute; empty: none
@@ -31,9 +29,11 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Command returns the command with the flags of the daemon. Its name is use.
-func Command(use string, run func(context.Context, Options, []string) error) *cobra.Command {
-	o := Options{}
+// DaemonCommand returns the command with the flags of the daemon. Its name is use.
+func DaemonCommand(
+	use string, run func(context.Context, DaemonOptions, []string) error,
+) *cobra.Command {
+	o := DaemonOptions{}
 	cmd := &cobra.Command{
 		Use:   use,
 		Short: "Hold the leases of the IPAM plugin dhcp",
@@ -51,7 +51,7 @@ Only root may use the socket. What happens is logged to standard error, as key=v
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.Socket, "socketpath", dhcp.DefaultSocket, "listen on this `PATH`")
+	f.StringVar(&o.Socket, "socketpath", DefaultSocket, "listen on this `PATH`")
 	f.StringVar(&o.HostPrefix, "hostprefix", "",
 		"put this before the paths of the socket and of namespaces")
 	f.StringVar(&o.PIDFile, "pidfile", "",

@@ -1,4 +1,4 @@
-package rpc_test
+package daemon_test
 
 import (
 	"context"
@@ -12,14 +12,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
+	"github.com/tenon-cni/tenon/internal/dhcp"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
 // TestPeer: whoever may open the socket, as systemd can let a group do, only root is answered.
 func TestPeer(t *testing.T) {
 	testnet.Require(t, testnet.Root)
-	socket := serve(t, func(context.Context, *rpc.Request) *rpc.Reply { return new(rpc.Reply) })
+	socket := serve(t, func(context.Context, *dhcp.Request) *dhcp.Reply { return new(dhcp.Reply) })
 	for dir := filepath.Dir(socket); dir != os.TempDir(); dir = filepath.Dir(dir) {
 		if err := os.Chmod(dir, 0o755); err != nil {
 			t.Fatal(err)

@@ -1,4 +1,4 @@
-package link
+package daemon
 
 import (
 	"encoding/binary"
@@ -9,8 +9,8 @@ import (
 
 // The ports of DHCP.
 const (
-	ClientPort = 68
-	ServerPort = 67
+	clientPort, serverPort   = 68, 67
+	clientPort6, serverPort6 = 546, 547 // RFC 8415 section 7.2
 )
 
 const (
@@ -44,11 +44,11 @@ func udp(from, to netip.AddrPort, payload []byte) []byte {
 	return b
 }
 
-// Parse returns the datagram of an IPv4 packet to a port, and its source. With partial it does not
-// check the checksum of UDP: the kernel leaves it to hardware, which a packet between two of its
-// links never meets. The error is errOther for anything else, fragments and damaged packets
+// parseUDP returns the datagram of an IPv4 packet to a port, and its source. With partial it does
+// not check the checksum of UDP: the kernel leaves it to hardware, which a packet between two of
+// its links never meets. The error is errOther for anything else, fragments and damaged packets
 // included.
-func Parse(b []byte, port uint16, partial bool) (payload []byte, from netip.AddrPort, err error) {
+func parseUDP(b []byte, port uint16, partial bool) (payload []byte, from netip.AddrPort, err error) {
 	if len(b) < ipLen || b[0]>>4 != 4 {
 		return nil, from, errOther
 	}

@@ -1,17 +1,8 @@
-// Package rpc is the wire between the plugin dhcp and its daemon, on a Unix stream socket: both
-// ends of it. It knows nothing of leases.
-//
-// Each side greets with a line. Then comes a request as a line of JSON, which may hand over the
-// namespace as a descriptor (SCM_RIGHTS), and the reply as another. The upstream plugin and its
-// daemon speak net/rpc over HTTP instead: encoding/gob would add 0.14 ms to the start of each
-// plugin, so this package links neither. If the answer to the greeting is HTTP, [program.Call]
-// makes the request; [Server.Upstream] serves clients that begin with HTTP.
-package rpc
+package dhcp
 
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/netip"
 	"os"
 	"time"
@@ -101,39 +92,8 @@ var (
 	ErrUpstream = errors.New("the daemon is that of the reference plugin, which cannot do this")
 )
 
+// Each side of a connection sends the greeting first, as a line of at most MaxGreeting bytes.
 const (
-	greeting    = "TENON-DHCP/1\n"
-	maxGreeting = 256
-	maxRequest  = 4 << 20
-	maxReply    = 64 << 20
-
-	patience = 10 * time.Second // for reading a request and answering the greeting
+	Greeting    = "TENON-DHCP/1"
+	MaxGreeting = 256
 )
-
-// encode returns a message as it is sent.
-func encode(v any) ([]byte, error) {
-	b, err := json.Marshal(v)
-	return append(b, '\n'), err
-}
-
-func receive(c *conn, limit int, v any) error {
-	line, err := c.line(limit)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(line, v); err != nil {
-		return fmt.Errorf("malformed message: %w", err)
-	}
-	return nil
-}
-
-// first returns the first file of a message, and closes the others.
-func first(files []*os.File) *os.File {
-	if len(files) == 0 {
-		return nil
-	}
-	for _, f := range files[1:] {
-		f.Close()
-	}
-	return files[0]
-}

@@ -1,14 +1,13 @@
-package upstream_test
+package daemon_test
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
-	"log/slog"
 	"net"
-	"net/netip"
-	netrpc "net/rpc"
+	"net/http"
+	"net/rpc"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,49 +18,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/dhcp/program"
-	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
-	"github.com/tenon-cni/tenon/internal/dhcp/upstream"
+	"github.com/tenon-cni/tenon/internal/dhcp"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
-
-func TestMain(m *testing.M) { testnet.Main(m) }
-
-// serve starts a server for a test.
-func serve(t *testing.T, handle func(context.Context, *rpc.Request) *rpc.Reply) (socket string) {
-	t.Helper()
-	socket = filepath.Join(t.TempDir(), "dhcp.sock")
-	l, err := rpc.Listen(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &rpc.Server{Handle: handle, Upstream: upstream.Serve, Log: slog.New(slog.DiscardHandler)}
-	done := make(chan error)
-	go func() { done <- s.Serve(context.Background(), l) }()
-	t.Cleanup(func() {
-		if err := errors.Join(l.Close(), <-done); err != nil {
-			t.Error(err)
-		}
-	})
-	return socket
-}
-
-func result(t *testing.T) (r *cni.Result, encoded json.RawMessage) {
-	t.Helper()
-	r = &cni.Result{
-		IPs: []cni.IP{{Address: netip.MustParsePrefix("192.168.1.5/24"), Gateway: netip.MustParseAddr("192.168.1.1")}},
-		Routes: []cni.Route{
-			{Dst: netip.MustParsePrefix("10.50.0.0/16"), GW: netip.MustParseAddr("192.168.1.254"), Priority: 7},
-			{Dst: netip.MustParsePrefix("10.60.0.0/16"), GW: netip.MustParseAddr("0.0.0.0"), Scope: cni.Some(253)},
-		},
-	}
-	encoded, err := r.Encode(cni.V110)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r, encoded
-}
 
 // The values that the upstream plugin and its daemon exchange.
 type (
@@ -137,13 +96,13 @@ func upstreamResult() Result {
 func install(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, program.Name), "../../../cmd/tenon-dhcp").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, dhcp.Program), "../../../cmd/tenon-dhcp").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
-// TestUpstreamDaemon: tenon-dhcp makes the request of a client that meets net/rpc.
+// TestUpstreamDaemon: tenon-dhcp makes the request of a client that meets net/dhcp.
 func TestUpstreamDaemon(t *testing.T) {
 	install(t)
 	socket := filepath.Join(t.TempDir(), "dhcp.sock")
@@ -151,35 +110,38 @@ func TestUpstreamDaemon(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	daemon := &DHCP{result: upstreamResult()}
-	srv := netrpc.NewServer()
-	if err := srv.Register(daemon); err != nil {
+	theirs := &DHCP{result: upstreamResult()}
+	srv := rpc.NewServer()
+	if err := srv.Register(theirs); err != nil {
 		t.Fatal(err)
 	}
-	closed := serveHTTP(l, srv)
-	defer func() { l.Close(); <-closed }()
-	want, encoded := result(t)
-	q := rpc.Request{Verb: rpc.Allocate, Container: "c", Netns: "/n", IfName: "eth0", Args: "A=B", Config: json.RawMessage(`{"name":"n"}`)}
-	r, err := rpc.Call(t.Context(), socket, q)
+	mux := http.NewServeMux()
+	mux.Handle(rpc.DefaultRPCPath, srv)
+	var served sync.WaitGroup
+	served.Go(func() { _ = http.Serve(l, mux) })
+	defer func() { l.Close(); served.Wait() }()
+	want, encoded := sampleResult(t)
+	q := dhcp.Request{Verb: dhcp.Allocate, Container: "c", Netns: "/n", IfName: "eth0", Args: "A=B", Config: json.RawMessage(`{"name":"n"}`)}
+	r, err := dhcp.Call(t.Context(), socket, q)
 	if err != nil || r.Err() != nil {
 		t.Fatal(err, r)
 	}
 	if string(r.Result) != string(encoded) {
 		t.Errorf("got %s\nof %+v", r.Result, want)
 	}
-	if diff := cmp.Diff(CmdArgs{ContainerID: "c", Netns: "/n", IfName: "eth0", Args: "A=B", StdinData: []byte(`{"name":"n"}`)}, daemon.asked()); diff != "" {
+	if diff := cmp.Diff(CmdArgs{ContainerID: "c", Netns: "/n", IfName: "eth0", Args: "A=B", StdinData: []byte(`{"name":"n"}`)}, theirs.asked()); diff != "" {
 		t.Error(diff)
 	}
-	q.Verb = rpc.Release
-	if r, err := rpc.Call(t.Context(), socket, q); err != nil || r.Err() != nil {
+	q.Verb = dhcp.Release
+	if r, err := dhcp.Call(t.Context(), socket, q); err != nil || r.Err() != nil {
 		t.Error(err, r)
 	}
-	daemon.fail(errors.New("no more tries"))
-	if r, err := rpc.Call(t.Context(), socket, q); err != nil || r.Error.Msg != "no more tries" {
+	theirs.fail(errors.New("no more tries"))
+	if r, err := dhcp.Call(t.Context(), socket, q); err != nil || r.Error.Msg != "no more tries" {
 		t.Error(err, r)
 	}
-	q.Verb = rpc.List
-	if _, err := rpc.Call(t.Context(), socket, q); !errors.Is(err, rpc.ErrUpstream) {
+	q.Verb = dhcp.List
+	if _, err := dhcp.Call(t.Context(), socket, q); !errors.Is(err, dhcp.ErrUpstream) {
 		t.Error(err)
 	}
 }
@@ -187,16 +149,16 @@ func TestUpstreamDaemon(t *testing.T) {
 // TestUpstreamClient: a client that begins with net/rpc is served, several calls on one
 // connection.
 func TestUpstreamClient(t *testing.T) {
-	var got []rpc.Verb
-	_, encoded := result(t)
-	socket := serve(t, func(_ context.Context, q *rpc.Request) *rpc.Reply {
+	var got []dhcp.Verb
+	_, encoded := sampleResult(t)
+	socket := serve(t, func(_ context.Context, q *dhcp.Request) *dhcp.Reply {
 		got = append(got, q.Verb)
 		if q.Container == "none" {
-			return rpc.Fail(errors.New("no more tries"))
+			return dhcp.Fail(errors.New("no more tries"))
 		}
-		return &rpc.Reply{Result: encoded}
+		return &dhcp.Reply{Result: encoded}
 	})
-	c, err := netrpc.DialHTTP("unix", socket)
+	c, err := rpc.DialHTTP("unix", socket)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,22 +185,22 @@ func TestUpstreamClient(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
-	if want := []rpc.Verb{rpc.Allocate, rpc.Allocate, rpc.Allocate, rpc.Release}; !cmp.Equal(want, got) {
+	if want := []dhcp.Verb{dhcp.Allocate, dhcp.Allocate, dhcp.Allocate, dhcp.Release}; !cmp.Equal(want, got) {
 		t.Errorf("%v", got)
 	}
 }
 
-// TestDisconnect: a client that disconnects cancels its request, and one that sends too much is not
+// TestUpstreamHangsUp: a client that disconnects cancels its request, and one that sends too much is not
 // served.
-func TestDisconnect(t *testing.T) {
+func TestUpstreamHangsUp(t *testing.T) {
 	begun, over := make(chan struct{}), make(chan struct{})
-	socket := serve(t, func(ctx context.Context, _ *rpc.Request) *rpc.Reply {
+	socket := serve(t, func(ctx context.Context, _ *dhcp.Request) *dhcp.Reply {
 		close(begun)
 		<-ctx.Done()
 		close(over)
-		return new(rpc.Reply)
+		return new(dhcp.Reply)
 	})
-	c, err := netrpc.DialHTTP("unix", socket)
+	c, err := rpc.DialHTTP("unix", socket)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +210,7 @@ func TestDisconnect(t *testing.T) {
 		t.Error(err)
 	}
 	<-over
-	if c, err = netrpc.DialHTTP("unix", socket); err != nil {
+	if c, err = rpc.DialHTTP("unix", socket); err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
@@ -257,9 +219,9 @@ func TestDisconnect(t *testing.T) {
 	}
 }
 
-// TestHostileClient: values that are no request end a connection, and nothing else.
-func TestHostileClient(t *testing.T) {
-	socket := serve(t, func(context.Context, *rpc.Request) *rpc.Reply { return new(rpc.Reply) })
+// TestHostileUpstreamClient: values that are no request end a connection, and nothing else.
+func TestHostileUpstreamClient(t *testing.T) {
+	socket := serve(t, func(context.Context, *dhcp.Request) *dhcp.Reply { return new(dhcp.Reply) })
 	for _, sent := range []string{"", "\xff\xff", "\x03\x01\x02\x03", strings.Repeat("\x7f", 1<<16)} {
 		c, err := net.Dial("unix", socket)
 		if err != nil {
@@ -274,7 +236,7 @@ func TestHostileClient(t *testing.T) {
 		}
 		c.Close()
 	}
-	if _, err := rpc.Call(t.Context(), socket, rpc.Request{Verb: rpc.Status}); err != nil {
+	if _, err := dhcp.Call(t.Context(), socket, dhcp.Request{Verb: dhcp.Status}); err != nil {
 		t.Error(err)
 	}
 }

@@ -1,4 +1,4 @@
-package rpc
+package dhcp
 
 import (
 	"bytes"
@@ -6,14 +6,19 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-
-	"github.com/tenon-cni/tenon/internal/dhcp/program"
+	"time"
 )
+
+// greetingTime is how long a client waits for the greeting of the daemon.
+const greetingTime = 10 * time.Second
+
+// maxReply is the longest reply that a client reads, in bytes.
+const maxReply = 64 << 20
 
 // Call makes a request of the daemon at a socket. The error wraps ErrUnreachable if there is none;
 // the error of the daemon is in [Reply.Err].
 func Call(ctx context.Context, socket string, q Request) (*Reply, error) {
-	c, err := dial(socket)
+	c, err := Dial(socket)
 	if err != nil {
 		return nil, err
 	}
@@ -33,23 +38,40 @@ func Call(ctx context.Context, socket string, q Request) (*Reply, error) {
 	return r, nil
 }
 
+// until ends reads and writes with a context, up to the call of stop.
+func (c *Conn) until(ctx context.Context) (stop func() bool) {
+	return context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
+}
+
 // greet reports whether the daemon is of this kind.
-func (c *conn) greet(ctx context.Context) (ours bool, err error) {
-	short, cancel := context.WithTimeout(ctx, patience)
+func (c *Conn) greet(ctx context.Context) (ours bool, err error) {
+	short, cancel := context.WithTimeout(ctx, greetingTime)
 	defer cancel()
-	stop := c.until(short)
-	defer stop()
-	_, writeErr := c.Write([]byte(greeting)) // who refuses may have hung up by now
-	answer, err := c.line(maxGreeting)
+	defer c.until(short)()
+	_, writeErr := c.Write([]byte(Greeting + "\n")) // who refuses may have hung up by now
+	answer, err := c.Line(MaxGreeting)
 	switch {
 	case bytes.HasPrefix(answer, []byte("HTTP/")):
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("no greeting of the daemon: %w", errors.Join(writeErr, err))
-	case string(answer)+"\n" != greeting:
+	case string(answer) != Greeting:
 		return false, fmt.Errorf("what answers is no daemon of dhcp: %q", answer)
 	}
 	return true, nil
+}
+
+func (c *Conn) call(q Request) (*Reply, error) {
+	if err := c.Send(q, q.NS); err != nil {
+		return nil, err
+	}
+	r := new(Reply)
+	f, err := c.Receive(maxReply, r)
+	if err != nil {
+		return nil, fmt.Errorf("no answer of the daemon: %w", err)
+	}
+	r.Listener = f
+	return r, nil
 }
 
 // callUpstream has the program of our daemon make a request of the upstream plugin's daemon.
@@ -59,33 +81,17 @@ func callUpstream(ctx context.Context, socket string, q Request) (*Reply, error)
 	default:
 		return nil, fmt.Errorf("%s: %w: %s", socket, ErrUpstream, q.Verb)
 	}
-	request, err := encode(q)
+	request, err := json.Marshal(q)
 	if err != nil {
 		return nil, err
 	}
-	answer, err := program.Call(ctx, socket, request)
+	answer, err := callProgram(ctx, socket, request)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", socket, errors.Join(context.Cause(ctx), err))
 	}
 	r := new(Reply)
 	if err := json.Unmarshal(answer, r); err != nil {
-		return nil, fmt.Errorf("malformed answer of %s: %w", program.Name, err)
+		return nil, fmt.Errorf("malformed answer of %s: %w", Program, err)
 	}
-	return r, nil
-}
-
-func (c *conn) call(q Request) (*Reply, error) {
-	request, err := encode(q)
-	if err != nil {
-		return nil, err
-	}
-	if err := c.send(request, q.NS); err != nil {
-		return nil, err
-	}
-	r := new(Reply)
-	if err := receive(c, maxReply, r); err != nil {
-		return nil, fmt.Errorf("no answer of the daemon: %w", err)
-	}
-	r.Listener = first(c.take())
 	return r, nil
 }

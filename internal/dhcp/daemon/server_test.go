@@ -1,4 +1,4 @@
-package rpc_test
+package daemon_test
 
 import (
 	"context"
@@ -18,21 +18,20 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
+	"github.com/tenon-cni/tenon/internal/dhcp"
+	"github.com/tenon-cni/tenon/internal/dhcp/daemon"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-func TestMain(m *testing.M) { testnet.Main(m) }
-
 // serve starts a server for a test.
-func serve(t *testing.T, handle func(context.Context, *rpc.Request) *rpc.Reply) (socket string) {
+func serve(t *testing.T, handle func(context.Context, *dhcp.Request) *dhcp.Reply) (socket string) {
 	t.Helper()
 	socket = filepath.Join(t.TempDir(), "dhcp.sock")
-	l, err := rpc.Listen(socket)
+	l, err := daemon.Listen(socket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &rpc.Server{Handle: handle, Log: slog.New(slog.DiscardHandler)}
+	s := &daemon.Server{Handle: handle, Log: slog.New(slog.DiscardHandler)}
 	done := make(chan error)
 	go func() { done <- s.Serve(context.Background(), l) }()
 	t.Cleanup(func() {
@@ -43,7 +42,7 @@ func serve(t *testing.T, handle func(context.Context, *rpc.Request) *rpc.Reply) 
 	return socket
 }
 
-func result(t *testing.T) (r *cni.Result, encoded json.RawMessage) {
+func sampleResult(t *testing.T) (r *cni.Result, encoded json.RawMessage) {
 	t.Helper()
 	r = &cni.Result{
 		IPs: []cni.IP{{Address: netip.MustParsePrefix("192.168.1.5/24"), Gateway: netip.MustParseAddr("192.168.1.1")}},
@@ -61,30 +60,30 @@ func result(t *testing.T) (r *cni.Result, encoded json.RawMessage) {
 
 // TestCall: what is asked arrives, with the namespace, and what is answered, with the socket.
 func TestCall(t *testing.T) {
-	_, encoded := result(t)
-	var got rpc.Request
+	_, encoded := sampleResult(t)
+	var got dhcp.Request
 	var ns unix.Stat_t
-	socket := serve(t, func(_ context.Context, q *rpc.Request) *rpc.Reply {
+	socket := serve(t, func(_ context.Context, q *dhcp.Request) *dhcp.Reply {
 		got = *q
 		if err := unix.Fstat(int(q.NS.Fd()), &ns); err != nil {
-			return rpc.Fail(err)
+			return dhcp.Fail(err)
 		}
 		got.NS = nil
 		passed, err := os.Open(os.DevNull)
 		if err != nil {
-			return rpc.Fail(err)
+			return dhcp.Fail(err)
 		}
-		return &rpc.Reply{Result: encoded, Listener: passed}
+		return &dhcp.Reply{Result: encoded, Listener: passed}
 	})
 	self, err := os.Open("/proc/self/ns/net")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer self.Close()
-	q := rpc.Request{Verb: rpc.Allocate, Container: "c", IfName: "eth0", Netns: "/x", Args: "A=B", Config: json.RawMessage(`{"name":"` + strings.Repeat("n", 100_000) + `"}`)}
+	q := dhcp.Request{Verb: dhcp.Allocate, Container: "c", IfName: "eth0", Netns: "/x", Args: "A=B", Config: json.RawMessage(`{"name":"` + strings.Repeat("n", 100_000) + `"}`)}
 	sent := q
 	sent.NS = self
-	r, err := rpc.Call(t.Context(), socket, sent)
+	r, err := dhcp.Call(t.Context(), socket, sent)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,10 +111,10 @@ func compact(t *testing.T, v json.RawMessage) []byte {
 
 // TestErrors: the error of the daemon keeps its code and details; nobody, and nobody any more, are told apart from it (R-56).
 func TestErrors(t *testing.T) {
-	socket := serve(t, func(context.Context, *rpc.Request) *rpc.Reply {
-		return rpc.Fail(cni.Errorf(cni.CodeTryAgainLater, "no more tries").WithDetails("no OFFER"))
+	socket := serve(t, func(context.Context, *dhcp.Request) *dhcp.Reply {
+		return dhcp.Fail(cni.Errorf(cni.CodeTryAgainLater, "no more tries").WithDetails("no OFFER"))
 	})
-	r, err := rpc.Call(t.Context(), socket, rpc.Request{Verb: rpc.Allocate})
+	r, err := dhcp.Call(t.Context(), socket, dhcp.Request{Verb: dhcp.Allocate})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,31 +126,31 @@ func TestErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{file: "is no socket", "/" + strings.Repeat("x", 107): "the path has 108 bytes"} {
-		if _, err := rpc.Listen(path); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := daemon.Listen(path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("listen on %s: %v", path, err)
 		}
-		if _, err := rpc.Call(t.Context(), path, rpc.Request{}); !errors.Is(err, rpc.ErrUnreachable) {
+		if _, err := dhcp.Call(t.Context(), path, dhcp.Request{}); !errors.Is(err, dhcp.ErrUnreachable) {
 			t.Errorf("call %s: %v", path, err)
 		}
 	}
 	stale := filepath.Join(t.TempDir(), "dhcp.sock")
-	if _, err := rpc.Call(t.Context(), stale, rpc.Request{}); !errors.Is(err, rpc.ErrUnreachable) {
+	if _, err := dhcp.Call(t.Context(), stale, dhcp.Request{}); !errors.Is(err, dhcp.ErrUnreachable) {
 		t.Error(err)
 	}
-	l, err := rpc.Listen(stale)
+	l, err := daemon.Listen(stale)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := rpc.Listen(stale); !errors.Is(err, unix.EADDRINUSE) {
+	if _, err := daemon.Listen(stale); !errors.Is(err, unix.EADDRINUSE) {
 		t.Errorf("somebody is there: %v", err)
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := rpc.Call(t.Context(), stale, rpc.Request{}); !errors.Is(err, rpc.ErrUnreachable) {
+	if _, err := dhcp.Call(t.Context(), stale, dhcp.Request{}); !errors.Is(err, dhcp.ErrUnreachable) {
 		t.Error(err)
 	}
-	l, err = rpc.Listen(stale)
+	l, err = daemon.Listen(stale)
 	if err != nil {
 		t.Fatalf("a stale socket is in the way: %v", err)
 	}
@@ -160,29 +159,29 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestDisconnect: a client that disconnects cancels its request.
-func TestDisconnect(t *testing.T) {
+// TestClientHangsUp: a client that disconnects cancels its request.
+func TestClientHangsUp(t *testing.T) {
 	begun, over := make(chan struct{}), make(chan struct{})
-	socket := serve(t, func(ctx context.Context, _ *rpc.Request) *rpc.Reply {
+	socket := serve(t, func(ctx context.Context, _ *dhcp.Request) *dhcp.Reply {
 		close(begun)
 		<-ctx.Done()
 		close(over)
-		return new(rpc.Reply)
+		return new(dhcp.Reply)
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		<-begun
 		cancel()
 	}()
-	if _, err := rpc.Call(ctx, socket, rpc.Request{}); !errors.Is(err, context.Canceled) {
+	if _, err := dhcp.Call(ctx, socket, dhcp.Request{}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	<-over
 }
 
-// TestHostileClient: nonsense, endless lines and silence end a connection, and nothing else.
-func TestHostileClient(t *testing.T) {
-	socket := serve(t, func(context.Context, *rpc.Request) *rpc.Reply { return new(rpc.Reply) })
+// TestHostilePlugin: nonsense, endless lines and silence end a connection, and nothing else.
+func TestHostilePlugin(t *testing.T) {
+	socket := serve(t, func(context.Context, *dhcp.Request) *dhcp.Reply { return new(dhcp.Reply) })
 	for name, sent := range map[string]string{
 		"nonsense": "hello\n", "endless greeting": strings.Repeat("x", 1<<20), "no request": "TENON-DHCP/1\n", "no JSON": "TENON-DHCP/1\n{]\n",
 		"net/rpc": "CONNECT /_goRPC_ HTTP/1.0\n\n", "endless": "TENON-DHCP/1\n" + strings.Repeat("{", 5<<20),
@@ -200,7 +199,7 @@ func TestHostileClient(t *testing.T) {
 		}
 		c.Close()
 	}
-	if _, err := rpc.Call(t.Context(), socket, rpc.Request{Verb: rpc.Status}); err != nil {
+	if _, err := dhcp.Call(t.Context(), socket, dhcp.Request{Verb: dhcp.Status}); err != nil {
 		t.Error(err)
 	}
 }

@@ -1,4 +1,4 @@
-package link_test
+package daemon
 
 import (
 	"context"
@@ -12,15 +12,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/dhcp/link"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-func TestMain(m *testing.M) { testnet.Main(m) }
-
 // pair is a container without address whose eth0 ends as srv0, 192.0.2.1/24, in the host.
-func pair(t *testing.T) (n *testnet.Net, client link.Link) {
+func pair(t *testing.T) (n *testnet.Net, client *openLink) {
 	t.Helper()
 	testnet.Require(t, testnet.Kernel(probe.Veth), testnet.Tool("ip"))
 	n = testnet.New(t, "c")
@@ -32,10 +30,10 @@ func pair(t *testing.T) (n *testnet.Net, client link.Link) {
 	for !strings.Contains(c.Command("ip", "link", "show", "eth0"), "state UP") { // until then the kernel drops what is sent
 		time.Sleep(time.Millisecond)
 	}
-	client = link.Link{NS: testnet.NS(t, c), Name: "eth0", MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}}
+	client = &openLink{testnet.NS(t, c), kernel.Link{Name: "eth0", MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}}}
 	c.Do(func() {
 		if i, err := net.InterfaceByName("eth0"); err == nil {
-			client.Index = i.Index
+			client.link.Index = i.Index
 		}
 	})
 	return n, client
@@ -62,12 +60,12 @@ func server(t *testing.T, ns *testnet.Namespace) *net.UDPConn {
 func TestExchange(t *testing.T) {
 	t.Parallel()
 	n, client := pair(t)
-	conn, err := client.Open()
+	conn, err := client.open4()
 	if err != nil {
 		t.Fatal(err)
 	}
 	srv := server(t, n.Host)
-	if err := conn.Broadcast(netip.Addr{}, netip.Addr{}, []byte("discover")); err != nil {
+	if err := conn.broadcast(netip.Addr{}, netip.Addr{}, []byte("discover")); err != nil {
 		t.Fatal(err)
 	}
 	buffer := make([]byte, 1500)
@@ -75,7 +73,7 @@ func TestExchange(t *testing.T) {
 	if err != nil || string(buffer[:size]) != "discover" || from.String() != "0.0.0.0:68" {
 		t.Fatalf("server got %q from %v, %v", buffer[:size], from, err)
 	}
-	if err := conn.Broadcast(netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("192.0.2.1"), []byte("rebind")); err != nil { // an address that it need not have
+	if err := conn.broadcast(netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("192.0.2.1"), []byte("rebind")); err != nil { // an address that it need not have
 		t.Fatal(err)
 	}
 	size, from, err = srv.ReadFromUDP(buffer)
@@ -88,12 +86,12 @@ func TestExchange(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	message, err := conn.Receive(buffer)
+	message, err := conn.receive(buffer)
 	if err != nil || string(message) != "to 192.0.2.7:68" {
 		t.Errorf("client got %q, %v", message, err)
 	}
-	time.AfterFunc(10*time.Millisecond, func() { conn.Close() })
-	if _, err := conn.Receive(buffer); !errors.Is(err, os.ErrClosed) {
+	time.AfterFunc(10*time.Millisecond, func() { conn.close() })
+	if _, err := conn.receive(buffer); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("closed: %v", err)
 	}
 }
@@ -103,18 +101,18 @@ func TestUnicast(t *testing.T) {
 	t.Parallel()
 	n, client := pair(t)
 	n.Container("c").Batch("addr add 192.0.2.7/24 dev eth0")
-	conn, err := client.Open()
+	conn, err := client.open4()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	defer conn.close()
 	srv := server(t, n.Host)
 	from, to := netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("192.0.2.1")
-	port, err := client.Unicast(from, to, []byte("renew"))
+	port, err := client.unicast(from, to, []byte("renew"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := port.Sent(t.Context()); err != nil {
+	if err := port.sent(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	buffer := make([]byte, 1500)
@@ -126,14 +124,14 @@ func TestUnicast(t *testing.T) {
 		if _, err := srv.WriteToUDP([]byte("ack"), sender); err != nil {
 			t.Fatal(err)
 		}
-		if message, err := conn.Receive(buffer); err != nil || string(message) != "ack" {
+		if message, err := conn.receive(buffer); err != nil || string(message) != "ack" {
 			t.Fatalf("client got %q, %v", message, err)
 		}
 	}
-	if err := port.Close(); err != nil {
+	if err := port.close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Unicast(netip.MustParseAddr("192.0.2.8"), to, nil); !errors.Is(err, unix.EADDRNOTAVAIL) {
+	if _, err := client.unicast(netip.MustParseAddr("192.0.2.8"), to, nil); !errors.Is(err, unix.EADDRNOTAVAIL) {
 		t.Errorf("from an address that it has not: %v", err)
 	}
 }
@@ -142,7 +140,7 @@ func TestUnicast(t *testing.T) {
 func TestNoAddress(t *testing.T) {
 	t.Parallel()
 	_, client := pair(t)
-	if _, err := client.Unicast(netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("192.0.2.1"), []byte("release")); err == nil {
+	if _, err := client.unicast(netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("192.0.2.1"), []byte("release")); err == nil {
 		t.Error("no error")
 	}
 }
@@ -153,14 +151,14 @@ func TestSent(t *testing.T) {
 	n, client := pair(t)
 	n.Container("c").Batch("addr add 192.0.2.7/24 dev eth0")
 	from, nobody := netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("192.0.2.99")
-	port, err := client.Unicast(from, nobody, []byte("release"))
+	port, err := client.unicast(from, nobody, []byte("release"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer port.Close()
+	defer port.close()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if err := port.Sent(ctx); !errors.Is(err, context.DeadlineExceeded) {
+	if err := port.sent(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("it has left: %v", err)
 	}
 }
@@ -170,16 +168,16 @@ func TestProbe(t *testing.T) {
 	t.Parallel()
 	n, client := pair(t)
 	n.Host.Command("ip", "link", "set", "srv0", "address", "02:00:00:00:00:02")
-	by, err := client.Probe(t.Context(), netip.MustParseAddr("192.0.2.1"))
+	by, err := client.probe(t.Context(), netip.MustParseAddr("192.0.2.1"))
 	if err != nil || by.String() != "02:00:00:00:00:02" {
 		t.Errorf("in use: %v, %v", by, err)
 	}
-	if by, err := client.Probe(t.Context(), netip.MustParseAddr("192.0.2.9")); err != nil || by != nil {
+	if by, err := client.probe(t.Context(), netip.MustParseAddr("192.0.2.9")); err != nil || by != nil {
 		t.Errorf("free: %v, %v", by, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := client.Probe(ctx, netip.MustParseAddr("192.0.2.9")); !errors.Is(err, context.Canceled) {
+	if _, err := client.probe(ctx, netip.MustParseAddr("192.0.2.9")); !errors.Is(err, context.Canceled) {
 		t.Errorf("called off: %v", err)
 	}
 }
@@ -189,7 +187,7 @@ func TestNoLink(t *testing.T) {
 	t.Parallel()
 	n, client := pair(t)
 	n.Container("c").Batch("link del eth0")
-	if _, err := client.Open(); err == nil {
+	if _, err := client.open4(); err == nil {
 		t.Error("no error")
 	}
 }

@@ -1,4 +1,4 @@
-package program_test
+package dhcp
 
 import (
 	"errors"
@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/tenon-cni/tenon/internal/dhcp/program"
 )
 
 // TestFind: PATH counts where the directory of the test binary has no tenon-dhcp; a file that
@@ -16,20 +14,20 @@ import (
 func TestFind(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PATH", dir)
-	path := filepath.Join(dir, program.Name)
+	path := filepath.Join(dir, Program)
 	if err := os.WriteFile(path, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	var missing *program.MissingError
-	if found, err := program.Find(); !errors.As(err, &missing) {
+	var missing *MissingProgramError
+	if found, err := FindProgram(); !errors.As(err, &missing) {
 		t.Fatalf("found %q, %v", found, err)
 	}
 	if text := missing.Error() + missing.Hint(); !strings.Contains(text, "tenon-dhcp") || !strings.Contains(text, "tenon install") {
 		t.Error(text)
 	}
 	for name, call := range map[string]func() error{
-		"replace": func() error { return program.Replace(nil) },
-		"call":    func() error { _, err := program.Call(t.Context(), "", nil); return err },
+		"replace": func() error { return ExecProgram(nil) },
+		"call":    func() error { _, err := callProgram(t.Context(), "", nil); return err },
 	} {
 		if err := call(); !errors.As(err, &missing) {
 			t.Errorf("%s: %v", name, err)
@@ -38,19 +36,19 @@ func TestFind(t *testing.T) {
 	if err := os.Chmod(path, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if found, err := program.Find(); found != path || err != nil {
+	if found, err := FindProgram(); found != path || err != nil {
 		t.Errorf("found %q, %v", found, err)
 	}
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := filepath.Join(filepath.Dir(self), program.Name)
+	first := filepath.Join(filepath.Dir(self), Program)
 	if err := os.WriteFile(first, nil, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	defer os.Remove(first)
-	if found, err := program.Find(); found != first || err != nil {
+	if found, err := FindProgram(); found != first || err != nil {
 		t.Errorf("found %q, %v, expected %q", found, err, first)
 	}
 }
@@ -61,14 +59,14 @@ func TestCall(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	script := "#!/bin/sh\nif [ \"$2\" = bad ]; then echo why >&2; exit 1; fi\necho \"$@\"; cat\n"
-	if err := os.WriteFile(filepath.Join(dir, program.Name), []byte(script), 0o755); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, Program), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	reply, err := program.Call(t.Context(), "/socket", []byte("{}"))
+	reply, err := callProgram(t.Context(), "/socket", []byte("{}"))
 	if want := "call-upstream /socket\n{}"; err != nil || string(reply) != want {
 		t.Errorf("got %q, %v, expected %q", reply, err, want)
 	}
-	if _, err := program.Call(t.Context(), "bad", nil); err == nil || !strings.HasSuffix(err.Error(), ": why") {
+	if _, err := callProgram(t.Context(), "bad", nil); err == nil || !strings.HasSuffix(err.Error(), ": why") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -76,7 +74,7 @@ func TestCall(t *testing.T) {
 // TestLongFlags: the upstream plugin accepts flags with one dash or two.
 func TestLongFlags(t *testing.T) {
 	t.Parallel()
-	got := program.LongFlags([]string{"-socketpath", "/a-b", "--debug", "-h", "-timeout=1s", "-"})
+	got := LongFlags([]string{"-socketpath", "/a-b", "--debug", "-h", "-timeout=1s", "-"})
 	if want := []string{"--socketpath", "/a-b", "--debug", "-h", "--timeout=1s", "-"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, expected %q", got, want)
 	}

@@ -1,0 +1,9 @@
+package daemon
+
+// For tests with servers of their own.
+const (
+	ClientPort = clientPort
+	ServerPort = serverPort
+)
+
+var ParseUDP = parseUDP
