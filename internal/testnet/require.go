@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/netns"
 )
 
@@ -61,9 +61,9 @@ func Tool(name string) Need {
 }
 
 // Kernel is the need for features of the kernel.
-func Kernel(features ...probe.Feature) Need {
+func Kernel(features ...kernel.Feature) Need {
 	return func() error {
-		missing, err := probe.Missing(features...)
+		missing, err := kernel.Missing(features...)
 		if err != nil || len(missing) == 0 {
 			return err
 		}
@@ -86,7 +86,7 @@ func WithoutIPv6() error {
 // SELinux is the need for a kernel that was started with it. It needs no policy: without one, nothing is forbidden, and the
 // contexts are the names of initial SIDs.
 func SELinux() error {
-	if missing, err := probe.Missing(probe.SELinux); err != nil || len(missing) > 0 {
+	if missing, err := kernel.Missing(kernel.FeatureSELinux); err != nil || len(missing) > 0 {
 		return kernelError("boot with security=selinux") // as scripts/vm-tests reads it
 	}
 	return nil

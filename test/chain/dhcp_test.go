@@ -17,7 +17,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/dhcp/daemon"
 	"github.com/tenon-cni/tenon/internal/dhcp/program"
 	"github.com/tenon-cni/tenon/internal/dhcp/rpc"
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/internal/testnet/dhcpserver"
 	"github.com/tenon-cni/tenon/plugin"
@@ -108,14 +108,14 @@ func TestDHCPRelease(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		plugin plugin.Definition
-		kind   probe.Feature
+		kind   kernel.Feature
 		conf   string
 		setup  []string // of the host, where up0 is a port of br0 and up1 its peer
 	}{
-		{bridge.Plugin, probe.Bridge, `"type": "bridge", "bridge": "br0"`, nil},
-		{macvlan.Plugin, probe.Macvlan, `"type": "macvlan", "master": "up1"`, nil},
-		{ipvlan.Plugin, probe.IPvlan, `"type": "ipvlan", "master": "up1"`, nil},
-		{vlan.Plugin, probe.VLAN, `"type": "vlan", "master": "up1", "vlanId": 5, "dad": "off"`, []string{
+		{bridge.Plugin, kernel.FeatureBridge, `"type": "bridge", "bridge": "br0"`, nil},
+		{macvlan.Plugin, kernel.FeatureMacvlan, `"type": "macvlan", "master": "up1"`, nil},
+		{ipvlan.Plugin, kernel.FeatureIPvlan, `"type": "ipvlan", "master": "up1"`, nil},
+		{vlan.Plugin, kernel.FeatureVLAN, `"type": "vlan", "master": "up1", "vlanId": 5, "dad": "off"`, []string{
 			"link set up0 nomaster", "link add link up0 name tagged type vlan id 5", "link set tagged master br0", "link set tagged up",
 		}},
 	} {

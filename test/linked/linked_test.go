@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/network"
 	"github.com/tenon-cni/tenon/network/config"
@@ -51,10 +51,10 @@ const (
 
 func newHost(t testing.TB) *host {
 	t.Helper()
-	return newHostOf(t, ofPods, probe.NFT)
+	return newHostOf(t, ofPods, kernel.FeatureNFT)
 }
 
-func newHostOf(t testing.TB, plugins string, needs ...probe.Feature) *host {
+func newHostOf(t testing.TB, plugins string, needs ...kernel.Feature) *host {
 	t.Helper()
 	testnet.Require(t, testnet.Kernel(needs...))
 	h := &host{Net: testnet.New(t), t: t, data: t.TempDir()}
@@ -211,11 +211,11 @@ func TestPanic(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		plugins string
-		needs   []probe.Feature
+		needs   []kernel.Feature
 	}{
-		"pods":     {ofPods, []probe.Feature{probe.NFT}},
-		"others":   {ofOthers, []probe.Feature{probe.NFT, probe.IFB, probe.Shaping}},
-		"machines": {ofMachines, []probe.Feature{probe.Tun}},
+		"pods":     {ofPods, []kernel.Feature{kernel.FeatureNFT}},
+		"others":   {ofOthers, []kernel.Feature{kernel.FeatureNFT, kernel.FeatureIFB, kernel.FeatureShaping}},
+		"machines": {ofMachines, []kernel.Feature{kernel.FeatureTun}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
