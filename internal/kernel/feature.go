@@ -7,7 +7,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/netlink"
-	"github.com/tenon-cni/tenon/internal/netlink/tun"
 	"github.com/tenon-cni/tenon/internal/netns"
 	"github.com/tenon-cni/tenon/internal/nft"
 )
@@ -71,8 +70,8 @@ func (f Feature) Help() string {
 		"load module %s, or install a kernel that has it", string(f), module)
 }
 
-// Missing returns those of the features that the running kernel lacks. It changes nothing, but asking
-// may load the module of a feature. It returns an error if it cannot ask the kernel, for lack of
+// Missing returns those of the features that the running kernel lacks. It changes nothing, but to
+// ask may load the module of a feature. It returns an error if it cannot ask the kernel, for lack of
 // privilege (CAP_NET_ADMIN) for example.
 func Missing(features ...Feature) ([]Feature, error) {
 	ns, err := netns.Current()
@@ -105,9 +104,9 @@ func (f Feature) available(ns *netns.NS, conn *netlink.Conn) (bool, error) {
 	case FeatureIPv6:
 		return unless(unix.EAFNOSUPPORT, ipv6Available())
 	case FeatureTun:
-		return unless(tun.ErrMissing, tun.Available())
+		return unless(netlink.ErrNoTun, netlink.TapAvailable())
 	case FeatureSELinux:
-		return unless(tun.ErrNoSELinux, tun.Labels())
+		return unless(netlink.ErrNoSELinux, netlink.SELinuxAvailable())
 	case FeatureVLANFiltering:
 		return conn.HasVLANFiltering()
 	case FeaturePolicyRules:

@@ -15,8 +15,6 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-func TestMain(m *testing.M) { testnet.Main(m) }
-
 const udp = 17
 
 // tracking is a namespace that tracks flows, one to each of these ports at both loopback addresses,

@@ -16,7 +16,6 @@ import (
 
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/netlink"
-	"github.com/tenon-cni/tenon/internal/netlink/tun"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
@@ -157,7 +156,7 @@ func TestMove(t *testing.T) {
 	}
 }
 
-// TestTap: a device made by package tun is read as it was made.
+// TestTap: a device made by Create is read as it was made.
 func TestTap(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Kernel(kernel.FeatureTun))
@@ -166,7 +165,7 @@ func TestTap(t *testing.T) {
 	owner, group := uint32(1000), uint32(0)
 	var err error
 	ns.Do(func() {
-		err = tun.Tap{Name: "tap0", MultiQueue: true, VNetHdr: true, Owner: &owner,
+		err = netlink.Tap{Name: "tap0", MultiQueue: true, VNetHdr: true, Owner: &owner,
 			Group: &group}.Create()
 	})
 	if err != nil {
