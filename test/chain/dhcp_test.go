@@ -2,6 +2,7 @@ package chain
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
@@ -20,6 +21,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/internal/testnet/dhcpserver"
+	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/plugin"
 	"github.com/tenon-cni/tenon/plugin/plugintest"
 	"github.com/tenon-cni/tenon/plugins/bridge"
@@ -137,6 +139,36 @@ func TestDHCPRelease(t *testing.T) {
 			r.Must(r.Collect())
 			released(t, s, 2)
 		})
+	}
+}
+
+// TestDHCPReleaseByFile: R-58: the release reaches the server where the program that runs the
+// interface plugin has no definition of dhcp, and executes it as a file.
+func TestDHCPReleaseByFile(t *testing.T) {
+	t.Parallel()
+	r, s, start := dhcpBridge(t)
+	defer start()()
+	dir := t.TempDir()
+	self, err := os.Executable()
+	must(t, err)
+	must(t, os.Symlink(self, filepath.Join(dir, "dhcp")))
+	caller := plugin.Linked{Plugins: []plugin.Definition{bridge.Plugin}}
+	before := testnet.Snapshot(t, []*testnet.Namespace{r.Container("a")})
+	for _, verb := range []cni.Command{cni.Add, cni.Del, cni.Del} {
+		q := r.Request(verb, "a")
+		q.Path = dir
+		stdin, err := json.Marshal(q.Conf)
+		must(t, err)
+		must(t, r.Host.Run(func() error {
+			call := invoke.Call{Path: invoke.LinkedPath("bridge"), Env: q.Env, Stdin: stdin}
+			_, err := caller.Call(t.Context(), call)
+			return err
+		}))
+	}
+	released(t, s, 1)
+	after := testnet.Snapshot(t, []*testnet.Namespace{r.Container("a")})
+	if diff := testnet.Diff(before, after); diff != "" {
+		t.Errorf("DEL has left:\n%s", diff)
 	}
 }
 
