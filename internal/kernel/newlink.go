@@ -56,10 +56,7 @@ func (s Links) Add(n NewLink) (Link, error) {
 			}
 			return err
 		},
-		func() error {
-			_, err := s.space.rt.Links.Delete(made)
-			return err
-		})
+		func() error { return errorOf(s.space.rt.Links.Delete(made)) })
 	if err != nil {
 		return Link{}, err
 	}
@@ -109,8 +106,7 @@ func (s *Space) addAnyway(n NewLink, l netlink.NewLink, cause error) (index int,
 		index, cause = s.rt.Links.Add(l)
 		if cause == nil {
 			if err := s.rt.Links.Rename(Link{Index: index}, n.Name); err != nil {
-				_, undone := s.rt.Links.Delete(Link{Index: index})
-				return 0, errors.Join(err, undone)
+				return 0, errors.Join(err, errorOf(s.rt.Links.Delete(Link{Index: index})))
 			}
 			return index, nil
 		}
@@ -127,4 +123,26 @@ func TemporaryName(owner string) string {
 	h := fnv.New64a()
 	h.Write([]byte(owner))
 	return fmt.Sprintf("tmp%012x", h.Sum64()>>16)
+}
+
+// VLANTakenError says that a parent has a VLAN already, and which link that is, if it could be found.
+type VLANTakenError struct {
+	ID     uint16
+	Parent string
+	Link   Link // the zero Link if it is in a namespace that has no identifier in that of the parent
+	Here   bool // it is in the parent's namespace
+	cause  error
+}
+
+func (e *VLANTakenError) Error() string {
+	return fmt.Sprintf("VLAN %d of %s exists already", e.ID, e.Parent)
+}
+
+func (e *VLANTakenError) Unwrap() error { return e.cause }
+
+// vlanTaken looks for the VLAN of a parent that is here. An error of the search says less than cause.
+func (s *Space) vlanTaken(parent Link, id uint16, cause error) *VLANTakenError {
+	taken := &VLANTakenError{ID: id, Parent: parent.Name, cause: cause}
+	taken.Link, taken.Here, _ = s.onParent(parent.Index, func(l Link) bool { return l.Kind == "vlan" && l.VLAN == int(id) })
+	return taken
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenon-cni/tenon/internal/netlink"
 	"github.com/tenon-cni/tenon/internal/netns"
 	"github.com/tenon-cni/tenon/internal/nft"
 )
@@ -175,6 +176,24 @@ func (s Rules) Guard(tag string, port Link, mac net.HardwareAddr) error {
 		return err
 	}
 	return s.Apply(fmt.Sprintf("guard %s for %s", port.Name, mac), tag, elements)
+}
+
+type (
+	// Flow is an entry of the connection tracking.
+	Flow = netlink.Flow
+	// FlowFilter selects entries of the connection tracking.
+	FlowFilter = netlink.FlowFilter
+)
+
+// DeleteFlows deletes entries of the connection tracking, so that the next packet is treated as the first of a connection.
+// It cannot be undone. Entries that cannot be listed or deleted are no failure of the transaction: they are told to failed.
+func (s Rules) DeleteFlows(f FlowFilter, failed func(error)) error {
+	return s.space.tx.Do(fmt.Sprintf("delete connection tracking entries of protocol %d port %d", f.Protocol, f.DstPort), func() error {
+		if _, err := netlink.DeleteFlows(s.space.NS, f); err != nil {
+			failed(err)
+		}
+		return nil
+	}, nil)
 }
 
 // Batch collects requests of many transactions, to apply them in one: see [Tx.CollectInto].
