@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -207,9 +208,7 @@ func (s Links) Rename(l Link, name string) error {
 				}
 			}
 			if errors.Is(err, unix.EEXIST) {
-				if taken := s.space.taken(name, err); taken != nil {
-					return taken
-				}
+				err = cmp.Or(s.space.taken(name, err), err)
 			}
 			return err
 		},

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -47,9 +48,7 @@ func (s Links) AddTap(t Tap) (Link, error) {
 		func() error {
 			err := s.space.NS.Run(t.create)
 			if errors.Is(err, unix.EBUSY) {
-				if taken := s.space.taken(t.Name, unix.EEXIST); taken != nil {
-					return taken
-				}
+				err = cmp.Or(s.space.taken(t.Name, unix.EEXIST), err)
 			}
 			return err
 		},
