@@ -36,31 +36,29 @@ const (
 	FeatureShaping       Feature = "traffic-shaping"
 )
 
+// help has the sentences for features that are not kinds of links.
+var help = map[Feature]string{
+	FeatureIPv6: "the kernel has no IPv6; boot it without ipv6.disable=1, " +
+		"or leave IPv6 addresses out of the configuration",
+	FeatureNFT: "the kernel has no nftables; load module nf_tables, " +
+		"or install a kernel built with CONFIG_NF_TABLES_INET",
+	FeatureShaping: "the kernel cannot shape traffic; " +
+		"load modules sch_tbf, sch_ingress, cls_u32 and act_mirred, or install a kernel that has them",
+	FeatureSELinux: "SELinux is not enabled; boot with security=selinux, " +
+		"or leave security contexts out of the configuration",
+	FeatureTun: "the kernel cannot make tap devices, or /dev/net/tun is missing; " +
+		"load module tun, or install a kernel that has it",
+	FeatureVLANFiltering: "the kernel has no VLAN filtering of bridges; " +
+		"install one built with CONFIG_BRIDGE_VLAN_FILTERING, " +
+		"or leave vlan and vlanTrunk out of the configuration",
+	FeaturePolicyRules: "the kernel has one routing table for all; " +
+		"install one built with CONFIG_IP_MULTIPLE_TABLES",
+}
+
 // Help states in a sentence which feature is missing and how to get it.
 func (f Feature) Help() string {
-	switch f {
-	case FeatureIPv6:
-		return "the kernel has no IPv6; boot it without ipv6.disable=1, " +
-			"or leave IPv6 addresses out of the configuration"
-	case FeatureNFT:
-		return "the kernel has no nftables; load module nf_tables, " +
-			"or install a kernel built with CONFIG_NF_TABLES_INET"
-	case FeatureShaping:
-		return "the kernel cannot shape traffic; " +
-			"load modules sch_tbf, sch_ingress, cls_u32 and act_mirred, or install a kernel that has them"
-	case FeatureSELinux:
-		return "SELinux is not enabled; boot with security=selinux, " +
-			"or leave security contexts out of the configuration"
-	case FeatureTun:
-		return "the kernel cannot make tap devices, or /dev/net/tun is missing; " +
-			"load module tun, or install a kernel that has it"
-	case FeatureVLANFiltering:
-		return "the kernel has no VLAN filtering of bridges; " +
-			"install one built with CONFIG_BRIDGE_VLAN_FILTERING, " +
-			"or leave vlan and vlanTrunk out of the configuration"
-	case FeaturePolicyRules:
-		return "the kernel has one routing table for all; " +
-			"install one built with CONFIG_IP_MULTIPLE_TABLES"
+	if text, ok := help[f]; ok {
+		return text
 	}
 	module := string(f)
 	if f == FeatureVLAN {
@@ -70,9 +68,9 @@ func (f Feature) Help() string {
 		"load module %s, or install a kernel that has it", string(f), module)
 }
 
-// Missing returns those of the features that the running kernel lacks. It changes nothing, but to
-// ask may load the module of a feature. It returns an error if it cannot ask the kernel, for lack of
-// privilege (CAP_NET_ADMIN) for example.
+// Missing returns the features that the running kernel lacks. It changes nothing, except that the
+// kernel may load the module of a feature. It returns an error if it cannot ask the kernel, for lack
+// of privilege (CAP_NET_ADMIN) for example.
 func Missing(features ...Feature) ([]Feature, error) {
 	ns, err := netns.Current()
 	if err != nil {

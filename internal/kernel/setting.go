@@ -29,9 +29,9 @@ type Setting struct {
 // it, and act on the whole host.
 //
 // All other settings that act on the host exist in the first namespace only (most of net/core,
-// nf_conntrack_max of net, memory limits of TCP and UDP, thresholds of neighbour tables), or cannot
-// be written elsewhere: since 5.13 the kernel removes the write permission from settings whose value
-// it holds for all namespaces. TestGlobal measures it for the kernel it runs on.
+// nf_conntrack_max of net, memory limits of TCP and UDP, thresholds of neighbour tables), or can be
+// written there only: since 5.13 the kernel removes the write permission from settings that have one
+// value for all namespaces. TestGlobal measures it for the kernel it runs on.
 var globalSettings = []string{
 	// A switch in the code, so the kernel does not find a value. Once it is on, it stays on.
 	"net/netfilter/nf_hooks_lwtunnel",

@@ -127,14 +127,7 @@ func (c Ports) String() string {
 	return strings.Join(words, ",")
 }
 
+// protocolName returns the name of a protocol with ports, by its number.
 func protocolName(number string) string {
-	switch number {
-	case strconv.Itoa(unix.IPPROTO_TCP):
-		return "tcp"
-	case strconv.Itoa(unix.IPPROTO_UDP):
-		return "udp"
-	case strconv.Itoa(unix.IPPROTO_SCTP):
-		return "sctp"
-	}
-	return number
+	return cmp.Or(map[string]string{"6": "tcp", "17": "udp", "132": "sctp"}[number], number)
 }

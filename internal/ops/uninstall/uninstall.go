@@ -228,7 +228,7 @@ func (p *Plan) remove(ctx context.Context) error {
 			return cni.Errorf(cni.CodeIOFailure, "%w", err)
 		}
 	}
-	_, refused, err := kernel.EraseRules(ctx, func(tag string) bool { return p.tags[tag] })
+	refused, err := kernel.EraseRules(ctx, func(tag string) bool { return p.tags[tag] })
 	if err != nil {
 		return err
 	}
