@@ -53,11 +53,7 @@ func (s Rules) IPTablesDrops(f Family) (bool, error) {
 	if legacy, err := t.HasLegacy(s.space.NS); legacy || err != nil {
 		return legacy, err
 	}
-	c, err := s.space.rules()
-	if err != nil {
-		return false, UnlessNoNFT(err)
-	}
-	drops, err := c.Drops(nftTable(t), "FORWARD")
+	drops, err := ask(s, func(c *nft.Conn) (bool, error) { return c.Drops(nftTable(t), "FORWARD") })
 	return drops, UnlessNoNFT(err)
 }
 

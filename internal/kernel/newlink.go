@@ -112,7 +112,12 @@ func (s *Space) addAnyway(n NewLink, l netlink.NewLink, cause error) (index int,
 		}
 	}
 	if n.Kind == "vlan" && errors.Is(cause, unix.EEXIST) {
-		return 0, n.ParentSpace.vlanTaken(n.Parent, n.VLAN, cause)
+		taken := &VLANTakenError{ID: n.VLAN, Parent: n.Parent.Name, cause: cause}
+		// An error of the search says less than cause.
+		taken.Link, taken.Here, _ = n.ParentSpace.onParent(n.Parent.Index, func(l Link) bool {
+			return l.Kind == "vlan" && l.VLAN == int(n.VLAN)
+		})
+		return 0, taken
 	}
 	return 0, cause
 }
@@ -139,10 +144,3 @@ func (e *VLANTakenError) Error() string {
 }
 
 func (e *VLANTakenError) Unwrap() error { return e.cause }
-
-// vlanTaken looks for the VLAN of a parent that is here. An error of the search says less than cause.
-func (s *Space) vlanTaken(parent Link, id uint16, cause error) *VLANTakenError {
-	taken := &VLANTakenError{ID: id, Parent: parent.Name, cause: cause}
-	taken.Link, taken.Here, _ = s.onParent(parent.Index, func(l Link) bool { return l.Kind == "vlan" && l.VLAN == int(id) })
-	return taken
-}

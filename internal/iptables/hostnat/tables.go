@@ -21,8 +21,9 @@ type Tables struct {
 	nft    *nft.Conn
 
 	legacy *legacy
-	opened bool  // legacy is known
-	absent *bool // there is no table of the nftables variant; nil: not known
+	opened bool      // legacy is known
+	list   []variant // the variants that exist
+	listed bool      // list is known
 }
 
 // Open returns the tables of a family. nft is nil where the kernel has no nftables. ns must stay
@@ -46,16 +47,16 @@ type variant struct {
 }
 
 func (t *Tables) variants() (list []variant, err error) {
+	if t.listed {
+		return t.list, nil
+	}
 	table := nftmsg.Table{Family: [...]nftmsg.Family{nftmsg.IPv4, nftmsg.IPv6}[t.family], Name: "nat"}
 	if t.nft != nil {
-		if t.absent == nil {
-			there, err := t.nft.HasTable(table)
-			if err != nil {
-				return nil, err
-			}
-			t.absent = new(!there)
+		there, err := t.nft.HasTable(table)
+		if err != nil {
+			return nil, err
 		}
-		if !*t.absent {
+		if there {
 			list = append(list, variant{fmt.Sprintf("table %s nat (nft)", table.Family), false, func(name string) ([]Rule, error) {
 				return nftChain(t.nft, table, name)
 			}})
@@ -67,6 +68,7 @@ func (t *Tables) variants() (list []variant, err error) {
 	if t.legacy != nil {
 		list = append(list, variant{fmt.Sprintf("table %s nat (legacy)", table.Family), true, t.legacy.chain})
 	}
+	t.list, t.listed = list, true
 	return list, nil
 }
 
