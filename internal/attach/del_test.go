@@ -34,8 +34,8 @@ func (s *scripted) Del(context.Context, *plugin.Call) error {
 }
 
 // TestDelOrder is R-34: IPAM releases the address when no interface has it any more. An IPAM plugin
-// whose definition says that it does not need the link releases it when the link is gone. One without
-// a definition may need the link, which then is still up.
+// with a definition that does not declare NeedsLink releases the address when the link is gone. An
+// IPAM plugin without a definition may need the link, which then is still up.
 func TestDelOrder(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -130,12 +130,12 @@ func TemporaryName(owner string) string {
 	return fmt.Sprintf("tmp%012x", h.Sum64()>>16)
 }
 
-// VLANTakenError says that a parent has a VLAN already, and which link that is, if it could be found.
+// VLANTakenError reports that a parent has a VLAN already, and names the link if it could be found.
 type VLANTakenError struct {
 	ID     uint16
 	Parent string
-	Link   Link // the zero Link if it is in a namespace that has no identifier in that of the parent
-	Here   bool // it is in the parent's namespace
+	Link   Link // zero if its namespace has no identifier in the namespace of the parent
+	Here   bool // it is in the namespace of the parent
 	cause  error
 }
 

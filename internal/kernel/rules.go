@@ -178,8 +178,9 @@ type (
 	FlowFilter = netlink.FlowFilter
 )
 
-// DeleteFlows deletes entries of the connection tracking, so that the next packet is treated as the first of a connection.
-// It cannot be undone. Entries that cannot be listed or deleted are no failure of the transaction: they are told to failed.
+// DeleteFlows deletes entries of the connection tracking, so that the next packet is treated as the
+// first of a connection. It cannot be undone. If entries cannot be listed or deleted, DeleteFlows
+// calls failed with the error, and the transaction goes on.
 func (s Rules) DeleteFlows(f FlowFilter, failed func(error)) error {
 	return s.space.tx.Do(fmt.Sprintf("delete connection tracking entries of protocol %d port %d", f.Protocol, f.DstPort), func() error {
 		if _, err := netlink.DeleteFlows(s.space.NS, f); err != nil {
