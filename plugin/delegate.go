@@ -32,18 +32,17 @@ func (d Delegator) Find(typ string) (path string, err error) {
 	return path, err
 }
 
-// NeedsLink reports whether a delegate declares [Info.NeedsLink]. The plugin of that name in this
-// program speaks for every executable of that name. A delegate that the program does not know does
-// not need the link.
-func (d Delegator) NeedsLink(typ string) bool {
-	known, ok := d.caller.(interface {
+// NeedsLink reports whether a delegate declares [Info.NeedsLink], and whether the program has a
+// definition of the delegate. The definition applies to every executable of that name.
+func (d Delegator) NeedsLink(typ string) (needs, known bool) {
+	caller, ok := d.caller.(interface {
 		definition(typ string) (Definition, bool)
 	})
 	if !ok {
-		return false
+		return false, false
 	}
-	of, _ := known.definition(typ)
-	return of.NeedsLink
+	of, known := caller.definition(typ)
+	return of.NeedsLink, known
 }
 
 // Add calls the delegate's ADD. It logs what [cni.RepairResult] repairs in the answer.

@@ -253,27 +253,29 @@ func TestDelegateIsNotThePluginItself(t *testing.T) {
 	}
 }
 
-// TestNeedsLink: the definition of a delegate's name tells, whichever executable is called.
+// TestNeedsLink: the definition of a delegate's name decides, whichever executable is called.
 func TestNeedsLink(t *testing.T) {
 	t.Parallel()
 	pools := []plugin.Definition{
 		define(plugin.Info{Name: "server", Role: plugin.RoleIPAM, NeedsLink: true}, nil),
 		define(plugin.Info{Name: "file", Role: plugin.RoleIPAM}, nil),
 	}
-	var got map[string]bool
+	type answer struct{ Needs, Known bool }
+	var got map[string]answer
 	d := define(plugin.Info{Name: "main"}, func(_ context.Context, c *call) (*cni.Result, error) {
-		got = map[string]bool{}
+		got = map[string]answer{}
 		for _, typ := range []string{"server", "file", "unknown", ""} {
-			got[typ] = c.Delegate.NeedsLink(typ)
+			needs, known := c.Delegate.NeedsLink(typ)
+			got[typ] = answer{needs, known}
 		}
 		return result, nil
 	})
-	none := map[string]bool{"server": false, "file": false, "unknown": false, "": false}
-	server := map[string]bool{"server": true, "file": false, "unknown": false, "": false}
+	none := map[string]answer{"server": {}, "file": {}, "unknown": {}, "": {}}
+	server := map[string]answer{"server": {true, true}, "file": {false, true}, "unknown": {}, "": {}}
 	for _, row := range []struct {
 		name   string
 		caller invoke.Caller
-		want   map[string]bool
+		want   map[string]answer
 	}{
 		{"in the same executable", plugin.Caller(pools, false), server},
 		{"executed", plugin.Caller(pools, true), server},

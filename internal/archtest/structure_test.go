@@ -49,12 +49,11 @@ var mayImport = map[string][]string{
 	"cni":              {},
 
 	// The kernel.
-	"internal/kernel":   {"internal/netlink", "internal/nft", "internal/iptables", "internal/netns", "internal/sysctl"},
-	"internal/iptables": {"internal/nft", "internal/netlink", "internal/netns", "internal/sysctl"},
+	"internal/kernel":   {"internal/netlink", "internal/nft", "internal/iptables", "internal/netns"},
+	"internal/iptables": {"internal/nft", "internal/netlink", "internal/netns"},
 	"internal/nft":      {"internal/netlink", "internal/netns"},
 	"internal/netlink":  {"internal/netns"},
 	"internal/netns":    {},
-	"internal/sysctl":   {},
 
 	// Files that hold state, and texts.
 	"internal/about":     {"cni"},

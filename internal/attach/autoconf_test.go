@@ -11,7 +11,6 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/internal/testnet/dhcpserver"
 	"github.com/tenon-cni/tenon/invoke"
@@ -23,7 +22,7 @@ func newRouted(t *testing.T, accept bool, patience time.Duration) (*bench, *dhcp
 	t.Helper()
 	pool := verbs{}
 	b := newBench(t, pair{}, pool)
-	testnet.Require(t, testnet.Kernel(probe.Bridge))
+	testnet.Require(t, testnet.Kernel(kernel.FeatureBridge))
 	dhcpserver.Bridge(b.Net)
 	b.plugin = define(pair{make: func(ctx context.Context, s *session) ([]cni.Interface, error) {
 		made, err := (&pair{}).Make(ctx, s)

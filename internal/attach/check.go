@@ -9,7 +9,6 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/plugin"
 )
@@ -144,7 +143,7 @@ func (s *Session) CheckHostMAC(l kernel.Link) error {
 // Status implements [plugin.Statuser]. It says what the kernel lacks, or the host, then asks IPAM.
 func (p *Plugin) Status(ctx context.Context, c *plugin.Call) error {
 	if p.Kind != "" {
-		if err := session.Lacking(probe.Feature(p.Kind)); err != nil {
+		if err := session.Lacking(kernel.Feature(p.Kind)); err != nil {
 			return err
 		}
 	}

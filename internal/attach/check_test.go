@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	sessions "github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/invoke"
 )
@@ -164,14 +164,14 @@ func TestStatus(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name  string
-		needs []probe.Feature
+		needs []kernel.Feature
 		pool  verbs
 		code  cni.Code
 		says  string
 	}{
-		{"ready", []probe.Feature{probe.Veth}, verbs{}, 0, ""},
-		{"kernel lacks something", []probe.Feature{probe.Veth, "nonsense"}, verbs{}, cni.CodeNotAvailable, "module nonsense"},
-		{"no address management", []probe.Feature{probe.Veth}, nil, 0, ""},
+		{"ready", []kernel.Feature{kernel.FeatureVeth}, verbs{}, 0, ""},
+		{"kernel lacks something", []kernel.Feature{kernel.FeatureVeth, "nonsense"}, verbs{}, cni.CodeNotAvailable, "module nonsense"},
+		{"no address management", []kernel.Feature{kernel.FeatureVeth}, nil, 0, ""},
 		{"address management is not ready (PL-STA-04)", nil, verbs{
 			cni.Status: invoke.Fail(cni.Errorf(cni.CodeLimitedConnectivity, "pool is empty")),
 		}, cni.CodeLimitedConnectivity, "pool is empty"},

@@ -15,7 +15,8 @@ import (
 // both: 17 ms instead of 33. It needs nothing but the key of the attachment, and continues past
 // errors.
 //
-// An IPAM plugin that needs the link releases the address while the link exists.
+// An IPAM plugin that needs the link releases the address while the link exists. So does one
+// without a definition, which may need it: Del then removes the addresses from the link before.
 func (p *Plugin) Del(ctx context.Context, c *plugin.Call) error {
 	s, err := p.open(ctx, c)
 	if err != nil {
@@ -29,22 +30,67 @@ func (p *Plugin) Del(ctx context.Context, c *plugin.Call) error {
 	if made.network != c.Name {
 		gone = append(gone, session.GoneOne(cni.Attachment{Network: made.network, Container: c.ContainerID, IfName: c.IfName}))
 	}
-	needsLink := c.Delegate.NeedsLink(c.IPAM.Type)
+	released := c.IPAM.Type == ""
+	release := func() {
+		if !released {
+			released = true
+			errs = append(errs, c.Delegate.Del(ctx, c.IPAM.Type))
+		}
+	}
+	needsLink, known := c.Delegate.NeedsLink(c.IPAM.Type)
 	if needsLink {
-		errs = append(errs, c.Delegate.Del(ctx, c.IPAM.Type))
+		release()
 	}
 	for _, g := range gone {
 		errs = append(errs, s.unmasquerade(g))
 	}
+	if !known && !released && p.Kind != "" && s.vacate(made) {
+		release()
+	}
 	deleteLink := made.delete
 	for _, g := range gone {
-		errs = append(errs, p.Remove(s, g, deleteLink))
+		errs = append(errs, p.Remove(ctx, s, g, deleteLink))
 		deleteLink = func() error { return nil }
 	}
-	if c.IPAM.Type != "" && !needsLink {
-		errs = append(errs, c.Delegate.Del(ctx, c.IPAM.Type))
-	}
+	release()
 	return errors.Join(errs...)
+}
+
+// vacate removes the addresses from the container's interface, and reports whether the interface
+// exists without them. IPv6 link-local addresses stay: the kernel assigned them, and DHCPv6 sends
+// from them.
+func (s *Session) vacate(m made) bool {
+	if m.in == nil || s.Sandbox == nil {
+		return false
+	}
+	link := m.link
+	err := error(nil)
+	if m.in == s.Host {
+		link, err = s.Sandbox.Links.Peer(m.link)
+	}
+	if err == nil {
+		err = s.removeAddresses(link)
+	}
+	if err != nil && !errors.Is(err, kernel.ErrNoLink) {
+		s.Log.Warn("addresses stay on the interface until it is deleted", "error", err)
+	}
+	return err == nil
+}
+
+func (s *Session) removeAddresses(link kernel.Link) error {
+	have, err := s.Sandbox.Addrs.Of(link)
+	if err != nil {
+		return err
+	}
+	for _, a := range have {
+		if a.Addr().Is6() && a.Addr().IsLinkLocalUnicast() {
+			continue
+		}
+		if err := s.Sandbox.Addrs.Delete(link, a); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // made is the link of an attachment.
@@ -117,12 +163,12 @@ func (p *Plugin) GC(ctx context.Context, c *plugin.Call) error {
 	defer s.Close()
 	gone := session.GoneBut(c.Name, c.Valid)
 	var errs []error
-	needsLink := c.Delegate.NeedsLink(c.IPAM.Type)
+	needsLink, _ := c.Delegate.NeedsLink(c.IPAM.Type)
 	if needsLink {
 		errs = append(errs, c.Delegate.GC(ctx, c.IPAM.Type))
 	}
 	errs = append(errs, s.unmasquerade(gone))
-	errs = append(errs, p.Remove(s, gone, func() error { return s.collect(gone) }))
+	errs = append(errs, p.Remove(ctx, s, gone, func() error { return s.collect(gone) }))
 	if c.IPAM.Type != "" && !needsLink {
 		errs = append(errs, c.Delegate.GC(ctx, c.IPAM.Type))
 	}

@@ -2,6 +2,7 @@ package attach_test
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,28 +14,85 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// TestDelOrder is R-34: the address is given back when nobody uses it any more.
+// scripted is an IPAM plugin with a definition, which tests link in.
+type scripted struct {
+	plugin.Common
+	IPAM any `json:"ipam"` // hides the one of a plugin that delegates
+	del  func()
+}
+
+func (*scripted) Check(context.Context, *plugin.Call) error { return nil }
+
+func (*scripted) Add(context.Context, *plugin.Call) (*cni.Result, error) {
+	ip := cni.IP{Address: mustPrefix("10.0.0.2/24"), Gateway: mustPrefix("10.0.0.1/32").Addr()}
+	return &cni.Result{IPs: []cni.IP{ip}}, nil
+}
+
+func (s *scripted) Del(context.Context, *plugin.Call) error {
+	s.del()
+	return nil
+}
+
+// TestDelOrder is R-34: IPAM releases the address when no interface has it any more. An IPAM plugin
+// with a definition that does not declare NeedsLink releases the address when the link is gone. An
+// IPAM plugin without a definition may need the link, which then is still up (R-58).
 func TestDelOrder(t *testing.T) {
 	t.Parallel()
-	var b *bench
-	var then string
-	b = newBench(t, pair{}, verbs{
-		cni.Add: invoke.Print(`{"cniVersion":"1.1.0",` + address + `}`),
-		cni.Del: func(context.Context, invoke.Call) ([]byte, bool) {
-			then = b.inside("ip", "-br", "link") + b.Host.Command("nft", "list", "ruleset")
-			return nil, true
-		},
-	})
-	b.conf["masq"] = true
-	b.add()
-	if rules := b.Host.Command("nft", "list", "ruleset"); !strings.Contains(rules, "10.0.0.2") {
-		t.Fatalf("nothing is masqueraded: %s", rules)
-	}
-	if err := b.call(cni.Del); err != nil {
-		t.Fatal(err)
-	}
-	if strings.Contains(then, "eth0") || strings.Contains(then, "10.0.0.2") || then == "" {
-		t.Errorf("when the address was released there was: %s", then)
+	for _, tt := range []struct {
+		name   string
+		caller func(b *bench, del func()) invoke.Caller
+		link   bool // at the time of the release
+	}{
+		{"known", func(_ *bench, del func()) invoke.Caller {
+			pool := plugin.Info{Name: "pool", Role: plugin.RoleIPAM}
+			return plugin.Linked{Plugins: []plugin.Definition{
+				plugin.Define(pool, func() plugin.Plugin { return &scripted{del: del} }),
+			}}
+		}, false},
+		{"unknown", func(b *bench, del func()) invoke.Caller {
+			b.ipam.Caller = invoke.Fake{"pool": verbs{
+				cni.Add: invoke.Print(`{"cniVersion":"1.1.0",` + address + `}`),
+				cni.Del: func(context.Context, invoke.Call) ([]byte, bool) {
+					del()
+					return nil, true
+				},
+			}}
+			return &b.ipam
+		}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, pair{}, verbs{})
+			b.conf["masq"] = true
+			var link, then string
+			caller := tt.caller(b, func() {
+				link = b.inside("ip", "-br", "link")
+				then = b.inside("ip", "addr") + b.Host.Command("nft", "list", "ruleset")
+			})
+			for _, verb := range []cni.Command{cni.Add, cni.Del} {
+				stdin, err := json.Marshal(b.conf)
+				if err != nil {
+					t.Fatal(err)
+				}
+				b.Host.Do(func() { _, err = b.plugin.Serve(t.Context(), b.env(verb), stdin, caller) })
+				if err != nil {
+					t.Fatal(err)
+				}
+				rules := b.Host.Command("nft", "list", "ruleset")
+				if verb == cni.Add && !strings.Contains(rules, "10.0.0.2") {
+					t.Fatalf("nothing is masqueraded: %s", rules)
+				}
+			}
+			if up := strings.Contains(link, "LOWER_UP") && strings.Contains(link, "eth0"); up != tt.link {
+				t.Errorf("links when the address was released: %s", link)
+			}
+			if !tt.link && strings.Contains(link, "eth0") {
+				t.Errorf("the link was there when the address was released: %s", link)
+			}
+			if strings.Contains(then, "10.0.0.2") || then == "" {
+				t.Errorf("when the address was released there was: %s", then)
+			}
+		})
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/session"
 )
 
@@ -62,7 +61,7 @@ func (m *Masq) status(ctx context.Context) error {
 	if backend == IPTables {
 		return m.available(cni.CodeNotAvailable)
 	}
-	err := session.Lacking(probe.NFT)
+	err := session.Lacking(kernel.FeatureNFT)
 	if err != nil && backend == Auto {
 		return session.NATStatus(ctx, kernel.Masquerading)
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/chained"
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	sessions "github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/plugin"
@@ -58,7 +58,7 @@ func (f *fake) Remove(_ context.Context, s *session, gone chained.Gone) error {
 // demanding is a Decorator that is never satisfied.
 type demanding struct {
 	fake
-	needs probe.Feature
+	needs kernel.Feature
 }
 
 func (*demanding) Validate(c *plugin.Call) error {
@@ -311,7 +311,7 @@ func TestStatus(t *testing.T) {
 		says      string // empty: STATUS succeeds
 	}{
 		{"nothing needed, nothing known", &fake{}, ""},
-		{"kernel has it, decorator is not ready", &demanding{needs: probe.Veth}, "decorator"},
+		{"kernel has it, decorator is not ready", &demanding{needs: kernel.FeatureVeth}, "decorator"},
 		{"kernel lacks it, decorator is not ready", &demanding{needs: "nosuchkind"}, "nosuchkind"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/internal/netns"
-	"github.com/tenon-cni/tenon/internal/sysctl"
 )
 
 // ErrNoTool says that iptables is not installed, or not in PATH.
@@ -63,7 +62,7 @@ func (t Table) HasLegacy(ns *netns.NS) (bool, error) {
 	path := [...]string{"/proc/thread-self/net/ip_tables_names", "/proc/thread-self/net/ip6_tables_names"}[t.Family]
 	var names string
 	read := func() (err error) {
-		names, err = sysctl.ReadFile(path)
+		names, err = netns.ReadFile(path)
 		return err
 	}
 	var err error

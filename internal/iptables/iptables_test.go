@@ -180,8 +180,13 @@ func TestLegacy(t *testing.T) {
 			In: "POSTROUTING", Target: "CHAIN", Match: func(r iptables.Rule) bool { return r.Source == netip.MustParseAddr(source) },
 		}))
 	}
-	jumps, err := nat.LegacyRules(t.Context(), testnet.NS(t, ns), "POSTROUTING")
-	must(t, err)
+	var jumps []iptables.Rule
+	must(t, nat.LegacyRemove(t.Context(), testnet.NS(t, ns), iptables.Removal{
+		In: "POSTROUTING", Match: func(r iptables.Rule) bool {
+			jumps = append(jumps, r)
+			return false
+		},
+	}))
 	if len(jumps) != 5 || jumps[4] != (iptables.Rule{Chain: "POSTROUTING", Target: "CHAIN", Comment: owner.Comment, Source: netip.MustParseAddr("10.1.2.3")}) {
 		t.Errorf("jumps %v", jumps)
 	}

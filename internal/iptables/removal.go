@@ -21,20 +21,6 @@ func (w Removal) Matches(r Rule) bool {
 	return r.Chain == w.In && (w.Target == "" || w.Target == r.Target) && (w.Match == nil || w.Match(r))
 }
 
-// LegacyRules lists the rules of a chain of the legacy kind.
-func (t Table) LegacyRules(ctx context.Context, ns *netns.NS, chain string) (rules []Rule, err error) {
-	lines, err := t.Family.legacyCommands().saved(ctx, ns, t.Name)
-	if err != nil {
-		return nil, err
-	}
-	parseTable(lines).each(func(_ position, r Rule) {
-		if r.Chain == chain {
-			rules = append(rules, r)
-		}
-	})
-	return rules, nil
-}
-
 // LegacyRemove removes from a table of the legacy kind, in one transaction. The caller holds the lock of the namespace.
 func (t Table) LegacyRemove(ctx context.Context, ns *netns.NS, w Removal) error {
 	return t.Family.legacyCommands().change(ctx, ns, t.Name, false, w.plan)

@@ -52,30 +52,29 @@ func (s Links) EnsureBridge(b Bridge) (bridge Link, created bool, err error) {
 	if bridge.Kind != "bridge" {
 		return Link{}, created, fmt.Errorf("link %q is a %s: %w", b.Name, bridge.Kind, ErrNotBridge)
 	}
-	if b.Promisc {
-		err := s.space.tx.Do("promisc true dev "+b.Name, func() error {
-			changed, err := s.space.rt.Links.SetPromisc(bridge, true)
-			if changed && err == nil {
-				bridge.Promisc++
+	promisc := func() error {
+		changed, err := s.space.rt.Links.SetPromisc(bridge, true)
+		if changed && err == nil {
+			bridge.Promisc++
+		}
+		return err
+	}
+	for _, step := range []struct {
+		needed bool
+		op     string
+		apply  func() error
+	}{
+		{b.Promisc, "promisc true dev ", promisc},
+		{!bridge.Up, "up ", func() error { return s.space.rt.Links.SetUp(bridge, true) }},
+		{created, "keep mac dev ", func() error { return s.space.rt.Links.SetMAC(bridge, bridge.MAC) }},
+	} {
+		if step.needed {
+			if err := s.space.tx.Do(step.op+b.Name, step.apply, nil); err != nil {
+				return Link{}, created, err
 			}
-			return err
-		}, nil)
-		if err != nil {
-			return Link{}, created, err
 		}
 	}
-	if !bridge.Up {
-		if err := s.space.tx.Do("up "+b.Name, func() error { return s.space.rt.Links.SetUp(bridge, true) }, nil); err != nil {
-			return Link{}, created, err
-		}
-		bridge.Up = true
-	}
-	if created {
-		err := s.space.tx.Do("keep mac dev "+b.Name, func() error { return s.space.rt.Links.SetMAC(bridge, bridge.MAC) }, nil)
-		if err != nil {
-			return Link{}, created, err
-		}
-	}
+	bridge.Up = true
 	return bridge, created, nil
 }
 

@@ -22,23 +22,23 @@ func ReadRuleset() (r Ruleset, err error) {
 		if err != nil {
 			return err
 		}
-		r.Tables = tableNames(tables)
+		for _, t := range tables {
+			r.Tables = append(r.Tables, fmt.Sprintf("%s %s", t.Family, t.Name))
+		}
 		r.Held, err = c.All()
 		return err
 	})
 	return r, UnlessNoNFT(err)
 }
 
-// EraseRules removes Tenon's tables from the current namespace, in one transaction, and returns
-// their names. If allowed reports false for the owner of any element, it changes nothing and
-// returns these elements.
-func EraseRules(ctx context.Context, allowed func(tag string) bool) (tables []string, refused []Held, err error) {
-	err = inRuleset(func(c *nft.Conn) error {
-		erased, held, err := c.Erase(ctx, allowed)
-		tables, refused = tableNames(erased), held
+// EraseRules removes Tenon's tables from the current namespace, in one transaction. If allowed
+// reports false for the owner of any element, it changes nothing and returns these elements.
+func EraseRules(ctx context.Context, allowed func(tag string) bool) (refused []Held, err error) {
+	err = inRuleset(func(c *nft.Conn) (err error) {
+		_, refused, err = c.Erase(ctx, allowed)
 		return err
 	})
-	return tables, refused, UnlessNoNFT(err)
+	return refused, UnlessNoNFT(err)
 }
 
 func inRuleset(f func(*nft.Conn) error) error {
@@ -52,12 +52,4 @@ func inRuleset(f func(*nft.Conn) error) error {
 		return err
 	}
 	return errors.Join(f(c), c.Close())
-}
-
-func tableNames(tables []nft.Table) []string {
-	var names []string
-	for _, t := range tables {
-		names = append(names, fmt.Sprintf("%s %s", t.Family, t.Name))
-	}
-	return names
 }

@@ -154,22 +154,15 @@ func (s *Space) changeHooks(l Link, from, to string) error {
 	if to == "" {
 		return nil
 	}
-	added := false
-	return s.tx.Do(fmt.Sprintf("add %s dev %s", to, l.Name),
-		func() error {
-			err := s.rt.Qdiscs.AddHooks(l, to)
-			added = err == nil
-			if errors.Is(err, unix.EEXIST) { // somebody was faster
-				return nil
+	return s.tx.change(fmt.Sprintf("add %s dev %s", to, l.Name),
+		func() (added bool, err error) {
+			err = s.rt.Qdiscs.AddHooks(l, to)
+			if errors.Is(err, unix.EEXIST) { // another process was faster
+				return false, nil
 			}
-			return err
+			return err == nil, err
 		},
-		func() error {
-			if !added {
-				return nil
-			}
-			return present(s.rt.Qdiscs.DeleteHooks(l))
-		})
+		func() error { return present(s.rt.Qdiscs.DeleteHooks(l)) })
 }
 
 func (s *Space) addFilter(l Link, kind string, f Filter) error {

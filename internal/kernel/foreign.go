@@ -35,18 +35,10 @@ func (s Rules) Prune(p Pruning) error {
 
 // Of lists the rules of a chain. One that is not there has none.
 func (s Rules) Of(t Table, chain string) ([]Rule, error) {
-	c, err := s.space.rules()
-	if err != nil {
-		return nil, err
-	}
-	return c.Rules(t, chain)
+	return ask(s, func(c *nft.Conn) ([]Rule, error) { return c.Rules(t, chain) })
 }
 
 // HasChain reports whether a table has a chain.
 func (s Rules) HasChain(t Table, chain string) (bool, error) {
-	c, err := s.space.rules()
-	if err != nil {
-		return false, err
-	}
-	return c.HasChain(t, chain)
+	return ask(s, func(c *nft.Conn) (bool, error) { return c.HasChain(t, chain) })
 }

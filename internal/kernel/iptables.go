@@ -53,11 +53,7 @@ func (s Rules) IPTablesDrops(f Family) (bool, error) {
 	if legacy, err := t.HasLegacy(s.space.NS); legacy || err != nil {
 		return legacy, err
 	}
-	c, err := s.space.rules()
-	if err != nil {
-		return false, UnlessNoNFT(err)
-	}
-	drops, err := c.Drops(nftTable(t), "FORWARD")
+	drops, err := ask(s, func(c *nft.Conn) (bool, error) { return c.Drops(nftTable(t), "FORWARD") })
 	return drops, UnlessNoNFT(err)
 }
 
@@ -65,8 +61,6 @@ func (s Rules) IPTablesDrops(f Family) (bool, error) {
 type IPTables struct {
 	Table string // "nat", "filter"
 	iptables.Removal
-	// Legacy also looks into tables of the legacy kind other than nat, which only a process can read.
-	Legacy bool
 }
 
 var bothFamilies = []Family{IPv4, IPv6}
@@ -169,20 +163,29 @@ func (s *Space) removeLegacy(t iptables.Table, what IPTables) error {
 // read without starting a process.
 func (s *Space) hasLegacy(t iptables.Table, what IPTables) (bool, error) {
 	if t.Name != "nat" {
-		if !what.Legacy {
-			return false, nil
-		}
 		return t.HasLegacy(s.NS)
 	}
-	tables := hostnat.Open(s.NS, t.Family, nil)
+	_, there, err := s.legacyMatches(t.Family, what)
+	return there, err
+}
+
+// legacyMatches returns the rules of a legacy nat table that match. there reports whether there are any,
+// or the chain that they would lead to.
+func (s *Space) legacyMatches(f Family, what IPTables) (rules []IPTablesRule, there bool, err error) {
+	tables := hostnat.Open(s.NS, f, nil)
 	defer tables.Close()
 	if what.Target != "" {
-		if _, there, err := tables.LegacyRules(what.Target); there || err != nil {
-			return there, err
+		if _, there, err = tables.LegacyRules(what.Target); err != nil {
+			return nil, false, err
 		}
 	}
-	rules, _, err := tables.LegacyRules(what.In)
-	return slices.ContainsFunc(rules, func(r hostnat.Rule) bool { return what.Matches(natRuleOf(what.In, r)) }), err
+	list, _, err := tables.LegacyRules(what.In)
+	for _, r := range list {
+		if rule := natRuleOf(what.In, r); what.Matches(rule) {
+			rules = append(rules, rule)
+		}
+	}
+	return rules, there || len(rules) > 0, err
 }
 
 // natRuleOf converts a rule of a nat table.
@@ -197,42 +200,23 @@ func natRuleOf(chain string, r hostnat.Rule) IPTablesRule {
 	return out
 }
 
-// legacyRules lists the rules of a chain of the legacy kind.
-func (s *Space) legacyRules(t iptables.Table, what IPTables) (rules []IPTablesRule, err error) {
-	if t.Name == "nat" {
-		tables := hostnat.Open(s.NS, t.Family, nil)
-		defer tables.Close()
-		list, _, err := tables.LegacyRules(what.In)
-		for _, r := range list {
-			rules = append(rules, natRuleOf(what.In, r))
-		}
-		return rules, err
-	}
-	if ok, err := t.HasLegacy(s.NS); !ok || !what.Legacy {
-		return nil, err
-	}
-	return t.LegacyRules(s.tx.ctx, s.NS, what.In)
-}
-
-// OfIPTables lists rules of both families.
+// OfIPTables lists rules of the nat tables of both families.
 func (s Rules) OfIPTables(what IPTables) (rules []IPTablesRule, err error) {
 	for _, f := range bothFamilies {
-		t := iptables.Table{Family: f, Name: what.Table}
-		newer, err := s.space.nftRules(t, what)
+		newer, err := s.space.nftRules(iptables.Table{Family: f, Name: "nat"}, what)
 		if err != nil {
 			return nil, err
 		}
-		rules = append(rules, newer...)
-		legacy, err := s.space.legacyRules(t, what)
+		legacy, _, err := s.space.legacyMatches(f, what)
 		if err != nil {
 			return nil, err
 		}
-		rules = append(rules, legacy...)
+		rules = append(append(rules, newer...), legacy...)
 	}
-	return slices.DeleteFunc(rules, func(r IPTablesRule) bool { return !what.Matches(r) }), nil
+	return rules, nil
 }
 
-// nftRules lists the rules of a chain, unless the chain they are to lead to is not there.
+// nftRules lists the rules that match, unless the chain they are to lead to is not there.
 func (s *Space) nftRules(t iptables.Table, what IPTables) (rules []IPTablesRule, err error) {
 	if what.Target != "" {
 		if ok, err := s.Rules.HasChain(nftTable(t), what.Target); !ok {
@@ -241,7 +225,9 @@ func (s *Space) nftRules(t iptables.Table, what IPTables) (rules []IPTablesRule,
 	}
 	list, err := s.Rules.Of(nftTable(t), what.In)
 	for _, r := range list {
-		rules = append(rules, ruleOf(what.In, r))
+		if rule := ruleOf(what.In, r); what.Matches(rule) {
+			rules = append(rules, rule)
+		}
 	}
 	return rules, UnlessNoNFT(err)
 }

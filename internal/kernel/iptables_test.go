@@ -25,7 +25,7 @@ var chain = iptables.Masquerade{Chain: "CNI-1", Comment: "one"}
 
 // jumps are the rules of both kinds that lead from POSTROUTING to a chain.
 func jumps(chain string) kernel.IPTables {
-	return kernel.IPTables{Table: "nat", Removal: iptables.Removal{In: "POSTROUTING", Target: chain}, Legacy: true}
+	return kernel.IPTables{Table: "nat", Removal: iptables.Removal{In: "POSTROUTING", Target: chain}}
 }
 
 // TestMasqueradeIPTables makes, repeats, takes back and removes, with both kinds of iptables. It is not parallel since
@@ -136,13 +136,13 @@ func TestEditIPTables(t *testing.T) {
 			must(t, b.tx.Rollback())
 			same("changed, taken back", one)
 
-			must(t, b.host.Rules.RemoveIPTables(kernel.IPTables{Table: "filter", Legacy: true, Removal: iptables.Removal{
+			must(t, b.host.Rules.RemoveIPTables(kernel.IPTables{Table: "filter", Removal: iptables.Removal{
 				In: "SHARED", Match: func(r kernel.IPTablesRule) bool { return r.In == "eth7" || r.Comment == "of one" },
 			}}))
 			if got := strings.Join(state(), "\n"); strings.Contains(got, "OWN") || strings.Contains(got, "eth7") {
 				t.Errorf("removed:\n%s", got)
 			}
-			last := kernel.IPTables{Table: "filter", Legacy: true, Removal: iptables.Removal{
+			last := kernel.IPTables{Table: "filter", Removal: iptables.Removal{
 				In: "FORWARD", Target: "SHARED", Unless: func(r kernel.IPTablesRule) bool { return r.Target == "ACCEPT" },
 			}}
 			left := state()
@@ -200,12 +200,7 @@ func BenchmarkRemoveNothing(b *testing.B) {
 	never := func(string) bool { return false }
 	must(b, s.host.Rules.Guard("other", kernel.Link{Name: "port"}, []byte{2, 0, 0, 0, 0, 1}))
 	for name, remove := range map[string]func() error{
-		"iptables": func() error {
-			what := jumps("CNI-1")
-			what.Legacy = false
-			return s.host.Rules.RemoveIPTables(what)
-		},
-		"iptables and legacy": func() error { return s.host.Rules.RemoveIPTables(jumps("CNI-1")) },
+		"iptables": func() error { return s.host.Rules.RemoveIPTables(jumps("CNI-1")) },
 		"nftables": func() error {
 			return s.host.Rules.Prune(kernel.Pruning{Table: kernel.Table{Family: nft.INet, Name: "cni_plugins_masquerade"}, Base: "masq_checks"})
 		},

@@ -3,6 +3,7 @@ package kernel_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/netip"
 	"testing"
 
@@ -106,3 +107,15 @@ func must(t testing.TB, err error) {
 func prefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
 
 func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
+
+// deleteNamed deletes a link by its name; one that does not exist is as good as deleted.
+func deleteNamed(s *kernel.Space, name string) error {
+	l, err := s.Links.ByName(name)
+	if errors.Is(err, kernel.ErrNoLink) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return s.Links.Delete(l)
+}

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -28,10 +29,7 @@ func (s Links) Lend(l Link, to *Space, name string) (lent Link, err error) {
 			lent, err = s.space.lend(l, to, name, 0)
 			return err
 		},
-		func() error {
-			_, err := s.space.fetch(lent, to, l.Name, l.Index)
-			return present(err)
-		})
+		func() error { return present(errorOf(s.space.fetch(lent, to, l.Name, l.Index))) })
 	return lent, err
 }
 
@@ -93,8 +91,7 @@ func (s *Space) recall(l Link, to *Space) error {
 	}
 	for _, there := range links {
 		if there.Kind == l.Kind && there.Alias == l.Alias && slices.Equal(there.MAC, l.MAC) && !there.Up {
-			_, err := s.fetch(there, to, l.Name, l.Index)
-			return err
+			return errorOf(s.fetch(there, to, l.Name, l.Index))
 		}
 	}
 	return nil
@@ -117,10 +114,7 @@ func (s Links) Fetch(l Link, from *Space, name string, index int) (fetched Link,
 			fetched, err = s.space.fetch(l, from, name, index)
 			return err
 		},
-		func() error {
-			_, err := s.space.lend(fetched, from, l.Name, l.Index)
-			return present(err)
-		})
+		func() error { return present(errorOf(s.space.lend(fetched, from, l.Name, l.Index))) })
 	return fetched, err
 }
 
@@ -214,9 +208,7 @@ func (s Links) Rename(l Link, name string) error {
 				}
 			}
 			if errors.Is(err, unix.EEXIST) {
-				if taken := s.space.taken(name, err); taken != nil {
-					return taken
-				}
+				err = cmp.Or(s.space.taken(name, err), err)
 			}
 			return err
 		},

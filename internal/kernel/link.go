@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -133,23 +134,12 @@ func (s Links) SetTxQLen(l Link, packets int) error {
 
 // Delete deletes a link; one that is gone is as good as deleted. It cannot be undone.
 func (s Links) Delete(l Link) error {
-	return s.space.tx.Do("delete link "+l.Name, func() error {
-		_, err := s.space.rt.Links.Delete(l)
-		return err
-	}, nil)
+	return s.space.tx.Do("delete link "+l.Name,
+		func() error { return errorOf(s.space.rt.Links.Delete(l)) }, nil)
 }
 
-// DeleteByName deletes the link of a name, as [Links.Delete] does.
-func (s Links) DeleteByName(name string) error {
-	l, err := s.ByName(name)
-	if errors.Is(err, ErrNoLink) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return s.Delete(l)
-}
+// WaitUp waits until the operational state of l is up. When ctx is done before, the error names the state.
+func (s Links) WaitUp(ctx context.Context, l Link) error { return s.space.rt.Links.WaitUp(ctx, l) }
 
 // present makes undoing something on a link that is gone a success.
 func present(err error) error {

@@ -194,7 +194,7 @@ func TestLinksWhileTheyChange(t *testing.T) {
 		for {
 			_, _, err := other.Links.EnsureBridge(kernel.Bridge{Name: "churn"})
 			if err == nil {
-				err = other.Links.DeleteByName("churn")
+				err = deleteNamed(other, "churn")
 			}
 			select {
 			case <-done:

@@ -90,19 +90,19 @@ func (s Rules) ChooseNAT(nftables error, queries ...NATQuery) (NATChoice, error)
 
 // canObey returns nil if the tool of the variant that a rule belongs to is installed: rules of the
 // other variant would be in a table of their own, too. Later edits use that variant.
-func (s *Space) canObey(found decidingRule, families []Family) error {
+func (s *Space) canObey(found *hostnat.Found, families []Family) error {
 	if err := IPTablesAvailable(families...); err != nil {
 		return err
 	}
 	if found.Legacy {
-		if err := iptables.LegacyAvailable(s.tx.ctx, s.NS, found.family); err != nil {
+		if err := iptables.LegacyAvailable(s.tx.ctx, s.NS, found.Family); err != nil {
 			return err
 		}
 	}
 	if s.legacyNAT == nil {
 		s.legacyNAT = map[Family]bool{}
 	}
-	s.legacyNAT[found.family] = found.Legacy
+	s.legacyNAT[found.Family] = found.Legacy
 	return nil
 }
 
@@ -160,15 +160,9 @@ func familiesOf(queries []NATQuery) (list []Family) {
 	return list
 }
 
-// decidingRule is a rule of a family.
-type decidingRule struct {
-	*hostnat.Found
-	family Family
-}
-
 // decidingRules returns for each family the first rule that decides about the traffic of one of the
 // queries, which are sorted by family.
-func (s *Space) decidingRules(queries []NATQuery) (list []decidingRule, err error) {
+func (s *Space) decidingRules(queries []NATQuery) (list []*hostnat.Found, err error) {
 	for _, f := range familiesOf(queries) {
 		t, err := s.Rules.NATTables(f)
 		if err != nil {
@@ -184,7 +178,7 @@ func (s *Space) decidingRules(queries []NATQuery) (list []decidingRule, err erro
 				return nil, err
 			}
 			if found != nil {
-				list = append(list, decidingRule{found, f})
+				list = append(list, found)
 				break
 			}
 		}
@@ -195,13 +189,10 @@ func (s *Space) decidingRules(queries []NATQuery) (list []decidingRule, err erro
 // NATTables opens the nat tables of iptables. They must be closed.
 func (s Rules) NATTables(f Family) (*hostnat.Tables, error) {
 	c, err := s.space.rules()
-	switch {
-	case err == nil:
-		return hostnat.Open(s.space.NS, f, c), nil
-	case errors.Is(err, ErrNoNFT):
-		return hostnat.Open(s.space.NS, f, nil), nil
+	if UnlessNoNFT(err) != nil {
+		return nil, err
 	}
-	return nil, err
+	return hostnat.Open(s.space.NS, f, c), nil
 }
 
 // OfNAT lists the rules of a chain in the nat tables of iptables, of both variants.

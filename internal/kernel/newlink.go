@@ -56,10 +56,7 @@ func (s Links) Add(n NewLink) (Link, error) {
 			}
 			return err
 		},
-		func() error {
-			_, err := s.space.rt.Links.Delete(made)
-			return err
-		})
+		func() error { return errorOf(s.space.rt.Links.Delete(made)) })
 	if err != nil {
 		return Link{}, err
 	}
@@ -109,14 +106,18 @@ func (s *Space) addAnyway(n NewLink, l netlink.NewLink, cause error) (index int,
 		index, cause = s.rt.Links.Add(l)
 		if cause == nil {
 			if err := s.rt.Links.Rename(Link{Index: index}, n.Name); err != nil {
-				_, undone := s.rt.Links.Delete(Link{Index: index})
-				return 0, errors.Join(err, undone)
+				return 0, errors.Join(err, errorOf(s.rt.Links.Delete(Link{Index: index})))
 			}
 			return index, nil
 		}
 	}
 	if n.Kind == "vlan" && errors.Is(cause, unix.EEXIST) {
-		return 0, n.ParentSpace.vlanTaken(n.Parent, n.VLAN, cause)
+		taken := &VLANTakenError{ID: n.VLAN, Parent: n.Parent.Name, cause: cause}
+		// An error of the search says less than cause.
+		taken.Link, taken.Here, _ = n.ParentSpace.onParent(n.Parent.Index, func(l Link) bool {
+			return l.Kind == "vlan" && l.VLAN == int(n.VLAN)
+		})
+		return 0, taken
 	}
 	return 0, cause
 }
@@ -128,3 +129,18 @@ func TemporaryName(owner string) string {
 	h.Write([]byte(owner))
 	return fmt.Sprintf("tmp%012x", h.Sum64()>>16)
 }
+
+// VLANTakenError reports that a parent has a VLAN already, and names the link if it could be found.
+type VLANTakenError struct {
+	ID     uint16
+	Parent string
+	Link   Link // zero if its namespace has no identifier in the namespace of the parent
+	Here   bool // it is in the namespace of the parent
+	cause  error
+}
+
+func (e *VLANTakenError) Error() string {
+	return fmt.Sprintf("VLAN %d of %s exists already", e.ID, e.Parent)
+}
+
+func (e *VLANTakenError) Unwrap() error { return e.cause }

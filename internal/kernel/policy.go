@@ -17,27 +17,15 @@ func (s Routes) AddRule(r PolicyRule) error {
 	r.Protocol = Protocol
 	return s.space.tx.set("rule "+r.String(),
 		func() error { return s.space.rt.Routes.AddRule(r) },
-		func() error {
-			_, err := s.space.rt.Routes.DeleteRule(r)
-			return err
-		})
+		func() error { return errorOf(s.space.rt.Routes.DeleteRule(r)) })
 }
 
 // DeleteRule removes a rule that PolicyRules has listed, and that says no more than a [PolicyRule] does; one that is gone
 // is as good as removed. Undone by adding it again with its priority and protocol.
 func (s Routes) DeleteRule(r PolicyRule) error {
-	existed := false
-	return s.space.tx.Do("delete rule "+r.String(),
-		func() (err error) {
-			existed, err = s.space.rt.Routes.DeleteRule(r)
-			return err
-		},
-		func() error {
-			if !existed {
-				return nil
-			}
-			return present(s.space.rt.Routes.AddRule(r))
-		})
+	return s.space.tx.change("delete rule "+r.String(),
+		func() (bool, error) { return s.space.rt.Routes.DeleteRule(r) },
+		func() error { return present(s.space.rt.Routes.AddRule(r)) })
 }
 
 // ReservedTable reports whether a routing table has a meaning of its own: unspecified, default, main and local.

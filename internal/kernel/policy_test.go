@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
@@ -118,7 +117,7 @@ func TestFreeTables(t *testing.T) {
 // TestFreeTablesBesideVRF: the table of a VRF is in use before there is a route in it.
 func TestFreeTablesBesideVRF(t *testing.T) {
 	t.Parallel()
-	testnet.Require(t, testnet.Kernel(probe.VRF))
+	testnet.Require(t, testnet.Kernel(kernel.FeatureVRF))
 	b := setup(t)
 	b.Container("container").Command("ip", fields("link add red type vrf table 100")...)
 	if free, err := b.container.Routes.FreeTables(1); err != nil || free[0] != 101 {

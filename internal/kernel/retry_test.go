@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/netns"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
@@ -31,7 +30,7 @@ func eachOnParent(t *testing.T, test func(*testing.T, *bench, kernel.NewLink)) {
 	for _, row := range onParent {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			testnet.Require(t, testnet.Kernel(probe.Feature(row.link.Kind)))
+			testnet.Require(t, testnet.Kernel(kernel.Feature(row.link.Kind)))
 			b := setup(t)
 			b.device(t)
 			b.Host.Batch("link set ens1 up")

@@ -27,38 +27,18 @@ const (
 // that is there counts as added, and stays when the transaction is rolled back.
 func (s Routes) Add(l Link, r Route) error {
 	r.Link = l.Index
-	added := false
-	return s.space.tx.Do(routeOp(l, r),
-		func() (err error) {
-			added, err = s.space.rt.Routes.Add(r)
-			return err
-		},
-		func() error {
-			if !added {
-				return nil
-			}
-			_, err := s.space.rt.Routes.Delete(r)
-			return err
-		})
+	return s.space.tx.change(routeOp(l, r),
+		func() (bool, error) { return s.space.rt.Routes.Add(r) },
+		func() error { return errorOf(s.space.rt.Routes.Delete(r)) })
 }
 
 // Delete removes a route that leaves through l; one that is gone is as good as removed. The scope of an IPv4 route has to
 // be right. Undone by adding it again.
 func (s Routes) Delete(l Link, r Route) error {
 	r.Link = l.Index
-	existed := false
-	return s.space.tx.Do("delete "+routeOp(l, r),
-		func() (err error) {
-			existed, err = s.space.rt.Routes.Delete(r)
-			return err
-		},
-		func() error {
-			if !existed {
-				return nil
-			}
-			_, err := s.space.rt.Routes.Add(r)
-			return present(err)
-		})
+	return s.space.tx.change("delete "+routeOp(l, r),
+		func() (bool, error) { return s.space.rt.Routes.Delete(r) },
+		func() error { return present(errorOf(s.space.rt.Routes.Add(r))) })
 }
 
 // All lists the unicast routes of both families in a table or in [AllTables]. A multipath route is listed once for

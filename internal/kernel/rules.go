@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenon-cni/tenon/internal/netlink"
 	"github.com/tenon-cni/tenon/internal/netns"
 	"github.com/tenon-cni/tenon/internal/nft"
 )
@@ -120,32 +121,25 @@ func (s *Space) remove(
 
 // Missing returns the elements of an owner that do not exist, or that exist and must not.
 func (s Rules) Missing(tag string, elements []Element) ([]Held, error) {
-	c, err := s.space.rules()
-	if err != nil {
-		return nil, err
-	}
-	missing, err := c.Missing(s.space.tx.ctx, nft.Request{Owner: tag, Elements: elements})
+	missing, err := s.missing(nft.Request{Owner: tag, Elements: elements})
 	return slices.Concat(missing...), err
+}
+
+// missing returns a list for each request.
+func (s Rules) missing(requests ...nft.Request) ([][]Held, error) {
+	return ask(s, func(c *nft.Conn) ([][]Held, error) { return c.Missing(s.space.tx.ctx, requests...) })
 }
 
 // Held returns the elements of a rule set, of all owners. It returns none if the rules were
 // flushed.
 func (s Rules) Held(rs *RuleSet) ([]Held, error) {
-	c, err := s.space.rules()
-	if err != nil {
-		return nil, err
-	}
-	return c.List(s.space.tx.ctx, rs)
+	return ask(s, func(c *nft.Conn) ([]Held, error) { return c.List(s.space.tx.ctx, rs) })
 }
 
 // Owned is Held without regard to the rules. It takes no lock, so a caller that holds the lock can
 // use it. It returns no elements if the kernel lacks nftables.
 func (s Rules) Owned(rs *RuleSet) ([]Held, error) {
-	c, err := s.space.rules()
-	if err != nil {
-		return nil, UnlessNoNFT(err)
-	}
-	list, err := c.Owned(rs)
+	list, err := ask(s, func(c *nft.Conn) ([]Held, error) { return c.Owned(rs) })
 	return list, UnlessNoNFT(err)
 }
 
@@ -177,6 +171,25 @@ func (s Rules) Guard(tag string, port Link, mac net.HardwareAddr) error {
 	return s.Apply(fmt.Sprintf("guard %s for %s", port.Name, mac), tag, elements)
 }
 
+type (
+	// Flow is an entry of the connection tracking.
+	Flow = netlink.Flow
+	// FlowFilter selects entries of the connection tracking.
+	FlowFilter = netlink.FlowFilter
+)
+
+// DeleteFlows deletes entries of the connection tracking, so that the next packet is treated as the
+// first of a connection. It cannot be undone. If entries cannot be listed or deleted, DeleteFlows
+// calls failed with the error, and the transaction goes on.
+func (s Rules) DeleteFlows(f FlowFilter, failed func(error)) error {
+	return s.space.tx.Do(fmt.Sprintf("delete connection tracking entries of protocol %d port %d", f.Protocol, f.DstPort), func() error {
+		if _, err := netlink.DeleteFlows(s.space.NS, f); err != nil {
+			failed(err)
+		}
+		return nil
+	}, nil)
+}
+
 // Batch collects requests of many transactions, to apply them in one: see [Tx.CollectInto].
 type Batch struct{ requests []nft.Request }
 
@@ -197,11 +210,7 @@ func (s Rules) MissingInBatches(batches ...*Batch) ([][]Held, error) {
 	if len(requests) == 0 { // the kernel may lack nftables
 		return list, nil
 	}
-	c, err := s.space.rules()
-	if err != nil {
-		return nil, err
-	}
-	missing, err := c.Missing(s.space.tx.ctx, requests...)
+	missing, err := s.missing(requests...)
 	if err != nil {
 		return nil, err
 	}
@@ -217,6 +226,15 @@ func requestsOf(batches []*Batch) (list []nft.Request) {
 		list = append(list, b.requests...)
 	}
 	return list
+}
+
+// ask calls read with the nfnetlink socket.
+func ask[T any](s Rules, read func(*nft.Conn) (T, error)) (answer T, err error) {
+	c, err := s.space.rules()
+	if err != nil {
+		return answer, err
+	}
+	return read(c)
 }
 
 // rules opens the nfnetlink socket at its first use.

@@ -13,13 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
 func shaping(t *testing.T) *bench {
 	t.Helper()
-	testnet.Require(t, testnet.Kernel(probe.IFB, probe.Shaping), testnet.Tool("tc"))
+	testnet.Require(t, testnet.Kernel(kernel.FeatureIFB, kernel.FeatureShaping), testnet.Tool("tc"))
 	return setup(t)
 }
 

@@ -20,36 +20,14 @@ func (s Routes) Stored(l Link) ([]StoredRoute, error) { return s.space.rt.Routes
 // Restore adds a stored route behind others to the same destination. An identical one that is there counts as added, and
 // stays when the transaction is rolled back.
 func (s Routes) Restore(l Link, r StoredRoute) error {
-	added := false
-	return s.space.tx.set(routeOp(l, r.Route),
-		func() (err error) {
-			added, err = s.space.rt.Routes.Restore(r)
-			added = added || Exhausted(err)
-			return err
-		},
-		func() error {
-			if !added {
-				return nil
-			}
-			_, err := s.space.rt.Routes.Remove(r)
-			return err
-		})
+	return s.space.tx.setChange(routeOp(l, r.Route),
+		func() (bool, error) { return s.space.rt.Routes.Restore(r) },
+		func() error { return errorOf(s.space.rt.Routes.Remove(r)) })
 }
 
 // Remove removes a stored route; one that is gone is as good as removed. Undone by putting it back as it was.
 func (s Routes) Remove(l Link, r StoredRoute) error {
-	existed := false
-	return s.space.tx.set("delete "+routeOp(l, r.Route),
-		func() (err error) {
-			existed, err = s.space.rt.Routes.Remove(r)
-			existed = existed || Exhausted(err)
-			return err
-		},
-		func() error {
-			if !existed {
-				return nil
-			}
-			_, err := s.space.rt.Routes.Restore(r)
-			return err
-		})
+	return s.space.tx.setChange("delete "+routeOp(l, r.Route),
+		func() (bool, error) { return s.space.rt.Routes.Remove(r) },
+		func() error { return errorOf(s.space.rt.Routes.Restore(r)) })
 }

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -8,24 +9,26 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/netlink/tun"
+	"github.com/tenon-cni/tenon/internal/netlink"
 )
 
 var (
 	// ErrNoTun reports that the kernel cannot make tap devices, or that /dev/net/tun is missing.
-	ErrNoTun = tun.ErrMissing
+	ErrNoTun = netlink.ErrNoTun
 	// ErrNoSELinux reports that the kernel was started without SELinux.
-	ErrNoSELinux = tun.ErrNoSELinux
+	ErrNoSELinux = netlink.ErrNoSELinux
 	// ErrContext reports that SELinux does not know a context, or refuses to execute with it.
-	ErrContext = tun.ErrContext
+	ErrContext = netlink.ErrContext
 )
 
 // TapDevice is the part of a [Tap] that only its creation can set.
-type TapDevice = tun.Tap
+type TapDevice = netlink.Tap
 
 // MakeTap is the work of the program that [Tap.Program] starts: it makes the device described. The
 // exit status is 0, or the error number with a message on stderr.
-func MakeTap(description string, stderr io.Writer) (status int) { return tun.Main(description, stderr) }
+func MakeTap(description string, stderr io.Writer) (status int) {
+	return netlink.MakeTap(description, stderr)
+}
 
 // Tap describes a tap device to be made.
 type Tap struct {
@@ -39,16 +42,13 @@ type Tap struct {
 }
 
 // AddTap makes a tap device, in this space under its name from the start, and down. It stays until it is deleted, and has no
-// carrier until a program opens it. If the name is taken the error says so, and wraps [unix.EEXIST]. The errors of package
-// tun say what else is in the way.
+// carrier until a program opens it. If the name is taken the error says so, and wraps [unix.EEXIST].
 func (s Links) AddTap(t Tap) (Link, error) {
 	err := s.space.tx.Do("add tap "+t.Name,
 		func() error {
 			err := s.space.NS.Run(t.create)
 			if errors.Is(err, unix.EBUSY) {
-				if taken := s.space.taken(t.Name, unix.EEXIST); taken != nil {
-					return taken
-				}
+				err = cmp.Or(s.space.taken(t.Name, unix.EEXIST), err)
 			}
 			return err
 		},

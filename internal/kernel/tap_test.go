@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/netlink/tun"
 )
 
 func TestAddTap(t *testing.T) {
@@ -18,7 +17,7 @@ func TestAddTap(t *testing.T) {
 	before := b.snapshot(t)
 	owner, group := uint32(0), uint32(4294967294)
 	want := kernel.Tap{
-		TapDevice: tun.Tap{Name: "tap0", MultiQueue: true, Owner: &owner, Group: &group},
+		TapDevice: kernel.TapDevice{Name: "tap0", MultiQueue: true, Owner: &owner, Group: &group},
 		MAC:       net.HardwareAddr{2, 0, 0, 0, 0, 1}, MTU: 1400, Alias: "owner",
 	}
 	l, err := b.container.Links.AddTap(want)
@@ -43,10 +42,10 @@ func TestAddTapFails(t *testing.T) {
 	before := b.snapshot(t)
 	nobody := ^uint32(0)
 	for _, wrong := range []kernel.Tap{
-		{TapDevice: tun.Tap{Name: "tap0", Group: &nobody}},
-		{TapDevice: tun.Tap{Name: "tap0"}, MTU: 1 << 20},
-		{TapDevice: tun.Tap{Name: "tap0"}, MAC: net.HardwareAddr{1, 0, 0, 0, 0, 1}},
-		{TapDevice: tun.Tap{Name: "tap0"}, Alias: strings.Repeat("x", 300)},
+		{TapDevice: kernel.TapDevice{Name: "tap0", Group: &nobody}},
+		{TapDevice: kernel.TapDevice{Name: "tap0"}, MTU: 1 << 20},
+		{TapDevice: kernel.TapDevice{Name: "tap0"}, MAC: net.HardwareAddr{1, 0, 0, 0, 0, 1}},
+		{TapDevice: kernel.TapDevice{Name: "tap0"}, Alias: strings.Repeat("x", 300)},
 	} {
 		if _, err := b.container.Links.AddTap(wrong); err == nil {
 			t.Errorf("made %+v", wrong)
@@ -63,15 +62,15 @@ func TestCheckTap(t *testing.T) {
 	seven, eight := uint32(7), uint32(8)
 	for _, row := range []struct {
 		name string
-		want tun.Tap
+		want kernel.TapDevice
 		says string
 	}{
-		{"tun0", tun.Tap{}, "expected a tap device, found a tun device"},
-		{"tap0", tun.Tap{}, ""},
-		{"tap0", tun.Tap{Owner: &seven, Group: &eight}, ""},
-		{"tap0", tun.Tap{Owner: &eight}, "expected owner 8, found 7"},
-		{"tap0", tun.Tap{Group: &seven}, "expected group 7, found 8"},
-		{"tap0", tun.Tap{MultiQueue: true}, "expected several queues"},
+		{"tun0", kernel.TapDevice{}, "expected a tap device, found a tun device"},
+		{"tap0", kernel.TapDevice{}, ""},
+		{"tap0", kernel.TapDevice{Owner: &seven, Group: &eight}, ""},
+		{"tap0", kernel.TapDevice{Owner: &eight}, "expected owner 8, found 7"},
+		{"tap0", kernel.TapDevice{Group: &seven}, "expected group 7, found 8"},
+		{"tap0", kernel.TapDevice{MultiQueue: true}, "expected several queues"},
 	} {
 		l, err := b.host.Links.ByName(row.name)
 		must(t, err)

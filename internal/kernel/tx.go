@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // undoBudget is how long undoing one change may wait, for a lock for example. It does not depend on
@@ -62,6 +64,39 @@ func (tx *Tx) set(op string, apply, undo func() error) error {
 	}, undo)
 }
 
+// change is Do for a change that apply may find made already. apply reports whether it changed
+// anything: otherwise there is nothing to undo.
+func (tx *Tx) change(op string, apply func() (changed bool, err error), undo func() error) error {
+	return ifChanged(tx.Do, op, apply, undo)
+}
+
+// setChange is change for an undo that is harmless if the change was not made, as set is Do.
+func (tx *Tx) setChange(op string, apply func() (changed bool, err error), undo func() error) error {
+	return ifChanged(tx.set, op, func() (bool, error) {
+		changed, err := apply()
+		return changed || Exhausted(err), err
+	}, undo)
+}
+
+func ifChanged(
+	do func(op string, apply, undo func() error) error,
+	op string, apply func() (changed bool, err error), undo func() error,
+) error {
+	changed := false
+	return do(op, func() (err error) {
+		changed, err = apply()
+		return err
+	}, func() error {
+		if !changed {
+			return nil
+		}
+		return undo()
+	})
+}
+
+// errorOf drops the first result of a call.
+func errorOf[T any](_ T, err error) error { return err }
+
 func (tx *Tx) attempt(op string, apply func() error) error {
 	if tx.ctx.Err() != nil {
 		return context.Cause(tx.ctx)
@@ -95,4 +130,15 @@ func (tx *Tx) Keep() { tx.done = nil }
 // undoContext is the context for waiting while a change is undone.
 func (tx *Tx) undoContext() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(tx.ctx), undoBudget)
+}
+
+// Exhausted reports whether something failed for lack of memory, open files or the like, so that it can succeed the next time.
+// A call that failed for another reason would fail again.
+func Exhausted(err error) bool {
+	for _, errno := range []unix.Errno{unix.ENOMEM, unix.ENOBUFS, unix.EAGAIN, unix.EINTR, unix.EMFILE, unix.ENFILE} {
+		if errors.Is(err, errno) {
+			return true
+		}
+	}
+	return false
 }

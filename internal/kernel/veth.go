@@ -33,10 +33,7 @@ func (s Links) AddVeth(v Veth) (inside, host Link, err error) {
 			pair.Index, err = s.space.addVeth(v)
 			return err
 		},
-		func() error {
-			_, err := s.space.rt.Links.Delete(pair)
-			return err
-		})
+		func() error { return errorOf(s.space.rt.Links.Delete(pair)) })
 	if err != nil {
 		return Link{}, Link{}, err
 	}

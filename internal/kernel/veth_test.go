@@ -143,11 +143,11 @@ func TestDelete(t *testing.T) {
 		t.Errorf("other end: %v, want %v", err, kernel.ErrNoLink)
 	}
 	must(t, b.container.Links.Delete(inside))
-	must(t, b.container.Links.DeleteByName("eth0"))
+	must(t, deleteNamed(b.container, "eth0"))
 	must(t, b.tx.Rollback()) // of what is gone
 
 	b.veth(t)
-	must(t, b.container.Links.DeleteByName("eth0"))
+	must(t, deleteNamed(b.container, "eth0"))
 	if _, err := b.host.Links.ByName("veth0"); !errors.Is(err, kernel.ErrNoLink) {
 		t.Errorf("other end: %v, want %v", err, kernel.ErrNoLink)
 	}

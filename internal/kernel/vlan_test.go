@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
@@ -29,7 +28,7 @@ func TestFormatVLANs(t *testing.T) {
 
 func TestVLANs(t *testing.T) {
 	t.Parallel()
-	testnet.Require(t, testnet.Kernel(probe.VLANFiltering))
+	testnet.Require(t, testnet.Kernel(kernel.FeatureVLANFiltering))
 	b := setup(t)
 	_, port := b.veth(t)
 	br, created, err := b.host.Links.EnsureBridge(kernel.Bridge{Name: "br0", VLANFiltering: true})

@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/netlink"
-	"github.com/tenon-cni/tenon/internal/sysctl"
 )
 
 // JoinVRF makes l a member of a VRF, with its routes of the main table in that of the VRF. The kernel sets the link down and
@@ -102,20 +101,19 @@ func (s *Space) withoutDAD(l Link, addrs []netlink.StoredAddr, do func() error) 
 		return do()
 	}
 	dad := NoDAD(l.Name)
-	var before string
-	changed := false
+	var restore func() error
 	err := s.NS.Visit(func() (err error) {
-		before, changed, err = sysctl.Set(dad.Key, dad.Value)
+		restore, err = dad.set()
 		return err
 	})
 	if Exhausted(err) {
 		return err
 	}
 	err = do()
-	if !changed {
+	if restore == nil {
 		return err
 	}
-	return errors.Join(err, s.NS.Visit(func() error { return sysctl.Write(dad.Key, before) }))
+	return errors.Join(err, s.NS.Visit(restore))
 }
 
 // putAddrs puts back the addresses that are gone. When it returns they can be used, as routes that have one as their source

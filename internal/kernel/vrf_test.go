@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
@@ -28,7 +27,7 @@ func (b *bench) vrf(t testing.TB, name string, table uint32) kernel.Link {
 // to the networks of the addresses; and a VRF.
 func withVRF(t *testing.T) (b *bench, inside, vrf kernel.Link) {
 	t.Helper()
-	testnet.Require(t, testnet.Kernel(probe.VRF))
+	testnet.Require(t, testnet.Kernel(kernel.FeatureVRF))
 	b, _ = storing(t)
 	b.Container("container").Batch("nexthop delete id 5", "address add fe80::77/64 dev eth0 nodad",
 		"address add fd00::33 peer fd00::44/128 dev eth0 nodad", "address add fd00::55/64 dev eth0 nodad noprefixroute",
@@ -148,7 +147,7 @@ func TestVRFNextHopObject(t *testing.T) {
 // looked for later. A canceled call leaves nothing.
 func TestVRFAndDAD(t *testing.T) {
 	t.Parallel()
-	testnet.Require(t, testnet.Kernel(probe.VRF))
+	testnet.Require(t, testnet.Kernel(kernel.FeatureVRF))
 	begin := func(t *testing.T, carrier bool, address string) (*bench, kernel.Link, kernel.Link) {
 		t.Helper()
 		b := setup(t)

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/netlink"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
@@ -27,7 +27,7 @@ func open(t testing.TB, ns *testnet.Namespace) *netlink.Conn {
 // wired makes a link with a carrier.
 func wired(t testing.TB, ns *testnet.Namespace, c *netlink.Conn, name string) netlink.Link {
 	t.Helper()
-	testnet.Require(t, testnet.Kernel(probe.Veth))
+	testnet.Require(t, testnet.Kernel(kernel.FeatureVeth))
 	ns.Wire(name)
 	l, err := c.Links.ByName(name)
 	if err != nil {

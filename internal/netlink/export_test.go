@@ -2,6 +2,9 @@ package netlink
 
 import "github.com/tenon-cni/tenon/internal/netns"
 
+// ExecuteLabelled is for a test without a device.
+var ExecuteLabelled = executeLabelled
+
 // Over returns a connection over a socket of any kind, for tests that play the kernel.
 func Over(fd int, ns *netns.NS) *Conn { return newConn(ns, fd) }
 

@@ -10,12 +10,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/netlink"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
-
-func TestMain(m *testing.M) { testnet.Main(m) }
 
 const udp = 17
 
@@ -23,7 +21,7 @@ const udp = 17
 // all from port 1000.
 func tracking(t testing.TB, ports ...int) *testnet.Namespace {
 	t.Helper()
-	testnet.Require(t, testnet.Kernel(probe.NFT), testnet.Tool("nft"))
+	testnet.Require(t, testnet.Kernel(kernel.FeatureNFT), testnet.Tool("nft"))
 	ns := testnet.New(t).Host
 	ns.Command("nft", "add table inet t; add chain inet t c { type filter hook output priority 0; }; add rule inet t c ct state new")
 	for _, address := range []string{"127.0.0.1", "::1"} {

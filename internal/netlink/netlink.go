@@ -1,9 +1,8 @@
 // Package netlink speaks netlink(7) with the kernel, without a library: the messages and exchanges
 // of every family, rtnetlink(7) as plain values (links, addresses, routes, rules, neighbours,
 // traffic control), and the flows of connection tracking. Each socket is bound to a network
-// namespace. The package neither undoes changes nor knows why they are made, which is the task of
-// package kernel, and it knows nothing of CNI. Devices of /dev/net/tun are in package tun, and
-// nftables in internal/nft.
+// namespace. Tap devices come from the ioctls of /dev/net/tun, because rtnetlink cannot make them. The package neither undoes changes nor knows why they are made, which is the task of
+// package kernel, and it knows nothing of CNI. nftables is in internal/nft.
 package netlink
 
 import (

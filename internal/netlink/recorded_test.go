@@ -20,7 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/netlink"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
@@ -32,15 +32,15 @@ var update = flag.Bool("update", false, "record testdata/recorded anew, from the
 // and writes what it has read.
 var recordings = []struct {
 	name  string
-	needs []probe.Feature
+	needs []kernel.Feature
 	setup []string
 	do    func(c *wire, out io.Writer)
 }{
 	{
 		name: "links",
-		needs: []probe.Feature{
-			probe.Veth, probe.Bridge, probe.VLANFiltering, probe.Macvlan, probe.IPvlan, probe.VLAN,
-			probe.Dummy, probe.VRF, probe.IFB, probe.Tun,
+		needs: []kernel.Feature{
+			kernel.FeatureVeth, kernel.FeatureBridge, kernel.FeatureVLANFiltering, kernel.FeatureMacvlan, kernel.FeatureIPvlan, kernel.FeatureVLAN,
+			kernel.FeatureDummy, kernel.FeatureVRF, kernel.FeatureIFB, kernel.FeatureTun,
 		},
 		setup: []string{
 			"link add br0 address 02:00:00:00:00:01 type bridge vlan_filtering 1",
@@ -76,7 +76,7 @@ var recordings = []struct {
 	},
 	{
 		name:  "link-changes",
-		needs: []probe.Feature{probe.Veth, probe.Bridge},
+		needs: []kernel.Feature{kernel.FeatureVeth, kernel.FeatureBridge},
 		setup: []string{"link add w0 type veth peer name w1", "link add br0 type bridge",
 			"link set w1 master br0"},
 		do: func(c *wire, out io.Writer) {
@@ -109,9 +109,9 @@ var recordings = []struct {
 	},
 	{
 		name: "link-kinds",
-		needs: []probe.Feature{
-			probe.Veth, probe.Bridge, probe.VLANFiltering, probe.Macvlan, probe.IPvlan, probe.VLAN,
-			probe.Dummy, probe.VRF, probe.IFB,
+		needs: []kernel.Feature{
+			kernel.FeatureVeth, kernel.FeatureBridge, kernel.FeatureVLANFiltering, kernel.FeatureMacvlan, kernel.FeatureIPvlan, kernel.FeatureVLAN,
+			kernel.FeatureDummy, kernel.FeatureVRF, kernel.FeatureIFB,
 		},
 		setup: []string{"link add w0 type veth peer name w1", "link add w2 type veth peer name w3"},
 		do: func(c *wire, out io.Writer) {
@@ -143,7 +143,7 @@ var recordings = []struct {
 	},
 	{
 		name:  "vlans",
-		needs: []probe.Feature{probe.Veth, probe.Bridge, probe.VLANFiltering},
+		needs: []kernel.Feature{kernel.FeatureVeth, kernel.FeatureBridge, kernel.FeatureVLANFiltering},
 		setup: []string{"link add br0 type bridge vlan_filtering 1",
 			"link add w0 type veth peer name w1", "link set w0 master br0"},
 		do: func(c *wire, out io.Writer) {
@@ -165,7 +165,7 @@ var recordings = []struct {
 	},
 	{
 		name:  "addresses",
-		needs: []probe.Feature{probe.Veth, probe.IPv6},
+		needs: []kernel.Feature{kernel.FeatureVeth, kernel.FeatureIPv6},
 		setup: []string{
 			"link add w0 address 02:00:00:00:00:02 type veth peer name w1", "link set w1 up",
 			"link set w0 up",
@@ -208,7 +208,7 @@ var recordings = []struct {
 	},
 	{
 		name:  "routes",
-		needs: []probe.Feature{probe.Dummy, probe.IPv6, probe.PolicyRules},
+		needs: []kernel.Feature{kernel.FeatureDummy, kernel.FeatureIPv6, kernel.FeaturePolicyRules},
 		setup: []string{
 			"link add d0 address 02:00:00:00:00:02 type dummy",
 			"link add d1 address 02:00:00:00:00:03 type dummy", "link set d0 up", "link set d1 up",
@@ -253,7 +253,7 @@ var recordings = []struct {
 	},
 	{
 		name:  "route-changes",
-		needs: []probe.Feature{probe.Veth, probe.IPv6, probe.PolicyRules},
+		needs: []kernel.Feature{kernel.FeatureVeth, kernel.FeatureIPv6, kernel.FeaturePolicyRules},
 		setup: []string{
 			"link add w0 address 02:00:00:00:00:02 type veth peer name w1", "link set w1 up",
 			"link set w0 up",
@@ -298,7 +298,7 @@ var recordings = []struct {
 	},
 	{
 		name:  "rules",
-		needs: []probe.Feature{probe.PolicyRules, probe.IPv6},
+		needs: []kernel.Feature{kernel.FeaturePolicyRules, kernel.FeatureIPv6},
 		setup: []string{
 			"rule add from 10.1.2.3 table 100 pref 500",
 			"rule add from 10.0.0.0/8 to 10.9.0.0/16 table 101 pref 501",
@@ -339,7 +339,7 @@ var recordings = []struct {
 	},
 	{
 		name:  "traffic-control",
-		needs: []probe.Feature{probe.Veth, probe.IFB, probe.Shaping},
+		needs: []kernel.Feature{kernel.FeatureVeth, kernel.FeatureIFB, kernel.FeatureShaping},
 		setup: []string{"link add w0 type veth peer name w1", "link add ifb9 type ifb",
 			"link set w0 up", "link set ifb9 up"},
 		do: func(c *wire, out io.Writer) {
@@ -395,7 +395,7 @@ var recordings = []struct {
 	},
 	{
 		name:  "foreign-filters",
-		needs: []probe.Feature{probe.Veth, probe.Shaping},
+		needs: []kernel.Feature{kernel.FeatureVeth, kernel.FeatureShaping},
 		setup: []string{ // which AddFilter does not make
 			"link add w0 type veth peer name w1", "tc qdisc add dev w0 clsact",
 			"tc filter add dev w0 ingress protocol ip prio 1 u32 match ip src 10.0.0.0/8 match ip protocol 6 0xff flowid 1:1 action drop",
@@ -410,7 +410,7 @@ var recordings = []struct {
 	},
 	{
 		name:  "neighbours",
-		needs: []probe.Feature{probe.Veth},
+		needs: []kernel.Feature{kernel.FeatureVeth},
 		setup: []string{
 			"link add w0 type veth peer name w1", "link set w0 up",
 			"neighbour add 10.1.0.9 lladdr 02:00:00:00:00:09 nud permanent dev w0",
@@ -428,7 +428,7 @@ var recordings = []struct {
 	},
 	{
 		name:  "namespaces",
-		needs: []probe.Feature{probe.Veth},
+		needs: []kernel.Feature{kernel.FeatureVeth},
 		setup: []string{"link add w0 type veth peer name w1 netns CONTAINER"},
 		do: func(c *wire, out io.Writer) {
 			l, err := c.Links.ByName("w0")

@@ -14,9 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/netlink"
-	"github.com/tenon-cni/tenon/internal/netlink/tun"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
@@ -27,28 +26,28 @@ func TestNewLinks(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		link  netlink.NewLink
-		needs []probe.Feature
+		needs []kernel.Feature
 		shown string // by ip
 	}{
-		{netlink.NewLink{Kind: "dummy", MAC: mac, MTU: 1300}, []probe.Feature{probe.Dummy},
+		{netlink.NewLink{Kind: "dummy", MAC: mac, MTU: 1300}, []kernel.Feature{kernel.FeatureDummy},
 			"mtu 1300"},
-		{netlink.NewLink{Kind: "ifb", MAC: mac}, []probe.Feature{probe.IFB}, "ifb"},
-		{netlink.NewLink{Kind: "vrf", Table: 1000}, []probe.Feature{probe.VRF}, "vrf table 1000"},
-		{netlink.NewLink{Kind: "vlan", VLAN: 4094}, []probe.Feature{probe.Veth, probe.VLAN},
+		{netlink.NewLink{Kind: "ifb", MAC: mac}, []kernel.Feature{kernel.FeatureIFB}, "ifb"},
+		{netlink.NewLink{Kind: "vrf", Table: 1000}, []kernel.Feature{kernel.FeatureVRF}, "vrf table 1000"},
+		{netlink.NewLink{Kind: "vlan", VLAN: 4094}, []kernel.Feature{kernel.FeatureVeth, kernel.FeatureVLAN},
 			"vlan protocol 802.1Q id 4094"},
 		{netlink.NewLink{Kind: "macvlan", Mode: "bridge", MAC: mac},
-			[]probe.Feature{probe.Veth, probe.Macvlan}, "macvlan mode bridge"},
+			[]kernel.Feature{kernel.FeatureVeth, kernel.FeatureMacvlan}, "macvlan mode bridge"},
 		{netlink.NewLink{Kind: "macvlan", Mode: "private", BCQueueLen: 77},
-			[]probe.Feature{probe.Veth, probe.Macvlan}, "bcqueuelen 77"},
+			[]kernel.Feature{kernel.FeatureVeth, kernel.FeatureMacvlan}, "bcqueuelen 77"},
 		{netlink.NewLink{Kind: "macvlan", Mode: "vepa", MTU: 1300},
-			[]probe.Feature{probe.Veth, probe.Macvlan}, "macvlan mode vepa"},
+			[]kernel.Feature{kernel.FeatureVeth, kernel.FeatureMacvlan}, "macvlan mode vepa"},
 		{netlink.NewLink{Kind: "macvlan", Mode: "passthru"},
-			[]probe.Feature{probe.Veth, probe.Macvlan}, "macvlan mode passthru"},
-		{netlink.NewLink{Kind: "ipvlan", Mode: "l2"}, []probe.Feature{probe.Veth, probe.IPvlan},
+			[]kernel.Feature{kernel.FeatureVeth, kernel.FeatureMacvlan}, "macvlan mode passthru"},
+		{netlink.NewLink{Kind: "ipvlan", Mode: "l2"}, []kernel.Feature{kernel.FeatureVeth, kernel.FeatureIPvlan},
 			"ipvlan  mode l2 "},
 		{netlink.NewLink{Kind: "ipvlan", Mode: "l3", MTU: 1300},
-			[]probe.Feature{probe.Veth, probe.IPvlan}, "ipvlan  mode l3 "},
-		{netlink.NewLink{Kind: "ipvlan", Mode: "l3s"}, []probe.Feature{probe.Veth, probe.IPvlan},
+			[]kernel.Feature{kernel.FeatureVeth, kernel.FeatureIPvlan}, "ipvlan  mode l3 "},
+		{netlink.NewLink{Kind: "ipvlan", Mode: "l3s"}, []kernel.Feature{kernel.FeatureVeth, kernel.FeatureIPvlan},
 			"ipvlan  mode l3s "},
 	} {
 		t.Run(row.link.Kind+row.link.Mode, func(t *testing.T) {
@@ -107,7 +106,7 @@ func expectLink(t *testing.T, c *netlink.Conn, index int, asked netlink.NewLink)
 // namespace.
 func TestVethBetweenNamespaces(t *testing.T) {
 	t.Parallel()
-	testnet.Require(t, testnet.Kernel(probe.Veth))
+	testnet.Require(t, testnet.Kernel(kernel.FeatureVeth))
 	n := testnet.New(t, "c")
 	near, far := open(t, n.Container("c")), open(t, n.Host)
 	index, err := near.Links.AddVeth(netlink.Veth{Name: "eth0", MAC: mac, MTU: 1300, Peer: "far",
@@ -157,16 +156,16 @@ func TestMove(t *testing.T) {
 	}
 }
 
-// TestTap: a device made by package tun is read as it was made.
+// TestTap: a device made by Create is read as it was made.
 func TestTap(t *testing.T) {
 	t.Parallel()
-	testnet.Require(t, testnet.Kernel(probe.Tun))
+	testnet.Require(t, testnet.Kernel(kernel.FeatureTun))
 	ns := testnet.New(t).Host
 	c := open(t, ns)
 	owner, group := uint32(1000), uint32(0)
 	var err error
 	ns.Do(func() {
-		err = tun.Tap{Name: "tap0", MultiQueue: true, VNetHdr: true, Owner: &owner,
+		err = netlink.Tap{Name: "tap0", MultiQueue: true, VNetHdr: true, Owner: &owner,
 			Group: &group}.Create()
 	})
 	if err != nil {
@@ -199,7 +198,7 @@ func stable(shown string) string {
 // lifetimes, peers.
 func TestAddrsRoundTrip(t *testing.T) {
 	t.Parallel()
-	testnet.Require(t, testnet.Kernel(probe.IPv6))
+	testnet.Require(t, testnet.Kernel(kernel.FeatureIPv6))
 	ns := testnet.New(t).Host
 	c := open(t, ns)
 	l := wired(t, ns, c, "w0")
@@ -320,7 +319,7 @@ func storedRoutes(t *testing.T, c *netlink.Conn, l netlink.Link) []netlink.Store
 // TestRuleShown: a rule is shown by ip as it was asked for.
 func TestRuleShown(t *testing.T) {
 	t.Parallel()
-	testnet.Require(t, testnet.Kernel(probe.PolicyRules))
+	testnet.Require(t, testnet.Kernel(kernel.FeaturePolicyRules))
 	ns := testnet.New(t).Host
 	c := open(t, ns)
 	r := netlink.PolicyRule{Src: netip.MustParsePrefix("10.1.0.0/16"), Table: 1000, Priority: 77,
@@ -337,7 +336,7 @@ func TestRuleShown(t *testing.T) {
 // TestVLANsShown: a port in all VLANs is read, and shown by bridge, as it was asked for.
 func TestVLANsShown(t *testing.T) {
 	t.Parallel()
-	testnet.Require(t, testnet.Kernel(probe.Bridge, probe.VLANFiltering))
+	testnet.Require(t, testnet.Kernel(kernel.FeatureBridge, kernel.FeatureVLANFiltering))
 	ns := testnet.New(t).Host
 	c := open(t, ns)
 	port := wired(t, ns, c, "w0")
@@ -375,7 +374,7 @@ func TestVLANsShown(t *testing.T) {
 // TestShapingShown: a shaper and a filter are shown by tc as they were asked for.
 func TestShapingShown(t *testing.T) {
 	t.Parallel()
-	testnet.Require(t, testnet.Kernel(probe.Shaping), testnet.Tool("tc"))
+	testnet.Require(t, testnet.Kernel(kernel.FeatureShaping), testnet.Tool("tc"))
 	ns := testnet.New(t).Host
 	c := open(t, ns)
 	l := wired(t, ns, c, "w0")
@@ -402,7 +401,7 @@ func TestShapingShown(t *testing.T) {
 // TestAnswers: the owner of an address answers, and an address without an owner does not.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
-	testnet.Require(t, testnet.Kernel(probe.Veth, probe.IPv6))
+	testnet.Require(t, testnet.Kernel(kernel.FeatureVeth, kernel.FeatureIPv6))
 	n := testnet.New(t, "c")
 	c := open(t, n.Host)
 	peer := open(t, n.Container("c"))

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/netlink"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
@@ -18,7 +18,7 @@ import (
 // pair makes a veth pair between the host and container c, down.
 func pair(t *testing.T) (n *testnet.Net, c *netlink.Conn, l netlink.Link) {
 	t.Helper()
-	testnet.Require(t, testnet.Kernel(probe.Veth))
+	testnet.Require(t, testnet.Kernel(kernel.FeatureVeth))
 	n = testnet.New(t, "c")
 	c = open(t, n.Container("c"))
 	index, err := c.Links.AddVeth(netlink.Veth{Name: "eth0", Peer: "far", PeerNS: testnet.NS(t, n.Host)})
@@ -90,7 +90,7 @@ func TestAwaitLinks(t *testing.T) {
 // waited for.
 func TestWaitDAD(t *testing.T) {
 	t.Parallel()
-	testnet.Require(t, testnet.Kernel(probe.IPv6))
+	testnet.Require(t, testnet.Kernel(kernel.FeatureIPv6))
 	n, c, l := pair(t)
 	n.Host.Batch("address add fd00::9/64 dev far nodad", "link set far up")
 	ctx, cancel := context.WithTimeout(t.Context(), testnet.Patience)

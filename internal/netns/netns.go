@@ -1,5 +1,6 @@
-// Package netns holds handles on network namespaces: opening, creating, entering and locking them. It is the only
-// package that calls setns or unshare. It knows nothing of what is inside a namespace.
+// Package netns holds handles on network namespaces: opening, creating, entering and locking them,
+// and it reads and writes files in /proc that depend on the namespace of the thread. It is the only
+// package that calls setns or unshare. It knows nothing of the objects inside a namespace.
 package netns
 
 import (

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/nft"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { testnet.Main(m) }
 
 func setup(t testing.TB) (*testnet.Namespace, *nft.Conn) {
 	t.Helper()
-	testnet.Require(t, testnet.Kernel(probe.NFT), testnet.Tool("nft"))
+	testnet.Require(t, testnet.Kernel(kernel.FeatureNFT), testnet.Tool("nft"))
 	ns := testnet.New(t).Host
 	return ns, open(t, ns)
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/chained"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/nft"
 	"github.com/tenon-cni/tenon/internal/repair"
 	"github.com/tenon-cni/tenon/internal/session"
@@ -82,7 +81,7 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	testnet.Require(t, testnet.Kernel(probe.NFT), testnet.Tool("nft"))
+	testnet.Require(t, testnet.Kernel(kernel.FeatureNFT), testnet.Tool("nft"))
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/plugin"
 )
 
@@ -146,8 +145,8 @@ func Drift(format string, args ...any) error {
 }
 
 // Lacking says what the kernel lacks, for STATUS: an error with [cni.CodeNotAvailable].
-func Lacking(features ...probe.Feature) error {
-	missing, err := probe.Missing(features...)
+func Lacking(features ...kernel.Feature) error {
+	missing, err := kernel.Missing(features...)
 	if err != nil {
 		return cni.Errorf(cni.CodeNotAvailable, "%w", err)
 	}

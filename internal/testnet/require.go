@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/netns"
 )
 
@@ -18,13 +18,15 @@ type Need func() error
 // Require skips the test if one of the needs is not met. Where the stage must meet them all, which the environment
 // variables CI and TENON_STRICT say by not being empty, the test fails instead. The exception is what the kernel lacks
 // where TENON_VM is "later": a later stage, scripts/vm-tests, finds the test in the log and runs it under another kernel.
-// Nothing else in the tree skips.
+// A need that is [Optional] skips the test in every stage. Nothing else in the tree skips.
 func Require(t testing.TB, needs ...Need) {
 	t.Helper()
 	for _, need := range needs {
 		err := need()
 		switch {
 		case err == nil:
+		case errors.As(err, new(optionalError)):
+			t.Skip("skipped:", err)
 		case os.Getenv("TENON_VM") == "later" && errors.As(err, new(kernelError)):
 			t.Skip("deferred to vm:", err)
 		case os.Getenv("CI") != "" || os.Getenv("TENON_STRICT") != "":
@@ -34,6 +36,21 @@ func Require(t testing.TB, needs ...Need) {
 		}
 	}
 }
+
+// Optional is a need that no stage demands, such as the history of the repository, which a shallow
+// clone lacks. The log of the test names the reason.
+func Optional(need Need) Need {
+	return func() error {
+		if err := need(); err != nil {
+			return optionalError{err}
+		}
+		return nil
+	}
+}
+
+type optionalError struct{ error }
+
+func (e optionalError) Unwrap() error { return e.error }
 
 // Root is the need to run as the superuser.
 func Root() error {
@@ -61,9 +78,9 @@ func Tool(name string) Need {
 }
 
 // Kernel is the need for features of the kernel.
-func Kernel(features ...probe.Feature) Need {
+func Kernel(features ...kernel.Feature) Need {
 	return func() error {
-		missing, err := probe.Missing(features...)
+		missing, err := kernel.Missing(features...)
 		if err != nil || len(missing) == 0 {
 			return err
 		}
@@ -86,7 +103,7 @@ func WithoutIPv6() error {
 // SELinux is the need for a kernel that was started with it. It needs no policy: without one, nothing is forbidden, and the
 // contexts are the names of initial SIDs.
 func SELinux() error {
-	if missing, err := probe.Missing(probe.SELinux); err != nil || len(missing) > 0 {
+	if missing, err := kernel.Missing(kernel.FeatureSELinux); err != nil || len(missing) > 0 {
 		return kernelError("boot with security=selinux") // as scripts/vm-tests reads it
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/netns"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
@@ -146,7 +146,7 @@ func shell(command string) string {
 
 func TestSnapshotSeesVLANs(t *testing.T) {
 	t.Parallel()
-	testnet.Require(t, testnet.Kernel(probe.VLANFiltering))
+	testnet.Require(t, testnet.Kernel(kernel.FeatureVLANFiltering))
 	n := prepared(t)
 	before := testnet.Snapshot(t, n.Spaces())
 	n.Host.Command("bridge", "vlan", "add", "dev", "port0", "vid", "100", "untagged")

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/internal/testnet/tracer"
 )
@@ -34,7 +34,7 @@ func TestGuideBuilds(t *testing.T) {
 func TestGuideSuite(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("go"), testnet.Tool("ip"), tracer.Supported,
-		testnet.Kernel(probe.Macvlan))
+		testnet.Kernel(kernel.FeatureMacvlan))
 	dir := t.TempDir()
 	follow(t, dir)
 	out := run(t, dir, "go", "test", "-vet=off", "-v", "-count=1", ".")

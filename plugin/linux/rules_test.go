@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/plugin"
 	"github.com/tenon-cni/tenon/plugin/linux"
@@ -53,13 +53,13 @@ func (*quarantineConfig) Remove(context.Context, *linux.Session, linux.Gone) err
 
 func quarantineRuntime(t *testing.T) *plugintest.Runtime {
 	t.Helper()
-	testnet.Require(t, testnet.Kernel(probe.NFT), testnet.Tool("nft"))
+	testnet.Require(t, testnet.Kernel(kernel.FeatureNFT), testnet.Tool("nft"))
 	return plugintest.NewRuntime(t, quarantine, quarantineConf)
 }
 
 func TestRuleSetSuite(t *testing.T) {
 	t.Parallel()
-	testnet.Require(t, testnet.Kernel(probe.NFT), testnet.Tool("nft"))
+	testnet.Require(t, testnet.Kernel(kernel.FeatureNFT), testnet.Tool("nft"))
 	plugintest.Run(t, plugintest.Suite{
 		Plugin:   quarantine,
 		Examples: []plugin.Example{{Name: "all", Config: quarantineConf}},

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	rules "github.com/tenon-cni/tenon/internal/repair"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/invoke"
@@ -17,7 +17,7 @@ import (
 // repair has the plugin restore its rules on the host after the rule set was flushed, and once more when nothing is missing: the
 // state is as before. For a container that is gone it restores nothing.
 func repair(_ *testing.T, r *Runtime) {
-	testnet.Require(r.t, testnet.Kernel(probe.NFT), testnet.Tool("nft"))
+	testnet.Require(r.t, testnet.Kernel(kernel.FeatureNFT), testnet.Tool("nft"))
 	r.Add("a")
 	r.Add("b")
 	before := r.State()

@@ -19,7 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/network"
 	"github.com/tenon-cni/tenon/network/config"
@@ -52,7 +52,7 @@ type host struct {
 
 func newHost(t testing.TB, chains ...string) *host {
 	t.Helper()
-	testnet.Require(t, testnet.Kernel(probe.NFT), testnet.Tool("nft"))
+	testnet.Require(t, testnet.Kernel(kernel.FeatureNFT), testnet.Tool("nft"))
 	dir, self := t.TempDir(), executable(t)
 	for _, d := range all.Plugins {
 		if err := os.Symlink(self, filepath.Join(dir, d.Name)); err != nil {

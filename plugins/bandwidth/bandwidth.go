@@ -10,7 +10,6 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/chained"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/plugin"
 )
@@ -63,7 +62,7 @@ func (c *Config) Validate(call *plugin.Call) error {
 
 // Status reports whether the kernel can limit traffic.
 func (c *Config) Status(context.Context, *plugin.Call) error {
-	return session.Lacking(probe.IFB, probe.Shaping)
+	return session.Lacking(kernel.FeatureIFB, kernel.FeatureShaping)
 }
 
 // Apply sets the limits, in place of those that an earlier ADD has set.

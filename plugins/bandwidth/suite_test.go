@@ -3,7 +3,7 @@ package bandwidth_test
 import (
 	"testing"
 
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/plugin/plugintest"
 	"github.com/tenon-cni/tenon/plugins/all"
@@ -60,5 +60,5 @@ func FuzzServe(f *testing.F) {
 
 func require(t testing.TB) {
 	t.Helper()
-	testnet.Require(t, testnet.Kernel(probe.IFB, probe.Shaping), testnet.Tool("tc"))
+	testnet.Require(t, testnet.Kernel(kernel.FeatureIFB, kernel.FeatureShaping), testnet.Tool("tc"))
 }

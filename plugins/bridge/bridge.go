@@ -11,7 +11,6 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/attach"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/plugin"
 )
@@ -110,12 +109,12 @@ func (c *Config) Options() attach.Options {
 
 // Status reports what the kernel lacks.
 func (c *Config) Status(context.Context, *plugin.Call) error {
-	features := []probe.Feature{probe.Bridge}
+	features := []kernel.Feature{kernel.FeatureBridge}
 	if c.MACSpoofChk {
-		features = append(features, probe.NFT)
+		features = append(features, kernel.FeatureNFT)
 	}
 	if c.filtering() {
-		features = append(features, probe.VLANFiltering)
+		features = append(features, kernel.FeatureVLANFiltering)
 	}
 	return session.Lacking(features...)
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/plugin/plugintest"
 )
@@ -38,7 +38,7 @@ func TestReachedAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if members != "" {
-				testnet.Require(t, testnet.Kernel(probe.VLANFiltering))
+				testnet.Require(t, testnet.Kernel(kernel.FeatureVLANFiltering))
 			}
 			r := runtime(t, gateway+members+ipamDual)
 			outside := r.Uplink()

@@ -9,7 +9,6 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/attach"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
 )
 
 const (
@@ -81,7 +80,7 @@ func (c *Config) needFiltering() error {
 	if !c.filtering() {
 		return nil
 	}
-	missing, err := probe.Missing(probe.VLANFiltering)
+	missing, err := kernel.Missing(kernel.FeatureVLANFiltering)
 	if err != nil || len(missing) == 0 {
 		return err
 	}

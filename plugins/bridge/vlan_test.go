@@ -12,12 +12,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/plugin/plugintest"
 )
 
-var vlanFiltering = testnet.Kernel(probe.VLANFiltering)
+var vlanFiltering = testnet.Kernel(kernel.FeatureVLANFiltering)
 
 // vlanRuntime is runtime on a kernel that has VLAN filtering.
 func vlanRuntime(t *testing.T, members string) *plugintest.Runtime {

@@ -18,7 +18,7 @@ import (
 // runtime makes a host with a network; members are those of the plugin.
 func runtime(t *testing.T, members string) *plugintest.Runtime {
 	t.Helper()
-	testnet.Require(t, kernel)
+	testnet.Require(t, dummies)
 	return plugintest.NewRuntime(t, dummy.Plugin, `{"cniVersion":"1.1.0","name":"net","type":"dummy"`+members+`}`)
 }
 
@@ -116,7 +116,7 @@ func TestSingleAddress(t *testing.T) {
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	r := plugintest.NewRuntime(t, dummy.Plugin, `{"cniVersion":"1.1.0","name":"net","type":"dummy","ipam":{"type":"host-local","subnet":"10.1.2.0/24"}}`)
-	if kernel() != nil {
+	if dummies() != nil {
 		plugintest.Says(t, r.Refused(r.Request(cni.Status, "c"), cni.CodeNotAvailable), "dummy")
 		return
 	}

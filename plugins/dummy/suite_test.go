@@ -3,7 +3,7 @@ package dummy_test
 import (
 	"testing"
 
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/plugin/plugintest"
 	"github.com/tenon-cni/tenon/plugins/all"
@@ -12,10 +12,10 @@ import (
 
 func TestMain(m *testing.M) { plugintest.Main(m, all.Plugins...) }
 
-var kernel = testnet.Kernel(probe.Dummy)
+var dummies = testnet.Kernel(kernel.FeatureDummy)
 
 func TestSuite(t *testing.T) {
-	testnet.Require(t, kernel)
+	testnet.Require(t, dummies)
 	plugintest.Run(t, plugintest.Suite{Plugin: dummy.Plugin, Drifts: []plugintest.Drift{
 		{Name: "interface of another kind", Break: func(_ testing.TB, a plugintest.Attached) string {
 			a.Container.Command("ip", "link", "delete", a.IfName)

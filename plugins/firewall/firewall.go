@@ -11,7 +11,6 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/chained"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/plugin"
 )
@@ -74,7 +73,7 @@ func (c *Config) Validate(*plugin.Call) error {
 func (c *Config) Status(ctx context.Context, _ *plugin.Call) error {
 	switch c.Backend {
 	case backendNFT:
-		return session.Lacking(probe.NFT)
+		return session.Lacking(kernel.FeatureNFT)
 	case backendIPTables:
 		return lacksIPTables(cni.CodeNotAvailable)
 	case backendFirewalld:

@@ -90,7 +90,7 @@ func (r *remover) interfaces(ifaces []string) error {
 }
 
 func (r *remover) iptables(what kernel.IPTablesRemoval) error {
-	return kernel.UnlessNoNFT(r.Host.Rules.RemoveIPTables(kernel.IPTables{Table: "filter", Removal: what, Legacy: true}))
+	return kernel.UnlessNoNFT(r.Host.Rules.RemoveIPTables(kernel.IPTables{Table: "filter", Removal: what}))
 }
 
 // taken reports whether somebody who is not gone has an entry. It is asked with the lock of the namespace held, so that

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/plugin"
 	"github.com/tenon-cni/tenon/plugin/plugintest"
@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { plugintest.Main(m, all.Plugins...) }
 
-var ipvlans = testnet.Kernel(probe.IPvlan)
+var ipvlans = testnet.Kernel(kernel.FeatureIPvlan)
 
 // parent makes the interface that the examples name, which has the default route of the host.
 func parent(_ testing.TB, n *plugintest.Net) { addParent(n.Host) }

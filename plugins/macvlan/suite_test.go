@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/plugin/plugintest"
 	"github.com/tenon-cni/tenon/plugins/all"
@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { plugintest.Main(m, all.Plugins...) }
 
-var macvlans = testnet.Kernel(probe.Macvlan)
+var macvlans = testnet.Kernel(kernel.FeatureMacvlan)
 
 // parent makes the interface that the examples name, which has the default route of the host.
 func parent(_ testing.TB, n *plugintest.Net) { addParent(n.Host) }

@@ -193,7 +193,7 @@ func (h *host) check(what ipTables) error {
 func (h *host) remove(t *testing.T, what ...iptables.Removal) {
 	t.Helper()
 	for _, r := range what {
-		must(t, h.space.Rules.RemoveIPTables(kernel.IPTables{Table: "nat", Removal: r, Legacy: true}))
+		must(t, h.space.Rules.RemoveIPTables(kernel.IPTables{Table: "nat", Removal: r}))
 	}
 }
 

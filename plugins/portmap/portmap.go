@@ -9,7 +9,6 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/chained"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/plugin"
 )
@@ -146,7 +145,7 @@ func (c *Config) Status(ctx context.Context, _ *plugin.Call) error {
 	case autoBackend:
 		return session.NATStatus(ctx, kernel.Publishing)
 	}
-	if err := session.Lacking(probe.NFT); err != nil {
+	if err := session.Lacking(kernel.FeatureNFT); err != nil {
 		return err
 	}
 	if err := kernel.Buildable(ctx, kernel.Publishing); err != nil {

@@ -9,7 +9,6 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/chained"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/plugin"
 )
@@ -57,7 +56,7 @@ func (c *Config) Validate(*plugin.Call) (err error) {
 
 // Status reports whether the kernel has rules.
 func (c *Config) Status(context.Context, *plugin.Call) error {
-	return session.Lacking(probe.PolicyRules)
+	return session.Lacking(kernel.FeaturePolicyRules)
 }
 
 // Apply adds the rules, fills the tables to which they lead, and then takes the routes from the main table.

@@ -10,7 +10,6 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/attach"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/plugin"
 )
@@ -51,7 +50,7 @@ var Plugin = attach.Define(plugin.Info{
 	Doc:          doc,
 	Helper:       kernel.MakeTap,
 }, attach.Traits{
-	Kind:  string(probe.Tun),
+	Kind:  string(kernel.FeatureTun),
 	DNS:   attach.DNSOfConfiguration,
 	Texts: attach.Texts{NoLink: "Cannot find container link %s"},
 }, func() attach.Maker { return new(Config) })
@@ -93,7 +92,7 @@ func (c *Config) Status(context.Context, *plugin.Call) error {
 	if c.SELinuxContext == "" {
 		return nil
 	}
-	return session.Lacking(probe.SELinux)
+	return session.Lacking(kernel.FeatureSELinux)
 }
 
 // Make makes the device and plugs it into the bridge.
@@ -143,10 +142,10 @@ func (c *Config) unsupported(s *attach.Session, err error) error {
 	label := c.SELinuxContext
 	switch {
 	case errors.Is(err, kernel.ErrNoTun):
-		return cni.Errorf(cni.CodeUnsupportedField, "type: %s is not supported here: %w", s.Type, err).WithDetails(probe.Tun.Help())
+		return cni.Errorf(cni.CodeUnsupportedField, "type: %s is not supported here: %w", s.Type, err).WithDetails(kernel.FeatureTun.Help())
 	case errors.Is(err, kernel.ErrNoSELinux):
 		return cni.Errorf(cni.CodeUnsupportedField, "selinuxContext: %s is not supported here: %w", label, err).
-			WithDetails(probe.SELinux.Help())
+			WithDetails(kernel.FeatureSELinux.Help())
 	case errors.Is(err, kernel.ErrContext):
 		return cni.Errorf(cni.CodeInvalidConfig, "selinuxContext: %w", err).
 			WithDetails("it has to be in the policy, this plugin allowed to change to it, and the plugin's executable an entry point to it")

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/plugin/plugintest"
 	"github.com/tenon-cni/tenon/plugins/all"
@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { plugintest.Main(m, all.Plugins...) }
 
-var kernel = testnet.Kernel(probe.VLAN)
+var vlans = testnet.Kernel(kernel.FeatureVLAN)
 
 // suite is that of the examples whose parent is in the container, or of the others.
 func suite(inContainer bool) plugintest.Suite {
@@ -30,7 +30,7 @@ func suite(inContainer bool) plugintest.Suite {
 }
 
 func TestSuite(t *testing.T) {
-	testnet.Require(t, kernel)
+	testnet.Require(t, vlans)
 	s := suite(false)
 	s.Setup = func(_ testing.TB, n *plugintest.Net) { n.Host.Wire("eno1", "eno2") }
 	// The archive's kernel knows no optimistic addresses: each ADD would wait for one or two seconds.
@@ -55,7 +55,7 @@ func TestSuite(t *testing.T) {
 
 // TestSuiteInContainer is that of a parent in the container, which has a result of those who put it there.
 func TestSuiteInContainer(t *testing.T) {
-	testnet.Require(t, kernel, testnet.Kernel(probe.Dummy))
+	testnet.Require(t, vlans, testnet.Kernel(kernel.FeatureDummy))
 	s := suite(true)
 	s.Before = func(_ testing.TB, _ *plugintest.Net, c *plugintest.Namespace) *cni.Result {
 		c.Batch("link add port0 type dummy", "link set port0 up")

@@ -24,7 +24,7 @@ import (
 // runtime makes a host with interface eno1 (MTU 1500) and a network; members are those of the plugin.
 func runtime(t *testing.T, members string) *plugintest.Runtime {
 	t.Helper()
-	testnet.Require(t, kernel)
+	testnet.Require(t, vlans)
 	return anyRuntime(t, members)
 }
 
@@ -261,7 +261,7 @@ func TestDel(t *testing.T) {
 // lab are hosts with a network each whose eno1 leads to one switch, which passes on all VLANs.
 func lab(t *testing.T, members ...string) []*plugintest.Runtime {
 	t.Helper()
-	testnet.Require(t, kernel)
+	testnet.Require(t, vlans)
 	var hosts []*plugintest.Runtime
 	for i, m := range members {
 		r := plugintest.NewRuntime(t, vlan.Plugin, `{"cniVersion":"1.1.0","name":"net","type":"vlan"`+m+`}`)
@@ -414,7 +414,7 @@ func TestNames(t *testing.T) {
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	r := plugintest.NewRuntime(t, vlan.Plugin, `{"cniVersion":"1.1.0","name":"net","type":"vlan"`+vlan5+ipam4+`}`)
-	if kernel() != nil {
+	if vlans() != nil {
 		plugintest.Says(t, r.Refused(r.Request(cni.Status, "c"), cni.CodeNotAvailable), "8021q")
 		return
 	}

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/plugin/plugintest"
 	"github.com/tenon-cni/tenon/plugins/all"
@@ -39,11 +39,11 @@ func drift(name, object string, commands ...string) plugintest.Drift {
 }
 
 func TestSuite(t *testing.T) {
-	testnet.Require(t, testnet.Kernel(probe.VRF))
+	testnet.Require(t, testnet.Kernel(kernel.FeatureVRF))
 	plugintest.Run(t, suite)
 }
 
 func FuzzServe(f *testing.F) {
-	testnet.Require(f, testnet.Kernel(probe.VRF))
+	testnet.Require(f, testnet.Kernel(kernel.FeatureVRF))
 	plugintest.Fuzz(f, suite)
 }

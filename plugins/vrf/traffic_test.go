@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/plugin"
@@ -87,7 +87,7 @@ func (c *chain) call(verb cni.Command) {
 // plugin are in the table of the VRF, and the container is reached. DEL leaves nothing.
 func TestChain(t *testing.T) {
 	t.Parallel()
-	testnet.Require(t, testnet.Kernel(probe.VRF))
+	testnet.Require(t, testnet.Kernel(kernel.FeatureVRF))
 	const ipam = `"ipam":{"type":"host-local","ranges":[[{"subnet":"10.1.0.0/24"}],[{"subnet":"fd00:1::/64"}]],
 		"routes":[{"dst":"0.0.0.0/0"},{"dst":"::/0"},{"dst":"10.9.0.0/16","mtu":1300,"priority":7},{"dst":"10.8.0.0/16","scope":253}]}}`
 	for _, main := range []string{`{"type":"ptp",` + ipam, `{"type":"bridge","bridge":"br0","isGateway":true,` + ipam} {

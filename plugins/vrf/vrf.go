@@ -9,7 +9,6 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/chained"
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/plugin"
 )
@@ -53,7 +52,9 @@ func (c *Config) Validate(*plugin.Call) error {
 }
 
 // Status reports whether the kernel has VRFs.
-func (c *Config) Status(context.Context, *plugin.Call) error { return session.Lacking(probe.VRF) }
+func (c *Config) Status(context.Context, *plugin.Call) error {
+	return session.Lacking(kernel.FeatureVRF)
+}
 
 // Apply makes the interface a member of the VRF, which it makes if there is none.
 func (c *Config) Apply(ctx context.Context, s *chained.Session, _ *cni.Result) error {

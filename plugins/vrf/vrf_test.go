@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/plugin/plugintest"
 	"github.com/tenon-cni/tenon/plugins/vrf"
@@ -35,7 +35,7 @@ const (
 
 func newPod(t *testing.T, commands ...string) *pod {
 	t.Helper()
-	testnet.Require(t, testnet.Kernel(probe.VRF))
+	testnet.Require(t, testnet.Kernel(kernel.FeatureVRF))
 	r := plugintest.NewRuntime(t, vrf.Plugin, `{"cniVersion":"1.1.0","name":"net","type":"vrf"}`)
 	p := &pod{Runtime: r, Namespace: r.Net.Container("pod"), t: t}
 	noDAD(t, p.Namespace)

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/plugin"
@@ -102,7 +102,7 @@ func TestBandwidth(t *testing.T) {
 		"bridge": {bridge.Plugin, `,"isGateway":true`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			testnet.Require(t, testnet.Kernel(probe.IFB, probe.Shaping))
+			testnet.Require(t, testnet.Kernel(kernel.FeatureIFB, kernel.FeatureShaping))
 			r := plugintest.NewRuntime(t, row.Definition, fmt.Sprintf(`{"cniVersion":"1.1.0","name":"net","type":%q%s`, name, row.members+ipam))
 			r.Add("c")
 			r.Del("c") // leaves what is shared

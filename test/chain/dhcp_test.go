@@ -2,6 +2,7 @@ package chain
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
@@ -15,9 +16,10 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	ours "github.com/tenon-cni/tenon/internal/dhcp"
 	"github.com/tenon-cni/tenon/internal/dhcp/daemon"
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/internal/testnet/dhcpserver"
+	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/plugin"
 	"github.com/tenon-cni/tenon/plugin/plugintest"
 	"github.com/tenon-cni/tenon/plugins/bridge"
@@ -106,14 +108,14 @@ func TestDHCPRelease(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		plugin plugin.Definition
-		kind   probe.Feature
+		kind   kernel.Feature
 		conf   string
 		setup  []string // of the host, where up0 is a port of br0 and up1 its peer
 	}{
-		{bridge.Plugin, probe.Bridge, `"type": "bridge", "bridge": "br0"`, nil},
-		{macvlan.Plugin, probe.Macvlan, `"type": "macvlan", "master": "up1"`, nil},
-		{ipvlan.Plugin, probe.IPvlan, `"type": "ipvlan", "master": "up1"`, nil},
-		{vlan.Plugin, probe.VLAN, `"type": "vlan", "master": "up1", "vlanId": 5, "dad": "off"`, []string{
+		{bridge.Plugin, kernel.FeatureBridge, `"type": "bridge", "bridge": "br0"`, nil},
+		{macvlan.Plugin, kernel.FeatureMacvlan, `"type": "macvlan", "master": "up1"`, nil},
+		{ipvlan.Plugin, kernel.FeatureIPvlan, `"type": "ipvlan", "master": "up1"`, nil},
+		{vlan.Plugin, kernel.FeatureVLAN, `"type": "vlan", "master": "up1", "vlanId": 5, "dad": "off"`, []string{
 			"link set up0 nomaster", "link add link up0 name tagged type vlan id 5", "link set tagged master br0", "link set tagged up",
 		}},
 	} {
@@ -135,6 +137,36 @@ func TestDHCPRelease(t *testing.T) {
 			r.Must(r.Collect())
 			released(t, s, 2)
 		})
+	}
+}
+
+// TestDHCPReleaseByFile: R-58: the release reaches the server where the program that runs the
+// interface plugin has no definition of dhcp, and executes it as a file.
+func TestDHCPReleaseByFile(t *testing.T) {
+	t.Parallel()
+	r, s, start := dhcpBridge(t)
+	defer start()()
+	dir := t.TempDir()
+	self, err := os.Executable()
+	must(t, err)
+	must(t, os.Symlink(self, filepath.Join(dir, "dhcp")))
+	caller := plugin.Linked{Plugins: []plugin.Definition{bridge.Plugin}}
+	before := testnet.Snapshot(t, []*testnet.Namespace{r.Container("a")})
+	for _, verb := range []cni.Command{cni.Add, cni.Del, cni.Del} {
+		q := r.Request(verb, "a")
+		q.Path = dir
+		stdin, err := json.Marshal(q.Conf)
+		must(t, err)
+		must(t, r.Host.Run(func() error {
+			call := invoke.Call{Path: invoke.LinkedPath("bridge"), Env: q.Env, Stdin: stdin}
+			_, err := caller.Call(t.Context(), call)
+			return err
+		}))
+	}
+	released(t, s, 1)
+	after := testnet.Snapshot(t, []*testnet.Namespace{r.Container("a")})
+	if diff := testnet.Diff(before, after); diff != "" {
+		t.Errorf("DEL has left:\n%s", diff)
 	}
 }
 

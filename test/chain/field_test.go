@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/network"
 	"github.com/tenon-cni/tenon/network/config"
@@ -44,7 +44,7 @@ type runtime struct {
 // for Tenon's.
 func newRuntime(t *testing.T, file, plugins string, exec bool) *runtime {
 	t.Helper()
-	testnet.Require(t, testnet.Kernel(probe.NFT))
+	testnet.Require(t, testnet.Kernel(kernel.FeatureNFT))
 	r := &runtime{Net: testnet.New(t), t: t, dir: t.TempDir()}
 	text, err := os.ReadFile(file)
 	must(t, err)

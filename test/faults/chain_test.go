@@ -2,7 +2,7 @@
 
 package faults
 
-import "github.com/tenon-cni/tenon/internal/kernel/probe"
+import "github.com/tenon-cni/tenon/internal/kernel"
 
 // first makes the interface that the chained plugins work on.
 var first = &scenario{
@@ -29,7 +29,7 @@ var chained = []scenario{
 		conf: map[string]any{"cniVersion": "1.1.0", "backend": "iptables", "ingressPolicy": "isolated"},
 	},
 	{
-		name: "bandwidth", plugin: "bandwidth", behind: first, sample: 1, host: true, needs: probe.IFB, conf: limited,
+		name: "bandwidth", plugin: "bandwidth", behind: first, sample: 1, host: true, needs: kernel.FeatureIFB, conf: limited,
 	},
 	{
 		name: "tuning", plugin: "tuning", behind: first, sample: 1, conf: tuned,

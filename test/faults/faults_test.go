@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/internal/testnet/tracer"
 )
@@ -64,7 +64,7 @@ var scenarios = []scenario{
 		conf: map[string]any{"cniVersion": "1.1.0", "ipMasq": true, "mtu": 1400},
 	},
 	{
-		name: "bridge VLANs", plugin: "bridge", ipam: dualStack, host: true, needs: probe.VLANFiltering, sample: 3,
+		name: "bridge VLANs", plugin: "bridge", ipam: dualStack, host: true, needs: kernel.FeatureVLANFiltering, sample: 3,
 		conf: map[string]any{
 			"cniVersion": "1.1.0", "bridge": "br0", "isGateway": true, "vlan": 100, "vlanTrunk": []any{map[string]any{"minID": 200, "maxID": 210}},
 		},
@@ -79,12 +79,12 @@ var scenarios = []scenario{
 	},
 	{
 		// The namespace of the container holds all of it.
-		name: "vlan", plugin: "vlan", ipam: dualStack, needs: probe.VLAN, sample: 2,
+		name: "vlan", plugin: "vlan", ipam: dualStack, needs: kernel.FeatureVLAN, sample: 2,
 		setup: []string{"link add eno1 type veth peer name far", "link set eno1 up"},
 		conf:  map[string]any{"cniVersion": "1.1.0", "master": "eno1", "vlanId": 5, "dad": "off"},
 	},
 	{
-		name: "dummy", plugin: "dummy", ipam: dualStack, needs: probe.Dummy, sample: 2,
+		name: "dummy", plugin: "dummy", ipam: dualStack, needs: kernel.FeatureDummy, sample: 2,
 		conf: map[string]any{"cniVersion": "1.1.0"},
 	},
 	{

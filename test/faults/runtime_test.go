@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/internal/testnet/tracer"
 )
@@ -21,7 +21,7 @@ import (
 // killed or fails, the runtime does so itself, or the next one. A neighbour is not harmed.
 func TestRuntimeIsKilled(t *testing.T) {
 	t.Parallel()
-	testnet.Require(t, testnet.Kernel(probe.IFB, probe.Shaping))
+	testnet.Require(t, testnet.Kernel(kernel.FeatureIFB, kernel.FeatureShaping))
 	tenon, plugins := build(t)
 	always := []string{"TENON_EXEC=always"}
 	for _, row := range []struct {

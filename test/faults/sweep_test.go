@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/internal/testnet/tracer"
 )
@@ -31,7 +31,7 @@ type scenario struct {
 	slow   bool           // only with TENON_FAULTS=all
 	sample int            // without TENON_FAULTS=all: one fault only, at every so many changes; 0: all
 	host   bool           // all of it can be removed from the host: by GC, or by DEL without a namespace
-	needs  probe.Feature  // of the kernel; empty: nothing special
+	needs  kernel.Feature // of the kernel; empty: nothing special
 	tool   string         // that has to be there; empty: none
 }
 

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/plugin"
 	"github.com/tenon-cni/tenon/plugin/plugintest"
@@ -22,7 +22,7 @@ type takeover struct {
 	plugin  string
 	name    string // of the row, if there are several
 	members string // of the configuration
-	kernel  []probe.Feature
+	kernel  []kernel.Feature
 	dataDir bool // the plugin keeps files in dataDir
 	oneWay  bool // DEL of the reference fails after ADD of Tenon's
 
@@ -54,9 +54,9 @@ var takeovers = []takeover{
 	{plugin: "ptp", members: dual},
 	{plugin: "ptp", name: "masquerading by iptables", members: `,"ipMasq":true,"ipMasqBackend":"iptables"` + dual},
 	{plugin: "ptp", name: "masquerading", members: `,"ipMasq":true` + dual, oneWay: true},
-	{plugin: "macvlan", members: `,"master":"eno1"` + dual, kernel: []probe.Feature{probe.Macvlan}},
-	{plugin: "ipvlan", members: `,"master":"eno1"` + dual, kernel: []probe.Feature{probe.IPvlan}},
-	{plugin: "vlan", members: `,"master":"eno1","vlanId":5` + dual, kernel: []probe.Feature{probe.VLAN}},
+	{plugin: "macvlan", members: `,"master":"eno1"` + dual, kernel: []kernel.Feature{kernel.FeatureMacvlan}},
+	{plugin: "ipvlan", members: `,"master":"eno1"` + dual, kernel: []kernel.Feature{kernel.FeatureIPvlan}},
+	{plugin: "vlan", members: `,"master":"eno1","vlanId":5` + dual, kernel: []kernel.Feature{kernel.FeatureVLAN}},
 	{plugin: "host-device", members: `,"device":"eno1"` + dual, dataDir: true,
 		from: outcome{stays: []string{`- host link eno1 ifalias "eno1"`}}, // which the reference leaves
 		to:   outcome{collected: []string{file}}},
@@ -70,7 +70,7 @@ var takeovers = []takeover{
 		from: outcome{stays: []string{"veth0/route_localnet"}},
 		to:   outcome{drift: true, collected: elements, stays: []string{"veth0/route_localnet"}}},
 	{plugin: "bandwidth", members: `,"ingressRate":1000000,"ingressBurst":80000,"egressRate":1000000,"egressBurst":80000`,
-		kernel: []probe.Feature{probe.IFB, probe.Shaping},
+		kernel: []kernel.Feature{kernel.FeatureIFB, kernel.FeatureShaping},
 		to:     outcome{stays: []string{"host filter dev veth0", "host qdisc ", `host link veth0 qdisc "tbf"`}}},
 	{plugin: "tuning", members: `,"mac":"02:00:00:aa:bb:cc","mtu":1400,"promisc":true,"sysctl":{"net.core.somaxconn":"5"}`, dataDir: true,
 		from: outcome{stays: []string{"c sysctl core/somaxconn"}}, // nobody remembers it
@@ -79,7 +79,7 @@ var takeovers = []takeover{
 	{plugin: "firewall", name: "iptables", members: `,"backend":"iptables"`, to: outcome{collected: elements}},
 	{plugin: "sbr", from: outcome{stays: []string{"c route "}}, to: outcome{stays: []string{"c route "}}},
 	// The reference loses addresses and routes of the container when it moves the interface.
-	{plugin: "vrf", members: `,"vrfname":"blue"`, kernel: []probe.Feature{probe.VRF},
+	{plugin: "vrf", members: `,"vrfname":"blue"`, kernel: []kernel.Feature{kernel.FeatureVRF},
 		from: outcome{drift: true, stays: []string{"- c route "}}, to: outcome{stays: []string{"- c route ", "- c addr "}}},
 }
 

@@ -1,13 +1,12 @@
 package interop
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
@@ -18,17 +17,15 @@ const (
 	previousPlugins = "../../bin/previous"
 )
 
-// earlierVersion returns the absolute paths of an earlier version's command and plugin directory. It
-// skips the test if there are none.
+// earlierVersion returns the absolute paths of an earlier version's command and plugin directory. A
+// clone without history has none: scripts/previous builds them from a commit.
 func earlierVersion(t *testing.T) (command, dir string) {
 	t.Helper()
 	command, err := filepath.Abs(previousTenon)
 	must(t, err)
 	dir, err = filepath.Abs(previousPlugins)
 	must(t, err)
-	if _, err := os.Stat(command); err != nil {
-		t.Skip("an earlier version is not built: run scripts/previous")
-	}
+	testnet.Require(t, testnet.Optional(testnet.Tool(command)))
 	return command, dir
 }
 
@@ -38,8 +35,8 @@ func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	_, dir := earlierVersion(t)
 	rows := append(slices.Clone(takeovers), // and what Debian's plugins lack
-		takeover{plugin: "dummy", members: dual, kernel: []probe.Feature{probe.Dummy}},
-		takeover{plugin: "tap", members: dual, kernel: []probe.Feature{probe.Tun}})
+		takeover{plugin: "dummy", members: dual, kernel: []kernel.Feature{kernel.FeatureDummy}},
+		takeover{plugin: "tap", members: dual, kernel: []kernel.Feature{kernel.FeatureTun}})
 	for _, row := range rows {
 		row.from, row.to = outcome{}, outcome{}
 		if row.plugin == "portmap" { // the setting belongs to the interface and goes with it

@@ -13,7 +13,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/dhcp"
 	"github.com/tenon-cni/tenon/internal/dhcp/daemon"
 	"github.com/tenon-cni/tenon/internal/dhcp/v4"
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
@@ -21,7 +21,7 @@ import (
 // the same time. It logs how long adoption takes; the budget is 2 s.
 func TestMany(t *testing.T) {
 	const many = 500
-	testnet.Require(t, testnet.Kernel(probe.Veth), testnet.Tool("ip"))
+	testnet.Require(t, testnet.Kernel(kernel.FeatureVeth), testnet.Tool("ip"))
 	n := testnet.New(t, "c")
 	d := newNode(t, n)
 	d.stop()

@@ -13,14 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/kernel"
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
 // pair is a container without address whose eth0 ends as srv0, 192.0.2.1/24, in the host.
 func pair(t *testing.T) (n *testnet.Net, client *openLink) {
 	t.Helper()
-	testnet.Require(t, testnet.Kernel(probe.Veth), testnet.Tool("ip"))
+	testnet.Require(t, testnet.Kernel(kernel.FeatureVeth), testnet.Tool("ip"))
 	n = testnet.New(t, "c")
 	c := n.Container("c")
 	c.Command("ip", "link", "add", "eth0", "address", "02:00:00:00:00:01", "type", "veth", "peer", "name", "srv0")

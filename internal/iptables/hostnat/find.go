@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+
+	"github.com/tenon-cni/tenon/internal/iptables"
 )
 
 // The base chains of a nat table.
@@ -50,6 +52,7 @@ type Port struct {
 // Found is a rule that decides, and where it is.
 type Found struct {
 	Rule
+	Family iptables.Family
 	Table  string
 	Legacy bool   // the table is of the legacy variant
 	In     string // the chain

@@ -30,7 +30,6 @@ const (
 	getEntries  = baseControl + 1
 
 	nameSize   = 32
-	infoSize   = 84
 	blobHeader = 40 // struct ipt_get_entries up to its entries
 	hooks      = 5
 )
@@ -40,8 +39,10 @@ var errBlob = errors.New("rules of a legacy table end early")
 
 // tableInfo is struct ipt_getinfo.
 type tableInfo struct {
-	entry, underflow [hooks]uint32 // offsets of the first rule of each hook, and of its policy
-	size             uint32
+	Name             [nameSize]byte
+	Hooks            uint32        // as bits
+	Entry, Underflow [hooks]uint32 // offsets of the first rule of each hook, and of its policy
+	Entries, Size    uint32        // number of all rules, and bytes
 }
 
 // legacy is a table of the legacy variant, read as far as it was needed.
@@ -91,23 +92,18 @@ func (l *legacy) getsockopt(option int, b []byte, size uint32) error {
 }
 
 func (l *legacy) ask() error {
-	b := make([]byte, infoSize)
-	copy(b, "nat")
-	if err := l.getsockopt(getInfo, b, infoSize); err != nil {
+	b := netlink.Body(tableInfo{Name: [nameSize]byte{'n', 'a', 't'}})
+	if err := l.getsockopt(getInfo, b, uint32(len(b))); err != nil {
 		return err
 	}
-	word := func(i int) uint32 { return binary.NativeEndian.Uint32(b[nameSize+4*i:]) }
-	for i := range hooks {
-		l.info.entry[i], l.info.underflow[i] = word(1+i), word(1+hooks+i)
-	}
-	l.info.size = word(1 + 2*hooks + 1)
 	l.blob, l.names = nil, map[string]uint32{}
-	return nil
+	_, err := netlink.ReadBody(b, &l.info)
+	return err
 }
 
 // need reads at least so many bytes of the table. The error is EAGAIN if the table has changed.
 func (l *legacy) need(want uint32) error {
-	want = min(want, l.info.size)
+	want = min(want, l.info.Size)
 	if uint32(len(l.blob)) >= want {
 		return nil
 	}
@@ -133,8 +129,8 @@ func (l *legacy) read(want uint32) ([]byte, error) {
 		return nil, err
 	}
 	copy(b, "nat")
-	binary.NativeEndian.PutUint32(b[nameSize:], l.info.size)
-	size := blobHeader + l.info.size
+	binary.NativeEndian.PutUint32(b[nameSize:], l.info.Size)
+	size := blobHeader + l.info.Size
 	err = l.getsockopt(getEntries, b[:room], size)
 	if err != nil && (!errors.Is(err, unix.EFAULT) || size <= room) {
 		return nil, err
@@ -165,7 +161,7 @@ func (l *legacy) chain(name string) ([]Rule, error) {
 	if !ok {
 		return nil, nil
 	}
-	rules, err := l.rules(at, l.info.size)
+	rules, err := l.rules(at, l.info.Size)
 	if len(rules) > 0 {
 		rules = rules[:len(rules)-1] // the end of a chain is a rule, too
 	}
@@ -174,7 +170,7 @@ func (l *legacy) chain(name string) ([]Rule, error) {
 
 // base returns the rules of a base chain, without its policy.
 func (l *legacy) base(hook int) ([]Rule, error) {
-	from, to := l.info.entry[hook], l.info.underflow[hook]
+	from, to := l.info.Entry[hook], l.info.Underflow[hook]
 	if from > to {
 		return nil, errBlob
 	}
@@ -232,7 +228,7 @@ func (l *legacy) entry(at uint32) (e entry, err error) {
 	for {
 		e, err = entryAt(l.family, l.blob, at)
 		read := uint32(len(l.blob))
-		if !errors.Is(err, errBlob) || read >= l.info.size {
+		if !errors.Is(err, errBlob) || read >= l.info.Size {
 			return e, err
 		}
 		const more = 16 << 10

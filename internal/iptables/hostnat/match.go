@@ -38,13 +38,20 @@ const invertSource, invertDest = 1, 2
 // destination ports. ok is false if it has a condition on the source.
 func (r *Rule) destination(source, dest PortRange, inverted byte) (ok bool) {
 	everything := PortRange{0, 0xffff}
-	if dest != everything || inverted&invertDest != 0 {
-		if len(r.Ports.Ranges) > 0 {
-			return false
-		}
-		r.Ports = Ports{[]PortRange{dest}, inverted&invertDest != 0}
+	not := inverted&invertDest != 0
+	if (dest != everything || not) && !r.setPorts(dest, not) {
+		return false
 	}
 	return source == everything && inverted&invertSource == 0
+}
+
+// setPorts notes a condition on the ports, unless the rule has one already.
+func (r *Rule) setPorts(ports PortRange, not bool) (ok bool) {
+	if len(r.Ports.Ranges) > 0 {
+		return false
+	}
+	r.Ports = Ports{[]PortRange{ports}, not}
+	return true
 }
 
 // tcp reads struct xt_tcp.

@@ -4,18 +4,19 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
-	mathbits "math/bits"
+	"net"
 	"net/netip"
 	"strconv"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/netlink"
+	"github.com/tenon-cni/tenon/internal/nft"
 	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
 )
 
 // nftChain reads the rules of a chain of the nftables variant. A chain that does not exist has none.
-func nftChain(c Lister, t nftmsg.Table, name string) ([]Rule, error) {
+func nftChain(c *nft.Conn, t nftmsg.Table, name string) ([]Rule, error) {
 	list, err := c.RawRules(t, name)
 	if err != nil {
 		return nil, err
@@ -170,34 +171,31 @@ func (n *nftReader) port(op uint32, data []byte) bool {
 		return false
 	}
 	port := binary.BigEndian.Uint16(data)
-	switch {
-	case op == unix.NFT_CMP_EQ && len(n.Ports.Ranges) == 0:
-		n.Ports.Ranges = []PortRange{{port, port}}
-	case op == unix.NFT_CMP_NEQ && len(n.Ports.Ranges) == 0:
-		n.Ports = Ports{[]PortRange{{port, port}}, true}
-	case op == unix.NFT_CMP_GTE && len(n.Ports.Ranges) == 0:
-		n.Ports.Ranges = []PortRange{{port, 0xffff}}
-	case op == unix.NFT_CMP_LTE && len(n.Ports.Ranges) == 0:
-		n.Ports.Ranges = []PortRange{{0, port}}
-	case op == unix.NFT_CMP_LTE && len(n.Ports.Ranges) == 1 && !n.Ports.Not:
+	if op == unix.NFT_CMP_LTE && len(n.Ports.Ranges) == 1 && !n.Ports.Not {
 		n.Ports.Ranges[0].Last = min(port, n.Ports.Ranges[0].Last)
+		return true
+	}
+	r := PortRange{port, port}
+	switch op {
+	case unix.NFT_CMP_EQ, unix.NFT_CMP_NEQ:
+	case unix.NFT_CMP_GTE:
+		r.Last = 0xffff
+	case unix.NFT_CMP_LTE:
+		r.First = 0
 	default:
 		return false
 	}
-	return true
+	return n.setPorts(r, op == unix.NFT_CMP_NEQ)
 }
 
 func (n *nftReader) portRange(e nftmsg.Range) bool {
 	load, ok := n.load.(nftmsg.Payload)
 	if !ok || load.Base != unix.NFT_PAYLOAD_TRANSPORT_HEADER || load.Offset != 2 || n.mask != nil ||
-		len(e.From) != 2 || len(e.To) != 2 || len(n.Ports.Ranges) > 0 {
+		len(e.From) != 2 || len(e.To) != 2 {
 		return false
 	}
-	n.Ports = Ports{
-		Ranges: []PortRange{{binary.BigEndian.Uint16(e.From), binary.BigEndian.Uint16(e.To)}},
-		Not:    e.Op == unix.NFT_RANGE_NEQ,
-	}
-	return true
+	ports := PortRange{binary.BigEndian.Uint16(e.From), binary.BigEndian.Uint16(e.To)}
+	return n.setPorts(ports, e.Op == unix.NFT_RANGE_NEQ)
 }
 
 // address notes a comparison of addresses, or of the protocol in the header of IPv4. If the
@@ -250,13 +248,6 @@ func network(full int, data, mask []byte, not bool) Network {
 
 // prefixLength counts the ones in a mask. ok is false if there are holes.
 func prefixLength(mask []byte) (bits int, ok bool) {
-	for _, b := range mask {
-		bits += mathbits.OnesCount8(b)
-	}
-	for i, b := range mask {
-		if ones := min(8, max(0, bits-8*i)); mathbits.LeadingZeros8(^b) != ones || mathbits.OnesCount8(b) != ones {
-			return 0, false
-		}
-	}
-	return bits, true
+	bits, size := net.IPMask(mask).Size()
+	return bits, size == 8*len(mask)
 }

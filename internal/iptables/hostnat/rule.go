@@ -1,6 +1,7 @@
 package hostnat
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"strconv"
@@ -63,62 +64,55 @@ type PortRange struct{ First, Last uint16 }
 
 // String returns the rule without its chain, in the words of iptables.
 func (r Rule) String() string {
-	var b strings.Builder
-	option := func(not bool, words ...string) {
+	var words []string
+	option := func(name, value string, not bool) {
+		if value == "" {
+			return
+		}
 		if not {
-			words = append([]string{"!"}, words...)
+			words = append(words, "!")
 		}
-		if b.Len() > 0 {
-			b.WriteByte(' ')
-		}
-		b.WriteString(strings.Join(words, " "))
+		words = append(words, name, value)
 	}
-	word := func(name string, w Word) {
-		if w.Text != "" {
-			option(w.Not, name, w.Text)
-		}
-	}
-	for _, n := range []struct {
-		name string
-		Network
-	}{{"-s", r.Source}, {"-d", r.Dest}} {
-		if n.IsValid() {
-			option(n.Not, n.name, n.Prefix.String())
-		}
-	}
-	word("-i", r.In)
-	word("-o", r.Out)
-	word("-p", Word{protocolName(r.Protocol.Text), r.Protocol.Not})
-	if len(r.Ports.Ranges) > 0 {
-		option(r.Ports.Not, "--dports", r.Ports.String())
-	}
-	for _, t := range []struct {
-		name string
-		AddrType
-	}{{"--src-type", r.SourceType}, {"--dst-type", r.DestType}} {
-		switch t.Types {
-		case 0:
-		case localType:
-			option(t.Not, t.name, "LOCAL")
-		default:
-			option(t.Not, t.name, fmt.Sprintf("0x%x", t.Types))
-		}
-	}
+	option("-s", r.Source.String(), r.Source.Not)
+	option("-d", r.Dest.String(), r.Dest.Not)
+	option("-i", r.In.Text, r.In.Not)
+	option("-o", r.Out.Text, r.Out.Not)
+	option("-p", protocolName(r.Protocol.Text), r.Protocol.Not)
+	option("--dports", r.Ports.String(), r.Ports.Not)
+	option("--src-type", r.SourceType.String(), r.SourceType.Not)
+	option("--dst-type", r.DestType.String(), r.DestType.Not)
 	for _, o := range r.Others {
-		option(false, "-m", o)
+		words = append(words, "-m", o)
 	}
 	if r.Comment != "" {
-		option(false, "--comment", strconv.Quote(r.Comment))
+		option("--comment", strconv.Quote(r.Comment), false)
 	}
-	switch {
-	case r.Goto:
-		option(false, "-g", r.Chain)
-	case r.Chain != "":
-		option(false, "-j", r.Chain)
-	case r.Target != "":
-		option(false, "-j", r.Target)
+	if r.Goto {
+		option("-g", r.Chain, false)
+	} else {
+		option("-j", cmp.Or(r.Chain, r.Target), false)
 	}
-	return b.String()
+	return strings.Join(words, " ")
+}
+
+// String returns the network in CIDR notation, or "" for the zero value.
+func (n Network) String() string {
+	if !n.IsValid() {
+		return ""
+	}
+	return n.Prefix.String()
+}
+
+// String returns the kind of the address, or "" without a condition.
+func (t AddrType) String() string {
+	switch t.Types {
+	case 0:
+		return ""
+	case localType:
+		return "LOCAL"
+	}
+	return fmt.Sprintf("0x%x", t.Types)
 }
 
 // String returns the ports in the form of --dports.
@@ -133,14 +127,7 @@ func (c Ports) String() string {
 	return strings.Join(words, ",")
 }
 
+// protocolName returns the name of a protocol with ports, by its number.
 func protocolName(number string) string {
-	switch number {
-	case strconv.Itoa(unix.IPPROTO_TCP):
-		return "tcp"
-	case strconv.Itoa(unix.IPPROTO_UDP):
-		return "udp"
-	case strconv.Itoa(unix.IPPROTO_SCTP):
-		return "sctp"
-	}
-	return number
+	return cmp.Or(map[string]string{"6": "tcp", "17": "udp", "132": "sctp"}[number], number)
 }

@@ -3,35 +3,32 @@ package hostnat
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/iptables"
 	"github.com/tenon-cni/tenon/internal/netns"
+	"github.com/tenon-cni/tenon/internal/nft"
 	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
 )
-
-// Lister looks at tables of nftables and lists the rules of their chains. A chain that does not exist has none.
-type Lister interface {
-	RawRules(t nftmsg.Table, chain string) ([]nftmsg.Rule, error)
-	HasTable(t nftmsg.Table) (bool, error)
-}
 
 // Tables are the nat tables of a family in a namespace, in both variants. They are read when they
 // are asked for the first time. It is for one goroutine.
 type Tables struct {
 	family iptables.Family
 	ns     *netns.NS
-	nft    Lister
+	nft    *nft.Conn
 
 	legacy *legacy
-	opened bool  // legacy is known
-	absent *bool // there is no table of the nftables variant; nil: not known
+	opened bool      // legacy is known
+	list   []variant // the variants that exist
+	listed bool      // list is known
 }
 
 // Open returns the tables of a family. nft is nil where the kernel has no nftables. ns must stay
 // open until the tables are closed.
-func Open(ns *netns.NS, f iptables.Family, nft Lister) *Tables {
+func Open(ns *netns.NS, f iptables.Family, nft *nft.Conn) *Tables {
 	return &Tables{family: f, ns: ns, nft: nft}
 }
 
@@ -50,16 +47,16 @@ type variant struct {
 }
 
 func (t *Tables) variants() (list []variant, err error) {
+	if t.listed {
+		return t.list, nil
+	}
 	table := nftmsg.Table{Family: [...]nftmsg.Family{nftmsg.IPv4, nftmsg.IPv6}[t.family], Name: "nat"}
 	if t.nft != nil {
-		if t.absent == nil {
-			there, err := t.nft.HasTable(table)
-			if err != nil {
-				return nil, err
-			}
-			t.absent = new(!there)
+		there, err := t.nft.HasTable(table)
+		if err != nil {
+			return nil, err
 		}
-		if !*t.absent {
+		if there {
 			list = append(list, variant{fmt.Sprintf("table %s nat (nft)", table.Family), false, func(name string) ([]Rule, error) {
 				return nftChain(t.nft, table, name)
 			}})
@@ -71,6 +68,7 @@ func (t *Tables) variants() (list []variant, err error) {
 	if t.legacy != nil {
 		list = append(list, variant{fmt.Sprintf("table %s nat (legacy)", table.Family), true, t.legacy.chain})
 	}
+	t.list, t.listed = list, true
 	return list, nil
 }
 
@@ -111,53 +109,44 @@ func (t *Tables) LegacyRules(chain string) (rules []Rule, there bool, err error)
 	return rules, rules != nil, err
 }
 
+// each calls read for each variant until it is done, and again if a legacy table changes meanwhile.
+func (t *Tables) each(read func(v variant) (done bool, err error)) error {
+	return t.steady(func() error {
+		list, err := t.variants()
+		if err != nil {
+			return err
+		}
+		for _, v := range list {
+			done, err := read(v)
+			if err != nil {
+				return fmt.Errorf("%s: %w", v.name, err)
+			}
+			if done {
+				break
+			}
+		}
+		return nil
+	})
+}
+
 // Find returns the first rule that decides about the traffic of a query, or nil.
 func (t *Tables) Find(q Query) (found *Found, err error) {
-	err = t.steady(func() (err error) {
-		found, err = t.find(q)
-		return err
+	err = t.each(func(v variant) (done bool, err error) {
+		found, err = q.Find(v.chain)
+		if found != nil {
+			found.Table, found.Legacy, found.Family = v.name, v.legacy, t.family
+		}
+		return found != nil, err
 	})
 	return found, err
 }
 
-func (t *Tables) find(q Query) (*Found, error) {
-	list, err := t.variants()
-	if err != nil {
-		return nil, err
-	}
-	for _, v := range list {
-		found, err := q.Find(v.chain)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", v.name, err)
-		}
-		if found != nil {
-			found.Table, found.Legacy = v.name, v.legacy
-			return found, nil
-		}
-	}
-	return nil, nil
-}
-
 // Rules returns the rules of a chain in both variants. A chain that does not exist has none.
-func (t *Tables) Rules(chain string) (rules []Rule, err error) {
-	err = t.steady(func() (err error) {
-		rules, err = t.rules(chain)
-		return err
+func (t *Tables) Rules(chain string) ([]Rule, error) {
+	legacy := map[bool][]Rule{}
+	err := t.each(func(v variant) (done bool, err error) {
+		legacy[v.legacy], err = v.chain(chain)
+		return false, err
 	})
-	return rules, err
-}
-
-func (t *Tables) rules(chain string) (rules []Rule, err error) {
-	list, err := t.variants()
-	if err != nil {
-		return nil, err
-	}
-	for _, v := range list {
-		more, err := v.chain(chain)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", v.name, err)
-		}
-		rules = append(rules, more...)
-	}
-	return rules, nil
+	return slices.Concat(legacy[false], legacy[true]), err
 }

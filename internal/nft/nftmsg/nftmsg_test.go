@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/netlink"
 	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
 	"github.com/tenon-cni/tenon/internal/testnet"
@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { testnet.Main(m) }
 
 func setup(t testing.TB) (*testnet.Namespace, *nftmsg.Conn) {
 	t.Helper()
-	testnet.Require(t, testnet.Kernel(probe.NFT), testnet.Tool("nft"))
+	testnet.Require(t, testnet.Kernel(kernel.FeatureNFT), testnet.Tool("nft"))
 	ns := testnet.New(t).Host
 	return ns, open(t, ns)
 }

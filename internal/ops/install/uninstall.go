@@ -224,7 +224,7 @@ func (p *Plan) remove(ctx context.Context) error {
 			return err
 		}
 	}
-	_, refused, err := kernel.EraseRules(ctx, func(tag string) bool { return p.tags[tag] })
+	refused, err := kernel.EraseRules(ctx, func(tag string) bool { return p.tags[tag] })
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
@@ -147,7 +147,7 @@ func (s *Server) keep(name string) {
 // NewNet makes a host with the bridge, and containers with eth0 on it.
 func NewNet(t testing.TB, containers ...string) *testnet.Net {
 	t.Helper()
-	testnet.Require(t, testnet.Kernel(probe.Veth, probe.Bridge), testnet.Tool("ip"))
+	testnet.Require(t, testnet.Kernel(kernel.FeatureVeth, kernel.FeatureBridge), testnet.Tool("ip"))
 	n := testnet.New(t, containers...)
 	Bridge(n)
 	for _, c := range containers {

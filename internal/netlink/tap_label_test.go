@@ -1,4 +1,4 @@
-package tun_test
+package netlink_test
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/netlink/tun"
+	"github.com/tenon-cni/tenon/internal/netlink"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
@@ -22,14 +22,14 @@ func TestMain(m *testing.M) {
 	testnet.Main(m)
 }
 
-// TestExecute: the program has the context, and this process keeps its own; Execute returns the
-// program's error.
-func TestExecute(t *testing.T) {
+// TestExecuteLabelled: the program has the context, and this process keeps its own;
+// ExecuteLabelled returns the program's error.
+func TestExecuteLabelled(t *testing.T) {
 	testnet.Require(t, testnet.SELinux)
 	ns := testnet.New(t).Host
 	const context = "unlabeled" // without a policy the kernel knows but a few
 	ns.Do(func() {
-		err := tun.Execute(context, []string{"context"})
+		err := netlink.ExecuteLabelled(context, []string{"context"})
 		if !errors.Is(err, unix.EXDEV) || !strings.HasPrefix(err.Error(), context) {
 			t.Errorf("executed with %v, want %s", err, context)
 		}

@@ -1,4 +1,4 @@
-package tun
+package netlink
 
 import (
 	"bytes"
@@ -15,33 +15,30 @@ import (
 )
 
 var (
-	// ErrNoSELinux says that the kernel was started without SELinux.
+	// ErrNoSELinux reports that the kernel was started without SELinux.
 	ErrNoSELinux = errors.New("SELinux is not enabled")
-	// ErrContext says that SELinux knows no such context, or that nothing may be executed with it.
+	// ErrContext reports that SELinux does not know a context, or refuses to execute with it.
 	ErrContext = errors.New("SELinux refuses the context")
 )
-
-// Program holds the arguments that make the running executable call [Main]: argument 0 and the ones
-// before Main's own.
-type Program []string
 
 // CreateLabelled is [Tap.Create] for a device with a security context of SELinux. A tap device gets
 // the context of the task that creates it; fscreate and sockcreate have no effect. One thread of
 // several may change its own context (attr/current) only to one that the policy bounds by its
-// present one. So CreateLabelled executes another program in that context: the running one. The
-// calling thread must end afterwards, because all programs it executes from now on get the context.
-func (t Tap) CreateLabelled(context string, self Program) error {
+// present one. So CreateLabelled executes another program in that context: the running one, with
+// the arguments self, from argument 0 on, that make it call [MakeTap]. The calling thread must end
+// afterwards, because all programs it executes from now on get the context.
+func (t Tap) CreateLabelled(context string, self []string) error {
 	description, err := json.Marshal(t)
 	if err != nil {
 		return err
 	}
-	return execute(context, append(slices.Clone(self), string(description)))
+	return executeLabelled(context, append(slices.Clone(self), string(description)))
 }
 
-// execute runs this executable with a security context. The error wraps the [unix.Errno] that it
-// exits with.
-func execute(context string, args []string) error {
-	if err := Labels(); err != nil {
+// executeLabelled runs this executable with a security context. The error wraps the [unix.Errno]
+// that it exits with.
+func executeLabelled(context string, args []string) error {
+	if err := SELinuxAvailable(); err != nil {
 		return err
 	}
 	if err := os.WriteFile("/proc/thread-self/attr/exec", []byte(context), 0); err != nil {
@@ -59,9 +56,9 @@ func execute(context string, args []string) error {
 	return err
 }
 
-// Labels returns nil if the kernel enforces or could enforce a policy of SELinux, else
+// SELinuxAvailable returns nil if the kernel enforces or could enforce a policy of SELinux, else
 // [ErrNoSELinux].
-func Labels() error {
+func SELinuxAvailable() error {
 	known, err := os.ReadFile("/proc/filesystems") // selinuxfs is registered only if it was not disabled
 	if err != nil {
 		return err
@@ -72,9 +69,9 @@ func Labels() error {
 	return nil
 }
 
-// Main is what the program does that [Tap.CreateLabelled] executes: it makes the device described.
-// The exit status is 0, or the error number with a message on stderr.
-func Main(description string, stderr io.Writer) (status int) {
+// MakeTap is the work of the program that [Tap.CreateLabelled] executes: it makes the device
+// described. The exit status is 0, or the error number with a message on stderr.
+func MakeTap(description string, stderr io.Writer) (status int) {
 	var t Tap
 	err := json.Unmarshal([]byte(description), &t)
 	if err == nil {

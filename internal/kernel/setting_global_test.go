@@ -1,4 +1,4 @@
-package sysctl_test
+package kernel_test
 
 import (
 	"errors"
@@ -8,12 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/netns"
-	"github.com/tenon-cni/tenon/internal/sysctl"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
-
-func TestMain(m *testing.M) { testnet.Main(m) }
 
 // TestGlobal: of the settings that can be written in a namespace, those that are not Global have a value in each. Settings
 // that are no numbers are left out: there are few. A global one would change, and be put back.
@@ -28,7 +26,7 @@ func TestGlobal(t *testing.T) {
 	}
 	changed := 0
 	for _, key := range keys {
-		if sysctl.Global(key) {
+		if (kernel.Setting{Key: key}).Global() {
 			continue
 		}
 		before, ok := read(t, b, key)
@@ -76,7 +74,7 @@ func writable(t *testing.T, n *netns.NS) (keys []string) {
 func read(t *testing.T, n *netns.NS, key string) (value string, ok bool) {
 	t.Helper()
 	err := n.Run(func() (err error) {
-		value, err = sysctl.Read(key)
+		value, err = kernel.ReadSetting(key)
 		return err
 	})
 	return value, err == nil
@@ -86,7 +84,7 @@ func read(t *testing.T, n *netns.NS, key string) (value string, ok bool) {
 func change(t *testing.T, n *netns.NS, key string) (undo func()) {
 	t.Helper()
 	err := n.Run(func() error {
-		old, err := sysctl.Read(key)
+		old, err := kernel.ReadSetting(key)
 		if err != nil {
 			return err
 		}
@@ -95,12 +93,11 @@ func change(t *testing.T, n *netns.NS, key string) (undo func()) {
 			return err
 		}
 		for _, by := range []int{1, -1, 100} {
-			if _, changed, err := sysctl.Set(key, strconv.Itoa(number+by)); err != nil || !changed {
+			restore, err := kernel.Setting{Key: key, Value: strconv.Itoa(number + by)}.Apply()
+			if err != nil || restore == nil {
 				continue
 			}
-			undo = func() {
-				_ = n.Run(func() error { return sysctl.Write(key, old) }) // some have no way back, and end with the namespace
-			}
+			undo = func() { _ = n.Run(restore) } // some have no way back, and end with the namespace
 			return nil
 		}
 		return nil
@@ -117,7 +114,7 @@ func TestGlobalByName(t *testing.T) {
 		"net/netfilter/nf_hooks_lwtunnel": true, "net/netfilter/nf_conntrack_max": true, "net/netfilter/nf_conntrack_acct": false,
 		"net/ipv4/ip_forward": false, "net.netfilter.nf_conntrack_max": false,
 	} {
-		if sysctl.Global(key) != want {
+		if (kernel.Setting{Key: key}).Global() != want {
 			t.Errorf("%s: %t", key, !want)
 		}
 	}

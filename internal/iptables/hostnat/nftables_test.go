@@ -1,10 +1,11 @@
-package hostnat
+package hostnat_test
 
 import (
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/tenon-cni/tenon/internal/iptables/hostnat"
 	"github.com/tenon-cni/tenon/internal/nft"
 	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
 	"github.com/tenon-cni/tenon/internal/testnet"
@@ -59,7 +60,7 @@ func FuzzNFTRule(f *testing.F) {
 			}
 			host.Command(tool, append([]string{"-t", "nat", "-A", "PREROUTING"}, strings.Fields(rule)...)...)
 		}
-		for _, chain := range []string{prerouting, "MINE"} {
+		for _, chain := range []string{"PREROUTING", "MINE"} {
 			list, err := c.RawRules(nftmsg.Table{Family: family, Name: "nat"}, chain)
 			if err != nil || len(list) == 0 {
 				f.Fatal(list, err)
@@ -75,14 +76,14 @@ func FuzzNFTRule(f *testing.F) {
 			family = nftmsg.IPv6
 		}
 		exprs := read(b)
-		r := fromNFT(family, nftmsg.Rule{Comment: comment, Exprs: exprs})
+		r := hostnat.FromNFT(family, nftmsg.Rule{Comment: comment, Exprs: exprs})
 		_ = r.String()
-		unconditional := Rule{Target: r.Target, Chain: r.Chain, Goto: r.Goto, Comment: r.Comment}
+		unconditional := hostnat.Rule{Target: r.Target, Chain: r.Chain, Goto: r.Goto, Comment: r.Comment}
 		conditions := func(e nftmsg.Raw) bool { return e.Name == "lookup" }
 		if r.String() == unconditional.String() && slices.ContainsFunc(exprs, conditions) {
 			t.Errorf("%q: the condition of lookup is lost", r)
 		}
-		for _, n := range []Network{r.Source, r.Dest} {
+		for _, n := range []hostnat.Network{r.Source, r.Dest} {
 			if n.Prefix != n.Masked() || n.IsValid() && n.Addr().Is4() == six {
 				t.Errorf("%v is no network of the family", n)
 			}

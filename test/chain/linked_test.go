@@ -1,4 +1,8 @@
-package linked
+// The tests of this file run plugins in the process of a runtime, which has linked them in: many at
+// once, with panics and deadlines, and with a look at the parts of the process that must not change.
+// That they print what they print as processes is a test of plugintest.
+
+package chain
 
 import (
 	"bytes"
@@ -11,7 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -21,7 +25,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/network"
 	"github.com/tenon-cni/tenon/network/config"
@@ -30,9 +34,8 @@ import (
 	"github.com/tenon-cni/tenon/plugins/loopback"
 )
 
-func TestMain(m *testing.M) { testnet.Main(m) }
-
-// host has a network of bridge, host-local and portmap, and a runtime that has all plugins linked in and no plugin folder.
+// host has a network of bridge, host-local and portmap, and a runtime that has all plugins linked in and no plugin
+// directory.
 type host struct {
 	*testnet.Net
 	*network.Client
@@ -51,10 +54,10 @@ const (
 
 func newHost(t testing.TB) *host {
 	t.Helper()
-	return newHostOf(t, ofPods, probe.NFT)
+	return newHostOf(t, ofPods, kernel.FeatureNFT)
 }
 
-func newHostOf(t testing.TB, plugins string, needs ...probe.Feature) *host {
+func newHostOf(t testing.TB, plugins string, needs ...kernel.Feature) *host {
 	t.Helper()
 	testnet.Require(t, testnet.Kernel(needs...))
 	h := &host{Net: testnet.New(t), t: t, data: t.TempDir()}
@@ -67,13 +70,6 @@ func newHostOf(t testing.TB, plugins string, needs ...probe.Feature) *host {
 	h.pods, err = config.LoadBytes([]byte(`{"cniVersion": "1.1.0", "name": "pods", "plugins": [` + strings.ReplaceAll(plugins, "IPAM", ipam) + `]}`))
 	must(t, err)
 	return h
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // request is for a container whose port 80 is a port of the host.
@@ -120,14 +116,14 @@ func (h *host) used() {
 
 func (h *host) state() string {
 	h.t.Helper()
-	return testnet.Objects(h.t, h.Spaces()) + "\nleases: " + strings.Join(h.leases(), " ")
+	return testnet.Objects(h.t, h.Spaces()) + "\nleases: " + strings.Join(leases(h.t, h.data), " ")
 }
 
-// leases are the addresses that host-local has given.
-func (h *host) leases() (list []string) {
-	h.t.Helper()
-	files, err := filepath.Glob(filepath.Join(h.data, "pods", "*"))
-	must(h.t, err)
+// leases lists the addresses that host-local has given, by the files in its directory.
+func leases(t testing.TB, data string) (list []string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(data, "pods", "*"))
+	must(t, err)
 	for _, f := range files {
 		if _, err := netip.ParseAddr(filepath.Base(f)); err == nil {
 			list = append(list, filepath.Base(f))
@@ -211,11 +207,11 @@ func TestPanic(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		plugins string
-		needs   []probe.Feature
+		needs   []kernel.Feature
 	}{
-		"pods":     {ofPods, []probe.Feature{probe.NFT}},
-		"others":   {ofOthers, []probe.Feature{probe.NFT, probe.IFB, probe.Shaping}},
-		"machines": {ofMachines, []probe.Feature{probe.Tun}},
+		"pods":     {ofPods, []kernel.Feature{kernel.FeatureNFT}},
+		"others":   {ofOthers, []kernel.Feature{kernel.FeatureNFT, kernel.FeatureIFB, kernel.FeatureShaping}},
+		"machines": {ofMachines, []kernel.Feature{kernel.FeatureTun}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -348,7 +344,7 @@ func process(t *testing.T) string {
 	must(t, err)
 	limits, err := os.ReadFile("/proc/self/limits")
 	must(t, err)
-	lines := append([]string{dir, fmt.Sprint(runtime.GOMAXPROCS(0)), string(limits)}, os.Environ()...)
+	lines := append([]string{dir, fmt.Sprint(goruntime.GOMAXPROCS(0)), string(limits)}, os.Environ()...)
 	lines = append(lines, ofStatus.FindAllString(string(status), -1)...)
 	namespaces, err := filepath.Glob("/proc/self/task/*/ns/*")
 	must(t, err)
@@ -381,4 +377,20 @@ func TestLoopbackAlone(t *testing.T) {
 		}
 		return client.Del(t.Context(), q.Attachment("lo"), network.Fallback{})
 	}))
+}
+
+// BenchmarkAdd measures ADD of a chain in one process, without DEL. test/bench compares it with its
+// system calls.
+func BenchmarkAdd(b *testing.B) {
+	h := newHost(b)
+	h.used()
+	q := h.request("c")
+	b.ReportAllocs()
+	for b.Loop() {
+		_, err := h.add(b.Context(), q)
+		b.StopTimer()
+		must(b, err)
+		must(b, h.del(b.Context(), q))
+		b.StartTimer()
+	}
 }

@@ -1,4 +1,4 @@
-package hostnat
+package hostnat_test
 
 import (
 	"bytes"
@@ -8,11 +8,12 @@ import (
 	"testing"
 
 	"github.com/tenon-cni/tenon/internal/iptables"
+	"github.com/tenon-cni/tenon/internal/iptables/hostnat"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
 // blobOf returns the blob of a legacy table with some rules.
-func blobOf(t testing.TB, f iptables.Family, rules ...string) *legacy {
+func blobOf(t testing.TB, f iptables.Family, rules ...string) *hostnat.Legacy {
 	t.Helper()
 	tool := [...]string{"iptables-legacy", "ip6tables-legacy"}[f]
 	testnet.Require(t, testnet.Tool(tool))
@@ -21,11 +22,11 @@ func blobOf(t testing.TB, f iptables.Family, rules ...string) *legacy {
 	for _, rule := range rules {
 		host.Command("sh", "-c", tool+" -t nat "+rule)
 	}
-	l, err := openLegacy(testnet.NS(t, host), f)
+	l, err := hostnat.OpenLegacy(testnet.NS(t, host), f)
 	if err != nil || l == nil {
 		t.Fatal(l, err)
 	}
-	t.Cleanup(l.close)
+	t.Cleanup(l.Close)
 	return l
 }
 
@@ -39,24 +40,24 @@ func TestPartly(t *testing.T) {
 	}
 	l := blobOf(t, iptables.IPv4, append(rules, "-A POSTROUTING -j MASQUERADE", "-A OUTPUT -m comment --comment 'kubernetes service portals' -j MINE",
 		"-A PREROUTING -j MINE")...)
-	for _, base := range []string{output, postrouting} {
-		rules, err := l.chain(base)
+	for _, base := range []string{"OUTPUT", "POSTROUTING"} {
+		rules, err := l.Chain(base)
 		if err != nil || len(rules) != 1 {
 			t.Fatalf("%s: %v, %v", base, rules, err)
 		}
 	}
-	if n := len(l.blob); n > 2*os.Getpagesize() || uint32(n) >= l.info.size {
-		t.Errorf("%d bytes of %d were read", n, l.info.size)
+	if n := len(l.Blob()); n > 2*os.Getpagesize() || uint32(n) >= l.Size() {
+		t.Errorf("%d bytes of %d were read", n, l.Size())
 	}
-	beginning := bytes.Clone(l.blob)
-	mine, err := l.chain("MINE")
+	beginning := bytes.Clone(l.Blob())
+	mine, err := l.Chain("MINE")
 	if err != nil || len(mine) != 200 {
 		t.Fatalf("%d rules, %v", len(mine), err)
 	}
-	if !bytes.Equal(beginning, l.blob[:len(beginning)]) {
+	if !bytes.Equal(beginning, l.Blob()[:len(beginning)]) {
 		t.Error("the beginning is another one in the whole")
 	}
-	if absent, err := l.chain("ABSENT"); absent != nil || err != nil {
+	if absent, err := l.Chain("ABSENT"); absent != nil || err != nil {
 		t.Errorf("%v, %v", absent, err)
 	}
 }
@@ -66,19 +67,18 @@ func FuzzEntries(f *testing.F) {
 	for _, family := range []iptables.Family{iptables.IPv4, iptables.IPv6} {
 		l := blobOf(f, family, "-A MINE -p udp --dport 53 -j RETURN", "-A POSTROUTING ! -o eth+ -j MINE",
 			"-A PREROUTING -p tcp -m multiport --dports 80,90:99 -m addrtype --dst-type LOCAL -j REDIRECT")
-		if err := l.need(l.info.size); err != nil {
+		if err := l.ReadAll(); err != nil {
 			f.Fatal(err)
 		}
-		f.Add(l.blob, family == iptables.IPv6)
+		f.Add(l.Blob(), family == iptables.IPv6)
 	}
 	f.Fuzz(func(t *testing.T, blob []byte, six bool) {
 		family := iptables.IPv4
 		if six {
 			family = iptables.IPv6
 		}
-		l := legacy{family: family, blob: blob, names: map[string]uint32{}, info: tableInfo{size: uint32(len(blob))}}
-		rules, err := l.rules(0, l.info.size)
-		if err != nil && !errors.Is(err, errBlob) {
+		rules, err := hostnat.RulesOf(family, blob)
+		if err != nil && !errors.Is(err, hostnat.ErrBlob) {
 			t.Fatal(err)
 		}
 		for _, r := range rules {
@@ -95,8 +95,8 @@ func FuzzMatch(f *testing.F) {
 		f.Add(name, byte(0), []byte{1, 1, 80, 0})
 	}
 	f.Fuzz(func(t *testing.T, name string, revision byte, info []byte) {
-		var r Rule
-		r.match(name, revision, info)
+		var r hostnat.Rule
+		r.Match(name, revision, info)
 		if len(r.Others) > 1 {
 			t.Errorf("%s is %d conditions", name, len(r.Others))
 		}

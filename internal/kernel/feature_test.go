@@ -1,4 +1,4 @@
-package probe_test
+package kernel_test
 
 import (
 	"slices"
@@ -7,11 +7,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenon-cni/tenon/internal/kernel/probe"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
-
-func TestMain(m *testing.M) { testnet.Main(m) }
 
 // What the tools of others manage to make must be reported as there, and nothing else.
 func TestMissingAgreesWithTools(t *testing.T) {
@@ -19,28 +17,28 @@ func TestMissingAgreesWithTools(t *testing.T) {
 	testnet.Require(t, testnet.Tool("ip"), testnet.Tool("nft"), testnet.Tool("tc"))
 	n := testnet.New(t)
 	n.Host.Command("ip", "link", "add", "lower", "type", "veth", "peer", "name", "other")
-	for feature, command := range map[probe.Feature]string{
-		probe.Veth:    "ip link add test type veth",
-		probe.Bridge:  "ip link add test type bridge",
-		probe.Macvlan: "ip link add test link lower type macvlan",
-		probe.IPvlan:  "ip link add test link lower type ipvlan",
-		probe.VLAN:    "ip link add test link lower type vlan id 7",
-		probe.Dummy:   "ip link add test type dummy",
-		probe.VRF:     "ip link add test type vrf table 7",
-		probe.IFB:     "ip link add test type ifb",
-		probe.Tun:     "ip tuntap add mode tap name test",
-		probe.NFT:     "nft add table inet test",
-		probe.IPv6:    "ip -6 addr add fd00::1/64 dev lower",
+	for feature, command := range map[kernel.Feature]string{
+		kernel.FeatureVeth:    "ip link add test type veth",
+		kernel.FeatureBridge:  "ip link add test type bridge",
+		kernel.FeatureMacvlan: "ip link add test link lower type macvlan",
+		kernel.FeatureIPvlan:  "ip link add test link lower type ipvlan",
+		kernel.FeatureVLAN:    "ip link add test link lower type vlan id 7",
+		kernel.FeatureDummy:   "ip link add test type dummy",
+		kernel.FeatureVRF:     "ip link add test type vrf table 7",
+		kernel.FeatureIFB:     "ip link add test type ifb",
+		kernel.FeatureTun:     "ip tuntap add mode tap name test",
+		kernel.FeatureNFT:     "nft add table inet test",
+		kernel.FeatureIPv6:    "ip -6 addr add fd00::1/64 dev lower",
 
-		probe.VLANFiltering: "ip link add test type bridge vlan_filtering 1",
-		probe.PolicyRules:   "ip rule add from 10.1.2.3 lookup 100",
-		probe.Shaping:       "tc qdisc add dev lower root tbf rate 1mbit burst 10k latency 1ms",
+		kernel.FeatureVLANFiltering: "ip link add test type bridge vlan_filtering 1",
+		kernel.FeaturePolicyRules:   "ip rule add from 10.1.2.3 lookup 100",
+		kernel.FeatureShaping:       "tc qdisc add dev lower root tbf rate 1mbit burst 10k latency 1ms",
 	} {
 		scratch := n.Container(string(feature))
 		scratch.Command("ip", "link", "add", "lower", "type", "veth", "peer", "name", "other")
-		var missing []probe.Feature
+		var missing []kernel.Feature
 		var err error
-		scratch.Do(func() { missing, err = probe.Missing(feature) })
+		scratch.Do(func() { missing, err = kernel.Missing(feature) })
 		if err != nil {
 			t.Errorf("%s: %v", feature, err)
 		}
@@ -54,8 +52,8 @@ func TestMissingAgreesWithTools(t *testing.T) {
 func TestMissingOfUnknownKind(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Root)
-	missing, err := probe.Missing("nosuchkind", probe.Veth)
-	if want := []probe.Feature{"nosuchkind"}; err != nil || !slices.Equal(missing, want) {
+	missing, err := kernel.Missing("nosuchkind", kernel.FeatureVeth)
+	if want := []kernel.Feature{"nosuchkind"}; err != nil || !slices.Equal(missing, want) {
 		t.Errorf("got %v, %v; want %v", missing, err, want)
 	}
 }
@@ -65,7 +63,7 @@ func TestMissingChangesNothing(t *testing.T) {
 	n := testnet.New(t)
 	before := testnet.Snapshot(t, n.Spaces())
 	n.Host.Do(func() {
-		if _, err := probe.Missing(probe.Veth, probe.Bridge, probe.Dummy, probe.NFT, probe.IPv6, probe.Tun, probe.SELinux, probe.VLANFiltering, probe.PolicyRules, probe.Shaping); err != nil {
+		if _, err := kernel.Missing(kernel.FeatureVeth, kernel.FeatureBridge, kernel.FeatureDummy, kernel.FeatureNFT, kernel.FeatureIPv6, kernel.FeatureTun, kernel.FeatureSELinux, kernel.FeatureVLANFiltering, kernel.FeaturePolicyRules, kernel.FeatureShaping); err != nil {
 			t.Error(err)
 		}
 	})
@@ -86,8 +84,8 @@ func TestMissingWithoutPrivilege(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		for _, f := range []probe.Feature{probe.Veth, probe.NFT} {
-			missing, err := probe.Missing(f)
+		for _, f := range []kernel.Feature{kernel.FeatureVeth, kernel.FeatureNFT} {
+			missing, err := kernel.Missing(f)
 			if err == nil || !strings.Contains(err.Error(), "not permitted") || !strings.Contains(err.Error(), string(f)) || missing != nil {
 				t.Errorf("%s: got %v, %v; want that it cannot be asked", f, missing, err)
 			}
@@ -97,17 +95,17 @@ func TestMissingWithoutPrivilege(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	t.Parallel()
-	for feature, want := range map[probe.Feature]string{
-		probe.Veth: "load module veth",
-		probe.VLAN: "load module 8021q",
-		probe.NFT:  "CONFIG_NF_TABLES_INET",
-		probe.IPv6: "ipv6.disable=1",
-		probe.Tun:  "load module tun",
+	for feature, want := range map[kernel.Feature]string{
+		kernel.FeatureVeth: "load module veth",
+		kernel.FeatureVLAN: "load module 8021q",
+		kernel.FeatureNFT:  "CONFIG_NF_TABLES_INET",
+		kernel.FeatureIPv6: "ipv6.disable=1",
+		kernel.FeatureTun:  "load module tun",
 
-		probe.SELinux:       "security=selinux",
-		probe.VLANFiltering: "CONFIG_BRIDGE_VLAN_FILTERING",
-		probe.PolicyRules:   "CONFIG_IP_MULTIPLE_TABLES",
-		probe.Shaping:       "load modules sch_tbf",
+		kernel.FeatureSELinux:       "security=selinux",
+		kernel.FeatureVLANFiltering: "CONFIG_BRIDGE_VLAN_FILTERING",
+		kernel.FeaturePolicyRules:   "CONFIG_IP_MULTIPLE_TABLES",
+		kernel.FeatureShaping:       "load modules sch_tbf",
 	} {
 		if got := feature.Help(); !strings.Contains(got, want) {
 			t.Errorf("%s: %q lacks %q", feature, got, want)
@@ -117,7 +115,7 @@ func TestHelp(t *testing.T) {
 
 func BenchmarkMissing(b *testing.B) {
 	for b.Loop() {
-		if _, err := probe.Missing(probe.Veth, probe.Bridge, probe.NFT, probe.IPv6); err != nil {
+		if _, err := kernel.Missing(kernel.FeatureVeth, kernel.FeatureBridge, kernel.FeatureNFT, kernel.FeatureIPv6); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -1,4 +1,4 @@
-package sysctl_test
+package kernel_test
 
 import (
 	"errors"
@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tenon-cni/tenon/internal/sysctl"
+	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
-func TestPath(t *testing.T) {
+func TestSettingPath(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ name, key, want string }{
 		{"slashes", "net/ipv4/ip_forward", "/proc/sys/net/ipv4/ip_forward"},
@@ -28,23 +28,23 @@ func TestPath(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := sysctl.Path(row.key)
-			if got != row.want || (err == nil) != (row.want != "") || err != nil && !errors.Is(err, sysctl.ErrKey) {
-				t.Errorf("Path(%q) = %q, %v; want %q", row.key, got, err, row.want)
+			got, err := kernel.SettingPath(row.key)
+			if got != row.want || (err == nil) != (row.want != "") || err != nil && !errors.Is(err, kernel.ErrSettingKey) {
+				t.Errorf("path of %q: %q, %v; want %q", row.key, got, err, row.want)
 			}
 		})
 	}
 }
 
 // Whatever the key, its file is below /proc/sys.
-func FuzzPath(f *testing.F) {
+func FuzzSettingPath(f *testing.F) {
 	for _, key := range []string{"net.ipv4.conf.eth0/100.arp_notify", "/net/ipv4/ip_forward", "a/../../b", "..//.", "net.//.x"} {
 		f.Add(key)
 	}
 	f.Fuzz(func(t *testing.T, key string) {
-		p, err := sysctl.Path(key)
+		p, err := kernel.SettingPath(key)
 		if err == nil && (!strings.HasPrefix(p, "/proc/sys/") || path.Clean(p) != p) {
-			t.Errorf("Path(%q) = %q", key, p)
+			t.Errorf("path of %q: %q", key, p)
 		}
 	})
 }

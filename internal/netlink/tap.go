@@ -1,7 +1,4 @@
-// Package tun makes tap devices, Ethernet interfaces with a program at the other end
-// (networking/tuntap of the kernel), by the ioctls of /dev/net/tun: rtnetlink cannot. It makes them
-// in the namespace of the calling thread, and undoes nothing.
-package tun
+package netlink
 
 import (
 	"errors"
@@ -10,50 +7,50 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const device = "/dev/net/tun"
+const tunDevice = "/dev/net/tun"
 
-// ErrMissing says that the kernel cannot make tap devices, or that there is no device file to ask
-// it with.
-var ErrMissing = errors.New(device + " is missing or leads to no driver")
+// ErrNoTun reports that the kernel cannot make tap devices, or that /dev/net/tun is missing.
+var ErrNoTun = errors.New(tunDevice + " is missing or leads to no driver")
 
-// Tap describes a tap device.
+// Tap describes a tap device, an Ethernet interface with a program at the other end
+// (networking/tuntap of the kernel).
 type Tap struct {
 	Name       string
 	MultiQueue bool    // several programs, or threads, can each drive a queue
-	VNetHdr    bool    // frames have a virtio_net_hdr before them, until a program that opens it says otherwise
+	VNetHdr    bool    // frames have a virtio_net_hdr until a program that opens it objects
 	Owner      *uint32 // the user who may open it without CAP_NET_ADMIN; nil: none is named
 	Group      *uint32 // the group with members that may, likewise
 }
 
-// Available returns nil if tap devices can be made. The error wraps [ErrMissing] if they cannot, or
-// the reason why Available cannot find out. Opening the device file loads the module if there is
-// one.
-func Available() error {
-	fd, err := open()
+// TapAvailable returns nil if the kernel can make tap devices. The error wraps [ErrNoTun] if it
+// cannot, or the reason why TapAvailable cannot find out. Opening the device file loads the module
+// if there is one.
+func TapAvailable() error {
+	fd, err := openTun()
 	if err != nil {
 		return err
 	}
 	return unix.Close(fd)
 }
 
-func open() (fd int, err error) {
-	fd, err = unix.Open(device, unix.O_RDWR|unix.O_CLOEXEC, 0)
+func openTun() (fd int, err error) {
+	fd, err = unix.Open(tunDevice, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	for _, missing := range []error{unix.ENOENT, unix.ENOTDIR, unix.ENODEV, unix.ENXIO} {
 		if errors.Is(err, missing) {
-			return -1, fmt.Errorf("%w (%w)", ErrMissing, err)
+			return -1, fmt.Errorf("%w (%w)", ErrNoTun, err)
 		}
 	}
 	if err != nil {
-		return -1, fmt.Errorf("open %s: %w", device, err)
+		return -1, fmt.Errorf("open %s: %w", tunDevice, err)
 	}
 	return fd, nil
 }
 
-// Create makes the device under its name, down, and lets it outlive the call; where that fails, or
-// the process ends before, nothing is left. The error is EBUSY if the name is taken by a link of
-// any kind.
+// Create makes the device in the namespace of the calling thread, under its name and down, and lets
+// the device outlive the call. If that fails, or the process ends before, the kernel removes it.
+// The error is EBUSY if a link of any kind has the name.
 func (t Tap) Create() error {
-	fd, err := open()
+	fd, err := openTun()
 	if err != nil {
 		return err
 	}

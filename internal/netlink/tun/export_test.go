@@ -1,4 +1,0 @@
-package tun
-
-// Execute is for tests.
-var Execute = execute
