@@ -27,26 +27,14 @@ func (c *Conn) Namespaces() (own int, all []int, err error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	err = c.list(unix.RTM_GETNSID, unix.RtGenmsg{}, nil, func() { all = nil }, func(m []byte) error {
+	all, err = list(c, unix.RTM_GETNSID, unix.RtGenmsg{}, nil, func(all []int, m []byte) ([]int, error) {
 		values, err := ReadBody(m, &unix.RtGenmsg{})
 		if id, there := attributes(values)[unix.NETNSA_NSID]; there {
 			all = append(all, number(id))
 		}
-		return err
+		return all, err
 	})
 	return int(id), all, err
-}
-
-// In lists the links of the namespace with the identifier nsid (Linux 4.20 or newer).
-// Namespace identifiers in the links are valid in the namespace of the connection, not in theirs.
-func (c Links) In(nsid int) (links []Link, err error) {
-	there := Uint32(unix.IFLA_TARGET_NETNSID, uint32(nsid))
-	err = c.conn.list(unix.RTM_GETLINK, header(0), []Attribute{there, brief()}, func() { links = nil }, func(m []byte) error {
-		l, err := readLink(m)
-		links = append(links, l)
-		return err
-	})
-	return links, err
 }
 
 // nsid returns the identifier of a namespace in this one. It gets one that stays if it has none.

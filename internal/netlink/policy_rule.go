@@ -54,14 +54,13 @@ func (c Routes) HasRules() (bool, error) {
 	return err == nil, err
 }
 
-func (c *Conn) rules(family uint8) (list []PolicyRule, err error) {
-	err = c.list(unix.RTM_GETRULE, ruleMsg{Family: family}, nil, func() { list = nil }, func(m []byte) error {
+func (c *Conn) rules(family uint8) ([]PolicyRule, error) {
+	read := func(list []PolicyRule, m []byte) ([]PolicyRule, error) {
 		var about ruleMsg
 		values, err := ReadBody(m, &about)
-		list = append(list, newPolicyRule(about, values))
-		return err
-	})
-	return list, err
+		return append(list, newPolicyRule(about, values)), err
+	}
+	return list(c, unix.RTM_GETRULE, ruleMsg{Family: family}, nil, read)
 }
 
 // noRules reports whether err says that the kernel has no rules for a family.

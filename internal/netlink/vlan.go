@@ -32,33 +32,39 @@ const (
 )
 
 // VLANs lists the VLANs of a bridge port, or of the bridge itself, by their IDs.
-func (c Links) VLANs(l Link) (list []VLAN, err error) {
-	mask := Uint32(unix.IFLA_EXT_MASK, filterVLANs)
-	err = c.conn.list(unix.RTM_GETLINK, unix.IfInfomsg{Family: unix.AF_BRIDGE}, []Attribute{mask}, func() { list = nil }, func(m []byte) error {
-		var about unix.IfInfomsg
-		attributes, err := ReadBody(m, &about)
-		if err != nil || int(about.Index) != l.Index {
-			return err
-		}
-		for kind, spec := range Attributes(attributes) {
-			if kind != unix.IFLA_AF_SPEC {
-				continue
+func (c Links) VLANs(l Link) ([]VLAN, error) {
+	mask := []Attribute{Uint32(unix.IFLA_EXT_MASK, filterVLANs)}
+	list, err := list(c.conn, unix.RTM_GETLINK, unix.IfInfomsg{Family: unix.AF_BRIDGE}, mask,
+		func(list []VLAN, m []byte) ([]VLAN, error) {
+			var about unix.IfInfomsg
+			attributes, err := ReadBody(m, &about)
+			if err != nil || int(about.Index) != l.Index {
+				return list, err
 			}
-			for kind, v := range Attributes(spec) {
-				var info vlanInfo
-				if kind != bridgeVLANInfo {
-					continue
-				}
-				if _, err := ReadBody(v, &info); err != nil {
-					return err
-				}
-				list = append(list, VLAN{ID: info.ID, PVID: info.Flags&vlanPVID != 0, Untagged: info.Flags&vlanUntagged != 0})
-			}
-		}
-		return nil
-	})
+			return appendVLANs(list, attributes)
+		})
 	if err != nil {
 		return nil, fmt.Errorf("list VLANs: %w", err)
+	}
+	return list, nil
+}
+
+// appendVLANs appends the VLANs in the attributes of a port.
+func appendVLANs(list []VLAN, attributes []byte) ([]VLAN, error) {
+	for kind, spec := range Attributes(attributes) {
+		if kind != unix.IFLA_AF_SPEC {
+			continue
+		}
+		for kind, v := range Attributes(spec) {
+			if kind != bridgeVLANInfo {
+				continue
+			}
+			var info vlanInfo
+			if _, err := ReadBody(v, &info); err != nil {
+				return list, err
+			}
+			list = append(list, VLAN{ID: info.ID, PVID: info.Flags&vlanPVID != 0, Untagged: info.Flags&vlanUntagged != 0})
+		}
 	}
 	return list, nil
 }

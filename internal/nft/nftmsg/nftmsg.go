@@ -97,9 +97,12 @@ func value(kind uint16, v []byte) netlink.Attribute {
 }
 
 // readValue decodes a value; nil for a verdict.
-func readValue(data []byte) []byte {
-	for kind, v := range netlink.Attributes(data) {
-		if kind == unix.NFTA_DATA_VALUE {
+func readValue(data []byte) []byte { return attribute(data, unix.NFTA_DATA_VALUE) }
+
+// attribute returns the value of an attribute in a list, nil if it is absent.
+func attribute(list []byte, want uint16) []byte {
+	for kind, v := range netlink.Attributes(list) {
+		if kind == want {
 			return v
 		}
 	}

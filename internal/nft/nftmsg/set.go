@@ -180,21 +180,16 @@ func (e Element) encode() netlink.Attribute {
 }
 
 // decodeElement decodes an element as the kernel lists it.
-func decodeElement(element []byte) (e Element) {
-	for kind, v := range netlink.Attributes(element) {
-		switch kind {
-		case unix.NFTA_SET_ELEM_KEY:
-			e.Key = bytes.Clone(readValue(v))
-		case nftaSetElemKeyEnd:
-			e.KeyEnd = bytes.Clone(readValue(v))
-		case unix.NFTA_SET_ELEM_DATA:
-			e.Value = bytes.Clone(readValue(v))
-			if verdict, ok := readVerdict(v); ok {
-				e.Verdict = &verdict
-			}
-		case unix.NFTA_SET_ELEM_USERDATA:
-			e.Comment = textOf(v, ofElementComment)
-		}
+func decodeElement(element []byte) Element {
+	data := attribute(element, unix.NFTA_SET_ELEM_DATA)
+	e := Element{
+		Key:     bytes.Clone(readValue(attribute(element, unix.NFTA_SET_ELEM_KEY))),
+		KeyEnd:  bytes.Clone(readValue(attribute(element, nftaSetElemKeyEnd))),
+		Value:   bytes.Clone(readValue(data)),
+		Comment: textOf(attribute(element, unix.NFTA_SET_ELEM_USERDATA), ofElementComment),
+	}
+	if verdict, ok := readVerdict(data); ok {
+		e.Verdict = &verdict
 	}
 	return e
 }
