@@ -123,8 +123,7 @@ func (a AddressRules) skeleton() skeleton {
 		if a.Match == "destination" {
 			field = p.daddr
 		}
-		rule := append(p.match(), field, nftmsg.Lookup{Set: set.Name, Register: field.Register})
-		ch.rules = append(ch.rules, append(rule, a.action()...))
+		ch.add(append(p.rule(field, set.has(field.Register)), a.action()...))
 		s.sets = append(s.sets, set)
 	}
 	s.chains = []chain{ch}
@@ -142,7 +141,7 @@ func (a AddressRules) version() string {
 func (a AddressRules) action() []nftmsg.Expr {
 	switch a.Action {
 	case "accept":
-		return []nftmsg.Expr{nftmsg.Verdict{Code: nftmsg.Accept}}
+		return []nftmsg.Expr{verdict(nftmsg.Accept)}
 	case actionMark:
 		value := binary.NativeEndian.AppendUint32(nil, a.Mark)
 		return []nftmsg.Expr{
@@ -152,7 +151,7 @@ func (a AddressRules) action() []nftmsg.Expr {
 	case actionMasq:
 		return []nftmsg.Expr{nftmsg.Masq{}}
 	}
-	return []nftmsg.Expr{nftmsg.Verdict{Code: nftmsg.Drop}}
+	return []nftmsg.Expr{verdict(nftmsg.Drop)}
 }
 
 // conflict returns an error if another owner has an address of requests[i], or an earlier request

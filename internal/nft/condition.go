@@ -47,7 +47,7 @@ const maxAlternatives = 1024
 // word that it cannot parse.
 func ParseCondition(family Family, words []string) (Condition, error) {
 	p := parser{family: family, words: spread(words)}
-	c := Condition{text: strings.Join(p.words, " "), rules: [][]nftmsg.Expr{protocolFor(family).match()}}
+	c := Condition{text: strings.Join(p.words, " "), rules: [][]nftmsg.Expr{protocolFor(family).rule()}}
 	for len(p.words) > 0 {
 		alternatives, err := p.match()
 		if err != nil {
@@ -206,19 +206,15 @@ func (p *parser) subject() (subject, error) {
 	case "oifname":
 		return nameSubject(unix.NFT_META_OIFNAME), nil
 	case "mark":
-		return subject{meta(unix.NFT_META_MARK), true, numbers(32, binary.NativeEndian)}, nil
+		return subject{[]nftmsg.Expr{meta(unix.NFT_META_MARK)}, true, numbers(32, binary.NativeEndian)}, nil
 	case "l4proto":
-		return subject{meta(unix.NFT_META_L4PROTO), false, protocolValue}, nil
+		return subject{[]nftmsg.Expr{meta(unix.NFT_META_L4PROTO)}, false, protocolValue}, nil
 	case "ip", "ip6":
 		return p.address(first)
 	case "tcp", "udp", "sctp", "th":
 		return p.port(first)
 	}
 	return subject{}, fmt.Errorf("%q is not understood", first)
-}
-
-func meta(key uint32) []nftmsg.Expr {
-	return []nftmsg.Expr{nftmsg.Meta{Key: key, Register: unix.NFT_REG_1}}
 }
 
 func (p *parser) address(version string) (subject, error) {
@@ -272,7 +268,7 @@ func (p *parser) port(protocol string) (subject, error) {
 		if err != nil {
 			return subject{}, err
 		}
-		load = append(meta(unix.NFT_META_L4PROTO), nftmsg.Cmp{Op: unix.NFT_CMP_EQ, Register: unix.NFT_REG_1, Data: number})
+		load = []nftmsg.Expr{meta(unix.NFT_META_L4PROTO), equals(number)}
 	}
 	load = append(load, nftmsg.Payload{Base: unix.NFT_PAYLOAD_TRANSPORT_HEADER, Offset: offset, Len: 2, Register: unix.NFT_REG_1})
 	return subject{load, false, numbers(16, nil)}, nil
@@ -313,7 +309,7 @@ func protocolValue(word string) (first, last []byte, err error) {
 
 // nameSubject compares names of interfaces.
 func nameSubject(key uint32) subject {
-	return subject{meta(key), false, func(word string) (first, last []byte, err error) {
+	return subject{[]nftmsg.Expr{meta(key)}, false, func(word string) (first, last []byte, err error) {
 		word = strings.Trim(word, `"`)
 		begin, wild := strings.CutSuffix(word, "*")
 		if begin == "" || len(begin) >= unix.IFNAMSIZ {

@@ -42,23 +42,17 @@ func filterSkeleton() skeleton {
 	s := isolationSkeleton()
 	forward := &s.chains[0]
 	for _, p := range []protocol{ip4(), ip6()} {
-		s.sets = append(s.sets, p.admitted())
-		forward.rules = append(forward.rules, p.acceptFrom(), p.acceptReplies())
+		set := p.admitted()
+		s.sets = append(s.sets, set)
+		reply := p.rule(p.daddr, set.has(p.daddr.Register))
+		reply = append(reply, ctState(stateEstablished|stateRelated)...)
+		forward.add(
+			// ip saddr @admitted4 accept
+			p.rule(p.saddr, set.has(p.saddr.Register), verdict(nftmsg.Accept)),
+			// ip daddr @admitted4 ct state established,related accept
+			append(reply, verdict(nftmsg.Accept)))
 	}
 	return s
-}
-
-// acceptFrom: ip saddr @admitted4 accept
-func (p protocol) acceptFrom() []nftmsg.Expr {
-	return append(p.match(), p.saddr,
-		nftmsg.Lookup{Set: p.admitted().Name, Register: p.saddr.Register},
-		nftmsg.Verdict{Code: nftmsg.Accept})
-}
-
-// acceptReplies: ip daddr @admitted4 ct state established,related accept
-func (p protocol) acceptReplies() []nftmsg.Expr {
-	rule := append(p.match(), p.daddr, nftmsg.Lookup{Set: p.admitted().Name, Register: p.daddr.Register})
-	return append(append(rule, ctState(stateEstablished|stateRelated)...), nftmsg.Verdict{Code: nftmsg.Accept})
 }
 
 // maxIsolated limits the isolated interfaces of a namespace; see maxAddrs for the reason.
@@ -105,14 +99,11 @@ func members() *set {
 // @together drop
 func isolationSkeleton() skeleton {
 	forward := forwardChain(table, "forward", nftmsg.PriorityFilter)
-	forward.rules = [][]nftmsg.Expr{{
-		nftmsg.Meta{Key: unix.NFT_META_IIFNAME, Register: unix.NFT_REG_1},
-		nftmsg.Lookup{Set: isolated().Name, Register: unix.NFT_REG_1},
+	forward.add([]nftmsg.Expr{
+		meta(unix.NFT_META_IIFNAME), isolated().has(unix.NFT_REG_1),
 		nftmsg.Meta{Key: unix.NFT_META_OIFNAME, Register: unix.NFT_REG_2}, // follows the other name
-		nftmsg.Lookup{Set: isolated().Name, Register: unix.NFT_REG_2},
-		nftmsg.Lookup{Set: together().Name, Register: unix.NFT_REG_1, Not: true},
-		nftmsg.Verdict{Code: nftmsg.Drop},
-	}}
+		isolated().has(unix.NFT_REG_2), together().lacks(), verdict(nftmsg.Drop),
+	})
 	return skeleton{
 		version: "filter 1", table: table,
 		sets: []*set{isolated(), together(), members()}, chains: []chain{forward},

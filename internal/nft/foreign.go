@@ -202,7 +202,7 @@ func ruleOf(f Family, r nftmsg.Rule) Rule {
 				out.Others++
 			}
 		case nftmsg.Verdict:
-			out.Jump, out.Verdict = e.Chain, verdict(e)
+			out.Jump, out.Verdict = e.Chain, verdictName(e)
 		case nftmsg.Target:
 			out.Verdict = e.Name
 			if e.Name == "DNAT" {
@@ -256,8 +256,8 @@ func xtablesDNAT(f Family, info []byte) netip.AddrPort {
 // alignTarget returns the size of a structure with its padding, as XT_ALIGN does.
 func alignTarget(n int) int { return (n + 7) &^ 7 }
 
-// verdict returns the name of a verdict in a [Rule].
-func verdict(v nftmsg.Verdict) string {
+// verdictName returns the name of a verdict in a [Rule].
+func verdictName(v nftmsg.Verdict) string {
 	switch v.Code {
 	case nftmsg.Accept:
 		return "accept"

@@ -69,12 +69,10 @@ func guardSkeleton() skeleton {
 		Priority: nftmsg.PriorityRaw, // as upstream: before any other chain sees the frame
 	}
 	rule := []nftmsg.Expr{
-		nftmsg.Meta{Key: unix.NFT_META_IIFNAME, Register: unix.NFT_REG_1},
-		nftmsg.Lookup{Set: guardedPorts().Name, Register: unix.NFT_REG_1},
+		meta(unix.NFT_META_IIFNAME), guardedPorts().has(unix.NFT_REG_1),
 		// The source address follows the name.
 		nftmsg.Payload{Base: unix.NFT_PAYLOAD_LL_HEADER, Offset: 6, Len: macLen, Register: unix.NFT_REG_2},
-		nftmsg.Lookup{Set: guardedMACs().Name, Register: unix.NFT_REG_1, Not: true},
-		nftmsg.Verdict{Code: nftmsg.Drop},
+		guardedMACs().lacks(), verdict(nftmsg.Drop),
 	}
 	return skeleton{
 		version: "macspoofchk 1", table: bridgeTable,

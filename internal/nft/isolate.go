@@ -62,11 +62,7 @@ func isolatedPorts() *set { return interfaceSet(bridgeTable, "isolated", maxPort
 func portIsolationSkeleton() skeleton {
 	forward := forwardChain(bridgeTable, "forward", nftmsg.PriorityBridgeFilter)
 	for _, side := range []uint32{unix.NFT_META_IIFNAME, unix.NFT_META_OIFNAME} {
-		forward.rules = append(forward.rules, []nftmsg.Expr{
-			nftmsg.Meta{Key: side, Register: unix.NFT_REG_1},
-			nftmsg.Lookup{Set: isolatedPorts().Name, Register: unix.NFT_REG_1},
-			nftmsg.Verdict{Code: nftmsg.Drop},
-		})
+		forward.add([]nftmsg.Expr{meta(side), isolatedPorts().has(unix.NFT_REG_1), verdict(nftmsg.Drop)})
 	}
 	return skeleton{
 		version: "port isolation 1", table: bridgeTable,

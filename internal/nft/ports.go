@@ -126,7 +126,8 @@ func Publish(tag string, p Publication) ([]Element, error) {
 		}
 	}
 	for _, h := range p.Hairpins {
-		list = append(list, portsOf(h.To).hairpin(h))
+		nets := []netip.Prefix{h.From.Masked()}
+		list = append(list, withNets(Publishing, portsOf(h.To).hairpins, h.To.AsSlice(), nets)...)
 	}
 	return append(list, Publisher(tag)), nil // last: callers report the first missing element
 }
@@ -205,7 +206,7 @@ func gateOf(tag string, when Condition) *chain {
 	digest := sha256.Sum256([]byte(tag + "\x00" + when.text))
 	return &chain{
 		Chain: nftmsg.Chain{Table: table, Name: "hostports_" + hex.EncodeToString(digest[:8])},
-		rules: when.then(forward()),
+		rules: when.then(goTo("hostports_dnat")),
 	}
 }
 
@@ -259,13 +260,9 @@ func portsFor(p protocol) ports {
 	ports := ports{
 		protocol: p, first: maps(""), second: maps("second"),
 		gates:    of("gates", 0, at, []nftmsg.Type{nftmsg.TypeVerdict}),
-		hairpins: p.netSet("hairpin"),
+		hairpins: p.netSet("hairpin", "from"),
 	}
 	ports.gates.text = func(x nftmsg.Element) string { return fmt.Sprintf("conditions in chain %s", chainOf(x)) }
-	ports.hairpins.text = func(x nftmsg.Element) string {
-		half := len(x.Key) / 2
-		return fmt.Sprintf("%s from %s", address(x.Key[:half]), network(x.Key[half:], lastKey(x)[half:]))
-	}
 	return ports
 }
 
@@ -332,14 +329,6 @@ func (p ports) gate(m Mapping, gate *chain) Element {
 	e := newElement(Publishing, p.gates, x, len(x.Key))
 	e.chain = gate
 	return e
-}
-
-func (p ports) hairpin(h Hairpin) Element {
-	to, from := h.To.AsSlice(), h.From.Masked()
-	x := nftmsg.Element{
-		Key: slices.Concat(to, from.Addr().AsSlice()), KeyEnd: slices.Concat(to, last(from).AsSlice()),
-	}
-	return newElement(Publishing, p.hairpins, x, len(to))
 }
 
 // keyOf returns a key of the maps, with an address if host is valid.
