@@ -46,8 +46,8 @@ func (s Links) AddTap(t Tap) (Link, error) {
 		func() error {
 			err := s.space.NS.Run(t.create)
 			if errors.Is(err, unix.EBUSY) {
-				if taken := s.space.taken(t.Name, unix.EEXIST); taken != nil {
-					return taken
+				if inUse := s.space.nameInUse(t.Name, unix.EEXIST); inUse != nil {
+					return inUse
 				}
 			}
 			return err
