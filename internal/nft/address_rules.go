@@ -99,8 +99,7 @@ func Addresses(rs *RuleSet, addrs ...netip.Addr) (list []Element, err error) {
 			return nil, fmt.Errorf("rule set %s: %q is no address without a zone", name, a)
 		}
 		a = a.Unmap()
-		key, set := a.AsSlice(), protocolOf(a).external(name)
-		list = append(list, newElement(rs, set, nftmsg.Element{Key: key}, len(key)))
+		list = append(list, keyElement(rs, protocolOf(a).external(name), a.AsSlice()))
 	}
 	return list, nil
 }

@@ -20,8 +20,7 @@ var Filtering = &RuleSet{name: "filter", skeleton: filterSkeleton}
 func Admit(addrs ...netip.Addr) (list []Element) {
 	for _, a := range addrs {
 		a = a.Unmap()
-		key := a.AsSlice()
-		list = append(list, newElement(Filtering, protocolOf(a).admitted(), nftmsg.Element{Key: key}, len(key)))
+		list = append(list, keyElement(Filtering, protocolOf(a).admitted(), a.AsSlice()))
 	}
 	return list
 }
@@ -58,9 +57,11 @@ func filterSkeleton() skeleton {
 // maxIsolated limits the isolated interfaces of a namespace; see maxAddrs for the reason.
 const maxIsolated = 1 << 12
 
-func interfaceSet(t nftmsg.Table, name string, size uint32) *set {
+// interfaceSet returns a set of names of interfaces, with more fields of the key.
+func interfaceSet(t nftmsg.Table, name string, size uint32, more ...nftmsg.Type) *set {
+	key := append([]nftmsg.Type{nftmsg.TypeIfName}, more...)
 	return &set{
-		Set:  nftmsg.Set{Table: t, Name: name, Key: []nftmsg.Type{nftmsg.TypeIfName}, Size: size},
+		Set:  nftmsg.Set{Table: t, Name: name, Key: key, Size: size},
 		text: func(x nftmsg.Element) string { return nameOf(x.Key) },
 	}
 }
@@ -75,24 +76,18 @@ func isolated() *set {
 // together holds pairs of isolated interfaces that may exchange packets: an interface with itself,
 // unless containers behind it are isolated from each other as well.
 func together() *set {
-	key := []nftmsg.Type{nftmsg.TypeIfName, nftmsg.TypeIfName}
-	return &set{
-		Set:        nftmsg.Set{Table: table, Name: "together", Key: key, Size: maxIsolated},
-		references: members().Name, policy: true,
-		text: func(x nftmsg.Element) string {
-			return fmt.Sprintf("%s with %s", nameOf(x.Key), nameOf(x.Key[unix.IFNAMSIZ:]))
-		},
+	s := interfaceSet(table, "together", maxIsolated, nftmsg.TypeIfName)
+	s.references, s.policy = members().Name, true
+	s.text = func(x nftmsg.Element) string {
+		return fmt.Sprintf("%s with %s", nameOf(x.Key), nameOf(x.Key[unix.IFNAMSIZ:]))
 	}
+	return s
 }
 
 // members holds the owners of isolations. A key ends with a digest of the owner, so that each has
 // its own element.
 func members() *set {
-	key := []nftmsg.Type{nftmsg.TypeIfName, nftmsg.TypeIfName, nftmsg.TypeIPv6Addr}
-	return &set{
-		Set:  nftmsg.Set{Table: table, Name: "members", Key: key, Size: maxPorts},
-		text: func(x nftmsg.Element) string { return nameOf(x.Key) },
-	}
+	return interfaceSet(table, "members", maxPorts, nftmsg.TypeIfName, nftmsg.TypeIPv6Addr)
 }
 
 // isolationSkeleton has one rule: iifname @isolated oifname @isolated iifname . oifname !=

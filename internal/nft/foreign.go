@@ -186,6 +186,7 @@ func (c *Conn) needed(p Pruning, chains []string) (bool, error) {
 // ruleOf decodes a rule of a table of the family. A comparison has the form: load a value, perhaps
 // mask it, compare it.
 func ruleOf(f Family, r nftmsg.Rule) Rule {
+	verdicts := map[int32]string{nftmsg.Accept: "accept", nftmsg.Drop: "drop", unix.NFT_RETURN: "return"}
 	out := Rule{Comment: r.Comment, handle: r.Handle}
 	var load any
 	registers := map[uint32][]byte{}
@@ -202,7 +203,7 @@ func ruleOf(f Family, r nftmsg.Rule) Rule {
 				out.Others++
 			}
 		case nftmsg.Verdict:
-			out.Jump, out.Verdict = e.Chain, verdictName(e)
+			out.Jump, out.Verdict = e.Chain, verdicts[e.Code]
 		case nftmsg.Target:
 			out.Verdict = e.Name
 			if e.Name == "DNAT" {
@@ -255,19 +256,6 @@ func xtablesDNAT(f Family, info []byte) netip.AddrPort {
 
 // alignTarget returns the size of a structure with its padding, as XT_ALIGN does.
 func alignTarget(n int) int { return (n + 7) &^ 7 }
-
-// verdictName returns the name of a verdict in a [Rule].
-func verdictName(v nftmsg.Verdict) string {
-	switch v.Code {
-	case nftmsg.Accept:
-		return "accept"
-	case nftmsg.Drop:
-		return "drop"
-	case unix.NFT_RETURN:
-		return "return"
-	}
-	return ""
-}
 
 // compare sets the field of r that load names, and reports whether it is a field that Others does
 // not count.

@@ -31,8 +31,7 @@ func Guard(port string, mac net.HardwareAddr) ([]Element, error) {
 
 // GuardedPort returns the element that each guard of a port has.
 func GuardedPort(port string) Element {
-	key := ifName(port)
-	return newElement(Guarding, guardedPorts(), nftmsg.Element{Key: key}, len(key))
+	return keyElement(Guarding, guardedPorts(), ifName(port))
 }
 
 // ifName encodes the name of an interface as the kernel compares it.
@@ -53,13 +52,11 @@ const maxPorts = 1 << 15
 func guardedPorts() *set { return interfaceSet(bridgeTable, "guarded", maxPorts) }
 
 func guardedMACs() *set {
-	key := []nftmsg.Type{nftmsg.TypeIfName, nftmsg.TypeEtherAddr}
-	return &set{
-		Set: nftmsg.Set{Table: bridgeTable, Name: "macs", Key: key, Size: maxPorts},
-		text: func(x nftmsg.Element) string {
-			return fmt.Sprintf("%s from %s", nameOf(x.Key), net.HardwareAddr(x.Key[unix.IFNAMSIZ:][:macLen]))
-		},
+	s := interfaceSet(bridgeTable, "macs", maxPorts, nftmsg.TypeEtherAddr)
+	s.text = func(x nftmsg.Element) string {
+		return fmt.Sprintf("%s from %s", nameOf(x.Key), net.HardwareAddr(x.Key[unix.IFNAMSIZ:][:macLen]))
 	}
+	return s
 }
 
 // guardSkeleton has one rule: iifname @guarded iifname . ether saddr != @macs drop

@@ -29,16 +29,13 @@ func (i Isolation) Elements(tag string) ([]Element, error) {
 	owner := sha256.Sum256([]byte(tag))
 	name := ifName(i.Interface)
 	pair := slices.Concat(name, name)
-	byKey := func(rs *RuleSet, set *set, key []byte) Element {
-		return newElement(rs, set, nftmsg.Element{Key: key}, len(key))
-	}
-	inside := byKey(Filtering, together(), pair)
+	inside := keyElement(Filtering, together(), pair)
 	inside.absent = i.Inside
 	list := []Element{
-		byKey(Filtering, members(), slices.Concat(pair, owner[:16])), byKey(Filtering, isolated(), name), inside,
+		keyElement(Filtering, members(), slices.Concat(pair, owner[:16])), keyElement(Filtering, isolated(), name), inside,
 	}
 	if i.Port != "" {
-		list = append(list, byKey(PortIsolation, isolatedPorts(), ifName(i.Port)))
+		list = append(list, keyElement(PortIsolation, isolatedPorts(), ifName(i.Port)))
 	}
 	return list, nil
 }

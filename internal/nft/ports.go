@@ -80,13 +80,9 @@ func (m Mapping) samePorts(o Mapping) bool {
 }
 
 func protocolName(p byte) string {
-	switch p {
-	case unix.IPPROTO_TCP:
-		return "tcp"
-	case unix.IPPROTO_UDP:
-		return "udp"
-	case unix.IPPROTO_SCTP:
-		return "sctp"
+	names := map[byte]string{unix.IPPROTO_TCP: "tcp", unix.IPPROTO_UDP: "udp", unix.IPPROTO_SCTP: "sctp"}
+	if name, known := names[p]; known {
+		return name
 	}
 	return fmt.Sprintf("protocol %d", p)
 }
@@ -297,7 +293,7 @@ func publishers() *set {
 // Publisher returns the element that exists if an owner has published any port.
 func Publisher(tag string) Element {
 	key := sha256.Sum256([]byte(tag))
-	return newElement(Publishing, publishers(), nftmsg.Element{Key: key[:addrLen6]}, addrLen6)
+	return keyElement(Publishing, publishers(), key[:addrLen6])
 }
 
 func (p ports) mapping(m Mapping) Element {

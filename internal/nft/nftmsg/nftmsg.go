@@ -27,15 +27,9 @@ const (
 
 // String returns the family as nft(8) writes it.
 func (f Family) String() string {
-	switch f {
-	case INet:
-		return "inet"
-	case IPv4:
-		return "ip"
-	case IPv6:
-		return "ip6"
-	case Bridge:
-		return "bridge"
+	names := map[Family]string{INet: "inet", IPv4: "ip", IPv6: "ip6", Bridge: "bridge"}
+	if name, known := names[f]; known {
+		return name
 	}
 	return fmt.Sprintf("family %d", byte(f))
 }
