@@ -1,6 +1,7 @@
 package netlink
 
 import (
+	"bytes"
 	"encoding/binary"
 	"iter"
 	"math"
@@ -98,12 +99,8 @@ func Attributes(b []byte) iter.Seq2[uint16, []byte] {
 
 // Text reads a string that ends with a zero, or does not.
 func Text(value []byte) string {
-	for i, c := range value {
-		if c == 0 {
-			return string(value[:i])
-		}
-	}
-	return string(value)
+	text, _, _ := bytes.Cut(value, []byte{0})
+	return string(text)
 }
 
 // Align is where something may begin at the earliest after n bytes.
