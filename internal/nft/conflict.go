@@ -106,7 +106,7 @@ func (w *portRequest) compareRequests(p ports, earlier []Request) error {
 
 // compareHave compares the mappings with existing ones.
 func (w *portRequest) compareHave(p ports, have *state) error {
-	for _, set := range p.maps() {
+	for _, set := range p.maps {
 		second := p.isSecond(set.Name)
 		for _, x := range w.near(p, set, have) {
 			m := mappingOf(set, x)
@@ -123,7 +123,7 @@ func (w *portRequest) compareHave(p ports, have *state) error {
 // near returns the elements of a map that the mappings can overlap. For a few ports it looks up
 // single elements of the maps that can be large: single ports without an address.
 func (w *portRequest) near(p ports, s *set, have *state) []nftmsg.Element {
-	if s != p.first.single && s != p.second.single || len(w.ranges) > 0 || len(w.all) > few {
+	if len(s.Key) != 2 || s.Interval || len(w.ranges) > 0 || len(w.all) > few {
 		return have.elements(s)
 	}
 	keys := make([]nftmsg.Element, len(w.all))
@@ -183,10 +183,8 @@ func (p ports) placed(elements []Element, places map[Mapping]place) []Element {
 // mappingOf returns the mapping of an element; ok is false if it has none, or one of the other
 // family.
 func (p ports) mappingOf(e Element) (m Mapping, ok bool) {
-	for _, s := range p.maps() {
-		if s.Name == e.set {
-			return mappingOf(s, e.raw), true
-		}
+	if i := p.mapIndex(e.set); i >= 0 {
+		return mappingOf(p.maps[i], e.raw), true
 	}
 	return Mapping{}, false
 }

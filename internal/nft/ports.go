@@ -148,10 +148,9 @@ func Distinct(list []Mapping) ([]Mapping, error) {
 // Published returns the mapping of an element of [Publishing]; ok is false if it has none.
 func Published(h Held) (m Mapping, ok bool) {
 	for _, p := range []ports{ports4(), ports6()} {
-		for _, set := range p.maps() {
-			if set.Name == h.Set {
-				return mappingOf(set, nftmsg.Element{Key: h.Key, KeyEnd: h.KeyEnd, Value: h.Value}), true
-			}
+		if i := p.mapIndex(h.Set); i >= 0 {
+			x := nftmsg.Element{Key: h.Key, KeyEnd: h.KeyEnd, Value: h.Value}
+			return mappingOf(p.maps[i], x), true
 		}
 	}
 	return Mapping{}, false
@@ -215,20 +214,13 @@ const (
 // tables, so that a lookup takes the same time however many there are.
 type ports struct {
 	protocol
-	first    portMaps
-	second   portMaps // looked up after first: of a second owner that shares the ports
-	gates    *set     // leads to conditions, before the maps
+	// maps lead from ports of the host to containers, in the order of their lookup: single ports,
+	// single ports of an address, ranges that keep their number, and ranges of an address. The
+	// second half is the same for a second owner that shares the ports.
+	maps     []*set
+	gates    *set // leads to conditions, before the maps
 	hairpins *set
 }
-
-// portMaps are the maps from ports of the host to containers.
-type portMaps struct {
-	single, singleAt *set // by port, and by address and port
-	ranges, rangesAt *set // the same for several ports that keep their number
-}
-
-// all returns the maps, always in the same order.
-func (m portMaps) all() []*set { return []*set{m.single, m.singleAt, m.ranges, m.rangesAt} }
 
 func ports4() ports { return portsFor(ip4()) }
 func ports6() ports { return portsFor(ip6()) }
@@ -247,35 +239,32 @@ func portsFor(p protocol) ports {
 		s.text = func(x nftmsg.Element) string { return mappingOf(s, x).String() }
 		return s
 	}
-	maps := func(prefix string) portMaps {
-		return portMaps{
-			single: of(prefix+"dnat", maxSingle, port, one), singleAt: of(prefix+"dnatat", maxSingle, at, one),
-			ranges: of(prefix+"ranges", 0, port, several), rangesAt: of(prefix+"rangesat", 0, at, several),
-		}
-	}
 	ports := ports{
-		protocol: p, first: maps(""), second: maps("second"),
+		protocol: p,
 		gates:    of("gates", 0, at, []nftmsg.Type{nftmsg.TypeVerdict}),
 		hairpins: p.netSet("hairpin", "from"),
+	}
+	for _, prefix := range []string{"", "second"} {
+		ports.maps = append(ports.maps,
+			of(prefix+"dnat", maxSingle, port, one), of(prefix+"dnatat", maxSingle, at, one),
+			of(prefix+"ranges", 0, port, several), of(prefix+"rangesat", 0, at, several))
 	}
 	ports.gates.text = func(x nftmsg.Element) string { return fmt.Sprintf("conditions in chain %s", chainOf(x)) }
 	return ports
 }
 
-// maps returns the first and the second maps, in the order of their lookup.
-func (p ports) maps() []*set { return append(p.first.all(), p.second.all()...) }
-
-// isSecond reports whether a map is one of the second ones.
-func (p ports) isSecond(name string) bool {
-	return slices.ContainsFunc(p.second.all(), func(s *set) bool { return s.Name == name })
+// mapIndex returns the index of a map, or -1 for another set.
+func (p ports) mapIndex(name string) int {
+	return slices.IndexFunc(p.maps, func(s *set) bool { return s.Name == name })
 }
 
-// inSecond returns an element of a first map for the second one.
+// isSecond reports whether a map is in the second half.
+func (p ports) isSecond(name string) bool { return p.mapIndex(name) >= len(p.maps)/2 }
+
+// inSecond returns an element of a map in the first half for the same map in the second.
 func (p ports) inSecond(e Element) Element {
-	for i, s := range p.first.all() {
-		if s.Name == e.set {
-			e.set = p.second.all()[i].Name
-		}
+	if i := p.mapIndex(e.set); i >= 0 && i < len(p.maps)/2 {
+		e.set = p.maps[i+len(p.maps)/2].Name
 	}
 	return e
 }
@@ -297,20 +286,18 @@ func Publisher(tag string) Element {
 }
 
 func (p ports) mapping(m Mapping) Element {
-	set, value := p.first.single, slices.Concat(m.To.Addr().AsSlice(), word(m.To.Port()))
-	switch {
-	case m.First != m.Last && m.Host.IsValid():
-		set, value = p.first.rangesAt, m.To.Addr().AsSlice()
-	case m.First != m.Last:
-		set, value = p.first.ranges, m.To.Addr().AsSlice()
-	case m.Host.IsValid():
-		set = p.first.singleAt
-	}
-	x := nftmsg.Element{Key: keyOf(m.Host, m.Protocol, m.First), Value: value}
+	x := nftmsg.Element{Key: keyOf(m.Host, m.Protocol, m.First), Value: m.To.Addr().AsSlice()}
+	index := 0
 	if m.First != m.Last {
+		index = 2
 		x.KeyEnd = keyOf(m.Host, m.Protocol, m.Last)
+	} else {
+		x.Value = append(x.Value, word(m.To.Port())...)
 	}
-	return newElement(Publishing, set, x, len(x.Key))
+	if m.Host.IsValid() {
+		index++
+	}
+	return newElement(Publishing, p.maps[index], x, len(x.Key))
 }
 
 func (p ports) gate(m Mapping, gate *chain) Element {

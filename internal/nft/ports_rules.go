@@ -17,7 +17,7 @@ func publishSkeleton() skeleton {
 	conditions := chain{Chain: nftmsg.Chain{Table: table, Name: "hostports"}}
 	postrouting := chain{Chain: natChain("hostports_postrouting", unix.NF_INET_POST_ROUTING, nftmsg.PrioritySNAT)}
 	for _, p := range []ports{ports4(), ports6()} {
-		s.sets = append(append(s.sets, p.maps()...), p.gates, p.hairpins)
+		s.sets = append(append(s.sets, p.maps...), p.gates, p.hairpins)
 		if p.nfproto == unix.NFPROTO_IPV6 {
 			// ip6 daddr ::1 return
 			//
@@ -29,7 +29,7 @@ func publishSkeleton() skeleton {
 		// ip daddr . meta l4proto . th dport vmap @gates4
 		conditions.add(append(p.load(true),
 			nftmsg.Map{Set: p.gates.Name, Register: unix.NFT_REG_1, Into: unix.NFT_REG_VERDICT}))
-		for _, set := range p.maps() {
+		for _, set := range p.maps {
 			dnat.add(p.dnat(set))
 		}
 		postrouting.add(p.masqueradeHairpins())
