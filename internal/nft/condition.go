@@ -144,28 +144,27 @@ func (p *parser) match() ([][]nftmsg.Expr, error) {
 }
 
 // values parses a value or a set of values.
-func (p *parser) values() ([]string, error) {
+func (p *parser) values() (values []string, err error) {
 	if !p.accept("{") {
 		if v := p.next(); v != "" {
 			return []string{v}, nil
 		}
 		return nil, errors.New("no value at the end")
 	}
-	var values []string
 	for {
-		switch v := p.next(); v {
+		v := p.next()
+		if v == "}" || v == "," {
+			return nil, fmt.Errorf("%q instead of a value", v)
+		}
+		values = append(values, v)
+		switch end := p.next(); end {
+		case "}":
+			return values, nil
+		case ",":
 		case "":
 			return nil, fmt.Errorf("%q is not closed", "{")
-		case "}", ",":
-			return nil, fmt.Errorf("%q instead of a value", v)
 		default:
-			values = append(values, v)
-		}
-		if p.accept("}") {
-			return values, nil
-		}
-		if len(p.words) > 0 && !p.accept(",") {
-			return nil, fmt.Errorf("%q behind a value of a set", p.next())
+			return nil, fmt.Errorf("%q behind a value of a set", end)
 		}
 	}
 }
