@@ -2,7 +2,6 @@ package netlink
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -137,10 +136,7 @@ func (c Addrs) add(l Link, p netip.Prefix, flags6 uint32) error {
 // Restore adds a stored address to the link that it was on. It is no error if the link has it.
 func (c Addrs) Restore(a StoredAddr) error {
 	err := c.conn.change(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL, a.message)
-	if errors.Is(err, unix.EEXIST) {
-		return nil
-	}
-	return err
+	return unless(err, unix.EEXIST)
 }
 
 // Delete removes an address and reports whether it was there.

@@ -2,7 +2,6 @@ package netlink
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -118,7 +117,8 @@ func (c Qdiscs) DeleteFilter(l Link, f Filter) error {
 		about := candidate.tcMsg
 		about.Parent = uint32(f.Hook) // the kernel reports the qdisc
 		chain := Bytes(unix.TCA_CHAIN, candidate.attributes[unix.TCA_CHAIN])
-		if err := c.conn.change(unix.RTM_DELTFILTER, 0, about, chain, kindOf(kindU32)); err != nil && !errors.Is(err, unix.ENOENT) {
+		err := c.conn.change(unix.RTM_DELTFILTER, 0, about, chain, kindOf(kindU32))
+		if err := unless(err, unix.ENOENT); err != nil {
 			return err
 		}
 	}

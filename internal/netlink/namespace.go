@@ -1,7 +1,6 @@
 package netlink
 
 import (
-	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
@@ -65,11 +64,8 @@ func (c *Conn) nsid(ns *netns.NS) (id int32, err error) {
 // tears one without users down in the background; until then its links look as before.
 func (c *Conn) Lives(nsid int) (bool, error) {
 	err := c.ask(unix.RTM_GETNSID, 0, unix.RtGenmsg{}, []Attribute{Uint32(unix.NETNSA_NSID, uint32(nsid))}, func([]byte) error { return nil })
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) {
-		return false, nil
-	}
-	if err != nil {
+	if err := unless(err, unix.ENOENT, unix.EINVAL); err != nil {
 		return false, fmt.Errorf("namespace %d of a link: %w", nsid, err)
 	}
-	return true, nil
+	return err == nil, nil
 }

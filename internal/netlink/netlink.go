@@ -91,14 +91,17 @@ func (c *Conn) ask(kind uint16, flags int, about any, attributes []Attribute, ea
 
 // deleted reports whether an object was there, from the answer to its deletion, which is an error
 // only if it failed for another reason.
-func deleted(answer error) (existed bool, err error) {
-	if gone(answer) {
-		return false, nil
-	}
-	return answer == nil, answer
-}
+func deleted(answer error) (existed bool, err error) { return answer == nil, unless(answer, gone...) }
 
-// gone reports whether err says that the object of a deletion is not there.
-func gone(err error) bool {
-	return errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EADDRNOTAVAIL)
+// gone says that the object of a deletion is not there.
+var gone = []unix.Errno{unix.ENODEV, unix.ESRCH, unix.EADDRNOTAVAIL}
+
+// unless returns err, or nil if it is one of errnos.
+func unless(err error, errnos ...unix.Errno) error {
+	for _, errno := range errnos {
+		if errors.Is(err, errno) {
+			return nil
+		}
+	}
+	return err
 }

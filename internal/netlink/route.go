@@ -1,7 +1,6 @@
 package netlink
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -90,10 +89,7 @@ func (c Routes) Add(r Route) (added bool, err error) {
 // addRoute reports whether the route was added; flags are NLM_F_… in addition to NLM_F_CREATE.
 func (c *Conn) addRoute(m routeMessage, flags int) (added bool, err error) {
 	err = c.change(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|flags, m.RtMsg, m.encode()...)
-	if errors.Is(err, unix.EEXIST) {
-		return false, nil
-	}
-	return err == nil, err
+	return err == nil, unless(err, unix.EEXIST)
 }
 
 // Delete removes a route of any creator and reports whether it existed.
@@ -133,7 +129,7 @@ func (c *Conn) routes(table int) (all []routeMessage, err error) {
 				}
 				return list, err
 			})
-		if err != nil && !errors.Is(err, unix.ENOENT) { // no such table
+		if err := unless(err, unix.ENOENT); err != nil { // but for a table that does not exist
 			return nil, fmt.Errorf("list routes: %w", err)
 		}
 		all = append(all, found...)
@@ -162,9 +158,8 @@ func (c Routes) Lookup(dst netip.Addr) (hop Hop, ok bool, err error) {
 		ok = err == nil
 		return err
 	})
-	if errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EINVAL) {
-		return Hop{}, false, nil // no route, or one that says unreachable, prohibit or blackhole
-	}
+	// These mean no route, or one that says unreachable, prohibit or blackhole.
+	err = unless(err, unix.ENETUNREACH, unix.EHOSTUNREACH, unix.EACCES, unix.EINVAL)
 	if err != nil {
 		return Hop{}, false, fmt.Errorf("look up route to %s: %w", dst, err)
 	}
