@@ -74,13 +74,10 @@ func (x *Exchange) Ask(fd int, kind uint16, flags int, body []byte, each func(pa
 			return err
 		}
 	}
-	switch {
-	case a.err != nil:
-		return a.err
-	case a.interrupted:
+	if a.err == nil && a.interrupted {
 		return ErrInterrupted
 	}
-	return nil
+	return a.err
 }
 
 // repeats is how often a list is asked for that changes while it is read.

@@ -42,7 +42,7 @@ var addressHooks = map[string]uint32{
 	"postrouting": unix.NF_INET_POST_ROUTING,
 }
 
-// RuleSet returns the rule set. Requests, and calls that concern the same elements, need the same
+// RuleSet returns the rule set. Requests, and calls about the same elements, need the same
 // pointer. An address has one owner: a request of another owner is a [ConflictError]. A definition
 // that has changed replaces the chain and keeps the elements.
 func (a AddressRules) RuleSet() (*RuleSet, error) {

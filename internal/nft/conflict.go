@@ -109,10 +109,7 @@ func (w *portRequest) compareHave(p ports, have *state) error {
 	for _, set := range p.maps {
 		second := p.isSecond(set.Name)
 		for _, x := range w.near(p, set, have) {
-			m := mappingOf(set, x)
-			if x.Comment == w.owner {
-				w.keep(m, second)
-			} else if err := w.compareWith(m, x.Comment, second); err != nil {
+			if err := w.compareWith(mappingOf(set, x), x.Comment, second); err != nil {
 				return err
 			}
 		}
@@ -133,32 +130,26 @@ func (w *portRequest) near(p ports, s *set, have *state) []nftmsg.Element {
 	return have.lookupAll(s, keys)
 }
 
-// compareWith returns an error if a mapping of another owner conflicts with the request.
+// compareWith returns an error if a mapping of another owner conflicts with the request. Else it
+// notes the maps that have an element for the same ports; one of the owner stays in its map.
 func (w *portRequest) compareWith(m Mapping, holder string, second bool) error {
 	for _, want := range w.candidates(m) {
+		there, same := w.places[want], want.samePorts(m)
 		switch {
-		case !want.Overlaps(m):
-		case w.shares != nil && w.shares(holder) && want.samePorts(m):
-			there := w.places[want]
-			there.sharedFirst = there.sharedFirst || !second
-			there.sharedSecond = there.sharedSecond || second
-			w.places[want] = there
-		default:
+		case holder == w.owner && same && second:
+			there.ownSecond = true
+		case holder == w.owner || !want.Overlaps(m):
+			continue
+		case !same || w.shares == nil || !w.shares(holder):
 			return &ConflictError{What: "host port " + want.String(), Holder: holder, To: m.To.Addr()}
+		case second:
+			there.sharedSecond = true
+		default:
+			there.sharedFirst = true
 		}
+		w.places[want] = there
 	}
 	return nil
-}
-
-// keep leaves a mapping of the owner in the map that has it.
-func (w *portRequest) keep(m Mapping, second bool) {
-	for _, want := range w.candidates(m) {
-		if second && want.samePorts(m) {
-			there := w.places[want]
-			there.ownSecond = true
-			w.places[want] = there
-		}
-	}
 }
 
 // placed returns elements in the maps that places assign to them.

@@ -33,7 +33,7 @@ func newElement(rs *RuleSet, set *set, x nftmsg.Element, scope int) Element {
 	return Element{ruleSet: rs, set: set.Name, raw: x, scope: scope}
 }
 
-// keyElement returns an element of a set whose whole key is its subject.
+// keyElement returns an element with its whole key as the subject.
 func keyElement(rs *RuleSet, set *set, key []byte) Element {
 	return newElement(rs, set, nftmsg.Element{Key: key}, len(key))
 }

@@ -34,7 +34,7 @@ const (
 	TypeIfName      Type = 41
 )
 
-// sizes are those of values in bytes.
+// sizes holds the size in bytes of a value of each type.
 var sizes = [...]uint32{
 	TypeInetProto: 1, TypeInetService: 2, TypeIPv4Addr: 4, TypeEtherAddr: 6, TypeIPv6Addr: 16, TypeIfName: 16,
 }
