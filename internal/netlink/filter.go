@@ -90,7 +90,7 @@ func (c *Conn) filters(l Link, h Hook) ([]tcObject, error) {
 		if o.kind() != kindU32 {
 			return !there
 		}
-		return attributes(options)[u32Sel] == nil
+		return Find(options, u32Sel) == nil
 	}), nil
 }
 
@@ -169,12 +169,12 @@ func decodeFilter(h Hook, f tcObject) (Filter, bool) {
 
 // decodeRedirect returns the target of the first action, if that is a redirection.
 func decodeRedirect(actions []byte) (target int, ok bool) {
-	action := attributes(attributes(actions)[actFirst])
+	action := attributes(Find(actions, actFirst))
 	if Text(action[actKind]) != kindMirred {
 		return 0, false
 	}
 	var m mirred
-	if _, err := ReadBody(attributes(action[actOptions])[mirredParms], &m); err != nil {
+	if _, err := ReadBody(Find(action[actOptions], mirredParms), &m); err != nil {
 		return 0, false
 	}
 	if target = int(m.Link); target == 0 {

@@ -68,7 +68,7 @@ func DeleteFlows(ns *netns.NS, f FlowFilter) (deleted int, err error) {
 	none := false
 	if err := ask(flowStats, 0, nil, func(payload []byte) error {
 		values, err := ReadBody(payload, new(Netfilter))
-		none = bytes.Equal(attributes(values)[statsEntries], make([]byte, 4))
+		none = bytes.Equal(Find(values, statsEntries), make([]byte, 4))
 		return err
 	}); err != nil {
 		return 0, fmt.Errorf("count connection tracking entries: %w", err)

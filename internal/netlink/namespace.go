@@ -28,7 +28,7 @@ func (c *Conn) Namespaces() (own int, all []int, err error) {
 	}
 	all, err = list(c, unix.RTM_GETNSID, unix.RtGenmsg{}, nil, func(all []int, m []byte) ([]int, error) {
 		values, err := ReadBody(m, &unix.RtGenmsg{})
-		if id, there := attributes(values)[unix.NETNSA_NSID]; there {
+		if id := Find(values, unix.NETNSA_NSID); id != nil {
 			all = append(all, number(id))
 		}
 		return all, err
@@ -43,7 +43,7 @@ func (c *Conn) nsid(ns *netns.NS) (id int32, err error) {
 	ask := func() error {
 		return c.ask(unix.RTM_GETNSID, 0, about, []Attribute{fd}, func(m []byte) error {
 			values, err := ReadBody(m, &unix.RtGenmsg{})
-			id = int32(number(attributes(values)[unix.NETNSA_NSID]))
+			id = int32(number(Find(values, unix.NETNSA_NSID)))
 			return err
 		})
 	}

@@ -3,6 +3,7 @@ package nft
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -59,7 +60,7 @@ const maxIsolated = 1 << 12
 
 // interfaceSet returns a set of names of interfaces, with more fields of the key.
 func interfaceSet(t nftmsg.Table, name string, size uint32, more ...nftmsg.Type) *set {
-	key := append([]nftmsg.Type{nftmsg.TypeIfName}, more...)
+	key := slices.Concat([]nftmsg.Type{nftmsg.TypeIfName}, more)
 	return &set{
 		Set:  nftmsg.Set{Table: t, Name: name, Key: key, Size: size},
 		text: func(x nftmsg.Element) string { return nameOf(x.Key) },
@@ -69,7 +70,7 @@ func interfaceSet(t nftmsg.Table, name string, size uint32, more ...nftmsg.Type)
 // isolated holds the isolated interfaces.
 func isolated() *set {
 	s := interfaceSet(table, "isolated", maxIsolated)
-	s.references = members().Name
+	s.references = membersName
 	return s
 }
 
@@ -77,30 +78,33 @@ func isolated() *set {
 // unless containers behind it are isolated from each other as well.
 func together() *set {
 	s := interfaceSet(table, "together", maxIsolated, nftmsg.TypeIfName)
-	s.references, s.policy = members().Name, true
+	s.references, s.policy = membersName, true
 	s.text = func(x nftmsg.Element) string {
 		return fmt.Sprintf("%s with %s", nameOf(x.Key), nameOf(x.Key[unix.IFNAMSIZ:]))
 	}
 	return s
 }
 
+const membersName = "members"
+
 // members holds the owners of isolations. A key ends with a digest of the owner, so that each has
 // its own element.
 func members() *set {
-	return interfaceSet(table, "members", maxPorts, nftmsg.TypeIfName, nftmsg.TypeIPv6Addr)
+	return interfaceSet(table, membersName, maxPorts, nftmsg.TypeIfName, nftmsg.TypeIPv6Addr)
 }
 
 // isolationSkeleton has one rule: iifname @isolated oifname @isolated iifname . oifname !=
 // @together drop
 func isolationSkeleton() skeleton {
 	forward := forwardChain(table, "forward", nftmsg.PriorityFilter)
+	isolated, together := isolated(), together()
 	forward.add([]nftmsg.Expr{
-		meta(unix.NFT_META_IIFNAME), isolated().has(unix.NFT_REG_1),
+		meta(unix.NFT_META_IIFNAME), isolated.has(unix.NFT_REG_1),
 		nftmsg.Meta{Key: unix.NFT_META_OIFNAME, Register: unix.NFT_REG_2}, // follows the other name
-		isolated().has(unix.NFT_REG_2), together().lacks(), verdict(nftmsg.Drop),
+		isolated.has(unix.NFT_REG_2), together.lacks(), verdict(nftmsg.Drop),
 	})
 	return skeleton{
 		version: "filter 1", table: table,
-		sets: []*set{isolated(), together(), members()}, chains: []chain{forward},
+		sets: []*set{isolated, together, members()}, chains: []chain{forward},
 	}
 }

@@ -65,14 +65,15 @@ func guardSkeleton() skeleton {
 		Table: bridgeTable, Name: "prerouting", Type: nftmsg.ChainFilter, Hook: unix.NF_INET_PRE_ROUTING,
 		Priority: nftmsg.PriorityRaw, // as upstream: before any other chain sees the frame
 	}
+	ports, macs := guardedPorts(), guardedMACs()
 	rule := []nftmsg.Expr{
-		meta(unix.NFT_META_IIFNAME), guardedPorts().has(unix.NFT_REG_1),
+		meta(unix.NFT_META_IIFNAME), ports.has(unix.NFT_REG_1),
 		// The source address follows the name.
 		nftmsg.Payload{Base: unix.NFT_PAYLOAD_LL_HEADER, Offset: 6, Len: macLen, Register: unix.NFT_REG_2},
-		guardedMACs().lacks(), verdict(nftmsg.Drop),
+		macs.lacks(), verdict(nftmsg.Drop),
 	}
 	return skeleton{
 		version: "macspoofchk 1", table: bridgeTable,
-		sets: []*set{guardedPorts(), guardedMACs()}, chains: []chain{{prerouting, [][]nftmsg.Expr{rule}}},
+		sets: []*set{ports, macs}, chains: []chain{{prerouting, [][]nftmsg.Expr{rule}}},
 	}
 }

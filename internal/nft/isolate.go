@@ -42,7 +42,7 @@ func (i Isolation) Elements(tag string) ([]Element, error) {
 
 // Isolated returns the interface of an element of [Isolation.Elements] that names an owner.
 func (h Held) Isolated() (iface string, ok bool) {
-	if h.Set != members().Name {
+	if h.Set != membersName {
 		return "", false
 	}
 	return nameOf(h.Key), true
@@ -58,11 +58,12 @@ func isolatedPorts() *set { return interfaceSet(bridgeTable, "isolated", maxPort
 // portIsolationSkeleton has the rules: iifname @isolated drop, oifname @isolated drop
 func portIsolationSkeleton() skeleton {
 	forward := forwardChain(bridgeTable, "forward", nftmsg.PriorityBridgeFilter)
+	ports := isolatedPorts()
 	for _, side := range []uint32{unix.NFT_META_IIFNAME, unix.NFT_META_OIFNAME} {
-		forward.add([]nftmsg.Expr{meta(side), isolatedPorts().has(unix.NFT_REG_1), verdict(nftmsg.Drop)})
+		forward.add([]nftmsg.Expr{meta(side), ports.has(unix.NFT_REG_1), verdict(nftmsg.Drop)})
 	}
 	return skeleton{
 		version: "port isolation 1", table: bridgeTable,
-		sets: []*set{isolatedPorts()}, chains: []chain{forward},
+		sets: []*set{ports}, chains: []chain{forward},
 	}
 }

@@ -154,8 +154,8 @@ func ip6() protocol {
 
 func (p protocol) withSets() protocol {
 	p.saddr.Base, p.daddr.Base = unix.NFT_PAYLOAD_NETWORK_HEADER, unix.NFT_PAYLOAD_NETWORK_HEADER
-	p.addrs, p.nets, p.sources = p.addrSet("masq"), p.netSet("nomasq", "not to"), p.sourceMap("snat")
-	p.strict, p.lenient = p.addrSet("valid"), p.netSet("anystate", "not to")
+	p.addrs, p.nets, p.sources = p.addrSet("masq"), p.netSet("nomasq"), p.sourceMap("snat")
+	p.strict, p.lenient = p.addrSet("valid"), p.netSet("anystate")
 	return p
 }
 
@@ -183,18 +183,20 @@ func (p protocol) addrSet(name string) *set {
 	}
 }
 
-// netSet returns a set of addresses with networks; relation describes the two to people.
-func (p protocol) netSet(name, relation string) *set {
+func (p protocol) netSet(name string) *set {
 	key := []nftmsg.Type{p.addr, p.addr}
 	return &set{
 		Set:     nftmsg.Set{Table: table, Name: name + p.suffix, Key: key, Interval: true},
 		subject: p.addr,
-		text: func(x nftmsg.Element) string {
-			half := len(x.Key) / 2
-			net := network(x.Key[half:], lastKey(x)[half:])
-			return fmt.Sprintf("%s %s %s", address(x.Key[:half]), relation, net)
-		},
+		text:    func(x nftmsg.Element) string { return related(x, "not to") },
 	}
+}
+
+// related describes an address with a network to people.
+func related(x nftmsg.Element, relation string) string {
+	half := len(x.Key) / 2
+	net := network(x.Key[half:], lastKey(x)[half:])
+	return fmt.Sprintf("%s %s %s", address(x.Key[:half]), relation, net)
 }
 
 func (p protocol) sourceMap(name string) *set {

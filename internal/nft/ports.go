@@ -242,7 +242,7 @@ func portsFor(p protocol) ports {
 	ports := ports{
 		protocol: p,
 		gates:    of("gates", 0, at, []nftmsg.Type{nftmsg.TypeVerdict}),
-		hairpins: p.netSet("hairpin", "from"),
+		hairpins: p.netSet("hairpin"),
 	}
 	for _, prefix := range []string{"", "second"} {
 		ports.maps = append(ports.maps,
@@ -250,6 +250,7 @@ func portsFor(p protocol) ports {
 			of(prefix+"ranges", 0, port, several), of(prefix+"rangesat", 0, at, several))
 	}
 	ports.gates.text = func(x nftmsg.Element) string { return fmt.Sprintf("conditions in chain %s", chainOf(x)) }
+	ports.hairpins.text = func(x nftmsg.Element) string { return related(x, "from") }
 	return ports
 }
 

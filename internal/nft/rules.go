@@ -2,6 +2,7 @@ package nft
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -25,9 +26,8 @@ func forwardChain(t nftmsg.Table, name string, priority int32) chain {
 
 // rule returns a rule for packets of a version of IP: meta nfproto ipv4.
 func (p protocol) rule(exprs ...nftmsg.Expr) []nftmsg.Expr {
-	return append([]nftmsg.Expr{
-		nftmsg.Meta{Key: unix.NFT_META_NFPROTO, Register: unix.NFT_REG_1}, equals([]byte{p.nfproto}),
-	}, exprs...)
+	match := []nftmsg.Expr{meta(unix.NFT_META_NFPROTO), equals([]byte{p.nfproto})}
+	return slices.Concat(match, exprs)
 }
 
 // into returns the load of a field into another register.
@@ -68,7 +68,7 @@ const stateInvalid, stateEstablished, stateRelated = 1, 2, 4
 // ctState matches packets of connections in one of the states.
 func ctState(states uint32) []nftmsg.Expr {
 	state := nftmsg.Ct{Key: unix.NFT_CT_STATE, Register: unix.NFT_REG_1}
-	return append([]nftmsg.Expr{state}, anyBit(binary.NativeEndian.AppendUint32(nil, states))...)
+	return slices.Concat([]nftmsg.Expr{state}, anyBit(binary.NativeEndian.AppendUint32(nil, states)))
 }
 
 func verdict(code int32) nftmsg.Verdict { return nftmsg.Verdict{Code: code} }

@@ -35,10 +35,10 @@ type ChainState struct {
 
 // Chain returns the state of a chain. The error wraps [unix.ENOENT] if it does not exist.
 func (c *Conn) Chain(t Table, name string) (s ChainState, err error) {
-	body := t.body(Chain{Table: t, Name: name}.names()...)
+	body := t.body(netlink.String(unix.NFTA_CHAIN_TABLE, t.Name), netlink.String(unix.NFTA_CHAIN_NAME, name))
 	err = c.ask(unix.NFT_MSG_GETCHAIN, 0, body, func(attributes []byte) {
-		policy := attribute(attributes, unix.NFTA_CHAIN_POLICY)
-		s.Use = int(readNumber(attribute(attributes, unix.NFTA_CHAIN_USE)))
+		policy := netlink.Find(attributes, unix.NFTA_CHAIN_POLICY)
+		s.Use = int(readNumber(netlink.Find(attributes, unix.NFTA_CHAIN_USE)))
 		s.Drops = policy != nil && readNumber(policy) == Drop
 	})
 	return s, err
@@ -48,7 +48,8 @@ func (c *Conn) Chain(t Table, name string) (s ChainState, err error) {
 // meanwhile again, and returns an error that wraps [netlink.ErrInterrupted] if it changes each
 // time.
 func (c *Conn) Rules(t Table, chain string) ([]Rule, error) {
-	return list(c, unix.NFT_MSG_GETRULE, t.body(Chain{Table: t, Name: chain}.rules()...), decodeRule)
+	body := t.body(netlink.String(unix.NFTA_RULE_TABLE, t.Name), netlink.String(unix.NFTA_RULE_CHAIN, chain))
+	return list(c, unix.NFT_MSG_GETRULE, body, decodeRule)
 }
 
 // Sets lists the names of the sets and maps of a table. It reads a list that changes meanwhile
@@ -56,7 +57,7 @@ func (c *Conn) Rules(t Table, chain string) ([]Rule, error) {
 func (c *Conn) Sets(t Table) ([]string, error) {
 	body := t.body(netlink.String(unix.NFTA_SET_TABLE, t.Name))
 	return list(c, unix.NFT_MSG_GETSET, body, func(attributes []byte) string {
-		return netlink.Text(attribute(attributes, unix.NFTA_SET_NAME))
+		return netlink.Text(netlink.Find(attributes, unix.NFTA_SET_NAME))
 	})
 }
 
@@ -73,7 +74,7 @@ func list[T any](c *Conn, message uint16, body []byte, decode func(attributes []
 func (c *Conn) SetComment(s Set) (comment string, err error) {
 	body := s.Table.body(s.names(unix.NFTA_SET_TABLE, unix.NFTA_SET_NAME)...)
 	err = c.ask(unix.NFT_MSG_GETSET, 0, body, func(attributes []byte) {
-		comment = textOf(attribute(attributes, unix.NFTA_SET_USERDATA), ofSetComment)
+		comment = textOf(netlink.Find(attributes, unix.NFTA_SET_USERDATA), ofSetComment)
 	})
 	return comment, err
 }
@@ -92,7 +93,7 @@ func (c *Conn) Elements(s Set, keys ...[]byte) (list []Element, err error) {
 		about, flags = append(about, nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS, wanted...)), 0
 	}
 	err = c.ask(unix.NFT_MSG_GETSETELEM, flags, s.Table.body(about...), func(attributes []byte) {
-		elements := attribute(attributes, unix.NFTA_SET_ELEM_LIST_ELEMENTS)
+		elements := netlink.Find(attributes, unix.NFTA_SET_ELEM_LIST_ELEMENTS)
 		for _, element := range netlink.Attributes(elements) {
 			list = append(list, decodeElement(element))
 		}

@@ -191,8 +191,8 @@ func (v Verdict) data() netlink.Attribute {
 
 // readVerdict decodes a verdict in place of a value.
 func readVerdict(data []byte) (v Verdict, ok bool) {
-	inside := attribute(data, unix.NFTA_DATA_VERDICT)
-	v.Code = int32(readNumber(attribute(inside, unix.NFTA_VERDICT_CODE)))
-	v.Chain = netlink.Text(attribute(inside, unix.NFTA_VERDICT_CHAIN))
+	inside := netlink.Find(data, unix.NFTA_DATA_VERDICT)
+	v.Code = int32(readNumber(netlink.Find(inside, unix.NFTA_VERDICT_CODE)))
+	v.Chain = netlink.Text(netlink.Find(inside, unix.NFTA_VERDICT_CHAIN))
 	return v, inside != nil
 }

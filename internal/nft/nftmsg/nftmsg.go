@@ -91,14 +91,4 @@ func value(kind uint16, v []byte) netlink.Attribute {
 }
 
 // readValue decodes a value; nil for a verdict.
-func readValue(data []byte) []byte { return attribute(data, unix.NFTA_DATA_VALUE) }
-
-// attribute returns the value of an attribute in a list, nil if it is absent.
-func attribute(list []byte, want uint16) []byte {
-	for kind, v := range netlink.Attributes(list) {
-		if kind == want {
-			return v
-		}
-	}
-	return nil
-}
+func readValue(data []byte) []byte { return netlink.Find(data, unix.NFTA_DATA_VALUE) }

@@ -27,11 +27,11 @@ func (r Raw) Encode() netlink.Attribute { return encoded(r.Name, r.Data) }
 
 // decodeRule decodes the attributes of a rule.
 func decodeRule(attributes []byte) (r Rule) {
-	if handle := attribute(attributes, unix.NFTA_RULE_HANDLE); len(handle) == 8 {
+	if handle := netlink.Find(attributes, unix.NFTA_RULE_HANDLE); len(handle) == 8 {
 		r.Handle = binary.BigEndian.Uint64(handle)
 	}
-	r.Comment = textOf(attribute(attributes, unix.NFTA_RULE_USERDATA), ofRuleComment)
-	exprs := bytes.Clone(attribute(attributes, unix.NFTA_RULE_EXPRESSIONS))
+	r.Comment = textOf(netlink.Find(attributes, unix.NFTA_RULE_USERDATA), ofRuleComment)
+	exprs := bytes.Clone(netlink.Find(attributes, unix.NFTA_RULE_EXPRESSIONS))
 	for _, e := range netlink.Attributes(exprs) {
 		r.Exprs = append(r.Exprs, decodeExpr(e))
 	}
@@ -40,8 +40,8 @@ func decodeRule(attributes []byte) (r Rule) {
 
 func decodeExpr(attributes []byte) Raw {
 	return Raw{
-		Name: netlink.Text(attribute(attributes, unix.NFTA_EXPR_NAME)),
-		Data: attribute(attributes, unix.NFTA_EXPR_DATA),
+		Name: netlink.Text(netlink.Find(attributes, unix.NFTA_EXPR_NAME)),
+		Data: netlink.Find(attributes, unix.NFTA_EXPR_DATA),
 	}
 }
 
@@ -73,7 +73,7 @@ type Target struct {
 // or [Target]. It returns other expressions as they are.
 func (r Raw) Read() any {
 	n := r.numbers()
-	data := func(kind uint16) []byte { return attribute(r.Data, kind) }
+	data := func(kind uint16) []byte { return netlink.Find(r.Data, kind) }
 	switch r.Name {
 	case "meta":
 		if n[unix.NFTA_META_SREG] == 0 { // else it sets metadata

@@ -169,15 +169,15 @@ func (e Element) encode() netlink.Attribute {
 
 // decodeElement decodes an element as the kernel lists it.
 func decodeElement(element []byte) Element {
-	data := attribute(element, unix.NFTA_SET_ELEM_DATA)
+	data := netlink.Find(element, unix.NFTA_SET_ELEM_DATA)
 	e := Element{
-		Key:     bytes.Clone(readValue(attribute(element, unix.NFTA_SET_ELEM_KEY))),
-		KeyEnd:  bytes.Clone(readValue(attribute(element, nftaSetElemKeyEnd))),
+		Key:     bytes.Clone(readValue(netlink.Find(element, unix.NFTA_SET_ELEM_KEY))),
+		KeyEnd:  bytes.Clone(readValue(netlink.Find(element, nftaSetElemKeyEnd))),
 		Value:   bytes.Clone(readValue(data)),
-		Comment: textOf(attribute(element, unix.NFTA_SET_ELEM_USERDATA), ofElementComment),
+		Comment: textOf(netlink.Find(element, unix.NFTA_SET_ELEM_USERDATA), ofElementComment),
 	}
 	if verdict, ok := readVerdict(data); ok {
-		e.Verdict = &verdict
+		e.Verdict = new(verdict)
 	}
 	return e
 }
