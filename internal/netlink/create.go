@@ -16,7 +16,7 @@ type creation struct {
 	data       []Attribute      // what the kind defines
 }
 
-// create makes a link. The error is EEXIST if the name is taken.
+// create makes a link. The error is EEXIST if the name is in use.
 func (c *Conn) create(l creation) error {
 	var about unix.IfInfomsg
 	info := []Attribute{String(unix.IFLA_INFO_KIND, l.kind)}

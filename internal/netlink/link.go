@@ -212,19 +212,19 @@ func altNames(name string) Attribute {
 	return Nest(unix.IFLA_PROP_LIST|unix.NLA_F_NESTED, String(unix.IFLA_ALT_IFNAME, name))
 }
 
-// Rename gives a link another name. The error is EEXIST if it is taken, EBUSY if the link is up
-// (before 6.2).
+// Rename gives a link another name. The error is EEXIST if it is in use, EBUSY if the link is
+// up (before 6.2).
 func (c Links) Rename(l Link, name string) error {
 	return c.conn.set(l, String(unix.IFLA_IFNAME, name))
 }
 
 // Move puts a link into another namespace and gives it a name there, in one request. index is the
-// one it is to have there; 0 lets it have its own or, if that is taken, another (before 5.13:
+// one it is to have there; 0 lets it have its own or, if that is in use, another (before 5.13:
 // always). The kernel sets it down and forgets its addresses and routes.
 //
 // The link arrives under the name it has and is renamed then; if a link there has that name, it
-// arrives under the new one. So where only the new name is taken, the error is EEXIST and the link
-// has moved all the same. If both are it has not, nor if the index is taken: EBUSY.
+// arrives under the new one. So where only the new name is in use, the error is EEXIST and the link
+// has moved all the same. If both are it has not, nor if the index is in use: EBUSY.
 func (c Links) Move(l Link, to *netns.NS, name string, index int) error {
 	attributes := []Attribute{Uint32(unix.IFLA_NET_NS_FD, uint32(to.Fd())), String(unix.IFLA_IFNAME, name)}
 	if index != 0 {

@@ -49,7 +49,7 @@ func modeName(modes []string, number int) string {
 }
 
 // Add makes a link, in its namespace under its name from the start, and down. The error is
-// EEXIST if the name is taken, or the VLAN on that parent.
+// EEXIST if the name is in use, or the VLAN on that parent.
 func (c Links) Add(l NewLink) (index int, err error) {
 	data, err := l.data()
 	if err != nil {

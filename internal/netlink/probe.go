@@ -32,7 +32,7 @@ func tooManyQueues() []Attribute {
 }
 
 // HasVLANFiltering reports whether bridges can forward by VLAN. Nothing is made: the request has
-// the name of the loopback, which is taken, and a default VLAN that only a kernel with filtering
+// the name of the loopback, which is in use, and a default VLAN that only a kernel with filtering
 // looks at, and refuses, before it sees that.
 func (c *Conn) HasVLANFiltering() (bool, error) {
 	if has, err := c.Links.HasKind("bridge"); !has || err != nil {

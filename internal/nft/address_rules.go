@@ -156,11 +156,11 @@ func (a AddressRules) action() []nftmsg.Expr {
 // conflict returns an error if another owner has an address of requests[i], or an earlier request
 // asks for it.
 func (a AddressRules) conflict(rs *RuleSet, have *state, requests []Request, i int) error {
-	taken := map[netip.Addr]string{}
+	owners := map[netip.Addr]string{}
 	for _, r := range requests[:i] {
 		for _, e := range r.Elements {
 			if e.ruleSet == rs {
-				taken[address(e.raw.Key)] = r.Owner
+				owners[address(e.raw.Key)] = r.Owner
 			}
 		}
 	}
@@ -169,7 +169,7 @@ func (a AddressRules) conflict(rs *RuleSet, have *state, requests []Request, i i
 			continue
 		}
 		addr := address(e.raw.Key)
-		holder := taken[addr]
+		holder := owners[addr]
 		if x := have.lookup(protocolOf(addr).external(a.Name), e.raw.Key); x != nil && holder == "" {
 			holder = x.Comment
 		}
