@@ -287,13 +287,13 @@ func Publisher(tag string) Element {
 }
 
 func (p ports) mapping(m Mapping) Element {
-	x := nftmsg.Element{Key: keyOf(m.Host, m.Protocol, m.First), Value: m.To.Addr().AsSlice()}
+	x := nftmsg.Element{Key: keyOf(m.Host, m.Protocol, m.First)}
 	index := 0
 	if m.First != m.Last {
 		index = 2
-		x.KeyEnd = keyOf(m.Host, m.Protocol, m.Last)
+		x.KeyEnd, x.Value = keyOf(m.Host, m.Protocol, m.Last), m.To.Addr().AsSlice()
 	} else {
-		x.Value = append(x.Value, word(m.To.Port())...)
+		x.Value = slices.Concat(m.To.Addr().AsSlice(), word(m.To.Port()))
 	}
 	if m.Host.IsValid() {
 		index++
