@@ -11,9 +11,9 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// CodeTaken is the code of an error that says that another attachment has what this one wants, such as a port of the host or
-// the name of an interface.
-const CodeTaken cni.Code = 100
+// CodeInUse is the code of an error that an object, such as a port of the host or the name of an
+// interface, is in use by another attachment.
+const CodeInUse cni.Code = 100
 
 // errnos are the codes and hints of errors of the kernel that have no code of their own.
 var errnos = []struct {
@@ -42,7 +42,7 @@ var errnos = []struct {
 		"check the permissions of the path, and what AppArmor or SELinux allow the plugin",
 	},
 	{
-		[]syscall.Errno{syscall.EEXIST, syscall.EADDRINUSE}, CodeTaken,
+		[]syscall.Errno{syscall.EEXIST, syscall.EADDRINUSE}, CodeInUse,
 		"delete what has the name or the address, or detach the container that it belongs to",
 	},
 	{

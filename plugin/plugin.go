@@ -23,7 +23,7 @@ type Configuration interface{ common() *Common }
 // request.
 //
 // Errors that are or wrap a [*cni.Error] keep its code. Errors of the kernel ([syscall.Errno]) get
-// [cni.CodeTryAgainLater], [cni.CodeIOFailure] or [CodeTaken] and a hint. Errors of a context that
+// [cni.CodeTryAgainLater], [cni.CodeIOFailure] or [CodeInUse] and a hint. Errors of a context that
 // has ended get [cni.CodeTryAgainLater], all other errors [cni.CodeInternal]. The context ends with
 // SIGTERM or SIGINT.
 type Plugin interface {

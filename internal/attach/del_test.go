@@ -228,7 +228,7 @@ func TestNamesake(t *testing.T) {
 		t.Error(err)
 	}
 	b.unchanged(before)
-	wantError(t, b.call(cni.Add), plugin.CodeTaken, name, "exists")
+	wantError(t, b.call(cni.Add), plugin.CodeInUse, name, "exists")
 	b.unchanged(before)
 }
 

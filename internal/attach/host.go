@@ -22,7 +22,7 @@ func (s *Session) AddVeth(v kernel.Veth) (inside, host kernel.Link, err error) {
 // AddLink makes the container's interface. If its name is in use, the message is the upstream plugins' text.
 func (s *Session) AddLink(l kernel.NewLink) (kernel.Link, error) {
 	link, err := s.Sandbox.Links.Add(l)
-	if errors.Is(err, unix.EEXIST) && !errors.As(err, new(*kernel.VLANTakenError)) {
+	if errors.Is(err, unix.EEXIST) && !errors.As(err, new(*kernel.VLANInUseError)) {
 		err = cni.Rephrase(err, "failed to rename %s to %q: file exists", l.Kind, l.Name)
 	}
 	return link, err

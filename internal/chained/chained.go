@@ -58,7 +58,7 @@ func (p *Plugin) Add(ctx context.Context, c *plugin.Call) (*cni.Result, error) {
 }
 
 func (p *Plugin) decorate(ctx context.Context, s *Session, r *cni.Result) error {
-	if err := p.claim(s); err != nil {
+	if err := p.applyRules(s); err != nil {
 		return err
 	}
 	if err := p.lock(ctx, s); err != nil {

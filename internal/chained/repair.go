@@ -37,7 +37,7 @@ func (p *Plugin) Repair(ctx context.Context, c *plugin.Call, repairs *session.Re
 	}
 	return p.inSession(ctx, c, func(s *Session) error {
 		s.Tx.CollectInto(&repairs.Rules)
-		return p.claim(s)
+		return p.applyRules(s)
 	})
 }
 

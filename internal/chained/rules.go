@@ -39,20 +39,20 @@ func (p *Plugin) rules(s *Session) ([]kernel.Element, error) {
 	return nil, nil
 }
 
-// claim makes the entries of the Ruler. It takes over what a container that no longer exists has in their
-// place.
-func (p *Plugin) claim(s *Session) error {
+// applyRules applies the elements of the Ruler. It takes over conflicting elements of containers that no
+// longer exist.
+func (p *Plugin) applyRules(s *Session) error {
 	entries, err := p.rules(s)
 	if err != nil || len(entries) == 0 {
 		return err
 	}
 	for {
 		err := s.Host.Rules.Apply(s.Type+" rules", s.Tag, entries)
-		var taken *kernel.ConflictError
-		if !errors.As(err, &taken) {
+		var conflict *kernel.ConflictError
+		if !errors.As(err, &conflict) {
 			return err
 		}
-		if free, wrong := s.TakeOver(p.RuleSets, taken.Holder, taken.To); !free {
+		if free, wrong := s.TakeOver(p.RuleSets, conflict.Holder, conflict.To); !free {
 			return errors.Join(told(err), wrong)
 		}
 	}
@@ -60,16 +60,17 @@ func (p *Plugin) claim(s *Session) error {
 
 // told says in the words of the protocol who has what is wanted.
 func told(err error) error {
-	var taken *kernel.ConflictError
-	if errors.As(err, &taken) {
-		return Taken(taken.What, taken.Holder)
+	var conflict *kernel.ConflictError
+	if errors.As(err, &conflict) {
+		return InUse(conflict.What, conflict.Holder)
 	}
 	return err
 }
 
-// Taken returns the error that says that somebody has what is wanted: the owner of a tag, or somebody else in other words.
-func Taken(what, holder string) error {
-	return cni.Errorf(session.CodeTaken, "%s is taken by %s", what, session.Holder(holder)).WithDetails("DEL of that attachment frees it; GC, if its container is gone")
+// InUse returns the error that an object is in use. It names the holder: the attachment of a tag, or
+// another program in its own words.
+func InUse(what, holder string) error {
+	return cni.Errorf(session.CodeInUse, "%s is taken by %s", what, session.Holder(holder)).WithDetails("DEL of that attachment frees it; GC, if its container is gone")
 }
 
 // verifyRules looks for the entries of the Ruler. Where there is none at all the reference plugin may have run ADD.

@@ -66,7 +66,7 @@ NETNS is a name below /run/netns, a process ID, or the path of a network namespa
 				err = hint(err, t.again("detach it first, then attach it again: ", "--replace"))
 			case errors.Is(err, network.ErrInterfaceInUse):
 				err = hint(err, t.again("choose another interface name: ", "--ifname", nextName(t.ifName)))
-			case cni.CodeOf(err) == session.CodeTaken:
+			case cni.CodeOf(err) == session.CodeInUse:
 				err = hint(err, t.portHolders(cmd.Context(), parameters.Capabilities)...)
 			}
 			if err != nil {

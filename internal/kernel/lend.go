@@ -18,7 +18,7 @@ import (
 // routes, with its alias. If the name is taken there the error says so, and wraps [unix.EEXIST]. Undone by fetching it; it gets
 // back its state, its master, the addresses of [Addrs.Kept], and its routes.
 func (s Links) Lend(l Link, to *Space, name string) (lent Link, err error) {
-	if err := to.taken(name, unix.EEXIST); err != nil {
+	if err := to.nameInUse(name, unix.EEXIST); err != nil {
 		return Link{}, err
 	}
 	if err := s.space.strip(l); err != nil {
@@ -103,7 +103,7 @@ func (s *Space) recall(l Link, to *Space) error {
 // routes are lost. The link loses alternative names that are in use here, with which the kernel would not let it come (from
 // Linux 6.7 on).
 func (s Links) Fetch(l Link, from *Space, name string, index int) (fetched Link, err error) {
-	if err := s.space.taken(name, unix.EEXIST); err != nil {
+	if err := s.space.nameInUse(name, unix.EEXIST); err != nil {
 		return Link{}, err
 	}
 	if err := from.Links.Down(l); err != nil {
@@ -181,7 +181,7 @@ func (s *Space) prepare(l Link, from *Space, name string) error {
 	if !errors.Is(err, unix.EEXIST) {
 		return err
 	}
-	if s.taken(l.Name, unix.EEXIST) != nil {
+	if s.nameInUse(l.Name, unix.EEXIST) != nil {
 		return nil
 	}
 	links, err := s.Links.All()
@@ -208,7 +208,7 @@ func (s Links) Rename(l Link, name string) error {
 				}
 			}
 			if errors.Is(err, unix.EEXIST) {
-				err = cmp.Or(s.space.taken(name, err), err)
+				err = cmp.Or(s.space.nameInUse(name, err), err)
 			}
 			return err
 		},

@@ -29,7 +29,7 @@ type NewLink struct {
 }
 
 // Add makes a link, in this space under its name from the start, and down. If the name is taken the error says so, and
-// wraps [unix.EEXIST]; so does the [VLANTakenError] if the parent has the VLAN already.
+// wraps [unix.EEXIST]; so does the [VLANInUseError] if the parent has the VLAN already.
 func (s Links) Add(n NewLink) (Link, error) {
 	l := netlink.NewLink{
 		Name: n.Name, Kind: n.Kind, MAC: n.MAC, MTU: n.MTU, Mode: n.Mode, BCQueueLen: n.BCQueueLen, VLAN: n.VLAN, Table: n.Table,
@@ -81,8 +81,8 @@ func (s *Space) addLink(n NewLink, l netlink.NewLink) (index int, err error) {
 // inTheWay reports whether a link could not be made because of another one on the parent that no longer has a namespace: it
 // has the VLAN, or one of the two is to have the parent for itself.
 func (s *Space) inTheWay(n NewLink, err error) bool {
-	if taken := (*VLANTakenError)(nil); errors.As(err, &taken) {
-		return taken.Link.Index == 0 || n.Alias != "" && taken.Link.Alias == n.Alias && !taken.Here
+	if inUse := (*VLANInUseError)(nil); errors.As(err, &inUse) {
+		return inUse.Link.Index == 0 || n.Alias != "" && inUse.Link.Alias == n.Alias && !inUse.Here
 	}
 	if n.Kind != "macvlan" || !errors.Is(err, unix.EINVAL) {
 		return false
@@ -98,10 +98,10 @@ func (s *Space) inTheWay(n NewLink, err error) bool {
 // addAnyway is for a link that could not be made because something exists: its name here, its VLAN on the parent, or its name
 // where the parent is. There, kernels before 6.15 make it before they move it here.
 func (s *Space) addAnyway(n NewLink, l netlink.NewLink, cause error) (index int, err error) {
-	if taken := s.taken(n.Name, cause); taken != nil {
-		return 0, taken
+	if inUse := s.nameInUse(n.Name, cause); inUse != nil {
+		return 0, inUse
 	}
-	if n.ParentSpace != nil && n.ParentSpace.taken(n.Name, cause) != nil {
+	if n.ParentSpace != nil && n.ParentSpace.nameInUse(n.Name, cause) != nil {
 		l.Name = TemporaryName(n.Alias)
 		index, cause = s.rt.Links.Add(l)
 		if cause == nil {
@@ -112,12 +112,7 @@ func (s *Space) addAnyway(n NewLink, l netlink.NewLink, cause error) (index int,
 		}
 	}
 	if n.Kind == "vlan" && errors.Is(cause, unix.EEXIST) {
-		taken := &VLANTakenError{ID: n.VLAN, Parent: n.Parent.Name, cause: cause}
-		// An error of the search says less than cause.
-		taken.Link, taken.Here, _ = n.ParentSpace.onParent(n.Parent.Index, func(l Link) bool {
-			return l.Kind == "vlan" && l.VLAN == int(n.VLAN)
-		})
-		return 0, taken
+		return 0, n.ParentSpace.vlanInUse(n.Parent, n.VLAN, cause)
 	}
 	return 0, cause
 }

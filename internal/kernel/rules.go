@@ -200,7 +200,7 @@ func (s Rules) ApplyBatches(batches ...*Batch) error {
 	if len(requests) == 0 {
 		return nil
 	}
-	return s.space.apply(fmt.Sprintf("meet %d claims", len(requests)), requests...)
+	return s.space.apply(fmt.Sprintf("apply %d requests", len(requests)), requests...)
 }
 
 // MissingInBatches is Missing for each batch.

@@ -48,7 +48,7 @@ func (s Links) AddTap(t Tap) (Link, error) {
 		func() error {
 			err := s.space.NS.Run(t.create)
 			if errors.Is(err, unix.EBUSY) {
-				err = cmp.Or(s.space.taken(t.Name, unix.EEXIST), err)
+				err = cmp.Or(s.space.nameInUse(t.Name, unix.EEXIST), err)
 			}
 			return err
 		},

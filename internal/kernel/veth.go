@@ -67,7 +67,7 @@ func (s *Space) addVeth(v Veth) (index int, err error) {
 		}
 	}
 	if errors.Is(err, unix.EEXIST) {
-		err = cmp.Or(errors.Join(s.taken(v.Name, err), v.Host.taken(v.HostName, err)), err)
+		err = cmp.Or(errors.Join(s.nameInUse(v.Name, err), v.Host.nameInUse(v.HostName, err)), err)
 	}
 	return index, err
 }
@@ -93,8 +93,8 @@ func (s *Space) deleteAbandoned(v Veth) (free bool, err error) {
 	return err == nil, err
 }
 
-// taken wraps cause if the name is in use here, and returns nil if it is not.
-func (s *Space) taken(name string, cause error) error {
+// nameInUse wraps cause if the name is in use here, and returns nil if it is not.
+func (s *Space) nameInUse(name string, cause error) error {
 	if _, err := s.Links.ByName(name); err != nil {
 		return nil
 	}

@@ -4,106 +4,145 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
 
+// StoredAddr is an address of a link with all its attributes: flags, lifetimes, peer. It can be
+// restored unchanged.
+type StoredAddr struct {
+	Addr       netip.Prefix
+	Tentative  bool // duplicates of it are being looked for, or one was found
+	Optimistic bool // it can be used meanwhile (RFC 4429)
+
+	flags   uint32 // IFA_F_…
+	message []byte // of the kernel; as a request: flags that are states it does not look at
+}
+
+// unusable reports whether an address cannot be used until duplicate address detection (RFC 4862
+// section 5.4) has finished.
+func (a StoredAddr) unusable() bool { return a.Tentative && !a.Optimistic }
+
 // Of lists the addresses of a link with their prefix lengths, both families.
-func (c Addrs) Of(l Link) (list []netip.Prefix, err error) {
-	err = c.conn.eachAddr(l, unix.AF_UNSPEC, func() { list = nil }, func(a netip.Prefix, _ uint32, _ []byte) { list = append(list, a) })
-	return list, err
+func (c Addrs) Of(l Link) ([]netip.Prefix, error) {
+	return c.prefixes(l, unix.AF_UNSPEC, func(StoredAddr) bool { return true })
 }
 
 // Kept lists the permanent addresses of a link. It leaves out addresses with a lifetime, which
 // their source assigns again, and link-local addresses of IPv6, which the kernel assigns. Within
 // one network, the first address is the primary one, and the others depend on it.
-func (c Addrs) Kept(l Link) (list []netip.Prefix, err error) {
-	err = c.conn.eachAddr(l, unix.AF_UNSPEC, func() { list = nil }, func(a netip.Prefix, flags uint32, _ []byte) {
-		if flags&unix.IFA_F_PERMANENT != 0 && (a.Addr().Is4() || !a.Addr().IsLinkLocalUnicast()) {
-			list = append(list, a)
-		}
+func (c Addrs) Kept(l Link) ([]netip.Prefix, error) {
+	return c.prefixes(l, unix.AF_UNSPEC, func(a StoredAddr) bool {
+		ip := a.Addr.Addr()
+		return a.flags&unix.IFA_F_PERMANENT != 0 && (ip.Is4() || !ip.IsLinkLocalUnicast())
 	})
+}
+
+// Duplicates lists the addresses of a link that duplicate address detection has found in use
+// elsewhere.
+func (c Addrs) Duplicates(l Link) ([]netip.Prefix, error) {
+	return c.prefixes(l, unix.AF_INET6, func(a StoredAddr) bool {
+		return a.flags&unix.IFA_F_DADFAILED != 0
+	})
+}
+
+func (c Addrs) prefixes(
+	l Link, family uint8, match func(StoredAddr) bool,
+) (list []netip.Prefix, err error) {
+	all, err := c.list(l, family)
+	for _, a := range all {
+		if match(a) {
+			list = append(list, a.Addr)
+		}
+	}
 	return list, err
 }
 
-// eachAddr calls each with the addresses of a link, their flags (IFA_F_…) and the message about
-// them, which the next one overwrites; again from the start after reset.
-func (c *Conn) eachAddr(l Link, family int, reset func(), each func(a netip.Prefix, flags uint32, message []byte)) error {
-	of := unix.IfAddrmsg{Family: uint8(family), Index: uint32(l.Index)}
-	err := c.list(unix.RTM_GETADDR, of, nil, reset, func(m []byte) error {
-		var about unix.IfAddrmsg
-		attributes, err := ReadBody(m, &about)
-		if err != nil || int(about.Index) != l.Index {
-			return err
-		}
-		var local, remote netip.Addr
-		flags := uint32(about.Flags)
-		for kind, v := range Attributes(attributes) {
-			switch kind {
-			case unix.IFA_LOCAL: // only IPv4, and IPv6 with a peer
-				local, _ = netip.AddrFromSlice(v)
-			case unix.IFA_ADDRESS:
-				remote, _ = netip.AddrFromSlice(v)
-			case unix.IFA_FLAGS:
-				flags = uint32(number(v))
+// Stored lists the IPv6 addresses of a link. IPv4 addresses survive the changes that delete
+// IPv6 addresses.
+func (c Addrs) Stored(l Link) ([]StoredAddr, error) { return c.list(l, unix.AF_INET6) }
+
+func (c Addrs) list(l Link, family uint8) ([]StoredAddr, error) {
+	of := unix.IfAddrmsg{Family: family, Index: uint32(l.Index)}
+	list, err := list(c.conn, unix.RTM_GETADDR, of, nil,
+		func(list []StoredAddr, m []byte) ([]StoredAddr, error) {
+			a, index, err := readAddr(m)
+			if err != nil || index != l.Index {
+				return list, err
 			}
-		}
-		if !local.IsValid() {
-			local = remote
-		}
-		each(netip.PrefixFrom(local, int(about.Prefixlen)), flags, m)
-		return nil
-	})
+			return append(list, a), nil
+		})
 	if err != nil {
-		return fmt.Errorf("addresses of link %q: %w", l.Name, err)
+		return nil, fmt.Errorf("addresses of link %q: %w", l.Name, err)
 	}
-	return nil
+	return list, nil
+}
+
+// readAddr reads an address and the index of its link.
+func readAddr(m []byte) (a StoredAddr, index int, err error) {
+	var about unix.IfAddrmsg
+	attributes, err := ReadBody(m, &about)
+	var local, remote netip.Addr
+	a.flags, a.message = uint32(about.Flags), slices.Clone(m)
+	for kind, v := range Attributes(attributes) {
+		switch kind {
+		case unix.IFA_LOCAL: // only IPv4, and IPv6 with a peer
+			local, _ = netip.AddrFromSlice(v)
+		case unix.IFA_ADDRESS:
+			remote, _ = netip.AddrFromSlice(v)
+		case unix.IFA_FLAGS:
+			a.flags = uint32(number(v))
+		}
+	}
+	if !local.IsValid() {
+		local = remote
+	}
+	a.Addr = netip.PrefixFrom(local, int(about.Prefixlen))
+	a.Tentative = a.flags&unix.IFA_F_TENTATIVE != 0
+	a.Optimistic = a.flags&unix.IFA_F_OPTIMISTIC != 0
+	return a, int(about.Index), err
 }
 
 // Add adds an address, without label and with scope global. An IPv4 prefix shorter than /31
 // gets its broadcast address. The error is EEXIST if the link has the address already.
-func (c Addrs) Add(l Link, p netip.Prefix) error { return c.conn.addAddr(l, p, 0) }
+func (c Addrs) Add(l Link, p netip.Prefix) error { return c.add(l, p, 0) }
 
-// AddGateway is AddAddr for an address that others are to use as soon as it exists: IPv6 skips
+// AddGateway is [Addrs.Add] for an address that is in use as soon as it exists: IPv6 skips
 // duplicate address detection, during which it would not answer.
-func (c Addrs) AddGateway(l Link, p netip.Prefix) error {
-	if p.Addr().Is6() {
-		return c.conn.addAddr(l, p, unix.IFA_F_NODAD)
-	}
-	return c.conn.addAddr(l, p, 0)
-}
+func (c Addrs) AddGateway(l Link, p netip.Prefix) error { return c.add(l, p, unix.IFA_F_NODAD) }
 
-// AddOptimistic is AddAddr for an address that can be used while duplicates of it are looked for:
+// AddOptimistic is [Addrs.Add] for an address that can be used during duplicate address detection:
 // IPv6 with optimistic_dad (RFC 4429).
 func (c Addrs) AddOptimistic(l Link, p netip.Prefix) error {
-	if p.Addr().Is6() {
-		return c.conn.addAddr(l, p, unix.IFA_F_OPTIMISTIC)
-	}
-	return c.conn.addAddr(l, p, 0)
+	return c.add(l, p, unix.IFA_F_OPTIMISTIC)
 }
 
-func (c *Conn) addAddr(l Link, p netip.Prefix, flags uint32) error {
+// add adds an address; flags6 are IFA_F_… of an IPv6 one.
+func (c Addrs) add(l Link, p netip.Prefix, flags6 uint32) error {
 	if !p.IsValid() || p.Addr().Is4In6() {
 		return fmt.Errorf("address %s: %w", p, unix.EINVAL)
 	}
 	about, attributes := address(l, p)
-	if flags != 0 {
-		attributes = append(attributes, Uint32(unix.IFA_FLAGS, flags))
+	if flags6 != 0 && p.Addr().Is6() {
+		attributes = append(attributes, Uint32(unix.IFA_FLAGS, flags6))
 	}
 	if p.Addr().Is4() && p.Bits() < 31 {
 		attributes = append(attributes, Bytes(unix.IFA_BROADCAST, broadcast(p)))
 	}
-	return c.change(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL, about, attributes...)
+	return c.conn.change(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL, about, attributes...)
+}
+
+// Restore adds a stored address to the link that it was on. It is no error if the link has it.
+func (c Addrs) Restore(a StoredAddr) error {
+	err := c.conn.change(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL, a.message)
+	return unless(err, unix.EEXIST)
 }
 
 // Delete removes an address and reports whether it was there.
 func (c Addrs) Delete(l Link, p netip.Prefix) (existed bool, err error) {
 	about, attributes := address(l, p)
-	err = c.conn.change(unix.RTM_DELADDR, 0, about, attributes...)
-	if gone(err) {
-		return false, nil
-	}
-	return err == nil, err
+	return deleted(c.conn.change(unix.RTM_DELADDR, 0, about, attributes...))
 }
 
 func address(l Link, p netip.Prefix) (unix.IfAddrmsg, []Attribute) {
@@ -123,33 +162,4 @@ func familyOf(a netip.Addr) uint8 {
 func broadcast(p netip.Prefix) []byte {
 	a := p.Addr().As4()
 	return binary.BigEndian.AppendUint32(nil, binary.BigEndian.Uint32(a[:])|(1<<(32-p.Bits())-1))
-}
-
-// dad sums up duplicate address detection on the IPv6 addresses of a link (RFC 4862 section 5.4).
-type dad struct {
-	tentative bool         // one is not finished, and the address cannot be used
-	duplicate netip.Prefix // valid if it has found one
-}
-
-func (c *Conn) dad(l Link) (d dad, err error) {
-	err = c.eachAddr(l, unix.AF_INET6, func() { d = dad{} }, func(a netip.Prefix, flags uint32, _ []byte) {
-		switch {
-		case flags&unix.IFA_F_DADFAILED != 0:
-			d.duplicate = a
-		case flags&unix.IFA_F_TENTATIVE != 0 && flags&unix.IFA_F_OPTIMISTIC == 0:
-			d.tentative = true
-		}
-	})
-	return d, err
-}
-
-// Duplicates lists the addresses of a link that duplicate address detection has found in use
-// elsewhere.
-func (c Addrs) Duplicates(l Link) (list []netip.Prefix, err error) {
-	err = c.conn.eachAddr(l, unix.AF_INET6, func() { list = nil }, func(a netip.Prefix, flags uint32, _ []byte) {
-		if flags&unix.IFA_F_DADFAILED != 0 {
-			list = append(list, a)
-		}
-	})
-	return list, err
 }

@@ -1,6 +1,7 @@
 package netlink
 
 import (
+	"bytes"
 	"encoding/binary"
 	"iter"
 	"math"
@@ -62,12 +63,19 @@ type Netfilter struct {
 // Body is what follows the header of a message: a structure of C, without holes and in the byte
 // order of the machine, zeros up to where something may begin, and attributes.
 func Body(about any, attributes ...Attribute) []byte {
-	b, err := binary.Append(nil, binary.NativeEndian, about)
+	size := Align(max(binary.Size(about), 0))
+	for _, a := range attributes {
+		size += len(a)
+	}
+	b, err := binary.Append(make([]byte, 0, size), binary.NativeEndian, about)
 	if err != nil {
 		panic(err) // no structure of fixed size
 	}
 	b = append(b, make([]byte, Align(len(b))-len(b))...)
-	return append(b, slices.Concat(attributes...)...)
+	for _, a := range attributes {
+		b = append(b, a...)
+	}
+	return b
 }
 
 // ReadBody is the inverse of [Body]: it fills the structure that about points to, and returns the
@@ -82,28 +90,39 @@ func ReadBody(body []byte, about any) (attributes []byte, err error) {
 
 // Attributes are those in b, by type without its flags.
 func Attributes(b []byte) iter.Seq2[uint16, []byte] {
-	return func(yield func(uint16, []byte) bool) {
-		for len(b) >= unix.SizeofRtAttr {
-			size := int(binary.NativeEndian.Uint16(b))
-			if size < unix.SizeofRtAttr || size > len(b) {
-				return
-			}
-			if !yield(binary.NativeEndian.Uint16(b[2:])&^(unix.NLA_F_NESTED|unix.NLA_F_NET_BYTEORDER), b[unix.SizeofRtAttr:size]) {
-				return
-			}
-			b = b[min(Align(size), len(b)):]
+	return func(yield func(uint16, []byte) bool) { eachAttribute(b, yield) }
+}
+
+// eachAttribute is not part of [Attributes], which the compiler then inlines: loops over attributes
+// allocate nothing.
+func eachAttribute(b []byte, yield func(uint16, []byte) bool) {
+	for len(b) >= unix.SizeofRtAttr {
+		size := int(binary.NativeEndian.Uint16(b))
+		if size < unix.SizeofRtAttr || size > len(b) {
+			return
+		}
+		kind := binary.NativeEndian.Uint16(b[2:]) &^ (unix.NLA_F_NESTED | unix.NLA_F_NET_BYTEORDER)
+		if !yield(kind, b[unix.SizeofRtAttr:size]) {
+			return
+		}
+		b = b[min(Align(size), len(b)):]
+	}
+}
+
+// Find returns the value of an attribute in a list, nil if it is absent.
+func Find(list []byte, want uint16) []byte {
+	for kind, v := range Attributes(list) {
+		if kind == want {
+			return v
 		}
 	}
+	return nil
 }
 
 // Text reads a string that ends with a zero, or does not.
 func Text(value []byte) string {
-	for i, c := range value {
-		if c == 0 {
-			return string(value[:i])
-		}
-	}
-	return string(value)
+	text, _, _ := bytes.Cut(value, []byte{0})
+	return string(text)
 }
 
 // Align is where something may begin at the earliest after n bytes.

@@ -12,14 +12,11 @@ import (
 type Autoconf struct {
 	Addrs  []netip.Prefix // that can be used; not those for privacy (RFC 8981), which come and go
 	Router netip.Addr     // of the default route; not valid: no router is for that
-
-	tentative bool // duplicates of an address are being looked for
 }
 
 // Autoconf reads what the kernel has made of router advertisements for a link.
-func (c Addrs) Autoconf(l Link) (Autoconf, error) {
-	a, err := c.conn.advertised(l)
-	if err != nil {
+func (c Addrs) Autoconf(l Link) (a Autoconf, err error) {
+	if a.Addrs, _, err = c.advertised(l); err != nil {
 		return a, err
 	}
 	all, err := c.conn.routes(TableMain)
@@ -37,8 +34,8 @@ func (c Addrs) Autoconf(l Link) (Autoconf, error) {
 // has made can be used. The default route of an advertisement is made before its addresses.
 func (c Addrs) WaitAutoconf(ctx context.Context, l Link) error {
 	err := c.conn.await(ctx, l, unix.RTNLGRP_IPV6_IFADDR, func() (bool, error) {
-		a, err := c.conn.advertised(l)
-		return len(a.Addrs) > 0 && !a.tentative, err
+		usable, complete, err := c.advertised(l)
+		return len(usable) > 0 && complete, err
 	})
 	if err != nil {
 		return fmt.Errorf("addresses of link %q by router advertisements: %w", l.Name, err)
@@ -46,17 +43,20 @@ func (c Addrs) WaitAutoconf(ctx context.Context, l Link) error {
 	return nil
 }
 
-// advertised reads the addresses with a lifetime: routers advertise one.
-func (c *Conn) advertised(l Link) (a Autoconf, err error) {
+// advertised reads the addresses with a lifetime: routers advertise one. complete is false while
+// the kernel looks for duplicates of one of them.
+func (c Addrs) advertised(l Link) (usable []netip.Prefix, complete bool, err error) {
 	const others = unix.IFA_F_PERMANENT | unix.IFA_F_TEMPORARY | unix.IFA_F_DADFAILED | unix.IFA_F_DEPRECATED
-	err = c.eachAddr(l, unix.AF_INET6, func() { a = Autoconf{} }, func(p netip.Prefix, flags uint32, _ []byte) {
+	all, err := c.Stored(l)
+	complete = true
+	for _, a := range all {
 		switch {
-		case flags&others != 0 || p.Addr().IsLinkLocalUnicast():
-		case flags&unix.IFA_F_TENTATIVE != 0 && flags&unix.IFA_F_OPTIMISTIC == 0:
-			a.tentative = true
+		case a.flags&others != 0 || a.Addr.Addr().IsLinkLocalUnicast():
+		case a.unusable():
+			complete = false
 		default:
-			a.Addrs = append(a.Addrs, p)
+			usable = append(usable, a.Addr)
 		}
-	})
-	return a, err
+	}
+	return usable, complete, err
 }

@@ -12,7 +12,7 @@ type Bridge struct {
 }
 
 // AddBridge makes a bridge, down and with an address that the kernel chooses. The error is EEXIST
-// if the name is taken.
+// if the name is in use.
 func (c Links) AddBridge(b Bridge) error {
 	l := creation{name: b.Name, kind: "bridge", mtu: b.MTU}
 	if b.VLANFiltering { // a kernel without filtering refuses the attribute, whatever its value

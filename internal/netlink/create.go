@@ -16,7 +16,7 @@ type creation struct {
 	data       []Attribute      // what the kind defines
 }
 
-// create makes a link. The error is EEXIST if the name is taken.
+// create makes a link. The error is EEXIST if the name is in use.
 func (c *Conn) create(l creation) error {
 	var about unix.IfInfomsg
 	info := []Attribute{String(unix.IFLA_INFO_KIND, l.kind)}
@@ -36,10 +36,7 @@ func (c *Conn) made(l creation) (index int, err error) {
 	}
 	link, err := c.Links.ByName(l.name)
 	if err != nil {
-		undone := c.change(unix.RTM_DELLINK, 0, header(0), String(unix.IFLA_IFNAME, l.name))
-		if gone(undone) {
-			undone = nil
-		}
+		_, undone := deleted(c.change(unix.RTM_DELLINK, 0, header(0), String(unix.IFLA_IFNAME, l.name)))
 		return 0, errors.Join(err, undone)
 	}
 	return link.Index, nil

@@ -74,28 +74,31 @@ func (x *Exchange) Ask(fd int, kind uint16, flags int, body []byte, each func(pa
 			return err
 		}
 	}
-	switch {
-	case a.err != nil:
-		return a.err
-	case a.interrupted:
+	if a.err == nil && a.interrupted {
 		return ErrInterrupted
 	}
-	return nil
+	return a.err
 }
 
 // repeats is how often a list is asked for that changes while it is read.
 const repeats = 10
 
-// List is Ask for a list. It repeats the request, a limited number of times, if the list changed
-// while it was read. It calls reset before each attempt: earlier calls of each do not count.
-func (x *Exchange) List(fd int, kind uint16, body []byte, reset func(), each func(payload []byte) error) (err error) {
+// List returns the objects of a list; read appends those in an answer to its first argument. It
+// repeats the request, a limited number of times, if the list changed while it was read.
+func List[T any](
+	x *Exchange, fd int, kind uint16, body []byte, read func([]T, []byte) ([]T, error),
+) (list []T, err error) {
 	for range repeats {
-		reset()
-		if err = x.Ask(fd, kind, unix.NLM_F_DUMP, body, each); !errors.Is(err, ErrInterrupted) {
+		list = nil
+		err = x.Ask(fd, kind, unix.NLM_F_DUMP, body, func(payload []byte) (err error) {
+			list, err = read(list, payload)
 			return err
+		})
+		if !errors.Is(err, ErrInterrupted) {
+			return list, err
 		}
 	}
-	return err
+	return list, err
 }
 
 // send sends a datagram to the kernel, which is the peer of a socket that is not connected. If the

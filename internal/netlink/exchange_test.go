@@ -80,7 +80,9 @@ func TestAbandonedList(t *testing.T) {
 	defer unix.Close(fd)
 	var x netlink.Exchange
 	list := func(each func([]byte) error) error {
-		return x.List(fd, unix.RTM_GETADDR, netlink.Body(unix.IfAddrmsg{}), func() {}, each)
+		_, err := netlink.List(&x, fd, unix.RTM_GETADDR, netlink.Body(unix.IfAddrmsg{}),
+			func(_ []any, b []byte) ([]any, error) { return nil, each(b) })
+		return err
 	}
 	enough := errors.New("enough")
 	calls := 0

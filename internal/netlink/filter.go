@@ -2,7 +2,6 @@ package netlink
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -91,7 +90,7 @@ func (c *Conn) filters(l Link, h Hook) ([]tcObject, error) {
 		if o.kind() != kindU32 {
 			return !there
 		}
-		return attributes(options)[u32Sel] == nil
+		return Find(options, u32Sel) == nil
 	}), nil
 }
 
@@ -118,7 +117,8 @@ func (c Qdiscs) DeleteFilter(l Link, f Filter) error {
 		about := candidate.tcMsg
 		about.Parent = uint32(f.Hook) // the kernel reports the qdisc
 		chain := Bytes(unix.TCA_CHAIN, candidate.attributes[unix.TCA_CHAIN])
-		if err := c.conn.change(unix.RTM_DELTFILTER, 0, about, chain, kindOf(kindU32)); err != nil && !errors.Is(err, unix.ENOENT) {
+		err := c.conn.change(unix.RTM_DELTFILTER, 0, about, chain, kindOf(kindU32))
+		if err := unless(err, unix.ENOENT); err != nil {
 			return err
 		}
 	}
@@ -169,12 +169,12 @@ func decodeFilter(h Hook, f tcObject) (Filter, bool) {
 
 // decodeRedirect returns the target of the first action, if that is a redirection.
 func decodeRedirect(actions []byte) (target int, ok bool) {
-	action := attributes(attributes(actions)[actFirst])
+	action := attributes(Find(actions, actFirst))
 	if Text(action[actKind]) != kindMirred {
 		return 0, false
 	}
 	var m mirred
-	if _, err := ReadBody(attributes(action[actOptions])[mirredParms], &m); err != nil {
+	if _, err := ReadBody(Find(action[actOptions], mirredParms), &m); err != nil {
 		return 0, false
 	}
 	if target = int(m.Link); target == 0 {

@@ -1,6 +1,7 @@
 package netlink
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -56,16 +57,18 @@ func DeleteFlows(ns *netns.NS, f FlowFilter) (deleted int, err error) {
 	}
 	defer unix.Close(fd)
 	var x Exchange
+	family := uint8(unix.AF_INET)
+	if f.IPv6 {
+		family = unix.AF_INET6
+	}
 	ask := func(kind uint16, flags int, attributes []Attribute, each func([]byte) error) error {
-		body := Body(Netfilter{Family: flowFamily(f.IPv6)}, attributes...)
+		body := Body(Netfilter{Family: family}, attributes...)
 		return x.Ask(fd, unix.NFNL_SUBSYS_CTNETLINK<<8|kind, flags, body, each)
 	}
 	none := false
 	if err := ask(flowStats, 0, nil, func(payload []byte) error {
-		attributes, err := ReadBody(payload, new(Netfilter))
-		for kind, value := range Attributes(attributes) {
-			none = none || kind == statsEntries && len(value) == 4 && binary.BigEndian.Uint32(value) == 0
-		}
+		values, err := ReadBody(payload, new(Netfilter))
+		none = bytes.Equal(Find(values, statsEntries), make([]byte, 4))
 		return err
 	}); err != nil {
 		return 0, fmt.Errorf("count connection tracking entries: %w", err)
@@ -93,13 +96,6 @@ func DeleteFlows(ns *netns.NS, f FlowFilter) (deleted int, err error) {
 		}
 	}
 	return deleted, errors.Join(errs...)
-}
-
-func flowFamily(ipv6 bool) byte {
-	if ipv6 {
-		return unix.AF_INET6
-	}
-	return unix.AF_INET
 }
 
 // attributes say what to list.

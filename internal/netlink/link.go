@@ -108,16 +108,26 @@ func (c *Conn) link(index int, attributes ...Attribute) (l Link, err error) {
 }
 
 // All lists all links.
-func (c Links) All() (links []Link, err error) {
-	err = c.conn.list(unix.RTM_GETLINK, header(0), []Attribute{brief()}, func() { links = nil }, func(m []byte) error {
-		l, err := readLink(m)
-		links = append(links, l)
-		return err
-	})
+func (c Links) All() ([]Link, error) {
+	links, err := c.conn.links()
 	if err != nil {
 		return nil, fmt.Errorf("list links: %w", err)
 	}
 	return links, nil
+}
+
+// In lists the links of the namespace with the identifier nsid (Linux 4.20 or newer).
+// Namespace identifiers in the links are valid in the namespace of the connection, not in theirs.
+func (c Links) In(nsid int) ([]Link, error) {
+	return c.conn.links(Uint32(unix.IFLA_TARGET_NETNSID, uint32(nsid)))
+}
+
+func (c *Conn) links(attributes ...Attribute) ([]Link, error) {
+	read := func(list []Link, m []byte) ([]Link, error) {
+		l, err := readLink(m)
+		return append(list, l), err
+	}
+	return list(c, unix.RTM_GETLINK, header(0), append(attributes, brief()), read)
 }
 
 // skipStats is RTEXT_FILTER_SKIP_STATS of linux/rtnetlink.h.
@@ -202,19 +212,19 @@ func altNames(name string) Attribute {
 	return Nest(unix.IFLA_PROP_LIST|unix.NLA_F_NESTED, String(unix.IFLA_ALT_IFNAME, name))
 }
 
-// Rename gives a link another name. The error is EEXIST if it is taken, EBUSY if the link is up
-// (before 6.2).
+// Rename gives a link another name. The error is EEXIST if it is in use, EBUSY if the link is
+// up (before 6.2).
 func (c Links) Rename(l Link, name string) error {
 	return c.conn.set(l, String(unix.IFLA_IFNAME, name))
 }
 
 // Move puts a link into another namespace and gives it a name there, in one request. index is the
-// one it is to have there; 0 lets it have its own or, if that is taken, another (before 5.13:
+// one it is to have there; 0 lets it have its own or, if that is in use, another (before 5.13:
 // always). The kernel sets it down and forgets its addresses and routes.
 //
 // The link arrives under the name it has and is renamed then; if a link there has that name, it
-// arrives under the new one. So where only the new name is taken, the error is EEXIST and the link
-// has moved all the same. If both are it has not, nor if the index is taken: EBUSY.
+// arrives under the new one. So where only the new name is in use, the error is EEXIST and the link
+// has moved all the same. If both are it has not, nor if the index is in use: EBUSY.
 func (c Links) Move(l Link, to *netns.NS, name string, index int) error {
 	attributes := []Attribute{Uint32(unix.IFLA_NET_NS_FD, uint32(to.Fd())), String(unix.IFLA_IFNAME, name)}
 	if index != 0 {
@@ -225,11 +235,7 @@ func (c Links) Move(l Link, to *netns.NS, name string, index int) error {
 
 // Delete deletes a link and reports whether it was there.
 func (c Links) Delete(l Link) (existed bool, err error) {
-	err = c.conn.change(unix.RTM_DELLINK, 0, header(l.Index))
-	if gone(err) {
-		return false, nil
-	}
-	return err == nil, err
+	return deleted(c.conn.change(unix.RTM_DELLINK, 0, header(l.Index)))
 }
 
 // readLink reads struct ifinfomsg and its attributes.

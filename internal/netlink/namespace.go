@@ -1,7 +1,6 @@
 package netlink
 
 import (
-	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
@@ -27,26 +26,14 @@ func (c *Conn) Namespaces() (own int, all []int, err error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	err = c.list(unix.RTM_GETNSID, unix.RtGenmsg{}, nil, func() { all = nil }, func(m []byte) error {
+	all, err = list(c, unix.RTM_GETNSID, unix.RtGenmsg{}, nil, func(all []int, m []byte) ([]int, error) {
 		values, err := ReadBody(m, &unix.RtGenmsg{})
-		if id, there := attributes(values)[unix.NETNSA_NSID]; there {
+		if id := Find(values, unix.NETNSA_NSID); id != nil {
 			all = append(all, number(id))
 		}
-		return err
+		return all, err
 	})
 	return int(id), all, err
-}
-
-// In lists the links of the namespace with the identifier nsid (Linux 4.20 or newer).
-// Namespace identifiers in the links are valid in the namespace of the connection, not in theirs.
-func (c Links) In(nsid int) (links []Link, err error) {
-	there := Uint32(unix.IFLA_TARGET_NETNSID, uint32(nsid))
-	err = c.conn.list(unix.RTM_GETLINK, header(0), []Attribute{there, brief()}, func() { links = nil }, func(m []byte) error {
-		l, err := readLink(m)
-		links = append(links, l)
-		return err
-	})
-	return links, err
 }
 
 // nsid returns the identifier of a namespace in this one. It gets one that stays if it has none.
@@ -56,7 +43,7 @@ func (c *Conn) nsid(ns *netns.NS) (id int32, err error) {
 	ask := func() error {
 		return c.ask(unix.RTM_GETNSID, 0, about, []Attribute{fd}, func(m []byte) error {
 			values, err := ReadBody(m, &unix.RtGenmsg{})
-			id = int32(number(attributes(values)[unix.NETNSA_NSID]))
+			id = int32(number(Find(values, unix.NETNSA_NSID)))
 			return err
 		})
 	}
@@ -77,11 +64,8 @@ func (c *Conn) nsid(ns *netns.NS) (id int32, err error) {
 // tears one without users down in the background; until then its links look as before.
 func (c *Conn) Lives(nsid int) (bool, error) {
 	err := c.ask(unix.RTM_GETNSID, 0, unix.RtGenmsg{}, []Attribute{Uint32(unix.NETNSA_NSID, uint32(nsid))}, func([]byte) error { return nil })
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) {
-		return false, nil
-	}
-	if err != nil {
+	if err := unless(err, unix.ENOENT, unix.EINVAL); err != nil {
 		return false, fmt.Errorf("namespace %d of a link: %w", nsid, err)
 	}
-	return true, nil
+	return err == nil, nil
 }

@@ -42,10 +42,7 @@ func (c *Conn) neighbour(l Link, a netip.Addr) (state uint16, err error) {
 		state = entry.State
 		return err
 	})
-	if errors.Is(err, unix.ENOENT) {
-		return 0, nil
-	}
-	if err != nil {
+	if err := unless(err, unix.ENOENT); err != nil {
 		return 0, fmt.Errorf("link %q: neighbour %s: %w", l.Name, a, err)
 	}
 	return state, nil
@@ -54,7 +51,7 @@ func (c *Conn) neighbour(l Link, a netip.Addr) (state uint16, err error) {
 // resolve makes the kernel forget the entry of an address and ask for it.
 func (c *Conn) resolve(l Link, a netip.Addr) error {
 	err := c.change(unix.RTM_DELNEIGH, 0, about(l, a, 0), destination(a)...)
-	if err != nil && !errors.Is(err, unix.ENOENT) {
+	if err := unless(err, unix.ENOENT); err != nil {
 		return err
 	}
 	return c.change(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE, about(l, a, unix.NTF_USE), destination(a)...)

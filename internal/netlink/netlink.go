@@ -72,10 +72,11 @@ func socket(ns *netns.NS, flags int) (fd int, err error) {
 // Close closes the socket.
 func (c *Conn) Close() error { return unix.Close(c.fd) }
 
-// list calls each with the messages of a dump. They are complete when it returns no error. It calls
-// reset before each attempt: the messages of earlier ones do not count.
-func (c *Conn) list(kind uint16, about any, attributes []Attribute, reset func(), each func([]byte) error) error {
-	return c.exchange.List(c.fd, kind, Body(about, attributes...), reset, each)
+// list returns the objects of a dump; read appends those in a message to a list.
+func list[T any](
+	c *Conn, kind uint16, about any, attributes []Attribute, read func([]T, []byte) ([]T, error),
+) ([]T, error) {
+	return List(&c.exchange, c.fd, kind, Body(about, attributes...), read)
 }
 
 // change makes a change; flags are NLM_F_… in addition to NLM_F_ACK.
@@ -87,7 +88,19 @@ func (c *Conn) ask(kind uint16, flags int, about any, attributes []Attribute, ea
 	return c.exchange.Ask(c.fd, kind, flags, Body(about, attributes...), each)
 }
 
-// gone reports whether err says that the object of a deletion is not there.
-func gone(err error) bool {
-	return errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EADDRNOTAVAIL)
+// deleted reports whether an object was there, from the answer to its deletion, which is an error
+// only if it failed for another reason.
+func deleted(answer error) (existed bool, err error) { return answer == nil, unless(answer, gone...) }
+
+// gone says that the object of a deletion is not there.
+var gone = []unix.Errno{unix.ENODEV, unix.ESRCH, unix.EADDRNOTAVAIL}
+
+// unless returns err, or nil if it is one of errnos.
+func unless(err error, errnos ...unix.Errno) error {
+	for _, errno := range errnos {
+		if errors.Is(err, errno) {
+			return nil
+		}
+	}
+	return err
 }

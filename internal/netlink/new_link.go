@@ -3,6 +3,7 @@ package netlink
 import (
 	"fmt"
 	"net"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -26,37 +27,29 @@ type NewLink struct {
 	Table      uint32 // VRF: its routing table, from 1
 }
 
-type mode struct {
-	name   string
-	number uint32
-}
-
-// The modes (MACVLAN_MODE_*, IPVLAN_MODE_*).
+// The names of modes by their numbers (MACVLAN_MODE_*, IPVLAN_MODE_*).
 var (
-	macvlanModes = []mode{{"private", 1}, {"vepa", 2}, {"bridge", 4}, {"passthru", 8}}
-	ipvlanModes  = []mode{{"l2", 0}, {"l3", 1}, {"l3s", 2}}
+	macvlanModes = []string{1: "private", 2: "vepa", 4: "bridge", 8: "passthru"}
+	ipvlanModes  = []string{"l2", "l3", "l3s"}
 )
 
-func modeNumber(modes []mode, name string) (uint32, error) {
-	for _, m := range modes {
-		if m.name == name {
-			return m.number, nil
-		}
+func modeNumber(modes []string, name string) (uint32, error) {
+	n := slices.Index(modes, name)
+	if n < 0 || name == "" {
+		return 0, fmt.Errorf("mode %q: %w", name, unix.EINVAL)
 	}
-	return 0, fmt.Errorf("mode %q: %w", name, unix.EINVAL)
+	return uint32(n), nil
 }
 
-func modeName(modes []mode, number int) string {
-	for _, m := range modes {
-		if m.number == uint32(number) {
-			return m.name
-		}
+func modeName(modes []string, number int) string {
+	if number >= len(modes) || modes[number] == "" {
+		return fmt.Sprint(number)
 	}
-	return fmt.Sprint(number)
+	return modes[number]
 }
 
 // Add makes a link, in its namespace under its name from the start, and down. The error is
-// EEXIST if the name is taken, or the VLAN on that parent.
+// EEXIST if the name is in use, or the VLAN on that parent.
 func (c Links) Add(l NewLink) (index int, err error) {
 	data, err := l.data()
 	if err != nil {

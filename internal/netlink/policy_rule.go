@@ -1,7 +1,6 @@
 package netlink
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 
@@ -37,7 +36,7 @@ func (c Routes) Rules() ([]PolicyRule, error) {
 	var rules []PolicyRule
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
 		rs, err := c.conn.rules(family)
-		if err != nil && !noRules(err) {
+		if err := unless(err, noRules...); err != nil {
 			return nil, fmt.Errorf("list policy rules: %w", err)
 		}
 		rules = append(rules, rs...)
@@ -48,26 +47,20 @@ func (c Routes) Rules() ([]PolicyRule, error) {
 // HasRules reports whether the kernel can choose routing tables by rules, in IPv4.
 func (c Routes) HasRules() (bool, error) {
 	_, err := c.conn.rules(unix.AF_INET)
-	if noRules(err) {
-		return false, nil
-	}
-	return err == nil, err
+	return err == nil, unless(err, noRules...)
 }
 
-func (c *Conn) rules(family uint8) (list []PolicyRule, err error) {
-	err = c.list(unix.RTM_GETRULE, ruleMsg{Family: family}, nil, func() { list = nil }, func(m []byte) error {
+func (c *Conn) rules(family uint8) ([]PolicyRule, error) {
+	read := func(list []PolicyRule, m []byte) ([]PolicyRule, error) {
 		var about ruleMsg
 		values, err := ReadBody(m, &about)
-		list = append(list, newPolicyRule(about, values))
-		return err
-	})
-	return list, err
+		return append(list, newPolicyRule(about, values)), err
+	}
+	return list(c, unix.RTM_GETRULE, ruleMsg{Family: family}, nil, read)
 }
 
-// noRules reports whether err says that the kernel has no rules for a family.
-func noRules(err error) bool {
-	return errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP)
-}
+// noRules says that the kernel has no rules for a family.
+var noRules = []unix.Errno{unix.EAFNOSUPPORT, unix.EOPNOTSUPP}
 
 // AddRule adds a rule, which must have a source. Without a priority there may be any number
 // of the same, of which the newest is the first; with one the error is EEXIST if there is the same.
@@ -84,10 +77,7 @@ func (c Routes) AddRule(r PolicyRule) error {
 func (c Routes) DeleteRule(r PolicyRule) (existed bool, err error) {
 	about, attributes := r.message()
 	err = c.conn.change(unix.RTM_DELRULE, 0, about, attributes...)
-	if errors.Is(err, unix.ENOENT) || noRules(err) {
-		return false, nil
-	}
-	return err == nil, err
+	return err == nil, unless(unless(err, unix.ENOENT), noRules...)
 }
 
 // ruleMsg is struct fib_rule_hdr (linux/fib_rules.h).

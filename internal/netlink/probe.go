@@ -11,13 +11,19 @@ import (
 // found the kind.
 func (c Links) HasKind(kind string) (bool, error) {
 	err := c.conn.create(creation{name: "probe", kind: kind, attributes: tooManyQueues()})
-	switch {
-	case errors.Is(err, unix.EOPNOTSUPP):
+	return supported(err, unix.EOPNOTSUPP)
+}
+
+// supported interprets the answer to an invalid request: the kernel refuses it with EINVAL if it
+// has a feature, and with another error if it lacks the feature.
+func supported(answer, lacking error) (bool, error) {
+	if errors.Is(answer, lacking) {
 		return false, nil
-	case errors.Is(err, unix.EINVAL):
+	}
+	if errors.Is(answer, unix.EINVAL) {
 		return true, nil
 	}
-	return false, err
+	return false, answer
 }
 
 // tooManyQueues is a number that the kernel refuses.
@@ -26,24 +32,17 @@ func tooManyQueues() []Attribute {
 }
 
 // HasVLANFiltering reports whether bridges can forward by VLAN. Nothing is made: the request has
-// the name of the loopback, which is taken, and a default VLAN that only a kernel with filtering
+// the name of the loopback, which is in use, and a default VLAN that only a kernel with filtering
 // looks at, and refuses, before it sees that.
 func (c *Conn) HasVLANFiltering() (bool, error) {
 	if has, err := c.Links.HasKind("bridge"); !has || err != nil {
 		return false, err
 	}
 	invalid := Uint16(unix.IFLA_BR_VLAN_DEFAULT_PVID, 4095)
-	err := c.create(creation{
+	return supported(c.create(creation{
 		name: "lo", kind: "bridge", data: []Attribute{invalid},
 		attributes: tooManyQueues(), // should there be no lo
-	})
-	switch {
-	case errors.Is(err, unix.EEXIST):
-		return false, nil
-	case errors.Is(err, unix.EINVAL):
-		return true, nil
-	}
-	return false, err
+	}), unix.EEXIST)
 }
 
 // HasShaping reports whether the kernel has the qdiscs that SetTBF and AddHooks make; asking loads
@@ -51,19 +50,13 @@ func (c *Conn) HasVLANFiltering() (bool, error) {
 // found the kind.
 func (c *Conn) HasShaping() (bool, error) {
 	const loopback = 1 // its index in every namespace
-	for _, kind := range []string{"tbf", KindIngress} {
-		parent := uint32(parentRoot)
-		if kind == KindIngress {
-			parent = parentIngress
-		}
-		err := c.change(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, tcMsg{Ifindex: loopback, Parent: parent},
-			kindOf(kind), Uint32(unix.TCA_INGRESS_BLOCK, 0))
-		if errors.Is(err, unix.ENOENT) {
-			return false, nil
-		}
-		if !errors.Is(err, unix.EINVAL) {
-			return false, err
-		}
+	has := func(kind string, parent uint32) (bool, error) {
+		about := tcMsg{Ifindex: loopback, Parent: parent}
+		return supported(c.change(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, about,
+			kindOf(kind), Uint32(unix.TCA_INGRESS_BLOCK, 0)), unix.ENOENT)
 	}
-	return true, nil
+	if has, err := has(kindTBF, parentRoot); !has {
+		return false, err
+	}
+	return has(KindIngress, parentIngress)
 }

@@ -1,7 +1,6 @@
 package netlink
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -153,10 +152,6 @@ func hooks(l Link) tcMsg {
 }
 
 func (c *Conn) deleteQdisc(q tcMsg) error {
-	err := c.change(unix.RTM_DELQDISC, 0, q)
-	// The errno depends on the qdisc in its place.
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) || gone(err) {
-		return nil
-	}
-	return err
+	_, err := deleted(c.change(unix.RTM_DELQDISC, 0, q))
+	return unless(err, unix.ENOENT, unix.EINVAL) // the errno depends on the qdisc in its place
 }

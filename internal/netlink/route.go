@@ -1,7 +1,6 @@
 package netlink
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -90,10 +89,7 @@ func (c Routes) Add(r Route) (added bool, err error) {
 // addRoute reports whether the route was added; flags are NLM_F_… in addition to NLM_F_CREATE.
 func (c *Conn) addRoute(m routeMessage, flags int) (added bool, err error) {
 	err = c.change(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|flags, m.RtMsg, m.encode()...)
-	if errors.Is(err, unix.EEXIST) {
-		return false, nil
-	}
-	return err == nil, err
+	return err == nil, unless(err, unix.EEXIST)
 }
 
 // Delete removes a route of any creator and reports whether it existed.
@@ -103,11 +99,7 @@ func (c Routes) Delete(r Route) (existed bool, err error) {
 
 // deleteRoute reports whether the route was there.
 func (c *Conn) deleteRoute(m routeMessage) (existed bool, err error) {
-	err = c.change(unix.RTM_DELROUTE, 0, m.RtMsg, m.encode()...)
-	if gone(err) {
-		return false, nil
-	}
-	return err == nil, err
+	return deleted(c.change(unix.RTM_DELROUTE, 0, m.RtMsg, m.encode()...))
 }
 
 // All lists the unicast routes of both families in a table or in [AllTables]; of a multipath
@@ -125,23 +117,22 @@ func (c Routes) All(table int) ([]Route, error) {
 
 // routes lists the routes of every type and of both families in a table or in [AllTables].
 func (c *Conn) routes(table int) (all []routeMessage, err error) {
+	selection := []Attribute{Uint32(unix.RTA_TABLE, uint32(table))}
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
-		before := len(all)
-		selection := []Attribute{Uint32(unix.RTA_TABLE, uint32(table))}
-		err := c.list(unix.RTM_GETROUTE, unix.RtMsg{Family: family}, selection, func() { all = all[:before] }, func(b []byte) error {
-			m, err := readRoute(b)
-			if err != nil {
-				return err
-			}
-			wanted := m.Family == family && m.Flags&unix.RTM_F_CLONED == 0 // a kernel that does not select lists what it has learned, too
-			if wanted && (table == AllTables || m.table() == table) {
-				all = append(all, m)
-			}
-			return nil
-		})
-		if err != nil && !errors.Is(err, unix.ENOENT) { // no such table
+		found, err := list(c, unix.RTM_GETROUTE, unix.RtMsg{Family: family}, selection,
+			func(list []routeMessage, b []byte) ([]routeMessage, error) {
+				m, err := readRoute(b)
+				// A kernel that does not select lists what it has learned, too.
+				wanted := m.Family == family && m.Flags&unix.RTM_F_CLONED == 0
+				if err == nil && wanted && (table == AllTables || m.table() == table) {
+					list = append(list, m)
+				}
+				return list, err
+			})
+		if err := unless(err, unix.ENOENT); err != nil { // but for a table that does not exist
 			return nil, fmt.Errorf("list routes: %w", err)
 		}
+		all = append(all, found...)
 	}
 	return all, nil
 }
@@ -167,9 +158,8 @@ func (c Routes) Lookup(dst netip.Addr) (hop Hop, ok bool, err error) {
 		ok = err == nil
 		return err
 	})
-	if errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EINVAL) {
-		return Hop{}, false, nil // no route, or one that says unreachable, prohibit or blackhole
-	}
+	// These mean no route, or one that says unreachable, prohibit or blackhole.
+	err = unless(err, unix.ENETUNREACH, unix.EHOSTUNREACH, unix.EACCES, unix.EINVAL)
 	if err != nil {
 		return Hop{}, false, fmt.Errorf("look up route to %s: %w", dst, err)
 	}

@@ -1,6 +1,7 @@
 package netlink
 
 import (
+	"cmp"
 	"encoding/binary"
 	"maps"
 	"net/netip"
@@ -89,36 +90,33 @@ func (r Route) message(protocol uint8) routeMessage {
 	if r.Priority != 0 {
 		m.attributes[unix.RTA_PRIORITY] = native(r.Priority)
 	}
-	var metrics []byte
 	if r.MTU != 0 {
-		metrics = append(metrics, Uint32(unix.RTAX_MTU, uint32(r.MTU))...)
+		m.attributes[unix.RTA_METRICS] = Uint32(unix.RTAX_MTU, uint32(r.MTU))
 	}
 	if r.AdvMSS != 0 {
-		metrics = append(metrics, Uint32(unix.RTAX_ADVMSS, uint32(r.AdvMSS))...)
+		mss := Uint32(unix.RTAX_ADVMSS, uint32(r.AdvMSS))
+		m.attributes[unix.RTA_METRICS] = append(m.attributes[unix.RTA_METRICS], mss...)
 	}
-	if metrics != nil {
-		m.attributes[unix.RTA_METRICS] = metrics
-	}
-	if r.Table == 0 {
-		return m.in(TableMain)
-	}
-	return m.in(r.Table)
+	return m.in(cmp.Or(r.Table, TableMain))
 }
 
 // hops are the routes that m is: one for each hop of a multipath route.
 func (m routeMessage) hops() []Route {
 	dst, ok := netip.AddrFromSlice(m.attributes[unix.RTA_DST])
 	if !ok { // a default route
-		dst = unspecified(m.Family)
+		dst = netip.IPv6Unspecified()
+		if m.Family == unix.AF_INET {
+			dst = netip.IPv4Unspecified()
+		}
 	}
 	r := Route{
 		Dst:      netip.PrefixFrom(dst, int(m.Dst_len)),
+		GW:       gatewayIn(m.attributes),
 		Table:    m.table(),
 		Scope:    int(m.Scope),
 		Priority: number(m.attributes[unix.RTA_PRIORITY]),
 		Link:     number(m.attributes[unix.RTA_OIF]),
 	}
-	r.GW = gatewayIn(m.attributes)
 	r.Src, _ = netip.AddrFromSlice(m.attributes[unix.RTA_PREFSRC])
 	metrics := attributes(m.attributes[unix.RTA_METRICS])
 	r.MTU, r.AdvMSS = number(metrics[unix.RTAX_MTU]), number(metrics[unix.RTAX_ADVMSS])
@@ -126,13 +124,12 @@ func (m routeMessage) hops() []Route {
 	if multipath == nil {
 		return []Route{r}
 	}
-	var rs []Route
+	var hops []Route
 	for _, h := range readHops(multipath) {
-		r.Link = int(h.Ifindex)
-		r.GW = gatewayIn(attributes(h.attributes))
-		rs = append(rs, r)
+		r.Link, r.GW = int(h.Ifindex), gatewayIn(attributes(h.attributes))
+		hops = append(hops, r)
 	}
-	return rs
+	return hops
 }
 
 // via is the value of RTA_VIA, a gateway of another family than the destination: struct rtvia of
@@ -149,13 +146,6 @@ func gatewayIn(attributes map[uint16][]byte) netip.Addr {
 	}
 	gw, _ := netip.AddrFromSlice(b)
 	return gw
-}
-
-func unspecified(family uint8) netip.Addr {
-	if family == unix.AF_INET {
-		return netip.IPv4Unspecified()
-	}
-	return netip.IPv6Unspecified()
 }
 
 // hop is one of a multipath route.

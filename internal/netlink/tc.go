@@ -34,15 +34,13 @@ type tcObject struct {
 func (o tcObject) kind() string { return Text(o.attributes[unix.TCA_KIND]) }
 
 // tcList asks for a list: typ is unix.RTM_GET….
-func (c *Conn) tcList(typ uint16, about tcMsg) (list []tcObject, err error) {
-	err = c.list(typ, about, nil, func() { list = nil }, func(m []byte) error {
+func (c *Conn) tcList(typ uint16, about tcMsg) ([]tcObject, error) {
+	return list(c, typ, about, nil, func(list []tcObject, m []byte) ([]tcObject, error) {
 		var o tcObject
 		values, err := ReadBody(slices.Clone(m), &o.tcMsg)
 		o.attributes = attributes(values)
-		list = append(list, o)
-		return err
+		return append(list, o), err
 	})
-	return list, err
 }
 
 // attributes returns values by type.

@@ -45,25 +45,23 @@ func readKeys(selector []byte) ([]u32Key, error) {
 	return keys, err
 }
 
-// Where addresses are in the headers of IPv4 (RFC 791) and IPv6 (RFC 8200).
-const (
-	source4, destination4 = 12, 16
-	source6, destination6 = 8, 24
-)
+// offset returns where the address is in the header of IPv4 (RFC 791) or IPv6 (RFC 8200).
+func (m Match) offset() int {
+	switch is4 := m.Prefix.Addr().Is4(); {
+	case is4 && m.Dst:
+		return 16
+	case is4:
+		return 12
+	case m.Dst:
+		return 24
+	}
+	return 8
+}
 
 // keys compare the prefix word by word. The words are in the byte order of the network.
 func (m Match) keys() (keys []u32Key) {
 	if !m.Prefix.IsValid() {
 		return []u32Key{{}}
-	}
-	offset := source6
-	switch is4 := m.Prefix.Addr().Is4(); {
-	case is4 && m.Dst:
-		offset = destination4
-	case is4:
-		offset = source4
-	case m.Dst:
-		offset = destination6
 	}
 	address := m.Prefix.Masked().Addr().AsSlice()
 	mask := net.CIDRMask(m.Prefix.Bits(), m.Prefix.Addr().BitLen())
@@ -71,7 +69,7 @@ func (m Match) keys() (keys []u32Key) {
 		keys = append(keys, u32Key{
 			Mask:   binary.NativeEndian.Uint32(mask[at:]),
 			Value:  binary.NativeEndian.Uint32(address[at:]),
-			Offset: int32(offset + at),
+			Offset: int32(m.offset() + at),
 		})
 	}
 	return keys
@@ -79,17 +77,8 @@ func (m Match) keys() (keys []u32Key) {
 
 // decodeMatch is the inverse of keys.
 func decodeMatch(protocol uint16, keys []u32Key) (m Match, ok bool) {
-	if len(keys) == 0 {
-		return m, false
-	}
-	address := make([]byte, 4)
-	switch offset := keys[0].Offset; protocol {
-	case unix.ETH_P_IP:
-		m.Dst = offset == destination4
-	case unix.ETH_P_IPV6:
-		m.Dst = offset == destination6
-		address = make([]byte, 16)
-	default:
+	address := make([]byte, map[uint16]int{unix.ETH_P_IP: 4, unix.ETH_P_IPV6: 16}[protocol])
+	if len(address) == 0 {
 		return m, slices.Equal(m.keys(), keys)
 	}
 	if 4*len(keys) > len(address) {
@@ -102,5 +91,12 @@ func decodeMatch(protocol uint16, keys []u32Key) (m Match, ok bool) {
 	}
 	a, _ := netip.AddrFromSlice(address)
 	m.Prefix = netip.PrefixFrom(a, length)
-	return m, m.Prefix.IsValid() && slices.Equal(m.keys(), keys)
+	if !m.Prefix.IsValid() {
+		return m, false
+	}
+	if slices.Equal(m.keys(), keys) {
+		return m, true
+	}
+	m.Dst = true
+	return m, slices.Equal(m.keys(), keys)
 }

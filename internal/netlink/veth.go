@@ -22,7 +22,7 @@ const vethInfoPeer = 1
 
 // AddVeth makes a pair, both ends in their namespaces under their names and down, and returns the
 // index of the near end. The transmit queues have the kernel's default length. The error is EEXIST
-// if one of the names is taken.
+// if one of the names is in use.
 func (c Links) AddVeth(v Veth) (index int, err error) {
 	far := append(creation{name: v.Peer, mtu: v.MTU}.common(), Uint32(unix.IFLA_NET_NS_FD, uint32(v.PeerNS.Fd())))
 	peer := Struct(vethInfoPeer, unix.IfInfomsg{}, far...)

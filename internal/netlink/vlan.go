@@ -32,111 +32,119 @@ const (
 )
 
 // VLANs lists the VLANs of a bridge port, or of the bridge itself, by their IDs.
-func (c Links) VLANs(l Link) (list []VLAN, err error) {
-	mask := Uint32(unix.IFLA_EXT_MASK, filterVLANs)
-	err = c.conn.list(unix.RTM_GETLINK, unix.IfInfomsg{Family: unix.AF_BRIDGE}, []Attribute{mask}, func() { list = nil }, func(m []byte) error {
-		var about unix.IfInfomsg
-		attributes, err := ReadBody(m, &about)
-		if err != nil || int(about.Index) != l.Index {
-			return err
-		}
-		for kind, spec := range Attributes(attributes) {
-			if kind != unix.IFLA_AF_SPEC {
-				continue
+func (c Links) VLANs(l Link) ([]VLAN, error) {
+	mask := []Attribute{Uint32(unix.IFLA_EXT_MASK, filterVLANs)}
+	list, err := list(c.conn, unix.RTM_GETLINK, unix.IfInfomsg{Family: unix.AF_BRIDGE}, mask,
+		func(list []VLAN, m []byte) ([]VLAN, error) {
+			var about unix.IfInfomsg
+			attributes, err := ReadBody(m, &about)
+			if err != nil || int(about.Index) != l.Index {
+				return list, err
 			}
-			for kind, v := range Attributes(spec) {
-				var info vlanInfo
-				if kind != bridgeVLANInfo {
-					continue
-				}
-				if _, err := ReadBody(v, &info); err != nil {
-					return err
-				}
-				list = append(list, VLAN{ID: info.ID, PVID: info.Flags&vlanPVID != 0, Untagged: info.Flags&vlanUntagged != 0})
-			}
-		}
-		return nil
-	})
+			return appendVLANs(list, attributes)
+		})
 	if err != nil {
 		return nil, fmt.Errorf("list VLANs: %w", err)
 	}
 	return list, nil
 }
 
+// appendVLANs appends the VLANs in the attributes of a port.
+func appendVLANs(list []VLAN, attributes []byte) ([]VLAN, error) {
+	for kind, spec := range Attributes(attributes) {
+		if kind != unix.IFLA_AF_SPEC {
+			continue
+		}
+		for kind, v := range Attributes(spec) {
+			if kind != bridgeVLANInfo {
+				continue
+			}
+			var info vlanInfo
+			if _, err := ReadBody(v, &info); err != nil {
+				return list, err
+			}
+			list = append(list, VLAN{ID: info.ID, PVID: info.Flags&vlanPVID != 0, Untagged: info.Flags&vlanUntagged != 0})
+		}
+	}
+	return list, nil
+}
+
 // AddVLANs puts a bridge port into VLANs. An existing entry gets the given flags.
 func (c Links) AddVLANs(port Link, list []VLAN) error {
-	return ranges(list, func(first VLAN, last uint16) error {
-		var flags uint16
-		if first.PVID {
+	return c.conn.vlans(unix.RTM_SETLINK, port, list, func(v VLAN) (flags uint16) {
+		if v.PVID {
 			flags |= vlanPVID
 		}
-		if first.Untagged {
+		if v.Untagged {
 			flags |= vlanUntagged
 		}
-		return c.conn.vlans(unix.RTM_SETLINK, port, flags, first.ID, last)
+		return flags
 	})
 }
 
 // DeleteVLANs takes a bridge port out of VLANs, as far as it is in them.
 func (c Links) DeleteVLANs(port Link, list []VLAN) error {
-	return ranges(list, func(first VLAN, last uint16) error { return c.conn.vlans(unix.RTM_DELLINK, port, 0, first.ID, last) })
+	return c.conn.vlans(unix.RTM_DELLINK, port, list, func(VLAN) uint16 { return 0 })
 }
 
-// vlans changes one VLAN of a bridge port, or those up to last unless that is 0.
-func (c *Conn) vlans(kind uint16, port Link, flags, first, last uint16) error {
-	spec := []Attribute{Uint16(bridgeFlags, bridgeOfPort)}
-	info := func(flags, id uint16) {
-		spec = append(spec, Struct(bridgeVLANInfo, vlanInfo{Flags: flags, ID: id}))
-	}
-	if last == 0 {
-		info(flags, first)
-	} else {
-		info(flags|vlanRangeBegin, first)
-		info(flags|vlanRangeEnd, last)
+// vlans changes VLANs of a bridge port, in one request for each range.
+func (c *Conn) vlans(kind uint16, port Link, list []VLAN, flags func(VLAN) uint16) error {
+	info := func(flags, id uint16) Attribute {
+		return Struct(bridgeVLANInfo, vlanInfo{Flags: flags, ID: id})
 	}
 	about := unix.IfInfomsg{Family: unix.AF_BRIDGE, Index: int32(port.Index)}
-	return c.change(kind, 0, about, Nest(unix.IFLA_AF_SPEC, spec...))
+	for _, r := range ranges(list) {
+		flags, master := flags(r.VLAN), Uint16(bridgeFlags, bridgeOfPort)
+		spec := []Attribute{master, info(flags, r.ID)}
+		if r.last != r.ID {
+			spec = []Attribute{master, info(flags|vlanRangeBegin, r.ID), info(flags|vlanRangeEnd, r.last)}
+		}
+		if err := c.change(kind, 0, about, Nest(unix.IFLA_AF_SPEC, spec...)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // FormatVLANs is a list for people: "1 pvid untagged, 101, 200-210".
 func FormatVLANs(list []VLAN) string {
 	var parts []string
-	_ = ranges(list, func(first VLAN, last uint16) error {
-		part := fmt.Sprint(first.ID)
-		if last != 0 {
-			part += fmt.Sprintf("-%d", last)
+	for _, r := range ranges(list) {
+		part := fmt.Sprint(r.ID)
+		if r.last != r.ID {
+			part += fmt.Sprintf("-%d", r.last)
 		}
-		if first.PVID {
+		if r.PVID {
 			part += " pvid"
 		}
-		if first.Untagged {
+		if r.Untagged {
 			part += " untagged"
 		}
 		parts = append(parts, part)
-		return nil
-	})
+	}
 	if parts == nil {
 		return "none"
 	}
 	return strings.Join(parts, ", ")
 }
 
-// ranges calls do for each run of VLANs with ascending IDs and the same flags, with 0 for the last
-// of just one. The kernel takes no range that is to be the PVID.
-func ranges(list []VLAN, do func(first VLAN, last uint16) error) error {
-	for len(list) > 0 {
-		n := 1
-		for n < len(list) && !list[0].PVID && list[n] == (VLAN{ID: list[n-1].ID + 1, Untagged: list[0].Untagged}) {
-			n++
+// vlanRange is a run of VLANs with ascending IDs and the same flags.
+type vlanRange struct {
+	VLAN // the first
+	last uint16
+}
+
+// ranges joins VLANs to ranges. The kernel accepts no range with the PVID.
+func ranges(list []VLAN) (joined []vlanRange) {
+	for _, v := range list {
+		if n := len(joined); n > 0 {
+			before := &joined[n-1]
+			if !before.PVID && v == (VLAN{ID: before.last + 1, Untagged: before.Untagged}) {
+				before.last = v.ID
+				continue
+			}
 		}
-		last := list[n-1].ID
-		if n == 1 {
-			last = 0
-		}
-		if err := do(list[0], last); err != nil {
-			return err
-		}
-		list = list[n:]
+		joined = append(joined, vlanRange{v, v.ID})
 	}
-	return nil
+	return joined
 }

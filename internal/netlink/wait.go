@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -46,11 +47,13 @@ func (e *DuplicateError) Error() string {
 // start.
 func (c Addrs) WaitDAD(ctx context.Context, l Link) error {
 	err := c.conn.await(ctx, l, unix.RTNLGRP_IPV6_IFADDR, func() (bool, error) {
-		d, err := c.conn.dad(l)
-		if err == nil && d.duplicate.IsValid() {
-			err = &DuplicateError{Link: l.Name, Addr: d.duplicate}
+		all, err := c.Stored(l)
+		for _, a := range all {
+			if a.flags&unix.IFA_F_DADFAILED != 0 {
+				err = &DuplicateError{Link: l.Name, Addr: a.Addr}
+			}
 		}
-		if err != nil || !d.tentative {
+		if err != nil || !slices.ContainsFunc(all, StoredAddr.unusable) {
 			return true, err
 		}
 		now, err := c.conn.Links.ByIndex(l.Index)

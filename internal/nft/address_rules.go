@@ -42,7 +42,7 @@ var addressHooks = map[string]uint32{
 	"postrouting": unix.NF_INET_POST_ROUTING,
 }
 
-// RuleSet returns the rule set. Requests, and calls that concern the same elements, need the same
+// RuleSet returns the rule set. Requests, and calls about the same elements, need the same
 // pointer. An address has one owner: a request of another owner is a [ConflictError]. A definition
 // that has changed replaces the chain and keeps the elements.
 func (a AddressRules) RuleSet() (*RuleSet, error) {
@@ -99,8 +99,7 @@ func Addresses(rs *RuleSet, addrs ...netip.Addr) (list []Element, err error) {
 			return nil, fmt.Errorf("rule set %s: %q is no address without a zone", name, a)
 		}
 		a = a.Unmap()
-		key, set := a.AsSlice(), protocolOf(a).external(name)
-		list = append(list, newElement(rs, set, nftmsg.Element{Key: key}, len(key)))
+		list = append(list, keyElement(rs, protocolOf(a).external(name), a.AsSlice()))
 	}
 	return list, nil
 }
@@ -123,8 +122,7 @@ func (a AddressRules) skeleton() skeleton {
 		if a.Match == "destination" {
 			field = p.daddr
 		}
-		rule := append(p.match(), field, nftmsg.Lookup{Set: set.Name, Register: field.Register})
-		ch.rules = append(ch.rules, append(rule, a.action()...))
+		ch.add(append(p.rule(field, set.has(field.Register)), a.action()...))
 		s.sets = append(s.sets, set)
 	}
 	s.chains = []chain{ch}
@@ -142,7 +140,7 @@ func (a AddressRules) version() string {
 func (a AddressRules) action() []nftmsg.Expr {
 	switch a.Action {
 	case "accept":
-		return []nftmsg.Expr{nftmsg.Verdict{Code: nftmsg.Accept}}
+		return []nftmsg.Expr{verdict(nftmsg.Accept)}
 	case actionMark:
 		value := binary.NativeEndian.AppendUint32(nil, a.Mark)
 		return []nftmsg.Expr{
@@ -152,17 +150,17 @@ func (a AddressRules) action() []nftmsg.Expr {
 	case actionMasq:
 		return []nftmsg.Expr{nftmsg.Masq{}}
 	}
-	return []nftmsg.Expr{nftmsg.Verdict{Code: nftmsg.Drop}}
+	return []nftmsg.Expr{verdict(nftmsg.Drop)}
 }
 
 // conflict returns an error if another owner has an address of requests[i], or an earlier request
 // asks for it.
 func (a AddressRules) conflict(rs *RuleSet, have *state, requests []Request, i int) error {
-	taken := map[netip.Addr]string{}
+	owners := map[netip.Addr]string{}
 	for _, r := range requests[:i] {
 		for _, e := range r.Elements {
 			if e.ruleSet == rs {
-				taken[address(e.raw.Key)] = r.Owner
+				owners[address(e.raw.Key)] = r.Owner
 			}
 		}
 	}
@@ -171,7 +169,7 @@ func (a AddressRules) conflict(rs *RuleSet, have *state, requests []Request, i i
 			continue
 		}
 		addr := address(e.raw.Key)
-		holder := taken[addr]
+		holder := owners[addr]
 		if x := have.lookup(protocolOf(addr).external(a.Name), e.raw.Key); x != nil && holder == "" {
 			holder = x.Comment
 		}

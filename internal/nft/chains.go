@@ -45,13 +45,6 @@ func hasChain(list []chain, name string) bool {
 	return slices.ContainsFunc(list, func(ch chain) bool { return ch.Name == name })
 }
 
-func withChain(list []chain, ch chain) []chain {
-	if hasChain(list, ch.Name) {
-		return list
-	}
-	return append(list, ch)
-}
-
 // chainOf returns the name of the chain that an element of a verdict map leads to, "" for others.
 func chainOf(x nftmsg.Element) string {
 	if x.Verdict == nil {

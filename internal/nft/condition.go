@@ -47,7 +47,7 @@ const maxAlternatives = 1024
 // word that it cannot parse.
 func ParseCondition(family Family, words []string) (Condition, error) {
 	p := parser{family: family, words: spread(words)}
-	c := Condition{text: strings.Join(p.words, " "), rules: [][]nftmsg.Expr{protocolFor(family).match()}}
+	c := Condition{text: strings.Join(p.words, " "), rules: [][]nftmsg.Expr{protocolFor(family).rule()}}
 	for len(p.words) > 0 {
 		alternatives, err := p.match()
 		if err != nil {
@@ -144,28 +144,27 @@ func (p *parser) match() ([][]nftmsg.Expr, error) {
 }
 
 // values parses a value or a set of values.
-func (p *parser) values() ([]string, error) {
+func (p *parser) values() (values []string, err error) {
 	if !p.accept("{") {
 		if v := p.next(); v != "" {
 			return []string{v}, nil
 		}
 		return nil, errors.New("no value at the end")
 	}
-	var values []string
 	for {
-		switch v := p.next(); v {
+		v := p.next()
+		if v == "}" || v == "," {
+			return nil, fmt.Errorf("%q instead of a value", v)
+		}
+		values = append(values, v)
+		switch end := p.next(); end {
+		case "}":
+			return values, nil
+		case ",":
 		case "":
 			return nil, fmt.Errorf("%q is not closed", "{")
-		case "}", ",":
-			return nil, fmt.Errorf("%q instead of a value", v)
 		default:
-			values = append(values, v)
-		}
-		if p.accept("}") {
-			return values, nil
-		}
-		if len(p.words) > 0 && !p.accept(",") {
-			return nil, fmt.Errorf("%q behind a value of a set", p.next())
+			return nil, fmt.Errorf("%q behind a value of a set", end)
 		}
 	}
 }
@@ -192,52 +191,55 @@ func bigEndian(native []byte) []byte {
 
 // subject parses the field of a match.
 func (p *parser) subject() (subject, error) {
-	first := p.next()
-	if first == "meta" {
-		switch first = p.next(); first {
-		case "iifname", "oifname", "mark", "l4proto":
-		default:
-			return subject{}, fmt.Errorf("%q is not understood", "meta "+first)
-		}
-	}
-	switch first {
-	case "iifname":
-		return nameSubject(unix.NFT_META_IIFNAME), nil
-	case "oifname":
-		return nameSubject(unix.NFT_META_OIFNAME), nil
-	case "mark":
-		return subject{meta(unix.NFT_META_MARK), true, numbers(32, binary.NativeEndian)}, nil
-	case "l4proto":
-		return subject{meta(unix.NFT_META_L4PROTO), false, protocolValue}, nil
+	header, field := p.next(), ""
+	switch header {
+	case "iifname", "oifname", "mark", "l4proto":
+		header, field = "meta", header
+	case "meta", "tcp", "udp", "sctp", "th":
+		field = p.next()
 	case "ip", "ip6":
-		return p.address(first)
-	case "tcp", "udp", "sctp", "th":
-		return p.port(first)
-	}
-	return subject{}, fmt.Errorf("%q is not understood", first)
-}
-
-func meta(key uint32) []nftmsg.Expr {
-	return []nftmsg.Expr{nftmsg.Meta{Key: key, Register: unix.NFT_REG_1}}
-}
-
-func (p *parser) address(version string) (subject, error) {
-	if version != p.family.String() {
-		return subject{}, fmt.Errorf("%q is not about %s", version, p.family)
-	}
-	proto, load := protocolFor(p.family), nftmsg.Payload{}
-	switch w := p.next(); w {
-	case "saddr":
-		load = proto.saddr
-	case "daddr":
-		load = proto.daddr
+		if header != p.family.String() {
+			return subject{}, fmt.Errorf("%q is not about %s", header, p.family)
+		}
+		field = p.next()
 	default:
-		return subject{}, fmt.Errorf("%q is not understood", version+" "+w)
+		return subject{}, fmt.Errorf("%q is not understood", header)
 	}
-	load.Register = unix.NFT_REG_1
-	return subject{[]nftmsg.Expr{load}, false, func(word string) (first, last []byte, err error) {
-		return addresses(word, proto.daddr.Len == addrLen4)
-	}}, nil
+	s, ok := metaSubject(field)
+	switch header {
+	case "ip", "ip6":
+		s, ok = p.address(field)
+	case "tcp", "udp", "sctp", "th":
+		s, ok = portSubject(header, field)
+	}
+	if !ok {
+		return subject{}, fmt.Errorf("%q is not understood", header+" "+field)
+	}
+	return s, nil
+}
+
+func metaSubject(field string) (s subject, ok bool) {
+	load := func(key uint32) []nftmsg.Expr { return []nftmsg.Expr{meta(key)} }
+	switch field {
+	case "iifname":
+		return subject{load(unix.NFT_META_IIFNAME), false, interfaceName}, true
+	case "oifname":
+		return subject{load(unix.NFT_META_OIFNAME), false, interfaceName}, true
+	case "mark":
+		return subject{load(unix.NFT_META_MARK), true, numbers(32)}, true
+	case "l4proto":
+		return subject{load(unix.NFT_META_L4PROTO), false, protocolValue}, true
+	}
+	return subject{}, false
+}
+
+func (p *parser) address(field string) (s subject, ok bool) {
+	proto := protocolFor(p.family)
+	load, ok := map[string]nftmsg.Payload{"saddr": proto.saddr, "daddr": proto.daddr}[field]
+	value := func(word string) (first, last []byte, err error) {
+		return addresses(word, p.family == IPv4)
+	}
+	return subject{[]nftmsg.Expr{into(unix.NFT_REG_1, load)}, false, value}, ok
 }
 
 // addresses parses an address, a network or a range.
@@ -257,34 +259,25 @@ func addresses(word string, is4 bool) (from, to []byte, err error) {
 	return a.AsSlice(), b.AsSlice(), nil
 }
 
-func (p *parser) port(protocol string) (subject, error) {
-	var offset uint32
-	switch w := p.next(); w {
-	case "sport":
-	case "dport":
-		offset = 2
-	default:
-		return subject{}, fmt.Errorf("%q is not understood", protocol+" "+w)
+func portSubject(protocol, field string) (s subject, ok bool) {
+	offset, ok := map[string]uint32{"sport": 0, "dport": 2}[field]
+	if number, _, err := protocolValue(protocol); err == nil { // but for th
+		s.load = []nftmsg.Expr{meta(unix.NFT_META_L4PROTO), equals(number)}
 	}
-	var load []nftmsg.Expr
-	if protocol != "th" {
-		number, _, err := protocolValue(protocol)
-		if err != nil {
-			return subject{}, err
-		}
-		load = append(meta(unix.NFT_META_L4PROTO), nftmsg.Cmp{Op: unix.NFT_CMP_EQ, Register: unix.NFT_REG_1, Data: number})
-	}
-	load = append(load, nftmsg.Payload{Base: unix.NFT_PAYLOAD_TRANSPORT_HEADER, Offset: offset, Len: 2, Register: unix.NFT_REG_1})
-	return subject{load, false, numbers(16, nil)}, nil
+	s.load = append(s.load, nftmsg.Payload{
+		Base: unix.NFT_PAYLOAD_TRANSPORT_HEADER, Offset: offset, Len: 2, Register: unix.NFT_REG_1,
+	})
+	s.value = numbers(16)
+	return s, ok
 }
 
-// numbers parses a number or a range; order is nil for two bytes in network order.
-func numbers(bits int, order interface{ AppendUint32([]byte, uint32) []byte }) func(string) (first, last []byte, err error) {
+// numbers parses a number or a range: of 16 bits in network order, or of 32 bits in native order.
+func numbers(bits int) func(string) (first, last []byte, err error) {
 	bytes := func(n uint64) []byte {
-		if order == nil {
+		if bits == 16 {
 			return binary.BigEndian.AppendUint16(nil, uint16(n))
 		}
-		return order.AppendUint32(nil, uint32(n))
+		return binary.NativeEndian.AppendUint32(nil, uint32(n))
 	}
 	return func(word string) (first, last []byte, err error) {
 		from, to, ok := strings.Cut(word, "-")
@@ -292,13 +285,11 @@ func numbers(bits int, order interface{ AppendUint32([]byte, uint32) []byte }) f
 			to = from
 		}
 		a, err := strconv.ParseUint(from, 0, bits)
-		if err == nil {
-			var b uint64
-			if b, err = strconv.ParseUint(to, 0, bits); err == nil && a <= b {
-				return bytes(a), bytes(b), nil
-			}
+		b, err2 := strconv.ParseUint(to, 0, bits)
+		if err != nil || err2 != nil || a > b {
+			return nil, nil, fmt.Errorf("%q is no number or range", word)
 		}
-		return nil, nil, fmt.Errorf("%q is no number or range", word)
+		return bytes(a), bytes(b), nil
 	}
 }
 
@@ -311,18 +302,16 @@ func protocolValue(word string) (first, last []byte, err error) {
 	return nil, nil, fmt.Errorf("%q is none of tcp, udp and sctp", word)
 }
 
-// nameSubject compares names of interfaces.
-func nameSubject(key uint32) subject {
-	return subject{meta(key), false, func(word string) (first, last []byte, err error) {
-		word = strings.Trim(word, `"`)
-		begin, wild := strings.CutSuffix(word, "*")
-		if begin == "" || len(begin) >= unix.IFNAMSIZ {
-			return nil, nil, fmt.Errorf("%q is no name of an interface", word)
-		}
-		name := ifName(begin)
-		if wild {
-			name = name[:len(begin)]
-		}
-		return name, name, nil
-	}}
+// interfaceName parses the name of an interface, or the beginning of names.
+func interfaceName(word string) (first, last []byte, err error) {
+	word = strings.Trim(word, `"`)
+	begin, wild := strings.CutSuffix(word, "*")
+	if begin == "" || len(begin) >= unix.IFNAMSIZ {
+		return nil, nil, fmt.Errorf("%q is no name of an interface", word)
+	}
+	name := ifName(begin)
+	if wild {
+		name = name[:len(begin)]
+	}
+	return name, name, nil
 }

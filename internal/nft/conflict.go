@@ -106,13 +106,10 @@ func (w *portRequest) compareRequests(p ports, earlier []Request) error {
 
 // compareHave compares the mappings with existing ones.
 func (w *portRequest) compareHave(p ports, have *state) error {
-	for _, set := range p.maps() {
+	for _, set := range p.maps {
 		second := p.isSecond(set.Name)
 		for _, x := range w.near(p, set, have) {
-			m := mappingOf(set, x)
-			if x.Comment == w.owner {
-				w.keep(m, second)
-			} else if err := w.compareWith(m, x.Comment, second); err != nil {
+			if err := w.compareWith(mappingOf(set, x), x.Comment, second); err != nil {
 				return err
 			}
 		}
@@ -123,7 +120,7 @@ func (w *portRequest) compareHave(p ports, have *state) error {
 // near returns the elements of a map that the mappings can overlap. For a few ports it looks up
 // single elements of the maps that can be large: single ports without an address.
 func (w *portRequest) near(p ports, s *set, have *state) []nftmsg.Element {
-	if s != p.first.single && s != p.second.single || len(w.ranges) > 0 || len(w.all) > few {
+	if len(s.Key) != 2 || s.Interval || len(w.ranges) > 0 || len(w.all) > few {
 		return have.elements(s)
 	}
 	keys := make([]nftmsg.Element, len(w.all))
@@ -133,32 +130,26 @@ func (w *portRequest) near(p ports, s *set, have *state) []nftmsg.Element {
 	return have.lookupAll(s, keys)
 }
 
-// compareWith returns an error if a mapping of another owner conflicts with the request.
+// compareWith returns an error if a mapping of another owner conflicts with the request. Else it
+// notes the maps that have an element for the same ports; one of the owner stays in its map.
 func (w *portRequest) compareWith(m Mapping, holder string, second bool) error {
 	for _, want := range w.candidates(m) {
+		there, same := w.places[want], want.samePorts(m)
 		switch {
-		case !want.Overlaps(m):
-		case w.shares != nil && w.shares(holder) && want.samePorts(m):
-			there := w.places[want]
-			there.sharedFirst = there.sharedFirst || !second
-			there.sharedSecond = there.sharedSecond || second
-			w.places[want] = there
-		default:
+		case holder == w.owner && same && second:
+			there.ownSecond = true
+		case holder == w.owner || !want.Overlaps(m):
+			continue
+		case !same || w.shares == nil || !w.shares(holder):
 			return &ConflictError{What: "host port " + want.String(), Holder: holder, To: m.To.Addr()}
+		case second:
+			there.sharedSecond = true
+		default:
+			there.sharedFirst = true
 		}
+		w.places[want] = there
 	}
 	return nil
-}
-
-// keep leaves a mapping of the owner in the map that has it.
-func (w *portRequest) keep(m Mapping, second bool) {
-	for _, want := range w.candidates(m) {
-		if second && want.samePorts(m) {
-			there := w.places[want]
-			there.ownSecond = true
-			w.places[want] = there
-		}
-	}
 }
 
 // placed returns elements in the maps that places assign to them.
@@ -183,10 +174,8 @@ func (p ports) placed(elements []Element, places map[Mapping]place) []Element {
 // mappingOf returns the mapping of an element; ok is false if it has none, or one of the other
 // family.
 func (p ports) mappingOf(e Element) (m Mapping, ok bool) {
-	for _, s := range p.maps() {
-		if s.Name == e.set {
-			return mappingOf(s, e.raw), true
-		}
+	if i := p.mapIndex(e.set); i >= 0 {
+		return mappingOf(p.maps[i], e.raw), true
 	}
 	return Mapping{}, false
 }

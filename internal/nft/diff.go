@@ -184,8 +184,8 @@ func (in *wanted) add(e Element, owner string) {
 			in.scopes = append(in.scopes, e.scope)
 		}
 	}
-	if e.chain != nil {
-		in.chains = withChain(in.chains, *e.chain)
+	if e.chain != nil && !hasChain(in.chains, e.chain.Name) {
+		in.chains = append(in.chains, *e.chain)
 	}
 }
 

@@ -33,6 +33,11 @@ func newElement(rs *RuleSet, set *set, x nftmsg.Element, scope int) Element {
 	return Element{ruleSet: rs, set: set.Name, raw: x, scope: scope}
 }
 
+// keyElement returns an element with its whole key as the subject.
+func keyElement(rs *RuleSet, set *set, key []byte) Element {
+	return newElement(rs, set, nftmsg.Element{Key: key}, len(key))
+}
+
 // Request lists all elements that an owner wants in the rule sets that they belong to. The comment
 // of each element is the owner, 1 to [MaxComment] bytes.
 type Request struct {
@@ -52,7 +57,6 @@ type Held struct {
 	Unwanted bool // in the answer of [Conn.Missing]: the element exists and must not
 }
 
-// held returns the description of an element.
 func (s *set) held(x nftmsg.Element) Held {
 	return Held{
 		Set: s.Name, Key: x.Key, KeyEnd: x.KeyEnd, Value: x.Value, Comment: x.Comment, Text: s.text(x),

@@ -3,6 +3,7 @@ package nft
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -20,8 +21,7 @@ var Filtering = &RuleSet{name: "filter", skeleton: filterSkeleton}
 func Admit(addrs ...netip.Addr) (list []Element) {
 	for _, a := range addrs {
 		a = a.Unmap()
-		key := a.AsSlice()
-		list = append(list, newElement(Filtering, protocolOf(a).admitted(), nftmsg.Element{Key: key}, len(key)))
+		list = append(list, keyElement(Filtering, protocolOf(a).admitted(), a.AsSlice()))
 	}
 	return list
 }
@@ -42,31 +42,27 @@ func filterSkeleton() skeleton {
 	s := isolationSkeleton()
 	forward := &s.chains[0]
 	for _, p := range []protocol{ip4(), ip6()} {
-		s.sets = append(s.sets, p.admitted())
-		forward.rules = append(forward.rules, p.acceptFrom(), p.acceptReplies())
+		set := p.admitted()
+		s.sets = append(s.sets, set)
+		reply := p.rule(p.daddr, set.has(p.daddr.Register))
+		reply = append(reply, ctState(stateEstablished|stateRelated)...)
+		forward.add(
+			// ip saddr @admitted4 accept
+			p.rule(p.saddr, set.has(p.saddr.Register), verdict(nftmsg.Accept)),
+			// ip daddr @admitted4 ct state established,related accept
+			append(reply, verdict(nftmsg.Accept)))
 	}
 	return s
-}
-
-// acceptFrom: ip saddr @admitted4 accept
-func (p protocol) acceptFrom() []nftmsg.Expr {
-	return append(p.match(), p.saddr,
-		nftmsg.Lookup{Set: p.admitted().Name, Register: p.saddr.Register},
-		nftmsg.Verdict{Code: nftmsg.Accept})
-}
-
-// acceptReplies: ip daddr @admitted4 ct state established,related accept
-func (p protocol) acceptReplies() []nftmsg.Expr {
-	rule := append(p.match(), p.daddr, nftmsg.Lookup{Set: p.admitted().Name, Register: p.daddr.Register})
-	return append(append(rule, ctState(stateEstablished|stateRelated)...), nftmsg.Verdict{Code: nftmsg.Accept})
 }
 
 // maxIsolated limits the isolated interfaces of a namespace; see maxAddrs for the reason.
 const maxIsolated = 1 << 12
 
-func interfaceSet(t nftmsg.Table, name string, size uint32) *set {
+// interfaceSet returns a set of names of interfaces, with more fields of the key.
+func interfaceSet(t nftmsg.Table, name string, size uint32, more ...nftmsg.Type) *set {
+	key := slices.Concat([]nftmsg.Type{nftmsg.TypeIfName}, more)
 	return &set{
-		Set:  nftmsg.Set{Table: t, Name: name, Key: []nftmsg.Type{nftmsg.TypeIfName}, Size: size},
+		Set:  nftmsg.Set{Table: t, Name: name, Key: key, Size: size},
 		text: func(x nftmsg.Element) string { return nameOf(x.Key) },
 	}
 }
@@ -74,47 +70,41 @@ func interfaceSet(t nftmsg.Table, name string, size uint32) *set {
 // isolated holds the isolated interfaces.
 func isolated() *set {
 	s := interfaceSet(table, "isolated", maxIsolated)
-	s.references = members().Name
+	s.references = membersName
 	return s
 }
 
 // together holds pairs of isolated interfaces that may exchange packets: an interface with itself,
 // unless containers behind it are isolated from each other as well.
 func together() *set {
-	key := []nftmsg.Type{nftmsg.TypeIfName, nftmsg.TypeIfName}
-	return &set{
-		Set:        nftmsg.Set{Table: table, Name: "together", Key: key, Size: maxIsolated},
-		references: members().Name, policy: true,
-		text: func(x nftmsg.Element) string {
-			return fmt.Sprintf("%s with %s", nameOf(x.Key), nameOf(x.Key[unix.IFNAMSIZ:]))
-		},
+	s := interfaceSet(table, "together", maxIsolated, nftmsg.TypeIfName)
+	s.references, s.policy = membersName, true
+	s.text = func(x nftmsg.Element) string {
+		return fmt.Sprintf("%s with %s", nameOf(x.Key), nameOf(x.Key[unix.IFNAMSIZ:]))
 	}
+	return s
 }
+
+const membersName = "members"
 
 // members holds the owners of isolations. A key ends with a digest of the owner, so that each has
 // its own element.
 func members() *set {
-	key := []nftmsg.Type{nftmsg.TypeIfName, nftmsg.TypeIfName, nftmsg.TypeIPv6Addr}
-	return &set{
-		Set:  nftmsg.Set{Table: table, Name: "members", Key: key, Size: maxPorts},
-		text: func(x nftmsg.Element) string { return nameOf(x.Key) },
-	}
+	return interfaceSet(table, membersName, maxPorts, nftmsg.TypeIfName, nftmsg.TypeIPv6Addr)
 }
 
 // isolationSkeleton has one rule: iifname @isolated oifname @isolated iifname . oifname !=
 // @together drop
 func isolationSkeleton() skeleton {
 	forward := forwardChain(table, "forward", nftmsg.PriorityFilter)
-	forward.rules = [][]nftmsg.Expr{{
-		nftmsg.Meta{Key: unix.NFT_META_IIFNAME, Register: unix.NFT_REG_1},
-		nftmsg.Lookup{Set: isolated().Name, Register: unix.NFT_REG_1},
+	isolated, together := isolated(), together()
+	forward.add([]nftmsg.Expr{
+		meta(unix.NFT_META_IIFNAME), isolated.has(unix.NFT_REG_1),
 		nftmsg.Meta{Key: unix.NFT_META_OIFNAME, Register: unix.NFT_REG_2}, // follows the other name
-		nftmsg.Lookup{Set: isolated().Name, Register: unix.NFT_REG_2},
-		nftmsg.Lookup{Set: together().Name, Register: unix.NFT_REG_1, Not: true},
-		nftmsg.Verdict{Code: nftmsg.Drop},
-	}}
+		isolated.has(unix.NFT_REG_2), together.lacks(), verdict(nftmsg.Drop),
+	})
 	return skeleton{
 		version: "filter 1", table: table,
-		sets: []*set{isolated(), together(), members()}, chains: []chain{forward},
+		sets: []*set{isolated, together, members()}, chains: []chain{forward},
 	}
 }

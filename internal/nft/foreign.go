@@ -148,21 +148,18 @@ func (c *Conn) prune(p Pruning) error {
 		return err
 	}
 	var t nftmsg.Transaction
-	used := false
 	for _, r := range rules {
 		if p.Match(r) {
 			t.DeleteRule(nftmsg.Chain{Table: p.Table, Name: p.Base}, r.handle)
-		} else {
-			used = used || slices.Contains(chains, r.Jump)
+		} else if slices.Contains(chains, r.Jump) {
+			chains = nil // in use
 		}
 	}
-	if !used {
-		for _, chain := range chains {
-			t.FlushChain(nftmsg.Chain{Table: p.Table, Name: chain})
-		}
-		for _, chain := range chains {
-			t.DeleteChain(nftmsg.Chain{Table: p.Table, Name: chain})
-		}
+	for _, chain := range chains {
+		t.FlushChain(nftmsg.Chain{Table: p.Table, Name: chain})
+	}
+	for _, chain := range chains {
+		t.DeleteChain(nftmsg.Chain{Table: p.Table, Name: chain})
 	}
 	if err := c.messages.Commit(&t); err != nil {
 		return fmt.Errorf("remove from nft table %s %s: %w", p.Table.Family, p.Table.Name, err)
@@ -186,6 +183,7 @@ func (c *Conn) needed(p Pruning, chains []string) (bool, error) {
 // ruleOf decodes a rule of a table of the family. A comparison has the form: load a value, perhaps
 // mask it, compare it.
 func ruleOf(f Family, r nftmsg.Rule) Rule {
+	verdicts := map[int32]string{nftmsg.Accept: "accept", nftmsg.Drop: "drop", unix.NFT_RETURN: "return"}
 	out := Rule{Comment: r.Comment, handle: r.Handle}
 	var load any
 	registers := map[uint32][]byte{}
@@ -202,7 +200,7 @@ func ruleOf(f Family, r nftmsg.Rule) Rule {
 				out.Others++
 			}
 		case nftmsg.Verdict:
-			out.Jump, out.Verdict = e.Chain, verdict(e)
+			out.Jump, out.Verdict = e.Chain, verdicts[e.Code]
 		case nftmsg.Target:
 			out.Verdict = e.Name
 			if e.Name == "DNAT" {
@@ -219,7 +217,7 @@ func ruleOf(f Family, r nftmsg.Rule) Rule {
 			out.Others++
 		case nftmsg.Raw:
 			switch e.Name {
-			case "bitwise": // the same
+			case "bitwise": // with more than a mask
 			case "reject":
 				out.Verdict = e.Name
 			case "lookup", "limit", "quota", "connlimit", "dynset":
@@ -256,43 +254,28 @@ func xtablesDNAT(f Family, info []byte) netip.AddrPort {
 // alignTarget returns the size of a structure with its padding, as XT_ALIGN does.
 func alignTarget(n int) int { return (n + 7) &^ 7 }
 
-// verdict returns the name of a verdict in a [Rule].
-func verdict(v nftmsg.Verdict) string {
-	switch v.Code {
-	case nftmsg.Accept:
-		return "accept"
-	case nftmsg.Drop:
-		return "drop"
-	case unix.NFT_RETURN:
-		return "return"
-	}
-	return ""
-}
-
 // compare sets the field of r that load names, and reports whether it is a field that Others does
 // not count.
 func compare(f Family, r *Rule, load any, data []byte) bool {
-	name := func() string { return netlink.Text(data) }
 	switch load := load.(type) {
 	case nftmsg.Meta:
-		switch {
-		case load.Key == unix.NFT_META_IIFNAME:
-			r.IIFName = name()
-		case load.Key == unix.NFT_META_OIFNAME:
-			r.OIFName = name()
-		case load.Key == unix.NFT_META_L4PROTO && len(data) == 1:
-			r.Protocol = data[0]
-			return false
-		default:
-			return false
+		switch load.Key {
+		case unix.NFT_META_IIFNAME:
+			r.IIFName = netlink.Text(data)
+			return true
+		case unix.NFT_META_OIFNAME:
+			r.OIFName = netlink.Text(data)
+			return true
+		case unix.NFT_META_L4PROTO:
+			if len(data) == 1 {
+				r.Protocol = data[0]
+			}
 		}
-		return true
 	case nftmsg.Payload:
-		if load.Base == unix.NFT_PAYLOAD_TRANSPORT_HEADER && load.Offset == 2 {
-			r.Port = port(data)
-			return false
+		if load.Base != unix.NFT_PAYLOAD_TRANSPORT_HEADER || load.Offset != 2 {
+			return compareAddr(f, r, load, data)
 		}
-		return compareAddr(f, r, load, data)
+		r.Port = port(data)
 	}
 	return false
 }

@@ -31,8 +31,7 @@ func Guard(port string, mac net.HardwareAddr) ([]Element, error) {
 
 // GuardedPort returns the element that each guard of a port has.
 func GuardedPort(port string) Element {
-	key := ifName(port)
-	return newElement(Guarding, guardedPorts(), nftmsg.Element{Key: key}, len(key))
+	return keyElement(Guarding, guardedPorts(), ifName(port))
 }
 
 // ifName encodes the name of an interface as the kernel compares it.
@@ -53,13 +52,11 @@ const maxPorts = 1 << 15
 func guardedPorts() *set { return interfaceSet(bridgeTable, "guarded", maxPorts) }
 
 func guardedMACs() *set {
-	key := []nftmsg.Type{nftmsg.TypeIfName, nftmsg.TypeEtherAddr}
-	return &set{
-		Set: nftmsg.Set{Table: bridgeTable, Name: "macs", Key: key, Size: maxPorts},
-		text: func(x nftmsg.Element) string {
-			return fmt.Sprintf("%s from %s", nameOf(x.Key), net.HardwareAddr(x.Key[unix.IFNAMSIZ:][:macLen]))
-		},
+	s := interfaceSet(bridgeTable, "macs", maxPorts, nftmsg.TypeEtherAddr)
+	s.text = func(x nftmsg.Element) string {
+		return fmt.Sprintf("%s from %s", nameOf(x.Key), net.HardwareAddr(x.Key[unix.IFNAMSIZ:][:macLen]))
 	}
+	return s
 }
 
 // guardSkeleton has one rule: iifname @guarded iifname . ether saddr != @macs drop
@@ -68,16 +65,15 @@ func guardSkeleton() skeleton {
 		Table: bridgeTable, Name: "prerouting", Type: nftmsg.ChainFilter, Hook: unix.NF_INET_PRE_ROUTING,
 		Priority: nftmsg.PriorityRaw, // as upstream: before any other chain sees the frame
 	}
+	ports, macs := guardedPorts(), guardedMACs()
 	rule := []nftmsg.Expr{
-		nftmsg.Meta{Key: unix.NFT_META_IIFNAME, Register: unix.NFT_REG_1},
-		nftmsg.Lookup{Set: guardedPorts().Name, Register: unix.NFT_REG_1},
+		meta(unix.NFT_META_IIFNAME), ports.has(unix.NFT_REG_1),
 		// The source address follows the name.
 		nftmsg.Payload{Base: unix.NFT_PAYLOAD_LL_HEADER, Offset: 6, Len: macLen, Register: unix.NFT_REG_2},
-		nftmsg.Lookup{Set: guardedMACs().Name, Register: unix.NFT_REG_1, Not: true},
-		nftmsg.Verdict{Code: nftmsg.Drop},
+		macs.lacks(), verdict(nftmsg.Drop),
 	}
 	return skeleton{
 		version: "macspoofchk 1", table: bridgeTable,
-		sets: []*set{guardedPorts(), guardedMACs()}, chains: []chain{{prerouting, [][]nftmsg.Expr{rule}}},
+		sets: []*set{ports, macs}, chains: []chain{{prerouting, [][]nftmsg.Expr{rule}}},
 	}
 }

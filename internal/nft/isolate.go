@@ -29,23 +29,20 @@ func (i Isolation) Elements(tag string) ([]Element, error) {
 	owner := sha256.Sum256([]byte(tag))
 	name := ifName(i.Interface)
 	pair := slices.Concat(name, name)
-	byKey := func(rs *RuleSet, set *set, key []byte) Element {
-		return newElement(rs, set, nftmsg.Element{Key: key}, len(key))
-	}
-	inside := byKey(Filtering, together(), pair)
+	inside := keyElement(Filtering, together(), pair)
 	inside.absent = i.Inside
 	list := []Element{
-		byKey(Filtering, members(), slices.Concat(pair, owner[:16])), byKey(Filtering, isolated(), name), inside,
+		keyElement(Filtering, members(), slices.Concat(pair, owner[:16])), keyElement(Filtering, isolated(), name), inside,
 	}
 	if i.Port != "" {
-		list = append(list, byKey(PortIsolation, isolatedPorts(), ifName(i.Port)))
+		list = append(list, keyElement(PortIsolation, isolatedPorts(), ifName(i.Port)))
 	}
 	return list, nil
 }
 
 // Isolated returns the interface of an element of [Isolation.Elements] that names an owner.
 func (h Held) Isolated() (iface string, ok bool) {
-	if h.Set != members().Name {
+	if h.Set != membersName {
 		return "", false
 	}
 	return nameOf(h.Key), true
@@ -61,15 +58,12 @@ func isolatedPorts() *set { return interfaceSet(bridgeTable, "isolated", maxPort
 // portIsolationSkeleton has the rules: iifname @isolated drop, oifname @isolated drop
 func portIsolationSkeleton() skeleton {
 	forward := forwardChain(bridgeTable, "forward", nftmsg.PriorityBridgeFilter)
+	ports := isolatedPorts()
 	for _, side := range []uint32{unix.NFT_META_IIFNAME, unix.NFT_META_OIFNAME} {
-		forward.rules = append(forward.rules, []nftmsg.Expr{
-			nftmsg.Meta{Key: side, Register: unix.NFT_REG_1},
-			nftmsg.Lookup{Set: isolatedPorts().Name, Register: unix.NFT_REG_1},
-			nftmsg.Verdict{Code: nftmsg.Drop},
-		})
+		forward.add([]nftmsg.Expr{meta(side), ports.has(unix.NFT_REG_1), verdict(nftmsg.Drop)})
 	}
 	return skeleton{
 		version: "port isolation 1", table: bridgeTable,
-		sets: []*set{isolatedPorts()}, chains: []chain{forward},
+		sets: []*set{ports}, chains: []chain{forward},
 	}
 }

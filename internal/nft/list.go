@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sort"
+	"strings"
 
 	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
 )
@@ -22,7 +22,7 @@ func (c *Conn) List(ctx context.Context, rs *RuleSet) (list []Held, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", rs, err)
 	}
-	sort.SliceStable(list, func(i, j int) bool { return list[i].Text < list[j].Text })
+	slices.SortStableFunc(list, func(a, b Held) int { return strings.Compare(a.Text, b.Text) })
 	return list, nil
 }
 

@@ -46,10 +46,10 @@ func (m Masq) Elements(addrs ...netip.Prefix) ([]Element, error) {
 				byAddr(Masquerading, p.sources, to.AsSlice())
 			}
 		}
-		elements = append(elements, notTo(Masquerading, p.nets, addr, excluded)...)
+		elements = append(elements, withNets(Masquerading, p.nets, addr, excluded)...)
 		if m.DropInvalid {
 			byAddr(Dropping, p.strict, nil)
-			elements = append(elements, notTo(Dropping, p.lenient, addr, excluded)...)
+			elements = append(elements, withNets(Dropping, p.lenient, addr, excluded)...)
 		}
 	}
 	return elements, err
@@ -78,8 +78,8 @@ func (m Masq) unmasked(a netip.Prefix) []netip.Prefix {
 	return outer
 }
 
-// notTo returns an element for an address with each network.
-func notTo(rs *RuleSet, set *set, addr []byte, nets []netip.Prefix) (list []Element) {
+// withNets returns an element for an address with each network.
+func withNets(rs *RuleSet, set *set, addr []byte, nets []netip.Prefix) (list []Element) {
 	for _, n := range nets {
 		list = append(list, newElement(rs, set, nftmsg.Element{
 			Key:    slices.Concat(addr, n.Addr().AsSlice()),
@@ -188,11 +188,15 @@ func (p protocol) netSet(name string) *set {
 	return &set{
 		Set:     nftmsg.Set{Table: table, Name: name + p.suffix, Key: key, Interval: true},
 		subject: p.addr,
-		text: func(x nftmsg.Element) string {
-			half := len(x.Key) / 2
-			return fmt.Sprintf("%s not to %s", address(x.Key[:half]), network(x.Key[half:], lastKey(x)[half:]))
-		},
+		text:    func(x nftmsg.Element) string { return related(x, "not to") },
 	}
+}
+
+// related describes an address with a network to people.
+func related(x nftmsg.Element, relation string) string {
+	half := len(x.Key) / 2
+	net := network(x.Key[half:], lastKey(x)[half:])
+	return fmt.Sprintf("%s %s %s", address(x.Key[:half]), relation, net)
 }
 
 func (p protocol) sourceMap(name string) *set {
@@ -209,49 +213,23 @@ func masqueradeSkeleton() skeleton {
 	postrouting := chain{Chain: natChain("postrouting", unix.NF_INET_POST_ROUTING, nftmsg.PrioritySNAT)}
 	for _, p := range []protocol{ip4(), ip6()} {
 		s.sets = append(s.sets, p.addrs, p.nets, p.sources)
-		postrouting.rules = append(postrouting.rules, p.toMulticast(), p.toNet(), p.toSource(), p.masquerade())
+		from, to, group := p.saddr.Register, p.daddr.Register, p.multicast.Addr()
+		mask := net.CIDRMask(p.multicast.Bits(), group.BitLen())
+		postrouting.add(
+			// ip daddr 224.0.0.0/4 return
+			p.rule(p.daddr, nftmsg.Mask{Register: to, Bits: mask},
+				nftmsg.Cmp{Op: unix.NFT_CMP_EQ, Register: to, Data: group.AsSlice()}, verdict(unix.NFT_RETURN)),
+			// ip saddr . ip daddr @nomasq4 return
+			p.rule(p.saddr, p.daddr, p.nets.has(from), verdict(unix.NFT_RETURN)),
+			// snat ip to ip saddr map @snat4
+			p.rule(p.saddr, nftmsg.Map{Set: p.sources.Name, Register: from, Into: from},
+				nftmsg.NAT{Type: unix.NFT_NAT_SNAT, Family: uint32(p.nfproto), Addr: from}),
+			// ip saddr @masq4 masquerade
+			p.rule(p.saddr, p.addrs.has(from), nftmsg.Masq{}),
+		)
 	}
 	s.chains = []chain{postrouting}
 	return s
-}
-
-// toMulticast: ip daddr 224.0.0.0/4 return
-func (p protocol) toMulticast() []nftmsg.Expr {
-	reg, bits := p.daddr.Register, p.multicast.Addr().BitLen()
-	return append(p.match(), p.daddr,
-		nftmsg.Mask{Register: reg, Bits: net.CIDRMask(p.multicast.Bits(), bits)},
-		nftmsg.Cmp{Op: unix.NFT_CMP_EQ, Register: reg, Data: p.multicast.Addr().AsSlice()},
-		nftmsg.Verdict{Code: unix.NFT_RETURN})
-}
-
-// toNet: ip saddr . ip daddr @nomasq4 return
-func (p protocol) toNet() []nftmsg.Expr {
-	return append(p.match(), p.saddr, p.daddr,
-		nftmsg.Lookup{Set: p.nets.Name, Register: p.saddr.Register},
-		nftmsg.Verdict{Code: unix.NFT_RETURN})
-}
-
-// toSource: snat ip to ip saddr map @snat4
-func (p protocol) toSource() []nftmsg.Expr {
-	reg := p.saddr.Register
-	return append(p.match(), p.saddr,
-		nftmsg.Map{Set: p.sources.Name, Register: reg, Into: reg},
-		nftmsg.NAT{Type: unix.NFT_NAT_SNAT, Family: uint32(p.nfproto), Addr: reg})
-}
-
-// masquerade: ip saddr @masq4 masquerade
-func (p protocol) masquerade() []nftmsg.Expr {
-	return append(p.match(), p.saddr,
-		nftmsg.Lookup{Set: p.addrs.Name, Register: p.saddr.Register},
-		nftmsg.Masq{})
-}
-
-// match: meta nfproto ipv4
-func (p protocol) match() []nftmsg.Expr {
-	return []nftmsg.Expr{
-		nftmsg.Meta{Key: unix.NFT_META_NFPROTO, Register: unix.NFT_REG_1},
-		nftmsg.Cmp{Op: unix.NFT_CMP_EQ, Register: unix.NFT_REG_1, Data: []byte{p.nfproto}},
-	}
 }
 
 // address decodes an address in a key.

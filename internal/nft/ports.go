@@ -80,13 +80,9 @@ func (m Mapping) samePorts(o Mapping) bool {
 }
 
 func protocolName(p byte) string {
-	switch p {
-	case unix.IPPROTO_TCP:
-		return "tcp"
-	case unix.IPPROTO_UDP:
-		return "udp"
-	case unix.IPPROTO_SCTP:
-		return "sctp"
+	names := map[byte]string{unix.IPPROTO_TCP: "tcp", unix.IPPROTO_UDP: "udp", unix.IPPROTO_SCTP: "sctp"}
+	if name, known := names[p]; known {
+		return name
 	}
 	return fmt.Sprintf("protocol %d", p)
 }
@@ -126,7 +122,8 @@ func Publish(tag string, p Publication) ([]Element, error) {
 		}
 	}
 	for _, h := range p.Hairpins {
-		list = append(list, portsOf(h.To).hairpin(h))
+		nets := []netip.Prefix{h.From.Masked()}
+		list = append(list, withNets(Publishing, portsOf(h.To).hairpins, h.To.AsSlice(), nets)...)
 	}
 	return append(list, Publisher(tag)), nil // last: callers report the first missing element
 }
@@ -151,10 +148,9 @@ func Distinct(list []Mapping) ([]Mapping, error) {
 // Published returns the mapping of an element of [Publishing]; ok is false if it has none.
 func Published(h Held) (m Mapping, ok bool) {
 	for _, p := range []ports{ports4(), ports6()} {
-		for _, set := range p.maps() {
-			if set.Name == h.Set {
-				return mappingOf(set, nftmsg.Element{Key: h.Key, KeyEnd: h.KeyEnd, Value: h.Value}), true
-			}
+		if i := p.mapIndex(h.Set); i >= 0 {
+			x := nftmsg.Element{Key: h.Key, KeyEnd: h.KeyEnd, Value: h.Value}
+			return mappingOf(p.maps[i], x), true
 		}
 	}
 	return Mapping{}, false
@@ -205,7 +201,7 @@ func gateOf(tag string, when Condition) *chain {
 	digest := sha256.Sum256([]byte(tag + "\x00" + when.text))
 	return &chain{
 		Chain: nftmsg.Chain{Table: table, Name: "hostports_" + hex.EncodeToString(digest[:8])},
-		rules: when.then(forward()),
+		rules: when.then(goTo("hostports_dnat")),
 	}
 }
 
@@ -218,20 +214,13 @@ const (
 // tables, so that a lookup takes the same time however many there are.
 type ports struct {
 	protocol
-	first    portMaps
-	second   portMaps // looked up after first: of a second owner that shares the ports
-	gates    *set     // leads to conditions, before the maps
+	// maps lead from ports of the host to containers, in the order of their lookup: single ports,
+	// single ports of an address, ranges that keep their number, and ranges of an address. The
+	// second half is the same for a second owner that shares the ports.
+	maps     []*set
+	gates    *set // leads to conditions, before the maps
 	hairpins *set
 }
-
-// portMaps are the maps from ports of the host to containers.
-type portMaps struct {
-	single, singleAt *set // by port, and by address and port
-	ranges, rangesAt *set // the same for several ports that keep their number
-}
-
-// all returns the maps, always in the same order.
-func (m portMaps) all() []*set { return []*set{m.single, m.singleAt, m.ranges, m.rangesAt} }
 
 func ports4() ports { return portsFor(ip4()) }
 func ports6() ports { return portsFor(ip6()) }
@@ -250,39 +239,33 @@ func portsFor(p protocol) ports {
 		s.text = func(x nftmsg.Element) string { return mappingOf(s, x).String() }
 		return s
 	}
-	maps := func(prefix string) portMaps {
-		return portMaps{
-			single: of(prefix+"dnat", maxSingle, port, one), singleAt: of(prefix+"dnatat", maxSingle, at, one),
-			ranges: of(prefix+"ranges", 0, port, several), rangesAt: of(prefix+"rangesat", 0, at, several),
-		}
-	}
 	ports := ports{
-		protocol: p, first: maps(""), second: maps("second"),
+		protocol: p,
 		gates:    of("gates", 0, at, []nftmsg.Type{nftmsg.TypeVerdict}),
 		hairpins: p.netSet("hairpin"),
 	}
-	ports.gates.text = func(x nftmsg.Element) string { return fmt.Sprintf("conditions in chain %s", chainOf(x)) }
-	ports.hairpins.text = func(x nftmsg.Element) string {
-		half := len(x.Key) / 2
-		return fmt.Sprintf("%s from %s", address(x.Key[:half]), network(x.Key[half:], lastKey(x)[half:]))
+	for _, prefix := range []string{"", "second"} {
+		ports.maps = append(ports.maps,
+			of(prefix+"dnat", maxSingle, port, one), of(prefix+"dnatat", maxSingle, at, one),
+			of(prefix+"ranges", 0, port, several), of(prefix+"rangesat", 0, at, several))
 	}
+	ports.gates.text = func(x nftmsg.Element) string { return fmt.Sprintf("conditions in chain %s", chainOf(x)) }
+	ports.hairpins.text = func(x nftmsg.Element) string { return related(x, "from") }
 	return ports
 }
 
-// maps returns the first and the second maps, in the order of their lookup.
-func (p ports) maps() []*set { return append(p.first.all(), p.second.all()...) }
-
-// isSecond reports whether a map is one of the second ones.
-func (p ports) isSecond(name string) bool {
-	return slices.ContainsFunc(p.second.all(), func(s *set) bool { return s.Name == name })
+// mapIndex returns the index of a map, or -1 for another set.
+func (p ports) mapIndex(name string) int {
+	return slices.IndexFunc(p.maps, func(s *set) bool { return s.Name == name })
 }
 
-// inSecond returns an element of a first map for the second one.
+// isSecond reports whether a map is in the second half.
+func (p ports) isSecond(name string) bool { return p.mapIndex(name) >= len(p.maps)/2 }
+
+// inSecond returns an element of a map in the first half for the same map in the second.
 func (p ports) inSecond(e Element) Element {
-	for i, s := range p.first.all() {
-		if s.Name == e.set {
-			e.set = p.second.all()[i].Name
-		}
+	if i := p.mapIndex(e.set); i >= 0 && i < len(p.maps)/2 {
+		e.set = p.maps[i+len(p.maps)/2].Name
 	}
 	return e
 }
@@ -300,24 +283,22 @@ func publishers() *set {
 // Publisher returns the element that exists if an owner has published any port.
 func Publisher(tag string) Element {
 	key := sha256.Sum256([]byte(tag))
-	return newElement(Publishing, publishers(), nftmsg.Element{Key: key[:addrLen6]}, addrLen6)
+	return keyElement(Publishing, publishers(), key[:addrLen6])
 }
 
 func (p ports) mapping(m Mapping) Element {
-	set, value := p.first.single, slices.Concat(m.To.Addr().AsSlice(), word(m.To.Port()))
-	switch {
-	case m.First != m.Last && m.Host.IsValid():
-		set, value = p.first.rangesAt, m.To.Addr().AsSlice()
-	case m.First != m.Last:
-		set, value = p.first.ranges, m.To.Addr().AsSlice()
-	case m.Host.IsValid():
-		set = p.first.singleAt
-	}
-	x := nftmsg.Element{Key: keyOf(m.Host, m.Protocol, m.First), Value: value}
+	x := nftmsg.Element{Key: keyOf(m.Host, m.Protocol, m.First)}
+	index := 0
 	if m.First != m.Last {
-		x.KeyEnd = keyOf(m.Host, m.Protocol, m.Last)
+		index = 2
+		x.KeyEnd, x.Value = keyOf(m.Host, m.Protocol, m.Last), m.To.Addr().AsSlice()
+	} else {
+		x.Value = slices.Concat(m.To.Addr().AsSlice(), word(m.To.Port()))
 	}
-	return newElement(Publishing, set, x, len(x.Key))
+	if m.Host.IsValid() {
+		index++
+	}
+	return newElement(Publishing, p.maps[index], x, len(x.Key))
 }
 
 func (p ports) gate(m Mapping, gate *chain) Element {
@@ -332,14 +313,6 @@ func (p ports) gate(m Mapping, gate *chain) Element {
 	e := newElement(Publishing, p.gates, x, len(x.Key))
 	e.chain = gate
 	return e
-}
-
-func (p ports) hairpin(h Hairpin) Element {
-	to, from := h.To.AsSlice(), h.From.Masked()
-	x := nftmsg.Element{
-		Key: slices.Concat(to, from.Addr().AsSlice()), KeyEnd: slices.Concat(to, last(from).AsSlice()),
-	}
-	return newElement(Publishing, p.hairpins, x, len(to))
 }
 
 // keyOf returns a key of the maps, with an address if host is valid.

@@ -17,24 +17,36 @@ func publishSkeleton() skeleton {
 	conditions := chain{Chain: nftmsg.Chain{Table: table, Name: "hostports"}}
 	postrouting := chain{Chain: natChain("hostports_postrouting", unix.NF_INET_POST_ROUTING, nftmsg.PrioritySNAT)}
 	for _, p := range []ports{ports4(), ports6()} {
-		s.sets = append(append(s.sets, p.maps()...), p.gates, p.hairpins)
+		s.sets = append(append(s.sets, p.maps...), p.gates, p.hairpins)
 		if p.nfproto == unix.NFPROTO_IPV6 {
-			conditions.rules = append(conditions.rules, p.loopback())
+			// ip6 daddr ::1 return
+			//
+			// IPv6 has no route_localnet, so no container is reachable from there: services on the
+			// host keep it.
+			conditions.add(p.rule(into(unix.NFT_REG_1, p.daddr),
+				equals(netip.IPv6Loopback().AsSlice()), verdict(unix.NFT_RETURN)))
 		}
-		conditions.rules = append(conditions.rules, p.conditions())
-		for _, set := range p.maps() {
-			dnat.rules = append(dnat.rules, p.dnat(set))
+		// ip daddr . meta l4proto . th dport vmap @gates4
+		conditions.add(append(p.load(true),
+			nftmsg.Map{Set: p.gates.Name, Register: unix.NFT_REG_1, Into: unix.NFT_REG_VERDICT}))
+		for _, set := range p.maps {
+			dnat.add(p.dnat(set))
 		}
-		postrouting.rules = append(postrouting.rules, p.masqueradeHairpins())
+		postrouting.add(p.masqueradeHairpins())
 	}
-	conditions.rules = append(conditions.rules, []nftmsg.Expr{goTo(dnat.Name)})
+	conditions.add([]nftmsg.Expr{goTo(dnat.Name)})
+	// fib daddr type local goto hostports
+	local := [][]nftmsg.Expr{{
+		nftmsg.Fib{Flags: unix.NFTA_FIB_F_DADDR, Result: unix.NFT_FIB_RESULT_ADDRTYPE, Register: unix.NFT_REG_1},
+		equals(binary.NativeEndian.AppendUint32(nil, unix.RTN_LOCAL)), goTo(conditions.Name),
+	}}
 	// The service NAT of other programs is at -100 and comes first: an address of a service can be
 	// one of the host (CVE-2019-9946).
 	const priority = nftmsg.PriorityDNAT + 5
 	s.chains = []chain{
 		dnat, conditions,
-		{natChain("hostports_prerouting", unix.NF_INET_PRE_ROUTING, priority), [][]nftmsg.Expr{local(conditions.Name)}},
-		{natChain("hostports_output", unix.NF_INET_LOCAL_OUT, priority), [][]nftmsg.Expr{local(conditions.Name)}},
+		{natChain("hostports_prerouting", unix.NF_INET_PRE_ROUTING, priority), local},
+		{natChain("hostports_output", unix.NF_INET_LOCAL_OUT, priority), local},
 		postrouting,
 		// With route_localnet, which forwarding from 127.0.0.1 needs, the kernel accepts packets
 		// for 127.0.0.0/8 from anywhere (CVE-2020-8558). They must not appear outside a host: RFC
@@ -47,51 +59,14 @@ func publishSkeleton() skeleton {
 	return s
 }
 
-func natChain(name string, hook uint32, priority int32) nftmsg.Chain {
-	return nftmsg.Chain{Table: table, Name: name, Type: nftmsg.ChainNAT, Hook: hook, Priority: priority}
-}
-
-func goTo(chain string) nftmsg.Verdict { return nftmsg.Verdict{Code: unix.NFT_GOTO, Chain: chain} }
-
-// forward continues with the chain that looks up the maps.
-func forward() nftmsg.Expr { return goTo("hostports_dnat") }
-
-// local: fib daddr type local goto hostports
-func local(chain string) []nftmsg.Expr {
-	return []nftmsg.Expr{
-		nftmsg.Fib{Flags: unix.NFTA_FIB_F_DADDR, Result: unix.NFT_FIB_RESULT_ADDRTYPE, Register: unix.NFT_REG_1},
-		nftmsg.Cmp{Op: unix.NFT_CMP_EQ, Register: unix.NFT_REG_1, Data: binary.NativeEndian.AppendUint32(nil, unix.RTN_LOCAL)},
-		goTo(chain),
-	}
-}
-
 // martian: iifname != "lo" ip saddr 127.0.0.0/8 drop
 func martian(addr nftmsg.Payload) []nftmsg.Expr {
-	addr.Len, addr.Register = 1, unix.NFT_REG_1
-	return append(append([]nftmsg.Expr{
-		nftmsg.Meta{Key: unix.NFT_META_IIFNAME, Register: unix.NFT_REG_1},
+	addr.Len = 1
+	rule := ip4().rule(into(unix.NFT_REG_1, addr), equals([]byte{127}), verdict(nftmsg.Drop))
+	return append([]nftmsg.Expr{
+		meta(unix.NFT_META_IIFNAME),
 		nftmsg.Cmp{Op: unix.NFT_CMP_NEQ, Register: unix.NFT_REG_1, Data: ifName("lo")},
-	}, ip4().match()...),
-		addr,
-		nftmsg.Cmp{Op: unix.NFT_CMP_EQ, Register: unix.NFT_REG_1, Data: []byte{127}},
-		nftmsg.Verdict{Code: nftmsg.Drop})
-}
-
-// loopback: ip6 daddr ::1 return
-//
-// IPv6 has no route_localnet, so no container is reachable from there: services on the host keep
-// it.
-func (p ports) loopback() []nftmsg.Expr {
-	addr := p.daddr
-	addr.Register = unix.NFT_REG_1
-	return append(p.match(), addr,
-		nftmsg.Cmp{Op: unix.NFT_CMP_EQ, Register: unix.NFT_REG_1, Data: netip.IPv6Loopback().AsSlice()},
-		nftmsg.Verdict{Code: unix.NFT_RETURN})
-}
-
-// conditions: ip daddr . meta l4proto . th dport vmap @gates4
-func (p ports) conditions() []nftmsg.Expr {
-	return append(p.load(true), nftmsg.Map{Set: p.gates.Name, Register: unix.NFT_REG_1, Into: unix.NFT_REG_VERDICT})
+	}, rule...)
 }
 
 // translated returns the connection label that the DNAT rules set and the masquerading rules look
@@ -122,11 +97,9 @@ func (p ports) dnat(s *set) []nftmsg.Expr {
 
 // load puts the key of a map into the registers.
 func (p ports) load(at bool) []nftmsg.Expr {
-	exprs, next := p.match(), uint32(unix.NFT_REG32_00)
+	exprs, next := p.rule(), uint32(unix.NFT_REG32_00)
 	if at {
-		addr := p.daddr
-		addr.Register = next
-		exprs, next = append(exprs, addr), next+addr.Len/wordLen
+		exprs, next = append(exprs, into(next, p.daddr)), next+p.daddr.Len/wordLen
 	}
 	return append(exprs,
 		nftmsg.Meta{Key: unix.NFT_META_L4PROTO, Register: next},
@@ -135,14 +108,8 @@ func (p ports) load(at bool) []nftmsg.Expr {
 
 // masqueradeHairpins: ct label 29 ip daddr . ip saddr @hairpin4 masquerade
 func (p ports) masqueradeHairpins() []nftmsg.Expr {
-	label := translated()
-	to, from := p.daddr, p.saddr
-	to.Register, from.Register = p.saddr.Register, p.daddr.Register
-	return append(p.match(),
-		nftmsg.Ct{Key: unix.NFT_CT_LABELS, Register: unix.NFT_REG_1},
-		nftmsg.Mask{Register: unix.NFT_REG_1, Bits: label},
-		nftmsg.Cmp{Op: unix.NFT_CMP_NEQ, Register: unix.NFT_REG_1, Data: make([]byte, len(label))},
-		to, from,
-		nftmsg.Lookup{Set: p.hairpins.Name, Register: unix.NFT_REG_1},
-		nftmsg.Masq{})
+	labels := nftmsg.Ct{Key: unix.NFT_CT_LABELS, Register: unix.NFT_REG_1}
+	return append(append(p.rule(labels), anyBit(translated())...),
+		into(p.saddr.Register, p.daddr), into(p.daddr.Register, p.saddr),
+		p.hairpins.has(unix.NFT_REG_1), nftmsg.Masq{})
 }

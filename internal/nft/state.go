@@ -116,16 +116,23 @@ func (h *state) rules(ch chain) [][]nftmsg.Expr {
 // filled reports whether a chain exists with all its rules.
 func (h *state) filled(ch chain) bool { return len(h.rules(ch)) == len(ch.rules) }
 
+// found interprets the answer to a question about an object, such as "nft set ": it reports whether
+// the object exists.
+func found(answer error, kind, name string) (bool, error) {
+	if errors.Is(answer, unix.ENOENT) {
+		return false, nil
+	}
+	if answer != nil {
+		return false, fmt.Errorf("%s%s: %w", kind, name, explain(answer, lackingQuestion))
+	}
+	return true, nil
+}
+
 // version returns the version of a skeleton, "" if it does not exist.
 func (c *Conn) version(s skeleton) (string, error) {
 	comment, err := c.messages.SetComment(s.sets[0].Set)
-	if errors.Is(err, unix.ENOENT) {
-		return "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("nft set %s: %w", s.sets[0].Name, explain(err, lackingQuestion))
-	}
-	return comment, nil
+	_, err = found(err, "nft set ", s.sets[0].Name)
+	return comment, err
 }
 
 func (c *Conn) status(s skeleton) (status, error) {
@@ -153,11 +160,8 @@ func (c *Conn) hasRules(_ skeleton, ch chain) (bool, error) {
 // hasAllRules reports whether a chain of the skeleton has its rules.
 func (c *Conn) hasAllRules(s skeleton, ch chain) (bool, error) {
 	state, err := c.messages.Chain(s.table, ch.Name)
-	if errors.Is(err, unix.ENOENT) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("nft chain %s: %w", ch.Name, explain(err, lackingQuestion))
+	if exists, err := found(err, "nft chain ", ch.Name); !exists {
+		return false, err
 	}
 	if want := len(ch.rules) + s.jumpsTo(ch.Name); state.Use <= want {
 		return state.Use == want, nil
@@ -184,23 +188,16 @@ func (c *Conn) exprs(ch chain) (list [][]nftmsg.Expr, err error) {
 
 func (c *Conn) contents(s *set) (contents, error) {
 	list, err := c.messages.Elements(s.Set)
-	if errors.Is(err, unix.ENOENT) {
-		return contents{}, nil
-	}
-	if err != nil {
-		return contents{}, fmt.Errorf("elements of nft set %s: %w", s.Name, explain(err, lackingQuestion))
-	}
-	return contents{true, list}, nil
+	exists, err := found(err, "elements of nft set ", s.Name)
+	return contents{exists, list}, err
 }
 
 func (c *Conn) lookup(s *set, key []byte) (*nftmsg.Element, error) {
 	list, err := c.messages.Elements(s.Set, key)
-	switch {
-	case errors.Is(err, unix.ENOENT):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("element of nft set %s: %w", s.Name, explain(err, lackingQuestion))
-	case len(list) != 1:
+	if exists, err := found(err, "element of nft set ", s.Name); !exists {
+		return nil, err
+	}
+	if len(list) != 1 {
 		return nil, fmt.Errorf("element of nft set %s: %d answers", s.Name, len(list))
 	}
 	return &list[0], nil

@@ -9,39 +9,35 @@ import (
 // inverse returns the changes that undo changes of elements, except where another owner has changed
 // the same element since.
 func inverse(done []change, have *state) (c changes) {
-	for _, group := range bySkeleton(done) {
-		var list []change
-		for _, set := range group[0].skeleton.sets {
-			back := change{skeleton: group[0].skeleton, set: set}
-			var targets []chain
-			for _, ch := range group {
-				if ch.set == set {
-					back.revert(ch, have)
-					targets = append(targets, ch.drop...)
-				}
-			}
-			targets = slices.DeleteFunc(targets, func(t chain) bool { return !leadsTo(back.add, t.Name) })
-			back.updateChains(targets, have)
-			list = append(list, back)
+	for len(done) > 0 {
+		s := done[0].skeleton
+		n := slices.IndexFunc(done, func(ch change) bool { return ch.skeleton.sets[0] != s.sets[0] })
+		if n < 0 {
+			n = len(done)
 		}
-		countReferences(list, have)
-		c.sets = append(c.sets, list...)
+		c.sets = append(c.sets, inverseOf(s, done[:n], have)...)
+		done = done[n:]
 	}
 	return c
 }
 
-// bySkeleton groups changes by their skeleton.
-func bySkeleton(list []change) (groups [][]change) {
-	for _, ch := range list {
-		i := slices.IndexFunc(groups, func(g []change) bool {
-			return g[0].skeleton.sets[0] == ch.skeleton.sets[0]
-		})
-		if i < 0 {
-			groups, i = append(groups, nil), len(groups)
+// inverseOf returns the changes that undo the changes of one skeleton.
+func inverseOf(s skeleton, done []change, have *state) (list []change) {
+	for _, set := range s.sets {
+		back := change{skeleton: s, set: set}
+		var targets []chain
+		for _, ch := range done {
+			if ch.set == set {
+				back.revert(ch, have)
+				targets = append(targets, ch.drop...)
+			}
 		}
-		groups[i] = append(groups[i], ch)
+		targets = slices.DeleteFunc(targets, func(t chain) bool { return !leadsTo(back.add, t.Name) })
+		back.updateChains(targets, have)
+		list = append(list, back)
 	}
-	return groups
+	countReferences(list, have)
+	return list
 }
 
 // revert adds the inverse of done to ch. An element that done added belongs to another owner, or is

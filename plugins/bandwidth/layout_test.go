@@ -146,7 +146,7 @@ func TestOthers(t *testing.T) {
 	for _, qdisc := range [][]string{{"handle", "5:", "pfifo"}, {"handle", "1:", "pfifo"}, {"handle", "5:", "tbf", "rate", "1mbit", "burst", "10k", "latency", "25ms"}} {
 		r.Host.Command("tc", append(strings.Fields("qdisc add dev veth0 root"), qdisc...)...)
 		before := r.State()
-		if err := r.Refused(r.Request(cni.Add, "c"), plugin.CodeTaken); !strings.Contains(err.Error(), qdisc[2]) {
+		if err := r.Refused(r.Request(cni.Add, "c"), plugin.CodeInUse); !strings.Contains(err.Error(), qdisc[2]) {
 			t.Error(err)
 		}
 		r.Must(r.Request(cni.Del, "c"))

@@ -87,7 +87,7 @@ func TestNames(t *testing.T) {
 		q.Conf["prevResult"] = nil
 		prev := r.Must(q)
 		attached := r.State()
-		plugintest.Says(t, r.Refused(q, plugin.CodeTaken), fmt.Sprintf("link %q exists in %s", name, c.Path()))
+		plugintest.Says(t, r.Refused(q, plugin.CodeInUse), fmt.Sprintf("link %q exists in %s", name, c.Path()))
 		r.Unchanged(attached)
 		q.Conf["prevResult"] = prev
 		for _, verb := range []cni.Command{cni.Check, cni.Del, cni.Del} {
@@ -97,7 +97,7 @@ func TestNames(t *testing.T) {
 	}
 	c.Command("ip", "link", "add", "eth0", "type", "veth", "peer", "name", "other")
 	before := r.State()
-	plugintest.Says(t, r.Refused(r.Request(cni.Add, "c"), plugin.CodeTaken), `link "eth0" exists`)
+	plugintest.Says(t, r.Refused(r.Request(cni.Add, "c"), plugin.CodeInUse), `link "eth0" exists`)
 	r.Must(r.Request(cni.Del, "c"))
 	r.Unchanged(before)
 }

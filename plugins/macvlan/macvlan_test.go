@@ -278,7 +278,7 @@ func TestNameClash(t *testing.T) {
 	c := r.Container("c")
 	c.Command("ip", "link", "add", "eth0", "type", "bridge")
 	before := r.State()
-	err := r.Refused(r.Request(cni.Add, "c"), plugin.CodeTaken)
+	err := r.Refused(r.Request(cni.Add, "c"), plugin.CodeInUse)
 	plugintest.Says(t, err, `"eth0" exists`)
 	plugintest.Says(t, err, c.Path())
 	r.Unchanged(before)

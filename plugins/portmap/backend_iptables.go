@@ -65,7 +65,7 @@ func (c *Config) refusePublished(s *chained.Session) error {
 		}
 		ruleSets := []*kernel.RuleSet{kernel.Publishing}
 		if gone, err := s.TakeOver(ruleSets, h.Comment, theirs.To.Addr()); !gone {
-			return errors.Join(chained.Taken(c.maps[i].String(), h.Comment), err)
+			return errors.Join(chained.InUse(c.maps[i].String(), h.Comment), err)
 		}
 		free = append(free, h.Comment)
 	}

@@ -347,7 +347,7 @@ func TestConflictOfBackends(t *testing.T) {
 				if first == "nftables" {
 					h.iptables("-I PREROUTING -s 192.0.2.77 -j ACCEPT")
 				}
-				err := h.refused(session.CodeTaken, "d", somePort)
+				err := h.refused(session.CodeInUse, "d", somePort)
 				if err == nil || !strings.Contains(err.Error(), "c") {
 					t.Errorf("%s: %v", first, err)
 				}

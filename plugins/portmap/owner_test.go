@@ -156,12 +156,12 @@ func TestSamePortsInTwoNetworks(t *testing.T) {
 			in(network)
 			h.check("c", ports)
 			h.add("c", ports) // takes nothing from the other
-			h.refused(session.CodeTaken, "d", ports)
+			h.refused(session.CodeInUse, "d", ports)
 		}
 		answers(t, h.lan, "192.0.2.1:8080", "c")
 		if backend == "nftables" {
 			h.conf["name"] = "three"
-			h.refused(session.CodeTaken, "c", both(8080, 81, ""))
+			h.refused(session.CodeInUse, "c", both(8080, 81, ""))
 		}
 		in("one")
 		h.del("c", ports)
@@ -171,7 +171,7 @@ func TestSamePortsInTwoNetworks(t *testing.T) {
 		h.add("c", ports)
 		h.check("c", ports)
 		answers(t, h.lan, "192.0.2.1:8080", "c")
-		h.refused(session.CodeTaken, "d", ports)
+		h.refused(session.CodeInUse, "d", ports)
 		h.del("c", ports)
 		if diff := cmp.Diff(before, h.ruleset()); diff != "" {
 			t.Errorf("left (-before +after):\n%s", diff)
@@ -260,7 +260,7 @@ func TestSecondContainer(t *testing.T) {
 				h.conf["name"], h.conf["backend"] = "net2", second
 				before := h.ruleset()
 				for _, more := range []string{"", `,"hostIP":"192.0.2.1"`, `,"hostIP":"::"`} {
-					err := h.refused(session.CodeTaken, "second", both(8080, 80, more))
+					err := h.refused(session.CodeInUse, "second", both(8080, 80, more))
 					for _, word := range []string{"8080", "tcp", "first", "net1"} {
 						if err == nil || !strings.Contains(err.Error(), word) {
 							t.Errorf("%v does not name %s", err, word)
@@ -268,7 +268,7 @@ func TestSecondContainer(t *testing.T) {
 					}
 				}
 				if first == "nftables" && second == "nftables" {
-					h.refused(session.CodeTaken, "second", `[{"hostPort":8000,"containerPort":8000,"protocol":"udp","range":100}]`)
+					h.refused(session.CodeInUse, "second", `[{"hostPort":8000,"containerPort":8000,"protocol":"udp","range":100}]`)
 				}
 				if diff := cmp.Diff(before, h.ruleset()); diff != "" {
 					t.Errorf("refused, but changed:\n%s", diff)
@@ -304,7 +304,7 @@ func TestProcessesAtOnce(t *testing.T) {
 		switch {
 		case err == nil:
 			won++
-		case cni.CodeOf(err) != session.CodeTaken:
+		case cni.CodeOf(err) != session.CodeInUse:
 			t.Error(err)
 		}
 	}

@@ -72,7 +72,7 @@ func (c *Config) refuseReference(s *chained.Session) error {
 			if i := slices.IndexFunc(c.maps, theirs.Overlaps); i < 0 {
 				continue
 			} else if gone, err := r.takeOver(s); !gone {
-				return errors.Join(chained.Taken(c.maps[i].String(), r.Comment), err)
+				return errors.Join(chained.InUse(c.maps[i].String(), r.Comment), err)
 			}
 			free = append(free, r.Comment)
 		}
@@ -148,7 +148,7 @@ func (c *Config) refuseIPTables(s *chained.Session, f kernel.Family) error {
 			continue
 		}
 		if gone, err := takeOverChain(s, f, e); !gone {
-			return errors.Join(chained.Taken(c.maps[i].String(), e.Comment), err)
+			return errors.Join(chained.InUse(c.maps[i].String(), e.Comment), err)
 		}
 	}
 	return nil

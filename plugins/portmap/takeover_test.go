@@ -55,7 +55,7 @@ func TestTakesOverIPTables(t *testing.T) {
 	empty := h.ruleset()
 	h.reference(cni.Add, "c", ports)
 	answers(t, h.lan, "192.0.2.1:8080", "c")
-	if err := h.refused(session.CodeTaken, "d", ports); err == nil || !strings.Contains(err.Error(), `id: "c"`) {
+	if err := h.refused(session.CodeInUse, "d", ports); err == nil || !strings.Contains(err.Error(), `id: "c"`) {
 		t.Errorf("%v does not name the container", err)
 	}
 	h.check("c", ports)
@@ -142,7 +142,7 @@ func TestTakesOverNFTables(t *testing.T) {
 				somePort, `[{"hostPort":8053,"containerPort":1,"protocol":"udp"}]`, `[{"hostPort":9000,"containerPort":9000,"protocol":"tcp","range":100}]`,
 				`[{"hostPort":8080,"containerPort":80,"protocol":"tcp","hostIP":"2001:db8::1"}]`,
 			} {
-				h.refused(session.CodeTaken, "d", ports)
+				h.refused(session.CodeInUse, "d", ports)
 			}
 			h.add("d", `[{"hostPort":8053,"containerPort":1,"protocol":"udp","hostIP":"192.0.2.99"}]`)
 			before := h.ruleset()

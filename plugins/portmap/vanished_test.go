@@ -49,13 +49,13 @@ func TestVanishedHolder(t *testing.T) {
 				h.prev["next"] = bytes.Replace(h.prev["next"], []byte(`"cniVersion":"1.1.0"`), []byte(`"cniVersion":"0.4.0"`), 1)
 				serve(t, h.Container("next"), "next", "", 80)
 
-				h.refused(session.CodeTaken, "next", ports)
+				h.refused(session.CodeInUse, "next", ports)
 				h.vanish("gone", 0)
 				h.add("next", ports)
 				answers(t, h.lan, "192.0.2.1:8080", "next")
 				answers(t, h.lan, "[2001:db8::1]:8080", "next")
 				h.check("next", ports)
-				h.refused(session.CodeTaken, "next", both(8081, 80, ""))
+				h.refused(session.CodeInUse, "next", both(8081, 80, ""))
 				h.conf["name"], h.conf["backend"], h.conf["cniVersion"] = "net1", first, "1.1.0"
 				h.check("alive", both(8081, 80, ""))
 			})
@@ -81,7 +81,7 @@ func TestHolderOfOthers(t *testing.T) {
 				h.add("holder", both(8080, 80, ""))
 				delete(h.conf, "backend")
 			}
-			h.refused(session.CodeTaken, "next", both(8080, 80, ""))
+			h.refused(session.CodeInUse, "next", both(8080, 80, ""))
 			h.vanish("holder", 0)
 			h.add("next", both(8080, 80, ""))
 		})
@@ -121,7 +121,7 @@ func TestVanishedJustNow(t *testing.T) {
 			h.attach(c, 0)
 			_, err = h.call(cni.Add, c, h.request(c, both(8080, 80, "")))
 			// The kernel takes a moment to close the sockets of a namespace, which are users, too.
-			for end := time.Now().Add(time.Minute); cni.CodeOf(err) == session.CodeTaken && time.Now().Before(end); {
+			for end := time.Now().Add(time.Minute); cni.CodeOf(err) == session.CodeInUse && time.Now().Before(end); {
 				_, err = h.call(cni.Add, c, h.request(c, both(8080, 80, "")))
 			}
 			must(t, err)

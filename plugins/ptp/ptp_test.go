@@ -331,7 +331,7 @@ func TestNames(t *testing.T) {
 		q.IfName = name
 		q.Conf["prevResult"] = nil
 		prev := r.Must(q)
-		if err := r.Refused(q, plugin.CodeTaken); err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), r.Container("c").Path()) {
+		if err := r.Refused(q, plugin.CodeInUse); err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), r.Container("c").Path()) {
 			t.Errorf("name clash: %v", err)
 		}
 		q.Conf["prevResult"] = prev

@@ -88,20 +88,20 @@ func (c *Config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, er
 
 // told says who has the VLAN, if that is why it could not be made.
 func told(err error) error {
-	var taken *kernel.VLANTakenError
-	if !errors.As(err, &taken) {
+	var inUse *kernel.VLANInUseError
+	if !errors.As(err, &inUse) {
 		return err
 	}
 	holder := "in another network namespace"
-	switch _, ours := cni.ParseTag(taken.Link.Alias); {
+	switch _, ours := cni.ParseTag(inUse.Link.Alias); {
 	case ours:
-		holder = session.Holder(taken.Link.Alias)
-	case taken.Here:
-		holder = "interface " + taken.Link.Name + " beside it"
-	case taken.Link.Name != "":
-		holder = "interface " + taken.Link.Name + " " + holder
+		holder = session.Holder(inUse.Link.Alias)
+	case inUse.Here:
+		holder = "interface " + inUse.Link.Name + " beside it"
+	case inUse.Link.Name != "":
+		holder = "interface " + inUse.Link.Name + " " + holder
 	}
-	return cni.Errorf(session.CodeTaken, "%w: %s", taken, holder).
+	return cni.Errorf(session.CodeInUse, "%w: %s", inUse, holder).
 		WithDetails("an interface has each VLAN once; with plugin bridge and its vlan several containers share one")
 }
 

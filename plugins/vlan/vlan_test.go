@@ -194,7 +194,7 @@ func TestTaken(t *testing.T) {
 			row.take(r)
 			r.Container("c")
 			before := r.State()
-			plugintest.Says(t, r.Refused(r.Request(cni.Add, "c"), session.CodeTaken), row.says)
+			plugintest.Says(t, r.Refused(r.Request(cni.Add, "c"), session.CodeInUse), row.says)
 			r.Unchanged(before)
 			r.Must(r.Request(cni.Del, "c"))
 			r.Unchanged(before)
@@ -399,7 +399,7 @@ func TestNames(t *testing.T) {
 				if got := strings.TrimSpace(r.Container("c").Command("cat", "/proc/sys/net/ipv6/conf/"+name+"/keep_addr_on_down")); got != "1" {
 					t.Errorf("%s: keep_addr_on_down is %s", name, got)
 				}
-				plugintest.Says(t, r.Refused(q, plugin.CodeTaken), fmt.Sprintf("link %q exists in %s", name, r.Container("c").Path()))
+				plugintest.Says(t, r.Refused(q, plugin.CodeInUse), fmt.Sprintf("link %q exists in %s", name, r.Container("c").Path()))
 				q.Conf["prevResult"] = prev
 				for _, verb := range []cni.Command{cni.Check, cni.Del, cni.Del} {
 					q.Command = verb

@@ -11,18 +11,11 @@ import (
 // ask calls each with the attributes of each answer, in a buffer that the next answer overwrites.
 // message is NFT_MSG_GET….
 func (c *Conn) ask(message uint16, flags int, body []byte, each func(attributes []byte)) error {
-	return c.exchange.Ask(c.fd, kindOf(message), flags, body, reader(each))
-}
-
-// reader skips the header before the attributes of an answer.
-func reader(each func(attributes []byte)) func([]byte) error {
-	return func(payload []byte) error {
+	return c.exchange.Ask(c.fd, kindOf(message), flags, body, func(payload []byte) error {
 		attributes, err := netlink.ReadBody(payload, new(netlink.Netfilter))
-		if err == nil {
-			each(attributes)
-		}
+		each(attributes)
 		return err
-	}
+	})
 }
 
 // HasTable reports whether a table exists.
@@ -44,14 +37,9 @@ type ChainState struct {
 func (c *Conn) Chain(t Table, name string) (s ChainState, err error) {
 	body := t.body(netlink.String(unix.NFTA_CHAIN_TABLE, t.Name), netlink.String(unix.NFTA_CHAIN_NAME, name))
 	err = c.ask(unix.NFT_MSG_GETCHAIN, 0, body, func(attributes []byte) {
-		for kind, v := range netlink.Attributes(attributes) {
-			switch kind {
-			case unix.NFTA_CHAIN_USE:
-				s.Use = int(readNumber(v))
-			case unix.NFTA_CHAIN_POLICY:
-				s.Drops = readNumber(v) == Drop
-			}
-		}
+		policy := netlink.Find(attributes, unix.NFTA_CHAIN_POLICY)
+		s.Use = int(readNumber(netlink.Find(attributes, unix.NFTA_CHAIN_USE)))
+		s.Drops = policy != nil && readNumber(policy) == Drop
 	})
 	return s, err
 }
@@ -59,37 +47,34 @@ func (c *Conn) Chain(t Table, name string) (s ChainState, err error) {
 // Rules lists the rules of a chain, none if it does not exist. It reads a list that changes
 // meanwhile again, and returns an error that wraps [netlink.ErrInterrupted] if it changes each
 // time.
-func (c *Conn) Rules(t Table, chain string) (list []Rule, err error) {
+func (c *Conn) Rules(t Table, chain string) ([]Rule, error) {
 	body := t.body(netlink.String(unix.NFTA_RULE_TABLE, t.Name), netlink.String(unix.NFTA_RULE_CHAIN, chain))
-	err = c.exchange.List(c.fd, kindOf(unix.NFT_MSG_GETRULE), body, func() { list = nil }, reader(func(attributes []byte) {
-		list = append(list, decodeRule(attributes))
-	}))
-	return list, err
+	return list(c, unix.NFT_MSG_GETRULE, body, decodeRule)
 }
 
 // Sets lists the names of the sets and maps of a table. It reads a list that changes meanwhile
 // again, as [Conn.Rules] does. The error wraps [unix.ENOENT] if the table does not exist.
-func (c *Conn) Sets(t Table) (list []string, err error) {
+func (c *Conn) Sets(t Table) ([]string, error) {
 	body := t.body(netlink.String(unix.NFTA_SET_TABLE, t.Name))
-	err = c.exchange.List(c.fd, kindOf(unix.NFT_MSG_GETSET), body, func() { list = nil }, reader(func(attributes []byte) {
-		for kind, v := range netlink.Attributes(attributes) {
-			if kind == unix.NFTA_SET_NAME {
-				list = append(list, netlink.Text(v))
-			}
-		}
-	}))
-	return list, err
+	return list(c, unix.NFT_MSG_GETSET, body, func(attributes []byte) string {
+		return netlink.Text(netlink.Find(attributes, unix.NFTA_SET_NAME))
+	})
+}
+
+// list returns the objects of a list; message is NFT_MSG_GET….
+func list[T any](c *Conn, message uint16, body []byte, decode func(attributes []byte) T) ([]T, error) {
+	read := func(list []T, payload []byte) ([]T, error) {
+		attributes, err := netlink.ReadBody(payload, new(netlink.Netfilter))
+		return append(list, decode(attributes)), err
+	}
+	return netlink.List(&c.exchange, c.fd, kindOf(message), body, read)
 }
 
 // SetComment returns the comment of a set. The error wraps [unix.ENOENT] if it does not exist.
 func (c *Conn) SetComment(s Set) (comment string, err error) {
 	body := s.Table.body(s.names(unix.NFTA_SET_TABLE, unix.NFTA_SET_NAME)...)
 	err = c.ask(unix.NFT_MSG_GETSET, 0, body, func(attributes []byte) {
-		for kind, v := range netlink.Attributes(attributes) {
-			if kind == unix.NFTA_SET_USERDATA {
-				comment = textOf(v, ofSetComment)
-			}
-		}
+		comment = textOf(netlink.Find(attributes, unix.NFTA_SET_USERDATA), ofSetComment)
 	})
 	return comment, err
 }
@@ -108,13 +93,9 @@ func (c *Conn) Elements(s Set, keys ...[]byte) (list []Element, err error) {
 		about, flags = append(about, nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS, wanted...)), 0
 	}
 	err = c.ask(unix.NFT_MSG_GETSETELEM, flags, s.Table.body(about...), func(attributes []byte) {
-		for kind, v := range netlink.Attributes(attributes) {
-			if kind != unix.NFTA_SET_ELEM_LIST_ELEMENTS {
-				continue
-			}
-			for _, element := range netlink.Attributes(v) {
-				list = append(list, decodeElement(element))
-			}
+		elements := netlink.Find(attributes, unix.NFTA_SET_ELEM_LIST_ELEMENTS)
+		for _, element := range netlink.Attributes(elements) {
+			list = append(list, decodeElement(element))
 		}
 	})
 	if errors.Is(err, netlink.ErrInterrupted) {

@@ -191,19 +191,8 @@ func (v Verdict) data() netlink.Attribute {
 
 // readVerdict decodes a verdict in place of a value.
 func readVerdict(data []byte) (v Verdict, ok bool) {
-	for kind, inside := range netlink.Attributes(data) {
-		if kind != unix.NFTA_DATA_VERDICT {
-			continue
-		}
-		ok = true
-		for kind, value := range netlink.Attributes(inside) {
-			switch kind {
-			case unix.NFTA_VERDICT_CODE:
-				v.Code = int32(readNumber(value))
-			case unix.NFTA_VERDICT_CHAIN:
-				v.Chain = netlink.Text(value)
-			}
-		}
-	}
-	return v, ok
+	inside := netlink.Find(data, unix.NFTA_DATA_VERDICT)
+	v.Code = int32(readNumber(netlink.Find(inside, unix.NFTA_VERDICT_CODE)))
+	v.Chain = netlink.Text(netlink.Find(inside, unix.NFTA_VERDICT_CHAIN))
+	return v, inside != nil
 }

@@ -27,15 +27,9 @@ const (
 
 // String returns the family as nft(8) writes it.
 func (f Family) String() string {
-	switch f {
-	case INet:
-		return "inet"
-	case IPv4:
-		return "ip"
-	case IPv6:
-		return "ip6"
-	case Bridge:
-		return "bridge"
+	names := map[Family]string{INet: "inet", IPv4: "ip", IPv6: "ip6", Bridge: "bridge"}
+	if name, known := names[f]; known {
+		return name
 	}
 	return fmt.Sprintf("family %d", byte(f))
 }
@@ -97,11 +91,4 @@ func value(kind uint16, v []byte) netlink.Attribute {
 }
 
 // readValue decodes a value; nil for a verdict.
-func readValue(data []byte) []byte {
-	for kind, v := range netlink.Attributes(data) {
-		if kind == unix.NFTA_DATA_VALUE {
-			return v
-		}
-	}
-	return nil
-}
+func readValue(data []byte) []byte { return netlink.Find(data, unix.NFTA_DATA_VALUE) }

@@ -27,33 +27,22 @@ func (r Raw) Encode() netlink.Attribute { return encoded(r.Name, r.Data) }
 
 // decodeRule decodes the attributes of a rule.
 func decodeRule(attributes []byte) (r Rule) {
-	for kind, v := range netlink.Attributes(attributes) {
-		switch kind {
-		case unix.NFTA_RULE_HANDLE:
-			if len(v) == 8 {
-				r.Handle = binary.BigEndian.Uint64(v)
-			}
-		case unix.NFTA_RULE_USERDATA:
-			r.Comment = textOf(v, ofRuleComment)
-		case unix.NFTA_RULE_EXPRESSIONS:
-			for _, e := range netlink.Attributes(bytes.Clone(v)) {
-				r.Exprs = append(r.Exprs, decodeExpr(e))
-			}
-		}
+	if handle := netlink.Find(attributes, unix.NFTA_RULE_HANDLE); len(handle) == 8 {
+		r.Handle = binary.BigEndian.Uint64(handle)
+	}
+	r.Comment = textOf(netlink.Find(attributes, unix.NFTA_RULE_USERDATA), ofRuleComment)
+	exprs := bytes.Clone(netlink.Find(attributes, unix.NFTA_RULE_EXPRESSIONS))
+	for _, e := range netlink.Attributes(exprs) {
+		r.Exprs = append(r.Exprs, decodeExpr(e))
 	}
 	return r
 }
 
-func decodeExpr(attributes []byte) (r Raw) {
-	for kind, v := range netlink.Attributes(attributes) {
-		switch kind {
-		case unix.NFTA_EXPR_NAME:
-			r.Name = netlink.Text(v)
-		case unix.NFTA_EXPR_DATA:
-			r.Data = v
-		}
+func decodeExpr(attributes []byte) Raw {
+	return Raw{
+		Name: netlink.Text(netlink.Find(attributes, unix.NFTA_EXPR_NAME)),
+		Data: netlink.Find(attributes, unix.NFTA_EXPR_DATA),
 	}
-	return r
 }
 
 // Immediate loads a value.
@@ -83,46 +72,47 @@ type Target struct {
 // Read decodes a [Meta], [Payload], [Mask], [Cmp], [Range], [Immediate], [NAT], [Verdict], [Match]
 // or [Target]. It returns other expressions as they are.
 func (r Raw) Read() any {
+	n := r.numbers()
+	data := func(kind uint16) []byte { return netlink.Find(r.Data, kind) }
 	switch r.Name {
 	case "meta":
-		n := r.numbers()
-		if n[unix.NFTA_META_SREG] != 0 { // sets metadata
-			return r
+		if n[unix.NFTA_META_SREG] == 0 { // else it sets metadata
+			return Meta{Key: n[unix.NFTA_META_KEY], Register: n[unix.NFTA_META_DREG]}
 		}
-		return Meta{Key: n[unix.NFTA_META_KEY], Register: n[unix.NFTA_META_DREG]}
 	case "payload":
-		n := r.numbers()
-		return Payload{Base: n[unix.NFTA_PAYLOAD_BASE], Offset: n[unix.NFTA_PAYLOAD_OFFSET], Len: n[unix.NFTA_PAYLOAD_LEN], Register: n[unix.NFTA_PAYLOAD_DREG]}
+		return Payload{
+			Base: n[unix.NFTA_PAYLOAD_BASE], Offset: n[unix.NFTA_PAYLOAD_OFFSET],
+			Len: n[unix.NFTA_PAYLOAD_LEN], Register: n[unix.NFTA_PAYLOAD_DREG],
+		}
 	case "cmp":
-		n := r.numbers()
-		return Cmp{Op: n[unix.NFTA_CMP_OP], Register: n[unix.NFTA_CMP_SREG], Data: readValue(r.attribute(unix.NFTA_CMP_DATA))}
+		return Cmp{Op: n[unix.NFTA_CMP_OP], Register: n[unix.NFTA_CMP_SREG], Data: readValue(data(unix.NFTA_CMP_DATA))}
 	case "bitwise":
-		n := r.numbers()
-		if n[bitwiseOp] == 0 && len(bytes.Trim(readValue(r.attribute(unix.NFTA_BITWISE_XOR)), "\x00")) == 0 {
-			return Mask{Bits: readValue(r.attribute(unix.NFTA_BITWISE_MASK)), Register: n[unix.NFTA_BITWISE_DREG]}
+		xor := bytes.Trim(readValue(data(unix.NFTA_BITWISE_XOR)), "\x00")
+		if n[bitwiseOp] == 0 && len(xor) == 0 {
+			return Mask{Bits: readValue(data(unix.NFTA_BITWISE_MASK)), Register: n[unix.NFTA_BITWISE_DREG]}
 		}
 	case "range":
-		n := r.numbers()
 		return Range{
 			Op: n[unix.NFTA_RANGE_OP], Register: n[unix.NFTA_RANGE_SREG],
-			From: readValue(r.attribute(unix.NFTA_RANGE_FROM_DATA)), To: readValue(r.attribute(unix.NFTA_RANGE_TO_DATA)),
+			From: readValue(data(unix.NFTA_RANGE_FROM_DATA)), To: readValue(data(unix.NFTA_RANGE_TO_DATA)),
 		}
 	case "nat":
-		n := r.numbers()
-		return NAT{Type: n[unix.NFTA_NAT_TYPE], Family: n[unix.NFTA_NAT_FAMILY], Addr: n[unix.NFTA_NAT_REG_ADDR_MIN], Port: n[unix.NFTA_NAT_REG_PROTO_MIN]}
+		return NAT{
+			Type: n[unix.NFTA_NAT_TYPE], Family: n[unix.NFTA_NAT_FAMILY],
+			Addr: n[unix.NFTA_NAT_REG_ADDR_MIN], Port: n[unix.NFTA_NAT_REG_PROTO_MIN],
+		}
 	case "immediate":
-		data := r.attribute(unix.NFTA_IMMEDIATE_DATA)
-		if verdict, ok := readVerdict(data); ok {
+		if verdict, ok := readVerdict(data(unix.NFTA_IMMEDIATE_DATA)); ok {
 			return verdict
 		}
-		return Immediate{Register: r.numbers()[unix.NFTA_IMMEDIATE_DREG], Value: readValue(data)}
+		return Immediate{Register: n[unix.NFTA_IMMEDIATE_DREG], Value: readValue(data(unix.NFTA_IMMEDIATE_DATA))}
 	case "match":
 		return Match{
-			Name: netlink.Text(r.attribute(unix.NFTA_MATCH_NAME)), Revision: byte(r.numbers()[unix.NFTA_MATCH_REV]),
-			Info: r.attribute(unix.NFTA_MATCH_INFO),
+			Name: netlink.Text(data(unix.NFTA_MATCH_NAME)), Revision: byte(n[unix.NFTA_MATCH_REV]),
+			Info: data(unix.NFTA_MATCH_INFO),
 		}
 	case "target":
-		return Target{Name: netlink.Text(r.attribute(unix.NFTA_TARGET_NAME)), Info: r.attribute(unix.NFTA_TARGET_INFO)}
+		return Target{Name: netlink.Text(data(unix.NFTA_TARGET_NAME)), Info: data(unix.NFTA_TARGET_INFO)}
 	}
 	return r
 }
@@ -141,14 +131,4 @@ func (r Raw) numbers() (n [maxNumbered]uint32) {
 		}
 	}
 	return n
-}
-
-// attribute returns the value of an attribute, nil if it is absent.
-func (r Raw) attribute(want uint16) []byte {
-	for kind, v := range netlink.Attributes(r.Data) {
-		if kind == want {
-			return v
-		}
-	}
-	return nil
 }

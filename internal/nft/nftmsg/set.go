@@ -34,21 +34,9 @@ const (
 	TypeIfName      Type = 41
 )
 
-// size returns the size of a value in bytes.
-func (t Type) size() uint32 {
-	switch t {
-	case TypeInetProto:
-		return 1
-	case TypeInetService:
-		return 2
-	case TypeIPv4Addr:
-		return 4
-	case TypeEtherAddr:
-		return 6
-	case TypeIPv6Addr, TypeIfName:
-		return 16
-	}
-	return 0
+// sizes holds the size in bytes of a value of each type.
+var sizes = [...]uint32{
+	TypeInetProto: 1, TypeInetService: 2, TypeIPv4Addr: 4, TypeEtherAddr: 6, TypeIPv6Addr: 16, TypeIfName: 16,
 }
 
 // typeBits is the number of bits of each of several types.
@@ -65,10 +53,10 @@ func numberOf(types []Type) (n uint32) {
 // sizeOf returns their size in bytes.
 func sizeOf(types []Type) (n uint32) {
 	if len(types) == 1 {
-		return types[0].size()
+		return sizes[types[0]]
 	}
 	for _, t := range types {
-		n += uint32(netlink.Align(int(t.size()))) // words of 4 bytes, too
+		n += uint32(netlink.Align(int(sizes[t]))) // words of 4 bytes, too
 	}
 	return n
 }
@@ -131,7 +119,7 @@ func (s Set) description() (list []netlink.Attribute) {
 	if len(s.Key) > 1 {
 		var fields []netlink.Attribute
 		for _, t := range s.Key {
-			fields = append(fields, netlink.Nest(unix.NFTA_LIST_ELEM, number(nftaSetFieldLen, t.size())))
+			fields = append(fields, netlink.Nest(unix.NFTA_LIST_ELEM, number(nftaSetFieldLen, sizes[t])))
 		}
 		list = append(list, nest(nftaSetDescConcat, fields...))
 	}
@@ -180,21 +168,16 @@ func (e Element) encode() netlink.Attribute {
 }
 
 // decodeElement decodes an element as the kernel lists it.
-func decodeElement(element []byte) (e Element) {
-	for kind, v := range netlink.Attributes(element) {
-		switch kind {
-		case unix.NFTA_SET_ELEM_KEY:
-			e.Key = bytes.Clone(readValue(v))
-		case nftaSetElemKeyEnd:
-			e.KeyEnd = bytes.Clone(readValue(v))
-		case unix.NFTA_SET_ELEM_DATA:
-			e.Value = bytes.Clone(readValue(v))
-			if verdict, ok := readVerdict(v); ok {
-				e.Verdict = &verdict
-			}
-		case unix.NFTA_SET_ELEM_USERDATA:
-			e.Comment = textOf(v, ofElementComment)
-		}
+func decodeElement(element []byte) Element {
+	data := netlink.Find(element, unix.NFTA_SET_ELEM_DATA)
+	e := Element{
+		Key:     bytes.Clone(readValue(netlink.Find(element, unix.NFTA_SET_ELEM_KEY))),
+		KeyEnd:  bytes.Clone(readValue(netlink.Find(element, nftaSetElemKeyEnd))),
+		Value:   bytes.Clone(readValue(data)),
+		Comment: textOf(netlink.Find(element, unix.NFTA_SET_ELEM_USERDATA), ofElementComment),
+	}
+	if verdict, ok := readVerdict(data); ok {
+		e.Verdict = new(verdict)
 	}
 	return e
 }

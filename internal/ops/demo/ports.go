@@ -91,7 +91,7 @@ func (p *play) portConflict(ctx context.Context) error {
 	if err == nil {
 		return fmt.Errorf("port %d of the host has two containers", hostPort)
 	}
-	if cni.CodeOf(err) != session.CodeTaken {
+	if cni.CodeOf(err) != session.CodeInUse {
 		return err
 	}
 	p.say("ADD: %v", err)

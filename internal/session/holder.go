@@ -12,8 +12,8 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// CodeTaken is the code of an error that says that another attachment has what this one wants, such as a port of the host.
-const CodeTaken = plugin.CodeTaken
+// CodeInUse is [plugin.CodeInUse].
+const CodeInUse = plugin.CodeInUse
 
 // SameContainer reports whether a tag is of an attachment of the container, to whatever network.
 func (s *Session) SameContainer(tag string) bool {
@@ -60,15 +60,15 @@ func (s *Session) TakeOver(ruleSets []*kernel.RuleSet, tag string, to netip.Addr
 		errs = append(errs, err)
 		return !alive && err == nil
 	}
-	taken := false
+	removed := false
 	for _, ruleSet := range ruleSets {
 		held, err := s.Host.Rules.Remove(ruleSet, match)
-		errs, taken = append(errs, err), taken || len(held) > 0
+		errs, removed = append(errs, err), removed || len(held) > 0
 	}
-	if taken {
+	if removed {
 		s.LogTakeOver(Holder(tag), to)
 	}
-	return taken, errors.Join(errs...)
+	return removed, errors.Join(errs...)
 }
 
 // LogTakeOver logs that this attachment takes over what a container that no longer exists has left.
