@@ -71,12 +71,7 @@ ATTACHMENT is what "tenon ps" says of the holder, if tenon attached it.`,
 				}
 			}
 			all.pools = pools
-			var err error
-			if r.json {
-				err = a.printJSON(all.json())
-			} else {
-				err = all.print(a.stdout)
-			}
+			err := r.print(all.json(), func() error { return all.print(a.stdout) })
 			return a.unfinished(cmd, r.explain(errors.Join(err, readErr), nil))
 		},
 	}

@@ -33,10 +33,7 @@ func (a *app) versions() *cobra.Command {
 			if plugins {
 				v.Plugins, err = r.installed(cmd.Context())
 			}
-			if r.json {
-				return a.unfinished(cmd, errors.Join(a.printJSON(v), err))
-			}
-			return a.unfinished(cmd, errors.Join(a.printVersion(v), err))
+			return a.unfinished(cmd, errors.Join(r.print(v, func() error { return a.printVersion(v) }), err))
 		},
 	}
 	r.pluginFlags(cmd)
