@@ -68,10 +68,7 @@ func (r *Runtime) seed(e plugin.Example, env cni.Env) []byte {
 	if err := json.Unmarshal([]byte(e.Config), &r.Conf); err != nil {
 		r.t.Fatalf("configuration %q: %v", e.Name, err)
 	}
-	seed, err := json.Marshal(r.Request(cni.Add, env.ContainerID).Conf)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	seed := r.marshal(r.Request(cni.Add, env.ContainerID).Conf)
 	return bytes.ReplaceAll(seed, []byte(env.Netns), []byte(absent))
 }
 
