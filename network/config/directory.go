@@ -263,7 +263,7 @@ func (f *Directory) view() (config, plugins fingerprint) {
 }
 
 // watch watches directories and reports whether some were not before.
-func (f *Directory) watch(folders []string) (more bool) {
+func (f *Directory) watch(dirs []string) (more bool) {
 	if f.options.NoWatch {
 		return false
 	}
@@ -272,7 +272,7 @@ func (f *Directory) watch(folders []string) (more bool) {
 		f.watcher, err = f.newWatcher(f.events)
 	}
 	if err == nil {
-		more, err = f.watcher.watch(folders)
+		more, err = f.watcher.watch(dirs)
 	}
 	if err != nil && !f.deaf && !errors.Is(err, errors.ErrUnsupported) {
 		f.log().Warn("configuration is not watched, but only looked at from time to time", "folder", f.options.Dir,
