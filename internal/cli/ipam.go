@@ -88,7 +88,7 @@ type reservations struct {
 	recordsErr  error // not all that is recorded could be read
 }
 
-// reservations reads those of networks that are configured, recorded, or have a folder where folders are by default, and
+// reservations reads those of networks that are configured, recorded, or have a directory where directories are by default, and
 // warns of configurations that are no good. The error joins those of what cannot be read; the rest is returned in any case.
 func (r *settings) reservations(ctx context.Context) (reservations, error) {
 	lists, configErr := r.lists()

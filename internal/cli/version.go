@@ -55,7 +55,7 @@ type pluginVersion struct {
 	Error    string   `json:"error,omitempty"`
 }
 
-// installed asks the executables in the plugin folders for their versions. Of several of one name the first counts,
+// installed asks the executables in the plugin directories for their versions. Of several of one name the first counts,
 // as in a look-up.
 func (r *settings) installed(ctx context.Context) ([]pluginVersion, error) {
 	client := r.client()

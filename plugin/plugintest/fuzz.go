@@ -90,7 +90,7 @@ func judgeOutput(t *testing.T, verb cni.Command, out []byte, ok bool) {
 	}
 }
 
-// contain keeps a request from leading to a folder other than dir.
+// contain keeps a request from leading to a directory other than dir.
 func (s *Suite) contain(stdin []byte, dir string) []byte {
 	var conf object
 	if json.Unmarshal(stdin, &conf) != nil || conf == nil {

@@ -121,7 +121,7 @@ func (b *bench) inProcess(ctx context.Context) error {
 	return b.inProcessRates(ctx, what)
 }
 
-// measureAdds has its records in a folder.
+// measureAdds has its records in a directory.
 func (b *bench) measureAdds(ctx context.Context, t *tracer, name, dir string) (samples, error) {
 	e, err := b.newEmbedded(name, filepath.Join(dir, "records"))
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 
 type bench struct {
 	options
-	programs   string // folder of the copies that are run
+	programs   string // directory of the copies that are run
 	ours, peer *side
 	rows       []row
 }
