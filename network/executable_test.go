@@ -109,7 +109,7 @@ func TestExecutables(t *testing.T) {
 	}
 }
 
-// What a program has linked has no file, so no list of files is about it; a namesake in the folder is one.
+// What a program has linked has no file, so no list of files is about it; a namesake in the directory is one.
 func TestExecutablesAreNotLinkedPlugins(t *testing.T) {
 	t.Parallel()
 	p := &config.Policy{Executables: map[string][]string{}}

@@ -20,7 +20,7 @@ import (
 	"github.com/tenon-cni/tenon/network"
 )
 
-// LIF-06: operations of one container never overlap, over all its attachments and all clients of a state folder; those of
+// LIF-06: operations of one container never overlap, over all its attachments and all clients of a state directory; those of
 // different containers do.
 // DIS-37
 func TestContainersOneAtATime(t *testing.T) {
