@@ -209,7 +209,8 @@ touch "$dir/started"; exec sleep 600`)
 	r.wantNothing()
 }
 
-// Remove of what the reference library attached: by its files, completed by drop-ins of the directory; and without any record.
+// Remove detaches attachments of libcni by its files, which the drop-ins of the directory complete,
+// and attachments without any record.
 func TestManagerTakesOver(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"p": {}, "q": {}})

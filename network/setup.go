@@ -152,23 +152,13 @@ func (c *Client) removeOld(ctx context.Context, container string, members []memb
 // all are tried, but the failure of one ends the context of the others.
 func (c *Client) attachAll(ctx context.Context, recorded []*records.Record, parallel bool) (map[*records.Record]*cni.Result, error) {
 	attached := map[*records.Record]*cni.Result{}
-	if !parallel {
-		for _, r := range recorded {
-			result, err := c.attachObserved(ctx, r)
-			if err != nil {
-				return attached, of(r.Attachment, err)
-			}
-			attached[r] = result
-		}
-		return attached, nil
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var mu sync.Mutex
 	var failed []error
 	var running sync.WaitGroup
 	for _, r := range recorded {
-		running.Go(func() {
+		attach := func() {
 			result, err := c.attachObserved(ctx, r)
 			mu.Lock()
 			defer mu.Unlock()
@@ -178,7 +168,12 @@ func (c *Client) attachAll(ctx context.Context, recorded []*records.Record, para
 			}
 			failed = append(failed, of(r.Attachment, err))
 			cancel()
-		})
+		}
+		if parallel {
+			running.Go(attach)
+		} else if attach(); failed != nil {
+			break
+		}
 	}
 	running.Wait()
 	return attached, errors.Join(failed...)

@@ -88,8 +88,9 @@ type reservations struct {
 	recordsErr  error // not all that is recorded could be read
 }
 
-// reservations reads those of networks that are configured, recorded, or have a directory where directories are by default, and
-// warns of configurations that are no good. The error joins those of what cannot be read; the rest is returned in any case.
+// reservations reads the reservations of networks that are configured or recorded, or that have a
+// directory in the default data directory. It warns of invalid configurations. The error joins the
+// errors of everything that cannot be read; reservations returns the rest in any case.
 func (r *settings) reservations(ctx context.Context) (reservations, error) {
 	lists, configErr := r.lists()
 	records, recordsErr := r.client().List()

@@ -54,7 +54,7 @@ type pruning struct {
 	allRuntimes, dryRun bool
 
 	states  map[cni.Attachment]inspect.State
-	entries []recoverEntry // what is pruned, or would be
+	entries []recoverEntry // one for each attachment, with --dry-run too
 
 	mu       sync.Mutex
 	outcomes map[cni.Attachment]error // of DEL

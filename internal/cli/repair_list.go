@@ -33,7 +33,7 @@ type repairEntry struct {
 	Missing  []string        `json:"missing"`
 	Repaired bool            `json:"repaired"`
 	Moved    []session.Move  `json:"moved,omitempty"` // to another backend, or with --dry-run would be
-	Note     string          `json:"note,omitempty"`  // why it was passed over
+	Note     string          `json:"note,omitempty"`  // why repair skipped it
 	Error    json.RawMessage `json:"error,omitempty"`
 
 	foreign bool

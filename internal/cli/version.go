@@ -55,8 +55,8 @@ type pluginVersion struct {
 	Error    string   `json:"error,omitempty"`
 }
 
-// installed asks the executables in the plugin directories for their versions. Of several of one name the first counts,
-// as in a look-up.
+// installed asks the executables in the plugin directories for their versions. If several have one
+// name, the first counts, as in a look-up.
 func (r *settings) installed(ctx context.Context) ([]pluginVersion, error) {
 	client := r.client()
 	var list []pluginVersion

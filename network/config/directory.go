@@ -142,12 +142,7 @@ func (f *Directory) Close() error {
 	return err
 }
 
-func (f *Directory) log() *slog.Logger {
-	if f.options.Log == nil {
-		return slog.Default()
-	}
-	return f.options.Log
-}
+func (f *Directory) log() *slog.Logger { return cmp.Or(f.options.Log, slog.Default()) }
 
 // run looks at the directory a moment after the last of several events, and when it is time to.
 func (f *Directory) run() {
@@ -220,7 +215,7 @@ func (f *Directory) look() {
 	if due := !f.due.IsZero() && !time.Now().Before(f.due); !changed && !due {
 		return
 	}
-	next := merge(old, f.catalog, time.Now(), retention{f.options.Min, f.options.Linger})
+	next := merge(old, f.catalog, time.Now(), f.options)
 	f.due = next.due
 	f.use(old, next)
 }

@@ -88,7 +88,7 @@ func (c *Catalog) choose() {
 		if f.Name == "" {
 			continue
 		}
-		if before, taken := first[f.Name]; taken {
+		if before, shadowed := first[f.Name]; shadowed {
 			f.ShadowedBy = before
 			if f.Err == nil {
 				f.Use = Shadowed

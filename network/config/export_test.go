@@ -26,7 +26,7 @@ func (p *Policy) Digests() int { return len(p.digests.known) }
 
 // Merge is merge for tests.
 func Merge(old *Snapshot, c *Catalog, now time.Time, min int, linger time.Duration) *Snapshot {
-	return merge(old, c, now, retention{min, linger})
+	return merge(old, c, now, Options{Min: min, Linger: linger})
 }
 
 // CannotRead is cannotRead for tests.

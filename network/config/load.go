@@ -53,13 +53,9 @@ func Load(dir, name string) (*Network, error) {
 // specification. A list without any plugin has [cni.CodeInvalidConfig], a file that cannot be read
 // [cni.CodeIOFailure]; other codes are those of [cni.ParseList]. An error is a [*FileError].
 func LoadFile(path string) (*Network, error) {
-	r := reader{}
-	n, err := r.load(path)
-	if err != nil {
-		return nil, fileError(path, r[path].content, err)
-	}
-	n.Source = path
-	return n, nil
+	f := File{Path: path, Kind: KindOf(path)}
+	reader{}.open(&f)
+	return f.Network, f.Err
 }
 
 // LoadBytes reads a network configuration list or the configuration of a single plugin; one with a type

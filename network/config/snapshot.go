@@ -114,3 +114,11 @@ func (s *Snapshot) problem(like Problem) *Problem {
 	}
 	return nil
 }
+
+// since returns when a problem was first seen, now if it is new.
+func (s *Snapshot) since(p Problem, now time.Time) time.Time {
+	if before := s.problem(p); before != nil {
+		return before.Since
+	}
+	return now
+}
