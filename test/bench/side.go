@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/cni"
 )
 
 // side is one of the two implementations, with a host namespace and state directories of its own.
@@ -90,13 +92,8 @@ func (s *side) supports(ctx context.Context, plugin, version string) (bool, erro
 	if err != nil {
 		return false, err
 	}
-	var reply struct {
-		SupportedVersions []string `json:"supportedVersions"`
-	}
-	if err := json.Unmarshal(out, &reply); err != nil {
-		return false, fmt.Errorf("%s: %s VERSION: %w", s.name, plugin, err)
-	}
-	return slices.Contains(reply.SupportedVersions, version), nil
+	reply, err := cni.DecodeVersionReply(out)
+	return slices.Contains(reply.Supported, version), err
 }
 
 // newNamespace creates a network namespace and returns the path it is bound to.
