@@ -35,7 +35,7 @@ type Env struct {
 	Netns         string  // CNI_NETNS: path of the network namespace; may be empty on DEL
 	IfName        string  // CNI_IFNAME
 	Args          string  // CNI_ARGS: see [ParseArgs]
-	Path          string  // CNI_PATH: plugin folders separated by colons
+	Path          string  // CNI_PATH: plugin directories separated by colons
 	NetnsOverride string  // CNI_NETNS_OVERRIDE: "1" or "true" allows CNI_NETNS to be the plugin's own namespace (de facto)
 }
 

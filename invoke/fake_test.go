@@ -81,7 +81,7 @@ func TestRecorder(t *testing.T) {
 	}
 }
 
-// The zero Recorder starts processes found in folders.
+// The zero Recorder starts processes found in directories.
 func TestRecorderZero(t *testing.T) {
 	t.Parallel()
 	r := &invoke.Recorder{}

@@ -64,7 +64,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// A relative folder must not become a search in PATH.
+// A relative directory must not become a search in PATH.
 func TestFindRelative(t *testing.T) {
 	t.Chdir(pluginDir(t, "ok"))
 	path, err := invoke.Find([]string{"."}, "ok")

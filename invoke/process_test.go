@@ -106,7 +106,7 @@ func TestProcessErrorParts(t *testing.T) {
 	}
 }
 
-// EXE-03, EXE-09, EXE-10, ENV-12: environment, arguments, folder and standard input of a plugin.
+// EXE-03, EXE-09, EXE-10, ENV-12: environment, arguments, directory and standard input of a plugin.
 func TestProcessSurroundings(t *testing.T) {
 	// Not parallel: it changes the environment of this process.
 	t.Setenv("FOO", "bar")

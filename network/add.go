@@ -32,9 +32,7 @@ func (c *Client) Add(ctx context.Context, n *config.Network, r Request) (*cni.Re
 	a := r.Attachment(n.Name)
 	ctx, end := c.observe(ctx, Operation, cni.Add, a)
 	result, err := c.add(ctx, n, a, r)
-	if err != nil {
-		err = fmt.Errorf("%v: %w", a, err)
-	}
+	err = of(a, err)
 	end(result, err)
 	return result, err
 }

@@ -38,7 +38,7 @@ func cached(t *testing.T, a cni.Attachment, config, result string) string {
 	return string(b)
 }
 
-// cache puts a file into the folder of the reference library and returns its path.
+// cache puts a file into the cache directory of libcni and returns its path.
 func (r *rig) cache(name, content string) string {
 	r.t.Helper()
 	if r.CacheDir == "" {
@@ -360,7 +360,7 @@ func TestGCCached(t *testing.T) {
 	r.wantCalls("")
 }
 
-// What the library looks at while the folder of the reference library has been given is not changed.
+// The client does not change the cache directory of libcni when it reads it.
 func TestCacheIsRead(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}})

@@ -2,7 +2,6 @@ package network
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/records"
@@ -21,10 +20,7 @@ func (c *Client) Check(ctx context.Context, a cni.Attachment, n *config.Network)
 		return err
 	}
 	ctx, end := c.observe(ctx, Operation, cni.Check, a)
-	err := c.check(ctx, a, n)
-	if err != nil {
-		err = fmt.Errorf("%v: %w", a, err)
-	}
+	err := of(a, c.check(ctx, a, n))
 	end(nil, err)
 	return err
 }

@@ -115,12 +115,7 @@ func (c *Client) pluginDirs() []string {
 	return c.PluginDirs
 }
 
-func (c *Client) stateDir() string {
-	if c.StateDir == "" {
-		return DefaultStateDir
-	}
-	return c.StateDir
-}
+func (c *Client) stateDir() string { return cmp.Or(c.StateDir, DefaultStateDir) }
 
 // cacheDir returns the cache directory of libcni, empty for none.
 func (c *Client) cacheDir() string {
@@ -139,12 +134,7 @@ func (c *Client) store() records.Store { return records.Store{StateDir: c.stateD
 
 func (c *Client) cache() records.Cache { return records.Cache{Dir: c.cacheDir()} }
 
-func (c *Client) log() *slog.Logger {
-	if c.Log == nil {
-		return slog.Default()
-	}
-	return c.Log
-}
+func (c *Client) log() *slog.Logger { return cmp.Or(c.Log, slog.Default()) }
 
 // find returns the executable of a plugin, if it may be run.
 func (c *Client) find(typ string) (string, error) {
@@ -152,10 +142,7 @@ func (c *Client) find(typ string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := c.Policy.CheckExecutable(typ, path); err != nil {
-		return "", err
-	}
-	return path, nil
+	return path, c.Policy.CheckExecutable(typ, path)
 }
 
 // findIPAM looks for the executable that a plugin calls for addresses, if what may be run is limited.

@@ -23,10 +23,7 @@ func (c *Client) Del(ctx context.Context, a cni.Attachment, f Fallback) error {
 		return err
 	}
 	ctx, end := c.observe(ctx, Operation, cni.Del, a)
-	err := c.del(ctx, a, f)
-	if err != nil {
-		err = fmt.Errorf("%v: %w", a, err)
-	}
+	err := of(a, c.del(ctx, a, f))
 	end(nil, err)
 	return err
 }

@@ -109,7 +109,7 @@ func TestExecutables(t *testing.T) {
 	}
 }
 
-// What a program has linked has no file, so no list of files is about it; a namesake in the folder is one.
+// A linked plugin has no file, so a policy about files allows it; a file of its name is not a linked plugin.
 func TestExecutablesAreNotLinkedPlugins(t *testing.T) {
 	t.Parallel()
 	p := &config.Policy{Executables: map[string][]string{}}

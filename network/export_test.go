@@ -52,10 +52,10 @@ func (c *Client) PutAdding(n *config.Network, r Request) error {
 }
 
 // NetworkLock is the path of the lock of a network.
-func (c *Client) NetworkLock(name string) string { return c.lockPath("network", name) }
+func (c *Client) NetworkLock(name string) string { return c.networkLockPath(cni.NetworkOwner(name)) }
 
 // ContainerLock is the path of the lock of a container.
-func (c *Client) ContainerLock(id string) string { return c.lockPath("container", id) }
+func (c *Client) ContainerLock(id string) string { return c.containerLockPath(records.Hash(id)) }
 
 // PutDue makes records due.
 func (c *Client) PutDue(container string, s State, recorded []*Record) error {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
@@ -55,7 +54,7 @@ func (c *Client) GC(ctx context.Context, n *config.Network, k Keep) (err error) 
 	defer func() { end(nil, err) }()
 	c, unlock, unknown, err := c.lockHost(ctx, n.Name)
 	if err != nil {
-		return fmt.Errorf("network %s: %w", n.Name, err)
+		return ofNetwork(n, err)
 	}
 	defer unlock()
 	j := c.judge(n, k)
@@ -71,22 +70,14 @@ func (c *Client) GC(ctx context.Context, n *config.Network, k Keep) (err error) 
 		}
 	}
 	for _, r := range j.stale {
-		if err := c.deleteStale(ctx, n, r); err != nil {
-			errs = append(errs, fmt.Errorf("%v: %w", r.Attachment, err))
-		}
+		errs = append(errs, of(r.Attachment, c.deleteStale(ctx, n, r)))
 	}
-	switch {
-	case unknown != nil || !j.complete:
-		if n.Version.Has(cni.GC) {
-			c.log().WarnContext(ctx, "plugins got no GC: not all attachments in use are known", about.Args(cni.Attachment{Network: n.Name})...)
-		}
-	default:
+	if unknown == nil && j.complete {
 		errs = append(errs, c.collect(ctx, n, j.valid))
+	} else if n.Version.Has(cni.GC) {
+		c.log().WarnContext(ctx, "plugins got no GC: not all attachments in use are known", about.Args(cni.Attachment{Network: n.Name})...)
 	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("network %s: %w", n.Name, err)
-	}
-	return nil
+	return ofNetwork(n, errors.Join(errs...))
 }
 
 // Stale returns the recorded attachments that [Client.GC] would delete now. The error is about what GC could not look at; the
@@ -97,10 +88,7 @@ func (c *Client) Stale(n *config.Network, k Keep) ([]Record, error) {
 		return nil, err
 	}
 	j := c.judge(n, k)
-	if j.err != nil {
-		j.err = fmt.Errorf("network %s: %w", n.Name, j.err)
-	}
-	return publicRecords(j.stale), j.err
+	return publicRecords(j.stale), ofNetwork(n, j.err)
 }
 
 // check refuses what says nothing, and returns k with the moment that counts.

@@ -3,7 +3,6 @@ package network
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/records"
@@ -48,7 +47,7 @@ func (c *Client) HandOver(ctx context.Context, do func(context.Context, []Record
 			err = c.store().Remove(r.Attachment)
 		}
 		if err != nil {
-			return handed, fmt.Errorf("%v: %w", r.Attachment, err)
+			return handed, of(r.Attachment, err)
 		}
 		handed = append(handed, r.Attachment)
 	}

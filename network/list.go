@@ -2,7 +2,6 @@ package network
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"sort"
 
@@ -19,7 +18,7 @@ func (c *Client) Record(a cni.Attachment) (*Record, error) {
 	}
 	r, err := c.lookUp(a, nil)
 	if err != nil {
-		return nil, fmt.Errorf("%v: %w", a, err)
+		return nil, of(a, err)
 	}
 	public := publicRecord(r)
 	return &public, nil

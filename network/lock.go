@@ -27,6 +27,16 @@ func (c *Client) holding(files ...*os.File) *Client {
 	return &locked
 }
 
+// releases are the functions that release locks.
+type releases []func()
+
+// all releases the locks, the last first.
+func (r releases) all() {
+	for _, release := range slices.Backward(r) {
+		release()
+	}
+}
+
 // lockSandbox waits until a container and some networks are free and keeps them so, as lock does. Other operations can
 // change the networks until the container is locked, so lockSandbox asks for them again then.
 func (c *Client) lockSandbox(
@@ -36,53 +46,51 @@ func (c *Client) lockSandbox(
 		names := networks()
 		slices.Sort(names) // every operation that locks several networks does so in this order
 		names = slices.Compact(names)
-		var held []func()
-		unlock := func() {
-			for _, release := range slices.Backward(held) {
-				release()
-			}
-		}
+		var held releases
 		locked := c
 		for _, n := range names {
-			next, release, err := locked.lockFile(ctx, "network", n, statefile.Shared)
+			next, release, err := locked.lockFile(ctx, cni.Attachment{Network: n}, statefile.Shared)
 			if err != nil {
-				unlock()
+				held.all()
 				return nil, nil, err
 			}
 			locked, held = next, append(held, release)
 		}
 		next, release, err := locked.lockContainer(ctx, container)
 		if err != nil {
-			unlock()
+			held.all()
 			return nil, nil, err
 		}
 		held = append(held, release)
 		if !slices.ContainsFunc(networks(), func(n string) bool { return !slices.Contains(names, n) }) {
-			return next, unlock, nil
+			return next, held.all, nil
 		}
-		unlock()
+		held.all()
 	}
 }
 
 // lockNetwork waits until no operation runs on a network, and keeps it so until unlock.
 func (c *Client) lockNetwork(ctx context.Context, network string) (locked *Client, unlock func(), err error) {
-	return c.lockFile(ctx, "network", network, statefile.Exclusive)
+	return c.lockFile(ctx, cni.Attachment{Network: network}, statefile.Exclusive)
 }
 
 // lockContainer waits until no operation runs on a container, and keeps it so until unlock. An operation locks networks
 // before the container, several networks in the order of their names, and never two containers: there is no deadlock.
 func (c *Client) lockContainer(ctx context.Context, container string) (locked *Client, unlock func(), err error) {
-	return c.lockFile(ctx, "container", container, statefile.Exclusive)
+	return c.lockFile(ctx, cni.Attachment{Container: container}, statefile.Exclusive)
 }
 
-func (c *Client) lockFile(ctx context.Context, kind, name string, mode statefile.LockMode) (locked *Client, unlock func(), err error) {
-	what := cni.Attachment{Container: name}
-	if kind == "network" {
-		what = cni.Attachment{Network: name}
+// lockFile locks the network that what names, or else the container.
+func (c *Client) lockFile(
+	ctx context.Context, what cni.Attachment, mode statefile.LockMode,
+) (locked *Client, unlock func(), err error) {
+	kind, name, path := "container", what.Container, c.containerLockPath(records.Hash(what.Container))
+	if what.Network != "" {
+		kind, name, path = "network", what.Network, c.networkLockPath(cni.NetworkOwner(what.Network))
 	}
 	_, end := c.observe(ctx, Lock, "", what)
 	defer func() { end(nil, err) }()
-	l, err := statefile.TakeLock(ctx, c.lockPath(kind, name), mode)
+	l, err := statefile.TakeLock(ctx, path, mode)
 	switch {
 	case err == nil:
 		return c.holding(l.File), l.Release, nil
@@ -93,19 +101,14 @@ func (c *Client) lockFile(ctx context.Context, kind, name string, mode statefile
 	}
 }
 
-// lockPath returns the file of a lock: names may be longer than those of files. That of a network is called after the
-// first half of its owners, which tells it where the name is not known.
-func (c *Client) lockPath(kind, name string) string {
-	if kind == "network" {
-		return c.networkLockPath(cni.NetworkOwner(name))
-	}
-	return c.containerLockPath(records.Hash(name))
-}
-
+// containerLockPath returns the lock file of a container, given by the hash of its ID, because IDs can be longer than
+// file names.
 func (c *Client) containerLockPath(hash string) string {
 	return filepath.Join(c.stateDir(), "locks", "container-"+hash)
 }
 
+// networkLockPath returns the lock file of a network, given as the first half of its owners, which is known where its
+// name is not.
 func (c *Client) networkLockPath(owner string) string {
 	return filepath.Join(c.stateDir(), "locks", "network-"+owner)
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/tenon-cni/tenon/network"
 )
 
-// LIF-06: operations of one container never overlap, over all its attachments and all clients of a state folder; those of
-// different containers do.
+// LIF-06: operations on one container never overlap, over all its attachments and all clients of a
+// state directory; operations on different containers do.
 // DIS-37
 func TestContainersOneAtATime(t *testing.T) {
 	t.Parallel()

@@ -52,7 +52,7 @@ type act struct {
 	Stderr string
 	Exit   int
 	Stay   time.Duration // before it answers
-	Ruin   string        // folder to put a file in place of
+	Ruin   string        // directory to put a file in place of
 }
 
 // fails is an act that prints an error object.
@@ -150,7 +150,7 @@ func succeed(e entry) string {
 	return ""
 }
 
-// rig is a Client with a state folder of its own and recorder plugins, which are processes.
+// rig is a Client with a state directory of its own and recorder plugins, which are processes.
 type rig struct {
 	*network.Client
 	t       *testing.T
@@ -195,7 +195,7 @@ func (r *rig) script(name string, s script) {
 	}
 }
 
-// shell installs a plugin that is a shell script; $dir is the folder of the plugins.
+// shell installs a plugin that is a shell script; $dir is the directory of the plugins.
 func (r *rig) shell(name, script string) {
 	r.t.Helper()
 	text := "#!/bin/sh\ndir=" + r.plugins + "\n" + script + "\n"

@@ -16,7 +16,7 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// folder writes files, by name, opens the folder, and returns its path too.
+// directory writes files, by name, opens the directory, and returns its path too.
 func (r *rig) folder(files map[string]string) (*config.Directory, string) {
 	r.t.Helper()
 	dir := r.t.TempDir()
@@ -41,7 +41,7 @@ func conflist(name, plugin string) string {
 	return fmt.Sprintf(`{"cniVersion":"1.1.0","name":%q,"plugins":[{"type":%q}]}`, name, plugin)
 }
 
-// The networks of a folder are joined in the order of its files, up to Max, after loopback; DEL needs none of them any more
+// The networks of a directory are joined in the order of its files, up to Max, after loopback; DEL needs none of them any more
 // (R-18), and neither does Detach of one.
 func TestManagerOfFolder(t *testing.T) {
 	t.Parallel()
@@ -209,7 +209,8 @@ touch "$dir/started"; exec sleep 600`)
 	r.wantNothing()
 }
 
-// Remove of what the reference library attached: by its files, completed by drop-ins of the folder; and without any record.
+// Remove detaches attachments of libcni by its files, which the drop-ins of the directory complete,
+// and attachments without any record.
 func TestManagerTakesOver(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"p": {}, "q": {}})

@@ -14,7 +14,7 @@ import (
 )
 
 // A runtime gives a pod its networks and takes them away, with plugins that exist only here. For real ones leave Caller out,
-// and the folder is /etc/cni/net.d.
+// and the directory is /etc/cni/net.d.
 func ExampleManager() {
 	dir, err := os.MkdirTemp("", "example")
 	if err != nil {

@@ -463,7 +463,7 @@ touch "$dir/started"; while [ ! -e "$dir/go" ]; do sleep 0.02; done; echo '{"cni
 }
 
 // Row 67, RT-GC-01: what is kept are the containers in use, and what other runtimes have attached; the rest goes, also of a
-// network that no folder has any more.
+// network that no directory has any more.
 func TestManagerGC(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -589,7 +589,7 @@ func TestSetupDiskFull(t *testing.T) {
 	if err := os.MkdirAll(r.StateDir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(r.StateDir, "due"), nil, 0o600); err != nil { // in the place of the folder
+	if err := os.WriteFile(filepath.Join(r.StateDir, "due"), nil, 0o600); err != nil { // in the place of the directory
 		t.Fatal(err)
 	}
 	m := r.manager(nil)

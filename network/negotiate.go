@@ -2,7 +2,6 @@ package network
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -50,10 +49,7 @@ func (c *Client) Negotiate(ctx context.Context, n *config.Network) (Negotiation,
 		return Negotiation{}, err
 	}
 	g, err := c.agree(ctx, n.List)
-	if err != nil {
-		return g, fmt.Errorf("network %s: %w", n.Name, err)
-	}
-	return g, nil
+	return g, ofNetwork(n, err)
 }
 
 // negotiate returns the network as it is to be run, and tells where that is not in the newest version.

@@ -216,7 +216,7 @@ func TestVersionsAreRemembered(t *testing.T) {
 		negotiate(another, both, "")
 	}
 
-	// A folder that cannot be written to costs time and nothing else.
+	// A directory that cannot be written to costs time and nothing else.
 	blocked := &network.Client{Isolated: true, Caller: r.Caller, PluginDirs: r.PluginDirs, StateDir: filepath.Join(store, "x"), Log: quiet}
 	negotiate(blocked, both, "VERSION first, VERSION second")
 	negotiate(blocked, both, "VERSION first, VERSION second")

@@ -48,8 +48,11 @@ package network
 
 import (
 	"errors"
+	"fmt"
 
+	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/records"
+	"github.com/tenon-cni/tenon/network/config"
 )
 
 // Default paths. The plugin directory and the cache directory are those of all runtimes.
@@ -71,3 +74,19 @@ var (
 
 	ErrUnreadable = records.ErrUnreadable // a record is damaged, or none that this version knows
 )
+
+// of returns an error with the attachment in front, nil for nil.
+func of(a cni.Attachment, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%v: %w", a, err)
+}
+
+// ofNetwork returns an error with the network in front, nil for nil.
+func ofNetwork(n *config.Network, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("network %s: %w", n.Name, err)
+}

@@ -98,7 +98,8 @@ func waitForPath(t *testing.T, path string) {
 	})
 }
 
-// A plugin that runs networks itself with the state folder of its runtime is told so, and does not wait for itself.
+// A plugin that runs networks itself with the state directory of its runtime gets an error and does
+// not wait for itself.
 func TestMetaPluginSharesStateFolder(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)

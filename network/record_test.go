@@ -100,7 +100,7 @@ func TestRecordsOfSimilarNames(t *testing.T) {
 	}
 }
 
-// CACHE-02: private folders and files, and nothing left beside them.
+// CACHE-02: private directories and files, and nothing left beside them.
 func TestRecordFiles(t *testing.T) {
 	t.Parallel()
 	c := &network.Client{Isolated: true, Caller: invoke.Fake{"x": {}}, StateDir: filepath.Join(t.TempDir(), "a/b")}

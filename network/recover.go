@@ -3,7 +3,6 @@ package network
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -42,10 +41,8 @@ func (c *Client) Recover(ctx context.Context, report func(Recovered)) error {
 			continue
 		}
 		done, err := c.recover(ctx, r)
-		if err != nil {
-			err = fmt.Errorf("%v: %w", r.Attachment, err)
-			errs = append(errs, err)
-		}
+		err = of(r.Attachment, err)
+		errs = append(errs, err)
 		if done != nil && report != nil {
 			report(Recovered{Record: publicRecord(done), Err: err})
 		}

@@ -58,12 +58,7 @@ func (c *Client) lockHost(ctx context.Context, network string) (locked *Client, 
 		locked, unlock, err = c.lockNetwork(ctx, network)
 		return locked, unlock, nil, err
 	}
-	var held []func()
-	unlock = func() {
-		for _, release := range slices.Backward(held) {
-			release()
-		}
-	}
+	var held releases
 	var errs []error
 	locked, nested := c, false // nested: within GC of the runtime that has started this program
 	registry, err := c.registry().Hold(ctx)
@@ -87,12 +82,12 @@ func (c *Client) lockHost(ctx context.Context, network string) (locked *Client, 
 			locked, held = locked.holding(next.held[len(one.held):]...), append(held, release)
 		case nested && errors.Is(err, statefile.ErrInherited): // that runtime holds it for this program
 		case one == c:
-			unlock()
+			held.all()
 			return nil, nil, nil, err
 		case errors.Is(err, fs.ErrNotExist): // removed in the meantime
 		default:
 			errs = append(errs, fmt.Errorf("state directory %s: %w", one.StateDir, err))
 		}
 	}
-	return locked, unlock, errors.Join(errs...), nil
+	return locked, held.all, errors.Join(errs...), nil
 }

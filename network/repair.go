@@ -58,8 +58,8 @@ func (c *Client) Repair(
 		calls = append(calls, its...)
 		if cni.CodeOf(err) == cni.CodeUnknownContainer {
 			passed = append(passed, Unrepaired{f.Record.Attachment, err})
-		} else if err != nil {
-			errs = append(errs, fmt.Errorf("%v: %w", f.Record.Attachment, err))
+		} else {
+			errs = append(errs, of(f.Record.Attachment, err))
 		}
 	}
 	if len(calls) > 0 {
@@ -80,7 +80,7 @@ func (c *Client) lockRecorded(ctx context.Context, wanted func(cni.Owner) bool) 
 	}
 	wait, cancel := c.limit(ctx, 1)
 	defer cancel()
-	var held []func()
+	var held releases
 	var errs []error
 	for _, network := range slices.Sorted(maps.Keys(locked)) {
 		try, cancel := wait, context.CancelFunc(func() {})
@@ -96,11 +96,7 @@ func (c *Client) lockRecorded(ctx context.Context, wanted func(cni.Owner) bool) 
 		locked[network] = true
 		held = append(held, release)
 	}
-	return locked, func() {
-		for _, release := range held {
-			release()
-		}
-	}, errors.Join(errs...)
+	return locked, held.all, errors.Join(errs...)
 }
 
 // repairs returns the calls that repair an attachment. The error is about what is not among them, with

@@ -85,7 +85,7 @@ func (c *Client) plan(ctx context.Context, members []membership) ([]*records.Rec
 		}
 		n, err := c.prepare(ctx, m.network, m.key(), m.Parameters)
 		if err != nil {
-			return nil, fmt.Errorf("%v: %w", m.key(), err)
+			return nil, of(m.key(), err)
 		}
 		r := c.newRecord(n, m.key(), m.Parameters)
 		r.Created = created.Add(time.Duration(i)) // tells their order, and this ADD from another of the same key
@@ -129,7 +129,7 @@ func (c *Client) removeOld(ctx context.Context, container string, members []memb
 	for i, r := range recorded {
 		old, err := c.conflicting(ctx, r, members[i].network, members[i].Replace)
 		if err != nil {
-			return fmt.Errorf("%v: %w", r.Attachment, err)
+			return of(r.Attachment, err)
 		}
 		if old != nil {
 			all = append(all, old)
@@ -142,7 +142,7 @@ func (c *Client) removeOld(ctx context.Context, container string, members []memb
 	}
 	for _, r := range slices.Backward(all) {
 		if err := c.clear(ctx, r); err != nil {
-			return fmt.Errorf("%v: %w", r.Attachment, err)
+			return of(r.Attachment, err)
 		}
 	}
 	return c.store().RemoveDue(container)
@@ -152,23 +152,13 @@ func (c *Client) removeOld(ctx context.Context, container string, members []memb
 // all are tried, but the failure of one ends the context of the others.
 func (c *Client) attachAll(ctx context.Context, recorded []*records.Record, parallel bool) (map[*records.Record]*cni.Result, error) {
 	attached := map[*records.Record]*cni.Result{}
-	if !parallel {
-		for _, r := range recorded {
-			result, err := c.attachObserved(ctx, r)
-			if err != nil {
-				return attached, fmt.Errorf("%v: %w", r.Attachment, err)
-			}
-			attached[r] = result
-		}
-		return attached, nil
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var mu sync.Mutex
 	var failed []error
 	var running sync.WaitGroup
 	for _, r := range recorded {
-		running.Go(func() {
+		attach := func() {
 			result, err := c.attachObserved(ctx, r)
 			mu.Lock()
 			defer mu.Unlock()
@@ -176,9 +166,14 @@ func (c *Client) attachAll(ctx context.Context, recorded []*records.Record, para
 				attached[r] = result
 				return
 			}
-			failed = append(failed, fmt.Errorf("%v: %w", r.Attachment, err))
+			failed = append(failed, of(r.Attachment, err))
 			cancel()
-		})
+		}
+		if parallel {
+			running.Go(attach)
+		} else if attach(); failed != nil {
+			break
+		}
 	}
 	running.Wait()
 	return attached, errors.Join(failed...)
@@ -211,9 +206,7 @@ func (c *Client) removeAll(ctx context.Context, k EventKind, recorded []*records
 	slices.SortStableFunc(recorded, func(a, b *records.Record) int { return b.Created.Compare(a.Created) })
 	var errs []error
 	for _, r := range recorded {
-		if err := c.removeAs(ctx, k, r); err != nil {
-			errs = append(errs, fmt.Errorf("%v: %w", r.Attachment, err))
-		}
+		errs = append(errs, of(r.Attachment, c.removeAs(ctx, k, r)))
 	}
 	return errors.Join(errs...)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -29,10 +28,7 @@ func (c *Client) Status(ctx context.Context, n *config.Network) (err error) {
 		refusal := cni.AsError(err)
 		return cni.Errorf(cni.CodeNotAvailable, "%s", refusal.Msg).WithDetails(refusal.Details)
 	}
-	if err := c.status(ctx, n); err != nil {
-		return fmt.Errorf("network %s: %w", n.Name, err)
-	}
-	return nil
+	return ofNetwork(n, c.status(ctx, n))
 }
 
 func (c *Client) status(ctx context.Context, n *config.Network) error {
@@ -85,7 +81,7 @@ func (c *Client) Validate(ctx context.Context, n *config.Network) (capabilities 
 	}
 	n, err = c.negotiate(ctx, n)
 	if err != nil {
-		return nil, fmt.Errorf("network %s: %w", n.Name, err)
+		return nil, ofNetwork(n, err)
 	}
 	var errs []error
 	declared := map[string]bool{}
@@ -105,7 +101,7 @@ func (c *Client) Validate(ctx context.Context, n *config.Network) (capabilities 
 		}
 	}
 	if errs != nil {
-		return nil, fmt.Errorf("network %s: %w", n.Name, errors.Join(errs...))
+		return nil, ofNetwork(n, errors.Join(errs...))
 	}
 	return slices.Sorted(maps.Keys(declared)), nil
 }

@@ -3,7 +3,6 @@ package network
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/tenon-cni/tenon/cni"
@@ -45,7 +44,7 @@ func (c *Client) teardown(
 			continue
 		}
 		if err := m.refuseOwnNetns(); err != nil {
-			errs = append(errs, fmt.Errorf("%v: %w", m.key(), err))
+			errs = append(errs, of(m.key(), err))
 			continue
 		}
 		recorded = append(recorded, c.unrecorded(ctx, m.network, m.key(), m.Parameters))

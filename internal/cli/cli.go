@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/invoke"
 )
 
@@ -130,6 +131,23 @@ func arguments(least int, names ...string) cobra.PositionalArgs {
 		}
 		return nil
 	}
+}
+
+// keyEntry is the key of an attachment as JSON.
+type keyEntry struct {
+	Network   string `json:"network"`
+	Container string `json:"containerID"`
+	IfName    string `json:"ifname"`
+}
+
+func (e keyEntry) key() cni.Attachment { return cni.Attachment(e) }
+
+// print prints v as JSON if --json is set, and otherwise calls text, which prints the same for people.
+func (r *settings) print(v any, text func() error) error {
+	if r.json {
+		return r.printJSON(v)
+	}
+	return text()
 }
 
 // printJSON prints v, indented.

@@ -52,7 +52,7 @@ func (a *app) dhcp() *cobra.Command {
 }
 
 func (a *app) dhcpList() *cobra.Command {
-	socket, asJSON := "", false
+	settings, socket := &settings{app: a}, ""
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List leases",
@@ -72,14 +72,11 @@ and why it could not be prolonged, or was lost.`,
 			if err != nil {
 				return explainList(fmt.Errorf("DHCP daemon: %w", err), path)
 			}
-			if asJSON {
-				return a.printJSON(append([]dhcp.Lease{}, r.Leases...))
-			}
-			return a.printLeases(r.Leases)
+			return settings.print(append([]dhcp.Lease{}, r.Leases...), func() error { return a.printLeases(r.Leases) })
 		},
 	}
 	cmd.Flags().StringVar(&socket, "socketpath", dhcp.DefaultSocket, "socket of the daemon")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the list as JSON")
+	settings.jsonFlag(cmd, "print the list as JSON")
 	return cmd
 }
 

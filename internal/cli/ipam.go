@@ -70,12 +70,7 @@ ATTACHMENT is what "tenon ps" says of the holder, if tenon attached it.`,
 				}
 			}
 			all.pools = pools
-			var err error
-			if r.json {
-				err = a.printJSON(all.json())
-			} else {
-				err = all.print(a.stdout)
-			}
+			err := r.print(all.json(), func() error { return all.print(a.stdout) })
 			return a.unfinished(cmd, r.explain(errors.Join(err, readErr), nil))
 		},
 	}
@@ -92,8 +87,9 @@ type reservations struct {
 	recordsErr  error // not all that is recorded could be read
 }
 
-// reservations reads those of networks that are configured, recorded, or have a folder where folders are by default, and
-// warns of configurations that are no good. The error joins those of what cannot be read; the rest is returned in any case.
+// reservations reads the reservations of networks that are configured or recorded, or that have a
+// directory in the default data directory. It warns of invalid configurations. The error joins the
+// errors of everything that cannot be read; reservations returns the rest in any case.
 func (r *settings) reservations(ctx context.Context) (reservations, error) {
 	lists, configErr := r.lists()
 	records, recordsErr := r.client().List()

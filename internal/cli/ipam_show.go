@@ -37,11 +37,7 @@ become of the holder. States are those of "tenon ipam list", and:
 				err = hint(fmt.Errorf("no network has %s in a range or reserved", addr), r.elsewhere())
 				return r.explain(errors.Join(err, readErr), nil)
 			}
-			if r.json {
-				err = a.printJSON(found)
-			} else {
-				err = printShown(a.stdout, found)
-			}
+			err = r.print(found, func() error { return printShown(a.stdout, found) })
 			return a.unfinished(cmd, r.explain(errors.Join(err, readErr), nil))
 		},
 	}

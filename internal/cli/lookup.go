@@ -46,7 +46,7 @@ func (r *settings) notFound(err error, c *config.Catalog, name string) error {
 	return err
 }
 
-// noConfig adds to the error that a folder holds no network how to get one.
+// noConfig adds to the error that a directory holds no network how to get one.
 func (r *settings) noConfig(err error, c *config.Catalog, name string) error {
 	what := r.command("write one: ", "net", "new", cmp.Or(name, "pods"), "--type", "bridge")
 	if len(c.Files) > 0 {

@@ -26,7 +26,7 @@ of the others.`,
 	return cmd
 }
 
-// catalog reads the folder of networks, which has to hold one.
+// catalog reads the directory of networks, which has to hold one.
 func (r *settings) catalog() (*config.Catalog, error) {
 	c, err := config.Discover(r.netDir)
 	if err != nil {
@@ -42,7 +42,7 @@ func (r *settings) requireNetworks(c *config.Catalog) (*config.Catalog, error) {
 	return c, nil
 }
 
-// baseName is the path of a file in the folder of networks, without that.
+// baseName is the path of a file in the directory of networks, without that.
 func (r *settings) baseName(path string) string {
 	if rest, ok := strings.CutPrefix(path, filepath.Clean(r.netDir)+"/"); ok {
 		return rest

@@ -45,12 +45,7 @@ Uses:
 				return r.needsRoot(err)
 			}
 			report := netconf.Explain(cmd.Context(), r.client(), c, name)
-			if r.json {
-				err = a.printJSON(report)
-			} else {
-				err = r.printExplained(report)
-			}
-			if err != nil {
+			if err := r.print(report, func() error { return r.printExplained(report) }); err != nil {
 				return err
 			}
 			if name == "" {

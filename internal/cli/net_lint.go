@@ -85,7 +85,7 @@ func (r *lintSettings) lint(ctx context.Context, args []string) ([]lint.Finding,
 	return found, err
 }
 
-// readPath reads a folder or a file.
+// readPath reads a directory or a file.
 func (r *lintSettings) readPath(path string) (*config.Catalog, error) {
 	info, err := os.Stat(path)
 	switch {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,7 +74,7 @@ What "tenon net lint" calls an error is refused, and nothing is written; its war
 				_, err := a.stdout.Write(content)
 				return err
 			}
-			path, err := netconf.Write(r.netDir, o.fileName(n.Name), n.Name, content)
+			path, err := netconf.Write(r.netDir, cmp.Or(o.file, "10-"+n.Name+".conflist"), n.Name, content)
 			if errors.Is(err, fs.ErrExist) {
 				return hint(cni.Errorf(cni.CodeInvalidConfig, "%w", err), r.command("see what is there: ", "net", "explain", n.Name))
 			}
@@ -122,13 +123,6 @@ func (o *newOptions) flags(cmd *cobra.Command) {
 	flags.BoolVar(&o.stdout, "stdout", false, "print the configuration instead of writing it")
 	_ = cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions(builtInNames(), cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("with", cobra.FixedCompletions(chainedNames(), cobra.ShellCompDirectiveNoFileComp))
-}
-
-func (o *newOptions) fileName(name string) string {
-	if o.file == "" {
-		return "10-" + name + ".conflist"
-	}
-	return o.file
 }
 
 // noSubnet stands for no addresses.

@@ -18,7 +18,7 @@ import (
 )
 
 func (a *app) prune() *cobra.Command {
-	p := &pruning{settings: settings{app: a}}
+	p := &pruning{settings: settings{app: a}, entries: []recoverEntry{}}
 	cmd := &cobra.Command{
 		Use:   "prune",
 		Short: "Detach what no longer has a network namespace",
@@ -54,16 +54,10 @@ type pruning struct {
 	allRuntimes, dryRun bool
 
 	states  map[cni.Attachment]inspect.State
-	entries []pruneEntry
+	entries []recoverEntry // one for each attachment, with --dry-run too
 
 	mu       sync.Mutex
 	outcomes map[cni.Attachment]error // of DEL
-}
-
-// pruneEntry is an attachment that is pruned, or would be.
-type pruneEntry struct {
-	recoverEntry
-	dryRun bool
 }
 
 // run prunes all networks of which something is recorded.
@@ -144,8 +138,8 @@ func (p *pruning) detach(ctx context.Context, client *network.Client, n *config.
 	return errors.Join(errs...)
 }
 
-func (p *pruning) entry(r network.Record, err error) pruneEntry {
-	e := pruneEntry{newRecoverEntry(network.Recovered{Record: r, Err: err}), p.dryRun}
+func (p *pruning) entry(r network.Record, err error) recoverEntry {
+	e := newRecoverEntry(network.Recovered{Record: r, Err: err})
 	if s := p.states[r.Attachment]; s.Due() {
 		e.Reason = string(s)
 	}
@@ -167,17 +161,13 @@ func (p *pruning) Begin(ctx context.Context, e network.Event) (context.Context, 
 
 func (p *pruning) print() error {
 	if p.json {
-		entries := []recoverEntry{}
-		for _, e := range p.entries {
-			entries = append(entries, e.recoverEntry)
-		}
-		return p.printJSON(entries)
+		return p.printJSON(p.entries)
 	}
 	deleted := 0
 	for _, e := range p.entries {
-		line := e.recoverEntry.String()
-		if e.dryRun {
-			line = fmt.Sprintf("would delete %v: %s", e.key, e.Reason)
+		line := e.String()
+		if p.dryRun {
+			line = fmt.Sprintf("would delete %v: %s", e.key(), e.Reason)
 		}
 		if e.Deleted {
 			deleted++

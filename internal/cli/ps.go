@@ -38,12 +38,7 @@ Warns of damaged records, which are not in the list.`,
 			if err != nil {
 				return err
 			}
-			if r.json {
-				err = a.printJSON(psJSON(list))
-			} else {
-				err = text.Attachments(a.stdout, list)
-			}
-			if err != nil {
+			if err := r.print(psJSON(list), func() error { return text.Attachments(a.stdout, list) }); err != nil {
 				return err
 			}
 			r.suggestPrune(list)
@@ -90,9 +85,7 @@ func (r *settings) suggestPrune(list []inspect.Attachment) {
 
 // psEntry is an attachment as JSON.
 type psEntry struct {
-	Network   string        `json:"network"`
-	Container string        `json:"containerID"`
-	IfName    string        `json:"ifname"`
+	keyEntry
 	Netns     string        `json:"netns"`
 	Addresses []string      `json:"addresses"`
 	Created   time.Time     `json:"created"`
@@ -105,9 +98,8 @@ func psJSON(list []inspect.Attachment) []psEntry {
 	out := make([]psEntry, len(list))
 	for i, a := range list {
 		out[i] = psEntry{
-			Network: a.Attachment.Network, Container: a.Attachment.Container, IfName: a.Attachment.IfName,
-			Netns: a.Netns, Addresses: []string{}, Created: a.Created, State: a.State,
-			Runtime: a.Runtime, Source: a.Source,
+			keyEntry: keyEntry(a.Attachment), Netns: a.Netns, Addresses: []string{}, Created: a.Created,
+			State: a.State, Runtime: a.Runtime, Source: a.Source,
 		}
 		if a.Result != nil {
 			for _, ip := range a.Result.IPs {

@@ -48,19 +48,14 @@ way. Prints each attachment that was deleted; attachments in use are left alone.
 
 // recoverEntry is an attachment for which DEL ran.
 type recoverEntry struct {
-	Network   string          `json:"network"`
-	Container string          `json:"containerID"`
-	IfName    string          `json:"ifname"`
-	Reason    string          `json:"reason"`
-	Deleted   bool            `json:"deleted"`
-	Error     json.RawMessage `json:"error,omitempty"`
-
-	key cni.Attachment
+	keyEntry
+	Reason  string          `json:"reason"`
+	Deleted bool            `json:"deleted"`
+	Error   json.RawMessage `json:"error,omitempty"`
 }
 
 func newRecoverEntry(r network.Recovered) recoverEntry {
-	a := r.Record.Attachment
-	e := recoverEntry{Network: a.Network, Container: a.Container, IfName: a.IfName, Deleted: r.Err == nil, key: a}
+	e := recoverEntry{keyEntry: keyEntry(r.Record.Attachment), Deleted: r.Err == nil}
 	switch r.Record.State {
 	case network.Adding:
 		e.Reason = "ADD was not completed"
@@ -80,5 +75,5 @@ func (e recoverEntry) String() string {
 	if !e.Deleted {
 		done = "not deleted"
 	}
-	return fmt.Sprintf("%s %v: %s", done, e.key, e.Reason)
+	return fmt.Sprintf("%s %v: %s", done, e.key(), e.Reason)
 }

@@ -44,7 +44,7 @@ contrib/systemd/tenon-repair.service of Tenon's source:
 			if err != nil {
 				return err
 			}
-			p := repairs{settings: r, client: client, dryRun: dryRun}
+			p := repairs{settings: r, client: client, dryRun: dryRun, entries: []repairEntry{}}
 			waiting := time.AfterFunc(time.Second, func() {
 				fmt.Fprintln(a.stderr, "waiting for what is under way on the networks")
 			})

@@ -23,32 +23,29 @@ type repairs struct {
 	*settings
 	client  *network.Client
 	dryRun  bool
-	entries []repairEntry
+	entries []repairEntry // not nil
 }
 
 // repairEntry is a plugin of an attachment from which something was missing, or an attachment that was passed over.
 type repairEntry struct {
-	Network   string          `json:"network"`
-	Container string          `json:"containerID"`
-	IfName    string          `json:"ifname"`
-	Plugin    string          `json:"plugin,omitempty"`
-	Missing   []string        `json:"missing"`
-	Repaired  bool            `json:"repaired"`
-	Moved     []session.Move  `json:"moved,omitempty"` // to another backend, or with --dry-run would be
-	Note      string          `json:"note,omitempty"`  // why it was passed over
-	Error     json.RawMessage `json:"error,omitempty"`
+	keyEntry
+	Plugin   string          `json:"plugin,omitempty"`
+	Missing  []string        `json:"missing"`
+	Repaired bool            `json:"repaired"`
+	Moved    []session.Move  `json:"moved,omitempty"` // to another backend, or with --dry-run would be
+	Note     string          `json:"note,omitempty"`  // why repair skipped it
+	Error    json.RawMessage `json:"error,omitempty"`
 
-	key     cni.Attachment
 	foreign bool
 }
 
 func newRepairEntry(key cni.Attachment) repairEntry {
-	return repairEntry{Network: key.Network, Container: key.Container, IfName: key.IfName, Missing: []string{}, key: key}
+	return repairEntry{keyEntry: keyEntry(key), Missing: []string{}}
 }
 
 // skip lists an attachment that repair leaves out, with the reason, once.
 func (p *repairs) skip(key cni.Attachment, why error) {
-	if slices.ContainsFunc(p.entries, func(e repairEntry) bool { return e.key == key && e.Note != "" && !e.foreign }) {
+	if slices.ContainsFunc(p.entries, func(e repairEntry) bool { return e.key() == key && e.Note != "" && !e.foreign }) {
 		return // another plugin has said so
 	}
 	e := newRepairEntry(key)
@@ -97,22 +94,19 @@ func (p *repairs) checkForeign(ctx context.Context) {
 		if !e.foreign {
 			continue
 		}
-		if says[e.key] == "" {
-			says[e.key] = "CHECK finds nothing wrong"
-			if err := p.client.Check(ctx, e.key, nil); err != nil {
-				says[e.key] = "CHECK says: " + cni.AsError(err).Msg
+		if says[e.key()] == "" {
+			says[e.key()] = "CHECK finds nothing wrong"
+			if err := p.client.Check(ctx, e.key(), nil); err != nil {
+				says[e.key()] = "CHECK says: " + cni.AsError(err).Msg
 			}
 		}
-		p.entries[i].Note += "; " + says[e.key]
+		p.entries[i].Note += "; " + says[e.key()]
 	}
 }
 
 // print prints the entries. complete says that nothing has failed.
 func (p *repairs) print(complete bool) error {
 	if p.json {
-		if p.entries == nil {
-			p.entries = []repairEntry{}
-		}
 		return p.printJSON(p.entries)
 	}
 	repaired := 0
@@ -136,7 +130,7 @@ func (p *repairs) print(complete bool) error {
 		default:
 			repaired++
 		}
-		if _, err := fmt.Fprintf(p.stdout, "%s %s: %s\n", verb, strings.TrimSpace(e.key.String()+" "+e.Plugin), text); err != nil {
+		if _, err := fmt.Fprintf(p.stdout, "%s %s: %s\n", verb, strings.TrimSpace(e.key().String()+" "+e.Plugin), text); err != nil {
 			return err
 		}
 	}
@@ -153,7 +147,7 @@ func (p *repairs) printMoves(e repairEntry) (int, error) {
 		verb = "would move"
 	}
 	for i, m := range e.Moved {
-		_, err := fmt.Fprintf(p.stdout, "%s %s of %s to %s: %s\n", verb, m.What, e.key, m.Backend, m.Reason)
+		_, err := fmt.Fprintf(p.stdout, "%s %s of %s to %s: %s\n", verb, m.What, e.key(), m.Backend, m.Reason)
 		if err != nil {
 			return i, err
 		}

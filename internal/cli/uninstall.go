@@ -94,10 +94,8 @@ func (r *settings) blocked(p *install.Plan) error {
 
 // uninstallEntry is what becomes of an attachment.
 type uninstallEntry struct {
-	Network   string          `json:"network"`
-	Container string          `json:"containerID"`
-	IfName    string          `json:"ifname"`
-	Outcome   install.Outcome `json:"fate"`
+	keyEntry
+	Outcome install.Outcome `json:"fate"`
 }
 
 // uninstallReport is a plan as JSON.
@@ -117,8 +115,7 @@ func (r *settings) printUninstall(p *install.Plan, dryRun bool) error {
 			Paths: append([]string{}, p.Paths...), Ends: append([]string{}, p.Ends...), DryRun: dryRun,
 		}
 		for _, a := range p.Attachments {
-			key := a.Record.Attachment
-			report.Attachments = append(report.Attachments, uninstallEntry{key.Network, key.Container, key.IfName, a.Outcome})
+			report.Attachments = append(report.Attachments, uninstallEntry{keyEntry(a.Record.Attachment), a.Outcome})
 		}
 		return r.printJSON(report)
 	}
@@ -132,14 +129,13 @@ func (r *settings) printUninstall(p *install.Plan, dryRun bool) error {
 	for _, what := range p.Ends {
 		fmt.Fprintf(r.stdout, "%send %s: the upstream plugins have no counterpart\n", would, what)
 	}
-	for _, path := range p.Plugins {
-		fmt.Fprintf(r.stdout, "%sremove plugin %s\n", would, path)
-	}
-	for _, table := range p.Tables {
-		fmt.Fprintf(r.stdout, "%sremove nftables table %s\n", would, table)
-	}
-	for _, path := range p.Paths {
-		fmt.Fprintf(r.stdout, "%sremove %s\n", would, path)
+	for _, removed := range []struct {
+		kind  string
+		names []string
+	}{{"plugin ", p.Plugins}, {"nftables table ", p.Tables}, {"", p.Paths}} {
+		for _, name := range removed.names {
+			fmt.Fprintf(r.stdout, "%sremove %s%s\n", would, removed.kind, name)
+		}
 	}
 	if len(p.Attachments)+len(p.Plugins)+len(p.Tables)+len(p.Paths) == 0 {
 		fmt.Fprintln(r.stdout, "nothing to remove")

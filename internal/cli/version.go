@@ -33,10 +33,7 @@ func (a *app) versions() *cobra.Command {
 			if plugins {
 				v.Plugins, err = r.installed(cmd.Context())
 			}
-			if r.json {
-				return a.unfinished(cmd, errors.Join(a.printJSON(v), err))
-			}
-			return a.unfinished(cmd, errors.Join(a.printVersion(v), err))
+			return a.unfinished(cmd, errors.Join(r.print(v, func() error { return a.printVersion(v) }), err))
 		},
 	}
 	r.pluginFlags(cmd)
@@ -58,8 +55,8 @@ type pluginVersion struct {
 	Error    string   `json:"error,omitempty"`
 }
 
-// installed asks the executables in the plugin folders for their versions. Of several of one name the first counts,
-// as in a look-up.
+// installed asks the executables in the plugin directories for their versions. If several have one
+// name, the first counts, as in a look-up.
 func (r *settings) installed(ctx context.Context) ([]pluginVersion, error) {
 	client := r.client()
 	var list []pluginVersion

@@ -171,32 +171,22 @@ func (c Cache) read(path string) (*Record, error) {
 // file names. It skips files of the old format, which do not name their attachment, unreadable
 // files and files with a wrong name.
 func (c Cache) Scan(network string) ([]Found, error) {
-	entries, err := os.ReadDir(c.results())
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, cni.Errorf(cni.CodeIOFailure, "attachments of the reference library: %w", err)
-	}
+	entries, err := readDir(c.results(), "attachments of the reference library")
 	var found []Found
 	for _, e := range entries {
 		path := filepath.Join(c.results(), e.Name())
 		r, err := c.read(path)
-		if err != nil || path != c.path(r.Attachment) {
-			continue
+		if err == nil && path == c.path(r.Attachment) && (network == "" || network == r.Attachment.Network) {
+			found = append(found, Found{Owner: r.Attachment.Owner(), Record: r})
 		}
-		if network != "" && network != r.Attachment.Network {
-			continue
-		}
-		found = append(found, Found{Owner: r.Attachment.Owner(), Record: r})
 	}
-	return found, nil
+	return found, err
 }
 
 // Unreadable returns the keys that unreadable files of a network, and files of the old format, can
 // stand for: all ways to divide the name of the file into container and interface.
 func (c Cache) Unreadable(network string) (keys []cni.Attachment, err error) {
-	entries, err := os.ReadDir(c.results())
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, cni.Errorf(cni.CodeIOFailure, "attachments of libcni: %w", err)
-	}
+	entries, err := readDir(c.results(), "attachments of libcni")
 	for _, e := range entries {
 		rest, ok := strings.CutPrefix(e.Name(), network+"-")
 		if !ok {
@@ -213,7 +203,7 @@ func (c Cache) Unreadable(network string) (keys []cni.Attachment, err error) {
 			}
 		}
 	}
-	return keys, nil
+	return keys, err
 }
 
 // Remove removes the file of an attachment, readable or not, unless it is about another attachment.
@@ -221,10 +211,7 @@ func (c Cache) Remove(a cni.Attachment) error {
 	if _, err := c.Get(a); errors.Is(err, ErrNoRecord) {
 		return nil
 	}
-	if err := removeFile(c.path(a)); err != nil {
-		return cni.Errorf(cni.CodeIOFailure, "remove cached attachment: %w", err)
-	}
-	return nil
+	return ioFailure("remove cached attachment", removeFile(c.path(a)))
 }
 
 // Put writes an attachment as libcni does after ADD.
@@ -251,11 +238,9 @@ func (c Cache) Put(r *Record) error {
 	if err != nil {
 		return fmt.Errorf("cached attachment: %w", err)
 	}
-	if err := os.MkdirAll(c.results(), 0o700); err != nil {
-		return cni.Errorf(cni.CodeIOFailure, "store cached attachment: %w", err)
+	err = os.MkdirAll(c.results(), 0o700)
+	if err == nil {
+		err = replaceFile(c.path(r.Attachment), b)
 	}
-	if err := replaceFile(c.path(r.Attachment), b); err != nil {
-		return cni.Errorf(cni.CodeIOFailure, "store cached attachment: %w", err)
-	}
-	return nil
+	return ioFailure("store cached attachment", err)
 }

@@ -89,10 +89,7 @@ func (s Store) PutDue(d *Due) error {
 	if err == nil {
 		err = replaceFile(s.duePath(d.Container), seal(dueKind, body))
 	}
-	if err != nil {
-		return cni.Errorf(cni.CodeIOFailure, "note what is due: %w", err)
-	}
-	return nil
+	return ioFailure("note what is due", err)
 }
 
 // DueOf returns the file about unfinished operations of a container, nil if it does not exist.
@@ -118,10 +115,7 @@ func (s Store) readDue(path string) (*Due, error) {
 
 // RemoveDue removes the file about unfinished operations of a container.
 func (s Store) RemoveDue(container string) error {
-	if err := removeFile(s.duePath(container)); err != nil {
-		return cni.Errorf(cni.CodeIOFailure, "note that nothing is due any more: %w", err)
-	}
-	return nil
+	return ioFailure("note that nothing is due any more", removeFile(s.duePath(container)))
 }
 
 // mark sets the state of a record that says attached, but is due.
@@ -138,15 +132,12 @@ func (s Store) mark(r *Record) {
 // Dues returns the hashes of the containers that have a file about unfinished operations, or a
 // draft of one.
 func (s Store) Dues() ([]string, error) {
-	entries, err := os.ReadDir(s.dueDir())
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, cni.Errorf(cni.CodeIOFailure, "what is due: %w", err)
-	}
+	entries, err := readDir(s.dueDir(), "what is due")
 	var hashes []string
 	for _, e := range entries {
 		hashes = append(hashes, strings.TrimPrefix(e.Name(), draftPrefix))
 	}
-	return hashes, nil
+	return hashes, err
 }
 
 // SweepDue removes the file of a container, given by its hash, if none of its attachments is

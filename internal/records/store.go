@@ -71,22 +71,38 @@ func (s Store) write(r *Record, replace func(path string, b []byte) error) error
 	if err != nil {
 		return fmt.Errorf("record: %w", err)
 	}
-	if err := os.MkdirAll(s.dir(), 0o700); err != nil {
-		return cni.Errorf(cni.CodeIOFailure, "store record: %w", err)
+	err = os.MkdirAll(s.dir(), 0o700)
+	if err == nil {
+		err = replace(s.path(r.Attachment.Owner(), recordExt), b)
 	}
-	if err := replace(s.path(r.Attachment.Owner(), recordExt), b); err != nil {
-		return cni.Errorf(cni.CodeIOFailure, "store record: %w", err)
+	return ioFailure("store record", err)
+}
+
+// ioFailure returns an error with [cni.CodeIOFailure] and the operation in front, nil for nil.
+func ioFailure(operation string, err error) error {
+	if err == nil {
+		return nil
 	}
-	return nil
+	return cni.Errorf(cni.CodeIOFailure, "%s: %w", operation, err)
+}
+
+// readDir returns the entries of a directory, none if it does not exist. what describes the
+// entries in an error.
+func readDir(dir, what string) ([]fs.DirEntry, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, ioFailure(what, err)
+	}
+	return entries, nil
 }
 
 // NoteDel records that DEL of an attachment begins. It renames the record, which keeps the content
 // on disk.
 func (s Store) NoteDel(a cni.Attachment) error {
-	if err := os.Rename(s.path(a.Owner(), recordExt), s.path(a.Owner(), deletingExt)); err != nil {
-		return cni.Errorf(cni.CodeIOFailure, "note DEL: %w", err)
-	}
-	return nil
+	return ioFailure("note DEL", os.Rename(s.path(a.Owner(), recordExt), s.path(a.Owner(), deletingExt)))
 }
 
 // Get reads the record of an attachment. It returns an error wrapping [ErrNoRecord] if the record
@@ -178,12 +194,11 @@ func (s Store) Remove(a cni.Attachment) error { return s.RemoveOwner(a.Owner()) 
 
 // RemoveOwner removes the record of an owner, if it exists.
 func (s Store) RemoveOwner(o cni.Owner) error {
-	for _, ext := range []string{recordExt, deletingExt} {
-		if err := removeFile(s.path(o, ext)); err != nil {
-			return cni.Errorf(cni.CodeIOFailure, "remove record: %w", err)
-		}
+	err := removeFile(s.path(o, recordExt))
+	if err == nil {
+		err = removeFile(s.path(o, deletingExt))
 	}
-	return nil
+	return ioFailure("remove record", err)
 }
 
 // Scan reads the records whose owners begin with prefix, in the order of owners. It may miss
@@ -251,17 +266,11 @@ func (s Store) Sweep(network string) error {
 
 // each calls f with the names of files that begin with prefix, sorted, up to its first error.
 func (s Store) each(prefix string, f func(name string) error) error {
-	entries, err := os.ReadDir(s.dir())
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return cni.Errorf(cni.CodeIOFailure, "records: %w", err)
-	}
+	entries, err := readDir(s.dir(), "records")
 	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), prefix) {
-			continue
-		}
-		if err := f(e.Name()); err != nil {
-			return cni.Errorf(cni.CodeIOFailure, "records: %w", err)
+		if err == nil && strings.HasPrefix(e.Name(), prefix) {
+			err = ioFailure("records", f(e.Name()))
 		}
 	}
-	return nil
+	return err
 }

@@ -60,13 +60,10 @@ func TestDiscover(t *testing.T) {
 	}
 }
 
-// describeFolder says all that is found out about a directory.
+// describeDirectory says all that is found out about a directory.
 func describeFolder(t *testing.T, dir string) string {
 	t.Helper()
-	c, err := config.Discover(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := discover(t, dir)
 	var b strings.Builder
 	names := []string{"red"}
 	for _, f := range c.Files {
@@ -105,7 +102,7 @@ func describeFolder(t *testing.T, dir string) string {
 		n, err = config.Load(dir, name)
 		fmt.Fprintf(&b, "\nwithout passing: %s\n", found(n, err))
 	}
-	n, err := config.Default(dir)
+	n, err := c.Default()
 	fmt.Fprintf(&b, "default: %s\n", found(n, err))
 	return strings.ReplaceAll(b.String(), dir, "DIR")
 }

@@ -142,12 +142,7 @@ func (f *Directory) Close() error {
 	return err
 }
 
-func (f *Directory) log() *slog.Logger {
-	if f.options.Log == nil {
-		return slog.Default()
-	}
-	return f.options.Log
-}
+func (f *Directory) log() *slog.Logger { return cmp.Or(f.options.Log, slog.Default()) }
 
 // run looks at the directory a moment after the last of several events, and when it is time to.
 func (f *Directory) run() {
@@ -220,7 +215,7 @@ func (f *Directory) look() {
 	if due := !f.due.IsZero() && !time.Now().Before(f.due); !changed && !due {
 		return
 	}
-	next := merge(old, f.catalog, time.Now(), retention{f.options.Min, f.options.Linger})
+	next := merge(old, f.catalog, time.Now(), f.options)
 	f.due = next.due
 	f.use(old, next)
 }
@@ -263,7 +258,7 @@ func (f *Directory) view() (config, plugins fingerprint) {
 }
 
 // watch watches directories and reports whether some were not before.
-func (f *Directory) watch(folders []string) (more bool) {
+func (f *Directory) watch(dirs []string) (more bool) {
 	if f.options.NoWatch {
 		return false
 	}
@@ -272,7 +267,7 @@ func (f *Directory) watch(folders []string) (more bool) {
 		f.watcher, err = f.newWatcher(f.events)
 	}
 	if err == nil {
-		more, err = f.watcher.watch(folders)
+		more, err = f.watcher.watch(dirs)
 	}
 	if err != nil && !f.deaf && !errors.Is(err, errors.ErrUnsupported) {
 		f.log().Warn("configuration is not watched, but only looked at from time to time", "folder", f.options.Dir,

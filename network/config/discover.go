@@ -19,7 +19,7 @@ func Discover(dir string) (*Catalog, error) {
 	}
 	c := &Catalog{Dir: dir}
 	r := reader{}
-	var folders []string
+	var dirs []string
 	for _, e := range entries {
 		f := File{Path: filepath.Join(dir, e.Name()), Use: Ignored}
 		info, statErr := os.Stat(f.Path)
@@ -31,7 +31,7 @@ func Discover(dir string) (*Catalog, error) {
 			}
 			f.Content = r[f.Path].content
 		case statErr == nil && info.IsDir():
-			folders = append(folders, f.Path)
+			dirs = append(dirs, f.Path)
 			continue
 		case statErr == nil && !info.Mode().IsRegular():
 			f.Reason = "not a file"
@@ -41,8 +41,8 @@ func Discover(dir string) (*Catalog, error) {
 		c.Files = append(c.Files, f)
 	}
 	c.choose()
-	for _, folder := range folders {
-		c.Files = append(c.Files, r.directory(folder, c.list(filepath.Base(folder)))...)
+	for _, d := range dirs {
+		c.Files = append(c.Files, r.directory(d, c.list(filepath.Base(d)))...)
 	}
 	sort.SliceStable(c.Files, func(i, j int) bool { return c.Files[i].Path < c.Files[j].Path })
 	return c, nil
@@ -60,9 +60,9 @@ func DiscoverFile(path string) *Catalog {
 	r.open(&f)
 	c := &Catalog{Dir: filepath.Dir(path), Files: []File{f}}
 	c.choose()
-	folder := filepath.Join(c.Dir, f.Name)
-	if KindOf(path) == ListFile && cni.ValidateNetworkName(f.Name) == nil && isDirectory(folder) {
-		c.Files = append(c.Files, r.directory(folder, &c.Files[0])...)
+	dropIns := filepath.Join(c.Dir, f.Name)
+	if KindOf(path) == ListFile && cni.ValidateNetworkName(f.Name) == nil && isDirectory(dropIns) {
+		c.Files = append(c.Files, r.directory(dropIns, &c.Files[0])...)
 	}
 	return c
 }
@@ -88,7 +88,7 @@ func (c *Catalog) choose() {
 		if f.Name == "" {
 			continue
 		}
-		if before, taken := first[f.Name]; taken {
+		if before, shadowed := first[f.Name]; shadowed {
 			f.ShadowedBy = before
 			if f.Err == nil {
 				f.Use = Shadowed

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -54,12 +55,7 @@ func (p *Policy) CheckExecutable(typ, path string) error {
 // LimitsExecutables reports whether [Policy.Executables] limits the executables that may run.
 func (p *Policy) LimitsExecutables() bool { return p != nil && p.Executables != nil }
 
-func (p *Policy) source() string {
-	if p.Source == "" {
-		return "the policy"
-	}
-	return p.Source
-}
+func (p *Policy) source() string { return cmp.Or(p.Source, "the policy") }
 
 func (p *Policy) validateExecutables() error {
 	for typ, listed := range p.Executables {

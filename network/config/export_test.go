@@ -26,14 +26,14 @@ func (p *Policy) Digests() int { return len(p.digests.known) }
 
 // Merge is merge for tests.
 func Merge(old *Snapshot, c *Catalog, now time.Time, min int, linger time.Duration) *Snapshot {
-	return merge(old, c, now, retention{min, linger})
+	return merge(old, c, now, Options{Min: min, Linger: linger})
 }
 
 // CannotRead is cannotRead for tests.
 var CannotRead = cannotRead
 
 // OpenWith is Open with another way to watch; nil is none.
-func OpenWith(o Options, watch func(folders []string) (bool, error)) (*Directory, error) {
+func OpenWith(o Options, watch func(dirs []string) (bool, error)) (*Directory, error) {
 	return open(o, func(chan<- struct{}) (watcher, error) {
 		if watch == nil {
 			return nil, unix.EMFILE
@@ -42,8 +42,8 @@ func OpenWith(o Options, watch func(folders []string) (bool, error)) (*Directory
 	})
 }
 
-type fakeWatcher func(folders []string) (bool, error)
+type fakeWatcher func(dirs []string) (bool, error)
 
-func (w fakeWatcher) watch(folders []string) (bool, error) { return w(folders) }
+func (w fakeWatcher) watch(dirs []string) (bool, error) { return w(dirs) }
 
 func (w fakeWatcher) Close() error { return nil }

@@ -43,12 +43,12 @@ func (v *view) addDropIns(dir string) {
 }
 
 // addDirectory adds a directory of which it matters when it comes or goes.
-func (v *view) addDirectory(dir string, counts func(name string) bool, folder func(path string)) {
+func (v *view) addDirectory(dir string, counts func(name string) bool, directory func(path string)) {
 	v.directories = append(v.directories, dir, nearest(filepath.Dir(dir)))
 	if real, err := filepath.EvalSymlinks(dir); err == nil && real != dir {
 		v.directories = append(v.directories, filepath.Dir(real))
 	}
-	v.addFiles(dir, counts, folder)
+	v.addFiles(dir, counts, directory)
 }
 
 // nearest returns a directory or, if it is not there, the nearest above it that is.
@@ -60,7 +60,7 @@ func nearest(dir string) string {
 }
 
 // addFiles adds the files in a directory whose names count, and calls directory for the directories in it.
-func (v *view) addFiles(dir string, counts func(name string) bool, folder func(path string)) {
+func (v *view) addFiles(dir string, counts func(name string) bool, directory func(path string)) {
 	id := statefile.Identify(dir)
 	v.files[dir] = statefile.Identity{Device: id.Device, Inode: id.Inode}
 	entries, _ := os.ReadDir(dir) // who reads the directory gets the error, too
@@ -72,7 +72,7 @@ func (v *view) addFiles(dir string, counts func(name string) bool, folder func(p
 		info, err := os.Stat(path)
 		switch {
 		case err == nil && info.IsDir():
-			folder(path)
+			directory(path)
 		case !counts(e.Name()):
 			continue
 		case err == nil:

@@ -38,6 +38,16 @@ func list(t *testing.T, version, name string, plugins ...string) *config.Network
 	return n
 }
 
+// discover returns the content of a configuration directory.
+func discover(t *testing.T, dir string) *config.Catalog {
+	t.Helper()
+	c, err := config.Discover(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
 func request(container string) network.Request {
 	return network.Request{Container: container, IfName: "eth0", Parameters: network.Parameters{Netns: "/run/netns/absent"}}
 }

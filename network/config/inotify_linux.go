@@ -47,7 +47,7 @@ func (w *inotify) read(events chan<- struct{}) {
 	}
 }
 
-func (w *inotify) watch(folders []string) (more bool, err error) {
+func (w *inotify) watch(dirs []string) (more bool, err error) {
 	conn, err := w.file.SyscallConn()
 	if err != nil {
 		return false, err
@@ -55,7 +55,7 @@ func (w *inotify) watch(folders []string) (more bool, err error) {
 	var errs []error
 	now := map[int]bool{}
 	err = conn.Control(func(fd uintptr) {
-		for _, dir := range folders {
+		for _, dir := range dirs {
 			wd, err := unix.InotifyAddWatch(int(fd), dir, inotifyMask)
 			switch {
 			case err == nil:

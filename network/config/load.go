@@ -45,24 +45,6 @@ func Load(dir, name string) (*Network, error) {
 	return n, err
 }
 
-// LoadAll loads every configuration in dir: see [Catalog.Networks].
-func LoadAll(dir string) ([]*Network, error) {
-	c, err := Discover(dir)
-	if err != nil {
-		return nil, err
-	}
-	return c.Networks()
-}
-
-// Default loads the network that runtimes use where none is asked for: see [Catalog.Default].
-func Default(dir string) (*Network, error) {
-	c, err := Discover(dir)
-	if err != nil {
-		return nil, err
-	}
-	return c.Default()
-}
-
 // LoadFile reads one configuration file: a list if its name ends in .conflist, a single plugin if it ends
 // in .conf or .json, and what [LoadBytes] takes it for otherwise.
 //
@@ -71,24 +53,22 @@ func Default(dir string) (*Network, error) {
 // specification. A list without any plugin has [cni.CodeInvalidConfig], a file that cannot be read
 // [cni.CodeIOFailure]; other codes are those of [cni.ParseList]. An error is a [*FileError].
 func LoadFile(path string) (*Network, error) {
-	r := reader{}
-	n, err := r.load(path)
-	if err != nil {
-		return nil, fileError(path, r[path].content, err)
-	}
-	n.Source = path
-	return n, nil
+	f := File{Path: path, Kind: KindOf(path)}
+	reader{}.open(&f)
+	return f.Network, f.Err
 }
 
 // LoadBytes reads a network configuration list or the configuration of a single plugin; one with a type
 // and without plugins is the latter. Drop-in files are not looked for, so a list of version 1.1.0 may
 // come out without plugins: it cannot be run. Codes are those of [cni.ParseList].
 func LoadBytes(b []byte) (*Network, error) {
-	parse := cni.ParseList
 	if kindOfContent(b) == SingleFile {
-		parse = cni.ParseSingle
+		return newNetwork(cni.ParseSingle(b))
 	}
-	l, err := parse(b)
+	return newNetwork(cni.ParseList(b))
+}
+
+func newNetwork(l *cni.List, err error) (*Network, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -154,24 +134,16 @@ func (r reader) load(path string) (*Network, error) {
 	}
 	switch KindOf(path) {
 	case ListFile:
-		l, err := cni.ParseList(b)
-		if err != nil {
-			return nil, err
+		n, err := newNetwork(cni.ParseList(b))
+		if err == nil {
+			err = r.appendDropIns(n, filepath.Join(filepath.Dir(path), n.Name))
 		}
-		n := &Network{List: l}
-		if err := r.appendDropIns(n, filepath.Join(filepath.Dir(path), l.Name)); err != nil {
-			return nil, err
+		if err == nil {
+			err = n.Validate()
 		}
-		if err := n.Validate(); err != nil {
-			return nil, err
-		}
-		return n, nil
+		return n, err
 	case SingleFile:
-		l, err := cni.ParseSingle(b)
-		if err != nil {
-			return nil, err
-		}
-		return &Network{List: l}, nil
+		return newNetwork(cni.ParseSingle(b))
 	}
 	return LoadBytes(b)
 }

@@ -219,10 +219,7 @@ func TestDanglingDropIn(t *testing.T) {
 	if !errors.Is(err, fs.ErrNotExist) || cni.CodeOf(err) != cni.CodeIOFailure || !strings.Contains(err.Error(), link) {
 		t.Errorf("got %s", describe(err))
 	}
-	c, err := config.Discover(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := discover(t, dir)
 	for _, f := range c.Files {
 		if f.Path == link && f.Use != config.Broken {
 			t.Errorf("%s is %v", f.Path, f.Use)
@@ -240,12 +237,12 @@ func TestDanglingDropIn(t *testing.T) {
 }
 
 // R-07: one malformed file hides no other network.
-func TestLoadAll(t *testing.T) {
+func TestNetworks(t *testing.T) {
 	t.Parallel()
 	dir := tree(t, map[string]string{
 		"00-bad.conflist": "{", "10.conf": `{"name":"green","type":"x"}`, "20.conflist": red, "30.conflist": red, "40.conf": "[]",
 	})
-	networks, err := config.LoadAll(dir)
+	networks, err := discover(t, dir).Networks()
 	var got []string
 	for _, n := range networks {
 		got = append(got, n.Name+" "+filepath.Base(n.Source))
@@ -258,7 +255,7 @@ func TestLoadAll(t *testing.T) {
 	if got := strings.ReplaceAll(describe(err), dir, "DIR"); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	if _, err := config.LoadAll(filepath.Join(dir, "missing")); !errors.Is(err, config.ErrNoConfig) {
+	if _, err := discover(t, filepath.Join(dir, "missing")).Networks(); !errors.Is(err, config.ErrNoConfig) {
 		t.Errorf("missing folder: %s", describe(err))
 	}
 }
@@ -279,7 +276,7 @@ func TestDefault(t *testing.T) {
 		{"none", map[string]string{"x.yaml": ""}, "999 DIR: no network configuration"},
 	} {
 		dir := tree(t, tt.files)
-		n, err := config.Default(dir)
+		n, err := discover(t, dir).Default()
 		got := strings.ReplaceAll(describe(err), dir, "DIR")
 		if err == nil {
 			got = types(n)

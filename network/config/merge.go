@@ -13,18 +13,12 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// retention configures how long files that disappeared stay in use.
-type retention struct {
-	min    int           // networks that there are to be; at least one stays
-	linger time.Duration // what disappears counts after this time
-}
-
 // merge returns the snapshot that follows old when the directory holds c.
 //
 // A network whose file is broken stays as it was, and so does one whose new version the policy forbids. What has disappeared
 // stays for a while: who replaces a file by removing it first, or a directory by making it anew, wants nothing to stop. Where
 // too few networks would be left it stays until there are enough, as somebody removed the configuration of all there is.
-func merge(old *Snapshot, c *Catalog, now time.Time, keep retention) *Snapshot {
+func merge(old *Snapshot, c *Catalog, now time.Time, keep Options) *Snapshot {
 	m := &merger{
 		old: old, catalog: c, keep: keep,
 		next: &Snapshot{Dir: c.Dir, Generation: old.Generation + 1, Read: now},
@@ -37,7 +31,7 @@ func merge(old *Snapshot, c *Catalog, now time.Time, keep retention) *Snapshot {
 	}
 	m.brokenFiles()
 	there := len(m.used)
-	enough := there >= max(keep.min, 1)
+	enough := there >= max(keep.Min, 1)
 	m.policy(enough)
 	m.changed()
 	m.gone(enough)
@@ -56,7 +50,7 @@ func merge(old *Snapshot, c *Catalog, now time.Time, keep retention) *Snapshot {
 type merger struct {
 	old     *Snapshot
 	catalog *Catalog
-	keep    retention
+	keep    Options // Min and Linger count
 	next    *Snapshot
 	used    map[string]*Network // by name
 }
@@ -66,21 +60,14 @@ func (m *merger) report(p Problem) {
 	if !errors.As(p.Err, new(*FileError)) {
 		p.Err = &FileError{Path: p.Path, Err: p.Err}
 	}
-	p.Since = m.next.Read
-	if before := m.old.problem(p); before != nil {
-		p.Since = before.Since
-	}
+	p.Since = m.old.since(p, m.next.Read)
 	m.next.Problems = append(m.next.Problems, p)
 }
 
 // lingers reports whether what has disappeared is still used, and reports that as a problem if so.
 func (m *merger) lingers(p Problem) bool {
 	p.kind, p.Kept = lingering, true
-	since := m.next.Read
-	if before := m.old.problem(p); before != nil {
-		since = before.Since
-	}
-	until := since.Add(m.keep.linger)
+	until := m.old.since(p, m.next.Read).Add(m.keep.Linger)
 	if !m.next.Read.Before(until) {
 		return false
 	}
@@ -121,7 +108,7 @@ func (m *merger) policy(enough bool) {
 		m.report(p)
 		found = before
 	case found == nil:
-		p.Err = cni.Errorf(cni.CodeInvalidConfig, "the policy is gone; it stays in use for %v", m.keep.linger)
+		p.Err = cni.Errorf(cni.CodeInvalidConfig, "the policy is gone; it stays in use for %v", m.keep.Linger)
 		if m.lingers(p) {
 			found = before
 		}
@@ -147,7 +134,7 @@ func (m *merger) changed() {
 		if missing := missingDropIn(before, n); missing != "" {
 			p := Problem{Path: filepath.Dir(missing), Network: n.Name}
 			p.Err = cni.Errorf(cni.CodeInvalidConfig, "network %s: the drop-in %s is gone; what it was with it stays in use for %v",
-				n.Name, missing, m.keep.linger)
+				n.Name, missing, m.keep.Linger)
 			if m.lingers(p) {
 				m.used[n.Name] = before
 				continue
@@ -186,7 +173,7 @@ func (m *merger) gone(enough bool) {
 		case m.replaced(n):
 			continue
 		default:
-			p.Err = cni.Errorf(cni.CodeInvalidConfig, "network %s is gone; it stays in use for %v", n.Name, m.keep.linger)
+			p.Err = cni.Errorf(cni.CodeInvalidConfig, "network %s is gone; it stays in use for %v", n.Name, m.keep.Linger)
 			if !m.lingers(p) {
 				continue
 			}
@@ -205,8 +192,8 @@ func (m *merger) tooFew(there int) {
 	switch {
 	case len(m.catalog.candidates()) == 0:
 		p.Err = ErrNoConfig
-	case there < m.keep.min:
-		p.Err = cni.Errorf(cni.CodeInvalidConfig, "%d networks can be used, at least %d are wanted", there, m.keep.min)
+	case there < m.keep.Min:
+		p.Err = cni.Errorf(cni.CodeInvalidConfig, "%d networks can be used, at least %d are wanted", there, m.keep.Min)
 	default:
 		return // what is broken is said
 	}
@@ -221,10 +208,8 @@ func cannotRead(old *Snapshot, err error, now time.Time) *Snapshot {
 		err := fmt.Errorf("configuration folder: %w", err)
 		next.Policy = &Policy{Source: filepath.Join(old.Dir, PolicyName), err: err}
 	}
-	p := Problem{Path: old.Dir, Err: &FileError{Path: old.Dir, Err: err}, Since: now, Kept: old.Generation > 0, kind: unread}
-	if before := old.problem(p); before != nil {
-		p.Since = before.Since
-	}
+	p := Problem{Path: old.Dir, Err: &FileError{Path: old.Dir, Err: err}, Kept: old.Generation > 0, kind: unread}
+	p.Since = old.since(p, now)
 	next.Problems = append(next.Problems, p)
 	for _, p := range old.Problems {
 		if p.kind != unread {

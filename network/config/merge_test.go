@@ -231,10 +231,7 @@ func TestMerge(t *testing.T) {
 				if err := os.Rename(tree(t, step.files), dir); err != nil {
 					t.Fatal(err)
 				}
-				c, err := config.Discover(dir)
-				if err != nil {
-					t.Fatal(err)
-				}
+				c := discover(t, dir)
 				before := inUse(s, dir)
 				next := config.Merge(s, c, now, row.min, 2*time.Second)
 				if diff := cmp.Diff(step.want, inUse(next, dir)); diff != "" {
@@ -254,10 +251,7 @@ func TestMerge(t *testing.T) {
 func TestMergeCannotRead(t *testing.T) {
 	t.Parallel()
 	dir := tree(t, map[string]string{"10.conflist": conf("red", "a"), "20.conflist": "{", "tenon.policy": needs("a")})
-	c, err := config.Discover(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := discover(t, dir)
 	now := time.Unix(1_000_000_000, 0)
 	wrong := cni.Errorf(cni.CodeIOFailure, "configuration folder: %w", os.ErrPermission)
 
@@ -288,10 +282,7 @@ func TestSnapshotNetwork(t *testing.T) {
 	t.Parallel()
 	dir := tree(t, map[string]string{"10.conflist": conf("red", "a"), "20.conflist": `{"name":"blue",`, "30.conflist": ""})
 	snapshot := func(dir string) *config.Snapshot {
-		c, err := config.Discover(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := discover(t, dir)
 		return config.Merge(&config.Snapshot{Dir: dir}, c, time.Now(), 0, 0)
 	}
 	s := snapshot(dir)
@@ -341,10 +332,7 @@ func FuzzMergeDamage(f *testing.F) {
 			if err := os.WriteFile(path, content, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			c, err := config.Discover(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := discover(t, dir)
 			return config.Merge(old, c, time.Now(), 0, time.Second)
 		}
 		s := load(&config.Snapshot{Dir: dir}, []byte(before))

@@ -83,10 +83,7 @@ func TestLoadPolicy(t *testing.T) {
 		if got := strings.ReplaceAll(describe(p.Check(n)), dir, "DIR"); got != want {
 			t.Errorf("%s: check: got %s, want %s", name, got, want)
 		}
-		c, err := config.Discover(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := discover(t, dir)
 		if got := strings.ReplaceAll(describe(c.Policy.Check(n)), dir, "DIR"); got != want {
 			t.Errorf("%s: catalogue: got %s, want %s", name, got, want)
 		}

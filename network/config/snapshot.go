@@ -59,11 +59,11 @@ func (s *Snapshot) Network(name string) (*Network, error) {
 	if err := cni.ValidateNetworkName(name); err != nil {
 		return nil, err
 	}
-	if n := s.find(name); n != nil {
-		return n, nil
-	}
 	var present, broken []string
 	for _, n := range s.Networks {
+		if n.Name == name {
+			return n, nil
+		}
 		present = append(present, n.Name)
 	}
 	for _, p := range s.Problems {
@@ -85,16 +85,6 @@ func (s *Snapshot) Network(name string) (*Network, error) {
 		there += "; broken: " + strings.Join(broken, ", ")
 	}
 	return nil, fmt.Errorf("network %q in %s: %w (%s)", name, s.Dir, ErrNotFound, there)
-}
-
-// find returns the network of a name; nil if there is none.
-func (s *Snapshot) find(name string) *Network {
-	for _, n := range s.Networks {
-		if n.Name == name {
-			return n
-		}
-	}
-	return nil
 }
 
 // Err joins the problems, with [cni.CodeNotAvailable]; nil if there are none. With problems that are all Kept, ADD works as
@@ -123,4 +113,12 @@ func (s *Snapshot) problem(like Problem) *Problem {
 		}
 	}
 	return nil
+}
+
+// since returns when a problem was first seen, now if it is new.
+func (s *Snapshot) since(p Problem, now time.Time) time.Time {
+	if before := s.problem(p); before != nil {
+		return before.Since
+	}
+	return now
 }

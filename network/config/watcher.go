@@ -5,6 +5,6 @@ package config
 type watcher interface {
 	// watch watches exactly these directories, and reports whether it did not watch some of them before. It ignores
 	// directories that do not exist. The error is about directories that cannot be watched.
-	watch(folders []string) (more bool, err error)
+	watch(dirs []string) (more bool, err error)
 	Close() error
 }

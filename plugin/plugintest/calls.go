@@ -1,7 +1,6 @@
 package plugintest
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -120,9 +119,9 @@ const broken = "c"
 // undisturbed makes the verb without a fault and returns its changes.
 func (s *callSweep) undisturbed() []tracer.Change {
 	s.t.Helper()
-	s.prepare()
+	q := s.breakable(s.verb)
 	before := s.objects(s.Spaces()...)
-	run := s.traced(s.request(), tracer.Fault{})
+	run := s.traced(q, tracer.Fault{})
 	if run.Code != 0 || run.Killed {
 		s.t.Fatalf("%s, as a process under ptrace: exit status %d\n%s%s", s.verb, run.Code, run.Stdout, run.Stderr)
 	}
@@ -148,26 +147,10 @@ func (s *callSweep) undisturbed() []tracer.Change {
 
 func under(path, dir string) bool { return strings.HasPrefix(path, dir+"/") }
 
-// prepare attaches the container where the verb needs an attachment.
-func (s *callSweep) prepare() {
-	s.t.Helper()
-	if s.verb != cni.Add {
-		s.Add(broken)
-	}
-}
-
-func (s *callSweep) request() Request {
-	if s.verb == cni.GC {
-		return s.Collect()
-	}
-	return s.Request(s.verb, broken)
-}
-
 // attempt breaks the verb once, at change number n, and looks for leftovers.
 func (s *callSweep) attempt(n int, b breakage) {
 	s.t.Helper()
-	s.prepare()
-	run := s.traced(s.request(), tracer.Fault{Effect: b.effect, N: n})
+	run := s.traced(s.breakable(s.verb), tracer.Fault{Effect: b.effect, N: n})
 	what := fmt.Sprintf("after %s", s.verb)
 	if run.Hit {
 		s.injected++
@@ -221,19 +204,15 @@ func (s *callSweep) recover(verb cni.Command, what string) {
 // cleansUp names the requirements on the verbs that clean up.
 var cleansUp = map[cni.Command]string{cni.Del: "PL-DEL-01, PL-DEL-05", cni.GC: "PL-GC-01"}
 
-// settleTime is how long the kernel may take to finish its work in the background.
-func settleTime() time.Duration {
-	if sampled {
-		return time.Minute
-	}
-	return 10 * time.Second
-}
-
-// expect ends the test unless the state is what it was, once the kernel had time to settle.
+// expect ends the test unless the state is what it was, as soon as the kernel has finished its work in the background.
 func (s *callSweep) expect(before string, spaces []*Namespace, complaint string) {
 	s.t.Helper()
+	limit := 10 * time.Second
+	if sampled {
+		limit = time.Minute
+	}
 	diff := testnet.Diff(before, s.objects(spaces...))
-	for end := time.Now().Add(settleTime()); diff != "" && time.Now().Before(end); time.Sleep(30 * time.Millisecond) {
+	for end := time.Now().Add(limit); diff != "" && time.Now().Before(end); time.Sleep(30 * time.Millisecond) {
 		diff = testnet.Diff(before, s.objects(spaces...))
 	}
 	if diff != "" {
@@ -244,14 +223,13 @@ func (s *callSweep) expect(before string, spaces []*Namespace, complaint string)
 // traced runs the plugin as a process, under a fault.
 func (r *Runtime) traced(q Request, f tracer.Fault) *tracer.Run {
 	r.t.Helper()
-	stdin, err := json.Marshal(q.Conf)
-	if err != nil {
-		r.t.Fatal(err)
-	}
 	cmd := exec.Command(filepath.Join(r.bin, r.suite.Plugin.Name))
 	cmd.Env = append(os.Environ(), q.Environ()...)
-	var run *tracer.Run
-	r.Host.Do(func() { run, err = tracer.Trace(cmd, stdin, f) })
+	stdin, run := r.marshal(q.Conf), (*tracer.Run)(nil)
+	err := r.Host.Run(func() (err error) {
+		run, err = tracer.Trace(cmd, stdin, f)
+		return err
+	})
 	if err != nil {
 		r.t.Fatal(err)
 	}

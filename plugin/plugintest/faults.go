@@ -80,58 +80,46 @@ func (r *Runtime) hooked() bool {
 	return f.made > 0
 }
 
+// hooks fails the changes of each verb.
 func (r *Runtime) hooks(t *testing.T) {
-	t.Run("ADD", func(t *testing.T) { r.with(t).faultsOfAdd() })
-	t.Run("DEL", func(t *testing.T) {
-		r := r.with(t)
-		r.faultsOfRemoval(func() Request { return r.Request(cni.Del, broken) })
-	})
-	if r.newest(cni.GC) {
-		t.Run("GC", func(t *testing.T) {
-			r := r.with(t)
-			r.faultsOfRemoval(func() Request { return r.Collect() })
-		})
-	}
-}
-
-func (r *Runtime) faultsOfAdd() {
-	before := r.State()
-	for n := 0; ; n += step() {
-		f := &fault{after: n}
-		_, err := f.do(r, r.Request(cni.Add, broken))
-		if f.op == "" {
-			if err != nil {
-				r.t.Fatalf("ADD: %v", err)
-			}
-			r.t.Logf("%d changes", n)
-			r.Del(broken)
-			return
-		}
-		r.checkFault(f, err)
-		if r.Unchanged(before); r.t.Failed() {
-			r.t.Fatalf("after failure of %q: undo the changes before it (PL-ADD-10, PL-DEL-01)", f.op)
+	for _, verb := range []cni.Command{cni.Add, cni.Del, cni.GC} {
+		if verb != cni.GC || r.newest(cni.GC) {
+			t.Run(string(verb), func(t *testing.T) { r.with(t).faultsOf(verb) })
 		}
 	}
 }
 
-func (r *Runtime) faultsOfRemoval(ask func() Request) {
-	before := r.State()
-	for n := 0; ; n += step() {
+// breakable returns the request of a verb that faults break. Unless the verb is ADD, breakable attaches the container.
+func (r *Runtime) breakable(verb cni.Command) Request {
+	r.t.Helper()
+	if verb != cni.Add {
 		r.Add(broken)
-		q := ask()
+	}
+	if verb == cni.GC {
+		return r.Collect()
+	}
+	return r.Request(verb, broken)
+}
+
+func (r *Runtime) faultsOf(verb cni.Command) {
+	before := r.State()
+	for n := 0; ; n += step() {
+		q := r.breakable(verb)
 		f := &fault{after: n}
 		_, err := f.do(r, q)
 		if f.op == "" {
 			if err != nil {
-				r.t.Fatalf("%s: %v", q.Command, err)
+				r.t.Fatalf("%s: %v", verb, err)
 			}
 			r.t.Logf("%d changes", n)
 			r.Del(broken)
 			return
 		}
 		r.checkFault(f, err)
-		r.Must(q)
-		if q.Command == cni.GC { // it may leave what a namespace holds, and ends with it
+		if verb != cni.Add {
+			r.Must(q)
+		}
+		if verb == cni.GC { // it may leave what a namespace holds, and ends with it
 			r.Del(broken)
 		}
 		if r.Unchanged(before); r.t.Failed() {

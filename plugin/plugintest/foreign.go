@@ -15,15 +15,14 @@ import (
 // returns the output. If the call fails the test ends.
 func (r *Runtime) Foreign(dir string, q Request) json.RawMessage {
 	r.t.Helper()
-	conf, err := json.Marshal(q.Conf)
-	if err != nil {
-		r.t.Fatal(err)
-	}
 	q.Path = dir
 	cmd := exec.Command(filepath.Join(dir, r.suite.Plugin.Name))
-	cmd.Env, cmd.Stdin = append(os.Environ(), q.Environ()...), bytes.NewReader(conf)
+	cmd.Env, cmd.Stdin = append(os.Environ(), q.Environ()...), bytes.NewReader(r.marshal(q.Conf))
 	var out []byte
-	r.Host.Do(func() { out, err = cmd.Output() })
+	err := r.Host.Run(func() (err error) {
+		out, err = cmd.Output()
+		return err
+	})
 	if err != nil {
 		r.t.Fatalf("%s %s: %v: %s", cmd.Path, q.Command, err, out)
 	}

@@ -68,10 +68,7 @@ func (r *Runtime) seed(e plugin.Example, env cni.Env) []byte {
 	if err := json.Unmarshal([]byte(e.Config), &r.Conf); err != nil {
 		r.t.Fatalf("configuration %q: %v", e.Name, err)
 	}
-	seed, err := json.Marshal(r.Request(cni.Add, env.ContainerID).Conf)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	seed := r.marshal(r.Request(cni.Add, env.ContainerID).Conf)
 	return bytes.ReplaceAll(seed, []byte(env.Netns), []byte(absent))
 }
 
@@ -93,7 +90,7 @@ func judgeOutput(t *testing.T, verb cni.Command, out []byte, ok bool) {
 	}
 }
 
-// contain keeps a request from leading to a folder other than dir.
+// contain keeps a request from leading to a directory other than dir.
 func (s *Suite) contain(stdin []byte, dir string) []byte {
 	var conf object
 	if json.Unmarshal(stdin, &conf) != nil || conf == nil {

@@ -1,7 +1,6 @@
 package plugintest
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"reflect"
@@ -18,10 +17,7 @@ import (
 func input(_ *testing.T, r *Runtime) {
 	r.Container("c")
 	before := r.State()
-	whole, err := json.Marshal(r.Conf)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	whole := r.marshal(r.Conf)
 	for _, stdin := range [][]byte{
 		{}, []byte("null"), []byte("[]"), []byte(`"x"`), []byte("\x00"), whole[:len(whole)/2], whole[:len(whole)-1],
 		append(slices.Clone(whole), whole...),

@@ -1,7 +1,6 @@
 package plugintest
 
 import (
-	"encoding/json"
 	"errors"
 	"path/filepath"
 	"testing"
@@ -51,11 +50,7 @@ func (r *Runtime) Repair(container string) error {
 }
 
 func (r *Runtime) repair(q Request) error {
-	stdin, err := json.Marshal(q.Conf)
-	if err != nil {
-		return err
-	}
-	call := invoke.Call{Path: filepath.Join("/nowhere", r.suite.Plugin.Name), Env: q.Env, Stdin: stdin}
+	call := invoke.Call{Path: filepath.Join("/nowhere", r.suite.Plugin.Name), Env: q.Env, Stdin: r.marshal(q.Conf)}
 	return r.Host.Run(func() error {
 		outcomes, err := rules.Run(r.t.Context(), []plugin.Definition{r.suite.Plugin}, []invoke.Call{call})
 		return errors.Join(outcomes[0].Err, err)

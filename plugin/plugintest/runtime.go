@@ -190,6 +190,16 @@ func (r *Runtime) Do(ctx context.Context, q Request) (json.RawMessage, error) {
 	return out, err
 }
 
+// marshal returns a configuration as JSON.
+func (r *Runtime) marshal(conf object) []byte {
+	r.t.Helper()
+	b, err := json.Marshal(conf)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return b
+}
+
 // judge fails the test if an error has a code that a plugin must not send: ERR-03, DIS-25.
 func (r *Runtime) judge(verb cni.Command, err error) {
 	r.t.Helper()

@@ -16,11 +16,10 @@ func versions(_ *testing.T, r *Runtime) {
 	r.Container(container)
 	before := r.State()
 	r.announced()
-	r.suite.served.try()
 	r.newest(cni.Add)
 	full := r.Add(container)
 	r.Del(container)
-	served := 0
+	var works []cni.Version
 	for _, v := range r.suite.Plugin.Versions {
 		r.Conf["cniVersion"] = v.String()
 		out, err := r.Do(r.t.Context(), r.Request(cni.Add, container))
@@ -31,8 +30,7 @@ func versions(_ *testing.T, r *Runtime) {
 			r.t.Errorf("ADD in CNI version %v, which VERSION announces, fails (PL-VRS-04): %v", v, err)
 			continue
 		}
-		r.suite.served.note(v)
-		served++
+		works = append(works, v)
 		r.prev[container] = out
 		if _, err := cni.DecodeResultStrict(out, 0); err != nil {
 			r.t.Errorf("result in CNI version %v is not valid (RES-01): %v\n%s", v, err, out)
@@ -55,7 +53,8 @@ func versions(_ *testing.T, r *Runtime) {
 		}
 		r.Del(container)
 	}
-	if served == 0 {
+	r.suite.served.add(works)
+	if works == nil {
 		r.t.Error("ADD works in none of the CNI versions that VERSION announces (PL-VRS-04)")
 	}
 	for text, code := range map[string]cni.Code{
@@ -87,18 +86,14 @@ type served struct {
 	versions map[cni.Version]bool
 }
 
-// try notes that an example is tried.
-func (s *served) try() {
+// add adds the versions of one example.
+func (s *served) add(versions []cni.Version) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.examples++
-}
-
-// note notes that ADD works in a version.
-func (s *served) note(v cni.Version) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.versions[v] = true
+	for _, v := range versions {
+		s.versions[v] = true
+	}
 }
 
 // missing returns the announced versions in which no ADD worked, or none until all examples were tried (PL-VRS-04).

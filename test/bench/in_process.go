@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
@@ -115,26 +114,20 @@ func (b *bench) inProcess(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.addCompared(fmt.Sprintf("%s: ADD (peer column: its %d calls)", what, median(inMemory.counts)), inMemory.adds, inMemory.calls, limit)
-	b.addCompared(what+": ADD (peer column: those for the network)", inMemory.adds, inMemory.onNetwork, nil)
-	b.addCompared(what+", records on disk: ADD (peer: calls)", onDisk.adds, onDisk.calls, nil)
+	add, calls := median(inMemory.adds), fmt.Sprintf("%s: ADD (peer column: its %d calls)", what, median(inMemory.counts))
+	b.compare(calls, add, median(inMemory.calls), limit)
+	b.compare(what+": ADD (peer column: those for the network)", add, median(inMemory.onNetwork), nil)
+	b.compare(what+", records on disk: ADD (peer: calls)", median(onDisk.adds), median(onDisk.calls), nil)
 	return b.inProcessRates(ctx, what)
 }
 
-// measureAdds has its records in a folder.
+// measureAdds has its records in a directory.
 func (b *bench) measureAdds(ctx context.Context, t *tracer, name, dir string) (samples, error) {
 	e, err := b.newEmbedded(name, filepath.Join(dir, "records"))
 	if err != nil {
 		return samples{}, err
 	}
 	return e.measure(ctx, t, b.repeats(200, 40))
-}
-
-// addCompared adds a row in which the ratio is how many times longer we take.
-func (b *bench) addCompared(what string, ours, floor []time.Duration, limit *budget) {
-	r := row{What: what, Unit: "ms", Ours: milliseconds(median(ours)), Peer: milliseconds(median(floor))}
-	r.Ratio = r.Ours / r.Peer
-	b.add(os.Stdout, r.judge(limit, r.Ratio))
 }
 
 // inProcessRates measures attachments (ADD and DEL) per second with so many under way at any time.
@@ -148,37 +141,19 @@ func (b *bench) inProcessRates(ctx context.Context, what string) error {
 			if err != nil {
 				return err
 			}
-			took, err := e.burst(ctx, workers, each)
+			took, err := e.burst(name, workers, func(worker int, netns string) (err error) {
+				for c := 0; c < each && err == nil; c++ {
+					err = e.attachment(ctx, worker*each+c, netns, func(add func() error) error { return add() })
+				}
+				return err
+			})
 			if err != nil {
 				return err
 			}
 			bursts = append(bursts, took)
 		}
 		r := row{What: fmt.Sprintf("%s: %d at a time", what, workers), Unit: "/s", Ours: float64(workers*each) / median(bursts).Seconds()}
-		b.add(os.Stdout, r)
+		b.add(r, nil, 0)
 	}
 	return nil
-}
-
-// burst lets every worker add and remove its containers one after the other and returns the time until all are done.
-func (e *embedded) burst(ctx context.Context, workers, each int) (time.Duration, error) {
-	netns := make([]string, workers)
-	for w := range netns {
-		var err error
-		if netns[w], err = e.newNamespace(fmt.Sprintf("%s-%d", e.list.Name, w)); err != nil {
-			return 0, err
-		}
-	}
-	errs := make([]error, workers)
-	var wait sync.WaitGroup
-	start := time.Now()
-	for w := range workers {
-		wait.Go(func() {
-			for i := 0; i < each && errs[w] == nil; i++ {
-				errs[w] = e.attachment(ctx, w*each+i, netns[w], func(add func() error) error { return add() })
-			}
-		})
-	}
-	wait.Wait()
-	return time.Since(start), errors.Join(errs...)
 }

@@ -5,6 +5,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,7 +41,7 @@ func main() {
 	var o options
 	flag.StringVar(&o.tenon, "tenon", "bin/tenon", "the executable whose plugins are measured")
 	flag.StringVar(&o.ours, "ours", "", "measure the plugins of this folder instead")
-	flag.StringVar(&o.peer, "peer", envOr("PEER_DIR", "/usr/lib/cni"), "folder of the plugins to compare with")
+	flag.StringVar(&o.peer, "peer", cmp.Or(os.Getenv("PEER_DIR"), "/usr/lib/cni"), "folder of the plugins to compare with")
 	flag.StringVar(&o.json, "json", "", "write the rows to this file, too")
 	flag.BoolVar(&o.quick, "quick", false, "fewer repetitions: under a minute, more noise")
 	flag.Parse()
@@ -55,13 +56,6 @@ func main() {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
-}
-
-func envOr(key, otherwise string) string {
-	if v := os.Getenv(key); v != "" {
-		return v
-	}
-	return otherwise
 }
 
 // enter runs this program again, away from the machine's own network and mounts.
@@ -100,7 +94,7 @@ func runInside(ctx context.Context, o options) error {
 		return err
 	}
 	start := time.Now()
-	b.printHeader(os.Stdout)
+	b.printHeader()
 	for _, step := range []func(context.Context) error{
 		b.processStart, b.deadline, b.size, b.processes, b.latencies, b.chainWithPortmap, b.rates, b.leases, b.inProcess,
 	} {
@@ -108,7 +102,7 @@ func runInside(ctx context.Context, o options) error {
 			return err
 		}
 	}
-	b.printFooter(os.Stdout, time.Since(start))
+	b.printFooter(time.Since(start))
 	if o.json == "" {
 		return nil
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"runtime"
 	"slices"
 	"strings"
@@ -38,32 +37,26 @@ func (b *budget) String() string {
 	return fmt.Sprintf("≤ %g", b.limit)
 }
 
-// judge fills in what a budget says about the value, if there is one.
-func (r row) judge(b *budget, value float64) row {
-	if b == nil {
-		return r
-	}
-	r.Budget, r.Result = b.String(), "miss"
-	if b.atLeast && value >= b.limit || !b.atLeast && value <= b.limit {
-		r.Result = "pass"
-	}
-	return r
-}
-
 const layout = "%-58s %12s %12s %8s  %-7s %s\n"
 
-func (b *bench) printHeader(w io.Writer) {
+func (b *bench) printHeader() {
 	var u unix.Utsname
 	kernel := "unknown"
 	if unix.Uname(&u) == nil {
 		kernel = unix.ByteSliceToString(u.Release[:])
 	}
-	fmt.Fprintf(w, "ours %s, peer %s, kernel %s, %d CPUs; medians\n\n", b.ours.from, b.peer.from, kernel, runtime.NumCPU())
-	fmt.Fprintf(w, layout, "what", "ours", "peer", "ratio", "budget", "")
+	fmt.Printf("ours %s, peer %s, kernel %s, %d CPUs; medians\n\n", b.ours.from, b.peer.from, kernel, runtime.NumCPU())
+	fmt.Printf(layout, "what", "ours", "peer", "ratio", "budget", "")
 }
 
-// add prints a row and keeps it for the JSON report.
-func (b *bench) add(w io.Writer, r row) {
+// add prints a row and keeps it for the JSON report. limit, unless nil, judges the value.
+func (b *bench) add(r row, limit *budget, value float64) {
+	if limit != nil {
+		r.Budget, r.Result = limit.String(), "miss"
+		if limit.atLeast && value >= limit.limit || !limit.atLeast && value <= limit.limit {
+			r.Result = "pass"
+		}
+	}
 	b.rows = append(b.rows, r)
 	text := func(v float64) string {
 		if v == 0 && r.Unit != "processes" || r.Result == "later" {
@@ -75,7 +68,7 @@ func (b *bench) add(w io.Writer, r row) {
 	if r.Ratio != 0 {
 		ratio = fmt.Sprintf("%.2f", r.Ratio)
 	}
-	fmt.Fprintf(w, layout, r.What, text(r.Ours), text(r.Peer), ratio, r.Budget, r.Result)
+	fmt.Printf(layout, r.What, text(r.Ours), text(r.Peer), ratio, r.Budget, r.Result)
 }
 
 func decimals(unit string) int {
@@ -85,12 +78,12 @@ func decimals(unit string) int {
 	return 2
 }
 
-func (b *bench) printFooter(w io.Writer, took time.Duration) {
+func (b *bench) printFooter(took time.Duration) {
 	count := map[string]int{}
 	for _, r := range b.rows {
 		count[r.Result]++
 	}
-	fmt.Fprintf(w, "\nbudgets: %d pass, %d miss, %d later (not measured on this machine); %.0f s\n",
+	fmt.Printf("\nbudgets: %d pass, %d miss, %d later (not measured on this machine); %.0f s\n",
 		count["pass"], count["miss"], count["later"], took.Seconds())
 }
 

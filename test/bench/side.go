@@ -15,12 +15,14 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/cni"
 )
 
-// side is one of the two implementations, with a host namespace and state folders of its own.
+// side is one of the two implementations, with a host namespace and state directories of its own.
 type side struct {
 	name    string
-	from    string // folder of the executables
+	from    string // directory of the executables
 	plugins string // of their copies
 	state   string
 	host    string // path of the network namespace the plugins are started in
@@ -39,7 +41,7 @@ func newSide(work, name, programs, plugins string) (*side, error) {
 	return s, err
 }
 
-// copyPrograms copies a folder of programs and their names, and returns the path of the copy. How a file was written decides how
+// copyPrograms copies a directory of programs and their names, and returns the path of the copy. How a file was written decides how
 // fast it starts (see package install), so all that are compared are written in the same way, each at once.
 func copyPrograms(to, name, from string) (string, error) {
 	to = filepath.Join(to, name)
@@ -90,13 +92,8 @@ func (s *side) supports(ctx context.Context, plugin, version string) (bool, erro
 	if err != nil {
 		return false, err
 	}
-	var reply struct {
-		SupportedVersions []string `json:"supportedVersions"`
-	}
-	if err := json.Unmarshal(out, &reply); err != nil {
-		return false, fmt.Errorf("%s: %s VERSION: %w", s.name, plugin, err)
-	}
-	return slices.Contains(reply.SupportedVersions, version), nil
+	reply, err := cni.DecodeVersionReply(out)
+	return slices.Contains(reply.Supported, version), err
 }
 
 // newNamespace creates a network namespace and returns the path it is bound to.
@@ -195,7 +192,7 @@ func filled(content []byte) (*os.File, error) {
 	return r, nil
 }
 
-// network describes a configuration; the two sides differ in their state folders only.
+// network describes a configuration; the two sides differ in their state directories only.
 type network struct {
 	name     string
 	version  string

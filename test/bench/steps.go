@@ -20,7 +20,7 @@ import (
 
 type bench struct {
 	options
-	programs   string // folder of the copies that are run
+	programs   string // directory of the copies that are run
 	ours, peer *side
 	rows       []row
 }
@@ -33,11 +33,17 @@ func (b *bench) record(what string, ours, peer time.Duration, limit *budget) {
 	if ours > 0 && peer > 0 {
 		r.Ratio = float64(peer) / float64(ours)
 	}
-	b.add(os.Stdout, r.judge(limit, r.Ratio))
+	b.add(r, limit, r.Ratio)
+}
+
+// compare adds a row that compares two durations; the ratio is how many times longer we take.
+func (b *bench) compare(what string, ours, peer time.Duration, limit *budget) {
+	r := row{What: what, Unit: "ms", Ours: milliseconds(ours), Peer: milliseconds(peer), Ratio: float64(ours) / float64(peer)}
+	b.add(r, limit, r.Ratio)
 }
 
 func (b *bench) later(what string, limit *budget) {
-	b.add(os.Stdout, row{What: what, Budget: limit.String(), Result: "later"})
+	b.add(row{What: what, Budget: limit.String(), Result: "later"}, nil, 0)
 }
 
 // processStart compares VERSION with an empty Go program.
@@ -62,9 +68,7 @@ func (b *bench) processStart(ctx context.Context) error {
 	}
 	ours, peer, floor := median(samples[0]), median(samples[1]), median(samples[2])
 	b.record("VERSION", ours, peer, nil)
-	r := row{What: "VERSION (peer column: an empty Go program)", Unit: "ms", Ours: milliseconds(ours), Peer: milliseconds(floor)}
-	r.Ratio = float64(ours) / float64(floor)
-	b.add(os.Stdout, r.judge(atMost(1.7), r.Ratio))
+	b.compare("VERSION (peer column: an empty Go program)", ours, floor, atMost(1.7))
 	return nil
 }
 
@@ -87,7 +91,7 @@ func (b *bench) deadline(ctx context.Context) error {
 		}
 	}
 	r := row{What: "a plugin that ignores SIGTERM: back after the deadline", Unit: "ms", Ours: milliseconds(slices.Max(late))}
-	b.add(os.Stdout, r.judge(atMost(250), r.Ours))
+	b.add(r, atMost(250), r.Ours)
 	return nil
 }
 
@@ -133,13 +137,14 @@ func (b *bench) size(context.Context) error {
 			}
 		}
 	}
-	b.add(os.Stdout, row{What: "plugin directory on disk", Unit: "MiB", Ours: sizes[0], Peer: sizes[1], Ratio: sizes[1] / sizes[0]})
+	r := row{What: "plugin directory on disk", Unit: "MiB", Ours: sizes[0], Peer: sizes[1], Ratio: sizes[1] / sizes[0]}
+	b.add(r, nil, 0)
 	info, err := os.Stat(filepath.Join(b.ours.plugins, "bridge"))
 	if err != nil {
 		return err
 	}
-	r := row{What: "tenon, which is every plugin, on disk", Unit: "MiB", Ours: float64(info.Size()) / mebibyte}
-	b.add(os.Stdout, r.judge(atMost(12), r.Ours))
+	r = row{What: "tenon, which is every plugin, on disk", Unit: "MiB", Ours: float64(info.Size()) / mebibyte}
+	b.add(r, atMost(12), r.Ours)
 	return nil
 }
 
@@ -166,7 +171,7 @@ func (b *bench) processes(ctx context.Context) error {
 	for _, verb := range []string{"ADD", "DEL"} {
 		ours, peer := float64(counts[0][verb]), float64(counts[1][verb])
 		r := row{What: "bridge + host-local + ipMasq, dual: started by " + verb, Unit: "processes", Ours: ours, Peer: peer}
-		b.add(os.Stdout, r.judge(atMost(0), ours))
+		b.add(r, atMost(0), ours)
 	}
 	return nil
 }
@@ -265,7 +270,7 @@ func (b *bench) status(ctx context.Context) error {
 		return nil
 	}
 	r := row{What: what, Unit: "ms", Ours: milliseconds(medians[0]), Peer: milliseconds(medians[1])}
-	b.add(os.Stdout, r.judge(statusLimit, r.Ours))
+	b.add(r, statusLimit, r.Ours)
 	return nil
 }
 
@@ -344,7 +349,14 @@ func (b *bench) rate(ctx context.Context, what string, n network, workers int, l
 		n := n
 		n.name = fmt.Sprintf("%s%d-%d", n.name, workers, round)
 		for i, s := range b.sides() {
-			took, err := s.burst(ctx, n, workers, each)
+			took, err := s.burst(n.name, workers, func(worker int, netns string) error {
+				return s.inHost(func() (err error) {
+					for c := 0; c < each && err == nil; c++ {
+						_, _, err = s.attachment(ctx, n, worker*each+c, netns)
+					}
+					return err
+				})
+			})
 			if err != nil {
 				return err
 			}
@@ -354,16 +366,16 @@ func (b *bench) rate(ctx context.Context, what string, n network, workers int, l
 	perSecond := func(took time.Duration) float64 { return float64(workers*each) / took.Seconds() }
 	ours, peer := perSecond(median(bursts[0])), perSecond(median(bursts[1]))
 	r := row{What: fmt.Sprintf("%s: %d at a time", what, workers), Unit: "/s", Ours: ours, Peer: peer, Ratio: ours / peer}
-	b.add(os.Stdout, r.judge(limit, r.Ratio))
+	b.add(r, limit, r.Ratio)
 	return nil
 }
 
-// burst lets every worker add and remove its containers one after the other and returns the time until all are done.
-func (s *side) burst(ctx context.Context, n network, workers, each int) (time.Duration, error) {
+// burst lets every worker do its work in a namespace of its own and returns the time until all are done.
+func (s *side) burst(name string, workers int, work func(worker int, netns string) error) (time.Duration, error) {
 	netns := make([]string, workers)
 	for w := range netns {
 		var err error
-		if netns[w], err = s.newNamespace(fmt.Sprintf("%s-%d", n.name, w)); err != nil {
+		if netns[w], err = s.newNamespace(fmt.Sprintf("%s-%d", name, w)); err != nil {
 			return 0, err
 		}
 	}
@@ -371,16 +383,7 @@ func (s *side) burst(ctx context.Context, n network, workers, each int) (time.Du
 	var wait sync.WaitGroup
 	start := time.Now()
 	for w := range workers {
-		wait.Go(func() {
-			errs[w] = s.inHost(func() error {
-				for i := range each {
-					if _, _, err := s.attachment(ctx, n, w*each+i, netns[w]); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
-		})
+		wait.Go(func() { errs[w] = work(w, netns[w]) })
 	}
 	wait.Wait()
 	return time.Since(start), errors.Join(errs...)
@@ -423,9 +426,7 @@ func (b *bench) leases(ctx context.Context) error {
 		b.record(fmt.Sprintf("host-local, %d leases held: DEL", held), median(m.del[0]), median(m.del[1]), nil)
 	}
 	few, many := median(measured[pools[0]].add[0]), median(measured[pools[2]].add[0])
-	r := row{What: "host-local ADD, 60000 leases held (peer column: ours, 100)", Unit: "ms", Ours: milliseconds(many), Peer: milliseconds(few)}
-	r.Ratio = float64(many) / float64(few)
-	b.add(os.Stdout, r.judge(atMost(1.3), r.Ratio))
+	b.compare("host-local ADD, 60000 leases held (peer column: ours, 100)", many, few, atMost(1.3))
 	return nil
 }
 
