@@ -63,7 +63,7 @@ type Maker interface {
 	// the right moment to delete their links, or on DEL returns the link to the host instead. As
 	// DEL does, it needs nothing but the keys of the attachments. The flow calls it a second time,
 	// for the same link, if the network has been renamed.
-	Remove(s *Session, gone Gone, deleteLinks func() error) error
+	Remove(ctx context.Context, s *Session, gone Gone, deleteLinks func() error) error
 
 	// Repair claims the entries of the rule set again, except those of masquerading.
 	Repair(*Session) error
@@ -79,7 +79,7 @@ func (defaults) Route(*Session, kernel.Link, *cni.Result) error      { return ni
 func (defaults) Finish(context.Context, *Session, *cni.Result) error { return nil }
 func (defaults) Precheck(*Session) error                             { return nil }
 func (defaults) Verify(context.Context, *Session, kernel.Link) error { return nil }
-func (defaults) Remove(_ *Session, _ Gone, deleteLinks func() error) error {
+func (defaults) Remove(_ context.Context, _ *Session, _ Gone, deleteLinks func() error) error {
 	return deleteLinks()
 }
 func (defaults) Repair(*Session) error { return nil }
@@ -115,9 +115,13 @@ func (p *Plugin) open(ctx context.Context, c *plugin.Call) (*Session, error) {
 	return &Session{s, p.masq(), p.attachCommon().SecondDefaultRoute}, nil
 }
 
-// Made returns the interfaces of the result of a plugin that has made one link, the container's.
-func (s *Session) Made(link kernel.Link) []cni.Interface {
-	return []cni.Interface{{Name: link.Name, MAC: link.MAC.String(), Sandbox: s.Netns}}
+// Made is the end of a Make that makes one link, the container's. It returns err, if there is one, or
+// the interfaces of the result.
+func (s *Session) Made(link kernel.Link, err error) ([]cni.Interface, error) {
+	if err != nil {
+		return nil, err
+	}
+	return []cni.Interface{{Name: link.Name, MAC: link.MAC.String(), Sandbox: s.Netns}}, nil
 }
 
 // HostName returns the name of the host's end of a pair made for this attachment. It follows from the attachment, so

@@ -38,7 +38,7 @@ func (p *Plugin) Del(ctx context.Context, c *plugin.Call) error {
 	}
 	deleteLink := made.delete
 	for _, g := range gone {
-		errs = append(errs, p.Remove(s, g, deleteLink))
+		errs = append(errs, p.Remove(ctx, s, g, deleteLink))
 		deleteLink = func() error { return nil }
 	}
 	if c.IPAM.Type != "" && !needsLink {
@@ -122,7 +122,7 @@ func (p *Plugin) GC(ctx context.Context, c *plugin.Call) error {
 		errs = append(errs, c.Delegate.GC(ctx, c.IPAM.Type))
 	}
 	errs = append(errs, s.unmasquerade(gone))
-	errs = append(errs, p.Remove(s, gone, func() error { return s.collect(gone) }))
+	errs = append(errs, p.Remove(ctx, s, gone, func() error { return s.collect(gone) }))
 	if c.IPAM.Type != "" && !needsLink {
 		errs = append(errs, c.Delegate.GC(ctx, c.IPAM.Type))
 	}

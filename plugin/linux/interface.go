@@ -90,29 +90,10 @@ func (f *interfaceFlow) Validate(c *plugin.Call) error {
 	return f.Plugin.Validate(c)
 }
 
-// Del and GC pass their context on to the Remover, which the flow calls without one.
-
-func (f *interfaceFlow) Del(ctx context.Context, c *plugin.Call) error {
-	f.maker.removeIn(ctx)
-	return f.Plugin.Del(ctx, c)
-}
-
-func (f *interfaceFlow) GC(ctx context.Context, c *plugin.Call) error {
-	f.maker.removeIn(ctx)
-	return f.Plugin.GC(ctx, c)
-}
-
 // maker is a [Maker] in the terms of the flow.
 type maker struct {
 	Maker
 	attach.Common
-	remove func(*Session, Gone) error // nil without a [Remover]
-}
-
-func (m *maker) removeIn(ctx context.Context) {
-	if r, ok := m.Maker.(Remover); ok {
-		m.remove = func(s *Session, gone Gone) error { return r.Remove(ctx, s, gone) }
-	}
 }
 
 func (m *maker) Options() attach.Options {
@@ -152,11 +133,14 @@ func (m *maker) Verify(ctx context.Context, s *attach.Session, l kernel.Link) er
 	return nil
 }
 
-func (m *maker) Remove(s *attach.Session, gone attach.Gone, deleteLinks func() error) error {
-	if m.remove == nil {
-		return deleteLinks()
+func (m *maker) Remove(
+	ctx context.Context, s *attach.Session, gone attach.Gone, deleteLinks func() error,
+) error {
+	var err error
+	if r, ok := m.Maker.(Remover); ok {
+		err = r.Remove(ctx, newSession(s.Session), Gone{gone})
 	}
-	return errors.Join(m.remove(newSession(s.Session), Gone{gone}), deleteLinks())
+	return errors.Join(err, deleteLinks())
 }
 
 // RequestedMAC returns the MAC address that the container's interface is to have: of the capability
@@ -186,7 +170,6 @@ func (s *Session) Parent(name string) (Link, error) {
 // AddLink makes the container's interface: CNI_IFNAME in s.Sandbox, with s.Tag as its alias. Name
 // and Alias of l are ignored. See [Namespace.AddLink] for errors and undo.
 func (s *Session) AddLink(l NewLink) (Link, error) {
-	l.Name, l.Alias = s.IfName, s.Tag
 	made, err := (&attach.Session{Session: s.inner}).AddLink(l.inner())
 	return s.Sandbox.link(made), err
 }

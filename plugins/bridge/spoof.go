@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -14,7 +15,9 @@ import (
 // Remove ends the guards against forged hardware addresses, whether the configuration still asks for them or not: a
 // port without one costs a question. It comes after the link is gone, so that nothing passes in between. What the
 // reference plugin left goes too.
-func (c *Config) Remove(s *attach.Session, gone attach.Gone, deleteLinks func() error) error {
+func (c *Config) Remove(
+	_ context.Context, s *attach.Session, gone attach.Gone, deleteLinks func() error,
+) error {
 	deleted := deleteLinks()
 	var ours, theirs error
 	if gone.All() {
