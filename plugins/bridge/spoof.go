@@ -39,11 +39,8 @@ func (c *Config) Repair(s *attach.Session) error {
 		return err
 	}
 	port, err := s.HostEnd()
-	if errors.Is(err, kernel.ErrNoLink) {
-		return nil
-	}
 	if err != nil {
-		return err
+		return kernel.UnlessNoLink(err)
 	}
 	mac, err := s.PrevMAC()
 	if err != nil {
