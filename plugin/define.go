@@ -16,7 +16,8 @@ func Define(i Info, new func() Plugin) Definition {
 }
 
 // DefineFlow is Define for a plugin that carries out the calls of a configuration of another type.
-// new returns an empty configuration and the plugin that holds it.
+// new returns an empty configuration and the plugin that holds it. The configuration may be a
+// [Statuser], a [Validator] or an [Advisor] in the place of the plugin.
 func DefineFlow(i Info, new func() (Configuration, Plugin)) Definition {
 	if i.Versions == nil {
 		i.Versions = cni.Versions()

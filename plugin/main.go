@@ -79,10 +79,6 @@ func readStdin(env cni.Env) ([]byte, error) {
 	if env.Validate() != nil {
 		return nil, nil
 	}
-	return readLimited()
-}
-
-func readLimited() ([]byte, error) {
 	b, err := io.ReadAll(io.LimitReader(os.Stdin, maxStdin+1))
 	if err == nil && len(b) > maxStdin {
 		err = fmt.Errorf("request is larger than %d bytes", maxStdin)

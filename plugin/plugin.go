@@ -138,6 +138,7 @@ type Call struct {
 	// it; a plugin that changes the host by other means should call it too.
 	Watch func(op string) error
 
+	conf  Configuration
 	stdin []byte
 }
 

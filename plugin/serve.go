@@ -95,7 +95,7 @@ func (d Definition) Advise(ctx context.Context, request []byte) ([]string, error
 	if err != nil {
 		return nil, err
 	}
-	if a, ok := p.(Advisor); ok {
+	if a, ok := as[Advisor](p, c); ok {
 		return a.Advise(ctx, c)
 	}
 	return nil, nil
@@ -121,10 +121,18 @@ func (d Definition) open(ctx context.Context, env cni.Env, stdin []byte, verb cn
 }
 
 func validate(p Plugin, c *Call) error {
-	if v, ok := p.(Validator); ok {
+	if v, ok := as[Validator](p, c); ok {
 		return v.Validate(c)
 	}
 	return nil
+}
+
+// as returns the plugin of a call as a T or, if it is none, the configuration of the call.
+func as[T any](p Plugin, c *Call) (t T, ok bool) {
+	if t, ok = p.(T); !ok {
+		t, ok = c.conf.(T)
+	}
+	return t, ok
 }
 
 // With decodes a request as CHECK does, in any version of the protocol, and calls use with the call
@@ -246,7 +254,7 @@ func (d Definition) decode(ctx context.Context, in input) (*Call, Plugin, error)
 		return nil, nil, cni.Errorf(cni.CodeInvalidConfig, "ipam.type: %s cannot manage its own addresses", i.Name)
 	}
 	c := &Call{
-		Common: common, Env: env, Version: v, stdin: in.stdin,
+		Common: common, Env: env, Version: v, conf: conf, stdin: in.stdin,
 		Delegate: Delegator{input: in, plugin: i.Name}, Linked: in.linked, Watch: d.watch,
 	}
 	trace, _ := invoke.TraceFrom(ctx)
@@ -302,23 +310,14 @@ func request(i Info, env cni.Env, common *Common) (Request, error) {
 			return r, err
 		}
 	}
-	for _, mac := range []string{common.RuntimeConfig.MAC, common.ConfArgs.CNI.MAC, arg(args, "MAC")} {
-		if mac != "" {
-			r.MAC = mac
-			break
-		}
-	}
+	mac, _ := args.Get("MAC")
+	r.MAC = cmp.Or(common.RuntimeConfig.MAC, common.ConfArgs.CNI.MAC, mac)
 	if ip, _ := args.Get("IP"); ip != "" {
 		r.IPs = append(r.IPs, ip)
 	}
 	r.IPs = append(r.IPs, common.ConfArgs.CNI.IPs...)
 	r.IPs = append(r.IPs, common.RuntimeConfig.IPs...)
 	return r, nil
-}
-
-func arg(args cni.Args, key string) string {
-	v, _ := args.Get(key)
-	return v
 }
 
 func dispatch(ctx context.Context, p Plugin, c *Call) ([]byte, error) {
@@ -351,7 +350,7 @@ func dispatch(ctx context.Context, p Plugin, c *Call) ([]byte, error) {
 	case cni.Check:
 		return nil, p.Check(ctx, c)
 	case cni.Status:
-		if s, ok := p.(Statuser); ok {
+		if s, ok := as[Statuser](p, c); ok {
 			return nil, s.Status(ctx, c)
 		}
 		return nil, nil

@@ -19,7 +19,7 @@ import (
 
 // Add implements [plugin.Plugin]. It makes the link, asks IPAM for addresses and applies them. If a
 // step fails, it rolls all of them back.
-func (p *Plugin) Add(ctx context.Context, c *plugin.Call) (*cni.Result, error) {
+func (p *Plugin) Add(ctx context.Context, c *plugin.Call) (r *cni.Result, err error) {
 	if c.IPAM.Type != "" {
 		if _, err := c.Delegate.Find(c.IPAM.Type); err != nil {
 			return nil, fmt.Errorf("ipam: %w", err)
@@ -36,13 +36,11 @@ func (p *Plugin) Add(ctx context.Context, c *plugin.Call) (*cni.Result, error) {
 	if err := s.Enter(); err != nil {
 		return nil, err
 	}
-	defer s.Tx.Rollback() // for a panic: after a return there is nothing left to take back
-	r, err := p.attach(ctx, s)
-	if err != nil {
-		return nil, errors.Join(err, s.Tx.Rollback())
-	}
-	s.Tx.Keep()
-	return r, nil
+	err = s.Change(func() (err error) {
+		r, err = p.attach(ctx, s)
+		return err
+	})
+	return r, err
 }
 
 func (p *Plugin) attach(ctx context.Context, s *Session) (*cni.Result, error) {
@@ -304,12 +302,7 @@ func settings(ifName string, ips []cni.IP, o Options) []kernel.Setting {
 }
 
 func has6(ips []cni.IP) bool {
-	for _, ip := range ips {
-		if !ip.Address.Addr().Is4() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(ips, func(ip cni.IP) bool { return !ip.Address.Addr().Is4() })
 }
 
 func addressesOf(r *cni.Result, index int) []cni.IP {

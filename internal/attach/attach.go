@@ -115,9 +115,13 @@ func (p *Plugin) open(ctx context.Context, c *plugin.Call) (*Session, error) {
 	return &Session{s, p.masq(), p.attachCommon().SecondDefaultRoute}, nil
 }
 
-// Made returns the interfaces of the result of a plugin that has made one link, the container's.
-func (s *Session) Made(link kernel.Link) []cni.Interface {
-	return []cni.Interface{{Name: link.Name, MAC: link.MAC.String(), Sandbox: s.Netns}}
+// Made is the end of a Make that makes one link, the container's. It returns err, if there is one, or
+// the interfaces of the result.
+func (s *Session) Made(link kernel.Link, err error) ([]cni.Interface, error) {
+	if err != nil {
+		return nil, err
+	}
+	return []cni.Interface{{Name: link.Name, MAC: link.MAC.String(), Sandbox: s.Netns}}, nil
 }
 
 // HostName returns the name of the host's end of a pair made for this attachment. It follows from the attachment, so

@@ -108,15 +108,15 @@ func (s *Session) find(kind string) (made, error) {
 		return made{host, s.Host, s.Name}, nil
 	}
 	none := made{network: s.Name}
-	if err != nil && !errors.Is(err, kernel.ErrNoLink) || s.Sandbox == nil {
-		return none, present(err)
+	if err := kernel.UnlessNoLink(err); err != nil || s.Sandbox == nil {
+		return none, err
 	}
 	link, err := s.Sandbox.Links.ByName(s.IfName)
 	if errors.Is(err, kernel.ErrNoLink) {
 		link, err = s.Sandbox.Links.ByName(kernel.TemporaryName(s.Tag))
 	}
 	if err != nil {
-		return none, present(err)
+		return none, kernel.UnlessNoLink(err)
 	}
 	if kind != "" && link.Kind != kind {
 		return none, nil
@@ -136,14 +136,6 @@ func (s *Session) find(kind string) (made, error) {
 		return made{link, s.Sandbox, of.Network}, nil
 	}
 	return made{link, s.Sandbox, s.Name}, nil
-}
-
-// present makes it a success that there is no link.
-func present(err error) error {
-	if errors.Is(err, kernel.ErrNoLink) {
-		return nil
-	}
-	return err
 }
 
 func (m made) delete() error {

@@ -19,8 +19,10 @@ func (s *Session) AddVeth(v kernel.Veth) (inside, host kernel.Link, err error) {
 	return inside, host, err
 }
 
-// AddLink makes the container's interface. If its name is in use, the message is the upstream plugins' text.
+// AddLink makes the container's interface; it sets the name and the alias of l. If the name is in
+// use, the message is the upstream plugins' text.
 func (s *Session) AddLink(l kernel.NewLink) (kernel.Link, error) {
+	l.Name, l.Alias = s.IfName, s.Tag
 	link, err := s.Sandbox.Links.Add(l)
 	if errors.Is(err, unix.EEXIST) && !errors.As(err, new(*kernel.VLANInUseError)) {
 		err = cni.Rephrase(err, "failed to rename %s to %q: file exists", l.Kind, l.Name)

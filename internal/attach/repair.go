@@ -104,11 +104,8 @@ func (p *Plugin) restoreByIPTables(
 // the namespace is another container's by now, and so may be the addresses.
 func (s *Session) presentIPs() ([]cni.IP, error) {
 	link, err := s.Sandbox.Links.ByName(s.IfName)
-	if errors.Is(err, kernel.ErrNoLink) {
-		return nil, nil
-	}
 	if err != nil {
-		return nil, err
+		return nil, kernel.UnlessNoLink(err)
 	}
 	have, err := s.Sandbox.Addrs.Of(link)
 	return slices.DeleteFunc(s.PrevIPs(), func(ip cni.IP) bool {

@@ -48,12 +48,10 @@ func (p *Plugin) Add(ctx context.Context, c *plugin.Call) (*cni.Result, error) {
 		return nil, err
 	}
 	defer s.Close()
-	defer s.Tx.Rollback() // for a panic: after a return there is nothing left to take back
 	r := c.Prev.Clone()
-	if err := p.decorate(ctx, s, r); err != nil {
-		return nil, errors.Join(err, s.Tx.Rollback())
+	if err := s.Change(func() error { return p.decorate(ctx, s, r) }); err != nil {
+		return nil, err
 	}
-	s.Tx.Keep()
 	return r, nil
 }
 

@@ -2,7 +2,6 @@ package chained
 
 import (
 	"cmp"
-	"context"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
@@ -49,28 +48,4 @@ func Define(i plugin.Info, t Traits, new func() Decorator) plugin.Definition {
 type Plugin struct {
 	Decorator
 	Traits
-}
-
-// Validate implements [plugin.Validator].
-func (p *Plugin) Validate(c *plugin.Call) error {
-	if v, ok := p.Decorator.(plugin.Validator); ok {
-		return v.Validate(c)
-	}
-	return nil
-}
-
-// Status implements [plugin.Statuser].
-func (p *Plugin) Status(ctx context.Context, c *plugin.Call) error {
-	if s, ok := p.Decorator.(plugin.Statuser); ok {
-		return s.Status(ctx, c)
-	}
-	return nil
-}
-
-// Advise implements [plugin.Advisor].
-func (p *Plugin) Advise(ctx context.Context, c *plugin.Call) ([]string, error) {
-	if a, ok := p.Decorator.(plugin.Advisor); ok {
-		return a.Advise(ctx, c)
-	}
-	return nil, nil
 }

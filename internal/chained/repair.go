@@ -73,9 +73,5 @@ func (p *Plugin) inSession(ctx context.Context, c *plugin.Call, change func(*Ses
 		return err
 	}
 	defer s.Close()
-	if err := change(s); err != nil {
-		return errors.Join(err, s.Tx.Rollback())
-	}
-	s.Tx.Keep()
-	return nil
+	return s.Change(func() error { return change(s) })
 }

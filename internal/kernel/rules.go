@@ -26,6 +26,14 @@ func UnlessNoNFT(err error) error {
 	return err
 }
 
+// UnlessNoLink returns err, or nil if it wraps [ErrNoLink].
+func UnlessNoLink(err error) error {
+	if errors.Is(err, ErrNoLink) {
+		return nil
+	}
+	return err
+}
+
 // Each element of a rule set has an owner: a tag of 1 to [nft.MaxComment] bytes.
 type (
 	RuleSet = nft.RuleSet

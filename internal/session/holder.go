@@ -24,22 +24,24 @@ func (s *Session) SameContainer(tag string) bool {
 // Namesake returns the attachment of the container, to whatever network, that a tag names. ok is false if the tag names
 // another container, or has no room for the network and the interface.
 func (s *Session) Namesake(tag string) (a cni.Attachment, ok bool) {
-	part := strings.SplitN(tag, " ", 4) // see cni.Attachment.Tag
-	if len(part) != 4 {
-		return a, false
-	}
-	a = cni.Attachment{Network: part[1], IfName: part[2], Container: s.ContainerID}
-	return a, a.Tag() == tag
+	a, ok = parse(tag)
+	a.Container = s.ContainerID // which can be cut in the tag
+	return a, ok && a.Tag() == tag
 }
 
 // Tagged returns the attachment that a tag is of; ok is false if it is no tag, or one that is cut.
 func Tagged(tag string) (a cni.Attachment, ok bool) {
-	part := strings.SplitN(tag, " ", 4) // see cni.Attachment.Tag
+	a, ok = parse(tag)
+	return a, ok && a.Tag() == tag
+}
+
+// parse splits a tag; see [cni.Attachment.Tag].
+func parse(tag string) (a cni.Attachment, ok bool) {
+	part := strings.SplitN(tag, " ", 4)
 	if len(part) != 4 {
 		return a, false
 	}
-	a = cni.Attachment{Network: part[1], IfName: part[2], Container: part[3]}
-	return a, a.Tag() == tag
+	return cni.Attachment{Network: part[1], IfName: part[2], Container: part[3]}, true
 }
 
 // TakeOver removes what the owner of a tag has of some rule sets if its container no longer exists, and
@@ -106,10 +108,9 @@ func (s *Session) linked(match func(alias string) bool) (there, alive bool, err 
 
 // Holder names the attachment whose tag that is, for people. What is no tag it returns as it is.
 func Holder(tag string) string {
-	if _, ours := cni.ParseTag(tag); ours {
-		if part := strings.SplitN(tag, " ", 4); len(part) == 4 { // see cni.Attachment.Tag
-			return fmt.Sprintf("container %s, interface %s, network %s", part[3], part[2], part[1])
-		}
+	_, ours := cni.ParseTag(tag)
+	if a, ok := parse(tag); ours && ok {
+		return fmt.Sprintf("container %s, interface %s, network %s", a.Container, a.IfName, a.Network)
 	}
 	return tag
 }

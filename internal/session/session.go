@@ -103,6 +103,16 @@ func OpenSandbox(env cni.Env) (*kernel.Namespace, error) {
 	return ns, nil
 }
 
+// Change calls change and keeps what it did. If it fails or panics, Change rolls that back.
+func (s *Session) Change(change func() error) error {
+	defer s.Tx.Rollback() // for a panic: after a return there is nothing left to roll back
+	if err := change(); err != nil {
+		return errors.Join(err, s.Tx.Rollback())
+	}
+	s.Tx.Keep()
+	return nil
+}
+
 // Close closes the namespaces.
 func (s *Session) Close() {
 	for _, space := range []*kernel.Space{s.Host, s.Sandbox} {

@@ -48,20 +48,6 @@ func DefineChained(i plugin.Info, new func() Decorator, ruleSets ...RuleSet) plu
 // decorator is a [Decorator] in the terms of the flow.
 type decorator struct{ Decorator }
 
-func (d decorator) Validate(c *plugin.Call) error {
-	if v, ok := d.Decorator.(plugin.Validator); ok {
-		return v.Validate(c)
-	}
-	return nil
-}
-
-func (d decorator) Status(ctx context.Context, c *plugin.Call) error {
-	if v, ok := d.Decorator.(plugin.Statuser); ok {
-		return v.Status(ctx, c)
-	}
-	return nil
-}
-
 func (d decorator) Apply(ctx context.Context, s *chained.Session, r *cni.Result) error {
 	return d.Decorator.Apply(ctx, newSession(s), r)
 }

@@ -1,10 +1,12 @@
 package linux_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,7 +21,7 @@ func TestGuideBuilds(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("go"))
 	dir := t.TempDir()
-	follow(t, dir)
+	follow(t, dir, "mymacvlan.go", "mymacvlan_test.go")
 	run(t, dir, "go", "vet", ".")
 	cmd := exec.CommandContext(t.Context(), "go", "run", ".")
 	cmd.Dir, cmd.Env = dir, append(environment(), "CNI_COMMAND=VERSION")
@@ -36,7 +38,7 @@ func TestGuideSuite(t *testing.T) {
 	testnet.Require(t, testnet.Tool("go"), testnet.Tool("ip"), tracer.Supported,
 		testnet.Kernel(kernel.FeatureMacvlan))
 	dir := t.TempDir()
-	follow(t, dir)
+	follow(t, dir, "mymacvlan.go", "mymacvlan_test.go")
 	out := run(t, dir, "go", "test", "-vet=off", "-v", "-count=1", ".")
 	for _, fault := range []string{
 		`faults/addresses/ADD\n[^=]* [1-9][0-9]* changes`,
@@ -50,36 +52,93 @@ func TestGuideSuite(t *testing.T) {
 	}
 }
 
-// follow makes the module of the guide in dir: the commands and the files that the page lists. It
-// replaces `go get` by this repository.
-func follow(t *testing.T, dir string) {
+// TestGuideRules builds the plugin of the section on rule sets and attaches a container with it: the
+// kernel has the rules that the page lists, and DEL removes the address.
+func TestGuideRules(t *testing.T) {
+	t.Parallel()
+	testnet.Require(t, testnet.Tool("go"), testnet.Tool("nft"), testnet.Kernel(probe.NFT))
+	dir := t.TempDir()
+	page := follow(t, dir, "quarantine.go")
+	run(t, dir, "go", "vet", ".")
+	run(t, dir, "go", "build", "-o", "quarantine", ".")
+	net := testnet.New(t, "web")
+	sandbox := net.Container("web").Path()
+	request := fmt.Sprintf(`{"cniVersion": "1.1.0", "name": "lan", "type": "quarantine", "prevResult": {
+		"cniVersion": "1.1.0", "interfaces": [{"name": "eth0", "sandbox": %q}],
+		"ips": [{"address": "192.0.2.2/24", "interface": 0}]
+	}}`, sandbox)
+	call := func(verb string) {
+		t.Helper()
+		_, err := net.Host.Output(request, "env", "CNI_COMMAND="+verb, "CNI_CONTAINERID=web",
+			"CNI_NETNS="+sandbox, "CNI_IFNAME=eth0", "CNI_PATH="+dir, filepath.Join(dir, "quarantine"))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	call("ADD")
+	rules := net.Host.Command("nft", "list", "table", "inet", "tenon")
+	listing := regexp.MustCompile("(?s)`nft list table inet tenon` shows:\n\n```\n(.*?)```").FindStringSubmatch(page)
+	if listing == nil {
+		t.Fatal("the guide has no list of the rules")
+	}
+	pattern := strings.NewReplacer(
+		"…", "[0-9a-v]*", // an owner
+		`\} chain`, `\} .*chain`, // other sets are between
+	).Replace(regexp.QuoteMeta(strings.Join(strings.Fields(listing[1]), " ")))
+	if found := strings.Join(strings.Fields(rules), " "); !regexp.MustCompile(pattern).MatchString(found) {
+		t.Errorf("no match for %s in:\n%s", pattern, rules)
+	}
+	call("CHECK")
+	call("DEL")
+	if left := net.Host.Command("nft", "list", "table", "inet", "tenon"); strings.Contains(left, "192.0.2.2") {
+		t.Errorf("DEL leaves:\n%s", left)
+	}
+	after := testnet.Snapshot(t, net.Spaces())
+	call("ADD")
+	if testnet.Snapshot(t, net.Spaces()) == after {
+		t.Error("ADD changes nothing")
+	}
+	call("DEL")
+	if diff := testnet.Diff(after, testnet.Snapshot(t, net.Spaces())); diff != "" {
+		t.Errorf("the second DEL leaves:\n%s", diff)
+	}
+}
+
+// follow makes a module of the guide in dir, with the named files of the page. It replaces `go get`
+// by this repository, and returns the page.
+func follow(t *testing.T, dir string, names ...string) (page string) {
 	t.Helper()
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile(filepath.Join(root, "docs", "writing-plugins.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs", "writing-plugins.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	const module = "github.com/tenon-cni/tenon"
-	run(t, dir, "go", "mod", "init", "example.org/mymacvlan")
+	run(t, dir, "go", "mod", "init", "example.org/plugin")
 	run(t, dir, "go", "mod", "edit", "-require="+module+"@v0.0.0", "-replace="+module+"="+root)
 	sums, err := os.ReadFile(filepath.Join(root, "go.sum"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	files := map[string][]byte{"go.sum": sums}
 	file := regexp.MustCompile("(?s)Write this to `([a-z_.]+)`:\n\n```go\n(.*?)```")
-	files := file.FindAllSubmatch(page, -1)
-	if len(files) != 2 {
-		t.Fatalf("the guide has %d files, expected 2", len(files))
+	for _, found := range file.FindAllSubmatch(text, -1) {
+		if name := string(found[1]); slices.Contains(names, name) {
+			files[name] = found[2]
+		}
 	}
-	files = append(files, [][]byte{nil, []byte("go.sum"), sums})
-	for _, f := range files {
-		if err := os.WriteFile(filepath.Join(dir, string(f[1])), f[2], 0o600); err != nil {
+	if len(files) != 1+len(names) {
+		t.Fatalf("the guide has not all of %q", names)
+	}
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+	return string(text)
 }
 
 // environment makes the go command use this repository and the module cache only.

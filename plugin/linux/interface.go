@@ -170,7 +170,6 @@ func (s *Session) Parent(name string) (Link, error) {
 // AddLink makes the container's interface: CNI_IFNAME in s.Sandbox, with s.Tag as its alias. Name
 // and Alias of l are ignored. See [Namespace.AddLink] for errors and undo.
 func (s *Session) AddLink(l NewLink) (Link, error) {
-	l.Name, l.Alias = s.IfName, s.Tag
 	made, err := (&attach.Session{Session: s.inner}).AddLink(l.inner())
 	return s.Sandbox.link(made), err
 }

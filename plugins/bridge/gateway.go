@@ -29,18 +29,13 @@ func (c *Config) Amend(s *attach.Session, r *cni.Result) error {
 			ip.Gateway = ip.Address.Masked().Addr().Next()
 		}
 		if is4 := ip.Address.Addr().Is4(); c.IsDefaultGateway && !routed[is4] {
-			r.Routes = append(r.Routes, cni.Route{Dst: defaultDst(is4), GW: ip.Gateway})
+			r.Routes = append(r.Routes, cni.Route{
+				Dst: netip.PrefixFrom(ip.Address.Addr(), 0).Masked(), GW: ip.Gateway,
+			})
 			routed[is4] = true
 		}
 	}
 	return nil
-}
-
-func defaultDst(is4 bool) netip.Prefix {
-	if is4 {
-		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
-	}
-	return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 }
 
 // beGateway puts the gateway addresses on the bridge, or on the gateway interface of the VLAN, and turns on forwarding

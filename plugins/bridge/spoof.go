@@ -15,7 +15,9 @@ import (
 // Remove ends the guards against forged hardware addresses, whether the configuration still asks for them or not: a
 // port without one costs a question. It comes after the link is gone, so that nothing passes in between. What the
 // reference plugin left goes too.
-func (c *Config) Remove(_ context.Context, s *attach.Session, gone attach.Gone, deleteLinks func() error) error {
+func (c *Config) Remove(
+	_ context.Context, s *attach.Session, gone attach.Gone, deleteLinks func() error,
+) error {
 	deleted := deleteLinks()
 	var ours, theirs error
 	if gone.All() {
@@ -37,11 +39,8 @@ func (c *Config) Repair(s *attach.Session) error {
 		return err
 	}
 	port, err := s.HostEnd()
-	if errors.Is(err, kernel.ErrNoLink) {
-		return nil
-	}
 	if err != nil {
-		return err
+		return kernel.UnlessNoLink(err)
 	}
 	mac, err := s.PrevMAC()
 	if err != nil {

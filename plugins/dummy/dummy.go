@@ -36,9 +36,5 @@ func (c *Config) Validate(call *plugin.Call) error {
 
 // Make makes the link.
 func (c *Config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, error) {
-	link, err := s.Sandbox.Links.Add(kernel.NewLink{Name: s.IfName, Kind: "dummy", Alias: s.Tag})
-	if err != nil {
-		return nil, err
-	}
-	return s.Made(link), nil
+	return s.Made(s.Sandbox.Links.Add(kernel.NewLink{Name: s.IfName, Kind: "dummy", Alias: s.Tag}))
 }

@@ -16,7 +16,9 @@ import (
 )
 
 // Remove gives the host back the devices of attachments that are gone.
-func (c *Config) Remove(_ context.Context, s *attach.Session, gone attach.Gone, deleteLinks func() error) error {
+func (c *Config) Remove(
+	_ context.Context, s *attach.Session, gone attach.Gone, deleteLinks func() error,
+) error {
 	if gone.All() {
 		return errors.Join(deleteLinks(), c.collect(s, gone))
 	}

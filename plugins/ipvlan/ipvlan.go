@@ -84,13 +84,9 @@ func (c *Config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, er
 	if err != nil {
 		return nil, err
 	}
-	link, err := s.AddLink(kernel.NewLink{
-		Name: s.IfName, Kind: kind, Alias: s.Tag, MTU: c.MTU, Parent: parent, ParentSpace: where, Mode: string(c.mode()),
-	})
-	if err != nil {
-		return nil, err
-	}
-	return s.Made(link), nil
+	return s.Made(s.AddLink(kernel.NewLink{
+		Kind: kind, MTU: c.MTU, Parent: parent, ParentSpace: where, Mode: string(c.mode()),
+	}))
 }
 
 // master is the name of the parent, "" for the interface of the default route. In 0.1.0 and 0.2.0 a previous result names no

@@ -102,14 +102,10 @@ func (c *Config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, er
 	if err := attach.CheckMTU(c.MTU, parent); err != nil {
 		return nil, err
 	}
-	link, err := s.AddLink(kernel.NewLink{
-		Name: s.IfName, Kind: kind, Alias: s.Tag, MAC: c.mac, MTU: c.MTU,
+	return s.Made(s.AddLink(kernel.NewLink{
+		Kind: kind, MAC: c.mac, MTU: c.MTU,
 		Parent: parent, ParentSpace: where, Mode: string(c.mode()), BCQueueLen: c.BCQueueLen,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return s.Made(link), nil
+	}))
 }
 
 // Verify compares the mode with the configuration, and looks for the parent.

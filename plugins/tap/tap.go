@@ -114,11 +114,11 @@ func (c *Config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, er
 		}
 	}
 	if s.IPAM.Type != "" { // of IPv4 only, as the reference plugin has it
-		if err := s.Sandbox.Sysctl.SetAll([]kernel.Setting{{Key: "net/ipv4/conf/" + s.IfName + "/arp_notify", Value: "1", Optional: true}}); err != nil {
-			return nil, err
-		}
+		err = s.Sandbox.Sysctl.SetAll([]kernel.Setting{
+			{Key: "net/ipv4/conf/" + s.IfName + "/arp_notify", Value: "1", Optional: true},
+		})
 	}
-	return s.Made(link), nil
+	return s.Made(link, err)
 }
 
 // findBridge returns the bridge of the configuration, the zero Link if that names none.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/tenon-cni/tenon/cni"
@@ -36,19 +37,10 @@ func (c *Config) allow(settings settings) error {
 		list = append(list, expression)
 	}
 	for _, s := range settings {
-		if !matches(list, s.key) {
+		if !slices.ContainsFunc(list, func(e *regexp.Regexp) bool { return e.MatchString(s.key) }) {
 			return cni.Errorf(cni.CodeInvalidConfig, "sysctl %q is not allowed", s.key).
 				WithDetails("no line of " + c.allowList + " matches it")
 		}
 	}
 	return nil
-}
-
-func matches(list []*regexp.Regexp, key string) bool {
-	for _, expression := range list {
-		if expression.MatchString(key) {
-			return true
-		}
-	}
-	return false
 }

@@ -97,11 +97,8 @@ func restore(sandbox *kernel.Space, ifName string, before Attributes, log *slog.
 		return nil
 	}
 	link, err := sandbox.Links.ByName(ifName)
-	if errors.Is(err, kernel.ErrNoLink) {
-		return nil
-	}
 	if err != nil {
-		return err
+		return kernel.UnlessNoLink(err)
 	}
 	var errs []error
 	for _, d := range before.differ(sandbox, link) {

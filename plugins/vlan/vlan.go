@@ -78,12 +78,9 @@ func (c *Config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, er
 		return nil, err
 	}
 	link, err := s.AddLink(kernel.NewLink{
-		Name: s.IfName, Kind: "vlan", Alias: s.Tag, MTU: c.MTU, VLAN: uint16(c.VLANID), Parent: parent, ParentSpace: space,
+		Kind: "vlan", MTU: c.MTU, VLAN: uint16(c.VLANID), Parent: parent, ParentSpace: space,
 	})
-	if err != nil {
-		return nil, told(err)
-	}
-	return s.Made(link), nil
+	return s.Made(link, told(err))
 }
 
 // told says who has the VLAN, if that is why it could not be made.
