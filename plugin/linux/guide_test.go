@@ -56,7 +56,7 @@ func TestGuideSuite(t *testing.T) {
 // kernel has the rules that the page lists, and DEL removes the address.
 func TestGuideRules(t *testing.T) {
 	t.Parallel()
-	testnet.Require(t, testnet.Tool("go"), testnet.Tool("nft"), testnet.Kernel(probe.NFT))
+	testnet.Require(t, testnet.Tool("go"), testnet.Tool("nft"), testnet.Kernel(kernel.FeatureNFT))
 	dir := t.TempDir()
 	page := follow(t, dir, "quarantine.go")
 	run(t, dir, "go", "vet", ".")
