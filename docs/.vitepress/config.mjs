@@ -3,7 +3,7 @@ import { posix } from 'node:path'
 import { withMermaid } from 'vitepress-plugin-mermaid'
 
 const repository = 'https://github.com/tenon-cni/tenon'
-const docs = new URL('../../docs/', import.meta.url)
+const docs = new URL('../', import.meta.url)
 
 // pages returns the sidebar entries for the pages of a directory below docs.
 const pages = (directory) =>
@@ -36,9 +36,9 @@ function outside(md) {
 export default withMermaid({
   title: 'Tenon',
   description: 'The Container Network Interface, end to end, in Go',
-  srcDir: '../docs',
   outDir: '../bin/site',
   cacheDir: '../bin/site-cache',
+  srcExclude: ['node_modules/**'],
   cleanUrls: true,
   lastUpdated: true,
   rewrites: { 'README.md': 'index.md', ':directory/README.md': ':directory/index.md' },
