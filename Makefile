@@ -54,6 +54,11 @@ bench: build
 lint:
 	@scripts/lint
 
+# The documentation site, in bin/site. It needs Node 20.
+.PHONY: site
+site:
+	@cd docs && npm ci --silent --no-audit --no-fund && npx vitepress build
+
 .PHONY: fuzz
 fuzz:
 	@scripts/fuzz $(FUZZTIME)

@@ -47,7 +47,7 @@ func encode(t *testing.T, s *plugin.Schema) string {
 // The pages and schemas of all plugins are those that follow from the source, and there are no others.
 func TestReference(t *testing.T) {
 	t.Parallel()
-	files := map[string]string{}
+	files := map[string]string{filepath.Join(root, "docs", "plugins", "README.md"): index(all.Plugins)}
 	for _, d := range all.Plugins {
 		s := described(t, d)
 		files[filepath.Join(root, "docs", "schema", d.Name+".json")] = encode(t, s)

@@ -23,6 +23,28 @@ func page(d plugin.Definition, s *plugin.Schema) string {
 	return b.String()
 }
 
+// index lists the plugins by what they do.
+func index(plugins []plugin.Definition) string {
+	var b strings.Builder
+	b.WriteString("<!-- Made by make golden. -->\n\n# Plugins\n")
+	for _, group := range []struct {
+		title string
+		roles []plugin.Role
+	}{
+		{"Interface plugins", []plugin.Role{plugin.RoleInterface, plugin.RoleEither}},
+		{"IPAM plugins", []plugin.Role{plugin.RoleIPAM}},
+		{"Chained plugins", []plugin.Role{plugin.RoleChained}},
+	} {
+		fmt.Fprintf(&b, "\n## %s\n\n| plugin | |\n|---|---|\n", group.title)
+		for _, d := range plugins {
+			if slices.Contains(group.roles, d.Role) {
+				fmt.Fprintf(&b, "| [%s](%s.md) | %s |\n", d.Name, d.Name, d.About)
+			}
+		}
+	}
+	return b.String()
+}
+
 // general are the keys that mean the same for every plugin and need no mention.
 const general = module + "plugin.Common."
 

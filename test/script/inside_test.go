@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -20,6 +21,13 @@ func inside(script string) int {
 	if err := prepare(); err != nil {
 		fmt.Fprintln(os.Stderr, "namespaces of the script:", err)
 		return 1
+	}
+	if strings.HasSuffix(script, ".md") {
+		if err := runPage(script); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return 0
 	}
 	t := &console{}
 	done := make(chan struct{})
@@ -55,18 +63,18 @@ func prepare() error {
 }
 
 // environment of a script: PATH begins with the executable under test; networks are configured in $WORK/net.d,
-// plugins are in /opt/cni/bin; README.md is $README.
+// plugins are in /opt/cni/bin; the documents are in $DOCS.
 func environment(e *testscript.Env) error {
 	for _, dir := range []string{e.WorkDir, filepath.Dir(e.WorkDir)} {
 		if err := os.Chmod(dir, 0o755); err != nil { // some scripts become another user
 			return err
 		}
 	}
-	readme, err := filepath.Abs("../../README.md")
+	docs, err := filepath.Abs("../../docs")
 	if err != nil {
 		return err
 	}
-	e.Setenv("README", readme)
+	e.Setenv("DOCS", docs)
 	e.Setenv("EXAMPLE", os.Getenv(exampleEnv))
 	e.Setenv("PATH", os.Getenv(binEnv)+":"+e.Getenv("PATH")+":/usr/sbin:/sbin")
 	e.Setenv("NETCONFPATH", filepath.Join(e.WorkDir, "net.d"))
