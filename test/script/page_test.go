@@ -14,7 +14,7 @@ import (
 )
 
 // pages are the documents whose examples are typed as a reader would type them.
-var pages = []string{"README.md", "docs/getting-started.md", "docs/operating.md", "docs/migration.md"}
+var pages = []string{"README.md", "docs/getting-started.md", "docs/operating.md", "docs/migration.md", "docs/troubleshooting.md"}
 
 // TestPages runs the examples of each page in order, on a host of its own.
 //
