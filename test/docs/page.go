@@ -8,18 +8,25 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// page is the reference of a plugin: its doc.md, with a table of the options before the examples.
+// page is the reference of a plugin: its doc.md with a table of the options after the introduction.
+// Later sections of doc.md are the differences from upstream, details and examples.
 func page(d plugin.Definition, s *plugin.Schema) string {
-	prose, examples, _ := strings.Cut(d.Doc, "\n## Examples\n")
+	intro, rest := d.Doc, ""
+	for _, section := range []string{"\n## Differences from upstream\n", "\n## Examples\n"} {
+		if i := strings.Index(d.Doc, section); i >= 0 {
+			intro, rest = d.Doc[:i], d.Doc[i:]
+			break
+		}
+	}
 	var b strings.Builder
 	b.WriteString("<!-- Made by make golden from plugins/*/doc.md and the comments of the configuration type. -->\n\n")
-	b.WriteString(strings.TrimSpace(prose) + "\n\n")
+	b.WriteString(strings.TrimSpace(intro) + "\n\n")
 	if rows := options(s, ""); hasOwn(s) {
 		b.WriteString("## Options\n\n| key | type | default | meaning |\n|---|---|---|---|\n")
 		b.WriteString(strings.Join(rows, ""))
 		b.WriteString("\n")
 	}
-	fmt.Fprintf(&b, "JSON Schema: [%s.json](../schema/%s.json)\n\n## Examples\n%s", d.Name, d.Name, examples)
+	fmt.Fprintf(&b, "JSON Schema: [%s.json](../schema/%s.json)\n%s", d.Name, d.Name, rest)
 	return b.String()
 }
 
