@@ -40,7 +40,7 @@ func (o options) repeats(full, quick int) int {
 
 func main() {
 	var o options
-	flag.StringVar(&o.tenon, "tenon", "bin/tenon", "the `binary` whose plugins are measured")
+	flag.StringVar(&o.tenon, "tenon", "bin/tenon", "`binary` with the plugins to measure")
 	flag.StringVar(&o.ours, "ours", "", "measure the plugins in this `directory` instead")
 	flag.StringVar(&o.peer, "peer", cmp.Or(os.Getenv("PEER_DIR"), "/usr/lib/cni"), "`directory` of the plugins to compare with")
 	flag.StringVar(&o.peerName, "peer-name", "upstream", "`name` of these plugins in the plot")
