@@ -72,7 +72,7 @@ func TestUpgradeRepair(t *testing.T) {
 	this := l.command
 	l.command = command
 	l.add("web", 8080)
-	l.must("del", "pods", "web", "--id", "web") // leaves what is shared
+	l.must("del", "pods", "web", "--id", "web") // leaves the shared objects
 	before := l.snapshot()
 	l.add("web", 8080)
 	l.add("other", 8081)
