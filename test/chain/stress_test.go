@@ -91,7 +91,7 @@ func TestStress(t *testing.T) {
 		}
 		now := testnet.Snapshot(t, []*testnet.Namespace{n.Host}) + strings.Join(leases(t, data), "\n")
 		if settled != "" && now != settled {
-			t.Fatalf("round %d left something:\n%s", round, testnet.Diff(settled, now))
+			t.Fatalf("round %d left objects behind:\n%s", round, testnet.Diff(settled, now))
 		}
 		settled = now
 	}
