@@ -92,10 +92,11 @@ func (e *embedded) measure(ctx context.Context, t *tracer, times int) (m samples
 	return m, err
 }
 
-// inProcess compares an ADD with its system calls: the difference is the time that the program could
-// still save. It measures both in turn on the same network, the ADD without tracing and the calls with
-// it, each from entry to return. Calls by which the program manages itself (memory, threads, waiting) do
-// not count as the kernel's, nor does the cost of tracing, so the kernel's share is rather too small.
+// inProcess compares an ADD with its system calls: the difference is the time that the program
+// could still save. It measures both in turn on the same network, the ADD without tracing and the
+// calls with it, each from entry to return. Calls by which the program manages itself (memory,
+// threads, waiting) do not count as the kernel's, nor does the cost of tracing, so the kernel's
+// share is rather too small.
 func (b *bench) inProcess(ctx context.Context) error {
 	const what = "chain in one process"
 	limit := atMost(2)

@@ -1,8 +1,8 @@
-// Bench compares the plugins of bin/tenon with the upstream plugins: latency of every verb, rate under
-// concurrency, cost of a full address pool, process start, size and number of processes. One run
-// measures both sides in alternating calls, each side in its own network namespace, so the ratios are
-// meaningful even on a noisy host. A last row links the plugins into one process and compares ADD with
-// its system calls.
+// Bench compares the plugins of bin/tenon with the upstream plugins: latency of every verb, rate
+// under concurrency, cost of a full address pool, process start, size and number of processes. One
+// run measures both sides in alternating calls, each side in its own network namespace, so the
+// ratios are meaningful even on a noisy host. A last row links the plugins into one process and
+// compares ADD with its system calls.
 package main
 
 import (
@@ -22,7 +22,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inside is set in the environment of the second instance, which owns its network and mount namespace.
+// inside is set in the environment of the second instance, which owns its network and mount
+// namespace.
 const inside = "TENON_BENCH_INSIDE"
 
 type options struct {

@@ -41,9 +41,9 @@ func newSide(work, name, programs, plugins string) (*side, error) {
 	return s, err
 }
 
-// copyPrograms copies a directory of programs with their hard links, and returns the path of the copy. A
-// program starts faster if its file was written in one piece (see package install), so both sides are
-// copied in the same way.
+// copyPrograms copies a directory of programs with their hard links, and returns the path of the
+// copy. A program starts faster if its file was written in one piece (see package install), so both
+// sides are copied in the same way.
 func copyPrograms(to, name, from string) (string, error) {
 	to = filepath.Join(to, name)
 	if err := os.Mkdir(to, 0o755); err != nil {
@@ -202,7 +202,8 @@ type network struct {
 	portMaps bool
 }
 
-// bridgeConf returns the configuration of the bridge plugin, with a previous result if there is one.
+// bridgeConf returns the configuration of the bridge plugin, with a previous result if there is
+// one.
 func (s *side) bridgeConf(n network, prev []byte) []byte {
 	return s.conf(n, prev, map[string]any{"type": "bridge", "bridge": "br-" + n.name, "isGateway": true, "ipMasq": n.masq})
 }
@@ -233,7 +234,8 @@ func (s *side) conf(n network, prev []byte, keys map[string]any) []byte {
 	return conf
 }
 
-// countProcesses returns the number of processes that a call starts beyond the plugin, counted by strace.
+// countProcesses returns the number of processes that a call starts beyond the plugin, counted by
+// strace.
 func (s *side) countProcesses(ctx context.Context, c call) (int, error) {
 	trace := filepath.Join(s.state, "trace")
 	c.wrapper = []string{"strace", "-f", "-qq", "-e", "trace=execve", "-e", "status=successful", "-o", trace}

@@ -72,8 +72,8 @@ func (b *bench) processStart(ctx context.Context) error {
 	return nil
 }
 
-// deadline measures the delay between a deadline and the return of the call, for a plugin that ignores
-// SIGTERM and hangs in a child.
+// deadline measures the delay between a deadline and the return of the call, for a plugin that
+// ignores SIGTERM and hangs in a child.
 func (b *bench) deadline(ctx context.Context) error {
 	path := filepath.Join(b.programs, "hangs")
 	if err := os.WriteFile(path, []byte("#!/bin/sh\n(trap '' TERM; while :; do sleep 60; done) &\nsleep 60\n"), 0o755); err != nil {
@@ -115,8 +115,8 @@ func (b *bench) buildEmpty(ctx context.Context) (*side, error) {
 	return &side{name: "empty", plugins: plugins}, err
 }
 
-// size compares the sizes of the plugin directories; hard links count once. The budget applies to tenon
-// alone, although our directory also has tenon-dhcp.
+// size compares the sizes of the plugin directories; hard links count once. The budget applies to
+// tenon alone, although our directory also has tenon-dhcp.
 func (b *bench) size(context.Context) error {
 	const mebibyte = 1 << 20
 	var sizes [2]float64

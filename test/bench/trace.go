@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tracer is a buffer of the kernel's tracer for the system calls of this process. Tracing adds about a
-// microsecond to each call.
+// tracer is a buffer of the kernel's tracer for the system calls of this process. Tracing adds
+// about a microsecond to each call.
 type tracer struct {
 	dir   string        // of the buffer
 	floor time.Duration // the duration of an empty call, mostly tracing
@@ -168,7 +168,8 @@ var ofNetwork = []int{
 	unix.SYS_RECVFROM, unix.SYS_RECVMSG, unix.SYS_SETNS, unix.SYS_IOCTL,
 }
 
-// kernelTime returns the time that the kernel spent in these calls, and in the network calls among them.
+// kernelTime returns the time that the kernel spent in these calls, and in the network calls among
+// them.
 func (t *tracer) kernelTime(calls []systemCall) (all, network time.Duration, count int) {
 	for _, c := range calls {
 		if slices.Contains(ofProgram, c.number) {

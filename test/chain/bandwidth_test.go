@@ -69,8 +69,8 @@ func transfer(t *testing.T, from, to *testnet.Namespace, address netip.Addr) tim
 	return time.Since(start)
 }
 
-// behind calls bandwidth after another plugin of the network, with that plugin's result, or later with
-// the result of the chain.
+// behind calls bandwidth after another plugin of the network, with that plugin's result, or later
+// with the result of the chain.
 func behind(t *testing.T, r *plugintest.Runtime, verb cni.Command, prev json.RawMessage) json.RawMessage {
 	t.Helper()
 	q := r.Request(verb, "c")
@@ -91,8 +91,8 @@ func behind(t *testing.T, r *plugintest.Runtime, verb cni.Command, prev json.Raw
 	return reply.Stdout
 }
 
-// TestBandwidth: after ptp with an MTU of 512, and after bridge, the container is reachable and limited,
-// and CHECK of all plugins succeeds. DEL of the chain leaves nothing behind.
+// TestBandwidth: after ptp with an MTU of 512, and after bridge, the container is reachable and
+// limited, and CHECK of all plugins succeeds. DEL of the chain leaves nothing behind.
 func TestBandwidth(t *testing.T) {
 	const ipam = `,"ipam":{"type":"host-local","subnet":"10.90.0.0/24","routes":[{"dst":"0.0.0.0/0"}]}}`
 	for name, row := range map[string]struct {

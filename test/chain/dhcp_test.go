@@ -35,7 +35,8 @@ func dhcpBridge(t *testing.T) (r *plugintest.Runtime, s *dhcpserver.Server, daem
 	return dhcpOn(t, bridge.Plugin, `"type": "bridge", "bridge": "br0"`, "10.92.0.100,10.92.0.101")
 }
 
-// dhcpOn returns a runtime with an interface plugin and dhcp, and a function that starts the daemon.
+// dhcpOn returns a runtime with an interface plugin and dhcp, and a function that starts the
+// daemon.
 func dhcpOn(t *testing.T, p plugin.Definition, conf, pool string) (r *plugintest.Runtime, s *dhcpserver.Server, daemonAt func() (stop func())) {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "dhcp.sock")
@@ -61,8 +62,8 @@ func dhcpOn(t *testing.T, p plugin.Definition, conf, pool string) (r *plugintest
 	}
 }
 
-// TestDHCPBehindBridge: the interface has the address and all routes, the release reaches the server
-// although DEL deletes the link, and an exhausted pool gives upstream's error text.
+// TestDHCPBehindBridge: the interface has the address and all routes, the release reaches the
+// server although DEL deletes the link, and an exhausted pool gives upstream's error text.
 func TestDHCPBehindBridge(t *testing.T) {
 	t.Parallel()
 	r, s, start := dhcpBridge(t)
@@ -102,8 +103,8 @@ func released(t *testing.T, s *dhcpserver.Server, n int) {
 	})
 }
 
-// TestDHCPRelease: the release reaches the server also if the link is a child of another link, although
-// DEL and GC delete it right afterwards.
+// TestDHCPRelease: the release reaches the server also if the link is a child of another link,
+// although DEL and GC delete it right afterwards.
 func TestDHCPRelease(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -197,8 +198,9 @@ func TestDHCPReleaseLost(t *testing.T) {
 	}
 }
 
-// TestDHCPPool: each interface of a container is a client of its own. Without a free address, ADD fails
-// within the limits of the daemon with upstream's error text. DEL succeeds for each of them, twice.
+// TestDHCPPool: each interface of a container is a client of its own. Without a free address, ADD
+// fails within the limits of the daemon with upstream's error text. DEL succeeds for each of them,
+// twice.
 func TestDHCPPool(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -382,8 +384,8 @@ func TestDHCPWithoutDaemon(t *testing.T) {
 	r.Del("b")
 }
 
-// TestDHCPReleaseQueued: the next daemon releases leases that DEL without a daemon could not release, if
-// the interface still exists.
+// TestDHCPReleaseQueued: the next daemon releases leases that DEL without a daemon could not
+// release, if the interface still exists.
 func TestDHCPReleaseQueued(t *testing.T) {
 	t.Parallel()
 	r, s, start := dhcpOn(t, dhcp.Plugin, `"type": "dhcp"`, "10.92.0.100,10.92.0.101")

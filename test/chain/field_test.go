@@ -40,8 +40,8 @@ type runtime struct {
 	dir     string
 }
 
-// newRuntime returns a runtime with the network of a file, unchanged except for the data directory. The
-// directory plugins holds the plugins; empty means Tenon's.
+// newRuntime returns a runtime with the network of a file, unchanged except for the data directory.
+// The directory plugins holds the plugins; empty means Tenon's.
 func newRuntime(t *testing.T, file, plugins string, exec bool) *runtime {
 	t.Helper()
 	testnet.Require(t, testnet.Kernel(kernel.FeatureNFT))
@@ -148,9 +148,9 @@ func (r *runtime) greeted(from *testnet.Namespace, address string, want bool) {
 	}
 }
 
-// TestFieldConfigurations: the configurations that containerd and Podman ship work unchanged, in one
-// process and in several, and so does portmap after ptp: the container is reachable, CHECK succeeds, and
-// DEL leaves nothing behind.
+// TestFieldConfigurations: the configurations that containerd and Podman ship work unchanged, in
+// one process and in several, and so does portmap after ptp: the container is reachable, CHECK
+// succeeds, and DEL leaves nothing behind.
 func TestFieldConfigurations(t *testing.T) {
 	t.Parallel()
 	for _, file := range []string{ofContainerd, ofPodman, routed} {
@@ -196,7 +196,8 @@ func TestFieldConfigurations(t *testing.T) {
 }
 
 // TestForwardDrop: if iptables drops forwarded packets by default, firewall admits connections from
-// containers, and connections to their ports only if the user's own chain does. Upstream does the same.
+// containers, and connections to their ports only if the user's own chain does. Upstream does the
+// same.
 func TestForwardDrop(t *testing.T) {
 	t.Parallel()
 	for name, plugins := range map[string]string{"Tenon": "", "reference": upstream} {

@@ -14,8 +14,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// machine is a host with a network of bridge, host-local, masquerading and portmap, and a tenon that runs
-// its plugins as processes. It has its own lock file of iptables.
+// machine is a host with a network of bridge, host-local, masquerading and portmap, and a tenon
+// that runs its plugins as processes. It has its own lock file of iptables.
 type machine struct {
 	*testnet.Net
 	t     testing.TB
@@ -93,8 +93,8 @@ var foreign = map[string]func(m *machine){
 	},
 }
 
-// rulesOf writes rules for both tables; the parts are the text before the rules, one rule, and the text
-// after them.
+// rulesOf writes rules for both tables; the parts are the text before the rules, one rule, and the
+// text after them.
 func rulesOf(before, rule, behind string) string {
 	var text strings.Builder
 	for _, table := range [][]any{
@@ -138,8 +138,8 @@ func bytesIn(trace string) (sum int) {
 	return sum
 }
 
-// TestForeignRulesAndLock: ADD, CHECK and DEL of a chain start only its plugins. They do not wait for the
-// lock of iptables, and 40,000 foreign rules do not make them read more from the kernel.
+// TestForeignRulesAndLock: ADD, CHECK and DEL of a chain start only its plugins. They do not wait
+// for the lock of iptables, and 40,000 foreign rules do not make them read more from the kernel.
 func TestForeignRulesAndLock(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("strace"), testnet.Tool("nft"), testnet.Tool("iptables-nft-restore"))
@@ -185,8 +185,8 @@ func TestForeignRulesAndLock(t *testing.T) {
 	}
 }
 
-// BenchmarkForeignRules measures ADD and DEL of a chain as processes, alone and with 40,000 foreign rules
-// and a held lock of iptables.
+// BenchmarkForeignRules measures ADD and DEL of a chain as processes, alone and with 40,000 foreign
+// rules and a held lock of iptables.
 func BenchmarkForeignRules(b *testing.B) {
 	rows := map[string]func(*machine){"alone": func(*machine) {}}
 	for name, fill := range foreign {

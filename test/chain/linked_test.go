@@ -1,6 +1,6 @@
 // The tests of this file link plugins into the process of a runtime: many calls at once, panics,
-// deadlines, and the state of the process that must not change. plugintest compares their output with
-// the output of processes.
+// deadlines, and the state of the process that must not change. plugintest compares their output
+// with the output of processes.
 
 package chain
 
@@ -34,8 +34,8 @@ import (
 	"github.com/tenon-cni/tenon/plugins/loopback"
 )
 
-// host has a network of bridge, host-local and portmap, and a runtime with all plugins linked and no
-// plugin directory.
+// host has a network of bridge, host-local and portmap, and a runtime with all plugins linked and
+// no plugin directory.
 type host struct {
 	*testnet.Net
 	*network.Client
@@ -142,8 +142,8 @@ func (h *host) unchanged(before string) {
 	}
 }
 
-// TestManyAtOnce attaches and detaches 64 containers at once in one process: each gets its own addresses,
-// and nothing remains (LIF-07).
+// TestManyAtOnce attaches and detaches 64 containers at once in one process: each gets its own
+// addresses, and nothing remains (LIF-07).
 func TestManyAtOnce(t *testing.T) {
 	t.Parallel()
 	const containers = 64
@@ -200,9 +200,9 @@ func atOnce(t *testing.T, n int, fn func(i int) error) {
 	}
 }
 
-// TestPanic makes a plugin panic before each change of ADD and DEL in turn. The runtime survives and gets
-// an error object with code 999; it rolls back an ADD and can repeat a DEL. No lock, descriptor or thread
-// of the plugin remains: the next call works, and testnet.Main counts them.
+// TestPanic makes a plugin panic before each change of ADD and DEL in turn. The runtime survives
+// and gets an error object with code 999; it rolls back an ADD and can repeat a DEL. No lock,
+// descriptor or thread of the plugin remains: the next call works, and testnet.Main counts them.
 func TestPanic(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -266,8 +266,8 @@ func (h *host) panics(call func() error, after func()) {
 	}
 }
 
-// TestDeadline: a linked plugin that waits for a lock gives up at the deadline, as a process would, and an
-// incomplete rollback leaves a record. The test allows the delay of a hanging test.
+// TestDeadline: a linked plugin that waits for a lock gives up at the deadline, as a process would,
+// and an incomplete rollback leaves a record. The test allows the delay of a hanging test.
 func TestDeadline(t *testing.T) {
 	t.Parallel()
 	h := newHostOf(t, `{"type": "host-local", IPAM}`)

@@ -44,7 +44,8 @@ func encode(t *testing.T, s *plugin.Schema) string {
 	return b.String()
 }
 
-// TestReference compares the pages and schemas of all plugins with the sources. There must be no others.
+// TestReference compares the pages and schemas of all plugins with the sources. There must be no
+// others.
 func TestReference(t *testing.T) {
 	t.Parallel()
 	files := map[string]string{filepath.Join(root, "docs", "plugins", "README.md"): index(all.Plugins)}
@@ -117,8 +118,8 @@ func accepts(t *testing.T, s *jsonschema.Schema, document string) error {
 	return s.Validate(v)
 }
 
-// TestExamplesObeySchemas validates every example against the published schemas of its plugin and its
-// IPAM plugin.
+// TestExamplesObeySchemas validates every example against the published schemas of its plugin and
+// its IPAM plugin.
 func TestExamplesObeySchemas(t *testing.T) {
 	t.Parallel()
 	checked := 0

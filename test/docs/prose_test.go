@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// retired are constructions and words that make a sentence hard to read, with their replacements. See
-// docs/glossary.md for the terms.
+// retired are constructions and words that make a sentence hard to read, with their replacements.
+// See docs/glossary.md for the terms.
 var retired = []struct {
 	name    string
 	pattern *regexp.Regexp

@@ -56,8 +56,8 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// TestManifest: the daemon of the DaemonSet sees the namespaces of the node, and its socket is at the
-// path that the plugin uses.
+// TestManifest: the daemon of the DaemonSet sees the namespaces of the node, and its socket is at
+// the path that the plugin uses.
 func TestManifest(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../contrib/kubernetes/tenon-dhcp.yaml")

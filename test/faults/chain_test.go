@@ -10,8 +10,8 @@ var first = &scenario{
 	conf: map[string]any{"cniVersion": "1.1.0", "bridge": "br0", "isGateway": true, "ipMasq": true},
 }
 
-// chained lists chained plugins, each after first. tuning and sbr change the container's namespace, so
-// only a DEL with that namespace can restore it.
+// chained lists chained plugins, each after first. tuning and sbr change the container's namespace,
+// so only a DEL with that namespace can restore it.
 var chained = []scenario{
 	{
 		name: "portmap", plugin: "portmap", behind: first, sample: 1, host: true, conf: published(nil),

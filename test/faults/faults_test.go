@@ -16,15 +16,15 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet/tracer"
 )
 
-// pluginDir names the directory of the plugins to break; by default the test builds the plugins of this
-// tree.
+// pluginDir names the directory of the plugins to break; by default the test builds the plugins of
+// this tree.
 var pluginDir = os.Getenv("TENON_PLUGINS")
 
 // all adds slow faults and faults that differ little.
 var all = os.Getenv("TENON_FAULTS") == "all"
 
-// emulated is true on an emulated processor (scripts/vm-tests), which is many times slower: the sweep then
-// breaks only every emulatedSample-th of the usual changes.
+// emulated is true on an emulated processor (scripts/vm-tests), which is many times slower: the
+// sweep then breaks only every emulatedSample-th of the usual changes.
 var emulated = os.Getenv("TENON_SAMPLE") != ""
 
 const emulatedSample = 6
@@ -131,7 +131,8 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 }
 
-// builtPlugins returns a directory with the plugins of this tree, or the directory in TENON_PLUGINS.
+// builtPlugins returns a directory with the plugins of this tree, or the directory in
+// TENON_PLUGINS.
 func builtPlugins(t *testing.T) string {
 	t.Helper()
 	if pluginDir != "" {
@@ -183,7 +184,8 @@ func TestSweepFindsWhatReferencePluginsLeave(t *testing.T) {
 	}
 }
 
-// TestSettingsAreLookedAt: the sweep compares settings not after each fault, but finds each difference.
+// TestSettingsAreLookedAt: the sweep compares settings not after each fault, but finds each
+// difference.
 func TestSettingsAreLookedAt(t *testing.T) {
 	t.Parallel()
 	var found []string

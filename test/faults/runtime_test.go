@@ -16,9 +16,9 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet/tracer"
 )
 
-// A runtime can be killed anywhere while it runs a chain of plugins: "tenon recover" and DEL of finished
-// attachments then clean up. If a plugin is killed or fails, the runtime cleans up itself, or its
-// successor does. A neighbour is not harmed (CACHE-11, LIF-04, RT-DEL-08).
+// A runtime can be killed anywhere while it runs a chain of plugins: "tenon recover" and DEL of
+// finished attachments then clean up. If a plugin is killed or fails, the runtime cleans up itself,
+// or its successor does. A neighbour is not harmed (CACHE-11, LIF-04, RT-DEL-08).
 func TestRuntimeIsKilled(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Kernel(kernel.FeatureIFB, kernel.FeatureShaping))
@@ -86,8 +86,8 @@ func (r runtime) broken(verb string, f tracer.Fault) *tracer.Run {
 	return result
 }
 
-// runtimeRig is tenon with a network of a whole chain of plugins, in its own namespaces and directories.
-// The container "neighbour" is attached all the time.
+// runtimeRig is tenon with a network of a whole chain of plugins, in its own namespaces and
+// directories. The container "neighbour" is attached all the time.
 type runtimeRig struct {
 	runtime
 	tenon   string

@@ -99,9 +99,9 @@ func (j job) caller() invoke.Caller {
 	return invoke.Process{Stderr: io.Discard}
 }
 
-// A runtime that embeds the library can be killed anywhere in a Setup or Remove of three networks: after
-// recovery by the next one, the container has all networks or none, and a neighbour is not harmed
-// (LIF-04).
+// A runtime that embeds the library can be killed anywhere in a Setup or Remove of three networks:
+// after recovery by the next one, the container has all networks or none, and a neighbour is not
+// harmed (LIF-04).
 func TestSandboxRuntimeIsKilled(t *testing.T) {
 	t.Parallel()
 	_, plugins := build(t)

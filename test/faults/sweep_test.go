@@ -145,9 +145,9 @@ func (r *rig) snapshot(take taker) string {
 	return snapshot(r.t, take, r.net, r.state)
 }
 
-// snapshot returns the state without the files that host-local keeps on purpose: the last address, so that
-// addresses rotate, and the index of owners. The next ADD proves that the index is right, because each
-// range has one address.
+// snapshot returns the state without the files that host-local keeps on purpose: the last address,
+// so that addresses rotate, and the index of owners. The next ADD proves that the index is right,
+// because each range has one address.
 func snapshot(t testing.TB, take taker, net *testnet.Net, state string) string {
 	t.Helper()
 	lines := strings.Split(take(t, net.Spaces(), state), "\n")
@@ -157,8 +157,8 @@ func snapshot(t testing.TB, take taker, net *testnet.Net, state string) string {
 	return strings.Join(lines, "\n")
 }
 
-// expectClean reports a finding if the state differs from the initial state, and then takes the present
-// state as the initial one. It does not compare settings: see expectSettings.
+// expectClean reports a finding if the state differs from the initial state, and then takes the
+// present state as the initial one. It does not compare settings: see expectSettings.
 func (r *rig) expectClean(format string, args ...any) {
 	r.t.Helper()
 	diff := settledDiff(testnet.WithoutSettings(r.clean), func() string { return r.snapshot(testnet.Objects) }, r.settle)
@@ -173,8 +173,8 @@ func (r *rig) expectClean(format string, args ...any) {
 // settingsEvery is the number of changes between two comparisons of settings.
 const settingsEvery = 8
 
-// expectSettings is expectClean with settings. Reading them takes longer than breaking a plugin, and no ADD
-// restores a setting that was left behind, so the sweep compares them only now and then.
+// expectSettings is expectClean with settings. Reading them takes longer than breaking a plugin,
+// and no ADD restores a setting that was left behind, so the sweep compares them only now and then.
 func (r *rig) expectSettings(what string) {
 	r.t.Helper()
 	now := ""
@@ -217,8 +217,8 @@ func attempts(effects []tracer.Effect, recoveries []recovery) (list []attempt) {
 	return list
 }
 
-// sweep breaks a verb at each of its changes in turn, with each effect. After a kill, each recovery must
-// restore the state.
+// sweep breaks a verb at each of its changes in turn, with each effect. After a kill, each recovery
+// must restore the state.
 func (r *rig) sweep(verb string, effects []tracer.Effect, recoveries []recovery) {
 	r.t.Helper()
 	list := attempts(effects, recoveries)
@@ -251,8 +251,8 @@ func (r *rig) sweep(verb string, effects []tracer.Effect, recoveries []recovery)
 	r.t.Logf("%d changes, %d faults, of which %d came after the end", len(changes), tried, missed)
 }
 
-// picks reports whether the sweep tries fault number i of a number of faults at change number n. A sample
-// tries the faults in turn.
+// picks reports whether the sweep tries fault number i of a number of faults at change number n. A
+// sample tries the faults in turn.
 func (r *rig) picks(n, i, faults int) bool {
 	if all || r.sample == 0 {
 		return true
@@ -260,7 +260,8 @@ func (r *rig) picks(n, i, faults int) bool {
 	return n%r.sample == 0 && n/r.sample%faults == i
 }
 
-// try breaks a verb once and checks the remaining state. It reports whether the run reached the change.
+// try breaks a verb once and checks the remaining state. It reports whether the run reached the
+// change.
 func (r *rig) try(verb string, f tracer.Fault, c recovery) (hit bool) {
 	r.t.Helper()
 	if verb == "DEL" {
@@ -311,8 +312,8 @@ func (r *rig) recover(c recovery, what string) {
 	r.expectClean("%s: the following %s", what, c)
 }
 
-// wellFormedError reports whether a plugin ended with an error object, as the protocol demands, or could
-// not write it because of the fault.
+// wellFormedError reports whether a plugin ended with an error object, as the protocol demands, or
+// could not write it because of the fault.
 func wellFormedError(result *tracer.Run, f tracer.Fault) bool {
 	_, printed := errorCode(result)
 	unable := result.Hit && result.Changes[f.N].Name == tracer.Result

@@ -29,7 +29,8 @@ func newClients(t *testing.T) *containerd {
 	return c
 }
 
-// configureSmall writes a network with GC and STATUS, few addresses, and more plugins after portmap.
+// configureSmall writes a network with GC and STATUS, few addresses, and more plugins after
+// portmap.
 func (c *containerd) configureSmall(subnet, more string) {
 	c.t.Helper()
 	c.write(podNetwork, `{"cniVersion":"1.1.0","name":"pods","plugins":[
@@ -46,8 +47,8 @@ func (c *containerd) ready() error {
 	return nil
 }
 
-// TestClientsStatus: containerd 2 calls STATUS. A broken plugin makes the node not ready, a full address
-// pool does not.
+// TestClientsStatus: containerd 2 calls STATUS. A broken plugin makes the node not ready, a full
+// address pool does not.
 func TestClientsStatus(t *testing.T) {
 	t.Parallel()
 	c := newClients(t)
@@ -82,7 +83,8 @@ func TestClientsStatus(t *testing.T) {
 	c.nothingKept()
 }
 
-// TestClientsCollect: `tenon gc` removes attachments without a pod of containerd 2 and keeps the others.
+// TestClientsCollect: `tenon gc` removes attachments without a pod of containerd 2 and keeps the
+// others.
 func TestClientsCollect(t *testing.T) {
 	t.Parallel()
 	c := newClients(t)
@@ -126,8 +128,8 @@ func TestClientsVanished(t *testing.T) {
 	c.nothingKept()
 }
 
-// TestClientsKubeProxy: with the rules of kube-proxy, a pod sees the address of a pod that reaches it
-// through a service, and its host port works too.
+// TestClientsKubeProxy: with the rules of kube-proxy, a pod sees the address of a pod that reaches
+// it through a service, and its host port works too.
 func TestClientsKubeProxy(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("iptables-restore"))

@@ -24,7 +24,8 @@ type containerd struct {
 	config string
 }
 
-// newContainerd starts containerd on a node. It uses the default plugin directory and networks in netDir.
+// newContainerd starts containerd on a node. It uses the default plugin directory and networks in
+// netDir.
 func newContainerd(t *testing.T) *containerd {
 	t.Helper()
 	testnet.Require(t, testnet.Tool("containerd"), testnet.Tool("ctr"), testnet.Tool("runc"))
@@ -95,7 +96,8 @@ func (c *containerd) must(method string, request object) object {
 	return response
 }
 
-// pod returns the configuration of a sandbox. It publishes port 80 at a host port, unless that is 0.
+// pod returns the configuration of a sandbox. It publishes port 80 at a host port, unless that is
+// 0.
 func (c *containerd) pod(name string, hostPort int) object {
 	config := object{
 		"metadata": object{"name": name, "uid": "uid-of-" + name, "namespace": "default"},
@@ -130,7 +132,8 @@ func (c *containerd) sandboxes() (ids []string) {
 	return ids
 }
 
-// addresses returns a pod's addresses and the path of its network namespace, as the runtime reports them.
+// addresses returns a pod's addresses and the path of its network namespace, as the runtime reports
+// them.
 func (c *containerd) addresses(id string) (addresses []string, netns string) {
 	c.t.Helper()
 	response := c.must("PodSandboxStatus", object{"pod_sandbox_id": id, "verbose": true})
@@ -175,8 +178,8 @@ func (c *containerd) networkReady() (ready bool, message string) {
 	return ready, message + ": " + loaded
 }
 
-// configure writes a network with more plugins after portmap and waits until the runtime has loaded it.
-// The network offers a version that containerd supports and one with GC.
+// configure writes a network with more plugins after portmap and waits until the runtime has loaded
+// it. The network offers a version that containerd supports and one with GC.
 func (c *containerd) configure(more string) {
 	c.t.Helper()
 	c.write(podNetwork, `{"cniVersion":"1.0.0","cniVersions":["1.0.0","1.1.0"],"name":"pods","plugins":[

@@ -43,8 +43,8 @@ func (n *node) sources() string {
 	return strings.TrimSpace(n.run("firewall-cmd", "--zone=trusted", "--list-sources"))
 }
 
-// TestClientsFirewalld: firewalld forgets the addresses of pods in a reload, and repair restores them.
-// After a flush of the whole ruleset, new pods and repair work, and pods can be removed.
+// TestClientsFirewalld: firewalld forgets the addresses of pods in a reload, and repair restores
+// them. After a flush of the whole ruleset, new pods and repair work, and pods can be removed.
 func TestClientsFirewalld(t *testing.T) {
 	t.Parallel()
 	c := newClients(t)

@@ -24,8 +24,8 @@ const (
 	greeting  = "hello from the container"
 )
 
-// image writes an image that serves a greeting at port 80, in the format of docker save: one layer with a
-// static busybox.
+// image writes an image that serves a greeting at port 80, in the format of docker save: one layer
+// with a static busybox.
 func image(t *testing.T) (path string) {
 	t.Helper()
 	testnet.Require(t, static("busybox"))

@@ -15,8 +15,8 @@ const (
 	kubeletConfig = "/run/kubelet.yaml"
 )
 
-// startKubelet starts the kubelet in a mount namespace in which files with the values that it wants hide
-// the settings of the whole host, so that it changes none.
+// startKubelet starts the kubelet in a mount namespace in which files with the values that it wants
+// hide the settings of the whole host, so that it changes none.
 const startKubelet = `
 	while read -r key value; do
 		mkdir -p /run/settings/${key%/*} && echo $value >/run/settings/$key && mount --bind /run/settings/$key /proc/sys/$key
@@ -31,7 +31,8 @@ const startKubelet = `
 	kubelet --config "$0" --root-dir /var/lib/kubelet --hostname-override node >>/run/kubelet.log 2>&1 &
 	echo $! >/run/kubelet.pid`
 
-// kubelet starts the kubelet without an API server: it runs the pods of a directory and ends with the node.
+// kubelet starts the kubelet without an API server: it runs the pods of a directory and ends with
+// the node.
 func (c *containerd) kubelet() {
 	c.t.Helper()
 	c.write(kubeletConfig, fmt.Sprintf(`
@@ -77,8 +78,8 @@ spec:
 `, name, imageName, hostPort))
 }
 
-// TestClientsKubelet: kubelet runs static pods with host ports, restarts their containers without a free
-// address, survives its own restart, and removes pods completely.
+// TestClientsKubelet: kubelet runs static pods with host ports, restarts their containers without a
+// free address, survives its own restart, and removes pods completely.
 func TestClientsKubelet(t *testing.T) {
 	t.Parallel()
 	c := newClients(t)

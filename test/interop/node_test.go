@@ -19,7 +19,8 @@ import (
 
 func TestMain(m *testing.M) { plugintest.Main(m, all.Plugins...) }
 
-// upstream is the directory of Debian's upstream plugins, plugins the default plugin directory of runtimes.
+// upstream is the directory of Debian's upstream plugins, plugins the default plugin directory of
+// runtimes.
 const (
 	upstream = "/usr/lib/cni"
 	plugins  = "/opt/cni/bin"
@@ -39,9 +40,9 @@ type node struct {
 	pid    int    // a process in its namespaces; its children are in the process namespace
 }
 
-// nodeScript turns a network namespace into a node. When its input ends, also because the tests were
-// killed, the first process of the process namespace ends, and the kernel kills the others. If both
-// versions of control groups are mounted, it leaves version 1.
+// nodeScript turns a network namespace into a node. When its input ends, also because the tests
+// were killed, the first process of the process namespace ends, and the kernel kills the others. If
+// both versions of control groups are mounted, it leaves version 1.
 const nodeScript = `
 	for dir in /run /opt /var/lib /dev/shm; do mount -t tmpfs -o mode=755 interop $dir; done
 	mkdir -p /run/lock /run/netns /opt/cni/bin /var/lib/cni
@@ -181,8 +182,8 @@ func (n *node) snapshot() string {
 	return testnet.Snapshot(n.t, []*testnet.Namespace{n.Host})
 }
 
-// unchanged fails the test if the network of the node differs from an earlier snapshot. It waits, because
-// the kernel deletes the links of a namespace in the background.
+// unchanged fails the test if the network of the node differs from an earlier snapshot. It waits,
+// because the kernel deletes the links of a namespace in the background.
 func (n *node) unchanged(before string) {
 	n.t.Helper()
 	diff := testnet.Diff(before, n.snapshot())

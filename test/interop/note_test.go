@@ -9,7 +9,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// The plugin of testdata/note keeps its files in noteDir; a network names it at the end of its plugins.
+// The plugin of testdata/note keeps its files in noteDir; a network names it at the end of its
+// plugins.
 const (
 	noteDir  = "/run/note"
 	noteConf = `,{"type":"note","dir":"` + noteDir + `","capabilities":{"portMappings":true,"bandwidth":true,"dns":true,"ipRanges":true,"io.kubernetes.cri.pod-annotations":true}}`
@@ -26,8 +27,8 @@ func (n *node) installNote() {
 	must(n.t, os.Mkdir(n.path(noteDir), 0o755))
 }
 
-// TestShellPlugin: a plugin that is a shell script, added by a drop-in file after Tenon's plugins: all
-// verbs, its messages on standard error, and its errors.
+// TestShellPlugin: a plugin that is a shell script, added by a drop-in file after Tenon's plugins:
+// all verbs, its messages on standard error, and its errors.
 func TestShellPlugin(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, plugins)

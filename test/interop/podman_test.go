@@ -62,7 +62,8 @@ func (p *podman) podman(args ...string) string {
 	return p.run(append([]string{"env", "CONTAINERS_CONF=/run/containers.conf", "CONTAINERS_STORAGE_CONF=/run/storage.conf", "podman"}, args...)...)
 }
 
-// serve starts a container, with further options, that serves the greeting at port 8080 of the host.
+// serve starts a container, with further options, that serves the greeting at port 8080 of the
+// host.
 func (p *podman) serve(name string, options ...string) {
 	p.t.Helper()
 	p.podman(append(append([]string{"run", "--detach", "--name", name, "--publish", "8080:80"}, options...), imageName)...)
@@ -97,8 +98,8 @@ func (p *podman) published(hosts ...string) {
 	}
 }
 
-// TestPodman: Podman with Tenon's plugins, in its default network and in networks that containers join and
-// leave while they run.
+// TestPodman: Podman with Tenon's plugins, in its default network and in networks that containers
+// join and leave while they run.
 func TestPodman(t *testing.T) {
 	t.Parallel()
 	p := newPodman(t)
@@ -156,8 +157,8 @@ func TestPodman(t *testing.T) {
 	p.nothingKept()
 }
 
-// TestPodmanTakeover: Podman detaches containers with the plugins of the other implementation. Tenon's GC
-// removes objects that the upstream plugins do not know.
+// TestPodmanTakeover: Podman detaches containers with the plugins of the other implementation.
+// Tenon's GC removes objects that the upstream plugins do not know.
 func TestPodmanTakeover(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool(upstream+"/bridge"), testnet.Tool("iptables"))

@@ -15,9 +15,9 @@ import (
 )
 
 // TestContainerd: containerd and its CRI plugin with Tenon's plugins. Pods get addresses and are
-// reachable, a host port in use is refused with Tenon's message, and removing a pod leaves nothing behind,
-// even if containerd was killed or the network namespace no longer exists. `tenon` checks and repairs the
-// attachments of containerd.
+// reachable, a host port in use is refused with Tenon's message, and removing a pod leaves nothing
+// behind, even if containerd was killed or the network namespace no longer exists. `tenon` checks
+// and repairs the attachments of containerd.
 func TestContainerd(t *testing.T) {
 	t.Parallel()
 	c := newContainerd(t)
@@ -89,8 +89,8 @@ func TestContainerdStatus(t *testing.T) {
 	c.remove(c.sandbox("pod", 0))
 }
 
-// TestContainerdKilled: containerd, killed during an ADD, does not know the pod afterwards. Tenon's GC
-// removes its remains and keeps the running pods.
+// TestContainerdKilled: containerd, killed during an ADD, does not know the pod afterwards. Tenon's
+// GC removes its remains and keeps the running pods.
 func TestContainerdKilled(t *testing.T) {
 	t.Parallel()
 	c := newContainerd(t)
@@ -136,8 +136,8 @@ func (c *containerd) endNamespaces(except string) {
 	c.run("sh", "-c", `cd /run/netns; for ns in *; do [ $ns = "$0" ] || { umount $ns && rm $ns; }; done`, filepath.Base(except))
 }
 
-// TestContainerdForgets: after containerd lost its state, GC with a list of live attachments deletes the
-// others.
+// TestContainerdForgets: after containerd lost its state, GC with a list of live attachments
+// deletes the others.
 func TestContainerdForgets(t *testing.T) {
 	t.Parallel()
 	c := newContainerd(t)
@@ -164,9 +164,9 @@ func TestContainerdForgets(t *testing.T) {
 	c.unchanged(before)
 }
 
-// TestContainerdSends records the input that containerd gives a plugin with all capabilities, without pod
-// IDs and results. Plugins and their tests rely on it: the names of members, which containerd spells
-// inconsistently, and the arguments of Kubernetes.
+// TestContainerdSends records the input that containerd gives a plugin with all capabilities,
+// without pod IDs and results. Plugins and their tests rely on it: the names of members, which
+// containerd spells inconsistently, and the arguments of Kubernetes.
 func TestContainerdSends(t *testing.T) {
 	t.Parallel()
 	c := newContainerd(t)

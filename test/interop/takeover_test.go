@@ -29,8 +29,8 @@ type takeover struct {
 	from, to outcome // Tenon takes over from upstream, or the reverse
 }
 
-// outcome lists the objects that DEL leaves behind: each line of the difference contains one of these
-// texts, and each text is in a line.
+// outcome lists the objects that DEL leaves behind: each line of the difference contains one of
+// these texts, and each text is in a line.
 type outcome struct {
 	drift     bool     // CHECK of the implementation that takes over fails, so the test does not call it
 	collected []string // Tenon's GC removes these
@@ -42,7 +42,8 @@ const (
 	mapping = `,"runtimeConfig":{"portMappings":[{"hostPort":8080,"containerPort":80,"protocol":"tcp"}]}`
 )
 
-// Objects that upstream does not know: elements with the owner in their comment, and files with previous values.
+// Objects that upstream does not know: elements with the owner in their comment, and files with
+// previous values.
 var (
 	elements = []string{"nft set inet tenon"}
 	file     = "file "
@@ -84,8 +85,8 @@ var takeovers = []takeover{
 		from: outcome{drift: true, stays: []string{"- c route "}}, to: outcome{stays: []string{"- c route ", "- c addr "}}},
 }
 
-// TestTakeover: Tenon's plugin checks and deletes the attachments of the upstream plugin, and the reverse.
-// Only the objects in the table remain.
+// TestTakeover: Tenon's plugin checks and deletes the attachments of the upstream plugin, and the
+// reverse. Only the objects in the table remain.
 func TestTakeover(t *testing.T) {
 	t.Parallel()
 	for _, row := range takeovers {
@@ -102,7 +103,8 @@ func TestTakeover(t *testing.T) {
 	}
 }
 
-// test attaches with Tenon or with the plugins in dir, as tenonAdds says, and detaches with the other.
+// test attaches with Tenon or with the plugins in dir, as tenonAdds says, and detaches with the
+// other.
 func (row takeover) test(t *testing.T, dir string, tenonAdds bool) {
 	r := row.runtime(t)
 	call := func(tenon bool, verb cni.Command, container string, prev json.RawMessage) json.RawMessage {

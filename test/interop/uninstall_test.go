@@ -10,9 +10,9 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// TestUninstall hands attached containers over to Debian's upstream plugins: host ports answer, an open
-// connection continues, upstream's DEL succeeds with the input that libcni passes, and Tenon leaves
-// nothing on the node.
+// TestUninstall hands attached containers over to Debian's upstream plugins: host ports answer, an
+// open connection continues, upstream's DEL succeeds with the input that libcni passes, and Tenon
+// leaves nothing on the node.
 func TestUninstall(t *testing.T) {
 	t.Parallel()
 	l := upstreamLab(t)

@@ -1,7 +1,7 @@
-// Command rows lists the tests that prove each requirement of the catalogue (conformance.Rows). A test
-// proves a requirement if its name, a comment or a string contains the identifier. The file untested.tsv
-// gives the reason for each requirement without a test. The command fails if a requirement has neither,
-// or if a test names an identifier that the catalogue does not contain.
+// Command rows lists the tests that prove each requirement of the catalogue (conformance.Rows). A
+// test proves a requirement if its name, a comment or a string contains the identifier. The file
+// untested.tsv gives the reason for each requirement without a test. The command fails if a
+// requirement has neither, or if a test names an identifier that the catalogue does not contain.
 package main
 
 import (

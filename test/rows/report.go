@@ -17,8 +17,8 @@ type report struct {
 	mentions []mention
 }
 
-// print writes the report. It returns true if every row has a test or a reason, and every identifier in
-// a test has a row.
+// print writes the report. It returns true if every row has a test or a reason, and every
+// identifier in a test has a row.
 func (r report) print(w io.Writer, verbose bool) bool {
 	tests, known := map[string][]mention{}, map[string]bool{}
 	for _, m := range r.mentions {

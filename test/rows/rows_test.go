@@ -10,7 +10,8 @@ import (
 	"github.com/tenon-cni/tenon/conformance"
 )
 
-// These tests assemble identifiers from parts, so that no row of the catalogue counts as tested by them.
+// These tests assemble identifiers from parts, so that no row of the catalogue counts as tested by
+// them.
 const first, second, third = "DLG" + "-01", "DLG" + "-02", "RT-GC" + "-08"
 
 func catalogue() []conformance.Row {
