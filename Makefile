@@ -1,6 +1,6 @@
-# make demo   shows the whole thing working; touches nothing of this machine
-# make test   runs everything CI runs
-# Both want root, Go and nothing else; what tests need from Debian is installed when missing.
+# make demo   shows Tenon at work in a sandbox; it changes nothing on the host
+# make test   runs the tests of CI
+# Both need Go; make test also needs root and installs missing Debian packages.
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X main.version=$(VERSION)
