@@ -12,7 +12,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
-// Amend fills in gateways and default routes.
+// Amend fills in missing gateways and default routes.
 func (c *Config) Amend(s *attach.Session, r *cni.Result) error {
 	if !c.gateway() {
 		return nil
@@ -38,8 +38,9 @@ func (c *Config) Amend(s *attach.Session, r *cni.Result) error {
 	return nil
 }
 
-// beGateway puts the gateway addresses on the bridge, or on the gateway interface of the VLAN, and turns on forwarding
-// for their families. All that is shared by the containers of the network: nothing here is taken back.
+// beGateway assigns the gateway addresses to the bridge, or to the gateway interface of the VLAN,
+// and enables forwarding for their families. The containers of the network share these settings, so
+// they are never undone.
 func (c *Config) beGateway(ctx context.Context, s *attach.Session, br kernel.Link, r *cni.Result) error {
 	gw := br
 	if c.VLAN != 0 {
@@ -61,8 +62,8 @@ func (c *Config) beGateway(ctx context.Context, s *attach.Session, br kernel.Lin
 	return s.Forward(r.IPs)
 }
 
-// gatewayAddr returns the address that the bridge gets as the gateway of ip. A gateway of the other family gets no network
-// but its own address, because ip does not tell its prefix length.
+// gatewayAddr returns the gateway of ip with the prefix length of ip. A gateway of the other family
+// gets /32 or /128, because its prefix length is unknown.
 func gatewayAddr(ip cni.IP) netip.Prefix {
 	if ip.Gateway.Is4() != ip.Address.Addr().Is4() {
 		return netip.PrefixFrom(ip.Gateway, ip.Gateway.BitLen())
@@ -70,8 +71,8 @@ func gatewayAddr(ip cni.IP) netip.Prefix {
 	return netip.PrefixFrom(ip.Gateway, ip.Address.Bits())
 }
 
-// ensureAddr gives the gateway an address. Any other IPv4 address it has is in the way, and any IPv6 address of an
-// overlapping network.
+// ensureAddr assigns a gateway address to gw. Any other IPv4 address of gw conflicts, and any IPv6
+// address of an overlapping network.
 func (c *Config) ensureAddr(s *attach.Session, gw kernel.Link, want netip.Prefix) (added bool, err error) {
 	have, err := s.Host.Addrs.Of(gw)
 	if err != nil {
@@ -98,8 +99,9 @@ func (c *Config) ensureAddr(s *attach.Session, gw kernel.Link, want netip.Prefix
 	return s.Host.Addrs.EnsureGateway(gw, want)
 }
 
-// pin makes a bridge keep the hardware address that it had before the container's port joined, now that it is a
-// gateway and neighbours remember it. One that had none, since it has lost its last port, keeps what it has now.
+// pin sets the MAC address that the bridge had before the container's port joined, because
+// neighbours cache the gateway's address. A bridge that had none, because it lost its last port,
+// keeps its current address.
 func pin(s *attach.Session, br kernel.Link, before string) (kernel.Link, error) {
 	if mac, err := net.ParseMAC(before); err == nil {
 		br.MAC = mac

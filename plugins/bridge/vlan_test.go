@@ -131,7 +131,7 @@ func TestBridgeThatDoesNotFilter(t *testing.T) {
 	if got, want := vlans(r.Host, port), "100 pvid untagged"; got != want {
 		t.Errorf("port is in VLANs %s, want %s", got, want)
 	}
-	plugintest.Says(t, r.Refused(r.Request(cni.Check, "c"), cni.CodeInternal), "bridge br0: expected VLAN filtering")
+	plugintest.Says(t, r.Refused(r.Request(cni.Check, "c"), cni.CodeInternal), "bridge br0: VLAN filtering is off")
 	r.Host.Command("ip", "link", "set", "br0", "type", "bridge", "vlan_filtering", "1")
 	r.Check("c")
 }
