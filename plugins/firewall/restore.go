@@ -11,8 +11,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/session"
 )
 
-// Restore restores rules of iptables and sources of firewalld. With every backend it is entries
-// that isolate, so that there is nothing to deny.
+// Restore restores rules of iptables and sources of firewalld. It has no rules that deny packets,
+// because nftables elements isolate with every backend.
 func (c *Config) Restore(ctx context.Context, s *chained.Session, step session.Step) (restored []string, err error) {
 	if step != session.Allow {
 		return nil, nil
