@@ -226,9 +226,9 @@ func TestRefused(t *testing.T) {
 		name, members, says string
 		code                cni.Code
 	}{
-		{"no ipam", `"ipam":null`, "needs ipam", cni.CodeInvalidConfig},
-		{"empty ipam", `"ipam":{}`, "needs ipam", cni.CodeInvalidConfig},
-		{"ipam without a type", `"ipam":{"type":""}`, "needs ipam", cni.CodeInvalidConfig},
+		{"no ipam", `"ipam":null`, "add ipam", cni.CodeInvalidConfig},
+		{"empty ipam", `"ipam":{}`, "add ipam", cni.CodeInvalidConfig},
+		{"ipam without a type", `"ipam":{"type":""}`, "add ipam", cni.CodeInvalidConfig},
 		{"address without a gateway", `"ipam":{"type":"static","addresses":[{"address":"10.1.2.2/24"}]}`, "address 10.1.2.2/24 of IPAM plugin static has no gateway", cni.CodeInvalidConfig},
 		{"gateway of the other family", `"ipam":{"type":"static","addresses":[{"address":"10.1.2.2/24","gateway":"fd00::1"}]}`, "gateway fd00::1 of address 10.1.2.2/24", cni.CodeInvalidConfig},
 		{"address that is its own gateway", `"ipam":{"type":"static","addresses":[{"address":"10.1.2.2/24","gateway":"10.1.2.2"}]}`, "gateway 10.1.2.2 of address 10.1.2.2/24", cni.CodeInvalidConfig},
