@@ -8,8 +8,8 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// addresses are those of the configuration and of CNI_ARGS; or those of args.cni.ips instead; or those of the capability
-// ips instead of either.
+// addresses returns the addresses of the capability ips. Without it, it returns the addresses of
+// args.cni.ips, or else the configured addresses and the addresses of CNI_ARGS.
 func (c *Config) addresses(call *plugin.Call) ([]cni.IP, error) {
 	if c.IPAM == nil {
 		return nil, cni.Errorf(cni.CodeInvalidConfig, "IPAM config missing 'ipam' key")
@@ -35,7 +35,8 @@ func (c *Config) addresses(call *plugin.Call) ([]cni.IP, error) {
 	return ips, nil
 }
 
-// withArgs are the configured addresses and those of CNI_ARGS. A GATEWAY there is one of the addresses there.
+// withArgs returns the configured addresses and the addresses of CNI_ARGS. GATEWAY applies only to
+// addresses of CNI_ARGS.
 func withArgs(call *plugin.Call, configured []Address) ([]cni.IP, error) {
 	var ips []cni.IP
 	for _, a := range configured {
@@ -49,7 +50,7 @@ func withArgs(call *plugin.Call, configured []Address) ([]cni.IP, error) {
 	return append(ips, asked...), err
 }
 
-// fromArgs are the addresses of CNI_ARGS.
+// fromArgs returns the addresses of CNI_ARGS.
 func fromArgs(text string, configured []Address) ([]cni.IP, error) {
 	args, err := cni.ParseArgs(text)
 	if err != nil {
@@ -77,7 +78,7 @@ func fromArgs(text string, configured []Address) ([]cni.IP, error) {
 	return ips, nil
 }
 
-// items are the values of a key of CNI_ARGS, which are separated by commas.
+// items returns the values of a key of CNI_ARGS, which are separated by commas.
 func items(args cni.Args, key string) []string {
 	text, _ := args.Get(key)
 	if text == "" {
@@ -90,22 +91,22 @@ func items(args cni.Args, key string) []string {
 	return list
 }
 
-// requested are addresses asked for in JSON.
+// requested parses addresses that were requested in JSON.
 func requested(texts []string, configured []Address) ([]cni.IP, error) {
 	var ips []cni.IP
 	for _, s := range texts {
 		ip, ok := parse(s, configured)
 		if !ok {
 			return nil, cni.Errorf(cni.CodeInvalidConfig, "an entry in the 'ips' field is NOT in CIDR notation, got: '%s'", s).
-				WithDetails("without a prefix length it has to be in the network of an address of the configuration")
+				WithDetails("add a prefix length: no network in ipam.addresses contains the address")
 		}
 		ips = append(ips, ip)
 	}
 	return ips, nil
 }
 
-// parse reads an address that was asked for. One without a prefix length gets that of the configured address whose network
-// it is in, and its gateway with it.
+// parse reads a requested address. An address without a prefix length takes length and gateway from
+// the configured address with a network that contains it.
 func parse(s string, configured []Address) (ip cni.IP, ok bool) {
 	if p, err := netip.ParsePrefix(s); err == nil {
 		return cni.IP{Address: p}, true
@@ -122,7 +123,7 @@ func parse(s string, configured []Address) (ip cni.IP, ok bool) {
 	return cni.IP{}, false
 }
 
-// onePerFamily reports whether there is at most one address of each family.
+// onePerFamily reports whether each family has at most one address.
 func onePerFamily(ips []cni.IP) bool {
 	seen := map[bool]bool{}
 	for _, ip := range ips {
