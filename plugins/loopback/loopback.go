@@ -12,7 +12,7 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// Config is the configuration of the plugin: nothing of its own.
+// Config is the configuration of the plugin. It has no options of its own.
 type Config struct{ plugin.Common }
 
 // Plugin is the definition of loopback.
@@ -43,7 +43,8 @@ func (c *Config) Add(ctx context.Context, call *plugin.Call) (*cni.Result, error
 	return r, nil
 }
 
-// result lists the first address of each family; the kernel gives lo its addresses when it comes up.
+// result lists the first address of each family; the kernel gives lo its addresses when it comes
+// up.
 func result(s *kernel.Space, l kernel.Link, sandbox string) (*cni.Result, error) {
 	r := &cni.Result{Interfaces: []cni.Interface{{Name: ifName, MAC: "00:00:00:00:00:00", Sandbox: sandbox}}}
 	addrs, err := s.Addrs.Of(l)
@@ -98,7 +99,8 @@ func enter(ctx context.Context, call *plugin.Call, fn func(*kernel.Space, kernel
 	return inside(ctx, call, ns, fn)
 }
 
-// inside calls fn with the lo of a namespace, which it closes, and rolls back what fn changed if it fails.
+// inside calls fn with the lo of a namespace, which it closes, and rolls back what fn changed if it
+// fails.
 func inside(
 	ctx context.Context, call *plugin.Call, ns *kernel.Namespace, fn func(*kernel.Space, kernel.Link) error,
 ) error {
