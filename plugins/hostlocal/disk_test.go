@@ -19,7 +19,8 @@ import (
 	"github.com/tenon-cni/tenon/plugins/hostlocal"
 )
 
-// A folder that cannot be used is named with code 5, by every verb that needs it, and nothing happens.
+// Every verb that needs an unusable directory fails with code 5, names the directory, and changes
+// nothing.
 func TestDataDir(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
@@ -31,7 +32,7 @@ func TestDataDir(t *testing.T) {
 		{"a file", file, file},
 		{"below a file", file + "/x", file + "/x"},
 		{"in proc", "/proc/nowhere", "/proc/nowhere"},
-		{"a name of 5000", "/" + strings.Repeat("x", 5000), "/xxx"},
+		{"a name of 5000 bytes", "/" + strings.Repeat("x", 5000), "/xxx"},
 		{"with a zero byte", "/tmp/\x00", "/tmp/"},
 		{"odd letters", file + "/\xff\x01\n", file},
 	} {
@@ -42,7 +43,7 @@ func TestDataDir(t *testing.T) {
 				t.Errorf("ADD: %s", got)
 			}
 			for _, verb := range []cni.Command{cni.Del, cni.Check, cni.GC} {
-				// What does not exist holds nothing.
+				// CHECK and DEL find no reservation in a directory that does not exist.
 				if got := h.outcome(verb, "c1", pool, `, "cni.dev/valid-attachments": []`); got != "" && !strings.HasPrefix(got, "5 dataDir: ") && !strings.Contains(got, "Failed to find address") {
 					t.Errorf("%s: %s", verb, got)
 				}
@@ -51,7 +52,7 @@ func TestDataDir(t *testing.T) {
 	}
 }
 
-// Names lead out of no folder.
+// Names never lead out of the data directory.
 func TestNamesAreNoPaths(t *testing.T) {
 	h := newHost(t)
 	for _, name := range []string{"", ".", "..", "../elsewhere", "a/b", "a\x00b", "a\nb", "\xff", "-a"} {
@@ -76,9 +77,9 @@ func TestNamesAreNoPaths(t *testing.T) {
 // ownMounts is set in the process that TestDisks starts in a mount namespace.
 const ownMounts = "HOSTLOCAL_TEST_OWN_MOUNTS"
 
-// On a disk that cannot be written to, whatever the reason, ADD says so (code 5) and leaves nothing,
-// CHECK works, DEL frees what it can and otherwise fails, and nothing is lost. STATUS fails (code 50,
-// PL-STA-03) unless the disk is full: that ends when containers do.
+// On a disk that is not writable, ADD fails with code 5 and leaves nothing behind, CHECK works, DEL
+// frees what it can and otherwise fails, and no reservation is lost. STATUS fails with code 50
+// (PL-STA-03) unless the disk is full, because that state ends when containers do.
 func TestDisks(t *testing.T) {
 	testnet.Require(t, testnet.Root)
 	if os.Getenv(ownMounts) == "" {
@@ -99,7 +100,7 @@ func TestDisks(t *testing.T) {
 	}
 }
 
-// openDir is a folder that every user can reach.
+// openDir returns a directory that every user can enter.
 func openDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -109,12 +110,12 @@ func openDir(t *testing.T) string {
 	return dir
 }
 
-// disk is a file system that goes bad, and a way to make it good again.
+// disk is a file system that becomes unusable, and the way to repair it.
 type disk struct {
 	name, options string
 	spoil, repair func(dir string) error
-	cause         string // what errors say
-	frees         bool   // DEL works all the same
+	cause         string // text of the errors
+	frees         bool   // DEL works nevertheless
 }
 
 var disks = []disk{
@@ -143,7 +144,7 @@ func (d disk) test(t *testing.T) {
 	} else if got, log := h.status(pool); got != "" || !strings.Contains(log, "level=WARN") || !strings.Contains(log, d.cause) {
 		t.Errorf("STATUS: %q, logged %q", got, log)
 	} else if got, _ := h.status(pool + `, "statusWhenFull": "error"`); !strings.HasPrefix(got, "50 ") || !strings.Contains(got, d.cause) {
-		t.Errorf("STATUS that is to fail: %q", got)
+		t.Errorf("STATUS must fail, got %q", got)
 	}
 	if after := tree(t, h.dir); after != before {
 		t.Errorf("ADD and STATUS changed\n%sto\n%s", before, after)
@@ -164,13 +165,13 @@ func (d disk) test(t *testing.T) {
 	}
 	for verb, container := range map[cni.Command]string{cni.Status: "", cni.Check: "a"} {
 		if got := h.outcome(verb, container, pool, ""); got != "" {
-			t.Errorf("%s on a good disk: %s", verb, got)
+			t.Errorf("%s on a repaired disk: %s", verb, got)
 		}
 	}
 	h.mustAdd("b")
 }
 
-// wantFailure runs a verb for container b, or in the case of ADD another one.
+// wantFailure runs a verb for container b, or for a new container if the verb is ADD.
 func (h *host) wantFailure(verb cni.Command, code cni.Code, cause string) {
 	h.t.Helper()
 	container := map[cni.Command]string{cni.Add: "late", cni.Del: "b"}[verb]
@@ -184,7 +185,7 @@ func remount(flags uintptr) func(string) error {
 	return func(dir string) error { return unix.Mount("", dir, "", unix.MS_REMOUNT|flags, "") }
 }
 
-// fill writes until the disk is full, to files of their own; unfill removes them.
+// fill writes files until the disk is full; unfill removes them.
 func fill(dir string) error {
 	f, err := os.Create(filepath.Join(dir, "filler"))
 	for err == nil {
@@ -193,7 +194,7 @@ func fill(dir string) error {
 	return full(err)
 }
 
-// crowd makes files until there can be no more.
+// crowd creates files until no inode is left.
 func crowd(dir string) error {
 	for i := 0; ; i++ {
 		f, err := os.Create(filepath.Join(dir, fmt.Sprint("filler", i)))
@@ -204,7 +205,7 @@ func crowd(dir string) error {
 	}
 }
 
-// full is nil for the error that says that the disk is full.
+// full returns nil for the error of a full disk.
 func full(err error) error {
 	if errors.Is(err, unix.ENOSPC) {
 		return nil
@@ -222,7 +223,7 @@ func unfill(dir string) error {
 	return err
 }
 
-// become changes user and group of the process, so that it can go back.
+// become changes user and group of the process in a way that it can undo.
 func become(id int) func(string) error {
 	return func(string) error {
 		set := []func(int, int, int) error{syscall.Setresgid, syscall.Setresuid}

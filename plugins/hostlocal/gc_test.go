@@ -26,7 +26,7 @@ func (h *host) mustAdd(containers ...string) {
 	}
 }
 
-// holders lists who has an address.
+// holders lists the containers that have an address.
 func (h *host) holders() string {
 	h.t.Helper()
 	var list []string
@@ -39,7 +39,7 @@ func (h *host) holders() string {
 	return strings.Join(list, " ")
 }
 
-// write puts a file into the folder of the network.
+// write writes a file into the directory of the network.
 func (h *host) write(name, content string) {
 	h.t.Helper()
 	if err := os.WriteFile(filepath.Join(h.dir, "mynet", name), []byte(content), 0o600); err != nil {
@@ -47,8 +47,9 @@ func (h *host) write(name, content string) {
 	}
 }
 
-// GC frees what is not in the list (PL-GC-01) and nothing else (PL-GC-02), prints nothing (PL-GC-09), and without a list
-// does nothing (PL-GC-06). Old reservations name only a container and stay with any of its interfaces.
+// GC frees the reservations of all attachments outside the list (PL-GC-01) and no others
+// (PL-GC-02), prints nothing (PL-GC-09), and does nothing without a list (PL-GC-06). Old
+// reservations name only a container and stay with any of its interfaces.
 func TestGC(t *testing.T) {
 	t.Parallel()
 	const (
@@ -58,11 +59,11 @@ func TestGC(t *testing.T) {
 	)
 	for _, row := range []struct{ name, more, want, left string }{
 		{"one is valid", `"cni.dev/valid-attachments": ` + onlyA, "", "a"},
-		{"the old one by its container", `"cni.dev/valid-attachments": [{"containerID": "old", "ifname": "net7"}]`, "", "old"},
+		{"old format, by its container", `"cni.dev/valid-attachments": [{"containerID": "old", "ifname": "net7"}]`, "", "old"},
 		{"another interface of a container", `"cni.dev/valid-attachments": [{"containerID": "b", "ifname": "eth1"}]`, "", ""},
 		{"none is valid", `"cni.dev/valid-attachments": []`, "", ""},
 		{"the old spelling", `"cni.dev/attachments": ` + onlyA, "", "a"},
-		{"null beside the old spelling", `"cni.dev/valid-attachments": null, "cni.dev/attachments": ` + onlyA, "", "a"},
+		{"null, and a list in the old spelling", `"cni.dev/valid-attachments": null, "cni.dev/attachments": ` + onlyA, "", "a"},
 		{"both spellings: the new one counts", `"cni.dev/valid-attachments": [{"containerID": "c", "ifname": "eth0"}], "cni.dev/attachments": ` + onlyA, "", "c"},
 		{"no list", `"x": 1`, missing, all},
 		{"null", `"cni.dev/valid-attachments": null`, "", ""},
@@ -94,7 +95,7 @@ func TestGC(t *testing.T) {
 	}
 }
 
-// GC exists from 1.1.0 on (PL-GC-07), and needs no reservations.
+// GC requires version 1.1.0 (PL-GC-07), and works without reservations.
 func TestGCOfNothing(t *testing.T) {
 	h := newHost(t)
 	if _, err := h.serve(cni.GC, "1.0.0", "", pool, `, "cni.dev/valid-attachments": []`); cni.CodeOf(err) != cni.CodeIncompatibleVersion {
@@ -105,8 +106,8 @@ func TestGCOfNothing(t *testing.T) {
 	}
 }
 
-// GC goes on behind a file that cannot be deleted, and tells of it (PL-GC-04). DEL of that one fails, too, and both
-// succeed when the file can be deleted again.
+// GC continues after a file that it cannot delete, and reports it (PL-GC-04). DEL of that
+// reservation fails, too, and both succeed when the file can be deleted again.
 func TestGCGoesOn(t *testing.T) {
 	testnet.Require(t, testnet.Root, testnet.Tool("chattr"))
 	h := newHost(t)

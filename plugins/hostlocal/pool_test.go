@@ -27,7 +27,7 @@ func list(t *testing.T, name, plugins string) *cni.List {
 	return l
 }
 
-// reserve puts files into a data directory as the reference plugin does.
+// reserve writes files into a data directory as the upstream plugin does.
 func reserve(t *testing.T, dir, network string, addrs ...string) {
 	t.Helper()
 	path := filepath.Join(dir, network)
@@ -99,7 +99,7 @@ two in b
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	if entries, err := os.ReadDir(b); err == nil {
-		t.Errorf("looking made %v", entries)
+		t.Errorf("Pools created %v", entries)
 	}
 }
 
@@ -114,7 +114,7 @@ func TestPoolsOfBrokenConfigurations(t *testing.T) {
 	reserve(t, dir, "bad", "10.1.0.2")
 	pools, err := hostlocal.Pools(t.Context(), lists)
 	if err != nil {
-		t.Errorf("a configuration keeps others from being looked at: %v", err)
+		t.Errorf("a broken configuration hides others: %v", err)
 	}
 	for _, p := range pools {
 		if prefix := "network " + p.Network + ": plugin bridge: ipam: "; (p.Invalid == nil) != (p.Network == "good") ||
@@ -173,7 +173,7 @@ func TestFree(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := p.Free(t.Context(), l); err == nil || !strings.Contains(err.Error(), "10.1.0.2 held by container db interface eth0") {
-		t.Errorf("of another holder by now: %v", err)
+		t.Errorf("Free of an address with another holder: %v", err)
 	}
 	l.Owner.Container = "db"
 	for range 2 {

@@ -21,10 +21,9 @@ import (
 	"github.com/tenon-cni/tenon/plugins/hostlocal"
 )
 
-// When all addresses are in use the error gives their number and the oldest holders. STATUS reports
-// the same, as a warning or, if the configuration demands it, as an error (PL-STA-01, PL-STA-02,
-// PL-STA-03), and ADD does not depend on it (PL-STA-05). The broadcast address is never given
-// (host-local.md 8).
+// If all addresses are in use, the error contains their number and the oldest holders. STATUS
+// reports the same, as a warning or, if so configured, as an error (PL-STA-01, PL-STA-02,
+// PL-STA-03), and ADD does not depend on it (PL-STA-05). The broadcast address is never allocated.
 func TestExhausted(t *testing.T) {
 	h := newHost(t)
 	const ipam = `"subnet": "10.1.2.0/29"`
@@ -64,27 +63,27 @@ func TestExhausted(t *testing.T) {
 	}
 }
 
-// STATUS looks whether there could be a reservation, and makes nothing (PL-STA-03, PL-STA-07).
+// STATUS checks whether a reservation is possible, and creates nothing (PL-STA-03, PL-STA-07).
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name, ipam, want string
-		prepare          func(t *testing.T, dir string) string // returns the data folder
+		prepare          func(t *testing.T, dir string) string // returns the data directory
 	}{
-		{"a folder that ADD would make", pool, "", func(_ *testing.T, dir string) string { return dir + "/a/b" }},
+		{"a directory that ADD would create", pool, "", func(_ *testing.T, dir string) string { return dir + "/a/b" }},
 		{"a file", pool, "50 dataDir: stat DIR/file/mynet: not a directory", func(t *testing.T, dir string) string {
 			if err := os.WriteFile(dir+"/file", nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
 			return dir + "/file"
 		}},
-		{"a file in the place of the network", pool, "50 dataDir: DIR/mynet is not a directory", func(t *testing.T, dir string) string {
+		{"a file in place of the network's directory", pool, "50 dataDir: DIR/mynet is not a directory", func(t *testing.T, dir string) string {
 			if err := os.WriteFile(dir+"/mynet", nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
 			return dir
 		}},
-		{"a link in a circle", pool, "50 dataDir: stat DIR/loop/mynet: too many levels of symbolic links", func(t *testing.T, dir string) string {
+		{"a symbolic link to itself", pool, "50 dataDir: stat DIR/loop/mynet: too many levels of symbolic links", func(t *testing.T, dir string) string {
 			if err := os.Symlink("loop", dir+"/loop"); err != nil {
 				t.Fatal(err)
 			}
@@ -107,7 +106,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// status returns the outcome of STATUS, with details, and what it logs.
+// status returns the outcome of STATUS with details, and its log.
 func (h *host) status(ipam string) (outcome, log string) {
 	h.t.Helper()
 	var b bytes.Buffer
@@ -123,7 +122,7 @@ func (h *host) status(ipam string) (outcome, log string) {
 	return outcome, b.String()
 }
 
-// An answer of STATUS that does not exist is refused.
+// An unknown value of statusWhenFull is refused.
 func TestStatusWhenFullIsValidated(t *testing.T) {
 	h := newHost(t)
 	const want = `7 statusWhenFull: "never" is neither "warn" nor "error"`
@@ -132,7 +131,8 @@ func TestStatusWhenFullIsValidated(t *testing.T) {
 	}
 }
 
-// R-19: STATUS does not wait for an ADD that hangs with the reservations locked, and still knows when they are exhausted.
+// STATUS does not wait for an ADD that hangs with the reservations locked, and still detects
+// exhausted ranges.
 func TestStatusBesideAdd(t *testing.T) {
 	const ipam = `"statusWhenFull": "error", "ranges": [[{"subnet": "10.1.2.0/30"}], [{"subnet": "fd00::/64"}]]`
 	h := newHost(t)
@@ -176,7 +176,7 @@ func TestStatusExistsFrom110(t *testing.T) { // PL-STA-06
 	}
 }
 
-// tree lists all files below a folder, with kind and size.
+// tree lists all files below a directory, with kind and size.
 func tree(t *testing.T, dir string) string {
 	t.Helper()
 	var text strings.Builder

@@ -25,7 +25,7 @@ var Plugin = plugin.Define(plugin.Info{
 
 const ifName = "lo"
 
-// Add sets lo up. A chained loopback passes the previous result on.
+// Add sets lo up. In a chain, it returns the previous result.
 func (c *Config) Add(ctx context.Context, call *plugin.Call) (*cni.Result, error) {
 	var r *cni.Result
 	err := enter(ctx, call, func(s *kernel.Space, l kernel.Link) (err error) {
@@ -80,7 +80,7 @@ func (c *Config) Del(ctx context.Context, call *plugin.Call) error {
 	return inside(ctx, call, ns, func(s *kernel.Space, l kernel.Link) error { return s.Links.Down(l) })
 }
 
-// Check looks whether lo is up.
+// Check requires that lo is up.
 func (c *Config) Check(ctx context.Context, call *plugin.Call) error {
 	return enter(ctx, call, func(_ *kernel.Space, l kernel.Link) error {
 		if !l.Up {
@@ -90,7 +90,7 @@ func (c *Config) Check(ctx context.Context, call *plugin.Call) error {
 	})
 }
 
-// enter calls inside for the namespace of the call, which has to exist.
+// enter calls inside for the network namespace of the call, which must exist.
 func enter(ctx context.Context, call *plugin.Call, fn func(*kernel.Space, kernel.Link) error) error {
 	ns, err := session.OpenSandbox(call.Env)
 	if err != nil {
@@ -99,8 +99,8 @@ func enter(ctx context.Context, call *plugin.Call, fn func(*kernel.Space, kernel
 	return inside(ctx, call, ns, fn)
 }
 
-// inside calls fn with the lo of a namespace, which it closes, and rolls back what fn changed if it
-// fails.
+// inside calls fn with interface lo of a namespace, which it closes. If fn fails, it undoes its
+// changes.
 func inside(
 	ctx context.Context, call *plugin.Call, ns *kernel.Namespace, fn func(*kernel.Space, kernel.Link) error,
 ) error {

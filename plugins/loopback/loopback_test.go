@@ -27,7 +27,7 @@ var suite = plugintest.Suite{
 
 func TestSuite(t *testing.T) { plugintest.Run(t, suite) }
 
-// TestSuiteChained: behind others loopback is as good a plugin.
+// TestSuiteChained: loopback fulfils all contracts as a chained plugin.
 func TestSuiteChained(t *testing.T) {
 	chained := suite
 	chained.Before = plugintest.Veth
@@ -51,7 +51,7 @@ func up(t *testing.T, r *plugintest.Runtime, container string) bool {
 	return slices.Contains(links[0].Flags, "UP")
 }
 
-// TestResults pins what is printed in each form of the result, and what that does to the interface.
+// TestResults checks the output in each form of the result, and the state of the interface.
 func TestResults(t *testing.T) {
 	t.Parallel()
 	const (
@@ -91,8 +91,8 @@ func TestIPv6Disabled(t *testing.T) {
 	}
 }
 
-// TestChained: the result of the plugins before is passed on with all that a result can say, dns too.
-// DIS-33, DNS-02, PL-ADD-06, R-16
+// TestChained: the previous result is passed on completely, including dns.
+// DIS-33, DNS-02, PL-ADD-06
 func TestChained(t *testing.T) {
 	t.Parallel()
 	const prev = `{"cniVersion":"1.1.0",` +
@@ -111,7 +111,8 @@ func TestChained(t *testing.T) {
 	}
 }
 
-// TestForeignAddress: an address on lo that is none of loopback is an error, and lo is as it was.
+// TestForeignAddress: an address on lo that is not a loopback address is an error, and lo does not
+// change.
 func TestForeignAddress(t *testing.T) {
 	t.Parallel()
 	for _, address := range []string{"10.0.0.2/24", "fd00::2/64"} {
@@ -137,11 +138,11 @@ func TestNamespace(t *testing.T) {
 		r.Refused(q, code)
 	}
 	q := r.Request(cni.Del, "c")
-	q.Netns = "" // R-40
+	q.Netns = ""
 	r.Must(q)
 }
 
-// TestCheckNeedsNoPrevResult: what it looks at does not depend on it.
+// TestCheckNeedsNoPrevResult: CHECK works without a previous result.
 func TestCheckNeedsNoPrevResult(t *testing.T) {
 	t.Parallel()
 	r := runtime(t)

@@ -18,7 +18,7 @@ import (
 	"github.com/tenon-cni/tenon/plugins/ptp"
 )
 
-// runtime makes a host with a network; members are those of the plugin.
+// runtime creates a host with a network; members are JSON members of the plugin's configuration.
 func runtime(t *testing.T, members string) *plugintest.Runtime {
 	t.Helper()
 	return plugintest.NewRuntime(t, ptp.Plugin, `{"cniVersion":"1.1.0","name":"net","type":"ptp"`+members+`}`)
@@ -31,12 +31,13 @@ const (
 		"routes":[{"dst":"0.0.0.0/0"},{"dst":"::/0"}]}`
 )
 
-// static is an ipam member with these addresses and, after them, routes and other members.
+// static returns an ipam member with these addresses and, after them, routes and other members.
 func static(addresses, more string) string {
 	return `,"ipam":{"type":"static","addresses":[` + addresses + `]` + more + `}`
 }
 
-// routes lists the routes of a namespace, without those to link-local addresses and networks that end with the host's end.
+// routes lists the routes of a namespace without link-local routes, and with HOSTEND as the name of
+// the host-side veth.
 func routes(ns *plugintest.Namespace, family string) []string {
 	var list []string
 	for line := range strings.Lines(ns.Command("ip", "-o", family, "route", "show")) {
@@ -57,7 +58,7 @@ func compare(t *testing.T, what string, want, got []string) {
 	}
 }
 
-// TestRoutes is what the reference plugin has been seen to make (ptp.md 2).
+// TestRoutes compares the routes with upstream's.
 func TestRoutes(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, ipamDual)
@@ -81,7 +82,7 @@ func TestRoutes(t *testing.T) {
 	}, routes(r.Host, "-6"))
 	for _, key := range []string{
 		"ipv6/conf/%s/accept_ra", "ipv6/conf/%s/accept_redirects", "ipv4/conf/%s/accept_redirects", // CVE-2020-10749
-		"ipv6/conf/%s/accept_dad", // or nobody is asked where the container is, for up to two seconds
+		"ipv6/conf/%s/accept_dad", // otherwise the host sends no neighbour solicitation for up to two seconds
 	} {
 		key = fmt.Sprintf("/proc/sys/net/"+key, result.Interfaces[0].Name)
 		if got := strings.TrimSpace(r.Host.Command("cat", key)); got != "0" {
@@ -95,7 +96,8 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// TestResult has the shape that the reference plugin's has (ptp.md 3): RES-02, RES-03, PL-ADD-02, PL-ADD-12, R-66.
+// TestResult compares the form of the result with upstream's (RES-02, RES-03, PL-ADD-02,
+// PL-ADD-12).
 func TestResult(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"mtu":1400`+ipamDual)
@@ -115,7 +117,7 @@ func TestResult(t *testing.T) {
 		if err := json.Unmarshal([]byte(text), &links); err != nil || len(links) != 1 {
 			t.Fatalf("%v in %s", err, text)
 		}
-		if links[0].MTU != 1400 || links[0].TxQLen != 1000 { // R-85, field-notes 53
+		if links[0].MTU != 1400 || links[0].TxQLen != 1000 { // the kernel's default queue length
 			t.Errorf("%+v", links[0])
 		}
 		return links[0]
@@ -138,7 +140,8 @@ func TestResult(t *testing.T) {
 	}
 }
 
-// TestConfigurations is ptp.md 8: dual stack with a /66 and three routes, and more that have to work; each is checked.
+// TestConfigurations: dual stack with a /66 and three routes, and further configurations; CHECK
+// accepts each.
 func TestConfigurations(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -162,7 +165,7 @@ func TestConfigurations(t *testing.T) {
 			},
 		},
 		{
-			"single address, gateway elsewhere",
+			"single address, gateway in another network",
 			static(`{"address":"203.0.113.7/32","gateway":"169.254.1.1"},{"address":"2001:db8::7/128","gateway":"fe80::1"}`,
 				`,"routes":[{"dst":"0.0.0.0/0"},{"dst":"::/0"}]`),
 			[]string{
@@ -172,7 +175,7 @@ func TestConfigurations(t *testing.T) {
 			[]string{"2001:db8::7 dev eth0 metric 256", "default via fe80::1 dev eth0 metric 1024"},
 		},
 		{
-			"network whose gateway is elsewhere",
+			"network with a gateway in another network",
 			static(`{"address":"10.1.2.2/24","gateway":"169.254.1.1"}`, `,"routes":[{"dst":"0.0.0.0/0"}]`),
 			[]string{
 				"default via 169.254.1.1 dev eth0",
@@ -214,7 +217,7 @@ func TestConfigurations(t *testing.T) {
 	}
 }
 
-// TestRefused lists what is refused, with nothing left, and can be detached all the same (R-33, CONV-07).
+// TestRefused: these configurations are refused, nothing stays, and DEL succeeds (CONV-07).
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, ipam4)
@@ -234,10 +237,10 @@ func TestRefused(t *testing.T) {
 		{"address that is its own gateway", `"ipam":{"type":"static","addresses":[{"address":"10.1.2.2/24","gateway":"10.1.2.2"}]}`, "gateway 10.1.2.2 of address 10.1.2.2/24", cni.CodeInvalidConfig},
 		{"no address", `"ipam":{"type":"static"}`, "missing IP config", cni.CodeInvalidConfig},
 		{"negative MTU", `"mtu":-1`, "mtu", cni.CodeInvalidConfig},
-		{"MTU no interface can have", `"mtu":65536`, "65536", cni.CodeInvalidConfig},
-		{"masquerading by nobody", `"ipMasqBackend":"ebtables"`, "ebtables", cni.CodeInvalidConfig},
-		{"rule that nobody knows", `"secondDefaultRoute":"replace"`, "replace", cni.CodeInvalidConfig},
-		{"IPAM plugin that is not there", `"ipam":{"type":"absent"}`, "absent", cni.CodeInvalidConfig},
+		{"impossible MTU", `"mtu":65536`, "65536", cni.CodeInvalidConfig},
+		{"unknown backend", `"ipMasqBackend":"ebtables"`, "ebtables", cni.CodeInvalidConfig},
+		{"unknown value of secondDefaultRoute", `"secondDefaultRoute":"replace"`, "replace", cni.CodeInvalidConfig},
+		{"missing IPAM plugin", `"ipam":{"type":"absent"}`, "absent", cni.CodeInvalidConfig},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			q := r.Request(cni.Add, "c")
@@ -254,7 +257,7 @@ func TestRefused(t *testing.T) {
 				t.Errorf("code %d, want %d, error with %q: %v", code, row.code, row.says, err)
 			}
 			q.Command = cni.Del
-			if _, err := r.Do(t.Context(), q); err != nil && row.name != "IPAM plugin that is not there" {
+			if _, err := r.Do(t.Context(), q); err != nil && row.name != "missing IPAM plugin" {
 				t.Errorf("DEL: %v", err)
 			}
 		})
@@ -262,7 +265,8 @@ func TestRefused(t *testing.T) {
 	r.Unchanged(before)
 }
 
-// TestDNS is ptp.md 8: any member of the configuration's dns replaces all that IPAM says (DNS-04, RES-15).
+// TestDNS: any member of the configuration's dns replaces all DNS settings of IPAM (DNS-04,
+// RES-15).
 func TestDNS(t *testing.T) {
 	t.Parallel()
 	resolvConf := filepath.Join(t.TempDir(), "resolv.conf")
@@ -273,7 +277,7 @@ func TestDNS(t *testing.T) {
 		name, dns string
 		want      cni.DNS
 	}{
-		{"all of it", `,"dns":{"nameservers":["9.9.9.9"],"domain":"d","search":["s"],"options":["o"]}`,
+		{"all members", `,"dns":{"nameservers":["9.9.9.9"],"domain":"d","search":["s"],"options":["o"]}`,
 			cni.DNS{Nameservers: []string{"9.9.9.9"}, Domain: "d", Search: []string{"s"}, Options: []string{"o"}}},
 		{"none", "", cni.DNS{Nameservers: []string{"10.9.9.9"}, Search: []string{"example.com"}}},
 		{"nameservers", `,"dns":{"nameservers":["9.9.9.9"]}`, cni.DNS{Nameservers: []string{"9.9.9.9"}}},
@@ -292,8 +296,8 @@ func TestDNS(t *testing.T) {
 	}
 }
 
-// TestVersions is ptp.md 8: every version, masqueraded by either backend and not; the container reaches its gateways. CHECK is
-// refused where there is none (PL-CHK-01).
+// TestVersions: every version, with and without masquerading by either backend; the container
+// reaches its gateways. CHECK is refused in versions without it (PL-CHK-01).
 func TestVersions(t *testing.T) {
 	t.Parallel()
 	for _, masq := range []string{"", `,"ipMasq":true`, `,"ipMasq":true,"ipMasqBackend":"nftables"`, `,"ipMasq":true,"ipMasqBackend":"iptables"`} {
@@ -320,8 +324,8 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestNames: the name of the interface may have a dot (R-81), be that of one of the host, and is not free if the
-// container has such an interface (R-72, PL-ADD-03).
+// TestNames: the interface name can contain a dot, and can equal the name of a host interface. A
+// name that exists in the container is refused (PL-ADD-03).
 func TestNames(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"ipMasq":true`+ipamDual)
@@ -345,7 +349,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestIPv6Off: IPv4 works where IPv6 is switched off in the host and in the container (R-69).
+// TestIPv6Off: IPv4 works with IPv6 disabled on the host and in the container.
 func TestIPv6Off(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"ipMasq":true`+ipam4)

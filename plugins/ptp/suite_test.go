@@ -13,8 +13,8 @@ func TestMain(m *testing.M) { plugintest.Main(m, all.Plugins...) }
 var suite = plugintest.Suite{
 	Plugin: ptp.Plugin,
 	Drifts: []plugintest.Drift{
-		host("host's end down", hostEnd, func(end, _, _ string) []string { return []string{"link", "set", end, "down"} }),
-		host("host's end with another MAC", hostEnd, func(end, _, _ string) []string {
+		host("host-side veth down", hostEnd, func(end, _, _ string) []string { return []string{"link", "set", end, "down"} }),
+		host("host-side veth with another MAC", hostEnd, func(end, _, _ string) []string {
 			return []string{"link", "set", end, "address", "02:00:00:00:00:01"}
 		}),
 		host("gateway address gone", gateway, func(end, gateway, _ string) []string {
@@ -40,7 +40,7 @@ var suite = plugintest.Suite{
 	},
 }
 
-// host is a drift by a call of ip in the host. CHECK has to name the object.
+// host is a drift by a call of ip on the host. CHECK must name the object.
 func host(name string, object func(plugintest.Attached) string, args func(end, gateway, container string) []string) plugintest.Drift {
 	return plugintest.Drift{Name: name, Break: func(_ testing.TB, a plugintest.Attached) string {
 		a.Host.Command("ip", args(hostEnd(a), gateway(a), container(a))...)

@@ -29,7 +29,7 @@ var suite = plugintest.Suite{
 	},
 }
 
-// configured is the first address of the configuration.
+// configured returns the first address of the configuration.
 func configured(a plugintest.Attached) map[string]any {
 	return a.Conf["ipam"].(map[string]any)["addresses"].([]any)[0].(map[string]any)
 }

@@ -34,7 +34,7 @@ var suite = plugintest.Suite{
 	},
 }
 
-// link is a drift of an attribute of the container's interface. CHECK has to name it.
+// link is a drift of an attribute of the container's interface, which CHECK must name.
 func link(object, key string, set ...string) plugintest.Drift {
 	return plugintest.Drift{Name: key, Key: key, Break: func(_ testing.TB, a plugintest.Attached) string {
 		a.Container.Command("ip", append([]string{"link", "set", a.IfName}, set...)...)

@@ -16,7 +16,7 @@ import (
 	"github.com/tenon-cni/tenon/plugins/tuning"
 )
 
-// runtime is one for a configuration with these members.
+// runtime creates a runtime for a configuration with these members.
 func runtime(t *testing.T, members string) *plugintest.Runtime {
 	t.Helper()
 	r := plugintest.NewRuntime(t, tuning.Plugin, `{"cniVersion":"1.1.0","name":"net","type":"tuning"`+members+`}`)
@@ -24,7 +24,7 @@ func runtime(t *testing.T, members string) *plugintest.Runtime {
 	return r
 }
 
-// iface is what ip says of a container's interface.
+// iface holds the output of ip for a container's interface.
 type iface struct {
 	Address     string
 	MTU, TxQLen int
@@ -47,7 +47,7 @@ func value(r *plugintest.Runtime, container, key string) string {
 	return strings.TrimSpace(r.Container(container).Command("sysctl", "-n", key))
 }
 
-// remembered is the content of the file of a container, empty if there is none.
+// remembered returns the content of a container's file in dataDir, or "" if it does not exist.
 func remembered(t *testing.T, r *plugintest.Runtime, container string) string {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(r.Conf["dataDir"].(string), container+"_eth0.json"))
@@ -57,8 +57,9 @@ func remembered(t *testing.T, r *plugintest.Runtime, container string) string {
 	return string(content)
 }
 
-// TestAttributes is tuning.md 9: each attribute from the configuration and from the arguments, and all at once: changed by
-// ADD, told in the result, accepted by CHECK; remembered as the reference plugin does, put back by DEL, and forgotten.
+// TestAttributes: each attribute, from the configuration and from the arguments, and all together:
+// ADD changes and reports it, CHECK accepts it, the saved values have upstream's form, DEL restores
+// and deletes them.
 func TestAttributes(t *testing.T) {
 	t.Parallel()
 	const all = `"promisc":true,"mtu":1454,"txQLen":20000,"mac":"02:01:02:03:04:05","allmulti":true`
@@ -107,7 +108,7 @@ func TestAttributes(t *testing.T) {
 	}
 }
 
-// TestAllMultiOff: what is on can be switched off, and is on again after DEL.
+// TestAllMultiOff: an enabled mode can be disabled, and DEL enables it again.
 func TestAllMultiOff(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"allmulti":false`)
@@ -125,9 +126,9 @@ func TestAllMultiOff(t *testing.T) {
 	}
 }
 
-// TestMAC: which of the places where an address can be asked for counts: one after the other is taken away. The text in the
-// result is the one that was asked for. That args count more than the capability is the reference plugin's own order.
-// R-113, tuning.md 1
+// TestMAC: precedence of the sources of a MAC address; the test removes one source after the other.
+// The result contains the requested text. As in upstream tuning, args take precedence over the
+// capability.
 func TestMAC(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"mac":"02:00:00:00:00:01","runtimeConfig":{"mac":"02-00-00-00-00-03"},"args":{"cni":{"mac":"02:00:00:00:00:0A"}}`)
@@ -158,7 +159,7 @@ func TestMAC(t *testing.T) {
 		q.Command, q.Conf["prevResult"] = cni.Check, result
 		encoded, _ := result.Encode(cni.V110)
 		q.Conf["prevResult"] = json.RawMessage(encoded)
-		r.Must(q) // whatever the form and the case of the letters
+		r.Must(q) // in any form and case
 		q.Command = cni.Del
 		r.Must(q)
 		step.drop()
@@ -168,7 +169,8 @@ func TestMAC(t *testing.T) {
 	r.Refused(q, cni.CodeInvalidEnvironment)
 }
 
-// TestResult: only the interface of this container is another one now: R-113. A host's of the same name is not.
+// TestResult: only the entry of this container's interface changes, and no entry of a host
+// interface with the same name.
 func TestResult(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"mac":"02:00:00:00:00:01","mtu":1400`)
@@ -186,8 +188,8 @@ func TestResult(t *testing.T) {
 		{"ours and another container's", []string{other, ours}, 1},
 		{"ours and the host's", []string{"", ours}, 1},
 		{"ours by another path (RES-10)", []string{unknown, "", alias}, 2},
-		{"none says where it is (RES-10)", []string{other, ""}, 1},
-		{"sandbox that leads nowhere (RES-10)", []string{unknown, ""}, 0},
+		{"no sandbox is known (RES-10)", []string{other, ""}, 1},
+		{"sandbox does not exist (RES-10)", []string{unknown, ""}, 0},
 		{"another container's", []string{other}, -1},
 	} {
 		q := r.Request(cni.Add, "c")
@@ -216,7 +218,7 @@ func TestResult(t *testing.T) {
 	}
 }
 
-// TestRoutesStay is R-112: another address keeps the routes of both families.
+// TestRoutesStay: a new MAC address keeps the routes of both families.
 func TestRoutesStay(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"mac":"02:00:00:00:00:01"`)
@@ -242,7 +244,7 @@ func TestRoutesStay(t *testing.T) {
 	}
 }
 
-// TestInvalid refuses what no interface can have, before anything is changed.
+// TestInvalid: values that no interface can have are refused before any change.
 func TestInvalid(t *testing.T) {
 	t.Parallel()
 	for members, says := range map[string]string{
@@ -266,7 +268,7 @@ func TestInvalid(t *testing.T) {
 	}
 }
 
-// TestKernelRefuses: what was changed before the kernel refused something is put back, files too.
+// TestKernelRefuses: if the kernel refuses a value, earlier changes are undone, including files.
 func TestKernelRefuses(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"sysctl":{"net.core.somaxconn":"99"},"mac":"02:00:00:00:00:01","promisc":true,"mtu":60`)
@@ -277,13 +279,14 @@ func TestKernelRefuses(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "mtu 60 dev eth0") {
 		t.Errorf("%v", err)
 	}
-	if err := os.RemoveAll(filepath.Join(r.Dir, "a")); err != nil { // folders may stay, files may not
+	if err := os.RemoveAll(filepath.Join(r.Dir, "a")); err != nil { // directories may stay, files may not
 		t.Fatal(err)
 	}
 	r.Unchanged(before)
 }
 
-// TestNoInterface: without it there is nothing to change; for sysctls it need not be there. Names with a slash are none.
+// TestNoInterface: without the interface attributes cannot be changed, but sysctls can. Names with
+// a slash are invalid.
 func TestNoInterface(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"mtu":1400,"sysctl":{"net.core.somaxconn":"99"}`)
@@ -303,8 +306,8 @@ func TestNoInterface(t *testing.T) {
 	r.Refused(q, cni.CodeInvalidEnvironment)
 }
 
-// TestNotOurs: what is not configured is nobody's business: CHECK accepts promiscuous mode that others switched on, and DEL
-// leaves it.
+// TestNotOurs: settings outside the configuration are ignored: CHECK accepts promiscuous mode that
+// another program enabled, and DEL leaves it on.
 func TestNotOurs(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"mtu":1400`)
