@@ -23,7 +23,7 @@ import (
 	"github.com/tenon-cni/tenon/plugins/bridge"
 )
 
-// runtime makes a host with a network; members are those of the plugin.
+// runtime creates a host with a network; members are JSON members of the plugin's configuration.
 func runtime(t *testing.T, members string) *plugintest.Runtime {
 	t.Helper()
 	return plugintest.NewRuntime(t, bridge.Plugin, `{"cniVersion":"1.1.0","name":"net","type":"bridge","bridge":"br0"`+members+`}`)
@@ -37,7 +37,7 @@ const (
 	gateway  = `,"isDefaultGateway":true`
 )
 
-// link is what ip tells about one interface.
+// link holds the output of ip for an interface.
 type link struct {
 	IfName   string
 	IfIndex  int
@@ -73,8 +73,8 @@ func addresses(ns *plugintest.Namespace, name string) []string {
 	return all
 }
 
-// TestConfiguration lists what is refused before anything is done.
-// ERR-04: code 2 names key and value. CONV-07: a capability that is malformed is refused.
+// TestConfiguration: these configurations are refused before any change. Code 2 names key and value
+// (ERR-04), and a malformed capability is refused (CONV-07).
 func TestConfiguration(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, "")
@@ -86,11 +86,11 @@ func TestConfiguration(t *testing.T) {
 		says          string
 	}{
 		{"hairpin and promiscuous mode", `"hairpinMode":true,"promiscMode":true`, cni.CodeInvalidConfig, "hairpinMode and promiscMode"},
-		{"addresses for an interface that stays down", `"disableContainerInterface":true,"ipam":{"type":"host-local"}`, cni.CodeInvalidConfig, "disableContainerInterface"},
+		{"IPAM with an interface that stays down", `"disableContainerInterface":true,"ipam":{"type":"host-local"}`, cni.CodeInvalidConfig, "disableContainerInterface"},
 		{"name of the bridge is too long", `"bridge":"a-name-of-16-byte"`, cni.CodeInvalidConfig, "a-name-of-16-byte"},
 		{"name of the bridge is a path", `"bridge":"../br0"`, cni.CodeInvalidConfig, "../br0"},
 		{"negative MTU", `"mtu":-1`, cni.CodeInvalidConfig, "mtu"},
-		{"MTU no interface can have", `"mtu":65536`, cni.CodeInvalidConfig, "65536"},
+		{"impossible MTU", `"mtu":65536`, cni.CodeInvalidConfig, "65536"},
 		{"VLAN above the range", `"vlan":4095`, cni.CodeInvalidConfig, "invalid VLAN ID 4095 (must be between 0 and 4094)"},
 		{"VLAN below the range", `"vlan":-1`, cni.CodeInvalidConfig, "invalid VLAN ID -1 (must be between 0 and 4094)"},
 		{"name of the VLAN's gateway interface is too long", `"bridge":"eleven-byte","vlan":1000,"isGateway":true`, cni.CodeInvalidConfig, "eleven-byte.1000"},
@@ -101,10 +101,10 @@ func TestConfiguration(t *testing.T) {
 		{"range of a trunk ends before it begins", `"vlanTrunk":[{"minID":20,"maxID":10}]`, cni.CodeInvalidConfig, "minID is greater than maxID in trunk parameter"},
 		{"range of a trunk without end", `"vlanTrunk":[{"minID":20}]`, cni.CodeInvalidConfig, "minID and maxID should be configured simultaneously, maxID is missing"},
 		{"range of a trunk without beginning", `"vlanTrunk":[{"maxID":20,"id":5}]`, cni.CodeInvalidConfig, "minID and maxID should be configured simultaneously, minID is missing"},
-		{"masquerading by nobody", `"ipMasqBackend":"ebtables"`, cni.CodeInvalidConfig, "ebtables"},
-		{"rule that nobody knows", `"secondDefaultRoute":"replace"`, cni.CodeInvalidConfig, "replace"},
+		{"unknown backend", `"ipMasqBackend":"ebtables"`, cni.CodeInvalidConfig, "ebtables"},
+		{"unknown value of secondDefaultRoute", `"secondDefaultRoute":"replace"`, cni.CodeInvalidConfig, "replace"},
 		{"MAC", `"runtimeConfig":{"mac":"02:00"}`, cni.CodeInvalidConfig, "02:00"},
-		{"no address in 0.2.0", `"cniVersion":"0.2.0"`, cni.CodeInvalidConfig, "0.3.0"},
+		{"no IPAM in 0.2.0", `"cniVersion":"0.2.0"`, cni.CodeInvalidConfig, "0.3.0"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			for _, verb := range []cni.Command{cni.Add, cni.Status} {
@@ -120,7 +120,7 @@ func TestConfiguration(t *testing.T) {
 					t.Errorf("%s: code %d, want %d: %v", verb, code, row.code, err)
 				}
 				plugintest.Says(t, err, row.says)
-				q.Command = cni.Del // what cannot be attached can be detached
+				q.Command = cni.Del // DEL succeeds with the configuration that ADD refuses
 				if _, err := r.Do(t.Context(), q); err != nil {
 					t.Errorf("DEL: %v", err)
 				}
@@ -130,24 +130,24 @@ func TestConfiguration(t *testing.T) {
 	r.Unchanged(before)
 }
 
-// TestMakesTheBridge is bridge.md 13, as are the next three.
+// TestMakesTheBridge: ADD creates the bridge, and reports it and the veth pair.
 func TestMakesTheBridge(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"mtu":1400`)
 	result := r.Add("c")
 	br, port, inside := show(t, r.Host, "br0"), show(t, r.Host, result.Interfaces[1].Name), show(t, r.Container("c"), "eth0")
 	for _, l := range []link{br, port, inside} {
-		if l.MTU != 1400 || !l.up() || l.TxQLen != 1000 { // R-85
+		if l.MTU != 1400 || !l.up() || l.TxQLen != 1000 { // the kernel's default queue length
 			t.Errorf("%s has MTU %d, queue %d, flags %v", l.IfName, l.MTU, l.TxQLen, l.Flags)
 		}
 	}
-	for i, want := range []link{br, port, inside} { // R-66
+	for i, want := range []link{br, port, inside} {
 		if got := result.Interfaces[i]; got.Name != want.IfName || got.MAC != want.Address {
 			t.Errorf("interface %d is %+v, found %s %s", i, got, want.IfName, want.Address)
 		}
 	}
 	if br.Address == port.Address {
-		t.Error("the bridge has the address of its port")
+		t.Error("the bridge has the MAC address of its port")
 	}
 }
 
@@ -187,7 +187,8 @@ func TestBridgeIsSomethingElse(t *testing.T) {
 	r.Unchanged(before)
 }
 
-// TestVersions is bridge.md 13: addresses of one family, of both, and more of one than old versions can say; DNS comes from resolvConf.
+// TestVersions: addresses of one family, of both, and more of one family than old versions can
+// express. DNS comes from resolvConf.
 func TestVersions(t *testing.T) {
 	t.Parallel()
 	resolvConf := filepath.Join(t.TempDir(), "resolv.conf")
@@ -232,7 +233,7 @@ func TestVersions(t *testing.T) {
 					t.Errorf("%v: %s", v, diff)
 				}
 				r.Del("c")
-				if err := os.RemoveAll(filepath.Join(r.Dir, "net")); err != nil { // so that the same addresses are given
+				if err := os.RemoveAll(filepath.Join(r.Dir, "net")); err != nil { // so that each version gets the same addresses
 					t.Fatal(err)
 				}
 			}
@@ -240,7 +241,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestDefaultRoutes is bridge.md 13: the routes have no source hint.
+// TestDefaultRoutes: default routes have no source address.
 func TestDefaultRoutes(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ name, members, v4, v6 string }{
@@ -249,9 +250,9 @@ func TestDefaultRoutes(t *testing.T) {
 		{"default gateway", gateway + ipamDual, "default via 10.1.2.1 dev eth0", "default via fd00:1::1 dev eth0 metric 1024 pref medium"},
 		{"one default route for two addresses", gateway + `,"ipam":{"type":"host-local","ranges":[[{"subnet":"fd00:1::/64"}],[{"subnet":"fd00:2::/64"}]]}`,
 			"", "default via fd00:1::1 dev eth0 metric 1024 pref medium"},
-		{"default route of IPAM without a gateway is the same route", gateway + `,"ipam":{"type":"host-local","subnet":"10.1.2.0/24","routes":[{"dst":"0.0.0.0/0"}]}`,
+		{"default route of IPAM without a gateway is identical", gateway + `,"ipam":{"type":"host-local","subnet":"10.1.2.0/24","routes":[{"dst":"0.0.0.0/0"}]}`,
 			"default via 10.1.2.1 dev eth0", ""},
-		{"default route of IPAM wins", gateway + `,"ipam":{"type":"host-local","subnet":"10.1.2.0/24","routes":[{"dst":"0.0.0.0/0","gw":"10.1.2.9"}]}`,
+		{"default route of IPAM takes precedence", gateway + `,"ipam":{"type":"host-local","subnet":"10.1.2.0/24","routes":[{"dst":"0.0.0.0/0","gw":"10.1.2.9"}]}`,
 			"default via 10.1.2.9 dev eth0", ""},
 		{"gateway of IPAM", gateway + `,"ipam":{"type":"host-local","subnet":"10.1.2.0/24","gateway":"10.1.2.200"}`, "default via 10.1.2.200 dev eth0", ""},
 	} {
@@ -269,7 +270,8 @@ func TestDefaultRoutes(t *testing.T) {
 	}
 }
 
-// TestInterfaceStaysDown is bridge.md 13: without addresses, link-local ones included.
+// TestInterfaceStaysDown: with disableContainerInterface the interface is down and has no address,
+// not even a link-local one.
 func TestInterfaceStaysDown(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"disableContainerInterface":true`)
@@ -283,8 +285,9 @@ func TestInterfaceStaysDown(t *testing.T) {
 	}
 }
 
-// TestLinkLocalAddress: a new bridge has its link-local address from the start, as with the upstream plugin, also if the
-// interface of its first container stays down. The address follows from the MAC address of the bridge.
+// TestLinkLocalAddress: a new bridge has its link-local address from the start, as with the
+// upstream plugin, also if the interface of its first container stays down. The address follows
+// from the MAC address of the bridge.
 func TestLinkLocalAddress(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"disableContainerInterface":true`)
@@ -293,10 +296,10 @@ func TestLinkLocalAddress(t *testing.T) {
 		return r.Host.Command("ip", "-o", "-6", "address", "show", "dev", name, "scope", "link")
 	}
 	if dad := strings.TrimSpace(r.Host.Command("sysctl", "-n", "net.ipv6.conf."+name+".accept_dad")); dad != "0" {
-		t.Errorf("the bridge looks for duplicates of its address: accept_dad is %s", dad)
+		t.Errorf("the bridge uses duplicate address detection: accept_dad is %s", dad)
 	}
 	var before string
-	testnet.Eventually(t, func() error { // without a look for duplicates, once a worker of the kernel has run
+	testnet.Eventually(t, func() error { // without duplicate address detection, once a kernel worker has run
 		if before = address(); strings.Contains(before, "tentative") {
 			return errors.New(before)
 		}
@@ -319,7 +322,7 @@ func TestLinkLocalAddress(t *testing.T) {
 	}
 }
 
-// TestPort is bridge.md 13: isolation, and hairpin mode beside it.
+// TestPort: port isolation, and hairpin mode in addition.
 func TestPort(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -340,7 +343,8 @@ func TestPort(t *testing.T) {
 	}
 }
 
-// TestPromiscuous is bridge.md 13. CHECK wants it where it is configured, and does not mind a packet capture where it is not.
+// TestPromiscuous: CHECK requires promiscuous mode if it is configured, and otherwise accepts a
+// packet capture.
 func TestPromiscuous(t *testing.T) {
 	t.Parallel()
 	for _, on := range []bool{true, false} {
@@ -361,7 +365,7 @@ func TestPromiscuous(t *testing.T) {
 	}
 }
 
-// TestMAC is bridge.md 13: who is listened to.
+// TestMAC: precedence of the sources of a MAC address.
 func TestMAC(t *testing.T) {
 	t.Parallel()
 	const env, conf, capability = "02:00:00:00:00:01", "02:00:00:00:00:02", "02:00:00:00:00:03"
@@ -394,8 +398,7 @@ func TestArgsAreStrict(t *testing.T) {
 	r.Must(q)
 }
 
-// TestNameClash: the error says which name, and where (R-72).
-// PL-ADD-02, PL-ADD-03
+// TestNameClash: the error contains the name and the namespace (PL-ADD-02, PL-ADD-03).
 func TestNameClash(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, ipam4)
@@ -409,7 +412,7 @@ func TestNameClash(t *testing.T) {
 	r.Unchanged(before)
 }
 
-// TestOwnNamespace is R-04: nothing is done, in a process too.
+// TestOwnNamespace: with the host's own namespace ADD changes nothing, also as a separate process.
 func TestOwnNamespace(t *testing.T) {
 	t.Parallel()
 	for _, exec := range []bool{false, true} {
@@ -429,7 +432,7 @@ func TestOwnNamespace(t *testing.T) {
 	}
 }
 
-// TestManyAtFirst is R-65: containers start at the same time where there is neither a bridge nor an address nor a table.
+// TestManyAtFirst: containers start at the same time, on a host without bridge, address and table.
 func TestManyAtFirst(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, gateway+`,"ipMasq":true`+ipamDual)
@@ -462,7 +465,7 @@ func TestManyAtFirst(t *testing.T) {
 		}
 		for _, ip := range result.IPs {
 			if seen[ip.Address] {
-				t.Errorf("%s was given twice", ip.Address)
+				t.Errorf("%s was allocated twice", ip.Address)
 			}
 			seen[ip.Address] = true
 		}
@@ -472,8 +475,8 @@ func TestManyAtFirst(t *testing.T) {
 	}
 }
 
-// An IPAM plugin that is the bridge itself would be called for ever. ADD refuses it and makes nothing, DEL and GC of a
-// network that has become so take away what there is.
+// A bridge that is its own IPAM plugin would call itself for ever. ADD refuses it before any
+// change; DEL and GC of a network that was changed in this way still clean up.
 func TestOwnIPAM(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, gateway+ipam4)

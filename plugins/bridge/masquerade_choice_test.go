@@ -21,7 +21,7 @@ import (
 	"github.com/tenon-cni/tenon/plugins/bridge"
 )
 
-// masqueradedBy returns which backends masquerade for container c.
+// masqueradedBy returns the backends that masquerade for container c.
 func masqueradedBy(r *plugintest.Runtime) string {
 	var in []string
 	for _, kind := range []string{"-nft", "-legacy"} {
@@ -42,8 +42,8 @@ func wantMasquerade(t *testing.T, r *plugintest.Runtime, want string) {
 	}
 }
 
-// TestExemption: an operator's exemption from masquerading keeps working, for the destination that
-// it names and in either variant of iptables (issue 14 A 3).
+// TestExemption: an operator's exemption from masquerading keeps working for its destination, in
+// either variant of iptables.
 func TestExemption(t *testing.T) {
 	run := func(t *testing.T, tool, want string) {
 		r := runtime(t, gateway+`,"ipMasq":true`+ipamDual)
@@ -74,7 +74,7 @@ func TestExemption(t *testing.T) {
 		r.Del("c")
 		wantMasquerade(t, r, "")
 	}
-	t.Run("legacy", func(t *testing.T) { // first, since it changes PATH
+	t.Run("legacy", func(t *testing.T) { // first, because it changes PATH
 		testnet.LegacyIPTables(t)
 		run(t, "iptables", "iptables")
 	})
@@ -86,22 +86,22 @@ func TestExemption(t *testing.T) {
 	t.Run("legacy rule with nft tool", func(t *testing.T) {
 		t.Parallel()
 		testnet.Require(t, testnet.Tool("iptables-legacy-restore"))
-		run(t, "iptables-legacy", "iptables and iptables") // IPv4 by the legacy variant, IPv6 by the default one
+		run(t, "iptables-legacy", "iptables and iptables") // IPv4 with the legacy variant, IPv6 with the default one
 	})
 }
 
-// TestNoExemption: rules about others, in the other family or that nothing of iptables can express
-// leave masquerading to nftables.
+// TestNoExemption: rules about other sources, in the other family or about options without an
+// equivalent in iptables keep masquerading with nftables.
 func TestNoExemption(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("iptables"))
 	for name, row := range map[string]struct{ tool, rule, members, want string }{
-		"source of others": {"iptables", "-s 172.17.0.0/16 ! -o docker0 -j MASQUERADE", "", "nftables"},
-		"own network":      {"iptables", "-d 10.1.2.0/24 -j RETURN", "", "nftables"},
-		"other family":     {"ip6tables", "-j ACCEPT", "", "nftables"},
-		"demanded":         {"iptables", "-j ACCEPT", `,"ipMasqBackend":"nftables"`, "nftables"},
-		"nftables only":    {"iptables", "-j ACCEPT", `,"masquerade":{"sameSubnet":true}`, "nftables"},
-		"auto":             {"iptables", "-j ACCEPT", `,"ipMasqBackend":"auto"`, "iptables"},
+		"source of other containers": {"iptables", "-s 172.17.0.0/16 ! -o docker0 -j MASQUERADE", "", "nftables"},
+		"own network":                {"iptables", "-d 10.1.2.0/24 -j RETURN", "", "nftables"},
+		"other family":               {"ip6tables", "-j ACCEPT", "", "nftables"},
+		"demanded":                   {"iptables", "-j ACCEPT", `,"ipMasqBackend":"nftables"`, "nftables"},
+		"nftables only":              {"iptables", "-j ACCEPT", `,"masquerade":{"sameSubnet":true}`, "nftables"},
+		"auto":                       {"iptables", "-j ACCEPT", `,"ipMasqBackend":"auto"`, "iptables"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -113,8 +113,8 @@ func TestNoExemption(t *testing.T) {
 	}
 }
 
-// TestExemptionAfterADD: an exemption from masquerading that an operator adds after ADD takes effect
-// with the next repair, and established connections continue (issue 14 A 3).
+// TestExemptionAfterADD: an exemption from masquerading that an operator adds after ADD takes
+// effect with the next repair, and established connections continue.
 func TestExemptionAfterADD(t *testing.T) {
 	run := func(t *testing.T) {
 		r := runtime(t, gateway+`,"ipMasq":true`+ipam4)
@@ -142,7 +142,7 @@ func TestExemptionAfterADD(t *testing.T) {
 		r.Del("c")
 		wantMasquerade(t, r, "")
 	}
-	t.Run("legacy", func(t *testing.T) { // first, since it changes PATH
+	t.Run("legacy", func(t *testing.T) { // first, because it changes PATH
 		testnet.LegacyIPTables(t)
 		run(t)
 	})
@@ -185,8 +185,8 @@ func converse(t *testing.T, from, to *testnet.Namespace, address string) func() 
 	}
 }
 
-// TestLaterExemption: an attachment stays valid, whatever the host asks for later. A repair moves
-// it to iptables, but not back, and DEL and GC find it in either.
+// TestLaterExemption: an attachment stays valid if the choice for the host changes. A repair moves
+// it to iptables, but not back, and DEL and GC find it with either backend.
 func TestLaterExemption(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("iptables"))
@@ -222,7 +222,7 @@ func TestLaterExemption(t *testing.T) {
 	}
 }
 
-// TestNoBackend: STATUS succeeds with either backend, and fails and says what helps with none.
+// TestNoBackend: STATUS succeeds with either backend, and fails with a hint if neither works.
 func TestNoBackend(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("iptables-legacy-save"))
@@ -244,7 +244,7 @@ func TestNoBackend(t *testing.T) {
 		cmd.Stdout = &out
 		err = testnet.WithoutNFT(r.Host, cmd, unix.EPROTONOSUPPORT)
 		if wrong := json.Unmarshal(out.Bytes(), &e); err != nil && wrong != nil {
-			t.Errorf("no error of CNI: %q", &out)
+			t.Errorf("not a CNI error: %q", &out)
 		}
 		return e, err
 	}
@@ -257,7 +257,7 @@ func TestNoBackend(t *testing.T) {
 	}
 }
 
-// TestAdvise: before any ADD, the plugin says what it would choose on this host, and changes nothing.
+// TestAdvise: before any ADD, the plugin reports its choice on this host, and changes nothing.
 func TestAdvise(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("iptables"))

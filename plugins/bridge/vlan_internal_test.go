@@ -6,8 +6,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
-// TestPortVLANs is bridge.md 13: which VLANs a port has to be in, on every kernel. A trunk has native VLAN 1 unless the
-// configuration names another one, however short it is.
+// TestPortVLANs: the VLANs of a port, on every kernel. A trunk has native VLAN 1 unless the
+// configuration names another one.
 func TestPortVLANs(t *testing.T) {
 	t.Parallel()
 	id := func(n int) *int { return &n }

@@ -11,8 +11,8 @@ import (
 	"github.com/tenon-cni/tenon/plugin/plugintest"
 )
 
-// TestDefaultVLAN: an access port hears the default VLAN only with preserveDefaultVlan, and is not heard there even then
-// (field-notes 49, R-70).
+// TestDefaultVLAN: an access port receives frames of the default VLAN only with
+// preserveDefaultVlan, and its own frames never reach that VLAN.
 func TestDefaultVLAN(t *testing.T) {
 	t.Parallel()
 	for _, preserve := range []bool{false, true} {
@@ -24,7 +24,7 @@ func TestDefaultVLAN(t *testing.T) {
 			r.Conf["vlan"] = 0
 			plain := hardwareAddress(t, r.Add("plain").Interfaces[2].MAC)
 			last := hardwareAddress(t, r.Add("last").Interfaces[2].MAC)
-			// What the last one sends arrives, and all before has arrived or not by then.
+			// When the last frame has arrived, all earlier ones have arrived or are lost.
 			heard := func(by string, senders ...sender) []string {
 				f := openFrames(t, r.Container(by))
 				var payloads []string
@@ -48,13 +48,14 @@ func TestDefaultVLAN(t *testing.T) {
 	}
 }
 
-// sender is a container and its hardware address.
+// sender is a container with its MAC address.
 type sender struct {
 	container string
 	mac       net.HardwareAddr
 }
 
-// TestVLANPortIsolation: isolated ports of one VLAN do not reach one another, but their gateway and whoever is not isolated.
+// TestVLANPortIsolation: isolated ports of one VLAN do not reach each other, but they reach their
+// gateway and ports without isolation.
 func TestVLANPortIsolation(t *testing.T) {
 	t.Parallel()
 	r := vlanRuntime(t, vlanGateway+`,"portIsolation":true`)
@@ -69,8 +70,9 @@ func TestVLANPortIsolation(t *testing.T) {
 	}
 }
 
-// TestVLANMasquerade: behind the gateway of a VLAN containers are masqueraded as behind that of a bridge. br_netfilter is off:
-// it masquerades packets on their way to the port of the gateway, which they do not pass then.
+// TestVLANMasquerade: containers behind the gateway of a VLAN are masqueraded like those behind a
+// bridge. br_netfilter is off, because it masquerades packets on the way to the gateway's port, and
+// they do not reach it then.
 func TestVLANMasquerade(t *testing.T) {
 	t.Parallel()
 	r := vlanRuntime(t, `,"isDefaultGateway":true,"ipMasq":true,"vlan":100`+ipamDual)
@@ -81,8 +83,8 @@ func TestVLANMasquerade(t *testing.T) {
 	testnet.CheckSources(t, r.Net, "a", "b", true)
 }
 
-// TestVLANUplink: the bridges of two hosts are connected by a link that carries the tags of two VLANs, as a switch would.
-// Containers reach those of their VLAN on the other host, and a trunk both.
+// TestVLANUplink: a link that carries two tagged VLANs connects the bridges of two hosts, as a
+// switch would. Containers reach their VLAN on the other host, and a trunk reaches both.
 func TestVLANUplink(t *testing.T) {
 	t.Parallel()
 	hosts := []*plugintest.Runtime{vlanRuntime(t, `,"vlan":100`), vlanRuntime(t, `,"vlan":100`)}
@@ -108,7 +110,7 @@ func TestVLANUplink(t *testing.T) {
 	}
 	for _, row := range []struct {
 		from string
-		to   int // on the other host
+		to   int // container on the other host
 		want bool
 	}{
 		{"c100", 1, true}, {"c200", 2, true}, {"c100", 2, false}, {"c200", 1, false},
@@ -120,7 +122,7 @@ func TestVLANUplink(t *testing.T) {
 	}
 }
 
-// TestForgedTaggedFrames: macspoofchk holds for the tagged frames of a trunk.
+// TestForgedTaggedFrames: macspoofchk applies to the tagged frames of a trunk.
 func TestForgedTaggedFrames(t *testing.T) {
 	t.Parallel()
 	r := vlanRuntime(t, guarded+`,"vlan":100,"vlanTrunk":[{"id":200}]`)
