@@ -26,7 +26,7 @@ func saved(r *plugintest.Runtime, kind string) string { return testnet.IPTables(
 func foreign(r *plugintest.Runtime) {
 	for _, tool := range []string{"iptables", "ip6tables"} {
 		for _, rule := range []string{
-			"-N CNI-of-somebody-else", "-A CNI-of-somebody-else -j RETURN", "-A POSTROUTING -j CNI-of-somebody-else",
+			"-N CNI-of-another-program", "-A CNI-of-another-program -j RETURN", "-A POSTROUTING -j CNI-of-another-program",
 			"-A POSTROUTING -o eth9 -j MASQUERADE", "-A POSTROUTING -m mark --mark 0x4000/0x4000 -j MASQUERADE",
 		} {
 			r.Host.Command(tool, append([]string{"-t", "nat"}, strings.Fields(rule)...)...)

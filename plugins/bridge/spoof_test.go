@@ -231,7 +231,7 @@ func TestGuardAmongManyRules(t *testing.T) {
 }
 
 // TestReferenceGuards: DEL removes the upstream plugin's chains for the attachment, and GC removes
-// those of ports that no longer exist.
+// its chains for ports that no longer exist.
 func TestReferenceGuards(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool(reference+"/bridge"))

@@ -66,7 +66,7 @@ var vlanDrifts = []plugintest.Drift{
 	vlan("port is in the default VLAN again", "vlan", portName, "add", "1"),
 	vlan("port is not in its VLAN", "vlan", portName, "del", "100"),
 	vlan("port sends frames of its VLAN with a tag", "vlan", portName, "add", "100", "pvid"),
-	vlan("port does not know whose frames without a tag are", "vlan", portName, "add", "100", "untagged"),
+	vlan("port has no PVID", "vlan", portName, "add", "100", "untagged"),
 	vlan("port is not in a VLAN of the trunk", "vlanTrunk", portName, "del", "205"),
 	vlan("port is in a VLAN that is not the trunk's", "vlanTrunk", portName, "add", "300"),
 	vlan("port of the gateway is not in its VLAN", "isDefaultGateway", gatewayPort, "del", "100"),

@@ -8,8 +8,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// TestFirstAddresses: of several addresses of a family the first that is the container's own gets the ports
-// (portmap.md 2); the second of neither family is published.
+// TestFirstAddresses: if the container has several addresses of a family, the ports lead to the
+// first one of its own interface, and to no second one of either family.
 func TestFirstAddresses(t *testing.T) {
 	t.Parallel()
 	forBackends(t, func(t *testing.T, backend string) {
@@ -38,7 +38,7 @@ func TestFirstAddresses(t *testing.T) {
 		h.check("c", both(8080, 80, ""))
 		answers(t, h.lan, "192.0.2.1:8080", "first")
 		answers(t, h.lan, "[2001:db8::1]:8080", "first")
-		for _, other := range []string{"10.1.0.9", "fd00:1::9"} { // the beginning of all others
+		for _, other := range []string{"10.1.0.9", "fd00:1::9"} { // prefix of all other addresses
 			if out := h.ruleset(); strings.Contains(out, other) {
 				t.Errorf("the ruleset has %s…:\n%s", other, out)
 			}

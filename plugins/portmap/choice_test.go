@@ -55,8 +55,8 @@ func (h *host) iptables(rule string) {
 	h.Host.Command("iptables", append([]string{"-t", "nat"}, strings.Fields(rule)...)...)
 }
 
-// TestAccessRule: a rule of the operator that keeps a client off the forwarded port still does, and
-// others reach the container (issue 14 A 3).
+// TestAccessRule: an operator's rule that keeps a client off the forwarded port still does, and
+// other clients reach the container.
 func TestAccessRule(t *testing.T) {
 	run := func(t *testing.T) {
 		h := newHost(t, "")
@@ -81,7 +81,7 @@ func TestAccessRule(t *testing.T) {
 // forVariants runs a test with the legacy variant of iptables and with the one of nftables.
 func forVariants(t *testing.T, run func(*testing.T)) {
 	t.Helper()
-	t.Run("legacy", func(t *testing.T) { // first, since it changes PATH
+	t.Run("legacy", func(t *testing.T) { // first, because it changes PATH
 		testnet.LegacyIPTables(t)
 		run(t)
 	})
@@ -92,12 +92,12 @@ func forVariants(t *testing.T, run func(*testing.T)) {
 	})
 }
 
-// TestMixedVariants: where iptables is of the nftables variant and the access rule is in the legacy
-// table, the rules for the ports are there, too, or a warning names the rule (issue 14 A 3).
+// TestMixedVariants: if iptables is of the nftables variant and the access rule is in a legacy
+// table, the port rules are in the legacy table, too, or a warning names the rule.
 func TestMixedVariants(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("iptables-legacy-restore"), testnet.Tool("iptables-nft-restore"))
-	const both4And6 = "iptables and iptables" // IPv4 by the legacy variant, IPv6 by the default one
+	const both4And6 = "iptables and iptables" // IPv4 with the legacy variant, IPv6 with the default one
 	newer := map[string]string{}              // PATH without and with the legacy tools
 	for name, kinds := range map[string][]string{"without": {""}, "with": {"", "-legacy"}} {
 		dir := t.TempDir()
@@ -105,7 +105,7 @@ func TestMixedVariants(t *testing.T) {
 			for _, tool := range []string{"iptables%s-restore", "iptables%s-save", "ip6tables%s-restore", "ip6tables%s-save"} {
 				path, err := exec.LookPath(fmt.Sprintf(tool, cmp.Or(kind, "-nft")))
 				must(t, err)
-				script := "#!/bin/sh\nexec " + path + " \"$@\"\n" // the program looks at the name it is called by
+				script := "#!/bin/sh\nexec " + path + " \"$@\"\n" // the program evaluates its own name
 				must(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf(tool, kind)), []byte(script), 0o700))
 			}
 		}
@@ -152,7 +152,7 @@ func TestMixedVariants(t *testing.T) {
 			must(t, err)
 			h.Host.Command("iptables-legacy", "-t", "nat", "-F", "CNI-HOSTPORT-DNAT")
 			if _, err := call(cni.Check); err == nil {
-				t.Error("CHECK finds nothing wrong")
+				t.Error("CHECK succeeds")
 			}
 			h.repair("c", both(8080, 80, "")) // with the tools of the host
 			h.forwardsBy("c", both4And6)
@@ -165,7 +165,8 @@ func TestMixedVariants(t *testing.T) {
 	}
 }
 
-// TestOtherRules: an operator's rules about other ports and rules of other software change nothing.
+// TestOtherRules: an operator's rules about other ports, and rules of other software, do not affect
+// the choice.
 func TestOtherRules(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("iptables-restore"))
@@ -180,8 +181,8 @@ func TestOtherRules(t *testing.T) {
 	h.forwardsBy("c", "nftables")
 }
 
-// TestMoved: an attachment stays valid in the backend it was made with, whatever is chosen later;
-// another ADD moves it in both directions, and DEL and GC find it in either.
+// TestMoved: an attachment stays valid with the backend of its ADD, even if a later choice differs.
+// Another ADD moves it in both directions, and DEL and GC find it with either backend.
 func TestMoved(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("iptables-restore"))
@@ -216,7 +217,7 @@ func TestMoved(t *testing.T) {
 	}
 }
 
-// repair repairs an attachment, and returns the changes that it makes.
+// repair repairs an attachment, and returns the changes.
 func (h *host) repair(container, ports string) (ops []string) {
 	h.t.Helper()
 	stdin, err := json.Marshal(h.request(container, ports))
@@ -281,7 +282,7 @@ func serveEcho(t testing.TB, ns *testnet.Namespace, number int) {
 }
 
 // TestRepairMoves: a rule that an operator adds after ADD takes effect with the next repair. The
-// attachment is never without rules, and established connections continue (issue 14 A 3).
+// attachment is never without rules, and established connections continue.
 func TestRepairMoves(t *testing.T) {
 	run := func(t *testing.T) {
 		for _, snat := range []string{"", `,"snat":false`} {
@@ -333,7 +334,8 @@ func TestRepairMoves(t *testing.T) {
 	})
 }
 
-// TestConflictOfBackends: a port that one backend has is refused to the other, also as part of a range.
+// TestConflictOfBackends: each backend refuses a port that the other one has forwarded, even as
+// part of a range.
 func TestConflictOfBackends(t *testing.T) {
 	run := func(t *testing.T) {
 		for _, first := range backends {
@@ -358,13 +360,13 @@ func TestConflictOfBackends(t *testing.T) {
 	forVariants(t, run)
 }
 
-// TestNerdctl: the ports of a network of nerdctl are where nerdctl looks for them.
+// TestNerdctl: nerdctl finds the ports of its networks in the chains of iptables.
 func TestNerdctl(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("iptables-restore"))
 	for _, row := range []struct{ name, member, args string }{
 		{"mark of the list", `,"nerdctlID":"17f29b073143"`, ""},
-		{"called by nerdctl", "", "IgnoreUnknown=1;NERDCTL_CNI_DHCP_HOSTNAME=web"},
+		{"call by nerdctl", "", "IgnoreUnknown=1;NERDCTL_CNI_DHCP_HOSTNAME=web"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -390,8 +392,8 @@ func TestNerdctl(t *testing.T) {
 	})
 }
 
-// TestWithoutNFTables: where the kernel has no nftables, iptables forwards, and no call fails;
-// without either ADD and STATUS fail and say what helps.
+// TestWithoutNFTables: without nftables in the kernel, iptables forwards and every call succeeds.
+// Without either backend ADD and STATUS fail with a hint.
 func TestWithoutNFTables(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("iptables-legacy-restore"))
@@ -437,7 +439,7 @@ func TestWithoutNFTables(t *testing.T) {
 	}
 }
 
-// TestChoiceIsLogged: the log says which backend was chosen, and which rule is the reason.
+// TestChoiceIsLogged: the log contains the chosen backend, and the rule that is the reason.
 func TestChoiceIsLogged(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("iptables-restore"))
@@ -454,7 +456,7 @@ func TestChoiceIsLogged(t *testing.T) {
 	must(t, h.Host.Run(cmd.Run))
 	for _, text := range []string{"backend=iptables", "rule 1 of chain PREROUTING in table ip nat (nft): -s 192.0.2.2/32 -j ACCEPT"} {
 		if !strings.Contains(log.String(), text) {
-			t.Errorf("log does not say %q: %s", text, &log)
+			t.Errorf("log lacks %q: %s", text, &log)
 		}
 	}
 }

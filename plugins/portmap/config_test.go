@@ -13,7 +13,7 @@ import (
 
 const somePort = `[{"hostPort":8080,"containerPort":80,"protocol":"tcp"}]`
 
-// TestRefused: what cannot be forwarded is refused before anything is done (portmap.md 1 and 7).
+// TestRefused: invalid mappings are refused before any change.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	const nothing = `,"x":0`
@@ -44,7 +44,7 @@ func TestRefused(t *testing.T) {
 			"iptables backend was requested but configuration contains nftables-specific options [conditionsV4]"},
 		{"nftables conditions with a chain of iptables", `,"externalSetMarkChain":"X","conditionsV6":["ip6","saddr","::1"]`, somePort, 7,
 			"iptables backend was requested but configuration contains nftables-specific options [conditionsV6]"},
-		{"condition that is not understood", `,"conditionsV4":["ip","saddr","1.2.3.4","ct","state","new"]`, somePort, 2, `conditionsV4: "ct"`},
+		{"unknown condition", `,"conditionsV4":["ip","saddr","1.2.3.4","ct","state","new"]`, somePort, 2, `conditionsV4: "ct"`},
 		{"empty word", `,"backend":"iptables","conditionsV4":["-s",""]`, somePort, 7, "empty word"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -58,12 +58,12 @@ func TestRefused(t *testing.T) {
 			if diff := testnet.Diff(before, testnet.Snapshot(t, h.Spaces())); diff != "" {
 				t.Errorf("changed:\n%s", diff)
 			}
-			h.del("c", row.ports) // whatever it is called with
+			h.del("c", row.ports) // DEL succeeds with the same configuration
 		})
 	}
 }
 
-// TestChained: without a previous result there is nothing to do it for.
+// TestChained: without a previous result ADD fails.
 func TestChained(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, "")
@@ -72,8 +72,8 @@ func TestChained(t *testing.T) {
 	}
 }
 
-// TestSelects: keys that only iptables has select it, and nothing else does: unlike in the reference plugin nftables is
-// what is used without (portmap.md 1).
+// TestSelects: only keys that need iptables select it. Otherwise the default is nftables, unlike
+// upstream.
 func TestSelects(t *testing.T) {
 	t.Parallel()
 	for members, want := range map[string]string{
@@ -112,7 +112,7 @@ func TestSelects(t *testing.T) {
 	}
 }
 
-// TestAddressChoice: ports lead to the first address of each family of the container's interface (portmap.md 2 and 7).
+// TestAddressChoice: ports lead to the first address of each family of the container's interface.
 func TestAddressChoice(t *testing.T) {
 	t.Parallel()
 	const interfaces = `"interfaces":[{"name":"veth1"},{"name":"eth0","sandbox":"/s"},{"name":"eth1","sandbox":"/s"}]`
@@ -126,7 +126,7 @@ func TestAddressChoice(t *testing.T) {
 		{"of another interface", interfaces + `,"ips":[{"address":"10.0.0.4/24","interface":2},{"address":"10.0.0.2/24","interface":1}]`, []string{"10.0.0.2 . 80"}},
 		{"without index", interfaces + `,"ips":[{"address":"10.0.0.2/24"}]`, []string{"10.0.0.2 . 80"}},
 		{"none", interfaces, nil},
-		{"index of no interface (RES-10)", interfaces + `,"ips":[{"address":"10.0.0.2/24","interface":3}]`, []string{"10.0.0.2 . 80"}},
+		{"index out of range (RES-10)", interfaces + `,"ips":[{"address":"10.0.0.2/24","interface":3}]`, []string{"10.0.0.2 . 80"}},
 		{"no sandbox (RES-10)", `"interfaces":[{"name":"veth1"},{"name":"eth0"}],"ips":[{"address":"10.0.0.2/24","interface":1}]`, []string{"10.0.0.2 . 80"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -149,7 +149,8 @@ func TestAddressChoice(t *testing.T) {
 	}
 }
 
-// TestOldestVersions: 0.1.0 and 0.2.0 work as the others do, which the lists of flannel need, and so does no version (PL-VRS-04).
+// TestOldestVersions: versions 0.1.0 and 0.2.0, which the lists of flannel need, work like later
+// ones, and so does a missing version (PL-VRS-04).
 func TestOldestVersions(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"0.1.0", "0.2.0", ""} {
@@ -169,7 +170,7 @@ func TestOldestVersions(t *testing.T) {
 				t.Errorf("%q: nothing leads to %s:\n%s", version, to, rules)
 			}
 		}
-		delete(h.prev, "c") // DEL has none before 0.4.0
+		delete(h.prev, "c") // DEL has no prevResult before 0.4.0
 		h.del("c", somePort)
 		if rules := h.Host.Command("nft", "list", "table", "inet", "tenon"); strings.Contains(rules, "8080") {
 			t.Errorf("%q: after DEL:\n%s", version, rules)
@@ -177,7 +178,7 @@ func TestOldestVersions(t *testing.T) {
 	}
 }
 
-// TestContainerd: names of members and of protocols in any case (CONV-10).
+// TestContainerd: keys and protocols in any case (CONV-10).
 func TestContainerd(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, "")
@@ -188,7 +189,7 @@ func TestContainerd(t *testing.T) {
 	}
 }
 
-// TestNoPorts: nothing happens, and the result is passed on.
+// TestNoPorts: without ports the ruleset does not change, and the result is passed on.
 func TestNoPorts(t *testing.T) {
 	t.Parallel()
 	for _, ports := range []string{"", "[]", "null"} {
@@ -204,7 +205,7 @@ func TestNoPorts(t *testing.T) {
 	}
 }
 
-// TestStatus says what is missing: R-101, R-102.
+// TestStatus: STATUS names the missing requirement.
 func TestStatus(t *testing.T) {
 	for _, row := range []struct {
 		name, members, path string
@@ -226,7 +227,7 @@ func TestStatus(t *testing.T) {
 				t.Errorf("%v, want code %d", err, row.code)
 			}
 			if e := new(cni.Error); row.code != 0 && (!errors.As(err, &e) || !strings.Contains(e.Details, "install")) {
-				t.Errorf("%v does not say what to do", err)
+				t.Errorf("%v has no hint", err)
 			}
 			_, err = h.call(cni.Add, "c", h.request("c", somePort))
 			if (err == nil) != (row.code == 0) {

@@ -29,7 +29,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// The vectors of portmap.md 3.1.
+// TestOwnChain compares chain names with upstream's.
 func TestOwnChain(t *testing.T) {
 	for _, row := range []struct{ network, container, want string }{
 		{"test", "1234", "CNI-DN-2bbe0c48b91a7d1b8a675"},
@@ -44,7 +44,7 @@ func TestOwnChain(t *testing.T) {
 	}
 }
 
-// A comment of more than 255 bytes is cut, so that iptables takes it (portmap.md 3.1).
+// TestEntryComment: a comment of more than 255 bytes is truncated, so that iptables accepts it.
 func TestEntryComment(t *testing.T) {
 	for n := 220; n < 250; n++ {
 		container := strings.Repeat("x", n)
@@ -87,7 +87,7 @@ func addr(s string) netip.Addr {
 	return netip.MustParseAddr(s)
 }
 
-// TestRules is the dump of portmap.md 3.1, and what there is beside ports.
+// TestRules compares the rules with upstream's, with ports and other options.
 func TestRules(t *testing.T) {
 	tables := ipTables{network: "net1", container: "cid1", snat: true, markBit: 13, forwards: []forward{
 		{protocol: "tcp", hostPort: 8080, containerPort: 80},
@@ -135,8 +135,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// With masqAll everybody is masqueraded, and localhost needs no rule of its own. Debian's reference plugin does not know it
-// yet.
+// TestMasqAll: with masqAll all connections are masqueraded, and localhost needs no separate rule.
+// Debian's upstream plugin lacks the option.
 func TestMasqAll(t *testing.T) {
 	tables := ipTables{network: "net1", container: "cid1", snat: true, masqAll: true, forwards: []forward{
 		{protocol: "tcp", hostPort: 8080, containerPort: 80}, {protocol: "tcp", hostPort: 8081, containerPort: 81, hostIP: addr("192.168.0.2")},
@@ -151,7 +151,7 @@ func TestMasqAll(t *testing.T) {
 	}
 }
 
-// host is a host with a transaction in it.
+// host is a host with a transaction.
 type host struct {
 	*testnet.Namespace
 	tx    *kernel.Tx
@@ -199,7 +199,7 @@ func (h *host) remove(t *testing.T, what ...iptables.Removal) {
 
 func (h *host) saved() string { return testnet.IPTables(h.Namespace, "", "nat") }
 
-// conf is what is the same for the reference plugin.
+// conf returns the part of the configuration that is the same for the upstream plugin.
 func (t ipTables) conf(external map[string]any) map[string]any {
 	var mappings []any
 	for _, f := range t.forwards {
@@ -239,7 +239,7 @@ func (h *host) reference(t *testing.T, verb, container string, conf map[string]a
 	})
 }
 
-// cases are the configurations of portmap.md 7, with the keys of the reference plugin for them.
+// cases returns configurations with the corresponding keys of the upstream plugin.
 func cases() map[string]struct {
 	ipTables
 	conf map[string]any
@@ -272,7 +272,7 @@ func cases() map[string]struct {
 		}
 	})
 	add("without snat", nil, func(t *ipTables) { t.snat = false })
-	add("a mark chain of somebody else", map[string]any{"externalSetMarkChain": "KUBE-MARK-MASQ"}, func(t *ipTables) { t.markChain = "KUBE-MARK-MASQ" })
+	add("an external mark chain", map[string]any{"externalSetMarkChain": "KUBE-MARK-MASQ"}, func(t *ipTables) { t.markChain = "KUBE-MARK-MASQ" })
 	add("mark bit 5", map[string]any{"markMasqBit": 5}, func(t *ipTables) { t.markBit = 5 })
 	add("mark bit 31", map[string]any{"markMasqBit": 31}, func(t *ipTables) { t.markBit = 31 })
 	c4, c6 := []string{"-s", "1.2.3.4", "-i", "eth1"}, []string{"!", "-s", "12::34"}
@@ -280,7 +280,7 @@ func cases() map[string]struct {
 	return rows
 }
 
-// foreign makes rules that are nobody's business here, in the same chains.
+// foreign makes rules of other programs in the same chains.
 func (h *host) foreign() {
 	for _, tool := range []string{"iptables", "ip6tables"} {
 		for _, rule := range []string{
@@ -292,7 +292,7 @@ func (h *host) foreign() {
 	}
 }
 
-// canary makes rules of somebody else in the chain that all share.
+// canary makes rules of another program in the shared chain.
 func (h *host) canary() {
 	for _, tool := range []string{"iptables", "ip6tables"} {
 		h.Command(tool, "-t", "nat", "-N", hostPorts)
@@ -300,8 +300,8 @@ func (h *host) canary() {
 	}
 }
 
-// TestAsTheReference compares the rules with those of the reference plugin, byte for byte, and has each of them remove what
-// the other has made (portmap.md 7).
+// TestAsTheReference compares the rules with upstream's, byte for byte; each implementation removes
+// the rules of the other.
 func TestAsTheReference(t *testing.T) {
 	t.Parallel()
 	for name, c := range cases() {
@@ -322,26 +322,27 @@ func TestAsTheReference(t *testing.T) {
 			both := ours.saved()
 			ours.reference(t, "ADD", "cid1", conf)
 			if diff := cmp.Diff(both, ours.saved()); diff != "" {
-				t.Errorf("ADD of the reference plugin after ours (-before +after):\n%s", diff)
+				t.Errorf("ADD of the upstream plugin after Tenon's (-before +after):\n%s", diff)
 			}
 			ours.reference(t, "DEL", "cid1", conf)
 			theirs.remove(t, leftovers("net1", "cid1")...)
 			if diff := cmp.Diff(ours.saved(), theirs.saved()); diff != "" || strings.Contains(theirs.saved(), "CNI-DN-") {
-				t.Errorf("removed (-by the reference +by tenon):\n%s", diff)
+				t.Errorf("removed (-by upstream +by Tenon):\n%s", diff)
 			}
 			if !strings.Contains(theirs.saved(), "--comment canary") {
-				t.Error("the canary is dead")
+				t.Error("the canary rule is gone")
 			}
 			if err := ours.check(c.ipTables); !errors.Is(err, iptables.ErrMissing) || !strings.Contains(err.Error(), "CNI-DN-") {
-				t.Errorf("check of what is gone: %v", err)
+				t.Errorf("check of removed rules: %v", err)
 			}
 		})
 	}
 }
 
-// TestAgain: what an earlier ADD has left, with other ports, does not stay (portmap.md 3.1), and what fails is taken back.
+// TestAgain: another ADD removes the rules of an earlier ADD with other ports, and a failed ADD
+// restores them.
 func TestAgain(t *testing.T) {
-	t.Run("legacy", func(t *testing.T) { // first, since it changes PATH
+	t.Run("legacy", func(t *testing.T) { // first, because it changes PATH
 		testnet.LegacyIPTables(t)
 		testAgain(t, func(*testing.T) {})
 	})
@@ -365,7 +366,7 @@ func testAgain(t *testing.T, parallel func(*testing.T)) {
 			}
 			must(t, h.tx.Rollback())
 			if diff := cmp.Diff(before, h.saved()); diff != "" {
-				t.Errorf("taken back (-before +after):\n%s", diff)
+				t.Errorf("rolled back (-before +after):\n%s", diff)
 			}
 			other := c.ipTables
 			other.container = "cid2"
@@ -381,7 +382,7 @@ func testAgain(t *testing.T, parallel func(*testing.T)) {
 			}
 			must(t, h.tx.Rollback())
 			if diff := cmp.Diff(want, h.saved()); diff != "" {
-				t.Errorf("once more, taken back (-before +after):\n%s", diff)
+				t.Errorf("once more, rolled back (-before +after):\n%s", diff)
 			}
 			changed := c.ipTables
 			changed.forwards = append([]forward{{protocol: "tcp", hostPort: 1234, containerPort: 4321}}, changed.forwards[1:]...)
@@ -392,7 +393,7 @@ func testAgain(t *testing.T, parallel func(*testing.T)) {
 			}
 			must(t, h.tx.Rollback())
 			if diff := cmp.Diff(want, h.saved()); diff != "" {
-				t.Errorf("changed, taken back (-before +after):\n%s", diff)
+				t.Errorf("changed, rolled back (-before +after):\n%s", diff)
 			}
 			h.remove(t, leftoversBut("net1", []string{"cid2"})) // GC
 			if diff := cmp.Diff(second, h.saved()); diff != "" {
@@ -401,13 +402,13 @@ func testAgain(t *testing.T, parallel func(*testing.T)) {
 			h.remove(t, leftoversBut("other", nil))
 			h.remove(t, leftovers("net1", "cid1")...)
 			if diff := cmp.Diff(second, h.saved()); diff != "" {
-				t.Errorf("what is not there (-before +after):\n%s", diff)
+				t.Errorf("removal of missing rules (-before +after):\n%s", diff)
 			}
 		})
 	}
 }
 
-// Very old versions had a chain more (portmap.md 4).
+// TestOldChain: very old versions made an additional chain.
 func TestOldChain(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -421,7 +422,7 @@ func TestOldChain(t *testing.T) {
 	}
 }
 
-// Ten of each at once, for the same container and for others (portmap.md 7, R-99).
+// TestParallel: ten concurrent calls of each kind, for the same container and for others.
 func TestParallel(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -462,7 +463,7 @@ func TestParallel(t *testing.T) {
 	}
 }
 
-// What cannot stand in a rule is refused, not smuggled into the next.
+// TestLineBreak: a line break in a word is refused, and does not start another rule.
 func TestLineBreak(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -473,7 +474,7 @@ func TestLineBreak(t *testing.T) {
 	}
 }
 
-// A range is one rule, and all its ports keep their order. iptables takes it.
+// TestRange: a range is one rule that keeps the order of its ports, and iptables accepts it.
 func TestRange(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

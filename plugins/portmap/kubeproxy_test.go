@@ -11,8 +11,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// kubeProxy loads the rules of kube-proxy for a service that leads to a pod: 10.96.0.10:80 or [fd00:96::10]:80, and port 30080
-// of the node.
+// kubeProxy loads the rules of kube-proxy for a service that leads to a pod: 10.96.0.10:80 or
+// [fd00:96::10]:80, and port 30080 of the node.
 func (h *host) kubeProxy(pod netip.Addr, target string) {
 	h.t.Helper()
 	tool, clusterIP, pods, host := "iptables-restore", "10.96.0.10", "10.1.0.0/16", pod.String()
@@ -29,15 +29,15 @@ func (h *host) kubeProxy(pod netip.Addr, target string) {
 	h.Host.Command(tool, "--noflush", path)
 }
 
-// bridgedFrames needs br_netfilter, which a node of Kubernetes has.
+// bridgedFrames needs br_netfilter, which a Kubernetes node has.
 func bridgedFrames() error {
 	_, err := os.Stat("/proc/sys/net/bridge/bridge-nf-call-iptables")
 	return err
 }
 
-// TestServiceClients: a pod sees the address of a client in its subnet that connects through a service,
-// even if the same host port leads to the pod. Connections through the host port itself are masqueraded,
-// or the reply would not find its way back.
+// TestServiceClients: a pod sees the address of a client in its subnet that connects through a
+// service, even if the same host port leads to the pod. Connections through the host port itself
+// are masqueraded, because otherwise the reply would bypass the node.
 func TestServiceClients(t *testing.T) {
 	t.Parallel()
 	forBackends(t, func(t *testing.T, backend string) {
@@ -46,7 +46,7 @@ func TestServiceClients(t *testing.T) {
 			t.Run(members, func(t *testing.T) {
 				t.Parallel()
 				h := newHost(t, withBackend(backend)+members)
-				// As on every node: what pods of one bridge send each other passes the rules.
+				// As on every Kubernetes node, packets between pods of one bridge pass the rules.
 				h.Host.Command("sysctl", "-qw", "net.bridge.bridge-nf-call-iptables=1", "net.bridge.bridge-nf-call-ip6tables=1")
 				server, client := h.attach("server", 0), h.attach("client", 0)
 				serve(t, h.Container("server"), "server", "", 8000)

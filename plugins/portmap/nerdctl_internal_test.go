@@ -9,7 +9,8 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// TestOfNerdctl: a network is one of nerdctl if its list is where nerdctl writes it and has its mark.
+// TestOfNerdctl: a network belongs to nerdctl if its list is in nerdctl's directory and has its
+// mark.
 func TestOfNerdctl(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -16,14 +16,14 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// ruleset is that of the host.
+// ruleset returns the ruleset of the host.
 func (h *host) ruleset() string {
 	h.t.Helper()
 	return h.Host.Command("nft", "--stateless", "list", "ruleset")
 }
 
-// TestDelNeedsNothing: DEL without ports, result, namespace or a valid configuration leaves the ruleset as it was before ADD,
-// byte for byte (R-86, R-98, field-notes.md row 5).
+// TestDelNeedsNothing: DEL without ports, result, namespace or a valid configuration restores the
+// ruleset from before ADD, byte for byte.
 func TestDelNeedsNothing(t *testing.T) {
 	t.Parallel()
 	forBackends(t, func(t *testing.T, backend string) {
@@ -55,7 +55,7 @@ func TestDelNeedsNothing(t *testing.T) {
 				before := h.ruleset()
 				h.add("c", ports)
 				if h.ruleset() == before {
-					t.Fatal("nothing is forwarded")
+					t.Fatal("no port is forwarded")
 				}
 				conf := h.request("c", ports)
 				change(conf)
@@ -71,8 +71,8 @@ func TestDelNeedsNothing(t *testing.T) {
 	})
 }
 
-// TestTwoNetworks: DEL of one attachment leaves the mappings of another of the same container, and the conditions of
-// each network hold for itself.
+// TestTwoNetworks: DEL of one attachment keeps the mappings of another one of the same container,
+// and the conditions of each network apply to that network only.
 func TestTwoNetworks(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, "")
@@ -115,8 +115,9 @@ func TestTwoNetworks(t *testing.T) {
 	}
 }
 
-// TestSamePortsInTwoNetworks: Podman asks each network of a container for all its ports. The first one has them, and the other as soon as
-// the first is gone. Nobody else gets them.
+// TestSamePortsInTwoNetworks: Podman requests all ports in each network of a container. The ports
+// lead through the first network, and through the other when the first is detached. No other
+// container gets them.
 func TestSamePortsInTwoNetworks(t *testing.T) {
 	t.Parallel()
 	forBackends(t, func(t *testing.T, backend string) {
@@ -138,7 +139,7 @@ func TestSamePortsInTwoNetworks(t *testing.T) {
 		}
 		in("two")
 		h.add("d", ports)
-		h.del("d", ports) // leaves what is shared
+		h.del("d", ports) // leaves the shared objects
 		before := h.ruleset()
 		var adds sync.WaitGroup
 		for _, network := range []string{"one", "two"} {
@@ -155,7 +156,7 @@ func TestSamePortsInTwoNetworks(t *testing.T) {
 		for _, network := range []string{"one", "two", "one"} {
 			in(network)
 			h.check("c", ports)
-			h.add("c", ports) // takes nothing from the other
+			h.add("c", ports) // the other network keeps the port
 			h.refused(session.CodeInUse, "d", ports)
 		}
 		answers(t, h.lan, "192.0.2.1:8080", "c")
@@ -180,7 +181,8 @@ func TestSamePortsInTwoNetworks(t *testing.T) {
 	})
 }
 
-// TestCheck: R-97, portmap.md 7: fails before ADD, with snat turned on since, when anything is gone, and after DEL.
+// TestCheck: CHECK fails before ADD, if snat was enabled after ADD, if any rule is missing, and
+// after DEL.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	forBackends(t, func(t *testing.T, backend string) {
@@ -209,7 +211,7 @@ func TestCheck(t *testing.T) {
 	})
 }
 
-// TestFlushedBeforeDel is R-98: somebody has removed everything.
+// TestFlushedBeforeDel: DEL succeeds after a flush of the ruleset.
 func TestFlushedBeforeDel(t *testing.T) {
 	t.Parallel()
 	forBackends(t, func(t *testing.T, backend string) {
@@ -221,7 +223,8 @@ func TestFlushedBeforeDel(t *testing.T) {
 	})
 }
 
-// TestCollected: GC removes what is not valid, of this network only, without process or list of ports.
+// TestCollected: GC removes the mappings of attachments that are not valid, in this network only,
+// without a process or a list of ports.
 func TestCollected(t *testing.T) {
 	t.Parallel()
 	forBackends(t, func(t *testing.T, backend string) {
@@ -244,7 +247,7 @@ func TestCollected(t *testing.T) {
 	})
 }
 
-// TestSecondContainer is R-89: the error names port, protocol and who has it, in each combination of backends.
+// TestSecondContainer: the error names port, protocol and holder, for each combination of backends.
 func TestSecondContainer(t *testing.T) {
 	t.Parallel()
 	for _, first := range backends {
@@ -283,7 +286,8 @@ func TestSecondContainer(t *testing.T) {
 	}
 }
 
-// TestProcessesAtOnce: of processes that want the same port at once exactly one gets it, and the others are told.
+// TestProcessesAtOnce: if several processes request a port at once, exactly one gets it, and the
+// others fail.
 func TestProcessesAtOnce(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, "")
@@ -309,11 +313,12 @@ func TestProcessesAtOnce(t *testing.T) {
 		}
 	}
 	if won != 1 {
-		t.Errorf("%d have the port", won)
+		t.Errorf("%d containers have the port", won)
 	}
 }
 
-// TestOneMatchEach is R-100: what is masqueraded is what was forwarded to the container, not its whole network.
+// TestOneMatchEach: only forwarded connections to the container are masqueraded, and no other
+// connections in its network.
 func TestOneMatchEach(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, "")
@@ -327,8 +332,8 @@ func TestOneMatchEach(t *testing.T) {
 	}
 }
 
-// TestForeignRulesAndLock: neither 20 000 rules of others nor a process that holds the lock of iptables matter
-// (field-notes.md row 7).
+// TestForeignRulesAndLock: 20 000 rules of other programs, and a process that holds the lock of
+// iptables, do not slow the plugin down.
 func TestForeignRulesAndLock(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, "")

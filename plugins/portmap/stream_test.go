@@ -15,8 +15,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// stream sends datagrams from one socket all the time, as a probe or a telephone does: without a break long enough for the
-// kernel to forget the flow.
+// stream sends datagrams from one socket without a break that is long enough for the kernel to
+// forget the flow, as a probe or a telephone does.
 type stream struct {
 	t    testing.TB
 	conn net.Conn
@@ -32,7 +32,7 @@ func newStream(t testing.TB, from *testnet.Namespace, address string) *stream {
 	return s
 }
 
-// next sends until somebody answers, and returns who.
+// next sends until a server answers, and returns its name.
 func (s *stream) next() string {
 	s.t.Helper()
 	buf := make([]byte, 100)
@@ -46,7 +46,7 @@ func (s *stream) next() string {
 				return name
 			}
 		}
-		if !isTimeout(err) { // the port is closed, it says at once
+		if !isTimeout(err) { // the port is closed
 			time.Sleep(5 * time.Millisecond)
 		}
 	}
@@ -58,20 +58,20 @@ func isTimeout(err error) bool {
 	return ok && e.Timeout()
 }
 
-// drain forgets answers to what was sent before.
+// drain discards answers to earlier datagrams.
 func (s *stream) drain() {
 	buf := make([]byte, 100)
 	for {
-		_ = s.conn.SetReadDeadline(time.Now().Add(20 * time.Millisecond)) // the read tells
+		_ = s.conn.SetReadDeadline(time.Now().Add(20 * time.Millisecond)) // the read reports the error
 		if _, err := s.conn.Read(buf); err != nil {
 			return
 		}
 	}
 }
 
-// TestSteadyStream: each datagram goes to who has the port now, whoever had it before: a service of the host, a container,
-// another one, and the host again (field-notes.md row 18, R-90). Flows of others on the same port number are left alone
-//
+// TestSteadyStream: each datagram reaches the current holder of the port: a service of the host, a
+// container, another one, and the host again. Flows of other destinations on the same port number
+// are kept.
 func TestSteadyStream(t *testing.T) {
 	t.Parallel()
 	forBackends(t, func(t *testing.T, backend string) {
@@ -101,7 +101,7 @@ func TestSteadyStream(t *testing.T) {
 					}
 					through := newStream(t, h.Container("b"), "198.51.100.1:8080")
 					if got := through.next(); got != "lan" {
-						t.Fatalf("%q answers what is routed", got)
+						t.Fatalf("%q answers a routed datagram", got)
 					}
 					routed := flowsTo(h, "198.51.100.1")
 					if len(routed) != 1 {
@@ -125,7 +125,8 @@ func TestSteadyStream(t *testing.T) {
 	})
 }
 
-// flowsTo lists what the host tracks to an address, without what changes by itself.
+// flowsTo lists the flows that the host tracks to an address, without fields that change by
+// themselves.
 func flowsTo(h *host, address string) (list []string) {
 	for line := range strings.Lines(h.Host.Command("cat", "/proc/thread-self/net/nf_conntrack")) {
 		if fields := strings.Fields(line); slices.Contains(fields, "dst="+address) {
@@ -135,7 +136,7 @@ func flowsTo(h *host, address string) (list []string) {
 	return list
 }
 
-// TestNoFlowsForTCP: nothing is asked where all mappings are of TCP.
+// TestNoFlowsForTCP: mappings for TCP only need no query for flows.
 func TestNoFlowsForTCP(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, "")

@@ -16,7 +16,7 @@ var suite = plugintest.Suite{
 	Before: func(t testing.TB, n *plugintest.Net, c *plugintest.Namespace) *cni.Result {
 		result := plugintest.Veth(t, n, c)
 		end := result.Interfaces[0].Name
-		n.Host.Command("sysctl", "-qw", "net.ipv4.conf."+end+".route_localnet=1") // others share it: it stays
+		n.Host.Command("sysctl", "-qw", "net.ipv4.conf."+end+".route_localnet=1") // shared between containers, so it stays
 		return result
 	},
 	Distinguish: func(q *plugintest.Request, n int) { // by host ports

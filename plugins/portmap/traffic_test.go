@@ -24,9 +24,10 @@ func forBackends(t *testing.T, test func(t *testing.T, backend string)) {
 
 func withBackend(backend string) string { return `,"backend":"` + backend + `"` }
 
-// TestWhoReaches is the table of field-notes.md row 21 (R-95): everybody reaches the container over both protocols and
-// families, whatever the backend, and sees the same; but for ::1, which is left to what listens on the host (portmap.md 7:
-// direct, via host IP, via 127.0.0.1, hairpin).
+// TestWhoReaches: all clients reach the container over both protocols and families, with either
+// backend, and the container sees the same addresses. The exception is ::1, which stays with
+// services of the host. Clients connect directly, via an address of the host, via 127.0.0.1, and
+// from the container itself.
 func TestWhoReaches(t *testing.T) {
 	t.Parallel()
 	forBackends(t, func(t *testing.T, backend string) {
@@ -42,7 +43,7 @@ func TestWhoReaches(t *testing.T) {
 		h.add("self", both(8080, 80, ""))
 		loopback6 := "host"
 		if backend == "iptables" {
-			loopback6 = "" // the chains of the reference plugin lead to where nothing from there can go
+			loopback6 = "" // upstream's chains forward to an address that packets from ::1 cannot reach
 		}
 		gateway := map[bool]string{true: "10.1.0.1", false: "fd00:1::1"}
 		for _, row := range []struct {
@@ -56,7 +57,7 @@ func TestWhoReaches(t *testing.T) {
 			{"sibling", "2001:db8::1", "self", gateway[false]},
 			{"sibling", "10.1.0.1", "self", gateway[true]},
 			{"sibling", "fd00:1::1", "self", gateway[false]},
-			{"elsewhere", "192.0.2.1", "self", gateway[true]}, // because its own network is masqueraded
+			{"elsewhere", "192.0.2.1", "self", gateway[true]}, // its own network is masqueraded
 			{"elsewhere", "2001:db8::1", "self", gateway[false]},
 			{"elsewhere", "10.1.1.1", "self", gateway[true]},
 			{"host", "192.0.2.1", "self", "192.0.2.1"},
@@ -83,8 +84,8 @@ func TestWhoReaches(t *testing.T) {
 	})
 }
 
-// TestHostIP: a mapping for one address leaves the others alone, and one for all addresses of a family the other family
-// (R-92, R-93).
+// TestHostIP: a mapping for one address does not affect other addresses, and a mapping for all
+// addresses of a family does not affect the other family.
 func TestHostIP(t *testing.T) {
 	t.Parallel()
 	forBackends(t, func(t *testing.T, backend string) {
@@ -115,8 +116,9 @@ func TestHostIP(t *testing.T) {
 	})
 }
 
-// TestOthersTraffic: what is for others on the same port goes to them (R-96, CVE-2025-67499, CVE-2019-9946, field-notes.md
-// row 19): a routed address, a container, and an address of the host itself that somebody's service NAT leads elsewhere.
+// TestOthersTraffic: packets to other destinations with the same port number reach them
+// (CVE-2025-67499, CVE-2019-9946): a routed address, a container, and an address of the host that
+// the NAT of another service translates.
 func TestOthersTraffic(t *testing.T) {
 	t.Parallel()
 	forBackends(t, func(t *testing.T, backend string) {
@@ -128,7 +130,8 @@ func TestOthersTraffic(t *testing.T) {
 		h.lan.Command("ip", "address", "add", "198.51.100.1/32", "dev", "lo")
 		serve(t, h.lan, "outside", "198.51.100.1", 8080)
 		h.Host.Command("ip", "route", "add", "198.51.100.1", "via", "192.0.2.2")
-		// The service NAT of kube-proxy leads 192.0.2.50, an address of the host, to another container.
+		// The service NAT of kube-proxy leads 192.0.2.50, an address of the host, to another
+		// container.
 		h.Host.Command("ip", "address", "add", "192.0.2.50/24", "dev", "uplink")
 		h.Host.Command("nft", `add table ip kube-proxy
 			add chain ip kube-proxy services { type nat hook prerouting priority dstnat; }
@@ -140,14 +143,14 @@ func TestOthersTraffic(t *testing.T) {
 		answers(t, h.Container("c"), net.JoinHostPort(other[1].String(), "8080"), "other")
 		answers(t, h.Container("other"), net.JoinHostPort(c[0].String(), "80"), "c")
 		answers(t, h.lan, "192.0.2.1:8080", "c")
-		if backend == "nftables" { // the reference's chains come with iptables where it puts them
+		if backend == "nftables" { // with iptables the chains are where upstream puts them
 			answers(t, h.lan, "192.0.2.50:8080", "other")
 		}
 	})
 }
 
-// TestLoopbackServices is CVE-2020-8558: what listens on 127.0.0.1 is reached by nobody else, although route_localnet is set
-// on the link to the container; and on no other.
+// TestLoopbackServices: other hosts cannot reach services on 127.0.0.1, although route_localnet is
+// set on the link to the container, and on no other link (CVE-2020-8558).
 func TestLoopbackServices(t *testing.T) {
 	t.Parallel()
 	forBackends(t, func(t *testing.T, backend string) {
@@ -165,20 +168,20 @@ func TestLoopbackServices(t *testing.T) {
 			ns  *testnet.Namespace
 			via string
 		}{{h.Container("c"), "10.1.0.1"}, {h.lan, "192.0.2.1"}} {
-			// Its own 127.0.0.0/8 out of the way.
+			// Remove the neighbour's own route to 127.0.0.0/8.
 			from.ns.Command("ip", "link", "set", "lo", "down")
 			from.ns.Command("sysctl", "-qw", "net.ipv4.conf.all.route_localnet=1", "net.ipv4.conf.eth0.route_localnet=1")
 			from.ns.Command("ip", "route", "add", "127.0.0.0/8", "via", from.via, "dev", "eth0")
 			answers(t, from.ns, "127.0.0.1:9999", "")
 		}
 		answers(t, h.Host, "127.0.0.1:9999", "host")
-		// It is the guard that keeps them out.
+		// The guard drops the packets.
 		h.Host.Command("nft", "flush", "chain", "inet", "tenon", "hostports_loopback")
 		answers(t, h.lan, "127.0.0.1:9999", "host")
 	})
 }
 
-// TestNoLoopbackAsked: without mappings for 127.0.0.1 nothing is opened (CVE-2020-8558).
+// TestNoLoopbackAsked: without mappings for 127.0.0.1 route_localnet stays off (CVE-2020-8558).
 func TestNoLoopbackAsked(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ name, members, ports string }{
@@ -198,7 +201,7 @@ func TestNoLoopbackAsked(t *testing.T) {
 	}
 }
 
-// TestMasqAll: all clients are seen as the host (portmap.md 7); without snat all as themselves.
+// TestMasqAll: all clients appear with the address of the host; without snat with their own.
 func TestMasqAll(t *testing.T) {
 	t.Parallel()
 	forBackends(t, func(t *testing.T, backend string) {
@@ -220,7 +223,7 @@ func TestMasqAll(t *testing.T) {
 	})
 }
 
-// TestSelfWithoutHairpinMode: where bridged frames are not handed to the rules the bridge needs no setting.
+// TestSelfWithoutHairpinMode: without br_netfilter the bridge needs no setting.
 func TestSelfWithoutHairpinMode(t *testing.T) {
 	t.Parallel()
 	forBackends(t, func(t *testing.T, backend string) {

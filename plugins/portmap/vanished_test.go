@@ -28,8 +28,8 @@ func (h *host) vanish(container string, bridge int) {
 	}
 }
 
-// TestVanishedHolder: the next container gets the port of a holder that vanished without DEL, with every pair
-// of backends and an old version. A holder that exists keeps its port.
+// TestVanishedHolder: the next container gets the port of a holder that vanished without DEL, with
+// every pair of backends and an old version. An existing holder keeps its port.
 func TestVanishedHolder(t *testing.T) {
 	t.Parallel()
 	for _, first := range backends {
@@ -63,8 +63,8 @@ func TestVanishedHolder(t *testing.T) {
 	}
 }
 
-// TestHolderOfOthers: where the upstream plugins attached the holder, no link names it. It keeps its port as
-// long as its address answers.
+// TestHolderOfOthers: if the upstream plugins attached the holder, no link names it. It keeps its
+// port as long as its address answers.
 func TestHolderOfOthers(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("/usr/lib/cni/bridge"), testnet.Tool("iptables"))
@@ -107,8 +107,8 @@ func (h *host) upstreamBridge(container string) {
 	must(h.t, err)
 }
 
-// TestVanishedJustNow: a namespace that ends frees its ports soon, although the kernel tears it down in the
-// background.
+// TestVanishedJustNow: a namespace that ends frees its ports soon, although the kernel removes it
+// in the background.
 func TestVanishedJustNow(t *testing.T) {
 	t.Parallel()
 	forBackends(t, func(t *testing.T, backend string) {
@@ -120,7 +120,7 @@ func TestVanishedJustNow(t *testing.T) {
 			h.short[c] = ns.Path()
 			h.attach(c, 0)
 			_, err = h.call(cni.Add, c, h.request(c, both(8080, 80, "")))
-			// The kernel takes a moment to close the sockets of a namespace, which are users, too.
+			// The kernel closes the sockets of a namespace, which also use it, after a moment.
 			for end := time.Now().Add(time.Minute); cni.CodeOf(err) == session.CodeInUse && time.Now().Before(end); {
 				_, err = h.call(cni.Add, c, h.request(c, both(8080, 80, "")))
 			}
@@ -130,7 +130,7 @@ func TestVanishedJustNow(t *testing.T) {
 	})
 }
 
-// TestVanishedAddress: the holder's address may be the next container's by now.
+// TestVanishedAddress: the address of the vanished holder can already belong to the next container.
 func TestVanishedAddress(t *testing.T) {
 	t.Parallel()
 	forBackends(t, func(t *testing.T, backend string) {
