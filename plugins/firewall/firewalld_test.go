@@ -27,11 +27,12 @@ import (
 	"github.com/tenon-cni/tenon/plugins/firewall"
 )
 
-// startBus starts a system bus of the test's own, at which the plugin looks for firewalld, and returns its address.
+// startBus starts a private system bus, at which the plugin looks for firewalld, and returns its
+// address.
 func startBus(t *testing.T) string {
 	t.Helper()
 	testnet.Require(t, testnet.Tool("dbus-daemon"))
-	dir, err := os.MkdirTemp("", "bus") // an address has no space for the name of a test
+	dir, err := os.MkdirTemp("", "bus") // a bus address is too short for the name of a test
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +69,7 @@ func start(t *testing.T, cmd *exec.Cmd) {
 	}
 }
 
-// fake is a service that does as firewalld: it has the sources of zones, and remembers the calls.
+// fake is a service that imitates firewalld: it holds the sources of zones, and records the calls.
 type fake struct {
 	mu      sync.Mutex
 	sources []string // zone and address
@@ -125,7 +126,7 @@ func (f *fake) QuerySource(zone, source string) (bool, *dbus.Error) {
 	return there, nil
 }
 
-// did compares the calls since the last time.
+// did compares the calls since the last comparison.
 func (f *fake) did(t *testing.T, want ...string) {
 	t.Helper()
 	f.mu.Lock()
@@ -136,7 +137,7 @@ func (f *fake) did(t *testing.T, want ...string) {
 	f.calls = nil
 }
 
-// set changes what the service is.
+// set changes the state of the service.
 func (f *fake) set(change func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -153,7 +154,7 @@ func (f *fake) expect(t *testing.T, want ...string) {
 	}
 }
 
-// startFake puts the service on a bus.
+// startFake registers the service on a bus.
 func startFake(t *testing.T) *fake {
 	t.Helper()
 	bus, err := dbus.Connect(startBus(t))
@@ -173,11 +174,11 @@ func startFake(t *testing.T) *fake {
 	return f
 }
 
-// What the fake has for container a.
+// sourcesOfA are the fake's sources for container a.
 var sourcesOfA = []string{"trusted 10.9.0.2/32", "trusted fd00:9::2/128"}
 
-// TestFirewalld is firewall.md 7: found where it is running, called as by the reference plugin, whose bug of not looking at the
-// answer of CHECK is not imitated (firewall.md 3).
+// TestFirewalld: the plugin finds firewalld if it runs, and makes upstream's calls. Unlike
+// upstream, CHECK evaluates the answer.
 func TestFirewalld(t *testing.T) {
 	for _, backend := range []string{"auto", "firewalld", "ipfw"} {
 		t.Run(backend, func(t *testing.T) {
@@ -188,10 +189,10 @@ func TestFirewalld(t *testing.T) {
 			f.did(t, "add trusted 10.9.0.2/32", "add trusted fd00:9::2/128")
 			l.check("a")
 			f.did(t, "query trusted 10.9.0.2/32", "query trusted fd00:9::2/128")
-			l.add("a") // it is in the zone already
+			l.add("a") // the address is already in the zone
 			f.expect(t, sourcesOfA...)
 			if out := l.Host.Command("nft", "list", "ruleset"); strings.Contains(out, "CNI-FORWARD") {
-				t.Error("iptables is used")
+				t.Error("the plugin uses iptables")
 			}
 			f.set(func() { f.sources = f.sources[:1] })
 			l.checkFails("a", "fd00:9::2")
@@ -204,7 +205,7 @@ func TestFirewalld(t *testing.T) {
 	}
 }
 
-// TestFirewalldZone: another zone, and policies besides, which are native.
+// TestFirewalldZone: another zone, and policies in addition, which use nftables.
 func TestFirewalldZone(t *testing.T) {
 	f := startFake(t)
 	l := two(t, `,"firewalldZone":"containers","zone":"ignored"`+isolated)
@@ -216,7 +217,8 @@ func TestFirewalldZone(t *testing.T) {
 	f.expect(t)
 }
 
-// TestFirewalldReuse is R-33 for sources, and DEL without a previous result.
+// TestFirewalldReuse: a late DEL keeps the sources of a container that now has the address, and DEL
+// works without a previous result.
 func TestFirewalldReuse(t *testing.T) {
 	f := startFake(t)
 	l := reuse(t, "")
@@ -230,7 +232,7 @@ func TestFirewalldReuse(t *testing.T) {
 	f.expect(t)
 }
 
-// TestFirewalldOfTheReference: what the reference plugin has added DEL removes.
+// TestFirewalldOfTheReference: DEL removes the sources that the upstream plugin added.
 func TestFirewalldOfTheReference(t *testing.T) {
 	testnet.Require(t, testnet.Tool("/usr/lib/cni/firewall"))
 	f := startFake(t)
@@ -242,7 +244,7 @@ func TestFirewalldOfTheReference(t *testing.T) {
 	f.expect(t)
 }
 
-// An ADD that fails takes back what it has added, and nothing else.
+// TestFirewalldFails: a failed ADD removes the sources that it added, and no others.
 func TestFirewalldFails(t *testing.T) {
 	f := startFake(t)
 	l := newLab(t, "", "br0")
@@ -261,7 +263,8 @@ func TestFirewalldFails(t *testing.T) {
 	l.Unchanged(before)
 }
 
-// TestFirewalldKeeps: DEL succeeds if firewalld refuses to remove a source, and warns about each that is left.
+// TestFirewalldKeeps: DEL succeeds if firewalld refuses to remove a source, and warns about each
+// source that stays.
 func TestFirewalldKeeps(t *testing.T) {
 	f := startFake(t)
 	l := newLab(t, "", "br0")
@@ -269,21 +272,21 @@ func TestFirewalldKeeps(t *testing.T) {
 	l.add("a")
 	f.set(func() {
 		f.keep = "COMMAND_FAILED: 'python-nftables' failed"
-		f.sources = f.sources[:1] // the other is gone in spite of the answer
+		f.sources = f.sources[:1] // the other one is removed despite the answer
 	})
 	log := l.logged(l.request(cni.Del, "a", ""))
 	if !strings.Contains(log, "10.9.0.2") || !strings.Contains(log, "COMMAND_FAILED") || strings.Contains(log, "fd00:9::2") {
 		t.Errorf("log: %s", log)
 	}
 	if out := l.Host.Command("nft", "list", "ruleset"); strings.Contains(out, "10.9.0.2") {
-		t.Errorf("entries are left:\n%s", out)
+		t.Errorf("elements are left:\n%s", out)
 	}
 	f.set(func() { f.keep = "" })
 	l.del("a")
 	f.expect(t)
 }
 
-// logged makes a call, which has to succeed, and returns what the plugin logs.
+// logged makes a call, which must succeed, and returns the plugin's log.
 func (l *lab) logged(q plugintest.Request) string {
 	l.t.Helper()
 	stdin, err := json.Marshal(q.Conf)
@@ -302,7 +305,8 @@ func (l *lab) logged(q plugintest.Request) string {
 	return log.String()
 }
 
-// Where firewalld is not running it is not chosen, and who asks for it is told.
+// TestFirewalldNotRunning: the plugin does not choose firewalld unless it runs, and fails if the
+// configuration demands it.
 func TestFirewalldNotRunning(t *testing.T) {
 	startBus(t)
 	l := newLab(t, "", "br0")
@@ -323,7 +327,7 @@ func TestFirewalldNotRunning(t *testing.T) {
 	}
 }
 
-// A bus that does not answer is not waited for for ever.
+// TestFirewalldBusHangs: the plugin does not wait for ever for a bus that does not answer.
 func TestFirewalldBusHangs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bus")
 	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
@@ -348,7 +352,8 @@ func TestFirewalldBusHangs(t *testing.T) {
 	}
 }
 
-// TestRealFirewalld has the true one in a namespace, where it drops what it does not know.
+// TestRealFirewalld runs the real firewalld in a namespace, where it drops packets of unknown
+// sources.
 func TestRealFirewalld(t *testing.T) {
 	testnet.Require(t, testnet.Tool("firewalld"), testnet.Tool("unshare"))
 	l := newLab(t, "", "br0")
@@ -370,8 +375,8 @@ func TestRealFirewalld(t *testing.T) {
 	l.inNoZone()
 }
 
-// inNoZone fails if firewalld has rules for an address of a container. A ping would not show it, because
-// established connections continue.
+// inNoZone fails the test if firewalld has rules for an address of a container. A ping would not
+// detect them, because established connections continue.
 func (l *lab) inNoZone() {
 	l.t.Helper()
 	if out := l.Host.Command("nft", "list", "table", "inet", "firewalld"); strings.Contains(out, "10.9.0.") || strings.Contains(out, "fd00:9:") {
@@ -379,8 +384,8 @@ func (l *lab) inNoZone() {
 	}
 }
 
-// TestRealFirewalldFlushed: after nft flush ruleset firewalld cannot remove the rules of a source, and keeps
-// the source. DEL succeeds and says so; after reloads everything works as before.
+// TestRealFirewalldFlushed: after nft flush ruleset firewalld cannot remove the rules of a source,
+// and keeps the source. DEL succeeds with a warning; after reloads everything works again.
 func TestRealFirewalldFlushed(t *testing.T) {
 	testnet.Require(t, testnet.Tool("firewalld"), testnet.Tool("unshare"))
 	l := newLab(t, "", "br0")
@@ -407,7 +412,7 @@ func TestRealFirewalldFlushed(t *testing.T) {
 	if log := l.logged(l.request(cni.Del, "a", "")); log != "" {
 		t.Errorf("DEL after the reload warns: %s", log)
 	}
-	l.del("b") // the reload removed its source
+	l.del("b") // the reload has removed its source
 	l.matrix("a: ", "outside: ")
 	l.add("a")
 	l.matrix("a: outside", "outside: ")
@@ -415,8 +420,8 @@ func TestRealFirewalldFlushed(t *testing.T) {
 	l.inNoZone()
 }
 
-// startFirewalld starts firewalld on the host, with directories and a bus of its own, and returns it as an object
-// of that bus.
+// startFirewalld starts firewalld on the host with private directories and a private bus, and
+// returns it as an object of that bus.
 func startFirewalld(t *testing.T, l *lab) dbus.BusObject {
 	t.Helper()
 	address := startBus(t)

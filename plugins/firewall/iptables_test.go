@@ -28,7 +28,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// host is a host with a transaction in it.
+// host is a host with a transaction.
 type host struct {
 	*testnet.Namespace
 	tx    *kernel.Tx
@@ -52,7 +52,7 @@ func newHost(t *testing.T) *host {
 
 var tables = []iptables.Table{{Family: iptables.IPv4, Name: "filter"}, {Family: iptables.IPv6, Name: "filter"}}
 
-// addrs are the addresses of a table's family among those of both.
+// addrs returns the addresses of a table's family.
 func addrs(t iptables.Table, both ...string) (list []netip.Addr) {
 	for _, s := range both {
 		if a := netip.MustParseAddr(s); a.Is4() == (t.Family == iptables.IPv4) {
@@ -85,7 +85,7 @@ func (h *host) remove(t *testing.T, what ...iptables.Removal) {
 	}
 }
 
-// dismiss removes what lets addresses through.
+// dismiss removes the rules that admit addresses.
 func (h *host) dismiss(t *testing.T, both ...string) {
 	t.Helper()
 	h.remove(t, admitted(func(a netip.Addr) bool { return slices.Contains(both, a.String()) }))
@@ -135,11 +135,11 @@ const (
 	two4, two6 = "10.1.2.3", "2001:db8:1::3"
 )
 
-// TestAdmissionAsTheReference compares the rules with those of the reference plugin, byte for byte, and has each of them
-// check and remove what the other has made (firewall.md 7).
+// TestAdmissionAsTheReference compares the rules with upstream's, byte for byte; each
+// implementation checks and removes the rules of the other.
 func TestAdmissionAsTheReference(t *testing.T) {
 	t.Parallel()
-	for name, admin := range map[string]string{"default chain": "CNI-ADMIN", "a chain of the user": "ADMIN-of-ours"} {
+	for name, admin := range map[string]string{"default chain": "CNI-ADMIN", "a chain of the administrator": "ADMIN-of-ours"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			keys := map[string]any{}
@@ -165,14 +165,15 @@ func TestAdmissionAsTheReference(t *testing.T) {
 			for _, table := range tables {
 				err := ours.space.Rules.CheckIPTables(table, admitting(addrs(table, one4, one6)))
 				if !errors.Is(err, iptables.ErrMissing) || !strings.Contains(err.Error(), "-A CNI-FORWARD -d ") {
-					t.Errorf("check of what is gone: %v", err)
+					t.Errorf("check of removed rules: %v", err)
 				}
 			}
 		})
 	}
 }
 
-// Only what this plugin makes for an address goes; what the user has for it stays.
+// TestDismissIsPrecise: only the plugin's rules for an address are removed; the administrator's
+// rules for it stay.
 func TestDismissIsPrecise(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -198,14 +199,15 @@ func TestDismissIsPrecise(t *testing.T) {
 	h.same(t, "removed", strings.Join(want, ""))
 }
 
-// The first to come makes the chains, and they go when it fails, unless others have come in between.
+// TestAdmissionIsTakenBack: a failed first ADD removes the chains that it made, unless another ADD
+// uses them meanwhile.
 func TestAdmissionIsTakenBack(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	before := h.saved()
 	h.admit(t, "CNI-ADMIN", one4, one6)
 	must(t, h.tx.Rollback())
-	h.same(t, "taken back", before)
+	h.same(t, "rolled back", before)
 	h.admit(t, "CNI-ADMIN", one4, one6)
 	other := &host{Namespace: h.Namespace, tx: kernel.Begin(t.Context())}
 	var err error
@@ -216,11 +218,11 @@ func TestAdmissionIsTakenBack(t *testing.T) {
 	must(t, h.tx.Rollback())
 	out := h.saved()
 	if strings.Contains(out, one4+"/") || strings.Contains(out, one6+"/") || strings.Count(out, "-j CNI-FORWARD") != 2 || strings.Count(out, two4+"/32") != 2 {
-		t.Errorf("taken back with another there:\n%s", out)
+		t.Errorf("rolled back with another attachment:\n%s", out)
 	}
 }
 
-// TestIsolation is the dump of firewall.md 4, for two bridges.
+// TestIsolation compares the rules for two bridges with upstream's.
 func TestIsolation(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -262,19 +264,19 @@ func TestIsolation(t *testing.T) {
 		}
 	}
 	h.remove(t, isolated("br9")...)
-	h.same(t, "a bridge that has none removed", both)
+	h.same(t, "removal for a bridge without rules", both)
 	h.remove(t, isolated("br8")...)
 	h.same(t, "one bridge removed", seven)
 	h.remove(t, isolated("br7")...)
 	h.remove(t, isolated("br7")...)
 	if out := h.saved(); strings.Contains(out, "ISOLATION") {
-		t.Errorf("the last bridge has left:\n%s", out)
+		t.Errorf("rules left after the last bridge:\n%s", out)
 	}
 	must(t, h.tx.Rollback())
-	h.same(t, "taken back after it was removed", before)
+	h.same(t, "rolled back after the removal", before)
 }
 
-// TestPolicyChanges: the rules of a policy that a bridge had before do not stay (firewall.md 4).
+// TestPolicyChanges: the rules of a bridge's earlier policy are removed.
 func TestPolicyChanges(t *testing.T) {
 	t.Parallel()
 	direct, changed := newHost(t), newHost(t)
@@ -290,7 +292,8 @@ func TestPolicyChanges(t *testing.T) {
 	changed.same(t, "and again", direct.saved())
 }
 
-// TestSameBridgeAsTheReference: Debian's version knows one of the policies, and its comments name only that.
+// TestSameBridgeAsTheReference: Debian's version supports only one of the policies, and its
+// comments name only that one.
 func TestSameBridgeAsTheReference(t *testing.T) {
 	t.Parallel()
 	theirs, ours := newHost(t), newHost(t)
@@ -308,18 +311,19 @@ func TestSameBridgeAsTheReference(t *testing.T) {
 		theirs.remove(t, isolated(bridge)...)
 	}
 	if out := theirs.saved(); strings.Contains(out, "ISOLATION") {
-		t.Errorf("left of the reference plugin's rules:\n%s", out)
+		t.Errorf("remaining rules of the upstream plugin:\n%s", out)
 	}
 }
 
-// The isolation of others survives that the one fails who made the chains.
+// TestIsolationIsTakenBack: if the ADD that made the chains fails, the isolation of other bridges
+// stays.
 func TestIsolationIsTakenBack(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	before := h.saved()
 	h.isolate(t, "br7", policyIsolated)
 	must(t, h.tx.Rollback())
-	h.same(t, "taken back", before)
+	h.same(t, "rolled back", before)
 	h.isolate(t, "br7", policyIsolated)
 	first := h.tx
 	h.tx = kernel.Begin(t.Context())
@@ -330,10 +334,10 @@ func TestIsolationIsTakenBack(t *testing.T) {
 	h.isolate(t, "br8", policyIsolated)
 	both := h.saved()
 	must(t, first.Rollback())
-	h.same(t, "taken back with another there", both)
+	h.same(t, "rolled back with another bridge", both)
 }
 
-// Ten of each at once.
+// TestParallel: ten concurrent calls of each kind.
 func TestParallel(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/tenon-cni/tenon/plugins/firewall"
 )
 
-// The system bus of this machine is none of the tests' business.
+// TestMain keeps the plugin away from the system bus of the host.
 func TestMain(m *testing.M) {
 	if err := os.Setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nonexistent/tenon-test-bus"); err != nil {
 		panic(err)
@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	plugintest.Main(m, all.Plugins...)
 }
 
-// lab is a host with bridges, on which containers are attached by hand, and the plugin behind that.
+// lab is a host with bridges, to which the test attaches containers, with the plugin behind them.
 type lab struct {
 	*plugintest.Runtime
 	t     testing.TB
@@ -44,12 +44,13 @@ func newLab(t testing.TB, conf string, bridges ...string) *lab {
 	return l
 }
 
-// bridgesToIP says whether the host's IP filters see what bridges forward, where the kernel has br_netfilter.
+// bridgesToIP sets whether the host's IP filters see bridged packets, if the kernel has
+// br_netfilter.
 func (l *lab) bridgesToIP(value string) {
 	l.Host.Command("sysctl", "-eqw", "net.bridge.bridge-nf-call-iptables="+value, "net.bridge.bridge-nf-call-ip6tables="+value)
 }
 
-// plug connects a container with the n-th bridge, as its number.
+// plug connects a container to bridge n.
 func (l *lab) plug(name, bridge string, n, number int) {
 	l.t.Helper()
 	c, host := l.Net.Container(name), "veth-"+name
@@ -64,14 +65,14 @@ func (l *lab) plug(name, bridge string, n, number int) {
 	}
 }
 
-// link connects a container with the host alone, as ptp does.
+// link connects a container to the host alone, as ptp does.
 func (l *lab) link(name string) {
 	l.t.Helper()
 	l.Net.Container(name).Command("sysctl", "-qw", "net.ipv6.conf.default.accept_dad=0")
 	l.ports[name] = plugintest.Veth(l.t, l.Net, l.Net.Container(name))
 }
 
-// request is a call for a container with the result of the plugins before.
+// request returns a call for a container with the result of the plugins before.
 func (l *lab) request(verb cni.Command, name, members string) plugintest.Request {
 	l.t.Helper()
 	q := plugintest.Request{
@@ -103,7 +104,7 @@ func (l *lab) check(names ...string) {
 	}
 }
 
-// checkFails calls CHECK, which has to fail and to name what is wrong.
+// checkFails calls CHECK, which must fail with an error that contains what.
 func (l *lab) checkFails(name, what string) {
 	l.t.Helper()
 	_, err := l.Do(l.t.Context(), l.request(cni.Check, name, l.conf))
@@ -119,14 +120,14 @@ func (l *lab) del(names ...string) {
 	}
 }
 
-// outside is a machine beyond the host that knows the way back.
+// outside returns a node beyond the host that has a route back.
 func (l *lab) outside() *testnet.Namespace {
 	o := l.Uplink()
 	o.Batch("route add 10.0.0.0/8 via 192.0.2.1", "route add fd00::/8 via 2001:db8::1")
 	return o
 }
 
-// addrs are the addresses of a container, or of the machine outside.
+// addrs are the addresses of a container, or of the node outside.
 func (l *lab) addrs(name string) []netip.Addr {
 	if p, ok := l.ports[name]; ok {
 		return []netip.Addr{p.IPs[0].Address.Addr(), p.IPs[1].Address.Addr()}
@@ -134,7 +135,8 @@ func (l *lab) addrs(name string) []netip.Addr {
 	return []netip.Addr{netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("2001:db8::2")}
 }
 
-// matrix pings from each to each, over IPv4 and IPv6, and compares with the rows: from, ':', and those who answer.
+// matrix pings from each container to each, over IPv4 and IPv6, and compares with the rows: source,
+// ':', and the destinations that answer.
 func (l *lab) matrix(rows ...string) {
 	l.t.Helper()
 	want := map[string]map[string]bool{}
@@ -158,7 +160,7 @@ func (l *lab) matrix(rows ...string) {
 	wg.Wait()
 }
 
-// saved is what iptables-save says of the filter tables of both families.
+// saved returns the filter tables of both families as iptables-save prints them.
 func (l *lab) saved() string {
 	l.t.Helper()
 	var out strings.Builder
@@ -172,7 +174,7 @@ func (l *lab) saved() string {
 	return out.String()
 }
 
-// isolation lists the sets with elements that isolate.
+// isolation lists the non-empty sets for isolation.
 func (l *lab) isolation() (sets []string) {
 	l.t.Helper()
 	for _, set := range []string{"inet tenon isolated", "inet tenon together", "inet tenon members", "bridge tenon isolated"} {

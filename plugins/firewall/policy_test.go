@@ -14,14 +14,14 @@ const (
 	sameBridge = `,"ingressPolicy":"same-bridge"`
 )
 
-// Of two bridges with two containers each, and a machine beyond the host, who answers whom.
+// Rows of a matrix of two bridges with two containers each, and a node beyond the host.
 var (
-	everybody = []string{"a: b c d outside", "b: a c d outside", "c: a b d outside", "d: a b c outside", "outside: a b c d"}
-	bridges   = []string{"a: b outside", "b: a outside", "c: d outside", "d: c outside", "outside: a b c d"}
-	nobody    = []string{"a: outside", "b: outside", "c: outside", "d: outside", "outside: a b c d"}
+	openRows     = []string{"a: b c d outside", "b: a c d outside", "c: a b d outside", "d: a b c outside", "outside: a b c d"}
+	bridges      = []string{"a: b outside", "b: a outside", "c: d outside", "d: c outside", "outside: a b c d"}
+	isolatedRows = []string{"a: outside", "b: outside", "c: outside", "d: outside", "outside: a b c d"}
 )
 
-// two makes them.
+// two creates the two bridges with their containers.
 func two(t testing.TB, conf string) *lab {
 	t.Helper()
 	l := newLab(t, conf, "br0", "br1")
@@ -33,11 +33,11 @@ func two(t testing.TB, conf string) *lab {
 	return l
 }
 
-// TestReachability is R-34, firewall.md 7: who reaches whom, over IPv4 and IPv6, with each policy and backend. Where the host
-// drops what nothing accepts, the containers are let through all the same.
+// TestReachability: the containers that reach each other, over IPv4 and IPv6, with each policy and
+// backend. Containers are admitted even on a host that drops unmatched packets.
 func TestReachability(t *testing.T) {
 	t.Parallel()
-	for policy, want := range map[string][]string{"open": everybody, "same-bridge": bridges, "isolated": nobody} {
+	for policy, want := range map[string][]string{"open": openRows, "same-bridge": bridges, "isolated": isolatedRows} {
 		for backend, drop := range map[string]bool{"nftables": false, "iptables": true, "auto": true} {
 			t.Run(policy+" "+backend, func(t *testing.T) {
 				t.Parallel()
@@ -47,7 +47,7 @@ func TestReachability(t *testing.T) {
 					l.Host.Command("iptables", "-P", "FORWARD", "DROP")
 					l.Host.Command("ip6tables", "-P", "FORWARD", "DROP")
 					l.matrix("a: ", "c: ", "outside: ")
-					want[len(want)-1] = "outside: " // only replies come in, as with the reference plugin
+					want[len(want)-1] = "outside: " // only replies reach the containers, as with the upstream plugin
 				}
 				l.add("a", "b", "c", "d")
 				l.check("a", "b", "c", "d")
@@ -59,7 +59,7 @@ func TestReachability(t *testing.T) {
 	}
 }
 
-// Only bridges that have a policy are kept apart, as with the reference plugin.
+// TestPolicyBesideOpen: only bridges with a policy are separated, as with the upstream plugin.
 func TestPolicyBesideOpen(t *testing.T) {
 	t.Parallel()
 	for _, backend := range []string{`,"backend":"nftables"`, `,"backend":"iptables"`} {
@@ -71,7 +71,8 @@ func TestPolicyBesideOpen(t *testing.T) {
 	}
 }
 
-// TestPolicyIsRemovedWithItsLastUser is R-34: neither earlier nor later, with and without a previous result.
+// TestPolicyIsRemovedWithItsLastUser: a policy ends exactly with its last attachment, with and
+// without a previous result.
 func TestPolicyIsRemovedWithItsLastUser(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []string{sameBridge, isolated} {
@@ -95,14 +96,15 @@ func TestPolicyIsRemovedWithItsLastUser(t *testing.T) {
 				if out := l.saved(); strings.Contains(out, "ISOLATION") || strings.Contains(out, "10.9.") || strings.Contains(out, "fd00:9:") {
 					t.Errorf("left:\n%s", out)
 				}
-				l.matrix(everybody...)
+				l.matrix(openRows...)
 			})
 		}
 	}
 }
 
-// TestPolicyChanges: the policy of the last ADD is that of what is routed, also when its attachment is gone; the port of
-// an isolated attachment stays closed. Rules of the policy before do not stay (firewall.md 4).
+// TestPolicyChanges: the policy of the last ADD decides about routed packets, even if its
+// attachment is gone; the port of an isolated attachment stays closed. Rules of the earlier policy
+// are removed.
 func TestPolicyChanges(t *testing.T) {
 	t.Parallel()
 	for _, backend := range []string{"nftables", "iptables"} {
@@ -122,16 +124,17 @@ func TestPolicyChanges(t *testing.T) {
 			l.conf = before + isolated
 			l.checkFails("a", "br0")
 			if strings.Contains(l.saved(), "-o br0 -m comment --comment \"CNI firewall plugin rules (ingressPolicy: isolated)\"") {
-				t.Errorf("rules of the policy before:\n%s", l.saved())
+				t.Errorf("rules of the earlier policy:\n%s", l.saved())
 			}
-			l.conf = before // open says nothing about what others have isolated
+			l.conf = before // open does not change the isolation of other attachments
 			l.add("d")
 			l.matrix("a: ", "b: e", "e: b")
 		})
 	}
 }
 
-// TestIsolatedLinks is R-34 for networks that are routed: the plugin goes behind all kinds of interface (CONV-06).
+// TestIsolatedLinks: policies of routed networks. The plugin works behind all kinds of interface
+// (CONV-06).
 func TestIsolatedLinks(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []string{sameBridge, isolated} {
@@ -154,8 +157,8 @@ func TestIsolatedLinks(t *testing.T) {
 	}
 }
 
-// An isolated container gets nothing from the other ports of its bridge and they get nothing from it, not even a question for
-// its address, and whether they are isolated or not.
+// TestIsolatedFrames: an isolated container exchanges no frame with the other ports of its bridge,
+// not even a neighbour solicitation, whether they are isolated or not.
 func TestIsolatedFrames(t *testing.T) {
 	t.Parallel()
 	l := two(t, isolated)
@@ -169,7 +172,8 @@ func TestIsolatedFrames(t *testing.T) {
 	}
 }
 
-// TestFlush is CVE-2025-54388, CVE-2025-54410 and R-06: CHECK notices that the isolation is gone, and ADD puts it back.
+// TestFlush: CHECK fails if the isolation is gone, and ADD restores it (CVE-2025-54388,
+// CVE-2025-54410).
 func TestFlush(t *testing.T) {
 	t.Parallel()
 	for _, backend := range []string{"nftables", "iptables"} {
