@@ -94,10 +94,10 @@ func (c *Config) Validate(call *plugin.Call) (err error) {
 		return invalid("bridge: %q is not a valid interface name", c.bridge())
 	case c.HairpinMode && c.PromiscMode:
 		return invalid("cannot set hairpin mode and promiscuous mode at the same time").
-			WithDetails("hairpinMode and promiscMode exclude each other")
+			WithDetails("set either hairpinMode or promiscMode")
 	case c.DisableContainerInterface && call.IPAM.Type != "":
 		return invalid("cannot use IPAM when DisableContainerInterface flag is set").
-			WithDetails("disableContainerInterface is for networks without addresses")
+			WithDetails("remove ipam or disableContainerInterface")
 	}
 	if err := attach.ValidateMTU(c.MTU); err != nil {
 		return err

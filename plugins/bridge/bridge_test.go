@@ -85,7 +85,7 @@ func TestConfiguration(t *testing.T) {
 		code          cni.Code
 		says          string
 	}{
-		{"hairpin and promiscuous mode", `"hairpinMode":true,"promiscMode":true`, cni.CodeInvalidConfig, "hairpinMode and promiscMode"},
+		{"hairpin and promiscuous mode", `"hairpinMode":true,"promiscMode":true`, cni.CodeInvalidConfig, "hairpinMode or promiscMode"},
 		{"IPAM with an interface that stays down", `"disableContainerInterface":true,"ipam":{"type":"host-local"}`, cni.CodeInvalidConfig, "disableContainerInterface"},
 		{"name of the bridge is too long", `"bridge":"a-name-of-16-byte"`, cni.CodeInvalidConfig, "a-name-of-16-byte"},
 		{"name of the bridge is a path", `"bridge":"../br0"`, cni.CodeInvalidConfig, "../br0"},

@@ -89,7 +89,7 @@ func (c *Config) ensureAddr(s *attach.Session, gw kernel.Link, want netip.Prefix
 	}
 	if len(conflicts) > 0 && !c.ForceAddress {
 		return false, cni.Errorf(cni.CodeInvalidConfig, "%q already has an IP address different from %s", gw.Name, want).
-			WithDetails(fmt.Sprintf("found %v; forceAddress replaces it", conflicts))
+			WithDetails(fmt.Sprintf("found %v; set forceAddress to replace it", conflicts))
 	}
 	for _, a := range conflicts {
 		if err := s.Host.Addrs.Delete(gw, a); err != nil {

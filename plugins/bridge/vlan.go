@@ -38,12 +38,12 @@ func (c *Config) validateVLANs() error {
 	for i, t := range c.VLANTrunk {
 		if message := t.validate(); message != "" {
 			return cni.Errorf(cni.CodeInvalidConfig, "%s", message).
-				WithDetails(fmt.Sprintf("vlanTrunk: element %d is %s; IDs are within 1 to %d", i, t, maxVLAN))
+				WithDetails(fmt.Sprintf("vlanTrunk: element %d is %s; use IDs from 1 to %d", i, t, maxVLAN))
 		}
 	}
 	if name := c.vlanGateway(); c.gateway() && c.VLAN != 0 && cni.ValidateIfName(name) != nil {
 		return cni.Errorf(cni.CodeInvalidConfig, "bridge: name %q of the VLAN's gateway interface is not valid", name).
-			WithDetails(fmt.Sprintf("it has %d bytes, but Linux allows 15; choose a shorter name for the bridge", len(name)))
+			WithDetails(fmt.Sprintf("the name has %d bytes, but Linux allows 15; choose a shorter name for the bridge", len(name)))
 	}
 	return nil
 }

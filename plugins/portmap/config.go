@@ -125,7 +125,7 @@ func (c *Config) validate() error {
 	case nftablesBackend, iptablesBackend:
 	default:
 		return cni.Errorf(cni.CodeInvalidConfig, "unrecognized backend %q", backend).
-			WithDetails(`it can be "auto", "nftables" or "iptables"`)
+			WithDetails(`use "auto", "nftables" or "iptables"`)
 	}
 	other := nftablesBackend
 	var foreign []string
@@ -196,7 +196,7 @@ func (c *Config) parseForwards() error {
 
 const maxPort = 65535
 
-const portHint = "each of portMappings has a hostPort and a containerPort, from 1 to 65535"
+const portHint = "set hostPort and containerPort of each mapping to a port from 1 to 65535"
 
 func (m PortMapping) forward() (f forward, err error) {
 	count := max(m.Range, 1)

@@ -87,7 +87,7 @@ func TestSources(t *testing.T) {
 	)
 	for _, row := range []struct{ name, members, args, want string }{
 		{"configuration", ipam, "", "10.1.0.9/24 via 10.1.0.1; fd00:1::9/64 via fd00:1::1"},
-		{"CNI_ARGS alone (static.md 4)", `"ipam":{}`, "IP=10.10.0.1/24;GATEWAY=10.10.0.254", "10.10.0.1/24 via 10.10.0.254"},
+		{"CNI_ARGS alone", `"ipam":{}`, "IP=10.10.0.1/24;GATEWAY=10.10.0.254", "10.10.0.1/24 via 10.10.0.254"},
 		{"CNI_ARGS are added", ipam, "IP=10.10.0.1/24", "10.1.0.9/24 via 10.1.0.1; fd00:1::9/64 via fd00:1::1; 10.10.0.1/24"},
 		{"gateway of CNI_ARGS does not apply to configured addresses", ipam, "IP=10.10.0.1/24;GATEWAY=10.1.0.77",
 			"10.1.0.9/24 via 10.1.0.1; fd00:1::9/64 via fd00:1::1; 10.10.0.1/24"},

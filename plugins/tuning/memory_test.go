@@ -61,7 +61,7 @@ func TestModes(t *testing.T) {
 	}
 	for _, name := range []string{"", ".tenon"} {
 		if info, err := os.Stat(filepath.Join(dir(r), name)); err != nil || info.Mode().Perm() != 0o700 {
-			t.Errorf("folder %s: %v, %v", name, info.Mode(), err)
+			t.Errorf("directory %s: %v, %v", name, info.Mode(), err)
 		}
 	}
 }
