@@ -39,8 +39,8 @@ func takeover(t *testing.T, members, first string) {
 	t.Helper()
 	testnet.Require(t, testnet.Tool(filepath.Join(reference, "bridge")))
 	for _, row := range []struct{ name, adds, takesOver string }{
-		{"from the reference", "reference", "tenon"},
-		{"to the reference", "tenon", "reference"},
+		{"from upstream", "reference", "tenon"},
+		{"to upstream", "tenon", "reference"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()

@@ -125,7 +125,7 @@ func (h *host) reference(t *testing.T, verb, bridge string, keys map[string]any,
 		cmd.Env = append(cmd.Environ(), "CNI_COMMAND="+verb, "CNI_CONTAINERID=c", "CNI_NETNS=/proc/self/ns/net", "CNI_IFNAME=eth0", "CNI_PATH="+reference)
 		cmd.Stdin = bytes.NewReader(stdin)
 		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("reference %s: %v: %s", verb, err, out)
+			t.Errorf("upstream %s: %v: %s", verb, err, out)
 		}
 	})
 }
@@ -302,7 +302,7 @@ func TestSameBridgeAsTheReference(t *testing.T) {
 		ours.admit(t, "CNI-ADMIN", one4, one6)
 		ours.isolate(t, bridge, policySameBridge)
 		if diff := cmp.Diff(theirs.saved(), strings.ReplaceAll(ours.saved(), "same-bridge|isolated", "same-bridge")); diff != "" {
-			t.Errorf("%s (-reference +tenon):\n%s", bridge, diff)
+			t.Errorf("%s (-upstream +Tenon):\n%s", bridge, diff)
 		}
 	}
 	ours.dismiss(t, one4, one6)

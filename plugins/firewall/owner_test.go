@@ -172,7 +172,7 @@ func TestTakeOver(t *testing.T) {
 			l.Foreign(folder, l.request(cni.Add, "a", l.conf))
 			one := l.saved()
 			l.conf = backend
-			l.check("a") // over an upgrade
+			l.check("a") // as after an upgrade
 			l.conf = `,"backend":"iptables"`
 			l.add("a")
 			if diff := cmp.Diff(one, l.saved()); diff != "" {

@@ -45,7 +45,7 @@ func (c *Config) Restore(ctx context.Context, s *chained.Session, step session.S
 	return restored, err
 }
 
-// Move has nothing to do: a repair keeps the backend.
+// Move does nothing, because a repair keeps the backend.
 func (c *Config) Move(context.Context, *chained.Session, bool) ([]session.Move, error) {
 	return nil, nil
 }

@@ -249,7 +249,7 @@ func TestConfigurations(t *testing.T) {
 		{"subnet is a number", `"subnet": 10`, "", "", "6 network configuration: ipam.subnet: a JSON number is not acceptable here"},
 		{"requested addresses are checked before ranges", `"ranges": []`, "", "IP=ten", "7 invalid IP address ten"},
 		{"first byte zero", `"ranges": [[{"subnet": "0.1.2.0/24", "rangeStart": "0.1.2.255", "rangeEnd": "0.1.2.255"}, {"subnet": "0.1.3.0/24", "rangeStart": "0.1.3.0"}], [{"subnet": "::/64", "rangeStart": "::ffff"}]]`, "", "", "0.1.2.255/24 ::ffff/64"},
-		{"resolvConf is not there", `"subnet": "10.1.2.0/24", "resolvConf": "/no/such/file"`, "", "", "5 resolvConf: open /no/such/file: no such file or directory"},
+		{"resolvConf does not exist", `"subnet": "10.1.2.0/24", "resolvConf": "/no/such/file"`, "", "", "5 resolvConf: open /no/such/file: no such file or directory"},
 		{"resolvConf is a device", `"subnet": "10.1.2.0/24", "resolvConf": "/dev/zero"`, "", "", "5 resolvConf: open /dev/zero: not a regular file"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

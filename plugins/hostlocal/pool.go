@@ -133,7 +133,7 @@ func unconfigured(known []Pool, dirs []string) ([]Pool, error) {
 	return pools, errors.Join(errs...)
 }
 
-// read fills in the reservations.
+// read reads the reservations.
 func (p *Pool) read(ctx context.Context, id string) error {
 	if _, err := os.Stat(filepath.Join(p.Dir, p.Network)); errors.Is(err, fs.ErrNotExist) {
 		return nil

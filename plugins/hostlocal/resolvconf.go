@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
-// readResolvConf reads a resolv.conf(5).
+// readResolvConf reads a resolv.conf(5) file.
 func readResolvConf(path string) (cni.DNS, error) {
 	f, err := statefile.Open(path, os.O_RDONLY, 0)
 	if err != nil {

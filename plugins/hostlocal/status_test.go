@@ -29,7 +29,7 @@ func TestExhausted(t *testing.T) {
 	const ipam = `"subnet": "10.1.2.0/29"`
 	for i := 2; i <= 6; i++ {
 		if _, err := h.call(cni.Status, "1.1.0", "", ipam, ""); err != nil {
-			t.Fatalf("STATUS with %d of 5 addresses taken: %v", i-2, err)
+			t.Fatalf("STATUS with %d of 5 addresses in use: %v", i-2, err)
 		}
 		if got, want := h.add(fmt.Sprintf("c%d", i), ipam, ""), fmt.Sprintf("10.1.2.%d/29", i); got != want {
 			t.Fatalf("got %s, want %s", got, want)

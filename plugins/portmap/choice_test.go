@@ -78,7 +78,7 @@ func TestAccessRule(t *testing.T) {
 	forVariants(t, run)
 }
 
-// forVariants runs a test with the legacy variant of iptables and with the one of nftables.
+// forVariants runs a test with the legacy and the nftables variant of iptables.
 func forVariants(t *testing.T, run func(*testing.T)) {
 	t.Helper()
 	t.Run("legacy", func(t *testing.T) { // first, because it changes PATH

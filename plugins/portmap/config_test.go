@@ -38,7 +38,7 @@ func TestRefused(t *testing.T) {
 		{"mark bit and chain", `,"markMasqBit":3,"externalSetMarkChain":"KUBE-MARK-MASQ"`, somePort, 7, "Cannot specify externalSetMarkChain and markMasqBit"},
 		{"iptables chain with nftables", `,"backend":"nftables","externalSetMarkChain":"KUBE-MARK-MASQ"`, somePort, 7,
 			"nftables backend was requested but configuration contains iptables-specific options [externalSetMarkChain]"},
-		{"all of iptables with nftables", `,"backend":"nftables","externalSetMarkChain":"X","conditionsV4":["-s","1.2.3.4"],"conditionsV6":["!","-s","::1"]`, somePort, 7,
+		{"all iptables keys with nftables", `,"backend":"nftables","externalSetMarkChain":"X","conditionsV4":["-s","1.2.3.4"],"conditionsV6":["!","-s","::1"]`, somePort, 7,
 			"nftables backend was requested but configuration contains iptables-specific options [externalSetMarkChain conditionsV4 conditionsV6]"},
 		{"nftables conditions with iptables", `,"backend":"iptables","conditionsV4":["ip","saddr","1.2.3.4"]`, somePort, 7,
 			"iptables backend was requested but configuration contains nftables-specific options [conditionsV4]"},
@@ -101,7 +101,7 @@ func TestSelects(t *testing.T) {
 				t.Errorf("want %s, there is\n%s", want, rules)
 			}
 			if members == `,"markMasqBit":5` && !strings.Contains(h.Host.Command("iptables-save", "-t", "nat"), "--set-xmark 0x20/0x20") {
-				t.Error("not bit 5")
+				t.Error("the mark is not bit 5")
 			}
 			h.check("c", somePort)
 			h.del("c", "")

@@ -234,7 +234,7 @@ func (h *host) reference(t *testing.T, verb, container string, conf map[string]a
 		cmd.Env = append(cmd.Environ(), "CNI_COMMAND="+verb, "CNI_CONTAINERID="+container, "CNI_NETNS=/proc/self/ns/net", "CNI_IFNAME=eth0", "CNI_PATH="+reference)
 		cmd.Stdin = bytes.NewReader(stdin)
 		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("reference %s: %v: %s", verb, err, out)
+			t.Errorf("upstream %s: %v: %s", verb, err, out)
 		}
 	})
 }
@@ -316,7 +316,7 @@ func TestAsTheReference(t *testing.T) {
 			theirs.reference(t, "ADD", "cid1", conf)
 			ours.add(t, c.ipTables)
 			if diff := cmp.Diff(theirs.saved(), ours.saved()); diff != "" {
-				t.Fatalf("(-reference +tenon):\n%s", diff)
+				t.Fatalf("(-upstream +Tenon):\n%s", diff)
 			}
 			must(t, theirs.check(c.ipTables))
 			both := ours.saved()

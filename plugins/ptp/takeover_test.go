@@ -90,8 +90,8 @@ func TestTakeover(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool(filepath.Join(reference, "ptp")))
 	for _, row := range []struct{ name, adds, takesOver, members string }{
-		{"from the reference", "reference", "tenon", `,"ipMasq":true` + ipamDual},
-		{"to the reference", "tenon", "reference", `,"ipMasq":true,"ipMasqBackend":"iptables"` + ipamDual}, // upstream's DEL needs iptables rules
+		{"from upstream", "reference", "tenon", `,"ipMasq":true` + ipamDual},
+		{"to upstream", "tenon", "reference", `,"ipMasq":true,"ipMasqBackend":"iptables"` + ipamDual}, // upstream's DEL needs iptables rules
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()

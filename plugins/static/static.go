@@ -61,7 +61,7 @@ func (c *Config) Add(context.Context, *plugin.Call) (*cni.Result, error) {
 	return &cni.Result{IPs: c.ips, Routes: c.IPAM.Routes, DNS: c.IPAM.DNS}, nil
 }
 
-// Del has nothing to do.
+// Del does nothing.
 func (c *Config) Del(context.Context, *plugin.Call) error { return nil }
 
 // Check requires the addresses, and their gateways if they have one, in the previous result.
@@ -83,7 +83,7 @@ func (c *Config) Check(_ context.Context, call *plugin.Call) error {
 	return nil
 }
 
-// mismatch returns err in the words of the upstream plugin.
+// mismatch returns err with upstream's text.
 func mismatch(c *plugin.Call, want cni.IP, err error) error {
 	return cni.Rephrase(err, "static: Failed to match addr %s on interface %s", want.Address.Addr(), c.IfName)
 }
