@@ -88,7 +88,9 @@ func (c *Config) gateway() bool { return c.IsGateway || c.IsDefaultGateway }
 
 // Validate refuses contradictory options and values out of range.
 func (c *Config) Validate(call *plugin.Call) (err error) {
-	invalid := func(format string, args ...any) *cni.Error { return cni.Errorf(cni.CodeInvalidConfig, format, args...) }
+	invalid := func(format string, args ...any) *cni.Error {
+		return cni.Errorf(cni.CodeInvalidConfig, format, args...)
+	}
 	switch {
 	case cni.ValidateIfName(c.bridge()) != nil:
 		return invalid("bridge: %q is not a valid interface name", c.bridge())
@@ -162,7 +164,9 @@ func (c *Config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, er
 		return nil, err
 	}
 	if c.HairpinMode || c.PortIsolation {
-		if err := s.Host.Links.SetPort(port, kernel.Port{Hairpin: c.HairpinMode, Isolated: c.PortIsolation}); err != nil {
+		if err := s.Host.Links.SetPort(port, kernel.Port{
+			Hairpin: c.HairpinMode, Isolated: c.PortIsolation,
+		}); err != nil {
 			return nil, err
 		}
 	}

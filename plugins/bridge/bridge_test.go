@@ -26,7 +26,8 @@ import (
 // runtime creates a host with a network; members are JSON members of the plugin's configuration.
 func runtime(t *testing.T, members string) *plugintest.Runtime {
 	t.Helper()
-	return plugintest.NewRuntime(t, bridge.Plugin, `{"cniVersion":"1.1.0","name":"net","type":"bridge","bridge":"br0"`+members+`}`)
+	return plugintest.NewRuntime(t, bridge.Plugin,
+		`{"cniVersion":"1.1.0","name":"net","type":"bridge","bridge":"br0"`+members+`}`)
 }
 
 // Members of configurations.
@@ -66,7 +67,8 @@ func show(t *testing.T, ns *plugintest.Namespace, name string) link {
 // addresses lists the addresses of an interface as ADDRESS/LENGTH, without link-local ones.
 func addresses(ns *plugintest.Namespace, name string) []string {
 	var all []string
-	for line := range strings.Lines(ns.Command("ip", "-o", "address", "show", "dev", name, "scope", "global")) {
+	for line := range strings.Lines(ns.Command("ip", "-o", "address", "show", "dev", name, "scope",
+		"global")) {
 		all = append(all, strings.Fields(line)[3])
 	}
 	slices.Sort(all)
@@ -85,24 +87,41 @@ func TestConfiguration(t *testing.T) {
 		code          cni.Code
 		says          string
 	}{
-		{"hairpin and promiscuous mode", `"hairpinMode":true,"promiscMode":true`, cni.CodeInvalidConfig, "hairpinMode or promiscMode"},
-		{"IPAM with an interface that stays down", `"disableContainerInterface":true,"ipam":{"type":"host-local"}`, cni.CodeInvalidConfig, "disableContainerInterface"},
-		{"name of the bridge is too long", `"bridge":"a-name-of-16-byte"`, cni.CodeInvalidConfig, "a-name-of-16-byte"},
+		{"hairpin and promiscuous mode", `"hairpinMode":true,"promiscMode":true`,
+			cni.CodeInvalidConfig, "hairpinMode or promiscMode"},
+		{"IPAM with an interface that stays down",
+			`"disableContainerInterface":true,"ipam":{"type":"host-local"}`, cni.CodeInvalidConfig,
+			"disableContainerInterface"},
+		{"name of the bridge is too long", `"bridge":"a-name-of-16-byte"`, cni.CodeInvalidConfig,
+			"a-name-of-16-byte"},
 		{"name of the bridge is a path", `"bridge":"../br0"`, cni.CodeInvalidConfig, "../br0"},
 		{"negative MTU", `"mtu":-1`, cni.CodeInvalidConfig, "mtu"},
 		{"impossible MTU", `"mtu":65536`, cni.CodeInvalidConfig, "65536"},
-		{"VLAN above the range", `"vlan":4095`, cni.CodeInvalidConfig, "invalid VLAN ID 4095 (must be between 0 and 4094)"},
-		{"VLAN below the range", `"vlan":-1`, cni.CodeInvalidConfig, "invalid VLAN ID -1 (must be between 0 and 4094)"},
-		{"name of the VLAN's gateway interface is too long", `"bridge":"eleven-byte","vlan":1000,"isGateway":true`, cni.CodeInvalidConfig, "eleven-byte.1000"},
-		{"VLAN of a trunk below the range", `"vlanTrunk":[{"id":101},{"id":0}]`, cni.CodeInvalidConfig, "incorrect trunk id parameter"},
-		{"VLAN of a trunk above the range", `"vlanTrunk":[{"id":4095}]`, cni.CodeInvalidConfig, "incorrect trunk id parameter"},
-		{"range of a trunk begins below the range", `"vlanTrunk":[{"minID":0,"maxID":10}]`, cni.CodeInvalidConfig, "incorrect trunk minID parameter"},
-		{"range of a trunk ends above the range", `"vlanTrunk":[{"minID":1,"maxID":4095}]`, cni.CodeInvalidConfig, "incorrect trunk maxID parameter"},
-		{"range of a trunk ends before it begins", `"vlanTrunk":[{"minID":20,"maxID":10}]`, cni.CodeInvalidConfig, "minID is greater than maxID in trunk parameter"},
-		{"range of a trunk without end", `"vlanTrunk":[{"minID":20}]`, cni.CodeInvalidConfig, "minID and maxID should be configured simultaneously, maxID is missing"},
-		{"range of a trunk without beginning", `"vlanTrunk":[{"maxID":20,"id":5}]`, cni.CodeInvalidConfig, "minID and maxID should be configured simultaneously, minID is missing"},
+		{"VLAN above the range", `"vlan":4095`, cni.CodeInvalidConfig,
+			"invalid VLAN ID 4095 (must be between 0 and 4094)"},
+		{"VLAN below the range", `"vlan":-1`, cni.CodeInvalidConfig,
+			"invalid VLAN ID -1 (must be between 0 and 4094)"},
+		{"name of the VLAN's gateway interface is too long",
+			`"bridge":"eleven-byte","vlan":1000,"isGateway":true`, cni.CodeInvalidConfig,
+			"eleven-byte.1000"},
+		{"VLAN of a trunk below the range", `"vlanTrunk":[{"id":101},{"id":0}]`,
+			cni.CodeInvalidConfig, "incorrect trunk id parameter"},
+		{"VLAN of a trunk above the range", `"vlanTrunk":[{"id":4095}]`, cni.CodeInvalidConfig,
+			"incorrect trunk id parameter"},
+		{"range of a trunk begins below the range", `"vlanTrunk":[{"minID":0,"maxID":10}]`,
+			cni.CodeInvalidConfig, "incorrect trunk minID parameter"},
+		{"range of a trunk ends above the range", `"vlanTrunk":[{"minID":1,"maxID":4095}]`,
+			cni.CodeInvalidConfig, "incorrect trunk maxID parameter"},
+		{"range of a trunk ends before it begins", `"vlanTrunk":[{"minID":20,"maxID":10}]`,
+			cni.CodeInvalidConfig, "minID is greater than maxID in trunk parameter"},
+		{"range of a trunk without end", `"vlanTrunk":[{"minID":20}]`, cni.CodeInvalidConfig,
+			"minID and maxID should be configured simultaneously, maxID is missing"},
+		{"range of a trunk without beginning", `"vlanTrunk":[{"maxID":20,"id":5}]`,
+			cni.CodeInvalidConfig,
+			"minID and maxID should be configured simultaneously, minID is missing"},
 		{"unknown backend", `"ipMasqBackend":"ebtables"`, cni.CodeInvalidConfig, "ebtables"},
-		{"unknown value of secondDefaultRoute", `"secondDefaultRoute":"replace"`, cni.CodeInvalidConfig, "replace"},
+		{"unknown value of secondDefaultRoute", `"secondDefaultRoute":"replace"`,
+			cni.CodeInvalidConfig, "replace"},
 		{"MAC", `"runtimeConfig":{"mac":"02:00"}`, cni.CodeInvalidConfig, "02:00"},
 		{"no IPAM in 0.2.0", `"cniVersion":"0.2.0"`, cni.CodeInvalidConfig, "0.3.0"},
 	} {
@@ -135,7 +154,8 @@ func TestMakesTheBridge(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"mtu":1400`)
 	result := r.Add("c")
-	br, port, inside := show(t, r.Host, "br0"), show(t, r.Host, result.Interfaces[1].Name), show(t, r.Container("c"), "eth0")
+	br, port, inside := show(t, r.Host, "br0"), show(t, r.Host, result.Interfaces[1].Name), show(t,
+		r.Container("c"), "eth0")
 	for _, l := range []link{br, port, inside} {
 		if l.MTU != 1400 || !l.up() || l.TxQLen != 1000 { // the kernel's default queue length
 			t.Errorf("%s has MTU %d, queue %d, flags %v", l.IfName, l.MTU, l.TxQLen, l.Flags)
@@ -192,7 +212,8 @@ func TestBridgeIsSomethingElse(t *testing.T) {
 func TestVersions(t *testing.T) {
 	t.Parallel()
 	resolvConf := filepath.Join(t.TempDir(), "resolv.conf")
-	if err := os.WriteFile(resolvConf, []byte("nameserver 10.9.9.9\nsearch example.com\n"), 0o600); err != nil {
+	if err := os.WriteFile(resolvConf, []byte("nameserver 10.9.9.9\nsearch example.com\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, row := range []struct {
@@ -202,13 +223,17 @@ func TestVersions(t *testing.T) {
 	}{
 		{"IPv4", `[[{"subnet":"10.1.2.0/24"}]]`, []string{"10.1.2.2/24"}, cni.V010},
 		{"IPv6", `[[{"subnet":"fd00:1::/64"}]]`, []string{"fd00:1::2/64"}, cni.V010},
-		{"both", `[[{"subnet":"10.1.2.0/24"}],[{"subnet":"fd00:1::/64"}]]`, []string{"10.1.2.2/24", "fd00:1::2/64"}, cni.V010},
-		{"three", `[[{"subnet":"10.1.2.0/24"}],[{"subnet":"fd00:1::/64"}],[{"subnet":"fd00:2::/64"}]]`,
+		{"both", `[[{"subnet":"10.1.2.0/24"}],[{"subnet":"fd00:1::/64"}]]`, []string{
+			"10.1.2.2/24", "fd00:1::2/64",
+		}, cni.V010},
+		{"three",
+			`[[{"subnet":"10.1.2.0/24"}],[{"subnet":"fd00:1::/64"}],[{"subnet":"fd00:2::/64"}]]`,
 			[]string{"10.1.2.2/24", "fd00:1::2/64", "fd00:2::2/64"}, cni.V030},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			r := runtime(t, gateway+`,"ipMasq":true,"ipam":{"type":"host-local","resolvConf":"`+resolvConf+`","ranges":`+row.ranges+`}`)
+			r := runtime(t,
+				gateway+`,"ipMasq":true,"ipam":{"type":"host-local","resolvConf":"`+resolvConf+`","ranges":`+row.ranges+`}`)
 			for _, v := range cni.Versions() {
 				r.Conf["cniVersion"] = v.String()
 				if v < row.oldest {
@@ -220,7 +245,8 @@ func TestVersions(t *testing.T) {
 				for _, ip := range result.IPs {
 					got = append(got, ip.Address.String())
 					if want := ip.Address.Masked().Addr().Next(); ip.Gateway != want {
-						t.Errorf("%v: gateway of %s is %s, want %s", v, ip.Address, ip.Gateway, want)
+						t.Errorf("%v: gateway of %s is %s, want %s", v, ip.Address,
+							ip.Gateway, want)
 					}
 				}
 				if diff := cmp.Diff(row.want, got); diff != "" {
@@ -229,11 +255,14 @@ func TestVersions(t *testing.T) {
 				if diff := cmp.Diff(row.want, addresses(r.Container("c"), "eth0")); diff != "" {
 					t.Errorf("%v: container: %s", v, diff)
 				}
-				if diff := cmp.Diff(cni.DNS{Nameservers: []string{"10.9.9.9"}, Search: []string{"example.com"}}, result.DNS); diff != "" {
+				if diff := cmp.Diff(cni.DNS{
+					Nameservers: []string{"10.9.9.9"}, Search: []string{"example.com"},
+				}, result.DNS); diff != "" {
 					t.Errorf("%v: %s", v, diff)
 				}
 				r.Del("c")
-				if err := os.RemoveAll(filepath.Join(r.Dir, "net")); err != nil { // so that each version gets the same addresses
+				// so that each version gets the same addresses
+				if err := os.RemoveAll(filepath.Join(r.Dir, "net")); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -247,14 +276,23 @@ func TestDefaultRoutes(t *testing.T) {
 	for _, row := range []struct{ name, members, v4, v6 string }{
 		{"no gateway", ipamDual, "", ""},
 		{"gateway without a default route", `,"isGateway":true` + ipamDual, "", ""},
-		{"default gateway", gateway + ipamDual, "default via 10.1.2.1 dev eth0", "default via fd00:1::1 dev eth0 metric 1024 pref medium"},
-		{"one default route for two addresses", gateway + `,"ipam":{"type":"host-local","ranges":[[{"subnet":"fd00:1::/64"}],[{"subnet":"fd00:2::/64"}]]}`,
+		{"default gateway", gateway + ipamDual, "default via 10.1.2.1 dev eth0",
+			"default via fd00:1::1 dev eth0 metric 1024 pref medium"},
+		{"one default route for two addresses",
+			gateway +
+				`,"ipam":{"type":"host-local","ranges":[[{"subnet":"fd00:1::/64"}],[{"subnet":"fd00:2::/64"}]]}`,
 			"", "default via fd00:1::1 dev eth0 metric 1024 pref medium"},
-		{"default route of IPAM without a gateway is identical", gateway + `,"ipam":{"type":"host-local","subnet":"10.1.2.0/24","routes":[{"dst":"0.0.0.0/0"}]}`,
+		{"default route of IPAM without a gateway is identical",
+			gateway +
+				`,"ipam":{"type":"host-local","subnet":"10.1.2.0/24","routes":[{"dst":"0.0.0.0/0"}]}`,
 			"default via 10.1.2.1 dev eth0", ""},
-		{"default route of IPAM takes precedence", gateway + `,"ipam":{"type":"host-local","subnet":"10.1.2.0/24","routes":[{"dst":"0.0.0.0/0","gw":"10.1.2.9"}]}`,
+		{"default route of IPAM takes precedence",
+			gateway +
+				`,"ipam":{"type":"host-local","subnet":"10.1.2.0/24","routes":[{"dst":"0.0.0.0/0","gw":"10.1.2.9"}]}`,
 			"default via 10.1.2.9 dev eth0", ""},
-		{"gateway of IPAM", gateway + `,"ipam":{"type":"host-local","subnet":"10.1.2.0/24","gateway":"10.1.2.200"}`, "default via 10.1.2.200 dev eth0", ""},
+		{"gateway of IPAM",
+			gateway + `,"ipam":{"type":"host-local","subnet":"10.1.2.0/24","gateway":"10.1.2.200"}`,
+			"default via 10.1.2.200 dev eth0", ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -262,7 +300,8 @@ func TestDefaultRoutes(t *testing.T) {
 			r.Add("c")
 			r.Check("c")
 			for family, want := range map[string]string{"-4": row.v4, "-6": row.v6} {
-				if got := strings.TrimSpace(r.Container("c").Command("ip", family, "route", "show", "default")); got != want {
+				if got := strings.TrimSpace(r.Container("c").
+					Command("ip", family, "route", "show", "default")); got != want {
 					t.Errorf("%q, want %q", got, want)
 				}
 			}
@@ -295,11 +334,13 @@ func TestLinkLocalAddress(t *testing.T) {
 	address := func() string {
 		return r.Host.Command("ip", "-o", "-6", "address", "show", "dev", name, "scope", "link")
 	}
-	if dad := strings.TrimSpace(r.Host.Command("sysctl", "-n", "net.ipv6.conf."+name+".accept_dad")); dad != "0" {
+	if dad := strings.TrimSpace(r.Host.Command("sysctl", "-n",
+		"net.ipv6.conf."+name+".accept_dad")); dad != "0" {
 		t.Errorf("the bridge uses duplicate address detection: accept_dad is %s", dad)
 	}
 	var before string
-	testnet.Eventually(t, func() error { // without duplicate address detection, once a kernel worker has run
+	// without duplicate address detection, once a kernel worker has run
+	testnet.Eventually(t, func() error {
 		if before = address(); strings.Contains(before, "tentative") {
 			return errors.New(before)
 		}
@@ -329,7 +370,8 @@ func TestPort(t *testing.T) {
 		members           string
 		hairpin, isolated bool
 	}{
-		{"", false, false}, {`,"hairpinMode":true`, true, false}, {`,"portIsolation":true`, false, true},
+		{"", false, false}, {`,"hairpinMode":true`, true, false}, {`,"portIsolation":true`,
+			false, true},
 		{`,"hairpinMode":true,"portIsolation":true`, true, true},
 	} {
 		t.Run(row.members, func(t *testing.T) {
@@ -357,7 +399,9 @@ func TestPromiscuous(t *testing.T) {
 				t.Errorf("promiscuity is %d", got)
 			}
 			r.Check("c")
-			r.Host.Command("ip", "link", "set", "br0", "promisc", map[bool]string{true: "off", false: "on"}[on])
+			r.Host.Command("ip", "link", "set", "br0", "promisc", map[bool]string{
+				true: "off", false: "on",
+			}[on])
 			if _, err := r.Do(t.Context(), r.Request(cni.Check, "c")); (err != nil) != on {
 				t.Errorf("CHECK: %v", err)
 			}
@@ -372,8 +416,10 @@ func TestMAC(t *testing.T) {
 	for _, row := range []struct{ name, members, args, want string }{
 		{"CNI_ARGS", "", "MAC=" + env, env},
 		{"args", `,"args":{"cni":{"mac":"` + conf + `"}}`, "MAC=" + env, conf},
-		{"capability", `,"args":{"cni":{"mac":"` + conf + `"}},"RuntimeConfig":{"mac":"` + capability + `"}`, "MAC=" + env, capability},
-		{"capitals and hyphens", `,"runtimeConfig":{"mac":"02-00-00-00-00-0A"}`, "", "02:00:00:00:00:0a"},
+		{"capability", `,"args":{"cni":{"mac":"` + conf + `"}},"RuntimeConfig":{"mac":"` +
+			capability + `"}`, "MAC=" + env, capability},
+		{"capitals and hyphens", `,"runtimeConfig":{"mac":"02-00-00-00-00-0A"}`, "",
+			"02:00:00:00:00:0a"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()

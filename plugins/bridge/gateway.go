@@ -41,7 +41,9 @@ func (c *Config) Amend(s *attach.Session, r *cni.Result) error {
 // beGateway assigns the gateway addresses to the bridge, or to the gateway interface of the VLAN,
 // and enables forwarding for their families. The containers of the network share these settings, so
 // they are never undone.
-func (c *Config) beGateway(ctx context.Context, s *attach.Session, br kernel.Link, r *cni.Result) error {
+func (c *Config) beGateway(
+	ctx context.Context, s *attach.Session, br kernel.Link, r *cni.Result,
+) error {
 	gw := br
 	if c.VLAN != 0 {
 		var err error
@@ -73,7 +75,9 @@ func gatewayAddr(ip cni.IP) netip.Prefix {
 
 // ensureAddr assigns a gateway address to gw. Any other IPv4 address of gw conflicts, and any IPv6
 // address of an overlapping network.
-func (c *Config) ensureAddr(s *attach.Session, gw kernel.Link, want netip.Prefix) (added bool, err error) {
+func (c *Config) ensureAddr(
+	s *attach.Session, gw kernel.Link, want netip.Prefix,
+) (added bool, err error) {
 	have, err := s.Host.Addrs.Of(gw)
 	if err != nil {
 		return false, err
@@ -88,7 +92,8 @@ func (c *Config) ensureAddr(s *attach.Session, gw kernel.Link, want netip.Prefix
 		}
 	}
 	if len(conflicts) > 0 && !c.ForceAddress {
-		return false, cni.Errorf(cni.CodeInvalidConfig, "%q already has an IP address different from %s", gw.Name, want).
+		return false, cni.Errorf(cni.CodeInvalidConfig,
+			"%q already has an IP address different from %s", gw.Name, want).
 			WithDetails(fmt.Sprintf("found %v; set forceAddress to replace it", conflicts))
 	}
 	for _, a := range conflicts {
@@ -127,7 +132,8 @@ func (c *Config) checkGateway(s *attach.Session, br kernel.Link) error {
 	for _, ip := range s.PrevIPs() {
 		want := gatewayAddr(ip)
 		if ip.Gateway.IsValid() && !slices.Contains(have, want) {
-			return fmt.Errorf("%s %s: expected gateway address %s, found %v", gw.Kind, gw.Name, want, have)
+			return fmt.Errorf("%s %s: expected gateway address %s, found %v", gw.Kind,
+				gw.Name, want, have)
 		}
 	}
 	return nil

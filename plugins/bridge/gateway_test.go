@@ -30,18 +30,25 @@ func TestGatewayAddress(t *testing.T) {
 		{"another prefix length", "10.1.2.1/16", ipam4, false, nil},
 		{"replaced by force", "10.0.0.1/8", ipam4, true, []string{"10.1.2.1/24"}},
 		{"IPv6 networks that overlap", "fd00:1::5/48", ipam6, false, nil},
-		{"IPv6 networks that overlap, by force", "fd00:1::5/48", ipam6, true, []string{"fd00:1::1/64"}},
-		{"IPv6 networks that do not overlap", "fd00:7::1/64", ipam6, false, []string{"fd00:1::1/64", "fd00:7::1/64"}},
-		{"force keeps addresses that do not overlap", "fd00:7::1/64", ipam6, true, []string{"fd00:1::1/64", "fd00:7::1/64"}},
+		{"IPv6 networks that overlap, by force", "fd00:1::5/48", ipam6, true,
+			[]string{"fd00:1::1/64"}},
+		{"IPv6 networks that do not overlap", "fd00:7::1/64", ipam6, false, []string{
+			"fd00:1::1/64", "fd00:7::1/64",
+		}},
+		{"force keeps addresses that do not overlap", "fd00:7::1/64", ipam6, true, []string{
+			"fd00:1::1/64", "fd00:7::1/64",
+		}},
 		{"other family", "fd00:7::1/64", ipam4, false, []string{"10.1.2.1/24", "fd00:7::1/64"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			r := runtime(t, fmt.Sprintf(`,"isGateway":true,"forceAddress":%t%s`, row.force, row.ipam))
+			r := runtime(t, fmt.Sprintf(`,"isGateway":true,"forceAddress":%t%s`,
+				row.force, row.ipam))
 			r.Host.Command("ip", "link", "add", "br0", "up", "type", "bridge")
 			r.Host.Command("ip", "address", "add", row.has, "dev", "br0", "nodad")
 			if row.want == nil {
-				plugintest.Says(t, r.Refused(r.Request(cni.Add, "c"), cni.CodeInvalidConfig), `"br0" already has an IP address different from `)
+				plugintest.Says(t, r.Refused(r.Request(cni.Add, "c"), cni.CodeInvalidConfig),
+					`"br0" already has an IP address different from `)
 				if reserved := reservations(t, r); reserved != nil {
 					t.Errorf("still reserved: %v", reserved)
 				}
@@ -87,7 +94,9 @@ func TestForwarding(t *testing.T) {
 			r := runtime(t, row.members)
 			r.Add("c")
 			r.Del("c") // never disabled: other programs may need it
-			for key, want := range map[string]string{"net/ipv4/ip_forward": row.v4, "net/ipv6/conf/all/forwarding": row.v6} {
+			for key, want := range map[string]string{
+				"net/ipv4/ip_forward": row.v4, "net/ipv6/conf/all/forwarding": row.v6,
+			} {
 				if got := setting(t, r.Host, key); got != want {
 					t.Errorf("%s is %s, want %s", key, got, want)
 				}
@@ -118,7 +127,8 @@ func TestMACOfTheBridge(t *testing.T) {
 		},
 		"bridge without its last port": func(r *plugintest.Runtime) {
 			r.Host.Command("ip", "link", "add", "br0", "up", "type", "bridge")
-			r.Host.Command("ip", "link", "add", "port", "up", "master", "br0", "type", "veth", "peer", "name", "peer")
+			r.Host.Command("ip", "link", "add", "port", "up", "master", "br0", "type", "veth",
+				"peer", "name", "peer")
 			r.Host.Command("ip", "link", "delete", "port")
 		},
 	} {
@@ -129,7 +139,8 @@ func TestMACOfTheBridge(t *testing.T) {
 			var results []*cni.Result
 			for i := range 5 {
 				q := r.Request(cni.Add, fmt.Sprintf("c-%d", i))
-				q.Conf["runtimeConfig"] = map[string]any{"mac": fmt.Sprintf("02:00:00:00:00:0%d", 9-i)}
+				q.Conf["runtimeConfig"] = map[string]any{"mac": fmt.Sprintf("02:00:00:00:00:0%d",
+					9-i)}
 				result, err := cni.DecodeResult(r.Must(q), 0)
 				if err != nil {
 					t.Fatal(err)

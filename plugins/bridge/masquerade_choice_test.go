@@ -51,13 +51,16 @@ func TestExemption(t *testing.T) {
 		outside.Command("ip", "route", "add", "10.1.2.0/24", "via", "192.0.2.1")
 		outside.Command("ip", "address", "add", "198.51.100.1/32", "dev", "lo")
 		r.Host.Command("ip", "route", "add", "198.51.100.1", "via", "192.0.2.2")
-		r.Host.Command(tool, "-t", "nat", "-I", "POSTROUTING", "-s", "10.1.2.0/24", "-d", "192.0.2.0/24", "-j", "ACCEPT")
+		r.Host.Command(tool, "-t", "nat", "-I", "POSTROUTING", "-s", "10.1.2.0/24", "-d",
+			"192.0.2.0/24", "-j", "ACCEPT")
 		r.Add("c")
 		wantMasquerade(t, r, want)
 		c, own := r.Container("c"), netip.MustParseAddr("10.1.2.2")
 		exempted := func() {
 			t.Helper()
-			for to, want := range map[string]netip.Addr{"192.0.2.2": own, "198.51.100.1": netip.MustParseAddr("192.0.2.1")} {
+			for to, want := range map[string]netip.Addr{
+				"192.0.2.2": own, "198.51.100.1": netip.MustParseAddr("192.0.2.1"),
+			} {
 				if got := testnet.SourceSeen(t, c, outside, netip.MustParseAddr(to)); got != want {
 					t.Errorf("%s sees %s, want %s", to, got, want)
 				}
@@ -86,7 +89,8 @@ func TestExemption(t *testing.T) {
 	t.Run("legacy rule with nft tool", func(t *testing.T) {
 		t.Parallel()
 		testnet.Require(t, testnet.Tool("iptables-legacy-restore"))
-		run(t, "iptables-legacy", "iptables and iptables") // IPv4 with the legacy variant, IPv6 with the default one
+		// IPv4 with the legacy variant, IPv6 with the default one
+		run(t, "iptables-legacy", "iptables and iptables")
 	})
 }
 
@@ -96,17 +100,23 @@ func TestNoExemption(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("iptables"))
 	for name, row := range map[string]struct{ tool, rule, members, want string }{
-		"source of other containers": {"iptables", "-s 172.17.0.0/16 ! -o docker0 -j MASQUERADE", "", "nftables"},
-		"own network":                {"iptables", "-d 10.1.2.0/24 -j RETURN", "", "nftables"},
-		"other family":               {"ip6tables", "-j ACCEPT", "", "nftables"},
-		"demanded":                   {"iptables", "-j ACCEPT", `,"ipMasqBackend":"nftables"`, "nftables"},
-		"nftables only":              {"iptables", "-j ACCEPT", `,"masquerade":{"sameSubnet":true}`, "nftables"},
-		"auto":                       {"iptables", "-j ACCEPT", `,"ipMasqBackend":"auto"`, "iptables"},
+		"source of other containers": {"iptables", "-s 172.17.0.0/16 ! -o docker0 -j MASQUERADE",
+			"", "nftables"},
+		"own network":  {"iptables", "-d 10.1.2.0/24 -j RETURN", "", "nftables"},
+		"other family": {"ip6tables", "-j ACCEPT", "", "nftables"},
+		"demanded": {"iptables", "-j ACCEPT", `,"ipMasqBackend":"nftables"`,
+			"nftables"},
+		"nftables only": {"iptables", "-j ACCEPT", `,"masquerade":{"sameSubnet":true}`,
+			"nftables"},
+		"auto": {"iptables", "-j ACCEPT", `,"ipMasqBackend":"auto"`,
+			"iptables"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := runtime(t, gateway+`,"ipMasq":true`+row.members+ipam4)
-			r.Host.Command(row.tool, append([]string{"-t", "nat", "-A", "POSTROUTING"}, strings.Fields(row.rule)...)...)
+			r.Host.Command(row.tool, append([]string{
+				"-t", "nat", "-A", "POSTROUTING",
+			}, strings.Fields(row.rule)...)...)
 			r.Add("c")
 			wantMasquerade(t, r, row.want)
 		})
@@ -125,7 +135,8 @@ func TestExemptionAfterADD(t *testing.T) {
 		r.Add("c")
 		wantMasquerade(t, r, "nftables")
 		still := converse(t, r.Container("c"), outside, "192.0.2.2:7000")
-		exemption := []string{"-t", "nat", "-I", "POSTROUTING", "-s", "10.1.2.0/24", "-d", "192.0.2.0/24", "-j", "ACCEPT"}
+		exemption := []string{"-t", "nat", "-I", "POSTROUTING", "-s", "10.1.2.0/24", "-d",
+			"192.0.2.0/24", "-j", "ACCEPT"}
 		r.Host.Command("iptables", exemption...)
 		if err := r.Repair("c"); err != nil {
 			t.Fatal(err)
@@ -133,7 +144,8 @@ func TestExemptionAfterADD(t *testing.T) {
 		wantMasquerade(t, r, "iptables")
 		masqueraded, own := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("10.1.2.2")
 		for to, want := range map[string]netip.Addr{"192.0.2.2": own, "198.51.100.1": masqueraded} {
-			if got := testnet.SourceSeen(t, r.Container("c"), outside, netip.MustParseAddr(to)); got != want {
+			if got := testnet.SourceSeen(t, r.Container("c"), outside,
+				netip.MustParseAddr(to)); got != want {
 				t.Errorf("%s sees %s, want %s", to, got, want)
 			}
 		}
@@ -192,7 +204,9 @@ func TestLaterExemption(t *testing.T) {
 	testnet.Require(t, testnet.Tool("iptables"))
 	const exemption = "POSTROUTING -s 10.1.2.0/24 -d 192.0.2.0/24 -j ACCEPT"
 	operator := func(r *plugintest.Runtime, command string) {
-		r.Host.Command("iptables", append([]string{"-t", "nat", command}, strings.Fields(exemption)...)...)
+		r.Host.Command("iptables", append([]string{
+			"-t", "nat", command,
+		}, strings.Fields(exemption)...)...)
 	}
 	for first, remove := range map[string]func(*plugintest.Runtime){
 		"nftables": func(r *plugintest.Runtime) { r.Must(r.Collect()) },
@@ -239,7 +253,8 @@ func TestNoBackend(t *testing.T) {
 		cmd := exec.Command(self)
 		cmd.Args[0] = "bridge" // see plugintest.Main
 		cmd.Stdin = bytes.NewReader(stdin)
-		cmd.Env = append(append(os.Environ(), "CNI_COMMAND=STATUS", "CNI_PATH="+r.Request(cni.Add, "c").Path), env...)
+		cmd.Env = append(append(os.Environ(), "CNI_COMMAND=STATUS",
+			"CNI_PATH="+r.Request(cni.Add, "c").Path), env...)
 		var out bytes.Buffer
 		cmd.Stdout = &out
 		err = testnet.WithoutNFT(r.Host, cmd, unix.EPROTONOSUPPORT)
@@ -278,7 +293,8 @@ func TestAdvise(t *testing.T) {
 	if got := advice(); got != "" {
 		t.Errorf("without rules: %q", got)
 	}
-	r.Host.Command("iptables", "-t", "nat", "-A", "POSTROUTING", "-s", "10.1.2.128/25", "-j", "ACCEPT")
+	r.Host.Command("iptables", "-t", "nat", "-A", "POSTROUTING", "-s", "10.1.2.128/25",
+		"-j", "ACCEPT")
 	before := r.State()
 	const want = "uses iptables on this host: rule 1 of chain POSTROUTING in table ip nat (nft): -s 10.1.2.128/25 -j ACCEPT"
 	if got := advice(); got != want {

@@ -20,7 +20,9 @@ import (
 const byIPTables = `,"ipMasq":true,"ipMasqBackend":"iptables"`
 
 // saved returns the nat tables of both families as iptables-save prints them.
-func saved(r *plugintest.Runtime, kind string) string { return testnet.IPTables(r.Host, kind, "nat") }
+func saved(r *plugintest.Runtime, kind string) string {
+	return testnet.IPTables(r.Host, kind, "nat")
+}
 
 // foreign makes rules of other programs in both families.
 func foreign(r *plugintest.Runtime) {
@@ -41,7 +43,9 @@ func foreign(r *plugintest.Runtime) {
 func TestIPTablesAsTheReference(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool(filepath.Join(reference, "bridge")))
-	for name, ipam := range map[string]string{"IPv4": ipam4, "IPv6": ipam6, "dual stack": ipamDual} {
+	for name, ipam := range map[string]string{
+		"IPv4": ipam4, "IPv6": ipam6, "dual stack": ipamDual,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			rules := map[string]string{}
@@ -49,11 +53,13 @@ func TestIPTablesAsTheReference(t *testing.T) {
 				r := runtime(t, gateway+byIPTables+ipam)
 				r.Conf["cniVersion"] = "1.0.0"
 				foreign(r)
-				for _, attachment := range []string{"a/eth0", "b/eth0", "a/eth1"} { // both attachments of a share a chain
+				// both attachments of a share a chain
+				for _, attachment := range []string{"a/eth0", "b/eth0", "a/eth1"} {
 					container, ifName, _ := strings.Cut(attachment, "/")
 					q := r.Request(cni.Add, container)
 					q.IfName = ifName
-					delete(q.Conf, "isDefaultGateway") // a second attachment cannot have the default route
+					// a second attachment cannot have the default route
+					delete(q.Conf, "isDefaultGateway")
 					q.Conf["isGateway"] = true
 					if who == "reference" {
 						r.Foreign(reference, q)
@@ -101,7 +107,9 @@ func TestMasqueradeTakeover(t *testing.T) {
 			r.Conf["cniVersion"] = "1.1.0"
 			r.Must(r.Collect("stays"))
 		},
-		"DEL by the upstream plugin": func(r *plugintest.Runtime) { r.Foreign(reference, r.Request(cni.Del, "c")) },
+		"DEL by the upstream plugin": func(r *plugintest.Runtime) {
+			r.Foreign(reference, r.Request(cni.Del, "c"))
+		},
 	}
 	for _, who := range []string{"reference", "tenon"} {
 		for name, remove := range remove {
@@ -117,7 +125,9 @@ func TestMasqueradeTakeover(t *testing.T) {
 					return r.Must(r.Request(cni.Add, container))
 				}
 				add("stays")
-				ruleset := func() string { return r.Host.Command("nft", "-s", "list", "ruleset", "inet") + saved(r, "") }
+				ruleset := func() string {
+					return r.Host.Command("nft", "-s", "list", "ruleset", "inet") + saved(r, "")
+				}
 				before := ruleset()
 				q := r.Request(cni.Check, "c")
 				q.Conf["prevResult"] = add("c")
@@ -139,8 +149,13 @@ func TestMasqueradeTakeover(t *testing.T) {
 func TestTwoInterfacesShareAChain(t *testing.T) {
 	t.Parallel()
 	for name, del := range map[string]func(q *plugintest.Request, result json.RawMessage){
-		"by the interfaces of the container": func(q *plugintest.Request, _ json.RawMessage) { delete(q.Conf, "prevResult") },
-		"after the namespace is gone":        func(q *plugintest.Request, result json.RawMessage) { q.Netns = ""; q.Conf["prevResult"] = result },
+		"by the interfaces of the container": func(q *plugintest.Request, _ json.RawMessage) {
+			delete(q.Conf, "prevResult")
+		},
+		"after the namespace is gone": func(q *plugintest.Request, result json.RawMessage) {
+			q.Netns = ""
+			q.Conf["prevResult"] = result
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -223,7 +238,8 @@ func referenceRules(r *plugintest.Runtime, attachments ...string) {
 		if strings.Contains(f[2], ":") {
 			family = "ip6"
 		}
-		fmt.Fprintf(&script, "add rule inet cni_plugins_masquerade masq_checks %s saddr %s masquerade comment \"%s-%s, net: %s, if: eth0, id: %s\"\n",
+		fmt.Fprintf(&script,
+			"add rule inet cni_plugins_masquerade masq_checks %s saddr %s masquerade comment \"%s-%s, net: %s, if: eth0, id: %s\"\n",
 			family, f[2], sha512Hex(f[0])[:16], sha512Hex("eth0:" + f[1])[:16], f[0], f[1])
 	}
 	r.Host.Command("nft", script.String())
@@ -232,7 +248,8 @@ func referenceRules(r *plugintest.Runtime, attachments ...string) {
 // referenceLeft lists the containers in the remaining rules.
 func referenceLeft(r *plugintest.Runtime) []string {
 	list := []string{}
-	for line := range strings.Lines(r.Host.Command("nft", "list", "chain", "inet", "cni_plugins_masquerade", "masq_checks")) {
+	for line := range strings.Lines(r.Host.Command("nft", "list", "chain", "inet",
+		"cni_plugins_masquerade", "masq_checks")) {
 		if _, after, ok := strings.Cut(line, "net: "); ok {
 			after = strings.TrimSuffix(strings.TrimSpace(after), `"`)
 			list = append(list, strings.Replace(after, ", if: eth0, id:", "", 1))
@@ -251,15 +268,23 @@ func TestReferenceNFT(t *testing.T) {
 		remove func(*plugintest.Runtime)
 		want   []string
 	}{
-		{"DEL removes the attachment's rules in both families", []string{"net c 10.1.2.2", "net c fd00:1::2", "net other 10.1.2.3"},
+		{"DEL removes the attachment's rules in both families", []string{
+			"net c 10.1.2.2", "net c fd00:1::2", "net other 10.1.2.3",
+		},
 			func(r *plugintest.Runtime) { r.Must(r.Request(cni.Del, "c")) }, []string{"net other"}},
-		{"DEL leaves the rule of another container for the same address", []string{"net c 10.1.2.2", "net new 10.1.2.2"},
+		{"DEL leaves the rule of another container for the same address", []string{
+			"net c 10.1.2.2", "net new 10.1.2.2",
+		},
 			func(r *plugintest.Runtime) { r.Must(r.Request(cni.Del, "c")) }, []string{"net new"}},
 		{"GC with attachments that never existed", []string{"net c 10.1.2.2"},
 			func(r *plugintest.Runtime) { r.Must(r.Collect("c", "never")) }, []string{"net c"}},
-		{"GC of one network keeps another", []string{"net c 10.1.2.2", "lan c 10.9.2.2", "net d 10.1.2.3"},
+		{"GC of one network keeps another", []string{
+			"net c 10.1.2.2", "lan c 10.9.2.2", "net d 10.1.2.3",
+		},
 			func(r *plugintest.Runtime) { r.Must(r.Collect("d")) }, []string{"lan c", "net d"}},
-		{"GC with an empty list removes all rules of the network", []string{"net c 10.1.2.2", "net d fd00:1::3", "lan c 10.9.2.2"},
+		{"GC with an empty list removes all rules of the network", []string{
+			"net c 10.1.2.2", "net d fd00:1::3", "lan c 10.9.2.2",
+		},
 			func(r *plugintest.Runtime) { r.Must(r.Collect()) }, []string{"lan c"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -287,7 +312,8 @@ func TestCheckAcceptsReferenceNFT(t *testing.T) {
 	if _, err := r.Do(t.Context(), r.Request(cni.Check, "c")); err == nil {
 		t.Error("CHECK succeeds without masquerading")
 	}
-	referenceRules(r, "net c "+result.IPs[0].Address.Addr().String(), "net c "+result.IPs[1].Address.Addr().String())
+	referenceRules(r, "net c "+result.IPs[0].Address.Addr().String(),
+		"net c "+result.IPs[1].Address.Addr().String())
 	r.Check("c")
 }
 
@@ -303,11 +329,13 @@ func TestLegacyIPTables(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := runtime(t, `,"ipMasq":true`+ipam4)
-			r.Host.Command("iptables-legacy", "-t", "nat", "-A", "POSTROUTING", "-o", "eth9", "-j", "MASQUERADE")
+			r.Host.Command("iptables-legacy", "-t", "nat", "-A", "POSTROUTING", "-o", "eth9", "-j",
+				"MASQUERADE")
 			before := saved(r, "-legacy")
 			r.Host.Command("iptables-legacy", "-t", "nat", "-N", chain)
 			r.Host.Command("iptables-legacy", "-t", "nat", "-A", chain, "-j", "MASQUERADE")
-			r.Host.Command("iptables-legacy", "-t", "nat", "-A", "POSTROUTING", "-s", "10.1.2.2/32", "-m", "comment", "--comment", `name: "net" id: "c"`, "-j", chain)
+			r.Host.Command("iptables-legacy", "-t", "nat", "-A", "POSTROUTING", "-s", "10.1.2.2/32",
+				"-m", "comment", "--comment", `name: "net" id: "c"`, "-j", chain)
 			remove(r)
 			if got := saved(r, "-legacy"); got != before {
 				t.Errorf("found\n%s\nwant\n%s", got, before)
@@ -331,8 +359,11 @@ func TestRulesRemovedByOthers(t *testing.T) {
 		"table of guards":    "nft delete table bridge tenon",
 		"rules of guards":    "nft flush table bridge tenon",
 	} {
-		for backend, members := range map[string]string{"nftables": `,"ipMasq":true`, "iptables": byIPTables} {
-			if tool, _, _ := strings.Cut(remove, " "); tool == "iptables" && backend != tool || strings.Contains(remove, "inet tenon") && backend != "nftables" {
+		for backend, members := range map[string]string{
+			"nftables": `,"ipMasq":true`, "iptables": byIPTables,
+		} {
+			if tool, _, _ := strings.Cut(remove, " "); tool == "iptables" && backend != tool ||
+				strings.Contains(remove, "inet tenon") && backend != "nftables" {
 				continue
 			}
 			t.Run(name+" with "+backend, func(t *testing.T) {
@@ -360,11 +391,14 @@ func TestNoIPTables(t *testing.T) {
 	r := runtime(t, gateway+byIPTables+ipam4)
 	r.Container("c")
 	before := r.State()
-	status := plugintest.Request{Env: cni.Env{Command: cni.Status, Path: r.Request(cni.Add, "c").Path}, Conf: r.Conf}
+	status := plugintest.Request{
+		Env: cni.Env{Command: cni.Status, Path: r.Request(cni.Add, "c").Path}, Conf: r.Conf,
+	}
 	r.Must(status)
 	path := os.Getenv("PATH")
 	t.Setenv("PATH", t.TempDir())
-	for _, err := range []error{r.Refused(status, cni.CodeNotAvailable), r.Refused(r.Request(cni.Add, "c"), cni.CodeUnsupportedField)} {
+	for _, err := range []error{r.Refused(status, cni.CodeNotAvailable),
+		r.Refused(r.Request(cni.Add, "c"), cni.CodeUnsupportedField)} {
 		plugintest.Says(t, err, "ipMasqBackend: iptables")
 		plugintest.Says(t, err, "iptables-restore")
 		plugintest.Says(t, err, "install package iptables")

@@ -35,7 +35,8 @@ func (c *Config) Repair(s *attach.Session) error {
 	if !c.MACSpoofChk {
 		return nil
 	}
-	if ok, err := s.Host.Rules.HasChain(referenceGuards, referenceGuard(s.Attachment())); ok || err != nil {
+	if ok, err := s.Host.Rules.HasChain(referenceGuards, referenceGuard(s.Attachment())); ok ||
+		err != nil {
 		return err
 	}
 	port, err := s.HostEnd()
@@ -54,10 +55,12 @@ func checkGuard(s *attach.Session, port, inside kernel.Link) error {
 	if ok, err := s.Host.Rules.Guarded(s.Tag, port, inside.MAC); ok || err != nil {
 		return err
 	}
-	if ok, err := s.Host.Rules.HasChain(referenceGuards, referenceGuard(s.Attachment())); ok || err != nil {
+	if ok, err := s.Host.Rules.HasChain(referenceGuards, referenceGuard(s.Attachment())); ok ||
+		err != nil {
 		return err
 	}
-	return session.Drift("nftables table bridge tenon: rule that limits port %s to frames from %s is missing", port.Name, inside.MAC)
+	return session.Drift("nftables table bridge tenon: "+
+		"rule that limits port %s to frames from %s is missing", port.Name, inside.MAC)
 }
 
 // The upstream plugin has a chain for each port in this table, reached from referenceHook, and a
@@ -69,7 +72,9 @@ const (
 	referencePrefix = "cni-br-iface-"
 )
 
-func referenceGuard(a cni.Attachment) string { return referencePrefix + a.Container + "-" + a.IfName }
+func referenceGuard(a cni.Attachment) string {
+	return referencePrefix + a.Container + "-" + a.IfName
+}
 
 func removeReferenceGuard(s *attach.Session, chain string) error {
 	return s.Host.Rules.Prune(kernel.Pruning{
@@ -91,7 +96,9 @@ func collectReferenceGuards(s *attach.Session) error {
 	}
 	var errs []error
 	for _, r := range rules {
-		exists := slices.ContainsFunc(links, func(l kernel.Link) bool { return l.Name == r.IIFName })
+		exists := slices.ContainsFunc(links, func(l kernel.Link) bool {
+			return l.Name == r.IIFName
+		})
 		if strings.HasPrefix(r.Jump, referencePrefix) && r.IIFName != "" && !exists {
 			errs = append(errs, removeReferenceGuard(s, r.Jump))
 		}

@@ -33,7 +33,8 @@ func openFrames(t *testing.T, ns *plugintest.Namespace) frames {
 			return err
 		}
 		all := binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, unix.ETH_P_ALL))
-		if f.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, int(all)); err != nil {
+		if f.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC,
+			int(all)); err != nil {
 			return err
 		}
 		return unix.Bind(f.fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: link.Index})
@@ -109,7 +110,8 @@ func TestForgedFrames(t *testing.T) {
 		t.Helper()
 		f := openFrames(t, r.Container(container))
 		var payloads []string
-		for _, name := range []string{"neighbour's", "forged", "own"} { // own comes last: all earlier frames have then arrived
+		// own comes last: all earlier frames have then arrived
+		for _, name := range []string{"neighbour's", "forged", "own"} {
 			payload := fmt.Sprintf("%s of %s in VLAN %d.", name, container, vlan)
 			payloads = append(payloads, payload)
 			f.send(t, sent[name], vlan, payload)
@@ -117,14 +119,17 @@ func TestForgedFrames(t *testing.T) {
 		got := strings.Join(witness.receive(t, payloads...), "\n")
 		for _, p := range payloads {
 			name, _, _ := strings.Cut(p, " ")
-			if wanted := strings.Contains(" "+strings.Join(want, " ")+" ", " "+name+" "); wanted != strings.Contains(got, p) {
+			if wanted := strings.Contains(" "+strings.Join(want, " ")+" ",
+				" "+name+" "); wanted != strings.Contains(got, p) {
 				t.Errorf("%s: arrived: %t, want %t", p, !wanted, wanted)
 			}
 		}
 	}
 	for _, vlan := range []uint16{0, 100} {
-		see("guarded", map[string]net.HardwareAddr{"own": own, "forged": forged, "neighbour's": free}, vlan, "own")
-		see("free", map[string]net.HardwareAddr{"own": free, "forged": forged, "neighbour's": own}, vlan, "own", "forged", "neighbour's")
+		see("guarded", map[string]net.HardwareAddr{"own": own, "forged": forged,
+			"neighbour's": free}, vlan, "own")
+		see("free", map[string]net.HardwareAddr{"own": free, "forged": forged, "neighbour's": own},
+			vlan, "own", "forged", "neighbour's")
 	}
 }
 
@@ -189,8 +194,12 @@ func TestGuardsAreRemoved(t *testing.T) {
 			delete(q.Conf, "macspoofchk")
 			r.Must(q)
 		},
-		"GC":                 func() { r.Must(r.Collect("stays")) },
-		"GC without the key": func() { q := r.Collect("stays"); delete(q.Conf, "macspoofchk"); r.Must(q) },
+		"GC": func() { r.Must(r.Collect("stays")) },
+		"GC without the key": func() {
+			q := r.Collect("stays")
+			delete(q.Conf, "macspoofchk")
+			r.Must(q)
+		},
 	} {
 		r.Add("c")
 		if now := guards(r); len(now) == strings.Count(before, "\n")+1 {
@@ -213,7 +222,8 @@ func TestGuardAmongManyRules(t *testing.T) {
 	var script strings.Builder
 	script.WriteString("add table bridge nat\nadd chain bridge nat PREROUTING { type filter hook prerouting priority -300; }\n")
 	for i := range 20000 {
-		fmt.Fprintf(&script, "add rule bridge nat PREROUTING iifname \"port%d\" ether saddr 02:00:00:00:00:01 drop\n", i)
+		fmt.Fprintf(&script,
+			"add rule bridge nat PREROUTING iifname \"port%d\" ether saddr 02:00:00:00:00:01 drop\n", i)
 	}
 	path := t.TempDir() + "/rules"
 	if err := os.WriteFile(path, []byte(script.String()), 0o600); err != nil {
@@ -264,7 +274,8 @@ func TestReferenceGuards(t *testing.T) {
 			q.Conf["prevResult"] = r.Foreign(reference, r.Request(cni.Add, "c"))
 			r.Must(q)
 			if now := guards(r); len(now) != 8 {
-				t.Fatalf("the upstream plugin made %d lines of guards:\n%s", len(now), strings.Join(now, "\n"))
+				t.Fatalf("the upstream plugin made %d lines of guards:\n%s", len(now),
+					strings.Join(now, "\n"))
 			}
 			r.Conf["cniVersion"] = "1.1.0"
 			row.remove(r)

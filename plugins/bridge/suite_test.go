@@ -26,36 +26,53 @@ func suite(withVLANs bool, drifts []plugintest.Drift) plugintest.Suite {
 
 // drifts apply to examples without VLANs.
 var drifts = []plugintest.Drift{
-	host("bridge gone", "", func(br, _ string) []string { return []string{"link", "delete", br} }, bridgeName),
-	host("bridge renamed", "", func(br, _ string) []string { return []string{"link", "set", br, "name", "renamed"} }, bridgeName),
-	host("bridge with another MAC", "", func(br, _ string) []string { return []string{"link", "set", br, "address", "02:00:00:00:00:01"} }, bridgeName),
-	host("port left the bridge", "", func(_, port string) []string { return []string{"link", "set", port, "nomaster"} }, portName),
-	host("port down", "", func(_, port string) []string { return []string{"link", "set", port, "down"} }, portName),
-	host("port with another MAC", "", func(_, port string) []string { return []string{"link", "set", port, "address", "02:00:00:00:00:01"} }, portName),
+	host("bridge gone", "", func(br, _ string) []string { return []string{"link", "delete", br} },
+		bridgeName),
+	host("bridge renamed", "", func(br, _ string) []string {
+		return []string{"link", "set", br, "name", "renamed"}
+	}, bridgeName),
+	host("bridge with another MAC", "", func(br, _ string) []string {
+		return []string{"link", "set", br, "address", "02:00:00:00:00:01"}
+	}, bridgeName),
+	host("port left the bridge", "", func(_, port string) []string {
+		return []string{"link", "set", port, "nomaster"}
+	}, portName),
+	host("port down", "", func(_, port string) []string {
+		return []string{"link", "set", port, "down"}
+	}, portName),
+	host("port with another MAC", "", func(_, port string) []string {
+		return []string{"link", "set", port, "address", "02:00:00:00:00:01"}
+	}, portName),
 	gatewayAddress,
-	{Name: "not masqueraded", Key: "ipMasq", Break: func(_ testing.TB, a plugintest.Attached) string {
-		address := a.Result.IPs[0].Address.Addr().String()
-		a.Host.Command("nft", "delete", "element", "inet", "tenon", "masq4", "{", address, "}")
-		return address
-	}},
-	{Name: "not masqueraded by iptables", Key: "ipMasqBackend", Break: func(_ testing.TB, a plugintest.Attached) string {
-		a.Host.Command("iptables", "-t", "nat", "-F", "POSTROUTING")
-		return a.Result.IPs[0].Address.Addr().String()
-	}},
-	{Name: "port not guarded", Key: "macspoofchk", Break: func(_ testing.TB, a plugintest.Attached) string {
-		a.Host.Command("nft", "flush set bridge tenon guarded; flush set bridge tenon macs")
-		return portName(a)
-	}},
-	{Name: "port guarded for another address", Key: "macspoofchk", Break: func(_ testing.TB, a plugintest.Attached) string {
-		a.Host.Command("nft", "flush set bridge tenon macs; add element bridge tenon macs { "+portName(a)+" . 02:00:00:00:00:01 }")
-		return portName(a)
-	}},
+	{Name: "not masqueraded", Key: "ipMasq",
+		Break: func(_ testing.TB, a plugintest.Attached) string {
+			address := a.Result.IPs[0].Address.Addr().String()
+			a.Host.Command("nft", "delete", "element", "inet", "tenon", "masq4", "{", address, "}")
+			return address
+		}},
+	{Name: "not masqueraded by iptables", Key: "ipMasqBackend",
+		Break: func(_ testing.TB, a plugintest.Attached) string {
+			a.Host.Command("iptables", "-t", "nat", "-F", "POSTROUTING")
+			return a.Result.IPs[0].Address.Addr().String()
+		}},
+	{Name: "port not guarded", Key: "macspoofchk",
+		Break: func(_ testing.TB, a plugintest.Attached) string {
+			a.Host.Command("nft", "flush set bridge tenon guarded; flush set bridge tenon macs")
+			return portName(a)
+		}},
+	{Name: "port guarded for another address", Key: "macspoofchk",
+		Break: func(_ testing.TB, a plugintest.Attached) string {
+			a.Host.Command("nft",
+				"flush set bridge tenon macs; add element bridge tenon macs { "+portName(a)+" . 02:00:00:00:00:01 }")
+			return portName(a)
+		}},
 }
 
-var gatewayAddress = plugintest.Drift{Name: "gateway address gone", Key: "isDefaultGateway", Break: func(_ testing.TB, a plugintest.Attached) string {
-	a.Host.Command("ip", "address", "flush", "dev", gatewayName(a))
-	return gatewayName(a)
-}}
+var gatewayAddress = plugintest.Drift{Name: "gateway address gone", Key: "isDefaultGateway",
+	Break: func(_ testing.TB, a plugintest.Attached) string {
+		a.Host.Command("ip", "address", "flush", "dev", gatewayName(a))
+		return gatewayName(a)
+	}}
 
 // vlanDrifts apply to examples with VLANs.
 var vlanDrifts = []plugintest.Drift{
@@ -78,28 +95,40 @@ var vlanDrifts = []plugintest.Drift{
 }
 
 // vlan is a drift by a call of bridge vlan. CHECK must name the port.
-func vlan(name, key string, port func(plugintest.Attached) string, verb, id string, flags ...string) plugintest.Drift {
-	return plugintest.Drift{Name: name, Key: key, Break: func(_ testing.TB, a plugintest.Attached) string {
-		a.Host.Command("bridge", append([]string{"vlan", verb, "dev", port(a), "vid", id}, flags...)...)
-		return port(a)
-	}}
+func vlan(
+	name, key string, port func(plugintest.Attached) string, verb, id string, flags ...string,
+) plugintest.Drift {
+	return plugintest.Drift{Name: name, Key: key,
+		Break: func(_ testing.TB, a plugintest.Attached) string {
+			a.Host.Command("bridge", append([]string{
+				"vlan", verb, "dev", port(a), "vid", id,
+			}, flags...)...)
+			return port(a)
+		}}
 }
 
 // gatewayLink is a drift of one end of the veth pair that is a VLAN's gateway.
-func gatewayLink(name string, end func(plugintest.Attached) string, verb string, args ...string) plugintest.Drift {
-	return plugintest.Drift{Name: name, Key: "isDefaultGateway", Break: func(_ testing.TB, a plugintest.Attached) string {
-		object := end(a)
-		a.Host.Command("ip", append([]string{"link", verb, object}, args...)...)
-		return object
-	}}
+func gatewayLink(
+	name string, end func(plugintest.Attached) string, verb string, args ...string,
+) plugintest.Drift {
+	return plugintest.Drift{Name: name, Key: "isDefaultGateway",
+		Break: func(_ testing.TB, a plugintest.Attached) string {
+			object := end(a)
+			a.Host.Command("ip", append([]string{"link", verb, object}, args...)...)
+			return object
+		}}
 }
 
 // host is a drift by a call of ip on the host. CHECK must name the bridge or the port.
-func host(name, key string, args func(bridge, port string) []string, object func(plugintest.Attached) string) plugintest.Drift {
-	return plugintest.Drift{Name: name, Key: key, Break: func(_ testing.TB, a plugintest.Attached) string {
-		a.Host.Command("ip", args(bridgeName(a), portName(a))...)
-		return object(a)
-	}}
+func host(
+	name, key string, args func(bridge, port string) []string,
+	object func(plugintest.Attached) string,
+) plugintest.Drift {
+	return plugintest.Drift{Name: name, Key: key,
+		Break: func(_ testing.TB, a plugintest.Attached) string {
+			a.Host.Command("ip", args(bridgeName(a), portName(a))...)
+			return object(a)
+		}}
 }
 
 func bridgeName(a plugintest.Attached) string { return a.Result.Interfaces[0].Name }

@@ -63,7 +63,8 @@ func takeover(t *testing.T, members, first string) {
 			call(row.takesOver, cni.Check, result)
 			call(row.takesOver, cni.Del, result)
 			call(row.adds, cni.Del, result)
-			if diff := testnet.Diff(before, r.State()); strings.Contains(diff, "eth0") || strings.Contains(diff, "veth") {
+			if diff := testnet.Diff(before, r.State()); strings.Contains(diff, "eth0") ||
+				strings.Contains(diff, "veth") {
 				t.Error(diff)
 			}
 			if left, _ := filepath.Glob(filepath.Join(r.Dir, "*", "[1f]*")); len(left) > 0 {

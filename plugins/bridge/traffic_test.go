@@ -65,7 +65,8 @@ func TestWaitsForThePort(t *testing.T) {
 		})
 	})
 	watched := r.Watched(func(op string) error {
-		if strings.Contains(op, "10.1.2.1/24") { // the gateway address comes after the interface is up
+		// the gateway address comes after the interface is up
+		if strings.Contains(op, "10.1.2.1/24") {
 			interrupt()
 		}
 		return nil
@@ -86,7 +87,8 @@ func TestSwitch(t *testing.T) {
 	r := runtime(t, "")
 	for i, container := range []string{"a", "b"} {
 		r.Add(container)
-		r.Container(container).Command("ip", "address", "add", fmt.Sprintf("10.5.0.%d/24", i+1), "dev", "eth0")
+		r.Container(container).Command("ip", "address", "add", fmt.Sprintf("10.5.0.%d/24", i+1),
+			"dev", "eth0")
 	}
 	testnet.Reaches(t, r.Container("a"), netip.MustParseAddr("10.5.0.2"), true)
 }
@@ -96,7 +98,8 @@ func TestIPv6Off(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, gateway+`,"ipMasq":true`+ipam4)
 	for _, ns := range []*plugintest.Namespace{r.Host, r.Container("c")} {
-		ns.Command("sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=1", "net.ipv6.conf.default.disable_ipv6=1")
+		ns.Command("sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=1",
+			"net.ipv6.conf.default.disable_ipv6=1")
 	}
 	result := r.Add("c")
 	r.Check("c")
@@ -157,11 +160,13 @@ func TestMasqueradeDetails(t *testing.T) {
 			r.Add("sibling")
 			for _, when := range []string{"ADD", "repair"} {
 				for i, server := range []string{"192.0.2.2", "2001:db8::2"} {
-					if got := testnet.SourceSeen(t, r.Container("c"), outside, netip.MustParseAddr(server)); got.String() != want[i] {
+					if got := testnet.SourceSeen(t, r.Container("c"), outside,
+						netip.MustParseAddr(server)); got.String() != want[i] {
 						t.Errorf("after %s, %s sees %s, want %s", when, server, got, want[i])
 					}
 				}
-				if got := testnet.SourceSeen(t, r.Container("c"), r.Container("sibling"), netip.MustParseAddr("10.1.2.3")); got.String() != "10.1.2.2" {
+				if got := testnet.SourceSeen(t, r.Container("c"), r.Container("sibling"),
+					netip.MustParseAddr("10.1.2.3")); got.String() != "10.1.2.2" {
 					t.Errorf("after %s, the sibling sees %s", when, got)
 				}
 				r.Check("c")
@@ -197,7 +202,8 @@ func TestNewNeighbour(t *testing.T) {
 		testnet.Reaches(t, r.Container("a"), ip.Address.Addr(), true)
 	}
 	r.Del("before")
-	time.Sleep(1100 * time.Millisecond) // neighbours ignore changes within a second (locktime, arp(7))
+	// neighbours ignore changes within a second (locktime, arp(7))
+	time.Sleep(1100 * time.Millisecond)
 	after := attach("after")
 	for _, ip := range after.IPs {
 		testnet.LearnsMAC(t, r.Container("a"), ip.Address.Addr(), after.Interfaces[2].MAC)
@@ -214,14 +220,16 @@ func TestRouterAdvertisements(t *testing.T) {
 	r.Add("c")
 	accepted := func() bool {
 		return strings.Contains(r.Host.Command("ip", "-6", "route"), "2001:db8:bad::") ||
-			strings.Contains(r.Host.Command("ip", "-6", "route"), "default") || strings.Contains(r.Host.Command("ip", "-6", "address"), "2001:db8:bad:")
+			strings.Contains(r.Host.Command("ip", "-6", "route"), "default") ||
+			strings.Contains(r.Host.Command("ip", "-6", "address"), "2001:db8:bad:")
 	}
 	for range 50 {
 		testnet.Advertise(t, r.Container("c"))
 	}
 	time.Sleep(200 * time.Millisecond)
 	if accepted() {
-		t.Errorf("the host follows router advertisements of a container:\n%s", r.Host.Command("ip", "-6", "route"))
+		t.Errorf("the host follows router advertisements of a container:\n%s",
+			r.Host.Command("ip", "-6", "route"))
 	}
 	// Without the setting of ADD the host follows the same advertisement.
 	r.Host.Command("sysctl", "-qw", "net.ipv6.conf.br0.accept_ra=2")

@@ -63,7 +63,8 @@ func checkListed(s *attach.Session, port, br kernel.Link) error {
 		listed = listed || l.Index == port.Index
 	}
 	if !listed {
-		return cni.Errorf(cni.CodeInvalidConfig, "CNI veth created for bridge %s was not found", br.Name).
+		return cni.Errorf(cni.CodeInvalidConfig, "CNI veth created for bridge %s was not found",
+			br.Name).
 			WithDetails(fmt.Sprintf("prevResult has no interface %s", port.Name)).Verbatim()
 	}
 	return nil
@@ -77,7 +78,9 @@ func (c *Config) Verify(_ context.Context, s *attach.Session, link kernel.Link) 
 	}
 	if c.PromiscMode && br.Promisc == 0 {
 		err := fmt.Errorf("bridge %s: expected promiscuous mode, found it off", br.Name)
-		return cni.Rephrase(err, "Bridge interface %s configured Promisc Mode true doesn't match current state: false ", br.Name)
+		return cni.Rephrase(err,
+			"Bridge interface %s configured Promisc Mode true doesn't match current state: false ",
+			br.Name)
 	}
 	port, err := s.CheckPair(link)
 	if err != nil {

@@ -33,17 +33,21 @@ func (c *Config) filtering() bool { return c.VLAN != 0 || c.VLANTrunk != nil }
 // the details.
 func (c *Config) validateVLANs() error {
 	if c.VLAN < 0 || c.VLAN > maxVLAN {
-		return cni.Errorf(cni.CodeInvalidConfig, "invalid VLAN ID %d (must be between 0 and %d)", c.VLAN, maxVLAN)
+		return cni.Errorf(cni.CodeInvalidConfig, "invalid VLAN ID %d (must be between 0 and %d)",
+			c.VLAN, maxVLAN)
 	}
 	for i, t := range c.VLANTrunk {
 		if message := t.validate(); message != "" {
 			return cni.Errorf(cni.CodeInvalidConfig, "%s", message).
-				WithDetails(fmt.Sprintf("vlanTrunk: element %d is %s; use IDs from 1 to %d", i, t, maxVLAN))
+				WithDetails(fmt.Sprintf("vlanTrunk: element %d is %s; use IDs from 1 to %d", i,
+					t, maxVLAN))
 		}
 	}
 	if name := c.vlanGateway(); c.gateway() && c.VLAN != 0 && cni.ValidateIfName(name) != nil {
-		return cni.Errorf(cni.CodeInvalidConfig, "bridge: name %q of the VLAN's gateway interface is not valid", name).
-			WithDetails(fmt.Sprintf("the name has %d bytes, but Linux allows 15; choose a shorter name for the bridge", len(name)))
+		return cni.Errorf(cni.CodeInvalidConfig,
+			"bridge: name %q of the VLAN's gateway interface is not valid", name).
+			WithDetails(fmt.Sprintf("the name has %d bytes, but Linux allows 15; "+
+				"choose a shorter name for the bridge", len(name)))
 	}
 	return nil
 }
@@ -90,7 +94,8 @@ func (c *Config) needFiltering() error {
 	if c.VLAN == 0 {
 		key, value = "vlanTrunk", c.VLANTrunk
 	}
-	return cni.Errorf(cni.CodeUnsupportedField, "%s: %v is not supported here: %s", key, value, missing[0].Help())
+	return cni.Errorf(cni.CodeUnsupportedField, "%s: %v is not supported here: %s", key, value,
+		missing[0].Help())
 }
 
 // vlans returns the VLANs of the port, ordered by ID: the native VLAN, which has the untagged
@@ -154,7 +159,8 @@ func in(list []kernel.VLAN) func(kernel.VLAN) bool {
 // notFiltering explains that VLANs separate no containers on an existing bridge without VLAN
 // filtering.
 func notFiltering(br kernel.Link) string {
-	return fmt.Sprintf("bridge %s: VLAN filtering is off, so VLANs separate no containers; run: ip link set %s type bridge vlan_filtering 1", br.Name, br.Name)
+	return fmt.Sprintf("bridge %s: VLAN filtering is off, so VLANs separate no containers; "+
+		"run: ip link set %s type bridge vlan_filtering 1", br.Name, br.Name)
 }
 
 // checkVLANs compares the VLANs of the container's port with the configuration. Ports of the
@@ -175,10 +181,13 @@ func (c *Config) checkVLANs(s *attach.Session, br, port kernel.Link, ours bool) 
 	relevant := have
 	if c.PreserveDefaultVLAN || !ours {
 		wanted := in(want)
-		relevant = slices.DeleteFunc(slices.Clone(have), func(v kernel.VLAN) bool { return !wanted(v) })
+		relevant = slices.DeleteFunc(slices.Clone(have), func(v kernel.VLAN) bool {
+			return !wanted(v)
+		})
 	}
 	if !slices.Equal(relevant, want) {
-		return fmt.Errorf("interface %s: expected VLANs %s, found %s", port.Name, kernel.FormatVLANs(want), kernel.FormatVLANs(have))
+		return fmt.Errorf("interface %s: expected VLANs %s, found %s", port.Name,
+			kernel.FormatVLANs(want), kernel.FormatVLANs(have))
 	}
 	return nil
 }

@@ -28,7 +28,9 @@ func (c *Config) vlanGatewayAlias() string {
 // ensureVLANGateway finds or creates the gateway interface. It uses an existing interface of any
 // kind, and completes a veth pair of an ADD that was killed. It undoes no change, because other
 // containers use the interface as soon as it exists.
-func (c *Config) ensureVLANGateway(ctx context.Context, s *attach.Session, br kernel.Link) (kernel.Link, error) {
+func (c *Config) ensureVLANGateway(
+	ctx context.Context, s *attach.Session, br kernel.Link,
+) (kernel.Link, error) {
 	host := s.Host.Shared()
 	gw, err := host.Links.ByName(c.vlanGateway())
 	if errors.Is(err, kernel.ErrNoLink) {
@@ -65,7 +67,8 @@ func (c *Config) ensureVLANGateway(ctx context.Context, s *attach.Session, br ke
 func (c *Config) addVLANGateway(host *kernel.Space, br kernel.Link) (kernel.Link, error) {
 	name := c.vlanGateway()
 	gw, _, err := host.Links.AddVeth(kernel.Veth{
-		Name: name, MTU: br.MTU, Host: host, HostName: fmt.Sprintf("veth%x", sha256.Sum256([]byte(name)))[:12],
+		Name: name, MTU: br.MTU, Host: host,
+		HostName: fmt.Sprintf("veth%x", sha256.Sum256([]byte(name)))[:12],
 	})
 	if errors.Is(err, unix.EEXIST) {
 		if gw, again := host.Links.ByName(name); again == nil {
@@ -130,7 +133,8 @@ func (c *Config) checkVLANGateway(s *attach.Session, br kernel.Link) (kernel.Lin
 		return gw, err
 	}
 	if want := untagged(c.VLAN); !slices.Contains(have, want) {
-		return gw, fmt.Errorf("interface %s: expected VLAN %s, found %s", port.Name, kernel.FormatVLANs([]kernel.VLAN{want}), kernel.FormatVLANs(have))
+		return gw, fmt.Errorf("interface %s: expected VLAN %s, found %s", port.Name,
+			kernel.FormatVLANs([]kernel.VLAN{want}), kernel.FormatVLANs(have))
 	}
 	return gw, nil
 }

@@ -52,21 +52,32 @@ func TestVLANs(t *testing.T) {
 	for _, row := range []struct{ name, members, want, preserved string }{
 		{"access", `,"vlan":100`, "100 pvid untagged", "1 untagged, 100 pvid untagged"},
 		{"trunk", trunk, "1 pvid untagged, 101, 200-210", "1 pvid untagged, 101, 200-210"},
-		{"trunk with a native VLAN", `,"vlan":100` + trunk, "100 pvid untagged, 101, 200-210", "1 untagged, 100 pvid untagged, 101, 200-210"},
-		{"trunk that names its native VLAN", `,"vlan":205` + trunk, "101, 200-204, 205 pvid untagged, 206-210", "1 untagged, 101, 200-204, 205 pvid untagged, 206-210"},
-		{"trunk that names the default VLAN", `,"vlanTrunk":[{"id":1},{"id":2}]`, "1 pvid untagged, 2", "1 pvid untagged, 2"},
-		{"trunk of one VLAN", `,"vlanTrunk":[{"id":42}]`, "1 pvid untagged, 42", "1 pvid untagged, 42"},
-		{"trunk of one range", `,"vlanTrunk":[{"minID":4093,"maxID":4094}]`, "1 pvid untagged, 4093-4094", "1 pvid untagged, 4093-4094"},
-		{"trunk of the default VLAN alone", `,"vlanTrunk":[{"id":1}]`, "1 pvid untagged", "1 pvid untagged"},
-		{"range and VLAN in one element, more than once", `,"vlanTrunk":[{"id":7,"minID":5,"maxID":6},{"minID":5,"maxID":5},{"id":7}]`, "1 pvid untagged, 5-7", "1 pvid untagged, 5-7"},
-		{"all", `,"vlan":4094,"vlanTrunk":[{"minID":1,"maxID":4094}]`, "1-4093, 4094 pvid untagged", "1-4093, 4094 pvid untagged"},
+		{"trunk with a native VLAN", `,"vlan":100` + trunk, "100 pvid untagged, 101, 200-210",
+			"1 untagged, 100 pvid untagged, 101, 200-210"},
+		{"trunk that names its native VLAN", `,"vlan":205` + trunk,
+			"101, 200-204, 205 pvid untagged, 206-210",
+			"1 untagged, 101, 200-204, 205 pvid untagged, 206-210"},
+		{"trunk that names the default VLAN", `,"vlanTrunk":[{"id":1},{"id":2}]`,
+			"1 pvid untagged, 2", "1 pvid untagged, 2"},
+		{"trunk of one VLAN", `,"vlanTrunk":[{"id":42}]`, "1 pvid untagged, 42",
+			"1 pvid untagged, 42"},
+		{"trunk of one range", `,"vlanTrunk":[{"minID":4093,"maxID":4094}]`,
+			"1 pvid untagged, 4093-4094", "1 pvid untagged, 4093-4094"},
+		{"trunk of the default VLAN alone", `,"vlanTrunk":[{"id":1}]`, "1 pvid untagged",
+			"1 pvid untagged"},
+		{"range and VLAN in one element, more than once",
+			`,"vlanTrunk":[{"id":7,"minID":5,"maxID":6},{"minID":5,"maxID":5},{"id":7}]`,
+			"1 pvid untagged, 5-7", "1 pvid untagged, 5-7"},
+		{"all", `,"vlan":4094,"vlanTrunk":[{"minID":1,"maxID":4094}]`, "1-4093, 4094 pvid untagged",
+			"1-4093, 4094 pvid untagged"},
 		{"empty trunk", `,"vlanTrunk":[]`, "1 pvid untagged", "1 pvid untagged"},
 		{"none", "", "1 pvid untagged", "1 pvid untagged"},
 	} {
 		for preserve, want := range map[bool]string{false: row.want, true: row.preserved} {
 			t.Run(fmt.Sprintf("%s, preserve %t", row.name, preserve), func(t *testing.T) {
 				t.Parallel()
-				r := vlanRuntime(t, fmt.Sprintf(`%s,"preserveDefaultVlan":%t`, row.members, preserve))
+				r := vlanRuntime(t,
+					fmt.Sprintf(`%s,"preserveDefaultVlan":%t`, row.members, preserve))
 				port := r.Add("c").Interfaces[1].Name
 				r.Check("c")
 				if got := vlans(r.Host, port); got != want {
@@ -112,7 +123,8 @@ func TestKernelWithoutVLANFiltering(t *testing.T) {
 				err := r.Refused(r.Request(cni.Add, "c"), cni.CodeUnsupportedField)
 				plugintest.Says(t, err, row.key)
 				plugintest.Says(t, err, "CONFIG_BRIDGE_VLAN_FILTERING")
-				plugintest.Says(t, r.Refused(r.Request(cni.Status, "c"), cni.CodeNotAvailable), "CONFIG_BRIDGE_VLAN_FILTERING")
+				plugintest.Says(t, r.Refused(r.Request(cni.Status, "c"), cni.CodeNotAvailable),
+					"CONFIG_BRIDGE_VLAN_FILTERING")
 				r.Must(r.Request(cni.Del, "c"))
 				r.Unchanged(before)
 			})
@@ -133,7 +145,8 @@ func TestBridgeThatDoesNotFilter(t *testing.T) {
 	if got, want := vlans(r.Host, port), "100 pvid untagged"; got != want {
 		t.Errorf("port is in VLANs %s, want %s", got, want)
 	}
-	plugintest.Says(t, r.Refused(r.Request(cni.Check, "c"), cni.CodeInternal), "bridge br0: VLAN filtering is off")
+	plugintest.Says(t, r.Refused(r.Request(cni.Check, "c"), cni.CodeInternal),
+		"bridge br0: VLAN filtering is off")
 	r.Host.Command("ip", "link", "set", "br0", "type", "bridge", "vlan_filtering", "1")
 	r.Check("c")
 }
@@ -154,7 +167,9 @@ func TestVLANIsolation(t *testing.T) {
 		{"native", `{"vlan":200,"vlanTrunk":[{"id":100}]}`, 200},
 		{"none", `{}`, 1},
 	}
-	ip := func(vlan, n int) netip.Addr { return netip.AddrFrom4([4]byte{10, byte(vlan), 0, byte(n + 1)}) }
+	ip := func(vlan, n int) netip.Addr {
+		return netip.AddrFrom4([4]byte{10, byte(vlan), 0, byte(n + 1)})
+	}
 	for i, c := range containers {
 		q := r.Request(cni.Add, c.name)
 		if err := json.Unmarshal([]byte(c.members), &q.Conf); err != nil {
@@ -165,7 +180,8 @@ func TestVLANIsolation(t *testing.T) {
 		ns.Command("ip", "address", "add", ip(0, i).String()+"/24", "dev", "eth0")
 		for _, vlan := range []int{100, 200} { // any container can send tagged frames
 			name := fmt.Sprintf("eth0.%d", vlan)
-			ns.Command("ip", "link", "add", name, "link", "eth0", "up", "type", "vlan", "id", fmt.Sprint(vlan))
+			ns.Command("ip", "link", "add", name, "link", "eth0", "up", "type", "vlan", "id",
+				fmt.Sprint(vlan))
 			ns.Command("ip", "address", "add", ip(vlan, i).String()+"/24", "dev", name)
 		}
 	}
@@ -179,7 +195,8 @@ func TestVLANIsolation(t *testing.T) {
 				t.Parallel()
 				testnet.Reaches(t, r.Container(from.name), ip(0, j), from.vlan == to.vlan)
 				for _, vlan := range []int{100, 200} {
-					both := slices.Contains(tagged[from.name], vlan) && slices.Contains(tagged[to.name], vlan)
+					both := slices.Contains(tagged[from.name], vlan) &&
+						slices.Contains(tagged[to.name], vlan)
 					testnet.Reaches(t, r.Container(from.name), ip(vlan, j), both)
 				}
 			})
@@ -195,7 +212,8 @@ func TestVLANOfTheTrunkIsUntaggedForOthers(t *testing.T) {
 	r.Conf["vlan"], r.Conf["vlanTrunk"] = 0, []any{map[string]any{"id": 100}}
 	r.Add("trunk")
 	r.Container("access").Command("ip", "address", "add", "10.5.0.1/24", "dev", "eth0")
-	r.Container("trunk").Command("ip", "link", "add", "eth0.100", "link", "eth0", "up", "type", "vlan", "id", "100")
+	r.Container("trunk").Command("ip", "link", "add", "eth0.100", "link", "eth0", "up", "type",
+		"vlan", "id", "100")
 	r.Container("trunk").Command("ip", "address", "add", "10.5.0.2/24", "dev", "eth0.100")
 	testnet.Reaches(t, r.Container("access"), netip.MustParseAddr("10.5.0.2"), true)
 }
@@ -208,14 +226,20 @@ func TestVLANGateway(t *testing.T) {
 	r := vlanRuntime(t, vlanGateway+`,"mtu":1400`)
 	a := r.Add("a")
 	gw, index := show(t, r.Host, "br0.100"), show(t, r.Host, "br0.100").IfIndex
-	if len(a.Interfaces) != 4 || a.Interfaces[3] != (cni.Interface{Name: "br0.100", MAC: gw.Address}) {
-		t.Errorf("interfaces are %+v, want %s %s as the fourth", a.Interfaces, gw.IfName, gw.Address)
+	if len(a.Interfaces) != 4 || a.Interfaces[3] != (cni.Interface{
+		Name: "br0.100", MAC: gw.Address,
+	}) {
+		t.Errorf("interfaces are %+v, want %s %s as the fourth", a.Interfaces,
+			gw.IfName, gw.Address)
 	}
 	links := strings.Count(r.Host.Command("ip", "-o", "link"), "\n")
-	if pairs := strings.Count(r.Host.Command("ip", "-o", "link", "show", "type", "veth"), "\n"); links != 5 || pairs != 3 {
-		t.Errorf("host has %d links, %d of them veths; want 5, 3: loopback, bridge, gateway and its port, the container's port", links, pairs)
+	if pairs := strings.Count(r.Host.Command("ip", "-o", "link", "show", "type", "veth"),
+		"\n"); links != 5 || pairs != 3 {
+		t.Errorf("host has %d links, %d of them veths; want 5, 3: loopback, bridge, gateway and its port, the container's port",
+			links, pairs)
 	}
-	if diff := cmp.Diff([]string{"10.1.2.1/24", "fd00:1::1/64"}, addresses(r.Host, "br0.100")); diff != "" {
+	if diff := cmp.Diff([]string{"10.1.2.1/24", "fd00:1::1/64"},
+		addresses(r.Host, "br0.100")); diff != "" {
 		t.Errorf("gateway interface: %s", diff)
 	}
 	if have := addresses(r.Host, "br0"); have != nil {
@@ -261,7 +285,8 @@ func otherEnd(ns *plugintest.Namespace, name string) string {
 // VLANs cannot reach through theirs.
 func TestVLANGatewaysAreApart(t *testing.T) {
 	t.Parallel()
-	r := vlanRuntime(t, `,"isGateway":true,"vlan":100,"ipam":{"type":"host-local","subnet":"10.1.0.0/24"}`)
+	r := vlanRuntime(t,
+		`,"isGateway":true,"vlan":100,"ipam":{"type":"host-local","subnet":"10.1.0.0/24"}`)
 	r.Add("a")
 	r.Conf["vlan"], r.Conf["name"], r.Conf["ipam"].(map[string]any)["subnet"] = 200, "other", "10.2.0.0/24"
 	r.Add("b")
@@ -300,7 +325,8 @@ func TestVLANGatewayIsSomethingElse(t *testing.T) {
 			if after.IfIndex != before.IfIndex || after.Address != before.Address || !after.up() {
 				t.Errorf("was %+v, is %+v", before, after)
 			}
-			if diff := cmp.Diff([]string{"10.1.2.1/24", "fd00:1::1/64"}, addresses(r.Host, "br0.100")); diff != "" {
+			if diff := cmp.Diff([]string{"10.1.2.1/24", "fd00:1::1/64"},
+				addresses(r.Host, "br0.100")); diff != "" {
 				t.Error(diff)
 			}
 		})

@@ -38,10 +38,12 @@ func TestDefaultVLAN(t *testing.T) {
 			if preserve {
 				want = []string{"from plain", "from peer"}
 			}
-			if got := heard("access", sender{"plain", plain}, sender{"peer", peer}); !slices.Equal(got, want) {
+			if got := heard("access", sender{"plain", plain},
+				sender{"peer", peer}); !slices.Equal(got, want) {
 				t.Errorf("access port hears %q, want %q", got, want)
 			}
-			if got, want := heard("plain", sender{"access", access}, sender{"last", last}), []string{"from last"}; !slices.Equal(got, want) {
+			if got, want := heard("plain", sender{"access", access},
+				sender{"last", last}), []string{"from last"}; !slices.Equal(got, want) {
 				t.Errorf("default VLAN hears %q, want %q", got, want)
 			}
 		})
@@ -76,7 +78,8 @@ func TestVLANPortIsolation(t *testing.T) {
 func TestVLANMasquerade(t *testing.T) {
 	t.Parallel()
 	r := vlanRuntime(t, `,"isDefaultGateway":true,"ipMasq":true,"vlan":100`+ipamDual)
-	r.Host.Command("sysctl", "-eqw", "net.bridge.bridge-nf-call-iptables=0", "net.bridge.bridge-nf-call-ip6tables=0")
+	r.Host.Command("sysctl", "-eqw", "net.bridge.bridge-nf-call-iptables=0",
+		"net.bridge.bridge-nf-call-ip6tables=0")
 	r.Add("a")
 	r.Add("b")
 	r.Check("a")
@@ -88,19 +91,25 @@ func TestVLANMasquerade(t *testing.T) {
 func TestVLANUplink(t *testing.T) {
 	t.Parallel()
 	hosts := []*plugintest.Runtime{vlanRuntime(t, `,"vlan":100`), vlanRuntime(t, `,"vlan":100`)}
-	address := func(vlan, host, container int) string { return fmt.Sprintf("10.%d.%d.%d", vlan, host, container) }
+	address := func(vlan, host, container int) string {
+		return fmt.Sprintf("10.%d.%d.%d", vlan, host, container)
+	}
 	for i, r := range hosts {
 		for j, vlan := range []int{100, 200} {
 			container := fmt.Sprint("c", vlan)
 			r.Conf["vlan"] = vlan
 			r.Add(container)
-			r.Container(container).Command("ip", "address", "add", address(100, i, j+1)+"/16", "dev", "eth0")
+			r.Container(container).Command("ip", "address", "add", address(100, i, j+1)+"/16",
+				"dev", "eth0")
 		}
 		r.Conf["vlan"], r.Conf["vlanTrunk"] = 0, []any{map[string]any{"minID": 100, "maxID": 200}}
 		r.Add("trunk")
-		r.Container("trunk").Batch("link add tagged link eth0 up type vlan id 200", "address add "+address(100, i, 9)+"/16 dev tagged")
+		r.Container("trunk").
+			Batch("link add tagged link eth0 up type vlan id 200",
+				"address add "+address(100, i, 9)+"/16 dev tagged")
 	}
-	hosts[0].Host.Command("ip", "link", "add", "uplink", "type", "veth", "peer", "name", "uplink", "netns", hosts[1].Host.Path())
+	hosts[0].Host.Command("ip", "link", "add", "uplink", "type", "veth", "peer", "name", "uplink",
+		"netns", hosts[1].Host.Path())
 	for _, r := range hosts {
 		r.Host.Command("ip", "link", "set", "uplink", "master", "br0", "up")
 		r.Host.Command("bridge", "vlan", "del", "dev", "uplink", "vid", "1")
@@ -114,10 +123,12 @@ func TestVLANUplink(t *testing.T) {
 		want bool
 	}{
 		{"c100", 1, true}, {"c200", 2, true}, {"c100", 2, false}, {"c200", 1, false},
-		{"c200", 9, true}, {"c100", 9, false}, {"trunk", 2, true}, {"trunk", 9, true}, {"trunk", 1, false},
+		{"c200", 9, true}, {"c100", 9, false}, {"trunk", 2, true}, {"trunk", 9, true}, {"trunk", 1,
+			false},
 	} {
 		for i, r := range hosts {
-			testnet.Reaches(t, r.Container(row.from), netip.MustParseAddr(address(100, 1-i, row.to)), row.want)
+			testnet.Reaches(t, r.Container(row.from),
+				netip.MustParseAddr(address(100, 1-i, row.to)), row.want)
 		}
 	}
 }
@@ -131,7 +142,8 @@ func TestForgedTaggedFrames(t *testing.T) {
 	r.Check("guarded")
 	sends, witness := openFrames(t, r.Container("guarded")), openFrames(t, r.Container("witness"))
 	for _, vlan := range []uint16{0, 200} {
-		forged, honest := fmt.Sprintf("forged in VLAN %d.", vlan), fmt.Sprintf("honest in VLAN %d.", vlan)
+		forged, honest := fmt.Sprintf("forged in VLAN %d.", vlan), fmt.Sprintf("honest in VLAN %d.",
+			vlan)
 		sends.send(t, net.HardwareAddr{2, 0, 0, 0, 0, 1}, vlan, forged)
 		sends.send(t, own, vlan, honest)
 		if got := witness.receive(t, forged, honest); !slices.Equal(got, []string{honest}) {
