@@ -21,17 +21,25 @@ func TestFirstAddresses(t *testing.T) {
 		first := prev["ips"].([]any)
 		inside := first[0].(object)["interface"]
 		var ips []any
-		ips = append(ips, object{"address": "10.1.0.90/24", "interface": 0}, object{"address": "fd00:1::90/64", "interface": 0}) // the host's
+		// the host's
+		ips = append(ips, object{"address": "10.1.0.90/24", "interface": 0}, object{
+			"address": "fd00:1::90/64", "interface": 0,
+		})
 		ips = append(ips, first...)
-		ips = append(ips, object{"address": "10.1.0.91/24", "interface": inside}, object{"address": "fd00:1::91/64", "interface": inside})
-		ips = append(ips, object{"address": "10.1.0.92/24"}, object{"address": "fd00:1::92/64"}) // of no interface
+		ips = append(ips, object{"address": "10.1.0.91/24", "interface": inside}, object{
+			"address": "fd00:1::91/64", "interface": inside,
+		})
+		// of no interface
+		ips = append(ips, object{"address": "10.1.0.92/24"}, object{"address": "fd00:1::92/64"})
 		prev["ips"] = ips
 		var err error
 		h.prev["c"], err = json.Marshal(prev)
 		must(t, err)
 
-		h.Container("c").Batch("address add 10.1.0.91/24 dev eth0", "address add fd00:1::91/64 dev eth0 nodad")
-		for address, name := range map[string]string{"10.1.0.2": "first", "10.1.0.91": "second", "fd00:1::2": "first", "fd00:1::91": "second"} {
+		h.Container("c").
+			Batch("address add 10.1.0.91/24 dev eth0", "address add fd00:1::91/64 dev eth0 nodad")
+		for address, name := range map[string]string{"10.1.0.2": "first", "10.1.0.91": "second",
+			"fd00:1::2": "first", "fd00:1::91": "second"} {
 			serve(t, h.Container("c"), name, address, 80)
 		}
 		h.add("c", both(8080, 80, ""))

@@ -39,7 +39,9 @@ func (c *Config) backendOf(s *chained.Session) (Backend, error) {
 
 // inPlace returns the backend that forwards for the attachment, or "" if neither does.
 func (c *Config) inPlace(s *chained.Session) (Backend, error) {
-	entries, err := kernel.Publish(s.Tag, kernel.Publication{Mappings: c.maps, Shares: s.SameContainer})
+	entries, err := kernel.Publish(s.Tag, kernel.Publication{
+		Mappings: c.maps, Shares: s.SameContainer,
+	})
 	if err != nil || len(entries) == 0 {
 		return "", err
 	}
@@ -70,7 +72,8 @@ func (c *Config) hasChain(s *chained.Session) (bool, error) {
 
 // choose selects the backend by the state of the host.
 func (c *Config) choose(s *chained.Session) (kernel.NATChoice, error) {
-	if reason := ofNerdctl(c, s.Env, networkDir); reason != "" && kernel.IPTablesAvailable() == nil {
+	if reason := ofNerdctl(c, s.Env, networkDir); reason != "" &&
+		kernel.IPTablesAvailable() == nil {
 		choice := kernel.NATChoice{Backend: kernel.NATByIPTables, Reason: reason}
 		s.LogNAT("backend", choice)
 		return choice, nil
@@ -101,7 +104,8 @@ func (c *Config) Move(_ context.Context, s *chained.Session, dryRun bool) ([]ses
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Host.Rules.Apply("guard the loopback addresses", s.Tag, guard); err != nil { // releases the ports
+	// releases the ports
+	if err := s.Host.Rules.Apply("guard the loopback addresses", s.Tag, guard); err != nil {
 		return nil, err
 	}
 	return moves, c.moved(s, iptablesBackend)
@@ -118,7 +122,9 @@ func (c *Config) Advise(ctx context.Context, call *plugin.Call) ([]string, error
 	}
 	all := kernel.NATTraffic{FromHost: true, IsLocal: func(netip.Addr) bool { return true }}
 	for _, p := range []byte{unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_SCTP} {
-		all.Ports = append(all.Ports, kernel.PortOf(kernel.PortMapping{Protocol: p, First: 1, Last: maxPort}))
+		all.Ports = append(all.Ports, kernel.PortOf(kernel.PortMapping{
+			Protocol: p, First: 1, Last: maxPort,
+		}))
 	}
 	var list []kernel.NATQuery
 	for _, f := range []kernel.Family{kernel.IPv4, kernel.IPv6} {
@@ -130,7 +136,9 @@ func (c *Config) Advise(ctx context.Context, call *plugin.Call) ([]string, error
 // forPublished returns queries for packets to published ports.
 func forPublished(f kernel.Family, t kernel.NATTraffic) (list []kernel.NATQuery) {
 	for _, base := range []string{"PREROUTING", "OUTPUT"} {
-		list = append(list, kernel.NATQuery{Family: f, NATPath: kernel.NATPath{Base: base, Traffic: t, Until: hostPorts}})
+		list = append(list, kernel.NATQuery{
+			Family: f, NATPath: kernel.NATPath{Base: base, Traffic: t, Until: hostPorts},
+		})
 	}
 	return list
 }
@@ -160,7 +168,8 @@ func (c *Config) queries(s *chained.Session) (list []kernel.NATQuery) {
 			list = append(list, kernel.NATQuery{Family: f, NATPath: kernel.NATPath{
 				Base: "POSTROUTING", Until: masqMark, Inserted: true,
 				Traffic: kernel.NATTraffic{
-					From: []netip.Prefix{h.From}, To: []netip.Prefix{netip.PrefixFrom(h.To, h.To.BitLen())}, FromHost: true,
+					From: []netip.Prefix{h.From}, FromHost: true,
+					To: []netip.Prefix{netip.PrefixFrom(h.To, h.To.BitLen())},
 				},
 			}})
 		}
@@ -186,7 +195,10 @@ func releaseOthers(s *chained.Session) error {
 	if err != nil {
 		return err
 	}
-	forwards := func(h kernel.Held) bool { _, ok := kernel.Published(h); return ok && h.Comment == s.Tag }
+	forwards := func(h kernel.Held) bool {
+		_, ok := kernel.Published(h)
+		return ok && h.Comment == s.Tag
+	}
 	if !slices.ContainsFunc(held, forwards) {
 		return nil
 	}
@@ -198,7 +210,9 @@ func releaseOthers(s *chained.Session) error {
 func removeChains(s *chained.Session, removals []kernel.IPTablesRemoval) error {
 	var errs []error
 	for _, r := range removals {
-		errs = append(errs, kernel.UnlessNoNFT(s.Host.Rules.RemoveIPTables(kernel.IPTables{Table: "nat", Removal: r})))
+		errs = append(errs, kernel.UnlessNoNFT(s.Host.Rules.RemoveIPTables(kernel.IPTables{
+			Table: "nat", Removal: r,
+		})))
 	}
 	return errors.Join(errs...)
 }

@@ -74,7 +74,9 @@ func (c *Config) refusePublished(s *chained.Session) error {
 
 // Restore restores the rules of iptables. It has no rules that deny packets: the guard of the
 // loopback addresses is part of the nftables ruleset.
-func (c *Config) Restore(_ context.Context, s *chained.Session, step session.Step) (restored []string, err error) {
+func (c *Config) Restore(
+	_ context.Context, s *chained.Session, step session.Step,
+) (restored []string, err error) {
 	if step != session.Allow {
 		return nil, nil
 	}
@@ -108,7 +110,8 @@ func (c *Config) verifyIPTables(s *chained.Session) error {
 	for _, a := range c.addrs {
 		err := s.Host.Rules.CheckIPTables(natTable(a), t.rules(a))
 		if errors.Is(err, kernel.ErrNoIPTablesRule) {
-			return cni.Errorf(cni.CodeInternal, "missing hostport rules in %q chain: %w", ownChain(s.Name, s.ContainerID), err)
+			return cni.Errorf(cni.CodeInternal, "missing hostport rules in %q chain: %w",
+				ownChain(s.Name, s.ContainerID), err)
 		}
 		if err != nil {
 			return err

@@ -96,17 +96,23 @@ func forVariants(t *testing.T, run func(*testing.T)) {
 // table, the port rules are in the legacy table, too, or a warning names the rule.
 func TestMixedVariants(t *testing.T) {
 	t.Parallel()
-	testnet.Require(t, testnet.Tool("iptables-legacy-restore"), testnet.Tool("iptables-nft-restore"))
-	const both4And6 = "iptables and iptables" // IPv4 with the legacy variant, IPv6 with the default one
-	newer := map[string]string{}              // PATH without and with the legacy tools
+	testnet.Require(t, testnet.Tool("iptables-legacy-restore"),
+		testnet.Tool("iptables-nft-restore"))
+	// IPv4 with the legacy variant, IPv6 with the default one
+	const both4And6 = "iptables and iptables"
+	newer := map[string]string{} // PATH without and with the legacy tools
 	for name, kinds := range map[string][]string{"without": {""}, "with": {"", "-legacy"}} {
 		dir := t.TempDir()
 		for _, kind := range kinds {
-			for _, tool := range []string{"iptables%s-restore", "iptables%s-save", "ip6tables%s-restore", "ip6tables%s-save"} {
+			for _, tool := range []string{
+				"iptables%s-restore", "iptables%s-save", "ip6tables%s-restore", "ip6tables%s-save",
+			} {
 				path, err := exec.LookPath(fmt.Sprintf(tool, cmp.Or(kind, "-nft")))
 				must(t, err)
-				script := "#!/bin/sh\nexec " + path + " \"$@\"\n" // the program evaluates its own name
-				must(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf(tool, kind)), []byte(script), 0o700))
+				// the program evaluates its own name
+				script := "#!/bin/sh\nexec " + path + " \"$@\"\n"
+				must(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf(tool, kind)), []byte(script),
+					0o700))
 			}
 		}
 		newer[name] = "PATH=" + dir
@@ -119,14 +125,17 @@ func TestMixedVariants(t *testing.T) {
 			h.attach("sibling", 0)
 			serve(t, h.Container("c"), "c", "", 80)
 			for _, protocol := range []string{"tcp", "udp"} {
-				h.Host.Command("iptables-legacy", strings.Fields("-t nat -I PREROUTING -s 192.0.2.2 -p "+protocol+" --dport 8080 -j ACCEPT")...)
+				h.Host.Command("iptables-legacy",
+					strings.Fields("-t nat -I PREROUTING -s 192.0.2.2 -p "+protocol+" --dport 8080 -j ACCEPT")...)
 			}
 			call := func(verb cni.Command) (log string, err error) {
 				stdin, err := json.Marshal(h.request("c", both(8080, 80, "")))
 				must(t, err)
 				cmd := exec.Command(filepath.Join(h.bin, "portmap"))
 				cmd.Stdin = bytes.NewReader(stdin)
-				cmd.Env = append(os.Environ(), "CNI_COMMAND="+string(verb), "CNI_CONTAINERID=c", "CNI_NETNS="+h.Container("c").Path(), "CNI_IFNAME=eth0", "CNI_PATH="+h.bin, newer[name])
+				cmd.Env = append(os.Environ(), "CNI_COMMAND="+string(verb), "CNI_CONTAINERID=c",
+					"CNI_NETNS="+h.Container("c").Path(), "CNI_IFNAME=eth0", "CNI_PATH="+h.bin,
+					newer[name])
 				var stderr bytes.Buffer
 				cmd.Stderr = &stderr
 				err = h.Host.Run(cmd.Run)
@@ -223,7 +232,8 @@ func (h *host) repair(container, ports string) (ops []string) {
 	stdin, err := json.Marshal(h.request(container, ports))
 	must(h.t, err)
 	env := cni.Env{
-		ContainerID: container, Netns: h.Container(container).Path(), IfName: "eth0", Path: h.bin, Args: h.args,
+		ContainerID: container, Netns: h.Container(container).
+				Path(), IfName: "eth0", Path: h.bin, Args: h.args,
 	}
 	watched := portmap.Plugin.Watched(func(op string) error {
 		ops = append(ops, op)
@@ -291,7 +301,8 @@ func TestRepairMoves(t *testing.T) {
 			h.attach("sibling", 0)
 			serve(t, h.Container("c"), "c", "", 80)
 			serveEcho(t, h.Container("c"), 81)
-			ports := "[" + port("tcp", 8080, 80, "") + "," + port("udp", 8080, 80, "") + "," + port("tcp", 8081, 81, "") + "]"
+			ports := "[" + port("tcp", 8080, 80, "") + "," + port("udp", 8080, 80, "") + "," +
+				port("tcp", 8081, 81, "") + "]"
 			h.add("c", ports)
 			h.forwardsBy("c", "nftables")
 			answers(t, h.lan, "192.0.2.1:8080", "c")
@@ -301,9 +312,12 @@ func TestRepairMoves(t *testing.T) {
 			}
 			ops := h.repair("c", ports)
 			h.forwardsBy("c", "iptables")
-			made := slices.IndexFunc(ops, func(op string) bool { return strings.HasPrefix(op, "edit iptables nat") })
+			made := slices.IndexFunc(ops, func(op string) bool {
+				return strings.HasPrefix(op, "edit iptables nat")
+			})
 			released := slices.IndexFunc(ops, func(op string) bool {
-				return strings.HasPrefix(op, "guard the loopback") || strings.HasPrefix(op, "release")
+				return strings.HasPrefix(op, "guard the loopback") ||
+					strings.HasPrefix(op, "release")
 			})
 			if made < 0 || released < made {
 				t.Errorf("rules are removed before the new ones are made: %q", ops)
@@ -339,7 +353,9 @@ func TestRepairMoves(t *testing.T) {
 func TestConflictOfBackends(t *testing.T) {
 	run := func(t *testing.T) {
 		for _, first := range backends {
-			for _, ports := range []string{somePort, `[{"hostPort":8000,"containerPort":8000,"protocol":"tcp","range":100}]`} {
+			for _, ports := range []string{
+				somePort, `[{"hostPort":8000,"containerPort":8000,"protocol":"tcp","range":100}]`,
+			} {
 				h := newHost(t, "")
 				h.attach("c", 0)
 				h.attach("d", 0)
@@ -375,7 +391,8 @@ func TestNerdctl(t *testing.T) {
 			h.attach("c", 0)
 			h.add("c", somePort)
 			h.forwardsBy("c", "iptables")
-			if rules := h.Host.Command("iptables", "-t", "nat", "-S", "CNI-HOSTPORT-DNAT"); !strings.Contains(rules, "--dports 8080") {
+			if rules := h.Host.Command("iptables", "-t", "nat", "-S",
+				"CNI-HOSTPORT-DNAT"); !strings.Contains(rules, "--dports 8080") {
 				t.Errorf("nerdctl sees no port:\n%s", rules)
 			}
 			h.args = ""
@@ -397,7 +414,9 @@ func TestNerdctl(t *testing.T) {
 func TestWithoutNFTables(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("iptables-legacy-restore"))
-	for name, errno := range map[string]unix.Errno{"missing": unix.EPROTONOSUPPORT, "forbidden": unix.EPERM} {
+	for name, errno := range map[string]unix.Errno{
+		"missing": unix.EPROTONOSUPPORT, "forbidden": unix.EPERM,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := newHost(t, "")
@@ -408,7 +427,8 @@ func TestWithoutNFTables(t *testing.T) {
 				must(t, err)
 				cmd := exec.Command(filepath.Join(h.bin, "portmap"))
 				cmd.Stdin = bytes.NewReader(stdin)
-				cmd.Env = append(os.Environ(), "CNI_COMMAND="+string(verb), "CNI_CONTAINERID=c", "CNI_NETNS="+h.Container("c").Path(), "CNI_IFNAME=eth0", "CNI_PATH="+h.bin)
+				cmd.Env = append(os.Environ(), "CNI_COMMAND="+string(verb), "CNI_CONTAINERID=c",
+					"CNI_NETNS="+h.Container("c").Path(), "CNI_IFNAME=eth0", "CNI_PATH="+h.bin)
 				cmd.Env = append(cmd.Env, env...)
 				var out bytes.Buffer
 				cmd.Stdout = &out
@@ -420,7 +440,8 @@ func TestWithoutNFTables(t *testing.T) {
 			} {
 				out, err := call(verb, "PATH="+t.TempDir())
 				var e cni.Error
-				if json.Unmarshal([]byte(out), &e) != nil || err == nil || e.Code != code || !strings.Contains(e.Details, "nf_tables") {
+				if json.Unmarshal([]byte(out), &e) != nil || err == nil || e.Code != code ||
+					!strings.Contains(e.Details, "nf_tables") {
 					t.Errorf("%s without iptables: %v: %s", verb, err, out)
 				}
 			}
@@ -450,11 +471,13 @@ func TestChoiceIsLogged(t *testing.T) {
 	must(t, err)
 	cmd := exec.Command(filepath.Join(h.bin, "portmap"))
 	cmd.Stdin = bytes.NewReader(stdin)
-	cmd.Env = append(os.Environ(), "CNI_COMMAND=ADD", "CNI_CONTAINERID=c", "CNI_NETNS="+h.Container("c").Path(), "CNI_IFNAME=eth0", "CNI_PATH="+h.bin)
+	cmd.Env = append(os.Environ(), "CNI_COMMAND=ADD", "CNI_CONTAINERID=c",
+		"CNI_NETNS="+h.Container("c").Path(), "CNI_IFNAME=eth0", "CNI_PATH="+h.bin)
 	var log bytes.Buffer
 	cmd.Stderr = &log
 	must(t, h.Host.Run(cmd.Run))
-	for _, text := range []string{"backend=iptables", "rule 1 of chain PREROUTING in table ip nat (nft): -s 192.0.2.2/32 -j ACCEPT"} {
+	for _, text := range []string{"backend=iptables",
+		"rule 1 of chain PREROUTING in table ip nat (nft): -s 192.0.2.2/32 -j ACCEPT"} {
 		if !strings.Contains(log.String(), text) {
 			t.Errorf("log lacks %q: %s", text, &log)
 		}

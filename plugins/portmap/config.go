@@ -89,7 +89,8 @@ func (c *Config) backend() Backend {
 	switch {
 	case c.Backend != "" && c.Backend != autoBackend:
 		return c.Backend
-	case c.ExternalSetMarkChain != "", c.MarkMasqBit != nil, syntax(c.ConditionsV4) == iptablesBackend, syntax(c.ConditionsV6) == iptablesBackend:
+	case c.ExternalSetMarkChain != "", c.MarkMasqBit != nil,
+		syntax(c.ConditionsV4) == iptablesBackend, syntax(c.ConditionsV6) == iptablesBackend:
 		return iptablesBackend
 	case syntax(c.ConditionsV4) == nftablesBackend, syntax(c.ConditionsV6) == nftablesBackend:
 		return nftablesBackend
@@ -144,17 +145,22 @@ func (c *Config) validate() error {
 		}
 	}
 	if len(foreign) > 0 { // upstream's text
-		return cni.Errorf(cni.CodeInvalidConfig, "%s backend was requested but configuration contains %s-specific options %v", backend, other, foreign)
+		return cni.Errorf(cni.CodeInvalidConfig,
+			"%s backend was requested but configuration contains %s-specific options %v", backend,
+			other, foreign)
 	}
 	if bit := c.markBit(); bit < 0 || bit > 31 {
 		return cni.Errorf(cni.CodeInvalidConfig, "MasqMarkBit must be between 0 and 31").
 			WithDetails(fmt.Sprintf("markMasqBit is %d", bit))
 	}
 	if c.MarkMasqBit != nil && c.ExternalSetMarkChain != "" {
-		return cni.Errorf(cni.CodeInvalidConfig, "Cannot specify externalSetMarkChain and markMasqBit")
+		return cni.Errorf(cni.CodeInvalidConfig,
+			"Cannot specify externalSetMarkChain and markMasqBit")
 	}
-	if words := slices.Concat(c.ConditionsV4, c.ConditionsV6); backend == iptablesBackend && slices.Contains(words, "") {
-		return cni.Errorf(cni.CodeInvalidConfig, "conditionsV4 and conditionsV6: %q has an empty word", words)
+	if words := slices.Concat(c.ConditionsV4, c.ConditionsV6); backend == iptablesBackend &&
+		slices.Contains(words, "") {
+		return cni.Errorf(cni.CodeInvalidConfig,
+			"conditionsV4 and conditionsV6: %q has an empty word", words)
 	}
 	if backend == nftablesBackend {
 		if _, _, err := c.conditions(); err != nil {
@@ -177,7 +183,8 @@ func (c *Config) conditions() (when4, when6 kernel.PortCondition, err error) {
 
 func unsupported(key string, err error) error {
 	return cni.Errorf(cni.CodeUnsupportedField, "%s: %w", key, err).
-		WithDetails("use ip, ip6, iifname, oifname, tcp, udp, sctp, th or mark, each with a value or a set; or use backend iptables with its own conditions")
+		WithDetails("use ip, ip6, iifname, oifname, tcp, udp, sctp, th or mark, each with a value or a set; " +
+			"or use backend iptables with its own conditions")
 }
 
 // parseForwards parses the requested mappings.
@@ -202,24 +209,30 @@ func (m PortMapping) forward() (f forward, err error) {
 	count := max(m.Range, 1)
 	switch {
 	case m.ContainerPort <= 0 || m.ContainerPort > maxPort:
-		return f, cni.Errorf(cni.CodeInvalidConfig, "Invalid container port number: %d", m.ContainerPort).WithDetails(portHint)
+		return f, cni.Errorf(cni.CodeInvalidConfig, "Invalid container port number: %d",
+			m.ContainerPort).WithDetails(portHint)
 	case m.HostPort <= 0 || m.HostPort > maxPort:
-		return f, cni.Errorf(cni.CodeInvalidConfig, "Invalid host port number: %d", m.HostPort).WithDetails(portHint)
+		return f, cni.Errorf(cni.CodeInvalidConfig, "Invalid host port number: %d", m.HostPort).
+			WithDetails(portHint)
 	case m.Range < 0 || max(m.HostPort, m.ContainerPort) > maxPort-count+1:
-		return f, cni.Errorf(cni.CodeInvalidConfig, "range of %d ports from host port %d and container port %d: exceeds port %d", m.Range, m.HostPort, m.ContainerPort, maxPort)
+		return f, cni.Errorf(cni.CodeInvalidConfig,
+			"range of %d ports from host port %d and container port %d: exceeds port %d", m.Range,
+			m.HostPort, m.ContainerPort, maxPort)
 	}
 	f = forward{
 		protocol: strings.ToLower(m.Protocol),
 		hostPort: uint16(m.HostPort), containerPort: uint16(m.ContainerPort), count: uint16(count),
 	}
 	if protocol(f.protocol) == 0 {
-		return f, cni.Errorf(cni.CodeInvalidConfig, "protocol %q of host port %d is not tcp, udp or sctp", m.Protocol, m.HostPort)
+		return f, cni.Errorf(cni.CodeInvalidConfig,
+			"protocol %q of host port %d is not tcp, udp or sctp", m.Protocol, m.HostPort)
 	}
 	if m.HostIP == "" {
 		return f, nil
 	}
 	if f.hostIP, err = netip.ParseAddr(m.HostIP); err != nil || f.hostIP.Zone() != "" {
-		return f, cni.Errorf(cni.CodeInvalidConfig, "hostIP %q of host port %d is not an IP address", m.HostIP, m.HostPort)
+		return f, cni.Errorf(cni.CodeInvalidConfig,
+			"hostIP %q of host port %d is not an IP address", m.HostIP, m.HostPort)
 	}
 	f.hostIP = f.hostIP.Unmap()
 	return f, nil

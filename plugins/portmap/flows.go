@@ -34,9 +34,12 @@ func forgetGone(s *chained.Session, maps []kernel.PortMapping) error {
 
 // forget deletes the flows that came for one of the mappings and that match. The kernel lists the
 // flows of a protocol, and for a single port the flows of that port.
-func forget(s *chained.Session, maps []kernel.PortMapping, match func(kernel.Flow, kernel.PortMapping) bool) error {
+func forget(
+	s *chained.Session, maps []kernel.PortMapping, match func(kernel.Flow, kernel.PortMapping) bool,
+) error {
 	var errs []error
-	for _, filter := range []kernel.FlowFilter{{Protocol: udp}, {Protocol: sctp}, {IPv6: true, Protocol: udp}, {IPv6: true, Protocol: sctp}} {
+	for _, filter := range []kernel.FlowFilter{{Protocol: udp}, {Protocol: sctp},
+		{IPv6: true, Protocol: udp}, {IPv6: true, Protocol: sctp}} {
 		of := slices.DeleteFunc(slices.Clone(maps), func(m kernel.PortMapping) bool {
 			return m.Protocol != filter.Protocol || m.To.Addr().Is6() != filter.IPv6
 		})
@@ -47,7 +50,9 @@ func forget(s *chained.Session, maps []kernel.PortMapping, match func(kernel.Flo
 			filter.DstPort = of[0].First
 		}
 		filter.Match = func(f kernel.Flow) bool {
-			return slices.ContainsFunc(of, func(m kernel.PortMapping) bool { return cameFor(f, m) && match(f, m) })
+			return slices.ContainsFunc(of, func(m kernel.PortMapping) bool {
+				return cameFor(f, m) && match(f, m)
+			})
 		}
 		errs = append(errs, s.Host.Rules.DeleteFlows(filter, func(err error) {
 			s.Log.Warn("datagrams may still reach their previous destination", "error", err)

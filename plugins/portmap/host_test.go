@@ -41,8 +41,11 @@ type object = map[string]any
 // newHost creates a host; members are JSON members of portmap's configuration.
 func newHost(t testing.TB, members string) *host {
 	t.Helper()
-	h := &host{Net: testnet.New(t), t: t, bin: t.TempDir(), prev: map[string]json.RawMessage{}, short: map[string]string{}}
-	must(t, json.Unmarshal([]byte(`{"cniVersion":"1.1.0","type":"portmap","name":"net1"`+members+`}`), &h.conf))
+	h := &host{Net: testnet.New(t), t: t, bin: t.TempDir(), prev: map[string]json.RawMessage{},
+		short: map[string]string{}}
+	must(t,
+		json.Unmarshal([]byte(`{"cniVersion":"1.1.0","type":"portmap","name":"net1"`+members+`}`),
+			&h.conf))
 	self, err := os.Executable()
 	must(t, err)
 	for _, name := range []string{"portmap", "bridge", "host-local"} { // see plugintest.Main
@@ -95,11 +98,14 @@ func (h *host) callWatched(
 func (h *host) attach(container string, bridge int) []netip.Addr {
 	h.t.Helper()
 	out, err := h.call(cni.Add, container, object{
-		"cniVersion": "1.1.0", "name": fmt.Sprintf("bridge%d", bridge), "type": "bridge", "bridge": fmt.Sprintf("br%d", bridge), "isDefaultGateway": true, "ipMasq": true,
+		"cniVersion": "1.1.0", "name": fmt.Sprintf("bridge%d",
+			bridge), "type": "bridge", "bridge": fmt.Sprintf("br%d", bridge),
+		"isDefaultGateway": true, "ipMasq": true,
 		"hairpinMode": true, // needed for a container to reach itself with br_netfilter
 		"ipam": object{
 			"type": "host-local", "dataDir": h.bin + ".leases",
-			"ranges": [][]object{{{"subnet": fmt.Sprintf("10.1.%d.0/24", bridge)}}, {{"subnet": fmt.Sprintf("fd00:1:0:%d::/64", bridge)}}},
+			"ranges": [][]object{{{"subnet": fmt.Sprintf("10.1.%d.0/24", bridge)}},
+				{{"subnet": fmt.Sprintf("fd00:1:0:%d::/64", bridge)}}},
 		},
 	})
 	must(h.t, err)
@@ -110,7 +116,8 @@ func (h *host) attach(container string, bridge int) []netip.Addr {
 	var addrs []netip.Addr
 	for _, ip := range result.IPs {
 		addrs = append(addrs, ip.Address.Addr())
-		testnet.Reaches(h.t, h.Host, ip.Address.Addr(), true) // the host sends no neighbour solicitation until a new bridge has a link-local address
+		// the host sends no neighbour solicitation until a new bridge has a link-local address
+		testnet.Reaches(h.t, h.Host, ip.Address.Addr(), true)
 	}
 	return addrs
 }
@@ -118,7 +125,9 @@ func (h *host) attach(container string, bridge int) []netip.Addr {
 // ports returns the names of the links that are ports of a bridge.
 func (h *host) ports(bridge int) (names []string) {
 	var links []struct{ IfName string }
-	must(h.t, json.Unmarshal([]byte(h.Host.Command("ip", "-j", "link", "show", "master", fmt.Sprintf("br%d", bridge))), &links))
+	must(h.t,
+		json.Unmarshal([]byte(h.Host.Command("ip", "-j", "link", "show", "master",
+			fmt.Sprintf("br%d", bridge))), &links))
 	for _, l := range links {
 		names = append(names, l.IfName)
 	}
@@ -193,7 +202,8 @@ func (h *host) trace(verb cni.Command, container, ports string) (ops []string) {
 
 // port returns a mapping as JSON, without brackets around it.
 func port(protocol string, hostPort, containerPort int, more string) string {
-	return fmt.Sprintf(`{"hostPort":%d,"containerPort":%d,"protocol":%q%s}`, hostPort, containerPort, protocol, more)
+	return fmt.Sprintf(`{"hostPort":%d,"containerPort":%d,"protocol":%q%s}`, hostPort,
+		containerPort, protocol, more)
 }
 
 // serve answers on a port of a namespace, over TCP and UDP, with the name and the client's address
@@ -247,7 +257,9 @@ const (
 )
 
 // ask returns the name of the server at an address, and the client's address as the server sees it.
-func ask(from *testnet.Namespace, network, address string, timeout time.Duration) (name string, client netip.Addr, err error) {
+func ask(
+	from *testnet.Namespace, network, address string, timeout time.Duration,
+) (name string, client netip.Addr, err error) {
 	err = from.Run(func() error {
 		c, err := net.DialTimeout(network, address, timeout)
 		if err != nil {
@@ -291,14 +303,16 @@ func answers(t testing.TB, from *testnet.Namespace, address, want string) {
 	t.Helper()
 	for _, network := range []string{"tcp", "udp"} {
 		if got, _, err := ask(from, network, address, patience(want)); got != want {
-			t.Errorf("%s from %s to %s: %q answers (%v), want %q", network, from.Name, address, got, err, want)
+			t.Errorf("%s from %s to %s: %q answers (%v), want %q", network, from.Name, address,
+				got, err, want)
 		}
 	}
 }
 
 // both returns mappings of a port for TCP and UDP.
 func both(hostPort, containerPort int, more string) string {
-	return "[" + port("tcp", hostPort, containerPort, more) + "," + port("udp", hostPort, containerPort, more) + "]"
+	return "[" + port("tcp", hostPort, containerPort, more) + "," +
+		port("udp", hostPort, containerPort, more) + "]"
 }
 
 // strace runs a verb in a separate process and returns its system calls about processes, files and
@@ -309,9 +323,11 @@ func (h *host) strace(verb cni.Command, container, ports string) string {
 	must(h.t, err)
 	out := filepath.Join(h.t.TempDir(), "trace")
 	h.Host.Do(func() {
-		cmd := exec.Command("strace", "-f", "-qq", "-e", "trace=execve,openat,recvmsg,recvfrom", "-e", "status=successful", "-o", out, filepath.Join(h.bin, "portmap"))
+		cmd := exec.Command("strace", "-f", "-qq", "-e", "trace=execve,openat,recvmsg,recvfrom",
+			"-e", "status=successful", "-o", out, filepath.Join(h.bin, "portmap"))
 		cmd.Stdin = bytes.NewReader(stdin)
-		cmd.Env = append(os.Environ(), "CNI_COMMAND="+string(verb), "CNI_CONTAINERID="+container, "CNI_NETNS="+h.Container(container).Path(), "CNI_IFNAME=eth0", "CNI_PATH="+h.bin)
+		cmd.Env = append(os.Environ(), "CNI_COMMAND="+string(verb), "CNI_CONTAINERID="+container,
+			"CNI_NETNS="+h.Container(container).Path(), "CNI_IFNAME=eth0", "CNI_PATH="+h.bin)
 		if text, wrong := cmd.Output(); wrong != nil {
 			err = fmt.Errorf("%s: %w: %s", verb, wrong, text)
 		}

@@ -39,8 +39,9 @@ func hashed(prefix, s string) string {
 
 // forward is a port, or a range of ports, of the node that leads to a container.
 type forward struct {
-	protocol      string     // "tcp", "udp" or "sctp"
-	hostIP        netip.Addr // destination of connections; unspecified: all of its family; not valid: all
+	protocol string // "tcp", "udp" or "sctp"
+	// destination of connections; unspecified: all of its family; not valid: all
+	hostIP        netip.Addr
 	hostPort      uint16
 	containerPort uint16
 	count         uint16 // number of ports, starting at hostPort and containerPort; 0 means 1
@@ -77,18 +78,20 @@ func (f forward) target(a netip.Addr) string {
 	case f.hostPort == f.containerPort: // the port does not change
 		return a.String()
 	}
-	return fmt.Sprintf("%s-%d/%d", netip.AddrPortFrom(a, f.containerPort), f.last(f.containerPort), f.hostPort)
+	return fmt.Sprintf("%s-%d/%d", netip.AddrPortFrom(a, f.containerPort), f.last(f.containerPort),
+		f.hostPort)
 }
 
 // ipTables holds the parameters of the iptables rules of an attachment.
 type ipTables struct {
 	network, container string
 	forwards           []forward
-	snat               bool   // masquerade connections from the container's network and from the host itself
-	masqAll            bool   // masquerade all other connections as well
-	markBit            int    // mark bit of masqueraded packets, 0 to 31
-	markChain          string // existing chain that sets the mark, "" for the plugin's own
-	conditions         [2][]string
+	// masquerade connections from the container's network and from the host itself
+	snat       bool
+	masqAll    bool   // masquerade all other connections as well
+	markBit    int    // mark bit of masqueraded packets, 0 to 31
+	markChain  string // existing chain that sets the mark, "" for the plugin's own
+	conditions [2][]string
 }
 
 // edit returns the change that makes the rules for one address of the container, given with its
@@ -147,8 +150,10 @@ func (t ipTables) entries(family kernel.Family) (rules []string) {
 	}
 	for _, p := range protocols {
 		for _, group := range grouped(ports[p]) {
-			rules = append(rules, "-A "+hostPorts+" -p "+p+" -m comment --comment "+kernel.QuoteIPTables(entryComment(t.network, t.container))+
-				" -m multiport --dports "+strings.Join(group, ",")+conditions+" -j "+ownChain(t.network, t.container))
+			rules = append(rules, "-A "+hostPorts+" -p "+p+" -m comment --comment "+
+				kernel.QuoteIPTables(entryComment(t.network, t.container))+
+				" -m multiport --dports "+strings.Join(group, ",")+conditions+
+				" -j "+ownChain(t.network, t.container))
 		}
 	}
 	return rules
@@ -229,6 +234,7 @@ func leftoversBut(network string, containers []string) kernel.IPTablesRemoval {
 		valid[ownChain(network, c)] = true
 	}
 	return kernel.IPTablesRemoval{In: hostPorts, Match: func(r kernel.IPTablesRule) bool {
-		return strings.HasPrefix(r.Comment, commentPrefix(network)) && strings.HasPrefix(r.Target, "CNI-DN-") && !valid[r.Target]
+		return strings.HasPrefix(r.Comment, commentPrefix(network)) &&
+			strings.HasPrefix(r.Target, "CNI-DN-") && !valid[r.Target]
 	}}
 }

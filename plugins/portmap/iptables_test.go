@@ -38,7 +38,8 @@ func TestOwnChain(t *testing.T) {
 		if got := ownChain(row.network, row.container); got != row.want {
 			t.Errorf("%s %s: got %s, want %s", row.network, row.container, got, row.want)
 		}
-		if got, want := oldOwnChain(row.network, row.container), strings.Replace(row.want, "DN", "SN", 1); got != want {
+		if got, want := oldOwnChain(row.network, row.container), strings.Replace(row.want, "DN",
+			"SN", 1); got != want {
 			t.Errorf("%s %s: got %s, want %s", row.network, row.container, got, want)
 		}
 	}
@@ -48,11 +49,13 @@ func TestOwnChain(t *testing.T) {
 func TestEntryComment(t *testing.T) {
 	for n := 220; n < 250; n++ {
 		container := strings.Repeat("x", n)
-		got, whole := entryComment("net1", container), fmt.Sprintf(`dnat name: "net1" id: "%s"`, container)
+		got, whole := entryComment("net1", container), fmt.Sprintf(`dnat name: "net1" id: "%s"`,
+			container)
 		if len(whole) <= iptables.MaxComment && got != whole {
 			t.Errorf("got %q, want %q", got, whole)
 		}
-		if len(whole) > iptables.MaxComment && (len(got) != iptables.MaxComment || got != whole[:252]+"...") {
+		if len(whole) > iptables.MaxComment &&
+			(len(got) != iptables.MaxComment || got != whole[:252]+"...") {
 			t.Errorf("%d bytes: got %q", len(whole), got)
 		}
 	}
@@ -89,14 +92,15 @@ func addr(s string) netip.Addr {
 
 // TestRules compares the rules with upstream's, with ports and other options.
 func TestRules(t *testing.T) {
-	tables := ipTables{network: "net1", container: "cid1", snat: true, markBit: 13, forwards: []forward{
-		{protocol: "tcp", hostPort: 8080, containerPort: 80},
-		{protocol: "udp", hostPort: 8053, containerPort: 53},
-		{protocol: "tcp", hostPort: 9090, containerPort: 90, hostIP: addr("127.0.0.1")},
-		{protocol: "sctp", hostPort: 9091, containerPort: 91, hostIP: addr("::1")},
-		{protocol: "tcp", hostPort: 7000, containerPort: 7000, count: 10, hostIP: addr("::")},
-		{protocol: "tcp", hostPort: 7100, containerPort: 100, count: 10},
-	}}
+	tables := ipTables{network: "net1", container: "cid1", snat: true, markBit: 13,
+		forwards: []forward{
+			{protocol: "tcp", hostPort: 8080, containerPort: 80},
+			{protocol: "udp", hostPort: 8053, containerPort: 53},
+			{protocol: "tcp", hostPort: 9090, containerPort: 90, hostIP: addr("127.0.0.1")},
+			{protocol: "sctp", hostPort: 9091, containerPort: 91, hostIP: addr("::1")},
+			{protocol: "tcp", hostPort: 7000, containerPort: 7000, count: 10, hostIP: addr("::")},
+			{protocol: "tcp", hostPort: 7100, containerPort: 100, count: 10},
+		}}
 	const comment = ` -m comment --comment "dnat name: \"net1\" id: \"cid1\""`
 	for address, want := range map[string]string{
 		"10.1.2.2/24": `-A CNI-HOSTPORT-DNAT -p sctp` + comment + ` -m multiport --dports 9091 -j OWN
@@ -128,7 +132,8 @@ func TestRules(t *testing.T) {
 -A OWN -s 2001:db8:1::/64 -p tcp -m tcp --dport 7100:7109 -j CNI-HOSTPORT-SETMARK
 -A OWN -p tcp -m tcp --dport 7100:7109 -j DNAT --to-destination [2001:db8:1::2]:100-109/7100`,
 	} {
-		got := strings.ReplaceAll(strings.Join(tables.rules(netip.MustParsePrefix(address)), "\n"), "CNI-DN-e8f6f419596f7f47b3468", "OWN")
+		got := strings.ReplaceAll(strings.Join(tables.rules(netip.MustParsePrefix(address)), "\n"),
+			"CNI-DN-e8f6f419596f7f47b3468", "OWN")
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", address, diff)
 		}
@@ -138,14 +143,17 @@ func TestRules(t *testing.T) {
 // TestMasqAll: with masqAll all connections are masqueraded, and localhost needs no separate rule.
 // Debian's upstream plugin lacks the option.
 func TestMasqAll(t *testing.T) {
-	tables := ipTables{network: "net1", container: "cid1", snat: true, masqAll: true, forwards: []forward{
-		{protocol: "tcp", hostPort: 8080, containerPort: 80}, {protocol: "tcp", hostPort: 8081, containerPort: 81, hostIP: addr("192.168.0.2")},
-	}}
+	tables := ipTables{network: "net1", container: "cid1", snat: true, masqAll: true,
+		forwards: []forward{
+			{protocol: "tcp", hostPort: 8080, containerPort: 80}, {protocol: "tcp", hostPort: 8081,
+				containerPort: 81, hostIP: addr("192.168.0.2")},
+		}}
 	want := `-A OWN -p tcp -m tcp --dport 8080 -j CNI-HOSTPORT-SETMARK
 -A OWN -p tcp -m tcp --dport 8080 -j DNAT --to-destination 10.1.2.2:80
 -A OWN -d 192.168.0.2/32 -p tcp -m tcp --dport 8081 -j CNI-HOSTPORT-SETMARK
 -A OWN -d 192.168.0.2/32 -p tcp -m tcp --dport 8081 -j DNAT --to-destination 10.1.2.2:81`
-	got := strings.ReplaceAll(strings.Join(tables.rules(addresses[0])[1:], "\n"), "CNI-DN-e8f6f419596f7f47b3468", "OWN")
+	got := strings.ReplaceAll(strings.Join(tables.rules(addresses[0])[1:], "\n"),
+		"CNI-DN-e8f6f419596f7f47b3468", "OWN")
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -169,7 +177,9 @@ func newHost(t *testing.T) *host {
 	return &host{ns, tx, space}
 }
 
-var addresses = []netip.Prefix{netip.MustParsePrefix("10.1.2.2/24"), netip.MustParsePrefix("2001:db8:1::2/64")}
+var addresses = []netip.Prefix{
+	netip.MustParsePrefix("10.1.2.2/24"), netip.MustParsePrefix("2001:db8:1::2/64"),
+}
 
 func tableOf(a netip.Prefix) iptables.Table {
 	return iptables.Table{Family: familyOf(a.Addr()), Name: "nat"}
@@ -203,7 +213,9 @@ func (h *host) saved() string { return testnet.IPTables(h.Namespace, "", "nat") 
 func (t ipTables) conf(external map[string]any) map[string]any {
 	var mappings []any
 	for _, f := range t.forwards {
-		m := map[string]any{"hostPort": f.hostPort, "containerPort": f.containerPort, "protocol": f.protocol}
+		m := map[string]any{
+			"hostPort": f.hostPort, "containerPort": f.containerPort, "protocol": f.protocol,
+		}
 		if f.hostIP.IsValid() {
 			m["hostIP"] = f.hostIP.String()
 		}
@@ -215,7 +227,8 @@ func (t ipTables) conf(external map[string]any) map[string]any {
 		"prevResult": map[string]any{
 			"cniVersion": "1.0.0",
 			"interfaces": []any{map[string]any{"name": "eth0", "sandbox": "/proc/self/ns/net"}},
-			"ips":        []any{map[string]any{"address": "10.1.2.2/24", "interface": 0}, map[string]any{"address": "2001:db8:1::2/64", "interface": 0}},
+			"ips": []any{map[string]any{"address": "10.1.2.2/24", "interface": 0},
+				map[string]any{"address": "2001:db8:1::2/64", "interface": 0}},
 		},
 	}
 	for key, value := range external {
@@ -231,7 +244,8 @@ func (h *host) reference(t *testing.T, verb, container string, conf map[string]a
 	must(t, err)
 	h.Do(func() {
 		cmd := exec.Command(filepath.Join(reference, "portmap"))
-		cmd.Env = append(cmd.Environ(), "CNI_COMMAND="+verb, "CNI_CONTAINERID="+container, "CNI_NETNS=/proc/self/ns/net", "CNI_IFNAME=eth0", "CNI_PATH="+reference)
+		cmd.Env = append(cmd.Environ(), "CNI_COMMAND="+verb, "CNI_CONTAINERID="+container,
+			"CNI_NETNS=/proc/self/ns/net", "CNI_IFNAME=eth0", "CNI_PATH="+reference)
 		cmd.Stdin = bytes.NewReader(stdin)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("upstream %s: %v: %s", verb, err, out)
@@ -268,15 +282,20 @@ func cases() map[string]struct {
 	add("many ports", nil, func(t *ipTables) {
 		t.forwards = nil
 		for i := range uint16(31) {
-			t.forwards = append(t.forwards, forward{protocol: "tcp", hostPort: 9000 + i, containerPort: 80 + i})
+			t.forwards = append(t.forwards, forward{
+				protocol: "tcp", hostPort: 9000 + i, containerPort: 80 + i,
+			})
 		}
 	})
 	add("without snat", nil, func(t *ipTables) { t.snat = false })
-	add("an external mark chain", map[string]any{"externalSetMarkChain": "KUBE-MARK-MASQ"}, func(t *ipTables) { t.markChain = "KUBE-MARK-MASQ" })
+	add("an external mark chain", map[string]any{"externalSetMarkChain": "KUBE-MARK-MASQ"},
+		func(t *ipTables) { t.markChain = "KUBE-MARK-MASQ" })
 	add("mark bit 5", map[string]any{"markMasqBit": 5}, func(t *ipTables) { t.markBit = 5 })
 	add("mark bit 31", map[string]any{"markMasqBit": 31}, func(t *ipTables) { t.markBit = 31 })
 	c4, c6 := []string{"-s", "1.2.3.4", "-i", "eth1"}, []string{"!", "-s", "12::34"}
-	add("conditions", map[string]any{"conditionsV4": c4, "conditionsV6": c6}, func(t *ipTables) { t.conditions = [2][]string{c4, c6} })
+	add("conditions", map[string]any{"conditionsV4": c4, "conditionsV6": c6}, func(t *ipTables) {
+		t.conditions = [2][]string{c4, c6}
+	})
 	return rows
 }
 
@@ -296,7 +315,8 @@ func (h *host) foreign() {
 func (h *host) canary() {
 	for _, tool := range []string{"iptables", "ip6tables"} {
 		h.Command(tool, "-t", "nat", "-N", hostPorts)
-		h.Command(tool, "-t", "nat", "-A", hostPorts, "-m", "comment", "--comment", "canary", "-j", "CANARY")
+		h.Command(tool, "-t", "nat", "-A", hostPorts, "-m", "comment", "--comment", "canary",
+			"-j", "CANARY")
 	}
 }
 
@@ -326,13 +346,15 @@ func TestAsTheReference(t *testing.T) {
 			}
 			ours.reference(t, "DEL", "cid1", conf)
 			theirs.remove(t, leftovers("net1", "cid1")...)
-			if diff := cmp.Diff(ours.saved(), theirs.saved()); diff != "" || strings.Contains(theirs.saved(), "CNI-DN-") {
+			if diff := cmp.Diff(ours.saved(), theirs.saved()); diff != "" ||
+				strings.Contains(theirs.saved(), "CNI-DN-") {
 				t.Errorf("removed (-by upstream +by Tenon):\n%s", diff)
 			}
 			if !strings.Contains(theirs.saved(), "--comment canary") {
 				t.Error("the canary rule is gone")
 			}
-			if err := ours.check(c.ipTables); !errors.Is(err, iptables.ErrMissing) || !strings.Contains(err.Error(), "CNI-DN-") {
+			if err := ours.check(c.ipTables); !errors.Is(err, iptables.ErrMissing) ||
+				!strings.Contains(err.Error(), "CNI-DN-") {
 				t.Errorf("check of removed rules: %v", err)
 			}
 		})
@@ -385,10 +407,15 @@ func testAgain(t *testing.T, parallel func(*testing.T)) {
 				t.Errorf("once more, rolled back (-before +after):\n%s", diff)
 			}
 			changed := c.ipTables
-			changed.forwards = append([]forward{{protocol: "tcp", hostPort: 1234, containerPort: 4321}}, changed.forwards[1:]...)
+			changed.forwards = append([]forward{{protocol: "tcp", hostPort: 1234,
+				containerPort: 4321}}, changed.forwards[1:]...)
 			h.add(t, changed)
 			must(t, h.check(changed))
-			if port := fmt.Sprint(c.forwards[0].hostPort); strings.Count(h.saved(), "--dport 1234 ") < 2 || strings.Contains(h.saved(), "-p tcp -m tcp --dport "+port+" -j DNAT --to-destination 10.1.2.2:80") != strings.Contains(second, "-j DNAT") {
+			if port := fmt.Sprint(c.forwards[0].hostPort); strings.Count(h.saved(),
+				"--dport 1234 ") < 2 ||
+				strings.Contains(h.saved(),
+					"-p tcp -m tcp --dport "+port+" -j DNAT --to-destination 10.1.2.2:80") != strings.Contains(second,
+					"-j DNAT") {
 				t.Errorf("port %s stays:\n%s", port, h.saved())
 			}
 			must(t, h.tx.Rollback())
@@ -413,11 +440,13 @@ func TestOldChain(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	chain := oldOwnChain("net1", "cid1")
-	for _, rule := range []string{"-N CNI-HOSTPORT-SNAT", "-N " + chain, "-A " + chain + " -j MASQUERADE", "-A CNI-HOSTPORT-SNAT -p tcp -j " + chain} {
+	for _, rule := range []string{"-N CNI-HOSTPORT-SNAT", "-N " + chain,
+		"-A " + chain + " -j MASQUERADE", "-A CNI-HOSTPORT-SNAT -p tcp -j " + chain} {
 		h.Command("iptables", append([]string{"-t", "nat"}, strings.Fields(rule)...)...)
 	}
 	h.remove(t, leftovers("net1", "cid1")...)
-	if out := h.saved(); strings.Contains(out, "CNI-SN") || !strings.Contains(out, ":CNI-HOSTPORT-SNAT") {
+	if out := h.saved(); strings.Contains(out, "CNI-SN") ||
+		!strings.Contains(out, ":CNI-HOSTPORT-SNAT") {
 		t.Errorf("left:\n%s", out)
 	}
 }

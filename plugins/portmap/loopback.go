@@ -25,7 +25,8 @@ func (c *Config) openLoopback(s *chained.Session) error {
 	if err != nil {
 		return err
 	}
-	return s.Host.Sysctl.Ensure([]kernel.Setting{{Key: "net/ipv4/conf/" + link.Name + "/route_localnet", Value: "1"}})
+	return s.Host.Sysctl.Ensure([]kernel.Setting{{Key: "net/ipv4/conf/" + link.Name +
+		"/route_localnet", Value: "1"}})
 }
 
 // fromLoopback returns the address of the container if connections to 127.0.0.1 lead to it.

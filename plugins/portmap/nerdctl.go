@@ -26,16 +26,19 @@ const networkDir = "/etc/cni/net.d"
 // nerdctl gives it.
 func ofNerdctl(c *Config, env cni.Env, dir string) string {
 	if len(c.NerdctlID) > 0 {
-		return "network " + c.Name + " has nerdctlID: nerdctl finds used ports in the chains of iptables"
+		return "network " + c.Name +
+			" has nerdctlID: nerdctl finds used ports in the chains of iptables"
 	}
 	if args, err := cni.ParseArgs(env.Args); err == nil {
 		if _, ok := args.Get(nerdctlArg); ok {
-			return "CNI_ARGS has " + nerdctlArg + ": nerdctl finds used ports in the chains of iptables"
+			return "CNI_ARGS has " + nerdctlArg +
+				": nerdctl finds used ports in the chains of iptables"
 		}
 	}
 	path := filepath.Join(dir, "nerdctl-"+c.Name+".conflist")
 	if hasNerdctlID(path) {
-		return fmt.Sprintf("%s has nerdctlID: nerdctl finds used ports in the chains of iptables", path)
+		return fmt.Sprintf("%s has nerdctlID: nerdctl finds used ports in the chains of iptables",
+			path)
 	}
 	return ""
 }

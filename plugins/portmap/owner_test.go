@@ -40,7 +40,9 @@ func TestDelNeedsNothing(t *testing.T) {
 			},
 			"wrong backend": func(c object) { c["backend"] = "ipvs" },
 			"other backend": func(c object) {
-				c["backend"] = map[string]string{"nftables": "iptables", "iptables": "nftables"}[backend]
+				c["backend"] = map[string]string{
+					"nftables": "iptables", "iptables": "nftables",
+				}[backend]
 			},
 			"conditions": func(c object) { c["conditionsV4"] = []string{"what"} },
 		} {
@@ -82,7 +84,9 @@ func TestTwoNetworks(t *testing.T) {
 	h.Host.Command("sysctl", "-qw", "net.ipv4.conf.uplink.rp_filter=0")
 	for i, network := range []string{"one", "two", "open"} {
 		h.conf["name"] = network
-		h.conf["conditionsV4"] = [][]string{{"ip", "saddr", "192.0.2.2"}, {"ip saddr != 192.0.2.2"}, nil}[i]
+		h.conf["conditionsV4"] = [][]string{
+			{"ip", "saddr", "192.0.2.2"}, {"ip saddr != 192.0.2.2"}, nil,
+		}[i]
 		h.add("c", both(8001+i, 80, ""))
 		h.check("c", both(8001+i, 80, ""))
 	}
@@ -124,8 +128,10 @@ func TestSamePortsInTwoNetworks(t *testing.T) {
 		h := newHost(t, withBackend(backend))
 		h.attach("c", 0)
 		h.attach("d", 0)
-		ports := strings.TrimSuffix(both(8080, 80, ""), "]") + `,{"hostPort":9000,"containerPort":9000,"protocol":"tcp","range":100}]`
-		h.Container("c").Batch("address add 10.1.0.99/24 dev eth0", "address add fd00:1::99/64 dev eth0 nodad")
+		ports := strings.TrimSuffix(both(8080, 80, ""), "]") +
+			`,{"hostPort":9000,"containerPort":9000,"protocol":"tcp","range":100}]`
+		h.Container("c").
+			Batch("address add 10.1.0.99/24 dev eth0", "address add fd00:1::99/64 dev eth0 nodad")
 		for _, address := range []string{"10.1.0.2", "10.1.0.99"} {
 			serve(t, h.Container("c"), "c", address, 80)
 		}
@@ -134,7 +140,8 @@ func TestSamePortsInTwoNetworks(t *testing.T) {
 			h.conf["name"] = network
 			h.prev["c"] = json.RawMessage(one)
 			if network == "two" {
-				h.prev["c"] = json.RawMessage(strings.NewReplacer(`"10.1.0.2/`, `"10.1.0.99/`, `"fd00:1::2/`, `"fd00:1::99/`).Replace(one))
+				h.prev["c"] = json.RawMessage(strings.NewReplacer(`"10.1.0.2/`, `"10.1.0.99/`,
+					`"fd00:1::2/`, `"fd00:1::99/`).Replace(one))
 			}
 		}
 		in("two")
@@ -236,7 +243,8 @@ func TestCollected(t *testing.T) {
 		}
 		h.conf["name"] = "net1"
 		conf := h.request("none", "")
-		conf["cni.dev/valid-attachments"] = []cni.ValidAttachment{{ContainerID: "valid", IfName: "eth0"}}
+		conf["cni.dev/valid-attachments"] = []cni.ValidAttachment{{ContainerID: "valid",
+			IfName: "eth0"}}
 		_, err := h.call(cni.GC, "", conf)
 		must(t, err)
 		for port, want := range map[int]bool{8001: true, 8002: false, 8003: true} {
@@ -271,7 +279,8 @@ func TestSecondContainer(t *testing.T) {
 					}
 				}
 				if first == "nftables" && second == "nftables" {
-					h.refused(session.CodeInUse, "second", `[{"hostPort":8000,"containerPort":8000,"protocol":"udp","range":100}]`)
+					h.refused(session.CodeInUse, "second",
+						`[{"hostPort":8000,"containerPort":8000,"protocol":"udp","range":100}]`)
 				}
 				if diff := cmp.Diff(before, h.ruleset()); diff != "" {
 					t.Errorf("refused, but changed:\n%s", diff)
@@ -341,7 +350,9 @@ func TestForeignRulesAndLock(t *testing.T) {
 	var script strings.Builder
 	script.WriteString("add table ip nat\nadd chain ip nat PREROUTING { type nat hook prerouting priority -100; }\nadd chain ip nat KUBE-SERVICES\n")
 	for i := range 20000 {
-		fmt.Fprintf(&script, "add rule ip nat KUBE-SERVICES ip daddr 10.%d.%d.1 tcp dport %d counter accept\n", i/250, i%250, 1+i)
+		fmt.Fprintf(&script,
+			"add rule ip nat KUBE-SERVICES ip daddr 10.%d.%d.1 tcp dport %d counter accept\n",
+			i/250, i%250, 1+i)
 	}
 	path := t.TempDir() + "/rules"
 	must(t, os.WriteFile(path, []byte(script.String()), 0o600))

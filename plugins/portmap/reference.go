@@ -14,7 +14,10 @@ import (
 
 // referenceTables are the tables of upstream's backend nftables. Their rules name the container,
 // but not the network.
-var referenceTables = []kernel.Table{{Family: kernel.TableIPv4, Name: "cni_hostport"}, {Family: kernel.TableIPv6, Name: "cni_hostport"}}
+var referenceTables = []kernel.Table{
+	{Family: kernel.TableIPv4, Name: "cni_hostport"},
+	{Family: kernel.TableIPv6, Name: "cni_hostport"},
+}
 
 const referenceMappings = "hostports"
 
@@ -28,7 +31,9 @@ func removeReference(s *chained.Session, gone chained.Gone) error {
 	mine := func(netip.Addr) bool { return true }
 	if s.Prev != nil && len(s.Prev.IPs) > 0 {
 		mine = func(a netip.Addr) bool {
-			return slices.ContainsFunc(s.Prev.IPs, func(ip cni.IP) bool { return ip.Address.Addr() == a })
+			return slices.ContainsFunc(s.Prev.IPs, func(ip cni.IP) bool {
+				return ip.Address.Addr() == a
+			})
 		}
 	}
 	return pruneReference(s, gone.One.Container, mine)
@@ -68,7 +73,8 @@ func (c *Config) refuseReference(s *chained.Session) error {
 			return err
 		}
 		for _, r := range rules {
-			theirs := kernel.PortMapping{Protocol: r.Protocol, Host: r.Dest, First: r.Port, Last: r.Port, To: netip.AddrPortFrom(families[i], 0)}
+			theirs := kernel.PortMapping{Protocol: r.Protocol, Host: r.Dest, First: r.Port,
+				Last: r.Port, To: netip.AddrPortFrom(families[i], 0)}
 			if r.Port == 0 || slices.Contains(free, r.Comment) {
 				continue
 			}
@@ -117,7 +123,9 @@ func referenceRules(s *chained.Session, t kernel.Table) (all []foreign, err erro
 			Rule: r,
 			of:   func(a cni.Attachment) bool { return a.Container == r.Comment },
 			remove: func() error {
-				return pruneReference(s, r.Comment, func(a netip.Addr) bool { return a == r.DNAT.Addr() })
+				return pruneReference(s, r.Comment, func(a netip.Addr) bool {
+					return a == r.DNAT.Addr()
+				})
 			},
 		})
 	}
@@ -137,7 +145,8 @@ func (c *Config) refuseIPTables(s *chained.Session, f kernel.Family) error {
 		return kernel.UnlessNoNFT(err)
 	}
 	for _, e := range entries {
-		if e.Chain == "" || e.Chain == ownChain(s.Name, s.ContainerID) || strings.HasSuffix(e.Comment, commentSuffix(s.ContainerID)) {
+		if e.Chain == "" || e.Chain == ownChain(s.Name, s.ContainerID) ||
+			strings.HasSuffix(e.Comment, commentSuffix(s.ContainerID)) {
 			continue
 		}
 		rules, err := tables.Rules(e.Chain)
@@ -145,7 +154,8 @@ func (c *Config) refuseIPTables(s *chained.Session, f kernel.Family) error {
 			return err
 		}
 		i := slices.IndexFunc(c.maps, func(m kernel.PortMapping) bool {
-			return familyOf(m.To.Addr()) == f && slices.ContainsFunc(rules, func(r kernel.NATRule) bool { return leadsOn(r, m) })
+			return familyOf(m.To.Addr()) == f &&
+				slices.ContainsFunc(rules, func(r kernel.NATRule) bool { return leadsOn(r, m) })
 		})
 		if i < 0 {
 			continue
@@ -160,7 +170,9 @@ func (c *Config) refuseIPTables(s *chained.Session, f kernel.Family) error {
 // takeOverChain removes the chain that an entry jumps to if its container no longer exists, and
 // reports whether it did.
 func takeOverChain(s *chained.Session, f kernel.Family, e kernel.NATRule) (bool, error) {
-	rules, err := s.Host.Rules.Of(kernel.Table{Family: referenceTables[f].Family, Name: "nat"}, e.Chain)
+	rules, err := s.Host.Rules.Of(kernel.Table{
+		Family: referenceTables[f].Family, Name: "nat",
+	}, e.Chain)
 	for _, r := range rules {
 		if !r.DNAT.IsValid() {
 			continue
@@ -168,9 +180,13 @@ func takeOverChain(s *chained.Session, f kernel.Family, e kernel.NATRule) (bool,
 		r.Comment = e.Comment
 		chain := foreign{
 			Rule: r,
-			of:   func(a cni.Attachment) bool { return ownChain(a.Network, a.Container) == e.Chain },
+			of: func(a cni.Attachment) bool {
+				return ownChain(a.Network, a.Container) == e.Chain
+			},
 			remove: func() error {
-				return s.Host.Rules.RemoveIPTables(kernel.IPTables{Table: "nat", Removal: kernel.IPTablesRemoval{In: hostPorts, Target: e.Chain}})
+				return s.Host.Rules.RemoveIPTables(kernel.IPTables{
+					Table: "nat", Removal: kernel.IPTablesRemoval{In: hostPorts, Target: e.Chain},
+				})
 			},
 		}
 		return chain.takeOver(s)

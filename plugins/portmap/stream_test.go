@@ -62,7 +62,8 @@ func isTimeout(err error) bool {
 func (s *stream) drain() {
 	buf := make([]byte, 100)
 	for {
-		_ = s.conn.SetReadDeadline(time.Now().Add(20 * time.Millisecond)) // the read reports the error
+		// the read reports the error
+		_ = s.conn.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
 		if _, err := s.conn.Read(buf); err != nil {
 			return
 		}
@@ -76,7 +77,9 @@ func TestSteadyStream(t *testing.T) {
 	t.Parallel()
 	forBackends(t, func(t *testing.T, backend string) {
 		for _, address := range []string{"192.0.2.1:8080", "[2001:db8::1]:8080"} {
-			for _, hostIP := range []string{"", `,"hostIP":"` + netip.MustParseAddrPort(address).Addr().String() + `"`} {
+			for _, hostIP := range []string{
+				"", `,"hostIP":"` + netip.MustParseAddrPort(address).Addr().String() + `"`,
+			} {
 				t.Run(address+hostIP, func(t *testing.T) {
 					t.Parallel()
 					h := newHost(t, withBackend(backend))
@@ -89,7 +92,8 @@ func TestSteadyStream(t *testing.T) {
 					h.lan.Command("ip", "route", "add", "10.1.0.0/24", "via", "192.0.2.1")
 					h.Host.Command("ip", "route", "add", "198.51.100.1", "via", "192.0.2.2")
 					serve(t, h.lan, "lan", "198.51.100.1", 8080)
-					h.Host.Command("nft", "add table ip track; add chain ip track c { type filter hook prerouting priority 0; }; add rule ip track c ct state new")
+					h.Host.Command("nft",
+						"add table ip track; add chain ip track c { type filter hook prerouting priority 0; }; add rule ip track c ct state new")
 					ports := both(8080, 80, hostIP)
 					s := newStream(t, h.lan, address)
 					expect := func(what, want string) {
@@ -143,10 +147,13 @@ func TestNoFlowsForTCP(t *testing.T) {
 	h.attach("c", 0)
 	ops := h.trace(cni.Add, "c", "["+port("tcp", 8080, 80, "")+"]")
 	ops = append(ops, h.trace(cni.Del, "c", "["+port("tcp", 8080, 80, "")+"]")...)
-	if i := slices.IndexFunc(ops, func(op string) bool { return strings.Contains(op, "connection tracking") }); i >= 0 {
+	if i := slices.IndexFunc(ops, func(op string) bool {
+		return strings.Contains(op, "connection tracking")
+	}); i >= 0 {
 		t.Errorf("%s", ops[i])
 	}
-	if ops := fmt.Sprint(h.trace(cni.Add, "c", both(8080, 80, ""))); !strings.Contains(ops, "connection tracking") {
+	if ops := fmt.Sprint(h.trace(cni.Add, "c", both(8080, 80, ""))); !strings.Contains(ops,
+		"connection tracking") {
 		t.Errorf("with UDP: %s", ops)
 	}
 }

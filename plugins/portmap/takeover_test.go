@@ -32,7 +32,8 @@ func (h *host) reference(verb cni.Command, container, ports string) {
 	h.Host.Do(func() {
 		cmd := exec.Command(reference)
 		cmd.Stdin = bytes.NewReader(stdin)
-		cmd.Env = append(os.Environ(), "CNI_COMMAND="+string(verb), "CNI_CONTAINERID="+container, "CNI_NETNS="+h.Container(container).Path(), "CNI_IFNAME=eth0", "CNI_PATH=/usr/lib/cni")
+		cmd.Env = append(os.Environ(), "CNI_COMMAND="+string(verb), "CNI_CONTAINERID="+container,
+			"CNI_NETNS="+h.Container(container).Path(), "CNI_IFNAME=eth0", "CNI_PATH=/usr/lib/cni")
 		var out []byte
 		if out, err = cmd.Output(); err != nil {
 			h.t.Errorf("%s", out)
@@ -55,7 +56,8 @@ func TestTakesOverIPTables(t *testing.T) {
 	empty := h.ruleset()
 	h.reference(cni.Add, "c", ports)
 	answers(t, h.lan, "192.0.2.1:8080", "c")
-	if err := h.refused(session.CodeInUse, "d", ports); err == nil || !strings.Contains(err.Error(), `id: "c"`) {
+	if err := h.refused(session.CodeInUse, "d", ports); err == nil ||
+		!strings.Contains(err.Error(), `id: "c"`) {
 		t.Errorf("%v does not name the container", err)
 	}
 	h.check("c", ports)
@@ -134,7 +136,8 @@ func TestTakesOverNFTables(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			h := newHost(t, "")
-			if addrs := h.attach("c", 0); addrs[0].String() != "10.1.0.2" || addrs[1].String() != "fd00:1::2" {
+			if addrs := h.attach("c", 0); addrs[0].String() != "10.1.0.2" ||
+				addrs[1].String() != "fd00:1::2" {
 				t.Fatal(addrs)
 			}
 			h.attach("d", 0)
@@ -145,7 +148,8 @@ func TestTakesOverNFTables(t *testing.T) {
 			} {
 				h.refused(session.CodeInUse, "d", ports)
 			}
-			h.add("d", `[{"hostPort":8053,"containerPort":1,"protocol":"udp","hostIP":"192.0.2.99"}]`)
+			h.add("d",
+				`[{"hostPort":8053,"containerPort":1,"protocol":"udp","hostIP":"192.0.2.99"}]`)
 			before := h.ruleset()
 			conf := h.request("c", "")
 			if !row.result {
@@ -157,7 +161,8 @@ func TestTakesOverNFTables(t *testing.T) {
 			if n := strings.Count(after, `comment "c"`); n != row.left {
 				t.Errorf("%d rules left, want %d:\n%s", n, row.left, cmp.Diff(before, after))
 			}
-			if !strings.Contains(after, `comment "elsewhere"`) || !strings.Contains(after, "192.0.2.99") {
+			if !strings.Contains(after, `comment "elsewhere"`) ||
+				!strings.Contains(after, "192.0.2.99") {
 				t.Errorf("other containers lost their rules:\n%s", cmp.Diff(before, after))
 			}
 			h.add("d", somePort)

@@ -43,7 +43,8 @@ func TestWhoReaches(t *testing.T) {
 		h.add("self", both(8080, 80, ""))
 		loopback6 := "host"
 		if backend == "iptables" {
-			loopback6 = "" // upstream's chains forward to an address that packets from ::1 cannot reach
+			// upstream's chains forward to an address that packets from ::1 cannot reach
+			loopback6 = ""
 		}
 		gateway := map[bool]string{true: "10.1.0.1", false: "fd00:1::1"}
 		for _, row := range []struct {
@@ -72,12 +73,15 @@ func TestWhoReaches(t *testing.T) {
 				from = h.Container(row.client)
 			}
 			for _, network := range []string{"tcp", "udp"} {
-				name, client, err := ask(from, network, net.JoinHostPort(row.at, "8080"), patience(row.answer))
+				name, client, err := ask(from, network, net.JoinHostPort(row.at, "8080"),
+					patience(row.answer))
 				if name != row.answer {
-					t.Errorf("%s from %s to %s: %q answers (%v), want %q", network, row.client, row.at, name, err, row.answer)
+					t.Errorf("%s from %s to %s: %q answers (%v), want %q", network, row.client,
+						row.at, name, err, row.answer)
 				}
 				if name != "" && client.String() != row.seenAs {
-					t.Errorf("%s from %s to %s: seen as %s, want %q", network, row.client, row.at, client, row.seenAs)
+					t.Errorf("%s from %s to %s: seen as %s, want %q", network, row.client, row.at,
+						client, row.seenAs)
 				}
 			}
 		}
@@ -98,9 +102,13 @@ func TestHostIP(t *testing.T) {
 			hostIP string
 			at     map[string]string
 		}{
-			{"192.0.2.9", map[string]string{"192.0.2.9": "c", "192.0.2.1": "host", "2001:db8::1": "host"}},
+			{"192.0.2.9", map[string]string{
+				"192.0.2.9": "c", "192.0.2.1": "host", "2001:db8::1": "host",
+			}},
 			{"2001:db8::1", map[string]string{"192.0.2.1": "host", "2001:db8::1": "c"}},
-			{"0.0.0.0", map[string]string{"192.0.2.9": "c", "192.0.2.1": "c", "2001:db8::1": "host"}},
+			{"0.0.0.0", map[string]string{
+				"192.0.2.9": "c", "192.0.2.1": "c", "2001:db8::1": "host",
+			}},
 			{"::", map[string]string{"192.0.2.1": "host", "2001:db8::1": "c"}},
 		} {
 			ports := both(8080, 80, `,"hostIP":"`+row.hostIP+`"`)
@@ -158,19 +166,23 @@ func TestLoopbackServices(t *testing.T) {
 		h.attach("c", 0)
 		serve(t, h.Host, "host", "127.0.0.1", 9999)
 		h.add("c", both(8080, 80, ""))
-		for _, row := range []struct{ link, want string }{{"br0", "1"}, {"uplink", "0"}, {"all", "0"}, {"default", "0"}} {
-			if got := strings.TrimSpace(h.Host.Command("sysctl", "-n", "net.ipv4.conf."+row.link+".route_localnet")); got != row.want {
+		for _, row := range []struct{ link, want string }{{"br0", "1"}, {"uplink", "0"},
+			{"all", "0"}, {"default", "0"}} {
+			if got := strings.TrimSpace(h.Host.Command("sysctl", "-n",
+				"net.ipv4.conf."+row.link+".route_localnet")); got != row.want {
 				t.Errorf("route_localnet of %s is %s, want %s", row.link, got, row.want)
 			}
 		}
-		h.Host.Command("sysctl", "-qw", "net.ipv4.conf.uplink.route_localnet=1") // as if another plugin had set it
+		// as if another plugin had set it
+		h.Host.Command("sysctl", "-qw", "net.ipv4.conf.uplink.route_localnet=1")
 		for _, from := range []struct {
 			ns  *testnet.Namespace
 			via string
 		}{{h.Container("c"), "10.1.0.1"}, {h.lan, "192.0.2.1"}} {
 			// Remove the neighbour's own route to 127.0.0.0/8.
 			from.ns.Command("ip", "link", "set", "lo", "down")
-			from.ns.Command("sysctl", "-qw", "net.ipv4.conf.all.route_localnet=1", "net.ipv4.conf.eth0.route_localnet=1")
+			from.ns.Command("sysctl", "-qw", "net.ipv4.conf.all.route_localnet=1",
+				"net.ipv4.conf.eth0.route_localnet=1")
 			from.ns.Command("ip", "route", "add", "127.0.0.0/8", "via", from.via, "dev", "eth0")
 			answers(t, from.ns, "127.0.0.1:9999", "")
 		}
@@ -194,7 +206,8 @@ func TestNoLoopbackAsked(t *testing.T) {
 			h := newHost(t, row.members)
 			h.attach("c", 0)
 			h.add("c", row.ports)
-			if got := strings.TrimSpace(h.Host.Command("sysctl", "-n", "net.ipv4.conf.br0.route_localnet")); got != "0" {
+			if got := strings.TrimSpace(h.Host.Command("sysctl", "-n",
+				"net.ipv4.conf.br0.route_localnet")); got != "0" {
 				t.Errorf("route_localnet is %s", got)
 			}
 		})
@@ -215,7 +228,8 @@ func TestMasqAll(t *testing.T) {
 			serve(t, h.Container("c"), "c", "", 80)
 			h.add("c", both(8080, 80, ""))
 			for i, address := range []string{"192.0.2.1:8080", "[2001:db8::1]:8080"} {
-				if _, client, err := ask(h.lan, "tcp", address, inTime); err != nil || client != netip.MustParseAddr(want[i]) {
+				if _, client, err := ask(h.lan, "tcp", address, inTime); err != nil ||
+					client != netip.MustParseAddr(want[i]) {
 					t.Errorf("%s: seen as %s (%v), want %s", members, client, err, want[i])
 				}
 			}
@@ -231,7 +245,8 @@ func TestSelfWithoutHairpinMode(t *testing.T) {
 		h.attach("self", 0)
 		h.Host.Command("bridge", "link", "set", "dev", h.ports(0)[0], "hairpin", "off")
 		if h.Host.Try("sysctl", "-q", "net.bridge.bridge-nf-call-iptables") == nil {
-			h.Host.Command("sysctl", "-qw", "net.bridge.bridge-nf-call-iptables=0", "net.bridge.bridge-nf-call-ip6tables=0")
+			h.Host.Command("sysctl", "-qw", "net.bridge.bridge-nf-call-iptables=0",
+				"net.bridge.bridge-nf-call-ip6tables=0")
 		}
 		serve(t, h.Container("self"), "self", "", 80)
 		h.add("self", both(8080, 80, ""))

@@ -21,7 +21,8 @@ func (h *host) vanish(container string, bridge int) {
 	h.t.Helper()
 	before := len(h.ports(bridge))
 	h.Container(container).Command("ip", "link", "delete", "eth0")
-	for end := time.Now().Add(time.Minute); len(h.ports(bridge)) == before; time.Sleep(time.Millisecond) {
+	for end := time.Now().
+		Add(time.Minute); len(h.ports(bridge)) == before; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			h.t.Fatal("the link is still there")
 		}
@@ -46,7 +47,8 @@ func TestVanishedHolder(t *testing.T) {
 				h.add("gone", ports)
 				h.add("alive", both(8081, 80, ""))
 				h.conf["name"], h.conf["backend"], h.conf["cniVersion"] = "net2", second, "0.4.0"
-				h.prev["next"] = bytes.Replace(h.prev["next"], []byte(`"cniVersion":"1.1.0"`), []byte(`"cniVersion":"0.4.0"`), 1)
+				h.prev["next"] = bytes.Replace(h.prev["next"], []byte(`"cniVersion":"1.1.0"`),
+					[]byte(`"cniVersion":"0.4.0"`), 1)
 				serve(t, h.Container("next"), "next", "", 80)
 
 				h.refused(session.CodeInUse, "next", ports)
@@ -94,13 +96,16 @@ func (h *host) upstreamBridge(container string) {
 	dir := h.t.TempDir()
 	stdin, err := json.Marshal(object{
 		"cniVersion": "1.0.0", "name": "bridge0", "type": "bridge", "bridge": "br0",
-		"ipam": object{"type": "static", "addresses": []object{{"address": "10.1.0.77/24"}, {"address": "fd00:1::77/64"}}},
+		"ipam": object{"type": "static", "addresses": []object{
+			{"address": "10.1.0.77/24"}, {"address": "fd00:1::77/64"},
+		}},
 	})
 	must(h.t, err)
 	h.Host.Do(func() {
 		cmd := exec.Command("/usr/lib/cni/bridge")
 		cmd.Stdin, cmd.Stderr = bytes.NewReader(stdin), os.Stderr
-		cmd.Env = append(os.Environ(), "CNI_COMMAND=ADD", "CNI_CONTAINERID="+container, "CNI_NETNS="+h.Container(container).Path(),
+		cmd.Env = append(os.Environ(), "CNI_COMMAND=ADD", "CNI_CONTAINERID="+container,
+			"CNI_NETNS="+h.Container(container).Path(),
 			"CNI_IFNAME=eth0", "CNI_PATH=/usr/lib/cni", "TMPDIR="+filepath.Clean(dir))
 		h.prev[container], err = cmd.Output()
 	})
@@ -121,7 +126,8 @@ func TestVanishedJustNow(t *testing.T) {
 			h.attach(c, 0)
 			_, err = h.call(cni.Add, c, h.request(c, both(8080, 80, "")))
 			// The kernel closes the sockets of a namespace, which also use it, after a moment.
-			for end := time.Now().Add(time.Minute); cni.CodeOf(err) == session.CodeInUse && time.Now().Before(end); {
+			for end := time.Now().Add(time.Minute); cni.CodeOf(err) == session.CodeInUse &&
+				time.Now().Before(end); {
 				_, err = h.call(cni.Add, c, h.request(c, both(8080, 80, "")))
 			}
 			must(t, err)
@@ -139,7 +145,8 @@ func TestVanishedAddress(t *testing.T) {
 		h.add("gone", both(8080, 80, ""))
 		h.vanish("gone", 0)
 		h.attach("next", 0)
-		h.Container("next").Batch("address add 10.1.0.2/24 dev eth0", "address add fd00:1::2/64 dev eth0 nodad")
+		h.Container("next").
+			Batch("address add 10.1.0.2/24 dev eth0", "address add fd00:1::2/64 dev eth0 nodad")
 		h.prev["next"] = h.prev["gone"]
 		serve(t, h.Container("next"), "next", "10.1.0.2", 80)
 		h.add("next", both(8080, 80, ""))
