@@ -27,7 +27,9 @@ func (b backend) named() bool {
 }
 
 // choose returns the backend for addresses.
-func (c *Config) choose(ctx context.Context, s *chained.Session, addrs []netip.Addr) (backend, error) {
+func (c *Config) choose(
+	ctx context.Context, s *chained.Session, addrs []netip.Addr,
+) (backend, error) {
 	b := c.Backend
 	if b.named() {
 		return b, nil
@@ -51,7 +53,8 @@ func (c *Config) choose(ctx context.Context, s *chained.Session, addrs []netip.A
 		return backendNFT, err
 	}
 	if err := kernel.IPTablesAvailable(families(addrs)...); err != nil {
-		s.Log.Warn("the FORWARD chain of iptables drops the container's packets, but the iptables tools are not usable", "err", err)
+		s.Log.Warn("the FORWARD chain of iptables drops the container's packets, "+
+			"but the iptables tools are not usable", "err", err)
 		return backendNFT, nil
 	}
 	return backendIPTables, nil
@@ -79,7 +82,9 @@ func families(addrs []netip.Addr) (list []kernel.Family) {
 }
 
 func ofFamily(f kernel.Family, addrs []netip.Addr) []netip.Addr {
-	return slices.DeleteFunc(slices.Clone(addrs), func(a netip.Addr) bool { return a.Is4() != (f == kernel.IPv4) })
+	return slices.DeleteFunc(slices.Clone(addrs), func(a netip.Addr) bool {
+		return a.Is4() != (f == kernel.IPv4)
+	})
 }
 
 // lacksIPTables returns an error with the given code if a tool of iptables is missing.

@@ -65,7 +65,8 @@ func (c *Config) Validate(*plugin.Call) error {
 	chain := c.adminChain()
 	foreign := func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`"'\!`, r) }
 	if len(chain) > maxChain || chain[0] == '-' || strings.ContainsFunc(chain, foreign) {
-		return cni.Errorf(cni.CodeInvalidConfig, "iptablesAdminChainName: %q is not a valid name of an iptables chain", chain).
+		return cni.Errorf(cni.CodeInvalidConfig,
+			"iptablesAdminChainName: %q is not a valid name of an iptables chain", chain).
 			WithDetails("use up to 28 letters, digits and dashes")
 	}
 	return nil
@@ -148,7 +149,9 @@ func (c *Config) VerifyReference(_ context.Context, s *chained.Session) error {
 }
 
 func (c *Config) checkRules(s *chained.Session, addrs []netip.Addr) error {
-	return c.eachEdit(s, addrs, func(t kernel.IPTablesTable, e kernel.IPTablesEdit) error { return check(s, t, e) })
+	return c.eachEdit(s, addrs, func(t kernel.IPTablesTable, e kernel.IPTablesEdit) error {
+		return check(s, t, e)
+	})
 }
 
 // check requires the rules of an edit.
@@ -157,7 +160,10 @@ func check(s *chained.Session, t kernel.IPTablesTable, e kernel.IPTablesEdit) er
 }
 
 // eachEdit calls do with the wanted rules in the filter table of each family that has addresses.
-func (c *Config) eachEdit(s *chained.Session, addrs []netip.Addr, do func(kernel.IPTablesTable, kernel.IPTablesEdit) error) error {
+func (c *Config) eachEdit(
+	s *chained.Session, addrs []netip.Addr,
+	do func(kernel.IPTablesTable, kernel.IPTablesEdit) error,
+) error {
 	for _, f := range families(addrs) {
 		e := admission(c.adminChain(), ofFamily(f, addrs))
 		if !c.open() {

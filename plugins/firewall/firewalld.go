@@ -33,7 +33,8 @@ func running(ctx context.Context) error {
 // lacksFirewalld returns an error with the given code if firewalld cannot be used.
 func lacksFirewalld(ctx context.Context, code cni.Code) error {
 	if err := running(ctx); err != nil {
-		return cni.Errorf(code, "backend firewalld: %w", err).WithDetails("start firewalld, or omit backend")
+		return cni.Errorf(code, "backend firewalld: %w", err).
+			WithDetails("start firewalld, or omit backend")
 	}
 	return nil
 }
@@ -62,7 +63,9 @@ func (c *Config) addSources(ctx context.Context, s *chained.Session, addrs []net
 					}
 					ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 					defer cancel()
-					return withFirewalld(ctx, func(d *firewalld.Conn) error { return d.RemoveSource(ctx, c.zone(), a) })
+					return withFirewalld(ctx, func(d *firewalld.Conn) error {
+						return d.RemoveSource(ctx, c.zone(), a)
+					})
 				})
 			if err != nil {
 				return err
@@ -80,7 +83,8 @@ func (c *Config) checkSources(ctx context.Context, s *chained.Session, addrs []n
 				return err
 			}
 			if !has {
-				return fmt.Errorf("firewalld zone %q: source %s for %s is missing", c.zone(), a, s.Attachment())
+				return fmt.Errorf("firewalld zone %q: source %s for %s is missing", c.zone(), a,
+					s.Attachment())
 			}
 		}
 		return nil
@@ -92,7 +96,9 @@ func (c *Config) checkSources(ctx context.Context, s *chained.Session, addrs []n
 // stays, with a warning, because a later DEL gets the same answer. A call to firewalld can take
 // long, so removeSources does not hold the lock of the namespace during it: if another attachment
 // takes an address meanwhile, removeSources adds its source again.
-func (c *Config) removeSources(ctx context.Context, s *chained.Session, addrs []netip.Addr, taken func(netip.Addr) bool) error {
+func (c *Config) removeSources(
+	ctx context.Context, s *chained.Session, addrs []netip.Addr, taken func(netip.Addr) bool,
+) error {
 	if c.Backend.named() && c.Backend != backendFirewalld || running(ctx) != nil {
 		return nil
 	}

@@ -45,7 +45,8 @@ func startBus(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	start(t, exec.Command("dbus-daemon", "--config-file="+conf, "--nofork", "--nopidfile", "--print-address=1"))
+	start(t, exec.Command("dbus-daemon", "--config-file="+conf, "--nofork", "--nopidfile",
+		"--print-address=1"))
 	t.Setenv("DBUS_SYSTEM_BUS_ADDRESS", address)
 	return address
 }
@@ -163,12 +164,16 @@ func startFake(t *testing.T) *fake {
 	}
 	t.Cleanup(func() { bus.Close() })
 	f := new(fake)
-	names := map[string]string{"AddSource": "addSource", "RemoveSource": "removeSource", "QuerySource": "querySource"}
-	err = bus.ExportWithMap(f, names, "/org/fedoraproject/FirewallD1", "org.fedoraproject.FirewallD1.zone")
+	names := map[string]string{
+		"AddSource": "addSource", "RemoveSource": "removeSource", "QuerySource": "querySource",
+	}
+	err = bus.ExportWithMap(f, names, "/org/fedoraproject/FirewallD1",
+		"org.fedoraproject.FirewallD1.zone")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if reply, err := bus.RequestName("org.fedoraproject.FirewallD1", dbus.NameFlagDoNotQueue); reply != dbus.RequestNameReplyPrimaryOwner || err != nil {
+	if reply, err := bus.RequestName("org.fedoraproject.FirewallD1",
+		dbus.NameFlagDoNotQueue); reply != dbus.RequestNameReplyPrimaryOwner || err != nil {
 		t.Fatal(reply, err)
 	}
 	return f
@@ -191,7 +196,8 @@ func TestFirewalld(t *testing.T) {
 			f.did(t, "query trusted 10.9.0.2/32", "query trusted fd00:9::2/128")
 			l.add("a") // the address is already in the zone
 			f.expect(t, sourcesOfA...)
-			if out := l.Host.Command("nft", "list", "ruleset"); strings.Contains(out, "CNI-FORWARD") {
+			if out := l.Host.Command("nft", "list", "ruleset"); strings.Contains(out,
+				"CNI-FORWARD") {
 				t.Error("the plugin uses iptables")
 			}
 			f.set(func() { f.sources = f.sources[:1] })
@@ -212,7 +218,8 @@ func TestFirewalldZone(t *testing.T) {
 	l.add("a", "b")
 	l.check("a", "b")
 	l.matrix("a: outside", "b: outside")
-	f.expect(t, "containers 10.9.0.2/32", "containers fd00:9::2/128", "containers 10.9.0.3/32", "containers fd00:9::3/128")
+	f.expect(t, "containers 10.9.0.2/32", "containers fd00:9::2/128", "containers 10.9.0.3/32",
+		"containers fd00:9::3/128")
 	l.del("a", "b")
 	f.expect(t)
 }
@@ -275,7 +282,8 @@ func TestFirewalldKeeps(t *testing.T) {
 		f.sources = f.sources[:1] // the other one is removed despite the answer
 	})
 	log := l.logged(l.request(cni.Del, "a", ""))
-	if !strings.Contains(log, "10.9.0.2") || !strings.Contains(log, "COMMAND_FAILED") || strings.Contains(log, "fd00:9::2") {
+	if !strings.Contains(log, "10.9.0.2") || !strings.Contains(log, "COMMAND_FAILED") ||
+		strings.Contains(log, "fd00:9::2") {
 		t.Errorf("log: %s", log)
 	}
 	if out := l.Host.Command("nft", "list", "ruleset"); strings.Contains(out, "10.9.0.2") {
@@ -294,9 +302,12 @@ func (l *lab) logged(q plugintest.Request) string {
 		l.t.Fatal(err)
 	}
 	var log bytes.Buffer
-	caller := plugin.Linked{Plugins: []plugin.Definition{firewall.Plugin}, Log: slog.New(slog.NewTextHandler(&log, nil))}
+	caller := plugin.Linked{Plugins: []plugin.Definition{firewall.Plugin},
+		Log: slog.New(slog.NewTextHandler(&log, nil))}
 	err = l.Host.Run(func() error {
-		_, err := caller.Call(l.t.Context(), invoke.Call{Path: invoke.LinkedPath("firewall"), Env: q.Env, Stdin: stdin})
+		_, err := caller.Call(l.t.Context(), invoke.Call{
+			Path: invoke.LinkedPath("firewall"), Env: q.Env, Stdin: stdin,
+		})
 		return err
 	})
 	if err != nil {
@@ -315,14 +326,16 @@ func TestFirewalldNotRunning(t *testing.T) {
 	l.check("a")
 	l.del("a")
 	named := `,"backend":"firewalld"`
-	if err := l.Refused(l.request(cni.Add, "a", named), cni.CodeUnsupportedField); err != nil && !strings.Contains(err.Error(), "not running") {
+	if err := l.Refused(l.request(cni.Add, "a", named), cni.CodeUnsupportedField); err != nil &&
+		!strings.Contains(err.Error(), "not running") {
 		t.Error(err)
 	}
 	l.Must(l.request(cni.Del, "a", named))
 	status := l.request(cni.Status, "a", named)
 	status.Conf["cniVersion"] = "1.1.0"
 	delete(status.Conf, "prevResult")
-	if _, err := l.Do(t.Context(), status); cni.CodeOf(err) != cni.CodeNotAvailable || !strings.Contains(err.Error(), "not running") {
+	if _, err := l.Do(t.Context(), status); cni.CodeOf(err) != cni.CodeNotAvailable ||
+		!strings.Contains(err.Error(), "not running") {
 		t.Errorf("STATUS: %v", err)
 	}
 }
@@ -365,7 +378,8 @@ func TestRealFirewalld(t *testing.T) {
 	l.add("a")
 	l.check("a")
 	l.matrix("a: outside", "outside: ")
-	if out := l.Host.Command("nft", "list", "table", "inet", "firewalld"); !strings.Contains(out, "10.9.0.2") || !strings.Contains(out, "fd00:9::2") {
+	if out := l.Host.Command("nft", "list", "table", "inet", "firewalld"); !strings.Contains(out,
+		"10.9.0.2") || !strings.Contains(out, "fd00:9::2") {
 		t.Error("the addresses are in no zone of firewalld")
 	}
 	l.add("a")
@@ -379,7 +393,8 @@ func TestRealFirewalld(t *testing.T) {
 // detect them, because established connections continue.
 func (l *lab) inNoZone() {
 	l.t.Helper()
-	if out := l.Host.Command("nft", "list", "table", "inet", "firewalld"); strings.Contains(out, "10.9.0.") || strings.Contains(out, "fd00:9:") {
+	if out := l.Host.Command("nft", "list", "table", "inet", "firewalld"); strings.Contains(out,
+		"10.9.0.") || strings.Contains(out, "fd00:9:") {
 		l.t.Errorf("addresses are in a zone of firewalld:\n%s", out)
 	}
 }
@@ -395,7 +410,8 @@ func TestRealFirewalldFlushed(t *testing.T) {
 	service := startFirewalld(t, l)
 	l.add("a", "b")
 	l.Host.Command("nft", "flush", "ruleset")
-	if log := l.logged(l.request(cni.Del, "a", "")); !strings.Contains(log, "10.9.0.2") || !strings.Contains(log, "reload") {
+	if log := l.logged(l.request(cni.Del, "a", "")); !strings.Contains(log, "10.9.0.2") ||
+		!strings.Contains(log, "reload") {
 		t.Errorf("DEL warns: %s", log)
 	}
 	l.del("a")
@@ -429,7 +445,9 @@ func startFirewalld(t *testing.T, l *lab) dbus.BusObject {
 	if err := os.Mkdir(filepath.Join(etc, "zones"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(etc, "firewalld.conf"), []byte("DefaultZone=public\nFirewallBackend=nftables\nIndividualCalls=no\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(etc, "firewalld.conf"),
+		[]byte("DefaultZone=public\nFirewallBackend=nftables\nIndividualCalls=no\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-ec", `

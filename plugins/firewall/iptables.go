@@ -24,7 +24,8 @@ func admission(admin string, addrs []netip.Addr) kernel.IPTablesEdit {
 		Chains: []string{forwardChain, admin},
 		Common: []string{
 			`-I FORWARD -m comment --comment "CNI firewall plugin rules" -j ` + forwardChain,
-			"-I " + forwardChain + ` -m comment --comment "CNI firewall plugin admin overrides" -j ` + admin,
+			"-I " + forwardChain +
+				` -m comment --comment "CNI firewall plugin admin overrides" -j ` + admin,
 		},
 		Rules: admitting(addrs),
 	}
@@ -44,7 +45,9 @@ func admitting(addrs []netip.Addr) (rules []string) {
 // upstream plugin.
 func admitted(addr func(netip.Addr) bool) kernel.IPTablesRemoval {
 	return kernel.IPTablesRemoval{In: forwardChain, Match: func(r kernel.IPTablesRule) bool {
-		replies := kernel.IPTablesRule{Chain: forwardChain, Target: "ACCEPT", Dest: r.Dest, Others: 1}
+		replies := kernel.IPTablesRule{
+			Chain: forwardChain, Target: "ACCEPT", Dest: r.Dest, Others: 1,
+		}
 		all := kernel.IPTablesRule{Chain: forwardChain, Target: "ACCEPT", Source: r.Source}
 		return r == replies && addr(r.Dest) || r == all && addr(r.Source)
 	}}
@@ -73,7 +76,9 @@ func isolation(bridge string, p ingressPolicy) kernel.IPTablesEdit {
 			"-I FORWARD" + both + stage1, // before forwardChain
 			"-I " + stage1 + " -i " + br + " ! -o " + br + one + stage2,
 		},
-		Drop: func(r kernel.IPTablesRule) bool { return r.Chain == stage1 && r.In == bridge && ofIsolation(r) },
+		Drop: func(r kernel.IPTablesRule) bool {
+			return r.Chain == stage1 && r.In == bridge && ofIsolation(r)
+		},
 	}
 	if p == policyIsolated {
 		e.Common = append(e.Common, "-I "+stage1+" -i "+br+" -o "+br+one+"DROP")
@@ -92,11 +97,17 @@ func ofIsolation(r kernel.IPTablesRule) bool { return r.Target == stage2 || r.Ta
 // last bridge deletes the chains.
 func isolated(bridge string) []kernel.IPTablesRemoval {
 	plain := func(r kernel.IPTablesRule) bool {
-		return r.Target == "RETURN" && r.In == "" && r.Out == "" && r.Others == 0 && !r.Source.IsValid() && !r.Dest.IsValid()
+		return r.Target == "RETURN" && r.In == "" && r.Out == "" && r.Others == 0 &&
+			!r.Source.IsValid() && !r.Dest.IsValid()
 	}
 	return []kernel.IPTablesRemoval{
-		{In: stage1, Match: func(r kernel.IPTablesRule) bool { return r.In == bridge && ofIsolation(r) }},
-		{In: stage2, Match: func(r kernel.IPTablesRule) bool { return r.Out == bridge && ofIsolation(r) }},
-		{In: "FORWARD", Target: stage1, Also: []string{stage2}, Unless: func(r kernel.IPTablesRule) bool { return !plain(r) }},
+		{In: stage1, Match: func(r kernel.IPTablesRule) bool {
+			return r.In == bridge && ofIsolation(r)
+		}},
+		{In: stage2, Match: func(r kernel.IPTablesRule) bool {
+			return r.Out == bridge && ofIsolation(r)
+		}},
+		{In: "FORWARD", Target: stage1, Also: []string{stage2},
+			Unless: func(r kernel.IPTablesRule) bool { return !plain(r) }},
 	}
 }

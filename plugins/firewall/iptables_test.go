@@ -50,7 +50,9 @@ func newHost(t *testing.T) *host {
 	return h
 }
 
-var tables = []iptables.Table{{Family: iptables.IPv4, Name: "filter"}, {Family: iptables.IPv6, Name: "filter"}}
+var tables = []iptables.Table{
+	{Family: iptables.IPv4, Name: "filter"}, {Family: iptables.IPv6, Name: "filter"},
+}
 
 // addrs returns the addresses of a table's family.
 func addrs(t iptables.Table, both ...string) (list []netip.Addr) {
@@ -113,7 +115,9 @@ func (h *host) reference(t *testing.T, verb, bridge string, keys map[string]any,
 	}
 	conf := map[string]any{
 		"cniVersion": "1.0.0", "name": "net", "type": "firewall", "backend": "iptables",
-		"prevResult": map[string]any{"cniVersion": "1.0.0", "interfaces": []any{map[string]any{"name": bridge}}, "ips": ips},
+		"prevResult": map[string]any{
+			"cniVersion": "1.0.0", "interfaces": []any{map[string]any{"name": bridge}}, "ips": ips,
+		},
 	}
 	for key, value := range keys {
 		conf[key] = value
@@ -122,7 +126,8 @@ func (h *host) reference(t *testing.T, verb, bridge string, keys map[string]any,
 	must(t, err)
 	h.Do(func() {
 		cmd := exec.Command(filepath.Join(reference, "firewall"))
-		cmd.Env = append(cmd.Environ(), "CNI_COMMAND="+verb, "CNI_CONTAINERID=c", "CNI_NETNS=/proc/self/ns/net", "CNI_IFNAME=eth0", "CNI_PATH="+reference)
+		cmd.Env = append(cmd.Environ(), "CNI_COMMAND="+verb, "CNI_CONTAINERID=c",
+			"CNI_NETNS=/proc/self/ns/net", "CNI_IFNAME=eth0", "CNI_PATH="+reference)
 		cmd.Stdin = bytes.NewReader(stdin)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("upstream %s: %v: %s", verb, err, out)
@@ -139,7 +144,9 @@ const (
 // implementation checks and removes the rules of the other.
 func TestAdmissionAsTheReference(t *testing.T) {
 	t.Parallel()
-	for name, admin := range map[string]string{"default chain": "CNI-ADMIN", "a chain of the administrator": "ADMIN-of-ours"} {
+	for name, admin := range map[string]string{
+		"default chain": "CNI-ADMIN", "a chain of the administrator": "ADMIN-of-ours",
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			keys := map[string]any{}
@@ -147,7 +154,9 @@ func TestAdmissionAsTheReference(t *testing.T) {
 				keys["iptablesAdminChainName"] = admin
 			}
 			theirs, ours := newHost(t), newHost(t)
-			for _, both := range [][]string{{one4, one6}, {two4, two6}, {one4, one6}, {"10.1.2.4"}} {
+			for _, both := range [][]string{
+				{one4, one6}, {two4, two6}, {one4, one6}, {"10.1.2.4"},
+			} {
 				theirs.reference(t, "ADD", "br0", keys, both...)
 				ours.admit(t, admin, both...)
 				ours.same(t, strings.Join(both, " "), theirs.saved())
@@ -164,7 +173,8 @@ func TestAdmissionAsTheReference(t *testing.T) {
 			theirs.same(t, "removed again", ours.saved())
 			for _, table := range tables {
 				err := ours.space.Rules.CheckIPTables(table, admitting(addrs(table, one4, one6)))
-				if !errors.Is(err, iptables.ErrMissing) || !strings.Contains(err.Error(), "-A CNI-FORWARD -d ") {
+				if !errors.Is(err, iptables.ErrMissing) ||
+					!strings.Contains(err.Error(), "-A CNI-FORWARD -d ") {
 					t.Errorf("check of removed rules: %v", err)
 				}
 			}
@@ -217,7 +227,8 @@ func TestAdmissionIsTakenBack(t *testing.T) {
 	other.admit(t, "CNI-ADMIN", two4, two6)
 	must(t, h.tx.Rollback())
 	out := h.saved()
-	if strings.Contains(out, one4+"/") || strings.Contains(out, one6+"/") || strings.Count(out, "-j CNI-FORWARD") != 2 || strings.Count(out, two4+"/32") != 2 {
+	if strings.Contains(out, one4+"/") || strings.Contains(out, one6+"/") ||
+		strings.Count(out, "-j CNI-FORWARD") != 2 || strings.Count(out, two4+"/32") != 2 {
 		t.Errorf("rolled back with another attachment:\n%s", out)
 	}
 }
@@ -248,7 +259,8 @@ func TestIsolation(t *testing.T) {
 	var got string
 	for line := range strings.Lines(h.Command("iptables-save", "-t", "filter")) {
 		if strings.HasPrefix(line, "-A") {
-			got += strings.ReplaceAll(line, `-m comment --comment "CNI firewall plugin rules (ingressPolicy: same-bridge|isolated)"`, "D")
+			got += strings.ReplaceAll(line,
+				`-m comment --comment "CNI firewall plugin rules (ingressPolicy: same-bridge|isolated)"`, "D")
 		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -259,7 +271,8 @@ func TestIsolation(t *testing.T) {
 	h.same(t, "once more", both)
 	for _, table := range tables {
 		must(t, h.space.Rules.CheckIPTables(table, isolation("br7", policyIsolated).Common))
-		if err := h.space.Rules.CheckIPTables(table, isolation("br9", policySameBridge).Common); !errors.Is(err, iptables.ErrMissing) {
+		if err := h.space.Rules.CheckIPTables(table, isolation("br9", policySameBridge).
+			Common); !errors.Is(err, iptables.ErrMissing) {
 			t.Errorf("check of another bridge: %v", err)
 		}
 	}
@@ -298,10 +311,12 @@ func TestSameBridgeAsTheReference(t *testing.T) {
 	t.Parallel()
 	theirs, ours := newHost(t), newHost(t)
 	for _, bridge := range []string{"br7", "br8", "br7"} {
-		theirs.reference(t, "ADD", bridge, map[string]any{"ingressPolicy": "same-bridge"}, one4, one6)
+		theirs.reference(t, "ADD", bridge, map[string]any{"ingressPolicy": "same-bridge"}, one4,
+			one6)
 		ours.admit(t, "CNI-ADMIN", one4, one6)
 		ours.isolate(t, bridge, policySameBridge)
-		if diff := cmp.Diff(theirs.saved(), strings.ReplaceAll(ours.saved(), "same-bridge|isolated", "same-bridge")); diff != "" {
+		if diff := cmp.Diff(theirs.saved(), strings.ReplaceAll(ours.saved(), "same-bridge|isolated",
+			"same-bridge")); diff != "" {
 			t.Errorf("%s (-upstream +Tenon):\n%s", bridge, diff)
 		}
 	}
@@ -356,15 +371,20 @@ func TestParallel(t *testing.T) {
 		wg.Wait()
 	}
 	inParallel(func(s *kernel.Space) error {
-		return errors.Join(s.Rules.EditIPTables(tables[0], admission("CNI-ADMIN", addrs(tables[0], one4))), s.Rules.EditIPTables(tables[0], isolation("br7", policyIsolated)))
+		return errors.Join(s.Rules.EditIPTables(tables[0],
+			admission("CNI-ADMIN", addrs(tables[0], one4))),
+			s.Rules.EditIPTables(tables[0], isolation("br7", policyIsolated)))
 	})
-	if out := h.saved(); strings.Count(out, "-A CNI-FORWARD") != 3 || strings.Count(out, "-A CNI-ISOLATION") != 5 {
+	if out := h.saved(); strings.Count(out, "-A CNI-FORWARD") != 3 ||
+		strings.Count(out, "-A CNI-ISOLATION") != 5 {
 		t.Errorf("made:\n%s", out)
 	}
 	inParallel(func(s *kernel.Space) error {
 		var errs []error
 		for _, r := range append(isolated("br7"), admitted(func(netip.Addr) bool { return true })) {
-			errs = append(errs, s.Rules.RemoveIPTables(kernel.IPTables{Table: "filter", Removal: r}))
+			errs = append(errs, s.Rules.RemoveIPTables(kernel.IPTables{
+				Table: "filter", Removal: r,
+			}))
 		}
 		return errors.Join(errs...)
 	})

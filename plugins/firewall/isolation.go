@@ -47,9 +47,11 @@ func (c *Config) hostLinks(s *chained.Session) (links []kernel.Link, err error) 
 		links = append(links, l)
 	}
 	if len(links) == 0 {
-		return nil, cni.Errorf(cni.CodeInvalidConfig, "interface needs to be set for ingress policy %q, make sure to chain %q plugin with %q",
+		return nil, cni.Errorf(cni.CodeInvalidConfig,
+			"interface needs to be set for ingress policy %q, make sure to chain %q plugin with %q",
 			c.IngressPolicy, "firewall", "bridge").
-			WithDetails("prevResult contains no interface of the host; put firewall after bridge or ptp in the plugins of the network")
+			WithDetails("prevResult contains no interface of the host; " +
+				"put firewall after bridge or ptp in the plugins of the network")
 	}
 	return links, nil
 }
@@ -60,6 +62,7 @@ func portOf(bridge kernel.Link, links []kernel.Link) (string, error) {
 			return l.Name, nil
 		}
 	}
-	return "", cni.Errorf(cni.CodeInvalidConfig, "ingressPolicy: isolated: prevResult contains no port of bridge %s", bridge.Name).
+	return "", cni.Errorf(cni.CodeInvalidConfig,
+		"ingressPolicy: isolated: prevResult contains no port of bridge %s", bridge.Name).
 		WithDetails("put firewall directly after bridge in the plugins of the network")
 }

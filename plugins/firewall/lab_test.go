@@ -18,7 +18,8 @@ import (
 
 // TestMain keeps the plugin away from the system bus of the host.
 func TestMain(m *testing.M) {
-	if err := os.Setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nonexistent/tenon-test-bus"); err != nil {
+	if err := os.Setenv("DBUS_SYSTEM_BUS_ADDRESS",
+		"unix:path=/nonexistent/tenon-test-bus"); err != nil {
 		panic(err)
 	}
 	plugintest.Main(m, all.Plugins...)
@@ -34,12 +35,15 @@ type lab struct {
 
 func newLab(t testing.TB, conf string, bridges ...string) *lab {
 	t.Helper()
-	l := &lab{plugintest.NewRuntime(t, firewall.Plugin, `{"cniVersion":"1.1.0","name":"net","type":"firewall"}`), t, conf, map[string]*cni.Result{}}
-	l.Host.Command("sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1", "net.ipv6.conf.default.accept_dad=0")
+	l := &lab{plugintest.NewRuntime(t, firewall.Plugin,
+		`{"cniVersion":"1.1.0","name":"net","type":"firewall"}`), t, conf, map[string]*cni.Result{}}
+	l.Host.Command("sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1",
+		"net.ipv6.conf.default.accept_dad=0")
 	l.bridgesToIP("0")
 	for i, br := range bridges {
 		l.Host.Batch("link add "+br+" type bridge", "link set "+br+" up",
-			fmt.Sprintf("address add 10.9.%d.1/24 dev %s", i, br), fmt.Sprintf("address add fd00:9:%d::1/64 dev %s nodad", i, br))
+			fmt.Sprintf("address add 10.9.%d.1/24 dev %s", i,
+				br), fmt.Sprintf("address add fd00:9:%d::1/64 dev %s nodad", i, br))
 	}
 	return l
 }
@@ -47,7 +51,8 @@ func newLab(t testing.TB, conf string, bridges ...string) *lab {
 // bridgesToIP sets whether the host's IP filters see bridged packets, if the kernel has
 // br_netfilter.
 func (l *lab) bridgesToIP(value string) {
-	l.Host.Command("sysctl", "-eqw", "net.bridge.bridge-nf-call-iptables="+value, "net.bridge.bridge-nf-call-ip6tables="+value)
+	l.Host.Command("sysctl", "-eqw", "net.bridge.bridge-nf-call-iptables="+value,
+		"net.bridge.bridge-nf-call-ip6tables="+value)
 }
 
 // plug connects a container to bridge n.
@@ -55,13 +60,18 @@ func (l *lab) plug(name, bridge string, n, number int) {
 	l.t.Helper()
 	c, host := l.Net.Container(name), "veth-"+name
 	c.Command("sysctl", "-qw", "net.ipv6.conf.default.accept_dad=0")
-	l.Host.Batch(fmt.Sprintf("link add %s type veth peer name eth0 netns %s", host, c.Path()), "link set "+host+" up master "+bridge)
+	l.Host.Batch(fmt.Sprintf("link add %s type veth peer name eth0 netns %s", host, c.Path()),
+		"link set "+host+" up master "+bridge)
 	v4, v6 := fmt.Sprintf("10.9.%d.%d/24", n, number), fmt.Sprintf("fd00:9:%d::%x/64", n, number)
 	c.Batch("address add "+v4+" dev eth0", "address add "+v6+" dev eth0 nodad", "link set eth0 up",
-		fmt.Sprintf("route add default via 10.9.%d.1", n), fmt.Sprintf("route add default via fd00:9:%d::1", n))
+		fmt.Sprintf("route add default via 10.9.%d.1",
+			n), fmt.Sprintf("route add default via fd00:9:%d::1", n))
 	l.ports[name] = &cni.Result{
-		Interfaces: []cni.Interface{{Name: bridge}, {Name: host}, {Name: "eth0", Sandbox: c.Path()}},
-		IPs:        []cni.IP{{Address: netip.MustParsePrefix(v4), Interface: cni.Some(2)}, {Address: netip.MustParsePrefix(v6), Interface: cni.Some(2)}},
+		Interfaces: []cni.Interface{
+			{Name: bridge}, {Name: host}, {Name: "eth0", Sandbox: c.Path()},
+		},
+		IPs: []cni.IP{{Address: netip.MustParsePrefix(v4), Interface: cni.Some(2)},
+			{Address: netip.MustParsePrefix(v6), Interface: cni.Some(2)}},
 	}
 }
 
@@ -76,10 +86,12 @@ func (l *lab) link(name string) {
 func (l *lab) request(verb cni.Command, name, members string) plugintest.Request {
 	l.t.Helper()
 	q := plugintest.Request{
-		Env:  cni.Env{Command: verb, ContainerID: name, Netns: l.Net.Container(name).Path(), IfName: "eth0", Path: l.Dir},
+		Env: cni.Env{Command: verb, ContainerID: name, Netns: l.Net.Container(name).Path(),
+			IfName: "eth0", Path: l.Dir},
 		Conf: map[string]any{},
 	}
-	if err := json.Unmarshal([]byte(`{"cniVersion":"1.0.0","name":"net","type":"firewall"`+members+`}`), &q.Conf); err != nil {
+	if err := json.Unmarshal([]byte(`{"cniVersion":"1.0.0","name":"net","type":"firewall"`+members+`}`),
+		&q.Conf); err != nil {
 		l.t.Fatal(err)
 	}
 	prev, err := l.ports[name].Encode(cni.V100)
@@ -177,7 +189,9 @@ func (l *lab) saved() string {
 // isolation lists the non-empty sets for isolation.
 func (l *lab) isolation() (sets []string) {
 	l.t.Helper()
-	for _, set := range []string{"inet tenon isolated", "inet tenon together", "inet tenon members", "bridge tenon isolated"} {
+	for _, set := range []string{
+		"inet tenon isolated", "inet tenon together", "inet tenon members", "bridge tenon isolated",
+	} {
 		if out, err := l.tryList(set); err == nil && strings.Contains(out, "elements") {
 			sets = append(sets, set)
 		}
@@ -186,7 +200,9 @@ func (l *lab) isolation() (sets []string) {
 }
 
 func (l *lab) tryList(set string) (string, error) {
-	if err := l.Host.Try(append([]string{"nft", "list", "set"}, strings.Fields(set)...)...); err != nil {
+	if err := l.Host.Try(append([]string{
+		"nft", "list", "set",
+	}, strings.Fields(set)...)...); err != nil {
 		return "", err
 	}
 	return l.Host.Command("nft", append([]string{"list", "set"}, strings.Fields(set)...)...), nil

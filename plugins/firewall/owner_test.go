@@ -97,7 +97,9 @@ func TestAdminChain(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, `,"backend":"iptables","iptablesAdminChainName":"MINE"`+sameBridge, "br0")
 	l.plug("a", "br0", 0, 2)
-	for _, rule := range []string{"-N MINE", "-A MINE -s 10.9.0.2/32 -j ACCEPT", "-A FORWARD -s 10.9.0.2/32 -j ACCEPT"} {
+	for _, rule := range []string{
+		"-N MINE", "-A MINE -s 10.9.0.2/32 -j ACCEPT", "-A FORWARD -s 10.9.0.2/32 -j ACCEPT",
+	} {
 		l.Host.Command("iptables", strings.Fields(rule)...)
 	}
 	l.add("a", "a")
@@ -105,7 +107,8 @@ func TestAdminChain(t *testing.T) {
 	l.Host.Command("iptables", "-A", "MINE", "-d", "10.9.0.2/32", "-j", "DROP")
 	l.del("a")
 	out := l.saved()
-	for _, rule := range []string{"-A MINE -s 10.9.0.2/32 -j ACCEPT", "-A MINE -d 10.9.0.2/32 -j DROP", "-A FORWARD -s 10.9.0.2/32 -j ACCEPT"} {
+	for _, rule := range []string{"-A MINE -s 10.9.0.2/32 -j ACCEPT",
+		"-A MINE -d 10.9.0.2/32 -j DROP", "-A FORWARD -s 10.9.0.2/32 -j ACCEPT"} {
 		if strings.Count(out, rule+"\n") != 1 {
 			t.Errorf("expected exactly once: %s", rule)
 		}
@@ -123,7 +126,8 @@ func TestAdminChainLength(t *testing.T) {
 	l.plug("a", "br0", 0, 2)
 	before := l.State()
 	longest := strings.Repeat("A", 28)
-	l.Refused(l.request(cni.Add, "a", `,"backend":"iptables","iptablesAdminChainName":"A`+longest+`"`), cni.CodeInvalidConfig)
+	l.Refused(l.request(cni.Add, "a",
+		`,"backend":"iptables","iptablesAdminChainName":"A`+longest+`"`), cni.CodeInvalidConfig)
 	l.Unchanged(before)
 	l.Must(l.request(cni.Add, "a", `,"backend":"iptables","iptablesAdminChainName":"`+longest+`"`))
 	if out := l.saved(); !strings.Contains(out, "-j "+longest+"\n") {
@@ -205,7 +209,9 @@ func TestUnknownPolicy(t *testing.T) {
 	l := newLab(t, `,"backend":"iptables"`, "br0")
 	l.plug("a", "br0", 0, 2)
 	before := l.State()
-	for _, members := range []string{`,"ingressPolicy":"closed"`, `,"iptablesAdminChainName":"A -j ACCEPT"`, `,"iptablesAdminChainName":"-A"`, `,"iptablesAdminChainName":"A\nCOMMIT"`} {
+	for _, members := range []string{`,"ingressPolicy":"closed"`,
+		`,"iptablesAdminChainName":"A -j ACCEPT"`, `,"iptablesAdminChainName":"-A"`,
+		`,"iptablesAdminChainName":"A\nCOMMIT"`} {
 		l.Refused(l.request(cni.Add, "a", members), cni.CodeInvalidConfig)
 	}
 	l.Unchanged(before)
@@ -227,7 +233,9 @@ func TestNoInterface(t *testing.T) {
 		"no interface of the host": result.Interfaces[2:],
 		"missing interface":        {{Name: "br9"}, result.Interfaces[2]},
 	} {
-		l.ports["a"] = &cni.Result{Interfaces: interfaces, IPs: []cni.IP{{Address: result.IPs[0].Address}}}
+		l.ports["a"] = &cni.Result{
+			Interfaces: interfaces, IPs: []cni.IP{{Address: result.IPs[0].Address}},
+		}
 		err := l.Refused(l.request(cni.Add, "a", sameBridge), cni.CodeInvalidConfig)
 		if err != nil && !strings.Contains(err.Error(), "interface") {
 			t.Errorf("%s: %v", name, err)
@@ -235,7 +243,9 @@ func TestNoInterface(t *testing.T) {
 		l.add("a")
 		l.del("a")
 	}
-	l.ports["a"] = &cni.Result{Interfaces: []cni.Interface{{Name: "br0"}}, IPs: []cni.IP{{Address: result.IPs[0].Address}}}
+	l.ports["a"] = &cni.Result{
+		Interfaces: []cni.Interface{{Name: "br0"}}, IPs: []cni.IP{{Address: result.IPs[0].Address}},
+	}
 	l.Refused(l.request(cni.Add, "a", isolated), cni.CodeInvalidConfig)
 	l.Must(l.request(cni.Add, "a", sameBridge))
 }
@@ -302,7 +312,8 @@ func TestLegacy(t *testing.T) {
 	dir := t.TempDir()
 	for _, tool := range []string{"iptables", "ip6tables"} {
 		for _, verb := range []string{"-restore", "-save"} {
-			if err := os.Symlink("/usr/sbin/"+tool+"-legacy"+verb, filepath.Join(dir, tool+verb)); err != nil {
+			if err := os.Symlink("/usr/sbin/"+tool+"-legacy"+verb,
+				filepath.Join(dir, tool+verb)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -314,7 +325,8 @@ func TestLegacy(t *testing.T) {
 	l.matrix("a: b outside", "b: a outside", "outside: ")
 	l.del("a")
 	out := l.Host.Command("iptables-legacy-save") + l.Host.Command("ip6tables-legacy-save")
-	if strings.Contains(out, "10.9.0.2") || strings.Contains(out, "fd00:9::2") || !strings.Contains(out, "10.9.0.3") {
+	if strings.Contains(out, "10.9.0.2") || strings.Contains(out, "fd00:9::2") ||
+		!strings.Contains(out, "10.9.0.3") {
 		t.Errorf("left:\n%s", out)
 	}
 	l.check("b")
@@ -331,11 +343,16 @@ func TestAuto(t *testing.T) {
 		{"no iptables", nil, false},
 		{"an empty chain", []string{"-I FORWARD -s 192.0.2.9", "-D FORWARD 1"}, false},
 		{"policy drop", []string{"-P FORWARD DROP"}, true},
-		{"a last rule that drops", []string{"-A FORWARD -i eth9 -j ACCEPT", "-A FORWARD -j DROP"}, true},
-		{"a last rule that rejects", []string{"-A FORWARD -j REJECT --reject-with icmp-host-prohibited"}, true},
+		{"a last rule that drops", []string{
+			"-A FORWARD -i eth9 -j ACCEPT", "-A FORWARD -j DROP",
+		}, true},
+		{"a last rule that rejects",
+			[]string{"-A FORWARD -j REJECT --reject-with icmp-host-prohibited"}, true},
 		{"a rule that drops for others", []string{"-A FORWARD -i eth9 -j DROP"}, false},
 		{"a rule that drops a port", []string{"-A FORWARD -p tcp --dport 25 -j DROP"}, false},
-		{"a drop that is not the last rule", []string{"-A FORWARD -i eth9 -j DROP", "-A FORWARD -s 192.0.2.9"}, false},
+		{"a drop that is not the last rule", []string{
+			"-A FORWARD -i eth9 -j DROP", "-A FORWARD -s 192.0.2.9",
+		}, false},
 	} {
 		for _, backend := range []string{"", `,"backend":"auto"`, `,"backend":"ipfw"`} {
 			t.Run(row.name+strings.ReplaceAll(backend, `"`, ""), func(t *testing.T) {
@@ -364,8 +381,9 @@ func TestOwnChain(t *testing.T) {
 	l := two(t, `,"backend":"nftables"`)
 	l.add("a", "c")
 	l.Host.Command("nft", "chain inet tenon forward { policy drop; }")
-	l.matrix("a: b c outside", "b: a", "c: a b outside", "outside: ") // the host does not forward bridged packets
-	l.add("b")                                                        // keeps the policy
+	// the host does not forward bridged packets
+	l.matrix("a: b c outside", "b: a", "c: a b outside", "outside: ")
+	l.add("b") // keeps the policy
 	l.matrix("b: d outside", "d: ", "outside: ")
 	l.del("a")
 	l.matrix("a: b", "b: a outside", "outside: ")
@@ -387,7 +405,8 @@ func TestAtOnce(t *testing.T) {
 	}
 	for i, name := range names {
 		l.plug(name, "br0", 0, 2+i)
-		adds, checks, dels = append(adds, call(cni.Add, name)), append(checks, call(cni.Check, name)), append(dels, call(cni.Del, name))
+		adds, checks, dels = append(adds, call(cni.Add, name)), append(checks,
+			call(cni.Check, name)), append(dels, call(cni.Del, name))
 	}
 	var wg sync.WaitGroup
 	for i := range names {
@@ -400,7 +419,8 @@ func TestAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if out := l.saved(); strings.Contains(out, "ISOLATION") || strings.Contains(out, "10.9.0.") || slices.Contains(l.isolation(), "inet tenon isolated") {
+	if out := l.saved(); strings.Contains(out, "ISOLATION") || strings.Contains(out, "10.9.0.") ||
+		slices.Contains(l.isolation(), "inet tenon isolated") {
 		t.Errorf("left:\n%s", out)
 	}
 }

@@ -16,9 +16,14 @@ const (
 
 // Rows of a matrix of two bridges with two containers each, and a node beyond the host.
 var (
-	openRows     = []string{"a: b c d outside", "b: a c d outside", "c: a b d outside", "d: a b c outside", "outside: a b c d"}
-	bridges      = []string{"a: b outside", "b: a outside", "c: d outside", "d: c outside", "outside: a b c d"}
-	isolatedRows = []string{"a: outside", "b: outside", "c: outside", "d: outside", "outside: a b c d"}
+	openRows = []string{"a: b c d outside", "b: a c d outside", "c: a b d outside",
+		"d: a b c outside", "outside: a b c d"}
+	bridges = []string{
+		"a: b outside", "b: a outside", "c: d outside", "d: c outside", "outside: a b c d",
+	}
+	isolatedRows = []string{
+		"a: outside", "b: outside", "c: outside", "d: outside", "outside: a b c d",
+	}
 )
 
 // two creates the two bridges with their containers.
@@ -37,8 +42,12 @@ func two(t testing.TB, conf string) *lab {
 // backend. Containers are admitted even on a host that drops unmatched packets.
 func TestReachability(t *testing.T) {
 	t.Parallel()
-	for policy, want := range map[string][]string{"open": openRows, "same-bridge": bridges, "isolated": isolatedRows} {
-		for backend, drop := range map[string]bool{"nftables": false, "iptables": true, "auto": true} {
+	for policy, want := range map[string][]string{
+		"open": openRows, "same-bridge": bridges, "isolated": isolatedRows,
+	} {
+		for backend, drop := range map[string]bool{
+			"nftables": false, "iptables": true, "auto": true,
+		} {
 			t.Run(policy+" "+backend, func(t *testing.T) {
 				t.Parallel()
 				l := two(t, fmt.Sprintf(`,"backend":%q,"ingressPolicy":%q`, backend, policy))
@@ -47,7 +56,8 @@ func TestReachability(t *testing.T) {
 					l.Host.Command("iptables", "-P", "FORWARD", "DROP")
 					l.Host.Command("ip6tables", "-P", "FORWARD", "DROP")
 					l.matrix("a: ", "c: ", "outside: ")
-					want[len(want)-1] = "outside: " // only replies reach the containers, as with the upstream plugin
+					// only replies reach the containers, as with the upstream plugin
+					want[len(want)-1] = "outside: "
 				}
 				l.add("a", "b", "c", "d")
 				l.check("a", "b", "c", "d")
@@ -67,7 +77,8 @@ func TestPolicyBesideOpen(t *testing.T) {
 		l.add("c", "d")
 		l.conf += isolated
 		l.add("a", "b")
-		l.matrix("a: c d outside", "b: c d outside", "c: a b d outside", "d: a b c outside", "outside: a b c d")
+		l.matrix("a: c d outside", "b: c d outside", "c: a b d outside", "d: a b c outside",
+			"outside: a b c d")
 	}
 }
 
@@ -93,7 +104,8 @@ func TestPolicyIsRemovedWithItsLastUser(t *testing.T) {
 				if left := l.isolation(); left != nil {
 					t.Errorf("left in %v", left)
 				}
-				if out := l.saved(); strings.Contains(out, "ISOLATION") || strings.Contains(out, "10.9.") || strings.Contains(out, "fd00:9:") {
+				if out := l.saved(); strings.Contains(out, "ISOLATION") ||
+					strings.Contains(out, "10.9.") || strings.Contains(out, "fd00:9:") {
 					t.Errorf("left:\n%s", out)
 				}
 				l.matrix(openRows...)
@@ -123,7 +135,8 @@ func TestPolicyChanges(t *testing.T) {
 			l.check("b", "c", "d", "e")
 			l.conf = before + isolated
 			l.checkFails("a", "br0")
-			if strings.Contains(l.saved(), "-o br0 -m comment --comment \"CNI firewall plugin rules (ingressPolicy: isolated)\"") {
+			if strings.Contains(l.saved(),
+				"-o br0 -m comment --comment \"CNI firewall plugin rules (ingressPolicy: isolated)\"") {
 				t.Errorf("rules of the earlier policy:\n%s", l.saved())
 			}
 			l.conf = before // open does not change the isolation of other attachments
@@ -139,20 +152,21 @@ func TestIsolatedLinks(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []string{sameBridge, isolated} {
 		for _, backend := range []string{`,"backend":"nftables"`, `,"backend":"iptables"`} {
-			t.Run(strings.NewReplacer(`"`, "", ",", " ").Replace(policy+backend), func(t *testing.T) {
-				t.Parallel()
-				l := newLab(t, policy+backend)
-				l.outside()
-				for _, name := range []string{"a", "b", "c"} {
-					l.link(name)
-				}
-				l.matrix("a: b c outside", "b: a c outside", "c: a b outside", "outside: a b c")
-				l.add("a", "b")
-				l.check("a", "b")
-				l.matrix("a: c outside", "b: c outside", "c: a b outside", "outside: a b c")
-				l.del("a")
-				l.matrix("a: b c outside", "b: a c outside")
-			})
+			t.Run(strings.NewReplacer(`"`, "", ",", " ").Replace(policy+backend),
+				func(t *testing.T) {
+					t.Parallel()
+					l := newLab(t, policy+backend)
+					l.outside()
+					for _, name := range []string{"a", "b", "c"} {
+						l.link(name)
+					}
+					l.matrix("a: b c outside", "b: a c outside", "c: a b outside", "outside: a b c")
+					l.add("a", "b")
+					l.check("a", "b")
+					l.matrix("a: c outside", "b: c outside", "c: a b outside", "outside: a b c")
+					l.del("a")
+					l.matrix("a: b c outside", "b: a c outside")
+				})
 		}
 	}
 }
@@ -165,7 +179,8 @@ func TestIsolatedFrames(t *testing.T) {
 	l.add("a")
 	a, b := l.Net.Container("a"), l.Net.Container("b")
 	l.matrix("a: ", "b: ")
-	for _, known := range []string{a.Command("ip", "neighbour", "show", "10.9.0.3"), b.Command("ip", "neighbour", "show", "10.9.0.2")} {
+	for _, known := range []string{a.Command("ip", "neighbour", "show", "10.9.0.3"),
+		b.Command("ip", "neighbour", "show", "10.9.0.2")} {
 		if strings.Contains(known, "lladdr") {
 			t.Errorf("neighbour is known: %s", known)
 		}
@@ -177,7 +192,8 @@ func TestIsolatedFrames(t *testing.T) {
 func TestFlush(t *testing.T) {
 	t.Parallel()
 	for _, backend := range []string{"nftables", "iptables"} {
-		for _, flush := range []string{"flush ruleset", "flush table inet tenon", "flush table bridge tenon", "flush table ip filter"} {
+		for _, flush := range []string{"flush ruleset", "flush table inet tenon",
+			"flush table bridge tenon", "flush table ip filter"} {
 			if backend == "nftables" && strings.HasSuffix(flush, "filter") {
 				continue
 			}

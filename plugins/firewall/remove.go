@@ -65,7 +65,9 @@ func (r *remover) addresses(ctx context.Context, addrs []netip.Addr) error {
 			return ok && other == a
 		})
 	}
-	rules := r.iptables(admitted(func(a netip.Addr) bool { return slices.Contains(addrs, a) && !taken(a) }))
+	rules := r.iptables(admitted(func(a netip.Addr) bool {
+		return slices.Contains(addrs, a) && !taken(a)
+	}))
 	return errors.Join(rules, r.conf.removeSources(ctx, r.Session, addrs, taken))
 }
 
@@ -90,7 +92,9 @@ func (r *remover) interfaces(ifaces []string) error {
 }
 
 func (r *remover) iptables(what kernel.IPTablesRemoval) error {
-	return kernel.UnlessNoNFT(r.Host.Rules.RemoveIPTables(kernel.IPTables{Table: "filter", Removal: what}))
+	return kernel.UnlessNoNFT(r.Host.Rules.RemoveIPTables(kernel.IPTables{
+		Table: "filter", Removal: what,
+	}))
 }
 
 // taken reports whether an attachment that is not being removed has a matching element. The caller
@@ -98,7 +102,9 @@ func (r *remover) iptables(what kernel.IPTablesRemoval) error {
 // as taken.
 func (r *remover) taken(is func(kernel.Held) bool) bool {
 	held, err := r.Host.Rules.Owned(kernel.Filtering)
-	yes := err != nil || slices.ContainsFunc(held, func(h kernel.Held) bool { return !r.gone.Tag(h.Comment) && is(h) })
+	yes := err != nil || slices.ContainsFunc(held, func(h kernel.Held) bool {
+		return !r.gone.Tag(h.Comment) && is(h)
+	})
 	r.shared = r.shared || yes
 	return yes
 }

@@ -13,7 +13,9 @@ import (
 
 // Restore restores rules of iptables and sources of firewalld. It has no rules that deny packets,
 // because nftables elements isolate with every backend.
-func (c *Config) Restore(ctx context.Context, s *chained.Session, step session.Step) (restored []string, err error) {
+func (c *Config) Restore(
+	ctx context.Context, s *chained.Session, step session.Step,
+) (restored []string, err error) {
 	if step != session.Allow {
 		return nil, nil
 	}
@@ -29,7 +31,8 @@ func (c *Config) Restore(ctx context.Context, s *chained.Session, step session.S
 			for _, a := range addrs {
 				added, err := d.AddSource(ctx, c.zone(), a)
 				if errs = append(errs, err); added {
-					restored = append(restored, fmt.Sprintf("%s in zone %s of firewalld", a, c.zone()))
+					restored = append(restored,
+						fmt.Sprintf("%s in zone %s of firewalld", a, c.zone()))
 				}
 			}
 			return errors.Join(errs...)

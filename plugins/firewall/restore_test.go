@@ -23,7 +23,8 @@ func (l *lab) repair(names ...string) {
 		}
 		calls := []invoke.Call{{Path: "/nowhere/firewall", Env: q.Env, Stdin: stdin}}
 		l.Host.Do(func() {
-			outcomes, failed := repair.Run(l.t.Context(), []plugin.Definition{firewall.Plugin}, calls)
+			outcomes, failed := repair.Run(l.t.Context(), []plugin.Definition{firewall.Plugin},
+				calls)
 			err = errors.Join(failed, outcomes[0].Err)
 		})
 		if err != nil {
