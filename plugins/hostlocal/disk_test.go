@@ -39,12 +39,16 @@ func TestDataDir(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			h := newHost(t)
 			h.dir = row.dir
-			if got := h.add("c1", pool, ""); !strings.HasPrefix(got, "5 dataDir: ") || !strings.Contains(got, row.named) {
+			if got := h.add("c1", pool, ""); !strings.HasPrefix(got, "5 dataDir: ") ||
+				!strings.Contains(got, row.named) {
 				t.Errorf("ADD: %s", got)
 			}
 			for _, verb := range []cni.Command{cni.Del, cni.Check, cni.GC} {
 				// CHECK and DEL find no reservation in a directory that does not exist.
-				if got := h.outcome(verb, "c1", pool, `, "cni.dev/valid-attachments": []`); got != "" && !strings.HasPrefix(got, "5 dataDir: ") && !strings.Contains(got, "Failed to find address") {
+				if got := h.outcome(verb, "c1", pool,
+					`, "cni.dev/valid-attachments": []`); got != "" &&
+					!strings.HasPrefix(got, "5 dataDir: ") &&
+					!strings.Contains(got, "Failed to find address") {
 					t.Errorf("%s: %s", verb, got)
 				}
 			}
@@ -55,16 +59,22 @@ func TestDataDir(t *testing.T) {
 // Names never lead out of the data directory.
 func TestNamesAreNoPaths(t *testing.T) {
 	h := newHost(t)
-	for _, name := range []string{"", ".", "..", "../elsewhere", "a/b", "a\x00b", "a\nb", "\xff", "-a"} {
-		conf, err := json.Marshal(map[string]any{"cniVersion": "1.1.0", "name": name, "type": "x", "ipam": map[string]any{
-			"type": "host-local", "dataDir": h.dir, "subnet": "10.1.2.0/24",
-		}})
+	for _, name := range []string{
+		"", ".", "..", "../elsewhere", "a/b", "a\x00b", "a\nb", "\xff", "-a",
+	} {
+		conf, err := json.Marshal(map[string]any{"cniVersion": "1.1.0", "name": name, "type": "x",
+			"ipam": map[string]any{
+				"type": "host-local", "dataDir": h.dir, "subnet": "10.1.2.0/24",
+			}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, verb := range []cni.Command{cni.Add, cni.Del, cni.GC} {
-			env := cni.Env{Command: verb, ContainerID: "c1", IfName: "eth0", Netns: "/no/such/namespace"}
-			if _, err := hostlocal.Plugin.Serve(t.Context(), env, conf, nil); cni.CodeOf(err) != cni.CodeInvalidConfig {
+			env := cni.Env{
+				Command: verb, ContainerID: "c1", IfName: "eth0", Netns: "/no/such/namespace",
+			}
+			if _, err := hostlocal.Plugin.Serve(t.Context(), env, conf,
+				nil); cni.CodeOf(err) != cni.CodeInvalidConfig {
 				t.Errorf("%s of network %q: %v", verb, name, err)
 			}
 		}
@@ -86,8 +96,11 @@ func TestDisks(t *testing.T) {
 		t.Parallel()
 		cmd := exec.Command("/proc/self/exe", "-test.run=^TestDisks$", "-test.v")
 		cmd.Env = append(os.Environ(), ownMounts+"=1", "TMPDIR="+openDir(t))
-		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
-		if out, err := cmd.CombinedOutput(); err != nil || strings.Count(string(out), "--- PASS: TestDisks/") != len(disks) {
+		cmd.SysProcAttr = &syscall.SysProcAttr{
+			Cloneflags: unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL,
+		}
+		if out, err := cmd.CombinedOutput(); err != nil ||
+			strings.Count(string(out), "--- PASS: TestDisks/") != len(disks) {
 			t.Errorf("%v\n%s", err, out)
 		}
 		return
@@ -141,9 +154,11 @@ func (d disk) test(t *testing.T) {
 	h.wantFailure(cni.Add, cni.CodeIOFailure, d.cause)
 	if !d.frees {
 		h.wantFailure(cni.Status, cni.CodeNotAvailable, d.cause)
-	} else if got, log := h.status(pool); got != "" || !strings.Contains(log, "level=WARN") || !strings.Contains(log, d.cause) {
+	} else if got, log := h.status(pool); got != "" || !strings.Contains(log, "level=WARN") ||
+		!strings.Contains(log, d.cause) {
 		t.Errorf("STATUS: %q, logged %q", got, log)
-	} else if got, _ := h.status(pool + `, "statusWhenFull": "error"`); !strings.HasPrefix(got, "50 ") || !strings.Contains(got, d.cause) {
+	} else if got, _ := h.status(pool + `, "statusWhenFull": "error"`); !strings.HasPrefix(got,
+		"50 ") || !strings.Contains(got, d.cause) {
 		t.Errorf("STATUS must fail, got %q", got)
 	}
 	if after := tree(t, h.dir); after != before {
@@ -176,7 +191,8 @@ func (h *host) wantFailure(verb cni.Command, code cni.Code, cause string) {
 	h.t.Helper()
 	container := map[cni.Command]string{cni.Add: "late", cni.Del: "b"}[verb]
 	got := h.outcome(verb, container, pool, "")
-	if !strings.HasPrefix(got, fmt.Sprint(code, " ")) || !strings.Contains(got, cause) || !strings.Contains(got, h.dir) {
+	if !strings.HasPrefix(got, fmt.Sprint(code, " ")) || !strings.Contains(got, cause) ||
+		!strings.Contains(got, h.dir) {
 		h.t.Errorf("%s: got %q, want code %d, %q and %s", verb, got, code, cause, h.dir)
 	}
 }

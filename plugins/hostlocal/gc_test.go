@@ -42,7 +42,8 @@ func (h *host) holders() string {
 // write writes a file into the directory of the network.
 func (h *host) write(name, content string) {
 	h.t.Helper()
-	if err := os.WriteFile(filepath.Join(h.dir, "mynet", name), []byte(content), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(h.dir, "mynet", name), []byte(content),
+		0o600); err != nil {
 		h.t.Fatal(err)
 	}
 }
@@ -59,16 +60,22 @@ func TestGC(t *testing.T) {
 	)
 	for _, row := range []struct{ name, more, want, left string }{
 		{"one is valid", `"cni.dev/valid-attachments": ` + onlyA, "", "a"},
-		{"old format, by its container", `"cni.dev/valid-attachments": [{"containerID": "old", "ifname": "net7"}]`, "", "old"},
-		{"another interface of a container", `"cni.dev/valid-attachments": [{"containerID": "b", "ifname": "eth1"}]`, "", ""},
+		{"old format, by its container",
+			`"cni.dev/valid-attachments": [{"containerID": "old", "ifname": "net7"}]`, "", "old"},
+		{"another interface of a container",
+			`"cni.dev/valid-attachments": [{"containerID": "b", "ifname": "eth1"}]`, "", ""},
 		{"none is valid", `"cni.dev/valid-attachments": []`, "", ""},
 		{"the old spelling", `"cni.dev/attachments": ` + onlyA, "", "a"},
-		{"null, and a list in the old spelling", `"cni.dev/valid-attachments": null, "cni.dev/attachments": ` + onlyA, "", "a"},
-		{"both spellings: the new one counts", `"cni.dev/valid-attachments": [{"containerID": "c", "ifname": "eth0"}], "cni.dev/attachments": ` + onlyA, "", "c"},
+		{"null, and a list in the old spelling",
+			`"cni.dev/valid-attachments": null, "cni.dev/attachments": ` + onlyA, "", "a"},
+		{"both spellings: the new one counts",
+			`"cni.dev/valid-attachments": [{"containerID": "c", "ifname": "eth0"}], "cni.dev/attachments": ` + onlyA, "", "c"},
 		{"no list", `"x": 1`, missing, all},
 		{"null", `"cni.dev/valid-attachments": null`, "", ""},
-		{"null as libcni sends it", `"cni.dev/valid-attachments": null, "cni.dev/attachments": null`, "", ""},
-		{"an entry without interface", `"cni.dev/valid-attachments": [{"containerID": "a"}]`, "7 cni.dev/valid-attachments[0] lacks containerID or ifname", all},
+		{"null as libcni sends it",
+			`"cni.dev/valid-attachments": null, "cni.dev/attachments": null`, "", ""},
+		{"an entry without interface", `"cni.dev/valid-attachments": [{"containerID": "a"}]`,
+			"7 cni.dev/valid-attachments[0] lacks containerID or ifname", all},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			h := newHost(t)
@@ -82,7 +89,8 @@ func TestGC(t *testing.T) {
 			if err := os.WriteFile(elsewhere, []byte("gone\r\neth0"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if got := h.outcome(cni.GC, "", `"subnet": "nonsense"`, ", "+row.more); got != row.want {
+			if got := h.outcome(cni.GC, "", `"subnet": "nonsense"`,
+				", "+row.more); got != row.want {
 				t.Errorf("got %q, want %q", got, row.want)
 			}
 			if got := h.holders(); got != row.left {
@@ -98,10 +106,12 @@ func TestGC(t *testing.T) {
 // GC requires version 1.1.0 (PL-GC-07), and works without reservations.
 func TestGCOfNothing(t *testing.T) {
 	h := newHost(t)
-	if _, err := h.serve(cni.GC, "1.0.0", "", pool, `, "cni.dev/valid-attachments": []`); cni.CodeOf(err) != cni.CodeIncompatibleVersion {
+	if _, err := h.serve(cni.GC, "1.0.0", "", pool,
+		`, "cni.dev/valid-attachments": []`); cni.CodeOf(err) != cni.CodeIncompatibleVersion {
 		t.Errorf("in 1.0.0: %v", err)
 	}
-	if got := h.outcome(cni.GC, "", pool, `, "cni.dev/valid-attachments": []`); got != "" || h.files() != "" {
+	if got := h.outcome(cni.GC, "", pool, `, "cni.dev/valid-attachments": []`); got != "" ||
+		h.files() != "" {
 		t.Errorf("a network without reservations: %s", got)
 	}
 }

@@ -91,7 +91,8 @@ func (c *Config) Validate(call *plugin.Call) (err error) {
 	case "", WhenFullWarn, WhenFullError:
 		return nil
 	default:
-		return cni.Errorf(cni.CodeInvalidConfig, "statusWhenFull: %q is neither %q nor %q", answer, WhenFullWarn, WhenFullError)
+		return cni.Errorf(cni.CodeInvalidConfig, "statusWhenFull: %q is neither %q nor %q", answer,
+			WhenFullWarn, WhenFullError)
 	}
 }
 
@@ -133,7 +134,8 @@ func (c *Config) Check(ctx context.Context, call *plugin.Call) error {
 	return c.with(ctx, call, func(s *filestore.Store) error {
 		held, err := s.Held(ctx, owner(call))
 		if err == nil && len(held) == 0 {
-			err = cni.Errorf(cni.CodeInternal, "host-local: Failed to find address added by container %s", call.ContainerID)
+			err = cni.Errorf(cni.CodeInternal,
+				"host-local: Failed to find address added by container %s", call.ContainerID)
 		}
 		return err
 	})
@@ -146,14 +148,17 @@ func (c *Config) Status(ctx context.Context, call *plugin.Call) error {
 	if err != nil {
 		err = cni.Errorf(cni.CodeNotAvailable, "dataDir: %w", err)
 	} else {
-		err = c.with(ctx, call, func(s *filestore.Store) error { return ipam.Available(ctx, s, c.request.Sets) })
+		err = c.with(ctx, call, func(s *filestore.Store) error {
+			return ipam.Available(ctx, s, c.request.Sets)
+		})
 	}
 	if err == nil {
 		return nil
 	}
 	e := *cni.AsError(err)
 	if full(err) && c.IPAM.StatusWhenFull != WhenFullError {
-		call.Log.Warn("no address can be reserved until one is released", "err", e.Msg, "details", e.Details)
+		call.Log.Warn("no address can be reserved until one is released", "err", e.Msg,
+			"details", e.Details)
 		return nil
 	}
 	e.Code = cni.CodeNotAvailable
@@ -182,7 +187,9 @@ func (c *Config) GC(ctx context.Context, call *plugin.Call) error {
 }
 
 // with calls fn with the reservations of the network, which may not exist.
-func (c *Config) with(ctx context.Context, call *plugin.Call, fn func(*filestore.Store) error) error {
+func (c *Config) with(
+	ctx context.Context, call *plugin.Call, fn func(*filestore.Store) error,
+) error {
 	s, err := c.open(ctx, call, session.Begin(ctx, call))
 	if err != nil {
 		return err
@@ -191,13 +198,16 @@ func (c *Config) with(ctx context.Context, call *plugin.Call, fn func(*filestore
 	return coded(errors.Join(fn(s), s.Close()))
 }
 
-func (c *Config) open(ctx context.Context, call *plugin.Call, tx *kernel.Tx) (*filestore.Store, error) {
+func (c *Config) open(
+	ctx context.Context, call *plugin.Call, tx *kernel.Tx,
+) (*filestore.Store, error) {
 	id, err := statefile.BootID()
 	if err != nil {
 		return nil, cni.Errorf(cni.CodeIOFailure, "%w", err)
 	}
 	s, err := filestore.Open(ctx, filestore.Options{
-		Dir: c.dataDir(), Network: call.Name, Create: call.Command == cni.Add, Peek: call.Command == cni.Status, BootID: id, Change: tx.Do, Log: call.Log,
+		Dir: c.dataDir(), Network: call.Name, BootID: id, Change: tx.Do, Log: call.Log,
+		Create: call.Command == cni.Add, Peek: call.Command == cni.Status,
 	})
 	if err != nil {
 		return nil, cni.Errorf(cni.CodeIOFailure, "dataDir: %w", err)
@@ -207,7 +217,9 @@ func (c *Config) open(ctx context.Context, call *plugin.Call, tx *kernel.Tx) (*f
 
 func (c *Config) dataDir() string { return cmp.Or(c.IPAM.DataDir, DefaultDataDir) }
 
-func owner(c *plugin.Call) ipam.Owner { return ipam.Owner{Container: c.ContainerID, IfName: c.IfName} }
+func owner(c *plugin.Call) ipam.Owner {
+	return ipam.Owner{Container: c.ContainerID, IfName: c.IfName}
+}
 
 // coded returns err with the error code for errors of package ipam or of the store.
 func coded(err error) error {
@@ -276,7 +288,8 @@ func (c *Config) sets(call *plugin.Call) ([]ipam.RangeSet, error) {
 		return nil, cni.Errorf(cni.CodeInvalidConfig, "%w", err)
 	}
 	if call.Version < cni.V030 && !ipam.OnePerFamily(sets) {
-		return nil, cni.Errorf(cni.CodeInvalidConfig, "CNI version %v does not support more than 1 address per family", call.Version)
+		return nil, cni.Errorf(cni.CodeInvalidConfig,
+			"CNI version %v does not support more than 1 address per family", call.Version)
 	}
 	if err := ipam.CheckOverlap(sets); err != nil {
 		return nil, cni.Errorf(cni.CodeInvalidConfig, "%w", err)

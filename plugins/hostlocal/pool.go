@@ -53,7 +53,8 @@ func Pools(ctx context.Context, lists []*cni.List, dirs ...string) ([]Pool, erro
 		}
 	}
 	sort.Slice(pools, func(i, j int) bool {
-		return cmp.Or(cmp.Compare(pools[i].Network, pools[j].Network), cmp.Compare(pools[i].Dir, pools[j].Dir)) < 0
+		return cmp.Or(cmp.Compare(pools[i].Network, pools[j].Network),
+			cmp.Compare(pools[i].Dir, pools[j].Dir)) < 0
 	})
 	return pools, errors.Join(errs...)
 }
@@ -75,7 +76,9 @@ func configured(lists []*cni.List) []Pool {
 }
 
 func contains(pools []Pool, p Pool) bool {
-	return slices.ContainsFunc(pools, func(q Pool) bool { return p.Network == q.Network && p.Dir == q.Dir })
+	return slices.ContainsFunc(pools, func(q Pool) bool {
+		return p.Network == q.Network && p.Dir == q.Dir
+	})
 }
 
 // newPool reads the configuration of host-local.

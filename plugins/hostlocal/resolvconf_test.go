@@ -20,11 +20,18 @@ func TestReadResolvConf(t *testing.T) {
 		name, text string
 		want       cni.DNS
 	}{
-		{"simple", "nameserver 192.0.2.0\nnameserver 192.0.2.1\n", cni.DNS{Nameservers: []string{"192.0.2.0", "192.0.2.1"}}},
-		{"comments and short lines", "nameserver 192.0.2.0\n#nameserver 192.0.2.1\n ; nameserver 192.0.2.2\nnameserver\n\nsortlist 1.2.3.4\n",
+		{"simple", "nameserver 192.0.2.0\nnameserver 192.0.2.1\n", cni.DNS{Nameservers: []string{
+			"192.0.2.0", "192.0.2.1",
+		}}},
+		{"comments and short lines",
+			"nameserver 192.0.2.0\n#nameserver 192.0.2.1\n ; nameserver 192.0.2.2\nnameserver\n\nsortlist 1.2.3.4\n",
 			cni.DNS{Nameservers: []string{"192.0.2.0"}}},
-		{"all fields accumulate, the last domain counts", "nameserver 192.0.2.0\ndomain a.example\nsearch b.example c.example\ndomain d.example\nsearch e.example\noptions four\n\toptions five six\n",
-			cni.DNS{Nameservers: []string{"192.0.2.0"}, Domain: "d.example", Search: []string{"b.example", "c.example", "e.example"}, Options: []string{"four", "five", "six"}}},
+		{"all fields accumulate, the last domain counts",
+			"nameserver 192.0.2.0\ndomain a.example\nsearch b.example c.example\ndomain d.example\nsearch e.example\noptions four\n\toptions five six\n",
+			cni.DNS{Nameservers: []string{"192.0.2.0"}, Domain: "d.example",
+				Search: []string{"b.example", "c.example", "e.example"}, Options: []string{
+					"four", "five", "six",
+				}}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()

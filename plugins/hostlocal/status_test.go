@@ -31,14 +31,17 @@ func TestExhausted(t *testing.T) {
 		if _, err := h.call(cni.Status, "1.1.0", "", ipam, ""); err != nil {
 			t.Fatalf("STATUS with %d of 5 addresses in use: %v", i-2, err)
 		}
-		if got, want := h.add(fmt.Sprintf("c%d", i), ipam, ""), fmt.Sprintf("10.1.2.%d/29", i); got != want {
+		if got, want := h.add(fmt.Sprintf("c%d", i), ipam, ""), fmt.Sprintf("10.1.2.%d/29",
+			i); got != want {
 			t.Fatalf("got %s, want %s", got, want)
 		}
 	}
 	_, err := h.call(cni.Add, "1.1.0", "late", ipam, "")
 	e := cni.AsError(err)
-	if e == nil || e.Code != cni.CodeTryAgainLater || e.Msg != "failed to allocate for range 0: no IP addresses available in range set: 10.1.2.1-10.1.2.6" && e.Msg != "no IP addresses available in range set: 10.1.2.1-10.1.2.6" ||
-		!strings.HasPrefix(e.Details, "of 6 addresses 5 are used and 1 reserved (gateway 10.1.2.1); oldest: 10.1.2.2 held by container c2 interface eth0 for ") {
+	if e == nil || e.Code != cni.CodeTryAgainLater ||
+		e.Msg != "failed to allocate for range 0: no IP addresses available in range set: 10.1.2.1-10.1.2.6" && e.Msg != "no IP addresses available in range set: 10.1.2.1-10.1.2.6" ||
+		!strings.HasPrefix(e.Details,
+			"of 6 addresses 5 are used and 1 reserved (gateway 10.1.2.1); oldest: 10.1.2.2 held by container c2 interface eth0 for ") {
 		t.Errorf("ADD: %+v", e)
 	}
 	for setting, want := range map[string]string{
@@ -50,7 +53,8 @@ func TestExhausted(t *testing.T) {
 		if !strings.HasPrefix(got, want) || want == "" && got != "" {
 			t.Errorf("STATUS with %q: got %q, want %q", setting, got, want)
 		}
-		warned := strings.Contains(log, "level=WARN") && strings.Contains(log, "of 6 addresses 5 are used")
+		warned := strings.Contains(log, "level=WARN") &&
+			strings.Contains(log, "of 6 addresses 5 are used")
 		if warned != (want == "") {
 			t.Errorf("STATUS with %q logged %q", setting, log)
 		}
@@ -70,33 +74,41 @@ func TestStatus(t *testing.T) {
 		name, ipam, want string
 		prepare          func(t *testing.T, dir string) string // returns the data directory
 	}{
-		{"a directory that ADD would create", pool, "", func(_ *testing.T, dir string) string { return dir + "/a/b" }},
-		{"a file", pool, "50 dataDir: stat DIR/file/mynet: not a directory", func(t *testing.T, dir string) string {
-			if err := os.WriteFile(dir+"/file", nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			return dir + "/file"
+		{"a directory that ADD would create", pool, "", func(_ *testing.T, dir string) string {
+			return dir + "/a/b"
 		}},
-		{"a file in place of the network's directory", pool, "50 dataDir: DIR/mynet is not a directory", func(t *testing.T, dir string) string {
-			if err := os.WriteFile(dir+"/mynet", nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			return dir
-		}},
-		{"a symbolic link to itself", pool, "50 dataDir: stat DIR/loop/mynet: too many levels of symbolic links", func(t *testing.T, dir string) string {
-			if err := os.Symlink("loop", dir+"/loop"); err != nil {
-				t.Fatal(err)
-			}
-			return dir + "/loop"
-		}},
-		{"no ranges", `"ranges": []`, "7 no IP ranges specified", func(_ *testing.T, dir string) string { return dir }},
+		{"a file", pool, "50 dataDir: stat DIR/file/mynet: not a directory",
+			func(t *testing.T, dir string) string {
+				if err := os.WriteFile(dir+"/file", nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				return dir + "/file"
+			}},
+		{"a file in place of the network's directory", pool,
+			"50 dataDir: DIR/mynet is not a directory", func(t *testing.T, dir string) string {
+				if err := os.WriteFile(dir+"/mynet", nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				return dir
+			}},
+		{"a symbolic link to itself", pool,
+			"50 dataDir: stat DIR/loop/mynet: too many levels of symbolic links",
+			func(t *testing.T, dir string) string {
+				if err := os.Symlink("loop", dir+"/loop"); err != nil {
+					t.Fatal(err)
+				}
+				return dir + "/loop"
+			}},
+		{"no ranges", `"ranges": []`, "7 no IP ranges specified",
+			func(_ *testing.T, dir string) string { return dir }},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			h := newHost(t)
 			dir := h.dir
 			h.dir = row.prepare(t, dir)
 			before := tree(t, dir)
-			if got := strings.ReplaceAll(h.outcome(cni.Status, "", row.ipam, ""), dir, "DIR"); got != row.want {
+			if got := strings.ReplaceAll(h.outcome(cni.Status, "", row.ipam, ""), dir,
+				"DIR"); got != row.want {
 				t.Errorf("got  %s\nwant %s", got, row.want)
 			}
 			if after := tree(t, dir); after != before {
@@ -110,8 +122,11 @@ func TestStatus(t *testing.T) {
 func (h *host) status(ipam string) (outcome, log string) {
 	h.t.Helper()
 	var b bytes.Buffer
-	caller := plugin.Linked{Plugins: []plugin.Definition{hostlocal.Plugin}, Log: slog.New(slog.NewTextHandler(&b, nil))}
-	conf := fmt.Sprintf(`{"cniVersion": "1.1.0", "name": "mynet", "type": "x", "ipam": {"type": "host-local", "dataDir": %q, %s}}`, h.dir, ipam)
+	caller := plugin.Linked{
+		Plugins: []plugin.Definition{hostlocal.Plugin}, Log: slog.New(slog.NewTextHandler(&b, nil)),
+	}
+	conf := fmt.Sprintf(`{"cniVersion": "1.1.0", "name": "mynet", "type": "x", "ipam": {"type": "host-local", "dataDir": %q, %s}}`,
+		h.dir, ipam)
 	_, err := caller.Call(h.t.Context(), invoke.Call{
 		Path: invoke.LinkedPath("host-local"), Env: cni.Env{Command: cni.Status}, Stdin: []byte(conf),
 	})
@@ -136,13 +151,16 @@ func TestStatusWhenFullIsValidated(t *testing.T) {
 func TestStatusBesideAdd(t *testing.T) {
 	const ipam = `"statusWhenFull": "error", "ranges": [[{"subnet": "10.1.2.0/30"}], [{"subnet": "fd00::/64"}]]`
 	h := newHost(t)
-	for _, want := range []string{"", "50 no IP addresses available in range set: 10.1.2.1-10.1.2.2"} {
+	for _, want := range []string{
+		"", "50 no IP addresses available in range set: 10.1.2.1-10.1.2.2",
+	} {
 		if want != "" {
 			h.add("c1", ipam, "")
 		} else if err := os.Mkdir(filepath.Join(h.dir, "mynet"), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		lock, err := os.OpenFile(filepath.Join(h.dir, "mynet", "lock"), os.O_RDONLY|os.O_CREATE, 0o750)
+		lock, err := os.OpenFile(filepath.Join(h.dir, "mynet", "lock"), os.O_RDONLY|os.O_CREATE,
+			0o750)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -171,7 +189,8 @@ func TestStatusBesideAdd(t *testing.T) {
 
 func TestStatusExistsFrom110(t *testing.T) { // PL-STA-06
 	h := newHost(t)
-	if _, err := h.serve(cni.Status, "1.0.0", "", pool, ""); cni.CodeOf(err) != cni.CodeIncompatibleVersion {
+	if _, err := h.serve(cni.Status, "1.0.0", "", pool,
+		""); cni.CodeOf(err) != cni.CodeIncompatibleVersion {
 		t.Errorf("in 1.0.0: %v", err)
 	}
 }
