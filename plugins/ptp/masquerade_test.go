@@ -50,18 +50,31 @@ func TestMasqueradeDetails(t *testing.T) {
 		{"IPv4 only", masq(`"v6":false`), "192.0.2.1 fd00:7::2", container},
 		{"IPv6 only", masq(`"v4":false`), "10.1.2.2 2001:db8::1", container},
 		{"both, explicitly", masq(`"v4":true,"v6":true`), host, container},
-		{"a network excluded", masq(`"excludeCIDRs":["192.0.2.0/24"]`), "10.1.2.2 2001:db8::1", container},
-		{"a host excluded, and a network that contains others", masq(`"excludeCIDRs":["192.0.2.2/32","2001:db8::/32","fd00::/8"]`), container, container},
-		{"other networks excluded", masq(`"excludeCIDRs":["198.51.100.0/24","2001:db8:1::/48","192.0.2.3/32"]`), host, container},
+		{"a network excluded", masq(`"excludeCIDRs":["192.0.2.0/24"]`), "10.1.2.2 2001:db8::1",
+			container},
+		{"a host excluded, and a network that contains others",
+			masq(`"excludeCIDRs":["192.0.2.2/32","2001:db8::/32","fd00::/8"]`),
+			container, container},
+		{"other networks excluded",
+			masq(`"excludeCIDRs":["198.51.100.0/24","2001:db8:1::/48","192.0.2.3/32"]`),
+			host, container},
 		{"same subnet as well", masq(`"sameSubnet":true`), host, gateway},
-		{"same subnet as well, in part", masq(`"sameSubnet":true,"excludeCIDRs":["10.1.2.0/30"]`), host, "10.1.2.2 fd00:7::1"},
+		{"same subnet as well, in part", masq(`"sameSubnet":true,"excludeCIDRs":["10.1.2.0/30"]`),
+			host, "10.1.2.2 fd00:7::1"},
 		{"a source", masq(`"toSource":["192.0.2.50"]`), "192.0.2.50 2001:db8::1", container},
-		{"a source for each family", masq(`"toSource":["2001:db8::50","192.0.2.50"]`), "192.0.2.50 2001:db8::50", container},
-		{"a source, except towards an excluded network", masq(`"toSource":["192.0.2.50","2001:db8::50"],"excludeCIDRs":["192.0.2.0/24"]`), "10.1.2.2 2001:db8::50", container},
-		{"a source, also in the same subnet", masq(`"toSource":["192.0.2.50"],"sameSubnet":true`), "192.0.2.50 2001:db8::1", "192.0.2.50 fd00:7::1"},
+		{"a source for each family", masq(`"toSource":["2001:db8::50","192.0.2.50"]`),
+			"192.0.2.50 2001:db8::50", container},
+		{"a source, except towards an excluded network",
+			masq(`"toSource":["192.0.2.50","2001:db8::50"],"excludeCIDRs":["192.0.2.0/24"]`),
+			"10.1.2.2 2001:db8::50", container},
+		{"a source, also in the same subnet", masq(`"toSource":["192.0.2.50"],"sameSubnet":true`),
+			"192.0.2.50 2001:db8::1", "192.0.2.50 fd00:7::1"},
 		{"no invalid packets", masq(`"dropInvalid":true`), host, container},
-		{"everything", masq(`"v6":false,"toSource":["192.0.2.50"],"excludeCIDRs":["198.51.100.0/24"],"sameSubnet":true,"dropInvalid":true`), "192.0.2.50 fd00:7::2", "192.0.2.50 fd00:7::2"},
-		{"by iptables, a network excluded", masq(`"excludeCIDRs":["192.0.2.0/24","2001:db8:1::/48"]`) + iptables, "10.1.2.2 2001:db8::1", container},
+		{"everything",
+			masq(`"v6":false,"toSource":["192.0.2.50"],"excludeCIDRs":["198.51.100.0/24"],"sameSubnet":true,"dropInvalid":true`), "192.0.2.50 fd00:7::2", "192.0.2.50 fd00:7::2"},
+		{"by iptables, a network excluded",
+			masq(`"excludeCIDRs":["192.0.2.0/24","2001:db8:1::/48"]`) + iptables,
+			"10.1.2.2 2001:db8::1", container},
 		{"by iptables, IPv4 only", masq(`"v6":false`) + iptables, "192.0.2.1 fd00:7::2", container},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -94,13 +107,15 @@ func TestMasqueradeDetails(t *testing.T) {
 			}
 			check("after repair")
 			if !strings.Contains(row.members, "iptables") {
-				if diff := cmp.Diff(rules, r.Host.Command("nft", "-s", "list", "ruleset")); diff != "" {
+				if diff := cmp.Diff(rules,
+					r.Host.Command("nft", "-s", "list", "ruleset")); diff != "" {
 					t.Errorf("rules (-before +repaired):\n%s", diff)
 				}
 			}
 			r.Del("c")
 			r.Must(r.Collect())
-			if left := r.Host.Command("nft", "list", "ruleset"); strings.Contains(left, "tenon:") || strings.Contains(left, "CNI-") {
+			if left := r.Host.Command("nft", "list", "ruleset"); strings.Contains(left, "tenon:") ||
+				strings.Contains(left, "CNI-") {
 				t.Errorf("left:\n%s", left)
 			}
 		})
@@ -118,7 +133,8 @@ func TestInvalidPackets(t *testing.T) {
 		{"escape", ``, true},
 		{"are dropped", `"dropInvalid":true`, false},
 		{"are dropped with a source", `"dropInvalid":true,"toSource":["192.0.2.50"]`, false},
-		{"to an excluded network", `"dropInvalid":true,"excludeCIDRs":["192.0.2.0/24","2001:db8::/32"]`, true},
+		{"to an excluded network",
+			`"dropInvalid":true,"excludeCIDRs":["192.0.2.0/24","2001:db8::/32"]`, true},
 		{"of a family that is not masqueraded", `"dropInvalid":true,"v6":false`, false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -126,12 +142,15 @@ func TestInvalidPackets(t *testing.T) {
 			r := runtime(t, masq(row.details)+ipamDual)
 			outside := r.Uplink()
 			r.Add("c")
-			machine{outside, "192.0.2.2", "2001:db8::2"}.sees(t, r.Container("c")) // valid packets pass, and neighbours are resolved
-			if got := escapes(t, r.Container("c"), outside, "ip4:tcp", "192.0.2.2"); got != row.seen {
+			// valid packets pass, and neighbours are resolved
+			machine{outside, "192.0.2.2", "2001:db8::2"}.sees(t, r.Container("c"))
+			if got := escapes(t, r.Container("c"), outside, "ip4:tcp",
+				"192.0.2.2"); got != row.seen {
 				t.Errorf("IPv4: escapes: %t", got)
 			}
 			seen6 := row.seen || strings.Contains(row.details, `"v6":false`)
-			if got := escapes(t, r.Container("c"), outside, "ip6:tcp", "2001:db8::2"); got != seen6 {
+			if got := escapes(t, r.Container("c"), outside, "ip6:tcp",
+				"2001:db8::2"); got != seen6 {
 				t.Errorf("IPv6: escapes: %t", got)
 			}
 			r.Check("c")
@@ -163,7 +182,8 @@ func escapes(t *testing.T, from, to *plugintest.Namespace, network, address stri
 		}
 		defer c.Close()
 		segment := make([]byte, 20)
-		segment[0], segment[3], segment[12], segment[13] = 0x12, 0x50, 5<<4, 0x10 // ports, header length, ACK
+		// ports, header length, ACK
+		segment[0], segment[3], segment[12], segment[13] = 0x12, 0x50, 5<<4, 0x10
 		segment[16] = 0xbd
 		_, err = c.Write(segment)
 	})
@@ -177,7 +197,8 @@ func escapes(t *testing.T, from, to *plugintest.Namespace, network, address stri
 	if err != nil && !os.IsTimeout(err) {
 		t.Fatal(err)
 	}
-	if err == nil && !strings.HasPrefix(source.String(), "10.1.2.") && !strings.HasPrefix(source.String(), "fd00:7::") {
+	if err == nil && !strings.HasPrefix(source.String(), "10.1.2.") &&
+		!strings.HasPrefix(source.String(), "fd00:7::") {
 		t.Errorf("the segment comes from %s, so this test proves nothing", source)
 	}
 	return err == nil
@@ -192,28 +213,37 @@ func TestMasqueradeContradictions(t *testing.T) {
 		code          cni.Code
 		msg           string
 	}{
-		{"without ipMasq", `,"masquerade":{"sameSubnet":true}`, 7, "masquerade is nothing without ipMasq"},
-		{"ipMasq is off", `,"ipMasq":false,"masquerade":{}`, 7, "masquerade is nothing without ipMasq"},
+		{"without ipMasq", `,"masquerade":{"sameSubnet":true}`, 7,
+			"masquerade is nothing without ipMasq"},
+		{"ipMasq is off", `,"ipMasq":false,"masquerade":{}`, 7,
+			"masquerade is nothing without ipMasq"},
 		{"no family is left", masq(`"v4":false,"v6":false`), 7, "v4 and v6 are both off"},
 		{"not a network", masq(`"excludeCIDRs":["10.0.0.1"]`), 6, "10.0.0.1"},
 		{"an empty network", masq(`"excludeCIDRs":[""]`), 7, "masquerade.excludeCIDRs"},
-		{"a mapped network", masq(`"excludeCIDRs":["::ffff:10.0.0.0/104"]`), 7, "masquerade.excludeCIDRs"},
+		{"a mapped network", masq(`"excludeCIDRs":["::ffff:10.0.0.0/104"]`), 7,
+			"masquerade.excludeCIDRs"},
 		{"an empty source", masq(`"toSource":[""]`), 7, "masquerade.toSource"},
 		{"not an address", masq(`"toSource":["eth0"]`), 6, "eth0"},
 		{"a multicast group as source", masq(`"toSource":["224.0.0.1"]`), 7, "masquerade.toSource"},
 		{"a source on a link", masq(`"toSource":["fe80::1%eth0"]`), 7, "masquerade.toSource"},
-		{"two sources", masq(`"toSource":["192.0.2.1","192.0.2.2"]`), 7, "192.0.2.2 is the second of its family"},
-		{"a source of a family that is off", masq(`"v4":false,"toSource":["192.0.2.1"]`), 7, "family of 192.0.2.1"},
-		{"iptables, same subnet", masq(`"sameSubnet":true`) + `,"ipMasqBackend":"iptables"`, 2, "masquerade.sameSubnet"},
-		{"iptables, source", masq(`"toSource":["192.0.2.1"]`) + `,"ipMasqBackend":"iptables"`, 2, "masquerade.toSource"},
-		{"iptables, invalid packets", masq(`"dropInvalid":true`) + `,"ipMasqBackend":"iptables"`, 2, "masquerade.dropInvalid"},
+		{"two sources", masq(`"toSource":["192.0.2.1","192.0.2.2"]`), 7,
+			"192.0.2.2 is the second of its family"},
+		{"a source of a family that is off", masq(`"v4":false,"toSource":["192.0.2.1"]`), 7,
+			"family of 192.0.2.1"},
+		{"iptables, same subnet", masq(`"sameSubnet":true`) + `,"ipMasqBackend":"iptables"`, 2,
+			"masquerade.sameSubnet"},
+		{"iptables, source", masq(`"toSource":["192.0.2.1"]`) + `,"ipMasqBackend":"iptables"`, 2,
+			"masquerade.toSource"},
+		{"iptables, invalid packets", masq(`"dropInvalid":true`) + `,"ipMasqBackend":"iptables"`, 2,
+			"masquerade.dropInvalid"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			r := runtime(t, row.members+ipamDual)
 			r.Container("c")
 			before := r.State()
-			if err := r.Refused(r.Request(cni.Add, "c"), row.code); err != nil && !strings.Contains(err.Error(), row.msg) {
+			if err := r.Refused(r.Request(cni.Add, "c"), row.code); err != nil &&
+				!strings.Contains(err.Error(), row.msg) {
 				t.Errorf("%v lacks %q", err, row.msg)
 			}
 			r.Unchanged(before)

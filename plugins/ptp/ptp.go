@@ -75,10 +75,13 @@ func (c *Config) Amend(s *attach.Session, r *cni.Result) error {
 		const hint = "ptp assigns the gateway to the host-side veth, so it must be another address of the same family"
 		own := ip.Address.Addr()
 		if !ip.Gateway.IsValid() {
-			return cni.Errorf(cni.CodeInvalidConfig, "address %s of IPAM plugin %s has no gateway", ip.Address, s.IPAM.Type).WithDetails(hint)
+			return cni.Errorf(cni.CodeInvalidConfig, "address %s of IPAM plugin %s has no gateway",
+				ip.Address, s.IPAM.Type).WithDetails(hint)
 		}
 		if ip.Gateway.Is4() != own.Is4() || ip.Gateway == own {
-			return cni.Errorf(cni.CodeInvalidConfig, "gateway %s of address %s of IPAM plugin %s cannot be assigned to the host", ip.Gateway, ip.Address, s.IPAM.Type).WithDetails(hint)
+			return cni.Errorf(cni.CodeInvalidConfig,
+				"gateway %s of address %s of IPAM plugin %s cannot be assigned to the host",
+				ip.Gateway, ip.Address, s.IPAM.Type).WithDetails(hint)
 		}
 	}
 	return nil
@@ -138,7 +141,8 @@ func (c *Config) Verify(_ context.Context, s *attach.Session, link kernel.Link) 
 	var toContainer []kernel.Route
 	for _, ip := range ips {
 		if want := single(ip.Gateway); ip.Gateway.IsValid() && !slices.Contains(have, want) {
-			return fmt.Errorf("interface %s: expected gateway address %s, found %v", host.Name, want, have)
+			return fmt.Errorf("interface %s: expected gateway address %s, found %v",
+				host.Name, want, have)
 		}
 		toContainer = append(toContainer, hostRoute(ip))
 	}

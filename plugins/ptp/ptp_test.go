@@ -21,7 +21,8 @@ import (
 // runtime creates a host with a network; members are JSON members of the plugin's configuration.
 func runtime(t *testing.T, members string) *plugintest.Runtime {
 	t.Helper()
-	return plugintest.NewRuntime(t, ptp.Plugin, `{"cniVersion":"1.1.0","name":"net","type":"ptp"`+members+`}`)
+	return plugintest.NewRuntime(t, ptp.Plugin,
+		`{"cniVersion":"1.1.0","name":"net","type":"ptp"`+members+`}`)
 }
 
 // Members of configurations.
@@ -41,9 +42,11 @@ func static(addresses, more string) string {
 func routes(ns *plugintest.Namespace, family string) []string {
 	var list []string
 	for line := range strings.Lines(ns.Command("ip", "-o", family, "route", "show")) {
-		line = strings.ReplaceAll(strings.TrimSuffix(strings.TrimSpace(line), " pref medium"), " proto kernel", "")
+		line = strings.ReplaceAll(strings.TrimSuffix(strings.TrimSpace(line), " pref medium"),
+			" proto kernel", "")
 		if !strings.HasPrefix(line, "fe80::") && !strings.HasPrefix(line, "multicast") {
-			list = append(list, hostEnds.ReplaceAllString(strings.Join(strings.Fields(line), " "), "HOSTEND"))
+			list = append(list, hostEnds.ReplaceAllString(strings.Join(strings.Fields(line), " "),
+				"HOSTEND"))
 		}
 	}
 	return list
@@ -81,15 +84,19 @@ func TestRoutes(t *testing.T) {
 		"fd00:7::2 dev HOSTEND metric 1024",
 	}, routes(r.Host, "-6"))
 	for _, key := range []string{
-		"ipv6/conf/%s/accept_ra", "ipv6/conf/%s/accept_redirects", "ipv4/conf/%s/accept_redirects", // CVE-2020-10749
-		"ipv6/conf/%s/accept_dad", // otherwise the host sends no neighbour solicitation for up to two seconds
+		// CVE-2020-10749
+		"ipv6/conf/%s/accept_ra", "ipv6/conf/%s/accept_redirects", "ipv4/conf/%s/accept_redirects",
+		// otherwise the host sends no neighbour solicitation for up to two seconds
+		"ipv6/conf/%s/accept_dad",
 	} {
 		key = fmt.Sprintf("/proc/sys/net/"+key, result.Interfaces[0].Name)
 		if got := strings.TrimSpace(r.Host.Command("cat", key)); got != "0" {
 			t.Errorf("%s is %s", key, got)
 		}
 	}
-	for file, family := range map[string]string{"net/ipv4/ip_forward": "IPv4", "net/ipv6/conf/all/forwarding": "IPv6"} {
+	for file, family := range map[string]string{
+		"net/ipv4/ip_forward": "IPv4", "net/ipv6/conf/all/forwarding": "IPv6",
+	} {
 		if got := strings.TrimSpace(r.Host.Command("cat", "/proc/sys/"+file)); got != "1" {
 			t.Errorf("forwarding of %s is %s", family, got)
 		}
@@ -127,7 +134,9 @@ func TestResult(t *testing.T) {
 		"cniVersion": "1.0.0",
 		"interfaces": []any{
 			map[string]any{"name": host.IfName, "mac": host.Address},
-			map[string]any{"name": "eth0", "mac": inside.Address, "sandbox": r.Container("c").Path()},
+			map[string]any{
+				"name": "eth0", "mac": inside.Address, "sandbox": r.Container("c").Path(),
+			},
 		},
 		"ips": []any{
 			map[string]any{"address": "10.1.2.2/24", "gateway": "10.1.2.1", "interface": 1.0},
@@ -176,7 +185,8 @@ func TestConfigurations(t *testing.T) {
 		},
 		{
 			"network with a gateway in another network",
-			static(`{"address":"10.1.2.2/24","gateway":"169.254.1.1"}`, `,"routes":[{"dst":"0.0.0.0/0"}]`),
+			static(`{"address":"10.1.2.2/24","gateway":"169.254.1.1"}`,
+				`,"routes":[{"dst":"0.0.0.0/0"}]`),
 			[]string{
 				"default via 169.254.1.1 dev eth0",
 				"10.1.2.0/24 via 169.254.1.1 dev eth0 src 10.1.2.2",
@@ -186,7 +196,8 @@ func TestConfigurations(t *testing.T) {
 		},
 		{
 			"two addresses of one network",
-			static(`{"address":"10.1.2.2/24","gateway":"10.1.2.1"},{"address":"10.1.2.3/24","gateway":"10.1.2.1"}`, ""),
+			static(`{"address":"10.1.2.2/24","gateway":"10.1.2.1"},{"address":"10.1.2.3/24","gateway":"10.1.2.1"}`,
+				""),
 			[]string{
 				"10.1.2.0/24 via 10.1.2.1 dev eth0 src 10.1.2.2",
 				"10.1.2.1 dev eth0 scope link src 10.1.2.2",
@@ -195,7 +206,8 @@ func TestConfigurations(t *testing.T) {
 		},
 		{
 			"gateway that is another container",
-			static(`{"address":"10.1.2.2/24","gateway":"10.1.2.1"}`, `,"routes":[{"dst":"192.168.0.0/16","gw":"10.1.2.9"}]`),
+			static(`{"address":"10.1.2.2/24","gateway":"10.1.2.1"}`,
+				`,"routes":[{"dst":"192.168.0.0/16","gw":"10.1.2.9"}]`),
 			[]string{
 				"10.1.2.0/24 via 10.1.2.1 dev eth0 src 10.1.2.2",
 				"10.1.2.1 dev eth0 scope link src 10.1.2.2",
@@ -232,20 +244,28 @@ func TestRefused(t *testing.T) {
 		{"no ipam", `"ipam":null`, "add ipam", cni.CodeInvalidConfig},
 		{"empty ipam", `"ipam":{}`, "add ipam", cni.CodeInvalidConfig},
 		{"ipam without a type", `"ipam":{"type":""}`, "add ipam", cni.CodeInvalidConfig},
-		{"address without a gateway", `"ipam":{"type":"static","addresses":[{"address":"10.1.2.2/24"}]}`, "address 10.1.2.2/24 of IPAM plugin static has no gateway", cni.CodeInvalidConfig},
-		{"gateway of the other family", `"ipam":{"type":"static","addresses":[{"address":"10.1.2.2/24","gateway":"fd00::1"}]}`, "gateway fd00::1 of address 10.1.2.2/24", cni.CodeInvalidConfig},
-		{"address that is its own gateway", `"ipam":{"type":"static","addresses":[{"address":"10.1.2.2/24","gateway":"10.1.2.2"}]}`, "gateway 10.1.2.2 of address 10.1.2.2/24", cni.CodeInvalidConfig},
+		{"address without a gateway",
+			`"ipam":{"type":"static","addresses":[{"address":"10.1.2.2/24"}]}`,
+			"address 10.1.2.2/24 of IPAM plugin static has no gateway", cni.CodeInvalidConfig},
+		{"gateway of the other family",
+			`"ipam":{"type":"static","addresses":[{"address":"10.1.2.2/24","gateway":"fd00::1"}]}`,
+			"gateway fd00::1 of address 10.1.2.2/24", cni.CodeInvalidConfig},
+		{"address that is its own gateway",
+			`"ipam":{"type":"static","addresses":[{"address":"10.1.2.2/24","gateway":"10.1.2.2"}]}`,
+			"gateway 10.1.2.2 of address 10.1.2.2/24", cni.CodeInvalidConfig},
 		{"no address", `"ipam":{"type":"static"}`, "missing IP config", cni.CodeInvalidConfig},
 		{"negative MTU", `"mtu":-1`, "mtu", cni.CodeInvalidConfig},
 		{"impossible MTU", `"mtu":65536`, "65536", cni.CodeInvalidConfig},
 		{"unknown backend", `"ipMasqBackend":"ebtables"`, "ebtables", cni.CodeInvalidConfig},
-		{"unknown value of secondDefaultRoute", `"secondDefaultRoute":"replace"`, "replace", cni.CodeInvalidConfig},
+		{"unknown value of secondDefaultRoute", `"secondDefaultRoute":"replace"`, "replace",
+			cni.CodeInvalidConfig},
 		{"missing IPAM plugin", `"ipam":{"type":"absent"}`, "absent", cni.CodeInvalidConfig},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			q := r.Request(cni.Add, "c")
 			delete(q.Conf, "ipam")
-			if err := json.Unmarshal([]byte(`{`+strings.TrimPrefix(ipam4, ",")+`}`), &q.Conf); err != nil {
+			if err := json.Unmarshal([]byte(`{`+strings.TrimPrefix(ipam4, ",")+`}`),
+				&q.Conf); err != nil {
 				t.Fatal(err)
 			}
 			q.Conf["ipam"].(map[string]any)["dataDir"] = r.Dir
@@ -253,7 +273,8 @@ func TestRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err := r.Do(t.Context(), q)
-			if code := cni.CodeOf(err); code != row.code || !strings.Contains(err.Error(), row.says) {
+			if code := cni.CodeOf(err); code != row.code ||
+				!strings.Contains(err.Error(), row.says) {
 				t.Errorf("code %d, want %d, error with %q: %v", code, row.code, row.says, err)
 			}
 			q.Command = cni.Del
@@ -270,17 +291,21 @@ func TestRefused(t *testing.T) {
 func TestDNS(t *testing.T) {
 	t.Parallel()
 	resolvConf := filepath.Join(t.TempDir(), "resolv.conf")
-	if err := os.WriteFile(resolvConf, []byte("nameserver 10.9.9.9\nsearch example.com\n"), 0o600); err != nil {
+	if err := os.WriteFile(resolvConf, []byte("nameserver 10.9.9.9\nsearch example.com\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, row := range []struct {
 		name, dns string
 		want      cni.DNS
 	}{
-		{"all members", `,"dns":{"nameservers":["9.9.9.9"],"domain":"d","search":["s"],"options":["o"]}`,
-			cni.DNS{Nameservers: []string{"9.9.9.9"}, Domain: "d", Search: []string{"s"}, Options: []string{"o"}}},
+		{"all members",
+			`,"dns":{"nameservers":["9.9.9.9"],"domain":"d","search":["s"],"options":["o"]}`,
+			cni.DNS{Nameservers: []string{"9.9.9.9"}, Domain: "d", Search: []string{"s"},
+				Options: []string{"o"}}},
 		{"none", "", cni.DNS{Nameservers: []string{"10.9.9.9"}, Search: []string{"example.com"}}},
-		{"nameservers", `,"dns":{"nameservers":["9.9.9.9"]}`, cni.DNS{Nameservers: []string{"9.9.9.9"}}},
+		{"nameservers", `,"dns":{"nameservers":["9.9.9.9"]}`,
+			cni.DNS{Nameservers: []string{"9.9.9.9"}}},
 		{"domain", `,"dns":{"domain":"d"}`, cni.DNS{Domain: "d"}},
 		{"search", `,"dns":{"search":["s"]}`, cni.DNS{Search: []string{"s"}}},
 		{"options", `,"dns":{"options":["o"]}`, cni.DNS{Options: []string{"o"}}},
@@ -288,7 +313,8 @@ func TestDNS(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			r := runtime(t, row.dns+`,"ipam":{"type":"host-local","subnet":"10.1.2.0/24","resolvConf":"`+resolvConf+`"}`)
+			r := runtime(t,
+				row.dns+`,"ipam":{"type":"host-local","subnet":"10.1.2.0/24","resolvConf":"`+resolvConf+`"}`)
 			if diff := cmp.Diff(row.want, r.Add("c").DNS); diff != "" {
 				t.Error(diff)
 			}
@@ -300,7 +326,8 @@ func TestDNS(t *testing.T) {
 // reaches its gateways. CHECK is refused in versions without it (PL-CHK-01).
 func TestVersions(t *testing.T) {
 	t.Parallel()
-	for _, masq := range []string{"", `,"ipMasq":true`, `,"ipMasq":true,"ipMasqBackend":"nftables"`, `,"ipMasq":true,"ipMasqBackend":"iptables"`} {
+	for _, masq := range []string{"", `,"ipMasq":true`, `,"ipMasq":true,"ipMasqBackend":"nftables"`,
+		`,"ipMasq":true,"ipMasqBackend":"iptables"`} {
 		t.Run(masq, func(t *testing.T) {
 			t.Parallel()
 			r := runtime(t, masq+ipamDual)
@@ -335,7 +362,9 @@ func TestNames(t *testing.T) {
 		q.IfName = name
 		q.Conf["prevResult"] = nil
 		prev := r.Must(q)
-		if err := r.Refused(q, plugin.CodeInUse); err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), r.Container("c").Path()) {
+		if err := r.Refused(q, plugin.CodeInUse); err == nil ||
+			!strings.Contains(err.Error(), name) ||
+			!strings.Contains(err.Error(), r.Container("c").Path()) {
 			t.Errorf("name clash: %v", err)
 		}
 		q.Conf["prevResult"] = prev
@@ -354,7 +383,8 @@ func TestIPv6Off(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"ipMasq":true`+ipam4)
 	for _, ns := range []*plugintest.Namespace{r.Host, r.Container("c")} {
-		ns.Command("sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=1", "net.ipv6.conf.default.disable_ipv6=1")
+		ns.Command("sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=1",
+			"net.ipv6.conf.default.disable_ipv6=1")
 	}
 	r.Add("c")
 	r.Check("c")

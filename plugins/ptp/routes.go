@@ -13,7 +13,9 @@ func gatewayRoutes(ips []cni.IP) []kernel.Route {
 	var routes []kernel.Route
 	for _, ip := range firsts(ips, func(ip cni.IP) netip.Addr { return ip.Gateway }) {
 		if ip.Gateway.IsValid() {
-			routes = append(routes, kernel.Route{Dst: single(ip.Gateway), Scope: kernel.ScopeLink, Src: ip.Address.Addr()})
+			routes = append(routes, kernel.Route{
+				Dst: single(ip.Gateway), Scope: kernel.ScopeLink, Src: ip.Address.Addr(),
+			})
 		}
 	}
 	return routes
@@ -39,7 +41,9 @@ func leaveNetworks(space *kernel.Space, link kernel.Link, ips []cni.IP) error {
 				return err
 			}
 		}
-		if err := space.Routes.Add(link, kernel.Route{Dst: network, GW: ip.Gateway, Src: ip.Address.Addr()}); err != nil {
+		if err := space.Routes.Add(link, kernel.Route{
+			Dst: network, GW: ip.Gateway, Src: ip.Address.Addr(),
+		}); err != nil {
 			return err
 		}
 	}

@@ -23,7 +23,9 @@ func attach(t *testing.T, r *plugintest.Runtime, who string) json.RawMessage {
 	return call(t, r, who, cni.Add, nil)
 }
 
-func call(t *testing.T, r *plugintest.Runtime, who string, verb cni.Command, prev json.RawMessage) json.RawMessage {
+func call(
+	t *testing.T, r *plugintest.Runtime, who string, verb cni.Command, prev json.RawMessage,
+) json.RawMessage {
 	t.Helper()
 	q := r.Request(verb, "c")
 	if prev != nil {
@@ -48,7 +50,8 @@ func TestLikeTheReference(t *testing.T) {
 			t.Fatal(err)
 		}
 		state, err := json.MarshalIndent([]any{
-			result, routes(r.Container("c"), "-4"), routes(r.Container("c"), "-6"), hostRoutes(r, "-4"), hostRoutes(r, "-6"),
+			result, routes(r.Container("c"), "-4"), routes(r.Container("c"), "-6"), hostRoutes(r,
+				"-4"), hostRoutes(r, "-6"),
 			addresses(r, "-4"), addresses(r, "-6"),
 		}, "", " ")
 		if err != nil {
@@ -78,7 +81,8 @@ func hostRoutes(r *plugintest.Runtime, family string) []string {
 
 // addresses returns the addresses of the host-side veth.
 func addresses(r *plugintest.Runtime, family string) (list []string) {
-	for line := range strings.Lines(r.Host.Command("ip", "-o", family, "address", "show", "scope", "global")) {
+	for line := range strings.Lines(r.Host.Command("ip", "-o", family, "address", "show", "scope",
+		"global")) {
 		list = append(list, strings.Fields(line)[3])
 	}
 	return list
@@ -91,7 +95,9 @@ func TestTakeover(t *testing.T) {
 	testnet.Require(t, testnet.Tool(filepath.Join(reference, "ptp")))
 	for _, row := range []struct{ name, adds, takesOver, members string }{
 		{"from upstream", "reference", "tenon", `,"ipMasq":true` + ipamDual},
-		{"to upstream", "tenon", "reference", `,"ipMasq":true,"ipMasqBackend":"iptables"` + ipamDual}, // upstream's DEL needs iptables rules
+		// upstream's DEL needs iptables rules
+		{"to upstream", "tenon", "reference", `,"ipMasq":true,"ipMasqBackend":"iptables"` +
+			ipamDual},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -126,7 +132,8 @@ func TestTakeoverByGC(t *testing.T) {
 		t.Error("a valid attachment was collected")
 	}
 	r.Remove("c")
-	for end := time.Now().Add(testnet.Patience); addresses(r, "-4") != nil; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().
+		Add(testnet.Patience); addresses(r, "-4") != nil; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) { // the kernel ends namespaces in the background
 			t.Fatal("the link of a removed container stays")
 		}
@@ -138,7 +145,8 @@ func TestTakeoverByGC(t *testing.T) {
 // left fails the test if a link, a rule or a reservation exists that did not exist before.
 func left(t *testing.T, r *plugintest.Runtime, before string) {
 	t.Helper()
-	if diff := testnet.Diff(before, r.State()); strings.Contains(diff, "eth0") || strings.Contains(diff, "veth") || strings.Contains(diff, "CNI-") {
+	if diff := testnet.Diff(before, r.State()); strings.Contains(diff, "eth0") ||
+		strings.Contains(diff, "veth") || strings.Contains(diff, "CNI-") {
 		t.Error(diff)
 	}
 	if files, _ := filepath.Glob(filepath.Join(r.Dir, "*", "[1f]*")); len(files) > 0 {

@@ -29,13 +29,15 @@ func TestPing(t *testing.T) {
 // TestPingFromASingleAddress: the gateway can be outside the network of the address.
 func TestPingFromASingleAddress(t *testing.T) {
 	t.Parallel()
-	r := runtime(t, static(`{"address":"203.0.113.7/32","gateway":"169.254.1.1"},{"address":"2001:db8:7::7/128","gateway":"2001:db8:8::1"}`,
-		`,"routes":[{"dst":"0.0.0.0/0"},{"dst":"::/0"}]`))
+	r := runtime(t,
+		static(`{"address":"203.0.113.7/32","gateway":"169.254.1.1"},{"address":"2001:db8:7::7/128","gateway":"2001:db8:8::1"}`,
+			`,"routes":[{"dst":"0.0.0.0/0"},{"dst":"::/0"}]`))
 	outside := r.Uplink()
 	for _, ip := range r.Add("c").IPs {
 		testnet.Reaches(t, r.Container("c"), ip.Gateway, true)
 	}
-	for _, address := range []string{"192.0.2.1", "2001:db8::1"} { // addresses of the host, through the default route
+	// addresses of the host, through the default route
+	for _, address := range []string{"192.0.2.1", "2001:db8::1"} {
 		testnet.Reaches(t, r.Container("c"), netip.MustParseAddr(address), true)
 	}
 	outside.Command("ip", "route", "add", "203.0.113.7/32", "via", "192.0.2.1")
@@ -46,7 +48,9 @@ func TestPingFromASingleAddress(t *testing.T) {
 // network see (CFG-35).
 func TestMasquerade(t *testing.T) {
 	t.Parallel()
-	for members, masq := range map[string]bool{"": false, `,"ipMasq":true`: true, `,"ipMasq":true,"ipMasqBackend":"iptables"`: true} {
+	for members, masq := range map[string]bool{
+		"": false, `,"ipMasq":true`: true, `,"ipMasq":true,"ipMasqBackend":"iptables"`: true,
+	} {
 		t.Run(members, func(t *testing.T) {
 			t.Parallel()
 			r := runtime(t, members+ipamDual)
@@ -61,7 +65,8 @@ func TestMasquerade(t *testing.T) {
 // only one.
 func TestReuse(t *testing.T) {
 	t.Parallel()
-	r := runtime(t, `,"ipMasq":true,"ipam":{"type":"host-local","ranges":[[{"subnet":"10.1.2.0/30"}],[{"subnet":"fd00:7::/126","rangeEnd":"fd00:7::2"}]]}`)
+	r := runtime(t,
+		`,"ipMasq":true,"ipam":{"type":"host-local","ranges":[[{"subnet":"10.1.2.0/30"}],[{"subnet":"fd00:7::/126","rangeEnd":"fd00:7::2"}]]}`)
 	owners := func() (n int) {
 		for family, address := range map[string]string{"-4": "10.1.2.2", "-6": "fd00:7::2"} {
 			n += strings.Count(r.Host.Command("ip", family, "route", "show", address), " dev ")
