@@ -29,7 +29,8 @@ func (c *Config) addresses(call *plugin.Call) ([]cni.IP, error) {
 		return nil, err
 	}
 	if call.Version < cni.V030 && !onePerFamily(ips) {
-		return nil, cni.Errorf(cni.CodeInvalidConfig, "CNI version %v does not support more than 1 address per family", call.Version).
+		return nil, cni.Errorf(cni.CodeInvalidConfig,
+			"CNI version %v does not support more than 1 address per family", call.Version).
 			WithDetails("use cniVersion 0.3.0 or newer")
 	}
 	return ips, nil
@@ -42,7 +43,8 @@ func withArgs(call *plugin.Call, configured []Address) ([]cni.IP, error) {
 	for _, a := range configured {
 		p, err := netip.ParsePrefix(a.Address)
 		if err != nil {
-			return nil, cni.Errorf(cni.CodeInvalidConfig, "the 'address' field is expected to be in CIDR notation, got: '%s'", a.Address)
+			return nil, cni.Errorf(cni.CodeInvalidConfig,
+				"the 'address' field is expected to be in CIDR notation, got: '%s'", a.Address)
 		}
 		ips = append(ips, cni.IP{Address: p, Gateway: a.Gateway})
 	}
@@ -60,7 +62,8 @@ func fromArgs(text string, configured []Address) ([]cni.IP, error) {
 	for _, s := range items(args, "IP") {
 		ip, ok := parse(s, configured)
 		if !ok {
-			return nil, cni.Errorf(cni.CodeInvalidEnvironment, "the 'ip' field is expected to be in CIDR notation, got: '%s'", s)
+			return nil, cni.Errorf(cni.CodeInvalidEnvironment,
+				"the 'ip' field is expected to be in CIDR notation, got: '%s'", s)
 		}
 		ips = append(ips, ip)
 	}
@@ -97,7 +100,8 @@ func requested(texts []string, configured []Address) ([]cni.IP, error) {
 	for _, s := range texts {
 		ip, ok := parse(s, configured)
 		if !ok {
-			return nil, cni.Errorf(cni.CodeInvalidConfig, "an entry in the 'ips' field is NOT in CIDR notation, got: '%s'", s).
+			return nil, cni.Errorf(cni.CodeInvalidConfig,
+				"an entry in the 'ips' field is NOT in CIDR notation, got: '%s'", s).
 				WithDetails("add a prefix length: no network in ipam.addresses contains the address")
 		}
 		ips = append(ips, ip)

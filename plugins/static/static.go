@@ -70,13 +70,17 @@ func (c *Config) Check(_ context.Context, call *plugin.Call) error {
 		return cni.Errorf(cni.CodeInvalidConfig, "Required prevResult missing")
 	}
 	for _, want := range c.ips {
-		at := slices.IndexFunc(call.Prev.IPs, func(ip cni.IP) bool { return ip.Address.Addr() == want.Address.Addr() })
+		at := slices.IndexFunc(call.Prev.IPs, func(ip cni.IP) bool {
+			return ip.Address.Addr() == want.Address.Addr()
+		})
 		if at < 0 {
-			err := fmt.Errorf("prevResult: expected address %s, found %v", want.Address, ipam.Addresses(call.Prev.IPs))
+			err := fmt.Errorf("prevResult: expected address %s, found %v", want.Address,
+				ipam.Addresses(call.Prev.IPs))
 			return mismatch(call, want, err)
 		}
 		if have := call.Prev.IPs[at].Gateway; want.Gateway.IsValid() && have != want.Gateway {
-			err := fmt.Errorf("prevResult: expected gateway %s of address %s, found %s", want.Gateway, want.Address, have)
+			err := fmt.Errorf("prevResult: expected gateway %s of address %s, found %s",
+				want.Gateway, want.Address, have)
 			return mismatch(call, want, err)
 		}
 	}
@@ -85,5 +89,6 @@ func (c *Config) Check(_ context.Context, call *plugin.Call) error {
 
 // mismatch returns err with upstream's text.
 func mismatch(c *plugin.Call, want cni.IP, err error) error {
-	return cni.Rephrase(err, "static: Failed to match addr %s on interface %s", want.Address.Addr(), c.IfName)
+	return cni.Rephrase(err, "static: Failed to match addr %s on interface %s", want.Address.Addr(),
+		c.IfName)
 }
