@@ -46,7 +46,8 @@ func (c *Config) Add(ctx context.Context, call *plugin.Call) (*cni.Result, error
 // result lists the first address of each family; the kernel gives lo its addresses when it comes
 // up.
 func result(s *kernel.Space, l kernel.Link, sandbox string) (*cni.Result, error) {
-	r := &cni.Result{Interfaces: []cni.Interface{{Name: ifName, MAC: "00:00:00:00:00:00", Sandbox: sandbox}}}
+	r := &cni.Result{Interfaces: []cni.Interface{{Name: ifName, MAC: "00:00:00:00:00:00",
+		Sandbox: sandbox}}}
 	addrs, err := s.Addrs.Of(l)
 	if err != nil {
 		return nil, err
@@ -77,7 +78,9 @@ func (c *Config) Del(ctx context.Context, call *plugin.Call) error {
 	if ns == nil || err != nil {
 		return err
 	}
-	return inside(ctx, call, ns, func(s *kernel.Space, l kernel.Link) error { return s.Links.Down(l) })
+	return inside(ctx, call, ns, func(s *kernel.Space, l kernel.Link) error {
+		return s.Links.Down(l)
+	})
 }
 
 // Check requires that lo is up.
@@ -91,7 +94,9 @@ func (c *Config) Check(ctx context.Context, call *plugin.Call) error {
 }
 
 // enter calls inside for the network namespace of the call, which must exist.
-func enter(ctx context.Context, call *plugin.Call, fn func(*kernel.Space, kernel.Link) error) error {
+func enter(
+	ctx context.Context, call *plugin.Call, fn func(*kernel.Space, kernel.Link) error,
+) error {
 	ns, err := session.OpenSandbox(call.Env)
 	if err != nil {
 		return err
@@ -102,7 +107,8 @@ func enter(ctx context.Context, call *plugin.Call, fn func(*kernel.Space, kernel
 // inside calls fn with interface lo of a namespace, which it closes. If fn fails, it undoes its
 // changes.
 func inside(
-	ctx context.Context, call *plugin.Call, ns *kernel.Namespace, fn func(*kernel.Space, kernel.Link) error,
+	ctx context.Context, call *plugin.Call, ns *kernel.Namespace, fn func(*kernel.Space,
+		kernel.Link) error,
 ) error {
 	defer ns.Close()
 	tx := session.Begin(ctx, call)

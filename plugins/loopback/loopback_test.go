@@ -19,10 +19,11 @@ func TestMain(m *testing.M) { plugintest.Main(m, all.Plugins...) }
 var suite = plugintest.Suite{
 	Plugin:     loopback.Plugin,
 	Repeatable: true,
-	Drifts: []plugintest.Drift{{Name: "lo down", Break: func(_ testing.TB, a plugintest.Attached) string {
-		a.Container.Command("ip", "link", "set", "lo", "down")
-		return "loopback interface is down"
-	}}},
+	Drifts: []plugintest.Drift{{Name: "lo down",
+		Break: func(_ testing.TB, a plugintest.Attached) string {
+			a.Container.Command("ip", "link", "set", "lo", "down")
+			return "loopback interface is down"
+		}}},
 }
 
 func TestSuite(t *testing.T) { plugintest.Run(t, suite) }
@@ -38,7 +39,8 @@ func FuzzServe(f *testing.F) { plugintest.Fuzz(f, suite) }
 
 func runtime(t *testing.T) *plugintest.Runtime {
 	t.Helper()
-	return plugintest.NewRuntime(t, loopback.Plugin, `{"cniVersion":"1.1.0","name":"lo","type":"loopback"}`)
+	return plugintest.NewRuntime(t, loopback.Plugin,
+		`{"cniVersion":"1.1.0","name":"lo","type":"loopback"}`)
 }
 
 func up(t *testing.T, r *plugintest.Runtime, container string) bool {
@@ -118,7 +120,8 @@ func TestForeignAddress(t *testing.T) {
 	for _, address := range []string{"10.0.0.2/24", "fd00::2/64"} {
 		r := runtime(t)
 		r.Container("c").Command("ip", "address", "add", address, "dev", "lo")
-		if err := r.Refused(r.Request(cni.Add, "c"), cni.CodeInternal); err != nil && !strings.Contains(err.Error(), address) {
+		if err := r.Refused(r.Request(cni.Add, "c"), cni.CodeInternal); err != nil &&
+			!strings.Contains(err.Error(), address) {
 			t.Errorf("error does not name %s: %v", address, err)
 		}
 		if up(t, r, "c") {
@@ -130,7 +133,9 @@ func TestForeignAddress(t *testing.T) {
 func TestNamespace(t *testing.T) {
 	t.Parallel()
 	r := runtime(t)
-	for path, code := range map[string]cni.Code{"/absent": cni.CodeUnknownContainer, t.TempDir(): cni.CodeInvalidEnvironment} {
+	for path, code := range map[string]cni.Code{
+		"/absent": cni.CodeUnknownContainer, t.TempDir(): cni.CodeInvalidEnvironment,
+	} {
 		q := r.Request(cni.Add, "c")
 		q.Netns = path
 		r.Refused(q, code)
