@@ -56,7 +56,8 @@ func (a *Attributes) clean() error {
 		return cni.Errorf(cni.CodeInvalidConfig, "mtu: %d is not within 0 to %d", *a.MTU, maxMTU)
 	}
 	if a.TxQLen != nil && (*a.TxQLen < 0 || *a.TxQLen > maxTxQLen) {
-		return cni.Errorf(cni.CodeInvalidConfig, "txQLen: %d is not within 0 to %d", *a.TxQLen, maxTxQLen)
+		return cni.Errorf(cni.CodeInvalidConfig, "txQLen: %d is not within 0 to %d",
+			*a.TxQLen, maxTxQLen)
 	}
 	return nil
 }
@@ -110,7 +111,8 @@ func (a Attributes) differ(s *kernel.Space, l kernel.Link) (all []difference) {
 			func() error { return s.Links.SetMAC(l, mac) }})
 	}
 	if on := a.Promisc; on != nil && *on != l.Promiscuous {
-		all = append(all, difference{"promisc", strconv.FormatBool(*on), strconv.Itoa(int(l.Promisc)),
+		all = append(all, difference{"promisc", strconv.FormatBool(*on),
+			strconv.Itoa(int(l.Promisc)),
 			"Error: Tuning link %s configured promisc is %s, current value is %s",
 			func() error { return s.Links.SetPromisc(l, *on) }})
 	}

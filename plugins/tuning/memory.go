@@ -64,7 +64,9 @@ func (c *Config) open() (memory, error) {
 		return memory{}, cni.Errorf(cni.CodeIOFailure, "%w", err)
 	}
 	dir := cmp.Or(c.DataDir, defaultDataDir)
-	return memory{ledger.Ledger{Dir: dir, Boot: id}, ledger.Ledger{Dir: filepath.Join(dir, ".tenon"), Boot: id}}, nil
+	return memory{ledger.Ledger{Dir: dir, Boot: id}, ledger.Ledger{
+		Dir: filepath.Join(dir, ".tenon"), Boot: id,
+	}}, nil
 }
 
 func fileName(a cni.Attachment) string { return a.Container + "_" + a.IfName + ".json" }
@@ -97,7 +99,9 @@ func (c *Config) remember(s *chained.Session, before Attributes) error {
 	if err != nil || before.none() {
 		return err
 	}
-	return add(s.Tx, m.interfaces, fileName(a), func(old Attributes, _ bool) Attributes { return old.or(before) })
+	return add(s.Tx, m.interfaces, fileName(a), func(old Attributes, _ bool) Attributes {
+		return old.or(before)
+	})
 }
 
 // valuesOf reads the current values of settings, except write-only ones.
@@ -132,7 +136,9 @@ func older(old, now []value) []value {
 }
 
 // add replaces a saved value by the result of change. A broken value counts as missing.
-func add[T any](tx *kernel.Tx, l ledger.Ledger, name string, change func(old T, there bool) T) error {
+func add[T any](
+	tx *kernel.Tx, l ledger.Ledger, name string, change func(old T, there bool) T,
+) error {
 	var old T
 	there, err := l.Read(name, &old)
 	if err != nil {
@@ -156,7 +162,9 @@ func forget(tx *kernel.Tx, l ledger.Ledger, name string) error {
 }
 
 // read returns the saved values as far as they can be read.
-func (m memory) read(a cni.Attachment, log *slog.Logger) (before Attributes, settings []kernel.Setting) {
+func (m memory) read(
+	a cni.Attachment, log *slog.Logger,
+) (before Attributes, settings []kernel.Setting) {
 	var rest attachment
 	_, e1 := m.interfaces.Read(fileName(a), &before)
 	_, e2 := m.attachments.Read(string(a.Owner()), &rest)

@@ -60,7 +60,8 @@ func TestModes(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"", ".tenon"} {
-		if info, err := os.Stat(filepath.Join(dir(r), name)); err != nil || info.Mode().Perm() != 0o700 {
+		if info, err := os.Stat(filepath.Join(dir(r), name)); err != nil || info.Mode().
+			Perm() != 0o700 {
 			t.Errorf("directory %s: %v, %v", name, info.Mode(), err)
 		}
 	}
@@ -80,9 +81,12 @@ func TestRepeatedADD(t *testing.T) {
 		t.Errorf("the file was %s, is %s", file, got)
 	}
 	r.Conf["mtu"], r.Conf["txQLen"] = 1300, 55
-	r.Conf["sysctl"] = map[string]string{"net.ipv4.conf.IFNAME.arp_notify": "1", "net.core.somaxconn": "6"}
+	r.Conf["sysctl"] = map[string]string{
+		"net.ipv4.conf.IFNAME.arp_notify": "1", "net.core.somaxconn": "6",
+	}
 	r.Add("c")
-	if diff := cmp.Diff("{\n \"mtu\": 1500,\n \"txQLen\": 1000\n}", remembered(t, r, "c")); diff != "" {
+	if diff := cmp.Diff("{\n \"mtu\": 1500,\n \"txQLen\": 1000\n}",
+		remembered(t, r, "c")); diff != "" {
 		t.Error(diff)
 	}
 	r.Del("c")
@@ -97,7 +101,9 @@ func TestTwoInOneChain(t *testing.T) {
 	r.Container("c")
 	before := r.State()
 	for _, verb := range []cni.Command{cni.Add, cni.Del} {
-		members := []map[string]any{{"mtu": 1400, "promisc": true}, {"mtu": 1300, "mac": "02:00:00:00:00:01"}}
+		members := []map[string]any{
+			{"mtu": 1400, "promisc": true}, {"mtu": 1300, "mac": "02:00:00:00:00:01"},
+		}
 		if verb == cni.Del {
 			members[0], members[1] = members[1], members[0]
 		}
@@ -146,12 +152,14 @@ func endOf(t *testing.T, r *plugintest.Runtime, container string) {
 func TestReusedContainerID(t *testing.T) {
 	t.Parallel()
 	for _, second := range []map[string]any{
-		{"mtu": 1400, "mac": "02:00:00:00:00:01", "sysctl": map[string]string{"net.core.somaxconn": "5"}},
+		{"mtu": 1400, "mac": "02:00:00:00:00:01",
+			"sysctl": map[string]string{"net.core.somaxconn": "5"}},
 		{"sysctl": map[string]string{"net.core.somaxconn": "5"}},
 	} {
 		r := runtime(t, `,"mtu":1400,"mac":"02:00:00:00:00:01","sysctl":{"net.core.somaxconn":"5"}`)
 		r.Container("c").Command("sysctl", "-qw", "net.core.somaxconn=44")
-		r.Container("c").Command("ip", "link", "set", "eth0", "mtu", "1450", "address", "02:00:00:00:00:99")
+		r.Container("c").Command("ip", "link", "set", "eth0", "mtu", "1450", "address",
+			"02:00:00:00:00:99")
 		r.Add("c")
 		endOf(t, r, "c")
 		want := show(t, r, "c")
@@ -164,7 +172,8 @@ func TestReusedContainerID(t *testing.T) {
 		}
 		r.Add("c")
 		r.Del("c")
-		if diff := cmp.Diff(want, show(t, r, "c")); diff != "" || value(r, "c", "net.core.somaxconn") != somaxconn {
+		if diff := cmp.Diff(want, show(t, r, "c")); diff != "" ||
+			value(r, "c", "net.core.somaxconn") != somaxconn {
 			t.Errorf("somaxconn %s, %s", value(r, "c", "net.core.somaxconn"), diff)
 		}
 		if left := files(t, r); left != nil {
@@ -179,15 +188,20 @@ func TestReusedContainerID(t *testing.T) {
 func TestUnrestorableValues(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(*plugintest.Runtime){
-		"interface gone": func(r *plugintest.Runtime) { r.Container("c").Command("ip", "link", "delete", "eth0") },
-		"broken file":    func(r *plugintest.Runtime) { put(t, filepath.Join(dir(r), "c_eth0.json"), "{") },
+		"interface gone": func(r *plugintest.Runtime) {
+			r.Container("c").Command("ip", "link", "delete", "eth0")
+		},
+		"broken file": func(r *plugintest.Runtime) {
+			put(t, filepath.Join(dir(r), "c_eth0.json"), "{")
+		},
 		"all files broken": func(r *plugintest.Runtime) {
 			for _, name := range files(t, r) {
 				put(t, filepath.Join(dir(r), name), "x")
 			}
 		},
 		"impossible MTU": func(r *plugintest.Runtime) {
-			put(t, filepath.Join(dir(r), "c_eth0.json"), `{"mtu":70000,"txQLen":1000,"mac":"nonsense"}`)
+			put(t, filepath.Join(dir(r), "c_eth0.json"),
+				`{"mtu":70000,"txQLen":1000,"mac":"nonsense"}`)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -200,7 +214,8 @@ func TestUnrestorableValues(t *testing.T) {
 			if left := files(t, r); left != nil {
 				t.Errorf("files left: %q", left)
 			}
-			if got := value(r, "c", "net.core.somaxconn"); name != "all files broken" && got != before {
+			if got := value(r, "c", "net.core.somaxconn"); name != "all files broken" &&
+				got != before {
 				t.Errorf("somaxconn %s", got)
 			}
 			if strings.Contains(name, "MTU") && show(t, r, "c").TxQLen != 1000 {
@@ -246,7 +261,9 @@ func TestGC(t *testing.T) {
 	put(t, filepath.Join(dir(r), ".tenon", "nonsense"), "x") // not ours
 
 	r.Must(r.Collect("kept"))
-	for container, want := range map[string]bool{"kept": true, "alive": false, "gone": false, "foreign": true, "other": true} {
+	for container, want := range map[string]bool{
+		"kept": true, "alive": false, "gone": false, "foreign": true, "other": true,
+	} {
 		if got := remembered(t, r, container); (got != "") != want {
 			t.Errorf("%s: %q", container, got)
 		}
@@ -254,7 +271,8 @@ func TestGC(t *testing.T) {
 	if left := files(t, r); len(left) != 6 {
 		t.Errorf("left: %q", left)
 	}
-	if diff := cmp.Diff(before, show(t, r, "alive")); diff != "" || value(r, "alive", "net.core.somaxconn") != somaxconn {
+	if diff := cmp.Diff(before, show(t, r, "alive")); diff != "" ||
+		value(r, "alive", "net.core.somaxconn") != somaxconn {
 		t.Errorf("somaxconn %s, %s", value(r, "alive", "net.core.somaxconn"), diff)
 	}
 	r.Check("kept")
@@ -277,7 +295,9 @@ func TestGCOfDrafts(t *testing.T) {
 		return ".tenon/." + string(owner) + "0123456789"
 	}
 	kept := r.Request(cni.Add, "kept").ContainerID
-	for _, name := range []string{draft("net", "killed"), draft("net", kept), draft("other", "killed")} {
+	for _, name := range []string{
+		draft("net", "killed"), draft("net", kept), draft("other", "killed"),
+	} {
 		put(t, filepath.Join(dir(r), name), "{")
 	}
 	r.Must(r.Collect("kept"))
@@ -333,8 +353,10 @@ func TestReference(t *testing.T) {
 	const everything = `,"mac":"02:00:00:aa:bb:cc","mtu":1400,"promisc":true,"allmulti":true,"sysctl":{"net.core.somaxconn":"5"}`
 	for _, row := range []struct{ name, members string }{
 		{"everything", everything},
-		{"from arguments", `,"sysctl":{"net.core.somaxconn":"7"},"args":{"cni":{"mac":"02:00:00:aa:bb:cc","mtu":1400,"promisc":true,"allmulti":true,"sysctl":{"net.core.somaxconn":"5"}}}`},
-		{"precedence of MAC", `,"mac":"02:00:00:00:00:01","runtimeConfig":{"mac":"02:00:00:00:00:02"},"args":{"cni":{"mac":"02:00:00:00:00:03"}}`},
+		{"from arguments",
+			`,"sysctl":{"net.core.somaxconn":"7"},"args":{"cni":{"mac":"02:00:00:aa:bb:cc","mtu":1400,"promisc":true,"allmulti":true,"sysctl":{"net.core.somaxconn":"5"}}}`},
+		{"precedence of MAC",
+			`,"mac":"02:00:00:00:00:01","runtimeConfig":{"mac":"02:00:00:00:00:02"},"args":{"cni":{"mac":"02:00:00:00:00:03"}}`},
 		{"capability", `,"mac":"02:00:00:00:00:01","runtimeConfig":{"mac":"02:00:00:00:00:02"}`},
 		{"sysctls", `,"sysctl":{"net.ipv4.conf.eth0.arp_notify":"1","net/core/somaxconn":"55"}`},
 		{"off", `,"allmulti":false,"promisc":false,"mtu":0`},
@@ -367,12 +389,14 @@ func referenceRow(t *testing.T, members string, version cni.Version) {
 		for _, takesOver := range []string{"tenon", "reference"} {
 			want := show(t, r, "c")
 			result := call(adds, cni.Add)
-			results = append(results, strings.ReplaceAll(compact(t, result), r.Container("c").Path(), "NETNS"))
+			results = append(results, strings.ReplaceAll(compact(t, result), r.Container("c").
+				Path(), "NETNS"))
 			effect, err := json.Marshal(show(t, r, "c"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			effects = append(effects, string(effect)+value(r, "c", "net.core.somaxconn")+value(r, "c", "net.ipv4.conf.eth0.arp_notify"))
+			effects = append(effects, string(effect)+value(r, "c", "net.core.somaxconn")+value(r,
+				"c", "net.ipv4.conf.eth0.arp_notify"))
 			remembers = append(remembers, remembered(t, r, "c"))
 			if version.Has(cni.Check) && !strings.Contains(members, "promisc\":false") {
 				q := r.Request(cni.Check, "c")
@@ -382,7 +406,8 @@ func referenceRow(t *testing.T, members string, version cni.Version) {
 			}
 			call(takesOver, cni.Del)
 			if diff := cmp.Diff(want, show(t, r, "c")); diff != "" || remembered(t, r, "c") != "" {
-				t.Errorf("added by %s, deleted by %s: file %q, %s", adds, takesOver, remembered(t, r, "c"), diff)
+				t.Errorf("added by %s, deleted by %s: file %q, %s", adds, takesOver,
+					remembered(t, r, "c"), diff)
 			}
 			call("tenon", cni.Del) // deletes the values that upstream does not save
 			if left := files(t, r); left != nil {

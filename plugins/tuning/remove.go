@@ -58,7 +58,9 @@ func collectOne(s *chained.Session, m memory, owner string) error {
 	if _, err := m.attachments.Read(owner, &x); err != nil || x.Container == "" { // broken
 		return forget(s.Tx, m.attachments, owner)
 	}
-	return m.removeFrom(s, x.namespace(), cni.Attachment{Network: s.Name, Container: x.Container, IfName: x.IfName})
+	return m.removeFrom(s, x.namespace(), cni.Attachment{
+		Network: s.Name, Container: x.Container, IfName: x.IfName,
+	})
 }
 
 // removeFrom is remove in a saved namespace, which it closes. ns is nil if the namespace no longer
@@ -79,7 +81,9 @@ func (m memory) removeFrom(s *chained.Session, ns *kernel.Namespace, a cni.Attac
 // remove restores the saved values in the namespace, if it exists, and deletes them. The file by
 // which GC finds the others is deleted last. Values that it fails to restore stay saved for the
 // next DEL.
-func (m memory) remove(tx *kernel.Tx, sandbox *kernel.Space, a cni.Attachment, log *slog.Logger) error {
+func (m memory) remove(
+	tx *kernel.Tx, sandbox *kernel.Space, a cni.Attachment, log *slog.Logger,
+) error {
 	if sandbox != nil {
 		attributes, settings := m.read(a, log)
 		err := errors.Join(restore(sandbox, a.IfName, attributes, log), reset(sandbox, settings))
@@ -107,7 +111,8 @@ func restore(sandbox *kernel.Space, ifName string, before Attributes, log *slog.
 	for _, d := range before.differ(sandbox, link) {
 		err := d.set()
 		if session.Refused(err) {
-			log.Warn("cannot restore an attribute", "err", fmt.Errorf("interface %s: %w", ifName, err))
+			log.Warn("cannot restore an attribute", "err",
+				fmt.Errorf("interface %s: %w", ifName, err))
 			continue
 		}
 		errs = append(errs, err)

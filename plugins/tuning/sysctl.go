@@ -56,20 +56,27 @@ func (s Sysctls) resolve(ifName string) (settings, error) {
 	for _, x := range s {
 		file := fileOf(x.Key, ifName)
 		if file == "" {
-			return nil, cni.Errorf(cni.CodeInvalidConfig, "invalid net sysctl key: %q", path.Clean(strings.ReplaceAll(x.Key, ".", "/"))).
-				WithDetails("keys are names below net, such as net.ipv4.conf.IFNAME.arp_notify or net/ipv4/conf/IFNAME/arp_notify")
+			return nil, cni.Errorf(cni.CodeInvalidConfig, "invalid net sysctl key: %q",
+				path.Clean(strings.ReplaceAll(x.Key, ".", "/"))).
+				WithDetails("use a name below net, such as " +
+					"net.ipv4.conf.IFNAME.arp_notify or net/ipv4/conf/IFNAME/arp_notify")
 		}
 		if (kernel.Setting{Key: file}).Global() {
-			return nil, cni.Errorf(cni.CodeInvalidConfig, "invalid net sysctl key: %q", path.Clean(strings.ReplaceAll(x.Key, ".", "/"))).
+			return nil, cni.Errorf(cni.CodeInvalidConfig, "invalid net sysctl key: %q",
+				path.Clean(strings.ReplaceAll(x.Key, ".", "/"))).
 				WithDetails("it acts on the whole host, not on the container")
 		}
-		if len(x.Value) > maxValue || strings.ContainsFunc(x.Value, func(c rune) bool { return !valid(c) }) {
-			return nil, cni.Errorf(cni.CodeInvalidConfig, "invalid value of sysctl %s: %.80q", x.Key, x.Value).
-				WithDetails(`values are up to 4095 letters, digits, blanks, tabs and ",.:_-"`)
+		if len(x.Value) > maxValue || strings.ContainsFunc(x.Value, func(c rune) bool {
+			return !valid(c)
+		}) {
+			return nil, cni.Errorf(cni.CodeInvalidConfig, "invalid value of sysctl %s: %.80q",
+				x.Key, x.Value).
+				WithDetails(`use up to 4095 letters, digits, blanks, tabs and ",.:_-"`)
 		}
 		if all.find(file) >= 0 {
 			return nil, cni.Errorf(cni.CodeInvalidConfig, "duplicated sysctl keys are not allowed").
-				WithDetails(fmt.Sprintf("%q: ", x.Key) + "another key of this object is the same or names the same setting")
+				WithDetails(fmt.Sprintf("%q: ", x.Key) +
+					"another key of this object is the same or names the same setting")
 		}
 		all = append(all, setting{x.Key, x.Value, file})
 	}
@@ -93,7 +100,8 @@ func fileOf(key, ifName string) string {
 // valid reports whether values can contain a character. The allowed characters suffice for settings
 // below net and separate settings in no tool (CVE-2022-0811).
 func valid(c rune) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune(" \t,.:_-", c)
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' ||
+		strings.ContainsRune(" \t,.:_-", c)
 }
 
 func (s settings) find(file string) int {

@@ -19,10 +19,12 @@ import (
 // DEL restores the values.
 func TestSysctlOnly(t *testing.T) {
 	t.Parallel()
-	r := runtime(t, `,"sysctl":{"net.ipv4.ip_local_port_range":"20000 30000","net.core.somaxconn":"77","net/ipv4/ip_local_reserved_ports":"25000"}`)
+	r := runtime(t,
+		`,"sysctl":{"net.ipv4.ip_local_port_range":"20000 30000","net.core.somaxconn":"77","net/ipv4/ip_local_reserved_ports":"25000"}`)
 	q := r.Request(cni.Add, "c")
 	before := r.State()
-	if diff := cmp.Diff(compact(t, q.Conf["prevResult"].(json.RawMessage)), compact(t, r.Must(q))); diff != "" {
+	if diff := cmp.Diff(compact(t, q.Conf["prevResult"].(json.RawMessage)),
+		compact(t, r.Must(q))); diff != "" {
 		t.Error(diff)
 	}
 	if got := value(r, "c", "net.ipv4.ip_local_port_range"); got != "20000\t30000" {
@@ -68,9 +70,12 @@ func TestOrder(t *testing.T) {
 		r := runtime(t, "")
 		q := r.Request(cni.Add, "c")
 		before := r.State()
-		q.Stdin = withSysctl(t, q, `{"net.ipv4.conf.all.forwarding":"1","net.ipv4.conf.IFNAME.forwarding":"0","net.ipv4.conf.lo.forwarding":"0"}`)
+		q.Stdin = withSysctl(t, q,
+			`{"net.ipv4.conf.all.forwarding":"1","net.ipv4.conf.IFNAME.forwarding":"0","net.ipv4.conf.lo.forwarding":"0"}`)
 		r.Must(q)
-		for key, want := range map[string]string{"all": "1", "eth0": "0", "lo": "0", "default": "1"} {
+		for key, want := range map[string]string{
+			"all": "1", "eth0": "0", "lo": "0", "default": "1",
+		} {
 			if got := value(r, "c", "net.ipv4.conf."+key+".forwarding"); got != want {
 				t.Errorf("%s: %s, want %s", key, got, want)
 			}
@@ -110,7 +115,8 @@ func TestDuplicates(t *testing.T) {
 		for _, verb := range []cni.Command{cni.Add, cni.Check} {
 			q := r.Request(verb, "c")
 			q.Stdin = withSysctl(t, q, object)
-			if err := r.Refused(q, cni.CodeInvalidConfig); err != nil && !strings.Contains(err.Error(), "duplicated sysctl keys are not allowed") {
+			if err := r.Refused(q, cni.CodeInvalidConfig); err != nil &&
+				!strings.Contains(err.Error(), "duplicated sysctl keys are not allowed") {
 				t.Errorf("%s: %v", object, err)
 			}
 		}
@@ -210,7 +216,8 @@ func TestKeys(t *testing.T) {
 			}
 			r.Must(q)
 			diff := testnet.Diff(before, testnet.Snapshot(t, r.Spaces()))
-			if !strings.Contains(diff, "+ c sysctl "+file+" = 1\n") || strings.Contains(diff, " host ") {
+			if !strings.Contains(diff, "+ c sysctl "+file+" = 1\n") ||
+				strings.Contains(diff, " host ") {
 				t.Error(diff)
 			}
 			q.Command = cni.Del
@@ -287,10 +294,14 @@ func TestAllowList(t *testing.T) {
 		{"listed", list, `{"net.ipv4.conf.IFNAME.arp_notify":"1"}`, `{}`, 0},
 		{"listed, found anywhere", list, `{"net.core.somaxconn":"5"}`, `{}`, 0},
 		{"not listed", list, `{"net.ipv4.ip_forward":"1"}`, `{}`, cni.CodeInvalidConfig},
-		{"one of two is not listed", list, `{"net.core.somaxconn":"5","net.ipv4.ip_forward":"1"}`, `{}`, cni.CodeInvalidConfig},
-		{"the setting is listed, not the key", list, `{"net.ipv4.conf.eth0.arp_notify":"1"}`, `{}`, cni.CodeInvalidConfig},
-		{"arguments do not bypass the list", list, `{"net.core.somaxconn":"5"}`, `{"net.ipv4.ip_forward":"1"}`, cni.CodeInvalidConfig},
-		{"the list does not allow other settings", ".*", `{"kernel.core_pattern":"5"}`, `{}`, cni.CodeInvalidConfig},
+		{"one of two is not listed", list, `{"net.core.somaxconn":"5","net.ipv4.ip_forward":"1"}`,
+			`{}`, cni.CodeInvalidConfig},
+		{"the setting is listed, not the key", list, `{"net.ipv4.conf.eth0.arp_notify":"1"}`, `{}`,
+			cni.CodeInvalidConfig},
+		{"arguments do not bypass the list", list, `{"net.core.somaxconn":"5"}`,
+			`{"net.ipv4.ip_forward":"1"}`, cni.CodeInvalidConfig},
+		{"the list does not allow other settings", ".*", `{"kernel.core_pattern":"5"}`, `{}`,
+			cni.CodeInvalidConfig},
 		{"empty list", "\n", `{"net.core.somaxconn":"5"}`, `{}`, cni.CodeInvalidConfig},
 		{"broken list", "somax\n(\n", `{"net.core.somaxconn":"5"}`, `{}`, cni.CodeInvalidConfig},
 		{"unreadable list", "UNREADABLE", `{"net.core.somaxconn":"5"}`, `{}`, cni.CodeIOFailure},
@@ -326,7 +337,8 @@ func TestAllowList(t *testing.T) {
 				removeDirs(t, r)
 			} else {
 				err := r.Refused(r.Request(cni.Add, "c"), row.code)
-				if err != nil && row.name != "the list does not allow other settings" && !strings.Contains(err.Error(), path) {
+				if err != nil && row.name != "the list does not allow other settings" &&
+					!strings.Contains(err.Error(), path) {
 					t.Errorf("the error does not name the list: %v", err)
 				}
 				r.Refused(status, cni.CodeNotAvailable, cni.CodeInvalidConfig)
@@ -339,7 +351,8 @@ func TestAllowList(t *testing.T) {
 // TestStatus: with an unusable list the plugin is not available, but the configuration is valid.
 func TestStatus(t *testing.T) {
 	t.Parallel()
-	r := plugintest.NewRuntime(t, tuning.WithAllowList(t.TempDir()), `{"cniVersion":"1.1.0","name":"net","type":"tuning","sysctl":{"net.ipv4.conf.IFNAME.arp_notify":"1"}}`)
+	r := plugintest.NewRuntime(t, tuning.WithAllowList(t.TempDir()),
+		`{"cniVersion":"1.1.0","name":"net","type":"tuning","sysctl":{"net.ipv4.conf.IFNAME.arp_notify":"1"}}`)
 	q := r.Collect()
 	q.Command = cni.Status
 	r.Refused(q, cni.CodeNotAvailable)
@@ -361,7 +374,8 @@ func FuzzSysctl(f *testing.F) {
 		}
 		seen := map[string]bool{}
 		for file, value := range files {
-			if path := filepath.Join("/proc/sys", file); !strings.HasPrefix(path, "/proc/sys/net/") || path != "/proc/sys/"+file {
+			if path := filepath.Join("/proc/sys", file); !strings.HasPrefix(path,
+				"/proc/sys/net/") || path != "/proc/sys/"+file {
 				t.Errorf("%q leads to %q", object, path)
 			}
 			if seen[file] {

@@ -60,7 +60,9 @@ func define(allowList string) plugin.Definition {
 		Capabilities: []string{"mac"},
 		Args:         []string{"MAC"},
 		Doc:          doc,
-	}, chained.Traits{Inside: true, NoPrev: chained.NoPrev{Add: "Required prevResult missing"}}, func() chained.Decorator {
+	}, chained.Traits{
+		Inside: true, NoPrev: chained.NoPrev{Add: "Required prevResult missing"},
+	}, func() chained.Decorator {
 		return &Config{allowList: allowList}
 	})
 }
@@ -131,7 +133,8 @@ func set(s *chained.Session, settings settings) error {
 	}
 	refused := cni.Errorf(cni.CodeInvalidConfig, "%w", err)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
-		return refused.WithDetails("a network namespace has no such setting of its own: it belongs to the host, or its kernel module is not loaded")
+		return refused.WithDetails("a network namespace has no such setting of its own: " +
+			"it belongs to the host, or its kernel module is not loaded")
 	}
 	return refused
 }
@@ -148,7 +151,8 @@ func (c *Config) Verify(_ context.Context, s *chained.Session) error {
 		}
 		if !want.Is(have) {
 			err := fmt.Errorf("sysctl %s: expected %q, found %q", want.Key, want.Value, have)
-			return cni.Rephrase(err, "Error: Tuning configured value of /proc/sys/%s is %s, current value is %s",
+			return cni.Rephrase(err,
+				"Error: Tuning configured value of /proc/sys/%s is %s, current value is %s",
 				want.Key, want.Value, have)
 		}
 	}
@@ -160,7 +164,8 @@ func (c *Config) Verify(_ context.Context, s *chained.Session) error {
 		return err
 	}
 	for _, d := range c.wanted.differ(s.Sandbox, link) {
-		err := fmt.Errorf("interface %s: expected %s %s, found %s", link.Name, d.name, d.want, d.have)
+		err := fmt.Errorf("interface %s: expected %s %s, found %s", link.Name, d.name,
+			d.want, d.have)
 		return cni.Rephrase(err, d.text, link.Name, d.want, d.have)
 	}
 	return nil

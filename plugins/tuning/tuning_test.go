@@ -19,7 +19,8 @@ import (
 // runtime creates a runtime for a configuration with these members.
 func runtime(t *testing.T, members string) *plugintest.Runtime {
 	t.Helper()
-	r := plugintest.NewRuntime(t, tuning.Plugin, `{"cniVersion":"1.1.0","name":"net","type":"tuning"`+members+`}`)
+	r := plugintest.NewRuntime(t, tuning.Plugin,
+		`{"cniVersion":"1.1.0","name":"net","type":"tuning"`+members+`}`)
 	r.Conf["dataDir"] = filepath.Join(r.Dir, "a", "tuning")
 	return r
 }
@@ -71,14 +72,21 @@ func TestAttributes(t *testing.T) {
 		{`"mtu":1454`, "{\n \"mtu\": 1500\n}", func(i *iface) { i.MTU = 1454 }},
 		{`"txQLen":20000`, "{\n \"txQLen\": 1000\n}", func(i *iface) { i.TxQLen = 20000 }},
 		{`"txQLen":0`, "{\n \"txQLen\": 1000\n}", func(i *iface) { i.TxQLen = 0 }},
-		{`"mac":"02:01:02:03:04:05"`, "{\n \"mac\": \"MAC\"\n}", func(i *iface) { i.Address = "02:01:02:03:04:05" }},
-		{`"allmulti":true`, "{\n \"allmulti\": false\n}", func(i *iface) { i.AllMulti = 1 }},
-		{all, "{\n \"mac\": \"MAC\",\n \"promisc\": false,\n \"mtu\": 1500,\n \"allmulti\": false,\n \"txQLen\": 1000\n}", func(i *iface) {
-			*i = iface{Address: "02:01:02:03:04:05", MTU: 1454, TxQLen: 20000, Promiscuity: 1, AllMulti: 1}
+		{`"mac":"02:01:02:03:04:05"`, "{\n \"mac\": \"MAC\"\n}", func(i *iface) {
+			i.Address = "02:01:02:03:04:05"
 		}},
+		{`"allmulti":true`, "{\n \"allmulti\": false\n}", func(i *iface) { i.AllMulti = 1 }},
+		{all,
+			"{\n \"mac\": \"MAC\",\n \"promisc\": false,\n \"mtu\": 1500,\n \"allmulti\": false,\n \"txQLen\": 1000\n}", func(i *iface) {
+				*i = iface{
+					Address: "02:01:02:03:04:05", MTU: 1454, TxQLen: 20000, Promiscuity: 1, AllMulti: 1,
+				}
+			}},
 		{`"promisc":false,"mtu":0`, "", func(*iface) {}},
 	} {
-		for place, format := range map[string]string{"configuration": ",%s", "args": `,"args":{"cni":{%s}}`} {
+		for place, format := range map[string]string{
+			"configuration": ",%s", "args": `,"args":{"cni":{%s}}`,
+		} {
 			t.Run(row.members+" from "+place, func(t *testing.T) {
 				t.Parallel()
 				r := runtime(t, fmt.Sprintf(format, row.members))
@@ -95,12 +103,14 @@ func TestAttributes(t *testing.T) {
 				if x := result.Interfaces[inside]; !ok || x.MAC != got.Address || x.MTU != got.MTU {
 					t.Errorf("result %+v", x)
 				}
-				if diff := cmp.Diff(strings.Replace(row.file, "MAC", before.Address, 1), remembered(t, r, "c")); diff != "" {
+				if diff := cmp.Diff(strings.Replace(row.file, "MAC", before.Address, 1),
+					remembered(t, r, "c")); diff != "" {
 					t.Error(diff)
 				}
 				r.Check("c")
 				r.Del("c")
-				if diff := cmp.Diff(before, show(t, r, "c")); diff != "" || remembered(t, r, "c") != "" {
+				if diff := cmp.Diff(before, show(t, r, "c")); diff != "" ||
+					remembered(t, r, "c") != "" {
 					t.Errorf("after DEL: file %q, %s", remembered(t, r, "c"), diff)
 				}
 			})
@@ -131,7 +141,8 @@ func TestAllMultiOff(t *testing.T) {
 // capability.
 func TestMAC(t *testing.T) {
 	t.Parallel()
-	r := runtime(t, `,"mac":"02:00:00:00:00:01","runtimeConfig":{"mac":"02-00-00-00-00-03"},"args":{"cni":{"mac":"02:00:00:00:00:0A"}}`)
+	r := runtime(t,
+		`,"mac":"02:00:00:00:00:01","runtimeConfig":{"mac":"02-00-00-00-00-03"},"args":{"cni":{"mac":"02:00:00:00:00:0A"}}`)
 	args := "IgnoreUnknown=1;K8S_POD_NAME=x;MAC=02:00:00:00:00:02"
 	for _, step := range []struct {
 		want string
@@ -153,7 +164,8 @@ func TestMAC(t *testing.T) {
 		if got := result.Interfaces[i].MAC; got != step.want {
 			t.Errorf("result has %s, want %s", got, step.want)
 		}
-		if got, want := show(t, r, "c").Address, strings.ToLower(strings.ReplaceAll(step.want, "-", ":")); got != want {
+		if got, want := show(t, r, "c").
+			Address, strings.ToLower(strings.ReplaceAll(step.want, "-", ":")); got != want {
 			t.Errorf("interface has %s, want %s", got, want)
 		}
 		q.Command, q.Conf["prevResult"] = cni.Check, result
@@ -195,7 +207,9 @@ func TestResult(t *testing.T) {
 		q := r.Request(cni.Add, "c")
 		prev := &cni.Result{}
 		for _, sandbox := range row.sandboxes {
-			prev.Interfaces = append(prev.Interfaces, cni.Interface{Name: "eth0", MAC: "02:99:00:00:00:00", Sandbox: sandbox})
+			prev.Interfaces = append(prev.Interfaces, cni.Interface{
+				Name: "eth0", MAC: "02:99:00:00:00:00", Sandbox: sandbox,
+			})
 		}
 		for version, mtu := range map[cni.Version]int{cni.V110: 1400, cni.V100: 0} {
 			encoded, err := prev.Encode(version)
@@ -261,7 +275,8 @@ func TestInvalid(t *testing.T) {
 		r := runtime(t, ","+members)
 		r.Container("c")
 		before := r.State()
-		if err := r.Refused(r.Request(cni.Add, "c"), cni.CodeInvalidConfig); err != nil && !strings.Contains(err.Error(), says) {
+		if err := r.Refused(r.Request(cni.Add, "c"), cni.CodeInvalidConfig); err != nil &&
+			!strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", members, err)
 		}
 		r.Unchanged(before)
@@ -271,7 +286,8 @@ func TestInvalid(t *testing.T) {
 // TestKernelRefuses: if the kernel refuses a value, earlier changes are undone, including files.
 func TestKernelRefuses(t *testing.T) {
 	t.Parallel()
-	r := runtime(t, `,"sysctl":{"net.core.somaxconn":"99"},"mac":"02:00:00:00:00:01","promisc":true,"mtu":60`)
+	r := runtime(t,
+		`,"sysctl":{"net.core.somaxconn":"99"},"mac":"02:00:00:00:00:01","promisc":true,"mtu":60`)
 	r.Container("c")
 	before := r.State()
 	q := r.Request(cni.Add, "c")
@@ -279,7 +295,8 @@ func TestKernelRefuses(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "mtu 60 dev eth0") {
 		t.Errorf("%v", err)
 	}
-	if err := os.RemoveAll(filepath.Join(r.Dir, "a")); err != nil { // directories may stay, files may not
+	// directories may stay, files may not
+	if err := os.RemoveAll(filepath.Join(r.Dir, "a")); err != nil {
 		t.Fatal(err)
 	}
 	r.Unchanged(before)
@@ -292,7 +309,8 @@ func TestNoInterface(t *testing.T) {
 	r := runtime(t, `,"mtu":1400,"sysctl":{"net.core.somaxconn":"99"}`)
 	r.Container("c").Command("ip", "link", "delete", "eth0")
 	before := r.State()
-	if _, err := r.Do(t.Context(), r.Request(cni.Add, "c")); err == nil || !strings.Contains(err.Error(), `"eth0"`) {
+	if _, err := r.Do(t.Context(), r.Request(cni.Add, "c")); err == nil ||
+		!strings.Contains(err.Error(), `"eth0"`) {
 		t.Errorf("%v", err)
 	}
 	r.Unchanged(before)
