@@ -37,7 +37,7 @@ type Config struct {
 // Plugin is the definition of firewall.
 var Plugin = chained.Define(plugin.Info{
 	Name:     "firewall",
-	About:    "lets a container's addresses through the host's firewall, and isolates bridges",
+	About:    "allows container traffic in the host's firewall, and isolates containers",
 	Role:     plugin.RoleChained,
 	Versions: []cni.Version{cni.V040, cni.V100, cni.V110},
 	Doc:      doc,

@@ -74,7 +74,7 @@ const DefaultDataDir = "/var/lib/cni/networks"
 // Plugin is the definition of host-local.
 var Plugin = plugin.Define(plugin.Info{
 	Name:         "host-local",
-	About:        "manages addresses of ranges that belong to this host alone",
+	About:        "allocates addresses from ranges that belong to this host alone",
 	Role:         plugin.RoleIPAM,
 	Capabilities: []string{"ips", "ipRanges"},
 	Args:         []string{"IP"},

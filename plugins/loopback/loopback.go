@@ -18,7 +18,7 @@ type Config struct{ plugin.Common }
 // Plugin is the definition of loopback.
 var Plugin = plugin.Define(plugin.Info{
 	Name:  "loopback",
-	About: "sets the loopback interface of a container up",
+	About: "sets up the loopback interface of a container",
 	Role:  plugin.RoleEither,
 	Doc:   doc,
 }, func() plugin.Plugin { return new(Config) })

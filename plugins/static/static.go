@@ -43,7 +43,7 @@ type Address struct {
 // Plugin is the definition of static.
 var Plugin = plugin.Define(plugin.Info{
 	Name:         "static",
-	About:        "gives the addresses that its configuration or the caller names",
+	About:        "returns addresses from the configuration or the runtime",
 	Capabilities: []string{"ips"},
 	Args:         []string{"IP", "GATEWAY"},
 	Role:         plugin.RoleIPAM,
