@@ -165,15 +165,15 @@ func TestCheckNamesTheRule(t *testing.T) {
 // ADD reuses them.
 func TestTakeOver(t *testing.T) {
 	t.Parallel()
-	const folder = "/usr/lib/cni"
-	testnet.Require(t, testnet.Tool(folder+"/firewall"))
+	const upstreamDir = "/usr/lib/cni"
+	testnet.Require(t, testnet.Tool(upstreamDir+"/firewall"))
 	for _, backend := range []string{`,"backend":"iptables"`, `,"backend":"nftables"`, ""} {
 		t.Run("to "+strings.ReplaceAll(backend, `"`, ""), func(t *testing.T) {
 			t.Parallel()
 			l := newLab(t, `,"backend":"iptables"`, "br0")
 			l.plug("a", "br0", 0, 2)
 			l.plug("b", "br0", 0, 3)
-			l.Foreign(folder, l.request(cni.Add, "a", l.conf))
+			l.Foreign(upstreamDir, l.request(cni.Add, "a", l.conf))
 			one := l.saved()
 			l.conf = backend
 			l.check("a") // as after an upgrade
@@ -183,15 +183,15 @@ func TestTakeOver(t *testing.T) {
 				t.Errorf("ADD over upstream's rules (-upstream +Tenon):\n%s", diff)
 			}
 			l.check("a")
-			l.Foreign(folder, l.request(cni.Check, "a", l.conf))
-			l.Foreign(folder, l.request(cni.Add, "b", l.conf))
+			l.Foreign(upstreamDir, l.request(cni.Check, "a", l.conf))
+			l.Foreign(upstreamDir, l.request(cni.Add, "b", l.conf))
 			l.conf = backend
 			l.del("b")
 			if diff := cmp.Diff(one, l.saved()); diff != "" {
 				t.Errorf("DEL of upstream's rules:\n%s", diff)
 			}
-			l.Foreign(folder, l.request(cni.Add, "b", `,"backend":"iptables"`))
-			l.Foreign(folder, l.request(cni.Del, "b", `,"backend":"iptables"`))
+			l.Foreign(upstreamDir, l.request(cni.Add, "b", `,"backend":"iptables"`))
+			l.Foreign(upstreamDir, l.request(cni.Del, "b", `,"backend":"iptables"`))
 			if diff := cmp.Diff(one, l.saved()); diff != "" {
 				t.Errorf("DEL by upstream:\n%s", diff)
 			}

@@ -25,11 +25,11 @@ func TestOfNerdctl(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Mkdir(filepath.Join(dir, "nerdctl-folder.conflist"), 0o700); err != nil {
+	if err := os.Mkdir(filepath.Join(dir, "nerdctl-directory.conflist"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	for network, want := range map[string]bool{
-		"marked": true, "numbered": true, "plain": false, "broken": false, "other": false, "folder": false, "absent": false,
+		"marked": true, "numbered": true, "plain": false, "broken": false, "other": false, "directory": false, "absent": false,
 	} {
 		c := &Config{Common: plugin.Common{Name: network}}
 		if got := ofNerdctl(c, cni.Env{}, dir); (got != "") != want {

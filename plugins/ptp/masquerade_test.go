@@ -18,17 +18,17 @@ import (
 // masq is a configuration with masquerading and options.
 func masq(details string) string { return `,"ipMasq":true,"masquerade":{` + details + `}` }
 
-// machine is a node outside, with its addresses.
-type machine struct {
+// node is another node on the network, with its addresses.
+type node struct {
 	ns     *plugintest.Namespace
 	v4, v6 string
 }
 
-// sees returns the addresses under which the node outside sees a container.
-func (m machine) sees(t *testing.T, from *plugintest.Namespace) string {
+// sees returns the addresses under which the other node sees a container.
+func (n node) sees(t *testing.T, from *plugintest.Namespace) string {
 	t.Helper()
-	v4 := testnet.SourceSeen(t, from, m.ns, netip.MustParseAddr(m.v4))
-	v6 := testnet.SourceSeen(t, from, m.ns, netip.MustParseAddr(m.v6))
+	v4 := testnet.SourceSeen(t, from, n.ns, netip.MustParseAddr(n.v4))
+	v6 := testnet.SourceSeen(t, from, n.ns, netip.MustParseAddr(n.v6))
 	return v4.String() + " " + v6.String()
 }
 
@@ -80,10 +80,10 @@ func TestMasqueradeDetails(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			r := runtime(t, row.members+ipamDual)
-			outside := machine{r.Uplink(), "192.0.2.2", "2001:db8::2"}
+			outside := node{r.Uplink(), "192.0.2.2", "2001:db8::2"}
 			r.Add("c")
 			r.Add("sibling")
-			sibling := machine{r.Container("sibling"), "10.1.2.3", "fd00:7::3"}
+			sibling := node{r.Container("sibling"), "10.1.2.3", "fd00:7::3"}
 			check := func(when string) {
 				t.Helper()
 				if got := outside.sees(t, r.Container("c")); got != row.outside {
@@ -143,7 +143,7 @@ func TestInvalidPackets(t *testing.T) {
 			outside := r.Uplink()
 			r.Add("c")
 			// valid packets pass, and neighbours are resolved
-			machine{outside, "192.0.2.2", "2001:db8::2"}.sees(t, r.Container("c"))
+			node{outside, "192.0.2.2", "2001:db8::2"}.sees(t, r.Container("c"))
 			if got := escapes(t, r.Container("c"), outside, "ip4:tcp",
 				"192.0.2.2"); got != row.seen {
 				t.Errorf("IPv4: escapes: %t", got)
