@@ -183,14 +183,18 @@ type Example struct {
 	Config string // JSON of a plugin's object, with name and cniVersion
 }
 
-// Examples returns the configurations in Doc: its fenced blocks of JSON, each with the heading before it.
+// Examples returns the configurations in Doc: its fenced blocks of JSON, each with the heading before
+// it. The block below the heading "Minimal configuration" is the last one, because tests begin with
+// the richest example.
 func (i Info) Examples() []Example {
-	var list []Example
+	var list, minimal []Example
 	heading, config, inside := "", "", false
 	for line := range strings.Lines(i.Doc) {
 		switch text := strings.TrimSpace(line); {
 		case text == "```json":
 			config, inside = "", true
+		case text == "```" && inside && heading == "Minimal configuration":
+			minimal, inside = append(minimal, Example{heading, config}), false
 		case text == "```" && inside:
 			list, inside = append(list, Example{heading, config}), false
 		case inside:
@@ -199,5 +203,5 @@ func (i Info) Examples() []Example {
 			heading = strings.TrimSpace(strings.TrimLeft(text, "#"))
 		}
 	}
-	return list
+	return append(list, minimal...)
 }
