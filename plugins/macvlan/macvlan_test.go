@@ -17,7 +17,8 @@ import (
 	"github.com/tenon-cni/tenon/plugins/macvlan"
 )
 
-// runtime makes a host whose interface uplink leads to another machine; members are those of the plugin.
+// runtime creates a host with an interface uplink to another host; members are added to the
+// plugin's configuration.
 func runtime(t *testing.T, members string) (r *plugintest.Runtime, outside *plugintest.Namespace) {
 	t.Helper()
 	testnet.Require(t, macvlans)
@@ -25,13 +26,13 @@ func runtime(t *testing.T, members string) (r *plugintest.Runtime, outside *plug
 	return r, r.Uplink()
 }
 
-// ipam has addresses of the uplink's networks, and routes to what is behind the other machine.
+// ipam has addresses of the uplink's networks, and routes to networks behind the other host.
 const ipam = `,"ipam":{"type":"host-local","ranges":[
 	[{"subnet":"192.0.2.0/24","rangeStart":"192.0.2.10","gateway":"192.0.2.2"}],
 	[{"subnet":"2001:db8::/64","rangeStart":"2001:db8::10","gateway":"2001:db8::2"}]],
 	"routes":[{"dst":"0.0.0.0/0"},{"dst":"::/0"},{"dst":"198.51.100.0/24","priority":7,"mtu":1300,"advmss":1200}]}`
 
-// link is what ip tells about an interface.
+// link is the part of the output of ip that the tests compare.
 type link struct {
 	Address  string
 	MTU      int
@@ -56,7 +57,7 @@ func show(t *testing.T, ns *plugintest.Namespace, name string) link {
 	return links[0]
 }
 
-// merge sets members, JSON without the braces, in the configuration of a request.
+// merge adds members, a JSON object without its braces, to the configuration of a request.
 func merge(t *testing.T, q *plugintest.Request, members string) {
 	t.Helper()
 	if err := json.Unmarshal([]byte("{"+members+"}"), &q.Conf); err != nil {
@@ -64,26 +65,27 @@ func merge(t *testing.T, q *plugintest.Request, members string) {
 	}
 }
 
-// TestConfiguration lists what is refused before anything is made. What cannot be attached can be detached.
+// TestConfiguration tests configurations that ADD refuses before its first change. DEL accepts all
+// of them.
 func TestConfiguration(t *testing.T) {
 	t.Parallel()
 	r, _ := runtime(t, "")
 	r.Container("c")
 	before := r.State()
 	for _, row := range []struct{ name, members, args, says string }{
-		{"mode nobody knows", `"mode":"hairpin"`, "", `mode: "hairpin"`},
+		{"unknown mode", `"mode":"hairpin"`, "", `mode: "hairpin"`},
 		{"mode with a capital", `"mode":"Bridge"`, "", `mode: "Bridge"`},
 		{"negative MTU", `"mtu":-1`, "", "-1"},
-		{"MTU no interface can have", `"mtu":65536`, "", "65536"},
-		{"MAC that is none", `"mac":"02:00"`, "", "02:00"},
-		{"MAC of many", `"mac":"01:00:5e:00:00:01"`, "", "01:00:5e:00:00:01"},
-		{"MAC of nobody", `"mac":"00:00:00:00:00:00"`, "", "00:00:00:00:00:00"},
+		{"MTU above the maximum", `"mtu":65536`, "", "65536"},
+		{"malformed MAC", `"mac":"02:00"`, "", "02:00"},
+		{"multicast MAC", `"mac":"01:00:5e:00:00:01"`, "", "01:00:5e:00:00:01"},
+		{"zero MAC", `"mac":"00:00:00:00:00:00"`, "", "00:00:00:00:00:00"},
 		{"MAC of 8 bytes", `"mac":"02:00:00:00:00:00:00:01"`, "", "02:00:00:00:00:00:00:01"},
-		{"MAC of the capability", `"runtimeConfig":{"mac":"x"}`, "", "address x"},
-		{"MAC of CNI_ARGS", ``, "MAC=y", "address y"},
-		{"way to look for duplicates", `"dad":"maybe"`, "", "maybe"},
-		{"rule for default routes", `"secondDefaultRoute":"replace"`, "", "replace"},
-		{"no address in 0.2.0 (macvlan.md 8)", `"cniVersion":"0.2.0"`, "", "0.3.0"},
+		{"malformed MAC in the capability", `"runtimeConfig":{"mac":"x"}`, "", "address x"},
+		{"malformed MAC in CNI_ARGS", ``, "MAC=y", "address y"},
+		{"unknown dad", `"dad":"maybe"`, "", "maybe"},
+		{"unknown secondDefaultRoute", `"secondDefaultRoute":"replace"`, "", "replace"},
+		{"no addresses in version 0.2.0", `"cniVersion":"0.2.0"`, "", "0.3.0"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			for _, verb := range []cni.Command{cni.Add, cni.Status} {
@@ -102,8 +104,8 @@ func TestConfiguration(t *testing.T) {
 	r.Unchanged(before)
 }
 
-// TestStatus: without a parent no ADD can succeed before an administrator has changed the host. A parent in the container is
-// the runtime's business.
+// TestStatus: STATUS fails without the parent, because no ADD can succeed until an administrator
+// changes the host. The runtime provides a parent in the container, so STATUS does not require it.
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	r, _ := runtime(t, "")
@@ -127,7 +129,7 @@ func TestStatus(t *testing.T) {
 	r.Must(q)
 }
 
-// TestArgsAreStrict: CNI_ARGS that nobody here knows are refused, unless they say that this is meant.
+// TestArgsAreStrict: ADD refuses unknown CNI_ARGS unless IgnoreUnknown is set.
 func TestArgsAreStrict(t *testing.T) {
 	t.Parallel()
 	r, _ := runtime(t, "")
@@ -138,7 +140,7 @@ func TestArgsAreStrict(t *testing.T) {
 	r.Must(q)
 }
 
-// TestMTU is macvlan.md 8 and R-78: the MTU is that of the parent or less, and the refusal of more says both.
+// TestMTU: the MTU is at most the parent's; the error for a larger value contains both.
 func TestMTU(t *testing.T) {
 	t.Parallel()
 	r, _ := runtime(t, "")
@@ -158,7 +160,7 @@ func TestMTU(t *testing.T) {
 	}
 }
 
-// TestNoMaster is R-79: whatever way the parent is missing, ADD says so and DEL succeeds.
+// TestNoMaster: ADD reports a missing parent, however it is named, and DEL succeeds.
 func TestNoMaster(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ name, members, says string }{
@@ -186,8 +188,8 @@ func TestNoMaster(t *testing.T) {
 	}
 }
 
-// TestMaster is macvlan.md 8: the parent by its name, by an alternative name, and by the default route, in the host and in the
-// container. The interface is made under its name, marked, and up.
+// TestMaster: the parent is found by its name, by an alternative name and by the default route, in
+// the host and in the container. The new interface has its final name and a tag, and is up.
 func TestMaster(t *testing.T) {
 	t.Parallel()
 	for _, inside := range []bool{false, true} {
@@ -219,7 +221,7 @@ func TestMaster(t *testing.T) {
 	}
 }
 
-// TestMode: the kernel gets mode and length of the queue.
+// TestMode: the kernel receives the mode and the queue length.
 func TestMode(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []macvlan.Mode{"", macvlan.Bridge, macvlan.Private, macvlan.VEPA, macvlan.Passthru} {
@@ -236,7 +238,8 @@ func TestMode(t *testing.T) {
 	}
 }
 
-// TestMAC: who is listened to, and that there are no addresses without ipam (macvlan.md 8, R-71).
+// TestMAC tests the precedence of the sources of the MAC address. Without ipam the container has no
+// addresses.
 func TestMAC(t *testing.T) {
 	t.Parallel()
 	const key, env, conf, capability = "02:00:00:00:00:01", "02:00:00:00:00:02", "02:00:00:00:00:03", "02:00:00:00:00:04"
@@ -271,7 +274,7 @@ func TestMAC(t *testing.T) {
 	}
 }
 
-// TestNameClash: the error says which name, and where (R-72); what has the name stays.
+// TestNameClash: the error contains the name and the namespace; the existing interface stays.
 func TestNameClash(t *testing.T) {
 	t.Parallel()
 	r, _ := runtime(t, ipam)
@@ -284,7 +287,7 @@ func TestNameClash(t *testing.T) {
 	r.Unchanged(before)
 }
 
-// TestInterfaceNameWithADot is R-81.
+// TestInterfaceNameWithADot: ADD writes the sysctls of an interface with a dot in its name.
 func TestInterfaceNameWithADot(t *testing.T) {
 	t.Parallel()
 	r, _ := runtime(t, ipam)
@@ -302,7 +305,7 @@ func TestInterfaceNameWithADot(t *testing.T) {
 	}
 }
 
-// TestDNS: the result has that of the configuration, or none.
+// TestDNS: the result has the DNS settings of the configuration, or none.
 func TestDNS(t *testing.T) {
 	t.Parallel()
 	for dns, want := range map[string]cni.DNS{`null`: {}, `{"search":["s"]}`: {Search: []string{"s"}}} {
@@ -313,7 +316,7 @@ func TestDNS(t *testing.T) {
 	}
 }
 
-// TestDelWithoutParent is R-26: neither parent nor namespace nor previous result are needed, and the address is released.
+// TestDelWithoutParent: DEL releases the address without the parent, the namespace or prevResult.
 func TestDelWithoutParent(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*plugintest.Request){
@@ -340,8 +343,8 @@ func TestDelWithoutParent(t *testing.T) {
 	}
 }
 
-// TestRoutes is R-76 and R-77: what a route of the result says is applied and checked, and the default route of a second network
-// gets a metric of its own.
+// TestRoutes: ADD applies and CHECK compares all attributes of a route; the default route of a
+// second network gets its own metric.
 func TestRoutes(t *testing.T) {
 	t.Parallel()
 	r, _ := runtime(t, ipam)
@@ -372,7 +375,7 @@ func TestRoutes(t *testing.T) {
 	plugintest.Says(t, r.Refused(r.Request(cni.Check, "c"), cni.CodeInternal), "mtu 1300")
 }
 
-// TestTakeover: what the reference plugin attached Tenon checks and deletes, and the other way round.
+// TestTakeover: Tenon checks and deletes attachments of the upstream plugin, and the reverse.
 func TestTakeover(t *testing.T) {
 	t.Parallel()
 	const reference = "/usr/lib/cni"
@@ -381,8 +384,8 @@ func TestTakeover(t *testing.T) {
 		t.Run(fmt.Sprintf("Tenon adds %t", tenonAdds), func(t *testing.T) {
 			t.Parallel()
 			r, _ := runtime(t, ipam)
-			delete(r.Conf["ipam"].(map[string]any), "routes") // it does not find those without a gateway of their own
-			r.Conf["cniVersion"] = "1.0.0"                    // the newest of Debian's
+			delete(r.Conf["ipam"].(map[string]any), "routes") // upstream requires a gateway in each route
+			r.Conf["cniVersion"] = "1.0.0"                    // the newest version of Debian's upstream plugins
 			if diff := r.Mixed(reference, tenonAdds); strings.Contains(diff, "eth0") || strings.Contains(diff, "192.0.2.1") {
 				t.Error(diff)
 			}
