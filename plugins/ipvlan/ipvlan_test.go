@@ -21,14 +21,15 @@ import (
 	"github.com/tenon-cni/tenon/plugins/ipvlan"
 )
 
-// runtime makes a host whose interface uplink leads to another machine; members are those of the plugin.
+// runtime creates a host with an interface uplink to another host; members are added to the
+// plugin's configuration.
 func runtime(t *testing.T, members string) (r *plugintest.Runtime, outside *plugintest.Namespace) {
 	t.Helper()
 	testnet.Require(t, ipvlans)
 	return anyRuntime(t, members)
 }
 
-// anyRuntime is runtime on any kernel, for what comes to no interface.
+// anyRuntime is runtime for tests that create no ipvlan, so any kernel will do.
 func anyRuntime(t *testing.T, members string) (r *plugintest.Runtime, outside *plugintest.Namespace) {
 	t.Helper()
 	r = plugintest.NewRuntime(t, ipvlan.Plugin, `{"cniVersion":"1.1.0","name":"net","type":"ipvlan","master":"uplink","dad":"off"`+members+`}`)
@@ -41,7 +42,7 @@ const ipam = `,"ipam":{"type":"host-local","ranges":[
 	[{"subnet":"2001:db8::/64","rangeStart":"2001:db8::10","gateway":"2001:db8::2"}]],
 	"routes":[{"dst":"0.0.0.0/0"},{"dst":"::/0"},{"dst":"198.51.100.0/24","priority":7,"mtu":1300,"advmss":1200}]}`
 
-// merge sets members, JSON without the braces, in the configuration of a request.
+// merge adds members, a JSON object without its braces, to the configuration of a request.
 func merge(t *testing.T, q *plugintest.Request, members string) {
 	t.Helper()
 	if err := json.Unmarshal([]byte("{"+members+"}"), &q.Conf); err != nil {
@@ -51,28 +52,29 @@ func merge(t *testing.T, q *plugintest.Request, members string) {
 
 const chainedResult = `"cniVersion":"1.1.0","interfaces":[{"name":"uplink"}],"ips":[{"address":"192.0.2.50/24"}]`
 
-// refusals is what is refused before anything is made, be it by configuration, for the lack of a parent, or in a chain (ipvlan.md 2).
+// refusals are configurations that ADD refuses before its first change.
 var refusals = []struct {
 	name, members string
 	configuration bool
 	says          string
 }{
-	{"mode nobody knows", `"mode":"bridge"`, true, `mode: "bridge"`},
+	{"unknown mode", `"mode":"bridge"`, true, `mode: "bridge"`},
 	{"mode in capitals", `"mode":"L3S"`, true, `mode: "L3S"`},
 	{"negative MTU", `"mtu":-1`, true, "mtu: -1"},
-	{"way to look for duplicates", `"dad":"maybe"`, true, "maybe"},
+	{"unknown dad", `"dad":"maybe"`, true, "maybe"},
 	{"no addresses", `"ipam":null`, false, "ipvlan needs ipam"},
 	{"no addresses in the previous result", `"ipam":null,"prevResult":{"interfaces":[{"name":"uplink"}]}`, false, "addresses in prevResult"},
 	{"no interface in the previous result", `"master":"","prevResult":{"cniVersion":"1.1.0"}`, false, "prevResult has 0 interfaces"},
 	{"two interfaces in the previous result", `"master":"","prevResult":{"interfaces":[{"name":"uplink"},{"name":"b"}]}`, false, "prevResult has 2 interfaces"},
-	{"interface of the previous result is gone", `"master":"","prevResult":{"interfaces":[{"name":"gone"}]}`, false, `"gone"`},
+	{"interface of the previous result does not exist", `"master":"","prevResult":{"interfaces":[{"name":"gone"}]}`, false, `"gone"`},
 	{"no such parent", `"master":"absent"`, false, `"absent": not found in the host`},
 	{"no such parent in the container", `"linkInContainer":true`, false, `"uplink": not found in the container`},
 	{"no default route", `"master":""`, false, "no default route interface found: there is none in the host"},
 	{"no default route in the container", `"master":"","linkInContainer":true`, false, "no default route interface found: there is none in the container"},
 }
 
-// TestRefused is R-79 and more: STATUS says so too, if it is the configuration. What cannot be attached can be detached.
+// TestRefused: STATUS refuses the same configurations, except for a missing parent. DEL accepts all
+// of them.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	for _, row := range refusals {
@@ -95,8 +97,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestStatus: STATUS fails if the host has no parent of the configured name. It ignores parents in the container and parents
-// that a plugin before it in a chain may make.
+// TestStatus: STATUS fails if the host has no parent of the configured name. It ignores parents in
+// the container and parents that an earlier plugin in the chain may create.
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	r, _ := runtime(t, ipam)
@@ -113,8 +115,9 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestMaster is ipvlan.md 8: the parent by name, by the default route and by the previous result, in host and container; its
-// mode, its hardware address, and the MTU, which the kernel judges. Nothing has to wait for the other machine.
+// TestMaster: the parent is found by name, by the default route and by the previous result, in host
+// and container. The ipvlan has the mode, the parent's MAC address, and the MTU; the kernel checks
+// its limits. ADD does not wait for the other host.
 func TestMaster(t *testing.T) {
 	t.Parallel()
 	const byName = `"master":"uplink"`
@@ -160,8 +163,8 @@ func TestMaster(t *testing.T) {
 	}
 }
 
-// TestChained is ipvlan.md 8: without ipam the result is the ipvlan alone, with addresses, routes and parent of the one before,
-// and the configuration's DNS.
+// TestChained: without ipam the result has only the ipvlan, with addresses, routes and parent of
+// the previous result, and the DNS settings of the configuration.
 func TestChained(t *testing.T) {
 	t.Parallel()
 	r, outside := runtime(t, "")
@@ -189,7 +192,8 @@ func TestChained(t *testing.T) {
 	}
 }
 
-// TestChainedWithIPAM: the addresses before do not count (ipvlan.md 2), but stay in the result (PL-ADD-06).
+// TestChainedWithIPAM: with ipam the previous addresses are not configured, but stay in the result
+// (PL-ADD-06).
 func TestChainedWithIPAM(t *testing.T) {
 	t.Parallel()
 	r, _ := runtime(t, ipam)
@@ -207,7 +211,8 @@ func TestChainedWithIPAM(t *testing.T) {
 	}
 }
 
-// TestDel is R-27: parent, default route and a previous result with one interface are not needed, and the address is released.
+// TestDel: DEL releases the address without the parent, the default route or an interface in
+// prevResult.
 func TestDel(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*plugintest.Request){
@@ -235,7 +240,8 @@ func TestDel(t *testing.T) {
 	}
 }
 
-// TestNameClash: the error says which name, and where (R-72), and neither link nor lease is left (ipvlan.md 4).
+// TestNameClash: the error contains the name and the namespace; ADD leaves no link and no
+// reservation.
 func TestNameClash(t *testing.T) {
 	t.Parallel()
 	r, _ := runtime(t, ipam)
@@ -247,8 +253,8 @@ func TestNameClash(t *testing.T) {
 	r.Unchanged(before)
 }
 
-// TestRoutes is R-76, R-77 and R-81: what a route of the result says is applied, and the default route of a second network gets a
-// metric of its own.
+// TestRoutes: ADD applies all attributes of a route, and the default route of a second network gets
+// its own metric.
 func TestRoutes(t *testing.T) {
 	t.Parallel()
 	r, _ := runtime(t, ipam)
@@ -270,8 +276,9 @@ func TestRoutes(t *testing.T) {
 	r.Check("c")
 }
 
-// TestPing: containers reach one another and the other machine as soon as ADD has returned; with the modes of layer 3 the other
-// machine needs a route by way of the host. Addresses can be bound (R-75), however duplicates are looked for.
+// TestPing: as soon as ADD has returned, containers reach each other and the other host; in the
+// layer 3 modes the other host needs a route by way of the host. Sockets can bind the addresses
+// with every value of dad.
 func TestPing(t *testing.T) {
 	t.Parallel()
 	const routed = `,"ipam":{"type":"host-local","ranges":[[{"subnet":"10.96.0.0/24"}],[{"subnet":"fd00:96::/64"}]],"routes":[{"dst":"0.0.0.0/0"},{"dst":"::/0"}]}`
@@ -285,7 +292,7 @@ func TestPing(t *testing.T) {
 			for i, ip := range a.IPs {
 				bind(t, r.Container("a"), ip.Address.Addr())
 				if row.dad == "optimistic" && testnet.OptimisticDAD() == nil && row.mode == "l2" && i > 0 {
-					continue // it asks for no neighbours yet (RFC 4429, section 3.2)
+					continue // it sends no neighbour solicitations yet (RFC 4429, section 3.2)
 				}
 				testnet.Reaches(t, r.Container("a"), b.IPs[i].Address.Addr(), true)
 				testnet.Reaches(t, outside, ip.Address.Addr(), true)
@@ -309,8 +316,8 @@ func bind(t *testing.T, ns *plugintest.Namespace, address netip.Addr) {
 	}
 }
 
-// TestNewNeighbour is R-73: other machines that know another hardware address of the container's addresses, that of a macvlan
-// before, learn that of the parent within a second.
+// TestNewNeighbour: other hosts that have cached a macvlan's MAC address for the container's
+// addresses learn the parent's MAC address within a second.
 func TestNewNeighbour(t *testing.T) {
 	t.Parallel()
 	for _, dad := range []string{"optimistic", "wait", "off"} {
@@ -326,7 +333,7 @@ func TestNewNeighbour(t *testing.T) {
 				testnet.Reaches(t, outside, a, true)
 			}
 			before.Command("ip", "link", "delete", "eth0")
-			time.Sleep(1100 * time.Millisecond) // what is younger than a second is not believed (locktime, arp(7))
+			time.Sleep(1100 * time.Millisecond) // ARP ignores changes of younger entries (locktime, arp(7))
 			mac := r.Add("after").Interfaces[0].MAC
 			for _, a := range addresses {
 				testnet.LearnsMAC(t, outside, a, mac)
@@ -335,7 +342,7 @@ func TestNewNeighbour(t *testing.T) {
 	}
 }
 
-// TestParentIsDown is R-74: nothing waits for what cannot come.
+// TestParentIsDown: ADD does not wait for answers on a parent that is down.
 func TestParentIsDown(t *testing.T) {
 	t.Parallel()
 	r, _ := runtime(t, ipam)
@@ -348,7 +355,8 @@ func TestParentIsDown(t *testing.T) {
 	}
 }
 
-// TestOneModePerParent: the kernel gives all interfaces of a parent the mode of the last one; CHECK of the others says so.
+// TestOneModePerParent: the kernel gives all interfaces of a parent the mode of the newest; CHECK
+// of the older ones fails.
 func TestOneModePerParent(t *testing.T) {
 	t.Parallel()
 	r, _ := runtime(t, ipam)
@@ -359,7 +367,7 @@ func TestOneModePerParent(t *testing.T) {
 	plugintest.Says(t, r.Refused(r.Request(cni.Check, "a"), cni.CodeInternal), "Container IPVlan mode l3 does not match expected value: l2")
 }
 
-// TestTakeover: what the reference plugin attached Tenon checks and deletes, and the other way round.
+// TestTakeover: Tenon checks and deletes attachments of the upstream plugin, and the reverse.
 func TestTakeover(t *testing.T) {
 	t.Parallel()
 	const reference = "/usr/lib/cni"
@@ -368,8 +376,8 @@ func TestTakeover(t *testing.T) {
 		t.Run(fmt.Sprintf("Tenon adds %t", tenonAdds), func(t *testing.T) {
 			t.Parallel()
 			r, _ := runtime(t, ipam)
-			delete(r.Conf["ipam"].(map[string]any), "routes") // it does not find those without a gateway of their own
-			r.Conf["cniVersion"] = "1.0.0"                    // the newest of Debian's
+			delete(r.Conf["ipam"].(map[string]any), "routes") // upstream requires a gateway in each route
+			r.Conf["cniVersion"] = "1.0.0"                    // the newest version of Debian's upstream plugins
 			if diff := r.Mixed(reference, tenonAdds); strings.Contains(diff, "eth0") || strings.Contains(diff, "192.0.2.1") {
 				t.Error(diff)
 			}

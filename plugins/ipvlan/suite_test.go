@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { plugintest.Main(m, all.Plugins...) }
 
 var ipvlans = testnet.Kernel(kernel.FeatureIPvlan)
 
-// parent makes the interface that the examples name, which has the default route of the host.
+// parent creates the interface that the examples name; it has the default route of the host.
 func parent(_ testing.TB, n *plugintest.Net) { addParent(n.Host) }
 
 func addParent(ns *plugintest.Namespace) {
@@ -27,7 +27,7 @@ func addParent(ns *plugintest.Namespace) {
 	ns.Command("ip", "route", "add", "default", "dev", "eth1")
 }
 
-// examples are those with address management, or the chained one.
+// examples returns the examples with ipam, or the chained ones.
 func examples(withIPAM bool) (list []plugin.Example) {
 	for _, e := range ipvlan.Plugin.Examples() {
 		if strings.Contains(e.Config, `"ipam"`) == withIPAM {
@@ -51,7 +51,7 @@ var suite = plugintest.Suite{
 			a.Container.Batch("link delete eth0", "link add eth0 up type bridge")
 			return "expected a ipvlan, found a bridge"
 		}},
-		{Name: "another MAC", Break: func(_ testing.TB, a plugintest.Attached) string { // it is that of the parent
+		{Name: "another MAC", Break: func(_ testing.TB, a plugintest.Attached) string { // the kernel copies it from the parent
 			a.Host.Command("ip", "link", "set", "eth1", "address", "02:00:00:00:00:01")
 			return "eth0"
 		}},
@@ -62,20 +62,22 @@ var suite = plugintest.Suite{
 	},
 }
 
-// swift switches duplicate detection off where the kernel has no optimistic addresses: each ADD would wait one or two seconds.
+// swift switches duplicate address detection off, because without optimistic addresses in the
+// kernel each ADD would wait one or two seconds.
 func swift(conf map[string]any, _ string) {
 	if testnet.OptimisticDAD() != nil {
 		conf["dad"] = "off"
 	}
 }
 
-// The suite is ipvlan.md 8: with and without master.
+// TestSuite runs the suite with and without master.
 func TestSuite(t *testing.T) {
 	testnet.Require(t, ipvlans)
 	plugintest.Run(t, suite)
 }
 
-// TestSuiteInContainer is ipvlan.md 8 with linkInContainer: the parent is one that the plugins before have made in the container.
+// TestSuiteInContainer runs the suite with linkInContainer: earlier plugins have created the parent
+// in the container.
 func TestSuiteInContainer(t *testing.T) {
 	testnet.Require(t, ipvlans)
 	inside := suite
@@ -91,7 +93,8 @@ func TestSuiteInContainer(t *testing.T) {
 	plugintest.Run(t, inside)
 }
 
-// TestSuiteChained: without ipam, parent and addresses are those of the result before (ipvlan.md 8).
+// TestSuiteChained runs the suite without ipam: the previous result has the parent and the
+// addresses.
 func TestSuiteChained(t *testing.T) {
 	testnet.Require(t, ipvlans)
 	plugintest.Run(t, plugintest.Suite{
@@ -102,7 +105,8 @@ func TestSuiteChained(t *testing.T) {
 	})
 }
 
-// before is the result of plugins that have chosen the host's eth1, and got addresses for the container.
+// before returns the result of plugins that have chosen eth1 of the host and addresses for the
+// container.
 func before(number int) *cni.Result {
 	return &cni.Result{
 		Interfaces: []cni.Interface{{Name: "eth1"}},
