@@ -21,14 +21,15 @@ import (
 	"github.com/tenon-cni/tenon/plugins/vlan"
 )
 
-// runtime makes a host with interface eno1 (MTU 1500) and a network; members are those of the plugin.
+// runtime creates a host with interface eno1 (MTU 1500) and a network; members are added to the
+// plugin's configuration.
 func runtime(t *testing.T, members string) *plugintest.Runtime {
 	t.Helper()
 	testnet.Require(t, vlans)
 	return anyRuntime(t, members)
 }
 
-// anyRuntime is runtime on any kernel, for what comes to no VLAN.
+// anyRuntime is runtime for tests that create no VLAN, so any kernel will do.
 func anyRuntime(t *testing.T, members string) *plugintest.Runtime {
 	t.Helper()
 	r := plugintest.NewRuntime(t, vlan.Plugin, `{"cniVersion":"1.1.0","name":"net","type":"vlan"`+members+`}`)
@@ -36,7 +37,7 @@ func anyRuntime(t *testing.T, members string) *plugintest.Runtime {
 	return r
 }
 
-// Members of configurations.
+// Members of configurations:
 const (
 	vlan5    = `,"master":"eno1","vlanId":5`
 	ipam4    = `,"ipam":{"type":"host-local","subnet":"10.1.2.0/24"}`
@@ -44,15 +45,15 @@ const (
 		"routes":[{"dst":"0.0.0.0/0"},{"dst":"::/0"}]}`
 )
 
-// static is an ipam member with these addresses and, after them, other members.
+// static returns a member ipam with these addresses, followed by more members.
 func static(addresses, more string) string {
 	return `,"ipam":{"type":"static","addresses":[` + addresses + `]` + more + `}`
 }
 
-// places are where the parent can be: common to the tests that vlan.md 7 wants for both.
+// places are the locations of the parent; several tests run with both.
 var places = map[string]string{"host": "", "container": `,"linkInContainer":true`}
 
-// in makes the parent where the configuration expects it.
+// in creates the parent in the namespace where the configuration expects it.
 func in(r *plugintest.Runtime, place string) *plugintest.Namespace {
 	if place == "host" {
 		return r.Host
@@ -61,7 +62,7 @@ func in(r *plugintest.Runtime, place string) *plugintest.Namespace {
 	return r.Container("c")
 }
 
-// shown is what ip tells about an interface.
+// shown is the part of the output of ip that the tests compare.
 type shown struct {
 	IfName, Address string
 	MTU             int
@@ -83,8 +84,8 @@ func show(t *testing.T, ns *plugintest.Namespace, name string) shown {
 	return links[0]
 }
 
-// TestResult is vlan.md 2 and 7: one interface with the parent's MAC, the MTU that is asked for or the parent's, the routes
-// of IPAM, and the dns of the configuration instead of IPAM's.
+// TestResult: the result has one interface with the parent's MAC address, the configured or the
+// parent's MTU, the routes of IPAM, and the DNS settings of the configuration instead of IPAM's.
 func TestResult(t *testing.T) {
 	t.Parallel()
 	const ipam = `"dns":{"nameservers":["10.1.2.53"]},"routes":[{"dst":"10.9.0.0/16"}]`
@@ -124,7 +125,7 @@ func TestResult(t *testing.T) {
 	}
 }
 
-// TestRefused: what cannot become a VLAN creates nothing (vlan.md 7), and DEL of it succeeds. R-33, R-78, R-79
+// TestRefused: ADD creates nothing for these configurations, and DEL succeeds.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	for place, members := range places {
@@ -153,7 +154,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestIDs are the first and the last, and both in one container: only the pair of parent and ID is taken.
+// TestIDs: the first and the last ID can be used at once, even in one container.
 func TestIDs(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"master":"eno1"`+ipam4) // 0 is the default
@@ -166,7 +167,7 @@ func TestIDs(t *testing.T) {
 	}
 }
 
-// TestTaken: an interface has a VLAN once. Who has it is said, and its DEL frees it (field-notes 45).
+// TestTaken: ADD of a VLAN that is in use reports the holder; DEL of the holder frees the VLAN.
 func TestTaken(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -176,21 +177,21 @@ func TestTaken(t *testing.T) {
 		{"another container", "", "VLAN 5 of eno1 exists already: container first, interface eth0, network net", func(r *plugintest.Runtime) {
 			r.Add("first")
 		}},
-		{"an interface of the host", "", "VLAN 5 of eno1 exists already: interface storage beside it", func(r *plugintest.Runtime) {
+		{"an interface of the host", "", "VLAN 5 of eno1 exists already: interface storage in the same namespace", func(r *plugintest.Runtime) {
 			r.Host.Command("ip", "link", "add", "storage", "link", "eno1", "type", "vlan", "id", "5")
 		}},
-		{"what others have put into a namespace", "", "VLAN 5 of eno1 exists already: interface net1 in another network namespace", func(r *plugintest.Runtime) {
+		{"an interface moved into another namespace", "", "VLAN 5 of eno1 exists already: interface net1 in another network namespace", func(r *plugintest.Runtime) {
 			r.Host.Command("ip", "link", "add", "net1", "link", "eno1", "type", "vlan", "id", "5")
 			r.Host.Command("ip", "link", "set", "net1", "netns", r.Container("first").Path())
 		}},
-		{"an interface of the container", `,"linkInContainer":true`, "VLAN 5 of eno1 exists already: interface own beside it", func(r *plugintest.Runtime) {
+		{"an interface of the container", `,"linkInContainer":true`, "VLAN 5 of eno1 exists already: interface own in the same namespace", func(r *plugintest.Runtime) {
 			in(r, "container").Command("ip", "link", "add", "own", "link", "eno1", "type", "vlan", "id", "5")
 		}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			r := runtime(t, vlan5+row.members+ipam4)
-			r.Host.Command("ip", "link", "add", "storage7", "link", "eno1", "type", "vlan", "id", "7") // not it
+			r.Host.Command("ip", "link", "add", "storage7", "link", "eno1", "type", "vlan", "id", "7") // not the holder of VLAN 5
 			row.take(r)
 			r.Container("c")
 			before := r.State()
@@ -210,7 +211,7 @@ func TestTaken(t *testing.T) {
 	})
 }
 
-// TestDel: DEL needs neither the parent nor a configuration that ADD would take, and releases the address. R-25, R-33
+// TestDel: DEL releases the address without the parent, and for configurations that ADD refuses.
 func TestDel(t *testing.T) {
 	t.Parallel()
 	for place, members := range places {
@@ -226,8 +227,8 @@ func TestDel(t *testing.T) {
 			}},
 			{"master not named", func(_ *plugintest.Namespace, q *plugintest.Request) { delete(q.Conf, "master") }},
 			{"MTU above the parent's", func(_ *plugintest.Namespace, q *plugintest.Request) { q.Conf["mtu"] = 9000 }},
-			{"MTU below the address's needs", func(_ *plugintest.Namespace, q *plugintest.Request) { q.Conf["mtu"] = -100 }},
-			{"ID that there is not", func(_ *plugintest.Namespace, q *plugintest.Request) { q.Conf["vlanId"] = 5000 }},
+			{"MTU too small for the addresses", func(_ *plugintest.Namespace, q *plugintest.Request) { q.Conf["mtu"] = -100 }},
+			{"invalid ID", func(_ *plugintest.Namespace, q *plugintest.Request) { q.Conf["vlanId"] = 5000 }},
 			{"parent and namespace gone", func(parent *plugintest.Namespace, q *plugintest.Request) {
 				parent.Command("ip", "link", "delete", "eno1")
 				q.Netns = "/run/netns/absent"
@@ -258,7 +259,8 @@ func TestDel(t *testing.T) {
 	})
 }
 
-// lab are hosts with a network each whose eno1 leads to one switch, which passes on all VLANs.
+// lab creates hosts, each with a network and an interface eno1 that leads to a common switch for
+// all VLANs.
 func lab(t *testing.T, members ...string) []*plugintest.Runtime {
 	t.Helper()
 	testnet.Require(t, vlans)
@@ -278,13 +280,14 @@ func lab(t *testing.T, members ...string) []*plugintest.Runtime {
 	return hosts
 }
 
-// at is a network of which the container has these addresses.
+// at returns a network with these addresses for the container.
 func at(id, last int, more string) string {
 	return fmt.Sprintf(`,"master":"eno1","vlanId":%d%s`, id, more) +
 		static(fmt.Sprintf(`{"address":"10.1.2.%d/24"},{"address":"fd00:7::%d/64"}`, last, last), "")
 }
 
-// TestTraffic: containers of one VLAN on two hosts reach one another with frames that carry the tag, others nobody.
+// TestTraffic: containers of one VLAN on two hosts reach each other with tagged frames, and no
+// other containers.
 func TestTraffic(t *testing.T) {
 	t.Parallel()
 	hosts := lab(t, at(5, 1, ""), at(5, 2, ""), at(6, 3, ""))
@@ -298,10 +301,11 @@ func TestTraffic(t *testing.T) {
 		testnet.Reaches(t, hosts[0].Container("a"), netip.MustParseAddr(prefix+"3"), false)
 		testnet.Reaches(t, hosts[2].Container("other"), netip.MustParseAddr(prefix+"1"), false)
 	}
-	testnet.Reaches(t, hosts[0].Container("a"), netip.MustParseAddr("10.1.2.5"), true) // which sees nothing but frames with the tag
+	testnet.Reaches(t, hosts[0].Container("a"), netip.MustParseAddr("10.1.2.5"), true) // this interface receives only tagged frames
 }
 
-// TestNewNeighbour is R-73: the address of a container is given to one on another host, and neighbours learn its MAC at once.
+// TestNewNeighbour: after an address has moved to a container on another host, neighbours learn its
+// MAC address at once.
 func TestNewNeighbour(t *testing.T) {
 	t.Parallel()
 	hosts := lab(t, at(5, 1, `,"dad":"off"`), at(5, 77, `,"dad":"off"`), at(5, 77, `,"dad":"off"`))
@@ -311,15 +315,15 @@ func TestNewNeighbour(t *testing.T) {
 		testnet.Reaches(t, neighbour, ip.Address.Addr(), true)
 	}
 	hosts[1].Del("before")
-	time.Sleep(1100 * time.Millisecond) // what is younger than a second is not believed (locktime, arp(7))
+	time.Sleep(1100 * time.Millisecond) // ARP ignores changes of younger entries (locktime, arp(7))
 	after := hosts[2].Add("after")
 	for _, ip := range after.IPs {
 		testnet.LearnsMAC(t, neighbour, ip.Address.Addr(), after.Interfaces[0].MAC)
 	}
 }
 
-// TestDuplicates: an IPv6 address that another host has is noticed by ADD that waits, and whatever the way, an address that
-// ADD returns can be used at once, without a gateway too (R-75, field-notes 26).
+// TestDuplicates: with "wait", ADD reports an IPv6 address that another host has. With every value
+// of dad, the addresses that ADD returns can be used at once, even without a gateway.
 func TestDuplicates(t *testing.T) {
 	t.Parallel()
 	t.Run("found", func(t *testing.T) {
@@ -343,8 +347,8 @@ func TestDuplicates(t *testing.T) {
 	}
 }
 
-// TestRoutes: what routes say besides their destination is applied and checked (R-76), and a default route does not join
-// that of another network (R-77).
+// TestRoutes: ADD applies and CHECK compares all attributes of a route, and a default route does
+// not replace the default route of another network or join it.
 func TestRoutes(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, vlan5+static(`{"address":"10.1.2.2/24","gateway":"10.1.2.1"}`,
@@ -372,7 +376,7 @@ func TestRoutes(t *testing.T) {
 		t.Error(diff)
 	}
 	if out := c.Command("ip", "route", "get", "203.0.113.1"); !strings.Contains(out, "dev net0") {
-		t.Errorf("the first default route does not count any more: %s", out)
+		t.Errorf("the first default route has lost its precedence: %s", out)
 	}
 	c.Command("ip", "route", "replace", "10.9.0.0/16", "via", "10.1.2.1", "dev", "eth0", "metric", "7", "mtu", "1300")
 	plugintest.Says(t, r.Refused(r.Request(cni.Check, "c"), cni.CodeInternal), "10.9.0.0/16")
@@ -381,8 +385,8 @@ func TestRoutes(t *testing.T) {
 	plugintest.Says(t, r.Refused(r.Request(cni.Add, "c"), cni.CodeInvalidConfig), "default route")
 }
 
-// TestNames: the name of the interface may have a dot, where the settings of IPv6 are written too (R-81), and be one that the
-// host has; one that the container has is refused, which says so.
+// TestNames: ADD accepts an interface name with a dot and writes its IPv6 sysctls; it also accepts
+// a name that the host has. It refuses a name that the container has.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	for place, members := range places {
@@ -410,7 +414,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestStatus asks the kernel and IPAM. It is run on kernels without VLANs, too.
+// TestStatus: STATUS checks the kernel and calls IPAM. The test also runs on kernels without VLANs.
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	r := plugintest.NewRuntime(t, vlan.Plugin, `{"cniVersion":"1.1.0","name":"net","type":"vlan"`+vlan5+ipam4+`}`)
@@ -423,6 +427,6 @@ func TestStatus(t *testing.T) {
 	r.Must(r.Request(cni.Status, "c"))
 	r.Conf["ipam"].(map[string]any)["rangeEnd"] = "10.9.9.9"
 	if _, err := r.Do(t.Context(), r.Request(cni.Status, "c")); err == nil || !strings.Contains(err.Error(), "10.9.9.9") {
-		t.Errorf("IPAM is not asked: %v", err)
+		t.Errorf("STATUS did not call IPAM: %v", err)
 	}
 }
