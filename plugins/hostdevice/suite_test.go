@@ -13,7 +13,8 @@ import (
 	"github.com/tenon-cni/tenon/plugins/hostdevice"
 )
 
-// sysfs is what the plugin takes for /sys, in this process and in those it starts. It is gone with the test's executable.
+// sysfs is a directory in place of /sys, in this process and in plugins that it starts. The test
+// binary removes it at the end.
 var sysfs = func() string {
 	self, err := os.Executable()
 	if err != nil {
@@ -22,7 +23,8 @@ var sysfs = func() string {
 	return filepath.Join(filepath.Dir(self), "sys")
 }()
 
-// The devices in sysfs: ens1 is at the first, nothing at that of user space.
+// The devices in sysfs: ens1 belongs to the first one; the one with a user-space driver has no
+// link.
 const (
 	pciDevice   = "0000:3b:00.1"
 	pciPath     = "devices/pci0000:3a/0000:3a:00.0/0000:3b:00.1"
@@ -40,7 +42,7 @@ func TestMain(m *testing.M) {
 	plugintest.Main(m, append(slices.Clone(all.Plugins), suite.Plugin)...)
 }
 
-// makeSysfs makes the devices, once for all processes.
+// makeSysfs creates the devices, once for all processes.
 func makeSysfs() {
 	pci := func(address string) string { return filepath.Join(sysfs, "bus/pci/devices", address) }
 	for _, folder := range []string{
@@ -54,7 +56,7 @@ func makeSysfs() {
 	}
 	for address, driver := range map[string]string{pciDevice: "ice", virtio: "virtio-pci", userSpace: "vfio-pci"} {
 		link := filepath.Join(pci(address), "driver")
-		if _, err := os.Lstat(link); err == nil { // as in a process that is the plugin under test
+		if _, err := os.Lstat(link); err == nil { // a process that is the plugin under test has created it
 			continue
 		}
 		if err := os.Symlink("../../../drivers/"+driver, link); err != nil {
@@ -65,8 +67,8 @@ func makeSysfs() {
 
 var suite = plugintest.Suite{
 	Plugin: hostdevice.WithSysfs(sysfs),
-	// The others differ in how they name the device: TestSelection.
-	Examples: hostdevice.WithSysfs(sysfs).Examples()[:2],
+	// The other examples differ in how they select the device; TestSelection covers them.
+	Examples: hostdevice.WithSysfs(sysfs).Examples()[:3],
 	Rewrite:  func(conf map[string]any, dir string) { conf["dataDir"] = filepath.Join(dir, "devices") },
 	Before: func(t testing.TB, n *plugintest.Net, c *plugintest.Namespace) *cni.Result {
 		device(t, n, c)
@@ -75,8 +77,8 @@ var suite = plugintest.Suite{
 	Distinguish: func(q *plugintest.Request, n int) { q.Conf["device"] = deviceName(n) },
 }
 
-// device makes a device in the host, for one container: up, with addresses. It is one end of a pair, whose other one is in
-// the container: so it ends with that.
+// device creates a device in the host for one container, up and with addresses. Its peer is in the
+// container, so the device ends with the container.
 func device(_ testing.TB, n *plugintest.Net, c *plugintest.Namespace) {
 	name := deviceName(c.Number)
 	n.Host.Batch(fmt.Sprintf("link add %s address 02:00:5e:00:00:%02x mtu 1400 type veth peer name wire netns %s", name, c.Number+1, c.Path()),

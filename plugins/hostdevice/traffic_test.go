@@ -11,8 +11,8 @@ import (
 	"github.com/tenon-cni/tenon/plugin/plugintest"
 )
 
-// TestTraffic. Addresses can be used when ADD returns, IPv6 without a gateway too, with and without duplicates
-// looked for; routes have the MTU and MSS of the configuration.
+// TestTraffic: addresses can be used when ADD returns, IPv6 addresses even without a gateway, with
+// every value of dad; routes have the MTU and MSS of the configuration.
 func TestTraffic(t *testing.T) {
 	t.Parallel()
 	for _, dad := range []string{"", "off", "optimistic", "wait"} {
@@ -27,7 +27,7 @@ func TestTraffic(t *testing.T) {
 			r.Add("c")
 			usable(t, r)
 			testnet.Reaches(t, r.Container("c"), netip.MustParseAddr("10.96.0.1"), true)
-			if dad == "off" || dad == "wait" { // otherwise neighbours are asked late (RFC 4429 section 3.2)
+			if dad == "off" || dad == "wait" { // otherwise neighbour solicitations are delayed (RFC 4429, section 3.2)
 				testnet.Reaches(t, r.Container("c"), netip.MustParseAddr("fd00:96::1"), true)
 			}
 			if route := r.Container("c").Command("ip", "route", "show", "192.0.2.0/24"); !strings.Contains(route, "mtu 1300 advmss 1200") {
@@ -42,7 +42,7 @@ func TestTraffic(t *testing.T) {
 	}
 }
 
-// peer makes the machine at the other end of the wire.
+// peer configures the host at the other end of the wire.
 func peer(r *plugintest.Runtime) {
 	r.Container("switch").Command("sysctl", "-qw", "net.ipv6.conf.wire.accept_dad=0")
 	r.Container("switch").Batch("address add 10.96.0.1/24 dev wire", "address add fd00:96::1/64 dev wire nodad")
