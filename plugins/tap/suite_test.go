@@ -25,7 +25,7 @@ var suite = plugintest.Suite{
 	},
 }
 
-// owned is a drift by an ioctl of somebody who has the device open.
+// owned is a drift by an ioctl of a process that has the device open.
 func owned(name, key string, request uint) plugintest.Drift {
 	return plugintest.Drift{Name: name, Key: key, Break: func(t testing.TB, a plugintest.Attached) string {
 		fd, err := openTap(a.Container, 0, unix.IFF_MULTI_QUEUE)
@@ -39,7 +39,7 @@ func owned(name, key string, request uint) plugintest.Drift {
 	}}
 }
 
-// inContainer is a drift by a call of ip in the container. CHECK has to name the bridge.
+// inContainer is a drift by a call of ip in the container. CHECK must name the bridge.
 func inContainer(name string, args ...string) plugintest.Drift {
 	return plugintest.Drift{Name: name, Key: "bridge", Break: func(_ testing.TB, a plugintest.Attached) string {
 		a.Container.Command("ip", args...)
@@ -47,7 +47,7 @@ func inContainer(name string, args ...string) plugintest.Drift {
 	}}
 }
 
-// withBridge puts a bridge into a container.
+// withBridge creates a bridge in a container.
 func withBridge(_ testing.TB, _ *plugintest.Net, c *plugintest.Namespace) *cni.Result {
 	c.Command("ip", "link", "add", "br0", "address", "02:00:00:00:0b:0b", "type", "bridge")
 	return nil
