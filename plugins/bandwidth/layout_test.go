@@ -17,13 +17,13 @@ import (
 	"github.com/tenon-cni/tenon/plugin/plugintest"
 )
 
-// reference is the folder of the reference plugins.
+// reference is the directory of the upstream plugins.
 const reference = "/usr/lib/cni"
 
-// references is how often the kernel uses a qdisc, which depends on its version.
+// references matches the kernel's reference count of a qdisc, which depends on the kernel version.
 var references = regexp.MustCompile(` refcnt \d+`)
 
-// layout is what tc shows of the host: qdiscs and filters.
+// layout returns the qdiscs and filters of the host as tc prints them.
 func layout(t *testing.T, r *plugintest.Runtime) string {
 	t.Helper()
 	lines, err := testnet.Shaping(r.Host)
@@ -33,14 +33,14 @@ func layout(t *testing.T, r *plugintest.Runtime) string {
 	return references.ReplaceAllString(strings.Join(lines, "\n"), "")
 }
 
-// TestLayout: bandwidth.md 2, 3 and 8, against text.
+// TestLayout compares qdiscs and filters with the expected output of tc.
 func TestLayout(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,`+both)
 	r.Container("cid1")
 	r.Host.Command("ip", "link", "set", "veth0", "mtu", "1400")
 	result := r.Add("cid1")
-	const ifb = "bwpe8f6f419596f" // of ("net1", "cid1")
+	const ifb = "bwpe8f6f419596f" // for ("net1", "cid1")
 	if len(result.Interfaces) != 3 || result.Interfaces[2].Name != ifb || result.Interfaces[2].Sandbox != "" {
 		t.Fatalf("interfaces %v", result.Interfaces)
 	}
@@ -58,7 +58,7 @@ func TestLayout(t *testing.T) {
 		t.Errorf("ifb %+v", l)
 	}
 	if !strings.HasPrefix(links[0].IfAlias, "tenon:") {
-		t.Errorf("ifb has alias %q, which names no owner", links[0].IfAlias)
+		t.Errorf("ifb has alias %q, want the tag of its owner", links[0].IfAlias)
 	}
 	want := strings.ReplaceAll(`
 filter dev veth0 ingress parent ffff: protocol all pref 1 u32 chain 0 order 2048 bkt 0 *flowid 1:1 not_in_hw match 00000000/00000000 at 0 action order 1: mirred (Egress Redirect to device IFB) stolen
@@ -71,7 +71,7 @@ qdisc tbf 1: dev veth0 root rate 8Kbit burst 10000b lat 25ms`, "IFB", ifb)
 	r.Check("cid1")
 }
 
-// TestOneDirection: bandwidth.md 8.
+// TestOneDirection: a limit in one direction leaves the other one alone.
 func TestOneDirection(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"ingressRate":8000,"ingressBurst":80000`)
@@ -93,7 +93,7 @@ func TestOneDirection(t *testing.T) {
 	r.Check("c")
 }
 
-// TestUpdate: a second ADD sets other limits, in whatever order, and leaves nothing of the former ones.
+// TestUpdate: a second ADD sets other limits, in any order, and leaves nothing of the former ones.
 func TestUpdate(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, "")
@@ -117,7 +117,7 @@ func TestUpdate(t *testing.T) {
 		maps.Copy(r.Conf, step)
 		r.Add("c")
 		r.Check("c")
-		// clsact serves as well, and stays
+		// clsact works as well, and remains
 		return strings.NewReplacer("clsact", "ingress", " ----------------", "", " parent ffff: ", " ").Replace(layout(t, r))
 	}
 	var fresh []string
@@ -138,7 +138,7 @@ func TestUpdate(t *testing.T) {
 	r.Unchanged(before)
 }
 
-// TestOthers: qdiscs and filters that others have made are neither replaced nor removed.
+// TestOthers: ADD and DEL keep qdiscs and filters that other programs have created.
 func TestOthers(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,`+both)
@@ -165,7 +165,7 @@ func TestOthers(t *testing.T) {
 	r.Unchanged(before)
 }
 
-// TestTwoInterfaces of one container on one network have limits of their own: R-103.
+// TestTwoInterfaces: two interfaces of one container on one network have separate limits.
 func TestTwoInterfaces(t *testing.T) {
 	t.Parallel()
 	for _, order := range [][2]string{{"eth0", "eth1"}, {"eth1", "eth0"}} {
@@ -203,7 +203,7 @@ func TestTwoInterfaces(t *testing.T) {
 			delete(results, order[1])
 			results[order[1]] = r.Must(ask(cni.Add, order[1]))
 
-			del := ask(cni.Del, order[0]) // finds its own, and leaves the other one's
+			del := ask(cni.Del, order[0]) // finds its own objects and leaves the other interface alone
 			del.Netns = ""
 			delete(del.Conf, "prevResult")
 			r.Must(del)
@@ -216,8 +216,8 @@ func TestTwoInterfaces(t *testing.T) {
 	}
 }
 
-// TestDel: bandwidth.md 5 and 8. The ifb goes without namespace and previous result, and what is left of the veth pair is
-// not cut off.
+// TestDel: DEL deletes the ifb without namespace and previous result, and a remaining veth pair
+// still carries traffic.
 func TestDel(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,`+both)
@@ -238,13 +238,13 @@ func TestDel(t *testing.T) {
 	testnet.Reaches(t, r.Container("c"), r.Add("c").IPs[0].Gateway, true)
 }
 
-// TestLikeTheReference: qdiscs, filters and result are those of the reference plugin, but for its second action, which
-// never runs.
+// TestLikeTheReference: qdiscs, filters and result equal upstream's, except for upstream's second
+// action, which never runs.
 func TestLikeTheReference(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool(filepath.Join(reference, "bandwidth")))
 	second := regexp.MustCompile(` action order 2: mirred \(Egress Redirect to device \S+\) pass`)
-	random := regexp.MustCompile(`"mac":"[^"]*",("name":"bw)|"mtu":\d+,`) // Debian's knows no mtu
+	random := regexp.MustCompile(`"mac":"[^"]*",("name":"bw)|"mtu":\d+,`) // Debian's version has no mtu
 	for _, members := range []string{
 		`,` + both,
 		`,"ingressRate":1000000,"ingressBurst":80000`,
@@ -279,7 +279,7 @@ func TestLikeTheReference(t *testing.T) {
 	}
 }
 
-// TestTakeover: what the reference plugin has limited Tenon checks, limits anew and frees, and the other way round.
+// TestTakeover: Tenon checks, changes and removes limits that upstream has set, and the reverse.
 func TestTakeover(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool(filepath.Join(reference, "bandwidth")))
@@ -323,7 +323,7 @@ func TestTakeover(t *testing.T) {
 		r, _, _ := foreign(t, true)
 		r.Conf["cniVersion"] = "1.1.0"
 		limited := layout(t, r)
-		r.Must(r.Collect()) // its name does not tell the network, and somebody uses it
+		r.Must(r.Collect()) // the name does not contain the network, and the ifb is in use
 		if diff := cmp.Diff(limited, layout(t, r)); diff != "" {
 			t.Errorf("an ifb in use was collected: %s", diff)
 		}
