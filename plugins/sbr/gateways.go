@@ -8,13 +8,13 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
-// gateways are the gateways of the configuration, for IPv4 under true.
+// gateways are the gateways of the configuration; the key is true for IPv4.
 type gateways map[bool]netip.Addr
 
 func parseGateways(texts []string) (gateways, error) {
 	if len(texts) > 2 {
 		return nil, cni.Errorf(cni.CodeInvalidConfig, "gateways list cannot contain more than 2 entries, it has %d", len(texts)).
-			WithDetails("one of IPv4, one of IPv6")
+			WithDetails("set at most one IPv4 and one IPv6 gateway")
 	}
 	g := gateways{}
 	for _, text := range texts {
@@ -25,15 +25,16 @@ func parseGateways(texts []string) (gateways, error) {
 		}
 		if _, ok := g[a.Is4()]; ok {
 			return nil, cni.Errorf(cni.CodeInvalidConfig, "gateways list contains multiple %s addresses", map[bool]string{true: "IPv4", false: "IPv6"}[a.Is4()]).
-				WithDetails("one of IPv4, one of IPv6")
+				WithDetails("set at most one IPv4 and one IPv6 gateway")
 		}
 		g[a.Is4()] = a
 	}
 	return g, nil
 }
 
-// of returns the gateway of the default route for an address, unless the kernel would refuse it. chosen says that the
-// configuration names it, so that it replaces the gateways of the interface.
+// of returns the gateway of the default route for an address, unless the kernel would refuse it.
+// chosen reports whether it comes from the configuration and therefore replaces the gateways of the
+// interface.
 func (g gateways) of(ip cni.IP) (gw netip.Addr, chosen bool) {
 	if gw, ok := g[ip.Address.Addr().Is4()]; ok {
 		return gw, true
@@ -49,11 +50,11 @@ func defaultRoute(addr, gw netip.Addr) kernel.Route {
 	return kernel.Route{Dst: netip.PrefixFrom(addr, 0).Masked(), GW: gw}
 }
 
-// warn logs the gateways of addresses that no route can lead through.
+// warn logs the gateways that cannot be used in a route.
 func (g gateways) warn(s *chained.Session, ips []cni.IP) {
 	for _, ip := range ips {
 		if gw, _ := g.of(ip); !gw.IsValid() && ip.Gateway.IsValid() {
-			s.Log.Warn("no default route: the kernel has no IPv6 routes through an IPv4 gateway", "address", ip.Address, "gateway", ip.Gateway)
+			s.Log.Warn("no default route for an IPv6 address with an IPv4 gateway: the kernel has no such routes", "address", ip.Address, "gateway", ip.Gateway)
 		}
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
-// move gives each address a table of its own, with its routes, and takes the routes from the main table. As long as a table
-// lacks a route, the main table has it.
+// move creates a table for each address, with its routes, and then removes the routes from the main
+// table. Until a table has a route, the main table keeps it.
 func (c *Config) move(ctx context.Context, s *chained.Session, link kernel.Link, ips []cni.IP, rules []kernel.PolicyRule) error {
 	all, err := s.Sandbox.Routes.Stored(link)
 	if err != nil {
@@ -49,7 +49,7 @@ func (c *Config) move(ctx context.Context, s *chained.Session, link kernel.Link,
 	return take(s, link, leaving)
 }
 
-// reusable returns the tables to which rules of this plugin lead from the addresses already, of an ADD before: those with a
+// reusable returns the tables that rules of an earlier ADD select for the addresses: tables with a
 // route through the interface, and empty ones.
 func (c *Config) reusable(s *chained.Session, link kernel.Link, ips []cni.IP, rules []kernel.PolicyRule) (map[netip.Addr]int, error) {
 	routes, err := s.Sandbox.Routes.All(kernel.AllTables)
@@ -71,8 +71,8 @@ func (c *Config) reusable(s *chained.Session, link kernel.Link, ips []cni.IP, ru
 	return tables, nil
 }
 
-// gather returns the routes of the interface: those in the main table, and those that an ADD before has moved from there,
-// unless there is another to the same destination by now.
+// gather returns the routes of the interface: routes in the main table, and routes that an earlier
+// ADD has moved from there, unless the main table has a new route to the same destination.
 func gather(all []kernel.StoredRoute, ips []cni.IP, tables map[netip.Addr]int) []kernel.StoredRoute {
 	main := movable(all, ips)
 	list := slices.Clone(main)
@@ -86,7 +86,7 @@ func gather(all []kernel.StoredRoute, ips []cni.IP, tables map[netip.Addr]int) [
 	return list
 }
 
-// fill changes the contents of a table.
+// fill makes the contents of a table equal to want.
 func fill(s *chained.Session, link kernel.Link, have, want []kernel.StoredRoute) error {
 	if err := take(s, link, without(have, want)); err != nil {
 		return err
@@ -100,7 +100,7 @@ func fill(s *chained.Session, link kernel.Link, have, want []kernel.StoredRoute)
 }
 
 func take(s *chained.Session, link kernel.Link, routes []kernel.StoredRoute) error {
-	for _, r := range slices.Backward(routes) { // gateways are reached through the first ones
+	for _, r := range slices.Backward(routes) { // later routes depend on earlier ones for their gateways
 		if err := s.Sandbox.Routes.Remove(link, r); err != nil {
 			return err
 		}
@@ -108,7 +108,8 @@ func take(s *chained.Session, link kernel.Link, routes []kernel.StoredRoute) err
 	return nil
 }
 
-// addHints routes the networks of the addresses in the main table, with the addresses as sources.
+// addHints adds routes to the networks of the addresses to the main table, with the addresses as
+// sources.
 func addHints(ctx context.Context, s *chained.Session, link kernel.Link, ips []cni.IP, main []kernel.StoredRoute) error {
 	if err := s.Sandbox.Addrs.WaitDAD(ctx, link); err != nil {
 		return err

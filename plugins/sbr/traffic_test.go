@@ -16,7 +16,8 @@ import (
 	"github.com/tenon-cni/tenon/plugins/sbr"
 )
 
-// chain is a network of several plugins, as a runtime calls it: each as a process, with the result of the one before.
+// chain calls the plugins of a network like a runtime: each in a process, with the previous
+// plugin's result.
 type chain struct {
 	*testnet.Net
 	t       *testing.T
@@ -80,7 +81,8 @@ func (c *chain) del(container string) {
 	}
 }
 
-// Two networks. The host is the gateway of the first one, a router on the link that of the second.
+// The container has two networks. The host is the gateway of the first one, a router on the link
+// the gateway of the second.
 const (
 	addresses1 = `"ipam":{"type":"static","addresses":[{"address":"10.1.0.2/24","gateway":"10.1.0.1"},{"address":"fd00:1::2/64","gateway":"fd00:1::1"}],
 		"routes":[{"dst":"0.0.0.0/0"},{"dst":"::/0"}]}`
@@ -88,7 +90,8 @@ const (
 		"routes":[{"dst":"0.0.0.0/0"},{"dst":"::/0"}]}`
 )
 
-// client is a machine behind the second network: its addresses are those of the loopback of its router.
+// client creates a host behind the second network: its addresses are on the loopback interface of
+// its router.
 func client(n *testnet.Net) *testnet.Namespace {
 	c := n.Container("client")
 	n.Host.Batch("link add to-client type veth peer name eth0 netns "+c.Path(), "link set to-client master storage up")
@@ -102,9 +105,9 @@ func client(n *testnet.Net) *testnet.Namespace {
 	return c
 }
 
-// TestTwoInterfaces: a machine behind the second network reaches the container through it, but only with sbr: without it
-// the replies leave by the first interface, whose gateway knows no way. CHECK of all plugins accepts the moved routes, and
-// the first interface works as before.
+// TestTwoInterfaces: with sbr, a host behind the second network reaches the container through it.
+// Without sbr the replies leave through the first interface, whose gateway has no route back. CHECK
+// of all plugins accepts the moved routes, and the first interface works as before.
 func TestTwoInterfaces(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -127,7 +130,7 @@ func TestTwoInterfaces(t *testing.T) {
 				net1.plugins = append(net1.plugins, row.sbr)
 			}
 			var from *testnet.Namespace
-			for i := range 2 { // the second time it is another attachment in the same place
+			for i := range 2 { // the second attachment reuses addresses and tables
 				net1.add("pod")
 				if i == 0 {
 					from = client(r.Net)
@@ -151,7 +154,8 @@ func TestTwoInterfaces(t *testing.T) {
 	}
 }
 
-// TestRoutedLink: ptp is content with sbr behind it, and what is sent from the addresses takes the tables.
+// TestRoutedLink: CHECK of ptp succeeds with sbr in the chain, and packets from the addresses use
+// the tables.
 func TestRoutedLink(t *testing.T) {
 	t.Parallel()
 	r := plugintest.NewRuntime(t, sbr.Plugin, `{}`)

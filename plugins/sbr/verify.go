@@ -11,7 +11,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
-// Verify looks for the rule of each address, for the routes in the table to which it leads, and for the hints.
+// Verify compares the rule of each address, the routes in its table, and the hints with the
+// configuration.
 func (c *Config) Verify(_ context.Context, s *chained.Session) error {
 	ips, err := addresses(s)
 	if err != nil {
@@ -31,7 +32,7 @@ func (c *Config) Verify(_ context.Context, s *chained.Session) error {
 		case !ok && c.Table != nil:
 			return fmt.Errorf("interface %s: expected a rule from %s lookup %d, found none", link.Name, single(ip), *c.Table)
 		case !ok:
-			return fmt.Errorf("interface %s: expected a rule from %s to a table of its own, found none", link.Name, single(ip))
+			return fmt.Errorf("interface %s: expected a rule from %s that selects a table, found none", link.Name, single(ip))
 		}
 		if c.Table != nil {
 			continue
@@ -46,8 +47,8 @@ func (c *Config) Verify(_ context.Context, s *chained.Session) error {
 	return nil
 }
 
-// expected are the routes in the table of an address: its network, the default route, and what the result has through
-// gateways in its network.
+// expected returns the routes that the table of an address must have: its network, the default
+// route, and the routes of the result through gateways in its network.
 func expected(routes []cni.Route, ip cni.IP, gws gateways, table int) []kernel.Route {
 	var list []kernel.Route
 	if !ip.Address.IsSingleIP() {
