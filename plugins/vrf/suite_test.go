@@ -28,7 +28,7 @@ var suite = plugintest.Suite{
 	},
 }
 
-// drift is calls of ip in the container. CHECK has to name the object.
+// drift runs ip in the container. CHECK must name the object.
 func drift(name, object string, commands ...string) plugintest.Drift {
 	return plugintest.Drift{Name: name, Break: func(_ testing.TB, a plugintest.Attached) string {
 		for _, c := range commands {

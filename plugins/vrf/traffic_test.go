@@ -17,8 +17,8 @@ import (
 	"github.com/tenon-cni/tenon/plugins/vrf"
 )
 
-// TestTraffic: two interfaces with the same addresses, each in a VRF of its own, both answer, through their own default routes.
-// Without VRFs one of them cannot.
+// TestTraffic: two interfaces with the same addresses, in different VRFs, both answer through their
+// own default routes. Without VRFs one of them cannot.
 func TestTraffic(t *testing.T) {
 	t.Parallel()
 	p := newPod(t)
@@ -26,7 +26,7 @@ func TestTraffic(t *testing.T) {
 	p.add("net2", blue)
 	for _, name := range []string{"peer1", "peer2"} {
 		peer := p.Net.Container(name)
-		for range 2 { // first as a neighbour, then from behind the gateway
+		for range 2 { // first as a neighbour, then through the gateway
 			for _, address := range []string{"10.0.0.2", "fd00:7::2"} {
 				testnet.Reaches(t, peer, netip.MustParseAddr(address), true)
 			}
@@ -35,7 +35,7 @@ func TestTraffic(t *testing.T) {
 	}
 }
 
-// chain is a network of plugins, as a runtime calls them, each with the result of the one before.
+// chain calls the plugins of a network like a runtime, each with the previous plugin's result.
 type chain struct {
 	*plugintest.Runtime
 	t       *testing.T
@@ -83,8 +83,9 @@ func (c *chain) call(verb cni.Command) {
 	}
 }
 
-// TestChain is R-106: behind ptp or bridge, with host-local, CHECK of all plugins accepts the moved routes, those of the IPAM
-// plugin are in the table of the VRF, and the container is reached. DEL leaves nothing.
+// TestChain: after ptp or bridge with host-local, CHECK of all plugins accepts the moved routes,
+// the routes of the IPAM plugin are in the table of the VRF, and the host reaches the container.
+// DEL leaves nothing behind.
 func TestChain(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Kernel(kernel.FeatureVRF))
@@ -94,7 +95,7 @@ func TestChain(t *testing.T) {
 		c := &chain{Runtime: plugintest.NewRuntime(t, vrf.Plugin, `{"cniVersion":"1.1.0"}`), t: t, plugins: []string{main, `{"type":"vrf","vrfname":"red"}`}}
 		pod := c.Net.Container("pod")
 		var before string
-		for range 2 { // bridge and ruleset stay, and are there the second time
+		for range 2 { // the second time the bridge and the rule set exist
 			c.result = nil
 			c.call(cni.Add)
 			c.call(cni.Check)

@@ -19,15 +19,16 @@ import (
 	"github.com/tenon-cni/tenon/plugins/vrf"
 )
 
-// pod is a container with net1 and net2, both with 10.0.0.2/24 and fd00:7::2/64 and default routes (the IPv6 ones with metrics 1001 and 1002). Their other ends are eth0
-// of containers peer1 and peer2, the gateways 10.0.0.1 and fd00:7::1.
+// pod is a container with net1 and net2, both with 10.0.0.2/24, fd00:7::2/64 and default routes
+// (the IPv6 ones with metrics 1001 and 1002). Their peers are eth0 of the containers peer1 and
+// peer2, with the gateways 10.0.0.1 and fd00:7::1.
 type pod struct {
 	*plugintest.Runtime
 	*plugintest.Namespace
 	t *testing.T
 }
 
-// Members of configurations.
+// Members of configurations:
 const (
 	red  = `"vrfname":"red"`
 	blue = `"vrfname":"blue"`
@@ -59,7 +60,7 @@ func newPod(t *testing.T, commands ...string) *pod {
 	return p
 }
 
-// noDAD has interfaces yet to be made use their link-local addresses at once.
+// noDAD makes new interfaces use their link-local addresses at once.
 func noDAD(t *testing.T, n *plugintest.Namespace) {
 	t.Helper()
 	n.Do(func() {
@@ -69,7 +70,7 @@ func noDAD(t *testing.T, n *plugintest.Namespace) {
 	})
 }
 
-// call returns a request about an interface; members are those of the plugin.
+// call returns a request for an interface; members are added to the plugin's configuration.
 func (p *pod) call(verb cni.Command, ifName, members string) plugintest.Request {
 	p.t.Helper()
 	q := plugintest.Request{
@@ -87,7 +88,7 @@ func (p *pod) call(verb cni.Command, ifName, members string) plugintest.Request 
 	return q
 }
 
-// add calls ADD and CHECK.
+// add runs ADD and CHECK.
 func (p *pod) add(ifName, members string) json.RawMessage {
 	p.t.Helper()
 	out := p.Must(p.call(cni.Add, ifName, members))
@@ -100,7 +101,7 @@ func (p *pod) del(ifName, members string) {
 	p.Must(p.call(cni.Del, ifName, members))
 }
 
-// refused makes a call that has to fail.
+// refused makes a call that must fail.
 func (p *pod) refused(verb cni.Command, ifName, members, says string) {
 	p.t.Helper()
 	err := p.Refused(p.call(verb, ifName, members), cni.CodeInvalidConfig)
@@ -109,7 +110,7 @@ func (p *pod) refused(verb cni.Command, ifName, members, says string) {
 	}
 }
 
-// members are the links of a VRF, which is up; nil if there is none of that name.
+// members returns the table and the members of a VRF that is up; nil if it does not exist.
 func (p *pod) members(name string) (table int, members []string) {
 	p.t.Helper()
 	var links []struct {
@@ -135,7 +136,7 @@ func (p *pod) members(name string) (table int, members []string) {
 	return table, members
 }
 
-// in checks in which VRF interfaces are, and its table.
+// in compares a VRF's members and table.
 func (p *pod) in(name string, table int, members ...string) {
 	p.t.Helper()
 	gotTable, got := p.members(name)
@@ -144,7 +145,7 @@ func (p *pod) in(name string, table int, members ...string) {
 	}
 }
 
-// routes are the unicast routes of an interface in a table, in the words of ip.
+// routes returns the unicast routes of an interface in a table, as ip prints them.
 func (p *pod) routes(ifName, table string) []string {
 	p.t.Helper()
 	var list []string
@@ -159,7 +160,7 @@ func (p *pod) routes(ifName, table string) []string {
 	return list
 }
 
-// addresses are the global ones of an interface.
+// addresses returns the global addresses of an interface.
 func (p *pod) addresses(ifName string) []string {
 	p.t.Helper()
 	var list []string
@@ -169,9 +170,10 @@ func (p *pod) addresses(ifName string) []string {
 	return list
 }
 
-// TestRoutes is vrf.md 6, R-106, R-107 and R-108: routes of every kind move to the table of the VRF, with sources and metrics,
-// those of an IPAM plugin without source or gateway too, the IPv6 default route with all its paths, and nothing of another
-// interface. The result is the one before. DEL moves them back.
+// TestRoutes: all kinds of routes move to the table of the VRF, with sources and metrics: also
+// routes of an IPAM plugin without source or gateway, and the IPv6 default route with all its next
+// hops. The routes of another interface stay, and the result does not change. DEL moves the routes
+// back.
 func TestRoutes(t *testing.T) {
 	t.Parallel()
 	p := newPod(t,
@@ -190,7 +192,7 @@ func TestRoutes(t *testing.T) {
 		t.Errorf("routes of net1 (-main +VRF):\n%s", diff)
 	}
 	if left := p.routes("net1", "main"); left != nil {
-		t.Errorf("left in the main table: %q", left)
+		t.Errorf("routes left in the main table: %q", left)
 	}
 	if got := p.Command("ip", "route", "show", "table", "77"); !strings.HasPrefix(got, "10.6.0.0/16 dev net1 scope link") {
 		t.Errorf("table 77: %s", got)
@@ -213,7 +215,8 @@ func TestRoutes(t *testing.T) {
 	p.Unchanged(before)
 }
 
-// TestSharedPaths is R-107 and R-108: of an IPv6 route with paths through two interfaces those of the one move, and come back.
+// TestSharedPaths: if an IPv6 route has next hops on two interfaces, ADD and DEL move only those of
+// one interface.
 func TestSharedPaths(t *testing.T) {
 	t.Parallel()
 	p := newPod(t, "-6 route append default via fd00:7::1 metric 2000 dev net1",
@@ -242,8 +245,8 @@ func TestSharedPaths(t *testing.T) {
 	check("main", 1, 2)
 }
 
-// TestAddresses is R-109: addresses of IPv6, link-local ones too, are there when ADD returns, can be used at once, and are
-// there after DEL, although duplicates are looked for on the link.
+// TestAddresses: IPv6 addresses, including link-local ones, are present and usable when ADD
+// returns, and present after DEL, although the link uses duplicate address detection.
 func TestAddresses(t *testing.T) {
 	t.Parallel()
 	p := newPod(t, "-6 address add fe80::77/64 dev net1 nodad", "-6 address add fd00:8::2/64 dev net1 nodad")
@@ -260,8 +263,8 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestTwoInterfaces is vrf.md 6: in one VRF or in two, each keeps its addresses, though they are the same. A VRF goes with
-// its last member.
+// TestTwoInterfaces: in one VRF or in two, each interface keeps its addresses, even if they are
+// equal. The VRF is deleted after its last member.
 func TestTwoInterfaces(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -305,7 +308,8 @@ func TestTwoInterfaces(t *testing.T) {
 	}
 }
 
-// TestRefused is vrf.md 1, 2, 4 and 6: what cannot be says so, and changes nothing.
+// TestRefused: ADD refuses invalid configurations and interfaces with a reason, and changes
+// nothing.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	p := newPod(t, "link add br0 type bridge", "link add in-bridge type veth peer name other", "link set in-bridge master br0")
@@ -332,7 +336,8 @@ func TestRefused(t *testing.T) {
 	p.Unchanged(before)
 }
 
-// TestDel: what is gone already is no error, and what is another's stays.
+// TestDel: DEL succeeds if its objects are already gone, and keeps the objects of other
+// attachments.
 func TestDel(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -341,12 +346,12 @@ func TestDel(t *testing.T) {
 		members string
 		after   []string // VRFs
 	}{
-		{"R-31, the interface is gone", []string{"link delete net1"}, red, nil},
+		{"interface gone", []string{"link delete net1"}, red, nil},
 		{"VRF gone", []string{"link delete red"}, red, nil},
-		{"another member, the interface is gone", []string{"link set net2 master red", "link delete net1"}, red, []string{"red"}},
-		{"name lost", nil, ``, nil},
-		{"name lost, the interface is gone", []string{"link delete net1"}, ``, []string{"red"}},
-		{"out of it", []string{"link set net1 nomaster"}, red, nil},
+		{"another member, interface gone", []string{"link set net2 master red", "link delete net1"}, red, []string{"red"}},
+		{"no vrfname", nil, ``, nil},
+		{"no vrfname, interface gone", []string{"link delete net1"}, ``, []string{"red"}},
+		{"no longer a member", []string{"link set net1 nomaster"}, red, nil},
 		{"in another VRF", []string{"link add other type vrf table 8", "link set net1 master other"}, red, []string{"other"}},
 		{"no VRF", []string{"link delete red", "link add red type bridge"}, red, nil},
 	} {
@@ -371,7 +376,7 @@ func TestDel(t *testing.T) {
 	}
 }
 
-// TestAtOnce: ADDs in one container at the same time make one VRF, or find two tables.
+// TestAtOnce: concurrent ADDs in one container create one VRF, or choose two tables.
 func TestAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, second := range []string{red, blue} {
@@ -401,19 +406,19 @@ func TestAtOnce(t *testing.T) {
 	}
 }
 
-// TestRollback: what cannot be put back on the way takes the VRF with it.
+// TestRollback: if ADD cannot move a route, it also deletes the new VRF.
 func TestRollback(t *testing.T) {
 	t.Parallel()
-	p := newPod(t, "address add 10.9.9.9/32 dev net1", "route add 10.6.0.0/16 dev net1 src 10.9.9.9 table 77") // the source is in the table of the VRF then
+	p := newPod(t, "address add 10.9.9.9/32 dev net1", "route add 10.6.0.0/16 dev net1 src 10.9.9.9 table 77") // the source is then in the table of the VRF
 	before := p.State()
 	_, err := p.Runtime.Do(t.Context(), p.call(cni.Add, "net1", red))
 	if err == nil || !strings.Contains(err.Error(), "10.6.0.0/16") {
-		t.Errorf("%v, want one that names the route", err)
+		t.Errorf("%v, want an error that names the route", err)
 	}
 	p.Unchanged(before)
 }
 
-// TestVersions is vrf.md 6: from 0.3.1 on, as the reference plugin.
+// TestVersions: the plugin supports upstream's versions, 0.3.1 and newer.
 func TestVersions(t *testing.T) {
 	t.Parallel()
 	if got := vrf.Plugin.Versions; slices.Min(got) != cni.V031 || slices.Max(got) != cni.V110 || len(got) != 4 {
