@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// FuzzRangeSets decodes range sets as they stand in a configuration. What is accepted has ranges of one family without
-// overlap, in their subnets, and arithmetic that comes back to where it began.
+// FuzzRangeSets decodes range sets as a configuration contains them. Accepted sets have ranges of
+// one family without overlap, within their subnets, and offsets that map back to the same address.
 func FuzzRangeSets(f *testing.F) {
 	f.Add([]byte(`[[{"subnet":"10.1.2.0/24"}],[{"subnet":"2001:db8:1::/64","rangeStart":"2001:db8:1::5"}]]`))
 	f.Add([]byte(`[[{"subnet":"10.1.2.0/30"},{"subnet":"10.1.3.0/29","rangeEnd":"10.1.3.4","gateway":"10.9.9.9"}]]`))
@@ -42,7 +42,7 @@ func FuzzRangeSets(f *testing.F) {
 		again, err := json.Marshal(sets)
 		var same []RangeSet
 		if err != nil || json.Unmarshal(again, &same) != nil || CanonicalizeSets(same) != nil {
-			t.Errorf("%s does not come back from %s: %v", text, again, err)
+			t.Errorf("%s changes when decoded again from %s: %v", text, again, err)
 		}
 	})
 }
@@ -62,7 +62,8 @@ func wantArithmetic(t *testing.T, r Range) {
 	}
 }
 
-// FuzzParseRequested: what is accepted is one plain address, and is accepted again with and without a prefix.
+// FuzzParseRequested: an accepted text is one plain address, and is accepted again with and without
+// a prefix.
 func FuzzParseRequested(f *testing.F) {
 	for _, seed := range []string{"10.1.2.3", "10.1.2.3/24", "2001:db8::999/48", "::ffff:10.0.0.1", "fe80::1%eth0", "", "/", "10.1.2.3/33"} {
 		f.Add(seed)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// parseRange reads the JSON form.
+// parseRange decodes the JSON form.
 func parseRange(t testing.TB, text string) Range {
 	t.Helper()
 	var r Range
@@ -17,7 +17,7 @@ func parseRange(t testing.TB, text string) Range {
 	return r
 }
 
-// host-local.md 1 and 8, range defaults and what is rejected.
+// TestCanonicalize tests the defaults of ranges and invalid ranges.
 func TestCanonicalize(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, in, want string }{
@@ -26,13 +26,13 @@ func TestCanonicalize(t *testing.T) {
 		{"IPv4 /30 is the smallest", `{"subnet":"192.0.2.4/30"}`, "192.0.2.5-192.0.2.6 gw 192.0.2.5"},
 		{"IPv6 goes to the last address", `{"subnet":"2001:DB8:1::/64"}`, "2001:db8:1::1-2001:db8:1:0:ffff:ffff:ffff:ffff gw 2001:db8:1::1"},
 		{"IPv6 /126 is the smallest", `{"subnet":"2001:db8::/126"}`, "2001:db8::1-2001:db8::3 gw 2001:db8::1"},
-		{"the whole of IPv6", `{"subnet":"::/0"}`, "::1-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff gw ::1"},
-		{"the whole of IPv4", `{"subnet":"0.0.0.0/0"}`, "0.0.0.1-255.255.255.254 gw 0.0.0.1"},
-		{"everything given", `{"subnet":"192.0.2.0/24","rangeStart":"192.0.2.40","rangeEnd":"192.0.2.50","gateway":"192.0.2.254"}`, "192.0.2.40-192.0.2.50 gw 192.0.2.254"},
+		{"all of IPv6", `{"subnet":"::/0"}`, "::1-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff gw ::1"},
+		{"all of IPv4", `{"subnet":"0.0.0.0/0"}`, "0.0.0.1-255.255.255.254 gw 0.0.0.1"},
+		{"all fields set", `{"subnet":"192.0.2.0/24","rangeStart":"192.0.2.40","rangeEnd":"192.0.2.50","gateway":"192.0.2.254"}`, "192.0.2.40-192.0.2.50 gw 192.0.2.254"},
 		{"IPv4 addresses written as IPv6", `{"subnet":"192.0.2.0/24","rangeStart":"::ffff:192.0.2.40","gateway":"::ffff:192.0.2.3"}`, "192.0.2.40-192.0.2.254 gw 192.0.2.3"},
 		{"a gateway outside", `{"subnet":"192.0.2.0/24","gateway":"198.51.100.1"}`, "192.0.2.1-192.0.2.254 gw 198.51.100.1"},
 		{"one address", `{"subnet":"192.0.2.0/24","rangeStart":"192.0.2.7","rangeEnd":"192.0.2.7"}`, "192.0.2.7-192.0.2.7 gw 192.0.2.1"},
-		{"network and broadcast address when asked for", `{"subnet":"192.0.2.0/24","rangeStart":"192.0.2.0","rangeEnd":"192.0.2.255"}`, "192.0.2.0-192.0.2.255 gw 192.0.2.1"},
+		{"explicit network and broadcast address", `{"subnet":"192.0.2.0/24","rangeStart":"192.0.2.0","rangeEnd":"192.0.2.255"}`, "192.0.2.0-192.0.2.255 gw 192.0.2.1"},
 		{"empty strings are absent", `{"subnet":"192.0.2.0/24","rangeStart":"","rangeEnd":"","gateway":""}`, "192.0.2.1-192.0.2.254 gw 192.0.2.1"},
 
 		{"no subnet", `{"rangeStart":"192.0.2.1"}`, "range without subnet"},
@@ -82,7 +82,7 @@ func TestRangeJSONWithoutDefaults(t *testing.T) {
 	}
 }
 
-// host-local.md 8: membership at the borders.
+// TestContains tests addresses at the limits of a range.
 func TestContains(t *testing.T) {
 	t.Parallel()
 	v4 := canonical(t, `{"subnet":"192.0.2.0/24","rangeStart":"192.0.2.40","rangeEnd":"192.0.2.50"}`)
@@ -122,7 +122,7 @@ func canonical(t testing.TB, text string) Range {
 	return r
 }
 
-// host-local.md 8: overlap table.
+// TestOverlaps tests pairs of ranges.
 func TestOverlaps(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -147,7 +147,7 @@ func TestOverlaps(t *testing.T) {
 	}
 }
 
-// Every address is its offset places behind the start, in both directions.
+// TestOffset: each address has its offset from the start, in both directions.
 func TestOffset(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -179,7 +179,7 @@ func TestOffset(t *testing.T) {
 				t.Errorf("offset of %s: got %d, want %d", want, got, test.offset)
 			}
 			if a, ok := r.At(test.size); ok && test.size < math.MaxUint64 {
-				t.Errorf("behind the end: got %s", a)
+				t.Errorf("after the end: got %s", a)
 			}
 		})
 	}

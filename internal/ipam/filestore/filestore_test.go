@@ -44,7 +44,8 @@ func TestStore(t *testing.T) {
 	storetest.Run(t, func(t testing.TB) storetest.Network { return network(newPath(t), bootID) })
 }
 
-// Without a boot ID no index is ever valid: every operation reads all files.
+// TestStoreWithoutIndex: without a boot ID no index is ever valid, and every operation reads all
+// files.
 func TestStoreWithoutIndex(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(t testing.TB) storetest.Network { return network(newPath(t), "") })
@@ -54,7 +55,7 @@ func owner(container string) ipam.Owner { return ipam.Owner{Container: container
 
 func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
 
-// listing describes what others see of a directory.
+// listing returns the visible contents of a directory.
 func listing(t testing.TB, path string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(path)
@@ -116,9 +117,8 @@ func mustRelease(t testing.TB, n storetest.Network, o ipam.Owner) {
 	}
 }
 
-// host-local.md 4, 8: the files equal the upstream plugin's, byte for byte, and only their owner
-// can read them. White space around the ID is not stored. Names are addresses (IPAM-09,
-// DIS-28).
+// TestLayout: the files equal upstream's, byte for byte, and only their owner can read them. White
+// space around the ID is not stored. File names are addresses (IPAM-09, DIS-28).
 func TestLayout(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a", "b", "net")
@@ -142,15 +142,15 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// host-local.md 4: garbage only makes the search begin with the first address.
+// TestLastReservedAddress: after an invalid last address the search begins with the first address.
 func TestLastReservedAddress(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, content, want string }{
-		{"longer than the next", "10.0.0.10", "10.0.0.2"},
+		{"longer than the next one", "10.0.0.10", "10.0.0.2"},
 		{"inside", "10.0.0.4", "10.0.0.5"},
 		{"empty", "", "10.0.0.2"},
 		{"garbage", "what?", "10.0.0.2"},
-		{"with a newline, as the reference plugin never writes it", "10.0.0.4\n", "10.0.0.2"},
+		{"with a newline, which upstream never writes", "10.0.0.4\n", "10.0.0.2"},
 		{"the other family", "2001:db8::1", "10.0.0.2"},
 	}
 	for _, test := range tests {
@@ -167,7 +167,8 @@ func TestLastReservedAddress(t *testing.T) {
 	}
 }
 
-// A failed allocation restores what was last reserved, however long.
+// TestRollbackRestoresLastReservedAddress: a failed allocation restores the last reserved address,
+// even if its length differs.
 func TestRollbackRestoresLastReservedAddress(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
@@ -190,7 +191,7 @@ func TestRollbackRestoresLastReservedAddress(t *testing.T) {
 	}
 }
 
-// host-local.md 5, 8: reservations that name no interface are released, after those that do.
+// TestOldFormat: reservations without an interface are released if none names the interface.
 func TestOldFormat(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
@@ -212,15 +213,16 @@ func TestOldFormat(t *testing.T) {
 	mustRelease(t, n, owner("c1"))
 	n.Want(t)
 
-	// What names the interface counts alone.
+	// Records with the interface take precedence.
 	write(t, filepath.Join(path, "10.0.0.7"), "c1")
 	write(t, filepath.Join(path, "10.0.0.8"), "c1\r\neth0")
 	mustRelease(t, n, owner("c1"))
 	n.Want(t, "10.0.0.7 container c1")
 }
 
-// A reservation that is rewritten in place with the container ID alone, as the old format has it,
-// counts as the container's. The directory does not change then, so the index stays valid.
+// TestRewrittenInOldFormat: a reservation that is rewritten in place in the old format, with only
+// the container ID, belongs to the container. The rewrite does not change the directory, so the
+// index stays valid.
 func TestRewrittenInOldFormat(t *testing.T) {
 	t.Parallel()
 	for _, content := range []string{"c1", "c1\n", "c1\r\n"} {
@@ -256,8 +258,8 @@ func TestRewrittenInOldFormat(t *testing.T) {
 	}
 }
 
-// A reservation that cannot be read is not forgotten: Release reports it, the index is not sealed
-// without it, and once it can be read again the next Release frees it.
+// TestUnreadableReservation: Release reports a reservation that it cannot read, and the index is
+// not sealed without it. Once the file is readable, the next Release frees it.
 func TestUnreadableReservation(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Root)
@@ -319,7 +321,8 @@ func withoutOverride(t *testing.T, fn func()) {
 	<-done
 }
 
-// An empty file holds nothing. It is reclaimed by the next allocation, also when the caches were valid before.
+// TestDebrisIsReclaimed: an empty file reserves nothing. The next allocation reclaims it, even if
+// the caches were valid before.
 func TestDebrisIsReclaimed(t *testing.T) {
 	t.Parallel()
 	for _, content := range []string{"", " \r\n"} {
@@ -345,7 +348,8 @@ func TestDebrisIsReclaimed(t *testing.T) {
 	}
 }
 
-// What cannot be read as a reservation is neither handed out nor touched, and stops nothing.
+// TestStrangeFiles: a file that cannot be a reservation is not changed, its address is not
+// allocated, and operations continue.
 func TestStrangeFiles(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
@@ -376,7 +380,7 @@ func TestStrangeFiles(t *testing.T) {
 	}
 	_, err := n.Allocate(ctx, ipam.Request{Owner: owner("c2"), Sets: storetest.Sets(t, "10.0.0.0/28"), Addrs: []netip.Addr{addr("10.0.0.2")}})
 	var inUse *ipam.InUseError
-	if !errors.As(err, &inUse) || inUse.Holder.Addr != addr("10.0.0.2") || inUse.Holder.String() != "10.0.0.2 held by somebody unknown" {
+	if !errors.As(err, &inUse) || inUse.Holder.Addr != addr("10.0.0.2") || inUse.Holder.String() != "10.0.0.2 held by an unknown owner" {
 		t.Errorf("symbolic link: %v", err)
 	}
 	mustRelease(t, n, owner("c1"))
@@ -388,7 +392,7 @@ func TestStrangeFiles(t *testing.T) {
 	})
 	for _, a := range []string{"10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6"} {
 		if name := filepath.Join(path, a); !strings.Contains(log.String(), name) {
-			t.Errorf("collect did not tell of %s: %s", name, log.String())
+			t.Errorf("collect did not log %s: %s", name, log.String())
 		}
 	}
 	after := slices.DeleteFunc(listing(t, path), func(line string) bool { return strings.HasPrefix(line, "l") })
@@ -400,7 +404,7 @@ func TestStrangeFiles(t *testing.T) {
 	}
 }
 
-// Symbolic links in the place of our own files are not followed.
+// TestLinksAreNotFollowed: symbolic links in place of Tenon's files are not followed.
 func TestLinksAreNotFollowed(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"lock", "last_reserved_ip.0", ".owners"} {
@@ -427,13 +431,14 @@ func TestLinksAreNotFollowed(t *testing.T) {
 				t.Errorf("written outside: %v, %v", entries, err)
 			}
 			if _, err := os.Lstat(filepath.Join(path, "10.0.0.2")); !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("reserved all the same: %v", err)
+				t.Errorf("reserved despite the error: %v", err)
 			}
 		})
 	}
 }
 
-// FIFOs in the place of our own files are refused: opening one would wait for its other end.
+// TestFIFOsAreRefused: FIFOs in place of Tenon's files are refused, because opening one would
+// block.
 func TestFIFOsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"lock", "last_reserved_ip.0"} {
@@ -448,7 +453,7 @@ func TestFIFOsAreRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// The caches are made anew, the drafts are removed.
+	// The caches are built again, and the drafts are removed.
 	for _, name := range []string{"index", "new", "index.new", "map.10.0.0.1-10.0.0.6"} {
 		path := newPath(t)
 		n, sets := network(path, bootID), storetest.Sets(t, "10.0.0.0/29")
@@ -464,7 +469,7 @@ func TestFIFOsAreRefused(t *testing.T) {
 	}
 }
 
-// Whoever only looks or frees does not create a directory.
+// TestMissingDirectory: operations that only read or release do not create the directory.
 func TestMissingDirectory(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -488,7 +493,7 @@ func TestMissingDirectory(t *testing.T) {
 	wantListing(t, dir)
 }
 
-// logged opens the network and collects what is logged.
+// logged opens the network and collects the log.
 func logged(path, boot string, log *bytes.Buffer) storetest.Network {
 	handler := slog.NewTextHandler(log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey {
@@ -501,7 +506,8 @@ func logged(path, boot string, log *bytes.Buffer) storetest.Network {
 	}
 }
 
-// host-local.md 8: the first allocation tells nothing, in particular not that there is no last address yet.
+// TestFirstAllocationIsQuiet: the first allocation logs nothing, although there is no last address
+// yet.
 func TestFirstAllocationIsQuiet(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -511,7 +517,8 @@ func TestFirstAllocationIsQuiet(t *testing.T) {
 	}
 }
 
-// The age of a reservation is that of its file, whoever wrote it.
+// TestConflictReportsAge: the age of a reservation is the age of its file, even if another program
+// wrote it.
 func TestConflictReportsAge(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
@@ -530,8 +537,8 @@ func TestConflictReportsAge(t *testing.T) {
 	}
 }
 
-// The oldest reservations come first. Reservations of equal age, written within one tick of the
-// clock, are sorted by address.
+// TestOldest: the oldest reservations come first. Reservations of equal age, written within one
+// tick of the clock, are sorted by address.
 func TestOldest(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
@@ -562,7 +569,7 @@ func TestOldest(t *testing.T) {
 	})
 }
 
-// 60 000 reservations that the upstream plugin left do not hinder anything.
+// TestHugeDirectory: all operations work with 60,000 reservations of upstream.
 func TestHugeDirectory(t *testing.T) {
 	t.Parallel()
 	if !inMemory(t) {
@@ -603,7 +610,8 @@ func TestDirectoryIsAFile(t *testing.T) {
 	}
 }
 
-// When the directory is removed while somebody waits for its lock, the waiting one starts over.
+// TestRemovedWhileWaiting: an operation starts again if the directory is removed while it waits for
+// the lock.
 func TestRemovedWhileWaiting(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
@@ -625,7 +633,7 @@ func TestRemovedWhileWaiting(t *testing.T) {
 	n.Want(t, "10.0.0.2 container c1 interface eth0", "last 0 10.0.0.2")
 }
 
-// host-local.md 8: the lock is the one of the upstream plugin, flock(2) on the file lock.
+// TestForeignLock: the lock is upstream's, flock(2) on the file lock.
 func TestForeignLock(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
@@ -653,7 +661,7 @@ func TestForeignLock(t *testing.T) {
 	}
 }
 
-// waitForLock returns when somebody waits for the lock in the directory.
+// waitForLock returns when a process waits for the lock in the directory.
 func waitForLock(t testing.TB, path string) {
 	t.Helper()
 	var st unix.Stat_t
@@ -674,7 +682,7 @@ func waitForLock(t testing.TB, path string) {
 	}
 }
 
-// What is to be freed is freed for the one who was seen to hold it.
+// TestFree frees an address only for the expected holder.
 func TestFree(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
@@ -714,7 +722,7 @@ func TestFree(t *testing.T) {
 	wantConsistent(t, path, sets)
 }
 
-// An operation ends with its context, wherever it is.
+// TestContextEnds: every operation ends with its context.
 func TestContextEnds(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
@@ -749,7 +757,7 @@ func TestContextEnds(t *testing.T) {
 	n.Want(t, "10.0.0.2 container c1 interface eth0", "2001:db8::2 container c1 interface eth0", "last 0 10.0.0.2", "last 1 2001:db8::2")
 }
 
-// After the end of an operation it cannot be taken back any more, and says so.
+// TestUndoAfterClose: after Close a change cannot be undone, and undo returns an error.
 func TestUndoAfterClose(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)

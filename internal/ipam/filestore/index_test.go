@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Entries whose hashes lead to few places are found and removed as in a map, through any number of changes.
+// TestIndexWithCollisions: entries with colliding hashes are found and removed as in a map, through
+// any number of changes.
 func TestIndexWithCollisions(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))

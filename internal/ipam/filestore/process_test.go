@@ -23,7 +23,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// claim notes in the file system that the caller, and nobody else, holds an address.
+// claim records in the file system that only the caller holds an address.
 func claim(claims, address, container string) error {
 	f, err := os.OpenFile(filepath.Join(claims, address), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -33,7 +33,8 @@ func claim(claims, address, container string) error {
 	return errors.Join(err, f.Close())
 }
 
-// churn allocates, claims, and releases under the name of its first argument, for as many rounds as the last says.
+// churn allocates, claims and releases addresses for the container in its first argument, for the
+// number of rounds in the last one.
 func churn(args []string) int {
 	name, path, claims, rounds := args[0], args[1], args[2], 0
 	fmt.Sscan(args[3], &rounds)
@@ -93,8 +94,8 @@ func wantNoLeases(t testing.TB, path string) {
 	}
 }
 
-// Processes that are killed at any moment leave nothing that DEL does not remove, and no address with
-// two holders, with and without hard links.
+// TestKilledProcesses: processes that are killed at any moment leave nothing that DEL does not
+// remove, and no address with two holders, with and without hard links.
 func TestKilledProcesses(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Root)
@@ -127,7 +128,7 @@ func TestKilledProcesses(t *testing.T) {
 	}
 }
 
-// cleanUp does the DEL of all that hold an address.
+// cleanUp runs DEL for all containers that hold an address.
 func cleanUp(t *testing.T, n storetest.Network, claims string) {
 	t.Helper()
 	var leases []ipam.Lease
@@ -148,7 +149,8 @@ func cleanUp(t *testing.T, n storetest.Network, claims string) {
 	}
 }
 
-// A process that dies right before or after any change leaves what DEL removes.
+// TestKilledAtEachChange: DEL removes all files of a process that dies right before or after any
+// change.
 func TestKilledAtEachChange(t *testing.T) {
 	t.Parallel()
 	sets := storetest.Sets(t, "10.0.0.0/26", "2001:db8::/64")
@@ -182,8 +184,8 @@ func TestKilledAtEachChange(t *testing.T) {
 	}
 }
 
-// TestFullDisk gives an allocation one page more after the other, and one inode more after the other: it succeeds or
-// leaves nothing.
+// TestFullDisk runs an allocation with an increasing number of free pages, and of free inodes: it
+// succeeds or leaves nothing behind.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Root)
@@ -196,7 +198,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// fullDisk runs in a mount namespace of its own. Its argument is where to mount.
+// fullDisk runs in a separate mount namespace. Its argument is the mount point.
 func fullDisk(args []string) int {
 	err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
 	for _, limit := range []string{"nr_blocks", "nr_inodes"} {
@@ -221,7 +223,7 @@ func fullDisk(args []string) int {
 	return 0
 }
 
-// allocateOn allocates on a small file system and reports whether it was full.
+// allocateOn allocates on a small file system and reports whether the file system was full.
 func allocateOn(dir, options string) (full bool, err error) {
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, options); err != nil {
 		return false, fmt.Errorf("mount: %w", err)
@@ -243,7 +245,7 @@ func allocateOn(dir, options string) (full bool, err error) {
 	return true, wantEmpty(path)
 }
 
-// wantEmpty reports reservations, complete or not.
+// wantEmpty returns an error if there are reservations, complete or incomplete.
 func wantEmpty(path string) error {
 	for _, pattern := range []string{"1*", "2*", "last*", ".owners/*new"} {
 		if left, err := filepath.Glob(filepath.Join(path, pattern)); err != nil || len(left) > 0 {

@@ -22,7 +22,7 @@ import (
 // upstream is the host-local plugin of Debian's package containernetworking-plugins.
 const upstream = "/usr/lib/cni/host-local"
 
-// runUpstream returns the addresses that ADD got.
+// runUpstream returns the addresses that ADD returned.
 func runUpstream(verb, path string, o ipam.Owner) ([]string, error) {
 	cmd := exec.Command(upstream)
 	cmd.Env = []string{
@@ -49,7 +49,7 @@ func runUpstream(verb, path string, o ipam.Owner) ([]string, error) {
 	return addrs, err
 }
 
-// wantUpstream compares the addresses that ADD got, or the error.
+// wantUpstream compares the addresses that ADD returned, or the error.
 func wantUpstream(t *testing.T, verb, path string, o ipam.Owner, want string) {
 	t.Helper()
 	addrs, err := runUpstream(verb, path, o)
@@ -100,8 +100,9 @@ func TestTakeOverFromUpstream(t *testing.T) {
 	n.Want(t, "last 0 10.0.0.4", "last 1 2001:db8::4")
 }
 
-// The upstream plugin compares every file below the directory with the container ID. A bitmap with
-// bits that spell a container ID is not a reservation of that container.
+// TestUpstreamIgnoresCaches: upstream compares every file below the directory with the container
+// ID. It must not take a bitmap with bits that spell a container ID for a reservation of that
+// container.
 func TestUpstreamIgnoresCaches(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool(upstream))
@@ -133,8 +134,9 @@ func TestUpstreamIgnoresCaches(t *testing.T) {
 	}
 }
 
-// Both work in one directory at the same time, and either deletes what the other added: no address has two holders,
-// nothing is left, and the caches agree with the files afterwards.
+// TestTogetherWithUpstream: both implementations work in one directory at the same time, and each
+// deletes attachments of the other: no address has two holders, no reservation is left, and the
+// caches agree with the files afterwards.
 func TestTogetherWithUpstream(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool(upstream))
@@ -188,7 +190,7 @@ func TestTogetherWithUpstream(t *testing.T) {
 	wantConsistent(t, path, sets)
 }
 
-// implementation is ours or theirs.
+// implementation is Tenon's or upstream's.
 type implementation struct {
 	add func(ipam.Owner) ([]string, error)
 	del func(ipam.Owner) error
@@ -213,9 +215,9 @@ func churnWith(adds, dels implementation, claims, container string) error {
 	return dels.del(owner(container))
 }
 
-// Tenon takes over, in place, a directory that the upstream plugin has long used: reservations in
-// both formats, last addresses, debris, and files without an owner. The upstream plugin takes the
-// directory over from Tenon in the same way.
+// TestTakeOverInPlace: Tenon takes over a directory that upstream has used for a long time:
+// reservations in both formats, last addresses, debris, and files without an owner. Upstream takes
+// over the directory from Tenon in the same way.
 func TestTakeOverInPlace(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool(upstream))
@@ -229,11 +231,11 @@ func TestTakeOverInPlace(t *testing.T) {
 		write(t, filepath.Join(path, name), content)
 	}
 	if got := mustAllocate(t, n, owner("c1"), sets); got[0].Addr != addr("10.0.0.61") || got[1].Addr != addr("2001:db8::3") {
-		t.Errorf("ours: got %v", got)
+		t.Errorf("Tenon: got %v", got)
 	}
 	wantUpstream(t, "ADD", path, owner("c2"), "10.0.0.62 2001:db8::4")
-	if got := mustAllocate(t, n, owner("c3"), sets); got[0].Addr != addr("10.0.0.5") { // behind the end, over those taken
-		t.Errorf("ours: got %v", got)
+	if got := mustAllocate(t, n, owner("c3"), sets); got[0].Addr != addr("10.0.0.5") { // wraps around over reserved addresses
+		t.Errorf("Tenon: got %v", got)
 	}
 	for _, c := range []string{"old-1", "new-1"} {
 		mustRelease(t, n, owner(c))

@@ -97,7 +97,7 @@ func oneHolder(t *testing.T, n Network) {
 		err := s.Reserve(t.Context(), 0, a, owner("c2"))
 		var inUse *ipam.InUseError
 		if !errors.As(err, &inUse) || inUse.Holder.Addr != a || inUse.Holder.Owner != owner("c1") || time.Since(inUse.Holder.Since).Abs() > time.Hour {
-			t.Errorf("a taken address: %v, %+v", err, inUse)
+			t.Errorf("a reserved address: %v, %+v", err, inUse)
 		}
 	})
 	if diff := cmp.Diff(before, n.State(t)); diff != "" {
@@ -135,7 +135,7 @@ func release(t *testing.T, n Network) {
 	n.Want(t, "last 0 10.0.0.5", "last 1 10.1.0.4")
 }
 
-// What an allocation reserved before it failed is freed, and nothing else: neither what the owner held before.
+// rollback: an allocation that fails frees its own reservations, but not the owner's earlier ones.
 func rollback(t *testing.T, n Network) {
 	old, sets := Sets(t, "10.9.0.0/24"), Sets(t, "10.0.0.0/24", "10.1.0.0/30")
 	allocate(t, n, ipam.Request{Owner: owner("c1"), Sets: old})
@@ -151,7 +151,7 @@ func rollback(t *testing.T, n Network) {
 		t.Errorf("state (-before +after):\n%s", diff)
 	}
 	if got := allocate(t, n, ipam.Request{Owner: owner("c3"), Sets: sets[:1]}); got != "10.0.0.3/24" {
-		t.Errorf("the address that was taken back: %s", got)
+		t.Errorf("the address after rollback: %s", got)
 	}
 }
 
