@@ -16,7 +16,7 @@ import (
 	"github.com/tenon-cni/tenon/plugins/portmap"
 )
 
-// arguments has one of each kind, with everything that has a type.
+// arguments has a value for each field of each capability.
 var arguments = cni.Capabilities{
 	PortMappings: []cni.PortMapping{
 		{HostPort: 8080, ContainerPort: 80, HostIP: netip.MustParseAddr("192.0.2.1")},
@@ -32,8 +32,8 @@ var arguments = cni.Capabilities{
 	DeviceID:  "0000:04:00.5",
 }
 
-// TestTypedCapabilities: every plugin accepts what cni.Capabilities make of the capabilities that it declares, and looks at
-// them: what is nonsense it refuses.
+// TestTypedCapabilities: every plugin accepts the encoded cni.Capabilities for the capabilities
+// that it declares, and refuses invalid values.
 func TestTypedCapabilities(t *testing.T) {
 	t.Parallel()
 	encoded, err := arguments.Encode()
@@ -48,13 +48,13 @@ func TestTypedCapabilities(t *testing.T) {
 				t.Parallel()
 				err := d.Validate(request(t, d, name, encoded[name]))
 				if name == "deviceID" && err != nil && strings.Contains(err.Error(), "runtime config DeviceID "+arguments.DeviceID) {
-					err = nil // this machine has no such device
+					err = nil // this host has no such device
 				}
 				if err != nil {
 					t.Errorf("%s: %v", encoded[name], err)
 				}
 				if err := d.Validate(request(t, d, name, json.RawMessage(`true`))); err == nil {
-					t.Error("it does not look at it")
+					t.Error("the plugin ignores the argument")
 				}
 			})
 		}
@@ -64,7 +64,7 @@ func TestTypedCapabilities(t *testing.T) {
 	}
 }
 
-// request is what a plugin gets with its first example and the argument of a capability.
+// request returns the input of a plugin with its first example and the argument of a capability.
 func request(t *testing.T, d plugin.Definition, name string, argument json.RawMessage) []byte {
 	t.Helper()
 	var config map[string]any
@@ -88,7 +88,7 @@ func request(t *testing.T, d plugin.Definition, name string, argument json.RawMe
 	return out
 }
 
-// TestTypedCapabilitiesAreUnderstood: the members are those that the plugins read.
+// TestTypedCapabilitiesAreUnderstood: the plugins know every member of the encoded capabilities.
 func TestTypedCapabilitiesAreUnderstood(t *testing.T) {
 	t.Parallel()
 	encoded, err := arguments.Encode()

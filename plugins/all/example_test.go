@@ -13,12 +13,12 @@ import (
 	"github.com/tenon-cni/tenon/plugins/all"
 )
 
-// A runtime has the plugins linked in: it needs none of their files, and starts no processes. What it asks for a pod it says in
-// types.
+// A runtime that links the plugins in needs none of their binaries and starts no processes. It
+// passes the arguments of a pod as typed values.
 func Example() {
 	client := &network.Client{
 		Caller:     plugin.Linked{Plugins: all.Plugins, Log: slog.Default()},
-		PluginDirs: []string{"/opt/cni/bin"}, // for plugins of others
+		PluginDirs: []string{"/opt/cni/bin"}, // for other plugins
 		Runtime:    "example",
 	}
 	pods, err := config.LoadBytes([]byte(`{

@@ -17,17 +17,17 @@ import (
 	"github.com/tenon-cni/tenon/plugins/all"
 )
 
-// refusals are calls that fail, and the messages of the upstream plugins for them, which callers compare. Each was seen from
-// upstream v1.9.1 for the same call. All run on one host, whose container has eth0, a veth pair with h0 in the host, and
-// nothing else.
+// refusals are calls that fail, with the messages of the upstream plugins, which callers compare.
+// Each message was observed with upstream v1.9.1 for the same call. All calls run on one host, with
+// a container that has only eth0, a veth with its peer h0 in the host.
 var refusals = []struct {
 	name   string
 	plugin string
 	verb   cni.Command
-	conf   string // without cniVersion, name and type; "cniVersion" is 1.1.0 unless it is here
+	conf   string // without cniVersion, name and type; cniVersion is 1.1.0 unless it is set here
 	args   string // CNI_ARGS
-	ifName string // "" is net1, which the container has not; "own" is net1 of the host, "none" is ""
-	msg    string // DIR, BIN, SANDBOX and PEER stand for what differs in each run
+	ifName string // "" is net1, which the container lacks; "own" is net1 of the host, "none" is ""
+	msg    string // DIR, BIN, SANDBOX and PEER stand for values that differ in each run
 	says   string // in the details
 }{
 	{"CHECK before 0.4.0", "bridge", cni.Check, `"cniVersion":"0.3.1"`, "", "", "config version does not allow CHECK", "0.3.1"},
@@ -258,8 +258,8 @@ var refusals = []struct {
 		"failed to parse config: Cannot specify externalSetMarkChain and markMasqBit", ""},
 }
 
-// TestMessages: where the upstream plugin has a fixed text, the message is that text to the letter, and what Tenon adds is in the
-// details (ERR-03).
+// TestMessages: if upstream has a fixed text, the message equals it to the letter, and Tenon's
+// additions are in the details (ERR-03).
 func TestMessages(t *testing.T) {
 	t.Parallel()
 	n := testnet.New(t, "c")
@@ -268,7 +268,7 @@ func TestMessages(t *testing.T) {
 	n.Host.Batch("link add h1 type veth peer name h2", // for host-device
 		"link add b0 type bridge", "link set h0 up")
 	dir := t.TempDir()
-	held := filepath.Join(dir, "held", "net", "10.1.2.2") // by the container, for the IPAM of a CHECK
+	held := filepath.Join(dir, "held", "net", "10.1.2.2") // reserved by the container, for the IPAM of a CHECK
 	if err := errors.Join(os.MkdirAll(filepath.Dir(held), 0o755), os.WriteFile(held, []byte("c\r\nnet1"), 0o644)); err != nil {
 		t.Fatal(err)
 	}
@@ -280,7 +280,7 @@ func TestMessages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range all.Plugins { // which are run in this process
+	for _, d := range all.Plugins { // they run in this process
 		if err := os.Symlink(self, filepath.Join(bin, d.Name)); err != nil {
 			t.Fatal(err)
 		}

@@ -13,7 +13,8 @@ import (
 	"github.com/tenon-cni/tenon/plugins/all"
 )
 
-// What is wrong with one network, or kept for one that is not configured, does not hide the others.
+// TestPools: an invalid configuration, or reservations of an unknown network, do not hide the other
+// networks.
 func TestPools(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
