@@ -60,7 +60,8 @@ func Repair(ctx context.Context, calls []invoke.Call) error {
 	errs := []error{err}
 	for i, o := range outcomes {
 		if o.Failed() {
-			errs = append(errs, fmt.Errorf("%s/%s %s: %w", calls[i].Env.ContainerID, calls[i].Env.IfName, calls[i].Path, o.Err))
+			errs = append(errs, fmt.Errorf("%s/%s %s: %w", calls[i].Env.ContainerID,
+				calls[i].Env.IfName, calls[i].Path, o.Err))
 		}
 	}
 	return errors.Join(errs...)

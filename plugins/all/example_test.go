@@ -34,8 +34,9 @@ func Example() {
 	fmt.Println(understood, err)
 
 	capabilities, err := cni.Capabilities{
-		PortMappings: []cni.PortMapping{{HostPort: 8080, ContainerPort: 80, HostIP: netip.MustParseAddr("192.0.2.1")}},
-		Bandwidth:    cni.Bandwidth{EgressRate: 10 * cni.Mbit, EgressBurst: cni.Mbit},
+		PortMappings: []cni.PortMapping{{HostPort: 8080, ContainerPort: 80,
+			HostIP: netip.MustParseAddr("192.0.2.1")}},
+		Bandwidth: cni.Bandwidth{EgressRate: 10 * cni.Mbit, EgressBurst: cni.Mbit},
 	}.Encode()
 	if err != nil {
 		panic(err) // before any plugin has run

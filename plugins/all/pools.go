@@ -27,7 +27,8 @@ func Pools(ctx context.Context, lists []*cni.List) ([]Pool, error) {
 	for _, p := range found {
 		errs = append(errs, p.Invalid)
 		for _, r := range p.Ranges {
-			pools = append(pools, Pool{Network: p.Network, Range: r.String(), Size: r.Size(), Used: r.Used})
+			pools = append(pools, Pool{Network: p.Network, Range: r.String(), Size: r.Size(),
+				Used: r.Used})
 		}
 	}
 	return pools, errors.Join(errs...)

@@ -18,7 +18,8 @@ import (
 func TestPools(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	for _, lease := range []string{"pods/10.1.0.2", "pods/10.1.0.3", "pods/10.2.0.9", "former/10.7.0.2"} {
+	for _, lease := range []string{"pods/10.1.0.2", "pods/10.1.0.3", "pods/10.2.0.9",
+		"former/10.7.0.2"} {
 		path := filepath.Join(dir, lease)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)

@@ -60,12 +60,15 @@ func newHost(t testing.TB, chains ...string) *host {
 		}
 	}
 	h := &host{Net: testnet.New(t), t: t, Client: &network.Client{
-		Caller: plugin.Caller(all.Plugins, false), PluginDirs: []string{dir}, Isolated: true, StateDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Caller: plugin.Caller(all.Plugins, false), PluginDirs: []string{dir}, Isolated: true,
+		StateDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}}
 	for i, chain := range chains {
-		ipam := fmt.Sprintf(`{"type":"host-local","dataDir":%q,"ranges":[[{"subnet":"10.N.0.0/16"}],[{"subnet":"fd00:N::/64"}]]}`, t.TempDir())
+		ipam := fmt.Sprintf(
+			`{"type":"host-local","dataDir":%q,"ranges":[[{"subnet":"10.N.0.0/16"}],[{"subnet":"fd00:N::/64"}]]}`, t.TempDir())
 		text := strings.ReplaceAll(strings.ReplaceAll(chain, "IPAM", ipam), "N", fmt.Sprint(i+1))
-		n, err := config.LoadBytes([]byte(fmt.Sprintf(`{"cniVersion":"1.1.0","name":"net%d","plugins":[%s]}`, i+1, text)))
+		n, err := config.LoadBytes(
+			[]byte(fmt.Sprintf(`{"cniVersion":"1.1.0","name":"net%d","plugins":[%s]}`, i+1, text)))
 		must(t, err)
 		h.networks = append(h.networks, n)
 	}
@@ -88,10 +91,13 @@ func must(t testing.TB, err error) {
 
 func (h *host) add(n *config.Network, container string) error {
 	c := h.Container(container)
-	ports := fmt.Sprintf(`[{"hostPort":%d,"containerPort":80,"protocol":"tcp"},{"hostPort":%d,"containerPort":53,"protocol":"udp","hostIP":"127.0.0.1"},`+
-		`{"hostPort":%[3]d,"containerPort":%[3]d,"range":9,"protocol":"tcp"}]`, 8000+c.Number, 9000+c.Number, 10000+10*c.Number)
+	ports := fmt.Sprintf(
+		`[{"hostPort":%d,"containerPort":80,"protocol":"tcp"},{"hostPort":%d,"containerPort":53,"protocol":"udp","hostIP":"127.0.0.1"},`+
+			`{"hostPort":%[3]d,"containerPort":%[3]d,"range":9,"protocol":"tcp"}]`, 8000+
+			c.Number, 9000+c.Number, 10000+10*c.Number)
 	r := network.Request{Container: container, IfName: "eth0", Parameters: network.Parameters{
-		Netns: c.Path(), Capabilities: map[string]json.RawMessage{"portMappings": json.RawMessage(ports)},
+		Netns:        c.Path(),
+		Capabilities: map[string]json.RawMessage{"portMappings": json.RawMessage(ports)},
 	}}
 	return h.Host.Run(func() error {
 		_, err := h.Add(context.Background(), n, r)
@@ -126,7 +132,10 @@ func (h *host) repair(networks ...string) []network.Unrepaired {
 // that change by themselves are omitted.
 func (h *host) rules() string {
 	text := h.Host.Command("nft", "-s", "list", "ruleset")
-	lines := strings.FieldsFunc(regexp.MustCompile(`expires \S+`).ReplaceAllString(text, ""), func(r rune) bool { return r == '\n' || r == ',' })
+	lines := strings.FieldsFunc(regexp.MustCompile(`expires \S+`).
+		ReplaceAllString(text, ""), func(r rune) bool {
+		return r == '\n' || r == ','
+	})
 	for i, l := range lines {
 		lines[i] = strings.Trim(strings.TrimPrefix(strings.TrimSpace(l), "elements = { "), " }")
 	}
@@ -258,7 +267,8 @@ func TestRepairReusedNamespace(t *testing.T) {
 			t.Errorf("rules of %s:\n%s", container, got)
 		}
 		other := cni.Attachment{Network: "other", Container: container, IfName: "eth0"}
-		h.Container(container).Command("ip", "link", "add", "eth0", "type", "veth", "peer", "name", container, "netns", h.Host.Path())
+		h.Container(container).Command("ip", "link", "add", "eth0", "type", "veth", "peer", "name",
+			container, "netns", h.Host.Path())
 		h.Container(container).Command("ip", "address", "add", "10.9.0.9/24", "dev", "eth0")
 		h.Host.Command("ip", "link", "set", container, "alias", other.Tag())
 		h.repair(n.Name)
@@ -286,7 +296,8 @@ func TestRepairBesideChanges(t *testing.T) {
 		wg.Go(func() {
 			name := fmt.Sprintf("w%d", i)
 			for range rounds {
-				errs[i] = errors.Join(errs[i], h.add(h.networks[i%2], name), h.del(h.networks[i%2], name))
+				errs[i] = errors.Join(errs[i], h.add(h.networks[i%2], name),
+					h.del(h.networks[i%2], name))
 			}
 		})
 	}
@@ -315,13 +326,16 @@ func TestRepairUnderTraffic(t *testing.T) {
 	h := newHost(t, chains...)
 	h.addMany(20)
 	outside, from := h.Uplink(), h.Container("c0")
-	seen := func() netip.Addr { return testnet.SourceSeen(t, from, outside, netip.MustParseAddr("192.0.2.2")) }
+	seen := func() netip.Addr {
+		return testnet.SourceSeen(t, from, outside, netip.MustParseAddr("192.0.2.2"))
+	}
 	router := netip.MustParseAddr("192.0.2.1")
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for range 20 {
-			h.Host.Command("nft", "flush chain bridge tenon prerouting; delete element inet tenon masq6 { fd00:1::2 }")
+			h.Host.Command("nft",
+				"flush chain bridge tenon prerouting; delete element inet tenon masq6 { fd00:1::2 }")
 			h.repair()
 		}
 	}()
@@ -381,10 +395,12 @@ func TestRepairForeign(t *testing.T) {
 func TestRepairIPTables(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("iptables-restore"))
-	h := newHost(t, strings.Replace(chains[1], `"ipMasq":true`, `"ipMasq":true,"ipMasqBackend":"iptables"`, 1), chains[0])
+	h := newHost(t, strings.Replace(chains[1], `"ipMasq":true`,
+		`"ipMasq":true,"ipMasqBackend":"iptables"`, 1), chains[0])
 	h.addMany(4)
 	before := h.rules()
-	for _, damage := range []string{"flush ruleset", "flush chain ip nat POSTROUTING", "list ruleset"} {
+	for _, damage := range []string{"flush ruleset", "flush chain ip nat POSTROUTING",
+		"list ruleset"} {
 		h.Host.Command("nft", damage)
 		h.repair()
 		h.repair()

@@ -43,10 +43,12 @@ func (c *Config) limits() Limits {
 
 // Plugin is the definition of bandwidth.
 var Plugin = chained.Define(plugin.Info{
-	Name:         "bandwidth",
-	About:        "limits the rates at which a container sends and receives",
-	Role:         plugin.RoleChained,
-	Versions:     slices.DeleteFunc(cni.Versions(), func(v cni.Version) bool { return v < cni.V030 }),
+	Name:  "bandwidth",
+	About: "limits the rates at which a container sends and receives",
+	Role:  plugin.RoleChained,
+	Versions: slices.DeleteFunc(cni.Versions(), func(v cni.Version) bool {
+		return v < cni.V030
+	}),
 	Capabilities: []string{"bandwidth"},
 	Doc:          doc,
 }, chained.Traits{
@@ -70,7 +72,8 @@ func (c *Config) Status(context.Context, *plugin.Call) error {
 
 // Apply sets the limits and replaces the limits of an earlier ADD.
 func (c *Config) Apply(ctx context.Context, s *chained.Session, r *cni.Result) error {
-	if err := s.Sandbox.Lock(ctx); err != nil { // another ADD of the same attachment could undo these changes
+	// another ADD of the same attachment could undo these changes
+	if err := s.Sandbox.Lock(ctx); err != nil {
 		return err
 	}
 	dirs := c.directions(s.Attachment())
@@ -134,7 +137,9 @@ func replace(s *chained.Session, end kernel.Link, used []int, filters []kernel.F
 // attachment's filters that let packets pass, and filters without an existing target.
 func leadTo(links []kernel.Link) func(kernel.Filter) bool {
 	return func(f kernel.Filter) bool {
-		return f.Target <= kernel.Pass || slices.ContainsFunc(links, func(l kernel.Link) bool { return l.Index == f.Target })
+		return f.Target <= kernel.Pass || slices.ContainsFunc(links, func(l kernel.Link) bool {
+			return l.Index == f.Target
+		})
 	}
 }
 
@@ -144,18 +149,23 @@ func leadTo(links []kernel.Link) func(kernel.Filter) bool {
 func hostEnd(s *chained.Session) (kernel.Link, error) {
 	inside, err := s.Sandbox.Links.ByName(s.IfName)
 	if err != nil {
-		return inside, cni.Rephrase(err, "container interface %s has no veth peer: could not look up %q: Link not found", s.IfName, s.IfName)
+		return inside, cni.Rephrase(err,
+			"container interface %s has no veth peer: could not look up %q: Link not found",
+			s.IfName, s.IfName)
 	}
 	end, err := s.Host.Links.Peer(inside)
 	if err != nil {
-		return end, cni.Errorf(cni.CodeInvalidConfig, "bandwidth can limit only veth interfaces, such as the interfaces of bridge and ptp: %w", err)
+		return end, cni.Errorf(cni.CodeInvalidConfig,
+			"bandwidth can limit only veth interfaces, such as the interfaces of bridge and ptp: %w", err)
 	}
 	listed := func(i cni.Interface) bool { return i.Sandbox == "" && i.Name == end.Name }
 	if len(s.Prev.Interfaces) == 0 || slices.ContainsFunc(s.Prev.Interfaces, listed) {
 		return end, nil
 	}
-	return end, cni.Errorf(cni.CodeInvalidConfig, "no veth peer of container interface found in host ns").
-		WithDetails(fmt.Sprintf("prevResult does not list interface %s of the host, the peer of %s", end.Name, s.IfName))
+	return end, cni.Errorf(cni.CodeInvalidConfig,
+		"no veth peer of container interface found in host ns").
+		WithDetails(fmt.Sprintf("prevResult does not list interface %s of the host, the peer of %s",
+			end.Name, s.IfName))
 }
 
 // Verify compares the limits in the kernel with the configuration.
@@ -180,12 +190,14 @@ func (c *Config) Verify(_ context.Context, s *chained.Session) error {
 				return err
 			}
 			if len(list) == 0 {
-				return fmt.Errorf("interface %s: expected an ifb %s, found none", end.Name, dir.names[0])
+				return fmt.Errorf("interface %s: expected an ifb %s, found none", end.Name,
+					dir.names[0])
 			}
 			on = list[0]
 			for _, f := range c.subnetFilters(dir.hook, on.Index) {
 				if !slices.Contains(have, f) {
-					return fmt.Errorf("interface %s: expected a filter %s (%s), found %v", end.Name, f, on.Name, have)
+					return fmt.Errorf("interface %s: expected a filter %s (%s), found %v", end.Name,
+						f, on.Name, have)
 				}
 			}
 		}

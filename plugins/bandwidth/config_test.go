@@ -15,7 +15,8 @@ import (
 func runtime(t testing.TB, members string) *plugintest.Runtime {
 	t.Helper()
 	require(t)
-	return plugintest.NewRuntime(t, bandwidth.Plugin, `{"cniVersion":"1.0.0","name":"net1","type":"bandwidth"`+members+`}`)
+	return plugintest.NewRuntime(t, bandwidth.Plugin,
+		`{"cniVersion":"1.0.0","name":"net1","type":"bandwidth"`+members+`}`)
 }
 
 const both = `"ingressRate":8000,"ingressBurst":80000,"egressRate":16000,"egressBurst":160000`
@@ -30,32 +31,50 @@ func TestRefused(t *testing.T) {
 		code          cni.Code
 		want          string
 	}{
-		{"burst without rate", `,"ingressBurst":80`, cni.CodeInvalidConfig, "if burst is set, rate must also be set"},
-		{"burst with rate 0", `,"egressRate":0,"egressBurst":80`, cni.CodeInvalidConfig, "if burst is set, rate must also be set"},
-		{"less than a byte per second", `,"ingressRate":7`, cni.CodeInvalidConfig, "ingressRate: 7 bit/s is less than a byte per second"},
-		{"rate with burst 0", `,"ingressRate":1,"ingressBurst":0`, cni.CodeInvalidConfig, "if rate is set, burst must also be set: remove ingressBurst to use the default"},
-		{"less than a byte at once", `,"egressRate":80,"egressBurst":7`, cni.CodeInvalidConfig, "egressBurst: 7 bit is less than a byte"},
-		{"burst of 4 GiB", fmt.Sprintf(`,"ingressRate":80,"ingressBurst":%d`, gib4), cni.CodeInvalidConfig, "burst cannot be more than 4GB"},
-		{"smallest invalid burst", fmt.Sprintf(`,"egressRate":80,"egressBurst":%d`, gib4-8), cni.CodeInvalidConfig, "burst cannot be more than 4GB"},
+		{"burst without rate", `,"ingressBurst":80`, cni.CodeInvalidConfig,
+			"if burst is set, rate must also be set"},
+		{"burst with rate 0", `,"egressRate":0,"egressBurst":80`, cni.CodeInvalidConfig,
+			"if burst is set, rate must also be set"},
+		{"less than a byte per second", `,"ingressRate":7`, cni.CodeInvalidConfig,
+			"ingressRate: 7 bit/s is less than a byte per second"},
+		{"rate with burst 0", `,"ingressRate":1,"ingressBurst":0`, cni.CodeInvalidConfig,
+			"if rate is set, burst must also be set: remove ingressBurst to use the default"},
+		{"less than a byte at once", `,"egressRate":80,"egressBurst":7`, cni.CodeInvalidConfig,
+			"egressBurst: 7 bit is less than a byte"},
+		{"burst of 4 GiB", fmt.Sprintf(`,"ingressRate":80,"ingressBurst":%d`, gib4),
+			cni.CodeInvalidConfig, "burst cannot be more than 4GB"},
+		{"smallest invalid burst", fmt.Sprintf(`,"egressRate":80,"egressBurst":%d`, gib4-8),
+			cni.CodeInvalidConfig, "burst cannot be more than 4GB"},
 		{"negative", `,"ingressRate":-8`, cni.CodeDecodingFailure, "ingressRate"},
 		{"fraction", `,"ingressRate":8.5`, cni.CodeDecodingFailure, "ingressRate"},
-		{"from the runtime", `,"runtimeConfig":{"bandwidth":{"egressBurst":80}}`, cni.CodeInvalidConfig, "if burst is set, rate must also be set: set egressRate, or remove egressBurst"},
-		{"the configuration takes precedence over the runtime", `,"ingressBurst":80` + valid, cni.CodeInvalidConfig, "if burst is set, rate must also be set: set ingressRate, or remove ingressBurst"},
-		{"both kinds of subnets", `,"ingressRate":80,"shapedSubnets":["10.0.0.0/8"],"unshapedSubnets":["fd00::/8"]`, cni.CodeInvalidConfig, "cannot be combined"},
-		{"address as subnet", `,"ingressRate":80,"shapedSubnets":["10.0.0.1"]`, cni.CodeDecodingFailure, `"10.0.0.1"`},
-		{"empty subnet", `,"ingressRate":80,"unshapedSubnets":[""]`, cni.CodeInvalidConfig, "is not a network"},
-		{"IPv4 as IPv6", `,"ingressRate":80,"shapedSubnets":["::ffff:10.0.0.0/104"]`, cni.CodeInvalidConfig, "is not a network"},
+		{"from the runtime", `,"runtimeConfig":{"bandwidth":{"egressBurst":80}}`,
+			cni.CodeInvalidConfig,
+			"if burst is set, rate must also be set: set egressRate, or remove egressBurst"},
+		{"the configuration takes precedence over the runtime", `,"ingressBurst":80` + valid,
+			cni.CodeInvalidConfig,
+			"if burst is set, rate must also be set: set ingressRate, or remove ingressBurst"},
+		{"both kinds of subnets",
+			`,"ingressRate":80,"shapedSubnets":["10.0.0.0/8"],"unshapedSubnets":["fd00::/8"]`,
+			cni.CodeInvalidConfig, "cannot be combined"},
+		{"address as subnet", `,"ingressRate":80,"shapedSubnets":["10.0.0.1"]`,
+			cni.CodeDecodingFailure, `"10.0.0.1"`},
+		{"empty subnet", `,"ingressRate":80,"unshapedSubnets":[""]`, cni.CodeInvalidConfig,
+			"is not a network"},
+		{"IPv4 as IPv6", `,"ingressRate":80,"shapedSubnets":["::ffff:10.0.0.0/104"]`,
+			cni.CodeInvalidConfig, "is not a network"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			r := runtime(t, row.members)
 			r.Container("c")
 			before := r.State()
-			if err := r.Refused(r.Request(cni.Add, "c"), row.code); err == nil || !strings.Contains(err.Error(), row.want) {
+			if err := r.Refused(r.Request(cni.Add, "c"), row.code); err == nil ||
+				!strings.Contains(err.Error(), row.want) {
 				t.Errorf("got %v, want %q", err, row.want)
 			}
 			r.Unchanged(before)
-			r.Must(r.Request(cni.Del, "c")) // DEL succeeds although the configuration has become invalid
+			// DEL succeeds although the configuration has become invalid
+			r.Must(r.Request(cni.Del, "c"))
 		})
 	}
 }
@@ -64,10 +83,14 @@ func TestRefused(t *testing.T) {
 // tick counter.
 func TestGreatestBurst(t *testing.T) {
 	t.Parallel()
-	r := runtime(t, fmt.Sprintf(`,"ingressRate":8000,"ingressBurst":%d,"egressRate":10000000000,"egressBurst":%[1]d`, 4<<30*8-16))
+	r := runtime(t,
+		fmt.Sprintf(
+			`,"ingressRate":8000,"ingressBurst":%d,"egressRate":10000000000,"egressBurst":%[1]d`,
+			4<<30*8-16))
 	r.Add("c")
 	r.Check("c")
-	if out := r.Host.Command("tc", "qdisc", "show"); !strings.Contains(out, "rate 10Gbit") || !strings.Contains(out, "rate 8Kbit") {
+	if out := r.Host.Command("tc", "qdisc", "show"); !strings.Contains(out, "rate 10Gbit") ||
+		!strings.Contains(out, "rate 8Kbit") {
 		t.Error(out)
 	}
 }
@@ -75,7 +98,8 @@ func TestGreatestBurst(t *testing.T) {
 // TestNoLimits: without limits ADD changes nothing, and CHECK succeeds.
 func TestNoLimits(t *testing.T) {
 	t.Parallel()
-	for _, members := range []string{"", `,"ingressRate":0,"ingressBurst":0`, `,"runtimeConfig":{"bandwidth":{}}`, `,"runtimeConfig":{}`, `,"ingressRate":null`} {
+	for _, members := range []string{"", `,"ingressRate":0,"ingressBurst":0`,
+		`,"runtimeConfig":{"bandwidth":{}}`, `,"runtimeConfig":{}`, `,"ingressRate":null`} {
 		r := runtime(t, members)
 		r.Container("c")
 		before := r.State()
@@ -86,7 +110,8 @@ func TestNoLimits(t *testing.T) {
 		r.Unchanged(before)
 		q := r.Request(cni.Add, "c")
 		delete(q.Conf, "prevResult")
-		if err := r.Refused(q, cni.CodeInvalidConfig); !strings.Contains(err.Error(), "must be called as chained plugin") {
+		if err := r.Refused(q, cni.CodeInvalidConfig); !strings.Contains(err.Error(),
+			"must be called as chained plugin") {
 			t.Errorf("%s: %v", members, err)
 		}
 	}
@@ -101,9 +126,13 @@ func TestPlaces(t *testing.T) {
 	for _, row := range []struct{ name, members, want string }{
 		{"configuration", `,` + both, "8Kbit 16Kbit"},
 		{"runtime", `,"runtimeConfig":{"bandwidth":{` + both + `}}`, "8Kbit 16Kbit"},
-		{"runtime is containerd", `,"runtimeConfig":{"bandwidth":{` + capital + `}}`, "8Kbit 16Kbit"},
-		{"one direction in the configuration", `,"egressRate":24000,"egressBurst":80000,"runtimeConfig":{"bandwidth":{` + both + `}}`, "24Kbit"},
-		{"0 in the configuration", `,"egressRate":0,"runtimeConfig":{"bandwidth":{` + both + `}}`, ""},
+		{"runtime is containerd", `,"runtimeConfig":{"bandwidth":{` + capital + `}}`,
+			"8Kbit 16Kbit"},
+		{"one direction in the configuration",
+			`,"egressRate":24000,"egressBurst":80000,"runtimeConfig":{"bandwidth":{` + both + `}}`,
+			"24Kbit"},
+		{"0 in the configuration", `,"egressRate":0,"runtimeConfig":{"bandwidth":{` + both + `}}`,
+			""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -160,9 +189,11 @@ func TestStepTwo(t *testing.T) {
 		t.Fatal(err)
 	}
 	end := prev.Interfaces[0].Name
-	q.Conf["prevResult"] = json.RawMessage(`{"ips":[{"version":"4","address":"10.0.0.5/32","interface":0}],"dns":{"nameservers":["10.1.0.1"]}}`)
+	q.Conf["prevResult"] = json.RawMessage(
+		`{"ips":[{"version":"4","address":"10.0.0.5/32","interface":0}],"dns":{"nameservers":["10.1.0.1"]}}`)
 	r.Must(q)
-	if out := r.Host.Command("tc", "qdisc", "show"); strings.Count(out, "tbf") != 2 || !strings.Contains(out, "dev "+end+" root") {
+	if out := r.Host.Command("tc", "qdisc", "show"); strings.Count(out, "tbf") != 2 ||
+		!strings.Contains(out, "dev "+end+" root") {
 		t.Errorf("host-side veth %q:\n%s", end, out)
 	}
 	r.Must(r.Request(cni.Del, "c"))
@@ -186,12 +217,15 @@ func TestHostEnd(t *testing.T) {
 	many.IPs = nil
 	var result cni.Result
 	r.Host.Command("ip", "link", "show", others[0].Name)
-	if out, err := cni.DecodeResult(r.Must(withPrevious(t, q, many)), cni.V100); err != nil || len(out.Interfaces) != 5 {
+	if out, err := cni.DecodeResult(r.Must(withPrevious(t, q, many)), cni.V100); err != nil ||
+		len(out.Interfaces) != 5 {
 		t.Errorf("got %v, %v, want 5 interfaces", out, err)
 	} else {
 		result = *out
 	}
-	if out := r.Host.Command("tc", "qdisc", "show"); strings.Count(out, "tbf") != 2 || !strings.Contains(out, "dev "+prev.Interfaces[0].Name+" root") || !strings.Contains(out, "dev "+result.Interfaces[4].Name+" root") {
+	if out := r.Host.Command("tc", "qdisc", "show"); strings.Count(out, "tbf") != 2 ||
+		!strings.Contains(out, "dev "+prev.Interfaces[0].Name+" root") ||
+		!strings.Contains(out, "dev "+result.Interfaces[4].Name+" root") {
 		t.Error(out)
 	}
 	r.Must(r.Request(cni.Del, "c"))

@@ -21,15 +21,15 @@ import (
 // for packets that the container receives, which upstream does not have, the name follows from the
 // attachment.
 const (
-	referencePrefix = "bwp"
-	egressPrefix    = "bwe"
-	ingressPrefix   = "bwi"
-	nameDigits      = 12
+	upstreamPrefix = "bwp"
+	egressPrefix   = "bwe"
+	ingressPrefix  = "bwi"
+	nameDigits     = 12
 )
 
-func referenceName(network, container string) string {
+func upstreamName(network, container string) string {
 	sum := sha512.Sum512([]byte(network + container))
-	return referencePrefix + hex.EncodeToString(sum[:])[:nameDigits]
+	return upstreamPrefix + hex.EncodeToString(sum[:])[:nameDigits]
 }
 
 func ownName(prefix string, a cni.Attachment) string {
@@ -38,7 +38,7 @@ func ownName(prefix string, a cni.Attachment) string {
 }
 
 func egressNames(a cni.Attachment) []string {
-	return []string{referenceName(a.Network, a.Container), ownName(egressPrefix, a)}
+	return []string{upstreamName(a.Network, a.Container), ownName(egressPrefix, a)}
 }
 
 func ingressNames(a cni.Attachment) []string { return []string{ownName(ingressPrefix, a)} }
@@ -49,7 +49,9 @@ func allNames(a cni.Attachment) []string { return append(egressNames(a), ingress
 // kernel sets the address when it creates the link, but the alias only later: DEL and GC find the
 // link even if the process was killed in between.
 
-const networkBytes = 3 // bytes of the address that identify the network; the first one marks it as locally administered
+// networkBytes is the number of leading bytes that identify the network. The first byte marks the
+// address as locally administered.
+const networkBytes = 3
 
 func address(a cni.Attachment) net.HardwareAddr {
 	own, _ := hex.DecodeString(strings.TrimPrefix(string(a.Owner()), cni.NetworkOwner(a.Network)))
@@ -74,13 +76,15 @@ func owned(l kernel.Link, a cni.Attachment) bool {
 
 // foreign reports whether upstream has created a link: it is up from the start and has no alias.
 func foreign(l kernel.Link) bool {
-	return l.Kind == "ifb" && l.Alias == "" && l.Up && strings.HasPrefix(l.Name, referencePrefix)
+	return l.Kind == "ifb" && l.Alias == "" && l.Up && strings.HasPrefix(l.Name, upstreamPrefix)
 }
 
 // devices returns the links of these names that belong to an attachment: links that Tenon created
 // for it, and links that upstream created, unless they serve another link than end. If end is nil,
 // the host-side veth is not known.
-func devices(host *kernel.Space, a cni.Attachment, end *kernel.Link, names ...string) (list []kernel.Link, err error) {
+func devices(
+	host *kernel.Space, a cni.Attachment, end *kernel.Link, names ...string,
+) (list []kernel.Link, err error) {
 	for _, name := range names {
 		l, err := host.Links.ByName(name)
 		if errors.Is(err, kernel.ErrNoLink) {
@@ -108,7 +112,9 @@ func serves(host *kernel.Space, l kernel.Link, end *kernel.Link) (bool, error) {
 		return true, nil
 	}
 	from, err := host.Qdiscs.Redirections()
-	others := slices.ContainsFunc(from[l.Index], func(f kernel.Link) bool { return f.Index != end.Index })
+	others := slices.ContainsFunc(from[l.Index], func(f kernel.Link) bool {
+		return f.Index != end.Index
+	})
 	return !others, err
 }
 
@@ -125,7 +131,8 @@ func ensureDevice(s *chained.Session, end kernel.Link, names []string) (kernel.L
 			return adopt(s, have[0])
 		}
 		for _, name := range names {
-			l, err := s.Host.Links.Add(kernel.NewLink{Name: name, Kind: "ifb", Alias: s.Tag, MAC: address(s.Attachment()), MTU: end.MTU})
+			l, err := s.Host.Links.Add(kernel.NewLink{Name: name, Kind: "ifb", Alias: s.Tag,
+				MAC: address(s.Attachment()), MTU: end.MTU})
 			if !errors.Is(err, unix.EEXIST) {
 				return l, err
 			}

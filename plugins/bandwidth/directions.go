@@ -12,7 +12,7 @@ import (
 type direction struct {
 	limit
 	hook  kernel.Hook // where the host-side veth sees these packets
-	names []string    // possible names of the ifb with the token bucket; nil if the host-side veth has it
+	names []string    // possible names of the ifb; nil if the host-side veth has the token bucket
 }
 
 // directions returns the directions that have a limit. A link can delay only packets that it sends,
@@ -61,7 +61,9 @@ func (c *Config) subnetFilters(hook kernel.Hook, target int) (list []kernel.Filt
 			if subnet.Addr().Is6() {
 				priority = priority6
 			}
-			add(priority, kernel.Match{Prefix: subnet.Masked(), Dst: hook == kernel.Ingress}, target) // the remote address
+			// the remote address
+			add(priority, kernel.Match{Prefix: subnet.Masked(), Dst: hook == kernel.Ingress},
+				target)
 		}
 	}
 	switch {
@@ -78,12 +80,16 @@ func (c *Config) subnetFilters(hook kernel.Hook, target int) (list []kernel.Filt
 
 func (c *Config) validateSubnets() error {
 	if len(c.ShapedSubnets) > 0 && len(c.UnshapedSubnets) > 0 {
-		return cni.Errorf(cni.CodeInvalidConfig, "shapedSubnets and unshapedSubnets cannot be combined").
-			WithDetails("use shapedSubnets to limit only these networks, or unshapedSubnets to limit all others")
+		return cni.Errorf(cni.CodeInvalidConfig,
+			"shapedSubnets and unshapedSubnets cannot be combined").
+			WithDetails(
+				"use shapedSubnets to limit only these networks, or unshapedSubnets to limit " +
+					"all others")
 	}
 	for _, subnet := range slices.Concat(c.ShapedSubnets, c.UnshapedSubnets) {
 		if !subnet.IsValid() || subnet.Addr().Is4In6() {
-			return cni.Errorf(cni.CodeInvalidConfig, "shapedSubnets, unshapedSubnets: %q is not a network", subnet).
+			return cni.Errorf(cni.CodeInvalidConfig,
+				"shapedSubnets, unshapedSubnets: %q is not a network", subnet).
 				WithDetails("write networks as 10.0.0.0/8 or fd00::/8")
 		}
 	}

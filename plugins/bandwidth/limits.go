@@ -33,7 +33,8 @@ type Limits struct {
 }
 
 func (l Limits) given() bool {
-	return l.IngressRate != nil || l.IngressBurst != nil || l.EgressRate != nil || l.EgressBurst != nil
+	return l.IngressRate != nil || l.IngressBurst != nil || l.EgressRate != nil ||
+		l.EgressBurst != nil
 }
 
 func (l Limits) ingress() limit { return newLimit("ingress", l.IngressRate, l.IngressBurst) }
@@ -76,12 +77,15 @@ func (l limit) validate() error {
 		return cni.Errorf(cni.CodeInvalidConfig, "if rate is set, burst must also be set").
 			WithDetails("remove " + l.key + "Burst to use the default").Verbatim()
 	case l.rate > 0 && l.rate < 8:
-		return cni.Errorf(cni.CodeInvalidConfig, "%sRate: %d bit/s is less than a byte per second", l.key, l.rate).
+		return cni.Errorf(cni.CodeInvalidConfig, "%sRate: %d bit/s is less than a byte per second",
+			l.key, l.rate).
 			WithDetails("rates are in bits per second, at least 8; 0 means no limit")
 	case l.burst/8 >= maxBurst:
-		return cni.Errorf(cni.CodeInvalidConfig, "burst cannot be more than 4GB").WithDetails(l.key + "Burst is " + strconv.FormatUint(l.burst, 10) + " bit").Verbatim()
+		return cni.Errorf(cni.CodeInvalidConfig, "burst cannot be more than 4GB").
+			WithDetails(l.key + "Burst is " + strconv.FormatUint(l.burst, 10) + " bit").Verbatim()
 	case l.burst > 0 && l.burst < 8:
-		return cni.Errorf(cni.CodeInvalidConfig, "%sBurst: %d bit is less than a byte", l.key, l.burst).
+		return cni.Errorf(cni.CodeInvalidConfig, "%sBurst: %d bit is less than a byte", l.key,
+			l.burst).
 			WithDetails("bursts are in bits; remove the key to use the default")
 	}
 	return nil
@@ -101,8 +105,9 @@ func (l limit) burstBytes(mtu int) uint64 {
 func (l limit) tbf(mtu int) kernel.TBF {
 	rate, burst := l.rate/8, l.burstBytes(mtu)
 	return kernel.TBF{
-		Rate:   rate,
-		Buffer: time.Duration(burst * uint64(time.Second) / rate), // below 2^32 · 10^9, which fits in 63 bits
+		Rate: rate,
+		// below 2^32 · 10^9, which fits in 63 bits
+		Buffer: time.Duration(burst * uint64(time.Second) / rate),
 		Limit:  uint32(min(float64(rate)*latency.Seconds()+float64(burst), math.MaxUint32)),
 	}
 }
@@ -111,6 +116,7 @@ func (l limit) tbf(mtu int) kernel.TBF {
 // hold.
 func (l limit) warn(s *chained.Session, mtu int) {
 	if have, least := l.burstBytes(mtu), uint64(mtu+frameHeader); have < least {
-		s.Log.Warn("burst is smaller than a packet; larger packets are dropped", "key", l.key+"Burst", "bytes", have, "packet", least)
+		s.Log.Warn("burst is smaller than a packet; larger packets are dropped", "key",
+			l.key+"Burst", "bytes", have, "packet", least)
 	}
 }

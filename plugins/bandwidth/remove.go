@@ -34,7 +34,9 @@ func remove(s *chained.Session, a cni.Attachment) error {
 func knownEnd(s *chained.Session) *kernel.Link {
 	if s.Sandbox == nil { // the namespace may still exist
 		links, err := s.Host.Links.All()
-		i := slices.IndexFunc(links, func(l kernel.Link) bool { return l.Kind == "veth" && l.Alias == s.Tag })
+		i := slices.IndexFunc(links, func(l kernel.Link) bool {
+			return l.Kind == "veth" && l.Alias == s.Tag
+		})
 		if err != nil || i < 0 {
 			return nil
 		}
@@ -53,7 +55,8 @@ func knownEnd(s *chained.Session) *kernel.Link {
 
 // unlimit removes the limits of a host-side veth.
 func unlimit(s *chained.Session, end kernel.Link, own []kernel.Link) error {
-	return errors.Join(s.Host.Qdiscs.DeleteTBF(end), s.Host.Qdiscs.SetFilters(end, leadTo(own), nil))
+	return errors.Join(s.Host.Qdiscs.DeleteTBF(end),
+		s.Host.Qdiscs.SetFilters(end, leadTo(own), nil))
 }
 
 // deleteDevices deletes ifbs. Links that still redirect packets to them lose their limits.
@@ -89,7 +92,8 @@ func collect(s *chained.Session, g chained.Gone) error {
 		}
 	}
 	errs := []error{deleteDevices(s, stale)}
-	for _, l := range links { // an ADD was killed after it limited the veth and before it created the ifb
+	// an ADD was killed after it limited the veth and before it created the ifb
+	for _, l := range links {
 		if l.Kind == "veth" && g.Tag(l.Alias) {
 			errs = append(errs, unlimit(s, l, nil))
 		}
@@ -102,7 +106,8 @@ func goneOwn(l kernel.Link, g chained.Gone) bool {
 	if l.Alias != "" {
 		return g.Tag(l.Alias)
 	}
-	ours := slices.Contains([]string{referencePrefix, egressPrefix, ingressPrefix}, l.Name[:min(3, len(l.Name))])
+	ours := slices.Contains([]string{upstreamPrefix, egressPrefix, ingressPrefix},
+		l.Name[:min(3, len(l.Name))])
 	return ours && strings.HasPrefix(string(l.MAC), string(networkAddress(g.Network))) &&
 		!slices.ContainsFunc(g.Valid, func(a cni.Attachment) bool { return owned(l, a) })
 }
@@ -111,6 +116,6 @@ func goneOwn(l kernel.Link, g chained.Gone) bool {
 // exists. The name does not contain the network, so only unused links qualify.
 func goneForeign(l kernel.Link, g chained.Gone) bool {
 	return foreign(l) && !slices.ContainsFunc(g.Valid, func(a cni.Attachment) bool {
-		return l.Name == referenceName(a.Network, a.Container)
+		return l.Name == upstreamName(a.Network, a.Container)
 	})
 }

@@ -15,7 +15,8 @@ func TestKilled(t *testing.T) {
 	for name, collect := range map[string]bool{"DEL": false, "GC": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := runtime(t, `,"ingressRate":8000000,"egressRate":8000000,"shapedSubnets":["10.0.0.0/8"]`)
+			r := runtime(t,
+				`,"ingressRate":8000000,"egressRate":8000000,"shapedSubnets":["10.0.0.0/8"]`)
 			r.Conf["cniVersion"] = "1.1.0"
 			r.Container("c")
 			before := r.State()
@@ -74,7 +75,8 @@ func TestStatus(t *testing.T) {
 // TestVersions: the plugin supports upstream's versions, 0.3.0 and newer.
 func TestVersions(t *testing.T) {
 	t.Parallel()
-	if got := suite.Plugin.Versions; slices.Min(got) != cni.V030 || slices.Max(got) != cni.V110 || len(got) != 5 {
+	if got := suite.Plugin.Versions; slices.Min(got) != cni.V030 || slices.Max(got) != cni.V110 ||
+		len(got) != 5 {
 		t.Errorf("versions %v", got)
 	}
 }

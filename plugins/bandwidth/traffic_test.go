@@ -52,7 +52,10 @@ func newFlood(t *testing.T, from, to end) *flood {
 	}
 	var out *net.UDPConn
 	var err error
-	to.Do(func() { f.UDPConn, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(to.Addr, 0))) })
+	to.Do(func() {
+		f.UDPConn, err = net.ListenUDP("udp",
+			net.UDPAddrFromAddrPort(netip.AddrPortFrom(to.Addr, 0)))
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +68,8 @@ func newFlood(t *testing.T, from, to end) *flood {
 	go func() {
 		defer close(ended)
 		b := make([]byte, payload)
-		for sent := error(nil); !errors.Is(sent, net.ErrClosed); time.Sleep(200 * time.Microsecond) {
+		for sent := error(nil); !errors.Is(sent,
+			net.ErrClosed); time.Sleep(200 * time.Microsecond) {
 			for range 40 { // some 100 Mbit/s, even if a sleep takes milliseconds
 				binary.NativeEndian.PutUint64(b, uint64(time.Now().UnixNano()))
 				_, sent = out.Write(b)
@@ -91,7 +95,8 @@ func (f *flood) await(t *testing.T) {
 	if _, err := f.Read(b[:]); err != nil {
 		t.Fatal(err)
 	}
-	f.ages = append(f.ages, time.Duration(time.Now().UnixNano()-int64(binary.NativeEndian.Uint64(b[:]))))
+	f.ages = append(f.ages, time.Duration(time.Now().
+		UnixNano()-int64(binary.NativeEndian.Uint64(b[:]))))
 }
 
 // rate returns the number of bits that arrive per second, including headers.
@@ -124,7 +129,8 @@ func within(t *testing.T, what string, measure func() float64, least, most float
 	t.Helper()
 	testnet.Eventually(t, func() error {
 		if got := measure(); got < least || got > most {
-			return fmt.Errorf("%s: %.3f Mbit/s, want %.3f to %.3f", what, got/1e6, least/1e6, most/1e6)
+			return fmt.Errorf("%s: %.3f Mbit/s, want %.3f to %.3f", what, got/1e6, least/1e6,
+				most/1e6)
 		}
 		return nil
 	})
@@ -165,7 +171,9 @@ func TestRate(t *testing.T) {
 // limit.
 func TestTCPReachesRate(t *testing.T) {
 	_, host, container := limited(t, "")
-	within(t, "received", func() float64 { return tcpRate(t, host, container) }, 0.97*slow, 1.5*slow)
+	within(t, "received", func() float64 {
+		return tcpRate(t, host, container)
+	}, 0.97*slow, 1.5*slow)
 	within(t, "sent", func() float64 { return tcpRate(t, container, host) }, 0.97*slow, 1.5*slow)
 }
 
@@ -222,12 +230,16 @@ func TestSubnets(t *testing.T) {
 			from, to end
 			listed   bool
 		}{
-			{"received from the subnet", end{host.Namespace, netip.MustParseAddr("198.51.100.1")}, container, true},
-			{"sent to the subnet", container, end{host.Namespace, netip.MustParseAddr("198.51.100.1")}, true},
+			{"received from the subnet", end{host.Namespace, netip.MustParseAddr("198.51.100.1")},
+				container, true},
+			{"sent to the subnet", container,
+				end{host.Namespace, netip.MustParseAddr("198.51.100.1")}, true},
 			{"received from elsewhere", host, container, false},
 			{"sent elsewhere", container, host, false},
-			{"received from the IPv6 subnet", end{host.Namespace, netip.MustParseAddr("2001:db8:7::1")}, container6, true},
-			{"sent to the IPv6 subnet", container6, end{host.Namespace, netip.MustParseAddr("2001:db8:7::1")}, true},
+			{"received from the IPv6 subnet",
+				end{host.Namespace, netip.MustParseAddr("2001:db8:7::1")}, container6, true},
+			{"sent to the IPv6 subnet", container6,
+				end{host.Namespace, netip.MustParseAddr("2001:db8:7::1")}, true},
 			{"received from elsewhere by IPv6", end{host.Namespace, v6.Gateway}, container6, false},
 			{"sent elsewhere by IPv6", container6, end{host.Namespace, v6.Gateway}, false},
 		} {

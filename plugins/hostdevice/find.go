@@ -53,13 +53,15 @@ func (sys sysfs) wanted(c *Config) (w wanted, err error) {
 	}
 	if c.HWAddr != "" {
 		if w.mac, err = net.ParseMAC(c.HWAddr); err != nil {
-			return w, unfound("failed to parse MAC address %q: %w", c.HWAddr, err).WithDetails("set hwaddr to a MAC address, such as 02:00:5e:00:00:01")
+			return w, unfound("failed to parse MAC address %q: %w", c.HWAddr, err).
+				WithDetails("set hwaddr to a MAC address, such as 02:00:5e:00:00:01")
 		}
 	}
 	if c.KernelPath != "" {
 		below, ok := strings.CutPrefix(c.KernelPath, "/sys/devices/")
 		if !ok || slices.Contains(strings.Split(below, "/"), "..") {
-			return w, unfound("kernel device path %q must be absolute and begin with /sys/devices/", c.KernelPath).
+			return w, unfound("kernel device path %q must be absolute and begin with /sys/devices/",
+				c.KernelPath).
 				WithDetails("key kernelpath")
 		}
 		w.kernelPath = below
@@ -77,7 +79,8 @@ func (sys sysfs) wanted(c *Config) (w wanted, err error) {
 	}
 	driver, err := os.Readlink(filepath.Join(device, "driver"))
 	if err != nil {
-		return w, cni.Errorf(cni.CodeInvalidConfig, "driver of PCI device %s: %w", w.pci, err).WithDetails("check that the device is bound to a driver")
+		return w, cni.Errorf(cni.CodeInvalidConfig, "driver of PCI device %s: %w", w.pci, err).
+			WithDetails("check that the device is bound to a driver")
 	}
 	w.dpdk = slices.Contains(userSpace, filepath.Base(driver))
 	return w, nil
@@ -95,13 +98,15 @@ func (sys sysfs) identify(w *wanted, id string) error {
 		w.pci, w.aux = "", id
 		return nil
 	}
-	return cni.Errorf(cni.CodeInvalidConfig, "runtime config DeviceID %s not found or unsupported", id).
+	return cni.Errorf(cni.CodeInvalidConfig, "runtime config DeviceID %s not found or unsupported",
+		id).
 		WithDetails("runtimeConfig.deviceID: no PCI or auxiliary device has that name").Verbatim()
 }
 
 // unfound returns the error for a device that is not in the host, in upstream's words.
 func unfound(format string, args ...any) *cni.Error {
-	return cni.Errorf(cni.CodeInvalidConfig, "failed to find host device: "+format, args...).Verbatim()
+	return cni.Errorf(cni.CodeInvalidConfig, "failed to find host device: "+format, args...).
+		Verbatim()
 }
 
 // find returns the link of the device in the host.
@@ -112,7 +117,8 @@ func (sys sysfs) find(host *kernel.Space, w wanted) (kernel.Link, error) {
 	case errors.Is(err, fs.ErrNotExist) && errors.As(err, &path):
 		return l, unfound("failed to read directory %s: %q", path.Path, err).WithDetails(hint)
 	case errors.Is(err, kernel.ErrNoLink) && w.name == "" && w.mac != nil:
-		return l, unfound("failed to find physical interface").WithDetails(err.Error() + "; " + hint)
+		return l, unfound("failed to find physical interface").
+			WithDetails(err.Error() + "; " + hint)
 	case errors.Is(err, kernel.ErrNoLink):
 		return l, unfound("Link not found").WithDetails(err.Error() + "; " + hint)
 	}
@@ -148,10 +154,10 @@ func byMAC(host *kernel.Space, mac net.HardwareAddr) (found kernel.Link, err err
 }
 
 // linkOf returns the first link in a directory that contains links.
-func linkOf(host *kernel.Space, folder string) (kernel.Link, error) {
-	links, err := os.ReadDir(folder)
+func linkOf(host *kernel.Space, dir string) (kernel.Link, error) {
+	links, err := os.ReadDir(dir)
 	if err == nil && len(links) == 0 {
-		err = fmt.Errorf("link in %s: %w", folder, kernel.ErrNoLink)
+		err = fmt.Errorf("link in %s: %w", dir, kernel.ErrNoLink)
 	}
 	if err != nil {
 		return kernel.Link{}, err
@@ -165,7 +171,8 @@ func (sys sysfs) pciNet(address string) string {
 	device := sys.path("bus/pci/devices", address)
 	children, _ := os.ReadDir(device)
 	for _, c := range children {
-		if below := filepath.Join(device, c.Name(), "net"); strings.HasPrefix(c.Name(), "virtio") && isThere(below) {
+		if below := filepath.Join(device, c.Name(), "net"); strings.HasPrefix(c.Name(), "virtio") &&
+			isThere(below) {
 			return below
 		}
 	}

@@ -23,18 +23,25 @@ func TestSelection(t *testing.T) {
 		{"PCI address", `,"pciBusID":"` + pciDevice + `"`},
 		{"virtio device", `,"pciBusID":"` + virtio + `"`},
 		{"PCI address of the runtime", id(pciDevice)},
-		{"PCI address of the runtime takes precedence over the configuration", `,"pciBusID":"absent"` + id(pciDevice)},
+		{"PCI address of the runtime takes precedence over the configuration",
+			`,"pciBusID":"absent"` + id(pciDevice)},
 		{"auxiliary device of the runtime", id(auxiliary)},
-		{"auxiliary device takes precedence over a PCI address", `,"pciBusID":"absent"` + id(auxiliary)},
-		{"name takes precedence over the runtime's device", `,"device":"ens1"` + id(pciDevice) + `,"hwaddr":"02:00:00:00:00:99"`},
-		{"MAC address takes precedence over a path", `,"hwaddr":"02:00:5e:00:00:01","kernelpath":"/sys/devices/absent"`},
-		{"path takes precedence over a PCI address", `,"kernelpath":"/sys/` + pciPath + `","pciBusID":"` + virtio + `"`},
-		{"driver takes precedence over DPDKMode", `,"pciBusID":"` + pciDevice + `","DPDKMode":true`},
+		{"auxiliary device takes precedence over a PCI address",
+			`,"pciBusID":"absent"` + id(auxiliary)},
+		{"name takes precedence over the runtime's device", `,"device":"ens1"` + id(pciDevice) +
+			`,"hwaddr":"02:00:00:00:00:99"`},
+		{"MAC address takes precedence over a path",
+			`,"hwaddr":"02:00:5e:00:00:01","kernelpath":"/sys/devices/absent"`},
+		{"path takes precedence over a PCI address", `,"kernelpath":"/sys/` + pciPath +
+			`","pciBusID":"` + virtio + `"`},
+		{"driver takes precedence over DPDKMode", `,"pciBusID":"` + pciDevice +
+			`","DPDKMode":true`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			r := lab(t, row.conf)
-			r.Host.Command("ip", "link", "property", "add", "dev", "ens1", "altname", "a-name-longer-than-15-bytes")
+			r.Host.Command("ip", "link", "property", "add", "dev", "ens1", "altname",
+				"a-name-longer-than-15-bytes")
 			r.Host.Batch("link add aaa address 02:00:5e:00:00:02 type veth peer name bbb")
 			if got := r.Add("c").Interfaces[0].MAC; got != "02:00:5e:00:00:01" {
 				t.Errorf("the container has %s", got)
@@ -78,17 +85,28 @@ func TestNoDevice(t *testing.T) {
 		{"unknown name", `,"device":"ens9"`, `failed to find host device: Link not found`},
 		{"unknown address", `,"hwaddr":"02:00:00:00:00:99"`, "failed to find physical interface"},
 		{"malformed address", `,"hwaddr":"02:00"`, `failed to parse MAC address "02:00"`},
-		{"unknown path", `,"kernelpath":"/sys/devices/absent"`, "devices/absent/net: no such file or directory"},
-		{"relative path", `,"kernelpath":"sys/` + pciPath + `"`, "must be absolute and begin with /sys/devices/"},
-		{"path elsewhere", `,"kernelpath":"/sys/class/net/ens1"`, "must be absolute and begin with /sys/devices/"},
-		{"path that leaves /sys/devices", `,"kernelpath":"/sys/devices/../class"`, "must be absolute and begin with /sys/devices/"},
-		{"unknown PCI address", `,"pciBusID":"0000:00:99.9"`, "bus/pci/devices/0000:00:99.9: no such file or directory"},
-		{"PCI device without driver", `,"pciBusID":"` + unboundPCI + `"`, "driver of PCI device " + unboundPCI},
-		{"PCI address that leaves the directory", `,"pciBusID":"../devices/` + pciDevice + `"`, "is not a PCI address"},
+		{"unknown path", `,"kernelpath":"/sys/devices/absent"`,
+			"devices/absent/net: no such file or directory"},
+		{"relative path", `,"kernelpath":"sys/` + pciPath + `"`,
+			"must be absolute and begin with /sys/devices/"},
+		{"path elsewhere", `,"kernelpath":"/sys/class/net/ens1"`,
+			"must be absolute and begin with /sys/devices/"},
+		{"path that leaves /sys/devices", `,"kernelpath":"/sys/devices/../class"`,
+			"must be absolute and begin with /sys/devices/"},
+		{"unknown PCI address", `,"pciBusID":"0000:00:99.9"`,
+			"bus/pci/devices/0000:00:99.9: no such file or directory"},
+		{"PCI device without driver", `,"pciBusID":"` + unboundPCI + `"`, "driver of PCI device " +
+			unboundPCI},
+		{"PCI address that leaves the directory", `,"pciBusID":"../devices/` + pciDevice + `"`,
+			"is not a PCI address"},
 		{"PCI address of the parent directory", `,"pciBusID":".."`, "is not a PCI address"},
-		{"PCI address that is a pattern", `,"pciBusID":"*"`, "bus/pci/devices/*: no such file or directory"},
-		{"unknown device of the runtime", `,"runtimeConfig":{"deviceID":"absent"}`, "runtime config DeviceID absent not found or unsupported"},
-		{"device of the runtime that leaves the directory", `,"runtimeConfig":{"deviceID":"../../pci/devices/` + pciDevice + `"}`, "not found or unsupported"},
+		{"PCI address that is a pattern", `,"pciBusID":"*"`,
+			"bus/pci/devices/*: no such file or directory"},
+		{"unknown device of the runtime", `,"runtimeConfig":{"deviceID":"absent"}`,
+			"runtime config DeviceID absent not found or unsupported"},
+		{"device of the runtime that leaves the directory",
+			`,"runtimeConfig":{"deviceID":"../../pci/devices/` + pciDevice + `"}`,
+			"not found or unsupported"},
 		{"lo", `,"device":"lo"`, "lend lo as eth0"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -118,13 +136,15 @@ func TestUserSpace(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			r := lab(t, row.conf+static)
-			r.Container("c").Batch("link add eth0 type veth peer name x") // ADD ignores an interface of that name
+			// ADD ignores an interface of that name
+			r.Container("c").Batch("link add eth0 type veth peer name x")
 			before := r.State()
 			want := &cni.Result{
 				Interfaces: []cni.Interface{{Name: "eth0", Sandbox: r.Container("c").Path()}},
 			}
 			got := r.Add("c")
-			if diff := cmp.Diff(want.Interfaces, got.Interfaces); diff != "" || len(got.IPs) != 1 || got.IPs[0].Address.String() != "10.10.0.1/24" {
+			if diff := cmp.Diff(want.Interfaces, got.Interfaces); diff != "" || len(got.IPs) != 1 ||
+				got.IPs[0].Address.String() != "10.10.0.1/24" {
 				t.Errorf("%s %v", diff, got.IPs)
 			}
 			r.Check("c")
@@ -140,7 +160,8 @@ func TestUserSpace(t *testing.T) {
 func TestStatusWithoutDevice(t *testing.T) {
 	t.Parallel()
 	r := lab(t, ipam)
-	q := plugintest.Request{Env: cni.Env{Command: cni.Status, Path: r.Request(cni.Add, "c").Path}, Conf: r.Conf}
+	q := plugintest.Request{Env: cni.Env{Command: cni.Status, Path: r.Request(cni.Add, "c").Path},
+		Conf: r.Conf}
 	q.Conf["cniVersion"] = "1.1.0"
 	r.Must(q)
 }

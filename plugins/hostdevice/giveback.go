@@ -96,7 +96,9 @@ func (m *memory) settleOne(owner string, x *loan) error {
 	case found:
 		return m.end(owner, x, l)
 	case x.Kind == physical:
-		m.Log.Warn("device is neither in the container nor in the host; GC or the next ADD will look for it again", "name", x.Name)
+		m.Log.Warn(
+			"device is neither in the container nor in the host; GC or the next ADD will look "+
+				"for it again", "name", x.Name)
 		return nil
 	}
 	return m.forget(owner) // the kernel deleted it with its namespace
@@ -127,7 +129,8 @@ func (m *memory) fetch(x *loan) (kernel.Link, bool, error) {
 	}
 	m.Tx.Keep()
 	if len(fetched.AltNames) < len(l.AltNames) {
-		m.Log.Warn("device loses alternative names that are in use in the host", "name", x.Name, "had", l.AltNames, "has", fetched.AltNames)
+		m.Log.Warn("device loses alternative names that are in use in the host", "name", x.Name,
+			"had", l.AltNames, "has", fetched.AltNames)
 	}
 	return fetched, true, nil
 }
@@ -215,11 +218,13 @@ func (c *Config) aliased(memory *memory, l kernel.Link) (*loan, error) {
 		if err != nil || w.dpdk {
 			return nil, nil
 		}
-		return nil, cni.Errorf(cni.CodeInternal, "failed to find original ifname for %q (alias is not set)", l.Name).
+		return nil, cni.Errorf(cni.CodeInternal,
+			"failed to find original ifname for %q (alias is not set)", l.Name).
 			WithDetails("interface " + l.Name + " was not moved here by host-device").Verbatim()
 	}
 	if err := cni.ValidateIfName(l.Alias); err != nil {
-		return nil, fmt.Errorf("interface %s: its alias is not a valid name of a device in the host: %w", l.Name, err)
+		return nil, fmt.Errorf(
+			"interface %s: its alias is not a valid name of a device in the host: %w", l.Name, err)
 	}
 	x := aliasLoan(l)
 	x.NamespaceRef = memory.Sandbox.NS.Ref()
@@ -235,7 +240,8 @@ func (c *Config) fallen(memory *memory) (*loan, error) {
 		return nil, nil
 	}
 	w, unclear := c.wanted()
-	if err != nil || unclear != nil || w.dpdk || l.Up || l.Name == l.Alias || cni.ValidateIfName(l.Alias) != nil {
+	if err != nil || unclear != nil || w.dpdk || l.Up || l.Name == l.Alias ||
+		cni.ValidateIfName(l.Alias) != nil {
 		return nil, err
 	}
 	own := w.name == l.Alias
@@ -251,5 +257,6 @@ func (c *Config) fallen(memory *memory) (*loan, error) {
 
 // aliasLoan returns the loan that follows from an alias.
 func aliasLoan(l kernel.Link) *loan {
-	return &loan{Name: l.Alias, Kind: l.Kind, Device: l.Device, PermMAC: l.PermMAC.String(), Index: l.Index, MAC: l.MAC.String()}
+	return &loan{Name: l.Alias, Kind: l.Kind, Device: l.Device, PermMAC: l.PermMAC.String(),
+		Index: l.Index, MAC: l.MAC.String()}
 }

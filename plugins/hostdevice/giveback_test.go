@@ -40,39 +40,54 @@ func TestBackFromAnywhere(t *testing.T) {
 	}{
 		{name: "the device is up"},
 		{name: "renamed", damage: func(r *plugintest.Runtime) {
-			r.Container("c").Batch("link set eth0 down", "link set eth0 name renamed", "link set renamed up")
+			r.Container("c").
+				Batch("link set eth0 down", "link set eth0 name renamed", "link set renamed up")
 		}},
 		{name: "renamed, with another address", damage: func(r *plugintest.Runtime) {
-			r.Container("c").Batch("link set eth0 down", "link set eth0 name renamed address 02:00:00:00:00:01 mtu 1300")
+			r.Container("c").
+				Batch("link set eth0 down",
+					"link set eth0 name renamed address 02:00:00:00:00:01 mtu 1300")
 		}},
 		{name: "renamed, without alias", damage: func(r *plugintest.Runtime) {
 			r.Container("c").Batch("link set eth0 down", "link set eth0 name renamed")
 			r.Container("c").Command("ip", "link", "set", "renamed", "alias", "")
 		}},
-		{name: "an interface of the container has its name in the host", damage: func(r *plugintest.Runtime) {
-			r.Container("c").Batch("link add ens1 type veth peer name x")
-		}},
+		{name: "an interface of the container has its name in the host",
+			damage: func(r *plugintest.Runtime) {
+				r.Container("c").Batch("link add ens1 type veth peer name x")
+			}},
 		{name: "its alternative name is its name in the host", damage: func(r *plugintest.Runtime) {
-			r.Container("c").Command("ip", "link", "property", "add", "dev", "eth0", "altname", "ens1")
+			r.Container("c").
+				Command("ip", "link", "property", "add", "dev", "eth0", "altname", "ens1")
 		}},
-		{name: "alternative name, and the namespace no longer exists", damage: func(r *plugintest.Runtime) {
-			r.Container("c").Command("ip", "link", "property", "add", "dev", "eth0", "altname", "ens1")
-			r.Container("c").Command("ip", "link", "set", "eth0", "netns", r.Host.Path())
-			r.Remove("c")
-		}},
+		{name: "alternative name, and the namespace no longer exists",
+			damage: func(r *plugintest.Runtime) {
+				r.Container("c").
+					Command("ip", "link", "property", "add", "dev", "eth0", "altname", "ens1")
+				r.Container("c").Command("ip", "link", "set", "eth0", "netns", r.Host.Path())
+				r.Remove("c")
+			}},
 		{name: "CNI_NETNS is empty", change: func(q *plugintest.Request) { q.Netns = "" }},
-		{name: "the path does not exist", change: func(q *plugintest.Request) { q.Netns = "/run/netns/absent" }},
-		{name: "the kernel moved the device to the host under its name in the container", damage: func(r *plugintest.Runtime) {
-			r.Container("c").Command("ip", "link", "set", "eth0", "netns", r.Host.Path())
-			r.Remove("c")
+		{name: "the path does not exist", change: func(q *plugintest.Request) {
+			q.Netns = "/run/netns/absent"
 		}},
-		{name: "the kernel moved the device, and CNI_NETNS is empty", change: func(q *plugintest.Request) { q.Netns = "" },
+		{name: "the kernel moved the device to the host under its name in the container",
+			damage: func(r *plugintest.Runtime) {
+				r.Container("c").Command("ip", "link", "set", "eth0", "netns", r.Host.Path())
+				r.Remove("c")
+			}},
+		{name: "the kernel moved the device, and CNI_NETNS is empty",
+			change: func(q *plugintest.Request) {
+				q.Netns = ""
+			},
 			damage: func(r *plugintest.Runtime) {
 				r.Container("c").Command("ip", "link", "set", "eth0", "netns", r.Host.Path())
 				r.Remove("c")
 			}},
 		{name: "the device is already in the host", damage: func(r *plugintest.Runtime) {
-			r.Container("c").Batch("link set eth0 down", "link set eth0 name ens1", "link set ens1 netns "+r.Host.Path())
+			r.Container("c").
+				Batch("link set eth0 down", "link set eth0 name ens1",
+					"link set ens1 netns "+r.Host.Path())
 		}},
 		{name: "reduced configuration, no alias", damage: func(r *plugintest.Runtime) {
 			r.Container("c").Command("ip", "link", "set", "eth0", "alias", "")
@@ -130,17 +145,27 @@ func TestRenamedNetwork(t *testing.T) {
 		stays  bool
 	}{
 		{name: "the namespace exists"},
-		{name: "the namespace no longer exists", change: func(r *plugintest.Runtime, q *plugintest.Request) {
-			r.Container("c").Command("ip", "link", "set", "eth0", "netns", r.Host.Path())
-			r.Remove("c")
-			q.Netns = ""
+		{name: "the namespace no longer exists",
+			change: func(r *plugintest.Runtime, q *plugintest.Request) {
+				r.Container("c").Command("ip", "link", "set", "eth0", "netns", r.Host.Path())
+				r.Remove("c")
+				q.Netns = ""
+			}},
+		{name: "another namespace", stays: true,
+			change: func(r *plugintest.Runtime, q *plugintest.Request) {
+				q.Netns = r.Container("d").Path()
+			}},
+		{name: "another container", stays: true,
+			change: func(_ *plugintest.Runtime, q *plugintest.Request) {
+				q.ContainerID = "other"
+			}},
+		{name: "another interface", stays: true,
+			change: func(_ *plugintest.Runtime, q *plugintest.Request) {
+				q.IfName = "eth1"
+			}},
+		{name: "GC", stays: true, change: func(r *plugintest.Runtime, q *plugintest.Request) {
+			*q = r.Collect()
 		}},
-		{name: "another namespace", stays: true, change: func(r *plugintest.Runtime, q *plugintest.Request) {
-			q.Netns = r.Container("d").Path()
-		}},
-		{name: "another container", stays: true, change: func(_ *plugintest.Runtime, q *plugintest.Request) { q.ContainerID = "other" }},
-		{name: "another interface", stays: true, change: func(_ *plugintest.Runtime, q *plugintest.Request) { q.IfName = "eth1" }},
-		{name: "GC", stays: true, change: func(r *plugintest.Runtime, q *plugintest.Request) { *q = r.Collect() }},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -175,7 +200,9 @@ func hostWithoutIndex(t *testing.T, r *plugintest.Runtime, before string) string
 	old := strings.Split(before, "\n")
 	for i, line := range lines {
 		const index = "host link ens1 ifindex "
-		if at := slices.IndexFunc(old, func(l string) bool { return strings.HasPrefix(l, index) }); strings.HasPrefix(line, index) && at >= 0 {
+		if at := slices.IndexFunc(old, func(l string) bool {
+			return strings.HasPrefix(l, index)
+		}); strings.HasPrefix(line, index) && at >= 0 {
 			lines[i] = old[at]
 		}
 	}
@@ -191,7 +218,10 @@ func TestDestroyed(t *testing.T) {
 	r.Container("c").Command("ip", "link", "delete", "eth0")
 	r.Remove("c")
 	del(t, r, nil)
-	if files, _ := filepath.Glob(filepath.Join(r.Dir, "*", "[0-9a-f]*")); slices.ContainsFunc(files, func(f string) bool { return filepath.Base(f) != "last_reserved_ip.0" && filepath.Base(f) != "lock" }) {
+	if files, _ := filepath.Glob(filepath.Join(r.Dir, "*", "[0-9a-f]*")); slices.ContainsFunc(files,
+		func(f string) bool {
+			return filepath.Base(f) != "last_reserved_ip.0" && filepath.Base(f) != "lock"
+		}) {
 		t.Errorf("left %q", files)
 	}
 	plug(r)
@@ -209,10 +239,12 @@ func TestNameTakenInHost(t *testing.T) {
 	r.Host.Batch("link add ens1 type veth peer name ens9")
 	inside := testnet.Snapshot(t, []*testnet.Namespace{r.Container("c")})
 	_, err := r.Do(t.Context(), r.Request(cni.Del, "c"))
-	if err == nil || !strings.Contains(err.Error(), `failed to move "ens1" to hostNS: file exists`) {
+	if err == nil ||
+		!strings.Contains(err.Error(), `failed to move "ens1" to hostNS: file exists`) {
 		t.Errorf("DEL: %v", err)
 	}
-	if diff := testnet.Diff(inside, testnet.Snapshot(t, []*testnet.Namespace{r.Container("c")})); diff != "" {
+	if diff := testnet.Diff(inside,
+		testnet.Snapshot(t, []*testnet.Namespace{r.Container("c")})); diff != "" {
 		t.Errorf("container: %s", diff)
 	}
 	if !isUp(link(t, r.Container("c"), "eth0")) {
@@ -250,7 +282,8 @@ func TestAnotherOwner(t *testing.T) {
 	before := testnet.Snapshot(t, []*testnet.Namespace{r.Host})
 	r.Add("c")
 	late := r.Request(cni.Del, "c")
-	r.Container("c").Command("ip", "link", "set", "eth0", "netns", r.Host.Path()) // like the kernel at the end of the namespace
+	// like the kernel at the end of the namespace
+	r.Container("c").Command("ip", "link", "set", "eth0", "netns", r.Host.Path())
 	r.Add("b")
 	owned := r.State()
 	for _, netns := range []string{late.Netns, "", r.Container("b").Path()} {
@@ -276,9 +309,12 @@ func TestAlias(t *testing.T) {
 		moves bool
 	}{
 		{name: "name in the host", alias: "ens7", moves: true},
-		{name: "none", says: `failed to find original ifname for "eth0" (alias is not set)`, code: cni.CodeInternal},
-		{name: "invalid as a name", alias: "uplink to rack 3", says: "not a valid name of a device in the host", code: cni.CodeInvalidEnvironment},
-		{name: "of another attachment", alias: cni.Attachment{Network: "net", Container: "b", IfName: "eth0"}.Tag()},
+		{name: "none", says: `failed to find original ifname for "eth0" (alias is not set)`,
+			code: cni.CodeInternal},
+		{name: "invalid as a name", alias: "uplink to rack 3",
+			says: "not a valid name of a device in the host", code: cni.CodeInvalidEnvironment},
+		{name: "of another attachment",
+			alias: cni.Attachment{Network: "net", Container: "b", IfName: "eth0"}.Tag()},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -288,19 +324,21 @@ func TestAlias(t *testing.T) {
 				r.Container("c").Command("ip", "link", "set", "eth0", "alias", row.alias)
 			}
 			_, err := r.Do(t.Context(), r.Request(cni.Del, "c"))
-			if (err == nil) != (row.says == "") || err != nil && !strings.Contains(err.Error(), row.says) {
+			if (err == nil) != (row.says == "") || err != nil &&
+				!strings.Contains(err.Error(), row.says) {
 				t.Errorf("%v, want %q", err, row.says)
 			}
-			if moved := link(t, r.Host, "ens7") != nil; moved != row.moves || moved == (link(t, r.Container("c"), "eth0") != nil) {
+			if moved := link(t, r.Host, "ens7") != nil; moved != row.moves ||
+				moved == (link(t, r.Container("c"), "eth0") != nil) {
 				t.Errorf("host has %v", link(t, r.Host, "ens7"))
 			}
 		})
 	}
 }
 
-// TestFallenReference: a device that upstream moved and the kernel moved back to the host gets the
+// TestFallenUpstream: a device that upstream moved and the kernel moved back to the host gets the
 // name in its alias, if it is the device of the configuration and down.
-func TestFallenReference(t *testing.T) {
+func TestFallenUpstream(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name, alias, want string
@@ -313,7 +351,8 @@ func TestFallenReference(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			r := lab(t, `,"device":"ens1"`)
-			r.Host.Batch(append([]string{"link set ens1 down", "link set ens1 name eth0", "link set eth0 alias " + row.alias}, row.commands...)...)
+			r.Host.Batch(append([]string{"link set ens1 down", "link set ens1 name eth0",
+				"link set eth0 alias " + row.alias}, row.commands...)...)
 			r.Remove("c")
 			del(t, r, func(q *plugintest.Request) { q.Netns = "" })
 			if link(t, r.Host, row.want) == nil {
@@ -326,23 +365,25 @@ func TestFallenReference(t *testing.T) {
 // TestTakeover: each implementation returns the device that the other one has moved.
 func TestTakeover(t *testing.T) {
 	t.Parallel()
-	const reference = "/usr/lib/cni"
-	testnet.Require(t, testnet.Tool(filepath.Join(reference, "host-device")))
-	for _, first := range []string{"reference", "tenon"} {
+	const upstream = "/usr/lib/cni"
+	testnet.Require(t, testnet.Tool(filepath.Join(upstream, "host-device")))
+	for _, first := range []string{"upstream", "tenon"} {
 		t.Run(first, func(t *testing.T) {
 			t.Parallel()
 			r := lab(t, `,"device":"ens1"`+ipam)
 			who := map[bool]func(plugintest.Request) []byte{
-				true:  func(q plugintest.Request) []byte { return r.Foreign(reference, q) },
+				true:  func(q plugintest.Request) []byte { return r.Foreign(upstream, q) },
 				false: func(q plugintest.Request) []byte { return r.Must(q) },
 			}
-			result := who[first == "reference"](r.Request(cni.Add, "c"))
-			if inside := link(t, r.Container("c"), "eth0"); inside["ifalias"] != "ens1" || !isUp(inside) {
+			result := who[first == "upstream"](r.Request(cni.Add, "c"))
+			if inside := link(t, r.Container("c"), "eth0"); inside["ifalias"] != "ens1" ||
+				!isUp(inside) {
 				t.Errorf("%v\n%s", inside, result)
 			}
-			who[first != "reference"](r.Request(cni.Del, "c"))
+			who[first != "upstream"](r.Request(cni.Del, "c"))
 			back := link(t, r.Host, "ens1")
-			if back == nil || isUp(back) || first == "reference" && back["ifalias"] != nil { // upstream does not remove the alias
+			// upstream does not remove the alias
+			if back == nil || isUp(back) || first == "upstream" && back["ifalias"] != nil {
 				t.Errorf("back is %v", back)
 			}
 			if first == "tenon" { // the next use of the device removes Tenon's record
@@ -362,8 +403,10 @@ func TestTakeover(t *testing.T) {
 // TestFailedAdd: a failed ADD restores the device in the host with its addresses, routes and state.
 func TestFailedAdd(t *testing.T) {
 	t.Parallel()
-	r := lab(t, `,"device":"ens1","ipam":{"type":"static","addresses":[{"address":"10.96.0.7/24"}],"routes":[{"dst":"192.0.2.0/24","gw":"10.99.0.1"}]}`)
-	r.Host.Batch("route add default via 198.51.100.254", "route add 10.7.0.0/16 dev ens1 table 77", "route add default via fd00:51::fe")
+	r := lab(t,
+		`,"device":"ens1","ipam":{"type":"static","addresses":[{"address":"10.96.0.7/24"}],"routes":[{"dst":"192.0.2.0/24","gw":"10.99.0.1"}]}`)
+	r.Host.Batch("route add default via 198.51.100.254", "route add 10.7.0.0/16 dev ens1 table 77",
+		"route add default via fd00:51::fe")
 	before := r.State()
 	q := r.Request(cni.Add, "c")
 	r.Refused(q, cni.CodeInvalidConfig)

@@ -63,7 +63,9 @@ func define(root string) plugin.Definition {
 		About:        "gives a container a network device of the host",
 		Capabilities: []string{"deviceID"},
 		Doc:          doc,
-	}, attach.Traits{DNS: attach.DNSOfConfiguration}, func() attach.Maker { return &Config{sys: sysfs(root)} })
+	}, attach.Traits{DNS: attach.DNSOfConfiguration}, func() attach.Maker {
+		return &Config{sys: sysfs(root)}
+	})
 }
 
 // Options implements [attach.Maker].
@@ -109,11 +111,14 @@ func (c *Config) Make(ctx context.Context, s *attach.Session) ([]cni.Interface, 
 	}
 	in, err := memory.lend(l)
 	if errors.Is(err, unix.EEXIST) {
-		return nil, cni.Rephrase(err, "failed to move link failed to move %q (host: %q) to container NS: file exists",
+		return nil, cni.Rephrase(err,
+			"failed to move link failed to move %q (host: %q) to container NS: file exists",
 			s.IfName, l.Name)
 	}
 	if errors.Is(err, unix.EINVAL) {
-		return nil, cni.Errorf(cni.CodeInvalidConfig, "%w", err).WithDetails("choose another device; some links, such as lo, cannot leave their namespace")
+		return nil, cni.Errorf(cni.CodeInvalidConfig, "%w", err).
+			WithDetails(
+				"choose another device; some links, such as lo, cannot leave their namespace")
 	}
 	if err != nil {
 		return nil, err

@@ -18,7 +18,8 @@ const ipam = `,"ipam":{"type":"host-local","ranges":[[{"subnet":"10.96.0.0/30"}]
 // a configuration.
 func lab(t *testing.T, conf string) *plugintest.Runtime {
 	t.Helper()
-	r := plugintest.NewRuntime(t, suite.Plugin, `{"cniVersion":"1.0.0","name":"net","type":"host-device"`+conf+`}`)
+	r := plugintest.NewRuntime(t, suite.Plugin,
+		`{"cniVersion":"1.0.0","name":"net","type":"host-device"`+conf+`}`)
 	dir := filepath.Join(r.Dir, "devices")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -31,8 +32,10 @@ func lab(t *testing.T, conf string) *plugintest.Runtime {
 
 // plug creates ens1, up and with addresses.
 func plug(r *plugintest.Runtime) {
-	r.Host.Batch("link add ens1 address 02:00:5e:00:00:01 type veth peer name wire netns "+r.Container("switch").Path(),
-		"address add 198.51.100.1/24 brd + dev ens1", "address add fd00:51::1/64 dev ens1", "link set ens1 up")
+	r.Host.Batch("link add ens1 address 02:00:5e:00:00:01 type veth peer name wire netns "+
+		r.Container("switch").Path(),
+		"address add 198.51.100.1/24 brd + dev ens1", "address add fd00:51::1/64 dev ens1",
+		"link set ens1 up")
 	r.Container("switch").Batch("link set wire up")
 }
 
@@ -43,7 +46,8 @@ func link(t *testing.T, ns *plugintest.Namespace, name string) map[string]any {
 		return nil
 	}
 	var list []map[string]any
-	if err := json.Unmarshal([]byte(ns.Command("ip", "-j", "link", "show", name)), &list); err != nil || len(list) != 1 {
+	if err := json.Unmarshal([]byte(ns.Command("ip", "-j", "link", "show", name)),
+		&list); err != nil || len(list) != 1 {
 		t.Fatalf("%v, %v", list, err)
 	}
 	return list[0]

@@ -119,13 +119,16 @@ func (m *memory) lend(l kernel.Link) (kernel.Link, error) {
 		return l, err
 	}
 	x := &loan{
-		NamespaceRef: m.Sandbox.NS.Ref(), Container: m.ContainerID, IfName: m.IfName, Name: l.Name, Alias: l.Alias, HostIndex: l.Index, Up: l.Up, MTU: l.MTU, MAC: l.MAC.String(),
-		Addresses: addresses, Kind: l.Kind, Device: l.Device, PermMAC: l.PermMAC.String(), Index: l.Index,
+		NamespaceRef: m.Sandbox.NS.Ref(), Container: m.ContainerID, IfName: m.IfName, Name: l.Name,
+		Alias: l.Alias, HostIndex: l.Index, Up: l.Up, MTU: l.MTU, MAC: l.MAC.String(),
+		Addresses: addresses, Kind: l.Kind, Device: l.Device, PermMAC: l.PermMAC.String(),
+		Index: l.Index,
 	}
 	if err := m.remember(x); err != nil {
 		return l, err
 	}
-	if err := m.Host.Links.SetAlias(l, l.Name); err != nil { // as upstream, so that its plugin can take over
+	// as upstream, so that its plugin can take over
+	if err := m.Host.Links.SetAlias(l, l.Name); err != nil {
 		return l, err
 	}
 	l.Alias = l.Name

@@ -45,18 +45,21 @@ func TestMain(m *testing.M) {
 // makeSysfs creates the devices, once for all processes.
 func makeSysfs() {
 	pci := func(address string) string { return filepath.Join(sysfs, "bus/pci/devices", address) }
-	for _, folder := range []string{
-		filepath.Join(pci(pciDevice), "net", firstDevice), filepath.Join(sysfs, pciPath, "net", firstDevice),
+	for _, dir := range []string{
+		filepath.Join(pci(pciDevice), "net", firstDevice),
+		filepath.Join(sysfs, pciPath, "net", firstDevice),
 		filepath.Join(pci(virtio), "virtio1/net", firstDevice), pci(userSpace), pci(unboundPCI),
 		filepath.Join(sysfs, "bus/auxiliary/devices", auxiliary, "net", firstDevice),
 	} {
-		if err := os.MkdirAll(folder, 0o755); err != nil {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
 			panic(err)
 		}
 	}
-	for address, driver := range map[string]string{pciDevice: "ice", virtio: "virtio-pci", userSpace: "vfio-pci"} {
+	for address, driver := range map[string]string{pciDevice: "ice", virtio: "virtio-pci",
+		userSpace: "vfio-pci"} {
 		link := filepath.Join(pci(address), "driver")
-		if _, err := os.Lstat(link); err == nil { // a process that is the plugin under test has created it
+		// a process that is the plugin under test has created it
+		if _, err := os.Lstat(link); err == nil {
 			continue
 		}
 		if err := os.Symlink("../../../drivers/"+driver, link); err != nil {
@@ -69,7 +72,9 @@ var suite = plugintest.Suite{
 	Plugin: hostdevice.WithSysfs(sysfs),
 	// The other examples differ in how they select the device; TestSelection covers them.
 	Examples: hostdevice.WithSysfs(sysfs).Examples()[:3],
-	Rewrite:  func(conf map[string]any, dir string) { conf["dataDir"] = filepath.Join(dir, "devices") },
+	Rewrite: func(conf map[string]any, dir string) {
+		conf["dataDir"] = filepath.Join(dir, "devices")
+	},
 	Before: func(t testing.TB, n *plugintest.Net, c *plugintest.Namespace) *cni.Result {
 		device(t, n, c)
 		return nil
@@ -81,7 +86,10 @@ var suite = plugintest.Suite{
 // container, so the device ends with the container.
 func device(_ testing.TB, n *plugintest.Net, c *plugintest.Namespace) {
 	name := deviceName(c.Number)
-	n.Host.Batch(fmt.Sprintf("link add %s address 02:00:5e:00:00:%02x mtu 1400 type veth peer name wire netns %s", name, c.Number+1, c.Path()),
+	n.Host.Batch(
+		fmt.Sprintf(
+			"link add %s address 02:00:5e:00:00:%02x mtu 1400 type veth peer name wire netns %s",
+			name, c.Number+1, c.Path()),
 		fmt.Sprintf("address add 198.51.%d.1/24 brd + dev %s", c.Number, name),
 		fmt.Sprintf("address add 198.51.%d.2/24 brd + dev %s", c.Number, name),
 		fmt.Sprintf("address add fd00:51:%x::1/64 dev %s", c.Number, name),

@@ -44,10 +44,11 @@ const kind = "ipvlan"
 
 // Plugin is the definition of ipvlan.
 var Plugin = attach.Define(plugin.Info{
-	Name:  kind,
-	About: "connects a container to the network of an interface, with the MAC address of that interface",
-	Role:  plugin.RoleEither,
-	Doc:   doc,
+	Name: kind,
+	About: "connects a container to the network of an interface, with the MAC address of that " +
+		"interface",
+	Role: plugin.RoleEither,
+	Doc:  doc,
 }, attach.Traits{
 	Kind:     kind,
 	DNS:      attach.DNSOfConfiguration,
@@ -64,9 +65,12 @@ func (c *Config) Validate(call *plugin.Call) error {
 		return cni.Errorf(cni.CodeInvalidConfig, "unknown ipvlan mode: %q", m).
 			WithDetails(fmt.Sprintf("mode must be %q, %q or %q", L2, L3, L3S))
 	}
-	if call.Command == cni.Add && call.IPAM.Type == "" && (call.Prev == nil || len(call.Prev.IPs) == 0) {
+	if call.Command == cni.Add && call.IPAM.Type == "" &&
+		(call.Prev == nil || len(call.Prev.IPs) == 0) {
 		return cni.Errorf(cni.CodeInvalidConfig, "no plugin name provided").
-			WithDetails("ipvlan needs ipam or addresses in prevResult; for a network without addresses, use macvlan")
+			WithDetails(
+				"ipvlan needs ipam or addresses in prevResult; for a network without addresses, " +
+					"use macvlan")
 	}
 	return attach.ValidateMTU(c.MTU)
 }
@@ -99,7 +103,9 @@ func (c *Config) master(s *attach.Session) (string, error) {
 		return c.Master, nil
 	}
 	if len(s.Prev.Interfaces) != 1 || s.Prev.Interfaces[0].Name == "" {
-		return "", cni.Errorf(cni.CodeInvalidConfig, "prevResult has %d interfaces, but ipvlan without master needs exactly one with a name", len(s.Prev.Interfaces)).
+		return "", cni.Errorf(cni.CodeInvalidConfig,
+			"prevResult has %d interfaces, but ipvlan without master needs exactly one with a name",
+			len(s.Prev.Interfaces)).
 			WithDetails("set master to the parent interface")
 	}
 	return s.Prev.Interfaces[0].Name, nil

@@ -30,9 +30,13 @@ func runtime(t *testing.T, members string) (r *plugintest.Runtime, outside *plug
 }
 
 // anyRuntime is runtime for tests that create no ipvlan, so any kernel will do.
-func anyRuntime(t *testing.T, members string) (r *plugintest.Runtime, outside *plugintest.Namespace) {
+func anyRuntime(
+	t *testing.T, members string,
+) (r *plugintest.Runtime, outside *plugintest.Namespace) {
 	t.Helper()
-	r = plugintest.NewRuntime(t, ipvlan.Plugin, `{"cniVersion":"1.1.0","name":"net","type":"ipvlan","master":"uplink","dad":"off"`+members+`}`)
+	r = plugintest.NewRuntime(t, ipvlan.Plugin,
+		`{"cniVersion":"1.1.0","name":"net","type":"ipvlan","master":"uplink","dad":"off"`+members+
+			`}`)
 	return r, r.Uplink()
 }
 
@@ -63,14 +67,23 @@ var refusals = []struct {
 	{"negative MTU", `"mtu":-1`, true, "mtu: -1"},
 	{"unknown dad", `"dad":"maybe"`, true, "maybe"},
 	{"no addresses", `"ipam":null`, false, "ipvlan needs ipam"},
-	{"no addresses in the previous result", `"ipam":null,"prevResult":{"interfaces":[{"name":"uplink"}]}`, false, "addresses in prevResult"},
-	{"no interface in the previous result", `"master":"","prevResult":{"cniVersion":"1.1.0"}`, false, "prevResult has 0 interfaces"},
-	{"two interfaces in the previous result", `"master":"","prevResult":{"interfaces":[{"name":"uplink"},{"name":"b"}]}`, false, "prevResult has 2 interfaces"},
-	{"interface of the previous result does not exist", `"master":"","prevResult":{"interfaces":[{"name":"gone"}]}`, false, `"gone"`},
+	{"no addresses in the previous result",
+		`"ipam":null,"prevResult":{"interfaces":[{"name":"uplink"}]}`, false,
+		"addresses in prevResult"},
+	{"no interface in the previous result", `"master":"","prevResult":{"cniVersion":"1.1.0"}`,
+		false, "prevResult has 0 interfaces"},
+	{"two interfaces in the previous result",
+		`"master":"","prevResult":{"interfaces":[{"name":"uplink"},{"name":"b"}]}`, false,
+		"prevResult has 2 interfaces"},
+	{"interface of the previous result does not exist",
+		`"master":"","prevResult":{"interfaces":[{"name":"gone"}]}`, false, `"gone"`},
 	{"no such parent", `"master":"absent"`, false, `"absent": not found in the host`},
-	{"no such parent in the container", `"linkInContainer":true`, false, `"uplink": not found in the container`},
-	{"no default route", `"master":""`, false, "no default route interface found: there is none in the host"},
-	{"no default route in the container", `"master":"","linkInContainer":true`, false, "no default route interface found: there is none in the container"},
+	{"no such parent in the container", `"linkInContainer":true`, false,
+		`"uplink": not found in the container`},
+	{"no default route", `"master":""`, false,
+		"no default route interface found: there is none in the host"},
+	{"no default route in the container", `"master":"","linkInContainer":true`, false,
+		"no default route interface found: there is none in the container"},
 }
 
 // TestRefused: STATUS refuses the same configurations, except for a missing parent. DEL accepts all
@@ -126,18 +139,22 @@ func TestMaster(t *testing.T) {
 		inside        bool
 		mode          ipvlan.Mode
 	}
-	rows := []row{{"mode l2", byName, false, ipvlan.L2}, {"mode l3", byName, false, ipvlan.L3}, {"mode l3s", byName, true, ipvlan.L3S}}
+	rows := []row{{"mode l2", byName, false, ipvlan.L2}, {"mode l3", byName, false, ipvlan.L3},
+		{"mode l3s", byName, true, ipvlan.L3S}}
 	for _, inside := range []bool{false, true} {
 		for name, members := range map[string]string{
-			"name": byName, "default route": `"master":""`, "previous result": `"master":"","prevResult":{"interfaces":[{"name":"uplink"}]}`,
+			"name": byName, "default route": `"master":""`,
+			"previous result": `"master":"","prevResult":{"interfaces":[{"name":"uplink"}]}`,
 		} {
-			rows = append(rows, row{fmt.Sprintf("linkInContainer %t, %s", inside, name), members, inside, ""})
+			rows = append(rows, row{fmt.Sprintf("linkInContainer %t, %s", inside, name), members,
+				inside, ""})
 		}
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			r, _ := runtime(t, fmt.Sprintf(`,"linkInContainer":%t,"mode":%q,"mtu":1400`, row.inside, row.mode)+ipam)
+			r, _ := runtime(t, fmt.Sprintf(`,"linkInContainer":%t,"mode":%q,"mtu":1400`, row.inside,
+				row.mode)+ipam)
 			where := r.Host
 			if row.inside {
 				where = r.Container("c")
@@ -170,18 +187,24 @@ func TestChained(t *testing.T) {
 	r, outside := runtime(t, "")
 	delete(r.Conf, "master")
 	q := r.Request(cni.Add, "c")
-	merge(t, &q, `"prevResult":{`+chainedResult+`,"routes":[{"dst":"198.51.100.0/24","gw":"192.0.2.2"}],"dns":{"domain":"before"}}`)
+	merge(t, &q, `"prevResult":{`+chainedResult+
+		`,"routes":[{"dst":"198.51.100.0/24","gw":"192.0.2.2"}],"dns":{"domain":"before"}}`)
 	out := r.Must(q)
 	got, err := cni.DecodeResultStrict(out, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := &cni.Result{
-		Interfaces: []cni.Interface{{Name: "eth0", MAC: strings.Fields(r.Host.Command("ip", "-br", "link", "show", "dev", "uplink"))[2], Sandbox: r.Container("c").Path()}},
-		IPs:        []cni.IP{{Address: netip.MustParsePrefix("192.0.2.50/24"), Interface: cni.Some(0)}},
-		Routes:     []cni.Route{{Dst: netip.MustParsePrefix("198.51.100.0/24"), GW: netip.MustParseAddr("192.0.2.2")}},
+		Interfaces: []cni.Interface{{Name: "eth0",
+			MAC: strings.Fields(r.Host.Command("ip", "-br", "link", "show", "dev",
+				"uplink"))[2],
+			Sandbox: r.Container("c").Path()}},
+		IPs: []cni.IP{{Address: netip.MustParsePrefix("192.0.2.50/24"), Interface: cni.Some(0)}},
+		Routes: []cni.Route{{Dst: netip.MustParsePrefix("198.51.100.0/24"),
+			GW: netip.MustParseAddr("192.0.2.2")}},
 	}
-	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}), cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}),
+		cmpopts.EquateEmpty()); diff != "" {
 		t.Error(diff)
 	}
 	testnet.Reaches(t, outside, netip.MustParseAddr("192.0.2.50"), true)
@@ -206,7 +229,9 @@ func TestChainedWithIPAM(t *testing.T) {
 	if len(got.Interfaces) != 2 || len(got.IPs) != 3 || got.IPs[1].Interface != cni.Some(1) {
 		t.Errorf("%+v", got)
 	}
-	if out := r.Container("c").Command("ip", "-4", "address", "show", "dev", "eth0"); strings.Contains(out, "192.0.2.50") || !strings.Contains(out, "192.0.2.10/24") {
+	if out := r.Container("c").
+		Command("ip", "-4", "address", "show", "dev", "eth0"); strings.Contains(out,
+		"192.0.2.50") || !strings.Contains(out, "192.0.2.10/24") {
 		t.Error(out)
 	}
 }
@@ -216,10 +241,14 @@ func TestChainedWithIPAM(t *testing.T) {
 func TestDel(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*plugintest.Request){
-		"no master, no result": func(q *plugintest.Request) { delete(q.Conf, "master"); delete(q.Conf, "prevResult") },
+		"no master, no result": func(q *plugintest.Request) {
+			delete(q.Conf, "master")
+			delete(q.Conf, "prevResult")
+		},
 		"several interfaces": func(q *plugintest.Request) {
 			delete(q.Conf, "master")
-			q.Conf["prevResult"] = json.RawMessage(`{"cniVersion":"1.1.0","interfaces":[{"name":"a"},{"name":"b"}]}`)
+			q.Conf["prevResult"] = json.RawMessage(
+				`{"cniVersion":"1.1.0","interfaces":[{"name":"a"},{"name":"b"}]}`)
 		},
 		"no netns":    func(q *plugintest.Request) { q.Netns = "" },
 		"wrong types": func(q *plugintest.Request) { q.Conf["master"], q.Conf["mode"] = 5, 6 },
@@ -261,16 +290,21 @@ func TestRoutes(t *testing.T) {
 	r.Add("c")
 	q := r.Request(cni.Add, "c")
 	q.IfName = "eth1.100"
-	q.Conf["ipam"] = json.RawMessage(`{"type":"static","addresses":[{"address":"192.0.2.60/24","gateway":"192.0.2.2"}],"routes":[{"dst":"0.0.0.0/0"}]}`)
+	q.Conf["ipam"] = json.RawMessage(
+		`{"type":"static","addresses":[{"address":"192.0.2.60/24","gateway":"192.0.2.2"}],"routes":[{"dst":"0.0.0.0/0"}]}`)
 	r.Must(q)
 	c := r.Container("c")
-	if out := c.Command("ip", "route", "show", "198.51.100.0/24"); !strings.Contains(out, "via 192.0.2.2 dev eth0 metric 7 mtu 1300 advmss 1200") {
+	if out := c.Command("ip", "route", "show", "198.51.100.0/24"); !strings.Contains(out,
+		"via 192.0.2.2 dev eth0 metric 7 mtu 1300 advmss 1200") {
 		t.Errorf("route %s", out)
 	}
-	if diff := cmp.Diff("default via 192.0.2.2 dev eth0 \ndefault via 192.0.2.2 dev eth1.100 metric 1 \n", c.Command("ip", "route", "show", "default")); diff != "" {
+	if diff := cmp.Diff(
+		"default via 192.0.2.2 dev eth0 \ndefault via 192.0.2.2 dev eth1.100 metric 1 \n",
+		c.Command("ip", "route", "show", "default")); diff != "" {
 		t.Error(diff)
 	}
-	if got := strings.TrimSpace(c.Command("cat", "/proc/sys/net/ipv4/conf/eth1.100/arp_notify")); got != "1" {
+	if got := strings.TrimSpace(c.Command("cat",
+		"/proc/sys/net/ipv4/conf/eth1.100/arp_notify")); got != "1" {
 		t.Errorf("arp_notify is %s", got)
 	}
 	r.Check("c")
@@ -282,21 +316,26 @@ func TestRoutes(t *testing.T) {
 func TestPing(t *testing.T) {
 	t.Parallel()
 	const routed = `,"ipam":{"type":"host-local","ranges":[[{"subnet":"10.96.0.0/24"}],[{"subnet":"fd00:96::/64"}]],"routes":[{"dst":"0.0.0.0/0"},{"dst":"::/0"}]}`
-	for _, row := range []struct{ mode, dad, ipam string }{{"l2", "off", ipam}, {"l2", "wait", ipam}, {"l2", "optimistic", ipam}, {"l3", "off", routed}, {"l3s", "optimistic", routed}} {
+	for _, row := range []struct{ mode, dad, ipam string }{{"l2", "off", ipam},
+		{"l2", "wait", ipam}, {"l2", "optimistic", ipam}, {"l3", "off", routed}, {"l3s",
+			"optimistic", routed}} {
 		t.Run(row.mode+" "+row.dad, func(t *testing.T) {
 			t.Parallel()
 			r, outside := runtime(t, row.ipam)
 			r.Conf["mode"], r.Conf["dad"] = row.mode, row.dad
-			outside.Batch("route add 10.96.0.0/24 via 192.0.2.1", "route add fd00:96::/64 via 2001:db8::1")
+			outside.Batch("route add 10.96.0.0/24 via 192.0.2.1",
+				"route add fd00:96::/64 via 2001:db8::1")
 			a, b := r.Add("a"), r.Add("b")
 			for i, ip := range a.IPs {
 				bind(t, r.Container("a"), ip.Address.Addr())
-				if row.dad == "optimistic" && testnet.OptimisticDAD() == nil && row.mode == "l2" && i > 0 {
+				if row.dad == "optimistic" && testnet.OptimisticDAD() == nil && row.mode == "l2" &&
+					i > 0 {
 					continue // it sends no neighbour solicitations yet (RFC 4429, section 3.2)
 				}
 				testnet.Reaches(t, r.Container("a"), b.IPs[i].Address.Addr(), true)
 				testnet.Reaches(t, outside, ip.Address.Addr(), true)
-				testnet.Reaches(t, r.Container("b"), []netip.Addr{netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("2001:db8::2")}[i], true)
+				testnet.Reaches(t, r.Container("b"), []netip.Addr{netip.MustParseAddr("192.0.2.2"),
+					netip.MustParseAddr("2001:db8::2")}[i], true)
 			}
 		})
 	}
@@ -326,14 +365,18 @@ func TestNewNeighbour(t *testing.T) {
 			r, outside := runtime(t, ipam)
 			r.Conf["dad"] = dad
 			before := r.Container("before")
-			r.Host.Command("ip", "link", "add", "link", "uplink", "name", "eth0", "netns", before.Path(), "type", "macvlan", "mode", "bridge")
-			before.Batch("address add 192.0.2.10/24 dev eth0", "address add 2001:db8::10/64 dev eth0 nodad", "link set eth0 up")
-			addresses := []netip.Addr{netip.MustParseAddr("192.0.2.10"), netip.MustParseAddr("2001:db8::10")}
+			r.Host.Command("ip", "link", "add", "link", "uplink", "name", "eth0", "netns",
+				before.Path(), "type", "macvlan", "mode", "bridge")
+			before.Batch("address add 192.0.2.10/24 dev eth0",
+				"address add 2001:db8::10/64 dev eth0 nodad", "link set eth0 up")
+			addresses := []netip.Addr{netip.MustParseAddr("192.0.2.10"),
+				netip.MustParseAddr("2001:db8::10")}
 			for _, a := range addresses {
 				testnet.Reaches(t, outside, a, true)
 			}
 			before.Command("ip", "link", "delete", "eth0")
-			time.Sleep(1100 * time.Millisecond) // ARP ignores changes of younger entries (locktime, arp(7))
+			// ARP ignores changes of younger entries (locktime, arp(7))
+			time.Sleep(1100 * time.Millisecond)
 			mac := r.Add("after").Interfaces[0].MAC
 			for _, a := range addresses {
 				testnet.LearnsMAC(t, outside, a, mac)
@@ -364,21 +407,24 @@ func TestOneModePerParent(t *testing.T) {
 	q := r.Request(cni.Add, "b")
 	q.Conf["mode"] = "l3"
 	r.Must(q)
-	plugintest.Says(t, r.Refused(r.Request(cni.Check, "a"), cni.CodeInternal), "Container IPVlan mode l3 does not match expected value: l2")
+	plugintest.Says(t, r.Refused(r.Request(cni.Check, "a"), cni.CodeInternal),
+		"Container IPVlan mode l3 does not match expected value: l2")
 }
 
 // TestTakeover: Tenon checks and deletes attachments of the upstream plugin, and the reverse.
 func TestTakeover(t *testing.T) {
 	t.Parallel()
-	const reference = "/usr/lib/cni"
-	testnet.Require(t, testnet.Tool(filepath.Join(reference, "ipvlan")))
+	const upstream = "/usr/lib/cni"
+	testnet.Require(t, testnet.Tool(filepath.Join(upstream, "ipvlan")))
 	for _, tenonAdds := range []bool{true, false} {
 		t.Run(fmt.Sprintf("Tenon adds %t", tenonAdds), func(t *testing.T) {
 			t.Parallel()
 			r, _ := runtime(t, ipam)
-			delete(r.Conf["ipam"].(map[string]any), "routes") // upstream requires a gateway in each route
-			r.Conf["cniVersion"] = "1.0.0"                    // the newest version of Debian's upstream plugins
-			if diff := r.Mixed(reference, tenonAdds); strings.Contains(diff, "eth0") || strings.Contains(diff, "192.0.2.1") {
+			// upstream requires a gateway in each route
+			delete(r.Conf["ipam"].(map[string]any), "routes")
+			r.Conf["cniVersion"] = "1.0.0" // the newest version of Debian's upstream plugins
+			if diff := r.Mixed(upstream, tenonAdds); strings.Contains(diff, "eth0") ||
+				strings.Contains(diff, "192.0.2.1") {
 				t.Error(diff)
 			}
 		})

@@ -51,14 +51,17 @@ var suite = plugintest.Suite{
 			a.Container.Batch("link delete eth0", "link add eth0 up type bridge")
 			return "expected a ipvlan, found a bridge"
 		}},
-		{Name: "another MAC", Break: func(_ testing.TB, a plugintest.Attached) string { // the kernel copies it from the parent
+		// the kernel copies it from the parent
+		{Name: "another MAC", Break: func(_ testing.TB, a plugintest.Attached) string {
 			a.Host.Command("ip", "link", "set", "eth1", "address", "02:00:00:00:00:01")
 			return "eth0"
 		}},
-		{Name: "parent renamed", Key: "master", Break: func(_ testing.TB, a plugintest.Attached) string {
-			a.Host.Batch("link set eth1 down", "link set eth1 name renamed", "link set renamed up")
-			return `"eth1"`
-		}},
+		{Name: "parent renamed", Key: "master",
+			Break: func(_ testing.TB, a plugintest.Attached) string {
+				a.Host.Batch("link set eth1 down", "link set eth1 name renamed",
+					"link set renamed up")
+				return `"eth1"`
+			}},
 	},
 }
 
@@ -98,7 +101,8 @@ func TestSuiteInContainer(t *testing.T) {
 func TestSuiteChained(t *testing.T) {
 	testnet.Require(t, ipvlans)
 	plugintest.Run(t, plugintest.Suite{
-		Plugin: ipvlan.Plugin, Examples: examples(false), Rewrite: swift, Setup: parent, TakesOver: true,
+		Plugin: ipvlan.Plugin, Examples: examples(false), Rewrite: swift, Setup: parent,
+		TakesOver: true,
 		Before: func(_ testing.TB, _ *plugintest.Net, c *plugintest.Namespace) *cni.Result {
 			return before(c.Number + 2)
 		},
@@ -111,10 +115,12 @@ func before(number int) *cni.Result {
 	return &cni.Result{
 		Interfaces: []cni.Interface{{Name: "eth1"}},
 		IPs: []cni.IP{
-			{Address: netip.MustParsePrefix(fmt.Sprintf("10.99.0.%d/24", number)), Gateway: netip.MustParseAddr("10.99.0.1")},
+			{Address: netip.MustParsePrefix(fmt.Sprintf("10.99.0.%d/24", number)),
+				Gateway: netip.MustParseAddr("10.99.0.1")},
 			{Address: netip.MustParsePrefix(fmt.Sprintf("fd00:99::%x/64", number))},
 		},
-		Routes: []cni.Route{{Dst: netip.MustParsePrefix("0.0.0.0/0")}, {Dst: netip.MustParsePrefix("fd00:7::/64"), GW: netip.MustParseAddr("fd00:99::ffff")}},
+		Routes: []cni.Route{{Dst: netip.MustParsePrefix("0.0.0.0/0")},
+			{Dst: netip.MustParsePrefix("fd00:7::/64"), GW: netip.MustParseAddr("fd00:99::ffff")}},
 	}
 }
 

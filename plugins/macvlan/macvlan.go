@@ -79,7 +79,8 @@ func (c *Config) Validate(call *plugin.Call) (err error) {
 	case Bridge, Private, VEPA, Passthru:
 	default:
 		return cni.Errorf(cni.CodeInvalidConfig, "unknown macvlan mode: %q", m).
-			WithDetails(fmt.Sprintf("mode must be %q, %q, %q or %q", Bridge, Private, VEPA, Passthru))
+			WithDetails(fmt.Sprintf("mode must be %q, %q, %q or %q", Bridge, Private, VEPA,
+				Passthru))
 	}
 	if call.Command != cni.Add { // ADD compares the MTU with the parent's
 		if err := attach.ValidateMTU(c.MTU); err != nil {

@@ -22,7 +22,8 @@ import (
 func runtime(t *testing.T, members string) (r *plugintest.Runtime, outside *plugintest.Namespace) {
 	t.Helper()
 	testnet.Require(t, macvlans)
-	r = plugintest.NewRuntime(t, macvlan.Plugin, `{"cniVersion":"1.1.0","name":"net","type":"macvlan","master":"uplink"`+members+`}`)
+	r = plugintest.NewRuntime(t, macvlan.Plugin,
+		`{"cniVersion":"1.1.0","name":"net","type":"macvlan","master":"uplink"`+members+`}`)
 	return r, r.Uplink()
 }
 
@@ -112,7 +113,8 @@ func TestStatus(t *testing.T) {
 	for _, row := range []struct{ name, members, says string }{
 		{"parent", ``, ""},
 		{"no such parent", `"master":"absent"`, `"absent": not found in the host`},
-		{"no default route", `"master":""`, "no default route interface found: there is none in the host"},
+		{"no default route", `"master":""`,
+			"no default route interface found: there is none in the host"},
 		{"no such parent in the container", `"master":"absent","linkInContainer":true`, ""},
 	} {
 		q := r.Request(cni.Status, "c")
@@ -148,7 +150,8 @@ func TestMTU(t *testing.T) {
 	r.Container("c")
 	before := r.State()
 	r.Conf["mtu"] = 1451
-	plugintest.Says(t, r.Refused(r.Request(cni.Add, "c"), cni.CodeInvalidConfig), "invalid MTU 1451, must be [0, master MTU(1450)]")
+	plugintest.Says(t, r.Refused(r.Request(cni.Add, "c"), cni.CodeInvalidConfig),
+		"invalid MTU 1451, must be [0, master MTU(1450)]")
 	r.Unchanged(before)
 	for mtu, want := range map[int]int{0: 1450, 1450: 1450, 1300: 1300} {
 		r.Conf["mtu"] = mtu
@@ -165,12 +168,15 @@ func TestNoMaster(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ name, members, says string }{
 		{"in the host", `"master":"absent"`, `"absent": not found in the host`},
-		{"in the container, where the host has one", `"linkInContainer":true`, `"uplink": not found in the container`},
+		{"in the container, where the host has one", `"linkInContainer":true`,
+			`"uplink": not found in the container`},
 		{"an alternative name", `"master":"a-name-that-is-long"`, "a-name-that-is-long"},
 		{"longer than any name", `"master":"` + strings.Repeat("x", 200) + `"`, "xxx"},
 		{"a path", `"master":"../eth0"`, "../eth0"},
-		{"no default route", `"master":""`, "no default route interface found: there is none in the host"},
-		{"no default route in the container", `"master":"","linkInContainer":true`, "no default route interface found: there is none in the container"},
+		{"no default route", `"master":""`,
+			"no default route interface found: there is none in the host"},
+		{"no default route in the container", `"master":"","linkInContainer":true`,
+			"no default route interface found: there is none in the container"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -205,15 +211,19 @@ func TestMaster(t *testing.T) {
 				if inside {
 					where = r.Container("c")
 				}
-				where.Batch("link add other up type bridge", "link set uplink up", "link property add dev uplink altname an-alternative-name",
-					"route add default dev other metric 50", "route add default dev uplink metric 40")
+				where.Batch("link add other up type bridge", "link set uplink up",
+					"link property add dev uplink altname an-alternative-name",
+					"route add default dev other metric 50", "route add default dev uplink "+
+						"metric 40")
 				r.Add("c")
 				r.Check("c")
-				if l := show(t, r.Container("c"), "eth0"); l.LinkInfo.Kind != "macvlan" || !slices.Contains(l.Flags, "UP") || !strings.HasPrefix(l.IfAlias, "tenon:") {
+				if l := show(t, r.Container("c"), "eth0"); l.LinkInfo.Kind != "macvlan" ||
+					!slices.Contains(l.Flags, "UP") || !strings.HasPrefix(l.IfAlias, "tenon:") {
 					t.Errorf("%+v", l)
 				}
 				outside.Command("ip", "address", "add", "192.0.2.99/24", "dev", "eth0")
-				if !strings.Contains(r.Container("c").Command("ip", "link", "show", "dev", "eth0"), "LOWER_UP") {
+				if !strings.Contains(r.Container("c").Command("ip", "link", "show", "dev", "eth0"),
+					"LOWER_UP") {
 					t.Error("no carrier")
 				}
 			})
@@ -224,14 +234,16 @@ func TestMaster(t *testing.T) {
 // TestMode: the kernel receives the mode and the queue length.
 func TestMode(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []macvlan.Mode{"", macvlan.Bridge, macvlan.Private, macvlan.VEPA, macvlan.Passthru} {
+	for _, mode := range []macvlan.Mode{"", macvlan.Bridge, macvlan.Private, macvlan.VEPA,
+		macvlan.Passthru} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
 			r, _ := runtime(t, fmt.Sprintf(`,"mode":%q,"bcqueuelen":321`, mode))
 			r.Add("c")
 			r.Check("c")
 			got := show(t, r.Container("c"), "eth0").LinkInfo.Data
-			if want := string(mode); got.Mode != want && (want != "" || got.Mode != "bridge") || got.BCQueueLen != 321 {
+			if want := string(mode); got.Mode != want && (want != "" || got.Mode != "bridge") ||
+				got.BCQueueLen != 321 {
 				t.Errorf("%+v", got)
 			}
 		})
@@ -247,7 +259,8 @@ func TestMAC(t *testing.T) {
 	for _, row := range []struct{ name, members, args, want string }{
 		{"key", all, "", key},
 		{"CNI_ARGS", all, "IgnoreUnknown=true;MAC=" + env, env},
-		{"capability", all + `,"RuntimeConfig":{"mac":"` + capability + `"}`, "MAC=" + env, capability},
+		{"capability", all + `,"RuntimeConfig":{"mac":"` + capability + `"}`, "MAC=" + env,
+			capability},
 		{"capitals and hyphens", `"mac":"02-00-00-00-00-0A"`, "", "02:00:00:00:00:0a"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -267,7 +280,9 @@ func TestMAC(t *testing.T) {
 			if got := show(t, r.Container("c"), "eth0").Address; got != row.want {
 				t.Errorf("MAC is %s, want %s", got, row.want)
 			}
-			if out := r.Container("c").Command("ip", "-4", "address"); strings.Contains(out, "eth0") || len(result.IPs) > 0 {
+			if out := r.Container("c").
+				Command("ip", "-4", "address"); strings.Contains(out, "eth0") ||
+				len(result.IPs) > 0 {
 				t.Errorf("addresses: %s, %v", out, result.IPs)
 			}
 		})
@@ -294,8 +309,10 @@ func TestInterfaceNameWithADot(t *testing.T) {
 	q := r.Request(cni.Add, "c")
 	q.IfName = "net1.100"
 	q.Conf["prevResult"] = r.Must(q)
-	for _, key := range []string{"ipv4/conf/net1.100/arp_notify", "ipv6/conf/net1.100/ndisc_notify"} {
-		if got := strings.TrimSpace(r.Container("c").Command("cat", "/proc/sys/net/"+key)); got != "1" {
+	for _, key := range []string{"ipv4/conf/net1.100/arp_notify",
+		"ipv6/conf/net1.100/ndisc_notify"} {
+		if got := strings.TrimSpace(r.Container("c").
+			Command("cat", "/proc/sys/net/"+key)); got != "1" {
 			t.Errorf("%s is %s", key, got)
 		}
 	}
@@ -308,8 +325,11 @@ func TestInterfaceNameWithADot(t *testing.T) {
 // TestDNS: the result has the DNS settings of the configuration, or none.
 func TestDNS(t *testing.T) {
 	t.Parallel()
-	for dns, want := range map[string]cni.DNS{`null`: {}, `{"search":["s"]}`: {Search: []string{"s"}}} {
-		r, _ := runtime(t, `,"dns":`+dns+`,"ipam":{"type":"static","addresses":[{"address":"192.0.2.9/24"}],"dns":{"domain":"ipam"}}`)
+	for dns, want := range map[string]cni.DNS{`null`: {},
+		`{"search":["s"]}`: {Search: []string{"s"}}} {
+		r, _ := runtime(t,
+			`,"dns":`+
+				dns+`,"ipam":{"type":"static","addresses":[{"address":"192.0.2.9/24"}],"dns":{"domain":"ipam"}}`)
 		if diff := cmp.Diff(want, r.Add("c").DNS); diff != "" {
 			t.Errorf("dns %s: %s", dns, diff)
 		}
@@ -320,11 +340,13 @@ func TestDNS(t *testing.T) {
 func TestDelWithoutParent(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*plugintest.Request){
-		"whole":       func(*plugintest.Request) {},
-		"no master":   func(q *plugintest.Request) { delete(q.Conf, "master") },
-		"no result":   func(q *plugintest.Request) { delete(q.Conf, "prevResult") },
-		"no netns":    func(q *plugintest.Request) { q.Netns = "" },
-		"wrong types": func(q *plugintest.Request) { q.Conf["master"], q.Conf["mode"], q.Conf["mtu"] = 5, 6, "x" },
+		"whole":     func(*plugintest.Request) {},
+		"no master": func(q *plugintest.Request) { delete(q.Conf, "master") },
+		"no result": func(q *plugintest.Request) { delete(q.Conf, "prevResult") },
+		"no netns":  func(q *plugintest.Request) { q.Netns = "" },
+		"wrong types": func(q *plugintest.Request) {
+			q.Conf["master"], q.Conf["mode"], q.Conf["mtu"] = 5, 6, "x"
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -350,43 +372,50 @@ func TestRoutes(t *testing.T) {
 	r, _ := runtime(t, ipam)
 	r.Add("c")
 	c := r.Container("c")
-	if out := c.Command("ip", "route", "show", "198.51.100.0/24"); !strings.Contains(out, "via 192.0.2.2 dev eth0 metric 7 mtu 1300 advmss 1200") {
+	if out := c.Command("ip", "route", "show", "198.51.100.0/24"); !strings.Contains(out,
+		"via 192.0.2.2 dev eth0 metric 7 mtu 1300 advmss 1200") {
 		t.Errorf("route %s", out)
 	}
 	q := r.Request(cni.Add, "c")
 	q.IfName = "eth1"
 	q.Conf["name"] = "second"
 	q.Conf["ipam"].(map[string]any)["ranges"] = []any{
-		[]any{map[string]any{"subnet": "192.0.2.0/24", "rangeStart": "192.0.2.60", "gateway": "192.0.2.2"}},
-		[]any{map[string]any{"subnet": "2001:db8::/64", "rangeStart": "2001:db8::60", "gateway": "2001:db8::2"}},
+		[]any{map[string]any{"subnet": "192.0.2.0/24", "rangeStart": "192.0.2.60",
+			"gateway": "192.0.2.2"}},
+		[]any{map[string]any{"subnet": "2001:db8::/64", "rangeStart": "2001:db8::60",
+			"gateway": "2001:db8::2"}},
 	}
 	delete(q.Conf, "prevResult")
 	r.Must(q)
 	for family, want := range map[string]string{
 		"-4": "default via 192.0.2.2 dev eth0 \ndefault via 192.0.2.2 dev eth1 metric 1 \n",
-		"-6": "default via 2001:db8::2 dev eth0 metric 1024 pref medium\ndefault via 2001:db8::2 dev eth1 metric 1025 pref medium\n",
+		"-6": "default via 2001:db8::2 dev eth0 metric 1024 pref medium\ndefault via 2001:db8::2 " +
+			"dev eth1 metric 1025 pref medium\n",
 	} {
 		if diff := cmp.Diff(want, c.Command("ip", family, "route", "show", "default")); diff != "" {
 			t.Error(diff)
 		}
 	}
 	r.Check("c")
-	c.Batch("route delete 198.51.100.0/24 dev eth0", "route append 198.51.100.0/24 via 192.0.2.2 dev eth0 metric 7 mtu 1301 advmss 1200")
+	c.Batch("route delete 198.51.100.0/24 dev eth0",
+		"route append 198.51.100.0/24 via 192.0.2.2 dev eth0 metric 7 mtu 1301 advmss 1200")
 	plugintest.Says(t, r.Refused(r.Request(cni.Check, "c"), cni.CodeInternal), "mtu 1300")
 }
 
 // TestTakeover: Tenon checks and deletes attachments of the upstream plugin, and the reverse.
 func TestTakeover(t *testing.T) {
 	t.Parallel()
-	const reference = "/usr/lib/cni"
-	testnet.Require(t, testnet.Tool(filepath.Join(reference, "macvlan")))
+	const upstream = "/usr/lib/cni"
+	testnet.Require(t, testnet.Tool(filepath.Join(upstream, "macvlan")))
 	for _, tenonAdds := range []bool{true, false} {
 		t.Run(fmt.Sprintf("Tenon adds %t", tenonAdds), func(t *testing.T) {
 			t.Parallel()
 			r, _ := runtime(t, ipam)
-			delete(r.Conf["ipam"].(map[string]any), "routes") // upstream requires a gateway in each route
-			r.Conf["cniVersion"] = "1.0.0"                    // the newest version of Debian's upstream plugins
-			if diff := r.Mixed(reference, tenonAdds); strings.Contains(diff, "eth0") || strings.Contains(diff, "192.0.2.1") {
+			// upstream requires a gateway in each route
+			delete(r.Conf["ipam"].(map[string]any), "routes")
+			r.Conf["cniVersion"] = "1.0.0" // the newest version of Debian's upstream plugins
+			if diff := r.Mixed(upstream, tenonAdds); strings.Contains(diff, "eth0") ||
+				strings.Contains(diff, "192.0.2.1") {
 				t.Error(diff)
 			}
 		})

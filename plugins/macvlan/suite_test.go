@@ -32,7 +32,8 @@ var suite = plugintest.Suite{
 	// on the parent.
 	Before: func(testing.TB, *plugintest.Net, *plugintest.Namespace) *cni.Result { return nil },
 	Distinguish: func(q *plugintest.Request, n int) {
-		if q.Conf["mac"] != nil { // two interfaces of a parent that are up cannot have the same MAC address
+		// two interfaces of a parent that are up cannot have the same MAC address
+		if q.Conf["mac"] != nil {
 			q.Conf["mac"] = fmt.Sprintf("02:00:5e:00:53:%02x", n+1)
 		}
 	},
@@ -45,10 +46,12 @@ var suite = plugintest.Suite{
 			a.Container.Batch("link delete eth0", "link add eth0 up type bridge")
 			return "expected a macvlan, found a bridge"
 		}},
-		{Name: "parent renamed", Key: "master", Break: func(_ testing.TB, a plugintest.Attached) string {
-			a.Host.Batch("link set eth1 down", "link set eth1 name renamed", "link set renamed up")
-			return `"eth1"`
-		}},
+		{Name: "parent renamed", Key: "master",
+			Break: func(_ testing.TB, a plugintest.Attached) string {
+				a.Host.Batch("link set eth1 down", "link set eth1 name renamed",
+					"link set renamed up")
+				return `"eth1"`
+			}},
 	},
 }
 

@@ -61,7 +61,8 @@ func TestSwitch(t *testing.T) {
 	r, _ := runtime(t, "")
 	for i, container := range []string{"a", "b"} {
 		r.Add(container)
-		r.Container(container).Command("ip", "address", "add", fmt.Sprintf("10.5.0.%d/24", i+1), "dev", "eth0")
+		r.Container(container).
+			Command("ip", "address", "add", fmt.Sprintf("10.5.0.%d/24", i+1), "dev", "eth0")
 	}
 	testnet.Reaches(t, r.Container("a"), netip.MustParseAddr("10.5.0.2"), true)
 }
@@ -73,10 +74,13 @@ func TestAddressesCanBeBound(t *testing.T) {
 	for _, dad := range []string{"optimistic", "wait", "off"} {
 		t.Run(dad, func(t *testing.T) {
 			t.Parallel()
-			r, _ := runtime(t, `,"dad":"`+dad+`","ipam":{"type":"host-local","ranges":[[{"subnet":"2001:db8::/64","rangeStart":"2001:db8::10"}]]}`)
+			r, _ := runtime(t,
+				`,"dad":"`+
+					dad+`","ipam":{"type":"host-local","ranges":[[{"subnet":"2001:db8::/64","rangeStart":"2001:db8::10"}]]}`)
 			address := r.Add("c").IPs[0].Address.Addr()
 			err := r.Container("c").Run(func() error {
-				c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(address, 0)))
+				c, err := net.ListenUDP("udp",
+					net.UDPAddrFromAddrPort(netip.AddrPortFrom(address, 0)))
 				if err != nil {
 					return err
 				}
@@ -99,7 +103,8 @@ func TestDuplicate(t *testing.T) {
 		r, _ := runtime(t, `,"dad":"wait"`+static)
 		r.Container("c")
 		before := r.State()
-		plugintest.Says(t, r.Refused(r.Request(cni.Add, "c"), cni.CodeInternal), "duplicate address detection failed for 2001:db8::2/64")
+		plugintest.Says(t, r.Refused(r.Request(cni.Add, "c"), cni.CodeInternal),
+			"duplicate address detection failed for 2001:db8::2/64")
 		r.Unchanged(before)
 	})
 	t.Run("optimistic", func(t *testing.T) {
@@ -146,7 +151,8 @@ func TestNewNeighbour(t *testing.T) {
 			r, outside := runtime(t, `,"dad":"`+dad+`"`+ipam)
 			attach := func(container string) *cni.Result {
 				q := r.Request(cni.Add, container)
-				q.Conf["runtimeConfig"] = map[string]any{"ips": []string{"192.0.2.77", "2001:db8::77"}}
+				q.Conf["runtimeConfig"] = map[string]any{"ips": []string{"192.0.2.77",
+					"2001:db8::77"}}
 				result, err := cni.DecodeResult(r.Must(q), 0)
 				if err != nil {
 					t.Fatal(err)
@@ -157,11 +163,13 @@ func TestNewNeighbour(t *testing.T) {
 				testnet.Reaches(t, outside, ip.Address.Addr(), true)
 			}
 			r.Del("before")
-			time.Sleep(1100 * time.Millisecond) // ARP ignores changes of younger entries (locktime, arp(7))
+			// ARP ignores changes of younger entries (locktime, arp(7))
+			time.Sleep(1100 * time.Millisecond)
 			after := attach("after")
 			for _, ip := range after.IPs {
 				testnet.LearnsMAC(t, outside, ip.Address.Addr(), after.Interfaces[0].MAC)
-				if dad != "optimistic" { // it answers as soon as it may solicit the sender's address
+				// it answers as soon as it may solicit the sender's address
+				if dad != "optimistic" {
 					testnet.Reaches(t, outside, ip.Address.Addr(), true)
 				}
 			}
@@ -201,6 +209,7 @@ func TestRouterAdvertisements(t *testing.T) {
 
 // followed reports whether a container has an address, a route or a router from an advertisement.
 func followed(ns *plugintest.Namespace) bool {
-	return strings.Contains(ns.Command("ip", "-6", "address"), "2001:db8:bad:") || strings.Contains(ns.Command("ip", "-6", "route"), "2001:db8:bad:") ||
+	return strings.Contains(ns.Command("ip", "-6", "address"), "2001:db8:bad:") ||
+		strings.Contains(ns.Command("ip", "-6", "route"), "2001:db8:bad:") ||
 		strings.Contains(ns.Command("ip", "-6", "route"), "default via fe80")
 }

@@ -52,9 +52,12 @@ func TestDelWithoutInterface(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			p := newPod(t, row.members,
-				"rule add from 192.168.1.210 lookup 77", // added by hand, for an address that no interface has
+				// added by hand, for an address that no interface has
+				"rule add from 192.168.1.210 lookup 77",
 				"rule add from 10.88.0.2 lookup 100 protocol 116",
-				"rule add from 192.168.1.211 lookup 78 protocol 116", "route add 10.66.0.0/16 via 10.88.0.1 table 78") // in use
+				// in use
+				"rule add from 192.168.1.211 lookup 78 protocol 116", "route add 10.66.0.0/16 "+
+					"via 10.88.0.1 table 78")
 			rules := append(p.rules("-4"), p.rules("-6")...)
 			p.add(address4, address6)
 			p.ip("link delete net1")
@@ -96,7 +99,8 @@ func TestDelGoesOn(t *testing.T) {
 	t.Parallel()
 	p := newPod(t, "", "route add 10.77.0.0/16 via 192.168.1.254")
 	p.add(address4, address6)
-	p.ip("route delete 192.168.1.0/24 table 100", "-4 route delete default dev eth0") // the gateway is no longer reachable
+	// the gateway is no longer reachable
+	p.ip("route delete 192.168.1.0/24 table 100", "-4 route delete default dev eth0")
 	p.Must(p.call(cni.Del))
 	equal(t, "rules", append(p.rules("-4"), p.rules("-6")...))
 	equal(t, "table", p.routes("-4", "100"))
@@ -110,9 +114,11 @@ func TestRepeat(t *testing.T) {
 	before := p.State()
 	p.add(address4, address6)
 	p.Unchanged(before)
-	p.ip("route add 10.77.0.0/16 via 192.168.1.253 dev net1 onlink", "route add 10.78.0.0/16 dev net1 scope link")
+	p.ip("route add 10.77.0.0/16 via 192.168.1.253 dev net1 onlink",
+		"route add 10.78.0.0/16 dev net1 scope link")
 	p.add(address4, address6)
-	equal(t, "table", p.routes("-4", "100"), "default via 192.168.1.1 proto 116", "192.168.1.0/24 proto kernel scope link src 192.168.1.209",
+	equal(t, "table", p.routes("-4", "100"), "default via 192.168.1.1 proto 116",
+		"192.168.1.0/24 proto kernel scope link src 192.168.1.209",
 		"10.77.0.0/16 via 192.168.1.253 onlink", "10.78.0.0/16 scope link")
 	equal(t, "main table", p.routes("-4", "main"))
 	equal(t, "rules", p.rules("-4"), "32765: from 192.168.1.209 lookup 100 proto 116")
@@ -122,13 +128,17 @@ func TestRepeat(t *testing.T) {
 // and never reuses it.
 func TestTablesOfOthers(t *testing.T) {
 	t.Parallel()
-	p := newPod(t, "", "route add 10.66.0.0/16 via 10.88.0.1 table 100", "rule add from 10.9.9.9 lookup 101")
+	p := newPod(t, "", "route add 10.66.0.0/16 via 10.88.0.1 table 100",
+		"rule add from 10.9.9.9 lookup 101")
 	p.add4()
-	equal(t, "rules", p.rules("-4"), "32765: from 10.9.9.9 lookup 101", "32764: from 192.168.1.209 lookup 102 proto 116")
+	equal(t, "rules", p.rules("-4"), "32765: from 10.9.9.9 lookup 101",
+		"32764: from 192.168.1.209 lookup 102 proto 116")
 	p.Must(p.call(cni.Del, address4))
-	p.ip("rule add from 192.168.1.209 lookup 100 protocol 116") // of an interface that had the address earlier
+	// of an interface that had the address earlier
+	p.ip("rule add from 192.168.1.209 lookup 100 protocol 116")
 	p.add4()
-	equal(t, "rules", p.rules("-4"), "32765: from 10.9.9.9 lookup 101", "32764: from 192.168.1.209 lookup 100 proto 116",
+	equal(t, "rules", p.rules("-4"), "32765: from 10.9.9.9 lookup 101",
+		"32764: from 192.168.1.209 lookup 100 proto 116",
 		"32763: from 192.168.1.209 lookup 102 proto 116")
 	p.ip("route add 10.66.0.0/16 via 10.88.0.1 table 102") // another program adds a route
 	before := p.State()
@@ -158,7 +168,8 @@ func TestLock(t *testing.T) {
 	before := p.State()
 	for _, verb := range []cni.Command{cni.Add, cni.Del} {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		if _, err := p.Runtime.Do(ctx, p.call(verb, address4)); err == nil || !strings.Contains(err.Error(), "lock network namespace") {
+		if _, err := p.Runtime.Do(ctx, p.call(verb, address4)); err == nil ||
+			!strings.Contains(err.Error(), "lock network namespace") {
 			t.Errorf("%s with the lock held: %v", verb, err)
 		}
 		cancel()
@@ -175,7 +186,8 @@ func TestLock(t *testing.T) {
 // addresses find the routes of the interface.
 func TestAlwaysRouted(t *testing.T) {
 	t.Parallel()
-	p := newPod(t, "", "route add 10.77.0.0/16 via 192.168.1.254", "-6 route add fd77::/64 via fd00:7::99")
+	p := newPod(t, "", "route add 10.77.0.0/16 via 192.168.1.254",
+		"-6 route add fd77::/64 via fd00:7::99")
 	changes := 0
 	look := func(op string) error {
 		changes++
@@ -183,7 +195,8 @@ func TestAlwaysRouted(t *testing.T) {
 			"192.168.1.209": {"192.168.1.77", "10.77.0.5"}, "fd00:7::9": {"fd00:7::77", "fd77::5"},
 		} {
 			for _, to := range destinations {
-				if got := p.Command("ip", "route", "get", to, "from", from); !strings.Contains(got, "dev net1") {
+				if got := p.Command("ip", "route", "get", to, "from", from); !strings.Contains(got,
+					"dev net1") {
 					t.Errorf("%s: from %s: %s", op, from, got)
 				}
 			}

@@ -13,7 +13,8 @@ type gateways map[bool]netip.Addr
 
 func parseGateways(texts []string) (gateways, error) {
 	if len(texts) > 2 {
-		return nil, cni.Errorf(cni.CodeInvalidConfig, "gateways list cannot contain more than 2 entries, it has %d", len(texts)).
+		return nil, cni.Errorf(cni.CodeInvalidConfig,
+			"gateways list cannot contain more than 2 entries, it has %d", len(texts)).
 			WithDetails("set at most one IPv4 and one IPv6 gateway")
 	}
 	g := gateways{}
@@ -21,10 +22,13 @@ func parseGateways(texts []string) (gateways, error) {
 		a, err := netip.ParseAddr(text)
 		a = a.Unmap()
 		if err != nil || a.Zone() != "" || a.IsUnspecified() || a.IsMulticast() {
-			return nil, cni.Errorf(cni.CodeInvalidConfig, "gateways: invalid static gateway IP address %q", text)
+			return nil, cni.Errorf(cni.CodeInvalidConfig,
+				"gateways: invalid static gateway IP address %q", text)
 		}
 		if _, ok := g[a.Is4()]; ok {
-			return nil, cni.Errorf(cni.CodeInvalidConfig, "gateways list contains multiple %s addresses", map[bool]string{true: "IPv4", false: "IPv6"}[a.Is4()]).
+			family := map[bool]string{true: "IPv4", false: "IPv6"}[a.Is4()]
+			return nil, cni.Errorf(cni.CodeInvalidConfig,
+				"gateways list contains multiple %s addresses", family).
 				WithDetails("set at most one IPv4 and one IPv6 gateway")
 		}
 		g[a.Is4()] = a
@@ -54,7 +58,9 @@ func defaultRoute(addr, gw netip.Addr) kernel.Route {
 func (g gateways) warn(s *chained.Session, ips []cni.IP) {
 	for _, ip := range ips {
 		if gw, _ := g.of(ip); !gw.IsValid() && ip.Gateway.IsValid() {
-			s.Log.Warn("no default route for an IPv6 address with an IPv4 gateway: the kernel has no such routes", "address", ip.Address, "gateway", ip.Gateway)
+			s.Log.Warn(
+				"no default route for an IPv6 address with an IPv4 gateway: the kernel has no "+
+					"such routes", "address", ip.Address, "gateway", ip.Gateway)
 		}
 	}
 }

@@ -29,7 +29,8 @@ func (c *Config) Remove(_ context.Context, s *chained.Session, _ chained.Gone) e
 	if err != nil {
 		return err
 	}
-	another := func(r kernel.PolicyRule) bool { // 0: the table of the configuration could not be read
+	// 0: the table of the configuration could not be read
+	another := func(r kernel.PolicyRule) bool {
 		return c.Table != nil && *c.Table != 0 && *c.Table != r.Table
 	}
 	var errs []error
@@ -45,7 +46,9 @@ func (c *Config) Remove(_ context.Context, s *chained.Session, _ chained.Gone) e
 		}
 		errs = append(errs, s.Sandbox.Routes.DeleteRule(rule))
 	}
-	hints := slices.DeleteFunc(in(all, kernel.TableMain), func(r kernel.StoredRoute) bool { return !r.Own() })
+	hints := slices.DeleteFunc(in(all, kernel.TableMain), func(r kernel.StoredRoute) bool {
+		return !r.Own()
+	})
 	return errors.Join(append(errs, take(s, link, hints))...)
 }
 

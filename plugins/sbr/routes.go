@@ -13,7 +13,7 @@ type plan struct {
 	link      kernel.Link
 	ips       []cni.IP // all addresses of the interface
 	gateways  gateways
-	originals []kernel.StoredRoute // the routes of the interface as they are, or were, in the main table
+	originals []kernel.StoredRoute // routes of the interface in the main table, now or earlier
 }
 
 // routes returns the contents of the table of an address: its routes and, if it has a gateway but
@@ -25,7 +25,8 @@ func (p plan) routes(ip cni.IP, table int) []kernel.StoredRoute {
 	if ip.Address.Addr().Is4() {
 		own.Priority = 0
 	} else {
-		list = append(list, kernel.OwnRoute(p.link, kernel.Route{Dst: kernel.LinkLocal, Priority: linkLocalMetric, Table: table}))
+		list = append(list, kernel.OwnRoute(p.link,
+			kernel.Route{Dst: kernel.LinkLocal, Priority: linkLocalMetric, Table: table}))
 	}
 	for _, r := range p.originals {
 		switch {
@@ -39,7 +40,9 @@ func (p plan) routes(ip cni.IP, table int) []kernel.StoredRoute {
 	var chosen bool
 	own.GW, chosen = p.gateways.of(ip)
 	if len(defaults) > 0 {
-		best := slices.MinFunc(defaults, func(a, b kernel.StoredRoute) int { return a.Priority - b.Priority })
+		best := slices.MinFunc(defaults, func(a, b kernel.StoredRoute) int {
+			return a.Priority - b.Priority
+		})
 		if !chosen || slices.Equal(best.Gateways(), []netip.Addr{own.GW}) {
 			return append(list, defaults...)
 		}
@@ -58,7 +61,9 @@ func (p plan) routes(ip cni.IP, table int) []kernel.StoredRoute {
 // originals returns the routes in the table of an address as they were in the main table; it is the
 // inverse of [plan.routes].
 func originals(filled []kernel.StoredRoute) []kernel.StoredRoute {
-	behind := slices.ContainsFunc(filled, func(r kernel.StoredRoute) bool { return r.Own() && isDefault(r) })
+	behind := slices.ContainsFunc(filled, func(r kernel.StoredRoute) bool {
+		return r.Own() && isDefault(r)
+	})
 	var list []kernel.StoredRoute
 	for _, r := range filled {
 		if r.Own() {
@@ -79,7 +84,9 @@ func (p plan) goWith(ip cni.IP, r kernel.StoredRoute) bool {
 	if ip.Address.Addr().Is4() != r.Dst.Addr().Is4() {
 		return false
 	}
-	return claims(ip, r) || !slices.ContainsFunc(p.ips, func(ip cni.IP) bool { return claims(ip, r) })
+	return claims(ip, r) || !slices.ContainsFunc(p.ips, func(ip cni.IP) bool {
+		return claims(ip, r)
+	})
 }
 
 // claims reports whether the source or a gateway of a route is in the network of an address, or
@@ -98,7 +105,9 @@ func isDefault(r kernel.StoredRoute) bool { return r.Dst.Bits() == 0 }
 
 // in returns the routes in a table.
 func in(all []kernel.StoredRoute, table int) []kernel.StoredRoute {
-	return slices.DeleteFunc(slices.Clone(all), func(r kernel.StoredRoute) bool { return r.Table != table })
+	return slices.DeleteFunc(slices.Clone(all), func(r kernel.StoredRoute) bool {
+		return r.Table != table
+	})
 }
 
 // movable returns the routes that leave the main table. Routes of a family without an address stay.
@@ -111,5 +120,7 @@ func movable(all []kernel.StoredRoute, ips []cni.IP) []kernel.StoredRoute {
 
 // without returns the routes that equal none of the others.
 func without(routes, others []kernel.StoredRoute) []kernel.StoredRoute {
-	return slices.DeleteFunc(slices.Clone(routes), func(r kernel.StoredRoute) bool { return slices.ContainsFunc(others, r.Same) })
+	return slices.DeleteFunc(slices.Clone(routes), func(r kernel.StoredRoute) bool {
+		return slices.ContainsFunc(others, r.Same)
+	})
 }

@@ -35,10 +35,11 @@ type Config struct {
 
 // Plugin is the definition of sbr.
 var Plugin = chained.Define(plugin.Info{
-	Name:  "sbr",
-	About: "routes by source address: replies leave through the interface on which the requests arrived",
-	Role:  plugin.RoleChained,
-	Doc:   doc,
+	Name: "sbr",
+	About: "routes by source address: replies leave through the interface on which the requests " +
+		"arrived",
+	Role: plugin.RoleChained,
+	Doc:  doc,
 }, chained.Traits{
 	Contained: true,
 	NoPrev:    chained.NoPrev{Add: "This plugin must be called as chained plugin"},
@@ -48,7 +49,8 @@ var Plugin = chained.Define(plugin.Info{
 func (c *Config) Validate(*plugin.Call) (err error) {
 	if t := c.Table; t != nil {
 		if *t < 1 || *t > math.MaxUint32 {
-			return cni.Errorf(cni.CodeInvalidConfig, "table: %d is not a number from 1 to %d", *t, uint32(math.MaxUint32))
+			return cni.Errorf(cni.CodeInvalidConfig, "table: %d is not a number from 1 to %d", *t,
+				uint32(math.MaxUint32))
 		}
 		return nil
 	}
@@ -91,7 +93,8 @@ func (c *Config) leadTo(s *chained.Session, ips []cni.IP, rules []kernel.PolicyR
 		if _, ok := c.ruleOf(ip, rules); ok {
 			continue
 		}
-		if err := s.Sandbox.Routes.AddRule(kernel.PolicyRule{Src: single(ip), Table: *c.Table}); err != nil {
+		if err := s.Sandbox.Routes.AddRule(kernel.PolicyRule{Src: single(ip),
+			Table: *c.Table}); err != nil {
 			return err
 		}
 	}
@@ -115,13 +118,17 @@ func (c *Config) ruleOf(ip cni.IP, rules []kernel.PolicyRule) (kernel.PolicyRule
 func addresses(s *chained.Session) ([]cni.IP, error) {
 	var list []cni.IP
 	for _, ip := range s.PrevIPs() {
-		if !slices.ContainsFunc(list, func(have cni.IP) bool { return have.Address.Addr() == ip.Address.Addr() }) {
+		if !slices.ContainsFunc(list, func(have cni.IP) bool {
+			return have.Address.Addr() == ip.Address.Addr()
+		}) {
 			list = append(list, ip)
 		}
 	}
 	if len(s.Prev.IPs) == 0 {
-		return nil, cni.Errorf(cni.CodeInvalidConfig, "No IP addresses supplied on interface: %s", s.IfName).
-			WithDetails("prevResult has no addresses; place sbr after a plugin that assigns addresses")
+		return nil, cni.Errorf(cni.CodeInvalidConfig, "No IP addresses supplied on interface: %s",
+			s.IfName).
+			WithDetails(
+				"prevResult has no addresses; place sbr after a plugin that assigns addresses")
 	}
 	return list, nil
 }

@@ -33,7 +33,8 @@ const (
 // configuration.
 func newPod(t *testing.T, members string, commands ...string) *pod {
 	t.Helper()
-	r := plugintest.NewRuntime(t, sbr.Plugin, `{"cniVersion":"1.1.0","name":"net","type":"sbr"`+members+`}`)
+	r := plugintest.NewRuntime(t, sbr.Plugin, `{"cniVersion":"1.1.0","name":"net","type":"sbr"`+
+		members+`}`)
 	p := &pod{Runtime: r, Namespace: r.Container("c"), t: t}
 	p.ip(
 		"link add net1 type veth peer name net1-peer", "link set net1-peer up", "link set net1 up",
@@ -81,7 +82,8 @@ func (p *pod) list(args string) []string {
 	p.t.Helper()
 	var list []string
 	for line := range strings.Lines(p.Command("ip", strings.Fields(args)...)) {
-		list = append(list, strings.TrimSpace(noise.ReplaceAllString(strings.ReplaceAll(line, "\t", " "), "")))
+		list = append(list,
+			strings.TrimSpace(noise.ReplaceAllString(strings.ReplaceAll(line, "\t", " "), "")))
 	}
 	return list
 }
@@ -89,7 +91,9 @@ func (p *pod) list(args string) []string {
 // rules returns the rules except for the kernel's initial ones.
 func (p *pod) rules(family string) []string {
 	p.t.Helper()
-	return slices.DeleteFunc(p.list(family+" rule"), func(line string) bool { return strings.Contains(line, "from all") })
+	return slices.DeleteFunc(p.list(family+" rule"), func(line string) bool {
+		return strings.Contains(line, "from all")
+	})
 }
 
 // routes returns the routes of net1 in a table.
@@ -112,7 +116,8 @@ func (p *pod) routes(family, table string) []string {
 
 func equal(t *testing.T, what string, got []string, want ...string) {
 	t.Helper()
-	if diff := cmp.Diff(slices.Sorted(slices.Values(want)), slices.Sorted(slices.Values(got))); diff != "" {
+	if diff := cmp.Diff(slices.Sorted(slices.Values(want)),
+		slices.Sorted(slices.Values(got))); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }
@@ -138,7 +143,8 @@ func TestOneAddress(t *testing.T) {
 		"10.77.0.0/16 via 192.168.1.254 metric 7 mtu 1300",
 	)
 	equal(t, "main table", p.routes("-4", "main"))
-	equal(t, "IPv6, without an address in the result", p.routes("-6", "main"), "fd00:7::/64 proto kernel metric 256")
+	equal(t, "IPv6, without an address in the result", p.routes("-6", "main"),
+		"fd00:7::/64 proto kernel metric 256")
 	equal(t, "eth0", p.eth0(), eth0...)
 	p.Must(p.call(cni.Del))
 	p.Unchanged(before)
@@ -147,12 +153,15 @@ func TestOneAddress(t *testing.T) {
 // TestDefaultIsThere: an existing default route of net1 moves, and ADD adds no other one.
 func TestDefaultIsThere(t *testing.T) {
 	t.Parallel()
-	p := newPod(t, "", "route append default via 192.168.1.1 dev net1", "-6 route add default via fd00:7::1 metric 2000")
+	p := newPod(t, "", "route append default via 192.168.1.1 dev net1",
+		"-6 route add default via fd00:7::1 metric 2000")
 	before := p.State()
 	p.add(address4, address6)
-	equal(t, "table", p.routes("-4", "100"), "default via 192.168.1.1", "192.168.1.0/24 proto kernel scope link src 192.168.1.209")
+	equal(t, "table", p.routes("-4", "100"), "default via 192.168.1.1",
+		"192.168.1.0/24 proto kernel scope link src 192.168.1.209")
 	equal(t, "IPv6 table", p.routes("-6", "101"),
-		"default via fd00:7::1 metric 2000", "fd00:7::/64 proto kernel metric 256", "fe80::/64 proto 116 metric 256")
+		"default via fd00:7::1 metric 2000", "fd00:7::/64 proto kernel metric 256",
+		"fe80::/64 proto 116 metric 256")
 	equal(t, "main table", append(p.routes("-4", "main"), p.routes("-6", "main")...))
 	p.Must(p.call(cni.Del))
 	p.Unchanged(before)
@@ -162,7 +171,8 @@ func TestDefaultIsThere(t *testing.T) {
 // the last rule takes precedence. The second address has interface index -1 in the result.
 func TestTwoAddresses(t *testing.T) {
 	t.Parallel()
-	p := newPod(t, "", "address add 192.168.101.209/24 dev net1", "route add 10.77.0.0/16 dev net1 scope link",
+	p := newPod(t, "", "address add 192.168.101.209/24 dev net1",
+		"route add 10.77.0.0/16 dev net1 scope link",
 		"route add 10.78.0.0/16 via 192.168.101.254", "-6 route flush dev net1 table main")
 	before := p.State()
 	p.add(address4, `{"address":"192.168.101.209/24","gateway":"192.168.101.1","interface":-1}`,
@@ -174,9 +184,11 @@ func TestTwoAddresses(t *testing.T) {
 		t.Error(diff)
 	}
 	equal(t, "first table", p.routes("-4", "100"),
-		"default via 192.168.1.1 proto 116", "192.168.1.0/24 proto kernel scope link src 192.168.1.209", "10.77.0.0/16 scope link")
+		"default via 192.168.1.1 proto 116", "192.168.1.0/24 proto kernel scope link src "+
+			"192.168.1.209", "10.77.0.0/16 scope link")
 	equal(t, "second table", p.routes("-4", "101"),
-		"default via 192.168.101.1 proto 116", "192.168.101.0/24 proto kernel scope link src 192.168.101.209", "10.77.0.0/16 scope link",
+		"default via 192.168.101.1 proto 116",
+		"192.168.101.0/24 proto kernel scope link src 192.168.101.209", "10.77.0.0/16 scope link",
 		"10.78.0.0/16 via 192.168.101.254")
 	equal(t, "main table", p.routes("-4", "main"))
 	p.Must(p.call(cni.Del))
@@ -186,12 +198,16 @@ func TestTwoAddresses(t *testing.T) {
 // TestTable: rules select the table of the configuration, and no route changes.
 func TestTable(t *testing.T) {
 	t.Parallel()
-	p := newPod(t, `,"table":5000,"gateways":["nonsense"]`, "route add default via 192.168.1.1 table 5000") // gateways are parsed only without table
+	// gateways are parsed only without table
+	p := newPod(t, `,"table":5000,"gateways":["nonsense"]`,
+		"route add default via 192.168.1.1 table 5000")
 	before := p.State()
-	with := []string{`{"address":"192.168.1.209/24","interface":1}`, `{"address":"192.168.101.209/24","interface":1}`, address6}
+	with := []string{`{"address":"192.168.1.209/24","interface":1}`,
+		`{"address":"192.168.101.209/24","interface":1}`, address6}
 	for range 2 { // the second ADD finds the rules
 		p.add(with...)
-		equal(t, "rules", p.rules("-4"), "32765: from 192.168.1.209 lookup 5000 proto 116", "32764: from 192.168.101.209 lookup 5000 proto 116")
+		equal(t, "rules", p.rules("-4"), "32765: from 192.168.1.209 lookup 5000 proto 116",
+			"32764: from 192.168.101.209 lookup 5000 proto 116")
 		equal(t, "IPv6 rules", p.rules("-6"), "32765: from fd00:7::9 lookup 5000 proto 116")
 		if changed := testnet.Diff(before, p.State()); strings.Contains(changed, " route ") {
 			t.Errorf("routes have changed:\n%s", changed)
@@ -215,12 +231,18 @@ func TestRefused(t *testing.T) {
 		{"cniVersion 0.2.0", `,"cniVersion":"0.2.0"`, nil, "must be called as chained plugin"},
 		{"no prevResult", ``, nil, "must be called as chained plugin"},
 		{"no address at all", ``, []string{}, "No IP addresses supplied on interface: net1"},
-		{"table below the minimum", `,"table":0`, []string{address4}, "table: 0 is not a number from 1"},
-		{"table above the maximum", `,"table":4294967296`, []string{address4}, "table: 4294967296 is not a number from 1"},
-		{"two IPv4 gateways", `,"gateways":["192.168.1.2","192.168.1.3"]`, []string{address4}, "multiple IPv4 addresses"},
-		{"two IPv6 gateways", `,"gateways":["fd00:7::2","fd00:7::3"]`, []string{address4}, "multiple IPv6 addresses"},
-		{"three gateways", `,"gateways":["192.168.1.2","fd00:7::3","x"]`, []string{address4}, "gateways list cannot contain more than 2 entries"},
-		{"network as gateway", `,"gateways":["192.168.1.0/24"]`, []string{address4}, "invalid static gateway IP address"},
+		{"table below the minimum", `,"table":0`, []string{address4},
+			"table: 0 is not a number from 1"},
+		{"table above the maximum", `,"table":4294967296`, []string{address4},
+			"table: 4294967296 is not a number from 1"},
+		{"two IPv4 gateways", `,"gateways":["192.168.1.2","192.168.1.3"]`, []string{address4},
+			"multiple IPv4 addresses"},
+		{"two IPv6 gateways", `,"gateways":["fd00:7::2","fd00:7::3"]`, []string{address4},
+			"multiple IPv6 addresses"},
+		{"three gateways", `,"gateways":["192.168.1.2","fd00:7::3","x"]`, []string{address4},
+			"gateways list cannot contain more than 2 entries"},
+		{"network as gateway", `,"gateways":["192.168.1.0/24"]`, []string{address4},
+			"invalid static gateway IP address"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -248,7 +270,8 @@ func TestPrevResultWithoutVersion(t *testing.T) {
 		CNIVersion string
 		IPs        []struct{ Address string }
 	}
-	if err := json.Unmarshal(p.Must(q), &result); err != nil || result.CNIVersion != "1.1.0" || result.IPs[0].Address != "192.168.1.209/24" {
+	if err := json.Unmarshal(p.Must(q), &result); err != nil || result.CNIVersion != "1.1.0" ||
+		result.IPs[0].Address != "192.168.1.209/24" {
 		t.Errorf("%+v, %v", result, err)
 	}
 }
@@ -258,7 +281,8 @@ func TestInterfaceWithoutSandbox(t *testing.T) {
 	t.Parallel()
 	p := newPod(t, "")
 	q := p.call(cni.Add, address4)
-	q.Conf["prevResult"] = json.RawMessage(`{"interfaces":[{"name":"veth7"},{"name":"net1"}],"ips":[{"address":"192.168.1.209/24","gateway":"192.168.1.1","interface":1}]}`)
+	q.Conf["prevResult"] = json.RawMessage(
+		`{"interfaces":[{"name":"veth7"},{"name":"net1"}],"ips":[{"address":"192.168.1.209/24","gateway":"192.168.1.1","interface":1}]}`)
 	p.Must(q)
 	equal(t, "rules", p.rules("-4"), "32765: from 192.168.1.209 lookup 100 proto 116")
 }
@@ -268,9 +292,12 @@ func TestInterfaceWithoutSandbox(t *testing.T) {
 func TestGatewayOfTheOtherFamily(t *testing.T) {
 	t.Parallel()
 	p := newPod(t, "")
-	p.add(`{"address":"192.168.1.209/24","gateway":"fe80::1","interface":1}`, `{"address":"fd00:7::2/64","gateway":"192.168.1.1","interface":1}`)
-	equal(t, "table", p.routes("-4", "100"), "default via inet6 fe80::1 proto 116", "192.168.1.0/24 proto kernel scope link src 192.168.1.209")
-	equal(t, "IPv6 table", p.routes("-6", "101"), "fd00:7::/64 proto kernel metric 256", "fe80::/64 proto 116 metric 256")
+	p.add(`{"address":"192.168.1.209/24","gateway":"fe80::1","interface":1}`,
+		`{"address":"fd00:7::2/64","gateway":"192.168.1.1","interface":1}`)
+	equal(t, "table", p.routes("-4", "100"), "default via inet6 fe80::1 proto 116",
+		"192.168.1.0/24 proto kernel scope link src 192.168.1.209")
+	equal(t, "IPv6 table", p.routes("-6", "101"), "fd00:7::/64 proto kernel metric 256",
+		"fe80::/64 proto 116 metric 256")
 }
 
 // TestAddressesOfOthers: ADD changes nothing if the previous result has only addresses of other
@@ -289,5 +316,6 @@ func TestIndexOutOfRange(t *testing.T) {
 	t.Parallel()
 	p := newPod(t, "", "address add 192.168.101.209/24 dev net1")
 	p.add(address4, `{"address":"192.168.101.209/24","interface":17}`)
-	equal(t, "rules", p.rules("-4"), "32764: from 192.168.101.209 lookup 101 proto 116", "32765: from 192.168.1.209 lookup 100 proto 116")
+	equal(t, "rules", p.rules("-4"), "32764: from 192.168.101.209 lookup 101 proto 116",
+		"32765: from 192.168.1.209 lookup 100 proto 116")
 }

@@ -16,7 +16,8 @@ var suite = plugintest.Suite{
 	Plugin: sbr.Plugin,
 	Distinguish: func(q *plugintest.Request, n int) {
 		if q.Conf["gateways"] != nil { // gateways must be in the networks of the container
-			q.Conf["gateways"] = []any{fmt.Sprintf("10.88.%d.1", n), fmt.Sprintf("fd00:88:0:%x::1", n)}
+			q.Conf["gateways"] = []any{fmt.Sprintf("10.88.%d.1", n),
+				fmt.Sprintf("fd00:88:0:%x::1", n)}
 		}
 	},
 	Drifts: []plugintest.Drift{
@@ -34,7 +35,8 @@ var suite = plugintest.Suite{
 func drift(name, object, command string) plugintest.Drift {
 	return plugintest.Drift{Name: name, Break: func(_ testing.TB, a plugintest.Attached) string {
 		address := a.Result.IPs[0].Address
-		r := strings.NewReplacer("ADDRESS", address.Addr().String(), "NETWORK", address.Masked().String())
+		r := strings.NewReplacer("ADDRESS", address.Addr().String(), "NETWORK", address.Masked().
+			String())
 		a.Container.Command("ip", strings.Fields(r.Replace(command))...)
 		return r.Replace(object)
 	}}

@@ -49,7 +49,8 @@ func (c *chain) call(verb cni.Command, container, conf string) json.RawMessage {
 	err = c.Host.Run(func() (err error) {
 		reply, err = plugin.Caller(nil, true).Call(c.t.Context(), invoke.Call{
 			Path: filepath.Join(c.bin, object["type"].(string)), Stdin: stdin,
-			Env: cni.Env{Command: verb, ContainerID: container, Netns: c.Container(container).Path(), IfName: c.ifName, Path: c.bin},
+			Env: cni.Env{Command: verb, ContainerID: container, Netns: c.Container(container).
+				Path(), IfName: c.ifName, Path: c.bin},
 		})
 		return err
 	})
@@ -94,11 +95,14 @@ const (
 // its router.
 func client(n *testnet.Net) *testnet.Namespace {
 	c := n.Container("client")
-	n.Host.Batch("link add to-client type veth peer name eth0 netns "+c.Path(), "link set to-client master storage up")
+	n.Host.Batch("link add to-client type veth peer name eth0 netns "+c.Path(),
+		"link set to-client master storage up")
 	c.Command("sysctl", "-qw", "net.ipv6.conf.eth0.accept_dad=0")
 	c.Batch(
-		"link set lo up", "address add 198.51.100.1/32 dev lo", "address add 2001:db8:5::1/128 dev lo nodad",
-		"address add 10.2.0.1/24 dev eth0", "address add fd00:2::1/64 dev eth0 nodad", "link set eth0 up",
+		"link set lo up", "address add 198.51.100.1/32 dev lo",
+		"address add 2001:db8:5::1/128 dev lo nodad",
+		"address add 10.2.0.1/24 dev eth0", "address add fd00:2::1/64 dev eth0 nodad",
+		"link set eth0 up",
 		"route replace 10.2.0.0/24 dev eth0 src 198.51.100.1",
 		"route replace fd00:2::/64 dev eth0 metric 1 src 2001:db8:5::1",
 	)
@@ -145,7 +149,8 @@ func TestTwoInterfaces(t *testing.T) {
 				}
 				net1.del("pod")
 				for _, family := range []string{"-4", "-6"} {
-					if rules := pod.Command("ip", family, "rule"); strings.Contains(rules, "proto 116") {
+					if rules := pod.Command("ip", family, "rule"); strings.Contains(rules,
+						"proto 116") {
 						t.Errorf("rules after DEL:\n%s", rules)
 					}
 				}
@@ -163,7 +168,8 @@ func TestRoutedLink(t *testing.T) {
 	c := newChain(r, t, "eth0", `{"type":"ptp",`+addresses1+`}`, `{"type":"sbr"}`)
 	c.add("pod")
 	c.check("pod")
-	for _, row := range []struct{ from, to, family, table string }{{"10.1.0.2", "10.1.0.1", "-4", "100"}, {"fd00:1::2", "fd00:1::1", "-6", "101"}} {
+	for _, row := range []struct{ from, to, family, table string }{{"10.1.0.2", "10.1.0.1", "-4",
+		"100"}, {"fd00:1::2", "fd00:1::1", "-6", "101"}} {
 		testnet.Reaches(t, r.Host, netip.MustParseAddr(row.from), true)
 		got := pod.Command("ip", row.family, "route", "get", "fibmatch", row.to, "from", row.from)
 		if !strings.Contains(got, "table "+row.table) {

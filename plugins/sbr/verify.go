@@ -30,14 +30,18 @@ func (c *Config) Verify(_ context.Context, s *chained.Session) error {
 		rule, ok := c.ruleOf(ip, rules)
 		switch {
 		case !ok && c.Table != nil:
-			return fmt.Errorf("interface %s: expected a rule from %s lookup %d, found none", link.Name, single(ip), *c.Table)
+			return fmt.Errorf("interface %s: expected a rule from %s lookup %d, found none",
+				link.Name, single(ip), *c.Table)
 		case !ok:
-			return fmt.Errorf("interface %s: expected a rule from %s that selects a table, found none", link.Name, single(ip))
+			return fmt.Errorf(
+				"interface %s: expected a rule from %s that selects a table, found none", link.Name,
+				single(ip))
 		}
 		if c.Table != nil {
 			continue
 		}
-		if err := s.Sandbox.Routes.Check(link, expected(s.Prev.Routes, ip, c.via, rule.Table)); err != nil {
+		if err := s.Sandbox.Routes.Check(link,
+			expected(s.Prev.Routes, ip, c.via, rule.Table)); err != nil {
 			return err
 		}
 	}
@@ -77,7 +81,9 @@ func checkHints(s *chained.Session, link kernel.Link, ips []cni.IP) error {
 	}
 	for _, ip := range ips {
 		want := hint(ip)
-		there := func(r kernel.Route) bool { return r.Link == link.Index && r.Dst == want.Dst && r.Src == want.Src }
+		there := func(r kernel.Route) bool {
+			return r.Link == link.Index && r.Dst == want.Dst && r.Src == want.Src
+		}
 		if !ip.Address.IsSingleIP() && !slices.ContainsFunc(main, there) {
 			return fmt.Errorf("interface %s: expected a route %s, found none", link.Name, want)
 		}

@@ -26,7 +26,8 @@ func TestNoSELinux(t *testing.T) {
 	r := runtime(t, `,"selinuxContext":"`+context+`"`)
 	r.Container("c")
 	before := r.State()
-	plugintest.Says(t, r.Refused(r.Request(cni.Add, "c"), cni.CodeUnsupportedField), "selinuxContext: "+context)
+	plugintest.Says(t, r.Refused(r.Request(cni.Add, "c"), cni.CodeUnsupportedField),
+		"selinuxContext: "+context)
 	plugintest.Says(t, r.Refused(r.Request(cni.Status, "c"), cni.CodeNotAvailable), "SELinux")
 	r.Must(r.Request(cni.Del, "c"))
 	r.Unchanged(before)
@@ -37,13 +38,15 @@ func TestNoSELinux(t *testing.T) {
 func TestSELinux(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.SELinux)
-	r := runtime(t, `,"selinuxContext":"unlabeled","owner":5001,"group":5002,"multiQueue":true,"mtu":1400`)
+	r := runtime(t,
+		`,"selinuxContext":"unlabeled","owner":5001,"group":5002,"multiQueue":true,"mtu":1400`)
 	r.Container("c")
 	before := r.State()
 	r.Must(r.Request(cni.Status, "c"))
 	r.Add("c")
 	l := show(t, r, "c")
-	l.check(t, map[string]any{"type": "tap", "user": 5001, "group": 5002, "multi_queue": true, "persist": true, "pi": false})
+	l.check(t, map[string]any{"type": "tap", "user": 5001, "group": 5002, "multi_queue": true,
+		"persist": true, "pi": false})
 	if l.MTU != 1400 {
 		t.Errorf("MTU %d", l.MTU)
 	}
@@ -69,7 +72,8 @@ func TestHelper(t *testing.T) {
 	} {
 		var err error
 		r.Container("c").Do(func() {
-			cmd := exec.Cmd{Path: "/proc/self/exe", Args: []string{"tap", "helper", row.argument}, Env: []string{}}
+			cmd := exec.Cmd{Path: "/proc/self/exe", Args: []string{"tap", "helper", row.argument},
+				Env: []string{}}
 			err = cmd.Run()
 		})
 		status := 0
@@ -94,10 +98,12 @@ func TestLinkedIntoAnother(t *testing.T) {
 	r.Container("c")
 	before := r.State()
 	for _, verb := range []cni.Command{cni.Add, cni.Status} {
-		plugintest.Says(t, r.Refused(r.Request(verb, "c"), cni.CodeUnsupportedField), "tap linked in")
+		plugintest.Says(t, r.Refused(r.Request(verb, "c"), cni.CodeUnsupportedField),
+			"tap linked in")
 	}
 	check := r.Request(cni.Check, "c")
-	check.Conf["prevResult"] = map[string]any{"cniVersion": "1.1.0", "interfaces": []any{map[string]any{"name": "eth0", "sandbox": check.Netns}}}
+	check.Conf["prevResult"] = map[string]any{"cniVersion": "1.1.0",
+		"interfaces": []any{map[string]any{"name": "eth0", "sandbox": check.Netns}}}
 	if _, err := r.Do(t.Context(), check); cni.CodeOf(err) == cni.CodeUnsupportedField {
 		t.Errorf("CHECK: %v", err)
 	}

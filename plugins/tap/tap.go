@@ -29,9 +29,9 @@ type Config struct {
 	// Owner is the ID of the user who may open the device without CAP_NET_ADMIN. With both Owner
 	// and Group, each frame has a virtio_net_hdr.
 	Owner *uint32 `json:"owner" max:"4294967294"`
-	// Group is the ID of the group whose members may open the device without CAP_NET_ADMIN. If
-	// Owner and Group are both set, the kernel may require both; without either, the kernel decides
-	// who may open the device.
+	// Group is the ID of a group. Its members may open the device without CAP_NET_ADMIN. If Owner
+	// and Group are both set, the kernel may require both; without either, the kernel decides who
+	// may open the device.
 	Group *uint32 `json:"group" max:"4294967294"`
 	// SELinuxContext is the security context of the device, usually the context of the processes
 	// that open it. It requires the plugin's binary: a program with tap linked in refuses the key,
@@ -63,7 +63,8 @@ var Plugin = attach.Define(plugin.Info{
 func (c *Config) device(name string) kernel.TapDevice {
 	return kernel.TapDevice{
 		Name: name, MultiQueue: c.MultiQueue, Owner: c.Owner, Group: c.Group,
-		VNetHdr: c.Owner != nil && c.Group != nil, // as upstream; programs that expect the header cannot request it
+		// as upstream; programs that expect the header cannot request it
+		VNetHdr: c.Owner != nil && c.Group != nil,
 	}
 }
 
@@ -78,8 +79,11 @@ func (c *Config) Validate(call *plugin.Call) (err error) {
 			return invalid("%s: %d is not an ID", key, *id)
 		}
 	}
-	if c.SELinuxContext != "" && call.Linked && call.Command != cni.Check { // creating the device starts the binary again
-		return cni.Errorf(cni.CodeUnsupportedField, "selinuxContext: a program with tap linked in cannot create a device with context %s", c.SELinuxContext).
+	// creating the device starts the binary again
+	if c.SELinuxContext != "" && call.Linked && call.Command != cni.Check {
+		return cni.Errorf(cni.CodeUnsupportedField,
+			"selinuxContext: a program with tap linked in cannot create a device with context %s",
+			c.SELinuxContext).
 			WithDetails("remove tap from the linked plugins and install the tap binary")
 	}
 	if c.Bridge != "" && cni.ValidateIfName(c.Bridge) != nil {
@@ -133,11 +137,15 @@ func (c *Config) findBridge(s *attach.Session) (kernel.Link, error) {
 	}
 	l, err := s.Sandbox.Links.ByName(c.Bridge)
 	if errors.Is(err, kernel.ErrNoLink) {
-		return l, cni.Errorf(cni.CodeInvalidConfig, "failed to get bridge %s: Link not found", c.Bridge).
-			WithDetails("the container has no such link; let an earlier plugin of the list or the runtime create the bridge")
+		return l, cni.Errorf(cni.CodeInvalidConfig, "failed to get bridge %s: Link not found",
+			c.Bridge).
+			WithDetails(
+				"the container has no such link; let an earlier plugin of the list or the " +
+					"runtime create the bridge")
 	}
 	if err == nil && l.Kind != "bridge" {
-		err = invalid("bridge: link %q in the container is a %s: %w", l.Name, l.Kind, kernel.ErrNotBridge)
+		err = invalid("bridge: link %q in the container is a %s: %w", l.Name, l.Kind,
+			kernel.ErrNotBridge)
 	}
 	return l, err
 }
@@ -147,13 +155,17 @@ func (c *Config) unsupported(s *attach.Session, err error) error {
 	label := c.SELinuxContext
 	switch {
 	case errors.Is(err, kernel.ErrNoTun):
-		return cni.Errorf(cni.CodeUnsupportedField, "type: %s is not supported here: %w", s.Type, err).WithDetails(kernel.FeatureTun.Help())
+		return cni.Errorf(cni.CodeUnsupportedField, "type: %s is not supported here: %w", s.Type,
+			err).WithDetails(kernel.FeatureTun.Help())
 	case errors.Is(err, kernel.ErrNoSELinux):
-		return cni.Errorf(cni.CodeUnsupportedField, "selinuxContext: %s is not supported here: %w", label, err).
+		return cni.Errorf(cni.CodeUnsupportedField, "selinuxContext: %s is not supported here: %w",
+			label, err).
 			WithDetails(kernel.FeatureSELinux.Help())
 	case errors.Is(err, kernel.ErrContext):
 		return cni.Errorf(cni.CodeInvalidConfig, "selinuxContext: %w", err).
-			WithDetails("the policy must define the context, let the plugin change to it, and accept the plugin's binary as an entry point")
+			WithDetails(
+				"the policy must define the context, let the plugin change to it, and accept the " +
+					"plugin's binary as an entry point")
 	}
 	return err
 }

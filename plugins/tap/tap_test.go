@@ -20,7 +20,8 @@ import (
 // runtime creates a host with a network; members are added to the plugin's configuration.
 func runtime(t *testing.T, members string) *plugintest.Runtime {
 	t.Helper()
-	return plugintest.NewRuntime(t, tap.Plugin, `{"cniVersion":"1.1.0","name":"net","type":"tap"`+members+`}`)
+	return plugintest.NewRuntime(t, tap.Plugin, `{"cniVersion":"1.1.0","name":"net","type":"tap"`+
+		members+`}`)
 }
 
 // Members of configurations:
@@ -75,11 +76,14 @@ func TestEveryVersion(t *testing.T) {
 			if l.LinkInfo.Kind != "tun" {
 				t.Errorf("eth0 is a %s", l.LinkInfo.Kind)
 			}
-			l.check(t, map[string]any{"type": "tap", "user": "root", "group": "root", "persist": true, "pi": false, "vnet_hdr": true})
+			l.check(t, map[string]any{"type": "tap", "user": "root", "group": "root",
+				"persist": true, "pi": false, "vnet_hdr": true})
 			if version >= cni.V030 && result.Interfaces[0].MAC != l.Address {
-				t.Errorf("MAC in the result is %s, in the kernel %s", result.Interfaces[0].MAC, l.Address)
+				t.Errorf("MAC in the result is %s, in the kernel %s", result.Interfaces[0].MAC,
+					l.Address)
 			}
-			if len(result.IPs) != 1 || !strings.Contains(r.Container("c").Command("ip", "address", "show", "dev", "eth0"), result.IPs[0].Address.String()) {
+			if len(result.IPs) != 1 || !strings.Contains(r.Container("c").
+				Command("ip", "address", "show", "dev", "eth0"), result.IPs[0].Address.String()) {
 				t.Errorf("the kernel does not have the addresses %v", result.IPs)
 			}
 			if version.Has(cni.Check) {
@@ -118,7 +122,8 @@ func TestNoBridge(t *testing.T) {
 	r.Container("c").Command("ip", "link", "add", "pair", "type", "veth", "peer", "other")
 	r.Host.Command("ip", "link", "add", "elsewhere", "type", "bridge")
 	before := r.State()
-	for name, says := range map[string]string{"absent": "absent", "pair": "is a veth", "elsewhere": "the container has no such link", "../x": "valid"} {
+	for name, says := range map[string]string{"absent": "absent", "pair": "is a veth",
+		"elsewhere": "the container has no such link", "../x": "valid"} {
 		q := r.Request(cni.Add, "c")
 		q.Conf["bridge"] = name
 		plugintest.Says(t, r.Refused(q, cni.CodeInvalidConfig), says)
@@ -140,12 +145,18 @@ func TestDevice(t *testing.T) {
 		data          map[string]any
 		notify        string
 	}{
-		{"nothing", "", 1500, "", map[string]any{"user": nil, "group": nil, "vnet_hdr": false, "multi_queue": false}, "0"},
-		{"owner", `,"owner":5001`, 1500, "", map[string]any{"user": 5001, "group": nil, "vnet_hdr": false}, "0"},
-		{"group", `,"group":5002,"multiQueue":true`, 1500, "", map[string]any{"user": nil, "group": 5002, "vnet_hdr": false, "multi_queue": true}, "0"},
-		{"group without members", `,"owner":null,"group":4294967294`, 1500, "", map[string]any{"user": nil, "group": 4294967294}, "0"},
-		{"both, mtu and mac", `,"owner":5001,"group":5002,"mtu":1400,"mac":"` + mac + `"` + ipam4, 1400, mac, map[string]any{"user": 5001, "group": 5002, "vnet_hdr": true}, "1"},
-		{"mtu and mac", `,"mtu":9000,"mac":"` + mac + `"`, 9000, mac, map[string]any{"user": nil}, "0"},
+		{"nothing", "", 1500, "", map[string]any{"user": nil, "group": nil, "vnet_hdr": false,
+			"multi_queue": false}, "0"},
+		{"owner", `,"owner":5001`, 1500, "",
+			map[string]any{"user": 5001, "group": nil, "vnet_hdr": false}, "0"},
+		{"group", `,"group":5002,"multiQueue":true`, 1500, "", map[string]any{"user": nil,
+			"group": 5002, "vnet_hdr": false, "multi_queue": true}, "0"},
+		{"group without members", `,"owner":null,"group":4294967294`, 1500, "",
+			map[string]any{"user": nil, "group": 4294967294}, "0"},
+		{"both, mtu and mac", `,"owner":5001,"group":5002,"mtu":1400,"mac":"` + mac + `"` + ipam4,
+			1400, mac, map[string]any{"user": 5001, "group": 5002, "vnet_hdr": true}, "1"},
+		{"mtu and mac", `,"mtu":9000,"mac":"` + mac + `"`, 9000, mac, map[string]any{"user": nil},
+			"0"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -154,13 +165,16 @@ func TestDevice(t *testing.T) {
 			l := show(t, r, "c")
 			l.check(t, row.data)
 			l.check(t, map[string]any{"type": "tap", "pi": false, "persist": true})
-			if l.MTU != row.mtu || row.mac != "" && l.Address != row.mac || result.Interfaces[0].MAC != l.Address {
+			if l.MTU != row.mtu || row.mac != "" && l.Address != row.mac ||
+				result.Interfaces[0].MAC != l.Address {
 				t.Errorf("mtu %d, mac %s, result %v", l.MTU, l.Address, result.Interfaces)
 			}
-			if want := (cni.Attachment{Network: "net", Container: "c", IfName: "eth0"}).Tag(); l.IfAlias != want {
+			if want := (cni.Attachment{Network: "net", Container: "c", IfName: "eth0"}).
+				Tag(); l.IfAlias != want {
 				t.Errorf("alias %q, want %q", l.IfAlias, want)
 			}
-			settings := r.Container("c").Command("sysctl", "-n", "net.ipv4.conf.eth0.arp_notify", "net.ipv6.conf.eth0.ndisc_notify")
+			settings := r.Container("c").Command("sysctl", "-n", "net.ipv4.conf.eth0.arp_notify",
+				"net.ipv6.conf.eth0.ndisc_notify")
 			if want := row.notify + "\n0\n"; settings != want {
 				t.Errorf("announcements: %q, want %q", settings, want)
 			}
@@ -180,7 +194,9 @@ func TestMAC(t *testing.T) {
 	}{
 		{func() {}, "02:00:00:00:00:01"},
 		{func() { q.Args = "MAC=02-00-00-00-00-02" }, "02:00:00:00:00:02"},
-		{func() { q.Conf["runtimeConfig"] = map[string]any{"mac": "02:00:00:00:00:03"} }, "02:00:00:00:00:03"},
+		{func() {
+			q.Conf["runtimeConfig"] = map[string]any{"mac": "02:00:00:00:00:03"}
+		}, "02:00:00:00:00:03"},
 	} {
 		row.change()
 		q.Command = cni.Add
@@ -204,7 +220,8 @@ func TestNothingToWaitFor(t *testing.T) {
 	r := runtime(t, ipamDual+`,"dns":{"nameservers":["10.0.0.53"]}`)
 	result := r.Add("c")
 	out := r.Container("c").Command("ip", "address", "show", "dev", "eth0")
-	if !strings.Contains(out, "NO-CARRIER") || !strings.Contains(out, "fd00:99::2/64") || strings.Contains(out, "tentative") {
+	if !strings.Contains(out, "NO-CARRIER") || !strings.Contains(out, "fd00:99::2/64") ||
+		strings.Contains(out, "tentative") {
 		t.Errorf("the address is not usable, or the device has a carrier: %s", out)
 	}
 	if len(result.Routes) != 2 || !slices.Equal(result.DNS.Nameservers, []string{"10.0.0.53"}) {
@@ -218,7 +235,8 @@ func TestNothingToWaitFor(t *testing.T) {
 func TestNameTaken(t *testing.T) {
 	t.Parallel()
 	for _, command := range []string{
-		"tuntap add mode tap name eth0", "tuntap add mode tap multi_queue name eth0", "tuntap add mode tun name eth0",
+		"tuntap add mode tap name eth0", "tuntap add mode tap multi_queue name eth0",
+		"tuntap add mode tun name eth0",
 		"link add eth0 type bridge", "link add other type veth peer eth0",
 	} {
 		r := runtime(t, `,"multiQueue":true`+ipam4)
@@ -246,7 +264,8 @@ func TestReplaced(t *testing.T) {
 	} {
 		r.Add("c")
 		mac := show(t, r, "c").Address
-		r.Container("c").Batch("link delete eth0", "tuntap add mode tap name eth0 "+mode, "link set eth0 up address "+mac)
+		r.Container("c").Batch("link delete eth0", "tuntap add mode tap name eth0 "+mode,
+			"link set eth0 up address "+mac)
 		if _, err := r.Do(t.Context(), r.Request(cni.Check, "c")); says != "" || err != nil {
 			plugintest.Says(t, err, says)
 		}
@@ -326,7 +345,8 @@ func TestConfiguration(t *testing.T) {
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"bridge":"br0","mtu":1400,"mac":"02:00:00:00:00:01"`+ipamDual)
-	r.Container("c").Command("ip", "link", "add", "br0", "address", "02:00:00:00:0b:0b", "type", "bridge")
+	r.Container("c").
+		Command("ip", "link", "add", "br0", "address", "02:00:00:00:0b:0b", "type", "bridge")
 	r.Add("c") // creates the files that attachments share
 	r.Del("c")
 	before := r.State()
@@ -354,8 +374,10 @@ func TestNoDevice(t *testing.T) {
 	r := runtime(t, ipam4)
 	r.Container("c")
 	before := r.State()
-	for verb, want := range map[cni.Command]cni.Code{cni.Add: cni.CodeUnsupportedField, cni.Status: cni.CodeNotAvailable, cni.Del: 0} {
-		err := execute(t, r, r.Request(verb, "c"), "unshare", "-m", "sh", "-c", `mount -t tmpfs none /dev/net && exec "$0"`)
+	for verb, want := range map[cni.Command]cni.Code{cni.Add: cni.CodeUnsupportedField,
+		cni.Status: cni.CodeNotAvailable, cni.Del: 0} {
+		err := execute(t, r, r.Request(verb, "c"), "unshare", "-m", "sh", "-c",
+			`mount -t tmpfs none /dev/net && exec "$0"`)
 		if code(t, err, want); want != 0 {
 			plugintest.Says(t, err, "load module tun")
 		}

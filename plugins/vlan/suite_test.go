@@ -44,11 +44,13 @@ func TestSuite(t *testing.T) {
 			a.Container.Command("ip", "link", "set", a.IfName, "mtu", "1390")
 			return "Error: Tuning configured MTU of " + a.IfName + " is 1400, current value is 1390"
 		}},
-		{Name: "metric of a route changed", Key: "mtu", Break: func(_ testing.TB, a plugintest.Attached) string {
-			a.Container.Command("ip", "route", "delete", "10.9.0.0/16")
-			a.Container.Command("ip", "route", "add", "10.9.0.0/16", "via", "10.1.2.1", "metric", "8", "mtu", "1300")
-			return "metric 7"
-		}},
+		{Name: "metric of a route changed", Key: "mtu",
+			Break: func(_ testing.TB, a plugintest.Attached) string {
+				a.Container.Command("ip", "route", "delete", "10.9.0.0/16")
+				a.Container.Command("ip", "route", "add", "10.9.0.0/16", "via", "10.1.2.1",
+					"metric", "8", "mtu", "1300")
+				return "metric 7"
+			}},
 	}
 	plugintest.Run(t, s)
 }
@@ -87,19 +89,21 @@ func numbered() func(*plugintest.Request, int) {
 
 // replaced is a drift in which another link with the same configuration has replaced the interface.
 func replaced(name, link, says string) plugintest.Drift {
-	return plugintest.Drift{Name: name, Key: "mtu", Break: func(_ testing.TB, a plugintest.Attached) string {
-		parent, kind, ok := strings.Cut(link, "type")
-		if !ok {
-			panic(link)
-		}
-		a.Container.Command("ip", "link", "delete", a.IfName)
-		a.Host.Batch(fmt.Sprintf("link add %s name %s netns %s address %s type %s",
-			parent, a.IfName, a.Container.Path(), a.Result.Interfaces[0].MAC, kind))
-		a.Container.Command("ip", "link", "set", a.IfName, "mtu", "1400", "up")
-		for _, ip := range a.Result.IPs {
-			a.Container.Command("ip", "address", "add", ip.Address.String(), "dev", a.IfName)
-		}
-		a.Container.Batch("route add 10.9.0.0/16 via 10.1.2.1 metric 7 mtu 1300", "route add ::/0 via fd00:1:2::1")
-		return says
-	}}
+	return plugintest.Drift{Name: name, Key: "mtu",
+		Break: func(_ testing.TB, a plugintest.Attached) string {
+			parent, kind, ok := strings.Cut(link, "type")
+			if !ok {
+				panic(link)
+			}
+			a.Container.Command("ip", "link", "delete", a.IfName)
+			a.Host.Batch(fmt.Sprintf("link add %s name %s netns %s address %s type %s",
+				parent, a.IfName, a.Container.Path(), a.Result.Interfaces[0].MAC, kind))
+			a.Container.Command("ip", "link", "set", a.IfName, "mtu", "1400", "up")
+			for _, ip := range a.Result.IPs {
+				a.Container.Command("ip", "address", "add", ip.Address.String(), "dev", a.IfName)
+			}
+			a.Container.Batch("route add 10.9.0.0/16 via 10.1.2.1 metric 7 mtu 1300",
+				"route add ::/0 via fd00:1:2::1")
+			return says
+		}}
 }

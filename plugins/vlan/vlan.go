@@ -53,14 +53,17 @@ const maxID = 4094
 func (c *Config) Validate(call *plugin.Call) error {
 	switch {
 	case c.Master == "":
-		return cni.Errorf(cni.CodeInvalidConfig, `"master" field is required. It specifies the host interface name to create the VLAN for`).
+		return cni.Errorf(cni.CodeInvalidConfig,
+			`"master" field is required. It specifies the host interface name to create the VLAN for`).
 			WithDetails("set master to one of the interfaces that ip link lists")
 	case c.VLANID < 0 || c.VLANID > maxID:
-		return cni.Errorf(cni.CodeInvalidConfig, "invalid VLAN ID %d (must be between 0 and 4095 inclusive)", c.VLANID).
+		return cni.Errorf(cni.CodeInvalidConfig,
+			"invalid VLAN ID %d (must be between 0 and 4095 inclusive)", c.VLANID).
 			WithDetails(fmt.Sprintf("vlanId: the highest VLAN ID is %d", maxID))
 	case call.IPAM.Type == "":
 		return cni.Errorf(cni.CodeInvalidConfig, "no plugin name provided").
-			WithDetails("vlan needs ipam; for a VLAN without addresses, use bridge with its option vlan")
+			WithDetails(
+				"vlan needs ipam; for a VLAN without addresses, use bridge with its option vlan")
 	}
 	return nil
 }
@@ -101,7 +104,9 @@ func withHolder(err error) error {
 		holder = "interface " + inUse.Link.Name + " " + holder
 	}
 	return cni.Errorf(session.CodeInUse, "%w: %s", inUse, holder).
-		WithDetails("a parent has each VLAN only once; to share a VLAN between containers, use bridge with its option vlan")
+		WithDetails(
+			"a parent has each VLAN only once; to share a VLAN between containers, use bridge " +
+				"with its option vlan")
 }
 
 // Verify compares the VLAN, its parent and its MTU with the configuration.
@@ -111,14 +116,17 @@ func (c *Config) Verify(_ context.Context, s *attach.Session, link kernel.Link) 
 		return err
 	}
 	if link.Parent != parent.Index {
-		return fmt.Errorf("interface %s: expected it on %s (index %d), found it on index %d", link.Name, parent.Name, parent.Index, link.Parent)
+		return fmt.Errorf("interface %s: expected it on %s (index %d), found it on index %d",
+			link.Name, parent.Name, parent.Index, link.Parent)
 	}
 	if link.VLAN != c.VLANID {
-		return fmt.Errorf("interface %s: expected VLAN %d, found %d", link.Name, c.VLANID, link.VLAN)
+		return fmt.Errorf("interface %s: expected VLAN %d, found %d", link.Name, c.VLANID,
+			link.VLAN)
 	}
 	if mtu := c.MTU; mtu != 0 && link.MTU != mtu {
 		err := fmt.Errorf("interface %s: expected MTU %d, found %d", link.Name, mtu, link.MTU)
-		return cni.Rephrase(err, "Error: Tuning configured MTU of %s is %d, current value is %d", link.Name, mtu, link.MTU)
+		return cni.Rephrase(err, "Error: Tuning configured MTU of %s is %d, current value is %d",
+			link.Name, mtu, link.MTU)
 	}
 	return nil
 }

@@ -30,7 +30,9 @@ func (c *Config) Remove(ctx context.Context, s *chained.Session, _ chained.Gone)
 			return errors.Join(err, s.Tx.Rollback())
 		}
 	}
-	if slices.ContainsFunc(links, func(l kernel.Link) bool { return l.Master == vrf.Index && l.Index != link.Index }) {
+	if slices.ContainsFunc(links, func(l kernel.Link) bool {
+		return l.Master == vrf.Index && l.Index != link.Index
+	}) {
 		return nil
 	}
 	return s.Sandbox.Links.Delete(vrf)

@@ -29,7 +29,8 @@ func (c *Config) Verify(_ context.Context, s *chained.Session) error {
 func verify(s *chained.Session, link, vrf kernel.Link) error {
 	switch {
 	case link.Master != vrf.Index:
-		err := fmt.Errorf("interface %s: expected it in VRF %s, but it is not a member", link.Name, vrf.Name)
+		err := fmt.Errorf("interface %s: expected it in VRF %s, but it is not a member", link.Name,
+			vrf.Name)
 		return cni.Rephrase(err, "failed to find %s associated to vrf %s", link.Name, vrf.Name)
 	case !vrf.Up:
 		return fmt.Errorf("VRF %s: expected it up, found it down", vrf.Name)

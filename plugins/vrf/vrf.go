@@ -43,11 +43,13 @@ const kind = "vrf"
 // Validate requires a valid interface name.
 func (c *Config) Validate(*plugin.Call) error {
 	if c.VRFName == "" {
-		return cni.Errorf(cni.CodeInvalidConfig, "configuration is expected to have a valid vrf name").
+		return cni.Errorf(cni.CodeInvalidConfig,
+			"configuration is expected to have a valid vrf name").
 			WithDetails(`"vrfname" must be the name of a VRF device in the container`)
 	}
 	if err := cni.ValidateIfName(c.VRFName); err != nil {
-		return cni.Errorf(cni.CodeInvalidConfig, "configuration is expected to have a valid vrf name: %w", err)
+		return cni.Errorf(cni.CodeInvalidConfig,
+			"configuration is expected to have a valid vrf name: %w", err)
 	}
 	return nil
 }
@@ -74,8 +76,11 @@ func (c *Config) Apply(ctx context.Context, s *chained.Session, _ *cni.Result) e
 	if link.Master != 0 && link.Master == vrf.Index { // an earlier ADD succeeded
 		return verify(s, link, vrf)
 	}
-	if i := slices.IndexFunc(links, func(l kernel.Link) bool { return l.Index == link.Master }); i >= 0 {
-		return cni.Errorf(cni.CodeInvalidConfig, "cmdAdd failed: interface %s has already a master set: %s", link.Name, links[i].Name).
+	if i := slices.IndexFunc(links, func(l kernel.Link) bool {
+		return l.Index == link.Master
+	}); i >= 0 {
+		return cni.Errorf(cni.CodeInvalidConfig,
+			"cmdAdd failed: interface %s has already a master set: %s", link.Name, links[i].Name).
 			WithDetails("an interface can have only one master; use another interface")
 	}
 	if vrf.Index == 0 {
@@ -99,10 +104,13 @@ func (c *Config) find(links []kernel.Link) (kernel.Link, error) {
 	}
 	switch vrf := links[i]; {
 	case vrf.Kind != kind:
-		return vrf, cni.Errorf(cni.CodeInvalidConfig, "cmdAdd failed: Netlink %s is not a VRF", vrf.Name).
+		return vrf, cni.Errorf(cni.CodeInvalidConfig, "cmdAdd failed: Netlink %s is not a VRF",
+			vrf.Name).
 			WithDetails(fmt.Sprintf("vrfname: %s is a %s", vrf.Name, vrf.Kind))
 	case c.Table != 0 && vrf.VRFTable != int(c.Table):
-		return vrf, cni.Errorf(cni.CodeInvalidConfig, "cmdAdd failed: VRF %s already exist with different routing table %d", vrf.Name, vrf.VRFTable).
+		return vrf, cni.Errorf(cni.CodeInvalidConfig,
+			"cmdAdd failed: VRF %s already exist with different routing table %d", vrf.Name,
+			vrf.VRFTable).
 			WithDetails("remove \"table\", or set it to the table of the VRF")
 	default:
 		return vrf, nil
