@@ -77,14 +77,18 @@ type turn struct {
 	held  []Lease
 }
 
-func allocateOne(ctx context.Context, res Reservations, t turn, requested netip.Addr) (netip.Addr, error) {
+func allocateOne(
+	ctx context.Context, res Reservations, t turn, requested netip.Addr,
+) (netip.Addr, error) {
 	if i := slices.IndexFunc(t.held, func(l Lease) bool { return t.set.Contains(l.Addr) }); i >= 0 {
 		return netip.Addr{}, &DuplicateError{t.owner, t.held[i]}
 	}
 	if requested.IsValid() {
 		return requested, t.reserve(ctx, res, requested)
 	}
-	return t.search(ctx, res, func(a netip.Addr) error { return res.Reserve(ctx, t.index, a, t.owner) })
+	return t.search(ctx, res, func(a netip.Addr) error {
+		return res.Reserve(ctx, t.index, a, t.owner)
+	})
 }
 
 func (t turn) reserve(ctx context.Context, res Reservations, a netip.Addr) error {
@@ -102,7 +106,9 @@ func (t turn) reserve(ctx context.Context, res Reservations, a netip.Addr) error
 // search returns the first free address for which take does not return an *InUseError. If no
 // address seems free, search counts the reservations and searches again if they leave a free
 // address.
-func (t turn) search(ctx context.Context, res Reservations, take func(netip.Addr) error) (netip.Addr, error) {
+func (t turn) search(
+	ctx context.Context, res Reservations, take func(netip.Addr) error,
+) (netip.Addr, error) {
 	for surveyed := false; ; surveyed = true {
 		for a, err := range candidates(ctx, res, t.index, t.set) {
 			if err == nil {
@@ -128,7 +134,9 @@ func (t turn) search(ctx context.Context, res Reservations, take func(netip.Addr
 // nothing.
 func Available(ctx context.Context, res Reservations, sets []RangeSet) error {
 	for i, set := range sets {
-		if _, err := (turn{index: i, set: set}).search(ctx, res, func(netip.Addr) error { return nil }); err != nil {
+		if _, err := (turn{index: i, set: set}).search(ctx, res, func(netip.Addr) error {
+			return nil
+		}); err != nil {
 			return err
 		}
 	}
@@ -136,7 +144,9 @@ func Available(ctx context.Context, res Reservations, sets []RangeSet) error {
 }
 
 // candidates yields the addresses that seem free, in search order. It ends after an error.
-func candidates(ctx context.Context, res Reservations, index int, set RangeSet) iter.Seq2[netip.Addr, error] {
+func candidates(
+	ctx context.Context, res Reservations, index int, set RangeSet,
+) iter.Seq2[netip.Addr, error] {
 	return func(yield func(netip.Addr, error) bool) {
 		last, err := res.Last(ctx, index)
 		if err != nil {

@@ -43,7 +43,8 @@ type InUseError struct {
 }
 
 func (e *InUseError) Error() string {
-	return fmt.Sprintf("requested IP address %s is not available in range set %s", e.Holder.Addr, e.Set)
+	return fmt.Sprintf("requested IP address %s is not available in range set %s", e.Holder.Addr,
+		e.Set)
 }
 
 // Details returns the holder, the age of the lease, and how to free the address.
@@ -66,7 +67,8 @@ type DuplicateError struct {
 }
 
 func (e *DuplicateError) Error() string {
-	return fmt.Sprintf("%s has been allocated to %s, duplicate allocation is not allowed", e.Held.Addr, e.Owner.Container)
+	return fmt.Sprintf("%s has been allocated to %s, duplicate allocation is not allowed",
+		e.Held.Addr, e.Owner.Container)
 }
 
 // Details returns the lease and a hint.

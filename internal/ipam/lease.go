@@ -25,7 +25,7 @@ type Boot uint8
 
 const (
 	BootForeign        Boot = iota // by an implementation that does not record the boot
-	BootForeignEarlier             // by such an implementation and, if the clock was right, before the last boot
+	BootForeignEarlier             // likewise, and before the last boot if the clock was right
 	BootCurrent                    // since the last boot
 	BootEarlier                    // before the last boot, so nothing uses the address
 )

@@ -61,7 +61,8 @@ func (r *Range) checkSubnet() error {
 		return fmt.Errorf("Network %s too small to allocate from", subnet)
 	case subnet.Masked() != subnet:
 		//lint:ignore ST1005 users search for the text of the upstream plugin
-		return fmt.Errorf("Network has host bits set. For a subnet mask of length %d the network address is %s",
+		return fmt.Errorf(
+			"Network has host bits set. For a subnet mask of length %d the network address is %s",
 			subnet.Bits(), subnet.Masked().Addr())
 	}
 	return nil
@@ -106,7 +107,8 @@ func (r Range) Size() uint64 {
 func (r Range) Offset(a netip.Addr) uint64 {
 	from, to := r.Start.As16(), a.As16()
 	low, borrow := bits.Sub64(binary.BigEndian.Uint64(to[8:]), binary.BigEndian.Uint64(from[8:]), 0)
-	if high, _ := bits.Sub64(binary.BigEndian.Uint64(to[:8]), binary.BigEndian.Uint64(from[:8]), borrow); high > 0 {
+	if high, _ := bits.Sub64(binary.BigEndian.Uint64(to[:8]), binary.BigEndian.Uint64(from[:8]),
+		borrow); high > 0 {
 		return math.MaxUint64
 	}
 	return low

@@ -12,7 +12,8 @@ import (
 // ParseRequested parses a requested address, "ADDRESS" or "ADDRESS/LENGTH", and ignores the length.
 func ParseRequested(s string) (netip.Addr, error) {
 	if s == "" {
-		return netip.Addr{}, errors.New("cannot understand ip: IP <nil> not v4 nor v6") // upstream's text
+		// upstream's text
+		return netip.Addr{}, errors.New("cannot understand ip: IP <nil> not v4 nor v6")
 	}
 	a, err := netip.ParseAddr(s)
 	if err != nil {

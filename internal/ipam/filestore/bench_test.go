@@ -24,7 +24,8 @@ func filled(t testing.TB, leases int, skip func(i int) bool) string {
 	for i := range leases {
 		if !skip(i) {
 			content := fmt.Sprintf("%064d\r\neth0", i)
-			if err := os.WriteFile(filepath.Join(path, a.String()), []byte(content), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(path, a.String()), []byte(content),
+				0o600); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -49,10 +49,12 @@ func TestReservationsOfAnEarlierBoot(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				wantBoots(t, path, boot(2), "10.0.0.2 earlier", "10.0.0.3 earlier", "10.0.0.9 foreign")
+				wantBoots(t, path, boot(2), "10.0.0.2 earlier", "10.0.0.3 earlier",
+					"10.0.0.9 foreign")
 				var log bytes.Buffer
 				operation(t, logged(path, boot(2), &log))
-				want := fmt.Sprintf("level=INFO msg=\"reclaimed unused addresses\" dir=%s count=2\n", path)
+				want := fmt.Sprintf(
+					"level=INFO msg=\"reclaimed unused addresses\" dir=%s count=2\n", path)
 				if log.String() != want {
 					t.Errorf("logged  %swant %s", log.String(), want)
 				}
@@ -170,7 +172,8 @@ func TestRebootsWithKilledADDs(t *testing.T) {
 				}
 			}
 			if err != nil || len(leases) < len(holder) || len(holder) < 100 {
-				t.Errorf("boot %d: %d reservations for %d containers: %v", b, len(leases), len(holder), err)
+				t.Errorf("boot %d: %d reservations for %d containers: %v", b, len(leases),
+					len(holder), err)
 			}
 		})
 		if t.Failed() {
@@ -184,7 +187,9 @@ var errDied = errors.New("died")
 
 // addAndDie allocates an address in a process that ends after n changes or earlier, without
 // rollback and without sealing a cache.
-func addAndDie(path, boot, container string, sets []ipam.RangeSet, n int) (a netip.Addr, err error) {
+func addAndDie(
+	path, boot, container string, sets []ipam.RangeSet, n int,
+) (a netip.Addr, err error) {
 	s, err := network(path, boot)(ctx, func(_ string, apply, _ func() error) error {
 		if n--; n < 0 {
 			return errDied
@@ -235,7 +240,8 @@ func allocateMany(args []string) int {
 	err := ipam.CanonicalizeSets(sets)
 	for i := 0; i < 20 && err == nil; i++ {
 		var all []ipam.Allocation
-		all, err = network(path, boot).Allocate(ctx, ipam.Request{Owner: owner(fmt.Sprint("k", i)), Sets: sets})
+		all, err = network(path, boot).
+			Allocate(ctx, ipam.Request{Owner: owner(fmt.Sprint("k", i)), Sets: sets})
 		if err == nil {
 			fmt.Println(all[0].Addr)
 		}

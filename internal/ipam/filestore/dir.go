@@ -108,7 +108,9 @@ func (d *dir) stat(name string) (unix.Stat_t, error) {
 	return st, d.fail("stat", name, err)
 }
 
-func (d *dir) remove(name string) error { return d.fail("remove", name, unix.Unlinkat(d.fd, name, 0)) }
+func (d *dir) remove(name string) error {
+	return d.fail("remove", name, unix.Unlinkat(d.fd, name, 0))
+}
 
 // file is the content and the metadata of a regular file.
 type file struct {

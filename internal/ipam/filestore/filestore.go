@@ -8,7 +8,7 @@
 //	    lock                 flock(2) target
 //	    .owners/             read only by this package
 //	        index            hash of the container ID in an address file → address
-//	        map.START-END    one bit per address of a range, set when it is taken
+//	        map.START-END    one bit per address of a range, set if the address is reserved
 //	        new              the next address file, until it is complete
 //
 // Only the address files count. They are created complete, so an empty one is left from a killed
@@ -34,13 +34,14 @@ import (
 
 // Options selects a store and how it is opened.
 type Options struct {
-	Dir     string       // contains the directories of all networks
-	Network string       // a valid network name
-	Create  bool         // create a missing directory; otherwise a missing directory is an empty store
-	Peek    bool         // read without waiting for the lock; see Open
-	BootID  string       // names the running boot, at most 64 bytes; if empty, no reservation counts as an earlier boot's
-	Change  ipam.Change  // makes the changes to reservations; nil makes them at once and permanently
-	Log     *slog.Logger // receives warnings and the number of reclaimed addresses; may be nil
+	Dir     string // contains the directories of all networks
+	Network string // a valid network name
+	Create  bool   // create a missing directory, which otherwise is an empty store
+	Peek    bool   // read without waiting for the lock; see Open
+	// ID of the running boot, at most 64 bytes; without it no reservation is outdated
+	BootID string
+	Change ipam.Change  // makes the changes to reservations; nil makes them at once and permanently
+	Log    *slog.Logger // receives warnings and the number of reclaimed addresses; may be nil
 }
 
 // ownersDir is hidden so that listings of a network's directory equal upstream's.
@@ -81,7 +82,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	var err error
 	s.dir, s.lock, err = openLocked(path, wait)
 	for o.Create && errors.Is(err, fs.ErrNotExist) {
-		if err := s.change("create "+path, func() error { return os.MkdirAll(path, 0o755) }, nil); err != nil {
+		if err := s.change("create "+path, func() error {
+			return os.MkdirAll(path, 0o755)
+		}, nil); err != nil {
 			return nil, err
 		}
 		s.dir, s.lock, err = openLocked(path, wait)
@@ -91,7 +94,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	if errors.Is(err, errBusy) {
 		s.change = func(string, func() error, func() error) error { return err }
-		s.owners, s.index = &dir{missing, path}, newIndex(nil) // another process may be changing the caches
+		// another process may be changing the caches
+		s.owners, s.index = &dir{missing, path}, newIndex(nil)
 		return s, nil
 	}
 	if err != nil {

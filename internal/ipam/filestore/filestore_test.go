@@ -33,7 +33,8 @@ var ctx = context.Background()
 // network opens the directory during the given boot.
 func network(path, boot string) storetest.Network {
 	return func(ctx context.Context, change ipam.Change) (ipam.Store, error) {
-		return filestore.Open(ctx, filestore.Options{Dir: filepath.Dir(path), Network: filepath.Base(path), Create: true, BootID: boot, Change: change})
+		return filestore.Open(ctx, filestore.Options{Dir: filepath.Dir(path),
+			Network: filepath.Base(path), Create: true, BootID: boot, Change: change})
 	}
 }
 
@@ -101,7 +102,9 @@ func write(t testing.TB, path, content string) {
 	}
 }
 
-func mustAllocate(t testing.TB, n storetest.Network, o ipam.Owner, sets []ipam.RangeSet) []ipam.Allocation {
+func mustAllocate(
+	t testing.TB, n storetest.Network, o ipam.Owner, sets []ipam.RangeSet,
+) []ipam.Allocation {
 	t.Helper()
 	all, err := n.Allocate(ctx, ipam.Request{Owner: o, Sets: sets})
 	if err != nil {
@@ -333,7 +336,8 @@ func TestDebrisIsReclaimed(t *testing.T) {
 			write(t, filepath.Join(path, a), content)
 		}
 		for i, want := range []string{"10.0.0.3", "10.0.0.4", "10.0.0.5"} {
-			if got := mustAllocate(t, n, owner(fmt.Sprint("n", i)), sets); got[0].Addr != addr(want) {
+			if got := mustAllocate(t, n, owner(fmt.Sprint("n", i)),
+				sets); got[0].Addr != addr(want) {
 				t.Errorf("got %s, want %s", got[0].Addr, want)
 			}
 		}
@@ -358,7 +362,8 @@ func TestStrangeFiles(t *testing.T) {
 	write(t, filepath.Join(path, "10.0.0.010"), "c1\r\neth0")
 	write(t, filepath.Join(path, "2001:DB8::2"), "c1\r\neth0")
 	write(t, filepath.Join(path, "::ffff:10.0.0.4"), "c1\r\neth0")
-	for _, name := range []string{"10.0.0.2.bak", "10.0.0.2\n", " 10.0.0.2", "10.0.0.2\xff", "\x01", "10.0.0.2%eth0", strings.Repeat("9", 255)} {
+	for _, name := range []string{"10.0.0.2.bak", "10.0.0.2\n", " 10.0.0.2", "10.0.0.2\xff", "\x01",
+		"10.0.0.2%eth0", strings.Repeat("9", 255)} {
 		write(t, filepath.Join(path, name), "c1\r\neth0")
 	}
 	write(t, filepath.Join(path, "sub", "10.0.0.6"), "c1\r\neth0")
@@ -375,12 +380,15 @@ func TestStrangeFiles(t *testing.T) {
 	}
 	before := listing(t, path)
 	n := network(path, bootID)
-	if got := mustAllocate(t, n, owner("c1"), storetest.Sets(t, "10.0.0.0/28")); got[0].Addr != addr("10.0.0.7") {
+	if got := mustAllocate(t, n, owner("c1"),
+		storetest.Sets(t, "10.0.0.0/28")); got[0].Addr != addr("10.0.0.7") {
 		t.Errorf("got %s", got[0].Addr)
 	}
-	_, err := n.Allocate(ctx, ipam.Request{Owner: owner("c2"), Sets: storetest.Sets(t, "10.0.0.0/28"), Addrs: []netip.Addr{addr("10.0.0.2")}})
+	_, err := n.Allocate(ctx, ipam.Request{Owner: owner("c2"),
+		Sets: storetest.Sets(t, "10.0.0.0/28"), Addrs: []netip.Addr{addr("10.0.0.2")}})
 	var inUse *ipam.InUseError
-	if !errors.As(err, &inUse) || inUse.Holder.Addr != addr("10.0.0.2") || inUse.Holder.String() != "10.0.0.2 held by an unknown owner" {
+	if !errors.As(err, &inUse) || inUse.Holder.Addr != addr("10.0.0.2") ||
+		inUse.Holder.String() != "10.0.0.2 held by an unknown owner" {
 		t.Errorf("symbolic link: %v", err)
 	}
 	mustRelease(t, n, owner("c1"))
@@ -395,7 +403,9 @@ func TestStrangeFiles(t *testing.T) {
 			t.Errorf("collect did not log %s: %s", name, log.String())
 		}
 	}
-	after := slices.DeleteFunc(listing(t, path), func(line string) bool { return strings.HasPrefix(line, "l") })
+	after := slices.DeleteFunc(listing(t, path), func(line string) bool {
+		return strings.HasPrefix(line, "l")
+	})
 	if diff := cmp.Diff(before, after); diff != "" {
 		t.Errorf("(-before +after):\n%s", diff)
 	}
@@ -422,7 +432,9 @@ func TestLinksAreNotFollowed(t *testing.T) {
 			if err := os.Symlink(target, filepath.Join(path, name)); err != nil {
 				t.Fatal(err)
 			}
-			_, err := network(path, bootID).Allocate(ctx, ipam.Request{Owner: owner("c1"), Sets: storetest.Sets(t, "10.0.0.0/29")})
+			_, err := network(path, bootID).
+				Allocate(ctx,
+					ipam.Request{Owner: owner("c1"), Sets: storetest.Sets(t, "10.0.0.0/29")})
 			var pathError *fs.PathError
 			if !errors.As(err, &pathError) || pathError.Path != filepath.Join(path, name) {
 				t.Errorf("got %v", err)
@@ -430,7 +442,8 @@ func TestLinksAreNotFollowed(t *testing.T) {
 			if entries, err := os.ReadDir(outside); err != nil || len(entries) > 0 {
 				t.Errorf("written outside: %v, %v", entries, err)
 			}
-			if _, err := os.Lstat(filepath.Join(path, "10.0.0.2")); !errors.Is(err, fs.ErrNotExist) {
+			if _, err := os.Lstat(filepath.Join(path, "10.0.0.2")); !errors.Is(err,
+				fs.ErrNotExist) {
 				t.Errorf("reserved despite the error: %v", err)
 			}
 		})
@@ -447,9 +460,11 @@ func TestFIFOsAreRefused(t *testing.T) {
 		if err := errors.Join(os.Mkdir(path, 0o755), unix.Mkfifo(fifo, 0o600)); err != nil {
 			t.Fatal(err)
 		}
-		_, err := network(path, bootID).Allocate(ctx, ipam.Request{Owner: owner("c1"), Sets: storetest.Sets(t, "10.0.0.0/29")})
+		_, err := network(path, bootID).
+			Allocate(ctx, ipam.Request{Owner: owner("c1"), Sets: storetest.Sets(t, "10.0.0.0/29")})
 		var pathError *fs.PathError
-		if !errors.Is(err, statefile.ErrNotRegular) || !errors.As(err, &pathError) || pathError.Path != fifo {
+		if !errors.Is(err, statefile.ErrNotRegular) || !errors.As(err, &pathError) ||
+			pathError.Path != fifo {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -474,18 +489,21 @@ func TestMissingDirectory(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	open := storetest.Network(func(ctx context.Context, change ipam.Change) (ipam.Store, error) {
-		return filestore.Open(ctx, filestore.Options{Dir: filepath.Join(dir, "none"), Network: "net", BootID: bootID, Change: change})
+		return filestore.Open(ctx, filestore.Options{Dir: filepath.Join(dir, "none"),
+			Network: "net", BootID: bootID, Change: change})
 	})
 	open.Do(t, nil, func(s ipam.Store) {
 		sets := storetest.Sets(t, "10.0.0.0/24", "2001:db8::/64")
 		held, errHeld := s.Held(ctx, owner("c1"))
 		freed, errCollect := s.Collect(ctx, nil)
 		used, errUsed := s.Used(ctx, sets[0][0])
-		err := errors.Join(errHeld, errCollect, errUsed, s.Release(ctx, owner("c1")), ipam.Available(ctx, s, sets))
+		err := errors.Join(errHeld, errCollect, errUsed, s.Release(ctx, owner("c1")),
+			ipam.Available(ctx, s, sets))
 		if err != nil || len(held) > 0 || len(freed) > 0 || used > 0 {
 			t.Errorf("held %v, freed %v, used %d, %v", held, freed, used, err)
 		}
-		if err := s.Reserve(ctx, 0, addr("10.0.0.2"), owner("c1")); !errors.Is(err, fs.ErrNotExist) {
+		if err := s.Reserve(ctx, 0, addr("10.0.0.2"), owner("c1")); !errors.Is(err,
+			fs.ErrNotExist) {
 			t.Errorf("reserve: %v", err)
 		}
 	})
@@ -495,14 +513,17 @@ func TestMissingDirectory(t *testing.T) {
 
 // logged opens the network and collects the log.
 func logged(path, boot string, log *bytes.Buffer) storetest.Network {
-	handler := slog.NewTextHandler(log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.TimeKey {
-			return slog.Attr{}
-		}
-		return a
-	}})
+	handler := slog.NewTextHandler(log,
+		&slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		}})
 	return func(ctx context.Context, change ipam.Change) (ipam.Store, error) {
-		return filestore.Open(ctx, filestore.Options{Dir: filepath.Dir(path), Network: filepath.Base(path), Create: true, BootID: boot, Change: change, Log: slog.New(handler)})
+		return filestore.Open(ctx,
+			filestore.Options{Dir: filepath.Dir(path), Network: filepath.Base(path), Create: true,
+				BootID: boot, Change: change, Log: slog.New(handler)})
 	}
 }
 
@@ -511,7 +532,8 @@ func logged(path, boot string, log *bytes.Buffer) storetest.Network {
 func TestFirstAllocationIsQuiet(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	mustAllocate(t, logged(newPath(t), bootID, &log), owner("c1"), storetest.Sets(t, "10.0.0.0/24", "2001:db8::/64"))
+	mustAllocate(t, logged(newPath(t), bootID, &log), owner("c1"),
+		storetest.Sets(t, "10.0.0.0/24", "2001:db8::/64"))
 	if log.Len() > 0 {
 		t.Errorf("logged %s", log.String())
 	}
@@ -529,9 +551,11 @@ func TestConflictReportsAge(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := network(path, bootID).Allocate(ctx, ipam.Request{
-		Owner: owner("c1"), Sets: storetest.Sets(t, "10.0.0.0/24"), Addrs: []netip.Addr{addr("10.0.0.7")},
+		Owner: owner("c1"), Sets: storetest.Sets(t, "10.0.0.0/24"),
+		Addrs: []netip.Addr{addr("10.0.0.7")},
 	})
-	const want = "failed to allocate for range 0: requested IP address 10.0.0.7 is not available in range set 10.0.0.1-10.0.0.254"
+	const want = "failed to allocate for range 0: requested IP address 10.0.0.7 is not available " +
+		"in range set 10.0.0.1-10.0.0.254"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v", err)
 	}
@@ -602,7 +626,8 @@ func TestDirectoryIsAFile(t *testing.T) {
 	path := newPath(t)
 	write(t, path, "")
 	for _, p := range []string{path, filepath.Join(path, "net")} {
-		_, err := network(p, bootID).Allocate(ctx, ipam.Request{Owner: owner("c1"), Sets: storetest.Sets(t, "10.0.0.0/24")})
+		_, err := network(p, bootID).
+			Allocate(ctx, ipam.Request{Owner: owner("c1"), Sets: storetest.Sets(t, "10.0.0.0/24")})
 		var pathError *fs.PathError
 		if !errors.As(err, &pathError) || !strings.HasPrefix(pathError.Path, path) {
 			t.Errorf("got %v", err)
@@ -647,10 +672,12 @@ func TestForeignLock(t *testing.T) {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
-	n, req := network(path, bootID), ipam.Request{Owner: owner("c1"), Sets: storetest.Sets(t, "10.0.0.0/24")}
+	n, req := network(path, bootID), ipam.Request{Owner: owner("c1"),
+		Sets: storetest.Sets(t, "10.0.0.0/24")}
 	short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
 	defer cancel()
-	if _, err := n.Allocate(short, req); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), name) {
+	if _, err := n.Allocate(short, req); !errors.Is(err, context.DeadlineExceeded) ||
+		!strings.Contains(err.Error(), name) {
 		t.Errorf("while others hold the lock: %v", err)
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_UN); err != nil {
@@ -754,7 +781,8 @@ func TestContextEnds(t *testing.T) {
 			}
 		})
 	}
-	n.Want(t, "10.0.0.2 container c1 interface eth0", "2001:db8::2 container c1 interface eth0", "last 0 10.0.0.2", "last 1 2001:db8::2")
+	n.Want(t, "10.0.0.2 container c1 interface eth0", "2001:db8::2 container c1 interface eth0",
+		"last 0 10.0.0.2", "last 1 2001:db8::2")
 }
 
 // TestUndoAfterClose: after Close a change cannot be undone, and undo returns an error.

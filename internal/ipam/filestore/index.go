@@ -27,7 +27,7 @@ type index struct {
 type header struct {
 	Magic [16]byte
 	Boot  [statefile.MaxBootID]byte // the boot that wrote the table
-	Mtime int64                     // the mtime of the directory while the table is valid, in seconds
+	Mtime int64                     // mtime of the directory while the table is valid, in seconds
 	Slots uint64                    // a power of two
 	Used  uint64                    // slots that are not empty
 }
@@ -79,7 +79,8 @@ func newIndex(entries []entry) *index {
 	for slots < 2*uint64(len(entries)) {
 		slots *= 2
 	}
-	x := &index{table: make(memory, headerSize+slots*slotSize), head: header{Magic: indexMagic, Slots: slots}}
+	x := &index{table: make(memory, headerSize+slots*slotSize),
+		head: header{Magic: indexMagic, Slots: slots}}
 	for _, e := range entries {
 		_ = x.insert(e) // memory never fails, and the table has room
 	}
@@ -101,7 +102,8 @@ func readIndex(f *os.File) (*index, error) {
 		return nil, err
 	}
 	n := x.head.Slots
-	if x.head.Magic != indexMagic || n == 0 || n&(n-1) != 0 || st.Size() != int64(headerSize+n*slotSize) {
+	if x.head.Magic != indexMagic || n == 0 || n&(n-1) != 0 ||
+		st.Size() != int64(headerSize+n*slotSize) {
 		return nil, errors.New("not an index")
 	}
 	return x, nil

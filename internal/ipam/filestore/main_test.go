@@ -26,7 +26,9 @@ func TestMain(m *testing.M) {
 }
 
 // children are the functions of processes that tests start; they return the exit status.
-var children = map[string]func(args []string) int{"churn": churn, "allocate": allocateMany, "full-disk": fullDisk, "no-links": noLinks}
+var children = map[string]func(args []string) int{
+	"churn": churn, "allocate": allocateMany, "full-disk": fullDisk, "no-links": noLinks,
+}
 
 // memoryDir is the environment variable with the directory of a process that inMemory started.
 const memoryDir = "FILE_TEST_MEMORY"
@@ -54,7 +56,8 @@ func inMemory(t *testing.T) bool {
 	cmd := exec.Command("/proc/self/exe", "-test.v", "-test.run=^"+t.Name()+"$")
 	cmd.Env = append(os.Environ(), memoryDir+"="+dir, "TMPDIR="+dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
-	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+	if out, err := cmd.CombinedOutput(); err != nil ||
+		!strings.Contains(string(out), "--- PASS: "+t.Name()) {
 		t.Errorf("%v\n%s", err, out)
 	}
 	return false

@@ -97,11 +97,13 @@ func noLinks(args []string) int {
 		}
 		errs = append(errs, err)
 	}
-	_, err := n.Allocate(ctx, ipam.Request{Owner: owner("c4"), Sets: sets, Addrs: []netip.Addr{addr("10.0.0.3")}})
+	_, err := n.Allocate(ctx,
+		ipam.Request{Owner: owner("c4"), Sets: sets, Addrs: []netip.Addr{addr("10.0.0.3")}})
 	if inUse := new(ipam.InUseError); !errors.As(err, &inUse) || inUse.Holder.Owner != owner("c2") {
 		errs = append(errs, fmt.Errorf("second holder: %v", err))
 	}
-	errs = append(errs, n.Release(ctx, owner("c2")), os.Link(filepath.Join(path, "10.0.0.2"), path+"/link"))
+	errs = append(errs, n.Release(ctx, owner("c2")),
+		os.Link(filepath.Join(path, "10.0.0.2"), path+"/link"))
 	if err := errors.Join(errs...); !strings.HasPrefix(err.Error(), "link ") {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

@@ -39,7 +39,8 @@ func churn(args []string) int {
 	name, path, claims, rounds := args[0], args[1], args[2], 0
 	fmt.Sscan(args[3], &rounds)
 	n := network(path, bootID)
-	sets := []ipam.RangeSet{{{Subnet: netip.MustParsePrefix("10.0.0.0/26")}}, {{Subnet: netip.MustParsePrefix("2001:db8::/64")}}}
+	sets := []ipam.RangeSet{{{Subnet: netip.MustParsePrefix("10.0.0.0/26")}},
+		{{Subnet: netip.MustParsePrefix("2001:db8::/64")}}}
 	err := ipam.CanonicalizeSets(sets)
 	for i := 0; i < rounds && err == nil; i++ {
 		err = churnOnce(n, sets, claims, fmt.Sprintf("%s-%d", name, i))
@@ -75,7 +76,8 @@ func TestProcesses(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
-			if out, err := child("churn", fmt.Sprint("p", i), path, claims, "25").CombinedOutput(); err != nil {
+			if out, err := child("churn", fmt.Sprint("p", i), path, claims, "25").
+				CombinedOutput(); err != nil {
 				t.Errorf("%v: %s", err, out)
 			}
 		})
@@ -106,7 +108,8 @@ func TestKilledProcesses(t *testing.T) {
 			var killed [2]*exec.Cmd
 			var stderr [2]bytes.Buffer
 			for j := range killed {
-				killed[j] = without(linkError, child("churn", fmt.Sprintf("k%d-%d", i, j), path, claims, "1000000"))
+				killed[j] = without(linkError,
+					child("churn", fmt.Sprintf("k%d-%d", i, j), path, claims, "1000000"))
 				killed[j].Stderr = &stderr[j]
 				if err := killed[j].Start(); err != nil {
 					t.Fatal(err)
@@ -139,7 +142,8 @@ func cleanUp(t *testing.T, n storetest.Network, claims string) {
 		}
 	})
 	for _, l := range leases {
-		if err := os.Remove(filepath.Join(claims, l.Addr.String())); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := os.Remove(filepath.Join(claims, l.Addr.String())); err != nil &&
+			!errors.Is(err, os.ErrNotExist) {
 			t.Fatal(err)
 		}
 		mustRelease(t, n, l.Owner)
@@ -213,7 +217,8 @@ func fullDisk(args []string) int {
 			}
 		}
 		if err == nil && (failed < 4 || succeeded < 4) {
-			err = fmt.Errorf("%s: the disk was full %d times, and not %d times", limit, failed, succeeded)
+			err = fmt.Errorf("%s: the disk was full %d times, and not %d times", limit, failed,
+				succeeded)
 		}
 	}
 	if err != nil {
@@ -230,7 +235,8 @@ func allocateOn(dir, options string) (full bool, err error) {
 	}
 	defer unix.Unmount(dir, unix.MNT_DETACH)
 	path := filepath.Join(dir, "net")
-	sets := []ipam.RangeSet{{{Subnet: netip.MustParsePrefix("10.0.0.0/26")}}, {{Subnet: netip.MustParsePrefix("2001:db8::/64")}}}
+	sets := []ipam.RangeSet{{{Subnet: netip.MustParsePrefix("10.0.0.0/26")}},
+		{{Subnet: netip.MustParsePrefix("2001:db8::/64")}}}
 	if err := ipam.CanonicalizeSets(sets); err != nil {
 		return false, err
 	}
@@ -239,7 +245,8 @@ func allocateOn(dir, options string) (full bool, err error) {
 		return false, network(path, bootID).Release(ctx, owner("c1"))
 	}
 	var pathError *os.PathError
-	if !errors.Is(err, unix.ENOSPC) || !errors.As(err, &pathError) || !strings.HasPrefix(pathError.Path, path) {
+	if !errors.Is(err, unix.ENOSPC) || !errors.As(err, &pathError) ||
+		!strings.HasPrefix(pathError.Path, path) {
 		return true, fmt.Errorf("%s: %w", options, err)
 	}
 	return true, wantEmpty(path)

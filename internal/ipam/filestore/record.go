@@ -61,7 +61,8 @@ type unread struct {
 
 // unreadable reports whether a failed read may have hidden a reservation.
 func unreadable(err error) bool {
-	return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errStrange) && !errors.Is(err, unix.ELOOP)
+	return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errStrange) &&
+		!errors.Is(err, unix.ELOOP)
 }
 
 // reserved returns the addresses that have a file with any content.
@@ -86,7 +87,8 @@ func (s *Store) read(a netip.Addr) (record, error) {
 
 func (s *Store) lease(r record) ipam.Lease {
 	container, ifName, _ := strings.Cut(r.key, separator)
-	l := ipam.Lease{Addr: r.addr, Owner: ipam.Owner{Container: container, IfName: ifName}, Since: r.since, Age: max(0, time.Since(r.since))}
+	l := ipam.Lease{Addr: r.addr, Owner: ipam.Owner{Container: container, IfName: ifName},
+		Since: r.since, Age: max(0, time.Since(r.since))}
 	switch {
 	case s.earlier(r):
 		l.Boot = ipam.BootEarlier

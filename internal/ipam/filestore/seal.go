@@ -53,7 +53,8 @@ func (s *Store) sealed() *index {
 		err = unix.Fstat(s.dir.fd, &st)
 	}
 	sec, nsec := st.Mtim.Unix()
-	if err != nil || s.boot == "" || x.head.Boot != bootField(s.boot) || sec != x.head.Mtime || nsec != 0 {
+	if err != nil || s.boot == "" || x.head.Boot != bootField(s.boot) || sec != x.head.Mtime ||
+		nsec != 0 {
 		_ = f.Close()
 		return nil
 	}
@@ -66,7 +67,9 @@ func (s *Store) sealed() *index {
 // cannot be written, the caches serve this operation only, because an index that lacks an address
 // would hide the address from Release while the index is valid. If s.index is nil afterwards,
 // rebuild failed as a whole.
-func (s *Store) rebuild(ctx context.Context, drop func(record) bool) (removed []ipam.Lease, err error) {
+func (s *Store) rebuild(
+	ctx context.Context, drop func(record) bool,
+) (removed []ipam.Lease, err error) {
 	addrs, err := s.reserved()
 	if err != nil {
 		return nil, err
@@ -87,7 +90,9 @@ func (s *Store) rebuild(ctx context.Context, drop func(record) bool) (removed []
 			continue
 		}
 		if r.key == "" || s.earlier(r) || drop(r) {
-			err := s.change("reclaim "+s.dir.name(a.String()), func() error { return s.unlink(a) }, nil)
+			err := s.change("reclaim "+s.dir.name(a.String()), func() error {
+				return s.unlink(a)
+			}, nil)
 			if err == nil {
 				removed = append(removed, s.lease(r))
 				continue
@@ -191,7 +196,8 @@ func (s *Store) seal() {
 	if _, onDisk := s.index.table.(*os.File); !onDisk {
 		return
 	}
-	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, unix.NsecToTimespec(s.index.head.Mtime * int64(time.Second))}
+	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT},
+		unix.NsecToTimespec(s.index.head.Mtime * int64(time.Second))}
 	if err := unix.UtimesNanoAt(s.dir.fd, ".", times, 0); err != nil {
 		s.log.Debug("cannot seal the index of reservations", "err", err)
 	}

@@ -56,12 +56,17 @@ func TestFilesAreReadOnlyAfterForeignChanges(t *testing.T) {
 			allocated++
 			mustAllocate(t, c.open, owner(fmt.Sprint("c", allocated)), sets)
 		},
-		"release":   func() { mustRelease(t, c.open, owner("unknown")) },
-		"held":      func() { c.open.Do(t, nil, func(s ipam.Store) { s.Held(ctx, owner("unknown")) }) },
-		"available": func() { c.open.Do(t, nil, func(s ipam.Store) { ipam.Available(ctx, s, sets) }) },
-		"used":      func() { c.open.Do(t, nil, func(s ipam.Store) { s.Used(ctx, sets[0][0]) }) },
+		"release": func() { mustRelease(t, c.open, owner("unknown")) },
+		"held": func() {
+			c.open.Do(t, nil, func(s ipam.Store) { s.Held(ctx, owner("unknown")) })
+		},
+		"available": func() {
+			c.open.Do(t, nil, func(s ipam.Store) { ipam.Available(ctx, s, sets) })
+		},
+		"used": func() { c.open.Do(t, nil, func(s ipam.Store) { s.Used(ctx, sets[0][0]) }) },
 		"refused": func() {
-			c.open.Allocate(ctx, ipam.Request{Owner: owner("c1"), Sets: sets, Addrs: []netip.Addr{addr("10.0.0.1")}})
+			c.open.Allocate(ctx,
+				ipam.Request{Owner: owner("c1"), Sets: sets, Addrs: []netip.Addr{addr("10.0.0.1")}})
 		},
 	}
 	operations["allocate"]()
@@ -141,7 +146,8 @@ func TestFullSetIsReadAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, want := range []string{"10.0.0.2", "10.0.0.4"} {
-			all, err := ipam.Allocate(ctx, s, ipam.Request{Owner: owner(fmt.Sprint("n", i)), Sets: sets})
+			all, err := ipam.Allocate(ctx, s,
+				ipam.Request{Owner: owner(fmt.Sprint("n", i)), Sets: sets})
 			if err != nil || all[0].Addr != addr(want) {
 				t.Errorf("got %v, %v; want %s", all, err, want)
 			}
@@ -225,12 +231,16 @@ func TestContentCounts(t *testing.T) {
 func TestDamagedCaches(t *testing.T) {
 	t.Parallel()
 	damages := map[string]func(name string) error{
-		"removed":    os.Remove,
-		"empty":      func(name string) error { return os.Truncate(name, 0) },
-		"cut short":  func(name string) error { return resize(name, -1) },
-		"too long":   func(name string) error { return resize(name, +1) },
-		"garbage":    func(name string) error { return os.WriteFile(name, bytes.Repeat([]byte("x"), 10000), 0o600) },
-		"no regular": func(name string) error { return errors.Join(os.Remove(name), os.Mkdir(name, 0o755)) },
+		"removed":   os.Remove,
+		"empty":     func(name string) error { return os.Truncate(name, 0) },
+		"cut short": func(name string) error { return resize(name, -1) },
+		"too long":  func(name string) error { return resize(name, +1) },
+		"garbage": func(name string) error {
+			return os.WriteFile(name, bytes.Repeat([]byte("x"), 10000), 0o600)
+		},
+		"no regular": func(name string) error {
+			return errors.Join(os.Remove(name), os.Mkdir(name, 0o755))
+		},
 	}
 	for damage, inflict := range damages {
 		t.Run(damage, func(t *testing.T) {
@@ -335,7 +345,8 @@ func TestSweep(t *testing.T) {
 			}
 			return
 		}
-		if _, err := network(path, bootID).Allocate(ctx, ipam.Request{Owner: owner("c1"), Sets: sets}); err != nil {
+		if _, err := network(path, bootID).
+			Allocate(ctx, ipam.Request{Owner: owner("c1"), Sets: sets}); err != nil {
 			t.Errorf("after failing change %d: %v", n, err)
 		}
 		if _, err := os.Stat(filepath.Join(path, "10.0.0.9")); !errors.Is(err, os.ErrNotExist) {
@@ -392,7 +403,9 @@ func forget(model map[netip.Addr]string, container string) {
 	}
 }
 
-func fuzzAllocate(t *testing.T, n storetest.Network, sets []ipam.RangeSet, model map[netip.Addr]string, c string) {
+func fuzzAllocate(
+	t *testing.T, n storetest.Network, sets []ipam.RangeSet, model map[netip.Addr]string, c string,
+) {
 	all, err := n.Allocate(ctx, ipam.Request{Owner: owner(c), Sets: sets})
 	held, used := false, uint64(0)
 	for a, holder := range model {
@@ -425,7 +438,9 @@ func fuzzAllocate(t *testing.T, n storetest.Network, sets []ipam.RangeSet, model
 }
 
 // fuzzDie reserves an address and dies before the caches are sealed.
-func fuzzDie(t *testing.T, n storetest.Network, a netip.Addr, model map[netip.Addr]string, c string) {
+func fuzzDie(
+	t *testing.T, n storetest.Network, a netip.Addr, model map[netip.Addr]string, c string,
+) {
 	s, err := n(ctx, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -455,7 +470,9 @@ func wantModel(t *testing.T, n storetest.Network, model map[netip.Addr]string) {
 			got[l.Addr] = l.Owner.Container
 		}
 	})
-	if diff := cmp.Diff(model, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+	if diff := cmp.Diff(model, got, cmp.Comparer(func(a, b netip.Addr) bool {
+		return a == b
+	})); diff != "" {
 		t.Errorf("(-model +files):\n%s", diff)
 	}
 }

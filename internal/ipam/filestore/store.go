@@ -27,7 +27,9 @@ func (s *Store) Held(ctx context.Context, o ipam.Owner) ([]ipam.Lease, error) {
 
 // held returns, sorted by address, the records of exactly this owner or, if there are none, the
 // records of only its container. The files in lost probably belong to the container, too.
-func (s *Store) held(ctx context.Context, o ipam.Owner) (records []record, lost []unread, err error) {
+func (s *Store) held(
+	ctx context.Context, o ipam.Owner,
+) (records []record, lost []unread, err error) {
 	if err := s.load(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -52,7 +54,9 @@ func (s *Store) held(ctx context.Context, o ipam.Owner) (records []record, lost 
 }
 
 // NextFree implements [ipam.Reservations].
-func (s *Store) NextFree(ctx context.Context, r ipam.Range, from, to netip.Addr) (netip.Addr, error) {
+func (s *Store) NextFree(
+	ctx context.Context, r ipam.Range, from, to netip.Addr,
+) (netip.Addr, error) {
 	if r.Size() > maxBitmap {
 		return s.probe(ctx, from, to)
 	}
@@ -91,7 +95,8 @@ func (s *Store) Reserve(ctx context.Context, set int, a netip.Addr, o ipam.Owner
 	}
 	apply := func() error { return s.add(a, key(o)) }
 	undo := func() error { return s.drop(a, key(o)) }
-	if err := s.change("reserve "+s.dir.name(a.String())+" for "+o.String(), apply, undo); err != nil {
+	if err := s.change("reserve "+s.dir.name(a.String())+" for "+o.String(), apply,
+		undo); err != nil {
 		return err
 	}
 	return s.setLast(set, a)
@@ -204,7 +209,9 @@ func (s *Store) Leases(ctx context.Context) ([]ipam.Lease, error) {
 }
 
 // Survey implements [ipam.Reservations].
-func (s *Store) Survey(ctx context.Context, set ipam.RangeSet, n int) (used uint64, oldest []ipam.Lease, err error) {
+func (s *Store) Survey(
+	ctx context.Context, set ipam.RangeSet, n int,
+) (used uint64, oldest []ipam.Lease, err error) {
 	addrs, err := s.reserved()
 	if err != nil {
 		return 0, nil, err
