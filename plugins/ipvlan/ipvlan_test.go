@@ -68,8 +68,8 @@ var refusals = []struct {
 	{"interface of the previous result is gone", `"master":"","prevResult":{"interfaces":[{"name":"gone"}]}`, false, `"gone"`},
 	{"no such parent", `"master":"absent"`, false, `"absent": not found in the host`},
 	{"no such parent in the container", `"linkInContainer":true`, false, `"uplink": not found in the container`},
-	{"no default route", `"master":""`, false, "no default route interface found: there is none in the host"},
-	{"no default route in the container", `"master":"","linkInContainer":true`, false, "no default route interface found: there is none in the container"},
+	{"no default route", `"master":""`, false, "no default route interface found: the host has no default route"},
+	{"no default route in the container", `"master":"","linkInContainer":true`, false, "no default route interface found: the container (linkInContainer) has no default route"},
 }
 
 // TestRefused is R-79 and more: STATUS says so too, if it is the configuration. What cannot be attached can be detached.
