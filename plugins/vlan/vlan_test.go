@@ -173,7 +173,7 @@ func TestTaken(t *testing.T) {
 		name, members, says string
 		take                func(*plugintest.Runtime)
 	}{
-		{"another container", "", "VLAN 5 of eno1 exists already: container first, interface eth0, network net", func(r *plugintest.Runtime) {
+		{"another container", "", "VLAN 5 of eno1 exists already: container first (network net, eth0)", func(r *plugintest.Runtime) {
 			r.Add("first")
 		}},
 		{"an interface of the host", "", "VLAN 5 of eno1 exists already: interface storage beside it", func(r *plugintest.Runtime) {
