@@ -47,7 +47,7 @@ func TestExhausted(t *testing.T) {
 	for setting, want := range map[string]string{
 		``:                            "",
 		`, "statusWhenFull": "warn"`:  "",
-		`, "statusWhenFull": "error"`: "50 host-local STATUS: no IP addresses available in range set: 10.1.2.1-10.1.2.6: of 6 addresses 5 are used",
+		`, "statusWhenFull": "error"`: "50 host-local STATUS: no IP addresses available in range set: 10.1.2.1-10.1.2.6: 5 of 6 addresses are in use",
 	} {
 		got, log := h.status(ipam + setting)
 		if !strings.HasPrefix(got, want) || want == "" && got != "" {

@@ -37,7 +37,7 @@ var retired = []struct {
 }
 
 // outsideReference is a citation of a page that is not in the repository.
-var outsideReference = regexp.MustCompile(`\b[a-z-]+\.md,? (?:section )?[0-9]|\bfield(?:-notes)? row|design page|\bR-[0-9]+\b`)
+var outsideReference = regexp.MustCompile(`\b[a-z-]+\.md,? (?:section )?[0-9]|\bfield(?:-notes)? row|design page`)
 
 // TestProse limits retired words in messages, comments and documents to 1.5 per 1,000 words of a
 // package or page, and refuses references that a reader cannot follow.
