@@ -25,7 +25,7 @@ import (
 	"github.com/tenon-cni/tenon/otel"
 )
 
-// rig is a Client whose plugins are shell scripts, and the spans that it has exported.
+// rig is a Client with shell scripts as plugins, and the spans that it has exported.
 type rig struct {
 	*network.Client
 	provider *sdk.TracerProvider
