@@ -162,7 +162,7 @@ func (c *Client) chain(ctx context.Context, r *records.Record) (*cni.Result, int
 	return result, 0, nil
 }
 
-// rollBack detaches an attachment whose ADD failed at a plugin because of cause.
+// rollBack detaches an attachment after its ADD failed at a plugin because of cause.
 //
 // If another network of the container uses the interface name, this conflict may be the reason of
 // the failure, and the plugin's DEL would remove the other network's interface. rollBack then runs

@@ -78,7 +78,7 @@ type Client struct {
 type Parameters struct {
 	Netns        string                     // path of the network namespace; may be empty on DEL
 	Args         cni.Args                   // CNI_ARGS, in this order
-	Capabilities map[string]json.RawMessage // by name; each plugin gets those that it declares
+	Capabilities map[string]json.RawMessage // by name; each plugin gets what it declares
 
 	// HostNetns allows Netns to be the namespace of the runtime itself; plugins then get
 	// CNI_NETNS_OVERRIDE. Otherwise ADD fails with [cni.CodeOwnNamespace] before any plugin runs.
@@ -101,7 +101,7 @@ func (r Request) Attachment(network string) cni.Attachment {
 	return cni.Attachment{Network: network, Container: r.Container, IfName: r.IfName}
 }
 
-// Fallback is the input of DEL for an attachment whose record is missing or unreadable.
+// Fallback is the input of DEL if the record of an attachment is missing or unreadable.
 type Fallback struct {
 	Network *config.Network
 	Parameters

@@ -12,8 +12,8 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// Keep defines the attachments of a network that are in use. GC removes all others, so Keep has no
-// defaults.
+// Keep defines the attachments of a network that are in use. GC removes all others. A zero Keep is
+// an error.
 type Keep struct {
 	// Attachments is the complete list of attachments that this runtime uses. GC returns
 	// [cni.CodeInvalidConfig] for nil, because nil could be a mistake; an empty list means that
@@ -35,7 +35,7 @@ type Keep struct {
 	AllRuntimes bool
 }
 
-// GC removes everything that belongs to no attachment of a network in use.
+// GC removes everything in a network that does not belong to an attachment in use.
 //
 // GC first detaches the recorded attachments that are not in use, as [Client.Del] does. From
 // version 1.1.0 on, it then calls GC of the plugins in their order, with the list of all
@@ -89,9 +89,9 @@ func (c *Client) GC(ctx context.Context, n *config.Network, k Keep) (err error) 
 	return ofNetwork(n, errors.Join(errs...))
 }
 
-// Stale returns the recorded attachments that [Client.GC] would delete now. It returns those that
-// it could read, and an error about records and directories that it could not read. Damaged records
-// are not an error: see [Client.List].
+// Stale returns the recorded attachments that [Client.GC] would delete now. It also returns an
+// error if it could not read a record or directory. Damaged records are not an error: see
+// [Client.List].
 func (c *Client) Stale(n *config.Network, k Keep) ([]Record, error) {
 	k, err := k.check(n)
 	if err != nil || n.DisableGC {
@@ -167,8 +167,8 @@ func (c *Client) judge(n *config.Network, k Keep) judgement {
 	return j
 }
 
-// judgeOthers keeps the attachments that are recorded in other state directories of the host, and
-// those of libcni in the default cache directory if [Client.CacheDir] is another one.
+// judgeOthers keeps the attachments in other state directories of the host, and the attachments of
+// libcni in the default cache directory if [Client.CacheDir] is another one.
 func (c *Client) judgeOthers(n *config.Network, j *judgement) error {
 	others, err := c.others()
 	errs := []error{err}

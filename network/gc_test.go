@@ -216,16 +216,16 @@ func TestGCDamagedRecords(t *testing.T) {
 			}
 		})
 	}
-	t.Run("the folder", func(t *testing.T) {
+	t.Run("the directory", func(t *testing.T) {
 		t.Parallel()
 		r := newRig(t, map[string]script{"first": {}})
 		n := list(t, "1.1.0", "red", "first")
 		r.addAll(n, "c1")
-		folder := filepath.Join(r.StateDir, "records")
-		if err := os.RemoveAll(folder); err != nil {
+		dir := filepath.Join(r.StateDir, "records")
+		if err := os.RemoveAll(dir); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(folder, nil, 0o600); err != nil {
+		if err := os.WriteFile(dir, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		for _, k := range []network.Keep{keep(), {Recorded: true}} {

@@ -181,8 +181,7 @@ func verbCall(ctx context.Context, r *rig, verb cni.Command, n *config.Network) 
 	}
 }
 
-// expectEnd finds the process group whose leader is named in a file, checks whether it should still
-// run, and kills it.
+// expectEnd checks whether the process group in pidFile still runs as expected, and kills it.
 func (h hostile) expectEnd(t *testing.T, pidFile string) {
 	t.Helper()
 	b, err := os.ReadFile(pidFile)

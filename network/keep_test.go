@@ -32,8 +32,8 @@ func (r *rig) collected(
 	return callsOf(log), told
 }
 
-// GC judges only the attachments of its own runtime. It never deletes those of other runtimes,
-// whatever their state, and passes them to the plugins as valid, unless AllRuntimes is set.
+// Without AllRuntimes, GC judges only the attachments of its own runtime. It keeps the attachments
+// of other runtimes, whatever their state, and passes them to the plugins as valid.
 func TestGCOfTwoRuntimes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}})
@@ -184,7 +184,7 @@ func TestDelCannotBeNoted(t *testing.T) {
 	}
 }
 
-// CACHE-11: Recover removes unfinished files of killed processes, but not those of running
+// CACHE-11: Recover removes unfinished files of killed processes, but keeps the files of running
 // processes.
 func TestRecoverFiles(t *testing.T) {
 	t.Parallel()

@@ -21,9 +21,9 @@ func (c *Client) lock(
 	return c.lockSandbox(ctx, a.Container, func() []string { return []string{a.Network} })
 }
 
-// holding returns a client whose plugins inherit the locks in files: if this process is killed, a
-// plugin that outlives it holds the locks until it ends, so that no other process detaches an
-// attachment while the plugin still creates it.
+// holding returns a client that passes the locks in files to its plugins: if this process is
+// killed, a plugin that outlives it holds the locks until it ends, so that no other process
+// detaches an attachment while the plugin still creates it.
 func (c *Client) holding(files ...*os.File) *Client {
 	locked := *c
 	locked.held = slices.Concat(c.held, files)

@@ -72,7 +72,7 @@ func TestContainersOneAtATime(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(locks) > 0 {
-		t.Errorf("lock files are left: %v", locks)
+		t.Errorf("lock files remain: %v", locks)
 	}
 }
 

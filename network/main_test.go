@@ -315,7 +315,7 @@ func tree(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// quiet is the log of Clients whose log is not tested.
+// quiet is the log of Clients in tests that do not compare it.
 var quiet = slog.New(slog.DiscardHandler)
 
 func request(container string) network.Request {

@@ -37,7 +37,7 @@ type ManagerOptions struct {
 	// loopback. There is no default: see [Numbered]. If it is nil, every [Join] must have a name.
 	IfName func(i int, n *config.Network) string
 
-	// A container whose request names no networks is attached to the first Max networks of the
+	// If a request names no networks, the container is attached to the first Max networks of the
 	// directory, in the order of their file names; zero is all. If there are fewer than Min
 	// networks, Setup and Status fail.
 	Min, Max int
@@ -112,7 +112,7 @@ func (m *Manager) client(s *config.Snapshot) *Client {
 	return &c
 }
 
-// defaults returns the networks of a container whose request names none.
+// defaults returns the networks for a request that names none.
 func (m *Manager) defaults(s *config.Snapshot) []*config.Network {
 	if m.o.Max > 0 && len(s.Networks) > m.o.Max {
 		return s.Networks[:m.o.Max]
@@ -240,7 +240,7 @@ func (m *Manager) configured(name string) *config.Network {
 // without records is not an error.
 //
 // unrecorded, which may be nil, names networks that another library attached earlier: DEL runs also
-// for those that are not recorded, with the parameters of the request.
+// for networks without a record, with the parameters of the request.
 func (m *Manager) Remove(ctx context.Context, id string, unrecorded *SandboxRequest) error {
 	s := m.Config()
 	var members []membership

@@ -17,7 +17,7 @@ import (
 )
 
 // directory writes files, given by name, and opens their directory. It also returns the path.
-func (r *rig) folder(files map[string]string) (*config.Directory, string) {
+func (r *rig) directory(files map[string]string) (*config.Directory, string) {
 	r.t.Helper()
 	dir := r.t.TempDir()
 	for name, content := range files {
@@ -44,10 +44,10 @@ func conflist(name, plugin string) string {
 
 // Setup attaches to the networks of a directory in the order of its files, up to Max, after
 // loopback. DEL and Detach do not need these networks (R-18).
-func TestManagerOfFolder(t *testing.T) {
+func TestManagerOfDirectory(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"loopback": {}, "p": {}})
-	f, dir := r.folder(map[string]string{
+	f, dir := r.directory(map[string]string{
 		"20-a.conflist": conflist("a", "p"), "10-b.conflist": conflist("b", "p"),
 		"30-c.conflist": conflist("c", "p"),
 	})
@@ -120,7 +120,7 @@ func TestManagerStatus(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, map[string]script{"loopback": {}, "p": {},
 				"no": {cni.Status: fails(51, "uplink")}})
-			f, _ := r.folder(tt.files)
+			f, _ := r.directory(tt.files)
 			m := r.manager(func(o *network.ManagerOptions) {
 				o.Config, o.Min, o.Loopback = f, 1,
 					true
@@ -152,7 +152,7 @@ func TestManagerStatusOfOtherFiles(t *testing.T) {
 		{"tenon.policy", 1, false},
 	} {
 		r := newRig(t, map[string]script{"p": {}})
-		f, _ := r.folder(map[string]string{"20.conflist": conflist("a", "p"), tt.broken: "{"})
+		f, _ := r.directory(map[string]string{"20.conflist": conflist("a", "p"), tt.broken: "{"})
 		m := r.manager(func(o *network.ManagerOptions) { o.Config, o.Max = f, tt.max })
 		if err := m.Status(t.Context()); (err == nil) != tt.ready {
 			t.Errorf("%s, at most %d: %s", tt.broken, tt.max, describe(err))
@@ -164,7 +164,7 @@ func TestManagerStatusOfOtherFiles(t *testing.T) {
 func TestManagerStatusIsKept(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"p": {}, "slow": {cni.Status: {Stay: time.Minute}}})
-	f, dir := r.folder(map[string]string{"1.conflist": conflist("a", "p")})
+	f, dir := r.directory(map[string]string{"1.conflist": conflist("a", "p")})
 	m := r.manager(func(o *network.ManagerOptions) { o.Config, o.StatusFor = f, time.Hour })
 	write := func(plugin string) {
 		if err := os.WriteFile(filepath.Join(dir, "1.conflist"), []byte(conflist("a", plugin)),
@@ -198,7 +198,7 @@ func TestStatusWhileAddHangs(t *testing.T) {
 	r := newRig(t, map[string]script{"p": {}})
 	r.shell("stuck", `[ "$CNI_COMMAND" = ADD ] || exit 0
 touch "$dir/started"; exec sleep 600`)
-	f, dir := r.folder(map[string]string{"1.conflist": conflist("a", "stuck")})
+	f, dir := r.directory(map[string]string{"1.conflist": conflist("a", "stuck")})
 	m := r.manager(func(o *network.ManagerOptions) { o.Config = f })
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -238,7 +238,7 @@ func TestManagerTakesOver(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"p": {}, "q": {}})
 	r.CacheDir = t.TempDir()
-	f, _ := r.folder(map[string]string{"1.conflist": conflist("a", "p"),
+	f, _ := r.directory(map[string]string{"1.conflist": conflist("a", "p"),
 		"2.conflist": conflist("b", "q")})
 	m := r.manager(func(o *network.ManagerOptions) { o.Config = f })
 	results := filepath.Join(r.CacheDir, "results")

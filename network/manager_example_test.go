@@ -26,11 +26,11 @@ func ExampleManager() {
 		0o600); err != nil {
 		panic(err)
 	}
-	folder, err := config.Open(config.Options{Dir: dir, Min: 1})
+	directory, err := config.Open(config.Options{Dir: dir, Min: 1})
 	if err != nil {
 		panic(err)
 	}
-	defer folder.Close()
+	defer directory.Close()
 	manager, err := network.NewManager(network.ManagerOptions{
 		Client: &network.Client{
 			// needed only in tests
@@ -40,7 +40,7 @@ func ExampleManager() {
 				"loopback": {cni.Add: invoke.Print(`{"cniVersion":"0.4.0"}`)},
 			},
 		},
-		Config: folder, Min: 1, Max: 1, IfName: network.Numbered("eth"), Loopback: true,
+		Config: directory, Min: 1, Max: 1, IfName: network.Numbered("eth"), Loopback: true,
 	})
 	if err != nil {
 		panic(err)

@@ -12,8 +12,8 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// KeepSandboxes defines the containers that are in use. GC removes all others, so it has no
-// defaults.
+// KeepSandboxes defines the containers that are in use. GC removes all others. A zero KeepSandboxes
+// is an error.
 type KeepSandboxes struct {
 	// IDs is the complete list of the containers of this runtime. GC returns
 	// [cni.CodeInvalidConfig] for nil, because nil could be a mistake; an empty list means that
@@ -32,13 +32,13 @@ type KeepSandboxes struct {
 	AllRuntimes bool
 }
 
-// GC detaches containers that are not in use from all networks: from those of the directory, and
-// from those that exist only in the records of this runtime. It continues past errors and joins
-// them: see [Client.GC]. If the records cannot be listed, GC does nothing.
+// GC detaches containers that are not in use from all networks: from the networks of the directory,
+// and from networks that exist only in the records of this runtime. It continues past errors and
+// joins them: see [Client.GC]. If the records cannot be listed, GC does nothing.
 //
 // For each container in IDs, GC passes two kinds of attachments to the plugins as valid: the
 // recorded ones, and one with the interface name from [ManagerOptions.IfName]. An attachment with
-// another interface name whose record is lost is not in use.
+// another interface name is not in use if its record is lost.
 func (m *Manager) GC(ctx context.Context, k KeepSandboxes) error {
 	if k.IDs == nil && !k.Recorded {
 		return cni.Errorf(cni.CodeInvalidConfig, "GC needs the list of containers in use").

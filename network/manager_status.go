@@ -17,8 +17,8 @@ type answer struct {
 	until      time.Time
 }
 
-// Status reports whether Setup would work for a container whose request names no networks. It joins
-// all errors: problems of the directory ([config.Snapshot.Err]), except in files after the first
+// Status reports whether Setup would work for a request that names no networks. It joins all
+// errors: problems of the directory ([config.Snapshot.Err]), except in files after the first
 // [ManagerOptions.Max] networks; too few networks; missing plugins and IPAM plugins; and the errors
 // of the plugins ([Client.Status]). The code is [cni.CodeNotAvailable] or the code of the first
 // plugin that failed. Status waits for no ADD.

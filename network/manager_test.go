@@ -68,8 +68,8 @@ func (r *rig) wantNothing() {
 	}
 }
 
-// LIF-09, LIF-10: ADD runs in the order of the networks, DEL in reverse order; the results are
-// those of the networks.
+// LIF-09, LIF-10: ADD runs in the order of the networks, DEL in reverse order; Setup returns the
+// result of each network.
 func TestSetup(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)

@@ -262,8 +262,8 @@ func TestVersionsOfRemovedPlugins(t *testing.T) {
 	}
 }
 
-// An error about a missing binary can be told apart from other errors. A missing delegate counts
-// only if it must be asked.
+// The error about a missing binary wraps invoke.ErrNotFound. A missing delegate counts only if its
+// versions are needed.
 func TestNegotiateMissing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}})

@@ -18,7 +18,7 @@
 //
 // Several runtimes can share a host: records name the runtime ([Client.Runtime]), clients register
 // their state directories ([RegistryDir]), and GC keeps the attachments of other runtimes,
-// including those that use libcni ([Client.CacheDir]).
+// including runtimes that use libcni ([Client.CacheDir]).
 //
 // # Concurrency
 //

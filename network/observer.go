@@ -47,8 +47,8 @@ type EventKind string
 // The kinds of events. An event that is part of another begins and ends within it, with its
 // context.
 const (
-	// Operation is a whole ADD, DEL, CHECK, STATUS or GC of a network; Verb tells them apart. A
-	// call with malformed arguments, such as a network without plugins or an invalid key, is not an
+	// Operation is a whole ADD, DEL, CHECK, STATUS or GC of a network; Verb is the kind. A call
+	// with malformed arguments, such as a network without plugins or an invalid key, is not an
 	// operation.
 	Operation EventKind = "operation"
 

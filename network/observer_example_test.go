@@ -47,10 +47,10 @@ func ExampleObserver() {
 			fmt.Println(err)
 		}
 		plugins["portmap"][cni.Add] = invoke.Fail(cni.Errorf(cni.CodeTryAgainLater,
-			"port 80 is taken"))
+			"port 80 is already in use"))
 	}
 	// Output:
 	// pods/c1/eth0 (049c287ed3e2d55439a7199053c6502e) has 10.1.2.3/24
 	// portmap ADD failed with code 11
-	// pods/c2/eth0: portmap ADD: port 80 is taken
+	// pods/c2/eth0: portmap ADD: port 80 is already in use
 }

@@ -210,9 +210,9 @@ func TestDelWithDamagedRecord(t *testing.T) {
 	cleansUp(seal("tenonRecordV1", []byte(strings.Replace(string(body), `"c1"`, `"c2"`, 1))),
 		"another's")
 	for i := range whole {
-		cleansUp(whole[:i], fmt.Sprintf("%d bytes are left", i))
+		cleansUp(whole[:i], fmt.Sprintf("truncated to %d bytes", i))
 		flipped := slices.Clone(whole)
 		flipped[i] ^= 1
-		cleansUp(flipped, fmt.Sprintf("byte %d is flipped", i))
+		cleansUp(flipped, fmt.Sprintf("byte %d flipped", i))
 	}
 }

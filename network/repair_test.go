@@ -58,8 +58,8 @@ func wantRepaired(t *testing.T, c *network.Client, want ...string) {
 	}
 }
 
-// TestRepairCalls compares the calls with those of CHECK: the recorded configuration, capabilities,
-// arguments and result.
+// TestRepairCalls compares the calls with the calls of CHECK: the recorded configuration,
+// capabilities, arguments and result.
 func TestRepairCalls(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}, "second": {}})

@@ -117,8 +117,8 @@ func (s *Sandbox) PodIPs() []netip.Addr {
 	return ips
 }
 
-// Addresses returns the addresses in the container with their prefix lengths: those of interfaces
-// with a sandbox, and those without an interface in the result. It leaves out loopback addresses
+// Addresses returns the addresses in the container with their prefix lengths: addresses of
+// interfaces with a sandbox, and addresses without an interface. It leaves out loopback addresses
 // and duplicates.
 func (a AttachmentResult) Addresses() []netip.Prefix {
 	var all []netip.Prefix

@@ -12,7 +12,7 @@ import (
 
 // teardown detaches all recorded attachments of a container, and members that are not recorded.
 // configured returns a network's current configuration, or nil. teardown uses it to complete
-// records and to detach attachments whose record is unreadable.
+// records and to detach attachments with unreadable records.
 func (c *Client) teardown(
 	ctx context.Context, container string, unrecorded []membership,
 	configured func(network string) *config.Network,

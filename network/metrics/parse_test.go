@@ -42,7 +42,7 @@ func parse(text string) (parsed, error) {
 			case m[1] == "HELP":
 				helped = m[2]
 			case helped != m[2] || kinds[m[2]] != "":
-				return fail("no HELP before TYPE, or twice")
+				return fail("TYPE without HELP, or duplicate")
 			case !slices.Contains([]string{"counter", "gauge", "histogram"}, m[3]):
 				return fail("kind")
 			default:
@@ -99,7 +99,7 @@ func (p parsed) checkHistograms(kinds map[string]string) error {
 			}
 			n, ok := p[name+"_bucket{"+labels+",le="+bound+"}"]
 			if !ok || n < before {
-				return fmt.Errorf("%s: bucket %s is %v (there: %t) after %v", key, bound, n, ok,
+				return fmt.Errorf("%s: bucket %s is %v (exists: %t) after %v", key, bound, n, ok,
 					before)
 			}
 			before = n

@@ -172,7 +172,7 @@ tenon_operation_duration_seconds_count{operation="ADD",network="pods"} 5
 	}
 	for key, want := range some {
 		if got, ok := rest[key]; !ok || got != want {
-			t.Errorf("%s: %v (there: %t), want %v", key, got, ok, want)
+			t.Errorf("%s: %v (exists: %t), want %v", key, got, ok, want)
 		}
 	}
 	var again bytes.Buffer
