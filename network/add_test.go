@@ -324,7 +324,7 @@ func TestAddRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	leaves := list(t, "1.1.0", "red", "first")
-	// the loader refuses such a type
+	// The loader refuses such a type.
 	leaves.Plugins[0].Type = "../" + filepath.Base(r.plugins) + "/first"
 	for _, tt := range []struct {
 		name string
@@ -552,8 +552,7 @@ func TestAddCannotRecord(t *testing.T) {
 func TestAddTimeout(t *testing.T) {
 	t.Parallel()
 	n := func(t *testing.T) *config.Network {
-		return list(t, "1.1.0", "red", "first", "second",
-			"third")
+		return list(t, "1.1.0", "red", "first", "second", "third")
 	}
 	plugins := map[string]script{"first": {}, "second": {cni.Add: {Stay: 10 * time.Minute}},
 		"third": {}}

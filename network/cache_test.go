@@ -246,7 +246,7 @@ func TestCachedIdentity(t *testing.T) {
 	if _, err := os.Stat(path); err != nil {
 		t.Error("DEL of another attachment removed the file")
 	}
-	// another name than libcni uses
+	// The file has another name than libcni uses.
 	r.cache("n-moved-eth0", cached(t, theirs, strings.Replace(firstConfig, "red", "n", 1), ""))
 	r.cache("n-..-eth0", cached(t, request("../x").Attachment("n"), firstConfig, ""))
 	r.wantRecorded("n/x-y/eth0 attached")

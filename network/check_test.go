@@ -73,8 +73,7 @@ func TestCheckGates(t *testing.T) {
 	off := func(t *testing.T, version, value string) *config.Network {
 		return listWith(t, version, "red", `"disableCheck":`+value, "first")
 	}
-	on := func(t *testing.T,
-		version string) *config.Network {
+	on := func(t *testing.T, version string) *config.Network {
 		return list(t, version, "red", "first")
 	}
 	const tooOld = "1 red/c1/eth0: CNI version 0.3.1 has no CHECK"

@@ -42,8 +42,7 @@ func TestDamagedBeforeBoot(t *testing.T) {
 		"GC": func(r *rig, n *config.Network) error {
 			return r.GC(r.t.Context(), n, network.Keep{Recorded: true})
 		},
-		"GC of a list": func(r *rig,
-			n *config.Network) error {
+		"GC of a list": func(r *rig, n *config.Network) error {
 			return r.GC(r.t.Context(), n, keep("alive"))
 		},
 	} {

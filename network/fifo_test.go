@@ -32,8 +32,7 @@ func TestFIFOsAreRefused(t *testing.T) {
 				return err
 			}, statefile.ErrNotRegular},
 		{"record, with a configuration for DEL", func(r *rig) string {
-			return recordPath(r.Client,
-				c2)
+			return recordPath(r.Client, c2)
 		}, func(r *rig, n *config.Network) error {
 			return r.Del(t.Context(), c2, network.Fallback{Network: n})
 		}, nil},

@@ -43,8 +43,7 @@ func TestHandOver(t *testing.T) {
 	}
 
 	failure := errors.New("no rules")
-	if _, err := r.HandOver(t.Context(), func(context.Context,
-		[]network.Record) error {
+	if _, err := r.HandOver(t.Context(), func(context.Context, []network.Record) error {
 		return failure
 	}); !errors.Is(err, failure) {
 		t.Errorf("got %v, want %v", err, failure)

@@ -44,8 +44,7 @@ func TestLockOrder(t *testing.T) {
 				sandbox("c1", []network.Join{joins[1], joins[0]}))
 			return err
 		},
-		"Remove": func(r *rig,
-			_ []network.Join) error {
+		"Remove": func(r *rig, _ []network.Join) error {
 			return r.manager(nil).Remove(r.t.Context(), "c1", nil)
 		},
 		"Add": func(r *rig, joins []network.Join) error {
@@ -57,8 +56,7 @@ func TestLockOrder(t *testing.T) {
 				network.Fallback{Network: joins[0].Network})
 		},
 		"GC": func(r *rig, joins []network.Join) error {
-			return r.GC(r.t.Context(),
-				joins[0].Network, keep())
+			return r.GC(r.t.Context(), joins[0].Network, keep())
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

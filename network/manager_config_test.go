@@ -52,8 +52,7 @@ func TestManagerOfDirectory(t *testing.T) {
 		"30-c.conflist": conflist("c", "p"),
 	})
 	m := r.manager(func(o *network.ManagerOptions) {
-		o.Config, o.Min, o.Max, o.Loopback = f, 1, 2,
-			true
+		o.Config, o.Min, o.Max, o.Loopback = f, 1, 2, true
 	})
 	s, err := m.Setup(t.Context(), sandbox("c1", nil))
 	if err != nil {
@@ -122,8 +121,7 @@ func TestManagerStatus(t *testing.T) {
 				"no": {cni.Status: fails(51, "uplink")}})
 			f, _ := r.directory(tt.files)
 			m := r.manager(func(o *network.ManagerOptions) {
-				o.Config, o.Min, o.Loopback = f, 1,
-					true
+				o.Config, o.Min, o.Loopback = f, 1, true
 			})
 			err := m.Status(t.Context())
 			if tt.code == 0 && err != nil || tt.code != 0 &&

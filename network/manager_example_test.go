@@ -33,8 +33,9 @@ func ExampleManager() {
 	defer directory.Close()
 	manager, err := network.NewManager(network.ManagerOptions{
 		Client: &network.Client{
-			// needed only in tests
-			Runtime: "example", StateDir: filepath.Join(dir, "state"), Isolated: true,
+			Runtime:  "example",
+			StateDir: filepath.Join(dir, "state"),
+			Isolated: true, // needed only in tests
 			Caller: invoke.Fake{
 				"bridge":   {cni.Add: invoke.Print(`{"cniVersion":"1.1.0","ips":[{"address":"10.1.2.3/24"},{"address":"fd00::3/64"}]}`)},
 				"loopback": {cni.Add: invoke.Print(`{"cniVersion":"0.4.0"}`)},

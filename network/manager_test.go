@@ -291,7 +291,7 @@ func TestRemove(t *testing.T) {
 	if _, err := m.Setup(t.Context(), sandbox("c1", joins)); err != nil {
 		t.Fatal(err)
 	}
-	// hot-plugged
+	// Attach adds a network to the running container.
 	if _, err := m.Attach(t.Context(), "c1", request("c1").Parameters,
 		network.Join{Network: joins[0].Network, IfName: "eth3"}); err != nil {
 		t.Fatal(err)
@@ -427,13 +427,11 @@ func TestDueIsDone(t *testing.T) {
 		next func(*network.Manager, []network.Join) error
 		want string
 	}{
-		{"Recover", func(m *network.Manager,
-			_ []network.Join) error {
+		{"Recover", func(m *network.Manager, _ []network.Join) error {
 			return m.Recover(context.Background(), nil)
 		},
 			"DEL p1, DEL p0"},
-		{"Remove", func(m *network.Manager,
-			_ []network.Join) error {
+		{"Remove", func(m *network.Manager, _ []network.Join) error {
 			return m.Remove(context.Background(), "c1", nil)
 		},
 			"DEL p1, DEL p0"},
@@ -636,7 +634,7 @@ func TestSetupDiskFull(t *testing.T) {
 	if err := os.MkdirAll(r.StateDir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	// instead of the directory
+	// A file replaces the directory.
 	if err := os.WriteFile(filepath.Join(r.StateDir, "due"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -202,7 +202,7 @@ func TestVersionsAreRemembered(t *testing.T) {
 	}
 	negotiate(r.Client, both, "VERSION first, VERSION second")
 	negotiate(r.Client, both, "")
-	// as in another process
+	// This client stands for another process.
 	another := &network.Client{Isolated: true, Caller: r.Caller, PluginDirs: r.PluginDirs,
 		StateDir: r.StateDir}
 	negotiate(another, both, "")
@@ -214,7 +214,7 @@ func TestVersionsAreRemembered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// as after a write that restores mtime: only ctime differs
+	// A write that restores mtime changes only ctime.
 	if err := os.Chtimes(path, info.ModTime(), info.ModTime()); err != nil {
 		t.Fatal(err)
 	}

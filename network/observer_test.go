@@ -135,8 +135,7 @@ plugin call VERSION // first first
 ended
 `},
 		{"repair", func() error {
-			_, err := c.Repair(ctx, nil, func(context.Context,
-				[]invoke.Call) error {
+			_, err := c.Repair(ctx, nil, func(context.Context, []invoke.Call) error {
 				return cni.Errorf(cni.CodeIOFailure, "no")
 			})
 			return err
@@ -395,7 +394,7 @@ func TestDebugLog(t *testing.T) {
 		"level=DEBUG msg=\"plugin call\" network=red verb=STATUS plugin=first path=" + path + "\n" +
 		"level=DEBUG msg=operation network=red verb=STATUS\n"
 	got := slices.Collect(strings.Lines(r.log.String()))
-	// on a slow node
+	// On a slow node, waits for locks are logged.
 	got = slices.DeleteFunc(got,
 		func(line string) bool { return strings.Contains(line, " msg=lock ") })
 	if diff := cmp.Diff(want, strings.Join(got, "")); diff != "" {

@@ -74,7 +74,7 @@ esac`)
 		!strings.Contains(err.Error(), "busy") {
 		t.Errorf("while the plugin runs: %s", describe(err))
 	}
-	// blocks until there is a reader
+	// WriteFile blocks until the pipe has a reader.
 	if err := os.WriteFile(filepath.Join(r.plugins, "go"), []byte("\n"), 0); err != nil {
 		t.Fatal(err)
 	}

@@ -148,7 +148,7 @@ func TestListDamaged(t *testing.T) {
 	if err := os.Truncate(paths[0], 10); err != nil {
 		t.Fatal(err)
 	}
-	// the name of another record
+	// The file gets the name of another record.
 	if err := os.Rename(paths[1], paths[0][:len(paths[0])-len("0.json")]+"f.json"); err != nil {
 		t.Fatal(err)
 	}

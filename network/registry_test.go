@@ -44,9 +44,9 @@ func mustAttach(t *testing.T, c *network.Client, n *config.Network, id string) {
 func TestGCKeepsOtherStateDirs(t *testing.T) {
 	t.Parallel()
 	for name, k := range map[string]network.Keep{
-		"none is in use":            keep(),
-		"what is recorded":          {Recorded: true},
-		"none of all runtimes' own": {Attachments: valid(), AllRuntimes: true},
+		"none is in use":                keep(),
+		"recorded attachments":          {Recorded: true},
+		"an empty list of all runtimes": {Attachments: valid(), AllRuntimes: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -89,11 +89,9 @@ func TestGCKeepsOtherStateDirs(t *testing.T) {
 				cni.ValidAttachment{ContainerID: "libcni", IfName: "damaged-net"},
 				cni.ValidAttachment{ContainerID: "libcni-damaged", IfName: "net"})
 			for _, list := range [][]cni.ValidAttachment{told, want} {
-				slices.SortFunc(list,
-					func(a, b cni.ValidAttachment) int {
-						return strings.Compare(a.ContainerID,
-							b.ContainerID)
-					})
+				slices.SortFunc(list, func(a, b cni.ValidAttachment) int {
+					return strings.Compare(a.ContainerID, b.ContainerID)
+				})
 			}
 			if !slices.Equal(told, want) {
 				t.Errorf("valid %v\nwant  %v", told, want)
@@ -260,8 +258,7 @@ func TestRegistry(t *testing.T) {
 	})
 	for name, damage := range map[string]func(entry string) error{
 		"a file instead of a link": func(entry string) error {
-			return os.WriteFile(entry, nil,
-				0o600)
+			return os.WriteFile(entry, nil, 0o600)
 		},
 		"a link to a file": func(entry string) error { return os.Symlink("/proc/self/status", entry) },
 		"a link to itself": func(entry string) error { return os.Symlink(entry, entry) },

@@ -45,12 +45,10 @@ func TestTogether(t *testing.T) {
 					_, err := c.Add(ctx, nets[i%networks], request(fmt.Sprintf("c%d", i)))
 					return err
 				}},
-				{cni.Check, func(ctx context.Context,
-					i int) error {
+				{cni.Check, func(ctx context.Context, i int) error {
 					return c.Check(ctx, attachment(i), nil)
 				}},
-				{cni.Del, func(ctx context.Context,
-					i int) error {
+				{cni.Del, func(ctx context.Context, i int) error {
 					return c.Del(ctx, attachment(i), network.Fallback{})
 				}},
 			} {

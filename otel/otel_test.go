@@ -68,16 +68,14 @@ func (r *rig) seen(t *testing.T, name string) []string {
 // tree renders the exported spans as a tree, in the order of their start.
 func (r *rig) tree() string {
 	spans := r.exported.GetSpans()
-	slices.SortStableFunc(spans,
-		func(a, b tracetest.SpanStub) int {
-			return cmp.Compare(a.StartTime.UnixNano(),
-				b.StartTime.UnixNano())
-		})
+	slices.SortStableFunc(spans, func(a, b tracetest.SpanStub) int {
+		return cmp.Compare(a.StartTime.UnixNano(), b.StartTime.UnixNano())
+	})
 	var b strings.Builder
 	var show func(parent trace.SpanID, indent string)
 	show = func(parent trace.SpanID, indent string) {
 		for _, s := range spans {
-			// appears on slow nodes even if the lock is free
+			// On slow nodes, this span appears even if the lock is free.
 			if s.Parent.SpanID() != parent || s.Name == "CNI lock" {
 				continue
 			}

@@ -32,7 +32,7 @@ func Example() {
 	}
 
 	registry := &metrics.Registry{}
-	// for real plugins, leave out Caller
+	// For real plugins, leave out Caller.
 	client := &network.Client{StateDir: state, Isolated: true, Observer: registry,
 		Caller: invoke.Fake{"bridge": {}}}
 	registry.Records = client.List

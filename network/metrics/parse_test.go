@@ -34,8 +34,7 @@ func parse(text string) (parsed, error) {
 			break
 		}
 		fail := func(why string) (parsed, error) {
-			return nil,
-				fmt.Errorf("line %d: %s: %s", n+1, why, l)
+			return nil, fmt.Errorf("line %d: %s: %s", n+1, why, l)
 		}
 		if m := header.FindStringSubmatch(l); m != nil {
 			switch {
