@@ -319,12 +319,12 @@ type hang struct {
 
 func newHang(t *testing.T, verb cni.Command) *hang {
 	h := &hang{t: t, entered: make(chan struct{}), leave: make(chan struct{})}
-	h.calls = &invoke.Recorder{Caller: invoke.Fake{"slow": {verb: func(context.Context,
-		invoke.Call) ([]byte, bool) {
+	block := func(context.Context, invoke.Call) ([]byte, bool) {
 		close(h.entered)
 		<-h.leave
 		return []byte("{}"), true
-	}}}}
+	}
+	h.calls = &invoke.Recorder{Caller: invoke.Fake{"slow": {verb: block}}}
 	h.Client = &network.Client{Isolated: true, StateDir: t.TempDir(), Caller: h.calls}
 	return h
 }
