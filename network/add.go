@@ -13,18 +13,18 @@ import (
 
 // Add attaches a container to a network and returns the result of the last plugin.
 //
-// Everything that can be known before is checked before the first plugin starts: the key, the
-// parameters, that Netns is not the host's, that [Client.Policy] allows the network and the executables, that
-// those of all plugins are there and agree on a version, that the attachment is not recorded. What is left of an ADD
-// or a DEL that was cut short, of an attachment that an earlier boot saw, and behind a record that cannot be
-// read, is deleted first.
+// Before the first plugin starts, Add checks the key and the parameters, that Netns is not the
+// host's namespace, that [Client.Policy] allows the network and the binaries, that all plugins
+// exist and agree on a version, and that the attachment does not exist. It first cleans up an
+// interrupted ADD or DEL with the same key, an attachment of an earlier boot, and an unreadable
+// record.
 //
-// Where a plugin fails, or the record cannot be stored, DEL runs for all plugins in reverse order, even
-// if ctx has ended, and both errors are returned, the first deciding the code. Where that fails too the
-// record stays in state [Adding], and DEL is due. No DEL runs if the first plugin says
+// If a plugin fails, or the record cannot be stored, DEL runs for all plugins in reverse order,
+// even if ctx has ended. If DEL fails too, Add returns both errors with the code of the first; the
+// record stays in state [Adding], and DEL is due. No DEL runs if the first plugin returns
 // [cni.CodeUnknownContainer].
 //
-// An attachment that is recorded already is [ErrExists] with [cni.CodeInvalidEnvironment].
+// If the attachment already exists, Add returns [ErrExists] with [cni.CodeInvalidEnvironment].
 func (c *Client) Add(ctx context.Context, n *config.Network, r Request) (*cni.Result, error) {
 	if err := n.Validate(); err != nil {
 		return nil, err
@@ -37,7 +37,9 @@ func (c *Client) Add(ctx context.Context, n *config.Network, r Request) (*cni.Re
 	return result, err
 }
 
-func (c *Client) add(ctx context.Context, n *config.Network, a cni.Attachment, r Request) (*cni.Result, error) {
+func (c *Client) add(
+	ctx context.Context, n *config.Network, a cni.Attachment, r Request,
+) (*cni.Result, error) {
 	n, err := c.prepare(ctx, n, a, r.Parameters)
 	if err != nil {
 		return nil, err
@@ -59,8 +61,10 @@ func (c *Client) add(ctx context.Context, n *config.Network, a cni.Attachment, r
 	return c.attach(ctx, record)
 }
 
-// prepare checks what can be known before anything is done, and returns the network as it is to be run.
-func (c *Client) prepare(ctx context.Context, n *config.Network, a cni.Attachment, p Parameters) (*config.Network, error) {
+// prepare runs the checks that need no lock and returns the network in the version to use.
+func (c *Client) prepare(
+	ctx context.Context, n *config.Network, a cni.Attachment, p Parameters,
+) (*config.Network, error) {
 	if err := c.env(cni.Add, a, records.Parameters(p)).Validate(); err != nil {
 		return nil, err
 	}
@@ -84,7 +88,7 @@ func (c *Client) prepare(ctx context.Context, n *config.Network, a cni.Attachmen
 	return c.negotiate(ctx, n)
 }
 
-// attach makes what a record speaks of, or nothing.
+// attach runs ADD for a new record. If it fails, it leaves nothing behind.
 func (c *Client) attach(ctx context.Context, record *records.Record) (*cni.Result, error) {
 	if err := c.store().Begin(record); err != nil {
 		return nil, err
@@ -111,76 +115,85 @@ func (c *Client) newRecord(n *config.Network, a cni.Attachment, p Parameters) *r
 	}
 }
 
-// conflicting returns what is left under the key of r and has to be deleted first, nil if nothing is. An attachment in use
-// is refused, unless it may be replaced.
-func (c *Client) conflicting(ctx context.Context, r *records.Record, n *config.Network, replace bool) (*records.Record, error) {
+// conflicting returns the record under the key of r that must be deleted first, or nil. It returns
+// an error if the attachment is in use, unless replace is set.
+func (c *Client) conflicting(
+	ctx context.Context, r *records.Record, n *config.Network, replace bool,
+) (*records.Record, error) {
 	old, err := c.lookUp(r.Attachment, n)
 	switch {
 	case errors.Is(err, ErrNoRecord):
 		return nil, nil
 	case err != nil:
-		c.warn(ctx, r.Attachment, "record cannot be read, deleting what it may stand for", err)
+		c.warn(ctx, r.Attachment, "record is unreadable; running DEL for its attachment", err)
 		return r, nil
 	case old.State == records.Attached && !old.EarlierBoot() && !replace:
-		return nil, cni.Errorf(cni.CodeInvalidEnvironment, "CNI_CONTAINERID and CNI_IFNAME: %w since %s", ErrExists, old.Created.Format(time.RFC3339)).
-			WithDetails("DEL has to come before another ADD")
+		return nil, cni.Errorf(cni.CodeInvalidEnvironment,
+			"container %s is %w to network %s as %s (since %s)",
+			old.Attachment.Container, ErrExists, old.Attachment.Network, old.Attachment.IfName,
+			old.Created.Format(time.RFC3339)).
+			WithDetails("run DEL before another ADD")
 	}
 	return old, nil
 }
 
-// clear deletes what is in the way; nil is nothing.
+// clear runs DEL for a record that is in the way of an ADD. old may be nil.
 func (c *Client) clear(ctx context.Context, old *records.Record) error {
 	if old == nil {
 		return nil
 	}
 	if err := c.removeAs(ctx, Cleanup, old); err != nil {
-		return fmt.Errorf("deleting what was left: %w", err)
+		return fmt.Errorf("clean up before ADD: %w", err)
 	}
 	return nil
 }
 
-// chain runs ADD. On an error it also returns the index of the plugin that failed.
+// chain runs ADD. If a plugin fails, chain also returns its index.
 func (c *Client) chain(ctx context.Context, r *records.Record) (*cni.Result, int, error) {
 	env := c.env(cni.Add, r.Attachment, r.Parameters)
 	var result *cni.Result
 	for i := range r.List.Plugins {
 		var err error
-		if result, err = c.run(ctx, r.List, i, env, cni.RequestData{Capabilities: r.Capabilities, PrevResult: result}); err != nil {
+		if result, err = c.run(ctx, r.List, i, env,
+			cni.RequestData{Capabilities: r.Capabilities, PrevResult: result}); err != nil {
 			return nil, i, err
 		}
 	}
 	return result, 0, nil
 }
 
-// rollBack deletes an attachment after its ADD failed at a plugin because of cause.
+// rollBack detaches an attachment after its ADD failed at a plugin because of cause.
 //
-// If another network of the container uses the interface name, the plugin may have failed because of it, and its DEL would
-// remove that interface. Then DEL runs only for the plugins before it.
+// If another network of the container uses the interface name, this conflict may be the reason of
+// the failure, and the plugin's DEL would remove the other network's interface. rollBack then runs
+// DEL only for the plugins before it.
 func (c *Client) rollBack(ctx context.Context, r *records.Record, failed int, cause error) error {
 	ctx = context.WithoutCancel(ctx)
 	called := len(r.List.Plugins)
 	if holder := c.sharesInterface(ctx, r); holder != nil && failed < called {
 		called = failed
-		cause = cni.Errorf(cni.CodeOf(cause), "%w: network %s has attached %s: %w",
-			ErrInterfaceInUse, holder.Attachment.Network, r.Attachment.IfName, cause).
-			WithDetails("each network of a container needs an interface name of its own")
+		cause = cni.Errorf(cni.CodeOf(cause), "%w: %s belongs to network %s: %w",
+			ErrInterfaceInUse, r.Attachment.IfName, holder.Attachment.Network, cause).
+			WithDetails("each network of a container needs its own interface name")
 	}
 	if err := c.removeFirst(ctx, Rollback, r, called); err != nil {
-		return fmt.Errorf("%w; DEL after it: %w", cause, err)
+		return fmt.Errorf("%w; rollback failed: %w", cause, err)
 	}
 	return cause
 }
 
-// sharesInterface returns the record of another network that has attached the container in the same namespace under the same
-// interface name, nil if there is none.
+// sharesInterface returns the record of another network that has attached the container in the same
+// namespace with the same interface name, or nil.
 func (c *Client) sharesInterface(ctx context.Context, r *records.Record) *records.Record {
 	found, err := c.store().ScanContainer(r.Attachment.Container)
 	if err != nil {
-		c.warn(ctx, r.Attachment, "other networks of the container cannot be looked up", err)
+		c.warn(ctx, r.Attachment, "cannot look up the container's other networks", err)
 	}
 	for _, f := range found {
-		if other := f.Record; f.Err == nil && other.State == records.Attached && !other.EarlierBoot() &&
-			other.Attachment.Network != r.Attachment.Network && other.Attachment.IfName == r.Attachment.IfName && other.Netns == r.Netns {
+		if other := f.Record; f.Err == nil && other.State == records.Attached &&
+			!other.EarlierBoot() &&
+			other.Attachment.Network != r.Attachment.Network &&
+			other.Attachment.IfName == r.Attachment.IfName && other.Netns == r.Netns {
 			return other
 		}
 	}

@@ -22,8 +22,8 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// RT-ADD-01, RT-ADD-02, RT-ADD-08, RT-ADD-09, REQ-02, LIF-09, VER-10: a chain in its order, each with the
-// result of the one before, and the last result for caller and record.
+// RT-ADD-01, RT-ADD-02, RT-ADD-08, RT-ADD-09, REQ-02, LIF-09, VER-10: a chain runs in order, each
+// plugin gets the previous result, and the last result is returned and recorded.
 func TestAddChain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}, "second": {}, "third": {}})
@@ -61,8 +61,8 @@ func TestAddChain(t *testing.T) {
 	}
 }
 
-// ENV-09, ENV-11, ENV-14, EXE-11: every plugin of an operation has the same environment and runs in the
-// runtime's own namespace.
+// ENV-09, ENV-11, ENV-14, EXE-11: all plugins of an operation have the same environment and run in
+// the runtime's own namespace.
 func TestAddEnvironment(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}, "second": {}})
@@ -77,7 +77,8 @@ func TestAddEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := cni.Env{
-		Command: cni.Add, ContainerID: "c1", Netns: "/run/netns/absent", IfName: "eth0", Args: "B=1;A=", Path: "/nowhere:" + r.plugins,
+		Command: cni.Add, ContainerID: "c1", Netns: "/run/netns/absent", IfName: "eth0",
+		Args: "B=1;A=", Path: "/nowhere:" + r.plugins,
 	}
 	for _, e := range r.entries() {
 		if diff := cmp.Diff(want, e.Env); diff != "" || e.Netns != own {
@@ -86,7 +87,8 @@ func TestAddEnvironment(t *testing.T) {
 	}
 }
 
-// What plugins answer, and what comes of it. The list is red, 1.1.0, [first, second].
+// TestAddAnswers checks how ADD handles the answers of plugins. The list is red, 1.1.0, [first,
+// second].
 func TestAddAnswers(t *testing.T) {
 	t.Parallel()
 	undo := ", DEL second, DEL first"
@@ -95,48 +97,52 @@ func TestAddAnswers(t *testing.T) {
 		first, second act
 		want, calls   string
 	}{
-		{"RT-ADD-03, RT-ADD-05, RT-ADD-07: the error of the first plugin comes back and all get DEL",
+		{"RT-ADD-03, RT-ADD-05, RT-ADD-07: the error of the first plugin is returned and all get DEL",
 			fails(cni.CodeTryAgainLater, "busy"), act{},
 			"11 red/c1/eth0: first ADD: busy", "ADD first" + undo},
-		{"RT-ADD-03: so does that of a later one",
+		{"RT-ADD-03: so is the error of a later plugin",
 			act{Stdout: "{}"}, fails(142, "own code"),
 			"142 red/c1/eth0: second ADD: own code", "ADD first, ADD second" + undo},
-		{"RT-ADD-06: where the first plugin does not know the container there is nothing to undo",
+		{"RT-ADD-06: if the first plugin does not know the container, there is nothing to undo",
 			fails(cni.CodeUnknownContainer, "gone"), act{},
 			"3 red/c1/eth0: first ADD: gone", "ADD first"},
-		{"RT-ADD-06: where a later one does not, the first may hold something",
+		{"RT-ADD-06: if a later plugin does not know it, the first may hold resources",
 			act{Stdout: "{}"}, fails(cni.CodeUnknownContainer, "gone"),
 			"3 red/c1/eth0: second ADD: gone", "ADD first, ADD second" + undo},
 		{"EXE-05: an exit status outweighs a result",
 			act{Stdout: "{}", Exit: 3}, act{},
-			`999 red/c1/eth0: first ADD: exit status 3 without a usable error object: stdout "{}"`, "ADD first" + undo},
-		{"RES-05: nothing is no result",
+			`999 red/c1/eth0: first ADD: exit status 3 without a usable error object: stdout "{}"`,
+			"ADD first" + undo},
+		{"RES-05: an empty document is not a result",
 			act{}, act{},
 			"6 red/c1/eth0: first ADD: result: document is empty", "ADD first" + undo},
 		{"EXE-16: one document, not two",
 			act{Stdout: "{} {}"}, act{},
-			"6 red/c1/eth0: first ADD: result: invalid character '{' after top-level value", "ADD first" + undo},
+			"6 red/c1/eth0: first ADD: result: invalid character '{' after top-level value",
+			"ADD first" + undo},
 		{"EXE-16: one document and nothing before it",
 			act{Stdout: "hello\n{}"}, act{},
 			"6 red/c1/eth0: first ADD: result: invalid character 'h' looking for beginning of value", "ADD first" + undo},
-		{"RES-14: an error object is no result",
+		{"RES-14: an error object is not a result",
 			act{Stdout: `{"code":7,"msg":"oops"}`}, act{},
 			`6 red/c1/eth0: first ADD: result is an error object: "oops"`, "ADD first" + undo},
-		{"RES-07: nor is a version that nobody knows",
+		{"RES-07: nor is an unknown version",
 			act{Stdout: `{"cniVersion":"7.0.0"}`}, act{},
 			"1 red/c1/eth0: first ADD: result: CNI version \"7.0.0\" is not supported: supported: 0.1.0, 0.2.0, 0.3.0, 0.3.1, 0.4.0, 1.0.0, 1.1.0",
 			"ADD first" + undo},
 		{"RT-ADD-11: no interfaces and an index of -1 are tolerated",
 			act{Stdout: `{"cniVersion":"0.4.0","ips":[{"version":"4","address":"10.1.2.3/24","interface":-1}]}`}, act{Stdout: "{}"},
 			"success", "ADD first, ADD second"},
-		{"R-20: two interfaces of one name are two",
+		{"R-20: interfaces with the same name are kept apart",
 			act{Stdout: "{}"}, act{Stdout: `{"interfaces":[{"name":"eth0"},{"name":"eth0","sandbox":"/run/netns/absent"}]}`},
 			"success", "ADD first, ADD second"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, map[string]script{"first": {cni.Add: tt.first}, "second": {cni.Add: tt.second}})
-			result, err := r.Add(t.Context(), list(t, "1.1.0", "red", "first", "second"), request("c1"))
+			r := newRig(t, map[string]script{"first": {cni.Add: tt.first},
+				"second": {cni.Add: tt.second}})
+			result, err := r.Add(t.Context(), list(t, "1.1.0", "red", "first", "second"),
+				request("c1"))
 			if got := describe(err); got != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
@@ -151,7 +157,7 @@ func TestAddAnswers(t *testing.T) {
 			}
 			if err != nil {
 				if result != nil {
-					t.Errorf("result %v beside an error", result)
+					t.Errorf("result %v together with an error", result)
 				}
 				r.wantRecorded()
 				return
@@ -164,8 +170,9 @@ func TestAddAnswers(t *testing.T) {
 	}
 }
 
-// REQ-06, RES-06, VER-12, RT-ADD-09, R-09: a result is read in its own version, or that of the list where it has none,
-// and handed on, to the next plugin, the caller and DEL, in that of the list.
+// REQ-06, RES-06, VER-12, RT-ADD-09, R-09: a result is decoded in its own version, or in the
+// version of the list if it has none. The next plugin, the caller and DEL get it in the version of
+// the list.
 func TestAddConvertsResults(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, version, answer, want string }{
@@ -184,7 +191,8 @@ func TestAddConvertsResults(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, map[string]script{"first": {cni.Add: {Stdout: tt.answer}}, "second": {cni.Add: {Stdout: tt.answer}}})
+			r := newRig(t, map[string]script{"first": {cni.Add: {Stdout: tt.answer}},
+				"second": {cni.Add: {Stdout: tt.answer}}})
 			n := list(t, tt.version, "red", "first", "second")
 			result, err := r.Add(t.Context(), n, request("c1"))
 			if err != nil {
@@ -194,7 +202,8 @@ func TestAddConvertsResults(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := r.Del(t.Context(), request("c1").Attachment("red"), network.Fallback{}); err != nil {
+			if err := r.Del(t.Context(), request("c1").Attachment("red"),
+				network.Fallback{}); err != nil {
 				t.Fatal(err)
 			}
 			log, onDel := r.entries(), tt.want
@@ -209,8 +218,9 @@ func TestAddConvertsResults(t *testing.T) {
 	}
 }
 
-// CNV-10, RES-10: a result without addresses is passed on in 0.1.0 and 0.2.0, to the next plugin and into the record. One
-// of interfaces alone has no form there: only the last plugin may answer it.
+// CNV-10, RES-10: a result without addresses is passed on in 0.1.0 and 0.2.0, to the next plugin
+// and into the record. These versions cannot express a result that has only interfaces: only the
+// last plugin may return it.
 func TestAddWithoutAddressesInOldVersion(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"0.1.0", "0.2.0"} {
@@ -219,7 +229,8 @@ func TestAddWithoutAddressesInOldVersion(t *testing.T) {
 			"first":  {cni.Add: {Stdout: `{"dns":{"domain":"d"}}`}},
 			"second": {cni.Add: {Stdout: want}},
 		})
-		if _, err := r.Add(t.Context(), list(t, version, "red", "first", "second"), request("c1")); err != nil {
+		if _, err := r.Add(t.Context(), list(t, version, "red", "first", "second"),
+			request("c1")); err != nil {
 			t.Fatal(err)
 		}
 		a := request("c1").Attachment("red")
@@ -242,13 +253,14 @@ func TestAddWithoutAddressesInOldVersion(t *testing.T) {
 		t.Errorf("record %v, %v", record, err)
 	}
 	r = newRig(t, map[string]script{"first": links, "second": nil})
-	if _, err := r.Add(t.Context(), list(t, "0.2.0", "red", "first", "second"), request("c1")); cni.CodeOf(err) != cni.CodeInvalidConfig {
+	if _, err := r.Add(t.Context(), list(t, "0.2.0", "red", "first", "second"),
+		request("c1")); cni.CodeOf(err) != cni.CodeInvalidConfig {
 		t.Errorf("interfaces without addresses passed on: %v", err)
 	}
 }
 
-// RES-10, CNV-09: the runtime repairs what a plugin prints and hands it on; each repair, and each address, gateway or route
-// that the version of the list cannot say, is one warning.
+// RES-10, CNV-09: the runtime repairs the result of a plugin and passes it on. Each repair, and
+// each address, gateway or route that the version of the list cannot express, is one warning.
 func TestAddRepairsResults(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -258,23 +270,30 @@ func TestAddRepairsResults(t *testing.T) {
 		{"index", "1.1.0", `{"interfaces":[{"name":"eth0"}],"ips":[{"address":"10.1.2.3/24","interface":1}]}`,
 			`{"cniVersion":"1.1.0","interfaces":[{"name":"eth0"}],"ips":[{"address":"10.1.2.3/24"}]}`,
 			[]string{"ips[0]: interface 1 is not one of 1: it counts as absent"}},
-		{"version and gateway", "0.4.0", `{"ips":[{"version":"4","address":"fd00::2/64"},{"version":"4","address":"10.1.2.3/24","gateway":"fe80::1"}]}`,
+		{"version and gateway", "0.4.0",
+			`{"ips":[{"version":"4","address":"fd00::2/64"},{"version":"4","address":"10.1.2.3/24","gateway":"fe80::1"}]}`,
 			`{"cniVersion":"0.4.0","ips":[{"version":"6","address":"fd00::2/64"},{"version":"4","address":"10.1.2.3/24","gateway":"fe80::1"}],"dns":{}}`,
-			[]string{`ips[0] has version "4" and address fd00::2/64: it counts as 6`, "ips[1] has address 10.1.2.3/24 and gateway fe80::1: it is kept"}},
-		{"newer version", "0.2.0", `{"cniVersion":"1.0.0","interfaces":[{"name":"eth0"}],"ips":[{"address":"10.1.2.3/24","interface":0},{"address":"10.1.3.3/24"}],"routes":[{"dst":"::/0"}]}`,
-			`{"cniVersion":"0.2.0","ip4":{"ip":"10.1.2.3/24"},"dns":{}}`, []string{"address 10.1.3.3/24", "route ::/0"}},
-		{"nothing wrong", "1.1.0", `{"ips":[{"address":"10.1.2.3/24"}]}`, `{"cniVersion":"1.1.0","ips":[{"address":"10.1.2.3/24"}]}`, nil},
+			[]string{`ips[0] has version "4" and address fd00::2/64: it counts as 6`,
+				"ips[1] has address 10.1.2.3/24 and gateway fe80::1: it is kept"}},
+		{"newer version", "0.2.0",
+			`{"cniVersion":"1.0.0","interfaces":[{"name":"eth0"}],"ips":[{"address":"10.1.2.3/24","interface":0},{"address":"10.1.3.3/24"}],"routes":[{"dst":"::/0"}]}`,
+			`{"cniVersion":"0.2.0","ip4":{"ip":"10.1.2.3/24"},"dns":{}}`,
+			[]string{"address 10.1.3.3/24", "route ::/0"}},
+		{"nothing wrong", "1.1.0", `{"ips":[{"address":"10.1.2.3/24"}]}`,
+			`{"cniVersion":"1.1.0","ips":[{"address":"10.1.2.3/24"}]}`, nil},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, map[string]script{"first": {cni.Add: {Stdout: row.answer}}, "second": {cni.Add: {Stdout: "{}"}}})
+			r := newRig(t, map[string]script{"first": {cni.Add: {Stdout: row.answer}},
+				"second": {cni.Add: {Stdout: "{}"}}})
 			var log bytes.Buffer
 			r.Log = slog.New(slog.NewJSONHandler(&log, nil))
-			if _, err := r.Add(t.Context(), list(t, row.version, "red", "first", "second"), request("c1")); err != nil {
+			if _, err := r.Add(t.Context(), list(t, row.version, "red", "first", "second"),
+				request("c1")); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(row.handedOn, r.entries()[1].prev()); diff != "" {
-				t.Errorf("handed on (-want +got):\n%s", diff)
+				t.Errorf("passed on (-want +got):\n%s", diff)
 			}
 			var warnings []string
 			for line := range strings.Lines(log.String()) {
@@ -294,8 +313,8 @@ func TestAddRepairsResults(t *testing.T) {
 	}
 }
 
-// RT-ADD-01, ENV-15, SEC-01, PL-ADD-11, DRP-06, CFG-31: what is refused before any plugin starts, and
-// before anything is written.
+// RT-ADD-01, ENV-15, SEC-01, PL-ADD-11, DRP-06, CFG-31: ADD refuses these requests before any
+// plugin starts and before it writes anything.
 func TestAddRefuses(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}})
@@ -305,7 +324,8 @@ func TestAddRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	leaves := list(t, "1.1.0", "red", "first")
-	leaves.Plugins[0].Type = "../" + filepath.Base(r.plugins) + "/first" // no configuration that is loaded says so
+	// The loader refuses such a type.
+	leaves.Plugins[0].Type = "../" + filepath.Base(r.plugins) + "/first"
 	for _, tt := range []struct {
 		name string
 		n    *config.Network
@@ -315,17 +335,21 @@ func TestAddRefuses(t *testing.T) {
 		{"no network", nil, nil, "7 no network given"},
 		{"network without plugins", none, nil,
 			"7 network red has no plugins: neither under the key plugins nor in a folder of the network's name"},
-		{"missing executable of a later plugin", list(t, "1.1.0", "red", "first", "absent"), nil,
-			"7 red/c1/eth0: plugin \"absent\" not found in " + r.plugins + ": install the plugin there or add its folder to the plugin folders (CNI_PATH)"},
-		{"executable outside of the folders", leaves, nil,
+		{"missing binary of a later plugin", list(t, "1.1.0", "red", "first", "absent"), nil,
+			"7 red/c1/eth0: plugin \"absent\" not found in " + r.plugins +
+				": install the plugin there or add its folder to the plugin folders (CNI_PATH)"},
+		{"binary outside of the plugin directories", leaves, nil,
 			`7 red/c1/eth0: plugin type "` + leaves.Plugins[0].Type + `" is not a plain file name`},
 		{"no namespace", good, func(q *network.Request) { q.Netns = "" },
 			"4 red/c1/eth0: required environment variables are missing: CNI_NETNS"},
-		{"namespace of the runtime", good, func(q *network.Request) { q.Netns = "/proc/self/ns/net" },
-			`8 red/c1/eth0: namespace "/proc/self/ns/net" is that of the host: a container needs a namespace of its own`},
-		{"CNI_ARGS that would be read as another", good, func(q *network.Request) { q.Args = cni.Args{{Key: "A", Value: "1;B=2"}} },
+		{"namespace of the runtime", good,
+			func(q *network.Request) { q.Netns = "/proc/self/ns/net" },
+			`8 red/c1/eth0: network namespace "/proc/self/ns/net" is the host's own: a container needs its own network namespace`},
+		{"CNI_ARGS that would be read as two arguments", good,
+			func(q *network.Request) { q.Args = cni.Args{{Key: "A", Value: "1;B=2"}} },
 			"4 red/c1/eth0: CNI_ARGS: a key or value contains '=' or ';'"},
-		{"CNI_ARGS that cannot be read", good, func(q *network.Request) { q.Args = cni.Args{{Key: "A", Value: "1=2"}} },
+		{"malformed CNI_ARGS", good,
+			func(q *network.Request) { q.Args = cni.Args{{Key: "A", Value: "1=2"}} },
 			"4 red/c1/eth0: CNI_ARGS: a key or value contains '=' or ';'"},
 		{"capability argument that is not JSON", good,
 			func(q *network.Request) { q.Capabilities = map[string]json.RawMessage{"mac": json.RawMessage("{")} },
@@ -342,11 +366,11 @@ func TestAddRefuses(t *testing.T) {
 	}
 	r.wantCalls("")
 	if _, err := os.Stat(r.StateDir); err == nil {
-		t.Error("the state folder was made")
+		t.Error("the state directory was created")
 	}
 }
 
-// ENV-05, ENV-06, ENV-15, CFG-03, SEC-01: identifiers are judged on every verb, before anything else.
+// ENV-05, ENV-06, ENV-15, CFG-03, SEC-01: every verb checks identifiers first.
 func TestIdentifiers(t *testing.T) {
 	t.Parallel()
 	rows, err := conformance.Identifiers()
@@ -375,17 +399,21 @@ func TestIdentifiers(t *testing.T) {
 			if row.Verdict == conformance.Valid && err != nil {
 				t.Errorf("%s with %s %q: %v", verb, row.Field, row.Value, err)
 			}
-			if row.Verdict == conformance.Invalid && (err == nil || !slices.Contains(row.Codes, cni.CodeOf(err))) {
-				t.Errorf("%s with %s %q: got %s, want one of %v", verb, row.Field, row.Value, describe(err), row.Codes)
+			if row.Verdict == conformance.Invalid &&
+				(err == nil || !slices.Contains(row.Codes, cni.CodeOf(err))) {
+				t.Errorf("%s with %s %q: got %s, want one of %v", verb, row.Field, row.Value,
+					describe(err), row.Codes)
 			}
 		}
-		if calls := len(recorder.Exchanges()) - before; row.Verdict == conformance.Invalid && calls > 0 {
+		if calls := len(recorder.Exchanges()) - before; row.Verdict == conformance.Invalid &&
+			calls > 0 {
 			t.Errorf("%s %q: %d calls", row.Field, row.Value, calls)
 		}
 	}
 }
 
-// ENV-16, PL-ADD-11: the namespace of the runtime may be asked for; plugins are told, also on DEL.
+// ENV-16, PL-ADD-11: a request can name the namespace of the runtime; plugins then get
+// CNI_NETNS_OVERRIDE, also on DEL.
 func TestAddHostNetns(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}})
@@ -404,17 +432,18 @@ func TestAddHostNetns(t *testing.T) {
 	}
 }
 
-// LIF-04, RT-ADD-05: where DEL fails too both errors are told, the code is that of ADD, and the record says
-// that DEL is due.
+// LIF-04, RT-ADD-05: if DEL fails too, ADD returns both errors with its own code, and DEL is due
+// according to the record.
 func TestAddUndoFails(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{
-		"first":  {cni.Del: fails(cni.CodeTryAgainLater, "busy")},
-		"second": {cni.Add: fails(cni.CodeInvalidConfig, "bad mode"), cni.Del: fails(cni.CodeIOFailure, "disk")},
+		"first": {cni.Del: fails(cni.CodeTryAgainLater, "busy")},
+		"second": {cni.Add: fails(cni.CodeInvalidConfig, "bad mode"),
+			cni.Del: fails(cni.CodeIOFailure, "disk")},
 	})
 	n := list(t, "1.1.0", "red", "first", "second")
 	_, err := r.Add(t.Context(), n, request("c1"))
-	want := "7 red/c1/eth0: second ADD: bad mode; DEL after it: second DEL: disk\nfirst DEL: busy"
+	want := "7 red/c1/eth0: second ADD: bad mode; rollback failed: second DEL: disk\nfirst DEL: busy"
 	if got := describe(err); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -422,7 +451,7 @@ func TestAddUndoFails(t *testing.T) {
 	r.wantRecorded("red/c1/eth0 adding")
 
 	_, err = r.Add(t.Context(), n, request("c1"))
-	want = "5 red/c1/eth0: deleting what was left: second DEL: disk\nfirst DEL: busy"
+	want = "5 red/c1/eth0: clean up before ADD: second DEL: disk\nfirst DEL: busy"
 	if got := describe(err); got != want {
 		t.Errorf("ADD again: got  %s\nwant %s", got, want)
 	}
@@ -436,8 +465,8 @@ func TestAddUndoFails(t *testing.T) {
 	r.wantCalls("DEL second, DEL first, ADD first, ADD second")
 }
 
-// RT-ADD-10, LIF-03: no second ADD without DEL, but for those that have nothing to lose.
-// DIS-20
+// RT-ADD-10, LIF-03, DIS-20: a second ADD needs a DEL before it, except for attachments that are
+// not in use.
 func TestAddAgain(t *testing.T) {
 	t.Parallel()
 	n := func(t *testing.T) *config.Network { return list(t, "1.1.0", "red", "first", "second") }
@@ -449,13 +478,13 @@ func TestAddAgain(t *testing.T) {
 	}{
 		{"recorded", nil, false, ""},
 		{"recorded, to be replaced", nil, true, "DEL second, DEL first, ADD first, ADD second"},
-		{"ADD was cut short", func(t *testing.T, r *rig, a cni.Attachment) {
+		{"interrupted ADD", func(t *testing.T, r *rig, a cni.Attachment) {
 			editRecord(t, r.Client, a, `"attached"`, `"adding"`)
 		}, false, "DEL second, DEL first, ADD first, ADD second"},
 		{"from an earlier boot", func(t *testing.T, r *rig, a cni.Attachment) {
 			editRecord(t, r.Client, a, `"bootID":"`, `"bootID":"x`)
 		}, false, "DEL second, DEL first, ADD first, ADD second"},
-		{"record cannot be read", func(t *testing.T, r *rig, a cni.Attachment) {
+		{"unreadable record", func(t *testing.T, r *rig, a cni.Attachment) {
 			if err := os.Truncate(recordPath(r.Client, a), 0); err != nil {
 				t.Fatal(err)
 			}
@@ -478,7 +507,8 @@ func TestAddAgain(t *testing.T) {
 			q.Replace = tt.replace
 			_, err := r.Add(t.Context(), n(t), q)
 			if tt.calls == "" {
-				if !errors.Is(err, network.ErrExists) || cni.CodeOf(err) != cni.CodeInvalidEnvironment {
+				if !errors.Is(err, network.ErrExists) ||
+					cni.CodeOf(err) != cni.CodeInvalidEnvironment {
 					t.Errorf("got %s", describe(err))
 				}
 			} else if err != nil {
@@ -490,10 +520,10 @@ func TestAddAgain(t *testing.T) {
 	}
 }
 
-// RT-ADD-08: without a place for the record there is no attachment.
+// RT-ADD-08: ADD fails if the record cannot be stored.
 func TestAddCannotRecord(t *testing.T) {
 	t.Parallel()
-	t.Run("from the beginning", func(t *testing.T) {
+	t.Run("before the first plugin", func(t *testing.T) {
 		t.Parallel()
 		r := newRig(t, map[string]script{"first": {}})
 		r.StateDir = filepath.Join(tree(t, map[string]string{"file": ""}), "file")
@@ -503,29 +533,36 @@ func TestAddCannotRecord(t *testing.T) {
 		}
 		r.wantCalls("")
 	})
-	t.Run("all of a sudden", func(t *testing.T) {
+	t.Run("after the last plugin", func(t *testing.T) {
 		t.Parallel()
 		r := newRig(t, map[string]script{"first": {}})
-		r.script("first", script{cni.Add: {Stdout: "{}", Ruin: filepath.Join(r.StateDir, "records")}})
+		r.script("first", script{cni.Add: {Stdout: "{}",
+			Ruin: filepath.Join(r.StateDir, "records")}})
 		_, err := r.Add(t.Context(), list(t, "1.1.0", "red", "first"), request("c1"))
-		if cni.CodeOf(err) != cni.CodeIOFailure || !strings.Contains(describe(err), "store record") {
+		if cni.CodeOf(err) != cni.CodeIOFailure ||
+			!strings.Contains(describe(err), "store record") {
 			t.Errorf("got %s", describe(err))
 		}
 		r.wantCalls("ADD first, DEL first")
 	})
 }
 
-// EXE-12, R-05: a plugin that takes too long is stopped, the next is not started, and DEL has time of its own.
+// EXE-12, R-05: a plugin that takes too long is stopped, the next one is not started, and DEL has
+// its own time limit.
 func TestAddTimeout(t *testing.T) {
 	t.Parallel()
-	n := func(t *testing.T) *config.Network { return list(t, "1.1.0", "red", "first", "second", "third") }
-	plugins := map[string]script{"first": {}, "second": {cni.Add: {Stay: 10 * time.Minute}}, "third": {}}
+	n := func(t *testing.T) *config.Network {
+		return list(t, "1.1.0", "red", "first", "second", "third")
+	}
+	plugins := map[string]script{"first": {}, "second": {cni.Add: {Stay: 10 * time.Minute}},
+		"third": {}}
 	t.Run("of the call", func(t *testing.T) {
 		t.Parallel()
 		r := newRig(t, plugins)
 		r.Timeout = time.Minute
 		_, err := r.Add(t.Context(), n(t), request("c1"))
-		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(describe(err), "second ADD: stopped after ") {
+		if !errors.Is(err, context.DeadlineExceeded) ||
+			!strings.Contains(describe(err), "second ADD: stopped after ") {
 			t.Errorf("got %s", describe(err))
 		}
 		r.wantCalls("ADD first, DEL third, DEL second, DEL first")
@@ -545,8 +582,8 @@ func TestAddTimeout(t *testing.T) {
 	})
 }
 
-// REQ-01, REQ-02, REQ-03, REQ-04, REQ-05, REQ-07, REQ-08, REQ-09, REQ-10, REQ-11, REQ-12, REQ-13, REQ-14, REQ-17, CFG-34:
-// the table of requests, as plugins get them through a Client.
+// REQ-01, REQ-02, REQ-03, REQ-04, REQ-05, REQ-07, REQ-08, REQ-09, REQ-10, REQ-11, REQ-12, REQ-13,
+// REQ-14, REQ-17, CFG-34: a Client sends plugins the requests in the table.
 func TestDerivedRequests(t *testing.T) {
 	t.Parallel()
 	rows, err := conformance.DerivedRequests()
@@ -560,12 +597,14 @@ func TestDerivedRequests(t *testing.T) {
 			if err := json.Unmarshal(row.Plugin, &plugin); err != nil {
 				t.Fatal(err)
 			}
-			members := strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(string(row.List)), "{"), "}")
+			members := strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(string(row.List)),
+				"{"), "}")
 			prev := invoke.Print("{}")
 			if row.PrevResult != nil {
 				prev = invoke.Print(string(row.PrevResult))
 			}
-			// The previous result comes from a plugin before (ADD) or from the plugin itself (CHECK, DEL).
+			// The previous result comes from an earlier plugin (ADD) or from the plugin itself
+			// (CHECK, DEL).
 			plugins := string(row.Plugin)
 			if row.Verb == cni.Add && row.PrevResult != nil {
 				plugins = `{"type":"before"},` + plugins
@@ -574,7 +613,8 @@ func TestDerivedRequests(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			recorder := &invoke.Recorder{Caller: invoke.Fake{"before": {cni.Add: prev}, plugin.Type: {cni.Add: prev}}}
+			recorder := &invoke.Recorder{Caller: invoke.Fake{"before": {cni.Add: prev},
+				plugin.Type: {cni.Add: prev}}}
 			c := &network.Client{Isolated: true, Caller: recorder, StateDir: t.TempDir()}
 			q := request("c1")
 			q.Capabilities = row.Capabilities
@@ -609,7 +649,7 @@ func TestDerivedRequests(t *testing.T) {
 				t.Fatalf("last call was %s", last.Env.Command)
 			}
 			got := last.Stdin
-			if row.Verb == cni.GC { // REQ-13, DIS-10: the spelling of the tag is sent too
+			if row.Verb == cni.GC { // REQ-13, DIS-10: the request has both spellings
 				got = without(t, got, "cni.dev/attachments", "cni.dev/valid-attachments")
 			}
 			if diff := cmp.Diff(normal(t, row.Want), normal(t, got)); diff != "" {
@@ -619,7 +659,7 @@ func TestDerivedRequests(t *testing.T) {
 	}
 }
 
-// without takes a member away that has the same value as another.
+// without removes a member that has the same value as another member.
 func without(t *testing.T, object []byte, key, same string) []byte {
 	t.Helper()
 	var m map[string]json.RawMessage
@@ -637,7 +677,7 @@ func without(t *testing.T, object []byte, key, same string) []byte {
 	return b
 }
 
-// normal is JSON that can be compared: with sorted keys and exact numbers.
+// normal returns JSON that can be compared: with sorted keys and exact numbers.
 func normal(t *testing.T, b []byte) string {
 	t.Helper()
 	var v any

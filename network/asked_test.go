@@ -10,8 +10,8 @@ import (
 	"github.com/tenon-cni/tenon/network"
 )
 
-// What is asked for in types gets to the plugins that declare it, and the pod to all (CONV-25). Values that CNI_ARGS cannot
-// carry are refused before any plugin is called.
+// CONV-25: typed capability arguments reach the plugins that declare them, and the pod's arguments
+// reach all plugins. ADD refuses values that CNI_ARGS cannot express before it calls a plugin.
 func TestAskedInTypes(t *testing.T) {
 	t.Parallel()
 	r := &invoke.Recorder{Caller: invoke.Fake{"main": {}, "ports": {}}}
@@ -25,9 +25,11 @@ func TestAskedInTypes(t *testing.T) {
 	}
 	q := request("c1")
 	q.Capabilities = capabilities
-	for _, pod := range []cni.Pod{{Namespace: "shop", Name: "web;0"}, {Namespace: "shop", Name: "web=0"}} {
+	for _, pod := range []cni.Pod{{Namespace: "shop", Name: "web;0"},
+		{Namespace: "shop", Name: "web=0"}} {
 		q.Args = pod.Args()
-		if _, err := c.Add(t.Context(), n, q); cni.CodeOf(err) != cni.CodeInvalidEnvironment || len(r.Exchanges()) > 0 {
+		if _, err := c.Add(t.Context(), n, q); cni.CodeOf(err) != cni.CodeInvalidEnvironment ||
+			len(r.Exchanges()) > 0 {
 			t.Errorf("%s: %v, %d calls", pod.Name, err, len(r.Exchanges()))
 		}
 	}
@@ -44,7 +46,8 @@ func TestAskedInTypes(t *testing.T) {
 		got = append(got, e.Call.Env.Args+" "+string(in.RuntimeConfig))
 	}
 	const args = "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0 "
-	want := args + "\n" + args + `{"portMappings":[{"hostPort":8080,"containerPort":80,"protocol":"tcp"}]}`
+	want := args + "\n" + args +
+		`{"portMappings":[{"hostPort":8080,"containerPort":80,"protocol":"tcp"}]}`
 	if text := strings.Join(got, "\n"); text != want {
 		t.Errorf("%s\nwant\n%s", text, want)
 	}

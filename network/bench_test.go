@@ -11,9 +11,11 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// What a Client costs beside its plugins: locks, records, requests and results of a chain of two.
+// BenchmarkAddDel measures the cost of a Client without its plugins: locks, records, requests and
+// results of a chain of two.
 func BenchmarkAddDel(b *testing.B) {
-	c := &network.Client{Isolated: true, Caller: invoke.Fake{"first": {}, "second": {}}, StateDir: b.TempDir()}
+	c := &network.Client{Isolated: true, Caller: invoke.Fake{"first": {}, "second": {}},
+		StateDir: b.TempDir()}
 	n, err := config.LoadBytes([]byte(`{"cniVersion":"1.1.0","name":"red","plugins":[{"type":"first"},{"type":"second"}]}`))
 	if err != nil {
 		b.Fatal(err)
@@ -30,7 +32,7 @@ func BenchmarkAddDel(b *testing.B) {
 	}
 }
 
-// What negotiation costs where there is a choice, and every answer is known.
+// BenchmarkNegotiate measures negotiation between several versions if all answers are cached.
 func BenchmarkNegotiate(b *testing.B) {
 	n, err := config.LoadBytes([]byte(`{"cniVersions":["1.0.0","1.1.0"],"name":"red","plugins":[{"type":"first"},{"type":"second"}]}`))
 	if err != nil {
@@ -38,7 +40,8 @@ func BenchmarkNegotiate(b *testing.B) {
 	}
 	dir := b.TempDir()
 	for _, name := range []string{"first", "second"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+`echo '{"cniVersion":"1.1.0","supportedVersions":["1.0.0","1.1.0"]}'`), 0o700); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name),
+			[]byte("#!/bin/sh\n"+`echo '{"cniVersion":"1.1.0","supportedVersions":["1.0.0","1.1.0"]}'`), 0o700); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -20,12 +20,14 @@ import (
 
 const examples = "../conformance/examples"
 
-// cached makes the content of a file of the reference library.
+// cached returns the content of a file of libcni.
 func cached(t *testing.T, a cni.Attachment, config, result string) string {
 	t.Helper()
 	w := map[string]any{
-		"kind": "cniCacheV1", "containerId": a.Container, "ifName": a.IfName, "networkName": a.Network,
-		"config": []byte(config), "netns": "/run/netns/absent", "cniArgs": [][]string{{"K", "V"}, {"IgnoreUnknown", "1"}},
+		"kind": "cniCacheV1", "containerId": a.Container, "ifName": a.IfName,
+		"networkName": a.Network,
+		"config":      []byte(config), "netns": "/run/netns/absent",
+		"cniArgs":        [][]string{{"K", "V"}, {"IgnoreUnknown", "1"}},
 		"capabilityArgs": map[string]string{"mac": "02:00:00:00:00:aa"},
 	}
 	if result != "" {
@@ -38,7 +40,7 @@ func cached(t *testing.T, a cni.Attachment, config, result string) string {
 	return string(b)
 }
 
-// cache puts a file into the cache directory of libcni and returns its path.
+// cache writes a file to the cache directory of libcni and returns its path.
 func (r *rig) cache(name, content string) string {
 	r.t.Helper()
 	if r.CacheDir == "" {
@@ -56,7 +58,7 @@ func (r *rig) cache(name, content string) string {
 
 const firstConfig = `{"cniVersion":"1.1.0","name":"red","plugins":[{"type":"first","capabilities":{"mac":true},"n":1.10}]}`
 
-// The reference library of containerd 1.6 and Podman 4.3 does not store the path of the namespace. The result has it.
+// libcni of containerd 1.6 and Podman 4.3 stores the path of the namespace only in the result.
 func TestCachedWithoutNamespace(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct{ interfaces, want string }{
@@ -65,7 +67,8 @@ func TestCachedWithoutNamespace(t *testing.T) {
 	} {
 		r := newRig(t, map[string]script{"first": {}})
 		a := request("c1").Attachment("red")
-		content := cached(t, a, firstConfig, `{"cniVersion":"1.1.0","interfaces":[`+row.interfaces+`]}`)
+		content := cached(t, a, firstConfig,
+			`{"cniVersion":"1.1.0","interfaces":[`+row.interfaces+`]}`)
 		r.cache("red-c1-eth0", strings.Replace(content, `"netns":"/run/netns/absent",`, "", 1))
 		if record, err := r.Record(a); err != nil || record.Netns != row.want {
 			t.Errorf("%s: %+v, %v, want %q", name, record, err, row.want)
@@ -73,13 +76,15 @@ func TestCachedWithoutNamespace(t *testing.T) {
 	}
 }
 
-// CACHE-02, CACHE-03, CACHE-05, CACHE-10, RT-CHK-06, RT-DEL-04, RT-DEL-07: what was attached with the reference library is
-// checked and deleted with the configuration, the arguments and the result that it has stored, and its file goes.
+// CACHE-02, CACHE-03, CACHE-05, CACHE-10, RT-CHK-06, RT-DEL-04, RT-DEL-07: CHECK and DEL of an
+// attachment of libcni use the configuration, the arguments and the result that libcni stored, and
+// DEL removes its file.
 func TestCached(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}})
 	a := request("c1").Attachment("red")
-	path := r.cache("red-c1-eth0", cached(t, a, firstConfig, `{"cniVersion":"1.1.0","ips":[{"address":"10.9.0.2/24"}]}`))
+	path := r.cache("red-c1-eth0",
+		cached(t, a, firstConfig, `{"cniVersion":"1.1.0","ips":[{"address":"10.9.0.2/24"}]}`))
 	record, err := r.Record(a)
 	if err != nil {
 		t.Fatal(err)
@@ -88,8 +93,10 @@ func TestCached(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := fmt.Sprintln(record.Attachment, record.State, record.Runtime, record.Source, record.Netns, record.Args, record.Created.Equal(info.ModTime()))
-	want := fmt.Sprintln(a, network.Attached, network.ReferenceRuntime, path, "/run/netns/absent", "K=V;IgnoreUnknown=1", true)
+	got := fmt.Sprintln(record.Attachment, record.State, record.Runtime, record.Source,
+		record.Netns, record.Args, record.Created.Equal(info.ModTime()))
+	want := fmt.Sprintln(a, network.Attached, network.ReferenceRuntime, path, "/run/netns/absent",
+		"K=V;IgnoreUnknown=1", true)
 	if got != want {
 		t.Errorf("record\ngot  %s\nwant %s", got, want)
 	}
@@ -121,18 +128,20 @@ func TestCached(t *testing.T) {
 		}
 	}
 	if _, err := os.Stat(path); err == nil {
-		t.Error("the file is still there")
+		t.Error("the file was not removed")
 	}
 	r.wantRecorded()
 }
 
-// CACHE-06, RT-DEL-05, RT-CHK-08, RT-CHK-09, R-08, R-09, R-12: every example of a cached attachment, and damaged ones. DEL always
-// cleans up, with the result if that can be read, and takes the file away; CHECK wants to know all.
+// CACHE-06, RT-DEL-05, RT-CHK-08, RT-CHK-09, R-08, R-09, R-12: all examples of cached attachments,
+// and damaged ones. DEL always cleans up, with the result if it is readable, and removes the file;
+// CHECK needs a complete file.
 func TestCachedExamples(t *testing.T) {
 	t.Parallel()
-	const v1 = `"ips":[{"address":"10.90.0.2/24"}]` // in the version of the list, whatever it was stored in
+	const v1 = `"ips":[{"address":"10.90.0.2/24"}]` // in the version of the list
 	whole := cached(t, cni.Attachment{Network: "cachenet", Container: "c-1", IfName: "eth0"},
-		`{"cniVersion":"1.1.0","name":"cachenet","plugins":[{"type":"loopback"}]}`, `{"cniVersion":"1.1.0"}`)
+		`{"cniVersion":"1.1.0","name":"cachenet","plugins":[{"type":"loopback"}]}`,
+		`{"cniVersion":"1.1.0"}`)
 	for _, tt := range []struct {
 		name, content string
 		prev          string // in the request of DEL
@@ -150,15 +159,20 @@ func TestCachedExamples(t *testing.T) {
 			`1 cachenet/c-1/eth0: cached attachment: result: CNI version "7.0.0" is not supported: supported: 0.1.0, 0.2.0, 0.3.0, 0.3.1, 0.4.0, 1.0.0, 1.1.0`},
 		{"cache-invalid-wrong-kind-code6", "", "", false, true,
 			`6 cachenet/c-1/eth0: PATH: cached attachment: kind is "cniCacheV9", not "cniCacheV1"`},
-		{"cut short", whole[:len(whole)-9], "", false, true, "6 cachenet/c-1/eth0: PATH: cached attachment: unexpected end of JSON input"},
-		{"empty", "", "", false, true, "6 cachenet/c-1/eth0: PATH: cached attachment: unexpected end of JSON input"},
-		{"a JSON object of something else", "{}", "", false, true, `6 cachenet/c-1/eth0: PATH: cached attachment: kind is missing, not "cniCacheV1"`},
+		{"truncated", whole[:len(whole)-9], "", false, true,
+			"6 cachenet/c-1/eth0: PATH: cached attachment: unexpected end of JSON input"},
+		{"empty", "", "", false, true,
+			"6 cachenet/c-1/eth0: PATH: cached attachment: unexpected end of JSON input"},
+		{"an unrelated JSON object", "{}", "", false, true,
+			`6 cachenet/c-1/eth0: PATH: cached attachment: kind is missing, not "cniCacheV1"`},
 		{"an error object", `{"cniVersion":"1.1.0","code":7,"msg":"x"}`, "", false, true,
 			`6 cachenet/c-1/eth0: PATH: cached attachment: result is an error object: "x"`},
-		{"arguments that do not fit", strings.Replace(whole, `"V"`, `"V;W"`, 1), "", false, true,
+		{"invalid arguments", strings.Replace(whole, `"V"`, `"V;W"`, 1), "", false, true,
 			`4 cachenet/c-1/eth0: PATH: cached attachment: CNI_ARGS: a key or value contains '=' or ';'`},
-		{"a configuration that is none", strings.Replace(whole, `"config":"`, `"config":"AA`, 1), "", false, true, ""},
-		{"a null result", strings.Replace(whole, `"result":{"cniVersion":"1.1.0"}`, `"result":null`, 1), "", true, false, "success"},
+		{"an invalid configuration", strings.Replace(whole, `"config":"`, `"config":"AA`, 1), "",
+			false, true, ""},
+		{"a null result", strings.Replace(whole, `"result":{"cniVersion":"1.1.0"}`, `"result":null`,
+			1), "", true, false, "success"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -179,7 +193,7 @@ func TestCachedExamples(t *testing.T) {
 			}
 			checked := r.entries()
 			if (check == "success") != (callsOf(checked) == "CHECK loopback") {
-				t.Error("CHECK of what cannot be read called plugins")
+				t.Error("CHECK of an unreadable file called plugins")
 			}
 			for _, e := range checked {
 				if !strings.Contains(e.prev(), tt.prev) {
@@ -193,33 +207,37 @@ func TestCachedExamples(t *testing.T) {
 			if callsOf(log) != "DEL loopback" {
 				t.Fatalf("calls %q", callsOf(log))
 			}
-			if prev := log[0].prev(); tt.prev == "" && prev != "" && tt.name != "a null result" || !strings.Contains(prev, tt.prev) {
+			if prev := log[0].prev(); tt.prev == "" && prev != "" && tt.name != "a null result" ||
+				!strings.Contains(prev, tt.prev) {
 				t.Errorf("previous result %q, want %q in it", prev, tt.prev)
 			}
 			if stored := log[0].Env.Args != ""; stored != tt.stored {
 				t.Errorf("stored arguments are used: %t, want %t", stored, tt.stored)
 			}
-			if warned := strings.Contains(r.log.String(), "cannot be read"); warned != tt.warns {
+			if warned := strings.Contains(r.log.String(), "is unreadable"); warned != tt.warns {
 				t.Errorf("log %q", r.log)
 			}
 			if _, err := os.Stat(path); err == nil {
-				t.Error("the file is still there")
+				t.Error("the file was not removed")
 			}
 		})
 	}
 }
 
-// CACHE-07, CACHE-08, SEC-01, SEC-04: a file counts for the attachment in it alone, whatever it is called.
+// CACHE-07, CACHE-08, SEC-01, SEC-04: the content of a file defines its attachment, not the file
+// name.
 func TestCachedIdentity(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}})
 	theirs := request("x-y").Attachment("n")
-	path := r.cache("n-x-y-eth0", cached(t, theirs, strings.Replace(firstConfig, "red", "n", 1), ""))
+	path := r.cache("n-x-y-eth0",
+		cached(t, theirs, strings.Replace(firstConfig, "red", "n", 1), ""))
 	ours := request("y").Attachment("n-x") // has the same file name
 	if err := r.Check(t.Context(), ours, nil); !errors.Is(err, network.ErrNoRecord) {
 		t.Errorf("CHECK: %s", describe(err))
 	}
-	if err := r.Del(t.Context(), ours, network.Fallback{Network: list(t, "1.1.0", "n-x", "first")}); err != nil {
+	if err := r.Del(t.Context(), ours,
+		network.Fallback{Network: list(t, "1.1.0", "n-x", "first")}); err != nil {
 		t.Error(err)
 	}
 	if log := r.entries(); len(log) != 1 || log[0].Env.ContainerID != "y" || log[0].Env.Args != "" {
@@ -228,12 +246,14 @@ func TestCachedIdentity(t *testing.T) {
 	if _, err := os.Stat(path); err != nil {
 		t.Error("DEL of another attachment removed the file")
 	}
-	r.cache("n-moved-eth0", cached(t, theirs, strings.Replace(firstConfig, "red", "n", 1), "")) // not called after it
+	// The file has another name than libcni uses.
+	r.cache("n-moved-eth0", cached(t, theirs, strings.Replace(firstConfig, "red", "n", 1), ""))
 	r.cache("n-..-eth0", cached(t, request("../x").Attachment("n"), firstConfig, ""))
 	r.wantRecorded("n/x-y/eth0 attached")
 	outside := r.cache("../secret", "x")
 	for _, id := range []string{"../../secret", "", "a/b"} {
-		if err := r.Del(t.Context(), request(id).Attachment("n"), network.Fallback{Network: list(t, "1.1.0", "n", "first")}); cni.CodeOf(err) != cni.CodeInvalidEnvironment {
+		if err := r.Del(t.Context(), request(id).Attachment("n"), network.Fallback{Network: list(t,
+			"1.1.0", "n", "first")}); cni.CodeOf(err) != cni.CodeInvalidEnvironment {
 			t.Errorf("container ID %q: %s", id, describe(err))
 		}
 	}
@@ -243,7 +263,8 @@ func TestCachedIdentity(t *testing.T) {
 	r.wantCalls("")
 }
 
-// CACHE-04: plugins of drop-in files are not stored; they come from the network at hand, if that is the same otherwise.
+// CACHE-04: libcni does not store plugins of drop-in files; they come from the given network if its
+// list is otherwise the same.
 func TestCachedDropIns(t *testing.T) {
 	t.Parallel()
 	const first = `{"cniVersion":"1.1.0","name":"red","plugins":[{"type":"first"}]}`
@@ -252,10 +273,14 @@ func TestCachedDropIns(t *testing.T) {
 		n            *config.Network
 		calls, want  string
 	}{
-		{"behind the same", first, list(t, "1.1.0", "red", "first", "second"), "DEL second, DEL first", "success"},
-		{"none are stored", `{"cniVersion":"1.1.0","name":"red"}`, list(t, "1.1.0", "red", "second"), "DEL second", "success"},
-		{"behind others", first, list(t, "1.1.0", "red", `{"type":"first","new":1}`, "second"), "DEL first", "success"},
-		{"not wanted", strings.Replace(first, `"plugins"`, `"loadOnlyInlinedPlugins":true,"plugins"`, 1),
+		{"after the same plugin", first, list(t, "1.1.0", "red", "first", "second"),
+			"DEL second, DEL first", "success"},
+		{"none are stored", `{"cniVersion":"1.1.0","name":"red"}`,
+			list(t, "1.1.0", "red", "second"), "DEL second", "success"},
+		{"after a different plugin", first,
+			list(t, "1.1.0", "red", `{"type":"first","new":1}`, "second"), "DEL first", "success"},
+		{"not wanted", strings.Replace(first, `"plugins"`,
+			`"loadOnlyInlinedPlugins":true,"plugins"`, 1),
 			list(t, "1.1.0", "red", "first", "second"), "DEL first", "success"},
 		{"no network", first, nil, "DEL first", "success"},
 		{"nothing at all", `{"cniVersion":"1.1.0","name":"red"}`, nil, "",
@@ -271,7 +296,7 @@ func TestCachedDropIns(t *testing.T) {
 	}
 }
 
-// LIF-03: what is attached with the reference library is not attached again; Replace deletes it first.
+// LIF-03: ADD of an attachment of libcni fails; with Replace, ADD first runs DEL.
 func TestAddWhereCached(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}})
@@ -289,16 +314,17 @@ func TestAddWhereCached(t *testing.T) {
 	}
 	r.wantCalls("DEL first, ADD first")
 	if _, err := os.Stat(path); err == nil {
-		t.Error("the file is still there")
+		t.Error("the file was not removed")
 	}
 	if record, err := r.Record(a); err != nil || record.Source != "" {
 		t.Errorf("record %v, %v", record, err)
 	}
 }
 
-// RT-GC-12, RT-GC-11, R-02, CACHE-09, field row 67: GC takes what is in the cache for another runtime's: kept, and named to the
-// plugins, also if a file is unreadable or of the old format. With AllRuntimes GC deletes it, with the stored configuration;
-// unreadable and old files stay. Plugins get no GC if the directory cannot be listed.
+// RT-GC-11, RT-GC-12, CACHE-09, R-02: attachments in the cache of libcni belong to other runtimes:
+// GC keeps them and names them to the plugins, even if a file is unreadable or in the old format.
+// With AllRuntimes, GC deletes them with the stored configuration, except for unreadable and old
+// files. GC does not call the plugins if the directory cannot be listed.
 func TestGCCached(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}})
@@ -306,7 +332,8 @@ func TestGCCached(t *testing.T) {
 	for _, id := range []string{"listed", "stale"} {
 		r.cache("red-"+id+"-eth0", cached(t, request(id).Attachment("red"), firstConfig, ""))
 	}
-	r.cache("blue-stale-eth0", cached(t, request("stale").Attachment("blue"), strings.Replace(firstConfig, "red", "blue", 1), ""))
+	r.cache("blue-stale-eth0", cached(t, request("stale").Attachment("blue"),
+		strings.Replace(firstConfig, "red", "blue", 1), ""))
 	r.cache("red-old-eth0", `{"cniVersion":"0.4.0","ips":[]}`)
 	r.cache("red-garbage-eth0", `garbage`)
 	past := time.Now().Add(-time.Hour)
@@ -329,14 +356,15 @@ func TestGCCached(t *testing.T) {
 		return callsOf(log), told
 	}
 	calls, told := collect(keep("ours"))
-	if calls != "GC first" || !slices.Equal(told, valid("ours", "garbage", "old", "listed", "stale")) {
-		t.Errorf("by its own list: %s, told %v", calls, told)
+	if calls != "GC first" ||
+		!slices.Equal(told, valid("ours", "garbage", "old", "listed", "stale")) {
+		t.Errorf("by its own list: %s, valid %v", calls, told)
 	}
 	k := keep("ours", "listed")
 	k.AllRuntimes = true
 	calls, told = collect(k)
 	if calls != "DEL first, GC first" || !slices.Equal(told, valid("ours", "listed")) {
-		t.Errorf("all runtimes: %s, told %v", calls, told)
+		t.Errorf("all runtimes: %s, valid %v", calls, told)
 	}
 	r.wantRecorded("red/listed/eth0 attached", "blue/stale/eth0 attached", "red/ours/eth0 attached")
 	for _, name := range []string{"red-old-eth0", "red-garbage-eth0"} {
@@ -352,24 +380,26 @@ func TestGCCached(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := r.GC(t.Context(), n, keep("ours")); cni.CodeOf(err) != cni.CodeIOFailure {
-		t.Errorf("unreadable folder: %s", describe(err))
+		t.Errorf("unreadable directory: %s", describe(err))
 	}
-	if err := r.GC(t.Context(), n, network.Keep{Recorded: true}); cni.CodeOf(err) != cni.CodeIOFailure {
+	if err := r.GC(t.Context(), n,
+		network.Keep{Recorded: true}); cni.CodeOf(err) != cni.CodeIOFailure {
 		t.Errorf("unreadable directory, keeping recorded attachments: %s", describe(err))
 	}
 	r.wantCalls("")
 }
 
-// The client does not change the cache directory of libcni when it reads it.
+// TestCacheIsRead checks that the client only reads the cache directory of libcni.
 func TestCacheIsRead(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}})
 	r.CacheDir = filepath.Join(t.TempDir(), "cni")
 	a := r.add(list(t, "1.1.0", "red", "first"))
-	if err := errors.Join(r.Check(t.Context(), a, nil), r.Del(t.Context(), a, network.Fallback{})); err != nil {
+	if err := errors.Join(r.Check(t.Context(), a, nil),
+		r.Del(t.Context(), a, network.Fallback{})); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(r.CacheDir); err == nil {
-		t.Error("a folder was made")
+		t.Error("a directory was created")
 	}
 }

@@ -8,13 +8,14 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// Check runs CHECK with everything as recorded, up to the first plugin that finds something wrong.
+// Check runs CHECK with the recorded configuration, parameters and result. It stops at the first
+// plugin that reports an error.
 //
-// A network below 0.4.0 has no CHECK: [cni.CodeIncompatibleVersion]. One with disableCheck is never
-// asked, which is success. What is not attached is [ErrNoRecord]; a record that cannot be read is an
-// error. No plugin is called in these cases. n may be nil: it is only asked for its version where there
-// is no record, for disableCheck, and for the plugins of drop-in files where the reference library has
-// attached.
+// In the following cases no plugin runs: a network below version 0.4.0 has no CHECK and returns
+// [cni.CodeIncompatibleVersion]; a network with disableCheck succeeds; an unknown attachment
+// returns [ErrNoRecord], and an unreadable record an error. n may be nil; its version matters only
+// if there is no record, and its disableCheck always. For attachments of libcni, n also supplies
+// the plugins of drop-in files.
 func (c *Client) Check(ctx context.Context, a cni.Attachment, n *config.Network) error {
 	if err := a.Validate(); err != nil {
 		return err
@@ -53,22 +54,25 @@ func (c *Client) check(ctx context.Context, a cni.Attachment, n *config.Network)
 	}
 	env := c.env(cni.Check, a, r.Parameters)
 	for i := range r.List.Plugins {
-		if _, err := c.run(ctx, r.List, i, env, cni.RequestData{Capabilities: r.Capabilities, PrevResult: r.Result}); err != nil {
+		if _, err := c.run(ctx, r.List, i, env,
+			cni.RequestData{Capabilities: r.Capabilities, PrevResult: r.Result}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// checkable refuses a record that does not speak of something attached.
+// checkable returns an error if r is not the record of an existing attachment.
 func checkable(r *records.Record) error {
 	switch {
 	case r.State == records.Deleting:
-		return cni.Errorf(cni.CodeUnknownContainer, "DEL was begun and has not succeeded").WithDetails("DEL is due")
+		return cni.Errorf(cni.CodeUnknownContainer, "DEL was started but has not succeeded").
+			WithDetails("run DEL again")
 	case r.State != records.Attached:
-		return cni.Errorf(cni.CodeUnknownContainer, "ADD was not completed").WithDetails("DEL is due")
+		return cni.Errorf(cni.CodeUnknownContainer, "ADD incomplete").WithDetails("run DEL")
 	case r.EarlierBoot():
-		return cni.Errorf(cni.CodeUnknownContainer, "attached before the machine was started").WithDetails("DEL is due")
+		return cni.Errorf(cni.CodeUnknownContainer, "attached before the last boot").
+			WithDetails("run DEL")
 	}
 	return r.ResultErr
 }

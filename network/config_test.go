@@ -8,7 +8,7 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// VER-04, R-14: a network without a version is one of 0.1.0 from the request to the record.
+// VER-04, R-14: a network without a version has version 0.1.0 in requests and in the record.
 func TestNoVersion(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}})
@@ -34,11 +34,12 @@ func TestNoVersion(t *testing.T) {
 	}
 }
 
-// CFG-08, R-13: disableCheck as text, in any letter case, is what it says.
+// CFG-08, R-13: disableCheck can be text in any letter case.
 func TestDisableCheckAsText(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}})
-	for value, calls := range map[string]string{`"true"`: "", `"TRUE"`: "", `true`: "", `"false"`: "CHECK first", `false`: "CHECK first"} {
+	for value, calls := range map[string]string{`"true"`: "", `"TRUE"`: "", `true`: "",
+		`"false"`: "CHECK first", `false`: "CHECK first"} {
 		n := listWith(t, "0.4.0", "red", `"disableCheck":`+value, "first")
 		a := r.add(n)
 		if err := r.Check(t.Context(), a, nil); err != nil {

@@ -15,7 +15,8 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// beforeBoot makes a file of the state directory one that an earlier boot wrote.
+// beforeBoot changes a file of the state directory so that an earlier boot seems to have written
+// it.
 func beforeBoot(t *testing.T, path string) {
 	t.Helper()
 	if b, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err != nil {
@@ -31,8 +32,9 @@ func beforeBoot(t *testing.T, path string) {
 	}
 }
 
-// R-02, CACHE-11: damaged records of an earlier boot, whatever is left of them, are removed with a warning and without an error. They
-// prevent neither Recover nor GC from handling the other records, and plugins still get GC.
+// CACHE-11, R-02: damaged records of an earlier boot are removed with a warning and without an
+// error. They prevent neither Recover nor GC from handling the other records, and GC still calls
+// the plugins.
 func TestDamagedBeforeBoot(t *testing.T) {
 	t.Parallel()
 	for name, run := range map[string]func(*rig, *config.Network) error{
@@ -40,7 +42,9 @@ func TestDamagedBeforeBoot(t *testing.T) {
 		"GC": func(r *rig, n *config.Network) error {
 			return r.GC(r.t.Context(), n, network.Keep{Recorded: true})
 		},
-		"GC of a list": func(r *rig, n *config.Network) error { return r.GC(r.t.Context(), n, keep("alive")) },
+		"GC of a list": func(r *rig, n *config.Network) error {
+			return r.GC(r.t.Context(), n, keep("alive"))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -63,18 +67,21 @@ func TestDamagedBeforeBoot(t *testing.T) {
 				t.Error(describe(err))
 			}
 			log := r.entries()
-			if want := "DEL first"; !strings.HasPrefix(callsOf(log), want) || log[0].Env.ContainerID != "whole" {
+			if want := "DEL first"; !strings.HasPrefix(callsOf(log), want) ||
+				log[0].Env.ContainerID != "whole" {
 				t.Errorf("calls %s", callsOf(log))
 			}
 			if name != "Recover" {
 				var request struct {
 					Valid json.RawMessage `json:"cni.dev/valid-attachments"`
 				}
-				if err := json.Unmarshal(log[len(log)-1].Stdin, &request); err != nil || string(request.Valid) != `[{"containerID":"alive","ifname":"eth0"}]` {
+				if err := json.Unmarshal(log[len(log)-1].Stdin, &request); err != nil ||
+					string(request.Valid) != `[{"containerID":"alive","ifname":"eth0"}]` {
 					t.Errorf("%s with %s", callsOf(log), request.Valid)
 				}
 			}
-			if got := strings.Count(r.log.String(), "removing a damaged record from before the boot"); got != 3 {
+			if got := strings.Count(r.log.String(),
+				"removing a damaged record of an earlier boot"); got != 3 {
 				t.Errorf("%d warnings:\n%s", got, r.log)
 			}
 			r.wantRecorded("red/alive/eth0 attached")

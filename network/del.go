@@ -10,14 +10,15 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// Del detaches: it runs DEL for the plugins in reverse order, past those that fail, and joins their errors. The
-// record is kept until all have succeeded, so that Del can be repeated.
+// Del detaches a container from a network: it runs DEL for the plugins in reverse order, continues
+// past failing plugins and joins their errors. The record stays until every plugin has succeeded,
+// so Del can be repeated.
 //
-// The record decides about configuration, parameters and previous result. f is used only where there is
-// none or it cannot be read, and for the plugins of drop-in files where the reference library has attached;
-// with neither, the error is [ErrNoRecord] or what is wrong with the record,
-// and no plugin is called. A recorded namespace that is the host's or from an earlier boot is gone, and
-// something else has its path: plugins then get an empty CNI_NETNS.
+// Del uses the recorded configuration, parameters and result. It uses f if the record is missing or
+// unreadable, and for the plugins of drop-in files if libcni attached the container. If f has no
+// network either, Del calls no plugin and returns [ErrNoRecord] or the error about the record. If
+// the recorded namespace is the host's own or from an earlier boot, the container's namespace no
+// longer exists and its path belongs to another one; plugins then get an empty CNI_NETNS.
 func (c *Client) Del(ctx context.Context, a cni.Attachment, f Fallback) error {
 	if err := a.Validate(); err != nil {
 		return err
@@ -51,7 +52,7 @@ func (c *Client) del(ctx context.Context, a cni.Attachment, f Fallback) error {
 		if bare := (records.BareResult{}); errors.As(err, &bare) {
 			r.Result = bare.Result
 		} else if !errors.Is(err, ErrNoRecord) {
-			c.warn(ctx, a, "record cannot be read, deleting as asked", err)
+			c.warn(ctx, a, "record is unreadable; running DEL with the given parameters", err)
 		}
 	}
 	return c.remove(ctx, r, len(r.List.Plugins))
@@ -62,27 +63,31 @@ func (f Fallback) check(a cni.Attachment) error {
 		return err
 	}
 	if f.Network.Name != a.Network {
-		return cni.Errorf(cni.CodeInvalidConfig, "network %s given", f.Network.Name)
+		return cni.Errorf(cni.CodeInvalidConfig, "the configuration is for network %s",
+			f.Network.Name)
 	}
 	return f.Parameters.validate()
 }
 
-// unrecorded returns what DEL is run with where there is no record.
-func (c *Client) unrecorded(ctx context.Context, n *config.Network, a cni.Attachment, p Parameters) *records.Record {
+// unrecorded returns the input of DEL for an attachment without a record.
+func (c *Client) unrecorded(
+	ctx context.Context, n *config.Network, a cni.Attachment, p Parameters,
+) *records.Record {
 	n, err := c.negotiate(ctx, n)
 	if err != nil {
-		c.warn(ctx, a, "deleting in the newest version that is configured", err)
+		c.warn(ctx, a, "cannot select a CNI version; running DEL in the newest configured one", err)
 	}
 	return c.newRecord(n, a, p)
 }
 
-// removeAs removes as a part of another operation. An interrupted ADD cannot have created its interface if another network of
-// the container uses the interface name: then removeAs calls no plugin, because DEL would remove the other network's interface.
+// removeAs detaches as a part of another operation. If another network of the container uses the
+// interface name, an interrupted ADD cannot have created its interface. removeAs then calls no
+// plugin, because DEL would remove the other network's interface.
 func (c *Client) removeAs(ctx context.Context, k EventKind, r *records.Record) error {
 	called := len(r.List.Plugins)
 	if r.State == records.Adding {
 		if holder := c.sharesInterface(ctx, r); holder != nil {
-			c.warn(ctx, r.Attachment, "interrupted ADD is forgotten without DEL",
+			c.warn(ctx, r.Attachment, "dropping the record of an interrupted ADD without DEL",
 				fmt.Errorf("%w by network %s", ErrInterfaceInUse, holder.Attachment.Network))
 			called = 0
 		}
@@ -90,30 +95,36 @@ func (c *Client) removeAs(ctx context.Context, k EventKind, r *records.Record) e
 	return c.removeFirst(ctx, k, r, called)
 }
 
-// removeFirst removes as a part of something else, and calls only so many plugins from the first one on.
-func (c *Client) removeFirst(ctx context.Context, k EventKind, r *records.Record, called int) error {
+// removeFirst detaches as a part of another operation, and calls only the given number of plugins,
+// from the first one on.
+func (c *Client) removeFirst(
+	ctx context.Context, k EventKind, r *records.Record, called int,
+) error {
 	ctx, end := c.observe(ctx, k, cni.Del, r.Attachment)
 	err := c.remove(ctx, r, called)
 	end(nil, err)
 	return err
 }
 
-// remove runs DEL for what r says, for so many plugins from the first one on, and forgets it. Its container has to be locked.
+// remove runs DEL for a record, for the given number of plugins from the first one on, and removes
+// the record. The caller must hold the lock of the container.
 func (c *Client) remove(ctx context.Context, r *records.Record, called int) error {
 	if (r.State == records.Attached || r.Due) && r.Source == "" {
-		if err := c.store().NoteDel(r.Attachment); err != nil { // DEL is worth more than the note of it
-			c.warn(ctx, r.Attachment, "begin of DEL cannot be noted", err)
+		if err := c.store().NoteDel(r.Attachment); err != nil { // DEL must run anyway
+			c.warn(ctx, r.Attachment, "cannot record the start of DEL", err)
 		}
 	}
 	if r.ResultErr != nil {
-		c.warn(ctx, r.Attachment, "recorded result cannot be read, deleting without", r.ResultErr)
+		c.warn(ctx, r.Attachment, "recorded result is unreadable; running DEL without it",
+			r.ResultErr)
 	}
 	p := r.Parameters
 	if own, _ := isOwnNetns(p.Netns); own && !p.HostNetns || r.EarlierBoot() {
 		p.Netns = ""
 	}
 	data := cni.RequestData{Capabilities: p.Capabilities, PrevResult: r.Result}
-	if err := c.runAll(ctx, r.List, backward(r.List)[len(r.List.Plugins)-called:], c.env(cni.Del, r.Attachment, p), data); err != nil {
+	if err := c.runAll(ctx, r.List, backward(r.List)[len(r.List.Plugins)-called:],
+		c.env(cni.Del, r.Attachment, p), data); err != nil {
 		return err
 	}
 	return c.removeRecord(r.Attachment)

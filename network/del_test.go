@@ -17,8 +17,9 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// RT-DEL-01, RT-DEL-02, RT-DEL-04, RT-DEL-07, REQ-04, LIF-10, CACHE-05, CACHE-10, CFG-15, ENV-13, R-18: DEL in
-// reverse order with everything as recorded, whatever has become of the configuration.
+// RT-DEL-01, RT-DEL-02, RT-DEL-04, RT-DEL-07, REQ-04, LIF-10, CACHE-05, CACHE-10, CFG-15, ENV-13,
+// R-18: DEL runs in reverse order with the recorded configuration, even if the current one has
+// changed.
 func TestDel(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}, "second": {}})
@@ -31,7 +32,8 @@ func TestDel(t *testing.T) {
 	}
 	added := r.entries()
 	a := q.Attachment("red")
-	if err := r.Del(t.Context(), a, network.Fallback{Network: list(t, "1.1.0", "red", "edited")}); err != nil {
+	if err := r.Del(t.Context(), a,
+		network.Fallback{Network: list(t, "1.1.0", "red", "edited")}); err != nil {
 		t.Fatal(err)
 	}
 	deleted := r.entries()
@@ -50,7 +52,8 @@ func TestDel(t *testing.T) {
 	got := []string{string(deleted[0].Stdin), string(deleted[1].Stdin)}
 	want := []string{
 		`{"cniVersion":"1.0.0","name":"red",` + prev + `,"type":"second"}`,
-		`{"cniVersion":"1.0.0","name":"red",` + prev + `,"runtimeConfig":{"mac":"02:00:00:00:00:01"},"type":"first"}`,
+		`{"cniVersion":"1.0.0","name":"red",` + prev +
+			`,"runtimeConfig":{"mac":"02:00:00:00:00:01"},"type":"first"}`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -58,11 +61,12 @@ func TestDel(t *testing.T) {
 	r.wantRecorded()
 }
 
-// CACHE-04: so are plugins that drop-in files have added.
+// CACHE-04: DEL also calls the plugins that drop-in files added.
 func TestDelOfDropIns(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}, "second": {}})
-	dir := tree(t, map[string]string{"10.conflist": conflist("red", "first"), "red/10.conf": `{"type":"second"}`})
+	dir := tree(t, map[string]string{"10.conflist": conflist("red", "first"),
+		"red/10.conf": `{"type":"second"}`})
 	n, err := config.Load(dir, "red")
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +81,8 @@ func TestDelOfDropIns(t *testing.T) {
 	r.wantCalls("DEL second, DEL first")
 }
 
-// RT-DEL-06, LIF-05: without a record all plugins run, with what is given and no previous result; and again.
+// RT-DEL-06, LIF-05: DEL without a record calls all plugins, with the given parameters and no
+// previous result, and can be repeated.
 func TestDelWithoutRecord(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}, "second": {}})
@@ -99,7 +104,7 @@ func TestDelWithoutRecord(t *testing.T) {
 	}
 }
 
-// REQ-05, CACHE-12: below 0.4.0 the result is recorded, but no previous result is sent.
+// REQ-05, CACHE-12: below 0.4.0 the result is recorded, but DEL sends no previous result.
 func TestDelOldVersion(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}})
@@ -116,8 +121,8 @@ func TestDelOldVersion(t *testing.T) {
 	}
 }
 
-// R-01: DEL goes past failing plugins, a missing executable included, joins their errors, and keeps the
-// record until all have succeeded. (RT-DEL-03 would stop at the first.)
+// R-01: DEL continues past failing plugins and missing binaries, joins the errors, and keeps the
+// record until all plugins have succeeded. (RT-DEL-03 would stop at the first.)
 func TestDelPastFailures(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}, "second": {}, "third": {}})
@@ -143,7 +148,8 @@ func TestDelPastFailures(t *testing.T) {
 	r.wantRecorded()
 }
 
-// RT-DEL-05, R-08: a record that cannot be read stops DEL only where nothing else is known, and is told of.
+// RT-DEL-05, R-08: DEL with an unreadable record fails only if no network is given; otherwise it
+// logs a warning.
 func TestDelDamagedRecord(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}})
@@ -152,7 +158,8 @@ func TestDelDamagedRecord(t *testing.T) {
 	if err := os.Truncate(recordPath(r.Client, a), 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Del(t.Context(), a, network.Fallback{}); cni.CodeOf(err) != cni.CodeDecodingFailure {
+	if err := r.Del(t.Context(), a,
+		network.Fallback{}); cni.CodeOf(err) != cni.CodeDecodingFailure {
 		t.Errorf("without a network: %s", describe(err))
 	}
 	r.wantCalls("")
@@ -162,14 +169,13 @@ func TestDelDamagedRecord(t *testing.T) {
 	if log := r.entries(); len(log) != 1 || log[0].prev() != "" {
 		t.Errorf("log %v", log)
 	}
-	if !strings.Contains(r.log.String(), "record cannot be read") {
+	if !strings.Contains(r.log.String(), "record is unreadable") {
 		t.Errorf("log of the client %q", r.log)
 	}
 	r.wantRecorded()
 }
 
-// RT-DEL-05: where only the result cannot be read, the rest of the record still counts.
-// DIS-13
+// RT-DEL-05, DIS-13: if only the result is unreadable, DEL uses the rest of the record.
 func TestDelDamagedResult(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}})
@@ -183,7 +189,7 @@ func TestDelDamagedResult(t *testing.T) {
 	}
 }
 
-// What DEL refuses, before any plugin starts.
+// TestDelRefuses checks the requests that DEL refuses before any plugin starts.
 func TestDelRefuses(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}})
@@ -195,11 +201,15 @@ func TestDelRefuses(t *testing.T) {
 		want string
 	}{
 		{"nothing is known", network.Fallback{}, "3 red/c1/eth0: no record of this attachment"},
-		{"namespace of the runtime", network.Fallback{Network: n, Parameters: network.Parameters{Netns: "/proc/self/ns/net"}},
-			`8 red/c1/eth0: namespace "/proc/self/ns/net" is that of the host: a container needs a namespace of its own`},
-		{"another network", network.Fallback{Network: list(t, "1.1.0", "blue", "first")}, "7 red/c1/eth0: network blue given"},
-		{"half a network", network.Fallback{Network: &config.Network{}}, "7 red/c1/eth0: no network given"},
-		{"unusable arguments", network.Fallback{Network: n, Parameters: network.Parameters{Args: cni.Args{{Key: "="}}}},
+		{"namespace of the runtime", network.Fallback{Network: n,
+			Parameters: network.Parameters{Netns: "/proc/self/ns/net"}},
+			`8 red/c1/eth0: network namespace "/proc/self/ns/net" is the host's own: a container needs its own network namespace`},
+		{"another network", network.Fallback{Network: list(t, "1.1.0", "blue", "first")},
+			"7 red/c1/eth0: the configuration is for network blue"},
+		{"a network without a list", network.Fallback{Network: &config.Network{}},
+			"7 red/c1/eth0: no network given"},
+		{"unusable arguments", network.Fallback{Network: n,
+			Parameters: network.Parameters{Args: cni.Args{{Key: "="}}}},
 			"4 red/c1/eth0: CNI_ARGS: a key or value contains '=' or ';'"},
 	} {
 		if got := describe(r.Del(t.Context(), a, tt.f)); got != tt.want {
@@ -212,11 +222,11 @@ func TestDelRefuses(t *testing.T) {
 	r.wantCalls("")
 }
 
-// RT-DEL-07: a recorded namespace whose path now means another one is gone.
+// RT-DEL-07: a recorded namespace no longer exists if its path now leads to another one.
 func TestDelNamespaceGone(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, old, new string }{
-		{"the path is that of the host's", `"/run/netns/absent"`, `"/proc/self/ns/net"`},
+		{"the path leads to the host's", `"/run/netns/absent"`, `"/proc/self/ns/net"`},
 		{"from an earlier boot", `"bootID":"`, `"bootID":"x`},
 	} {
 		r := newRig(t, map[string]script{"first": {}})
@@ -225,13 +235,14 @@ func TestDelNamespaceGone(t *testing.T) {
 		if err := r.Del(t.Context(), a, network.Fallback{}); err != nil {
 			t.Errorf("%s: %v", tt.name, err)
 		}
-		if log := r.entries(); len(log) != 1 || log[0].Env.Netns != "" || log[0].Env.ContainerID != "c1" {
+		if log := r.entries(); len(log) != 1 || log[0].Env.Netns != "" ||
+			log[0].Env.ContainerID != "c1" {
 			t.Errorf("%s: log %v", tt.name, log)
 		}
 	}
 }
 
-// EXE-12: once the context has ended no further plugin is started, and the record stays.
+// EXE-12: when the context has ended, no further plugin is started, and the record stays.
 func TestDelContextEnds(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}, "second": {}, "third": {}})
@@ -239,14 +250,16 @@ func TestDelContextEnds(t *testing.T) {
 	r.script("third", script{cni.Del: {Stay: 10 * time.Minute}})
 	ctx := expireWhen(t, filepath.Join(r.plugins, "third"+startedExt), 0)
 	err := r.Del(ctx, a, network.Fallback{})
-	if !errors.Is(err, context.DeadlineExceeded) || !strings.HasSuffix(err.Error(), "\nsecond and 1 more not called: context deadline exceeded") {
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.HasSuffix(err.Error(),
+		"\nsecond and 1 more plugins not called: context deadline exceeded") {
 		t.Errorf("got %s", describe(err))
 	}
 	r.wantCalls("")
 	r.wantRecorded("red/c1/eth0 deleting")
 }
 
-// CACHE-11, LIF-10: what a crash or an earlier boot has left gets DEL, the newest first, the rest none, and errors stop nothing.
+// CACHE-11, LIF-10: Recover runs DEL for interrupted operations and attachments of an earlier boot,
+// newest first. It keeps the other attachments and continues past errors.
 func TestRecover(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}})
@@ -259,7 +272,8 @@ func TestRecover(t *testing.T) {
 		attachments[id] = request(id).Attachment("red")
 	}
 	stuck := list(t, "1.1.0", "blue", "second")
-	r.script("second", script{cni.Add: fails(cni.CodeIOFailure, "disk"), cni.Del: fails(cni.CodeIOFailure, "disk")})
+	r.script("second", script{cni.Add: fails(cni.CodeIOFailure, "disk"),
+		cni.Del: fails(cni.CodeIOFailure, "disk")})
 	second := request("stuck")
 	second.IfName = "eth1"
 	if _, err := r.Add(t.Context(), stuck, second); err == nil {
@@ -282,7 +296,8 @@ func TestRecover(t *testing.T) {
 	for _, e := range r.entries() {
 		got = append(got, e.String()+" "+e.Env.ContainerID)
 	}
-	if diff := cmp.Diff([]string{"DEL second stuck", "DEL first earlier", "DEL first cut-short"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"DEL second stuck", "DEL first earlier", "DEL first cut-short"},
+		got); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -9,11 +9,14 @@ import (
 	"github.com/tenon-cni/tenon/network"
 )
 
-// Recover deletes nothing because of a damaged file about unfinished operations, and logs a warning; the next Setup of the container begins anew.
+// Recover deletes nothing because of a damaged file about unfinished operations, and logs a
+// warning. The next Setup of the container ignores the file.
 func TestDueIsUnreadable(t *testing.T) {
 	t.Parallel()
 	for name, content := range map[string][]byte{
-		"empty": nil, "damaged": []byte(`{"kind":"tenonDueV1"}`), "another container's": seal("tenonDueV1", []byte(`{"container":"c2","state":"adding"}`)),
+		"empty": nil, "damaged": []byte(`{"kind":"tenonDueV1"}`),
+		"another container's": seal("tenonDueV1",
+			[]byte(`{"container":"c2","state":"adding"}`)),
 		"another state": seal("tenonDueV1", []byte(`{"container":"c1","state":"attached"}`)),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -32,12 +35,15 @@ func TestDueIsUnreadable(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.wantRecorded("n0/c1/eth0 attached")
-			if err := m.Recover(t.Context(), nil); err != nil || !strings.Contains(r.log.String(), path) {
+			if err := m.Recover(t.Context(), nil); err != nil ||
+				!strings.Contains(r.log.String(), path) {
 				t.Errorf("Recover: %s, log:\n%s", describe(err), r.log)
 			}
-			if _, err := m.Setup(t.Context(), network.SandboxRequest{ID: "c1", Parameters: request("c1").Parameters, Networks: []network.Join{
-				{Network: joins[1].Network, IfName: "eth1"}, {Network: joins[2].Network, IfName: "eth2"},
-			}}); err != nil {
+			if _, err := m.Setup(t.Context(), network.SandboxRequest{ID: "c1",
+				Parameters: request("c1").Parameters, Networks: []network.Join{
+					{Network: joins[1].Network, IfName: "eth1"},
+					{Network: joins[2].Network, IfName: "eth2"},
+				}}); err != nil {
 				t.Error(err)
 			}
 			r.wantRecorded("n0/c1/eth0 attached", "n1/c1/eth1 attached", "n2/c1/eth2 attached")
@@ -49,7 +55,7 @@ func TestDueIsUnreadable(t *testing.T) {
 	}
 }
 
-// A draft that a killed process has left is swept.
+// Recover removes the draft that a killed process left behind.
 func TestDueDraft(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -57,7 +63,8 @@ func TestDueDraft(t *testing.T) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(filepath.Dir(path), "."+filepath.Base(path)), nil, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(filepath.Dir(path), "."+filepath.Base(path)), nil,
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.manager(nil).Recover(t.Context(), nil); err != nil {

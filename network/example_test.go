@@ -12,8 +12,8 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// A runtime attaches a container and detaches it, with plugins that exist only here. For real ones leave
-// Caller out and load the network with network.Load.
+// A runtime attaches a container and detaches it. The plugins exist only in this program: for real
+// plugins, leave out Caller and load the network with config.Load.
 func Example() {
 	state, err := os.MkdirTemp("", "state")
 	if err != nil {
@@ -22,10 +22,10 @@ func Example() {
 	defer os.RemoveAll(state)
 	client := &network.Client{
 		StateDir: state,
-		Isolated: true, // not a runtime of this host
+		Isolated: true, // needed only in tests
 		Caller: invoke.Fake{
 			"bridge":  {cni.Add: invoke.Print(`{"cniVersion":"1.1.0","ips":[{"address":"10.1.2.3/24"}]}`)},
-			"portmap": {}, // hands the result on
+			"portmap": {}, // passes the result on
 		},
 	}
 	n, err := config.LoadBytes([]byte(`{"cniVersion":"1.1.0","name":"pods","plugins":[{"type":"bridge"},{"type":"portmap"}]}`))
@@ -34,7 +34,8 @@ func Example() {
 	}
 	ctx := context.Background()
 
-	request := network.Request{Container: "c1", IfName: "eth0", Parameters: network.Parameters{Netns: "/run/netns/c1"}}
+	request := network.Request{Container: "c1", IfName: "eth0",
+		Parameters: network.Parameters{Netns: "/run/netns/c1"}}
 	result, err := client.Add(ctx, n, request)
 	if err != nil {
 		panic(err) // nothing is left behind
@@ -44,7 +45,7 @@ func Example() {
 	_, err = client.Add(ctx, n, request)
 	fmt.Println(errors.Is(err, network.ErrExists))
 
-	// The record knows the rest, even if the configuration is gone by now.
+	// The record has everything else, even if the configuration no longer exists.
 	attachment := request.Attachment("pods")
 	fmt.Println(client.Check(ctx, attachment, nil), client.Del(ctx, attachment, network.Fallback{}))
 	// Output:

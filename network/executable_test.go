@@ -24,8 +24,9 @@ func digestOf(t *testing.T, path string) string {
 	return fmt.Sprintf("sha256:%x", sha256.Sum256(b))
 }
 
-// Field row 38: what the policy does not list is not executed, on no verb, not even to be asked for its versions, nor by a
-// plugin that calls it for addresses. DEL keeps its record, and succeeds when the executable is allowed again.
+// A binary that the policy does not list is not executed: on no verb, not for its versions, and not
+// as the IPAM plugin of another plugin. DEL keeps its record, and succeeds when the binary is
+// allowed again.
 func TestExecutables(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -37,7 +38,8 @@ func TestExecutables(t *testing.T) {
 		_ = os.Remove(filepath.Join(r.plugins, "ran"))
 		return strings.Join(strings.Fields(string(b)), " ")
 	}
-	first, pool := digestOf(t, filepath.Join(r.plugins, "first")), digestOf(t, filepath.Join(r.plugins, "pool"))
+	first, pool := digestOf(t, filepath.Join(r.plugins, "first")),
+		digestOf(t, filepath.Join(r.plugins, "pool"))
 	n := list(t, "1.1.0", "red", `{"type":"first","ipam":{"type":"pool"}}`)
 	a := request("c1").Attachment("red")
 	r.Policy = &config.Policy{Source: "/etc/p"}
@@ -48,16 +50,20 @@ func TestExecutables(t *testing.T) {
 	}
 	for name, row := range map[string]struct {
 		executables map[string][]string
-		want        string // "" if everything may run
+		want        string // "" if all binaries are allowed
 	}{
-		"no list":                       {nil, ""},
-		"both listed":                   {map[string][]string{"first": {pool, first}, "pool": {pool}}, ""},
-		"both listed for any type":      {map[string][]string{"*": {first}, "pool": {pool}}, ""},
-		"nothing listed":                {map[string][]string{}, refusal("first", first)},
-		"nothing listed for any type":   {map[string][]string{"*": {}}, refusal("first", first)},
-		"the type is not listed":        {map[string][]string{"pool": {pool}}, refusal("first", first)},
-		"another digest is listed":      {map[string][]string{"first": {pool}, "pool": {pool}}, refusal("first", first)},
-		"the IPAM plugin is not listed": {map[string][]string{"first": {first}}, refusal("pool", pool)},
+		"no list": {nil, ""},
+		"both listed": {map[string][]string{"first": {pool, first},
+			"pool": {pool}}, ""},
+		"both listed for any type":    {map[string][]string{"*": {first}, "pool": {pool}}, ""},
+		"nothing listed":              {map[string][]string{}, refusal("first", first)},
+		"nothing listed for any type": {map[string][]string{"*": {}}, refusal("first", first)},
+		"the type is not listed": {map[string][]string{"pool": {pool}},
+			refusal("first", first)},
+		"another digest is listed": {map[string][]string{"first": {pool}, "pool": {pool}},
+			refusal("first", first)},
+		"the IPAM plugin is not listed": {map[string][]string{"first": {first}},
+			refusal("pool", pool)},
 	} {
 		r.Policy.Executables = nil
 		if _, err := r.Add(t.Context(), n, request("c1")); err != nil {
@@ -72,8 +78,11 @@ func TestExecutables(t *testing.T) {
 		_, versions := r.Versions(t.Context(), asked)
 		_, add := r.Add(t.Context(), n, request("c2"))
 		all := map[string]error{
-			"VERSION": versions, "ADD": add, "CHECK": r.Check(t.Context(), a, n), "STATUS": r.Status(t.Context(), n),
-			"GC":  r.GC(t.Context(), n, network.Keep{Attachments: []cni.ValidAttachment{{ContainerID: "c1", IfName: "eth0"}, {ContainerID: "c2", IfName: "eth0"}}}),
+			"VERSION": versions, "ADD": add, "CHECK": r.Check(t.Context(), a, n),
+			"STATUS": r.Status(t.Context(), n),
+			"GC": r.GC(t.Context(), n,
+				network.Keep{Attachments: []cni.ValidAttachment{{ContainerID: "c1", IfName: "eth0"},
+					{ContainerID: "c2", IfName: "eth0"}}}),
 			"DEL": r.Del(t.Context(), a, network.Fallback{}),
 		}
 		if row.want == "" {
@@ -85,7 +94,8 @@ func TestExecutables(t *testing.T) {
 			if got := ranSince(); got != "VERSION first ADD first CHECK first STATUS first GC first DEL first" {
 				t.Errorf("%s: ran: %s", name, got)
 			}
-			if err := r.Del(t.Context(), request("c2").Attachment("red"), network.Fallback{}); err != nil {
+			if err := r.Del(t.Context(), request("c2").Attachment("red"),
+				network.Fallback{}); err != nil {
 				t.Fatal(err)
 			}
 			continue
@@ -109,7 +119,8 @@ func TestExecutables(t *testing.T) {
 	}
 }
 
-// A linked plugin has no file, so a policy about files allows it; a file of its name is not a linked plugin.
+// A policy about files allows a linked plugin, which has no file. A file with the name of a linked
+// plugin is not one.
 func TestExecutablesAreNotLinkedPlugins(t *testing.T) {
 	t.Parallel()
 	p := &config.Policy{Executables: map[string][]string{}}
@@ -117,7 +128,8 @@ func TestExecutablesAreNotLinkedPlugins(t *testing.T) {
 		t.Error(err)
 	}
 	r := newRig(t, map[string]script{"bridge": {}})
-	if err := p.CheckExecutable("bridge", filepath.Join(r.plugins, "bridge")); !errors.Is(err, config.ErrNotAllowed) {
+	if err := p.CheckExecutable("bridge", filepath.Join(r.plugins, "bridge")); !errors.Is(err,
+		config.ErrNotAllowed) {
 		t.Errorf("a file: %s", describe(err))
 	}
 }

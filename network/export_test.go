@@ -13,8 +13,8 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// HoldLock is another process that locks a file, says so, and keeps the lock until standard input ends.
-// It reports whether the arguments ask for that.
+// HoldLock locks a file in another process, reports it on standard output, and keeps the lock until
+// standard input ends. It returns false if the arguments do not request this.
 func HoldLock(args []string) bool {
 	if len(args) != 3 || args[1] != "hold-lock" {
 		return false
@@ -29,7 +29,7 @@ func HoldLock(args []string) bool {
 	return true
 }
 
-// LockShared and LockExclusive are statefile.TakeLock for tests.
+// LockShared and LockExclusive call statefile.TakeLock.
 func LockShared(ctx context.Context, path string) (release func(), err error) {
 	l, err := statefile.TakeLock(ctx, path, statefile.Shared)
 	return l.Release, err
@@ -40,24 +40,24 @@ func LockExclusive(ctx context.Context, path string) (release func(), err error)
 	return l.Release, err
 }
 
-// SetRoot puts a directory in front of the paths that are fixed for a host.
+// SetRoot sets the prefix of the fixed paths of a host.
 func (c *Client) SetRoot(dir string) { c.root = dir }
 
-// PublicRecord is a record as callers see it.
+// PublicRecord converts a record to its public form.
 var PublicRecord = publicRecord
 
-// PutAdding records an ADD that was interrupted before the first plugin had answered.
+// PutAdding records an ADD that was interrupted before the first plugin answered.
 func (c *Client) PutAdding(n *config.Network, r Request) error {
 	return c.store().Begin(c.newRecord(n, r.Attachment(n.Name), r.Parameters))
 }
 
-// NetworkLock is the path of the lock of a network.
+// NetworkLock returns the path of the lock of a network.
 func (c *Client) NetworkLock(name string) string { return c.networkLockPath(cni.NetworkOwner(name)) }
 
-// ContainerLock is the path of the lock of a container.
+// ContainerLock returns the path of the lock of a container.
 func (c *Client) ContainerLock(id string) string { return c.containerLockPath(records.Hash(id)) }
 
-// PutDue makes records due.
+// PutDue records that DEL is due for records.
 func (c *Client) PutDue(container string, s State, recorded []*Record) error {
 	var due []*records.Record
 	for _, r := range recorded {
@@ -66,12 +66,12 @@ func (c *Client) PutDue(container string, s State, recorded []*Record) error {
 	return c.store().PutDue(records.NewDue(container, records.State(s), due))
 }
 
-// DuePath is the file about what is due of a container.
+// DuePath returns the path of the file about unfinished operations of a container.
 func (c *Client) DuePath(container string) string {
 	return filepath.Join(c.stateDir(), "due", records.Hash(container))
 }
 
-// Observe is the begin and the end of an operation.
+// Observe reports the start and the end of an operation.
 func (c *Client) Observe(ctx context.Context, a cni.Attachment) {
 	_, end := c.observe(ctx, Operation, cni.Add, a)
 	end(nil, nil)

@@ -15,8 +15,8 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// FIFOs in the state directories are refused. Opening one would wait for a writer, with the locks of
-// the container held.
+// FIFOs in the state directories are refused: opening one would wait for a writer while the client
+// holds the locks of the container.
 func TestFIFOsAreRefused(t *testing.T) {
 	t.Parallel()
 	c2 := request("c2").Attachment("red")
@@ -26,16 +26,20 @@ func TestFIFOsAreRefused(t *testing.T) {
 		call func(r *rig, n *config.Network) error
 		want error
 	}{
-		{"record", func(r *rig) string { return recordPath(r.Client, c2) }, func(r *rig, n *config.Network) error {
-			_, err := r.Record(c2)
-			return err
-		}, statefile.ErrNotRegular},
-		{"record, with a configuration for DEL", func(r *rig) string { return recordPath(r.Client, c2) }, func(r *rig, n *config.Network) error {
+		{"record", func(r *rig) string { return recordPath(r.Client, c2) },
+			func(r *rig, n *config.Network) error {
+				_, err := r.Record(c2)
+				return err
+			}, statefile.ErrNotRegular},
+		{"record, with a configuration for DEL", func(r *rig) string {
+			return recordPath(r.Client, c2)
+		}, func(r *rig, n *config.Network) error {
 			return r.Del(t.Context(), c2, network.Fallback{Network: n})
 		}, nil},
-		{"record of another container", func(r *rig) string { return recordPath(r.Client, c2) }, func(r *rig, n *config.Network) error {
-			return r.Del(t.Context(), request("c1").Attachment("red"), network.Fallback{})
-		}, nil},
+		{"record of another container", func(r *rig) string { return recordPath(r.Client, c2) },
+			func(r *rig, n *config.Network) error {
+				return r.Del(t.Context(), request("c1").Attachment("red"), network.Fallback{})
+			}, nil},
 		{"draft of a record", func(r *rig) string {
 			dir, name := filepath.Split(recordPath(r.Client, c2))
 			return filepath.Join(dir, "."+name)
@@ -57,7 +61,8 @@ func TestFIFOsAreRefused(t *testing.T) {
 		{"versions of plugins", func(r *rig) string {
 			return filepath.Join(r.StateDir, "versions.json")
 		}, func(r *rig, n *config.Network) error {
-			_, err := r.Negotiate(t.Context(), listWith(t, "0.4.0", "red", `"cniVersions":["0.4.0","1.1.0"]`, "first"))
+			_, err := r.Negotiate(t.Context(),
+				listWith(t, "0.4.0", "red", `"cniVersions":["0.4.0","1.1.0"]`, "first"))
 			return err
 		}, nil},
 	} {
@@ -65,7 +70,7 @@ func TestFIFOsAreRefused(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, map[string]script{"first": {}})
 			n := list(t, "1.1.0", "red", "first")
-			r.cache("other", "") // makes the directory
+			r.cache("other", "") // creates the directory
 			r.add(n)
 			path := row.path(r)
 			_ = os.Remove(path)
@@ -73,10 +78,11 @@ func TestFIFOsAreRefused(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := row.call(r, n); !errors.Is(err, row.want) || row.want != nil && !strings.Contains(err.Error(), "not a regular file") {
+			if err := row.call(r, n); !errors.Is(err, row.want) || row.want != nil &&
+				!strings.Contains(err.Error(), "not a regular file") {
 				t.Errorf("got %v (code %d), want %v", err, cni.CodeOf(err), row.want)
 			}
-			_, _ = r.List() // returns, whatever it returns
+			_, _ = r.List() // must return
 		})
 	}
 }

@@ -12,39 +12,45 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// Keep says which attachments of a network are in use. Whatever is not is deleted, so none of it is guessed.
+// Keep defines the attachments of a network that are in use. GC removes all others. A zero Keep is
+// an error.
 type Keep struct {
-	// Attachments is the complete list of those that this runtime uses. nil is refused with
-	// [cni.CodeInvalidConfig], as it would mean that there are none; an empty list says so.
+	// Attachments is the complete list of attachments that this runtime uses. GC returns
+	// [cni.CodeInvalidConfig] for nil, because nil could be a mistake; an empty list means that
+	// none is in use.
 	Attachments []cni.ValidAttachment
 
-	// Recorded, instead of Attachments, keeps all that is recorded as attached, read at a moment when no ADD is
-	// under way. What an ADD or a DEL that was cut short has left is not in use, nor what an earlier boot attached.
+	// Recorded, instead of Attachments, keeps every attachment that is recorded as attached while
+	// no ADD is in progress. Interrupted ADDs and DELs, and attachments of an earlier boot, are not
+	// in use.
 	Recorded bool
 
-	// Since is when the making of Attachments began: what was attached after that is in use too, as the list
-	// cannot tell. Zero is the begin of GC.
+	// Since is the time at which the caller began to collect Attachments. An attachment created
+	// after it is in use too, because the list cannot contain it. Zero is the start of GC.
 	Since time.Time
 
-	// AllRuntimes judges also what other runtimes have attached, by the records in [Client.StateDir] and the files in
-	// [Client.CacheDir]. Otherwise that is in use, whatever its state. Attachments recorded in other state directories
-	// of the host are always in use.
+	// AllRuntimes makes GC also judge the attachments of other runtimes with records in
+	// [Client.StateDir] or files in [Client.CacheDir]. Otherwise these are in use, whatever their
+	// state. Attachments recorded in other state directories of the host are always in use.
 	AllRuntimes bool
 }
 
-// GC takes away what belongs to no attachment of a network that is in use.
+// GC removes everything in a network that does not belong to an attachment in use.
 //
-// First the recorded attachments that are not in use are deleted as [Client.Del] does. Then, from 1.1.0 on, the plugins
-// get GC in their order, with the list of all that are. GC goes on past errors and joins them. A network with disableGC is
-// left alone, which is success.
+// GC first detaches the recorded attachments that are not in use, as [Client.Del] does. From
+// version 1.1.0 on, it then calls GC of the plugins in their order, with the list of all
+// attachments in use. It continues past errors and joins them. GC of a network with disableGC does
+// nothing and succeeds.
 //
-// The attachments of other runtimes of the host are in use: those recorded in the state directories that are registered in
-// [RegistryDir], and the attachments of libcni. GC waits for operations on the network in all of these directories.
+// The attachments of other runtimes of the host are in use: attachments recorded in the state
+// directories that are registered in [RegistryDir], and the attachments of libcni. GC waits for
+// operations on the network in all of these directories.
 //
-// A damaged record is kept, with a warning in [Client.Log]; if its key can still be read, its attachment is in use. One of an
-// earlier boot is removed, as it stands for nothing in use. Where the list of attachments in use is incomplete, because not
-// even the key can be read, or because records or registered directories cannot be looked at, the plugins get no GC; the
-// latter is an error too.
+// GC keeps a damaged record and logs a warning to [Client.Log]; if the key of the record is
+// readable, its attachment is in use. GC removes a damaged record of an earlier boot, because its
+// attachment no longer exists. GC does not call the plugins if the list of attachments in use is
+// incomplete: if the key of a record is unreadable, or if records or registered directories cannot
+// be read. The latter is also an error.
 func (c *Client) GC(ctx context.Context, n *config.Network, k Keep) (err error) {
 	k, err = k.check(n)
 	if err != nil || n.DisableGC {
@@ -66,7 +72,8 @@ func (c *Client) GC(ctx context.Context, n *config.Network, k Keep) (err error) 
 		if f.Debris {
 			errs = append(errs, c.removeDebris(ctx, f.Owner))
 		} else {
-			c.warn(ctx, cmp.Or(f.Key, cni.Attachment{Network: n.Name}), "record cannot be read, kept", f.Err)
+			c.warn(ctx, cmp.Or(f.Key, cni.Attachment{Network: n.Name}), "keeping unreadable record",
+				f.Err)
 		}
 	}
 	for _, r := range j.stale {
@@ -75,13 +82,16 @@ func (c *Client) GC(ctx context.Context, n *config.Network, k Keep) (err error) 
 	if unknown == nil && j.complete {
 		errs = append(errs, c.collect(ctx, n, j.valid))
 	} else if n.Version.Has(cni.GC) {
-		c.log().WarnContext(ctx, "plugins got no GC: not all attachments in use are known", about.Args(cni.Attachment{Network: n.Name})...)
+		c.log().WarnContext(ctx,
+			"skipped GC of plugins: the list of attachments in use is incomplete",
+			about.Args(cni.Attachment{Network: n.Name})...)
 	}
 	return ofNetwork(n, errors.Join(errs...))
 }
 
-// Stale returns the recorded attachments that [Client.GC] would delete now. The error is about what GC could not look at; the
-// others are returned in any case. Damaged records are no error: see [Client.List].
+// Stale returns the recorded attachments that [Client.GC] would delete now. It also returns an
+// error if it could not read a record or directory. Damaged records are not an error: see
+// [Client.List].
 func (c *Client) Stale(n *config.Network, k Keep) ([]Record, error) {
 	k, err := k.check(n)
 	if err != nil || n.DisableGC {
@@ -91,17 +101,19 @@ func (c *Client) Stale(n *config.Network, k Keep) ([]Record, error) {
 	return publicRecords(j.stale), ofNetwork(n, j.err)
 }
 
-// check refuses what says nothing, and returns k with the moment that counts.
+// check validates k and returns it with Since set.
 func (k Keep) check(n *config.Network) (Keep, error) {
 	if err := n.Validate(); err != nil {
 		return k, err
 	}
 	if k.Attachments == nil && !k.Recorded {
-		return k, cni.Errorf(cni.CodeInvalidConfig, "network %s: GC without the list of valid attachments", n.Name).
-			WithDetails("an empty list says that none is in use")
+		return k, cni.Errorf(cni.CodeInvalidConfig,
+			"network %s: GC needs the list of attachments in use", n.Name).
+			WithDetails("pass an empty list if none is in use")
 	}
 	if k.Attachments != nil && k.Recorded {
-		return k, cni.Errorf(cni.CodeInvalidConfig, "network %s: GC with a list of valid attachments and all that are recorded", n.Name)
+		return k, cni.Errorf(cni.CodeInvalidConfig,
+			"network %s: GC accepts a list of attachments or all recorded ones, not both", n.Name)
 	}
 	if k.Since.IsZero() {
 		k.Since = time.Now()
@@ -109,15 +121,15 @@ func (k Keep) check(n *config.Network) (Keep, error) {
 	return k, nil
 }
 
-// judgement is what is in use of a network and what is not.
+// judgement lists the attachments of a network that are in use, and the records of the others.
 type judgement struct {
 	valid    []cni.ValidAttachment
 	known    map[cni.Owner]bool // the owners of valid
 	stale    []*records.Record
 	damaged  []records.Found // records that cannot be read
-	listed   bool            // the own records could be listed
-	complete bool            // everything in use is in valid
-	err      error           // about what cannot be looked at
+	listed   bool            // the records in StateDir could be listed
+	complete bool            // valid contains every attachment in use
+	err      error           // about records and directories that cannot be read
 }
 
 func (c *Client) judge(n *config.Network, k Keep) judgement {
@@ -155,7 +167,8 @@ func (c *Client) judge(n *config.Network, k Keep) judgement {
 	return j
 }
 
-// judgeOthers keeps what other state directories of the host have recorded, and what libcni has attached without [Client.CacheDir].
+// judgeOthers keeps the attachments in other state directories of the host, and the attachments of
+// libcni in the default cache directory if [Client.CacheDir] is another one.
 func (c *Client) judgeOthers(n *config.Network, j *judgement) error {
 	others, err := c.others()
 	errs := []error{err}
@@ -183,7 +196,8 @@ func (c *Client) judgeOthers(n *config.Network, j *judgement) error {
 	return errors.Join(errs...)
 }
 
-// keepUnreadable keeps whatever unreadable files in a cache directory of libcni may stand for.
+// keepUnreadable keeps all attachments that the unreadable files in a cache directory of libcni
+// could describe.
 func (j *judgement) keepUnreadable(n *config.Network, dir string) error {
 	keys, err := (records.Cache{Dir: dir}).Unreadable(n.Name)
 	for _, key := range keys {
@@ -192,8 +206,8 @@ func (j *judgement) keepUnreadable(n *config.Network, dir string) error {
 	return err
 }
 
-// keepDamaged keeps the attachment of a damaged record. If its key cannot be read, the list of attachments in use is incomplete,
-// unless the record does not matter.
+// keepDamaged keeps the attachment of a damaged record. If its key is unreadable, the list of
+// attachments in use is incomplete, unless the record is unimportant.
 func (j *judgement) keepDamaged(f records.Found, unimportant bool) {
 	switch {
 	case f.Debris:
@@ -211,7 +225,7 @@ func (j *judgement) keep(a cni.Attachment) {
 	}
 }
 
-// inUse reports whether an attachment is in use though no list names it.
+// inUse reports whether an attachment that is not in the list is in use.
 func (c *Client) inUse(r *records.Record, k Keep) bool {
 	switch {
 	case r.Runtime != c.Runtime && !k.AllRuntimes:
@@ -235,8 +249,10 @@ func (c *Client) deleteStale(ctx context.Context, n *config.Network, r *records.
 	return c.removeAs(ctx, Cleanup, r)
 }
 
-// collect runs GC.
-func (c *Client) collect(ctx context.Context, n *config.Network, valid []cni.ValidAttachment) error {
+// collect calls GC of the plugins.
+func (c *Client) collect(
+	ctx context.Context, n *config.Network, valid []cni.ValidAttachment,
+) error {
 	n, err := c.negotiate(ctx, n)
 	if err != nil || !n.Version.Has(cni.GC) {
 		return err

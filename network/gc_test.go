@@ -41,9 +41,9 @@ func (r *rig) addAll(n *config.Network, ids ...string) {
 	r.entries()
 }
 
-// RT-GC-01, RT-GC-05, RT-GC-09, RT-GC-13, REQ-13, ENV-08: DEL for what is stale, with its record, then GC with what is
-// valid, to all plugins in their order; other networks are not touched.
-// DIS-29
+// RT-GC-01, RT-GC-05, RT-GC-09, RT-GC-13, REQ-13, ENV-08, DIS-29: GC runs DEL for stale attachments
+// with their records, and then calls all plugins in their order with the valid attachments. It
+// leaves other networks alone.
 func TestGC(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}, "second": {}})
@@ -83,12 +83,13 @@ func TestGC(t *testing.T) {
 		t.Fatalf("with an empty list: calls %q", got)
 	}
 	var request map[string]json.RawMessage
-	if err := json.Unmarshal(log[3].Stdin, &request); err != nil || string(request["cni.dev/valid-attachments"]) != "[]" {
+	if err := json.Unmarshal(log[3].Stdin, &request); err != nil ||
+		string(request["cni.dev/valid-attachments"]) != "[]" {
 		t.Errorf("with an empty list: request %s", log[3].Stdin)
 	}
 }
 
-// RT-GC-03, RT-GC-06, RT-GC-08, CFG-09: when GC does less, or nothing.
+// RT-GC-03, RT-GC-06, RT-GC-08, CFG-09: cases in which GC does less, or nothing.
 func TestGCGates(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -98,26 +99,30 @@ func TestGCGates(t *testing.T) {
 		want, calls string
 	}{
 		{"no list is not an empty list", list(t, "1.1.0", "red", "first"), nil,
-			"7 network red: GC without the list of valid attachments: an empty list says that none is in use", ""},
-		{"disabled", listWith(t, "1.1.0", "red", `"disableGC":true`, "first"), valid(), "success", ""},
-		{"disabled as text", listWith(t, "1.1.0", "red", `"disableGC":"True"`, "first"), valid(), "success", ""},
+			"7 network red: GC needs the list of attachments in use: pass an empty list if none is in use", ""},
+		{"disabled", listWith(t, "1.1.0", "red", `"disableGC":true`, "first"), valid(), "success",
+			""},
+		{"disabled as text", listWith(t, "1.1.0", "red", `"disableGC":"True"`, "first"), valid(),
+			"success", ""},
 		{"below 1.1.0 only DEL", list(t, "1.0.0", "red", "first"), valid(), "success", "DEL first"},
 		{"no network", nil, valid(), "7 no network given", ""},
 	} {
 		r := newRig(t, map[string]script{"first": {}})
 		r.addAll(list(t, "1.1.0", "red", "first"), "c1")
-		if got := describe(r.GC(t.Context(), tt.n, network.Keep{Attachments: tt.valid})); got != tt.want {
+		if got := describe(r.GC(t.Context(), tt.n,
+			network.Keep{Attachments: tt.valid})); got != tt.want {
 			t.Errorf("%s: got %s, want %s", tt.name, got, tt.want)
 		}
 		r.wantCalls(tt.calls)
 	}
 }
 
-// RT-GC-02, RT-GC-07, ERR-11: nothing that fails keeps the rest from being done, all is told, each with its code, and what
-// could not be deleted stays recorded.
+// RT-GC-02, RT-GC-07, ERR-11: GC continues past errors and returns all of them, each with its code.
+// Attachments that could not be deleted stay recorded.
 func TestGCPastFailures(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, map[string]script{"first": {cni.GC: fails(cni.CodeIOFailure, "disk")}, "second": {}, "gone": {}})
+	r := newRig(t, map[string]script{"first": {cni.GC: fails(cni.CodeIOFailure, "disk")},
+		"second": {}, "gone": {}})
 	n := list(t, "1.1.0", "red", "first", "absent", "second")
 	r.addAll(list(t, "1.1.0", "red", "gone"), "c1")
 	r.script("gone", script{cni.Del: fails(cni.CodeTryAgainLater, "busy")})
@@ -127,14 +132,15 @@ func TestGCPastFailures(t *testing.T) {
 	if got := describe(err); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	if got, want := codes(err), []cni.Code{cni.CodeTryAgainLater, cni.CodeIOFailure, cni.CodeInvalidConfig}; !slices.Equal(got, want) {
+	if got, want := codes(err), []cni.Code{cni.CodeTryAgainLater, cni.CodeIOFailure,
+		cni.CodeInvalidConfig}; !slices.Equal(got, want) {
 		t.Errorf("codes %v, want %v", got, want)
 	}
 	r.wantCalls("DEL gone, GC first, GC second")
 	r.wantRecorded("red/c1/eth0 deleting")
 }
 
-// codes lists those of joined errors.
+// codes returns the codes of joined errors.
 func codes(err error) []cni.Code {
 	switch e := err.(type) {
 	case *cni.Error:
@@ -151,21 +157,21 @@ func codes(err error) []cni.Code {
 	return nil
 }
 
-// R-02, RT-GC-11: damaged records stay, with a warning and without an error. GC asks plugins to keep their
-// attachments; if a record has lost its key, or if the records cannot be listed, plugins get no GC unless the caller
-// lists the attachments of all runtimes.
+// R-02, RT-GC-11: damaged records stay, with a warning and without an error. Their attachments are
+// valid for the plugins. If a record has lost its key, or the records cannot be listed, GC does not
+// call the plugins, unless the caller lists the attachments of all runtimes.
 func TestGCDamagedRecords(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name  string
 		left  int64  // bytes of the record
-		valid string // what the plugins are told beside the one that is listed
+		valid string // valid for the plugins, in addition to the listed one
 		all   bool   // AllRuntimes
 		calls string
 	}{
-		{"of which nothing is left", 0, "", false, ""},
-		{"of which nothing is left, all runtimes", 0, "", true, "GC first"},
-		{"of which the key is left", 200, "lost", false, "GC first"},
+		{"empty", 0, "", false, ""},
+		{"empty, all runtimes", 0, "", true, "GC first"},
+		{"truncated after the key", 200, "lost", false, "GC first"},
 	} {
 		t.Run("one "+tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -173,7 +179,8 @@ func TestGCDamagedRecords(t *testing.T) {
 			n := list(t, "1.1.0", "red", "first")
 			r.addAll(n, "lost", "valid")
 			for _, id := range []string{"lost", "valid"} {
-				if err := os.Truncate(recordPath(r.Client, request(id).Attachment("red")), tt.left); err != nil {
+				if err := os.Truncate(recordPath(r.Client, request(id).Attachment("red")),
+					tt.left); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -190,39 +197,44 @@ func TestGCDamagedRecords(t *testing.T) {
 			if callsOf(log) != tt.calls {
 				t.Fatalf("calls %s", callsOf(log))
 			}
-			if incomplete := strings.Contains(r.log.String(), "plugins got no GC"); incomplete != (tt.calls == "") {
+			if incomplete := strings.Contains(r.log.String(),
+				"skipped GC of plugins"); incomplete != (tt.calls == "") {
 				t.Errorf("log:\n%s", r.log)
 			}
 			want := valid(strings.Fields("valid " + tt.valid)...)
 			for _, e := range log {
-				if got, err := cni.DecodeValidAttachments(e.Stdin); err != nil || !slices.Equal(got, want) {
+				if got, err := cni.DecodeValidAttachments(e.Stdin); err != nil ||
+					!slices.Equal(got, want) {
 					t.Errorf("valid %v, %v, want %v", got, err, want)
 				}
 			}
 			for _, id := range []string{"lost", "valid"} {
-				if _, err := os.Stat(recordPath(r.Client, request(id).Attachment("red"))); err != nil {
+				if _, err := os.Stat(recordPath(r.Client,
+					request(id).Attachment("red"))); err != nil {
 					t.Error(err)
 				}
 			}
 		})
 	}
-	t.Run("the folder", func(t *testing.T) {
+	t.Run("the directory", func(t *testing.T) {
 		t.Parallel()
 		r := newRig(t, map[string]script{"first": {}})
 		n := list(t, "1.1.0", "red", "first")
 		r.addAll(n, "c1")
-		folder := filepath.Join(r.StateDir, "records")
-		if err := os.RemoveAll(folder); err != nil {
+		dir := filepath.Join(r.StateDir, "records")
+		if err := os.RemoveAll(dir); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(folder, nil, 0o600); err != nil {
+		if err := os.WriteFile(dir, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		for _, k := range []network.Keep{keep(), {Recorded: true}} {
-			if err := r.GC(t.Context(), n, k); cni.CodeOf(err) != cni.CodeIOFailure || strings.Contains(err.Error(), "\n") {
+			if err := r.GC(t.Context(), n, k); cni.CodeOf(err) != cni.CodeIOFailure ||
+				strings.Contains(err.Error(), "\n") {
 				t.Errorf("got %s", describe(err))
 			}
-			if err := r.manager(nil).GC(t.Context(), network.KeepSandboxes{IDs: []string{"c1"}}); cni.CodeOf(err) != cni.CodeIOFailure {
+			if err := r.manager(nil).GC(t.Context(),
+				network.KeepSandboxes{IDs: []string{"c1"}}); cni.CodeOf(err) != cni.CodeIOFailure {
 				t.Errorf("of a manager: %s", describe(err))
 			}
 		}
@@ -230,10 +242,11 @@ func TestGCDamagedRecords(t *testing.T) {
 	})
 }
 
-// LIF-08, RT-GC-10: no GC of a network begins beside ADD or DEL, and neither of these beside a GC.
+// LIF-08, RT-GC-10: GC of a network never runs at the same time as ADD or DEL.
 func TestGCExcludes(t *testing.T) {
 	t.Parallel()
-	for _, tt := range [][2]cni.Command{{cni.Add, cni.GC}, {cni.Del, cni.GC}, {cni.GC, cni.Add}, {cni.GC, cni.Del}} {
+	for _, tt := range [][2]cni.Command{{cni.Add, cni.GC}, {cni.Del, cni.GC}, {cni.GC, cni.Add},
+		{cni.GC, cni.Del}} {
 		t.Run(fmt.Sprint(tt[1], " beside ", tt[0]), func(t *testing.T) {
 			t.Parallel()
 			h := newHang(t, tt[0])
@@ -243,7 +256,8 @@ func TestGCExcludes(t *testing.T) {
 				case cni.Add:
 					_, err = h.Add(ctx, n, request(container))
 				case cni.Del:
-					err = h.Del(ctx, request(container).Attachment("red"), network.Fallback{Network: n})
+					err = h.Del(ctx, request(container).Attachment("red"),
+						network.Fallback{Network: n})
 				case cni.GC:
 					err = h.GC(ctx, n, keep())
 				}
@@ -252,10 +266,11 @@ func TestGCExcludes(t *testing.T) {
 			first := h.enter(func() error { return call(t.Context(), tt[0], "c1") })
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			defer cancel()
-			if err := call(ctx, tt[1], "c2"); !strings.Contains(describe(err), "network red is busy: ") {
+			if err := call(ctx, tt[1], "c2"); !strings.Contains(describe(err),
+				"network red is busy: ") {
 				t.Errorf("the second: %s", describe(err))
 			}
-			if log := h.calls.Exchanges(); len(log) > 0 { // the first has not ended
+			if log := h.calls.Exchanges(); len(log) > 0 { // the first is still running
 				t.Errorf("calls %v", log)
 			}
 			close(h.leave)
@@ -266,8 +281,9 @@ func TestGCExcludes(t *testing.T) {
 	}
 }
 
-// GC waits for an ADD that is under way, and what that attaches is valid though the caller of GC could not know.
-func TestGCBesideAdd(t *testing.T) {
+// GC waits for an ADD in progress, and keeps its attachment although the caller of GC cannot list
+// it.
+func TestGCDuringAdd(t *testing.T) {
 	t.Parallel()
 	h := newHang(t, cni.Add)
 	n := list(t, "1.1.0", "red", "slow")
@@ -284,7 +300,8 @@ func TestGCBesideAdd(t *testing.T) {
 	if log[1].Start.Before(log[0].Start.Add(log[0].Duration)) {
 		t.Error("GC began before ADD had ended")
 	}
-	if v, err := cni.DecodeValidAttachments(log[1].Call.Stdin); err != nil || !slices.Equal(v, valid("c1")) {
+	if v, err := cni.DecodeValidAttachments(log[1].Call.Stdin); err != nil ||
+		!slices.Equal(v, valid("c1")) {
 		t.Errorf("valid %v, %v", v, err)
 	}
 	if _, err := h.Record(request("c1").Attachment("red")); err != nil {
@@ -292,7 +309,7 @@ func TestGCBesideAdd(t *testing.T) {
 	}
 }
 
-// hang is a Client whose plugin slow stays in a verb until it may leave.
+// hang is a Client with the plugin slow, which blocks in a verb until it is released.
 type hang struct {
 	*network.Client
 	t              *testing.T
@@ -302,16 +319,17 @@ type hang struct {
 
 func newHang(t *testing.T, verb cni.Command) *hang {
 	h := &hang{t: t, entered: make(chan struct{}), leave: make(chan struct{})}
-	h.calls = &invoke.Recorder{Caller: invoke.Fake{"slow": {verb: func(context.Context, invoke.Call) ([]byte, bool) {
+	block := func(context.Context, invoke.Call) ([]byte, bool) {
 		close(h.entered)
 		<-h.leave
 		return []byte("{}"), true
-	}}}}
+	}
+	h.calls = &invoke.Recorder{Caller: invoke.Fake{"slow": {verb: block}}}
 	h.Client = &network.Client{Isolated: true, StateDir: t.TempDir(), Caller: h.calls}
 	return h
 }
 
-// enter makes a call and returns when the plugin is in its verb.
+// enter makes a call and returns when the plugin has started its verb.
 func (h *hang) enter(call func() error) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- call() }()
@@ -319,7 +337,7 @@ func (h *hang) enter(call func() error) <-chan error {
 	return done
 }
 
-// add attaches c1 and returns when the plugin is in its ADD.
+// add attaches c1 and returns when the plugin has started ADD.
 func (h *hang) add(n *config.Network) <-chan error {
 	return h.enter(func() error {
 		_, err := h.Add(h.t.Context(), n, request("c1"))
@@ -327,7 +345,7 @@ func (h *hang) add(n *config.Network) <-chan error {
 	})
 }
 
-// gc collects everything and returns when that waits for the ADD.
+// gc runs GC without valid attachments and returns when it waits for the ADD.
 func (h *hang) gc(n *config.Network) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- h.GC(h.t.Context(), n, keep()) }()
@@ -335,7 +353,7 @@ func (h *hang) gc(n *config.Network) <-chan error {
 	return done
 }
 
-// What a process that was killed has left of an unfinished record goes with the GC of its network.
+// GC removes unfinished records that killed processes left in its network.
 func TestGCDrafts(t *testing.T) {
 	t.Parallel()
 	c := &network.Client{Isolated: true, Caller: invoke.Fake{"x": {}}, StateDir: t.TempDir()}
@@ -345,7 +363,8 @@ func TestGCDrafts(t *testing.T) {
 		}
 		path := recordPath(c, request("c2").Attachment(name))
 		for _, end := range []string{"", "123456"} {
-			if err := os.WriteFile(filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+end), nil, 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+end),
+				nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -370,7 +389,7 @@ func TestGCDrafts(t *testing.T) {
 	}
 }
 
-// CACHE-11: what a crash has left is stale, though it was never attached.
+// CACHE-11: an interrupted ADD is stale, although it was never attached.
 func TestGCLeftOver(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}})

@@ -8,16 +8,19 @@ import (
 	"github.com/tenon-cni/tenon/internal/records"
 )
 
-// HandOver hands the recorded attachments to libcni and the upstream plugins. do prepares the attachments for their CHECK
-// and DEL; it gets the records of all runtimes, oldest first, while no ADD, DEL or GC runs on their
-// networks. When do has succeeded, the attachments of [Client.Runtime] are written to CacheDir, in the format of libcni,
-// and their records are removed: a runtime that uses libcni detaches them with what ADD was given and returned. Records
-// of other runtimes stay, because those read them.
+// HandOver hands the recorded attachments over to libcni and the upstream plugins. do prepares the
+// attachments for upstream's CHECK and DEL; it gets the records of all runtimes, oldest first,
+// while no ADD, DEL or GC runs on their networks. When do has succeeded, HandOver writes the
+// attachments of [Client.Runtime] to CacheDir in the format of libcni and removes their records, so
+// that a runtime that uses libcni can detach them with the original configuration and result.
+// Records of other runtimes stay, because those runtimes read them.
 //
-// HandOver returns the attachments that are libcni's now. It changes nothing and returns an error if a record cannot be
-// read or a network stays busy for longer than [Client.Timeout], and one with [cni.CodeInvalidConfig] if CacheDir is
-// [NoCacheDir] and it would be needed.
-func (c *Client) HandOver(ctx context.Context, do func(context.Context, []Record) error) ([]cni.Attachment, error) {
+// HandOver returns the attachments that libcni now manages. It changes nothing and returns an error
+// if a record cannot be read or a network stays busy for longer than [Client.Timeout]. It returns
+// [cni.CodeInvalidConfig] if there are attachments to hand over and CacheDir is [NoCacheDir].
+func (c *Client) HandOver(
+	ctx context.Context, do func(context.Context, []Record) error,
+) ([]cni.Attachment, error) {
 	_, unlock, err := c.lockRecorded(ctx, func(cni.Owner) bool { return true })
 	defer unlock()
 	if err != nil {
@@ -35,7 +38,8 @@ func (c *Client) HandOver(ctx context.Context, do func(context.Context, []Record
 		}
 	}
 	if len(own) > 0 && c.cacheDir() == "" {
-		return nil, cni.Errorf(cni.CodeInvalidConfig, "there is no cache directory of libcni to hand attachments over to")
+		return nil, cni.Errorf(cni.CodeInvalidConfig,
+			"no cache directory of libcni to hand attachments over to")
 	}
 	if err := do(ctx, publicRecords(recorded)); err != nil {
 		return nil, err

@@ -15,8 +15,8 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// HandOver writes own attachments as libcni does (CACHE-03), so that DEL gets the arguments of ADD, and leaves the attachments
-// of other runtimes alone.
+// HandOver writes its own attachments in the format of libcni (CACHE-03), so that DEL gets the
+// arguments of ADD, and leaves the attachments of other runtimes alone.
 func TestHandOver(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}})
@@ -43,7 +43,9 @@ func TestHandOver(t *testing.T) {
 	}
 
 	failure := errors.New("no rules")
-	if _, err := r.HandOver(t.Context(), func(context.Context, []network.Record) error { return failure }); !errors.Is(err, failure) {
+	if _, err := r.HandOver(t.Context(), func(context.Context, []network.Record) error {
+		return failure
+	}); !errors.Is(err, failure) {
 		t.Errorf("got %v, want %v", err, failure)
 	}
 	if files, _ := filepath.Glob(filepath.Join(r.CacheDir, "results", "*")); files != nil {

@@ -29,7 +29,7 @@ type hostile struct {
 	name   string
 	script string
 	hangs  bool // until it is stopped
-	stays  bool // what it has started runs on: it left the group, or the plugin ended by itself
+	stays  bool // a child keeps running: it left the group, or the plugin exited
 }
 
 var hostiles = []hostile{
@@ -37,18 +37,24 @@ var hostiles = []hostile{
 	{name: "hangs in a child that holds stdout", script: `sleep 600 & wait`, hangs: true},
 	{name: "leaves a child that holds stdout", script: `sleep 600 & echo "$good"`, stays: true},
 	{name: "ignores SIGTERM", script: `trap '' TERM; while :; do sleep 600; done`, hangs: true},
-	{name: "has a child that ignores SIGTERM", script: `(trap '' TERM; while :; do sleep 600; done) & sleep 600`, hangs: true},
-	{name: "has a child with a session of its own", script: `setsid sh -c 'echo $$ >"$0"; exec sleep 600' "$dir/pid" & sleep 600`, hangs: true, stays: true},
+	{name: "has a child that ignores SIGTERM",
+		script: `(trap '' TERM; while :; do sleep 600; done) & sleep 600`, hangs: true},
+	{name: "has a child with a session of its own",
+		script: `setsid sh -c 'echo $$ >"$0"; exec sleep 600' "$dir/pid" & sleep 600`, hangs: true,
+		stays: true},
 	{name: "floods stdout", script: `exec yes`},
-	{name: "floods stdout, whoever reads it", script: `trap '' PIPE; while :; do yes 2>/dev/null; done`},
+	{name: "floods stdout and ignores SIGPIPE",
+		script: `trap '' PIPE; while :; do yes 2>/dev/null; done`},
 	{name: "floods stderr", script: `exec yes >&2`, hangs: true},
 	{name: "prints garbage", script: `echo garbage`},
 	{name: "prints two documents", script: `echo "$good$good"`},
 	{name: "prints part of a document", script: `printf '{"cniVersion":'`},
-	{name: "prints part of a document and hangs", script: `printf '{"cniVersion":'; exec sleep 600`, hangs: true},
+	{name: "prints part of a document and hangs", script: `printf '{"cniVersion":'; exec sleep 600`,
+		hangs: true},
 	{name: "prints 16 MiB and a byte", script: `head -c 16777217 /dev/zero`},
 	{name: "prints a result and fails", script: `echo "$good"; exit 1`},
-	{name: "prints an error and succeeds", script: `echo '{"cniVersion":"1.1.0","code":7,"msg":"wrong"}'`},
+	{name: "prints an error and succeeds",
+		script: `echo '{"cniVersion":"1.1.0","code":7,"msg":"wrong"}'`},
 	{name: "prints nothing and fails", script: `exit 1`},
 	{name: "fails with text", script: `echo 'no such bridge'; echo 'see the log' >&2; exit 3`},
 	{name: "dies of a signal", script: `kill -9 $$`},
@@ -57,12 +63,12 @@ var hostiles = []hostile{
 	{name: "closes stdout and hangs", script: `exec >&-; exec sleep 600`, hangs: true},
 }
 
-// hangTime is the age at which a plugin that hangs is stopped. By how much a deadline is missed is
-// measured by make bench.
+// hangTime is the time after which a hanging plugin is stopped. make bench measures the delay.
 const hangTime = 2 * time.Second
 
-// Field row 36, EXE-04, EXE-12, EXE-13, EXE-15, EXE-16, RES-14, ERR-06, SEC-03, SEC-06, R-05, R-10, R-11: whatever a
-// plugin does, on every verb the call is back in time, says what happened, and nothing of its group runs on.
+// EXE-04, EXE-12, EXE-13, EXE-15, EXE-16, RES-14, ERR-06, SEC-03, SEC-06, R-05, R-10, R-11: however
+// a plugin misbehaves, every verb returns in time with a clear error, and no process of the
+// plugin's group keeps running.
 func TestHostilePlugins(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -117,7 +123,7 @@ func compareGolden(t *testing.T, path, got string) {
 	}
 }
 
-// What differs from run to run.
+// These parts of messages differ from run to run.
 var (
 	stopTime = regexp.MustCompile(`stopped after [0-9.]+m?s`)
 	flood    = regexp.MustCompile(`"[yn\\]+" … "[yn\\]+"`)
@@ -151,7 +157,8 @@ echo "$good"`, verb, h.script))
 		t.Errorf("returned after %v", took)
 	}
 	h.expectEnd(t, pid)
-	return flood.ReplaceAllString(stopTime.ReplaceAllString(describe(err), "stopped after T"), "FLOOD")
+	return flood.ReplaceAllString(stopTime.ReplaceAllString(describe(err), "stopped after T"),
+		"FLOOD")
 }
 
 func verbCall(ctx context.Context, r *rig, verb cni.Command, n *config.Network) error {
@@ -174,7 +181,7 @@ func verbCall(ctx context.Context, r *rig, verb cni.Command, n *config.Network) 
 	}
 }
 
-// expectEnd looks for what runs on of the process group whose leader is named in a file, and ends it.
+// expectEnd checks whether the process group in pidFile still runs as expected, and kills it.
 func (h hostile) expectEnd(t *testing.T, pidFile string) {
 	t.Helper()
 	b, err := os.ReadFile(pidFile)
@@ -185,9 +192,9 @@ func (h hostile) expectEnd(t *testing.T, pidFile string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	testnet.Eventually(t, func() error { // a process that was killed ends a moment later
+	testnet.Eventually(t, func() error { // a killed process ends a moment later
 		if runs := groupRuns(t, group); runs != h.stays {
-			return fmt.Errorf("something of the group runs: %t, want %t", runs, h.stays)
+			return fmt.Errorf("a process of the group runs: %t, want %t", runs, h.stays)
 		}
 		return nil
 	})

@@ -13,8 +13,10 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// collected runs GC and returns the calls, and which attachments the plugins were told are valid.
-func (r *rig) collected(n *config.Network, k network.Keep) (calls string, told []cni.ValidAttachment) {
+// collected runs GC and returns the calls and the attachments that the plugins got as valid.
+func (r *rig) collected(
+	n *config.Network, k network.Keep,
+) (calls string, told []cni.ValidAttachment) {
 	r.t.Helper()
 	if err := r.GC(r.t.Context(), n, k); err != nil {
 		r.t.Error(err)
@@ -30,8 +32,8 @@ func (r *rig) collected(n *config.Network, k network.Keep) (calls string, told [
 	return callsOf(log), told
 }
 
-// Field row 67: a runtime judges only what it has attached itself. What another has is never deleted, whatever its state,
-// and plugins are told that it is valid; unless all are to be judged.
+// Without AllRuntimes, GC judges only the attachments of its own runtime. It keeps the attachments
+// of other runtimes, whatever their state, and passes them to the plugins as valid.
 func TestGCOfTwoRuntimes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}})
@@ -43,7 +45,8 @@ func TestGCOfTwoRuntimes(t *testing.T) {
 	r.Runtime = "podman"
 	r.addAll(n, "cut-short")
 	editRecord(t, r.Client, request("cut-short").Attachment("red"), `"attached"`, `"adding"`)
-	if record, err := r.Record(request("of-criox").Attachment("red")); err != nil || record.Runtime != "crio" {
+	if record, err := r.Record(request("of-criox").Attachment("red")); err != nil ||
+		record.Runtime != "crio" {
 		t.Fatal(record, err)
 	}
 
@@ -54,21 +57,25 @@ func TestGCOfTwoRuntimes(t *testing.T) {
 	}
 	r.wantCalls("")
 	calls, told := r.collected(n, keep())
-	slices.SortFunc(told, func(a, b cni.ValidAttachment) int { return strings.Compare(a.ContainerID, b.ContainerID) })
-	if calls != "DEL first, GC first" || !slices.Equal(told, valid("cut-short", "of-podmanx", "of-x")) {
-		t.Errorf("calls %s, told %v", calls, told)
+	slices.SortFunc(told,
+		func(a, b cni.ValidAttachment) int { return strings.Compare(a.ContainerID, b.ContainerID) })
+	if calls != "DEL first, GC first" ||
+		!slices.Equal(told, valid("cut-short", "of-podmanx", "of-x")) {
+		t.Errorf("calls %s, valid %v", calls, told)
 	}
-	r.wantRecorded("red/of-podmanx/eth0 attached", "red/of-x/eth0 attached", "red/cut-short/eth0 adding")
+	r.wantRecorded("red/of-podmanx/eth0 attached", "red/of-x/eth0 attached",
+		"red/cut-short/eth0 adding")
 
 	k := keep("of-x")
 	k.AllRuntimes = true
 	calls, told = r.collected(n, k)
 	if calls != "DEL first, DEL first, GC first" || !slices.Equal(told, valid("of-x")) {
-		t.Errorf("all runtimes: calls %s, told %v", calls, told)
+		t.Errorf("all runtimes: calls %s, valid %v", calls, told)
 	}
 }
 
-// RT-GC-01, RT-GC-08: what is recorded is kept, read while nothing is being attached; left-overs go.
+// RT-GC-01, RT-GC-08: GC with Recorded keeps recorded attachments, which it lists while no ADD
+// runs. It deletes interrupted ones.
 func TestGCKeepsRecorded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}})
@@ -77,13 +84,14 @@ func TestGCKeepsRecorded(t *testing.T) {
 	editRecord(t, r.Client, request("cut-short").Attachment("red"), `"attached"`, `"adding"`)
 	editRecord(t, r.Client, request("earlier").Attachment("red"), `"bootID":"`, `"bootID":"x`)
 	calls, told := r.collected(n, network.Keep{Recorded: true})
-	slices.SortFunc(told, func(a, b cni.ValidAttachment) int { return strings.Compare(a.ContainerID, b.ContainerID) })
+	slices.SortFunc(told,
+		func(a, b cni.ValidAttachment) int { return strings.Compare(a.ContainerID, b.ContainerID) })
 	if calls != "DEL first, DEL first, GC first" || !slices.Equal(told, valid("a", "b")) {
-		t.Errorf("calls %s, told %v", calls, told)
+		t.Errorf("calls %s, valid %v", calls, told)
 	}
 	r.wantRecorded("red/a/eth0 attached", "red/b/eth0 attached")
 
-	// A record of which not even the key is left would not be in the list that plugins get.
+	// The list of valid attachments would lack a record without a readable key.
 	if err := os.Truncate(recordPath(r.Client, request("b").Attachment("red")), 10); err != nil {
 		t.Fatal(err)
 	}
@@ -97,11 +105,12 @@ func TestGCKeepsRecorded(t *testing.T) {
 	k := keep()
 	k.Recorded = true
 	if err := r.GC(t.Context(), n, k); cni.CodeOf(err) != cni.CodeInvalidConfig {
-		t.Errorf("two ways at once: %s", describe(err))
+		t.Errorf("list and Recorded: %s", describe(err))
 	}
 }
 
-// Field row 4: what was attached after the caller began to make its list is in use though the list cannot name it.
+// An attachment created after the caller began to make its list is in use, although the list cannot
+// contain it.
 func TestGCSince(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}})
@@ -112,7 +121,7 @@ func TestGCSince(t *testing.T) {
 	r.addAll(n, "after")
 	calls, told := r.collected(n, k)
 	if calls != "DEL first, GC first" || !slices.Equal(told, valid("after")) {
-		t.Errorf("calls %s, told %v", calls, told)
+		t.Errorf("calls %s, valid %v", calls, told)
 	}
 	r.wantRecorded("red/after/eth0 attached")
 	if calls, _ := r.collected(n, keep()); calls != "DEL first, GC first" {
@@ -120,19 +129,21 @@ func TestGCSince(t *testing.T) {
 	}
 }
 
-// Field row 3: what a DEL that was cut short or failed has left is known, and nothing but DEL or ADD goes on with it.
+// An interrupted or failed DEL is recorded. Only DEL and ADD accept the attachment then.
 func TestDelIsNoted(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {cni.Del: fails(cni.CodeTryAgainLater, "busy")}})
 	n := list(t, "1.1.0", "red", "first")
 	a := r.add(n)
 	for range 2 {
-		if err := r.Del(t.Context(), a, network.Fallback{}); cni.CodeOf(err) != cni.CodeTryAgainLater {
+		if err := r.Del(t.Context(), a,
+			network.Fallback{}); cni.CodeOf(err) != cni.CodeTryAgainLater {
 			t.Errorf("got %s", describe(err))
 		}
 	}
 	r.wantRecorded("red/c1/eth0 deleting")
-	if got, want := describe(r.Check(t.Context(), a, nil)), "3 red/c1/eth0: DEL was begun and has not succeeded: DEL is due"; got != want {
+	if got, want := describe(r.Check(t.Context(), a, nil)),
+		"3 red/c1/eth0: DEL was started but has not succeeded: run DEL again"; got != want {
 		t.Errorf("CHECK: got %s, want %s", got, want)
 	}
 	r.wantCalls("DEL first, DEL first")
@@ -155,7 +166,7 @@ func TestDelIsNoted(t *testing.T) {
 	r.wantRecorded()
 }
 
-// Where the begin of DEL cannot be noted, on a full or read-only disk, DEL runs all the same.
+// If the start of DEL cannot be recorded, because the disk is full or read-only, DEL runs anyway.
 func TestDelCannotBeNoted(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}})
@@ -168,18 +179,20 @@ func TestDelCannotBeNoted(t *testing.T) {
 		t.Errorf("got %s", describe(err))
 	}
 	r.wantCalls("DEL first")
-	if !strings.Contains(r.log.String(), "begin of DEL cannot be noted") {
+	if !strings.Contains(r.log.String(), "cannot record the start of DEL") {
 		t.Errorf("log %q", r.log)
 	}
 }
 
-// CACHE-11: unfinished files that killed processes have left go with Recover, those of processes that run do not.
+// CACHE-11: Recover removes unfinished files of killed processes, but keeps the files of running
+// processes.
 func TestRecoverFiles(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}})
 	n := list(t, "1.1.0", "red", "first")
 	r.add(n)
-	draft := filepath.Join(r.StateDir, "records", "."+string(request("c2").Attachment("red").Owner())+".json123")
+	draft := filepath.Join(r.StateDir, "records",
+		"."+string(request("c2").Attachment("red").Owner())+".json123")
 	free := filepath.Join(r.StateDir, "locks", "container-free")
 	for _, path := range []string{draft, free} {
 		if err := os.WriteFile(path, nil, 0o600); err != nil {
@@ -196,7 +209,7 @@ func TestRecoverFiles(t *testing.T) {
 	}
 	for path, want := range map[string]bool{draft: false, free: false, held: true} {
 		if _, err := os.Stat(path); (err == nil) != want {
-			t.Errorf("%s: there %t, want %t", path, err == nil, want)
+			t.Errorf("%s: exists %t, want %t", path, err == nil, want)
 		}
 	}
 	release()

@@ -37,7 +37,8 @@ func (c *Client) List() ([]Record, error) {
 func Recorded(records []Record) []*config.Network {
 	var networks []*config.Network
 	for _, r := range slices.Backward(records) {
-		if !slices.ContainsFunc(networks, func(n *config.Network) bool { return n.Name == r.Attachment.Network }) {
+		if !slices.ContainsFunc(networks,
+			func(n *config.Network) bool { return n.Name == r.Attachment.Network }) {
 			networks = append(networks, &config.Network{List: r.List})
 		}
 	}
@@ -55,7 +56,8 @@ func readable(found []records.Found) ([]*records.Record, error) {
 		}
 		recorded = append(recorded, s.Record)
 	}
-	sort.SliceStable(recorded, func(i, j int) bool { return recorded[i].Created.Before(recorded[j].Created) })
+	sort.SliceStable(recorded,
+		func(i, j int) bool { return recorded[i].Created.Before(recorded[j].Created) })
 	return recorded, errors.Join(errs...)
 }
 
@@ -85,7 +87,9 @@ func (c *Client) scan(network string) ([]records.Found, error) {
 
 // withCached adds the attachments of libcni in a network, or in all networks if network is empty,
 // to records, and its error to theirs.
-func (c *Client) withCached(found []records.Found, err error, network string) ([]records.Found, error) {
+func (c *Client) withCached(
+	found []records.Found, err error, network string,
+) ([]records.Found, error) {
 	if c.cacheDir() == "" {
 		return found, err
 	}

@@ -9,10 +9,12 @@ import (
 	"github.com/tenon-cni/tenon/network"
 )
 
-// waiting is an observer that reports each wait for a lock as it begins.
+// waiting is an observer that reports the start of each wait for a lock.
 type waiting chan cni.Attachment
 
-func (w waiting) Begin(ctx context.Context, e network.Event) (context.Context, func(network.Outcome)) {
+func (w waiting) Begin(
+	ctx context.Context, e network.Event,
+) (context.Context, func(network.Outcome)) {
 	if e.Kind == network.Lock {
 		w <- e.Attachment
 	}
@@ -31,32 +33,39 @@ func free(t *testing.T, path string, lock func(context.Context, string) (func(),
 	return err == nil
 }
 
-// LIF-06: locks are taken in one order: networks by name, then the container. An operation that waits for the lock of a network
-// holds neither the lock of the container nor the lock of a network later in the order, so two operations never wait
-// for each other.
+// LIF-06: locks are taken in one order: networks by name, then the container. An operation that
+// waits for the lock of a network holds neither the lock of the container nor the lock of a later
+// network, so two operations never wait for each other.
 func TestLockOrder(t *testing.T) {
 	t.Parallel()
 	for name, op := range map[string]func(*rig, []network.Join) error{
 		"Setup, not in the order of names": func(r *rig, joins []network.Join) error {
-			_, err := r.manager(nil).Setup(r.t.Context(), sandbox("c1", []network.Join{joins[1], joins[0]}))
+			_, err := r.manager(nil).Setup(r.t.Context(),
+				sandbox("c1", []network.Join{joins[1], joins[0]}))
 			return err
 		},
-		"Remove": func(r *rig, _ []network.Join) error { return r.manager(nil).Remove(r.t.Context(), "c1", nil) },
+		"Remove": func(r *rig, _ []network.Join) error {
+			return r.manager(nil).Remove(r.t.Context(), "c1", nil)
+		},
 		"Add": func(r *rig, joins []network.Join) error {
 			_, err := r.Add(r.t.Context(), joins[0].Network, request("c2"))
 			return err
 		},
 		"Del": func(r *rig, joins []network.Join) error {
-			return r.Del(r.t.Context(), request("c1").Attachment("n0"), network.Fallback{Network: joins[0].Network})
+			return r.Del(r.t.Context(), request("c1").Attachment("n0"),
+				network.Fallback{Network: joins[0].Network})
 		},
-		"GC": func(r *rig, joins []network.Join) error { return r.GC(r.t.Context(), joins[0].Network, keep()) },
+		"GC": func(r *rig, joins []network.Join) error {
+			return r.GC(r.t.Context(), joins[0].Network, keep())
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, nil)
 			joins := r.networks(2)
 			if name == "Remove" || name == "Del" {
-				if _, err := r.manager(nil).Setup(t.Context(), sandbox("c1", []network.Join{joins[1], joins[0]})); err != nil {
+				if _, err := r.manager(nil).Setup(t.Context(),
+					sandbox("c1", []network.Join{joins[1], joins[0]})); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -71,7 +80,8 @@ func TestLockOrder(t *testing.T) {
 			if first := <-waits; first != (cni.Attachment{Network: "n0"}) {
 				t.Errorf("the first lock is for %v", first)
 			}
-			for _, path := range []string{r.NetworkLock("n1"), r.ContainerLock("c1"), r.ContainerLock("c2")} {
+			for _, path := range []string{r.NetworkLock("n1"), r.ContainerLock("c1"),
+				r.ContainerLock("c2")} {
 				if !free(t, path, network.LockExclusive) {
 					t.Errorf("%s is held", path)
 				}

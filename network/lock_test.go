@@ -20,9 +20,8 @@ import (
 	"github.com/tenon-cni/tenon/network"
 )
 
-// LIF-06: operations on one container never overlap, over all its attachments and all clients of a
-// state directory; operations on different containers do.
-// DIS-37
+// LIF-06, DIS-37: operations on one container never overlap, over all its attachments and all
+// clients of a state directory; operations on different containers do.
 func TestContainersOneAtATime(t *testing.T) {
 	t.Parallel()
 	var running sync.Map // container → *atomic.Int32
@@ -46,8 +45,9 @@ func TestContainersOneAtATime(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 24 {
 		wg.Go(func() {
-			// Every goroutine is a client of its own, as it would be in another process.
-			c := &network.Client{Isolated: true, StateDir: state, Caller: invoke.Fake{"x": {cni.Add: busy, cni.Del: busy, cni.Check: busy}}}
+			// Every goroutine has its own client, as in another process.
+			c := &network.Client{Isolated: true, StateDir: state,
+				Caller: invoke.Fake{"x": {cni.Add: busy, cni.Del: busy, cni.Check: busy}}}
 			n := list(t, "1.1.0", fmt.Sprintf("net%d", i%3), "x")
 			q := request(fmt.Sprintf("c%d", i%4))
 			q.IfName = fmt.Sprintf("eth%d", i)
@@ -72,11 +72,11 @@ func TestContainersOneAtATime(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(locks) > 0 {
-		t.Errorf("lock files are left: %v", locks)
+		t.Errorf("lock files remain: %v", locks)
 	}
 }
 
-// A caller that cannot wait is told what it waited for, and may come back later.
+// A caller that cannot wait gets an error that names the lock, and can try again later.
 func TestLockDeadline(t *testing.T) {
 	t.Parallel()
 	h := newHang(t, cni.Add)
@@ -98,15 +98,16 @@ func TestLockDeadline(t *testing.T) {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	}
-	// The GC that gave up stands in nobody's way.
-	if err := h.Del(t.Context(), request("c2").Attachment("red"), network.Fallback{Network: n}); err != nil {
+	// The GC that gave up blocks no other operation.
+	if err := h.Del(t.Context(), request("c2").Attachment("red"),
+		network.Fallback{Network: n}); err != nil {
 		t.Error(err)
 	}
 	close(h.leave)
 	if err := <-added; err != nil {
 		t.Error(err)
 	}
-	// Nor does anything of those who gave up still wait.
+	// The operations that gave up have stopped waiting.
 	if left, err := os.ReadDir(filepath.Join(h.StateDir, "locks")); err != nil || len(left) > 0 {
 		t.Errorf("lock files %v, %v", left, err)
 	}
@@ -115,7 +116,7 @@ func TestLockDeadline(t *testing.T) {
 	}
 }
 
-// A GC is not kept waiting by operations that begin after it.
+// Operations that begin after a GC do not overtake it.
 func TestLockExclusiveIsNotOvertaken(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "lock")
@@ -150,7 +151,8 @@ func TestLockExclusiveIsNotOvertaken(t *testing.T) {
 	}
 }
 
-// waitForExclusive waits until somebody waits for the exclusive lock on a file that is locked in shared mode.
+// waitForExclusive returns when an operation waits for the exclusive lock on a file that is locked
+// in shared mode.
 func waitForExclusive(t *testing.T, path string) {
 	t.Helper()
 	testnet.Eventually(t, func() error {
@@ -161,11 +163,11 @@ func waitForExclusive(t *testing.T, path string) {
 			return nil
 		}
 		release()
-		return errors.New("nobody waits")
+		return errors.New("no operation waits")
 	})
 }
 
-// A lock holds between processes, and ends with the process.
+// A lock works between processes, and ends with the process.
 func TestLockOtherProcess(t *testing.T) {
 	t.Parallel()
 	for _, way := range []string{"released", "killed"} {
@@ -213,7 +215,7 @@ func TestLockOtherProcess(t *testing.T) {
 	}
 }
 
-// waitForRemoval waits until a lock file is gone.
+// waitForRemoval waits until a lock file is removed.
 func waitForRemoval(t *testing.T, path string) {
 	t.Helper()
 	testnet.Eventually(t, func() error {
@@ -224,11 +226,13 @@ func waitForRemoval(t *testing.T, path string) {
 	})
 }
 
-func TestLockFolderMissing(t *testing.T) {
+func TestLockDirectoryMissing(t *testing.T) {
 	t.Parallel()
-	c := &network.Client{Isolated: true, StateDir: filepath.Join(tree(t, map[string]string{"file": ""}), "file")}
+	c := &network.Client{Isolated: true,
+		StateDir: filepath.Join(tree(t, map[string]string{"file": ""}), "file")}
 	err := c.Del(t.Context(), request("c1").Attachment("red"), network.Fallback{})
-	if cni.CodeOf(err) != cni.CodeIOFailure || !strings.Contains(describe(err), "lock network red") {
+	if cni.CodeOf(err) != cni.CodeIOFailure ||
+		!strings.Contains(describe(err), "lock network red") {
 		t.Errorf("got %s", describe(err))
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// TestMain makes the test binary a recorder plugin where it is started as one: see rig.
+// TestMain runs the test binary as a recorder plugin if it was started as one: see rig.
 func TestMain(m *testing.M) {
 	if b, err := os.ReadFile(os.Args[0] + scriptExt); err == nil {
 		os.Exit(record(os.Args[0], b))
@@ -30,11 +30,12 @@ func TestMain(m *testing.M) {
 	if network.HoldLock(os.Args) || runAsRuntime(os.Args) || runAsCollector(os.Args) {
 		return
 	}
-	// A race-instrumented program waits a second before it exits; plugins need not.
+	// A program built with the race detector waits for a second before it exits; plugins need not
+	// wait.
 	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
 		panic(err)
 	}
-	testnet.AtOnce(8) // plugins that hang cost time, but nothing else
+	testnet.AtOnce(8) // hanging plugins need only time
 	os.Exit(m.Run())
 }
 
@@ -44,7 +45,7 @@ const (
 	logName    = "log"
 )
 
-// script says what a recorder plugin does on a verb.
+// script defines the behaviour of a recorder plugin for each verb.
 type script map[cni.Command]act
 
 type act struct {
@@ -52,10 +53,10 @@ type act struct {
 	Stderr string
 	Exit   int
 	Stay   time.Duration // before it answers
-	Ruin   string        // directory to put a file in place of
+	Ruin   string        // directory to replace with a file
 }
 
-// fails is an act that prints an error object.
+// fails returns an act that prints an error object.
 func fails(code cni.Code, msg string) act {
 	return act{Stdout: string(cni.Errorf(code, "%s", msg).Encode(cni.Newest)), Exit: 1}
 }
@@ -65,7 +66,7 @@ type entry struct {
 	Plugin     string
 	Env        cni.Env
 	Stdin      json.RawMessage
-	Netns      string // the namespace it ran in
+	Netns      string // namespace of the plugin's process
 	Start, End time.Time
 }
 
@@ -78,8 +79,8 @@ func (e entry) prev() string {
 	return string(request.PrevResult)
 }
 
-// record is the recorder plugin. What is not in the script succeeds: ADD hands on the previous result, or
-// makes one, with the plugin's name as a further DNS search domain.
+// record is the recorder plugin. Verbs that the script does not contain succeed: ADD passes on the
+// previous result, or creates one, and adds the plugin's name as a DNS search domain.
 func record(path string, b []byte) int {
 	must := func(err error) {
 		if err != nil {
@@ -109,7 +110,8 @@ func record(path string, b []byte) int {
 	e.End = time.Now()
 	line, err := json.Marshal(e)
 	must(err)
-	log, err := os.OpenFile(filepath.Join(filepath.Dir(path), logName), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	log, err := os.OpenFile(filepath.Join(filepath.Dir(path), logName),
+		os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	must(err)
 	_, err = log.Write(append(line, '\n'))
 	must(err)
@@ -150,13 +152,13 @@ func succeed(e entry) string {
 	return ""
 }
 
-// rig is a Client with a state directory of its own and recorder plugins, which are processes.
+// rig is a Client with its own state directory and recorder plugins, which are processes.
 type rig struct {
 	*network.Client
 	t       *testing.T
 	plugins string
 	log     *bytes.Buffer // of the Client
-	root    string        // the host, for paths that are fixed
+	root    string        // prefix of the fixed paths of the host
 }
 
 func newRig(t *testing.T, plugins map[string]script) *rig {
@@ -175,7 +177,7 @@ func newRig(t *testing.T, plugins map[string]script) *rig {
 	return r
 }
 
-// script installs a plugin or changes what it does.
+// script installs a plugin or changes its behaviour.
 func (r *rig) script(name string, s script) {
 	r.t.Helper()
 	exe, err := os.Executable()
@@ -199,13 +201,13 @@ func (r *rig) script(name string, s script) {
 func (r *rig) shell(name, script string) {
 	r.t.Helper()
 	text := "#!/bin/sh\ndir=" + r.plugins + "\n" + script + "\n"
-	_ = os.Remove(filepath.Join(r.plugins, name)) // may be a link to this program
+	_ = os.Remove(filepath.Join(r.plugins, name)) // could be a link to this program
 	if err := os.WriteFile(filepath.Join(r.plugins, name), []byte(text), 0o700); err != nil {
 		r.t.Fatal(err)
 	}
 }
 
-// entries returns what the plugins have logged since the last time.
+// entries returns the log of the plugins since the last call.
 func (r *rig) entries() []entry {
 	r.t.Helper()
 	path := filepath.Join(r.plugins, logName)
@@ -227,7 +229,7 @@ func (r *rig) entries() []entry {
 	return log
 }
 
-// calls returns what the plugins have logged since the last time as text: "ADD first, ADD second".
+// calls returns the log of the plugins since the last call as text: "ADD first, ADD second".
 func (r *rig) calls() string { return callsOf(r.entries()) }
 
 func callsOf(log []entry) string {
@@ -238,7 +240,7 @@ func callsOf(log []entry) string {
 	return strings.Join(s, ", ")
 }
 
-// add attaches c1 to n and forgets what the plugins logged.
+// add attaches c1 to n and discards the log of the plugins.
 func (r *rig) add(n *config.Network) cni.Attachment {
 	r.t.Helper()
 	if _, err := r.Add(r.t.Context(), n, request("c1")); err != nil {
@@ -248,7 +250,7 @@ func (r *rig) add(n *config.Network) cni.Attachment {
 	return request("c1").Attachment(n.Name)
 }
 
-// wantCalls compares what the plugins have logged since the last time.
+// wantCalls compares the log of the plugins since the last call.
 func (r *rig) wantCalls(want string) {
 	r.t.Helper()
 	if got := r.calls(); got != want {
@@ -256,7 +258,7 @@ func (r *rig) wantCalls(want string) {
 	}
 }
 
-// wantRecorded compares which attachments are recorded.
+// wantRecorded compares the recorded attachments.
 func (r *rig) wantRecorded(want ...string) {
 	r.t.Helper()
 	records, err := r.List()
@@ -272,13 +274,13 @@ func (r *rig) wantRecorded(want ...string) {
 	}
 }
 
-// list makes a network of the given plugin types, or plugin objects.
+// list returns a network of the given plugin types or plugin objects.
 func list(t *testing.T, version, name string, plugins ...string) *config.Network {
 	t.Helper()
 	return listWith(t, version, name, "", plugins...)
 }
 
-// listWith is list with further members, "key":value, at the level of the list.
+// listWith returns a network like list, with additional members ("key":value) in the list.
 func listWith(t *testing.T, version, name, members string, plugins ...string) *config.Network {
 	t.Helper()
 	for i, p := range plugins {
@@ -313,14 +315,15 @@ func tree(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// quiet is for Clients whose log is not looked at.
+// quiet is the log of Clients in tests that do not compare it.
 var quiet = slog.New(slog.DiscardHandler)
 
 func request(container string) network.Request {
-	return network.Request{Container: container, IfName: "eth0", Parameters: network.Parameters{Netns: "/run/netns/absent"}}
+	return network.Request{Container: container, IfName: "eth0",
+		Parameters: network.Parameters{Netns: "/run/netns/absent"}}
 }
 
-// describe is an error as text with its code.
+// describe returns an error as text with its code.
 func describe(err error) string {
 	if err == nil {
 		return "success"
@@ -347,8 +350,8 @@ func (e expiring) Err() error {
 	}
 }
 
-// expireWhen returns a context that expires some time after a file appears, because
-// the time that a plugin needs to start on a busy machine is unknown.
+// expireWhen returns a context that expires some time after a file appears, because the start of a
+// plugin on a busy node takes an unknown time.
 func expireWhen(t *testing.T, path string, later time.Duration) context.Context {
 	e := expiring{t.Context(), make(chan struct{})}
 	go func() {
@@ -372,12 +375,13 @@ func recordPath(c *network.Client, a cni.Attachment) string {
 	return filepath.Join(c.StateDir, "records", string(a.Owner())+".json")
 }
 
-// seal writes what the runtime library stores on disk: a format that never changes.
+// seal encodes a file of the state directory; this format never changes.
 func seal(kind string, body []byte) []byte {
-	return fmt.Appendf(nil, `{"kind":"%s","sha256":"%x","record":%s}`+"\n", kind, sha256.Sum256(body), body)
+	return fmt.Appendf(nil, `{"kind":"%s","sha256":"%x","record":%s}`+"\n", kind,
+		sha256.Sum256(body), body)
 }
 
-// unseal returns what seal was given.
+// unseal returns the body that seal encoded.
 func unseal(t *testing.T, b []byte) []byte {
 	t.Helper()
 	_, rest, _ := bytes.Cut(b, []byte(`"record":`))
@@ -388,7 +392,7 @@ func unseal(t *testing.T, b []byte) []byte {
 	return body
 }
 
-// editRecord replaces text in a record, as if it had been written so.
+// editRecord replaces text in a record, with a valid checksum.
 func editRecord(t *testing.T, c *network.Client, a cni.Attachment, old, new string) {
 	t.Helper()
 	path := recordPath(c, a)

@@ -13,58 +13,64 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// Manager gives containers the networks of a configuration directory, all of them or none: what a container runtime needs.
-// It may be used concurrently.
+// Manager attaches containers to the networks of a configuration directory, to all of them or to
+// none. Container runtimes embed it. It can be used concurrently.
 //
-// Of a container there is one operation at a time, also between processes that share [Client.StateDir]; containers do not
-// wait for each other. Configuration and Status wait for no operation.
+// Each container has one operation at a time, also across processes that share [Client.StateDir];
+// containers do not wait for each other. Config and Status wait for no operation.
 type Manager struct {
 	o      ManagerOptions
-	status chan *answer // one, taken while plugins are asked
+	status chan *answer // holds the last answer; empty while plugins run STATUS
 }
 
-// ManagerOptions are what a [Manager] works with and by.
+// ManagerOptions are the settings of a [Manager].
 type ManagerOptions struct {
-	// Client runs the plugins; nil is the zero value. Where its Policy is nil, that of the directory counts, as it is when an
-	// operation begins.
+	// Client runs the plugins; nil is the zero value. If its Policy is nil, each operation uses the
+	// policy that the directory has when the operation begins.
 	Client *Client
 
-	// Config holds the networks. The manager does not close it. If it is nil, every container names its networks.
+	// Config holds the networks. The manager does not close it. If it is nil, every request must
+	// name its networks.
 	Config *config.Directory
 
-	// IfName names the interface of network i of a container, counted from 0 without loopback. There is no default:
-	// see [Numbered]. nil: every [Join] has a name.
+	// IfName returns the interface name for network i of a container, counted from 0 without
+	// loopback. There is no default: see [Numbered]. If it is nil, every [Join] must have a name.
 	IfName func(i int, n *config.Network) string
 
-	// Of the networks of the directory, a container that names none is attached to the first Max, in the order of their file
-	// names; zero is all. Fewer than Min are not enough for a container, nor for Status.
+	// If a request names no networks, the container is attached to the first Max networks of the
+	// directory, in the order of their file names; zero is all. If there are fewer than Min
+	// networks, Setup and Status fail.
 	Min, Max int
 
-	// Loopback attaches each container to the network [LoopbackNetwork] first, which brings lo up. It needs the plugin
-	// loopback, as an executable or linked in.
+	// Loopback attaches each container to the network [LoopbackNetwork] first, which brings lo up.
+	// It needs the plugin loopback, as a binary or linked in.
 	Loopback bool
 
-	// Parallel runs the networks of a container beside each other. Otherwise they run one after another, as the
-	// specification demands (1.1.0 section 2, "Lifecycle & Ordering"), and the first gets the default route.
+	// Parallel attaches a container to its networks at the same time. Otherwise ADDs run one after
+	// another, as the specification demands (1.1.0 section 2, "Lifecycle & Ordering"), and the
+	// first network gets the default route.
 	Parallel bool
 
-	// StatusFor is how long an answer of Status is given again while the configuration is the same. Zero asks the plugins
-	// each time.
+	// StatusFor is the time for which Status repeats its last answer if the configuration has not
+	// changed. Zero runs STATUS of the plugins each time.
 	StatusFor time.Duration
 }
 
-// Numbered returns a naming of interfaces: prefix0, prefix1, …
+// Numbered returns a function for [ManagerOptions.IfName] that returns prefix0, prefix1, …
 func Numbered(prefix string) func(int, *config.Network) string {
 	return func(i int, _ *config.Network) string { return prefix + strconv.Itoa(i) }
 }
 
-// NewManager returns a manager. An error is [cni.CodeInvalidConfig]: the options contradict each other.
+// NewManager returns a manager. It returns [cni.CodeInvalidConfig] if the options contradict each
+// other.
 func NewManager(o ManagerOptions) (*Manager, error) {
 	switch {
 	case o.Min < 0 || o.Max < 0 || o.Max > 0 && o.Min > o.Max:
-		return nil, cni.Errorf(cni.CodeInvalidConfig, "at least %d and at most %d networks", o.Min, o.Max)
+		return nil, cni.Errorf(cni.CodeInvalidConfig,
+			"invalid number of networks: at least %d, at most %d", o.Min, o.Max)
 	case o.Min > 0 && o.Config == nil:
-		return nil, cni.Errorf(cni.CodeInvalidConfig, "at least %d networks without a configuration folder", o.Min)
+		return nil, cni.Errorf(cni.CodeInvalidConfig,
+			"at least %d networks required, but there is no configuration directory", o.Min)
 	}
 	if o.Client == nil {
 		o.Client = &Client{}
@@ -74,12 +80,13 @@ func NewManager(o ManagerOptions) (*Manager, error) {
 	return m, nil
 }
 
-// LoopbackNetwork is the name of the network that [ManagerOptions.Loopback] attaches containers to.
+// LoopbackNetwork is the name of the network of [ManagerOptions.Loopback].
 const LoopbackNetwork = "cni-loopback"
 
-// loopback is in version 0.4.0, which every plugin of that name supports.
+// loopback has version 0.4.0, which every loopback plugin supports.
 func loopback() *config.Network {
-	n, err := config.LoadBytes([]byte(`{"cniVersion":"0.4.0","name":"` + LoopbackNetwork + `","plugins":[{"type":"loopback"}]}`))
+	n, err := config.LoadBytes([]byte(`{"cniVersion":"0.4.0","name":"` + LoopbackNetwork +
+		`","plugins":[{"type":"loopback"}]}`))
 	if err != nil {
 		panic(err)
 	}
@@ -87,7 +94,8 @@ func loopback() *config.Network {
 	return n
 }
 
-// Config returns what containers are attached to now: see [config.Directory.Snapshot]. It is empty without a directory.
+// Config returns the current configuration: see [config.Directory.Snapshot]. It is empty if the
+// manager has no directory.
 func (m *Manager) Config() *config.Snapshot {
 	if m.o.Config == nil {
 		return &config.Snapshot{}
@@ -104,7 +112,7 @@ func (m *Manager) client(s *config.Snapshot) *Client {
 	return &c
 }
 
-// defaults returns the networks of a container that names none.
+// defaults returns the networks for a request that names none.
 func (m *Manager) defaults(s *config.Snapshot) []*config.Network {
 	if m.o.Max > 0 && len(s.Networks) > m.o.Max {
 		return s.Networks[:m.o.Max]
@@ -112,19 +120,22 @@ func (m *Manager) defaults(s *config.Snapshot) []*config.Network {
 	return s.Networks
 }
 
-// enough returns an error with code where a directory has too few networks.
+// enough returns an error with the given code if the directory has too few networks.
 func (m *Manager) enough(s *config.Snapshot, code cni.Code) error {
 	if n := len(m.defaults(s)); n < m.o.Min {
-		return cni.Errorf(code, "%w: %d of at least %d networks", config.ErrNoConfig, n, m.o.Min)
+		return cni.Errorf(code, "%w: found %d networks, need at least %d", config.ErrNoConfig, n,
+			m.o.Min)
 	}
 	return nil
 }
 
-// Setup attaches a container to its networks, or to none of them: where one fails, DEL runs for those before it, the last
-// first, even if ctx has ended. What can be known before is checked for all before the first plugin starts, as
-// [Client.Add] does. Should this process end meanwhile, [Manager.Recover] takes back what there is.
+// Setup attaches a container to all of its networks or to none: if one fails, DEL runs for the
+// networks before it in reverse order, even if ctx has ended. Before the first plugin starts, Setup
+// runs the checks of [Client.Add] for all networks. If this process is killed, [Manager.Recover]
+// cleans up.
 //
-// Errors are those of [Client.Add]; too few networks are [config.ErrNoConfig] with [cni.CodeTryAgainLater].
+// Setup returns the errors of [Client.Add]. If there are too few networks, it returns
+// [config.ErrNoConfig] with [cni.CodeTryAgainLater].
 func (m *Manager) Setup(ctx context.Context, r SandboxRequest) (*Sandbox, error) {
 	s := m.Config()
 	if r.Networks == nil {
@@ -143,7 +154,7 @@ func (m *Manager) Setup(ctx context.Context, r SandboxRequest) (*Sandbox, error)
 	return &Sandbox{ID: r.ID, Attachments: attachments}, nil
 }
 
-// members returns the attachments that a request asks for, with loopback.
+// members returns the requested attachments, including loopback.
 func (m *Manager) members(s *config.Snapshot, r SandboxRequest) ([]membership, error) {
 	joins := slices.Clone(r.Networks)
 	if r.Networks == nil {
@@ -169,7 +180,8 @@ func (m *Manager) members(s *config.Snapshot, r SandboxRequest) ([]membership, e
 		members = append(members, membership{loopback(), Request{r.ID, "lo", p, r.Replace}})
 	}
 	for i, p := range r.parameters(networks, joins) {
-		members = append(members, membership{networks[i], Request{r.ID, joins[i].IfName, p, r.Replace}})
+		members = append(members,
+			membership{networks[i], Request{r.ID, joins[i].IfName, p, r.Replace}})
 	}
 	return members, nil
 }
@@ -180,14 +192,19 @@ func (m *Manager) network(s *config.Snapshot, j Join) (*config.Network, error) {
 		return j.Network, nil
 	}
 	if m.o.Config == nil {
-		return nil, cni.Errorf(cni.CodeInvalidConfig, "network %q: %w: the manager has no folder", j.Name, config.ErrNotFound)
+		return nil, cni.Errorf(cni.CodeInvalidConfig,
+			"network %q: %w: the manager has no configuration directory", j.Name,
+			config.ErrNotFound)
 	}
 	return s.Network(j.Name)
 }
 
-// Attach attaches a container to one more network. It is [Client.Add] with the network of the directory, if j has none, and with
-// what j has beside p; j has to name the interface.
-func (m *Manager) Attach(ctx context.Context, id string, p Parameters, j Join) (*AttachmentResult, error) {
+// Attach attaches a container to one more network: see [Client.Add]. The network is j.Network, or
+// else the network j.Name of the directory. The arguments of j extend and override p; j must name
+// the interface.
+func (m *Manager) Attach(
+	ctx context.Context, id string, p Parameters, j Join,
+) (*AttachmentResult, error) {
 	s := m.Config()
 	n, err := m.network(s, j)
 	if err != nil {
@@ -201,13 +218,15 @@ func (m *Manager) Attach(ctx context.Context, id string, p Parameters, j Join) (
 	return &AttachmentResult{request.Attachment(n.Name), result}, nil
 }
 
-// Detach takes one attachment away, by its key alone: see [Client.Del]. Where there is no record, or none that can be read,
-// DEL runs for the network as the directory has it now, without a namespace.
+// Detach detaches a container from one network; it needs only the key of the attachment: see
+// [Client.Del]. If the record is missing or unreadable, DEL runs with the network's current
+// configuration and without a namespace.
 func (m *Manager) Detach(ctx context.Context, a cni.Attachment) error {
 	return m.client(m.Config()).Del(ctx, a, Fallback{Network: m.configured(a.Network)})
 }
 
-// configured returns a network as the directory has it now; nil if it does not.
+// configured returns a network in its current configuration, or nil if the directory does not
+// contain it.
 func (m *Manager) configured(name string) *config.Network {
 	if name == LoopbackNetwork {
 		return loopback()
@@ -216,11 +235,12 @@ func (m *Manager) configured(name string) *config.Network {
 	return n
 }
 
-// Remove takes away everything that is recorded of a container, the last first, past what fails, and joins the errors. It
-// needs neither the configuration nor the namespace, and can be repeated. Nothing recorded is no error.
+// Remove detaches a container from all networks in reverse order, continues past errors and joins
+// them. It needs neither the configuration nor the namespace, and can be repeated. A container
+// without records is not an error.
 //
-// unrecorded, which may be nil, is for what another library has attached before: DEL runs also for those of its networks
-// that are not recorded, with its parameters.
+// unrecorded, which may be nil, names networks that another library attached earlier: DEL runs also
+// for networks without a record, with the parameters of the request.
 func (m *Manager) Remove(ctx context.Context, id string, unrecorded *SandboxRequest) error {
 	s := m.Config()
 	var members []membership
@@ -238,8 +258,8 @@ func (m *Manager) Remove(ctx context.Context, id string, unrecorded *SandboxRequ
 	return nil
 }
 
-// Sandbox returns what a container is attached to, as it is recorded: also after this process was started again. It is
-// [ErrNoRecord] where nothing is. What DEL is due for is left out.
+// Sandbox returns the recorded attachments of a container, also after a restart of this process. It
+// returns [ErrNoRecord] if there are none. It leaves out attachments for which DEL is due.
 func (m *Manager) Sandbox(ctx context.Context, id string) (*Sandbox, error) {
 	recorded, err := m.recorded(ctx, id)
 	if err != nil {
@@ -252,7 +272,7 @@ func (m *Manager) Sandbox(ctx context.Context, id string) (*Sandbox, error) {
 	return s, nil
 }
 
-// recorded returns what is recorded of a container and in use, in the order of ADD.
+// recorded returns the records of a container that are in use, in the order of ADD.
 func (m *Manager) recorded(ctx context.Context, id string) ([]*records.Record, error) {
 	if err := cni.ValidateContainerID(id); err != nil {
 		return nil, err
@@ -265,12 +285,13 @@ func (m *Manager) recorded(ctx context.Context, id string) ([]*records.Record, e
 	if len(recorded) == 0 {
 		return nil, cni.Errorf(cni.CodeUnknownContainer, "container %s: %w", id, ErrNoRecord)
 	}
-	slices.SortStableFunc(recorded, func(a, b *records.Record) int { return a.Created.Compare(b.Created) })
+	slices.SortStableFunc(recorded,
+		func(a, b *records.Record) int { return a.Created.Compare(b.Created) })
 	return recorded, nil
 }
 
-// Check runs CHECK for all attachments of a container and joins the errors: see [Client.Check]. Nothing recorded is
-// [ErrNoRecord]. Networks below 0.4.0, which have no CHECK, are passed over.
+// Check runs CHECK for all attachments of a container and joins the errors: see [Client.Check]. It
+// returns [ErrNoRecord] if there are none. It skips networks below 0.4.0, which have no CHECK.
 func (m *Manager) Check(ctx context.Context, id string) error {
 	recorded, err := m.recorded(ctx, id)
 	if err != nil {
@@ -286,8 +307,8 @@ func (m *Manager) Check(ctx context.Context, id string) error {
 	return errors.Join(errs...)
 }
 
-// Recover deletes what is left of operations that were cut short, and of earlier boots: see [Client.Recover]. A runtime
-// calls it when it starts, before its first Setup.
+// Recover cleans up interrupted operations and attachments of earlier boots: see [Client.Recover].
+// A runtime calls it when it starts, before its first Setup.
 func (m *Manager) Recover(ctx context.Context, report func(Recovered)) error {
 	return m.o.Client.Recover(ctx, report)
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// directory writes files, by name, opens the directory, and returns its path too.
-func (r *rig) folder(files map[string]string) (*config.Directory, string) {
+// directory writes files, given by name, and opens their directory. It also returns the path.
+func (r *rig) directory(files map[string]string) (*config.Directory, string) {
 	r.t.Helper()
 	dir := r.t.TempDir()
 	for name, content := range files {
@@ -25,7 +25,8 @@ func (r *rig) folder(files map[string]string) (*config.Directory, string) {
 			r.t.Fatal(err)
 		}
 	}
-	f, err := config.Open(config.Options{Dir: dir, NoWatch: true, Rescan: -1, Linger: -1, Log: quiet})
+	f, err := config.Open(config.Options{Dir: dir, NoWatch: true, Rescan: -1, Linger: -1,
+		Log: quiet})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -41,15 +42,18 @@ func conflist(name, plugin string) string {
 	return fmt.Sprintf(`{"cniVersion":"1.1.0","name":%q,"plugins":[{"type":%q}]}`, name, plugin)
 }
 
-// The networks of a directory are joined in the order of its files, up to Max, after loopback; DEL needs none of them any more
-// (R-18), and neither does Detach of one.
-func TestManagerOfFolder(t *testing.T) {
+// Setup attaches to the networks of a directory in the order of its files, up to Max, after
+// loopback. DEL and Detach do not need these networks (R-18).
+func TestManagerOfDirectory(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"loopback": {}, "p": {}})
-	f, dir := r.folder(map[string]string{
-		"20-a.conflist": conflist("a", "p"), "10-b.conflist": conflist("b", "p"), "30-c.conflist": conflist("c", "p"),
+	f, dir := r.directory(map[string]string{
+		"20-a.conflist": conflist("a", "p"), "10-b.conflist": conflist("b", "p"),
+		"30-c.conflist": conflist("c", "p"),
 	})
-	m := r.manager(func(o *network.ManagerOptions) { o.Config, o.Min, o.Max, o.Loopback = f, 1, 2, true })
+	m := r.manager(func(o *network.ManagerOptions) {
+		o.Config, o.Min, o.Max, o.Loopback = f, 1, 2, true
+	})
 	s, err := m.Setup(t.Context(), sandbox("c1", nil))
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +68,8 @@ func TestManagerOfFolder(t *testing.T) {
 	if p := s.Primary(); p == nil || p.Attachment.Network != "b" {
 		t.Errorf("primary %v", p)
 	}
-	if _, err := m.Attach(t.Context(), "c1", request("c1").Parameters, network.Join{Name: "c", IfName: "eth2"}); err != nil {
+	if _, err := m.Attach(t.Context(), "c1", request("c1").Parameters,
+		network.Join{Name: "c", IfName: "eth2"}); err != nil {
 		t.Error(err)
 	}
 	if err := os.RemoveAll(dir); err != nil {
@@ -72,7 +77,8 @@ func TestManagerOfFolder(t *testing.T) {
 	}
 	f.Reload()
 	r.entries()
-	if err := m.Detach(t.Context(), cni.Attachment{Network: "c", Container: "c1", IfName: "eth2"}); err != nil {
+	if err := m.Detach(t.Context(),
+		cni.Attachment{Network: "c", Container: "c1", IfName: "eth2"}); err != nil {
 		t.Error(err)
 	}
 	if err := m.Remove(t.Context(), "c1", nil); err != nil {
@@ -82,44 +88,56 @@ func TestManagerOfFolder(t *testing.T) {
 	r.wantNothing()
 }
 
-// Row 13: why Setup would not work, and that it does not.
+// Status reports why Setup would not work, and Setup fails for the same reason.
 func TestManagerStatus(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name  string
 		files map[string]string
-		code  cni.Code // 0 is ready
+		code  cni.Code // 0: ready
 		text  string
-		setup string // its error; empty: it works
+		setup string // error of Setup; empty: success
 	}{
 		{"ready", map[string]string{"1.conflist": conflist("a", "p")}, 0, "", ""},
-		{"no configuration", nil, cni.CodeNotAvailable, "0 of at least 1 networks", "0 of at least 1 networks"},
-		{"a plugin is missing", map[string]string{"1.conflist": conflist("a", "absent")}, cni.CodeNotAvailable, `network a: plugin "absent" not found`, `plugin "absent" not found`},
-		{"the IPAM plugin is missing", map[string]string{"1.conflist": `{"cniVersion":"1.1.0","name":"a","plugins":[{"type":"p","ipam":{"type":"absent"}}]}`},
+		{"no configuration", nil, cni.CodeNotAvailable, "found 0 networks, need at least 1",
+			"found 0 networks, need at least 1"},
+		{"a plugin is missing", map[string]string{"1.conflist": conflist("a", "absent")},
+			cni.CodeNotAvailable, `network a: plugin "absent" not found`,
+			`plugin "absent" not found`},
+		{"the IPAM plugin is missing",
+			map[string]string{"1.conflist": `{"cniVersion":"1.1.0","name":"a","plugins":[{"type":"p","ipam":{"type":"absent"}}]}`},
 			cni.CodeNotAvailable, `plugin "absent" not found`, ""},
-		{"a plugin says no", map[string]string{"1.conflist": conflist("a", "no")}, 51, "network a: no STATUS: uplink", ""},
-		{"a file is broken", map[string]string{"1.conflist": conflist("a", "p"), "2.conflist": "{"}, cni.CodeNotAvailable, "2.conflist", ""},
-		{"a required plugin is missing", map[string]string{"1.conflist": conflist("a", "p"), "tenon.policy": `{"requiredPlugins":{"*":["q"]}}`},
+		{"a plugin reports an error", map[string]string{"1.conflist": conflist("a", "no")}, 51,
+			"network a: no STATUS: uplink", ""},
+		{"a file is broken", map[string]string{"1.conflist": conflist("a", "p"), "2.conflist": "{"},
+			cni.CodeNotAvailable, "2.conflist", ""},
+		{"a required plugin is missing", map[string]string{"1.conflist": conflist("a", "p"),
+			"tenon.policy": `{"requiredPlugins":{"*":["q"]}}`},
 			cni.CodeNotAvailable, "lacks the plugin q", "lacks the plugin q"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, map[string]script{"loopback": {}, "p": {}, "no": {cni.Status: fails(51, "uplink")}})
-			f, _ := r.folder(tt.files)
-			m := r.manager(func(o *network.ManagerOptions) { o.Config, o.Min, o.Loopback = f, 1, true })
+			r := newRig(t, map[string]script{"loopback": {}, "p": {},
+				"no": {cni.Status: fails(51, "uplink")}})
+			f, _ := r.directory(tt.files)
+			m := r.manager(func(o *network.ManagerOptions) {
+				o.Config, o.Min, o.Loopback = f, 1, true
+			})
 			err := m.Status(t.Context())
-			if tt.code == 0 && err != nil || tt.code != 0 && (cni.CodeOf(err) != tt.code || !strings.Contains(err.Error(), tt.text)) {
+			if tt.code == 0 && err != nil || tt.code != 0 &&
+				(cni.CodeOf(err) != tt.code || !strings.Contains(err.Error(), tt.text)) {
 				t.Errorf("status %s", describe(err))
 			}
 			_, err = m.Setup(t.Context(), sandbox("c1", nil))
-			if tt.setup == "" && err != nil || tt.setup != "" && (err == nil || !strings.Contains(err.Error(), tt.setup)) {
+			if tt.setup == "" && err != nil || tt.setup != "" &&
+				(err == nil || !strings.Contains(err.Error(), tt.setup)) {
 				t.Errorf("setup %s", describe(err))
 			}
 		})
 	}
 }
 
-// A broken file matters where it might have been one of the networks that are joined.
+// A broken file is an error if it could contain one of the networks of Setup.
 func TestManagerStatusOfOtherFiles(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -127,11 +145,12 @@ func TestManagerStatusOfOtherFiles(t *testing.T) {
 		max    int
 		ready  bool
 	}{
-		{"10.conflist", 1, false}, {"30.conflist", 1, true}, {"30.conf", 1, true}, {"30.conflist", 2, false}, {"30.conflist", 0, false},
+		{"10.conflist", 1, false}, {"30.conflist", 1, true}, {"30.conf", 1, true},
+		{"30.conflist", 2, false}, {"30.conflist", 0, false},
 		{"tenon.policy", 1, false},
 	} {
 		r := newRig(t, map[string]script{"p": {}})
-		f, _ := r.folder(map[string]string{"20.conflist": conflist("a", "p"), tt.broken: "{"})
+		f, _ := r.directory(map[string]string{"20.conflist": conflist("a", "p"), tt.broken: "{"})
 		m := r.manager(func(o *network.ManagerOptions) { o.Config, o.Max = f, tt.max })
 		if err := m.Status(t.Context()); (err == nil) != tt.ready {
 			t.Errorf("%s, at most %d: %s", tt.broken, tt.max, describe(err))
@@ -139,14 +158,15 @@ func TestManagerStatusOfOtherFiles(t *testing.T) {
 	}
 }
 
-// An answer holds for a while, unless the configuration changes, or the asking was broken off.
+// An answer stays valid for a while, unless the configuration changes or the call was cancelled.
 func TestManagerStatusIsKept(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"p": {}, "slow": {cni.Status: {Stay: time.Minute}}})
-	f, dir := r.folder(map[string]string{"1.conflist": conflist("a", "p")})
+	f, dir := r.directory(map[string]string{"1.conflist": conflist("a", "p")})
 	m := r.manager(func(o *network.ManagerOptions) { o.Config, o.StatusFor = f, time.Hour })
 	write := func(plugin string) {
-		if err := os.WriteFile(filepath.Join(dir, "1.conflist"), []byte(conflist("a", plugin)), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "1.conflist"), []byte(conflist("a", plugin)),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 		f.Reload()
@@ -170,13 +190,13 @@ func TestManagerStatusIsKept(t *testing.T) {
 	r.wantCalls("STATUS p")
 }
 
-// R-19: neither a status nor a reload waits for an ADD that hangs.
+// R-19: neither Status nor a reload waits for an ADD that hangs.
 func TestStatusWhileAddHangs(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"p": {}})
 	r.shell("stuck", `[ "$CNI_COMMAND" = ADD ] || exit 0
 touch "$dir/started"; exec sleep 600`)
-	f, dir := r.folder(map[string]string{"1.conflist": conflist("a", "stuck")})
+	f, dir := r.directory(map[string]string{"1.conflist": conflist("a", "stuck")})
 	m := r.manager(func(o *network.ManagerOptions) { o.Config = f })
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -188,7 +208,8 @@ touch "$dir/started"; exec sleep 600`)
 	if err := m.Status(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "2.conflist"), []byte(conflist("b", "p")), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "2.conflist"), []byte(conflist("b", "p")),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	if n := len(f.Reload().Networks); n != 2 {
@@ -209,13 +230,14 @@ touch "$dir/started"; exec sleep 600`)
 	r.wantNothing()
 }
 
-// Remove detaches attachments of libcni by its files, which the drop-ins of the directory complete,
+// Remove detaches attachments of libcni with its files, completed by the drop-ins of the directory,
 // and attachments without any record.
 func TestManagerTakesOver(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"p": {}, "q": {}})
 	r.CacheDir = t.TempDir()
-	f, _ := r.folder(map[string]string{"1.conflist": conflist("a", "p"), "2.conflist": conflist("b", "q")})
+	f, _ := r.directory(map[string]string{"1.conflist": conflist("a", "p"),
+		"2.conflist": conflist("b", "q")})
 	m := r.manager(func(o *network.ManagerOptions) { o.Config = f })
 	results := filepath.Join(r.CacheDir, "results")
 	if err := os.MkdirAll(results, 0o700); err != nil {
@@ -232,6 +254,6 @@ func TestManagerTakesOver(t *testing.T) {
 	}
 	r.wantCalls("DEL q, DEL p")
 	if _, err := os.Stat(filepath.Join(results, "a-c1-eth0")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the file of the reference library: %v", err)
+		t.Errorf("the file of libcni: %v", err)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// A runtime gives a pod its networks and takes them away, with plugins that exist only here. For real ones leave Caller out,
-// and the directory is /etc/cni/net.d.
+// A runtime attaches a pod to its networks and detaches it. The plugins exist only in this program:
+// for real plugins, leave out Caller. The configuration directory is usually /etc/cni/net.d.
 func ExampleManager() {
 	dir, err := os.MkdirTemp("", "example")
 	if err != nil {
@@ -22,29 +22,32 @@ func ExampleManager() {
 	}
 	defer os.RemoveAll(dir)
 	conf := `{"cniVersion":"1.1.0","name":"pods","plugins":[{"type":"bridge"}]}`
-	if err := os.WriteFile(filepath.Join(dir, "10-pods.conflist"), []byte(conf), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "10-pods.conflist"), []byte(conf),
+		0o600); err != nil {
 		panic(err)
 	}
-	folder, err := config.Open(config.Options{Dir: dir, Min: 1})
+	directory, err := config.Open(config.Options{Dir: dir, Min: 1})
 	if err != nil {
 		panic(err)
 	}
-	defer folder.Close()
+	defer directory.Close()
 	manager, err := network.NewManager(network.ManagerOptions{
 		Client: &network.Client{
-			Runtime: "example", StateDir: filepath.Join(dir, "state"), Isolated: true, // not a runtime of this host
+			Runtime:  "example",
+			StateDir: filepath.Join(dir, "state"),
+			Isolated: true, // needed only in tests
 			Caller: invoke.Fake{
 				"bridge":   {cni.Add: invoke.Print(`{"cniVersion":"1.1.0","ips":[{"address":"10.1.2.3/24"},{"address":"fd00::3/64"}]}`)},
 				"loopback": {cni.Add: invoke.Print(`{"cniVersion":"0.4.0"}`)},
 			},
 		},
-		Config: folder, Min: 1, Max: 1, IfName: network.Numbered("eth"), Loopback: true,
+		Config: directory, Min: 1, Max: 1, IfName: network.Numbered("eth"), Loopback: true,
 	})
 	if err != nil {
 		panic(err)
 	}
 	ctx := context.Background()
-	// What a killed predecessor has left is taken back.
+	// Clean up after a predecessor that was killed.
 	fmt.Println(manager.Recover(ctx, nil), manager.Status(ctx))
 
 	sandbox, err := manager.Setup(ctx, network.SandboxRequest{
@@ -56,12 +59,12 @@ func ExampleManager() {
 	fmt.Println(sandbox.PodIPs(), sandbox.Primary().Attachment)
 	fmt.Println(manager.Check(ctx, "pod-1"))
 
-	// Containers that are not in use any more go, whoever forgot them.
+	// Remove the attachments of containers that no longer exist.
 	fmt.Println(manager.GC(ctx, network.KeepSandboxes{IDs: []string{}}))
 	_, err = manager.Sandbox(ctx, "pod-1")
 	fmt.Println(errors.Is(err, network.ErrNoRecord))
 
-	// The ID is all it needs, and twice does no harm.
+	// Remove needs only the ID, and can be repeated.
 	fmt.Println(manager.Remove(ctx, "pod-1", nil))
 	// Output:
 	// <nil> <nil>

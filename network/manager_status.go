@@ -10,29 +10,31 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// answer is what Status has returned last.
+// answer is the last result of Status.
 type answer struct {
 	err        error
 	generation uint64
 	until      time.Time
 }
 
-// Status reports whether Setup would work for a container that names no networks, with everything that is wrong joined:
-// problems of the directory ([config.Snapshot.Err]), but for those of files behind the first [ManagerOptions.Max] networks; too few
-// networks; plugins and IPAM plugins that are not there; and what the plugins say ([Client.Status]). The code is
-// [cni.CodeNotAvailable] or that of the first plugin. It waits for no ADD.
+// Status reports whether Setup would work for a request that names no networks. It joins all
+// errors: problems of the directory ([config.Snapshot.Err]), except in files after the first
+// [ManagerOptions.Max] networks; too few networks; missing plugins and IPAM plugins; and the errors
+// of the plugins ([Client.Status]). The code is [cni.CodeNotAvailable] or the code of the first
+// plugin that failed. Status waits for no ADD.
 func (m *Manager) Status(ctx context.Context) error {
 	var last *answer
 	select {
 	case last = <-m.status:
 	case <-ctx.Done():
-		return cni.Errorf(cni.CodeTryAgainLater, "status is being asked for: %w", ctx.Err())
+		return cni.Errorf(cni.CodeTryAgainLater, "another Status is in progress: %w", ctx.Err())
 	}
 	s := m.Config()
 	if last == nil || last.generation != s.Generation || time.Now().After(last.until) {
-		last = &answer{err: m.ask(ctx, s), generation: s.Generation, until: time.Now().Add(m.o.StatusFor)}
+		last = &answer{err: m.ask(ctx, s), generation: s.Generation,
+			until: time.Now().Add(m.o.StatusFor)}
 		if ctx.Err() != nil {
-			last.until = time.Time{} // that says nothing of the plugins
+			last.until = time.Time{} // the error is not the plugins'
 		}
 	}
 	m.status <- last
@@ -40,7 +42,8 @@ func (m *Manager) Status(ctx context.Context) error {
 }
 
 func (m *Manager) ask(ctx context.Context, s *config.Snapshot) error {
-	errs := []error{m.enough(s, cni.CodeNotAvailable), (&config.Snapshot{Problems: m.problems(s)}).Err()}
+	errs := []error{m.enough(s, cni.CodeNotAvailable),
+		(&config.Snapshot{Problems: m.problems(s)}).Err()}
 	c := m.client(s)
 	networks := m.defaults(s)
 	if m.o.Loopback {
@@ -50,7 +53,8 @@ func (m *Manager) ask(ctx context.Context, s *config.Snapshot) error {
 		var missing []error
 		for _, typ := range n.Executables() {
 			if _, err := c.find(typ); err != nil {
-				missing = append(missing, cni.Errorf(cni.CodeNotAvailable, "network %s: %w", n.Name, err).WithDetails(cni.AsError(err).Details))
+				missing = append(missing, cni.Errorf(cni.CodeNotAvailable, "network %s: %w", n.Name,
+					err).WithDetails(cni.AsError(err).Details))
 			}
 		}
 		if missing == nil {
@@ -61,8 +65,8 @@ func (m *Manager) ask(ctx context.Context, s *config.Snapshot) error {
 	return errors.Join(errs...)
 }
 
-// problems returns those that are about what containers are attached to. A broken file before the last of the first networks
-// is among them: it might have been one.
+// problems returns the problems that affect the networks of containers. They include broken files
+// that sort before the last of the first networks, because such a file could contain one of them.
 func (m *Manager) problems(s *config.Snapshot) []config.Problem {
 	networks := m.defaults(s)
 	if m.o.Max == 0 || len(networks) < m.o.Max {

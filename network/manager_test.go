@@ -34,7 +34,7 @@ func (r *rig) manager(edit func(*network.ManagerOptions)) *network.Manager {
 
 func parallel(o *network.ManagerOptions) { o.Parallel = true }
 
-// networks makes n0, n1, … each with a plugin p0, p1, … of its own, and installs these.
+// networks returns n0, n1, … with a plugin p0, p1, … each, and installs the plugins.
 func (r *rig) networks(count int) []network.Join {
 	r.t.Helper()
 	joins := make([]network.Join, count)
@@ -47,10 +47,11 @@ func (r *rig) networks(count int) []network.Join {
 }
 
 func sandbox(id string, joins []network.Join) network.SandboxRequest {
-	return network.SandboxRequest{ID: id, Parameters: network.Parameters{Netns: "/run/netns/absent"}, Networks: joins}
+	return network.SandboxRequest{ID: id,
+		Parameters: network.Parameters{Netns: "/run/netns/absent"}, Networks: joins}
 }
 
-// due returns the files about what is due.
+// due returns the files about unfinished operations.
 func (r *rig) due() []string {
 	found, err := filepath.Glob(filepath.Join(r.StateDir, "due", "*"))
 	if err != nil {
@@ -67,7 +68,8 @@ func (r *rig) wantNothing() {
 	}
 }
 
-// LIF-09, LIF-10: networks in their order, DEL the other way round; the results are those of the networks.
+// LIF-09, LIF-10: ADD runs in the order of the networks, DEL in reverse order; Setup returns the
+// result of each network.
 func TestSetup(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -82,11 +84,13 @@ func TestSetup(t *testing.T) {
 	for _, a := range s.Attachments {
 		got = append(got, fmt.Sprint(a.Attachment, " ", a.Result.DNS.Search))
 	}
-	if diff := cmp.Diff([]string{"n0/c1/eth0 [p0]", "n1/c1/eth1 [p1]", "n2/c1/eth2 [p2]"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"n0/c1/eth0 [p0]", "n1/c1/eth1 [p1]", "n2/c1/eth2 [p2]"},
+		got); diff != "" {
 		t.Error(diff)
 	}
-	again, err := r.manager(nil).Sandbox(t.Context(), "c1") // as the next process would
-	if diff := cmp.Diff(s, again, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" || err != nil {
+	again, err := r.manager(nil).Sandbox(t.Context(), "c1") // as after a restart
+	if diff := cmp.Diff(s, again, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }),
+		cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" || err != nil {
 		t.Error(err, diff)
 	}
 	if d := r.due(); len(d) > 0 {
@@ -103,13 +107,15 @@ func TestSetup(t *testing.T) {
 	}
 	r.wantCalls("DEL p2, DEL p1, DEL p0")
 	r.wantNothing()
-	if err := m.Check(t.Context(), "c1"); !errors.Is(err, network.ErrNoRecord) || cni.CodeOf(err) != cni.CodeUnknownContainer {
-		t.Errorf("CHECK of nothing: %s", describe(err))
+	if err := m.Check(t.Context(), "c1"); !errors.Is(err, network.ErrNoRecord) ||
+		cni.CodeOf(err) != cni.CodeUnknownContainer {
+		t.Errorf("CHECK without attachments: %s", describe(err))
 	}
 }
 
-// Field row 57: eight networks, and the fifth fails: the four before it are taken back, the last first, and the error is
-// that of the fifth. A neighbour, and what the container had before, stay.
+// Eight networks, and the fifth fails: the first four are detached in reverse order, and Setup
+// returns the error of the fifth. Another container, and an earlier attachment of the container,
+// stay.
 func TestSetupIsUndone(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"before": {}})
@@ -118,7 +124,8 @@ func TestSetupIsUndone(t *testing.T) {
 	m := r.manager(nil)
 	before := list(t, "1.1.0", "before", "before")
 	for _, id := range []string{"c1", "c2"} {
-		if _, err := m.Setup(t.Context(), sandbox(id, []network.Join{{Network: before, IfName: "old"}})); err != nil {
+		if _, err := m.Setup(t.Context(),
+			sandbox(id, []network.Join{{Network: before, IfName: "old"}})); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -134,7 +141,8 @@ func TestSetupIsUndone(t *testing.T) {
 	}
 }
 
-// What cannot be taken back is due, and the error of DEL is told. The next Setup, or Recover, does it.
+// If the rollback fails, DEL is due, and Setup returns its error too. The next Setup, or Recover,
+// runs DEL.
 func TestSetupCannotBeUndone(t *testing.T) {
 	t.Parallel()
 	for _, again := range []string{"setup", "recover"} {
@@ -151,7 +159,7 @@ func TestSetupCannotBeUndone(t *testing.T) {
 			}
 			r.wantRecorded("n0/c1/eth0 deleting")
 			if _, err := m.Sandbox(t.Context(), "c1"); !errors.Is(err, network.ErrNoRecord) {
-				t.Errorf("it is said to be attached: %v", err)
+				t.Errorf("Sandbox returns it: %v", err)
 			}
 			r.entries()
 			r.script("p0", nil)
@@ -172,12 +180,12 @@ func TestSetupCannotBeUndone(t *testing.T) {
 	}
 }
 
-// Beside each other: all run at once, and a failure ends the others.
+// With Parallel, all ADDs run at once, and the failure of one ends the others.
 func TestSetupParallel(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	joins := r.networks(4)
-	for i := range joins { // each waits for all
+	for i := range joins { // each waits for all plugins
 		r.shell(fmt.Sprint("p", i), `[ "$CNI_COMMAND" = ADD ] || exit 0
 touch "$dir/in$0" 2>/dev/null || touch "$dir/in${0##*/}"
 while [ "$(ls "$dir" | grep -c ^in)" -lt 4 ]; do sleep 0.02; done
@@ -187,14 +195,16 @@ echo '{"cniVersion":"1.1.0"}'`)
 	if _, err := m.Setup(t.Context(), sandbox("c1", joins)); err != nil {
 		t.Fatal(err)
 	}
-	r.wantRecorded("n0/c1/eth0 attached", "n1/c1/eth1 attached", "n2/c1/eth2 attached", "n3/c1/eth3 attached")
+	r.wantRecorded("n0/c1/eth0 attached", "n1/c1/eth1 attached", "n2/c1/eth2 attached",
+		"n3/c1/eth3 attached")
 	if err := m.Remove(t.Context(), "c1", nil); err != nil {
 		t.Error(err)
 	}
 
 	r.script("slow", script{cni.Add: {Stay: 10 * time.Minute}})
 	r.script("fails", script{cni.Add: fails(120, "no")})
-	joins = []network.Join{{Network: list(t, "1.1.0", "slow", "slow")}, joins[1], {Network: list(t, "1.1.0", "fails", "fails")}}
+	joins = []network.Join{{Network: list(t, "1.1.0", "slow", "slow")}, joins[1],
+		{Network: list(t, "1.1.0", "fails", "fails")}}
 	r.script("p1", nil)
 	_, err := m.Setup(t.Context(), sandbox("c1", joins))
 	if err == nil || !strings.Contains(err.Error(), "fails/c1/eth2: fails ADD: no") {
@@ -203,7 +213,7 @@ echo '{"cniVersion":"1.1.0"}'`)
 	r.wantNothing()
 }
 
-// What can be known is checked for all networks before the first plugin starts.
+// Setup runs all checks for all networks before the first plugin starts.
 func TestSetupChecksFirst(t *testing.T) {
 	t.Parallel()
 	missing := network.Join{Network: list(t, "1.1.0", "missing", "no-such-plugin")}
@@ -213,12 +223,20 @@ func TestSetupChecksFirst(t *testing.T) {
 		code  cni.Code
 		text  string
 	}{
-		{"no networks, and a container ID that is none", nil, cni.CodeInvalidEnvironment, "CNI_CONTAINERID"},
-		{"an executable is missing", func(j []network.Join) []network.Join { return append(j, missing) }, cni.CodeInvalidConfig, "no-such-plugin"},
-		{"an interface twice", func(j []network.Join) []network.Join { j[1].IfName = "eth0"; return j }, cni.CodeInvalidEnvironment, "interface eth0 is that of network n0 already"},
-		{"an interface name that is none", func(j []network.Join) []network.Join { j[1].IfName = "a/b"; return j }, cni.CodeInvalidEnvironment, "a/b"},
-		{"a network that the folder lacks", func(j []network.Join) []network.Join { return append(j, network.Join{Name: "blue"}) }, cni.CodeInvalidConfig, `network "blue"`},
-		{"arguments that cannot be sent", func(j []network.Join) []network.Join {
+		{"no networks and an invalid container ID", nil, cni.CodeInvalidEnvironment,
+			"CNI_CONTAINERID"},
+		{"a missing binary", func(j []network.Join) []network.Join { return append(j, missing) },
+			cni.CodeInvalidConfig, "no-such-plugin"},
+		{"a duplicate interface name",
+			func(j []network.Join) []network.Join { j[1].IfName = "eth0"; return j },
+			cni.CodeInvalidEnvironment, "interface eth0 is already used by network n0"},
+		{"an invalid interface name",
+			func(j []network.Join) []network.Join { j[1].IfName = "a/b"; return j },
+			cni.CodeInvalidEnvironment, "a/b"},
+		{"a network that is not in the directory",
+			func(j []network.Join) []network.Join { return append(j, network.Join{Name: "blue"}) },
+			cni.CodeInvalidConfig, `network "blue"`},
+		{"arguments that CNI_ARGS cannot express", func(j []network.Join) []network.Join {
 			j[1].Args = cni.Args{{Key: "a", Value: "b;c"}}
 			return j
 		}, cni.CodeInvalidEnvironment, "CNI_ARGS"},
@@ -240,13 +258,15 @@ func TestSetupChecksFirst(t *testing.T) {
 	}
 }
 
-// LIF-03: what is attached is refused before anything is done, also to the others; with Replace it is deleted first.
+// LIF-03: Setup of an existing attachment fails before it attaches any network; with Replace it
+// first runs DEL.
 func TestSetupExists(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	joins := r.networks(2)
 	m := r.manager(nil)
-	if _, err := m.Setup(t.Context(), sandbox("c1", []network.Join{{Network: joins[1].Network, IfName: "eth1"}})); err != nil {
+	if _, err := m.Setup(t.Context(),
+		sandbox("c1", []network.Join{{Network: joins[1].Network, IfName: "eth1"}})); err != nil {
 		t.Fatal(err)
 	}
 	r.entries()
@@ -262,7 +282,7 @@ func TestSetupExists(t *testing.T) {
 	r.wantCalls("DEL p1, ADD p0, ADD p1")
 }
 
-// R-18, R-01, RT-DEL-03: Remove needs no configuration, goes past what fails, and can be repeated.
+// R-18, R-01, RT-DEL-03: Remove needs no configuration, continues past errors, and can be repeated.
 func TestRemove(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -271,13 +291,16 @@ func TestRemove(t *testing.T) {
 	if _, err := m.Setup(t.Context(), sandbox("c1", joins)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.Attach(t.Context(), "c1", request("c1").Parameters, network.Join{Network: joins[0].Network, IfName: "eth3"}); err != nil { // hot-plugged
+	// Attach adds a network to the running container.
+	if _, err := m.Attach(t.Context(), "c1", request("c1").Parameters,
+		network.Join{Network: joins[0].Network, IfName: "eth3"}); err != nil {
 		t.Fatal(err)
 	}
 	r.entries()
 	r.script("p1", script{cni.Del: fails(cni.CodeTryAgainLater, "busy")})
 	err := m.Remove(t.Context(), "c1", nil)
-	if cni.CodeOf(err) != cni.CodeTryAgainLater || !strings.Contains(err.Error(), "n1/c1/eth1: p1 DEL: busy") {
+	if cni.CodeOf(err) != cni.CodeTryAgainLater ||
+		!strings.Contains(err.Error(), "n1/c1/eth1: p1 DEL: busy") {
 		t.Errorf("error %s", describe(err))
 	}
 	r.wantCalls("DEL p0, DEL p2, DEL p1, DEL p0")
@@ -288,12 +311,14 @@ func TestRemove(t *testing.T) {
 	}
 	r.wantCalls("DEL p1")
 	r.wantNothing()
-	if err := m.Detach(t.Context(), cni.Attachment{Network: "n0", Container: "c1", IfName: "eth0"}); !errors.Is(err, network.ErrNoRecord) {
-		t.Errorf("detached though nothing was there: %v", err)
+	if err := m.Detach(t.Context(), cni.Attachment{Network: "n0", Container: "c1",
+		IfName: "eth0"}); !errors.Is(err, network.ErrNoRecord) {
+		t.Errorf("detached although there was no attachment: %v", err)
 	}
 }
 
-// RT-DEL-06: what another library has attached gets DEL with what is asked now; what is recorded as recorded.
+// RT-DEL-06: attachments of another library get DEL with the parameters of Remove; recorded ones
+// get it with the recorded parameters.
 func TestRemoveUnrecorded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -318,8 +343,9 @@ func TestRemoveUnrecorded(t *testing.T) {
 	r.wantNothing()
 }
 
-// R-08: a record that cannot be read keeps no container from going: what is configured is deleted; without a configuration
-// it is an error, and so is none that tells nothing of itself.
+// R-08: an unreadable record does not prevent Remove: it detaches the attachment with the current
+// configuration. Without a configuration it returns an error, except for a record that does not
+// name its container.
 func TestRemoveUnreadable(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -331,10 +357,12 @@ func TestRemoveUnreadable(t *testing.T) {
 	if _, err := m.Setup(t.Context(), sandbox("other", joins[:1])); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Truncate(recordPath(r.Client, cni.Attachment{Network: "n0", Container: "other", IfName: "eth0"}), 0); err != nil {
+	if err := os.Truncate(recordPath(r.Client,
+		cni.Attachment{Network: "n0", Container: "other", IfName: "eth0"}), 0); err != nil {
 		t.Fatal(err)
 	}
-	editRecord(t, r.Client, cni.Attachment{Network: "n1", Container: "c1", IfName: "eth1"}, `"attached"`, `"whatever"`)
+	editRecord(t, r.Client, cni.Attachment{Network: "n1", Container: "c1", IfName: "eth1"},
+		`"attached"`, `"whatever"`)
 	r.entries()
 	err := m.Remove(t.Context(), "c1", nil)
 	if !errors.Is(err, network.ErrUnreadable) || !strings.Contains(err.Error(), "n1/c1/eth1") {
@@ -343,7 +371,7 @@ func TestRemoveUnreadable(t *testing.T) {
 	r.wantCalls("DEL p0")
 }
 
-// What was attached since under the key of a Setup that was cut short is not due.
+// An attachment that was created later under the key of an interrupted Setup is not due.
 func TestDueNamesOneAdd(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -354,9 +382,10 @@ func TestDueNamesOneAdd(t *testing.T) {
 	}
 	r.putDue("c1", network.Adding)
 	r.wantRecorded("n0/c1/eth0 adding", "n1/c1/eth1 adding")
-	for _, j := range joins { // another runtime's way, one by one
+	for _, j := range joins { // as another runtime does, one by one
 		i := strings.TrimPrefix(j.Network.Name, "n")
-		if _, err := r.Add(t.Context(), j.Network, network.Request{Container: "c1", IfName: "eth" + i, Parameters: request("c1").Parameters}); err != nil {
+		if _, err := r.Add(t.Context(), j.Network, network.Request{Container: "c1", IfName: "eth" +
+			i, Parameters: request("c1").Parameters}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -372,7 +401,7 @@ func TestDueNamesOneAdd(t *testing.T) {
 	}
 }
 
-// putDue makes what is recorded of a container due.
+// putDue records that DEL is due for all attachments of a container.
 func (r *rig) putDue(container string, s network.State) {
 	r.t.Helper()
 	records, err := r.List()
@@ -390,7 +419,7 @@ func (r *rig) putDue(container string, s network.State) {
 	}
 }
 
-// Field row 3: what is due is deleted by whoever comes next: Recover, GC, a Setup of other networks, or Remove.
+// The next operation runs the DEL that is due: Recover, GC, a Setup of other networks, or Remove.
 func TestDueIsDone(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -398,8 +427,14 @@ func TestDueIsDone(t *testing.T) {
 		next func(*network.Manager, []network.Join) error
 		want string
 	}{
-		{"Recover", func(m *network.Manager, _ []network.Join) error { return m.Recover(context.Background(), nil) }, "DEL p1, DEL p0"},
-		{"Remove", func(m *network.Manager, _ []network.Join) error { return m.Remove(context.Background(), "c1", nil) }, "DEL p1, DEL p0"},
+		{"Recover", func(m *network.Manager, _ []network.Join) error {
+			return m.Recover(context.Background(), nil)
+		},
+			"DEL p1, DEL p0"},
+		{"Remove", func(m *network.Manager, _ []network.Join) error {
+			return m.Remove(context.Background(), "c1", nil)
+		},
+			"DEL p1, DEL p0"},
 		{"GC", func(m *network.Manager, _ []network.Join) error {
 			return m.GC(context.Background(), network.KeepSandboxes{Recorded: true})
 		}, "DEL p0, GC p0, DEL p1, GC p1"},
@@ -419,7 +454,7 @@ func TestDueIsDone(t *testing.T) {
 			r.entries()
 			r.putDue("c1", network.Adding)
 			if _, err := m.Sandbox(t.Context(), "c1"); !errors.Is(err, network.ErrNoRecord) {
-				t.Errorf("it is said to be attached: %v", err)
+				t.Errorf("Sandbox returns it: %v", err)
 			}
 			if err := tt.next(m, joins); err != nil {
 				t.Error(err)
@@ -434,7 +469,7 @@ func TestDueIsDone(t *testing.T) {
 	}
 }
 
-// A Setup that is under way is not taken for one that was cut short.
+// A Setup in progress is not taken for an interrupted one.
 func TestDueOfAnother(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -451,7 +486,7 @@ touch "$dir/started"; while [ ! -e "$dir/go" ]; do sleep 0.02; done; echo '{"cni
 	r.wantRecorded("n0/c1/eth0 adding", "n1/c1/eth1 adding")
 	recovered := make(chan error, 1)
 	go func() { recovered <- m.Recover(t.Context(), nil) }()
-	time.Sleep(50 * time.Millisecond) // time for Recover to be wrong
+	time.Sleep(50 * time.Millisecond) // time for Recover to interfere
 	if err := os.WriteFile(filepath.Join(r.plugins, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -462,8 +497,8 @@ touch "$dir/started"; while [ ! -e "$dir/go" ]; do sleep 0.02; done; echo '{"cni
 	r.wantRecorded("n0/c1/eth0 attached", "n1/c1/eth1 attached")
 }
 
-// Row 67, RT-GC-01: what is kept are the containers in use, and what other runtimes have attached; the rest goes, also of a
-// network that no directory has any more.
+// RT-GC-01: GC keeps the attachments of containers in use and of other runtimes. It deletes all
+// others, also in a network that is no longer in the directory.
 func TestManagerGC(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -496,21 +531,25 @@ func TestManagerGC(t *testing.T) {
 		}
 		got = append(got, strings.TrimSpace(e.String()+" "+e.Env.ContainerID+valid))
 	}
-	want := []string{"DEL p0 c1", "GC p0 [{c2 eth0} {c3 eth0}] <nil>", "DEL p1 c1", "GC p1 [{c2 eth1}] <nil>"}
+	want := []string{"DEL p0 c1", "GC p0 [{c2 eth0} {c3 eth0}] <nil>", "DEL p1 c1",
+		"GC p1 [{c2 eth1}] <nil>"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// Of what a container has once, the first network that can have it gets it; a join has its own; the rest goes to all.
+// Arguments for one network go to the first network that declares them; a join has its own
+// arguments; all other arguments go to all networks.
 func TestSetupParameters(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"p": {}})
 	capable := func(name, capabilities string) network.Join {
-		return network.Join{Network: list(t, "1.1.0", name, `{"type":"p","capabilities":`+capabilities+`}`)}
+		return network.Join{Network: list(t, "1.1.0", name,
+			`{"type":"p","capabilities":`+capabilities+`}`)}
 	}
 	s := sandbox("c1", []network.Join{
-		capable("a", `{"dns":true}`), capable("b", `{"portMappings":true,"dns":true}`), capable("c", `{"portMappings":true,"mac":true}`),
+		capable("a", `{"dns":true}`), capable("b", `{"portMappings":true,"dns":true}`),
+		capable("c", `{"portMappings":true,"mac":true}`),
 	})
 	s.Args = cni.Args{{Key: "IgnoreUnknown", Value: "1"}, {Key: "K", Value: "all"}}
 	s.Capabilities = map[string]json.RawMessage{"portMappings": []byte(`[1]`), "dns": []byte(`{}`)}
@@ -528,14 +567,16 @@ func TestSetupParameters(t *testing.T) {
 		got = append(got, e.Env.IfName+" "+e.Env.Args+" "+string(stdin.RuntimeConfig))
 	}
 	want := []string{
-		`eth0 IgnoreUnknown=1;K=all {"dns":{}}`, `eth1 IgnoreUnknown=1;K=all {"dns":{},"portMappings":[1]}`, `eth2 IgnoreUnknown=1;K=own {"mac":"m"}`,
+		`eth0 IgnoreUnknown=1;K=all {"dns":{}}`,
+		`eth1 IgnoreUnknown=1;K=all {"dns":{},"portMappings":[1]}`,
+		`eth2 IgnoreUnknown=1;K=own {"mac":"m"}`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// R-20: addresses of the container, by interfaces that may have the names of those of the host.
+// R-20: addresses of the container, even if an interface of the host has the same name.
 func TestSandboxAddresses(t *testing.T) {
 	t.Parallel()
 	decode := func(text string) *cni.Result {
@@ -546,7 +587,8 @@ func TestSandboxAddresses(t *testing.T) {
 		return r
 	}
 	s := network.Sandbox{ID: "c1", Attachments: []network.AttachmentResult{
-		{Attachment: cni.Attachment{Network: network.LoopbackNetwork}, Result: decode(`{"cniVersion":"1.1.0","interfaces":[{"name":"lo","sandbox":"/n"}],"ips":[{"address":"127.0.0.1/8","interface":0}]}`)},
+		{Attachment: cni.Attachment{Network: network.LoopbackNetwork},
+			Result: decode(`{"cniVersion":"1.1.0","interfaces":[{"name":"lo","sandbox":"/n"}],"ips":[{"address":"127.0.0.1/8","interface":0}]}`)},
 		{Result: decode(`{"cniVersion":"1.1.0","interfaces":[{"name":"eth0"},{"name":"eth0","sandbox":"/n"}],
 			"ips":[{"address":"10.0.0.1/24","interface":0},{"address":"10.0.0.2/24","interface":1},{"address":"10.0.0.3/24"},{"address":"fd00::2/64","interface":1}],
 			"dns":{"nameservers":["1.1.1.1","2.2.2.2"],"search":["a"],"options":["ndots:2"]}}`)},
@@ -557,21 +599,24 @@ func TestSandboxAddresses(t *testing.T) {
 	if got, want := fmt.Sprint(s.PodIPs()), "[10.0.0.2 fd00::2]"; got != want {
 		t.Errorf("pod: %s, want %s", got, want)
 	}
-	if got, want := fmt.Sprint(s.Primary().Addresses()), "[10.0.0.2/24 10.0.0.3/24 fd00::2/64]"; got != want {
+	if got, want := fmt.Sprint(s.Primary().Addresses()),
+		"[10.0.0.2/24 10.0.0.3/24 fd00::2/64]"; got != want {
 		t.Errorf("primary: %s, want %s", got, want)
 	}
 	want := cni.DNS{
-		Nameservers: []string{"1.1.1.1", "2.2.2.2", "3.3.3.3"}, Domain: "d", Search: []string{"a", "b"}, Options: []string{"ndots:2", "edns0"},
+		Nameservers: []string{"1.1.1.1", "2.2.2.2", "3.3.3.3"}, Domain: "d",
+		Search: []string{"a", "b"}, Options: []string{"ndots:2", "edns0"},
 	}
 	if diff := cmp.Diff(want, s.DNS()); diff != "" {
 		t.Error(diff)
 	}
-	if none := (&network.Sandbox{}); none.Primary() != nil || none.PodIPs() != nil || !none.DNS().IsZero() {
-		t.Error("an empty sandbox has something")
+	if none := (&network.Sandbox{}); none.Primary() != nil || none.PodIPs() != nil ||
+		!none.DNS().IsZero() {
+		t.Error("an empty sandbox has attributes")
 	}
 }
 
-// Options that contradict each other are refused.
+// NewManager refuses contradictory options.
 func TestManagerOptions(t *testing.T) {
 	t.Parallel()
 	for _, o := range []network.ManagerOptions{{Min: -1}, {Max: -1}, {Min: 2, Max: 1}, {Min: 1}} {
@@ -581,7 +626,7 @@ func TestManagerOptions(t *testing.T) {
 	}
 }
 
-// A full or read-only disk: Setup does nothing that it could not take back.
+// With a full or read-only disk, Setup makes no change that it could not undo.
 func TestSetupDiskFull(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -589,7 +634,8 @@ func TestSetupDiskFull(t *testing.T) {
 	if err := os.MkdirAll(r.StateDir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(r.StateDir, "due"), nil, 0o600); err != nil { // in the place of the directory
+	// A file replaces the directory.
+	if err := os.WriteFile(filepath.Join(r.StateDir, "due"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	m := r.manager(nil)
@@ -598,9 +644,10 @@ func TestSetupDiskFull(t *testing.T) {
 	}
 	r.wantCalls("")
 	r.wantRecorded()
-	// Remove goes on without the note.
+	// Remove works without the file.
 	for i, j := range joins {
-		if _, err := m.Attach(t.Context(), "c1", request("c1").Parameters, network.Join{Network: j.Network, IfName: fmt.Sprint("eth", i)}); err != nil {
+		if _, err := m.Attach(t.Context(), "c1", request("c1").Parameters,
+			network.Join{Network: j.Network, IfName: fmt.Sprint("eth", i)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -611,12 +658,13 @@ func TestSetupDiskFull(t *testing.T) {
 	r.wantCalls("DEL p1, DEL p0")
 }
 
-// Row 15: an observer sees a Setup as a whole, with what is part of it, and what takes it back.
+// An observer sees a Setup as a whole, its parts, and its rollback.
 func TestSetupIsObserved(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	joins := r.networks(2)
-	o := &story{with: []network.EventKind{network.Setup, network.Removal, network.Operation, network.Rollback}}
+	o := &story{with: []network.EventKind{network.Setup, network.Removal, network.Operation,
+		network.Rollback}}
 	r.Observer = o
 	m := r.manager(nil)
 	if _, err := m.Setup(t.Context(), sandbox("c1", joins)); err != nil {

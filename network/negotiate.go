@@ -11,16 +11,18 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// Negotiation is how the version came to be that a network is run with.
+// Negotiation describes how the version of a network was selected.
 type Negotiation struct {
-	Version cni.Version      // the newest that all support; 0 if there is none
-	Plugins []PluginVersions // what was asked: plugins and their IPAM plugins, each once, in their order; nil if nothing had to be
+	Version cni.Version // the newest that all plugins support; 0 if there is none
+	// Plugins are the plugins and IPAM plugins that were asked, each once, in their order. It is
+	// nil if there was no need to ask.
+	Plugins []PluginVersions
 }
 
-// PluginVersions is what a plugin supports.
+// PluginVersions lists the versions that a plugin supports.
 type PluginVersions struct {
 	Type     string
-	Versions []string // as it said, possibly with some that are not known here
+	Versions []string // as the plugin reported them, unknown versions included
 }
 
 // LimitedBy returns the types of the plugins that do not support v.
@@ -34,16 +36,17 @@ func (g Negotiation) LimitedBy(v cni.Version) []string {
 	return types
 }
 
-// Negotiate finds out which version a network is run with (specification 1.1.0, "Network configuration format"): the
-// newest of those that it offers ([cni.List.Versions]) that all plugins and the IPAM plugins they name support. Where it
-// offers only one, that is it, and no plugin is asked. What plugins answer is remembered, in [Client.StateDir] too, until
-// their file is replaced or changed.
+// Negotiate selects the version of a network (specification 1.1.0, "Network configuration format"):
+// the newest version that the network offers ([cni.List.Versions]) and that all of its plugins and
+// IPAM plugins support. If the network offers one version only, Negotiate returns it and asks no
+// plugin. Answers of plugins are cached, in [Client.StateDir] too, until the plugin's file changes.
 //
-// If they have no version in common the error has [cni.CodeIncompatibleVersion] and says who supports what; the
-// Negotiation holds what is known. If one cannot be asked the error is that of the call.
+// If the plugins have no version in common, the error has [cni.CodeIncompatibleVersion] and lists
+// the versions of each plugin, and the Negotiation is incomplete. If a plugin cannot be asked,
+// Negotiate returns the error of the call.
 //
-// [Client.Add], [Client.Status], [Client.GC], [Client.Validate], and [Client.Del] where nothing is recorded, negotiate by
-// themselves.
+// [Client.Add], [Client.Status], [Client.GC], [Client.Validate], and [Client.Del] of an attachment
+// without a record call Negotiate themselves.
 func (c *Client) Negotiate(ctx context.Context, n *config.Network) (Negotiation, error) {
 	if err := n.Validate(); err != nil {
 		return Negotiation{}, err
@@ -52,7 +55,7 @@ func (c *Client) Negotiate(ctx context.Context, n *config.Network) (Negotiation,
 	return g, ofNetwork(n, err)
 }
 
-// negotiate returns the network as it is to be run, and tells where that is not in the newest version.
+// negotiate returns the network in the version to use. It logs a warning if this is not the newest.
 func (c *Client) negotiate(ctx context.Context, n *config.Network) (*config.Network, error) {
 	if len(n.Versions) < 2 {
 		return n, nil
@@ -62,8 +65,9 @@ func (c *Client) negotiate(ctx context.Context, n *config.Network) (*config.Netw
 		return n, err
 	}
 	if g.Version != n.Version {
-		c.log().Warn("network is run in an older version than it offers", "network", n.Name,
-			"version", g.Version.String(), "offered", n.Version.String(), "limitedBy", strings.Join(g.LimitedBy(n.Version), ","))
+		c.log().Warn("network uses an older CNI version than it offers", "network", n.Name,
+			"version", g.Version.String(), "offered", n.Version.String(),
+			"limitedBy", strings.Join(g.LimitedBy(n.Version), ","))
 	}
 	return n.WithVersion(g.Version), nil
 }
@@ -86,11 +90,12 @@ func (c *Client) agree(ctx context.Context, l *cni.List) (Negotiation, error) {
 	for _, p := range g.Plugins {
 		support = append(support, p.Type+" supports "+strings.Join(p.Versions, ", "))
 	}
-	return g, cni.Errorf(cni.CodeIncompatibleVersion, "no CNI version out of %v is supported by all plugins", l.Versions).
+	return g, cni.Errorf(cni.CodeIncompatibleVersion,
+		"no CNI version out of %v is supported by all plugins", l.Versions).
 		WithDetails(strings.Join(support, "; "))
 }
 
-// ask asks plugins for their versions, up to the first that cannot be asked.
+// ask asks plugins for their versions, up to the first that fails.
 func (c *Client) ask(ctx context.Context, types []string) (g Negotiation, err error) {
 	cache := records.ReadVersions(c.stateDir())
 	for _, typ := range types {
@@ -98,7 +103,7 @@ func (c *Client) ask(ctx context.Context, types []string) (g Negotiation, err er
 		if err != nil {
 			return g, err
 		}
-		id := statefile.Identify(path) // before it is asked: what is replaced meanwhile is asked again
+		id := statefile.Identify(path) // before the call, in case the file changes meanwhile
 		versions := cache.Get(path, id)
 		if versions == nil {
 			r, err := c.Versions(ctx, typ)
@@ -111,7 +116,8 @@ func (c *Client) ask(ctx context.Context, types []string) (g Negotiation, err er
 		g.Plugins = append(g.Plugins, PluginVersions{typ, versions})
 	}
 	if err := cache.Store(); err != nil {
-		c.log().Debug("what plugins support cannot be stored and will be asked again", "error", err)
+		c.log().Debug("cannot store the versions of plugins; they will be asked again",
+			"error", err)
 	}
 	return g, nil
 }

@@ -16,20 +16,22 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// answers is a script of a plugin that supports some versions.
+// answers returns the script of a plugin that supports some versions.
 func answers(versions ...string) script {
-	return script{cni.VersionCommand: {Stdout: string(cni.VersionReply{CNIVersion: "1.1.0", Supported: versions}.Encode())}}
+	return script{cni.VersionCommand: {Stdout: string(cni.VersionReply{CNIVersion: "1.1.0",
+		Supported: versions}.Encode())}}
 }
 
 func offering(t *testing.T, versions string, plugins ...string) *config.Network {
 	t.Helper()
-	return listWith(t, "", "red", `"cniVersions":["`+strings.ReplaceAll(versions, " ", `","`)+`"]`, plugins...)
+	return listWith(t, "", "red", `"cniVersions":["`+strings.ReplaceAll(versions, " ", `","`)+`"]`,
+		plugins...)
 }
 
 const withIPAM = `{"type":"first","ipam":{"type":"ipam"}}`
 
-// VER-05, VER-06, VER-10, VER-11: the newest version that is offered and that all support, delegates included; what is
-// not used for it is told.
+// VER-05, VER-06, VER-10, VER-11: a network uses the newest offered version that all plugins and
+// delegates support; ADD logs a warning if it is not the newest offered one.
 func TestNegotiate(t *testing.T) {
 	t.Parallel()
 	const all = "0.3.1 0.4.0 1.0.0 1.1.0"
@@ -38,22 +40,30 @@ func TestNegotiate(t *testing.T) {
 		plugins  map[string]script
 		n        *config.Network
 		want     string
-		warning  string // of ADD; "" is none
+		warning  string // of ADD; "" for none
 		recorded cni.Version
 	}{
-		{"all support the newest", map[string]script{"first": {}, "second": {}, "ipam": {}}, offering(t, all, withIPAM, "second"),
+		{"all support the newest", map[string]script{"first": {}, "second": {}, "ipam": {}},
+			offering(t, all, withIPAM, "second"),
 			"1.1.0", "", cni.V110},
-		{"one is older", map[string]script{"first": {}, "second": answers("0.4.0", "1.0.0")}, offering(t, all, "first", "second"),
+		{"an older plugin", map[string]script{"first": {}, "second": answers("0.4.0", "1.0.0")},
+			offering(t, all, "first", "second"),
 			"1.0.0", "limitedBy=second", cni.V100},
-		{"the IPAM plugin is older", map[string]script{"first": {}, "ipam": answers("0.3.1", "0.4.0")}, offering(t, all, withIPAM),
+		{"an older IPAM plugin", map[string]script{"first": {}, "ipam": answers("0.3.1", "0.4.0")},
+			offering(t, all, withIPAM),
 			"0.4.0", "limitedBy=ipam", cni.V040},
-		{"versions are no range", map[string]script{"first": answers("0.3.1", "1.0.0"), "second": answers("0.3.1", "0.4.0", "1.1.0")},
+		{"versions with gaps", map[string]script{"first": answers("0.3.1", "1.0.0"),
+			"second": answers("0.3.1", "0.4.0", "1.1.0")},
 			offering(t, all, "first", "second"), "0.3.1", "limitedBy=first", cni.V031},
-		{"versions that are not known here", map[string]script{"first": answers("2.0.0", "1.0.0")}, offering(t, "1.0.0 2.0.0 0.4.0", "first"),
+		{"unknown versions", map[string]script{"first": answers("2.0.0", "1.0.0")},
+			offering(t, "1.0.0 2.0.0 0.4.0", "first"),
 			"1.0.0", "", cni.V100},
-		{"nothing in common", map[string]script{"first": answers("1.0.0"), "second": answers("0.4.0", "0.3.1")}, offering(t, all, "first", "second"),
+		{"no common version", map[string]script{"first": answers("1.0.0"),
+			"second": answers("0.4.0", "0.3.1")}, offering(t, all, "first", "second"),
 			"1 network red: no CNI version out of [0.3.1 0.4.0 1.0.0 1.1.0] is supported by all plugins: first supports 1.0.0; second supports 0.4.0, 0.3.1", "", 0},
-		{"one that cannot be asked", map[string]script{"first": {cni.VersionCommand: fails(cni.CodeTryAgainLater, "busy")}}, offering(t, all, "first"),
+		{"a plugin that fails",
+			map[string]script{"first": {cni.VersionCommand: fails(cni.CodeTryAgainLater, "busy")}},
+			offering(t, all, "first"),
 			"11 network red: first VERSION: busy", "", 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -80,11 +90,13 @@ func TestNegotiate(t *testing.T) {
 				return
 			}
 			for _, e := range r.entries() {
-				if _, version, _ := cni.DecodeHeader(e.Stdin); e.Env.Command == cni.Add && version != tt.want {
+				if _, version, _ := cni.DecodeHeader(e.Stdin); e.Env.Command == cni.Add &&
+					version != tt.want {
 					t.Errorf("%s in %s", e, version)
 				}
 			}
-			if log := r.log.String(); !strings.Contains(log, tt.warning) || (log == "") != (tt.warning == "") {
+			if log := r.log.String(); !strings.Contains(log, tt.warning) ||
+				(log == "") != (tt.warning == "") {
 				t.Errorf("log %q, want %q", log, tt.warning)
 			}
 			record, err := r.Record(request("c1").Attachment("red"))
@@ -97,7 +109,8 @@ func TestNegotiate(t *testing.T) {
 
 func errorOf(_ network.Negotiation, err error) error { return err }
 
-// ENV-13, CFG-15, VER-10: CHECK and DEL use the version of the ADD, whatever the plugins have learnt since.
+// ENV-13, CFG-15, VER-10: CHECK and DEL use the version of the ADD, even if the plugins now support
+// a newer one.
 func TestNegotiatedVersionIsKept(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": answers("0.4.0")})
@@ -122,7 +135,7 @@ func TestNegotiatedVersionIsKept(t *testing.T) {
 	}
 }
 
-// replace puts another file in the place of a plugin.
+// replace replaces the file of a plugin.
 func replace(t *testing.T, path string) {
 	t.Helper()
 	exe, err := os.Readlink(path)
@@ -141,7 +154,7 @@ func replace(t *testing.T, path string) {
 	}
 }
 
-// RT-STA-01, RT-GC-06: a network that is run in a version without them has no STATUS and no GC.
+// RT-STA-01, RT-GC-06: a network with a version that lacks STATUS and GC calls neither.
 func TestNegotiatedVerbs(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": answers("1.0.0")})
@@ -155,22 +168,23 @@ func TestNegotiatedVerbs(t *testing.T) {
 	if _, err := r.Validate(t.Context(), n); err != nil {
 		t.Error(err)
 	}
-	r.wantCalls("VERSION first, VERSION first") // the second is that of Validate, which always asks
+	r.wantCalls("VERSION first, VERSION first") // Validate always calls VERSION
 }
 
-// DEL is never refused: without a record and without agreement it is called in the newest version.
+// DEL is never refused: without a record and a common version, it uses the newest version.
 func TestDelWithoutAgreement(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": answers("0.3.1")})
 	n := offering(t, "1.0.0 1.1.0", "first")
-	if err := r.Del(t.Context(), request("c1").Attachment("red"), network.Fallback{Network: n}); err != nil {
+	if err := r.Del(t.Context(), request("c1").Attachment("red"),
+		network.Fallback{Network: n}); err != nil {
 		t.Error(err)
 	}
 	r.wantCalls("VERSION first, DEL first")
 }
 
-// RT-VRS-01, EXE-17: nobody is asked where there is no choice, each executable once where there is one, and again when
-// its file is another or has other content.
+// RT-VRS-01, EXE-17: a network with one version calls no VERSION. Otherwise each binary is asked
+// once, and again when its file is replaced or changed.
 func TestVersionsAreRemembered(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}, "second": {}})
@@ -184,11 +198,13 @@ func TestVersionsAreRemembered(t *testing.T) {
 	}
 	negotiate(r.Client, list(t, "1.1.0", "red", "first", "second"), "")
 	if _, err := os.Stat(r.StateDir); !errors.Is(err, os.ErrNotExist) {
-		t.Error("something was stored:", err)
+		t.Error("versions were stored:", err)
 	}
 	negotiate(r.Client, both, "VERSION first, VERSION second")
 	negotiate(r.Client, both, "")
-	another := &network.Client{Isolated: true, Caller: r.Caller, PluginDirs: r.PluginDirs, StateDir: r.StateDir} // as another process
+	// This client stands for another process.
+	another := &network.Client{Isolated: true, Caller: r.Caller, PluginDirs: r.PluginDirs,
+		StateDir: r.StateDir}
 	negotiate(another, both, "")
 	replace(t, filepath.Join(r.plugins, "second"))
 	negotiate(r.Client, both, "VERSION second")
@@ -198,7 +214,8 @@ func TestVersionsAreRemembered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chtimes(path, info.ModTime(), info.ModTime()); err != nil { // as after a write that hides itself: only ctime tells
+	// A write that restores mtime changes only ctime.
+	if err := os.Chtimes(path, info.ModTime(), info.ModTime()); err != nil {
 		t.Fatal(err)
 	}
 	negotiate(another, both, "VERSION second")
@@ -207,7 +224,8 @@ func TestVersionsAreRemembered(t *testing.T) {
 	if info, err := os.Stat(store); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info, err)
 	}
-	for _, damage := range []string{"", "{", `{"kind":"tenonVersionsV1"}`, `{"kind":"other","executables":{}}`,
+	for _, damage := range []string{"", "{", `{"kind":"tenonVersionsV1"}`,
+		`{"kind":"other","executables":{}}`,
 		`{"kind":"tenonVersionsV1","executables":{"` + path + `":{"versions":["x"]}}}`} {
 		if err := os.WriteFile(store, []byte(damage), 0o600); err != nil {
 			t.Fatal(err)
@@ -216,13 +234,14 @@ func TestVersionsAreRemembered(t *testing.T) {
 		negotiate(another, both, "")
 	}
 
-	// A directory that cannot be written to costs time and nothing else.
-	blocked := &network.Client{Isolated: true, Caller: r.Caller, PluginDirs: r.PluginDirs, StateDir: filepath.Join(store, "x"), Log: quiet}
+	// A directory that is not writable costs only time.
+	blocked := &network.Client{Isolated: true, Caller: r.Caller, PluginDirs: r.PluginDirs,
+		StateDir: filepath.Join(store, "x"), Log: quiet}
 	negotiate(blocked, both, "VERSION first, VERSION second")
 	negotiate(blocked, both, "VERSION first, VERSION second")
 }
 
-// What is gone is forgotten.
+// The cache drops plugins that no longer exist.
 func TestVersionsOfRemovedPlugins(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}, "second": {}})
@@ -243,19 +262,23 @@ func TestVersionsOfRemovedPlugins(t *testing.T) {
 	}
 }
 
-// Executables that are missing can be told from other errors; a delegate counts where it has to be asked.
+// The error about a missing binary wraps invoke.ErrNotFound. A missing delegate counts only if its
+// versions are needed.
 func TestNegotiateMissing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}})
-	for _, n := range []*config.Network{list(t, "1.1.0", "red", "absent"), offering(t, "1.0.0 1.1.0", "first", "absent"), offering(t, "1.0.0 1.1.0", withIPAM)} {
-		if _, err := r.Add(t.Context(), n, request("c1")); !errors.Is(err, invoke.ErrNotFound) || cni.CodeOf(err) != cni.CodeInvalidConfig {
+	for _, n := range []*config.Network{list(t, "1.1.0", "red", "absent"),
+		offering(t, "1.0.0 1.1.0", "first", "absent"), offering(t, "1.0.0 1.1.0", withIPAM)} {
+		if _, err := r.Add(t.Context(), n, request("c1")); !errors.Is(err, invoke.ErrNotFound) ||
+			cni.CodeOf(err) != cni.CodeInvalidConfig {
 			t.Errorf("got %s", describe(err))
 		}
 		r.wantRecorded()
 	}
 }
 
-// VER-05, VER-06: all combinations of what a network offers and two plugins support, against a plain computation.
+// VER-05, VER-06: all combinations of offered versions and the versions of two plugins, compared
+// with a simple computation.
 func TestNegotiateCombinations(t *testing.T) {
 	t.Parallel()
 	sets := subsets([]cni.Version{cni.V040, cni.V100, cni.V110})
@@ -269,15 +292,17 @@ func TestNegotiateCombinations(t *testing.T) {
 					}
 				}
 				if len(offered) == 1 {
-					want = offered[0] // the plugin refuses it, or not
+					want = offered[0] // no VERSION call; the plugin may refuse it
 				}
 				called := map[cni.Version]bool{}
-				c := &network.Client{Isolated: true, Caller: invoke.Fake{"a": supporting(a, called), "b": supporting(b, called)}, StateDir: t.TempDir(), Log: quiet}
+				c := &network.Client{Isolated: true, Caller: invoke.Fake{"a": supporting(a, called),
+					"b": supporting(b, called)}, StateDir: t.TempDir(), Log: quiet}
 				offer, err := json.Marshal(offered)
 				if err != nil {
 					t.Fatal(err)
 				}
-				n := listWith(t, offered[0].String(), "red", `"cniVersions":`+string(offer), "a", "b")
+				n := listWith(t, offered[0].String(), "red", `"cniVersions":`+string(offer), "a",
+					"b")
 				if err := c.Status(t.Context(), n); (err == nil) != (want != 0) {
 					t.Errorf("%v, %v, %v: %s", offered, a, b, describe(err))
 				}
@@ -289,8 +314,10 @@ func TestNegotiateCombinations(t *testing.T) {
 	}
 }
 
-// supporting is a plugin that says which versions it supports and keeps which it is called with.
-func supporting(versions []cni.Version, called map[cni.Version]bool) map[cni.Command]invoke.Handler {
+// supporting is a plugin that supports some versions and records the versions of its requests.
+func supporting(
+	versions []cni.Version, called map[cni.Version]bool,
+) map[cni.Command]invoke.Handler {
 	r := cni.VersionReply{CNIVersion: "1.1.0"}
 	for _, v := range versions {
 		r.Supported = append(r.Supported, v.String())

@@ -20,17 +20,20 @@ import (
 	"github.com/tenon-cni/tenon/network"
 )
 
-// story writes down what it is told, what is part of something else further in.
+// story is an observer that writes down events, indented by depth.
 type story struct {
 	mu   sync.Mutex
 	text strings.Builder
-	with []network.EventKind // nil is all but locks
+	with []network.EventKind // nil: all except locks
 }
 
 type depthKey struct{}
 
-func (s *story) Begin(ctx context.Context, e network.Event) (context.Context, func(network.Outcome)) {
-	if s.with == nil && e.Kind == network.Lock || s.with != nil && !slices.Contains(s.with, e.Kind) {
+func (s *story) Begin(
+	ctx context.Context, e network.Event,
+) (context.Context, func(network.Outcome)) {
+	if s.with == nil && e.Kind == network.Lock || s.with != nil &&
+		!slices.Contains(s.with, e.Kind) {
 		return ctx, nil
 	}
 	depth, _ := ctx.Value(depthKey{}).(int)
@@ -56,7 +59,7 @@ func (s *story) line(depth int, text string) {
 	fmt.Fprintln(&s.text, strings.Repeat("  ", depth)+strings.Join(strings.Fields(text), " "))
 }
 
-// told returns what has been told since the last time.
+// told returns the events since the last call.
 func (s *story) told() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +67,7 @@ func (s *story) told() string {
 	return s.text.String()
 }
 
-// Everything a Client does is told, and what is part of what.
+// An observer gets all events of a Client in the right order and depth.
 func TestObserver(t *testing.T) {
 	t.Parallel()
 	s := &story{}
@@ -72,7 +75,8 @@ func TestObserver(t *testing.T) {
 		"first":  {cni.Add: invoke.Print(`{"cniVersion":"1.1.0","ips":[{"address":"10.1.2.3/24"}]}`)},
 		"second": {},
 	}
-	c := &network.Client{Isolated: true, Caller: plugins, StateDir: t.TempDir(), Log: quiet, Observer: s}
+	c := &network.Client{Isolated: true, Caller: plugins, StateDir: t.TempDir(), Log: quiet,
+		Observer: s}
 	n := list(t, "1.1.0", "red", "first", "second")
 	ctx := t.Context()
 	q := request("c1")
@@ -92,11 +96,11 @@ operation ADD red/c1/eth0
   ended
 ended with 1 addresses
 `},
-		{"an ADD of what is attached", func() error { _, err := c.Add(ctx, n, q); return err }, cni.CodeInvalidEnvironment, `
+		{"an ADD of an existing attachment", func() error { _, err := c.Add(ctx, n, q); return err }, cni.CodeInvalidEnvironment, `
 operation ADD red/c1/eth0
 ended with 4
 `},
-		{"an ADD in place of it", func() error { q := q; q.Replace = true; _, err := c.Add(ctx, n, q); return err }, 0, `
+		{"an ADD that replaces it", func() error { q := q; q.Replace = true; _, err := c.Add(ctx, n, q); return err }, 0, `
 operation ADD red/c1/eth0
   cleanup DEL red/c1/eth0
     plugin call DEL red/c1/eth0 second second
@@ -131,13 +135,15 @@ plugin call VERSION // first first
 ended
 `},
 		{"repair", func() error {
-			_, err := c.Repair(ctx, nil, func(context.Context, []invoke.Call) error { return cni.Errorf(cni.CodeIOFailure, "no") })
+			_, err := c.Repair(ctx, nil, func(context.Context, []invoke.Call) error {
+				return cni.Errorf(cni.CodeIOFailure, "no")
+			})
 			return err
 		}, cni.CodeIOFailure, `
 repair //
 ended with 5
 `},
-		{"GC of what is attached", func() error { return c.GC(ctx, n, keep()) }, 0, `
+		{"GC of an attachment", func() error { return c.GC(ctx, n, keep()) }, 0, `
 operation GC red//
   cleanup DEL red/c1/eth0
     plugin call DEL red/c1/eth0 second second
@@ -177,7 +183,7 @@ cleanup DEL red/c1/eth0
   ended
 ended
 `},
-		{"an ADD with an answer that is none", func() error {
+		{"an ADD with an invalid answer", func() error {
 			plugins["second"] = map[cni.Command]invoke.Handler{cni.Add: invoke.Print("nonsense")}
 			_, err := c.Add(ctx, n, q)
 			return err
@@ -195,7 +201,7 @@ operation ADD red/c1/eth0
   ended
 ended with 6
 `},
-		{"VERSION with an answer that is none", func() error {
+		{"VERSION with an invalid answer", func() error {
 			plugins["first"][cni.VersionCommand] = invoke.Print("nonsense")
 			_, err := c.Versions(ctx, "first")
 			return err
@@ -203,7 +209,7 @@ ended with 6
 plugin call VERSION // first first
 ended with 6
 `},
-		{"a DEL of what nobody knows", func() error { return c.Del(ctx, a, network.Fallback{}) }, cni.CodeUnknownContainer, `
+		{"a DEL of an unknown attachment", func() error { return c.Del(ctx, a, network.Fallback{}) }, cni.CodeUnknownContainer, `
 operation DEL red/c1/eth0
 ended with 3
 `},
@@ -217,12 +223,13 @@ ended with 3
 	}
 }
 
-// The wait for each lock is told, and what came of it.
+// An observer gets the wait for each lock and its outcome.
 func TestObserverOfLocks(t *testing.T) {
 	t.Parallel()
 	s := &story{with: []network.EventKind{network.Lock}}
 	plugins := invoke.Fake{"first": {}}
-	c := &network.Client{Isolated: true, Caller: plugins, StateDir: t.TempDir(), Log: quiet, Observer: s}
+	c := &network.Client{Isolated: true, Caller: plugins, StateDir: t.TempDir(), Log: quiet,
+		Observer: s}
 	n := list(t, "1.1.0", "red", "first")
 	inside := make(chan func())
 	plugins["first"][cni.Add] = func(context.Context, invoke.Call) ([]byte, bool) {
@@ -240,7 +247,8 @@ func TestObserverOfLocks(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	second := *c
 	second.Observer = network.Observers{s, impatient(cancel)}
-	if err := second.Del(ctx, request("c1").Attachment("red"), network.Fallback{}); cni.CodeOf(err) != cni.CodeTryAgainLater {
+	if err := second.Del(ctx, request("c1").Attachment("red"),
+		network.Fallback{}); cni.CodeOf(err) != cni.CodeTryAgainLater {
 		t.Error(err)
 	}
 	let()
@@ -261,7 +269,7 @@ ended with 11
 	}
 }
 
-// Who wants to know nothing pays nothing.
+// A Client without an observer and debug log has no overhead.
 func TestNoObserverAllocatesNothing(t *testing.T) {
 	c := &network.Client{Isolated: true, Log: quiet}
 	ctx, a := t.Context(), request("c1").Attachment("red")
@@ -270,60 +278,69 @@ func TestNoObserverAllocatesNothing(t *testing.T) {
 	}
 }
 
-// impatient calls off what waits for the lock of a container.
+// impatient cancels a context when the wait for the lock of a container begins.
 type impatient func()
 
-func (f impatient) Begin(ctx context.Context, e network.Event) (context.Context, func(network.Outcome)) {
+func (f impatient) Begin(
+	ctx context.Context, e network.Event,
+) (context.Context, func(network.Outcome)) {
 	if e.Attachment.Network == "" {
 		f()
 	}
 	return ctx, nil
 }
 
-// named is an observer that is told apart.
+// named is an observer with a name.
 type named struct {
 	name string
 	text *[]string
 }
 
-func (n named) Begin(ctx context.Context, e network.Event) (context.Context, func(network.Outcome)) {
+func (n named) Begin(
+	ctx context.Context, e network.Event,
+) (context.Context, func(network.Outcome)) {
 	before, _ := ctx.Value(depthKey{}).(string)
 	*n.text = append(*n.text, before+n.name)
 	if n.name == "silent " {
 		return ctx, nil
 	}
-	return context.WithValue(ctx, depthKey{}, before+n.name), func(network.Outcome) { *n.text = append(*n.text, "end "+n.name) }
+	return context.WithValue(ctx, depthKey{}, before+n.name),
+		func(network.Outcome) { *n.text = append(*n.text, "end "+n.name) }
 }
 
-// Several observers are told in order, and of the end in reverse.
+// Several observers are called in order, and at the end in reverse.
 func TestObservers(t *testing.T) {
 	t.Parallel()
 	var text []string
-	o := network.Observers{named{"a ", &text}, named{"silent ", &text}, network.Observers{}, named{"b ", &text}}
+	o := network.Observers{named{"a ", &text}, named{"silent ", &text}, network.Observers{},
+		named{"b ", &text}}
 	ctx, end := o.Begin(t.Context(), network.Event{})
 	end(network.Outcome{})
 	text = append(text, ctx.Value(depthKey{}).(string))
-	if diff := cmp.Diff([]string{"a ", "a silent ", "a b ", "end b ", "end a ", "a b "}, text); diff != "" {
+	if diff := cmp.Diff([]string{"a ", "a silent ", "a b ", "end b ", "end a ", "a b "},
+		text); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
 
-// An observer can hand each plugin a span of its own: TRC-01, TRC-04.
+// TRC-01, TRC-04: an observer can give each plugin its own span.
 func TestObserverTraces(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.shell("first", `echo "$CNI_COMMAND $TRACEPARENT" >>"$dir/trace"; echo '{"cniVersion":"1.1.0"}'`)
 	r.Observer = spans{}
-	if _, err := r.Client.Add(t.Context(), list(t, "1.1.0", "red", "first"), request("c1")); err != nil {
+	if _, err := r.Client.Add(t.Context(), list(t, "1.1.0", "red", "first"),
+		request("c1")); err != nil {
 		t.Fatal(err)
 	}
 	b, err := os.ReadFile(filepath.Join(r.plugins, "trace"))
-	if want := "ADD 00-4bf92f3577b34da6a3ce929d0e0e4736-000000000000000c-01\n"; err != nil || string(b) != want {
+	if want := "ADD 00-4bf92f3577b34da6a3ce929d0e0e4736-000000000000000c-01\n"; err != nil ||
+		string(b) != want {
 		t.Errorf("%v, %q, want %q", err, b, want)
 	}
 }
 
-// spans gives each kind of work the same span ID always.
+// spans has a fixed span ID for each kind of event.
 type spans struct{}
 
 func (spans) Begin(ctx context.Context, e network.Event) (context.Context, func(network.Outcome)) {
@@ -331,32 +348,36 @@ func (spans) Begin(ctx context.Context, e network.Event) (context.Context, func(
 	if e.Kind == network.PluginCall {
 		id = "000000000000000c"
 	}
-	return invoke.WithTrace(ctx, invoke.Trace{Parent: "00-4bf92f3577b34da6a3ce929d0e0e4736-" + id + "-01"}), nil
+	return invoke.WithTrace(ctx,
+		invoke.Trace{Parent: "00-4bf92f3577b34da6a3ce929d0e0e4736-" + id + "-01"}), nil
 }
 
-// SEC-07: at level Debug the log has every operation and call with what it is about, and nothing that a plugin was given, even
-// where the plugin says it again.
+// SEC-07: the log at level Debug has every operation and call, and never the input of a plugin,
+// even if the plugin repeats it.
 func TestDebugLog(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	r.Log = slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		switch a.Key {
-		case slog.TimeKey:
-			return slog.Attr{}
-		case "duration":
-			if d := a.Value.Duration(); d <= 0 || d > time.Minute {
-				t.Errorf("duration %v", d)
+	r.Log = slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug,
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			switch a.Key {
+			case slog.TimeKey:
+				return slog.Attr{}
+			case "duration":
+				if d := a.Value.Duration(); d <= 0 || d > time.Minute {
+					t.Errorf("duration %v", d)
+				}
+				return slog.Attr{}
 			}
-			return slog.Attr{}
-		}
-		return a
-	}}))
+			return a
+		}}))
 	r.shell("first", `[ $CNI_COMMAND = ADD ] || exit 0; echo "{\"code\":11,\"msg\":\"$CNI_ARGS\",\"details\":\"$(cat | tr -d '\"')\"}"; exit 1`)
 	q := request("c1")
 	q.Args = cni.Args{{Key: "K", Value: "argument-secret"}}
 	q.Capabilities = map[string]json.RawMessage{"mac": json.RawMessage(`"capability-secret"`)}
-	n := list(t, "1.1.0", "red", `{"type":"first","capabilities":{"mac":true},"args":{"key":"args-secret"}}`)
-	if _, err := r.Client.Add(t.Context(), n, q); cni.CodeOf(err) != cni.CodeTryAgainLater || !strings.Contains(cni.AsError(err).Details, "capability-secret") {
+	n := list(t, "1.1.0", "red",
+		`{"type":"first","capabilities":{"mac":true},"args":{"key":"args-secret"}}`)
+	if _, err := r.Client.Add(t.Context(), n, q); cni.CodeOf(err) != cni.CodeTryAgainLater ||
+		!strings.Contains(cni.AsError(err).Details, "capability-secret") {
 		t.Fatal(err)
 	}
 	if err := r.Status(t.Context(), n); err != nil {
@@ -365,20 +386,23 @@ func TestDebugLog(t *testing.T) {
 	a := q.Attachment("red")
 	key := "attachment=" + string(a.Owner()) + " network=red container=c1 ifname=eth0"
 	path := filepath.Join(r.plugins, "first")
-	want := "level=DEBUG msg=\"plugin call\" " + key + " verb=ADD plugin=first path=" + path + " code=11\n" +
+	want := "level=DEBUG msg=\"plugin call\" " + key + " verb=ADD plugin=first path=" + path +
+		" code=11\n" +
 		"level=DEBUG msg=\"plugin call\" " + key + " verb=DEL plugin=first path=" + path + "\n" +
 		"level=DEBUG msg=rollback " + key + " verb=DEL\n" +
 		"level=DEBUG msg=operation " + key + " verb=ADD code=11\n" +
 		"level=DEBUG msg=\"plugin call\" network=red verb=STATUS plugin=first path=" + path + "\n" +
 		"level=DEBUG msg=operation network=red verb=STATUS\n"
 	got := slices.Collect(strings.Lines(r.log.String()))
-	got = slices.DeleteFunc(got, func(line string) bool { return strings.Contains(line, " msg=lock ") }) // where the machine is slow
+	// On a slow node, waits for locks are logged.
+	got = slices.DeleteFunc(got,
+		func(line string) bool { return strings.Contains(line, " msg=lock ") })
 	if diff := cmp.Diff(want, strings.Join(got, "")); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
 
-// What deserves attention about an attachment names it in the same words.
+// All warnings about an attachment name it in the same way.
 func TestWarningsNameTheAttachment(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}})
@@ -390,7 +414,8 @@ func TestWarningsNameTheAttachment(t *testing.T) {
 	if err := r.Del(t.Context(), a, network.Fallback{Network: n}); err != nil {
 		t.Fatal(err)
 	}
-	want := `msg="record cannot be read, deleting as asked" attachment=` + string(a.Owner()) + " network=red container=c1 ifname=eth0 error="
+	want := `msg="record is unreadable; running DEL with the given parameters" attachment=` +
+		string(a.Owner()) + " network=red container=c1 ifname=eth0 error="
 	if !strings.Contains(r.log.String(), want) {
 		t.Errorf("log %q", r.log)
 	}

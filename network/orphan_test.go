@@ -19,14 +19,16 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// runtimeArg makes the test binary a runtime that attaches c1 to a network of the plugin slow: see killedRuntime.
+// runtimeArg makes the test binary a runtime that attaches c1 to a network of the plugin slow: see
+// killedRuntime.
 const runtimeArg = "runtime"
 
 func runAsRuntime(args []string) bool {
 	if len(args) != 4 || args[1] != runtimeArg {
 		return false
 	}
-	c := &network.Client{Isolated: true, StateDir: args[2], PluginDirs: []string{args[3]}, Caller: invoke.Process{Stderr: io.Discard}}
+	c := &network.Client{Isolated: true, StateDir: args[2], PluginDirs: []string{args[3]},
+		Caller: invoke.Process{Stderr: io.Discard}}
 	n, err := config.LoadBytes([]byte(slowNetwork))
 	if err != nil {
 		panic(err)
@@ -39,13 +41,13 @@ func runAsRuntime(args []string) bool {
 
 const slowNetwork = `{"cniVersion":"1.1.0","name":"red","plugins":[{"type":"slow"}]}`
 
-// LIF-06, field row 3: a plugin that outlives its killed runtime counts as an operation. Nobody takes back what it is
-// still making, and what it has made is taken back.
+// LIF-06: a plugin that outlives its killed runtime counts as an operation. No DEL runs while the
+// plugin is still at work, and DEL runs after it.
 func TestRecoverWaitsForOrphan(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	made := filepath.Join(r.plugins, "made")
-	// It goes on when somebody writes to the pipe.
+	// The plugin continues when the test writes to the pipe.
 	if err := unix.Mkfifo(filepath.Join(r.plugins, "go"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -67,11 +69,13 @@ esac`)
 	}
 	_ = runtime.Wait()
 
-	r.Timeout = 100 * time.Millisecond // for one that hangs nobody waits for ever
-	if err := r.Recover(t.Context(), nil); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "busy") {
+	r.Timeout = 100 * time.Millisecond // a plugin can hang
+	if err := r.Recover(t.Context(), nil); !errors.Is(err, context.DeadlineExceeded) ||
+		!strings.Contains(err.Error(), "busy") {
 		t.Errorf("while the plugin runs: %s", describe(err))
 	}
-	if err := os.WriteFile(filepath.Join(r.plugins, "go"), []byte("\n"), 0); err != nil { // waits for the reader
+	// WriteFile blocks until the pipe has a reader.
+	if err := os.WriteFile(filepath.Join(r.plugins, "go"), []byte("\n"), 0); err != nil {
 		t.Fatal(err)
 	}
 	r.Timeout = 0
@@ -85,7 +89,7 @@ esac`)
 		t.Errorf("recovered %q", got)
 	}
 	if _, err := os.Stat(made); err == nil {
-		t.Error("what the plugin made is still there")
+		t.Error("the interface was not removed")
 	}
 	r.wantRecorded()
 }
@@ -98,9 +102,9 @@ func waitForPath(t *testing.T, path string) {
 	})
 }
 
-// A plugin that runs networks itself with the state directory of its runtime gets an error and does
-// not wait for itself.
-func TestMetaPluginSharesStateFolder(t *testing.T) {
+// A plugin that runs networks with the state directory of its runtime gets an error instead of
+// waiting for itself.
+func TestMetaPluginSharesStateDirectory(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	exe, err := os.Executable()
@@ -113,8 +117,9 @@ func TestMetaPluginSharesStateFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = r.Add(t.Context(), n, request("c1"))
-	if got := describe(err); !strings.Contains(got, "lock container c1: it is held by the runtime that has started this program, "+
-		"which needs a state folder of its own") {
+	if got := describe(err); !strings.Contains(got,
+		"lock container c1: it is held by the runtime that has started this program, "+
+			"which needs a state folder of its own") {
 		t.Errorf("got %s", got)
 	}
 }

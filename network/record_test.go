@@ -21,19 +21,21 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// equalAddr lets cmp look at addresses.
+// equalAddr lets cmp compare addresses.
 var equalAddr = cmp.Options{
 	cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
 	cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }),
 }
 
-// Callers see every field of a record, whatever is recorded.
+// A public record has every field of a record.
 func TestPublicRecord(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	all := reflect.ValueOf(network.PublicRecord(&records.Record{
-		Attachment: cni.Attachment{Network: "red"}, State: records.Attached, List: &cni.List{}, Result: &cni.Result{},
-		Parameters: records.Parameters{Netns: "/run/netns/x"}, Created: now, Done: now, BootID: "b", Runtime: "crio", Source: "/f",
+		Attachment: cni.Attachment{Network: "red"}, State: records.Attached, List: &cni.List{},
+		Result:     &cni.Result{},
+		Parameters: records.Parameters{Netns: "/run/netns/x"}, Created: now, Done: now, BootID: "b",
+		Runtime: "crio", Source: "/f",
 	}))
 	for i := range all.NumField() {
 		if all.Field(i).IsZero() {
@@ -41,7 +43,8 @@ func TestPublicRecord(t *testing.T) {
 		}
 	}
 	for state, want := range map[records.State]network.State{
-		records.Adding: network.Adding, records.Attached: network.Attached, records.Deleting: network.Deleting,
+		records.Adding: network.Adding, records.Attached: network.Attached,
+		records.Deleting: network.Deleting,
 	} {
 		if got := network.PublicRecord(&records.Record{State: state}).State; got != want {
 			t.Errorf("state %q, want %q", got, want)
@@ -49,7 +52,7 @@ func TestPublicRecord(t *testing.T) {
 	}
 }
 
-// CFG-21: a single plugin is recorded as a list that is equal to it.
+// CFG-21: a single plugin is recorded as an equivalent list.
 func TestRecordSinglePlugin(t *testing.T) {
 	t.Parallel()
 	recorder := &invoke.Recorder{Caller: invoke.Fake{"x": {}}}
@@ -75,7 +78,7 @@ func TestRecordSinglePlugin(t *testing.T) {
 	}
 }
 
-// R-03, CACHE-08: attachments whose parts read alike have records of their own.
+// R-03, CACHE-08: attachments with similar names have separate records.
 func TestRecordsOfSimilarNames(t *testing.T) {
 	t.Parallel()
 	c := &network.Client{Isolated: true, Caller: invoke.Fake{"x": {}}, StateDir: t.TempDir()}
@@ -100,10 +103,11 @@ func TestRecordsOfSimilarNames(t *testing.T) {
 	}
 }
 
-// CACHE-02: private directories and files, and nothing left beside them.
+// CACHE-02: directories and files are private, and no other files remain.
 func TestRecordFiles(t *testing.T) {
 	t.Parallel()
-	c := &network.Client{Isolated: true, Caller: invoke.Fake{"x": {}}, StateDir: filepath.Join(t.TempDir(), "a/b")}
+	c := &network.Client{Isolated: true, Caller: invoke.Fake{"x": {}},
+		StateDir: filepath.Join(t.TempDir(), "a/b")}
 	q := request("c1")
 	if _, err := c.Add(t.Context(), list(t, "1.1.0", "red", "x"), q); err != nil {
 		t.Fatal(err)
@@ -128,7 +132,7 @@ func TestRecordFiles(t *testing.T) {
 	}
 }
 
-// CACHE-09, R-02: listing gives what can be read and says what cannot.
+// CACHE-09, R-02: List returns readable records, and errors about the others.
 func TestListDamaged(t *testing.T) {
 	t.Parallel()
 	c := &network.Client{Isolated: true, Caller: invoke.Fake{"x": {}}, StateDir: t.TempDir()}
@@ -144,17 +148,20 @@ func TestListDamaged(t *testing.T) {
 	if err := os.Truncate(paths[0], 10); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Rename(paths[1], paths[0][:len(paths[0])-len("0.json")]+"f.json"); err != nil { // the name of another
+	// The file gets the name of another record.
+	if err := os.Rename(paths[1], paths[0][:len(paths[0])-len("0.json")]+"f.json"); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(filepath.Dir(paths[0]), ".draft.json"), nil, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(filepath.Dir(paths[0]), ".draft.json"), nil,
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	records, err := c.List()
 	if len(records) != 1 || records[0].Attachment.Container != "c3" {
 		t.Errorf("records %v", records)
 	}
-	if err == nil || strings.Count(err.Error(), "\n") != 1 || !strings.Contains(err.Error(), paths[0]) {
+	if err == nil || strings.Count(err.Error(), "\n") != 1 ||
+		!strings.Contains(err.Error(), paths[0]) {
 		t.Errorf("got %s", describe(err))
 	}
 	if _, err := c.Record(request("c1").Attachment("red")); cni.CodeOf(err) != cni.CodeDecodingFailure {
@@ -165,8 +172,8 @@ func TestListDamaged(t *testing.T) {
 	}
 }
 
-// R-08, RT-DEL-05, SEC-04: whatever has happened to a record, DEL with the network at hand cleans up, and takes nothing
-// from it.
+// R-08, RT-DEL-05, SEC-04: however a record is damaged, DEL with a given network cleans up, and
+// uses nothing from the record.
 func TestDelWithDamagedRecord(t *testing.T) {
 	t.Parallel()
 	recorder := &invoke.Recorder{Caller: invoke.Fake{"x": {}}}
@@ -187,22 +194,25 @@ func TestDelWithDamagedRecord(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := len(recorder.Exchanges())
-		if err := c.Del(t.Context(), a, network.Fallback{Network: n, Parameters: q.Parameters}); err != nil {
+		if err := c.Del(t.Context(), a,
+			network.Fallback{Network: n, Parameters: q.Parameters}); err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}
 		calls := recorder.Exchanges()[before:]
-		if len(calls) != 1 || calls[0].Call.Env.ContainerID != "c1" || strings.Contains(string(calls[0].Call.Stdin), "prevResult") {
+		if len(calls) != 1 || calls[0].Call.Env.ContainerID != "c1" ||
+			strings.Contains(string(calls[0].Call.Stdin), "prevResult") {
 			t.Fatalf("%s: calls %v", what, calls)
 		}
 		if _, err := os.Stat(recordPath(c, a)); err == nil {
-			t.Fatalf("%s: the record is still there", what)
+			t.Fatalf("%s: the record was not removed", what)
 		}
 	}
-	cleansUp(seal("tenonRecordV1", []byte(strings.Replace(string(body), `"c1"`, `"c2"`, 1))), "another's")
+	cleansUp(seal("tenonRecordV1", []byte(strings.Replace(string(body), `"c1"`, `"c2"`, 1))),
+		"another's")
 	for i := range whole {
-		cleansUp(whole[:i], fmt.Sprintf("%d bytes are left", i))
+		cleansUp(whole[:i], fmt.Sprintf("truncated to %d bytes", i))
 		flipped := slices.Clone(whole)
 		flipped[i] ^= 1
-		cleansUp(flipped, fmt.Sprintf("byte %d is flipped", i))
+		cleansUp(flipped, fmt.Sprintf("byte %d flipped", i))
 	}
 }

@@ -15,8 +15,8 @@ import (
 
 // Recovered is an attachment that [Client.Recover] has deleted, or tried to.
 type Recovered struct {
-	Record Record // as it was found
-	Err    error  // of DEL, nil if nothing is left
+	Record Record // before DEL
+	Err    error  // of DEL; nil if nothing is left behind
 }
 
 // Recover runs DEL for the attachments of an ADD or a DEL that was interrupted, or that failed and
@@ -82,24 +82,25 @@ func (c *Client) sweepDamaged(ctx context.Context, found []records.Found) error 
 		case !errors.Is(f.Err, ErrUnreadable):
 			errs = append(errs, f.Damage())
 		case f.Debris:
-			errs = append(errs, c.sweepLocked(ctx, c.networkLockPath(f.Owner.Network()), func() error {
-				return c.removeDebris(ctx, f.Owner)
-			}))
+			errs = append(errs, c.sweepLocked(ctx, c.networkLockPath(f.Owner.Network()),
+				func() error {
+					return c.removeDebris(ctx, f.Owner)
+				}))
 		default:
-			c.warn(ctx, f.Key, "record cannot be read, left alone", f.Err)
+			c.warn(ctx, f.Key, "keeping unreadable record", f.Err)
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// removeDebris removes the record of an owner if it is damaged and of an earlier boot. Its network
-// has to be locked.
+// removeDebris removes the record of an owner if it is damaged and of an earlier boot. The caller
+// must hold the lock of its network.
 func (c *Client) removeDebris(ctx context.Context, o cni.Owner) error {
 	f := c.store().Read(o)
 	if !f.Debris {
 		return nil
 	}
-	c.warn(ctx, f.Key, "removing a damaged record from before the boot", f.Err)
+	c.warn(ctx, f.Key, "removing a damaged record of an earlier boot", f.Err)
 	return c.store().RemoveOwner(o)
 }
 
@@ -113,30 +114,34 @@ func (c *Client) sweepDrafts(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// sweepNetwork removes unfinished records of a network, given as the first half of its owners.
+// sweepNetwork removes unfinished records of a network. owner is the first half of the network's
+// owners.
 func (c *Client) sweepNetwork(ctx context.Context, owner string) error {
-	return c.sweepLocked(ctx, c.networkLockPath(owner), func() error { return c.store().Sweep(owner) })
+	return c.sweepLocked(ctx, c.networkLockPath(owner),
+		func() error { return c.store().Sweep(owner) })
 }
 
-// sweepDues removes files about operations that have ended meanwhile.
+// sweepDues removes files about operations that have ended.
 func (c *Client) sweepDues(ctx context.Context) error {
 	hashes, err := c.store().Dues()
 	errs := []error{err}
 	for _, h := range hashes {
 		errs = append(errs, c.sweepLocked(ctx, c.containerLockPath(h), func() error {
-			return c.store().SweepDue(h, func(what string, err error) { c.warn(ctx, cni.Attachment{}, what, err) })
+			return c.store().SweepDue(h,
+				func(what string, err error) { c.warn(ctx, cni.Attachment{}, what, err) })
 		}))
 	}
 	return errors.Join(errs...)
 }
 
-// sweepLocked calls f with a lock.
+// sweepLocked calls f while it holds a lock.
 func (c *Client) sweepLocked(ctx context.Context, path string, f func() error) error {
 	ctx, cancel := c.limit(ctx, 1)
 	defer cancel()
 	l, err := statefile.TakeLock(ctx, path, statefile.Exclusive)
 	if err != nil {
-		return cni.Errorf(cni.CodeTryAgainLater, "unfinished records: lock %s: %w", filepath.Base(path), err)
+		return cni.Errorf(cni.CodeTryAgainLater, "cannot remove unfinished records: lock %s: %w",
+			filepath.Base(path), err)
 	}
 	defer l.Release()
 	return f()

@@ -30,7 +30,8 @@ func (c *Client) register(ctx context.Context) {
 		return
 	}
 	if err := c.registry().Add(ctx, c.stateDir()); err != nil {
-		c.log().WarnContext(ctx, "the state directory cannot be registered: GC of another runtime may remove its attachments",
+		c.log().WarnContext(ctx,
+			"cannot register the state directory; GC of another runtime may remove its attachments",
 			"stateDir", c.stateDir(), "error", err)
 	}
 }
@@ -53,14 +54,16 @@ func (c *Client) others() ([]*Client, error) {
 // lockHost locks a network in all state directories of the host, in the order of their paths, until
 // unlock. err is about the own state directory; unknown is about directories of other runtimes that
 // cannot be locked.
-func (c *Client) lockHost(ctx context.Context, network string) (locked *Client, unlock func(), unknown, err error) {
+func (c *Client) lockHost(
+	ctx context.Context, network string,
+) (locked *Client, unlock func(), unknown, err error) {
 	if c.isolated() {
 		locked, unlock, err = c.lockNetwork(ctx, network)
 		return locked, unlock, nil, err
 	}
 	var held releases
 	var errs []error
-	locked, nested := c, false // nested: within GC of the runtime that has started this program
+	locked, nested := c, false // nested: another runtime's GC has started this program
 	registry, err := c.registry().Hold(ctx)
 	if err != nil {
 		errs = append(errs, cni.Errorf(cni.CodeIOFailure, "registered state directories: %w", err))
@@ -69,18 +72,19 @@ func (c *Client) lockHost(ctx context.Context, network string) (locked *Client, 
 		locked, held = c.holding(registry.File), append(held, registry.Release)
 		nested = registry.Inherited()
 	}
-	all, _ := c.others() // judge reports what cannot be listed
+	all, _ := c.others() // judge reports the error
 	path, err := records.Canonical(c.stateDir())
 	if err != nil {
 		path = c.stateDir()
 	}
-	at, _ := slices.BinarySearchFunc(all, path, func(other *Client, path string) int { return cmp.Compare(other.StateDir, path) })
+	at, _ := slices.BinarySearchFunc(all, path,
+		func(other *Client, path string) int { return cmp.Compare(other.StateDir, path) })
 	for _, one := range slices.Insert(slices.Clone(all), at, c) {
 		next, release, err := one.lockNetwork(ctx, network)
 		switch {
 		case err == nil:
 			locked, held = locked.holding(next.held[len(one.held):]...), append(held, release)
-		case nested && errors.Is(err, statefile.ErrInherited): // that runtime holds it for this program
+		case nested && errors.Is(err, statefile.ErrInherited): // the other runtime holds the lock
 		case one == c:
 			held.all()
 			return nil, nil, nil, err

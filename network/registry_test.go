@@ -16,17 +16,18 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// runtime returns a client of another runtime on the host of r, with a state directory of its own.
+// runtime returns a client of another runtime on the host of r, with its own state directory.
 func (r *rig) runtime(name string) *network.Client {
 	r.t.Helper()
 	c := &network.Client{
-		Runtime: name, StateDir: filepath.Join(r.t.TempDir(), name), Caller: r.Caller, PluginDirs: r.PluginDirs, Log: r.Log,
+		Runtime: name, StateDir: filepath.Join(r.t.TempDir(), name), Caller: r.Caller,
+		PluginDirs: r.PluginDirs, Log: r.Log,
 	}
 	c.SetRoot(r.root)
 	return c
 }
 
-// registered returns where the state directories are registered on the host of r.
+// registered returns the registry of the host of r.
 func (r *rig) registered() string { return filepath.Join(r.root, network.RegistryDir) }
 
 // mustAttach attaches a container.
@@ -37,15 +38,15 @@ func mustAttach(t *testing.T, c *network.Client, n *config.Network, id string) {
 	}
 }
 
-// Field row 67, RT-GC-01: GC keeps what other runtimes have attached, whether they use another state directory, libcni with its
-// default directory, or a damaged record. It keeps them with AllRuntimes, too, and does not run DEL for a stale record with the key of one of
-// them.
+// RT-GC-01: GC keeps the attachments of other runtimes: in another state directory, of libcni in
+// its default directory, and in damaged records. It keeps them with AllRuntimes too, and does not
+// run DEL for a stale record with the key of one of them.
 func TestGCKeepsOtherStateDirs(t *testing.T) {
 	t.Parallel()
 	for name, k := range map[string]network.Keep{
-		"none is in use":            keep(),
-		"what is recorded":          {Recorded: true},
-		"none of all runtimes' own": {Attachments: valid(), AllRuntimes: true},
+		"none is in use":                keep(),
+		"recorded attachments":          {Recorded: true},
+		"an empty list of all runtimes": {Attachments: valid(), AllRuntimes: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -53,15 +54,18 @@ func TestGCKeepsOtherStateDirs(t *testing.T) {
 			r.CacheDir = network.NoCacheDir
 			n := list(t, "1.1.0", "red", "first")
 			one, two := r.runtime("one"), r.runtime("two")
-			for id, c := range map[string]*network.Client{"in-one": one, "in-two": two, "damaged": two, "shared": two} {
+			for id, c := range map[string]*network.Client{"in-one": one, "in-two": two,
+				"damaged": two, "shared": two} {
 				mustAttach(t, c, n, id)
 			}
 			mustAttach(t, one, list(t, "1.1.0", "blue", "first"), "elsewhere")
-			if err := os.Truncate(recordPath(two, request("damaged").Attachment("red")), 200); err != nil {
+			if err := os.Truncate(recordPath(two, request("damaged").Attachment("red")),
+				200); err != nil {
 				t.Fatal(err)
 			}
 			for file, content := range map[string]string{
-				"red-by-libcni-eth0":     cached(t, request("by-libcni").Attachment("red"), firstConfig, ""),
+				"red-by-libcni-eth0": cached(t, request("by-libcni").Attachment("red"),
+					firstConfig, ""),
 				"red-libcni-damaged-net": "",
 				"blue-elsewhere-eth0":    "",
 			} {
@@ -82,12 +86,15 @@ func TestGCKeepsOtherStateDirs(t *testing.T) {
 				t.Errorf("calls %s", calls)
 			}
 			want := append(valid("by-libcni", "damaged", "in-one", "in-two", "shared"),
-				cni.ValidAttachment{ContainerID: "libcni", IfName: "damaged-net"}, cni.ValidAttachment{ContainerID: "libcni-damaged", IfName: "net"})
+				cni.ValidAttachment{ContainerID: "libcni", IfName: "damaged-net"},
+				cni.ValidAttachment{ContainerID: "libcni-damaged", IfName: "net"})
 			for _, list := range [][]cni.ValidAttachment{told, want} {
-				slices.SortFunc(list, func(a, b cni.ValidAttachment) int { return strings.Compare(a.ContainerID, b.ContainerID) })
+				slices.SortFunc(list, func(a, b cni.ValidAttachment) int {
+					return strings.Compare(a.ContainerID, b.ContainerID)
+				})
 			}
 			if !slices.Equal(told, want) {
-				t.Errorf("told  %v\nwant %v", told, want)
+				t.Errorf("valid %v\nwant  %v", told, want)
 			}
 			r.wantRecorded("red/shared/eth0 adding")
 		})
@@ -112,7 +119,8 @@ func TestZeroCacheDir(t *testing.T) {
 	r.wantRecorded()
 }
 
-// LIF-08, RT-GC-10: GC waits for an ADD of a runtime with another state directory, and keeps what it attaches.
+// LIF-08, RT-GC-10: GC waits for an ADD of a runtime with another state directory, and keeps what
+// it attaches.
 func TestGCExcludesOtherStateDirs(t *testing.T) {
 	t.Parallel()
 	h := newHang(t, cni.Add)
@@ -133,12 +141,14 @@ func TestGCExcludesOtherStateDirs(t *testing.T) {
 	if len(log) != 2 || log[1].Call.Env.Command != cni.GC {
 		t.Fatalf("calls %v", log)
 	}
-	if v, err := cni.DecodeValidAttachments(log[1].Call.Stdin); err != nil || !slices.Equal(v, valid("c1")) {
+	if v, err := cni.DecodeValidAttachments(log[1].Call.Stdin); err != nil ||
+		!slices.Equal(v, valid("c1")) {
 		t.Errorf("valid %v, %v", v, err)
 	}
 }
 
-// A runtime that registers its state directory while GC runs, which cannot know of it, attaches after GC.
+// A runtime that registers its state directory during a GC attaches after the GC, which cannot know
+// it.
 func TestRegistrationWaitsForGC(t *testing.T) {
 	t.Parallel()
 	h := newHang(t, cni.GC)
@@ -164,7 +174,7 @@ func TestRegistrationWaitsForGC(t *testing.T) {
 	}
 }
 
-// GC that cannot lock another state directory in time collects nothing and says so.
+// GC that cannot lock another state directory in time deletes nothing and returns an error.
 func TestGCOtherStateDirBusy(t *testing.T) {
 	t.Parallel()
 	h := newHang(t, cni.Add)
@@ -188,8 +198,8 @@ func TestGCOtherStateDirBusy(t *testing.T) {
 	}
 }
 
-// Entries of the registry: GC ignores state directories that no longer exist, and the next registration removes them. If a directory
-// cannot be listed, plugins get no GC.
+// GC ignores registered state directories that no longer exist, and the next registration removes
+// them. If a directory cannot be listed, GC does not call the plugins.
 func TestRegistry(t *testing.T) {
 	t.Parallel()
 	start := func(t *testing.T) (*rig, *config.Network) {
@@ -224,12 +234,13 @@ func TestRegistry(t *testing.T) {
 		if err := os.RemoveAll(path); err != nil {
 			t.Fatal(err)
 		}
-		if calls, told := r.collected(n, keep("own")); calls != "GC first" || !slices.Equal(told, valid("own")) {
-			t.Errorf("%s, told %v", calls, told)
+		if calls, told := r.collected(n, keep("own")); calls != "GC first" ||
+			!slices.Equal(told, valid("own")) {
+			t.Errorf("%s, valid %v", calls, told)
 		}
 		mustAttach(t, r.runtime("third"), n, "third")
 		if _, err := os.Lstat(entry); !os.IsNotExist(err) {
-			t.Errorf("the entry is left: %v", err)
+			t.Errorf("the entry was not removed: %v", err)
 		}
 	})
 	t.Run("one directory under two names", func(t *testing.T) {
@@ -240,17 +251,21 @@ func TestRegistry(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if calls, told := r.collected(n, keep("own")); calls != "GC first" || !slices.Equal(told, valid("own", "other")) {
-			t.Errorf("%s, told %v", calls, told)
+		if calls, told := r.collected(n, keep("own")); calls != "GC first" ||
+			!slices.Equal(told, valid("own", "other")) {
+			t.Errorf("%s, valid %v", calls, told)
 		}
 	})
 	for name, damage := range map[string]func(entry string) error{
-		"a file instead of a link": func(entry string) error { return os.WriteFile(entry, nil, 0o600) },
-		"a link to a file":         func(entry string) error { return os.Symlink("/proc/self/status", entry) },
-		"a link to itself":         func(entry string) error { return os.Symlink(entry, entry) },
+		"a file instead of a link": func(entry string) error {
+			return os.WriteFile(entry, nil, 0o600)
+		},
+		"a link to a file": func(entry string) error { return os.Symlink("/proc/self/status", entry) },
+		"a link to itself": func(entry string) error { return os.Symlink(entry, entry) },
 		"a directory that cannot be listed": func(entry string) error {
 			dir := entry + ".dir"
-			return errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(dir+"/records", nil, 0o600), os.Symlink(dir, entry))
+			return errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(dir+"/records", nil, 0o600),
+				os.Symlink(dir, entry))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -267,7 +282,7 @@ func TestRegistry(t *testing.T) {
 			r.wantRecorded("red/own/eth0 attached")
 		})
 	}
-	t.Run("no registry, and none can be made", func(t *testing.T) {
+	t.Run("the registry cannot be created", func(t *testing.T) {
 		t.Parallel()
 		r := newRig(t, map[string]script{"first": {}})
 		if err := os.WriteFile(filepath.Join(r.root, "run"), nil, 0o600); err != nil {
@@ -275,7 +290,7 @@ func TestRegistry(t *testing.T) {
 		}
 		n := list(t, "1.1.0", "red", "first")
 		r.addAll(n, "own")
-		if !strings.Contains(r.log.String(), "the state directory cannot be registered") {
+		if !strings.Contains(r.log.String(), "cannot register the state directory") {
 			t.Errorf("log:\n%s", r.log)
 		}
 		if err := r.GC(t.Context(), n, keep("own")); cni.CodeOf(err) != cni.CodeIOFailure {
@@ -294,14 +309,16 @@ func TestRegistry(t *testing.T) {
 	})
 }
 
-// collectorArg makes the test binary a plugin's own runtime that collects on network red: see TestNestedGC.
+// collectorArg makes the test binary the runtime of a plugin that runs GC of network red: see
+// TestNestedGC.
 const collectorArg = "collector"
 
 func runAsCollector(args []string) bool {
 	if len(args) != 5 || args[1] != collectorArg {
 		return false
 	}
-	c := &network.Client{Runtime: "inner", StateDir: args[2], PluginDirs: []string{args[3]}, Caller: invoke.Process{Stderr: os.Stderr}}
+	c := &network.Client{Runtime: "inner", StateDir: args[2], PluginDirs: []string{args[3]},
+		Caller: invoke.Process{Stderr: os.Stderr}}
 	c.SetRoot(args[4])
 	n, err := config.LoadBytes([]byte(`{"cniVersion":"1.1.0","name":"red","plugins":[{"type":"first"}]}`))
 	if err == nil {
@@ -313,8 +330,8 @@ func runAsCollector(args []string) bool {
 	return true
 }
 
-// A plugin that runs networks itself is called while its runtime runs GC, which holds the locks of all state directories. GC of
-// the plugin's own client does not wait for them.
+// A plugin that runs networks is called by GC of its runtime, which holds the locks of all state
+// directories. GC of the plugin's own client does not wait for them.
 func TestNestedGC(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}})

@@ -13,31 +13,36 @@ import (
 	"github.com/tenon-cni/tenon/invoke"
 )
 
-// Unrepaired is a recorded attachment that [Client.Repair] has passed over.
+// Unrepaired is a recorded attachment that [Client.Repair] has skipped.
 type Unrepaired struct {
 	Attachment cni.Attachment
-	Err        error // why; with [cni.CodeUnknownContainer] if DEL is due
+	Err        error // the reason; with [cni.CodeUnknownContainer] if DEL is due
 }
 
-// Repair is for when somebody has flushed the ruleset of the host, such as a firewall that was started again: it has do put
-// back what plugins keep there, for all recorded attachments, or those of the networks that are named. Package plugins/all
-// has such a function, for the plugins of Tenon. do gets the calls that CHECK would make, with everything as recorded, but
-// for a network that has no CHECK too; it must not make them.
+// Repair restores the rules of all recorded attachments after the host's ruleset was flushed, for
+// example by the restart of a firewall. If networks is not nil, it restores only their attachments.
+// do restores the rules; package plugins/all contains an implementation for the plugins of Tenon.
+// do gets the calls that CHECK would make with the recorded configuration and results, also for
+// networks without CHECK. It must not make these calls.
 //
-// Attachments of all runtimes are repaired, as they have all lost their rules: those in StateDir and, where it is given,
-// those in CacheDir. While do runs there is no ADD, DEL or GC on the networks. Repair waits for what is under way, for all
-// of it no longer than [Client.Timeout] allows a plugin: a network that is still busy then is left out, with an error. The
-// reference library knows no locks: what it detaches just then can come back, until GC.
+// Repair handles the attachments of all runtimes, because all have lost their rules: those in
+// StateDir and those in CacheDir, if it is set. No ADD, DEL or GC runs on the networks during do.
+// Repair waits for operations in progress, in total no longer than [Client.Timeout] allows a
+// plugin; it skips networks that are still busy and returns an error about them. libcni has no
+// locks: do can restore the rules of an attachment that libcni is detaching at this moment; GC
+// removes them.
 //
-// What is not attached, or has no namespace any more, is returned. Errors, among them those of records that cannot be read
-// and of plugins that are not found, are joined; the others are repaired in any case.
+// Repair returns the attachments that it skipped because they are not attached or their namespace
+// no longer exists. It joins the other errors, among them those about unreadable records and
+// missing plugins, and repairs the other attachments in any case.
 func (c *Client) Repair(
 	ctx context.Context, networks []string, do func(context.Context, []invoke.Call) error,
 ) (passed []Unrepaired, err error) {
 	ctx, end := c.observe(ctx, Repair, "", cni.Attachment{})
 	defer func() { end(nil, err) }()
 	wanted := func(o cni.Owner) bool {
-		return networks == nil || slices.ContainsFunc(networks, func(n string) bool { return o.Network() == cni.NetworkOwner(n) })
+		return networks == nil || slices.ContainsFunc(networks,
+			func(n string) bool { return o.Network() == cni.NetworkOwner(n) })
 	}
 	locked, unlock, err := c.lockRecorded(ctx, wanted)
 	defer unlock()
@@ -68,10 +73,13 @@ func (c *Client) Repair(
 	return passed, errors.Join(errs...)
 }
 
-// lockRecorded locks the networks of recorded attachments that are wanted, in the same order always: others that lock
-// several do not wait for each other. Those that are busy for too long are not locked, and such an error.
-func (c *Client) lockRecorded(ctx context.Context, wanted func(cni.Owner) bool) (locked map[string]bool, unlock func(), err error) {
-	found, _ := c.scan("") // what is wrong with it the caller finds, who has to look again
+// lockRecorded locks the networks of the wanted recorded attachments, always in the same order, so
+// that two processes that lock several networks cannot block each other. It returns an error about
+// networks that stay busy for too long, and does not lock them.
+func (c *Client) lockRecorded(
+	ctx context.Context, wanted func(cni.Owner) bool,
+) (locked map[string]bool, unlock func(), err error) {
+	found, _ := c.scan("") // the caller scans again and reports the error
 	locked = map[string]bool{}
 	for _, f := range found {
 		if f.Record != nil && wanted(f.Owner) {
@@ -84,7 +92,7 @@ func (c *Client) lockRecorded(ctx context.Context, wanted func(cni.Owner) bool) 
 	var errs []error
 	for _, network := range slices.Sorted(maps.Keys(locked)) {
 		try, cancel := wait, context.CancelFunc(func() {})
-		if wait.Err() != nil { // others have used the time up
+		if wait.Err() != nil { // earlier networks have used the time up
 			try, cancel = context.WithTimeout(ctx, statefile.LastWait)
 		}
 		_, release, err := c.lockNetwork(try, network)
@@ -99,14 +107,15 @@ func (c *Client) lockRecorded(ctx context.Context, wanted func(cni.Owner) bool) 
 	return locked, held.all, errors.Join(errs...)
 }
 
-// repairs returns the calls that repair an attachment. The error is about what is not among them, with
-// [cni.CodeUnknownContainer] if there is nothing to repair.
+// repairs returns the calls that repair an attachment. The error is about plugins that it had to
+// leave out; it has [cni.CodeUnknownContainer] if there is nothing to repair.
 func (c *Client) repairs(r *records.Record) (calls []invoke.Call, err error) {
 	if err := checkable(r); err != nil {
 		return nil, err
 	}
 	if own, _ := isOwnNetns(r.Netns); own && !r.HostNetns {
-		return nil, cni.Errorf(cni.CodeUnknownContainer, "namespace %q is that of the host now", r.Netns).WithDetails("DEL is due")
+		return nil, cni.Errorf(cni.CodeUnknownContainer,
+			"network namespace %q is now the host's own", r.Netns).WithDetails("run DEL")
 	}
 	if err := r.Complete(nil); err != nil {
 		return nil, err
@@ -119,9 +128,10 @@ func (c *Client) repairs(r *records.Record) (calls []invoke.Call, err error) {
 			errs = append(errs, err)
 			continue
 		}
-		stdin, err := r.List.Request(cni.Check, i, cni.RequestData{Capabilities: r.Capabilities, PrevResult: r.Result})
+		stdin, err := r.List.Request(cni.Check, i,
+			cni.RequestData{Capabilities: r.Capabilities, PrevResult: r.Result})
 		if err != nil {
-			return nil, fmt.Errorf("request to %s: %w", p.Type, err)
+			return nil, fmt.Errorf("create request for %s: %w", p.Type, err)
 		}
 		calls = append(calls, invoke.Call{Path: path, Env: env, Stdin: stdin})
 	}

@@ -20,8 +20,11 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// repaired runs a repair and returns the calls, as "PLUGIN NETWORK/CONTAINER", sorted, and what was passed over.
-func repaired(t *testing.T, c *network.Client, networks ...string) (calls, passed []string, err error) {
+// repaired runs a repair and returns the calls, as "PLUGIN NETWORK/CONTAINER", sorted, and the
+// skipped attachments.
+func repaired(
+	t *testing.T, c *network.Client, networks ...string,
+) (calls, passed []string, err error) {
 	t.Helper()
 	left, err := c.Repair(t.Context(), networks, func(_ context.Context, list []invoke.Call) error {
 		for _, call := range list {
@@ -32,7 +35,8 @@ func repaired(t *testing.T, c *network.Client, networks ...string) (calls, passe
 			if call.Env.Command != cni.Check {
 				t.Errorf("command %s", call.Env.Command)
 			}
-			calls = append(calls, fmt.Sprintf("%s %s/%s", filepath.Base(call.Path), name, call.Env.ContainerID))
+			calls = append(calls,
+				fmt.Sprintf("%s %s/%s", filepath.Base(call.Path), name, call.Env.ContainerID))
 		}
 		return nil
 	})
@@ -47,18 +51,20 @@ func wantRepaired(t *testing.T, c *network.Client, want ...string) {
 	t.Helper()
 	calls, passed, err := repaired(t, c)
 	if err != nil || len(passed) > 0 {
-		t.Errorf("passed over %q, error %v", passed, err)
+		t.Errorf("skipped %q, error %v", passed, err)
 	}
 	if diff := cmp.Diff(want, calls); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}
 }
 
-// TestRepairCalls compares the calls with those of CHECK: the recorded configuration, capabilities, arguments and result.
+// TestRepairCalls compares the calls with the calls of CHECK: the recorded configuration,
+// capabilities, arguments and result.
 func TestRepairCalls(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}, "second": {}})
-	n := list(t, "1.1.0", "red", `{"type":"first","capabilities":{"mac":true},"color":"red"}`, "second")
+	n := list(t, "1.1.0", "red", `{"type":"first","capabilities":{"mac":true},"color":"red"}`,
+		"second")
 	q := request("c1")
 	q.Args = cni.Args{{Key: "K", Value: "v"}}
 	q.Capabilities = map[string]json.RawMessage{"mac": json.RawMessage(`"02:00:00:00:00:01"`)}
@@ -75,7 +81,8 @@ func TestRepairCalls(t *testing.T) {
 			return fmt.Errorf("%d calls", len(calls))
 		}
 		for i, call := range calls {
-			if diff := cmp.Diff(checks[i].Env, call.Env); diff != "" || filepath.Base(call.Path) != checks[i].Plugin {
+			if diff := cmp.Diff(checks[i].Env, call.Env); diff != "" ||
+				filepath.Base(call.Path) != checks[i].Plugin {
 				t.Errorf("call %d of %s (-CHECK +repair):\n%s", i, call.Path, diff)
 			}
 			if diff := cmp.Diff(string(checks[i].Stdin), string(call.Stdin)); diff != "" {
@@ -90,7 +97,7 @@ func TestRepairCalls(t *testing.T) {
 	r.wantCalls("") // no plugin is called
 }
 
-// TestRepairOfAll: attachments of every network, runtime and version, also those of the reference library.
+// TestRepairOfAll repairs attachments of every network, runtime and version, and of libcni.
 func TestRepairOfAll(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}, "second": {}})
@@ -100,20 +107,25 @@ func TestRepairOfAll(t *testing.T) {
 	r.addAll(listWith(t, "1.1.0", "unchecked", `"disableCheck":true`, "first"), "a")
 	other := *r.Client
 	other.Runtime = "other"
-	if _, err := other.Add(t.Context(), list(t, "1.1.0", "theirs", "second"), request("c")); err != nil {
+	if _, err := other.Add(t.Context(), list(t, "1.1.0", "theirs", "second"),
+		request("c")); err != nil {
 		t.Fatal(err)
 	}
 	r.cache("cached-c1-eth0", cached(t, request("c1").Attachment("cached"),
-		`{"cniVersion":"1.0.0","name":"cached","plugins":[{"type":"first"}]}`, `{"cniVersion":"1.0.0","ips":[{"address":"10.1.2.3/24"}]}`))
-	wantRepaired(t, r.Client, "first cached/c1", "first old/a", "first red/a", "first red/b", "first unchecked/a",
+		`{"cniVersion":"1.0.0","name":"cached","plugins":[{"type":"first"}]}`,
+		`{"cniVersion":"1.0.0","ips":[{"address":"10.1.2.3/24"}]}`))
+	wantRepaired(t, r.Client, "first cached/c1", "first old/a", "first red/a", "first red/b",
+		"first unchecked/a",
 		"second red/a", "second red/b", "second theirs/c")
-	if calls, _, err := repaired(t, r.Client, "old", "theirs", "never"); err != nil || strings.Join(calls, ",") != "first old/a,second theirs/c" {
+	if calls, _, err := repaired(t, r.Client, "old", "theirs", "never"); err != nil ||
+		strings.Join(calls, ",") != "first old/a,second theirs/c" {
 		t.Errorf("of two networks: %q, %v", calls, err)
 	}
 }
 
-// TestRepairPassesOver: what is not attached is told, what cannot be repaired is an error, and neither keeps the others.
-func TestRepairPassesOver(t *testing.T) {
+// TestRepairSkips: Repair returns skipped attachments, and errors about those it cannot
+// repair, and repairs all others.
+func TestRepairSkips(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}, "second": {}})
 	red, blue := list(t, "1.1.0", "red", "first"), list(t, "1.1.0", "blue", "second", "first")
@@ -121,17 +133,20 @@ func TestRepairPassesOver(t *testing.T) {
 	r.addAll(blue, "missing")
 	at := func(name string) cni.Attachment { return request(name).Attachment("red") }
 	editRecord(t, r.Client, at("adding"), `"state":"attached"`, `"state":"adding"`)
-	editRecord(t, r.Client, at("host"), `"netns":"/run/netns/absent"`, `"netns":"/proc/self/ns/net"`)
+	editRecord(t, r.Client, at("host"), `"netns":"/run/netns/absent"`,
+		`"netns":"/proc/self/ns/net"`)
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		t.Fatal(err)
 	}
-	editRecord(t, r.Client, at("boot"), strings.TrimSpace(string(boot)), "00000000-0000-0000-0000-000000000000")
+	editRecord(t, r.Client, at("boot"), strings.TrimSpace(string(boot)),
+		"00000000-0000-0000-0000-000000000000")
 	r.script("first", script{cni.Del: fails(11, "not now")})
 	if err := r.Del(t.Context(), at("deleting"), network.Fallback{}); err == nil {
 		t.Fatal("DEL succeeded")
 	}
-	if err := os.WriteFile(recordPath(r.Client, at("damaged")), []byte("garbage"), 0o600); err != nil {
+	if err := os.WriteFile(recordPath(r.Client, at("damaged")), []byte("garbage"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Remove(filepath.Join(r.plugins, "second")); err != nil {
@@ -142,23 +157,28 @@ func TestRepairPassesOver(t *testing.T) {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}
 	slices.Sort(passed)
-	for i, want := range []string{"red/adding/eth0: 3 ADD was not completed", "red/boot/eth0: 3 attached before", "red/deleting/eth0: 3 DEL was begun", "red/host/eth0: 3 namespace"} {
+	for i, want := range []string{"red/adding/eth0: 3 ADD incomplete",
+		"red/boot/eth0: 3 attached before", "red/deleting/eth0: 3 DEL was started",
+		"red/host/eth0: 3 network namespace"} {
 		if i >= len(passed) || !strings.HasPrefix(passed[i], want) {
-			t.Errorf("passed over %q, want %q", passed, want)
+			t.Errorf("skipped %q, want %q", passed, want)
 			break
 		}
 	}
 	if len(passed) != 4 {
-		t.Errorf("passed over %q", passed)
+		t.Errorf("skipped %q", passed)
 	}
-	for _, want := range []string{"record: damaged", `blue/missing/eth0: plugin "second" not found`} {
-		if err == nil || !errors.Is(err, network.ErrUnreadable) || !strings.Contains(err.Error(), want) {
+	for _, want := range []string{"record: damaged",
+		`blue/missing/eth0: plugin "second" not found`} {
+		if err == nil || !errors.Is(err, network.ErrUnreadable) ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
 	}
 }
 
-// TestRepairLocks: while a repair is under way there is no ADD, DEL or GC on its networks, and on others there is.
+// TestRepairLocks: during a repair, no ADD, DEL or GC runs on its networks; other networks are not
+// blocked.
 func TestRepairLocks(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}})
@@ -192,13 +212,14 @@ func TestRepairLocks(t *testing.T) {
 
 func second[A any](_ A, err error) error { return err }
 
-// TestRepairWaits: an ADD that is under way is waited for and then repaired, but a network that stays busy does not keep the
-// others from repair.
+// TestRepairWaits: a repair waits for an ADD in progress and then repairs its attachment; it
+// repairs other networks even if one stays busy.
 func TestRepairWaits(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}})
 	r.addAll(list(t, "1.1.0", "red", "first"), "a")
-	slow, hung := list(t, "1.1.0", "slow", `{"type":"slow"}`), list(t, "1.1.0", "hung", `{"type":"hung"}`)
+	slow, hung := list(t, "1.1.0", "slow", `{"type":"slow"}`),
+		list(t, "1.1.0", "hung", `{"type":"hung"}`)
 	r.shell("slow", `echo >$dir/slow-begun; while [ ! -e $dir/go-on ]; do sleep 0.01; done
 		echo '{"cniVersion":"1.1.0","ips":[{"address":"10.1.2.4/24"}]}'`)
 	r.shell("hung", `echo >$dir/hung-begun; while [ ! -e $dir/end ]; do sleep 0.01; done; exit 1`)
@@ -215,12 +236,15 @@ func TestRepairWaits(t *testing.T) {
 	await("hung-begun")
 	c := *r.Client
 	c.Timeout = time.Minute
-	time.AfterFunc(50*time.Millisecond, func() { _ = os.WriteFile(filepath.Join(r.plugins, "go-on"), nil, 0o600) })
+	time.AfterFunc(50*time.Millisecond,
+		func() { _ = os.WriteFile(filepath.Join(r.plugins, "go-on"), nil, 0o600) })
 	calls, passed, err := repaired(t, &c)
-	if diff := cmp.Diff([]string{"first red/a", "slow slow/of-slow"}, calls); diff != "" || len(passed) > 0 {
-		t.Errorf("passed over %q, calls (-want +got):\n%s", passed, diff)
+	if diff := cmp.Diff([]string{"first red/a", "slow slow/of-slow"}, calls); diff != "" ||
+		len(passed) > 0 {
+		t.Errorf("skipped %q, calls (-want +got):\n%s", passed, diff)
 	}
-	if cni.CodeOf(err) != cni.CodeTryAgainLater || !strings.Contains(err.Error(), "network hung is busy") {
+	if cni.CodeOf(err) != cni.CodeTryAgainLater ||
+		!strings.Contains(err.Error(), "network hung is busy") {
 		t.Error(describe(err))
 	}
 	if err := os.WriteFile(filepath.Join(r.plugins, "end"), nil, 0o600); err != nil {

@@ -13,12 +13,14 @@ import (
 	"github.com/tenon-cni/tenon/network"
 )
 
-// CACHE-01, LIF-14, RT-CHK-07: what one runtime has attached another checks, as often as it likes, and deletes.
+// CACHE-01, LIF-14, RT-CHK-07: CHECK, any number of times, and DEL work with the attachment of
+// another client.
 func TestAnotherClientGoesOn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]script{"first": {}})
 	a := r.add(list(t, "1.1.0", "red", "first"))
-	next := &network.Client{Isolated: true, Caller: r.Caller, PluginDirs: r.PluginDirs, StateDir: r.StateDir, Log: quiet}
+	next := &network.Client{Isolated: true, Caller: r.Caller, PluginDirs: r.PluginDirs,
+		StateDir: r.StateDir, Log: quiet}
 	for range 2 {
 		if err := next.Check(t.Context(), a, nil); err != nil {
 			t.Error(err)
@@ -47,7 +49,7 @@ func TestTwoNetworksOneKey(t *testing.T) {
 	r.wantRecorded("blue/c1/eth0 attached")
 }
 
-// RT-DEL-09: an error of DEL counts, whatever it says.
+// RT-DEL-09: an error of DEL counts, whatever its text.
 func TestDelForgivesNoWords(t *testing.T) {
 	t.Parallel()
 	for _, words := range []string{"not found", "no such file or directory", "namespace is gone"} {
@@ -61,8 +63,8 @@ func TestDelForgivesNoWords(t *testing.T) {
 	}
 }
 
-// REQ-15, ENV-18, SEC-07: arguments travel in CNI_ARGS and capability arguments in runtimeConfig, nowhere else, neither into
-// args of the request nor into the log.
+// REQ-15, ENV-18, SEC-07: arguments appear only in CNI_ARGS and capability arguments only in
+// runtimeConfig, neither in args of the request nor in the log.
 func TestWhereArgumentsGo(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -75,10 +77,11 @@ func TestWhereArgumentsGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := q.Attachment("red")
-	if err := os.Truncate(recordPath(r.Client, a), 100); err != nil { // something to log
+	if err := os.Truncate(recordPath(r.Client, a), 100); err != nil { // causes a warning
 		t.Fatal(err)
 	}
-	if err := r.Del(t.Context(), a, network.Fallback{Network: n, Parameters: q.Parameters}); err != nil {
+	if err := r.Del(t.Context(), a,
+		network.Fallback{Network: n, Parameters: q.Parameters}); err != nil {
 		t.Fatal(err)
 	}
 	for _, verb := range []string{"ADD", "DEL"} {
@@ -90,11 +93,14 @@ func TestWhereArgumentsGo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if strings.Contains(string(env), "capability-secret") || !strings.Contains(string(env), "\nCNI_ARGS=K=argument-secret\n") {
+		if strings.Contains(string(env), "capability-secret") ||
+			!strings.Contains(string(env), "\nCNI_ARGS=K=argument-secret\n") {
 			t.Errorf("%s: environment %s", verb, env)
 		}
-		if want := `"runtimeConfig":{"mac":"capability-secret"}`; !strings.Contains(string(stdin), want) ||
-			strings.Contains(string(stdin), "argument-secret") || strings.Contains(string(stdin), `"args"`) {
+		if want := `"runtimeConfig":{"mac":"capability-secret"}`; !strings.Contains(string(stdin),
+			want) ||
+			strings.Contains(string(stdin), "argument-secret") ||
+			strings.Contains(string(stdin), `"args"`) {
 			t.Errorf("%s: request %s", verb, stdin)
 		}
 	}
@@ -103,7 +109,7 @@ func TestWhereArgumentsGo(t *testing.T) {
 	}
 }
 
-// EXE-07: what stands on standard error is no answer, even if it looks like one.
+// EXE-07: standard error is not an answer, even if it looks like one.
 func TestStderrIsNoAnswer(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -117,7 +123,7 @@ func TestStderrIsNoAnswer(t *testing.T) {
 	}
 }
 
-// EXE-17: an executable may be replaced between two calls; the new one runs, and answers for its versions.
+// EXE-17: a binary may be replaced between two calls; the new one runs, and reports its versions.
 func TestPluginIsReplaced(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -134,7 +140,7 @@ func TestPluginIsReplaced(t *testing.T) {
 	}
 }
 
-// TRC-01, TRC-04: the trace context of the caller goes with every verb.
+// TRC-01, TRC-04: every verb has the trace context of the caller.
 func TestTraceGoesWithEveryVerb(t *testing.T) {
 	t.Parallel()
 	const parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -148,7 +154,8 @@ func TestTraceGoesWithEveryVerb(t *testing.T) {
 	}
 	_, versionErr := r.Versions(ctx, "first")
 	for _, err := range []error{
-		r.Check(ctx, a, n), r.Status(ctx, n), r.GC(ctx, n, keep("c1")), versionErr, r.Del(ctx, a, network.Fallback{}),
+		r.Check(ctx, a, n), r.Status(ctx, n), r.GC(ctx, n, keep("c1")), versionErr,
+		r.Del(ctx, a, network.Fallback{}),
 	} {
 		if err != nil {
 			t.Error(err)
@@ -160,7 +167,8 @@ func TestTraceGoesWithEveryVerb(t *testing.T) {
 	}
 	lines := strings.Fields(strings.ReplaceAll(string(b), " "+parent+"\n", "\n"))
 	slices.Sort(lines)
-	if want := []string{"ADD", "CHECK", "DEL", "GC", "STATUS", "VERSION"}; !slices.Equal(lines, want) {
+	if want := []string{"ADD", "CHECK", "DEL", "GC", "STATUS", "VERSION"}; !slices.Equal(lines,
+		want) {
 		t.Errorf("traced %v, want %v", lines, want)
 	}
 }

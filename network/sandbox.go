@@ -11,36 +11,38 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// SandboxRequest asks [Manager.Setup] for the networks of a container.
+// SandboxRequest describes the networks of a container for [Manager.Setup].
 type SandboxRequest struct {
 	ID string // container ID
 
-	// Parameters are those of every network. Of the capability arguments, portMappings, ips, mac, infinibandGUID and
-	// deviceID go to the first network only that has a plugin which declares them: there is one port, one address and one
-	// device. What another is to have of them stands in its [Join].
+	// Parameters are the arguments for all networks. A container has one set of ports, one address
+	// and one device, so the capability arguments portMappings, ips, mac, infinibandGUID and
+	// deviceID go only to the first network that has a plugin with the capability. [Join] sets them
+	// for other networks.
 	Parameters
 
-	Networks []Join // in the order of ADD; nil: the first of the directory, as [ManagerOptions] says
+	Networks []Join // in the order of ADD; nil: see [ManagerOptions.Max]
 
-	// Replace runs DEL first for what is recorded of one of the keys. Otherwise that is refused with [ErrExists].
+	// Replace runs DEL first if an attachment with one of the keys exists. Otherwise Setup fails
+	// with [ErrExists].
 	Replace bool
 }
 
-// Join is one network that a container is attached to.
+// Join is one network of a container.
 type Join struct {
-	Name    string          // of the network, which is looked up in the directory
+	Name    string          // of a network in the directory
 	Network *config.Network // the network, instead of Name
-	IfName  string          // in the container; empty: what [ManagerOptions.IfName] says
+	IfName  string          // in the container; empty: see [ManagerOptions.IfName]
 
-	// What this network gets beside the parameters of the container, and instead of what has the same name there.
+	// Arguments for this network. They extend and override the parameters of the container.
 	Args         cni.Args
 	Capabilities map[string]json.RawMessage
 }
 
-// single are the capabilities of which a container has one.
+// single are the capability arguments that only one network of a container can get.
 var single = []string{"portMappings", "ips", "mac", "infinibandGUID", "deviceID"}
 
-// parameters returns what each of the networks gets.
+// parameters returns the parameters of each network.
 func (r SandboxRequest) parameters(networks []*config.Network, joins []Join) []Parameters {
 	granted := map[string]bool{}
 	all := make([]Parameters, len(networks))
@@ -48,7 +50,8 @@ func (r SandboxRequest) parameters(networks []*config.Network, joins []Join) []P
 		p := r.Parameters
 		p.Capabilities = map[string]json.RawMessage{}
 		for name, value := range r.Capabilities {
-			declared := slices.ContainsFunc(n.Plugins, func(c *cni.PluginConfig) bool { return c.Capabilities[name] })
+			declared := slices.ContainsFunc(n.Plugins,
+				func(c *cni.PluginConfig) bool { return c.Capabilities[name] })
 			if !slices.Contains(single, name) {
 				p.Capabilities[name] = value
 			} else if declared && !granted[name] {
@@ -61,7 +64,7 @@ func (r SandboxRequest) parameters(networks []*config.Network, joins []Join) []P
 	return all
 }
 
-// parameters returns p with what j has beside it.
+// parameters returns p extended and overridden by the arguments of j.
 func (j Join) parameters(p Parameters) Parameters {
 	p.Args = slices.DeleteFunc(slices.Clone(p.Args), func(a cni.Arg) bool {
 		return slices.ContainsFunc(j.Args, func(own cni.Arg) bool { return own.Key == a.Key })
@@ -74,20 +77,20 @@ func (j Join) parameters(p Parameters) Parameters {
 	return p
 }
 
-// Sandbox is a container with what it is attached to.
+// Sandbox describes a container and its attachments.
 type Sandbox struct {
 	ID          string
 	Attachments []AttachmentResult // in the order of ADD
 }
 
-// AttachmentResult is an attachment and what came of its ADD.
+// AttachmentResult is an attachment and the result of its ADD.
 type AttachmentResult struct {
 	Attachment cni.Attachment
-	Result     *cni.Result // nil where none is recorded: see [Record.Result]
+	Result     *cni.Result // may be nil: see [Record.Result]
 }
 
-// Primary returns the attachment of the first network, which is that of the default route; nil if there is none but
-// loopback.
+// Primary returns the attachment of the first network, which has the default route, or nil if the
+// container has only loopback.
 func (s *Sandbox) Primary() *AttachmentResult {
 	for i, a := range s.Attachments {
 		if a.Attachment.Network != LoopbackNetwork {
@@ -97,8 +100,8 @@ func (s *Sandbox) Primary() *AttachmentResult {
 	return nil
 }
 
-// PodIPs returns the addresses by which others know the container, as Kubernetes has them: of the primary network the first
-// of each family, in the order of the result.
+// PodIPs returns the addresses of the container as Kubernetes defines them: the first address of
+// each family in the result of the primary network.
 func (s *Sandbox) PodIPs() []netip.Addr {
 	p := s.Primary()
 	if p == nil {
@@ -106,23 +109,25 @@ func (s *Sandbox) PodIPs() []netip.Addr {
 	}
 	var ips []netip.Addr
 	for _, prefix := range p.Addresses() {
-		if !slices.ContainsFunc(ips, func(ip netip.Addr) bool { return ip.Is4() == prefix.Addr().Is4() }) {
+		if !slices.ContainsFunc(ips,
+			func(ip netip.Addr) bool { return ip.Is4() == prefix.Addr().Is4() }) {
 			ips = append(ips, prefix.Addr())
 		}
 	}
 	return ips
 }
 
-// Addresses returns the addresses in the container, with the lengths of their networks: those of interfaces that are in a
-// sandbox, and those of which the result does not say whose they are. Loopback addresses are left out, and those that a
-// result names twice.
+// Addresses returns the addresses in the container with their prefix lengths: addresses of
+// interfaces with a sandbox, and addresses without an interface. It leaves out loopback addresses
+// and duplicates.
 func (a AttachmentResult) Addresses() []netip.Prefix {
 	var all []netip.Prefix
 	if a.Result == nil {
 		return nil
 	}
 	for _, ip := range a.Result.IPs {
-		if i, ok := ip.Interface.Get(); ok && i >= 0 && i < len(a.Result.Interfaces) && a.Result.Interfaces[i].Sandbox == "" {
+		if i, ok := ip.Interface.Get(); ok && i >= 0 && i < len(a.Result.Interfaces) &&
+			a.Result.Interfaces[i].Sandbox == "" {
 			continue
 		}
 		if !ip.Address.Addr().IsLoopback() && !slices.Contains(all, ip.Address) {
@@ -132,9 +137,10 @@ func (a AttachmentResult) Addresses() []netip.Prefix {
 	return all
 }
 
-// DNS merges what the networks say of name resolution, in the order of the attachments: all name servers and search domains,
-// each once, where it stands first; the first domain; all options, of those with one name ("ndots:2") the first. It cuts
-// nothing: resolv.conf(5) has room for three servers.
+// DNS merges the DNS settings of all networks in the order of the attachments: all name servers and
+// search domains without duplicates, the first domain, and the first of all options with the same
+// name ("ndots:2"). The result can exceed the limits of resolv.conf(5), which has room for three
+// servers.
 func (s *Sandbox) DNS() cni.DNS {
 	var all cni.DNS
 	for _, a := range s.Attachments {
@@ -145,7 +151,8 @@ func (s *Sandbox) DNS() cni.DNS {
 		all.Nameservers = appendNew(all.Nameservers, d.Nameservers)
 		all.Search = appendNew(all.Search, d.Search)
 		for _, o := range d.Options {
-			if !slices.ContainsFunc(all.Options, func(other string) bool { return optionName(other) == optionName(o) }) {
+			if !slices.ContainsFunc(all.Options,
+				func(other string) bool { return optionName(other) == optionName(o) }) {
 				all.Options = append(all.Options, o)
 			}
 		}
@@ -156,7 +163,7 @@ func (s *Sandbox) DNS() cni.DNS {
 	return all
 }
 
-// appendNew appends what is not there yet.
+// appendNew appends the strings of from that to does not contain.
 func appendNew(to, from []string) []string {
 	for _, s := range from {
 		if !slices.Contains(to, s) {

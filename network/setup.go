@@ -13,17 +13,17 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// membership is one of the attachments that a container asks for.
+// membership is one requested attachment of a container.
 type membership struct {
 	network *config.Network
 	Request
 }
 
-// key is the attachment that m asks for.
+// key returns the key of the attachment.
 func (m membership) key() cni.Attachment { return m.Attachment(m.network.Name) }
 
-// setup attaches a container to several networks, or to none. What [Client.Add] checks before the first plugin starts is
-// checked for all of them before. parallel runs the networks beside each other.
+// setup attaches a container to several networks or to none. It runs the checks of [Client.Add] for
+// all networks before the first plugin starts. parallel runs their ADDs at the same time.
 func (c *Client) setup(
 	ctx context.Context, container string, members []membership, parallel bool,
 ) (results []AttachmentResult, err error) {
@@ -51,8 +51,9 @@ func (c *Client) setup(
 	if err := c.removeOld(ctx, container, members, recorded); err != nil {
 		return nil, err
 	}
-	if len(recorded) > 1 { // one is there or not by itself
-		if err := c.store().PutDue(records.NewDue(container, records.Adding, recorded)); err != nil {
+	if len(recorded) > 1 { // a single ADD is atomic without the file
+		if err := c.store().PutDue(records.NewDue(container, records.Adding,
+			recorded)); err != nil {
 			return nil, err
 		}
 	}
@@ -69,7 +70,7 @@ func (c *Client) setup(
 	return results, nil
 }
 
-// plan checks what is asked for and returns a record of each, in the same order.
+// plan checks the request and returns a record for each member, in the same order.
 func (c *Client) plan(ctx context.Context, members []membership) ([]*records.Record, error) {
 	created := time.Now().UTC()
 	var recorded []*records.Record
@@ -79,7 +80,8 @@ func (c *Client) plan(ctx context.Context, members []membership) ([]*records.Rec
 		}
 		for _, other := range members[:i] {
 			if other.IfName == m.IfName {
-				return nil, cni.Errorf(cni.CodeInvalidEnvironment, "%v: interface %s is that of network %s already",
+				return nil, cni.Errorf(cni.CodeInvalidEnvironment,
+					"%v: interface %s is already used by network %s",
 					m.key(), m.IfName, other.network.Name)
 			}
 		}
@@ -88,7 +90,7 @@ func (c *Client) plan(ctx context.Context, members []membership) ([]*records.Rec
 			return nil, of(m.key(), err)
 		}
 		r := c.newRecord(n, m.key(), m.Parameters)
-		r.Created = created.Add(time.Duration(i)) // tells their order, and this ADD from another of the same key
+		r.Created = created.Add(time.Duration(i)) // keeps the order, and identifies this ADD
 		recorded = append(recorded, r)
 	}
 	return recorded, nil
@@ -98,14 +100,16 @@ func (c *Client) plan(ctx context.Context, members []membership) ([]*records.Rec
 func (c *Client) interrupted(ctx context.Context, container string) []*records.Record {
 	d, err := c.store().DueOf(container)
 	if err != nil {
-		c.warn(ctx, cni.Attachment{Container: container}, "what is due cannot be read", err)
+		c.warn(ctx, cni.Attachment{Container: container},
+			"cannot read the list of unfinished operations", err)
 	}
 	if d == nil {
 		return nil
 	}
 	var recorded []*records.Record
 	for _, a := range d.Attachments {
-		r, err := c.store().Get(cni.Attachment{Network: a.Network, Container: container, IfName: a.IfName})
+		r, err := c.store().Get(cni.Attachment{Network: a.Network, Container: container,
+			IfName: a.IfName})
 		if err == nil && d.Has(r) {
 			recorded = append(recorded, r)
 		}
@@ -122,9 +126,11 @@ func networksOf(members []membership) []string {
 	return names
 }
 
-// removeOld deletes the attachments of an interrupted Setup or Remove of the container, and those with the keys of
-// members. It deletes nothing if one of them is in use.
-func (c *Client) removeOld(ctx context.Context, container string, members []membership, recorded []*records.Record) error {
+// removeOld detaches the attachments of an interrupted Setup or Remove of the container, and those
+// with the keys of members. If one of them is in use, removeOld returns an error and detaches none.
+func (c *Client) removeOld(
+	ctx context.Context, container string, members []membership, recorded []*records.Record,
+) error {
 	var all []*records.Record
 	for i, r := range recorded {
 		old, err := c.conflicting(ctx, r, members[i].network, members[i].Replace)
@@ -136,7 +142,8 @@ func (c *Client) removeOld(ctx context.Context, container string, members []memb
 		}
 	}
 	for _, r := range c.interrupted(ctx, container) {
-		if !slices.ContainsFunc(all, func(other *records.Record) bool { return other.Attachment == r.Attachment }) {
+		if !slices.ContainsFunc(all,
+			func(other *records.Record) bool { return other.Attachment == r.Attachment }) {
 			all = append(all, r)
 		}
 	}
@@ -148,9 +155,11 @@ func (c *Client) removeOld(ctx context.Context, container string, members []memb
 	return c.store().RemoveDue(container)
 }
 
-// attachAll attaches all, up to the first that fails; those that are attached it returns in any case. Beside each other
-// all are tried, but the failure of one ends the context of the others.
-func (c *Client) attachAll(ctx context.Context, recorded []*records.Record, parallel bool) (map[*records.Record]*cni.Result, error) {
+// attachAll runs ADDs until one fails, and returns the successful ones in any case. If parallel is
+// set, it starts all ADDs, and the failure of one ends the context of the others.
+func (c *Client) attachAll(
+	ctx context.Context, recorded []*records.Record, parallel bool,
+) (map[*records.Record]*cni.Result, error) {
 	attached := map[*records.Record]*cni.Result{}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -186,8 +195,11 @@ func (c *Client) attachObserved(ctx context.Context, r *records.Record) (*cni.Re
 	return result, err
 }
 
-// rollBackAll deletes what a Setup that failed because of cause has attached, the last first, even if ctx has ended.
-func (c *Client) rollBackAll(ctx context.Context, container string, attached map[*records.Record]*cni.Result, cause error) error {
+// rollBackAll detaches the attachments of a Setup that failed because of cause, in reverse order,
+// even if ctx has ended.
+func (c *Client) rollBackAll(
+	ctx context.Context, container string, attached map[*records.Record]*cni.Result, cause error,
+) error {
 	ctx = context.WithoutCancel(ctx)
 	var recorded []*records.Record
 	for r, result := range attached {
@@ -195,15 +207,17 @@ func (c *Client) rollBackAll(ctx context.Context, container string, attached map
 		done.State, done.Result = records.Attached, result
 		recorded = append(recorded, &done)
 	}
-	if err := errors.Join(c.removeAll(ctx, Rollback, recorded), c.store().RemoveDue(container)); err != nil {
-		return fmt.Errorf("%w; DEL after it: %w", cause, err)
+	if err := errors.Join(c.removeAll(ctx, Rollback, recorded),
+		c.store().RemoveDue(container)); err != nil {
+		return fmt.Errorf("%w; rollback failed: %w", cause, err)
 	}
 	return cause
 }
 
-// removeAll deletes the last first, past those that fail, and joins the errors.
+// removeAll runs DEL in reverse order, continues past errors and joins them.
 func (c *Client) removeAll(ctx context.Context, k EventKind, recorded []*records.Record) error {
-	slices.SortStableFunc(recorded, func(a, b *records.Record) int { return b.Created.Compare(a.Created) })
+	slices.SortStableFunc(recorded,
+		func(a, b *records.Record) int { return b.Created.Compare(a.Created) })
 	var errs []error
 	for _, r := range recorded {
 		errs = append(errs, of(r.Attachment, c.removeAs(ctx, k, r)))

@@ -14,10 +14,11 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// Status asks the plugins in their order whether ADD would work and returns the first no, which
-// usually has [cni.CodeNotAvailable] or [cni.CodeLimitedConnectivity]. A network that [Client.Policy] refuses is
-// [cni.CodeNotAvailable] before any is asked. A network below 1.1.0, or one that its plugins only support below it, has
-// no STATUS: that is success, and no plugin is called. Status waits for nothing but the plugins.
+// Status runs STATUS of the plugins in their order and returns the first error, which usually has
+// [cni.CodeNotAvailable] or [cni.CodeLimitedConnectivity]. If [Client.Policy] does not allow the
+// network, Status calls no plugin and returns [cni.CodeNotAvailable]. A network below 1.1.0, or
+// with plugins that support only older versions, has no STATUS: Status calls no plugin and
+// succeeds. Status takes no locks.
 func (c *Client) Status(ctx context.Context, n *config.Network) (err error) {
 	if err := n.Validate(); err != nil {
 		return err
@@ -45,11 +46,12 @@ func (c *Client) status(ctx context.Context, n *config.Network) error {
 	return nil
 }
 
-// Versions asks a plugin for the versions that it supports. One that does not know VERSION supports 0.1.0
-// alone.
+// Versions returns the versions that a plugin supports. A plugin without VERSION supports only
+// 0.1.0.
 func (c *Client) Versions(ctx context.Context, typ string) (cni.VersionReply, error) {
-	// Plugins of the time of 0.1.0 demand these variables before they look at the verb.
-	env := c.env(cni.VersionCommand, cni.Attachment{IfName: "dummy"}, records.Parameters{Netns: "dummy"})
+	// Plugins of the time of 0.1.0 require these variables before they read the verb.
+	env := c.env(cni.VersionCommand, cni.Attachment{IfName: "dummy"},
+		records.Parameters{Netns: "dummy"})
 	stdin, err := json.Marshal(map[string]cni.Version{"cniVersion": cni.Newest})
 	if err != nil {
 		return cni.VersionReply{}, err
@@ -60,22 +62,26 @@ func (c *Client) Versions(ctx context.Context, typ string) (cni.VersionReply, er
 		return err
 	})
 	if lacksVersion(err) {
-		return cni.VersionReply{CNIVersion: cni.V010.String(), Supported: []string{cni.V010.String()}}, nil
+		return cni.VersionReply{CNIVersion: cni.V010.String(),
+			Supported: []string{cni.V010.String()}}, nil
 	}
 	return r, err
 }
 
-// lacksVersion reports whether a plugin that ran said that it does not know VERSION: with the code that
-// exists for it since 1.0.0 or, before that, in the words of the reference library.
+// lacksVersion reports whether a plugin ran and does not know VERSION: it returned the code that
+// version 1.0.0 introduced for this, or the older message of the upstream plugins.
 func lacksVersion(err error) bool {
 	e := (*invoke.Error)(nil)
 	return errors.As(err, &e) &&
-		(e.Err.Code == cni.CodeInvalidEnvironment || strings.HasPrefix(e.Err.Msg, "unknown CNI_COMMAND"))
+		(e.Err.Code == cni.CodeInvalidEnvironment ||
+			strings.HasPrefix(e.Err.Msg, "unknown CNI_COMMAND"))
 }
 
-// Validate checks that the executables of all plugins are there and support the version of the network,
-// and returns the capabilities that at least one of them declares, sorted. Errors are joined.
-func (c *Client) Validate(ctx context.Context, n *config.Network) (capabilities []string, err error) {
+// Validate checks that the binaries of all plugins exist and support the version of the network. It
+// returns the capabilities that at least one plugin declares, sorted. It joins errors.
+func (c *Client) Validate(
+	ctx context.Context, n *config.Network,
+) (capabilities []string, err error) {
 	if err := n.Validate(); err != nil {
 		return nil, err
 	}
@@ -93,7 +99,8 @@ func (c *Client) Validate(ctx context.Context, n *config.Network) (capabilities 
 		}
 		v, err := c.Versions(ctx, p.Type)
 		if err == nil && !v.Supports(n.Version) {
-			err = cni.Errorf(cni.CodeIncompatibleVersion, "plugin %s does not support CNI version %v", p.Type, n.Version).
+			err = cni.Errorf(cni.CodeIncompatibleVersion,
+				"plugin %s does not support CNI version %v", p.Type, n.Version).
 				WithDetails("supported: " + strings.Join(v.Supported, ", "))
 		}
 		if err != nil {

@@ -10,10 +10,12 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// teardown deletes everything that is recorded of a container, and otherwise what is asked for. configured, which returns
-// nil for a network that it does not know, completes records: one that cannot be read is deleted with it.
+// teardown detaches all recorded attachments of a container, and members that are not recorded.
+// configured returns a network's current configuration, or nil. teardown uses it to complete
+// records and to detach attachments with unreadable records.
 func (c *Client) teardown(
-	ctx context.Context, container string, unrecorded []membership, configured func(network string) *config.Network,
+	ctx context.Context, container string, unrecorded []membership,
+	configured func(network string) *config.Network,
 ) (err error) {
 	if err := cni.ValidateContainerID(container); err != nil {
 		return err
@@ -27,7 +29,7 @@ func (c *Client) teardown(
 	}
 	c, unlock, err := c.lockSandbox(ctx, container, func() []string {
 		names := networksOf(unrecorded)
-		found, _ := c.foundOf(container) // what is wrong with it the look after it tells
+		found, _ := c.foundOf(container) // recordsOf reports the error
 		for _, f := range found {
 			names = append(names, f.Attachment().Network)
 		}
@@ -40,7 +42,8 @@ func (c *Client) teardown(
 	recorded, err := c.recordsOf(ctx, container, configured)
 	errs := []error{err}
 	for _, m := range unrecorded {
-		if slices.ContainsFunc(recorded, func(r *records.Record) bool { return r.Attachment == m.key() }) {
+		if slices.ContainsFunc(recorded,
+			func(r *records.Record) bool { return r.Attachment == m.key() }) {
 			continue
 		}
 		if err := m.refuseOwnNetns(); err != nil {
@@ -50,16 +53,21 @@ func (c *Client) teardown(
 		recorded = append(recorded, c.unrecorded(ctx, m.network, m.key(), m.Parameters))
 	}
 	if len(recorded) > 1 {
-		if err := c.store().PutDue(records.NewDue(container, records.Deleting, recorded)); err != nil { // DEL is worth more than the note of it
-			c.warn(ctx, cni.Attachment{Container: container}, "begin of DEL cannot be noted", err)
+		// DEL must run anyway
+		if err := c.store().PutDue(records.NewDue(container, records.Deleting,
+			recorded)); err != nil {
+			c.warn(ctx, cni.Attachment{Container: container}, "cannot record the start of DEL", err)
 		}
 	}
 	errs = append(errs, c.removeAll(ctx, Operation, recorded), c.store().RemoveDue(container))
 	return errors.Join(errs...)
 }
 
-// recordsOf returns what is recorded of a container. The error is about what is of it and cannot be deleted.
-func (c *Client) recordsOf(ctx context.Context, container string, configured func(network string) *config.Network) ([]*records.Record, error) {
+// recordsOf returns the records of a container. The error is about attachments that cannot be
+// detached.
+func (c *Client) recordsOf(
+	ctx context.Context, container string, configured func(network string) *config.Network,
+) ([]*records.Record, error) {
 	found, err := c.foundOf(container)
 	errs := []error{err}
 	var recorded []*records.Record
@@ -71,7 +79,8 @@ func (c *Client) recordsOf(ctx context.Context, container string, configured fun
 		case n == nil:
 			err = f.Damage()
 		default:
-			c.warn(ctx, f.Key, "record cannot be read, deleting as configured", f.Err)
+			c.warn(ctx, f.Key, "record is unreadable; running DEL with the current configuration",
+				f.Err)
 			r, err = c.unrecorded(ctx, n, f.Key, Parameters{}), nil
 		}
 		if err != nil {
@@ -83,10 +92,12 @@ func (c *Client) recordsOf(ctx context.Context, container string, configured fun
 	return recorded, errors.Join(errs...)
 }
 
-// foundOf returns the records of a container, readable or not. One that does not tell any more of which container it is must
-// not keep every one from going: it is left to [Client.Recover] to tell.
+// foundOf returns the records of a container, readable or not. It leaves out damaged records that
+// do not name their container, because one of them would make Remove fail for every container;
+// [Client.Recover] reports them.
 func (c *Client) foundOf(container string) ([]records.Found, error) {
 	found, err := c.store().ScanContainer(container)
 	found, err = c.withCached(found, err, "")
-	return slices.DeleteFunc(found, func(f records.Found) bool { return f.Attachment().Container != container }), err
+	return slices.DeleteFunc(found,
+		func(f records.Found) bool { return f.Attachment().Container != container }), err
 }

@@ -14,8 +14,9 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// TestTogether: while a plugin works for one container, plugins work for all the others, on one network and on several: no
-// lock is held across plugins of different containers. Each of the 64 waits inside its plugin until all are there.
+// TestTogether: plugins of different containers run at the same time, on one network and on
+// several: no lock is held across plugins of different containers. Each of the 64 plugins waits
+// until all are running.
 func TestTogether(t *testing.T) {
 	t.Parallel()
 	const containers = 64
@@ -27,7 +28,8 @@ func TestTogether(t *testing.T) {
 			for _, verb := range []cni.Command{cni.Add, cni.Check, cni.Del} {
 				meet[verb] = meeting.wait
 			}
-			c := &network.Client{Isolated: true, Caller: invoke.Fake{"meet": meet}, StateDir: t.TempDir(), Log: quiet, Timeout: -1}
+			c := &network.Client{Isolated: true, Caller: invoke.Fake{"meet": meet},
+				StateDir: t.TempDir(), Log: quiet, Timeout: -1}
 			nets := make([]*config.Network, networks)
 			for i := range nets {
 				nets[i] = list(t, "1.1.0", fmt.Sprintf("net%d", i), "meet")
@@ -43,11 +45,15 @@ func TestTogether(t *testing.T) {
 					_, err := c.Add(ctx, nets[i%networks], request(fmt.Sprintf("c%d", i)))
 					return err
 				}},
-				{cni.Check, func(ctx context.Context, i int) error { return c.Check(ctx, attachment(i), nil) }},
-				{cni.Del, func(ctx context.Context, i int) error { return c.Del(ctx, attachment(i), network.Fallback{}) }},
+				{cni.Check, func(ctx context.Context, i int) error {
+					return c.Check(ctx, attachment(i), nil)
+				}},
+				{cni.Del, func(ctx context.Context, i int) error {
+					return c.Del(ctx, attachment(i), network.Fallback{})
+				}},
 			} {
 				meeting.begin()
-				// Only so that one who is kept out is found, and does not keep the others waiting.
+				// The time limit releases the other plugins if one is blocked.
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				errs := make([]error, containers)
 				var wg sync.WaitGroup
@@ -57,20 +63,20 @@ func TestTogether(t *testing.T) {
 				wg.Wait()
 				cancel()
 				if err := errors.Join(errs...); err != nil {
-					t.Fatalf("%s: not all were in the plugin at once: %v", step.verb, err)
+					t.Fatalf("%s: the plugins did not run at the same time: %v", step.verb, err)
 				}
 			}
 		})
 	}
 }
 
-// meeting is a plugin that waits until so many are in it, or one of them gives up.
+// meeting is a plugin that waits until a number of calls have arrived, or one of them gives up.
 type meeting struct {
 	size int
 
 	mu      sync.Mutex
 	arrived int
-	over    context.Context // ends with errMet or with why it was called off
+	over    context.Context // ends with errMet or the reason of the failure
 	end     context.CancelCauseFunc
 }
 

@@ -15,8 +15,9 @@ import (
 	"github.com/tenon-cni/tenon/otel"
 )
 
-// A runtime that has a provider of its own; one that has set the global one needs no Provider. The plugin, which exists only
-// here, finds its place in the trace in its context, as a process finds it in TRACEPARENT.
+// A runtime passes its own provider; it needs no Provider if it has set the global one. The plugin,
+// which exists only in this program, finds its trace in the context; a process finds it in
+// TRACEPARENT.
 func Example() {
 	state, err := os.MkdirTemp("", "state")
 	if err != nil {
@@ -31,7 +32,7 @@ func Example() {
 	}
 	client := &network.Client{
 		StateDir: state,
-		Isolated: true, // not a runtime of this host
+		Isolated: true, // needed only in tests
 		Caller:   invoke.Fake{"bridge": {cni.Add: plugin}},
 		Observer: otel.Observer{Provider: sdk.NewTracerProvider(sdk.WithSyncer(exporter))},
 	}
@@ -39,7 +40,8 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	request := network.Request{Container: "c1", IfName: "eth0", Parameters: network.Parameters{Netns: "/run/netns/c1"}}
+	request := network.Request{Container: "c1", IfName: "eth0",
+		Parameters: network.Parameters{Netns: "/run/netns/c1"}}
 	if _, err := client.Add(context.Background(), n, request); err != nil {
 		panic(err)
 	}

@@ -1,5 +1,5 @@
-// Package otel makes OpenTelemetry spans of what a [network.Client] does, and lets plugins go on with the trace. It is a module
-// of its own, so that nobody else gets its dependencies.
+// Package otel turns the operations of a [network.Client] into OpenTelemetry spans and passes the
+// trace to plugins. It is a separate module, so that other users do not get its dependencies.
 package otel
 
 import (
@@ -18,38 +18,46 @@ import (
 	"github.com/tenon-cni/tenon/network"
 )
 
-// Observer is a [network.Observer] that makes a span of each operation and, within it, of each call of a plugin, of each
-// rollback and clean-up, and of waits for locks of a millisecond and more. The zero value is ready for use.
+// Observer is a [network.Observer] that creates a span for each operation and, within it, for each
+// plugin call, each rollback and cleanup, and each wait for a lock of a millisecond or more. The
+// zero value is ready for use.
 //
-// Spans are called after verb and plugin ("CNI ADD", "CNI ADD bridge"). Their attributes are cni.network, cni.container_id,
-// cni.ifname and cni.attachment (see [cni.Attachment.Owner]), cni.verb, cni.plugin and, after a failure, cni.error_code.
+// The name of a span consists of verb and plugin ("CNI ADD", "CNI ADD bridge"). Its attributes are
+// cni.network, cni.container_id, cni.ifname and cni.attachment (see [cni.Attachment.Owner]),
+// cni.verb, cni.plugin and, after a failure, cni.error_code.
 //
-// Plugins get the span of their call, and the baggage of the context, as [invoke.WithTrace] describes. Where the context has
-// no span but an [invoke.Trace], which the program may itself have been started with, that is what spans are part of.
+// Plugins get the span of their call, and the baggage of the context: see [invoke.WithTrace]. If
+// the context has no span but an [invoke.Trace], which the program may have inherited from its
+// environment, the spans belong to this trace.
 type Observer struct {
-	Provider trace.TracerProvider // nil is that of [global.GetTracerProvider]
+	Provider trace.TracerProvider // nil is [global.GetTracerProvider]
 
-	// ErrorText gives failed spans the text of the error. It is off by default because plugins may quote what they were
-	// given: arguments and capability values.
+	// ErrorText adds the text of the error to failed spans. It is off by default because plugins
+	// can quote their input: arguments and capability values.
 	ErrorText bool
 }
 
 var _ network.Observer = Observer{}
 
-// shortestWait is how long waiting for a lock takes at least to be worth a span.
+// shortestWait is the shortest wait for a lock that gets a span.
 const shortestWait = time.Millisecond
 
-// propagator has the formats that plugins are given.
-var propagator = propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})
+// propagator has the formats that plugins understand.
+var propagator = propagation.NewCompositeTextMapPropagator(propagation.TraceContext{},
+	propagation.Baggage{})
 
 // Begin implements [network.Observer].
-func (o Observer) Begin(ctx context.Context, e network.Event) (context.Context, func(network.Outcome)) {
+func (o Observer) Begin(
+	ctx context.Context, e network.Event,
+) (context.Context, func(network.Outcome)) {
 	ctx = inherit(ctx)
-	start := []trace.SpanStartOption{trace.WithAttributes(attributes(e)...), trace.WithSpanKind(kind(e))}
+	start := []trace.SpanStartOption{trace.WithAttributes(attributes(e)...),
+		trace.WithSpanKind(kind(e))}
 	if e.Kind == network.Lock {
 		return ctx, func(out network.Outcome) {
 			if end := time.Now(); out.Duration >= shortestWait || out.Err != nil {
-				_, span := o.tracer().Start(ctx, name(e), append(start, trace.WithTimestamp(end.Add(-out.Duration)))...)
+				_, span := o.tracer().Start(ctx, name(e),
+					append(start, trace.WithTimestamp(end.Add(-out.Duration)))...)
 				o.end(span, out.Err, trace.WithTimestamp(end))
 			}
 		}
@@ -79,23 +87,25 @@ func (o Observer) end(span trace.Span, err error, options ...trace.SpanEndOption
 	span.End(options...)
 }
 
-// inherit makes the trace that the program is part of that of ctx, unless it has one.
+// inherit adds the trace of the program to ctx, unless ctx has a span.
 func inherit(ctx context.Context) context.Context {
 	t, ok := invoke.TraceFrom(ctx)
 	if !ok || trace.SpanContextFromContext(ctx).IsValid() {
 		return ctx
 	}
-	return propagator.Extract(ctx, propagation.MapCarrier{"traceparent": t.Parent, "tracestate": t.State, "baggage": t.Baggage})
+	return propagator.Extract(ctx, propagation.MapCarrier{"traceparent": t.Parent,
+		"tracestate": t.State, "baggage": t.Baggage})
 }
 
-// handOn tells plugins the span of ctx, if there is one.
+// handOn passes the span of ctx, if it has one, to plugins.
 func handOn(ctx context.Context) context.Context {
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		return ctx
 	}
 	m := propagation.MapCarrier{}
 	propagator.Inject(ctx, m)
-	return invoke.WithTrace(ctx, invoke.Trace{Parent: m["traceparent"], State: m["tracestate"], Baggage: m["baggage"]})
+	return invoke.WithTrace(ctx,
+		invoke.Trace{Parent: m["traceparent"], State: m["tracestate"], Baggage: m["baggage"]})
 }
 
 func name(e network.Event) string {
@@ -115,11 +125,12 @@ func kind(e network.Event) trace.SpanKind {
 	return trace.SpanKindInternal
 }
 
-// attributes says what e is about, as far as there is something.
+// attributes returns the attributes of e that have a value.
 func attributes(e network.Event) []attribute.KeyValue {
 	var list []attribute.KeyValue
 	for _, a := range [][2]string{
-		{"cni.attachment", string(e.ID())}, {"cni.network", e.Attachment.Network}, {"cni.container_id", e.Attachment.Container},
+		{"cni.attachment", string(e.ID())}, {"cni.network", e.Attachment.Network},
+		{"cni.container_id", e.Attachment.Container},
 		{"cni.ifname", e.Attachment.IfName}, {"cni.verb", string(e.Verb)}, {"cni.plugin", e.Plugin},
 	} {
 		if a[1] != "" {

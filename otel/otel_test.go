@@ -25,7 +25,7 @@ import (
 	"github.com/tenon-cni/tenon/otel"
 )
 
-// rig is a Client whose plugins are shell scripts, and what has been exported of it.
+// rig is a Client with shell scripts as plugins, and the spans that it has exported.
 type rig struct {
 	*network.Client
 	provider *sdk.TracerProvider
@@ -39,21 +39,23 @@ func newRig(t *testing.T, observer otel.Observer) *rig {
 	r.provider = sdk.NewTracerProvider(sdk.WithSyncer(r.exported))
 	observer.Provider = r.provider
 	r.Client = &network.Client{
-		PluginDirs: []string{r.dir}, Isolated: true, StateDir: filepath.Join(r.dir, "state"), Observer: observer, Log: slog.New(slog.DiscardHandler),
+		PluginDirs: []string{r.dir}, Isolated: true, StateDir: filepath.Join(r.dir, "state"),
+		Observer: observer, Log: slog.New(slog.DiscardHandler),
 	}
 	return r
 }
 
-// plugin installs a script that notes the trace it is part of before it goes on.
+// plugin installs a script that records its trace before it continues.
 func (r *rig) plugin(t *testing.T, name, script string) {
 	t.Helper()
-	text := "#!/bin/sh\necho \"$CNI_COMMAND $TRACEPARENT $TRACESTATE $BAGGAGE\" >>" + r.dir + "/" + name + ".seen\n" + script + "\n"
+	text := "#!/bin/sh\necho \"$CNI_COMMAND $TRACEPARENT $TRACESTATE $BAGGAGE\" >>" + r.dir + "/" +
+		name + ".seen\n" + script + "\n"
 	if err := os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o700); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// seen returns what a plugin has noted.
+// seen returns the traces that a plugin has recorded.
 func (r *rig) seen(t *testing.T, name string) []string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(r.dir, name+".seen"))
@@ -63,15 +65,18 @@ func (r *rig) seen(t *testing.T, name string) []string {
 	return strings.Split(strings.TrimSuffix(string(b), "\n"), "\n")
 }
 
-// tree shows the spans that have been exported, parts below what they are part of, in the order of their begin.
+// tree renders the exported spans as a tree, in the order of their start.
 func (r *rig) tree() string {
 	spans := r.exported.GetSpans()
-	slices.SortStableFunc(spans, func(a, b tracetest.SpanStub) int { return cmp.Compare(a.StartTime.UnixNano(), b.StartTime.UnixNano()) })
+	slices.SortStableFunc(spans, func(a, b tracetest.SpanStub) int {
+		return cmp.Compare(a.StartTime.UnixNano(), b.StartTime.UnixNano())
+	})
 	var b strings.Builder
 	var show func(parent trace.SpanID, indent string)
 	show = func(parent trace.SpanID, indent string) {
 		for _, s := range spans {
-			if s.Parent.SpanID() != parent || s.Name == "CNI lock" { // a slow machine waits for locks nobody has
+			// On slow nodes, this span appears even if the lock is free.
+			if s.Parent.SpanID() != parent || s.Name == "CNI lock" {
 				continue
 			}
 			fmt.Fprintf(&b, "%s%s", indent, s.Name)
@@ -89,7 +94,7 @@ func (r *rig) tree() string {
 	return b.String()
 }
 
-// span returns the only span of that name.
+// span returns the only span with a name.
 func (r *rig) span(t *testing.T, name string) tracetest.SpanStub {
 	t.Helper()
 	var found []tracetest.SpanStub
@@ -106,7 +111,9 @@ func (r *rig) span(t *testing.T, name string) tracetest.SpanStub {
 
 func load(t *testing.T, plugins ...string) *config.Network {
 	t.Helper()
-	n, err := config.LoadBytes(fmt.Appendf(nil, `{"cniVersion":"1.1.0","name":"pods","plugins":[{"type":"%s"}]}`, strings.Join(plugins, `"},{"type":"`)))
+	n, err := config.LoadBytes(fmt.Appendf(nil,
+		`{"cniVersion":"1.1.0","name":"pods","plugins":[{"type":"%s"}]}`,
+		strings.Join(plugins, `"},{"type":"`)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +126,8 @@ var request = network.Request{Container: "c1", IfName: "eth0", Parameters: netwo
 
 const result = `echo '{"cniVersion":"1.1.0"}'`
 
-// One trace goes from the caller through the operation to its plugins, each of which is told its own span: TRC-01, TRC-04.
+// TRC-01, TRC-04: a trace includes the caller, the operation and its plugins; each plugin gets its
+// own span.
 func TestTrace(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, otel.Observer{})
@@ -134,26 +142,30 @@ func TestTrace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Add(baggage.ContextWithBaggage(ctx, bag), load(t, "first", "second"), request); err != nil {
+	if _, err := r.Add(baggage.ContextWithBaggage(ctx, bag), load(t, "first", "second"),
+		request); err != nil {
 		t.Fatal(err)
 	}
 	parent.End()
 	a := request.Attachment("pods")
 	key := " attachment=" + string(a.Owner()) + " network=pods container_id=c1 ifname=eth0 verb=ADD"
-	want := "RunPodSandbox\n  CNI ADD" + key + "\n    CNI ADD first" + key + " plugin=first\n    CNI ADD second" + key + " plugin=second\n"
+	want := "RunPodSandbox\n  CNI ADD" + key + "\n    CNI ADD first" + key +
+		" plugin=first\n    CNI ADD second" + key + " plugin=second\n"
 	if got := r.tree(); got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
 	for _, name := range []string{"first", "second"} {
 		s := r.span(t, "CNI ADD "+name).SpanContext
-		want := fmt.Sprintf("ADD 00-%s-%s-01  tenant=blue", parent.SpanContext().TraceID(), s.SpanID())
+		want := fmt.Sprintf("ADD 00-%s-%s-01  tenant=blue", parent.SpanContext().TraceID(),
+			s.SpanID())
 		if got := r.seen(t, name); !slices.Equal(got, []string{want}) {
 			t.Errorf("%s has seen %q, want %q", name, got, want)
 		}
 	}
 }
 
-// SEC-07: a failure has its code, where it belongs, and no text that could quote arguments unless that is asked for.
+// SEC-07: a failed span has its error code, and no text that could quote arguments, unless
+// ErrorText is set.
 func TestFailure(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[bool]string{
@@ -161,8 +173,10 @@ func TestFailure(t *testing.T) {
 		true:  "pods/c1/eth0: first ADD: no K=secret",
 	} {
 		r := newRig(t, otel.Observer{ErrorText: text})
-		r.plugin(t, "first", `[ $CNI_COMMAND = DEL ] || { echo "{\"code\":11,\"msg\":\"no $CNI_ARGS\"}"; exit 1; }`)
-		if _, err := r.Add(t.Context(), load(t, "first"), request); cni.CodeOf(err) != cni.CodeTryAgainLater {
+		r.plugin(t, "first",
+			`[ $CNI_COMMAND = DEL ] || { echo "{\"code\":11,\"msg\":\"no $CNI_ARGS\"}"; exit 1; }`)
+		if _, err := r.Add(t.Context(), load(t, "first"),
+			request); cni.CodeOf(err) != cni.CodeTryAgainLater {
 			t.Fatal(err)
 		}
 		if s := r.span(t, "CNI ADD"); s.Status.Code != codes.Error || s.Status.Description != want {
@@ -176,19 +190,21 @@ func TestFailure(t *testing.T) {
 		if got := short.String(); got != "CNI ADD\n  CNI ADD first\n  CNI rollback\n    CNI DEL first\n" {
 			t.Error(got)
 		}
-		if tree := r.tree(); strings.Count(tree, " error_code=11") != 2 || strings.Contains(tree, "secret") != text {
+		if tree := r.tree(); strings.Count(tree, " error_code=11") != 2 ||
+			strings.Contains(tree, "secret") != text {
 			t.Error(tree)
 		}
 	}
 }
 
-// What the program has inherited as text is gone on with: TRC-05.
+// TRC-05: spans belong to the trace that the program has inherited.
 func TestInherited(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, otel.Observer{})
 	r.plugin(t, "first", result)
 	ctx := invoke.WithTrace(t.Context(), invoke.Trace{
-		Parent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", State: "vendor=x", Baggage: "tenant=blue",
+		Parent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", State: "vendor=x",
+		Baggage: "tenant=blue",
 	})
 	if err := r.Status(ctx, load(t, "first")); err != nil {
 		t.Fatal(err)
@@ -196,13 +212,14 @@ func TestInherited(t *testing.T) {
 	if s := r.span(t, "CNI STATUS"); s.Parent.SpanID().String() != "00f067aa0ba902b7" {
 		t.Errorf("part of %v", s.Parent.SpanID())
 	}
-	want := fmt.Sprintf("STATUS 00-4bf92f3577b34da6a3ce929d0e0e4736-%s-01 vendor=x tenant=blue", r.span(t, "CNI STATUS first").SpanContext.SpanID())
+	want := fmt.Sprintf("STATUS 00-4bf92f3577b34da6a3ce929d0e0e4736-%s-01 vendor=x tenant=blue",
+		r.span(t, "CNI STATUS first").SpanContext.SpanID())
 	if got := r.seen(t, "first"); !slices.Equal(got, []string{want}) {
 		t.Errorf("seen %q, want %q", got, want)
 	}
 }
 
-// Where nobody collects traces plugins are told of none: TRC-02.
+// TRC-02: plugins get no trace if there is no provider.
 func TestNoProvider(t *testing.T) {
 	for _, name := range []string{"TRACEPARENT", "TRACESTATE", "BAGGAGE"} {
 		t.Setenv(name, "")
@@ -218,7 +235,7 @@ func TestNoProvider(t *testing.T) {
 	}
 }
 
-// A wait for a lock is a span if somebody held it.
+// A wait for a lock gets a span if the lock was held.
 func TestLocks(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, otel.Observer{})

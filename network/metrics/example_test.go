@@ -17,7 +17,8 @@ import (
 	"github.com/tenon-cni/tenon/plugins/all"
 )
 
-// A runtime serves the metrics of its networks. For node_exporter it would call WriteFile from time to time instead.
+// A runtime serves the metrics of its networks. For node_exporter it would call WriteFile
+// periodically.
 func Example() {
 	state, err := os.MkdirTemp("", "state")
 	if err != nil {
@@ -31,7 +32,9 @@ func Example() {
 	}
 
 	registry := &metrics.Registry{}
-	client := &network.Client{StateDir: state, Isolated: true, Observer: registry, Caller: invoke.Fake{"bridge": {}}} // leave Caller out for real plugins
+	// For real plugins, leave out Caller.
+	client := &network.Client{StateDir: state, Isolated: true, Observer: registry,
+		Caller: invoke.Fake{"bridge": {}}}
 	registry.Records = client.List
 	registry.Pools = func(ctx context.Context) (list []metrics.Pool, err error) {
 		pools, err := all.Pools(ctx, []*cni.List{pods.List})
@@ -43,12 +46,13 @@ func Example() {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", metrics.ContentType)
 		if err := registry.WritePrometheus(r.Context(), w); err != nil {
-			fmt.Fprintln(os.Stderr, err) // some of it cannot be read; the rest is served
+			fmt.Fprintln(os.Stderr, err) // the response has the other metrics
 		}
 	}))
 	defer server.Close()
 
-	request := network.Request{Container: "c1", IfName: "eth0", Parameters: network.Parameters{Netns: "/run/netns/c1"}}
+	request := network.Request{Container: "c1", IfName: "eth0",
+		Parameters: network.Parameters{Netns: "/run/netns/c1"}}
 	if _, err := client.Add(context.Background(), pods, request); err != nil {
 		panic(err)
 	}
@@ -58,7 +62,8 @@ func Example() {
 	}
 	defer reply.Body.Close()
 	for lines := bufio.NewScanner(reply.Body); lines.Scan(); {
-		if l := lines.Text(); !strings.HasPrefix(l, "#") && !strings.Contains(l, "_seconds_bucket{") && !strings.Contains(l, "_seconds_sum{") {
+		if l := lines.Text(); !strings.HasPrefix(l, "#") &&
+			!strings.Contains(l, "_seconds_bucket{") && !strings.Contains(l, "_seconds_sum{") {
 			fmt.Println(l)
 		}
 	}

@@ -16,11 +16,12 @@ var (
 	label  = regexp.MustCompile(`([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"`)
 )
 
-// parsed is an exposition: values by "name{label="value",…}", with labels as they are after unescaping.
+// parsed is an exposition: values by "name{label="value",…}", with unescaped labels.
 type parsed map[string]float64
 
-// parse reads the text format of Prometheus, version 0.0.4, and refuses what is only tolerated: families in pieces or without
-// HELP and TYPE, samples twice, histograms that do not add up.
+// parse reads the text format of Prometheus, version 0.0.4. It refuses output that Prometheus
+// merely tolerates: families in pieces or without HELP and TYPE, duplicate samples, inconsistent
+// histograms.
 func parse(text string) (parsed, error) {
 	all := parsed{}
 	kinds := map[string]string{}
@@ -32,13 +33,15 @@ func parse(text string) (parsed, error) {
 		if text == "" {
 			break
 		}
-		fail := func(why string) (parsed, error) { return nil, fmt.Errorf("line %d: %s: %s", n+1, why, l) }
+		fail := func(why string) (parsed, error) {
+			return nil, fmt.Errorf("line %d: %s: %s", n+1, why, l)
+		}
 		if m := header.FindStringSubmatch(l); m != nil {
 			switch {
 			case m[1] == "HELP":
 				helped = m[2]
 			case helped != m[2] || kinds[m[2]] != "":
-				return fail("no HELP before TYPE, or twice")
+				return fail("TYPE without HELP, or duplicate")
 			case !slices.Contains([]string{"counter", "gauge", "histogram"}, m[3]):
 				return fail("kind")
 			default:
@@ -95,7 +98,8 @@ func (p parsed) checkHistograms(kinds map[string]string) error {
 			}
 			n, ok := p[name+"_bucket{"+labels+",le="+bound+"}"]
 			if !ok || n < before {
-				return fmt.Errorf("%s: bucket %s is %v (there: %t) after %v", key, bound, n, ok, before)
+				return fmt.Errorf("%s: bucket %s is %v (exists: %t) after %v", key, bound, n, ok,
+					before)
 			}
 			before = n
 		}
@@ -106,7 +110,7 @@ func (p parsed) checkHistograms(kinds map[string]string) error {
 	return nil
 }
 
-// What Prometheus would refuse, or take for something else, the parser of these tests refuses.
+// TestParseRefuses checks that parse refuses invalid or ambiguous output.
 func TestParseRefuses(t *testing.T) {
 	t.Parallel()
 	const header = "# HELP x_total Some.\n# TYPE x_total counter\n"
@@ -125,7 +129,8 @@ func TestParseRefuses(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	if p, err := parse(header + "x_total{a=\"\\\"\\\\\\n\",b=\"\"} 1\n"); err != nil || p["x_total{a=\"\\\n,b=}"] != 1 {
+	if p, err := parse(header + "x_total{a=\"\\\"\\\\\\n\",b=\"\"} 1\n"); err != nil ||
+		p["x_total{a=\"\\\n,b=}"] != 1 {
 		t.Errorf("%v, %v", p, err)
 	}
 }

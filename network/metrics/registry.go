@@ -1,8 +1,10 @@
-// Package metrics counts and times what a [network.Client] does and writes that, with how many attachments there are and how
-// full pools of addresses are, in the text format of Prometheus: for an HTTP handler of the program, or as a file for
-// node_exporter. It serves nothing itself, and needs no client library.
+// Package metrics counts and times the operations of a [network.Client]. It writes these metrics,
+// the number of attachments and the use of address pools in the text format of Prometheus, for an
+// HTTP handler of the program or a file for node_exporter. It has no HTTP server and needs no
+// client library.
 //
-// Who has such a library feeds it with an Observer of their own: [Registry.Begin] shows all there is to it.
+// A program that uses a client library of Prometheus implements its own Observer; [Registry.Begin]
+// is an example.
 package metrics
 
 import (
@@ -16,26 +18,32 @@ import (
 	"github.com/tenon-cni/tenon/network"
 )
 
-// Registry counts what one or several Clients do whose Observer it is. The zero value is ready for use, also by several
-// goroutines. It must not be copied, and its fields must not be changed, after first use. What it has:
+// Registry is an observer that counts the operations of one or several Clients. The zero value is
+// ready for use and can be used concurrently. It must not be copied, and its fields must not be
+// changed, after first use. Its metrics are:
 //
-//	tenon_operation_duration_seconds{operation}   histogram: ADD, DEL, CHECK, STATUS, GC; setup, removal, rollback, cleanup, repair
-//	tenon_operation_errors_total{operation,code}  those that failed, by the code of the error
-//	tenon_plugin_duration_seconds{plugin,verb}    histogram: calls of plugins
-//	tenon_plugin_errors_total{plugin,verb,code}   those that failed
-//	tenon_lock_wait_seconds{lock}                 histogram: waits for others, on the same network or container
-//	tenon_attachments{network,state}              recorded attachments now, if there is Records
-//	tenon_pool_addresses{network,range}           addresses of ranges now, if there is Pools
-//	tenon_pool_used_addresses{network,range}      of these, those that are reserved
-//	tenon_source_up{source}                       0 where something of Records or Pools could not be read, otherwise 1
+//	tenon_operation_duration_seconds{operation}   histogram: ADD, DEL, CHECK, STATUS, GC; setup,
+//	                                              removal, rollback, cleanup, repair
+//	tenon_operation_errors_total{operation,code}  failed operations by the code of the error
+//	tenon_plugin_duration_seconds{plugin,verb}    histogram: plugin calls
+//	tenon_plugin_errors_total{plugin,verb,code}   failed plugin calls by the code of the error
+//	tenon_lock_wait_seconds{lock}                 histogram: waits for networks and containers
+//	tenon_attachments{network,state}              current attachments, if Records is set
+//	tenon_pool_addresses{network,range}           current addresses of ranges, if Pools is set
+//	tenon_pool_used_addresses{network,range}      reserved addresses of these ranges
+//	tenon_source_up{source}                       0 if Records or Pools returned an error, else 1
 //
-// Each histogram is 18 time series. There are as many as plugins and verbs in use, none for a container.
+// Each histogram has 18 time series. The number of histograms depends on the plugins and verbs in
+// use, not on the containers.
 type Registry struct {
-	Records func() ([]network.Record, error)      // usually [network.Client.List]; may be nil
-	Pools   func(context.Context) ([]Pool, error) // such as Pools of package plugins/all; may be nil
+	// Records returns the attachments, as [network.Client.List] does; it may be nil.
+	Records func() ([]network.Record, error)
 
-	// ByNetwork splits operations by a further label, network: with as many more time series as networks have been in use
-	// since the program was started. Leave it out where there can be thousands.
+	// Pools returns the address pools, as Pools of package plugins/all does; it may be nil.
+	Pools func(context.Context) ([]Pool, error)
+
+	// ByNetwork adds the label network to the metrics of operations: each network used since the
+	// program was started adds time series. Do not set it if there can be thousands of networks.
 	ByNetwork bool
 
 	mu       sync.Mutex
@@ -43,23 +51,26 @@ type Registry struct {
 	failures map[series]uint64
 }
 
-// Pool is how much of a range of addresses is reserved. Those of one network and range are added up.
+// Pool describes the use of a range of addresses. The metrics add up pools with the same network
+// and range.
 type Pool struct {
 	Network string // name of the network
-	Range   string // what tells it from others of the network, such as its first and last address
-	Size    uint64 // addresses it has; [math.MaxUint64] stands for that many and more
-	Used    uint64 // those of them that are reserved
+	Range   string // identifies it in the network, such as its first and last address
+	Size    uint64 // number of addresses; [math.MaxUint64] means at least as many
+	Used    uint64 // number of reserved addresses
 }
 
-// series is one time series, or one histogram.
+// series names a time series or a histogram.
 type series struct {
 	family string // name of the metric
-	labels string // as they are written
+	labels string // as in the output
 }
 
-// bounds are the upper bounds of the buckets of histograms, in seconds: from a plugin that has nothing to do to the default
-// of [network.Client.Timeout].
-var bounds = [...]float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
+// bounds are the upper bounds of the buckets of histograms, in seconds: from the duration of a
+// trivial plugin call to the default of [network.Client.Timeout].
+var bounds = [...]float64{
+	.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60,
+}
 
 type histogram struct {
 	counts [len(bounds) + 1]uint64 // by bucket, not cumulative; the last has no bound
@@ -67,7 +78,9 @@ type histogram struct {
 }
 
 // Begin implements [network.Observer].
-func (r *Registry) Begin(ctx context.Context, e network.Event) (context.Context, func(network.Outcome)) {
+func (r *Registry) Begin(
+	ctx context.Context, e network.Event,
+) (context.Context, func(network.Outcome)) {
 	return ctx, func(o network.Outcome) {
 		code := strconv.FormatUint(uint64(cni.CodeOf(o.Err)), 10)
 		switch e.Kind {
@@ -80,7 +93,8 @@ func (r *Registry) Begin(ctx context.Context, e network.Event) (context.Context,
 		case network.PluginCall:
 			r.took(pluginDuration, labels("plugin", e.Plugin, "verb", string(e.Verb)), o.Duration)
 			if o.Err != nil {
-				r.failed(pluginErrors, labels("plugin", e.Plugin, "verb", string(e.Verb), "code", code))
+				r.failed(pluginErrors,
+					labels("plugin", e.Plugin, "verb", string(e.Verb), "code", code))
 			}
 		default:
 			what := []string{"operation", string(e.Kind)}

@@ -23,7 +23,7 @@ import (
 	"github.com/tenon-cni/tenon/network/metrics"
 )
 
-// exposed returns what r exposes, which has to be well-formed, without what depends on how fast the machine is.
+// exposed returns the metrics of r, which must be well-formed, without the measured times.
 func exposed(t *testing.T, r *metrics.Registry) parsed {
 	t.Helper()
 	var b bytes.Buffer
@@ -44,7 +44,9 @@ func exposed(t *testing.T, r *metrics.Registry) parsed {
 
 func newNetwork(t *testing.T, name string, types ...string) *config.Network {
 	t.Helper()
-	n, err := config.LoadBytes(fmt.Appendf(nil, `{"cniVersion":"1.1.0","name":%q,"plugins":[{"type":"%s"}]}`, name, strings.Join(types, `"},{"type":"`)))
+	n, err := config.LoadBytes(fmt.Appendf(nil,
+		`{"cniVersion":"1.1.0","name":%q,"plugins":[{"type":"%s"}]}`, name,
+		strings.Join(types, `"},{"type":"`)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,15 +54,17 @@ func newNetwork(t *testing.T, name string, types ...string) *config.Network {
 }
 
 func request(container string) network.Request {
-	return network.Request{Container: container, IfName: "eth0", Parameters: network.Parameters{Netns: "/run/netns/absent"}}
+	return network.Request{Container: container, IfName: "eth0",
+		Parameters: network.Parameters{Netns: "/run/netns/absent"}}
 }
 
-// What a Client does is counted where it belongs, failures by their code.
+// Operations are counted by their kind, failures by their code.
 func TestRegistry(t *testing.T) {
 	t.Parallel()
 	r := &metrics.Registry{}
 	plugins := invoke.Fake{"bridge": {}, "portmap": {}}
-	c := &network.Client{Caller: plugins, Isolated: true, StateDir: t.TempDir(), Observer: r, Log: slog.New(slog.DiscardHandler)}
+	c := &network.Client{Caller: plugins, Isolated: true, StateDir: t.TempDir(), Observer: r,
+		Log: slog.New(slog.DiscardHandler)}
 	r.Records = c.List
 	n := newNetwork(t, "pods", "bridge")
 	for _, id := range []string{"c1", "c2"} {
@@ -103,24 +107,29 @@ func begin(r *metrics.Registry, e network.Event, o network.Outcome) {
 	end(o)
 }
 
-// The format, in full: order, HELP and TYPE, buckets, escapes.
+// The whole format: order, HELP and TYPE, buckets, escapes.
 func TestText(t *testing.T) {
 	t.Parallel()
 	r := &metrics.Registry{
 		ByNetwork: true,
 		Pools: func(context.Context) ([]metrics.Pool, error) {
 			return []metrics.Pool{
-				{Network: "pods", Range: "b", Size: 254, Used: 3}, {Network: "pods", Range: "a", Size: 1 << 63},
+				{Network: "pods", Range: "b", Size: 254, Used: 3},
+				{Network: "pods", Range: "a", Size: 1 << 63},
 				{Network: "pods", Range: "b", Size: 254, Used: 4},
 			}, nil
 		},
 	}
-	add := network.Event{Kind: network.Operation, Verb: cni.Add, Attachment: cni.Attachment{Network: "pods", Container: "c1", IfName: "eth0"}}
-	for _, d := range []time.Duration{0, 500 * time.Microsecond, 501 * time.Microsecond, time.Second, time.Hour} {
+	add := network.Event{Kind: network.Operation, Verb: cni.Add,
+		Attachment: cni.Attachment{Network: "pods", Container: "c1", IfName: "eth0"}}
+	for _, d := range []time.Duration{0, 500 * time.Microsecond, 501 * time.Microsecond,
+		time.Second, time.Hour} {
 		begin(r, add, network.Outcome{Duration: d})
 	}
-	begin(r, network.Event{Kind: network.PluginCall, Verb: cni.Del, Plugin: "a\"b\\c\nd\xff"}, network.Outcome{Err: errors.New("x"), Duration: time.Minute})
-	begin(r, network.Event{Kind: network.Repair}, network.Outcome{Err: cni.Errorf(cni.CodeIOFailure, "x")})
+	begin(r, network.Event{Kind: network.PluginCall, Verb: cni.Del, Plugin: "a\"b\\c\nd\xff"},
+		network.Outcome{Err: errors.New("x"), Duration: time.Minute})
+	begin(r, network.Event{Kind: network.Repair},
+		network.Outcome{Err: cni.Errorf(cni.CodeIOFailure, "x")})
 	const want = `# HELP tenon_operation_duration_seconds Duration of operations, plugins included.
 # TYPE tenon_operation_duration_seconds histogram
 tenon_operation_duration_seconds_bucket{operation="ADD",network="pods",le="0.0005"} 2
@@ -163,7 +172,7 @@ tenon_operation_duration_seconds_count{operation="ADD",network="pods"} 5
 	}
 	for key, want := range some {
 		if got, ok := rest[key]; !ok || got != want {
-			t.Errorf("%s: %v (there: %t), want %v", key, got, ok, want)
+			t.Errorf("%s: %v (exists: %t), want %v", key, got, ok, want)
 		}
 	}
 	var again bytes.Buffer
@@ -172,13 +181,14 @@ tenon_operation_duration_seconds_count{operation="ADD",network="pods"} 5
 	}
 }
 
-// What cannot be read is an error and a metric, and hides nothing else.
+// An unreadable source is an error and a metric, and does not affect other metrics.
 func TestSourcesThatFail(t *testing.T) {
 	t.Parallel()
 	damaged, gone := errors.New("damaged"), errors.New("gone")
 	r := &metrics.Registry{
 		Records: func() ([]network.Record, error) {
-			return []network.Record{{Attachment: cni.Attachment{Network: "pods"}, State: network.Attached}}, damaged
+			return []network.Record{{Attachment: cni.Attachment{Network: "pods"},
+				State: network.Attached}}, damaged
 		},
 		Pools: func(context.Context) ([]metrics.Pool, error) { return nil, gone },
 	}
@@ -192,14 +202,16 @@ func TestSourcesThatFail(t *testing.T) {
 	}
 	got, err := parse(string(text))
 	want := parsed{
-		"tenon_attachments{network=pods,state=adding}": 0, "tenon_attachments{network=pods,state=attached}": 1,
+		"tenon_attachments{network=pods,state=adding}":   0,
+		"tenon_attachments{network=pods,state=attached}": 1,
 		"tenon_attachments{network=pods,state=deleting}": 0,
 		"tenon_source_up{source=records}":                0, "tenon_source_up{source=pools}": 0,
 	}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got)\n%s", err, diff)
 	}
-	if err := (&metrics.Registry{}).WritePrometheus(t.Context(), broken{}); !errors.Is(err, io.ErrClosedPipe) {
+	if err := (&metrics.Registry{}).WritePrometheus(t.Context(), broken{}); !errors.Is(err,
+		io.ErrClosedPipe) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -208,7 +220,7 @@ type broken struct{}
 
 func (broken) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
-// Who reads the file never finds half of it, and may read it, whatever the umask.
+// A reader never finds a partial file, and can read it whatever the umask.
 func TestWriteFile(t *testing.T) {
 	t.Parallel()
 	r := &metrics.Registry{}
@@ -252,16 +264,18 @@ func TestWriteFile(t *testing.T) {
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
 		t.Errorf("left: %v, %v", entries, err)
 	}
-	if err := r.WriteFile(t.Context(), filepath.Join(dir, "absent", "tenon.prom")); !errors.Is(err, os.ErrNotExist) {
+	if err := r.WriteFile(t.Context(), filepath.Join(dir, "absent", "tenon.prom")); !errors.Is(err,
+		os.ErrNotExist) {
 		t.Errorf("error %v", err)
 	}
 }
 
-// Many at once, while others look.
+// Many goroutines update the metrics while others read them.
 func TestAtOnce(t *testing.T) {
 	t.Parallel()
 	r := &metrics.Registry{}
-	c := &network.Client{Caller: invoke.Fake{"bridge": {}}, Isolated: true, StateDir: t.TempDir(), Observer: network.Observers{r}}
+	c := &network.Client{Caller: invoke.Fake{"bridge": {}}, Isolated: true, StateDir: t.TempDir(),
+		Observer: network.Observers{r}}
 	r.Records = c.List
 	n := newNetwork(t, "pods", "bridge")
 	const containers, looks = 16, 8
@@ -287,7 +301,8 @@ func TestAtOnce(t *testing.T) {
 	all.Wait()
 	p := exposed(t, r)
 	for _, key := range []string{
-		"tenon_attachments{network=pods,state=attached}", "tenon_operation_duration_seconds_count{operation=ADD}",
+		"tenon_attachments{network=pods,state=attached}",
+		"tenon_operation_duration_seconds_count{operation=ADD}",
 		"tenon_plugin_duration_seconds_count{plugin=bridge,verb=ADD}",
 	} {
 		if p[key] != containers {

@@ -29,7 +29,7 @@ const (
 	sourceUp          = "tenon_source_up"
 )
 
-// families are the metrics in the order in which they are written.
+// families are the metrics in the order of the output.
 var families = [...]struct{ name, kind, help string }{
 	{attachments, "gauge", "Recorded attachments."},
 	{lockWait, "histogram", "Time spent waiting for the lock of a network or a container."},
@@ -42,12 +42,12 @@ var families = [...]struct{ name, kind, help string }{
 	{sourceUp, "gauge", "Whether all of a source could be read."},
 }
 
-// ContentType is the value of the HTTP header Content-Type for what [Registry.WritePrometheus] writes.
+// ContentType is the HTTP header Content-Type of the output of [Registry.WritePrometheus].
 const ContentType = "text/plain; version=0.0.4; charset=utf-8"
 
-// WritePrometheus writes all metrics in the text exposition format of Prometheus, version 0.0.4, in an order that stays the
-// same. Pools gets ctx. The error is that of w, or joins those of Records and Pools: what they returned beside it is written,
-// and so is all else.
+// WritePrometheus writes all metrics in the text exposition format of Prometheus, version 0.0.4, in
+// a stable order. It passes ctx to Pools. It returns the error of w, or the joined errors of
+// Records and Pools; in the latter case it has written all other metrics and the partial results.
 func (r *Registry) WritePrometheus(ctx context.Context, w io.Writer) error {
 	samples, sourceErr := r.gauges(ctx)
 	b := r.text(samples)
@@ -57,8 +57,9 @@ func (r *Registry) WritePrometheus(ctx context.Context, w io.Writer) error {
 	return sourceErr
 }
 
-// WriteFile writes what WritePrometheus does to a file, at once: who reads it finds either the old or the new one. The
-// textfile collector of node_exporter wants a name that ends in ".prom". Everybody may read it.
+// WriteFile writes the output of WritePrometheus to a file that all users can read. It replaces the
+// file atomically: a reader finds either the old or the new one. The textfile collector of
+// node_exporter requires a name that ends in ".prom".
 func (r *Registry) WriteFile(ctx context.Context, path string) error {
 	var b bytes.Buffer
 	sourceErr := r.WritePrometheus(ctx, &b)
@@ -66,7 +67,7 @@ func (r *Registry) WriteFile(ctx context.Context, path string) error {
 	return errors.Join(err, sourceErr)
 }
 
-// gauges returns what has to be asked for.
+// gauges returns the samples from Records and Pools.
 func (r *Registry) gauges(ctx context.Context) (map[series]float64, error) {
 	samples := map[series]float64{}
 	var errs []error
@@ -103,7 +104,7 @@ func (r *Registry) gauges(ctx context.Context) (map[series]float64, error) {
 	return samples, errors.Join(errs...)
 }
 
-// text renders the samples and what has been counted.
+// text renders the samples, counters and histograms.
 func (r *Registry) text(samples map[series]float64) []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,21 +146,23 @@ func sample(b *bytes.Buffer, name, labels string, value float64) {
 	fmt.Fprintf(b, "%s{%s} %s\n", name, labels, strconv.FormatFloat(value, 'g', -1, 64))
 }
 
-// sorted returns what there is of a family.
+// sorted returns the series of a family in order.
 func sorted[V any](all map[series]V, family string) []series {
-	of := slices.DeleteFunc(slices.Collect(maps.Keys(all)), func(s series) bool { return s.family != family })
+	of := slices.DeleteFunc(slices.Collect(maps.Keys(all)),
+		func(s series) bool { return s.family != family })
 	slices.SortFunc(of, func(a, b series) int { return cmp.Compare(a.labels, b.labels) })
 	return of
 }
 
-// labels renders names and values.
+// labels renders label names and values.
 func labels(pairs ...string) string {
 	var b strings.Builder
 	for i := 1; i < len(pairs); i += 2 {
 		if i > 1 {
 			b.WriteByte(',')
 		}
-		b.WriteString(pairs[i-1] + `="` + escape.Replace(strings.ToValidUTF8(pairs[i], "\uFFFD")) + `"`)
+		b.WriteString(pairs[i-1] + `="` + escape.Replace(strings.ToValidUTF8(pairs[i], "\uFFFD")) +
+			`"`)
 	}
 	return b.String()
 }
