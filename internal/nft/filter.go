@@ -10,10 +10,10 @@ import (
 	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
 )
 
-// Filtering decides about packets that the host forwards: it drops those between isolated
-// interfaces, and then accepts packets from admitted addresses and replies to them. An accept ends
-// chain forward of table inet tenon and of no other table: it is for hosts that set the policy of
-// this chain to drop, and its sets name the owner of each address.
+// Filtering filters packets that the host forwards: it drops those between isolated interfaces, and
+// then accepts packets from admitted addresses and replies to them. An accept verdict ends chain
+// forward of table inet tenon and of no other table: it is meant for hosts that set the policy of
+// this chain to drop. The sets name the owner of each address.
 var Filtering = &RuleSet{name: "filter", skeleton: filterSkeleton}
 
 // Admit returns the elements that accept packets from addresses and replies to them. The last owner

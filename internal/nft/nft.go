@@ -60,7 +60,8 @@ func (c *Conn) locked(ctx context.Context, fn func() error) error {
 var (
 	// Without nfnetlink there is no such socket type. A seccomp filter can forbid it; the kernel
 	// does not.
-	lackingSocket = []syscall.Errno{unix.EPROTONOSUPPORT, unix.EAFNOSUPPORT, unix.EPERM, unix.EACCES}
+	lackingSocket = []syscall.Errno{unix.EPROTONOSUPPORT, unix.EAFNOSUPPORT, unix.EPERM,
+		unix.EACCES}
 	// Without nf_tables nfnetlink does not know the message.
 	lackingQuestion = []syscall.Errno{unix.EPROTONOSUPPORT, unix.EINVAL}
 	// Without the inet family, the type of a chain or an expression a skeleton cannot be built.
