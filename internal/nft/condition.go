@@ -206,7 +206,7 @@ func (p *parser) subject() (subject, error) {
 		}
 		field = p.next()
 	default:
-		return subject{}, fmt.Errorf("unknown match %q", header)
+		return subject{}, fmt.Errorf("%q is not supported", header)
 	}
 	s, ok := metaSubject(field)
 	switch header {
@@ -216,7 +216,7 @@ func (p *parser) subject() (subject, error) {
 		s, ok = portSubject(header, field)
 	}
 	if !ok {
-		return subject{}, fmt.Errorf("unknown match %q", header+" "+field)
+		return subject{}, fmt.Errorf("%q is not supported", header+" "+field)
 	}
 	return s, nil
 }
