@@ -219,8 +219,8 @@ func processGlobals(t *tree, violated report) {
 			f.support() {
 			continue
 		}
-		for _, u := range uses(f, []string{"Getenv", "LookupEnv", "Setenv", "Stdout", "Exit"},
-			"os") {
+		names := []string{"Getenv", "LookupEnv", "Setenv", "Stdout", "Exit"}
+		for _, u := range uses(f, names, "os") {
 			violated(t.position(u), "os.%s: only cmd, internal/cli and plugin.Main own the process",
 				u.Sel.Name)
 		}
@@ -244,7 +244,7 @@ func declaresMain(f *file) bool {
 // heavy lists packages that would slow down the start of every plugin if cmd/tenon linked them
 // (TRC-06), among them the libraries for tracing. The first queries the CPU's features, which causes
 // a VM exit in a virtual machine; the second depends on the first. net/rpc brings in net/http and
-// encoding/gob, with an initialiser of 0.14 ms; only tenon-dhcp links it.
+// encoding/gob, with an initialiser of 0.14 ms; only tenon-dhcp links them.
 var heavy = []string{
 	"golang.org/x/sys/cpu", "github.com/vishvananda/netlink",
 	"google.golang.org/grpc", "google.golang.org/protobuf", "github.com/golang/protobuf",
@@ -258,10 +258,8 @@ func heavyDependencies(t *tree, violated report) {
 	// The second package depends on the whole runtime library.
 	for _, light := range []string{"cmd/tenon", "network/metrics"} {
 		for _, banned := range heavy {
-			chain := t.reach(light, func(p string) bool { return under(p, banned) },
-				func(string) bool {
-					return false
-				})
+			found := func(p string) bool { return under(p, banned) }
+			chain := t.reach(light, found, func(string) bool { return false })
 			if chain != nil {
 				violated(light, "links %s: %s", banned, strings.Join(chain, " → "))
 			}

@@ -35,8 +35,9 @@ func (e Edit) With(other Edit) Edit {
 	return Edit{
 		Chains: slices.Concat(e.Chains, other.Chains),
 		Common: slices.Concat(e.Common, other.Common),
-		Own:    slices.Concat(e.Own, other.Own), Rules: slices.Concat(e.Rules, other.Rules),
-		Drop: drop,
+		Own:    slices.Concat(e.Own, other.Own),
+		Rules:  slices.Concat(e.Rules, other.Rules),
+		Drop:   drop,
 	}
 }
 

@@ -54,9 +54,8 @@ func send(address net.IP, ports []int) error {
 func left(ns *testnet.Namespace) (list []string) {
 	for line := range strings.Lines(ns.Command("cat", "/proc/thread-self/net/nf_conntrack")) {
 		f := strings.Fields(line)
-		if i := slices.IndexFunc(f,
-			func(w string) bool { return strings.HasPrefix(w, "dport=") }); f[2] == "udp" &&
-			i >= 0 {
+		isPort := func(w string) bool { return strings.HasPrefix(w, "dport=") }
+		if i := slices.IndexFunc(f, isPort); f[2] == "udp" && i >= 0 {
 			list = append(list, f[0]+" "+f[i])
 		}
 	}

@@ -155,8 +155,8 @@ func TestMove(t *testing.T) {
 		t.Errorf("still there: %v", err)
 	}
 	other := wired(t, n.Host, from, "w1")
-	if err := from.Links.Move(other, testnet.NS(t, n.Container("c")), "eth1", 77); !errors.Is(err,
-		unix.EBUSY) {
+	err = from.Links.Move(other, testnet.NS(t, n.Container("c")), "eth1", 77)
+	if !errors.Is(err, unix.EBUSY) {
 		t.Errorf("index in use: %v", err)
 	}
 }

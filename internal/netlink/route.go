@@ -70,8 +70,10 @@ func (r Route) String() string {
 	for _, n := range []struct {
 		key   string
 		value int
-	}{{"metric", r.Priority}, {"scope", r.Scope}, {"table", r.Table}, {"mtu", r.MTU}, {"advmss",
-		r.AdvMSS}} {
+	}{
+		{"metric", r.Priority}, {"scope", r.Scope}, {"table", r.Table}, {"mtu", r.MTU},
+		{"advmss", r.AdvMSS},
+	} {
 		if n.value != 0 {
 			fmt.Fprintf(&b, " %s %d", n.key, n.value)
 		}

@@ -199,8 +199,8 @@ func TestAddressRulesConflict(t *testing.T) {
 		}
 	}
 	_, err := c.Apply(t.Context(),
-		holding(t, rs, "c", "10.1.1.3"), holding(t, rs, "d", "10.1.1.3"), holding(t, rs, "e",
-			"10.1.1.4"))
+		holding(t, rs, "c", "10.1.1.3"), holding(t, rs, "d", "10.1.1.3"),
+		holding(t, rs, "e", "10.1.1.4"))
 	if err == nil || err.Error() != "address 10.1.1.3 in rule set quarantine is already in use by c" {
 		t.Errorf("error of one transaction: %v", err)
 	}

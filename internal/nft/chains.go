@@ -47,7 +47,7 @@ func hasChain(list []chain, name string) bool {
 	return slices.ContainsFunc(list, func(ch chain) bool { return ch.Name == name })
 }
 
-// chainOf returns the name of the chain that an element of a verdict map leads to, "" for others.
+// chainOf returns the name of the chain that an element of a verdict map leads to, or "".
 func chainOf(x nftmsg.Element) string {
 	if x.Verdict == nil {
 		return ""

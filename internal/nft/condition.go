@@ -80,8 +80,9 @@ func protocolFor(f Family) protocol {
 func spread(words []string) []string {
 	var out []string
 	for _, w := range words {
-		w = strings.NewReplacer("{", " { ", "}", " } ", ",", " , ", "!=", " != ", "==",
-			" == ").Replace(w)
+		w = strings.NewReplacer(
+			"{", " { ", "}", " } ", ",", " , ", "!=", " != ", "==", " == ",
+		).Replace(w)
 		out = append(out, strings.Fields(w)...)
 	}
 	return out

@@ -56,8 +56,8 @@ func TestConditions(t *testing.T) {
 				_, err = c.Apply(t.Context(), nft.Request{Owner: "a", Elements: entries})
 				must(t, err)
 				var got []string
-				for line := range strings.Lines(ns.Command("nft", "list", "table", "inet",
-					"tenon")) {
+				out := ns.Command("nft", "list", "table", "inet", "tenon")
+				for line := range strings.Lines(out) {
 					line = strings.TrimSpace(line)
 					if rule, ok := strings.CutSuffix(line, " goto hostports_dnat"); ok {
 						rule = strings.TrimPrefix(rule, "meta nfproto ipv4 ")

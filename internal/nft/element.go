@@ -59,8 +59,8 @@ type Held struct {
 
 func (s *set) held(x nftmsg.Element) Held {
 	return Held{
-		Set: s.Name, Key: x.Key, KeyEnd: x.KeyEnd, Value: x.Value, Comment: x.Comment,
-		Text: s.text(x),
+		Set: s.Name, Key: x.Key, KeyEnd: x.KeyEnd, Value: x.Value,
+		Comment: x.Comment, Text: s.text(x),
 	}
 }
 

@@ -130,8 +130,8 @@ func TestFilterReadsAsIntended(t *testing.T) {
 		"bridge isolated": `"port-a" comment "a"`,
 	} {
 		family, name, _ := strings.Cut(set, " ")
-		if got := h.ns.Command("nft", "list", "set", family, "tenon", name); !strings.Contains(got,
-			want) {
+		got := h.ns.Command("nft", "list", "set", family, "tenon", name)
+		if !strings.Contains(got, want) {
 			t.Errorf("%s: no %s in\n%s", set, want, got)
 		}
 	}

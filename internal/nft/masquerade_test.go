@@ -62,8 +62,9 @@ func masquerade(t testing.TB, c *nft.Conn, tag string, addrs ...string) (undo fu
 }
 
 // put masquerades addresses.
-func put(t testing.TB, c *nft.Conn, tag string, addrs ...string) (undo func(context.Context) error,
-	err error) {
+func put(
+	t testing.TB, c *nft.Conn, tag string, addrs ...string,
+) (undo func(context.Context) error, err error) {
 	t.Helper()
 	entries, err := nft.Masq{}.Elements(prefixes(addrs...)...)
 	must(t, err)
@@ -87,11 +88,8 @@ func expect(t testing.TB, c *nft.Conn, want ...string) {
 	for _, h := range list {
 		if addr, net, ok := strings.Cut(h.Text, " not to "); ok {
 			got = append(got, fmt.Sprintf("%s %s %s", addr, net, h.Comment))
-			if alone := (nft.Held{Text: addr, Comment: h.Comment}); !slices.ContainsFunc(list,
-				func(h nft.Held) bool {
-					return h.Text == alone.Text &&
-						h.Comment == alone.Comment
-				}) {
+			masqueraded := func(x nft.Held) bool { return x.Text == addr && x.Comment == h.Comment }
+			if !slices.ContainsFunc(list, masqueraded) {
 				t.Errorf("%s has a network but is not masqueraded", addr)
 			}
 		}

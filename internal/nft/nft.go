@@ -58,8 +58,8 @@ func (c *Conn) locked(ctx context.Context, fn func() error) error {
 
 // Errors of a kernel that lacks nftables, or a part of it.
 var (
-	// Without nfnetlink there is no such socket type. A seccomp filter can forbid it; the kernel
-	// does not.
+	// Without nfnetlink the kernel does not know the type of the socket. EPERM and EACCES come from
+	// a seccomp filter; the kernel itself allows the socket.
 	lackingSocket = []syscall.Errno{unix.EPROTONOSUPPORT, unix.EAFNOSUPPORT, unix.EPERM,
 		unix.EACCES}
 	// Without nf_tables nfnetlink does not know the message.

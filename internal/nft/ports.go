@@ -62,8 +62,8 @@ func (m Mapping) String() string {
 	if m.Last != m.First {
 		last = fmt.Sprintf("-%d", m.Last)
 	}
-	return fmt.Sprintf("%s %s:%d%s to %s%s", protocolName(m.Protocol), host, m.First, last, m.To,
-		last)
+	protocol := protocolName(m.Protocol)
+	return fmt.Sprintf("%s %s:%d%s to %s%s", protocol, host, m.First, last, m.To, last)
 }
 
 // Overlaps reports whether a packet can match both mappings.
@@ -278,7 +278,7 @@ func (p ports) inSecond(e Element) Element {
 	return e
 }
 
-// publishers has an element for each owner, so that a single lookup shows that an owner has
+// publishers returns the set with an element for each owner, so that a single lookup shows that an owner has
 // published nothing. The key is a digest of the owner, for which nftables has no type; an IPv6
 // address has the same length.
 func publishers() *set {

@@ -400,8 +400,8 @@ func TestSharedPorts(t *testing.T) {
 			mapping(udp, "", 9000, 9100, address+":9000"),
 		}}
 	}
-	a, b, z := request("a", to("10.0.0.1")), request("b", to("10.0.0.2")), request("z",
-		to("10.0.0.9"))
+	a, b := request("a", to("10.0.0.1")), request("b", to("10.0.0.2"))
+	z := request("z", to("10.0.0.9"))
 	holds := func(ns *testnet.Namespace, tag string, want int) {
 		t.Helper()
 		if got := strings.Count(ns.Command("nft", "list", "ruleset"),

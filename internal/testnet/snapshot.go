@@ -161,8 +161,8 @@ var byItself = []string{
 func (s *snapshot) objects(n *Namespace) error {
 	var links, routes, rules []object
 	const all = "address show\nroute show table all\nrule show\n" // for one process
-	if err := read(n, []any{&links, &routes, &rules}, all, "ip", "-j", "-d", "-batch",
-		"-"); err != nil {
+	lists := []any{&links, &routes, &rules}
+	if err := read(n, lists, all, "ip", "-j", "-d", "-batch", "-"); err != nil {
 		return err
 	}
 	s.routes(routes)

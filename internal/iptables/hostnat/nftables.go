@@ -214,8 +214,8 @@ func (n *nftReader) address(load nftmsg.Payload, data []byte, not bool) bool {
 	both := load.Offset == source && len(data) == 2*full && n.mask == nil && !not
 	switch {
 	case both && !n.Source.IsValid() && !n.Dest.IsValid():
-		n.Source, n.Dest = network(full, data[:full], nil, false), network(full, data[full:], nil,
-			false)
+		n.Source = network(full, data[:full], nil, false)
+		n.Dest = network(full, data[full:], nil, false)
 		return true
 	case len(data) > full || n.mask != nil && len(n.mask) != len(data):
 		return false

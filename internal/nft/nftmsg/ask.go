@@ -65,8 +65,9 @@ func (c *Conn) Sets(t Table) ([]string, error) {
 }
 
 // list returns the objects of a list; message is NFT_MSG_GET….
-func list[T any](c *Conn, message uint16, body []byte, decode func(attributes []byte) T) ([]T,
-	error) {
+func list[T any](
+	c *Conn, message uint16, body []byte, decode func(attributes []byte) T,
+) ([]T, error) {
 	read := func(list []T, payload []byte) ([]T, error) {
 		attributes, err := netlink.ReadBody(payload, new(netlink.Netfilter))
 		return append(list, decode(attributes)), err

@@ -39,7 +39,7 @@ type Table struct {
 	Name   string
 }
 
-// Conn is an nfnetlink socket, bound to a namespace. It is for one goroutine.
+// Conn is an nfnetlink socket, bound to a namespace. It must be used by one goroutine at a time.
 type Conn struct {
 	fd       int
 	exchange netlink.Exchange
