@@ -242,9 +242,9 @@ func declaresMain(f *file) bool {
 }
 
 // heavy lists packages that would slow down the start of every plugin if cmd/tenon linked them
-// (TRC-06), among them the libraries for tracing. The first queries the CPU's features, which causes
-// a VM exit in a virtual machine; the second depends on the first. net/rpc brings in net/http and
-// encoding/gob, with an initialiser of 0.14 ms; only tenon-dhcp links them.
+// (TRC-06), among them the libraries for tracing. The first queries the CPU's features, which
+// causes a VM exit in a virtual machine; the second depends on the first. net/rpc brings in
+// net/http and encoding/gob, with an initialiser of 0.14 ms; only tenon-dhcp links them.
 var heavy = []string{
 	"golang.org/x/sys/cpu", "github.com/vishvananda/netlink",
 	"google.golang.org/grpc", "google.golang.org/protobuf", "github.com/golang/protobuf",

@@ -1,8 +1,8 @@
 // Package iptables changes the tables of iptables and ip6tables with their own tools, for
-// configurations that request it. No other package starts iptables-restore and, if rules may exist
-// already, iptables-save. iptables has two variants, which do not see each other's rules: the
-// nftables variant keeps its rules in nftables, where package nft can read and remove them; the
-// legacy variant has tables of its own. The package works with either variant installed.
+// configurations that request it. It is the only package that starts iptables-restore; it starts
+// iptables-save only if rules may exist already. iptables has two variants, which do not see each
+// other's rules: the nftables variant keeps its rules in nftables, where package nft can read and
+// remove them; the legacy variant has tables of its own. The package works with either variant.
 package iptables
 
 import (

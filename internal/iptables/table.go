@@ -75,9 +75,10 @@ func (t table) each(yield func(position, Rule)) {
 // attempts is the number of tries of an edit while other programs change the same table.
 const attempts = 3
 
-// change makes the changes that plan returns for the current content of a table; fresh means that
-// the table is empty. If the changes fail, perhaps because another program made the same ones
-// meanwhile, change reads the table and tries again. iptables-restore applies all changes or none.
+// change makes the changes that plan returns for the current content of a table. fresh means that
+// the table contains nothing that plan needs, so that change does not read it first. If the changes
+// fail, perhaps because another program made the same ones meanwhile, change reads the table and
+// tries again. iptables-restore applies all changes or none.
 func (c commands) change(ctx context.Context, ns *netns.NS, name string, fresh bool,
 	plan func(table) []string) error {
 	var failed error

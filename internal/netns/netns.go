@@ -155,8 +155,8 @@ func Leads(path string) bool {
 // Close closes the handle. The namespace itself ends with the last reference to it.
 func (n *NS) Close() error { return n.f.Close() }
 
-// Here reports whether the calling thread is in the namespace. Then all code is, except calls by
-// [NS.Run].
+// Here reports whether the calling thread is in the namespace. If it is, so are all other threads,
+// except those of [NS.Run].
 func (n *NS) Here() bool {
 	var st unix.Stat_t
 	err := unix.Stat(ofThread, &st)

@@ -308,8 +308,8 @@ func TestGoexitContinues(t *testing.T) {
 	})
 }
 
-// TestRunNeverUsesTheMainThread checks that fn never runs on the main thread. It never ends, so a
-// visit there would keep the namespace and change /proc/PID/ns/net.
+// TestRunNeverUsesTheMainThread checks that fn never runs on the main thread, which never ends:
+// a visit there would keep the namespace and change /proc/PID/ns/net.
 func TestRunNeverUsesTheMainThread(t *testing.T) {
 	t.Parallel()
 	n := newNS(t)

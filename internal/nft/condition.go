@@ -22,7 +22,7 @@ type Condition struct {
 
 func (c Condition) always() bool { return c.text == "" }
 
-// then returns the rules that carry out evaluate if the condition is met.
+// then returns the rules that execute do if the condition is met.
 func (c Condition) then(do nftmsg.Expr) [][]nftmsg.Expr {
 	rules := make([][]nftmsg.Expr, len(c.rules))
 	for i, r := range c.rules {

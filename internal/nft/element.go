@@ -49,12 +49,12 @@ type Request struct {
 type Held struct {
 	Set     string // its name
 	Key     []byte
-	KeyEnd  []byte // the last key of a range, nil if it is no range
+	KeyEnd  []byte // the last key of a range, nil unless it is a range
 	Value   []byte // in a map
 	Comment string // its owner, "" if elements of another set keep it
-	Text    string // describes the element to people
+	Text    string // describes the element for users
 
-	Unwanted bool // in the answer of [Conn.Missing]: the element exists and must not
+	Unwanted bool // in the result of [Conn.Missing]: the element exists and must not
 }
 
 func (s *set) held(x nftmsg.Element) Held {

@@ -194,7 +194,7 @@ func (p protocol) netSet(name string) *set {
 	}
 }
 
-// related describes an address with a network to people.
+// related describes an address with a network for users.
 func related(x nftmsg.Element, relation string) string {
 	half := len(x.Key) / 2
 	net := network(x.Key[half:], lastKey(x)[half:])

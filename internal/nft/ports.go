@@ -278,9 +278,9 @@ func (p ports) inSecond(e Element) Element {
 	return e
 }
 
-// publishers returns the set with an element for each owner, so that a single lookup shows that an owner has
-// published nothing. The key is a digest of the owner, for which nftables has no type; an IPv6
-// address has the same length.
+// publishers returns the set with an element for each owner, so that a single lookup shows that an
+// owner has published nothing. The key is a digest of the owner, for which nftables has no type; an
+// IPv6 address has the same length.
 func publishers() *set {
 	return &set{
 		Set: nftmsg.Set{Table: table, Name: "publishers", Key: []nftmsg.Type{nftmsg.TypeIPv6Addr},

@@ -257,7 +257,7 @@ func usualRules6() []object {
 }
 
 // derived reports whether the kernel created a route from the state of a link or an IPv6 address,
-// which it may do later. From other routes it removes the flags, which follow from the carrier.
+// which it may do later. It removes the flags of route, which follow from the carrier.
 func derived(route object) bool {
 	delete(route, "flags")
 	dst, _ := route["dst"].(string)

@@ -65,7 +65,7 @@ func (f *Found) String() string {
 }
 
 // errDeep reports that chains lead to each other in a cycle, which the kernel refuses.
-var errDeep = errors.New("chains lead to each other")
+var errDeep = errors.New("chains form a cycle")
 
 const maxDepth = 16
 
@@ -157,7 +157,7 @@ const (
 )
 
 // meets compares the conditions of a rule with the traffic. A condition that cannot be evaluated
-// holds sometimes.
+// counts as met by some.
 func (t Traffic) meets(r Rule) certainty {
 	if !t.FromHost && len(t.From) > 0 && !r.SourceType.remote() {
 		return never

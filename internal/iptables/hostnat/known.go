@@ -10,14 +10,10 @@ import (
 var knownChains = []string{
 	"CNI-",               // CNI plugins
 	"KUBE-", "OVN-KUBE-", // kube-proxy, kubelet, OVN-Kubernetes
-	"DOCKER",                 //
-	"LIBVIRT_",               //
-	"FLANNEL",                //
-	"cali-",                  // Calico
-	"CILIUM_", "OLD_CILIUM_", //
-	"ANTREA-", "WEAVE", "ISTIO_", //
+	"cali-",    // Calico
 	"NETAVARK", // Podman
 	"ts-",      // Tailscale
+	"DOCKER", "LIBVIRT_", "FLANNEL", "CILIUM_", "OLD_CILIUM_", "ANTREA-", "WEAVE", "ISTIO_",
 }
 
 // known reports whether a chain belongs to known software.

@@ -35,7 +35,7 @@ const (
 )
 
 // errBlob reports that a blob is invalid or incomplete.
-var errBlob = errors.New("rules of a legacy table end early")
+var errBlob = errors.New("legacy iptables table is incomplete")
 
 // tableInfo is struct ipt_getinfo.
 type tableInfo struct {

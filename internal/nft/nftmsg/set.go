@@ -146,7 +146,7 @@ func (s Set) userdata() (b []byte) {
 // Element is an element of a set.
 type Element struct {
 	Key     []byte
-	KeyEnd  []byte   // the last key of a range, nil if it is no range
+	KeyEnd  []byte   // the last key of a range, nil unless it is a range
 	Value   []byte   // in a map
 	Verdict *Verdict // in a verdict map
 	Comment string   // up to 254 bytes

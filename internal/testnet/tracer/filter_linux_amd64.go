@@ -28,7 +28,7 @@ func stopAtWatched(pid int) error {
 	if _, err := unix.PtracePeekText(pid, uintptr(before.Rip), code); err != nil {
 		return err
 	}
-	// Syscall.
+	// Write a syscall instruction.
 	if _, err := unix.PtracePokeText(pid, uintptr(before.Rip), []byte{0x0f, 0x05}); err != nil {
 		return err
 	}
