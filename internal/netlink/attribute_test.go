@@ -49,7 +49,7 @@ func TestBody(t *testing.T) {
 	}
 }
 
-// TestLongAttribute checks that a too long attribute is truncated: it neither swallows the next
+// TestLongAttribute checks that an overlong attribute is truncated: it neither swallows the next
 // attribute nor leaves bytes that are read as one.
 func TestLongAttribute(t *testing.T) {
 	t.Parallel()

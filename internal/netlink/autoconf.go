@@ -49,7 +49,8 @@ func (c Addrs) WaitAutoconf(ctx context.Context, l Link) error {
 // advertised returns the addresses with a lifetime, which come from routers. complete is false
 // while the kernel looks for duplicates of one of them.
 func (c Addrs) advertised(l Link) (usable []netip.Prefix, complete bool, err error) {
-	const others = unix.IFA_F_PERMANENT | unix.IFA_F_TEMPORARY | unix.IFA_F_DADFAILED | unix.IFA_F_DEPRECATED
+	const others = unix.IFA_F_PERMANENT | unix.IFA_F_TEMPORARY | unix.IFA_F_DADFAILED |
+		unix.IFA_F_DEPRECATED
 	all, err := c.Stored(l)
 	complete = true
 	for _, a := range all {

@@ -19,30 +19,26 @@ var ErrNoLink = errors.New("not found")
 // changes. Methods that take a Link identify it by its index, and use the other fields only as the
 // previous state.
 type Link struct {
-	Index int    // above 0
-	Name  string // 1 to 15 bytes
-	// Kind is the kind in rtnetlink: "veth", "bridge", …; "device" for a link without one
-	// (hardware, loopback).
-	Kind      string
-	Alias     string           // free text, up to 255 bytes
-	AltNames  []string         // alternative names, up to 127 bytes each
-	MAC       net.HardwareAddr // nil if none or all zero
-	MTU       int              // bytes
-	Up        bool             // administrative state (IFF_UP)
-	OperState OperState        // operational state
-	Master    int              // index of the link (bridge, bond, VRF) this is a port of, or 0
-	Peer      int              // veth: index of the peer, in the peer's namespace; else 0
-	// Veth: identifier of the peer's namespace in this one, -1 if it is this one.
-	PeerNSID   int
-	Parent     int // VLAN, macvlan, ipvlan: index of the parent, in the parent's namespace; else 0
-	ParentNSID int // identifier of that namespace in this one, -1 if it is this one
-	Promisc    int // number of users of promiscuous mode, packet captures included
-	TxQLen     int // length of the transmit queue in packets, for queueing disciplines that use it
+	Index      int              // above 0
+	Name       string           // 1 to 15 bytes
+	Kind       string           // "veth", "bridge", …; "device" if rtnetlink reports none
+	Alias      string           // free text, up to 255 bytes
+	AltNames   []string         // alternative names, up to 127 bytes each
+	MAC        net.HardwareAddr // nil if none or all zero
+	MTU        int              // bytes
+	Up         bool             // administrative state (IFF_UP)
+	OperState  OperState        // operational state
+	Master     int              // index of the link (bridge, bond, VRF) this is a port of, or 0
+	Peer       int              // veth: index of the peer, in the peer's namespace; else 0
+	PeerNSID   int              // veth: identifier of the peer's namespace, -1 if it is this one
+	Parent     int              // VLAN, macvlan, ipvlan: index of the parent, in its namespace; else 0
+	ParentNSID int              // identifier of the parent's namespace, -1 if it is this one
+	Promisc    int              // number of users of promiscuous mode, packet captures included
+	TxQLen     int              // length of the transmit queue, in packets
 
 	// The following fields describe the hardware, independent of the link's namespace and name.
 	PermMAC net.HardwareAddr // the permanent address; nil if none, and before 5.6
-	// The parent device, such as "pci/0000:3b:00.0"; "" if none, and before 5.14.
-	Device string
+	Device  string           // the parent device, such as "pci/0000:3b:00.0"; "" if none, and before 5.14
 
 	// The flags that the administrator set (IFF_PROMISC, IFF_ALLMULTI), independent of other users.
 	Promiscuous  bool // receives all frames
@@ -219,8 +215,8 @@ func altNames(name string) Attribute {
 	return Nest(unix.IFLA_PROP_LIST|unix.NLA_F_NESTED, String(unix.IFLA_ALT_IFNAME, name))
 }
 
-// Rename renames a link. The error is EEXIST if the name is in use, EBUSY if the link is up (before
-// 6.2).
+// Rename renames a link. The error is EEXIST if the name is in use, EBUSY if the link is up
+// (before Linux 6.2).
 func (c Links) Rename(l Link, name string) error {
 	return c.conn.set(l, String(unix.IFLA_IFNAME, name))
 }

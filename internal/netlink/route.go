@@ -29,16 +29,15 @@ func Reserved(table int) bool {
 
 // Route is a unicast route.
 type Route struct {
-	Dst netip.Prefix // host bits are ignored
-	// Invalid, or unspecified: none; an IPv4 destination may have an IPv6 gateway.
-	GW       netip.Addr
-	Src      netip.Addr // default source address of packets; invalid: the kernel's choice
-	Table    int        // 0 is main
-	Scope    int        // 0 is universe; has no effect in IPv6
-	Priority int        // the metric; 0 is the kernel's default: 0 in IPv4, 1024 in IPv6
-	MTU      int        // bytes, along this route; 0: the link's MTU
-	AdvMSS   int        // bytes, largest TCP segment to announce; 0: derived from the MTU
-	Link     int        // index of the link it leaves through
+	Dst      netip.Prefix // host bits are ignored
+	GW       netip.Addr   // invalid or unspecified: none; an IPv4 Dst may have an IPv6 gateway
+	Src      netip.Addr   // default source address of packets; invalid: the kernel's choice
+	Table    int          // 0 is main
+	Scope    int          // 0 is universe; has no effect in IPv6
+	Priority int          // the metric; 0 is the kernel's default: 0 in IPv4, 1024 in IPv6
+	MTU      int          // bytes, along this route; 0: the link's MTU
+	AdvMSS   int          // bytes, largest TCP segment to announce; 0: derived from the MTU
+	Link     int          // index of the link it leaves through
 }
 
 // Gateway returns the gateway, or an invalid address if r is a device route.

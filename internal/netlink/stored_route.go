@@ -111,7 +111,8 @@ func (c Routes) Stored(l Link) ([]StoredRoute, error) {
 			m = m.through(l.Index)
 		}
 		hops := m.hops()
-		if len(hops) == 0 || slices.ContainsFunc(hops, func(hop Route) bool { return hop.Link != l.Index }) {
+		elsewhere := func(hop Route) bool { return hop.Link != l.Index }
+		if len(hops) == 0 || slices.ContainsFunc(hops, elsewhere) {
 			continue
 		}
 		routes = append(routes,

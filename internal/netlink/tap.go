@@ -16,11 +16,10 @@ var ErrNoTun = errors.New(tunDevice + " is missing or has no driver")
 // (networking/tuntap of the kernel).
 type Tap struct {
 	Name       string
-	MultiQueue bool // several programs, or threads, can each drive a queue
-	// Frames have a virtio_net_hdr until a program that opens the device disables it.
-	VNetHdr bool
-	Owner   *uint32 // the user who may open it without CAP_NET_ADMIN, or nil
-	Group   *uint32 // the group with members who may open it, or nil
+	MultiQueue bool    // several programs, or threads, can each drive a queue
+	VNetHdr    bool    // frames have a virtio_net_hdr until a program disables it
+	Owner      *uint32 // the user who may open it without CAP_NET_ADMIN, or nil
+	Group      *uint32 // the group with members who may open it, or nil
 }
 
 // TapAvailable returns nil if the kernel can create tap devices. The error wraps [ErrNoTun] if it

@@ -10,12 +10,11 @@ import (
 
 // Veth describes a veth pair to create (veth(4)).
 type Veth struct {
-	Name string
-	// Of the near end; nil lets the kernel choose, as it always does for the peer.
-	MAC    net.HardwareAddr
-	MTU    int       // of both ends; 0 is the kernel's default
-	Peer   string    // name of the peer
-	PeerNS *netns.NS // namespace of the peer
+	Name   string
+	MAC    net.HardwareAddr // of the near end; nil: the kernel chooses, as for the peer
+	MTU    int              // of both ends; 0 is the kernel's default
+	Peer   string           // name of the peer
+	PeerNS *netns.NS        // namespace of the peer
 }
 
 // vethInfoPeer is VETH_INFO_PEER of linux/veth.h.

@@ -104,7 +104,8 @@ func (c *Conn) subscribe(group uint) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: 1 << (group - 1)}); err != nil {
+	address := &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: 1 << (group - 1)}
+	if err := unix.Bind(fd, address); err != nil {
 		return nil, errors.Join(err, unix.Close(fd))
 	}
 	return os.NewFile(uintptr(fd), "rtnetlink"), nil

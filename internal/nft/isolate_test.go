@@ -207,7 +207,7 @@ func TestIsolationTurns(t *testing.T) {
 	}
 }
 
-// TestIsolationUndoKeepsShared checks that undo keeps elements that other owners share by now.
+// TestIsolationUndoKeepsShared checks that undo keeps elements that other owners now share.
 func TestIsolationUndoKeepsShared(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)

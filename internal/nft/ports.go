@@ -348,7 +348,8 @@ func mappingOf(s *set, x nftmsg.Element) Mapping {
 	m.Last = binary.BigEndian.Uint16(lastKey(x)[n+wordLen:])
 	to, port := x.Value, m.First
 	if !s.Interval {
-		to, port = x.Value[:len(x.Value)-wordLen], binary.BigEndian.Uint16(x.Value[len(x.Value)-wordLen:])
+		n := len(x.Value) - wordLen
+		to, port = x.Value[:n], binary.BigEndian.Uint16(x.Value[n:])
 	}
 	m.To = netip.AddrPortFrom(address(to), port)
 	return m

@@ -69,7 +69,8 @@ func (r *Rule) tcp(b []byte) bool {
 // udp decodes struct xt_udp.
 func (r *Rule) udp(b []byte) bool {
 	const size = 9
-	return len(b) >= size && r.destination(PortRange{number(b), number(b[2:])}, PortRange{number(b[4:]), number(b[6:])}, b[8])
+	return len(b) >= size && r.destination(
+		PortRange{number(b), number(b[2:])}, PortRange{number(b[4:]), number(b[6:])}, b[8])
 }
 
 // sctp decodes the ports of struct xt_sctp_info, unless it has other conditions.

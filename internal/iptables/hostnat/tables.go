@@ -69,7 +69,8 @@ func (t *Tables) variants() (list []variant, err error) {
 		return nil, err
 	}
 	if t.legacy != nil {
-		list = append(list, variant{fmt.Sprintf("table %s nat (legacy)", table.Family), true, t.legacy.chain})
+		name := fmt.Sprintf("table %s nat (legacy)", table.Family)
+		list = append(list, variant{name, true, t.legacy.chain})
 	}
 	t.list, t.listed = list, true
 	return list, nil
