@@ -156,7 +156,7 @@ func Leads(path string) bool {
 func (n *NS) Close() error { return n.f.Close() }
 
 // Here reports whether the calling thread is in the namespace. If it is, so are all other threads,
-// except those of [NS.Run].
+// except threads of [NS.Run].
 func (n *NS) Here() bool {
 	var st unix.Stat_t
 	err := unix.Stat(ofThread, &st)

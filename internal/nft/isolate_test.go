@@ -293,7 +293,7 @@ func TestIsolationRefuses(t *testing.T) {
 	for _, i := range []nft.Isolation{{}, {Port: "port"}, {Interface: "a-name-of-16-byte"},
 		{Interface: "br0", Port: "a-name-of-16-byte"}} {
 		if _, err := i.Elements("a"); err == nil {
-			t.Errorf("%+v is accepted", i)
+			t.Errorf("%+v accepted", i)
 		}
 	}
 }

@@ -358,7 +358,7 @@ func TestSkeletonIsReplaced(t *testing.T) {
 			delete set inet tenon masq4
 			add set inet tenon masq4 { type ipv4_addr; comment "masquerade 0"; elements = { 10.1.2.3 comment "a" }; }
 			add rule inet tenon postrouting ip saddr @masq4 accept`},
-		{"first set gone", `flush chain inet tenon postrouting
+		{"first set deleted", `flush chain inet tenon postrouting
 			delete set inet tenon masq4`},
 	} {
 		ns.Command("nft", row.damage)

@@ -348,8 +348,8 @@ func mappingOf(s *set, x nftmsg.Element) Mapping {
 	m.Last = binary.BigEndian.Uint16(lastKey(x)[n+wordLen:])
 	to, port := x.Value, m.First
 	if !s.Interval {
-		n := len(x.Value) - wordLen
-		to, port = x.Value[:n], binary.BigEndian.Uint16(x.Value[n:])
+		end := len(x.Value) - wordLen
+		to, port = x.Value[:end], binary.BigEndian.Uint16(x.Value[end:])
 	}
 	m.To = netip.AddrPortFrom(address(to), port)
 	return m

@@ -115,7 +115,7 @@ func TestSnapshotSees(t *testing.T) {
 			`nft delete element inet test s { 10.0.0.1 }; add element inet test s { 10.0.0.1 comment "b" }`, `"comment":"b"`},
 		{"nft rule", "nft add rule inet test c accept", "+ host nft rule inet test c 2"},
 		{"nft chain", "nft add chain inet test d", "+ host nft chain inet test d"},
-		{"link gone", "ip link del veth0", "- host link veth0"},
+		{"link deleted", "ip link del veth0", "- host link veth0"},
 	} {
 		n.Host.Command("sh", "-c", shell(row.change))
 		after := testnet.Snapshot(t, n.Spaces())
@@ -278,7 +278,7 @@ func TestSnapshotOfDirectories(t *testing.T) {
 			return os.WriteFile(filepath.Join(dir, "new"), nil, 0o600)
 		},
 		"directory": func(dir string) error { return os.Mkdir(filepath.Join(dir, "sub"), 0o700) },
-		"gone":      func(dir string) error { return os.Remove(filepath.Join(dir, "file")) },
+		"deleted":   func(dir string) error { return os.Remove(filepath.Join(dir, "file")) },
 		"link": func(dir string) error {
 			return os.Symlink("file", filepath.Join(dir, "link"))
 		},

@@ -188,8 +188,8 @@ func Advertise(t testing.TB, from *Namespace) {
 		if err != nil {
 			return err
 		}
-		// Pass the index of the link, because package net caches names and would use those of
-		// another namespace.
+		// Pass the index of the link, because package net caches names and would use
+		// names of another namespace.
 		_, err = c.WriteTo(message,
 			&net.IPAddr{IP: net.IPv6linklocalallnodes, Zone: strconv.Itoa(link.Index)})
 		return err

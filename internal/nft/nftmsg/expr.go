@@ -45,7 +45,7 @@ func (e Ct) Encode() netlink.Attribute {
 }
 
 // SetCt sets a property of the packet's connection from a register. Key is NFT_CT_…. The kernel
-// adds labels to those that the connection has.
+// adds labels and never removes any.
 type SetCt struct{ Key, Register uint32 }
 
 // Encode implements [Expr].
